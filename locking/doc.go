@@ -1,0 +1,2 @@
+// Package locking is the idea of a lock with a lease, without any driver.
+package locking

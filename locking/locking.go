@@ -1,0 +1,44 @@
+package locking
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Fence is a number that a Store hands out with each grant, greater than every
+// earlier Fence of each of the lease's keys. 0 means that the store cannot fence.
+type Fence int64
+
+// Lease says what was granted. It is plain data: it may be copied, logged and
+// sent, and holding one proves nothing after Until.
+type Lease struct {
+	Keys  []string  // usually one; several are held all or none
+	Owner string    // random for each acquisition
+	Fence Fence     // 0: the store cannot fence
+	Until time.Time // do not trust the lease after this (monotonic); zero: it holds as long as its connection does
+}
+
+// Store is a lock service. A Store is made with its TTL (redislock.New(client, ttl)).
+type Store interface {
+	// TryAcquire takes all keys or none. ErrBusy: someone else has one of them.
+	TryAcquire(ctx context.Context, keys ...string) (Lease, error)
+	// Renew sets the TTL anew. ErrLost is final; any other error may be retried.
+	Renew(ctx context.Context, l Lease) (Lease, error)
+	// Release gives the keys back. ErrLost: the lease was not ours any more.
+	Release(ctx context.Context, l Lease) error
+}
+
+// Waiter is a Store that waits better than by asking again (queue, watch, blocking call).
+type Waiter interface {
+	Acquire(ctx context.Context, keys ...string) (Lease, error)
+}
+
+// The errors of every Store. Match them with errors.Is.
+var (
+	ErrBusy           = errors.New("locking: busy: someone else holds the key")
+	ErrLost           = errors.New("locking: lease lost")
+	ErrStale          = errors.New("locking: fence is stale: a newer holder has written")
+	ErrKey            = errors.New("locking: a key must be valid UTF-8 without NUL, 1 to 512 bytes")
+	ErrOutcomeUnknown = errors.New("locking: outcome unknown: the request was sent, no answer came")
+)
