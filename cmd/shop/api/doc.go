@@ -1,0 +1,51 @@
+// Package api is the shop over HTTP: the only place that knows what a status code is.
+//
+// The question: how does a client that may lose any answer learn what happened to its money?
+//
+// The invariant: an answer never claims more than is known. Each request that
+// changes something carries an Idempotency-Key, and ends as one of
+//
+//	ok        2xx: it happened, and is committed together with this answer
+//	rejected  a stored refusal, or a request that was never valid: it did not happen
+//	open      busy, lost, rate-limited: this attempt did nothing, the key is still free
+//	unknown   in-progress, outcome-unknown, timeout, internal, no answer at all
+//
+// Open and unknown are resolved in the same way: send the same key again. The
+// stored answers (ok, out-of-stock, already-cancelled) are then replayed byte for byte.
+//
+// # The way of a request
+//
+//	net/http ── header limits, timeouts
+//	  headers ── request id, no-store, nosniff
+//	    observe ── one log line, metrics; writes the problem when an error came back
+//	      recover ── a panic becomes an error
+//	        operation ── which operation of openapi.yaml is it? none: 404, 405
+//	          admit ── is there room for one more?             503 busy
+//	            deadline ── ends the work with the request      504 timeout
+//	              authenticate ── whose key is it?              401, 403
+//	                rate ── how many has this client sent?      429
+//	                  body ── size, type, is it JSON?           413, 415, 400
+//	                    validate ── against openapi.yaml        400, 422
+//	                      handler ── a call into the domain, and nothing else
+//
+// What is cheap and known early is checked first; nothing is read from a
+// stranger, and nothing is parsed that is too large.
+//
+// # Failures
+//
+//	the client goes away        its context ends; the domain commits on a context of its own,
+//	                            so an order is whole or was never there
+//	the deadline passes         504 timeout: unknown, since the COMMIT may be on its way
+//	the commit's answer is lost 503 outcome-unknown
+//	the lock store is down      the domain goes on with row locks; /readyz says degraded
+//	PostgreSQL is down          500 for this request; /readyz says 503
+//	a bug                       500 with a fixed text; the log has the stack, the client has the request id
+//	SIGTERM                     /readyz says 503, the listener closes, requests in flight end, then the pools close
+//
+// Errors become answers in one table (table.go), which is walked with errors.Is
+// and errors.As. An error that nobody put there is a 500 with a fixed text.
+//
+// The server is generated from openapi.yaml; write there first, then run go generate.
+package api
+
+//go:generate go tool oapi-codegen -config oapi-codegen.yaml openapi.yaml

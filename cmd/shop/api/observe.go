@@ -1,0 +1,122 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"regexp"
+	"runtime/debug"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/labstack/echo/v4"
+)
+
+const headerRequestID = "X-Request-Id"
+
+// requestIDForm is what is taken from a caller; anything else is replaced, so that nobody writes into our log.
+var requestIDForm = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
+
+// headers that every answer has. Nothing here is a page, and nothing may be kept by a cache.
+func (s *Server) headers(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		id := c.Request().Header.Get(headerRequestID)
+		if !requestIDForm.MatchString(id) {
+			id = uuid.NewString()
+		}
+		h := c.Response().Header()
+		h.Set(headerRequestID, id)
+		h.Set("Cache-Control", "no-store")
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+		h.Set("Referrer-Policy", "no-referrer")
+		return next(c)
+	}
+}
+
+// observe writes one log line for each request and counts it. It also has an
+// error answered here, at the edge, so that the status that is logged is the one
+// that was sent, and that an error is logged once.
+func (s *Server) observe(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		start := time.Now()
+		s.metrics.inFlight.Inc()
+		defer s.metrics.inFlight.Dec()
+		err := next(c)
+		if err != nil {
+			err = withCause(c.Request().Context(), err)
+			s.answer(err, c)
+		}
+		took := time.Since(start)
+		s.metrics.observe(c, took)
+		s.logRequest(c, took, err)
+		return nil
+	}
+}
+
+// withCause adds that the request was over, where an error of some driver does
+// not say so: otherwise it would be a 500.
+func withCause(ctx context.Context, err error) error {
+	if ctx.Err() == nil || kindOf(err).typ != TypeInternal {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ctx.Err(), err)
+}
+
+// logRequest never writes a key, a body or a query.
+func (s *Server) logRequest(c echo.Context, took time.Duration, err error) {
+	r, w := c.Request(), c.Response()
+	attrs := []slog.Attr{
+		slog.String("method", methodOf(r)), slog.String("route", routeOf(c)), slog.Int("status", w.Status),
+		slog.Duration("duration", took), slog.String("request_id", w.Header().Get(headerRequestID)),
+	}
+	if client := callerOf(r.Context()); client.ID != uuid.Nil {
+		attrs = append(attrs, slog.String("client", client.ID.String()))
+	}
+	if key, err := parseKey(r.Header.Get(headerKey)); err == nil {
+		attrs = append(attrs, slog.String("key_sha256", keyHash(key)))
+	}
+	if w.Header().Get(headerReplayed) != "" {
+		attrs = append(attrs, slog.Bool("replayed", true))
+	}
+	level := slog.LevelInfo
+	if err != nil {
+		attrs = append(attrs, slog.String("problem", string(kindOf(err).typ)))
+	}
+	if err != nil && w.Status >= 500 {
+		level = slog.LevelWarn
+		attrs = append(attrs, slog.Any("error", err))
+	}
+	if w.Status == http.StatusInternalServerError {
+		level = slog.LevelError
+	}
+	if p, ok := err.(*panicError); ok {
+		attrs = append(attrs, slog.String("stack", p.stack))
+	}
+	s.log.LogAttrs(r.Context(), level, "request", attrs...)
+}
+
+// panicError is a panic of a handler, on its way to be a 500.
+type panicError struct {
+	value any
+	stack string
+}
+
+func (e *panicError) Error() string { return fmt.Sprintf("panic: %v", e.value) }
+
+// recoverPanic turns a panic into an error. http.ErrAbortHandler goes on: it is meant for net/http.
+func recoverPanic(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) (err error) {
+		defer func() {
+			switch p := recover(); p {
+			case nil:
+			case http.ErrAbortHandler:
+				panic(p)
+			default:
+				err = &panicError{value: p, stack: string(debug.Stack())}
+			}
+		}()
+		return next(c)
+	}
+}

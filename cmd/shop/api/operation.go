@@ -1,0 +1,104 @@
+package api
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/routers"
+	"github.com/labstack/echo/v4"
+)
+
+// operation is what openapi.yaml says of a route.
+type operation struct {
+	route  *routers.Route
+	public bool            // needs no key
+	admin  bool            // needs the key of an administrator
+	body   bool            // takes one
+	query  map[string]bool // the parameters it knows
+}
+
+// operationTable holds them by method and Echo's path.
+type operationTable map[string]*operation
+
+// ctxOperation is where the operation lies in an echo.Context.
+const ctxOperation = "operation"
+
+func operations() (operationTable, error) {
+	spec, err := GetSpec()
+	if err != nil {
+		return nil, fmt.Errorf("api: the embedded spec: %w", err)
+	}
+	ops := operationTable{}
+	for path, item := range spec.Paths.Map() {
+		for method, op := range item.Operations() {
+			route := &routers.Route{Spec: spec, Server: spec.Servers[0], Path: path, PathItem: item, Method: method, Operation: op}
+			ops[method+" "+echoPath(path)] = newOperation(route)
+		}
+	}
+	return ops, nil
+}
+
+func newOperation(route *routers.Route) *operation {
+	security := route.Spec.Security
+	if route.Operation.Security != nil {
+		security = *route.Operation.Security
+	}
+	op := &operation{
+		route: route, public: len(security) == 0,
+		admin: requires(security, "adminKey"), body: route.Operation.RequestBody != nil, query: map[string]bool{},
+	}
+	for _, p := range route.Operation.Parameters {
+		if p.Value.In == openapi3.ParameterInQuery {
+			op.query[p.Value.Name] = true
+		}
+	}
+	return op
+}
+
+func requires(security openapi3.SecurityRequirements, scheme string) bool {
+	for _, s := range security {
+		if _, ok := s[scheme]; ok {
+			return true
+		}
+	}
+	return false
+}
+
+// echoPath writes /v1/orders/{id} as /v1/orders/:id.
+func echoPath(path string) string {
+	return strings.NewReplacer("{", ":", "}", "").Replace(path)
+}
+
+// find puts the operation into the context. Where there is none, Echo's own
+// handler answers 404 or 405 (or 204 with Allow to OPTIONS), and nothing below runs.
+func (t operationTable) find(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		op := t[c.Request().Method+" "+c.Path()]
+		if op == nil {
+			return c.Handler()(c)
+		}
+		c.Set(ctxOperation, op)
+		return next(c)
+	}
+}
+
+// operationOf is never nil below find.
+func operationOf(c echo.Context) *operation { return c.Get(ctxOperation).(*operation) }
+
+// pathParams as the client meant them: Echo leaves them escaped where the path came escaped.
+func pathParams(c echo.Context) (map[string]string, error) {
+	params := map[string]string{}
+	for i, name := range c.ParamNames() {
+		value := c.ParamValues()[i]
+		if c.Request().URL.RawPath != "" {
+			var err error
+			if value, err = url.PathUnescape(value); err != nil {
+				return nil, explain(errMalformed, "The path is not properly escaped.")
+			}
+		}
+		params[name] = value
+	}
+	return params, nil
+}

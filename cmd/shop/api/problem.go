@@ -1,0 +1,74 @@
+package api
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+
+	"shop/inventory"
+)
+
+const (
+	typeProblem = "application/problem+json"
+	typeJSON    = "application/json"
+)
+
+// retryAfter in seconds: the wait that is asked for when nothing better is known.
+const retryAfter = "1"
+
+// explained is an error with words for the client. Only words from here, and
+// from errors whose fields are known, ever leave the process: err.Error() does not.
+type explained struct {
+	err     error
+	detail  string
+	pointer string
+}
+
+func (e *explained) Error() string { return e.err.Error() + ": " + e.detail }
+func (e *explained) Unwrap() error { return e.err }
+
+func explain(err error, format string, args ...any) error {
+	return &explained{err: err, detail: fmt.Sprintf(format, args...)}
+}
+
+// problemOf writes an error down for the client.
+func problemOf(err error) Problem {
+	k := kindOf(err)
+	p := Problem{Type: k.typ, Title: k.title, Status: k.status, Detail: k.detail}
+	if e, ok := errors.AsType[*explained](err); ok {
+		p.Detail, p.Pointer = e.detail, e.pointer
+	}
+	if e, ok := errors.AsType[*inventory.UnknownSKUError](err); ok && k.typ == TypeNotFound {
+		p.Sku, p.Detail = e.SKU, fmt.Sprintf("There is no product %q.", e.SKU)
+	}
+	if e, ok := errors.AsType[*inventory.OutOfStockError](err); ok && k.typ == TypeOutOfStock {
+		p.Sku, p.Left = e.SKU, &e.Left
+		p.Detail = fmt.Sprintf("%d of %q wanted, %d left.", e.Wanted, e.SKU, e.Left)
+	}
+	return p
+}
+
+// answer is Echo's HTTPErrorHandler: the one place where an error becomes a response.
+func (s *Server) answer(err error, c echo.Context) {
+	if c.Response().Committed {
+		return
+	}
+	k, p := kindOf(err), problemOf(err)
+	h := c.Response().Header()
+	if k.wait {
+		h.Set("Retry-After", retryAfter)
+	}
+	if k.status == http.StatusUnauthorized {
+		h.Set("WWW-Authenticate", `Bearer realm="shop"`)
+	}
+	body, err := json.Marshal(p)
+	if err == nil {
+		err = c.Blob(k.status, typeProblem, body)
+	}
+	if err != nil { // the client is gone: nobody is left to be told
+		s.log.DebugContext(c.Request().Context(), "problem not sent", "error", err)
+	}
+}

@@ -1,0 +1,67 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	"shop/inventory"
+)
+
+// Encode is the inventory.Encode of this API: it fixes, inside the transaction of
+// the effect, the very bytes that every repetition of the key will be sent.
+// An error that is no stored outcome is handed back, and nothing is kept.
+func Encode(o inventory.Order, outcome error) (inventory.Reply, error) {
+	status, v := http.StatusCreated, any(orderOf(o))
+	if outcome != nil {
+		k := kindOf(outcome)
+		if !k.stored {
+			return inventory.Reply{}, outcome
+		}
+		status, v = k.status, problemOf(outcome)
+	}
+	body, err := json.Marshal(v)
+	if err != nil {
+		return inventory.Reply{}, fmt.Errorf("api: encode the reply: %w", err)
+	}
+	return inventory.Reply{Status: status, Body: body}, nil
+}
+
+// stored is a Reply on its way out: status and body exactly as they were committed.
+type stored inventory.Reply
+
+func (r stored) VisitPlaceOrderResponse(w http.ResponseWriter) error  { return r.write(w) }
+func (r stored) VisitCancelOrderResponse(w http.ResponseWriter) error { return r.write(w) }
+
+func (r stored) write(w http.ResponseWriter) error {
+	contentType := typeJSON
+	if r.Status >= 400 {
+		contentType = typeProblem
+	}
+	w.Header().Set("Content-Type", contentType)
+	if r.Replayed {
+		w.Header().Set(headerReplayed, "true")
+	}
+	w.WriteHeader(r.Status)
+	_, err := w.Write(r.Body)
+	return err
+}
+
+func orderOf(o inventory.Order) Order {
+	out := Order{
+		ID: o.ID, Status: OrderStatus(o.Status), Lines: make([]OrderLine, 0, len(o.Lines)),
+		Total: o.Total, Currency: o.Currency, CreatedAt: o.CreatedAt.UTC(),
+	}
+	if o.CancelledAt != nil {
+		at := o.CancelledAt.UTC()
+		out.CancelledAt = &at
+	}
+	for _, l := range o.Lines {
+		out.Lines = append(out.Lines, OrderLine{Sku: l.SKU, Quantity: l.Quantity, UnitPrice: l.UnitPrice})
+	}
+	return out
+}
+
+func productOf(p inventory.Product) Product {
+	return Product{Sku: p.SKU, Name: p.Name, Price: p.Price, Currency: p.Currency, Stock: p.Stock}
+}

@@ -1,0 +1,111 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/labstack/echo/v4"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"shop/inventory"
+)
+
+// Orders is what the routes under /v1/orders need; *inventory.Service is one.
+type Orders interface {
+	BuyWith(ctx context.Context, strategy string, req inventory.Request, lines []inventory.Line) (inventory.Reply, error)
+	Cancel(ctx context.Context, req inventory.Request, id uuid.UUID) (inventory.Reply, error)
+	Order(ctx context.Context, client, id uuid.UUID) (inventory.Order, error)
+}
+
+// Catalog is what the routes under /v1/products need; *inventory.Service is one.
+type Catalog interface {
+	Products(ctx context.Context) ([]inventory.Product, error)
+	Product(ctx context.Context, sku string) (inventory.Product, error)
+}
+
+// Config of a Server.
+type Config struct {
+	Pool     *pgxpool.Pool // of the clients, and what /readyz asks
+	Orders   Orders
+	Catalog  Catalog
+	Degraded func() bool                                                // the lock store cannot be reached
+	Audit    func(context.Context) (map[string]map[string]int64, error) // flow → invariant → violations
+	Strategy string                                                     // of purchases
+	Lab      []string                                                   // strategies that a request may ask for; nil: not a lab
+	Limits   Limits
+	Log      *slog.Logger
+	Metrics  prometheus.Registerer
+}
+
+// Limits on what a client, or all of them, may ask for.
+type Limits struct {
+	Request   time.Duration // a whole request; 0: 5 s
+	InFlight  int           // requests at once; 0: 256
+	PerClient float64       // requests per second of one client; 0: no limit
+	Body      int64         // bytes; 0: 16 KiB
+}
+
+func (l Limits) withDefaults() Limits {
+	if l.Request == 0 {
+		l.Request = 5 * time.Second
+	}
+	if l.InFlight == 0 {
+		l.InFlight = 256
+	}
+	if l.Body == 0 {
+		l.Body = 16 << 10
+	}
+	return l
+}
+
+// Server is an http.Handler.
+type Server struct {
+	cfg      Config
+	log      *slog.Logger
+	echo     *echo.Echo
+	keyring  *keyring
+	metrics  *metrics
+	room     chan struct{} // one slot for each request in flight
+	draining atomic.Bool
+}
+
+// New makes a Server. It touches no network.
+func New(cfg Config) (*Server, error) {
+	if cfg.Pool == nil || cfg.Orders == nil || cfg.Catalog == nil || cfg.Audit == nil || cfg.Degraded == nil || cfg.Log == nil || cfg.Metrics == nil {
+		return nil, errors.New("api: Config needs everything but Lab and Limits")
+	}
+	cfg.Limits = cfg.Limits.withDefaults()
+	m, err := newMetrics(cfg.Metrics)
+	if err != nil {
+		return nil, err
+	}
+	ops, err := operations()
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{
+		cfg: cfg, log: cfg.Log, echo: echo.New(), metrics: m,
+		keyring: newKeyring(cfg.Pool), room: make(chan struct{}, cfg.Limits.InFlight),
+	}
+	s.echo.HTTPErrorHandler = s.answer
+	// Whoever connects is the client: a header that anyone can write proves nothing.
+	s.echo.IPExtractor = echo.ExtractIPDirect()
+	s.echo.Use(
+		s.headers, s.observe, recoverPanic, ops.find,
+		s.admit, s.deadline, s.authenticate, newRates(cfg.Limits.PerClient).limit,
+		s.body, validate,
+	)
+	RegisterHandlers(s.echo, NewStrictHandler(handlers{s}, nil))
+	return s, nil
+}
+
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.echo.ServeHTTP(w, r) }
+
+// Drain lets /readyz say 503, so that nobody sends more. Requests still work.
+func (s *Server) Drain() { s.draining.Store(true) }

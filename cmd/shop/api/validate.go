@@ -1,0 +1,115 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/labstack/echo/v4"
+)
+
+// body reads the whole body, within its limit, and only what an operation takes.
+func (s *Server) body(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		r := c.Request()
+		if !operationOf(c).body {
+			if r.ContentLength != 0 { // -1: of unknown length
+				return explain(errMalformed, "This route takes no body.")
+			}
+			return next(c)
+		}
+		if r.ContentLength > s.cfg.Limits.Body {
+			return explain(errTooLarge, "At most %d bytes, please.", s.cfg.Limits.Body)
+		}
+		data, err := io.ReadAll(http.MaxBytesReader(c.Response().Writer, r.Body, s.cfg.Limits.Body))
+		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+			return explain(errTooLarge, "At most %d bytes, please.", s.cfg.Limits.Body)
+		}
+		if err != nil {
+			return explain(errMalformed, "The body ended early.")
+		}
+		if err := checkJSON(r.Header, data); err != nil {
+			return err
+		}
+		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(data)), int64(len(data))
+		return next(c)
+	}
+}
+
+// checkJSON wants one JSON value and nothing behind it, which a json.Decoder would not notice.
+func checkJSON(h http.Header, data []byte) error {
+	mediaType, params, err := mime.ParseMediaType(h.Get("Content-Type"))
+	if len(data) == 0 {
+		return explain(errMalformed, "There is no body.")
+	}
+	charset := params["charset"]
+	if err != nil || mediaType != typeJSON || h.Get("Content-Encoding") != "" || charset != "" && !strings.EqualFold(charset, "utf-8") {
+		return errMediaType
+	}
+	if !json.Valid(data) {
+		return explain(errMalformed, "The body is not JSON.")
+	}
+	return nil
+}
+
+// options: the validated value itself is bound to the request's struct, so that
+// what was checked is what is used; a second decoding would match names in any case.
+var options = &openapi3filter.Options{
+	KeepValidatedValue: true,
+	AuthenticationFunc: openapi3filter.NoopAuthenticationFunc, // authenticate did it
+}
+
+// validate holds the request against openapi.yaml.
+func validate(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		op, r := operationOf(c), c.Request()
+		query := r.URL.Query()
+		for name := range query {
+			if !op.query[name] {
+				return explain(errMalformed, "The query has a parameter that this route does not know.")
+			}
+		}
+		params, err := pathParams(c)
+		if err != nil {
+			return err
+		}
+		err = openapi3filter.ValidateRequest(r.Context(), &openapi3filter.RequestValidationInput{
+			Request: r, PathParams: params, QueryParams: query, Route: op.route, Options: options,
+		})
+		if err != nil {
+			return refuse(err)
+		}
+		return next(c)
+	}
+}
+
+// refuse sorts the validator's errors: what cannot be read is malformed (400),
+// a body that can be read but must not be so is invalid (422).
+func refuse(err error) error {
+	var at *openapi3filter.RequestError
+	if !errors.As(err, &at) {
+		return err
+	}
+	reason := "has not the form that is expected"
+	schema, isSchema := errors.AsType[*openapi3.SchemaError](err)
+	if isSchema {
+		reason = schema.Reason
+	}
+	switch {
+	case at.Parameter != nil && at.Parameter.Name == headerKey && errors.Is(err, openapi3filter.ErrInvalidRequired):
+		return errMissingKey
+	case at.Parameter != nil:
+		return explain(errMalformed, "The parameter %s: %s.", at.Parameter.Name, reason)
+	case isSchema:
+		pointer := "/" + strings.Join(schema.JSONPointer(), "/")
+		return &explained{err: errInvalid, detail: "The body: " + reason + ".", pointer: pointer}
+	default:
+		return explain(errMalformed, "The body %s.", reason)
+	}
+}
