@@ -1,0 +1,26 @@
+package inventory_test
+
+import (
+	"bytes"
+	"testing"
+
+	"shop/inventory"
+)
+
+func TestBuy_SellsOnceAndReplaysByteForByte(t *testing.T) {
+	s := open(t, inventory.Config{})
+	s.stock("A", 2)
+	req := ask()
+	first, err := s.Buy(t.Context(), req, one("A"))
+	if err != nil || first.Replayed {
+		t.Fatalf("first: %+v, %v", first, err)
+	}
+	second, err := s.Buy(t.Context(), req, one("A"))
+	if err != nil || !second.Replayed || !bytes.Equal(first.Body, second.Body) {
+		t.Fatalf("second: %+v, %v", second, err)
+	}
+	if got := s.left("A"); got != 1 {
+		t.Errorf("stock %d, want 1", got)
+	}
+	s.mustHold()
+}

@@ -1,0 +1,228 @@
+package inventory_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"shop/inventory"
+)
+
+// shop is a schema of its own on the real server, and what the tests need of it.
+type shop struct {
+	*inventory.Service
+	t      testing.TB
+	url    string // with search_path
+	pool   *pgxpool.Pool
+	cfg    inventory.Config
+	events *events
+}
+
+// events counts what the Service reports.
+type events struct {
+	mu sync.Mutex
+	n  map[inventory.EventKind]int
+}
+
+func (e *events) count(kind inventory.EventKind, _ string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.n[kind]++
+}
+
+func (e *events) of(kind inventory.EventKind) int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.n[kind]
+}
+
+// env reads an address. A missing server fails the test: nothing is skipped.
+func env(t testing.TB, name string) string {
+	t.Helper()
+	v := os.Getenv(name)
+	if v == "" {
+		t.Fatalf("%s is not set: run the tests with `make test`, or `go run ./compose/local exec -- go test ./...`", name)
+	}
+	return v
+}
+
+// open makes a schema, migrates it, and opens a Service on it with cfg.
+func open(t testing.TB, cfg inventory.Config) *shop {
+	t.Helper()
+	s := &shop{t: t, url: newSchema(t)}
+	if err := inventory.Migrate(t.Context(), s.url); err != nil {
+		t.Fatal(err)
+	}
+	s.pool = newPool(t, s.url)
+	s.cfg = cfg
+	s.cfg.Pool = s.pool
+	if s.cfg.Strategy == "" {
+		s.cfg.Strategy = "row"
+	}
+	s.Service, s.events = s.another(s.cfg)
+	return s
+}
+
+// another opens a second Service, as another replica would.
+func (s *shop) another(cfg inventory.Config) (*inventory.Service, *events) {
+	s.t.Helper()
+	e := &events{n: map[inventory.EventKind]int{}}
+	if cfg.Count == nil {
+		cfg.Count = e.count
+	}
+	svc, err := inventory.New(cfg)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return svc, e
+}
+
+func newSchema(t testing.TB) string {
+	t.Helper()
+	base := env(t, "SHOP_POSTGRES_URL")
+	conn, err := pgx.Connect(t.Context(), base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	schema := "t_" + strings.ReplaceAll(uuid.NewString(), "-", "")
+	if _, err := conn.Exec(t.Context(), "CREATE SCHEMA "+schema); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { // t.Context has ended by now
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		defer conn.Close(ctx)
+		if _, err := conn.Exec(ctx, "DROP SCHEMA "+schema+" CASCADE"); err != nil {
+			t.Errorf("drop schema: %v", err)
+		}
+	})
+	u, err := url.Parse(base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := u.Query()
+	q.Set("search_path", schema)
+	u.RawQuery = q.Encode()
+	return u.String()
+}
+
+func newPool(t testing.TB, url string, settings ...string) *pgxpool.Pool {
+	t.Helper()
+	cfg, err := inventory.PoolConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.MaxConns = 16
+	for _, setting := range settings {
+		name, value, _ := strings.Cut(setting, "=")
+		cfg.ConnConfig.RuntimeParams[name] = value
+	}
+	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+// stock puts a product there with n on stock, at 100 cents.
+func (s *shop) stock(sku string, n int64) {
+	s.t.Helper()
+	created, err := s.AddProduct(s.t.Context(), inventory.Product{SKU: sku, Name: sku, Price: 100, Currency: "EUR", Stock: n})
+	if err != nil || !created {
+		s.t.Fatalf("AddProduct(%q): created %v, %v", sku, created, err)
+	}
+}
+
+// ask is a fresh request of a fresh client.
+func ask() inventory.Request { return askBy(uuid.New(), uuid.NewString()) }
+
+func askBy(client uuid.UUID, key string) inventory.Request {
+	return inventory.Request{Client: client, Key: key, Fingerprint: sha256.Sum256([]byte("body"))}
+}
+
+func one(sku string) []inventory.Line { return []inventory.Line{{SKU: sku, Quantity: 1}} }
+
+// left is the stock of a product.
+func (s *shop) left(sku string) int64 {
+	s.t.Helper()
+	p, err := s.Product(context.Background(), sku)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return p.Stock
+}
+
+// broken checks the invariants by SQL, and lists what does not hold.
+func (s *shop) broken() []string {
+	s.t.Helper()
+	// LEFT JOINs, so that a product without movements, or an order without lines, is seen.
+	rows, _ := s.pool.Query(context.Background(), `
+		SELECT 'stock of ' || sku || ' is ' || stock || ', movements say ' || moved
+		FROM (SELECT p.sku, p.stock, COALESCE(sum(m.quantity), 0) AS moved
+		      FROM products p LEFT JOIN stock_movements m USING (sku) GROUP BY p.sku) s
+		WHERE stock < 0 OR stock <> moved
+		UNION ALL
+		SELECT 'order ' || o.id || ' line ' || COALESCE(l.sku, 'missing') || ': sold ' || COALESCE(l.quantity, 0)
+		       || ', moved ' || COALESCE(sum(-m.quantity) FILTER (WHERE kind = 'sale'), 0)
+		FROM orders o LEFT JOIN order_lines l ON l.order_id = o.id
+		LEFT JOIN stock_movements m ON m.order_id = o.id AND m.sku = l.sku
+		GROUP BY o.id, l.sku, l.quantity
+		HAVING l.quantity IS NULL
+		    OR l.quantity <> COALESCE(sum(-m.quantity) FILTER (WHERE kind = 'sale'), 0)
+		    OR COALESCE(sum(m.quantity) FILTER (WHERE kind = 'cancel'), 0)
+		       <> CASE o.status WHEN 'cancelled' THEN l.quantity ELSE 0 END
+		UNION ALL
+		SELECT 'key ' || o.idempotency_key || ' has ' || count(*) || ' orders'
+		FROM orders o GROUP BY o.client_id, o.idempotency_key HAVING count(*) > 1
+		UNION ALL
+		SELECT 'order ' || o.id || ' has no key'
+		FROM orders o LEFT JOIN order_keys k ON k.client_id = o.client_id AND k.key = o.idempotency_key
+		WHERE k.key IS NULL`)
+	list, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return list
+}
+
+// mustHold fails the test if an invariant is broken.
+func (s *shop) mustHold() {
+	s.t.Helper()
+	for _, b := range s.broken() {
+		s.t.Error(b)
+	}
+}
+
+// number asks the database for one number.
+func (s *shop) number(sql string, args ...any) (n int64) {
+	s.t.Helper()
+	if err := s.pool.QueryRow(context.Background(), sql, args...).Scan(&n); err != nil {
+		s.t.Fatal(err)
+	}
+	return n
+}
+
+// eventually polls a condition, with a deadline.
+func eventually(t testing.TB, what string, cond func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for !cond() {
+		if time.Now().After(deadline) {
+			t.Fatalf("never happened: %s", what)
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+}
+
+var _ = fmt.Sprint
