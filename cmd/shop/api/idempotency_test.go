@@ -1,0 +1,112 @@
+package api
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"shop/inventory"
+)
+
+func TestParseKey_BareAndQuotedAreTheSameKey(t *testing.T) {
+	for header, want := range map[string]string{
+		`abc`:                 `abc`,
+		`"abc"`:               `abc`,
+		` "abc" `:             `abc`,
+		"\tabc ":              `abc`,
+		`"a b"`:               `a b`,
+		`a b`:                 `a b`,
+		`"a\"b\\c"`:           `a"b\c`,
+		`a"b\c`:               `a"b\c`,
+		`a;b=c,d`:             `a;b=c,d`,
+		`"` + long(255) + `"`: long(255),
+		long(255):             long(255),
+		`~`:                   `~`,
+	} {
+		got, err := parseKey(header)
+		if got != want || err != nil {
+			t.Errorf("parseKey(%s) = %q, %v; want %q", header, got, err, want)
+		}
+	}
+}
+
+func TestParseKey_RefusesWhatIsNoKey(t *testing.T) {
+	for header, want := range map[string]error{
+		``:                    errMissingKey,
+		"  \t":                errMissingKey,
+		`""`:                  errMalformed,
+		`"abc`:                errMalformed,
+		`"`:                   errMalformed,
+		`"a"b`:                errMalformed,
+		`"a";p=1`:             errMalformed, // parameters mean nothing here
+		`"a", "b"`:            errMalformed,
+		`"a\b"`:               errMalformed,
+		`"a\`:                 errMalformed,
+		long(256):             errMalformed,
+		`"` + long(256) + `"`: errMalformed,
+		"a\x7fb":              errMalformed,
+		"a\tb":                errMalformed,
+		"schlüssel":           errMalformed,
+		"a\x00b":              errMalformed,
+	} {
+		if got, err := parseKey(header); !errors.Is(err, want) {
+			t.Errorf("parseKey(%q) = %q, %v; want %v", header, got, err, want)
+		}
+	}
+}
+
+func long(n int) string { return strings.Repeat("k", n) }
+
+func FuzzParseKey(f *testing.F) {
+	for _, seed := range []string{`a`, `"a"`, `"a\"b"`, `"`, ``, `"\\"`} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, header string) {
+		key, err := parseKey(header)
+		if err != nil {
+			return
+		}
+		if len(key) < 1 || len(key) > 255 {
+			t.Fatalf("parseKey(%q) = %q: %d bytes", header, key, len(key))
+		}
+		quoted := `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(key) + `"`
+		if again, err := parseKey(quoted); again != key || err != nil {
+			t.Fatalf("parseKey(%q) = %q, but quoted it is %q, %v", header, key, again, err)
+		}
+	})
+}
+
+func TestFingerprint_IsOfTheIntentAndNotOfItsSpelling(t *testing.T) {
+	a, b := inventory.Line{SKU: "a", Quantity: 1}, inventory.Line{SKU: "b", Quantity: 2}
+	one := mustPrint(t)(fingerprintOrder([]inventory.Line{a, b}))
+	if two := mustPrint(t)(fingerprintOrder([]inventory.Line{b, a})); one != two {
+		t.Error("the order of the lines makes another intent")
+	}
+	for _, other := range [][]inventory.Line{
+		{a}, {a, {SKU: "b", Quantity: 3}}, {a, {SKU: "c", Quantity: 2}}, {{SKU: "a", Quantity: 2}, {SKU: "b", Quantity: 1}},
+	} {
+		if mustPrint(t)(fingerprintOrder(other)) == one {
+			t.Errorf("%v has the fingerprint of another intent", other)
+		}
+	}
+	id := uuid.New()
+	cancel := mustPrint(t)(fingerprintCancel(id))
+	if cancel == mustPrint(t)(fingerprintCancel(uuid.New())) {
+		t.Error("two orders have one fingerprint")
+	}
+	if other, err := fingerprint("POST /v1/orders", id); err != nil || other == cancel {
+		t.Errorf("the route does not count: %v", err)
+	}
+}
+
+func mustPrint(t *testing.T) func([32]byte, error) [32]byte {
+	return func(sum [32]byte, err error) [32]byte {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return sum
+	}
+}

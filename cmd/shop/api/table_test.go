@@ -1,0 +1,122 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/labstack/echo/v4"
+
+	"shop/inventory"
+	"shop/locking"
+)
+
+// rows of the error table as a client would write them down.
+var wantProblems = []struct {
+	err    error
+	typ    ProblemType
+	status int
+	wait   bool
+}{
+	{locking.ErrOutcomeUnknown, TypeOutcomeUnknown, 503, true},
+	{inventory.ErrInProgress, TypeInProgress, 409, true},
+	{&inventory.OutOfStockError{SKU: "a", Wanted: 2, Left: 1}, TypeOutOfStock, 409, false},
+	{inventory.ErrAlreadyCancelled, TypeAlreadyCancelled, 409, false},
+	{inventory.ErrKeyReused, TypeIdempotencyKeyReused, 422, false},
+	{inventory.ErrNotFound, TypeNotFound, 404, false},
+	{&inventory.UnknownSKUError{SKU: "a"}, TypeNotFound, 404, false},
+	{inventory.ErrInvalid, TypeInvalidRequest, 422, false},
+	{locking.ErrBusy, TypeBusy, 503, true},
+	{locking.ErrLost, TypeLost, 503, true},
+	{locking.ErrStale, TypeLost, 503, true},
+	{errFull, TypeBusy, 503, true},
+	{errInvalid, TypeInvalidRequest, 422, false},
+	{errMissingKey, TypeMissingIdempotencyKey, 400, false},
+	{errMalformed, TypeMalformed, 400, false},
+	{errUnauthorized, TypeUnauthorized, 401, false},
+	{errForbidden, TypeForbidden, 403, false},
+	{errTooLarge, TypeTooLarge, 413, false},
+	{errMediaType, TypeUnsupportedMediaType, 415, false},
+	{errRateLimited, TypeRateLimited, 429, true},
+	{echo.ErrNotFound, TypeNotFound, 404, false},
+	{echo.ErrMethodNotAllowed, TypeMethodNotAllowed, 405, false},
+	{echo.ErrBadRequest, TypeMalformed, 400, false},
+	{echo.ErrStatusRequestEntityTooLarge, TypeTooLarge, 413, false},
+	{echo.ErrUnsupportedMediaType, TypeUnsupportedMediaType, 415, false},
+	{context.DeadlineExceeded, TypeTimeout, 504, false},
+	{context.Canceled, TypeTimeout, 504, false},
+	{errors.New("anything else"), TypeInternal, 500, false},
+	{&pgconn.PgError{Code: "XX000"}, TypeInternal, 500, false},
+}
+
+func TestTable_FindsAnErrorHoweverItIsWrapped(t *testing.T) {
+	for _, want := range wantProblems {
+		for _, err := range []error{
+			want.err,
+			fmt.Errorf("while buying: %w", want.err),
+			errors.Join(errors.New("something besides"), want.err),
+		} {
+			k := kindOf(err)
+			if k.typ != want.typ || k.status != want.status || k.wait != want.wait {
+				t.Errorf("%v: %s %d wait %t; want %s %d %t", err, k.typ, k.status, k.wait, want.typ, want.status, want.wait)
+			}
+		}
+	}
+}
+
+func TestTable_KnowsEveryTypeOfTheSpec(t *testing.T) {
+	spec, err := GetSpec()
+	if err != nil {
+		t.Fatal(err)
+	}
+	have := map[string]bool{}
+	for _, want := range wantProblems {
+		have[string(want.typ)] = true
+	}
+	for _, typ := range spec.Components.Schemas["Problem"].Value.Properties["type"].Value.Enum {
+		if !have[typ.(string)] {
+			t.Errorf("%s is in openapi.yaml, and no error leads to it", typ)
+		}
+		delete(have, typ.(string))
+	}
+	for typ := range have {
+		t.Errorf("%s is not in openapi.yaml", typ)
+	}
+}
+
+// An error that is both must promise less: a client would give up on "rejected".
+func TestTable_WhatMayHaveHappenedComesFirst(t *testing.T) {
+	for _, certain := range []error{locking.ErrBusy, locking.ErrLost, inventory.ErrOutOfStock, inventory.ErrNotFound, errInvalid} {
+		for _, err := range []error{errors.Join(certain, locking.ErrOutcomeUnknown), errors.Join(inventory.ErrInProgress, certain)} {
+			if typ := kindOf(err).typ; typ != TypeOutcomeUnknown && typ != TypeInProgress {
+				t.Errorf("%v is told as %s", err, typ)
+			}
+		}
+	}
+}
+
+func TestProblem_NeverTellsTheTextOfAnError(t *testing.T) {
+	const secret = "host=10.0.0.7 password=hunter2"
+	for _, want := range wantProblems {
+		err := fmt.Errorf("%s: %w", secret, want.err)
+		if p := problemOf(err); strings.Contains(fmt.Sprint(p), "hunter2") {
+			t.Errorf("%s leaks: %v", want.typ, p)
+		}
+	}
+}
+
+func TestEncode_KeepsOnlyWhatIsFinal(t *testing.T) {
+	for _, want := range wantProblems {
+		reply, err := Encode(inventory.Order{}, want.err)
+		final := want.typ == TypeOutOfStock || want.typ == TypeAlreadyCancelled
+		switch {
+		case final && (err != nil || reply.Status != want.status || !strings.Contains(string(reply.Body), string(want.typ))):
+			t.Errorf("%v: %d %s, %v", want.err, reply.Status, reply.Body, err)
+		case !final && (!errors.Is(err, want.err) || reply.Status != 0 || reply.Body != nil):
+			t.Errorf("%v would be kept: %d %s, %v", want.err, reply.Status, reply.Body, err)
+		}
+	}
+}
