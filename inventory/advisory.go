@@ -1,9 +1,63 @@
 package inventory
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"slices"
 )
+
+// advisory: lock a number that stands for the sku, then read and write. Right,
+// as long as all buyers do so.
+//
+// pg_advisory_xact_lock locks no row, so that it also works for what does not
+// exist yet, and PostgreSQL gives it back at the end of the transaction,
+// whatever the end. But it is a convention: a writer that does not ask is not
+// stopped. Against those stands only the relative write under CHECK (stock >= 0).
+func (s *Service) advisory(ctx context.Context, p *purchase) (Reply, error) {
+	open := func(t *tx) {
+		begin(t)
+		// One statement for each, in order: within one SELECT nothing promises
+		// that the locks are taken in the order of its rows.
+		for _, key := range p.lockKeys() {
+			t.exec(`SELECT pg_advisory_xact_lock($1)`, key)
+		}
+	}
+	return s.transact(ctx, &p.intent, open, func(ctx context.Context, t *tx) (Reply, error) {
+		return s.readUnderLock(ctx, t, p)
+	})
+}
+
+// readUnderLock is the half that advisory and advisory-try share.
+func (s *Service) readUnderLock(ctx context.Context, t *tx, p *purchase) (Reply, error) {
+	// A statement after the lock, never the same one: its snapshot is taken when
+	// it starts, and a statement that waited for the lock would read the past.
+	t.query(`
+		SELECT sku, price, currency, stock, version, now()
+		FROM products
+		WHERE sku = ANY($1)`, p.skus)
+	items, err := t.guard(ctx)
+	if err != nil {
+		return Reply{}, err
+	}
+	order, err := p.decide(items)
+	if err != nil {
+		return Reply{}, err
+	}
+	p.take(t)
+	return s.record(t, p, order)
+}
+
+// lockKeys are the numbers of the skus, each once, in their own order: two skus
+// may share a number, and then the order of skus is not the order of locks.
+func (p *purchase) lockKeys() []int64 {
+	keys := make([]int64, len(p.skus))
+	for i, sku := range p.skus {
+		keys[i] = lockKey("inventory/product/" + sku)
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
 
 // lockKey is the number that stands for a name among advisory locks: stable
 // over versions and machines, and 64 bits wide. PostgreSQL's own hashtext() is

@@ -16,6 +16,7 @@ var (
 	errConflict = errors.New("inventory: lost a race, run the whole transaction again")
 	errGuard    = errors.New("inventory: CHECK (stock >= 0) refused the write")
 	errKeyTaken = errors.New("inventory: the key has an answer already")
+	errTaken    = errors.New("inventory: someone else holds the advisory lock")
 	errLostConn = errors.New("inventory: connection lost before COMMIT was sent")
 )
 

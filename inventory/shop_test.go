@@ -1,9 +1,9 @@
 package inventory_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
-	"fmt"
 	"net/url"
 	"os"
 	"strings"
@@ -225,4 +225,8 @@ func eventually(t testing.TB, what string, cond func() bool) {
 	}
 }
 
-var _ = fmt.Sprint
+// openWithRedis is open with a lock store.
+func openWithRedis(t testing.TB, cfg inventory.Config) *shop { return open(t, cfg) }
+
+// isRefused tells a stored refusal from an order, in the default encoding.
+func isRefused(r inventory.Reply) bool { return bytes.HasPrefix(r.Body, []byte(`{"refused"`)) }

@@ -19,7 +19,13 @@ var (
 )
 
 var methods = []method{
-	{Strategy{"row", true, postgres, "SELECT … FOR UPDATE: the second reads what the first committed"}, (*Service).row},
+	{Strategy{"naive", false, postgres, "reads, checks, and writes what it computed: two buyers of the last piece both get it"}, (*Service).naive},
+	{Strategy{"row", true, postgres, "SELECT … FOR UPDATE: the second buyer waits, and reads what the first committed"}, (*Service).row},
+	{Strategy{"atomic", true, postgres, "UPDATE … WHERE stock >= quantity: check and write are one statement"}, (*Service).atomic},
+	{Strategy{"optimistic", true, postgres, "UPDATE … WHERE version = the one that was read: who comes second starts again"}, (*Service).optimistic},
+	{Strategy{"serializable", true, postgres, "SERIALIZABLE: PostgreSQL aborts who could not have come one after the other, and we retry"}, (*Service).serializable},
+	{Strategy{"advisory", true, postgres, "pg_advisory_xact_lock on a hash of the sku: buyers queue, no row is locked while they wait"}, (*Service).advisory},
+	{Strategy{"advisory-try", true, postgres, "pg_try_advisory_xact_lock: the same, but who waits gives the connection back"}, (*Service).advisoryTry},
 }
 
 func (m method) usesRedis() bool { return slices.Contains(m.Stores, "redis") }

@@ -22,9 +22,10 @@ type tx struct {
 	conn     *pgxpool.Conn
 	batch    *pgx.Batch
 	answered int // statements of the batch on its way that were answered
+	affected int // rows that they wrote
 	keyAt    int // which of them inserts the idempotency key; -1: none
 	items    []item
-	taken    bool // an advisory lock that we only try for is someone else's
+	taken    bool // a lock that we only tried for is someone else's
 	hook     func(context.Context, Step)
 }
 
@@ -40,8 +41,9 @@ type item struct {
 
 // exec queues a statement whose rows do not matter.
 func (t *tx) exec(sql string, args ...any) {
-	t.batch.Queue(sql, args...).Exec(func(pgconn.CommandTag) error {
+	t.batch.Queue(sql, args...).Exec(func(tag pgconn.CommandTag) error {
 		t.answered++
+		t.affected += int(tag.RowsAffected())
 		return nil
 	})
 }
@@ -86,11 +88,14 @@ func (t *tx) flush(ctx context.Context) error {
 		return nil
 	}
 	b := t.batch
-	t.batch, t.answered = &pgx.Batch{}, 0
+	t.batch, t.answered, t.affected = &pgx.Batch{}, 0, 0
 	if err := t.conn.SendBatch(ctx, b).Close(); err != nil {
 		return t.explain(ctx, err)
 	}
 	t.keyAt = -1
+	if t.taken {
+		return errTaken
+	}
 	return nil
 }
 
@@ -145,5 +150,5 @@ func isRefusal(err error) bool {
 	if errors.As(err, &refused) {
 		return refused.SeverityUnlocalized == "ERROR"
 	}
-	return pgconn.SafeToRetry(err) || errors.Is(err, ErrInProgress)
+	return pgconn.SafeToRetry(err)
 }

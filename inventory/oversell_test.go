@@ -1,0 +1,171 @@
+package inventory_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"shop/inventory"
+	"shop/locking"
+)
+
+// safe are the strategies that promise the invariants.
+func safe() (names []string) {
+	for _, s := range inventory.Strategies() {
+		if s.Safe {
+			names = append(names, s.Name)
+		}
+	}
+	return names
+}
+
+// meet returns a Failpoint at which n purchases wait for each other after they
+// have read, once: the worst moment, hit with certainty instead of by luck.
+func meet(n int32) func(context.Context, inventory.Step, string) {
+	var arrived atomic.Int32
+	all := make(chan struct{})
+	return func(ctx context.Context, step inventory.Step, _ string) {
+		if step != inventory.AfterGuard {
+			return
+		}
+		switch k := arrived.Add(1); {
+		case k == n:
+			close(all)
+		case k < n:
+			select {
+			case <-all:
+			case <-ctx.Done():
+			}
+		}
+	}
+}
+
+// until repeats a request with the same key until it has an answer, as a client
+// does that was told "busy".
+func until(ctx context.Context, svc *inventory.Service, req inventory.Request, lines []inventory.Line) (inventory.Reply, error) {
+	for {
+		reply, err := svc.Buy(ctx, req, lines)
+		if !errors.Is(err, locking.ErrBusy) && !errors.Is(err, inventory.ErrInProgress) {
+			return reply, err
+		}
+	}
+}
+
+// orders counts the confirmed ones.
+func (s *shop) orders() int64 {
+	return s.number(`SELECT count(*) FROM orders WHERE status = 'confirmed'`)
+}
+
+func TestBuy_SafeStrategiesSellExactlyWhatIsThere(t *testing.T) {
+	for _, strategy := range safe() {
+		t.Run(strategy, func(t *testing.T) {
+			t.Parallel()
+			s := openWithRedis(t, inventory.Config{Strategy: strategy})
+			const pieces, buyers = 7, 20
+			s.stock("A", pieces)
+			replica, _ := s.another(s.cfg)
+			var wg sync.WaitGroup
+			for n := range buyers {
+				svc := []*inventory.Service{s.Service, replica}[n%2]
+				wg.Go(func() {
+					if _, err := until(t.Context(), svc, ask(), one("A")); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			wg.Wait()
+			if got := s.left("A"); got != 0 {
+				t.Errorf("%d left, want 0", got)
+			}
+			if got := s.orders(); got != pieces {
+				t.Errorf("%d sold, want %d", got, pieces)
+			}
+			if got := s.number(`SELECT count(*) FROM order_keys`); got != buyers {
+				t.Errorf("%d answers stored, want %d", got, buyers)
+			}
+			s.mustHold()
+		})
+	}
+}
+
+func TestBuy_NaiveSellsTheLastPieceTwice(t *testing.T) {
+	s := open(t, inventory.Config{Strategy: "naive", Failpoint: meet(2)})
+	s.stock("A", 1)
+	buyAtOnce(t, 2, s.Service, one("A"))
+	if got := s.orders(); got != 2 {
+		t.Errorf("%d sold of 1: the negative control did not fail", got)
+	}
+	if len(s.broken()) == 0 {
+		t.Error("the invariants hold: the check is blind")
+	}
+}
+
+// buyAtOnce lets n clients buy the same at the same moment.
+func buyAtOnce(t *testing.T, n int, svc *inventory.Service, lines []inventory.Line) {
+	t.Helper()
+	var wg sync.WaitGroup
+	for range n {
+		wg.Go(func() {
+			if _, err := svc.Buy(t.Context(), ask(), lines); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func TestBuy_OppositeOrdersOfLinesNeitherDeadlockNorSplit(t *testing.T) {
+	for _, strategy := range safe() {
+		t.Run(strategy, func(t *testing.T) {
+			t.Parallel()
+			s := openWithRedis(t, inventory.Config{Strategy: strategy})
+			const products, pieces, buyers = 4, 10, 16
+			forth, back := make([]inventory.Line, products), make([]inventory.Line, products)
+			for n := range products {
+				line := inventory.Line{SKU: fmt.Sprintf("P%d", n), Quantity: 1}
+				s.stock(line.SKU, pieces)
+				forth[n], back[products-1-n] = line, line
+			}
+			var wg sync.WaitGroup
+			for n := range buyers {
+				wg.Go(func() {
+					if _, err := until(t.Context(), s.Service, ask(), [][]inventory.Line{forth, back}[n%2]); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			wg.Wait()
+			if got := s.orders(); got != pieces {
+				t.Errorf("%d sold, want %d", got, pieces)
+			}
+			if got := s.number(`SELECT count(*) FROM order_lines`); got != pieces*products {
+				t.Errorf("%d lines, want %d: an order was split", got, pieces*products)
+			}
+			s.mustHold()
+		})
+	}
+}
+
+func TestBuy_OneLineShortRefusesAllAndLeavesNothing(t *testing.T) {
+	for _, strategy := range safe() {
+		t.Run(strategy, func(t *testing.T) {
+			t.Parallel()
+			s := openWithRedis(t, inventory.Config{Strategy: strategy})
+			s.stock("A", 5)
+			s.stock("B", 1)
+			s.stock("C", 5)
+			lines := []inventory.Line{{SKU: "C", Quantity: 2}, {SKU: "B", Quantity: 2}, {SKU: "A", Quantity: 2}}
+			reply, err := s.Buy(t.Context(), ask(), lines)
+			if err != nil || !isRefused(reply) {
+				t.Fatalf("%s, %v", reply.Body, err)
+			}
+			if a, b, c := s.left("A"), s.left("B"), s.left("C"); a != 5 || b != 1 || c != 5 {
+				t.Errorf("stock %d %d %d, want 5 1 5", a, b, c)
+			}
+			s.mustHold()
+		})
+	}
+}
