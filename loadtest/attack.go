@@ -1,0 +1,72 @@
+package loadtest
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	vegeta "github.com/tsenart/vegeta/v12/lib"
+)
+
+// Attack fires the shots of a plan at the bases (replica number → URL) at their
+// moments, whatever becomes of those before: an open loop, as real buyers are.
+// It returns the latencies as vegeta saw them, waiting for a connection included.
+//
+// An Attacker is good for one attack: a second one on it sends next to nothing,
+// without an error. So there is a new one in each call.
+func Attack(ctx context.Context, client *http.Client, bases []string, header http.Header, keyHeader string, shots []Shot) vegeta.Metrics {
+	attacker := vegeta.NewAttacker(vegeta.Client(client))
+	stop := context.AfterFunc(ctx, func() { attacker.Stop() })
+	defer stop()
+	var metrics vegeta.Metrics
+	for result := range attacker.Attack(targeter(bases, header, keyHeader, shots), pacer(shots), 0, "") {
+		metrics.Add(result)
+	}
+	metrics.Close()
+	return metrics
+}
+
+// targeter hands the shots out in order. It must do next to nothing: its time
+// is counted as latency.
+func targeter(bases []string, header http.Header, keyHeader string, shots []Shot) vegeta.Targeter {
+	var next atomic.Int64
+	return func(t *vegeta.Target) error {
+		i := int(next.Add(1)) - 1
+		if i >= len(shots) {
+			return errors.New("loadtest: no shot is left") // the pacer stops before
+		}
+		shot := shots[i]
+		t.Method, t.Body = shot.Intent.Method, shot.Intent.Body
+		t.URL = strings.TrimSuffix(bases[shot.Replica], "/") + shot.Intent.Path
+		t.Header = withKey(header, keyHeader, shot.Intent.Key)
+		return nil
+	}
+}
+
+func withKey(header http.Header, keyHeader, key string) http.Header {
+	header = header.Clone()
+	header.Set(keyHeader, key)
+	return header
+}
+
+// pacer waits for the moment of the next shot. Twins have the same moment, so
+// the second is sent at once, on a worker of its own.
+type pacer []Shot
+
+func (p pacer) Pace(elapsed time.Duration, hits uint64) (time.Duration, bool) {
+	if hits >= uint64(len(p)) {
+		return 0, true
+	}
+	return max(0, p[hits].At-elapsed), false
+}
+
+// Rate is for vegeta's own plots only.
+func (p pacer) Rate(time.Duration) float64 {
+	if len(p) == 0 || p[len(p)-1].At == 0 {
+		return 0
+	}
+	return float64(len(p)) / p[len(p)-1].At.Seconds()
+}

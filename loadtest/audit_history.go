@@ -1,0 +1,128 @@
+package loadtest
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+)
+
+// Line is one product of one request, with what the client was told in the end.
+// A database cannot know that; so it is loaded beside the tables and joined.
+type Line struct {
+	Client   uuid.UUID
+	Key      string
+	Action   Action
+	Order    uuid.UUID // from the answer; the zero UUID if there was none
+	SKU      string
+	Quantity int64
+	Outcome  Outcome
+}
+
+// Action is what a request asks for.
+type Action string
+
+// The actions.
+const (
+	Buy    Action = "buy"
+	Cancel Action = "cancel"
+)
+
+// Stock is a product as it was before the first request.
+type Stock struct {
+	SKU      string
+	Quantity int64
+}
+
+// HistoryChecks compare the tables with what clients were told. They need the
+// temporary tables that LoadHistory fills.
+var HistoryChecks = []Check{
+	{
+		// What left the shelf is at least what buyers were promised, and at most
+		// that plus what may have happened.
+		Name: "S2", Invariant: "S2",
+		Means: "product of which more or less was taken than clients were told",
+		SQL: `
+SELECT opening.sku
+FROM proof_opening opening
+LEFT JOIN products p ON p.sku = opening.sku
+LEFT JOIN (SELECT sku, sum(units) FILTER (WHERE outcome = 'ok' OR units < 0 AND outcome <> 'rejected') AS least,
+                       sum(units) FILTER (WHERE outcome = 'ok' OR units > 0 AND outcome <> 'rejected') AS most
+           FROM (SELECT sku, outcome, CASE action WHEN 'buy' THEN quantity ELSE -quantity END AS units
+                 FROM proof_lines) signed
+           GROUP BY sku) told ON told.sku = opening.sku
+WHERE p.sku IS NULL
+   OR opening.quantity - p.stock NOT BETWEEN COALESCE(told.least, 0) AND COALESCE(told.most, 0)`,
+	},
+	{
+		Name: "I-ACK bought", Invariant: "I-ACK",
+		Means: "order that a buyer was promised, and that is not there as promised",
+		SQL: `
+SELECT DISTINCT told.order_id::text
+FROM proof_lines told
+LEFT JOIN orders o
+       ON o.id = told.order_id AND o.client_id = told.client_id AND o.idempotency_key = told.key
+LEFT JOIN order_lines l
+       ON l.order_id = o.id AND l.sku = told.sku AND l.quantity = told.quantity
+WHERE told.action = 'buy' AND told.outcome = 'ok' AND l.sku IS NULL`,
+	},
+	{
+		Name: "I-ACK cancelled", Invariant: "I-ACK",
+		Means: "order whose buyer was told that it is cancelled, and that is not",
+		SQL: `
+SELECT DISTINCT told.order_id::text
+FROM proof_lines told
+LEFT JOIN orders o ON o.id = told.order_id AND o.status = 'cancelled'
+WHERE told.action = 'cancel' AND told.outcome = 'ok' AND o.id IS NULL`,
+	},
+	{
+		Name: "I-REJ", Invariant: "I-REJ",
+		Means: "order whose buyer was told that there will be none",
+		SQL: `
+SELECT DISTINCT o.id::text
+FROM proof_lines told
+JOIN orders o ON o.client_id = told.client_id AND o.idempotency_key = told.key
+WHERE told.action = 'buy' AND told.outcome = 'rejected'`,
+	},
+	{
+		// Orders can only come from requests: anything else is an effect nobody asked for.
+		Name: "I-REJ unasked", Invariant: "I-REJ",
+		Means: "order that no request asked for",
+		SQL: `
+SELECT o.id::text
+FROM orders o
+LEFT JOIN proof_lines told
+       ON told.client_id = o.client_id AND told.key = o.idempotency_key AND told.action = 'buy'
+WHERE told.key IS NULL`,
+	},
+}
+
+// LoadHistory copies what clients were told into temporary tables of conn.
+func LoadHistory(ctx context.Context, conn *pgx.Conn, opening []Stock, lines []Line) error {
+	_, err := conn.Exec(ctx, `
+CREATE TEMPORARY TABLE proof_opening (sku text, quantity bigint);
+CREATE TEMPORARY TABLE proof_lines (
+	client_id uuid, key text, action text, order_id uuid, sku text, quantity bigint, outcome text)`)
+	if err != nil {
+		return fmt.Errorf("audit: %w", err)
+	}
+	_, err = conn.CopyFrom(ctx, pgx.Identifier{"proof_opening"}, []string{"sku", "quantity"},
+		pgx.CopyFromSlice(len(opening), func(i int) ([]any, error) {
+			return []any{opening[i].SKU, opening[i].Quantity}, nil
+		}))
+	if err != nil {
+		return fmt.Errorf("audit: copy opening: %w", err)
+	}
+	_, err = conn.CopyFrom(ctx, pgx.Identifier{"proof_lines"},
+		[]string{"client_id", "key", "action", "order_id", "sku", "quantity", "outcome"},
+		pgx.CopyFromSlice(len(lines), func(i int) ([]any, error) {
+			l := lines[i]
+			return []any{l.Client, l.Key, string(l.Action), l.Order, l.SKU, l.Quantity, string(l.Outcome)}, nil
+		}))
+	if err != nil {
+		return fmt.Errorf("audit: copy history: %w", err)
+	}
+	_, err = conn.Exec(ctx, `ANALYZE proof_opening; ANALYZE proof_lines`)
+	return err
+}

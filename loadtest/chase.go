@@ -1,0 +1,92 @@
+package loadtest
+
+import (
+	"context"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// Chaser sends undecided keys again, to one replica after the other, until they
+// are decided: what a careful client does. Its patience has an end, and a key
+// that outlives it stays undecided in the history, which fails the proof.
+type Chaser struct {
+	Client    *http.Client
+	Bases     []string
+	Header    http.Header
+	KeyHeader string
+	History   *History
+
+	work  sync.WaitGroup
+	slots chan struct{}
+}
+
+// Waits between attempts for one key double from the first to the last, and
+// are cut by a random part, so that the chased do not come back as one crowd.
+const (
+	chaseFirst = 30 * time.Millisecond
+	chaseLast  = time.Second
+	chaseWidth = 32 // at once
+)
+
+// NewChaser makes a Chaser whose attempts go through client, and so into history.
+func NewChaser(client *http.Client, bases []string, header http.Header, keyHeader string, history *History) *Chaser {
+	return &Chaser{
+		Client: client, Bases: bases, Header: header, KeyHeader: keyHeader, History: history,
+		slots: make(chan struct{}, chaseWidth),
+	}
+}
+
+// Chase takes care of one intent, until ctx ends.
+func (c *Chaser) Chase(ctx context.Context, r *Record) {
+	c.work.Go(func() {
+		next := rand.IntN(len(c.Bases))
+		for wait := chaseFirst; !c.History.Decided(r.Key); wait = min(2*wait, chaseLast) {
+			if !pause(ctx, wait/2+rand.N(wait/2)) {
+				return
+			}
+			c.once(ctx, r, c.Bases[next%len(c.Bases)])
+			next++
+		}
+	})
+}
+
+func (c *Chaser) once(ctx context.Context, r *Record, base string) {
+	c.slots <- struct{}{}
+	defer func() { <-c.slots }()
+	if ctx.Err() != nil || c.History.Decided(r.Key) { // its twin was quicker
+		return
+	}
+	_ = send(ctx, c.Client, base, r.Intent, withKey(c.Header, c.KeyHeader, r.Key))
+}
+
+// Wait returns when nothing is left to chase. Call it when no more Chase can come.
+func (c *Chaser) Wait() { c.work.Wait() }
+
+// send makes one attempt. What came of it is in the history.
+func send(ctx context.Context, client *http.Client, base string, i Intent, header http.Header) error {
+	req, err := newRequest(ctx, base, i, header)
+	if err != nil {
+		return err
+	}
+	res, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	_, _ = io.Copy(io.Discard, res.Body)
+	return res.Body.Close()
+}
+
+// pause returns false if ctx ends first.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

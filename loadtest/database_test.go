@@ -1,0 +1,71 @@
+package loadtest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// postgresURL is the server that tests use.
+func postgresURL(t *testing.T) string {
+	t.Helper()
+	url := os.Getenv("SHOP_POSTGRES_URL")
+	if url == "" {
+		t.Fatal("SHOP_POSTGRES_URL is not set: run the tests with `make test`, or `go run ./compose/local exec -- go test ./...`")
+	}
+	return url
+}
+
+// openShop gives a connection to a schema of its own, in which the inventory's
+// tables are. It reads the migrations as files: this package checks the shop
+// from outside and imports nothing of it.
+func openShop(t *testing.T) *pgx.Conn {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), postgresURL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	schema := fmt.Sprintf("loadtest_%d_%d", os.Getpid(), time.Now().UnixNano())
+	t.Cleanup(func() { // t.Context is over by now
+		must(t, conn, context.Background(), "DROP SCHEMA "+schema+" CASCADE")
+		_ = conn.Close(context.Background())
+	})
+	must(t, conn, t.Context(), "CREATE SCHEMA "+schema)
+	must(t, conn, t.Context(), "SET search_path = "+schema)
+	for _, up := range migrations(t) {
+		must(t, conn, t.Context(), up)
+	}
+	return conn
+}
+
+// migrations are the Up halves of inventory's migration files, in order.
+func migrations(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob("../inventory/migrations/*.sql")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no migrations of inventory found: %v", err)
+	}
+	var ups []string
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		up, _, _ := strings.Cut(string(text), "-- +goose Down")
+		ups = append(ups, up)
+	}
+	return ups
+}
+
+func must(t *testing.T, conn *pgx.Conn, ctx context.Context, sql string) {
+	t.Helper()
+	if _, err := conn.PgConn().Exec(ctx, sql).ReadAll(); err != nil {
+		t.Fatalf("%v in:\n%s", err, sql)
+	}
+}

@@ -1,0 +1,140 @@
+package loadtest
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Intent is one thing a client wants, under one idempotency key. It is sent as
+// often as it takes to learn what became of it.
+type Intent struct {
+	Key    string
+	Action Action
+	Method string
+	Path   string
+	Body   []byte
+	Lines  []Stock // what a purchase asks for, or a cancellation gives back
+}
+
+// Attempt is one request on the wire, or one that never got there.
+type Attempt struct {
+	Key     string        `json:"key"`
+	Replica int           `json:"replica"`
+	Start   time.Duration `json:"start"` // since the start of the history, monotonic
+	End     time.Duration `json:"end"`
+	Status  int           `json:"status"` // 0: no answer
+	Outcome Outcome       `json:"outcome"`
+	Problem string        `json:"problem,omitempty"`
+	Sends   int           `json:"sends"` // requests written for it: never more than 1, see Recorder
+}
+
+// Record is all that is known of one intent.
+type Record struct {
+	Intent
+	Outcome  Outcome // of the key: final as soon as one attempt was
+	Order    uuid.UUID
+	Attempts []Attempt
+	Diverged bool // two final answers of this key differ: I-ONCE is broken
+	body     []byte
+	chased   bool
+}
+
+// History is what clients saw. It knows nothing of what the servers did.
+type History struct {
+	epoch time.Time
+
+	mu      sync.Mutex
+	records map[string]*Record
+	order   []*Record // as they were first seen
+}
+
+// NewHistory starts the clock.
+func NewHistory() *History {
+	return &History{epoch: time.Now(), records: map[string]*Record{}}
+}
+
+// Now is the time of the history's clock.
+func (h *History) Now() time.Duration { return time.Since(h.epoch) }
+
+// Intend makes an intent known, before it is sent.
+func (h *History) Intend(i Intent) *Record {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	r := &Record{Intent: i, Outcome: Open}
+	h.records[i.Key] = r
+	h.order = append(h.order, r)
+	return r
+}
+
+// Add records an attempt that ended, with the body of its answer. It returns
+// the intent if somebody has to take care of it from now on: it is not decided,
+// and this is the first attempt that says so.
+func (h *History) Add(a Attempt, body []byte) (chase *Record) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	r := h.records[a.Key]
+	if r == nil {
+		return nil // not one of ours: a warm-up
+	}
+	r.Attempts = append(r.Attempts, a)
+	r.learn(a, body)
+	if r.Outcome.Final() || r.chased {
+		return nil
+	}
+	r.chased = true
+	return r
+}
+
+// learn puts together what one more answer says with what is known already.
+func (r *Record) learn(a Attempt, body []byte) {
+	switch {
+	case !a.Outcome.Final():
+		if r.Outcome == Open && a.Outcome == Unknown {
+			r.Outcome = Unknown
+		}
+		return
+	case !r.Outcome.Final():
+		r.Outcome, r.body = a.Outcome, body
+	case r.Outcome != a.Outcome:
+		r.Diverged = true // bought and refused: keep that it was bought
+		if a.Outcome == OK {
+			r.Outcome, r.body = OK, body
+		}
+	case stored(a) && !bytes.Equal(r.body, body):
+		r.Diverged = true
+	}
+	if r.Outcome == OK {
+		var answer struct{ ID uuid.UUID }
+		_ = json.Unmarshal(r.body, &answer) // no id: I-ACK finds no such order
+		r.Order = answer.ID
+	}
+}
+
+// stored tells whether an answer must be repeated byte for byte.
+func stored(a Attempt) bool {
+	return a.Outcome == OK || a.Problem == "out-of-stock" || a.Problem == "already-cancelled"
+}
+
+// Decided tells whether the key has a final outcome.
+func (h *History) Decided(key string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.records[key].Outcome.Final()
+}
+
+// Records is a copy of all records so far, in the order of their first attempt.
+func (h *History) Records() []Record {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	records := make([]Record, len(h.order))
+	for i, r := range h.order {
+		records[i] = *r
+		records[i].Attempts = slices.Clone(r.Attempts)
+	}
+	return records
+}

@@ -1,0 +1,72 @@
+package loadtest
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+)
+
+func problemBody(kind string, status int) (http.Header, []byte) {
+	header := http.Header{"Content-Type": {"application/problem+json; charset=utf-8"}}
+	return header, fmt.Appendf(nil, `{"type":"/problems/%s","title":"x","status":%d}`, kind, status)
+}
+
+func TestClassify_ByProblemTypeNeverByStatusAlone(t *testing.T) {
+	for _, c := range []struct {
+		status int
+		kind   string
+		want   Outcome
+	}{
+		{409, "out-of-stock", Rejected},
+		{409, "already-cancelled", Rejected},
+		{409, "in-progress", Unknown}, // the same status, and it may have happened
+		{503, "busy", Open},
+		{503, "lost", Open},
+		{503, "stale", Open},
+		{429, "rate-limited", Open},
+		{503, "outcome-unknown", Unknown},
+		{504, "timeout", Unknown},
+		{500, "internal", Unknown},
+		{422, "idempotency-key-reused", Rejected},
+		{422, "invalid-request", Rejected},
+		{404, "not-found", Rejected},
+		{400, "malformed", Rejected},
+		{401, "unauthorized", Rejected},
+		{403, "forbidden", Rejected},
+		{409, "something-new", Unknown}, // what is not known is not final
+	} {
+		header, body := problemBody(c.kind, c.status)
+		if got, kind := Classify(c.status, header, body); got != c.want || kind != c.kind {
+			t.Errorf("%d %s: got %s %q, want %s", c.status, c.kind, got, kind, c.want)
+		}
+	}
+}
+
+func TestClassify_AnswersWithoutAProblemAreOKOrUnknown(t *testing.T) {
+	plain := http.Header{"Content-Type": {"text/plain"}}
+	for status, want := range map[int]Outcome{200: OK, 201: OK, 404: Unknown, 409: Unknown, 502: Unknown, 503: Unknown} {
+		if got, _ := Classify(status, plain, []byte(`{"type":"/problems/out-of-stock"}`)); got != want {
+			t.Errorf("%d: got %s, want %s", status, got, want)
+		}
+	}
+	header, _ := problemBody("busy", 503)
+	if got, _ := Classify(503, header, []byte(`{"type":`)); got != Unknown {
+		t.Errorf("a problem that cannot be read: got %s, want %s", got, Unknown)
+	}
+}
+
+func TestClassifyByStatus_TrustsOnlyWhatCanMeanNothingElse(t *testing.T) {
+	byStatus := ClassifyByStatus(http.StatusConflict)
+	for status, want := range map[int]Outcome{200: OK, 404: Rejected, 409: Rejected, 429: Open, 408: Unknown, 500: Unknown, 503: Unknown} {
+		if got, _ := byStatus(status, http.Header{}, nil); got != want {
+			t.Errorf("%d: got %s, want %s", status, got, want)
+		}
+	}
+	if got, _ := ClassifyByStatus()(http.StatusConflict, http.Header{}, nil); got != Unknown {
+		t.Errorf("409 that nobody listed: got %s, want %s", got, Unknown)
+	}
+	header, body := problemBody("in-progress", 409) // a type, where there is one, says more
+	if got, _ := byStatus(http.StatusConflict, header, body); got != Unknown {
+		t.Errorf("409 in-progress: got %s, want %s", got, Unknown)
+	}
+}

@@ -1,0 +1,73 @@
+package loadtest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var quickLoad = Load{Rate: 200, Duration: 6 * time.Second, Seed: 1, Replicas: 3}
+
+func TestNewPlan_SameSeedSamePlanOtherSeedOtherPlan(t *testing.T) {
+	if diff := cmp.Diff(NewPlan(quickLoad), NewPlan(quickLoad)); diff != "" {
+		t.Errorf("two plans of one load differ:\n%s", diff)
+	}
+	other := quickLoad
+	other.Seed = 2
+	if cmp.Equal(NewPlan(quickLoad).Shots, NewPlan(other).Shots) {
+		t.Error("another seed gives the same plan")
+	}
+}
+
+func TestNewPlan_DemandIsAtLeastTwiceTheStockAndSingleUnitsAloneCoverIt(t *testing.T) {
+	for seed := range int64(50) {
+		load := quickLoad
+		load.Seed = seed
+		plan := NewPlan(load)
+		wanted, single := map[string]int64{}, map[string]int64{}
+		for _, i := range plan.Intents {
+			for _, l := range i.Lines {
+				wanted[l.SKU] += l.Quantity
+			}
+			if len(i.Lines) == 1 && i.Lines[0].Quantity == 1 {
+				single[i.Lines[0].SKU]++
+			}
+		}
+		for _, s := range plan.Stock {
+			if s.Quantity < 1 || wanted[s.SKU] < 2*s.Quantity || single[s.SKU] < s.Quantity {
+				t.Errorf("seed %d, %s: stock %d, wanted %d, in single units %d", seed, s.SKU, s.Quantity, wanted[s.SKU], single[s.SKU])
+			}
+		}
+	}
+}
+
+func TestNewPlan_OneIntentInTenIsSentTwiceAtOnceToTwoReplicas(t *testing.T) {
+	plan := NewPlan(quickLoad)
+	twins := 0
+	for i := 1; i < len(plan.Shots); i++ {
+		before, shot := plan.Shots[i-1], plan.Shots[i]
+		if shot.At < before.At {
+			t.Fatalf("shot %d is earlier than the one before", i)
+		}
+		if shot.Intent != before.Intent {
+			continue
+		}
+		twins++
+		if shot.At != before.At || shot.Replica == before.Replica {
+			t.Errorf("twins %+v and %+v: want one moment and two replicas", before, shot)
+		}
+	}
+	if len(plan.Intents) != 1200 || twins != 120 {
+		t.Errorf("%d intents, %d twins; want 1200 and 120", len(plan.Intents), twins)
+	}
+}
+
+func TestNewPlan_SomethingIsOnSaleAtAnyTime(t *testing.T) {
+	for at := time.Duration(0); at < quickLoad.Duration; at += time.Millisecond {
+		pair := onSale(at, quickLoad.Duration)
+		if pair[0] < 0 || pair[1] >= drops || pair[0] == pair[1] {
+			t.Fatalf("at %v on sale: %v", at, pair)
+		}
+	}
+}

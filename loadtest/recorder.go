@@ -1,0 +1,114 @@
+package loadtest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// Recorder writes down every attempt of every key. Results of vegeta cannot be
+// used for that: they carry neither the key nor the replica.
+//
+// It also takes away a habit of net/http: a Transport sends a request again, by
+// itself and unseen, when a reused connection breaks under it and the request
+// has an Idempotency-Key. The service would see two attempts, the history one.
+// Without GetBody the Transport cannot rewind the body, so it has to report the
+// error, and the attempt is repeated in plain sight. Sends counts what was
+// really written, so that a test (and the report) can tell.
+type Recorder struct {
+	Next      http.RoundTripper
+	History   *History
+	Header    string         // that carries the key
+	Replicas  map[string]int // host:port → number
+	Classify  func(int, http.Header, []byte) (Outcome, string)
+	Undecided func(*Record) // called once for each intent whose first answer is not final
+	sends     atomic.Int64
+	attempts  atomic.Int64
+}
+
+// bodyMax bounds what is read of an answer.
+const bodyMax = 1 << 20
+
+// RoundTrip sends one attempt and reads its whole answer: it ends when the last
+// byte is here, as it does for a client.
+func (r *Recorder) RoundTrip(req *http.Request) (*http.Response, error) {
+	sent := &wire{}
+	once := req.Clone(httptrace.WithClientTrace(req.Context(), sent.trace()))
+	once.GetBody = nil
+	attempt := Attempt{Key: req.Header.Get(r.Header), Replica: r.Replicas[req.URL.Host], Start: r.History.Now()}
+	res, body, err := r.exchange(once)
+	attempt.End = r.History.Now()
+	attempt.Sends = int(sent.writes.Load())
+	switch {
+	case err == nil:
+		attempt.Status = res.StatusCode
+		attempt.Outcome, attempt.Problem = r.Classify(res.StatusCode, res.Header, body)
+	case sent.connected.Load():
+		attempt.Outcome = Unknown // some of it may have arrived
+	default:
+		attempt.Outcome = Open // nobody was there: certainly nothing happened
+	}
+	r.attempts.Add(1)
+	r.sends.Add(int64(attempt.Sends))
+	if chase := r.History.Add(attempt, body); chase != nil && r.Undecided != nil {
+		r.Undecided(chase)
+	}
+	return res, err
+}
+
+func (r *Recorder) exchange(req *http.Request) (*http.Response, []byte, error) {
+	res, err := r.Next.RoundTrip(req)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(res.Body, bodyMax))
+	if err != nil { // a broken answer is no answer
+		return nil, nil, fmt.Errorf("read answer: %w", err)
+	}
+	res.Body = io.NopCloser(bytes.NewReader(body))
+	return res, body, nil
+}
+
+// wire sees what the Transport really does.
+type wire struct {
+	connected atomic.Bool
+	writes    atomic.Int32
+}
+
+func (w *wire) trace() *httptrace.ClientTrace {
+	return &httptrace.ClientTrace{
+		GotConn:      func(httptrace.GotConnInfo) { w.connected.Store(true) },
+		WroteHeaders: func() { w.writes.Add(1) },
+	}
+}
+
+// Client gives the http.Client that vegeta and the chasers share: at most
+// maxConns connections to each replica. (vegeta.MaxConnections sets the same
+// field, but can only reach into a bare *http.Transport.)
+func (r *Recorder) Client(maxConns int, timeout time.Duration) *http.Client {
+	r.Next = &http.Transport{
+		MaxConnsPerHost:     maxConns,
+		MaxIdleConnsPerHost: maxConns,
+		DisableCompression:  true,
+	}
+	return &http.Client{Transport: r, Timeout: timeout, CheckRedirect: func(*http.Request, []*http.Request) error {
+		return http.ErrUseLastResponse
+	}}
+}
+
+// newRequest makes a request for an intent to one replica.
+func newRequest(ctx context.Context, base string, i Intent, header http.Header) (*http.Request, error) {
+	req, err := http.NewRequestWithContext(ctx, i.Method, strings.TrimSuffix(base, "/")+i.Path, bytes.NewReader(i.Body))
+	if err != nil {
+		return nil, err
+	}
+	req.Header = header.Clone()
+	return req, nil
+}

@@ -1,0 +1,183 @@
+package loadtest
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+func (r *shootingRange) send(t *testing.T, base, key string) error {
+	t.Helper()
+	r.history.Intend(*buyIntent(key, []line{{0, 1}}))
+	return r.again(t, base, key)
+}
+
+func (r *shootingRange) again(t *testing.T, base, key string) error {
+	t.Helper()
+	header := http.Header{"Idempotency-Key": {key}}
+	return send(t.Context(), r.client, base, *buyIntent(key, []line{{0, 1}}), header)
+}
+
+// breakConnection closes the client's connection without an answer.
+func breakConnection(w http.ResponseWriter) {
+	conn, _, err := w.(http.Hijacker).Hijack()
+	if err != nil {
+		panic(err)
+	}
+	_ = conn.Close()
+}
+
+// A bare Transport sends this request twice, because it has an Idempotency-Key
+// and the connection was used before; the caller never hears of the first.
+func TestRecorder_NoAttemptIsMadeBehindItsBack(t *testing.T) {
+	var arrived atomic.Int64
+	r := newRange(t, 1, func(w http.ResponseWriter, req *http.Request) {
+		if req.Header.Get("Idempotency-Key") == "warm" {
+			w.WriteHeader(http.StatusCreated)
+			return
+		}
+		arrived.Add(1)
+		breakConnection(w)
+	})
+	if err := r.send(t, r.bases[0], "warm"); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.send(t, r.bases[0], "cut"); err == nil {
+		t.Error("no error for a request that nobody answered")
+	}
+	record := r.record(t, "cut")
+	if len(record.Attempts) != 1 || record.Attempts[0].Outcome != Unknown {
+		t.Errorf("recorded %+v, want one attempt of unknown outcome", record.Attempts)
+	}
+	if arrived.Load() != 1 || record.Attempts[0].Sends != 1 {
+		t.Errorf("%d arrived, %d written; want 1 and 1", arrived.Load(), record.Attempts[0].Sends)
+	}
+
+	bare := &http.Transport{}
+	defer bare.CloseIdleConnections()
+	r.recorder.Next = nil // the control: without the recorder the server sees more than the client knows
+	r.client = &http.Client{Transport: bare}
+	arrived.Store(0)
+	_ = r.again(t, r.bases[0], "warm")
+	_ = r.again(t, r.bases[0], "cut")
+	if arrived.Load() < 2 {
+		t.Errorf("a bare Transport sent it %d time: this test proves nothing any more", arrived.Load())
+	}
+}
+
+func TestRecorder_ARefusedConnectionIsOpenABrokenAnswerIsUnknown(t *testing.T) {
+	r := newRange(t, 1, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "100")
+		w.WriteHeader(http.StatusCreated)
+		_, _ = w.Write([]byte(`{"id":`)) // and the rest never comes
+	})
+	if err := r.send(t, r.bases[0], "half"); err == nil {
+		t.Error("half an answer is no error")
+	}
+	if got := r.record(t, "half"); got.Outcome != Unknown {
+		t.Errorf("half an answer: %s, want %s", got.Outcome, Unknown)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody := "http://" + listener.Addr().String()
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.send(t, nobody, "nobody"); err == nil {
+		t.Error("nobody listens, and no error")
+	}
+	if got := r.record(t, "nobody"); got.Outcome != Open || got.Attempts[0].Sends != 0 {
+		t.Errorf("nobody listens: %+v, want %s and nothing sent", got, Open)
+	}
+}
+
+func TestRecorder_TwoAnswersToOneKeyMustBeOneAndTheSame(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		answers  []func(http.ResponseWriter)
+		outcome  Outcome
+		diverged bool
+	}{
+		{"the same order twice", []func(http.ResponseWriter){created(order1), created(order1)}, OK, false},
+		{"two orders", []func(http.ResponseWriter){created(order1), created(order2)}, OK, true},
+		{"refused, then bought", []func(http.ResponseWriter){refused("out-of-stock"), created(order1)}, OK, true},
+		{"bought, then refused", []func(http.ResponseWriter){created(order1), refused("out-of-stock")}, OK, true},
+		{"unknown, then bought", []func(http.ResponseWriter){refused("outcome-unknown"), created(order1)}, OK, false},
+		{"busy, then refused", []func(http.ResponseWriter){refused("busy"), refused("out-of-stock")}, Rejected, false},
+		{"bought, then busy", []func(http.ResponseWriter){created(order1), refused("busy")}, OK, false},
+		{"unknown, then busy", []func(http.ResponseWriter){refused("internal"), refused("busy")}, Unknown, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var n atomic.Int64
+			r := newRange(t, 1, func(w http.ResponseWriter, _ *http.Request) { c.answers[n.Add(1)-1](w) })
+			_ = r.send(t, r.bases[0], "k")
+			_ = r.again(t, r.bases[0], "k")
+			record := r.record(t, "k")
+			if record.Outcome != c.outcome || record.Diverged != c.diverged || len(record.Attempts) != 2 {
+				t.Errorf("outcome %s, diverged %v, %d attempts; want %s, %v, 2",
+					record.Outcome, record.Diverged, len(record.Attempts), c.outcome, c.diverged)
+			}
+		})
+	}
+}
+
+func created(id string) func(http.ResponseWriter) {
+	return func(w http.ResponseWriter) {
+		w.WriteHeader(http.StatusCreated)
+		_, _ = fmt.Fprintf(w, `{"id":%q}`, id)
+	}
+}
+
+func refused(kind string) func(http.ResponseWriter) {
+	return func(w http.ResponseWriter) { answer(w, http.StatusConflict, kind) }
+}
+
+func TestChaser_SendsTheSameKeyUntilItIsDecided(t *testing.T) {
+	var n atomic.Int64
+	var requests sync.Map
+	r := newRange(t, 3, func(w http.ResponseWriter, req *http.Request) {
+		body, _ := io.ReadAll(req.Body)
+		requests.Store(req.Header.Get("Idempotency-Key")+string(body), true)
+		switch n.Add(1) {
+		case 1:
+			breakConnection(w)
+		case 2:
+			answer(w, http.StatusServiceUnavailable, "busy")
+		case 3:
+			answer(w, http.StatusConflict, "in-progress")
+		default:
+			created(order1)(w)
+		}
+	})
+	r.recorder.Undecided = func(record *Record) { r.chaser.Chase(t.Context(), record) }
+	Attack(t.Context(), r.client, r.bases, http.Header{}, "Idempotency-Key", r.intend("k"))
+	r.chaser.Wait()
+	record := r.record(t, "k")
+	different := 0
+	requests.Range(func(any, any) bool { different++; return true })
+	if record.Outcome != OK || len(record.Attempts) != 4 || different != 1 {
+		t.Errorf("outcome %s after %d attempts with %d different requests; want ok after 4 with 1", record.Outcome, len(record.Attempts), different)
+	}
+}
+
+func TestChaser_GivesUpWithItsContextAndLeavesTheKeyUndecided(t *testing.T) {
+	r := newRange(t, 1, func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, http.StatusServiceUnavailable, "busy")
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	r.recorder.Undecided = func(record *Record) { r.chaser.Chase(ctx, record) }
+	Attack(t.Context(), r.client, r.bases, http.Header{}, "Idempotency-Key", r.intend("k"))
+	r.chaser.Wait()
+	if record := r.record(t, "k"); record.Outcome != Open || len(record.Attempts) < 2 {
+		t.Errorf("outcome %s after %d attempts; want open after several", record.Outcome, len(record.Attempts))
+	}
+}
