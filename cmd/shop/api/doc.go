@@ -48,4 +48,4 @@
 // The server is generated from openapi.yaml; write there first, then run go generate.
 package api
 
-//go:generate go tool oapi-codegen -config oapi-codegen.yaml openapi.yaml
+//go:generate go tool oapi-codegen -config oapi-codegen.yaml -o api.gen.go openapi.yaml

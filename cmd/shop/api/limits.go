@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"sync"
 
@@ -35,8 +36,17 @@ func (s *Server) deadline(next echo.HandlerFunc) echo.HandlerFunc {
 		ctx, cancel := context.WithTimeout(c.Request().Context(), s.cfg.Limits.Request)
 		defer cancel()
 		c.SetRequest(c.Request().WithContext(ctx))
-		return next(c)
+		return withCause(ctx, next(c))
 	}
+}
+
+// withCause adds that the time was over, or the client gone, where an error of
+// some driver does not say so: otherwise it would be a 500.
+func withCause(ctx context.Context, err error) error {
+	if err == nil || ctx.Err() == nil || kindOf(err).typ != TypeInternal {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ctx.Err(), err)
 }
 
 // rates holds one token bucket for each client. Clients are rows that an

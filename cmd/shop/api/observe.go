@@ -1,7 +1,6 @@
 package api
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -45,7 +44,6 @@ func (s *Server) observe(next echo.HandlerFunc) echo.HandlerFunc {
 		defer s.metrics.inFlight.Dec()
 		err := next(c)
 		if err != nil {
-			err = withCause(c.Request().Context(), err)
 			s.answer(err, c)
 		}
 		took := time.Since(start)
@@ -53,15 +51,6 @@ func (s *Server) observe(next echo.HandlerFunc) echo.HandlerFunc {
 		s.logRequest(c, took, err)
 		return nil
 	}
-}
-
-// withCause adds that the request was over, where an error of some driver does
-// not say so: otherwise it would be a 500.
-func withCause(ctx context.Context, err error) error {
-	if ctx.Err() == nil || kindOf(err).typ != TypeInternal {
-		return err
-	}
-	return fmt.Errorf("%w: %w", ctx.Err(), err)
 }
 
 // logRequest never writes a key, a body or a query.

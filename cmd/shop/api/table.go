@@ -56,7 +56,7 @@ var table = []struct {
 
 	{is(inventory.ErrKeyReused), kind{typ: TypeIdempotencyKeyReused, title: "Idempotency key reused", status: 422, detail: "This key was used for another request. Take a new key for a new intent."}},
 	{is(inventory.ErrNotFound), kind{typ: TypeNotFound, title: "Not found", status: 404}},
-	{is(inventory.ErrInvalid), kind{typ: TypeInvalidRequest, title: "Invalid request", status: 422}},
+	{is(inventory.ErrInvalid), kind{typ: TypeInvalidRequest, title: "Invalid request", status: 422, detail: "The lines make no order: their currencies differ, or the total is too large."}},
 	{is(errInvalid), kind{typ: TypeInvalidRequest, title: "Invalid request", status: 422}},
 
 	{is(locking.ErrBusy), kind{typ: TypeBusy, title: "Busy", status: 503, wait: true, detail: "Nothing was done. " + again}},
@@ -74,7 +74,7 @@ var table = []struct {
 
 	{code(http.StatusNotFound), kind{typ: TypeNotFound, title: "Not found", status: 404, detail: "There is no such route."}},
 	{code(http.StatusMethodNotAllowed), kind{typ: TypeMethodNotAllowed, title: "Method not allowed", status: 405, detail: "The header Allow lists the methods of this route."}},
-	{code(http.StatusBadRequest), kind{typ: TypeMalformed, title: "Malformed request", status: 400}},
+	{code(http.StatusBadRequest), kind{typ: TypeMalformed, title: "Malformed request", status: 400, detail: "A header is there twice, or a whole number is not written in digits only."}},
 	{code(http.StatusRequestEntityTooLarge), kind{typ: TypeTooLarge, title: "Too large", status: 413}},
 	{code(http.StatusUnsupportedMediaType), kind{typ: TypeUnsupportedMediaType, title: "Unsupported media type", status: 415}},
 

@@ -1,0 +1,120 @@
+package api_test
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+
+	"shop/cmd/shop/api"
+)
+
+func TestAuth_WithoutAValidKeyNothingIsTold(t *testing.T) {
+	s := open(t)
+	id := s.buy("k", "coffee", "1").order(t).ID.String()
+	key := s.keys["alice"]
+	var first []byte
+	for _, header := range []string{
+		"Authorization:", "Authorization: Bearer", "Authorization: " + key, "Authorization: Bearer " + key + "x",
+		"Authorization: Bearer " + key[:len(key)-1], "Authorization: Basic " + key, "Authorization: Bearer nonsense",
+		"Authorization: Bearer " + strings.ToUpper(key), "Authorization: Bearer " + key + " " + key,
+		"Authorization: Bearer " + strings.Repeat("x", 4000), "Authorization: Bearer ' OR 1=1 --",
+	} {
+		for _, path := range []string{"GET /v1/products", "GET /v1/orders/" + id, "POST /v1/orders/" + id + "/cancel", "GET /v1/audit"} {
+			method, path, _ := strings.Cut(path, " ")
+			a := s.do(method, path, "", header, "Idempotency-Key: k2").want(t, 401, api.TypeUnauthorized)
+			if a.header.Get("WWW-Authenticate") == "" {
+				t.Error("401 without WWW-Authenticate")
+			}
+			if first == nil {
+				first = a.body
+			}
+			if string(a.body) != string(first) {
+				t.Errorf("%s tells more: %s", header, a.body)
+			}
+		}
+	}
+}
+
+func TestAuth_SchemeInAnyCase(t *testing.T) {
+	s := open(t)
+	for _, scheme := range []string{"bearer ", "BEARER ", "Bearer   "} {
+		s.do("GET", "/v1/products", "", "Authorization: "+scheme+s.keys["alice"]).want(t, 200, "")
+	}
+}
+
+func TestAuth_TwoHeadersAreNone(t *testing.T) {
+	s := open(t)
+	req := must(http.NewRequest("GET", s.api+"/v1/products", nil))(t)
+	req.Header["Authorization"] = []string{"Bearer " + s.keys["alice"], "Bearer " + s.keys["bob"]}
+	res := must(s.http.Do(req))(t)
+	res.Body.Close()
+	if res.StatusCode != 401 {
+		t.Errorf("%s", res.Status)
+	}
+}
+
+func TestAuth_OnlyAnAdministratorAudits(t *testing.T) {
+	s := open(t)
+	s.do("GET", "/v1/audit", "").want(t, 403, api.TypeForbidden)
+	if a := s.do("GET", "/v1/audit", "", s.as("admin")).want(t, 200, ""); !strings.Contains(string(a.body), `"S1":0`) {
+		t.Errorf("%s", a.body)
+	}
+}
+
+func TestAuth_ProbesNeedNoKey(t *testing.T) {
+	s := open(t)
+	s.do("GET", "/livez", "", "Authorization:").want(t, 200, "")
+	s.do("GET", "/readyz", "", "Authorization:").want(t, 200, "")
+}
+
+func TestClients_KeysAreNotInTheTable(t *testing.T) {
+	s := open(t)
+	rows := must(s.pool.Query(t.Context(), `SELECT c::text FROM clients c`))(t)
+	defer rows.Close()
+	for rows.Next() {
+		var row string
+		if err := rows.Scan(&row); err != nil {
+			t.Fatal(err)
+		}
+		for name, key := range s.keys {
+			if strings.Contains(row, strings.TrimPrefix(key, "shop_")) {
+				t.Errorf("the key of %s is in %s", name, row)
+			}
+		}
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestClients_NamesAreUniqueAndKeysRotate(t *testing.T) {
+	s := open(t)
+	ctx := t.Context()
+	if _, _, err := api.AddClient(ctx, s.pool, "alice", false); !errors.Is(err, api.ErrClientExists) {
+		t.Errorf("a second alice: %v", err)
+	}
+	if _, err := api.RotateKey(ctx, s.pool, "nobody"); !errors.Is(err, api.ErrNoClient) {
+		t.Errorf("a key for nobody: %v", err)
+	}
+	key := must(api.RotateKey(ctx, s.pool, "alice"))(t)
+	s.do("GET", "/v1/products", "").want(t, 401, api.TypeUnauthorized) // never seen, so never cached
+	s.do("GET", "/v1/products", "", "Authorization: Bearer "+key).want(t, 200, "")
+	clients := must(api.Clients(ctx, s.pool))(t)
+	if len(clients) != 3 || clients[0].Name != "admin" || !clients[0].Admin || clients[1].Admin || clients[1].ID != s.ids["alice"] {
+		t.Errorf("%+v", clients)
+	}
+}
+
+func TestMigrate_CanBeRepeatedAndRaced(t *testing.T) {
+	url := newSchema(t) // migrated once already
+	done := make(chan error)
+	for range 3 {
+		go func() { done <- api.Migrate(t.Context(), url) }()
+	}
+	for range 3 {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,69 @@
+package api_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+
+	"shop/inventory"
+)
+
+// A client that goes away ends its request's context. Wherever that happens, the
+// order is whole or was never there, and the key says which.
+func TestDisconnect_LeavesNoHalfState(t *testing.T) {
+	for _, c := range []struct {
+		step     inventory.Step
+		happened bool
+	}{
+		{inventory.AfterAcquire, false},
+		{inventory.AfterGuard, false},
+		{inventory.BeforeCommit, false},
+		{inventory.AfterCommit, true},
+	} {
+		t.Run(string(c.step), func(t *testing.T) {
+			gone, noticed := make(chan struct{}), make(chan struct{})
+			var once sync.Once
+			s := open(t, at(c.step, func(ctx context.Context) {
+				once.Do(func() {
+					close(gone)
+					<-ctx.Done() // the server has noticed
+					close(noticed)
+				})
+			}))
+			ctx, leave := context.WithCancel(t.Context())
+			go func() {
+				<-gone
+				leave()
+			}()
+			if _, err := s.try(ctx, "POST", "/v1/orders", good, "Idempotency-Key: k"); !errors.Is(err, context.Canceled) {
+				t.Fatalf("the client did not go away: %v", err)
+			}
+			<-noticed
+			until(t, "the request has ended", func() bool { return s.inFlight() == 0 })
+			s.wantOrders(map[bool]int{true: 1, false: 0}[c.happened])
+			again := s.do("POST", "/v1/orders", good, "Idempotency-Key: k").want(t, 201, "")
+			if replayed := again.header.Get("Idempotency-Replayed") == "true"; replayed != c.happened {
+				t.Errorf("replayed: %t, want %t", replayed, c.happened)
+			}
+			s.wantOrders(1)
+			s.wantStock("coffee", 99)
+		})
+	}
+}
+
+// wantOrders counts orders with their line, movement and key: all or none.
+func (s *shop) wantOrders(want int) {
+	s.t.Helper()
+	for _, table := range []string{"orders", "order_lines", "order_keys", "stock_movements WHERE kind = 'sale'"} {
+		var n int
+		if err := s.pool.QueryRow(s.t.Context(), "SELECT count(*) FROM "+table).Scan(&n); err != nil || n != want {
+			s.t.Errorf("%s: %d rows, want %d (%v)", table, n, want, err)
+		}
+	}
+}
+
+func (s *shop) inFlight() float64 {
+	s.t.Helper()
+	return s.metric("http_requests_in_flight")
+}

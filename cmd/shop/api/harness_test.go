@@ -1,0 +1,191 @@
+package api_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"shop/cmd/shop/api"
+	"shop/inventory"
+)
+
+// shop is the real handler before the real inventory in a schema of its own, reached through real HTTP.
+type shop struct {
+	t       *testing.T
+	api     string // its address
+	pool    *pgxpool.Pool
+	service *inventory.Service
+	server  *api.Server
+	metrics *prometheus.Registry
+	log     *lines
+	keys    map[string]string // of alice, bob and admin
+	ids     map[string]uuid.UUID
+	http    *http.Client
+	spec    *specChecker
+}
+
+// option changes what a shop is made of.
+type option func(*api.Config, *inventory.Config)
+
+func open(t *testing.T, options ...option) *shop {
+	t.Helper()
+	s := &shop{
+		t: t, metrics: prometheus.NewRegistry(), log: &lines{},
+		keys: map[string]string{}, ids: map[string]uuid.UUID{}, spec: newSpecChecker(t),
+	}
+	s.pool = newPool(t, newSchema(t))
+	log := slog.New(slog.NewJSONHandler(s.log, nil))
+	stock := inventory.Config{Pool: s.pool, Strategy: "row", Encode: api.Encode, Log: log}
+	front := api.Config{
+		Pool: s.pool, Strategy: "row", Log: log, Metrics: s.metrics,
+		Audit: func(context.Context) (map[string]map[string]int64, error) {
+			return map[string]map[string]int64{"inventory": {"S1": 0}}, nil
+		},
+	}
+	for _, o := range options {
+		o(&front, &stock)
+	}
+	s.service = must(inventory.New(stock))(t)
+	if front.Orders == nil {
+		front.Orders = s.service
+	}
+	front.Catalog = s.service
+	if front.Degraded == nil {
+		front.Degraded = s.service.Degraded
+	}
+	s.server = must(api.New(front))(t)
+	s.stock()
+	s.serve()
+	return s
+}
+
+// stock puts clients and products into the tables.
+func (s *shop) stock() {
+	s.t.Helper()
+	ctx := s.t.Context()
+	for _, name := range []string{"alice", "bob", "admin"} {
+		id, key, err := api.AddClient(ctx, s.pool, name, name == "admin")
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		s.ids[name], s.keys[name] = id, key
+	}
+	for _, p := range []inventory.Product{
+		{SKU: "coffee", Name: "Coffee", Price: 890, Currency: "EUR", Stock: 100},
+		{SKU: "tea", Name: "Tea", Price: 640, Currency: "EUR", Stock: 100},
+		{SKU: "last-one", Name: "The last one", Price: 9900, Currency: "EUR", Stock: 1},
+		{SKU: "dollar", Name: "Something in dollars", Price: 100, Currency: "USD", Stock: 100},
+	} {
+		if _, err := s.service.AddProduct(ctx, p); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+}
+
+func (s *shop) serve() {
+	server := httptest.NewServer(s.server)
+	s.api = server.URL
+	s.http = &http.Client{Transport: &http.Transport{}}
+	s.t.Cleanup(func() {
+		s.http.CloseIdleConnections()
+		server.Close()
+	})
+}
+
+func newSchema(t *testing.T) string {
+	t.Helper()
+	base := env(t, "SHOP_POSTGRES_URL")
+	conn := must(pgx.Connect(t.Context(), base))(t)
+	schema := "api_" + strings.ReplaceAll(uuid.NewString(), "-", "")
+	if _, err := conn.Exec(t.Context(), "CREATE SCHEMA "+schema); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { // t.Context has ended by now
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		defer conn.Close(ctx)
+		if _, err := conn.Exec(ctx, "DROP SCHEMA "+schema+" CASCADE"); err != nil {
+			t.Errorf("drop schema: %v", err)
+		}
+	})
+	u := must(url.Parse(base))(t)
+	q := u.Query()
+	q.Set("search_path", schema)
+	u.RawQuery = q.Encode()
+	for _, migrate := range []func(context.Context, string) error{inventory.Migrate, api.Migrate} {
+		if err := migrate(t.Context(), u.String()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return u.String()
+}
+
+func newPool(t *testing.T, url string) *pgxpool.Pool {
+	t.Helper()
+	config := must(inventory.PoolConfig(url))(t)
+	config.MaxConns = 8
+	pool := must(pgxpool.NewWithConfig(t.Context(), config))(t)
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+// env reads an address. A missing server fails the test: nothing is skipped.
+func env(t *testing.T, name string) string {
+	t.Helper()
+	v := os.Getenv(name)
+	if v == "" {
+		t.Fatalf("%s is not set: run the tests with `make test`, or `go run ./compose/local exec -- go test ./...`", name)
+	}
+	return v
+}
+
+func must[T any](v T, err error) func(*testing.T) T {
+	return func(t *testing.T) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+// lines is a log that may be read while it is written.
+type lines struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
+
+// until polls for what must become true.
+func until(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); !holds(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within 10 s: %s", what)
+		}
+	}
+}

@@ -1,0 +1,134 @@
+package api_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"shop/cmd/shop/api"
+	"shop/inventory"
+)
+
+func TestLog_OneLineForEachRequestAndNoSecret(t *testing.T) {
+	s := open(t)
+	s.buy("private-key-1", "coffee", "1", "X-Request-Id: from-me.1")
+	s.buy("private-key-1", "coffee", "1")
+	s.do("GET", "/v1/orders/1?secret=query", "")
+	s.do("GET", "/path/made/up", "", "Authorization: Bearer stolen-key", "X-Request-Id: a\tb")
+	log := s.log.String()
+	for _, secret := range append([]string{"private-key-1", "secret=query", "made/up", "stolen-key", "a\\tb"}, s.keys["alice"], strings.TrimPrefix(s.keys["alice"], "shop_")) {
+		if strings.Contains(log, secret) {
+			t.Errorf("%q is in the log", secret)
+		}
+	}
+	var got []map[string]any
+	for _, text := range strings.Split(strings.TrimSpace(log), "\n") {
+		var line map[string]any
+		if err := json.Unmarshal([]byte(text), &line); err != nil {
+			t.Fatalf("%v: %s", err, text)
+		}
+		got = append(got, line)
+	}
+	if len(got) != 4 {
+		t.Fatalf("%d lines for 4 requests: %s", len(got), log)
+	}
+	for i, want := range []map[string]any{
+		{"route": "/v1/orders", "method": "POST", "status": 201.0, "request_id": "from-me.1", "client": s.ids["alice"].String(), "replayed": nil, "problem": nil},
+		{"route": "/v1/orders", "method": "POST", "status": 201.0, "client": s.ids["alice"].String(), "replayed": true},
+		{"route": "/v1/orders/{id}", "method": "GET", "status": 400.0, "problem": string(api.TypeMalformed)},
+		{"route": "unmatched", "status": 404.0, "problem": string(api.TypeNotFound), "client": nil},
+	} {
+		for name, v := range want {
+			if got[i][name] != v {
+				t.Errorf("line %d: %s is %v, want %v", i, name, got[i][name], v)
+			}
+		}
+		if _, ok := got[i]["duration"].(float64); !ok {
+			t.Errorf("line %d has no duration", i)
+		}
+	}
+	if got[0]["key_sha256"] == nil || got[0]["key_sha256"] != got[1]["key_sha256"] {
+		t.Errorf("key: %v and %v", got[0]["key_sha256"], got[1]["key_sha256"])
+	}
+}
+
+func TestMetrics_LabelsComeFromTheSpecNotFromTheRequest(t *testing.T) {
+	s := open(t)
+	for _, path := range []string{"/a", "/b", "/v1/products/x1", "/v1/products/x2", "/v1/nothing"} {
+		s.do("GET", path, "")
+	}
+	s.do("BREW", "/v1/products", "")
+	families := must(s.metrics.Gather())(t)
+	series := map[string]bool{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			for _, l := range m.GetLabel() {
+				series[l.GetName()+"="+l.GetValue()] = true
+			}
+		}
+	}
+	for label := range series {
+		name, value, _ := strings.Cut(label, "=")
+		ok := map[string]bool{"unmatched": true, "/v1/products/{sku}": true, "GET": true, "other": true, "404": true, "405": true}[value]
+		if !ok {
+			t.Errorf("label %s=%q", name, value)
+		}
+	}
+	if got := s.metric("http_requests_total"); got != 6 {
+		t.Errorf("%v requests, want 6", got)
+	}
+}
+
+// metric sums a family.
+func (s *shop) metric(name string) float64 {
+	s.t.Helper()
+	var sum float64
+	for _, f := range must(s.metrics.Gather())(s.t) {
+		if f.GetName() == name {
+			for _, m := range f.GetMetric() {
+				sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
+			}
+		}
+	}
+	return sum
+}
+
+func TestReady_SaysHowItStands(t *testing.T) {
+	degraded := false
+	s := open(t, func(c *api.Config, _ *inventory.Config) { c.Degraded = func() bool { return degraded } })
+	want := func(status int, text string) {
+		t.Helper()
+		if a := s.do("GET", "/readyz", ""); a.status != status || strings.TrimSpace(string(a.body)) != text {
+			t.Errorf("%d %s; want %d %s", a.status, a.body, status, text)
+		}
+	}
+	want(200, `{"locks":"ok","postgres":"ok","status":"ok"}`)
+	degraded = true
+	want(200, `{"locks":"unreachable","postgres":"ok","status":"degraded"}`)
+	if _, err := s.pool.Exec(t.Context(), `ALTER TABLE clients RENAME TO clients_gone`); err != nil {
+		t.Fatal(err)
+	}
+	want(503, `{"locks":"unreachable","postgres":"unreachable","status":"unavailable"}`)
+	if _, err := s.pool.Exec(t.Context(), `ALTER TABLE clients_gone RENAME TO clients`); err != nil {
+		t.Fatal(err)
+	}
+	s.server.Drain()
+	want(503, `{"status":"draining"}`)
+	s.do("GET", "/livez", "").want(t, 200, "")
+	s.buy("k", "coffee", "1").want(t, 201, "") // those who are here are still served
+}
+
+func TestLab_AStrategyMayBeAskedForThereOnly(t *testing.T) {
+	s := open(t, func(c *api.Config, _ *inventory.Config) { c.Lab = []string{"row", "naive", "a+b"} })
+	buy := func(query, key string) answer {
+		t.Helper()
+		return s.do("POST", "/v1/orders"+query, good, "Idempotency-Key: "+key)
+	}
+	buy("?strategy=naive", "k1").want(t, 201, "")
+	buy("?strategy=row", "k1").want(t, 201, "") // how is no part of the intent
+	buy("?strategy=nothing", "k2").want(t, 400, api.TypeMalformed)
+	buy("?strategy=", "k2").want(t, 400, api.TypeMalformed)
+	buy("?strategy=a+b", "k2").want(t, 422, api.TypeInvalidRequest)   // found, and passed on to a domain that has none
+	buy("?strategy=a%2Bb", "k2").want(t, 422, api.TypeInvalidRequest) // the same
+	buy("", "k2").want(t, 201, "")
+}

@@ -1,0 +1,168 @@
+package api_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"shop/cmd/shop/api"
+)
+
+func TestBuy_IsReplayedByteForByte(t *testing.T) {
+	s := open(t)
+	first := s.buy("k1", "coffee", "2").want(t, 201, "")
+	if o := first.order(t); o.Total != 1780 || o.Currency != "EUR" || o.Status != api.OrderConfirmed || len(o.Lines) != 1 {
+		t.Errorf("order: %+v", o)
+	}
+	if first.header.Get("Idempotency-Replayed") != "" {
+		t.Error("the first answer says that it is a replay")
+	}
+	for name, again := range map[string]answer{
+		"same":        s.buy("k1", "coffee", "2"),
+		"quoted key":  s.buy(`"k1"`, "coffee", "2"),
+		"white space": s.do("POST", "/v1/orders", "{ \"lines\" : [\n{\"quantity\":2,\"sku\":\"coffee\"}]}", "Idempotency-Key: k1"),
+		"charset":     s.buy("k1", "coffee", "2", "Content-Type: application/json; charset=UTF-8"),
+	} {
+		if again.status != 201 || !bytes.Equal(again.body, first.body) || again.header.Get("Idempotency-Replayed") != "true" {
+			t.Errorf("%s: %d %s replayed %q; want %s", name, again.status, again.body, again.header.Get("Idempotency-Replayed"), first.body)
+		}
+		if got := again.header.Get("Content-Type"); got != first.header.Get("Content-Type") {
+			t.Errorf("%s: replayed as %s", name, got)
+		}
+	}
+	s.wantStock("coffee", 98)
+}
+
+func TestBuy_TheOrderOfLinesIsNoOtherIntent(t *testing.T) {
+	s := open(t)
+	first := s.do("POST", "/v1/orders", `{"lines":[{"sku":"tea","quantity":1},{"sku":"coffee","quantity":3}]}`, "Idempotency-Key: k").want(t, 201, "")
+	again := s.do("POST", "/v1/orders", `{"lines":[{"sku":"coffee","quantity":3},{"sku":"tea","quantity":1}]}`, "Idempotency-Key: k").want(t, 201, "")
+	if !bytes.Equal(first.body, again.body) {
+		t.Errorf("%s\n%s", first.body, again.body)
+	}
+}
+
+func TestBuy_AKeyIsOneIntentOfOneClient(t *testing.T) {
+	s := open(t)
+	mine := s.buy("k", "coffee", "1").want(t, 201, "")
+	s.buy("k", "coffee", "2").want(t, 422, api.TypeIdempotencyKeyReused)
+	s.buy("k", "tea", "1").want(t, 422, api.TypeIdempotencyKeyReused)
+	s.do("POST", "/v1/orders/"+mine.order(t).ID.String()+"/cancel", "", "Idempotency-Key: k").want(t, 422, api.TypeIdempotencyKeyReused)
+	his := s.buy("k", "coffee", "1", s.as("bob")).want(t, 201, "")
+	if his.order(t).ID == mine.order(t).ID || his.header.Get("Idempotency-Replayed") != "" {
+		t.Error("bob was given alice's answer")
+	}
+	s.wantStock("coffee", 98)
+}
+
+func TestBuy_SoldOutIsStoredToo(t *testing.T) {
+	s := open(t)
+	s.buy("k1", "last-one", "1").want(t, 201, "")
+	first := s.buy("k2", "last-one", "1").want(t, 409, api.TypeOutOfStock)
+	if p := first.problem; p.Sku != "last-one" || p.Left == nil || *p.Left != 0 {
+		t.Errorf("problem: %s", first.body)
+	}
+	if err := s.service.Restock(t.Context(), "last-one", 5); err != nil {
+		t.Fatal(err)
+	}
+	again := s.buy("k2", "last-one", "1").want(t, 409, api.TypeOutOfStock)
+	if !bytes.Equal(first.body, again.body) || again.header.Get("Idempotency-Replayed") != "true" {
+		t.Errorf("%s\n%s", first.body, again.body)
+	}
+	s.buy("k3", "last-one", "1").want(t, 201, "")
+}
+
+func TestBuy_AllOrNothing(t *testing.T) {
+	s := open(t)
+	a := s.do("POST", "/v1/orders", `{"lines":[{"sku":"coffee","quantity":1},{"sku":"last-one","quantity":2}]}`, "Idempotency-Key: k")
+	a.want(t, 409, api.TypeOutOfStock)
+	s.wantStock("coffee", 100)
+	s.wantStock("last-one", 1)
+}
+
+func TestBuy_UnknownSKUIsNotStored(t *testing.T) {
+	s := open(t)
+	if a := s.buy("k", "nothing", "1").want(t, 404, api.TypeNotFound); a.problem.Sku != "nothing" {
+		t.Errorf("problem: %s", a.body)
+	}
+	s.buy("k", "coffee", "1").want(t, 201, "") // so that the key is still free
+}
+
+func TestCancel_GivesBackExactlyOnce(t *testing.T) {
+	s := open(t)
+	id := s.buy("buy", "coffee", "7").want(t, 201, "").order(t).ID.String()
+	cancel := func(key string) answer {
+		return s.do("POST", "/v1/orders/"+id+"/cancel", "", "Idempotency-Key: "+key)
+	}
+	first := cancel("c1").want(t, 201, "")
+	if o := first.order(t); o.Status != api.OrderCancelled || o.CancelledAt == nil {
+		t.Errorf("order: %s", first.body)
+	}
+	if again := cancel(`"c1"`).want(t, 201, ""); !bytes.Equal(first.body, again.body) || again.header.Get("Idempotency-Replayed") != "true" {
+		t.Errorf("%s\n%s", first.body, again.body)
+	}
+	refused := cancel("c2").want(t, 409, api.TypeAlreadyCancelled)
+	if again := cancel("c2").want(t, 409, api.TypeAlreadyCancelled); !bytes.Equal(refused.body, again.body) {
+		t.Errorf("%s\n%s", refused.body, again.body)
+	}
+	s.wantStock("coffee", 100)
+	// The purchase's answer stays what it was.
+	if o := s.buy("buy", "coffee", "7").want(t, 201, "").order(t); o.Status != api.OrderConfirmed {
+		t.Errorf("replay after the cancel: %+v", o)
+	}
+}
+
+func TestOrders_AreSeenByTheirClientOnly(t *testing.T) {
+	s := open(t)
+	bought := s.buy("k", "coffee", "1").want(t, 201, "")
+	path := "/v1/orders/" + bought.order(t).ID.String()
+	if got := s.do("GET", path, "").want(t, 200, ""); !bytes.Equal(got.body, bytes.TrimSpace(bought.body)) && strings.TrimSpace(string(got.body)) != string(bought.body) {
+		t.Errorf("%s\n%s", got.body, bought.body)
+	}
+	for _, other := range []string{"bob", "admin"} {
+		s.do("GET", path, "", s.as(other)).want(t, 404, api.TypeNotFound)
+		s.do("POST", path+"/cancel", "", "Idempotency-Key: k", s.as(other)).want(t, 404, api.TypeNotFound)
+	}
+	s.wantStock("coffee", 99)
+	s.do("GET", "/v1/orders/00000000-0000-0000-0000-000000000000", "").want(t, 404, api.TypeNotFound)
+}
+
+// One uuid has many spellings; the server must take them for the same order or refuse them.
+func TestOrders_AnotherSpellingOfTheIDIsTheSameOrder(t *testing.T) {
+	s := open(t)
+	id := s.buy("k", "coffee", "1").want(t, 201, "").order(t).ID.String()
+	s.do("GET", "/v1/orders/"+strings.ToUpper(id), "").want(t, 200, "")
+	first := s.do("POST", "/v1/orders/"+strings.ToUpper(id)+"/cancel", "", "Idempotency-Key: c").want(t, 201, "")
+	again := s.do("POST", "/v1/orders/"+id+"/cancel", "", "Idempotency-Key: c").want(t, 201, "")
+	if !bytes.Equal(first.body, again.body) {
+		t.Errorf("%s\n%s", first.body, again.body)
+	}
+}
+
+func TestProducts_CanBeRead(t *testing.T) {
+	s := open(t)
+	var list api.ProductList
+	if err := json.Unmarshal(s.do("GET", "/v1/products", "").want(t, 200, "").body, &list); err != nil || len(list.Products) != 4 {
+		t.Errorf("%+v, %v", list, err)
+	}
+	s.buy("k", "tea", "1")
+	s.wantStock("tea", 99)
+	if a := s.do("GET", "/v1/products/nothing", "").want(t, 404, api.TypeNotFound); a.problem.Sku != "nothing" {
+		t.Errorf("problem: %s", a.body)
+	}
+}
+
+// wantStock asks the API, and the books behind it.
+func (s *shop) wantStock(sku string, want int64) {
+	s.t.Helper()
+	var p api.Product
+	if err := json.Unmarshal(s.do("GET", "/v1/products/"+sku, "").want(s.t, 200, "").body, &p); err != nil {
+		s.t.Fatal(err)
+	}
+	var booked int64
+	err := s.pool.QueryRow(s.t.Context(), `SELECT sum(quantity)::bigint FROM stock_movements WHERE sku = $1`, sku).Scan(&booked)
+	if err != nil || p.Stock != want || booked != want {
+		s.t.Errorf("%s: %d in stock, %d booked, want %d (%v)", sku, p.Stock, booked, want, err)
+	}
+}

@@ -1,0 +1,219 @@
+package api_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"shop/cmd/shop/api"
+)
+
+func orderOf(lines ...string) string { return `{"lines":[` + strings.Join(lines, ",") + `]}` }
+
+func line(sku, quantity string) string {
+	return fmt.Sprintf(`{"sku":%q,"quantity":%s}`, sku, quantity)
+}
+
+func manyLines(n int) string {
+	var all []string
+	for i := range n {
+		all = append(all, line(fmt.Sprintf("sku-%d", i), "1"))
+	}
+	return orderOf(all...)
+}
+
+var good = orderOf(line("coffee", "1"))
+
+// badOrders are requests that must be refused, and must leave no trace.
+var badOrders = []struct {
+	name   string
+	body   string
+	header string
+	status int
+	typ    api.ProblemType
+}{
+	{"no key", good, "Idempotency-Key:", 400, api.TypeMissingIdempotencyKey},
+	{"key too long", good, "Idempotency-Key: " + strings.Repeat("k", 256), 400, api.TypeMalformed},
+	{"key far too long", good, "Idempotency-Key: " + strings.Repeat("k", 600), 400, api.TypeMalformed},
+	{"key not ASCII", good, "Idempotency-Key: schlüssel", 400, api.TypeMalformed},
+	{"key half quoted", good, `Idempotency-Key: "k`, 400, api.TypeMalformed},
+	{"key empty in quotes", good, `Idempotency-Key: ""`, 400, api.TypeMalformed},
+
+	{"no body", "", "", 400, api.TypeMalformed},
+	{"no JSON", `{"lines":[`, "", 400, api.TypeMalformed},
+	{"something behind it", good + `{}`, "", 400, api.TypeMalformed},
+	{"text", "hello", "", 400, api.TypeMalformed},
+	{"number with a leading zero", orderOf(line("coffee", "01")), "", 400, api.TypeMalformed},
+	{"not a number", orderOf(line("coffee", "NaN")), "", 400, api.TypeMalformed},
+
+	{"null", "null", "", 422, api.TypeInvalidRequest},
+	{"list", "[]", "", 422, api.TypeInvalidRequest},
+	{"no lines", `{}`, "", 422, api.TypeInvalidRequest},
+	{"lines null", `{"lines":null}`, "", 422, api.TypeInvalidRequest},
+	{"0 lines", orderOf(), "", 422, api.TypeInvalidRequest},
+	{"21 lines", manyLines(21), "", 422, api.TypeInvalidRequest},
+	{"unknown field", `{"lines":[` + line("coffee", "1") + `],"total":1}`, "", 422, api.TypeInvalidRequest},
+	{"unknown field in a line", orderOf(`{"sku":"coffee","quantity":1,"unit_price":1}`), "", 422, api.TypeInvalidRequest},
+	{"field in another case", `{"Lines":[` + line("coffee", "1") + `]}`, "", 422, api.TypeInvalidRequest},
+	{"field in another case besides", `{"lines":[` + line("coffee", "1") + `],"LINES":[]}`, "", 422, api.TypeInvalidRequest},
+	{"line without sku", orderOf(`{"quantity":1}`), "", 422, api.TypeInvalidRequest},
+	{"line without quantity", orderOf(`{"sku":"coffee"}`), "", 422, api.TypeInvalidRequest},
+	{"sku twice", orderOf(line("coffee", "1"), line("coffee", "2")), "", 422, api.TypeInvalidRequest},
+	{"sku empty", orderOf(line("", "1")), "", 422, api.TypeInvalidRequest},
+	{"sku too long", orderOf(line(strings.Repeat("s", 65), "1")), "", 422, api.TypeInvalidRequest},
+	{"sku with NUL", orderOf(`{"sku":"a\u0000b","quantity":1}`), "", 422, api.TypeInvalidRequest},
+	{"sku with a newline", orderOf(`{"sku":"coffee\n","quantity":1}`), "", 422, api.TypeInvalidRequest},
+	{"sku a number", orderOf(`{"sku":1,"quantity":1}`), "", 422, api.TypeInvalidRequest},
+	{"quantity 0", orderOf(line("coffee", "0")), "", 422, api.TypeInvalidRequest},
+	{"quantity -0", orderOf(line("coffee", "-0")), "", 422, api.TypeInvalidRequest},
+	{"quantity negative", orderOf(line("coffee", "-1")), "", 422, api.TypeInvalidRequest},
+	{"quantity a fraction", orderOf(line("coffee", "1.5")), "", 422, api.TypeInvalidRequest},
+	{"quantity nearly 1", orderOf(line("coffee", "1.0000000000000000001")), "", 400, api.TypeMalformed},
+	{"quantity with a point", orderOf(line("coffee", "2.0")), "", 400, api.TypeMalformed},
+	{"quantity with an exponent", orderOf(line("coffee", "2e0")), "", 400, api.TypeMalformed},
+	{"quantity a text", orderOf(line("coffee", `"1"`)), "", 422, api.TypeInvalidRequest},
+	{"quantity null", orderOf(line("coffee", "null")), "", 422, api.TypeInvalidRequest},
+	{"quantity over the limit", orderOf(line("coffee", "1000001")), "", 422, api.TypeInvalidRequest},
+	{"quantity beyond 2^53", orderOf(line("coffee", "9007199254740993")), "", 422, api.TypeInvalidRequest},
+	{"quantity beyond int64", orderOf(line("coffee", "9223372036854775809")), "", 422, api.TypeInvalidRequest},
+	{"quantity beyond float64", orderOf(line("coffee", "1e400")), "", 422, api.TypeInvalidRequest},
+	{"quantity next to nothing", orderOf(line("coffee", "1e-400")), "", 422, api.TypeInvalidRequest},
+	{"two currencies", orderOf(line("coffee", "1"), line("dollar", "1")), "", 422, api.TypeInvalidRequest},
+
+	{"no content type", good, "Content-Type:", 415, api.TypeUnsupportedMediaType},
+	{"form", good, "Content-Type: application/x-www-form-urlencoded", 415, api.TypeUnsupportedMediaType},
+	{"text/json", good, "Content-Type: text/json", 415, api.TypeUnsupportedMediaType},
+	{"other charset", good, "Content-Type: application/json; charset=utf-16", 415, api.TypeUnsupportedMediaType},
+	{"compressed", good, "Content-Encoding: gzip", 415, api.TypeUnsupportedMediaType},
+	{"too large", `{"lines":[` + strings.Repeat(" ", 20<<10) + `]}`, "", 413, api.TypeTooLarge},
+}
+
+func TestRefusals_OfOrdersLeaveNoTrace(t *testing.T) {
+	s := open(t)
+	for i, c := range badOrders {
+		t.Run(c.name, func(t *testing.T) {
+			headers := []string{fmt.Sprintf("Idempotency-Key: key-%d", i)}
+			if c.header != "" {
+				headers = append(headers, c.header)
+			}
+			a := s.do("POST", "/v1/orders", c.body, headers...).want(t, c.status, c.typ)
+			if a.problem.Detail == "" || a.problem.Title == "" {
+				t.Errorf("it does not say what is wrong: %s", a.body)
+			}
+		})
+	}
+	var traces int
+	err := s.pool.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM orders) + (SELECT count(*) FROM order_keys)`).Scan(&traces)
+	if err != nil || traces != 0 {
+		t.Errorf("%d rows were left, %v", traces, err)
+	}
+}
+
+func TestRefusals_SayWhere(t *testing.T) {
+	s := open(t)
+	a := s.do("POST", "/v1/orders", orderOf(line("coffee", "1"), line("tea", "0")), "Idempotency-Key: k").want(t, 422, api.TypeInvalidRequest)
+	if a.problem.Pointer != "/lines/1/quantity" {
+		t.Errorf("pointer: %s", a.body)
+	}
+}
+
+func TestBuy_TwentyLinesAndAMillionAreTaken(t *testing.T) {
+	s := open(t)
+	s.do("POST", "/v1/orders", manyLines(20), "Idempotency-Key: k").want(t, 404, api.TypeNotFound) // valid, though unknown
+	s.buy("k", "coffee", "1000000").want(t, 409, api.TypeOutOfStock)
+}
+
+// Never may one quantity be checked and another be sold.
+func TestBuy_AQuantityIsWhatWasChecked(t *testing.T) {
+	s := open(t)
+	// A name that is there twice: the last one counts, for the check and for the sale.
+	a := s.do("POST", "/v1/orders", `{"lines":[{"sku":"coffee","quantity":0,"quantity":3}]}`, "Idempotency-Key: twice").want(t, 201, "")
+	if q := a.order(t).Lines[0].Quantity; q != 3 {
+		t.Errorf("quantity %d", q)
+	}
+}
+
+func TestRefusals_OfRoutesAndMethods(t *testing.T) {
+	s := open(t)
+	id := s.buy("k", "coffee", "1").order(t).ID.String()
+	for _, c := range []struct {
+		method, path, body string
+		status             int
+		typ                api.ProblemType
+	}{
+		{"GET", "/", "", 404, api.TypeNotFound},
+		{"GET", "/v1", "", 404, api.TypeNotFound},
+		{"GET", "/v1/orders/" + id + "/", "", 404, api.TypeNotFound},
+		{"GET", "/metrics", "", 404, api.TypeNotFound},
+		{"GET", "/debug/pprof/", "", 404, api.TypeNotFound},
+		{"GET", "/v1/orders", "", 405, api.TypeMethodNotAllowed},
+		{"PUT", "/v1/orders", good, 405, api.TypeMethodNotAllowed},
+		{"DELETE", "/v1/orders/" + id, "", 405, api.TypeMethodNotAllowed},
+		{"GET", "/v1/orders/" + id + "/cancel", "", 405, api.TypeMethodNotAllowed},
+		{"POST", "/v1/products", "{}", 405, api.TypeMethodNotAllowed},
+		{"BREW", "/v1/products", "", 405, api.TypeMethodNotAllowed},
+		{"GET", "/v1/orders/1", "", 400, api.TypeMalformed},
+		{"GET", "/v1/orders/" + id + "%2Fcancel", "", 400, api.TypeMalformed},
+		{"GET", "/v1/products/caf%C3%A9", "", 400, api.TypeMalformed},
+		{"GET", "/v1/products/a%2Fb", "", 400, api.TypeMalformed},
+		{"GET", "/v1/products/a%00", "", 400, api.TypeMalformed},
+		{"GET", "/v1/products?limit=1", "", 400, api.TypeMalformed},
+		{"GET", "/v1/products", "{}", 400, api.TypeMalformed},
+		{"POST", "/v1/orders/" + id + "/cancel", "{}", 400, api.TypeMalformed},
+		{"POST", "/v1/orders?strategy=naive", good, 400, api.TypeMalformed},
+	} {
+		t.Run(c.method+" "+c.path, func(t *testing.T) {
+			a := s.do(c.method, c.path, c.body, "Idempotency-Key: k2").want(t, c.status, c.typ)
+			if c.status == 405 && a.header.Get("Allow") == "" {
+				t.Error("405 without Allow")
+			}
+		})
+	}
+}
+
+func TestMethods_HeadAndOptions(t *testing.T) {
+	s := open(t)
+	head := s.do("HEAD", "/v1/products", "")
+	if head.status != 405 || len(head.body) != 0 || head.header.Get("Allow") == "" {
+		t.Errorf("HEAD: %d %q Allow %q", head.status, head.body, head.header.Get("Allow"))
+	}
+	options := s.do("OPTIONS", "/v1/orders", "", "Authorization:")
+	if options.status != 204 || !strings.Contains(options.header.Get("Allow"), "POST") || len(options.body) != 0 {
+		t.Errorf("OPTIONS: %d %q Allow %q", options.status, options.body, options.header.Get("Allow"))
+	}
+	if options.header.Get("Access-Control-Allow-Origin") != "" {
+		t.Error("pages of other sites may call")
+	}
+}
+
+func TestRefusals_TwoKeysAreNone(t *testing.T) {
+	s := open(t)
+	req := must(http.NewRequest("POST", s.api+"/v1/orders", strings.NewReader(good)))(t)
+	req.Header = http.Header{
+		"Authorization": {"Bearer " + s.keys["alice"]}, "Content-Type": {"application/json"}, "Idempotency-Key": {"a", "b"},
+	}
+	res := must(s.http.Do(req))(t)
+	defer res.Body.Close()
+	var p api.Problem
+	if err := json.NewDecoder(res.Body).Decode(&p); err != nil || p.Type != api.TypeMalformed || p.Detail == "" {
+		t.Errorf("%d %+v %v", res.StatusCode, p, err)
+	}
+}
+
+// A body of unknown length meets the limit while it is read.
+func TestRefusals_TooLargeWithoutALength(t *testing.T) {
+	s := open(t)
+	body := struct{ io.Reader }{strings.NewReader(`{"lines":[` + strings.Repeat(" ", 64<<10) + `]}`)}
+	req := must(http.NewRequest("POST", s.api+"/v1/orders", body))(t)
+	req.Header = http.Header{
+		"Authorization": {"Bearer " + s.keys["alice"]}, "Content-Type": {"application/json"}, "Idempotency-Key": {"a"},
+	}
+	res := must(s.http.Do(req))(t)
+	defer res.Body.Close()
+	if res.StatusCode != 413 {
+		t.Errorf("%s", res.Status)
+	}
+}

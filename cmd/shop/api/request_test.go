@@ -1,0 +1,131 @@
+package api_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/getkin/kin-openapi/routers"
+	"github.com/getkin/kin-openapi/routers/gorillamux"
+
+	"shop/cmd/shop/api"
+)
+
+// answer is what came back, whole.
+type answer struct {
+	status  int
+	header  http.Header
+	body    []byte
+	problem api.Problem // if it is one
+}
+
+func (a answer) order(t *testing.T) api.Order {
+	t.Helper()
+	var o api.Order
+	if err := json.Unmarshal(a.body, &o); err != nil {
+		t.Fatalf("%v: %s", err, a.body)
+	}
+	return o
+}
+
+func (a answer) want(t *testing.T, status int, typ api.ProblemType) answer {
+	t.Helper()
+	if a.status != status || a.problem.Type != typ {
+		t.Fatalf("got %d %s, want %d %q", a.status, a.body, status, typ)
+	}
+	return a
+}
+
+// do sends a request as alice, and holds the answer against the spec. Each
+// header is "Name: value"; "Name:" takes one away.
+func (s *shop) do(method, path, body string, headers ...string) answer {
+	s.t.Helper()
+	a, err := s.try(s.t.Context(), method, path, body, headers...)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return a
+}
+
+func (s *shop) try(ctx context.Context, method, path, body string, headers ...string) (answer, error) {
+	req, err := http.NewRequestWithContext(ctx, method, s.api+path, strings.NewReader(body))
+	if err != nil {
+		return answer{}, err
+	}
+	req.Header.Set("Authorization", "Bearer "+s.keys["alice"])
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ":")
+		req.Header.Del(name)
+		if value = strings.TrimSpace(value); value != "" {
+			req.Header[http.CanonicalHeaderKey(name)] = []string{value}
+		}
+	}
+	res, err := s.http.Do(req)
+	if err != nil {
+		return answer{}, err
+	}
+	defer res.Body.Close()
+	data, err := io.ReadAll(res.Body)
+	if err != nil {
+		return answer{}, err
+	}
+	a := answer{status: res.StatusCode, header: res.Header, body: data}
+	if res.Header.Get("Content-Type") == "application/problem+json" && method != http.MethodHead {
+		if err := json.Unmarshal(data, &a.problem); err != nil || a.problem.Status != a.status {
+			s.t.Errorf("not a problem: %s: %v", data, err)
+		}
+	}
+	s.spec.check(s.t, req, a)
+	return a, nil
+}
+
+func (s *shop) buy(key, sku string, quantity string, headers ...string) answer {
+	s.t.Helper()
+	return s.do("POST", "/v1/orders", `{"lines":[{"sku":"`+sku+`","quantity":`+quantity+`}]}`, append([]string{"Idempotency-Key: " + key}, headers...)...)
+}
+
+func (s *shop) as(name string) string { return "Authorization: Bearer " + s.keys[name] }
+
+// specChecker holds answers against openapi.yaml.
+type specChecker struct{ router routers.Router }
+
+func newSpecChecker(t *testing.T) *specChecker {
+	t.Helper()
+	spec := must(api.GetSpec())(t)
+	return &specChecker{router: must(gorillamux.NewRouter(spec))(t)}
+}
+
+func (c *specChecker) check(t *testing.T, req *http.Request, a answer) {
+	t.Helper()
+	for name, want := range map[string]string{"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"} {
+		if got := a.header.Get(name); got != want {
+			t.Errorf("%s %s: %s is %q, want %q", req.Method, req.URL.Path, name, got, want)
+		}
+	}
+	if a.header.Get("X-Request-Id") == "" {
+		t.Errorf("%s %s: no request id", req.Method, req.URL.Path)
+	}
+	route, params, err := c.router.FindRoute(req)
+	if err != nil { // the spec knows no such route: neither may the server
+		if a.status != 404 && a.status != 405 && req.Method != http.MethodOptions {
+			t.Errorf("%s %s is not in the spec, and was answered %d", req.Method, req.URL.Path, a.status)
+		}
+		return
+	}
+	err = openapi3filter.ValidateResponse(req.Context(), &openapi3filter.ResponseValidationInput{
+		RequestValidationInput: &openapi3filter.RequestValidationInput{Request: req, Route: route, PathParams: params},
+		Status:                 a.status, Header: a.header, Body: io.NopCloser(bytes.NewReader(a.body)),
+		Options: &openapi3filter.Options{IncludeResponseStatus: true},
+	})
+	if err != nil {
+		t.Errorf("%s %s: %d %s\nis not what openapi.yaml says: %v", req.Method, req.URL.Path, a.status, a.body, err)
+	}
+}
