@@ -1,7 +1,98 @@
 // Command shop sells stock and moves money without losing either.
+//
+// Only here are settings read, processes ended, and parts put together.
 package main
 
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+)
+
+type cli struct {
+	Serve   serveCmd         `cmd:"" help:"Serve the API until told to stop."`
+	Migrate migrateCmd       `cmd:"" help:"Create or update the tables. Safe to run at any time, and several at once."`
+	Seed    seedCmd          `cmd:"" help:"Make the demo's clients and products where they are missing, and print the keys."`
+	Client  clientCmd        `cmd:"" help:"Who may call: add, list, rotate."`
+	Prove   proveCmd         `cmd:"" help:"Load a set of replicas, break things, and audit what came of it."`
+	Audit   auditCmd         `cmd:"" help:"Count what violates an invariant."`
+	Ping    pingCmd          `cmd:"" help:"Ask a running shop whether it is ready, for health checks."`
+	Version kong.VersionFlag `help:"Print the version."`
+}
+
+const description = `A shop that sells stock to many buyers at once and never sells what is not there.
+
+Each setting is a flag or an environment variable; the flag wins. Exit status:
+0 all right, 1 failed, 2 wrong usage or could not even start.`
+
 func main() {
-	_ = proveCmd{}
-	_ = auditCmd{}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "shop:", err)
+	}
+	os.Exit(exitCode(err))
+}
+
+// stdio is what a command writes to.
+type stdio struct{ out, err io.Writer }
+
+// run is the program without its process.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	var (
+		c     cli
+		ended bool // by --help or --version
+	)
+	parser, err := kong.New(
+		&c,
+		kong.Name("shop"), kong.Description(description), kong.Vars{"version": version()},
+		kong.Writers(stdout, stderr), kong.Exit(func(int) { ended = true }),
+		kong.BindTo(ctx, (*context.Context)(nil)), kong.BindTo(stdout, (*io.Writer)(nil)),
+		kong.Bind(stdio{stdout, stderr}),
+	)
+	if err != nil {
+		return err
+	}
+	command, err := parser.Parse(args)
+	switch {
+	case ended:
+		return nil
+	case err != nil:
+		return &usageError{fmt.Errorf("%w\nshop --help tells more", err)}
+	}
+	return command.Run()
+}
+
+// usageError is for whoever typed the command: nothing was tried.
+type usageError struct{ error }
+
+func (e *usageError) ExitCode() int { return 2 }
+func (e *usageError) Unwrap() error { return e.error }
+
+// exitCode of a command: an error may bring its own.
+func exitCode(err error) int {
+	if err == nil {
+		return 0
+	}
+	var coder kong.ExitCoder
+	if errors.As(err, &coder) {
+		return coder.ExitCode()
+	}
+	return 1
+}
+
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	return info.Main.Version + " " + info.GoVersion
 }

@@ -46,6 +46,42 @@ func (e HealthStatus) Valid() bool {
 	}
 }
 
+// Defines values for HealthPostgres.
+const (
+	PostgresOK          HealthPostgres = "ok"
+	PostgresUnreachable HealthPostgres = "unreachable"
+)
+
+// Valid indicates whether the value is a known member of the HealthPostgres enum.
+func (e HealthPostgres) Valid() bool {
+	switch e {
+	case PostgresOK:
+		return true
+	case PostgresUnreachable:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for HealthLocks.
+const (
+	LocksOK          HealthLocks = "ok"
+	LocksUnreachable HealthLocks = "unreachable"
+)
+
+// Valid indicates whether the value is a known member of the HealthLocks enum.
+func (e HealthLocks) Valid() bool {
+	switch e {
+	case LocksOK:
+		return true
+	case LocksUnreachable:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for OrderStatus.
 const (
 	OrderCancelled OrderStatus = "cancelled"
@@ -133,36 +169,24 @@ func (e ProblemType) Valid() bool {
 	}
 }
 
-// Defines values for Reach.
-const (
-	ReachOK     Reach = "ok"
-	Unreachable Reach = "unreachable"
-)
-
-// Valid indicates whether the value is a known member of the Reach enum.
-func (e Reach) Valid() bool {
-	switch e {
-	case ReachOK:
-		return true
-	case Unreachable:
-		return true
-	default:
-		return false
-	}
-}
-
 // Audit Flow → invariant → number of violations.
 type Audit map[string]map[string]int64
 
 // Health defines model for Health.
 type Health struct {
-	Locks    *Reach       `json:"locks,omitempty"`
-	Postgres *Reach       `json:"postgres,omitempty"`
-	Status   HealthStatus `json:"status"`
+	Status   HealthStatus    `json:"status"`
+	Postgres *HealthPostgres `json:"postgres,omitempty"`
+	Locks    *HealthLocks    `json:"locks,omitempty"`
 }
 
-// HealthStatus defines model for HealthStatus.
+// HealthStatus defines model for Health.Status.
 type HealthStatus string
+
+// HealthPostgres defines model for Health.Postgres.
+type HealthPostgres string
+
+// HealthLocks defines model for Health.Locks.
+type HealthLocks string
 
 // LineRequest defines model for LineRequest.
 type LineRequest struct {
@@ -243,9 +267,6 @@ type Product struct {
 type ProductList struct {
 	Products []Product `json:"products"`
 }
-
-// Reach defines model for Reach.
-type Reach string
 
 // SKU Example: coffee
 type SKU = string
@@ -1906,53 +1927,53 @@ func (sh *strictHandler) GetProduct(ctx echo.Context, sku SKU) error {
 // const string: with thousands of chunks the chained `+` fold is several
 // times slower for the Go compiler than parsing a slice literal.
 var swaggerSpec = []string{
-	"7Drrcts2uq+CwenMSaakZMl2eqL8ctLj1lsn9tjxdGYz3gYiP4moSIABQMlMRn/3AfYR90l2PoBXibo4",
-	"rbWdTv3LAoHvfge+0EAmqRQgjKajLzRliiVgQNlfFyEkqTQggvwnyHElBB0onhouBR3RdywBTUwEhAsD",
-	"wozIgBhJhqenJFVcGDaOgZzdvrm4IEHEFAsQsEfGTAGRijBNGPmUSQMh0UZxMSXPbs7fkP97eTJ4/oqM",
-	"pYnIRKpEEzyAaDRLgMwg75GrzAQSseOnGaQGdxJmSAxMGzI8IZHMlO5Rj3IkNQIWgqIeFSwBOmqy5iNv",
-	"HlXwKeMKQjoyKgOP6iCChCHT8MCSNMZTLyaDYBCcDn2pQlD+gHo0YQ+XIKYmoqPTwdCjCRfl74FHTZ7i",
-	"OccdXS49eoUnL75HuJawlJmoJouHWylBaTBDRzTL7M518LdGMQPTDmX9KBdEGxnMCNfEsBmIV0SKOCdc",
-	"WNnGbEyefdSRTIkGNQfi+zEbf3xeifBTBiqvSdUlpiaBKTMGFO7+xwfmf/6W+PdfBt7xcPlNB7VLZFWn",
-	"Umiw5nYu1ZiHIQj8EUhrUvgvS9OYBwz56KdKjmNIvv1VS7utRv2Nggkd0f/p1xbdd191/9qdcjjbYplU",
-	"SJce/RFYjJrbiP5xaAtwHVhRGdwQbZgIdQ9RXwgUHIsPyTsvcI5IJmZCLgRZRGAiUEhbxNIUBISOuDmL",
-	"eXhY2ixKH50BtPEIb3jsDHJfQaYddW9ZjI4BB6UvKZF6JOFaczH1VyhE0t5Jcy4zcVDKhDT+BJGO0K8V",
-	"oL8LKcDDmMuN+2mszwcsjkH9r0ZSb5iBS55wc1g5YhDx4wKvV8RpGw5uwKjcP5sYUG1MRRxB652CQqBI",
-	"PkysPRyQdJkZX058G1Q9wmIFLMz9gIkA4hjCEYZbBeErwoWfKjlVoHXlatQGa6m2kvw4Um1q6SL0ovbm",
-	"HrkFYcg4N2Azpv3HSAIsiIiCFAzHQ0ROrIFgrm1rpZk4byCNWe44aGO8BUOkIKwBstdKFCCyhI4+UMxw",
-	"9L4jNyw9+p4nIDNzSJUah3JnQHwv5SVTUzgobVL6sUW69OidYJmJpOKfD2vzWROvo2POeIyV3iHJGGc6",
-	"90gstRnZYBZKAa+IdEWhX7rYbwgnd0JnaSqVgfAthJy9t5sOKecKv58gAb4lEzcWpxH4WRZyR0sYWidj",
-	"8bWSKSjDXUm1ab0qJLkwL07q2qwSQrUix79CYOgageexXJB///NfBBO14kwY+0tkyRgUho85l7EVji3C",
-	"16DVpVY3jRMWa/Bo2iI7lsFM75LqDcYyRJFKbTDo7n1AG2YyvV9Vd+v2uiK2rNc/lCDuN3J8W+EoQ6Cc",
-	"URTuVLHQpsBQMS4wCnrobZV3rQVJjz74CMOfM4U1uUZgDsnVT7TE930NuFiowbuFpgvfLz16yQXcuKrr",
-	"ker5lDFhuOloPr7nU2607TdGZNg7IkyEZAhHtn1TRer21s0yYQ88QTENjuyf7a+KlS6j1bNsl/puf7pb",
-	"19oso15Nfpf2XHJ9nDyqUuAXZlpeF2LRg7mGdilVOlTfLT0aKGDmK8+/wPOZUpiq1zVycXtFToaD76jX",
-	"atrO/L/ffznuaNcagE+XHnXNwPZ+tHFksPRozIUTCzeQ6L2KGTTFRixiSrG8Cfa45bSlQwVSTLjtB7xa",
-	"BXv6j0X7pgHALTShVNiHSJk0rmdbka4gCRdSkUxwozstu7TjozU7bqA4WbVUK+aC5VKkJRUNdbcsZ6M5",
-	"W/F+vYtv5mmwjadh7adb7QVF90uqeABPJ9/jHZGgRcVGOX5dtKz8oc3a/2MlrmcZkSJA/97LW5oxe2nD",
-	"5oU7NnQhs/g1WHGlVe4dSV18lqXKLhbbvNycvyEvT05tkGnxHoJhPO42gam0tY6vZzz1ZepQ+am004py",
-	"JtbwEI/GMDHdA6+EiZwswI0PFXQZymbj+M7WEAXaVeh/u716R4qv2EAtImZb64WSYlrO1IrhRWdkfByb",
-	"p7XTtOl4HwFJlQyzwBTNPRtj0/TbUb5oBddtPuRRw41rADZ69LAK43WgLstm3W+20tRrfFjrqltfq1FH",
-	"a3VldNT6Vo1t2qsbJjgtqN3zpzbiqs9vrbeapuaHevjYogZMJEMfmWNxLBcrh+o+sI2js2FoblkZtdQf",
-	"sJtqLWBj1VpY76wa9BRtelsSxTRzv6yL3dVVZq4mt4UB4MKZU/2bhuZxuRqpuZ/FaPKm0jUuvm1o2f52",
-	"+l25zygAtBZvSq062Ne1OnHhrq1IXDpvqNCissp7J81ZpTpcrgYGJaCO9tJ9as7h3Mprpx7891JWPBY3",
-	"IHeVRiyaSheO/loLjdS6EvQLO3Eu7G3rYK5dnHlsFfwUNSiGfXcRsSPmPHkBsV8x4yLbHp13K+Z3FieW",
-	"7ZKxVs3nkGzR3CV/dJVS5Jb9C/fSSJY7ao0KcBe9riVfbZIzoXD9Ee2whWO74bvm2aVHsQ1s3e0FcjIB",
-	"WDdF5n8+8l/2frE3WS9OOm+yPKohyBQ3+S1KoZy9JFx03ptizj67viAzyImcECaI3cvtlZpU1aQUcYyB",
-	"KWsWBc7ImBQlFMQchNkPfE7c7j0AIy9cTGRHXToHlZcVDTFY7gQRE1PQREtMWVxMScCU4qCRpZUbVtvx",
-	"gwg1YZpIAW7CrABGzdkqeTZ8eHju4VIAyjAu4pyEPLRDPoQgYA6KLHgck0yEWHpFXFtOnzE3SGDx8/Km",
-	"I2E5idgcGtPvnyMeRBY/18TIOCTj3JZqH1EMH8u5d5HIvAJfsceFRsJiO23UIMLWrTRhU8YFyYThcVGL",
-	"hRDwEMKe7dUCENqGouIG9e3FezRqFRfS16N+X6YgtMxUAD2ppv3iUD/hzqFcmUV1JFPq0Tko7ZQzwK94",
-	"lqWcjuhx76h37Ew5srbYj/kcPuN/U7ARAF3cTucuQjqil/brynXs8Ohok69X+6orTo+e7LO9TsxLj57u",
-	"c6LKYU0vo6MP9x7VWZIwlddFcAAaTU8vwN38Gza1UaBiVtN7BNO3hcVmcdy4z39weeCB4/0p2iK+onjS",
-	"1mHGgJZtCPZLW4U4H/RZOX/uFOMPYNyAuluQv8udl0PQMUBHk3DDaP2KsDi2k8YjbMwYsY8cTNGwKT6N",
-	"TO/rNHZyNNh94m7lyuRkH62dN58lnAxf7j7RrBufzJias2J75mT3mbImXbHAZoL8cL9sGaTLNfXNgpwQ",
-	"sEuTWC48zCCmUi9+5Eav3jdssVpbXrniRuoOu72OWQBu3uu1XkR96Ga13tJf6TCW3s4T1YMdlECRXV/L",
-	"MP99b4Wr2VC7CsOOf7nmnXvYdHFzfUin2cPSqtbQHtjHZ4qbB9w/2MP8qy7OHjjdh42OPs969HAf73Sv",
-	"bv5cEaBy8tdZrm1ktlNHLNmEFO2U4xx1xXH7X3i43JZ0vs51y4d5zg+fKF1tfKKB6cqy1/tDO9Wf0Ayv",
-	"yl6kfg5F5EI4beg9zbHv5pObc4qbYv1Gy/QenX/u/wruf4VbZ+c/8HnxWNu9Ah6zYOYReGCBiXN72bTN",
-	"1ptjoA0tpDbX5aYnjKDNSdaGOFrSetBQ+ie0mLM4rmTpkXFO9Cxr2kg9wVu1kv4XPcu25uhySrgWCzse",
-	"xbux5+ZX8btfe9w/vUHuMMa/0vp/Ia1Xsu+22dV+tDFSLRpSUPPSLt2Yrm9TagFsdUL6Osu5mHp2Tjnl",
-	"cy6mNsjWhlwEVczj7ZM/F7OI8pK62F8Ru37iXCpiIqmBLCJJVObum4u5YImu7n2X98v/BAAA//8=",
+	"7Bptb9s2+q8QvAHXYpIdO0l3dT+l3WXLLW2CpMGAK3IrLT22OEukSlJ21MBf7wfcT7xfcnhIvdqy43SL",
+	"bxjqTxZFPu/v1D0NZJJKAcJoOrqnKVMsAQPKPp2FkKTSgAjynyDHlRB0oHhquBR0RN+xBDQxERAuDAgz",
+	"IgNiJBkeH5NUcWHYOAZycv3m7IwEEVMsQMAeGTMFRCrCNGHkUyYNhEQbxcWUPLs6fUP+9vJo8PwVGUsT",
+	"kYlUiSZ4ANFolgCZQd4jF5kJJGLHVzNIDe4kzJAYmDZkeEQimSndox7lSGoELARFPSpYAnTUZM1H3jyq",
+	"4FPGFYR0ZFQGHtVBBAlDpuGOJWmMp15MBsEgOB76UoWg/AH1aMLuzkFMTURHx4OhRxMuyueBR02e4jnH",
+	"HV0uPXqBJ8++R7iWsJSZqCaLh1spQWkwQ0c0y+zOdfDXRjED0w5l/SgXRBsZzAjXxLAZiFdEijgnXFjZ",
+	"xmxMnn3UkUyJBjUH4vsxG398XonwUwYqr0nVJaYmgSkzBhTu/tcH5n/+lvi39wPvcLj8poPaJbKqUyk0",
+	"WHM7lWrMwxAEPgTSmhT+ZWka84AhH/1UyXEMybe/amm31ai/UTChI/qXfm3RffdW9y/dKYezLZZJhXTp",
+	"0R+Bxai5jegfh7YA14EVlcEN0YaJUPcQ9ZlAwbF4n7zzAueIZGIm5EKQRQQmAoW0RSxNQUDoiJuzmIf7",
+	"pc2i9NEZQBuP8IbHziD3FWTaUfeWxegYsFf6khKpRxKuNRdTf4VCJO2dNKcyE3ulTEjjTxDpCP1aAfq7",
+	"kAI8jLncuEdjfT5gcQzqrxpJvWIGznnCzX7liEHEjwu8XhGnbTi4AqNy/2RiQLUxFXEErXcKCoEi+TCx",
+	"9rBH0mVmfDnxbVD1CIsVsDD3AyYCiGMIRxhuFYSvCBd+quRUgdaVq1EbrKXaSvLjSLWppYvQs9qbe+Qa",
+	"hCHj3IDNmPaPkQRYEBEFKRiOh4icWAPBXNvWSjNxXkEas9xx0MZ4DYZIQVgDZK+VKEBkCR19oJjh6G1H",
+	"blh69D1PQGZmnyo1DuWDAfG9lOdMTWGvtEnpxxbp0qM3gmUmkop/3q/NZ028jo454zFWevskY5zp3COx",
+	"1GZkg1koBbwi0hWFfulivyGc3AidpalUBsK3EHL23m7ap5wr/H6CBPiWTNxYnEbgJ1nIHS1haJ2MxZdK",
+	"pqAMdyXVpvWqkOTCvDiqa7NKCNWKHP8KgaFrBJ7GckH+++//EEzUijNh7JPIkjEoDB9zLmMrHFuEr0Gr",
+	"S61uGics1uDRtEV2LIOZboYPOaMezYTC8GVtcC2UePTOx93+nCmsXDUeO0c4Fz9Rz/27aQO4c+U9HR0u",
+	"PZpKbTBy/w5YLwtQFnH5sAn3EDVtmMnWMYcwVSy06TJUjAuHMGt44m70OBVYatzf72vAxUIN3i3ctJFU",
+	"1A5cMV/2LR9K0m87NH/OBVy5qu6R6v+UMWG46WhuvudTbrTtZ0Zk2DsgTIRkCAe2PVRFaeCtm33C7niC",
+	"oh0c2J/t34qVLqfQs+whp77+6YauSWOWUa8mv0sqLnk/Th5VqfELMy2vDrGowlxGuwyh0Nl3S48GCpj5",
+	"wvMv8HymFJYC6xo5u74gR8PBd9RrNYUn/j9v7w872sEG4OOlR12zsb3fbdmfR2MunFi4gUTvVCyhKTZi",
+	"HVOK5XQlAKw7YSDFhNt+w6tVsKPPWbRvGgDcQhNKKwQYaVxPuCJdQRIupCKZ4EZ3WnZpxwdrdtxAcbRq",
+	"qVbMBculSEsqGupuWc5Gc7bi/XIX38zTYBtPw9pPt9oLiu6XVPEAnk6+hw9EghYVG+X4ZdGy8oc2a3/H",
+	"Sl/PMiJFgP69k7c0Y/bShs0zd2zoQmbxNFhxpVXuHUldfJal0EMstnm5On1DXh4d2yDT4j0Ew3jcbQJT",
+	"aWspX8946svUofJTaach5cyt4SEejWFiugdqCRM5WYAbTyroMpTNxvGdLS8KtKvQ/3F98Y4Ub7FBW0TM",
+	"tu4LJcW0nNkVw5HOyPg4No9rp2nT8T4CkioZZoEphgdsjE3Zb0f5ohVct/mQRw03rsHY6NHDKozXgbos",
+	"y3W/2apTr/FirWtvva1GKa3VldFU6101FmqvbpgQtaB2z7faiKs5Qmu91ZQ1X9TDzRY1YCIZ+sgci2O5",
+	"WDlU95ltHJ0NSXPLyiinfoHdWmsBG7fWwnrn1qCnGAO0JVFMS3fLuti9XWTmYnJdGAAunDjVv2loHper",
+	"kZ17LEafV5WucfFtQ8v22el35b6kANBavCq16mBf1urEhZu2InHptKFCi8oq7500J5XqcLkaSJSAOtpX",
+	"96o553Mrr5168O+5rHgsblhuKo1YNJUuHP21Fja3AoWdOBf2tnUGly7OPLYKfooaFMO+u+h4IOY8eQGx",
+	"WzHjItsOnX0r5ncWJ5btkrFWzeeQbNHcOX90lVLklt0L99JIlg/UGhXgLnqxSWvd7AVyMgFYNxTmfz7w",
+	"X/Z+sfdYL44677E8qiHIFDf5NdJYTl4SLjpvTTGjnlyekRnkRE4IE8Tu5fZCTapqToo4xsCUVVqBMzIm",
+	"RfqDmIMwu4HPidu9A2DkhYuJ7Kga56Dyst4gBouRIGJiCppoiQmFiykJmFIcNLK0cr9q+3EQoSYMu3Rw",
+	"82UFMGpOVsmz4d3dcw+XAlCGcRHnJOShHfEhBAFzUGTB45hkIsTCKOLacvqMuTafxc/Le46E5SRic2jM",
+	"vn+OeBBZ/FwTI+OQjHNbSH1EMXwsp95FmvEKfMUeF7gIi+2sUYMIW3fShE0ZFyQThsdFpRRCwEMIe7aT",
+	"CkBoGyiK+9O3Z++x/FdxIX096vdlCkLLTAXQk2raLw71E+7M3RVBVEcypR6dg9JOOQN8i2dZyumIHvYO",
+	"eofOlCNri/2Yz+Ez/puC9U90QDubOwvpiJ7btyuXscODg02eWO2rLjg9erTL9jptLj16vMuJKsM0vYyO",
+	"Ptx6VGdJwlRel6gBaDQ9vQB372/Y1Cb/illNbxFM36b9zeK4cq//4PLAA4e7U7RFfEVpo63DjAEt2xDs",
+	"ZrYKcT7os3L63CnGH8C48XS3IH+XGy+HoGN8jibhRtH6FWFxbOeAB9g2MWI/cTBFO6X4NDK9L9PY0cHg",
+	"4RM3KxcmR7to7bT5UcLR8OXDJ5pV3ZMZU3P6a88cPXymrBhXLLCZID/cLlsG6XJNfa8gJwTs0iSWCw8z",
+	"iKnUiy+50au3DVus1hY/rvSQusNuL2MWgJvGeq3voT50s1pv6a/U/0vvwRPV5zoogSK7vpZh/vveCVeT",
+	"m3aNhP34cs07d7Dp4t56n06zg6VVjZs9sIvPFPcCuH+wg/lXPZY9cLwLGx1dmPXo4S7e6b65+XNFgMrJ",
+	"X2e5tpHZzgSxZBNStFOOc9QVx+3f83C5Lel8meuWn+U5P3yidLXxAw1MV5a93h/aqf6EZnhR9iL1x1BE",
+	"LoTTht7RHPtuerg5p7gZ02+0TO/R+ef2a3D/Gm6dnf/A58Wn2u4b4DELZh6BOxaYOLdXQdtsvTmk2dBC",
+	"anNZbnrCCNqcM22IoyWtew2lf0KLOYnjSpYeGedEz7KmjdTztVUr6d/rWbY1R5czvLVY2PFJvBtKbv4m",
+	"/uFvMW6f3iAfMMavaf3/kNYr2Xfb7Go/2hipFg0pqHlpl25M17cptQC2OiF9neVcTD07p5zyORdTG2Rr",
+	"Qy6CKubx9smfi1lEeYVc7K+IXT9xKhUxkdRAFpEkKnO3wcVcsERX977L2+X/AgAA//8=",
 }
 
 // decodeSpec returns the embedded OpenAPI spec as raw JSON bytes,

@@ -21,13 +21,13 @@ func (s handlers) Readyz(ctx context.Context, _ ReadyzRequestObject) (ReadyzResp
 	if s.draining.Load() {
 		return Readyz503JSONResponse{Status: HealthDraining}, nil
 	}
-	health := Health{Status: HealthOK, Postgres: new(ReachOK), Locks: new(ReachOK)}
+	health := Health{Status: HealthOK, Postgres: new(PostgresOK), Locks: new(LocksOK)}
 	if s.cfg.Degraded() {
-		health.Status, health.Locks = HealthDegraded, new(Unreachable)
+		health.Status, health.Locks = HealthDegraded, new(LocksUnreachable)
 	}
 	if err := s.askPostgres(ctx); err != nil {
 		s.log.WarnContext(ctx, "not ready", "error", err)
-		health.Status, health.Postgres = HealthUnavailable, new(Unreachable)
+		health.Status, health.Postgres = HealthUnavailable, new(PostgresUnreachable)
 		return Readyz503JSONResponse(health), nil
 	}
 	return Readyz200JSONResponse{HealthJSONResponse(health)}, nil

@@ -58,7 +58,7 @@ func (s *Server) logRequest(c echo.Context, took time.Duration, err error) {
 	r, w := c.Request(), c.Response()
 	attrs := []slog.Attr{
 		slog.String("method", methodOf(r)), slog.String("route", routeOf(c)), slog.Int("status", w.Status),
-		slog.Duration("duration", took), slog.String("request_id", w.Header().Get(headerRequestID)),
+		slog.Float64("duration_ms", float64(took.Microseconds())/1000), slog.String("request_id", w.Header().Get(headerRequestID)),
 	}
 	if client := callerOf(r.Context()); client.ID != uuid.Nil {
 		attrs = append(attrs, slog.String("client", client.ID.String()))
@@ -70,6 +70,9 @@ func (s *Server) logRequest(c echo.Context, took time.Duration, err error) {
 		attrs = append(attrs, slog.Bool("replayed", true))
 	}
 	level := slog.LevelInfo
+	if op, ok := c.Get(ctxOperation).(*operation); ok && op.public {
+		level = slog.LevelDebug // probes come every second
+	}
 	if err != nil {
 		attrs = append(attrs, slog.String("problem", string(kindOf(err).typ)))
 	}

@@ -43,7 +43,7 @@ func TestLog_OneLineForEachRequestAndNoSecret(t *testing.T) {
 				t.Errorf("line %d: %s is %v, want %v", i, name, got[i][name], v)
 			}
 		}
-		if _, ok := got[i]["duration"].(float64); !ok {
+		if _, ok := got[i]["duration_ms"].(float64); !ok {
 			t.Errorf("line %d has no duration", i)
 		}
 	}
@@ -102,13 +102,13 @@ func TestReady_SaysHowItStands(t *testing.T) {
 			t.Errorf("%d %s; want %d %s", a.status, a.body, status, text)
 		}
 	}
-	want(200, `{"locks":"ok","postgres":"ok","status":"ok"}`)
+	want(200, `{"status":"ok","postgres":"ok","locks":"ok"}`)
 	degraded = true
-	want(200, `{"locks":"unreachable","postgres":"ok","status":"degraded"}`)
+	want(200, `{"status":"degraded","postgres":"ok","locks":"unreachable"}`)
 	if _, err := s.pool.Exec(t.Context(), `ALTER TABLE clients RENAME TO clients_gone`); err != nil {
 		t.Fatal(err)
 	}
-	want(503, `{"locks":"unreachable","postgres":"unreachable","status":"unavailable"}`)
+	want(503, `{"status":"unavailable","postgres":"unreachable","locks":"unreachable"}`)
 	if _, err := s.pool.Exec(t.Context(), `ALTER TABLE clients_gone RENAME TO clients`); err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"shop/cmd/shop/api"
+)
+
+type clientCmd struct {
+	Add    clientAddCmd    `cmd:"" help:"Make a client and print its key, which cannot be printed again."`
+	List   clientListCmd   `cmd:"" help:"List the clients."`
+	Rotate clientRotateCmd `cmd:"" help:"Give a client a new key; the old one stops working."`
+}
+
+type clientAddCmd struct {
+	database
+	Name  string `arg:"" help:"Name of the client, unique."`
+	Admin bool   `help:"May use the routes of administrators."`
+}
+
+func (c *clientAddCmd) Run(ctx context.Context, out io.Writer) error {
+	pool, err := c.open(ctx, 1)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	_, key, err := api.AddClient(ctx, pool, c.Name, c.Admin)
+	if errors.Is(err, api.ErrClientExists) {
+		return fmt.Errorf("%w; a new key for it: shop client rotate %s", err, c.Name)
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(out, key)
+	return nil
+}
+
+type clientRotateCmd struct {
+	database
+	Name string `arg:"" help:"Name of the client."`
+}
+
+func (c *clientRotateCmd) Run(ctx context.Context, out io.Writer) error {
+	pool, err := c.open(ctx, 1)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	key, err := api.RotateKey(ctx, pool, c.Name)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(out, key)
+	return nil
+}
+
+type clientListCmd struct{ database }
+
+func (c *clientListCmd) Run(ctx context.Context, out io.Writer) error {
+	pool, err := c.open(ctx, 1)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	clients, err := api.Clients(ctx, pool)
+	if err != nil {
+		return err
+	}
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "ID\tNAME\tADMIN\tCREATED")
+	for _, client := range clients {
+		fmt.Fprintf(table, "%s\t%s\t%t\t%s\n", client.ID, client.Name, client.Admin, client.CreatedAt.UTC().Format(time.RFC3339))
+	}
+	return table.Flush()
+}

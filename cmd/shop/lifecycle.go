@@ -1,0 +1,100 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+)
+
+// lifecycle of an HTTP server:
+//
+//	serving ──ctx ends──▶ draining ──delay──▶ closing ──all requests ended──▶ closed
+//	        /readyz 503, still serving   no new connections      └─timeout─▶ requests cancelled, cut after a second
+type lifecycle struct {
+	log     *slog.Logger
+	drain   func()
+	delay   time.Duration // between draining and closing
+	timeout time.Duration // for the requests in flight
+	request time.Duration // what one request may take
+}
+
+// Of one connection, so that none is held by somebody who says nothing.
+const (
+	headerWait     = 5 * time.Second
+	idleWait       = time.Minute
+	headerBytesMax = 16 << 10
+	cutWait        = time.Second // between cancelling requests and cutting them off
+)
+
+// run serves until ctx ends, then stops as drawn above. nil: every request got its answer.
+func (l lifecycle) run(ctx context.Context, listener net.Listener, handler http.Handler) error {
+	requests, cancelRequests := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancelRequests()
+	server := &http.Server{
+		Handler:           handler,
+		ReadHeaderTimeout: headerWait,
+		ReadTimeout:       headerWait + l.request,
+		WriteTimeout:      headerWait + 2*l.request,
+		IdleTimeout:       idleWait,
+		MaxHeaderBytes:    headerBytesMax,
+		BaseContext:       func(net.Listener) context.Context { return requests },
+		ErrorLog:          slog.NewLogLogger(l.log.Handler(), slog.LevelWarn),
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(listener) }()
+	select {
+	case err := <-failed:
+		return fmt.Errorf("serve: %w", err)
+	case <-ctx.Done():
+	}
+	l.log.Info("draining", "delay", l.delay)
+	l.drain()
+	wait(l.delay)
+	err := l.close(server, cancelRequests)
+	if served := <-failed; !errors.Is(served, http.ErrServerClosed) {
+		err = errors.Join(err, served)
+	}
+	if err == nil {
+		l.log.Info("stopped: every request got its answer")
+	}
+	return err
+}
+
+// close lets requests end, then cancels them, then cuts them off.
+func (l lifecycle) close(server *http.Server, cancelRequests func()) error {
+	err := shutdown(server, l.timeout)
+	if err == nil {
+		return nil
+	}
+	l.log.Warn("requests did not end in time: cancelled", "timeout", l.timeout)
+	cancelRequests()
+	if shutdown(server, cutWait) != nil {
+		_ = server.Close()
+	}
+	return fmt.Errorf("requests in flight did not end within %v: %w", l.timeout, err)
+}
+
+func shutdown(server *http.Server, within time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	defer cancel()
+	return server.Shutdown(ctx)
+}
+
+func wait(d time.Duration) {
+	if d > 0 {
+		<-time.After(d)
+	}
+}
+
+func (f logFlags) logger(w io.Writer) *slog.Logger {
+	options := &slog.HandlerOptions{Level: f.LogLevel}
+	if f.LogFormat == "text" {
+		return slog.New(slog.NewTextHandler(w, options))
+	}
+	return slog.New(slog.NewJSONHandler(w, options))
+}

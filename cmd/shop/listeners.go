@@ -1,0 +1,68 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+)
+
+// listeners are open before anything else is done.
+type listeners struct {
+	api     net.Listener
+	metrics net.Listener // nil: none
+}
+
+func (f listenerFlags) open() (*listeners, error) {
+	l := &listeners{}
+	var err error
+	if l.api, err = net.Listen("tcp", f.Listen); err != nil {
+		return nil, fmt.Errorf("%w\nis another shop running? choose another --listen (SHOP_LISTEN)", err)
+	}
+	if f.MetricsListen == "" {
+		return l, nil
+	}
+	if l.metrics, err = net.Listen("tcp", f.MetricsListen); err != nil {
+		l.close()
+		return nil, fmt.Errorf("%w\nis another shop running? choose another --metrics-listen (SHOP_METRICS_LISTEN), or an empty one", err)
+	}
+	return l, nil
+}
+
+// close is for the ways out on which nobody served; closing twice does no harm.
+func (l *listeners) close() {
+	_ = l.api.Close()
+	if l.metrics != nil {
+		_ = l.metrics.Close()
+	}
+}
+
+func (l *listeners) metricsAddr() string {
+	if l.metrics == nil {
+		return "off"
+	}
+	return l.metrics.Addr().String()
+}
+
+// serveMetrics serves until the function it returns is called: longer than the
+// API, so that the last requests are counted where somebody can see it.
+func (l *listeners) serveMetrics(log *slog.Logger, handler http.Handler) (stop func()) {
+	if l.metrics == nil {
+		return func() {}
+	}
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: headerWait, ReadTimeout: headerWait, WriteTimeout: idleWait, IdleTimeout: idleWait}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := server.Serve(l.metrics); !errors.Is(err, http.ErrServerClosed) {
+			log.Error("metrics are gone", "error", err)
+		}
+	}()
+	return func() {
+		if shutdown(server, cutWait) != nil {
+			_ = server.Close()
+		}
+		<-done
+	}
+}

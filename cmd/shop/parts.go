@@ -1,0 +1,143 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
+
+	"shop/cmd/shop/api"
+	"shop/inventory"
+	"shop/loadtest"
+	"shop/locking"
+	"shop/locking/redislock"
+)
+
+// parts are what a server is put together from.
+type parts struct {
+	pool   *pgxpool.Pool
+	client *redis.Client    // nil without Redis
+	locks  *redislock.Store // nil without Redis
+	server *api.Server
+}
+
+// assemble connects and wires. Redis need not be up: the shop starts degraded.
+func (c *serveCmd) assemble(ctx context.Context, log *slog.Logger, reg *prometheus.Registry) (_ *parts, err error) {
+	p := &parts{}
+	defer func() {
+		if err != nil {
+			p.close(log)
+		}
+	}()
+	if p.pool, err = c.open(ctx, c.Locks.PGMaxConns); err != nil {
+		return nil, err
+	}
+	if err := checkMigrated(ctx, p.pool); err != nil {
+		return nil, err
+	}
+	config := inventory.Config{
+		Pool: p.pool, Strategy: c.Locks.Strategy, Encode: api.Encode, Log: log,
+		Count: countEvents(reg), Failpoint: hook(c.Lab.Failpoints, c.Lab.Seed),
+	}
+	if s, _ := findStrategy(c.Locks.Strategy); c.needsRedis(s) {
+		if err := p.openLocks(c.Locks, &config); err != nil {
+			return nil, err
+		}
+	}
+	service, err := inventory.New(config)
+	if err != nil {
+		return nil, err
+	}
+	p.server, err = api.New(c.apiConfig(p.pool, service, log, reg))
+	return p, err
+}
+
+// openLocks gives config a lock store in Redis.
+func (p *parts) openLocks(s lockSettings, config *inventory.Config) error {
+	var err error
+	if p.client, err = redislock.Connect(s.RedisURL, s.LockTTL); err != nil {
+		return &usageError{fmt.Errorf("--redis-url: %w", err)}
+	}
+	if p.locks, err = redislock.New(p.client, s.LockTTL, redislock.Options{Prefix: s.LockPrefix}); err != nil {
+		return &usageError{err}
+	}
+	config.Locks, config.Lock = p.locks, locking.Options{}
+	return nil
+}
+
+func (c *serveCmd) apiConfig(pool *pgxpool.Pool, service *inventory.Service, log *slog.Logger, reg prometheus.Registerer) api.Config {
+	config := api.Config{
+		Pool: pool, Orders: service, Catalog: service, Degraded: service.Degraded,
+		Audit: func(ctx context.Context) (map[string]map[string]int64, error) {
+			numbers, err := loadtest.AuditInventory(ctx, pool)
+			return map[string]map[string]int64{"inventory": numbers}, err
+		},
+		Strategy: c.Locks.Strategy, Log: log, Metrics: reg,
+		Limits: api.Limits{Request: c.Limits.RequestTimeout, InFlight: c.Limits.MaxInFlight, PerClient: c.Limits.RateLimit},
+	}
+	if c.Lab.Lab {
+		config.Lab = strategyNames()
+	}
+	return config
+}
+
+// closeWait bounds the closing of a pool whose connections do not come back.
+const closeWait = 5 * time.Second
+
+func (p *parts) close(log *slog.Logger) {
+	if p.locks != nil {
+		p.locks.Close()
+	}
+	if p.client != nil {
+		_ = p.client.Close()
+	}
+	if p.pool == nil {
+		return
+	}
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		p.pool.Close()
+	}()
+	select {
+	case <-closed:
+	case <-time.After(closeWait):
+		log.Warn("a connection to PostgreSQL did not come back", "waited", closeWait)
+	}
+}
+
+// checkMigrated tells a missing table now, and not to the first customer.
+func checkMigrated(ctx context.Context, pool *pgxpool.Pool) error {
+	var ready bool
+	err := pool.QueryRow(ctx, `SELECT to_regclass('clients') IS NOT NULL AND to_regclass('products') IS NOT NULL`).Scan(&ready)
+	if err == nil && !ready {
+		err = errors.New("the database has no tables yet; run: shop migrate")
+	}
+	if err != nil {
+		return &usageError{err}
+	}
+	return nil
+}
+
+func findStrategy(name string) (inventory.Strategy, bool) {
+	all := inventory.Strategies()
+	i := slices.IndexFunc(all, func(s inventory.Strategy) bool { return s.Name == name })
+	if i < 0 {
+		return inventory.Strategy{}, false
+	}
+	return all[i], true
+}
+
+func strategyNames() []string {
+	var names []string
+	for _, s := range inventory.Strategies() {
+		names = append(names, s.Name)
+	}
+	return names
+}

@@ -1,0 +1,38 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+)
+
+// pingCmd is the health check of a container that has no shell and no curl.
+type pingCmd struct {
+	URL  string        `arg:"" optional:"" default:"http://127.0.0.1:8080/readyz" env:"SHOP_PING_URL" help:"What to ask."`
+	Wait time.Duration `default:"2s" help:"How long to wait for the answer."`
+}
+
+func (c *pingCmd) Run(ctx context.Context, out io.Writer) error {
+	ctx, cancel := context.WithTimeout(ctx, c.Wait)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.URL, nil)
+	if err != nil {
+		return &usageError{err}
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(res.Body, 1<<10))
+	if err != nil {
+		return err
+	}
+	if res.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s: %s", c.URL, res.Status, body)
+	}
+	fmt.Fprintf(out, "%s", body)
+	return nil
+}

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"shop/inventory"
+)
+
+// database is the setting that most commands share.
+type database struct {
+	PostgresURL string `name:"postgres-url" env:"SHOP_POSTGRES_URL" placeholder:"URL" help:"PostgreSQL, as in postgres://user:password@host:5432/shop."`
+}
+
+// Validate is called by kong.
+func (d *database) Validate() error {
+	if d.PostgresURL == "" {
+		return errors.New("no database: set --postgres-url or SHOP_POSTGRES_URL, as in postgres://user@127.0.0.1:5432/shop")
+	}
+	if _, err := pgxpool.ParseConfig(d.PostgresURL); err != nil {
+		return fmt.Errorf("--postgres-url: %w", err)
+	}
+	return nil
+}
+
+// connectWait is how long a command tries to reach a server before it gives up.
+const connectWait = 5 * time.Second
+
+// open makes a pool of at most size connections (0: as the URL says) that is known to work.
+func (d *database) open(ctx context.Context, size int) (*pgxpool.Pool, error) {
+	config, err := inventory.PoolConfig(d.PostgresURL) // bounds every wait at the server
+	if err != nil {
+		return nil, err
+	}
+	if config.ConnConfig.RuntimeParams["application_name"] == "" {
+		config.ConnConfig.RuntimeParams["application_name"] = "shop"
+	}
+	if size > 0 {
+		config.MaxConns = int32(size)
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, connectWait)
+	defer cancel()
+	if err := pool.Ping(ctx); err != nil {
+		pool.Close()
+		return nil, &usageError{fmt.Errorf("PostgreSQL does not answer: %w\nis it running, and is --postgres-url (SHOP_POSTGRES_URL) right?", err)}
+	}
+	return pool, nil
+}

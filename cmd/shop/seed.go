@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"shop/cmd/shop/api"
+	"shop/inventory"
+)
+
+// seedCmd makes a shop to play with. Run again it changes nothing, and since a
+// key is stored as a hash only, it cannot tell it again: --rotate makes new ones.
+type seedCmd struct {
+	database
+	Rotate bool `help:"Give the demo's clients new keys; the old ones stop working."`
+}
+
+// The demo: two customers, who cannot see each other's orders, and an administrator.
+var (
+	demoClients = []struct {
+		name  string
+		admin bool
+	}{{"alice", false}, {"bob", false}, {"admin", true}}
+
+	demoProducts = []inventory.Product{
+		{SKU: "coffee", Name: "Coffee, 250 g", Price: 890, Currency: "EUR", Stock: 1000},
+		{SKU: "tea", Name: "Tea, 100 g", Price: 640, Currency: "EUR", Stock: 500},
+		{SKU: "ticket", Name: "Concert ticket", Price: 4900, Currency: "EUR", Stock: 50},
+		{SKU: "last-one", Name: "The last one", Price: 9900, Currency: "EUR", Stock: 1},
+	}
+)
+
+func (c *seedCmd) Run(ctx context.Context, out io.Writer) error {
+	pool, err := c.open(ctx, 2)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	service, err := inventory.New(inventory.Config{Pool: pool, Strategy: "row"})
+	if err != nil {
+		return err
+	}
+	for _, p := range demoProducts {
+		created, err := service.AddProduct(ctx, p)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(out, "# product %s: %s\n", p.SKU, said(created, fmt.Sprintf("%d in stock", p.Stock), "already there"))
+	}
+	for _, client := range demoClients {
+		if err := c.seedClient(ctx, pool, out, client.name, client.admin); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// seedClient prints a line that a shell can read: eval "$(shop seed)".
+func (c *seedCmd) seedClient(ctx context.Context, pool *pgxpool.Pool, out io.Writer, name string, admin bool) error {
+	_, key, err := api.AddClient(ctx, pool, name, admin)
+	if errors.Is(err, api.ErrClientExists) {
+		if !c.Rotate {
+			fmt.Fprintf(out, "# client %s: already there; its key was printed when it was made (new ones: shop seed --rotate)\n", name)
+			return nil
+		}
+		key, err = api.RotateKey(ctx, pool, name)
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "export SHOP_KEY_%s=%s\n", strings.ToUpper(name), key)
+	return nil
+}
+
+func said(yes bool, then, otherwise string) string {
+	if yes {
+		return then
+	}
+	return otherwise
+}

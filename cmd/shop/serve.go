@@ -1,0 +1,153 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"shop/inventory"
+)
+
+// serveCmd holds the settings of the server; --help is their documentation.
+type serveCmd struct {
+	database  `embed:"" group:"Stores"`
+	Locks     lockSettings  `embed:"" group:"Stores"`
+	Listeners listenerFlags `embed:"" group:"Listeners"`
+	Limits    limitFlags    `embed:"" group:"Limits"`
+	Lab       labFlags      `embed:"" group:"Lab"`
+	Log       logFlags      `embed:"" group:"Log"`
+}
+
+type lockSettings struct {
+	PGMaxConns int           `name:"pg-max-conns" env:"SHOP_PG_MAX_CONNS" default:"16" help:"Connections to PostgreSQL."`
+	RedisURL   string        `name:"redis-url" env:"SHOP_REDIS_URL" placeholder:"URL" help:"Redis, as in redis://host:6379/0. Needed by strategies that lock there."`
+	Strategy   string        `env:"SHOP_STRATEGY" default:"redis+row" help:"How stock is taken."`
+	LockTTL    time.Duration `name:"lock-ttl" env:"SHOP_LOCK_TTL" default:"2s" help:"How long a lock outlives its holder."`
+	LockPrefix string        `env:"SHOP_LOCK_PREFIX" default:"shop" help:"Begins the names of the locks in Redis. Replicas must agree."`
+}
+
+type listenerFlags struct {
+	Listen        string `env:"SHOP_LISTEN" default:"127.0.0.1:8080" help:"Address of the API; port 0 takes a free one, and the log says which."`
+	MetricsListen string `env:"SHOP_METRICS_LISTEN" default:"127.0.0.1:9090" help:"Address of /metrics; empty turns it off."`
+}
+
+type limitFlags struct {
+	RequestTimeout  time.Duration `env:"SHOP_REQUEST_TIMEOUT" default:"5s" help:"Of a whole request; then 504."`
+	MaxInFlight     int           `env:"SHOP_MAX_IN_FLIGHT" default:"256" help:"Requests at once; then 503."`
+	RateLimit       float64       `env:"SHOP_RATE_LIMIT" default:"0" help:"Requests per second of one client, then 429. 0: no limit."`
+	DrainDelay      time.Duration `env:"SHOP_DRAIN_DELAY" default:"0s" help:"How long /readyz says 503 before the listener closes: as long as a balancer needs to notice."`
+	ShutdownTimeout time.Duration `env:"SHOP_SHUTDOWN_TIMEOUT" default:"10s" help:"How long requests in flight may take to end."`
+}
+
+type labFlags struct {
+	Lab        bool        `env:"SHOP_LAB" help:"Unsafe strategies, ?strategy=NAME and failpoints; on loopback addresses only."`
+	Failpoints []failpoint `name:"failpoint" env:"SHOP_FAILPOINT" sep:";" placeholder:"STEP=WHAT" help:"At after-acquire, after-guard, before-commit or after-commit: exp:MEAN or sleep:D to pause, kill, stop. Repeatable; in the environment separated by semicolons."`
+	Seed       uint64      `env:"SHOP_SEED" default:"1" help:"Of the pauses that exp draws."`
+}
+
+type logFlags struct {
+	LogLevel  slog.Level `env:"SHOP_LOG_LEVEL" default:"info" help:"debug, info, warn or error."`
+	LogFormat string     `env:"SHOP_LOG_FORMAT" default:"json" enum:"json,text" help:"json or text."`
+}
+
+// Validate finds what cannot work before anything is touched.
+func (c *serveCmd) Validate() error {
+	return errors.Join(c.database.Validate(), c.validateStrategy(), c.validateLab(), c.validateLimits())
+}
+
+func (c *serveCmd) validateStrategy() error {
+	s, ok := findStrategy(c.Locks.Strategy)
+	switch {
+	case !ok:
+		return fmt.Errorf("--strategy %s: there is none of that name; there are: %s", c.Locks.Strategy, strings.Join(strategyNames(), ", "))
+	case !s.Safe && !c.Lab.Lab:
+		return fmt.Errorf("--strategy %s sells what is not there; to watch it, add --lab", s.Name)
+	case c.needsRedis(s) && c.Locks.RedisURL == "":
+		return fmt.Errorf("--strategy %s needs Redis: set --redis-url or SHOP_REDIS_URL, as in redis://127.0.0.1:6379/0", s.Name)
+	}
+	return nil
+}
+
+// needsRedis: the lab lets each request choose any strategy.
+func (c *serveCmd) needsRedis(s inventory.Strategy) bool {
+	return c.Lab.Lab || slices.Contains(s.Stores, "redis")
+}
+
+func (c *serveCmd) validateLab() error {
+	if !c.Lab.Lab {
+		if len(c.Lab.Failpoints) > 0 {
+			return errors.New("--failpoint breaks things on purpose; to allow it, add --lab")
+		}
+		return nil
+	}
+	host, _, err := net.SplitHostPort(c.Listeners.Listen)
+	if err != nil {
+		return fmt.Errorf("--listen: %w", err)
+	}
+	if addr, err := netip.ParseAddr(host); host != "localhost" && (err != nil || !addr.IsLoopback()) {
+		return fmt.Errorf("--lab is dangerous and stays on this machine: --listen %s is not a loopback address such as 127.0.0.1:8080", c.Listeners.Listen)
+	}
+	return nil
+}
+
+func (c *serveCmd) validateLimits() error {
+	var errs []error
+	for _, d := range []struct {
+		flag  string
+		value time.Duration
+		min   time.Duration
+	}{
+		{"--request-timeout", c.Limits.RequestTimeout, time.Millisecond},
+		{"--shutdown-timeout", c.Limits.ShutdownTimeout, time.Millisecond},
+		{"--drain-delay", c.Limits.DrainDelay, 0},
+		{"--lock-ttl", c.Locks.LockTTL, 10 * time.Millisecond},
+	} {
+		if d.value < d.min {
+			errs = append(errs, fmt.Errorf("%s %v: must be at least %v", d.flag, d.value, d.min))
+		}
+	}
+	if c.Limits.MaxInFlight < 1 || c.Locks.PGMaxConns < 1 {
+		errs = append(errs, errors.New("--max-in-flight and --pg-max-conns must be at least 1"))
+	}
+	if c.Limits.RateLimit < 0 {
+		errs = append(errs, errors.New("--rate-limit must not be negative; 0 means no limit"))
+	}
+	return errors.Join(errs...)
+}
+
+// Run serves until ctx ends. The listeners come first, so that a port that is
+// taken is an error of the start; the pools close last, when nobody uses them.
+func (c *serveCmd) Run(ctx context.Context, std stdio) error {
+	log := c.Log.logger(std.err)
+	listeners, err := c.Listeners.open()
+	if err != nil {
+		return &usageError{err}
+	}
+	defer listeners.close()
+	reg := newRegistry()
+	parts, err := c.assemble(ctx, log, reg)
+	if err != nil {
+		return err
+	}
+	defer parts.close(log)
+	return c.serve(ctx, log, listeners, parts, reg)
+}
+
+func (c *serveCmd) serve(ctx context.Context, log *slog.Logger, l *listeners, p *parts, reg *prometheus.Registry) error {
+	stopMetrics := l.serveMetrics(log, metricsHandler(reg))
+	defer stopMetrics()
+	log.Info("serving", "address", l.api.Addr().String(), "metrics", l.metricsAddr(), "strategy", c.Locks.Strategy, "lab", c.Lab.Lab)
+	life := lifecycle{
+		log: log, drain: p.server.Drain, delay: c.Limits.DrainDelay,
+		timeout: c.Limits.ShutdownTimeout, request: c.Limits.RequestTimeout,
+	}
+	return life.run(ctx, l.api, p.server)
+}
