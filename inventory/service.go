@@ -22,6 +22,7 @@ type Service struct {
 	encode    Encode
 	count     func(EventKind, string)
 	failpoint func(context.Context, Step, string)
+	fallback  *fallback
 }
 
 // New checks cfg and makes a Service. It does no I/O.
@@ -40,6 +41,7 @@ func New(cfg Config) (*Service, error) {
 		encode:    cfg.Encode,
 		count:     cfg.Count,
 		failpoint: cfg.Failpoint,
+		fallback:  newFallback(cmp.Or(cfg.DegradedMax, 8), cmp.Or(cfg.Log, slog.Default())),
 	}
 	if s.encode == nil {
 		s.encode = encodeJSON
@@ -47,12 +49,15 @@ func New(cfg Config) (*Service, error) {
 	if s.count == nil {
 		s.count = func(EventKind, string) {}
 	}
-	_ = cmp.Or(cfg.Log, slog.Default())
 	if _, err := s.method(s.strategy); err != nil {
 		return nil, err
 	}
 	return s, nil
 }
+
+// Degraded says that the lock store could not be reached when it was last asked:
+// redis+row goes on with the row lock alone.
+func (s *Service) Degraded() bool { return s.fallback.degraded() }
 
 // Buy takes all lines from stock, or nothing, with the Service's strategy.
 //

@@ -20,6 +20,8 @@ var (
 
 var methods = []method{
 	{Strategy{"naive", false, postgres, "reads, checks, and writes what it computed: two buyers of the last piece both get it"}, (*Service).naive},
+	{Strategy{"redis-only", false, both, "the same under a Redis lock: right until the lock is lost, which nobody tells the database"}, (*Service).redisOnly},
+	{Strategy{"redis+row", true, both, "a Redis lock to queue outside PostgreSQL, SELECT … FOR UPDATE to be right"}, (*Service).redisRow},
 	{Strategy{"row", true, postgres, "SELECT … FOR UPDATE: the second buyer waits, and reads what the first committed"}, (*Service).row},
 	{Strategy{"atomic", true, postgres, "UPDATE … WHERE stock >= quantity: check and write are one statement"}, (*Service).atomic},
 	{Strategy{"optimistic", true, postgres, "UPDATE … WHERE version = the one that was read: who comes second starts again"}, (*Service).optimistic},

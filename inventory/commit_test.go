@@ -1,0 +1,120 @@
+package inventory_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync/atomic"
+	"testing"
+
+	"shop/inventory"
+	"shop/locking"
+)
+
+// armed opens a shop behind a proxy that hurts the first purchase after
+// start.Store(true) at its last round trip, where COMMIT is. Encode runs just before that.
+func armed(t *testing.T, strategy string, hurt func(*proxy)) (s *shop, p *proxy, start *atomic.Bool) {
+	t.Helper()
+	s = open(t, inventory.Config{Strategy: "row"})
+	p = newProxy(t, s.url)
+	start = &atomic.Bool{}
+	cfg := s.cfg
+	cfg.Strategy = strategy
+	cfg.Pool = newPool(t, p.url)
+	cfg.Encode = func(o inventory.Order, refusal error) (inventory.Reply, error) {
+		if start.CompareAndSwap(true, false) {
+			hurt(p)
+		}
+		if refusal != nil {
+			return inventory.Reply{Status: 409, Body: []byte(refusal.Error())}, nil
+		}
+		return inventory.Reply{Status: 201, Body: []byte(o.ID.String())}, nil
+	}
+	s.Service, s.events = s.another(cfg)
+	s.stock("WARM", 1)
+	if _, err := s.Buy(t.Context(), ask(), one("WARM")); err != nil { // so that all statements are prepared
+		t.Fatal(err)
+	}
+	return s, p, start
+}
+
+func TestCommit_WithoutAnswerIsDecidedByTheSameKey(t *testing.T) {
+	for name, hurt := range map[string]fault{"request lost": cutBefore, "answer lost": cutAfter} {
+		for _, strategy := range []string{"row", "atomic", "optimistic", "serializable", "advisory", "advisory-try", "naive"} {
+			t.Run(name+"/"+strategy, func(t *testing.T) {
+				t.Parallel()
+				s, _, start := armed(t, strategy, func(p *proxy) { p.arm(hurt) })
+				s.stock("A", 1)
+				start.Store(true)
+				reply, err := s.Buy(t.Context(), ask(), one("A"))
+				if err != nil || reply.Status != 201 {
+					t.Fatalf("%+v, %v", reply, err)
+				}
+				if a, r := s.events.of(inventory.Ambiguous), s.events.of(inventory.Resolved); a != 1 || r != 1 {
+					t.Errorf("%d ambiguous, %d resolved, want 1 and 1", a, r)
+				}
+				if got := s.left("A"); got != 0 {
+					t.Errorf("%d left, want 0", got)
+				}
+				s.mustHold()
+			})
+		}
+	}
+}
+
+// The answer must not be guessed from a look at the key: the first attempt's
+// COMMIT is still on its way, and arrives while the second waits for its row.
+func TestCommit_ThatArrivesLateIsWaitedFor(t *testing.T) {
+	ready := make(chan struct{})
+	s, _, start := armed(t, "row", func(p *proxy) { p.arm(cutAndDeliverLate(ready)) })
+	s.stock("A", 1)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		eventually(t, "the second attempt waits for the first", func() bool { return s.waiting() > 0 })
+		close(ready)
+	}()
+	start.Store(true)
+	reply, err := s.Buy(t.Context(), ask(), one("A"))
+	<-done
+	if err != nil || reply.Status != 201 || !reply.Replayed {
+		t.Errorf("%+v, %v: want the first attempt's order, replayed", reply, err)
+	}
+	s.mustHold()
+}
+
+// waiting counts the backends that wait for a lock on this shop's tables.
+func (s *shop) waiting() int64 {
+	return s.number(`
+		SELECT count(DISTINCT pid)
+		FROM pg_locks l
+		WHERE l.pid IN (SELECT pid FROM pg_locks WHERE relation = 'products'::regclass)
+		AND NOT l.granted`)
+}
+
+func TestCommit_ThatCannotBeDecidedIsUnknownAndNothingElse(t *testing.T) {
+	s, p, start := armed(t, "row", func(p *proxy) {
+		p.arm(func(request []byte, client, server net.Conn) {
+			cutAfter(request, client, server)
+			p.refuse()
+		})
+	})
+	s.stock("A", 1)
+	req := ask()
+	start.Store(true)
+	_, err := s.Buy(t.Context(), req, one("A"))
+	if !errors.Is(err, locking.ErrOutcomeUnknown) {
+		t.Fatalf("%v, want ErrOutcomeUnknown", err)
+	}
+	for _, lie := range []error{locking.ErrBusy, locking.ErrLost, context.Canceled, context.DeadlineExceeded, inventory.ErrNotFound} {
+		if errors.Is(err, lie) {
+			t.Errorf("%v also says %v", err, lie)
+		}
+	}
+	p.up(t)
+	reply, err := s.Buy(t.Context(), req, one("A"))
+	if err != nil || reply.Status != 201 {
+		t.Errorf("the same key later: %+v, %v", reply, err)
+	}
+	s.mustHold()
+}

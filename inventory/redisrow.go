@@ -1,0 +1,44 @@
+package inventory
+
+import (
+	"context"
+	"errors"
+
+	"shop/locking"
+)
+
+// redisRow: a Redis lock, then SELECT … FOR UPDATE in one transaction. Right,
+// and the default.
+//
+// The lock makes it fast, the database makes it right. Who waits for a hot
+// product waits in Redis, without a connection, and few reach the row at once.
+// The row lock decides: with the Redis lock lost, stolen or granted twice, two
+// buyers meet at the row, and one waits there.
+//
+// So losing Redis costs speed, not stock: purchases go on with the row lock
+// alone, a bounded number at once, until Redis answers again.
+func (s *Service) redisRow(ctx context.Context, p *purchase) (Reply, error) {
+	reply, err := s.underLock(ctx, p, func(ctx context.Context) (Reply, error) {
+		return s.row(ctx, p)
+	})
+	var unreachable *unreachableError
+	switch {
+	case errors.As(err, &unreachable):
+		return s.rowAlone(ctx, p)
+	case errors.Is(err, locking.ErrOutcomeUnknown) && ctx.Err() == nil:
+		return s.row(ctx, p) // the lease ended before the COMMIT was decided: the row lock and the key can decide it alone
+	}
+	return reply, err
+}
+
+// rowAlone is row for as many at once as the database can bear.
+func (s *Service) rowAlone(ctx context.Context, p *purchase) (Reply, error) {
+	leave, err := s.fallback.enter(ctx)
+	if err != nil {
+		s.count(Shed, p.strategy)
+		return Reply{}, err
+	}
+	defer leave()
+	s.count(Degraded, p.strategy)
+	return s.row(ctx, p)
+}
