@@ -6,54 +6,77 @@ import (
 	"time"
 )
 
-// Options of Do. The zero value is usable.
+// Options of Acquire and Do. The zero value is usable.
 type Options struct {
 	Backoff        Backoff       // between attempts, for a Store that is no Waiter
 	MaxHold        time.Duration // ends renewal and cancels fn; 0: one minute
+	Poll           time.Duration // how often a lease without Until is asked after; 0: one second
 	ReleaseTimeout time.Duration // limit of the detached release; 0: one second
 	Observer       Observer      // nil costs nothing
 }
 
-// Backoff is exponential with jitter.
-type Backoff struct {
-	Base time.Duration // first wait; 0: 10 ms
-	Max  time.Duration // longest wait; 0: 500 ms
+// Do runs fn while it holds the keys, and returns what fn returned.
+//
+// The lease is renewed while fn runs, also after the caller's ctx ended: fn may
+// be in the middle of a write. When the lease is lost, or cannot be trusted any
+// more, or was held for MaxHold, fn's ctx is cancelled, before anyone else can
+// have the keys, and context.Cause tells why (ErrLost, ErrMaxHold). fn is
+// expected to return then; Do waits for it however long that takes, and releases after it.
+//
+//   - fn's nil is nil, whatever became of the lease: what fn did is done.
+//   - fn's error is returned as it is; if the lease was lost, joined with ErrLost.
+//   - An error of fn that matches ErrOutcomeUnknown leaves the lease to run out:
+//     its write may still be on the way.
+//   - A panic, or runtime.Goexit, in fn releases the lease and goes on.
+//   - An error before fn ran is that of Acquire; none of them matches ErrOutcomeUnknown.
+//
+// In fn, ctx may end at any moment. A write that must not be cut in half goes
+// through Commit or Detach. And fn may run on for a while without the lock, being
+// paused, or not looking at ctx: what it writes to has to be guarded by the Fence, or by a lock of its own.
+func Do(ctx context.Context, s Store, o Options, keys []string, fn func(context.Context, Lease) error) (err error) {
+	lease, err := Acquire(ctx, s, o, keys...)
+	if err != nil {
+		return err
+	}
+	h := newHold(ctx, s, o, lease)
+	defer func() { err = h.end(err) }() // without recover: a panic keeps its value and its stack
+	if h.Err() != nil {                 // the grant came too late, for the caller or for itself
+		return gone(h)
+	}
+	return fn(h, lease)
 }
 
-// Kind says what happened to a lock.
-type Kind string
-
-// The kinds of Event.
-const (
-	Attempt  Kind = "attempt"
-	Acquired Kind = "acquired"
-	Busy     Kind = "busy"
-	TimedOut Kind = "timed_out"
-	Renewed  Kind = "renewed"
-	Lost     Kind = "lost"
-	Released Kind = "released"
-)
-
-// Event is what an Observer is told.
-type Event struct {
-	Kind  Kind
-	Keys  []string
-	Owner string
-	Fence Fence
-	Wait  time.Duration // from the first attempt
-	Held  time.Duration // since the grant
-	Err   error
+// end stops the renewal, releases, and makes of fn's result that of Do.
+func (h *hold) end(err error) error {
+	h.stop()
+	released := h.release(err)
+	switch {
+	case err == nil:
+		return nil
+	case h.lost != nil && !errors.Is(err, h.lost):
+		return errors.Join(err, h.lost)
+	case errors.Is(released, ErrLost) && !errors.Is(err, ErrLost):
+		return errors.Join(err, released)
+	}
+	return err
 }
 
-// Observer is told of each event, in the goroutine in which it happened. It must not block.
-type Observer func(Event)
-
-// Acquire waits for the keys until ctx ends.
-func Acquire(ctx context.Context, s Store, o Options, keys ...string) (Lease, error) {
-	return Lease{}, errors.New("locking: not written yet")
-}
-
-// Do runs fn while it holds the keys.
-func Do(ctx context.Context, s Store, o Options, keys []string, fn func(context.Context, Lease) error) error {
-	return errors.New("locking: not written yet")
+// release gives the keys back, on a ctx that outlives the caller's.
+func (h *hold) release(result error) error {
+	if errors.Is(result, ErrOutcomeUnknown) {
+		h.tell(Left, result)
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.Context), positive(h.opts.ReleaseTimeout, time.Second))
+	defer cancel()
+	err := h.store.Release(ctx, h.lease)
+	if err == nil {
+		h.tell(Released, nil)
+		return nil
+	}
+	if errors.Is(err, ErrLost) && h.lost == nil {
+		h.tell(Lost, err)
+	}
+	h.tell(Left, err)
+	return err
 }

@@ -2,7 +2,6 @@ package locking
 
 import (
 	"context"
-	"errors"
 	"time"
 )
 
@@ -33,12 +32,3 @@ type Store interface {
 type Waiter interface {
 	Acquire(ctx context.Context, keys ...string) (Lease, error)
 }
-
-// The errors of every Store. Match them with errors.Is.
-var (
-	ErrBusy           = errors.New("locking: busy: someone else holds the key")
-	ErrLost           = errors.New("locking: lease lost")
-	ErrStale          = errors.New("locking: fence is stale: a newer holder has written")
-	ErrKey            = errors.New("locking: a key must be valid UTF-8 without NUL, 1 to 512 bytes")
-	ErrOutcomeUnknown = errors.New("locking: outcome unknown: the request was sent, no answer came")
-)
