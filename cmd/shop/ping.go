@@ -21,7 +21,8 @@ func (c *pingCmd) Run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return &usageError{err}
 	}
-	res, err := http.DefaultClient.Do(req)
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	res, err := client.Do(req)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"go.uber.org/goleak"
+)
+
+// asShop makes the test binary be the program itself, for tests that need a process of their own.
+const asShop = "SHOP_TEST_AS_SHOP"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asShop) != "" {
+		main()
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// shop runs the program, and gives back what it printed.
+func shop(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	var out lines
+	err := run(t.Context(), args, &out, &out)
+	return out.String(), err
+}
+
+// newDatabase is a schema of its own, migrated and seeded.
+func newDatabase(t *testing.T) (databaseURL string, keys map[string]string) {
+	t.Helper()
+	databaseURL = newSchema(t)
+	if out, err := shop(t, "migrate", "--postgres-url", databaseURL); err != nil {
+		t.Fatal(out, err)
+	}
+	out, err := shop(t, "seed", "--postgres-url", databaseURL)
+	if err != nil {
+		t.Fatal(out, err)
+	}
+	return databaseURL, readKeys(out)
+}
+
+func readKeys(out string) map[string]string {
+	keys := map[string]string{}
+	for line := range strings.Lines(out) {
+		if name, key, ok := strings.Cut(strings.TrimPrefix(strings.TrimSpace(line), "export SHOP_KEY_"), "="); ok {
+			keys[strings.ToLower(name)] = key
+		}
+	}
+	return keys
+}
+
+func newSchema(t *testing.T) string {
+	t.Helper()
+	base := env(t, "SHOP_POSTGRES_URL")
+	conn, err := pgx.Connect(t.Context(), base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	schema := "cmd_" + strings.ReplaceAll(uuid.NewString(), "-", "")
+	if _, err := conn.Exec(t.Context(), "CREATE SCHEMA "+schema); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { // t.Context has ended by now
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		defer conn.Close(ctx)
+		if _, err := conn.Exec(ctx, "DROP SCHEMA "+schema+" CASCADE"); err != nil {
+			t.Errorf("drop schema: %v", err)
+		}
+	})
+	u, err := url.Parse(base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := u.Query()
+	q.Set("search_path", schema)
+	u.RawQuery = q.Encode()
+	return u.String()
+}
+
+// env reads an address. A missing server fails the test: nothing is skipped.
+func env(t *testing.T, name string) string {
+	t.Helper()
+	v := os.Getenv(name)
+	if v == "" {
+		t.Fatalf("%s is not set: run the tests with `make test`, or `go run ./compose/local exec -- go test ./...`", name)
+	}
+	return v
+}
+
+// lines is an output that may be read while it is written.
+type lines struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
+
+// find looks for a line of the log.
+func (l *lines) find(message string) map[string]any {
+	for text := range strings.Lines(l.String()) {
+		var line map[string]any
+		if json.Unmarshal([]byte(text), &line) == nil && line["msg"] == message {
+			return line
+		}
+	}
+	return nil
+}
+
+// until polls for what must become true.
+func until(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !holds(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within 20 s: %s", what)
+		}
+	}
+}

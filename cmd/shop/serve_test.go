@@ -1,0 +1,220 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// replica is a shop that serves.
+type replica struct {
+	t       *testing.T
+	url     string
+	metrics string
+	key     string
+	log     *lines
+	stop    context.CancelFunc
+	end     chan error
+}
+
+func startReplica(t *testing.T, databaseURL, key string, flags ...string) *replica {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	r := &replica{t: t, key: key, log: &lines{}, stop: stop, end: make(chan error, 1)}
+	args := append([]string{"serve", "--listen=127.0.0.1:0", "--metrics-listen=127.0.0.1:0", "--postgres-url", databaseURL, "--lock-prefix", t.Name()}, flags...)
+	go func() { r.end <- run(ctx, args, io.Discard, r.log) }()
+	r.awaitServing()
+	t.Cleanup(func() {
+		stop()
+		if err := <-r.end; err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+func (r *replica) awaitServing() {
+	r.t.Helper()
+	until(r.t, "serving", func() bool { return r.log.find("serving") != nil || len(r.end) > 0 })
+	line := r.log.find("serving")
+	if line == nil {
+		r.t.Fatalf("it does not serve: %v\n%s", <-r.end, r.log)
+	}
+	r.url, r.metrics = fmt.Sprintf("http://%s", line["address"]), fmt.Sprintf("http://%s/metrics", line["metrics"])
+}
+
+// get asks on a connection of its own; status 0: no answer.
+func (r *replica) get(url string) (int, string) {
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	res, err := client.Get(url)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer res.Body.Close()
+	body, _ := io.ReadAll(res.Body)
+	return res.StatusCode, string(body)
+}
+
+func (r *replica) buy(key string) (int, string) {
+	req, err := http.NewRequest("POST", r.url+"/v1/orders", strings.NewReader(`{"lines":[{"sku":"coffee","quantity":1}]}`))
+	if err != nil {
+		return 0, err.Error()
+	}
+	req.Header = http.Header{"Authorization": {"Bearer " + r.key}, "Content-Type": {"application/json"}, "Idempotency-Key": {key}}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	res, err := client.Do(req)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer res.Body.Close()
+	body, _ := io.ReadAll(res.Body)
+	return res.StatusCode, string(body)
+}
+
+func TestServe_ThreeReplicasOnOneMachineShareOneShop(t *testing.T) {
+	url, keys := newDatabase(t)
+	env(t, "SHOP_REDIS_URL")
+	var replicas []*replica
+	for range 3 {
+		replicas = append(replicas, startReplica(t, url, keys["alice"]))
+	}
+	_, first := replicas[0].buy("k")
+	for _, r := range replicas {
+		if status, body := r.buy("k"); status != 201 || body != first {
+			t.Errorf("%d %s, want %s", status, body, first)
+		}
+		if status, body := r.get(r.url + "/readyz"); status != 200 || !strings.Contains(body, `"ok"`) {
+			t.Errorf("ready: %d %s", status, body)
+		}
+		if out, err := shop(t, "ping", r.url+"/readyz"); err != nil || !strings.Contains(out, `"ok"`) {
+			t.Errorf("ping: %s %v", out, err)
+		}
+	}
+	_, text := replicas[0].get(replicas[0].metrics)
+	for _, name := range []string{"http_requests_total", "http_request_seconds", "locking_events_total", "locking_hold_seconds", "go_goroutines", "process_open_fds"} {
+		if !strings.Contains(text, name) {
+			t.Errorf("%s is not in /metrics", name)
+		}
+	}
+	if status, _ := replicas[0].get(replicas[0].url + "/metrics"); status != 404 {
+		t.Errorf("/metrics on the public listener: %d", status)
+	}
+}
+
+func TestServe_TermLetsARequestInFlightEnd(t *testing.T) {
+	url, keys := newDatabase(t)
+	r := startReplica(t, url, keys["alice"], "--lab", "--strategy=row", "--failpoint=before-commit=sleep:1s", "--drain-delay=1s")
+	answered := make(chan int, 1)
+	go func() {
+		status, _ := r.buy("k")
+		answered <- status
+	}()
+	until(t, "a request in flight", func() bool {
+		_, text := r.get(r.metrics)
+		return strings.Contains(text, "\nhttp_requests_in_flight 1\n")
+	})
+	r.stop()
+	until(t, "draining", func() bool {
+		status, body := r.get(r.url + "/readyz")
+		return status == 503 && strings.Contains(body, `"draining"`)
+	})
+	if status := <-answered; status != 201 {
+		t.Errorf("the request in flight was answered %d\n%s", status, r.log)
+	}
+}
+
+func TestServe_WithoutRedisItSellsAndSaysDegraded(t *testing.T) {
+	url, keys := newDatabase(t)
+	r := startReplica(t, url, keys["alice"], "--redis-url=redis://127.0.0.1:1/0")
+	if status, body := r.buy("k"); status != 201 {
+		t.Fatalf("%d %s", status, body)
+	}
+	if status, body := r.get(r.url + "/readyz"); status != 200 || !strings.Contains(body, `"degraded"`) {
+		t.Errorf("ready: %d %s", status, body)
+	}
+	if _, text := r.get(r.metrics); !strings.Contains(text, `inventory_events_total{kind="degraded",strategy="redis+row"} 1`) {
+		t.Error("it is not counted")
+	}
+}
+
+// A process of its own dies at the step that was named, and leaves nothing half done.
+func TestFailpoint_KillEndsTheProcessAtItsStep(t *testing.T) {
+	url, keys := newDatabase(t)
+	for step, want := range map[string]int{"before-commit": 0, "after-commit": 1} {
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "serve", "--listen=127.0.0.1:0", "--metrics-listen=",
+			"--postgres-url", url, "--redis-url", env(t, "SHOP_REDIS_URL"), "--lab", "--strategy=row", "--failpoint="+step+"=kill")
+		r := &replica{t: t, key: keys["alice"], log: &lines{}, end: make(chan error, 1)}
+		cmd.Env, cmd.Stderr = append(os.Environ(), asShop+"=1"), r.log
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- cmd.Wait() }()
+		r.awaitServing()
+		if status, body := r.buy(step); status != 0 {
+			t.Errorf("%s: answered %d %s", step, status, body)
+		}
+		<-ended
+		if status := cmd.ProcessState.Sys().(syscall.WaitStatus); !status.Signaled() || status.Signal() != syscall.SIGKILL {
+			t.Errorf("%s: %v", step, cmd.ProcessState)
+		}
+		if got := countOrders(t, url, step); got != want {
+			t.Errorf("%s: %d orders, want %d", step, got, want)
+		}
+	}
+}
+
+func countOrders(t *testing.T, url, key string) (n int) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	if err := conn.QueryRow(t.Context(), `SELECT count(*) FROM orders WHERE idempotency_key = $1`, key).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func TestAudit_RouteCountsWithTheSQLOfTheLoadTest(t *testing.T) {
+	url, keys := newDatabase(t)
+	r := startReplica(t, url, keys["admin"], "--strategy=row")
+	audit := func() (numbers map[string]map[string]int64) {
+		req, _ := http.NewRequest("GET", r.url+"/v1/audit", nil)
+		req.Header.Set("Authorization", "Bearer "+keys["admin"])
+		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+		res, err := client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		if err := json.NewDecoder(res.Body).Decode(&numbers); err != nil || res.StatusCode != 200 {
+			t.Fatalf("%s %v", res.Status, err)
+		}
+		return numbers
+	}
+	if got := audit()["inventory"]; len(got) == 0 || got["S1"] != 0 {
+		t.Errorf("a new shop: %v", got)
+	}
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	if _, err := conn.Exec(t.Context(), `UPDATE products SET stock = stock + 1 WHERE sku = 'tea'`); err != nil {
+		t.Fatal(err)
+	}
+	if got := audit()["inventory"]; got["S1"] == 0 {
+		t.Errorf("stock from nowhere: %v", got)
+	}
+}

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"errors"
+	"net"
+	"strings"
+	"testing"
+)
+
+// badSettings must each be refused before anything is touched, with words that say what to do.
+var badSettings = []struct {
+	name string
+	args string
+	want []string // in the message
+}{
+	{"no command", "", []string{"serve"}},
+	{"unknown command", "sell", []string{"sell"}},
+	{"unknown flag", "serve --turbo", []string{"--turbo"}},
+	{"no database", "serve --postgres-url=", []string{"--postgres-url", "SHOP_POSTGRES_URL", "postgres://"}},
+	{"no database to migrate", "migrate --postgres-url=", []string{"--postgres-url", "SHOP_POSTGRES_URL"}},
+	{"database that is no URL", "serve --postgres-url=postgres://[", []string{"--postgres-url"}},
+	{"no redis", "serve --redis-url=", []string{"--redis-url", "SHOP_REDIS_URL", "redis://"}},
+	{"unknown strategy", "serve --strategy=hope", []string{"hope", "redis+row", "atomic"}},
+	{"unsafe strategy", "serve --strategy=naive", []string{"naive", "--lab"}},
+	{"failpoint without the lab", "serve --failpoint=after-guard=kill", []string{"--failpoint", "--lab"}},
+	{"lab for everybody", "serve --lab --listen=0.0.0.0:0", []string{"--lab", "0.0.0.0:0", "127.0.0.1"}},
+	{"lab on all addresses", "serve --lab --listen=:0", []string{"--lab", "127.0.0.1"}},
+	{"lab on a name", "serve --lab --listen=localhost.example.com:0", []string{"--lab", "127.0.0.1"}},
+	{"lab without redis", "serve --lab --strategy=row --redis-url=", []string{"--redis-url"}},
+	{"unknown step", "serve --lab --failpoint=before-lunch=kill", []string{"before-lunch", "after-guard"}},
+	{"unknown action", "serve --lab --failpoint=after-guard=sing", []string{"sing", "exp:MEAN"}},
+	{"exp without a mean", "serve --lab --failpoint=after-guard=exp", []string{"exp:2ms"}},
+	{"negative sleep", "serve --lab --failpoint=after-guard=sleep:-1s", []string{"sleep:2ms"}},
+	{"kill with an argument", "serve --lab --failpoint=after-guard=kill:9", []string{"kill"}},
+	{"no duration", "serve --request-timeout=soon", []string{"request-timeout"}},
+	{"timeout 0", "serve --request-timeout=0s", []string{"--request-timeout"}},
+	{"negative delay", "serve --drain-delay=-1s", []string{"--drain-delay"}},
+	{"TTL too short", "serve --lock-ttl=1ms", []string{"--lock-ttl"}},
+	{"no connections", "serve --pg-max-conns=0", []string{"--pg-max-conns"}},
+	{"negative rate", "serve --rate-limit=-1", []string{"--rate-limit"}},
+	{"log format", "serve --log-format=xml", []string{"json"}},
+	{"client without a name", "client add", []string{"name"}},
+}
+
+func TestSettings_WhatCannotWorkIsRefusedWithAdvice(t *testing.T) {
+	t.Setenv("SHOP_POSTGRES_URL", "postgres://nobody@127.0.0.1:1/none")
+	t.Setenv("SHOP_REDIS_URL", "redis://127.0.0.1:1/0")
+	for _, c := range badSettings {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := shop(t, strings.Fields(c.args)...)
+			if exitCode(err) != 2 {
+				t.Fatalf("%v: exit status %d, want 2", err, exitCode(err))
+			}
+			for _, word := range c.want {
+				if !strings.Contains(err.Error(), word) {
+					t.Errorf("it does not say %q: %v", word, err)
+				}
+			}
+		})
+	}
+}
+
+func TestSettings_HelpListsEveryVariable(t *testing.T) {
+	out, err := shop(t, "serve", "--help")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range strings.Fields(`POSTGRES_URL REDIS_URL STRATEGY LOCK_TTL LOCK_PREFIX PG_MAX_CONNS LISTEN METRICS_LISTEN
+		REQUEST_TIMEOUT MAX_IN_FLIGHT RATE_LIMIT DRAIN_DELAY SHUTDOWN_TIMEOUT LAB FAILPOINT SEED LOG_LEVEL LOG_FORMAT`) {
+		if !strings.Contains(strings.Join(strings.Fields(out), " "), "($SHOP_"+name+")") {
+			t.Errorf("SHOP_%s is not in the help", name)
+		}
+	}
+	if out, err := shop(t, "--version"); err != nil || !strings.Contains(out, "go1") {
+		t.Errorf("version: %q, %v", out, err)
+	}
+}
+
+func TestServe_APortThatIsTakenIsAnErrorAtOnce(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	url, _ := newDatabase(t)
+	for _, flags := range [][]string{
+		{"--listen", taken.Addr().String(), "--metrics-listen="},
+		{"--metrics-listen", taken.Addr().String(), "--listen=127.0.0.1:0"},
+	} {
+		_, err := shop(t, append([]string{"serve", "--strategy=row", "--postgres-url", url}, flags...)...)
+		if exitCode(err) != 2 || !strings.Contains(err.Error(), "choose another") {
+			t.Errorf("%v: %v", flags, err)
+		}
+	}
+}
+
+func TestServe_ADatabaseThatIsNotThereOrNotMigratedIsSaidAtOnce(t *testing.T) {
+	free := []string{"serve", "--strategy=row", "--listen=127.0.0.1:0", "--metrics-listen="}
+	_, err := shop(t, append(free, "--postgres-url", "postgres://shop:hunter2@127.0.0.1:1/shop")...)
+	if exitCode(err) != 2 || !strings.Contains(err.Error(), "is it running") || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("no server: %v", err)
+	}
+	_, err = shop(t, append(free, "--postgres-url", newSchema(t))...)
+	if exitCode(err) != 2 || !strings.Contains(err.Error(), "shop migrate") {
+		t.Errorf("no tables: %v", err)
+	}
+}
+
+func TestExitCode_IsTheErrorsOwn(t *testing.T) {
+	for want, err := range map[int]error{0: nil, 1: errors.New("x"), 2: &usageError{errors.New("x")}} {
+		if got := exitCode(err); got != want {
+			t.Errorf("%v: %d, want %d", err, got, want)
+		}
+	}
+}
