@@ -1,0 +1,128 @@
+package locktest
+
+import (
+	"context"
+	"errors"
+	"math"
+	"time"
+
+	"shop/locking"
+)
+
+// ctxEnded: who comes with an ended ctx gets its error and no lock.
+func ctxEnded(s *suite) {
+	a, b := s.open(s.long()), s.open(s.long())
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	if lease, err := a.TryAcquire(ended, key); !errors.Is(err, context.Canceled) {
+		s.Errorf("TryAcquire: got %+v and %v, want context.Canceled", lease, err)
+	}
+	if lease, err := locking.Acquire(ended, a, options(), key); !errors.Is(err, context.Canceled) {
+		s.Errorf("Acquire: got %+v and %v, want context.Canceled", lease, err)
+	}
+	s.release(b, s.try(b, key))
+}
+
+// ctxWaiting: who stops waiting hears so at once, and stands in nobody's way.
+func ctxWaiting(s *suite) {
+	a, b, c := s.open(s.long()), s.open(s.long()), s.open(s.long())
+	held := s.try(a, key)
+
+	ctx, cancel := context.WithCancel(context.Background())
+	err := s.waitAndStop(ctx, b, cancel)
+	if !errors.Is(err, context.Canceled) {
+		s.Errorf("cancelled: got %v, want context.Canceled", err)
+	}
+	err = s.waitAndStop(s.within(50*time.Millisecond), b, func() {})
+	if !errors.Is(err, context.DeadlineExceeded) {
+		s.Errorf("past the deadline: got %v, want context.DeadlineExceeded", err)
+	}
+	s.busy(c, key)
+	s.release(a, held)
+	if s.Waiting != nil {
+		s.eventually("nobody waits", func() bool { return s.Waiting(key) == 0 })
+	}
+	for range 10 { // nobody who had stopped waiting gets it after all
+		s.release(c, s.try(c, key))
+	}
+}
+
+// waitAndStop waits for the held key, calls stop when it certainly waits, and
+// wants Acquire back at once.
+func (s *suite) waitAndStop(ctx context.Context, store locking.Store, stop func()) error {
+	s.Helper()
+	result := s.wait(ctx, store, options())
+	stop()
+	return s.soon(ctx, result)
+}
+
+// wait starts to wait for the held key, and returns when the first attempt is
+// under way. If it gets the key after all, it gives it back.
+func (s *suite) wait(ctx context.Context, store locking.Store, o locking.Options) <-chan error {
+	s.Helper()
+	waiting, result := make(chan struct{}, 1), make(chan error, 1)
+	o.Observer = func(locking.Event) {
+		select {
+		case waiting <- struct{}{}:
+		default:
+		}
+	}
+	go func() {
+		lease, err := locking.Acquire(ctx, store, o, key)
+		if err == nil {
+			err = store.Release(context.Background(), lease)
+		}
+		result <- err
+	}()
+	select {
+	case <-waiting:
+	case err := <-result:
+		s.Fatalf("waiting for a held key ended before ctx did: %v", err)
+	}
+	return result
+}
+
+// soon returns the result, which has to come at once when ctx has ended.
+func (s *suite) soon(ctx context.Context, result <-chan error) error {
+	s.Helper()
+	<-ctx.Done()
+	for _, limit := range []time.Duration{atOnce, patience} {
+		select {
+		case err := <-result:
+			return err
+		case <-time.After(limit):
+			s.Errorf("no return %v after the end of ctx", limit)
+		}
+	}
+	s.FailNow()
+	return nil
+}
+
+// ctxSilence: the end of ctx is heard although the server says nothing, for
+// each of the three verbs. The TTL is so long that only ctx can be the reason.
+func ctxSilence(s *suite) {
+	w := s.wire(s.ttl(30 * time.Second))
+	held := s.try(w.Store, key)
+	w.Lose(math.MaxInt)
+	for verb, call := range map[string]func(context.Context) error{
+		"TryAcquire": func(ctx context.Context) error {
+			_, err := w.Store.TryAcquire(ctx, "another")
+			return err
+		},
+		"Renew": func(ctx context.Context) error {
+			_, err := w.Store.Renew(ctx, held)
+			return err
+		},
+		"Release": func(ctx context.Context) error { return w.Store.Release(ctx, held) },
+	} {
+		ctx, cancel := context.WithCancel(context.Background())
+		result, lost := make(chan error, 1), w.Lost()
+		go func() { result <- call(ctx) }()
+		s.eventually("the answer is lost", func() bool { return w.Lost() > lost })
+		cancel()
+		if err := s.soon(ctx, result); !errors.Is(err, context.Canceled) {
+			s.Errorf("%s: got %v, want context.Canceled", verb, err)
+		}
+	}
+	w.Lose(0)
+}

@@ -1,0 +1,48 @@
+// Package locktest is the contract of a locking.Store as one suite of tests.
+//
+// The question: may locking.Do, and everything built on it, treat all stores
+// alike? The answer is this suite, run by each store on its real server:
+//
+//	func TestContract(t *testing.T) {
+//		locktest.Run(t, open, locktest.Promises{Expires: true, Fences: true, …})
+//	}
+//
+// # What every Store owes
+//
+//   - Exclusion: one holder at a time, also among goroutines that share a Store
+//     and among Stores that know nothing of each other.
+//   - Release and Renew touch only one's own; a lost lease stays lost.
+//   - Until never exceeds the time before the request plus the TTL, and is
+//     monotonic: a reply that was long on its way does not prolong trust.
+//   - A ctx that ends is heard at once, as ctx.Err, and leaves no waiter behind.
+//   - A request whose reply was lost is never reported as ErrBusy, and blocks
+//     the keys no longer than the TTL.
+//   - Different keys are different locks, however odd; what is no key is ErrKey.
+//   - A TTL that the store cannot represent is an error, not a rounding.
+//   - After a panic in the function given to locking.Do the keys are free.
+//
+// # What a Store may promise besides
+//
+// See Promises. Each one that is made is checked. Each one that is not made is
+// demonstrated to be missing, on the real thing: a store that fences but says
+// it does not fails, so that nobody documents a lock as weaker, or stronger,
+// than it is.
+//
+// # Who tests the tests
+//
+// Failing runs the suite without failing the test, and tells which checks
+// failed. Every store feeds it broken variants of itself (release by plain DEL,
+// Until counted from the answer, …) and names the check that has to notice:
+//
+//	store variant            noticed by
+//	excludes nobody          Exclusion/*
+//	releases others' locks   Own/ReleaseAndRenewTouchNobodyElses
+//	brings a lease back      Lost/StaysLost
+//	fence starts again       Fence/*
+//	trusts from the answer   Until/NeverBeyondRequestPlusTTL
+//	deaf to ctx              Ctx/*
+//	forgets its own request  Reply/*
+//
+// There are no sleeps: the suite waits for an event, or asks again until a
+// deadline. Checks run in parallel, each in a key space of its own.
+package locktest

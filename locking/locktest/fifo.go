@@ -1,0 +1,74 @@
+package locktest
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"shop/locking"
+)
+
+// fifo: the keys go to those who wait in the order in which they came.
+func fifo(s *suite) {
+	const waiters = 5
+	holder := s.open(s.long())
+	held := s.try(holder, key)
+	var mu sync.Mutex
+	var order, arrival []int
+	var all sync.WaitGroup
+	for i := range waiters {
+		store := s.open(s.long())
+		all.Go(func() {
+			ctx := s.within(patience)
+			lease, err := locking.Acquire(ctx, store, options(), key)
+			if err != nil {
+				s.Errorf("waiter %d: %v", i, err)
+				return
+			}
+			mu.Lock()
+			order = append(order, i)
+			mu.Unlock()
+			if err := store.Release(ctx, lease); err != nil {
+				s.Errorf("waiter %d: %v", i, err)
+			}
+		})
+		arrival = append(arrival, i)
+		s.eventually("the next one waits", func() bool { return s.Waiting(key) == i+1 })
+	}
+	s.release(holder, held)
+	all.Wait()
+	if !slices.Equal(order, arrival) {
+		s.Errorf("granted to %v, who came as %v", order, arrival)
+	}
+}
+
+// fifoNot shows one who comes last and is served first.
+func fifoNot(s *suite) {
+	const rounds = 50
+	a, b, late := s.open(s.long()), s.open(s.long()), s.open(s.long())
+	for range rounds {
+		if s.overtakes(a, b, late) {
+			return
+		}
+	}
+	s.Errorf("in %d rounds nobody overtook one who waited: promise FIFO", rounds)
+}
+
+// overtakes lets b wait for a's key, and then late ask for it.
+func (s *suite) overtakes(a, b, late locking.Store) bool {
+	held := s.try(a, key)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	rarely := locking.Options{Backoff: locking.Backoff{Base: time.Minute, Max: time.Minute}}
+	waited := s.wait(ctx, b, rarely)
+	s.busy(late, key) // a round trip, in which b's first attempt has been refused
+	s.release(a, held)
+	lease, err := late.TryAcquire(s.within(patience), key)
+	if err == nil {
+		s.release(late, lease)
+	}
+	cancel()
+	<-waited
+	return err == nil
+}

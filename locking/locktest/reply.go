@@ -1,0 +1,91 @@
+package locktest
+
+import (
+	"errors"
+	"math"
+	"time"
+
+	"shop/locking"
+)
+
+// free wants the keys to be free by themselves within the TTL.
+func (s *suite) free(ttl time.Duration, store locking.Store, keys ...string) {
+	s.Helper()
+	s.release(store, s.acquire(ttl+atOnce, store, keys...))
+}
+
+// replyLostOnAcquire: the server granted, and we do not know. Nobody else holds
+// the key, so ErrBusy would be a lie; either we find out, or we say that we do
+// not know and the key is free within the TTL.
+func replyLostOnAcquire(s *suite) {
+	ttl := s.ttl(1200 * time.Millisecond)
+	w, other := s.wire(ttl), s.open(s.long())
+	w.Lose(1)
+	lease, err := w.Store.TryAcquire(s.within(patience), key)
+	answered := time.Now()
+	switch {
+	case errors.Is(err, locking.ErrBusy):
+		s.Errorf("got %v, but nobody else holds the key", err)
+	case err == nil:
+		s.inspect(lease, []string{key})
+		if s.Expires && lease.Until.After(answered.Add(ttl)) {
+			s.Errorf("Until is %v after the answer, with a TTL of %v", lease.Until.Sub(answered), ttl)
+		}
+		s.busy(other, key)
+		if next, err := w.Store.Renew(s.within(patience), lease); err != nil || next.Fence != lease.Fence {
+			s.Errorf("renew what was granted by a lost reply: %+v, %v", next, err)
+		}
+		s.release(w.Store, lease)
+	}
+	s.free(ttl, other, key)
+}
+
+// replyNeverComes: the store gives up while it could still be believed, says
+// that it does not know, and what it may have taken is free within the TTL.
+func replyNeverComes(s *suite) {
+	ttl := s.ttl(1200 * time.Millisecond)
+	w, other := s.wire(ttl), s.open(s.long())
+	w.Lose(math.MaxInt)
+	asked := time.Now()
+	lease, err := w.Store.TryAcquire(s.within(patience), key)
+	took := time.Since(asked)
+	w.Lose(0)
+	if err == nil || errors.Is(err, locking.ErrBusy) {
+		s.Errorf("got %+v and %v, want an error that is not ErrBusy", lease, err)
+	}
+	if took > ttl+atOnce {
+		s.Errorf("asked for %v, with a TTL of %v", took, ttl)
+	}
+	s.free(ttl, other, key)
+}
+
+// replyLostOnRelease: it is free, or will be; and it was ours.
+func replyLostOnRelease(s *suite) {
+	ttl := s.ttl(1200 * time.Millisecond)
+	w, other := s.wire(ttl), s.open(s.long())
+	lease := s.try(w.Store, key)
+	w.Lose(1)
+	if err := w.Store.Release(s.within(patience), lease); errors.Is(err, locking.ErrLost) {
+		s.Errorf("got %v for a lease that was ours", err)
+	}
+	s.free(ttl, other, key)
+}
+
+// replyLostOnRenew: not a loss. The next attempt finds the lease where it was.
+func replyLostOnRenew(s *suite) {
+	w, other := s.wire(s.ttl(3*time.Second)), s.open(s.long())
+	lease := s.try(w.Store, key)
+	w.Lose(1)
+	next, err := w.Store.Renew(s.within(patience), lease)
+	if errors.Is(err, locking.ErrLost) {
+		s.Fatalf("got %v for a lease that is ours", err)
+	}
+	if err == nil {
+		lease = next
+	}
+	s.busy(other, key)
+	if lease, err = w.Store.Renew(s.within(patience), lease); err != nil {
+		s.Fatalf("renew again: %v", err)
+	}
+	s.release(w.Store, lease)
+}

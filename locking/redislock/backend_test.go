@@ -1,0 +1,150 @@
+package redislock
+
+import (
+	"context"
+	"crypto/rand"
+	"net"
+	"net/url"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	"shop/locking"
+	"shop/locking/locktest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// redisURL is the server on which the tests run.
+func redisURL(t testing.TB) string {
+	t.Helper()
+	u := os.Getenv("SHOP_REDIS_URL")
+	if u == "" {
+		t.Fatal("SHOP_REDIS_URL is not set: run the tests with `make test`, or `go run ./compose/local exec -- go test ./...`")
+	}
+	return u
+}
+
+// target is a kind of Redis, and of Store, to run on.
+type target struct {
+	url     string
+	cluster bool // the server is a Cluster
+	options Options
+	broken  func(*Store) locking.Store // what is wrong with each Store; nil: nothing
+}
+
+// open is a locktest.Open: a key space of its own.
+func (g target) open(t testing.TB) locktest.Backend {
+	t.Helper()
+	g.options.Prefix = newPrefix(t, g.url)
+	return locktest.Backend{
+		Open: func(ttl time.Duration) (locking.Store, error) {
+			return g.store(t, g.client(t, ttl), ttl)
+		},
+		Wire: func(ttl time.Duration) locktest.Wire {
+			p := newProxy(t, hostOf(t, g.url))
+			store, err := g.store(t, g.via(p).client(t, ttl), ttl)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return locktest.Wire{Store: store, Lose: p.loseNext, Lost: p.lostSoFar, Delay: p.delayEach}
+		},
+		Restartable: func() (locktest.Backend, func()) {
+			s := startServer(t, persistent...)
+			if g.cluster {
+				s.kill()
+				s = startCluster(t)
+			}
+			g.url = s.url()
+			return g.open(t), s.restart
+		},
+		BadTTLs: []time.Duration{time.Second + time.Microsecond, 1500*time.Millisecond + 500*time.Microsecond},
+	}
+}
+
+// via leads through a proxy.
+func (g target) via(p *proxy) target {
+	g.url = "redis://" + p.addr()
+	return g
+}
+
+func (g target) client(t testing.TB, ttl time.Duration) redis.UniversalClient {
+	t.Helper()
+	if !g.cluster {
+		return connect(t, g.url, ttl)
+	}
+	o := Tune(&redis.UniversalOptions{Addrs: []string{hostOf(t, g.url)}}, ttl).Cluster()
+	o.Dialer = func(ctx context.Context, network, _ string) (net.Conn, error) { // the node names itself, not the proxy
+		return new(net.Dialer).DialContext(ctx, network, o.Addrs[0])
+	}
+	client := redis.NewClusterClient(o)
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+func (g target) store(t testing.TB, client redis.UniversalClient, ttl time.Duration) (locking.Store, error) {
+	store, err := New(client, ttl, g.options)
+	if err != nil {
+		return nil, err
+	}
+	t.Cleanup(store.Close)
+	if g.broken != nil {
+		return g.broken(store), nil
+	}
+	return store, nil
+}
+
+// connect makes a tuned client of one server, closed when the test ends.
+func connect(t testing.TB, u string, ttl time.Duration) *redis.Client {
+	t.Helper()
+	client, err := Connect(u, ttl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+// newStore makes a Store on the shared server, in a key space of its own.
+func newStore(t testing.TB, ttl time.Duration) *Store {
+	t.Helper()
+	return storeAt(t, redisURL(t), ttl, Options{Prefix: newPrefix(t, redisURL(t))})
+}
+
+func storeAt(t testing.TB, u string, ttl time.Duration, o Options) *Store {
+	t.Helper()
+	store, err := New(connect(t, u, ttl), ttl, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Close)
+	return store
+}
+
+// newPrefix gives a prefix that nobody else has, and removes what will be under
+// it when the test ends: fence counters have no TTL.
+func newPrefix(t testing.TB, u string) string {
+	t.Helper()
+	prefix := "test-" + rand.Text()
+	t.Cleanup(func() {
+		ctx, client := context.Background(), redis.NewClient(&redis.Options{Addr: hostOf(t, u), MaxRetries: -1, DialerRetries: 1})
+		defer client.Close()
+		names := client.Scan(ctx, 0, prefix+"*", 10_000).Iterator()
+		for names.Next(ctx) {
+			client.Del(ctx, names.Val())
+		}
+	})
+	return prefix
+}
+
+func hostOf(t testing.TB, u string) string {
+	t.Helper()
+	parsed, err := url.Parse(u)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parsed.Host
+}

@@ -1,0 +1,99 @@
+package redislock
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+// patience is how long one answer is waited for: several must fit into the half
+// TTL in which TryAcquire asks again, and Do renews every third of a TTL.
+func patience(ttl time.Duration) time.Duration { return min(ttl/6, time.Second) }
+
+// Tune sets what a client needs to carry locks with this TTL, and leaves the
+// rest of o alone. It serves all kinds of server:
+//
+//	redis.NewUniversalClient(redislock.Tune(&redis.UniversalOptions{
+//		MasterName: "mymaster", Addrs: sentinels, // Sentinel; or IsClusterMode: true
+//	}, ttl))
+//
+// go-redis as it comes does not suit: it waits 5 s for an answer whatever the
+// deadline of ctx says, and sends a request again by itself up to three times,
+// all of which may outlast the lock that the request was about.
+func Tune(o *redis.UniversalOptions, ttl time.Duration) *redis.UniversalOptions {
+	wait := patience(ttl)
+	o.ContextTimeoutEnabled = true
+	o.MaxRetries = -1 // 0 would mean 3
+	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = wait, wait, wait
+	o.PoolTimeout = wait / 2 // less than wait, so that "never sent" is told apart from "no answer"
+	o.DialerRetries = 1      // 0 would mean 5, 100 ms apart
+	o.PipelinePoolSize = -1  // no pipelines here, no second pool
+	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	return o
+}
+
+// Connect makes a client for one server from a URL (redis://, rediss://,
+// unix://), tuned for locks with this TTL. It does not talk to the server yet.
+// Use it for locks alone: elsewhere its short time-outs would hurt.
+func Connect(url string, ttl time.Duration) (*redis.Client, error) {
+	o, err := redis.ParseURL(url)
+	if err != nil {
+		return nil, fmt.Errorf("redislock: %w", err)
+	}
+	tuned := Tune(&redis.UniversalOptions{}, ttl)
+	o.ContextTimeoutEnabled = tuned.ContextTimeoutEnabled
+	o.MaxRetries = tuned.MaxRetries
+	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = tuned.DialTimeout, tuned.ReadTimeout, tuned.WriteTimeout
+	o.PoolTimeout = tuned.PoolTimeout
+	o.DialerRetries = tuned.DialerRetries
+	o.PipelinePoolSize = tuned.PipelinePoolSize
+	o.MaintNotificationsConfig = tuned.MaintNotificationsConfig
+	return redis.NewClient(o), nil
+}
+
+// checkClient refuses a client that cannot carry locks. What it cannot look
+// into, as a wrapper around a client, it believes.
+func checkClient(client redis.UniversalClient, ttl time.Duration) error {
+	var errs []error
+	switch c := client.(type) {
+	case nil:
+		return errors.New("redislock: no client")
+	case *redis.Ring:
+		return errors.New("redislock: a Ring moves keys to another server when theirs does not answer: two holders at once")
+	case *redis.Client:
+		o := c.Options()
+		if o.MaxRetries > 0 {
+			errs = append(errs, fmt.Errorf("MaxRetries is %d (0 means 3): set -1, it would send acquire again unseen", o.MaxRetries))
+		}
+		errs = append(errs, checkTimeouts(ttl, o.ContextTimeoutEnabled, o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout))
+	case *redis.ClusterClient:
+		// It replays by itself up to MaxRedirects times, needed to find the node;
+		// the Store takes that into account.
+		o := c.Options()
+		errs = append(errs, checkTimeouts(ttl, o.ContextTimeoutEnabled, o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("redislock: this client is not made for a lock with TTL %v (see Tune):\n%w", ttl, err)
+	}
+	return nil
+}
+
+// checkTimeouts wants each time-out set, and at most half the TTL.
+func checkTimeouts(ttl time.Duration, ctxEnabled bool, dial, read, write, pool time.Duration) error {
+	var errs []error
+	if !ctxEnabled {
+		errs = append(errs, errors.New("ContextTimeoutEnabled is false: a deadline of ctx would not be heard"))
+	}
+	for _, t := range []struct {
+		name string
+		wait time.Duration
+	}{{"DialTimeout", dial}, {"ReadTimeout", read}, {"WriteTimeout", write}, {"PoolTimeout", pool}} {
+		if t.wait <= 0 || t.wait > ttl/2 {
+			errs = append(errs, fmt.Errorf("%s is %v: set it above 0 and to at most half the TTL", t.name, t.wait))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,14 @@
+package redislock
+
+import (
+	"testing"
+
+	"shop/locking/locktest"
+)
+
+// promises of this store. Not FIFO: who asks at the right moment is served.
+var promises = locktest.Promises{Expires: true, Fences: true, FencePersists: true, MultiKey: true, MinTTL: TTLMin}
+
+func TestContract(t *testing.T) {
+	locktest.Run(t, target{url: redisURL(t)}.open, promises)
+}

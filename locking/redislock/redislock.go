@@ -1,0 +1,171 @@
+package redislock
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"shop/locking"
+)
+
+var _ locking.Store = (*Store)(nil)
+
+// TTLMin is the shortest TTL of a Store. A TTL is a whole number of
+// milliseconds, because that is what Redis counts in.
+const TTLMin = 10 * time.Millisecond
+
+// Options of a Store. The zero value is usable.
+type Options struct {
+	// Prefix begins every name in Redis; empty: "lock". Stores exclude each
+	// other only if they have the same Prefix and HashTag.
+	Prefix string
+	// HashTag puts all keys of the Store into one slot of a Redis Cluster, and
+	// so on one node. Needed there, and only there, for several keys in one
+	// lease. Empty: the keys are spread.
+	HashTag string
+}
+
+// Store keeps locks in Redis. It is safe for use by many goroutines. The client
+// stays the caller's: Close does not close it.
+type Store struct {
+	client      redis.UniversalClient
+	prefix, tag string
+	ttl         time.Duration
+	trust       time.Duration // of the TTL, how much to believe in: the rest is for clocks that drift
+	patience    time.Duration // for one answer
+	cluster     bool
+	replays     bool // the client may send a request again by itself
+	scripts     scripts
+	background  *background
+}
+
+// New makes a Store whose leases last ttl. Settings of the client that would
+// break a lock are refused where they can be seen; see Tune.
+func New(client redis.UniversalClient, ttl time.Duration, o Options) (*Store, error) {
+	if ttl < TTLMin || ttl%time.Millisecond != 0 {
+		return nil, fmt.Errorf("redislock: TTL %v: must be whole milliseconds, at least %v: Redis cannot represent it, and it is not rounded", ttl, TTLMin)
+	}
+	if err := checkNaming(o); err != nil {
+		return nil, err
+	}
+	if err := checkClient(client, ttl); err != nil {
+		return nil, err
+	}
+	if o.Prefix == "" {
+		o.Prefix = "lock"
+	}
+	_, cluster := client.(*redis.ClusterClient)
+	_, single := client.(*redis.Client)
+	return &Store{
+		client: client, prefix: o.Prefix, tag: o.HashTag,
+		ttl: ttl, trust: ttl - margin(ttl), patience: patience(ttl),
+		cluster: cluster, replays: !single,
+		scripts:    newScripts(),
+		background: newBackground(),
+	}, nil
+}
+
+// margin is what Until leaves of a TTL: one part in a hundred for clocks that
+// run at different rates, and 2 ms because Redis counts whole milliseconds.
+func margin(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecond }
+
+// TryAcquire takes all keys or none. It returns locking.ErrBusy if someone else
+// has one of them.
+//
+// An answer that does not come is asked for again, as the same owner, for at
+// most half the TTL. If it never comes, or ctx ends first, the error is
+// locking.ErrOutcomeUnknown, and what the request may have taken is given back
+// in the background.
+func (s *Store) TryAcquire(ctx context.Context, keys ...string) (locking.Lease, error) {
+	if err := ctx.Err(); err != nil {
+		return locking.Lease{}, fmt.Errorf("redislock: acquire %q: %w", keys, err)
+	}
+	keys, err := locking.SortedKeys(keys)
+	if err != nil {
+		return locking.Lease{}, err
+	}
+	if s.cluster && s.tag == "" && len(keys) > 1 {
+		return locking.Lease{}, fmt.Errorf("acquire %q: %w", keys, ErrHashTag)
+	}
+	lease, err := s.acquire(ctx, keys)
+	if err != nil {
+		return locking.Lease{}, fmt.Errorf("redislock: acquire %q: %w", keys, err)
+	}
+	return lease, nil
+}
+
+// acquire asks until it is answered, or half the TTL is over.
+func (s *Store) acquire(ctx context.Context, keys []string) (locking.Lease, error) {
+	locks, names := s.names(keys)
+	owner := rand.Text() // at least 128 random bits
+	giveUp := time.Now().Add(s.ttl / 2)
+	unsure := false // a request is out there that nobody answered
+	for pause := time.Millisecond; ; pause *= 2 {
+		sent := time.Now() // before the request: the TTL cannot start earlier
+		fence, err := s.ask(ctx, s.scripts.acquire, names, owner, s.ttl.Milliseconds(), len(locks))
+		if err == nil && fence > 0 {
+			return locking.Lease{Keys: keys, Owner: owner, Fence: locking.Fence(fence), Until: sent.Add(s.trust)}, nil
+		}
+		if err == nil {
+			err = locking.ErrBusy
+		}
+		unsure = unsure || errors.Is(err, locking.ErrOutcomeUnknown)
+		if !unsure {
+			return locking.Lease{}, err
+		}
+		last := errors.Is(err, locking.ErrBusy) || time.Now().Add(pause).After(giveUp)
+		if last || !sleep(ctx, pause) {
+			s.forget(locks, owner)
+			return locking.Lease{}, unresolved(ctx, err)
+		}
+	}
+}
+
+// Renew sets the TTL anew, on all keys or on none. It returns locking.ErrLost,
+// finally, if one of them is not under this lease any more; it never takes a
+// key again. After any other error l is as good as before, until l.Until.
+func (s *Store) Renew(ctx context.Context, l locking.Lease) (locking.Lease, error) {
+	locks, _ := s.names(l.Keys)
+	sent := time.Now()
+	held, err := s.ask(ctx, s.scripts.renew, locks, value(l), s.ttl.Milliseconds())
+	if err == nil && (held == 0 || len(locks) == 0) {
+		err = locking.ErrLost
+	}
+	if err != nil {
+		return l, fmt.Errorf("redislock: renew %q: %w", l.Keys, err)
+	}
+	l.Until = sent.Add(s.trust)
+	return l, nil
+}
+
+// Release gives the keys back. It returns locking.ErrLost if one of them was
+// not under this lease any more; the others are given back all the same. After
+// locking.ErrOutcomeUnknown it goes on trying in the background.
+func (s *Store) Release(ctx context.Context, l locking.Lease) error {
+	locks, _ := s.names(l.Keys)
+	held, err := s.ask(ctx, s.scripts.release, locks, l.Owner, int64(l.Fence))
+	if errors.Is(err, locking.ErrOutcomeUnknown) {
+		s.forget(locks, l.Owner)
+	}
+	if err == nil && (held < int64(len(locks)) || len(locks) == 0) {
+		err = locking.ErrLost
+	}
+	if err != nil {
+		return fmt.Errorf("redislock: release %q: %w", l.Keys, err)
+	}
+	return nil
+}
+
+// Close ends the background work and waits for it: at most as long as the
+// client waits for an answer. Locks stay as they are.
+func (s *Store) Close() { s.background.close() }
+
+// value is what acquire.lua wrote for this grant.
+func value(l locking.Lease) string {
+	return strconv.FormatInt(int64(l.Fence), 10) + ":" + l.Owner
+}

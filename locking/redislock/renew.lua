@@ -1,0 +1,15 @@
+-- Sets the TTL anew on all the locks of a grant, or on none of them.
+--
+-- KEYS     the locks
+-- ARGV[1]  the grant: "fence:owner", exactly as acquire.lua wrote it
+-- ARGV[2]  TTL in milliseconds
+-- returns  1, or 0 when one of the locks is not under this grant any more
+--
+-- Never SET: to write back a lock that had gone would hide that somebody else
+-- may have held it meanwhile. The fence is compared as well as the owner, so
+-- that a delayed duplicate of the acquire request cannot bring a grant back.
+for i = 1, #KEYS do
+  if redis.call('GET', KEYS[i]) ~= ARGV[1] then return 0 end
+end
+for i = 1, #KEYS do redis.call('PEXPIRE', KEYS[i], ARGV[2]) end
+return 1
