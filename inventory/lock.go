@@ -16,7 +16,7 @@ func (e *unreachableError) Error() string {
 	return "inventory: the lock store cannot be reached: " + e.err.Error()
 }
 
-// errWaited ends a wait. It is not ErrBusy to locking, which would go on asking.
+// errWaited is why we stopped waiting, the cause that ended the ctx of the wait.
 var errWaited = errors.New("inventory: waited long enough for the lock")
 
 // underLock runs fn while the lock store grants all skus to this purchase.
@@ -26,31 +26,49 @@ var errWaited = errors.New("inventory: waited long enough for the lock")
 // committed, and then the purchase stands.
 func (s *Service) underLock(ctx context.Context, p *purchase, fn func(context.Context) (Reply, error)) (Reply, error) {
 	if !s.fallback.mayAsk() {
-		return Reply{}, &unreachableError{errors.New("not asked, it did not answer others")}
+		return Reply{}, &unreachableError{errors.New("not asked again so soon")}
 	}
+	waiting, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	patience := time.AfterFunc(LockTimeout, func() { stop(errWaited) }) // ends the wait, and with it the call
+	defer patience.Stop()
 	var (
 		reply   Reply
 		fnErr   error
 		entered bool
+		asked   = time.Now()
+		store   = &witness{Store: s.locks, fallback: s.fallback}
 	)
-	store := &patient{Store: s.locks, fallback: s.fallback, until: time.Now().Add(LockTimeout)}
-	err := locking.Do(ctx, store, s.lock, lockNames(p.skus), func(ctx context.Context, _ locking.Lease) error {
+	err := locking.Do(waiting, store, s.lock, lockNames(p.skus), func(ctx context.Context, _ locking.Lease) error {
+		if !patience.Stop() {
+			return errWaited // it fired as we got the lock
+		}
 		entered = true
 		reply, fnErr = fn(ctx)
 		return fnErr
 	})
-	var unreachable *unreachableError
-	switch {
-	case entered:
+	if entered {
 		return reply, fnErr
-	case errors.As(err, &unreachable):
-		return Reply{}, unreachable
+	}
+	return Reply{}, s.notGranted(ctx, err, store.heard, time.Since(asked))
+}
+
+// notGranted tells apart why there is no lock: the caller left, someone else has
+// it, or the store does not answer. "No answer" is never taken for a grant, nor for "busy".
+func (s *Service) notGranted(ctx context.Context, err error, heard bool, waited time.Duration) error {
+	switch {
+	case errors.Is(err, locking.ErrKey):
+		return err
 	case ctx.Err() != nil:
-		return Reply{}, context.Cause(ctx)
-	case errors.Is(err, errWaited):
-		return Reply{}, fmt.Errorf("%w: waited %v for %q", locking.ErrBusy, LockTimeout, p.skus)
+		if ctx.Err() == context.DeadlineExceeded && !heard && waited > slotTimeout {
+			s.fallback.failed(err) // not one answer in all that time
+		}
+		return context.Cause(ctx)
+	case errors.Is(err, errWaited) && heard:
+		return fmt.Errorf("%w: waited %v", locking.ErrBusy, LockTimeout)
 	default:
-		return Reply{}, err
+		s.fallback.failed(err)
+		return &unreachableError{err}
 	}
 }
 
@@ -63,31 +81,19 @@ func lockNames(skus []string) []string {
 	return names
 }
 
-// patient is the lock store with an end to waiting, and with one question
-// answered: was that a "no", or no answer at all?
-type patient struct {
+// witness is the lock store, and notices whether it answers. "Busy" is an answer.
+type witness struct {
 	locking.Store
 	fallback *fallback
-	until    time.Time
+	heard    bool
 }
 
-// TryAcquire asks once. An error is never taken for a grant, and never for "busy".
-func (w *patient) TryAcquire(ctx context.Context, keys ...string) (locking.Lease, error) {
+// TryAcquire asks once.
+func (w *witness) TryAcquire(ctx context.Context, keys ...string) (locking.Lease, error) {
 	lease, err := w.Store.TryAcquire(ctx, keys...)
-	switch {
-	case err == nil:
+	if err == nil || errors.Is(err, locking.ErrBusy) {
+		w.heard = true
 		w.fallback.answered()
-		return lease, nil
-	case errors.Is(err, locking.ErrBusy):
-		w.fallback.answered()
-		if time.Now().After(w.until) {
-			return lease, errWaited
-		}
-		return lease, err
-	case ctx.Err() != nil, errors.Is(err, locking.ErrKey): // says nothing about the store
-		return lease, err
-	default:
-		w.fallback.failed(err)
-		return lease, &unreachableError{err}
 	}
+	return lease, err
 }

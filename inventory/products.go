@@ -43,7 +43,10 @@ func (s *Service) Restock(ctx context.Context, sku string, quantity int64) error
 		return err
 	}
 	defer conn.Release()
-	detached, cancel := context.WithTimeout(context.WithoutCancel(ctx), CommitTimeout)
+	detached, cancel, err := locking.Detach(ctx, CommitTimeout)
+	if err != nil {
+		return err
+	}
 	defer cancel()
 	// Relative, so that it needs no lock besides the one that UPDATE takes.
 	tag, err := conn.Exec(detached, `

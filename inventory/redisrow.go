@@ -34,8 +34,10 @@ func (s *Service) redisRow(ctx context.Context, p *purchase) (Reply, error) {
 // rowAlone is row for as many at once as the database can bear.
 func (s *Service) rowAlone(ctx context.Context, p *purchase) (Reply, error) {
 	leave, err := s.fallback.enter(ctx)
-	if err != nil {
+	if errors.Is(err, locking.ErrBusy) {
 		s.count(Shed, p.strategy)
+	}
+	if err != nil {
 		return Reply{}, err
 	}
 	defer leave()

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -43,6 +44,10 @@ func New(cfg Config) (*Service, error) {
 		failpoint: cfg.Failpoint,
 		fallback:  newFallback(cmp.Or(cfg.DegradedMax, 8), cmp.Or(cfg.Log, slog.Default())),
 	}
+	// The lock is held for milliseconds, so that whoever waits asks that often.
+	s.lock.Backoff.Base = cmp.Or(s.lock.Backoff.Base, 2*time.Millisecond)
+	s.lock.Backoff.Max = cmp.Or(s.lock.Backoff.Max, 50*time.Millisecond)
+	s.lock.MaxHold = cmp.Or(s.lock.MaxHold, 10*time.Second)
 	if s.encode == nil {
 		s.encode = encodeJSON
 	}

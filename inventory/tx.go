@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -8,6 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"shop/locking"
 )
 
 // tx is a transaction in as few round trips as its decisions need. Statements
@@ -105,10 +108,11 @@ func (t *tx) commit(ctx context.Context) error {
 	if err := t.step(ctx, BeforeCommit); err != nil {
 		return err
 	}
-	if ctx.Err() != nil {
-		return context.Cause(ctx) // the last moment at which leaving is free
+	// The last moment at which leaving is free: the client left, or the lease is lost.
+	detached, cancel, err := locking.Detach(ctx, CommitTimeout)
+	if err != nil {
+		return cmp.Or(context.Cause(ctx), err)
 	}
-	detached, cancel := context.WithTimeout(context.WithoutCancel(ctx), CommitTimeout)
 	defer cancel()
 
 	var tag string
@@ -116,7 +120,7 @@ func (t *tx) commit(ctx context.Context) error {
 		tag = ct.String()
 		return nil
 	})
-	err := t.flush(detached)
+	err = t.flush(detached)
 	switch {
 	case tag == "COMMIT": // answered: whatever else went wrong came later
 		if t.hook != nil {
