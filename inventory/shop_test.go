@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"shop/inventory"
+	"shop/locking/redislock"
 )
 
 // shop is a schema of its own on the real server, and what the tests need of it.
@@ -225,8 +226,39 @@ func eventually(t testing.TB, what string, cond func() bool) {
 	}
 }
 
-// openWithRedis is open with a lock store.
-func openWithRedis(t testing.TB, cfg inventory.Config) *shop { return open(t, cfg) }
+// schema is the name of the shop's schema.
+func (s *shop) schema() string {
+	u, err := url.Parse(s.url)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return u.Query().Get("search_path")
+}
+
+// openWithRedis is open with a lock store on the shared server.
+func openWithRedis(t testing.TB, cfg inventory.Config) *shop {
+	t.Helper()
+	cfg.Locks = locksAt(t, env(t, "SHOP_REDIS_URL"), time.Second)
+	return open(t, cfg)
+}
+
+// locksAt makes a store with names of its own.
+func locksAt(t testing.TB, redisURL string, ttl time.Duration) *redislock.Store {
+	t.Helper()
+	client, err := redislock.Connect(redisURL, ttl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := redislock.New(client, ttl, redislock.Options{Prefix: uuid.NewString()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		store.Close()
+		client.Close()
+	})
+	return store
+}
 
 // isRefused tells a stored refusal from an order, in the default encoding.
 func isRefused(r inventory.Reply) bool { return bytes.HasPrefix(r.Body, []byte(`{"refused"`)) }

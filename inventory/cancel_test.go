@@ -1,0 +1,172 @@
+package inventory_test
+
+import (
+	"bytes"
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"shop/inventory"
+)
+
+// ordered buys, and finds the order's id in the database.
+func (s *shop) ordered(req inventory.Request, lines ...inventory.Line) (id uuid.UUID) {
+	s.t.Helper()
+	if reply, err := s.Buy(s.t.Context(), req, lines); err != nil || isRefused(reply) {
+		s.t.Fatalf("%s, %v", reply.Body, err)
+	}
+	err := s.pool.QueryRow(s.t.Context(), `SELECT id FROM orders WHERE client_id = $1 AND idempotency_key = $2`, req.Client, req.Key).Scan(&id)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return id
+}
+
+func TestCancel_GivesBackOnceWhoeverAsks(t *testing.T) {
+	s := open(t, inventory.Config{})
+	s.stock("A", 5)
+	s.stock("B", 5)
+	buyer := ask()
+	id := s.ordered(buyer, inventory.Line{SKU: "B", Quantity: 2}, inventory.Line{SKU: "A", Quantity: 3})
+	replica, _ := s.another(s.cfg)
+	const senders = 8
+	var refused [senders]bool
+	var wg sync.WaitGroup
+	for n := range senders {
+		svc := []*inventory.Service{s.Service, replica}[n%2]
+		wg.Go(func() {
+			reply, err := svc.Cancel(t.Context(), askBy(buyer.Client, uuid.NewString()), id)
+			if err != nil {
+				t.Error(err)
+			}
+			refused[n] = isRefused(reply)
+		})
+	}
+	wg.Wait()
+	done := 0
+	for _, r := range refused {
+		if !r {
+			done++
+		}
+	}
+	if done != 1 {
+		t.Errorf("%d cancelled it, want 1", done)
+	}
+	if a, b := s.left("A"), s.left("B"); a != 5 || b != 5 {
+		t.Errorf("stock %d and %d, want 5 and 5", a, b)
+	}
+	o, err := s.Order(t.Context(), buyer.Client, id)
+	if err != nil || o.Status != inventory.Cancelled || o.CancelledAt == nil || len(o.Lines) != 2 || o.Lines[0].SKU != "A" || o.Total != 500 {
+		t.Errorf("%+v, %v", o, err)
+	}
+	s.mustHold()
+}
+
+func TestCancel_ReplaysItsAnswerAndItsRefusal(t *testing.T) {
+	s := open(t, inventory.Config{})
+	s.stock("A", 1)
+	buyer := ask()
+	id := s.ordered(buyer, one("A")...)
+	first, second := askBy(buyer.Client, "1"), askBy(buyer.Client, "2")
+	for _, req := range []inventory.Request{first, second} {
+		reply, err := s.Cancel(t.Context(), req, id)
+		if err != nil || reply.Replayed || isRefused(reply) != (req == second) {
+			t.Fatalf("%s: %s, %v", req.Key, reply.Body, err)
+		}
+		again, err := s.Cancel(t.Context(), req, id)
+		if err != nil || !again.Replayed || !bytes.Equal(again.Body, reply.Body) {
+			t.Errorf("%s again: %s, %v", req.Key, again.Body, err)
+		}
+	}
+	if got := s.left("A"); got != 1 {
+		t.Errorf("%d left, want 1", got)
+	}
+	s.mustHold()
+}
+
+func TestCancel_OfAnothersOrderFindsNothing(t *testing.T) {
+	s := open(t, inventory.Config{})
+	s.stock("A", 1)
+	buyer := ask()
+	id := s.ordered(buyer, one("A")...)
+	req := ask()
+	if _, err := s.Cancel(t.Context(), req, id); !errors.Is(err, inventory.ErrNotFound) {
+		t.Errorf("%v, want ErrNotFound", err)
+	}
+	if _, err := s.Cancel(t.Context(), req, uuid.New()); !errors.Is(err, inventory.ErrNotFound) {
+		t.Errorf("%v, want ErrNotFound: and the key is still free", err)
+	}
+	if _, err := s.Order(t.Context(), req.Client, id); !errors.Is(err, inventory.ErrNotFound) {
+		t.Errorf("%v, want ErrNotFound", err)
+	}
+	if o, err := s.Order(t.Context(), buyer.Client, id); err != nil || o.Status != inventory.Confirmed {
+		t.Errorf("%+v, %v", o, err)
+	}
+	s.mustHold()
+}
+
+func TestCancel_BesideBuyersOfEveryStrategy(t *testing.T) {
+	for _, strategy := range safe() {
+		t.Run(strategy, func(t *testing.T) {
+			t.Parallel()
+			s := openWithRedis(t, inventory.Config{Strategy: strategy})
+			const pieces = 12
+			s.stock("A", pieces)
+			s.stock("B", pieces)
+			both := []inventory.Line{{SKU: "B", Quantity: 1}, {SKU: "A", Quantity: 1}}
+			var wg sync.WaitGroup
+			for range pieces {
+				wg.Go(func() {
+					buyer := ask()
+					if _, err := until(t.Context(), s.Service, buyer, both); err != nil {
+						t.Error(err)
+						return
+					}
+					id := s.ordered(buyer, both...) // a replay
+					if _, err := s.Cancel(t.Context(), askBy(buyer.Client, "cancel"), id); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			wg.Wait()
+			if a, b := s.left("A"), s.left("B"); a != pieces || b != pieces {
+				t.Errorf("stock %d and %d, want %d", a, b, pieces)
+			}
+			if got := s.number(`SELECT count(*) FROM stock_movements WHERE kind = 'cancel'`); got != 2*pieces {
+				t.Errorf("%d gave back, want %d", got, 2*pieces)
+			}
+			s.mustHold()
+		})
+	}
+}
+
+// What naive breaks, it breaks alone: a cancel between its read and its write
+// is written over, but the cancel itself added relative to what was there.
+func TestCancel_IsRelativeAlsoUnderNaive(t *testing.T) {
+	read, cancelled := make(chan struct{}), make(chan struct{})
+	s := open(t, inventory.Config{})
+	s.stock("A", 10)
+	buyer := ask()
+	id := s.ordered(buyer, inventory.Line{SKU: "A", Quantity: 4})
+	cfg := s.cfg
+	cfg.Strategy, cfg.Failpoint = "naive", pauseAt(inventory.AfterGuard, read, cancelled)
+	naive, _ := s.another(cfg)
+	done := make(chan error)
+	go func() { _, err := naive.Buy(t.Context(), ask(), one("A")); done <- err }()
+	<-read
+	if _, err := s.Cancel(t.Context(), askBy(buyer.Client, "c"), id); err != nil {
+		t.Error(err)
+	}
+	if got := s.left("A"); got != 10 {
+		t.Errorf("%d left after the cancel, want 10", got)
+	}
+	close(cancelled)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if got := s.left("A"); got != 5 {
+		t.Errorf("%d left: naive read 6 and must have written 5 over the cancel", got)
+	}
+}

@@ -1,0 +1,223 @@
+package inventory_test
+
+import (
+	"bytes"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"shop/inventory"
+)
+
+func TestKey_SameAtTheSameMomentHasOneEffectAndOneBody(t *testing.T) {
+	for _, strategy := range append(safe(), "naive", "redis-only") {
+		t.Run(strategy, func(t *testing.T) {
+			t.Parallel()
+			s := openWithRedis(t, inventory.Config{Strategy: strategy})
+			s.stock("A", 10)
+			replica, _ := s.another(s.cfg)
+			req := ask()
+			const senders = 8
+			var bodies [senders][]byte
+			var wg sync.WaitGroup
+			for n := range senders {
+				svc := []*inventory.Service{s.Service, replica}[n%2]
+				wg.Go(func() {
+					reply, err := until(t.Context(), svc, req, one("A"))
+					if err != nil {
+						t.Error(err)
+					}
+					bodies[n] = reply.Body
+				})
+			}
+			wg.Wait()
+			for _, b := range bodies {
+				if !bytes.Equal(b, bodies[0]) {
+					t.Errorf("bodies differ: %s and %s", b, bodies[0])
+				}
+			}
+			if got := s.left("A"); got != 9 {
+				t.Errorf("%d left, want 9", got)
+			}
+			s.mustHold()
+		})
+	}
+}
+
+// Two requests with one key that lock different rows meet nowhere but at the
+// key: only the order of locks and the wait of the INSERT keep them apart.
+func TestKey_SameForDifferentRequestsLetsOneThrough(t *testing.T) {
+	s := open(t, inventory.Config{Failpoint: meet(2)})
+	s.stock("A", 1)
+	s.stock("B", 1)
+	first := ask()
+	second := first
+	second.Fingerprint[0]++
+	errs := make(chan error, 2)
+	go func() { _, err := s.Buy(t.Context(), first, one("A")); errs <- err }()
+	go func() { _, err := s.Buy(t.Context(), second, one("B")); errs <- err }()
+	a, b := <-errs, <-errs
+	if (a == nil) == (b == nil) || !errors.Is(errors.Join(a, b), inventory.ErrKeyReused) {
+		t.Errorf("%v and %v, want one nil and one ErrKeyReused", a, b)
+	}
+	if got := s.orders(); got != 1 {
+		t.Errorf("%d orders, want 1", got)
+	}
+	s.mustHold()
+}
+
+func TestKey_OfAnotherRequestIsRefusedWithoutEffect(t *testing.T) {
+	s := open(t, inventory.Config{})
+	s.stock("A", 5)
+	req := ask()
+	if _, err := s.Buy(t.Context(), req, one("A")); err != nil {
+		t.Fatal(err)
+	}
+	req.Fingerprint[0]++
+	if _, err := s.Buy(t.Context(), req, one("A")); !errors.Is(err, inventory.ErrKeyReused) {
+		t.Errorf("%v, want ErrKeyReused", err)
+	}
+	if got := s.left("A"); got != 4 {
+		t.Errorf("%d left, want 4", got)
+	}
+}
+
+func TestKey_BelongsToItsClient(t *testing.T) {
+	s := open(t, inventory.Config{})
+	s.stock("A", 5)
+	for range 2 {
+		if reply, err := s.Buy(t.Context(), askBy(uuid.New(), "same"), one("A")); err != nil || reply.Replayed {
+			t.Errorf("%+v, %v", reply, err)
+		}
+	}
+	if got := s.left("A"); got != 3 {
+		t.Errorf("%d left, want 3", got)
+	}
+}
+
+func TestKey_OutOfStockIsStoredAndReplayedAfterRestock(t *testing.T) {
+	for _, strategy := range append(safe(), "naive", "redis-only") {
+		t.Run(strategy, func(t *testing.T) {
+			t.Parallel()
+			s := openWithRedis(t, inventory.Config{Strategy: strategy})
+			s.stock("A", 0)
+			req := ask()
+			first, err := s.Buy(t.Context(), req, one("A"))
+			if err != nil || !isRefused(first) {
+				t.Fatalf("%s, %v", first.Body, err)
+			}
+			if err := s.Restock(t.Context(), "A", 5); err != nil {
+				t.Fatal(err)
+			}
+			again, err := s.Buy(t.Context(), req, one("A"))
+			if err != nil || !again.Replayed || !bytes.Equal(again.Body, first.Body) {
+				t.Errorf("%+v, %v: want the first answer", again, err)
+			}
+			if got := s.left("A"); got != 5 {
+				t.Errorf("%d left, want 5", got)
+			}
+			s.mustHold()
+		})
+	}
+}
+
+func TestKey_IsNotSpentByWhatIsNotStored(t *testing.T) {
+	s := open(t, inventory.Config{})
+	s.stock("A", 5)
+	if _, err := s.AddProduct(t.Context(), inventory.Product{SKU: "YEN", Price: 1, Currency: "JPY", Stock: 5}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.AddProduct(t.Context(), inventory.Product{SKU: "DEAR", Price: 1 << 62, Currency: "EUR", Stock: 5}); err != nil {
+		t.Fatal(err)
+	}
+	req := ask()
+	var unknown *inventory.UnknownSKUError
+	for name, c := range map[string]struct {
+		lines []inventory.Line
+		want  error
+	}{
+		"no lines":          {nil, inventory.ErrInvalid},
+		"21 lines":          {make([]inventory.Line, 21), inventory.ErrInvalid},
+		"twice":             {[]inventory.Line{{SKU: "A", Quantity: 1}, {SKU: "A", Quantity: 1}}, inventory.ErrInvalid},
+		"none of it":        {[]inventory.Line{{SKU: "A"}}, inventory.ErrInvalid},
+		"less than none":    {[]inventory.Line{{SKU: "A", Quantity: -1}}, inventory.ErrInvalid},
+		"NUL":               {one("A\x00"), inventory.ErrInvalid},
+		"not UTF-8":         {one("\xff"), inventory.ErrInvalid},
+		"mixed currencies":  {[]inventory.Line{{SKU: "A", Quantity: 1}, {SKU: "YEN", Quantity: 1}}, inventory.ErrInvalid},
+		"product too large": {[]inventory.Line{{SKU: "DEAR", Quantity: 3}}, inventory.ErrInvalid},
+		"sum too large":     {[]inventory.Line{{SKU: "A", Quantity: 1 << 60}, {SKU: "DEAR", Quantity: 1}}, inventory.ErrInvalid},
+		"unknown":           {[]inventory.Line{{SKU: "A", Quantity: 1}, {SKU: "Z", Quantity: 1}}, inventory.ErrNotFound},
+	} {
+		for _, strategy := range []string{"row", "atomic", "serializable"} {
+			_, err := s.BuyWith(t.Context(), strategy, req, c.lines)
+			if !errors.Is(err, c.want) {
+				t.Errorf("%s, %s: %v, want %v", name, strategy, err, c.want)
+			}
+			if c.want == inventory.ErrNotFound && (!errors.As(err, &unknown) || unknown.SKU != "Z") {
+				t.Errorf("%v does not name the sku", err)
+			}
+		}
+	}
+	if reply, err := s.Buy(t.Context(), req, one("A")); err != nil || isRefused(reply) || reply.Replayed {
+		t.Errorf("%+v, %v: the key was spent", reply, err)
+	}
+	if a, dear := s.left("A"), s.left("DEAR"); a != 4 || dear != 5 {
+		t.Errorf("stock %d and %d, want 4 and 5", a, dear)
+	}
+	s.mustHold()
+}
+
+func TestKey_ReplaysThoughTheProductVanished(t *testing.T) {
+	s := openWithRedis(t, inventory.Config{Strategy: "redis+row"})
+	s.stock("A", 0)
+	req := ask()
+	first, err := s.Buy(t.Context(), req, one("A"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, table := range []string{"stock_movements", "products"} {
+		if _, err := s.pool.Exec(t.Context(), "DELETE FROM "+table); err != nil {
+			t.Fatal(err)
+		}
+	}
+	again, err := s.Buy(t.Context(), req, one("A"))
+	if err != nil || !bytes.Equal(again.Body, first.Body) {
+		t.Errorf("%+v, %v", again, err)
+	}
+}
+
+func TestKey_MustBePrintable(t *testing.T) {
+	s := open(t, inventory.Config{})
+	s.stock("A", 1)
+	for _, key := range []string{"", "a\x00", "ä", "a\n", string(make([]byte, 256))} {
+		if _, err := s.Buy(t.Context(), askBy(uuid.New(), key), one("A")); !errors.Is(err, inventory.ErrInvalid) {
+			t.Errorf("key %q: %v, want ErrInvalid", key, err)
+		}
+	}
+}
+
+func TestPurge_ForgetsTheOldAndKeepsTheRest(t *testing.T) {
+	s := open(t, inventory.Config{})
+	s.stock("A", 5)
+	old, fresh := ask(), ask()
+	for _, req := range []inventory.Request{old, fresh} {
+		if _, err := s.Buy(t.Context(), req, one("A")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.pool.Exec(t.Context(), `UPDATE order_keys SET created_at = now() - interval '25 hours' WHERE key = $1`, old.Key); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := inventory.Purge(t.Context(), s.pool, 24*time.Hour); n != 1 || err != nil {
+		t.Errorf("purged %d, %v, want 1", n, err)
+	}
+	if reply, err := s.Buy(t.Context(), fresh, one("A")); err != nil || !reply.Replayed {
+		t.Errorf("fresh: %+v, %v", reply, err)
+	}
+	if _, err := inventory.Purge(t.Context(), s.pool, time.Hour); !errors.Is(err, inventory.ErrInvalid) {
+		t.Errorf("%v, want ErrInvalid: younger than a day is too young", err)
+	}
+}
