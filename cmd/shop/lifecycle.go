@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -89,12 +88,4 @@ func wait(d time.Duration) {
 	if d > 0 {
 		<-time.After(d)
 	}
-}
-
-func (f logFlags) logger(w io.Writer) *slog.Logger {
-	options := &slog.HandlerOptions{Level: f.LogLevel}
-	if f.LogFormat == "text" {
-		return slog.New(slog.NewTextHandler(w, options))
-	}
-	return slog.New(slog.NewJSONHandler(w, options))
 }

@@ -14,6 +14,7 @@ import (
 	"syscall"
 
 	"github.com/alecthomas/kong"
+	"github.com/redis/go-redis/v9/logging"
 )
 
 type cli struct {
@@ -33,6 +34,7 @@ Each setting is a flag or an environment variable; the flag wins. Exit status:
 0 all right, 1 failed, 2 wrong usage or could not even start.`
 
 func main() {
+	logging.Disable() // go-redis: what matters of its connections comes back as errors
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)

@@ -22,6 +22,7 @@ import (
 // parts are what a server is put together from.
 type parts struct {
 	pool   *pgxpool.Pool
+	probe  *pgxpool.Pool    // one connection, for /readyz alone
 	client *redis.Client    // nil without Redis
 	locks  *redislock.Store // nil without Redis
 	server *api.Server
@@ -36,6 +37,9 @@ func (c *serveCmd) assemble(ctx context.Context, log *slog.Logger, reg *promethe
 		}
 	}()
 	if p.pool, err = c.open(ctx, c.Locks.PGMaxConns); err != nil {
+		return nil, err
+	}
+	if p.probe, err = c.open(ctx, 1); err != nil {
 		return nil, err
 	}
 	if err := checkMigrated(ctx, p.pool); err != nil {
@@ -54,7 +58,7 @@ func (c *serveCmd) assemble(ctx context.Context, log *slog.Logger, reg *promethe
 	if err != nil {
 		return nil, err
 	}
-	p.server, err = api.New(c.apiConfig(p.pool, service, log, reg))
+	p.server, err = api.New(c.apiConfig(p, service, log, reg))
 	return p, err
 }
 
@@ -71,11 +75,12 @@ func (p *parts) openLocks(s lockSettings, config *inventory.Config) error {
 	return nil
 }
 
-func (c *serveCmd) apiConfig(pool *pgxpool.Pool, service *inventory.Service, log *slog.Logger, reg prometheus.Registerer) api.Config {
+func (c *serveCmd) apiConfig(p *parts, service *inventory.Service, log *slog.Logger, reg prometheus.Registerer) api.Config {
 	config := api.Config{
-		Pool: pool, Orders: service, Catalog: service, Degraded: service.Degraded,
+		Pool: p.pool, Orders: service, Catalog: service,
+		Ready: func(ctx context.Context) (bool, error) { return service.Degraded(), api.Ping(ctx, p.probe) },
 		Audit: func(ctx context.Context) (map[string]map[string]int64, error) {
-			numbers, err := loadtest.AuditInventory(ctx, pool)
+			numbers, err := loadtest.AuditInventory(ctx, p.pool)
 			return map[string]map[string]int64{"inventory": numbers}, err
 		},
 		Strategy: c.Locks.Strategy, Log: log, Metrics: reg,
@@ -97,13 +102,14 @@ func (p *parts) close(log *slog.Logger) {
 	if p.client != nil {
 		_ = p.client.Close()
 	}
-	if p.pool == nil {
-		return
-	}
 	closed := make(chan struct{})
 	go func() {
 		defer close(closed)
-		p.pool.Close()
+		for _, pool := range []*pgxpool.Pool{p.probe, p.pool} {
+			if pool != nil {
+				pool.Close()
+			}
+		}
 	}()
 	select {
 	case <-closed:

@@ -63,8 +63,8 @@ func open(t *testing.T, options ...option) *shop {
 		front.Orders = s.service
 	}
 	front.Catalog = s.service
-	if front.Degraded == nil {
-		front.Degraded = s.service.Degraded
+	if front.Ready == nil {
+		front.Ready = func(ctx context.Context) (bool, error) { return s.service.Degraded(), api.Ping(ctx, s.pool) }
 	}
 	s.server = must(api.New(front))(t)
 	s.stock()

@@ -3,11 +3,16 @@ package api
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// readyWait bounds the question to PostgreSQL: a probe that waits is no answer.
-const readyWait = time.Second
+const (
+	readyWait = time.Second            // a probe that waits for longer has its answer
+	readyKept = 200 * time.Millisecond // anyone may ask, so not everyone is a query
+)
 
 // Livez says that the process answers, and nothing about what it depends on:
 // starting it again would not bring a database back.
@@ -22,10 +27,11 @@ func (s handlers) Readyz(ctx context.Context, _ ReadyzRequestObject) (ReadyzResp
 		return Readyz503JSONResponse{Status: HealthDraining}, nil
 	}
 	health := Health{Status: HealthOK, Postgres: new(PostgresOK), Locks: new(LocksOK)}
-	if s.cfg.Degraded() {
+	degraded, err := s.readiness.ask(ctx)
+	if degraded {
 		health.Status, health.Locks = HealthDegraded, new(LocksUnreachable)
 	}
-	if err := s.askPostgres(ctx); err != nil {
+	if err != nil {
 		s.log.WarnContext(ctx, "not ready", "error", err)
 		health.Status, health.Postgres = HealthUnavailable, new(PostgresUnreachable)
 		return Readyz503JSONResponse(health), nil
@@ -33,13 +39,34 @@ func (s handlers) Readyz(ctx context.Context, _ ReadyzRequestObject) (ReadyzResp
 	return Readyz200JSONResponse{HealthJSONResponse(health)}, nil
 }
 
-// askPostgres runs a query that needs our tables and a primary: an open port
-// says nothing, and neither does SELECT 1.
-func (s *Server) askPostgres(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, readyWait)
-	defer cancel()
+// readiness keeps the last answer for a moment. Those who come together ask once.
+type readiness struct {
+	question func(context.Context) (degraded bool, err error)
+	mu       sync.Mutex
+	until    time.Time
+	degraded bool
+	err      error
+}
+
+func (r *readiness) ask(ctx context.Context) (bool, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if time.Now().After(r.until) {
+		// The answer is for all who ask, so it does not end with the one who asked first.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readyWait)
+		defer cancel()
+		r.degraded, r.err = r.question(ctx)
+		r.until = time.Now().Add(readyKept)
+	}
+	return r.degraded, r.err
+}
+
+// Ping runs a query that needs our tables and a primary: an open port says
+// nothing, and neither does SELECT 1. Give it a connection of its own, or a
+// server that is merely busy looks dead, and loses its traffic to its neighbours.
+func Ping(ctx context.Context, pool *pgxpool.Pool) error {
 	var standby, clients bool
-	err := s.cfg.Pool.QueryRow(ctx, `SELECT pg_is_in_recovery(), EXISTS (SELECT FROM clients)`).Scan(&standby, &clients)
+	err := pool.QueryRow(ctx, `SELECT pg_is_in_recovery(), EXISTS (SELECT FROM clients)`).Scan(&standby, &clients)
 	if err == nil && standby {
 		err = errors.New("api: PostgreSQL is a standby")
 	}

@@ -93,31 +93,6 @@ func (s *shop) metric(name string) float64 {
 	return sum
 }
 
-func TestReady_SaysHowItStands(t *testing.T) {
-	degraded := false
-	s := open(t, func(c *api.Config, _ *inventory.Config) { c.Degraded = func() bool { return degraded } })
-	want := func(status int, text string) {
-		t.Helper()
-		if a := s.do("GET", "/readyz", ""); a.status != status || strings.TrimSpace(string(a.body)) != text {
-			t.Errorf("%d %s; want %d %s", a.status, a.body, status, text)
-		}
-	}
-	want(200, `{"status":"ok","postgres":"ok","locks":"ok"}`)
-	degraded = true
-	want(200, `{"status":"degraded","postgres":"ok","locks":"unreachable"}`)
-	if _, err := s.pool.Exec(t.Context(), `ALTER TABLE clients RENAME TO clients_gone`); err != nil {
-		t.Fatal(err)
-	}
-	want(503, `{"status":"unavailable","postgres":"unreachable","locks":"unreachable"}`)
-	if _, err := s.pool.Exec(t.Context(), `ALTER TABLE clients_gone RENAME TO clients`); err != nil {
-		t.Fatal(err)
-	}
-	s.server.Drain()
-	want(503, `{"status":"draining"}`)
-	s.do("GET", "/livez", "").want(t, 200, "")
-	s.buy("k", "coffee", "1").want(t, 201, "") // those who are here are still served
-}
-
 func TestLab_AStrategyMayBeAskedForThereOnly(t *testing.T) {
 	s := open(t, func(c *api.Config, _ *inventory.Config) { c.Lab = []string{"row", "naive", "a+b"} })
 	buy := func(query, key string) answer {

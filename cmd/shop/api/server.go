@@ -31,10 +31,10 @@ type Catalog interface {
 
 // Config of a Server.
 type Config struct {
-	Pool     *pgxpool.Pool // of the clients, and what /readyz asks
+	Pool     *pgxpool.Pool // where the clients are
 	Orders   Orders
 	Catalog  Catalog
-	Degraded func() bool                                                // the lock store cannot be reached
+	Ready    func(context.Context) (degraded bool, err error)           // what /readyz asks
 	Audit    func(context.Context) (map[string]map[string]int64, error) // flow → invariant → violations
 	Strategy string                                                     // of purchases
 	Lab      []string                                                   // strategies that a request may ask for; nil: not a lab
@@ -73,11 +73,13 @@ type Server struct {
 	metrics  *metrics
 	room     chan struct{} // one slot for each request in flight
 	draining atomic.Bool
+
+	readiness readiness
 }
 
 // New makes a Server. It touches no network.
 func New(cfg Config) (*Server, error) {
-	if cfg.Pool == nil || cfg.Orders == nil || cfg.Catalog == nil || cfg.Audit == nil || cfg.Degraded == nil || cfg.Log == nil || cfg.Metrics == nil {
+	if cfg.Pool == nil || cfg.Orders == nil || cfg.Catalog == nil || cfg.Audit == nil || cfg.Ready == nil || cfg.Log == nil || cfg.Metrics == nil {
 		return nil, errors.New("api: Config needs everything but Lab and Limits")
 	}
 	cfg.Limits = cfg.Limits.withDefaults()
@@ -92,6 +94,7 @@ func New(cfg Config) (*Server, error) {
 	s := &Server{
 		cfg: cfg, log: cfg.Log, echo: echo.New(), metrics: m,
 		keyring: newKeyring(cfg.Pool), room: make(chan struct{}, cfg.Limits.InFlight),
+		readiness: readiness{question: cfg.Ready},
 	}
 	s.echo.HTTPErrorHandler = s.answer
 	// Whoever connects is the client: a header that anyone can write proves nothing.

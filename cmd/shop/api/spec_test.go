@@ -88,7 +88,7 @@ func unconnected(t *testing.T) *Server {
 	}
 	t.Cleanup(pool.Close)
 	s, err := New(Config{
-		Pool: pool, Orders: (*inventory.Service)(nil), Catalog: (*inventory.Service)(nil), Degraded: func() bool { return false },
+		Pool: pool, Orders: (*inventory.Service)(nil), Catalog: (*inventory.Service)(nil), Ready: func(context.Context) (bool, error) { return false, nil },
 		Audit: func(context.Context) (map[string]map[string]int64, error) { return nil, nil },
 		Log:   slog.New(slog.NewTextHandler(io.Discard, nil)), Metrics: prometheus.NewRegistry(), Strategy: "row",
 	})

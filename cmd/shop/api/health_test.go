@@ -1,0 +1,82 @@
+package api_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+
+	"shop/cmd/shop/api"
+	"shop/inventory"
+)
+
+// answering makes /readyz say what degraded and err say.
+func answering(degraded bool, err error) option {
+	return func(c *api.Config, _ *inventory.Config) {
+		c.Ready = func(context.Context) (bool, error) { return degraded, err }
+	}
+}
+
+func TestReady_SaysHowItStands(t *testing.T) {
+	for _, c := range []struct {
+		degraded bool
+		err      error
+		status   int
+		text     string
+	}{
+		{false, nil, 200, `{"status":"ok","postgres":"ok","locks":"ok"}`},
+		{true, nil, 200, `{"status":"degraded","postgres":"ok","locks":"unreachable"}`},
+		{false, errors.New("gone"), 503, `{"status":"unavailable","postgres":"unreachable","locks":"ok"}`},
+		{true, errors.New("gone"), 503, `{"status":"unavailable","postgres":"unreachable","locks":"unreachable"}`},
+	} {
+		s := open(t, answering(c.degraded, c.err))
+		s.wantReady(c.status, c.text)
+		s.do("GET", "/livez", "").want(t, 200, "")
+		s.server.Drain()
+		s.wantReady(503, `{"status":"draining"}`)
+		s.do("GET", "/livez", "").want(t, 200, "")
+		s.buy("k", "coffee", "1").want(t, 201, "") // those who are here are still served
+	}
+}
+
+func (s *shop) wantReady(status int, text string) {
+	s.t.Helper()
+	if a := s.do("GET", "/readyz", ""); a.status != status || strings.TrimSpace(string(a.body)) != text {
+		s.t.Errorf("%d %s; want %d %s", a.status, a.body, status, text)
+	}
+}
+
+func TestReady_NeedsTheTables(t *testing.T) {
+	s := open(t)
+	if err := api.Ping(t.Context(), s.pool); err != nil {
+		t.Error(err)
+	}
+	if _, err := s.pool.Exec(t.Context(), `DROP TABLE clients`); err != nil {
+		t.Fatal(err)
+	}
+	s.wantReady(503, `{"status":"unavailable","postgres":"unreachable","locks":"ok"}`)
+}
+
+func TestReady_ManyProbesAreOneQuestion(t *testing.T) {
+	asked, in, out := 0, make(chan struct{}, 100), make(chan struct{})
+	s := open(t, func(c *api.Config, _ *inventory.Config) {
+		c.Ready = func(context.Context) (bool, error) {
+			asked++ // under the lock of readiness; -race would tell
+			in <- struct{}{}
+			<-out
+			return false, nil
+		}
+	})
+	var wg sync.WaitGroup
+	for range 20 {
+		wg.Go(func() { s.do("GET", "/readyz", "") })
+	}
+	<-in
+	until(t, "all have come", func() bool { return s.inFlight() == 20 })
+	close(out)
+	wg.Wait()
+	if asked > 2 { // two if the machine slept for the time that an answer is kept
+		t.Errorf("asked %d times", asked)
+	}
+}
