@@ -101,7 +101,7 @@ func (s *suite) soon(ctx context.Context, result <-chan error) error {
 // ctxSilence: the end of ctx is heard although the server says nothing, for
 // each of the three verbs. The TTL is so long that only ctx can be the reason.
 func ctxSilence(s *suite) {
-	w := s.wire(s.ttl(30 * time.Second))
+	w := s.wire(s.ttl(8 * time.Second))
 	held := s.try(w.Store, key)
 	w.Lose(math.MaxInt)
 	for verb, call := range map[string]func(context.Context) error{

@@ -19,12 +19,12 @@
 // same on a single server, under Sentinel and in a Cluster, and different keys
 // have different names whatever bytes they hold.
 //
-//	            acquire.lua: all keys free               renew.lua: all keys "fence:owner"
-//	  ┌──────┐ ──────────────────────────────▶ ┌──────┐ ────┐
-//	  │ free │                                 │ held │     │ TTL starts anew
-//	  └──────┘ ◀────────────────────────────── └──────┘ ◀───┘
-//	            release.lua: DEL where the
-//	            owner is the same; or the TTL
+//	          acquire.lua: all keys free               renew.lua: all keys "fence:owner"
+//	┌──────┐ ──────────────────────────────▶ ┌──────┐ ────┐
+//	│ free │                                 │ held │     │ TTL starts anew
+//	└──────┘ ◀────────────────────────────── └──────┘ ◀───┘
+//	          release.lua: DEL where the
+//	          owner is the same; or the TTL
 //
 // Each arrow is one script, hence atomic. acquire.lua sent twice by one owner is
 // one grant: the second finds itself, starts the TTL anew and keeps the fence.

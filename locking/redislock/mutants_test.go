@@ -1,0 +1,142 @@
+package redislock
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"shop/locking"
+	"shop/locking/locktest"
+)
+
+// mutant is a wrong variant of this store, and the checks that must notice it.
+type mutant struct {
+	broken func(*Store) locking.Store
+	caught []string
+}
+
+// script makes a mutant of one of the Lua scripts.
+func script(change func(*scripts)) func(*Store) locking.Store {
+	return func(s *Store) locking.Store {
+		change(&s.scripts)
+		return s
+	}
+}
+
+func mutants(t testing.TB) map[string]mutant {
+	everybodys := redis.NewScript(`local n = 0; for i = 1, #KEYS do n = n + redis.call('DEL', KEYS[i]) end; return n`)
+	acquire := func(from, to string) func(*Store) locking.Store {
+		return script(func(s *scripts) { s.acquire = edited(t, acquireLua, from, to) })
+	}
+	renew := func(from, to string) func(*Store) locking.Store {
+		return script(func(s *scripts) { s.renew = edited(t, renewLua, from, to) })
+	}
+	own, compare := "Own/ReleaseAndRenewTouchNobodyElses", "if redis.call('GET', KEYS[i]) ~= ARGV[1] then return 0 end"
+	return map[string]mutant{
+		"excludes nobody":       {excludesNobody, []string{"Exclusion/GoroutinesShareOneStore", "Exclusion/SeveralStores", own, "Fence/GrowsOverGrants"}},
+		"release by plain DEL":  {script(func(s *scripts) { s.release = everybodys }), []string{own}},
+		"release of no one":     {script(func(s *scripts) { s.release = redis.NewScript(`return #KEYS`) }), []string{"Lost/StaysLost", "Do/PanicFreesTheKeys", "Multi/AllOrNone"}},
+		"renew without owner":   {renew(compare, "if not redis.call('GET', KEYS[i]) then return 0 end"), []string{own}},
+		"renew re-creates":      {renew(compare, "if not redis.call('GET', KEYS[i]) then redis.call('SET', KEYS[i], ARGV[1]) end"), []string{"Lost/StaysLost"}},
+		"renew does nothing":    {script(func(s *scripts) { s.renew = redis.NewScript(`return 1`) }), []string{"Renew/KeepsTheKeysPastTheTTL", "Lost/StaysLost"}},
+		"no TTL":                {acquire(".. owner, 'PX', ttl)", ".. owner)"), []string{"Expires/FreesTheKeysAfterUntil"}},
+		"own request forgotten": {acquire("if holder ~= owner then", "if holder then"), []string{"Reply/LostOnAcquire"}},
+		"own request, new TTL forgotten": {acquire("for i = 1, locks do redis.call('PEXPIRE', KEYS[i], ttl) end\n  return tonumber(kept)",
+			"return 0"), []string{"Reply/LostOnAcquire"}},
+		"fence that stands still":     {acquire("local digits", "fence = 1\nlocal digits"), []string{"Fence/GrowsOverGrants"}},
+		"fence that goes down":        {acquire("local digits", "fence = 2^52 - fence\nlocal digits"), []string{"Fence/GrowsOverGrants", "Fence/SurvivesRestart"}},
+		"trust from the answer":       {trustsFromTheAnswer, []string{"Until/NeverBeyondRequestPlusTTL"}},
+		"trust by the wall clock":     {trustsTheWallClock, []string{"Expires/FreesTheKeysAfterUntil"}},
+		"deaf to ctx":                 {deaf, []string{"Ctx/EndedBeforehandTakesNothing", "Ctx/EndWhileNoAnswerComesIsHeardAtOnce"}},
+		"case ignored":                {renames(strings.ToLower), []string{"Keys/OddOnesNeverCollide"}},
+		"spaces trimmed":              {renames(strings.TrimSpace), []string{"Keys/OddOnesNeverCollide"}},
+		"cut at 255 bytes":            {renames(func(k string) string { return k[:min(len(k), 255)] }), []string{"Keys/OddOnesNeverCollide"}},
+		"any key will do":             {renames(func(k string) string { return "k" + strings.ToValidUTF8(k[:min(len(k), 255)], "")[:0] }), []string{"Keys/InvalidAreErrKey"}},
+		"several keys one by one":     {takesOneByOne, []string{"Multi/AllOrNone"}},
+		"silence taken for an answer": {guesses, []string{"Reply/NeverComes", "Reply/LostOnRenew", "Reply/LostOnRelease"}},
+	}
+}
+
+// The suite notices each of these, by the check that is there for it.
+func TestContract_NoticesBrokenStores(t *testing.T) {
+	url := redisURL(t)
+	for name, m := range mutants(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			wantFailing(t, target{url: url, broken: m.broken}.open, promises, m.caught...)
+		})
+	}
+}
+
+// A Store that rounds a TTL is not a Store.
+func TestContract_NoticesRoundedTTLs(t *testing.T) {
+	wantFailing(t, func(t testing.TB) locktest.Backend {
+		b := target{url: redisURL(t)}.open(t)
+		exact := b.Open
+		b.Open = func(ttl time.Duration) (locking.Store, error) {
+			return exact(max(ttl.Truncate(time.Millisecond), TTLMin))
+		}
+		return b
+	}, promises, "TTL/UnrepresentableIsAnError")
+}
+
+// A promise that is not made has to be absent, and one that is made kept.
+func TestContract_NoticesWrongPromises(t *testing.T) {
+	honest := target{url: redisURL(t)}.open
+	without := func(change func(*locktest.Promises)) locktest.Promises {
+		p := promises
+		change(&p)
+		return p
+	}
+	wantFailing(t, honest, without(func(p *locktest.Promises) { p.Expires = false }), "Expires/Not")
+	wantFailing(t, honest, without(func(p *locktest.Promises) { p.Fences, p.FencePersists = false, false }), "Fence/None")
+	wantFailing(t, honest, without(func(p *locktest.Promises) { p.FencePersists = false }), "Fence/DoesNotSurviveRestart")
+	wantFailing(t, honest, without(func(p *locktest.Promises) { p.MultiKey = false }), "Multi/Refused")
+
+	forgetful := func(t testing.TB) locktest.Backend {
+		b := honest(t)
+		b.Restartable = func() (locktest.Backend, func()) {
+			s := startServer(t, "--appendonly", "no")
+			return target{url: s.url()}.open(t), s.restart
+		}
+		return b
+	}
+	wantFailing(t, forgetful, promises, "Fence/SurvivesRestart")
+}
+
+// Those who wait are served as promised: a queue passes, a stack does not, and a
+// queue that is not promised is noticed as well.
+func TestContract_NoticesTheOrderOfGrants(t *testing.T) {
+	inOrder := func(pick func(int) int) locktest.Open {
+		return func(t testing.TB) locktest.Backend {
+			q := &queue{pick: pick}
+			b := target{url: redisURL(t), broken: func(s *Store) locking.Store { return queued{s, q} }}.open(t)
+			b.Waiting = func(string) int { return q.count() }
+			return b
+		}
+	}
+	p := promises
+	p.FIFO = true
+	const check = "FIFO/GrantsInOrderOfArrival"
+	if said := locktest.Failing(t, inOrder(func(int) int { return 0 }), p, check); len(said) > 0 {
+		t.Errorf("first come, first served, and yet: %q", said)
+	}
+	wantFailing(t, inOrder(func(n int) int { return n - 1 }), p, check)
+}
+
+func wantFailing(t *testing.T, open locktest.Open, p locktest.Promises, names ...string) {
+	t.Helper()
+	said := locktest.Failing(t, open, p, names...)
+	for _, name := range names {
+		if said[name] == "" {
+			t.Errorf("%s did not notice", name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(said)) {
+		t.Logf("%s: %.200s", name, said[name])
+	}
+}
