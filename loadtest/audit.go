@@ -36,6 +36,14 @@ func (f Findings) Counts() map[string]int64 {
 	return counts
 }
 
+// Add reports further ids, found elsewhere than in the database.
+func (f Findings) Add(invariant string, ids ...string) {
+	finding := f[invariant]
+	finding.Count += int64(len(ids))
+	finding.IDs = append(finding.IDs, ids[:min(len(ids), max(0, idsKept-len(finding.IDs)))]...)
+	f[invariant] = finding
+}
+
 // idsKept bounds how many ids of a broken invariant are reported.
 const idsKept = 20
 

@@ -98,6 +98,18 @@ WHERE told.key IS NULL`,
 	},
 }
 
+// SoldChecks hold only after a plan was fired to its end (see NewPlan): a service
+// that refuses everything oversells nothing, and must not pass for that.
+var SoldChecks = []Check{{
+	Name: "I-SOLD", Invariant: "I-SOLD",
+	Means: "product of which something is left although everyone wanted it",
+	SQL: `
+SELECT opening.sku
+FROM proof_opening opening
+JOIN products p ON p.sku = opening.sku
+WHERE p.stock > 0`,
+}}
+
 // LoadHistory copies what clients were told into temporary tables of conn.
 func LoadHistory(ctx context.Context, conn *pgx.Conn, opening []Stock, lines []Line) error {
 	_, err := conn.Exec(ctx, `

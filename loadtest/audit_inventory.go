@@ -97,6 +97,3 @@ LEFT JOIN (SELECT sku, sum(quantity) AS units
            FROM stock_movements
            WHERE kind IN ('opening', 'restock')
            GROUP BY sku) put ON put.sku = bought.sku`
-
-// unsoldSQL is what is left on the shelf.
-const unsoldSQL = `SELECT COALESCE(sum(stock), 0)::bigint FROM products`

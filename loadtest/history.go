@@ -3,6 +3,7 @@ package loadtest
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -125,6 +126,39 @@ func (h *History) Decided(key string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.records[key].Outcome.Final()
+}
+
+func (h *History) outcome(r *Record) Outcome {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return r.Outcome
+}
+
+// last describes how the latest attempt for a key ended.
+func (h *History) last(key string) string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	attempts := h.records[key].Attempts
+	if len(attempts) == 0 {
+		return "never sent"
+	}
+	a := attempts[len(attempts)-1]
+	return fmt.Sprintf("%s (%d %s)", a.Outcome, a.Status, a.Problem)
+}
+
+// Tally is how many keys there are, and how many of them are bought and refused.
+func (h *History) Tally() (keys, ok, rejected int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, r := range h.order {
+		switch r.Outcome {
+		case OK:
+			ok++
+		case Rejected:
+			rejected++
+		}
+	}
+	return len(h.order), ok, rejected
 }
 
 // Records is a copy of all records so far, in the order of their first attempt.

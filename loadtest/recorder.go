@@ -18,8 +18,9 @@ import (
 // It also takes away a habit of net/http: a Transport sends a request again, by
 // itself and unseen, when a reused connection breaks under it and the request
 // has an Idempotency-Key. The service would see two attempts, the history one.
-// Without GetBody the Transport cannot rewind the body, so it has to report the
-// error, and the attempt is repeated in plain sight. Sends counts what was
+// The Transport looks for that header by its canonical name; written in lower
+// case it is the same to every server, and the Transport has to report the
+// error, so that the attempt is repeated in plain sight. Sends counts what was
 // really written, so that a test (and the report) can tell.
 type Recorder struct {
 	Next      http.RoundTripper
@@ -28,8 +29,6 @@ type Recorder struct {
 	Replicas  map[string]int // host:port → number
 	Classify  func(int, http.Header, []byte) (Outcome, string)
 	Undecided func(*Record) // called once for each intent whose first answer is not final
-	sends     atomic.Int64
-	attempts  atomic.Int64
 }
 
 // bodyMax bounds what is read of an answer.
@@ -40,8 +39,10 @@ const bodyMax = 1 << 20
 func (r *Recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 	sent := &wire{}
 	once := req.Clone(httptrace.WithClientTrace(req.Context(), sent.trace()))
-	once.GetBody = nil
-	attempt := Attempt{Key: req.Header.Get(r.Header), Replica: r.Replicas[req.URL.Host], Start: r.History.Now()}
+	key := req.Header.Get(r.Header)
+	once.Header.Del(r.Header)
+	once.Header[strings.ToLower(r.Header)] = []string{key}
+	attempt := Attempt{Key: key, Replica: r.Replicas[req.URL.Host], Start: r.History.Now()}
 	res, body, err := r.exchange(once)
 	attempt.End = r.History.Now()
 	attempt.Sends = int(sent.writes.Load())
@@ -54,8 +55,6 @@ func (r *Recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 	default:
 		attempt.Outcome = Open // nobody was there: certainly nothing happened
 	}
-	r.attempts.Add(1)
-	r.sends.Add(int64(attempt.Sends))
 	if chase := r.History.Add(attempt, body); chase != nil && r.Undecided != nil {
 		r.Undecided(chase)
 	}

@@ -3,8 +3,141 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"shop/inventory"
+	"shop/loadtest"
 )
 
-type proveCmd struct{}
+// proveCmd loads replicas of this very program and audits what came of it.
+type proveCmd struct {
+	PostgresURL string `name:"postgres-url" env:"SHOP_POSTGRES_URL" placeholder:"URL" help:"A PostgreSQL server on which databases may be made and dropped."`
+	RedisURL    string `name:"redis-url" env:"SHOP_REDIS_URL" placeholder:"URL" help:"Redis, for the locks."`
+	Stack       string `env:"SHOP_STACK" placeholder:"DIR" help:"State folder of the local stack: faults of servers need it."`
 
-func (c *proveCmd) Run(ctx context.Context) error { return errors.New("prove: not written yet") }
+	Flow     string        `help:"Only this flow: inventory."`
+	Strategy string        `help:"Only this strategy."`
+	Fault    string        `help:"Only this fault: none, crash, lock-lost or redis-down."`
+	Quick    bool          `help:"A minute that shows the point, instead of the whole matrix."`
+	Replicas int           `default:"3" help:"Replicas of the shop under load."`
+	Rate     int           `default:"200" help:"Buyers per second."`
+	Duration time.Duration `help:"Of the load of one scenario. Default: 5s with --quick, else 8s."`
+	Seed     int64         `default:"1" help:"Of the load and of the pauses; the same seed is the same load."`
+	Out      string        `default:"report" type:"path" help:"Folder for prove.json, index.html and the replicas' logs."`
+	Keep     bool          `help:"Keep the databases of the scenarios."`
+
+	Target targetFlags `embed:"" group:"Somebody else's service"`
+}
+
+// The defaults of --duration.
+const (
+	durationQuick = 5 * time.Second
+	durationWhole = 8 * time.Second
+)
+
+// Validate finds what cannot work.
+func (c *proveCmd) Validate() error {
+	switch {
+	case c.Rate < 1 || c.Replicas < 1 || c.Duration < 0:
+		return errors.New("--rate and --replicas must be at least 1, --duration above 0")
+	case c.Replicas < 2 && len(c.Target.Target) == 0:
+		return errors.New("--replicas must be at least 2: a single replica cannot race with another")
+	}
+	return c.Target.validate()
+}
+
+// Run exits with 0 if everything was as expected, with 1 if it was not, with 2
+// if it could not be found out.
+func (c *proveCmd) Run(ctx context.Context, std stdio) error {
+	if c.Duration == 0 {
+		c.Duration = durationWhole
+		if c.Quick {
+			c.Duration = durationQuick
+		}
+	}
+	report, err := c.prove(ctx, newTeller(std.err))
+	if len(report.Scenarios) > 0 {
+		fmt.Fprintln(std.out)
+		err = errors.Join(err, report.Table(std.out), report.Write(c.Out))
+		fmt.Fprintf(std.out, "\n%s\n%s\n", filepath.Join(c.Out, "index.html"), filepath.Join(c.Out, "prove.json"))
+	}
+	switch {
+	case err != nil:
+		return &usageError{fmt.Errorf("prove: could not run: %w", err)}
+	case !report.AsExpected:
+		return errors.New("prove: not as expected; see the lines marked above, and the report")
+	}
+	return nil
+}
+
+func (c *proveCmd) prove(ctx context.Context, tell *teller) (loadtest.Report, error) {
+	if len(c.Target.Target) > 0 {
+		return c.proveTarget(ctx, tell)
+	}
+	scenarios, err := c.scenarios()
+	if err != nil {
+		return loadtest.Report{}, err
+	}
+	bench, err := c.bench(scenarios)
+	if err != nil {
+		return loadtest.Report{}, err
+	}
+	proof := loadtest.Proof{
+		Scenarios: scenarios,
+		Load:      loadtest.Load{Rate: c.Rate, Duration: c.Duration, Seed: c.Seed, Replicas: c.Replicas},
+		LockTTL:   lockTTL,
+		Server:    c.PostgresURL,
+		Keep:      c.Keep,
+		Prepare:   prepare,
+		Program:   bench.program,
+		Fault:     bench.fault,
+		Say:       tell.say,
+		Tick:      tell.tick,
+	}
+	return proof.Run(ctx)
+}
+
+// scenarios chooses from the matrix of what inventory offers.
+func (c *proveCmd) scenarios() ([]loadtest.Scenario, error) {
+	var strategies []loadtest.Strategy
+	for _, s := range inventory.Strategies() {
+		strategies = append(strategies, loadtest.Strategy{Name: s.Name, Safe: s.Safe, Stores: s.Stores})
+	}
+	matrix := loadtest.Matrix(strategies)
+	chosen := loadtest.Only(matrix, c.Flow, c.Strategy, c.Fault)
+	if c.Quick {
+		chosen = loadtest.Quick(chosen)
+	}
+	if len(chosen) == 0 {
+		var names []string
+		for _, s := range matrix {
+			names = append(names, s.Name())
+		}
+		return nil, fmt.Errorf("no such scenario; there are:\n  %s", strings.Join(names, "\n  "))
+	}
+	return chosen, nil
+}
+
+// how to get servers, for whoever has none.
+const getServers = "start real servers for the time of the proof with\n  go run ./compose/local exec -- go run ./cmd/shop prove --quick\n(make demo does that)"
+
+// bench checks that all servers are there that the scenarios need.
+func (c *proveCmd) bench(scenarios []loadtest.Scenario) (*bench, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	switch down := slices.ContainsFunc(scenarios, func(s loadtest.Scenario) bool { return s.Fault == loadtest.RedisDown }); {
+	case c.PostgresURL == "" || c.RedisURL == "":
+		return nil, errors.New("no servers: SHOP_POSTGRES_URL and SHOP_REDIS_URL are not set; " + getServers)
+	case c.Stack == "" && down:
+		return nil, errors.New("no local stack: SHOP_STACK is not set, and a fault of a server needs one that may be killed; " + getServers)
+	}
+	b := &bench{exe: program, settings: c}
+	return b, b.attach(c.Stack)
+}

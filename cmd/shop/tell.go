@@ -1,0 +1,53 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"sync"
+)
+
+// teller says how a long command goes: lines for a log, and on a terminal one
+// more line that is written over and over.
+type teller struct {
+	mu       sync.Mutex
+	w        io.Writer
+	terminal bool
+	pending  bool // the last line is to be written over
+}
+
+func newTeller(w io.Writer) *teller {
+	t := &teller{w: w}
+	if f, ok := w.(*os.File); ok {
+		info, err := f.Stat()
+		t.terminal = err == nil && info.Mode()&os.ModeCharDevice != 0
+	}
+	return t
+}
+
+// say prints a line that stays.
+func (t *teller) say(format string, args ...any) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.erase()
+	fmt.Fprintf(t.w, format+"\n", args...)
+}
+
+// tick prints a line that the next one takes the place of; only on a terminal.
+func (t *teller) tick(line string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.terminal {
+		return
+	}
+	t.erase()
+	fmt.Fprint(t.w, line)
+	t.pending = true
+}
+
+func (t *teller) erase() {
+	if t.pending {
+		fmt.Fprint(t.w, "\r\x1b[K")
+		t.pending = false
+	}
+}

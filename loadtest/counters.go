@@ -1,0 +1,105 @@
+package loadtest
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"sync"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+)
+
+// counted maps what replicas count to the names used as evidence.
+var counted = map[string]map[string]string{
+	"locking_events_total": {
+		"busy": "lock_busy", "timed_out": "lock_timed_out", "lost": "lock_lost", "acquired": "lock_acquired",
+	},
+	"inventory_events_total": {
+		"guard_tripped": "guard_tripped", "retried": "retried", "degraded": "degraded", "shed": "shed",
+		"ambiguous": "ambiguous", "resolved": "resolved",
+	},
+}
+
+// Counters add up what replicas say about themselves in /metrics, over replicas
+// and over their restarts. It is evidence of what happened inside, never a verdict.
+type Counters struct {
+	mu   sync.Mutex
+	kept map[string]int64
+}
+
+// NewCounters counts nothing yet.
+func NewCounters() *Counters { return &Counters{kept: map[string]int64{}} }
+
+// scrapeWait is short: a replica that is about to be killed must not delay its end.
+const scrapeWait = time.Second
+
+// Keep adds what the process behind addr has counted in its life. Call it once,
+// right before the process ends. Nobody there: nothing is added.
+func (c *Counters) Keep(ctx context.Context, addr string) {
+	counts, err := scrape(ctx, addr)
+	if err != nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for name, n := range counts {
+		c.kept[name] += n
+	}
+}
+
+// Sum is what has been kept.
+func (c *Counters) Sum() map[string]int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.kept)
+}
+
+// scrape reads the counters of one process.
+func scrape(ctx context.Context, addr string) (map[string]int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, scrapeWait)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/metrics", nil)
+	if err != nil {
+		return nil, err
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("metrics: %s", res.Status)
+	}
+	return readCounters(res.Body)
+}
+
+func readCounters(text io.Reader) (map[string]int64, error) {
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(text)
+	if err != nil {
+		return nil, fmt.Errorf("metrics: %w", err)
+	}
+	counts := map[string]int64{}
+	for family, names := range counted {
+		for _, metric := range families[family].GetMetric() {
+			if name := names[label(metric, "kind")]; name != "" {
+				counts[name] += int64(metric.GetCounter().GetValue())
+			}
+		}
+	}
+	return counts, nil
+}
+
+func label(metric *dto.Metric, name string) string {
+	for _, pair := range metric.GetLabel() {
+		if pair.GetName() == name {
+			return pair.GetValue()
+		}
+	}
+	return ""
+}

@@ -1,0 +1,79 @@
+package loadtest
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Database is one that a scenario has for itself.
+type Database struct {
+	URL  string
+	name string
+	from string // a URL of the server, from where it is made and dropped
+}
+
+// CreateDatabase makes an empty database on the server of a URL.
+func CreateDatabase(ctx context.Context, server, name string) (*Database, error) {
+	own, err := withDatabase(server, name)
+	if err != nil {
+		return nil, err
+	}
+	d := &Database{URL: own, name: name, from: server}
+	return d, d.server(ctx, "CREATE DATABASE "+pgx.Identifier{name}.Sanitize())
+}
+
+// Drop removes it, whoever is still connected.
+func (d *Database) Drop(ctx context.Context) error {
+	return d.server(ctx, "DROP DATABASE IF EXISTS "+pgx.Identifier{d.name}.Sanitize()+" WITH (FORCE)")
+}
+
+func (d *Database) server(ctx context.Context, sql string) error {
+	conn, err := pgx.Connect(ctx, d.from)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	if _, err := conn.Exec(ctx, sql); err != nil {
+		return fmt.Errorf("%s: %w", sql, err)
+	}
+	return nil
+}
+
+// quietWait is longer than the server's own limits on idle transactions.
+const quietWait = 20 * time.Second
+
+// WaitQuiet returns when nobody else is connected to the database of conn. A
+// replica that was killed has no say any more, but its last COMMIT may still be
+// on its way: an audit before that would see half of it.
+func WaitQuiet(ctx context.Context, conn *pgx.Conn) error {
+	ctx, cancel := context.WithTimeout(ctx, quietWait)
+	defer cancel()
+	for {
+		others, err := units(ctx, conn, `
+SELECT count(*)
+FROM pg_stat_activity
+WHERE datname = current_database()
+  AND backend_type = 'client backend'
+  AND pid <> pg_backend_pid()`)
+		if err == nil && others == 0 {
+			return nil
+		}
+		if err != nil || !pause(ctx, 20*time.Millisecond) {
+			return fmt.Errorf("%d connections are left on the database after %v: it cannot be audited (%w)", others, quietWait, err)
+		}
+	}
+}
+
+// withDatabase is url with another database in its path.
+func withDatabase(server, name string) (string, error) {
+	u, err := url.Parse(server)
+	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" {
+		return "", fmt.Errorf("not a postgres:// URL: %q", server)
+	}
+	u.Path = "/" + name
+	return u.String(), nil
+}

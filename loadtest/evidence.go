@@ -1,0 +1,79 @@
+package loadtest
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+
+	"shop/loadtest/fault"
+)
+
+// fromOutside is the evidence that the history itself holds.
+func fromOutside(records []Record, replicas int, events []fault.Event, epoch time.Time) map[string]int64 {
+	evidence := map[string]int64{"overlaps": Overlaps(records, replicas), "cut_off": cutOff(records, events, epoch)}
+	for _, r := range records {
+		for _, a := range r.Attempts {
+			evidence["attempts"]++
+			if a.Outcome == Unknown {
+				evidence["unknown_answers"]++
+			}
+			if a.Sends > 1 {
+				evidence["silent_retries"] += int64(a.Sends - 1)
+			}
+		}
+	}
+	return evidence
+}
+
+// cutOff counts the attempts that were under way at the moment of a fault and
+// got no answer.
+func cutOff(records []Record, events []fault.Event, epoch time.Time) (n int64) {
+	for _, r := range records {
+		for _, a := range r.Attempts {
+			if a.Status == 0 && a.Sends > 0 && metFault(a, events, epoch) {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+func metFault(a Attempt, events []fault.Event, epoch time.Time) bool {
+	for _, e := range events {
+		// The end is seen a moment after the kill, and the kill is noted a moment before.
+		if at := e.At.Sub(epoch); a.Start <= e.Until.Sub(epoch) && a.End >= at {
+			return true
+		}
+	}
+	return false
+}
+
+// lines is what clients were told, a row for each product of each key.
+func lines(records []Record, client uuid.UUID) []Line {
+	var lines []Line
+	for _, r := range records {
+		for _, l := range r.Lines {
+			lines = append(lines, Line{
+				Client: client, Key: r.Key, Action: r.Action, Order: r.Order,
+				SKU: l.SKU, Quantity: l.Quantity, Outcome: r.Outcome,
+			})
+		}
+	}
+	return lines
+}
+
+// Peek sums what all replicas have counted up to now, those that were killed included.
+func (rs *Replicas) Peek(ctx context.Context) map[string]int64 {
+	sum := rs.Counters.Sum()
+	for _, r := range rs.all {
+		counts, err := scrape(ctx, r.metrics)
+		if err != nil {
+			continue // it is down at the moment
+		}
+		for name, n := range counts {
+			sum[name] += n
+		}
+	}
+	return sum
+}

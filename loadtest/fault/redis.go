@@ -1,0 +1,91 @@
+package fault
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// LockLost deletes all locks with a prefix, again and again, as if every holder
+// had been paused beyond its TTL, or as if the server had failed over and lost
+// them. Whoever holds one goes on in the belief that it does, and the next
+// comes in.
+type LockLost struct {
+	Client redis.UniversalClient
+	Prefix string        // that the replicas were given
+	Every  time.Duration // many times a second
+}
+
+// Strike counts only deletions that hit a lock. Fence counters are left alone.
+func (l LockLost) Strike(ctx context.Context, over time.Duration) ([]Event, error) {
+	event := Event{What: "locks deleted", At: time.Now()}
+	for end := event.At.Add(over); time.Now().Before(end); {
+		n, err := l.sweep(ctx)
+		event.Hits += n
+		event.Until = time.Now()
+		if err != nil {
+			return []Event{event}, fmt.Errorf("delete locks: %w", err)
+		}
+		if !pause(ctx, l.Every) {
+			break
+		}
+	}
+	return []Event{event}, ctx.Err()
+}
+
+func (l LockLost) sweep(ctx context.Context) (hits int64, err error) {
+	for cursor := uint64(0); ; {
+		var keys []string
+		if keys, cursor, err = l.Client.Scan(ctx, cursor, lockPattern(l.Prefix), 1000).Result(); err != nil {
+			return hits, err
+		}
+		if len(keys) > 0 {
+			n, err := l.Client.Del(ctx, keys...).Result()
+			if hits += n; err != nil {
+				return hits, err
+			}
+		}
+		if cursor == 0 {
+			return hits, nil
+		}
+	}
+}
+
+// lockPattern matches the locks of redislock (PREFIX{TAG}lock:KEY) and not its
+// fence counters.
+func lockPattern(prefix string) string {
+	quote := strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`)
+	return quote.Replace(prefix) + "{*}lock:*"
+}
+
+// Server is one that can be killed and started again with its address and data.
+type Server interface {
+	Kill(ctx context.Context) error
+	Start(ctx context.Context) error // returns when it answers
+}
+
+// Down kills a server, leaves it dead for Part of the time, and starts it again.
+type Down struct {
+	Name   string
+	Server Server
+	Part   float64 // of the time; the rest shows whether the system comes back to it
+}
+
+// Strike always starts the server again, also when ctx ended meanwhile.
+func (d Down) Strike(ctx context.Context, over time.Duration) ([]Event, error) {
+	event := Event{What: d.Name + " killed", At: time.Now(), Hits: 1}
+	if err := d.Server.Kill(ctx); err != nil {
+		return nil, fmt.Errorf("kill %s: %w", d.Name, err)
+	}
+	pause(ctx, time.Duration(float64(over)*d.Part))
+	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), 15*time.Second)
+	defer cancel()
+	if err := d.Server.Start(late); err != nil {
+		return []Event{event}, fmt.Errorf("start %s again: %w", d.Name, err)
+	}
+	event.Until = time.Now()
+	return []Event{event}, ctx.Err()
+}

@@ -1,0 +1,88 @@
+package loadtest
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Oversale is how the first product was sold beyond what was there.
+type Oversale struct {
+	SKU   string
+	Put   int64 // units that ever were there
+	Sales []Sale
+}
+
+// Sale is one order of it, in the order in which the database got to know them.
+type Sale struct {
+	Key     string
+	Units   int64
+	Sold    int64 // units up to and with this one
+	Attempt Attempt
+}
+
+// FindOversale looks for the first product that was oversold; nil if none was.
+func FindOversale(ctx context.Context, conn *pgx.Conn, records []Record) (*Oversale, error) {
+	rows, err := conn.Query(ctx, `
+WITH sales AS (
+	SELECT m.id, m.sku, o.idempotency_key, -m.quantity AS units,
+	       sum(-m.quantity) OVER (PARTITION BY m.sku ORDER BY m.id) AS sold,
+	       (SELECT sum(quantity) FROM stock_movements p WHERE p.sku = m.sku AND p.kind IN ('opening', 'restock')) AS put
+	FROM stock_movements m
+	JOIN orders o ON o.id = m.order_id AND o.status = 'confirmed'
+	WHERE m.kind = 'sale'
+), first AS (
+	SELECT sku FROM sales WHERE sold > put ORDER BY id LIMIT 1
+)
+SELECT sku, put::bigint, idempotency_key, units::bigint, sold::bigint
+FROM sales
+WHERE sku = (SELECT sku FROM first)
+ORDER BY id`)
+	if err != nil {
+		return nil, fmt.Errorf("oversale: %w", err)
+	}
+	answered := attemptsThatBought(records)
+	var o Oversale
+	var s Sale
+	_, err = pgx.ForEachRow(rows, []any{&o.SKU, &o.Put, &s.Key, &s.Units, &s.Sold}, func() error {
+		s.Attempt = answered[s.Key]
+		o.Sales = append(o.Sales, s)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("oversale: %w", err)
+	}
+	if len(o.Sales) == 0 {
+		return nil, nil
+	}
+	return &o, nil
+}
+
+// attemptsThatBought gives the first successful attempt of each key.
+func attemptsThatBought(records []Record) map[string]Attempt {
+	bought := map[string]Attempt{}
+	for _, r := range records {
+		for _, a := range r.Attempts {
+			if first, seen := bought[r.Key]; a.Outcome == OK && (!seen || a.End < first.End) {
+				bought[r.Key] = a
+			}
+		}
+	}
+	return bought
+}
+
+// around gives the sales next to the one that crossed the line, and the time they took.
+func (o *Oversale) around(before, after int) (sales []Sale, from, to time.Duration) {
+	crossing := 0
+	for crossing < len(o.Sales) && o.Sales[crossing].Sold <= o.Put {
+		crossing++
+	}
+	sales = o.Sales[max(0, crossing-before):min(len(o.Sales), crossing+after)]
+	from, to = time.Duration(1<<62), 0
+	for _, s := range sales {
+		from, to = min(from, s.Attempt.Start), max(to, s.Attempt.End)
+	}
+	return sales, from, to
+}

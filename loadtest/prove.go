@@ -1,0 +1,101 @@
+package loadtest
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"shop/loadtest/fault"
+)
+
+// Proof is a set of scenarios and all that is needed to run them.
+type Proof struct {
+	Scenarios []Scenario
+	Load      Load
+	LockTTL   time.Duration
+	Server    string // postgres:// URL of a server on which databases may be made
+	Keep      bool   // the databases stay
+
+	// Prepare makes the tables in an empty database, puts the stock there, and
+	// returns the API key of a client.
+	Prepare func(ctx context.Context, databaseURL string, stock []Stock) (Credentials, error)
+	// Program starts a replica for a scenario, on its database, with a prefix for its locks.
+	Program func(s Scenario, databaseURL, lockPrefix string) (Program, error)
+	// Fault makes what is done to a scenario's servers.
+	Fault func(s Scenario, replicas *Replicas, lockPrefix string) (fault.Fault, error)
+	// Say is told how it goes; Tick, more often, while the load runs.
+	Say  func(format string, args ...any)
+	Tick func(line string)
+}
+
+// Run runs the scenarios one after the other. The error is about what could not
+// be run; that a proof failed is in the report.
+func (p *Proof) Run(ctx context.Context) (Report, error) {
+	report := Report{Seed: p.Load.Seed, AsExpected: len(p.Scenarios) > 0}
+	plan := NewPlan(p.Load)
+	for i, s := range p.Scenarios {
+		began := time.Now()
+		p.Say("%d/%d %s: %d buyers of %d units, expected to be %s", i+1, len(p.Scenarios), s.Name(), len(plan.Intents), plan.units(), s.Expect)
+		result, err := p.scenario(ctx, s, plan)
+		if err != nil {
+			return report, fmt.Errorf("%s: %w", s.Name(), err)
+		}
+		result.Lasted = time.Since(began)
+		report.Scenarios = append(report.Scenarios, result)
+		report.AsExpected = report.AsExpected && result.AsExpected
+		p.Say("    %s", result.sentence())
+	}
+	return report, nil
+}
+
+// scenario gives one scenario a database, and takes it away again.
+func (p *Proof) scenario(ctx context.Context, s Scenario, plan Plan) (Result, error) {
+	name := fmt.Sprintf("shop_prove_%d", time.Now().UnixNano())
+	db, err := CreateDatabase(ctx, p.Server, name)
+	if err != nil {
+		return Result{}, err
+	}
+	if !p.Keep {
+		defer func() { _ = db.Drop(context.WithoutCancel(ctx)) }()
+	}
+	credentials, err := p.Prepare(ctx, db.URL, plan.Stock)
+	if err != nil {
+		return Result{}, fmt.Errorf("prepare the database: %w", err)
+	}
+	program, err := p.Program(s, db.URL, name)
+	if err != nil {
+		return Result{}, err
+	}
+	replicas, err := StartReplicas(ctx, program, p.Load.Replicas)
+	if err != nil {
+		return Result{}, err
+	}
+	defer replicas.KillAll()
+	strike, err := p.Fault(s, replicas, name)
+	if err != nil {
+		return Result{}, err
+	}
+	run := &run{proof: p, scenario: s, plan: plan, database: db, client: credentials, replicas: replicas, fault: strike}
+	result, err := run.all(ctx)
+	result.Logs = program.Logs
+	return result, err
+}
+
+// Credentials are those of the buyer.
+type Credentials struct {
+	ID  [16]byte
+	Key string
+}
+
+func (c Credentials) header() http.Header {
+	return http.Header{"Authorization": {"Bearer " + c.Key}, "Content-Type": {"application/json"}}
+}
+
+// units is all that is there.
+func (p Plan) units() (n int64) {
+	for _, s := range p.Stock {
+		n += s.Quantity
+	}
+	return n
+}

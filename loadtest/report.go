@@ -1,0 +1,99 @@
+package loadtest
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"time"
+
+	"shop/loadtest/fault"
+)
+
+// Report is report/prove.json.
+type Report struct {
+	Seed       int64    `json:"seed"`
+	AsExpected bool     `json:"as_expected"`
+	Scenarios  []Result `json:"scenarios"`
+}
+
+// Result is what one scenario showed. Requests, OK, Rejected and Unknown count
+// keys, not attempts; the latencies are those of first attempts.
+type Result struct {
+	Flow       string           `json:"flow"`
+	Strategy   string           `json:"strategy"`
+	Fault      Fault            `json:"fault"`
+	Replicas   int              `json:"replicas"`
+	Expect     Verdict          `json:"expect"`
+	Breaks     []string         `json:"breaks"`
+	Keeps      []string         `json:"keeps"`
+	Verdict    Verdict          `json:"verdict"`
+	AsExpected bool             `json:"as_expected"`
+	Requests   int              `json:"requests"`
+	OK         int              `json:"ok"`
+	Rejected   int              `json:"rejected"`
+	Unknown    int              `json:"unknown"`
+	Violations map[string]int64 `json:"violations"`
+	Evidence   map[string]int64 `json:"evidence"`
+	PerSecond  float64          `json:"per_second"` // keys decided
+	P50        float64          `json:"p50_ms"`
+	P99        float64          `json:"p99_ms"`
+
+	Detail `json:"-"`
+}
+
+// Detail is what the page shows beside the numbers.
+type Detail struct {
+	Findings Findings
+	Void     []string // why the run shows nothing
+	Stock    int64    // units that were there
+	Records  []Record
+	Events   []fault.Event
+	Epoch    time.Time
+	Samples  []Sample
+	Oversale *Oversale
+	Lasted   time.Duration
+	Logs     string
+}
+
+// Name of the scenario.
+func (r Result) Name() string {
+	return Scenario{Flow: r.Flow, Strategy: r.Strategy, Fault: r.Fault}.Name()
+}
+
+func newResult(s Scenario, replicas int) Result {
+	return Result{
+		Flow: s.Flow, Strategy: s.Strategy, Fault: s.Fault, Replicas: replicas,
+		Expect: s.Expect, Breaks: list(s.Breaks), Keeps: list(s.Keeps),
+	}
+}
+
+// list is [] in JSON where there is none, not null.
+func list(names []string) []string {
+	if names == nil {
+		return []string{}
+	}
+	return names
+}
+
+// Write makes prove.json and index.html in a folder.
+func (r Report) Write(folder string) error {
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return err
+	}
+	text, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(folder, "prove.json"), append(text, '\n'), 0o644); err != nil {
+		return err
+	}
+	page, err := os.Create(filepath.Join(folder, "index.html"))
+	if err != nil {
+		return err
+	}
+	if err := r.HTML(page); err != nil {
+		_ = page.Close()
+		return err
+	}
+	return page.Close()
+}

@@ -1,0 +1,69 @@
+package loadtest
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"time"
+
+	vegeta "github.com/tsenart/vegeta/v12/lib"
+)
+
+// volley is one plan, fired at some replicas until every key is decided.
+type volley struct {
+	bases     []string
+	header    http.Header
+	keyHeader string
+	history   *History
+	recorder  *Recorder
+	client    *http.Client
+	chaser    *Chaser
+	patience  context.Context // of the chaser
+	end       context.CancelFunc
+}
+
+// maxConns to each replica: more than are ever needed at once, so that nobody
+// waits for one; bounded, so that a stalled replica does not eat all ports.
+const (
+	maxConns      = 64
+	clientTimeout = 10 * time.Second
+	chaseWait     = 20 * time.Second // after the last shot
+)
+
+func newVolley(ctx context.Context, bases []string, header http.Header, keyHeader string, lasts time.Duration,
+	classify func(int, http.Header, []byte) (Outcome, string),
+) (*volley, error) {
+	numbers := map[string]int{}
+	for n, base := range bases {
+		u, err := url.Parse(base)
+		if err != nil {
+			return nil, err
+		}
+		numbers[u.Host] = n
+	}
+	v := &volley{bases: bases, header: header, keyHeader: keyHeader, history: NewHistory()}
+	v.patience, v.end = context.WithTimeout(ctx, lasts+chaseWait)
+	v.recorder = &Recorder{History: v.history, Header: keyHeader, Replicas: numbers, Classify: classify}
+	v.client = v.recorder.Client(maxConns, clientTimeout)
+	v.chaser = NewChaser(v.client, bases, header, keyHeader, v.history)
+	v.recorder.Undecided = func(r *Record) { v.chaser.Chase(v.patience, r) }
+	return v, nil
+}
+
+// fire sends the shots, and returns when every key is decided or patience ends.
+func (v *volley) fire(ctx context.Context, shots []Shot) vegeta.Metrics {
+	for i, shot := range shots {
+		if i == 0 || shots[i-1].Intent != shot.Intent { // a twin is known already
+			v.history.Intend(*shot.Intent)
+		}
+	}
+	metrics := Attack(ctx, v.client, v.bases, v.header, v.keyHeader, shots)
+	v.chaser.Wait()
+	return metrics
+}
+
+func (v *volley) close() {
+	v.end()
+	v.chaser.Wait()
+	v.client.CloseIdleConnections()
+}
