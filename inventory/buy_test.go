@@ -8,6 +8,7 @@ import (
 )
 
 func TestBuy_SellsOnceAndReplaysByteForByte(t *testing.T) {
+	t.Parallel()
 	s := open(t, inventory.Config{})
 	s.stock("A", 2)
 	req := ask()

@@ -25,6 +25,7 @@ func (s *shop) ordered(req inventory.Request, lines ...inventory.Line) (id uuid.
 }
 
 func TestCancel_GivesBackOnceWhoeverAsks(t *testing.T) {
+	t.Parallel()
 	s := open(t, inventory.Config{})
 	s.stock("A", 5)
 	s.stock("B", 5)
@@ -65,6 +66,7 @@ func TestCancel_GivesBackOnceWhoeverAsks(t *testing.T) {
 }
 
 func TestCancel_ReplaysItsAnswerAndItsRefusal(t *testing.T) {
+	t.Parallel()
 	s := open(t, inventory.Config{})
 	s.stock("A", 1)
 	buyer := ask()
@@ -87,6 +89,7 @@ func TestCancel_ReplaysItsAnswerAndItsRefusal(t *testing.T) {
 }
 
 func TestCancel_OfAnothersOrderFindsNothing(t *testing.T) {
+	t.Parallel()
 	s := open(t, inventory.Config{})
 	s.stock("A", 1)
 	buyer := ask()
@@ -108,6 +111,7 @@ func TestCancel_OfAnothersOrderFindsNothing(t *testing.T) {
 }
 
 func TestCancel_BesideBuyersOfEveryStrategy(t *testing.T) {
+	t.Parallel()
 	for _, strategy := range safe() {
 		t.Run(strategy, func(t *testing.T) {
 			t.Parallel()
@@ -145,6 +149,7 @@ func TestCancel_BesideBuyersOfEveryStrategy(t *testing.T) {
 // What naive breaks, it breaks alone: a cancel between its read and its write
 // is written over, but the cancel itself added relative to what was there.
 func TestCancel_IsRelativeAlsoUnderNaive(t *testing.T) {
+	t.Parallel()
 	read, cancelled := make(chan struct{}), make(chan struct{})
 	s := open(t, inventory.Config{})
 	s.stock("A", 10)

@@ -39,6 +39,7 @@ func armed(t *testing.T, strategy string, hurt func(*proxy)) (s *shop, p *proxy,
 }
 
 func TestCommit_WithoutAnswerIsDecidedByTheSameKey(t *testing.T) {
+	t.Parallel()
 	for name, hurt := range map[string]fault{"request lost": cutBefore, "answer lost": cutAfter} {
 		for _, strategy := range []string{"row", "atomic", "optimistic", "serializable", "advisory", "advisory-try", "naive"} {
 			t.Run(name+"/"+strategy, func(t *testing.T) {
@@ -65,6 +66,7 @@ func TestCommit_WithoutAnswerIsDecidedByTheSameKey(t *testing.T) {
 // The answer must not be guessed from a look at the key: the first attempt's
 // COMMIT is still on its way, and arrives while the second waits for its row.
 func TestCommit_ThatArrivesLateIsWaitedFor(t *testing.T) {
+	t.Parallel()
 	ready := make(chan struct{})
 	s, _, start := armed(t, "row", func(p *proxy) { p.arm(cutAndDeliverLate(ready)) })
 	s.stock("A", 1)
@@ -93,6 +95,7 @@ func (s *shop) waiting() int64 {
 }
 
 func TestCommit_ThatCannotBeDecidedIsUnknownAndNothingElse(t *testing.T) {
+	t.Parallel()
 	s, p, start := armed(t, "row", func(p *proxy) {
 		p.arm(func(request []byte, client, server net.Conn) {
 			cutAfter(request, client, server)

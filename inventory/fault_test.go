@@ -33,6 +33,7 @@ func onceAt(at inventory.Step, do func(context.Context)) func(context.Context, i
 }
 
 func TestBuy_CancelledAtAnyStepIsAllOrNothing(t *testing.T) {
+	t.Parallel()
 	for _, strategy := range append(safe(), "naive", "redis-only") {
 		for _, step := range steps {
 			t.Run(strategy+"/"+string(step), func(t *testing.T) {
@@ -75,6 +76,7 @@ func (s *shop) terminate(ctx context.Context) error {
 }
 
 func TestBuy_BackendTerminatedAtAnyStepIsOneEffect(t *testing.T) {
+	t.Parallel()
 	for _, strategy := range append(safe(), "naive", "redis-only") {
 		for _, step := range steps {
 			t.Run(strategy+"/"+string(step), func(t *testing.T) {
@@ -111,6 +113,7 @@ func TestBuy_BackendTerminatedAtAnyStepIsOneEffect(t *testing.T) {
 }
 
 func TestCancel_BackendTerminatedAtAnyStepGivesBackOnce(t *testing.T) {
+	t.Parallel()
 	for _, step := range steps {
 		t.Run(string(step), func(t *testing.T) {
 			t.Parallel()

@@ -13,6 +13,7 @@ import (
 )
 
 func TestKey_SameAtTheSameMomentHasOneEffectAndOneBody(t *testing.T) {
+	t.Parallel()
 	for _, strategy := range append(safe(), "naive", "redis-only") {
 		t.Run(strategy, func(t *testing.T) {
 			t.Parallel()
@@ -50,6 +51,7 @@ func TestKey_SameAtTheSameMomentHasOneEffectAndOneBody(t *testing.T) {
 // Two requests with one key that lock different rows meet nowhere but at the
 // key: only the order of locks and the wait of the INSERT keep them apart.
 func TestKey_SameForDifferentRequestsLetsOneThrough(t *testing.T) {
+	t.Parallel()
 	s := open(t, inventory.Config{Failpoint: meet(2)})
 	s.stock("A", 1)
 	s.stock("B", 1)
@@ -70,6 +72,7 @@ func TestKey_SameForDifferentRequestsLetsOneThrough(t *testing.T) {
 }
 
 func TestKey_OfAnotherRequestIsRefusedWithoutEffect(t *testing.T) {
+	t.Parallel()
 	s := open(t, inventory.Config{})
 	s.stock("A", 5)
 	req := ask()
@@ -86,6 +89,7 @@ func TestKey_OfAnotherRequestIsRefusedWithoutEffect(t *testing.T) {
 }
 
 func TestKey_BelongsToItsClient(t *testing.T) {
+	t.Parallel()
 	s := open(t, inventory.Config{})
 	s.stock("A", 5)
 	for range 2 {
@@ -99,6 +103,7 @@ func TestKey_BelongsToItsClient(t *testing.T) {
 }
 
 func TestKey_OutOfStockIsStoredAndReplayedAfterRestock(t *testing.T) {
+	t.Parallel()
 	for _, strategy := range append(safe(), "naive", "redis-only") {
 		t.Run(strategy, func(t *testing.T) {
 			t.Parallel()
@@ -125,6 +130,7 @@ func TestKey_OutOfStockIsStoredAndReplayedAfterRestock(t *testing.T) {
 }
 
 func TestKey_IsNotSpentByWhatIsNotStored(t *testing.T) {
+	t.Parallel()
 	s := open(t, inventory.Config{})
 	s.stock("A", 5)
 	if _, err := s.AddProduct(t.Context(), inventory.Product{SKU: "YEN", Price: 1, Currency: "JPY", Stock: 5}); err != nil {
@@ -171,6 +177,7 @@ func TestKey_IsNotSpentByWhatIsNotStored(t *testing.T) {
 }
 
 func TestKey_ReplaysThoughTheProductVanished(t *testing.T) {
+	t.Parallel()
 	s := openWithRedis(t, inventory.Config{Strategy: "redis+row"})
 	s.stock("A", 0)
 	req := ask()
@@ -190,6 +197,7 @@ func TestKey_ReplaysThoughTheProductVanished(t *testing.T) {
 }
 
 func TestKey_MustBePrintable(t *testing.T) {
+	t.Parallel()
 	s := open(t, inventory.Config{})
 	s.stock("A", 1)
 	for _, key := range []string{"", "a\x00", "ä", "a\n", string(make([]byte, 256))} {
@@ -200,6 +208,7 @@ func TestKey_MustBePrintable(t *testing.T) {
 }
 
 func TestPurge_ForgetsTheOldAndKeepsTheRest(t *testing.T) {
+	t.Parallel()
 	s := open(t, inventory.Config{})
 	s.stock("A", 5)
 	old, fresh := ask(), ask()

@@ -60,6 +60,7 @@ func (s *shop) orders() int64 {
 }
 
 func TestBuy_SafeStrategiesSellExactlyWhatIsThere(t *testing.T) {
+	t.Parallel()
 	for _, strategy := range safe() {
 		t.Run(strategy, func(t *testing.T) {
 			t.Parallel()
@@ -92,6 +93,7 @@ func TestBuy_SafeStrategiesSellExactlyWhatIsThere(t *testing.T) {
 }
 
 func TestBuy_NaiveSellsTheLastPieceTwice(t *testing.T) {
+	t.Parallel()
 	s := open(t, inventory.Config{Strategy: "naive", Failpoint: meet(2)})
 	s.stock("A", 1)
 	buyAtOnce(t, 2, s.Service, one("A"))
@@ -118,6 +120,7 @@ func buyAtOnce(t *testing.T, n int, svc *inventory.Service, lines []inventory.Li
 }
 
 func TestBuy_OppositeOrdersOfLinesNeitherDeadlockNorSplit(t *testing.T) {
+	t.Parallel()
 	for _, strategy := range safe() {
 		t.Run(strategy, func(t *testing.T) {
 			t.Parallel()
@@ -150,6 +153,7 @@ func TestBuy_OppositeOrdersOfLinesNeitherDeadlockNorSplit(t *testing.T) {
 }
 
 func TestBuy_OneLineShortRefusesAllAndLeavesNothing(t *testing.T) {
+	t.Parallel()
 	for _, strategy := range safe() {
 		t.Run(strategy, func(t *testing.T) {
 			t.Parallel()

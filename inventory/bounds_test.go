@@ -1,0 +1,245 @@
+package inventory_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"shop/inventory"
+	"shop/locking"
+)
+
+// holding runs statements in a transaction of a stranger, and leaves it open until the returned function is called.
+func (s *shop) holding(sql string, args ...any) (letGo func()) {
+	s.t.Helper()
+	tx, err := newPool(s.t, s.url, "idle_in_transaction_session_timeout=0").Begin(s.t.Context())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if _, err := tx.Exec(s.t.Context(), sql, args...); err != nil {
+		s.t.Fatal(err)
+	}
+	return func() {
+		if err := tx.Rollback(context.Background()); err != nil && !errors.Is(err, pgx.ErrTxClosed) {
+			s.t.Error(err)
+		}
+	}
+}
+
+// impatient opens a Service whose locks in PostgreSQL are waited for 100 ms only.
+func (s *shop) impatient(strategy string) *inventory.Service {
+	cfg := s.cfg
+	cfg.Strategy, cfg.Pool = strategy, newPool(s.t, s.url, "lock_timeout=100")
+	svc, _ := s.another(cfg)
+	return svc
+}
+
+func TestWait_ForARowIsBounded(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range []string{"row", "redis+row", "atomic", "optimistic", "serializable", "advisory", "naive", "cancel"} {
+		t.Run(strategy, func(t *testing.T) {
+			t.Parallel()
+			s := openWithRedis(t, inventory.Config{Strategy: "row"})
+			s.stock("A", 5)
+			buyer, req := ask(), ask()
+			id := s.ordered(buyer, one("A")...)
+			try := func() error {
+				if strategy == "cancel" {
+					_, err := s.impatient("row").Cancel(t.Context(), askBy(buyer.Client, "c"), id)
+					return err
+				}
+				_, err := s.impatient(strategy).Buy(t.Context(), req, one("A"))
+				return err
+			}
+			letGo := s.holding(`SELECT FROM products WHERE sku = 'A' FOR UPDATE`)
+			start := time.Now()
+			if err := try(); !errors.Is(err, locking.ErrBusy) {
+				t.Errorf("%v, want ErrBusy", err)
+			}
+			if waited := time.Since(start); waited < 100*time.Millisecond || waited > time.Second {
+				t.Errorf("waited %v, want 100 ms", waited)
+			}
+			letGo()
+			if err := try(); err != nil {
+				t.Errorf("the row is free, and the key as well: %v", err)
+			}
+			s.mustHold()
+		})
+	}
+}
+
+func TestWait_ForTheSameKeyIsBoundedAndInProgress(t *testing.T) {
+	t.Parallel()
+	s := open(t, inventory.Config{})
+	s.stock("A", 5)
+	req := ask()
+	letGo := s.holding(`INSERT INTO order_keys (client_id, key, fingerprint) VALUES ($1, $2, $3)`, req.Client, req.Key, req.Fingerprint[:])
+	for _, strategy := range []string{"row", "atomic", "optimistic", "naive", "advisory"} {
+		_, err := s.impatient(strategy).Buy(t.Context(), req, one("A"))
+		if !errors.Is(err, inventory.ErrInProgress) || errors.Is(err, locking.ErrBusy) {
+			t.Errorf("%s: %v, want ErrInProgress: whether the first succeeds is not known", strategy, err)
+		}
+	}
+	letGo()
+	if reply, err := s.Buy(t.Context(), req, one("A")); err != nil || reply.Replayed {
+		t.Errorf("the first left without an effect: %+v, %v", reply, err)
+	}
+	if got := s.left("A"); got != 4 {
+		t.Errorf("%d left, want 4", got)
+	}
+	s.mustHold()
+}
+
+func TestWait_EndsWithTheCallersDeadline(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range []string{"row", "atomic", "advisory-try", "redis+row"} {
+		t.Run(strategy, func(t *testing.T) {
+			t.Parallel()
+			s := openWithRedis(t, inventory.Config{Strategy: strategy})
+			s.stock("A", 5)
+			letGo := s.holding(`SELECT sku FROM products WHERE sku = 'A' FOR UPDATE`)
+			if strategy == "advisory-try" {
+				letGo()
+				letGo = s.holding(`SELECT pg_advisory_xact_lock($1)`, inventory.LockKey("inventory/product/A"))
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			defer cancel()
+			start := time.Now()
+			if _, err := s.Buy(ctx, ask(), one("A")); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%v, want the deadline", err)
+			}
+			if waited := time.Since(start); waited > time.Second {
+				t.Errorf("took %v for a deadline of 200 ms", waited)
+			}
+			letGo()
+			s.mustHold()
+		})
+	}
+}
+
+func TestWait_ForAConnectionIsBounded(t *testing.T) {
+	t.Parallel()
+	s := open(t, inventory.Config{})
+	s.stock("A", 5)
+	pool := newPool(t, s.url)
+	conns := pool.AcquireAllIdle(t.Context())
+	for range int(pool.Config().MaxConns) - len(conns) {
+		c, err := pool.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		conns = append(conns, c)
+	}
+	cfg := s.cfg
+	cfg.Pool = pool
+	svc, _ := s.another(cfg)
+	if _, err := svc.Buy(t.Context(), ask(), one("A")); !errors.Is(err, locking.ErrBusy) {
+		t.Errorf("%v, want ErrBusy", err)
+	}
+	for _, c := range conns {
+		c.Release()
+	}
+}
+
+// A holder that stopped, as under SIGSTOP, loses its row before those who wait
+// for it lose their patience.
+func TestWait_OutlivesAStoppedHolder(t *testing.T) {
+	t.Parallel()
+	reached, resume := make(chan struct{}), make(chan struct{})
+	s := open(t, inventory.Config{})
+	s.stock("A", 1)
+	cfg := s.cfg
+	cfg.Failpoint = pauseAt(inventory.AfterGuard, reached, resume)
+	stopped, events := s.another(cfg)
+	type answer struct {
+		reply inventory.Reply
+		err   error
+	}
+	done := make(chan answer)
+	go func() {
+		reply, err := stopped.Buy(t.Context(), ask(), one("A"))
+		done <- answer{reply, err}
+	}()
+	<-reached
+	if reply, err := s.Buy(t.Context(), ask(), one("A")); err != nil || isRefused(reply) {
+		t.Errorf("behind a stopped holder: %s, %v", reply.Body, err)
+	}
+	close(resume)
+	if a := <-done; a.err != nil || !isRefused(a.reply) {
+		t.Errorf("the stopped one: %s, %v, want out of stock", a.reply.Body, a.err)
+	}
+	if again := events.of(inventory.Retried) + events.of(inventory.Ambiguous); again == 0 {
+		t.Error("its transaction was not ended by the server")
+	}
+	s.mustHold()
+}
+
+func TestRetry_SerializableAndOptimisticRunAgainAndBothSell(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range []string{"serializable", "optimistic"} {
+		s := open(t, inventory.Config{Strategy: strategy, Failpoint: meet(2)})
+		s.stock("A", 2)
+		buyAtOnce(t, 2, s.Service, one("A"))
+		if got := s.events.of(inventory.Retried); got == 0 {
+			t.Errorf("%s: nothing was retried: they did not meet", strategy)
+		}
+		if got := s.left("A"); got != 0 {
+			t.Errorf("%s: %d left, want 0", strategy, got)
+		}
+		s.mustHold()
+	}
+}
+
+// The last guard: a strategy that read the past writes relative to the present,
+// and CHECK (stock >= 0) refuses what is not there.
+func TestGuard_RefusesWhatTheStrategyDidNotSee(t *testing.T) {
+	t.Parallel()
+	reached, resume := make(chan struct{}), make(chan struct{})
+	s := open(t, inventory.Config{})
+	s.stock("A", 1)
+	cfg := s.cfg
+	cfg.Strategy, cfg.Failpoint = "advisory", pauseAt(inventory.AfterGuard, reached, resume)
+	advisory, events := s.another(cfg)
+	refused := make(chan bool)
+	go func() {
+		reply, err := advisory.Buy(t.Context(), ask(), one("A"))
+		if err != nil {
+			t.Error(err)
+		}
+		refused <- isRefused(reply)
+	}()
+	<-reached
+	if _, err := s.Buy(t.Context(), ask(), one("A")); err != nil { // by row: it knows nothing of advisory locks
+		t.Error(err)
+	}
+	close(resume)
+	if !<-refused {
+		t.Error("sold what the other had bought")
+	}
+	if got := events.of(inventory.GuardTripped); got != 1 {
+		t.Errorf("%d trips counted, want 1", got)
+	}
+	s.mustHold()
+}
+
+// Two names with one number only wait for each other: here a stranger holds the number of A.
+func TestAdvisory_CollisionOnlyWaits(t *testing.T) {
+	t.Parallel()
+	s := open(t, inventory.Config{})
+	s.stock("A", 1)
+	letGo := s.holding(`SELECT pg_advisory_xact_lock($1)`, inventory.LockKey("inventory/product/A"))
+	req := ask()
+	if _, err := s.impatient("advisory").Buy(t.Context(), req, one("A")); !errors.Is(err, locking.ErrBusy) {
+		t.Errorf("%v, want ErrBusy", err)
+	}
+	letGo()
+	for _, strategy := range []string{"advisory", "advisory-try"} {
+		if reply, err := s.impatient(strategy).Buy(t.Context(), req, one("A")); err != nil || isRefused(reply) {
+			t.Errorf("%s: %s, %v", strategy, reply.Body, err)
+		}
+	}
+	s.mustHold()
+}

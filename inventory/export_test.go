@@ -1,0 +1,4 @@
+package inventory
+
+// For tests outside the package.
+var LockKey = lockKey

@@ -1,0 +1,317 @@
+package inventory_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"shop/inventory"
+	"shop/locking"
+	"shop/locking/redislock"
+)
+
+// stealable is a lock store on the shared server, and a way to take its keys away.
+func stealable(t *testing.T) (store *redislock.Store, steal func(context.Context)) {
+	t.Helper()
+	opts, err := redis.ParseURL(env(t, "SHOP_REDIS_URL"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := redis.NewClient(opts)
+	t.Cleanup(func() { client.Close() })
+	store, prefix := namedLocksAt(t, env(t, "SHOP_REDIS_URL"), time.Second)
+	return store, func(ctx context.Context) {
+		names, err := client.Keys(ctx, prefix+"*product/*").Result()
+		if err == nil && len(names) == 0 {
+			err = errors.New("no lock key there")
+		}
+		if err == nil {
+			err = client.Del(ctx, names...).Err()
+		}
+		if err != nil {
+			t.Errorf("steal the lock: %v", err)
+		}
+	}
+}
+
+func TestRedisOnly_HoldsAsLongAsItsLockDoes(t *testing.T) {
+	t.Parallel()
+	s := openWithRedis(t, inventory.Config{Strategy: "redis-only"})
+	s.stock("A", 5)
+	var wg sync.WaitGroup
+	for range 12 {
+		wg.Go(func() {
+			if _, err := until(t.Context(), s.Service, ask(), one("A")); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if got := s.orders(); got != 5 {
+		t.Errorf("%d sold, want 5", got)
+	}
+	s.mustHold()
+}
+
+func TestRedisOnly_SellsTwiceWhenItsLockIsTakenAway(t *testing.T) {
+	t.Parallel()
+	store, steal := stealable(t)
+	both := meet(2)
+	var first atomic.Bool
+	s := open(t, inventory.Config{
+		Strategy: "redis-only", Locks: store,
+		Failpoint: func(ctx context.Context, step inventory.Step, strategy string) {
+			if step == inventory.AfterGuard && first.CompareAndSwap(false, true) {
+				steal(ctx) // lets the other in, to read what this one is about to write
+			}
+			both(ctx, step, strategy)
+		},
+	})
+	s.stock("A", 1)
+	buyAtOnce(t, 2, s.Service, one("A"))
+	if got := s.orders(); got != 2 {
+		t.Errorf("%d sold of 1: the negative control did not fail", got)
+	}
+	if len(s.broken()) == 0 {
+		t.Error("the invariants hold: the check is blind")
+	}
+}
+
+func TestRedisRow_HoldsWhenItsLockIsTakenAway(t *testing.T) {
+	t.Parallel()
+	store, steal := stealable(t)
+	var s *shop
+	s = open(t, inventory.Config{
+		Strategy: "redis+row", Locks: store,
+		Failpoint: onceAt(inventory.AfterGuard, func(ctx context.Context) {
+			steal(ctx)
+			eventually(t, "the second holder waits for the row", func() bool { return s.waiting() > 0 })
+		}),
+	})
+	s.stock("A", 1)
+	buyAtOnce(t, 2, s.Service, one("A"))
+	if got := s.orders(); got != 1 {
+		t.Errorf("%d sold, want 1", got)
+	}
+	s.mustHold()
+}
+
+func TestRedis_LeaseLostBeforeCommitDidNothing(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range []string{"redis-only", "redis+row"} {
+		for _, step := range []inventory.Step{inventory.AfterAcquire, inventory.AfterGuard, inventory.BeforeCommit} {
+			t.Run(strategy+"/"+string(step), func(t *testing.T) {
+				t.Parallel()
+				store, steal := stealable(t)
+				s := open(t, inventory.Config{
+					Strategy: strategy, Locks: store,
+					Failpoint: onceAt(step, func(ctx context.Context) {
+						steal(ctx)
+						<-ctx.Done() // the renewal finds out
+					}),
+				})
+				s.stock("A", 1)
+				req := ask()
+				if _, err := s.Buy(t.Context(), req, one("A")); !errors.Is(err, locking.ErrLost) || s.orders() != 0 {
+					t.Errorf("%v, %d orders, want ErrLost and none", err, s.orders())
+				}
+				if reply, err := s.Buy(t.Context(), req, one("A")); err != nil || isRefused(reply) || reply.Replayed {
+					t.Errorf("the same key again: %+v, %v", reply, err)
+				}
+				s.mustHold()
+			})
+		}
+	}
+}
+
+func TestRedis_LeaseLostAfterCommitChangesNothing(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range []string{"redis-only", "redis+row"} {
+		store, steal := stealable(t)
+		s := open(t, inventory.Config{Strategy: strategy, Locks: store, Failpoint: onceAt(inventory.AfterCommit, steal)})
+		s.stock("A", 1)
+		if reply, err := s.Buy(t.Context(), ask(), one("A")); err != nil || isRefused(reply) {
+			t.Errorf("%s, %v", reply.Body, err)
+		}
+		s.mustHold()
+	}
+}
+
+func TestRedis_BusyIsNotUnreachable(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range []string{"redis-only", "redis+row"} {
+		t.Run(strategy, func(t *testing.T) {
+			t.Parallel()
+			s := openWithRedis(t, inventory.Config{Strategy: strategy})
+			s.stock("A", 1)
+			// Someone holds the product's lock for longer than a purchase waits.
+			err := locking.Do(t.Context(), s.cfg.Locks, locking.Options{}, []string{"product/A"}, func(ctx context.Context, _ locking.Lease) error {
+				start := time.Now()
+				_, err := s.Buy(ctx, ask(), one("A"))
+				if waited := time.Since(start); !errors.Is(err, locking.ErrBusy) || waited < inventory.LockTimeout || waited > 2*inventory.LockTimeout {
+					t.Errorf("%v after %v, want ErrBusy after %v", err, waited, inventory.LockTimeout)
+				}
+				return nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+			if s.Degraded() || s.events.of(inventory.Degraded) != 0 || s.orders() != 0 {
+				t.Errorf("degraded %v, %d sold: a held lock was taken for a dead store", s.Degraded(), s.orders())
+			}
+			if _, err := s.Buy(t.Context(), ask(), one("A")); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// counted asks the real store, and counts.
+type counted struct {
+	locking.Store
+	asked atomic.Int32
+}
+
+func (c *counted) TryAcquire(ctx context.Context, keys ...string) (locking.Lease, error) {
+	c.asked.Add(1)
+	return c.Store.TryAcquire(ctx, keys...)
+}
+
+// journal is a log to look into.
+type journal struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (j *journal) Write(b []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.buf.Write(b)
+}
+
+func (j *journal) lines() []string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return strings.Split(strings.TrimSpace(j.buf.String()), "\n")
+}
+
+func TestRedisRow_GoesOnWithoutRedisAndReturnsByItself(t *testing.T) {
+	t.Parallel()
+	for name, fault := range map[string]struct{ down, up func(*redisServer) }{
+		"killed": {(*redisServer).kill, (*redisServer).start},
+		"paused": {(*redisServer).pause, (*redisServer).resume},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := startRedis(t)
+			store := &counted{Store: locksAt(t, server.url(), time.Second)}
+			log := &journal{}
+			s := open(t, inventory.Config{Strategy: "redis+row", Locks: store, Log: slog.New(slog.NewTextHandler(log, nil))})
+			s.stock("A", 1000)
+			buy := func() {
+				if reply, err := s.Buy(t.Context(), ask(), one("A")); err != nil || isRefused(reply) {
+					t.Errorf("%s, %v", reply.Body, err)
+				}
+			}
+			buy()
+			if s.Degraded() || s.events.of(inventory.Degraded) != 0 {
+				t.Fatal("degraded with Redis there")
+			}
+			fault.down(server)
+			store.asked.Store(0)
+			start := time.Now()
+			for range 20 {
+				buy()
+			}
+			if asked, most := int(store.asked.Load()), 2+int(time.Since(start)/(400*time.Millisecond)); asked > most {
+				t.Errorf("%d of 20 asked the dead store in %v, want at most %d", asked, time.Since(start), most)
+			}
+			if !s.Degraded() || s.events.of(inventory.Degraded) != 20 {
+				t.Errorf("degraded %v, counted %d, want 20", s.Degraded(), s.events.of(inventory.Degraded))
+			}
+			fault.up(server)
+			eventually(t, "a purchase finds Redis back", func() bool { buy(); return !s.Degraded() })
+			if got := log.lines(); len(got) != 2 {
+				t.Errorf("%d lines in the log, want one for each change:\n%s", len(got), strings.Join(got, "\n"))
+			}
+			s.mustHold()
+		})
+	}
+}
+
+func (r *redisServer) pause() {
+	pid := r.pid()
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		r.t.Fatal(err)
+	}
+	r.stopped = pid
+}
+
+func (r *redisServer) resume() {
+	if err := syscall.Kill(r.stopped, syscall.SIGCONT); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func TestRedisRow_WithoutRedisAFewGoOnAndTheRestComeAgain(t *testing.T) {
+	t.Parallel()
+	server := startRedis(t)
+	reached, resume := make(chan struct{}), make(chan struct{})
+	s := open(t, inventory.Config{
+		Strategy: "redis+row", DegradedMax: 1, Locks: locksAt(t, server.url(), time.Second),
+		Failpoint: pauseAt(inventory.AfterGuard, reached, resume),
+	})
+	server.kill()
+	s.stock("A", 5)
+	s.stock("B", 5)
+	done := make(chan error)
+	go func() { _, err := s.Buy(t.Context(), ask(), one("A")); done <- err }()
+	<-reached
+	req := ask()
+	if _, err := s.Buy(t.Context(), req, one("B")); !errors.Is(err, locking.ErrBusy) {
+		t.Errorf("%v, want ErrBusy: the only slot is taken", err)
+	}
+	if got := s.events.of(inventory.Shed); got != 1 {
+		t.Errorf("%d shed, want 1", got)
+	}
+	close(resume)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if _, err := s.Buy(t.Context(), req, one("B")); err != nil {
+		t.Errorf("the slot was not given back: %v", err)
+	}
+}
+
+func TestRedisOnly_SellsNothingWithoutRedis(t *testing.T) {
+	t.Parallel()
+	server := startRedis(t)
+	s := open(t, inventory.Config{Strategy: "redis-only", Locks: locksAt(t, server.url(), time.Second)})
+	s.stock("A", 5)
+	sold := ask()
+	first, err := s.Buy(t.Context(), sold, one("A"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.kill()
+	for range 3 {
+		if _, err := s.Buy(t.Context(), ask(), one("A")); !errors.Is(err, locking.ErrBusy) {
+			t.Errorf("%v, want ErrBusy", err)
+		}
+	}
+	if got := s.left("A"); got != 4 {
+		t.Errorf("%d left, want 4", got)
+	}
+	if again, err := s.Buy(t.Context(), sold, one("A")); err != nil || !bytes.Equal(again.Body, first.Body) {
+		t.Errorf("a replay needs no Redis: %+v, %v", again, err)
+	}
+}
