@@ -1,0 +1,55 @@
+# Thin: each target calls a Go program. The stack (PostgreSQL, Redis, etcd) is
+# found or installed, started, and stopped again by compose/local.
+SHELL     := /bin/bash
+STACK     := go run ./compose/local exec --while $$PPID
+SHOP      := bin/shop
+BENCHTIME ?= 2s
+.DEFAULT_GOAL := help
+
+# $(call timed,NAME,COMMAND): run it, then say how long it took.
+timed = @start=$$SECONDS; $(2) || { echo "FAIL $(1) after $$((SECONDS - start)) s"; exit 1; }; echo "ok   $(1) $$((SECONDS - start)) s"
+
+help: ## this text
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+demo: build ## the main job: real servers, three replicas, thousands of buyers, a table of who oversold
+	@$(STACK) -- $(SHOP) prove --quick
+
+prove: build ## the whole matrix: each strategy under each fault of its stores
+	@$(STACK) -- $(SHOP) prove
+
+run: build ## start the servers and one shop to explore with curl; Ctrl-C ends all
+	@$(STACK) -- bash -c '$(SHOP) migrate && $(SHOP) seed && exec $(SHOP) serve'
+
+test: lint race proof ## everything CI runs: lint, Go tests on real servers, the quick proof
+
+lint: vet staticcheck gofumpt generated ## vet, staticcheck, gofumpt, generated code
+
+race: ## the Go tests alone, under the race detector, on real servers
+	$(call timed,go test -race,$(STACK) -- go test -race -shuffle=on -count=1 ./...)
+
+proof: build
+	$(call timed,shop prove --quick,$(STACK) -- $(SHOP) prove --quick)
+
+bench: ## benchmarks on real servers; read the ratios, not the numbers
+	@$(STACK) -- go test -run '^$$' -bench . -benchtime $(BENCHTIME) -timeout 30m ./...
+
+clean: ## remove what was built and reported here (servers stop by themselves)
+	@rm -rf bin report
+
+build:
+	$(call timed,build,go build -o $(SHOP) ./cmd/shop)
+
+vet:
+	$(call timed,go vet,go vet ./... && for m in $$(find . -mindepth 2 -name go.mod -exec dirname {} \;); do go vet -C $$m ./... || exit 1; done)
+
+staticcheck:
+	$(call timed,staticcheck,go tool staticcheck ./...)
+
+generated:
+	$(call timed,generated code,{ cd cmd/shop/api && go tool oapi-codegen -config oapi-codegen.yaml openapi.yaml | cmp - api.gen.go; } || { echo "cmd/shop/api/api.gen.go is not what openapi.yaml says: go generate ./cmd/shop/api"; exit 1; })
+
+gofumpt:
+	$(call timed,gofumpt,{ out=$$(go tool gofumpt -l .); test -z "$$out" || { echo "not formatted (go tool gofumpt -w .):"; echo "$$out"; exit 1; }; })
+
+.PHONY: help demo prove run test lint race proof bench clean build vet staticcheck gofumpt generated
