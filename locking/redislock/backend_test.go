@@ -10,13 +10,10 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"go.uber.org/goleak"
 
 	"shop/locking"
 	"shop/locking/locktest"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // redisURL is the server on which the tests run.
 func redisURL(t testing.TB) string {

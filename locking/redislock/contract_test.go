@@ -10,5 +10,6 @@ import (
 var promises = locktest.Promises{Expires: true, Fences: true, FencePersists: true, MultiKey: true, MinTTL: TTLMin}
 
 func TestContract(t *testing.T) {
+	t.Parallel()
 	locktest.Run(t, target{url: redisURL(t)}.open, promises)
 }

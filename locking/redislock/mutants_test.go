@@ -63,6 +63,7 @@ func mutants(t testing.TB) map[string]mutant {
 
 // The suite notices each of these, by the check that is there for it.
 func TestContract_NoticesBrokenStores(t *testing.T) {
+	t.Parallel()
 	url := redisURL(t)
 	for name, m := range mutants(t) {
 		t.Run(name, func(t *testing.T) {
@@ -74,6 +75,7 @@ func TestContract_NoticesBrokenStores(t *testing.T) {
 
 // A Store that rounds a TTL is not a Store.
 func TestContract_NoticesRoundedTTLs(t *testing.T) {
+	t.Parallel()
 	wantFailing(t, func(t testing.TB) locktest.Backend {
 		b := target{url: redisURL(t)}.open(t)
 		exact := b.Open
@@ -86,6 +88,7 @@ func TestContract_NoticesRoundedTTLs(t *testing.T) {
 
 // A promise that is not made has to be absent, and one that is made kept.
 func TestContract_NoticesWrongPromises(t *testing.T) {
+	t.Parallel()
 	honest := target{url: redisURL(t)}.open
 	without := func(change func(*locktest.Promises)) locktest.Promises {
 		p := promises
@@ -111,6 +114,7 @@ func TestContract_NoticesWrongPromises(t *testing.T) {
 // Those who wait are served as promised: a queue passes, a stack does not, and a
 // queue that is not promised is noticed as well.
 func TestContract_NoticesTheOrderOfGrants(t *testing.T) {
+	t.Parallel()
 	inOrder := func(pick func(int) int) locktest.Open {
 		return func(t testing.TB) locktest.Backend {
 			q := &queue{pick: pick}

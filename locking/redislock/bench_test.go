@@ -1,0 +1,129 @@
+package redislock
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"shop/locking"
+)
+
+// locker is what the benchmarks compare: ours, and the least that can be called
+// a lock on Redis.
+type locker interface {
+	try(ctx context.Context, key string) (release func() error, err error)
+}
+
+// ours is a Store.
+type ours struct{ *Store }
+
+func (o ours) try(ctx context.Context, key string) (func() error, error) {
+	lease, err := o.TryAcquire(ctx, key)
+	return func() error { return o.Release(ctx, lease) }, err
+}
+
+// raw is SET NX PX and compare-and-delete: no fence, no Until, no lost answers.
+type raw struct {
+	*redis.Client
+	prefix string
+}
+
+var rawRelease = redis.NewScript(`if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0`)
+
+func (r raw) try(ctx context.Context, key string) (func() error, error) {
+	owner, name := rand.Text(), r.prefix+key
+	ok, err := r.SetNX(ctx, name, owner, time.Minute).Result()
+	if err == nil && !ok {
+		err = locking.ErrBusy
+	}
+	return func() error { return rawRelease.Run(ctx, r.Client, []string{name}, owner).Err() }, err
+}
+
+// rivals makes both on one server.
+func rivals(b *testing.B) (us, them locker) {
+	b.Helper()
+	store := newStore(b, time.Minute)
+	return ours{store}, raw{connect(b, redisURL(b), time.Minute), store.prefix}
+}
+
+// BenchmarkUncontended takes and gives back a free key, by turns of a hundred
+// with the peer, and reports how much longer ours takes. Read x-of-raw alone:
+// the machine is in the other figures.
+func BenchmarkUncontended(b *testing.B) {
+	us, them := rivals(b)
+	turn := func(l locker) time.Duration {
+		start := time.Now()
+		for range 100 {
+			release, err := l.try(b.Context(), "k")
+			if err != nil {
+				b.Fatal(err)
+			}
+			if err := release(); err != nil {
+				b.Fatal(err)
+			}
+		}
+		return time.Since(start) / 100
+	}
+	turn(us)
+	turn(them)
+	var spentUs, spentThem time.Duration
+	n := 0
+	for b.Loop() {
+		spentUs += turn(us)
+		spentThem += turn(them)
+		n++
+	}
+	b.ReportMetric(float64(spentUs.Microseconds())/float64(n), "us/redislock")
+	b.ReportMetric(float64(spentThem.Microseconds())/float64(n), "us/raw")
+	b.ReportMetric(float64(spentUs)/float64(spentThem), "x-of-raw")
+}
+
+// BenchmarkHandoff lets 64 goroutines fight for one key, asking every
+// millisecond, by turns of a quarter second with the peer.
+func BenchmarkHandoff(b *testing.B) {
+	us, them := rivals(b)
+	const each = 250 * time.Millisecond
+	handoffs := func(l locker) (n int64) {
+		var all sync.WaitGroup
+		var count atomic.Int64
+		ctx, cancel := context.WithTimeout(b.Context(), each)
+		defer cancel()
+		for range 64 {
+			all.Go(func() {
+				for ctx.Err() == nil {
+					release, err := l.try(context.WithoutCancel(ctx), "k")
+					switch {
+					case err == nil:
+						count.Add(1)
+						err = release()
+					case errors.Is(err, locking.ErrBusy):
+						sleep(ctx, time.Millisecond)
+						err = nil
+					}
+					if err != nil {
+						b.Error(err)
+						return
+					}
+				}
+			})
+		}
+		all.Wait()
+		return count.Load()
+	}
+	var sumUs, sumThem int64
+	n := 0.0
+	for b.Loop() {
+		sumUs += handoffs(us)
+		sumThem += handoffs(them)
+		n++
+	}
+	b.ReportMetric(float64(sumUs)/n/each.Seconds(), "redislock/s")
+	b.ReportMetric(float64(sumThem)/n/each.Seconds(), "raw/s")
+	b.ReportMetric(float64(sumUs)/float64(sumThem), "x-of-raw")
+}

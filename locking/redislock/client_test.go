@@ -1,0 +1,77 @@
+package redislock
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// T18 and T19: a client whose settings would break a lock is refused, and told
+// which and why.
+func TestNew_RefusesClientsThatBreakLocks(t *testing.T) {
+	const ttl = 2 * time.Second
+	tuned := func(change func(*redis.Options)) redis.UniversalClient {
+		o := Tune(&redis.UniversalOptions{}, ttl).Simple()
+		change(o)
+		return redis.NewClient(o)
+	}
+	for says, client := range map[string]redis.UniversalClient{
+		"MaxRetries is 3":                tuned(func(o *redis.Options) { o.MaxRetries = 0 }),
+		"ContextTimeoutEnabled is false": tuned(func(o *redis.Options) { o.ContextTimeoutEnabled = false }),
+		"ReadTimeout is 5s":              tuned(func(o *redis.Options) { o.ReadTimeout = 0 }),
+		"WriteTimeout is 0s":             tuned(func(o *redis.Options) { o.WriteTimeout = -1 }),
+		"DialTimeout is 5s":              tuned(func(o *redis.Options) { o.DialTimeout = 0 }),
+		"PoolTimeout is 1.001s":          tuned(func(o *redis.Options) { o.PoolTimeout = 1001 * time.Millisecond }),
+		"a Ring moves keys":              redis.NewRing(&redis.RingOptions{}),
+		"made for a lock with TTL 2s":    redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}}),
+		"no client":                      nil,
+	} {
+		store, err := New(client, ttl, Options{})
+		if err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("want an error that says %q, got %v and %+v", says, err, store)
+		}
+		if client != nil {
+			_ = client.Close()
+		}
+	}
+}
+
+// One tuning serves all kinds of client.
+func TestTune_MakesClientsThatAreAccepted(t *testing.T) {
+	for _, ttl := range []time.Duration{TTLMin, time.Second, time.Hour} {
+		for kind, o := range map[string]*redis.UniversalOptions{
+			"single":   {},
+			"sentinel": {MasterName: "m", Addrs: []string{"127.0.0.1:1"}},
+			"cluster":  {IsClusterMode: true, Addrs: []string{"127.0.0.1:1"}},
+		} {
+			client := redis.NewUniversalClient(Tune(o, ttl))
+			store, err := New(client, ttl, Options{})
+			if err != nil {
+				t.Errorf("%s, TTL %v: %v", kind, ttl, err)
+			} else {
+				store.Close()
+			}
+			_ = client.Close()
+		}
+	}
+}
+
+func TestConnect_KeepsWhatTheURLSaysElse(t *testing.T) {
+	client, err := Connect("redis://me:secret@example.org:6380/3?client_name=shop&read_timeout=30s", time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	o := client.Options()
+	if o.Addr != "example.org:6380" || o.DB != 3 || o.Username != "me" || o.Password != "secret" || o.ClientName != "shop" {
+		t.Errorf("options %+v", o)
+	}
+	if o.ReadTimeout != patience(time.Second) {
+		t.Errorf("ReadTimeout is %v: the URL must not undo what a lock needs", o.ReadTimeout)
+	}
+	if _, err := Connect("http://example.org", time.Second); err == nil {
+		t.Error("http was accepted")
+	}
+}

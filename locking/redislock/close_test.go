@@ -1,0 +1,55 @@
+package redislock
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"shop/locking"
+)
+
+func TestClose_RefusesWhatComesAfter(t *testing.T) {
+	store := newStore(t, time.Second)
+	lease := take(t, store, "k")
+	store.Close()
+	store.Close() // twice is once
+	if _, err := store.TryAcquire(t.Context(), "k"); !errors.Is(err, ErrClosed) || errors.Is(err, locking.ErrBusy) {
+		t.Errorf("acquire: got %v, want ErrClosed", err)
+	}
+	if _, err := store.Renew(t.Context(), lease); !errors.Is(err, ErrClosed) || errors.Is(err, locking.ErrLost) {
+		t.Errorf("renew: got %v, want ErrClosed", err)
+	}
+	if err := store.Release(t.Context(), lease); !errors.Is(err, ErrClosed) {
+		t.Errorf("release: got %v, want ErrClosed", err)
+	}
+}
+
+// Close joins whatever is under way (goleak looks after each run), also when the
+// server says nothing and traces wait to be removed; and it does not take the TTL.
+func TestClose_JoinsTheBackground(t *testing.T) {
+	const ttl = 6 * time.Second
+	store, p, _ := behindProxy(t, ttl)
+	p.loseNext(1 << 30)
+	ctx, cancel := context.WithCancel(t.Context())
+	var callers sync.WaitGroup
+	for i := range 2 * sweepsMax { // more than are removed at once
+		callers.Go(func() {
+			if _, err := store.TryAcquire(ctx, strconv.Itoa(i)); !errors.Is(err, locking.ErrOutcomeUnknown) && !errors.Is(err, redis.ErrPoolTimeout) {
+				t.Errorf("got %v, want an unknown outcome", err)
+			}
+		})
+	}
+	waitFor(t, "an answer is lost", func() bool { return p.lostSoFar() > 0 })
+	cancel()
+	callers.Wait()
+	asked := time.Now()
+	store.Close()
+	if took := time.Since(asked); took > ttl/2 {
+		t.Errorf("Close took %v", took)
+	}
+}

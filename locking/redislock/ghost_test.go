@@ -1,0 +1,89 @@
+package redislock
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"shop/locking"
+)
+
+// ghost sends the acquire request of a lease once more, as a network does that
+// delivers late what was given up long ago.
+func ghost(t *testing.T, s *Store, l locking.Lease) {
+	t.Helper()
+	locks, names := s.names(l.Keys)
+	fence, err := s.ask(t.Context(), s.scripts.acquire, names, l.Owner, s.ttl.Milliseconds(), len(locks))
+	if err != nil || fence == 0 {
+		t.Fatalf("the late request got %d, %v", fence, err)
+	}
+}
+
+// Within the lease it changes nothing but the time that is left.
+func TestGhost_WithinTheLeaseIsTheSameGrant(t *testing.T) {
+	store := newStore(t, time.Minute)
+	lease := take(t, store, "a", "b")
+	ghost(t, store, lease)
+	if got := fenceOf(t, store, "a"); got != lease.Fence {
+		t.Errorf("the counter is at %d, the lease has %d", got, lease.Fence)
+	}
+	if _, err := store.Renew(t.Context(), lease); err != nil {
+		t.Error(err)
+	}
+	if err := store.Release(t.Context(), lease); err != nil {
+		t.Error(err)
+	}
+}
+
+// After the lease it cannot bring it back: others may have held the key since,
+// and the owner alone would not tell.
+func TestGhost_AfterTheLeaseDoesNotBringItBack(t *testing.T) {
+	store := newStore(t, time.Minute)
+	lease := take(t, store, "k")
+	store.client.Del(t.Context(), store.scope("k")+"lock:k") // it ran out
+	next := take(t, store, "k")
+	if err := store.Release(t.Context(), next); err != nil {
+		t.Fatal(err)
+	}
+	ghost(t, store, lease)
+	if _, err := store.Renew(t.Context(), lease); !errors.Is(err, locking.ErrLost) {
+		t.Errorf("renew: got %v, want ErrLost", err)
+	}
+	wantBusy(t, store, "k") // for one TTL at most; here the holder's own release removes it
+	if err := store.Release(t.Context(), lease); !errors.Is(err, locking.ErrLost) {
+		t.Errorf("release: got %v, want ErrLost", err)
+	}
+	take(t, store, "k")
+}
+
+// It does not touch anybody who has come after.
+func TestGhost_DoesNotTouchTheNextHolder(t *testing.T) {
+	store := newStore(t, time.Minute)
+	lease := take(t, store, "k")
+	store.client.Del(t.Context(), store.scope("k")+"lock:k")
+	next := take(t, store, "k")
+	locks, names := store.names(lease.Keys)
+	if fence, err := store.ask(t.Context(), store.scripts.acquire, names, lease.Owner, 60_000, len(locks)); err != nil || fence != 0 {
+		t.Errorf("the late request got %d, %v, want 0: busy", fence, err)
+	}
+	if err := store.Release(t.Context(), next); err != nil {
+		t.Error(err)
+	}
+}
+
+// A grant of which a part has gone is no grant: the owner who asks again gets a
+// new one, with a new fence, over all of its keys.
+func TestGhost_OfAGrantThatIsNotWholeIsANewGrant(t *testing.T) {
+	store := newStore(t, time.Minute)
+	lease := take(t, store, "a", "b")
+	store.client.Del(t.Context(), store.scope("a")+"lock:a")
+	ghost(t, store, lease)
+	for _, k := range lease.Keys {
+		if got := fenceOf(t, store, k); got <= lease.Fence {
+			t.Errorf("%s: the counter is at %d, the old grant had %d", k, got, lease.Fence)
+		}
+	}
+	if _, err := store.Renew(t.Context(), lease); !errors.Is(err, locking.ErrLost) {
+		t.Errorf("renew of the old grant: got %v, want ErrLost", err)
+	}
+}

@@ -1,0 +1,71 @@
+package redislock
+
+import (
+	"strings"
+	"testing"
+)
+
+// Redis Cluster takes the slot from what is between the first '{' and the next
+// '}', if there is something.
+func hashTag(name string) string {
+	_, after, _ := strings.Cut(name, "{")
+	tag, _, found := strings.Cut(after, "}")
+	if !found || tag == "" {
+		return name
+	}
+	return tag
+}
+
+var oddKeys = []string{"a", "{a}", "}{", "{", "}", "{}", "{}{a}", "a}b{c}", "fence", "lock:a", "{1}lock:a", strings.Repeat("{", 512)}
+
+func TestNames_BracesInKeysDoNotMoveThem(t *testing.T) {
+	for _, s := range []*Store{{prefix: "p"}, {prefix: "p", tag: "t"}, {tag: "t"}, {}} {
+		for _, k := range oddKeys {
+			locks, all := s.names([]string{k})
+			if len(locks) != 1 || len(all) != 2 || all[0] != locks[0] {
+				t.Fatalf("names of %q: %q, %q", k, locks, all)
+			}
+			lock, counter := hashTag(locks[0]), hashTag(all[1])
+			if lock != counter || s.tag != "" && lock != s.tag {
+				t.Errorf("key %q: the lock has the tag %q, its counter %q, the store %q", k, lock, counter, s.tag)
+			}
+		}
+	}
+}
+
+func TestNames_AreDifferentForDifferentKeysAndStores(t *testing.T) {
+	seen := map[string]string{}
+	for _, s := range []*Store{{prefix: "p"}, {prefix: "p", tag: "t"}, {prefix: "p", tag: "u"}, {prefix: "q", tag: "t"}, {prefix: "plock:", tag: "t"}} {
+		for _, k := range oddKeys {
+			_, all := s.names([]string{k})
+			who := s.prefix + "|" + s.tag + "|" + k
+			for _, name := range all[:1] {
+				if other, twice := seen[name]; twice {
+					t.Errorf("%q and %q share %q", other, who, name)
+				}
+				seen[name] = who
+			}
+			if other, clash := seen[all[1]]; clash {
+				t.Errorf("the counter of %q is the lock of %q", who, other)
+			}
+		}
+	}
+}
+
+// Each counter is named once, whatever the keys: the script raises what it is given.
+func TestNames_CountersAreNamedOnce(t *testing.T) {
+	s := &Store{prefix: "p", tag: "t"}
+	locks, all := s.names([]string{"a", "b", "c"})
+	if len(locks) != 3 || len(all) != 4 {
+		t.Errorf("locks %q, all %q", locks, all)
+	}
+}
+
+func TestNew_RefusesBracesInOptions(t *testing.T) {
+	client := connect(t, redisURL(t), TTLMin)
+	for _, o := range []Options{{Prefix: "a{b}"}, {Prefix: "}"}, {HashTag: "{t}"}, {HashTag: "t}"}} {
+		if s, err := New(client, TTLMin, o); err == nil {
+			t.Errorf("%+v was accepted: %+v", o, s)
+		}
+	}
+}

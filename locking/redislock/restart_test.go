@@ -1,0 +1,83 @@
+package redislock
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"shop/locking"
+)
+
+// T25: a server that comes back without the lock, within its TTL.
+func TestRestart_WithoutTheDataTheHolderLearnsOfItsLoss(t *testing.T) {
+	server := startServer(t, "--appendonly", "no")
+	store := storeAt(t, server.url(), 10*time.Second, Options{})
+	first := take(t, store, "k")
+	server.restart()
+	second := take(t, store, "k") // two holders: this is what the row lock is for
+	if second.Fence <= first.Fence {
+		t.Errorf("fence %d after the restart, %d before: the clock should have kept it growing", second.Fence, first.Fence)
+	}
+	if _, err := store.Renew(t.Context(), first); !errors.Is(err, locking.ErrLost) {
+		t.Errorf("renew by the first holder: got %v, want ErrLost", err)
+	}
+	if _, err := store.Renew(t.Context(), second); err != nil {
+		t.Errorf("renew by the second holder: %v", err)
+	}
+}
+
+// With its data, the lock and the counter are there again, whatever the clock
+// says: the counter is put an hour ahead, as if the clock had been set back.
+func TestRestart_WithTheDataKeepsLockAndCounter(t *testing.T) {
+	server := startServer(t, persistent...)
+	store := storeAt(t, server.url(), 30*time.Second, Options{})
+	ahead := time.Now().Add(time.Hour).UnixMicro()
+	store.client.Set(t.Context(), store.scope("k")+"fence", ahead, 0)
+	first := take(t, store, "k")
+	if first.Fence != locking.Fence(ahead+1) {
+		t.Errorf("fence %d, want the counter's next, %d", first.Fence, ahead+1)
+	}
+	server.restart()
+	waitFor(t, "the holder renews", func() bool {
+		_, err := store.Renew(t.Context(), first)
+		return err == nil
+	})
+	wantBusy(t, store, "k")
+	if err := store.Release(t.Context(), first); err != nil {
+		t.Fatal(err)
+	}
+	if second := take(t, store, "k"); second.Fence != first.Fence+1 {
+		t.Errorf("fence %d after %d", second.Fence, first.Fence)
+	}
+}
+
+// A server that is away is an error at once, not a wait, and not ErrBusy; and
+// when it is back the Store works, with nothing to be done.
+func TestRestart_AwayIsAnErrorAndBackIsBack(t *testing.T) {
+	server := startServer(t, persistent...)
+	store := storeAt(t, server.url(), 3*time.Second, Options{})
+	lease := take(t, store, "k")
+	server.kill()
+	// the first request meets connections that were open: unknown. Then it is refused.
+	_, err := store.TryAcquire(t.Context(), "other")
+	if err == nil || errors.Is(err, locking.ErrBusy) {
+		t.Errorf("got %v, want an error that is not ErrBusy", err)
+	}
+	asked := time.Now()
+	_, err = store.TryAcquire(t.Context(), "other")
+	if took := time.Since(asked); took > time.Second {
+		t.Errorf("refused after %v", took)
+	}
+	if err == nil || errors.Is(err, locking.ErrBusy) || errors.Is(err, locking.ErrOutcomeUnknown) || errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v, want a plain refusal", err)
+	}
+	if _, err := store.Renew(t.Context(), lease); err == nil || errors.Is(err, locking.ErrLost) {
+		t.Errorf("renew: got %v, want an error that is not ErrLost", err)
+	}
+	server.start()
+	waitFor(t, "the store works again", func() bool {
+		_, err := store.TryAcquire(t.Context(), "other")
+		return err == nil
+	})
+}

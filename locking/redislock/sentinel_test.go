@@ -1,0 +1,109 @@
+package redislock
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"shop/locking"
+)
+
+// startSentinel starts a Sentinel that watches master and decides alone.
+func startSentinel(t *testing.T, master *server) *server {
+	t.Helper()
+	conf := filepath.Join(t.TempDir(), "sentinel.conf")
+	text := strings.Join([]string{
+		"sentinel monitor mymaster 127.0.0.1 " + master.port + " 1",
+		"sentinel down-after-milliseconds mymaster 300",
+		"sentinel failover-timeout mymaster 3000",
+	}, "\n")
+	if err := os.WriteFile(conf, []byte(text+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return startServer(t, conf, "--sentinel")
+}
+
+func sentinelStore(t *testing.T, sentinel *server, ttl time.Duration) *Store {
+	t.Helper()
+	client := redis.NewUniversalClient(Tune(&redis.UniversalOptions{
+		MasterName: "mymaster", Addrs: []string{sentinel.addr()},
+	}, ttl))
+	t.Cleanup(func() { _ = client.Close() })
+	store, err := New(client, ttl, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Close)
+	return store
+}
+
+// T17: a failover to a replica that has not heard of the lock voids it. Two
+// holders believe in their leases at once: the row lock behind them is what
+// keeps the data right. The first one hears of it when it renews.
+func TestSentinel_FailoverLosesTheLock(t *testing.T) {
+	t.Parallel()
+	master := startServer(t, append([]string{"--repl-diskless-sync-delay", "0"}, persistent...)...)
+	line := newProxy(t, master.addr()) // of the replica to its master
+	_, linePort, _ := strings.Cut(line.addr(), ":")
+	replica := startServer(t, append([]string{"--replicaof", "127.0.0.1 " + linePort}, persistent...)...)
+	waitForReplica(t, replica)
+	sentinel := startSentinel(t, master)
+	waitForSentinel(t, sentinel)
+	store := sentinelStore(t, sentinel, 20*time.Second)
+
+	before := take(t, store, "before")
+	if err := store.Release(t.Context(), before); err != nil {
+		t.Fatal(err)
+	}
+	line.cutOff() // from here on the replica hears nothing
+	first := take(t, store, "k")
+	wantBusy(t, store, "k")
+	master.kill()
+
+	var second locking.Lease
+	waitFor(t, "the promoted replica grants the key", func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		var err error
+		second, err = store.TryAcquire(ctx, "k")
+		return err == nil
+	})
+	if now := time.Now(); now.After(first.Until) || now.After(second.Until) {
+		t.Fatalf("the leases do not overlap: %v and %v", first.Until, second.Until)
+	}
+	if second.Fence <= first.Fence {
+		t.Errorf("fence %d after the failover, %d before: the clock should have kept it growing", second.Fence, first.Fence)
+	}
+	if _, err := store.Renew(t.Context(), first); !errors.Is(err, locking.ErrLost) {
+		t.Errorf("renew by the first holder: got %v, want ErrLost", err)
+	}
+	if err := store.Release(t.Context(), second); err != nil {
+		t.Errorf("release by the second holder: %v", err)
+	}
+}
+
+func waitForReplica(t *testing.T, replica *server) {
+	t.Helper()
+	client := redis.NewClient(&redis.Options{Addr: replica.addr()})
+	defer client.Close()
+	waitFor(t, "the replica is in step", func() bool {
+		return strings.Contains(client.Info(t.Context(), "replication").Val(), "master_link_status:up")
+	})
+}
+
+// waitForSentinel waits until it knows master and replica.
+func waitForSentinel(t *testing.T, sentinel *server) {
+	t.Helper()
+	client := redis.NewSentinelClient(&redis.Options{Addr: sentinel.addr()})
+	defer client.Close()
+	waitFor(t, "the sentinel knows the replica", func() bool {
+		replicas, err := client.Replicas(t.Context(), "mymaster").Result()
+		return err == nil && len(replicas) == 1 && replicas[0]["master-link-status"] == "ok"
+	})
+}

@@ -1,0 +1,207 @@
+package redislock
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"shop/locking"
+)
+
+// The traps of lease locks that are known from the field, T16 to T25, one test
+// each. (T17, failover, is in sentinel_test.go; T25, restarts, in restart_test.go.)
+
+// behindProxy makes a Store whose line can be disturbed, its scripts known to
+// the server, and another one that is not disturbed, in the same key space.
+func behindProxy(t *testing.T, ttl time.Duration) (*Store, *proxy, *Store) {
+	t.Helper()
+	p := newProxy(t, hostOf(t, redisURL(t)))
+	o := Options{Prefix: newPrefix(t, redisURL(t))}
+	store := storeAt(t, "redis://"+p.addr(), ttl, o)
+	lease := take(t, store, "warm-up")
+	if err := store.Release(t.Context(), lease); err != nil {
+		t.Fatal(err)
+	}
+	return store, p, storeAt(t, redisURL(t), ttl, o)
+}
+
+func take(t *testing.T, s locking.Store, keys ...string) locking.Lease {
+	t.Helper()
+	lease, err := s.TryAcquire(t.Context(), keys...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lease
+}
+
+func wantBusy(t *testing.T, s locking.Store, keys ...string) {
+	t.Helper()
+	if lease, err := s.TryAcquire(t.Context(), keys...); !errors.Is(err, locking.ErrBusy) {
+		t.Fatalf("acquire %q: got %+v and %v, want ErrBusy", keys, lease, err)
+	}
+}
+
+// T16: a keep-alive that was answered long ago, and heard only now, is worth
+// what was left of it then. So is T21, validity counted from the answer.
+func TestRenew_LateAnswerDoesNotProlongTrust(t *testing.T) {
+	const ttl, late = 3 * time.Second, 300 * time.Millisecond
+	store, p, _ := behindProxy(t, ttl)
+	p.delayEach(late)
+	asked := time.Now()
+	lease := take(t, store, "k")
+	if got := lease.Until.Sub(asked); got > ttl-margin(ttl)+late/2 {
+		t.Errorf("acquire: trusted for %v from the request on", got)
+	}
+	asked = time.Now()
+	renewed, err := store.Renew(t.Context(), lease)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := renewed.Until.Sub(asked); got > ttl-margin(ttl)+late/2 {
+		t.Errorf("renew: trusted for %v from the request on", got)
+	}
+}
+
+// T18: a client that repeats a SET NX by itself is told "busy" by its own lock.
+// We ask again ourselves, know our own lock when we see it, and keep its fence.
+func TestTryAcquire_LostAnswerIsNotBusy(t *testing.T) {
+	for name, reset := range map[string]bool{"silence": false, "connection reset": true} {
+		t.Run(name, func(t *testing.T) {
+			store, p, other := behindProxy(t, 1200*time.Millisecond)
+			p.set(func(p *proxy) { p.reset = reset })
+			before := fenceOf(t, store, "k")
+			p.loseNext(1)
+			asked := time.Now()
+			lease := take(t, store, "k")
+			if p.lostSoFar() != 1 {
+				t.Fatalf("%d answers were lost, want 1", p.lostSoFar())
+			}
+			if after := fenceOf(t, store, "k"); before >= lease.Fence || lease.Fence != after {
+				t.Errorf("fence %d; the counter was at %d and is at %d", lease.Fence, before, after)
+			}
+			if !reset && lease.Until.Sub(asked) < store.trust {
+				t.Errorf("Until counts from the first request, but the second one set the TTL")
+			}
+			wantBusy(t, other, "k")
+			if err := store.Release(t.Context(), lease); err != nil {
+				t.Error(err)
+			}
+			take(t, other, "k")
+		})
+	}
+}
+
+// fenceOf reads the counter that key's fences come from.
+func fenceOf(t *testing.T, s *Store, key string) locking.Fence {
+	t.Helper()
+	n, err := s.client.Get(t.Context(), s.scope(key)+"fence").Int64()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		t.Fatal(err)
+	}
+	return locking.Fence(n)
+}
+
+// T19: go-redis does not look at ctx while it reads. We do.
+func TestTryAcquire_DeadlineIsHeardWhileRedisIsSilent(t *testing.T) {
+	store, p, other := behindProxy(t, 6*time.Second)
+	p.loseNext(1 << 30)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	asked := time.Now()
+	_, err := store.TryAcquire(ctx, "k")
+	if took := time.Since(asked); took > time.Second {
+		t.Errorf("heard after %v", took)
+	}
+	if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, locking.ErrOutcomeUnknown) || errors.Is(err, locking.ErrBusy) {
+		t.Errorf("got %v, want the deadline, and that the outcome is unknown", err)
+	}
+	p.loseNext(0)
+	waitFor(t, "what the request took is given back", func() bool { // long before the TTL
+		_, err := other.TryAcquire(t.Context(), "k")
+		return err == nil
+	})
+	if took := time.Since(asked); took > store.ttl/2 {
+		t.Errorf("given back after %v", took)
+	}
+}
+
+// T20: a TTL in seconds where milliseconds were meant.
+func TestTTL_IsSetToTheMillisecond(t *testing.T) {
+	const ttl = 1500 * time.Millisecond
+	store := newStore(t, ttl)
+	exact := func(what string, asked time.Time) {
+		t.Helper()
+		left := store.client.PTTL(t.Context(), store.scope("k")+"lock:k").Val()
+		if left > ttl || left < ttl-time.Since(asked)-time.Millisecond {
+			t.Errorf("%s: %v left of a TTL of %v", what, left, ttl)
+		}
+	}
+	asked := time.Now()
+	lease := take(t, store, "k")
+	exact("acquire", asked)
+	asked = time.Now()
+	if _, err := store.Renew(t.Context(), lease); err != nil {
+		t.Fatal(err)
+	}
+	exact("renew", asked)
+	for _, bad := range []time.Duration{ttl + time.Microsecond, TTLMin - time.Millisecond, 0, -time.Second} {
+		if _, err := New(store.client, bad, Options{}); err == nil {
+			t.Errorf("a TTL of %v was accepted", bad)
+		}
+	}
+}
+
+// T22: a release by DEL frees the next holder's lock.
+func TestRelease_LeavesTheNextHolderAlone(t *testing.T) {
+	store := newStore(t, time.Minute)
+	first := take(t, store, "k")
+	store.client.Del(t.Context(), store.scope("k")+"lock:k") // an operator, or eviction
+	second := take(t, store, "k")
+	if err := store.Release(t.Context(), first); !errors.Is(err, locking.ErrLost) {
+		t.Errorf("release by the first holder: got %v, want ErrLost", err)
+	}
+	wantBusy(t, store, "k")
+	if err := store.Release(t.Context(), second); err != nil {
+		t.Error(err)
+	}
+}
+
+// T23: a renewal that takes a lost lock again hides that someone else had it.
+func TestRenew_NeverTakesAgain(t *testing.T) {
+	store := newStore(t, time.Minute)
+	lease := take(t, store, "a", "b")
+	store.client.Del(t.Context(), store.scope("a")+"lock:a")
+	if _, err := store.Renew(t.Context(), lease); !errors.Is(err, locking.ErrLost) {
+		t.Errorf("got %v, want ErrLost", err)
+	}
+	if n := store.client.Exists(t.Context(), store.scope("a")+"lock:a").Val(); n != 0 {
+		t.Error("the lost key was taken again")
+	}
+	if err := store.Release(t.Context(), lease); !errors.Is(err, locking.ErrLost) {
+		t.Errorf("release: got %v, want ErrLost", err)
+	}
+	take(t, store, "a", "b") // what was left of the lease is free as well
+}
+
+// T24: a holder that is stuck, renewed for ever by its watchdog.
+func TestDo_StuckHolderLosesItsKeysAfterMaxHold(t *testing.T) {
+	const ttl = 300 * time.Millisecond
+	store := newStore(t, ttl)
+	free := make(chan struct{})
+	err := locking.Do(t.Context(), store, locking.Options{MaxHold: 2 * ttl}, []string{"k"}, func(ctx context.Context, l locking.Lease) error {
+		<-ctx.Done()
+		defer close(free)
+		waitFor(t, "the stuck holder's key is free", func() bool { // fn has not returned
+			_, err := store.TryAcquire(t.Context(), "k")
+			return err == nil
+		})
+		return context.Cause(ctx)
+	})
+	<-free
+	if !errors.Is(err, locking.ErrLost) {
+		t.Errorf("got %v, want ErrLost", err)
+	}
+}
