@@ -3,6 +3,7 @@ package locking
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -21,44 +22,44 @@ type Options struct {
 // be in the middle of a write. When the lease is lost, or cannot be trusted any
 // more, or was held for MaxHold, fn's ctx is cancelled, before anyone else can
 // have the keys, and context.Cause tells why (ErrLost, ErrMaxHold). fn is
-// expected to return then; Do waits for it however long that takes, and releases after it.
+// expected to return then; Do waits for it however long that takes, and releases
+// after it.
 //
 //   - fn's nil is nil, whatever became of the lease: what fn did is done.
 //   - fn's error is returned as it is; if the lease was lost, joined with ErrLost.
 //   - An error of fn that matches ErrOutcomeUnknown leaves the lease to run out:
 //     its write may still be on the way.
 //   - A panic, or runtime.Goexit, in fn releases the lease and goes on.
-//   - An error before fn ran is that of Acquire; none of them matches ErrOutcomeUnknown.
+//   - If fn did not run, the error is that of Acquire, or ErrLost for a grant that
+//     came too late to be used. It never matches ErrOutcomeUnknown.
 //
-// In fn, ctx may end at any moment. A write that must not be cut in half goes
-// through Commit or Detach. And fn may run on for a while without the lock, being
-// paused, or not looking at ctx: what it writes to has to be guarded by the Fence, or by a lock of its own.
+// A write that must not be cut in half when ctx ends goes through Commit or
+// Detach. And since fn may run on for a while without the lock, being paused or
+// not looking at ctx, what it writes to is guarded by the Fence, or by a lock of
+// its own.
 func Do(ctx context.Context, s Store, o Options, keys []string, fn func(context.Context, Lease) error) (err error) {
 	lease, err := Acquire(ctx, s, o, keys...)
 	if err != nil {
 		return err
 	}
 	h := newHold(ctx, s, o, lease)
-	defer func() { err = h.end(err) }() // without recover: a panic keeps its value and its stack
-	if h.Err() != nil {                 // the grant came too late, for the caller or for itself
-		return gone(h)
+	defer func() { err = h.end(err) }() // no recover: a panic keeps its value and its stack
+	if h.Err() != nil {
+		return gone(h) // the grant came too late, for the caller or for itself
 	}
 	return fn(h, lease)
 }
 
-// end stops the renewal, releases, and makes of fn's result that of Do.
-func (h *hold) end(err error) error {
+// end is everything after fn: in this order, so that nothing renews what is released.
+func (h *hold) end(result error) error {
 	h.stop()
-	released := h.release(err)
-	switch {
-	case err == nil:
-		return nil
-	case h.lost != nil && !errors.Is(err, h.lost):
-		return errors.Join(err, h.lost)
-	case errors.Is(released, ErrLost) && !errors.Is(err, ErrLost):
-		return errors.Join(err, released)
+	if err := h.release(result); h.lost == nil && errors.Is(err, ErrLost) {
+		h.lost = err
 	}
-	return err
+	if result == nil || h.lost == nil || errors.Is(result, h.lost) {
+		return result
+	}
+	return fmt.Errorf("%w; %w", result, h.lost)
 }
 
 // release gives the keys back, on a ctx that outlives the caller's.
@@ -70,11 +71,11 @@ func (h *hold) release(result error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.Context), positive(h.opts.ReleaseTimeout, time.Second))
 	defer cancel()
 	err := h.store.Release(ctx, h.lease)
-	if err == nil {
+	switch {
+	case err == nil:
 		h.tell(Released, nil)
 		return nil
-	}
-	if errors.Is(err, ErrLost) && h.lost == nil {
+	case errors.Is(err, ErrLost) && h.lost == nil:
 		h.tell(Lost, err)
 	}
 	h.tell(Left, err)

@@ -2,29 +2,157 @@ package locking_test
 
 import (
 	"context"
+	"errors"
+	"math"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"shop/locking"
 )
 
-var one = []string{"account/42"}
+var (
+	errDown = errors.New("connection refused")
+	errWork = errors.New("the work failed")
+	errGone = errors.Join(errors.New("script: renew"), locking.ErrLost)
+)
 
-func TestDo_RenewsEveryThirdOfTheTTL(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, start := &script{}, time.Now()
-		err := locking.Do(t.Context(), s, locking.Options{}, one, func(ctx context.Context, l locking.Lease) error {
-			return work(ctx, 11*time.Second)
+// seconds after the first attempt.
+func seconds(list ...float64) (out []time.Duration) {
+	for _, s := range list {
+		out = append(out, time.Duration(s*float64(time.Second)))
+	}
+	return out
+}
+
+// Each row is a way to keep or to lose a lease while fn works for 19 s, or until
+// its ctx ends. Without a renewal the trust ends at 6 s, and with it the TTL.
+var fates = []struct {
+	name  string
+	renew func(context.Context, int) error
+	hold  time.Duration   // Options.MaxHold
+	asked []time.Duration // when it was renewed
+	ended time.Duration   // when fn's ctx was
+	cause error           // of that; nil: fn came to its end
+}{
+	{
+		name:  "RenewsEveryThirdOfTheTTL",
+		asked: seconds(2, 4, 6, 8, 10, 12, 14, 16, 18),
+		ended: 19 * time.Second,
+	}, {
+		name:  "SlowRenewKeepsThePace",
+		renew: slow(1900 * time.Millisecond),
+		asked: seconds(2, 4, 6, 8, 10, 12, 14, 16, 18),
+		ended: 19 * time.Second,
+	}, {
+		name:  "SlowRenewDoesNotExtendTrust", // sent at 2 s, answered at 5.9 s: good until 8 s, not 11.9 s
+		renew: first(deaf(3900*time.Millisecond), silent),
+		asked: seconds(2, 5.9, 7.9),
+		ended: 8 * time.Second,
+		cause: locking.ErrLost,
+	}, {
+		name:  "FailingRenewIsRetriedInsideTheTrust",
+		renew: failing(0, 7, errDown),
+		asked: seconds(2, 2.5, 3, 3.5, 4, 4.5, 5, 5.5, 7.5, 9.5, 11.5, 13.5, 15.5, 17.5),
+		ended: 19 * time.Second,
+	}, {
+		name:  "FailingRenewEndsWithTheTrust",
+		renew: failing(0, math.MaxInt, errDown),
+		asked: seconds(2, 2.5, 3, 3.5, 4, 4.5, 5, 5.5),
+		ended: ttl,
+		cause: errDown,
+	}, {
+		name:  "RefusedRenewIsFinal", // also if the next would be granted
+		renew: failing(2, 3, errGone),
+		asked: seconds(2, 4, 6),
+		ended: 6 * time.Second,
+		cause: errGone,
+	}, {
+		name:  "RefusalAmongFailuresIsFinal",
+		renew: first(failing(0, 1, errDown), failing(1, 2, errGone)),
+		asked: seconds(2, 2.5),
+		ended: 2500 * time.Millisecond,
+		cause: errGone,
+	}, {
+		name:  "SilentRenewEndsWithTheTrust",
+		renew: silent,
+		asked: seconds(2, 4),
+		ended: ttl,
+		cause: context.DeadlineExceeded,
+	}, {
+		name:  "OneLostPacketCostsAThirdOfTheTrust",
+		renew: first(silent, failing(0, 0, nil)),
+		asked: seconds(2, 4, 6, 8, 10, 12, 14, 16, 18),
+		ended: 19 * time.Second,
+	}, {
+		name:  "RenewThatDoesNotComeBackEndsWithTheTrust",
+		renew: deaf(time.Minute),
+		asked: seconds(2),
+		ended: ttl,
+		cause: locking.ErrLost,
+	}, {
+		name:  "AnswerAfterAPauseDoesNotResurrectTrust", // sent at 2 s, good until 8 s, delivered at 7 s
+		renew: first(deaf(5*time.Second), failing(0, 0, nil)),
+		asked: seconds(2),
+		ended: ttl,
+		cause: locking.ErrLost,
+	}, {
+		name:  "MaxHoldEndsRenewalAndCancels",
+		hold:  9 * time.Second,
+		asked: seconds(2, 4, 6, 8),
+		ended: 9 * time.Second,
+		cause: locking.ErrMaxHold,
+	}, {
+		name:  "MaxHoldComesBeforeTheFirstRenewal",
+		hold:  time.Second,
+		ended: time.Second,
+		cause: locking.ErrMaxHold,
+	},
+}
+
+func TestDo(t *testing.T) {
+	for _, fate := range fates {
+		t.Run(fate.name, func(t *testing.T) {
+			s := &script{renew: fate.renew}
+			p := s.play(t, locking.Options{MaxHold: fate.hold}, func(ctx context.Context, _ locking.Lease) error {
+				err := work(ctx, 19*time.Second)
+				if s.lasted() != fate.ended {
+					t.Errorf("fn stopped after %v, want %v", s.lasted(), fate.ended)
+				}
+				return err
+			})
+			if !slices.Equal(s.renewals, fate.asked) {
+				t.Errorf("renewed at %v, want %v", s.renewals, fate.asked)
+			}
+			if len(s.releases) != 1 {
+				t.Errorf("released %d times", len(s.releases))
+			}
+			checkCause(t, p, fate.cause)
 		})
-		if err != nil {
-			t.Errorf("got %v", err)
+	}
+}
+
+// checkCause wants the cause, as fn returned it, and one Lost with it.
+func checkCause(t *testing.T, p played, cause error) {
+	t.Helper()
+	want := []locking.Kind{locking.Attempt, locking.Acquired, locking.Lost, locking.Released}
+	if cause == nil {
+		want = slices.Delete(want, 2, 3)
+	}
+	kinds := slices.DeleteFunc(p.kinds(), func(k locking.Kind) bool { return k == locking.Failed })
+	if !slices.Equal(kinds, want) {
+		t.Errorf("events %v, want %v", kinds, want)
+	}
+	if cause == nil {
+		if p.err != nil {
+			t.Errorf("got %v, want no loss", p.err)
 		}
-		want := []time.Duration{2 * time.Second, 4 * time.Second, 6 * time.Second, 8 * time.Second, 10 * time.Second}
-		if got := after(start, s.renewals); !slices.Equal(got, want) {
-			t.Errorf("renewed at %v, want %v", got, want)
-		}
-		s.over(t, 1)
-	})
+		return
+	}
+	if !errors.Is(p.err, cause) || !errors.Is(p.err, locking.ErrLost) {
+		t.Errorf("cause %q, want %q and ErrLost", p.err, cause)
+	}
+	if errors.Is(p.err, locking.ErrMaxHold) != errors.Is(cause, locking.ErrMaxHold) {
+		t.Errorf("cause %q, want %q: ErrMaxHold must tell itself apart", p.err, cause)
+	}
 }

@@ -17,7 +17,8 @@ var (
 
 // ErrMaxHold is the cause that ends fn's ctx after Options.MaxHold. It matches
 // ErrLost too: nothing renews the lease any more, so that whoever knows what to
-// do about a lost lease does the same here. Look for ErrMaxHold first to tell them apart.
+// do about a lost lease does the same here. To tell them apart, look for
+// ErrMaxHold first.
 var ErrMaxHold = fmt.Errorf("%w: held for the longest time allowed", ErrLost)
 
 // ended says why ctx ended: errors.Is finds ctx.Err() and the cause.
@@ -36,16 +37,4 @@ func gone(ctx context.Context) error {
 		return cause
 	}
 	return ended(ctx)
-}
-
-// notHeld is why a lock was not acquired. It never matches ErrOutcomeUnknown:
-// whether the *lock* was taken by a request without answer is the Store's to
-// clear up; to a caller that error says "your work may have happened", and the
-// work was not even begun.
-type notHeld struct{ err error }
-
-func (e notHeld) Error() string      { return e.err.Error() }
-func (e notHeld) As(target any) bool { return errors.As(e.err, target) }
-func (e notHeld) Is(target error) bool {
-	return target != ErrOutcomeUnknown && errors.Is(e.err, target)
 }

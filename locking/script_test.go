@@ -5,35 +5,38 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"shop/locking"
 )
 
-// ttl of the scripted Store. Its Until has no margin, so that a test can say
-// exactly when the trust ends and when the server would forget.
+// ttl of the scripted Store. Its Until has no margin, so that a test can say to
+// the nanosecond when the trust ends and when a server would forget.
 const ttl = 6 * time.Second
 
+var one = []string{"account/42"}
+
 // script is a Store in memory that plays what a test tells it to. It stands for
-// the interface, not for a server: what servers do is tested by locktest.
+// the interface and not for a server: locktest is for those.
 type script struct {
-	acquire func(ctx context.Context, n int) error // of attempt n, from 0; nil: granted
-	renew   func(ctx context.Context, n int) error // nil: renewed
-	release func(ctx context.Context) error        // nil: released
+	acquire func(ctx context.Context, n int) error // of attempt n, from 0; nil: granted at once
+	renew   func(ctx context.Context, n int) error // nil: renewed at once
+	release func(ctx context.Context) error        // nil: released at once
 	until   func(sent time.Time) time.Time         // nil: sent + ttl
 
 	mu       sync.Mutex
-	acquires []time.Time
-	renewals []time.Time // when each was sent
-	leases   []locking.Lease
-	released []locking.Lease
-	underWay int // requests
+	start    time.Time       // of the first attempt
+	acquires []time.Duration // when each request was sent, from start
+	renewals []time.Duration
+	releases []time.Duration
+	released locking.Lease
+	underWay int
 }
 
 func (s *script) TryAcquire(ctx context.Context, keys ...string) (locking.Lease, error) {
-	defer s.enter()()
-	sent := time.Now()
-	n := s.note(&s.acquires)
+	sent, n, leave := s.enter(&s.acquires)
+	defer leave()
 	if s.acquire != nil {
 		if err := s.acquire(ctx, n); err != nil {
 			return locking.Lease{}, err
@@ -43,12 +46,8 @@ func (s *script) TryAcquire(ctx context.Context, keys ...string) (locking.Lease,
 }
 
 func (s *script) Renew(ctx context.Context, l locking.Lease) (locking.Lease, error) {
-	defer s.enter()()
-	sent := time.Now()
-	n := s.note(&s.renewals)
-	s.mu.Lock()
-	s.leases = append(s.leases, l)
-	s.mu.Unlock()
+	sent, n, leave := s.enter(&s.renewals)
+	defer leave()
 	if s.renew != nil {
 		if err := s.renew(ctx, n); err != nil {
 			return l, err
@@ -59,10 +58,9 @@ func (s *script) Renew(ctx context.Context, l locking.Lease) (locking.Lease, err
 }
 
 func (s *script) Release(ctx context.Context, l locking.Lease) error {
-	defer s.enter()()
-	s.mu.Lock()
-	s.released = append(s.released, l)
-	s.mu.Unlock()
+	_, _, leave := s.enter(&s.releases)
+	defer leave()
+	s.released = l
 	if s.release != nil {
 		return s.release(ctx)
 	}
@@ -76,54 +74,118 @@ func (s *script) trust(sent time.Time) time.Time {
 	return sent.Add(ttl)
 }
 
-// note writes down that a request was sent, and which one it is.
-func (s *script) note(list *[]time.Time) int {
+// enter writes down when a request was sent, and that it is under way until leave.
+func (s *script) enter(list *[]time.Duration) (sent time.Time, n int, leave func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	*list = append(*list, time.Now())
-	return len(*list) - 1
+	sent = time.Now()
+	if s.start.IsZero() {
+		s.start = sent
+	}
+	*list = append(*list, sent.Sub(s.start))
+	s.underWay++
+	return sent, len(*list) - 1, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.underWay--
+	}
 }
 
-// enter counts a request under way until it leaves.
-func (s *script) enter() (leave func()) {
-	s.count(1)
-	return func() { s.count(-1) }
+// lasted is how long after the first attempt we are now.
+func (s *script) lasted() time.Duration { return time.Since(s.start) }
+
+// played is what one Do came to.
+type played struct {
+	err    error
+	lasted time.Duration
+	events []locking.Event
 }
 
-func (s *script) count(d int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.underWay += d
+// kinds are those of the events, without the renewals.
+func (p played) kinds() (kinds []locking.Kind) {
+	for _, e := range p.events {
+		if e.Kind != locking.Renewed {
+			kinds = append(kinds, e.Kind)
+		}
+	}
+	return kinds
 }
 
-// over checks what is true after each Do: nothing of it goes on, and what it held was given back n times.
-func (s *script) over(t *testing.T, released int) {
+// play runs one Do on the fake clock, and checks what is true after each:
+// nothing of it goes on (synctest adds: no goroutine either), and the keys were
+// released once, after fn.
+func (s *script) play(t *testing.T, o locking.Options, fn func(context.Context, locking.Lease) error) (p played) {
 	t.Helper()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.underWay != 0 {
-		t.Errorf("%d requests are still under way", s.underWay)
+	var mu sync.Mutex
+	o.Observer = locking.Observers(o.Observer, func(e locking.Event) {
+		mu.Lock()
+		defer mu.Unlock()
+		p.events = append(p.events, e)
+	})
+	var returned time.Duration
+	synctest.Test(t, func(t *testing.T) {
+		p.err = locking.Do(t.Context(), s, o, one, func(ctx context.Context, l locking.Lease) error {
+			defer func() { returned = s.lasted() }()
+			return fn(ctx, l)
+		})
+		p.lasted = s.lasted()
+		if s.underWay != 0 {
+			t.Errorf("%d requests are still under way", s.underWay)
+		}
+	})
+	if len(s.releases) > 1 || len(s.releases) == 1 && s.releases[0] < returned {
+		t.Errorf("released at %v; fn returned at %v", s.releases, returned)
 	}
-	if len(s.released) != released {
-		t.Errorf("released %d times, want %d", len(s.released), released)
-	}
+	return p
 }
 
-// after gives the times of list as distances from start.
-func after(start time.Time, list []time.Time) []time.Duration {
-	var out []time.Duration
-	for _, at := range list {
-		out = append(out, at.Sub(start))
-	}
-	return out
-}
-
-// work sleeps until d has passed, or ctx ended, and says why it ended.
+// work goes on until d has passed, or ctx ended, and says why.
 func work(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
 	select {
-	case <-time.After(d):
+	case <-timer.C:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
+	}
+}
+
+// silent is a request that nobody answers: it ends with its ctx.
+func silent(ctx context.Context, _ int) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// deaf is a client that does not even hear its ctx, for d.
+func deaf(d time.Duration) func(context.Context, int) error {
+	return func(context.Context, int) error {
+		time.Sleep(d)
+		return nil
+	}
+}
+
+// slow is a request that is answered after d.
+func slow(d time.Duration) func(context.Context, int) error {
+	return func(ctx context.Context, _ int) error { return work(ctx, d) }
+}
+
+// failing is a request that fails with err while n is in [from, to).
+func failing(from, to int, err error) func(context.Context, int) error {
+	return func(_ context.Context, n int) error {
+		if from <= n && n < to {
+			return err
+		}
+		return nil
+	}
+}
+
+// first plays a once, then b.
+func first(a, b func(context.Context, int) error) func(context.Context, int) error {
+	return func(ctx context.Context, n int) error {
+		if n == 0 {
+			return a(ctx, n)
+		}
+		return b(ctx, n)
 	}
 }

@@ -1,0 +1,67 @@
+package locking_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"shop/locking"
+)
+
+func TestCommit_ReturnsWhatTheWriteReturned(t *testing.T) {
+	for _, want := range []error{nil, errWork, errors.Join(errDown, locking.ErrOutcomeUnknown)} {
+		s := &script{}
+		err := s.under(t, func(ctx context.Context) error {
+			return locking.Commit(ctx, time.Second, func(context.Context) error { return want })
+		})
+		if err != want {
+			t.Errorf("got %v, want %v itself", err, want)
+		}
+		if unknown := errors.Is(want, locking.ErrOutcomeUnknown); unknown == (len(s.releases) == 1) {
+			t.Errorf("after %v: released %d times", want, len(s.releases))
+		}
+	}
+}
+
+// Nobody waits for the answer any more, and the server may still act: the next
+// holder must not come before that.
+func TestCommit_CutByTheLimitIsUnknownAndLeavesTheLease(t *testing.T) {
+	s := &script{}
+	err := s.under(t, func(ctx context.Context) error {
+		return locking.Commit(ctx, 3*time.Second, func(ctx context.Context) error { return silent(ctx, 0) })
+	})
+	if !errors.Is(err, locking.ErrOutcomeUnknown) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v, want ErrOutcomeUnknown and why", err)
+	}
+	if len(s.releases) != 0 {
+		t.Error("released, while the write may still happen")
+	}
+}
+
+func TestCommit_SucceededIsSucceededAlsoAfterItsCtx(t *testing.T) {
+	s := &script{renew: silent}
+	err := s.under(t, func(ctx context.Context) error {
+		return locking.Commit(ctx, 3*time.Second, func(context.Context) error {
+			time.Sleep(10 * time.Second) // does not hear its ctx, and is answered in the end
+			return nil
+		})
+	})
+	if err != nil || len(s.releases) != 1 {
+		t.Errorf("got %v, released %d times", err, len(s.releases))
+	}
+}
+
+// Lost, and no answer to the write: the caller must hear of both.
+func TestCommit_InAHoldThatIsLostReportsBoth(t *testing.T) {
+	s := &script{renew: failing(0, 1, errGone)}
+	err := s.under(t, func(ctx context.Context) error {
+		return locking.Commit(ctx, time.Minute, func(ctx context.Context) error { return silent(ctx, 0) })
+	})
+	if !errors.Is(err, locking.ErrOutcomeUnknown) || !errors.Is(err, locking.ErrLost) {
+		t.Errorf("got %v, want ErrOutcomeUnknown and ErrLost", err)
+	}
+	if len(s.releases) != 0 {
+		t.Error("released, while the write may still happen")
+	}
+}

@@ -1,0 +1,153 @@
+package locking_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"shop/locking"
+)
+
+// When an answer and the end of the trust come at the same instant, no order of
+// the two may bring the trust back. The runtime picks one at random: try often.
+func TestDo_AnswerAtTheEndOfTrustIsTooLate(t *testing.T) {
+	for range 100 {
+		s := &script{renew: deaf(4 * time.Second)} // sent at 2 s, answered at 6 s
+		p := s.play(t, locking.Options{}, func(ctx context.Context, _ locking.Lease) error { return work(ctx, 7*time.Second) })
+		if !errors.Is(p.err, locking.ErrLost) {
+			t.Fatalf("got %v, want ErrLost", p.err)
+		}
+	}
+}
+
+func TestDo_EndOfFnAtTheEndOfTrustIsTooLate(t *testing.T) {
+	for range 100 {
+		s := &script{renew: silent}
+		p := s.play(t, locking.Options{}, func(context.Context, locking.Lease) error {
+			time.Sleep(ttl)
+			return errWork
+		})
+		if !errors.Is(p.err, locking.ErrLost) || !errors.Is(p.err, errWork) {
+			t.Fatalf("got %v, want both", p.err)
+		}
+	}
+}
+
+// A holder that was stopped, keeper and all, learns of it when it goes on.
+func TestDo_PausedKeeperDoesNotBelieveInWhatItMissed(t *testing.T) {
+	s := &script{renew: failing(0, 1, errDown)}
+	pause := func(e locking.Event) {
+		if e.Kind == locking.Failed {
+			time.Sleep(10 * time.Second) // in the keeper's goroutine, after the first renewal
+		}
+	}
+	p := s.play(t, locking.Options{Observer: pause}, func(ctx context.Context, _ locking.Lease) error {
+		return work(ctx, time.Minute)
+	})
+	if !errors.Is(p.err, locking.ErrLost) || len(s.renewals) != 1 {
+		t.Errorf("got %v after renewals at %v; want ErrLost, and none after the pause", p.err, s.renewals)
+	}
+}
+
+func TestDo_GrantThatComesTooLateIsNotUsed(t *testing.T) {
+	s := &script{acquire: deaf(7 * time.Second)}
+	p := s.play(t, locking.Options{}, func(context.Context, locking.Lease) error {
+		t.Error("fn ran on a lease that was over")
+		return nil
+	})
+	if p.err != locking.ErrLost || len(s.releases) != 1 {
+		t.Errorf("got %v, released %d times", p.err, len(s.releases))
+	}
+}
+
+func TestDo_GrantForACallerWhoIsGoneIsNotUsed(t *testing.T) {
+	s := &script{acquire: deaf(2 * time.Second)}
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		err := locking.Do(ctx, s, locking.Options{}, one, func(context.Context, locking.Lease) error {
+			t.Error("fn ran for nobody")
+			return nil
+		})
+		if !errors.Is(err, context.DeadlineExceeded) || len(s.releases) != 1 {
+			t.Errorf("got %v, released %d times", err, len(s.releases))
+		}
+	})
+}
+
+// A renewal may bring more trust, never less: what the server has promised once, it keeps.
+func TestDo_RenewDoesNotShortenTrust(t *testing.T) {
+	for name, until := range map[string]func(time.Time) time.Time{
+		"earlier": func(sent time.Time) time.Time { return sent.Add(time.Millisecond) },
+		"past":    func(sent time.Time) time.Time { return sent.Add(-time.Hour) },
+		"zero":    func(time.Time) time.Time { return time.Time{} }, // … nor trust without end
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &script{}
+			s.acquire = func(context.Context, int) error { s.until = nil; return nil }
+			s.renew = func(context.Context, int) error { s.until = until; return nil }
+			var stopped time.Duration
+			p := s.play(t, locking.Options{}, func(ctx context.Context, _ locking.Lease) error {
+				defer func() { stopped = s.lasted() }()
+				return work(ctx, time.Minute)
+			})
+			if !errors.Is(p.err, locking.ErrLost) || stopped != ttl {
+				t.Errorf("trust ended at %v with %v, want at %v", stopped, p.err, ttl)
+			}
+			if len(s.renewals) > 10 {
+				t.Errorf("renewed %d times in %v: a hot loop", len(s.renewals), ttl)
+			}
+		})
+	}
+}
+
+// A store with a keep-alive of its own answers Renew from what it knows.
+func TestDo_StoreThatRenewsByItselfIsAskedMoreOftenWhenItIsBehind(t *testing.T) {
+	s := &script{}
+	begin := time.Time{}
+	s.until = func(sent time.Time) time.Time { // its own keep-alive: at 3 s, 6 s, …
+		if begin.IsZero() {
+			begin = sent
+		}
+		return begin.Add(sent.Sub(begin).Truncate(3 * time.Second)).Add(ttl)
+	}
+	p := s.play(t, locking.Options{}, func(ctx context.Context, _ locking.Lease) error { return work(ctx, 7*time.Second) })
+	if want := seconds(2, 2.5, 3, 5, 5.5, 6); p.err != nil || !slices.Equal(s.renewals, want) {
+		t.Errorf("got %v; asked at %v, want %v", p.err, s.renewals, want)
+	}
+}
+
+// On the real clock: that of synctest has no monotonic reading.
+func TestDo_TrustIsMonotonicAlsoWhenTheStoresIsNot(t *testing.T) {
+	s := &script{until: func(sent time.Time) time.Time { return sent.Add(600 * time.Millisecond).Round(0) }}
+	renewed := make(chan struct{}, 1)
+	monotonic := func(ctx context.Context) {
+		until, held := locking.Trust(ctx)
+		if !held || !strings.Contains(fmt.Sprint(until), " m=") {
+			t.Errorf("trust until %v: a change of the clock would change it", until)
+		}
+	}
+	tell := func(e locking.Event) {
+		if e.Kind == locking.Renewed {
+			renewed <- struct{}{}
+		}
+	}
+	err := locking.Do(t.Context(), s, locking.Options{Observer: tell}, one, func(ctx context.Context, _ locking.Lease) error {
+		monotonic(ctx)
+		select {
+		case <-renewed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		monotonic(ctx)
+		return nil
+	})
+	if err != nil {
+		t.Errorf("got %v", err)
+	}
+}
