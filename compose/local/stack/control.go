@@ -1,0 +1,73 @@
+package stack
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"time"
+)
+
+// request is what a client asks the supervisor, one to a connection, as JSON.
+// A client that goes away before the answer takes its request back.
+type request struct {
+	Op      string  // see supervisor.do
+	Name    string  // the server
+	Kind    string  // open: what to start under that name; Name is empty for a private one
+	Program string  // open: where it is
+	Process process // adopt
+}
+
+type reply struct {
+	Error   string
+	Servers []Server
+}
+
+func socketOf(dir string) string { return filepath.Join(dir, "control") }
+
+// call asks the supervisor of the stack in dir.
+func call(ctx context.Context, dir string, req request) ([]Server, error) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", socketOf(dir))
+	if err != nil {
+		return nil, fmt.Errorf("stack: no local stack runs in %s: %w", dir, err)
+	}
+	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	if err := json.NewEncoder(conn).Encode(req); err != nil {
+		return nil, fmt.Errorf("stack: %s: %w", req.Op, errors.Join(context.Cause(ctx), err))
+	}
+	var rep reply
+	if err := json.NewDecoder(conn).Decode(&rep); err != nil {
+		return nil, fmt.Errorf("stack: %s %s: the supervisor has not answered: %w", req.Op, req.Name, errors.Join(context.Cause(ctx), err))
+	}
+	if rep.Error != "" {
+		return nil, fmt.Errorf("stack: %s %s: %s", req.Op, cmp.Or(req.Name, req.Kind), rep.Error)
+	}
+	return rep.Servers, nil
+}
+
+// serve answers one connection.
+func serve(conn net.Conn, do func(context.Context, request) ([]Server, error)) {
+	defer conn.Close()
+	decoder := json.NewDecoder(conn)
+	var req request
+	if decoder.Decode(&req) != nil {
+		return
+	}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	go func() { // nothing more is sent: an answer to Read means that the client left
+		_, _ = conn.Read(make([]byte, 1))
+		cancel(errors.New("the client has left"))
+	}()
+	servers, err := do(ctx, req)
+	rep := reply{Servers: servers}
+	if err != nil {
+		rep.Error = err.Error()
+	}
+	_ = json.NewEncoder(conn).Encode(rep)
+}

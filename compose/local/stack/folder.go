@@ -1,0 +1,117 @@
+package stack
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+const folderPrefix = "shop-stack-"
+
+// newFolder makes a stack's folder and takes its lock. Who holds the lock lives:
+// the kernel releases it in every ending, and no pid has to be trusted.
+func newFolder() (dir string, lock *os.File, err error) {
+	dir, err = os.MkdirTemp(base(), folderPrefix)
+	if err != nil {
+		return "", nil, err
+	}
+	// Servers that run as somebody else must be able to reach their own folders.
+	if err = os.Chmod(dir, 0o711); err == nil {
+		lock, err = tryLock(lockOf(dir))
+	}
+	if err != nil {
+		return "", nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	return dir, lock, nil
+}
+
+func lockOf(dir string) string { return filepath.Join(dir, "lock") }
+
+// tryLock takes the lock on a file or fails at once.
+func tryLock(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// base is where folders are made: the system's place for temporary files, or
+// /tmp where that is too long for a socket's name (macOS allows 104 bytes), or,
+// when we are root, not open to the users that the servers run as.
+func base() string {
+	const longest = 70
+	dir := os.TempDir()
+	if len(dir) > longest || (os.Geteuid() == 0 && !reachable(dir)) {
+		return "/tmp"
+	}
+	return dir
+}
+
+func reachable(dir string) bool {
+	for ; ; dir = filepath.Dir(dir) {
+		info, err := os.Stat(dir)
+		if err != nil || info.Mode().Perm()&0o001 == 0 {
+			return false
+		}
+		if dir == filepath.Dir(dir) {
+			return true
+		}
+	}
+}
+
+// Dirs gives the folders of this user's stacks that run now.
+func Dirs() []string {
+	var running []string
+	for _, dir := range folders() {
+		if lock, ok := orphan(dir); ok {
+			lock.Close()
+		} else if _, err := os.Stat(socketOf(dir)); err == nil {
+			running = append(running, dir)
+		}
+	}
+	return running
+}
+
+// Sweep buries this user's stacks whose supervisor and undertaker were both
+// killed: their servers went with them, their folders could not.
+func Sweep() {
+	for _, dir := range folders() {
+		if lock, ok := orphan(dir); ok {
+			_ = bury(dir)
+			lock.Close()
+		}
+	}
+}
+
+// orphan takes the lock of a folder whose supervisor is dead. A young one is
+// left alone: it is being made, and its maker wants the lock.
+func orphan(dir string) (*os.File, bool) {
+	info, err := os.Stat(dir)
+	if err != nil || time.Since(info.ModTime()) < 2*time.Second {
+		return nil, false
+	}
+	lock, err := tryLock(lockOf(dir))
+	return lock, err == nil
+}
+
+// folders lists the stacks' folders that belong to this user.
+func folders() []string {
+	found, _ := filepath.Glob(filepath.Join(base(), folderPrefix+"*"))
+	var own []string
+	for _, dir := range found {
+		info, err := os.Lstat(dir)
+		if err != nil || !info.IsDir() {
+			continue
+		}
+		if stat, ok := info.Sys().(*syscall.Stat_t); ok && int(stat.Uid) == os.Getuid() {
+			own = append(own, dir)
+		}
+	}
+	return own
+}

@@ -1,0 +1,88 @@
+package stack
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// PostgreSQL, durable as in production: fsync is on. It listens on loopback
+// only, asks for a random password (its superuser may run programs), and keeps
+// dynamic shared memory in its folder, so that a SIGKILL leaves none in /dev/shm.
+var _ = register(kind{
+	name:     "postgres",
+	variable: "SHOP_POSTGRES_URL",
+	users:    []string{"postgres", "nobody"}, // it refuses root
+	program: program{
+		file:   "postgres",
+		beside: []string{"initdb", "psql"},
+		dirs:   []string{"/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/opt/postgresql@*/bin", "/usr/local/opt/postgresql@*/bin"},
+		apt:    "postgresql",
+		brew:   "postgresql@18",
+	},
+	setup: initDB,
+	argv: func(i *instance) []string {
+		return []string{
+			"-D", pgData(i.record), "-p", strconv.Itoa(i.Ports[0]),
+			"-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=",
+			"-c", "fsync=on", "-c", "synchronous_commit=on",
+			"-c", "max_connections=300", "-c", "shared_buffers=128MB",
+			"-c", "dynamic_shared_memory_type=mmap",
+			"-c", "log_min_error_statement=panic", // a load test is refused thousands of times
+		}
+	},
+	ready: func(ctx context.Context, i *instance) error { return psql(ctx, i, "SELECT 1") },
+	join:  func(ctx context.Context, i *instance) error { return psql(ctx, i, "CREATE DATABASE shop") },
+	url: func(i *instance) string {
+		return fmt.Sprintf("postgres://shop:%s@%s/shop?sslmode=disable", i.Secret, i.addr())
+	},
+	stop:  syscall.SIGINT,  // "fast": sessions are ended, then a checkpoint
+	quick: syscall.SIGQUIT, // "immediate": no checkpoint, but shared memory is given back
+	scrub: scrubSharedMemory,
+})
+
+func pgData(r record) string { return filepath.Join(r.Dir, "data") }
+
+func initDB(ctx context.Context, i *instance) error {
+	secret := filepath.Join(i.Dir, "password")
+	if err := i.write(secret, i.Secret); err != nil {
+		return err
+	}
+	return i.run(ctx, nil, i.tool("initdb"), "-D", pgData(i.record), "-U", "shop", "--pwfile", secret,
+		"-A", "scram-sha-256", "-E", "UTF8", "--locale=C", "--no-sync", "--no-instructions")
+}
+
+// psql runs one statement. That the postmaster says "ready" is looked at first:
+// it costs nothing, and psql is a process.
+func psql(ctx context.Context, i *instance, statement string) error {
+	if status := postmasterPid(i.record)[7]; strings.TrimSpace(status) != "ready" {
+		return fmt.Errorf("postgres is not ready: %q", status)
+	}
+	return i.run(ctx, []string{"PGPASSWORD=" + i.Secret, "PGCONNECT_TIMEOUT=5"}, i.tool("psql"), "-X", "-w", "-q", "-A", "-t",
+		"-h", "127.0.0.1", "-p", strconv.Itoa(i.Ports[0]), "-U", "shop", "-d", "postgres", "-c", statement)
+}
+
+// scrubSharedMemory removes the System V segment that a killed postmaster
+// leaves: it lies outside every folder and would stay until the next boot.
+func scrubSharedMemory(r record) {
+	fields := strings.Fields(postmasterPid(r)[6]) // key, id
+	if len(fields) != 2 {
+		return
+	}
+	if id, err := strconv.Atoi(fields[1]); err == nil {
+		removeSharedMemory(id)
+	}
+}
+
+// postmasterPid reads postmaster.pid: pid, folder, start, port, socket folder,
+// address, shared memory, status. Absent lines are empty.
+func postmasterPid(r record) [8]string {
+	var lines [8]string
+	content, _ := os.ReadFile(filepath.Join(pgData(r), "postmaster.pid"))
+	copy(lines[:], strings.Split(string(content), "\n"))
+	return lines
+}

@@ -1,0 +1,88 @@
+package stack
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// boot tells this boot from others: start times are counted from it, and a
+// folder may outlive it.
+var boot = sync.OnceValue(func() string {
+	id, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return strings.TrimSpace(string(id))
+})
+
+// look reads /proc/PID/stat. The name in it is in parentheses and may hold
+// anything, so the fields are counted from the last one.
+func look(pid int) (details, bool) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return details{}, false
+	}
+	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+	if len(fields) < 20 {
+		return details{}, false
+	}
+	number := func(i int) int64 {
+		n, _ := strconv.ParseInt(string(fields[i]), 10, 64)
+		return n
+	}
+	return details{
+		process: process{PID: pid, Start: boot() + "/" + string(fields[19])},
+		state:   fields[0][0],
+		parent:  int(number(1)),
+		group:   int(number(2)),
+		began:   number(19),
+	}, true
+}
+
+// processes lists all that run.
+func processes() []details {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil
+	}
+	var all []details
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		if d, ok := look(pid); ok {
+			all = append(all, d)
+		}
+	}
+	return all
+}
+
+// family lists the processes of a server: its first process, and all that run
+// the same program inside its folder. PostgreSQL's backends each make a session
+// of their own and lose their parent when it is killed, but never leave the
+// data folder. The program counts too, so that a shell someone opened in the
+// folder is no member.
+func family(first process, program, dir string) []process {
+	var members []process
+	for _, d := range processes() {
+		if d.state == 'Z' {
+			continue
+		}
+		if d.process == first || livesIn(d.PID, program, dir) {
+			members = append(members, d.process)
+		}
+	}
+	return members
+}
+
+func livesIn(pid int, program, dir string) bool {
+	cwd, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid))
+	if err != nil || (cwd != dir && !strings.HasPrefix(cwd, dir+string(filepath.Separator))) {
+		return false
+	}
+	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
+	return err == nil && strings.TrimSuffix(exe, " (deleted)") == program
+}

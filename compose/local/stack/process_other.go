@@ -1,0 +1,77 @@
+//go:build !linux
+
+package stack
+
+import (
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// look asks ps about one process.
+func look(pid int) (details, bool) {
+	found := ps("-p", strconv.Itoa(pid))
+	if len(found) == 0 {
+		return details{}, false
+	}
+	return found[0], true
+}
+
+// processes lists all that run.
+func processes() []details { return ps("-ax") }
+
+// ps runs the portable ps. lstart has a resolution of one second: a pid would
+// have to be used again within the same second to be mistaken.
+func ps(selection ...string) []details {
+	out, err := exec.Command("ps", append(selection, "-o", "pid=,ppid=,pgid=,state=,lstart=")...).Output()
+	if err != nil {
+		return nil
+	}
+	var all []details
+	for line := range strings.Lines(string(out)) {
+		f := strings.Fields(line)
+		if len(f) != 9 {
+			continue
+		}
+		pid, _ := strconv.Atoi(f[0])
+		parent, _ := strconv.Atoi(f[1])
+		group, _ := strconv.Atoi(f[2])
+		start := strings.Join(f[4:], " ")
+		began, _ := time.Parse(time.ANSIC, start)
+		all = append(all, details{
+			process: process{PID: pid, Start: start},
+			parent:  parent,
+			group:   group,
+			state:   f[3][0],
+			began:   began.Unix(),
+		})
+	}
+	return all
+}
+
+// family lists a server's first process and its descendants. The program and
+// the folder are not asked for: only Linux tells them without a helper.
+func family(first process, _, _ string) []process {
+	all := processes()
+	members := map[int]bool{first.PID: true}
+	for range all { // children may be listed before their parents
+		before := len(members)
+		for _, d := range all {
+			if members[d.parent] {
+				members[d.PID] = true
+			}
+		}
+		if len(members) == before {
+			break
+		}
+	}
+	var found []process
+	for _, d := range all {
+		if members[d.PID] && d.state != 'Z' && (d.PID != first.PID || d.Start == first.Start) {
+			found = append(found, d.process)
+		}
+	}
+	return slices.Clip(found)
+}

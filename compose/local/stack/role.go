@@ -1,0 +1,88 @@
+package stack
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"syscall"
+)
+
+// The roles that one program plays. A role is told by argv[0], so that `ps`
+// shows who is who and no variable of ours reaches a server's environment.
+const (
+	roleLauncher   = "shop-stack-launcher"
+	roleSupervisor = "shop-stack-supervisor"
+	roleUndertaker = "shop-stack-undertaker"
+)
+
+// The files that a role is born with.
+const (
+	fdReport   = 3 // both: held open until all is over; the supervisor writes one line to it
+	fdLock     = 4 // supervisor: the folder's lock, released by the kernel in every ending
+	fdLifeline = 5 // supervisor: closes when its owner is gone; absent when detached
+	fdOrphaned = 4 // undertaker: closes when the supervisor is gone
+)
+
+// Reexec must be the first call in main, or TestMain, of a program that calls
+// Open: the supervisor and the undertaker are that same program, started again.
+// It returns at once in the program itself and never in a role.
+func Reexec() {
+	var err error
+	switch os.Args[0] {
+	case roleLauncher:
+		err = launcher(os.Args[1:])
+	case roleSupervisor:
+		err = supervise(os.Args[1], len(os.Args) > 2)
+	case roleUndertaker:
+		err = undertake(os.Args[1])
+	default:
+		return
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// launcher starts the supervisor and leaves, so that the supervisor is nobody's
+// child: whoever kills a whole tree of processes does not find it there, and it
+// buries what the killed ones left. A file that our caller's caller happened to
+// leave open goes no further than here: it would keep that pipe open for ever.
+func launcher(args []string) error {
+	for fd := 3; fd < 1024; fd++ {
+		syscall.CloseOnExec(fd)
+	}
+	files := []*os.File{os.NewFile(fdReport, "report"), os.NewFile(fdLock, "lock")}
+	if len(args) > 1 {
+		files = append(files, os.NewFile(fdLifeline, "lifeline"))
+	}
+	return role(roleSupervisor, files, args...).Start()
+}
+
+// role is a command that runs this program again in a session of its own, where
+// no terminal's signal reaches it. Its last words go to stderr in its folder.
+func role(name string, files []*os.File, args ...string) *exec.Cmd {
+	return &exec.Cmd{
+		Path:        self(),
+		Args:        append([]string{name}, args...),
+		Dir:         "/",
+		Stderr:      openLog(args[0], name),
+		ExtraFiles:  files,
+		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
+	}
+}
+
+// self is the path of this program. On Linux it works after `go run` has removed
+// the file, too.
+func self() string {
+	if runtime.GOOS == "linux" {
+		return "/proc/self/exe"
+	}
+	path, err := os.Executable()
+	if err != nil {
+		return os.Args[0]
+	}
+	return path
+}

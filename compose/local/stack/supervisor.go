@@ -1,0 +1,233 @@
+package stack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// supervisor is the parent of all servers of one stack. It ends by ending: no
+// clean-up of its own, because it must also work when it is killed. The
+// undertaker, which waits for that, does all of it.
+type supervisor struct {
+	dir  string
+	pick func(int) ([]int, error)
+
+	mu      sync.Mutex
+	servers []*instance
+	adopted []adoptee
+	private int // how many private servers were named so far
+}
+
+// adoptee is a process that is not ours but is to end with us; or the leader of
+// a group of them.
+type adoptee struct {
+	Process process
+	Group   bool
+}
+
+// supervise is the supervisor's main.
+func supervise(dir string, attached bool) error {
+	syscall.Umask(0o077)
+	files := make(map[int]*os.File)
+	for _, fd := range []int{fdReport, fdLock, fdLifeline} {
+		syscall.CloseOnExec(fd)
+		files[fd] = os.NewFile(uintptr(fd), "")
+	}
+	report := files[fdReport]
+	if attached {
+		go func() { // nobody writes: an end of the read means that the owner is gone
+			_, _ = files[fdLifeline].Read(make([]byte, 1))
+			os.Exit(0)
+		}()
+	}
+	s := &supervisor{dir: dir, pick: freePorts}
+	if err := s.keepUndertaker(report); err != nil {
+		return err
+	}
+	listener, err := net.Listen("unix", socketOf(dir))
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(report, "listening")
+	for {
+		conn, err := listener.Accept()
+		if err != nil {
+			return err
+		}
+		go serve(conn, s.do)
+	}
+}
+
+// keepUndertaker starts the undertaker, and another whenever one is killed.
+func (s *supervisor) keepUndertaker(report *os.File) error {
+	orphaned, alive, err := os.Pipe() // alive is never closed but by our end
+	if err != nil {
+		return err
+	}
+	begin := func() (*exec.Cmd, error) {
+		cmd := role(roleUndertaker, []*os.File{report, orphaned}, s.dir)
+		return cmd, cmd.Start()
+	}
+	cmd, err := begin()
+	if err != nil {
+		return err
+	}
+	go func() {
+		defer alive.Close()
+		for {
+			if err == nil {
+				_ = cmd.Wait()
+			} else {
+				time.Sleep(time.Second)
+			}
+			cmd, err = begin()
+		}
+	}()
+	return nil
+}
+
+// opLimit bounds each request, whatever its client allows.
+const opLimit = time.Minute
+
+// do carries out one request.
+func (s *supervisor) do(ctx context.Context, req request) ([]Server, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, opLimit, fmt.Errorf("%s have passed", opLimit))
+	defer cancel()
+	switch req.Op {
+	case "open":
+		return s.open(ctx, req)
+	case "list":
+		return s.list(), nil
+	case "adopt":
+		return nil, s.adopt(adoptee{Process: req.Process})
+	case "adopt-group":
+		return nil, s.adopt(adoptee{Process: req.Process, Group: true})
+	case "end":
+		os.Exit(0)
+	}
+	i, err := s.find(req.Name)
+	if err != nil {
+		return nil, err
+	}
+	switch req.Op {
+	case "start":
+		err = i.start(ctx)
+	case "stop":
+		err = i.halt(ctx)
+	case "kill":
+		err = i.kill()
+	case "pause":
+		err = i.pause()
+	case "resume":
+		err = i.resume()
+	default:
+		err = fmt.Errorf("unknown operation %q", req.Op)
+	}
+	return []Server{i.public()}, errors.Join(err, s.track(nil))
+}
+
+// portTries: how often a first start is tried when its ports are taken meanwhile.
+const portTries = 5
+
+// open starts a server and answers with its members. It is in the journal
+// before its first process exists. When a port is lost to someone, all is done
+// anew with other ports: members know each other by them.
+func (s *supervisor) open(ctx context.Context, req request) ([]Server, error) {
+	k, err := kindOf(req.Kind)
+	if err != nil {
+		return nil, err
+	}
+	name := s.nameOf(req)
+	for range portTries {
+		members, err := newCluster(s.dir, name, req.Program, k, s.pick)
+		if err != nil {
+			return nil, err
+		}
+		if err = s.track(members); err == nil {
+			err = raise(ctx, members)
+		}
+		if err == nil {
+			return publish(members), s.track(nil)
+		}
+		err = errors.Join(err, s.drop(members))
+		if !errors.Is(err, errPortTaken) {
+			return nil, err
+		}
+	}
+	return nil, fmt.Errorf("%w, %d times: stop what takes ports between %d and %d", errPortTaken, portTries, portMin, portMax)
+}
+
+func (s *supervisor) nameOf(req request) string {
+	if req.Name != "" {
+		return req.Name
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.private++
+	return fmt.Sprintf("%s-private-%d", req.Kind, s.private)
+}
+
+// track enters members into the journal; without any it writes what has changed.
+func (s *supervisor) track(members []*instance) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.servers = append(s.servers, members...)
+	return s.save()
+}
+
+// drop is the end of servers that did not start.
+func (s *supervisor) drop(members []*instance) error {
+	err := raze(members)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.servers = slices.DeleteFunc(s.servers, func(i *instance) bool { return slices.Contains(members, i) })
+	return errors.Join(err, s.save())
+}
+
+func publish(members []*instance) []Server {
+	var public []Server
+	for _, m := range members {
+		public = append(public, m.public())
+	}
+	return public
+}
+
+func (s *supervisor) list() []Server {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return publish(s.servers)
+}
+
+func (s *supervisor) find(name string) (*instance, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := slices.IndexFunc(s.servers, func(i *instance) bool { return i.Name == name })
+	if n < 0 {
+		return nil, fmt.Errorf("this stack has no server called %q: its address was set from outside, or it was not asked for", name)
+	}
+	return s.servers[n], nil
+}
+
+// adopt notes a process. It must be alive and be who the client says.
+func (s *supervisor) adopt(a adoptee) error {
+	now, err := identify(a.Process.PID)
+	if err != nil {
+		return err
+	}
+	if now != a.Process {
+		return fmt.Errorf("pid %d: %w", a.Process.PID, errStranger)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.adopted = slices.DeleteFunc(s.adopted, func(a adoptee) bool { return !a.Group && !a.Process.alive() })
+	s.adopted = append(s.adopted, a)
+	return s.save()
+}
