@@ -22,7 +22,7 @@ func Attack(ctx context.Context, client *http.Client, bases []string, header htt
 	stop := context.AfterFunc(ctx, func() { attacker.Stop() })
 	defer stop()
 	var metrics vegeta.Metrics
-	for result := range attacker.Attack(targeter(bases, header, keyHeader, shots), pacer(shots), 0, "") {
+	for result := range attacker.Attack(targeter(ctx, bases, header, keyHeader, shots), pacer(shots), 0, "") {
 		metrics.Add(result)
 	}
 	metrics.Close()
@@ -31,9 +31,12 @@ func Attack(ctx context.Context, client *http.Client, bases []string, header htt
 
 // targeter hands the shots out in order. It must do next to nothing: its time
 // is counted as latency.
-func targeter(bases []string, header http.Header, keyHeader string, shots []Shot) vegeta.Targeter {
+func targeter(ctx context.Context, bases []string, header http.Header, keyHeader string, shots []Shot) vegeta.Targeter {
 	var next atomic.Int64
 	return func(t *vegeta.Target) error {
+		if err := ctx.Err(); err != nil {
+			return err // vegeta may still take a tick for which it was waiting
+		}
 		i := int(next.Add(1)) - 1
 		if i >= len(shots) {
 			return errors.New("loadtest: no shot is left") // the pacer stops before

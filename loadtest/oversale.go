@@ -23,7 +23,8 @@ type Sale struct {
 	Attempt Attempt
 }
 
-// FindOversale looks for the first product that was oversold; nil if none was.
+// FindOversale looks for the first product that was oversold, and tells how its
+// sales to the keys in records went; nil if there was none.
 func FindOversale(ctx context.Context, conn *pgx.Conn, records []Record) (*Oversale, error) {
 	rows, err := conn.Query(ctx, `
 WITH sales AS (
@@ -47,8 +48,10 @@ ORDER BY id`)
 	var o Oversale
 	var s Sale
 	_, err = pgx.ForEachRow(rows, []any{&o.SKU, &o.Put, &s.Key, &s.Units, &s.Sold}, func() error {
-		s.Attempt = answered[s.Key]
-		o.Sales = append(o.Sales, s)
+		var bought bool
+		if s.Attempt, bought = answered[s.Key]; bought {
+			o.Sales = append(o.Sales, s)
+		}
 		return nil
 	})
 	if err != nil {

@@ -32,7 +32,10 @@ type Proof struct {
 // Run runs the scenarios one after the other. The error is about what could not
 // be run; that a proof failed is in the report.
 func (p *Proof) Run(ctx context.Context) (Report, error) {
-	report := Report{Seed: p.Load.Seed, AsExpected: len(p.Scenarios) > 0}
+	report := Report{
+		Seed: p.Load.Seed, AsExpected: len(p.Scenarios) > 0,
+		Load: p.Load, Bound: LiveBound(p.LockTTL), When: time.Now(),
+	}
 	plan := NewPlan(p.Load)
 	for i, s := range p.Scenarios {
 		began := time.Now()

@@ -14,6 +14,10 @@ type Report struct {
 	Seed       int64    `json:"seed"`
 	AsExpected bool     `json:"as_expected"`
 	Scenarios  []Result `json:"scenarios"`
+
+	Load  Load          `json:"-"`
+	Bound time.Duration `json:"-"` // of I-LIVE
+	When  time.Time     `json:"-"`
 }
 
 // Result is what one scenario showed. Requests, OK, Rejected and Unknown count

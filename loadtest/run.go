@@ -130,7 +130,7 @@ func (r *run) audit(ctx context.Context) (Result, error) {
 	if violations["oversold"], err = units(ctx, conn, oversoldSQL); err != nil {
 		return Result{}, err
 	}
-	oversale, err := FindOversale(ctx, conn, records)
+	oversale, err := FindOversale(ctx, conn, records[:len(r.plan.Intents)])
 	if err != nil {
 		return Result{}, err
 	}
