@@ -1,0 +1,95 @@
+// Package lockprom counts the events of package locking for Prometheus.
+//
+//	locking_events_total{store,kind}  what happened, see locking.Kind
+//	locking_wait_seconds{store}       from the first attempt to the grant, or to giving up
+//	locking_hold_seconds{store}       from the grant to the end of fn
+//
+// The keys are no label: there may be as many as customers, and each would be a
+// time series for ever. They belong into the log, see locking.Log.
+//
+// What to watch, each as a rate over some minutes:
+//
+//	(timed_out + failed) / (acquired + timed_out + failed)   failure rate: alert above 5 %
+//	failed                                                   the store does not answer
+//	lost                                                     work went on without its lock for a moment
+//	left                                                     keys stay taken until their TTL
+//	hold_seconds, 99th percentile                            alert above 3 times the expected
+package lockprom
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"shop/locking"
+)
+
+// kinds have a series from the start: a rate needs a zero to begin with.
+var kinds = []locking.Kind{
+	locking.Attempt, locking.Busy, locking.Acquired, locking.TimedOut, locking.Failed,
+	locking.Renewed, locking.Lost, locking.Released, locking.Left,
+}
+
+// New registers the metrics with reg, and returns the Observer that feeds those
+// of the store so named. Several stores, and several calls for one, share them.
+func New(reg prometheus.Registerer, store string) (locking.Observer, error) {
+	events, err := register(reg, prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "locking_events_total",
+		Help: "Events of locks, by store and kind.",
+	}, []string{"store", "kind"}))
+	if err != nil {
+		return nil, err
+	}
+	waits, err := register(reg, prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "locking_wait_seconds",
+		Help:    "Time from the first attempt to the grant, or to giving up.",
+		Buckets: prometheus.ExponentialBuckets(0.0005, 2, 16), // 0.5 ms to 16 s
+	}, []string{"store"}))
+	if err != nil {
+		return nil, err
+	}
+	holds, err := register(reg, prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "locking_hold_seconds",
+		Help:    "Time from the grant to the end of the work.",
+		Buckets: prometheus.ExponentialBuckets(0.0005, 2, 18), // 0.5 ms to 66 s
+	}, []string{"store"}))
+	if err != nil {
+		return nil, err
+	}
+	return observe(events.MustCurryWith(prometheus.Labels{"store": store}), waits.WithLabelValues(store), holds.WithLabelValues(store)), nil
+}
+
+// observe looks each series up once: an event is then a map read and an atomic add.
+func observe(events *prometheus.CounterVec, waits, holds prometheus.Observer) locking.Observer {
+	counters := make(map[locking.Kind]prometheus.Counter, len(kinds))
+	for _, kind := range kinds {
+		counters[kind] = events.WithLabelValues(string(kind))
+	}
+	return func(e locking.Event) {
+		if counter, ok := counters[e.Kind]; ok {
+			counter.Inc()
+		}
+		switch e.Kind {
+		case locking.Acquired, locking.TimedOut: // without those who gave up, a jam looks short
+			waits.Observe(e.Wait.Seconds())
+		case locking.Released, locking.Left:
+			holds.Observe(e.Held.Seconds())
+		}
+	}
+}
+
+// register returns c, or the same collector if it has been registered before.
+func register[C prometheus.Collector](reg prometheus.Registerer, c C) (C, error) {
+	err := reg.Register(c)
+	var before prometheus.AlreadyRegisteredError
+	if errors.As(err, &before) {
+		if existing, ok := before.ExistingCollector.(C); ok {
+			return existing, nil
+		}
+	}
+	if err != nil {
+		return c, fmt.Errorf("lockprom: %w", err)
+	}
+	return c, nil
+}
