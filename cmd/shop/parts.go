@@ -16,6 +16,7 @@ import (
 	"shop/inventory"
 	"shop/loadtest"
 	"shop/locking"
+	"shop/locking/lockprom"
 	"shop/locking/redislock"
 )
 
@@ -50,7 +51,7 @@ func (c *serveCmd) assemble(ctx context.Context, log *slog.Logger, reg *promethe
 		Count: countEvents(reg), Failpoint: hook(c.Lab.Failpoints, c.Lab.Seed),
 	}
 	if s, _ := findStrategy(c.Locks.Strategy); c.needsRedis(s) {
-		if err := p.openLocks(c.Locks, &config); err != nil {
+		if err := p.openLocks(c.Locks, reg, &config); err != nil {
 			return nil, err
 		}
 	}
@@ -63,15 +64,18 @@ func (c *serveCmd) assemble(ctx context.Context, log *slog.Logger, reg *promethe
 }
 
 // openLocks gives config a lock store in Redis.
-func (p *parts) openLocks(s lockSettings, config *inventory.Config) error {
-	var err error
+func (p *parts) openLocks(s lockSettings, reg prometheus.Registerer, config *inventory.Config) error {
+	observer, err := lockprom.New(reg, "redis")
+	if err != nil {
+		return err
+	}
 	if p.client, err = redislock.Connect(s.RedisURL, s.LockTTL); err != nil {
 		return &usageError{fmt.Errorf("--redis-url: %w", err)}
 	}
 	if p.locks, err = redislock.New(p.client, s.LockTTL, redislock.Options{Prefix: s.LockPrefix}); err != nil {
 		return &usageError{err}
 	}
-	config.Locks, config.Lock = p.locks, locking.Options{}
+	config.Locks, config.Lock = p.locks, locking.Options{Observer: observer}
 	return nil
 }
 
