@@ -20,7 +20,7 @@ func (s *Service) Cancel(ctx context.Context, req Request, id uuid.UUID) (Reply,
 	if err := checkRequest(req); err != nil {
 		return Reply{}, err
 	}
-	if reply, found, err := s.look(ctx, req); found || err != nil {
+	if reply, found, err := s.replay(ctx, req); found || err != nil {
 		return reply, err
 	}
 	in := &intent{req: req, strategy: cancelling}

@@ -15,7 +15,7 @@ import (
 // start.Store(true) at its last round trip, where COMMIT is. Encode runs just before that.
 func armed(t *testing.T, strategy string, hurt func(*proxy)) (s *shop, p *proxy, start *atomic.Bool) {
 	t.Helper()
-	s = open(t, inventory.Config{Strategy: "row"})
+	s = openWithRedis(t, inventory.Config{Strategy: "row"})
 	p = newProxy(t, s.url)
 	start = &atomic.Bool{}
 	cfg := s.cfg
@@ -30,6 +30,7 @@ func armed(t *testing.T, strategy string, hurt func(*proxy)) (s *shop, p *proxy,
 		}
 		return inventory.Reply{Status: 201, Body: []byte(o.ID.String())}, nil
 	}
+	s.armedCfg = cfg
 	s.Service, s.events = s.another(cfg)
 	s.stock("WARM", 1)
 	if _, err := s.Buy(t.Context(), ask(), one("WARM")); err != nil { // so that all statements are prepared
@@ -41,7 +42,7 @@ func armed(t *testing.T, strategy string, hurt func(*proxy)) (s *shop, p *proxy,
 func TestCommit_WithoutAnswerIsDecidedByTheSameKey(t *testing.T) {
 	t.Parallel()
 	for name, hurt := range map[string]fault{"request lost": cutBefore, "answer lost": cutAfter} {
-		for _, strategy := range []string{"row", "atomic", "optimistic", "serializable", "advisory", "advisory-try", "naive"} {
+		for _, strategy := range append(safe(), "naive", "redis-only") {
 			t.Run(name+"/"+strategy, func(t *testing.T) {
 				t.Parallel()
 				s, _, start := armed(t, strategy, func(p *proxy) { p.arm(hurt) })
@@ -120,4 +121,38 @@ func TestCommit_ThatCannotBeDecidedIsUnknownAndNothingElse(t *testing.T) {
 		t.Errorf("the same key later: %+v, %v", reply, err)
 	}
 	s.mustHold()
+}
+
+// The lease ends while nobody can say whether the COMMIT arrived. The row lock
+// and the key decide it without the lease.
+func TestCommit_IsDecidedAlsoWhenTheLeaseEndsMeanwhile(t *testing.T) {
+	t.Parallel()
+	for name, hurt := range map[string]fault{"request lost": cutBefore, "answer lost": cutAfter} {
+		store, steal := stealable(t)
+		s, p, start := armed(t, "row", func(p *proxy) {
+			p.arm(func(request []byte, client, server net.Conn) {
+				steal(context.Background())
+				p.refuse()
+				hurt(request, client, server)
+			})
+		})
+		cfg := s.armedCfg
+		cfg.Strategy, cfg.Locks = "redis+row", store
+		cfg.Lock.Observer = func(e locking.Event) {
+			if e.Kind == locking.Lost {
+				p.up(t)
+			}
+		}
+		s.Service, s.events = s.another(cfg)
+		s.stock("A", 1)
+		start.Store(true)
+		reply, err := s.Buy(t.Context(), ask(), one("A"))
+		if err != nil || reply.Status != 201 {
+			t.Errorf("%s: %+v, %v", name, reply, err)
+		}
+		if got := s.events.of(inventory.Resolved); got != 1 {
+			t.Errorf("%s: %d resolved, want 1", name, got)
+		}
+		s.mustHold()
+	}
 }

@@ -1,2 +1,104 @@
-// Package inventory sells stock to many buyers at once and never sells what is not there.
+// Package inventory sells stock to many buyers at once, on several servers, and
+// never sells what is not there.
+//
+// # The question
+//
+// One piece is left and two buyers ask for it at the same moment, on different
+// servers. Both look: it is there. Both take it. How is one of them stopped, at
+// which price, and what is left of that when a server is killed, a client leaves, a
+// connection breaks, or the lock service forgets?
+//
+// Nine answers stand side by side, one file each: naive, redis-only, redis+row,
+// row, atomic, optimistic, serializable, advisory, advisory-try. Strategies
+// tells which are right. The default is redis+row, the double lock:
+//
+//	the lock makes it fast, the database makes it right
+//
+// # The invariant
+//
+//	stock = opening + restocked − sold + cancelled ≥ 0, for every product, after every commit
+//	one key of one client = at most one effect, and one answer, byte for byte
+//	an order has all its lines, or does not exist; what it gives back, it gives back once
+//
+// # The order of locks
+//
+// Whoever takes several locks takes them in this order, the nine strategies,
+// Cancel, and the way without Redis alike, so that nobody waits in a circle:
+//
+//	1  the lock store's keys            all or none, by sku
+//	2  advisory locks                   by their number
+//	3  rows of products                 by sku, in byte order: the order of Go strings and of COLLATE "C"
+//	4  the row of the order             Cancel only
+//	5  the idempotency key              its INSERT waits for whoever is inserting the same
+//
+// A statement that waited for a lock still sees what it saw when it began (but
+// for the row that it locked), so that whatever a lock protects is read by the
+// next statement. A look at the key before all this may replay an answer, and
+// decides nothing else.
+//
+// # A purchase
+//
+//	      look at the key ──found──► replay, or ErrKeyReused
+//	             │ not found: proves nothing
+//	             ▼
+//	┌──► lock, read the stock ──short──► store the refusal ─┐
+//	│            │ enough                                   │
+//	│            ▼                                          ▼
+//	│    stock − q, key + answer, order, lines, movements; COMMIT
+//	│            │                │                │
+//	│            │ 40001, 40P01,  │ no answer:     │ answered
+//	│            │ CHECK, lost    │ it may have    ▼
+//	└────────────┴─── again ──────┘ happened     stored
+//
+// The first half runs on the caller's ctx: leaving changes nothing. The second
+// half, COMMIT included, is one message on a ctx of its own, which neither the
+// client nor a lost lease can cut in half, with its own bound. So a row is held for one
+// round trip and one fsync.
+//
+// # What may happen, and what then
+//
+//	A1   killed with the Redis lock held        the lock runs out with its TTL; nothing was written
+//	A2   killed inside the transaction          PostgreSQL sees the socket close and rolls back
+//	A3   killed after COMMIT                    the order stands; the same key replays it
+//	A4   paused before BEGIN, past the TTL      the lease is known to be over, or not: the row lock serialises
+//	A5   paused inside the transaction          idle_in_transaction_session_timeout frees the row before
+//	                                            lock_timeout ends the patience of those who wait for it
+//	A6   Redis fails over, the lock is gone     two holders meet at the row: one waits there
+//	A7   two Redis masters                      the same
+//	A8   Redis cannot be reached                redis+row goes on with the row lock, DegradedMax at once;
+//	                                            redis-only sells nothing. An error is never a grant
+//	A9   the key is deleted or expires early    as A6; Release does not touch the next holder's
+//	A10  the reply to acquire is lost           the store asks again as the same owner
+//	A11  a renewal fails                        retried while the lease can be trusted; then ErrLost before COMMIT
+//	A12  the holder hangs, the watchdog renews  MaxHold ends it
+//	A13  PostgreSQL restarts before COMMIT      rolled back, run again
+//	A14  PostgreSQL restarts during COMMIT      run again with the same key: it conflicts, or it is the first
+//	A15  the connection is cut around COMMIT    the same
+//	A16  the client leaves                      before COMMIT nothing happened; after it everything did
+//	A17  many buyers, few pieces                as many orders as pieces, the rest is refused, stock is 0
+//	A18  one key, twice at the same moment      the second INSERT waits, then replays; past lock_timeout ErrInProgress
+//	A19  one key, another request               ErrKeyReused, no effect
+//	A20  the same products in opposite orders   sorted before anything is locked; 40P01 is run again
+//
+// Below all of it stands CHECK (stock >= 0) under a relative write: if a lock is
+// forgotten tomorrow, the last piece is refused by the table. Each trip is counted, GuardTripped.
+//
+// # What the caller is told
+//
+//	Reply, nil error          stored: the order, or the refusal (ErrOutOfStock, ErrAlreadyCancelled) as Encode put it
+//	ErrInvalid, ErrNotFound   not stored; it happens again if nothing changes
+//	ErrKeyReused              not stored; the key belongs to another request
+//	ErrBusy, ErrLost          this attempt did nothing; the key is still open
+//	ErrInProgress             someone works under this key: unknown
+//	ErrOutcomeUnknown         a COMMIT was sent and could not be decided in time: unknown
+//	ctx's error               this attempt did nothing; another with the same key may have
+//
+// "Unknown" and "still open" have the same cure: send the same key again.
+//
+// # Sources
+//
+//   - PostgreSQL manual, 13.2 Transaction Isolation, 13.3 Explicit Locking, 13.5 Serialization Failure Handling
+//   - etcd, Why etcd, Notes on the usage of lock and lease: "the lock APIs cannot be used as mutual exclusion mechanism by themselves"
+//   - Redis, Distributed Locks with Redis; M. Kleppmann, How to do distributed locking
+//   - B. Leach, Implementing Stripe-like Idempotency Keys in Postgres
 package inventory

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"shop/inventory"
+	"shop/locking"
 )
 
 var steps = []inventory.Step{inventory.AfterAcquire, inventory.AfterGuard, inventory.BeforeCommit, inventory.AfterCommit}
@@ -136,4 +137,27 @@ func TestCancel_BackendTerminatedAtAnyStepGivesBackOnce(t *testing.T) {
 			s.mustHold()
 		})
 	}
+}
+
+func TestBuy_AfterAllConnectionsBroke(t *testing.T) {
+	t.Parallel()
+	s := open(t, inventory.Config{})
+	s.stock("A", 9)
+	p := newProxy(t, s.url)
+	cfg := s.cfg
+	cfg.Pool = newPool(t, p.url)
+	buyer, _ := s.another(cfg)
+	buyAtOnce(t, 5, buyer, one("A")) // several connections
+	p.down()
+	if _, err := buyer.Buy(t.Context(), ask(), one("A")); !errors.Is(err, locking.ErrBusy) {
+		t.Errorf("%v, want ErrBusy: did nothing, come again", err)
+	}
+	p.up(t)
+	if _, err := buyer.Buy(t.Context(), ask(), one("A")); err != nil {
+		t.Error(err)
+	}
+	if got := s.left("A"); got != 3 {
+		t.Errorf("%d left, want 3", got)
+	}
+	s.mustHold()
 }

@@ -46,4 +46,3 @@ func (s *shop) mustHold() {
 		s.t.Error(b)
 	}
 }
-

@@ -13,6 +13,19 @@ import (
 // KeysKept is the shortest time for which an answer must be replayable.
 const KeysKept = 24 * time.Hour
 
+// replay is look at the start of a request, patient with connections that broke.
+func (s *Service) replay(ctx context.Context, req Request) (reply Reply, found bool, err error) {
+	for try := 0; try < attemptsMax; try++ {
+		if err := pause(ctx, try); err != nil {
+			return Reply{}, false, err
+		}
+		if reply, found, err = s.look(ctx, req); !errors.Is(err, errLostConn) {
+			return reply, found, err
+		}
+	}
+	return Reply{}, false, exhausted(err)
+}
+
 // look finds the answer that was stored under the request's key. Found is a
 // fact; not found proves nothing: the first may be committing right now. So it
 // replays, and decides nothing else.
@@ -33,6 +46,8 @@ func (s *Service) look(ctx context.Context, req Request) (reply Reply, found boo
 		return Reply{}, false, nil
 	case err != nil && ctx.Err() != nil:
 		return Reply{}, false, context.Cause(ctx)
+	case conn.Conn().IsClosed():
+		return Reply{}, false, fmt.Errorf("%w: %w", errLostConn, err)
 	case err != nil:
 		return Reply{}, false, fmt.Errorf("inventory: look key up: %w", err)
 	case string(fingerprint) != string(req.Fingerprint[:]):

@@ -1,9 +1,19 @@
 package inventory_test
 
 import (
+	"context"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// silent keeps go-redis from reporting the outages that the tests make.
+type silent struct{}
+
+func (silent) Printf(context.Context, string, ...any) {}
+
+func TestMain(m *testing.M) {
+	redis.SetLogger(silent{})
+	goleak.VerifyTestMain(m)
+}

@@ -12,14 +12,15 @@ import (
 // does something else with the next bytes that a client sends.
 type proxy struct {
 	url      string
-	listener net.Listener
+	addr     string
 	upstream string
 
-	mu    sync.Mutex
-	fault fault
-	syncs int // round trips: how often a client asked for an answer
-	conns []net.Conn
-	wg    sync.WaitGroup
+	mu       sync.Mutex
+	listener net.Listener
+	fault    fault
+	syncs    int // round trips: how often a client asked for an answer
+	conns    []net.Conn
+	wg       sync.WaitGroup
 }
 
 // fault gets the client's bytes and both ends, instead of the server.
@@ -34,7 +35,8 @@ func newProxy(t testing.TB, databaseURL string) *proxy {
 	}
 	p := &proxy{upstream: u.Host}
 	p.listen(t, "127.0.0.1:0")
-	u.Host = p.listener.Addr().String()
+	p.addr = p.listener.Addr().String()
+	u.Host = p.addr
 	p.url = u.String()
 	t.Cleanup(p.down)
 	return p
@@ -46,7 +48,9 @@ func (p *proxy) listen(t testing.TB, addr string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	p.mu.Lock()
 	p.listener = l
+	p.mu.Unlock()
 	p.wg.Go(func() {
 		for {
 			client, err := l.Accept()
@@ -114,11 +118,15 @@ func (p *proxy) roundTrips() int {
 }
 
 // refuse takes no new connections.
-func (p *proxy) refuse() { p.listener.Close() }
+func (p *proxy) refuse() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.listener.Close()
+}
 
 // down refuses and cuts everything, and waits for it.
 func (p *proxy) down() {
-	p.listener.Close()
+	p.refuse()
 	p.mu.Lock()
 	for _, c := range p.conns {
 		c.Close()
@@ -131,7 +139,7 @@ func (p *proxy) down() {
 // up listens again where it did.
 func (p *proxy) up(t testing.TB) {
 	t.Helper()
-	p.listen(t, p.listener.Addr().String())
+	p.listen(t, p.addr)
 }
 
 // deaf writes, and does not mind that nobody listens any more.

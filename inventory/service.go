@@ -45,8 +45,8 @@ func New(cfg Config) (*Service, error) {
 		fallback:  newFallback(cmp.Or(cfg.DegradedMax, 8), cmp.Or(cfg.Log, slog.Default())),
 	}
 	// The lock is held for milliseconds, so that whoever waits asks that often.
-	s.lock.Backoff.Base = cmp.Or(s.lock.Backoff.Base, 2*time.Millisecond)
-	s.lock.Backoff.Max = cmp.Or(s.lock.Backoff.Max, 50*time.Millisecond)
+	s.lock.Backoff.Base = cmp.Or(s.lock.Backoff.Base, time.Millisecond)
+	s.lock.Backoff.Max = cmp.Or(s.lock.Backoff.Max, 20*time.Millisecond)
 	s.lock.MaxHold = cmp.Or(s.lock.MaxHold, 10*time.Second)
 	if s.encode == nil {
 		s.encode = encodeJSON
@@ -83,7 +83,7 @@ func (s *Service) BuyWith(ctx context.Context, strategy string, req Request, lin
 		return Reply{}, err
 	}
 	// Before any lock: a replay needs no stock, no product, and no Redis.
-	if reply, found, err := s.look(ctx, req); found || err != nil {
+	if reply, found, err := s.replay(ctx, req); found || err != nil {
 		return reply, err
 	}
 	return buy(s, ctx, p)

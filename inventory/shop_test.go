@@ -21,11 +21,13 @@ import (
 // shop is a schema of its own on the real server, and what the tests need of it.
 type shop struct {
 	*inventory.Service
-	t      testing.TB
-	url    string // with search_path
-	pool   *pgxpool.Pool
-	cfg    inventory.Config
-	events *events
+	t    testing.TB
+	url  string // with search_path
+	pool *pgxpool.Pool
+	cfg  inventory.Config
+
+	armedCfg inventory.Config // with the pool that goes through a proxy
+	events   *events
 }
 
 // events counts what the Service reports.

@@ -139,10 +139,17 @@ func (s *Service) giveUp(ctx context.Context, in *intent, err error) (Reply, err
 		}
 		return Reply{}, fmt.Errorf("%w: %v", locking.ErrOutcomeUnknown, err)
 	}
-	if errors.Is(err, errConflict) || errors.Is(err, errGuard) {
-		return Reply{}, fmt.Errorf("%w: %d attempts: %v", locking.ErrBusy, attemptsMax, err)
+	return Reply{}, exhausted(err)
+}
+
+// exhausted makes of the last attempt's error what it means outside: did nothing, come again.
+func exhausted(err error) error {
+	for _, again := range []error{errConflict, errGuard, errKeyTaken, errLostConn} {
+		if errors.Is(err, again) {
+			return fmt.Errorf("%w: gave up after %d attempts: %v", locking.ErrBusy, attemptsMax, err)
+		}
 	}
-	return Reply{}, err
+	return err
 }
 
 // connection waits for a free one no longer than for a lock.
