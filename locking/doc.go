@@ -1,2 +1,138 @@
-// Package locking is the idea of a lock with a lease, without any driver.
+// Package locking is the idea of a lock between processes: what it can promise,
+// what it cannot, and the loop that keeps the promise. It does no I/O and knows
+// no driver; each sub-package named after a store brings one.
+//
+// # The question
+//
+// Two servers want to change the same thing. A mutex in one of them does not
+// bind the other. So they ask a third, the store, and it says to one of them:
+// yours. How long may he believe that?
+//
+// # Exclusion, and why it has an end
+//
+// A lock without an end is held for ever by a holder that crashed. So the store
+// grants a lease: yours, for a TTL. That heals the crash, and breaks the
+// exclusion. Whoever is paused (a stopped process, a garbage collection, a
+// frozen machine), or whose packet is late, acts after his TTL as if it were
+// before, and meanwhile the store has granted the key to the next one. No TTL is
+// long enough, and no look at the clock helps: the pause may come between the
+// look and the write. Two statements follow, and the whole project rests on them:
+//
+//	a lease makes it rare that two work at once:       use it to be fast
+//	only the resource itself can make it impossible:   guard it, to be right
+//
+// # The trust window
+//
+// Lease.Until is how long a lease may be trusted. It counts from the *sending* of
+// the request that last set the TTL at the server, on the monotonic clock:
+//
+//	client   |-- request -->                              Until
+//	         sent           |<-- answer --|                 |
+//	         |<------------ TTL - margin -------------------|
+//	server                  |<--------------- TTL --------------------->|
+//	                        granted                              forgotten
+//
+// The server starts to count later than we do, so that our trust ends before its
+// memory, however slow the answer was. The margin, the store's, is for clocks
+// that run at different rates. A change of the wall clock changes nothing. The
+// monotonic clock stands still while the machine is suspended: that is one more
+// pause, and the guard's business.
+//
+// # The life of a lease in Do
+//
+//	             TryAcquire                          Renew: sent + TTL/3
+//	         +-------------------+                 +------------------+
+//	         |                   v                 v                  |
+//	      +------+ ErrBusy  +---------+ granted +------+  Until moves |
+//	      | wait |<---------| attempt |-------->| held |--------------+
+//	      +------+          +---------+         +------+<-+ error: again after TTL/12,
+//	         | ctx ends          | error         |  |  |  | while there is trust
+//	         v                   v               |  |  +--+
+//	      ctx.Err(), ErrBusy   error             |  |
+//	                                             |  | ErrLost | Until is past | MaxHold
+//	                               fn returned   |  v
+//	                                             | +------+ fn's ctx is cancelled,
+//	                                             | | lost | cause ErrLost, ErrMaxHold;
+//	                                             | +------+ Do waits for fn
+//	                                             v  v fn returned
+//	       Release, on a ctx of its own <--- +----------+ ---> left to run out, if
+//	                                         |   over   |      ErrOutcomeUnknown
+//	                                         +----------+
+//
+// Invariant: while fn's ctx has not ended, the server had not forgotten the
+// lease at the last moment at which this process ran. Nothing ever goes back
+// from lost to held: a renewal that finds the key free, and takes it again, would
+// hide that someone else was in between.
+//
+// # What goes wrong, and what happens then
+//
+//	the answer to a grant is lost   the Store asks again as the same owner, or removes its trace
+//	the grant comes after Until     fn does not run, ErrLost
+//	a renewal fails, or is silent   again, within the trust that is left; an attempt has a third of the TTL
+//	a renewal is slow               counts from its sending, and never beyond the trust
+//	a renewal is refused            lost, finally
+//	no renewal until Until          lost
+//	the process is paused           on waking: lost, also if an old answer is waiting that says otherwise
+//	fn hangs                        after MaxHold the renewal ends, after the TTL the keys are free
+//	fn ignores its ctx              Do waits for it; what it writes is stopped by the guard
+//	fn succeeds after the loss      nil: what is committed is not reported as failed
+//	fn fails after the loss         its error and ErrLost, both
+//	fn panics, or calls Goexit      released, and the panic goes on
+//	the caller leaves               fn's ctx ends; the renewal goes on until fn has returned
+//	a write has no answer           ErrOutcomeUnknown: not released; the TTL keeps others out for a while
+//	the release fails               nil all the same; the TTL frees the keys
+//
+// # Writes
+//
+// A ctx that ends does not stop a statement at the server. It stops us from
+// hearing what became of it. So a write begins only while there is trust, and
+// once begun it is not cut by a client who leaves or a lease that is lost:
+//
+//	err := locking.Do(ctx, store, locking.Options{}, keys, func(ctx context.Context, l locking.Lease) error {
+//		… read, decide, on ctx …
+//		return locking.Commit(ctx, time.Second, tx.Commit)
+//	})
+//
+// # The fence, and the guard
+//
+// Each grant has a Fence, a number greater than all before it. The holder sends
+// it along with his write, and the resource refuses what is older than what it
+// has seen (ErrStale):
+//
+//	UPDATE accounts SET fence = $2 … WHERE id = $1 AND fence <= $2
+//
+// This guard is the *first* statement that touches the protected thing, before
+// the read on which the decision rests. A guard at the write alone lets an update
+// be lost: A reads 100, B reads 100, A writes with fence 5, B writes with fence 6.
+// Equal passes: one holder may write several times. A fence is worth what its
+// source is worth: a counter that may be lost with the data it stands in must not
+// guard what outlives that data.
+//
+// Where the resource is a database that can lock a row, SELECT … FOR UPDATE is
+// the guard, and needs no fence: the database knows when its own holder is gone.
+//
+// # Which lock when
+//
+//	everything is in one database            its row lock; an advisory lock, where there is no row yet
+//	… and the row is hot                     a lease in front, so that waiters do not queue in the database
+//	work is only wasted when done twice      Redis, one key with a TTL; another holder at worst costs work
+//	it must never happen twice               etcd or ZooKeeper, with the fence checked by the resource
+//	one machine                              a file lock
+//	N independent Redis servers ("Redlock")  no: a paused holder breaks it as any lease, and it has no fence
+//
+// # Where it comes from
+//
+//   - C. Gray and D. Cheriton, "Leases: An Efficient Fault-Tolerant Mechanism for
+//     Distributed File Cache Consistency", SOSP 1989: the lease, and that its holder
+//     has to count from before the grant.
+//   - M. Kleppmann, "How to do distributed locking", 2016: the pause, the fencing
+//     token, efficiency against correctness.
+//   - antirez, "Is Redlock safe?", 2016 (antirez.com/news/101): the answer to it. Both
+//     agree that a check at the resource is stronger than any clock.
+//   - Redis, "Distributed Locks with Redis": SET NX PX, the random owner, release by
+//     compare and delete, validity from before the request, a limit to reacquisition.
+//   - etcd, "etcd versus other key-value stores" (Documentation/learning/why.md), notes
+//     on the usage of lock and lease: validate a version number at the resource.
+//   - River (github.com/riverqueue/river, internal/leadership): the trust window, and a
+//     resignation that outlives the ctx.
 package locking
