@@ -11,16 +11,22 @@ import (
 
 // fromOutside is the evidence that the history itself holds.
 func fromOutside(records []Record, replicas int, events []fault.Event, epoch time.Time) map[string]int64 {
-	evidence := map[string]int64{"overlaps": Overlaps(records, replicas), "cut_off": cutOff(records, events, epoch)}
+	evidence := onTheWire(records)
+	evidence["overlaps"] = Overlaps(records, replicas)
+	evidence["cut_off"] = cutOff(records, events, epoch)
+	return evidence
+}
+
+// onTheWire counts attempts.
+func onTheWire(records []Record) map[string]int64 {
+	evidence := map[string]int64{"attempts": 0, "unknown_answers": 0, "silent_retries": 0}
 	for _, r := range records {
 		for _, a := range r.Attempts {
 			evidence["attempts"]++
 			if a.Outcome == Unknown {
 				evidence["unknown_answers"]++
 			}
-			if a.Sends > 1 {
-				evidence["silent_retries"] += int64(a.Sends - 1)
-			}
+			evidence["silent_retries"] += int64(max(0, a.Sends-1))
 		}
 	}
 	return evidence

@@ -71,6 +71,22 @@ func newResult(s Scenario, replicas int) Result {
 	}
 }
 
+// count tells the keys apart by what became of them.
+func (r *Result) count(records []Record, decided time.Duration) {
+	r.Requests = len(records)
+	for _, record := range records {
+		switch record.Outcome {
+		case OK:
+			r.OK++
+		case Rejected:
+			r.Rejected++
+		default:
+			r.Unknown++
+		}
+	}
+	r.PerSecond = float64(r.OK+r.Rejected) / decided.Seconds()
+}
+
 // list is [] in JSON where there is none, not null.
 func list(names []string) []string {
 	if names == nil {

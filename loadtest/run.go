@@ -71,7 +71,7 @@ func (r *run) load(ctx context.Context) error {
 		watched <- err
 	}()
 	go func() { struck <- r.strike(ctx) }()
-	go r.tick(watching)
+	go progress(watching, r.volley.history, r.proof.Tick)
 	r.latencies = r.volley.fire(ctx, r.plan.Shots)
 	r.decided = r.volley.history.Now()
 	err := <-struck
@@ -93,11 +93,11 @@ func (r *run) strike(ctx context.Context) error {
 	return nil
 }
 
-// tick says how it goes, twice a second.
-func (r *run) tick(ctx context.Context) {
+// progress says how it goes, twice a second.
+func progress(ctx context.Context, h *History, say func(string)) {
 	for pause(ctx, 500*time.Millisecond) {
-		keys, ok, rejected := r.volley.history.Tally()
-		r.proof.Tick(fmt.Sprintf("    %4.1f s  %5d bought  %5d refused  %5d to come", r.volley.history.Now().Seconds(), ok, rejected, keys-ok-rejected))
+		keys, ok, rejected := h.Tally()
+		say(fmt.Sprintf("    %4.1f s  %5d ok  %5d rejected  %5d to come", h.Now().Seconds(), ok, rejected, keys-ok-rejected))
 	}
 }
 
@@ -142,21 +142,10 @@ func (r *run) audit(ctx context.Context) (Result, error) {
 // result puts the numbers together and judges them.
 func (r *run) result(records []Record, violations map[string]int64) Result {
 	result := newResult(r.scenario, r.replicas.Len())
-	for _, record := range records[:len(r.plan.Intents)] { // the finale is not load
-		result.Requests++
-		switch record.Outcome {
-		case OK:
-			result.OK++
-		case Rejected:
-			result.Rejected++
-		default:
-			result.Unknown++
-		}
-	}
+	result.count(records[:len(r.plan.Intents)], r.decided) // the finale is not load
 	result.Violations, result.Evidence = violations, r.evidence(records)
 	result.Void = VoidReasons(r.scenario, result.Evidence)
 	result.Verdict, result.AsExpected = Judge(r.scenario, violations, result.Void)
-	result.PerSecond = float64(result.OK+result.Rejected) / r.decided.Seconds()
 	result.P50 = milliseconds(r.latencies.Latencies.P50)
 	result.P99 = milliseconds(r.latencies.Latencies.P99)
 	result.Stock, result.Records, result.Events = r.plan.units(), records, r.events

@@ -1,6 +1,9 @@
 package loadtest
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // Scenario is a strategy under a fault, and what must come of it.
 type Scenario struct {
@@ -59,7 +62,7 @@ func safe(strategy string, fault Fault) Scenario {
 }
 
 // Matrix is every control, then every safe strategy under no fault, under a
-// crash, and under the faults of each store that it uses.
+// crash, and under the faults of each store that it uses; sorted by fault.
 func Matrix(strategies []Strategy) []Scenario {
 	matrix := slices.Clone(controls)
 	for _, s := range strategies {
@@ -73,8 +76,13 @@ func Matrix(strategies []Strategy) []Scenario {
 			}
 		}
 	}
+	slices.SortStableFunc(matrix, func(a, b Scenario) int { return cmp.Compare(a.Fault.order(), b.Fault.order()) })
 	return matrix
 }
+
+// order puts the faults from the harmless to the rest, so that a control stands
+// beside those that must do better under the same.
+func (f Fault) order() int { return slices.Index([]Fault{NoFault, LockLost, RedisDown, Crash}, f) }
 
 // Quick is the part of the matrix that shows the point in a minute: the control
 // and the real thing under the same load, the lock taken away from both, and

@@ -26,7 +26,7 @@ type proveCmd struct {
 	Quick    bool          `help:"A minute that shows the point, instead of the whole matrix."`
 	Replicas int           `default:"3" help:"Replicas of the shop under load."`
 	Rate     int           `default:"200" help:"Buyers per second."`
-	Duration time.Duration `help:"Of the load of one scenario. Default: 5s with --quick, else 8s."`
+	Duration time.Duration `help:"Of the load of one scenario. Default: 6s with --quick, else 8s."`
 	Seed     int64         `default:"1" help:"Of the load and of the pauses; the same seed is the same load."`
 	Out      string        `default:"report" type:"path" help:"Folder for prove.json, index.html and the replicas' logs."`
 	Keep     bool          `help:"Keep the databases of the scenarios."`
@@ -36,7 +36,7 @@ type proveCmd struct {
 
 // The defaults of --duration.
 const (
-	durationQuick = 5 * time.Second
+	durationQuick = 6 * time.Second
 	durationWhole = 8 * time.Second
 )
 

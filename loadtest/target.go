@@ -1,0 +1,123 @@
+package loadtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Target is a service of somebody else: given addresses to load, and given SQL
+// that says what must not be. Nothing is started, stopped or broken; break it
+// yourself while this runs.
+type Target struct {
+	Name      string
+	Bases     []string // one for each replica, or one of a load balancer
+	Header    http.Header
+	KeyHeader string
+	Classify  func(int, http.Header, []byte) (Outcome, string)
+	Request   *Template
+	Load      Load
+	Checks    []Check // each must find nothing
+	Database  string  // where they run
+	Say       func(format string, args ...any)
+	Tick      func(line string)
+}
+
+// Run fires the load, sends undecided keys again until they are decided, and
+// then audits. The service goes on running, so a query sees what is committed
+// then; all that was asked has been answered before.
+func (t *Target) Run(ctx context.Context) (Report, error) {
+	t.Load.Replicas = len(t.Bases)
+	shots, err := t.Request.shots(t.Load)
+	if err != nil {
+		return Report{}, err
+	}
+	conn, err := pgx.Connect(ctx, t.Database)
+	if err != nil {
+		return Report{}, fmt.Errorf("audit: %w", err)
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	v, err := newVolley(ctx, t.Bases, t.Header, t.KeyHeader, t.Load.Duration, t.Classify)
+	if err != nil {
+		return Report{}, err
+	}
+	defer v.close()
+	t.Say("%s: %d requests to %d addresses", t.Name, len(shots), len(t.Bases))
+	watching, stop := context.WithCancel(ctx)
+	go progress(watching, v.history, t.Tick)
+	latencies := v.fire(ctx, shots)
+	decided := v.history.Now()
+	stop()
+	if err := ctx.Err(); err != nil {
+		return Report{}, err
+	}
+	records := v.history.Records()
+	findings, err := t.audit(ctx, conn, records)
+	if err != nil {
+		return Report{}, err
+	}
+	result := newResult(Scenario{Flow: "target", Strategy: t.Name, Fault: NoFault, Expect: Safe}, len(t.Bases))
+	result.count(records, decided)
+	result.P50, result.P99 = milliseconds(latencies.Latencies.P50), milliseconds(latencies.Latencies.P99)
+	result.Evidence = map[string]int64{"overlaps": Overlaps(records, len(t.Bases))}
+	maps.Copy(result.Evidence, onTheWire(records))
+	result.Findings, result.Violations = findings, findings.Counts()
+	result.Records, result.Epoch = records, v.history.epoch
+	if result.Evidence["overlaps"] == 0 {
+		result.Void = []string{"no two requests overlapped"}
+	}
+	if result.OK == 0 {
+		result.Void = append(result.Void, "no request succeeded")
+	}
+	result.Verdict, result.AsExpected = Judge(Scenario{Expect: Safe}, result.Violations, result.Void)
+	t.Say("    %s", result.sentence())
+	return Report{Seed: t.Load.Seed, AsExpected: result.AsExpected, Scenarios: []Result{result}, Load: t.Load, When: time.Now()}, nil
+}
+
+func (t *Target) audit(ctx context.Context, conn *pgx.Conn, records []Record) (Findings, error) {
+	if len(t.Checks) == 0 {
+		return nil, errors.New("audit: there is no query in the file: nothing would be checked")
+	}
+	if err := loadAnswers(ctx, conn, records); err != nil {
+		return nil, err
+	}
+	findings, err := Audit(ctx, conn, t.Checks)
+	if err != nil {
+		return nil, err
+	}
+	findings.Add("I-ONCE", diverged(records)...)
+	findings.Add("I-LIVE", undecided(records)...)
+	return findings, nil
+}
+
+// loadAnswers makes what clients were told a temporary table that the queries of
+// the audit can join: proof_answers (key, outcome, status, body).
+func loadAnswers(ctx context.Context, conn *pgx.Conn, records []Record) error {
+	if _, err := conn.Exec(ctx, `CREATE TEMPORARY TABLE proof_answers (key text PRIMARY KEY, outcome text, status int, body text)`); err != nil {
+		return fmt.Errorf("audit: %w", err)
+	}
+	_, err := conn.CopyFrom(ctx, pgx.Identifier{"proof_answers"}, []string{"key", "outcome", "status", "body"},
+		pgx.CopyFromSlice(len(records), func(i int) ([]any, error) {
+			r := records[i]
+			return []any{r.Key, string(r.Outcome), r.status(), string(r.body)}, nil
+		}))
+	if err != nil {
+		return fmt.Errorf("audit: copy answers: %w", err)
+	}
+	return nil
+}
+
+// status is that of the answer that decided the key; 0 if none did.
+func (r Record) status() int {
+	for _, a := range r.Attempts {
+		if a.Outcome == r.Outcome {
+			return a.Status
+		}
+	}
+	return 0
+}

@@ -1,0 +1,96 @@
+package loadtest
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"regexp"
+	"strings"
+	"text/template"
+	"time"
+)
+
+// Template makes the requests to somebody else's service. Path and Body are
+// text/template with
+//
+//	{{.N}}            the number of the request, from 0
+//	{{.Key}}          its idempotency key
+//	{{pick "a" "b"}}  one of them
+//	{{int 1 3}}       a number from 1 to 3
+//
+// drawn from the seed, so that the same seed sends the same.
+type Template struct {
+	Method, Path, Body string
+}
+
+// shots draws a request for each moment of the load; one in ten is sent twice
+// at once, to two addresses if there are two.
+func (t *Template) shots(load Load) ([]Shot, error) {
+	random := rand.New(rand.NewPCG(uint64(load.Seed), 0))
+	functions := template.FuncMap{
+		"pick": func(choices ...string) string { return choices[random.IntN(len(choices))] },
+		"int":  func(low, high int) int { return low + random.IntN(max(1, high-low+1)) },
+	}
+	path, err := template.New("path").Funcs(functions).Option("missingkey=error").Parse(t.Path)
+	if err != nil {
+		return nil, err
+	}
+	body, err := template.New("body").Funcs(functions).Option("missingkey=error").Parse(t.Body)
+	if err != nil {
+		return nil, err
+	}
+	run := rand.Uint32() // the service is not new: keys of an earlier run are taken
+	n := max(1, int(load.Duration.Seconds()*float64(load.Rate)))
+	var shots []Shot
+	for i := range n {
+		fields := struct {
+			N   int
+			Key string
+		}{i, fmt.Sprintf("prove-%08x-%06d", run, i)}
+		var p, b bytes.Buffer
+		if err := path.Execute(&p, fields); err != nil {
+			return nil, err
+		}
+		if err := body.Execute(&b, fields); err != nil {
+			return nil, err
+		}
+		intent := &Intent{Key: fields.Key, Method: t.Method, Path: p.String(), Body: b.Bytes(), Lines: []Stock{{SKU: "anything"}}}
+		at := load.Duration * time.Duration(i) / time.Duration(n)
+		replica := random.IntN(load.Replicas)
+		shots = append(shots, Shot{at, replica, intent})
+		if i%twinEvery == 0 {
+			shots = append(shots, Shot{at, (replica + 1) % load.Replicas, intent})
+		}
+	}
+	return shots, nil
+}
+
+var queryName = regexp.MustCompile(`(?m)^--\s*name:\s*(.+?)\s*$`)
+
+// ParseChecks reads a file of queries, each of which ends with a semicolon at
+// the end of a line. A comment "-- name: S1" before one names it.
+func ParseChecks(text string) []Check {
+	var checks []Check
+	for part := range strings.SplitAfterSeq(text+"\n", ";\n") {
+		sql := strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(part), ";"))
+		if onlyComments(sql) {
+			continue
+		}
+		name := fmt.Sprintf("query %d", len(checks)+1)
+		if match := queryName.FindStringSubmatch(sql); match != nil {
+			name = match[1]
+		}
+		// Whatever columns it returns, a row is a violation, and its text is its id.
+		checks = append(checks, Check{Name: name, Invariant: name, SQL: "SELECT violation::text FROM (\n" + sql + "\n) violation"})
+	}
+	return checks
+}
+
+func onlyComments(sql string) bool {
+	for line := range strings.Lines(sql) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "--") {
+			return false
+		}
+	}
+	return true
+}
