@@ -40,29 +40,23 @@
 //
 // # The life of a lease in Do
 //
-//	             TryAcquire                          Renew: sent + TTL/3
-//	         +-------------------+                 +------------------+
-//	         |                   v                 v                  |
-//	      +------+ ErrBusy  +---------+ granted +------+  Until moves |
-//	      | wait |<---------| attempt |-------->| held |--------------+
-//	      +------+          +---------+         +------+<-+ error: again after TTL/12,
-//	         | ctx ends          | error         |  |  |  | while there is trust
-//	         v                   v               |  |  +--+
-//	      ctx.Err(), ErrBusy   error             |  |
-//	                                             |  | ErrLost | Until is past | MaxHold
-//	                               fn returned   |  v
-//	                                             | +------+ fn's ctx is cancelled,
-//	                                             | | lost | cause ErrLost, ErrMaxHold;
-//	                                             | +------+ Do waits for fn
-//	                                             v  v fn returned
-//	       Release, on a ctx of its own <--- +----------+ ---> left to run out, if
-//	                                         |   over   |      ErrOutcomeUnknown
-//	                                         +----------+
+//	+---------+   granted    +------+          fn returned            +------+
+//	| waiting |------------->| held |-------------------------------->| over |---> released, on a ctx
+//	+---------+              +------+                                 +------+     of its own; or left
+//	 |  ^   | busy: back off  |  ^   | renewed: again TTL/3 later        ^         to run out, after
+//	 |  +---+ and ask again   |  +---+ failed: again TTL/12 later        |         ErrOutcomeUnknown
+//	 |                        |                                          |
+//	 | ctx ended, or the      | refused, or Until is past, or MaxHold    |
+//	 v store failed           v                                          |
+//	error                    +------+ fn's ctx is cancelled: ErrLost     |
+//	                         | lost |------------------------------------+
+//	                         +------+          fn returned
 //
-// Invariant: while fn's ctx has not ended, the server had not forgotten the
-// lease at the last moment at which this process ran. Nothing ever goes back
-// from lost to held: a renewal that finds the key free, and takes it again, would
-// hide that someone else was in between.
+// Invariant: while fn's ctx has not ended, the server had not forgotten the lease
+// at the last moment at which this process ran; as far as the store keeps what
+// it has granted, which one that fails over to a replica may not. Nothing ever
+// goes back from lost to held: a renewal that finds the key free, and takes it
+// again, would hide that someone else was in between.
 //
 // # What goes wrong, and what happens then
 //
@@ -127,8 +121,8 @@
 //     has to count from before the grant.
 //   - M. Kleppmann, "How to do distributed locking", 2016: the pause, the fencing
 //     token, efficiency against correctness.
-//   - antirez, "Is Redlock safe?", 2016 (antirez.com/news/101): the answer to it. Both
-//     agree that a check at the resource is stronger than any clock.
+//   - antirez, "Is Redlock safe?", 2016 (antirez.com/news/101): the answer to it; read
+//     both, and whether one who can check at the resource still needs the lock.
 //   - Redis, "Distributed Locks with Redis": SET NX PX, the random owner, release by
 //     compare and delete, validity from before the request, a limit to reacquisition.
 //   - etcd, "etcd versus other key-value stores" (Documentation/learning/why.md), notes
