@@ -42,7 +42,7 @@ type listenerFlags struct {
 type limitFlags struct {
 	RequestTimeout  time.Duration `env:"SHOP_REQUEST_TIMEOUT" default:"5s" help:"Of a whole request; then 504."`
 	MaxInFlight     int           `env:"SHOP_MAX_IN_FLIGHT" default:"256" help:"Requests at once; then 503."`
-	RateLimit       float64       `env:"SHOP_RATE_LIMIT" default:"0" help:"Requests per second of one client, then 429. 0: no limit."`
+	RateLimit       float64       `env:"SHOP_RATE_LIMIT" default:"1000" help:"Requests per second of one client at this replica, then 429. 0: no limit."`
 	DrainDelay      time.Duration `env:"SHOP_DRAIN_DELAY" default:"0s" help:"How long /readyz says 503 before the listener closes: as long as a balancer needs to notice."`
 	ShutdownTimeout time.Duration `env:"SHOP_SHUTDOWN_TIMEOUT" default:"10s" help:"How long requests in flight may take to end."`
 }

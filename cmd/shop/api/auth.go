@@ -42,7 +42,7 @@ func bearer(h http.Header) (string, bool) {
 	}
 	scheme, key, _ := strings.Cut(values[0], " ")
 	key = strings.TrimLeft(key, " ")
-	return key, strings.EqualFold(scheme, "Bearer") && key != ""
+	return key, strings.EqualFold(scheme, "Bearer") && plausible(key)
 }
 
 type callerKey struct{}

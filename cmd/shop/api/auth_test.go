@@ -16,7 +16,7 @@ func TestAuth_WithoutAValidKeyNothingIsTold(t *testing.T) {
 	var first []byte
 	for _, header := range []string{
 		"Authorization:", "Authorization: Bearer", "Authorization: " + key, "Authorization: Bearer " + key + "x",
-		"Authorization: Bearer " + key[:len(key)-1], "Authorization: Basic " + key, "Authorization: Bearer nonsense",
+		"Authorization: Bearer " + key[:len(key)-1], "Authorization: Basic " + key, "Authorization: Bearer nonsense", "Authorization: Bearer shop_" + strings.Repeat("x", 43),
 		"Authorization: Bearer " + strings.ToUpper(key), "Authorization: Bearer " + key + " " + key,
 		"Authorization: Bearer " + strings.Repeat("x", 4000), "Authorization: Bearer ' OR 1=1 --",
 	} {

@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -38,6 +39,11 @@ func newKey() string {
 	bits := make([]byte, 32)
 	_, _ = rand.Read(bits) // never fails: it ends the process instead
 	return keyPrefix + base64.RawURLEncoding.EncodeToString(bits)
+}
+
+// plausible tells whether it may be a key at all, so that a stranger's nonsense costs no query.
+func plausible(key string) bool {
+	return len(key) == len(keyPrefix)+base64.RawURLEncoding.EncodedLen(32) && strings.HasPrefix(key, keyPrefix)
 }
 
 func hashKey(key string) []byte {

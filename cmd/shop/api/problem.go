@@ -1,7 +1,6 @@
 package api
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -64,7 +63,7 @@ func (s *Server) answer(err error, c echo.Context) {
 	if k.status == http.StatusUnauthorized {
 		h.Set("WWW-Authenticate", `Bearer realm="shop"`)
 	}
-	body, err := json.Marshal(p)
+	body, err := encode(p)
 	if err == nil {
 		err = c.Blob(k.status, typeProblem, body)
 	}

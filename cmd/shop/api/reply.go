@@ -20,11 +20,20 @@ func Encode(o inventory.Order, outcome error) (inventory.Reply, error) {
 		}
 		status, v = k.status, problemOf(outcome)
 	}
-	body, err := json.Marshal(v)
+	body, err := encode(v)
 	if err != nil {
-		return inventory.Reply{}, fmt.Errorf("api: encode the reply: %w", err)
+		return inventory.Reply{}, err
 	}
 	return inventory.Reply{Status: status, Body: body}, nil
+}
+
+// encode ends with a line break, as the generated answers do: for those who read it in a terminal.
+func encode(v any) ([]byte, error) {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return nil, fmt.Errorf("api: encode the answer: %w", err)
+	}
+	return append(body, '\n'), nil
 }
 
 // stored is a Reply on its way out: status and body exactly as they were committed.

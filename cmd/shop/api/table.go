@@ -55,7 +55,7 @@ var table = []struct {
 	{is(inventory.ErrAlreadyCancelled), kind{typ: TypeAlreadyCancelled, title: "Already cancelled", status: 409, stored: true, detail: "The order was cancelled before, and its stock was given back then."}},
 
 	{is(inventory.ErrKeyReused), kind{typ: TypeIdempotencyKeyReused, title: "Idempotency key reused", status: 422, detail: "This key was used for another request. Take a new key for a new intent."}},
-	{is(inventory.ErrNotFound), kind{typ: TypeNotFound, title: "Not found", status: 404}},
+	{is(inventory.ErrNotFound), kind{typ: TypeNotFound, title: "Not found", status: 404, detail: "There is none, or it is not yours."}},
 	{is(inventory.ErrInvalid), kind{typ: TypeInvalidRequest, title: "Invalid request", status: 422, detail: "The lines make no order: their currencies differ, or the total is too large."}},
 	{is(errInvalid), kind{typ: TypeInvalidRequest, title: "Invalid request", status: 422}},
 

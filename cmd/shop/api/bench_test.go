@@ -1,0 +1,56 @@
+package api
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"shop/inventory"
+)
+
+// atOnce is a domain that costs nothing, so that what is left is this package.
+type atOnce struct{ Orders }
+
+func (atOnce) BuyWith(context.Context, string, inventory.Request, []inventory.Line) (inventory.Reply, error) {
+	return Encode(inventory.Order{ID: uuid.Nil, Status: inventory.Confirmed, Currency: "EUR"}, nil)
+}
+
+// BenchmarkBuy_TheWayToTheDomainAndBack is what HTTP, keys, limits, validation and the log cost.
+func BenchmarkBuy_TheWayToTheDomainAndBack(b *testing.B) {
+	pool, err := pgxpool.New(b.Context(), "postgres://nobody@127.0.0.1:1/none")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer pool.Close()
+	s, err := New(Config{
+		Pool: pool, Orders: atOnce{}, Catalog: (*inventory.Service)(nil), Strategy: "row", Metrics: prometheus.NewRegistry(),
+		Ready: func(context.Context) (bool, error) { return false, nil },
+		Audit: func(context.Context) (map[string]map[string]int64, error) { return nil, nil },
+		Log:   slog.New(slog.NewJSONHandler(io.Discard, nil)),
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	key := newKey()
+	s.keyring.held[[32]byte(hashKey(key))] = heldKey{client: Client{ID: uuid.New()}, until: time.Now().Add(time.Hour)}
+	const body = `{"lines":[{"sku":"coffee","quantity":1},{"sku":"tea","quantity":2}]}`
+	b.ReportAllocs()
+	for b.Loop() {
+		r := httptest.NewRequest("POST", "/v1/orders", strings.NewReader(body))
+		r.Header = http.Header{"Authorization": {"Bearer " + key}, "Content-Type": {"application/json"}, "Idempotency-Key": {"k"}}
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, r)
+		if w.Code != 201 {
+			b.Fatalf("%d %s", w.Code, w.Body)
+		}
+	}
+}
