@@ -40,7 +40,7 @@ func expiresNot(s *suite) {
 func untilFromRequest(s *suite) {
 	ttl := s.ttl(3 * time.Second)
 	w := s.wire(ttl)
-	w.Delay(250 * time.Millisecond)
+	w.Delay(150 * time.Millisecond)
 
 	before := time.Now()
 	lease := s.try(w.Store, key)

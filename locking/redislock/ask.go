@@ -30,29 +30,60 @@ func newScripts() scripts {
 	return scripts{redis.NewScript(acquireLua), redis.NewScript(renewLua), redis.NewScript(releaseLua)}
 }
 
-// ask runs a script and returns its number. It comes back at once when ctx ends
-// or patience is over, although the client may go on waiting: a socket read
-// hears a deadline, but no cancellation.
+// ask runs a script and returns its number. It waits for patience at most.
+//
+// A socket read hears the deadline of ctx, but not its cancellation. While the
+// server answers, that is no matter: the answer is there within a millisecond.
+// From a server that was silent just now nothing is to be expected, so there
+// another goroutine reads, and ask comes back at once when ctx ends. (Always to
+// do so would double the time of a request: two changes of goroutine take as
+// long as the way to the server and back.)
 func (s *Store) ask(ctx context.Context, script *redis.Script, names []string, args ...any) (int64, error) {
+	if s.background.life.Err() != nil {
+		return 0, ErrClosed
+	}
 	limited, cancel := context.WithTimeout(ctx, s.patience)
 	defer cancel()
-	type answer struct {
-		n   int64
-		err error
-	}
-	answers := make(chan answer, 1)
-	started := s.background.start(func() {
+	run := func() answer {
 		n, err := script.Run(limited, s.client, names, args...).Int64()
-		answers <- answer{n, err}
-	})
-	if !started {
-		return 0, ErrClosed
+		return answer{n, err}
+	}
+	var a answer
+	if s.silent.Load() {
+		a = s.aside(limited, run)
+	} else {
+		a = run()
+	}
+	s.silent.Store(timedOut(a.err))
+	if end, ok := ctx.Deadline(); ok && !time.Now().Before(end) {
+		<-ctx.Done() // the socket's timer was faster than that of ctx
+	}
+	return a.n, s.classify(ctx, a.err)
+}
+
+// timedOut tells that err is the end of some patience, ours or the client's.
+func timedOut(err error) bool {
+	var timer net.Error
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) ||
+		errors.As(err, &timer) && timer.Timeout()
+}
+
+type answer struct {
+	n   int64
+	err error
+}
+
+// aside runs a request in another goroutine, and does not wait for it beyond ctx.
+func (s *Store) aside(ctx context.Context, run func() answer) answer {
+	answers := make(chan answer, 1)
+	if !s.background.start(func() { answers <- run() }) {
+		return answer{err: ErrClosed}
 	}
 	select {
 	case a := <-answers:
-		return a.n, s.classify(ctx, a.err)
-	case <-limited.Done():
-		return 0, unresolved(ctx, errNoAnswer)
+		return a
+	case <-ctx.Done():
+		return answer{err: ctx.Err()}
 	}
 }
 

@@ -11,8 +11,8 @@ import (
 // nobody, the rest is left to the TTL.
 const sweepsMax = 64
 
-// background owns the goroutines of a Store: the requests under way, for some
-// of which nobody waits any more, and the removal of traces.
+// background owns the goroutines of a Store: the removal of traces, and requests
+// to a silent server, for some of which nobody waits any more.
 type background struct {
 	life   context.Context // ends with close
 	end    context.CancelFunc
@@ -66,11 +66,14 @@ func (s *Store) forget(locks []string, owner string) {
 	}
 }
 
+// noGrant is the value of no lock: whatever owner has is deleted.
+const noGrant = ""
+
 func (s *Store) sweep(locks []string, owner string) {
 	ctx, cancel := context.WithTimeout(s.background.life, s.ttl)
 	defer cancel()
 	for pause := time.Millisecond; ; pause = min(2*pause, s.patience) {
-		_, err := s.ask(ctx, s.scripts.release, locks, owner, 0)
+		_, err := s.ask(ctx, s.scripts.release, locks, noGrant, owner)
 		if err == nil || errors.Is(err, ErrClosed) || !sleep(ctx, pause) {
 			return
 		}

@@ -10,8 +10,10 @@ import (
 )
 
 // patience is how long one answer is waited for: several must fit into the half
-// TTL in which TryAcquire asks again, and Do renews every third of a TTL.
-func patience(ttl time.Duration) time.Duration { return min(ttl/6, time.Second) }
+// TTL in which TryAcquire asks again, and Do renews every third of a TTL. It
+// need not be long, since to ask again does no harm, and it is the longest time
+// for which the cancellation of a ctx may go unheard.
+func patience(ttl time.Duration) time.Duration { return min(ttl/6, 250*time.Millisecond) }
 
 // Tune sets what a client needs to carry locks with this TTL, and leaves the
 // rest of o alone. It serves all kinds of server:

@@ -44,7 +44,7 @@ func mutants(t testing.TB) map[string]mutant {
 		"renew re-creates":      {renew(compare, "if not redis.call('GET', KEYS[i]) then redis.call('SET', KEYS[i], ARGV[1]) end"), []string{"Lost/StaysLost"}},
 		"renew does nothing":    {script(func(s *scripts) { s.renew = redis.NewScript(`return 1`) }), []string{"Renew/KeepsTheKeysPastTheTTL", "Lost/StaysLost"}},
 		"no TTL":                {acquire(".. owner, 'PX', ttl)", ".. owner)"), []string{"Expires/FreesTheKeysAfterUntil"}},
-		"own request forgotten": {acquire("if holder ~= owner then", "if holder then"), []string{"Reply/LostOnAcquire"}},
+		"own request forgotten": {acquire("if string.sub(value, -#owner) ~= owner then", "if value then"), []string{"Reply/LostOnAcquire"}},
 		"own request, new TTL forgotten": {acquire("for i = 1, locks do redis.call('PEXPIRE', KEYS[i], ttl) end\n  return tonumber(kept)",
 			"return 0"), []string{"Reply/LostOnAcquire"}},
 		"fence that stands still":     {acquire("local digits", "fence = 1\nlocal digits"), []string{"Fence/GrowsOverGrants"}},

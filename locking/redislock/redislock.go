@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -41,6 +42,7 @@ type Store struct {
 	cluster     bool
 	replays     bool // the client may send a request again by itself
 	scripts     scripts
+	silent      atomic.Bool // the last request had no answer
 	background  *background
 }
 
@@ -148,7 +150,7 @@ func (s *Store) Renew(ctx context.Context, l locking.Lease) (locking.Lease, erro
 // locking.ErrOutcomeUnknown it goes on trying in the background.
 func (s *Store) Release(ctx context.Context, l locking.Lease) error {
 	locks, _ := s.names(l.Keys)
-	held, err := s.ask(ctx, s.scripts.release, locks, l.Owner, int64(l.Fence))
+	held, err := s.ask(ctx, s.scripts.release, locks, value(l), l.Owner)
 	if errors.Is(err, locking.ErrOutcomeUnknown) {
 		s.forget(locks, l.Owner)
 	}
@@ -161,8 +163,8 @@ func (s *Store) Release(ctx context.Context, l locking.Lease) error {
 	return nil
 }
 
-// Close ends the background work and waits for it: at most as long as the
-// client waits for an answer. Locks stay as they are.
+// Close ends the background work and waits for it, at most as long as for one
+// answer. Locks stay as they are.
 func (s *Store) Close() { s.background.close() }
 
 // value is what acquire.lua wrote for this grant.

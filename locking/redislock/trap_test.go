@@ -47,7 +47,7 @@ func wantBusy(t *testing.T, s locking.Store, keys ...string) {
 // T16: a keep-alive that was answered long ago, and heard only now, is worth
 // what was left of it then. So is T21, validity counted from the answer.
 func TestRenew_LateAnswerDoesNotProlongTrust(t *testing.T) {
-	const ttl, late = 3 * time.Second, 300 * time.Millisecond
+	const ttl, late = 3 * time.Second, 150 * time.Millisecond
 	store, p, _ := behindProxy(t, ttl)
 	p.delayEach(late)
 	asked := time.Now()
