@@ -1973,7 +1973,8 @@ var swaggerSpec = []string{
 	"LoTTht7RHPtuerg5p7gZ02+0TO/R+ef2a3D/Gm6dnf/A58Wn2u4b4DELZh6BOxaYOLdXQdtsvTmk2dBC",
 	"anNZbnrCCNqcM22IoyWtew2lf0KLOYnjSpYeGedEz7KmjdTztVUr6d/rWbY1R5czvLVY2PFJvBtKbv4m",
 	"/uFvMW6f3iAfMMavaf3/kNYr2Xfb7Go/2hipFg0pqHlpl25M17cptQC2OiF9neVcTD07p5zyORdTG2Rr",
-	"Qy6CKubx9smfi1lEeYVc7K+IXT9xKhUxkdRAFpEkKnO3wcVcsERX977L2+X/AgAA//8=",
+	"Qy6CKubx9smfi1lEeYVc7K+IXT9xKhUxkdRAFpEkKnO3wcVcsERX975Lez8TyCRxpv01Kj7KsJb/CwAA",
+	"//8=",
 }
 
 // decodeSpec returns the embedded OpenAPI spec as raw JSON bytes,
