@@ -11,7 +11,8 @@ import (
 
 // Failing runs the named checks of the suite (all, if none is named) on a
 // variant that is broken on purpose, and returns what the failing ones said, by
-// name of check. t itself fails only if there is no check of such a name.
+// name of check, and under "Promises" what is wrong with p. t itself fails only if
+// there is no check of such a name.
 func Failing(t testing.TB, open Open, p Promises, names ...string) map[string]string {
 	t.Helper()
 	chosen := checks(open(t), p)
@@ -23,6 +24,10 @@ func Failing(t testing.TB, open Open, p Promises, names ...string) map[string]st
 	}
 	var mu sync.Mutex
 	failures := map[string]string{}
+	promising := check{"Promises", func(s *suite) { validate(s, s.Backend, s.Promises) }}
+	if said := record(t, open, p, promising); said != "" {
+		failures[promising.name] = said
+	}
 	sideBySide(chosen, func(c check) {
 		if said := record(t, open, p, c); said != "" {
 			mu.Lock()
