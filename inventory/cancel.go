@@ -79,8 +79,8 @@ func (t *tx) lockOrder(ctx context.Context, client, id uuid.UUID) (o Order, now 
 	if o.Status == "" {
 		return Order{}, now, fmt.Errorf("%w: order %s", ErrNotFound, id)
 	}
-	o.ID, o.Client = id, client
-	return o, now, nil
+	o.ID, o.Client, o.CreatedAt = id, client, o.CreatedAt.UTC()
+	return o, now.UTC(), nil
 }
 
 // giveBack queues the effect. Each of its parts alone would stop a second time:

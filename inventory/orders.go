@@ -25,6 +25,10 @@ func (s *Service) Order(ctx context.Context, client, id uuid.UUID) (Order, error
 		o.Lines = append(o.Lines, l)
 		return nil
 	})
+	o.CreatedAt = o.CreatedAt.UTC()
+	if o.CancelledAt != nil {
+		*o.CancelledAt = o.CancelledAt.UTC()
+	}
 	switch {
 	case err != nil:
 		return Order{}, fmt.Errorf("inventory: order %s: %w", id, err)

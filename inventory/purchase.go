@@ -88,7 +88,7 @@ func (p *purchase) price(items []item) (Order, error) {
 		if i.price > 0 && l.Quantity > (math.MaxInt64-order.Total)/i.price {
 			return Order{}, fmt.Errorf("%w: the total is too large", ErrInvalid)
 		}
-		order.Currency, order.CreatedAt = i.currency, i.at
+		order.Currency, order.CreatedAt = i.currency, i.at.UTC()
 		order.Total += i.price * l.Quantity
 		order.Lines = append(order.Lines, OrderLine{SKU: l.SKU, Quantity: l.Quantity, UnitPrice: i.price})
 	}

@@ -1,0 +1,76 @@
+package inventory_test
+
+import (
+	"errors"
+	"testing"
+
+	"shop/inventory"
+	"shop/locking"
+)
+
+func TestRetry_SerializableAndOptimisticRunAgainAndBothSell(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range []string{"serializable", "optimistic"} {
+		s := open(t, inventory.Config{Strategy: strategy, Failpoint: meet(2)})
+		s.stock("A", 2)
+		buyAtOnce(t, 2, s.Service, one("A"))
+		if got := s.events.of(inventory.Retried); got == 0 {
+			t.Errorf("%s: nothing was retried: they did not meet", strategy)
+		}
+		if got := s.left("A"); got != 0 {
+			t.Errorf("%s: %d left, want 0", strategy, got)
+		}
+		s.mustHold()
+	}
+}
+
+// The last guard: a strategy that read the past writes relative to the present,
+// and CHECK (stock >= 0) refuses what is not there.
+func TestGuard_RefusesWhatTheStrategyDidNotSee(t *testing.T) {
+	t.Parallel()
+	reached, resume := make(chan struct{}), make(chan struct{})
+	s := open(t, inventory.Config{})
+	s.stock("A", 1)
+	cfg := s.cfg
+	cfg.Strategy, cfg.Failpoint = "advisory", pauseAt(inventory.AfterGuard, reached, resume)
+	advisory, events := s.another(cfg)
+	refused := make(chan bool)
+	go func() {
+		reply, err := advisory.Buy(t.Context(), ask(), one("A"))
+		if err != nil {
+			t.Error(err)
+		}
+		refused <- isRefused(reply)
+	}()
+	<-reached
+	if _, err := s.Buy(t.Context(), ask(), one("A")); err != nil { // by row: it knows nothing of advisory locks
+		t.Error(err)
+	}
+	close(resume)
+	if !<-refused {
+		t.Error("sold what the other had bought")
+	}
+	if got := events.of(inventory.GuardTripped); got != 1 {
+		t.Errorf("%d trips counted, want 1", got)
+	}
+	s.mustHold()
+}
+
+// Two names with one number only wait for each other: here a stranger holds the number of A.
+func TestAdvisory_CollisionOnlyWaits(t *testing.T) {
+	t.Parallel()
+	s := open(t, inventory.Config{})
+	s.stock("A", 1)
+	letGo := s.holding(`SELECT pg_advisory_xact_lock($1)`, inventory.LockKey("inventory/product/A"))
+	req := ask()
+	if _, err := s.impatient("advisory").Buy(t.Context(), req, one("A")); !errors.Is(err, locking.ErrBusy) {
+		t.Errorf("%v, want ErrBusy", err)
+	}
+	letGo()
+	for _, strategy := range []string{"advisory", "advisory-try"} {
+		if reply, err := s.impatient(strategy).Buy(t.Context(), req, one("A")); err != nil || isRefused(reply) {
+			t.Errorf("%s: %s, %v", strategy, reply.Body, err)
+		}
+	}
+	s.mustHold()
+}
