@@ -11,12 +11,15 @@ import (
 	"shop/cmd/shop/api"
 )
 
+// clientCmd is how callers come and go. There is no command to show a key: the
+// table has only its hash, so that who reads a backup cannot buy.
 type clientCmd struct {
 	Add    clientAddCmd    `cmd:"" help:"Make a client and print its key, which cannot be printed again."`
 	List   clientListCmd   `cmd:"" help:"List the clients."`
 	Rotate clientRotateCmd `cmd:"" help:"Give a client a new key; the old one stops working."`
 }
 
+// clientAddCmd prints the key and nothing else, for KEY=$(shop client add NAME).
 type clientAddCmd struct {
 	database
 	Name  string `arg:"" help:"Name of the client, unique."`
@@ -40,6 +43,7 @@ func (c *clientAddCmd) Run(ctx context.Context, out io.Writer) error {
 	return nil
 }
 
+// clientRotateCmd is for a key that was lost or seen.
 type clientRotateCmd struct {
 	database
 	Name string `arg:"" help:"Name of the client."`
@@ -59,6 +63,7 @@ func (c *clientRotateCmd) Run(ctx context.Context, out io.Writer) error {
 	return nil
 }
 
+// clientListCmd lists who may call.
 type clientListCmd struct{ database }
 
 func (c *clientListCmd) Run(ctx context.Context, out io.Writer) error {

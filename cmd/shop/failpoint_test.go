@@ -2,10 +2,15 @@ package main
 
 import (
 	"context"
+	"os"
+	"os/exec"
 	"slices"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"shop/inventory"
 )
@@ -78,4 +83,44 @@ func TestFailpoint_NoneIsNil(t *testing.T) {
 	if hook(nil, 1) != nil {
 		t.Error("production pays for failpoints")
 	}
+}
+
+// A process of its own dies at the step that was named, and leaves nothing half done.
+func TestFailpoint_KillEndsTheProcessAtItsStep(t *testing.T) {
+	url, keys := newDatabase(t)
+	for step, want := range map[string]int{"before-commit": 0, "after-commit": 1} {
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "serve", "--listen=127.0.0.1:0", "--metrics-listen=",
+			"--postgres-url", url, "--redis-url", env(t, "SHOP_REDIS_URL"), "--lab", "--strategy=row", "--failpoint="+step+"=kill")
+		r := &replica{t: t, key: keys["alice"], log: &lines{}, end: make(chan error, 1)}
+		cmd.Env, cmd.Stderr = append(os.Environ(), asShop+"=1"), r.log
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- cmd.Wait() }()
+		r.awaitServing()
+		if status, body := r.buy(step); status != 0 {
+			t.Errorf("%s: answered %d %s", step, status, body)
+		}
+		<-ended
+		if status := cmd.ProcessState.Sys().(syscall.WaitStatus); !status.Signaled() || status.Signal() != syscall.SIGKILL {
+			t.Errorf("%s: %v", step, cmd.ProcessState)
+		}
+		if got := countOrders(t, url, step); got != want {
+			t.Errorf("%s: %d orders, want %d", step, got, want)
+		}
+	}
+}
+
+func countOrders(t *testing.T, url, key string) (n int) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	if err := conn.QueryRow(t.Context(), `SELECT count(*) FROM orders WHERE idempotency_key = $1`, key).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
 }

@@ -14,6 +14,8 @@ type listeners struct {
 	metrics net.Listener // nil: none
 }
 
+// open binds the ports. From here on the system queues who connects, though
+// nobody answers yet; a port that is taken is an error now, with a way out.
 func (f listenerFlags) open() (*listeners, error) {
 	l := &listeners{}
 	var err error

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 )
 
+// logger writes JSON for machines, text for people.
 func (f logFlags) logger(w io.Writer) *slog.Logger {
 	options := &slog.HandlerOptions{Level: f.LogLevel}
 	if f.LogFormat == "text" {

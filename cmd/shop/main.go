@@ -17,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 )
 
+// cli is the command line: kong reads flags, environment and help from the tags.
 type cli struct {
 	Serve   serveCmd         `cmd:"" help:"Serve the API until told to stop."`
 	Migrate migrateCmd       `cmd:"" help:"Create or update the tables. Safe to run at any time, and several at once."`
@@ -47,7 +48,9 @@ func main() {
 // stdio is what a command writes to.
 type stdio struct{ out, err io.Writer }
 
-// run is the program without its process.
+// run is the program without its process: what it reads and writes is handed in,
+// and whatever goes wrong comes back as an error. So tests run the whole program,
+// and only main may end it.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	var (
 		c     cli

@@ -28,6 +28,7 @@ func countEvents(reg prometheus.Registerer) func(inventory.EventKind, string) {
 	}
 }
 
+// metricsHandler serves /metrics alone. Its own errors are counted there too.
 func metricsHandler(reg *prometheus.Registry) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{Registry: reg}))

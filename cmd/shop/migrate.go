@@ -9,6 +9,8 @@ import (
 	"shop/inventory"
 )
 
+// migrateCmd is a step of its own, and not part of serve: replicas start and
+// restart at any moment, and the one that changes tables should be chosen.
 type migrateCmd struct{ database }
 
 func (c *migrateCmd) Run(ctx context.Context, out io.Writer) error {

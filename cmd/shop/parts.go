@@ -40,12 +40,15 @@ func (c *serveCmd) assemble(ctx context.Context, log *slog.Logger, reg *promethe
 	if p.pool, err = c.open(ctx, c.Locks.PGMaxConns); err != nil {
 		return nil, err
 	}
+	// Not from the pool: when all its connections are busy, the probe would
+	// wait behind the customers, and a busy shop would be taken for a dead one.
 	if p.probe, err = c.open(ctx, 1); err != nil {
 		return nil, err
 	}
 	if err := checkMigrated(ctx, p.pool); err != nil {
 		return nil, err
 	}
+	// The domain gets everything handed in: it reads no environment, and knows no HTTP.
 	config := inventory.Config{
 		Pool: p.pool, Strategy: c.Locks.Strategy, Encode: api.Encode, Log: log,
 		Count: countEvents(reg), Failpoint: hook(c.Lab.Failpoints, c.Lab.Seed),
@@ -79,6 +82,7 @@ func (p *parts) openLocks(s lockSettings, reg prometheus.Registerer, config *inv
 	return nil
 }
 
+// apiConfig is the front of the same parts.
 func (c *serveCmd) apiConfig(p *parts, service *inventory.Service, log *slog.Logger, reg prometheus.Registerer) api.Config {
 	config := api.Config{
 		Pool: p.pool, Orders: service, Catalog: service,
@@ -99,6 +103,8 @@ func (c *serveCmd) apiConfig(p *parts, service *inventory.Service, log *slog.Log
 // closeWait bounds the closing of a pool whose connections do not come back.
 const closeWait = 5 * time.Second
 
+// close ends what was opened, in the order of use: locks before their client,
+// and the database last, since a lock that is being given back may still be in a transaction.
 func (p *parts) close(log *slog.Logger) {
 	if p.locks != nil {
 		p.locks.Close()
@@ -135,6 +141,7 @@ func checkMigrated(ctx context.Context, pool *pgxpool.Pool) error {
 	return nil
 }
 
+// findStrategy asks the domain, which alone knows what it can do.
 func findStrategy(name string) (inventory.Strategy, bool) {
 	all := inventory.Strategies()
 	i := slices.IndexFunc(all, func(s inventory.Strategy) bool { return s.Name == name })

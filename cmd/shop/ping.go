@@ -21,6 +21,7 @@ func (c *pingCmd) Run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return &usageError{err}
 	}
+	// No connection is kept: the process ends with the answer.
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	res, err := client.Do(req)
 	if err != nil {

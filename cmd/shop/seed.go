@@ -77,6 +77,7 @@ func (c *seedCmd) seedClient(ctx context.Context, pool *pgxpool.Pool, out io.Wri
 	return nil
 }
 
+// said chooses between two words.
 func said(yes bool, then, otherwise string) string {
 	if yes {
 		return then

@@ -26,6 +26,7 @@ type serveCmd struct {
 	Log       logFlags      `embed:"" group:"Log"`
 }
 
+// lockSettings say how stock is taken, and where locks live.
 type lockSettings struct {
 	PGMaxConns int           `name:"pg-max-conns" env:"SHOP_PG_MAX_CONNS" default:"16" help:"Connections to PostgreSQL."`
 	RedisURL   string        `name:"redis-url" env:"SHOP_REDIS_URL" placeholder:"URL" help:"Redis, as in redis://host:6379/0. Needed by strategies that lock there."`
@@ -34,11 +35,14 @@ type lockSettings struct {
 	LockPrefix string        `env:"SHOP_LOCK_PREFIX" default:"shop" help:"Begins the names of the locks in Redis. Replicas must agree."`
 }
 
+// listenerFlags: the metrics have a listener of their own, so that the way from
+// the outside does not lead to them.
 type listenerFlags struct {
 	Listen        string `env:"SHOP_LISTEN" default:"127.0.0.1:8080" help:"Address of the API; port 0 takes a free one, and the log says which."`
 	MetricsListen string `env:"SHOP_METRICS_LISTEN" default:"127.0.0.1:9090" help:"Address of /metrics; empty turns it off."`
 }
 
+// limitFlags: everything that somebody may wait for, or pile up, has a bound.
 type limitFlags struct {
 	RequestTimeout  time.Duration `env:"SHOP_REQUEST_TIMEOUT" default:"5s" help:"Of a whole request; then 504."`
 	MaxInFlight     int           `env:"SHOP_MAX_IN_FLIGHT" default:"256" help:"Requests at once; then 503."`
@@ -47,12 +51,15 @@ type limitFlags struct {
 	ShutdownTimeout time.Duration `env:"SHOP_SHUTDOWN_TIMEOUT" default:"10s" help:"How long requests in flight may take to end."`
 }
 
+// labFlags are for breaking things. Without --lab each of them is an error, not
+// silently ignored: who sets one believes that it works.
 type labFlags struct {
 	Lab        bool        `env:"SHOP_LAB" help:"Unsafe strategies, ?strategy=NAME and failpoints; on loopback addresses only."`
 	Failpoints []failpoint `name:"failpoint" env:"SHOP_FAILPOINT" sep:";" placeholder:"STEP=WHAT" help:"At after-acquire, after-guard, before-commit or after-commit: exp:MEAN or sleep:D to pause, kill, stop. Repeatable; in the environment separated by semicolons."`
 	Seed       uint64      `env:"SHOP_SEED" default:"1" help:"Of the pauses that exp draws."`
 }
 
+// logFlags say how much is told, on standard error.
 type logFlags struct {
 	LogLevel  slog.Level `env:"SHOP_LOG_LEVEL" default:"info" help:"debug, info, warn or error."`
 	LogFormat string     `env:"SHOP_LOG_FORMAT" default:"json" enum:"json,text" help:"json or text."`
@@ -63,6 +70,7 @@ func (c *serveCmd) Validate() error {
 	return errors.Join(c.database.Validate(), c.validateStrategy(), c.validateLab(), c.validateLimits())
 }
 
+// validateStrategy keeps what oversells out of any shop that is not a lab.
 func (c *serveCmd) validateStrategy() error {
 	s, ok := findStrategy(c.Locks.Strategy)
 	switch {
@@ -81,6 +89,8 @@ func (c *serveCmd) needsRedis(s inventory.Strategy) bool {
 	return c.Lab.Lab || slices.Contains(s.Stores, "redis")
 }
 
+// validateLab wants a loopback address by number or as localhost: any other name
+// may mean another address tomorrow.
 func (c *serveCmd) validateLab() error {
 	if !c.Lab.Lab {
 		if len(c.Lab.Failpoints) > 0 {
@@ -98,6 +108,7 @@ func (c *serveCmd) validateLab() error {
 	return nil
 }
 
+// validateLimits reports all that is wrong at once, so that nobody has to start ten times.
 func (c *serveCmd) validateLimits() error {
 	var errs []error
 	for _, d := range []struct {

@@ -25,6 +25,7 @@ func (s *Server) authenticate(next echo.HandlerFunc) echo.HandlerFunc {
 		if err != nil {
 			return err
 		}
+		// Into the request's context, before anything can refuse: the log line names the client too.
 		c.SetRequest(r.WithContext(context.WithValue(r.Context(), callerKey{}, client)))
 		if op.admin && !client.Admin {
 			return errForbidden

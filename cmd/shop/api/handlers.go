@@ -14,6 +14,8 @@ type handlers struct{ *Server }
 
 var _ StrictServerInterface = handlers{}
 
+// PlaceOrder buys. Under one key it may be sent any number of times: the first
+// that comes through is the order, all others are told about it.
 func (s handlers) PlaceOrder(ctx context.Context, r PlaceOrderRequestObject) (PlaceOrderResponseObject, error) {
 	key, err := parseKey(r.Params.IdempotencyKey)
 	if err != nil {
@@ -36,6 +38,8 @@ func (s handlers) PlaceOrder(ctx context.Context, r PlaceOrderRequestObject) (Pl
 	return stored(reply), err
 }
 
+// CancelOrder gives back. It needs a key as much as a purchase does: without
+// one, a client whose answer was lost could not tell its own cancel from somebody else's.
 func (s handlers) CancelOrder(ctx context.Context, r CancelOrderRequestObject) (CancelOrderResponseObject, error) {
 	key, err := parseKey(r.Params.IdempotencyKey)
 	if err != nil {
@@ -50,6 +54,8 @@ func (s handlers) CancelOrder(ctx context.Context, r CancelOrderRequestObject) (
 	return stored(reply), err
 }
 
+// GetOrder asks for id and client together. To fetch first and compare the owner
+// afterwards is the check that is forgotten in the next handler.
 func (s handlers) GetOrder(ctx context.Context, r GetOrderRequestObject) (GetOrderResponseObject, error) {
 	order, err := s.cfg.Orders.Order(ctx, callerOf(ctx).ID, r.ID)
 	if err != nil {
@@ -58,6 +64,8 @@ func (s handlers) GetOrder(ctx context.Context, r GetOrderRequestObject) (GetOrd
 	return GetOrder200JSONResponse(orderOf(order)), nil
 }
 
+// ListProducts shows stock as it was a moment ago: a hint for people, never a
+// ground to decide on. Only the purchase itself knows.
 func (s handlers) ListProducts(ctx context.Context, _ ListProductsRequestObject) (ListProductsResponseObject, error) {
 	products, err := s.cfg.Catalog.Products(ctx)
 	if err != nil {
@@ -70,6 +78,7 @@ func (s handlers) ListProducts(ctx context.Context, _ ListProductsRequestObject)
 	return out, nil
 }
 
+// GetProduct is one of them.
 func (s handlers) GetProduct(ctx context.Context, r GetProductRequestObject) (GetProductResponseObject, error) {
 	product, err := s.cfg.Catalog.Product(ctx, r.Sku)
 	if err != nil {
@@ -78,6 +87,8 @@ func (s handlers) GetProduct(ctx context.Context, r GetProductRequestObject) (Ge
 	return GetProduct200JSONResponse(productOf(product)), nil
 }
 
+// GetAudit counts what is wrong with the books while they are written in: each
+// number comes from one statement, and so from one moment.
 func (s handlers) GetAudit(ctx context.Context, _ GetAuditRequestObject) (GetAuditResponseObject, error) {
 	numbers, err := s.cfg.Audit(ctx)
 	if err != nil {

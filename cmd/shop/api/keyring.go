@@ -42,7 +42,7 @@ func (k *keyring) client(ctx context.Context, key string) (Client, error) {
 	if err != nil {
 		return Client{}, err
 	}
-	k.mu.Lock()
+	k.mu.Lock() // not held while asking: one slow lookup must not stop everybody
 	defer k.mu.Unlock()
 	if len(k.held) >= keyringSize {
 		clear(k.held)

@@ -31,7 +31,7 @@ func withRedis(t *testing.T, ttl time.Duration) (option, *redis.Client, string) 
 }
 
 func TestLock_LostBeforeTheWriteIsToldAndTheKeyStaysFree(t *testing.T) {
-	lock, client, prefix := withRedis(t, 300*time.Millisecond)
+	lock, client, prefix := withRedis(t, 2*time.Second)
 	var once sync.Once
 	s := open(t, lock, at(inventory.AfterGuard, func(ctx context.Context) {
 		once.Do(func() {

@@ -40,6 +40,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	return m, nil
 }
 
+// observe counts a request that was answered, whatever the answer was.
 func (m *metrics) observe(c echo.Context, took time.Duration) {
 	route := routeOf(c)
 	m.requests.WithLabelValues(route, methodOf(c.Request()), strconv.Itoa(c.Response().Status)).Inc()
@@ -54,6 +55,7 @@ func routeOf(c echo.Context) string {
 	return "unmatched"
 }
 
+// methods that are worth a label; the rest is one.
 var methods = []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions}
 
 func methodOf(r *http.Request) string {

@@ -25,6 +25,8 @@ type operationTable map[string]*operation
 // ctxOperation is where the operation lies in an echo.Context.
 const ctxOperation = "operation"
 
+// operations reads the spec that is compiled in, so that what is validated and
+// what is served cannot be of two versions.
 func operations() (operationTable, error) {
 	spec, err := GetSpec()
 	if err != nil {
@@ -40,6 +42,7 @@ func operations() (operationTable, error) {
 	return ops, nil
 }
 
+// newOperation works out once what would be asked of the spec in every request.
 func newOperation(route *routers.Route) *operation {
 	security := route.Spec.Security
 	if route.Operation.Security != nil {

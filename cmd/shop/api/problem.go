@@ -33,7 +33,9 @@ func explain(err error, format string, args ...any) error {
 	return &explained{err: err, detail: fmt.Sprintf(format, args...)}
 }
 
-// problemOf writes an error down for the client.
+// problemOf writes an error down for the client: type and status from the table,
+// and besides what an error carries as a field. The type stays the same for ever;
+// title and detail are for people, and may change.
 func problemOf(err error) Problem {
 	k := kindOf(err)
 	p := Problem{Type: k.typ, Title: k.title, Status: k.status, Detail: k.detail}

@@ -78,6 +78,10 @@ type Server struct {
 }
 
 // New makes a Server. It touches no network.
+//
+// The order of the middleware is the drawing in doc.go. Two things are easily
+// got wrong: observe must be outside recover, or a panic would leave no log line,
+// and the deadline must be inside observe, since its context is cancelled on the way out.
 func New(cfg Config) (*Server, error) {
 	if cfg.Pool == nil || cfg.Orders == nil || cfg.Catalog == nil || cfg.Audit == nil || cfg.Ready == nil || cfg.Log == nil || cfg.Metrics == nil {
 		return nil, errors.New("api: Config needs everything but Lab and Limits")
@@ -96,6 +100,7 @@ func New(cfg Config) (*Server, error) {
 		keyring: newKeyring(cfg.Pool), room: make(chan struct{}, cfg.Limits.InFlight),
 		readiness: readiness{question: cfg.Ready},
 	}
+	// Echo's own asserts the type of an error, and makes a wrapped 404 a 500.
 	s.echo.HTTPErrorHandler = s.answer
 	// Whoever connects is the client: a header that anyone can write proves nothing.
 	s.echo.IPExtractor = echo.ExtractIPDirect()

@@ -34,13 +34,30 @@ type kind struct {
 	stored bool   // kept under the key and replayed
 }
 
-// again is the advice for everything that is open or unknown.
-const again = "Send the same request with the same Idempotency-Key again."
+// What most problems have to say. The words matter: a client that reads
+// "nothing was done" may give up, one that reads "may have happened" must not.
+const (
+	again       = "Send the same request with the same Idempotency-Key again."
+	nothingDone = "Nothing was done. " + again
+	mayHave     = "It may have happened. " + again
+	noKey       = "Send a header Idempotency-Key, unique for each intent."
+	keyReused   = "This key was used for another request. Take a new key for a new intent."
+	inProgress  = "A request with this key is being worked on. " + again
+	gaveBack    = "The order was cancelled before, and its stock was given back then."
+	noOrder     = "The lines make no order: their currencies differ, or the total is too large."
+	notYours    = "There is none, or it is not yours." // which of both is not told: it would say what others have
+	noRoute     = "There is no such route."
+	wrongMethod = "The header Allow lists the methods of this route."
+	unreadable  = "A header is there twice, or a whole number is not written in digits only."
+	sendJSON    = "Send application/json in UTF-8, not encoded."
+	sendBearer  = "Send a header Authorization: Bearer KEY with a valid API key."
+	adminsOnly  = "This needs the key of an administrator."
+	ourFault    = "Something went wrong on our side. Whether it happened is not known. " + again
+)
 
-var internal = kind{
-	typ: TypeInternal, title: "Internal error", status: http.StatusInternalServerError,
-	detail: "Something went wrong on our side. Whether it happened is not known. " + again,
-}
+// internal is what remains: a bug, or a server that is down. Nobody can say how
+// far it came, so to the client it is unknown, like a timeout.
+var internal = kind{typ: TypeInternal, title: "Internal error", status: 500, detail: ourFault}
 
 // table says which error is which problem; the first match counts. What may have
 // happened comes before what did not, so that an error that is both promises less.
@@ -48,38 +65,44 @@ var table = []struct {
 	match func(error) bool
 	kind  kind
 }{
-	{is(locking.ErrOutcomeUnknown), kind{typ: TypeOutcomeUnknown, title: "Outcome unknown", status: 503, wait: true, detail: "It may have happened. " + again}},
-	{is(inventory.ErrInProgress), kind{typ: TypeInProgress, title: "In progress", status: 409, wait: true, detail: "A request with this key is being worked on. " + again}},
+	// It may have happened.
+	{is(locking.ErrOutcomeUnknown), kind{typ: TypeOutcomeUnknown, title: "Outcome unknown", status: 503, wait: true, detail: mayHave}},
+	{is(inventory.ErrInProgress), kind{typ: TypeInProgress, title: "In progress", status: 409, wait: true, detail: inProgress}},
 
+	// It did not, and never will under this key: the only errors that are kept.
 	{is(inventory.ErrOutOfStock), kind{typ: TypeOutOfStock, title: "Out of stock", status: 409, stored: true}},
-	{is(inventory.ErrAlreadyCancelled), kind{typ: TypeAlreadyCancelled, title: "Already cancelled", status: 409, stored: true, detail: "The order was cancelled before, and its stock was given back then."}},
+	{is(inventory.ErrAlreadyCancelled), kind{typ: TypeAlreadyCancelled, title: "Already cancelled", status: 409, stored: true, detail: gaveBack}},
 
-	{is(inventory.ErrKeyReused), kind{typ: TypeIdempotencyKeyReused, title: "Idempotency key reused", status: 422, detail: "This key was used for another request. Take a new key for a new intent."}},
-	{is(inventory.ErrNotFound), kind{typ: TypeNotFound, title: "Not found", status: 404, detail: "There is none, or it is not yours."}},
-	{is(inventory.ErrInvalid), kind{typ: TypeInvalidRequest, title: "Invalid request", status: 422, detail: "The lines make no order: their currencies differ, or the total is too large."}},
+	// It did not, and as it stands it cannot: the request must be another one.
+	{is(inventory.ErrKeyReused), kind{typ: TypeIdempotencyKeyReused, title: "Idempotency key reused", status: 422, detail: keyReused}},
+	{is(inventory.ErrNotFound), kind{typ: TypeNotFound, title: "Not found", status: 404, detail: notYours}},
+	{is(inventory.ErrInvalid), kind{typ: TypeInvalidRequest, title: "Invalid request", status: 422, detail: noOrder}},
 	{is(errInvalid), kind{typ: TypeInvalidRequest, title: "Invalid request", status: 422}},
-
-	{is(locking.ErrBusy), kind{typ: TypeBusy, title: "Busy", status: 503, wait: true, detail: "Nothing was done. " + again}},
-	{is(errFull), kind{typ: TypeBusy, title: "Busy", status: 503, wait: true, detail: "Nothing was done. " + again}},
-	{is(locking.ErrLost), kind{typ: TypeLost, title: "Lock lost", status: 503, wait: true, detail: "Nothing was done. " + again}},
-	{is(locking.ErrStale), kind{typ: TypeLost, title: "Lock lost", status: 503, wait: true, detail: "Nothing was done. " + again}},
-
-	{is(errMissingKey), kind{typ: TypeMissingIdempotencyKey, title: "Idempotency key missing", status: 400, detail: "Send a header Idempotency-Key, unique for each intent."}},
+	{is(errMissingKey), kind{typ: TypeMissingIdempotencyKey, title: "Idempotency key missing", status: 400, detail: noKey}},
 	{is(errMalformed), kind{typ: TypeMalformed, title: "Malformed request", status: 400}},
-	{is(errUnauthorized), kind{typ: TypeUnauthorized, title: "Unauthorized", status: 401, detail: "Send a header Authorization: Bearer KEY with a valid API key."}},
-	{is(errForbidden), kind{typ: TypeForbidden, title: "Forbidden", status: 403, detail: "This needs the key of an administrator."}},
+	{is(errUnauthorized), kind{typ: TypeUnauthorized, title: "Unauthorized", status: 401, detail: sendBearer}},
+	{is(errForbidden), kind{typ: TypeForbidden, title: "Forbidden", status: 403, detail: adminsOnly}},
 	{is(errTooLarge), kind{typ: TypeTooLarge, title: "Too large", status: 413}},
-	{is(errMediaType), kind{typ: TypeUnsupportedMediaType, title: "Unsupported media type", status: 415, detail: "Send application/json in UTF-8, not encoded."}},
-	{is(errRateLimited), kind{typ: TypeRateLimited, title: "Too many requests", status: 429, wait: true, detail: "Nothing was done. " + again}},
+	{is(errMediaType), kind{typ: TypeUnsupportedMediaType, title: "Unsupported media type", status: 415, detail: sendJSON}},
 
-	{code(http.StatusNotFound), kind{typ: TypeNotFound, title: "Not found", status: 404, detail: "There is no such route."}},
-	{code(http.StatusMethodNotAllowed), kind{typ: TypeMethodNotAllowed, title: "Method not allowed", status: 405, detail: "The header Allow lists the methods of this route."}},
-	{code(http.StatusBadRequest), kind{typ: TypeMalformed, title: "Malformed request", status: 400, detail: "A header is there twice, or a whole number is not written in digits only."}},
+	// This attempt did nothing; another may.
+	{is(locking.ErrBusy), kind{typ: TypeBusy, title: "Busy", status: 503, wait: true, detail: nothingDone}},
+	{is(errFull), kind{typ: TypeBusy, title: "Busy", status: 503, wait: true, detail: nothingDone}},
+	{is(locking.ErrLost), kind{typ: TypeLost, title: "Lock lost", status: 503, wait: true, detail: nothingDone}},
+	{is(locking.ErrStale), kind{typ: TypeLost, title: "Lock lost", status: 503, wait: true, detail: nothingDone}},
+	{is(errRateLimited), kind{typ: TypeRateLimited, title: "Too many requests", status: 429, wait: true, detail: nothingDone}},
+
+	// What Echo and the generated code say.
+	{code(http.StatusNotFound), kind{typ: TypeNotFound, title: "Not found", status: 404, detail: noRoute}},
+	{code(http.StatusMethodNotAllowed), kind{typ: TypeMethodNotAllowed, title: "Method not allowed", status: 405, detail: wrongMethod}},
+	{code(http.StatusBadRequest), kind{typ: TypeMalformed, title: "Malformed request", status: 400, detail: unreadable}},
 	{code(http.StatusRequestEntityTooLarge), kind{typ: TypeTooLarge, title: "Too large", status: 413}},
-	{code(http.StatusUnsupportedMediaType), kind{typ: TypeUnsupportedMediaType, title: "Unsupported media type", status: 415}},
+	{code(http.StatusUnsupportedMediaType), kind{typ: TypeUnsupportedMediaType, title: "Unsupported media type", status: 415, detail: sendJSON}},
 
-	{is(context.DeadlineExceeded), kind{typ: TypeTimeout, title: "Timeout", status: 504, detail: "It may have happened. " + again}},
-	{is(context.Canceled), kind{typ: TypeTimeout, title: "Timeout", status: 504, detail: "The request was ended. It may have happened. " + again}},
+	// The request was over before its work: unknown, since a COMMIT may be on its
+	// way. Last, because who was busy or lost its lease often ends with its context too.
+	{is(context.DeadlineExceeded), kind{typ: TypeTimeout, title: "Timeout", status: 504, detail: mayHave}},
+	{is(context.Canceled), kind{typ: TypeTimeout, title: "Timeout", status: 504, detail: mayHave}},
 }
 
 func is(target error) func(error) bool {
