@@ -30,8 +30,8 @@ type script struct {
 	acquires []time.Duration // when each request was sent, from start
 	renewals []time.Duration
 	releases []time.Duration
-	released locking.Lease
 	underWay int
+	overlap  bool // Release was sent while something else was under way
 }
 
 func (s *script) TryAcquire(ctx context.Context, keys ...string) (locking.Lease, error) {
@@ -57,10 +57,10 @@ func (s *script) Renew(ctx context.Context, l locking.Lease) (locking.Lease, err
 	return l, nil
 }
 
-func (s *script) Release(ctx context.Context, l locking.Lease) error {
+func (s *script) Release(ctx context.Context, _ locking.Lease) error {
 	_, _, leave := s.enter(&s.releases)
 	defer leave()
-	s.released = l
+	s.overlap = s.overlap || s.underWay > 1
 	if s.release != nil {
 		return s.release(ctx)
 	}
@@ -111,9 +111,9 @@ func (p played) kinds() (kinds []locking.Kind) {
 	return kinds
 }
 
-// play runs one Do on the fake clock, and checks what is true after each:
-// nothing of it goes on (synctest adds: no goroutine either), and the keys were
-// released once, after fn.
+// play runs one Do on the fake clock, and checks what is true of each: nothing of
+// it goes on (synctest adds: no goroutine either), the keys are released at most
+// once, after fn and after the last renewal, and the story told has one end.
 func (s *script) play(t *testing.T, o locking.Options, fn func(context.Context, locking.Lease) error) (p played) {
 	t.Helper()
 	var mu sync.Mutex
@@ -136,56 +136,26 @@ func (s *script) play(t *testing.T, o locking.Options, fn func(context.Context, 
 	if len(s.releases) > 1 || len(s.releases) == 1 && s.releases[0] < returned {
 		t.Errorf("released at %v; fn returned at %v", s.releases, returned)
 	}
+	if s.overlap {
+		t.Error("released while a renewal was under way")
+	}
+	p.checkStory(t)
 	return p
 }
 
-// work goes on until d has passed, or ctx ended, and says why.
-func work(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
+// checkStory wants one end, the last event, and at most one Lost before it.
+func (p played) checkStory(t *testing.T) {
+	t.Helper()
+	n := map[locking.Kind]int{}
+	for _, e := range p.events {
+		n[e.Kind]++
 	}
-}
-
-// silent is a request that nobody answers: it ends with its ctx.
-func silent(ctx context.Context, _ int) error {
-	<-ctx.Done()
-	return ctx.Err()
-}
-
-// deaf is a client that does not even hear its ctx, for d.
-func deaf(d time.Duration) func(context.Context, int) error {
-	return func(context.Context, int) error {
-		time.Sleep(d)
-		return nil
+	ends := n[locking.Released] + n[locking.Left]
+	last := p.events[len(p.events)-1].Kind
+	if n[locking.Acquired] != ends || ends == 1 && last != locking.Released && last != locking.Left {
+		t.Errorf("acquired %d times, %d ends, last %s", n[locking.Acquired], ends, last)
 	}
-}
-
-// slow is a request that is answered after d.
-func slow(d time.Duration) func(context.Context, int) error {
-	return func(ctx context.Context, _ int) error { return work(ctx, d) }
-}
-
-// failing is a request that fails with err while n is in [from, to).
-func failing(from, to int, err error) func(context.Context, int) error {
-	return func(_ context.Context, n int) error {
-		if from <= n && n < to {
-			return err
-		}
-		return nil
-	}
-}
-
-// first plays a once, then b.
-func first(a, b func(context.Context, int) error) func(context.Context, int) error {
-	return func(ctx context.Context, n int) error {
-		if n == 0 {
-			return a(ctx, n)
-		}
-		return b(ctx, n)
+	if n[locking.Lost] > 1 {
+		t.Errorf("lost %d times", n[locking.Lost])
 	}
 }

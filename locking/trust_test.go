@@ -13,28 +13,19 @@ import (
 	"shop/locking"
 )
 
-// When an answer and the end of the trust come at the same instant, no order of
-// the two may bring the trust back. The runtime picks one at random: try often.
-func TestDo_AnswerAtTheEndOfTrustIsTooLate(t *testing.T) {
-	for range 100 {
-		s := &script{renew: deaf(4 * time.Second)} // sent at 2 s, answered at 6 s
-		p := s.play(t, locking.Options{}, func(ctx context.Context, _ locking.Lease) error { return work(ctx, 7*time.Second) })
-		if !errors.Is(p.err, locking.ErrLost) {
-			t.Fatalf("got %v, want ErrLost", p.err)
-		}
+// An answer that comes when the trust is over is of no use, so no attempt lasts
+// longer; and none so long that a lost packet costs all the trust.
+func TestDo_AttemptIsBoundedByTheTrustThatIsLeft(t *testing.T) {
+	s := &script{}
+	var ends []time.Duration
+	s.renew = func(ctx context.Context, _ int) error {
+		end, _ := ctx.Deadline()
+		ends = append(ends, end.Sub(s.start))
+		return errDown
 	}
-}
-
-func TestDo_EndOfFnAtTheEndOfTrustIsTooLate(t *testing.T) {
-	for range 100 {
-		s := &script{renew: silent}
-		p := s.play(t, locking.Options{}, func(context.Context, locking.Lease) error {
-			time.Sleep(ttl)
-			return errWork
-		})
-		if !errors.Is(p.err, locking.ErrLost) || !errors.Is(p.err, errWork) {
-			t.Fatalf("got %v, want both", p.err)
-		}
+	s.play(t, locking.Options{}, func(ctx context.Context, _ locking.Lease) error { return work(ctx, time.Minute) })
+	if want := seconds(4, 4.5, 5, 5.5, 6, 6, 6, 6); !slices.Equal(ends, want) {
+		t.Errorf("attempts at %v end at %v, want %v", s.renewals, ends, want)
 	}
 }
 
