@@ -592,7 +592,14 @@ type RateLimitedApplicationProblemPlusJSONResponse struct {
 	Headers RateLimitedResponseHeaders
 }
 
-type RefusedApplicationProblemPlusJSONResponse Problem
+type RefusedResponseHeaders struct {
+	RetryAfter *int
+}
+type RefusedApplicationProblemPlusJSONResponse struct {
+	Body Problem
+
+	Headers RefusedResponseHeaders
+}
 
 type StoredResponseHeaders struct {
 	IdempotencyReplayed *string
@@ -960,10 +967,13 @@ type PlaceOrder409ApplicationProblemPlusJSONResponse struct {
 func (response PlaceOrder409ApplicationProblemPlusJSONResponse) VisitPlaceOrderResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
 	w.WriteHeader(409)
 	_, err := buf.WriteTo(w)
 	return err
@@ -1308,10 +1318,13 @@ type CancelOrder409ApplicationProblemPlusJSONResponse struct {
 func (response CancelOrder409ApplicationProblemPlusJSONResponse) VisitCancelOrderResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
 	w.WriteHeader(409)
 	_, err := buf.WriteTo(w)
 	return err
@@ -1927,54 +1940,53 @@ func (sh *strictHandler) GetProduct(ctx echo.Context, sku SKU) error {
 // const string: with thousands of chunks the chained `+` fold is several
 // times slower for the Go compiler than parsing a slice literal.
 var swaggerSpec = []string{
-	"7Bptb9s2+q8QvAHXYpIdO0l3dT+l3WXLLW2CpMGAK3IrLT22OEukSlJ21MBf7wfcT7xfcnhIvdqy43SL",
-	"bxjqTxZFPu/v1D0NZJJKAcJoOrqnKVMsAQPKPp2FkKTSgAjynyDHlRB0oHhquBR0RN+xBDQxERAuDAgz",
-	"IgNiJBkeH5NUcWHYOAZycv3m7IwEEVMsQMAeGTMFRCrCNGHkUyYNhEQbxcWUPLs6fUP+9vJo8PwVGUsT",
-	"kYlUiSZ4ANFolgCZQd4jF5kJJGLHVzNIDe4kzJAYmDZkeEQimSndox7lSGoELARFPSpYAnTUZM1H3jyq",
-	"4FPGFYR0ZFQGHtVBBAlDpuGOJWmMp15MBsEgOB76UoWg/AH1aMLuzkFMTURHx4OhRxMuyueBR02e4jnH",
-	"HV0uPXqBJ8++R7iWsJSZqCaLh1spQWkwQ0c0y+zOdfDXRjED0w5l/SgXRBsZzAjXxLAZiFdEijgnXFjZ",
-	"xmxMnn3UkUyJBjUH4vsxG398XonwUwYqr0nVJaYmgSkzBhTu/tcH5n/+lvi39wPvcLj8poPaJbKqUyk0",
-	"WHM7lWrMwxAEPgTSmhT+ZWka84AhH/1UyXEMybe/amm31ai/UTChI/qXfm3RffdW9y/dKYezLZZJhXTp",
-	"0R+Bxai5jegfh7YA14EVlcEN0YaJUPcQ9ZlAwbF4n7zzAueIZGIm5EKQRQQmAoW0RSxNQUDoiJuzmIf7",
-	"pc2i9NEZQBuP8IbHziD3FWTaUfeWxegYsFf6khKpRxKuNRdTf4VCJO2dNKcyE3ulTEjjTxDpCP1aAfq7",
-	"kAI8jLncuEdjfT5gcQzqrxpJvWIGznnCzX7liEHEjwu8XhGnbTi4AqNy/2RiQLUxFXEErXcKCoEi+TCx",
-	"9rBH0mVmfDnxbVD1CIsVsDD3AyYCiGMIRxhuFYSvCBd+quRUgdaVq1EbrKXaSvLjSLWppYvQs9qbe+Qa",
-	"hCHj3IDNmPaPkQRYEBEFKRiOh4icWAPBXNvWSjNxXkEas9xx0MZ4DYZIQVgDZK+VKEBkCR19oJjh6G1H",
-	"blh69D1PQGZmnyo1DuWDAfG9lOdMTWGvtEnpxxbp0qM3gmUmkop/3q/NZ028jo454zFWevskY5zp3COx",
-	"1GZkg1koBbwi0hWFfulivyGc3AidpalUBsK3EHL23m7ap5wr/H6CBPiWTNxYnEbgJ1nIHS1haJ2MxZdK",
-	"pqAMdyXVpvWqkOTCvDiqa7NKCNWKHP8KgaFrBJ7GckH+++//EEzUijNh7JPIkjEoDB9zLmMrHFuEr0Gr",
-	"S61uGics1uDRtEV2LIOZboYPOaMezYTC8GVtcC2UePTOx93+nCmsXDUeO0c4Fz9Rz/27aQO4c+U9HR0u",
-	"PZpKbTBy/w5YLwtQFnH5sAn3EDVtmMnWMYcwVSy06TJUjAuHMGt44m70OBVYatzf72vAxUIN3i3ctJFU",
-	"1A5cMV/2LR9K0m87NH/OBVy5qu6R6v+UMWG46WhuvudTbrTtZ0Zk2DsgTIRkCAe2PVRFaeCtm33C7niC",
-	"oh0c2J/t34qVLqfQs+whp77+6YauSWOWUa8mv0sqLnk/Th5VqfELMy2vDrGowlxGuwyh0Nl3S48GCpj5",
-	"wvMv8HymFJYC6xo5u74gR8PBd9RrNYUn/j9v7w872sEG4OOlR12zsb3fbdmfR2MunFi4gUTvVCyhKTZi",
-	"HVOK5XQlAKw7YSDFhNt+w6tVsKPPWbRvGgDcQhNKKwQYaVxPuCJdQRIupCKZ4EZ3WnZpxwdrdtxAcbRq",
-	"qVbMBculSEsqGupuWc5Gc7bi/XIX38zTYBtPw9pPt9oLiu6XVPEAnk6+hw9EghYVG+X4ZdGy8oc2a3/H",
-	"Sl/PMiJFgP69k7c0Y/bShs0zd2zoQmbxNFhxpVXuHUldfJal0EMstnm5On1DXh4d2yDT4j0Ew3jcbQJT",
-	"aWspX8946svUofJTaach5cyt4SEejWFiugdqCRM5WYAbTyroMpTNxvGdLS8KtKvQ/3F98Y4Ub7FBW0TM",
-	"tu4LJcW0nNkVw5HOyPg4No9rp2nT8T4CkioZZoEphgdsjE3Zb0f5ohVct/mQRw03rsHY6NHDKozXgbos",
-	"y3W/2apTr/FirWtvva1GKa3VldFU6101FmqvbpgQtaB2z7faiKs5Qmu91ZQ1X9TDzRY1YCIZ+sgci2O5",
-	"WDlU95ltHJ0NSXPLyiinfoHdWmsBG7fWwnrn1qCnGAO0JVFMS3fLuti9XWTmYnJdGAAunDjVv2loHper",
-	"kZ17LEafV5WucfFtQ8v22el35b6kANBavCq16mBf1urEhZu2InHptKFCi8oq7500J5XqcLkaSJSAOtpX",
-	"96o553Mrr5168O+5rHgsblhuKo1YNJUuHP21Fja3AoWdOBf2tnUGly7OPLYKfooaFMO+u+h4IOY8eQGx",
-	"WzHjItsOnX0r5ncWJ5btkrFWzeeQbNHcOX90lVLklt0L99JIlg/UGhXgLnqxSWvd7AVyMgFYNxTmfz7w",
-	"X/Z+sfdYL44677E8qiHIFDf5NdJYTl4SLjpvTTGjnlyekRnkRE4IE8Tu5fZCTapqToo4xsCUVVqBMzIm",
-	"RfqDmIMwu4HPidu9A2DkhYuJ7Kga56Dyst4gBouRIGJiCppoiQmFiykJmFIcNLK0cr9q+3EQoSYMu3Rw",
-	"82UFMGpOVsmz4d3dcw+XAlCGcRHnJOShHfEhBAFzUGTB45hkIsTCKOLacvqMuTafxc/Le46E5SRic2jM",
-	"vn+OeBBZ/FwTI+OQjHNbSH1EMXwsp95FmvEKfMUeF7gIi+2sUYMIW3fShE0ZFyQThsdFpRRCwEMIe7aT",
-	"CkBoGyiK+9O3Z++x/FdxIX096vdlCkLLTAXQk2raLw71E+7M3RVBVEcypR6dg9JOOQN8i2dZyumIHvYO",
-	"eofOlCNri/2Yz+Ez/puC9U90QDubOwvpiJ7btyuXscODg02eWO2rLjg9erTL9jptLj16vMuJKsM0vYyO",
-	"Ptx6VGdJwlRel6gBaDQ9vQB372/Y1Cb/illNbxFM36b9zeK4cq//4PLAA4e7U7RFfEVpo63DjAEt2xDs",
-	"ZrYKcT7os3L63CnGH8C48XS3IH+XGy+HoGN8jibhRtH6FWFxbOeAB9g2MWI/cTBFO6X4NDK9L9PY0cHg",
-	"4RM3KxcmR7to7bT5UcLR8OXDJ5pV3ZMZU3P6a88cPXymrBhXLLCZID/cLlsG6XJNfa8gJwTs0iSWCw8z",
-	"iKnUiy+50au3DVus1hY/rvSQusNuL2MWgJvGeq3voT50s1pv6a/U/0vvwRPV5zoogSK7vpZh/vveCVeT",
-	"m3aNhP34cs07d7Dp4t56n06zg6VVjZs9sIvPFPcCuH+wg/lXPZY9cLwLGx1dmPXo4S7e6b65+XNFgMrJ",
-	"X2e5tpHZzgSxZBNStFOOc9QVx+3f83C5Lel8meuWn+U5P3yidLXxAw1MV5a93h/aqf6EZnhR9iL1x1BE",
-	"LoTTht7RHPtuerg5p7gZ02+0TO/R+ef2a3D/Gm6dnf/A58Wn2u4b4DELZh6BOxaYOLdXQdtsvTmk2dBC",
-	"anNZbnrCCNqcM22IoyWtew2lf0KLOYnjSpYeGedEz7KmjdTztVUr6d/rWbY1R5czvLVY2PFJvBtKbv4m",
-	"/uFvMW6f3iAfMMavaf3/kNYr2Xfb7Go/2hipFg0pqHlpl25M17cptQC2OiF9neVcTD07p5zyORdTG2Rr",
-	"Qy6CKubx9smfi1lEeYVc7K+IXT9xKhUxkdRAFpEkKnO3wcVcsERX975Lez8TyCRxpv01Kj7KsJb/CwAA",
-	"//8=",
+	"7Brbbts49lcI7gDbYiQ7dpLO1n1KO5uZ7KRNkDQYYIvslJaOLY4lUiUpO2rh1/2A/cT9ksUhdbVlx+k0",
+	"3kFRP1kUee536hMNZJJKAcJoOvpEU6ZYAgaUfToLIUmlARHkv0COKyHoQPHUcCnoiL5hCWhiIiBcGBBm",
+	"RAbESDI8Piap4sKwcQzk5PrV2RkJIqZYgIA9MmYKiFSEacLIh0waCIk2iospeXJ1+or87fnR4OkLMpYm",
+	"IhOpEk3wAKLRLAEyg7xHLjITSMSOr2aQGtxJmCExMG3I8IhEMlO6Rz3KkdQIWAiKelSwBOioyZqPvHlU",
+	"wYeMKwjpyKgMPKqDCBKGTMMdS9IYTz2bDIJBcDz0pQpB+QPq0YTdnYOYmoiOjgdDjyZclM8Dj5o8xXOO",
+	"O7pcevQCT579iHAtYSkzUU0WD7dSgtJgho5oltmd6+CvjWIGph3K+lkuiDYymBGuiWEzEC+IFHFOuLCy",
+	"jdmYPHmvI5kSDWoOxPdjNn7/tBLhhwxUXpOqS0xNAlNmDCjc/a93zP/4PfFvPw28w+Hyuw5ql8iqTqXQ",
+	"YM3tVKoxD0MQ+BBIa1L4l6VpzAOGfPRTJccxJN//rqXdVqP+TsGEjuhf+rVF991b3b90pxzOtlgmFdKl",
+	"R38GFqPmNqJ/GNoCXAdWVAY3RBsmQt1D1GcCBcfiffLOC5wjkomZkAtBFhGYCBTSFrE0BQGhI27OYh7u",
+	"lzaL0kdnAG08whseO4PcV5BpR91rFqNjwF7pS0qkHkm41lxM/RUKkbQ30pzKTOyVMiGNP0GkI/RrBejv",
+	"QgrwMOZy4x6N9fmAxTGov2ok9YoZOOcJN/uVIwYRPy7wekWctuHgCozK/ZOJAdXGVMQRtN4pKASK5MPE",
+	"2sMeSZeZ8eXEt0HVIyxWwMLcD5gIII4hHGG4VRC+IFz4qZJTBVpXrvZHeL22cL9YmLIpqYvBszoK9Mg1",
+	"CEPGuQGbae0fIwmwICIKUjAcDxE5sYaFObrNYTPhXkEas9xx0MZ4DYZIQVgDZK+VYEBkCR29o5gZ6W1H",
+	"Tll69C1PQGZmn6ZgHMp7A+lbKc+ZmsJeaZPSjy3SpUdvBMtMJBX/uF9fyZp4HR1zxmOsEPdJxjjTuUdi",
+	"qc3IBsFQCnhBpCsm/S/gmjdCZ2kqlYHwNYScvbWb9innCr+fIAG+JRM3FqcR+EkWckdLGFonY/Glkiko",
+	"w10ptmm9KkC5MM+O6pquEkK1Ise/Q2DoGoGnsVyQ//77PwQTvOJMGPsksmQMCsPHnMvYCscW72vQ6hKt",
+	"m8YJizV4NG2RHctgppvhQ86oRzOhMHxZG1wLJR6983G3P2cKK16Nx84RzsUv1HP/btoA7lxbQEeHS4+m",
+	"UhuM+F8A62UByiIuHzbhHqKmDTPZOuYQpoqFNs2GinHhEGYNT9yNHqcCS437+2MNuFiowbuFmzaSitqB",
+	"awLKfuddSfpth+bPuYArVw0+UP0fMiYMNx1N0Y98yo22fdCIDHsHhImQDOHAtpWqKCm8dbNP2B1PULSD",
+	"A/uzfV+x0uUUepbd59TXv9zQNWnMMurV5HdJxSXvh8mjKlF+Y6bl1SEWY5jLaJchFDr7YenRQAEzn3n+",
+	"GZ7PlMJSYF0jZ9cX5Gg4+IF6rWbyxP/n7afDjjayAfh46VHXpGzvk1v259GYCycWbiDROxVLaIqNWMeU",
+	"YjldCQDrThhIMeG2T/FqFezocxbtqwYAt9CE0goBRhrXS65IV5CEC6lIJrjRnZZd2vHBmh03UBytWqoV",
+	"c8FyKdKSioa6W5az0ZyteD/fxTfzNNjG07D20632gqL7LVU8gMeT7+E9kaBFxUY5fl60rPyhzdrfsdLX",
+	"s4xIEaB/7+QtzZi9tGHzzB0bupBZPA1WXGmVe0dSF59lKXQfi21erk5fkedHxzbItHgPwTAed5vAVNpa",
+	"ytcznvoydaj8VNopSjmra3iIR2OYmO5BXMJEThbgxpoKugxls3H8YMuLAu0q9H9cX7whxVts0BYRsy3/",
+	"QkkxLWd9xVClMzI+jM3j2mnadLyNgKRKhllgiqEDG2NT9sdRPmsF120+5FHDjWswNnr0sArjdaAuy3Ld",
+	"b7b41Gu8WOv2W2+rEUxrdWWk1XpXjZPaqxsmSy2o3XOxNuJq/tBabzVlzRf1ULRFDZhIhj4yx+JYLlYO",
+	"1X1mG0dnQ9LcsjICql9gt9ZawMattbDeuTXoKcYAbUkUU9bdsi52bxeZuZhcFwaACydO9a8amsflatTn",
+	"HouR6VWla1x83dCyfXb6XblnKQC0Fq9KrTrYl7U6ceGmrUhcOm2o0KKyynsjzUmlOlyuBhIloI721b1q",
+	"zgfdykunHvx7Lisei5uZm0ojFk2lC0d/rYXNrUBhJ86FvW2dwaWLMw+tgh+jBsWw7y5I7ok5j15A7FbM",
+	"uMi2Q2ffivmdxYllu2SsVfM5JFs0d84fXKUUuWX3wr00kuU9tUYFuItebNJaN4KBnEwA1g2F+R8P/Oe9",
+	"3+z917Ojzvsvj2oIMsVNfo00lpOXhIvO21bMqCeXZ2QGOZETwgSxe7m9iJOqmpMijjEwZZVW4IyMSZH+",
+	"IOYgzG7gc+J27wAYeeFiIjuqxjmovKw3iMFiJIiYmIImWmJC4WJKAqYUB40srdzL2n4cRKgJwy4d3HxZ",
+	"AYyak1XyZHh399TDpQCUYVzEOQl5aEd8CEHAHBRZ8DgmmQixMIq4tpw+Ya7NZ/HT8n4kYTmJ2Bwas+9f",
+	"Ix5EFj/XxMg4JOPcFlLvUQzvy6l3kWa8Al+xxwUuwmI7a9QgwtZdNmFTxgXJhOFxUSmFEPAQwp7tpAIQ",
+	"2gaK4t719dlbLP9VXEhfj/p9mYLQMlMB9KSa9otD/YQ7c3dFENWRTKlH56C0U84A3+JZlnI6ooe9g96h",
+	"M+XI2mI/5nP4iP+mYP0THdDO5s5COqLn9u3KJe7w4GCTJ1b7qotRjx7tsr1Om0uPHu9yosowTS+jo3e3",
+	"HtVZkjCV1yVqABpNTy/AfS9g2NQm/4pZTW8RTN+m/c3iuHKv/+TywAOHu1O0RXxFaaOtw4wBLdsQ7Ga2",
+	"CnE+6LNy+twpxp/AuPF0tyC/yI2XQ9AxPkeTcKNo/YKwOLZzwANsmxixn0aYop1SfBqZ3udp7OhgcP+J",
+	"m5ULk6NdtHba/JjhaPj8/hPNqu7RjKk5/bVnju4/U1aMKxbYTJDvbpctg3S5pr5XkBMCdmkSy4WHGcRU",
+	"6sWX3OjV24YtVmuLH1d6SN1ht5cxC8BNY73Wd1Tvulmtt/RX6v+ld++J6jMflECRXV/KMP+yd8LV5KZd",
+	"I2E/vlzzzh1suri33qfT7GBpVeNmD+ziM8W9AO4f7GD+VY9lDxzvwkZHF2Y9eriLd7pvdb6uCFA5+css",
+	"1zYy25kglmxCinbKcY664rj9Tzxcbks6n+e65ed8zg8fKV1t/EAD05Vlr/endqqv0Awvyl6k/oiKyIVw",
+	"2tA7mmPfTQ835xQ3Y/qDluk9OP/cfgvu38Kts/Of+Lz4xNt9OzxmwcwjcMcCE+f2KmibrTeHNBtaSG0u",
+	"y02PGEGbc6YNcbSkda+h9Cu0mJM4rmTpkXFO9Cxr2kg9X1u1kv4nPcu25uhyhrcWCzs+pXdDyc3f0t//",
+	"Lcbt4xvkPcb4La3/H9J6Jftum13tRxsj1aIhBTUv7dKN6fo2pRbAViekL7Oci6ln55RTPudiaoNsbchF",
+	"UMU83j75azGLKK+Qi/0VsesnTqUiJpIayCKSRGXuNriYC5bo6t53ae9nApkkzrS/RcUHGdbyfwEAAP//",
 }
 
 // decodeSpec returns the embedded OpenAPI spec as raw JSON bytes,

@@ -42,6 +42,13 @@
 //	a bug                       500 with a fixed text; the log has the stack, the client has the request id
 //	SIGTERM                     /readyz says 503, the listener closes, requests in flight end, then the pools close
 //
+// # Keys
+//
+// A client is who holds its API key, 256 random bits sent as Authorization:
+// Bearer. Only the SHA-256 is kept. Whoever sees the key is the client, so TLS
+// belongs in front of this server, which speaks plain HTTP. A client sees and
+// moves only what is its own: what is somebody else's is 404, as if it were not.
+//
 // Errors become answers in one table (table.go), which is walked with errors.Is
 // and errors.As. An error that nobody put there is a 500 with a fixed text.
 //

@@ -76,6 +76,9 @@ func (s *Server) logRequest(c echo.Context, took time.Duration, err error) {
 	if err != nil {
 		attrs = append(attrs, slog.String("problem", string(kindOf(err).typ)))
 	}
+	if w.Status == http.StatusUnauthorized || w.Status == http.StatusForbidden {
+		attrs = append(attrs, slog.String("remote", c.RealIP())) // who tries keys?
+	}
 	if err != nil && w.Status >= 500 {
 		level = slog.LevelWarn
 		attrs = append(attrs, slog.Any("error", err))

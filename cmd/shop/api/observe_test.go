@@ -14,9 +14,10 @@ func TestLog_OneLineForEachRequestAndNoSecret(t *testing.T) {
 	s.buy("private-key-1", "coffee", "1", "X-Request-Id: from-me.1")
 	s.buy("private-key-1", "coffee", "1")
 	s.do("GET", "/v1/orders/1?secret=query", "")
+	s.do("GET", "/v1/products", "", "Authorization: Bearer stolen-key", "X-Forwarded-For: 10.9.8.7")
 	s.do("GET", "/path/made/up", "", "Authorization: Bearer stolen-key", "X-Request-Id: a\tb")
 	log := s.log.String()
-	for _, secret := range append([]string{"private-key-1", "secret=query", "made/up", "stolen-key", "a\\tb"}, s.keys["alice"], strings.TrimPrefix(s.keys["alice"], "shop_")) {
+	for _, secret := range append([]string{"private-key-1", "secret=query", "made/up", "stolen-key", "10.9.8.7", "a\\tb"}, s.keys["alice"], strings.TrimPrefix(s.keys["alice"], "shop_")) {
 		if strings.Contains(log, secret) {
 			t.Errorf("%q is in the log", secret)
 		}
@@ -29,13 +30,14 @@ func TestLog_OneLineForEachRequestAndNoSecret(t *testing.T) {
 		}
 		got = append(got, line)
 	}
-	if len(got) != 4 {
-		t.Fatalf("%d lines for 4 requests: %s", len(got), log)
+	if len(got) != 5 {
+		t.Fatalf("%d lines for 5 requests: %s", len(got), log)
 	}
 	for i, want := range []map[string]any{
 		{"route": "/v1/orders", "method": "POST", "status": 201.0, "request_id": "from-me.1", "client": s.ids["alice"].String(), "replayed": nil, "problem": nil},
 		{"route": "/v1/orders", "method": "POST", "status": 201.0, "client": s.ids["alice"].String(), "replayed": true},
 		{"route": "/v1/orders/{id}", "method": "GET", "status": 400.0, "problem": string(api.TypeMalformed)},
+		{"route": "/v1/products", "status": 401.0, "problem": string(api.TypeUnauthorized), "remote": "127.0.0.1"},
 		{"route": "unmatched", "status": 404.0, "problem": string(api.TypeNotFound), "client": nil},
 	} {
 		for name, v := range want {
