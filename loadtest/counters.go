@@ -67,7 +67,7 @@ func scrape(ctx context.Context, addr string) (map[string]int64, error) {
 	if err != nil {
 		return nil, err
 	}
-	res, err := http.DefaultClient.Do(req)
+	res, err := private.Do(req)
 	if err != nil {
 		return nil, err
 	}

@@ -50,8 +50,7 @@ const quietWait = 20 * time.Second
 // replica that was killed has no say any more, but its last COMMIT may still be
 // on its way: an audit before that would see half of it.
 func WaitQuiet(ctx context.Context, conn *pgx.Conn) error {
-	ctx, cancel := context.WithTimeout(ctx, quietWait)
-	defer cancel()
+	began := time.Now()
 	for {
 		others, err := units(ctx, conn, `
 SELECT count(*)
@@ -59,11 +58,11 @@ FROM pg_stat_activity
 WHERE datname = current_database()
   AND backend_type = 'client backend'
   AND pid <> pg_backend_pid()`)
-		if err == nil && others == 0 {
-			return nil
-		}
-		if err != nil || !pause(ctx, 20*time.Millisecond) {
-			return fmt.Errorf("%d connections are left on the database after %v: it cannot be audited (%w)", others, quietWait, err)
+		switch {
+		case err != nil || others == 0:
+			return err
+		case time.Since(began) > quietWait || !pause(ctx, 20*time.Millisecond):
+			return fmt.Errorf("%d connections are left on the database after %v: it cannot be audited", others, time.Since(began).Round(time.Millisecond))
 		}
 	}
 }

@@ -15,13 +15,14 @@ var pageText string
 
 // page needs nothing but itself: no script, no font, no address.
 var page = template.Must(template.New("report").Funcs(template.FuncMap{
-	"px":      func(v float64) string { return strings.TrimSuffix(fmt.Sprintf("%.1f", v), ".0") },
-	"add":     func(a, b float64) float64 { return a + b },
-	"anchor":  func(name string) string { return strings.NewReplacer("/", "-", "+", "-").Replace(name) },
-	"join":    func(names []string) string { return strings.Join(names, ", ") },
-	"numbers": numbers,
-	"means":   func(invariant string) string { return invariants[invariant] },
-	"explain": func(name string) string { return evidenceMeans[name] },
+	"px":       func(v float64) string { return strings.TrimSuffix(fmt.Sprintf("%.1f", v), ".0") },
+	"add":      func(a, b float64) float64 { return a + b },
+	"anchor":   func(name string) string { return strings.NewReplacer("/", "-", "+", "-").Replace(name) },
+	"first":    first,
+	"evidence": evidence,
+	"inorder":  inOrder,
+	"means":    means,
+	"explain":  func(name string) string { return evidenceMeans[name] },
 }).Parse(pageText))
 
 // HTML writes the page.
@@ -38,26 +39,64 @@ type number struct {
 	N    int64
 }
 
-func numbers(m map[string]int64) []number {
+// evidence is what there is of it.
+func evidence(m map[string]int64) []number {
 	var list []number
 	for _, name := range slices.Sorted(maps.Keys(m)) {
-		list = append(list, number{name, m[name]})
+		if m[name] != 0 {
+			list = append(list, number{name, m[name]})
+		}
 	}
 	return list
 }
 
+// inOrder is all of them, those that hold included, in the order of the
+// table below, and others (somebody else's) after them.
+func inOrder(m map[string]int64) []number {
+	var list []number
+	for _, promise := range invariants {
+		if n, there := m[promise.name]; there {
+			list = append(list, number{promise.name, n})
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		if means(name) == "" {
+			list = append(list, number{name, m[name]})
+		}
+	}
+	return list
+}
+
+// first keeps a list short.
+func first(ids []string) string {
+	const most = 8
+	if len(ids) > most {
+		return strings.Join(ids[:most], ", ") + " …"
+	}
+	return strings.Join(ids, ", ")
+}
+
 // invariants says in a sentence what each of them promises.
-var invariants = map[string]string{
-	"S1":        "the stock is what was put there minus what was bought, by order lines and by movements",
-	"S1-DURING": "and so it is at every look while the load runs",
-	"S2":        "what left the shelf is what buyers were told, give or take what is unknown",
-	"I-ACK":     "an order that was acknowledged is there, as acknowledged",
-	"I-REJ":     "an order that was refused, or never asked for, is not there",
-	"I-ONCE":    "a key has one effect, and every final answer to it is the same, byte for byte",
-	"I-WHOLE":   "an order has all its lines or does not exist",
-	"I-LIVE":    "purchases succeed soon after each fault, every key is decided, and a last purchase works on every product",
-	"I-SOLD":    "all that was there is sold",
-	"oversold":  "units sold beyond what ever was there",
+var invariants = []struct{ name, means string }{
+	{"S1", "the stock is what was put there minus what was bought, by order lines and by movements"},
+	{"S1-DURING", "and so it is at every look while the load runs"},
+	{"S2", "what left the shelf is what buyers were told, give or take what is unknown"},
+	{"I-ACK", "an order that was acknowledged is there, as acknowledged"},
+	{"I-REJ", "an order that was refused, or never asked for, is not there"},
+	{"I-ONCE", "a key has one effect, and every final answer to it is the same, byte for byte"},
+	{"I-WHOLE", "an order has all its lines or does not exist"},
+	{"I-LIVE", "purchases succeed soon after each fault, every key is decided, and a last purchase works on every product"},
+	{"I-SOLD", "all that was there is sold"},
+	{"oversold", "units sold beyond what ever was there"},
+}
+
+func means(invariant string) string {
+	for _, promise := range invariants {
+		if promise.name == invariant {
+			return promise.means
+		}
+	}
+	return ""
 }
 
 // evidenceMeans says what the numbers count that are not verdicts.

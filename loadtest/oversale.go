@@ -3,7 +3,6 @@ package loadtest
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -76,16 +75,13 @@ func attemptsThatBought(records []Record) map[string]Attempt {
 	return bought
 }
 
-// around gives the sales next to the one that crossed the line, and the time they took.
-func (o *Oversale) around(before, after int) (sales []Sale, from, to time.Duration) {
-	crossing := 0
-	for crossing < len(o.Sales) && o.Sales[crossing].Sold <= o.Put {
-		crossing++
+// crossing is the place of the first sale beyond what was there. There is one,
+// unless it is not among the sales whose answer was recorded.
+func (o *Oversale) crossing() int {
+	for i, s := range o.Sales {
+		if s.Sold > o.Put {
+			return i
+		}
 	}
-	sales = o.Sales[max(0, crossing-before):min(len(o.Sales), crossing+after)]
-	from, to = time.Duration(1<<62), 0
-	for _, s := range sales {
-		from, to = min(from, s.Attempt.Start), max(to, s.Attempt.End)
-	}
-	return sales, from, to
+	return len(o.Sales) - 1
 }

@@ -126,7 +126,7 @@ func (r Result) Shelf() chart {
 	}
 	y := scale(low, high, c.Bottom, c.Top)
 	for _, v := range niceSteps(low, high) {
-		c.YTicks = append(c.YTicks, tick{y(v), fmt.Sprintf("%.0f", v)})
+		c.YTicks = append(c.YTicks, tick{y(v), fmt.Sprintf("%d", int(v))})
 	}
 	if low < 0 {
 		c.Zero = y(0)

@@ -1,6 +1,7 @@
 package loadtest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -14,8 +15,9 @@ type Proof struct {
 	Scenarios []Scenario
 	Load      Load
 	LockTTL   time.Duration
-	Server    string // postgres:// URL of a server on which databases may be made
-	Keep      bool   // the databases stay
+	Patience  time.Duration // after the load, until every key must be decided; 0: 20 s
+	Server    string        // postgres:// URL of a server on which databases may be made
+	Keep      bool          // the databases stay
 
 	// Prepare makes the tables in an empty database, puts the stock there, and
 	// returns the API key of a client.
@@ -84,6 +86,8 @@ func (p *Proof) scenario(ctx context.Context, s Scenario, plan Plan) (Result, er
 	result.Logs = program.Logs
 	return result, err
 }
+
+func (p *Proof) patience() time.Duration { return cmp.Or(p.Patience, patience) }
 
 // Credentials are those of the buyer.
 type Credentials struct {

@@ -43,7 +43,7 @@ const (
 // replicas are stopped, then the audit.
 func (r *run) all(ctx context.Context) (Result, error) {
 	duration := r.proof.Load.Duration
-	volley, err := newVolley(ctx, r.replicas.Bases(), r.client.header(), "Idempotency-Key", duration, Classify)
+	volley, err := newVolley(ctx, r.replicas.Bases(), r.client.header(), "Idempotency-Key", duration+r.proof.patience(), Classify)
 	if err != nil {
 		return Result{}, err
 	}

@@ -42,7 +42,7 @@ func (t *Target) Run(ctx context.Context) (Report, error) {
 		return Report{}, fmt.Errorf("audit: %w", err)
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
-	v, err := newVolley(ctx, t.Bases, t.Header, t.KeyHeader, t.Load.Duration, t.Classify)
+	v, err := newVolley(ctx, t.Bases, t.Header, t.KeyHeader, t.Load.Duration+patience, t.Classify)
 	if err != nil {
 		return Report{}, err
 	}

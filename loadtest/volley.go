@@ -18,7 +18,7 @@ type volley struct {
 	recorder  *Recorder
 	client    *http.Client
 	chaser    *Chaser
-	patience  context.Context // of the chaser
+	chasing   context.Context // ends with the chaser's patience
 	end       context.CancelFunc
 }
 
@@ -27,10 +27,10 @@ type volley struct {
 const (
 	maxConns      = 64
 	clientTimeout = 10 * time.Second
-	chaseWait     = 20 * time.Second // after the last shot
+	patience      = 20 * time.Second // of the chaser, after the last shot
 )
 
-func newVolley(ctx context.Context, bases []string, header http.Header, keyHeader string, lasts time.Duration,
+func newVolley(ctx context.Context, bases []string, header http.Header, keyHeader string, chaseFor time.Duration,
 	classify func(int, http.Header, []byte) (Outcome, string),
 ) (*volley, error) {
 	numbers := map[string]int{}
@@ -42,11 +42,11 @@ func newVolley(ctx context.Context, bases []string, header http.Header, keyHeade
 		numbers[u.Host] = n
 	}
 	v := &volley{bases: bases, header: header, keyHeader: keyHeader, history: NewHistory()}
-	v.patience, v.end = context.WithTimeout(ctx, lasts+chaseWait)
+	v.chasing, v.end = context.WithTimeout(ctx, chaseFor)
 	v.recorder = &Recorder{History: v.history, Header: keyHeader, Replicas: numbers, Classify: classify}
 	v.client = v.recorder.Client(maxConns, clientTimeout)
 	v.chaser = NewChaser(v.client, bases, header, keyHeader, v.history)
-	v.recorder.Undecided = func(r *Record) { v.chaser.Chase(v.patience, r) }
+	v.recorder.Undecided = func(r *Record) { v.chaser.Chase(v.chasing, r) }
 	return v, nil
 }
 

@@ -1,0 +1,94 @@
+package loadtest
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"shop/loadtest/fault"
+)
+
+// prepareShelves makes the tables, and puts stock there, as the shop would.
+func prepareShelves(t *testing.T) func(context.Context, string, []Stock) (Credentials, error) {
+	return func(ctx context.Context, databaseURL string, stock []Stock) (Credentials, error) {
+		conn := connectTo(t, databaseURL)
+		for _, up := range migrations(t) {
+			must(t, conn, ctx, up)
+		}
+		for _, s := range stock {
+			if _, err := conn.Exec(ctx, `INSERT INTO products (sku, name, price, currency, stock) VALUES ($1, $1, 1, 'EUR', $2)`, s.SKU, s.Quantity); err != nil {
+				return Credentials{}, err
+			}
+			if _, err := conn.Exec(ctx, `INSERT INTO stock_movements (sku, kind, quantity) VALUES ($1, 'opening', $2)`, s.SKU, s.Quantity); err != nil {
+				return Credentials{}, err
+			}
+		}
+		return Credentials{ID: uuid.New(), Key: "key"}, conn.Close(ctx)
+	}
+}
+
+func refusingProof(t *testing.T, scenario Scenario) *Proof {
+	t.Helper()
+	program := replicaProgram(t, "good")
+	return &Proof{
+		Scenarios: []Scenario{scenario},
+		Load:      Load{Rate: 100, Duration: time.Second, Seed: 1, Replicas: 2},
+		LockTTL:   time.Second, Patience: time.Second, Server: postgresURL(t),
+		Prepare: prepareShelves(t),
+		Program: func(Scenario, string, string) (Program, error) { return program, nil },
+		Fault:   func(Scenario, *Replicas, string) (fault.Fault, error) { return fault.None{}, nil },
+		Say:     t.Logf, Tick: func(string) {},
+	}
+}
+
+// The cheapest way never to oversell is to answer 503 to everything.
+func TestProof_AServiceThatRefusesEverythingIsNotSafe(t *testing.T) {
+	report, err := refusingProof(t, safe("row", NoFault)).Run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	result := report.Scenarios[0]
+	if report.AsExpected || result.Verdict != Violated {
+		t.Errorf("as expected: %v, verdict %s", report.AsExpected, result.Verdict)
+	}
+	if result.Violations["S1"] != 0 || result.Violations["oversold"] != 0 || result.OK != 0 {
+		t.Errorf("it sold nothing, and yet: %v", result.Violations)
+	}
+	if result.Violations["I-SOLD"] != drops || result.Violations["I-LIVE"] < 100 || result.Unknown != 100 {
+		t.Errorf("violations %v, %d unknown; want all %d products unsold and 100 keys undecided", result.Violations, result.Unknown, drops)
+	}
+	if line := result.sentence(); !strings.Contains(line, "0 of") || !strings.Contains(line, "expected: safe") {
+		t.Errorf("the line about it: %s", line)
+	}
+}
+
+func TestProof_AControlThatIsNotCaughtIsNotAsExpected(t *testing.T) {
+	report, err := refusingProof(t, control("naive", NoFault, "S1")).Run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if report.AsExpected || !strings.Contains(report.Scenarios[0].sentence(), "S1 was to break") {
+		t.Errorf("as expected: %v; %s", report.AsExpected, report.Scenarios[0].sentence())
+	}
+}
+
+func TestProof_AFaultThatFailsIsAnError(t *testing.T) {
+	proof := refusingProof(t, safe("row", Crash))
+	proof.Fault = func(Scenario, *Replicas, string) (fault.Fault, error) {
+		return fault.Down{Name: "redis", Server: nowhere{}}, nil
+	}
+	if _, err := proof.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "no such server") {
+		t.Errorf("error %v", err)
+	}
+}
+
+var errNowhere = errors.New("no such server")
+
+type nowhere struct{}
+
+func (nowhere) Kill(context.Context) error  { return errNowhere }
+func (nowhere) Start(context.Context) error { return errNowhere }
