@@ -1,104 +1,120 @@
 package locking
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"time"
 )
 
-// Acquire waits for the keys until ctx ends: in the store's own queue if it is a
-// Waiter, else by asking again after Options.Backoff.
+// Acquire waits for the keys until ctx ends, or for Options.MaxWait: in the
+// store's own queue if it is a Waiter, else by asking again after Options.Backoff.
 //
 // When ctx ends first, the error matches ctx.Err(), and ErrBusy too if a busy
-// key is what it waited for. Any other error of the store is returned at once:
-// whether to go on without a lock service is not for a lock to decide. Whatever
-// the error, nothing is held, and it never matches ErrOutcomeUnknown: a request
-// without answer may have taken the *lock*, which the store clears up; to a
-// caller the word would say that his work may have happened.
+// key is what it waited for. After MaxWait it matches ErrBusy; unless the store
+// has not answered at all, which is not called busy. Any other error of the
+// store is returned at once: whether to go on without a lock service is not for
+// a lock to decide.
+//
+// Whatever the error, nothing is held, and it never matches ErrOutcomeUnknown: a
+// request without answer may have taken the *lock*, which the store clears up; to
+// a caller the word would say that his work may have happened.
 //
 // The lease is the caller's to renew and to release. Do does both.
 func Acquire(ctx context.Context, s Store, o Options, keys ...string) (Lease, error) {
 	if err := CheckKeys(keys); err != nil {
 		return Lease{}, err
 	}
-	a := acquisition{observer: o.Observer, keys: keys, start: time.Now()}
+	a := acquisition{ctx: ctx, waiting: ctx, observer: o.Observer, keys: keys, start: time.Now()}
+	if o.MaxWait > 0 {
+		waiting, cancel := context.WithTimeout(ctx, o.MaxWait)
+		defer cancel()
+		a.waiting = waiting
+	}
 	if ctx.Err() != nil {
-		return Lease{}, a.timedOut(ctx, nil, nil)
+		return Lease{}, a.giveUp(nil, nil)
 	}
 	if w, ok := s.(Waiter); ok {
-		return a.queue(ctx, w)
+		return a.queue(w)
 	}
-	return a.poll(ctx, s, o.Backoff)
+	return a.poll(s, o.Backoff)
 }
 
 // acquisition is one Acquire under way.
 type acquisition struct {
-	observer Observer
-	keys     []string
-	start    time.Time
+	ctx, waiting context.Context // the caller's, and that within MaxWait
+	observer     Observer
+	keys         []string
+	start        time.Time
 }
 
 // queue leaves the waiting to the store.
-func (a *acquisition) queue(ctx context.Context, w Waiter) (Lease, error) {
+func (a *acquisition) queue(w Waiter) (Lease, error) {
 	a.tell(Attempt, Lease{}, nil)
-	lease, err := w.Acquire(ctx, a.keys...)
+	lease, err := w.Acquire(a.waiting, a.keys...)
 	if err != nil {
-		return Lease{}, a.failed(ctx, nil, err)
+		return Lease{}, a.giveUp(nil, err)
 	}
 	a.tell(Acquired, lease, nil)
 	return lease, nil
 }
 
-// poll asks until it is granted, refused for another reason than busy, or ctx ends.
-func (a *acquisition) poll(ctx context.Context, s Store, b Backoff) (Lease, error) {
+// poll asks until it is granted, refused for another reason than busy, or the wait is over.
+func (a *acquisition) poll(s Store, b Backoff) (Lease, error) {
 	var busy error
 	for n := 0; ; n++ {
 		a.tell(Attempt, Lease{}, nil)
-		lease, err := s.TryAcquire(ctx, a.keys...)
+		lease, err := s.TryAcquire(a.waiting, a.keys...)
 		if err == nil {
 			a.tell(Acquired, lease, nil)
 			return lease, nil
 		}
 		if !errors.Is(err, ErrBusy) {
-			return Lease{}, a.failed(ctx, busy, err)
+			return Lease{}, a.giveUp(busy, err)
 		}
 		busy = err
 		a.tell(Busy, Lease{}, err)
-		if !sleep(ctx, b.Wait(n)) {
-			return Lease{}, a.timedOut(ctx, busy, nil)
+		if !sleep(a.waiting, b.Wait(n)) {
+			return Lease{}, a.giveUp(busy, nil)
 		}
 	}
 }
 
-// failed is the end with an answer that is neither yes nor busy: the store's
-// fault, unless ctx ended under the request.
-func (a *acquisition) failed(ctx context.Context, busy, err error) error {
-	if ctx.Err() != nil {
-		return a.timedOut(ctx, busy, err)
-	}
-	a.tell(Failed, Lease{}, err)
-	return &notHeldError{err}
-}
-
-// timedOut is the end of ctx; busy is the last answer before it, err that of the
-// request that it cut short.
-func (a *acquisition) timedOut(ctx context.Context, busy, err error) error {
-	why := ended(ctx)
-	switch {
-	case err == nil:
-	case errors.Is(err, why):
-		why = err
-	default:
-		why = fmt.Errorf("%w: %w", err, why)
-	}
-	if busy != nil {
-		why = fmt.Errorf("%w: %w", busy, why)
+// giveUp is the end without a lease. busy is the store's last answer, if it was
+// that, and err what came after it: the store's own fault, or a request cut short.
+func (a *acquisition) giveUp(busy, err error) error {
+	if busy == nil && errors.Is(err, ErrBusy) {
+		busy, err = err, nil // of a Waiter, whose error says all at once
 	}
 	waited := time.Since(a.start).Round(time.Millisecond)
-	err = &notHeldError{fmt.Errorf("locking: acquire %q: gave up after %v: %w", a.keys, waited, why)}
-	a.tell(TimedOut, Lease{}, err)
-	return err
+	kind, e := TimedOut, &notHeldError{}
+	switch {
+	case a.ctx.Err() != nil:
+		e.err = fmt.Errorf("locking: acquire %q: gave up after %v: %w", a.keys, waited, because(busy, err, ended(a.ctx)))
+	case a.waiting.Err() == nil:
+		kind, e.err = Failed, cmp.Or(err, busy) // asking again would be of no use
+	case busy != nil:
+		e.ours, e.err = true, fmt.Errorf("locking: acquire %q: gave up after %v: %w", a.keys, waited, busy)
+	default:
+		kind, e.ours, e.err = Failed, true, fmt.Errorf("locking: acquire %q: no answer for %v: %w", a.keys, waited, err)
+	}
+	a.tell(kind, Lease{}, e)
+	return e
+}
+
+// because puts together why ctx ended, and under what: none twice.
+func because(busy, err, why error) error {
+	switch {
+	case err != nil && errors.Is(err, why):
+		why = err
+	case err != nil:
+		why = fmt.Errorf("%w: %w", err, why)
+	}
+	if busy != nil && !errors.Is(busy, why) {
+		return fmt.Errorf("%w: %w", busy, why)
+	}
+	return cmp.Or(busy, why)
 }
 
 func (a *acquisition) tell(kind Kind, l Lease, err error) {
@@ -107,11 +123,18 @@ func (a *acquisition) tell(kind Kind, l Lease, err error) {
 	}
 }
 
-// notHeldError is why a lock was not acquired: all that err is, but not ErrOutcomeUnknown.
-type notHeldError struct{ err error }
+// notHeldError is why a lock was not acquired: all that err is, but never
+// ErrOutcomeUnknown, and not the end of a ctx if that was ours and not the caller's.
+type notHeldError struct {
+	err  error
+	ours bool
+}
 
 func (e *notHeldError) Error() string      { return e.err.Error() }
 func (e *notHeldError) As(target any) bool { return errors.As(e.err, target) }
 func (e *notHeldError) Is(target error) bool {
-	return target != ErrOutcomeUnknown && errors.Is(e.err, target)
+	if target == ErrOutcomeUnknown || e.ours && target == context.DeadlineExceeded {
+		return false
+	}
+	return errors.Is(e.err, target)
 }

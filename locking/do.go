@@ -10,6 +10,7 @@ import (
 // Options of Acquire and Do. The zero value is usable.
 type Options struct {
 	Backoff        Backoff       // between attempts, for a Store that is no Waiter
+	MaxWait        time.Duration // for the keys; 0: as long as ctx
 	MaxHold        time.Duration // ends renewal and cancels fn; 0: one minute
 	Poll           time.Duration // how often a lease without Until is asked after; 0: one second
 	ReleaseTimeout time.Duration // limit of the detached release; 0: one second
@@ -28,7 +29,8 @@ type Options struct {
 //   - fn's nil is nil, whatever became of the lease: what fn did is done.
 //   - fn's error is returned as it is; if the lease was lost, joined with ErrLost.
 //   - An error of fn that matches ErrOutcomeUnknown leaves the lease to run out:
-//     its write may still be on the way.
+//     its write may still be on the way. fn has to say so: to a caller, an error
+//     that matches ErrLost, and not that, is an attempt that did nothing.
 //   - A panic, or runtime.Goexit, in fn releases the lease and goes on.
 //   - If fn did not run, the error is that of Acquire, or ErrLost for a grant that
 //     came too late to be used. It never matches ErrOutcomeUnknown.

@@ -46,8 +46,8 @@
 //	 |  ^   | busy: back off  |  ^   | renewed: again TTL/3 later        ^         to run out, after
 //	 |  +---+ and ask again   |  +---+ failed: again TTL/12 later        |         ErrOutcomeUnknown
 //	 |                        |                                          |
-//	 | ctx ended, or the      | refused, or Until is past, or MaxHold    |
-//	 v store failed           v                                          |
+//	 | ctx ended, MaxWait,    | refused, or Until is past, or MaxHold    |
+//	 v or the store failed    v                                          |
 //	error                    +------+ fn's ctx is cancelled: ErrLost     |
 //	                         | lost |------------------------------------+
 //	                         +------+          fn returned
@@ -60,6 +60,8 @@
 //
 // # What goes wrong, and what happens then
 //
+//	the keys stay busy              ErrBusy, after MaxWait or when ctx ends; the latter is in it too
+//	the store does not answer       its own error, at once; never taken for a grant, nor for busy
 //	the answer to a grant is lost   the Store asks again as the same owner, or removes its trace
 //	the grant comes after Until     fn does not run, ErrLost
 //	a renewal fails, or is silent   again, within the trust that is left; an attempt has a third of the TTL
