@@ -56,7 +56,7 @@ type Wire struct {
 type Open func(t testing.TB) Backend
 
 // atATime is how many checks run side by side. They wait more than they work.
-const atATime = 8
+const atATime = 6
 
 // Run checks the contract and the promises, each check as a subtest.
 func Run(t *testing.T, open Open, p Promises) {

@@ -26,11 +26,7 @@ func multiAllOrNone(s *suite) {
 	for _, k := range all.Keys {
 		s.busy(a, k)
 	}
-	all, err := b.Renew(s.within(patience), all)
-	if err != nil {
-		s.Fatalf("renew: %v", err)
-	}
-	s.release(b, all)
+	s.release(b, s.renew(b, all))
 	s.release(a, s.try(a, "a", "b", "c"))
 }
 
@@ -52,9 +48,9 @@ func multiOrders(s *suite) {
 		all.Go(func() {
 			for range 10 {
 				ctx := s.within(patience)
-				lease, err := locking.Acquire(ctx, store, options(), keys...)
+				lease, err := acquire(ctx, store, keys...)
 				if err == nil {
-					err = store.Release(ctx, lease)
+					err = release(ctx, store, lease)
 				}
 				if err != nil {
 					s.Errorf("%q: %v", keys, err)

@@ -22,10 +22,7 @@ func ownOnly(s *suite) {
 	s.lost(a, locking.Lease{})                                        // of nothing
 	s.lost(a, locking.Lease{Keys: []string{"free"}, Owner: "nobody"}) // of what nobody holds
 	s.busy(a, key)
-	if _, err := b.Renew(s.within(patience), second); err != nil {
-		s.Errorf("the holder cannot renew any more: %v", err)
-	}
-	s.release(b, second)
+	s.release(b, s.renew(b, second))
 	s.release(a, s.try(a, "free"))
 }
 
@@ -61,15 +58,11 @@ func renewKeeps(s *suite) {
 	defer renew.Stop()
 	for time.Now().Before(granted.Until.Add(ttl)) {
 		<-renew.C
-		before := time.Now()
-		next, err := a.Renew(s.within(patience), lease)
-		if err != nil {
-			s.Fatalf("renew: %v", err)
+		next := s.renew(a, lease)
+		if next.Until.After(time.Now().Add(ttl)) || !next.Until.After(lease.Until) {
+			s.Errorf("renewed by now, with TTL %v: Until is %v, was %v", ttl, next.Until, lease.Until)
 		}
 		s.busy(b, key)
-		if next.Until.After(before.Add(ttl)) || !next.Until.After(lease.Until) {
-			s.Errorf("renewed at %v with TTL %v: Until is %v, was %v", before, ttl, next.Until, lease.Until)
-		}
 		if next.Owner != granted.Owner || next.Fence != granted.Fence {
 			s.Errorf("renewed %+v is another grant than %+v", next, granted)
 		}

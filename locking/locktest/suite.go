@@ -36,7 +36,7 @@ func (s *suite) ttl(d time.Duration) time.Duration {
 }
 
 // Short enough to be waited out, long enough not to run out by accident.
-func (s *suite) short() time.Duration { return s.ttl(600 * time.Millisecond) }
+func (s *suite) short() time.Duration { return s.ttl(800 * time.Millisecond) }
 func (s *suite) long() time.Duration  { return s.ttl(10 * time.Second) }
 
 // open makes a further Store.
@@ -64,58 +64,18 @@ func (s *suite) within(d time.Duration) context.Context {
 	return ctx
 }
 
-// options make Acquire ask often: the suite has little to wait for.
-func options() locking.Options {
-	return locking.Options{Backoff: locking.Backoff{Base: 2 * time.Millisecond, Max: 20 * time.Millisecond}}
-}
-
-// acquire waits for the keys, and fails the check if it takes longer than d.
-func (s *suite) acquire(d time.Duration, store locking.Store, keys ...string) locking.Lease {
-	s.Helper()
-	lease, err := locking.Acquire(s.within(d), store, options(), keys...)
-	if err != nil {
-		s.Fatalf("acquire %q within %v: %v", keys, d, err)
-	}
-	s.inspect(lease, keys)
-	return lease
-}
-
-// try takes the keys, which are free.
-func (s *suite) try(store locking.Store, keys ...string) locking.Lease {
-	s.Helper()
-	lease, err := store.TryAcquire(s.within(patience), keys...)
-	if err != nil {
-		s.Fatalf("acquire %q, which nobody holds: %v", keys, err)
-	}
-	s.inspect(lease, keys)
-	return lease
-}
-
-// busy asks for keys that someone else holds.
-func (s *suite) busy(store locking.Store, keys ...string) {
-	s.Helper()
-	if lease, err := store.TryAcquire(s.within(patience), keys...); err == nil {
-		s.Fatalf("acquired %q, which someone else holds: %+v", keys, lease)
-	} else if !errors.Is(err, locking.ErrBusy) {
-		s.Fatalf("acquire %q, which someone else holds: got %v, want ErrBusy", keys, err)
-	}
-}
-
-func (s *suite) release(store locking.Store, l locking.Lease) {
-	s.Helper()
-	if err := store.Release(s.within(patience), l); err != nil {
-		s.Fatalf("release %+v, which we hold: %v", l, err)
-	}
-}
-
 // lost wants both Renew and Release to say that l is not ours any more.
 func (s *suite) lost(store locking.Store, l locking.Lease) {
 	s.Helper()
-	if _, err := store.Renew(s.within(patience), l); !errors.Is(err, locking.ErrLost) {
-		s.Errorf("renew a lost lease: got %v, want ErrLost", err)
-	}
-	if err := store.Release(s.within(patience), l); !errors.Is(err, locking.ErrLost) {
-		s.Errorf("release a lost lease: got %v, want ErrLost", err)
+	ctx := s.within(patience)
+	for verb, ask := range map[string]func() error{
+		"renew":   func() error { _, err := store.Renew(ctx, l); return err },
+		"release": func() error { return store.Release(ctx, l) },
+	} {
+		err := insist(ctx, func(bool) (bool, error) { err := ask(); return !unknown(err), err })
+		if !errors.Is(err, locking.ErrLost) {
+			s.Errorf("%s a lost lease: got %v, want ErrLost", verb, err)
+		}
 	}
 }
 

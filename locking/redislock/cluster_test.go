@@ -11,25 +11,27 @@ import (
 	"shop/locking/locktest"
 )
 
-// In a Cluster the keys of a Store are spread, and each lease has one key.
-func TestContract_ClusterWithoutHashTag(t *testing.T) {
-	t.Parallel()
-	p := promises
-	p.MultiKey = false
-	locktest.Run(t, target{url: startCluster(t).url(), cluster: true}.open, p)
-}
-
-// With a hash tag they are on one node, and a lease may have several.
-func TestContract_ClusterWithHashTag(t *testing.T) {
-	t.Parallel()
-	locktest.Run(t, target{url: startCluster(t).url(), cluster: true, options: Options{HashTag: "accounts"}}.open, promises)
-}
-
-// That several keys need a hash tag does not depend on where they happen to be:
-// also two keys of one bucket are refused.
-func TestCluster_SeveralKeysWithoutHashTagAreRefusedAlways(t *testing.T) {
+// The tests share a Cluster of one node: one takes two seconds to start.
+func TestCluster(t *testing.T) {
 	t.Parallel()
 	g := target{url: startCluster(t).url(), cluster: true}
+	t.Run("WithoutHashTagEachLeaseHasOneKey", func(t *testing.T) {
+		p := promises
+		p.MultiKey = false
+		locktest.Run(t, g.open, p)
+	})
+	t.Run("WithHashTagALeaseMayHaveSeveral", func(t *testing.T) {
+		tagged := g
+		tagged.options.HashTag = "accounts"
+		locktest.Run(t, tagged.open, promises)
+	})
+	t.Run("SeveralKeysWithoutHashTagAreRefusedAlways", g.severalKeys)
+	t.Run("CrossSlotIsExplained", g.crossSlot)
+}
+
+// severalKeys: that they need a hash tag does not depend on where they happen to be:
+// also two keys of one bucket are refused.
+func (g target) severalKeys(t *testing.T) {
 	store, err := New(g.client(t, time.Minute), time.Minute, Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -49,10 +51,8 @@ func TestCluster_SeveralKeysWithoutHashTagAreRefusedAlways(t *testing.T) {
 	take(t, store, "a", "a") // one key, named twice
 }
 
-// A client that hides what it is gets its answer from the server.
-func TestCluster_CrossSlotIsExplained(t *testing.T) {
-	t.Parallel()
-	g := target{url: startCluster(t).url(), cluster: true}
+// crossSlot: a client that hides what it is gets its answer from the server.
+func (g target) crossSlot(t *testing.T) {
 	hidden := struct{ redis.UniversalClient }{g.client(t, time.Minute)}
 	store, err := New(hidden, time.Minute, Options{})
 	if err != nil {

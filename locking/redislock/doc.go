@@ -80,6 +80,10 @@
 // through. Connect makes one for a single server, Tune one of any kind. In a
 // Cluster several keys in one lease need Options.HashTag.
 //
+// The end of ctx is heard at once, with one exception: a cancellation (not a
+// deadline) while the first request to a server that has just fallen silent is
+// waiting, which takes a sixth of the TTL or 250 ms, whichever is less.
+//
 // # Sources
 //
 //   - Redis manual, "Distributed Locks with Redis": SET NX PX, random value,

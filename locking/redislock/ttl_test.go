@@ -1,0 +1,56 @@
+package redislock
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"shop/locking"
+)
+
+// T20: a TTL in seconds where milliseconds were meant.
+func TestTTL_IsSetToTheMillisecond(t *testing.T) {
+	const ttl = 1500 * time.Millisecond
+	store := newStore(t, ttl)
+	exact := func(what string, asked time.Time) {
+		t.Helper()
+		left := store.client.PTTL(t.Context(), store.scope("k")+"lock:k").Val()
+		if left > ttl || left < ttl-time.Since(asked)-time.Millisecond {
+			t.Errorf("%s: %v left of a TTL of %v", what, left, ttl)
+		}
+	}
+	asked := time.Now()
+	lease := take(t, store, "k")
+	exact("acquire", asked)
+	asked = time.Now()
+	if _, err := store.Renew(t.Context(), lease); err != nil {
+		t.Fatal(err)
+	}
+	exact("renew", asked)
+	for _, bad := range []time.Duration{ttl + time.Microsecond, TTLMin - time.Millisecond, 0, -time.Second} {
+		if _, err := New(store.client, bad, Options{}); err == nil {
+			t.Errorf("a TTL of %v was accepted", bad)
+		}
+	}
+}
+
+// T24: a holder that is stuck, renewed for ever by its watchdog.
+func TestDo_StuckHolderLosesItsKeysAfterMaxHold(t *testing.T) {
+	const ttl = 300 * time.Millisecond
+	store := newStore(t, ttl)
+	free := make(chan struct{})
+	err := locking.Do(t.Context(), store, locking.Options{MaxHold: 2 * ttl}, []string{"k"}, func(ctx context.Context, l locking.Lease) error {
+		<-ctx.Done()
+		defer close(free)
+		waitFor(t, "the stuck holder's key is free", func() bool { // fn has not returned
+			_, err := store.TryAcquire(t.Context(), "k")
+			return err == nil
+		})
+		return context.Cause(ctx)
+	})
+	<-free
+	if !errors.Is(err, locking.ErrLost) {
+		t.Errorf("got %v, want ErrLost", err)
+	}
+}
