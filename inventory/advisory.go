@@ -17,15 +17,19 @@ import (
 func (s *Service) advisory(ctx context.Context, p *purchase) (Reply, error) {
 	open := func(t *tx) {
 		begin(t)
-		// One statement for each, in order: within one SELECT nothing promises
-		// that the locks are taken in the order of its rows.
-		for _, key := range p.lockKeys() {
-			t.exec(`SELECT pg_advisory_xact_lock($1)`, key)
-		}
+		p.lockAdvisory(t)
 	}
 	return s.transact(ctx, &p.intent, open, func(ctx context.Context, t *tx) (Reply, error) {
 		return s.readUnderLock(ctx, t, p)
 	})
+}
+
+// lockAdvisory waits for the locks. One statement for each, in order: within one
+// SELECT nothing promises that they are taken in the order of its rows.
+func (p *purchase) lockAdvisory(t *tx) {
+	for _, key := range p.lockKeys() {
+		t.exec(`SELECT pg_advisory_xact_lock($1)`, key)
+	}
 }
 
 // readUnderLock is the half that advisory and advisory-try share.

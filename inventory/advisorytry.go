@@ -19,14 +19,10 @@ import (
 func (s *Service) advisoryTry(ctx context.Context, p *purchase) (Reply, error) {
 	open := func(t *tx) {
 		begin(t)
-		for _, key := range p.lockKeys() {
-			t.batch.Queue(`SELECT pg_try_advisory_xact_lock($1)`, key).QueryRow(func(row pgx.Row) error {
-				var ours bool
-				err := row.Scan(&ours)
-				t.answered++
-				t.taken = t.taken || !ours
-				return err
-			})
+		if p.unknown { // the first attempt may still hold it: wait for its end, luck decides nothing
+			p.lockAdvisory(t)
+		} else {
+			p.tryAdvisory(t)
 		}
 	}
 	for start, try := time.Now(), 0; ; try++ {
@@ -42,5 +38,18 @@ func (s *Service) advisoryTry(ctx context.Context, p *purchase) (Reply, error) {
 		if err := pause(ctx, try+1); err != nil {
 			return Reply{}, err
 		}
+	}
+}
+
+// tryAdvisory asks for the locks; one that is taken ends the attempt.
+func (p *purchase) tryAdvisory(t *tx) {
+	for _, key := range p.lockKeys() {
+		t.batch.Queue(`SELECT pg_try_advisory_xact_lock($1)`, key).QueryRow(func(row pgx.Row) error {
+			var ours bool
+			err := row.Scan(&ours)
+			t.answered++
+			t.taken = t.taken || !ours
+			return err
+		})
 	}
 }

@@ -2,6 +2,7 @@ package inventory_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"sync"
 	"testing"
@@ -61,6 +62,32 @@ func TestCancel_GivesBackOnceWhoeverAsks(t *testing.T) {
 	o, err := s.Order(t.Context(), buyer.Client, id)
 	if err != nil || o.Status != inventory.Cancelled || o.CancelledAt == nil || len(o.Lines) != 2 || o.Lines[0].SKU != "A" || o.Total != 500 {
 		t.Errorf("%+v, %v", o, err)
+	}
+	s.mustHold()
+}
+
+func TestCancel_TheSecondWaitsForTheFirstAndReadsWhatItDid(t *testing.T) {
+	t.Parallel()
+	s := open(t, inventory.Config{})
+	s.stock("A", 1)
+	buyer := ask()
+	id := s.ordered(buyer, one("A")...)
+	second := make(chan inventory.Reply)
+	cfg := s.cfg
+	cfg.Failpoint = onceAt(inventory.AfterGuard, func(ctx context.Context) {
+		go func() {
+			reply, err := s.Cancel(ctx, askBy(buyer.Client, "2"), id)
+			report(t, err)
+			second <- reply
+		}()
+		eventually(t, "the second cancel waits", func() bool { return s.waiting() > 0 })
+	})
+	first, _ := s.another(cfg)
+	if reply, err := first.Cancel(t.Context(), askBy(buyer.Client, "1"), id); err != nil || isRefused(reply) {
+		t.Errorf("first: %s, %v", reply.Body, err)
+	}
+	if reply := <-second; !isRefused(reply) {
+		t.Errorf("second: %s, want a refusal", reply.Body)
 	}
 	s.mustHold()
 }

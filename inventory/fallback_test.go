@@ -54,7 +54,7 @@ func TestRedisRow_GoesOnWithoutRedisAndReturnsByItself(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := startRedis(t)
-			store := &counted{Store: locksAt(t, server.url(), time.Second)}
+			store := &counted{Store: locksAt(t, server.url(), 2*time.Second)}
 			log := &journal{}
 			s := open(t, inventory.Config{Strategy: "redis+row", Locks: store, Log: slog.New(slog.NewTextHandler(log, nil))})
 			s.stock("A", 1000)
@@ -108,7 +108,7 @@ func TestRedisRow_WithoutRedisAFewGoOnAndTheRestComeAgain(t *testing.T) {
 	server := startRedis(t)
 	reached, resume := make(chan struct{}), make(chan struct{})
 	s := open(t, inventory.Config{
-		Strategy: "redis+row", DegradedMax: 1, Locks: locksAt(t, server.url(), time.Second),
+		Strategy: "redis+row", DegradedMax: 1, Locks: locksAt(t, server.url(), 2*time.Second),
 		Failpoint: pauseAt(inventory.AfterGuard, reached, resume),
 	})
 	server.kill()
@@ -136,7 +136,7 @@ func TestRedisRow_WithoutRedisAFewGoOnAndTheRestComeAgain(t *testing.T) {
 func TestRedisOnly_SellsNothingWithoutRedis(t *testing.T) {
 	t.Parallel()
 	server := startRedis(t)
-	s := open(t, inventory.Config{Strategy: "redis-only", Locks: locksAt(t, server.url(), time.Second)})
+	s := open(t, inventory.Config{Strategy: "redis-only", Locks: locksAt(t, server.url(), 2*time.Second)})
 	s.stock("A", 5)
 	sold := ask()
 	first, err := s.Buy(t.Context(), sold, one("A"))

@@ -161,3 +161,18 @@ func TestBuy_AfterAllConnectionsBroke(t *testing.T) {
 	}
 	s.mustHold()
 }
+
+// What ends without an effect gives its connection back: a connection dropped
+// inside a transaction would have to be made anew, by every buyer of an unknown sku.
+func TestBuy_KeepsItsConnectionWhenItChangesNothing(t *testing.T) {
+	t.Parallel()
+	s := open(t, inventory.Config{})
+	for range 5 {
+		if _, err := s.Buy(t.Context(), ask(), one("Z")); !errors.Is(err, inventory.ErrNotFound) {
+			t.Fatal(err)
+		}
+	}
+	if got := s.pool.Stat().NewConnsCount(); got != 1 {
+		t.Errorf("%d connections were made, want 1", got)
+	}
+}

@@ -130,11 +130,11 @@ const (
 
 // Config of a Service. Pool is required; Locks only for strategies that use Redis.
 type Config struct {
-	Pool      *pgxpool.Pool
+	Pool      *pgxpool.Pool // made with PoolConfig
 	Locks     locking.Store
-	Lock      locking.Options
-	Strategy  string // default "redis+row"
-	Encode    Encode // nil: status 0 and the outcome as JSON
+	Lock      locking.Options // zero fields: what suits locks that are held for milliseconds
+	Strategy  string          // default "redis+row"
+	Encode    Encode          // nil: status 0 and the outcome as JSON
 	Log       *slog.Logger
 	Count     func(kind EventKind, strategy string)                 // nil: nothing is counted
 	Failpoint func(ctx context.Context, step Step, strategy string) // nil in production

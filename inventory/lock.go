@@ -3,7 +3,6 @@ package inventory
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"shop/locking"
@@ -16,9 +15,6 @@ func (e *unreachableError) Error() string {
 	return "inventory: the lock store cannot be reached: " + e.err.Error()
 }
 
-// errWaited is why we stopped waiting, the cause that ended the ctx of the wait.
-var errWaited = errors.New("inventory: waited long enough for the lock")
-
 // underLock runs fn while the lock store grants all skus to this purchase.
 //
 // What fn says is what happened. If the lease went away meanwhile, fn's ctx
@@ -28,21 +24,14 @@ func (s *Service) underLock(ctx context.Context, p *purchase, fn func(context.Co
 	if !s.fallback.mayAsk() {
 		return Reply{}, &unreachableError{errors.New("not asked again so soon")}
 	}
-	waiting, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	patience := time.AfterFunc(LockTimeout, func() { stop(errWaited) }) // ends the wait, and with it the call
-	defer patience.Stop()
 	var (
 		reply   Reply
 		fnErr   error
 		entered bool
-		asked   = time.Now()
+		start   = time.Now()
 		store   = &witness{Store: s.locks, fallback: s.fallback}
 	)
-	err := locking.Do(waiting, store, s.lock, lockNames(p.skus), func(ctx context.Context, _ locking.Lease) error {
-		if !patience.Stop() {
-			return errWaited // it fired as we got the lock
-		}
+	err := locking.Do(ctx, store, s.lock, lockNames(p.skus), func(ctx context.Context, _ locking.Lease) error {
 		entered = true
 		reply, fnErr = fn(ctx)
 		return fnErr
@@ -50,22 +39,23 @@ func (s *Service) underLock(ctx context.Context, p *purchase, fn func(context.Co
 	if entered {
 		return reply, fnErr
 	}
-	return Reply{}, s.notGranted(ctx, err, store.heard, time.Since(asked))
+	silent := !store.heard && time.Since(start) > slotTimeout
+	return Reply{}, s.notGranted(ctx, err, silent)
 }
 
 // notGranted tells apart why there is no lock: the caller left, someone else has
 // it, or the store does not answer. "No answer" is never taken for a grant, nor for "busy".
-func (s *Service) notGranted(ctx context.Context, err error, heard bool, waited time.Duration) error {
+func (s *Service) notGranted(ctx context.Context, err error, silent bool) error {
 	switch {
 	case errors.Is(err, locking.ErrKey):
 		return err
 	case ctx.Err() != nil:
-		if ctx.Err() == context.DeadlineExceeded && !heard && waited > slotTimeout {
-			s.fallback.failed(err) // not one answer in all that time
+		if ctx.Err() == context.DeadlineExceeded && silent {
+			s.fallback.failed(err) // not one answer in all the time that the caller had
 		}
 		return context.Cause(ctx)
-	case errors.Is(err, errWaited) && heard:
-		return fmt.Errorf("%w: waited %v", locking.ErrBusy, LockTimeout)
+	case errors.Is(err, locking.ErrBusy):
+		return err
 	default:
 		s.fallback.failed(err)
 		return &unreachableError{err}

@@ -24,7 +24,7 @@ func stealable(t *testing.T) (store *redislock.Store, steal func(context.Context
 	}
 	client := redis.NewClient(opts)
 	t.Cleanup(func() { client.Close() })
-	store, prefix := namedLocksAt(t, env(t, "SHOP_REDIS_URL"), time.Second)
+	store, prefix := namedLocksAt(t, env(t, "SHOP_REDIS_URL"), 2*time.Second)
 	return store, func(ctx context.Context) {
 		names, err := client.Keys(ctx, prefix+"*product/*").Result()
 		if err == nil && len(names) == 0 {
@@ -153,7 +153,7 @@ func TestRedis_BusyIsNotUnreachable(t *testing.T) {
 			err := locking.Do(t.Context(), s.cfg.Locks, locking.Options{}, []string{"product/A"}, func(ctx context.Context, _ locking.Lease) error {
 				start := time.Now()
 				_, err := s.Buy(ctx, ask(), one("A"))
-				if waited := time.Since(start); !errors.Is(err, locking.ErrBusy) || waited < inventory.LockTimeout || waited > 2*inventory.LockTimeout {
+				if waited := time.Since(start); !errors.Is(err, locking.ErrBusy) || waited < inventory.LockTimeout || waited > 3*inventory.LockTimeout {
 					t.Errorf("%v after %v, want ErrBusy after %v", err, waited, inventory.LockTimeout)
 				}
 				return nil

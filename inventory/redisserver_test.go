@@ -21,7 +21,7 @@ import (
 // openWithRedis is open with a lock store on the shared server.
 func openWithRedis(t testing.TB, cfg inventory.Config) *shop {
 	t.Helper()
-	cfg.Locks = locksAt(t, env(t, "SHOP_REDIS_URL"), time.Second)
+	cfg.Locks = locksAt(t, env(t, "SHOP_REDIS_URL"), 2*time.Second)
 	return open(t, cfg)
 }
 

@@ -47,6 +47,7 @@ func New(cfg Config) (*Service, error) {
 	// The lock is held for milliseconds, so that whoever waits asks that often.
 	s.lock.Backoff.Base = cmp.Or(s.lock.Backoff.Base, time.Millisecond)
 	s.lock.Backoff.Max = cmp.Or(s.lock.Backoff.Max, 20*time.Millisecond)
+	s.lock.MaxWait = cmp.Or(s.lock.MaxWait, LockTimeout)
 	s.lock.MaxHold = cmp.Or(s.lock.MaxHold, 10*time.Second)
 	if s.encode == nil {
 		s.encode = encodeJSON
