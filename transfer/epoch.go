@@ -1,0 +1,73 @@
+package transfer
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// Sources says how many accounts were last fenced by which source; ” is none yet.
+// More than one besides ” means that a lock service was replaced, and no NewEpoch followed.
+func Sources(ctx context.Context, pool *pgxpool.Pool) (map[string]int64, error) {
+	rows, _ := pool.Query(ctx, `SELECT fence_source, count(*) FROM accounts GROUP BY fence_source`)
+	var (
+		source   string
+		n        int64
+		accounts = map[string]int64{}
+	)
+	_, err := pgx.ForEachRow(rows, []any{&source, &n}, func() error {
+		accounts[source] = n
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("transfer: fence sources: %w", err)
+	}
+	return accounts, nil
+}
+
+// NewEpoch hands the accounts fenced by source was over to source now, whose
+// fences count from the beginning again, and says how many there were.
+//
+// An etcd that was wiped, or restored from a backup, hands out numbers that the
+// accounts have seen long ago. They would refuse it for ever, and rightly: a row
+// cannot tell a new counter from an old holder. An operator can, who knows that
+// the old etcd is gone. That is what he says with this, and why nothing in here says it by itself.
+//
+// It may run beside transfers: an account changes hands under its row lock, and
+// from then on holders of the old source are refused, however late they come.
+// So nobody is let in who was not before, and no order of the two is dangerous.
+func NewEpoch(ctx context.Context, pool *pgxpool.Pool, was, now string) (accounts int64, err error) {
+	if now == "" || was == now {
+		return 0, fmt.Errorf("%w: a new epoch needs a new source, not %q after %q", ErrInvalid, now, was)
+	}
+	for {
+		var n int64
+		// In small bites, each in id order like everyone who locks two accounts.
+		err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+			tag, err := tx.Exec(ctx, `
+				UPDATE accounts
+				SET fence = 0, fence_source = $2
+				WHERE id IN (
+					SELECT id
+					FROM accounts
+					WHERE fence_source = $1
+					ORDER BY id
+					LIMIT 500
+					FOR UPDATE)`, was, now)
+			if n = tag.RowsAffected(); err != nil || n == 0 {
+				return err
+			}
+			_, err = tx.Exec(ctx, `INSERT INTO fence_epochs (was, source, accounts) VALUES ($1, $2, $3)`, was, now, n)
+			return err
+		})
+		if err != nil {
+			return accounts, fmt.Errorf("transfer: new fence epoch: %w", err)
+		}
+		if n == 0 {
+			return accounts, nil
+		}
+		accounts += n
+	}
+}

@@ -1,0 +1,65 @@
+package transfer
+
+import (
+	"context"
+	"slices"
+
+	"shop/locking"
+)
+
+// etcdFenceOnly: the same fence, for work that leaves the transaction between
+// its read and its write (asks a credit bureau, renders a receipt). Right, if
+// the guard stands at both.
+//
+// The guard at the read tells the account that there is a newer holder, so that
+// whoever was late before can no longer write over what is read now. The guard at
+// the write finds out whether there has been a newer one since. Between them no row is
+// locked and no transaction open, for as long as the lease lasts.
+//
+// A guard at the write alone would lose updates: A reads 100, B reads 100, A
+// writes with fence 5, B writes with fence 6. And it holds among those who all
+// bring a fence: beside a writer that only locks rows (row, serializable) the
+// guard notices nothing.
+func (s *Service) etcdFenceOnly(ctx context.Context, j *job) (Reply, error) {
+	return s.underLock(ctx, j, s.locks, j.lockNames(), func(ctx context.Context, l locking.Lease) (Reply, error) {
+		return s.transact(ctx, j, func(ctx context.Context, t *tx) (Reply, error) {
+			t.fence, t.source = l.Fence, s.source
+			read, err := s.guardAndRead(ctx, t, j)
+			if err != nil {
+				return Reply{}, err
+			}
+			// Here the work leaves the transaction. What it decides with is read, whatever it takes.
+			if err := t.begin(ctx, "begin"); err != nil {
+				return Reply{}, err
+			}
+			t.guard(j)
+			if j.change != nil {
+				t.change(j.id, *j.change)
+			}
+			t.accounts = t.accounts[:0]
+			if err := t.flush(ctx); err != nil {
+				return Reply{}, err
+			}
+			if err := s.refused(ctx, t, j, nil); err != nil {
+				return Reply{}, err
+			}
+			t.accounts = read
+			return j.finish(ctx, t)
+		})
+	})
+}
+
+// guardAndRead commits the fence with the read. A COMMIT without answer needs no
+// care here: it moved no money, and the same fence passes again.
+func (s *Service) guardAndRead(ctx context.Context, t *tx, j *job) ([]account, error) {
+	if err := t.begin(ctx, "begin"); err != nil {
+		return nil, err
+	}
+	t.guard(j)
+	t.exec("commit")
+	err := t.guarded(ctx)
+	if err = s.refused(ctx, t, j, err); err != nil {
+		return nil, err
+	}
+	return slices.Clone(t.accounts), nil
+}

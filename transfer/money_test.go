@@ -1,0 +1,106 @@
+package transfer_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"shop/locking"
+	"shop/transfer"
+)
+
+// safe are the strategies that promise the invariants.
+func safe() (names []string) {
+	for _, s := range transfer.Strategies() {
+		if s.Safe {
+			names = append(names, s.Name)
+		}
+	}
+	return names
+}
+
+// all are the strategies, unsafe ones included.
+func all() (names []string) {
+	for _, s := range transfer.Strategies() {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
+// until repeats a request with the same key until it has an answer, as a client
+// does that was told to come again.
+func until(ctx context.Context, do func(context.Context) (transfer.Reply, error)) (transfer.Reply, error) {
+	for {
+		reply, err := do(ctx)
+		for _, again := range []error{locking.ErrBusy, locking.ErrLost, locking.ErrStale, transfer.ErrInProgress} {
+			if errors.Is(err, again) && ctx.Err() == nil {
+				err = nil
+				reply.Status = -1
+			}
+		}
+		if err != nil || reply.Status != -1 {
+			return reply, err
+		}
+	}
+}
+
+// churn moves money between eight accounts, half of which have next to nothing,
+// in all directions at once, on two replicas. Every tenth request is sent twice.
+func (b *bank) churn(accounts, transfers int, seed uint64) {
+	b.t.Helper()
+	replica, _ := b.another(b.cfg)
+	random := rand.New(rand.NewPCG(seed, seed))
+	owner := uuid.New()
+	ids := make([]uuid.UUID, accounts)
+	for i := range ids {
+		ids[i] = b.account(owner, int64(5+95*(i%2)))
+	}
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, 16)
+	for n := range transfers {
+		from, to := random.IntN(accounts), random.IntN(accounts-1)
+		if to >= from {
+			to++
+		}
+		m, req := euros(ids[from], ids[to], 1+random.Int64N(20)), ask(owner)
+		for copies := 0; copies == 0 || copies == 1 && n%10 == 0; copies++ {
+			svc := []*transfer.Service{b.Service, replica}[(n+copies)%2]
+			slots <- struct{}{}
+			wg.Go(func() {
+				defer func() { <-slots }()
+				_, err := until(b.t.Context(), func(ctx context.Context) (transfer.Reply, error) { return svc.Transfer(ctx, req, m) })
+				if err != nil {
+					b.t.Error(err)
+				}
+			})
+		}
+	}
+	wg.Wait()
+}
+
+func TestTransfer_SafeStrategiesConserveMoneyAndDoubleEntry(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range safe() {
+		t.Run(strategy, func(t *testing.T) {
+			t.Parallel()
+			b := open(t, transfer.Config{Strategy: strategy})
+			const transfers = 120
+			b.churn(8, transfers, 1)
+			answers, posted := b.number(`SELECT count(*) FROM transfer_keys`), b.posted()
+			if answers != transfers {
+				t.Errorf("%d answers, want %d", answers, transfers)
+			}
+			if posted == 0 || posted == answers {
+				t.Errorf("%d of %d posted: want some of them short of funds", posted, answers)
+			}
+			if n := b.events.of(transfer.GuardTripped); n > 0 {
+				t.Errorf("the last guard tripped %d times", n)
+			}
+			b.mustHold()
+		})
+	}
+}

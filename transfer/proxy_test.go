@@ -1,0 +1,172 @@
+package transfer_test
+
+import (
+	"io"
+	"net"
+	"net/url"
+	"sync"
+	"testing"
+)
+
+// proxy stands between a pool and PostgreSQL, forwards, and once it is armed
+// does something else with the next bytes that a client sends.
+type proxy struct {
+	url      string
+	addr     string
+	upstream string
+
+	mu       sync.Mutex
+	listener net.Listener
+	fault    fault
+	syncs    int // round trips: how often a client asked for an answer
+	conns    []net.Conn
+	wg       sync.WaitGroup
+}
+
+// fault gets the client's bytes and both ends, instead of the server.
+type fault func(bytes []byte, client, server net.Conn)
+
+// newProxy listens in front of the server of databaseURL.
+func newProxy(t testing.TB, databaseURL string) *proxy {
+	t.Helper()
+	u, err := url.Parse(databaseURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &proxy{upstream: u.Host}
+	p.listen(t, "127.0.0.1:0")
+	p.addr = p.listener.Addr().String()
+	u.Host = p.addr
+	p.url = u.String()
+	t.Cleanup(p.down)
+	return p
+}
+
+func (p *proxy) listen(t testing.TB, addr string) {
+	t.Helper()
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.mu.Lock()
+	p.listener = l
+	p.mu.Unlock()
+	p.wg.Go(func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			p.serve(client)
+		}
+	})
+}
+
+func (p *proxy) serve(client net.Conn) {
+	server, err := net.Dial("tcp", p.upstream)
+	if err != nil {
+		client.Close()
+		return
+	}
+	p.mu.Lock()
+	p.conns = append(p.conns, client, server)
+	p.mu.Unlock()
+	p.wg.Go(func() { // server → client, to the end, also when the client is gone
+		defer client.Close()
+		_, _ = io.Copy(deaf{client}, server)
+	})
+	p.wg.Go(func() { p.forward(client, server) })
+}
+
+// forward passes the client's bytes on, and counts the Sync messages ('S', length 4).
+func (p *proxy) forward(client, server net.Conn) {
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := client.Read(buf)
+		if err != nil {
+			server.Close()
+			return
+		}
+		p.mu.Lock()
+		fault := p.fault
+		p.fault = nil
+		if n >= 5 && string(buf[n-5:n]) == "S\x00\x00\x00\x04" {
+			p.syncs++
+		}
+		p.mu.Unlock()
+		if fault != nil {
+			fault(buf[:n], client, server)
+			return
+		}
+		if _, err := server.Write(buf[:n]); err != nil {
+			return
+		}
+	}
+}
+
+// arm sets what happens to the next bytes.
+func (p *proxy) arm(f fault) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.fault = f
+}
+
+func (p *proxy) roundTrips() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.syncs
+}
+
+// refuse takes no new connections.
+func (p *proxy) refuse() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.listener.Close()
+}
+
+// down refuses and cuts everything, and waits for it.
+func (p *proxy) down() {
+	p.refuse()
+	p.mu.Lock()
+	for _, c := range p.conns {
+		c.Close()
+	}
+	p.conns = nil
+	p.mu.Unlock()
+	p.wg.Wait()
+}
+
+// up listens again where it did.
+func (p *proxy) up(t testing.TB) {
+	t.Helper()
+	p.listen(t, p.addr)
+}
+
+// deaf writes, and does not mind that nobody listens any more.
+type deaf struct{ io.Writer }
+
+func (d deaf) Write(b []byte) (int, error) {
+	_, _ = d.Writer.Write(b)
+	return len(b), nil
+}
+
+// cutBefore loses the request.
+func cutBefore(_ []byte, client, server net.Conn) {
+	client.Close()
+	server.Close()
+}
+
+// cutAfter delivers the request, and loses the answer.
+func cutAfter(request []byte, client, server net.Conn) {
+	client.Close()
+	_, _ = server.Write(request)
+}
+
+// cutAndDeliverLate loses the client at once, and delivers its request when ready says so.
+func cutAndDeliverLate(ready <-chan struct{}) fault {
+	return func(request []byte, client, server net.Conn) {
+		client.Close()
+		<-ready
+		_, _ = server.Write(request)
+	}
+}

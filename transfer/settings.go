@@ -1,0 +1,60 @@
+package transfer
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// The bounds of every wait. Their order matters: whoever waits behind a
+// stopped holder (idle) gets the row before its own patience (lock) ends, and a
+// statement that takes several locks one after the other is bounded as a whole.
+const (
+	IdleTimeout        = 1500 * time.Millisecond // a transaction that stopped talking: its locks are taken away
+	LockTimeout        = 2 * time.Second         // one row, one unique key; also a free connection, the lock service
+	StatementTimeout   = 4 * time.Second
+	TransactionTimeout = 6 * time.Second // PostgreSQL 17 and later
+	CommitTimeout      = 3 * time.Second // the write and its COMMIT, on a ctx that nobody else can end
+)
+
+// PoolConfig parses databaseURL and bounds every wait at the server.
+//
+// The settings are session defaults in the start-up packet, not SET LOCAL in
+// each transaction: they cost nothing per purchase, and they also hold for the
+// statements outside a transaction. What the URL says wins. Behind a pooler
+// that drops start-up parameters (PgBouncer in transaction mode), set them with
+// ALTER ROLE as well.
+func PoolConfig(databaseURL string) (*pgxpool.Config, error) {
+	cfg, err := pgxpool.ParseConfig(databaseURL)
+	if err != nil {
+		return nil, fmt.Errorf("transfer: postgres URL: %w", err)
+	}
+	for name, d := range map[string]time.Duration{
+		"lock_timeout":                        LockTimeout,
+		"statement_timeout":                   StatementTimeout,
+		"idle_in_transaction_session_timeout": IdleTimeout,
+	} {
+		if cfg.ConnConfig.RuntimeParams[name] == "" {
+			cfg.ConnConfig.RuntimeParams[name] = milliseconds(d)
+		}
+	}
+	cfg.AfterConnect = boundTransactions
+	return cfg, nil
+}
+
+// boundTransactions sets what an older server would refuse in the start-up packet.
+func boundTransactions(ctx context.Context, conn *pgx.Conn) error {
+	version, _, _ := strings.Cut(conn.PgConn().ParameterStatus("server_version"), ".")
+	if n, err := strconv.Atoi(version); err != nil || n < 17 {
+		return nil
+	}
+	_, err := conn.Exec(ctx, "SET transaction_timeout = "+milliseconds(TransactionTimeout))
+	return err
+}
+
+func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }

@@ -1,0 +1,57 @@
+package transfer
+
+import (
+	"context"
+	"slices"
+
+	"shop/locking"
+)
+
+// runFunc does a job under a strategy's locks.
+type runFunc func(*Service, context.Context, *job) (Reply, error)
+
+// method is a Strategy with its code. One file each.
+type method struct {
+	Strategy
+	fenced bool
+	run    runFunc
+}
+
+var (
+	postgres = []string{"postgres"}
+	both     = []string{"etcd", "postgres"}
+)
+
+var methods []method
+
+func init() { // the methods lead back to Service.With, which looks here
+	methods = []method{
+		{Strategy{"naive", false, postgres, "reads, checks, and writes what it computed: of two transfers at once, one is lost"}, false, (*Service).naive},
+		{Strategy{"etcd-unfenced", false, both, "the same under an etcd lock: right until a holder is late, which nobody tells the database"}, false, (*Service).etcdUnfenced},
+		{Strategy{"etcd-fence-only", true, both, "the work leaves the transaction: the fence guards the read and again the write, no row stays locked between"}, true, (*Service).etcdFenceOnly},
+		{Strategy{"lease-id-fence", false, both, "the article: a lock per transfer, a lease id for a fence, compared before the rows are locked"}, false, (*Service).leaseIDFence},
+		{Strategy{"row", true, postgres, "SELECT … FOR UPDATE of both accounts, in id order"}, false, (*Service).row},
+		{Strategy{"serializable", true, postgres, "SERIALIZABLE: PostgreSQL aborts who could not have come one after the other, and we retry"}, false, (*Service).serializable},
+		{Strategy{"etcd-fenced", true, both, "an etcd lock on both accounts to queue outside PostgreSQL; a guard that is fence check, row lock and read in one to be right"}, true, (*Service).etcdFenced},
+	}
+}
+
+func (m method) usesEtcd() bool { return slices.Contains(m.Stores, "etcd") }
+
+// locks is the store that the method asks.
+func (m method) locks(s *Service) locking.Store {
+	if m.Name == "lease-id-fence" {
+		return s.leaseIDs
+	}
+	return s.locks
+}
+
+// Strategies lists the ways to move money, in the order of the story.
+func Strategies() []Strategy {
+	list := make([]Strategy, len(methods))
+	for i, m := range methods {
+		list[i] = m.Strategy
+		list[i].Stores = slices.Clone(m.Stores)
+	}
+	return list
+}

@@ -1,0 +1,190 @@
+package transfer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"shop/locking"
+)
+
+// Move is what a client asks for. Amount is in minor units of Currency (ISO 4217).
+type Move struct {
+	From     uuid.UUID
+	To       uuid.UUID
+	Amount   int64
+	Currency string
+}
+
+// State of a transfer. It changes once, from Reserved to one of the others.
+type State string
+
+// A transfer at once is Posted from its first moment; a hold begins as Reserved.
+const (
+	Reserved State = "reserved" // the money is held, and still the payer's
+	Posted   State = "posted"   // it moved, all of it or a part
+	Voided   State = "voided"   // it is free again, because the payer said so
+	Expired  State = "expired"  // … because nobody posted it in time
+)
+
+// Transfer is money that moved, or is held to move.
+type Transfer struct {
+	ID        uuid.UUID
+	Client    uuid.UUID // who asked for it: the owner of From
+	From      uuid.UUID
+	To        uuid.UUID
+	Amount    int64 // asked for, or held
+	Settled   int64 // what moved; less than Amount when a hold was posted in part
+	Currency  string
+	State     State
+	CreatedAt time.Time
+	ExpiresAt *time.Time // holds only
+	EndedAt   *time.Time // nil while reserved
+}
+
+// utc has its times in UTC: a body must not depend on the server that wrote it.
+func (t Transfer) utc() Transfer {
+	t.CreatedAt = t.CreatedAt.UTC()
+	for _, at := range []**time.Time{&t.ExpiresAt, &t.EndedAt} {
+		if *at != nil {
+			moved := (*at).UTC()
+			*at = &moved
+		}
+	}
+	return t
+}
+
+// Account is what its owner sees of it.
+type Account struct {
+	ID        uuid.UUID
+	Owner     uuid.UUID
+	Currency  string
+	Opening   int64
+	Balance   int64
+	Held      int64   // reserved by holds: still in Balance, not to be spent
+	Entries   []Entry // the latest first
+	CreatedAt time.Time
+}
+
+// Available is what can be spent.
+func (a Account) Available() int64 { return a.Balance - a.Held }
+
+// Entry is one line of the ledger: what one transfer did to one account.
+type Entry struct {
+	Transfer  uuid.UUID
+	Delta     int64 // what was added: negative for the payer
+	Version   int64 // of the account, after it
+	CreatedAt time.Time
+}
+
+// Request names one intent of one client. The same Client and Key is the same
+// intent; with another Fingerprint it is ErrKeyReused.
+type Request struct {
+	Client      uuid.UUID
+	Key         string   // 1 to 255 bytes of printable ASCII
+	Fingerprint [32]byte // of what is asked
+}
+
+// Reply is what the client is told: committed in the transaction of the effect
+// and returned byte for byte to each repetition. Status and Body mean nothing to this package.
+type Reply struct {
+	Status   int
+	Body     []byte
+	Replayed bool
+}
+
+// Encode turns an outcome that will be stored (a transfer, or
+// ErrInsufficientFunds, ErrExpired, ErrSettled with the transfer it is about)
+// into the Reply. It runs inside the transaction, and must not do I/O.
+type Encode func(Transfer, error) (Reply, error)
+
+// Errors that certainly moved nothing. The first three are stored under the key.
+var (
+	ErrInsufficientFunds = errors.New("transfer: insufficient funds")
+	ErrExpired           = errors.New("transfer: the hold has expired")
+	ErrSettled           = errors.New("transfer: the hold was settled before")
+
+	ErrNotFound   = errors.New("transfer: not found")
+	ErrForbidden  = errors.New("transfer: the account is somebody else's")
+	ErrInvalid    = errors.New("transfer: invalid request")
+	ErrKeyReused  = errors.New("transfer: idempotency key was used for another request")
+	ErrInProgress = errors.New("transfer: a request with this key is in progress") // unknown to the client
+	ErrSource     = errors.New("transfer: the account was fenced by another source")
+)
+
+// UnavailableError is a lock service that does not answer: no money moves
+// without it. It matches locking.ErrBusy, since it means the same to a client:
+// nothing was done, come again.
+type UnavailableError struct{ Err error }
+
+func (e *UnavailableError) Error() string {
+	return "transfer: the lock service does not answer: " + e.Err.Error()
+}
+func (e *UnavailableError) Is(target error) bool { return target == locking.ErrBusy }
+
+// InsufficientFundsError says how much is missing. It matches ErrInsufficientFunds.
+type InsufficientFundsError struct {
+	Account   uuid.UUID
+	Wanted    int64
+	Available int64
+}
+
+func (e *InsufficientFundsError) Error() string {
+	return fmt.Sprintf("transfer: insufficient funds: %d wanted, %d available on %s", e.Wanted, e.Available, e.Account)
+}
+func (e *InsufficientFundsError) Is(target error) bool { return target == ErrInsufficientFunds }
+
+// StaleError is the guard's refusal: someone with a newer fence has been at the
+// account. It matches locking.ErrStale.
+type StaleError struct {
+	Account uuid.UUID
+	Fence   locking.Fence // ours
+	Seen    locking.Fence // the account's
+}
+
+func (e *StaleError) Error() string {
+	return fmt.Sprintf("transfer: fence %d is stale, account %s has seen %d", e.Fence, e.Account, e.Seen)
+}
+func (e *StaleError) Is(target error) bool { return target == locking.ErrStale }
+
+// SourceError is the guard's refusal to compare numbers of two counters: etcd
+// was wiped or restored under a database that remembers it, or the process is
+// connected to the wrong one. NewEpoch is the operator's answer to the first.
+// It matches ErrSource.
+type SourceError struct {
+	Account uuid.UUID
+	Source  string // ours
+	Seen    string // the account's
+}
+
+func (e *SourceError) Error() string {
+	return fmt.Sprintf("transfer: account %s is fenced by source %q, this lock service is %q: was it wiped or restored? then start a new fence epoch", e.Account, e.Seen, e.Source)
+}
+func (e *SourceError) Is(target error) bool { return target == ErrSource }
+
+// Config of a Service. Pool is required; the stores for the strategies that use them.
+type Config struct {
+	Pool     *pgxpool.Pool // made with PoolConfig
+	Locks    locking.Store // one that fences, and whose fences outlive a restart: etcd's
+	Source   string        // who hands out its fences: changes whenever they begin anew
+	LeaseIDs locking.Store // for lease-id-fence alone: one whose Fence is the lease's id
+	Lock     locking.Options // zero fields: what suits locks that are held for milliseconds
+	Strategy string          // default "etcd-fenced"
+	Encode   Encode // nil: status 0 and the outcome as JSON
+	// Count is told of events worth counting; nil: nobody.
+	Count func(kind EventKind, strategy string)
+	// Failpoint is where tests interfere; nil in production.
+	Failpoint func(ctx context.Context, step Step, strategy string)
+}
+
+// Strategy describes one way to move money.
+type Strategy struct {
+	Name   string
+	Safe   bool
+	Stores []string // "postgres", "etcd"
+	Why    string   // one sentence
+}
