@@ -1,0 +1,59 @@
+package pglock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"shop/locking"
+)
+
+// ErrUnfenced is a guard that guards nothing: without a fence, or outside of a transaction.
+var ErrUnfenced = errors.New("pglock: a guard needs a fence, and a transaction")
+
+// Tx is what Guard needs of a transaction: a pgx.Tx, or a *pgxpool.Conn on which
+// BEGIN was sent. A pool is neither, and does not compile.
+type Tx interface {
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+	Conn() *pgx.Conn
+}
+
+// Guard lets tx go on if fence is not older than any under which resource was
+// guarded and committed before; else locking.ErrStale, and tx is to be rolled
+// back. The same fence passes again. Until the end of tx all other guards of the
+// resource wait.
+//
+// It is the first statement that touches what the lock protects, before any read
+// that the decision uses. The table is guards, of this package's migrations.
+func Guard(ctx context.Context, tx Tx, resource string, fence locking.Fence) error {
+	if err := locking.CheckKeys([]string{resource}); err != nil {
+		return err
+	}
+	if fence <= 0 {
+		return fmt.Errorf("%w: fence %d of %q", ErrUnfenced, fence, resource)
+	}
+	if status := tx.Conn().PgConn().TxStatus(); status == 'I' {
+		return fmt.Errorf("%w: %q is guarded in autocommit", ErrUnfenced, resource)
+	}
+	// Check, lock and news are one statement. Whoever finds the row locked waits
+	// for its end, and then WHERE is evaluated on what that left behind; an insert
+	// that finds an insert under way waits as well. Setting the same value again
+	// is an update to PostgreSQL: a new row version, and a lock. Where WHERE is
+	// false the row stays locked too, until the rollback.
+	tag, err := tx.Exec(ctx, `
+		INSERT INTO guards AS g (resource, fence)
+		VALUES ($1, $2)
+		ON CONFLICT (resource) DO UPDATE
+		SET fence = EXCLUDED.fence
+		WHERE g.fence <= EXCLUDED.fence`, resource, int64(fence))
+	switch {
+	case err != nil:
+		return fmt.Errorf("pglock: guard %q: %w", resource, err)
+	case tag.RowsAffected() == 0:
+		return fmt.Errorf("%w: fence %d of %q", locking.ErrStale, fence, resource)
+	}
+	return nil
+}

@@ -1,0 +1,7 @@
+-- +goose Up
+-- One row for each resource that was ever guarded. It stays for ever: a row that
+-- is deleted forgets its fence, and lets in whoever was refused.
+CREATE TABLE IF NOT EXISTS guards (
+    resource text COLLATE "C" PRIMARY KEY CHECK (octet_length(resource) BETWEEN 1 AND 512),
+    fence    bigint NOT NULL CHECK (fence > 0)
+) WITH (fillfactor = 50);

@@ -1,0 +1,146 @@
+package pglock_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"shop/locking"
+	"shop/locking/pglock"
+)
+
+// interleaving runs transactions, one holder each, in a random order of their
+// steps (guard, then commit or rollback) and knows at each moment what each
+// of them must be told.
+//
+// The model: one transaction has the row, from its answer to its end, accepted or
+// refused; the others that asked wait. Whoever gets it next is
+// accepted exactly if nobody newer has committed.
+type interleaving struct {
+	t         *testing.T
+	pool      *pgxpool.Pool
+	random    *rand.Rand
+	resource  string
+	committed locking.Fence // the newest
+	history   []string
+
+	fresh   []*holder
+	waiting int
+	told    chan *holder
+	owner   *holder
+}
+
+type holder struct {
+	fence locking.Fence
+	tx    pgx.Tx
+	err   error
+}
+
+func TestGuard_AnyInterleavingCommitsInOrderOfFences(t *testing.T) {
+	t.Parallel()
+	pool := newPool(t)
+	const runs = 150
+	refused := 0
+	for seed := range uint64(runs) {
+		r := &interleaving{t: t, pool: pool, random: rand.New(rand.NewPCG(seed, 1)), resource: fmt.Sprint("r", seed), told: make(chan *holder)}
+		refused += r.run(2 + r.random.IntN(4))
+		if t.Failed() {
+			t.Fatalf("seed %d: %v", seed, r.history)
+		}
+	}
+	if refused < runs/3 {
+		t.Errorf("%d refused in %d runs: this tests nothing", refused, runs)
+	}
+}
+
+// run lets n holders through, and returns how many were refused.
+func (r *interleaving) run(n int) (refused int) {
+	for range n {
+		r.fresh = append(r.fresh, &holder{
+			fence: locking.Fence(1 + r.random.IntN(n)), // also equal ones
+			tx:    begin(r.t, r.pool, pgx.ReadCommitted),
+		})
+	}
+	for len(r.fresh) > 0 || r.owner != nil {
+		if ask := len(r.fresh) > 0 && (r.owner == nil || r.random.IntN(2) == 0); ask {
+			r.ask()
+		} else {
+			refused += r.end()
+		}
+		if r.t.Failed() {
+			return refused
+		}
+	}
+	return refused
+}
+
+// ask lets one of those who have not begun send its guard.
+func (r *interleaving) ask() {
+	i := r.random.IntN(len(r.fresh))
+	h := r.fresh[i]
+	r.fresh = append(r.fresh[:i], r.fresh[i+1:]...)
+	r.note("ask", h)
+	go func() {
+		h.err = pglock.Guard(r.t.Context(), h.tx, r.resource, h.fence)
+		r.told <- h
+	}()
+	r.waiting++
+	if r.owner != nil {
+		awaitBlocked(r.t, r.pool, h.tx)
+		return
+	}
+	r.next()
+}
+
+// end ends the transaction that has the row, and sees who gets it.
+func (r *interleaving) end() (refused int) {
+	h := r.owner
+	commit := h.err == nil && r.random.IntN(3) > 0
+	if h.err != nil {
+		refused = 1
+	}
+	end := h.tx.Rollback
+	if commit {
+		r.committed = max(r.committed, h.fence)
+		end = h.tx.Commit
+	}
+	r.note(fmt.Sprint("commit=", commit), h)
+	if err := end(r.t.Context()); err != nil {
+		r.t.Error(err)
+	}
+	r.owner = nil
+	if r.waiting > 0 {
+		r.next()
+	}
+	if got := seen(r.t, r.pool, r.resource); got < r.committed {
+		r.t.Errorf("the row remembers %d after a commit with %d", got, r.committed)
+	}
+	return refused
+}
+
+// next waits for the one who gets the row, whoever it is: PostgreSQL promises no order.
+func (r *interleaving) next() {
+	select {
+	case r.owner = <-r.told:
+		r.waiting--
+		r.judge(r.owner)
+	case <-time.After(10 * time.Second):
+		r.t.Fatal("nobody gets the row")
+	}
+}
+
+func (r *interleaving) judge(h *holder) {
+	r.note(fmt.Sprint("told ", h.err), h)
+	if stale := errors.Is(h.err, locking.ErrStale); stale != (h.fence < r.committed) || (h.err != nil && !stale) {
+		r.t.Errorf("fence %d after a commit with %d: %v", h.fence, r.committed, h.err)
+	}
+}
+
+func (r *interleaving) note(what string, h *holder) {
+	r.history = append(r.history, fmt.Sprintf("%s %d", what, h.fence))
+}
