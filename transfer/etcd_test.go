@@ -14,6 +14,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
+	"shop/compose/local/stack"
 	"shop/locking"
 	"shop/locking/wrong/leaseid"
 	"shop/transfer"
@@ -116,11 +117,7 @@ func withStores(t testing.TB, cfg transfer.Config) transfer.Config {
 	cfg.Source = cmp.Or(cfg.Source, source)
 	switch {
 	case cfg.Strategy == "lease-id-fence" && cfg.LeaseIDs == nil:
-		store, err := leaseid.New(shared(t), uuid.NewString()+"/", 30*time.Second)
-		if err != nil {
-			t.Fatal(err)
-		}
-		cfg.LeaseIDs = store
+		cfg.LeaseIDs = leaseIDs(t, shared(t), uuid.NewString()+"/")
 	case strings.HasPrefix(cfg.Strategy, "etcd-") && cfg.Locks == nil:
 		cfg.Locks = locksOn(shared(t))
 	}
@@ -142,4 +139,44 @@ func (s *etcdStore) steal(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+func leaseIDs(t testing.TB, client *clientv3.Client, prefix string) locking.Store {
+	t.Helper()
+	store, err := leaseid.New(client, prefix, 30*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store
+}
+
+// threeMembers starts a cluster for one test, and returns a client of each member.
+func threeMembers(t *testing.T) (clients []*clientv3.Client) {
+	t.Helper()
+	all, err := stack.Attach(env(t, "SHOP_STACK"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := all.Private(t.Context(), "etcd3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	servers, err := all.Servers(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, member := range servers {
+		if member.Env["SHOP_ETCD_ENDPOINTS"] != first.Env["SHOP_ETCD_ENDPOINTS"] {
+			continue
+		}
+		t.Cleanup(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+			defer cancel()
+			if err := member.Kill(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+		clients = append(clients, connect(t, member.Addr))
+	}
+	return clients
 }

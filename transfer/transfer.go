@@ -168,13 +168,13 @@ func (e *SourceError) Is(target error) bool { return target == ErrSource }
 
 // Config of a Service. Pool is required; the stores for the strategies that use them.
 type Config struct {
-	Pool     *pgxpool.Pool // made with PoolConfig
-	Locks    locking.Store // one that fences, and whose fences outlive a restart: etcd's
-	Source   string        // who hands out its fences: changes whenever they begin anew
-	LeaseIDs locking.Store // for lease-id-fence alone: one whose Fence is the lease's id
+	Pool     *pgxpool.Pool   // made with PoolConfig
+	Locks    locking.Store   // one that fences, and whose fences outlive a restart: etcd's
+	Source   string          // who hands out its fences: changes whenever they begin anew
+	LeaseIDs locking.Store   // for lease-id-fence alone: one whose Fence is the lease's id
 	Lock     locking.Options // zero fields: what suits locks that are held for milliseconds
 	Strategy string          // default "etcd-fenced"
-	Encode   Encode // nil: status 0 and the outcome as JSON
+	Encode   Encode          // nil: status 0 and the outcome as JSON
 	// Count is told of events worth counting; nil: nobody.
 	Count func(kind EventKind, strategy string)
 	// Failpoint is where tests interfere; nil in production.

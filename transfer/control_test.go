@@ -1,0 +1,126 @@
+package transfer_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"shop/locking"
+	"shop/transfer"
+)
+
+// mustBreak fails the test if a negative control broke nothing.
+func (b *bank) mustBreak() {
+	b.t.Helper()
+	if len(b.broken()) == 0 {
+		b.t.Error("the invariants hold: the control did not fail, or the check is blind")
+	}
+}
+
+func TestNaive_LosesOneOfTwoTransfersAtOnce(t *testing.T) {
+	t.Parallel()
+	b := open(t, transfer.Config{Strategy: "naive", Failpoint: meet(2)})
+	p := b.pair(100, 0)
+	one := beside(func() (transfer.Reply, error) { return b.Transfer(t.Context(), ask(p.alice), p.move(30)) })
+	two := beside(func() (transfer.Reply, error) { return b.Transfer(t.Context(), ask(p.alice), p.move(20)) })
+	b.transferred((<-one).pair())
+	b.transferred((<-two).pair())
+	b.mustBreak()
+}
+
+func (o outcome) pair() (transfer.Reply, error) { return o.reply, o.err }
+
+func TestNaive_SpendsTheSameMoneyTwice(t *testing.T) {
+	t.Parallel()
+	b := open(t, transfer.Config{Strategy: "naive", Failpoint: meet(2)})
+	p := b.pair(100, 0)
+	carol := b.account(uuid.New(), 0)
+	one := beside(func() (transfer.Reply, error) { return b.Transfer(t.Context(), ask(p.alice), p.move(100)) })
+	two := beside(func() (transfer.Reply, error) {
+		return b.Transfer(t.Context(), ask(p.alice), euros(p.a, carol, 100))
+	})
+	b.transferred((<-one).pair())
+	b.transferred((<-two).pair())
+	b.mustHave(p.a, 0, 0)
+	b.mustHave(p.b, 100, 0)
+	b.mustHave(carol, 100, 0)
+	b.mustBreak()
+}
+
+// The positive control: what the fence adds is needed only when a holder is late.
+func TestEtcdUnfenced_HoldsWhileNobodyIsLate(t *testing.T) {
+	t.Parallel()
+	b := open(t, transfer.Config{Strategy: "etcd-unfenced"})
+	b.churn(8, 60, 2)
+	b.mustHold()
+}
+
+// late lets a first holder stop at a step, takes his locks away, lets a second
+// one finish, and then the first go on.
+func (b *bank) late(t *testing.T, step transfer.Step, nth int32, first, second transfer.Move, client uuid.UUID) (s *stopped, old outcome) {
+	t.Helper()
+	s = b.stopAtNth(nth, step)
+	done := beside(func() (transfer.Reply, error) { return s.Transfer(t.Context(), ask(client), first) })
+	<-s.reached
+	b.steal(t)
+	b.transferred(b.Transfer(t.Context(), ask(client), second))
+	close(s.goOn)
+	return s, <-done
+}
+
+func TestEtcdUnfenced_ALateHolderPutsBackWhatTheNextOneMoved(t *testing.T) {
+	t.Parallel()
+	b := open(t, transfer.Config{Strategy: "etcd-unfenced"})
+	p := b.pair(100, 0)
+	_, old := b.late(t, transfer.AfterGuard, 1, p.move(30), p.move(20), p.alice)
+	b.transferred(old.pair())
+	b.mustHave(p.a, 70, 0) // 50 in truth
+	b.mustBreak()
+}
+
+// The article's lock is per transfer: two transfers of one account are both let
+// in, and the payee is written with what one of them had read.
+func TestLeaseIDFence_LosesWhatThePayeeGotMeanwhile(t *testing.T) {
+	t.Parallel()
+	b := open(t, transfer.Config{Strategy: "lease-id-fence", Failpoint: meet(2)})
+	alice, bob := uuid.New(), uuid.New()
+	from, also, to := b.account(alice, 100), b.account(bob, 100), b.account(uuid.New(), 0)
+	one := beside(func() (transfer.Reply, error) { return b.Transfer(t.Context(), ask(alice), euros(from, to, 30)) })
+	two := beside(func() (transfer.Reply, error) { return b.Transfer(t.Context(), ask(bob), euros(also, to, 20)) })
+	b.transferred((<-one).pair())
+	b.transferred((<-two).pair())
+	b.mustBreak()
+}
+
+// Three members, a replica on each: the ids of one member's leases are always
+// below another's. Nobody is late here, and nobody else writes.
+func TestLeaseIDFence_RefusesRightfulHolders(t *testing.T) {
+	t.Parallel()
+	members := threeMembers(t)
+	b := open(t, transfer.Config{Strategy: "lease-id-fence"})
+	p := b.pair(1000, 0)
+	prefix := uuid.NewString() + "/"
+	refused, moved := 0, 0
+	for range 4 {
+		for _, member := range members {
+			cfg := b.cfg
+			cfg.LeaseIDs = leaseIDs(t, member, prefix)
+			replica, _ := b.another(cfg)
+			_, err := replica.Transfer(t.Context(), ask(p.alice), p.move(1))
+			switch {
+			case err == nil:
+				moved++
+			case errors.Is(err, locking.ErrStale):
+				refused++
+			default:
+				t.Error(err)
+			}
+		}
+	}
+	t.Logf("%d rightful holders of %d were refused", refused, refused+moved)
+	if refused == 0 || moved == 0 {
+		t.Errorf("%d refused, %d moved: want both", refused, moved)
+	}
+	b.mustHave(p.b, int64(moved), 0)
+}

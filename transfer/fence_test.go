@@ -1,0 +1,208 @@
+package transfer_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync/atomic"
+	"testing"
+
+	"shop/locking"
+	"shop/transfer"
+)
+
+// mustBeStale checks a refusal by the fence that left nothing.
+func (b *bank) mustBeStale(s *stopped, old outcome) {
+	b.t.Helper()
+	var stale *transfer.StaleError
+	if !errors.Is(old.err, locking.ErrStale) || !errors.As(old.err, &stale) || stale.Fence >= stale.Seen {
+		b.t.Errorf("the late holder: %s, %v, want ErrStale", old.reply.Body, old.err)
+	}
+	if n := s.events.of(transfer.FenceRefused); n != 1 {
+		b.t.Errorf("%d refusals counted, want 1", n)
+	}
+	if transfers, keys := b.number(`SELECT count(*) FROM transfers`), b.number(`SELECT count(*) FROM transfer_keys`); transfers != 1 || keys != 1 {
+		b.t.Errorf("%d transfers, %d keys, want 1 and 1: the late holder left something", transfers, keys)
+	}
+	b.mustHold()
+}
+
+// Two grants, and the old holder writes late: B1, B11.
+func TestFence_RefusesTheLateWriterWhoLeavesNothing(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range []string{"etcd-fenced", "etcd-fence-only"} {
+		for _, step := range []transfer.Step{transfer.AfterAcquire, transfer.AfterBegin} {
+			t.Run(strategy+"/"+string(step), func(t *testing.T) {
+				t.Parallel()
+				b := open(t, transfer.Config{Strategy: strategy})
+				p := b.pair(100, 50)
+				s, old := b.late(t, step, 1, p.move(30), p.move(20), p.alice)
+				b.mustBeStale(s, old)
+				b.mustHave(p.a, 80, 0)
+				b.mustHave(p.b, 70, 0)
+			})
+		}
+	}
+}
+
+// The late one shares only one account with the next: either row refuses for both.
+func TestFence_OneSharedAccountIsEnough(t *testing.T) {
+	t.Parallel()
+	for range 4 { // the shared account is now the lower one, now the higher
+		b := open(t, transfer.Config{Strategy: "etcd-fenced"})
+		p := b.pair(100, 50)
+		carol := b.account(p.alice, 100)
+		s, old := b.late(t, transfer.AfterAcquire, 1, p.move(30), euros(carol, p.b, 20), p.alice)
+		b.mustBeStale(s, old)
+		b.mustHave(p.a, 100, 0)
+		b.mustHave(p.b, 70, 0)
+	}
+}
+
+// The pause comes after the read was guarded, with no row locked: only the guard
+// at the write can notice.
+func TestFence_AtTheWriteToo(t *testing.T) {
+	t.Parallel()
+	b := open(t, transfer.Config{Strategy: "etcd-fence-only"})
+	p := b.pair(100, 50)
+	s, old := b.late(t, transfer.AfterGuard, 1, p.move(30), p.move(20), p.alice)
+	b.mustBeStale(s, old)
+	b.mustHave(p.a, 80, 0)
+}
+
+// … and the guard at the read stops whoever was late before it: he must not
+// write what this one has not seen. With a guard at the write alone he passes, since
+// the newer fence is nowhere to be seen yet, and his update is lost.
+func TestFence_AtTheReadToo(t *testing.T) {
+	t.Parallel()
+	b := open(t, transfer.Config{Strategy: "etcd-fence-only"})
+	p := b.pair(100, 50)
+	old := b.stopAtNth(2, transfer.AfterBegin) // before the guard at the write
+	oldDone := beside(func() (transfer.Reply, error) { return old.Transfer(t.Context(), ask(p.alice), p.move(30)) })
+	<-old.reached
+	b.steal(t)
+	next := b.stopAt(transfer.AfterGuard) // after the guard at the read
+	nextDone := beside(func() (transfer.Reply, error) { return next.Transfer(t.Context(), ask(p.alice), p.move(20)) })
+	<-next.reached
+	close(old.goOn)
+	late := <-oldDone
+	close(next.goOn)
+	b.transferred((<-nextDone).pair())
+	b.mustBeStale(old, late)
+	b.mustHave(p.a, 80, 0)
+}
+
+// Paused behind the guard, the rows are locked: whoever has the newer fence waits
+// at the row, and both transfers are right: B2.
+func TestFence_BehindTheGuardTheRowLockKeepsTheNextOneWaiting(t *testing.T) {
+	t.Parallel()
+	b := open(t, transfer.Config{Strategy: "etcd-fenced"})
+	p := b.pair(100, 50)
+	s := b.stopAt(transfer.AfterGuard)
+	first := beside(func() (transfer.Reply, error) { return s.Transfer(t.Context(), ask(p.alice), p.move(30)) })
+	<-s.reached
+	b.steal(t)
+	second := beside(func() (transfer.Reply, error) { return b.Transfer(t.Context(), ask(p.alice), p.move(20)) })
+	eventually(t, "the second waits at the row", func() bool { return b.waiting() > 0 })
+	close(s.goOn)
+	b.transferred((<-first).pair())
+	b.transferred((<-second).pair())
+	b.mustHave(p.a, 50, 0)
+	b.mustHold()
+}
+
+// waiting counts the backends that wait for a lock on this bank's tables.
+func (b *bank) waiting() int64 {
+	return b.number(`
+		SELECT count(DISTINCT pid)
+		FROM pg_locks l
+		WHERE l.pid IN (SELECT pid FROM pg_locks WHERE relation = 'accounts'::regclass)
+		AND NOT l.granted`)
+}
+
+// Stopped behind the guard for longer than a transaction may be idle: PostgreSQL
+// takes the rows away, and the COMMIT of the stopped one fails. It runs again.
+func TestFence_WhoIsStoppedInTheMiddleHoldsNobodyUp(t *testing.T) {
+	t.Parallel()
+	b := open(t, transfer.Config{Strategy: "etcd-fenced"})
+	p := b.pair(100, 50)
+	cfg := b.cfg
+	cfg.Pool = newPool(t, b.url, "idle_in_transaction_session_timeout=200")
+	b.cfg = cfg
+	s := b.stopAt(transfer.AfterGuard)
+	first := beside(func() (transfer.Reply, error) { return s.Transfer(t.Context(), ask(p.alice), p.move(30)) })
+	<-s.reached
+	b.steal(t)
+	b.transferred(b.Transfer(t.Context(), ask(p.alice), p.move(20)))
+	close(s.goOn)
+	if old := <-first; !errors.Is(old.err, locking.ErrStale) {
+		t.Errorf("%s, %v, want ErrStale: it ran again, with the same old fence", old.reply.Body, old.err)
+	}
+	b.mustHave(p.a, 80, 0)
+	b.mustHold()
+}
+
+// Kleppmann's packet: sent in time, delivered long after, when its sender has
+// gone: B3. What etcd-unfenced sends is its whole write; what etcd-fenced sends
+// first is the guard.
+func TestFence_APacketThatArrivesLate(t *testing.T) {
+	t.Parallel()
+	for strategy, balance := range map[string]int64{"etcd-unfenced": 69, "etcd-fenced": 79} {
+		t.Run(strategy, func(t *testing.T) {
+			t.Parallel()
+			b := open(t, transfer.Config{Strategy: strategy})
+			p := b.pair(100, 0)
+			px := newProxy(t, b.url)
+			held, deliver, delivered := make(chan struct{}), make(chan struct{}), make(chan struct{})
+			arm := func(context.Context) {
+				px.arm(func(request []byte, client, server net.Conn) {
+					close(held)
+					<-deliver
+					client.Close()
+					_, _ = server.Write(request)
+					close(delivered)
+				})
+			}
+			cfg := b.cfg
+			cfg.Pool = newPool(t, px.url)
+			warm, _ := b.another(cfg)
+			b.transferred(warm.Transfer(t.Context(), ask(p.alice), p.move(1))) // so that all statements are prepared
+			if strategy == "etcd-fenced" {
+				cfg.Failpoint = onceAt(transfer.AfterBegin, arm)
+			} else {
+				cfg.Encode = encodeThen(arm)
+			}
+			slow, _ := b.another(cfg)
+			old := beside(func() (transfer.Reply, error) { return slow.Transfer(t.Context(), ask(p.alice), p.move(30)) })
+			<-held
+			b.steal(t)
+			b.transferred(b.Transfer(t.Context(), ask(p.alice), p.move(20)))
+			close(deliver)
+			<-delivered
+			late := <-old
+			if strategy == "etcd-fenced" {
+				if !errors.Is(late.err, locking.ErrStale) {
+					t.Errorf("%s, %v, want ErrStale", late.reply.Body, late.err)
+				}
+				b.mustHold()
+			} else {
+				b.mustBreak()
+			}
+			b.mustHave(p.a, balance, 0)
+		})
+	}
+}
+
+// encodeThen is an Encode that does something, once, just before the last round trip, where COMMIT is.
+func encodeThen(do func(context.Context)) transfer.Encode {
+	var done atomic.Bool
+	return func(tr transfer.Transfer, refusal error) (transfer.Reply, error) {
+		if done.CompareAndSwap(false, true) {
+			do(context.Background())
+		}
+		if refusal != nil {
+			return transfer.Reply{Status: 409, Body: []byte(refusal.Error())}, nil
+		}
+		return transfer.Reply{Status: 201, Body: []byte(tr.ID.String())}, nil
+	}
+}
