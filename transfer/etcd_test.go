@@ -180,3 +180,9 @@ func threeMembers(t *testing.T) (clients []*clientv3.Client) {
 	}
 	return clients
 }
+
+// unreachable is a lock store whose server is not there.
+func unreachable(t testing.TB) locking.Store {
+	t.Helper()
+	return locksOn(connect(t, "127.0.0.1:1"))
+}

@@ -34,7 +34,7 @@ func (s *Service) underFence(ctx context.Context, j *job) (Reply, error) {
 			}
 			t.guard(j)
 			reply, err := t.rest(ctx, j)
-			return reply, s.refused(ctx, t, j, err)
+			return reply, s.mayBeRefused(ctx, t, j, err)
 		})
 	})
 }

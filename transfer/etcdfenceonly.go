@@ -24,23 +24,12 @@ func (s *Service) etcdFenceOnly(ctx context.Context, j *job) (Reply, error) {
 	return s.underLock(ctx, j, s.locks, j.lockNames(), func(ctx context.Context, l locking.Lease) (Reply, error) {
 		return s.transact(ctx, j, func(ctx context.Context, t *tx) (Reply, error) {
 			t.fence, t.source = l.Fence, s.source
-			read, err := s.guardAndRead(ctx, t, j)
-			if err != nil {
+			if err := s.guardTheRead(ctx, t, j); err != nil {
 				return Reply{}, err
 			}
-			// Here the work leaves the transaction. What it decides with is read, whatever it takes.
-			if err := t.begin(ctx, "begin"); err != nil {
-				return Reply{}, err
-			}
-			t.guard(j)
-			if j.change != nil {
-				t.change(j.id, *j.change)
-			}
-			t.accounts = t.accounts[:0]
-			if err := t.flush(ctx); err != nil {
-				return Reply{}, err
-			}
-			if err := s.refused(ctx, t, j, nil); err != nil {
+			read := slices.Clone(t.accounts)
+			// Here the work leaves the transaction. What it decides with was read, however long it takes.
+			if err := s.guardTheWrite(ctx, t, j); err != nil {
 				return Reply{}, err
 			}
 			t.accounts = read
@@ -49,17 +38,35 @@ func (s *Service) etcdFenceOnly(ctx context.Context, j *job) (Reply, error) {
 	})
 }
 
-// guardAndRead commits the fence with the read. A COMMIT without answer needs no
+// guardTheRead commits the fence with the read. A COMMIT without answer needs no
 // care here: it moved no money, and the same fence passes again.
-func (s *Service) guardAndRead(ctx context.Context, t *tx, j *job) ([]account, error) {
+func (s *Service) guardTheRead(ctx context.Context, t *tx, j *job) error {
 	if err := t.begin(ctx, "begin"); err != nil {
-		return nil, err
+		return err
 	}
 	t.guard(j)
 	t.exec("commit")
-	err := t.guarded(ctx)
-	if err = s.refused(ctx, t, j, err); err != nil {
-		return nil, err
+	if err := t.guarded(ctx); err != nil {
+		return err
 	}
-	return slices.Clone(t.accounts), nil
+	_, _, err := j.known(t)
+	return s.mayBeRefused(ctx, t, j, err)
+}
+
+// guardTheWrite begins the transaction of the write, and locks both rows. What
+// it returns as balances is what was read, or the fence would be newer.
+func (s *Service) guardTheWrite(ctx context.Context, t *tx, j *job) error {
+	if err := t.begin(ctx, "begin"); err != nil {
+		return err
+	}
+	t.guard(j)
+	if j.change != nil {
+		t.change(j.id, *j.change)
+	}
+	t.accounts = t.accounts[:0]
+	if err := t.flush(ctx); err != nil {
+		return err
+	}
+	_, _, err := j.known(t)
+	return s.mayBeRefused(ctx, t, j, err)
 }

@@ -3,7 +3,6 @@ package transfer
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -37,44 +36,46 @@ func (t *tx) guard(j *job) {
 	}
 }
 
-// refused turns "an account is missing" into why the guard refused it, if it
-// did. An UPDATE that finds no row does not say: there is no such account, the
+// mayBeRefused turns "an account is missing" into why the guard refused it, if
+// it did. An UPDATE that finds no row does not say: there is no such account, the
 // fence is old, or it is another counter's.
-func (s *Service) refused(ctx context.Context, t *tx, j *job, err error) error {
-	if len(t.accounts) == 2 || err != nil && !errors.Is(err, ErrNotFound) {
+func (s *Service) mayBeRefused(ctx context.Context, t *tx, j *job, err error) error {
+	if !errors.Is(err, ErrNotFound) || len(t.accounts) == 2 {
 		return err
 	}
-	type row struct {
-		ID     uuid.UUID
-		Fence  int64
-		Source string
-	}
-	var rows []row
 	t.batch = &pgx.Batch{}
+	var refused error
 	t.batch.Queue(`
 		SELECT id, fence, fence_source
 		FROM accounts
 		WHERE id = ANY($1)
-		ORDER BY id`, j.pair()).Query(func(found pgx.Rows) (err error) {
+		ORDER BY id`, j.pair()).Query(func(rows pgx.Rows) error {
 		t.answered++
-		rows, err = pgx.CollectRows(found, pgx.RowToStructByPos[row])
+		var (
+			id     uuid.UUID
+			fence  locking.Fence
+			source string
+		)
+		_, err := pgx.ForEachRow(rows, []any{&id, &fence, &source}, func() error {
+			switch {
+			case refused != nil || find(t.accounts, id) != nil: // this one passed
+			case source != t.source:
+				refused = &SourceError{Account: id, Source: t.source, Seen: source}
+			default:
+				refused = &StaleError{Account: id, Fence: t.fence, Seen: fence}
+			}
+			return nil
+		})
 		return err
 	})
-	if flushErr := t.flush(ctx); flushErr != nil {
-		return flushErr
+	if err := t.flush(ctx); err != nil {
+		return err
 	}
-	for _, r := range rows {
-		switch {
-		case find(t.accounts, r.ID) != nil: // this one passed
-		case r.Source != t.source:
-			return &SourceError{Account: r.ID, Source: t.source, Seen: r.Source}
-		default:
-			s.count(FenceRefused, j.strategy)
-			return &StaleError{Account: r.ID, Fence: t.fence, Seen: locking.Fence(r.Fence)}
-		}
+	if refused == nil {
+		return err
 	}
-	if err == nil {
-		err = fmt.Errorf("%w: account %s or %s", ErrNotFound, j.from, j.to)
+	if errors.Is(refused, locking.ErrStale) {
+		s.count(FenceRefused, j.strategy)
 	}
-	return err
+	return refused
 }

@@ -53,16 +53,26 @@ func (j *job) lockNames() []string {
 
 // finish decides about what was read.
 func (j *job) finish(ctx context.Context, t *tx) (Reply, error) {
-	from, to := find(t.accounts, j.from), find(t.accounts, j.to)
-	switch {
-	case from == nil:
-		return Reply{}, fmt.Errorf("%w: account %s", ErrNotFound, j.from)
-	case j.req.Key != "" && from.owner != j.req.Client:
-		return Reply{}, fmt.Errorf("%w: %s", ErrForbidden, j.from) // before anything is said about the payee
-	case to == nil:
-		return Reply{}, fmt.Errorf("%w: account %s", ErrNotFound, j.to)
+	from, to, err := j.known(t)
+	if err != nil {
+		return Reply{}, err
 	}
 	return j.decide(ctx, t, from, to)
+}
+
+// known finds both accounts in what was read, and that the payer's is the
+// client's: in the transaction, like everything that decides.
+func (j *job) known(t *tx) (from, to *account, err error) {
+	from, to = find(t.accounts, j.from), find(t.accounts, j.to)
+	switch {
+	case from == nil:
+		err = fmt.Errorf("%w: account %s", ErrNotFound, j.from)
+	case j.req.Key != "" && from.owner != j.req.Client:
+		err = fmt.Errorf("%w: %s", ErrForbidden, j.from) // before anything is said about the payee
+	case to == nil:
+		err = fmt.Errorf("%w: account %s", ErrNotFound, j.to)
+	}
+	return from, to, err
 }
 
 func find(accounts []account, id uuid.UUID) *account {

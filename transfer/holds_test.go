@@ -1,0 +1,347 @@
+package transfer_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"shop/transfer"
+)
+
+// reserve holds amount of the first account's money.
+func (b *bank) reserve(p pair, amount int64, expiresIn time.Duration) transfer.Transfer {
+	b.t.Helper()
+	return b.transferred(b.Reserve(b.t.Context(), ask(p.alice), p.move(amount), expiresIn))
+}
+
+// lapse makes the hold's time be over.
+func (b *bank) lapse(id uuid.UUID) {
+	b.t.Helper()
+	if _, err := b.pool.Exec(b.t.Context(), `UPDATE transfers SET expires_at = clock_timestamp() - interval '1 s' WHERE id = $1`, id); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// state of a transfer in the database.
+func (b *bank) state(id uuid.UUID) (s transfer.State) {
+	b.t.Helper()
+	if err := b.pool.QueryRow(context.Background(), `SELECT state FROM transfers WHERE id = $1`, id).Scan(&s); err != nil {
+		b.t.Fatal(err)
+	}
+	return s
+}
+
+func TestHold_IsReservedThenSettledOnceInPartOrInFull(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range all() {
+		t.Run(strategy, func(t *testing.T) {
+			t.Parallel()
+			b := open(t, transfer.Config{Strategy: strategy})
+			p := b.pair(100, 0)
+			full, part, void := b.reserve(p, 20, time.Hour), b.reserve(p, 30, time.Hour), b.reserve(p, 40, time.Hour)
+			b.mustHave(p.a, 100, 90)
+			if full.State != transfer.Reserved || full.Settled != 0 || full.ExpiresAt == nil || full.EndedAt != nil ||
+				full.ExpiresAt.Sub(full.CreatedAt) != time.Hour {
+				t.Errorf("reserved: %+v", full)
+			}
+			if reply, err := b.Transfer(t.Context(), ask(p.alice), p.move(11)); err != nil || !isRefused(reply) {
+				t.Errorf("held money was spent: %s, %v", reply.Body, err)
+			}
+			if tr := b.transferred(b.Post(t.Context(), ask(p.alice), full.ID, 0)); tr.State != transfer.Posted || tr.Settled != 20 || tr.EndedAt == nil {
+				t.Errorf("posted: %+v", tr)
+			}
+			if tr := b.transferred(b.Post(t.Context(), ask(p.alice), part.ID, 7)); tr.State != transfer.Posted || tr.Settled != 7 || tr.Amount != 30 {
+				t.Errorf("posted in part: %+v", tr)
+			}
+			if tr := b.transferred(b.Void(t.Context(), ask(p.alice), void.ID)); tr.State != transfer.Voided || tr.Settled != 0 {
+				t.Errorf("voided: %+v", tr)
+			}
+			b.mustHave(p.a, 73, 0)
+			b.mustHave(p.b, 27, 0)
+			for _, id := range []uuid.UUID{full.ID, part.ID, void.ID} {
+				for name, again := range b.settlers(t, p, id) {
+					if reply, err := again(); err != nil || !isRefused(reply) || !strings.Contains(string(reply.Body), "settled") {
+						t.Errorf("%s again: %s, %v, want ErrSettled stored", name, reply.Body, err)
+					}
+				}
+			}
+			b.mustHave(p.a, 73, 0)
+			b.mustHold()
+		})
+	}
+}
+
+// settlers are the ways of a client to end a hold.
+func (b *bank) settlers(t *testing.T, p pair, id uuid.UUID) map[string]func() (transfer.Reply, error) {
+	return map[string]func() (transfer.Reply, error){
+		"post": func() (transfer.Reply, error) { return b.Post(t.Context(), ask(p.alice), id, 0) },
+		"void": func() (transfer.Reply, error) { return b.Void(t.Context(), ask(p.alice), id) },
+	}
+}
+
+func TestHold_RefusalsAreStoredAndReplayed(t *testing.T) {
+	t.Parallel()
+	b := open(t, transfer.Config{Strategy: "etcd-fenced"})
+	p := b.pair(100, 0)
+	hold := b.reserve(p, 30, time.Hour)
+	b.lapse(hold.ID)
+	late, after := ask(p.alice), ask(p.alice)
+	for _, req := range []transfer.Request{late, after} { // the first ends it, the second finds it ended
+		first, err := b.Post(t.Context(), req, hold.ID, 0)
+		if err != nil || !isRefused(first) || !strings.Contains(string(first.Body), "expired") {
+			t.Fatalf("%s, %v, want ErrExpired stored", first.Body, err)
+		}
+		if got := b.state(hold.ID); got != transfer.Expired {
+			t.Errorf("told that it expired, and it is %s", got)
+		}
+		again, err := b.Post(t.Context(), req, hold.ID, 0)
+		if err != nil || !again.Replayed || !bytes.Equal(again.Body, first.Body) {
+			t.Errorf("%+v, %v", again, err)
+		}
+	}
+	b.mustHave(p.a, 100, 0)
+	if n := b.events.of(transfer.Swept); n != 1 {
+		t.Errorf("%d swept, want 1", n)
+	}
+	b.mustHold()
+}
+
+func TestHold_OfSomebodyElseOrTooMuchIsNotSettled(t *testing.T) {
+	t.Parallel()
+	b := open(t, transfer.Config{})
+	p := b.pair(100, 0)
+	hold := b.reserve(p, 30, time.Hour)
+	for name, c := range map[string]struct {
+		client uuid.UUID
+		id     uuid.UUID
+		amount int64
+		want   error
+	}{
+		"the payee":         {p.bob, hold.ID, 0, transfer.ErrNotFound},
+		"no such hold":      {p.alice, uuid.New(), 0, transfer.ErrNotFound},
+		"more than is held": {p.alice, hold.ID, 31, transfer.ErrInvalid},
+		"less than nothing": {p.alice, hold.ID, -1, transfer.ErrInvalid},
+	} {
+		if _, err := b.Post(t.Context(), ask(c.client), c.id, c.amount); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, want %v", name, err, c.want)
+		}
+	}
+	for _, d := range []time.Duration{0, -time.Second, time.Microsecond, transfer.HoldMax + 1} {
+		if _, err := b.Reserve(t.Context(), ask(p.alice), p.move(1), d); !errors.Is(err, transfer.ErrInvalid) {
+			t.Errorf("for %v: %v, want ErrInvalid", d, err)
+		}
+	}
+	b.mustHave(p.a, 100, 30)
+	b.mustHold()
+}
+
+// A payer who is short gets his expired money first, and is then refused only if
+// it does not suffice. Other accounts' rows are not his to lock: each
+// hold is given back under its own two.
+func TestHold_ExpiredMoneyIsThereForTheNextRequest(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range safe() {
+		t.Run(strategy, func(t *testing.T) {
+			t.Parallel()
+			b := open(t, transfer.Config{Strategy: strategy})
+			p := b.pair(100, 0)
+			carol := b.account(uuid.New(), 0)
+			b.lapse(b.reserve(p, 40, time.Hour).ID)
+			b.lapse(b.reserve(p, 50, time.Hour).ID)
+			b.transferred(b.Transfer(t.Context(), ask(p.alice), euros(p.a, carol, 10))) // suffices as it is
+			b.mustHave(p.a, 90, 90)
+			b.transferred(b.Transfer(t.Context(), ask(p.alice), euros(p.a, carol, 60)))
+			b.mustHave(p.a, 30, 0)
+			if reply, err := b.Transfer(t.Context(), ask(p.alice), euros(p.a, carol, 31)); err != nil || !isRefused(reply) {
+				t.Errorf("%s, %v", reply.Body, err)
+			}
+			b.mustHold()
+		})
+	}
+}
+
+func TestSweep_GivesBackWhatIsDueAndNothingElse(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range safe() {
+		t.Run(strategy, func(t *testing.T) {
+			t.Parallel()
+			b := open(t, transfer.Config{Strategy: strategy})
+			p := b.pair(1000, 0)
+			for range 5 {
+				b.lapse(b.reserve(p, 10, time.Hour).ID)
+			}
+			live := b.reserve(p, 7, time.Hour)
+			if n, err := b.Sweep(t.Context()); n != 5 || err != nil {
+				t.Errorf("swept %d, %v, want 5", n, err)
+			}
+			b.mustHave(p.a, 1000, 7)
+			if n, err := b.Sweep(t.Context()); n != 0 || err != nil {
+				t.Errorf("swept %d again, %v", n, err)
+			}
+			if got := b.state(live.ID); got != transfer.Reserved {
+				t.Errorf("the live one is %s", got)
+			}
+			b.mustHold()
+		})
+	}
+}
+
+// Of post, void and two sweepers, at the moment at which the hold ends, exactly
+// one wins. Transfers on the same accounts go on beside them.
+func TestHold_OfPostVoidAndSweepExactlyOneWins(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range safe() {
+		t.Run(strategy, func(t *testing.T) {
+			t.Parallel()
+			b := open(t, transfer.Config{Strategy: strategy})
+			p := b.pair(1000, 1000)
+			replica, _ := b.another(b.cfg)
+			ended := map[transfer.State]int{}
+			for range 12 {
+				hold := b.reserve(p, 10, 30*time.Millisecond)
+				var (
+					wg   sync.WaitGroup
+					mu   sync.Mutex
+					wins int
+				)
+				won := func(n int) {
+					mu.Lock()
+					defer mu.Unlock()
+					wins += n
+				}
+				atItsEnd := func(do func(context.Context) (transfer.Reply, error)) {
+					wg.Go(func() {
+						b.awaitClock(*hold.ExpiresAt, -3*time.Millisecond)
+						reply, err := until(t.Context(), do)
+						if err != nil {
+							t.Error(err)
+						} else if !isRefused(reply) {
+							won(1)
+						}
+					})
+				}
+				post, void := ask(p.alice), ask(p.alice)
+				atItsEnd(func(ctx context.Context) (transfer.Reply, error) { return b.Post(ctx, post, hold.ID, 0) })
+				atItsEnd(func(ctx context.Context) (transfer.Reply, error) { return replica.Void(ctx, void, hold.ID) })
+				for _, svc := range []*transfer.Service{b.Service, replica} {
+					wg.Go(func() {
+						b.awaitClock(*hold.ExpiresAt, 0)
+						if _, err := svc.Sweep(t.Context()); err != nil {
+							t.Error(err)
+						}
+					})
+					wg.Go(func() {
+						req := ask(p.bob)
+						if _, err := until(t.Context(), func(ctx context.Context) (transfer.Reply, error) {
+							return svc.Transfer(ctx, req, p.back(1))
+						}); err != nil {
+							t.Error(err)
+						}
+					})
+				}
+				wg.Wait()
+				state := b.state(hold.ID)
+				ended[state]++
+				if want := map[transfer.State]int{transfer.Posted: 1, transfer.Voided: 1}[state]; wins != want || state == transfer.Reserved {
+					t.Errorf("%d of post and void won, and it is %s", wins, state)
+				}
+			}
+			t.Log(ended)
+			b.mustHold()
+		})
+	}
+}
+
+// awaitClock waits until the database's clock is at, and a bit.
+func (b *bank) awaitClock(at time.Time, and time.Duration) {
+	eventually(b.t, "the clock goes on", func() bool {
+		var reached bool
+		err := b.pool.QueryRow(context.Background(), `SELECT clock_timestamp() >= $1`, at.Add(and)).Scan(&reached)
+		return err == nil && reached
+	})
+}
+
+// The post begins in time, waits for the row, and gets it when the hold's time is
+// over. now() is when its transaction began, and would let it through.
+func TestHold_ExpiryCountsAfterTheWaitForTheRow(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range []string{"row", "etcd-fenced", "etcd-fence-only"} {
+		t.Run(strategy, func(t *testing.T) {
+			t.Parallel()
+			b := open(t, transfer.Config{Strategy: strategy})
+			p := b.pair(100, 0)
+			hold := b.reserve(p, 30, 300*time.Millisecond)
+			letGo := b.holding(`SELECT FROM accounts WHERE id = $1 FOR UPDATE`, p.a)
+			post := beside(func() (transfer.Reply, error) { return b.Post(t.Context(), ask(p.alice), hold.ID, 0) })
+			eventually(t, "the post waits for the row", func() bool { return b.waiting() > 0 })
+			if b.number(`SELECT count(*) FROM transfers WHERE expires_at > clock_timestamp()`) != 1 {
+				t.Fatal("the hold ended before the post waited")
+			}
+			b.awaitClock(*hold.ExpiresAt, time.Millisecond)
+			letGo()
+			reply, err := (<-post).pair()
+			if err != nil || !isRefused(reply) || b.state(hold.ID) != transfer.Expired {
+				t.Errorf("%s, %v, it is %s: want it expired", reply.Body, err, b.state(hold.ID))
+			}
+			b.mustHave(p.a, 100, 0)
+			b.mustHold()
+		})
+	}
+}
+
+// holding runs a statement in a transaction of its own, which stays open until it is let go.
+func (b *bank) holding(sql string, args ...any) (letGo func()) {
+	b.t.Helper()
+	pool := newPool(b.t, b.url, "idle_in_transaction_session_timeout=0")
+	tx, err := pool.Begin(b.t.Context())
+	if err == nil {
+		_, err = tx.Exec(b.t.Context(), sql, args...)
+	}
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return sync.OnceFunc(func() { _ = tx.Rollback(context.Background()) })
+}
+
+// The sweeper takes the rows: a transfer that has read the account and not yet
+// written it must not be overtaken, nor overtake.
+func TestSweep_WaitsForWhoeverIsAtTheAccount(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range []string{"row", "etcd-fenced"} {
+		t.Run(strategy, func(t *testing.T) {
+			t.Parallel()
+			b := open(t, transfer.Config{Strategy: strategy})
+			p := b.pair(100, 0)
+			hold := b.reserve(p, 30, time.Hour)
+			s := b.stopAt(transfer.AfterGuard)
+			first := beside(func() (transfer.Reply, error) { return s.Transfer(t.Context(), ask(p.alice), p.move(10)) })
+			<-s.reached
+			b.lapse(hold.ID)
+			if strategy != "row" {
+				b.steal(t) // so that only the row is between them
+			}
+			swept := make(chan int, 1)
+			go func() {
+				n, err := b.Sweep(t.Context())
+				if err != nil {
+					t.Error(err)
+				}
+				swept <- n
+			}()
+			eventually(t, "the sweeper waits for the row", func() bool { return b.waiting() > 0 })
+			close(s.goOn)
+			b.transferred((<-first).pair())
+			if n := <-swept; n != 1 {
+				t.Errorf("swept %d, want 1", n)
+			}
+			b.mustHave(p.a, 90, 0)
+			b.mustHold()
+		})
+	}
+}
