@@ -1,0 +1,125 @@
+package etcdlock
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"shop/locking"
+)
+
+// attempt is one try to get the keys, under names that no other has.
+type attempt struct {
+	session *session
+	gateRev int64
+	keys    []string
+	owner   string
+	queues  []string
+	names   []string
+	fence   int64 // the revision of the waiters; 0: none is there
+}
+
+func (x *session) attempt(keys []string, gateRev int64) *attempt {
+	a := &attempt{session: x, gateRev: gateRev, keys: keys, owner: rand.Text()} // at least 128 random bits
+	for _, k := range keys {
+		queue := x.store.queue(k)
+		a.queues = append(a.queues, queue)
+		a.names = append(a.names, queue+a.owner)
+	}
+	return a
+}
+
+// errAgain: this attempt has certainly left nothing, through no fault of the
+// caller or the keys. The next one may do better.
+var errAgain = errors.New("etcdlock: session changed under the attempt")
+
+// tryEnter takes the keys if nobody is in any of their queues: one transaction.
+// A range without keys is as good as a key that was never created: revision 0.
+func (a *attempt) tryEnter(ctx context.Context) error {
+	empty := make([]clientv3.Cmp, 0, len(a.queues))
+	for _, q := range a.queues {
+		empty = append(empty, clientv3.Compare(clientv3.CreateRevision(q), "=", 0).WithPrefix())
+	}
+	answer, err := a.enter(ctx, empty, nil)
+	if err == nil && !answer.Succeeded {
+		return locking.ErrBusy
+	}
+	return err
+}
+
+// enter puts a waiter into each queue, after it has done the reads: one
+// transaction, one revision. It does nothing if the conditions are not met, or
+// another revision of the gate is found than the attempt was made under.
+func (a *attempt) enter(ctx context.Context, conditions []clientv3.Cmp, reads []clientv3.Op) (*clientv3.TxnResponse, error) {
+	x, s := a.session, a.session.store
+	conditions = append(conditions, clientv3.Compare(clientv3.ModRevision(x.gate), "=", a.gateRev))
+	ops := reads
+	for _, n := range a.names {
+		ops = append(ops, clientv3.OpPut(n, "", clientv3.WithLease(x.id)))
+	}
+	limited, cancel := within(ctx, patience(s.ttl))
+	defer cancel()
+	answer, err := s.client.Txn(limited).If(conditions...).Then(ops...).Else(clientv3.OpGet(x.gate)).Commit()
+	switch {
+	case errors.Is(err, rpctypes.ErrLeaseNotFound):
+		x.die(errRevoked)
+		return nil, errAgain
+	case err != nil:
+		return nil, classify(ctx, err)
+	case !answer.Succeeded:
+		return answer, a.shut(answer.Responses[0].GetResponseRange())
+	}
+	a.fence = answer.Header.Revision
+	return answer, nil
+}
+
+// shut looks whether it was the gate that refused the attempt.
+func (a *attempt) shut(gate *pb.RangeResponse) error {
+	x := a.session
+	switch {
+	case len(gate.Kvs) == 0:
+		x.die(errRevoked)
+		return errAgain
+	case gate.Kvs[0].ModRevision == a.gateRev:
+		return nil
+	}
+	x.store.mu.Lock()
+	defer x.store.mu.Unlock()
+	x.gateRev = max(x.gateRev, gate.Kvs[0].ModRevision)
+	return errAgain
+}
+
+// look asks, for each queue, who is the last before us, as long as all of our own
+// waiters are there; else it returns errAgain.
+func (a *attempt) look(ctx context.Context) (*clientv3.TxnResponse, error) {
+	s := a.session.store
+	limited, cancel := within(ctx, patience(s.ttl))
+	defer cancel()
+	answer, err := s.client.Txn(limited).If(a.mine()...).Then(a.predecessors(a.fence - 1)...).Commit()
+	if err == nil && !answer.Succeeded {
+		return nil, errAgain
+	}
+	return answer, err
+}
+
+// mine compares: all waiters are there, and ours.
+func (a *attempt) mine() []clientv3.Cmp { return mine(a.names, a.fence) }
+
+func mine(names []string, fence int64) (all []clientv3.Cmp) {
+	for _, n := range names {
+		all = append(all, clientv3.Compare(clientv3.CreateRevision(n), "=", fence))
+	}
+	return all
+}
+
+// predecessors read, in each queue, the last who came at revision most or before; 0: the last.
+func (a *attempt) predecessors(most int64) (reads []clientv3.Op) {
+	for _, q := range a.queues {
+		reads = append(reads, clientv3.OpGet(q, append(clientv3.WithLastCreate(), clientv3.WithMaxCreateRev(most), clientv3.WithKeysOnly())...))
+	}
+	return reads
+}

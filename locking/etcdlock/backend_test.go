@@ -1,0 +1,168 @@
+package etcdlock
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"shop/locking"
+	"shop/locking/locktest"
+)
+
+// minTTL is what etcd with its default election timeout makes of anything shorter.
+const minTTL = 2 * time.Second
+
+// endpoints are of the etcd on which the tests run.
+func endpoints(t testing.TB) []string {
+	t.Helper()
+	e := os.Getenv("SHOP_ETCD_ENDPOINTS")
+	if e == "" {
+		t.Fatal("SHOP_ETCD_ENDPOINTS is not set: run the tests with `make test`, or `go run ./compose/local exec -- go test ./...`")
+	}
+	return strings.Split(e, ",")
+}
+
+// target is an etcd, and a kind of Store, to run on.
+type target struct {
+	endpoints []string
+	prefix    string
+	broken    func(*Store) locking.Store // what is wrong with each Store; nil: nothing
+}
+
+// open is a locktest.Open: a key space of its own.
+func (g target) open(t testing.TB) locktest.Backend {
+	t.Helper()
+	client := g.client(t)
+	g.prefix = newPrefix(t, client)
+	return locktest.Backend{
+		Open: func(ttl time.Duration) (locking.Store, error) { return g.locking(t, ttl) },
+		Wire: func(ttl time.Duration) locktest.Wire {
+			w := newWire(t, g.endpoints[0])
+			g := g
+			g.endpoints = []string{w.addr}
+			store, err := g.locking(t, ttl)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return locktest.Wire{Store: store, Lose: w.loseNext, Lost: w.lostSoFar, Delay: w.delayEach}
+		},
+		Restartable: func() (locktest.Backend, func()) {
+			m := startServer(t)
+			g := g
+			g.endpoints = []string{m.client}
+			return g.open(t), m.restart
+		},
+		Waiting: func(key string) int { return waiting(t, client, g.prefix, key) },
+		BadTTLs: []time.Duration{time.Second, 1500 * time.Millisecond, 2500 * time.Millisecond},
+	}
+}
+
+func (g target) client(t testing.TB) *clientv3.Client {
+	t.Helper()
+	client := dial(t, g.endpoints...)
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+func (g target) locking(t testing.TB, ttl time.Duration) (locking.Store, error) {
+	store, err := g.store(t, ttl)
+	if err != nil || g.broken == nil {
+		return store, err
+	}
+	return g.broken(store), nil
+}
+
+// store makes a Store with a client of its own, as another process would have.
+func (g target) store(t testing.TB, ttl time.Duration) (*Store, error) {
+	store, err := New(t.Context(), g.client(t), ttl, Options{Prefix: g.prefix})
+	if err == nil {
+		t.Cleanup(store.Close)
+	}
+	return store, err
+}
+
+// must is store without the error.
+func (g target) must(t testing.TB, ttl time.Duration) *Store {
+	t.Helper()
+	store, err := g.store(t, ttl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store
+}
+
+// shared is the etcd of all tests, in a key space of this one's own.
+func shared(t testing.TB) target {
+	t.Helper()
+	return at(t, endpoints(t)...)
+}
+
+func at(t testing.TB, endpoints ...string) target {
+	g := target{endpoints: endpoints}
+	g.prefix = newPrefix(t, g.client(t))
+	return g
+}
+
+// newPrefix gives a prefix that nobody else has, and removes what is under it
+// when the test ends.
+func newPrefix(t testing.TB, client *clientv3.Client) string {
+	t.Helper()
+	prefix := "test-" + rand.Text()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_, _ = client.Delete(ctx, prefix, clientv3.WithPrefix()) // a server of the test's own may be gone
+	})
+	return prefix
+}
+
+// waiting counts who stands in etcd's queue for key behind the holder.
+func waiting(t testing.TB, client *clientv3.Client, prefix, key string) int {
+	t.Helper()
+	return max(0, len(inQueue(t, client, prefix, key))-1)
+}
+
+// inQueue are the names in etcd's queue for key.
+func inQueue(t testing.TB, client *clientv3.Client, prefix, key string) (names []string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	s := &Store{prefix: prefix}
+	answer, err := client.Get(ctx, s.queue(key), clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kv := range answer.Kvs {
+		names = append(names, string(kv.Key))
+	}
+	return names
+}
+
+func take(t testing.TB, s locking.Store, keys ...string) locking.Lease {
+	t.Helper()
+	lease, err := s.TryAcquire(t.Context(), keys...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lease
+}
+
+func wantBusy(t testing.TB, s locking.Store, keys ...string) {
+	t.Helper()
+	if lease, err := s.TryAcquire(t.Context(), keys...); !errors.Is(err, locking.ErrBusy) {
+		t.Fatalf("acquire %q: got %+v and %v, want ErrBusy", keys, lease, err)
+	}
+}
+
+func release(t testing.TB, s locking.Store, l locking.Lease) {
+	t.Helper()
+	if err := s.Release(t.Context(), l); err != nil {
+		t.Fatal(err)
+	}
+}

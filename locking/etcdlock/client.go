@@ -1,0 +1,71 @@
+package etcdlock
+
+import (
+	"context"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/connectivity"
+)
+
+// Config is what a client for locks needs; add TLS, a user, a Logger:
+//
+//	client, err := clientv3.New(etcdlock.Config("127.0.0.1:2379"))
+//
+// A connection that died in silence is given up after 15 s: a watch would wait
+// on it for ever. (Pings more often than every 10 s are not sent by gRPC, and
+// more often than every 5 s not taken by etcd.) The client does not connect yet.
+func Config(endpoints ...string) clientv3.Config {
+	return clientv3.Config{
+		Endpoints:            endpoints,
+		DialTimeout:          2 * time.Second,
+		DialKeepAliveTime:    10 * time.Second,
+		DialKeepAliveTimeout: 5 * time.Second,
+	}
+}
+
+// patience is how long one request is waited for: three fit into a TTL.
+func patience(ttl time.Duration) time.Duration { return ttl / 3 }
+
+// margin is what Until leaves of a TTL for clocks that run at different rates.
+func margin(ttl time.Duration) time.Duration { return ttl / 100 }
+
+// within bounds one request. A member that knows of no leader is to say so,
+// instead of holding the request back: the error then means that nothing happened.
+func within(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(clientv3.WithRequireLeader(ctx), d)
+}
+
+// whileConnected ends its ctx when the client finds that it cannot connect.
+// KeepAliveOnce would take that for a reason to ask again, at once, for ever.
+// The client shall try to connect again soon: its own pause grows to two minutes.
+func whileConnected(ctx context.Context, client *clientv3.Client) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	conn := client.ActiveConnection()
+	go func() {
+		for {
+			state := conn.GetState()
+			if state == connectivity.TransientFailure || state == connectivity.Shutdown {
+				conn.ResetConnectBackoff()
+				cancel()
+				return
+			}
+			if !conn.WaitForStateChange(ctx, state) {
+				return
+			}
+		}
+	}()
+	return ctx, cancel
+}
+
+// sleep waits for d. It returns false if ctx ended first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
