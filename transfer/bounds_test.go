@@ -1,0 +1,198 @@
+package transfer_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"shop/locking"
+	"shop/transfer"
+)
+
+// impatient opens a Service whose locks in PostgreSQL are waited for 100 ms only.
+func (b *bank) impatient() *transfer.Service {
+	cfg := b.cfg
+	cfg.Pool = newPool(b.t, b.url, "lock_timeout=100")
+	svc, _ := b.another(cfg)
+	return svc
+}
+
+func TestWait_ForARowIsBounded(t *testing.T) {
+	t.Parallel()
+	for kind, k := range kinds {
+		for _, strategy := range tried(kind) {
+			t.Run(kind+"/"+strategy, func(t *testing.T) {
+				t.Parallel()
+				b := open(t, transfer.Config{Strategy: strategy})
+				p := b.pair(100, 0)
+				hold, req := b.reserve(p, 20, transfer.HoldMax), ask(p.alice)
+				impatient := b.impatient()
+				letGo := b.holding(`SELECT FROM accounts WHERE id = $1 FOR UPDATE`, p.a)
+				start := time.Now()
+				if _, err := k.do(t.Context(), impatient, p, req, hold.ID); !errors.Is(err, locking.ErrBusy) {
+					t.Errorf("%v, want ErrBusy", err)
+				}
+				if waited := time.Since(start); waited < 100*time.Millisecond || waited > time.Second {
+					t.Errorf("waited %v, want 100 ms", waited)
+				}
+				letGo()
+				if _, err := k.do(t.Context(), impatient, p, req, hold.ID); err != nil {
+					t.Errorf("the row is free, and the key as well: %v", err)
+				}
+				b.mustHave(p.a, k.a, k.held)
+				b.mustHold()
+			})
+		}
+	}
+}
+
+func TestWait_ForTheSameKeyIsBoundedAndInProgress(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range all() {
+		t.Run(strategy, func(t *testing.T) {
+			t.Parallel()
+			b := open(t, transfer.Config{Strategy: strategy})
+			p := b.pair(100, 0)
+			req := ask(p.alice)
+			letGo := b.holding(`INSERT INTO transfer_keys (client_id, key, fingerprint) VALUES ($1, $2, $3)`, req.Client, req.Key, req.Fingerprint[:])
+			_, err := b.impatient().Transfer(t.Context(), req, p.move(30))
+			if !errors.Is(err, transfer.ErrInProgress) || errors.Is(err, locking.ErrBusy) {
+				t.Errorf("%v, want ErrInProgress: whether the first succeeds is not known", err)
+			}
+			letGo()
+			if reply, err := b.Transfer(t.Context(), req, p.move(30)); err != nil || reply.Replayed {
+				t.Errorf("the first left without an effect: %+v, %v", reply, err)
+			}
+			b.mustHave(p.a, 70, 0)
+			b.mustHold()
+		})
+	}
+}
+
+func TestWait_ForTheLockIsBounded(t *testing.T) {
+	t.Parallel()
+	b := open(t, transfer.Config{Strategy: "etcd-fenced", Lock: locking.Options{MaxWait: 100 * time.Millisecond}})
+	p := b.pair(100, 0)
+	s := b.stopAt(transfer.AfterAcquire)
+	first := beside(func() (transfer.Reply, error) { return s.Transfer(t.Context(), ask(p.alice), p.move(30)) })
+	<-s.reached
+	start := time.Now()
+	_, err := b.Transfer(t.Context(), ask(p.bob), p.back(1))
+	var down *transfer.UnavailableError
+	if waited := time.Since(start); !errors.Is(err, locking.ErrBusy) || errors.As(err, &down) || waited > time.Second {
+		t.Errorf("%v after %v, want ErrBusy after 100 ms", err, waited)
+	}
+	close(s.goOn)
+	b.transferred((<-first).pair())
+	b.mustHold()
+}
+
+func TestWait_EndsWithTheCallersDeadline(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range []string{"row", "etcd-fence-only", "etcd-fenced"} { // serializable waits at its write, which nobody cuts
+		t.Run(strategy, func(t *testing.T) {
+			t.Parallel()
+			b := open(t, transfer.Config{Strategy: strategy})
+			p := b.pair(100, 0)
+			letGo := b.holding(`SELECT FROM accounts WHERE id = $1 FOR UPDATE`, p.a)
+			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			defer cancel()
+			start := time.Now()
+			if _, err := b.Transfer(ctx, ask(p.alice), p.move(1)); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%v, want the deadline", err)
+			}
+			if waited := time.Since(start); waited > time.Second {
+				t.Errorf("took %v for a deadline of 200 ms", waited)
+			}
+			letGo()
+			b.mustHold()
+		})
+	}
+}
+
+// No connection, no transfer: those that wait for one are told to come again.
+func TestWait_ForAConnectionIsBounded(t *testing.T) {
+	t.Parallel()
+	b := open(t, transfer.Config{})
+	p := b.pair(100, 0)
+	cfg := b.cfg
+	cfg.Pool = newPool(t, b.url)
+	svc, _ := b.another(cfg)
+	for range int(cfg.Pool.Config().MaxConns) {
+		c, err := cfg.Pool.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Release()
+	}
+	start := time.Now()
+	if _, err := svc.Transfer(t.Context(), ask(p.alice), p.move(1)); !errors.Is(err, locking.ErrBusy) {
+		t.Errorf("%v, want ErrBusy", err)
+	}
+	if waited := time.Since(start); waited > transfer.LockTimeout+time.Second {
+		t.Errorf("waited %v", waited)
+	}
+	b.mustHold()
+}
+
+// X→Y and Y→X at the same moment, again and again: nobody waits in a circle.
+func TestTransfer_OppositeDirectionsNeverDeadlock(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range []string{"row", "etcd-fence-only", "etcd-fenced"} {
+		t.Run(strategy, func(t *testing.T) {
+			t.Parallel()
+			b := open(t, transfer.Config{Strategy: strategy})
+			p := b.pair(1000, 1000)
+			if strategy != "row" { // so that they meet at the rows
+				b.cfg.Locks = locksForAll{locksOn(shared(t))}
+			}
+			var rounds []<-chan outcome
+			svc, events := b.another(b.cfg)
+			for n := range 40 {
+				client, m := p.alice, p.move(1)
+				if n%2 == 1 {
+					client, m = p.bob, p.back(1)
+				}
+				rounds = append(rounds, beside(func() (transfer.Reply, error) {
+					req := ask(client)
+					return until(t.Context(), func(ctx context.Context) (transfer.Reply, error) { return svc.Transfer(ctx, req, m) })
+				}))
+			}
+			for _, done := range rounds {
+				b.transferred((<-done).pair())
+			}
+			if n := events.of(transfer.Retried); n != 0 {
+				t.Errorf("%d ran again: they did deadlock", n)
+			}
+			b.mustHave(p.a, 1000, 0)
+			b.mustHold()
+		})
+	}
+}
+
+// locksForAll grants every key to everyone, with fences as they should be: a
+// lock service that lies.
+type locksForAll struct{ *etcdStore }
+
+func (s locksForAll) TryAcquire(ctx context.Context, _ ...string) (locking.Lease, error) {
+	return s.etcdStore.TryAcquire(ctx, uuid.NewString())
+}
+
+// With a lock service that grants to everyone, the guard alone must do.
+func TestTransfer_ALyingLockServiceCostsNoMoney(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range []string{"etcd-fence-only", "etcd-fenced"} {
+		t.Run(strategy, func(t *testing.T) {
+			t.Parallel()
+			b := open(t, transfer.Config{Strategy: strategy, Locks: locksForAll{locksOn(shared(t))}})
+			b.churn(8, 100, 3)
+			if b.posted() == 0 {
+				t.Error("no money moved")
+			}
+			b.mustHold()
+		})
+	}
+}

@@ -1,0 +1,205 @@
+package transfer_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"shop/locking"
+	"shop/transfer"
+)
+
+// armed opens a bank behind a proxy that hurts the first request after
+// start.Store(true) at its last round trip, where COMMIT is. Encode runs just before that.
+func armed(t *testing.T, strategy string, hurt func(*proxy)) (b *bank, p pair, px *proxy, start *atomic.Bool) {
+	t.Helper()
+	b = open(t, transfer.Config{Strategy: strategy})
+	p = b.pair(1000, 0)
+	px = newProxy(t, b.url)
+	start = &atomic.Bool{}
+	cfg := b.cfg
+	cfg.Pool = newPool(t, px.url)
+	cfg.Encode = func(tr transfer.Transfer, refusal error) (transfer.Reply, error) {
+		if start.CompareAndSwap(true, false) {
+			hurt(px)
+		}
+		if refusal != nil {
+			return transfer.Reply{Status: 409, Body: []byte(refusal.Error())}, nil
+		}
+		return transfer.Reply{Status: 201, Body: []byte(tr.ID.String())}, nil
+	}
+	b.cfg = cfg
+	b.Service, b.events = b.another(cfg)
+	// Once each, so that all statements are prepared.
+	if _, err := b.Transfer(t.Context(), ask(p.alice), p.move(1)); err != nil {
+		t.Fatal(err)
+	}
+	hold := b.held(p, 1)
+	if _, err := b.Post(t.Context(), ask(p.alice), hold.ID, 0); err != nil {
+		t.Fatal(err)
+	}
+	return b, p, px, start
+}
+
+// held is reserve, whatever Encode makes of it.
+func (b *bank) held(p pair, amount int64) (tr transfer.Transfer) {
+	b.t.Helper()
+	req := ask(p.alice)
+	if _, err := b.Reserve(b.t.Context(), req, p.move(amount), time.Hour); err != nil {
+		b.t.Fatal(err)
+	}
+	err := b.pool.QueryRow(b.t.Context(), `SELECT id FROM transfers WHERE idempotency_key = $1`, req.Key).Scan(&tr.ID)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return tr
+}
+
+// mustBeResolved checks that the fault landed, and what became of it.
+func (b *bank) mustBeResolved(reply transfer.Reply, err error) {
+	b.t.Helper()
+	if err != nil || reply.Status != 201 {
+		b.t.Fatalf("%+v, %v", reply, err)
+	}
+	if a, r := b.events.of(transfer.Ambiguous), b.events.of(transfer.Resolved); a != 1 || r != 1 {
+		b.t.Errorf("%d ambiguous, %d resolved, want 1 and 1", a, r)
+	}
+	b.mustHold()
+}
+
+func TestCommit_WithoutAnswerIsDecidedByTheSameKey(t *testing.T) {
+	t.Parallel()
+	for name, hurt := range map[string]fault{"request lost": cutBefore, "answer lost": cutAfter} {
+		for _, strategy := range all() {
+			t.Run(name+"/"+strategy, func(t *testing.T) {
+				t.Parallel()
+				b, p, _, start := armed(t, strategy, func(px *proxy) { px.arm(hurt) })
+				start.Store(true)
+				reply, err := b.Transfer(t.Context(), ask(p.alice), p.move(30))
+				b.mustBeResolved(reply, err)
+				b.mustHave(p.a, 968, 0)
+			})
+		}
+	}
+}
+
+func TestCommit_OfAHoldWithoutAnswerIsDecidedToo(t *testing.T) {
+	t.Parallel()
+	for name, hurt := range map[string]fault{"request lost": cutBefore, "answer lost": cutAfter} {
+		for _, strategy := range safe() {
+			t.Run(name+"/"+strategy, func(t *testing.T) {
+				t.Parallel()
+				b, p, _, start := armed(t, strategy, func(px *proxy) { px.arm(hurt) })
+				hold := b.held(p, 30)
+				start.Store(true)
+				reply, err := b.Post(t.Context(), ask(p.alice), hold.ID, 20)
+				b.mustBeResolved(reply, err)
+				b.mustHave(p.a, 978, 0)
+			})
+		}
+	}
+}
+
+// The answer must not be guessed from a look at the key: the first attempt's
+// COMMIT is still on its way, and arrives while the second waits for its row.
+func TestCommit_ThatArrivesLateIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range []string{"row", "etcd-fenced", "etcd-fence-only"} {
+		t.Run(strategy, func(t *testing.T) {
+			t.Parallel()
+			ready := make(chan struct{})
+			b, p, _, start := armed(t, strategy, func(px *proxy) { px.arm(cutAndDeliverLate(ready)) })
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				eventually(t, "the second attempt waits for the first", func() bool { return b.waiting() > 0 })
+				close(ready)
+			}()
+			start.Store(true)
+			reply, err := b.Transfer(t.Context(), ask(p.alice), p.move(30))
+			<-done
+			b.mustBeResolved(reply, err)
+			if !reply.Replayed {
+				t.Error("it is not the first attempt's answer")
+			}
+			b.mustHave(p.a, 968, 0)
+		})
+	}
+}
+
+func TestCommit_ThatCannotBeDecidedIsUnknownAndNothingElse(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range []string{"row", "etcd-fenced"} {
+		t.Run(strategy, func(t *testing.T) {
+			t.Parallel()
+			b, p, px, start := armed(t, strategy, func(px *proxy) {
+				px.arm(func(request []byte, client, server net.Conn) {
+					cutAfter(request, client, server)
+					px.refuse()
+				})
+			})
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			defer cancel()
+			req := ask(p.alice)
+			start.Store(true)
+			_, err := b.Transfer(ctx, req, p.move(30))
+			if !errors.Is(err, locking.ErrOutcomeUnknown) {
+				t.Fatalf("%v, want ErrOutcomeUnknown", err)
+			}
+			for _, lie := range []error{locking.ErrBusy, locking.ErrLost, locking.ErrStale, context.Canceled, context.DeadlineExceeded, transfer.ErrNotFound} {
+				if errors.Is(err, lie) {
+					t.Errorf("%v also says %v", err, lie)
+				}
+			}
+			px.up(t)
+			reply, err := b.with("row").Transfer(t.Context(), req, p.move(30)) // etcd-fenced's lease is left to run out
+			if err != nil || reply.Status != 201 {
+				t.Errorf("the same key later: %+v, %v", reply, err)
+			}
+			b.mustHave(p.a, 968, 0)
+			b.mustHold()
+		})
+	}
+}
+
+// The lease ends while nobody can say whether the COMMIT arrived: the next
+// grant, with a newer fence and the same key, decides it.
+func TestCommit_IsDecidedAlsoWhenTheLeaseEndsMeanwhile(t *testing.T) {
+	t.Parallel()
+	for name, hurt := range map[string]fault{"request lost": cutBefore, "answer lost": cutAfter} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, p, px, start := armed(t, "etcd-fenced", nil)
+			locks := locksOn(shared(t))
+			locks.ttl = 3 * time.Second // so that its keeper soon finds out
+			cfg := b.cfg
+			cfg.Locks = locks
+			cfg.Lock.Observer = func(e locking.Event) {
+				if e.Kind == locking.Lost {
+					px.up(t)
+				}
+			}
+			encode := cfg.Encode
+			cfg.Encode = func(tr transfer.Transfer, refusal error) (transfer.Reply, error) {
+				if start.CompareAndSwap(true, false) {
+					px.arm(func(request []byte, client, server net.Conn) {
+						if err := locks.steal(context.Background()); err != nil {
+							t.Error(err)
+						}
+						px.refuse()
+						hurt(request, client, server)
+					})
+				}
+				return encode(tr, refusal)
+			}
+			b.Service, b.events = b.another(cfg)
+			start.Store(true)
+			reply, err := b.Transfer(t.Context(), ask(p.alice), p.move(30))
+			b.mustBeResolved(reply, err)
+			b.mustHave(p.a, 968, 0)
+		})
+	}
+}

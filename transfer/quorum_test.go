@@ -1,0 +1,114 @@
+package transfer_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"shop/compose/local/stack"
+	"shop/locking"
+	"shop/transfer"
+)
+
+// privateEtcd is a server of one test, which may stop it.
+func privateEtcd(t *testing.T) (*stack.Server, *etcdStore) {
+	t.Helper()
+	all, err := stack.Attach(env(t, "SHOP_STACK"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := all.Private(t.Context(), "etcd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		if err := server.Kill(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	return server, locksOn(connect(t, server.Addr))
+}
+
+// mustBeUnavailable checks that a transfer is refused, did nothing, and how soon.
+func (b *bank) mustBeUnavailable(svc *transfer.Service, p pair, soon time.Duration) {
+	b.t.Helper()
+	start := time.Now()
+	_, err := svc.Transfer(b.t.Context(), ask(p.alice), p.move(1))
+	var down *transfer.UnavailableError
+	if !errors.As(err, &down) || !errors.Is(err, locking.ErrBusy) || errors.Is(err, locking.ErrOutcomeUnknown) {
+		b.t.Errorf("%v, want UnavailableError, which is ErrBusy to a client", err)
+	}
+	if waited := time.Since(start); waited > soon {
+		b.t.Errorf("told after %v, want %v", waited, soon)
+	}
+}
+
+// Silent (paused: no quorum looks like this) or gone: no new transfer begins, the
+// one that holds its locks finishes, and service returns by itself.
+func TestEtcd_WithoutItNoMoneyMovesAndThoseUnderWayFinish(t *testing.T) {
+	t.Parallel()
+	for name, f := range map[string]struct {
+		end, back func(*stack.Server, context.Context) error
+	}{
+		"silent": {(*stack.Server).Pause, (*stack.Server).Resume},
+		"gone":   {(*stack.Server).Kill, (*stack.Server).Start},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server, locks := privateEtcd(t)
+			b := open(t, transfer.Config{
+				Strategy: "etcd-fenced", Locks: locks,
+				Lock: locking.Options{MaxWait: time.Second, ReleaseTimeout: 100 * time.Millisecond},
+			})
+			p := b.pair(100, 0)
+			svc, events := b.another(b.cfg)
+			s := b.stopAt(transfer.AfterAcquire)
+			underWay := beside(func() (transfer.Reply, error) { return s.Transfer(t.Context(), ask(p.alice), p.move(30)) })
+			<-s.reached
+			if err := f.end(server, t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			b.mustBeUnavailable(svc, p, 1500*time.Millisecond) // the first finds out
+			b.mustBeUnavailable(svc, p, 100*time.Millisecond)  // the others are told at once
+			if n := events.of(transfer.Unavailable); n != 2 {
+				t.Errorf("%d counted, want 2", n)
+			}
+			close(s.goOn)
+			b.transferred((<-underWay).pair())
+			b.mustHave(p.a, 70, 0)
+			if err := f.back(server, t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "service returns", func() bool {
+				_ = locks.steal(t.Context()) // the lease that could not be given back has a long TTL here
+				_, err := svc.Transfer(t.Context(), ask(p.alice), p.move(1))
+				return err == nil
+			})
+			b.mustHold()
+		})
+	}
+}
+
+// One that asks is enough, and it is only one: the rest does not wait in line for a time-out.
+func TestEtcd_WhileItIsGoneOneAsksAndTheOthersAreTold(t *testing.T) {
+	t.Parallel()
+	b := open(t, transfer.Config{
+		Strategy: "etcd-fenced", Locks: unreachable(t),
+		Lock: locking.Options{MaxWait: 300 * time.Millisecond},
+	})
+	p := b.pair(100, 0)
+	b.mustBeUnavailable(b.Service, p, time.Second)
+	start, told := time.Now(), 0
+	for ; time.Since(start) < time.Second; told++ {
+		if _, err := b.Transfer(t.Context(), ask(p.alice), p.move(1)); !errors.Is(err, locking.ErrBusy) {
+			t.Fatalf("%v, want ErrBusy", err)
+		}
+	}
+	if told < 20 {
+		t.Errorf("%d were told in a second: they wait", told)
+	}
+	b.mustHave(p.a, 100, 0)
+}
