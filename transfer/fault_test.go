@@ -40,42 +40,52 @@ func tried(kind string) []string {
 	return []string{"row", "etcd-fence-only", "etcd-fenced"}
 }
 
-func TestRequest_CancelledAtAnyStepIsAllOrNothing(t *testing.T) {
-	t.Parallel()
+// atEveryStep tries each kind of request with each strategy, once for each step.
+func atEveryStep(t *testing.T, try func(b *bank, kind string, step transfer.Step, p pair, hold uuid.UUID)) {
 	for kind, k := range kinds {
 		for _, strategy := range tried(kind) {
-			for _, step := range transfer.Steps() {
-				t.Run(kind+"/"+strategy+"/"+string(step), func(t *testing.T) {
-					t.Parallel()
-					b := open(t, transfer.Config{Strategy: strategy})
+			t.Run(kind+"/"+strategy, func(t *testing.T) {
+				t.Parallel()
+				b := open(t, transfer.Config{Strategy: strategy})
+				for _, step := range transfer.Steps() {
 					p := b.pair(100, 0)
-					hold := b.reserve(p, 20, transfer.HoldMax)
-					ctx, cancel := context.WithCancel(t.Context())
-					defer cancel()
-					cfg := b.cfg
-					cfg.Failpoint = onceAt(step, func(context.Context) { cancel() })
-					left, _ := b.another(cfg)
-					req := ask(p.alice)
-					reply, err := k.do(ctx, left, p, req, hold.ID)
-					if step == transfer.AfterCommit || step == transfer.AfterRelease {
-						if err != nil || isRefused(reply) {
-							t.Errorf("%s, %v: it was committed", reply.Body, err)
-						}
-					} else if !errors.Is(err, context.Canceled) || b.number(`SELECT count(*) FROM transfer_keys`) != 1 {
-						t.Errorf("%s, %v: want it cancelled, and nothing left", reply.Body, err)
-					} else {
-						b.mustHave(p.a, 100, 20)
-					}
-					if reply, err := k.do(t.Context(), b.Service, p, req, hold.ID); err != nil || isRefused(reply) {
-						t.Errorf("the same key again: %s, %v", reply.Body, err)
-					}
+					try(b, kind, step, p, b.reserve(p, 20, transfer.HoldMax).ID)
 					b.mustHave(p.a, k.a, k.held)
 					b.mustHave(p.b, k.b, 0)
 					b.mustHold()
-				})
-			}
+					if t.Failed() {
+						t.Fatal("at ", step)
+					}
+				}
+			})
 		}
 	}
+}
+
+func TestRequest_CancelledAtAnyStepIsAllOrNothing(t *testing.T) {
+	t.Parallel()
+	atEveryStep(t, func(b *bank, kind string, step transfer.Step, p pair, hold uuid.UUID) {
+		ctx, cancel := context.WithCancel(b.t.Context())
+		defer cancel()
+		cfg := b.cfg
+		cfg.Failpoint = onceAt(step, func(context.Context) { cancel() })
+		left, _ := b.another(cfg)
+		req := ask(p.alice)
+		reply, err := kinds[kind].do(ctx, left, p, req, hold)
+		switch {
+		case step == transfer.AfterCommit, step == transfer.AfterRelease:
+			if err != nil || isRefused(reply) {
+				b.t.Errorf("%s, %v: it was committed", reply.Body, err)
+			}
+		case !errors.Is(err, context.Canceled) || b.number(`SELECT count(*) FROM transfer_keys WHERE client_id = $1`, p.alice) != 1:
+			b.t.Errorf("%s, %v: want it cancelled, and nothing left", reply.Body, err)
+		default:
+			b.mustHave(p.a, 100, 20)
+		}
+		if reply, err := kinds[kind].do(b.t.Context(), b.Service, p, req, hold); err != nil || isRefused(reply) {
+			b.t.Errorf("the same key again: %s, %v", reply.Body, err)
+		}
+	})
 }
 
 // terminate ends the backends of the bank's clients.
@@ -92,37 +102,25 @@ func (b *bank) terminate(ctx context.Context) {
 
 func TestRequest_BackendTerminatedAtAnyStepIsOneEffect(t *testing.T) {
 	t.Parallel()
-	for kind, k := range kinds {
-		for _, strategy := range tried(kind) {
-			for _, step := range transfer.Steps() {
-				t.Run(kind+"/"+strategy+"/"+string(step), func(t *testing.T) {
-					t.Parallel()
-					b := open(t, transfer.Config{Strategy: strategy})
-					p := b.pair(100, 0)
-					hold := b.reserve(p, 20, transfer.HoldMax)
-					cfg := b.cfg
-					cfg.Pool = newPool(t, b.url, "application_name="+b.schema()+"-client")
-					cfg.Failpoint = onceAt(step, b.terminate)
-					client, events := b.another(cfg)
-					reply, err := k.do(t.Context(), client, p, ask(p.alice), hold.ID)
-					if err != nil || isRefused(reply) {
-						t.Errorf("%s, %v", reply.Body, err)
-					}
-					again, unanswered := events.of(transfer.Retried), events.of(transfer.Ambiguous)
-					inside := step != transfer.AfterCommit && step != transfer.AfterRelease && step != transfer.BeforeAcquire
-					if inside && again+unanswered == 0 {
-						t.Error("nothing ran again: the fault did not land")
-					}
-					if unanswered != events.of(transfer.Resolved) {
-						t.Errorf("%d ambiguous, %d resolved", unanswered, events.of(transfer.Resolved))
-					}
-					b.mustHave(p.a, k.a, k.held)
-					b.mustHave(p.b, k.b, 0)
-					b.mustHold()
-				})
-			}
+	atEveryStep(t, func(b *bank, kind string, step transfer.Step, p pair, hold uuid.UUID) {
+		cfg := b.cfg
+		cfg.Pool = newPool(b.t, b.url, "application_name="+b.schema()+"-client")
+		defer cfg.Pool.Close()
+		cfg.Failpoint = onceAt(step, b.terminate)
+		client, events := b.another(cfg)
+		reply, err := kinds[kind].do(b.t.Context(), client, p, ask(p.alice), hold)
+		if err != nil || isRefused(reply) {
+			b.t.Errorf("%s, %v", reply.Body, err)
 		}
-	}
+		again, unanswered := events.of(transfer.Retried), events.of(transfer.Ambiguous)
+		inside := step != transfer.AfterCommit && step != transfer.AfterRelease && step != transfer.BeforeAcquire
+		if inside && again+unanswered == 0 {
+			b.t.Error("nothing ran again: the fault did not land")
+		}
+		if unanswered != events.of(transfer.Resolved) {
+			b.t.Errorf("%d ambiguous, %d resolved", unanswered, events.of(transfer.Resolved))
+		}
+	})
 }
 
 func TestSweep_BackendTerminatedAtAnyStepGivesBackOnce(t *testing.T) {

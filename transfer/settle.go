@@ -9,16 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// change is what a job does to a hold: once, and only from reserved.
-//
-//	              Post, in time       ┌────────┐
-//	          ┌──────────────────────►│ posted │  settled ≤ amount moved, the rest is free
-//	┌──────────┐  Void, in time       ├────────┤
-//	│ reserved │─────────────────────►│ voided │  all is free
-//	└──────────┘  Sweep, a late Post  ├─────────┐
-//	          └──────────────────────►│ expired │ all is free
-//	              or Void, a payer    └─────────┘
-//	              who is short
+// change is what a job does to a hold: once, and only from reserved. The diagram
+// is in the package comment.
 type change struct {
 	to      State
 	settled int64
