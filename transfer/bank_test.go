@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"shop/locking/etcdlock"
 	"shop/transfer"
 )
 
@@ -26,6 +27,7 @@ type bank struct {
 	url    string // with search_path
 	pool   *pgxpool.Pool
 	cfg    transfer.Config
+	locks  *locks // in etcd, where the strategy needs them
 	events *events
 	total  int64 // of all openings
 }
@@ -62,21 +64,38 @@ func env(t testing.TB, name string) string {
 // the lock stores that its strategy needs.
 func open(t testing.TB, cfg transfer.Config) *bank {
 	t.Helper()
-	b := &bank{t: t, url: newSchema(t)}
+	return openWith(t, cfg, nil)
+}
+
+// openWith is open with locks at an etcd of one's own.
+func openWith(t testing.TB, cfg transfer.Config, at *locks) *bank {
+	t.Helper()
+	b := &bank{t: t, url: newSchema(t), locks: at}
 	if err := transfer.Migrate(t.Context(), b.url); err != nil {
 		t.Fatal(err)
 	}
 	b.pool = newPool(t, b.url)
-	b.cfg = withStores(t, cfg)
+	b.cfg = cfg
 	b.cfg.Pool = b.pool
 	if b.cfg.Strategy == "" {
 		b.cfg.Strategy = "row"
 	}
+	b.cfg = b.withStores(b.cfg)
 	b.Service, b.events = b.another(b.cfg)
 	return b
 }
 
-// another opens a second Service, as another replica would.
+// replica is cfg for another process: with a lock store of its own.
+func (b *bank) replica() transfer.Config {
+	b.t.Helper()
+	cfg := b.cfg
+	if _, ours := cfg.Locks.(*etcdlock.Store); ours {
+		cfg.Locks = b.locks.store(b.t)
+	}
+	return cfg
+}
+
+// another opens a second Service.
 func (b *bank) another(cfg transfer.Config) (*transfer.Service, *events) {
 	b.t.Helper()
 	e := &events{n: map[transfer.EventKind]int{}}

@@ -147,7 +147,7 @@ func TestTransfer_OppositeDirectionsNeverDeadlock(t *testing.T) {
 			b := open(t, transfer.Config{Strategy: strategy})
 			p := b.pair(1000, 1000)
 			if strategy != "row" { // so that they meet at the rows
-				b.cfg.Locks = locksForAll{locksOn(shared(t))}
+				b.cfg.Locks = locksForAll{b.cfg.Locks}
 			}
 			var rounds []<-chan outcome
 			svc, events := b.another(b.cfg)
@@ -175,10 +175,10 @@ func TestTransfer_OppositeDirectionsNeverDeadlock(t *testing.T) {
 
 // locksForAll grants every key to everyone, with fences as they should be: a
 // lock service that lies.
-type locksForAll struct{ *etcdStore }
+type locksForAll struct{ locking.Store }
 
 func (s locksForAll) TryAcquire(ctx context.Context, _ ...string) (locking.Lease, error) {
-	return s.etcdStore.TryAcquire(ctx, uuid.NewString())
+	return s.Store.TryAcquire(ctx, uuid.NewString())
 }
 
 // With a lock service that grants to everyone, the guard alone must do.
@@ -187,7 +187,7 @@ func TestTransfer_ALyingLockServiceCostsNoMoney(t *testing.T) {
 	for _, strategy := range []string{"etcd-fence-only", "etcd-fenced"} {
 		t.Run(strategy, func(t *testing.T) {
 			t.Parallel()
-			b := open(t, transfer.Config{Strategy: strategy, Locks: locksForAll{locksOn(shared(t))}})
+			b := open(t, transfer.Config{Strategy: strategy, Locks: locksForAll{sharedLocks(t).store(t)}})
 			b.churn(8, 100, 3)
 			if b.posted() == 0 {
 				t.Error("no money moved")

@@ -173,10 +173,8 @@ func TestCommit_IsDecidedAlsoWhenTheLeaseEndsMeanwhile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b, p, px, start := armed(t, "etcd-fenced", nil)
-			locks := locksOn(shared(t))
-			locks.ttl = 3 * time.Second // so that its keeper soon finds out
-			cfg := b.cfg
-			cfg.Locks = locks
+			b.locks.ttl = 3 * time.Second // so that its keeper soon finds out
+			cfg := b.replica()
 			cfg.Lock.Observer = func(e locking.Event) {
 				if e.Kind == locking.Lost {
 					px.up(t)
@@ -186,7 +184,7 @@ func TestCommit_IsDecidedAlsoWhenTheLeaseEndsMeanwhile(t *testing.T) {
 			cfg.Encode = func(tr transfer.Transfer, refusal error) (transfer.Reply, error) {
 				if start.CompareAndSwap(true, false) {
 					px.arm(func(request []byte, client, server net.Conn) {
-						if err := locks.steal(context.Background()); err != nil {
+						if err := b.locks.steal(context.Background()); err != nil {
 							t.Error(err)
 						}
 						px.refuse()

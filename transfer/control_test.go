@@ -100,7 +100,7 @@ func TestLeaseIDFence_RefusesRightfulHolders(t *testing.T) {
 	members := threeMembers(t)
 	b := open(t, transfer.Config{Strategy: "lease-id-fence"})
 	p := b.pair(1000, 0)
-	prefix := uuid.NewString() + "/"
+	prefix := uuid.NewString()
 	refused, moved := 0, 0
 	for range 4 {
 		for _, member := range members {

@@ -57,7 +57,7 @@
 //	     └──► refused: ErrStale, SourceError · not yours: ErrForbidden · short: store the refusal
 //	     ┌──────────────────────────────────────────── one message, detached
 //	b7   │ INSERT the key with the answer
-//	b9   │ INSERT the transfer, UPDATE both accounts, INSERT both entries
+//	b9   │ UPDATE both accounts, INSERT the transfer, INSERT both entries
 //	b10  │ COMMIT
 //	     └──► no answer: again with the same key · 40001, 40P01: again
 //	b11  release, detached

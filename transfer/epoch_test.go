@@ -12,13 +12,12 @@ import (
 )
 
 // wiped is the bank beside a new etcd, whose revisions begin again.
-func (b *bank) wiped(t *testing.T, now string) (*transfer.Service, *etcdStore) {
+func (b *bank) wiped(t *testing.T, now string) *transfer.Service {
 	t.Helper()
-	_, locks := privateEtcd(t)
 	cfg := b.cfg
-	cfg.Locks, cfg.Source = locks, now
+	cfg.Locks, cfg.Source = locksAt(t, privateEtcd(t).Addr).store(t), now
 	svc, _ := b.another(cfg)
-	return svc, locks
+	return svc
 }
 
 func TestEpoch_AWipedEtcdIsRefusedUntilAnOperatorSaysSo(t *testing.T) {
@@ -35,7 +34,7 @@ func TestEpoch_AWipedEtcdIsRefusedUntilAnOperatorSaysSo(t *testing.T) {
 			late := beside(func() (transfer.Reply, error) { return old.Transfer(t.Context(), ask(p.alice), p.move(50)) })
 			<-old.reached
 
-			svc, _ := b.wiped(t, "another-cluster")
+			svc := b.wiped(t, "another-cluster")
 			req := ask(p.alice)
 			_, err := svc.Transfer(t.Context(), req, p.move(10))
 			var foreign *transfer.SourceError
@@ -70,7 +69,7 @@ func TestEpoch_AnUnchangedNameWithOldNumbersStaysStale(t *testing.T) {
 	if _, err := b.pool.Exec(t.Context(), `UPDATE accounts SET fence = 1000000`); err != nil {
 		t.Fatal(err)
 	}
-	svc, _ := b.wiped(t, source)
+	svc := b.wiped(t, source)
 	_, err := svc.Transfer(t.Context(), ask(p.alice), p.move(1))
 	var stale *transfer.StaleError
 	if !errors.As(err, &stale) || stale.Seen != 1000000 || stale.Fence >= stale.Seen {

@@ -163,7 +163,7 @@ func TestFence_APacketThatArrivesLate(t *testing.T) {
 					close(delivered)
 				})
 			}
-			cfg := b.cfg
+			cfg := b.replica()
 			cfg.Pool = newPool(t, px.url)
 			warm, _ := b.another(cfg)
 			b.transferred(warm.Transfer(t.Context(), ask(p.alice), p.move(1))) // so that all statements are prepared

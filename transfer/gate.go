@@ -1,7 +1,6 @@
 package transfer
 
 import (
-	"errors"
 	"sync"
 	"time"
 
@@ -18,8 +17,7 @@ const probeEvery = 250 * time.Millisecond
 //	                     └──┘ the probe gets no answer
 //
 // While closed, one transfer every probeEvery asks, and the others are refused
-// at once: they do not queue for a time-out, each with a client waiting. An answer
-// is an answer: "busy" shows that the service lives. Those that hold a lease do not
+// at once: they do not queue for a time-out, each with a client waiting. Those that hold a lease do not
 // come by here; they finish while they may trust it.
 type gate struct {
 	mu      sync.Mutex
@@ -50,10 +48,10 @@ func (g *gate) close(why error) error {
 	return &UnavailableError{why}
 }
 
-// listen opens the gate again when it hears an answer.
+// listen opens the gate again when it hears an answer. A time-out in a queue is
+// none, it may be a queue of this process.
 func (g *gate) listen(e locking.Event) {
-	queued := e.Kind == locking.TimedOut && errors.Is(e.Err, locking.ErrBusy) // in the store's own queue
-	if !queued && e.Kind != locking.Busy && e.Kind != locking.Acquired {
+	if e.Kind != locking.Busy && e.Kind != locking.Acquired {
 		return
 	}
 	g.mu.Lock()

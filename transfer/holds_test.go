@@ -201,7 +201,7 @@ func TestHold_OfPostVoidAndSweepExactlyOneWins(t *testing.T) {
 			t.Parallel()
 			b := open(t, transfer.Config{Strategy: strategy})
 			p := b.pair(1000, 1000)
-			replica, _ := b.another(b.cfg)
+			replica, _ := b.another(b.replica())
 			ended := map[transfer.State]int{}
 			for range 12 {
 				hold := b.reserve(p, 10, 30*time.Millisecond)

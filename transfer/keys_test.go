@@ -21,7 +21,7 @@ func TestKey_SameAtTheSameMomentHasOneEffectAndOneBody(t *testing.T) {
 			t.Parallel()
 			b := open(t, transfer.Config{Strategy: strategy})
 			p := b.pair(100, 0)
-			replica, _ := b.another(b.cfg)
+			replica, _ := b.another(b.replica())
 			req := ask(p.alice)
 			const senders = 8
 			var bodies [senders][]byte
@@ -180,8 +180,8 @@ func (b *bank) with(strategy string) *transfer.Service {
 	b.t.Helper()
 	cfg := b.cfg
 	cfg.Strategy = strategy
-	cfg = withStores(b.t, cfg)
-	b.cfg.Locks = cfg.Locks
+	b.cfg.Locks = b.withStores(cfg).Locks
+	cfg.Locks = b.cfg.Locks
 	svc, _ := b.another(cfg)
 	return svc
 }
@@ -189,7 +189,7 @@ func (b *bank) with(strategy string) *transfer.Service {
 // What is invalid is refused before any lock: there is no lock service here.
 func TestTransfer_IsCheckedBeforeAnyLock(t *testing.T) {
 	t.Parallel()
-	b := open(t, transfer.Config{Locks: unreachable(t), Strategy: "etcd-fenced"})
+	b := open(t, transfer.Config{Locks: nobody{}, Strategy: "etcd-fenced"})
 	p := b.pair(100, 0)
 	for _, m := range []transfer.Move{p.move(0), euros(p.a, p.a, 1), {From: p.a, To: p.b, Amount: 1}} {
 		if _, err := b.Transfer(t.Context(), ask(p.alice), m); !errors.Is(err, transfer.ErrInvalid) {

@@ -52,7 +52,7 @@ func until(ctx context.Context, do func(context.Context) (transfer.Reply, error)
 // in all directions at once, on two replicas. Every tenth request is sent twice.
 func (b *bank) churn(accounts, transfers int, seed uint64) {
 	b.t.Helper()
-	replica, _ := b.another(b.cfg)
+	replica, _ := b.another(b.replica())
 	random := rand.New(rand.NewPCG(seed, seed))
 	owner := uuid.New()
 	ids := make([]uuid.UUID, accounts)

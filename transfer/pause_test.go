@@ -57,7 +57,7 @@ func (b *bank) stopAt(step transfer.Step) *stopped { return b.stopAtNth(1, step)
 
 func (b *bank) stopAtNth(n int32, step transfer.Step) *stopped {
 	s := &stopped{reached: make(chan struct{}), goOn: make(chan struct{})}
-	cfg := b.cfg
+	cfg := b.replica()
 	cfg.Failpoint = nthAt(n, step, func(context.Context) {
 		close(s.reached)
 		<-s.goOn // deaf to ctx, like a process that is stopped
@@ -85,7 +85,7 @@ func beside(do func() (transfer.Reply, error)) <-chan outcome {
 // steal takes the locks of all holders away.
 func (b *bank) steal(t *testing.T) {
 	t.Helper()
-	if err := b.cfg.Locks.(*etcdStore).steal(context.Background()); err != nil {
+	if err := b.locks.steal(context.Background()); err != nil {
 		t.Error(err)
 	}
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // privateEtcd is a server of one test, which may stop it.
-func privateEtcd(t *testing.T) (*stack.Server, *etcdStore) {
+func privateEtcd(t *testing.T) *stack.Server {
 	t.Helper()
 	all, err := stack.Attach(env(t, "SHOP_STACK"))
 	if err != nil {
@@ -29,7 +29,7 @@ func privateEtcd(t *testing.T) (*stack.Server, *etcdStore) {
 			t.Error(err)
 		}
 	})
-	return server, locksOn(connect(t, server.Addr))
+	return server
 }
 
 // mustBeUnavailable checks that a transfer is refused, did nothing, and how soon.
@@ -58,11 +58,11 @@ func TestEtcd_WithoutItNoMoneyMovesAndThoseUnderWayFinish(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server, locks := privateEtcd(t)
-			b := open(t, transfer.Config{
-				Strategy: "etcd-fenced", Locks: locks,
-				Lock: locking.Options{MaxWait: time.Second, ReleaseTimeout: 100 * time.Millisecond},
-			})
+			server := privateEtcd(t)
+			b := openWith(t, transfer.Config{
+				Strategy: "etcd-fenced",
+				Lock:     locking.Options{MaxWait: time.Second, ReleaseTimeout: 100 * time.Millisecond},
+			}, locksAt(t, server.Addr))
 			p := b.pair(100, 0)
 			svc, events := b.another(b.cfg)
 			s := b.stopAt(transfer.AfterAcquire)
@@ -83,7 +83,6 @@ func TestEtcd_WithoutItNoMoneyMovesAndThoseUnderWayFinish(t *testing.T) {
 				t.Fatal(err)
 			}
 			eventually(t, "service returns", func() bool {
-				_ = locks.steal(t.Context()) // the lease that could not be given back has a long TTL here
 				_, err := svc.Transfer(t.Context(), ask(p.alice), p.move(1))
 				return err == nil
 			})
@@ -95,11 +94,15 @@ func TestEtcd_WithoutItNoMoneyMovesAndThoseUnderWayFinish(t *testing.T) {
 // One that asks is enough, and it is only one: the rest does not wait in line for a time-out.
 func TestEtcd_WhileItIsGoneOneAsksAndTheOthersAreTold(t *testing.T) {
 	t.Parallel()
-	b := open(t, transfer.Config{
-		Strategy: "etcd-fenced", Locks: unreachable(t),
-		Lock: locking.Options{MaxWait: 300 * time.Millisecond},
-	})
+	server := privateEtcd(t)
+	b := openWith(t, transfer.Config{
+		Strategy: "etcd-fenced",
+		Lock:     locking.Options{MaxWait: 300 * time.Millisecond},
+	}, locksAt(t, server.Addr))
 	p := b.pair(100, 0)
+	if err := server.Pause(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	b.mustBeUnavailable(b.Service, p, time.Second)
 	start, told := time.Now(), 0
 	for ; time.Since(start) < time.Second; told++ {

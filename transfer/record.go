@@ -10,8 +10,10 @@ import (
 )
 
 // record queues everything that a job leaves: the key with the reply, the
-// transfer, the accounts, and two entries if money moved. The key goes first: it
-// is the one that may have to wait, and the one that may say no.
+// accounts, the transfer, and two entries if money moved. The key goes first: it
+// is the one that may have to wait, and the one that may say no. The accounts go
+// before what refers to them: its foreign keys lock them too (FOR KEY SHARE), and
+// of two locks of one row the stronger is to be taken first.
 func (s *Service) record(ctx context.Context, t *tx, j *job, tr Transfer, accounts ...*account) (Reply, error) {
 	reply, err := s.encode(tr, nil)
 	if err != nil {
@@ -20,6 +22,7 @@ func (s *Service) record(ctx context.Context, t *tx, j *job, tr Transfer, accoun
 	if err := t.storeReply(ctx, j, reply); err != nil {
 		return Reply{}, err
 	}
+	t.save(accounts...)
 	if j.change == nil {
 		t.exec(`
 			INSERT INTO transfers (id, client_id, idempotency_key, from_id, to_id, amount, currency,
@@ -28,7 +31,6 @@ func (s *Service) record(ctx context.Context, t *tx, j *job, tr Transfer, accoun
 			tr.ID, tr.Client, j.req.Key, tr.From, tr.To, tr.Amount, tr.Currency,
 			tr.State, tr.Settled, tr.CreatedAt, tr.ExpiresAt, tr.EndedAt)
 	}
-	t.save(accounts...)
 	if tr.Settled > 0 {
 		t.enter(tr)
 	}
