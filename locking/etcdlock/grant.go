@@ -2,7 +2,6 @@ package etcdlock
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -127,25 +126,25 @@ func (s *Store) extend(g *grant) (time.Time, error) {
 	return x.until, nil
 }
 
-// release deletes the keys, each as far as it is still the one that was granted.
+// release deletes the keys if all of them are still those that were granted. If
+// one is not, the lease was lost, and the others go in the background: no other
+// attempt has their names.
 func (g *grant) release(ctx context.Context) error {
 	s := g.session.store
 	limited, cancel := within(ctx, patience(s.ttl))
 	defer cancel()
-	var all, each []clientv3.Op
-	for i, condition := range mine(g.names, int64(g.lease.Fence)) {
-		del := clientv3.OpDelete(g.names[i])
-		all = append(all, del)
-		each = append(each, clientv3.OpTxn([]clientv3.Cmp{condition}, []clientv3.Op{del}, nil))
+	var all []clientv3.Op
+	for _, n := range g.names {
+		all = append(all, clientv3.OpDelete(n))
 	}
-	answer, err := s.client.Txn(limited).If(mine(g.names, int64(g.lease.Fence))...).Then(all...).Else(each...).Commit()
+	answer, err := s.client.Txn(limited).If(mine(g.names, int64(g.lease.Fence))...).Then(all...).Commit()
 	err = classify(ctx, err)
 	if err == nil && !answer.Succeeded {
 		err = locking.ErrLost
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err != nil && !errors.Is(err, locking.ErrLost) {
+	if err != nil {
 		g.session.forget(g.names, false)
 	}
 	s.drop(g)

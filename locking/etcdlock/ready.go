@@ -32,7 +32,7 @@ func (s *Store) lifeOf(ctx context.Context) (context.Context, context.CancelFunc
 func (s *Store) ready(ctx context.Context) (*session, int64, error) {
 	for {
 		s.mu.Lock()
-		x, down, changed := s.session, s.down, s.changed
+		x, down, changed, closed := s.session, s.down, s.changed, s.closed
 		wait, gateRev := x == nil, int64(0)
 		if x != nil {
 			gateRev = x.gateRev
@@ -42,6 +42,8 @@ func (s *Store) ready(ctx context.Context) (*session, int64, error) {
 		}
 		s.mu.Unlock()
 		switch {
+		case closed:
+			return nil, 0, ErrClosed
 		case ctx.Err() != nil:
 			return nil, 0, ended(ctx)
 		case !wait:

@@ -14,11 +14,8 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/goleak"
 	"go.uber.org/zap"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // member is an etcd of one test, which may kill it: alone, or one of several.
 type member struct {
@@ -127,16 +124,21 @@ func etcdServer(t testing.TB) string {
 	return path
 }
 
-// dial makes a client of its own, which says nothing.
+// dial makes a client of its own.
 func dial(t testing.TB, endpoints ...string) *clientv3.Client {
 	t.Helper()
-	config := Config(endpoints...)
-	config.Logger = zap.NewNop()
-	client, err := clientv3.New(config)
+	client, err := clientv3.New(quiet(endpoints...))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return client
+}
+
+// quiet is Config for a client that says nothing of what a test does to it.
+func quiet(endpoints ...string) clientv3.Config {
+	config := Config(endpoints...)
+	config.Logger = zap.NewNop()
+	return config
 }
 
 func freeAddr(t testing.TB) string {

@@ -69,23 +69,31 @@ func (s *Store) run(x *session) {
 
 // reopen tries until it has a session. nil: the Store is closed.
 func (s *Store) reopen() *session {
-	for {
+	for s.life.Err() == nil {
 		x, err := s.open(s.life)
-		if s.life.Err() != nil {
-			return nil
-		}
-		s.mu.Lock()
-		s.session, s.down = x, err
-		s.tell()
-		s.mu.Unlock()
-		if err == nil {
+		if s.opened(x, err) {
 			return x
 		}
-		s.client.ActiveConnection().ResetConnectBackoff()
-		if !sleep(s.life, s.ttl/12) {
-			return nil
+		if err == nil {
+			x.revoke() // closed meanwhile
+			break
 		}
+		s.client.ActiveConnection().ResetConnectBackoff()
+		sleep(s.life, s.ttl/12)
 	}
+	return nil
+}
+
+// opened makes a new session, or the lack of one, known.
+func (s *Store) opened(x *session, err error) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false
+	}
+	s.session, s.down = x, err
+	s.tell()
+	return err == nil
 }
 
 // keep asks etcd each third of the TTL to keep the lease, and again after a
@@ -195,6 +203,9 @@ func (x *session) kill(why error) {
 	s := x.store
 	if s.session == x {
 		s.session, s.down = nil, nil
+		if !errors.Is(why, errRevoked) {
+			s.down = errNoAnswer // etcd is silent: nobody needs to wait for the next session's failure
+		}
 	}
 	s.tell()
 	if errors.Is(why, errRevoked) || errors.Is(why, errUnheard) {
@@ -208,22 +219,26 @@ func (x *session) kill(why error) {
 }
 
 // retire revokes the lease of a dead session when no Lease is under it any more.
-// What is left of it in etcd, in whatever state, is gone then. If etcd does not
-// answer, the TTL does it. The caller holds the mutex.
+// What is left of it in etcd, in whatever state, is gone then. The caller holds
+// the mutex.
 func (x *session) retire() {
 	s := x.store
 	if x.dead == nil || x.held > 0 || x.retired || s.closed || errors.Is(x.dead, errRevoked) {
 		return
 	}
 	x.retired = true
-	s.work.Go(func() {
-		for end := time.Now().Add(s.ttl); time.Now().Before(end); {
-			ctx, cancel := within(context.WithoutCancel(s.life), patience(s.ttl))
-			_, err := s.client.Revoke(ctx, x.id)
-			cancel()
-			if err == nil || refused(err) || !sleep(s.life, s.ttl/12) {
-				return
-			}
+	s.work.Go(x.revoke)
+}
+
+// revoke tries until etcd answers, or the TTL has done it.
+func (x *session) revoke() {
+	s := x.store
+	for end := time.Now().Add(s.ttl); time.Now().Before(end); {
+		ctx, cancel := within(context.WithoutCancel(s.life), patience(s.ttl))
+		_, err := s.client.Revoke(ctx, x.id)
+		cancel()
+		if err == nil || errors.Is(err, rpctypes.ErrLeaseNotFound) || !sleep(s.life, s.ttl/12) {
+			return
 		}
-	})
+	}
 }

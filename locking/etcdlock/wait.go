@@ -10,7 +10,7 @@ import (
 )
 
 // enterAndWait puts waiters into the queues, and returns when nobody is before
-// them. When it returns an error, a.fence tells whether they are still there.
+// them. When it returns an error, a.fence tells whether they may still be there.
 func (a *attempt) enterAndWait(ctx context.Context) error {
 	answer, err := a.enter(ctx, nil, a.predecessors(0))
 	for err == nil {
@@ -18,9 +18,7 @@ func (a *attempt) enterAndWait(ctx context.Context) error {
 		if before == "" {
 			return nil
 		}
-		if err = a.watch(ctx, before, answer.Header.Revision); err == nil {
-			answer, err = a.lookAgain(ctx)
-		}
+		answer, err = a.await(ctx, before, answer.Header.Revision)
 	}
 	return err
 }
@@ -35,28 +33,40 @@ func predecessor(answer *clientv3.TxnResponse) string {
 	return ""
 }
 
-// watch returns nil when it is time to look again: name, which was there at the
-// given revision, is gone; or the watch has ended, because of a compaction, a
-// change of leader, a broken line. It returns an error when ctx or the session
-// ends.
-func (a *attempt) watch(ctx context.Context, name string, read int64) error {
-	x, s := a.session, a.session.store
+// await watches one predecessor, who was there at the revision of the read, until
+// he is gone, and returns what the queues look like then.
+//
+// The watch begins at the present revision and says which that is. If it is the
+// read's, nothing has happened in between; if not, the queues are read once
+// more, beside the watch: no gap, whatever has been compacted. (To watch from the
+// read's revision on would be no gap either, but etcd looks after watches that
+// begin in the past every 100 ms only, and in a busy etcd all of them do.) When
+// the line breaks, the client goes on from the revision that it has seen; if that
+// is compacted by then, the watch ends, and the queues are read.
+func (a *attempt) await(ctx context.Context, name string, read int64) (*clientv3.TxnResponse, error) {
 	watching, stop := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer stop()
-	events := s.client.Watch(watching, name, clientv3.WithRev(read+1), clientv3.WithFilterPut())
+	events := a.session.store.client.Watch(watching, name, clientv3.WithCreatedNotify(), clientv3.WithFilterPut())
 	for {
 		select {
 		case e, open := <-events:
 			switch {
 			case len(e.Events) > 0, e.CompactRevision > 0:
-				return nil
-			case !open, e.Err() != nil:
-				return a.pause(ctx)
+				return a.lookAgain(ctx)
+			case !open, e.Err() != nil: // no leader, or the client is closed
+				if err := a.pause(ctx); err != nil {
+					return nil, err
+				}
+				return a.lookAgain(ctx)
+			case e.Created && e.Header.Revision > read:
+				if answer, err := a.lookAgain(ctx); err != nil || predecessor(answer) != name {
+					return answer, err
+				}
 			}
-		case <-x.done:
-			return errAgain
+		case <-a.session.done:
+			return nil, errAgain
 		case <-ctx.Done():
-			return ended(ctx)
+			return nil, ended(ctx)
 		}
 	}
 }

@@ -33,6 +33,9 @@ type wire struct {
 	method string          // whose next request is to be held back,
 	hold   <-chan struct{} // until this closes
 	held   int             // requests held back so far
+	served int             // … and let go, and answered
+
+	watches <-chan struct{} // until it closes, no watch begins
 }
 
 func newWire(t testing.TB, target string) *wire {
@@ -69,6 +72,7 @@ func (w *wire) loseNext(n int)            { w.set(func(w *wire) { w.lose = n }) 
 func (w *wire) delayEach(d time.Duration) { w.set(func(w *wire) { w.delay = d }) }
 func (w *wire) lostSoFar() (n int)        { w.set(func(w *wire) { n = w.lost }); return n }
 func (w *wire) heldSoFar() (n int)        { w.set(func(w *wire) { n = w.held }); return n }
+func (w *wire) servedSoFar() (n int)      { w.set(func(w *wire) { n = w.served }); return n }
 
 // holdNext holds back the next request of a method until the returned function
 // lets it go to the server, whether or not its client still waits for it.
@@ -76,6 +80,14 @@ func (w *wire) holdNext(method string) (let func()) {
 	hold := make(chan struct{})
 	w.set(func(w *wire) { w.hold, w.method = hold, method })
 	return sync.OnceFunc(func() { close(hold) })
+}
+
+// delayWatches holds back the next stream of watches until the returned function
+// lets it go on.
+func (w *wire) delayWatches() (let func()) {
+	wait := make(chan struct{})
+	w.set(func(w *wire) { w.watches = wait })
+	return sync.OnceFunc(func() { close(wait) })
 }
 
 // holds tells whether a call is to be held back, and until when.
@@ -105,7 +117,19 @@ func (w *wire) pass(_ any, client grpc.ServerStream) error {
 		if err := w.backend.Invoke(ctx, method, first, &answer); err != nil {
 			return err
 		}
+		w.set(func(w *wire) { w.served++ })
 		return client.SendMsg(answer)
+	}
+	if strings.HasSuffix(method, "/Watch") {
+		var wait <-chan struct{}
+		w.set(func(w *wire) {
+			if wait = w.watches; wait != nil {
+				w.held++
+			}
+		})
+		if wait != nil {
+			<-wait
+		}
 	}
 	ctx, cancel := context.WithCancel(metadata.NewOutgoingContext(client.Context(), incoming))
 	defer cancel()
@@ -113,7 +137,7 @@ func (w *wire) pass(_ any, client grpc.ServerStream) error {
 	if err != nil {
 		return err
 	}
-	doomed := make(chan bool, 64) // for each request: is its answer to be lost
+	doomed := make(chan bool, 64)                // for each request: is its answer to be lost
 	go w.requests(first, client, server, doomed) // ends with the call
 	return w.answers(client, server, doomed)
 }

@@ -1,0 +1,98 @@
+package etcdlock
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"shop/locking"
+)
+
+func TestClose_RefusesWhatComesAfter(t *testing.T) {
+	t.Parallel()
+	store := shared(t).must(t, 5*time.Second)
+	lease := take(t, store, "k")
+	waited := make(chan error)
+	go func() {
+		_, err := store.Acquire(t.Context(), "k")
+		waited <- err
+	}()
+	waitFor(t, "it waits", func() bool { return inLine(store, "k") == 2 })
+	store.Close()
+	store.Close() // twice is once
+	_, tried := store.TryAcquire(t.Context(), "other")
+	_, renewed := store.Renew(t.Context(), lease)
+	for what, err := range map[string]error{
+		"waiting": <-waited, "trying": tried, "renew": renewed, "release": store.Release(t.Context(), lease),
+	} {
+		if !errors.Is(err, ErrClosed) || errors.Is(err, locking.ErrLost) || errors.Is(err, context.Canceled) {
+			t.Errorf("%s: got %v, want ErrClosed", what, err)
+		}
+	}
+}
+
+// Nobody holds anything: nothing stays in etcd, waiters included.
+func TestClose_LeavesNothingInEtcd(t *testing.T) {
+	t.Parallel()
+	g := shared(t)
+	holder, store, client := g.must(t, 20*time.Second), g.must(t, 20*time.Second), g.client(t)
+	session := id(store)
+	take(t, holder, "k")
+	waited := make(chan error)
+	go func() {
+		_, err := store.Acquire(t.Context(), "k")
+		waited <- err
+	}()
+	waitFor(t, "it waits", func() bool { return waiting(t, client, g.prefix, "k") == 1 })
+	store.Close()
+	if err := <-waited; !errors.Is(err, ErrClosed) {
+		t.Errorf("got %v, want ErrClosed", err)
+	}
+	if slices.Contains(leases(t, client), session) || len(inQueue(t, client, g.prefix, "k")) != 1 {
+		t.Error("something is left")
+	}
+}
+
+// What is held is held until its TTL: its holder may be at work.
+func TestClose_LeavesAHeldLeaseToTheTTL(t *testing.T) {
+	t.Parallel()
+	g := shared(t)
+	store, other := g.must(t, 3*time.Second), g.must(t, 20*time.Second)
+	lease := take(t, store, "k")
+	store.Close()
+	wantBusy(t, other, "k")
+	next, err := other.Acquire(t.Context(), "k")
+	if err != nil || time.Now().Before(lease.Until) {
+		t.Errorf("%+v, %v, %v before Until", next, err, time.Until(lease.Until))
+	}
+}
+
+// Close joins whatever is under way (goleak looks after each run), also when etcd
+// says nothing and traces wait to be removed; and it does not take the TTL.
+func TestClose_JoinsTheBackground(t *testing.T) {
+	t.Parallel()
+	const ttl = 6 * time.Second
+	store, w, _, _ := behindWire(t, ttl)
+	w.loseNext(1 << 30)
+	ctx, cancel := context.WithCancel(t.Context())
+	var callers sync.WaitGroup
+	for i := range 2 * opsMax { // more than are removed in one transaction
+		callers.Go(func() {
+			if _, err := store.TryAcquire(ctx, strconv.Itoa(i)); err == nil || errors.Is(err, locking.ErrBusy) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+	waitFor(t, "answers are lost", func() bool { return w.lostSoFar() >= opsMax })
+	cancel()
+	callers.Wait()
+	asked := time.Now()
+	store.Close()
+	if took := time.Since(asked); took > ttl/2 {
+		t.Errorf("Close took %v", took)
+	}
+}

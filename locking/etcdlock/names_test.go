@@ -1,0 +1,56 @@
+package etcdlock
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"shop/locking"
+)
+
+// No queue's name begins another's, whatever keys and prefixes hold.
+func TestNames_NoQueueBeginsAnother(t *testing.T) {
+	keys := []string{"a", "b", "aa", "a/", "a/b", "a/2:b/", "/", "//", "1:a/", "1:a", "session:1", "日本", strings.Repeat("x", 512), strings.Repeat("x", 511)}
+	var names []string
+	for _, prefix := range []string{"lock", "lock/1", "lock/", "lock/session", ""} {
+		s := &Store{prefix: prefix}
+		names = append(names, s.gate(1)+"/", s.gate(0x12)+"/")
+		for _, k := range keys {
+			names = append(names, s.queue(k))
+		}
+	}
+	for i, a := range names {
+		for j, b := range names {
+			if i != j && strings.HasPrefix(a, b) {
+				t.Errorf("%q begins with %q", a, b)
+			}
+		}
+	}
+}
+
+func TestNew_RefusesAPrefixThatCouldRunIntoAKey(t *testing.T) {
+	t.Parallel()
+	client := shared(t).client(t)
+	for _, prefix := range []string{"lock/1:a", ":", "a\x00"} {
+		if s, err := New(t.Context(), client, minTTL, Options{Prefix: prefix}); err == nil {
+			s.Close()
+			t.Errorf("prefix %q was accepted", prefix)
+		}
+	}
+}
+
+func TestKeys_SixtyFourAreEnough(t *testing.T) {
+	var keys []string
+	for i := range KeysMax {
+		keys = append(keys, strings.Repeat("k", i+1))
+	}
+	if _, err := checkKeys(append(keys, "k", "kk")); err != nil { // named twice is named once
+		t.Error(err)
+	}
+	if _, err := checkKeys(append(keys, "more")); !errors.Is(err, ErrTooManyKeys) {
+		t.Errorf("got %v, want ErrTooManyKeys", err)
+	}
+	if _, err := checkKeys([]string{""}); !errors.Is(err, locking.ErrKey) {
+		t.Errorf("got %v, want ErrKey", err)
+	}
+}

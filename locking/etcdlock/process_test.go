@@ -1,0 +1,159 @@
+package etcdlock
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/goleak"
+
+	"shop/locking"
+)
+
+// worker is set for the processes that tests start of this very binary: what to
+// do, and the prefix of their key space.
+const worker = "ETCDLOCK_TEST_WORKER"
+
+func TestMain(m *testing.M) {
+	if job, prefix, is := strings.Cut(os.Getenv(worker), " "); is {
+		if err := work(job, prefix); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func work(job, prefix string) error {
+	client, err := clientv3.New(quiet(strings.Split(os.Getenv("SHOP_ETCD_ENDPOINTS"), ",")...))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	store, err := New(context.Background(), client, 3*time.Second, Options{Prefix: prefix})
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	if job == "hold" {
+		return hold(store)
+	}
+	for range increments {
+		err := locking.Do(context.Background(), store, locking.Options{}, []string{"number"}, func(ctx context.Context, _ locking.Lease) error {
+			return increment(ctx, client, prefix+"/number")
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const workers, increments = 3, 50
+
+// increment reads and writes, which only a lock makes right.
+func increment(ctx context.Context, client *clientv3.Client, name string) error {
+	answer, err := client.Get(ctx, name)
+	if err != nil {
+		return err
+	}
+	n := 0
+	if len(answer.Kvs) > 0 {
+		n, _ = strconv.Atoi(string(answer.Kvs[0].Value))
+	}
+	_, err = client.Put(ctx, name, strconv.Itoa(n+1))
+	return err
+}
+
+// hold tells what it learns of its lease, until it has lost it.
+func hold(store *Store) error {
+	err := locking.Do(context.Background(), store, locking.Options{}, []string{"k"}, func(ctx context.Context, l locking.Lease) error {
+		fmt.Println("held", l.Fence)
+		<-ctx.Done()
+		return context.Cause(ctx)
+	})
+	if !errors.Is(err, locking.ErrLost) {
+		return fmt.Errorf("got %w, want ErrLost", err)
+	}
+	fmt.Println("lost")
+	return nil
+}
+
+func start(t *testing.T, job, prefix string) (*exec.Cmd, *bufio.Reader) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), worker+"="+job+" "+prefix)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cmd, bufio.NewReader(out)
+}
+
+func TestDo_ExcludesProcesses(t *testing.T) {
+	t.Parallel()
+	g := shared(t)
+	var all sync.WaitGroup
+	for i := range workers {
+		cmd, out := start(t, "count", g.prefix)
+		all.Go(func() {
+			said, _ := io.ReadAll(out)
+			if err := cmd.Wait(); err != nil {
+				t.Errorf("worker %d: %v\n%s", i, err, said)
+			}
+		})
+	}
+	all.Wait()
+	answer, err := g.client(t).Get(t.Context(), g.prefix+"/number")
+	if err != nil || len(answer.Kvs) != 1 || string(answer.Kvs[0].Value) != strconv.Itoa(workers*increments) {
+		t.Errorf("%d processes added %d times 1, and the number is %+v, %v", workers, increments, answer, err)
+	}
+}
+
+// T16, for real: a process is stopped for longer than the TTL, while a keep-alive
+// may be on its way back. When it wakes, it knows that it has lost, at once; and
+// the key has been granted to another, with a greater fence.
+func TestDo_StoppedProcessLearnsOfItsLossWhenItWakes(t *testing.T) {
+	t.Parallel()
+	g := shared(t)
+	cmd, out := start(t, "hold", g.prefix)
+	var fence locking.Fence
+	if _, err := fmt.Fscanln(out, new(string), &fence); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	store := g.must(t, 20*time.Second)
+	next, err := store.Acquire(t.Context(), "k")
+	if err != nil || next.Fence <= fence {
+		t.Errorf("got %+v, %v, after fence %d", next, err, fence)
+	}
+	if err := cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	woken := time.Now()
+	if said, err := out.ReadString('\n'); err != nil || said != "lost\n" || time.Since(woken) > time.Second {
+		t.Errorf("it said %q, %v, after %v", said, err, time.Since(woken))
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+	release(t, store, next)
+}

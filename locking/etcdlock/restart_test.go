@@ -1,0 +1,113 @@
+package etcdlock
+
+import (
+	"testing"
+	"time"
+
+	"shop/locking"
+)
+
+// With its data: the holder holds, the waiter waits, the fence goes on.
+func TestRestart_HolderAndWaiterKeepTheirPlaces(t *testing.T) {
+	t.Parallel()
+	m := startServer(t)
+	g := at(t, m.client)
+	const ttl = 15 * time.Second
+	holder, waiter, other, client := g.must(t, ttl), g.must(t, ttl), g.must(t, ttl), g.client(t)
+	held := take(t, holder, "k")
+	next := make(chan locking.Lease, 1)
+	go func() {
+		l, err := waiter.Acquire(t.Context(), "k")
+		if err != nil {
+			t.Errorf("the waiter: %v", err)
+		}
+		next <- l
+	}()
+	waitFor(t, "it waits", func() bool { return waiting(t, client, g.prefix, "k") == 1 })
+	before := inQueue(t, client, g.prefix, "k")
+	m.restart()
+	waitFor(t, "the holder renews", func() bool {
+		renewed, err := holder.Renew(t.Context(), held)
+		if err == nil {
+			held = renewed
+		}
+		return err == nil
+	})
+	wantBusy(t, other, "k")
+	release(t, holder, held)
+	if l := <-next; l.Fence <= held.Fence || inQueue(t, client, g.prefix, "k")[0] != before[1] {
+		t.Errorf("the waiter got %+v; was in the queue as %s", l, before[1])
+	}
+	if l := take(t, other, "another"); l.Fence <= held.Fence {
+		t.Errorf("fence %d after %d", l.Fence, held.Fence)
+	}
+}
+
+// The history that a watch would go on from is gone: the line was cut, what it
+// waits for happened, and etcd compacted past it. The queue is read again.
+func TestAcquire_CompactionWhileWaitingIsNoGap(t *testing.T) {
+	t.Parallel()
+	m := startServer(t)
+	g := at(t, m.client)
+	far, cable := g, newCable(t, m.client)
+	far.endpoints = []string{cable.addr()}
+	holder, store, client := g.must(t, 20*time.Second), far.must(t, 20*time.Second), g.client(t)
+	held := take(t, holder, "k")
+	next := make(chan locking.Lease, 1)
+	go func() {
+		l, err := store.Acquire(t.Context(), "k")
+		if err != nil {
+			t.Errorf("the waiter: %v", err)
+		}
+		next <- l
+	}()
+	waitFor(t, "it waits", func() bool { return waiting(t, client, g.prefix, "k") == 1 })
+	session := id(store)
+	cable.sever()
+	release(t, holder, held)
+	answer, err := client.Put(t.Context(), g.prefix, "")
+	if err == nil {
+		_, err = client.Compact(t.Context(), answer.Header.Revision)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	cable.heal()
+	if l := <-next; l.Fence <= held.Fence || id(store) != session {
+		t.Errorf("got %+v, under session %x, was %x", l, id(store), session)
+	}
+}
+
+// The same before the watch has begun: it asks for a revision that is gone.
+func TestAcquire_CompactionBeforeTheWatchIsNoGap(t *testing.T) {
+	t.Parallel()
+	m := startServer(t)
+	g := at(t, m.client)
+	far, w := g, newWire(t, m.client)
+	far.endpoints = []string{w.addr}
+	holder, store, client := g.must(t, 20*time.Second), far.must(t, 20*time.Second), g.client(t)
+	held := take(t, holder, "k")
+	let := w.delayWatches()
+	defer let()
+	next := make(chan locking.Lease, 1)
+	go func() {
+		l, err := store.Acquire(t.Context(), "k")
+		if err != nil {
+			t.Errorf("the waiter: %v", err)
+		}
+		next <- l
+	}()
+	waitFor(t, "the watch is on its way", func() bool { return w.heldSoFar() == 1 })
+	release(t, holder, held)
+	answer, err := client.Put(t.Context(), g.prefix, "")
+	if err == nil {
+		_, err = client.Compact(t.Context(), answer.Header.Revision)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	let()
+	if l := <-next; l.Fence <= held.Fence {
+		t.Errorf("got %+v", l)
+	}
+}

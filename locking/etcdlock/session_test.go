@@ -1,0 +1,259 @@
+package etcdlock
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"shop/locking"
+)
+
+// An operator revokes the session's lease: all work under it ends, and a new
+// session brings nothing of it back.
+func TestSession_RevokedByAnOperatorIsLostForGood(t *testing.T) {
+	t.Parallel()
+	g := shared(t)
+	store, other, client := g.must(t, 20*time.Second), g.must(t, 20*time.Second), g.client(t)
+	lease, session := take(t, store, "a", "b"), id(store)
+	second := take(t, store, "c")
+	if _, err := client.Revoke(t.Context(), session); err != nil {
+		t.Fatal(err)
+	}
+	next := take(t, other, "a", "b")
+	if next.Fence <= lease.Fence {
+		t.Errorf("fence %d after %d", next.Fence, lease.Fence)
+	}
+	for range 2 {
+		if _, err := store.Renew(t.Context(), lease); !errors.Is(err, locking.ErrLost) {
+			t.Errorf("renew: got %v, want ErrLost", err)
+		}
+	}
+	again, err := store.Acquire(t.Context(), "c") // under a new session
+	if err != nil || id(store) == session || again.Fence <= second.Fence {
+		t.Fatalf("got %+v, %v, under session %x", again, err, id(store))
+	}
+	for _, old := range []locking.Lease{lease, second} {
+		if _, err := store.Renew(t.Context(), old); !errors.Is(err, locking.ErrLost) {
+			t.Errorf("renew: got %v, want ErrLost", err)
+		}
+		if err := store.Release(t.Context(), old); !errors.Is(err, locking.ErrLost) {
+			t.Errorf("release: got %v, want ErrLost", err)
+		}
+	}
+	wantBusy(t, store, "a")
+	wantBusy(t, other, "c")
+}
+
+// Nobody has noticed yet that the lease is gone: the first request finds out, and
+// is made again under a new session.
+func TestTryAcquire_FindsOutThatTheLeaseIsGone(t *testing.T) {
+	t.Parallel()
+	g := shared(t)
+	store, client := g.must(t, 60*time.Second), g.client(t)
+	session := id(store)
+	if _, err := client.Revoke(t.Context(), session); err != nil {
+		t.Fatal(err)
+	}
+	release(t, store, take(t, store, "k"))
+	if now := id(store); now == session || now == 0 {
+		t.Errorf("session %x, was %x", now, session)
+	}
+}
+
+// One lock of several is deleted: the Lease is lost, and the rest of it free.
+func TestRenew_OneKeyDeletedByAnOperatorIsAllLost(t *testing.T) {
+	t.Parallel()
+	g := shared(t)
+	store, client := g.must(t, 20*time.Second), g.client(t)
+	for name, ask := range map[string]func(locking.Lease) error{
+		"renew":   func(l locking.Lease) error { _, err := store.Renew(t.Context(), l); return err },
+		"release": func(l locking.Lease) error { return store.Release(t.Context(), l) },
+	} {
+		lease := take(t, store, "a", "b", "c")
+		if _, err := client.Delete(t.Context(), inQueue(t, client, g.prefix, "b")[0]); err != nil {
+			t.Fatal(err)
+		}
+		if err := ask(lease); !errors.Is(err, locking.ErrLost) {
+			t.Errorf("%s: got %v, want ErrLost", name, err)
+		}
+		next, err := store.Acquire(t.Context(), "a", "b", "c")
+		if err != nil {
+			t.Fatal(err)
+		}
+		release(t, store, next)
+	}
+}
+
+// A late release, or a forged one, frees nobody.
+func TestRelease_ComparesTheRevision(t *testing.T) {
+	t.Parallel()
+	store := shared(t).must(t, 20*time.Second)
+	lease := take(t, store, "k")
+	forged := lease
+	forged.Fence--
+	if err := store.Release(t.Context(), forged); !errors.Is(err, locking.ErrLost) {
+		t.Errorf("got %v, want ErrLost", err)
+	}
+	wantBusy(t, store, "k")
+	release(t, store, lease)
+	next := take(t, store, "k")
+	if err := store.Release(t.Context(), lease); !errors.Is(err, locking.ErrLost) {
+		t.Errorf("got %v, want ErrLost", err)
+	}
+	wantBusy(t, store, "k")
+	release(t, store, next)
+}
+
+// The session is kept alive, and an abandoned Lease is not: it ends at its Until,
+// while one beside it that is renewed lives on.
+func TestExpire_AbandonedLeaseEndsAtItsUntilThoughTheSessionLives(t *testing.T) {
+	t.Parallel()
+	g := shared(t)
+	store, other := g.must(t, 3*time.Second), g.must(t, 20*time.Second)
+	session := id(store)
+	kept, abandoned := take(t, store, "kept"), take(t, store, "abandoned")
+	renewed := make(chan struct{})
+	life, end := context.WithCancel(t.Context())
+	defer func() { end(); <-renewed }()
+	go func() {
+		defer close(renewed)
+		for sleep(life, time.Second) {
+			if next, err := store.Renew(life, kept); err == nil {
+				kept = next
+			} else if life.Err() == nil {
+				t.Errorf("renew: %v", err)
+			}
+		}
+	}()
+	next, err := other.Acquire(t.Context(), "abandoned")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if early := time.Until(abandoned.Until); early > 0 {
+		t.Errorf("granted to another %v before Until", early)
+	}
+	if late := time.Since(abandoned.Until); late > time.Second {
+		t.Errorf("granted to another %v after Until", late)
+	}
+	if id(store) != session {
+		t.Error("the session did not live on")
+	}
+	wantBusy(t, other, "kept")
+	if _, err := store.Renew(t.Context(), abandoned); !errors.Is(err, locking.ErrLost) {
+		t.Errorf("got %v, want ErrLost", err)
+	}
+	release(t, other, next)
+}
+
+// T16: a keep-alive that is answered late counts from its sending.
+func TestRenew_LateAnswerDoesNotProlongTrust(t *testing.T) {
+	t.Parallel()
+	const ttl, late = 4 * time.Second, 200 * time.Millisecond
+	store, w, _, _ := behindWire(t, ttl)
+	w.delayEach(late)
+	for range 3 {
+		lease := take(t, store, "k")
+		next, err := store.Renew(t.Context(), lease)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if left := time.Until(next.Until); left > ttl-margin(ttl)-late {
+			t.Errorf("trusted for %v after an answer that took %v", left, late)
+		}
+		release(t, store, next)
+	}
+}
+
+// A client that is cut off from etcd only goes on working elsewhere. Its trust
+// ends before anyone else can have the key, without a word from etcd.
+func TestDo_ClientCutOffFromEtcdStopsBeforeTheNextHolder(t *testing.T) {
+	t.Parallel()
+	const ttl = 3 * time.Second
+	g := shared(t)
+	far, cable := g, newCable(t, g.endpoints[0])
+	far.endpoints = []string{cable.addr()}
+	store, other := far.must(t, ttl), g.must(t, 20*time.Second)
+	session := id(store)
+	var first, second locking.Lease
+	var stopped time.Time
+	err := locking.Do(t.Context(), store, locking.Options{}, []string{"k"}, func(ctx context.Context, l locking.Lease) error {
+		first = l
+		cable.freeze()
+		<-ctx.Done()
+		stopped = time.Now()
+		var err error
+		if second, err = other.TryAcquire(t.Context(), "k"); err == nil {
+			t.Errorf("%+v was granted before %+v had stopped", second, l)
+		}
+		second, err = other.Acquire(t.Context(), "k")
+		return errors.Join(err, context.Cause(ctx))
+	})
+	if !errors.Is(err, locking.ErrLost) {
+		t.Errorf("got %v, want ErrLost", err)
+	}
+	if second.Fence <= first.Fence || time.Since(stopped) > 2*ttl {
+		t.Errorf("second %+v after first %+v; %v after it stopped", second, first, time.Since(stopped))
+	}
+	asked := time.Now()
+	if _, err := store.TryAcquire(t.Context(), "other"); err == nil || errors.Is(err, locking.ErrBusy) || time.Since(asked) > ttl {
+		t.Errorf("cut off: got %v after %v", err, time.Since(asked))
+	}
+	cable.heal()
+	waitFor(t, "it is back", func() bool {
+		l, err := store.TryAcquire(t.Context(), "other")
+		return err == nil && store.Release(t.Context(), l) == nil
+	})
+	if id(store) == session {
+		t.Error("the old session was taken up again")
+	}
+	wantBusy(t, store, "k")
+	if err := store.Release(t.Context(), first); !errors.Is(err, locking.ErrLost) {
+		t.Errorf("release after all: got %v, want ErrLost", err)
+	}
+	release(t, other, second)
+}
+
+// An etcd that is away is an error, at once after the first, and never ErrBusy;
+// and when it is back the Store works, with nothing to be done.
+func TestSession_AwayIsAnErrorAndBackIsBack(t *testing.T) {
+	t.Parallel()
+	g := shared(t)
+	far, cable := g, newCable(t, g.endpoints[0])
+	far.endpoints = []string{cable.addr()}
+	store := far.must(t, minTTL)
+	cable.sever()
+	waitFor(t, "the session is lost", func() bool { return id(store) == 0 })
+	for range 20 {
+		asked := time.Now()
+		_, err := store.Acquire(t.Context(), "k")
+		if took := time.Since(asked); err == nil || errors.Is(err, locking.ErrBusy) || took > time.Second {
+			t.Errorf("got %v after %v", err, took)
+		}
+	}
+	cable.heal()
+	waitFor(t, "it is back", func() bool {
+		l, err := store.TryAcquire(t.Context(), "k")
+		return err == nil && store.Release(t.Context(), l) == nil
+	})
+}
+
+// What is left of a session that was cut off is revoked when etcd is back.
+func TestSession_OldLeaseIsRevokedAfterTheCut(t *testing.T) {
+	t.Parallel()
+	g := shared(t)
+	far, cable := g, newCable(t, g.endpoints[0])
+	far.endpoints = []string{cable.addr()}
+	store, client := far.must(t, minTTL), g.client(t)
+	session := id(store)
+	take(t, store, "k")
+	cable.sever()
+	waitFor(t, "the session is lost", func() bool { return id(store) == 0 })
+	cable.heal()
+	waitFor(t, "the lease is gone", func() bool { return !slices.Contains(leases(t, client), session) })
+	waitFor(t, "the key is free", func() bool {
+		_, err := store.TryAcquire(t.Context(), "k")
+		return err == nil
+	})
+}
