@@ -5,7 +5,6 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"google.golang.org/grpc/connectivity"
 )
 
 // Config is what a client for locks needs; add TLS, a user, a Logger:
@@ -44,27 +43,9 @@ func within(ctx context.Context, d time.Duration) (context.Context, context.Canc
 	}
 }
 
-// whileConnected ends its ctx when the client finds that it cannot connect.
-// KeepAliveOnce would take that for a reason to ask again, at once, for ever.
-// The client shall try to connect again soon: its own pause grows to two minutes.
-func whileConnected(ctx context.Context, client *clientv3.Client) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(ctx)
-	conn := client.ActiveConnection()
-	go func() {
-		for {
-			state := conn.GetState()
-			if state == connectivity.TransientFailure || state == connectivity.Shutdown {
-				conn.ResetConnectBackoff()
-				cancel()
-				return
-			}
-			if !conn.WaitForStateChange(ctx, state) {
-				return
-			}
-		}
-	}()
-	return ctx, cancel
-}
+// reconnect lets the client try again to connect now: its own pause between two
+// tries grows to two minutes.
+func (s *Store) reconnect() { s.client.ActiveConnection().ResetConnectBackoff() }
 
 // sleep waits for d. It returns false if ctx ended first.
 func sleep(ctx context.Context, d time.Duration) bool {

@@ -192,6 +192,7 @@ func (s *Store) Release(ctx context.Context, l locking.Lease) error {
 // work, at most as long as for one answer. If a Lease is still held, its keys
 // are left to the TTL; else nothing stays in etcd.
 func (s *Store) Close() {
+	s.end(ErrClosed)
 	s.mu.Lock()
 	if x := s.session; x != nil {
 		x.kill(ErrClosed)
@@ -201,6 +202,5 @@ func (s *Store) Close() {
 		g.timer.Stop()
 	}
 	s.mu.Unlock()
-	s.end(ErrClosed)
 	s.work.Wait()
 }

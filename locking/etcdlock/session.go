@@ -78,7 +78,7 @@ func (s *Store) reopen() *session {
 			x.revoke() // closed meanwhile
 			break
 		}
-		s.client.ActiveConnection().ResetConnectBackoff()
+		s.reconnect()
 		sleep(s.life, s.ttl/12)
 	}
 	return nil
@@ -120,11 +120,9 @@ func (x *session) keep() {
 // process was asleep, and nobody knows what has happened since.
 func (x *session) keepOnce() (next time.Duration) {
 	s := x.store
-	ctx, cancel := whileConnected(s.life, s.client)
-	defer cancel()
 	sent := time.Now()
-	ctx, cancelTime := context.WithTimeout(ctx, min(patience(s.ttl), x.trust().Sub(sent)))
-	defer cancelTime()
+	ctx, cancel := context.WithTimeout(s.life, min(patience(s.ttl), x.trust().Sub(sent)))
+	defer cancel()
 	_, err := s.client.KeepAliveOnce(ctx, x.id)
 
 	s.mu.Lock()
@@ -138,6 +136,7 @@ func (x *session) keepOnce() (next time.Duration) {
 	case err != nil:
 		x.failed = fmt.Errorf("keep-alive: %w", plain(s.life, err))
 		x.fails++
+		s.reconnect()
 		return time.Until(sent.Add(s.ttl / 12))
 	default:
 		x.failed = nil

@@ -30,7 +30,9 @@ func TestSession_RevokedByAnOperatorIsLostForGood(t *testing.T) {
 			t.Errorf("renew: got %v, want ErrLost", err)
 		}
 	}
-	again, err := store.Acquire(t.Context(), "c") // under a new session
+	soon, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	again, err := store.Acquire(soon, "c") // under a new session
 	if err != nil || id(store) == session || again.Fence <= second.Fence {
 		t.Fatalf("got %+v, %v, under session %x", again, err, id(store))
 	}
