@@ -6,7 +6,6 @@ import (
 	"errors"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"shop/locking"
@@ -65,9 +64,6 @@ func (a *attempt) enter(ctx context.Context, conditions []clientv3.Cmp, reads []
 	defer cancel()
 	answer, err := s.client.Txn(limited).If(conditions...).Then(ops...).Else(clientv3.OpGet(x.gate)).Commit()
 	switch {
-	case errors.Is(err, rpctypes.ErrLeaseNotFound):
-		x.die(errRevoked)
-		return nil, errAgain
 	case err != nil:
 		return nil, classify(ctx, err)
 	case !answer.Succeeded:
@@ -77,7 +73,8 @@ func (a *attempt) enter(ctx context.Context, conditions []clientv3.Cmp, reads []
 	return answer, nil
 }
 
-// shut looks whether it was the gate that refused the attempt.
+// shut looks whether it was the gate that refused the attempt. It is gone with
+// the session's lease, in one step.
 func (a *attempt) shut(gate *pb.RangeResponse) error {
 	x := a.session
 	switch {

@@ -50,7 +50,7 @@ func (s *Store) expire(g *grant) {
 		return
 	}
 	if left := time.Until(g.lease.Until); left > 0 {
-		g.timer.Reset(left) // renewed while the timer fired
+		g.timer.Reset(left) // it was renewed
 		return
 	}
 	g.session.forget(g.names, false)
@@ -121,8 +121,7 @@ func (s *Store) extend(g *grant) (time.Time, error) {
 	if s.grants[g.lease.Owner] != g || x.dead != nil {
 		return time.Time{}, locking.ErrLost
 	}
-	g.lease.Until = x.until
-	g.timer.Reset(time.Until(x.until))
+	g.lease.Until = x.until // the timer looks when it fires
 	return x.until, nil
 }
 

@@ -161,7 +161,11 @@ func TestAcquire_AsManyKeysAsEtcdTakesAndNoMore(t *testing.T) {
 	if err := store.Release(t.Context(), lease); !errors.Is(err, locking.ErrLost) { // the way with as many conditions
 		t.Errorf("got %v, want ErrLost", err)
 	}
-	release(t, other, take(t, other, keys...))
+	next, err := other.Acquire(t.Context(), keys...) // the others go in the background
+	if err != nil {
+		t.Fatal(err)
+	}
+	release(t, other, next)
 	for name, acquire := range map[string]func(context.Context, ...string) (locking.Lease, error){"Acquire": store.Acquire, "TryAcquire": store.TryAcquire} {
 		if _, err := acquire(t.Context(), append(keys, "one more")...); !errors.Is(err, ErrTooManyKeys) {
 			t.Errorf("%s: got %v, want ErrTooManyKeys", name, err)
@@ -174,7 +178,7 @@ func TestAcquire_RandomSetsOfKeysNeverDeadlock(t *testing.T) {
 	t.Parallel()
 	g := shared(t)
 	names := []string{"a", "b", "c", "d", "e"}
-	inside := map[string]*sync.Mutex{}
+	client, inside := g.client(t), map[string]*sync.Mutex{}
 	for _, n := range names {
 		inside[n] = &sync.Mutex{}
 	}
@@ -196,6 +200,9 @@ func TestAcquire_RandomSetsOfKeysNeverDeadlock(t *testing.T) {
 							t.Errorf("two hold %s", k)
 							return
 						}
+					}
+					if _, err := client.Get(t.Context(), "a round trip"); err != nil {
+						t.Error(err)
 					}
 					for _, k := range lease.Keys {
 						inside[k].Unlock()
@@ -265,40 +272,151 @@ func TestAcquire_EightKeysAreNotStarvedByPairs(t *testing.T) {
 	}
 }
 
-// A waiter that gives up in the middle lets those behind it move up.
+// A waiter that gives up in the middle lets those behind it move up, be they in
+// another process or in its own.
 func TestAcquire_WaiterThatLeavesLetsTheNextMoveUp(t *testing.T) {
 	t.Parallel()
-	g := shared(t)
-	a, b, c, client := g.must(t, 20*time.Second), g.must(t, 20*time.Second), g.must(t, 20*time.Second), g.client(t)
-	held := take(t, a, "k")
+	for name, processes := range map[string]int{"among processes": 2, "in one": 1} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := shared(t)
+			holder, leaver, client := g.must(t, 20*time.Second), g.must(t, 20*time.Second), g.client(t)
+			stayer := leaver
+			if processes == 2 {
+				stayer = g.must(t, 20*time.Second)
+			}
+			held := take(t, holder, "k")
+			ctx, cancel := context.WithCancel(t.Context())
+			left, got := make(chan error), make(chan locking.Lease)
+			go func() {
+				_, err := leaver.Acquire(ctx, "k")
+				left <- err
+			}()
+			waitFor(t, "the first waits", func() bool { return waiting(t, client, g.prefix, "k") == 1 })
+			first := inQueue(t, client, g.prefix, "k")[1]
+			go func() {
+				l, err := stayer.Acquire(t.Context(), "k")
+				if err != nil {
+					t.Errorf("acquire: %v", err)
+				}
+				got <- l
+			}()
+			waitFor(t, "the second waits", func() bool {
+				return waiting(t, client, g.prefix, "k") == 2 || inLine(leaver, "k") == 2
+			})
+			cancel()
+			if err := <-left; !errors.Is(err, locking.ErrBusy) || !errors.Is(err, context.Canceled) {
+				t.Errorf("got %v", err)
+			}
+			waitFor(t, "the first has left, the second waits", func() bool {
+				names := inQueue(t, client, g.prefix, "k")
+				return len(names) == 2 && names[1] != first
+			})
+			select {
+			case l := <-got:
+				t.Fatalf("%+v was granted while %+v is held", l, held)
+			default:
+			}
+			release(t, holder, held)
+			release(t, stayer, <-got)
+		})
+	}
+}
+
+// Who stops waiting in the process's line, before he ever came to etcd, is not
+// in the way of those behind him.
+func TestAcquire_LeavingTheLineOfTheProcess(t *testing.T) {
+	t.Parallel()
+	store := shared(t).must(t, 20*time.Second)
+	held := take(t, store, "k")
 	ctx, cancel := context.WithCancel(t.Context())
 	left := make(chan error)
 	go func() {
-		_, err := b.Acquire(ctx, "k")
+		_, err := store.Acquire(ctx, "k")
 		left <- err
 	}()
-	waitFor(t, "the first waits", func() bool { return waiting(t, client, g.prefix, "k") == 1 })
-	got := make(chan locking.Lease)
-	go func() {
-		l, err := c.Acquire(t.Context(), "k")
-		if err != nil {
-			t.Errorf("acquire: %v", err)
-		}
-		got <- l
-	}()
-	waitFor(t, "the second waits", func() bool { return waiting(t, client, g.prefix, "k") == 2 })
+	waitFor(t, "it stands in the line", func() bool { return inLine(store, "k") == 2 })
 	cancel()
 	if err := <-left; !errors.Is(err, locking.ErrBusy) || !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want ctx's error and ErrBusy", err)
 	}
-	waitFor(t, "the first has left", func() bool { return waiting(t, client, g.prefix, "k") == 1 })
-	select {
-	case l := <-got:
-		t.Fatalf("%+v was granted while %+v is held", l, held)
-	default:
+	if n := inLine(store, "k"); n != 1 {
+		t.Errorf("%d in the line", n)
 	}
-	release(t, a, held)
-	release(t, c, <-got)
+	release(t, store, held)
+	release(t, store, take(t, store, "k"))
+}
+
+// Several keys: one is waited for as the other.
+func TestAcquire_WaitsForEachOfItsKeys(t *testing.T) {
+	t.Parallel()
+	for _, busy := range []string{"a", "b", "c"} {
+		g := shared(t)
+		holder, store, client := g.must(t, 20*time.Second), g.must(t, 20*time.Second), g.client(t)
+		held := take(t, holder, busy)
+		got := make(chan locking.Lease, 1)
+		go func() {
+			l, err := store.Acquire(t.Context(), "a", "b", "c")
+			if err != nil {
+				t.Errorf("acquire: %v", err)
+			}
+			got <- l
+		}()
+		waitFor(t, "it waits", func() bool { return waiting(t, client, g.prefix, busy) == 1 })
+		if renewed, err := holder.Renew(t.Context(), held); err != nil || len(got) > 0 { // a round trip later
+			t.Errorf("granted %t while %+v holds %s, %v", len(got) > 0, renewed, busy, err)
+		}
+		release(t, holder, held)
+		release(t, store, <-got)
+	}
+}
+
+// Many processes wait, and a release wakes one of them.
+func TestAcquire_ReleaseWakesOneWaiter(t *testing.T) {
+	t.Parallel()
+	g := at(t, startServer(t).client) // alone on it
+	w, far := newWire(t, g.endpoints[0]), g
+	far.endpoints = []string{w.addr}
+	holder, client := g.must(t, 20*time.Second), g.client(t)
+	held := take(t, holder, "k")
+	const waiters = 5
+	got, let := make(chan locking.Lease), make(chan struct{})
+	var all sync.WaitGroup
+	for i := range waiters {
+		store := far.must(t, 20*time.Second)
+		all.Go(func() {
+			l, err := store.Acquire(t.Context(), "k")
+			if err != nil {
+				t.Errorf("acquire: %v", err)
+				return
+			}
+			got <- l
+			<-let
+			if err := store.Release(t.Context(), l); err != nil {
+				t.Error(err)
+			}
+		})
+		waitFor(t, "the next one waits", func() bool { return waiting(t, client, g.prefix, "k") == i+1 })
+	}
+	before, quiet := 0, 0
+	waitFor(t, "all watch, and nobody asks any more", func() bool {
+		n := w.txnsSoFar()
+		if quiet++; n != before {
+			before, quiet = n, 0
+		}
+		return quiet > 50
+	})
+	release(t, holder, held)
+	<-got
+	release(t, holder, take(t, holder, "another")) // a round trip, in which others might have come
+	if n := w.txnsSoFar() - before; n > 1 {
+		t.Errorf("a release made %d ask, want the next one alone", n)
+	}
+	close(let)
+	for range waiters - 1 {
+		<-got
+	}
+	all.Wait()
 }
 
 // What is foreign in etcd does not disturb.

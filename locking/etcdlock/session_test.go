@@ -149,6 +149,25 @@ func TestExpire_AbandonedLeaseEndsAtItsUntilThoughTheSessionLives(t *testing.T) 
 	release(t, other, next)
 }
 
+// Renew is no look at what the Store remembers: it brings something new.
+func TestRenew_IsLaterEachTime(t *testing.T) {
+	t.Parallel()
+	store := shared(t).must(t, 20*time.Second)
+	lease := take(t, store, "k")
+	for range 5 {
+		asked := time.Now()
+		next, err := store.Renew(t.Context(), lease)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !next.Until.After(lease.Until) || next.Until.Before(asked.Add(store.trust)) || next.Fence != lease.Fence {
+			t.Errorf("%+v, then %+v", lease, next)
+		}
+		lease = next
+	}
+	release(t, store, lease)
+}
+
 // T16: a keep-alive that is answered late counts from its sending.
 func TestRenew_LateAnswerDoesNotProlongTrust(t *testing.T) {
 	t.Parallel()

@@ -10,7 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"shop/locking"
 )
@@ -118,23 +121,41 @@ func TestAcquire_CtxThatEndsAfterTheTxnWasAppliedLeavesNoOrphan(t *testing.T) {
 	}
 }
 
-// The answer alone was lost: what it left is undone, and then it is made anew.
+// The answer alone was lost, or etcd itself could not tell: what it left is
+// undone, and then it is made anew.
 func TestAcquire_LostAnswerIsUndoneAndMadeAnew(t *testing.T) {
 	t.Parallel()
-	store, w, other, g := behindWire(t, 3*time.Second)
-	client := g.client(t)
-	w.loseNext(1)
-	lease := take(t, store, "a", "b")
-	if w.lostSoFar() != 1 {
-		t.Fatalf("%d answers were lost, want 1", w.lostSoFar())
+	for name, said := range map[string]error{"silence": nil, "etcd does not know": rpctypes.ErrGRPCTimeout, "the line broke": status.Error(codes.Unavailable, "EOF")} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store, w, other, g := behindWire(t, 3*time.Second)
+			client := g.client(t)
+			w.set(func(w *wire) { w.lose, w.said = 1, said })
+			lease := take(t, store, "a", "b")
+			if w.lostSoFar() != 1 {
+				t.Fatalf("%d answers were lost, want 1", w.lostSoFar())
+			}
+			for _, k := range lease.Keys {
+				if names := inQueue(t, client, g.prefix, k); len(names) != 1 || !strings.HasSuffix(names[0], lease.Owner) {
+					t.Errorf("queue of %s: %q, want %s alone", k, names, lease.Owner)
+				}
+			}
+			wantBusy(t, other, "b")
+			release(t, store, lease)
+		})
 	}
-	for _, k := range lease.Keys {
-		if names := inQueue(t, client, g.prefix, k); len(names) != 1 || !strings.HasSuffix(names[0], lease.Owner) {
-			t.Errorf("queue of %s: %q, want %s alone", k, names, lease.Owner)
+}
+
+// What etcd refuses is not undone, since it was not done.
+func TestAcquire_RefusalIsPlain(t *testing.T) {
+	t.Parallel()
+	store, w, _, _ := behindWire(t, 3*time.Second)
+	for _, said := range []error{rpctypes.ErrGRPCNoLeader, rpctypes.ErrGRPCPermissionDenied, rpctypes.ErrGRPCNoSpace} {
+		w.set(func(w *wire) { w.lose, w.said = 1, said })
+		if _, err := store.TryAcquire(t.Context(), "k"+said.Error()); err == nil || errors.Is(err, locking.ErrOutcomeUnknown) || errors.Is(err, locking.ErrBusy) {
+			t.Errorf("%v: got %v", said, err)
 		}
 	}
-	wantBusy(t, other, "b")
-	release(t, store, lease)
 }
 
 // A request that is late arrives when nobody thinks of it any more. Without the
@@ -173,7 +194,7 @@ func TestSession_IsGivenUpWhenATraceCannotBeRemoved(t *testing.T) {
 	const ttl = 6 * time.Second
 	store, w, other, g := behindWire(t, ttl)
 	client := g.client(t)
-	held, session := take(t, store, "held"), id(store)
+	held, session, first := take(t, store, "held"), id(store), store.session
 	w.loseNext(math.MaxInt)
 	asked := time.Now()
 	if _, err := store.Acquire(t.Context(), "k"); !errors.Is(err, locking.ErrOutcomeUnknown) {
@@ -183,8 +204,8 @@ func TestSession_IsGivenUpWhenATraceCannotBeRemoved(t *testing.T) {
 		t.Errorf("a second attempt: got %v after %v", err, time.Since(asked))
 	}
 	waitFor(t, "the session is given up", func() bool { return id(store) != session })
-	if since := time.Since(asked); since < ttl/3 || since > ttl {
-		t.Errorf("given up after %v", since)
+	if since := time.Since(asked); since < ttl/3 || since > ttl || !errors.Is(first.dead, errTraces) {
+		t.Errorf("given up after %v: %v", since, first.dead)
 	}
 	if _, err := store.Renew(t.Context(), held); !errors.Is(err, locking.ErrLost) {
 		t.Errorf("renew under the old session: got %v, want ErrLost", err)

@@ -28,6 +28,7 @@ type wire struct {
 	mu    sync.Mutex
 	lose  int           // answers still to lose
 	lost  int           // answers lost so far
+	said  error         // instead of a lost answer; nil: silence
 	delay time.Duration // of each answer
 
 	method string          // whose next request is to be held back,
@@ -36,6 +37,7 @@ type wire struct {
 	served int             // … and let go, and answered
 
 	watches <-chan struct{} // until it closes, no watch begins
+	txns    int             // transactions so far
 }
 
 func newWire(t testing.TB, target string) *wire {
@@ -72,6 +74,7 @@ func (w *wire) loseNext(n int)            { w.set(func(w *wire) { w.lose = n }) 
 func (w *wire) delayEach(d time.Duration) { w.set(func(w *wire) { w.delay = d }) }
 func (w *wire) lostSoFar() (n int)        { w.set(func(w *wire) { n = w.lost }); return n }
 func (w *wire) heldSoFar() (n int)        { w.set(func(w *wire) { n = w.held }); return n }
+func (w *wire) txnsSoFar() (n int)        { w.set(func(w *wire) { n = w.txns }); return n }
 func (w *wire) servedSoFar() (n int)      { w.set(func(w *wire) { n = w.served }); return n }
 
 // holdNext holds back the next request of a method until the returned function
@@ -109,6 +112,9 @@ func (w *wire) pass(_ any, client grpc.ServerStream) error {
 	var first []byte
 	if err := client.RecvMsg(&first); err != nil {
 		return err
+	}
+	if strings.HasSuffix(method, "/Txn") {
+		w.set(func(w *wire) { w.txns++ })
 	}
 	if hold := w.holds(method); hold != nil {
 		<-hold
@@ -179,7 +185,11 @@ func (w *wire) answers(client grpc.ServerStream, server grpc.ClientStream, doome
 		default: // an answer of its own accord: a watch
 		}
 		if lost {
-			w.set(func(w *wire) { w.lost++ })
+			var said error
+			w.set(func(w *wire) { w.lost++; said = w.said })
+			if said != nil {
+				return said
+			}
 			<-client.Context().Done()
 			return client.Context().Err()
 		}
