@@ -151,6 +151,8 @@ func TestTransfer_OppositeDirectionsNeverDeadlock(t *testing.T) {
 			}
 			var rounds []<-chan outcome
 			svc, events := b.another(b.cfg)
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
 			for n := range 40 {
 				client, m := p.alice, p.move(1)
 				if n%2 == 1 {
@@ -158,7 +160,7 @@ func TestTransfer_OppositeDirectionsNeverDeadlock(t *testing.T) {
 				}
 				rounds = append(rounds, beside(func() (transfer.Reply, error) {
 					req := ask(client)
-					return until(t.Context(), func(ctx context.Context) (transfer.Reply, error) { return svc.Transfer(ctx, req, m) })
+					return until(ctx, func(ctx context.Context) (transfer.Reply, error) { return svc.Transfer(ctx, req, m) })
 				}))
 			}
 			for _, done := range rounds {
