@@ -30,6 +30,7 @@ type run struct {
 	acquired  int64 // locks taken until the fault was over
 	decided   time.Duration
 	dead      []string // products on which the finale failed
+	replayed  int64
 }
 
 // Faults come when the load is in full swing, and end while there is still
@@ -53,6 +54,7 @@ func (r *run) all(ctx context.Context) (Result, error) {
 		return Result{}, err
 	}
 	r.dead = volley.finale(ctx, r.plan.Stock)
+	r.replayed = volley.replay(ctx)
 	r.replicas.Stop(ctx)
 	if err := ctx.Err(); err != nil {
 		return Result{}, err
@@ -156,7 +158,8 @@ func (r *run) result(records []Record, violations map[string]int64) Result {
 func (r *run) evidence(records []Record) map[string]int64 {
 	evidence := maps.Clone(r.replicas.Counters.Sum())
 	maps.Copy(evidence, fromOutside(records, r.replicas.Len(), r.events, r.volley.history.epoch))
-	evidence["sent_again"] = evidence["attempts"] - int64(len(r.plan.Shots)+len(records)-len(r.plan.Intents))
+	planned := int64(len(r.plan.Shots)+len(records)-len(r.plan.Intents)) + r.replayed
+	evidence["sent_again"], evidence["replayed"] = evidence["attempts"]-planned, r.replayed
 	evidence["samples"] = int64(len(r.samples))
 	switch r.scenario.Fault {
 	case Crash:

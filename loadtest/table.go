@@ -33,6 +33,9 @@ func (r Result) sentence() string {
 	if broken := Broken(r.Violations); len(broken) > 0 {
 		text += "; broken: " + strings.Join(broken, ", ")
 	}
+	if n := r.Evidence["guard_tripped"]; n > 0 && r.Expect == Safe {
+		text += fmt.Sprintf("; but only the last guard, CHECK (stock >= 0), held it %d times", n)
+	}
 	for _, reason := range r.Void {
 		text += "; shows nothing: " + reason
 	}
