@@ -125,6 +125,9 @@ func (c *execCmd) command(ctx context.Context, s *stack.Stack, env []string, sig
 		case <-ctx.Done():
 			_ = syscall.Kill(group, syscall.SIGKILL)
 			return 0, context.Cause(ctx)
+		case <-s.Done():
+			_ = syscall.Kill(group, syscall.SIGKILL)
+			return 0, errors.New("the stack's supervisor was killed")
 		}
 	}
 }
