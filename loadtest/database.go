@@ -23,11 +23,13 @@ func CreateDatabase(ctx context.Context, server, name string) (*Database, error)
 		return nil, err
 	}
 	d := &Database{URL: own, name: name, from: server}
-	return d, d.server(ctx, "CREATE DATABASE "+pgx.Identifier{name}.Sanitize())
+	return d, d.server(ctx, "CREATE DATABASE "+pgx.Identifier{name}.Sanitize()+" TEMPLATE template0")
 }
 
-// Drop removes it, whoever is still connected.
+// Drop removes it, whoever is still connected, and also when ctx has ended.
 func (d *Database) Drop(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
 	return d.server(ctx, "DROP DATABASE IF EXISTS "+pgx.Identifier{d.name}.Sanitize()+" WITH (FORCE)")
 }
 

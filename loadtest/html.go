@@ -145,6 +145,9 @@ func (r Result) Gauge() gauge {
 	}
 }
 
+// Foreign tells whether this is about somebody else's service.
+func (r Report) Foreign() bool { return len(r.Scenarios) > 0 && r.Scenarios[0].Flow == targetFlow }
+
 // Counts says how many scenarios came out as expected.
 func (r Report) Counts() (c struct{ Met, All int }) {
 	c.All = len(r.Scenarios)

@@ -62,7 +62,7 @@ func (p *Proof) scenario(ctx context.Context, s Scenario, plan Plan) (Result, er
 		return Result{}, err
 	}
 	if !p.Keep {
-		defer func() { _ = db.Drop(context.WithoutCancel(ctx)) }()
+		defer func() { _ = db.Drop(ctx) }()
 	}
 	credentials, err := p.Prepare(ctx, db.URL, plan.Stock)
 	if err != nil {

@@ -27,6 +27,9 @@ func (r Report) Table(w io.Writer) error {
 // sentence sums one result up in a line.
 func (r Result) sentence() string {
 	text := fmt.Sprintf("%s: %d of %d units sold", r.Verdict, r.soldUnits(), r.Stock)
+	if r.Stock == 0 { // somebody else's service: nobody knows what it sells
+		text = fmt.Sprintf("%s: %d ok, %d rejected, %d undecided", r.Verdict, r.OK, r.Rejected, r.Unknown)
+	}
 	if n := r.Violations["oversold"]; n > 0 {
 		text += fmt.Sprintf(", %d of them twice", n)
 	}

@@ -87,6 +87,7 @@ func (c *proveCmd) prove(ctx context.Context, tell *teller) (loadtest.Report, er
 	if err != nil {
 		return loadtest.Report{}, err
 	}
+	defer bench.close()
 	proof := loadtest.Proof{
 		Scenarios: scenarios,
 		Load:      loadtest.Load{Rate: c.Rate, Duration: c.Duration, Seed: c.Seed, Replicas: c.Replicas},
