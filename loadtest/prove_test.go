@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
 	"shop/loadtest/fault"
 )
@@ -83,6 +85,35 @@ func TestProof_AFaultThatFailsIsAnError(t *testing.T) {
 	}
 	if _, err := proof.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "no such server") {
 		t.Errorf("error %v", err)
+	}
+}
+
+func TestProof_CalledOffEndsItsReplicasAndDropsItsDatabase(t *testing.T) {
+	ctx, callOff := context.WithCancel(t.Context())
+	proof := refusingProof(t, safe("row", NoFault))
+	program, _ := proof.Program(Scenario{}, "", "")
+	var pids []int
+	program.Adopt = func(pid int) error { pids = append(pids, pid); return nil }
+	var database string
+	proof.Program = func(_ Scenario, databaseURL, _ string) (Program, error) {
+		database = databaseURL
+		return program, nil
+	}
+	proof.Fault = func(Scenario, *Replicas, string) (fault.Fault, error) {
+		time.AfterFunc(200*time.Millisecond, callOff) // in the middle of the load
+		return fault.None{}, nil
+	}
+	proof.Load.Replicas = 1 // Adopt is called by one goroutine at a time
+	if _, err := proof.Run(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v, want %v", err, context.Canceled)
+	}
+	for _, pid := range pids {
+		if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
+			t.Errorf("replica with pid %d: %v, want it gone", pid, err)
+		}
+	}
+	if conn, err := pgx.Connect(t.Context(), database); err == nil || len(pids) != 1 {
+		t.Errorf("%d replicas; the database %s is still there: %v", len(pids), database, conn.Close(t.Context()))
 	}
 }
 
