@@ -2,6 +2,7 @@ package loadtest
 
 import (
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -123,6 +124,11 @@ func TestStory_FirstTheClashThenTheSalesBeyondTheEnd(t *testing.T) {
 	}
 	if !strings.Contains(s.Shelf, "500ms") || !strings.Contains(s.Shelf, "1 left") {
 		t.Errorf("the shelf: %s", s.Shelf)
+	}
+	lonely := func(n int) []Sale { return slices.Repeat([]Sale{sale("x", 0, 1, 0, 1)}, n) }
+	crowd := []Sale{sale("l", 0, 1, 1, 9), sale("m", 1, 1, 1, 9), sale("n", 2, 1, 1, 9)}
+	if place, met := clashes(slices.Concat(lonely(5), crowd, lonely(9))); met < 3 || place > 5 || place < 2 {
+		t.Errorf("a crowd of 3 at 5: %d met, shown from %d", met, place)
 	}
 	if (Result{}).Story() != nil {
 		t.Error("a story of nothing")

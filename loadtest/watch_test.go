@@ -119,7 +119,7 @@ func TestFindOversale_TellsTheSalesOfTheFirstProductThatCrossedTheLine(t *testin
 	if last := o.Sales[1]; last.Key != "k2" || last.Sold != 3 || last.Attempt.Replica != 2 {
 		t.Errorf("%+v", last)
 	}
-	if first, met := clashes(o.Sales); first != 0 || met != 2 {
-		t.Errorf("clashes: first %d, met %d; want 0 and 2", first, met)
+	if place, met := clashes(o.Sales); place != 0 || met != 2 {
+		t.Errorf("clashes: at %d, met %d; want 0 and 2", place, met)
 	}
 }
