@@ -1,0 +1,56 @@
+package redislock
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// From a server that has just been silent nobody waits for an answer beyond the
+// end of ctx, although the socket is read for ten seconds.
+func TestRenew_CancellationIsHeardFromASilentServer(t *testing.T) {
+	const wait, ttl = 10 * time.Second, time.Minute
+	p := newProxy(t, hostOf(t, redisURL(t)))
+	o := Tune(&redis.UniversalOptions{Addrs: []string{p.addr()}}, ttl)
+	o.ReadTimeout = wait
+	client := redis.NewUniversalClient(o)
+	t.Cleanup(func() { _ = client.Close() })
+	store, err := New(client, ttl, Options{Prefix: newPrefix(t, redisURL(t))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Close)
+	t.Cleanup(p.closeConns) // before Close, which waits for the reader
+	lease := take(t, store, "k")
+
+	p.loseNext(1 << 30)
+	if _, err := store.Renew(t.Context(), lease); err == nil || !store.silent.Load() {
+		t.Fatalf("got %v; the server is known to be silent: %t", err, store.silent.Load())
+	}
+	store.patience = wait
+	ctx, cancel := context.WithCancel(t.Context())
+	lost, result := p.lostSoFar(), make(chan error, 1)
+	go func() {
+		_, err := store.Renew(ctx, lease)
+		result <- err
+	}()
+	waitFor(t, "the answer is lost", func() bool { return p.lostSoFar() > lost })
+	cancel()
+	select {
+	case err := <-result:
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v, want context.Canceled", err)
+		}
+	case <-time.After(wait / 2):
+		t.Error("the end of ctx was not heard")
+		<-result
+	}
+	p.loseNext(0)
+	waitFor(t, "an answer ends the silence", func() bool {
+		_, err := store.Renew(t.Context(), lease)
+		return err == nil && !store.silent.Load()
+	})
+}
