@@ -19,6 +19,11 @@ func TestEndings_UpEndsWithDownOrWithItsSupervisor(t *testing.T) {
 				t.Fatal(err)
 			}
 			s := &session{dir: setting(t, string(out), "SHOP_STACK")}
+			t.Cleanup(func() { // if the test has failed before it ended the stack
+				if attached, err := stack.Attach(s.dir); err == nil {
+					_ = attached.End()
+				}
+			})
 			supervisor := role(t, "supervisor", s.dir)
 			s.members = descendants(t, supervisor)
 			status, err := local(t, "status").Output()
