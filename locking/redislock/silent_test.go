@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"shop/locking"
 )
 
 // From a server that has just been silent nobody waits for an answer beyond the
@@ -53,4 +55,18 @@ func TestRenew_CancellationIsHeardFromASilentServer(t *testing.T) {
 		_, err := store.Renew(t.Context(), lease)
 		return err == nil && !store.silent.Load()
 	})
+}
+
+// Our own patience is over: that is not the end of the caller's ctx.
+func TestTryAcquire_SilenceIsNotTheCallersDeadline(t *testing.T) {
+	store, p, _ := behindProxy(t, 600*time.Millisecond)
+	p.loseNext(1 << 30)
+	asked := time.Now()
+	_, err := store.TryAcquire(t.Context(), "k")
+	if !errors.Is(err, locking.ErrOutcomeUnknown) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want an unknown outcome and no end of ctx", err)
+	}
+	if took := time.Since(asked); took < store.ttl/4 {
+		t.Errorf("gave up after %v", took)
+	}
 }
