@@ -117,7 +117,7 @@ func ctxSilence(s *suite) {
 	} {
 		var err error
 		for range triesMax { // if a stall of the machine let the call end before ctx did
-			if err = s.cancelled(w, call); errors.Is(err, context.Canceled) {
+			if err = s.cancelled(w, call); errors.Is(err, context.Canceled) || s.Failed() {
 				break
 			}
 		}
