@@ -49,6 +49,7 @@ func (r *run) all(ctx context.Context) (Result, error) {
 		return Result{}, err
 	}
 	r.volley = volley
+	r.replicas.UnderWay = volley.recorder.UnderWay
 	defer volley.close()
 	if err := r.load(ctx); err != nil {
 		return Result{}, err
