@@ -59,6 +59,33 @@ func TestKillAll_EndsAPausedProcess(t *testing.T) {
 	}
 }
 
+// Whoever adopts an orphan may not wait for it: dead is not the same as gone.
+func TestWatch_ADeadProcessNobodyWaitedForIsGone(t *testing.T) {
+	cmd := exec.Command("sleep", "300")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	alive, err := Watch(cmd.Process.Pid)
+	if err != nil || !alive() {
+		t.Fatalf("Watch of a living process: %v", err)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := poll(10*time.Second, func() error {
+		if alive() {
+			return errors.New("it counts as alive")
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Watch(cmd.Process.Pid); !errors.Is(err, errGone) {
+		t.Errorf("Watch of a dead process: %v, want errGone", err)
+	}
+	_ = cmd.Wait()
+}
+
 // The leader of a group may be gone while its children go on.
 func TestGroupOf_FindsTheOrphansOfALeader(t *testing.T) {
 	cmd := exec.Command("sh", "-c", "sleep 300 & echo started; read line")
