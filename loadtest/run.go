@@ -112,7 +112,7 @@ func (r *run) audit(ctx context.Context) (Result, error) {
 		return Result{}, err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
-	if err := WaitQuiet(ctx, conn); err != nil {
+	if err := WaitQuiet(ctx, conn, quietWait); err != nil {
 		return Result{}, err
 	}
 	records := r.volley.history.Records()
