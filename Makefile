@@ -26,6 +26,7 @@ test: lint race proof ## everything CI runs: lint, Go tests on real servers, the
 lint: vet staticcheck gofumpt generated ## vet, staticcheck, gofumpt, generated code
 
 race: build ## the Go tests alone, under the race detector, on real servers
+	@bin/local need gcc gcc libc6-dev
 	$(call timed,go test -race,$(STACK) -- go test -race -shuffle=on -count=1 ./...)
 
 proof: build
@@ -38,7 +39,7 @@ clean: ## remove what was built and reported here (servers stop by themselves)
 	@rm -rf bin report
 
 build:
-	$(call timed,build,go build -o bin/ ./cmd/shop ./compose/local)
+	$(call timed,build,CGO_ENABLED=0 go build -o bin/ ./cmd/shop ./compose/local)
 
 vet:
 	$(call timed,go vet,go vet ./... && for m in $$(find . -mindepth 2 -name go.mod -exec dirname {} \;); do go vet -C $$m ./... || exit 1; done)

@@ -55,7 +55,7 @@ func installPackages(ctx context.Context, apt, brew []string, log io.Writer) err
 		packages = brew
 		command = append([]string{"brew", "install", "--quiet"}, brew...)
 	default:
-		return manual(apt, "this system has neither apt-get nor brew", "install PostgreSQL (with initdb and psql) and Redis")
+		return manual(apt, "this system has neither apt-get nor brew", "install "+strings.Join(apt, " and ")+", with all that belongs to it")
 	}
 	fmt.Fprintf(log, "stack: installing %s (once)\n", strings.Join(packages, ", "))
 	if out, err := runTool(ctx, command...); err != nil {
