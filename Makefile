@@ -39,7 +39,7 @@ clean: ## remove what was built and reported here (servers stop by themselves)
 	@rm -rf bin report
 
 build:
-	$(call timed,build,CGO_ENABLED=0 go build -o bin/ ./cmd/shop ./compose/local)
+	$(call timed,build,go build -o bin/ ./cmd/shop ./compose/local)
 
 vet:
 	$(call timed,go vet,go vet ./... && for m in $$(find . -mindepth 2 -name go.mod -exec dirname {} \;); do go vet -C $$m ./... || exit 1; done)
