@@ -35,15 +35,16 @@ type adoptee struct {
 // supervise is the supervisor's main.
 func supervise(dir string, attached bool) error {
 	syscall.Umask(0o077)
-	files := make(map[int]*os.File)
 	for _, fd := range []int{fdReport, fdLock, fdLifeline} {
 		syscall.CloseOnExec(fd)
-		files[fd] = os.NewFile(uintptr(fd), "")
 	}
-	report := files[fdReport]
+	// fdLock stays a bare number: as an *os.File that nobody uses it would be
+	// closed by the garbage collector, and the next Sweep would bury us alive.
+	report := os.NewFile(fdReport, "report")
 	if attached {
+		lifeline := os.NewFile(fdLifeline, "lifeline")
 		go func() { // nobody writes: an end of the read means that the owner is gone
-			_, _ = files[fdLifeline].Read(make([]byte, 1))
+			_, _ = lifeline.Read(make([]byte, 1))
 			os.Exit(0)
 		}()
 	}
