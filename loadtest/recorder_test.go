@@ -200,7 +200,8 @@ func TestChaser_GivesUpWithItsContextAndLeavesTheKeyUndecided(t *testing.T) {
 	r.recorder.Undecided = func(record *Record) { r.chaser.Chase(ctx, record) }
 	Attack(t.Context(), r.client, r.bases, http.Header{}, "Idempotency-Key", r.intend("k"))
 	r.chaser.Wait()
-	if record := r.record(t, "k"); record.Outcome != Open || len(record.Attempts) < 2 {
-		t.Errorf("outcome %s after %d attempts; want open after several", record.Outcome, len(record.Attempts))
+	record := r.record(t, "k") // unknown, if the end came in the middle of an attempt
+	if undecided := record.Outcome == Open || record.Outcome == Unknown; !undecided || len(record.Attempts) < 2 {
+		t.Errorf("outcome %s after %d attempts; want open or unknown after several", record.Outcome, len(record.Attempts))
 	}
 }
