@@ -150,7 +150,7 @@ func (r Report) Foreign() bool { return len(r.Scenarios) > 0 && r.Scenarios[0].F
 
 // Counts says how many scenarios came out as expected.
 func (r Report) Counts() (c struct{ Met, All int }) {
-	c.All = len(r.Scenarios)
+	c.All = max(len(r.Scenarios), r.Planned)
 	for _, s := range r.Scenarios {
 		if s.AsExpected {
 			c.Met++

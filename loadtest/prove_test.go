@@ -83,8 +83,12 @@ func TestProof_AFaultThatFailsIsAnError(t *testing.T) {
 	proof.Fault = func(Scenario, *Replicas, string) (fault.Fault, error) {
 		return fault.Down{Name: "redis", Server: nowhere{}}, nil
 	}
-	if _, err := proof.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "no such server") {
+	report, err := proof.Run(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "no such server") {
 		t.Errorf("error %v", err)
+	}
+	if report.AsExpected || report.CalledOff() != "called off after 0 of 1" {
+		t.Errorf("as expected: %v, %q", report.AsExpected, report.CalledOff())
 	}
 }
 
@@ -114,6 +118,19 @@ func TestProof_CalledOffEndsItsReplicasAndDropsItsDatabase(t *testing.T) {
 	}
 	if conn, err := pgx.Connect(t.Context(), database); err == nil || len(pids) != 1 {
 		t.Errorf("%d replicas; the database %s is still there: %v", len(pids), database, conn.Close(t.Context()))
+	}
+}
+
+func TestReport_ARunThatWasCalledOffSaysHowFarItCame(t *testing.T) {
+	r := exampleReport()
+	r.AsExpected, r.Planned = false, 6
+	var table strings.Builder
+	if err := r.Table(&table); err != nil {
+		t.Fatal(err)
+	}
+	const off = "called off after 2 of 6"
+	if page := renderHTML(t, r); !strings.Contains(table.String(), off) || !strings.Contains(page, off) || !strings.Contains(page, "2 of 6</b> scenarios") {
+		t.Errorf("%q is not on the page, or not in the table:\n%s", off, table.String())
 	}
 }
 

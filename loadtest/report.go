@@ -2,6 +2,7 @@ package loadtest
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -17,9 +18,18 @@ type Report struct {
 	AsExpected bool     `json:"as_expected"`
 	Scenarios  []Result `json:"scenarios"`
 
-	Load  Load          `json:"-"`
-	Bound time.Duration `json:"-"` // of I-LIVE
-	When  time.Time     `json:"-"`
+	Load    Load          `json:"-"`
+	Bound   time.Duration `json:"-"` // of I-LIVE
+	When    time.Time     `json:"-"`
+	Planned int           `json:"-"` // scenarios; fewer are there if the run was called off
+}
+
+// CalledOff says how far a run came that did not come to its end; else it is empty.
+func (r Report) CalledOff() string {
+	if len(r.Scenarios) >= r.Planned {
+		return ""
+	}
+	return fmt.Sprintf("called off after %d of %d", len(r.Scenarios), r.Planned)
 }
 
 // Result is what one scenario showed. Requests, OK, Rejected and Unknown count

@@ -21,7 +21,11 @@ func (r Report) Table(w io.Writer) error {
 			s.Strategy, s.Fault, s.Expect, s.Verdict, mark, s.Violations["oversold"],
 			s.Requests, s.OK, s.Rejected, s.Unknown, s.PerSecond, s.P50, s.P99)
 	}
-	return t.Flush()
+	if err := t.Flush(); err != nil || r.CalledOff() == "" {
+		return err
+	}
+	_, err := fmt.Fprintln(w, "\nNOT AS EXPECTED: "+r.CalledOff())
+	return err
 }
 
 // sentence sums one result up in a line.

@@ -78,7 +78,7 @@ func (t *Target) Run(ctx context.Context) (Report, error) {
 	}
 	result.Verdict, result.AsExpected = Judge(Scenario{Expect: Safe}, result.Violations, result.Void)
 	t.Say("    %s", result.sentence())
-	return Report{Seed: t.Load.Seed, AsExpected: result.AsExpected, Scenarios: []Result{result}, Load: t.Load, When: time.Now()}, nil
+	return Report{Seed: t.Load.Seed, AsExpected: result.AsExpected, Scenarios: []Result{result}, Planned: 1, Load: t.Load, When: time.Now()}, nil
 }
 
 func (t *Target) audit(ctx context.Context, conn *pgx.Conn, records []Record) (Findings, error) {
