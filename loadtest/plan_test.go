@@ -70,3 +70,21 @@ func TestNewPlan_SomethingIsOnSaleAtAnyTime(t *testing.T) {
 		}
 	}
 }
+
+func TestPlans_ADayOfLoadIsSpreadOverTheDay(t *testing.T) {
+	load := Load{Rate: 2, Duration: 24 * time.Hour, Seed: 1, Replicas: 2}
+	foreign, err := (&Template{Method: "POST", Path: "/"}).shots(load)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, shots := range map[string][]Shot{"plan": NewPlan(load).Shots, "template": foreign} {
+		for i, shot := range shots {
+			if shot.At < 0 || i > 0 && shot.At < shots[i-1].At {
+				t.Fatalf("%s: shot %d comes at %v", name, i, shot.At)
+			}
+		}
+		if last := shots[len(shots)-1].At; last > load.Duration || last < load.Duration-time.Second {
+			t.Errorf("%s: the last shot comes at %v", name, last)
+		}
+	}
+}
