@@ -1,7 +1,7 @@
 # Thin: each target calls a Go program. The stack (PostgreSQL, Redis, etcd) is
 # found or installed, started, and stopped again by compose/local.
 SHELL     := /bin/bash
-STACK     := go run ./compose/local exec --while $$PPID
+STACK     := bin/local exec --while $$PPID
 SHOP      := bin/shop
 BENCHTIME ?= 2s
 .DEFAULT_GOAL := help
@@ -25,20 +25,21 @@ test: lint race proof ## everything CI runs: lint, Go tests on real servers, the
 
 lint: vet staticcheck gofumpt generated ## vet, staticcheck, gofumpt, generated code
 
-race: ## the Go tests alone, under the race detector, on real servers
+race: build ## the Go tests alone, under the race detector, on real servers
+	@bin/local need gcc gcc libc6-dev
 	$(call timed,go test -race,$(STACK) -- go test -race -shuffle=on -count=1 ./...)
 
 proof: build
 	$(call timed,shop prove --quick,$(STACK) -- $(SHOP) prove --quick)
 
-bench: ## benchmarks on real servers; read the ratios, not the numbers
+bench: build ## benchmarks on real servers; read the ratios, not the numbers
 	@$(STACK) -- go test -run '^$$' -bench . -benchtime $(BENCHTIME) -timeout 30m ./...
 
 clean: ## remove what was built and reported here (servers stop by themselves)
 	@rm -rf bin report
 
 build:
-	$(call timed,build,go build -o $(SHOP) ./cmd/shop)
+	$(call timed,build,go build -o bin/ ./cmd/shop ./compose/local)
 
 vet:
 	$(call timed,go vet,go vet ./... && for m in $$(find . -mindepth 2 -name go.mod -exec dirname {} \;); do go vet -C $$m ./... || exit 1; done)

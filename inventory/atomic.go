@@ -39,7 +39,7 @@ func (s *Service) atomic(ctx context.Context, p *purchase) (Reply, error) {
 func (s *Service) shortage(ctx context.Context, t *tx, p *purchase) error {
 	t.items = nil
 	t.exec("rollback")
-	t.exec("begin")
+	begin(t)
 	t.query(`
 		SELECT sku, price, currency, stock, version, now()
 		FROM products

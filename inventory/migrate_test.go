@@ -46,6 +46,7 @@ func TestNew_RefusesWhatCannotWork(t *testing.T) {
 		"no such strategy":   {Pool: pool, Strategy: "hope"},
 		"no lock store":      {Pool: pool, Strategy: "redis+row"},
 		"default needs both": {Pool: pool},
+		"fewer than none":    {Pool: pool, Strategy: "row", DegradedMax: -1},
 	} {
 		if _, err := inventory.New(cfg); err == nil {
 			t.Errorf("%s: accepted", name)

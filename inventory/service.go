@@ -34,6 +34,9 @@ func New(cfg Config) (*Service, error) {
 	if cfg.Pool.Config().ConnConfig.RuntimeParams["lock_timeout"] == "" {
 		return nil, errors.New("inventory: the pool's waits are unbounded: make it with PoolConfig")
 	}
+	if cfg.DegradedMax < 0 {
+		return nil, errors.New("inventory: Config.DegradedMax is negative")
+	}
 	s := &Service{
 		pool:      cfg.Pool,
 		strategy:  cmp.Or(cfg.Strategy, "redis+row"),

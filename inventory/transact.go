@@ -33,7 +33,8 @@ type work func(ctx context.Context, t *tx) (Reply, error)
 
 // begin opens a READ COMMITTED transaction: each statement sees what was
 // committed before that statement, so that what is read after a lock is fresh.
-func begin(t *tx) { t.exec("begin") }
+// Said aloud, because a server may have another default.
+func begin(t *tx) { t.exec("begin isolation level read committed") }
 
 // transact runs one request to its answer. A lost race runs the whole
 // transaction again, including the reading that decides what is written; so does
@@ -98,7 +99,7 @@ func (s *Service) refuse(t *tx, in *intent, why error) (Reply, error) {
 	}
 	t.batch = &pgx.Batch{}
 	t.exec("rollback")
-	t.exec("begin")
+	begin(t)
 	t.storeReply(in, reply)
 	return reply, nil
 }

@@ -23,11 +23,13 @@ func CreateDatabase(ctx context.Context, server, name string) (*Database, error)
 		return nil, err
 	}
 	d := &Database{URL: own, name: name, from: server}
-	return d, d.server(ctx, "CREATE DATABASE "+pgx.Identifier{name}.Sanitize())
+	return d, d.server(ctx, "CREATE DATABASE "+pgx.Identifier{name}.Sanitize()+" TEMPLATE template0")
 }
 
-// Drop removes it, whoever is still connected.
+// Drop removes it, whoever is still connected, and also when ctx has ended.
 func (d *Database) Drop(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
 	return d.server(ctx, "DROP DATABASE IF EXISTS "+pgx.Identifier{d.name}.Sanitize()+" WITH (FORCE)")
 }
 
@@ -46,10 +48,11 @@ func (d *Database) server(ctx context.Context, sql string) error {
 // quietWait is longer than the server's own limits on idle transactions.
 const quietWait = 20 * time.Second
 
-// WaitQuiet returns when nobody else is connected to the database of conn. A
+// WaitQuiet returns when nobody else is connected to the database of conn, or
+// with an error when somebody still is after patience. A
 // replica that was killed has no say any more, but its last COMMIT may still be
 // on its way: an audit before that would see half of it.
-func WaitQuiet(ctx context.Context, conn *pgx.Conn) error {
+func WaitQuiet(ctx context.Context, conn *pgx.Conn, patience time.Duration) error {
 	began := time.Now()
 	for {
 		others, err := units(ctx, conn, `
@@ -61,7 +64,7 @@ WHERE datname = current_database()
 		switch {
 		case err != nil || others == 0:
 			return err
-		case time.Since(began) > quietWait || !pause(ctx, 20*time.Millisecond):
+		case time.Since(began) > patience || !pause(ctx, 20*time.Millisecond):
 			return fmt.Errorf("%d connections are left on the database after %v: it cannot be audited", others, time.Since(began).Round(time.Millisecond))
 		}
 	}

@@ -104,6 +104,7 @@ var evidenceMeans = map[string]string{
 	"overlaps":            "requests under way for a product while another replica had one for the same",
 	"attempts":            "requests on the wire, repetitions included",
 	"sent_again":          "repetitions of a key that was not decided",
+	"replayed":            "decided keys that were sent once more in the end",
 	"unknown_answers":     "answers, or missing answers, after which the client could not know",
 	"cut_off":             "requests that lost their replica in the middle",
 	"silent_retries":      "requests that were repeated behind the recorder's back",
@@ -144,9 +145,12 @@ func (r Result) Gauge() gauge {
 	}
 }
 
+// Foreign tells whether this is about somebody else's service.
+func (r Report) Foreign() bool { return len(r.Scenarios) > 0 && r.Scenarios[0].Flow == targetFlow }
+
 // Counts says how many scenarios came out as expected.
 func (r Report) Counts() (c struct{ Met, All int }) {
-	c.All = len(r.Scenarios)
+	c.All = max(len(r.Scenarios), r.Planned)
 	for _, s := range r.Scenarios {
 		if s.AsExpected {
 			c.Met++

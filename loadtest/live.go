@@ -104,6 +104,24 @@ func (v *volley) finale(ctx context.Context, stock []Stock) []string {
 	return dead
 }
 
+// replays is how many decided keys are sent once more when all is over.
+const replays = 40
+
+// replay asks again for what was decided long ago, as likely as not of another
+// replica, or of one that was killed since: the same answer must come, byte for
+// byte (the history notices if not). It returns how many keys were answered.
+func (v *volley) replay(ctx context.Context) (answered int64) {
+	records := v.history.Records()
+	for i := 0; i < len(records); i += max(1, len(records)/replays) {
+		r := records[i]
+		header := withKey(v.header, v.keyHeader, r.Key)
+		if r.Outcome.Final() && send(ctx, v.client, v.bases[i%len(v.bases)], r.Intent, header) == nil {
+			answered++
+		}
+	}
+	return answered
+}
+
 // settle sends one intent, and chases it until it is decided.
 func (v *volley) settle(ctx context.Context, replica int, i *Intent) bool {
 	record := v.history.Intend(*i)

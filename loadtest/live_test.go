@@ -95,3 +95,19 @@ func finaleShop(t *testing.T, problem func(path string) string) (*volley, func()
 	v.history.Add(Attempt{Key: "bought", Outcome: OK, Sends: 1}, []byte(`{"id":"`+order1+`"}`))
 	return v, v.close
 }
+
+func TestReplay_ADecidedKeyThatGetsAnotherAnswerInTheEndIsNoticed(t *testing.T) {
+	for want, second := range map[string]string{"": order1, "bought": order2} {
+		v, closed := finaleShop(t, func(string) string { return "" })
+		if second == order2 {
+			v.history.records["bought"].body = []byte(`{"id":"` + order2 + `"}`)
+		}
+		if n := v.replay(t.Context()); n != 1 {
+			t.Errorf("%d replays, want 1", n)
+		}
+		if got := strings.Join(diverged(v.history.Records()), " "); got != want {
+			t.Errorf("diverged: %q, want %q", got, want)
+		}
+		closed()
+	}
+}

@@ -17,6 +17,12 @@ type Load struct {
 	Replicas int
 }
 
+// at is the moment of the i-th of n. (Duration times i, in integers, overflows
+// within a day.)
+func (l Load) at(i, n int) time.Duration {
+	return time.Duration(float64(i) / float64(n) * float64(l.Duration))
+}
+
 // Shot is one request of a plan.
 type Shot struct {
 	At      time.Duration
@@ -53,7 +59,7 @@ func NewPlan(load Load) Plan {
 	var plan Plan
 	n := int(load.Duration.Seconds() * float64(load.Rate))
 	for i := range n {
-		at := load.Duration * time.Duration(i) / time.Duration(n)
+		at := load.at(i, n)
 		cart := drawCart(random, onSale(at, load.Duration))
 		for _, line := range cart {
 			wanted[line.drop] += line.units

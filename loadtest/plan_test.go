@@ -1,21 +1,20 @@
 package loadtest
 
 import (
+	"reflect"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 var quickLoad = Load{Rate: 200, Duration: 6 * time.Second, Seed: 1, Replicas: 3}
 
 func TestNewPlan_SameSeedSamePlanOtherSeedOtherPlan(t *testing.T) {
-	if diff := cmp.Diff(NewPlan(quickLoad), NewPlan(quickLoad)); diff != "" {
-		t.Errorf("two plans of one load differ:\n%s", diff)
+	if !reflect.DeepEqual(NewPlan(quickLoad), NewPlan(quickLoad)) {
+		t.Error("two plans of one load differ")
 	}
 	other := quickLoad
 	other.Seed = 2
-	if cmp.Equal(NewPlan(quickLoad).Shots, NewPlan(other).Shots) {
+	if reflect.DeepEqual(NewPlan(quickLoad).Shots, NewPlan(other).Shots) {
 		t.Error("another seed gives the same plan")
 	}
 }
@@ -68,6 +67,24 @@ func TestNewPlan_SomethingIsOnSaleAtAnyTime(t *testing.T) {
 		pair := onSale(at, quickLoad.Duration)
 		if pair[0] < 0 || pair[1] >= drops || pair[0] == pair[1] {
 			t.Fatalf("at %v on sale: %v", at, pair)
+		}
+	}
+}
+
+func TestPlans_ADayOfLoadIsSpreadOverTheDay(t *testing.T) {
+	load := Load{Rate: 2, Duration: 24 * time.Hour, Seed: 1, Replicas: 2}
+	foreign, err := (&Template{Method: "POST", Path: "/"}).shots(load)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, shots := range map[string][]Shot{"plan": NewPlan(load).Shots, "template": foreign} {
+		for i, shot := range shots {
+			if shot.At < 0 || i > 0 && shot.At < shots[i-1].At {
+				t.Fatalf("%s: shot %d comes at %v", name, i, shot.At)
+			}
+		}
+		if last := shots[len(shots)-1].At; last > load.Duration || last < load.Duration-time.Second {
+			t.Errorf("%s: the last shot comes at %v", name, last)
 		}
 	}
 }

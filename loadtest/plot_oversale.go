@@ -2,6 +2,8 @@ package loadtest
 
 import (
 	"fmt"
+	"math"
+	"slices"
 	"time"
 )
 
@@ -12,7 +14,7 @@ type story struct {
 	Put   int64
 	Met   int      // sales that overlapped another one until it was sold out
 	Shelf string   // what the shelf still said, if somebody looked
-	Clash timeline // the first that were served at once
+	Clash timeline // some that were served at once
 	Over  timeline // those that crossed the line
 }
 
@@ -47,31 +49,55 @@ func (r Result) Story() *story {
 	}
 	o := r.Oversale
 	end := o.crossing()
-	first, met := clashes(o.Sales[:end])
+	place, met := clashes(o.Sales[:end])
 	return &story{
 		SKU: o.SKU, Put: o.Put, Met: met, Shelf: r.shelfBefore(o),
-		Clash: o.timeline(o.Sales[first:min(first+salesClash, end)]),
+		Clash: o.timeline(o.Sales[place:min(place+salesClash, end)]),
 		Over:  o.timeline(o.Sales[max(0, end-salesBefore):min(len(o.Sales), end+salesAfter)]),
 	}
 }
 
 // clashes counts the sales that were under way together with another one on
-// another replica, and gives the place of the first, a little before it.
-func clashes(sales []Sale) (first, met int) {
-	first = -1
-	for i, a := range sales {
-		for _, b := range sales {
-			together := a.Attempt.Start < b.Attempt.End && b.Attempt.Start < a.Attempt.End
-			if a.Key != b.Key && together && a.Attempt.Replica != b.Attempt.Replica {
-				met++
-				if first < 0 {
-					first = max(0, i-1)
-				}
-				break
-			}
+// another replica, and gives the place of a few in a row where most of them are,
+// and closest together.
+func clashes(sales []Sale) (place, met int) {
+	clash := make([]int, len(sales)) // 1: it met another
+	for i, s := range sales {
+		if meets(s, sales) {
+			clash[i] = 1
+			met++
 		}
 	}
-	return max(0, first), met
+	best, bestSpan := -1, time.Duration(0)
+	for i := 0; i+min(salesClash, len(sales)) <= len(sales); i++ {
+		few := sales[i:min(i+salesClash, len(sales))]
+		from, to := span(few)
+		count := 0
+		for k := range few {
+			count += clash[i+k]
+		}
+		if count > best || count == best && to-from < bestSpan {
+			place, best, bestSpan = i, count, to-from
+		}
+	}
+	return place, met
+}
+
+// meets tells whether a sale overlaps one on another replica.
+func meets(a Sale, sales []Sale) bool {
+	return slices.ContainsFunc(sales, func(b Sale) bool {
+		together := a.Attempt.Start < b.Attempt.End && b.Attempt.Start < a.Attempt.End
+		return together && a.Attempt.Replica != b.Attempt.Replica
+	})
+}
+
+// span is when some sales were under way.
+func span(sales []Sale) (from, to time.Duration) {
+	from = time.Duration(math.MaxInt64)
+	for _, s := range sales {
+		from, to = min(from, s.Attempt.Start), max(to, s.Attempt.End)
+	}
+	return from, to
 }
 
 // timeline draws some sales.
@@ -80,10 +106,7 @@ func (o *Oversale) timeline(sales []Sale) timeline {
 	if len(sales) == 0 {
 		return t
 	}
-	from, to := time.Duration(1<<62), time.Duration(0)
-	for _, s := range sales {
-		from, to = min(from, s.Attempt.Start), max(to, s.Attempt.End)
-	}
+	from, to := span(sales)
 	x := scale(0, milliseconds(to-from), storyLeft, storyRight)
 	for i, sale := range sales {
 		start, end := x(milliseconds(sale.Attempt.Start-from)), x(milliseconds(sale.Attempt.End-from))

@@ -32,10 +32,11 @@ type Proof struct {
 }
 
 // Run runs the scenarios one after the other. The error is about what could not
-// be run; that a proof failed is in the report.
+// be run; that a proof failed is in the report. With an error, the report
+// holds the scenarios before it, and is not as expected.
 func (p *Proof) Run(ctx context.Context) (Report, error) {
 	report := Report{
-		Seed: p.Load.Seed, AsExpected: len(p.Scenarios) > 0,
+		Seed: p.Load.Seed, AsExpected: len(p.Scenarios) > 0, Scenarios: []Result{}, Planned: len(p.Scenarios),
 		Load: p.Load, Bound: LiveBound(p.LockTTL), When: time.Now(),
 	}
 	plan := NewPlan(p.Load)
@@ -44,6 +45,7 @@ func (p *Proof) Run(ctx context.Context) (Report, error) {
 		p.Say("%d/%d %s: %d buyers of %d units, expected to be %s", i+1, len(p.Scenarios), s.Name(), len(plan.Intents), plan.units(), s.Expect)
 		result, err := p.scenario(ctx, s, plan)
 		if err != nil {
+			report.AsExpected = false // nobody knows what the rest would have shown
 			return report, fmt.Errorf("%s: %w", s.Name(), err)
 		}
 		result.Lasted = time.Since(began)
@@ -62,7 +64,7 @@ func (p *Proof) scenario(ctx context.Context, s Scenario, plan Plan) (Result, er
 		return Result{}, err
 	}
 	if !p.Keep {
-		defer func() { _ = db.Drop(context.WithoutCancel(ctx)) }()
+		defer func() { _ = db.Drop(ctx) }()
 	}
 	credentials, err := p.Prepare(ctx, db.URL, plan.Stock)
 	if err != nil {

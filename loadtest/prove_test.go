@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
 	"shop/loadtest/fault"
 )
@@ -58,8 +60,8 @@ func TestProof_AServiceThatRefusesEverythingIsNotSafe(t *testing.T) {
 	if result.Violations["S1"] != 0 || result.Violations["oversold"] != 0 || result.OK != 0 {
 		t.Errorf("it sold nothing, and yet: %v", result.Violations)
 	}
-	if result.Violations["I-SOLD"] != drops || result.Violations["I-LIVE"] < 100 || result.Unknown != 100 {
-		t.Errorf("violations %v, %d unknown; want all %d products unsold and 100 keys undecided", result.Violations, result.Unknown, drops)
+	if result.Violations["I-SOLD"] != drops || result.Violations["I-LIVE"] != 100+drops || result.Unknown != 100 {
+		t.Errorf("violations %v, %d unknown; want all %d products unsold and dead, and 100 keys undecided", result.Violations, result.Unknown, drops)
 	}
 	if line := result.sentence(); !strings.Contains(line, "0 of") || !strings.Contains(line, "expected: safe") {
 		t.Errorf("the line about it: %s", line)
@@ -81,8 +83,54 @@ func TestProof_AFaultThatFailsIsAnError(t *testing.T) {
 	proof.Fault = func(Scenario, *Replicas, string) (fault.Fault, error) {
 		return fault.Down{Name: "redis", Server: nowhere{}}, nil
 	}
-	if _, err := proof.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "no such server") {
+	report, err := proof.Run(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "no such server") {
 		t.Errorf("error %v", err)
+	}
+	if report.AsExpected || report.CalledOff() != "called off after 0 of 1" {
+		t.Errorf("as expected: %v, %q", report.AsExpected, report.CalledOff())
+	}
+}
+
+func TestProof_CalledOffEndsItsReplicasAndDropsItsDatabase(t *testing.T) {
+	ctx, callOff := context.WithCancel(t.Context())
+	proof := refusingProof(t, safe("row", NoFault))
+	program, _ := proof.Program(Scenario{}, "", "")
+	var pids []int
+	program.Adopt = func(pid int) error { pids = append(pids, pid); return nil }
+	var database string
+	proof.Program = func(_ Scenario, databaseURL, _ string) (Program, error) {
+		database = databaseURL
+		return program, nil
+	}
+	proof.Fault = func(Scenario, *Replicas, string) (fault.Fault, error) {
+		time.AfterFunc(200*time.Millisecond, callOff) // in the middle of the load
+		return fault.None{}, nil
+	}
+	proof.Load.Replicas = 1 // Adopt is called by one goroutine at a time
+	if _, err := proof.Run(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v, want %v", err, context.Canceled)
+	}
+	for _, pid := range pids {
+		if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
+			t.Errorf("replica with pid %d: %v, want it gone", pid, err)
+		}
+	}
+	if conn, err := pgx.Connect(t.Context(), database); err == nil || len(pids) != 1 {
+		t.Errorf("%d replicas; the database %s is still there: %v", len(pids), database, conn.Close(t.Context()))
+	}
+}
+
+func TestReport_ARunThatWasCalledOffSaysHowFarItCame(t *testing.T) {
+	r := exampleReport()
+	r.AsExpected, r.Planned = false, 6
+	var table strings.Builder
+	if err := r.Table(&table); err != nil {
+		t.Fatal(err)
+	}
+	const off = "called off after 2 of 6"
+	if page := renderHTML(t, r); !strings.Contains(table.String(), off) || !strings.Contains(page, off) || !strings.Contains(page, "2 of 6</b> scenarios") {
+		t.Errorf("%q is not on the page, or not in the table:\n%s", off, table.String())
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -29,6 +30,25 @@ type Recorder struct {
 	Replicas  map[string]int // host:port → number
 	Classify  func(int, http.Header, []byte) (Outcome, string)
 	Undecided func(*Record) // called once for each intent whose first answer is not final
+
+	mu       sync.Mutex
+	underWay map[int]int // attempts that replicas have in their hands
+}
+
+// UnderWay is how many attempts a replica has not answered yet.
+func (r *Recorder) UnderWay(replica int) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.underWay[replica]
+}
+
+func (r *Recorder) carry(replica, n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.underWay == nil {
+		r.underWay = map[int]int{}
+	}
+	r.underWay[replica] += n
 }
 
 // bodyMax bounds what is read of an answer.
@@ -37,12 +57,14 @@ const bodyMax = 1 << 20
 // RoundTrip sends one attempt and reads its whole answer: it ends when the last
 // byte is here, as it does for a client.
 func (r *Recorder) RoundTrip(req *http.Request) (*http.Response, error) {
-	sent := &wire{}
+	replica := r.Replicas[req.URL.Host]
+	sent := &wire{written: func() { r.carry(replica, 1) }}
+	defer func() { r.carry(replica, -int(sent.writes.Load())) }()
 	once := req.Clone(httptrace.WithClientTrace(req.Context(), sent.trace()))
 	key := req.Header.Get(r.Header)
 	once.Header.Del(r.Header)
 	once.Header[strings.ToLower(r.Header)] = []string{key}
-	attempt := Attempt{Key: key, Replica: r.Replicas[req.URL.Host], Start: r.History.Now()}
+	attempt := Attempt{Key: key, Replica: replica, Start: r.History.Now()}
 	res, body, err := r.exchange(once)
 	attempt.End = r.History.Now()
 	attempt.Sends = int(sent.writes.Load())
@@ -79,12 +101,13 @@ func (r *Recorder) exchange(req *http.Request) (*http.Response, []byte, error) {
 type wire struct {
 	connected atomic.Bool
 	writes    atomic.Int32
+	written   func()
 }
 
 func (w *wire) trace() *httptrace.ClientTrace {
 	return &httptrace.ClientTrace{
 		GotConn:      func(httptrace.GotConnInfo) { w.connected.Store(true) },
-		WroteHeaders: func() { w.writes.Add(1) },
+		WroteHeaders: func() { w.writes.Add(1); w.written() },
 	}
 }
 

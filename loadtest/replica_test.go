@@ -78,8 +78,13 @@ func TestReplicas_AKilledOneComesBackOnItsAddressAndItsCountsAreKept(t *testing.
 	}
 	defer replicas.KillAll()
 	addr := replicas.all[0].addr
+	asked := 0 // idle when it is asked first: the kill waits for a request
+	replicas.UnderWay = func(int) int { asked++; return asked / 2 }
 	if err := replicas.Kill(t.Context(), 0); err != nil {
 		t.Fatal(err)
+	}
+	if asked != 2 {
+		t.Errorf("asked %d times for a request to interrupt, want 2", asked)
 	}
 	if alive(addr) {
 		t.Error("killed, and it still answers")

@@ -2,8 +2,11 @@ package loadtest
 
 import (
 	"encoding/json"
+	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"shop/loadtest/fault"
@@ -15,9 +18,18 @@ type Report struct {
 	AsExpected bool     `json:"as_expected"`
 	Scenarios  []Result `json:"scenarios"`
 
-	Load  Load          `json:"-"`
-	Bound time.Duration `json:"-"` // of I-LIVE
-	When  time.Time     `json:"-"`
+	Load    Load          `json:"-"`
+	Bound   time.Duration `json:"-"` // of I-LIVE
+	When    time.Time     `json:"-"`
+	Planned int           `json:"-"` // scenarios; fewer are there if the run was called off
+}
+
+// CalledOff says how far a run came that did not come to its end; else it is empty.
+func (r Report) CalledOff() string {
+	if len(r.Scenarios) >= r.Planned {
+		return ""
+	}
+	return fmt.Sprintf("called off after %d of %d", len(r.Scenarios), r.Planned)
 }
 
 // Result is what one scenario showed. Requests, OK, Rejected and Unknown count
@@ -95,7 +107,8 @@ func list(names []string) []string {
 	return names
 }
 
-// Write makes prove.json and index.html in a folder.
+// Write makes prove.json and index.html in a folder, and the whole history of
+// what was not as expected.
 func (r Report) Write(folder string) error {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
@@ -107,13 +120,43 @@ func (r Report) Write(folder string) error {
 	if err := os.WriteFile(filepath.Join(folder, "prove.json"), append(text, '\n'), 0o644); err != nil {
 		return err
 	}
-	page, err := os.Create(filepath.Join(folder, "index.html"))
+	old, _ := filepath.Glob(filepath.Join(folder, "history-*.jsonl"))
+	for _, file := range old { // of an earlier run: they would mislead
+		_ = os.Remove(file)
+	}
+	for _, s := range r.Scenarios {
+		if s.AsExpected {
+			continue
+		}
+		name := "history-" + strings.ReplaceAll(s.Name(), "/", "-") + ".jsonl"
+		if err := create(filepath.Join(folder, name), s.history); err != nil {
+			return err
+		}
+	}
+	return create(filepath.Join(folder, "index.html"), r.HTML)
+}
+
+// history is every attempt of a scenario, a line each, for whoever looks into it.
+func (r Result) history(w io.Writer) error {
+	lines := json.NewEncoder(w)
+	for _, record := range r.Records {
+		for _, attempt := range record.Attempts {
+			if err := lines.Encode(attempt); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func create(path string, write func(io.Writer) error) error {
+	file, err := os.Create(path)
 	if err != nil {
 		return err
 	}
-	if err := r.HTML(page); err != nil {
-		_ = page.Close()
+	if err := write(file); err != nil {
+		_ = file.Close()
 		return err
 	}
-	return page.Close()
+	return file.Close()
 }

@@ -111,6 +111,22 @@ func TestWrite_JSONHasExactlyTheShapeThatOthersRead(t *testing.T) {
 	}
 }
 
+func TestWrite_KeepsTheHistoryOfWhatIsNotAsExpected(t *testing.T) {
+	folder := t.TempDir()
+	r := exampleReport()
+	r.Scenarios[0].AsExpected = false
+	if err := r.Write(folder); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(folder, "history-inventory-naive-none.jsonl"))
+	if err != nil || strings.Count(string(text), "\n") != 2 || !strings.Contains(string(text), `"key":"b","replica":1,"start":12000000`) {
+		t.Errorf("%v:\n%s", err, text)
+	}
+	if files, _ := filepath.Glob(filepath.Join(folder, "history-*")); len(files) != 1 {
+		t.Errorf("%v, want only that one", files)
+	}
+}
+
 func renderHTML(t *testing.T, r Report) string {
 	t.Helper()
 	var page strings.Builder

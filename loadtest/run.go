@@ -30,6 +30,7 @@ type run struct {
 	acquired  int64 // locks taken until the fault was over
 	decided   time.Duration
 	dead      []string // products on which the finale failed
+	replayed  int64
 }
 
 // Faults come when the load is in full swing, and end while there is still
@@ -48,11 +49,13 @@ func (r *run) all(ctx context.Context) (Result, error) {
 		return Result{}, err
 	}
 	r.volley = volley
+	r.replicas.UnderWay = volley.recorder.UnderWay
 	defer volley.close()
 	if err := r.load(ctx); err != nil {
 		return Result{}, err
 	}
 	r.dead = volley.finale(ctx, r.plan.Stock)
+	r.replayed = volley.replay(ctx)
 	r.replicas.Stop(ctx)
 	if err := ctx.Err(); err != nil {
 		return Result{}, err
@@ -109,7 +112,7 @@ func (r *run) audit(ctx context.Context) (Result, error) {
 		return Result{}, err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
-	if err := WaitQuiet(ctx, conn); err != nil {
+	if err := WaitQuiet(ctx, conn, quietWait); err != nil {
 		return Result{}, err
 	}
 	records := r.volley.history.Records()
@@ -156,7 +159,8 @@ func (r *run) result(records []Record, violations map[string]int64) Result {
 func (r *run) evidence(records []Record) map[string]int64 {
 	evidence := maps.Clone(r.replicas.Counters.Sum())
 	maps.Copy(evidence, fromOutside(records, r.replicas.Len(), r.events, r.volley.history.epoch))
-	evidence["sent_again"] = evidence["attempts"] - int64(len(r.plan.Shots)+len(records)-len(r.plan.Intents))
+	planned := int64(len(r.plan.Shots)+len(records)-len(r.plan.Intents)) + r.replayed
+	evidence["sent_again"], evidence["replayed"] = evidence["attempts"]-planned, r.replayed
 	evidence["samples"] = int64(len(r.samples))
 	switch r.scenario.Fault {
 	case Crash:

@@ -28,6 +28,8 @@ type Target struct {
 	Tick      func(line string)
 }
 
+const targetFlow = "target"
+
 // Run fires the load, sends undecided keys again until they are decided, and
 // then audits. The service goes on running, so a query sees what is committed
 // then; all that was asked has been answered before.
@@ -61,7 +63,7 @@ func (t *Target) Run(ctx context.Context) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	result := newResult(Scenario{Flow: "target", Strategy: t.Name, Fault: NoFault, Expect: Safe}, len(t.Bases))
+	result := newResult(Scenario{Flow: targetFlow, Strategy: t.Name, Fault: NoFault, Expect: Safe}, len(t.Bases))
 	result.count(records, decided)
 	result.P50, result.P99 = milliseconds(latencies.Latencies.P50), milliseconds(latencies.Latencies.P99)
 	result.Evidence = map[string]int64{"overlaps": Overlaps(records, len(t.Bases))}
@@ -76,7 +78,7 @@ func (t *Target) Run(ctx context.Context) (Report, error) {
 	}
 	result.Verdict, result.AsExpected = Judge(Scenario{Expect: Safe}, result.Violations, result.Void)
 	t.Say("    %s", result.sentence())
-	return Report{Seed: t.Load.Seed, AsExpected: result.AsExpected, Scenarios: []Result{result}, Load: t.Load, When: time.Now()}, nil
+	return Report{Seed: t.Load.Seed, AsExpected: result.AsExpected, Scenarios: []Result{result}, Planned: 1, Load: t.Load, When: time.Now()}, nil
 }
 
 func (t *Target) audit(ctx context.Context, conn *pgx.Conn, records []Record) (Findings, error) {

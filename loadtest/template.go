@@ -7,7 +7,6 @@ import (
 	"regexp"
 	"strings"
 	"text/template"
-	"time"
 )
 
 // Template makes the requests to somebody else's service. Path and Body are
@@ -55,7 +54,7 @@ func (t *Template) shots(load Load) ([]Shot, error) {
 			return nil, err
 		}
 		intent := &Intent{Key: fields.Key, Method: t.Method, Path: p.String(), Body: b.Bytes(), Lines: []Stock{{SKU: "anything"}}}
-		at := load.Duration * time.Duration(i) / time.Duration(n)
+		at := load.at(i, n)
 		replica := random.IntN(load.Replicas)
 		shots = append(shots, Shot{at, replica, intent})
 		if i%twinEvery == 0 {

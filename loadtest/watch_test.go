@@ -40,13 +40,11 @@ func connectTo(t *testing.T, url string) *pgx.Conn {
 func TestWaitQuiet_ReturnsOnlyWhenNobodyElseIsConnected(t *testing.T) {
 	db := ownDatabase(t)
 	auditor, last := connectTo(t, db.URL), connectTo(t, db.URL)
-	short, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)
-	defer cancel()
-	if err := WaitQuiet(short, auditor); err == nil || !strings.Contains(err.Error(), "1 connections are left") {
+	if err := WaitQuiet(t.Context(), auditor, 50*time.Millisecond); err == nil || !strings.Contains(err.Error(), "1 connections are left") {
 		t.Errorf("quiet, although somebody is connected: %v", err)
 	}
 	quiet := make(chan error, 1)
-	go func() { quiet <- WaitQuiet(t.Context(), auditor) }()
+	go func() { quiet <- WaitQuiet(t.Context(), auditor, quietWait) }()
 	if err := last.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +117,7 @@ func TestFindOversale_TellsTheSalesOfTheFirstProductThatCrossedTheLine(t *testin
 	if last := o.Sales[1]; last.Key != "k2" || last.Sold != 3 || last.Attempt.Replica != 2 {
 		t.Errorf("%+v", last)
 	}
-	if first, met := clashes(o.Sales); first != 0 || met != 2 {
-		t.Errorf("clashes: first %d, met %d; want 0 and 2", first, met)
+	if place, met := clashes(o.Sales); place != 0 || met != 2 {
+		t.Errorf("clashes: at %d, met %d; want 0 and 2", place, met)
 	}
 }

@@ -35,6 +35,13 @@ type bench struct {
 	settings *proveCmd
 	stack    *stack.Stack // nil without one
 	private  *stack.Server
+	clients  []*redis.Client // to be closed
+}
+
+func (b *bench) close() {
+	for _, c := range b.clients {
+		_ = c.Close()
+	}
 }
 
 func (b *bench) attach(dir string) (err error) {
@@ -119,7 +126,9 @@ func (b *bench) fault(s loadtest.Scenario, replicas *loadtest.Replicas, lockPref
 		if err != nil {
 			return nil, err
 		}
-		return fault.LockLost{Client: redis.NewClient(options), Prefix: lockPrefix, Every: 2 * time.Millisecond}, nil
+		client := redis.NewClient(options)
+		b.clients = append(b.clients, client)
+		return fault.LockLost{Client: client, Prefix: lockPrefix, Every: 2 * time.Millisecond}, nil
 	case loadtest.RedisDown:
 		return fault.Down{Name: "redis", Server: b.private, Part: 0.5}, nil
 	}

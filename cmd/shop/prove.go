@@ -61,10 +61,8 @@ func (c *proveCmd) Run(ctx context.Context, std stdio) error {
 		}
 	}
 	report, err := c.prove(ctx, newTeller(std.err))
-	if len(report.Scenarios) > 0 {
-		fmt.Fprintln(std.out)
-		err = errors.Join(err, report.Table(std.out), report.Write(c.Out))
-		fmt.Fprintf(std.out, "\n%s\n%s\n", filepath.Join(c.Out, "index.html"), filepath.Join(c.Out, "prove.json"))
+	if report.Planned > 0 { // else nothing was tried
+		err = errors.Join(err, c.tell(std, report))
 	}
 	switch {
 	case err != nil:
@@ -73,6 +71,17 @@ func (c *proveCmd) Run(ctx context.Context, std stdio) error {
 		return errors.New("prove: not as expected; see the lines marked above, and the report")
 	}
 	return nil
+}
+
+// tell prints the table, and writes the report: of a run that was called off
+// too, in place of an earlier one, which would be taken for its result.
+func (c *proveCmd) tell(std stdio, report loadtest.Report) error {
+	fmt.Fprintln(std.out)
+	if err := errors.Join(report.Table(std.out), report.Write(c.Out)); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(std.out, "\n%s\n%s\n", filepath.Join(c.Out, "index.html"), filepath.Join(c.Out, "prove.json"))
+	return err
 }
 
 func (c *proveCmd) prove(ctx context.Context, tell *teller) (loadtest.Report, error) {
@@ -87,6 +96,7 @@ func (c *proveCmd) prove(ctx context.Context, tell *teller) (loadtest.Report, er
 	if err != nil {
 		return loadtest.Report{}, err
 	}
+	defer bench.close()
 	proof := loadtest.Proof{
 		Scenarios: scenarios,
 		Load:      loadtest.Load{Rate: c.Rate, Duration: c.Duration, Seed: c.Seed, Replicas: c.Replicas},

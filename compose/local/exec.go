@@ -67,22 +67,22 @@ func (c *execCmd) open(ctx context.Context, signals <-chan os.Signal) (*stack.St
 // watchOwner cancels when our parent (`go run`, a shell) or the process named
 // with --while is gone: both may be killed without a chance to tell us.
 func watchOwner(while int, cancel context.CancelCauseFunc) error {
-	parent := os.Getppid()
-	gone := func() bool { return os.Getppid() != parent || (while != 0 && !exists(while)) }
-	if gone() {
-		return fmt.Errorf("--while %d: there is no such process", while)
+	parent, other := os.Getppid(), func() bool { return true }
+	if while != 0 {
+		var err error
+		if other, err = stack.Watch(while); err != nil {
+			return fmt.Errorf("--while: %w", err)
+		}
 	}
 	go func() {
 		for range time.Tick(100 * time.Millisecond) {
-			if gone() {
+			if os.Getppid() != parent || !other() {
 				cancel(errOwner)
 			}
 		}
 	}()
 	return nil
 }
-
-func exists(pid int) bool { return !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) }
 
 // command runs it as the leader of a process group of its own, so that all it
 // starts can be ended with it.
@@ -125,6 +125,9 @@ func (c *execCmd) command(ctx context.Context, s *stack.Stack, env []string, sig
 		case <-ctx.Done():
 			_ = syscall.Kill(group, syscall.SIGKILL)
 			return 0, context.Cause(ctx)
+		case <-s.Done():
+			_ = syscall.Kill(group, syscall.SIGKILL)
+			return 0, errors.New("the stack's supervisor was killed")
 		}
 	}
 }

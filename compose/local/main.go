@@ -17,7 +17,8 @@ type commands struct {
 	Exec   execCmd   `cmd:"" help:"Run a command inside a stack of its own; stop all of it afterwards, in every ending."`
 	Up     upCmd     `cmd:"" help:"Start a stack in the background and print its settings, for eval."`
 	Status statusCmd `cmd:"" help:"List the stacks that run, with servers, addresses and pids."`
-	Down   downCmd   `cmd:"" help:"Stop the stack that SHOP_STACK names, or all of this user's."`
+	Need   needCmd   `cmd:"" help:"Install packages unless a tool is there."`
+	Down   downCmd   `cmd:"" help:"Stop the stack that SHOP_STACK names, or all that up has started."`
 }
 
 // exitCode is an error that carries the code to end with, and has been told.

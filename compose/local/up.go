@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"slices"
@@ -86,56 +85,4 @@ func settings(s *stack.Stack, servers []*stack.Server) []string {
 		lines = append(lines, name+"="+env[name])
 	}
 	return lines
-}
-
-type statusCmd struct{}
-
-func (c *statusCmd) Run() error {
-	dirs := stack.Dirs()
-	if len(dirs) == 0 {
-		fmt.Println("no stack runs")
-	}
-	for _, dir := range dirs {
-		if err := printStatus(os.Stdout, dir); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func printStatus(w io.Writer, dir string) error {
-	s, err := stack.Attach(dir)
-	if err != nil {
-		return err
-	}
-	servers, err := s.Servers(context.Background())
-	if err != nil {
-		return err
-	}
-	fmt.Fprintln(w, dir)
-	for _, server := range servers {
-		fmt.Fprintf(w, "  %-20s %-21s pid %-8d %s\n", server.Name, server.Addr, server.PID, server.State)
-	}
-	return nil
-}
-
-type downCmd struct{}
-
-func (c *downCmd) Run() error {
-	stack.Sweep()
-	dirs := stack.Dirs()
-	if dir := os.Getenv("SHOP_STACK"); dir != "" {
-		dirs = []string{dir}
-	}
-	var errs []error
-	for _, dir := range dirs {
-		s, err := stack.Attach(dir)
-		if err == nil {
-			err = s.End()
-		}
-		if errs = append(errs, err); err == nil {
-			fmt.Println("stopped", dir)
-		}
-	}
-	return errors.Join(errs...)
 }

@@ -24,44 +24,49 @@ func (s *suite) acquire(d time.Duration, store locking.Store, keys ...string) lo
 	return lease
 }
 
-// acquire is locking.Acquire, again and again while the store cannot tell: on a
-// machine that stalls, any store may miss an answer at any time. (Acquire itself
-// does not say so, since nothing is held; its Observer hears it.)
+// acquire is locking.Acquire, asked again if it could not tell.
 func acquire(ctx context.Context, store locking.Store, keys ...string) (lease locking.Lease, err error) {
-	var untold bool
-	o := options()
-	o.Observer = func(e locking.Event) { untold = unknown(e.Err) }
-	err = insist(ctx, func(bool) (final bool, err error) {
-		lease, err = locking.Acquire(ctx, store, o, keys...)
-		return !untold, err
+	err = insist(ctx, func(bool) (err error) {
+		lease, err = locking.Acquire(ctx, store, options(), keys...)
+		return err
 	})
 	return lease, err
 }
 
-// insist repeats f until it returns nil or what is final, or ctx ends. f is told
-// whether it was asked before.
-func insist(ctx context.Context, f func(again bool) (final bool, err error)) error {
-	ask := time.NewTicker(2 * time.Millisecond)
-	defer ask.Stop()
-	for again := false; ; again = true {
-		final, err := f(again)
-		if err == nil || final || ctx.Err() != nil {
+// triesMax is how often a store may say that it cannot tell.
+const triesMax = 8
+
+// insist asks until it is told: on a machine that stalls, any store may miss an
+// answer, or fail to connect, at any time, and that is not what is tested here.
+// ask hears whether it was asked before.
+func insist(ctx context.Context, ask func(again bool) error) error {
+	pace := time.NewTicker(2 * time.Millisecond)
+	defer pace.Stop()
+	for tries := 1; ; tries++ {
+		err := ask(tries > 1)
+		if told(err) || tries == triesMax || ctx.Err() != nil {
 			return err
 		}
-		<-ask.C
+		<-pace.C
 	}
 }
 
-func unknown(err error) bool { return errors.Is(err, locking.ErrOutcomeUnknown) }
+// told tells an answer from the lack of one.
+func told(err error) bool {
+	return err == nil || errors.Is(err, locking.ErrBusy) || errors.Is(err, locking.ErrLost) || errors.Is(err, locking.ErrKey)
+}
 
 // try takes the keys, which are free: ErrBusy is wrong, unless it is about what
-// an attempt of our own with unknown outcome left behind.
+// an attempt of our own left behind that could not tell.
 func (s *suite) try(store locking.Store, keys ...string) (lease locking.Lease) {
 	s.Helper()
 	ctx := s.within(patience)
-	err := insist(ctx, func(again bool) (final bool, err error) {
+	err := insist(ctx, func(again bool) (err error) {
 		lease, err = store.TryAcquire(ctx, keys...)
-		return !unknown(err) && !(again && errors.Is(err, locking.ErrBusy)), err
+		if again && errors.Is(err, locking.ErrBusy) {
+			lease, err = locking.Acquire(ctx, store, options(), keys...)
+		}
+		return err
 	})
 	if err != nil {
 		s.Fatalf("acquire %q, which nobody holds: %v", keys, err)
@@ -75,9 +80,9 @@ func (s *suite) busy(store locking.Store, keys ...string) {
 	s.Helper()
 	ctx := s.within(patience)
 	var lease locking.Lease
-	err := insist(ctx, func(bool) (final bool, err error) {
+	err := insist(ctx, func(bool) (err error) {
 		lease, err = store.TryAcquire(ctx, keys...)
-		return !unknown(err), err
+		return err
 	})
 	if !errors.Is(err, locking.ErrBusy) {
 		s.Fatalf("acquire %q, which someone else holds: got %+v and %v, want ErrBusy", keys, lease, err)
@@ -89,9 +94,9 @@ func (s *suite) renew(store locking.Store, l locking.Lease) locking.Lease {
 	s.Helper()
 	ctx := s.within(patience)
 	var next locking.Lease
-	err := insist(ctx, func(bool) (final bool, err error) {
+	err := insist(ctx, func(bool) (err error) {
 		next, err = store.Renew(ctx, l)
-		return !unknown(err), err
+		return err
 	})
 	if err != nil {
 		s.Fatalf("renew %+v, which we hold: %v", l, err)
@@ -108,11 +113,11 @@ func (s *suite) release(store locking.Store, l locking.Lease) {
 
 // release gives back what we hold. Asked again it may be gone already.
 func release(ctx context.Context, store locking.Store, l locking.Lease) error {
-	return insist(ctx, func(again bool) (final bool, err error) {
-		err = store.Release(ctx, l)
+	return insist(ctx, func(again bool) error {
+		err := store.Release(ctx, l)
 		if again && errors.Is(err, locking.ErrLost) {
-			err = nil
+			return nil
 		}
-		return !unknown(err), err
+		return err
 	})
 }

@@ -24,7 +24,7 @@ func odd() []string {
 
 // keysOdd: all of them are held at once, and each is the same for another store.
 func keysOdd(s *suite) {
-	a, b := s.open(s.ttl(patience)), s.open(s.long())
+	a, b := s.open(s.ttl(5*patience)), s.open(s.long())
 	held := map[string]locking.Lease{}
 	for _, k := range odd() {
 		if other, twice := held[k]; twice {

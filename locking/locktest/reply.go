@@ -11,7 +11,7 @@ import (
 // free wants the keys to be free by themselves within the TTL.
 func (s *suite) free(ttl time.Duration, store locking.Store, keys ...string) {
 	s.Helper()
-	s.release(store, s.acquire(ttl+atOnce, store, keys...))
+	s.release(store, s.acquire(ttl+3*atOnce, store, keys...))
 }
 
 // replyLostOnAcquire: the server granted, and we do not know. Nobody else holds

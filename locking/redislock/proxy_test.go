@@ -20,6 +20,7 @@ type proxy struct {
 	conns []net.Conn
 	lose  int           // answers still to lose
 	lost  int           // answers lost so far
+	drop  int           // requests still to lose on their way to the server
 	reset bool          // lose an answer by closing the connection, not by silence
 	delay time.Duration // of each answer
 	cut   bool          // no connection is let through
@@ -60,6 +61,16 @@ func (p *proxy) state() (lose, reset bool, delay time.Duration) {
 	return lose, reset, delay
 }
 
+// dropped tells whether request is one to lose.
+func (p *proxy) dropped(request []byte) (yes bool) {
+	p.set(func(p *proxy) {
+		if yes = p.drop > 0 && bytes.Contains(request, []byte("eval")); yes {
+			p.drop--
+		}
+	})
+	return yes
+}
+
 func closeAll(conns []net.Conn) {
 	for _, c := range conns {
 		_ = c.Close()
@@ -97,6 +108,9 @@ func (p *proxy) join(client, server net.Conn) {
 		carry(client, server, func(request []byte) bool {
 			mu.Lock()
 			defer mu.Unlock()
+			if p.dropped(request) {
+				return false
+			}
 			if lose, _, _ := p.state(); lose && bytes.Contains(request, []byte("eval")) {
 				doomed = true
 				p.set(func(p *proxy) { p.lose-- })

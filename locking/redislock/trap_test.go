@@ -83,8 +83,11 @@ func TestTryAcquire_LostAnswerIsNotBusy(t *testing.T) {
 			if after := fenceOf(t, store, "k"); before >= lease.Fence || lease.Fence != after {
 				t.Errorf("fence %d; the counter was at %d and is at %d", lease.Fence, before, after)
 			}
-			if !reset && lease.Until.Sub(asked) < store.trust {
+			if !reset && lease.Until.Sub(asked) < store.trust+store.patience {
 				t.Errorf("Until counts from the first request, but the second one set the TTL")
+			}
+			if left := store.client.PTTL(t.Context(), store.scope("k")+"lock:k").Val(); left < time.Until(lease.Until) {
+				t.Errorf("Until is %v from now, but the server ends it in %v", time.Until(lease.Until), left)
 			}
 			wantBusy(t, other, "k")
 			if err := store.Release(t.Context(), lease); err != nil {
@@ -159,4 +162,23 @@ func TestRenew_NeverTakesAgain(t *testing.T) {
 		t.Errorf("release: got %v, want ErrLost", err)
 	}
 	take(t, store, "a", "b") // what was left of the lease is free as well
+}
+
+// A release that never arrived is sent again in the background: nobody has to
+// wait for the TTL.
+func TestRelease_LostRequestIsSentAgain(t *testing.T) {
+	const ttl = 30 * time.Second
+	store, p, other := behindProxy(t, ttl)
+	lease := take(t, store, "k")
+	p.set(func(p *proxy) { p.drop = 1 })
+	if err := store.Release(t.Context(), lease); !errors.Is(err, locking.ErrOutcomeUnknown) {
+		t.Errorf("got %v, want ErrOutcomeUnknown", err)
+	}
+	waitFor(t, "the key is free", func() bool {
+		_, err := other.TryAcquire(t.Context(), "k")
+		return err == nil
+	})
+	if !time.Now().Before(lease.Until) {
+		t.Error("the TTL was over by then")
+	}
 }

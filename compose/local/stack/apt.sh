@@ -1,11 +1,12 @@
 # Installs Debian packages as root, without starting their services.
-# Arguments: the packages.
+# Arguments: where the policy is asked for, the packages.
 set -eu
 export DEBIAN_FRONTEND=noninteractive
 
 # A policy that refuses to start services while this script lives. It knows this
 # script's pid: left behind by a SIGKILL, it allows everything and removes itself.
-policy=/usr/sbin/policy-rc.d
+policy=$1
+shift
 if [ ! -e "$policy" ]; then
 	trap 'rm -f "$policy"' EXIT
 	trap 'exit 143' HUP INT TERM

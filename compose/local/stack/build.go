@@ -60,7 +60,7 @@ func (p program) build(ctx context.Context, log io.Writer) error {
 	fmt.Fprintf(log, "stack: building %s (once, about a minute)\n", p.file)
 	start := time.Now()
 	half := path + ".half"
-	out, err := runTool(ctx, "go", "build", "-C", source, "-trimpath", "-ldflags", "-s -w", "-o", half, ".")
+	out, err := runTool(ctx, "go", "build", "-C", source, "-buildvcs=false", "-trimpath", "-ldflags", "-s -w", "-o", half, ".")
 	if err != nil {
 		_ = os.Remove(half)
 		return fmt.Errorf("stack: %s cannot be built: %w\n%s\n  what to do: the modules are fetched the first time: is the network up, is GOPROXY right?\n  or set %s to such a program", p.file, err, lastLines(out, 15), p.variable())

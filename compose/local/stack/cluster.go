@@ -62,13 +62,12 @@ func raise(ctx context.Context, members []*instance) error {
 	return nil
 }
 
-// raze undoes raise.
+// raze undoes raise, gently: a server killed in the middle of its start may not
+// have noted yet what it has outside its folder.
 func raze(members []*instance) error {
 	var errs []error
 	for _, m := range members {
-		errs = append(errs, m.kill())
-		scrub(m.record)
-		errs = append(errs, os.RemoveAll(m.Dir), os.RemoveAll(m.logFile()))
+		errs = append(errs, m.now().end(), m.kill(), os.RemoveAll(m.Dir), os.RemoveAll(m.logFile()))
 	}
 	return errors.Join(errs...)
 }

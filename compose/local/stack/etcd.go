@@ -26,7 +26,7 @@ func etcdKind(name string, members int) kind {
 		ports:    2, // clients, peers
 		program:  program{file: "etcd", module: "compose/local/etcd"},
 		argv:     etcdArgs,
-		ready:    etcdHealth,
+		ready:    etcdMembers,
 		url: func(i *instance) string {
 			var endpoints []string
 			for _, m := range i.cluster {
@@ -39,14 +39,16 @@ func etcdKind(name string, members int) kind {
 	}
 }
 
+func etcdName(i *instance) string { return i.Name + "-" + i.Secret }
+
 func etcdArgs(i *instance) []string {
 	peer := func(m *instance) string { return fmt.Sprintf("http://127.0.0.1:%d", m.Ports[1]) }
 	var initial []string
 	for _, m := range i.cluster {
-		initial = append(initial, m.Name+"="+peer(m))
+		initial = append(initial, etcdName(m)+"="+peer(m))
 	}
 	return []string{
-		"--name", i.Name, "--data-dir", filepath.Join(i.Dir, "data"),
+		"--name", etcdName(i), "--data-dir", filepath.Join(i.Dir, "data"),
 		"--listen-client-urls", "http://" + i.addr(), "--advertise-client-urls", "http://" + i.addr(),
 		"--listen-peer-urls", peer(i), "--initial-advertise-peer-urls", peer(i),
 		"--initial-cluster", strings.Join(initial, ","), "--initial-cluster-token", i.Secret,
@@ -54,9 +56,11 @@ func etcdArgs(i *instance) []string {
 	}
 }
 
-// etcdHealth asks for a linearizable read: it needs a leader and a quorum.
-func etcdHealth(ctx context.Context, i *instance) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+i.addr()+"/health", nil)
+// etcdMembers asks for the members, linearizably: that needs a leader and a
+// quorum. Our name among them holds the secret, so it is ours that answers.
+func etcdMembers(ctx context.Context, i *instance) error {
+	body := strings.NewReader(`{"linearizable":true}`)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+i.addr()+"/v3/cluster/member/list", body)
 	if err != nil {
 		return err
 	}
@@ -66,12 +70,17 @@ func etcdHealth(ctx context.Context, i *instance) error {
 		return err
 	}
 	defer resp.Body.Close()
-	var health struct{ Health, Reason string }
-	if err := json.NewDecoder(resp.Body).Decode(&health); err != nil {
+	var answer struct {
+		Members []struct{ Name string }
+		Message string
+	}
+	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil {
 		return err
 	}
-	if health.Health != "true" {
-		return fmt.Errorf("etcd is not healthy: %s", health.Reason)
+	for _, m := range answer.Members {
+		if m.Name == etcdName(i) {
+			return nil
+		}
 	}
-	return nil
+	return fmt.Errorf("etcd does not know %s: %s %s", i.Name, resp.Status, answer.Message)
 }

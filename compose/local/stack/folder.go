@@ -4,16 +4,21 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 )
 
-const folderPrefix = "shop-stack-"
+// The names of folders: a detached stack is told by its own.
+const (
+	folderPrefix   = "shop-stack-"
+	detachedPrefix = folderPrefix + "up-"
+)
 
 // newFolder makes a stack's folder and takes its lock. Who holds the lock lives:
 // the kernel releases it in every ending, and no pid has to be trusted.
-func newFolder() (dir string, lock *os.File, err error) {
-	dir, err = os.MkdirTemp(base(), folderPrefix)
+func newFolder(prefix string) (dir string, lock *os.File, err error) {
+	dir, err = os.MkdirTemp(base(), prefix)
 	if err != nil {
 		return "", nil, err
 	}
@@ -77,6 +82,9 @@ func Dirs() []string {
 	}
 	return running
 }
+
+// Detached tells whether a stack's folder is one that goes on without its owner.
+func Detached(dir string) bool { return strings.HasPrefix(filepath.Base(dir), detachedPrefix) }
 
 // Sweep buries this user's stacks whose supervisor and undertaker were both
 // killed: their servers went with them, their folders could not.

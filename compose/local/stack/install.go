@@ -13,41 +13,38 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 //go:embed apt.sh
 var aptScript string
 
-// install brings what is missing: packages with one call, then what we build.
+// install brings what is missing, side by side: packages with one call, and
+// what we build.
 func install(ctx context.Context, missing []program, log io.Writer) error {
+	group, ctx := errgroup.WithContext(ctx)
 	var apt, brew []string
-	var build []program
 	for _, p := range missing {
 		if p.module != "" {
-			build = append(build, p)
+			group.Go(func() error { return p.build(ctx, log) })
 			continue
 		}
 		apt, brew = append(apt, p.apt), append(brew, p.brew)
 	}
 	if len(apt) > 0 {
-		if err := installPackages(ctx, apt, brew, log); err != nil {
-			return err
-		}
+		group.Go(func() error { return installPackages(ctx, apt, brew, log) })
 	}
-	for _, p := range build {
-		if err := p.build(ctx, log); err != nil {
-			return err
-		}
-	}
-	return nil
+	return group.Wait()
 }
 
+// installPackages asks the system's package manager; it may ask for a password.
 func installPackages(ctx context.Context, apt, brew []string, log io.Writer) error {
 	var command, packages []string
 	switch {
 	case has("apt-get"):
 		packages = apt
-		command = append([]string{"sh", "-c", aptScript, "apt.sh"}, apt...)
+		command = append([]string{"sh", "-c", aptScript, "apt.sh", "/usr/sbin/policy-rc.d"}, apt...)
 		if os.Geteuid() != 0 {
 			if !has("sudo") {
 				return manual(packages, "neither root nor sudo is at hand", "as root: apt-get install "+strings.Join(apt, " "))
@@ -58,7 +55,7 @@ func installPackages(ctx context.Context, apt, brew []string, log io.Writer) err
 		packages = brew
 		command = append([]string{"brew", "install", "--quiet"}, brew...)
 	default:
-		return manual(apt, "this system has neither apt-get nor brew", "install PostgreSQL (with initdb and psql) and Redis")
+		return manual(apt, "this system has neither apt-get nor brew", "install "+strings.Join(apt, " and ")+", with all that belongs to it")
 	}
 	fmt.Fprintf(log, "stack: installing %s (once)\n", strings.Join(packages, ", "))
 	if out, err := runTool(ctx, command...); err != nil {

@@ -56,7 +56,9 @@ var errPortTaken = errors.New("its port has been taken by another process")
 func (r record) addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(r.Ports[0])) }
 
 // tool is a program that stands beside the server's own.
-func (r record) tool(name string) string { return filepath.Join(filepath.Dir(realPath(r.Program)), name) }
+func (r record) tool(name string) string {
+	return filepath.Join(filepath.Dir(realPath(r.Program)), name)
+}
 
 func (r record) logFile() string { return r.Dir + ".log" }
 
@@ -126,9 +128,7 @@ func (i *instance) launch() error {
 // awaitReady asks until a query is answered, or the process ended.
 func (i *instance) awaitReady(ctx context.Context) error {
 	for wait := 5 * time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
-		try, cancel := context.WithTimeout(ctx, 5*time.Second)
-		err := i.kind.ready(try, i)
-		cancel()
+		err := i.askOnce(ctx)
 		if err == nil {
 			return nil
 		}
@@ -140,6 +140,21 @@ func (i *instance) awaitReady(ctx context.Context) error {
 		case <-time.After(wait):
 		}
 	}
+}
+
+// askOnce is one try, given up when the process ends. Someone else may answer on
+// a port that was lost, so each kind's question is one that only ours can answer.
+func (i *instance) askOnce(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	go func() {
+		select {
+		case <-i.exited:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return i.kind.ready(ctx, i)
 }
 
 // obituary says why a server ended by itself.

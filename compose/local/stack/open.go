@@ -65,18 +65,20 @@ func (s *Stack) openProgram(ctx context.Context, kind, name, program string) ([]
 
 // begin makes the folder and starts the supervisor in it.
 func begin(detached bool) (*Stack, error) {
-	dir, lock, err := newFolder()
+	prefix := folderPrefix
+	if detached {
+		prefix = detachedPrefix
+	}
+	dir, lock, err := newFolder(prefix)
 	if err != nil {
 		return nil, err
 	}
 	defer lock.Close() // the supervisor has it from now on
-	s := &Stack{dir: dir}
 	report, reportEnd, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
-	defer reportEnd.Close()
-	s.report = report
+	s := &Stack{dir: dir, done: make(chan struct{})}
 	files, args := []*os.File{reportEnd, lock}, []string{dir}
 	if !detached {
 		end, lifeline, err := os.Pipe()
@@ -90,12 +92,28 @@ func begin(detached bool) (*Stack, error) {
 	if err := role(roleLauncher, files, args...).Run(); err != nil {
 		return nil, errors.Join(fmt.Errorf("stack: launcher: %w: %s", err, roleLogs(dir)), os.RemoveAll(dir))
 	}
-	reportEnd.Close()
-	_ = report.SetReadDeadline(time.Now().Add(10 * time.Second))
-	if line, err := bufio.NewReader(report).ReadString('\n'); err != nil {
-		return nil, errors.Join(fmt.Errorf("stack: the supervisor has not started: %q %w: %s", line, err, roleLogs(dir)), s.Close())
+	_ = reportEnd.Close() // ours: theirs alone hold the pipe open now
+	if err := s.awaitReport(report); err != nil {
+		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
+}
+
+// awaitReport waits for the supervisor's one line, and leaves someone behind who
+// waits for the end: each of its heirs holds the pipe open, and none writes.
+func (s *Stack) awaitReport(report *os.File) error {
+	_ = report.SetReadDeadline(time.Now().Add(10 * time.Second))
+	line, err := bufio.NewReader(report).ReadString('\n')
+	if err != nil {
+		err = fmt.Errorf("stack: the supervisor has not started: %q %w: %s", line, err, roleLogs(s.dir))
+	}
+	go func() {
+		_ = report.SetReadDeadline(time.Time{})
+		_, _ = report.Read(make([]byte, 1))
+		_ = report.Close()
+		close(s.done)
+	}()
+	return err
 }
 
 // openLog is where a role's last words go.

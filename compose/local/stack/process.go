@@ -44,6 +44,17 @@ func (p process) alive() bool {
 	return ok && d.state != 'Z' && d.Start == p.Start
 }
 
+// Watch gives a question to ask again and again: does the process that has this
+// pid now still run? One that is dead but not waited for does not, and neither
+// does one that gets the pid afterwards.
+func Watch(pid int) (alive func() bool, err error) {
+	p, err := identify(pid)
+	if err == nil && !p.alive() {
+		err = fmt.Errorf("pid %d: %w", pid, errGone)
+	}
+	return p.alive, err
+}
+
 // signal reaches this process or nobody. The handle is taken first (a pidfd on
 // Linux: it cannot come to mean another process), then compared, then used.
 func (p process) signal(sig syscall.Signal) error {

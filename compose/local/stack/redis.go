@@ -1,9 +1,9 @@
 package stack
 
 import (
-	"bufio"
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"strconv"
 	"strings"
@@ -23,31 +23,34 @@ var _ = register(kind{
 			"--appendonly", "yes", "--appendfsync", "always", "--save", "", "--daemonize", "no",
 		}
 	},
-	ready: func(ctx context.Context, i *instance) error { return redisPing(ctx, i.addr()) },
+	ready: func(ctx context.Context, i *instance) error { return redisInfo(ctx, i.addr(), i.now().First.PID) },
 	url:   func(i *instance) string { return "redis://" + i.addr() + "/0" },
 	stop:  syscall.SIGTERM,
 	quick: syscall.SIGKILL,
 })
 
-// redisPing wants PONG. While Redis reads its file it listens, and says LOADING.
-func redisPing(ctx context.Context, addr string) error {
+// redisInfo asks Redis who it is. While it reads its file it listens, and says
+// LOADING; a Redis that is not ours has another pid.
+func redisInfo(ctx context.Context, addr string, pid int) error {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	if deadline, ok := ctx.Deadline(); ok {
-		_ = conn.SetDeadline(deadline)
-	}
-	if _, err := conn.Write([]byte("PING\r\n")); err != nil {
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	if _, err := conn.Write([]byte("EXISTS ready\r\nINFO server\r\nQUIT\r\n")); err != nil {
 		return err
 	}
-	answer, err := bufio.NewReader(conn).ReadString('\n')
+	answer, err := io.ReadAll(conn)
 	if err != nil {
 		return err
 	}
-	if strings.TrimSpace(answer) != "+PONG" {
-		return fmt.Errorf("redis answers PING with %q", answer)
+	if !strings.HasPrefix(string(answer), ":") {
+		line, _, _ := strings.Cut(string(answer), "\r\n")
+		return fmt.Errorf("redis answers %q", line)
+	}
+	if !strings.Contains(string(answer), fmt.Sprintf("\r\nprocess_id:%d\r\n", pid)) {
+		return fmt.Errorf("a Redis that is not ours answers on %s", addr)
 	}
 	return nil
 }

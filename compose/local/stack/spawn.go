@@ -25,11 +25,13 @@ func Spawn(cmd *exec.Cmd) error {
 
 var forks = sync.OnceValue(func() chan<- func() {
 	work := make(chan func())
-	go func() {
-		runtime.LockOSThread() // never unlocked
-		for f := range work {
-			f()
-		}
-	}()
+	go serveForks(work)
 	return work
 })
+
+func serveForks(work <-chan func()) {
+	runtime.LockOSThread() // never unlocked
+	for f := range work {
+		f()
+	}
+}

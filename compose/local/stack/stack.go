@@ -12,9 +12,13 @@ import (
 // Stack is a set of servers that run, by their supervisor's folder.
 type Stack struct {
 	dir      string
-	report   *os.File // closes when the supervisor and the undertaker are gone; nil: not ours
-	lifeline *os.File // the supervisor ends when this closes; nil: detached or not ours
+	lifeline *os.File      // the supervisor ends when this closes; nil: detached or not ours
+	done     chan struct{} // closed when supervisor and undertaker are gone; nil: not ours
 }
+
+// Done is closed when the stack that this process opened has ended, be it by
+// Close or because somebody killed its supervisor.
+func (s *Stack) Done() <-chan struct{} { return s.done }
 
 // Attach reaches a stack that runs; dir is what SHOP_STACK says.
 func Attach(dir string) (*Stack, error) {
@@ -95,10 +99,10 @@ func (s *Stack) Close() error {
 	if s.lifeline == nil {
 		return s.End()
 	}
-	defer s.report.Close()
 	_ = s.lifeline.Close()
-	_ = s.report.SetReadDeadline(time.Now().Add(closeLimit))
-	if _, err := s.report.Read(make([]byte, 1)); errors.Is(err, os.ErrDeadlineExceeded) {
+	select {
+	case <-s.done:
+	case <-time.After(closeLimit):
 		return fmt.Errorf("stack: %s has not ended after %s", s.dir, closeLimit)
 	}
 	if _, err := os.Stat(s.dir); err == nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"regexp"
 	"sync"
 	"syscall"
 	"time"
@@ -18,8 +19,23 @@ func undertake(dir string) error {
 		syscall.CloseOnExec(fd)
 	}
 	_, _ = os.NewFile(fdOrphaned, "").Read(make([]byte, 1))
-	return bury(dir)
+	return errors.Join(bury(dir), removeGoRun())
 }
+
+// removeGoRun removes the folder that `go run` built us in. It does so itself,
+// unless it was killed.
+func removeGoRun() error {
+	path, err := os.Executable()
+	if err != nil {
+		return nil
+	}
+	if match := goRun.FindStringSubmatch(path); match != nil {
+		return os.RemoveAll(match[1])
+	}
+	return nil
+}
+
+var goRun = regexp.MustCompile(`^(.*/go-build[0-9]+)/b001/exe/[^/]+$`)
 
 // bury ends all that belongs to the stack in dir and removes the folder. It may
 // be done twice at the same time: each step allows that it is done already.

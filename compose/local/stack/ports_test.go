@@ -1,0 +1,102 @@
+package stack
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Goal: losing a port between the choice and the start costs a retry, no more.
+// Method: the first choice is a port that we hold.
+
+func taken(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// supervised is a supervisor in this process. When root, servers run as others:
+// the folder must be open to them.
+func supervised(t *testing.T, pick func(int) ([]int, error)) *supervisor {
+	t.Helper()
+	dir, lock, err := newFolder(folderPrefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &supervisor{dir: dir, pick: pick}
+	t.Cleanup(func() {
+		if err := raze(s.servers); err != nil {
+			t.Error(err)
+		}
+		if err := errors.Join(lock.Close(), bury(dir)); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func TestOpen_ATakenPortIsTriedAgainWithAnother(t *testing.T) {
+	for _, kind := range Kinds() {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			lost := taken(t)
+			picks := 0
+			s := supervised(t, func(n int) ([]int, error) {
+				ports, err := freePorts(n)
+				if picks++; picks == 1 {
+					ports[0] = lost
+				}
+				return ports, err
+			})
+			programs, err := provide(t.Context(), []string{kind}, os.Stderr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			servers, err := s.open(t.Context(), request{Op: "open", Kind: kind, Name: kind, Program: programs[kind]})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if picks != 2 || strings.HasSuffix(servers[0].Addr, fmt.Sprint(":", lost)) {
+				t.Fatalf("%d picks, address %s", picks, servers[0].Addr)
+			}
+		})
+	}
+}
+
+func TestOpen_GivesUpWhenEveryPortIsTaken(t *testing.T) {
+	lost := taken(t)
+	s := supervised(t, func(int) ([]int, error) { return []int{lost}, nil })
+	programs, err := provide(t.Context(), []string{"redis"}, os.Stderr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.open(t.Context(), request{Op: "open", Kind: "redis", Name: "redis", Program: programs["redis"]})
+	if !errors.Is(err, errPortTaken) || !strings.Contains(err.Error(), "stop what takes ports") {
+		t.Fatalf("open: %v, want errPortTaken and what to do", err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(s.dir, "redis*")); len(left) > 0 || len(readJournal(s.dir).Servers) > 0 {
+		t.Fatalf("a failed start left %v and %v", left, readJournal(s.dir).Servers)
+	}
+}
+
+func TestFreePorts_LieBelowThoseOfOutgoingConnections(t *testing.T) {
+	ports, err := freePorts(20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[int]bool{}
+	for _, port := range ports {
+		if port < portMin || port >= portMax || seen[port] {
+			t.Fatalf("%v", ports)
+		}
+		seen[port] = true
+	}
+}

@@ -1,0 +1,191 @@
+package stack_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"shop/compose/local/stack"
+)
+
+// Goal: what Open, Kill, Stop, Pause, Resume and Start return means what it
+// says, on each kind of server. Method: one private server of each kind, a value
+// written before and read after, by that server's own client.
+
+func TestServer_KeepsItsDataThroughEveryEnd(t *testing.T) {
+	t.Parallel()
+	s := open(t, stack.Kinds()...)
+	for _, kind := range stack.Kinds() {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			srv := server(t, s, kind)
+			r := registers[kind](t, srv)
+			must(t, "the first query after Open", r.write(t.Context(), "first"))
+
+			must(t, "Kill", srv.Kill(t.Context()))
+			if srv.State != stack.Down {
+				t.Fatalf("killed server is %s", srv.State)
+			}
+			wantSilence(t, r)
+			addr := srv.Addr
+			must(t, "Start after Kill", srv.Start(t.Context()))
+			wantKept(t, r, "first")
+
+			must(t, "write", r.write(t.Context(), "second"))
+			must(t, "Stop", srv.Stop(t.Context()))
+			wantSilence(t, r)
+			must(t, "Start after Stop", srv.Start(t.Context()))
+			wantKept(t, r, "second")
+			if srv.Addr != addr {
+				t.Fatalf("address was %s, is %s", addr, srv.Addr)
+			}
+			if err := srv.Start(t.Context()); err == nil {
+				t.Fatal("Start of a running server succeeded")
+			}
+		})
+	}
+}
+
+func TestServer_PausedOneIsSilentThenGoesOn(t *testing.T) {
+	t.Parallel()
+	s := open(t, stack.Kinds()...)
+	for _, kind := range stack.Kinds() {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			srv := server(t, s, kind)
+			r := registers[kind](t, srv)
+			must(t, "write", r.write(t.Context(), "kept"))
+			must(t, "Pause", srv.Pause(t.Context()))
+			wantSilence(t, r)
+			must(t, "Resume", srv.Resume(t.Context()))
+			wantKept(t, r, "kept")
+
+			must(t, "Pause", srv.Pause(t.Context()))
+			must(t, "Kill while paused", srv.Kill(t.Context()))
+			must(t, "Start", srv.Start(t.Context()))
+			wantKept(t, r, "kept")
+
+			must(t, "Pause", srv.Pause(t.Context()))
+			must(t, "Stop while paused", srv.Stop(t.Context()))
+			must(t, "Start", srv.Start(t.Context()))
+			wantKept(t, r, "kept")
+		})
+	}
+}
+
+// A session that is open already is served by a process of its own, with a
+// session of its own: pausing the first process alone would not stop it.
+func TestServer_PauseStopsOpenSessionsToo(t *testing.T) {
+	t.Parallel()
+	srv := server(t, open(t, "postgres"), "postgres")
+	conn, err := pgx.Connect(t.Context(), srv.Env["SHOP_POSTGRES_URL"])
+	must(t, "connect", err)
+	defer conn.Close(context.Background())
+
+	must(t, "Pause", srv.Pause(t.Context()))
+	answer := make(chan error, 1)
+	go func() {
+		_, err := conn.Exec(t.Context(), "SELECT 1")
+		answer <- err
+	}()
+	select {
+	case err := <-answer:
+		t.Fatalf("a session of a paused server answered: %v", err)
+	case <-time.After(300 * time.Millisecond):
+	}
+	must(t, "Resume", srv.Resume(t.Context()))
+	must(t, "the same query, after the pause", <-answer)
+}
+
+// wantSilence: no answer comes, be it a refusal or nothing at all.
+func wantSilence(t *testing.T, r register) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if got, err := r.read(ctx); err == nil {
+		t.Fatalf("a server that is down or paused answered %q", got)
+	}
+}
+
+func TestPrivate_IsAnotherServer(t *testing.T) {
+	t.Parallel()
+	s := open(t, "redis")
+	shared := registers["redis"](t, server(t, s, "redis"))
+	one, err := s.Private(t.Context(), "redis")
+	must(t, "Private", err)
+	private := registers["redis"](t, one)
+	must(t, "write", shared.write(t.Context(), "shared"))
+	must(t, "write", private.write(t.Context(), "private"))
+	must(t, "Kill", one.Kill(t.Context()))
+	wantKept(t, shared, "shared")
+	must(t, "Start", one.Start(t.Context()))
+	wantKept(t, private, "private")
+}
+
+func TestCluster_ServesWithoutOneMember(t *testing.T) {
+	t.Parallel()
+	s := open(t, "etcd3")
+	first := server(t, s, "etcd3-1")
+	must(t, "Kill", first.Kill(t.Context()))
+	r := registers["etcd"](t, server(t, s, "etcd3-2"))
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	// The member that is gone may have led: an election takes a second or two.
+	eventually(t, "a write with two of three", func() bool { return r.write(ctx, "kept") == nil })
+	must(t, "Start", first.Start(t.Context()))
+	wantKept(t, r, "kept")
+}
+
+func TestAttach_ReachesARunningStackOnly(t *testing.T) {
+	t.Parallel()
+	s := open(t, "redis")
+	again, err := stack.Attach(s.Dir())
+	must(t, "Attach", err)
+	if got, want := server(t, again, "redis").Addr, server(t, s, "redis").Addr; got != want {
+		t.Fatalf("attached to %s, want %s", got, want)
+	}
+	if _, err := again.Server("postgres"); err == nil {
+		t.Fatal("a server that was not asked for was found")
+	}
+	if _, err := stack.Attach(t.TempDir()); err == nil {
+		t.Fatal("attached to an empty folder")
+	}
+	if _, err := stack.Attach(""); err == nil {
+		t.Fatal("attached to nothing")
+	}
+}
+
+func TestClose_LeavesNoFolder(t *testing.T) {
+	t.Parallel()
+	s, err := stack.Open(t.Context(), stack.Options{Servers: []string{"redis", "postgres"}})
+	must(t, "Open", err)
+	must(t, "Kill, so that shared memory is left behind", server(t, s, "postgres").Kill(t.Context()))
+	must(t, "Pause", server(t, s, "redis").Pause(t.Context()))
+	must(t, "Close", s.Close())
+	if _, err := os.Stat(s.Dir()); !errors.Is(err, os.ErrNotExist) {
+		t.Fatalf("the folder is still there: %v", err)
+	}
+}
+
+func TestPrivate_ACancelledStartLeavesNothing(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	mind := errors.New("changed my mind")
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 200*time.Millisecond, mind)
+	defer cancel()
+	if _, err := s.Private(ctx, "postgres"); !errors.Is(err, mind) {
+		t.Fatalf("Private returned %v, want the cause of the cancellation", err)
+	}
+	eventually(t, "the half-started server is gone", func() bool {
+		left, err := s.Servers(t.Context())
+		must(t, "Servers", err)
+		files, err := filepath.Glob(filepath.Join(s.Dir(), "postgres*"))
+		must(t, "Glob", err)
+		return len(left) == 0 && len(files) == 0
+	})
+}

@@ -1,0 +1,74 @@
+package inventory_test
+
+import (
+	"sync"
+	"testing"
+
+	"shop/inventory"
+)
+
+func TestCancel_BesideBuyersOfEveryStrategy(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range safe() {
+		t.Run(strategy, func(t *testing.T) {
+			t.Parallel()
+			s := openWithRedis(t, inventory.Config{Strategy: strategy})
+			const pieces = 12
+			s.stock("A", pieces)
+			s.stock("B", pieces)
+			both := []inventory.Line{{SKU: "B", Quantity: 1}, {SKU: "A", Quantity: 1}}
+			var wg sync.WaitGroup
+			for range pieces {
+				wg.Go(func() {
+					buyer := ask()
+					if _, err := until(t.Context(), s.Service, buyer, both); err != nil {
+						t.Error(err)
+						return
+					}
+					id := s.ordered(buyer, both...) // a replay
+					if _, err := s.Cancel(t.Context(), askBy(buyer.Client, "cancel"), id); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			wg.Wait()
+			if a, b := s.left("A"), s.left("B"); a != pieces || b != pieces {
+				t.Errorf("stock %d and %d, want %d", a, b, pieces)
+			}
+			if got := s.number(`SELECT count(*) FROM stock_movements WHERE kind = 'cancel'`); got != 2*pieces {
+				t.Errorf("%d gave back, want %d", got, 2*pieces)
+			}
+			s.mustHold()
+		})
+	}
+}
+
+// What naive breaks, it breaks alone: a cancel between its read and its write
+// is written over, but the cancel itself added relative to what was there.
+func TestCancel_IsRelativeAlsoUnderNaive(t *testing.T) {
+	t.Parallel()
+	read, cancelled := make(chan struct{}), make(chan struct{})
+	s := open(t, inventory.Config{})
+	s.stock("A", 10)
+	buyer := ask()
+	id := s.ordered(buyer, inventory.Line{SKU: "A", Quantity: 4})
+	cfg := s.cfg
+	cfg.Strategy, cfg.Failpoint = "naive", pauseAt(inventory.AfterGuard, read, cancelled)
+	naive, _ := s.another(cfg)
+	done := make(chan error)
+	go func() { _, err := naive.Buy(t.Context(), ask(), one("A")); done <- err }()
+	<-read
+	if _, err := s.Cancel(t.Context(), askBy(buyer.Client, "c"), id); err != nil {
+		t.Error(err)
+	}
+	if got := s.left("A"); got != 10 {
+		t.Errorf("%d left after the cancel, want 10", got)
+	}
+	close(cancelled)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if got := s.left("A"); got != 5 {
+		t.Errorf("%d left: naive read 6 and must have written 5 over the cancel", got)
+	}
+}

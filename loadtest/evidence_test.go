@@ -1,0 +1,84 @@
+package loadtest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"shop/loadtest/fault"
+)
+
+func TestCutOff_CountsRequestsThatWereUnderWayAtAFaultAndGotNoAnswer(t *testing.T) {
+	const second = time.Second
+	epoch := time.Now()
+	kill := fault.Event{At: epoch.Add(2 * second), Until: epoch.Add(3 * second)}
+	attempt := func(start, end time.Duration, status, sends int) Record {
+		return Record{Attempts: []Attempt{{Start: start, End: end, Status: status, Sends: sends}}}
+	}
+	for _, c := range []struct {
+		name   string
+		record Record
+		want   int64
+	}{
+		{"cut in the middle", attempt(1*second, 2*second+1, 0, 1), 1},
+		{"answered all the same", attempt(1*second, 2*second+1, 201, 1), 0},
+		{"over before", attempt(1*second, 2*second-1, 0, 1), 0},
+		{"sent after it was undone", attempt(4*second, 5*second, 0, 1), 0},
+		{"nobody listened any more", attempt(2*second, 2*second+1, 0, 0), 0},
+	} {
+		if got := cutOff([]Record{c.record}, []fault.Event{kill}, epoch); got != c.want {
+			t.Errorf("%s: %d, want %d", c.name, got, c.want)
+		}
+	}
+	if got := cutOff([]Record{attempt(1*second, 2*second+1, 0, 1)}, nil, epoch); got != 0 {
+		t.Errorf("no fault: %d", got)
+	}
+}
+
+func TestOnTheWire_CountsAttemptsUnknownAnswersAndWhatNobodyRecorded(t *testing.T) {
+	records := []Record{
+		{Attempts: []Attempt{{Outcome: Unknown, Sends: 1}, {Outcome: OK, Sends: 1}}},
+		{Attempts: []Attempt{{Outcome: Open, Sends: 0}, {Outcome: Rejected, Sends: 3}}},
+	}
+	want := map[string]int64{"attempts": 4, "unknown_answers": 1, "silent_retries": 2}
+	if diff := cmp.Diff(want, onTheWire(records)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestLines_HaveARowForEachProductOfEachKey(t *testing.T) {
+	who, order := uuid.New(), uuid.New()
+	records := []Record{
+		{Intent: Intent{Key: "k", Action: Buy, Lines: []Stock{{"a", 1}, {"b", 2}}}, Outcome: OK, Order: order},
+		{Intent: Intent{Key: "c", Action: Cancel, Lines: []Stock{{"a", 1}}}, Outcome: Unknown},
+	}
+	want := []Line{
+		{who, "k", Buy, order, "a", 1, OK},
+		{who, "k", Buy, order, "b", 2, OK},
+		{who, "c", Cancel, uuid.Nil, "a", 1, Unknown},
+	}
+	if diff := cmp.Diff(want, lines(records, who)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestEvidence_OfAFaultIsWhatItHit(t *testing.T) {
+	r := &run{
+		scenario: Scenario{Fault: RedisDown}, replicas: &Replicas{Counters: NewCounters()}, acquired: 5,
+		volley: &volley{history: NewHistory()}, events: []fault.Event{{Hits: 1}},
+	}
+	r.replicas.Counters.kept["lock_acquired"] = 7
+	if e := r.evidence(nil); e["redis_kills"] != 1 || e["lock_acquired_after"] != 2 {
+		t.Errorf("redis-down: %v", e)
+	}
+	r.scenario.Fault, r.events = Crash, []fault.Event{{Hits: 1}, {Hits: 1}}
+	if e := r.evidence(nil); e["crashes"] != 2 {
+		t.Errorf("crash: %v", e)
+	}
+	r.scenario.Fault, r.events = LockLost, []fault.Event{{Hits: 40}}
+	if e := r.evidence(nil); e["locks_deleted"] != 40 {
+		t.Errorf("lock-lost: %v", e)
+	}
+}

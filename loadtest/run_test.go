@@ -1,0 +1,81 @@
+package loadtest
+
+import (
+	"context"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// A last COMMIT may still be on its way when all replicas are gone: the audit
+// has to see what it changes.
+func TestRun_TheAuditWaitsForTheLastCommit(t *testing.T) {
+	proof := refusingProof(t, safe("row", NoFault))
+	prepare := proof.Prepare
+	committed := make(chan error, 1)
+	proof.Prepare = func(ctx context.Context, databaseURL string, stock []Stock) (Credentials, error) {
+		credentials, err := prepare(ctx, databaseURL, stock)
+		if err != nil {
+			return credentials, err
+		}
+		late := connectTo(t, databaseURL)
+		must(t, late, ctx, `BEGIN; UPDATE products SET stock = stock - 1 WHERE sku = 'drop-00'`)
+		onlooker := connectTo(t, postgresURL(t)) // in another database: nobody waits for it
+		go func() { committed <- commitWhenAwaited(ctx, onlooker, late) }()
+		return credentials, nil
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	report, err := proof.Run(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if report.Scenarios[0].Violations["S1"] != 1 {
+		t.Errorf("the audit did not see the last commit: %v", report.Scenarios[0].Violations)
+	}
+	cancel()
+	if err := <-committed; err != nil {
+		t.Error(err)
+	}
+}
+
+// commitWhenAwaited ends a transaction, and its connection, once an auditor
+// asks whether anybody is still there.
+func commitWhenAwaited(ctx context.Context, onlooker, late *pgx.Conn) error {
+	for awaited := int64(0); awaited == 0; {
+		if !pause(ctx, 10*time.Millisecond) {
+			return ctx.Err()
+		}
+		var err error
+		awaited, err = units(ctx, onlooker, `
+SELECT count(*)
+FROM pg_stat_activity auditor
+JOIN pg_stat_activity late ON late.datname = auditor.datname
+WHERE auditor.query LIKE '%client backend%' AND auditor.pid <> pg_backend_pid()
+  AND late.pid = `+strconv.Itoa(int(late.PgConn().PID())))
+		if err != nil {
+			return err
+		}
+	}
+	if _, err := late.Exec(ctx, `COMMIT`); err != nil {
+		return err
+	}
+	return late.Close(ctx)
+}
+
+func TestApart_TheShelfMaySayNeitherMoreNorLessThanTheOrders(t *testing.T) {
+	for _, c := range []struct {
+		level Level
+		found int
+	}{
+		{Level{"cup", 3, 3}, 0},
+		{Level{"cup", 4, 3}, 1}, // a sale was forgotten
+		{Level{"cup", 3, 4}, 1}, // a unit is lost
+	} {
+		if found := apart([]Sample{{0, []Level{c.level}}}); len(found) != c.found {
+			t.Errorf("%+v: found %v, want %d", c.level, found, c.found)
+		}
+	}
+}

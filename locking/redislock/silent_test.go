@@ -1,0 +1,72 @@
+package redislock
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"shop/locking"
+)
+
+// From a server that has just been silent nobody waits for an answer beyond the
+// end of ctx, although the socket is read for ten seconds.
+func TestRenew_CancellationIsHeardFromASilentServer(t *testing.T) {
+	const wait, ttl = 10 * time.Second, time.Minute
+	p := newProxy(t, hostOf(t, redisURL(t)))
+	o := Tune(&redis.UniversalOptions{Addrs: []string{p.addr()}}, ttl)
+	o.ReadTimeout = wait
+	client := redis.NewUniversalClient(o)
+	t.Cleanup(func() { _ = client.Close() })
+	store, err := New(client, ttl, Options{Prefix: newPrefix(t, redisURL(t))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Close)
+	t.Cleanup(p.closeConns) // before Close, which waits for the reader
+	lease := take(t, store, "k")
+
+	p.loseNext(1 << 30)
+	if _, err := store.Renew(t.Context(), lease); err == nil || !store.silent.Load() {
+		t.Fatalf("got %v; the server is known to be silent: %t", err, store.silent.Load())
+	}
+	store.patience = wait
+	ctx, cancel := context.WithCancel(t.Context())
+	lost, result := p.lostSoFar(), make(chan error, 1)
+	go func() {
+		_, err := store.Renew(ctx, lease)
+		result <- err
+	}()
+	waitFor(t, "the answer is lost", func() bool { return p.lostSoFar() > lost })
+	cancel()
+	select {
+	case err := <-result:
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v, want context.Canceled", err)
+		}
+	case <-time.After(wait / 2):
+		t.Error("the end of ctx was not heard")
+		<-result
+	}
+	p.loseNext(0)
+	waitFor(t, "an answer ends the silence", func() bool {
+		_, err := store.Renew(t.Context(), lease)
+		return err == nil && !store.silent.Load()
+	})
+}
+
+// Our own patience is over: that is not the end of the caller's ctx.
+func TestTryAcquire_SilenceIsNotTheCallersDeadline(t *testing.T) {
+	store, p, _ := behindProxy(t, 600*time.Millisecond)
+	p.loseNext(1 << 30)
+	asked := time.Now()
+	_, err := store.TryAcquire(t.Context(), "k")
+	if !errors.Is(err, locking.ErrOutcomeUnknown) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want an unknown outcome and no end of ctx", err)
+	}
+	if took := time.Since(asked); took < store.ttl/4 {
+		t.Errorf("gave up after %v", took)
+	}
+}
