@@ -26,7 +26,7 @@ test: lint race proof ## everything CI runs: lint, Go tests on real servers, the
 lint: vet staticcheck gofumpt generated ## vet, staticcheck, gofumpt, generated code
 
 race: build ## the Go tests alone, under the race detector, on real servers
-	@bin/local need gcc gcc libc6-dev
+	@bin/local need gcc gcc libc6-dev && bin/local need ps procps
 	$(call timed,go test -race,$(STACK) -- go test -race -shuffle=on -count=1 ./...)
 
 proof: build

@@ -134,6 +134,14 @@ func (h *History) outcome(r *Record) Outcome {
 	return r.Outcome
 }
 
+// answered tells whether the latest attempt for a key got a final answer.
+func (h *History) answered(key string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	attempts := h.records[key].Attempts
+	return len(attempts) > 0 && attempts[len(attempts)-1].Outcome.Final()
+}
+
 // last describes how the latest attempt for a key ended.
 func (h *History) last(key string) string {
 	h.mu.Lock()

@@ -85,7 +85,7 @@ var invariants = []struct{ name, means string }{
 	{"I-REJ", "an order that was refused, or never asked for, is not there"},
 	{"I-ONCE", "a key has one effect, and every final answer to it is the same, byte for byte"},
 	{"I-WHOLE", "an order has all its lines or does not exist"},
-	{"I-LIVE", "purchases succeed soon after each fault, every key is decided, and a last purchase works on every product"},
+	{"I-LIVE", "purchases succeed soon after each fault, every key is decided, and answered when asked again, and a last purchase works on every product"},
 	{"I-SOLD", "all that was there is sold"},
 	{"oversold", "units sold beyond what ever was there"},
 }
@@ -104,7 +104,7 @@ var evidenceMeans = map[string]string{
 	"overlaps":            "requests under way for a product while another replica had one for the same",
 	"attempts":            "requests on the wire, repetitions included",
 	"sent_again":          "repetitions of a key that was not decided",
-	"replayed":            "decided keys that were sent once more in the end",
+	"replayed":            "decided keys that were asked again in the end, and answered",
 	"unknown_answers":     "answers, or missing answers, after which the client could not know",
 	"cut_off":             "requests that lost their replica in the middle",
 	"silent_retries":      "requests that were repeated behind the recorder's back",

@@ -109,17 +109,36 @@ const replays = 40
 
 // replay asks again for what was decided long ago, as likely as not of another
 // replica, or of one that was killed since: the same answer must come, byte for
-// byte (the history notices if not). It returns how many keys were answered.
-func (v *volley) replay(ctx context.Context) (answered int64) {
+// byte (the history notices if not). "Try later" is no answer. It returns how
+// many keys were answered, and those that were not while patience lasted.
+func (v *volley) replay(ctx context.Context) (answered int64, silent []string) {
+	ctx, stop := context.WithTimeout(ctx, patience)
+	defer stop()
 	records := v.history.Records()
 	for i := 0; i < len(records); i += max(1, len(records)/replays) {
-		r := records[i]
-		header := withKey(v.header, v.keyHeader, r.Key)
-		if r.Outcome.Final() && send(ctx, v.client, v.bases[i%len(v.bases)], r.Intent, header) == nil {
+		switch r := records[i]; {
+		case !r.Outcome.Final():
+		case v.askAgain(ctx, i, r.Intent):
 			answered++
+		default:
+			silent = append(silent, r.Key+": decided, and asked again it ended as "+v.history.last(r.Key))
 		}
 	}
-	return answered
+	return answered, silent
+}
+
+// askAgain sends a decided key until its answer is final again, or ctx ends.
+func (v *volley) askAgain(ctx context.Context, replica int, i Intent) bool {
+	header := withKey(v.header, v.keyHeader, i.Key)
+	for {
+		if send(ctx, v.client, v.bases[replica%len(v.bases)], i, header) == nil && v.history.answered(i.Key) {
+			return true
+		}
+		if !pause(ctx, chaseFirst) {
+			return false
+		}
+		replica++
+	}
 }
 
 // settle sends one intent, and chases it until it is decided.

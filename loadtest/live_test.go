@@ -1,8 +1,10 @@
 package loadtest
 
 import (
+	"context"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -102,12 +104,33 @@ func TestReplay_ADecidedKeyThatGetsAnotherAnswerInTheEndIsNoticed(t *testing.T) 
 		if second == order2 {
 			v.history.records["bought"].body = []byte(`{"id":"` + order2 + `"}`)
 		}
-		if n := v.replay(t.Context()); n != 1 {
-			t.Errorf("%d replays, want 1", n)
+		if n, silent := v.replay(t.Context()); n != 1 || len(silent) != 0 {
+			t.Errorf("%d replays, want 1; silent: %v", n, silent)
 		}
 		if got := strings.Join(diverged(v.history.Records()), " "); got != want {
 			t.Errorf("diverged: %q, want %q", got, want)
 		}
 		closed()
+	}
+}
+
+func TestReplay_TryLaterIsNoAnswerToADecidedKey(t *testing.T) {
+	var asked atomic.Int32
+	v, closed := finaleShop(t, func(string) string {
+		if asked.Add(1) == 1 {
+			return "busy"
+		}
+		return ""
+	})
+	if n, silent := v.replay(t.Context()); n != 1 || len(silent) != 0 || asked.Load() != 2 {
+		t.Errorf("busy once: %d answered of 1, silent %v, asked %d times, want 2", n, silent, asked.Load())
+	}
+	closed()
+	v, closed = finaleShop(t, func(string) string { return "busy" })
+	defer closed()
+	ctx, stop := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer stop()
+	if n, silent := v.replay(ctx); n != 0 || len(silent) != 1 || !strings.Contains(silent[0], "bought") {
+		t.Errorf("busy for ever: %d answered, silent %v; want the key to be named", n, silent)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -31,6 +32,7 @@ type run struct {
 	decided   time.Duration
 	dead      []string // products on which the finale failed
 	replayed  int64
+	silent    []string // keys that were decided, and got no final answer again
 }
 
 // Faults come when the load is in full swing, and end while there is still
@@ -55,7 +57,7 @@ func (r *run) all(ctx context.Context) (Result, error) {
 		return Result{}, err
 	}
 	r.dead = volley.finale(ctx, r.plan.Stock)
-	r.replayed = volley.replay(ctx)
+	r.replayed, r.silent = volley.replay(ctx)
 	r.replicas.Stop(ctx)
 	if err := ctx.Err(); err != nil {
 		return Result{}, err
@@ -125,9 +127,7 @@ func (r *run) audit(ctx context.Context) (Result, error) {
 		return Result{}, err
 	}
 	findings.Add("I-ONCE", diverged(records)...)
-	findings.Add("I-LIVE", Stalls(r.volley.history, records, r.events, LiveBound(r.proof.LockTTL))...)
-	findings.Add("I-LIVE", r.dead...)
-	findings.Add("I-LIVE", undecided(records)...)
+	findings.Add("I-LIVE", r.lifeless(records)...)
 	findings.Add("S1-DURING", apart(r.samples)...)
 	violations := findings.Counts()
 	if violations["oversold"], err = units(ctx, conn, oversoldSQL); err != nil {
@@ -140,6 +140,12 @@ func (r *run) audit(ctx context.Context) (Result, error) {
 	result := r.result(records, violations)
 	result.Findings, result.Oversale = findings, oversale
 	return result, nil
+}
+
+// lifeless is all that breaks I-LIVE.
+func (r *run) lifeless(records []Record) []string {
+	stalls := Stalls(r.volley.history, records, r.events, LiveBound(r.proof.LockTTL))
+	return slices.Concat(stalls, r.dead, r.silent, undecided(records))
 }
 
 // result puts the numbers together and judges them.

@@ -3,10 +3,13 @@ package loadtest
 import (
 	"context"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"shop/loadtest/fault"
 )
 
 // A last COMMIT may still be on its way when all replicas are gone: the audit
@@ -76,6 +79,20 @@ func TestApart_TheShelfMaySayNeitherMoreNorLessThanTheOrders(t *testing.T) {
 	} {
 		if found := apart([]Sample{{0, []Level{c.level}}}); len(found) != c.found {
 			t.Errorf("%+v: found %v, want %d", c.level, found, c.found)
+		}
+	}
+}
+
+func TestRun_EachSignOfLifeThatIsMissingBreaksLiveness(t *testing.T) {
+	h := NewHistory()
+	r := &run{
+		proof: &Proof{}, volley: &volley{history: h}, dead: []string{"a product"}, silent: []string{"a silent key"},
+		events: []fault.Event{{What: "a fault", At: h.epoch, Until: h.epoch}},
+	}
+	found := strings.Join(r.lifeless([]Record{{Intent: Intent{Key: "an open key"}, Outcome: Open}}), "; ")
+	for _, sign := range []string{"a fault", "a product", "a silent key", "an open key"} {
+		if !strings.Contains(found, sign) {
+			t.Errorf("%q is not in %q", sign, found)
 		}
 	}
 }

@@ -44,6 +44,9 @@ func (t *Target) Run(ctx context.Context) (Report, error) {
 		return Report{}, fmt.Errorf("audit: %w", err)
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
+	if err := t.rehearse(ctx, conn); err != nil {
+		return Report{}, err
+	}
 	v, err := newVolley(ctx, t.Bases, t.Header, t.KeyHeader, t.Load.Duration+patience, t.Classify)
 	if err != nil {
 		return Report{}, err
@@ -81,10 +84,23 @@ func (t *Target) Run(ctx context.Context) (Report, error) {
 	return Report{Seed: t.Load.Seed, AsExpected: result.AsExpected, Scenarios: []Result{result}, Planned: 1, Load: t.Load, When: time.Now()}, nil
 }
 
-func (t *Target) audit(ctx context.Context, conn *pgx.Conn, records []Record) (Findings, error) {
+// rehearse finds a query that cannot run before the service is loaded for it.
+func (t *Target) rehearse(ctx context.Context, conn *pgx.Conn) error {
 	if len(t.Checks) == 0 {
-		return nil, errors.New("audit: there is no query in the file: nothing would be checked")
+		return errors.New("audit: there is no query in the file: nothing would be checked")
 	}
+	if _, err := conn.Exec(ctx, answersTable); err != nil {
+		return fmt.Errorf("audit: %w", err)
+	}
+	for _, check := range t.Checks {
+		if _, err := conn.Prepare(ctx, "", check.SQL); err != nil {
+			return fmt.Errorf("audit %s: %w", check.Name, err)
+		}
+	}
+	return nil
+}
+
+func (t *Target) audit(ctx context.Context, conn *pgx.Conn, records []Record) (Findings, error) {
 	if err := loadAnswers(ctx, conn, records); err != nil {
 		return nil, err
 	}
@@ -97,12 +113,10 @@ func (t *Target) audit(ctx context.Context, conn *pgx.Conn, records []Record) (F
 	return findings, nil
 }
 
-// loadAnswers makes what clients were told a temporary table that the queries of
-// the audit can join: proof_answers (key, outcome, status, body).
+// answersTable is what clients were told, for the queries of the audit to join.
+const answersTable = `CREATE TEMPORARY TABLE proof_answers (key text PRIMARY KEY, outcome text, status int, body text)`
+
 func loadAnswers(ctx context.Context, conn *pgx.Conn, records []Record) error {
-	if _, err := conn.Exec(ctx, `CREATE TEMPORARY TABLE proof_answers (key text PRIMARY KEY, outcome text, status int, body text)`); err != nil {
-		return fmt.Errorf("audit: %w", err)
-	}
 	_, err := conn.CopyFrom(ctx, pgx.Identifier{"proof_answers"}, []string{"key", "outcome", "status", "body"},
 		pgx.CopyFromSlice(len(records), func(i int) ([]any, error) {
 			r := records[i]

@@ -130,8 +130,20 @@ func TestTarget_IsJudgedByItsOwnersSQLOverWhatClientsWereTold(t *testing.T) {
 	}
 }
 
-func TestTarget_AFileWithoutQueriesIsAnError(t *testing.T) {
-	if report, err := (&foreign{honest: true}).target(t, "-- to be written\n").Run(t.Context()); err == nil {
-		t.Errorf("no error, but %v", report.AsExpected)
+func TestTarget_QueriesThatCannotRunAreAnErrorBeforeTheFirstShot(t *testing.T) {
+	for name, sql := range map[string]string{
+		"none":        "-- to be written\n",
+		"a typo":      "SELECT 1 WHERE false;\nSELEKT 1;",
+		"no table":    "SELECT 1 FROM no_such_table;",
+		"no column":   "SELECT answer FROM proof_answers;",
+		"a cut quote": "SELECT 'all;",
+	} {
+		shop := &foreign{honest: true}
+		if report, err := shop.target(t, sql).Run(t.Context()); err == nil {
+			t.Errorf("%s: no error, but %v", name, report.AsExpected)
+		}
+		if n := shop.came.Load(); n != 0 {
+			t.Errorf("%s: %d requests were sent", name, n)
+		}
 	}
 }

@@ -48,6 +48,9 @@ func (c *proveCmd) Validate() error {
 	case c.Replicas < 2 && len(c.Target.Target) == 0:
 		return errors.New("--replicas must be at least 2: a single replica cannot race with another")
 	}
+	if len(c.Target.Target) > 0 && (c.Strategy != "" || c.Flow != "" || c.Fault != "" || c.Quick) {
+		return errors.New("--strategy, --flow, --fault and --quick choose from our own scenarios: a service given with --target has none of them")
+	}
 	return c.Target.validate()
 }
 
@@ -97,6 +100,9 @@ func (c *proveCmd) prove(ctx context.Context, tell *teller) (loadtest.Report, er
 		return loadtest.Report{}, err
 	}
 	defer bench.close()
+	if err := os.MkdirAll(c.Out, 0o755); err != nil { // before the work, not after it
+		return loadtest.Report{}, err
+	}
 	proof := loadtest.Proof{
 		Scenarios: scenarios,
 		Load:      loadtest.Load{Rate: c.Rate, Duration: c.Duration, Seed: c.Seed, Replicas: c.Replicas},
@@ -120,17 +126,25 @@ func (c *proveCmd) scenarios() ([]loadtest.Scenario, error) {
 	}
 	matrix := loadtest.Matrix(strategies)
 	chosen := loadtest.Only(matrix, c.Flow, c.Strategy, c.Fault)
-	if c.Quick {
-		chosen = loadtest.Quick(chosen)
-	}
 	if len(chosen) == 0 {
-		var names []string
-		for _, s := range matrix {
-			names = append(names, s.Name())
-		}
-		return nil, fmt.Errorf("no such scenario; there are:\n  %s", strings.Join(names, "\n  "))
+		return nil, fmt.Errorf("no such scenario; there are:\n  %s", names(matrix))
 	}
-	return chosen, nil
+	if !c.Quick {
+		return chosen, nil
+	}
+	quick := loadtest.Quick(chosen)
+	if len(quick) == 0 {
+		return nil, fmt.Errorf("that is not part of --quick: leave --quick out to run it; part of --quick are:\n  %s", names(loadtest.Quick(matrix)))
+	}
+	return quick, nil
+}
+
+func names(scenarios []loadtest.Scenario) string {
+	var list []string
+	for _, s := range scenarios {
+		list = append(list, s.Name())
+	}
+	return strings.Join(list, "\n  ")
 }
 
 // how to get servers, for whoever has none.

@@ -65,6 +65,11 @@ func TestProve_WhatCannotRunIsExitStatus2AndSaysWhatToDo(t *testing.T) {
 		{"a stack that is gone", map[string]string{"SHOP_STACK": "/nowhere"}, []string{"--quick"}, "go run ./compose/local exec"},
 		{"no such scenario", nil, []string{"--strategy", "hope"}, "inventory/redis+row/crash"},
 		{"one replica", nil, []string{"--replicas", "1"}, "at least 2"},
+		{"not a quick one", nil, []string{"--quick", "--strategy", "row"}, "not part of --quick"},
+		{"a target with a strategy", nil, []string{"--target", "http://127.0.0.1:1", "--audit-sql", "prove.go", "--strategy", "row"}, "--target has none"},
+		{"a target with --quick", nil, []string{"--target", "http://127.0.0.1:1", "--audit-sql", "prove.go", "--quick"}, "--target has none"},
+		{"a target with a fault", nil, []string{"--target", "http://127.0.0.1:1", "--audit-sql", "prove.go", "--fault", "crash"}, "--target has none"},
+		{"a target with a flow", nil, []string{"--target", "http://127.0.0.1:1", "--audit-sql", "prove.go", "--flow", "inventory"}, "--target has none"},
 		{"a target without SQL", nil, []string{"--target", "http://127.0.0.1:1"}, "--audit-sql"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -95,6 +100,10 @@ func TestProve_SomebodyElsesServiceIsLoadedAndJudgedByTheirSQL(t *testing.T) {
 	}
 	if out, _, err := prove(t, args...); err != nil {
 		t.Errorf("%v after\n%s", err, out)
+	}
+	// a file where the folder should be: nothing is fired, and no path of a report is told
+	if out, _, err := prove(t, append(args, "--out", sql)...); exitCode(err) != 2 || strings.Contains(out, "index.html") || strings.Contains(out, "requests to") {
+		t.Errorf("no folder for the report: exit status %d, %v, want 2\n%s", exitCode(err), err, out)
 	}
 	if err := os.WriteFile(sql, []byte("SELECT id, 'sold' FROM orders;\n"), 0o600); err != nil {
 		t.Fatal(err)

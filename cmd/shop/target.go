@@ -79,5 +79,8 @@ func (c *proveCmd) proveTarget(ctx context.Context, tell *teller) (loadtest.Repo
 		Say:       tell.say,
 		Tick:      tell.tick,
 	}
+	if err := os.MkdirAll(c.Out, 0o755); err != nil { // before the first shot
+		return loadtest.Report{}, err
+	}
 	return target.Run(ctx)
 }

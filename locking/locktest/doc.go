@@ -37,6 +37,7 @@
 //	store variant            noticed by
 //	excludes nobody          Exclusion/*
 //	releases others' locks   Own/ReleaseAndRenewTouchNobodyElses
+//	prolongs others' locks   Own/RefusedRenewProlongsNothing
 //	brings a lease back      Lost/StaysLost
 //	fence starts again       Fence/*
 //	trusts from the answer   Until/NeverBeyondRequestPlusTTL

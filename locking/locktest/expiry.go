@@ -25,6 +25,25 @@ func expires(s *suite) {
 	s.release(b, next)
 }
 
+// expiresOnTime: a Renew that is refused changes nothing. Whoever asks for what is
+// not his, with a TTL ever so long, does not keep the holder's keys past the holder's
+// own TTL: nobody would release them.
+func expiresOnTime(s *suite) {
+	a, b, c := s.open(s.long()), s.open(s.short()), s.open(s.long())
+	was := s.try(a, key)
+	s.release(a, was)
+	holds := s.try(b, key)
+	forged := holds
+	forged.Owner = "somebody"
+	s.lost(a, was)
+	s.lost(a, forged)
+	next := s.acquire(patience/2, c, key) // far below the TTL of the refused
+	if now := time.Now(); now.Before(holds.Until) {
+		s.Errorf("another holder %v before Until", holds.Until.Sub(now))
+	}
+	s.release(c, next)
+}
+
 // expiresNot shows that a key without renewal is held on and on.
 func expiresNot(s *suite) {
 	a, b := s.open(s.short()), s.open(s.short())

@@ -159,7 +159,7 @@ func promised(p Promises) []check {
 		either(p.MultiKey, check{"Multi/AllOrNone", multiAllOrNone}, check{"Multi/Refused", multiRefused}),
 	}
 	if p.Expires {
-		list = append(list, check{"Renew/KeepsTheKeysPastTheTTL", renewKeeps})
+		list = append(list, check{"Renew/KeepsTheKeysPastTheTTL", renewKeeps}, check{"Own/RefusedRenewProlongsNothing", expiresOnTime})
 	}
 	if p.Fences {
 		list = append(list, either(p.FencePersists,

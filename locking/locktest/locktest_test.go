@@ -67,7 +67,7 @@ func TestFailing_ToldOfAStoreThatGrantsNothing(t *testing.T) {
 	said := locktest.Failing(t, always(useless{err: errors.New("out of order")}), promises)
 	for _, name := range []string{
 		"Exclusion/GoroutinesShareOneStore", "Exclusion/SeveralStores", "Own/ReleaseAndRenewTouchNobodyElses",
-		"Lost/StaysLost", "Renew/KeepsTheKeysPastTheTTL", "Ctx/EndedBeforehandTakesNothing", "Ctx/EndWhileWaitingIsHeardAtOnce",
+		"Lost/StaysLost", "Renew/KeepsTheKeysPastTheTTL", "Own/RefusedRenewProlongsNothing", "Ctx/EndedBeforehandTakesNothing", "Ctx/EndWhileWaitingIsHeardAtOnce",
 		"Keys/OddOnesNeverCollide", "Keys/InvalidAreErrKey", "TTL/UnrepresentableIsAnError", "Do/PanicFreesTheKeys",
 		"Fence/GrowsOverGrants", "Fence/SurvivesRestart", "FIFO/Not", "Expires/FreesTheKeysAfterUntil",
 		"Multi/AllOrNone", "Multi/OppositeOrdersDoNotDeadlock", "Multi/FenceAboveThoseOfEachKey",

@@ -14,8 +14,9 @@ local mine, kept = 0, nil
 for i = 1, locks do
   local value = redis.call('GET', KEYS[i])
   if value then
-    if string.sub(value, -#owner) ~= owner then return 0 end
-    mine, kept = mine + 1, string.match(value, '^%d+')
+    local fence, holder = string.match(value, '^(%d+):(.*)$')
+    if holder ~= owner then return 0 end
+    mine, kept = mine + 1, fence
   end
 end
 

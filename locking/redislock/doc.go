@@ -11,8 +11,8 @@
 //
 // # What is stored
 //
-//	lock{0397}lock:sku-1   "1795256814078066:R7FQ…"   fence:owner, expires
-//	lock{0397}fence        "1795256814078066"         never expires, 1024 at most
+//	lock{366}lock:sku-1   "1795256814078066:R7FQ…"   fence:owner, expires
+//	lock{366}fence        "1795256814078066"         never expires, 1024 at most
 //
 // The braces are the hash tag of Redis Cluster: a lock and the counter of its
 // bucket are always on one node, so that one script changes both. Names are the

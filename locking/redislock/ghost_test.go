@@ -87,3 +87,21 @@ func TestGhost_OfAGrantThatIsNotWholeIsANewGrant(t *testing.T) {
 		t.Errorf("renew of the old grant: got %v, want ErrLost", err)
 	}
 }
+
+// An owner is the whole of what follows the fence, and not the end of it.
+func TestScripts_OwnerThatEndsLikeOursIsSomebodyElse(t *testing.T) {
+	store := newStore(t, time.Minute)
+	locks, all := store.names([]string{"k"})
+	for _, foreign := range []string{"1:another-me", "1:another:me", "1me", ":me", "me"} {
+		store.client.Set(t.Context(), locks[0], foreign, 0)
+		if got, err := store.ask(t.Context(), store.scripts.acquire, all, "me", 60_000, 1); err != nil || got != 0 {
+			t.Errorf("acquire of what %q has: got %d, %v", foreign, got, err)
+		}
+		if got, err := store.ask(t.Context(), store.scripts.release, locks, "1:me", "me"); err != nil || got != 0 {
+			t.Errorf("release of what %q has: got %d, %v", foreign, got, err)
+		}
+		if left := store.client.Get(t.Context(), locks[0]).Val(); left != foreign {
+			t.Errorf("of %q is left %q", foreign, left)
+		}
+	}
+}

@@ -1,6 +1,8 @@
 package redislock
 
 import (
+	"os"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -48,6 +50,24 @@ func TestNames_AreDifferentForDifferentKeysAndStores(t *testing.T) {
 			if other, clash := seen[all[1]]; clash {
 				t.Errorf("the counter of %q is the lock of %q", who, other)
 			}
+		}
+	}
+}
+
+// The package's documentation shows the names; they are part of the contract
+// between versions of a program, and between it and who looks with redis-cli.
+func TestNames_AreAsDocumented(t *testing.T) {
+	_, all := (&Store{prefix: "lock"}).names([]string{"sku-1"})
+	text, err := os.ReadFile("doc.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"lock{366}lock:sku-1", "lock{366}fence"}; !slices.Equal(all, want) {
+		t.Errorf("names %q, want %q", all, want)
+	}
+	for _, name := range all {
+		if !strings.Contains(string(text), "//\t"+name+" ") {
+			t.Errorf("doc.go does not show %s", name)
 		}
 	}
 }

@@ -12,6 +12,6 @@ local held = 0
 for i = 1, #KEYS do
   local value = redis.call('GET', KEYS[i])
   if value == grant then held = held + 1 end
-  if value and string.sub(value, -#owner) == owner then redis.call('DEL', KEYS[i]) end
+  if value and string.match(value, '^%d+:(.*)$') == owner then redis.call('DEL', KEYS[i]) end
 end
 return held

@@ -35,6 +35,28 @@ func TestTTL_IsSetToTheMillisecond(t *testing.T) {
 	}
 }
 
+// All keys or none: of a lease that is over in part, nothing is prolonged.
+func TestRenew_RefusedChangesNoTTL(t *testing.T) {
+	const ttl = 20 * time.Second
+	store := newStore(t, ttl)
+	longer, err := New(connect(t, redisURL(t), 2*ttl), 2*ttl, Options{Prefix: store.prefix})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(longer.Close)
+	lease := take(t, store, "a", "b")
+	store.client.Del(t.Context(), store.scope("b")+"lock:b") // an operator's hand
+	take(t, store, "b")
+	if _, err := longer.Renew(t.Context(), lease); !errors.Is(err, locking.ErrLost) {
+		t.Errorf("got %v, want ErrLost", err)
+	}
+	for _, k := range []string{"a", "b"} {
+		if left := store.client.PTTL(t.Context(), store.scope(k)+"lock:"+k).Val(); left <= 0 || left > ttl {
+			t.Errorf("%q is kept for %v, with a TTL of %v", k, left, ttl)
+		}
+	}
+}
+
 // T24: a holder that is stuck, renewed for ever by its watchdog.
 func TestDo_StuckHolderLosesItsKeysAfterMaxHold(t *testing.T) {
 	const ttl = 300 * time.Millisecond

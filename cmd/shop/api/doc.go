@@ -38,7 +38,9 @@
 //	the deadline passes         504 timeout: unknown, since the COMMIT may be on its way
 //	the commit's answer is lost 503 outcome-unknown
 //	the lock store is down      the domain goes on with row locks; /readyz says degraded
-//	PostgreSQL is down          500 for this request; /readyz says 503
+//	PostgreSQL refuses          to buy or cancel: 503 busy with Retry-After, nothing was sent; to look
+//	                            something up, be it the API key: 500; /readyz says 503
+//	PostgreSQL is silent        504 when the deadline passes; /readyz says 503
 //	a bug                       500 with a fixed text; the log has the stack, the client has the request id
 //	SIGTERM                     /readyz says 503, the listener closes, requests in flight end, then the pools close
 //

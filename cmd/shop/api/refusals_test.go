@@ -123,12 +123,23 @@ func TestBuy_TwentyLinesAndAMillionAreTaken(t *testing.T) {
 	s.buy("k", "coffee", "1000000").want(t, 409, api.TypeOutOfStock)
 }
 
-// Never may one quantity be checked and another be sold.
-func TestBuy_AQuantityIsWhatWasChecked(t *testing.T) {
+// A member that is there twice: which of them counts, nobody could tell.
+func TestRefusals_OfMembersThatAreThereTwice(t *testing.T) {
 	s := open(t)
-	// A name that is there twice: the last one counts, for the check and for the sale.
-	a := s.do("POST", "/v1/orders", `{"lines":[{"sku":"coffee","quantity":0,"quantity":3}]}`, "Idempotency-Key: twice").want(t, 201, "")
-	if q := a.order(t).Lines[0].Quantity; q != 3 {
-		t.Errorf("quantity %d", q)
+	one := line("coffee", "1")
+	for i, body := range []string{
+		orderOf(`{"sku":"coffee","quantity":0,"quantity":3}`),
+		orderOf(`{"sku":"coffee","quantity":1,"quantity":1}`),
+		orderOf(`{"sku":"coffee","quantity":1,"quan\u0074ity":2}`),
+		orderOf(one, `{"sku":"tea","quantity":1,"sku":"coffee"}`),
+		`{"lines":[` + one + `],"lines":[` + line("tea", "1") + `]}`,
+		`{"lines":[],"x":{"lines":{}},"lines":[` + one + `]}`,
+	} {
+		a := s.do("POST", "/v1/orders", body, fmt.Sprintf("Idempotency-Key: k%d", i)).want(t, 400, api.TypeMalformed)
+		if !strings.Contains(a.problem.Detail, "twice") {
+			t.Errorf("%s: %s", body, a.problem.Detail)
+		}
 	}
+	s.wantStock("coffee", 100)
+	s.do("POST", "/v1/orders", orderOf(one, line("tea", "2")), "Idempotency-Key: k0").want(t, 201, "") // the same names, in two objects
 }

@@ -48,6 +48,22 @@ func TestRefusals_OfRoutesAndMethods(t *testing.T) {
 	}
 }
 
+// An id that is none is told as what it is, and by its name.
+func TestRefusals_NameTheIDThatIsNone(t *testing.T) {
+	s := open(t)
+	id := "00000000-0000-0000-0000-000000000000"
+	for _, bad := range []string{"xyz", id[1:], id + "0", strings.ReplaceAll(id, "-", ""), "urn:uuid:" + id, "%7B" + id + "%7D", id[:35] + "g", id + "%0A"} {
+		for _, a := range []answer{
+			s.do("GET", "/v1/orders/"+bad, ""),
+			s.do("POST", "/v1/orders/"+bad+"/cancel", "", "Idempotency-Key: k"),
+		} {
+			if d := a.want(t, 400, api.TypeMalformed).problem.Detail; !strings.HasPrefix(d, "The parameter id: ") {
+				t.Errorf("%s: %s", bad, d)
+			}
+		}
+	}
+}
+
 func TestMethods_HeadAndOptions(t *testing.T) {
 	s := open(t)
 	head := s.do("HEAD", "/v1/products", "")

@@ -55,6 +55,9 @@ func checkJSON(h http.Header, data []byte) error {
 	if !json.Valid(data) {
 		return explain(errMalformed, "The body is not JSON.")
 	}
+	if name, twice := memberTwice(json.NewDecoder(bytes.NewReader(data))); twice {
+		return explain(errMalformed, "The member %.64q is there twice in one object.", name)
+	}
 	return nil
 }
 
