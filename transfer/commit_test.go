@@ -1,14 +1,10 @@
 package transfer_test
 
 import (
-	"context"
-	"errors"
-	"net"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"shop/locking"
 	"shop/transfer"
 )
 
@@ -125,78 +121,6 @@ func TestCommit_ThatArrivesLateIsWaitedFor(t *testing.T) {
 			if !reply.Replayed {
 				t.Error("it is not the first attempt's answer")
 			}
-			b.mustHave(p.a, 968, 0)
-		})
-	}
-}
-
-func TestCommit_ThatCannotBeDecidedIsUnknownAndNothingElse(t *testing.T) {
-	t.Parallel()
-	for _, strategy := range []string{"row", "etcd-fenced"} {
-		t.Run(strategy, func(t *testing.T) {
-			t.Parallel()
-			b, p, px, start := armed(t, strategy, func(px *proxy) {
-				px.arm(func(request []byte, client, server net.Conn) {
-					cutAfter(request, client, server)
-					px.refuse()
-				})
-			})
-			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-			defer cancel()
-			req := ask(p.alice)
-			start.Store(true)
-			_, err := b.Transfer(ctx, req, p.move(30))
-			if !errors.Is(err, locking.ErrOutcomeUnknown) {
-				t.Fatalf("%v, want ErrOutcomeUnknown", err)
-			}
-			for _, lie := range []error{locking.ErrBusy, locking.ErrLost, locking.ErrStale, context.Canceled, context.DeadlineExceeded, transfer.ErrNotFound} {
-				if errors.Is(err, lie) {
-					t.Errorf("%v also says %v", err, lie)
-				}
-			}
-			px.up(t)
-			reply, err := b.with("row").Transfer(t.Context(), req, p.move(30)) // etcd-fenced's lease is left to run out
-			if err != nil || reply.Status != 201 {
-				t.Errorf("the same key later: %+v, %v", reply, err)
-			}
-			b.mustHave(p.a, 968, 0)
-			b.mustHold()
-		})
-	}
-}
-
-// The lease ends while nobody can say whether the COMMIT arrived: the next
-// grant, with a newer fence and the same key, decides it.
-func TestCommit_IsDecidedAlsoWhenTheLeaseEndsMeanwhile(t *testing.T) {
-	t.Parallel()
-	for name, hurt := range map[string]fault{"request lost": cutBefore, "answer lost": cutAfter} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b, p, px, start := armed(t, "etcd-fenced", nil)
-			b.locks.ttl = 3 * time.Second // so that its keeper soon finds out
-			cfg := b.replica()
-			cfg.Lock.Observer = func(e locking.Event) {
-				if e.Kind == locking.Lost {
-					px.up(t)
-				}
-			}
-			encode := cfg.Encode
-			cfg.Encode = func(tr transfer.Transfer, refusal error) (transfer.Reply, error) {
-				if start.CompareAndSwap(true, false) {
-					px.arm(func(request []byte, client, server net.Conn) {
-						if err := b.locks.steal(context.Background()); err != nil {
-							t.Error(err)
-						}
-						px.refuse()
-						hurt(request, client, server)
-					})
-				}
-				return encode(tr, refusal)
-			}
-			b.Service, b.events = b.another(cfg)
-			start.Store(true)
-			reply, err := b.Transfer(t.Context(), ask(p.alice), p.move(30))
-			b.mustBeResolved(reply, err)
 			b.mustHave(p.a, 968, 0)
 		})
 	}

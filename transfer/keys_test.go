@@ -4,10 +4,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"math"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -120,121 +118,5 @@ func TestKey_InsufficientFundsIsStoredAndReplayedWhenThereIsMoney(t *testing.T) 
 			b.mustHave(p.a, 60, 0)
 			b.mustHold()
 		})
-	}
-}
-
-func TestKey_IsNotSpentByWhatIsNotStored(t *testing.T) {
-	t.Parallel()
-	b := open(t, transfer.Config{})
-	p := b.pair(100, 0)
-	carol := b.account(uuid.New(), transfer.AmountMax)
-	if _, err := b.pool.Exec(t.Context(), `UPDATE accounts SET opening = $2, balance = $2 WHERE id = $1`, carol, int64(math.MaxInt64)); err != nil {
-		t.Fatal(err)
-	}
-	yen := transfer.Account{ID: uuid.New(), Owner: p.alice, Currency: "JPY", Opening: 0}
-	if _, err := b.OpenAccount(t.Context(), yen); err != nil {
-		t.Fatal(err)
-	}
-	req := ask(p.alice)
-	for name, c := range map[string]struct {
-		m    transfer.Move
-		want error
-	}{
-		"nothing":               {p.move(0), transfer.ErrInvalid},
-		"less than nothing":     {p.move(-1), transfer.ErrInvalid},
-		"too much for anybody":  {p.move(transfer.AmountMax + 1), transfer.ErrInvalid},
-		"to oneself":            {euros(p.a, p.a, 1), transfer.ErrInvalid},
-		"no currency":           {transfer.Move{From: p.a, To: p.b, Amount: 1}, transfer.ErrInvalid},
-		"lower case":            {transfer.Move{From: p.a, To: p.b, Amount: 1, Currency: "eur"}, transfer.ErrInvalid},
-		"another currency":      {transfer.Move{From: p.a, To: p.b, Amount: 1, Currency: "USD"}, transfer.ErrInvalid},
-		"payee's currency":      {euros(p.a, yen.ID, 1), transfer.ErrInvalid},
-		"more than payee holds": {euros(p.a, carol, 1), transfer.ErrInvalid},
-		"from nowhere":          {euros(uuid.New(), p.b, 1), transfer.ErrNotFound},
-		"to nowhere":            {euros(p.a, uuid.New(), 1), transfer.ErrNotFound},
-		"somebody else's":       {p.back(1), transfer.ErrForbidden},
-		"… to nowhere":          {euros(p.b, uuid.New(), 1), transfer.ErrForbidden},
-	} {
-		for _, strategy := range all() {
-			if strategy == "lease-id-fence" {
-				continue
-			}
-			svc := b.with(strategy)
-			if _, err := svc.Transfer(t.Context(), req, c.m); !errors.Is(err, c.want) {
-				t.Errorf("%s, %s: %v, want %v", name, strategy, err, c.want)
-			}
-			if _, err := svc.Reserve(t.Context(), req, c.m, time.Minute); !errors.Is(err, c.want) {
-				t.Errorf("reserve %s, %s: %v, want %v", name, strategy, err, c.want)
-			}
-		}
-	}
-	if reply, err := b.Transfer(t.Context(), req, p.move(30)); err != nil || isRefused(reply) || reply.Replayed {
-		t.Errorf("%+v, %v: the key was spent", reply, err)
-	}
-	if n := b.number(`SELECT count(*) FROM transfer_keys`); n != 1 {
-		t.Errorf("%d keys, want 1", n)
-	}
-}
-
-// with is the bank's Service with another strategy, and the stores it needs.
-func (b *bank) with(strategy string) *transfer.Service {
-	b.t.Helper()
-	cfg := b.cfg
-	cfg.Strategy = strategy
-	b.cfg.Locks = b.withStores(cfg).Locks
-	cfg.Locks = b.cfg.Locks
-	svc, _ := b.another(cfg)
-	return svc
-}
-
-// What is invalid is refused before any lock: there is no lock service here.
-func TestTransfer_IsCheckedBeforeAnyLock(t *testing.T) {
-	t.Parallel()
-	b := open(t, transfer.Config{Locks: nobody{}, Strategy: "etcd-fenced"})
-	p := b.pair(100, 0)
-	for _, m := range []transfer.Move{p.move(0), euros(p.a, p.a, 1), {From: p.a, To: p.b, Amount: 1}} {
-		if _, err := b.Transfer(t.Context(), ask(p.alice), m); !errors.Is(err, transfer.ErrInvalid) {
-			t.Errorf("%+v: %v, want ErrInvalid", m, err)
-		}
-	}
-	if _, err := b.Post(t.Context(), ask(p.alice), uuid.New(), 0); !errors.Is(err, transfer.ErrNotFound) {
-		t.Errorf("%v, want ErrNotFound", err)
-	}
-}
-
-func TestKey_MustBePrintable(t *testing.T) {
-	t.Parallel()
-	b := open(t, transfer.Config{})
-	p := b.pair(100, 0)
-	for _, key := range []string{"", "a\x00", "ä", "a\n", string(make([]byte, 256))} {
-		req := askBy(p.alice, key)
-		_, transferErr := b.Transfer(t.Context(), req, p.move(1))
-		_, postErr := b.Post(t.Context(), req, uuid.New(), 0)
-		for _, err := range []error{transferErr, postErr} {
-			if !errors.Is(err, transfer.ErrInvalid) {
-				t.Errorf("key %q: %v, want ErrInvalid", key, err)
-			}
-		}
-	}
-}
-
-func TestPurge_ForgetsTheOldAndKeepsTheRest(t *testing.T) {
-	t.Parallel()
-	b := open(t, transfer.Config{})
-	p := b.pair(100, 0)
-	old, fresh := ask(p.alice), ask(p.alice)
-	for _, req := range []transfer.Request{old, fresh} {
-		b.transferred(b.Transfer(t.Context(), req, p.move(1)))
-	}
-	if _, err := b.pool.Exec(t.Context(), `UPDATE transfer_keys SET created_at = now() - interval '25 hours' WHERE key = $1`, old.Key); err != nil {
-		t.Fatal(err)
-	}
-	if n, err := transfer.Purge(t.Context(), b.pool, 24*time.Hour); n != 1 || err != nil {
-		t.Errorf("purged %d, %v, want 1", n, err)
-	}
-	if reply, err := b.Transfer(t.Context(), fresh, p.move(1)); err != nil || !reply.Replayed {
-		t.Errorf("fresh: %+v, %v", reply, err)
-	}
-	if _, err := transfer.Purge(t.Context(), b.pool, time.Hour); !errors.Is(err, transfer.ErrInvalid) {
-		t.Errorf("%v, want ErrInvalid: younger than a day is too young", err)
 	}
 }

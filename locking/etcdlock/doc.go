@@ -36,13 +36,16 @@
 //	     │  └──────────────────────────────┘                                  │
 //	     └─────────── Release, Until is past, session lost ───────────────────┘
 //
-// Waiting starts to watch at the revision of the read, so there is no gap; after
-// a compaction it reads again. Of each process one waiter per key is in etcd,
-// the others stand in a line in the process, in order of arrival: a release
-// wakes one process and not a crowd. Every grant is a new waiter in etcd, at
-// the end of the queue; so a process with many waiters has one turn in each
-// round, like one with few. First come, first served holds in a process, and
-// in etcd among the first of each process.
+// A waiter watches his predecessor alone, and looks at the queues again when that
+// one is gone; the look also shows that his own waiters are still there. There is
+// no gap between reading and watching: the watch says at which revision it
+// begins, and if that is not the read's, the queues are read once more beside it.
+//
+// Of each process one waiter per key is in etcd, the others stand in a line in the
+// process, in order of arrival: a release wakes one process and not a crowd. Every
+// grant is a new waiter in etcd, at the end of the queue; so a process with many
+// waiters has one turn in each round, like one with few. First come, first served
+// holds in a process, and in etcd among the first of each process.
 //
 // TryAcquire enters only if all queues are empty, in the same one transaction:
 // who is refused has left nothing behind.
@@ -91,7 +94,7 @@
 //	the lease is revoked by an operator Renew: ErrLost, up to a third of    free at once: two holders
 //	                                    the TTL later                       until then
 //	one lock is deleted by an operator  the same                            the same
-//	the session is lost while waiting   waits on, at the end of the queue   the queue moves up
+//	the session is lost while waiting   waits on, at the queue's new end    the queue moves up
 //	etcd elects a new leader            requests fail, and are made again;  busy; the new leader gives
 //	                                    trust ends in time, or lasts        every lease its TTL again
 //	no quorum, no etcd                  an error, at once after the first;  the same
@@ -112,7 +115,8 @@
 // Config gives what a client needs. etcd's client.KeepAlive and the sessions of
 // its package concurrency are not used: they count trust from when an answer is
 // read, which after a pause may be long after it came; and a lock taken twice
-// under one session is one lock.
+// under one session is one lock. etcd's client waits for its connection, so an
+// etcd that refuses it looks like one that is silent.
 //
 // # Sources
 //

@@ -99,54 +99,6 @@ func (s *Store) Acquire(ctx context.Context, keys ...string) (locking.Lease, err
 	return s.acquire(ctx, keys, s.queueUp, (*attempt).enterAndWait)
 }
 
-// queueUp waits for the turn in this process.
-func (s *Store) queueUp(ctx context.Context, keys []string) (*place, error) {
-	s.mu.Lock()
-	p := s.lines.join(keys)
-	s.mu.Unlock()
-	select {
-	case <-p.turn:
-		return p, nil
-	case <-ctx.Done():
-		s.leave(p)
-		return nil, fmt.Errorf("%w: %w", locking.ErrBusy, ended(ctx))
-	}
-}
-
-func (s *Store) leave(p *place) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.lines.leave(p)
-}
-
-// acquire is both ways to acquire: a place in this process, then one in etcd.
-func (s *Store) acquire(ctx context.Context, keys []string, here func(context.Context, []string) (*place, error),
-	there func(*attempt, context.Context) error,
-) (locking.Lease, error) {
-	fail := func(err error) (locking.Lease, error) {
-		return locking.Lease{}, fmt.Errorf("etcdlock: acquire %q: %w", keys, err)
-	}
-	keys, err := checkKeys(keys)
-	if err != nil {
-		return locking.Lease{}, err
-	}
-	ctx, cancel := s.lifeOf(ctx)
-	defer cancel()
-	if ctx.Err() != nil {
-		return fail(ended(ctx))
-	}
-	p, err := here(ctx, keys)
-	if err != nil {
-		return fail(err)
-	}
-	lease, err := s.attempts(ctx, keys, p, there)
-	if err != nil {
-		s.leave(p)
-		return fail(err)
-	}
-	return lease, nil
-}
-
 // Renew brings a later Until, that of a keep-alive which etcd has answered, and
 // looks whether the keys are still ours. It returns locking.ErrLost, finally, if
 // they are not, or if l was not renewed before its Until.

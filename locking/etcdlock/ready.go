@@ -2,12 +2,8 @@ package etcdlock
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"time"
-
-	"shop/locking"
 )
 
 // tell wakes all who wait for something to change. The caller holds the mutex.
@@ -57,60 +53,4 @@ func (s *Store) ready(ctx context.Context) (*session, int64, error) {
 			return nil, 0, ended(ctx)
 		}
 	}
-}
-
-// attempts makes one attempt after another until one ends with a grant, or in a
-// way that the next would too. Each begins when certainly nothing is left of the
-// one before.
-func (s *Store) attempts(ctx context.Context, keys []string, p *place, enter func(*attempt, context.Context) error) (locking.Lease, error) {
-	var unknown error // of the first attempt that had no answer
-	var giveUp time.Time
-	for {
-		x, gateRev, err := s.ready(ctx)
-		switch {
-		case err != nil && unknown != nil:
-			return locking.Lease{}, fmt.Errorf("%w; %w", unknown, err)
-		case err != nil:
-			return locking.Lease{}, err
-		case unknown != nil && time.Now().After(giveUp):
-			return locking.Lease{}, errUndone
-		}
-		a := x.attempt(keys, gateRev)
-		sent := time.Now()
-		err = enter(a, ctx)
-		if err == nil {
-			if l, ok := s.grant(a, p); ok {
-				return l, nil
-			}
-			continue // the session died under it
-		}
-		s.undo(a, err)
-		silent := errors.Is(err, locking.ErrOutcomeUnknown) && ctx.Err() == nil
-		switch {
-		case !silent && !errors.Is(err, errAgain):
-			return locking.Lease{}, a.inQueue(ctx, err)
-		case silent && unknown == nil:
-			unknown, giveUp = err, sent.Add(s.ttl/2)
-		}
-	}
-}
-
-// undo takes care that nothing stays of an attempt that has failed.
-func (s *Store) undo(a *attempt, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case a.fence > 0:
-		a.session.forget(a.names, false)
-	case errors.Is(err, locking.ErrOutcomeUnknown):
-		a.session.forget(a.names, true)
-	}
-}
-
-// inQueue adds what ctx's end found it waiting for.
-func (a *attempt) inQueue(ctx context.Context, err error) error {
-	if a.fence > 0 && ctx.Err() != nil {
-		return fmt.Errorf("%w: %w", locking.ErrBusy, err)
-	}
-	return err
 }

@@ -3,7 +3,6 @@ package etcdlock
 import (
 	"context"
 	"errors"
-	"slices"
 	"testing"
 	"time"
 
@@ -185,96 +184,4 @@ func TestRenew_LateAnswerDoesNotProlongTrust(t *testing.T) {
 		}
 		release(t, store, next)
 	}
-}
-
-// A client that is cut off from etcd only goes on working elsewhere. Its trust
-// ends before anyone else can have the key, without a word from etcd.
-func TestDo_ClientCutOffFromEtcdStopsBeforeTheNextHolder(t *testing.T) {
-	t.Parallel()
-	const ttl = 3 * time.Second
-	g := shared(t)
-	far, cable := g, newCable(t, g.endpoints[0])
-	far.endpoints = []string{cable.addr()}
-	store, other := far.must(t, ttl), g.must(t, 20*time.Second)
-	session := id(store)
-	var first, second locking.Lease
-	var stopped time.Time
-	err := locking.Do(t.Context(), store, locking.Options{}, []string{"k"}, func(ctx context.Context, l locking.Lease) error {
-		first = l
-		cable.freeze()
-		<-ctx.Done()
-		stopped = time.Now()
-		var err error
-		if second, err = other.TryAcquire(t.Context(), "k"); err == nil {
-			t.Errorf("%+v was granted before %+v had stopped", second, l)
-		}
-		second, err = other.Acquire(t.Context(), "k")
-		return errors.Join(err, context.Cause(ctx))
-	})
-	if !errors.Is(err, locking.ErrLost) {
-		t.Errorf("got %v, want ErrLost", err)
-	}
-	if second.Fence <= first.Fence || time.Since(stopped) > 2*ttl {
-		t.Errorf("second %+v after first %+v; %v after it stopped", second, first, time.Since(stopped))
-	}
-	asked := time.Now()
-	if _, err := store.TryAcquire(t.Context(), "other"); err == nil || errors.Is(err, locking.ErrBusy) || time.Since(asked) > ttl {
-		t.Errorf("cut off: got %v after %v", err, time.Since(asked))
-	}
-	cable.heal()
-	waitFor(t, "it is back", func() bool {
-		l, err := store.TryAcquire(t.Context(), "other")
-		return err == nil && store.Release(t.Context(), l) == nil
-	})
-	if id(store) == session {
-		t.Error("the old session was taken up again")
-	}
-	wantBusy(t, store, "k")
-	if err := store.Release(t.Context(), first); !errors.Is(err, locking.ErrLost) {
-		t.Errorf("release after all: got %v, want ErrLost", err)
-	}
-	release(t, other, second)
-}
-
-// An etcd that is away is an error, at once after the first, and never ErrBusy;
-// and when it is back the Store works, with nothing to be done.
-func TestSession_AwayIsAnErrorAndBackIsBack(t *testing.T) {
-	t.Parallel()
-	g := shared(t)
-	far, cable := g, newCable(t, g.endpoints[0])
-	far.endpoints = []string{cable.addr()}
-	store := far.must(t, minTTL)
-	cable.sever()
-	waitFor(t, "the session is lost", func() bool { return id(store) == 0 })
-	for range 20 {
-		asked := time.Now()
-		_, err := store.Acquire(t.Context(), "k")
-		if took := time.Since(asked); err == nil || errors.Is(err, locking.ErrBusy) || took > time.Second {
-			t.Errorf("got %v after %v", err, took)
-		}
-	}
-	cable.heal()
-	waitFor(t, "it is back", func() bool {
-		l, err := store.TryAcquire(t.Context(), "k")
-		return err == nil && store.Release(t.Context(), l) == nil
-	})
-}
-
-// What is left of a session that was cut off is revoked when etcd is back.
-func TestSession_OldLeaseIsRevokedAfterTheCut(t *testing.T) {
-	t.Parallel()
-	g := shared(t)
-	far, cable := g, newCable(t, g.endpoints[0])
-	far.endpoints = []string{cable.addr()}
-	store, client := far.must(t, minTTL), g.client(t)
-	session := id(store)
-	take(t, store, "k")
-	cable.sever()
-	waitFor(t, "the session is lost", func() bool { return id(store) == 0 })
-	cable.heal()
-	waitFor(t, "the lease is gone", func() bool { return !slices.Contains(leases(t, client), session) })
-	waitFor(t, "the key is free", func() bool {
-		_, err := store.TryAcquire(t.Context(), "k")
-		return err == nil
-	})
 }

@@ -1,9 +1,6 @@
 package etcdlock
 
 import (
-	"context"
-	"errors"
-	"io"
 	"net"
 	"strings"
 	"sync"
@@ -13,8 +10,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
-	"google.golang.org/grpc/mem"
-	"google.golang.org/grpc/metadata"
 )
 
 // wire stands between a client and a real etcd and disturbs single requests:
@@ -70,12 +65,17 @@ func (w *wire) set(change func(*wire)) {
 	change(w)
 }
 
-func (w *wire) loseNext(n int)            { w.set(func(w *wire) { w.lose = n }) }
+func (w *wire) loseNext(n int) { w.set(func(w *wire) { w.lose = n }) }
+
 func (w *wire) delayEach(d time.Duration) { w.set(func(w *wire) { w.delay = d }) }
-func (w *wire) lostSoFar() (n int)        { w.set(func(w *wire) { n = w.lost }); return n }
-func (w *wire) heldSoFar() (n int)        { w.set(func(w *wire) { n = w.held }); return n }
-func (w *wire) txnsSoFar() (n int)        { w.set(func(w *wire) { n = w.txns }); return n }
-func (w *wire) servedSoFar() (n int)      { w.set(func(w *wire) { n = w.served }); return n }
+
+func (w *wire) lostSoFar() (n int) { w.set(func(w *wire) { n = w.lost }); return n }
+
+func (w *wire) heldSoFar() (n int) { w.set(func(w *wire) { n = w.held }); return n }
+
+func (w *wire) txnsSoFar() (n int) { w.set(func(w *wire) { n = w.txns }); return n }
+
+func (w *wire) servedSoFar() (n int) { w.set(func(w *wire) { n = w.served }); return n }
 
 // holdNext holds back the next request of a method until the returned function
 // lets it go to the server, whether or not its client still waits for it.
@@ -103,117 +103,4 @@ func (w *wire) holds(method string) <-chan struct{} {
 	hold := w.hold
 	w.hold, w.held = nil, w.held+1
 	return hold
-}
-
-// pass carries one call of any method, be it one request or a stream of them.
-func (w *wire) pass(_ any, client grpc.ServerStream) error {
-	method, _ := grpc.MethodFromServerStream(client)
-	incoming, _ := metadata.FromIncomingContext(client.Context())
-	var first []byte
-	if err := client.RecvMsg(&first); err != nil {
-		return err
-	}
-	if strings.HasSuffix(method, "/Txn") {
-		w.set(func(w *wire) { w.txns++ })
-	}
-	if hold := w.holds(method); hold != nil {
-		<-hold
-		var answer []byte
-		ctx := metadata.NewOutgoingContext(context.Background(), incoming)
-		if err := w.backend.Invoke(ctx, method, first, &answer); err != nil {
-			return err
-		}
-		w.set(func(w *wire) { w.served++ })
-		return client.SendMsg(answer)
-	}
-	if strings.HasSuffix(method, "/Watch") {
-		var wait <-chan struct{}
-		w.set(func(w *wire) {
-			if wait = w.watches; wait != nil {
-				w.held++
-			}
-		})
-		if wait != nil {
-			<-wait
-		}
-	}
-	ctx, cancel := context.WithCancel(metadata.NewOutgoingContext(client.Context(), incoming))
-	defer cancel()
-	server, err := w.backend.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, method)
-	if err != nil {
-		return err
-	}
-	doomed := make(chan bool, 64)                // for each request: is its answer to be lost
-	go w.requests(first, client, server, doomed) // ends with the call
-	return w.answers(client, server, doomed)
-}
-
-// requests carries what the client sends.
-func (w *wire) requests(message []byte, client grpc.ServerStream, server grpc.ClientStream, doomed chan<- bool) {
-	for {
-		lose := false
-		w.set(func(w *wire) {
-			if lose = w.lose > 0; lose {
-				w.lose--
-			}
-		})
-		doomed <- lose
-		if err := server.SendMsg(message); err != nil {
-			return
-		}
-		if err := client.RecvMsg(&message); err != nil {
-			_ = server.CloseSend()
-			return
-		}
-	}
-}
-
-// answers carries what the server sends.
-func (w *wire) answers(client grpc.ServerStream, server grpc.ClientStream, doomed <-chan bool) error {
-	for {
-		var message []byte
-		err := server.RecvMsg(&message)
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		lost := false
-		select {
-		case lost = <-doomed:
-		default: // an answer of its own accord: a watch
-		}
-		if lost {
-			var said error
-			w.set(func(w *wire) { w.lost++; said = w.said })
-			if said != nil {
-				return said
-			}
-			<-client.Context().Done()
-			return client.Context().Err()
-		}
-		var delay time.Duration
-		w.set(func(w *wire) { delay = w.delay })
-		if !sleep(client.Context(), delay) {
-			return client.Context().Err()
-		}
-		if err := client.SendMsg(message); err != nil {
-			return err
-		}
-	}
-}
-
-// asBytes is the codec that leaves messages as they are.
-type asBytes struct{}
-
-func (asBytes) Name() string { return "proto" }
-
-func (asBytes) Marshal(v any) (mem.BufferSlice, error) {
-	return mem.BufferSlice{mem.SliceBuffer(v.([]byte))}, nil
-}
-
-func (asBytes) Unmarshal(data mem.BufferSlice, v any) error {
-	*v.(*[]byte) = data.Materialize()
-	return nil
 }

@@ -1,0 +1,44 @@
+package etcdlock
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"shop/locking"
+)
+
+// The last waiter before us has gone, and so has the session, or the trust in it,
+// while we were on our way: no grant.
+func TestGrant_NeedsALiveSession(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(*session){
+		"given up":      func(x *session) { x.die(errTraces) },
+		"trust is over": func(x *session) { x.store.mu.Lock(); x.until = time.Now(); x.store.mu.Unlock() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store := shared(t).must(t, 20*time.Second)
+			x := store.session
+			keys := []string{"k"}
+			store.mu.Lock()
+			p, a := store.lines.join(keys), x.attempt(keys, x.gateRev)
+			store.mu.Unlock()
+			if err := a.tryEnter(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			end(x)
+			if l, granted := store.grant(a, p); granted {
+				t.Errorf("granted %+v", l)
+			}
+			store.leave(p)
+			waitFor(t, "the key is free, under a new session", func() bool {
+				l, err := store.TryAcquire(t.Context(), "k")
+				return err == nil && store.Release(t.Context(), l) == nil
+			})
+			if !errors.Is(x.dead, locking.ErrLost) || id(store) == x.id {
+				t.Errorf("session %x is %v", x.id, x.dead)
+			}
+		})
+	}
+}

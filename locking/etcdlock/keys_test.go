@@ -1,0 +1,195 @@
+package etcdlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"shop/locking"
+)
+
+// etcd takes 128 operations in one transaction; what does not fit is not sent.
+func TestAcquire_AsManyKeysAsEtcdTakesAndNoMore(t *testing.T) {
+	t.Parallel()
+	g := shared(t)
+	store, other, client := g.must(t, 20*time.Second), g.must(t, 20*time.Second), g.client(t)
+	var keys []string
+	for i := range KeysMax {
+		keys = append(keys, fmt.Sprint("key/", i))
+	}
+	lease, err := store.Acquire(t.Context(), keys...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lease, err = store.Renew(t.Context(), lease); err != nil {
+		t.Fatal(err)
+	}
+	wantBusy(t, other, keys...)
+	_, err = client.Delete(t.Context(), inQueue(t, client, g.prefix, keys[3])[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Release(t.Context(), lease); !errors.Is(err, locking.ErrLost) { // the way with as many conditions
+		t.Errorf("got %v, want ErrLost", err)
+	}
+	next, err := other.Acquire(t.Context(), keys...) // the others go in the background
+	if err != nil {
+		t.Fatal(err)
+	}
+	release(t, other, next)
+	for name, acquire := range map[string]func(context.Context, ...string) (locking.Lease, error){"Acquire": store.Acquire, "TryAcquire": store.TryAcquire} {
+		if _, err := acquire(t.Context(), append(keys, "one more")...); !errors.Is(err, ErrTooManyKeys) {
+			t.Errorf("%s: got %v, want ErrTooManyKeys", name, err)
+		}
+	}
+}
+
+// All want random keys in random order, over several processes: all get them.
+func TestAcquire_RandomSetsOfKeysNeverDeadlock(t *testing.T) {
+	t.Parallel()
+	g := shared(t)
+	names := []string{"a", "b", "c", "d", "e"}
+	client, inside := g.client(t), map[string]*sync.Mutex{}
+	for _, n := range names {
+		inside[n] = &sync.Mutex{}
+	}
+	var all sync.WaitGroup
+	for range 3 {
+		store := g.must(t, 10*time.Second)
+		for range 4 {
+			all.Go(func() {
+				for range 8 {
+					keys := slices.Clone(names)
+					rand.Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
+					lease, err := store.Acquire(t.Context(), keys[:1+rand.IntN(3)]...)
+					if err != nil {
+						t.Errorf("acquire: %v", err)
+						return
+					}
+					for _, k := range lease.Keys {
+						if !inside[k].TryLock() {
+							t.Errorf("two hold %s", k)
+							return
+						}
+					}
+					if _, err := client.Get(t.Context(), "a round trip"); err != nil {
+						t.Error(err)
+					}
+					for _, k := range lease.Keys {
+						inside[k].Unlock()
+					}
+					if err := store.Release(t.Context(), lease); err != nil {
+						t.Errorf("release: %v", err)
+					}
+				}
+			})
+		}
+	}
+	all.Wait()
+}
+
+// starve is the case in which locks for several keys are known to starve: many
+// lock pairs without a pause, one wants eight keys at once.
+func starve(t testing.TB, g target) (longest time.Duration, pairs int) {
+	names := []string{"0", "1", "2", "3", "4", "5", "6", "7"}
+	ctx, stop := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	for w := range 4 {
+		store := g.must(t, 10*time.Second)
+		for i := range 4 {
+			all.Go(func() {
+				for n := w + i; ctx.Err() == nil; n++ {
+					lease, err := store.Acquire(ctx, names[n%8], names[(n+1+i)%8])
+					if err != nil {
+						continue // ctx has ended
+					}
+					if err := store.Release(context.WithoutCancel(ctx), lease); err != nil {
+						t.Errorf("release: %v", err)
+					}
+					mu.Lock()
+					pairs++
+					mu.Unlock()
+				}
+			})
+		}
+	}
+	eight := g.must(t, 10*time.Second)
+	for range 20 {
+		asked := time.Now()
+		lease, err := eight.Acquire(ctx, names...)
+		if err != nil {
+			t.Errorf("all eight: %v", err)
+			break
+		}
+		longest = max(longest, time.Since(asked))
+		if err := eight.Release(ctx, lease); err != nil {
+			t.Errorf("release: %v", err)
+		}
+	}
+	stop()
+	all.Wait()
+	return longest, pairs
+}
+
+func TestAcquire_EightKeysAreNotStarvedByPairs(t *testing.T) {
+	longest, pairs := starve(t, shared(t))
+	t.Logf("16 goroutines locked %d pairs; who wanted all eight keys waited %v at most, of 20 times", pairs, longest.Round(time.Millisecond))
+	if longest > 2*time.Second {
+		t.Errorf("waited %v", longest)
+	}
+	if pairs < 100 {
+		t.Errorf("%d pairs only: that is no load", pairs)
+	}
+}
+
+// Several keys: one is waited for as the other.
+func TestAcquire_WaitsForEachOfItsKeys(t *testing.T) {
+	t.Parallel()
+	for _, busy := range []string{"a", "b", "c"} {
+		g := shared(t)
+		holder, store, client := g.must(t, 20*time.Second), g.must(t, 20*time.Second), g.client(t)
+		held := take(t, holder, busy)
+		got := make(chan locking.Lease, 1)
+		go func() {
+			l, err := store.Acquire(t.Context(), "a", "b", "c")
+			if err != nil {
+				t.Errorf("acquire: %v", err)
+			}
+			got <- l
+		}()
+		waitFor(t, "it waits", func() bool { return waiting(t, client, g.prefix, busy) == 1 })
+		if renewed, err := holder.Renew(t.Context(), held); err != nil || len(got) > 0 { // a round trip later
+			t.Errorf("granted %t while %+v holds %s, %v", len(got) > 0, renewed, busy, err)
+		}
+		release(t, holder, held)
+		release(t, store, <-got)
+	}
+}
+
+// What is foreign in etcd does not disturb.
+func TestNames_NeighboursInEtcdAreNoWaiters(t *testing.T) {
+	t.Parallel()
+	g := shared(t)
+	store, client := g.must(t, 20*time.Second), g.client(t)
+	for _, name := range []string{"", "/", "/1:", "/1:k", "/2:k/", "/1:kk/x", "/session:", "/1:l/x"} {
+		if _, err := client.Put(t.Context(), g.prefix+name, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	release(t, store, take(t, store, "k"))
+	if _, err := client.Put(t.Context(), g.prefix+"/1:k/x", ""); err != nil {
+		t.Fatal(err)
+	}
+	wantBusy(t, store, "k")
+	if _, err := client.Delete(t.Context(), g.prefix+"/", clientv3.WithPrefix()); err != nil {
+		t.Fatal(err)
+	}
+}

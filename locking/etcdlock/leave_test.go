@@ -1,0 +1,128 @@
+package etcdlock
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"shop/locking"
+)
+
+// Who is refused has left nothing behind: not even for a moment, and no history.
+func TestTryAcquire_BusyLeavesNoWaiter(t *testing.T) {
+	t.Parallel()
+	g := at(t, startServer(t).client) // alone on it, to see the revision stand still
+	holder, store, client := g.must(t, 20*time.Second), g.must(t, 20*time.Second), g.client(t)
+	take(t, holder, "b")
+	before, err := client.Get(t.Context(), "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 10 {
+		wantBusy(t, store, "a", "b", "c")
+	}
+	after, err := client.Get(t.Context(), "x")
+	if err != nil || after.Header.Revision != before.Header.Revision {
+		t.Errorf("revision %d, then %d, %v", before.Header.Revision, after.Header.Revision, err)
+	}
+}
+
+// A waiter counts: to try is not to push in.
+func TestTryAcquire_DoesNotOvertakeWhoWaits(t *testing.T) {
+	t.Parallel()
+	g := shared(t)
+	a, b, c, client := g.must(t, 20*time.Second), g.must(t, 20*time.Second), g.must(t, 20*time.Second), g.client(t)
+	first, second := take(t, a, "x"), take(t, a, "y")
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() {
+		_, err := b.Acquire(ctx, "x", "y")
+		done <- err
+	}()
+	waitFor(t, "it waits", func() bool { return waiting(t, client, g.prefix, "x") == 1 })
+	release(t, a, first)
+	wantBusy(t, c, "x")
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) || !errors.Is(err, locking.ErrBusy) {
+		t.Errorf("got %v, want ctx's error and ErrBusy", err)
+	}
+	waitFor(t, "x is free", func() bool { return len(inQueue(t, client, g.prefix, "x")) == 0 })
+	release(t, c, take(t, c, "x"))
+	release(t, a, second)
+}
+
+// A waiter that gives up in the middle lets those behind it move up, be they in
+// another process or in its own.
+func TestAcquire_WaiterThatLeavesLetsTheNextMoveUp(t *testing.T) {
+	t.Parallel()
+	for name, processes := range map[string]int{"among processes": 2, "in one": 1} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := shared(t)
+			holder, leaver, client := g.must(t, 20*time.Second), g.must(t, 20*time.Second), g.client(t)
+			stayer := leaver
+			if processes == 2 {
+				stayer = g.must(t, 20*time.Second)
+			}
+			held := take(t, holder, "k")
+			ctx, cancel := context.WithCancel(t.Context())
+			left, got := make(chan error), make(chan locking.Lease)
+			go func() {
+				_, err := leaver.Acquire(ctx, "k")
+				left <- err
+			}()
+			waitFor(t, "the first waits", func() bool { return waiting(t, client, g.prefix, "k") == 1 })
+			first := inQueue(t, client, g.prefix, "k")[1]
+			go func() {
+				l, err := stayer.Acquire(t.Context(), "k")
+				if err != nil {
+					t.Errorf("acquire: %v", err)
+				}
+				got <- l
+			}()
+			waitFor(t, "the second waits", func() bool {
+				return waiting(t, client, g.prefix, "k") == 2 || inLine(leaver, "k") == 2
+			})
+			cancel()
+			if err := <-left; !errors.Is(err, locking.ErrBusy) || !errors.Is(err, context.Canceled) {
+				t.Errorf("got %v", err)
+			}
+			waitFor(t, "the first has left, the second waits", func() bool {
+				names := inQueue(t, client, g.prefix, "k")
+				return len(names) == 2 && names[1] != first
+			})
+			select {
+			case l := <-got:
+				t.Fatalf("%+v was granted while %+v is held", l, held)
+			default:
+			}
+			release(t, holder, held)
+			release(t, stayer, <-got)
+		})
+	}
+}
+
+// Who stops waiting in the process's line, before he ever came to etcd, is not
+// in the way of those behind him.
+func TestAcquire_LeavingTheLineOfTheProcess(t *testing.T) {
+	t.Parallel()
+	store := shared(t).must(t, 20*time.Second)
+	held := take(t, store, "k")
+	ctx, cancel := context.WithCancel(t.Context())
+	left := make(chan error)
+	go func() {
+		_, err := store.Acquire(ctx, "k")
+		left <- err
+	}()
+	waitFor(t, "it stands in the line", func() bool { return inLine(store, "k") == 2 })
+	cancel()
+	if err := <-left; !errors.Is(err, locking.ErrBusy) || !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want ctx's error and ErrBusy", err)
+	}
+	if n := inLine(store, "k"); n != 1 {
+		t.Errorf("%d in the line", n)
+	}
+	release(t, store, held)
+	release(t, store, take(t, store, "k"))
+}

@@ -1,0 +1,121 @@
+package transfer_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"shop/transfer"
+)
+
+// account opens one in EUR.
+func (b *bank) account(owner uuid.UUID, opening int64) uuid.UUID {
+	b.t.Helper()
+	a := transfer.Account{ID: uuid.New(), Owner: owner, Currency: "EUR", Opening: opening}
+	opened, err := b.OpenAccount(b.t.Context(), a)
+	if err != nil || !opened {
+		b.t.Fatalf("OpenAccount: opened %v, %v", opened, err)
+	}
+	b.total += opening
+	return a.ID
+}
+
+// pair is two clients with an account each.
+type pair struct {
+	alice, bob uuid.UUID // clients
+	a, b       uuid.UUID // their accounts
+}
+
+func (b *bank) pair(openings ...int64) (p pair) {
+	p.alice, p.bob = uuid.New(), uuid.New()
+	p.a, p.b = b.account(p.alice, openings[0]), b.account(p.bob, openings[1])
+	return p
+}
+
+func (p pair) move(amount int64) transfer.Move { return euros(p.a, p.b, amount) }
+func (p pair) back(amount int64) transfer.Move { return euros(p.b, p.a, amount) }
+
+func euros(from, to uuid.UUID, amount int64) transfer.Move {
+	return transfer.Move{From: from, To: to, Amount: amount, Currency: "EUR"}
+}
+
+// ask is a fresh request of the client.
+func ask(client uuid.UUID) transfer.Request { return askBy(client, uuid.NewString()) }
+
+func askBy(client uuid.UUID, key string) transfer.Request {
+	return transfer.Request{Client: client, Key: key, Fingerprint: sha256.Sum256([]byte("body"))}
+}
+
+// money is balance and held of an account.
+func (b *bank) money(id uuid.UUID) (balance, held int64) {
+	b.t.Helper()
+	err := b.pool.QueryRow(context.Background(), `SELECT balance, held FROM accounts WHERE id = $1`, id).Scan(&balance, &held)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return balance, held
+}
+
+// mustHave checks balance and held of an account.
+func (b *bank) mustHave(id uuid.UUID, balance, held int64) {
+	b.t.Helper()
+	if gotBalance, gotHeld := b.money(id); gotBalance != balance || gotHeld != held {
+		b.t.Errorf("balance %d, held %d, want %d and %d", gotBalance, gotHeld, balance, held)
+	}
+}
+
+// number asks the database for one number.
+func (b *bank) number(sql string, args ...any) (n int64) {
+	b.t.Helper()
+	if err := b.pool.QueryRow(context.Background(), sql, args...).Scan(&n); err != nil {
+		b.t.Fatal(err)
+	}
+	return n
+}
+
+// posted counts the transfers that moved money.
+func (b *bank) posted() int64 {
+	return b.number(`SELECT count(*) FROM transfers WHERE state = 'posted'`)
+}
+
+// eventually polls a condition, with a deadline.
+func eventually(t testing.TB, what string, cond func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for !cond() {
+		if time.Now().After(deadline) {
+			t.Fatalf("never happened: %s", what)
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+}
+
+// schema is the name of the bank's schema.
+func (b *bank) schema() string {
+	u, err := url.Parse(b.url)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return u.Query().Get("search_path")
+}
+
+// isRefused tells a stored refusal from a transfer, in the default encoding.
+func isRefused(r transfer.Reply) bool { return bytes.HasPrefix(r.Body, []byte(`{"refused"`)) }
+
+// transferred reads a Reply in the default encoding.
+func (b *bank) transferred(r transfer.Reply, err error) (tr transfer.Transfer) {
+	b.t.Helper()
+	if err != nil || isRefused(r) {
+		b.t.Fatalf("%s, %v", r.Body, err)
+	}
+	if err := json.Unmarshal(r.Body, &tr); err != nil {
+		b.t.Fatal(err)
+	}
+	return tr
+}

@@ -1,0 +1,164 @@
+package transfer_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"shop/transfer"
+)
+
+// Of post, void and two sweepers, at the moment at which the hold ends, exactly
+// one wins. Transfers on the same accounts go on beside them.
+func TestHold_OfPostVoidAndSweepExactlyOneWins(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range safe() {
+		t.Run(strategy, func(t *testing.T) {
+			t.Parallel()
+			b := open(t, transfer.Config{Strategy: strategy})
+			p := b.pair(1000, 1000)
+			replica, _ := b.another(b.replica())
+			ended := map[transfer.State]int{}
+			for range 12 {
+				hold := b.reserve(p, 10, 30*time.Millisecond)
+				var (
+					wg   sync.WaitGroup
+					mu   sync.Mutex
+					wins int
+				)
+				won := func(n int) {
+					mu.Lock()
+					defer mu.Unlock()
+					wins += n
+				}
+				atItsEnd := func(do func(context.Context) (transfer.Reply, error)) {
+					wg.Go(func() {
+						b.awaitClock(*hold.ExpiresAt, -3*time.Millisecond)
+						reply, err := until(t.Context(), do)
+						if err != nil {
+							t.Error(err)
+						} else if !isRefused(reply) {
+							won(1)
+						}
+					})
+				}
+				post, void := ask(p.alice), ask(p.alice)
+				atItsEnd(func(ctx context.Context) (transfer.Reply, error) { return b.Post(ctx, post, hold.ID, 0) })
+				atItsEnd(func(ctx context.Context) (transfer.Reply, error) { return replica.Void(ctx, void, hold.ID) })
+				for _, svc := range []*transfer.Service{b.Service, replica} {
+					wg.Go(func() {
+						b.awaitClock(*hold.ExpiresAt, 0)
+						if _, err := svc.Sweep(t.Context()); err != nil {
+							t.Error(err)
+						}
+					})
+					wg.Go(func() {
+						req := ask(p.bob)
+						if _, err := until(t.Context(), func(ctx context.Context) (transfer.Reply, error) {
+							return svc.Transfer(ctx, req, p.back(1))
+						}); err != nil {
+							t.Error(err)
+						}
+					})
+				}
+				wg.Wait()
+				state := b.state(hold.ID)
+				ended[state]++
+				if want := map[transfer.State]int{transfer.Posted: 1, transfer.Voided: 1}[state]; wins != want || state == transfer.Reserved {
+					t.Errorf("%d of post and void won, and it is %s", wins, state)
+				}
+			}
+			t.Log(ended)
+			b.mustHold()
+		})
+	}
+}
+
+// awaitClock waits until the database's clock is at, and a bit.
+func (b *bank) awaitClock(at time.Time, and time.Duration) {
+	eventually(b.t, "the clock goes on", func() bool {
+		var reached bool
+		err := b.pool.QueryRow(context.Background(), `SELECT clock_timestamp() >= $1`, at.Add(and)).Scan(&reached)
+		return err == nil && reached
+	})
+}
+
+// The post begins in time, waits for the row, and gets it when the hold's time is
+// over. now() is when its transaction began, and would let it through.
+func TestHold_ExpiryCountsAfterTheWaitForTheRow(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range []string{"row", "etcd-fenced", "etcd-fence-only"} {
+		t.Run(strategy, func(t *testing.T) {
+			t.Parallel()
+			b := open(t, transfer.Config{Strategy: strategy})
+			p := b.pair(100, 0)
+			hold := b.reserve(p, 30, 300*time.Millisecond)
+			letGo := b.holding(`SELECT FROM accounts WHERE id = $1 FOR UPDATE`, p.a)
+			post := beside(func() (transfer.Reply, error) { return b.Post(t.Context(), ask(p.alice), hold.ID, 0) })
+			eventually(t, "the post waits for the row", func() bool { return b.waiting() > 0 })
+			if b.number(`SELECT count(*) FROM transfers WHERE expires_at > clock_timestamp()`) != 1 {
+				t.Fatal("the hold ended before the post waited")
+			}
+			b.awaitClock(*hold.ExpiresAt, time.Millisecond)
+			letGo()
+			reply, err := (<-post).pair()
+			if err != nil || !isRefused(reply) || b.state(hold.ID) != transfer.Expired {
+				t.Errorf("%s, %v, it is %s: want it expired", reply.Body, err, b.state(hold.ID))
+			}
+			b.mustHave(p.a, 100, 0)
+			b.mustHold()
+		})
+	}
+}
+
+// holding runs a statement in a transaction of its own, which stays open until it is let go.
+func (b *bank) holding(sql string, args ...any) (letGo func()) {
+	b.t.Helper()
+	pool := newPool(b.t, b.url, "idle_in_transaction_session_timeout=0")
+	tx, err := pool.Begin(b.t.Context())
+	if err == nil {
+		_, err = tx.Exec(b.t.Context(), sql, args...)
+	}
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return sync.OnceFunc(func() { _ = tx.Rollback(context.Background()) })
+}
+
+// The sweeper takes the rows: a transfer that has read the account and not yet
+// written it must not be overtaken, nor overtake.
+func TestSweep_WaitsForWhoeverIsAtTheAccount(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range []string{"row", "etcd-fenced"} {
+		t.Run(strategy, func(t *testing.T) {
+			t.Parallel()
+			b := open(t, transfer.Config{Strategy: strategy})
+			p := b.pair(100, 0)
+			hold := b.reserve(p, 30, time.Hour)
+			s := b.stopAt(transfer.AfterGuard)
+			first := beside(func() (transfer.Reply, error) { return s.Transfer(t.Context(), ask(p.alice), p.move(10)) })
+			<-s.reached
+			b.lapse(hold.ID)
+			if strategy != "row" {
+				b.steal(t) // so that only the row is between them
+			}
+			swept := make(chan int, 1)
+			go func() {
+				n, err := b.Sweep(t.Context())
+				if err != nil {
+					t.Error(err)
+				}
+				swept <- n
+			}()
+			eventually(t, "the sweeper waits for the row", func() bool { return b.waiting() > 0 })
+			close(s.goOn)
+			b.transferred((<-first).pair())
+			if n := <-swept; n != 1 {
+				t.Errorf("swept %d, want 1", n)
+			}
+			b.mustHave(p.a, 90, 0)
+			b.mustHold()
+		})
+	}
+}
