@@ -5,11 +5,13 @@ import (
 	"cmp"
 	"context"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -141,15 +143,25 @@ func quiet(endpoints ...string) clientv3.Config {
 	return config
 }
 
+// freeAddr gives a port that stays free while its server is down: not one of those
+// that the system gives to whoever asks for any.
 func freeAddr(t testing.TB) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 100 {
+		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(10_000+rand.IntN(10_000)))
+		if _, taken := addrs.LoadOrStore(addr, true); taken {
+			continue
+		}
+		if listener, err := net.Listen("tcp", addr); err == nil {
+			_ = listener.Close()
+			return addr
+		}
 	}
-	defer listener.Close()
-	return listener.Addr().String()
+	t.Fatal("no free port from 10000 to 19999")
+	return ""
 }
+
+var addrs sync.Map // given away by this process
 
 // waitFor asks again and again until ok says yes.
 func waitFor(t testing.TB, what string, ok func() bool) {
