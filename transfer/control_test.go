@@ -80,7 +80,7 @@ func TestEtcdUnfenced_ALateHolderPutsBackWhatTheNextOneMoved(t *testing.T) {
 }
 
 // The article's lock is per transfer: two transfers of one account are both let
-// in, and the payee is written with what one of them had read.
+// in, and the payee is written with what one of them had read. Nobody is late.
 func TestLeaseIDFence_LosesWhatThePayeeGotMeanwhile(t *testing.T) {
 	t.Parallel()
 	b := open(t, transfer.Config{Strategy: "lease-id-fence", Failpoint: meet(2)})

@@ -40,10 +40,11 @@
 //	3  the row of the transfer    Post, Void and Sweep only
 //	4  the idempotency key        its INSERT waits for whoever is inserting the same
 //
-// (lease-id-fence does otherwise. It is one of its mistakes.) A statement that
-// waited for a lock still sees what it saw when it began, but for the row that it
-// locked, so that whatever a lock protects is read by that statement or a later
-// one. A look at the key before all this may replay an answer, and decides nothing else.
+// (lease-id-fence takes another lock in step 1. It is one of its mistakes.) A
+// statement that waited for a lock still sees what it saw when it began, but for
+// the row that it locked, so that whatever a lock protects is read by that
+// statement or a later one. A look at the key before all this may replay an
+// answer, and decides nothing else.
 //
 // # A transfer
 //

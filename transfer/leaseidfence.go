@@ -20,8 +20,8 @@ import (
 //     holder is refused for ever, and a stale one gets through.
 //   - The token is read with no lock: what is compared may have changed when it counts.
 //   - Tokens are compared as strings: "9" is newer than "10".
-//   - The payee is not locked, and is written with a balance that was computed
-//     from an old one.
+//   - No row is locked, the payee's least of all, and both are written with
+//     balances that were computed from old ones.
 //
 // With one member, one server and one transfer at a time it passes every test.
 func (s *Service) leaseIDFence(ctx context.Context, j *job) (Reply, error) {
@@ -46,14 +46,12 @@ func (s *Service) leaseIDFence(ctx context.Context, j *job) (Reply, error) {
 				s.count(FenceRefused, j.strategy)
 				return Reply{}, fmt.Errorf("%w: lease id %s, account %s has seen %s", locking.ErrStale, token, j.from, seen)
 			}
-			t.read(`
-				SELECT id, owner_id, currency, balance, held, clock_timestamp()
-				FROM accounts
-				WHERE id = $1
-				FOR UPDATE`, j.from)
-			t.read(selectAccounts, []any{j.to})
-			t.exec(`UPDATE accounts SET lease_token = $2 WHERE id = $1`, j.from, token)
-			return t.rest(ctx, j)
+			t.read(selectAccounts, j.pair())
+			reply, err := t.rest(ctx, j)
+			if err == nil {
+				t.exec(`UPDATE accounts SET lease_token = $2 WHERE id = $1`, j.from, token)
+			}
+			return reply, err
 		})
 	})
 }
