@@ -65,8 +65,8 @@ func expiresNot(s *suite) {
 // time, so one round in which Until is where it should be is enough: a store
 // that counts from the answer has none.
 func untilFromRequest(s *suite) {
-	w := s.wire(s.ttl(3 * time.Second))
-	w.Delay(100 * time.Millisecond)
+	w := s.wire(s.ttl(5 * time.Second))
+	w.Delay(150 * time.Millisecond)
 	var late []time.Duration
 	for range 5 {
 		acquired, renewed := s.beyond(w.Store)
@@ -82,7 +82,7 @@ func untilFromRequest(s *suite) {
 // right.
 func (s *suite) beyond(store locking.Store) (acquired, renewed time.Duration) {
 	s.Helper()
-	ttl := s.ttl(3 * time.Second)
+	ttl := s.ttl(5 * time.Second)
 	before := time.Now()
 	lease := s.try(store, key)
 	acquired = lease.Until.Sub(before.Add(ttl))
