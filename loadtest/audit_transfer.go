@@ -1,0 +1,109 @@
+package loadtest
+
+import "context"
+
+// TransferChecks need only the tables. Each is one statement, and so one
+// snapshot: two sums in two statements would see two moments.
+var TransferChecks = []Check{
+	{
+		// Money is neither made nor lost. (Seen from one account, that is T3.)
+		Name: "T1", Invariant: "T1",
+		Means: "currency of which more or less is there than was paid in",
+		SQL: `
+SELECT currency || ' off by ' || sum(balance - opening)
+FROM accounts
+GROUP BY currency
+HAVING sum(balance) <> sum(opening)`,
+	},
+	{
+		Name: "T2", Invariant: "T2",
+		Means: "posted transfer without its two entries, or another one with any",
+		SQL: `
+SELECT t.id::text
+FROM transfers t
+LEFT JOIN ledger_entries e ON e.transfer_id = t.id
+GROUP BY t.id
+HAVING CASE t.state
+       WHEN 'posted' THEN count(e.id) <> 2
+                       OR COALESCE(sum(e.delta) FILTER (WHERE e.account_id = t.from_id), 0) <> -t.settled
+                       OR COALESCE(sum(e.delta) FILTER (WHERE e.account_id = t.to_id), 0) <> t.settled
+       ELSE count(e.id) <> 0 END`,
+	},
+	{
+		Name: "T3", Invariant: "T3",
+		Means: "account whose balance is not what its entries add up to, or is below what it holds",
+		SQL: `
+SELECT a.id::text
+FROM accounts a
+LEFT JOIN (SELECT account_id, sum(delta) AS moved
+           FROM ledger_entries
+           GROUP BY account_id) l ON l.account_id = a.id
+WHERE a.balance <> a.opening + COALESCE(l.moved, 0)
+   OR a.held < 0
+   OR a.balance < a.held`,
+	},
+	{
+		Name: "T3 held", Invariant: "T3",
+		Means: "account whose held money is not the sum of its reserved transfers",
+		SQL: `
+SELECT a.id::text
+FROM accounts a
+LEFT JOIN (SELECT from_id, sum(amount) AS reserved
+           FROM transfers
+           WHERE state = 'reserved'
+           GROUP BY from_id) h ON h.from_id = a.id
+WHERE a.held <> COALESCE(h.reserved, 0)`,
+	},
+	{
+		// Numbers of two counters cannot be compared: each source by itself.
+		Name: "T4", Invariant: "T4",
+		Means: "entry that was written under an older fence than the entry before it",
+		SQL: `
+SELECT id::text
+FROM (SELECT id, fence, max(fence) OVER (PARTITION BY account_id, fence_source
+                                         ORDER BY account_version
+                                         ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS newest
+      FROM ledger_entries
+      WHERE fence <> 0) ordered
+WHERE fence < newest`,
+	},
+	{
+		Name: "I-ONCE transfers", Invariant: "I-ONCE",
+		Means: "key that made more than one transfer",
+		SQL: `
+SELECT client_id || ' ' || idempotency_key
+FROM transfers
+GROUP BY client_id, idempotency_key
+HAVING count(*) > 1`,
+	},
+	{
+		Name: "I-ONCE answer", Invariant: "I-ONCE",
+		Means: "key whose stored answer is a refusal although it made a transfer, or that has none",
+		SQL: `
+SELECT t.client_id || ' ' || t.idempotency_key
+FROM transfers t
+LEFT JOIN transfer_keys k ON k.client_id = t.client_id AND k.key = t.idempotency_key
+WHERE k.status IS NULL OR k.status NOT BETWEEN 200 AND 299`,
+	},
+}
+
+// AuditTransfer counts what breaks the invariants that can be seen in the tables
+// alone. Every number is 0 where no money was lost or made.
+func AuditTransfer(ctx context.Context, conn queryer) (map[string]int64, error) {
+	findings, err := Audit(ctx, conn, TransferChecks)
+	if err != nil {
+		return nil, err
+	}
+	counts := findings.Counts()
+	counts["drift"], err = units(ctx, conn, driftSQL)
+	return counts, err
+}
+
+// driftSQL is the number that an owner feels: minor units by which balances
+// differ from what their entries say.
+const driftSQL = `
+SELECT COALESCE(sum(abs(a.balance - a.opening - COALESCE(l.moved, 0))), 0)::bigint
+FROM accounts a
+LEFT JOIN (SELECT account_id, sum(delta) AS moved
+           FROM ledger_entries
+           GROUP BY account_id) l ON l.account_id = a.id`
