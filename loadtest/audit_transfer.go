@@ -77,13 +77,14 @@ GROUP BY client_id, idempotency_key
 HAVING count(*) > 1`,
 	},
 	{
-		Name: "I-ONCE answer", Invariant: "I-ONCE",
+		Name: "I-ONCE answers", Invariant: "I-ONCE",
 		Means: "key whose stored answer is a refusal although it made a transfer, or that has none",
 		SQL: `
 SELECT t.client_id || ' ' || t.idempotency_key
 FROM transfers t
 LEFT JOIN transfer_keys k ON k.client_id = t.client_id AND k.key = t.idempotency_key
-WHERE k.status IS NULL OR k.status NOT BETWEEN 200 AND 299`,
+WHERE k.status NOT BETWEEN 200 AND 299
+   OR k.status IS NULL AND t.created_at > now() - interval '24 hours'`, // older keys may be purged
 	},
 }
 
