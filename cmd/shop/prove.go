@@ -95,11 +95,11 @@ func (c *proveCmd) prove(ctx context.Context, tell *teller) (loadtest.Report, er
 	if err != nil {
 		return loadtest.Report{}, err
 	}
-	bench, err := c.bench(scenarios)
+	rig, err := c.rig(scenarios)
 	if err != nil {
 		return loadtest.Report{}, err
 	}
-	defer bench.close()
+	defer rig.close()
 	if err := os.MkdirAll(c.Out, 0o755); err != nil { // before the work, not after it
 		return loadtest.Report{}, err
 	}
@@ -110,8 +110,8 @@ func (c *proveCmd) prove(ctx context.Context, tell *teller) (loadtest.Report, er
 		Server:    c.PostgresURL,
 		Keep:      c.Keep,
 		Prepare:   prepare,
-		Program:   bench.program,
-		Fault:     bench.fault,
+		Program:   rig.program,
+		Fault:     rig.fault,
 		Say:       tell.say,
 		Tick:      tell.tick,
 	}
@@ -150,8 +150,8 @@ func names(scenarios []loadtest.Scenario) string {
 // how to get servers, for whoever has none.
 const getServers = "start real servers for the time of the proof with\n  go run ./compose/local exec -- go run ./cmd/shop prove --quick\n(make demo does that)"
 
-// bench checks that all servers are there that the scenarios need.
-func (c *proveCmd) bench(scenarios []loadtest.Scenario) (*bench, error) {
+// rig checks that all servers are there that the scenarios need.
+func (c *proveCmd) rig(scenarios []loadtest.Scenario) (*rig, error) {
 	program, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -162,6 +162,6 @@ func (c *proveCmd) bench(scenarios []loadtest.Scenario) (*bench, error) {
 	case c.Stack == "" && down:
 		return nil, errors.New("no local stack: SHOP_STACK is not set, and a fault of a server needs one that may be killed; " + getServers)
 	}
-	b := &bench{exe: program, settings: c}
-	return b, b.attach(c.Stack)
+	r := &rig{exe: program, settings: c}
+	return r, r.attach(c.Stack)
 }

@@ -29,8 +29,8 @@ const lockTTL = time.Second
 // its race. It is the same for every strategy, so that what differs is the strategy.
 const widening = 2 * time.Millisecond
 
-// bench is what scenarios are run on: this program, and servers to break.
-type bench struct {
+// rig is what scenarios are run on: this program, and servers to break.
+type rig struct {
 	exe      string
 	settings *proveCmd
 	stack    *stack.Stack // nil without one
@@ -38,60 +38,60 @@ type bench struct {
 	clients  []*redis.Client // to be closed
 }
 
-func (b *bench) close() {
-	for _, c := range b.clients {
+func (r *rig) close() {
+	for _, c := range r.clients {
 		_ = c.Close()
 	}
 }
 
-func (b *bench) attach(dir string) (err error) {
+func (r *rig) attach(dir string) (err error) {
 	if dir == "" {
 		return nil
 	}
-	if b.stack, err = stack.Attach(dir); err != nil {
+	if r.stack, err = stack.Attach(dir); err != nil {
 		return fmt.Errorf("%w; %s", err, getServers)
 	}
 	return nil
 }
 
 // redisURL is the shared server, or for a scenario that kills it one of our own.
-func (b *bench) redisURL(s loadtest.Scenario) (string, error) {
+func (r *rig) redisURL(s loadtest.Scenario) (string, error) {
 	if s.Fault != loadtest.RedisDown {
-		return b.settings.RedisURL, nil
+		return r.settings.RedisURL, nil
 	}
-	if b.private == nil {
+	if r.private == nil {
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()
 		var err error
-		if b.private, err = b.stack.Private(ctx, "redis"); err != nil {
+		if r.private, err = r.stack.Private(ctx, "redis"); err != nil {
 			return "", err
 		}
 	}
-	return "redis://" + b.private.Addr + "/0", nil
+	return "redis://" + r.private.Addr + "/0", nil
 }
 
 // program starts a replica of this very program.
-func (b *bench) program(s loadtest.Scenario, databaseURL, lockPrefix string) (loadtest.Program, error) {
-	logs := filepath.Join(b.settings.Out, "logs", strings.ReplaceAll(s.Name(), "/", "-"))
+func (r *rig) program(s loadtest.Scenario, databaseURL, lockPrefix string) (loadtest.Program, error) {
+	logs := filepath.Join(r.settings.Out, "logs", strings.ReplaceAll(s.Name(), "/", "-"))
 	if err := os.RemoveAll(logs); err != nil {
 		return loadtest.Program{}, err
 	}
 	if err := os.MkdirAll(logs, 0o755); err != nil {
 		return loadtest.Program{}, err
 	}
-	redisURL, err := b.redisURL(s)
+	redisURL, err := r.redisURL(s)
 	if err != nil {
 		return loadtest.Program{}, err
 	}
 	return loadtest.Program{
-		Path: b.exe, Logs: logs, Spawn: b.spawn, Adopt: b.adopt,
+		Path: r.exe, Logs: logs, Spawn: r.spawn, Adopt: r.adopt,
 		Args: func(listen, metrics string) []string {
 			return []string{
 				"serve", "--lab", "--strategy", s.Strategy,
 				"--listen", listen, "--metrics-listen", metrics,
 				"--postgres-url", databaseURL, "--redis-url", redisURL,
 				"--lock-prefix", lockPrefix, "--lock-ttl", lockTTL.String(),
-				"--failpoint", "after-guard=exp:" + widening.String(), "--seed", fmt.Sprint(b.settings.Seed),
+				"--failpoint", "after-guard=exp:" + widening.String(), "--seed", fmt.Sprint(r.settings.Seed),
 				"--shutdown-timeout", "5s", "--log-level", "warn",
 			}
 		},
@@ -100,37 +100,37 @@ func (b *bench) program(s loadtest.Scenario, databaseURL, lockPrefix string) (lo
 
 // spawn keeps a replica out of the terminal's process group, so that Ctrl-C
 // comes to us alone, and ties its life to ours.
-func (b *bench) spawn(cmd *exec.Cmd) error {
+func (r *rig) spawn(cmd *exec.Cmd) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	return stack.Spawn(cmd)
 }
 
 // adopt lets the stack's supervisor end a replica too: where the system does not
 // kill orphans by itself, that is what does.
-func (b *bench) adopt(pid int) error {
-	if b.stack == nil {
+func (r *rig) adopt(pid int) error {
+	if r.stack == nil {
 		return nil
 	}
-	return b.stack.Adopt(pid)
+	return r.stack.Adopt(pid)
 }
 
 // fault makes what happens to the servers of a scenario.
-func (b *bench) fault(s loadtest.Scenario, replicas *loadtest.Replicas, lockPrefix string) (fault.Fault, error) {
+func (r *rig) fault(s loadtest.Scenario, replicas *loadtest.Replicas, lockPrefix string) (fault.Fault, error) {
 	switch s.Fault {
 	case loadtest.NoFault:
 		return fault.None{}, nil
 	case loadtest.Crash:
 		return fault.Crash{Victims: replicas, Times: 6}, nil
 	case loadtest.LockLost:
-		options, err := redis.ParseURL(b.settings.RedisURL)
+		options, err := redis.ParseURL(r.settings.RedisURL)
 		if err != nil {
 			return nil, err
 		}
 		client := redis.NewClient(options)
-		b.clients = append(b.clients, client)
+		r.clients = append(r.clients, client)
 		return fault.LockLost{Client: client, Prefix: lockPrefix, Every: 2 * time.Millisecond}, nil
 	case loadtest.RedisDown:
-		return fault.Down{Name: "redis", Server: b.private, Part: 0.5}, nil
+		return fault.Down{Name: "redis", Server: r.private, Part: 0.5}, nil
 	}
 	return nil, fmt.Errorf("no such fault: %q", s.Fault)
 }
