@@ -120,7 +120,7 @@ func TestSource_AnotherClusterWithTheSameValueGrantsNothing(t *testing.T) {
 	store, client := g.must(t, 3*time.Second), g.client(t)
 	value, _ := valueIn(t, client, g.prefix)
 	m.kill()
-	m.name, m.dir = "restored", t.TempDir()
+	m.peer, m.dir = freeAddr(t), t.TempDir() // members' addresses make the cluster's id
 	m.cluster = m.name + "=http://" + m.peer
 	m.start()
 	if _, err := client.Put(t.Context(), sourceKey(g.prefix), value); err != nil {
