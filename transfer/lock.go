@@ -44,6 +44,8 @@ func (s *Service) notGranted(ctx context.Context, j *job, err error) error {
 	switch {
 	case errors.Is(err, locking.ErrKey), errors.Is(err, locking.ErrLost): // ErrLost: granted too late to be used
 		return err
+	case errors.Is(err, ErrSource): // an answer, and one that asking again does not change
+		return err
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case errors.Is(err, locking.ErrBusy):

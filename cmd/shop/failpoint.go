@@ -11,33 +11,55 @@ import (
 	"time"
 
 	"shop/inventory"
+	"shop/transfer"
 )
 
-// failpoint is what happens at one step of a purchase, in the lab only:
+// failpoint is what happens at one step of a purchase or a transfer, in the lab only:
 //
-//	STEP=exp:MEAN   a pause, drawn for each request from an exponential distribution
-//	STEP=sleep:D    a pause of D
-//	STEP=kill       SIGKILL to this process
-//	STEP=stop       SIGSTOP to this process; somebody else must send SIGCONT
+//	STEP=exp:MEAN       a pause, drawn for each request from an exponential distribution
+//	STEP=sleep:D        a pause of D
+//	STEP=kill           SIGKILL to this process
+//	STEP=stop           SIGSTOP to this process; somebody else must send SIGCONT
+//	FLOW/STEP=…         in that flow alone; without it, in each that has the step
 //
 // The pauses of exp differ on purpose: after a constant one, whoever came first
 // always writes first, and nothing is ever overtaken.
 type failpoint struct {
-	step   inventory.Step
+	flow   string // "": every one
+	step   string
 	action string
 	pause  time.Duration
 }
 
-var steps = []inventory.Step{inventory.AfterAcquire, inventory.AfterGuard, inventory.BeforeCommit, inventory.AfterCommit}
+// stepsOf are the steps of each flow, in order.
+var stepsOf = map[string][]string{
+	"inventory": stepNames(inventory.AfterAcquire, inventory.AfterGuard, inventory.BeforeCommit, inventory.AfterCommit),
+	"transfer":  stepNames(transfer.Steps()...),
+}
+
+func stepNames[S ~string](steps ...S) (list []string) {
+	for _, s := range steps {
+		list = append(list, string(s))
+	}
+	return list
+}
+
+// in says whether it is about a flow.
+func (f failpoint) in(flow string) bool {
+	return (f.flow == "" || f.flow == flow) && slices.Contains(stepsOf[flow], f.step)
+}
 
 // UnmarshalText reads a flag.
 func (f *failpoint) UnmarshalText(text []byte) error {
 	step, action, _ := strings.Cut(string(text), "=")
 	action, arg, _ := strings.Cut(action, ":")
-	if !slices.Contains(steps, inventory.Step(step)) {
-		return fmt.Errorf("failpoint %q: no such step; there are %v", text, steps)
+	f.step, f.action = step, action
+	if flow, rest, ok := strings.Cut(step, "/"); ok {
+		f.flow, f.step = flow, rest
 	}
-	f.step, f.action = inventory.Step(step), action
+	if !f.in("inventory") && !f.in("transfer") {
+		return fmt.Errorf("failpoint %q: no such step; there are %v", text, stepsOf)
+	}
 	switch action {
 	case "kill", "stop":
 		if arg != "" {
@@ -54,31 +76,36 @@ func (f *failpoint) UnmarshalText(text []byte) error {
 	return fmt.Errorf("failpoint %q: no such action; want STEP=exp:MEAN, STEP=sleep:D, STEP=kill or STEP=stop", text)
 }
 
-// hook makes the function that inventory calls at each step; nil where there is nothing to do.
-func hook(points []failpoint, seed uint64) func(context.Context, inventory.Step, string) {
-	if len(points) == 0 {
-		return nil
-	}
+// exponential draws from an exponential distribution with mean 1.
+func exponential(seed uint64) func() float64 {
 	var mu sync.Mutex
 	random := rand.New(rand.NewPCG(seed, 0))
-	exponential := func() float64 {
+	return func() float64 {
 		mu.Lock()
 		defer mu.Unlock()
 		return random.ExpFloat64()
 	}
-	return func(ctx context.Context, step inventory.Step, _ string) {
+}
+
+// hook makes the function that a flow calls at each step; nil where there is nothing to do.
+func hook[S ~string](flow string, points []failpoint, draw func() float64) func(context.Context, S, string) {
+	points = slices.DeleteFunc(slices.Clone(points), func(f failpoint) bool { return !f.in(flow) })
+	if len(points) == 0 {
+		return nil
+	}
+	return func(ctx context.Context, step S, _ string) {
 		for _, p := range points {
-			if p.step == step {
-				p.happen(ctx, exponential)
+			if p.step == string(step) {
+				p.happen(ctx, draw)
 			}
 		}
 	}
 }
 
-func (f failpoint) happen(ctx context.Context, exponential func() float64) {
+func (f failpoint) happen(ctx context.Context, draw func() float64) {
 	switch f.action {
 	case "exp":
-		pause(ctx, time.Duration(exponential()*float64(f.pause)))
+		pause(ctx, time.Duration(draw()*float64(f.pause)))
 	case "sleep":
 		pause(ctx, f.pause)
 	case "kill":

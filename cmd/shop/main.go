@@ -21,10 +21,12 @@ import (
 type cli struct {
 	Serve   serveCmd         `cmd:"" help:"Serve the API until told to stop."`
 	Migrate migrateCmd       `cmd:"" help:"Create or update the tables. Safe to run at any time, and several at once."`
-	Seed    seedCmd          `cmd:"" help:"Make the demo's clients and products where they are missing, and print the keys."`
+	Seed    seedCmd          `cmd:"" help:"Make the demo's clients, products and accounts where they are missing, and print the keys."`
 	Client  clientCmd        `cmd:"" help:"Who may call: add, list, rotate."`
 	Prove   proveCmd         `cmd:"" help:"Load a set of replicas, break things, and audit what came of it."`
+	Batch   batchCmd         `cmd:"" help:"Give back expired holds and forget old idempotency keys: once, or again and again."`
 	Audit   auditCmd         `cmd:"" help:"Count what violates an invariant."`
+	Epoch   epochCmd         `cmd:"" name:"fence-epoch" help:"After etcd was wiped or restored: let the accounts take the fences of the etcd that is there now."`
 	Ping    pingCmd          `cmd:"" help:"Ask a running shop whether it is ready, for health checks."`
 	Version kong.VersionFlag `help:"Print the version."`
 }

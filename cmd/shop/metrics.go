@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"shop/inventory"
+	"shop/transfer"
 )
 
 // newRegistry holds the metrics of this process, and those of Go and the system.
@@ -17,22 +18,29 @@ func newRegistry() *prometheus.Registry {
 	return reg
 }
 
-var kinds = []inventory.EventKind{
-	inventory.GuardTripped, inventory.Retried, inventory.Degraded, inventory.Shed, inventory.Ambiguous, inventory.Resolved,
-}
+var (
+	stockKinds = []inventory.EventKind{
+		inventory.GuardTripped, inventory.Retried, inventory.Degraded, inventory.Shed, inventory.Ambiguous, inventory.Resolved,
+	}
+	moneyKinds = []transfer.EventKind{
+		transfer.FenceRefused, transfer.GuardTripped, transfer.Retried, transfer.Ambiguous, transfer.Resolved,
+		transfer.Unavailable, transfer.Swept,
+	}
+)
 
-// countEvents gives inventory its counter.
-func countEvents(reg prometheus.Registerer) func(inventory.EventKind, string) {
+// countEvents gives a flow its counter. Each series is there from the start: a 0
+// that can be seen is worth more than nothing.
+func countEvents[K ~string](reg prometheus.Registerer, flow string, kinds []K, strategies []string) func(K, string) {
 	events := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "inventory_events_total", Help: "What is worth counting, by strategy: guard_tripped must stay 0 with a safe one.",
+		Name: flow + "_events_total", Help: "What is worth counting, by strategy: guard_tripped must stay 0 with a safe one.",
 	}, []string{"kind", "strategy"})
 	reg.MustRegister(events)
-	for _, s := range inventory.Strategies() { // a 0 that can be seen is worth more than nothing
+	for _, strategy := range strategies {
 		for _, kind := range kinds {
-			events.WithLabelValues(string(kind), s.Name)
+			events.WithLabelValues(string(kind), strategy)
 		}
 	}
-	return func(kind inventory.EventKind, strategy string) {
+	return func(kind K, strategy string) {
 		events.WithLabelValues(string(kind), strategy).Inc()
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"shop/cmd/shop/api"
 	"shop/inventory"
+	"shop/transfer"
 )
 
 // migrateCmd is a step of its own, and not part of serve: replicas start and
@@ -23,7 +24,7 @@ func (c *migrateCmd) Run(ctx context.Context, out io.Writer) error {
 
 // migrateAll brings the tables of every package up to date.
 func migrateAll(ctx context.Context, databaseURL string) error {
-	for _, migrate := range []func(context.Context, string) error{inventory.Migrate, api.Migrate} {
+	for _, migrate := range []func(context.Context, string) error{inventory.Migrate, transfer.Migrate, api.Migrate} {
 		if err := migrate(ctx, databaseURL); err != nil {
 			return err
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -14,10 +15,10 @@ import (
 
 	"shop/cmd/shop/api"
 	"shop/inventory"
-	"shop/loadtest"
 	"shop/locking"
 	"shop/locking/lockprom"
 	"shop/locking/redislock"
+	"shop/transfer"
 )
 
 // parts are what a server is put together from.
@@ -26,10 +27,12 @@ type parts struct {
 	probe  *pgxpool.Pool    // one connection, for /readyz alone
 	client *redis.Client    // nil without Redis
 	locks  *redislock.Store // nil without Redis
+	bank   *bank
 	server *api.Server
 }
 
-// assemble connects and wires. Redis need not be up: the shop starts degraded.
+// assemble connects and wires. Neither Redis nor etcd need be up: the shop starts
+// degraded, and without etcd no money moves until it is there.
 func (c *serveCmd) assemble(ctx context.Context, log *slog.Logger, reg *prometheus.Registry) (_ *parts, err error) {
 	p := &parts{}
 	defer func() {
@@ -48,18 +51,29 @@ func (c *serveCmd) assemble(ctx context.Context, log *slog.Logger, reg *promethe
 	if err := checkMigrated(ctx, p.pool); err != nil {
 		return nil, err
 	}
+	draw := exponential(c.Lab.Seed)
 	// The domain gets everything handed in: it reads no environment, and knows no HTTP.
-	config := inventory.Config{
+	stock := inventory.Config{
 		Pool: p.pool, Strategy: c.Locks.Strategy, Encode: api.Encode, Log: log,
-		Count: countEvents(reg), Failpoint: hook(c.Lab.Failpoints, c.Lab.Seed),
+		Count:     countEvents(reg, "inventory", stockKinds, strategyNames()),
+		Failpoint: hook[inventory.Step]("inventory", c.Lab.Failpoints, draw),
 	}
 	if s, _ := findStrategy(c.Locks.Strategy); c.needsRedis(s) {
-		if err := p.openLocks(c.Locks, reg, &config); err != nil {
+		if err := p.openLocks(c.Locks, c.Transfers.LockPrefix, reg, &stock); err != nil {
 			return nil, err
 		}
 	}
-	service, err := inventory.New(config)
+	service, err := inventory.New(stock)
 	if err != nil {
+		return nil, err
+	}
+	// The same pool: both lessons bound the waits of a connection alike.
+	money := transfer.Config{
+		Pool: p.pool, Encode: api.EncodeTransfer,
+		Count:     countEvents(reg, "transfer", moneyKinds, transferStrategyNames()),
+		Failpoint: hook[transfer.Step]("transfer", c.Lab.Failpoints, draw),
+	}
+	if p.bank, err = c.Transfers.open(ctx, c.Lab.Lab, money, log, reg); err != nil {
 		return nil, err
 	}
 	p.server, err = api.New(c.apiConfig(p, service, log, reg))
@@ -67,7 +81,7 @@ func (c *serveCmd) assemble(ctx context.Context, log *slog.Logger, reg *promethe
 }
 
 // openLocks gives config a lock store in Redis.
-func (p *parts) openLocks(s lockSettings, reg prometheus.Registerer, config *inventory.Config) error {
+func (p *parts) openLocks(s lockSettings, prefix string, reg prometheus.Registerer, config *inventory.Config) error {
 	observer, err := lockprom.New(reg, "redis")
 	if err != nil {
 		return err
@@ -75,7 +89,7 @@ func (p *parts) openLocks(s lockSettings, reg prometheus.Registerer, config *inv
 	if p.client, err = redislock.Connect(s.RedisURL, s.LockTTL); err != nil {
 		return &usageError{fmt.Errorf("--redis-url: %w", err)}
 	}
-	if p.locks, err = redislock.New(p.client, s.LockTTL, redislock.Options{Prefix: s.LockPrefix}); err != nil {
+	if p.locks, err = redislock.New(p.client, s.LockTTL, redislock.Options{Prefix: prefix}); err != nil {
 		return &usageError{err}
 	}
 	config.Locks, config.Lock = p.locks, locking.Options{Observer: observer}
@@ -85,19 +99,26 @@ func (p *parts) openLocks(s lockSettings, reg prometheus.Registerer, config *inv
 // apiConfig is the front of the same parts.
 func (c *serveCmd) apiConfig(p *parts, service *inventory.Service, log *slog.Logger, reg prometheus.Registerer) api.Config {
 	config := api.Config{
-		Pool: p.pool, Orders: service, Catalog: service,
-		Ready: func(ctx context.Context) (bool, error) { return service.Degraded(), api.Ping(ctx, p.probe) },
-		Audit: func(ctx context.Context) (map[string]map[string]int64, error) {
-			numbers, err := loadtest.AuditInventory(ctx, p.pool)
-			return map[string]map[string]int64{"inventory": numbers}, err
-		},
+		Pool: p.pool, Orders: service, Catalog: service, Books: p.bank.books, Transfers: p.bank.with,
+		Ready:    func(ctx context.Context) (api.Degraded, error) { return p.ready(ctx, service) },
+		Audit:    func(ctx context.Context) (map[string]map[string]int64, error) { return auditNumbers(ctx, p.pool) },
 		Strategy: c.Locks.Strategy, Log: log, Metrics: reg,
 		Limits: api.Limits{Request: c.Limits.RequestTimeout, InFlight: c.Limits.MaxInFlight, PerClient: c.Limits.RateLimit},
 	}
 	if c.Lab.Lab {
-		config.Lab = strategyNames()
+		config.Lab, config.TransferLab = strategyNames(), transferStrategyNames()
 	}
 	return config
+}
+
+// ready asks both at once: a probe has little time.
+func (p *parts) ready(ctx context.Context, service *inventory.Service) (api.Degraded, error) {
+	degraded := api.Degraded{Locks: service.Degraded()}
+	var etcd sync.WaitGroup
+	etcd.Go(func() { degraded.Transfers = !p.bank.reachable(ctx) })
+	err := api.Ping(ctx, p.probe)
+	etcd.Wait()
+	return degraded, err
 }
 
 // closeWait bounds the closing of a pool whose connections do not come back.
@@ -106,6 +127,9 @@ const closeWait = 5 * time.Second
 // close ends what was opened, in the order of use: locks before their client,
 // and the database last, since a lock that is being given back may still be in a transaction.
 func (p *parts) close(log *slog.Logger) {
+	if p.bank != nil {
+		p.bank.close()
+	}
 	if p.locks != nil {
 		p.locks.Close()
 	}
@@ -131,9 +155,9 @@ func (p *parts) close(log *slog.Logger) {
 // checkMigrated tells a missing table now, and not to the first customer.
 func checkMigrated(ctx context.Context, pool *pgxpool.Pool) error {
 	var ready bool
-	err := pool.QueryRow(ctx, `SELECT to_regclass('clients') IS NOT NULL AND to_regclass('products') IS NOT NULL`).Scan(&ready)
+	err := pool.QueryRow(ctx, `SELECT to_regclass('clients') IS NOT NULL AND to_regclass('products') IS NOT NULL AND to_regclass('accounts') IS NOT NULL`).Scan(&ready)
 	if err == nil && !ready {
-		err = errors.New("the database has no tables yet; run: shop migrate")
+		err = errors.New("the database lacks tables; run: shop migrate")
 	}
 	if err != nil {
 		return &usageError{err}

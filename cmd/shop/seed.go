@@ -7,10 +7,12 @@ import (
 	"io"
 	"strings"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"shop/cmd/shop/api"
 	"shop/inventory"
+	"shop/transfer"
 )
 
 // seedCmd makes a shop to play with. Run again it changes nothing, and since a
@@ -20,7 +22,7 @@ type seedCmd struct {
 	Rotate bool `help:"Give the demo's clients new keys; the old ones stop working."`
 }
 
-// The demo: two customers, who cannot see each other's orders, and an administrator.
+// The demo: two customers, who cannot see each other's orders and accounts, and an administrator.
 var (
 	demoClients = []struct {
 		name  string
@@ -33,6 +35,8 @@ var (
 		{SKU: "ticket", Name: "Concert ticket", Price: 4900, Currency: "EUR", Stock: 50},
 		{SKU: "last-one", Name: "The last one", Price: 9900, Currency: "EUR", Stock: 1},
 	}
+
+	demoMoney = map[string]int64{"alice": 100_000, "bob": 50_000} // the accounts' openings, in cents
 )
 
 func (c *seedCmd) Run(ctx context.Context, out io.Writer) error {
@@ -57,7 +61,7 @@ func (c *seedCmd) Run(ctx context.Context, out io.Writer) error {
 			return err
 		}
 	}
-	return nil
+	return seedAccounts(ctx, pool, out)
 }
 
 // seedClient prints a line that a shell can read: eval "$(shop seed)".
@@ -74,6 +78,33 @@ func (c *seedCmd) seedClient(ctx context.Context, pool *pgxpool.Pool, out io.Wri
 		return err
 	}
 	fmt.Fprintf(out, "export SHOP_KEY_%s=%s\n", strings.ToUpper(name), key)
+	return nil
+}
+
+// seedAccounts gives each customer an account. Its id follows from the client's, so
+// that two seeds at once make one account, and the same id is printed every time.
+func seedAccounts(ctx context.Context, pool *pgxpool.Pool, out io.Writer) error {
+	service, err := transfer.New(transfer.Config{Pool: pool, Strategy: "row"})
+	if err != nil {
+		return err
+	}
+	clients, err := api.Clients(ctx, pool)
+	if err != nil {
+		return err
+	}
+	for _, client := range clients {
+		opening, demo := demoMoney[client.Name]
+		if !demo {
+			continue
+		}
+		id := uuid.NewSHA1(client.ID, []byte("account"))
+		opened, err := service.OpenAccount(ctx, transfer.Account{ID: id, Owner: client.ID, Currency: "EUR", Opening: opening})
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(out, "# account of %s: %s\n", client.Name, said(opened, fmt.Sprintf("%d.%02d EUR", opening/100, opening%100), "already there"))
+		fmt.Fprintf(out, "export SHOP_ACCOUNT_%s=%s\n", strings.ToUpper(client.Name), id)
+	}
 	return nil
 }
 

@@ -19,20 +19,20 @@ import (
 // serveCmd holds the settings of the server; --help is their documentation.
 type serveCmd struct {
 	database  `embed:"" group:"Stores"`
-	Locks     lockSettings  `embed:"" group:"Stores"`
-	Listeners listenerFlags `embed:"" group:"Listeners"`
-	Limits    limitFlags    `embed:"" group:"Limits"`
-	Lab       labFlags      `embed:"" group:"Lab"`
-	Log       logFlags      `embed:"" group:"Log"`
+	Locks     lockSettings     `embed:"" group:"Stores"`
+	Transfers transferSettings `embed:"" group:"Stores"`
+	Listeners listenerFlags    `embed:"" group:"Listeners"`
+	Limits    limitFlags       `embed:"" group:"Limits"`
+	Lab       labFlags         `embed:"" group:"Lab"`
+	Log       logFlags         `embed:"" group:"Log"`
 }
 
-// lockSettings say how stock is taken, and where locks live.
+// lockSettings say how stock is taken, and where its locks live.
 type lockSettings struct {
 	PGMaxConns int           `name:"pg-max-conns" env:"SHOP_PG_MAX_CONNS" default:"16" help:"Connections to PostgreSQL."`
 	RedisURL   string        `name:"redis-url" env:"SHOP_REDIS_URL" placeholder:"URL" help:"Redis, as in redis://host:6379/0. Needed by strategies that lock there."`
 	Strategy   string        `env:"SHOP_STRATEGY" default:"redis+row" help:"How stock is taken."`
-	LockTTL    time.Duration `name:"lock-ttl" env:"SHOP_LOCK_TTL" default:"2s" help:"How long a lock outlives its holder."`
-	LockPrefix string        `env:"SHOP_LOCK_PREFIX" default:"shop" help:"Begins the names of the locks in Redis. Replicas must agree."`
+	LockTTL    time.Duration `name:"lock-ttl" env:"SHOP_LOCK_TTL" default:"2s" help:"How long a lock of stock outlives its holder."`
 }
 
 // listenerFlags: the metrics have a listener of their own, so that the way from
@@ -55,7 +55,7 @@ type limitFlags struct {
 // silently ignored: who sets one believes that it works.
 type labFlags struct {
 	Lab        bool        `env:"SHOP_LAB" help:"Unsafe strategies, ?strategy=NAME and failpoints; on loopback addresses only."`
-	Failpoints []failpoint `name:"failpoint" env:"SHOP_FAILPOINT" sep:";" placeholder:"STEP=WHAT" help:"At after-acquire, after-guard, before-commit or after-commit: exp:MEAN or sleep:D to pause, kill, stop. Repeatable; in the environment separated by semicolons."`
+	Failpoints []failpoint `name:"failpoint" env:"SHOP_FAILPOINT" sep:";" placeholder:"STEP=WHAT" help:"At after-acquire, after-guard, before-commit or after-commit (of one flow alone: inventory/STEP, transfer/STEP; transfer has more of them): exp:MEAN or sleep:D to pause, kill, stop. Repeatable; in the environment separated by semicolons."`
 	Seed       uint64      `env:"SHOP_SEED" default:"1" help:"Of the pauses that exp draws."`
 }
 
@@ -67,7 +67,7 @@ type logFlags struct {
 
 // Validate finds what cannot work before anything is touched.
 func (c *serveCmd) Validate() error {
-	return errors.Join(c.database.Validate(), c.validateStrategy(), c.validateLab(), c.validateLimits())
+	return errors.Join(c.database.Validate(), c.validateStrategy(), c.Transfers.validate(c.Lab.Lab), c.validateLab(), c.validateLimits())
 }
 
 // validateStrategy keeps what oversells out of any shop that is not a lab.
@@ -155,7 +155,7 @@ func (c *serveCmd) Run(ctx context.Context, std stdio) error {
 func (c *serveCmd) serve(ctx context.Context, log *slog.Logger, l *listeners, p *parts, reg *prometheus.Registry) error {
 	stopMetrics := l.serveMetrics(log, metricsHandler(reg))
 	defer stopMetrics()
-	log.Info("serving", "address", l.api.Addr().String(), "metrics", l.metricsAddr(), "strategy", c.Locks.Strategy, "lab", c.Lab.Lab)
+	log.Info("serving", "address", l.api.Addr().String(), "metrics", l.metricsAddr(), "strategy", c.Locks.Strategy, "transfers", c.Transfers.Strategy, "lab", c.Lab.Lab)
 	life := lifecycle{
 		log: log, drain: p.server.Drain, delay: c.Limits.DrainDelay,
 		timeout: c.Limits.ShutdownTimeout, request: c.Limits.RequestTimeout,

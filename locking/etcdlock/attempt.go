@@ -52,34 +52,45 @@ func (a *attempt) tryEnter(ctx context.Context) error {
 
 // enter puts a waiter into each queue, after it has done the reads: one
 // transaction, one revision. It does nothing if the conditions are not met, or
-// another revision of the gate is found than the attempt was made under.
+// another revision of the gate is found than the attempt was made under, or
+// another source of fences than the Store's.
 func (a *attempt) enter(ctx context.Context, conditions []clientv3.Cmp, reads []clientv3.Op) (*clientv3.TxnResponse, error) {
 	x, s := a.session, a.session.store
-	conditions = append(conditions, clientv3.Compare(clientv3.ModRevision(x.gate), "=", a.gateRev))
+	conditions = append(conditions, s.sameSource(), clientv3.Compare(clientv3.ModRevision(x.gate), "=", a.gateRev))
 	ops := reads
 	for _, n := range a.names {
 		ops = append(ops, clientv3.OpPut(n, "", clientv3.WithLease(x.id)))
 	}
 	limited, cancel := within(ctx, patience(s.ttl))
 	defer cancel()
-	answer, err := s.client.Txn(limited).If(conditions...).Then(ops...).Else(clientv3.OpGet(x.gate)).Commit()
-	switch {
-	case err != nil:
+	answer, err := s.client.Txn(limited).If(conditions...).Then(ops...).
+		Else(clientv3.OpGet(x.gate), clientv3.OpGet(sourceKey(s.prefix))).Commit()
+	if err != nil {
 		return nil, classify(ctx, err)
-	case !answer.Succeeded:
-		return answer, a.shut(answer.Responses[0].GetResponseRange())
 	}
-	a.fence = answer.Header.Revision
+	if answer.Succeeded {
+		a.fence = answer.Header.Revision
+	}
+	switch {
+	case answer.Header.ClusterId != s.source.cluster:
+		return nil, ErrSource // restored as a new cluster, and the value with it
+	case !answer.Succeeded:
+		return answer, a.shut(answer.Responses[0].GetResponseRange(), answer.Responses[1].GetResponseRange())
+	}
 	return answer, nil
 }
 
-// shut looks whether it was the gate that refused the attempt. It is gone with
-// the session's lease, in one step.
-func (a *attempt) shut(gate *pb.RangeResponse) error {
+// shut looks whether it was the source or the gate that refused the attempt. The
+// gate is gone with the session's lease, in one step.
+func (a *attempt) shut(gate, source *pb.RangeResponse) error {
 	x := a.session
-	switch {
-	case len(gate.Kvs) == 0:
+	if len(gate.Kvs) == 0 {
 		x.die(errRevoked)
+	}
+	switch {
+	case !x.store.isSource(source):
+		return ErrSource
+	case len(gate.Kvs) == 0:
 		return errAgain
 	case gate.Kvs[0].ModRevision == a.gateRev:
 		return nil
@@ -91,12 +102,12 @@ func (a *attempt) shut(gate *pb.RangeResponse) error {
 }
 
 // look asks, for each queue, who is the last before us, as long as all of our own
-// waiters are there; else it returns errAgain.
+// waiters are there, and the source; else it returns errAgain.
 func (a *attempt) look(ctx context.Context) (*clientv3.TxnResponse, error) {
 	s := a.session.store
 	limited, cancel := within(ctx, patience(s.ttl))
 	defer cancel()
-	answer, err := s.client.Txn(limited).If(a.mine()...).Then(a.predecessors(a.fence - 1)...).Commit()
+	answer, err := s.client.Txn(limited).If(append(a.mine(), s.sameSource())...).Then(a.predecessors(a.fence - 1)...).Commit()
 	if err == nil && !answer.Succeeded {
 		return nil, errAgain
 	}

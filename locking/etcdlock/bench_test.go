@@ -44,7 +44,8 @@ func peers(b *testing.B) (us, them func() error) {
 
 // BenchmarkTwoKeys takes and gives back two free keys, by turns with etcd's
 // mutex, a hundred times in each of ten pairs, and reports the median of the ten
-// ratios. Read x-of-mutex alone: the machine is in the other figures.
+// ratios. Read x-of-mutex alone: the machine is in the other figures. Ours is two
+// requests and theirs eight, so more than 0.6 is a mistake in ours.
 func BenchmarkTwoKeys(b *testing.B) {
 	us, them := peers(b)
 	timed := func(f func() error) time.Duration {
@@ -75,7 +76,11 @@ func BenchmarkTwoKeys(b *testing.B) {
 	}
 	b.ReportMetric(median(ours), "us/etcdlock")
 	b.ReportMetric(median(theirs), "us/mutexes")
-	b.ReportMetric(median(ratios), "x-of-mutex")
+	ratio := median(ratios)
+	b.ReportMetric(ratio, "x-of-mutex")
+	if ratio > 0.6 {
+		b.Errorf("%.2f of two mutexes, want 0.6 at most; the ten: %.2f", ratio, ratios)
+	}
 }
 
 func median(of []float64) float64 {
@@ -115,16 +120,4 @@ func BenchmarkHandoff(b *testing.B) {
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "handoffs/s")
 		})
 	}
-}
-
-// BenchmarkStarvation prints how long who wants eight keys waits among pairs.
-func BenchmarkStarvation(b *testing.B) {
-	var longest time.Duration
-	pairs := 0
-	for b.Loop() {
-		l, n := starve(b, shared(b))
-		longest, pairs = max(longest, l), pairs+n
-	}
-	b.ReportMetric(float64(longest.Milliseconds()), "ms/longest-wait")
-	b.ReportMetric(float64(pairs)/b.Elapsed().Seconds(), "pairs/s")
 }

@@ -16,8 +16,9 @@
 //	lock/9:account/1/R7FQ…   create revision 8012   one who waits for, or holds, account/1
 //	lock/9:account/1/K3ZA…   create revision 8015   the next one
 //	lock/session:694d8c…     mod revision 8003      the session's gate, see below
+//	lock/source              value W5QK…            whose fences these are, see below
 //
-// All of them hang on one etcd lease, the session's, and are gone with it. Each
+// All but the source hang on one etcd lease, the session's, and are gone with it. Each
 // attempt has names of its own, so that nothing that arrives late can be taken
 // for something else.
 //
@@ -78,6 +79,25 @@
 // the last Lease on it is released or past its Until (to revoke earlier would
 // give keys away that a holder still trusts in).
 //
+// # The source of fences
+//
+// A fence is a revision, and revisions begin again when etcd is wiped, or go back
+// when it is restored. Old and new numbers look alike, and the cluster's id does not
+// tell them apart: an etcd started with the same flags has the same one. So there is a
+// random value, made when the first Store opens and under no lease, and every
+// transaction that acquires compares it. A Source is the cluster's id and this
+// value, and a grant is certainly of its Store's Source:
+//
+//	                              cluster's id   value      a running Store    a new Store
+//	wiped                         the same       none       ErrSource          makes a new source
+//	restored as a new cluster     another        the same   ErrSource          has a new source
+//	restored in place             the same       the same   grants, lower      has the old source
+//	… and then NewSource          the same       another    ErrSource          has the new source
+//
+// The third line nobody can see from here. The guard refuses the low numbers, and an
+// operator, who knows what he has done, calls NewSource. The resource keeps the
+// Source beside the fence, and refuses to compare fences of two of them.
+//
 // # What can go wrong
 //
 //	what happens                        what the holder sees                what others see
@@ -101,9 +121,11 @@
 //	                                    leases end at their Until
 //	restart with the data               nothing, if within the TTL          busy, fences go on growing
 //	a compaction while waiting          nothing: the queue is read again
-//	restored from a snapshot, wiped     ErrLost                             fences start again: the guard
-//	                                                                        refuses all, until an operator
-//	                                                                        starts a new epoch
+//	wiped, restored as a new cluster,   ErrLost                             ErrSource, and nothing is left in
+//	or given a new source                                                   the queues, until they restart
+//	restored in place                   ErrLost, if it was granted later    fences go back: the guard refuses
+//	                                                                        them, until an operator calls
+//	                                                                        NewSource
 //
 // So it promises exclusion among those who look at Until; that the keys of a
 // dead process are free within TTL and half a second, plus as long again if a

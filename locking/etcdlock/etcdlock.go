@@ -33,6 +33,7 @@ type Options struct {
 type Store struct {
 	client *clientv3.Client
 	prefix string
+	source source
 	ttl    time.Duration
 	trust  time.Duration // of the TTL, how much to believe in
 
@@ -55,17 +56,18 @@ func New(ctx context.Context, client *clientv3.Client, ttl time.Duration, o Opti
 	if ttl < time.Second || ttl%time.Second != 0 {
 		return nil, fmt.Errorf("%w: %v", ErrTTL, ttl)
 	}
-	if err := checkPrefix(o.Prefix); err != nil {
+	prefix, err := checkPrefix(o.Prefix)
+	if err != nil {
 		return nil, err
 	}
-	if o.Prefix == "" {
-		o.Prefix = "lock"
-	}
 	s := &Store{
-		client: client, prefix: o.Prefix, ttl: ttl, trust: ttl - margin(ttl),
+		client: client, prefix: prefix, ttl: ttl, trust: ttl - margin(ttl),
 		changed: make(chan struct{}), lines: lines{}, grants: map[string]*grant{},
 	}
 	s.life, s.end = context.WithCancelCause(context.Background())
+	if s.source, err = s.findSource(ctx); err != nil {
+		return nil, fmt.Errorf("etcdlock: find the source of fences: %w", plain(ctx, err))
+	}
 	first, err := s.open(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("etcdlock: open a session: %w", plain(ctx, err))
@@ -142,7 +144,7 @@ func (s *Store) Release(ctx context.Context, l locking.Lease) error {
 
 // Close ends the session, refuses what comes after, and waits for the background
 // work, at most as long as for one answer. If a Lease is still held, its keys
-// are left to the TTL; else nothing stays in etcd.
+// are left to the TTL; else nothing of this Store stays in etcd.
 func (s *Store) Close() {
 	s.end(ErrClosed)
 	s.mu.Lock()

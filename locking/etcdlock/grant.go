@@ -84,14 +84,15 @@ func (s *Store) grantOf(l locking.Lease) (*grant, error) {
 	return g, nil
 }
 
-// check asks etcd whether the keys are still under this grant. The read is there
+// check asks etcd whether the keys are still under this grant, and it hands out
+// fences as it did. The read is there
 // because etcd answers a transaction without one from what the member knows,
 // which may be old.
 func (g *grant) check(ctx context.Context) error {
 	s := g.session.store
 	limited, cancel := within(ctx, patience(s.ttl))
 	defer cancel()
-	answer, err := s.client.Txn(limited).If(mine(g.names, int64(g.lease.Fence))...).
+	answer, err := s.client.Txn(limited).If(append(mine(g.names, int64(g.lease.Fence)), s.sameSource())...).
 		Then(clientv3.OpGet(g.names[0], clientv3.WithCountOnly())).Commit()
 	switch {
 	case err != nil:
@@ -101,7 +102,7 @@ func (g *grant) check(ctx context.Context) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	g.session.forget(g.names, false) // one key is gone: the others have to go
+	g.session.forget(g.names, false) // if one key is gone, the others have to go
 	s.drop(g)
 	return locking.ErrLost
 }

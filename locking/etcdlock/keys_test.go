@@ -95,61 +95,6 @@ func TestAcquire_RandomSetsOfKeysNeverDeadlock(t *testing.T) {
 	all.Wait()
 }
 
-// starve is the case in which locks for several keys are known to starve: many
-// lock pairs without a pause, one wants eight keys at once.
-func starve(t testing.TB, g target) (longest time.Duration, pairs int) {
-	names := []string{"0", "1", "2", "3", "4", "5", "6", "7"}
-	ctx, stop := context.WithCancel(t.Context())
-	var all sync.WaitGroup
-	var mu sync.Mutex
-	for w := range 4 {
-		store := g.must(t, 10*time.Second)
-		for i := range 4 {
-			all.Go(func() {
-				for n := w + i; ctx.Err() == nil; n++ {
-					lease, err := store.Acquire(ctx, names[n%8], names[(n+1+i)%8])
-					if err != nil {
-						continue // ctx has ended
-					}
-					if err := store.Release(context.WithoutCancel(ctx), lease); err != nil {
-						t.Errorf("release: %v", err)
-					}
-					mu.Lock()
-					pairs++
-					mu.Unlock()
-				}
-			})
-		}
-	}
-	eight := g.must(t, 10*time.Second)
-	for range 20 {
-		asked := time.Now()
-		lease, err := eight.Acquire(ctx, names...)
-		if err != nil {
-			t.Errorf("all eight: %v", err)
-			break
-		}
-		longest = max(longest, time.Since(asked))
-		if err := eight.Release(ctx, lease); err != nil {
-			t.Errorf("release: %v", err)
-		}
-	}
-	stop()
-	all.Wait()
-	return longest, pairs
-}
-
-func TestAcquire_EightKeysAreNotStarvedByPairs(t *testing.T) {
-	longest, pairs := starve(t, shared(t))
-	t.Logf("16 goroutines locked %d pairs; who wanted all eight keys waited %v at most, of 20 times", pairs, longest.Round(time.Millisecond))
-	if longest > 2*time.Second {
-		t.Errorf("waited %v", longest)
-	}
-	if pairs < 100 {
-		t.Errorf("%d pairs only: that is no load", pairs)
-	}
-}
-
 // Several keys: one is waited for as the other.
 func TestAcquire_WaitsForEachOfItsKeys(t *testing.T) {
 	t.Parallel()

@@ -1,6 +1,7 @@
 package etcdlock
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -35,12 +36,13 @@ func (s *Store) gate(id clientv3.LeaseID) string {
 	return fmt.Sprintf("%s/session:%x", s.prefix, int64(id))
 }
 
-// checkPrefix refuses a colon: the first one in a name has to be ours.
-func checkPrefix(prefix string) error {
+// checkPrefix fills in the prefix, and refuses a colon: the first one in a name
+// has to be ours.
+func checkPrefix(prefix string) (string, error) {
 	if strings.ContainsAny(prefix, ":\x00") {
-		return fmt.Errorf("etcdlock: Options.Prefix %q has a colon, or NUL: a colon marks the length of a key", prefix)
+		return "", fmt.Errorf("etcdlock: prefix %q has a colon, or NUL: a colon marks the length of a key", prefix)
 	}
-	return nil
+	return cmp.Or(prefix, "lock"), nil
 }
 
 // checkKeys puts keys in order, and refuses what etcd would refuse.

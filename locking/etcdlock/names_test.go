@@ -14,7 +14,7 @@ func TestNames_NoQueueBeginsAnother(t *testing.T) {
 	var names []string
 	for _, prefix := range []string{"lock", "lock/1", "lock/", "lock/session", ""} {
 		s := &Store{prefix: prefix}
-		names = append(names, s.gate(1)+"/", s.gate(0x12)+"/")
+		names = append(names, s.gate(1)+"/", s.gate(0x12)+"/", sourceKey(prefix)+"/")
 		for _, k := range keys {
 			names = append(names, s.queue(k))
 		}
@@ -35,6 +35,9 @@ func TestNew_RefusesAPrefixThatCouldRunIntoAKey(t *testing.T) {
 		if s, err := New(t.Context(), client, minTTL, Options{Prefix: prefix}); err == nil {
 			s.Close()
 			t.Errorf("prefix %q was accepted", prefix)
+		}
+		if _, _, err := NewSource(t.Context(), client, prefix); err == nil {
+			t.Errorf("prefix %q was accepted for a source", prefix)
 		}
 	}
 }

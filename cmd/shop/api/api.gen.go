@@ -9,7 +9,9 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"path"
@@ -82,6 +84,24 @@ func (e HealthLocks) Valid() bool {
 	}
 }
 
+// Defines values for HealthTransfers.
+const (
+	TransfersOK          HealthTransfers = "ok"
+	TransfersUnreachable HealthTransfers = "unreachable"
+)
+
+// Valid indicates whether the value is a known member of the HealthTransfers enum.
+func (e HealthTransfers) Valid() bool {
+	switch e {
+	case TransfersOK:
+		return true
+	case TransfersUnreachable:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for OrderStatus.
 const (
 	OrderCancelled OrderStatus = "cancelled"
@@ -103,10 +123,14 @@ func (e OrderStatus) Valid() bool {
 // Defines values for ProblemType.
 const (
 	TypeAlreadyCancelled      ProblemType = "/problems/already-cancelled"
+	TypeAlreadySettled        ProblemType = "/problems/already-settled"
 	TypeBusy                  ProblemType = "/problems/busy"
+	TypeExpired               ProblemType = "/problems/expired"
+	TypeFenceSource           ProblemType = "/problems/fence-source"
 	TypeForbidden             ProblemType = "/problems/forbidden"
 	TypeIdempotencyKeyReused  ProblemType = "/problems/idempotency-key-reused"
 	TypeInProgress            ProblemType = "/problems/in-progress"
+	TypeInsufficientFunds     ProblemType = "/problems/insufficient-funds"
 	TypeInternal              ProblemType = "/problems/internal"
 	TypeInvalidRequest        ProblemType = "/problems/invalid-request"
 	TypeLost                  ProblemType = "/problems/lost"
@@ -117,6 +141,7 @@ const (
 	TypeOutOfStock            ProblemType = "/problems/out-of-stock"
 	TypeOutcomeUnknown        ProblemType = "/problems/outcome-unknown"
 	TypeRateLimited           ProblemType = "/problems/rate-limited"
+	TypeStale                 ProblemType = "/problems/stale"
 	TypeTimeout               ProblemType = "/problems/timeout"
 	TypeTooLarge              ProblemType = "/problems/too-large"
 	TypeUnauthorized          ProblemType = "/problems/unauthorized"
@@ -128,13 +153,21 @@ func (e ProblemType) Valid() bool {
 	switch e {
 	case TypeAlreadyCancelled:
 		return true
+	case TypeAlreadySettled:
+		return true
 	case TypeBusy:
+		return true
+	case TypeExpired:
+		return true
+	case TypeFenceSource:
 		return true
 	case TypeForbidden:
 		return true
 	case TypeIdempotencyKeyReused:
 		return true
 	case TypeInProgress:
+		return true
+	case TypeInsufficientFunds:
 		return true
 	case TypeInternal:
 		return true
@@ -156,6 +189,8 @@ func (e ProblemType) Valid() bool {
 		return true
 	case TypeRateLimited:
 		return true
+	case TypeStale:
+		return true
 	case TypeTimeout:
 		return true
 	case TypeTooLarge:
@@ -169,6 +204,66 @@ func (e ProblemType) Valid() bool {
 	}
 }
 
+// Defines values for TransferState.
+const (
+	TransferExpired  TransferState = "expired"
+	TransferPosted   TransferState = "posted"
+	TransferReserved TransferState = "reserved"
+	TransferVoided   TransferState = "voided"
+)
+
+// Valid indicates whether the value is a known member of the TransferState enum.
+func (e TransferState) Valid() bool {
+	switch e {
+	case TransferExpired:
+		return true
+	case TransferPosted:
+		return true
+	case TransferReserved:
+		return true
+	case TransferVoided:
+		return true
+	default:
+		return false
+	}
+}
+
+// Account defines model for Account.
+type Account struct {
+	ID openapi_types.UUID `json:"id"`
+
+	// Currency ISO 4217
+	Currency string `json:"currency"`
+
+	// Balance In minor units
+	Balance int64 `json:"balance"`
+
+	// Held Of the balance, what is reserved by holds
+	Held int64 `json:"held"`
+
+	// Available What can be spent
+	Available int64 `json:"available"`
+
+	// Entries The latest first
+	Entries   []AccountEntry `json:"entries"`
+	CreatedAt time.Time      `json:"created_at"`
+}
+
+// AccountEntry defines model for AccountEntry.
+type AccountEntry struct {
+	Transfer openapi_types.UUID `json:"transfer"`
+
+	// Delta What was added, in minor units: negative for the payer
+	Delta int64 `json:"delta"`
+
+	// Version Of the account, after it
+	Version   int64     `json:"version"`
+	CreatedAt time.Time `json:"created_at"`
+}
+
+// Amount In minor units. Digits only: 2.0 and 2e0 are refused
+type Amount = int64
+
 // Audit Flow → invariant → number of violations.
 type Audit map[string]map[string]int64
 
@@ -177,6 +272,9 @@ type Health struct {
 	Status   HealthStatus    `json:"status"`
 	Postgres *HealthPostgres `json:"postgres,omitempty"`
 	Locks    *HealthLocks    `json:"locks,omitempty"`
+
+	// Transfers Unreachable: no money moves, all else goes on
+	Transfers *HealthTransfers `json:"transfers,omitempty"`
 }
 
 // HealthStatus defines model for Health.Status.
@@ -187,6 +285,9 @@ type HealthPostgres string
 
 // HealthLocks defines model for Health.Locks.
 type HealthLocks string
+
+// HealthTransfers Unreachable: no money moves, all else goes on
+type HealthTransfers string
 
 // LineRequest defines model for LineRequest.
 type LineRequest struct {
@@ -230,6 +331,12 @@ type OrderRequest struct {
 	Lines []LineRequest `json:"lines"`
 }
 
+// PostRequest defines model for PostRequest.
+type PostRequest struct {
+	// Amount In minor units, at most what is held; without it, all
+	Amount int64 `json:"amount,omitempty"`
+}
+
 // Problem RFC 9457
 type Problem struct {
 	Type   ProblemType `json:"type"`
@@ -245,6 +352,15 @@ type Problem struct {
 
 	// Left How many were there
 	Left *int64 `json:"left,omitempty"`
+
+	// Account The account it is about
+	Account *openapi_types.UUID `json:"account,omitempty"`
+
+	// Wanted What was asked for
+	Wanted *int64 `json:"wanted,omitempty"`
+
+	// Available What could be spent
+	Available *int64 `json:"available,omitempty"`
 }
 
 // ProblemType defines model for Problem.Type.
@@ -271,6 +387,55 @@ type ProductList struct {
 // SKU Example: coffee
 type SKU = string
 
+// Transfer defines model for Transfer.
+type Transfer struct {
+	ID   openapi_types.UUID `json:"id"`
+	From openapi_types.UUID `json:"from"`
+	To   openapi_types.UUID `json:"to"`
+
+	// Amount In minor units: asked for, or held
+	Amount int64 `json:"amount"`
+
+	// Settled What moved
+	Settled int64 `json:"settled"`
+
+	// Currency ISO 4217
+	Currency  string        `json:"currency"`
+	State     TransferState `json:"state"`
+	CreatedAt time.Time     `json:"created_at"`
+	ExpiresAt *time.Time    `json:"expires_at,omitempty"`
+	EndedAt   *time.Time    `json:"ended_at,omitempty"`
+}
+
+// TransferState defines model for Transfer.State.
+type TransferState string
+
+// TransferRequest defines model for TransferRequest.
+type TransferRequest struct {
+	// Amount In minor units. Digits only: 2.0 and 2e0 are refused
+	Amount Amount `json:"amount"`
+
+	// Currency ISO 4217
+	Currency string `json:"currency"`
+
+	// ExpiresIn How long it is held, as in 90s, 15m or 1h30m; with pending only
+	//
+	// Example: 15m
+	ExpiresIn string `json:"expires_in,omitempty"`
+
+	// From In lower or upper case, bare or in braces; it is the same one
+	From UUID `json:"from"`
+
+	// Pending Hold the money: it moves with post
+	Pending bool `json:"pending,omitempty"`
+
+	// To In lower or upper case, bare or in braces; it is the same one
+	To UUID `json:"to"`
+}
+
+// UUID In lower or upper case, bare or in braces; it is the same one
+type UUID = openapi_types.UUID
+
 // IdempotencyKey Example: 6f1c1c52-order-1
 type IdempotencyKey = string
 
@@ -279,6 +444,9 @@ type OrderID = openapi_types.UUID
 
 // Strategy defines model for Strategy.
 type Strategy = string
+
+// TransferID In lower or upper case, bare or in braces; it is the same one
+type TransferID = UUID
 
 // Forbidden RFC 9457
 type Forbidden = Problem
@@ -301,8 +469,14 @@ type RateLimited = Problem
 // Refused RFC 9457
 type Refused = Problem
 
+// RefusedTransfer RFC 9457
+type RefusedTransfer = Problem
+
 // Stored defines model for Stored.
 type Stored = Order
+
+// StoredTransfer defines model for StoredTransfer.
+type StoredTransfer = Transfer
 
 // Timeout RFC 9457
 type Timeout = Problem
@@ -321,7 +495,7 @@ type UnsupportedMediaType = Problem
 
 // PlaceOrderParams defines parameters for PlaceOrder.
 type PlaceOrderParams struct {
-	// Strategy How stock is taken; only in the lab (`shop serve --lab`).
+	// Strategy How stock is taken, or money moved; only in the lab (`shop serve --lab`).
 	Strategy *Strategy `form:"strategy,omitempty" json:"strategy,omitempty"`
 
 	// IdempotencyKey Names the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941); both forms are the same key. Outcomes are kept for at least 24 hours.
@@ -334,8 +508,41 @@ type CancelOrderParams struct {
 	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
 }
 
+// CreateTransferParams defines parameters for CreateTransfer.
+type CreateTransferParams struct {
+	// Strategy How stock is taken, or money moved; only in the lab (`shop serve --lab`).
+	Strategy *Strategy `form:"strategy,omitempty" json:"strategy,omitempty"`
+
+	// IdempotencyKey Names the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941); both forms are the same key. Outcomes are kept for at least 24 hours.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
+}
+
+// PostTransferParams defines parameters for PostTransfer.
+type PostTransferParams struct {
+	// Strategy How stock is taken, or money moved; only in the lab (`shop serve --lab`).
+	Strategy *Strategy `form:"strategy,omitempty" json:"strategy,omitempty"`
+
+	// IdempotencyKey Names the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941); both forms are the same key. Outcomes are kept for at least 24 hours.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
+}
+
+// VoidTransferParams defines parameters for VoidTransfer.
+type VoidTransferParams struct {
+	// Strategy How stock is taken, or money moved; only in the lab (`shop serve --lab`).
+	Strategy *Strategy `form:"strategy,omitempty" json:"strategy,omitempty"`
+
+	// IdempotencyKey Names the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941); both forms are the same key. Outcomes are kept for at least 24 hours.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
+}
+
 // PlaceOrderJSONRequestBody defines body for PlaceOrder for application/json ContentType.
 type PlaceOrderJSONRequestBody = OrderRequest
+
+// CreateTransferJSONRequestBody defines body for CreateTransfer for application/json ContentType.
+type CreateTransferJSONRequestBody = TransferRequest
+
+// PostTransferJSONRequestBody defines body for PostTransfer for application/json ContentType.
+type PostTransferJSONRequestBody = PostRequest
 
 // ServerInterface represents all server handlers.
 type ServerInterface interface {
@@ -345,6 +552,9 @@ type ServerInterface interface {
 	// Readyz Requests may be sent here.
 	// (GET /readyz)
 	Readyz(ctx echo.Context) error
+	// GetAccount One of the caller's own accounts, with its latest entries.
+	// (GET /v1/accounts/{id})
+	GetAccount(ctx echo.Context, id UUID) error
 	// GetAudit Every invariant of every flow, as the number of its violations.
 	// (GET /v1/audit)
 	GetAudit(ctx echo.Context) error
@@ -363,6 +573,18 @@ type ServerInterface interface {
 	// GetProduct One product.
 	// (GET /v1/products/{sku})
 	GetProduct(ctx echo.Context, sku SKU) error
+	// CreateTransfer Moves money at once, or holds it to be moved later.
+	// (POST /v1/transfers)
+	CreateTransfer(ctx echo.Context, params CreateTransferParams) error
+	// GetTransfer One of the transfers that the caller asked for.
+	// (GET /v1/transfers/{id})
+	GetTransfer(ctx echo.Context, id TransferID) error
+	// PostTransfer Moves held money, all of it or a part; what is left over is free again.
+	// (POST /v1/transfers/{id}/post)
+	PostTransfer(ctx echo.Context, id TransferID, params PostTransferParams) error
+	// VoidTransfer Frees held money.
+	// (POST /v1/transfers/{id}/void)
+	VoidTransfer(ctx echo.Context, id TransferID, params VoidTransferParams) error
 }
 
 // ServerInterfaceWrapper converts echo contexts to parameters.
@@ -385,6 +607,22 @@ func (w *ServerInterfaceWrapper) Readyz(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.Readyz(ctx)
+	return err
+}
+
+// GetAccount converts echo context to params.
+func (w *ServerInterfaceWrapper) GetAccount(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "id" -------------
+	var id UUID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", ctx.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetAccount(ctx, id)
 	return err
 }
 
@@ -513,6 +751,147 @@ func (w *ServerInterfaceWrapper) GetProduct(ctx echo.Context) error {
 	return err
 }
 
+// CreateTransfer converts echo context to params.
+func (w *ServerInterfaceWrapper) CreateTransfer(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CreateTransferParams
+	// ------------- Optional query parameter "strategy" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "strategy", ctx.QueryParams(), &params.Strategy, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter strategy: %s", err))
+	}
+
+	headers := ctx.Request().Header
+	// ------------- Required header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Idempotency-Key, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Idempotency-Key: %s", err))
+		}
+
+		params.IdempotencyKey = IdempotencyKey
+	} else {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Header parameter Idempotency-Key is required, but not found"))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.CreateTransfer(ctx, params)
+	return err
+}
+
+// GetTransfer converts echo context to params.
+func (w *ServerInterfaceWrapper) GetTransfer(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "id" -------------
+	var id TransferID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", ctx.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetTransfer(ctx, id)
+	return err
+}
+
+// PostTransfer converts echo context to params.
+func (w *ServerInterfaceWrapper) PostTransfer(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "id" -------------
+	var id TransferID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", ctx.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params PostTransferParams
+	// ------------- Optional query parameter "strategy" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "strategy", ctx.QueryParams(), &params.Strategy, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter strategy: %s", err))
+	}
+
+	headers := ctx.Request().Header
+	// ------------- Required header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Idempotency-Key, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Idempotency-Key: %s", err))
+		}
+
+		params.IdempotencyKey = IdempotencyKey
+	} else {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Header parameter Idempotency-Key is required, but not found"))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.PostTransfer(ctx, id, params)
+	return err
+}
+
+// VoidTransfer converts echo context to params.
+func (w *ServerInterfaceWrapper) VoidTransfer(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "id" -------------
+	var id TransferID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", ctx.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params VoidTransferParams
+	// ------------- Optional query parameter "strategy" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "strategy", ctx.QueryParams(), &params.Strategy, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter strategy: %s", err))
+	}
+
+	headers := ctx.Request().Header
+	// ------------- Required header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Idempotency-Key, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Idempotency-Key: %s", err))
+		}
+
+		params.IdempotencyKey = IdempotencyKey
+	} else {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Header parameter Idempotency-Key is required, but not found"))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.VoidTransfer(ctx, id, params)
+	return err
+}
+
 // This is a simple interface which specifies echo.Route addition functions which
 // are present on both echo.Echo and echo.Group, since we want to allow using
 // either of them for path registration
@@ -565,6 +944,11 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.POST(options.BaseURL+"/v1/orders/:id/cancel", wrapper.CancelOrder, options.OperationMiddlewares["cancelOrder"]...)
 	router.GET(options.BaseURL+"/v1/products", wrapper.ListProducts, options.OperationMiddlewares["listProducts"]...)
 	router.GET(options.BaseURL+"/v1/products/:sku", wrapper.GetProduct, options.OperationMiddlewares["getProduct"]...)
+	router.POST(options.BaseURL+"/v1/transfers", wrapper.CreateTransfer, options.OperationMiddlewares["createTransfer"]...)
+	router.GET(options.BaseURL+"/v1/transfers/:id", wrapper.GetTransfer, options.OperationMiddlewares["getTransfer"]...)
+	router.POST(options.BaseURL+"/v1/transfers/:id/post", wrapper.PostTransfer, options.OperationMiddlewares["postTransfer"]...)
+	router.POST(options.BaseURL+"/v1/transfers/:id/void", wrapper.VoidTransfer, options.OperationMiddlewares["voidTransfer"]...)
+	router.GET(options.BaseURL+"/v1/accounts/:id", wrapper.GetAccount, options.OperationMiddlewares["getAccount"]...)
 	router.GET(options.BaseURL+"/v1/audit", wrapper.GetAudit, options.OperationMiddlewares["getAudit"]...)
 	router.GET(options.BaseURL+"/livez", wrapper.Livez, options.OperationMiddlewares["livez"]...)
 	router.GET(options.BaseURL+"/readyz", wrapper.Readyz, options.OperationMiddlewares["readyz"]...)
@@ -601,6 +985,15 @@ type RefusedApplicationProblemPlusJSONResponse struct {
 	Headers RefusedResponseHeaders
 }
 
+type RefusedTransferResponseHeaders struct {
+	RetryAfter *int
+}
+type RefusedTransferApplicationProblemPlusJSONResponse struct {
+	Body Problem
+
+	Headers RefusedTransferResponseHeaders
+}
+
 type StoredResponseHeaders struct {
 	IdempotencyReplayed *string
 }
@@ -608,6 +1001,15 @@ type StoredJSONResponse struct {
 	Body Order
 
 	Headers StoredResponseHeaders
+}
+
+type StoredTransferResponseHeaders struct {
+	IdempotencyReplayed *string
+}
+type StoredTransferJSONResponse struct {
+	Body Transfer
+
+	Headers StoredTransferResponseHeaders
 }
 
 type TimeoutApplicationProblemPlusJSONResponse Problem
@@ -743,6 +1145,146 @@ func (response Readyz503JSONResponse) VisitReadyzResponse(w http.ResponseWriter)
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetAccountRequestObject struct {
+	ID UUID `json:"id"`
+}
+
+type GetAccountResponseObject interface {
+	VisitGetAccountResponse(w http.ResponseWriter) error
+}
+
+type GetAccount200JSONResponse Account
+
+func (response GetAccount200JSONResponse) VisitGetAccountResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetAccount400ApplicationProblemPlusJSONResponse struct {
+	MalformedApplicationProblemPlusJSONResponse
+}
+
+func (response GetAccount400ApplicationProblemPlusJSONResponse) VisitGetAccountResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetAccount401ApplicationProblemPlusJSONResponse struct {
+	UnauthorizedApplicationProblemPlusJSONResponse
+}
+
+func (response GetAccount401ApplicationProblemPlusJSONResponse) VisitGetAccountResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetAccount404ApplicationProblemPlusJSONResponse struct {
+	NotFoundApplicationProblemPlusJSONResponse
+}
+
+func (response GetAccount404ApplicationProblemPlusJSONResponse) VisitGetAccountResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetAccount429ApplicationProblemPlusJSONResponse struct {
+	RateLimitedApplicationProblemPlusJSONResponse
+}
+
+func (response GetAccount429ApplicationProblemPlusJSONResponse) VisitGetAccountResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetAccount500ApplicationProblemPlusJSONResponse struct {
+	InternalApplicationProblemPlusJSONResponse
+}
+
+func (response GetAccount500ApplicationProblemPlusJSONResponse) VisitGetAccountResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetAccount503ApplicationProblemPlusJSONResponse struct {
+	UnavailableApplicationProblemPlusJSONResponse
+}
+
+func (response GetAccount503ApplicationProblemPlusJSONResponse) VisitGetAccountResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetAccount504ApplicationProblemPlusJSONResponse struct {
+	TimeoutApplicationProblemPlusJSONResponse
+}
+
+func (response GetAccount504ApplicationProblemPlusJSONResponse) VisitGetAccountResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(504)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -1679,6 +2221,764 @@ func (response GetProduct504ApplicationProblemPlusJSONResponse) VisitGetProductR
 	return err
 }
 
+type CreateTransferRequestObject struct {
+	Params CreateTransferParams
+	Body   *CreateTransferJSONRequestBody
+}
+
+type CreateTransferResponseObject interface {
+	VisitCreateTransferResponse(w http.ResponseWriter) error
+}
+
+type CreateTransfer201JSONResponse struct{ StoredTransferJSONResponse }
+
+func (response CreateTransfer201JSONResponse) VisitCreateTransferResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotencyReplayed != nil {
+		w.Header().Set("Idempotency-Replayed", fmt.Sprint(*response.Headers.IdempotencyReplayed))
+	}
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateTransfer400ApplicationProblemPlusJSONResponse struct {
+	MalformedApplicationProblemPlusJSONResponse
+}
+
+func (response CreateTransfer400ApplicationProblemPlusJSONResponse) VisitCreateTransferResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateTransfer401ApplicationProblemPlusJSONResponse struct {
+	UnauthorizedApplicationProblemPlusJSONResponse
+}
+
+func (response CreateTransfer401ApplicationProblemPlusJSONResponse) VisitCreateTransferResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateTransfer403ApplicationProblemPlusJSONResponse struct {
+	ForbiddenApplicationProblemPlusJSONResponse
+}
+
+func (response CreateTransfer403ApplicationProblemPlusJSONResponse) VisitCreateTransferResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateTransfer404ApplicationProblemPlusJSONResponse struct {
+	NotFoundApplicationProblemPlusJSONResponse
+}
+
+func (response CreateTransfer404ApplicationProblemPlusJSONResponse) VisitCreateTransferResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateTransfer409ApplicationProblemPlusJSONResponse struct {
+	RefusedTransferApplicationProblemPlusJSONResponse
+}
+
+func (response CreateTransfer409ApplicationProblemPlusJSONResponse) VisitCreateTransferResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateTransfer413ApplicationProblemPlusJSONResponse struct {
+	TooLargeApplicationProblemPlusJSONResponse
+}
+
+func (response CreateTransfer413ApplicationProblemPlusJSONResponse) VisitCreateTransferResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateTransfer415ApplicationProblemPlusJSONResponse struct {
+	UnsupportedMediaTypeApplicationProblemPlusJSONResponse
+}
+
+func (response CreateTransfer415ApplicationProblemPlusJSONResponse) VisitCreateTransferResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateTransfer422ApplicationProblemPlusJSONResponse struct {
+	InvalidApplicationProblemPlusJSONResponse
+}
+
+func (response CreateTransfer422ApplicationProblemPlusJSONResponse) VisitCreateTransferResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateTransfer429ApplicationProblemPlusJSONResponse struct {
+	RateLimitedApplicationProblemPlusJSONResponse
+}
+
+func (response CreateTransfer429ApplicationProblemPlusJSONResponse) VisitCreateTransferResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateTransfer500ApplicationProblemPlusJSONResponse struct {
+	InternalApplicationProblemPlusJSONResponse
+}
+
+func (response CreateTransfer500ApplicationProblemPlusJSONResponse) VisitCreateTransferResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateTransfer503ApplicationProblemPlusJSONResponse struct {
+	UnavailableApplicationProblemPlusJSONResponse
+}
+
+func (response CreateTransfer503ApplicationProblemPlusJSONResponse) VisitCreateTransferResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateTransfer504ApplicationProblemPlusJSONResponse struct {
+	TimeoutApplicationProblemPlusJSONResponse
+}
+
+func (response CreateTransfer504ApplicationProblemPlusJSONResponse) VisitCreateTransferResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(504)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetTransferRequestObject struct {
+	ID TransferID `json:"id"`
+}
+
+type GetTransferResponseObject interface {
+	VisitGetTransferResponse(w http.ResponseWriter) error
+}
+
+type GetTransfer200JSONResponse Transfer
+
+func (response GetTransfer200JSONResponse) VisitGetTransferResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetTransfer400ApplicationProblemPlusJSONResponse struct {
+	MalformedApplicationProblemPlusJSONResponse
+}
+
+func (response GetTransfer400ApplicationProblemPlusJSONResponse) VisitGetTransferResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetTransfer401ApplicationProblemPlusJSONResponse struct {
+	UnauthorizedApplicationProblemPlusJSONResponse
+}
+
+func (response GetTransfer401ApplicationProblemPlusJSONResponse) VisitGetTransferResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetTransfer404ApplicationProblemPlusJSONResponse struct {
+	NotFoundApplicationProblemPlusJSONResponse
+}
+
+func (response GetTransfer404ApplicationProblemPlusJSONResponse) VisitGetTransferResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetTransfer429ApplicationProblemPlusJSONResponse struct {
+	RateLimitedApplicationProblemPlusJSONResponse
+}
+
+func (response GetTransfer429ApplicationProblemPlusJSONResponse) VisitGetTransferResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetTransfer500ApplicationProblemPlusJSONResponse struct {
+	InternalApplicationProblemPlusJSONResponse
+}
+
+func (response GetTransfer500ApplicationProblemPlusJSONResponse) VisitGetTransferResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetTransfer503ApplicationProblemPlusJSONResponse struct {
+	UnavailableApplicationProblemPlusJSONResponse
+}
+
+func (response GetTransfer503ApplicationProblemPlusJSONResponse) VisitGetTransferResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetTransfer504ApplicationProblemPlusJSONResponse struct {
+	TimeoutApplicationProblemPlusJSONResponse
+}
+
+func (response GetTransfer504ApplicationProblemPlusJSONResponse) VisitGetTransferResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(504)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PostTransferRequestObject struct {
+	ID     TransferID `json:"id"`
+	Params PostTransferParams
+	Body   *PostTransferJSONRequestBody
+}
+
+type PostTransferResponseObject interface {
+	VisitPostTransferResponse(w http.ResponseWriter) error
+}
+
+type PostTransfer201JSONResponse struct{ StoredTransferJSONResponse }
+
+func (response PostTransfer201JSONResponse) VisitPostTransferResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotencyReplayed != nil {
+		w.Header().Set("Idempotency-Replayed", fmt.Sprint(*response.Headers.IdempotencyReplayed))
+	}
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PostTransfer400ApplicationProblemPlusJSONResponse struct {
+	MalformedApplicationProblemPlusJSONResponse
+}
+
+func (response PostTransfer400ApplicationProblemPlusJSONResponse) VisitPostTransferResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PostTransfer401ApplicationProblemPlusJSONResponse struct {
+	UnauthorizedApplicationProblemPlusJSONResponse
+}
+
+func (response PostTransfer401ApplicationProblemPlusJSONResponse) VisitPostTransferResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PostTransfer404ApplicationProblemPlusJSONResponse struct {
+	NotFoundApplicationProblemPlusJSONResponse
+}
+
+func (response PostTransfer404ApplicationProblemPlusJSONResponse) VisitPostTransferResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PostTransfer409ApplicationProblemPlusJSONResponse struct {
+	RefusedTransferApplicationProblemPlusJSONResponse
+}
+
+func (response PostTransfer409ApplicationProblemPlusJSONResponse) VisitPostTransferResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PostTransfer413ApplicationProblemPlusJSONResponse struct {
+	TooLargeApplicationProblemPlusJSONResponse
+}
+
+func (response PostTransfer413ApplicationProblemPlusJSONResponse) VisitPostTransferResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PostTransfer415ApplicationProblemPlusJSONResponse struct {
+	UnsupportedMediaTypeApplicationProblemPlusJSONResponse
+}
+
+func (response PostTransfer415ApplicationProblemPlusJSONResponse) VisitPostTransferResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PostTransfer422ApplicationProblemPlusJSONResponse struct {
+	InvalidApplicationProblemPlusJSONResponse
+}
+
+func (response PostTransfer422ApplicationProblemPlusJSONResponse) VisitPostTransferResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PostTransfer429ApplicationProblemPlusJSONResponse struct {
+	RateLimitedApplicationProblemPlusJSONResponse
+}
+
+func (response PostTransfer429ApplicationProblemPlusJSONResponse) VisitPostTransferResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PostTransfer500ApplicationProblemPlusJSONResponse struct {
+	InternalApplicationProblemPlusJSONResponse
+}
+
+func (response PostTransfer500ApplicationProblemPlusJSONResponse) VisitPostTransferResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PostTransfer503ApplicationProblemPlusJSONResponse struct {
+	UnavailableApplicationProblemPlusJSONResponse
+}
+
+func (response PostTransfer503ApplicationProblemPlusJSONResponse) VisitPostTransferResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PostTransfer504ApplicationProblemPlusJSONResponse struct {
+	TimeoutApplicationProblemPlusJSONResponse
+}
+
+func (response PostTransfer504ApplicationProblemPlusJSONResponse) VisitPostTransferResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(504)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type VoidTransferRequestObject struct {
+	ID     TransferID `json:"id"`
+	Params VoidTransferParams
+}
+
+type VoidTransferResponseObject interface {
+	VisitVoidTransferResponse(w http.ResponseWriter) error
+}
+
+type VoidTransfer201JSONResponse struct{ StoredTransferJSONResponse }
+
+func (response VoidTransfer201JSONResponse) VisitVoidTransferResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotencyReplayed != nil {
+		w.Header().Set("Idempotency-Replayed", fmt.Sprint(*response.Headers.IdempotencyReplayed))
+	}
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type VoidTransfer400ApplicationProblemPlusJSONResponse struct {
+	MalformedApplicationProblemPlusJSONResponse
+}
+
+func (response VoidTransfer400ApplicationProblemPlusJSONResponse) VisitVoidTransferResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type VoidTransfer401ApplicationProblemPlusJSONResponse struct {
+	UnauthorizedApplicationProblemPlusJSONResponse
+}
+
+func (response VoidTransfer401ApplicationProblemPlusJSONResponse) VisitVoidTransferResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type VoidTransfer404ApplicationProblemPlusJSONResponse struct {
+	NotFoundApplicationProblemPlusJSONResponse
+}
+
+func (response VoidTransfer404ApplicationProblemPlusJSONResponse) VisitVoidTransferResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type VoidTransfer409ApplicationProblemPlusJSONResponse struct {
+	RefusedTransferApplicationProblemPlusJSONResponse
+}
+
+func (response VoidTransfer409ApplicationProblemPlusJSONResponse) VisitVoidTransferResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type VoidTransfer422ApplicationProblemPlusJSONResponse struct {
+	InvalidApplicationProblemPlusJSONResponse
+}
+
+func (response VoidTransfer422ApplicationProblemPlusJSONResponse) VisitVoidTransferResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type VoidTransfer429ApplicationProblemPlusJSONResponse struct {
+	RateLimitedApplicationProblemPlusJSONResponse
+}
+
+func (response VoidTransfer429ApplicationProblemPlusJSONResponse) VisitVoidTransferResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type VoidTransfer500ApplicationProblemPlusJSONResponse struct {
+	InternalApplicationProblemPlusJSONResponse
+}
+
+func (response VoidTransfer500ApplicationProblemPlusJSONResponse) VisitVoidTransferResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type VoidTransfer503ApplicationProblemPlusJSONResponse struct {
+	UnavailableApplicationProblemPlusJSONResponse
+}
+
+func (response VoidTransfer503ApplicationProblemPlusJSONResponse) VisitVoidTransferResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type VoidTransfer504ApplicationProblemPlusJSONResponse struct {
+	TimeoutApplicationProblemPlusJSONResponse
+}
+
+func (response VoidTransfer504ApplicationProblemPlusJSONResponse) VisitVoidTransferResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(504)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 // StrictServerInterface represents all server handlers.
 type StrictServerInterface interface {
 	// Livez The process answers.
@@ -1687,6 +2987,9 @@ type StrictServerInterface interface {
 	// Readyz Requests may be sent here.
 	// (GET /readyz)
 	Readyz(ctx context.Context, request ReadyzRequestObject) (ReadyzResponseObject, error)
+	// GetAccount One of the caller's own accounts, with its latest entries.
+	// (GET /v1/accounts/{id})
+	GetAccount(ctx context.Context, request GetAccountRequestObject) (GetAccountResponseObject, error)
 	// GetAudit Every invariant of every flow, as the number of its violations.
 	// (GET /v1/audit)
 	GetAudit(ctx context.Context, request GetAuditRequestObject) (GetAuditResponseObject, error)
@@ -1705,6 +3008,18 @@ type StrictServerInterface interface {
 	// GetProduct One product.
 	// (GET /v1/products/{sku})
 	GetProduct(ctx context.Context, request GetProductRequestObject) (GetProductResponseObject, error)
+	// CreateTransfer Moves money at once, or holds it to be moved later.
+	// (POST /v1/transfers)
+	CreateTransfer(ctx context.Context, request CreateTransferRequestObject) (CreateTransferResponseObject, error)
+	// GetTransfer One of the transfers that the caller asked for.
+	// (GET /v1/transfers/{id})
+	GetTransfer(ctx context.Context, request GetTransferRequestObject) (GetTransferResponseObject, error)
+	// PostTransfer Moves held money, all of it or a part; what is left over is free again.
+	// (POST /v1/transfers/{id}/post)
+	PostTransfer(ctx context.Context, request PostTransferRequestObject) (PostTransferResponseObject, error)
+	// VoidTransfer Frees held money.
+	// (POST /v1/transfers/{id}/void)
+	VoidTransfer(ctx context.Context, request VoidTransferRequestObject) (VoidTransferResponseObject, error)
 }
 
 type StrictHandlerFunc func(ctx echo.Context, request any) (any, error)
@@ -1759,6 +3074,31 @@ func (sh *strictHandler) Readyz(ctx echo.Context) error {
 		return err
 	} else if validResponse, ok := response.(ReadyzResponseObject); ok {
 		return validResponse.VisitReadyzResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetAccount operation middleware
+func (sh *strictHandler) GetAccount(ctx echo.Context, id UUID) error {
+	var request GetAccountRequestObject
+
+	request.ID = id
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetAccount(ctx.Request().Context(), request.(GetAccountRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetAccount")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetAccountResponseObject); ok {
+		return validResponse.VisitGetAccountResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}
@@ -1935,59 +3275,229 @@ func (sh *strictHandler) GetProduct(ctx echo.Context, sku SKU) error {
 	return nil
 }
 
+// CreateTransfer operation middleware
+func (sh *strictHandler) CreateTransfer(ctx echo.Context, params CreateTransferParams) error {
+	var request CreateTransferRequestObject
+
+	request.Params = params
+
+	var body CreateTransferJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.CreateTransfer(ctx.Request().Context(), request.(CreateTransferRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CreateTransfer")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(CreateTransferResponseObject); ok {
+		return validResponse.VisitCreateTransferResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetTransfer operation middleware
+func (sh *strictHandler) GetTransfer(ctx echo.Context, id TransferID) error {
+	var request GetTransferRequestObject
+
+	request.ID = id
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetTransfer(ctx.Request().Context(), request.(GetTransferRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetTransfer")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetTransferResponseObject); ok {
+		return validResponse.VisitGetTransferResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// PostTransfer operation middleware
+func (sh *strictHandler) PostTransfer(ctx echo.Context, id TransferID, params PostTransferParams) error {
+	var request PostTransferRequestObject
+
+	request.ID = id
+	request.Params = params
+
+	var body PostTransferJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		if !errors.Is(err, io.EOF) {
+			return err
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.PostTransfer(ctx.Request().Context(), request.(PostTransferRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "PostTransfer")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(PostTransferResponseObject); ok {
+		return validResponse.VisitPostTransferResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// VoidTransfer operation middleware
+func (sh *strictHandler) VoidTransfer(ctx echo.Context, id TransferID, params VoidTransferParams) error {
+	var request VoidTransferRequestObject
+
+	request.ID = id
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.VoidTransfer(ctx.Request().Context(), request.(VoidTransferRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "VoidTransfer")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(VoidTransferResponseObject); ok {
+		return validResponse.VisitVoidTransferResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
 // Base64 encoded, compressed with deflate, json marshaled OpenAPI spec.
 // Stored as a slice of fixed-width chunks rather than one concatenated
 // const string: with thousands of chunks the chained `+` fold is several
 // times slower for the Go compiler than parsing a slice literal.
 var swaggerSpec = []string{
-	"7Dptb9u2un+F4B1wW0yyY8fpVvdT2t1suUubIGkw4Ba5Ky09tjhLpEpSdtTAX88POD/x/JKDh9SrLSdO",
-	"1/gMQ/3Josjn/Z26o4FMUilAGE3HdzRliiVgQNmn0xCSVBoQQf4r5LgSgg4UTw2Xgo7pO5aAJiYCwoUB",
-	"YcZkQIwkw6MjkiouDJvEQI6v3pyekiBiigUI2CMTpoBIRZgmjHzKpIGQaKO4mJFnlydvyI8vR4Pnr8hE",
-	"mohMpUo0wQOIRrMEyBzyHjnPTCARO76aQ2pwJ2GGxMC0IcMRiWSmdI96lCOpEbAQFPWoYAnQcZM1H3nz",
-	"qIJPGVcQ0rFRGXhUBxEkDJmGW5akMZ56MR0Eg+Bo6EsVgvIH1KMJuz0DMTMRHR8Nhh5NuCifBx41eYrn",
-	"HHd0tfLoOZ48/QnhWsJSZqKaLB7eSwlKgxk6pllmd6bMGFAI5v8/HPgvj/0T5k9v7n5cPfObz6PV87vD",
-	"VWtpMFx9R7vouzKKGZh1aPsXuSTayGBOuCaGzUG8IlLEOeHCKidmE/Lso45kSjSoBRDfj9nk4/NKB58y",
-	"UHnNqy4xNTlscsT8z98T/+Zu4B12U7tCWelUCg3WXk+kmvAwBIEPgbQ2iX9ZmsY8YMhHP1VyEkPy/R9a",
-	"2m016u8UTOmY/le/dom+e6v7F+6Uw9kWy7RCuvLoL8BiVP1W9I9DW4DrwIrK4IZow0Soe4j6VKDgWLxP",
-	"3nmBc0wyMRdyKcgyAhOBQtoilqYgIHTELVjMw/3SZlH66E2gjUd4w+XnkPsKMu2oe8ti9CzYK31JidQj",
-	"Cdeai5m/RiGS9k6aE5mJvVImpPGniHSMfq0A/V1IAR4GbW7co7E+H7A4BvXfGkm9ZAbOeMLNfuWIQcSP",
-	"C7xeEehtOLgEo3L/eGpAtTEVcQStdwYKgSL5MLX2sEfSZWZ8OfVtUPUIixWwMPcDJgKIYwjHGG4VhK8I",
-	"F36q5EyB1pWr/RleryzcrxambE7rYvC0jgI9cgXCkEluwKZq+8dIAiyIiIIUDMdDRE6tYWGSb3PYzNiX",
-	"kMYsdxy0MV6BIVIQ1gDZayUYEFlCxx8oplZ605FTVh59zxOQmdmnKRiH8sFA+l7KM6ZmsFfapPRji3Tl",
-	"0WvBMhNJxT/v11eyJl5Hx4LxGEvMfZIxyXTukVhqM7ZBMJQCXhHpqlH/K7jmtdBZmkplIHwLIWfv7aZ9",
-	"yrnC7ydIgG/JxI3FaQR+nIXc0RKG1slYfKFkCspwV4ptW68qWC7Mi1Fd01VCqFbk5A8IDN0g8CSWS/Kv",
-	"f/yTYIJXnAljn0SWTEBh+FhwGVvh2Op/A1pdonXTOGWxBo+mLbJjGcx1M3zIOfVoJhSGL2uDG6HEo7c+",
-	"7vYXTGHFq/HYGcI5/5V67t91G8Ct6yvo+HDl0VRqgxH/K2C9KEBZxOXDNtxD1LRhJtvEHMJMsdCm2VAx",
-	"LhzCrOGJu9HjVGCpcX9/qgEXCzV4t3DdRlJRO3BNQNkwfShJv+nQ/BkXcOmqwUeq/1PGhOGmoyn6ic+4",
-	"0bYPGpNh74AwEZIhHNi+VBUlhbdp9gm75QmKdnBgf7ZxLFa6nELPs4ec+urXa7ohjXlGvZr8Lqm45P04",
-	"eVQlyu/MtLw6xGIMcxntMoRCZz+sPBooYOYLz7/A85lSWApsauT06pyMhoMf1trjY///bu4OO9rIBuCj",
-	"lUddk7LeaG89Mlh5NObCiYUbSPROxRKaYiPWMaVYTtcCwKYTBlJMue1TvFoFO/qcRfumAcAtNKG0QoCR",
-	"xvWSa9IVJOFCKpIJbnSnZZd2fLBhxw0Uo3VLtWIuWC5FWlLRUHfLcraasxXvl7v4dp4G9/E0rP30XntB",
-	"0f2eKh7A08n38IFI0KJiqxy/LFpW/tBm7X+w0tfzjEgRoH/v5C3NmL2yYfPUHRu6kFk8DdZcaZ17R1IX",
-	"n2Up9BCLbV4uT96Ql6MjG2RavIdgGI+7TWAmbS3l6zlPfZk6VH4q7RSlHPY1PMSjMUxN9yAuYSInS3Bz",
-	"UQVdhrLdOH6w5UWBdh36/16dvyPFW2zQlhGzLf9SSTErZ33FUKUzMj6OzaPaadp0vI+ApEqGWWCKoQOb",
-	"YFP251G+aAXX+3zIo4Yb12Bs9ehhFcbrQF2W5brfbPGp13ix0e233lYjmNbq2kir9a4aJ7VXt0yWWlC7",
-	"52JtxNX8obXeasqaL+qhaIsaMJEMfWSOxbFcrh2q+8w2js6GpLllbQRUv8BurbWAjVtrYbNza9BTjAHa",
-	"kiimrLtlXezezjNzPr0qDAAXjp3q3zQ0j8vVqM89FiPTy0rXuPi2oWX77PS7dlFTAGgtXpZadbAvanXi",
-	"wnVbkbh00lChRWWV906a40p1uFwNJEpAHe2re9WcD7qV1049+PdMVjwWVzvXlUYsmkoXjv5aC9tbgcJO",
-	"nAt793UGFy7OPLYKfooaFMO+uyB5IOY8eQGxWzHjItsOnX0r5ncWJ5btkrFWzeeQ3KO5M/7oKqXILbsX",
-	"7qWRrB6oNSrAXfRik9a6UgzkdAqwaSjM/3zgv+z9bu+/Xoy23NZpCDLFTX6FNJaTl4SLzutazKjHF6dk",
-	"DjmRU8IEsXu5vYiTqpqTIo4JMGWVVuCMjEmR/iDmIMxu4HPidu8AGHnhYio7qsYFqLysN4jBYiSImJiB",
-	"JlpiQuFiRgKmFAeNLK1d7Np+HESoCcMuHdx8WQGMm5NV8mx4e/vcw6UAlGFcxDkJeWhHfAhBwAIUWfI4",
-	"JpkIsTCKuLacPmOuzWfx8/J+JGE5idgCGrPv3yIeRBY/18TIOCST3BZSH1EMH8upd5FmvAJfsccFLsJi",
-	"O2vUIMLWZThhM8YFyYThcVEphRDwEMKe7aQCENoGiuLe9e3peyz/VVxIX4/7fZmC0DJTAfSkmvWLQ/2E",
-	"O3N3RRDVkUypRxegtFPOAN/iWZZyOqaHvYPeoTPlyNpiP+YL+Iz/ZmD9Ex3QzuZOQzqmZ/bt2iXu8OBg",
-	"mydW+6qLUY+Odtlep82VR492OVFlmKaX0fGHG4/qLEmYyusSNQCNpqeX4D44MGxmk3/FrKY3CKZv0/52",
-	"cVy6139xeeCBw90pukd8RWmjrcNMAC3bEOxm7hXiYtBn5fS5U4w/g3Hj6W5BfpUbL4egY3yOJuFG0foV",
-	"YXFs54AH2DYxYj+NMEU7pfgsMr0v09joYPDwieu1C5PRLlo7aX7MMBq+fPhEs6p7MmNqTn/tmdHDZ8qK",
-	"cc0Cmwnyw82qZZAu19T3CnJKwC5NY7n0MIOYSr34khu9fttwj9Xa4seVHlJ32O1FzAJw01iv9SHWh25W",
-	"6y39tfp/5T14ovrMByVQZNfXMsy/7p1wNblp10jYj682vHMHmy7urffpNDtYWtW42QO7+ExxL4D7BzuY",
-	"f9Vj2QNHu7DR0YVZjx7u4p3uW52/VwSonPx1lmsbme1MEEs2IUU75ThHXXPc/h0PV/clnS9z3fJ7QOeH",
-	"T5Sutn6ggenKstf7SzvV39AMz8tepP6IisilcNrQO5pj300Pt+cUN2P6k5bpPTr/3HwL7t/CrbPzn/mi",
-	"+EbcfTs8YcHcI3DLAhPn9iroPltvDmm2tJDaXJSbnjCCNudMW+JoSeteQ+nf0GKO47iSpUcmOdHzrGkj",
-	"9Xxt3Ur6d3qe3ZujyxneRizs+BbfDSW3f4z/8LcYN09vkA8Y47e0/h9I65Xsu212vR9tjFSLhhTUorRL",
-	"N6br25RaAFufkL7Oci5mnp1TzviCi5kNsrUhF0EV83j75G/FLKK8Qi72V8RunjiRiphIaiDLSBKVudvg",
-	"Yi5Yoqt735W9nwlkkjjT/hYVH2VYq38HAAD//w==",
+	"7Dztcts4kq+Cwm3VJbWkJdlyMlZ+eTLjHd8kY5cd71ZdxjcDkS0RKxLgAKBsxae/9wD3iPckVw3wU6K+",
+	"/LWZlP3LBAmgu9Hf3dAdDWSSSgHCaDq4oylTLAEDyj6dhpCk0oAIZj/DDEdC0IHiqeFS0AH9hSWgiYmA",
+	"cGFAmAHpESPJ/uEhSRUXhg1jIMeX709PSRAxxQJc2CNDpoBIRZgmjPyRSQMh0UZxMSavLk7ek++O+r3X",
+	"78hQmoiMpEo0wQm4jWYJkAnM9shZZgKJu+OrCaQGvyTMkBiYNmS/TyKZKb1HPcoR1AhYCIp6VLAE6KCO",
+	"mo+4eVTBHxlXENKBURl4VAcRJAyRhluWpDHOejPqBb3gcN+XKgTl96hHE3b7AcTYRHRw2Nv3aMJF8dzz",
+	"qJmlOM9hR+dzj57hzNMfcF0LWMpMVIHFw7WQIDWYoQOaZfbLlBkDCpf5r89d/+jYP2H+6Pruu/krv/7c",
+	"n7++O5g3hnr787/QNvgujWIGxi2n/ZO8IdrIYEK4JoZNQHh4iokUMCOJnEL4jkgRzwgX9rBiNiSvfteR",
+	"TIkGNQXi+zEb/v66PJM/MlCzCndd7FzHuI4h87/8lfjXdz3vYBX0nxQTenR/Av9FwYgO6L91KrHouLe6",
+	"c3V1+gOd4y4KdCqFBiskJ1INeRiCwIdAWkHAf1maxjxgSLxOquQwhuSv/9TSfrbdhudultuzeRajctO5",
+	"R38CFiO/rdx+t23z5Vp2RQ7ghmjDRKj3cOtTgafD4ufEned7DkgmJkLeCHITgYlAIWwRS1MQEDrgpizm",
+	"4fPCZrf0kcNAG4/wmp6ZwMxXkGkH3UcWozjDs8KXFJt6JOFaczH2FyBE0H6R5kRm4lkhE9L4I9x0gMpD",
+	"ASoZIQVYHcONezRWsQQsjkH9u0ZQL5iBDzzh5nnpiJrKj/N9vdy6WHVwAUbN/OORAdXcKVdWyL1jULgo",
+	"gg8jyw/PCLrMjC9HvtXkHmGxAhbO/ICJAOIYwgHqeIW6nAs/VXKsQOtS1B4B10JFP69Y6mw04gEHYfxR",
+	"JkLtEbhN0QZUJNBgzJMS4NKu+2h62noSbdieVmpwj1yCMGQ4M2AdJPuPkQRYEBEFKRiOk4gcWclC16qJ",
+	"Yd1PuoA0ZjOHQXPHSzBECsJqS+41zDiILKGDzxTtLb1ettwVebZgj93IVC747VDqE09AZuY5Jci4LTfa",
+	"3E9SfmBqDM8Km5R+bDede/RKsMxEUvEvz6tWs/q+Do4p4zGGQM8JxjDTM4/EEn0PbVgMA2s2QyngHRmB",
+	"CMDXMlNBbdwjTISECSJTUMxIRSKmkfVZYN4R6QIt/xH035XQWZpKZSD8CCFnn+xHz3lE5f5+ggD4Fkz8",
+	"MJ+Nix8HgcxyaMLQSiiLzxUSx3B0+Ucs1uDRtDZ0RxuH3dz2HxEzJGCCDIHoFBH1qkCOC/OmX4UyBcE8",
+	"eutiTDo4nHt0yGK0z8trnwqScCEVyQQ3um3hhAueoErprtvkYO7RQAEzEP7GTCPUDNHVQfFfCrhq89/i",
+	"/Ewp1H4tUF6ekf5+7+1CxHrs/+f13UFLJFdbeH/uURBG5WRurvvJRpkGtCEjrjQSlhtI9CYeyY/4R2GU",
+	"9Xfz3ZlSbFbf/M0cuT1uUeNnzgrk5+KRGzxjrokCG+qGZDgjkYzDBxxJf+5RF7wsRv0ridVzwWkR3H52",
+	"0W55LhUf5Wh5NbatyNzghMoCyeE/ITBIrgb5dhOTh/BY3wp0bNgKEbthmrAwRJeON8RiQASMmeFTZ9nx",
+	"4FI2s9TeQQ6RE03NOdnhVDw6BaW5U2OtjMQcST3CUJcSvqOOOFg8+BLQgmQVCJuPNyn03zpds0d+4GNu",
+	"tE35DMj+XteakX3o2pScygObNvZnt479j7rdt72jo/3D/tt+9+ioV5OM3hK2CFgW8jV6efX4JkrOW6jQ",
+	"xP0kljfk//7nfwkG+IozYeyTyJIhKPQJp1zG1mzZlOPSalWKZgdhiWUw0XWfUE6oRzOh0Ce1Qnvdxnb4",
+	"tT9lSrAE1/lMP+A6Zz9Tz/131VygYQNSqQ0GPI+w63m+lN24eFi1NwqXNsxkyzuHMFYstKwUKsaF2zCr",
+	"uVfbweOOwELj/v2hWjgfqJZ3A1fNTRoSXUhYi1mqIYleVi1DqjHajAnEGshYAgqPVbwPInQR4DhKl0+r",
+	"SN1f1BU53dtUwQcu4MKlsnbk3T8yJgw3Lc7Ag9VGr2v/NmkLPck2+QGXP1/RJWpMMupV4LdRxQXeOxq+",
+	"Ir9yf/fqAabzzVO5Z4f3cVI8GnPhyLKVu2bpjay4zlc7aNUggRQjbpOsXnUEW8qV3fZ9bQE3UF+l6RxI",
+	"4xLhT+Oi91uduxzlgqQFFA2vb4O9r8h7fxFfjVNvk0+Vy+lafkHS/ZYq/rQh0HpN0IBiJR3vpy1LeWii",
+	"9iMLIqInGZHOad9KWuo6e27V5qmbtu9UZv7UWxClRewdSG14oi2/H5psK8/SI8yQRGpTRlUYrLwjN9xE",
+	"MjOEG2tFH8+1RCYYS5sM8PWEp75MHUJ+Km2xydUJ521uYpFu2ESIJsIXJ+/JUf/Qatwmharkw3Kom7/M",
+	"qyFsKLNGmLBJ8X439zanKWQWh/dMVPS61m02jMftAr0FjRfCvRhGpr0QnTAxIzfg+gIU7AbpW+vp5tsu",
+	"rv4fl2e/kPwtMbJkwhslxbiobef1vVZy74bmYaUCl088VTLMgsUTf+iWbxqmcn1SyHDjmGVthsbkmbzC",
+	"7Ba5O92pV5uoV3uxVHhqvF0u2DRe57Wb1gXzMk7jXVlcXNikUaxtvCsLpc3RFTXTxqrtFd/mxmVhqTHe",
+	"yCHXX1Tl/gY0YCIZ+ogci2N5szCpSos392hNgtY/WShuVi+GmW7iGssFstmUcxP0Ws658WI5sVwDPS9w",
+	"NImWtxpsGRXNUjjLzNnoMmc9HDh2PPK+xnM4fFrjtpOc2XD8x5LNapMvS/7CwbJUXqxkWeqi5Cgc/Fjj",
+	"JfvsuGihuypfoDF4UfCOW/u8YhocuGqyCw6d1BjFbmVZ5BdpjksGweGySlMs1JKYd6/q9XU38r1jAvz3",
+	"gyxxvMwP3gKBR35ZnHh+EHjWV+VRWyDKQ3bYVcfb8P1umDBtlbQq56cnEJKR3DGfd7SUM3NYO43nrQuL",
+	"z51a3jUEfIoADK2ka23aoKKf3HvezpN3hmCLnFzDRLZ65hbtArFGwOM2WXNyH/jOvmtuirePWgsmmW9w",
+	"tMuF2+C9/Pmq2YEYyNEIYJlRmP+l6x/t/Wbb497029rjqtzQk7jtg0oQbc9OXmG4Z2TYf2DG47unyni8",
+	"sQWp8J5gWR/ZeS/6XgsczT06UjLZKeWyf78sTeFJtate2/F5f4VxmDuhDb+xKJ9Rl4m2/0wld0nawunb",
+	"LSt6US1ZDJ0XSxcDfy+2KAZ+rLZqBA1G7kTEg9aUjT0+u5ZXiFZF6wU9hvTZmMCpUH1YUL62ZOq+elSp",
+	"qokCF+1hXmxjrjIJ4BGmMQQ76mqP9A4T1DO96KCbuOwASUGEXIxtctlyTKE2e4dJs1f7YEOr9rY5gUoa",
+	"N7cOezSHz+E6YllsViQIfpJxaANNWzsYIAls/SBHU9ZDz6GUMTCxA8iOjbfodW5ybyvjluzQxpl2mTa7",
+	"gc6owtPL0hQUCZiG6l4AF2SoWAD6XX70Zeu/FNCS8agx26vd2+D/+9df73af9euv89ftLegagkxxM7tE",
+	"UhZ1yYSL1hsUGOQfn5+SCcyIHBEmiP2W2154qcrWMHvOwJTVofmekTGpFcgY45btlp8R9/UWCyMuXIxk",
+	"S1pyCmpWpECIsXmjiIkxaKIlBqUoggFTioNGlBbuWtiCD4gQPXc8UddSpwAG9WYy8mr/9va1h0MBKMO4",
+	"iGck5KFtW8IVBExBkRsexyQTIShiIq4tpq+YqyOx+HXRPZywGYnYFGrtfv+IeBDZ/ZHDUN6GM8tpvyMZ",
+	"fi8a/fL408v3y79xwQFhse2r0iDCxv0UwsaMC5IJw+Och0MI0Mjs2VR9AEJbw5ffSvh4+ol6NFNxTn09",
+	"6HRkCsKFzXtSjTv5pE7CnUvp8jJURzKtFfcHtIdvcS5LOR3Qg73u3oGTkcjyYifmU/iC/43Ban3X9cWl",
+	"OA3pgH6wbxeuOOx3u6sURvldeW3Ao/1tPq+C4rlHD7eZUUaIdSmjg8/XHtVZkjA1q7JmAWhkPX0D7g6Q",
+	"YWPrFZTIanqNy3RsSL+aHBfu9VdOD5xwsD1Ea8iXuxDaCswQkLMNiUDBWiJOe508N607dzycryTn38AU",
+	"7XVe467Z5ye6rHPdfnKP0lhcYNLSaVjL1u/djwP63d7mGVcLPaf9bn/zpDJjhRP2jzZPqKeAnow3660W",
+	"ds4WmBQJJMvQJQufFRaluihC5I0ozkN7zofiRhe9g3njW53Fq+6OisOL7qOVnG0/eEqGsxusYDfXiqTf",
+	"2QYTdKS66EcxYu/fmaI9kY+jZ+bILc7+pH6Z7RtiyUrH1l3Az9fzhsp13lTVVyZHBOzQKJY3NuAx5fHi",
+	"S2TchW6zNXrZRqIugSV1C9+exywA19CypJHbUK0+6Szkr+fexhnl3VKnl62p+V6Gs8e9ElMWv5vxSx77",
+	"LEjnFjydX9v5mtV4dxuZyVur8PveFuxf1gjshMNt0GipIliJ3t9GOt1dzW/UKH2fzbTVzLatAoMSIUXT",
+	"qXKCuiC4G92p+4lucQn9Sf2jlffT0FxZ9F58o6/EN3LMtiU7dlzJfrVNceXVB3Kmt7P9uX5R7i/q1vH5",
+	"3/g0/2ES94MVQxZMPAK3LDDxzHbTreP1eqlvRZJEm/PioyfUoPVq5Qo9WsD6rKr0G+SY4zguaemR4Yzo",
+	"SVbnkapKu8glnTs9ydba6KISvE3Kw5W275fzcO3s10/PkBuY8cWs/wvMekn7dTzbuLSywnjbWuOn6v7Y",
+	"nz4oXCyPPm5cWP28wNecVHlKp6NBgZfI8pll/6MtC7srZsxY38a138g41IQbYiQZguvWsAlPtSHPWQ5t",
+	"jD3vrSRqv9L1pOZq3U9/oL0qUH0xWP+6OLRkN5ekrkLTqp1sJ4btFGZtRb5T6sfhW+/PaArrV3fmyz9l",
+	"97WbvRcj9k0bsQji0Fkyd03aFjvsD4WSlCnzrryKE8PIEDkFhQ8jBeD6LXbTE1PpWiLb9cTfJQ//LHri",
+	"RYKXJPhFpuiJgoZMrZSOxVJlrZ8sr1WCmhac73qUOpbz8tUW28O+z2ZcjN2vSo35lIuxzb9VOY4834aM",
+	"3tJX7Pr97JW+/Psyjl2e8VHa9QulIULr93LbNFotUKG7vMKJ/UUYqYHcRJKozN3vy9uqCoCrwurctgQH",
+	"Mkmc3X1Jue3EoPP/DwAA//8=",
 }
 
 // decodeSpec returns the embedded OpenAPI spec as raw JSON bytes,

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"shop/inventory"
+	"shop/transfer"
 )
 
 // atOnce is a domain that costs nothing, so that what is left is this package.
@@ -32,8 +33,9 @@ func BenchmarkBuy_TheWayToTheDomainAndBack(b *testing.B) {
 	}
 	defer pool.Close()
 	s, err := New(Config{
-		Pool: pool, Orders: atOnce{}, Catalog: (*inventory.Service)(nil), Strategy: "row", Metrics: prometheus.NewRegistry(),
-		Ready: func(context.Context) (bool, error) { return false, nil },
+		Pool: pool, Orders: atOnce{}, Catalog: (*inventory.Service)(nil), Books: (*transfer.Service)(nil), Transfers: (*transfer.Service)(nil).With,
+		Strategy: "row", Metrics: prometheus.NewRegistry(),
+		Ready: func(context.Context) (Degraded, error) { return Degraded{}, nil },
 		Audit: func(context.Context) (map[string]map[string]int64, error) { return nil, nil },
 		Log:   slog.New(slog.NewJSONHandler(io.Discard, nil)),
 	})

@@ -20,6 +20,7 @@ import (
 
 	"shop/cmd/shop/api"
 	"shop/inventory"
+	"shop/transfer"
 )
 
 // shop is the real handler before the real inventory in a schema of its own, reached through real HTTP.
@@ -28,6 +29,8 @@ type shop struct {
 	api     string // its address
 	pool    *pgxpool.Pool
 	service *inventory.Service
+	bank    *transfer.Service
+	front   api.Config
 	server  *api.Server
 	metrics *prometheus.Registry
 	log     *lines
@@ -63,10 +66,13 @@ func open(t *testing.T, options ...option) *shop {
 		front.Orders = s.service
 	}
 	front.Catalog = s.service
+	s.openBank(&front)
 	if front.Ready == nil {
-		front.Ready = func(ctx context.Context) (bool, error) { return s.service.Degraded(), api.Ping(ctx, s.pool) }
+		front.Ready = func(ctx context.Context) (api.Degraded, error) {
+			return api.Degraded{Locks: s.service.Degraded()}, api.Ping(ctx, s.pool)
+		}
 	}
-	s.server = must(api.New(front))(t)
+	s.front, s.server = front, must(api.New(front))(t)
 	s.stock()
 	s.serve()
 	return s
@@ -125,7 +131,7 @@ func newSchema(t *testing.T) string {
 	q := u.Query()
 	q.Set("search_path", schema)
 	u.RawQuery = q.Encode()
-	for _, migrate := range []func(context.Context, string) error{inventory.Migrate, api.Migrate} {
+	for _, migrate := range []func(context.Context, string) error{inventory.Migrate, transfer.Migrate, api.Migrate} {
 		if err := migrate(t.Context(), u.String()); err != nil {
 			t.Fatal(err)
 		}

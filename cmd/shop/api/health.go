@@ -20,16 +20,25 @@ func (s handlers) Livez(context.Context, LivezRequestObject) (LivezResponseObjec
 	return Livez200JSONResponse{HealthJSONResponse{Status: HealthOK}}, nil
 }
 
-// Readyz says whether requests should be sent here. Without the lock store they
-// should: row locks go on alone.
+// Degraded says what the shop goes on without.
+type Degraded struct {
+	Locks     bool // of purchases: row locks go on alone
+	Transfers bool // their locks: no money moves, all else goes on
+}
+
+// Readyz says whether requests should be sent here. Without a lock store they
+// should: there is something left that can be done.
 func (s handlers) Readyz(ctx context.Context, _ ReadyzRequestObject) (ReadyzResponseObject, error) {
 	if s.draining.Load() {
 		return Readyz503JSONResponse{Status: HealthDraining}, nil
 	}
-	health := Health{Status: HealthOK, Postgres: new(PostgresOK), Locks: new(LocksOK)}
+	health := Health{Status: HealthOK, Postgres: new(PostgresOK), Locks: new(LocksOK), Transfers: new(TransfersOK)}
 	degraded, err := s.readiness.ask(ctx)
-	if degraded {
+	if degraded.Locks {
 		health.Status, health.Locks = HealthDegraded, new(LocksUnreachable)
+	}
+	if degraded.Transfers {
+		health.Status, health.Transfers = HealthDegraded, new(TransfersUnreachable)
 	}
 	if err != nil {
 		s.log.WarnContext(ctx, "not ready", "error", err)
@@ -41,14 +50,14 @@ func (s handlers) Readyz(ctx context.Context, _ ReadyzRequestObject) (ReadyzResp
 
 // readiness keeps the last answer for a moment. Those who come together ask once.
 type readiness struct {
-	question func(context.Context) (degraded bool, err error)
+	question func(context.Context) (Degraded, error)
 	mu       sync.Mutex
 	until    time.Time
-	degraded bool
+	degraded Degraded
 	err      error
 }
 
-func (r *readiness) ask(ctx context.Context) (bool, error) {
+func (r *readiness) ask(ctx context.Context) (Degraded, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if time.Now().After(r.until) {

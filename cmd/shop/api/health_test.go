@@ -12,23 +12,24 @@ import (
 )
 
 // answering makes /readyz say what degraded and err say.
-func answering(degraded bool, err error) option {
+func answering(degraded api.Degraded, err error) option {
 	return func(c *api.Config, _ *inventory.Config) {
-		c.Ready = func(context.Context) (bool, error) { return degraded, err }
+		c.Ready = func(context.Context) (api.Degraded, error) { return degraded, err }
 	}
 }
 
 func TestReady_SaysHowItStands(t *testing.T) {
 	for _, c := range []struct {
-		degraded bool
+		degraded api.Degraded
 		err      error
 		status   int
 		text     string
 	}{
-		{false, nil, 200, `{"status":"ok","postgres":"ok","locks":"ok"}`},
-		{true, nil, 200, `{"status":"degraded","postgres":"ok","locks":"unreachable"}`},
-		{false, errors.New("gone"), 503, `{"status":"unavailable","postgres":"unreachable","locks":"ok"}`},
-		{true, errors.New("gone"), 503, `{"status":"unavailable","postgres":"unreachable","locks":"unreachable"}`},
+		{api.Degraded{}, nil, 200, `{"status":"ok","postgres":"ok","locks":"ok","transfers":"ok"}`},
+		{api.Degraded{Locks: true}, nil, 200, `{"status":"degraded","postgres":"ok","locks":"unreachable","transfers":"ok"}`},
+		{api.Degraded{Transfers: true}, nil, 200, `{"status":"degraded","postgres":"ok","locks":"ok","transfers":"unreachable"}`},
+		{api.Degraded{}, errors.New("gone"), 503, `{"status":"unavailable","postgres":"unreachable","locks":"ok","transfers":"ok"}`},
+		{api.Degraded{Locks: true, Transfers: true}, errors.New("gone"), 503, `{"status":"unavailable","postgres":"unreachable","locks":"unreachable","transfers":"unreachable"}`},
 	} {
 		s := open(t, answering(c.degraded, c.err))
 		s.wantReady(c.status, c.text)
@@ -55,17 +56,17 @@ func TestReady_NeedsTheTables(t *testing.T) {
 	if _, err := s.pool.Exec(t.Context(), `DROP TABLE clients`); err != nil {
 		t.Fatal(err)
 	}
-	s.wantReady(503, `{"status":"unavailable","postgres":"unreachable","locks":"ok"}`)
+	s.wantReady(503, `{"status":"unavailable","postgres":"unreachable","locks":"ok","transfers":"ok"}`)
 }
 
 func TestReady_ManyProbesAreOneQuestion(t *testing.T) {
 	asked, in, out := 0, make(chan struct{}, 100), make(chan struct{})
 	s := open(t, func(c *api.Config, _ *inventory.Config) {
-		c.Ready = func(context.Context) (bool, error) {
+		c.Ready = func(context.Context) (api.Degraded, error) {
 			asked++ // under the lock of readiness; -race would tell
 			in <- struct{}{}
 			<-out
-			return false, nil
+			return api.Degraded{}, nil
 		}
 	})
 	var wg sync.WaitGroup

@@ -8,10 +8,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
 	"shop/inventory"
+	"shop/transfer"
 )
 
 const (
@@ -89,4 +91,23 @@ func fingerprintOrder(lines []inventory.Line) ([32]byte, error) {
 
 func fingerprintCancel(id uuid.UUID) ([32]byte, error) {
 	return fingerprint("POST /v1/orders/{id}/cancel", id)
+}
+
+// fingerprintTransfer has ids and durations as values: another spelling is the same intent.
+func fingerprintTransfer(m transfer.Move, expiresIn time.Duration) ([32]byte, error) {
+	return fingerprint("POST /v1/transfers", struct {
+		Move      transfer.Move
+		ExpiresIn time.Duration
+	}{m, expiresIn})
+}
+
+func fingerprintPost(id uuid.UUID, amount int64) ([32]byte, error) {
+	return fingerprint("POST /v1/transfers/{id}/post", struct {
+		ID     uuid.UUID
+		Amount int64
+	}{id, amount})
+}
+
+func fingerprintVoid(id uuid.UUID) ([32]byte, error) {
+	return fingerprint("POST /v1/transfers/{id}/void", id)
 }

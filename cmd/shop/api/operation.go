@@ -16,6 +16,7 @@ type operation struct {
 	public bool            // needs no key
 	admin  bool            // needs the key of an administrator
 	body   bool            // takes one
+	empty  bool            // … or none
 	query  map[string]bool // the parameters it knows
 }
 
@@ -51,6 +52,9 @@ func newOperation(route *routers.Route) *operation {
 	op := &operation{
 		route: route, public: len(security) == 0,
 		admin: requires(security, "adminKey"), body: route.Operation.RequestBody != nil, query: map[string]bool{},
+	}
+	if op.body {
+		op.empty = !route.Operation.RequestBody.Value.Required
 	}
 	for _, p := range route.Operation.Parameters {
 		if p.Value.In == openapi3.ParameterInQuery {

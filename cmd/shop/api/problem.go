@@ -8,6 +8,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"shop/inventory"
+	"shop/transfer"
 )
 
 const (
@@ -48,6 +49,10 @@ func problemOf(err error) Problem {
 	if e, ok := errors.AsType[*inventory.OutOfStockError](err); ok && k.typ == TypeOutOfStock {
 		p.Sku, p.Left = e.SKU, &e.Left
 		p.Detail = fmt.Sprintf("%d of %q wanted, %d left.", e.Wanted, e.SKU, e.Left)
+	}
+	if e, ok := errors.AsType[*transfer.InsufficientFundsError](err); ok && k.typ == TypeInsufficientFunds {
+		p.Account, p.Wanted, p.Available = &e.Account, &e.Wanted, &e.Available
+		p.Detail = fmt.Sprintf("%d wanted, %d available.", e.Wanted, e.Available)
 	}
 	return p
 }

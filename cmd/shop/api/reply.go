@@ -6,25 +6,37 @@ import (
 	"net/http"
 
 	"shop/inventory"
+	"shop/transfer"
 )
 
 // Encode is the inventory.Encode of this API: it fixes, inside the transaction of
 // the effect, the very bytes that every repetition of the key will be sent.
 // An error that is no stored outcome is handed back, and nothing is kept.
 func Encode(o inventory.Order, outcome error) (inventory.Reply, error) {
-	status, v := http.StatusCreated, any(orderOf(o))
+	reply, err := outcomeOf(orderOf(o), outcome)
+	return inventory.Reply(reply), err
+}
+
+// EncodeTransfer does the same for package transfer.
+func EncodeTransfer(t transfer.Transfer, outcome error) (transfer.Reply, error) {
+	reply, err := outcomeOf(transferOf(t), outcome)
+	return transfer.Reply(reply), err
+}
+
+func outcomeOf(v any, outcome error) (stored, error) {
+	status := http.StatusCreated
 	if outcome != nil {
 		k := kindOf(outcome)
 		if !k.stored {
-			return inventory.Reply{}, outcome
+			return stored{}, outcome
 		}
 		status, v = k.status, problemOf(outcome)
 	}
 	body, err := encode(v)
 	if err != nil {
-		return inventory.Reply{}, err
+		return stored{}, err
 	}
-	return inventory.Reply{Status: status, Body: body}, nil
+	return stored{Status: status, Body: body}, nil
 }
 
 // encode ends with a line break, as the generated answers do: for those who read it in a terminal.
@@ -37,10 +49,17 @@ func encode(v any) ([]byte, error) {
 }
 
 // stored is a Reply on its way out: status and body exactly as they were committed.
-type stored inventory.Reply
+type stored struct {
+	Status   int
+	Body     []byte
+	Replayed bool
+}
 
-func (r stored) VisitPlaceOrderResponse(w http.ResponseWriter) error  { return r.write(w) }
-func (r stored) VisitCancelOrderResponse(w http.ResponseWriter) error { return r.write(w) }
+func (r stored) VisitPlaceOrderResponse(w http.ResponseWriter) error     { return r.write(w) }
+func (r stored) VisitCancelOrderResponse(w http.ResponseWriter) error    { return r.write(w) }
+func (r stored) VisitCreateTransferResponse(w http.ResponseWriter) error { return r.write(w) }
+func (r stored) VisitPostTransferResponse(w http.ResponseWriter) error   { return r.write(w) }
+func (r stored) VisitVoidTransferResponse(w http.ResponseWriter) error   { return r.write(w) }
 
 func (r stored) write(w http.ResponseWriter) error {
 	contentType := typeJSON
@@ -73,4 +92,22 @@ func orderOf(o inventory.Order) Order {
 
 func productOf(p inventory.Product) Product {
 	return Product{Sku: p.SKU, Name: p.Name, Price: p.Price, Currency: p.Currency, Stock: p.Stock}
+}
+
+func transferOf(t transfer.Transfer) Transfer {
+	return Transfer{
+		ID: t.ID, From: t.From, To: t.To, Amount: t.Amount, Settled: t.Settled, Currency: t.Currency,
+		State: TransferState(t.State), CreatedAt: t.CreatedAt, ExpiresAt: t.ExpiresAt, EndedAt: t.EndedAt,
+	}
+}
+
+func accountOf(a transfer.Account) Account {
+	out := Account{
+		ID: a.ID, Currency: a.Currency, Balance: a.Balance, Held: a.Held, Available: a.Available(),
+		Entries: make([]AccountEntry, 0, len(a.Entries)), CreatedAt: a.CreatedAt,
+	}
+	for _, e := range a.Entries {
+		out.Entries = append(out.Entries, AccountEntry{Transfer: e.Transfer, Delta: e.Delta, Version: e.Version, CreatedAt: e.CreatedAt})
+	}
+	return out
 }

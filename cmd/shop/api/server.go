@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"shop/inventory"
+	"shop/transfer"
 )
 
 // Orders is what the routes under /v1/orders need; *inventory.Service is one.
@@ -29,18 +30,37 @@ type Catalog interface {
 	Product(ctx context.Context, sku string) (inventory.Product, error)
 }
 
+// Books is what is read of transfers and accounts, which needs no locks;
+// *transfer.Service is one.
+type Books interface {
+	Find(ctx context.Context, client, id uuid.UUID) (transfer.Transfer, error)
+	Account(ctx context.Context, client, id uuid.UUID) (transfer.Account, error)
+}
+
+// Transfers gives the Service that moves money with a strategy; "": the shop's
+// own. An error says why there is none now.
+type Transfers func(strategy string) (*transfer.Service, error)
+
 // Config of a Server.
 type Config struct {
-	Pool     *pgxpool.Pool // where the clients are
-	Orders   Orders
-	Catalog  Catalog
-	Ready    func(context.Context) (degraded bool, err error)           // what /readyz asks
-	Audit    func(context.Context) (map[string]map[string]int64, error) // flow → invariant → violations
-	Strategy string                                                     // of purchases
-	Lab      []string                                                   // strategies that a request may ask for; nil: not a lab
-	Limits   Limits
-	Log      *slog.Logger
-	Metrics  prometheus.Registerer
+	Pool        *pgxpool.Pool // where the clients are
+	Orders      Orders
+	Catalog     Catalog
+	Books       Books
+	Transfers   Transfers
+	Ready       func(context.Context) (Degraded, error)                    // what /readyz asks
+	Audit       func(context.Context) (map[string]map[string]int64, error) // flow → invariant → violations
+	Strategy    string                                                     // of purchases
+	Lab         []string                                                   // strategies that a request may ask for; nil: not a lab
+	TransferLab []string                                                   // … of transfers
+	Limits      Limits
+	Log         *slog.Logger
+	Metrics     prometheus.Registerer
+}
+
+func (c Config) complete() bool {
+	return c.Pool != nil && c.Orders != nil && c.Catalog != nil && c.Books != nil && c.Transfers != nil &&
+		c.Ready != nil && c.Audit != nil && c.Log != nil && c.Metrics != nil
 }
 
 // Limits on what a client, or all of them, may ask for.
@@ -83,7 +103,7 @@ type Server struct {
 // got wrong: observe must be outside recover, or a panic would leave no log line,
 // and the deadline must be inside observe, since its context is cancelled on the way out.
 func New(cfg Config) (*Server, error) {
-	if cfg.Pool == nil || cfg.Orders == nil || cfg.Catalog == nil || cfg.Audit == nil || cfg.Ready == nil || cfg.Log == nil || cfg.Metrics == nil {
+	if !cfg.complete() {
 		return nil, errors.New("api: Config needs everything but Lab and Limits")
 	}
 	cfg.Limits = cfg.Limits.withDefaults()

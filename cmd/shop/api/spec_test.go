@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"shop/inventory"
+	"shop/transfer"
 )
 
 func TestSpec_IsValidAndSaysExactlyWhatIsServed(t *testing.T) {
@@ -88,7 +89,9 @@ func unconnected(t *testing.T) *Server {
 	}
 	t.Cleanup(pool.Close)
 	s, err := New(Config{
-		Pool: pool, Orders: (*inventory.Service)(nil), Catalog: (*inventory.Service)(nil), Ready: func(context.Context) (bool, error) { return false, nil },
+		Pool: pool, Orders: (*inventory.Service)(nil), Catalog: (*inventory.Service)(nil),
+		Books: (*transfer.Service)(nil), Transfers: (*transfer.Service)(nil).With,
+		Ready: func(context.Context) (Degraded, error) { return Degraded{}, nil },
 		Audit: func(context.Context) (map[string]map[string]int64, error) { return nil, nil },
 		Log:   slog.New(slog.NewTextHandler(io.Discard, nil)), Metrics: prometheus.NewRegistry(), Strategy: "row",
 	})

@@ -9,6 +9,7 @@ import (
 
 	"shop/inventory"
 	"shop/locking"
+	"shop/transfer"
 )
 
 // Errors of this package. What the client should know besides is added by explain.
@@ -43,6 +44,11 @@ const (
 	noKey       = "Send a header Idempotency-Key, unique for each intent."
 	keyReused   = "This key was used for another request. Take a new key for a new intent."
 	inProgress  = "A request with this key is being worked on. " + again
+	noFence     = "The lock service was replaced, and an operator has to say so first. Nothing was done. " + again
+	timeIsOver  = "The time of this hold is over, and its money is free again."
+	wasSettled  = "This hold was posted or voided before; the transfer says which."
+	noTransfer  = "Both accounts must be in the currency of the transfer, and no more can be posted than was held."
+	notYourOwn  = "Only its owner may take money from an account."
 	gaveBack    = "The order was cancelled before, and its stock was given back then."
 	noOrder     = "The lines make no order: their currencies differ, or the total is too large."
 	notYours    = "There is none, or it is not yours." // which of both is not told: it would say what others have
@@ -68,15 +74,23 @@ var table = []struct {
 	// It may have happened.
 	{is(locking.ErrOutcomeUnknown), kind{typ: TypeOutcomeUnknown, title: "Outcome unknown", status: 503, wait: true, detail: mayHave}},
 	{is(inventory.ErrInProgress), kind{typ: TypeInProgress, title: "In progress", status: 409, wait: true, detail: inProgress}},
+	{is(transfer.ErrInProgress), kind{typ: TypeInProgress, title: "In progress", status: 409, wait: true, detail: inProgress}},
 
 	// It did not, and never will under this key: the only errors that are kept.
 	{is(inventory.ErrOutOfStock), kind{typ: TypeOutOfStock, title: "Out of stock", status: 409, stored: true}},
 	{is(inventory.ErrAlreadyCancelled), kind{typ: TypeAlreadyCancelled, title: "Already cancelled", status: 409, stored: true, detail: gaveBack}},
+	{is(transfer.ErrInsufficientFunds), kind{typ: TypeInsufficientFunds, title: "Insufficient funds", status: 409, stored: true}},
+	{is(transfer.ErrExpired), kind{typ: TypeExpired, title: "Expired", status: 409, stored: true, detail: timeIsOver}},
+	{is(transfer.ErrSettled), kind{typ: TypeAlreadySettled, title: "Already settled", status: 409, stored: true, detail: wasSettled}},
 
 	// It did not, and as it stands it cannot: the request must be another one.
 	{is(inventory.ErrKeyReused), kind{typ: TypeIdempotencyKeyReused, title: "Idempotency key reused", status: 422, detail: keyReused}},
 	{is(inventory.ErrNotFound), kind{typ: TypeNotFound, title: "Not found", status: 404, detail: notYours}},
 	{is(inventory.ErrInvalid), kind{typ: TypeInvalidRequest, title: "Invalid request", status: 422, detail: noOrder}},
+	{is(transfer.ErrKeyReused), kind{typ: TypeIdempotencyKeyReused, title: "Idempotency key reused", status: 422, detail: keyReused}},
+	{is(transfer.ErrNotFound), kind{typ: TypeNotFound, title: "Not found", status: 404, detail: notYours}},
+	{is(transfer.ErrForbidden), kind{typ: TypeForbidden, title: "Forbidden", status: 403, detail: notYourOwn}},
+	{is(transfer.ErrInvalid), kind{typ: TypeInvalidRequest, title: "Invalid request", status: 422, detail: noTransfer}},
 	{is(errInvalid), kind{typ: TypeInvalidRequest, title: "Invalid request", status: 422}},
 	{is(errMissingKey), kind{typ: TypeMissingIdempotencyKey, title: "Idempotency key missing", status: 400, detail: noKey}},
 	{is(errMalformed), kind{typ: TypeMalformed, title: "Malformed request", status: 400}},
@@ -86,10 +100,11 @@ var table = []struct {
 	{is(errMediaType), kind{typ: TypeUnsupportedMediaType, title: "Unsupported media type", status: 415, detail: sendJSON}},
 
 	// This attempt did nothing; another may.
+	{is(transfer.ErrSource), kind{typ: TypeFenceSource, title: "Fence source unknown", status: 503, wait: true, detail: noFence}},
 	{is(locking.ErrBusy), kind{typ: TypeBusy, title: "Busy", status: 503, wait: true, detail: nothingDone}},
 	{is(errFull), kind{typ: TypeBusy, title: "Busy", status: 503, wait: true, detail: nothingDone}},
 	{is(locking.ErrLost), kind{typ: TypeLost, title: "Lock lost", status: 503, wait: true, detail: nothingDone}},
-	{is(locking.ErrStale), kind{typ: TypeLost, title: "Lock lost", status: 503, wait: true, detail: nothingDone}},
+	{is(locking.ErrStale), kind{typ: TypeStale, title: "Overtaken", status: 503, wait: true, detail: nothingDone}},
 	{is(errRateLimited), kind{typ: TypeRateLimited, title: "Too many requests", status: 429, wait: true, detail: nothingDone}},
 
 	// What Echo and the generated code say.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,6 +14,7 @@ import (
 
 	"shop/inventory"
 	"shop/locking"
+	"shop/transfer"
 )
 
 // rows of the error table as a client would write them down.
@@ -23,6 +26,17 @@ var wantProblems = []struct {
 }{
 	{locking.ErrOutcomeUnknown, TypeOutcomeUnknown, 503, true},
 	{inventory.ErrInProgress, TypeInProgress, 409, true},
+	{transfer.ErrInProgress, TypeInProgress, 409, true},
+	{&transfer.InsufficientFundsError{Wanted: 2, Available: 1}, TypeInsufficientFunds, 409, false},
+	{transfer.ErrExpired, TypeExpired, 409, false},
+	{transfer.ErrSettled, TypeAlreadySettled, 409, false},
+	{transfer.ErrKeyReused, TypeIdempotencyKeyReused, 422, false},
+	{transfer.ErrNotFound, TypeNotFound, 404, false},
+	{transfer.ErrForbidden, TypeForbidden, 403, false},
+	{transfer.ErrInvalid, TypeInvalidRequest, 422, false},
+	{&transfer.SourceError{Source: "a", Seen: "b"}, TypeFenceSource, 503, true},
+	{&transfer.StaleError{Fence: 1, Seen: 2}, TypeStale, 503, true},
+	{&transfer.UnavailableError{Err: errors.New("no answer")}, TypeBusy, 503, true},
 	{&inventory.OutOfStockError{SKU: "a", Wanted: 2, Left: 1}, TypeOutOfStock, 409, false},
 	{inventory.ErrAlreadyCancelled, TypeAlreadyCancelled, 409, false},
 	{inventory.ErrKeyReused, TypeIdempotencyKeyReused, 422, false},
@@ -31,7 +45,7 @@ var wantProblems = []struct {
 	{inventory.ErrInvalid, TypeInvalidRequest, 422, false},
 	{locking.ErrBusy, TypeBusy, 503, true},
 	{locking.ErrLost, TypeLost, 503, true},
-	{locking.ErrStale, TypeLost, 503, true},
+	{locking.ErrStale, TypeStale, 503, true},
 	{errFull, TypeBusy, 503, true},
 	{errInvalid, TypeInvalidRequest, 422, false},
 	{errMissingKey, TypeMissingIdempotencyKey, 400, false},
@@ -89,8 +103,10 @@ func TestTable_KnowsEveryTypeOfTheSpec(t *testing.T) {
 
 // An error that is both must promise less: a client would give up on "rejected".
 func TestTable_WhatMayHaveHappenedComesFirst(t *testing.T) {
-	for _, certain := range []error{locking.ErrBusy, locking.ErrLost, inventory.ErrOutOfStock, inventory.ErrNotFound, errInvalid} {
-		for _, err := range []error{errors.Join(certain, locking.ErrOutcomeUnknown), errors.Join(inventory.ErrInProgress, certain)} {
+	for _, certain := range []error{locking.ErrBusy, locking.ErrLost, inventory.ErrOutOfStock, transfer.ErrInsufficientFunds, transfer.ErrSource, inventory.ErrNotFound, errInvalid} {
+		for _, err := range []error{
+			errors.Join(certain, locking.ErrOutcomeUnknown), errors.Join(inventory.ErrInProgress, certain), errors.Join(certain, transfer.ErrInProgress),
+		} {
 			if typ := kindOf(err).typ; typ != TypeOutcomeUnknown && typ != TypeInProgress {
 				t.Errorf("%v is told as %s", err, typ)
 			}
@@ -109,9 +125,14 @@ func TestProblem_NeverTellsTheTextOfAnError(t *testing.T) {
 }
 
 func TestEncode_KeepsOnlyWhatIsFinal(t *testing.T) {
+	final := []ProblemType{TypeOutOfStock, TypeAlreadyCancelled, TypeInsufficientFunds, TypeExpired, TypeAlreadySettled}
 	for _, want := range wantProblems {
 		reply, err := Encode(inventory.Order{}, want.err)
-		final := want.typ == TypeOutOfStock || want.typ == TypeAlreadyCancelled
+		money, moneyErr := EncodeTransfer(transfer.Transfer{}, want.err)
+		if !reflect.DeepEqual(money, transfer.Reply(reply)) || moneyErr != err {
+			t.Errorf("%v: of a transfer %+v, %v", want.err, money, moneyErr)
+		}
+		final := slices.Contains(final, want.typ)
 		switch {
 		case final && (err != nil || reply.Status != want.status || !strings.Contains(string(reply.Body), string(want.typ))):
 			t.Errorf("%v: %d %s, %v", want.err, reply.Status, reply.Body, err)

@@ -17,8 +17,8 @@ import (
 // body reads the whole body, within its limit, and only what an operation takes.
 func (s *Server) body(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		r := c.Request()
-		if !operationOf(c).body {
+		op, r := operationOf(c), c.Request()
+		if !op.body {
 			if r.ContentLength != 0 { // -1: of unknown length
 				return explain(errMalformed, "This route takes no body.")
 			}
@@ -34,7 +34,7 @@ func (s *Server) body(next echo.HandlerFunc) echo.HandlerFunc {
 		if err != nil {
 			return explain(errMalformed, "The body ended early.")
 		}
-		if err := checkJSON(r.Header, data); err != nil {
+		if err := checkJSON(r.Header, data); err != nil && (len(data) > 0 || !op.empty) {
 			return err
 		}
 		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(data)), int64(len(data))

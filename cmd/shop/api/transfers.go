@@ -1,0 +1,120 @@
+package api
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+
+	"shop/transfer"
+)
+
+// CreateTransfer moves money, or holds it. Whose the payer's account is, is
+// looked at in the transaction, under its lock, and not here.
+func (s handlers) CreateTransfer(ctx context.Context, r CreateTransferRequestObject) (CreateTransferResponseObject, error) {
+	move, expiresIn, err := moveOf(*r.Body)
+	if err != nil {
+		return nil, err
+	}
+	intent, err := fingerprintTransfer(move, expiresIn)
+	if err != nil {
+		return nil, err
+	}
+	service, req, err := s.moving(ctx, r.Params.IdempotencyKey, r.Params.Strategy, intent)
+	if err != nil {
+		return nil, err
+	}
+	if expiresIn > 0 {
+		reply, err := service.Reserve(ctx, req, move, expiresIn)
+		return stored(reply), err
+	}
+	reply, err := service.Transfer(ctx, req, move)
+	return stored(reply), err
+}
+
+// PostTransfer moves held money. Without an amount, or without a body, all of it.
+func (s handlers) PostTransfer(ctx context.Context, r PostTransferRequestObject) (PostTransferResponseObject, error) {
+	var amount int64
+	if r.Body != nil {
+		amount = r.Body.Amount
+	}
+	intent, err := fingerprintPost(r.ID, amount)
+	if err != nil {
+		return nil, err
+	}
+	service, req, err := s.moving(ctx, r.Params.IdempotencyKey, r.Params.Strategy, intent)
+	if err != nil {
+		return nil, err
+	}
+	reply, err := service.Post(ctx, req, r.ID, amount)
+	return stored(reply), err
+}
+
+// VoidTransfer frees held money.
+func (s handlers) VoidTransfer(ctx context.Context, r VoidTransferRequestObject) (VoidTransferResponseObject, error) {
+	intent, err := fingerprintVoid(r.ID)
+	if err != nil {
+		return nil, err
+	}
+	service, req, err := s.moving(ctx, r.Params.IdempotencyKey, r.Params.Strategy, intent)
+	if err != nil {
+		return nil, err
+	}
+	reply, err := service.Void(ctx, req, r.ID)
+	return stored(reply), err
+}
+
+// GetTransfer asks for id and client together, as GetOrder does.
+func (s handlers) GetTransfer(ctx context.Context, r GetTransferRequestObject) (GetTransferResponseObject, error) {
+	t, err := s.cfg.Books.Find(ctx, callerOf(ctx).ID, r.ID)
+	if err != nil {
+		return nil, err
+	}
+	return GetTransfer200JSONResponse(transferOf(t)), nil
+}
+
+// GetAccount shows the balance as it was a moment ago, with the entries that made it.
+func (s handlers) GetAccount(ctx context.Context, r GetAccountRequestObject) (GetAccountResponseObject, error) {
+	account, err := s.cfg.Books.Account(ctx, callerOf(ctx).ID, r.ID)
+	if err != nil {
+		return nil, err
+	}
+	return GetAccount200JSONResponse(accountOf(account)), nil
+}
+
+// moving is what every request that moves money needs: who does it, and whose intent it is.
+func (s handlers) moving(ctx context.Context, header string, wanted *string, intent [32]byte) (*transfer.Service, transfer.Request, error) {
+	key, err := parseKey(header)
+	if err != nil {
+		return nil, transfer.Request{}, err
+	}
+	strategy, err := strategyOf(wanted, "", s.cfg.TransferLab)
+	if err != nil {
+		return nil, transfer.Request{}, err
+	}
+	service, err := s.cfg.Transfers(strategy)
+	return service, transfer.Request{Client: callerOf(ctx).ID, Key: key, Fingerprint: intent}, err
+}
+
+// moveOf also checks what the spec cannot say; expiresIn is 0 for a transfer at once.
+func moveOf(r TransferRequest) (move transfer.Move, expiresIn time.Duration, err error) {
+	move = transfer.Move{From: uuid.UUID(r.From), To: uuid.UUID(r.To), Amount: r.Amount, Currency: r.Currency}
+	switch {
+	case move.From == move.To:
+		return move, 0, invalidAt("/to", "From and to are the same account.")
+	case r.Pending != (r.ExpiresIn != ""):
+		return move, 0, invalidAt("/expires_in", "Pending and expires_in belong together: without either the money moves at once.")
+	case !r.Pending:
+		return move, 0, nil
+	}
+	expiresIn, err = time.ParseDuration(r.ExpiresIn)
+	if err != nil || expiresIn < time.Millisecond || expiresIn > transfer.HoldMax {
+		return move, 0, invalidAt("/expires_in", "A duration from 1ms to 720h, please, as in 90s or 15m.")
+	}
+	return move, expiresIn, nil
+}
+
+// invalidAt says where in the body it is wrong.
+func invalidAt(pointer, detail string) error {
+	return &explained{err: errInvalid, detail: detail, pointer: pointer}
+}

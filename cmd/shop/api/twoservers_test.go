@@ -1,0 +1,116 @@
+package api_test
+
+import (
+	"bytes"
+	"fmt"
+	"net/http/httptest"
+	"sync"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"shop/cmd/shop/api"
+	"shop/inventory"
+	"shop/transfer"
+)
+
+// beside is another server of the same shop: its own pool, locks and handlers,
+// the same database and the same names in etcd.
+func (s *shop) beside(prefix string) *shop {
+	s.t.Helper()
+	other := *s
+	other.pool = newPool(s.t, s.pool.Config().ConnString())
+	store := locksIn(s.t, prefix)
+	bank := must(transfer.New(transfer.Config{Pool: other.pool, Locks: store, Source: store.Source(), Encode: api.EncodeTransfer}))(s.t)
+	front := s.front
+	front.Pool, front.Books, front.Metrics = other.pool, bank, prometheus.NewRegistry()
+	front.Transfers = func(string) (*transfer.Service, error) { return bank, nil }
+	listening := httptest.NewServer(must(api.New(front))(s.t))
+	s.t.Cleanup(listening.Close)
+	other.api = listening.URL
+	return &other
+}
+
+// The same key at two servers at the same moment: one of them does it, and both
+// clients are told the same, to the byte.
+func TestTransfer_OneKeyAtTwoServersAtOnceIsOneTransfer(t *testing.T) {
+	prefix := uuid.NewString()
+	s := open(t)
+	servers := []*shop{s.beside(prefix), s.beside(prefix)}
+	a, b := s.account("alice", 1_000_000), s.account("bob", 0)
+	const rounds = 30
+	for i := range rounds {
+		body := moveOf(a, b, "1")
+		if i%3 == 2 {
+			body = moveOf(a, b, "2000000") // refused: stored too
+		}
+		var (
+			answers [4]answer
+			errs    [4]error
+			start   = make(chan struct{})
+			all     sync.WaitGroup
+		)
+		for n := range answers {
+			all.Go(func() {
+				<-start
+				answers[n], errs[n] = servers[n%2].try(t.Context(), "POST", "/v1/transfers", body, fmt.Sprintf("Idempotency-Key: k%d", i))
+			})
+		}
+		close(start)
+		all.Wait()
+		first := 0
+		for n, got := range answers {
+			if errs[n] != nil || got.status != answers[0].status || !bytes.Equal(got.body, answers[0].body) {
+				t.Fatalf("round %d: %d %s, %v; want %d %s", i, got.status, got.body, errs[n], answers[0].status, answers[0].body)
+			}
+			if got.header.Get("Idempotency-Replayed") == "" {
+				first++
+			}
+		}
+		if first != 1 {
+			t.Errorf("round %d: %d answers claim to be the first", i, first)
+		}
+	}
+	s.wantMoney("alice", a, 1_000_000-rounds*2/3, 0)
+	if n := s.count("transfers"); n != rounds*2/3 {
+		t.Errorf("%d transfers, want %d", n, rounds*2/3)
+	}
+}
+
+// An account that is fenced by another source, or has seen newer fences: nothing
+// is done, the answer says which it is, and the key is still free.
+func TestTransfer_WhatTheFenceRefusesIsToldAndTheKeyStaysFree(t *testing.T) {
+	s := open(t, withEtcd(t))
+	a, b := s.account("alice", 1000), s.account("bob", 0)
+	s.move("k0", moveOf(a, b, "1")).want(t, 201, "")
+	for _, c := range []struct {
+		damage, repair string
+		typ            api.ProblemType
+	}{
+		{`fence_source = fence_source || '-gone'`, `fence_source = replace(fence_source, '-gone', '')`, api.TypeFenceSource},
+		{`fence = fence + (1::bigint << 60)`, `fence = fence - (1::bigint << 60)`, api.TypeStale},
+	} {
+		s.exec(`UPDATE accounts SET ` + c.damage)
+		refused := s.move(string(c.typ), moveOf(a, b, "1")).want(t, 503, c.typ)
+		if refused.header.Get("Retry-After") == "" || refused.problem.Detail == "" {
+			t.Errorf("%v %s", refused.header, refused.body)
+		}
+		s.move("k0", moveOf(a, b, "1")).want(t, 201, "") // a replay needs no fence
+		s.exec(`UPDATE accounts SET ` + c.repair)
+		s.move(string(c.typ), moveOf(a, b, "1")).want(t, 201, "")
+	}
+	s.wantMoney("alice", a, 997, 0)
+}
+
+func TestTransfer_TheLabLetsARequestChoose(t *testing.T) {
+	lab := func(front *api.Config, _ *inventory.Config) { front.TransferLab = []string{"row", "naive"} }
+	s := open(t, lab)
+	a, b := s.account("alice", 1000), s.account("bob", 0)
+	move := func(strategy string) answer {
+		return s.do("POST", "/v1/transfers?strategy="+strategy, moveOf(a, b, "1", pending), "Idempotency-Key: "+uuid.NewString())
+	}
+	id := move("naive").want(t, 201, "").id(t)
+	move("hope").want(t, 400, api.TypeMalformed)
+	s.do("POST", "/v1/transfers/"+id+"/post?strategy=row", "", "Idempotency-Key: p").want(t, 201, "")
+}

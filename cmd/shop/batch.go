@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"shop/inventory"
+	"shop/transfer"
+)
+
+// batchCmd does what no request does: it gives back the money of holds that
+// nobody posted in time, and forgets answers that were kept long enough.
+type batchCmd struct {
+	database  `embed:"" group:"Stores"`
+	Transfers transferSettings `embed:"" group:"Stores"`
+	Every     time.Duration    `env:"SHOP_BATCH_EVERY" help:"Again and again, this long after the last time, until told to stop; without it once."`
+	Lab       bool             `env:"SHOP_LAB" group:"Lab" help:"Allows unsafe strategies."`
+	Log       logFlags         `embed:"" group:"Log"`
+}
+
+// Validate finds what cannot work before anything is touched.
+func (c *batchCmd) Validate() error {
+	if c.Every < 0 {
+		return errors.New("--every must not be negative")
+	}
+	return errors.Join(c.database.Validate(), c.Transfers.validate(c.Lab))
+}
+
+// Run does it once, and fails if it could not be done; or with --every until ctx
+// ends, and then what could not be done is logged, and done the next time.
+func (c *batchCmd) Run(ctx context.Context, std stdio) error {
+	log := c.Log.logger(std.err)
+	pool, err := c.open(ctx, 2)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	if err := checkMigrated(ctx, pool); err != nil {
+		return err
+	}
+	reg := prometheus.NewRegistry() // nobody asks for it
+	money := transfer.Config{Pool: pool, Count: countEvents(reg, "transfer", moneyKinds, nil)}
+	bank, err := c.Transfers.open(ctx, c.Lab, money, log, reg)
+	if err != nil {
+		return err
+	}
+	defer bank.close()
+	if c.Every == 0 {
+		return once(ctx, log, pool, bank)
+	}
+	log.Info("sweeping", "every", c.Every, "strategy", c.Transfers.Strategy)
+	for ctx.Err() == nil {
+		if err := once(ctx, log, pool, bank); err != nil && ctx.Err() == nil {
+			log.Warn("not all of it could be done; it is tried again", "error", err)
+		}
+		pause(ctx, c.Every)
+	}
+	return nil
+}
+
+// once goes on after an error: etcd that is down is no reason to keep old keys.
+func once(ctx context.Context, log *slog.Logger, pool *pgxpool.Pool, bank *bank) error {
+	swept, sweepErr := sweep(ctx, bank)
+	money, moneyErr := transfer.Purge(ctx, pool, transfer.KeysKept)
+	stock, stockErr := inventory.Purge(ctx, pool, inventory.KeysKept)
+	level := slog.LevelDebug
+	if int64(swept)+money+stock > 0 {
+		level = slog.LevelInfo
+	}
+	log.Log(ctx, level, "batch", "holds_expired", swept, "transfer_keys_purged", money, "order_keys_purged", stock)
+	return errors.Join(sweepErr, moneyErr, stockErr)
+}
+
+func sweep(ctx context.Context, bank *bank) (int, error) {
+	service, err := bank.with("")
+	if err != nil {
+		return 0, err
+	}
+	return service.Sweep(ctx)
+}

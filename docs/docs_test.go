@@ -1,0 +1,140 @@
+// Package docs has no code: its test reads the pages beside it, so that what they
+// quote, link to and tell to type is what there is.
+package docs
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// repo is where sources, links and commands of the pages are looked for.
+const repo = ".."
+
+func TestPages_SayWhatIsThere(t *testing.T) {
+	pages, err := filepath.Glob("*.md")
+	if err != nil || len(pages) == 0 {
+		t.Fatalf("%d pages, %v: this tests nothing", len(pages), err)
+	}
+	known := commands(t)
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, wrong := range check(string(text), known) {
+			t.Errorf("docs/%s:%s", page, wrong)
+		}
+	}
+}
+
+// check says what is wrong with a page, line by line.
+func check(page string, known map[string]bool) (wrong []string) {
+	lines := strings.Split(page, "\n")
+	note := func(at int, format string, args ...any) {
+		wrong = append(wrong, fmt.Sprintf("%d: %s", at+1, fmt.Sprintf(format, args...)))
+	}
+	for at := 0; at < len(lines); at++ {
+		code, isFence := strings.CutPrefix(lines[at], "```")
+		if !isFence {
+			for _, problem := range slices.Concat(links(lines[at]), unknown(inline(lines[at]), known)) {
+				note(at, "%s", problem)
+			}
+			continue
+		}
+		begin := at
+		for at++; at < len(lines) && lines[at] != "```"; at++ {
+		}
+		if at == len(lines) {
+			note(begin, "this block has no end")
+			return wrong
+		}
+		inside := lines[begin+1 : at]
+		switch code {
+		case "go", "sql":
+			if err := quoted(source(lines[:begin]), inside); err != nil {
+				note(begin, "%v", err)
+			}
+		case "", "sh":
+			for i, line := range inside {
+				for _, problem := range unknown([]string{line}, known) {
+					note(begin+1+i, "%s", problem)
+				}
+			}
+		}
+	}
+	return wrong
+}
+
+var sourceComment = regexp.MustCompile(`^<!-- (\S+) -->$`)
+
+// source is the file that the comment in the last line but empty ones names.
+func source(before []string) string {
+	for i := len(before) - 1; i >= 0; i-- {
+		if before[i] == "" {
+			continue
+		}
+		if m := sourceComment.FindStringSubmatch(before[i]); m != nil {
+			return m[1]
+		}
+		break
+	}
+	return ""
+}
+
+// quoted looks for a snippet in its source, line by line, but for its indentation.
+func quoted(file string, snippet []string) error {
+	if file == "" {
+		return fmt.Errorf("a snippet without source: put <!-- path/of/the/file --> above it")
+	}
+	text, err := os.ReadFile(filepath.Join(repo, file))
+	if err != nil {
+		return fmt.Errorf("the snippet's source: %w", err)
+	}
+	want, all := dedent(snippet), strings.Split(string(text), "\n")
+	if strings.Join(want, "") == "" {
+		return fmt.Errorf("an empty snippet")
+	}
+	for i := 0; i+len(want) <= len(all); i++ {
+		if slices.Equal(dedent(all[i:i+len(want)]), want) {
+			return nil
+		}
+	}
+	return fmt.Errorf("this is not in %s: %s", file, strings.TrimSpace(firstLost(want, all)))
+}
+
+// firstLost is the first line that is nowhere in the source, else the first at all.
+func firstLost(want, all []string) string {
+	for _, w := range want {
+		if !slices.ContainsFunc(all, func(l string) bool { return strings.TrimSpace(l) == strings.TrimSpace(w) }) {
+			return w
+		}
+	}
+	return want[0] + " (each line is, but not in one piece)"
+}
+
+// dedent takes away the indentation that all lines have in common.
+func dedent(lines []string) []string {
+	indent := ""
+	for first, i := true, 0; i < len(lines); i++ {
+		if strings.TrimSpace(lines[i]) == "" {
+			continue
+		}
+		own := lines[i][:len(lines[i])-len(strings.TrimLeft(lines[i], " \t"))]
+		if first {
+			indent, first = own, false
+		}
+		for !strings.HasPrefix(own, indent) {
+			indent = indent[:len(indent)-1]
+		}
+	}
+	var out []string
+	for _, l := range lines {
+		out = append(out, strings.TrimRight(strings.TrimPrefix(l, indent), " \t"))
+	}
+	return out
+}

@@ -1,0 +1,128 @@
+package docs
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var (
+	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	span    = regexp.MustCompile("`([^`]+)`")
+	command = regexp.MustCompile(`(?:^|[\s;&|(])(?:bin/)?(make|shop)\s+([a-z][a-z-]*)`)
+	target  = regexp.MustCompile(`(?m)^([a-z-]+):`)
+)
+
+// links are those of a line that lead nowhere. Those to other sites are not followed.
+func links(line string) (wrong []string) {
+	for _, m := range link.FindAllStringSubmatch(span.ReplaceAllString(line, ""), -1) {
+		path, _, _ := strings.Cut(m[1], "#")
+		if path == "" || strings.Contains(path, "://") {
+			continue
+		}
+		if _, err := os.Stat(path); err != nil { // links are relative to the page, and so is the test
+			wrong = append(wrong, "no such file: "+m[1])
+		}
+	}
+	return wrong
+}
+
+// inline is what a line has between backticks.
+func inline(line string) (code []string) {
+	for _, m := range span.FindAllStringSubmatch(line, -1) {
+		code = append(code, m[1])
+	}
+	return code
+}
+
+// unknown are the commands in code that nobody can run.
+func unknown(code []string, known map[string]bool) (wrong []string) {
+	for _, c := range code {
+		for _, m := range command.FindAllStringSubmatch(c, -1) {
+			if name := m[1] + " " + m[2]; !known[name] {
+				wrong = append(wrong, "no such command: "+name)
+			}
+		}
+	}
+	return wrong
+}
+
+// commands are those of the Makefile and of the program.
+func commands(t *testing.T) map[string]bool {
+	t.Helper()
+	known := map[string]bool{}
+	makefile, err := os.ReadFile(filepath.Join(repo, "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range target.FindAllStringSubmatch(string(makefile), -1) {
+		known["make "+m[1]] = true
+	}
+	main, err := parser.ParseFile(token.NewFileSet(), filepath.Join(repo, "cmd/shop/main.go"), nil, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ast.Inspect(main, func(n ast.Node) bool {
+		if field, is := n.(*ast.Field); is && field.Tag != nil && len(field.Names) == 1 {
+			tag := reflect.StructTag(strings.Trim(field.Tag.Value, "`"))
+			if _, isCommand := tag.Lookup("cmd"); isCommand {
+				known["shop "+commandName(field.Names[0].Name, tag)] = true
+			}
+		}
+		return true
+	})
+	for _, must := range []string{"make test", "shop serve"} {
+		if !known[must] {
+			t.Fatalf("%s was not found: this test has to be mended", must)
+		}
+	}
+	return known
+}
+
+var capital = regexp.MustCompile(`([a-z])([A-Z])`)
+
+// commandName is kong's: the tag's, else the field's with hyphens.
+func commandName(field string, tag reflect.StructTag) string {
+	if name := tag.Get("name"); name != "" {
+		return name
+	}
+	return strings.ToLower(capital.ReplaceAllString(field, "$1-$2"))
+}
+
+// The test of the test: each of these is to be noticed.
+func TestCheck_NoticesWhatIsNotThere(t *testing.T) {
+	known := commands(t)
+	const fine = "<!-- docs/words_test.go -->\n```go\nif name := tag.Get(\"name\"); name != \"\" {\n\treturn name\n}\n```"
+	for name, c := range map[string]struct {
+		page  string
+		wrong int
+	}{
+		"a snippet from the middle of a function": {fine, 0},
+		"… with an empty line after its source":   {strings.Replace(fine, " -->\n", " -->\n\n", 1), 0},
+		"a snippet without a source":              {fine[strings.Index(fine, "```"):], 1},
+		"… with the source too far above":         {strings.Replace(fine, " -->\n", " -->\ntext\n", 1), 1},
+		"a source that is not there":              {strings.Replace(fine, "words", "no", 1), 1},
+		"a line that is not there":                {strings.Replace(fine, "return name", "return nothing", 1), 1},
+		"a line that was left out":                {strings.Replace(fine, "\treturn name\n", "", 1), 1},
+		"an indentation that is not there":        {strings.Replace(fine, "\treturn", "return", 1), 1},
+		"an empty snippet":                        {"<!-- docs/words_test.go -->\n```sql\n```", 1},
+		"a block without end":                     {strings.TrimSuffix(fine, "```"), 1},
+		"another language":                        {"```mermaid\nsequenceDiagram\n```", 0},
+		"links":                                   {"[a](words_test.go) [b](../Makefile#L1) [c](https://example.org/x) [d](#here)", 0},
+		"a link to nowhere":                       {"see [a](words_test.go) and [b](nowhere.go)", 1},
+		"commands":                                {"`make test`, `bin/shop serve --lab`, make haste, shop around\n```sh\nA=1 make test && shop serve &\n```", 0},
+		"a target that is not there":              {"`make believe`", 1},
+		"a command that is not there":             {"text\n```sh\neval \"$(bin/shop lift)\"\n```", 1},
+	} {
+		if wrong := check(c.page, known); len(wrong) != c.wrong {
+			t.Errorf("%s: %s, want %d problems", name, fmt.Sprintf("%q", wrong), c.wrong)
+		}
+	}
+}

@@ -1,0 +1,184 @@
+package etcdlock
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"shop/locking"
+)
+
+// wantForeign waits until etcd is back, and finds that nothing is granted, in
+// neither way, and nobody left in the queue.
+func wantForeign(t *testing.T, s *Store, client *clientv3.Client) {
+	t.Helper()
+	waitFor(t, "etcd refuses the Store", func() bool {
+		l, err := s.TryAcquire(t.Context(), "a", "b")
+		if err == nil {
+			t.Fatalf("granted %+v, of a source that is not the Store's", l)
+		}
+		return errors.Is(err, ErrSource)
+	})
+	if l, err := s.Acquire(t.Context(), "a"); !errors.Is(err, ErrSource) || errors.Is(err, locking.ErrOutcomeUnknown) {
+		t.Errorf("got %+v, %v, want ErrSource", l, err)
+	}
+	if names := inQueue(t, client, s.prefix, "a"); len(names) > 0 {
+		t.Errorf("left in the queue: %q", names)
+	}
+}
+
+// holderAndWaiter have old work to do when the source changes.
+func holderAndWaiter(t *testing.T, g target, ttl time.Duration) (s *Store, held locking.Lease, waited <-chan error) {
+	t.Helper()
+	s, client := g.must(t, ttl), g.client(t)
+	held = take(t, s, "k")
+	other, result := g.must(t, ttl), make(chan error, 1)
+	go func() {
+		l, err := other.Acquire(t.Context(), "k")
+		if err == nil {
+			t.Errorf("granted %+v, of a source that is not the Store's", l)
+		}
+		result <- err
+	}()
+	waitFor(t, "it waits", func() bool { return waiting(t, client, g.prefix, "k") == 1 })
+	return s, held, result
+}
+
+// valueIn is the source's value that etcd has; false: none.
+func valueIn(t *testing.T, client *clientv3.Client, prefix string) (string, bool) {
+	t.Helper()
+	answer, err := client.Get(t.Context(), sourceKey(prefix))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(answer.Kvs) == 0 {
+		return "", false
+	}
+	return string(answer.Kvs[0].Value), true
+}
+
+func TestSource_IsOneForAllStoresAndOutlivesARestart(t *testing.T) {
+	t.Parallel()
+	m := startServer(t)
+	g, elsewhere := at(t, m.client), at(t, m.client)
+	first, second, third := g.must(t, 10*time.Second), g.must(t, 10*time.Second), elsewhere.must(t, 10*time.Second)
+	if first.Source() != second.Source() || first.Source() == third.Source() {
+		t.Errorf("of one prefix %s and %s, of another %s", first.Source(), second.Source(), third.Source())
+	}
+	before := take(t, first, "k")
+	release(t, first, before)
+	m.restart()
+	if now := g.must(t, 10*time.Second).Source(); now != first.Source() {
+		t.Errorf("source %s after a restart, was %s", now, first.Source())
+	}
+	waitFor(t, "the Store goes on", func() bool {
+		l, err := first.TryAcquire(t.Context(), "k")
+		if errors.Is(err, ErrSource) {
+			t.Fatal(err)
+		}
+		return err == nil && l.Fence > before.Fence
+	})
+}
+
+// Wiped and started with the same flags, it has the same cluster id.
+func TestSource_WipedEtcdGrantsNothingUntilAStoreIsOpened(t *testing.T) {
+	t.Parallel()
+	m := startServer(t)
+	g := at(t, m.client)
+	store, held, waited := holderAndWaiter(t, g, 3*time.Second)
+	m.kill()
+	m.dir = t.TempDir()
+	m.start()
+	client := g.client(t)
+	if err := <-waited; !errors.Is(err, ErrSource) {
+		t.Errorf("who waited: got %v, want ErrSource", err)
+	}
+	if _, err := store.Renew(t.Context(), held); !errors.Is(err, locking.ErrLost) {
+		t.Errorf("who held: got %v, want ErrLost", err)
+	}
+	wantForeign(t, store, client)
+	if value, there := valueIn(t, client, g.prefix); there {
+		t.Errorf("a running Store has made source %s", value)
+	}
+	next := g.must(t, 3*time.Second)
+	cluster, _, _ := strings.Cut(strings.TrimPrefix(next.Source(), "etcd-"), "-")
+	if next.Source() == store.Source() || !strings.Contains(store.Source(), cluster) {
+		t.Errorf("source %s, then %s, want another one of the same cluster", store.Source(), next.Source())
+	}
+	release(t, next, take(t, next, "a", "b"))
+	wantForeign(t, store, client)
+}
+
+// A snapshot restored as a new cluster brings the value along.
+func TestSource_AnotherClusterWithTheSameValueGrantsNothing(t *testing.T) {
+	t.Parallel()
+	m := startServer(t)
+	g := at(t, m.client)
+	store, client := g.must(t, 3*time.Second), g.client(t)
+	value, _ := valueIn(t, client, g.prefix)
+	m.kill()
+	m.peer, m.dir = freeAddr(t), t.TempDir() // members' addresses make the cluster's id
+	m.cluster = m.name + "=http://" + m.peer
+	m.start()
+	if _, err := client.Put(t.Context(), sourceKey(g.prefix), value); err != nil {
+		t.Fatal(err)
+	}
+	wantForeign(t, store, client)
+	next := g.must(t, 3*time.Second)
+	if next.Source() == store.Source() {
+		t.Errorf("the source is %s as before", next.Source())
+	}
+	release(t, next, take(t, next, "a", "b"))
+	wantForeign(t, store, client)
+}
+
+// Restored in place it is not to be told from before, except by who did it.
+func TestNewSource_EndsAllWorkOfTheOldOne(t *testing.T) {
+	t.Parallel()
+	g := shared(t)
+	client := g.client(t)
+	store, held, waited := holderAndWaiter(t, g, 20*time.Second)
+	was, now, err := NewSource(t.Context(), client, g.prefix)
+	if err != nil || was != store.Source() || now == was {
+		t.Fatalf("was %s, now %s, %v; the Store has %s", was, now, err, store.Source())
+	}
+	wantForeign(t, store, client)
+	if _, err := store.Renew(t.Context(), held); !errors.Is(err, locking.ErrLost) {
+		t.Errorf("who held: got %v, want ErrLost", err)
+	}
+	if err := <-waited; !errors.Is(err, ErrSource) {
+		t.Errorf("who waited: got %v, want ErrSource", err)
+	}
+	next := g.must(t, 20*time.Second)
+	if next.Source() != now {
+		t.Errorf("source %s, want %s", next.Source(), now)
+	}
+	l, err := next.Acquire(t.Context(), "k") // the old holder and waiter leave in the background
+	if err != nil {
+		t.Fatal(err)
+	}
+	release(t, next, l)
+}
+
+func TestNewSource_WhereThereIsNoneIsTheFirst(t *testing.T) {
+	t.Parallel()
+	g := shared(t)
+	was, now, err := NewSource(t.Context(), g.client(t), g.prefix)
+	if source := g.must(t, minTTL).Source(); err != nil || was != "" || source != now {
+		t.Errorf("was %q, now %s, %v; a Store has %s", was, now, err, source)
+	}
+}
+
+// The comparison goes along: one transaction to acquire, one to release.
+func TestSource_CostsNoRequest(t *testing.T) {
+	t.Parallel()
+	store, w, _, _ := behindWire(t, 20*time.Second)
+	before := w.txnsSoFar()
+	release(t, store, take(t, store, "a", "b"))
+	if n := w.txnsSoFar() - before; n != 2 {
+		t.Errorf("%d transactions, want 2", n)
+	}
+}
