@@ -73,7 +73,7 @@ func (a *attempt) enter(ctx context.Context, conditions []clientv3.Cmp, reads []
 	}
 	switch {
 	case answer.Header.ClusterId != s.source.cluster:
-		return nil, ErrSource // restored as a new cluster, and the value with it
+		return nil, ErrSource // restored as a new cluster, and the value with it: what it has put is undone
 	case !answer.Succeeded:
 		return answer, a.shut(answer.Responses[0].GetResponseRange(), answer.Responses[1].GetResponseRange())
 	}
