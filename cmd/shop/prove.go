@@ -18,6 +18,7 @@ import (
 type proveCmd struct {
 	PostgresURL string `name:"postgres-url" env:"SHOP_POSTGRES_URL" placeholder:"URL" help:"A PostgreSQL server on which databases may be made and dropped."`
 	RedisURL    string `name:"redis-url" env:"SHOP_REDIS_URL" placeholder:"URL" help:"Redis, for the locks."`
+	Etcd        string `name:"etcd-endpoints" env:"SHOP_ETCD_ENDPOINTS" placeholder:"HOST:PORT" help:"etcd, for the locks of accounts."`
 	Stack       string `env:"SHOP_STACK" placeholder:"DIR" help:"State folder of the local stack: faults of servers need it."`
 
 	Flow     string        `help:"Only this flow: inventory."`
@@ -157,8 +158,8 @@ func (c *proveCmd) rig(scenarios []loadtest.Scenario) (*rig, error) {
 		return nil, err
 	}
 	switch down := slices.ContainsFunc(scenarios, func(s loadtest.Scenario) bool { return s.Fault == loadtest.RedisDown }); {
-	case c.PostgresURL == "" || c.RedisURL == "":
-		return nil, errors.New("no servers: SHOP_POSTGRES_URL and SHOP_REDIS_URL are not set; " + getServers)
+	case c.PostgresURL == "" || c.RedisURL == "" || c.Etcd == "":
+		return nil, errors.New("no servers: SHOP_POSTGRES_URL, SHOP_REDIS_URL and SHOP_ETCD_ENDPOINTS are not set; " + getServers)
 	case c.Stack == "" && down:
 		return nil, errors.New("no local stack: SHOP_STACK is not set, and a fault of a server needs one that may be killed; " + getServers)
 	}

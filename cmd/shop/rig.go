@@ -89,7 +89,7 @@ func (r *rig) program(s loadtest.Scenario, databaseURL, lockPrefix string) (load
 			return []string{
 				"serve", "--lab", "--strategy", s.Strategy,
 				"--listen", listen, "--metrics-listen", metrics,
-				"--postgres-url", databaseURL, "--redis-url", redisURL,
+				"--postgres-url", databaseURL, "--redis-url", redisURL, "--etcd-endpoints", r.settings.Etcd,
 				"--lock-prefix", lockPrefix, "--lock-ttl", lockTTL.String(),
 				"--failpoint", "after-guard=exp:" + widening.String(), "--seed", fmt.Sprint(r.settings.Seed),
 				"--shutdown-timeout", "5s", "--log-level", "warn",
