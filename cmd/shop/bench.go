@@ -87,7 +87,7 @@ func (b *bench) program(s loadtest.Scenario, databaseURL, lockPrefix string) (lo
 		Path: b.exe, Logs: logs, Spawn: b.spawn, Adopt: b.adopt,
 		Args: func(listen, metrics string) []string {
 			return []string{
-				"serve", "--lab", "--strategy", s.Strategy,
+				"serve", "--lab", "--strategy", s.Strategy, "--transfer-strategy", "row",
 				"--listen", listen, "--metrics-listen", metrics,
 				"--postgres-url", databaseURL, "--redis-url", redisURL,
 				"--lock-prefix", lockPrefix, "--lock-ttl", lockTTL.String(),
