@@ -48,7 +48,7 @@ func (s transferSettings) open(ctx context.Context, lab bool, config transfer.Co
 	if b.books, err = transfer.New(config); err != nil {
 		return nil, err
 	}
-	if strategy, _ := findTransferStrategy(s.Strategy); !lab && !usesEtcd(strategy) {
+	if !s.needEtcd(lab) {
 		return b, nil
 	}
 	observer, err := lockprom.New(reg, "etcd")

@@ -49,12 +49,28 @@ func (s transferSettings) validate(lab bool) error {
 		return fmt.Errorf("--transfer-strategy %s: there is none of that name; there are: %s", s.Strategy, strings.Join(transferStrategyNames(), ", "))
 	case !strategy.Safe && !lab:
 		return fmt.Errorf("--transfer-strategy %s loses money; to watch it, add --lab", s.Strategy)
-	case (lab || usesEtcd(strategy)) && len(s.EtcdEndpoints) == 0:
+	case usesEtcd(strategy) && len(s.EtcdEndpoints) == 0:
 		return fmt.Errorf("--transfer-strategy %s needs etcd: set --etcd-endpoints or SHOP_ETCD_ENDPOINTS, as in 127.0.0.1:2379", s.Strategy)
 	case s.TTL < time.Second || s.TTL%time.Second != 0:
 		return fmt.Errorf("--transfer-lock-ttl %v: must be whole seconds, and at least 1s", s.TTL)
 	}
 	return nil
+}
+
+// offered are the strategies that a request may ask for in the lab.
+func (s transferSettings) offered() (list []string) {
+	for _, strategy := range transfer.Strategies() {
+		if !usesEtcd(strategy) || len(s.EtcdEndpoints) > 0 {
+			list = append(list, strategy.Name)
+		}
+	}
+	return list
+}
+
+// needEtcd: the lab lets each request choose any strategy that is offered.
+func (s transferSettings) needEtcd(lab bool) bool {
+	strategy, _ := findTransferStrategy(s.Strategy)
+	return usesEtcd(strategy) || lab && len(s.EtcdEndpoints) > 0
 }
 
 func usesEtcd(s transfer.Strategy) bool { return slices.Contains(s.Stores, "etcd") }

@@ -56,6 +56,9 @@ func (f *failpoint) UnmarshalText(text []byte) error {
 	f.step, f.action = step, action
 	if flow, rest, ok := strings.Cut(step, "/"); ok {
 		f.flow, f.step = flow, rest
+		if flow == "" {
+			f.flow = "/" // none
+		}
 	}
 	if !f.in("inventory") && !f.in("transfer") {
 		return fmt.Errorf("failpoint %q: no such step; there are %v", text, stepsOf)

@@ -10,9 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"shop/inventory"
+	"shop/transfer"
 )
 
 // pauses runs a failpoint n times on a clock that costs nothing.
@@ -23,10 +22,10 @@ func pauses(t *testing.T, text string, seed uint64, n int) (took []time.Duration
 		t.Fatal(err)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		h := hook([]failpoint{f}, seed)
+		h := hook[inventory.Step]("inventory", []failpoint{f}, exponential(seed))
 		for range n {
 			start := time.Now()
-			h(t.Context(), f.step, "row")
+			h(t.Context(), inventory.Step(f.step), "row")
 			took = append(took, time.Since(start))
 			other := time.Now()
 			h(t.Context(), inventory.AfterCommit, "row")
@@ -72,7 +71,7 @@ func TestFailpoint_SleepIsConstantAndEndsWithItsContext(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		start := time.Now()
-		hook([]failpoint{{step: inventory.AfterGuard, action: "sleep", pause: time.Hour}}, 1)(ctx, inventory.AfterGuard, "row")
+		hook[inventory.Step]("inventory", []failpoint{{step: "after-guard", action: "sleep", pause: time.Hour}}, nil)(ctx, inventory.AfterGuard, "row")
 		if took := time.Since(start); took != time.Second {
 			t.Errorf("slept %v", took)
 		}
@@ -80,15 +79,45 @@ func TestFailpoint_SleepIsConstantAndEndsWithItsContext(t *testing.T) {
 }
 
 func TestFailpoint_NoneIsNil(t *testing.T) {
-	if hook(nil, 1) != nil {
+	if hook[inventory.Step]("inventory", nil, nil) != nil || hook[transfer.Step]("transfer", nil, nil) != nil {
 		t.Error("production pays for failpoints")
+	}
+}
+
+// A step that both flows have means both, unless the flow is named; one that
+// only the other has costs nothing.
+func TestFailpoint_IsOfEveryFlowThatHasItsStepOrOfTheOneThatIsNamed(t *testing.T) {
+	for text, want := range map[string][2]bool{ // inventory, transfer
+		"after-guard=sleep:1s":             {true, true},
+		"after-begin=sleep:1s":             {false, true},
+		"inventory/after-guard=sleep:1s":   {true, false},
+		"transfer/after-guard=exp:2ms":     {false, true},
+		"transfer/before-acquire=kill":     {false, true},
+		"transfer/before-commit=stop":      {false, true},
+		"inventory/before-commit=sleep:1s": {true, false},
+	} {
+		var f failpoint
+		if err := f.UnmarshalText([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		points := []failpoint{f}
+		stock := hook[inventory.Step]("inventory", points, exponential(1))
+		money := hook[transfer.Step]("transfer", points, exponential(1))
+		if got := [2]bool{stock != nil, money != nil}; got != want {
+			t.Errorf("%s: %v, want %v", text, got, want)
+		}
+	}
+	for _, text := range []string{"inventory/after-begin=kill", "wallet/after-guard=kill", "transfer/=kill", "/after-guard=kill", "transfer=kill"} {
+		if err := new(failpoint).UnmarshalText([]byte(text)); err == nil {
+			t.Errorf("%s is taken", text)
+		}
 	}
 }
 
 // A process of its own dies at the step that was named, and leaves nothing half done.
 func TestFailpoint_KillEndsTheProcessAtItsStep(t *testing.T) {
 	url, keys := newDatabase(t)
-	for step, want := range map[string]int{"before-commit": 0, "after-commit": 1} {
+	for step, want := range map[string]int64{"before-commit": 0, "after-commit": 1} {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "serve", "--listen=127.0.0.1:0", "--metrics-listen=",
 			"--postgres-url", url, "--redis-url", env(t, "SHOP_REDIS_URL"), "--lab", "--strategy=row", "--failpoint="+step+"=kill")
 		r := &replica{t: t, key: keys["alice"], log: &lines{}, end: make(chan error, 1)}
@@ -112,15 +141,7 @@ func TestFailpoint_KillEndsTheProcessAtItsStep(t *testing.T) {
 	}
 }
 
-func countOrders(t *testing.T, url, key string) (n int) {
+func countOrders(t *testing.T, url, key string) int64 {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(t.Context())
-	if err := conn.QueryRow(t.Context(), `SELECT count(*) FROM orders WHERE idempotency_key = $1`, key).Scan(&n); err != nil {
-		t.Fatal(err)
-	}
-	return n
+	return query(t, url, `SELECT count(*) FROM orders WHERE idempotency_key = $1`, key)
 }

@@ -47,17 +47,56 @@ func newDatabase(t *testing.T) (databaseURL string, keys map[string]string) {
 	if err != nil {
 		t.Fatal(out, err)
 	}
-	return databaseURL, readKeys(out)
+	return databaseURL, readSeed(out, "KEY")
 }
 
-func readKeys(out string) map[string]string {
-	keys := map[string]string{}
+// readSeed finds the variables SHOP_KIND_NAME in what seed printed.
+func readSeed(out, kind string) map[string]string {
+	values := map[string]string{}
 	for line := range strings.Lines(out) {
-		if name, key, ok := strings.Cut(strings.TrimPrefix(strings.TrimSpace(line), "export SHOP_KEY_"), "="); ok {
-			keys[strings.ToLower(name)] = key
+		assignment, ok := strings.CutPrefix(strings.TrimSpace(line), "export SHOP_"+kind+"_")
+		if name, value, is := strings.Cut(assignment, "="); ok && is {
+			values[strings.ToLower(name)] = value
 		}
 	}
-	return keys
+	return values
+}
+
+// accounts of the demo: seed prints them each time.
+func accounts(t *testing.T, databaseURL string) map[string]string {
+	t.Helper()
+	out, err := shop(t, "seed", "--postgres-url", databaseURL)
+	if err != nil {
+		t.Fatal(out, err)
+	}
+	return readSeed(out, "ACCOUNT")
+}
+
+// query asks the database for one number.
+func query(t *testing.T, databaseURL, sql string, args ...any) (n int64) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), databaseURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	if err := conn.QueryRow(t.Context(), sql, args...).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// execute changes the database.
+func execute(t *testing.T, databaseURL, sql string, args ...any) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), databaseURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	if _, err := conn.Exec(t.Context(), sql, args...); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func newSchema(t *testing.T) string {

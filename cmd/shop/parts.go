@@ -106,7 +106,7 @@ func (c *serveCmd) apiConfig(p *parts, service *inventory.Service, log *slog.Log
 		Limits: api.Limits{Request: c.Limits.RequestTimeout, InFlight: c.Limits.MaxInFlight, PerClient: c.Limits.RateLimit},
 	}
 	if c.Lab.Lab {
-		config.Lab, config.TransferLab = strategyNames(), transferStrategyNames()
+		config.Lab, config.TransferLab = strategyNames(), c.Transfers.offered()
 	}
 	return config
 }

@@ -87,7 +87,7 @@ func (r *rig) program(s loadtest.Scenario, databaseURL, lockPrefix string) (load
 		Path: r.exe, Logs: logs, Spawn: r.spawn, Adopt: r.adopt,
 		Args: func(listen, metrics string) []string {
 			return []string{
-				"serve", "--lab", "--strategy", s.Strategy,
+				"serve", "--lab", "--strategy", s.Strategy, "--transfer-strategy", "row",
 				"--listen", listen, "--metrics-listen", metrics,
 				"--postgres-url", databaseURL, "--redis-url", redisURL, "--etcd-endpoints", r.settings.Etcd,
 				"--lock-prefix", lockPrefix, "--lock-ttl", lockTTL.String(),

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"maps"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -15,7 +17,7 @@ func TestSeed_IsIdempotentAndTellsAKeyOnce(t *testing.T) {
 		t.Fatalf("%d %s", status, body)
 	}
 	out, err := shop(t, "seed", "--postgres-url", url)
-	if err != nil || len(readKeys(out)) != 0 || !strings.Contains(out, "--rotate") {
+	if err != nil || len(readSeed(out, "KEY")) != 0 || !strings.Contains(out, "--rotate") {
 		t.Errorf("again: %v\n%s", err, out)
 	}
 	_, list := r.get(r.url + "/v1/products")
@@ -23,7 +25,7 @@ func TestSeed_IsIdempotentAndTellsAKeyOnce(t *testing.T) {
 		t.Errorf("without a key: %s", list)
 	}
 	out, err = shop(t, "seed", "--rotate", "--postgres-url", url)
-	rotated := readKeys(out)
+	rotated := readSeed(out, "KEY")
 	if err != nil || len(rotated) != 3 || rotated["alice"] == keys["alice"] {
 		t.Errorf("rotate: %v\n%s", err, out)
 	}
@@ -32,9 +34,29 @@ func TestSeed_IsIdempotentAndTellsAKeyOnce(t *testing.T) {
 		t.Errorf("with the new key: %d %s", status, body)
 	}
 	for line := range strings.Lines(out) { // eval "$(shop seed)" must do no harm
-		if !strings.HasPrefix(line, "# ") && !strings.HasPrefix(line, "export SHOP_KEY_") {
+		if !strings.HasPrefix(line, "# ") && !strings.HasPrefix(line, "export SHOP_KEY_") && !strings.HasPrefix(line, "export SHOP_ACCOUNT_") {
 			t.Errorf("a shell would run %q", line)
 		}
+	}
+}
+
+func TestSeed_MakesOneAccountForEachCustomerAndPrintsItEachTime(t *testing.T) {
+	url, _ := newDatabase(t)
+	first := accounts(t, url)
+	if len(first) != 2 || first["alice"] == "" || first["bob"] == "" || first["alice"] == first["bob"] {
+		t.Fatalf("accounts: %v", first)
+	}
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			if again := accounts(t, url); !maps.Equal(again, first) {
+				t.Errorf("again: %v, want %v", again, first)
+			}
+		})
+	}
+	all.Wait()
+	if n := query(t, url, `SELECT count(*) FROM accounts`); n != 2 {
+		t.Errorf("%d accounts", n)
 	}
 }
 

@@ -8,8 +8,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-
-	"github.com/jackc/pgx/v5"
 )
 
 // replica is a shop that serves.
@@ -62,7 +60,12 @@ func (r *replica) get(url string) (int, string) {
 }
 
 func (r *replica) buy(key string) (int, string) {
-	req, err := http.NewRequest("POST", r.url+"/v1/orders", strings.NewReader(`{"lines":[{"sku":"coffee","quantity":1}]}`))
+	return r.send("POST", "/v1/orders", key, `{"lines":[{"sku":"coffee","quantity":1}]}`)
+}
+
+// send asks as the replica's client.
+func (r *replica) send(method, path, key, body string) (int, string) {
+	req, err := http.NewRequest(method, r.url+path, strings.NewReader(body))
 	if err != nil {
 		return 0, err.Error()
 	}
@@ -73,8 +76,8 @@ func (r *replica) buy(key string) (int, string) {
 		return 0, err.Error()
 	}
 	defer res.Body.Close()
-	body, _ := io.ReadAll(res.Body)
-	return res.StatusCode, string(body)
+	answer, _ := io.ReadAll(res.Body)
+	return res.StatusCode, string(answer)
 }
 
 func TestServe_ThreeReplicasOnOneMachineShareOneShop(t *testing.T) {
@@ -97,7 +100,7 @@ func TestServe_ThreeReplicasOnOneMachineShareOneShop(t *testing.T) {
 		}
 	}
 	_, text := replicas[0].get(replicas[0].metrics)
-	for _, name := range []string{"http_requests_total", "http_request_seconds", "locking_events_total", "locking_hold_seconds", `inventory_events_total{kind="guard_tripped",strategy="redis+row"} 0`, "go_goroutines", "process_open_fds"} {
+	for _, name := range []string{"http_requests_total", "http_request_seconds", "locking_events_total", "locking_hold_seconds", `inventory_events_total{kind="guard_tripped",strategy="redis+row"} 0`, `transfer_events_total{kind="guard_tripped",strategy="etcd-fenced"} 0`, `locking_events_total{kind="acquired",store="etcd"}`, "go_goroutines", "process_open_fds"} {
 		if !strings.Contains(text, name) {
 			t.Errorf("%s is not in /metrics", name)
 		}
@@ -163,15 +166,15 @@ func TestAudit_RouteCountsWithTheSQLOfTheLoadTest(t *testing.T) {
 	if got := audit()["inventory"]; len(got) == 0 || got["S1"] != 0 {
 		t.Errorf("a new shop: %v", got)
 	}
-	conn, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
+	if got := audit()["transfer"]; len(got) == 0 || got["T1"] != 0 || got["drift"] != 0 {
+		t.Errorf("a new bank: %v", got)
 	}
-	defer conn.Close(t.Context())
-	if _, err := conn.Exec(t.Context(), `UPDATE products SET stock = stock + 1 WHERE sku = 'tea'`); err != nil {
-		t.Fatal(err)
-	}
+	execute(t, url, `UPDATE products SET stock = stock + 1 WHERE sku = 'tea'`)
+	execute(t, url, `UPDATE accounts SET balance = balance + 7 WHERE id = $1`, accounts(t, url)["bob"])
 	if got := audit()["inventory"]; got["S1"] == 0 {
 		t.Errorf("stock from nowhere: %v", got)
+	}
+	if got := audit()["transfer"]; got["T1"] == 0 || got["drift"] != 7 {
+		t.Errorf("money from nowhere: %v", got)
 	}
 }

@@ -27,6 +27,18 @@ var badSettings = []struct {
 	{"lab on all addresses", "serve --lab --listen=:0", []string{"--lab", "127.0.0.1"}},
 	{"lab on a name", "serve --lab --listen=localhost.example.com:0", []string{"--lab", "127.0.0.1"}},
 	{"lab without redis", "serve --lab --strategy=row --redis-url=", []string{"--redis-url"}},
+	{"no etcd", "serve --etcd-endpoints=", []string{"--etcd-endpoints", "SHOP_ETCD_ENDPOINTS", "127.0.0.1:2379"}},
+	{"lab without etcd", "serve --lab --etcd-endpoints=", []string{"--etcd-endpoints"}},
+	{"unknown transfer strategy", "serve --transfer-strategy=hope", []string{"hope", "etcd-fenced", "serializable"}},
+	{"unsafe transfer strategy", "serve --transfer-strategy=lease-id-fence", []string{"lease-id-fence", "--lab"}},
+	{"half a second", "serve --transfer-lock-ttl=2500ms", []string{"--transfer-lock-ttl", "whole seconds"}},
+	{"batch without etcd", "batch --etcd-endpoints=", []string{"--etcd-endpoints"}},
+	{"batch without a database", "batch --postgres-url=", []string{"--postgres-url"}},
+	{"batch backwards", "batch --every=-1s", []string{"--every"}},
+	{"unsafe batch", "batch --transfer-strategy=naive", []string{"naive", "--lab"}},
+	{"epoch without etcd", "fence-epoch --etcd-endpoints=", []string{"--etcd-endpoints"}},
+	{"epoch without a database", "fence-epoch --postgres-url=", []string{"--postgres-url"}},
+	{"a step of the other flow", "serve --lab --failpoint=inventory/after-begin=kill", []string{"after-begin", "after-guard"}},
 	{"unknown step", "serve --lab --failpoint=before-lunch=kill", []string{"before-lunch", "after-guard"}},
 	{"unknown action", "serve --lab --failpoint=after-guard=sing", []string{"sing", "exp:MEAN"}},
 	{"exp without a mean", "serve --lab --failpoint=after-guard=exp", []string{"exp:2ms"}},
@@ -45,6 +57,7 @@ var badSettings = []struct {
 func TestSettings_WhatCannotWorkIsRefusedWithAdvice(t *testing.T) {
 	t.Setenv("SHOP_POSTGRES_URL", "postgres://nobody@127.0.0.1:1/none")
 	t.Setenv("SHOP_REDIS_URL", "redis://127.0.0.1:1/0")
+	t.Setenv("SHOP_ETCD_ENDPOINTS", "127.0.0.1:1")
 	for _, c := range badSettings {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := shop(t, strings.Fields(c.args)...)
@@ -65,7 +78,7 @@ func TestSettings_HelpListsEveryVariable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range strings.Fields(`POSTGRES_URL REDIS_URL STRATEGY LOCK_TTL LOCK_PREFIX PG_MAX_CONNS LISTEN METRICS_LISTEN
+	for _, name := range strings.Fields(`POSTGRES_URL REDIS_URL STRATEGY LOCK_TTL LOCK_PREFIX ETCD_ENDPOINTS TRANSFER_STRATEGY TRANSFER_LOCK_TTL PG_MAX_CONNS LISTEN METRICS_LISTEN
 		REQUEST_TIMEOUT MAX_IN_FLIGHT RATE_LIMIT DRAIN_DELAY SHUTDOWN_TIMEOUT LAB FAILPOINT SEED LOG_LEVEL LOG_FORMAT`) {
 		if !strings.Contains(strings.Join(strings.Fields(out), " "), "($SHOP_"+name+")") {
 			t.Errorf("SHOP_%s is not in the help", name)

@@ -1,0 +1,207 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"shop/compose/local/stack"
+)
+
+// privateEtcd is a server of one test, which may break it.
+func privateEtcd(t *testing.T) *stack.Server {
+	t.Helper()
+	all, err := stack.Attach(env(t, "SHOP_STACK"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := all.Private(t.Context(), "etcd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		if err := server.Kill(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	return server
+}
+
+func do(t *testing.T, what func(context.Context) error) {
+	t.Helper()
+	if err := what(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wipe starts an etcd again without its data: the same flags, and so the same cluster id.
+func wipe(t *testing.T, etcd *stack.Server) {
+	t.Helper()
+	do(t, etcd.Kill)
+	if err := os.RemoveAll(filepath.Join(env(t, "SHOP_STACK"), etcd.Name, "data")); err != nil {
+		t.Fatal(err)
+	}
+	do(t, etcd.Start)
+}
+
+// payer is a replica, asked to move alice's money to bob.
+type payer struct {
+	*replica
+	from, to string
+}
+
+func startPayer(t *testing.T, url, key string, flags ...string) payer {
+	t.Helper()
+	ids := accounts(t, url)
+	return payer{startReplica(t, url, key, append([]string{"--strategy=row"}, flags...)...), ids["alice"], ids["bob"]}
+}
+
+func (p payer) pay(key string, more ...string) (int, string) {
+	return p.send("POST", "/v1/transfers", key, fmt.Sprintf(`{"from":%q,"to":%q,"amount":100,"currency":"EUR"%s}`, p.from, p.to, strings.Join(more, "")))
+}
+
+func (p payer) wantHealth(transfers string) {
+	p.t.Helper()
+	status := map[string]string{"ok": "ok", "unreachable": "degraded"}[transfers]
+	want := fmt.Sprintf(`{"status":%q,"postgres":"ok","locks":"ok","transfers":%q}`, status, transfers)
+	until(p.t, want, func() bool { // an answer is kept for a moment
+		code, body := p.get(p.url + "/readyz")
+		return code == 200 && strings.TrimSpace(body) == want
+	})
+}
+
+// wantWithoutEtcd: no money moves, and that is told at once; all else goes on.
+func (p payer) wantWithoutEtcd(stored string) {
+	p.t.Helper()
+	p.pay("first-to-notice") // waits for an answer
+	for i := range 5 {
+		start := time.Now()
+		status, body := p.pay(fmt.Sprintf("while-down-%d", i))
+		if status != 503 || !strings.Contains(body, "/problems/busy") {
+			p.t.Errorf("%d %s, want 503 busy", status, body)
+		}
+		if took := time.Since(start); took > 2500*time.Millisecond {
+			p.t.Errorf("told after %v", took)
+		}
+	}
+	p.wantHealth("unreachable")
+	if status, body := p.buy("while-down-" + stored); status != 201 {
+		p.t.Errorf("a purchase: %d %s", status, body)
+	}
+	if status, body := p.send("GET", "/v1/accounts/"+p.from, "", ""); status != 200 {
+		p.t.Errorf("the account: %d %s", status, body)
+	}
+}
+
+func TestServe_WithoutEtcdItSellsAndShowsAndMoneyMovesAgainByItself(t *testing.T) {
+	etcd := privateEtcd(t)
+	url, keys := newDatabase(t)
+	p := startPayer(t, url, keys["alice"], "--etcd-endpoints", etcd.Addr, "--transfer-lock-ttl=3s")
+	p.wantHealth("ok")
+	status, stored := p.pay("before")
+	if status != 201 {
+		t.Fatalf("%d %s", status, stored)
+	}
+	for name, f := range map[string]struct{ end, back func(context.Context) error }{
+		"gone":   {etcd.Kill, etcd.Start},
+		"silent": {etcd.Pause, etcd.Resume},
+	} {
+		do(t, f.end)
+		p.wantWithoutEtcd(name)
+		if status, body := p.pay("before"); status != 201 || body != stored {
+			t.Errorf("%s: a replay: %d %s", name, status, body)
+		}
+		do(t, f.back)
+		until(t, name+": money moves", func() bool {
+			status, _ := p.pay("after-" + name)
+			return status == 201
+		})
+		p.wantHealth("ok")
+	}
+	if n := query(t, url, `SELECT count(*) FROM transfers`); n != 3 {
+		t.Errorf("%d transfers, want 3", n)
+	}
+	if _, text := p.get(p.metrics); strings.Contains(text, `transfer_events_total{kind="unavailable",strategy="etcd-fenced"} 0`) {
+		t.Error("it is not counted")
+	}
+}
+
+func TestServe_StartedWithoutEtcdItSellsAndMoneyMovesWhenItComes(t *testing.T) {
+	etcd := privateEtcd(t)
+	do(t, etcd.Kill)
+	url, keys := newDatabase(t)
+	p := startPayer(t, url, keys["alice"], "--etcd-endpoints", etcd.Addr, "--transfer-lock-ttl=3s")
+	p.wantWithoutEtcd("from-the-start")
+	do(t, etcd.Start)
+	until(t, "money moves", func() bool {
+		status, _ := p.pay("after")
+		return status == 201
+	})
+	p.wantHealth("ok")
+}
+
+// Without a strategy that needs it, etcd need not be there at all.
+func TestServe_AStrategyWithoutEtcdNeedsNone(t *testing.T) {
+	url, keys := newDatabase(t)
+	t.Setenv("SHOP_ETCD_ENDPOINTS", "")
+	p := startPayer(t, url, keys["alice"], "--transfer-strategy=row")
+	if status, body := p.pay("k"); status != 201 {
+		t.Errorf("%d %s", status, body)
+	}
+	p.wantHealth("ok")
+}
+
+// Three replicas, one key at the same moment: one transfer, one answer.
+func TestServe_OneKeyAtThreeReplicasAtOnceIsOneTransfer(t *testing.T) {
+	url, keys := newDatabase(t)
+	var replicas []payer
+	for range 3 {
+		replicas = append(replicas, startPayer(t, url, keys["alice"]))
+	}
+	for i := range 10 {
+		var (
+			bodies [3]string
+			all    sync.WaitGroup
+		)
+		for n, p := range replicas {
+			all.Go(func() { _, bodies[n] = p.pay(fmt.Sprintf("k%d", i)) })
+		}
+		all.Wait()
+		if bodies[0] != bodies[1] || bodies[1] != bodies[2] || !strings.Contains(bodies[0], `"posted"`) {
+			t.Fatalf("%q", bodies)
+		}
+	}
+	if n := query(t, url, `SELECT count(*) FROM transfers`); n != 10 {
+		t.Errorf("%d transfers, want 10", n)
+	}
+}
+
+// The lab offers what can be had: without etcd, what needs none.
+func TestServe_TheLabOffersOnlyWhatItsServersCanDo(t *testing.T) {
+	url, keys := newDatabase(t)
+	for endpoints, want := range map[string]int{env(t, "SHOP_ETCD_ENDPOINTS"): 201, "": 400} {
+		p := startPayer(t, url, keys["alice"], "--lab", "--transfer-strategy=row", "--etcd-endpoints="+endpoints)
+		for _, strategy := range []string{"row", "naive", "serializable"} {
+			if status, body := p.payBy(strategy, endpoints); status != 201 {
+				t.Errorf("%s with %q: %d %s", strategy, endpoints, status, body)
+			}
+		}
+		for _, strategy := range []string{"etcd-fenced", "etcd-fence-only", "etcd-unfenced", "lease-id-fence"} {
+			if status, body := p.payBy(strategy, endpoints); status != want {
+				t.Errorf("%s with %q: %d %s", strategy, endpoints, status, body)
+			}
+		}
+	}
+}
+
+// payBy lets a request choose.
+func (p payer) payBy(strategy, key string) (int, string) {
+	return p.send("POST", "/v1/transfers?strategy="+strategy, strategy+key, fmt.Sprintf(`{"from":%q,"to":%q,"amount":1,"currency":"EUR"}`, p.from, p.to))
+}

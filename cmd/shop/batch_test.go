@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"io"
+	"strings"
+	"testing"
+)
+
+// expired makes a hold whose time is over, and two keys that are old enough to be forgotten.
+func expired(t *testing.T) (url string, p payer) {
+	t.Helper()
+	url, keys := newDatabase(t)
+	p = startPayer(t, url, keys["alice"])
+	if status, body := p.pay("hold", `,"pending":true,"expires_in":"1h"`); status != 201 {
+		t.Fatalf("%d %s", status, body)
+	}
+	if status, body := p.buy("old"); status != 201 {
+		t.Fatalf("%d %s", status, body)
+	}
+	execute(t, url, `UPDATE transfers SET created_at = created_at - interval '1 day', expires_at = created_at - interval '1 hour'`)
+	execute(t, url, `UPDATE transfer_keys SET created_at = created_at - interval '2 days'`)
+	execute(t, url, `UPDATE order_keys SET created_at = created_at - interval '2 days'`)
+	return url, p
+}
+
+func wantSwept(t *testing.T, url string) {
+	t.Helper()
+	if n := query(t, url, `SELECT (SELECT count(*) FROM transfers WHERE state = 'expired') - (SELECT sum(held) FROM accounts)::bigint`); n != 1 {
+		t.Errorf("the hold has not expired, or its money is not free: %d", n)
+	}
+	if n := query(t, url, `SELECT (SELECT count(*) FROM transfer_keys) + (SELECT count(*) FROM order_keys)`); n != 0 {
+		t.Errorf("%d old keys are left", n)
+	}
+}
+
+func TestBatch_SweepsExpiredHoldsAndForgetsOldKeysOnce(t *testing.T) {
+	url, _ := expired(t)
+	out, err := shop(t, "batch", "--postgres-url", url, "--lock-prefix", t.Name())
+	if err != nil || !strings.Contains(out, `"holds_expired":1`) {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	wantSwept(t, url)
+	if out, err := shop(t, "batch", "--postgres-url", url, "--lock-prefix", t.Name()); err != nil || strings.Contains(out, "holds_expired") {
+		t.Errorf("again: %v\n%s", err, out)
+	}
+}
+
+func TestBatch_TakesTheLocksOfItsStrategy(t *testing.T) {
+	url, _ := expired(t)
+	flags := []string{"batch", "--postgres-url", url, "--lock-prefix", t.Name(), "--transfer-strategy=etcd-unfenced"}
+	if _, err := shop(t, flags...); exitCode(err) != 2 || !strings.Contains(err.Error(), "--lab") {
+		t.Errorf("an unsafe strategy outside the lab: %v", err)
+	}
+	if out, err := shop(t, append(flags, "--lab")...); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	wantSwept(t, url)
+}
+
+// etcd is away: once it fails, and forgets old keys all the same; with --every it
+// goes on until it is done.
+func TestBatch_WhatCannotBeDoneIsTriedAgain(t *testing.T) {
+	url, _ := expired(t)
+	etcd := privateEtcd(t)
+	do(t, etcd.Kill)
+	flags := []string{"batch", "--postgres-url", url, "--lock-prefix", t.Name(), "--etcd-endpoints", etcd.Addr, "--transfer-lock-ttl=3s", "--lab", "--transfer-strategy=etcd-unfenced"}
+	if _, err := shop(t, flags...); exitCode(err) != 1 {
+		t.Errorf("without etcd: exit status %d, %v", exitCode(err), err)
+	}
+	if n := query(t, url, `SELECT count(*) FROM order_keys`); n != 0 {
+		t.Errorf("%d old keys are left", n)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	log, end := &lines{}, make(chan error, 1)
+	go func() { end <- run(ctx, append(flags, "--every=50ms"), io.Discard, log) }()
+	until(t, "it says so", func() bool { return log.find("not all of it could be done; it is tried again") != nil })
+	do(t, etcd.Start)
+	until(t, "the hold has expired", func() bool { return query(t, url, `SELECT count(*) FROM transfers WHERE state = 'expired'`) == 1 })
+	stop()
+	if err := <-end; err != nil {
+		t.Errorf("it was told to stop: %v", err)
+	}
+	wantSwept(t, url)
+}

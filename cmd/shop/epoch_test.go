@@ -1,0 +1,66 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+// etcd is wiped under a PostgreSQL that remembers its fences: nothing moves, not
+// even after a restart, until an operator says so.
+func TestEpoch_AfterAWipeNothingMovesUntilTheOperatorSaysSo(t *testing.T) {
+	etcd := privateEtcd(t)
+	url, keys := newDatabase(t)
+	flags := []string{"--etcd-endpoints", etcd.Addr, "--transfer-lock-ttl=3s"}
+	p := startPayer(t, url, keys["alice"], flags...)
+	status, stored := p.pay("before")
+	if status != 201 {
+		t.Fatalf("%d %s", status, stored)
+	}
+	wipe(t, etcd)
+	wantSource := func(name string, p payer) {
+		t.Helper()
+		var last string
+		until(t, name+" says fence-source", func() bool { // until it knows that etcd is there again, it says busy
+			_, last = p.pay("after")
+			return !strings.Contains(last, "/problems/busy")
+		})
+		if !strings.Contains(last, "/problems/fence-source") || !strings.Contains(last, `"status":503`) {
+			t.Errorf("%s: %s", name, last)
+		}
+	}
+	wantSource("the server that was there", p)
+	restarted := startPayer(t, url, keys["alice"], flags...)
+	wantSource("one that was started since", restarted)
+	if status, body := restarted.pay("before"); status != 201 || body != stored {
+		t.Errorf("a replay: %d %s", status, body)
+	}
+
+	epoch := []string{"fence-epoch", "--postgres-url", url, "--lock-prefix", t.Name(), "--etcd-endpoints", etcd.Addr}
+	out, err := shop(t, epoch...)
+	if err != nil || !strings.Contains(out, "2 accounts") || !strings.Contains(out, "restart") {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	wantSource("the server that was not restarted", restarted)
+	again := startPayer(t, url, keys["alice"], flags...)
+	if status, body := again.pay("after"); status != 201 {
+		t.Errorf("after the command and a restart: %d %s", status, body)
+	}
+	if out, err := shop(t, "audit", "--postgres-url", url); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if n := query(t, url, `SELECT count(*) FROM transfers`); n != 2 {
+		t.Errorf("%d transfers, want 2", n)
+	}
+}
+
+func TestEpoch_WithoutEtcdItChangesNothing(t *testing.T) {
+	url, _ := newDatabase(t)
+	execute(t, url, `UPDATE accounts SET fence = 7, fence_source = 'old'`)
+	out, err := shop(t, "fence-epoch", "--postgres-url", url, "--etcd-endpoints=127.0.0.1:1")
+	if exitCode(err) != 1 {
+		t.Errorf("exit status %d, %v\n%s", exitCode(err), err, out)
+	}
+	if n := query(t, url, `SELECT count(*) FROM accounts WHERE fence_source = 'old'`); n != 2 {
+		t.Errorf("%d accounts are as they were, want 2", n)
+	}
+}
