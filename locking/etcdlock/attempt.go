@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"strconv"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -16,21 +17,40 @@ type attempt struct {
 	session *session
 	gateRev int64
 	keys    []string
-	owner   string
+	mark    string // what its names end with
 	queues  []string
 	names   []string
 	fence   int64 // the revision of the waiters; 0: none is there
 }
 
 func (x *session) attempt(keys []string, gateRev int64) *attempt {
-	a := &attempt{session: x, gateRev: gateRev, keys: keys, owner: rand.Text()} // at least 128 random bits
+	a := &attempt{session: x, gateRev: gateRev, keys: keys, mark: x.store.mark()}
 	for _, k := range keys {
 		queue := x.store.queue(k)
 		a.queues = append(a.queues, queue)
-		a.names = append(a.names, queue+a.owner)
+		a.names = append(a.names, queue+a.mark)
 	}
 	return a
 }
+
+// mark gives what no other attempt's names end with: that of one which is over
+// and was answered to the last request, so that nothing of it can arrive any more, or a new one.
+//
+// New ones for all would be simpler. But etcd remembers a deleted name until its
+// next compaction, and whoever reads a queue walks over all that were ever in it.
+func (s *Store) mark() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := len(s.marks); n > 0 {
+		m := s.marks[n-1]
+		s.marks = s.marks[:n-1]
+		return m
+	}
+	return rand.Text() // at least 128 random bits
+}
+
+// owner is a grant's: no other has this mark at this revision.
+func (a *attempt) owner() string { return a.mark + "-" + strconv.FormatInt(a.fence, 10) }
 
 // errAgain: this attempt has certainly left nothing, through no fault of the
 // caller or the keys. The next one may do better.

@@ -144,6 +144,11 @@ func inQueue(t testing.TB, client *clientv3.Client, prefix, key string) (names [
 	return names
 }
 
+// isOf tells whether a name in a queue is a Lease's.
+func isOf(name string, l locking.Lease) bool {
+	return strings.HasPrefix(l.Owner, name[strings.LastIndex(name, "/")+1:]+"-")
+}
+
 func take(t testing.TB, s locking.Store, keys ...string) locking.Lease {
 	t.Helper()
 	lease, err := s.TryAcquire(t.Context(), keys...)

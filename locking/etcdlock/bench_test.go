@@ -45,7 +45,7 @@ func peers(b *testing.B) (us, them func() error) {
 // BenchmarkTwoKeys takes and gives back two free keys, by turns with etcd's
 // mutex, a hundred times in each of ten pairs, and reports the median of the ten
 // ratios. Read x-of-mutex alone: the machine is in the other figures. Ours is two
-// requests and theirs eight, so more than 0.6 is a mistake in ours.
+// requests and theirs four, so more than 0.6 is a mistake in ours.
 func BenchmarkTwoKeys(b *testing.B) {
 	us, them := peers(b)
 	timed := func(f func() error) time.Duration {

@@ -19,8 +19,10 @@
 //	lock/source              value W5QK…            whose fences these are, see below
 //
 // All but the source hang on one etcd lease, the session's, and are gone with it. Each
-// attempt has names of its own, so that nothing that arrives late can be taken
-// for something else.
+// attempt has names that no other has, so that nothing that arrives late can be taken
+// for something else. Only what ended with an answered release leaves its names to
+// a later attempt: etcd remembers deleted names until its next compaction, and walks
+// over all of them when a queue is read, so that a hot key would get slower and slower.
 //
 // # Queues, and why they cannot deadlock
 //

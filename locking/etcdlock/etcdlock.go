@@ -48,6 +48,7 @@ type Store struct {
 	closed  bool
 	lines   lines
 	grants  map[string]*grant // by owner
+	marks   []string          // free for the next attempts
 }
 
 // New makes a Store whose leases last ttl, and opens its session: etcd has to be

@@ -17,6 +17,7 @@ type grant struct {
 	place   *place
 	lease   locking.Lease // Until: guarded by the Store's mutex
 	names   []string
+	mark    string
 	timer   *time.Timer // deletes the keys at Until
 }
 
@@ -32,11 +33,11 @@ func (s *Store) grant(a *attempt, p *place) (locking.Lease, bool) {
 	if x.dead != nil {
 		return locking.Lease{}, false
 	}
-	g := &grant{session: x, place: p, names: a.names, lease: locking.Lease{
-		Keys: a.keys, Owner: a.owner, Fence: locking.Fence(a.fence), Until: x.until,
+	g := &grant{session: x, place: p, names: a.names, mark: a.mark, lease: locking.Lease{
+		Keys: a.keys, Owner: a.owner(), Fence: locking.Fence(a.fence), Until: x.until,
 	}}
 	x.held++
-	s.grants[a.owner] = g
+	s.grants[g.lease.Owner] = g
 	g.timer = time.AfterFunc(time.Until(x.until), func() { s.expire(g) })
 	return g.lease, true
 }
@@ -52,6 +53,15 @@ func (s *Store) expire(g *grant) {
 	if left := time.Until(g.lease.Until); left > 0 {
 		g.timer.Reset(left) // it was renewed
 		return
+	}
+	s.abandon(g)
+}
+
+// abandon ends a grant of which something may be left in etcd. The caller holds the
+// mutex.
+func (s *Store) abandon(g *grant) {
+	if s.grants[g.lease.Owner] != g {
+		return // over already, and its names may be another's
 	}
 	g.session.forget(g.names, false)
 	s.drop(g)
@@ -102,8 +112,7 @@ func (g *grant) check(ctx context.Context) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	g.session.forget(g.names, false) // if one key is gone, the others have to go
-	s.drop(g)
+	s.abandon(g) // if one key is gone, the others have to go
 	return locking.ErrLost
 }
 
@@ -144,9 +153,12 @@ func (g *grant) release(ctx context.Context) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err != nil {
-		g.session.forget(g.names, false)
+	switch {
+	case err != nil:
+		s.abandon(g)
+	case s.grants[g.lease.Owner] == g:
+		s.marks = append(s.marks, g.mark) // what was asked under it is answered, or compares the fence
+		s.drop(g)
 	}
-	s.drop(g)
 	return err
 }

@@ -22,8 +22,9 @@ func TestGrant_NeedsALiveSession(t *testing.T) {
 			x := store.session
 			keys := []string{"k"}
 			store.mu.Lock()
-			p, a := store.lines.join(keys), x.attempt(keys, x.gateRev)
+			p, gateRev := store.lines.join(keys), x.gateRev
 			store.mu.Unlock()
+			a := x.attempt(keys, gateRev)
 			if err := a.tryEnter(t.Context()); err != nil {
 				t.Fatal(err)
 			}

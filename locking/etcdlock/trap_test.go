@@ -2,7 +2,6 @@ package etcdlock
 
 import (
 	"errors"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -86,7 +85,7 @@ func TestAcquire_SessionThatDiesWhileWaitingIsNotGranted(t *testing.T) {
 	})
 	release(t, holder, held)
 	wait.Wait()
-	if names := inQueue(t, client, g.prefix, "k"); len(names) != 1 || !strings.HasSuffix(names[0], granted.Owner) {
+	if names := inQueue(t, client, g.prefix, "k"); len(names) != 1 || !isOf(names[0], granted) {
 		t.Errorf("granted %+v; in the queue is %q", granted, names)
 	}
 	release(t, store, granted)
@@ -112,10 +111,10 @@ func TestAcquire_SessionThatDiesTogetherWithTheHoldersIsNotGranted(t *testing.T)
 		t.Fatal(err)
 	}
 	granted := <-result
-	if strings.HasSuffix(names[1], granted.Owner) || granted.Fence <= held.Fence {
+	if isOf(names[1], granted) || granted.Fence <= held.Fence {
 		t.Errorf("granted %+v, whose waiter was deleted", granted)
 	}
-	if now := inQueue(t, client, g.prefix, "k"); len(now) != 1 || !strings.HasSuffix(now[0], granted.Owner) {
+	if now := inQueue(t, client, g.prefix, "k"); len(now) != 1 || !isOf(now[0], granted) {
 		t.Errorf("granted %+v; in the queue is %q", granted, now)
 	}
 }

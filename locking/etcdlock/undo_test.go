@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -87,7 +86,7 @@ func TestAcquire_LostAnswerIsUndoneAndMadeAnew(t *testing.T) {
 				t.Fatalf("%d answers were lost, want 1", w.lostSoFar())
 			}
 			for _, k := range lease.Keys {
-				if names := inQueue(t, client, g.prefix, k); len(names) != 1 || !strings.HasSuffix(names[0], lease.Owner) {
+				if names := inQueue(t, client, g.prefix, k); len(names) != 1 || !isOf(names[0], lease) {
 					t.Errorf("queue of %s: %q, want %s alone", k, names, lease.Owner)
 				}
 			}

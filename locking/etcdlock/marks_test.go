@@ -1,0 +1,99 @@
+package etcdlock
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"shop/locking"
+)
+
+// etcd walks over each name that was ever in a queue, until it compacts.
+func TestAcquire_AHotKeyKeepsItsNames(t *testing.T) {
+	t.Parallel()
+	g := shared(t)
+	store, client, names := g.must(t, 20*time.Second), g.client(t), map[string]bool{}
+	owners := map[string]bool{}
+	for range 20 {
+		l := take(t, store, "k")
+		names[inQueue(t, client, g.prefix, "k")[0]], owners[l.Owner] = true, true
+		release(t, store, l)
+	}
+	if len(names) != 1 || len(owners) != 20 {
+		t.Errorf("%d names and %d owners for 20 leases, one after the other", len(names), len(owners))
+	}
+}
+
+// Of what did not end with an answered release, something may arrive yet.
+func TestAcquire_NoNameIsUsedAgainOfWhichSomethingMayBeOnItsWay(t *testing.T) {
+	t.Parallel()
+	store, w, other, g := behindWire(t, 20*time.Second)
+	client := g.client(t)
+	for name, end := range map[string]func(locking.Lease){
+		"the answer to release is lost": func(l locking.Lease) {
+			w.loseNext(1)
+			ctx, cancel := context.WithCancel(t.Context())
+			go func() {
+				waitFor(t, "the answer is lost", func() bool { return w.lostSoFar() > 0 })
+				cancel()
+			}()
+			if err := store.Release(ctx, l); !errors.Is(err, locking.ErrOutcomeUnknown) {
+				t.Errorf("release: %v", err)
+			}
+		},
+		"an operator deleted it": func(l locking.Lease) {
+			if _, err := client.Delete(t.Context(), inQueue(t, client, g.prefix, "k")[0]); err != nil {
+				t.Error(err)
+			}
+			if err := store.Release(t.Context(), l); !errors.Is(err, locking.ErrLost) {
+				t.Errorf("release: %v", err)
+			}
+		},
+		"nobody renewed it": func(l locking.Lease) {
+			store.mu.Lock()
+			grant := store.grants[l.Owner]
+			grant.lease.Until = time.Now()
+			store.mu.Unlock()
+			store.expire(grant)
+		},
+	} {
+		lease := take(t, store, "k")
+		before := inQueue(t, client, g.prefix, "k")[0]
+		end(lease)
+		next, err := store.Acquire(t.Context(), "k")
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if now := inQueue(t, client, g.prefix, "k"); now[0] == before {
+			t.Errorf("%s: %s is used again", name, before)
+		}
+		release(t, store, next)
+	}
+	release(t, other, take(t, other, "k"))
+}
+
+// Whoever releases twice, or renews meanwhile, does not touch the next Lease,
+// which may have the same names.
+func TestRelease_SeveralAtOnceHarmNoLaterLease(t *testing.T) {
+	t.Parallel()
+	store := shared(t).must(t, 20*time.Second)
+	for range 50 {
+		l := take(t, store, "a", "b")
+		var all sync.WaitGroup
+		for range 3 {
+			all.Go(func() { _ = store.Release(t.Context(), l) })
+			all.Go(func() { _, _ = store.Renew(t.Context(), l) })
+		}
+		next, err := store.Acquire(t.Context(), "a", "b")
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Wait()
+		if _, err := store.Renew(t.Context(), next); err != nil {
+			t.Fatalf("the next lease: %v", err)
+		}
+		release(t, store, next)
+	}
+}
