@@ -17,12 +17,12 @@ import (
 //
 // An Attacker is good for one attack: a second one on it sends next to nothing,
 // without an error. So there is a new one in each call.
-func Attack(ctx context.Context, client *http.Client, bases []string, header http.Header, keyHeader string, shots []Shot) vegeta.Metrics {
+func Attack(ctx context.Context, client *http.Client, bases []string, headers Headers, shots []Shot) vegeta.Metrics {
 	attacker := vegeta.NewAttacker(vegeta.Client(client))
 	stop := context.AfterFunc(ctx, func() { attacker.Stop() })
 	defer stop()
 	var metrics vegeta.Metrics
-	for result := range attacker.Attack(targeter(ctx, bases, header, keyHeader, shots), pacer(shots), 0, "") {
+	for result := range attacker.Attack(targeter(ctx, bases, headers, shots), pacer(shots), 0, "") {
 		metrics.Add(result)
 	}
 	metrics.Close()
@@ -31,7 +31,7 @@ func Attack(ctx context.Context, client *http.Client, bases []string, header htt
 
 // targeter hands the shots out in order. It must do next to nothing: its time
 // is counted as latency.
-func targeter(ctx context.Context, bases []string, header http.Header, keyHeader string, shots []Shot) vegeta.Targeter {
+func targeter(ctx context.Context, bases []string, headers Headers, shots []Shot) vegeta.Targeter {
 	var next atomic.Int64
 	return func(t *vegeta.Target) error {
 		if err := ctx.Err(); err != nil {
@@ -44,14 +44,21 @@ func targeter(ctx context.Context, bases []string, header http.Header, keyHeader
 		shot := shots[i]
 		t.Method, t.Body = shot.Intent.Method, shot.Intent.Body
 		t.URL = strings.TrimSuffix(bases[shot.Replica], "/") + shot.Intent.Path
-		t.Header = withKey(header, keyHeader, shot.Intent.Key)
+		t.Header = headers.of(*shot.Intent)
 		return nil
 	}
 }
 
-func withKey(header http.Header, keyHeader, key string) http.Header {
-	header = header.Clone()
-	header.Set(keyHeader, key)
+// Headers are what requests carry: the sender's own, and the idempotency key
+// under the name that the service knows it by.
+type Headers struct {
+	Key     string
+	Clients []http.Header // by Intent.Client
+}
+
+func (h Headers) of(i Intent) http.Header {
+	header := h.Clients[i.Client].Clone()
+	header.Set(h.Key, i.Key)
 	return header
 }
 

@@ -11,6 +11,9 @@ import (
 	"time"
 )
 
+// oneClient has nothing to say but its key.
+var oneClient = Headers{"Idempotency-Key", []http.Header{{}}}
+
 // shootingRange is a place to shoot at: several replicas with one handler.
 type shootingRange struct {
 	bases    []string
@@ -33,7 +36,7 @@ func newRange(t *testing.T, replicas int, handler http.HandlerFunc) *shootingRan
 	r.recorder = &Recorder{History: r.history, Header: "Idempotency-Key", Replicas: numbers, Classify: Classify}
 	r.client = r.recorder.Client(16, 5*time.Second)
 	t.Cleanup(r.client.CloseIdleConnections)
-	r.chaser = NewChaser(r.client, r.bases, http.Header{}, "Idempotency-Key", r.history)
+	r.chaser = NewChaser(r.client, r.bases, oneClient, r.history)
 	return r
 }
 
@@ -75,7 +78,7 @@ func TestAttack_RecordsKeyReplicaAndOutcomeOfEachAttempt(t *testing.T) {
 			answer(w, http.StatusConflict, "out-of-stock")
 		}
 	})
-	metrics := Attack(t.Context(), r.client, r.bases, http.Header{}, "Idempotency-Key", r.intend("bought", "sold-out"))
+	metrics := Attack(t.Context(), r.client, r.bases, oneClient, r.intend("bought", "sold-out"))
 	if metrics.Requests != 2 {
 		t.Errorf("vegeta made %d requests, want 2", metrics.Requests)
 	}
@@ -96,7 +99,7 @@ func TestAttack_RecordsKeyReplicaAndOutcomeOfEachAttempt(t *testing.T) {
 func TestAttack_CanBeDoneAgainAndFiresEveryShot(t *testing.T) {
 	r := newRange(t, 1, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusCreated) })
 	for round := range 2 {
-		metrics := Attack(t.Context(), r.client, r.bases, http.Header{}, "Idempotency-Key", r.intend("a", "b", "c"))
+		metrics := Attack(t.Context(), r.client, r.bases, oneClient, r.intend("a", "b", "c"))
 		if metrics.Requests != 3 {
 			t.Errorf("round %d: %d requests, want 3", round, metrics.Requests)
 		}
@@ -113,7 +116,7 @@ func TestAttack_TwinsAreUnderWayTogether(t *testing.T) {
 	})
 	shots := r.intend("twin")
 	shots = append(shots, Shot{0, 1, shots[0].Intent})
-	Attack(t.Context(), r.client, r.bases, http.Header{}, "Idempotency-Key", shots)
+	Attack(t.Context(), r.client, r.bases, oneClient, shots)
 	if n := Overlaps(r.history.Records(), 2); n != 2 {
 		t.Errorf("%d overlaps, want 2", n)
 	}
@@ -127,7 +130,7 @@ func TestAttack_StopsWithItsContext(t *testing.T) {
 	})
 	shots := r.intend("now", "later")
 	shots[1].At = 300 * time.Millisecond
-	if metrics := Attack(ctx, r.client, r.bases, http.Header{}, "Idempotency-Key", shots); metrics.Requests > 2 {
+	if metrics := Attack(ctx, r.client, r.bases, oneClient, shots); metrics.Requests > 2 {
 		t.Errorf("%d requests", metrics.Requests)
 	}
 	if sent := r.record(t, "later").Attempts; len(sent) != 0 {

@@ -13,11 +13,10 @@ import (
 // are decided: what a careful client does. Its patience has an end, and a key
 // that outlives it stays undecided in the history, which fails the proof.
 type Chaser struct {
-	Client    *http.Client
-	Bases     []string
-	Header    http.Header
-	KeyHeader string
-	History   *History
+	Client  *http.Client
+	Bases   []string
+	Headers Headers
+	History *History
 
 	work  sync.WaitGroup
 	slots chan struct{}
@@ -32,9 +31,9 @@ const (
 )
 
 // NewChaser makes a Chaser whose attempts go through client, and so into history.
-func NewChaser(client *http.Client, bases []string, header http.Header, keyHeader string, history *History) *Chaser {
+func NewChaser(client *http.Client, bases []string, headers Headers, history *History) *Chaser {
 	return &Chaser{
-		Client: client, Bases: bases, Header: header, KeyHeader: keyHeader, History: history,
+		Client: client, Bases: bases, Headers: headers, History: history,
 		slots: make(chan struct{}, chaseWidth),
 	}
 }
@@ -59,7 +58,7 @@ func (c *Chaser) once(ctx context.Context, r *Record, base string) {
 	if ctx.Err() != nil || c.History.Decided(r.Key) { // its twin was quicker
 		return
 	}
-	_ = send(ctx, c.Client, base, r.Intent, withKey(c.Header, c.KeyHeader, r.Key))
+	_ = send(ctx, c.Client, base, r.Intent, c.Headers.of(r.Intent))
 }
 
 // Wait returns when nothing is left to chase. Call it when no more Chase can come.

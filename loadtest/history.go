@@ -14,6 +14,7 @@ import (
 // Intent is one thing a client wants, under one idempotency key. It is sent as
 // often as it takes to learn what became of it.
 type Intent struct {
+	Client int // who sends it: its place among the credentials
 	Key    string
 	Action Action
 	Method string

@@ -129,7 +129,7 @@ func (v *volley) replay(ctx context.Context) (answered int64, silent []string) {
 
 // askAgain sends a decided key until its answer is final again, or ctx ends.
 func (v *volley) askAgain(ctx context.Context, replica int, i Intent) bool {
-	header := withKey(v.header, v.keyHeader, i.Key)
+	header := v.headers.of(i)
 	for {
 		if send(ctx, v.client, v.bases[replica%len(v.bases)], i, header) == nil && v.history.answered(i.Key) {
 			return true
@@ -144,7 +144,7 @@ func (v *volley) askAgain(ctx context.Context, replica int, i Intent) bool {
 // settle sends one intent, and chases it until it is decided.
 func (v *volley) settle(ctx context.Context, replica int, i *Intent) bool {
 	record := v.history.Intend(*i)
-	_ = send(ctx, v.client, v.bases[replica%len(v.bases)], *i, withKey(v.header, v.keyHeader, i.Key))
+	_ = send(ctx, v.client, v.bases[replica%len(v.bases)], *i, v.headers.of(*i))
 	v.chaser.Wait()
 	return v.history.outcome(record) == OK
 }

@@ -89,7 +89,7 @@ func finaleShop(t *testing.T, problem func(path string) string) (*volley, func()
 		}
 		created(order1)(w)
 	})
-	v, err := newVolley(t.Context(), r.bases, http.Header{}, "Idempotency-Key", time.Second, Classify)
+	v, err := newVolley(t.Context(), r.bases, oneClient, time.Second, Classify)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 // Load is what a plan is made from. The same Load gives the same plan, so that
@@ -30,11 +32,21 @@ type Shot struct {
 	Intent  *Intent
 }
 
-// Plan is everything that will be sent, and what is on the shelf before.
+// Plan is everything that will be sent, by whom, and what is there before.
 type Plan struct {
-	Stock   []Stock
-	Intents []*Intent
-	Shots   []Shot // in order of At; one intent in twinEvery has two at the same moment
+	Clients  int       // how many send it
+	Stock    []Stock   // on the shelf
+	Accounts []Account // opened
+	Intents  []*Intent
+	Shots    []Shot // in order of At; one intent in twinEvery has two at the same moment
+}
+
+// Account is opened before the first shot.
+type Account struct {
+	ID       uuid.UUID
+	Client   int // whose it is
+	Opening  int64
+	Currency string
 }
 
 // Products go on sale one after the other, as in a flash sale: at any time
@@ -56,7 +68,7 @@ const (
 func NewPlan(load Load) Plan {
 	random := rand.New(rand.NewPCG(uint64(load.Seed), 0))
 	wanted, single := make([]int64, drops), make([]int64, drops)
-	var plan Plan
+	plan := Plan{Clients: 1}
 	n := int(load.Duration.Seconds() * float64(load.Rate))
 	for i := range n {
 		at := load.at(i, n)

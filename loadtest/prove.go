@@ -14,18 +14,21 @@ import (
 type Proof struct {
 	Scenarios []Scenario
 	Load      Load
-	LockTTL   time.Duration
-	Patience  time.Duration // after the load, until every key must be decided; 0: 20 s
-	Server    string        // postgres:// URL of a server on which databases may be made
-	Keep      bool          // the databases stay
+	LockTTL   map[string]time.Duration // by flow
+	Patience  time.Duration            // after the load, until every key must be decided; 0: 20 s
+	Server    string                   // postgres:// URL of a server on which databases may be made
+	Keep      bool                     // the databases stay
 
-	// Prepare makes the tables in an empty database, puts the stock there, and
-	// returns the API key of a client.
-	Prepare func(ctx context.Context, databaseURL string, stock []Stock) (Credentials, error)
+	// Prepare makes the tables in an empty database, puts there what the plan says,
+	// and returns the credentials of the plan's clients, in their order.
+	Prepare func(ctx context.Context, s Scenario, databaseURL string, plan Plan) ([]Credentials, error)
 	// Program starts a replica for a scenario, on its database, with a prefix for its locks.
 	Program func(s Scenario, databaseURL, lockPrefix string) (Program, error)
 	// Fault makes what is done to a scenario's servers.
 	Fault func(s Scenario, replicas *Replicas, lockPrefix string) (fault.Fault, error)
+	// Leftovers lists the locks with a prefix that are still in the lock service
+	// when nobody is left to hold them. May be nil.
+	Leftovers func(ctx context.Context, s Scenario, lockPrefix string) ([]string, error)
 	// Say is told how it goes; Tick, more often, while the load runs.
 	Say  func(format string, args ...any)
 	Tick func(line string)
@@ -37,7 +40,7 @@ type Proof struct {
 func (p *Proof) Run(ctx context.Context) (Report, error) {
 	report := Report{
 		Seed: p.Load.Seed, AsExpected: len(p.Scenarios) > 0, Scenarios: []Result{}, Planned: len(p.Scenarios),
-		Load: p.Load, Bound: LiveBound(p.LockTTL), When: time.Now(),
+		Load: p.Load, Bound: LiveBound(p.LockTTL[inventoryFlow]), When: time.Now(),
 	}
 	plan := NewPlan(p.Load)
 	for i, s := range p.Scenarios {
@@ -66,7 +69,7 @@ func (p *Proof) scenario(ctx context.Context, s Scenario, plan Plan) (Result, er
 	if !p.Keep {
 		defer func() { _ = db.Drop(ctx) }()
 	}
-	credentials, err := p.Prepare(ctx, db.URL, plan.Stock)
+	credentials, err := p.Prepare(ctx, s, db.URL, plan)
 	if err != nil {
 		return Result{}, fmt.Errorf("prepare the database: %w", err)
 	}
@@ -83,7 +86,7 @@ func (p *Proof) scenario(ctx context.Context, s Scenario, plan Plan) (Result, er
 	if err != nil {
 		return Result{}, err
 	}
-	run := &run{proof: p, scenario: s, plan: plan, database: db, client: credentials, replicas: replicas, fault: strike}
+	run := &run{proof: p, scenario: s, plan: plan, database: db, clients: credentials, replicas: replicas, fault: strike}
 	result, err := run.all(ctx)
 	result.Logs = program.Logs
 	return result, err
@@ -91,14 +94,18 @@ func (p *Proof) scenario(ctx context.Context, s Scenario, plan Plan) (Result, er
 
 func (p *Proof) patience() time.Duration { return cmp.Or(p.Patience, patience) }
 
-// Credentials are those of the buyer.
+// Credentials are those of one client.
 type Credentials struct {
 	ID  [16]byte
 	Key string
 }
 
-func (c Credentials) header() http.Header {
-	return http.Header{"Authorization": {"Bearer " + c.Key}, "Content-Type": {"application/json"}}
+func headersOf(clients []Credentials) Headers {
+	h := Headers{Key: "Idempotency-Key"}
+	for _, c := range clients {
+		h.Clients = append(h.Clients, http.Header{"Authorization": {"Bearer " + c.Key}, "Content-Type": {"application/json"}})
+	}
+	return h
 }
 
 // units is all that is there.

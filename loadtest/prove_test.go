@@ -15,21 +15,21 @@ import (
 )
 
 // prepareShelves makes the tables, and puts stock there, as the shop would.
-func prepareShelves(t *testing.T) func(context.Context, string, []Stock) (Credentials, error) {
-	return func(ctx context.Context, databaseURL string, stock []Stock) (Credentials, error) {
+func prepareShelves(t *testing.T) func(context.Context, Scenario, string, Plan) ([]Credentials, error) {
+	return func(ctx context.Context, _ Scenario, databaseURL string, plan Plan) ([]Credentials, error) {
 		conn := connectTo(t, databaseURL)
 		for _, up := range migrations(t) {
 			must(t, conn, ctx, up)
 		}
-		for _, s := range stock {
+		for _, s := range plan.Stock {
 			if _, err := conn.Exec(ctx, `INSERT INTO products (sku, name, price, currency, stock) VALUES ($1, $1, 1, 'EUR', $2)`, s.SKU, s.Quantity); err != nil {
-				return Credentials{}, err
+				return nil, err
 			}
 			if _, err := conn.Exec(ctx, `INSERT INTO stock_movements (sku, kind, quantity) VALUES ($1, 'opening', $2)`, s.SKU, s.Quantity); err != nil {
-				return Credentials{}, err
+				return nil, err
 			}
 		}
-		return Credentials{ID: uuid.New(), Key: "key"}, conn.Close(ctx)
+		return []Credentials{{ID: uuid.New(), Key: "key"}}, conn.Close(ctx)
 	}
 }
 
@@ -39,7 +39,7 @@ func refusingProof(t *testing.T, scenario Scenario) *Proof {
 	return &Proof{
 		Scenarios: []Scenario{scenario},
 		Load:      Load{Rate: 100, Duration: time.Second, Seed: 1, Replicas: 2},
-		LockTTL:   time.Second, Patience: time.Second, Server: postgresURL(t),
+		LockTTL:   map[string]time.Duration{"inventory": time.Second}, Patience: time.Second, Server: postgresURL(t),
 		Prepare: prepareShelves(t),
 		Program: func(Scenario, string, string) (Program, error) { return program, nil },
 		Fault:   func(Scenario, *Replicas, string) (fault.Fault, error) { return fault.None{}, nil },

@@ -181,7 +181,7 @@ func TestChaser_SendsTheSameKeyUntilItIsDecided(t *testing.T) {
 		}
 	})
 	r.recorder.Undecided = func(record *Record) { r.chaser.Chase(t.Context(), record) }
-	Attack(t.Context(), r.client, r.bases, http.Header{}, "Idempotency-Key", r.intend("k"))
+	Attack(t.Context(), r.client, r.bases, oneClient, r.intend("k"))
 	r.chaser.Wait()
 	record := r.record(t, "k")
 	different := 0
@@ -198,7 +198,7 @@ func TestChaser_GivesUpWithItsContextAndLeavesTheKeyUndecided(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	r.recorder.Undecided = func(record *Record) { r.chaser.Chase(ctx, record) }
-	Attack(t.Context(), r.client, r.bases, http.Header{}, "Idempotency-Key", r.intend("k"))
+	Attack(t.Context(), r.client, r.bases, oneClient, r.intend("k"))
 	r.chaser.Wait()
 	record := r.record(t, "k") // unknown, if the end came in the middle of an attempt
 	if undecided := record.Outcome == Open || record.Outcome == Unknown; !undecided || len(record.Attempts) < 2 {

@@ -17,10 +17,14 @@ import (
 // Program says how to start one replica of the service.
 type Program struct {
 	Path  string
-	Args  func(listen, metrics string) []string
-	Spawn func(*exec.Cmd) error // starts a child that cannot outlive us, as far as the system can promise that
-	Adopt func(pid int) error   // tells a supervisor of it; may be nil
-	Logs  string                // folder for one log file per replica
+	Args  func(n int, listen, metrics string) []string // of replica n
+	Spawn func(*exec.Cmd) error                        // starts a child that cannot outlive us, as far as the system can promise that
+	Adopt func(pid int) error                          // tells a supervisor of it; may be nil
+	Logs  string                                       // folder for one log file per replica
+
+	// Beside gives the arguments of one more process, which nobody loads: it runs
+	// beside the replicas, and is started again when it ends. May be nil.
+	Beside func() []string
 }
 
 // readyWait bounds the start of a replica, stopWait its graceful end.
@@ -36,6 +40,7 @@ type Replicas struct {
 	all      []*replica
 	Counters *Counters
 	UnderWay func(n int) int // how many requests replica n has in its hands; may be nil
+	beside   *beside         // nil without one
 }
 
 type replica struct {
@@ -64,6 +69,9 @@ func StartReplicas(ctx context.Context, p Program, n int) (*Replicas, error) {
 	if err := errors.Join(errs...); err != nil {
 		rs.KillAll()
 		return nil, err
+	}
+	if p.Beside != nil {
+		rs.beside = startBeside(p)
 	}
 	return rs, nil
 }
@@ -121,8 +129,20 @@ func (rs *Replicas) Kill(ctx context.Context, n int) error {
 	return nil
 }
 
-// Stop reads the last counts, asks all to end, and kills who does not.
+// Pause stops replica n where it is (SIGSTOP): it knows nothing of it.
+func (rs *Replicas) Pause(n int) error { return rs.all[n].send(syscall.SIGSTOP) }
+
+// Resume lets it go on.
+func (rs *Replicas) Resume(n int) error { return rs.all[n].send(syscall.SIGCONT) }
+
+// Ended returns a channel that is closed when the present process of replica n
+// has ended, for whatever reason.
+func (rs *Replicas) Ended(n int) <-chan struct{} { return rs.all[n].signal(syscall.Signal(0)) }
+
+// Stop reads the last counts, asks all to end, and kills who does not. What
+// runs beside them is stopped before.
 func (rs *Replicas) Stop(ctx context.Context) {
+	rs.beside.stop()
 	for _, r := range rs.all {
 		rs.Counters.Keep(ctx, r.metrics)
 	}
@@ -142,6 +162,7 @@ func (rs *Replicas) Stop(ctx context.Context) {
 
 // KillAll leaves none behind. It may be called at any time, and again.
 func (rs *Replicas) KillAll() {
+	rs.beside.kill()
 	for _, r := range rs.all {
 		<-r.signal(syscall.SIGKILL)
 	}

@@ -53,7 +53,7 @@ func replicaProgram(t *testing.T, mode string) Program {
 	t.Setenv("SHOP_STRATEGY", "naive") // must not reach a replica
 	return Program{
 		Path:  os.Args[0],
-		Args:  func(listen, metrics string) []string { return []string{asReplica, mode, listen, metrics} },
+		Args:  func(_ int, listen, metrics string) []string { return []string{asReplica, mode, listen, metrics} },
 		Spawn: (*exec.Cmd).Start,
 		Logs:  t.TempDir(),
 	}

@@ -20,7 +20,7 @@ type run struct {
 	scenario Scenario
 	plan     Plan
 	database *Database
-	client   Credentials
+	clients  []Credentials // that send the plan
 	replicas *Replicas
 	fault    fault.Fault
 
@@ -46,7 +46,7 @@ const (
 // replicas are stopped, then the audit.
 func (r *run) all(ctx context.Context) (Result, error) {
 	duration := r.proof.Load.Duration
-	volley, err := newVolley(ctx, r.replicas.Bases(), r.client.header(), "Idempotency-Key", duration+r.proof.patience(), Classify)
+	volley, err := newVolley(ctx, r.replicas.Bases(), headersOf(r.clients), duration+r.proof.patience(), Classify)
 	if err != nil {
 		return Result{}, err
 	}
@@ -118,7 +118,7 @@ func (r *run) audit(ctx context.Context) (Result, error) {
 		return Result{}, err
 	}
 	records := r.volley.history.Records()
-	if err := LoadHistory(ctx, conn, r.plan.Stock, lines(records, r.client.ID)); err != nil {
+	if err := LoadHistory(ctx, conn, r.plan.Stock, lines(records, r.clients[0].ID)); err != nil {
 		return Result{}, err
 	}
 	checks := append(append(append([]Check{}, InventoryChecks...), HistoryChecks...), SoldChecks...)
@@ -144,7 +144,7 @@ func (r *run) audit(ctx context.Context) (Result, error) {
 
 // lifeless is all that breaks I-LIVE.
 func (r *run) lifeless(records []Record) []string {
-	stalls := Stalls(r.volley.history, records, r.events, LiveBound(r.proof.LockTTL))
+	stalls := Stalls(r.volley.history, records, r.events, LiveBound(r.proof.LockTTL[r.scenario.Flow]))
 	return slices.Concat(stalls, r.dead, r.silent, undecided(records))
 }
 

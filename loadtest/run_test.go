@@ -18,8 +18,8 @@ func TestRun_TheAuditWaitsForTheLastCommit(t *testing.T) {
 	proof := refusingProof(t, safe("row", NoFault))
 	prepare := proof.Prepare
 	committed := make(chan error, 1)
-	proof.Prepare = func(ctx context.Context, databaseURL string, stock []Stock) (Credentials, error) {
-		credentials, err := prepare(ctx, databaseURL, stock)
+	proof.Prepare = func(ctx context.Context, s Scenario, databaseURL string, plan Plan) ([]Credentials, error) {
+		credentials, err := prepare(ctx, s, databaseURL, plan)
 		if err != nil {
 			return credentials, err
 		}

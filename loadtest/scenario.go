@@ -5,6 +5,12 @@ import (
 	"slices"
 )
 
+// The flows.
+const (
+	inventoryFlow = "inventory"
+	transferFlow  = "transfer"
+)
+
 // Scenario is a strategy under a fault, and what must come of it.
 type Scenario struct {
 	Flow     string

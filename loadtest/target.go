@@ -47,7 +47,7 @@ func (t *Target) Run(ctx context.Context) (Report, error) {
 	if err := t.rehearse(ctx, conn); err != nil {
 		return Report{}, err
 	}
-	v, err := newVolley(ctx, t.Bases, t.Header, t.KeyHeader, t.Load.Duration+patience, t.Classify)
+	v, err := newVolley(ctx, t.Bases, Headers{t.KeyHeader, []http.Header{t.Header}}, t.Load.Duration+patience, t.Classify)
 	if err != nil {
 		return Report{}, err
 	}

@@ -11,15 +11,14 @@ import (
 
 // volley is one plan, fired at some replicas until every key is decided.
 type volley struct {
-	bases     []string
-	header    http.Header
-	keyHeader string
-	history   *History
-	recorder  *Recorder
-	client    *http.Client
-	chaser    *Chaser
-	chasing   context.Context // ends with the chaser's patience
-	end       context.CancelFunc
+	bases    []string
+	headers  Headers
+	history  *History
+	recorder *Recorder
+	client   *http.Client
+	chaser   *Chaser
+	chasing  context.Context // ends with the chaser's patience
+	end      context.CancelFunc
 }
 
 // maxConns to each replica: more than are ever needed at once, so that nobody
@@ -30,7 +29,7 @@ const (
 	patience      = 20 * time.Second // of the chaser, after the last shot
 )
 
-func newVolley(ctx context.Context, bases []string, header http.Header, keyHeader string, chaseFor time.Duration,
+func newVolley(ctx context.Context, bases []string, headers Headers, chaseFor time.Duration,
 	classify func(int, http.Header, []byte) (Outcome, string),
 ) (*volley, error) {
 	numbers := map[string]int{}
@@ -41,11 +40,11 @@ func newVolley(ctx context.Context, bases []string, header http.Header, keyHeade
 		}
 		numbers[u.Host] = n
 	}
-	v := &volley{bases: bases, header: header, keyHeader: keyHeader, history: NewHistory()}
+	v := &volley{bases: bases, headers: headers, history: NewHistory()}
 	v.chasing, v.end = context.WithTimeout(ctx, chaseFor)
-	v.recorder = &Recorder{History: v.history, Header: keyHeader, Replicas: numbers, Classify: classify}
+	v.recorder = &Recorder{History: v.history, Header: headers.Key, Replicas: numbers, Classify: classify}
 	v.client = v.recorder.Client(maxConns, clientTimeout)
-	v.chaser = NewChaser(v.client, bases, header, keyHeader, v.history)
+	v.chaser = NewChaser(v.client, bases, headers, v.history)
 	v.recorder.Undecided = func(r *Record) { v.chaser.Chase(v.chasing, r) }
 	return v, nil
 }
@@ -57,7 +56,7 @@ func (v *volley) fire(ctx context.Context, shots []Shot) vegeta.Metrics {
 			v.history.Intend(*shot.Intent)
 		}
 	}
-	metrics := Attack(ctx, v.client, v.bases, v.header, v.keyHeader, shots)
+	metrics := Attack(ctx, v.client, v.bases, v.headers, shots)
 	v.chaser.Wait()
 	return metrics
 }

@@ -107,7 +107,7 @@ func (c *proveCmd) prove(ctx context.Context, tell *teller) (loadtest.Report, er
 	proof := loadtest.Proof{
 		Scenarios: scenarios,
 		Load:      loadtest.Load{Rate: c.Rate, Duration: c.Duration, Seed: c.Seed, Replicas: c.Replicas},
-		LockTTL:   lockTTL,
+		LockTTL:   map[string]time.Duration{"inventory": lockTTL},
 		Server:    c.PostgresURL,
 		Keep:      c.Keep,
 		Prepare:   prepare,

@@ -85,7 +85,7 @@ func (r *rig) program(s loadtest.Scenario, databaseURL, lockPrefix string) (load
 	}
 	return loadtest.Program{
 		Path: r.exe, Logs: logs, Spawn: r.spawn, Adopt: r.adopt,
-		Args: func(listen, metrics string) []string {
+		Args: func(_ int, listen, metrics string) []string {
 			return []string{
 				"serve", "--lab", "--strategy", s.Strategy, "--transfer-strategy", "row",
 				"--listen", listen, "--metrics-listen", metrics,
@@ -136,25 +136,25 @@ func (r *rig) fault(s loadtest.Scenario, replicas *loadtest.Replicas, lockPrefix
 }
 
 // prepare fills a scenario's database: tables, stock, and one buyer.
-func prepare(ctx context.Context, databaseURL string, stock []loadtest.Stock) (loadtest.Credentials, error) {
+func prepare(ctx context.Context, _ loadtest.Scenario, databaseURL string, plan loadtest.Plan) ([]loadtest.Credentials, error) {
 	if err := migrateAll(ctx, databaseURL); err != nil {
-		return loadtest.Credentials{}, err
+		return nil, err
 	}
 	pool, err := (&database{PostgresURL: databaseURL}).open(ctx, 1)
 	if err != nil {
-		return loadtest.Credentials{}, err
+		return nil, err
 	}
 	defer pool.Close()
 	service, err := inventory.New(inventory.Config{Pool: pool, Strategy: "row"})
 	if err != nil {
-		return loadtest.Credentials{}, err
+		return nil, err
 	}
-	for _, s := range stock {
+	for _, s := range plan.Stock {
 		product := inventory.Product{SKU: s.SKU, Name: s.SKU, Price: 1000, Currency: "EUR", Stock: s.Quantity}
 		if _, err := service.AddProduct(ctx, product); err != nil {
-			return loadtest.Credentials{}, err
+			return nil, err
 		}
 	}
 	id, key, err := api.AddClient(ctx, pool, "buyer", false)
-	return loadtest.Credentials{ID: id, Key: key}, err
+	return []loadtest.Credentials{{ID: id, Key: key}}, err
 }

@@ -9,8 +9,8 @@ import (
 // Victims are the replicas of a service, by number from 0.
 type Victims interface {
 	Len() int
-	Kill(ctx context.Context, n int) error  // SIGKILL: no goodbye, no flushing
-	Start(ctx context.Context, n int) error // on the same address; returns when it answers
+	Kill(ctx context.Context, n int) error                   // SIGKILL: no goodbye, no flushing
+	Start(ctx context.Context, n int, extra ...string) error // on the same address, with extra arguments; returns when it answers
 }
 
 // Crash kills one replica after the other and starts it again before the next:

@@ -26,8 +26,9 @@ import (
 type Event struct {
 	What  string // "replica 2 killed"
 	At    time.Time
-	Until time.Time // when it was undone; At if there was nothing to undo
-	Hits  int64     // how often it hit something
+	Until time.Time        // when it was undone; At if there was nothing to undo
+	Hits  int64            // how often it hit something
+	Seen  map[string]int64 // evidence: name → how often it was seen
 }
 
 // Fault is done over a while, under load. It returns when all is undone. If ctx

@@ -28,9 +28,11 @@ func (l *log) note(what string) error {
 
 type replicas struct{ log }
 
-func (r *replicas) Len() int                             { return 3 }
-func (r *replicas) Kill(_ context.Context, n int) error  { return r.note(fmt.Sprint("kill ", n)) }
-func (r *replicas) Start(_ context.Context, n int) error { return r.note(fmt.Sprint("start ", n)) }
+func (r *replicas) Len() int                            { return 3 }
+func (r *replicas) Kill(_ context.Context, n int) error { return r.note(fmt.Sprint("kill ", n)) }
+func (r *replicas) Start(_ context.Context, n int, _ ...string) error {
+	return r.note(fmt.Sprint("start ", n))
+}
 
 type server struct{ log }
 
