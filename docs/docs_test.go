@@ -56,7 +56,7 @@ func check(page string, known map[string]bool) (wrong []string) {
 		inside := lines[begin+1 : at]
 		switch code {
 		case "go", "sql":
-			if err := quoted(source(lines[:begin]), inside); err != nil {
+			if err := quoted(code, source(lines[:begin]), inside); err != nil {
 				note(begin, "%v", err)
 			}
 		case "", "sh":
@@ -87,7 +87,8 @@ func source(before []string) string {
 }
 
 // quoted looks for a snippet in its source, line by line, but for its indentation.
-func quoted(file string, snippet []string) error {
+// SQL may end where a string of Go's does.
+func quoted(language, file string, snippet []string) error {
 	if file == "" {
 		return fmt.Errorf("a snippet without source: put <!-- path/of/the/file --> above it")
 	}
@@ -96,6 +97,11 @@ func quoted(file string, snippet []string) error {
 		return fmt.Errorf("the snippet's source: %w", err)
 	}
 	want, all := dedent(snippet), strings.Split(string(text), "\n")
+	if language == "sql" {
+		for i := range all {
+			all[i], _, _ = strings.Cut(all[i], "`")
+		}
+	}
 	if strings.Join(want, "") == "" {
 		return fmt.Errorf("an empty snippet")
 	}
