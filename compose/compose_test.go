@@ -52,8 +52,8 @@ func oneShot(s types.ServiceConfig) bool { return s.Restart == types.RestartPoli
 
 func TestCompose_PassesOnlySettingsThatTheShopKnows(t *testing.T) {
 	services := ours(project(t))
-	if len(services) != 3 {
-		t.Fatalf("%d services run the shop, want serve, migrate and seed", len(services))
+	if len(services) != 4 {
+		t.Fatalf("%d services run the shop, want serve, batch, migrate and seed", len(services))
 	}
 	for _, s := range services {
 		command := []string{"serve"} // the image's
@@ -126,7 +126,8 @@ func TestCompose_ImagesArePinnedAndNotBitnamis(t *testing.T) {
 }
 
 func TestCompose_EveryServiceHasAMemoryLimitAndSaysWhenItIsReady(t *testing.T) {
-	for _, s := range project(t).Services {
+	p := project(t)
+	for _, s := range p.Services {
 		if s.MemLimit <= 0 {
 			t.Errorf("%s has no memory limit", s.Name)
 		}
@@ -134,10 +135,21 @@ func TestCompose_EveryServiceHasAMemoryLimitAndSaysWhenItIsReady(t *testing.T) {
 			t.Errorf("%s has a fixed name: two checkouts collide", s.Name)
 		}
 		asked := s.HealthCheck != nil && !s.HealthCheck.Disable && len(s.HealthCheck.Test) > 1
-		if oneShot(s) == asked {
-			t.Errorf("%s: one-shot %v, health check %v", s.Name, oneShot(s), s.HealthCheck)
+		if wanted := !oneShot(s) && used(p, s); asked != wanted {
+			t.Errorf("%s: one-shot %v, used %v, health check %v", s.Name, oneShot(s), used(p, s), s.HealthCheck)
 		}
 	}
+}
+
+// used says that somebody waits for it, or reaches it from outside: only then is
+// there something to be ready for.
+func used(p *types.Project, s types.ServiceConfig) bool {
+	for _, other := range p.Services {
+		if _, waits := other.DependsOn[s.Name]; waits {
+			return true
+		}
+	}
+	return len(s.Ports) > 0
 }
 
 // What it waits for must be more than a start.
@@ -158,7 +170,7 @@ func TestCompose_WaitsForReadinessNotForStarts(t *testing.T) {
 	if shop.GetScale() != 3 {
 		t.Errorf("%d replicas, want 3", shop.GetScale())
 	}
-	for _, name := range []string{"postgres", "redis", "migrate", "seed"} {
+	for _, name := range []string{"postgres", "redis", "etcd", "migrate", "seed"} {
 		if _, ok := shop.DependsOn[name]; !ok {
 			t.Errorf("the shop does not wait for %s", name)
 		}

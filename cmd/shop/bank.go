@@ -88,33 +88,32 @@ func (b *bank) keepTrying(ctx context.Context) {
 
 // tryOpen asks etcd once.
 func (b *bank) tryOpen(ctx context.Context) error {
-	store, err := etcdlock.New(ctx, b.client, b.settings.TTL, etcdlock.Options{Prefix: b.settings.LockPrefix})
-	if err != nil {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		b.why = err
-		return err
-	}
-	service, err := b.make(store)
-	if err != nil {
-		store.Close()
-		return err
-	}
+	store, service, err := b.connect(ctx)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.store, b.service = store, service
-	return nil
+	b.store, b.service, b.why = store, service, err
+	return err
 }
 
-func (b *bank) make(store *etcdlock.Store) (service *transfer.Service, err error) {
+func (b *bank) connect(ctx context.Context) (*etcdlock.Store, *transfer.Service, error) {
+	store, err := etcdlock.New(ctx, b.client, b.settings.TTL, etcdlock.Options{Prefix: b.settings.LockPrefix})
+	if err != nil {
+		return nil, nil, err
+	}
 	config := b.config
 	config.Strategy, config.Locks, config.Source = b.settings.Strategy, fences{store}, store.Source()
 	if b.lab {
-		if config.LeaseIDs, err = leaseid.New(b.client, b.settings.LockPrefix+"/leaseid/", b.settings.TTL); err != nil {
-			return nil, err
-		}
+		config.LeaseIDs, err = leaseid.New(b.client, b.settings.LockPrefix+"/leaseid/", b.settings.TTL)
 	}
-	return transfer.New(config)
+	var service *transfer.Service
+	if err == nil {
+		service, err = transfer.New(config)
+	}
+	if err != nil {
+		store.Close()
+		return nil, nil, err
+	}
+	return store, service, nil
 }
 
 // with is the Service that moves money with a strategy; "": our own.

@@ -81,6 +81,10 @@ func (p payer) wantHealth(transfers string) {
 func (p payer) wantWithoutEtcd(stored string) {
 	p.t.Helper()
 	p.pay("first-to-notice") // waits for an answer
+	start := time.Now()
+	if status, body := p.pay("second"); status != 503 || time.Since(start) > 500*time.Millisecond {
+		p.t.Errorf("not at once: %v, %d %s", time.Since(start), status, body)
+	}
 	for i := range 5 {
 		start := time.Now()
 		status, body := p.pay(fmt.Sprintf("while-down-%d", i))

@@ -18,7 +18,7 @@ import (
 
 // etcdSettings say where the locks of accounts live.
 type etcdSettings struct {
-	EtcdEndpoints []string `name:"etcd-endpoints" env:"SHOP_ETCD_ENDPOINTS" sep:"," placeholder:"HOST:PORT" help:"etcd, its members separated by commas. Needed by strategies that lock there."`
+	EtcdEndpoints []string `name:"etcd-endpoints" env:"SHOP_ETCD_ENDPOINTS" sep:"," placeholder:"HOST:PORT" help:"etcd, its members separated by commas. Needed by strategies that lock there. It may come later than the shop: until then no money moves, and the rest works."`
 	LockPrefix    string   `env:"SHOP_LOCK_PREFIX" default:"shop" help:"Begins the names of the locks in Redis and in etcd. Replicas must agree."`
 }
 

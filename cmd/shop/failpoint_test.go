@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -117,9 +118,13 @@ func TestFailpoint_IsOfEveryFlowThatHasItsStepOrOfTheOneThatIsNamed(t *testing.T
 // A process of its own dies at the step that was named, and leaves nothing half done.
 func TestFailpoint_KillEndsTheProcessAtItsStep(t *testing.T) {
 	url, keys := newDatabase(t)
-	for step, want := range map[string]int64{"before-commit": 0, "after-commit": 1} {
+	ids := accounts(t, url)
+	for step, want := range map[string]int64{
+		"before-commit": 0, "after-commit": 1, // of a purchase
+		"transfer/before-acquire": 0, "transfer/before-commit": 0, "transfer/after-commit": 1,
+	} {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "serve", "--listen=127.0.0.1:0", "--metrics-listen=",
-			"--postgres-url", url, "--redis-url", env(t, "SHOP_REDIS_URL"), "--lab", "--strategy=row", "--failpoint="+step+"=kill")
+			"--postgres-url", url, "--redis-url", env(t, "SHOP_REDIS_URL"), "--lab", "--strategy=row", "--lock-prefix", t.Name(), "--failpoint="+step+"=kill")
 		r := &replica{t: t, key: keys["alice"], log: &lines{}, end: make(chan error, 1)}
 		cmd.Env, cmd.Stderr = append(os.Environ(), asShop+"=1"), r.log
 		if err := cmd.Start(); err != nil {
@@ -128,20 +133,20 @@ func TestFailpoint_KillEndsTheProcessAtItsStep(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- cmd.Wait() }()
 		r.awaitServing()
-		if status, body := r.buy(step); status != 0 {
-			t.Errorf("%s: answered %d %s", step, status, body)
+		do, table := r.buy, "orders"
+		if strings.HasPrefix(step, "transfer/") {
+			do, table = func(key string) (int, string) { return payer{r, ids["alice"], ids["bob"]}.pay(key) }, "transfers"
 		}
+		until(t, step+": no answer", func() bool { // busy until the locks of the one before have run out
+			status, _ := do(step)
+			return status == 0
+		})
 		<-ended
 		if status := cmd.ProcessState.Sys().(syscall.WaitStatus); !status.Signaled() || status.Signal() != syscall.SIGKILL {
 			t.Errorf("%s: %v", step, cmd.ProcessState)
 		}
-		if got := countOrders(t, url, step); got != want {
-			t.Errorf("%s: %d orders, want %d", step, got, want)
+		if got := query(t, url, `SELECT count(*) FROM `+table+` WHERE idempotency_key = $1`, step); got != want {
+			t.Errorf("%s: %d %s, want %d", step, got, table, want)
 		}
 	}
-}
-
-func countOrders(t *testing.T, url, key string) int64 {
-	t.Helper()
-	return query(t, url, `SELECT count(*) FROM orders WHERE idempotency_key = $1`, key)
 }

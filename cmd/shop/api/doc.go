@@ -7,11 +7,12 @@
 //
 //	ok        2xx: it happened, and is committed together with this answer
 //	rejected  a stored refusal, or a request that was never valid: it did not happen
-//	open      busy, lost, rate-limited: this attempt did nothing, the key is still free
+//	open      busy, lost, stale, fence-source, rate-limited: this attempt did nothing, the key is still free
 //	unknown   in-progress, outcome-unknown, timeout, internal, no answer at all
 //
 // Open and unknown are resolved in the same way: send the same key again. The
-// stored answers (ok, out-of-stock, already-cancelled) are then replayed byte for byte.
+// stored answers (ok, out-of-stock, already-cancelled, insufficient-funds, expired,
+// already-settled) are then replayed byte for byte.
 //
 // # The way of a request
 //
@@ -37,8 +38,11 @@
 //	                            so an order is whole or was never there
 //	the deadline passes         504 timeout: unknown, since the COMMIT may be on its way
 //	the commit's answer is lost 503 outcome-unknown
-//	the lock store is down      the domain goes on with row locks; /readyz says degraded
-//	PostgreSQL refuses          to buy or cancel: 503 busy with Retry-After, nothing was sent; to look
+//	Redis is down               purchases go on with row locks; /readyz says degraded
+//	etcd is down                to move money: 503 busy, and at once when the first has noticed; replays, reads
+//	                            and purchases go on; /readyz says degraded, transfers unreachable, and stays 200
+//	etcd was wiped or restored  to move money: 503 fence-source, until an operator has run shop fence-epoch
+//	PostgreSQL refuses          to buy, cancel or move money: 503 busy with Retry-After, nothing was sent; to look
 //	                            something up, be it the API key: 500; /readyz says 503
 //	PostgreSQL is silent        504 when the deadline passes; /readyz says 503
 //	a bug                       500 with a fixed text; the log has the stack, the client has the request id
@@ -50,6 +54,12 @@
 // Bearer. Only the SHA-256 is kept. Whoever sees the key is the client, so TLS
 // belongs in front of this server, which speaks plain HTTP. A client sees and
 // moves only what is its own: what is somebody else's is 404, as if it were not.
+// Money comes to another's account too, so there is one exception: who would take
+// it from one is told 403. Whose it is, the transaction says that would move it.
+//
+// Accounts and transfers are named by UUIDs in any case, bare or in braces. They
+// are read into values before anything is done with them, so that one account
+// has one lock, one row and one fingerprint however a client writes it.
 //
 // Errors become answers in one table (table.go), which is walked with errors.Is
 // and errors.As. An error that nobody put there is a 500 with a fixed text.
