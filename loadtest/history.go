@@ -21,6 +21,35 @@ type Intent struct {
 	Path   string
 	Body   []byte
 	Lines  []Stock // what a purchase asks for, or a cancellation gives back
+	Move   *Move   // what a transfer is about
+}
+
+// Action is what a request asks for.
+type Action string
+
+// The actions. Buy and Cancel are inventory's, the others transfer's.
+const (
+	Buy      Action = "buy"
+	Cancel   Action = "cancel"
+	Pay      Action = "pay"
+	Hold     Action = "hold"
+	PostHold Action = "post"
+	VoidHold Action = "void"
+)
+
+// begins tells whether it is something new, and does not only end what was begun.
+func (a Action) begins() bool { return a == Buy || a == Pay || a == Hold }
+
+// contends lists what it has to be alone with: products, accounts.
+func (i Intent) contends() []string {
+	if m := i.Move; m != nil {
+		return []string{m.From.String(), m.To.String()}
+	}
+	var names []string
+	for _, l := range i.Lines {
+		names = append(names, l.SKU)
+	}
+	return names
 }
 
 // Attempt is one request on the wire, or one that never got there.
@@ -38,8 +67,8 @@ type Attempt struct {
 // Record is all that is known of one intent.
 type Record struct {
 	Intent
-	Outcome  Outcome // of the key: final as soon as one attempt was
-	Order    uuid.UUID
+	Outcome  Outcome   // of the key: final as soon as one attempt was
+	Made     uuid.UUID // the id in the answer
 	Attempts []Attempt
 	Diverged bool // two final answers of this key differ: I-ONCE is broken
 	body     []byte
@@ -74,22 +103,28 @@ func (h *History) Intend(i Intent) *Record {
 }
 
 // Add records an attempt that ended, with the body of its answer. It returns
-// the intent if somebody has to take care of it from now on: it is not decided,
-// and this is the first attempt that says so.
-func (h *History) Add(a Attempt, body []byte) (chase *Record) {
+// the intent to chase if somebody has to take care of it from now on: it is not
+// decided, and this is the first attempt that says so. Or a copy, if it was this
+// attempt that decided it.
+func (h *History) Add(a Attempt, body []byte) (chase, decided *Record) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	r := h.records[a.Key]
 	if r == nil {
-		return nil // not one of ours: a warm-up
+		return nil, nil // not one of ours: a warm-up
 	}
+	was := r.Outcome
 	r.Attempts = append(r.Attempts, a)
 	r.learn(a, body)
-	if r.Outcome.Final() || r.chased {
-		return nil
+	switch {
+	case r.Outcome.Final() && !was.Final():
+		now := *r
+		return nil, &now
+	case r.Outcome.Final() || r.chased:
+		return nil, nil
 	}
 	r.chased = true
-	return r
+	return r, nil
 }
 
 // learn puts together what one more answer says with what is known already.
@@ -112,8 +147,8 @@ func (r *Record) learn(a Attempt, body []byte) {
 	}
 	if r.Outcome == OK {
 		var answer struct{ ID uuid.UUID }
-		_ = json.Unmarshal(r.body, &answer) // no id: I-ACK finds no such order
-		r.Order = answer.ID
+		_ = json.Unmarshal(r.body, &answer) // no id: I-ACK finds nothing with it
+		r.Made = answer.ID
 	}
 }
 

@@ -30,18 +30,13 @@ func (r Report) Table(w io.Writer) error {
 
 // sentence sums one result up in a line.
 func (r Result) sentence() string {
-	text := fmt.Sprintf("%s: %d of %d units sold", r.Verdict, r.soldUnits(), r.Stock)
-	if r.Stock == 0 { // somebody else's service: nobody knows what it sells
-		text = fmt.Sprintf("%s: %d ok, %d rejected, %d undecided", r.Verdict, r.OK, r.Rejected, r.Unknown)
-	}
-	if n := r.Violations["oversold"]; n > 0 {
-		text += fmt.Sprintf(", %d of them twice", n)
-	}
+	flow := flowOf(r.Flow)
+	text := fmt.Sprintf("%s: %s", r.Verdict, flow.Told(r))
 	if broken := Broken(r.Violations); len(broken) > 0 {
 		text += "; broken: " + strings.Join(broken, ", ")
 	}
 	if n := r.Evidence["guard_tripped"]; n > 0 && r.Expect == Safe {
-		text += fmt.Sprintf("; but only the last guard, CHECK (stock >= 0), held it %d times", n)
+		text += fmt.Sprintf("; but only the last guard, %s, held it %d times", flow.Guard, n)
 	}
 	for _, reason := range r.Void {
 		text += "; shows nothing: " + reason

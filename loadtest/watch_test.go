@@ -66,7 +66,7 @@ func TestWatch_SeesTheShelfAndTheOrdersPartWays(t *testing.T) {
 	done := make(chan error, 1)
 	go func() {
 		var err error
-		samples, err = Watch(watching, db.URL, func() time.Duration { return time.Since(clock) })
+		samples, err = watchShelves(watching, db.URL, func() time.Duration { return time.Since(clock) })
 		done <- err
 	}()
 	watched := func() bool {

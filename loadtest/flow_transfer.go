@@ -1,0 +1,4 @@
+package loadtest
+
+// Transfer is the flow of money.
+var Transfer = Flow{Name: transferFlow}
