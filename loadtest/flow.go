@@ -36,27 +36,31 @@ type Flow struct {
 	Least    map[Fault]int       // shortest load under a fault, in TTLs of a lock
 	Quick    func(Scenario) bool // part of the short proof
 	Told     func(Result) string // a result in words
+	Plot     func(Result) chart  // of the samples
 	Words    Words
 }
 
 // Audited is what a flow's audit found.
 type Audited struct {
 	Findings Findings
-	Number   int64     // Flow.Number
+	Number   int64 // Flow.Number
+	Evidence map[string]int64
 	Oversale *Oversale // inventory's: how it came to that
 }
 
 // Words are what the page calls things.
 type Words struct {
-	Done   string // a key with an effect: bought
-	Refuse string // the usual refusal
-	Levels string // what the plot of the samples shows
+	Claim  string // what is to be shown
+	Crowd  string // who sends what
+	Gauge  string // what a bar of Result.Gauge is; "": there is none
+	Done   string // a key with an effect
+	Levels string // what Plot shows
 	Note   string // below the table of verdicts
 }
 
 // flows are all there are; of somebody else's service next to nothing is known.
 var flows = []Flow{Inventory, Transfer, {
-	Name: targetFlow, Told: toldOfTarget, Words: Words{Done: "ok", Refuse: "refused"},
+	Name: targetFlow, Number: "oversold", Told: toldOfTarget, Words: Words{Done: "ok"},
 }}
 
 // flowOf finds a flow by its name.

@@ -28,8 +28,10 @@ var Inventory = Flow{
 		return s.Strategy == "redis+row" || s.Strategy == "naive" || s.Strategy == "redis-only" && s.Fault == LockLost
 	},
 	Told: toldOfSales,
+	Plot: Result.Shelf,
 	Words: Words{
-		Done: "bought", Refuse: "refused",
+		Claim: "nothing was sold twice", Crowd: "buyers who want at least twice of what is there",
+		Gauge: "sold, of what was there", Done: "bought",
 		Levels: "Units left: dashed, what the shelf says; solid, what is left after all orders. They must be one line, and never go below 0.",
 		Note:   "The mark in a bar is all that was there; red is what was sold beyond it.",
 	},
@@ -96,4 +98,19 @@ func toldOfSales(r Result) string {
 		text += fmt.Sprintf(", %d of them twice", n)
 	}
 	return text
+}
+
+// soldUnits is what buyers were promised.
+func (r Result) soldUnits() (n int64) {
+	for _, record := range r.Records {
+		for _, l := range record.Lines {
+			switch {
+			case record.Outcome == OK && record.Action == Buy:
+				n += l.Quantity
+			case record.Outcome == OK && record.Action == Cancel:
+				n -= l.Quantity
+			}
+		}
+	}
+	return n
 }

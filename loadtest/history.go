@@ -11,47 +11,6 @@ import (
 	"github.com/google/uuid"
 )
 
-// Intent is one thing a client wants, under one idempotency key. It is sent as
-// often as it takes to learn what became of it.
-type Intent struct {
-	Client int // who sends it: its place among the credentials
-	Key    string
-	Action Action
-	Method string
-	Path   string
-	Body   []byte
-	Lines  []Stock // what a purchase asks for, or a cancellation gives back
-	Move   *Move   // what a transfer is about
-}
-
-// Action is what a request asks for.
-type Action string
-
-// The actions. Buy and Cancel are inventory's, the others transfer's.
-const (
-	Buy      Action = "buy"
-	Cancel   Action = "cancel"
-	Pay      Action = "pay"
-	Hold     Action = "hold"
-	PostHold Action = "post"
-	VoidHold Action = "void"
-)
-
-// begins tells whether it is something new, and does not only end what was begun.
-func (a Action) begins() bool { return a == Buy || a == Pay || a == Hold }
-
-// contends lists what it has to be alone with: products, accounts.
-func (i Intent) contends() []string {
-	if m := i.Move; m != nil {
-		return []string{m.From.String(), m.To.String()}
-	}
-	var names []string
-	for _, l := range i.Lines {
-		names = append(names, l.SKU)
-	}
-	return names
-}
-
 // Attempt is one request on the wire, or one that never got there.
 type Attempt struct {
 	Key     string        `json:"key"`
@@ -152,9 +111,15 @@ func (r *Record) learn(a Attempt, body []byte) {
 	}
 }
 
+// kept are the refusals that a service stores with the key.
+var kept = map[string]bool{
+	"out-of-stock": true, "already-cancelled": true,
+	"insufficient-funds": true, "expired": true, "already-settled": true,
+}
+
 // stored tells whether an answer must be repeated byte for byte.
 func stored(a Attempt) bool {
-	return a.Outcome == OK || a.Problem == "out-of-stock" || a.Problem == "already-cancelled"
+	return a.Outcome == OK || kept[a.Problem]
 }
 
 // Decided tells whether the key has a final outcome.
@@ -188,6 +153,17 @@ func (h *History) last(key string) string {
 	}
 	a := attempts[len(attempts)-1]
 	return fmt.Sprintf("%s (%d %s)", a.Outcome, a.Status, a.Problem)
+}
+
+// problem is that of the latest attempt for a key; "" if there was none.
+func (h *History) problem(key string) string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	attempts := h.records[key].Attempts
+	if len(attempts) == 0 {
+		return ""
+	}
+	return attempts[len(attempts)-1].Problem
 }
 
 // Tally is how many keys there are, and how many of them are bought and refused.

@@ -43,22 +43,8 @@ type Account struct {
 	Client   int // whose it is
 	Opening  int64
 	Currency string
+	Ample    bool // suffices for all that it is asked for: it must never be refused
 }
 
 // twinEvery: one intent in so many is sent twice at the same moment.
 const twinEvery = 10
-
-// Move is what a transfer is about.
-type Move struct {
-	From, To uuid.UUID
-	Amount   int64
-	Settle   *Settle   // how a hold is to end
-	Hold     uuid.UUID // the one that is posted or voided
-}
-
-// Settle is when a hold is posted and voided, at the same moment on two replicas.
-type Settle struct {
-	At      time.Duration // from the end of the hold on: mostly before it
-	Amount  int64         // to be posted; 0: all of it
-	Replica int           // that is asked to post; the next one is asked to void
-}

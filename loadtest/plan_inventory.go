@@ -1,7 +1,6 @@
 package loadtest
 
 import (
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -97,9 +96,5 @@ func buyBody(lines []Stock) []byte {
 	for _, l := range lines {
 		order.Lines = append(order.Lines, item(l))
 	}
-	body, err := json.Marshal(order)
-	if err != nil { // a struct of strings and numbers
-		panic(err)
-	}
-	return body
+	return encode(order)
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -50,8 +51,7 @@ const (
 // all is the protocol: load and fault together, then the finale, then all
 // replicas are stopped, then the audit.
 func (r *run) all(ctx context.Context) (Result, error) {
-	chaseFor := r.duration + cmp.Or(r.scenario.Patience, r.proof.Patience, patience)
-	volley, err := newVolley(ctx, r.replicas.Bases(), headersOf(r.clients), chaseFor, Classify)
+	volley, err := newVolley(ctx, r.replicas.Bases(), headersOf(r.clients), r.duration+r.patience(), Classify)
 	if err != nil {
 		return Result{}, err
 	}
@@ -130,7 +130,7 @@ func (r *run) audit(ctx context.Context) (Result, error) {
 	}
 	violations := findings.Counts()
 	violations[r.flow.Number] = audited.Number
-	result := r.result(records, violations)
+	result := r.result(records, violations, audited.Evidence)
 	result.Findings, result.Oversale = findings, audited.Oversale
 	return result, nil
 }
@@ -161,6 +161,11 @@ func (r *run) leftovers(ctx context.Context) (err error) {
 	}
 }
 
+// patience with keys that are not decided, and with the finale.
+func (r *run) patience() time.Duration {
+	return cmp.Or(r.scenario.Patience, r.proof.Patience, patience)
+}
+
 func (r *run) ttl() time.Duration { return r.proof.LockTTL[r.flow.Name] }
 
 // lifeless is all that breaks I-LIVE.
@@ -170,10 +175,11 @@ func (r *run) lifeless(records []Record) []string {
 }
 
 // result puts the numbers together and judges them.
-func (r *run) result(records []Record, violations map[string]int64) Result {
+func (r *run) result(records []Record, violations, evidence map[string]int64) Result {
 	result := newResult(r.scenario, r.replicas.Len())
 	result.count(records[:r.loaded], r.decided)
 	result.Violations, result.Evidence = violations, r.evidence(records)
+	maps.Copy(result.Evidence, evidence)
 	result.Void = VoidReasons(r.scenario, result.Evidence)
 	result.Verdict, result.AsExpected = Judge(r.scenario, violations, result.Void)
 	result.P50 = milliseconds(r.latencies.Latencies.P50)

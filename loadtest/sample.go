@@ -102,3 +102,27 @@ func shelfAt(samples []Sample, sku string, at time.Duration) (n int64, seen bool
 	}
 	return n, seen
 }
+
+// driftLevel is how far balances are from their entries.
+const driftLevel = "drift"
+
+// moneySQL is one statement, so it sees one snapshot: two sums in two statements
+// would see two moments.
+const moneySQL = `
+SELECT a.currency, sum(a.balance)::bigint, sum(a.opening)::bigint
+FROM accounts a
+GROUP BY a.currency
+UNION ALL
+SELECT 'accounts below what they hold', count(*) FILTER (WHERE balance < held), 0
+FROM accounts
+UNION ALL
+SELECT '` + driftLevel + `', COALESCE(sum(abs(a.balance - a.opening - COALESCE(l.moved, 0))), 0)::bigint, 0
+FROM accounts a
+LEFT JOIN (SELECT account_id, sum(delta) AS moved
+           FROM ledger_entries
+           GROUP BY account_id) l ON l.account_id = a.id
+ORDER BY 1`
+
+func watchMoney(ctx context.Context, databaseURL string, clock func() time.Duration) ([]Sample, error) {
+	return watch(ctx, databaseURL, moneySQL, clock)
+}
