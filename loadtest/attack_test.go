@@ -83,7 +83,7 @@ func TestAttack_RecordsKeyReplicaAndOutcomeOfEachAttempt(t *testing.T) {
 		t.Errorf("vegeta made %d requests, want 2", metrics.Requests)
 	}
 	bought, soldOut := r.record(t, "bought"), r.record(t, "sold-out")
-	if bought.Outcome != OK || bought.Order.String() != order1 || bought.Attempts[0].Replica != 0 {
+	if bought.Outcome != OK || bought.Made.String() != order1 || bought.Attempts[0].Replica != 0 {
 		t.Errorf("bought: %+v", bought)
 	}
 	if soldOut.Outcome != Rejected || soldOut.Attempts[0].Problem != "out-of-stock" || soldOut.Attempts[0].Replica != 1 {

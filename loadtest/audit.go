@@ -44,6 +44,14 @@ func (f Findings) Add(invariant string, ids ...string) {
 	f[invariant] = finding
 }
 
+// merge adds what another look found.
+func (f Findings) merge(invariant string, other Finding) {
+	f.Add(invariant, other.IDs...)
+	finding := f[invariant]
+	finding.Count += other.Count - int64(len(other.IDs))
+	f[invariant] = finding
+}
+
 // idsKept bounds how many ids of a broken invariant are reported.
 const idsKept = 20
 

@@ -20,15 +20,6 @@ type Line struct {
 	Outcome  Outcome
 }
 
-// Action is what a request asks for.
-type Action string
-
-// The actions.
-const (
-	Buy    Action = "buy"
-	Cancel Action = "cancel"
-)
-
 // Stock is a product as it was before the first request.
 type Stock struct {
 	SKU      string

@@ -52,6 +52,20 @@ func (c *Chaser) Chase(ctx context.Context, r *Record) {
 	})
 }
 
+// Follow sends what comes of an answer, each shot At so long from now. It is to
+// be called from an attempt under way, so that Wait cannot miss it.
+func (c *Chaser) Follow(ctx context.Context, shots []Shot) {
+	for _, shot := range shots {
+		c.work.Go(func() {
+			if !pause(ctx, shot.At) {
+				return
+			}
+			c.History.Intend(*shot.Intent)
+			_ = send(ctx, c.Client, c.Bases[shot.Replica], *shot.Intent, c.Headers.of(*shot.Intent))
+		})
+	}
+}
+
 func (c *Chaser) once(ctx context.Context, r *Record, base string) {
 	c.slots <- struct{}{}
 	defer func() { <-c.slots }()

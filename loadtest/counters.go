@@ -23,6 +23,10 @@ var counted = map[string]map[string]string{
 		"guard_tripped": "guard_tripped", "retried": "retried", "degraded": "degraded", "shed": "shed",
 		"ambiguous": "ambiguous", "resolved": "resolved",
 	},
+	"transfer_events_total": {
+		"fence_refused": "fence_refused", "guard_tripped": "guard_tripped", "retried": "retried",
+		"ambiguous": "ambiguous", "resolved": "resolved", "unavailable": "unavailable", "swept": "swept",
+	},
 }
 
 // Counters add up what replicas say about themselves in /metrics, over replicas

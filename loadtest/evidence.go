@@ -2,12 +2,49 @@ package loadtest
 
 import (
 	"context"
+	"maps"
 	"time"
 
 	"github.com/google/uuid"
 
 	"shop/loadtest/fault"
 )
+
+// evidence is every number that is no verdict.
+func (r *run) evidence(records []Record) map[string]int64 {
+	evidence := maps.Clone(r.replicas.Counters.Sum())
+	maps.Copy(evidence, fromOutside(records, r.replicas.Len(), r.events, r.volley.history.epoch))
+	planned := int64(len(r.plan.Shots)+len(records)-len(r.plan.Intents)) + r.replayed
+	evidence["sent_again"], evidence["replayed"] = evidence["attempts"]-planned, r.replayed
+	evidence["samples"] = int64(len(r.samples))
+	for _, e := range r.events {
+		for name, n := range e.Seen {
+			evidence[name] += n
+		}
+	}
+	switch r.scenario.Fault {
+	case NoFault:
+		evidence["rightful_refused"] = evidence["fence_refused"] // nobody was late: each holder had a right
+	case Crash:
+		evidence["crashes"] = hits(r.events)
+	case LockLost:
+		evidence["locks_deleted"] = hits(r.events)
+	case RedisDown:
+		evidence["redis_kills"] = hits(r.events)
+	}
+	switch r.scenario.Fault {
+	case RedisDown, NoQuorum:
+		evidence["lock_acquired_after"] = evidence["lock_acquired"] - r.acquired
+	}
+	return evidence
+}
+
+func hits(events []fault.Event) (n int64) {
+	for _, e := range events {
+		n += e.Hits
+	}
+	return n
+}
 
 // fromOutside is the evidence that the history itself holds.
 func fromOutside(records []Record, replicas int, events []fault.Event, epoch time.Time) map[string]int64 {
@@ -61,7 +98,7 @@ func lines(records []Record, client uuid.UUID) []Line {
 	for _, r := range records {
 		for _, l := range r.Lines {
 			lines = append(lines, Line{
-				Client: client, Key: r.Key, Action: r.Action, Order: r.Order,
+				Client: client, Key: r.Key, Action: r.Action, Order: r.Made,
 				SKU: l.SKU, Quantity: l.Quantity, Outcome: r.Outcome,
 			})
 		}

@@ -51,7 +51,7 @@ func TestOnTheWire_CountsAttemptsUnknownAnswersAndWhatNobodyRecorded(t *testing.
 func TestLines_HaveARowForEachProductOfEachKey(t *testing.T) {
 	who, order := uuid.New(), uuid.New()
 	records := []Record{
-		{Intent: Intent{Key: "k", Action: Buy, Lines: []Stock{{"a", 1}, {"b", 2}}}, Outcome: OK, Order: order},
+		{Intent: Intent{Key: "k", Action: Buy, Lines: []Stock{{"a", 1}, {"b", 2}}}, Outcome: OK, Made: order},
 		{Intent: Intent{Key: "c", Action: Cancel, Lines: []Stock{{"a", 1}}}, Outcome: Unknown},
 	}
 	want := []Line{

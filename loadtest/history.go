@@ -11,18 +11,6 @@ import (
 	"github.com/google/uuid"
 )
 
-// Intent is one thing a client wants, under one idempotency key. It is sent as
-// often as it takes to learn what became of it.
-type Intent struct {
-	Client int // who sends it: its place among the credentials
-	Key    string
-	Action Action
-	Method string
-	Path   string
-	Body   []byte
-	Lines  []Stock // what a purchase asks for, or a cancellation gives back
-}
-
 // Attempt is one request on the wire, or one that never got there.
 type Attempt struct {
 	Key     string        `json:"key"`
@@ -38,8 +26,8 @@ type Attempt struct {
 // Record is all that is known of one intent.
 type Record struct {
 	Intent
-	Outcome  Outcome // of the key: final as soon as one attempt was
-	Order    uuid.UUID
+	Outcome  Outcome   // of the key: final as soon as one attempt was
+	Made     uuid.UUID // the id in the answer
 	Attempts []Attempt
 	Diverged bool // two final answers of this key differ: I-ONCE is broken
 	body     []byte
@@ -74,22 +62,28 @@ func (h *History) Intend(i Intent) *Record {
 }
 
 // Add records an attempt that ended, with the body of its answer. It returns
-// the intent if somebody has to take care of it from now on: it is not decided,
-// and this is the first attempt that says so.
-func (h *History) Add(a Attempt, body []byte) (chase *Record) {
+// the intent to chase if somebody has to take care of it from now on: it is not
+// decided, and this is the first attempt that says so. Or a copy, if it was this
+// attempt that decided it.
+func (h *History) Add(a Attempt, body []byte) (chase, decided *Record) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	r := h.records[a.Key]
 	if r == nil {
-		return nil // not one of ours: a warm-up
+		return nil, nil // not one of ours: a warm-up
 	}
+	was := r.Outcome
 	r.Attempts = append(r.Attempts, a)
 	r.learn(a, body)
-	if r.Outcome.Final() || r.chased {
-		return nil
+	switch {
+	case r.Outcome.Final() && !was.Final():
+		now := *r
+		return nil, &now
+	case r.Outcome.Final() || r.chased:
+		return nil, nil
 	}
 	r.chased = true
-	return r
+	return r, nil
 }
 
 // learn puts together what one more answer says with what is known already.
@@ -112,14 +106,20 @@ func (r *Record) learn(a Attempt, body []byte) {
 	}
 	if r.Outcome == OK {
 		var answer struct{ ID uuid.UUID }
-		_ = json.Unmarshal(r.body, &answer) // no id: I-ACK finds no such order
-		r.Order = answer.ID
+		_ = json.Unmarshal(r.body, &answer) // no id: I-ACK finds nothing with it
+		r.Made = answer.ID
 	}
+}
+
+// kept are the refusals that a service stores with the key.
+var kept = map[string]bool{
+	"out-of-stock": true, "already-cancelled": true,
+	"insufficient-funds": true, "expired": true, "already-settled": true,
 }
 
 // stored tells whether an answer must be repeated byte for byte.
 func stored(a Attempt) bool {
-	return a.Outcome == OK || a.Problem == "out-of-stock" || a.Problem == "already-cancelled"
+	return a.Outcome == OK || kept[a.Problem]
 }
 
 // Decided tells whether the key has a final outcome.
@@ -153,6 +153,17 @@ func (h *History) last(key string) string {
 	}
 	a := attempts[len(attempts)-1]
 	return fmt.Sprintf("%s (%d %s)", a.Outcome, a.Status, a.Problem)
+}
+
+// problem is that of the latest attempt for a key; "" if there was none.
+func (h *History) problem(key string) string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	attempts := h.records[key].Attempts
+	if len(attempts) == 0 {
+		return ""
+	}
+	return attempts[len(attempts)-1].Problem
 }
 
 // Tally is how many keys there are, and how many of them are bought and refused.

@@ -22,7 +22,7 @@ var page = template.Must(template.New("report").Funcs(template.FuncMap{
 	"evidence": evidence,
 	"inorder":  inOrder,
 	"means":    means,
-	"explain":  func(name string) string { return evidenceMeans[name] },
+	"explain":  explain,
 }).Parse(pageText))
 
 // HTML writes the page.
@@ -76,55 +76,6 @@ func first(ids []string) string {
 	return strings.Join(ids, ", ")
 }
 
-// invariants says in a sentence what each of them promises.
-var invariants = []struct{ name, means string }{
-	{"S1", "the stock is what was put there minus what was bought, by order lines and by movements"},
-	{"S1-DURING", "and so it is at every look while the load runs"},
-	{"S2", "what left the shelf is what buyers were told, give or take what is unknown"},
-	{"I-ACK", "an order that was acknowledged is there, as acknowledged"},
-	{"I-REJ", "an order that was refused, or never asked for, is not there"},
-	{"I-ONCE", "a key has one effect, and every final answer to it is the same, byte for byte"},
-	{"I-WHOLE", "an order has all its lines or does not exist"},
-	{"I-LIVE", "purchases succeed soon after each fault, every key is decided, and answered when asked again, and a last purchase works on every product"},
-	{"I-SOLD", "all that was there is sold"},
-	{"oversold", "units sold beyond what ever was there"},
-}
-
-func means(invariant string) string {
-	for _, promise := range invariants {
-		if promise.name == invariant {
-			return promise.means
-		}
-	}
-	return ""
-}
-
-// evidenceMeans says what the numbers count that are not verdicts.
-var evidenceMeans = map[string]string{
-	"overlaps":            "requests under way for a product while another replica had one for the same",
-	"attempts":            "requests on the wire, repetitions included",
-	"sent_again":          "repetitions of a key that was not decided",
-	"replayed":            "decided keys that were asked again in the end, and answered",
-	"unknown_answers":     "answers, or missing answers, after which the client could not know",
-	"cut_off":             "requests that lost their replica in the middle",
-	"silent_retries":      "requests that were repeated behind the recorder's back",
-	"samples":             "looks at the database while the load ran",
-	"crashes":             "replicas killed",
-	"locks_deleted":       "locks deleted under their holders",
-	"redis_kills":         "times Redis was killed",
-	"lock_acquired":       "locks taken",
-	"lock_acquired_after": "locks taken after Redis was back",
-	"lock_busy":           "attempts to take a lock that someone else had",
-	"lock_timed_out":      "waits for a lock that were given up",
-	"lock_lost":           "holders that noticed that their lock was gone",
-	"guard_tripped":       "times the last guard, CHECK (stock >= 0), refused a write",
-	"retried":             "transactions that ran again",
-	"degraded":            "purchases with the row lock alone, Redis being unreachable",
-	"shed":                "purchases refused meanwhile, too many being under way",
-	"ambiguous":           "COMMITs that got no answer",
-	"resolved":            "and that were decided by the same key",
-}
-
 // Line sums a scenario up.
 func (r Result) Line() string { return r.sentence() }
 
@@ -143,6 +94,19 @@ func (r Result) Gauge() gauge {
 		Over:  100 * min(over, most-float64(r.Stock)) / most,
 		There: 100 * float64(r.Stock) / most,
 	}
+}
+
+// Levels is the flow's plot of what was seen while the load ran.
+func (r Result) Levels() chart { return flowOf(r.Flow).Plot(r) }
+
+// Headline is what was shown, if all was as expected.
+func (r Report) Headline() string {
+	var claims []string
+	for _, g := range r.Groups() {
+		claims = append(claims, g.Words.Claim)
+	}
+	text := strings.Join(claims, ", and ")
+	return strings.ToUpper(text[:min(1, len(text))]) + text[min(1, len(text)):]
 }
 
 // Foreign tells whether this is about somebody else's service.

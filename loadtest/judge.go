@@ -7,17 +7,17 @@ type Verdict string
 
 // The verdicts.
 const (
-	Safe     Verdict = "safe"     // nothing broken, all sold, and quickly back after each fault
+	Safe     Verdict = "safe"     // nothing broken, all done that could be, and quickly back after each fault
 	Violated Verdict = "violated" // an invariant is broken
 	Void     Verdict = "void"     // it shows nothing: see Evidence
 )
 
-// Broken are the invariants that did not hold, in order. Oversold units are
-// their consequence, counted for people, and no invariant of their own.
+// Broken are the invariants that did not hold, in order. Oversold units, or a
+// drift, are their consequence, counted for people, and no invariant of their own.
 func Broken(violations map[string]int64) []string {
 	var broken []string
 	for invariant, n := range violations {
-		if n != 0 && invariant != "oversold" {
+		if n != 0 && invariant != "oversold" && invariant != "drift" {
 			broken = append(broken, invariant)
 		}
 	}
@@ -51,32 +51,28 @@ func caught(s Scenario, broken []string) bool {
 	return !slices.ContainsFunc(s.Keeps, func(invariant string) bool { return slices.Contains(broken, invariant) })
 }
 
-// crashesMin is how many kills make a crash run.
-const crashesMin = 5
+// need is evidence without which a run shows nothing.
+type need struct {
+	name  string
+	least int64
+	why   string
+}
+
+// lacking says what is missing.
+func lacking(evidence map[string]int64, needs ...need) (reasons []string) {
+	for _, n := range needs {
+		if evidence[n.name] < n.least {
+			reasons = append(reasons, n.why)
+		}
+	}
+	return reasons
+}
 
 // VoidReasons says why a run shows nothing; none if it does.
 //
 // The numbers are those of the evidence: overlaps are counted from outside, what
 // a fault hit by the fault, the rest by the replicas about themselves.
 func VoidReasons(s Scenario, evidence map[string]int64) []string {
-	var reasons []string
-	need := func(name string, least int64, why string) {
-		if evidence[name] < least {
-			reasons = append(reasons, why)
-		}
-	}
-	need("overlaps", 1, "no two requests for one product overlapped on different replicas")
-	switch s.Fault {
-	case Crash:
-		need("crashes", crashesMin, "fewer than 5 replicas were killed")
-		need("cut_off", 1, "no request was cut off by a kill")
-	case LockLost:
-		need("locks_deleted", 1, "no deletion hit a lock")
-		need("lock_lost", 1, "no holder noticed that its lock was gone")
-	case RedisDown:
-		need("redis_kills", 1, "Redis was not killed")
-		need("degraded", 1, "no purchase went on without the lock while Redis was down")
-		need("lock_acquired_after", 1, "no lock was taken after Redis was back")
-	}
-	return reasons
+	reasons := lacking(evidence, need{"overlaps", 1, "no two requests for the same overlapped on different replicas"})
+	return append(reasons, flowOf(s.Flow).Void(s, evidence)...)
 }

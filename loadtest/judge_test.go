@@ -18,7 +18,7 @@ func broken(names ...string) map[string]int64 {
 }
 
 func TestJudge(t *testing.T) {
-	naive, lockLost, row := control("naive", NoFault, "S1"), control("redis-only", LockLost, "S1"), safe("row", NoFault)
+	naive, lockLost, row := control(inventoryFlow, "naive", NoFault, salesKept, "S1"), control(inventoryFlow, "redis-only", LockLost, salesKept, "S1"), safe(inventoryFlow, "row", NoFault)
 	nothingShown := []string{"no overlap"}
 	for _, c := range []struct {
 		name       string
@@ -58,13 +58,13 @@ func TestVoidReasons_EachFaultMustHaveLandedAndDoneWhatItIsFor(t *testing.T) {
 		{LockLost, map[string]int64{"overlaps": 1, "locks_deleted": 1, "lock_lost": 1}},
 		{RedisDown, map[string]int64{"overlaps": 1, "redis_kills": 1, "degraded": 1, "lock_acquired_after": 1}},
 	} {
-		if reasons := VoidReasons(safe("row", c.fault), c.enough); len(reasons) != 0 {
+		if reasons := VoidReasons(safe(inventoryFlow, "row", c.fault), c.enough); len(reasons) != 0 {
 			t.Errorf("%s: void although all is there: %v", c.fault, reasons)
 		}
 		for missing := range c.enough {
 			less := maps.Clone(c.enough)
 			less[missing]--
-			if reasons := VoidReasons(safe("row", c.fault), less); len(reasons) != 1 {
+			if reasons := VoidReasons(safe(inventoryFlow, "row", c.fault), less); len(reasons) != 1 {
 				t.Errorf("%s with too few %s: %d reasons %v, want 1", c.fault, missing, len(reasons), reasons)
 			}
 		}
@@ -93,7 +93,7 @@ func TestMatrix_IsEveryControlAndEverySafeStrategyUnderTheFaultsOfItsStores(t *t
 		"redis+row/redis-down safe",
 		"redis+row/crash safe", "row/crash safe",
 	}
-	if diff := cmp.Diff(want, names(Matrix(offered))); diff != "" {
+	if diff := cmp.Diff(want, names(Inventory.Matrix(offered))); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -104,19 +104,19 @@ func TestQuick_HasTheControlsAndTheDefaultUnderEachOfItsFaults(t *testing.T) {
 		"redis-only/lock-lost violated", "redis+row/lock-lost safe",
 		"redis+row/redis-down safe", "redis+row/crash safe",
 	}
-	if diff := cmp.Diff(want, names(Quick(Matrix(offered)))); diff != "" {
+	if diff := cmp.Diff(want, names(Quick(Inventory.Matrix(offered)))); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
 func TestOnly_AnEmptyNameIsAny(t *testing.T) {
-	if got := names(Only(Matrix(offered), "inventory", "redis+row", "crash")); !cmp.Equal(got, []string{"redis+row/crash safe"}) {
+	if got := names(Only(Inventory.Matrix(offered), "inventory", "redis+row", "crash")); !cmp.Equal(got, []string{"redis+row/crash safe"}) {
 		t.Errorf("%v", got)
 	}
-	if got := Only(Matrix(offered), "", "", ""); len(got) != 9 {
+	if got := Only(Inventory.Matrix(offered), "", "", ""); len(got) != 9 {
 		t.Errorf("%d scenarios, want all 9", len(got))
 	}
-	if got := Only(Matrix(offered), "transfer", "", ""); len(got) != 0 {
+	if got := Only(Inventory.Matrix(offered), "transfer", "", ""); len(got) != 0 {
 		t.Errorf("%v, want none", names(got))
 	}
 }

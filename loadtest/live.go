@@ -3,7 +3,6 @@ package loadtest
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"slices"
 	"time"
 
@@ -15,16 +14,16 @@ import (
 // backoff, has to come round on a busy machine.
 const liveMargin = 3 * time.Second
 
-// LiveBound is how soon after a fault, and after its end, a purchase must succeed.
+// LiveBound is how soon after a fault, and after its end, something must succeed.
 func LiveBound(lockTTL time.Duration) time.Duration { return lockTTL + liveMargin }
 
-// Stalls lists the faults after whose beginning or end nobody could buy
-// anything within the bound.
+// Stalls lists the faults after whose beginning or end nobody could buy, move or
+// hold anything within the bound.
 func Stalls(h *History, records []Record, events []fault.Event, bound time.Duration) []string {
 	var successes []time.Duration
 	for _, r := range records {
 		for _, a := range r.Attempts {
-			if a.Outcome == OK && r.Action == Buy {
+			if a.Outcome == OK && r.Action.begins() {
 				successes = append(successes, a.End)
 			}
 		}
@@ -70,38 +69,6 @@ func diverged(records []Record) []string {
 		}
 	}
 	return keys
-}
-
-// finale shows on every product that life goes on: an order is cancelled, and
-// the unit that it gives back is bought. It returns the products where that
-// failed.
-func (v *volley) finale(ctx context.Context, stock []Stock) []string {
-	cancelled := map[string]*Intent{}
-	for _, r := range v.history.Records() {
-		if r.Outcome == OK && r.Action == Buy && len(r.Lines) == 1 && r.Lines[0].Quantity == 1 {
-			if sku := r.Lines[0].SKU; cancelled[sku] == nil {
-				cancelled[sku] = &Intent{
-					Key: "cancel-" + r.Key, Action: Cancel, Method: http.MethodPost,
-					Path: "/v1/orders/" + r.Order.String() + "/cancel", Lines: r.Lines,
-				}
-			}
-		}
-	}
-	var dead []string
-	for n, s := range stock {
-		again := &Intent{Key: "final-" + s.SKU, Action: Buy, Method: http.MethodPost, Path: "/v1/orders", Lines: []Stock{{s.SKU, 1}}}
-		again.Body = buyBody(again.Lines)
-		back := cancelled[s.SKU]
-		switch {
-		case back == nil:
-			dead = append(dead, s.SKU+": no order of it succeeded")
-		case !v.settle(ctx, n, back):
-			dead = append(dead, s.SKU+": the last cancellation ended as "+v.history.last(back.Key))
-		case !v.settle(ctx, n+1, again):
-			dead = append(dead, s.SKU+": the last purchase ended as "+v.history.last(again.Key))
-		}
-	}
-	return dead
 }
 
 // replays is how many decided keys are sent once more when all is over.

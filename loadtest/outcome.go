@@ -28,8 +28,12 @@ func (o Outcome) Final() bool { return o == OK || o == Rejected }
 // (the twin of this request may be committing right now), 503 is busy (nothing
 // was done) or outcome-unknown (a COMMIT was sent, and no answer came).
 var outcomes = map[string]Outcome{
-	"out-of-stock":      Rejected, // stored with the key
-	"already-cancelled": Rejected, // stored with the key
+	// Stored with the key.
+	"out-of-stock":       Rejected,
+	"already-cancelled":  Rejected,
+	"insufficient-funds": Rejected,
+	"expired":            Rejected,
+	"already-settled":    Rejected,
 
 	// Refused before anything was read: the same bytes will be refused again.
 	"not-found":               Rejected,
@@ -46,6 +50,7 @@ var outcomes = map[string]Outcome{
 	"busy":         Open,
 	"lost":         Open,
 	"stale":        Open,
+	"fence-source": Open, // an operator has to act
 	"rate-limited": Open,
 
 	"in-progress":     Unknown,

@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// Overlaps counts the attempts that were under way for a product while another
-// replica was busy with an attempt for the same product. A run without any
+// Overlaps counts the attempts that were under way for a product or an
+// account while another replica was busy with an attempt for the same one. A run without any
 // shows nothing: the requests might as well have come one by one. With a single
 // replica in view (a load balancer's address), any two attempts count.
 func Overlaps(records []Record, replicas int) int64 {
 	type span struct {
-		attempt int // an attempt for two products counts once
+		attempt int // an attempt for two counts once
 		replica int
 		start   time.Duration
 		end     time.Duration
 	}
-	bySKU := map[string][]span{}
+	byName := map[string][]span{}
 	n := 0
 	for _, r := range records {
 		for _, a := range r.Attempts {
@@ -25,13 +25,13 @@ func Overlaps(records []Record, replicas int) int64 {
 			if a.Sends == 0 {
 				continue // it never got to a replica
 			}
-			for _, line := range r.Lines {
-				bySKU[line.SKU] = append(bySKU[line.SKU], span{n, a.Replica, a.Start, a.End})
+			for _, name := range r.contends() {
+				byName[name] = append(byName[name], span{n, a.Replica, a.Start, a.End})
 			}
 		}
 	}
 	met := map[int]bool{}
-	for _, spans := range bySKU {
+	for _, spans := range byName {
 		slices.SortFunc(spans, func(a, b span) int { return cmp.Compare(a.start, b.start) })
 		var open []span
 		for _, s := range spans {

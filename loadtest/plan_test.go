@@ -8,22 +8,22 @@ import (
 
 var quickLoad = Load{Rate: 200, Duration: 6 * time.Second, Seed: 1, Replicas: 3}
 
-func TestNewPlan_SameSeedSamePlanOtherSeedOtherPlan(t *testing.T) {
-	if !reflect.DeepEqual(NewPlan(quickLoad), NewPlan(quickLoad)) {
+func TestNewInventoryPlan_SameSeedSamePlanOtherSeedOtherPlan(t *testing.T) {
+	if !reflect.DeepEqual(NewInventoryPlan(quickLoad), NewInventoryPlan(quickLoad)) {
 		t.Error("two plans of one load differ")
 	}
 	other := quickLoad
 	other.Seed = 2
-	if reflect.DeepEqual(NewPlan(quickLoad).Shots, NewPlan(other).Shots) {
+	if reflect.DeepEqual(NewInventoryPlan(quickLoad).Shots, NewInventoryPlan(other).Shots) {
 		t.Error("another seed gives the same plan")
 	}
 }
 
-func TestNewPlan_DemandIsAtLeastTwiceTheStockAndSingleUnitsAloneCoverIt(t *testing.T) {
+func TestNewInventoryPlan_DemandIsAtLeastTwiceTheStockAndSingleUnitsAloneCoverIt(t *testing.T) {
 	for seed := range int64(50) {
 		load := quickLoad
 		load.Seed = seed
-		plan := NewPlan(load)
+		plan := NewInventoryPlan(load)
 		wanted, single := map[string]int64{}, map[string]int64{}
 		for _, i := range plan.Intents {
 			for _, l := range i.Lines {
@@ -41,8 +41,8 @@ func TestNewPlan_DemandIsAtLeastTwiceTheStockAndSingleUnitsAloneCoverIt(t *testi
 	}
 }
 
-func TestNewPlan_OneIntentInTenIsSentTwiceAtOnceToTwoReplicas(t *testing.T) {
-	plan := NewPlan(quickLoad)
+func TestNewInventoryPlan_OneIntentInTenIsSentTwiceAtOnceToTwoReplicas(t *testing.T) {
+	plan := NewInventoryPlan(quickLoad)
 	twins := 0
 	for i := 1; i < len(plan.Shots); i++ {
 		before, shot := plan.Shots[i-1], plan.Shots[i]
@@ -62,7 +62,7 @@ func TestNewPlan_OneIntentInTenIsSentTwiceAtOnceToTwoReplicas(t *testing.T) {
 	}
 }
 
-func TestNewPlan_SomethingIsOnSaleAtAnyTime(t *testing.T) {
+func TestNewInventoryPlan_SomethingIsOnSaleAtAnyTime(t *testing.T) {
 	for at := time.Duration(0); at < quickLoad.Duration; at += time.Millisecond {
 		pair := onSale(at, quickLoad.Duration)
 		if pair[0] < 0 || pair[1] >= drops || pair[0] == pair[1] {
@@ -77,7 +77,7 @@ func TestPlans_ADayOfLoadIsSpreadOverTheDay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, shots := range map[string][]Shot{"plan": NewPlan(load).Shots, "template": foreign} {
+	for name, shots := range map[string][]Shot{"plan": NewInventoryPlan(load).Shots, "template": foreign} {
 		for i, shot := range shots {
 			if shot.At < 0 || i > 0 && shot.At < shots[i-1].At {
 				t.Fatalf("%s: shot %d comes at %v", name, i, shot.At)

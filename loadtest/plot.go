@@ -139,7 +139,7 @@ func (r Result) Shelf() chart {
 			fmt.Fprintf(&below, "M%.1f %.1f", x(s.At), y(0))
 		}
 		t := s.total()
-		fmt.Fprintf(&shelf, "%s%.1f %.1f", command, x(s.At), y(float64(t.Shelf)))
+		fmt.Fprintf(&shelf, "%s%.1f %.1f", command, x(s.At), y(float64(t.Says)))
 		fmt.Fprintf(&truth, "%s%.1f %.1f", command, x(s.At), y(float64(t.True)))
 		fmt.Fprintf(&below, "L%.1f %.1f", x(s.At), y(min(0, float64(t.True))))
 	}

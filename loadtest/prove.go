@@ -1,7 +1,6 @@
 package loadtest
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -40,13 +39,16 @@ type Proof struct {
 func (p *Proof) Run(ctx context.Context) (Report, error) {
 	report := Report{
 		Seed: p.Load.Seed, AsExpected: len(p.Scenarios) > 0, Scenarios: []Result{}, Planned: len(p.Scenarios),
-		Load: p.Load, Bound: LiveBound(p.LockTTL[inventoryFlow]), When: time.Now(),
+		Load: p.Load, Bound: map[string]time.Duration{}, When: time.Now(),
 	}
-	plan := NewPlan(p.Load)
 	for i, s := range p.Scenarios {
 		began := time.Now()
-		p.Say("%d/%d %s: %d buyers of %d units, expected to be %s", i+1, len(p.Scenarios), s.Name(), len(plan.Intents), plan.units(), s.Expect)
-		result, err := p.scenario(ctx, s, plan)
+		flow := flowOf(s.Flow)
+		report.Bound[s.Flow] = LiveBound(p.LockTTL[s.Flow])
+		load := flow.load(p.Load, s.Fault, p.LockTTL[s.Flow])
+		plan := flow.Plan(load)
+		p.Say("%d/%d %s: %s, expected to be %s", i+1, len(p.Scenarios), s.Name(), flow.Crowd(plan), s.Expect)
+		result, err := p.scenario(ctx, &run{proof: p, flow: flow, scenario: s, plan: plan, duration: load.Duration})
 		if err != nil {
 			report.AsExpected = false // nobody knows what the rest would have shown
 			return report, fmt.Errorf("%s: %w", s.Name(), err)
@@ -60,39 +62,33 @@ func (p *Proof) Run(ctx context.Context) (Report, error) {
 }
 
 // scenario gives one scenario a database, and takes it away again.
-func (p *Proof) scenario(ctx context.Context, s Scenario, plan Plan) (Result, error) {
-	name := fmt.Sprintf("shop_prove_%d", time.Now().UnixNano())
-	db, err := CreateDatabase(ctx, p.Server, name)
-	if err != nil {
+func (p *Proof) scenario(ctx context.Context, r *run) (Result, error) {
+	var err error
+	r.prefix = fmt.Sprintf("shop_prove_%d", time.Now().UnixNano())
+	if r.database, err = CreateDatabase(ctx, p.Server, r.prefix); err != nil {
 		return Result{}, err
 	}
 	if !p.Keep {
-		defer func() { _ = db.Drop(ctx) }()
+		defer func() { _ = r.database.Drop(ctx) }()
 	}
-	credentials, err := p.Prepare(ctx, s, db.URL, plan)
-	if err != nil {
+	if r.clients, err = p.Prepare(ctx, r.scenario, r.database.URL, r.plan); err != nil {
 		return Result{}, fmt.Errorf("prepare the database: %w", err)
 	}
-	program, err := p.Program(s, db.URL, name)
+	program, err := p.Program(r.scenario, r.database.URL, r.prefix)
 	if err != nil {
 		return Result{}, err
 	}
-	replicas, err := StartReplicas(ctx, program, p.Load.Replicas)
-	if err != nil {
+	if r.replicas, err = StartReplicas(ctx, program, p.Load.Replicas); err != nil {
 		return Result{}, err
 	}
-	defer replicas.KillAll()
-	strike, err := p.Fault(s, replicas, name)
-	if err != nil {
+	defer r.replicas.KillAll()
+	if r.fault, err = p.Fault(r.scenario, r.replicas, r.prefix); err != nil {
 		return Result{}, err
 	}
-	run := &run{proof: p, scenario: s, plan: plan, database: db, clients: credentials, replicas: replicas, fault: strike}
-	result, err := run.all(ctx)
+	result, err := r.all(ctx)
 	result.Logs = program.Logs
 	return result, err
 }
-
-func (p *Proof) patience() time.Duration { return cmp.Or(p.Patience, patience) }
 
 // Credentials are those of one client.
 type Credentials struct {

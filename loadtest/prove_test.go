@@ -49,7 +49,7 @@ func refusingProof(t *testing.T, scenario Scenario) *Proof {
 
 // The cheapest way never to oversell is to answer 503 to everything.
 func TestProof_AServiceThatRefusesEverythingIsNotSafe(t *testing.T) {
-	report, err := refusingProof(t, safe("row", NoFault)).Run(t.Context())
+	report, err := refusingProof(t, safe(inventoryFlow, "row", NoFault)).Run(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +69,7 @@ func TestProof_AServiceThatRefusesEverythingIsNotSafe(t *testing.T) {
 }
 
 func TestProof_AControlThatIsNotCaughtIsNotAsExpected(t *testing.T) {
-	report, err := refusingProof(t, control("naive", NoFault, "S1")).Run(t.Context())
+	report, err := refusingProof(t, control(inventoryFlow, "naive", NoFault, salesKept, "S1")).Run(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func TestProof_AControlThatIsNotCaughtIsNotAsExpected(t *testing.T) {
 }
 
 func TestProof_AFaultThatFailsIsAnError(t *testing.T) {
-	proof := refusingProof(t, safe("row", Crash))
+	proof := refusingProof(t, safe(inventoryFlow, "row", Crash))
 	proof.Fault = func(Scenario, *Replicas, string) (fault.Fault, error) {
 		return fault.Down{Name: "redis", Server: nowhere{}}, nil
 	}
@@ -94,7 +94,7 @@ func TestProof_AFaultThatFailsIsAnError(t *testing.T) {
 
 func TestProof_CalledOffEndsItsReplicasAndDropsItsDatabase(t *testing.T) {
 	ctx, callOff := context.WithCancel(t.Context())
-	proof := refusingProof(t, safe("row", NoFault))
+	proof := refusingProof(t, safe(inventoryFlow, "row", NoFault))
 	program, _ := proof.Program(Scenario{}, "", "")
 	var pids []int
 	program.Adopt = func(pid int) error { pids = append(pids, pid); return nil }

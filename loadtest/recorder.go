@@ -30,6 +30,7 @@ type Recorder struct {
 	Replicas  map[string]int // host:port → number
 	Classify  func(int, http.Header, []byte) (Outcome, string)
 	Undecided func(*Record) // called once for each intent whose first answer is not final
+	Decided   func(Record)  // called once for each intent, with its first final answer; may be nil
 
 	mu       sync.Mutex
 	underWay map[int]int // attempts that replicas have in their hands
@@ -77,8 +78,12 @@ func (r *Recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 	default:
 		attempt.Outcome = Open // nobody was there: certainly nothing happened
 	}
-	if chase := r.History.Add(attempt, body); chase != nil && r.Undecided != nil {
+	chase, decided := r.History.Add(attempt, body)
+	if chase != nil && r.Undecided != nil {
 		r.Undecided(chase)
+	}
+	if decided != nil && r.Decided != nil {
+		r.Decided(*decided)
 	}
 	return res, err
 }

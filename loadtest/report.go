@@ -18,10 +18,10 @@ type Report struct {
 	AsExpected bool     `json:"as_expected"`
 	Scenarios  []Result `json:"scenarios"`
 
-	Load    Load          `json:"-"`
-	Bound   time.Duration `json:"-"` // of I-LIVE
-	When    time.Time     `json:"-"`
-	Planned int           `json:"-"` // scenarios; fewer are there if the run was called off
+	Load    Load                     `json:"-"`
+	Bound   map[string]time.Duration `json:"-"` // of I-LIVE, by flow
+	When    time.Time                `json:"-"`
+	Planned int                      `json:"-"` // scenarios; fewer are there if the run was called off
 }
 
 // CalledOff says how far a run came that did not come to its end; else it is empty.

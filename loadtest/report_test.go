@@ -25,7 +25,7 @@ func exampleReport() Report {
 	}
 	const ms = time.Millisecond
 	a, b := buyer("a", 0, 10*ms, 20*ms), buyer("b", 1, 12*ms, 22*ms)
-	naive := newResult(control("naive", NoFault, "S1"), 3)
+	naive := newResult(control(inventoryFlow, "naive", NoFault, salesKept, "S1"), 3)
 	naive.Verdict, naive.AsExpected = Violated, true
 	naive.Requests, naive.OK, naive.PerSecond, naive.P50, naive.P99 = 2, 2, 950.1, 3.1, 20.5
 	naive.Violations = map[string]int64{"S1": 1, "oversold": 1, "I-ONCE": 0}
@@ -35,7 +35,7 @@ func exampleReport() Report {
 		Samples:  []Sample{{0, []Level{{"drop-00", 1, 1}}}, {30 * ms, []Level{{"drop-00", 0, -1}}}},
 		Oversale: &Oversale{"drop-00", 1, []Sale{{"a", 1, 1, a.Attempts[0]}, {"b", 1, 2, b.Attempts[0]}}},
 	}
-	row := newResult(safe("redis+row", RedisDown), 3)
+	row := newResult(safe(inventoryFlow, "redis+row", RedisDown), 3)
 	row.Verdict, row.AsExpected, row.Requests, row.OK = Safe, true, 1, 1
 	row.Violations, row.Evidence = map[string]int64{"S1": 0, "oversold": 0}, map[string]int64{"degraded": 7}
 	row.Detail = Detail{
@@ -43,7 +43,7 @@ func exampleReport() Report {
 		Events: []fault.Event{{What: "redis killed", At: epoch.Add(100 * ms), Until: epoch.Add(200 * ms), Hits: 1}},
 	}
 	return Report{
-		Seed: 1, AsExpected: true, Scenarios: []Result{naive, row}, When: epoch, Bound: 4 * time.Second,
+		Seed: 1, AsExpected: true, Scenarios: []Result{naive, row}, When: epoch, Bound: map[string]time.Duration{"inventory": 4 * time.Second},
 		Load: Load{Rate: 200, Duration: 6 * time.Second, Seed: 1, Replicas: 3},
 	}
 }
@@ -178,7 +178,7 @@ func TestHTML_SaysSoWhenSomethingIsNotAsExpected(t *testing.T) {
 }
 
 func TestHTML_AnEmptyRunCanBeShown(t *testing.T) {
-	result := newResult(safe("row", NoFault), 3)
+	result := newResult(safe(inventoryFlow, "row", NoFault), 3)
 	if page := renderHTML(t, Report{Scenarios: []Result{result}}); strings.Contains(page, "NaN") {
 		t.Error("numbers that are none")
 	}

@@ -1,6 +1,7 @@
 package loadtest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,12 +18,15 @@ import (
 // run is one scenario under way.
 type run struct {
 	proof    *Proof
+	flow     Flow
 	scenario Scenario
 	plan     Plan
+	duration time.Duration // of the load
 	database *Database
 	clients  []Credentials // that send the plan
 	replicas *Replicas
 	fault    fault.Fault
+	prefix   string // of the locks
 
 	volley    *volley
 	latencies vegeta.Metrics
@@ -30,7 +34,9 @@ type run struct {
 	events    []fault.Event
 	acquired  int64 // locks taken until the fault was over
 	decided   time.Duration
-	dead      []string // products on which the finale failed
+	loaded    int // keys of the load: what comes behind them is the finale
+	finale    Findings
+	left      []string // locks that nobody holds, and that are there
 	replayed  int64
 	silent    []string // keys that were decided, and got no final answer again
 }
@@ -45,21 +51,20 @@ const (
 // all is the protocol: load and fault together, then the finale, then all
 // replicas are stopped, then the audit.
 func (r *run) all(ctx context.Context) (Result, error) {
-	duration := r.proof.Load.Duration
-	volley, err := newVolley(ctx, r.replicas.Bases(), headersOf(r.clients), duration+r.proof.patience(), Classify)
+	volley, err := newVolley(ctx, r.replicas.Bases(), headersOf(r.clients), r.duration+r.patience(), Classify)
 	if err != nil {
 		return Result{}, err
 	}
-	r.volley = volley
+	r.volley, volley.follow = volley, r.flow.Follow
 	r.replicas.UnderWay = volley.recorder.UnderWay
 	defer volley.close()
 	if err := r.load(ctx); err != nil {
 		return Result{}, err
 	}
-	r.dead = volley.finale(ctx, r.plan.Stock)
+	r.finale = r.flow.Finale(ctx, r)
 	r.replayed, r.silent = volley.replay(ctx)
 	r.replicas.Stop(ctx)
-	if err := ctx.Err(); err != nil {
+	if err := errors.Join(ctx.Err(), r.leftovers(ctx)); err != nil {
 		return Result{}, err
 	}
 	return r.audit(ctx)
@@ -72,25 +77,25 @@ func (r *run) load(ctx context.Context) error {
 	watched, struck := make(chan error, 1), make(chan error, 1)
 	go func() {
 		var err error
-		r.samples, err = Watch(watching, r.database.URL, r.volley.history.Now)
+		r.samples, err = r.flow.Watch(watching, r.database.URL, r.volley.history.Now)
 		watched <- err
 	}()
 	go func() { struck <- r.strike(ctx) }()
 	go progress(watching, r.volley.history, r.proof.Tick)
 	r.latencies = r.volley.fire(ctx, r.plan.Shots)
 	r.decided = r.volley.history.Now()
+	r.loaded = len(r.volley.history.Records())
 	err := <-struck
 	stop()
 	return errors.Join(err, <-watched)
 }
 
 func (r *run) strike(ctx context.Context) error {
-	duration := r.proof.Load.Duration
-	if !pause(ctx, time.Duration(faultFrom*float64(duration))) {
+	if !pause(ctx, time.Duration(faultFrom*float64(r.duration))) {
 		return ctx.Err()
 	}
 	var err error
-	r.events, err = r.fault.Strike(ctx, time.Duration(faultPart*float64(duration)))
+	r.events, err = r.fault.Strike(ctx, time.Duration(faultPart*float64(r.duration)))
 	if err != nil {
 		return fmt.Errorf("fault %s: %w", r.scenario.Fault, err)
 	}
@@ -106,53 +111,75 @@ func progress(ctx context.Context, h *History, say func(string)) {
 	}
 }
 
-// audit asks the database what really happened, from outside, when nobody can
-// change it any more.
+// audit asks what really happened, from outside, when nobody can change it any more.
 func (r *run) audit(ctx context.Context) (Result, error) {
-	conn, err := pgx.Connect(ctx, r.database.URL)
-	if err != nil {
-		return Result{}, err
-	}
-	defer conn.Close(context.WithoutCancel(ctx))
-	if err := WaitQuiet(ctx, conn, quietWait); err != nil {
-		return Result{}, err
-	}
 	records := r.volley.history.Records()
-	if err := LoadHistory(ctx, conn, r.plan.Stock, lines(records, r.clients[0].ID)); err != nil {
-		return Result{}, err
-	}
-	checks := append(append(append([]Check{}, InventoryChecks...), HistoryChecks...), SoldChecks...)
-	findings, err := Audit(ctx, conn, checks)
+	audited, err := r.flow.Audit(ctx, r, records)
 	if err != nil {
 		return Result{}, err
+	}
+	findings := audited.Findings
+	for invariant, finding := range r.finale {
+		findings.merge(invariant, finding)
 	}
 	findings.Add("I-ONCE", diverged(records)...)
 	findings.Add("I-LIVE", r.lifeless(records)...)
-	findings.Add("S1-DURING", apart(r.samples)...)
+	findings.Add(r.flow.During, apart(r.samples)...)
+	if r.flow.Leftover != "" {
+		findings.Add(r.flow.Leftover, r.left...)
+	}
 	violations := findings.Counts()
-	if violations["oversold"], err = units(ctx, conn, oversoldSQL); err != nil {
-		return Result{}, err
-	}
-	oversale, err := FindOversale(ctx, conn, records[:len(r.plan.Intents)])
-	if err != nil {
-		return Result{}, err
-	}
-	result := r.result(records, violations)
-	result.Findings, result.Oversale = findings, oversale
+	violations[r.flow.Number] = audited.Number
+	result := r.result(records, violations, audited.Evidence)
+	result.Findings, result.Oversale = findings, audited.Oversale
 	return result, nil
 }
 
+// quiet connects to the database when nobody else is connected any more.
+func (r *run) quiet(ctx context.Context) (*pgx.Conn, error) {
+	conn, err := pgx.Connect(ctx, r.database.URL)
+	if err != nil {
+		return nil, err
+	}
+	if err := WaitQuiet(ctx, conn, quietWait); err != nil {
+		_ = conn.Close(context.WithoutCancel(ctx))
+		return nil, err
+	}
+	return conn, nil
+}
+
+// leftovers waits for the locks of the dead to run out, and lists those that do not.
+func (r *run) leftovers(ctx context.Context) (err error) {
+	if r.flow.Leftover == "" || r.proof.Leftovers == nil {
+		return nil
+	}
+	for end := time.Now().Add(LiveBound(r.ttl())); ; {
+		r.left, err = r.proof.Leftovers(ctx, r.scenario, r.prefix)
+		if err != nil || len(r.left) == 0 || time.Now().After(end) || !pause(ctx, 50*time.Millisecond) {
+			return err
+		}
+	}
+}
+
+// patience with keys that are not decided, and with the finale.
+func (r *run) patience() time.Duration {
+	return cmp.Or(r.scenario.Patience, r.proof.Patience, patience)
+}
+
+func (r *run) ttl() time.Duration { return r.proof.LockTTL[r.flow.Name] }
+
 // lifeless is all that breaks I-LIVE.
 func (r *run) lifeless(records []Record) []string {
-	stalls := Stalls(r.volley.history, records, r.events, LiveBound(r.proof.LockTTL[r.scenario.Flow]))
-	return slices.Concat(stalls, r.dead, r.silent, undecided(records))
+	stalls := Stalls(r.volley.history, records, r.events, LiveBound(r.ttl()))
+	return slices.Concat(stalls, r.silent, undecided(records))
 }
 
 // result puts the numbers together and judges them.
-func (r *run) result(records []Record, violations map[string]int64) Result {
+func (r *run) result(records []Record, violations, evidence map[string]int64) Result {
 	result := newResult(r.scenario, r.replicas.Len())
-	result.count(records[:len(r.plan.Intents)], r.decided) // the finale is not load
+	result.count(records[:r.loaded], r.decided)
 	result.Violations, result.Evidence = violations, r.evidence(records)
+	maps.Copy(result.Evidence, evidence)
 	result.Void = VoidReasons(r.scenario, result.Evidence)
 	result.Verdict, result.AsExpected = Judge(r.scenario, violations, result.Void)
 	result.P50 = milliseconds(r.latencies.Latencies.P50)
@@ -160,31 +187,6 @@ func (r *run) result(records []Record, violations map[string]int64) Result {
 	result.Stock, result.Records, result.Events = r.plan.units(), records, r.events
 	result.Epoch, result.Samples = r.volley.history.epoch, r.samples
 	return result
-}
-
-func (r *run) evidence(records []Record) map[string]int64 {
-	evidence := maps.Clone(r.replicas.Counters.Sum())
-	maps.Copy(evidence, fromOutside(records, r.replicas.Len(), r.events, r.volley.history.epoch))
-	planned := int64(len(r.plan.Shots)+len(records)-len(r.plan.Intents)) + r.replayed
-	evidence["sent_again"], evidence["replayed"] = evidence["attempts"]-planned, r.replayed
-	evidence["samples"] = int64(len(r.samples))
-	switch r.scenario.Fault {
-	case Crash:
-		evidence["crashes"] = hits(r.events)
-	case LockLost:
-		evidence["locks_deleted"] = hits(r.events)
-	case RedisDown:
-		evidence["redis_kills"] = hits(r.events)
-		evidence["lock_acquired_after"] = evidence["lock_acquired"] - r.acquired
-	}
-	return evidence
-}
-
-func hits(events []fault.Event) (n int64) {
-	for _, e := range events {
-		n += e.Hits
-	}
-	return n
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

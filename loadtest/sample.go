@@ -11,20 +11,20 @@ import (
 // Sample is one look at the database while the load runs.
 type Sample struct {
 	At     time.Duration
-	Levels []Level // of every product, in order of sku
+	Levels []Level // in order of name
 }
 
-// Level is how much of a product there is.
+// Level is how much there is of something.
 type Level struct {
-	SKU   string
-	Shelf int64 // what the product's row says is left
-	True  int64 // what is left after all orders: below 0, units were sold that never were there
+	Name string
+	Says int64 // by the row that keeps it: the shelf, the balances
+	True int64 // by everything that changed it; below 0, units were sold that never were there
 }
 
 // total adds the products up.
 func (s Sample) total() (sum Level) {
 	for _, l := range s.Levels {
-		sum.Shelf += l.Shelf
+		sum.Says += l.Says
 		sum.True += l.True
 	}
 	return sum
@@ -33,9 +33,9 @@ func (s Sample) total() (sum Level) {
 // sampleEvery is often enough for a curve, and rare enough not to be load.
 const sampleEvery = 100 * time.Millisecond
 
-// sampleSQL is one statement, so it sees one snapshot: at any moment, not only
+// shelvesSQL is one statement, so it sees one snapshot: at any moment, not only
 // in the end, the shelf has to agree with the orders.
-const sampleSQL = `
+const shelvesSQL = `
 SELECT p.sku, p.stock, (COALESCE(put.units, 0) - COALESCE(bought.units, 0))::bigint
 FROM products p
 LEFT JOIN (SELECT sku, sum(quantity) AS units
@@ -49,8 +49,12 @@ LEFT JOIN (SELECT l.sku, sum(l.quantity) AS units
            GROUP BY l.sku) bought ON bought.sku = p.sku
 ORDER BY p.sku`
 
-// Watch samples the database until ctx ends.
-func Watch(ctx context.Context, databaseURL string, clock func() time.Duration) ([]Sample, error) {
+func watchShelves(ctx context.Context, databaseURL string, clock func() time.Duration) ([]Sample, error) {
+	return watch(ctx, databaseURL, shelvesSQL, clock)
+}
+
+// watch asks a database for its levels until ctx ends.
+func watch(ctx context.Context, databaseURL, sql string, clock func() time.Duration) ([]Sample, error) {
 	conn, err := pgx.Connect(ctx, databaseURL)
 	if err != nil {
 		return nil, err
@@ -59,7 +63,7 @@ func Watch(ctx context.Context, databaseURL string, clock func() time.Duration) 
 	var samples []Sample
 	for {
 		s := Sample{At: clock()}
-		rows, _ := conn.Query(ctx, sampleSQL) // CollectRows tells its error
+		rows, _ := conn.Query(ctx, sql) // CollectRows tells its error
 		s.Levels, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Level])
 		switch {
 		case ctx.Err() != nil:
@@ -74,13 +78,13 @@ func Watch(ctx context.Context, databaseURL string, clock func() time.Duration) 
 	}
 }
 
-// apart lists where shelf and orders did not agree.
+// apart lists where what is said and what is true did not agree.
 func apart(samples []Sample) []string {
 	var found []string
 	for _, s := range samples {
 		for _, l := range s.Levels {
-			if l.Shelf != l.True {
-				found = append(found, fmt.Sprintf("%s at %v: %d on the shelf, %d after all orders", l.SKU, s.At.Round(time.Millisecond), l.Shelf, l.True))
+			if l.Says != l.True {
+				found = append(found, fmt.Sprintf("%s at %v: says %d, should be %d", l.Name, s.At.Round(time.Millisecond), l.Says, l.True))
 			}
 		}
 	}
@@ -91,10 +95,34 @@ func apart(samples []Sample) []string {
 func shelfAt(samples []Sample, sku string, at time.Duration) (n int64, seen bool) {
 	for _, s := range samples {
 		for _, l := range s.Levels {
-			if l.SKU == sku && s.At <= at {
-				n, seen = l.Shelf, true
+			if l.Name == sku && s.At <= at {
+				n, seen = l.Says, true
 			}
 		}
 	}
 	return n, seen
+}
+
+// driftLevel is how far balances are from their entries.
+const driftLevel = "drift"
+
+// moneySQL is one statement, so it sees one snapshot: two sums in two statements
+// would see two moments.
+const moneySQL = `
+SELECT a.currency, sum(a.balance)::bigint, sum(a.opening)::bigint
+FROM accounts a
+GROUP BY a.currency
+UNION ALL
+SELECT 'accounts below what they hold', count(*) FILTER (WHERE balance < held), 0
+FROM accounts
+UNION ALL
+SELECT '` + driftLevel + `', COALESCE(sum(abs(a.balance - a.opening - COALESCE(l.moved, 0))), 0)::bigint, 0
+FROM accounts a
+LEFT JOIN (SELECT account_id, sum(delta) AS moved
+           FROM ledger_entries
+           GROUP BY account_id) l ON l.account_id = a.id
+ORDER BY 1`
+
+func watchMoney(ctx context.Context, databaseURL string, clock func() time.Duration) ([]Sample, error) {
+	return watch(ctx, databaseURL, moneySQL, clock)
 }

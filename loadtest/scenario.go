@@ -1,8 +1,8 @@
 package loadtest
 
 import (
-	"cmp"
 	"slices"
+	"time"
 )
 
 // The flows.
@@ -19,6 +19,10 @@ type Scenario struct {
 	Expect   Verdict
 	Breaks   []string // a control: at least these must be broken
 	Keeps    []string // a control: and these must hold all the same
+
+	// Patience is how long after the load a key may stay undecided, where its end
+	// says nothing: a control that never decides some of them. 0: the proof's.
+	Patience time.Duration
 }
 
 // Name is unique in a matrix.
@@ -27,13 +31,32 @@ func (s Scenario) Name() string { return s.Flow + "/" + s.Strategy + "/" + strin
 // Fault names what is done while the load runs.
 type Fault string
 
-// The faults of the inventory flow.
+// The faults.
 const (
-	NoFault   Fault = "none"
-	Crash     Fault = "crash"
+	NoFault Fault = "none"
+	Crash   Fault = "crash"
+
+	// Of inventory's stores.
 	LockLost  Fault = "lock-lost"
 	RedisDown Fault = "redis-down"
+
+	// Of transfer's stores.
+	LateWrite    Fault = "late-write"
+	Pause        Fault = "pause"
+	LeaseRevoked Fault = "lease-revoked"
+	LeaderKill   Fault = "leader-kill"
+	NoQuorum     Fault = "no-quorum"
+	PGRestart    Fault = "pg-restart"
+	CommitCut    Fault = "commit-cut"
 )
+
+// order puts the faults from the harmless to the rest, so that a control stands
+// beside those that must do better under the same.
+func (f Fault) order() int {
+	return slices.Index([]Fault{
+		NoFault, LockLost, RedisDown, LateWrite, Pause, LeaseRevoked, LeaderKill, NoQuorum, PGRestart, CommitCut, Crash,
+	}, f)
+}
 
 // Strategy is what has to be known of one to put it into the matrix.
 type Strategy struct {
@@ -42,64 +65,13 @@ type Strategy struct {
 	Stores []string
 }
 
-// storeFaults are what can be done to a store. Every strategy can crash.
-var storeFaults = map[string][]Fault{
-	"redis": {LockLost, RedisDown},
+// control is a scenario that must be violated.
+func control(flow, strategy string, fault Fault, keeps []string, breaks ...string) Scenario {
+	return Scenario{Flow: flow, Strategy: strategy, Fault: fault, Expect: Violated, Breaks: breaks, Keeps: keeps}
 }
 
-// controls are the scenarios that must be violated, or that show that a
-// violation comes from its fault: redis-only holds as long as nobody takes its
-// lock away. What they must keep is what their mistake does not touch.
-var controls = []Scenario{
-	control("naive", NoFault, "S1"),
-	safe("redis-only", NoFault),
-	control("redis-only", LockLost, "S1"),
-}
-
-func control(strategy string, fault Fault, breaks ...string) Scenario {
-	return Scenario{
-		Flow: "inventory", Strategy: strategy, Fault: fault, Expect: Violated,
-		Breaks: breaks, Keeps: []string{"I-ACK", "I-REJ", "I-ONCE", "I-WHOLE"},
-	}
-}
-
-func safe(strategy string, fault Fault) Scenario {
-	return Scenario{Flow: "inventory", Strategy: strategy, Fault: fault, Expect: Safe}
-}
-
-// Matrix is every control, then every safe strategy under no fault, under a
-// crash, and under the faults of each store that it uses; sorted by fault.
-func Matrix(strategies []Strategy) []Scenario {
-	matrix := slices.Clone(controls)
-	for _, s := range strategies {
-		if !s.Safe {
-			continue
-		}
-		matrix = append(matrix, safe(s.Name, NoFault), safe(s.Name, Crash))
-		for _, store := range s.Stores {
-			for _, fault := range storeFaults[store] {
-				matrix = append(matrix, safe(s.Name, fault))
-			}
-		}
-	}
-	slices.SortStableFunc(matrix, func(a, b Scenario) int { return cmp.Compare(a.Fault.order(), b.Fault.order()) })
-	return matrix
-}
-
-// order puts the faults from the harmless to the rest, so that a control stands
-// beside those that must do better under the same.
-func (f Fault) order() int { return slices.Index([]Fault{NoFault, LockLost, RedisDown, Crash}, f) }
-
-// Quick is the part of the matrix that shows the point in a minute: the control
-// and the real thing under the same load, the lock taken away from both, and
-// what else the real thing must survive.
-func Quick(matrix []Scenario) []Scenario {
-	return slices.DeleteFunc(slices.Clone(matrix), func(s Scenario) bool {
-		quick := s.Strategy == "redis+row" ||
-			s.Strategy == "naive" ||
-			s.Strategy == "redis-only" && s.Fault == LockLost
-		return !quick
-	})
+func safe(flow, strategy string, fault Fault) Scenario {
+	return Scenario{Flow: flow, Strategy: strategy, Fault: fault, Expect: Safe}
 }
 
 // Only keeps the scenarios of the named flow, strategy and fault; an empty name is any.

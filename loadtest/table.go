@@ -8,40 +8,72 @@ import (
 	"text/tabwriter"
 )
 
-// Table prints the report for people.
+// Table prints the report for people: a table for each flow.
 func (r Report) Table(w io.Writer) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "strategy\tfault\texpected\tverdict\t\toversold\trequests\tok\trejected\tunknown\tper s\tp50 ms\tp99 ms\t")
-	for _, s := range r.Scenarios {
-		mark := "ok"
-		if !s.AsExpected {
-			mark = "NOT AS EXPECTED"
+	for i, group := range r.Groups() {
+		if i > 0 {
+			fmt.Fprintln(w)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%.0f\t%.1f\t%.1f\t\n",
-			s.Strategy, s.Fault, s.Expect, s.Verdict, mark, s.Violations["oversold"],
-			s.Requests, s.OK, s.Rejected, s.Unknown, s.PerSecond, s.P50, s.P99)
+		if err := group.table(w); err != nil {
+			return err
+		}
 	}
-	if err := t.Flush(); err != nil || r.CalledOff() == "" {
-		return err
+	if r.CalledOff() == "" {
+		return nil
 	}
 	_, err := fmt.Fprintln(w, "\nNOT AS EXPECTED: "+r.CalledOff())
 	return err
 }
 
+// Group is what the scenarios of one flow showed.
+type Group struct {
+	Flow
+	Results []Result
+	Several bool // there are other groups
+}
+
+// Groups are the scenarios by flow, in the order in which they came.
+func (r Report) Groups() (groups []Group) {
+	for _, result := range r.Scenarios {
+		i := slices.IndexFunc(groups, func(g Group) bool { return g.Name == result.Flow })
+		if i < 0 {
+			i, groups = len(groups), append(groups, Group{Flow: flowOf(result.Flow)})
+		}
+		groups[i].Results = append(groups[i].Results, result)
+	}
+	for i := range groups {
+		groups[i].Several = len(groups) > 1
+	}
+	return groups
+}
+
+func (g Group) table(w io.Writer) error {
+	if g.Several {
+		fmt.Fprintln(w, g.Name)
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(t, "strategy\tfault\texpected\tverdict\t\t%s\trequests\tok\trejected\tunknown\tper s\tp50 ms\tp99 ms\t\n", g.Number)
+	for _, s := range g.Results {
+		mark := "ok"
+		if !s.AsExpected {
+			mark = "NOT AS EXPECTED"
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%.0f\t%.1f\t%.1f\t\n",
+			s.Strategy, s.Fault, s.Expect, s.Verdict, mark, s.Violations[g.Number],
+			s.Requests, s.OK, s.Rejected, s.Unknown, s.PerSecond, s.P50, s.P99)
+	}
+	return t.Flush()
+}
+
 // sentence sums one result up in a line.
 func (r Result) sentence() string {
-	text := fmt.Sprintf("%s: %d of %d units sold", r.Verdict, r.soldUnits(), r.Stock)
-	if r.Stock == 0 { // somebody else's service: nobody knows what it sells
-		text = fmt.Sprintf("%s: %d ok, %d rejected, %d undecided", r.Verdict, r.OK, r.Rejected, r.Unknown)
-	}
-	if n := r.Violations["oversold"]; n > 0 {
-		text += fmt.Sprintf(", %d of them twice", n)
-	}
+	flow := flowOf(r.Flow)
+	text := fmt.Sprintf("%s: %s", r.Verdict, flow.Told(r))
 	if broken := Broken(r.Violations); len(broken) > 0 {
 		text += "; broken: " + strings.Join(broken, ", ")
 	}
 	if n := r.Evidence["guard_tripped"]; n > 0 && r.Expect == Safe {
-		text += fmt.Sprintf("; but only the last guard, CHECK (stock >= 0), held it %d times", n)
+		text += fmt.Sprintf("; but only the last guard, %s, held it %d times", flow.Guard, n)
 	}
 	for _, reason := range r.Void {
 		text += "; shows nothing: " + reason
@@ -69,19 +101,4 @@ func (r Result) unmet() string {
 		}
 	}
 	return ""
-}
-
-// soldUnits is what buyers were promised.
-func (r Result) soldUnits() (n int64) {
-	for _, record := range r.Records {
-		for _, l := range record.Lines {
-			switch {
-			case record.Outcome == OK && record.Action == Buy:
-				n += l.Quantity
-			case record.Outcome == OK && record.Action == Cancel:
-				n -= l.Quantity
-			}
-		}
-	}
-	return n
 }

@@ -84,6 +84,10 @@ func (t *Target) Run(ctx context.Context) (Report, error) {
 	return Report{Seed: t.Load.Seed, AsExpected: result.AsExpected, Scenarios: []Result{result}, Planned: 1, Load: t.Load, When: time.Now()}, nil
 }
 
+func toldOfTarget(r Result) string {
+	return fmt.Sprintf("%d ok, %d rejected, %d undecided", r.OK, r.Rejected, r.Unknown)
+}
+
 // rehearse finds a query that cannot run before the service is loaded for it.
 func (t *Target) rehearse(ctx context.Context, conn *pgx.Conn) error {
 	if len(t.Checks) == 0 {

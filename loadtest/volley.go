@@ -19,6 +19,7 @@ type volley struct {
 	chaser   *Chaser
 	chasing  context.Context // ends with the chaser's patience
 	end      context.CancelFunc
+	follow   func(Record) []Shot // what an answer gives rise to; may be nil
 }
 
 // maxConns to each replica: more than are ever needed at once, so that nobody
@@ -46,6 +47,11 @@ func newVolley(ctx context.Context, bases []string, headers Headers, chaseFor ti
 	v.client = v.recorder.Client(maxConns, clientTimeout)
 	v.chaser = NewChaser(v.client, bases, headers, v.history)
 	v.recorder.Undecided = func(r *Record) { v.chaser.Chase(v.chasing, r) }
+	v.recorder.Decided = func(r Record) {
+		if v.follow != nil {
+			v.chaser.Follow(v.chasing, v.follow(r))
+		}
+	}
 	return v, nil
 }
 

@@ -125,7 +125,7 @@ func (c *proveCmd) scenarios() ([]loadtest.Scenario, error) {
 	for _, s := range inventory.Strategies() {
 		strategies = append(strategies, loadtest.Strategy{Name: s.Name, Safe: s.Safe, Stores: s.Stores})
 	}
-	matrix := loadtest.Matrix(strategies)
+	matrix := loadtest.Inventory.Matrix(strategies)
 	chosen := loadtest.Only(matrix, c.Flow, c.Strategy, c.Fault)
 	if len(chosen) == 0 {
 		return nil, fmt.Errorf("no such scenario; there are:\n  %s", names(matrix))

@@ -1,0 +1,158 @@
+package loadtest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+)
+
+// MoveChecks compare the tables with what clients were told. They need the
+// temporary table that LoadMoves fills: a row for each key, with what was asked
+// for and, in told, the answer to a success.
+var MoveChecks = []Check{
+	{
+		Name: "I-ACK made", Invariant: "I-ACK",
+		Means: "transfer that a client was promised, and that is not there as promised",
+		SQL: `
+SELECT told.key
+FROM proof_moves told
+LEFT JOIN transfers t
+       ON t.id = told.made AND t.client_id = told.client_id AND t.idempotency_key = told.key
+      AND t.from_id = told.from_id AND t.to_id = told.to_id AND t.amount = told.amount
+      AND t.id = (told.answer ->> 'id')::uuid AND t.from_id = (told.answer ->> 'from')::uuid
+      AND t.to_id = (told.answer ->> 'to')::uuid AND t.amount = (told.answer ->> 'amount')::bigint
+      AND CASE told.action
+          WHEN 'pay' THEN told.answer ->> 'state' = 'posted' AND t.state = 'posted' AND t.settled = t.amount AND t.expires_at IS NULL
+          ELSE told.answer ->> 'state' = 'reserved' AND t.expires_at = (told.answer ->> 'expires_at')::timestamptz END
+WHERE told.action IN ('pay', 'reserve') AND told.outcome = 'ok' AND t.id IS NULL`,
+	},
+	{
+		Name: "I-ACK ended", Invariant: "I-ACK",
+		Means: "hold that a client was told is posted or voided, and that is not, or not as told",
+		SQL: `
+SELECT told.key
+FROM proof_moves told
+LEFT JOIN transfers t
+       ON t.id = told.hold AND t.client_id = told.client_id AND t.id = told.made
+      AND t.state = told.answer ->> 'state' AND t.settled = (told.answer ->> 'settled')::bigint
+      AND CASE told.action
+          WHEN 'post' THEN t.state = 'posted' AND t.settled = CASE told.amount WHEN 0 THEN t.amount ELSE told.amount END
+          ELSE t.state = 'voided' AND t.settled = 0 END
+WHERE told.action IN ('post', 'void') AND told.outcome = 'ok' AND t.id IS NULL`,
+	},
+	{
+		Name: "I-REJ", Invariant: "I-REJ",
+		Means: "transfer whose client was told that there will be none, or whose request was never sent",
+		SQL: `
+SELECT told.key
+FROM proof_moves told
+JOIN transfers t ON t.client_id = told.client_id AND t.idempotency_key = told.key
+WHERE told.outcome = 'rejected' OR NOT told.sent`,
+	},
+	{
+		// Transfers can only come from requests: anything else is an effect nobody asked for.
+		Name: "I-REJ unasked", Invariant: "I-REJ",
+		Means: "transfer that no request asked for",
+		SQL: `
+SELECT t.id::text
+FROM transfers t
+LEFT JOIN proof_moves told
+       ON told.client_id = t.client_id AND told.key = t.idempotency_key AND told.action IN ('pay', 'reserve')
+WHERE told.key IS NULL`,
+	},
+	{
+		Name: "I-HOLD told", Invariant: "I-HOLD",
+		Means: "hold whose end is not the one that post and void were told of",
+		SQL: `
+SELECT t.id::text
+FROM transfers t
+JOIN proof_moves told ON told.hold = t.id
+WHERE t.state <> CASE
+      WHEN told.outcome = 'ok' AND told.action = 'post' THEN 'posted'
+      WHEN told.outcome = 'ok' THEN 'voided'
+      WHEN told.problem = 'expired' THEN 'expired'
+      WHEN told.problem = 'already-settled' AND told.action = 'post' THEN 'voided'
+      WHEN told.problem = 'already-settled' THEN 'posted'
+      ELSE t.state END`,
+	},
+	{
+		Name: "I-HOLD unasked", Invariant: "I-HOLD",
+		Means: "hold that was posted or voided although nobody asked for it",
+		SQL: `
+SELECT t.id::text
+FROM transfers t
+LEFT JOIN proof_moves told
+       ON told.hold = t.id AND told.sent AND told.action = CASE t.state WHEN 'posted' THEN 'post' ELSE 'void' END
+WHERE t.expires_at IS NOT NULL AND t.state IN ('posted', 'voided') AND told.key IS NULL`,
+	},
+	{
+		Name: "I-HOLD over", Invariant: "I-HOLD",
+		Means: "hold that is over, and still reserved after the sweeper's last round",
+		SQL:   `SELECT id::text FROM transfers WHERE state = 'reserved' AND expires_at < clock_timestamp()`,
+	},
+	{
+		// A condition is looked at some microseconds before ended_at is written.
+		Name: "I-HOLD late", Invariant: "I-HOLD",
+		Means: "hold that was settled after its end, or expired before it",
+		SQL: `
+SELECT id::text
+FROM transfers
+WHERE state IN ('posted', 'voided') AND ended_at > expires_at + interval '5 milliseconds'
+   OR state = 'expired' AND ended_at < expires_at`,
+	},
+}
+
+// LoadMoves copies what clients were told into a temporary table of conn.
+func LoadMoves(ctx context.Context, conn *pgx.Conn, records []Record, clients []Credentials) error {
+	_, err := conn.Exec(ctx, `
+CREATE TEMPORARY TABLE proof_moves (
+	client_id uuid, key text, action text, from_id uuid, to_id uuid, amount bigint, hold uuid,
+	sent boolean, outcome text, problem text, made uuid, answer jsonb)`)
+	if err != nil {
+		return fmt.Errorf("audit: %w", err)
+	}
+	columns := []string{"client_id", "key", "action", "from_id", "to_id", "amount", "hold", "sent", "outcome", "problem", "made", "answer"}
+	_, err = conn.CopyFrom(ctx, pgx.Identifier{"proof_moves"}, columns, pgx.CopyFromSlice(len(records), func(i int) ([]any, error) {
+		r, m := records[i], records[i].Move
+		return []any{
+			uuid.UUID(clients[r.Client].ID), r.Key, string(r.Action), m.From, m.To, m.Amount, m.Of,
+			r.sent(), string(r.Outcome), r.problem(), r.Made, r.answer(),
+		}, nil
+	}))
+	if err != nil {
+		return fmt.Errorf("audit: copy history: %w", err)
+	}
+	_, err = conn.Exec(ctx, `ANALYZE proof_moves`)
+	return err
+}
+
+// sent tells whether any attempt got as far as the wire.
+func (r Record) sent() bool {
+	for _, a := range r.Attempts {
+		if a.Sends > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// problem is that of the answer that decided the key; "" if none did.
+func (r Record) problem() string {
+	for _, a := range r.Attempts {
+		if a.Outcome == r.Outcome && a.Outcome.Final() {
+			return a.Problem
+		}
+	}
+	return ""
+}
+
+// answer is the body of a success, as JSON whatever it was.
+func (r Record) answer() json.RawMessage {
+	if r.Outcome != OK || !json.Valid(r.body) {
+		return json.RawMessage("{}")
+	}
+	return r.body
+}

@@ -1,0 +1,100 @@
+package loadtest
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+)
+
+// Flow is what differs between the lessons under proof: what is sent, and what
+// must be true of it. Replicas, load, faults, verdicts and reports are the same
+// for all.
+type Flow struct {
+	Name     string
+	Number   string // what people feel, counted beside the invariants: oversold, drift
+	During   string // the invariant that is looked at while the load runs
+	Leftover string // the one that no lock is left behind; "": nobody looks
+	Guard    string // the last guard, which the database keeps
+
+	// Plan draws what is sent, Crowd says in words how much that is.
+	Plan  func(Load) Plan
+	Crowd func(Plan) string
+	// Watch looks at the database until ctx ends.
+	Watch func(ctx context.Context, databaseURL string, clock func() time.Duration) ([]Sample, error)
+	// Follow is what clients send because of a success, with times from now on. May be nil.
+	Follow func(Record) []Shot
+	// Finale shows after the load, before the replicas are stopped, that life goes on.
+	Finale func(context.Context, *run) Findings
+	// Audit asks what really happened, when nobody is left who could change it.
+	Audit func(context.Context, *run, []Record) (Audited, error)
+	// Void says why a run shows nothing, beside what makes any run void.
+	Void func(Scenario, map[string]int64) []string
+
+	Controls []Scenario
+	Faults   map[string][]Fault  // of each store
+	Least    map[Fault]int       // shortest load under a fault, in TTLs of a lock
+	Quick    func(Scenario) bool // part of the short proof
+	Told     func(Result) string // a result in words
+	Plot     func(Result) chart  // of the samples
+	Words    Words
+}
+
+// Audited is what a flow's audit found.
+type Audited struct {
+	Findings Findings
+	Number   int64 // Flow.Number
+	Evidence map[string]int64
+	Oversale *Oversale // inventory's: how it came to that
+}
+
+// Words are what the page calls things.
+type Words struct {
+	Claim  string // what is to be shown
+	Crowd  string // who sends what
+	Gauge  string // what a bar of Result.Gauge is; "": there is none
+	Done   string // a key with an effect
+	Levels string // what Plot shows
+	Note   string // below the table of verdicts
+}
+
+// flows are all there are; of somebody else's service next to nothing is known.
+var flows = []Flow{Inventory, Transfer, {
+	Name: targetFlow, Number: "oversold", Told: toldOfTarget, Words: Words{Done: "ok"},
+}}
+
+// flowOf finds a flow by its name.
+func flowOf(name string) Flow {
+	i := slices.IndexFunc(flows, func(f Flow) bool { return f.Name == name })
+	return flows[i]
+}
+
+// Matrix is every control, then every safe strategy under no fault, under a
+// crash, and under the faults of each store that it uses; sorted by fault.
+func (f Flow) Matrix(strategies []Strategy) []Scenario {
+	matrix := slices.Clone(f.Controls)
+	for _, s := range strategies {
+		if !s.Safe {
+			continue
+		}
+		matrix = append(matrix, safe(f.Name, s.Name, NoFault), safe(f.Name, s.Name, Crash))
+		for _, store := range s.Stores {
+			for _, fault := range f.Faults[store] {
+				matrix = append(matrix, safe(f.Name, s.Name, fault))
+			}
+		}
+	}
+	slices.SortStableFunc(matrix, func(a, b Scenario) int { return cmp.Compare(a.Fault.order(), b.Fault.order()) })
+	return matrix
+}
+
+// Quick is the part of a matrix that shows the point in a minute or two.
+func Quick(matrix []Scenario) []Scenario {
+	return slices.DeleteFunc(slices.Clone(matrix), func(s Scenario) bool { return !flowOf(s.Flow).Quick(s) })
+}
+
+// load is a flow's load under a fault: longer, if the fault needs that.
+func (f Flow) load(l Load, fault Fault, lockTTL time.Duration) Load {
+	l.Duration = max(l.Duration, time.Duration(f.Least[fault])*lockTTL)
+	return l
+}

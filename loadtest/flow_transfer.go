@@ -1,0 +1,145 @@
+package loadtest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Transfer is the flow of money: none is lost, none is made.
+var Transfer = Flow{
+	Name: transferFlow, Number: "drift", During: "T1-DURING", Leftover: "T6", Guard: "CHECK (balance >= held)",
+	Plan: NewTransferPlan,
+	Crowd: func(p Plan) string {
+		return fmt.Sprintf("%d transfers of %d clients at %d hot accounts", len(p.Intents), p.Clients, hot)
+	},
+	Watch:    watchMoney,
+	Follow:   settle,
+	Finale:   spend,
+	Audit:    auditMoney,
+	Void:     voidMoney,
+	Controls: moneyControls,
+	Faults: map[string][]Fault{
+		"etcd":     {LateWrite, Pause, LeaseRevoked, LeaderKill, NoQuorum},
+		"postgres": {PGRestart, CommitCut},
+	},
+	Least: map[Fault]int{Pause: 10, LateWrite: 5, Crash: 8},
+	Quick: func(s Scenario) bool {
+		return slices.Contains([]string{
+			"naive/none", "lease-id-fence/none", "etcd-unfenced/late-write",
+			"etcd-fenced/none", "etcd-fenced/late-write", "etcd-fenced/commit-cut", "etcd-fenced/crash",
+		}, s.Strategy+"/"+string(s.Fault))
+	},
+	Told: toldOfMoney,
+	Plot: Result.Drift,
+	Words: Words{
+		Claim:  "no money was lost or made",
+		Crowd:  "64 clients who send at the same moment, again and again, and all have to do with 8 accounts that are short of money",
+		Done:   "done",
+		Levels: "Minor units by which balances differ from what their entries add up to. It must be 0 all along.",
+		Note:   "Drift is money that balances have, or lack, and no entry accounts for.",
+	},
+}
+
+// moneyKept is what the mistakes of the controls do not touch: whatever becomes
+// of a balance, a transfer has its key and its two entries in one transaction.
+var moneyKept = []string{"I-REJ", "I-ONCE", "T2"}
+
+// moneyControls are the scenarios that must be violated, or that show that a
+// violation comes from its fault: etcd-unfenced holds as long as nobody is late.
+// T3 sees every loss. (T1 does not: a payer and a payee may lose alike.)
+var moneyControls = []Scenario{
+	control(transferFlow, "naive", NoFault, moneyKept, "T3"),
+	hopeless(control(transferFlow, "lease-id-fence", NoFault, moneyKept, "T3")),
+	safe(transferFlow, "etcd-unfenced", NoFault),
+	control(transferFlow, "etcd-unfenced", LateWrite, moneyKept, "T3"),
+	control(transferFlow, "etcd-unfenced", LeaseRevoked, moneyKept, "T3"),
+}
+
+// hopeless is a control that refuses some keys for ever: no patience helps.
+func hopeless(s Scenario) Scenario {
+	s.Patience = 2 * time.Second
+	return s
+}
+
+// moneySteps are those of a transfer at which a replica is killed, one after the other.
+var moneySteps = []string{
+	"before-acquire", "after-acquire", "after-begin", "after-guard", "after-key", "before-commit", "after-commit", "after-release",
+}
+
+// toldOfMoney counts transfers, those of the finale included.
+func toldOfMoney(r Result) string {
+	var moved, short, holds int
+	for _, record := range r.Records {
+		switch {
+		case record.Action == Pay && record.Outcome == OK, record.Action == PostHold && record.Outcome == OK:
+			moved++
+		case record.Action == Reserve && record.Outcome == OK:
+			holds++
+		case record.refused("insufficient-funds"):
+			short++
+		}
+	}
+	parts := []string{fmt.Sprintf("%d moved", moved), fmt.Sprintf("%d refused for lack of funds", short), fmt.Sprintf("%d holds", holds)}
+	if n := r.Violations["drift"]; n > 0 {
+		parts = append(parts, fmt.Sprintf("balances are off by %d in all", n))
+	}
+	if n := r.Evidence["late_refused"]; n > 0 {
+		parts = append(parts, fmt.Sprintf("%d late writes refused", n))
+	} else if n := r.Evidence["fence_refused"]; n > 0 {
+		parts = append(parts, fmt.Sprintf("%d old fences refused", n))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// refused tells whether a key was decided by this refusal.
+func (r Record) refused(problem string) bool {
+	return r.Outcome == Rejected && r.problem() == problem
+}
+
+// auditMoney asks the database where the money is.
+func auditMoney(ctx context.Context, r *run, records []Record) (a Audited, err error) {
+	conn, err := r.quiet(ctx)
+	if err != nil {
+		return a, err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	if err := LoadMoves(ctx, conn, records, r.clients); err != nil {
+		return a, err
+	}
+	if a.Findings, err = Audit(ctx, conn, append(append([]Check{}, TransferChecks...), MoveChecks...)); err != nil {
+		return a, err
+	}
+	a.Findings.Add("I-SPENT", wronglyRefused(records[:r.loaded], r.plan.Accounts)...)
+	if a.Evidence, err = ends(ctx, conn); err != nil {
+		return a, err
+	}
+	a.Number, err = units(ctx, conn, driftSQL)
+	return a, err
+}
+
+// ends counts the holds by how they ended: whether the three met at all.
+func ends(ctx context.Context, conn queryer) (map[string]int64, error) {
+	counts := map[string]int64{}
+	for _, state := range []string{"posted", "voided", "expired"} {
+		n, err := units(ctx, conn, `SELECT count(*) FROM transfers WHERE expires_at IS NOT NULL AND state = '`+state+`'`)
+		if err != nil {
+			return nil, err
+		}
+		counts["holds_"+state] = n
+	}
+	return counts, nil
+}
+
+// wronglyRefused lists the transfers that were refused for lack of funds
+// although the account had enough for everything that it was asked for.
+func wronglyRefused(records []Record, accounts []Account) (wrong []string) {
+	for _, r := range records {
+		if accounts[r.Client].Ample && r.refused("insufficient-funds") {
+			wrong = append(wrong, r.Key+": refused, although there was money for all of them")
+		}
+	}
+	return wrong
+}
