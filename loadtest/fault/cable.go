@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 
 	"github.com/jackc/pgx/v5/pgproto3"
 )
@@ -18,6 +19,7 @@ type cable struct {
 	server   *net.TCPConn
 	prepared map[string]string // speak's: the SQL of each prepared statement
 	tx       *transaction      // speak's: the one that the next statement belongs to; nil: none
+	muted    atomic.Bool       // the client gets no more answers
 
 	mu      sync.Mutex
 	pending []*packet    // sent, and not answered, in order
@@ -84,16 +86,19 @@ func (c *cable) next(r *bufio.Reader) (*packet, error) {
 
 // send does with the packet what was decided.
 func (c *cable) send(p *packet, m move) error {
-	if m != deliver {
-		_ = c.client.Close()
-	}
+	c.muted.Store(m != deliver)
 	if m == cutBefore || !c.expect(p) {
+		_ = c.client.Close()
 		p.end()
 		return errCut
 	}
 	if _, err := c.server.Write(p.raw); err != nil || m == deliver {
 		return err
 	}
+	// The client loses its connection when the server has answered: to know that
+	// earlier it would ask, on another one, for what it sent to be cancelled.
+	<-p.answered
+	_ = c.client.Close()
 	return errCut
 }
 
@@ -124,7 +129,9 @@ func (c *cable) listen() {
 		}
 		c.hear(out[begin], out[begin+5:])
 		if r.Buffered() == 0 || len(out) > bufferSize {
-			_, _ = c.client.Write(out)
+			if !c.muted.Load() {
+				_, _ = c.client.Write(out)
+			}
 			out = out[:0]
 		}
 	}

@@ -42,7 +42,7 @@ type move int
 const (
 	deliver   move = iota
 	cutBefore      // the connection breaks, and the server never gets the packet
-	cutAfter       // the server gets it, and the connection breaks before the answer
+	cutAfter       // the server gets it, and the connection breaks instead of the answer
 )
 
 // NewWire lays a line to the server of databaseURL. Whoever connects to URL is

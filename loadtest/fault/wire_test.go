@@ -105,6 +105,7 @@ func TestWire_UnderstandsWhatATransactionHasWritten(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	w.watch(nil)
 	close(packets)
 	var got []seen
 	for p := range packets {
