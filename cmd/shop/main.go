@@ -26,7 +26,7 @@ type cli struct {
 	Prove   proveCmd         `cmd:"" help:"Load a set of replicas, break things, and audit what came of it."`
 	Batch   batchCmd         `cmd:"" help:"Give back expired holds and forget old idempotency keys: once, or again and again."`
 	Audit   auditCmd         `cmd:"" help:"Count what violates an invariant."`
-	Epoch   epochCmd         `cmd:"" name:"fence-epoch" help:"After etcd was wiped or restored: let the accounts take the fences of the etcd that is there now."`
+	Epoch   epochCmd         `cmd:"" name:"fence-epoch" help:"After etcd was wiped or restored: let the accounts take the fences of the one that is there now. Restart every serve and batch afterwards."`
 	Ping    pingCmd          `cmd:"" help:"Ask a running shop whether it is ready, for health checks."`
 	Version kong.VersionFlag `help:"Print the version."`
 }

@@ -44,8 +44,12 @@ func TestHold_IsSettledOnce(t *testing.T) {
 		lost := s.settle(key+"-2", id, c.lost, "").want(t, 409, api.TypeAlreadySettled)
 		mustReplay(t, key, lost, s.settle(key+"-2", id, c.lost, ""))
 	}
-	s.wantMoney("alice", a, 980, 0)
-	s.wantMoney("bob", b, 20, 0)
+	id := s.move("typed", moveOf(a, b, "10", pending)).want(t, 201, "").id(t)
+	for _, header := range []string{"Content-Type: application/json", "Content-Type: text/plain"} { // of a body that is not there
+		s.settle("typed-1", id, "post", "", header).want(t, 201, "")
+	}
+	s.wantMoney("alice", a, 970, 0)
+	s.wantMoney("bob", b, 30, 0)
 }
 
 func TestHold_WhoseTimeIsOverIsRefusedAndStored(t *testing.T) {

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"shop/compose/local/stack"
+)
+
+// privateEtcd is a server of one test, which may break it.
+func privateEtcd(t *testing.T) *stack.Server {
+	t.Helper()
+	all, err := stack.Attach(env(t, "SHOP_STACK"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := all.Private(t.Context(), "etcd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		if err := server.Kill(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	return server
+}
+
+func do(t *testing.T, what func(context.Context) error) {
+	t.Helper()
+	if err := what(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wipe starts an etcd again without its data: the same flags, and so the same cluster id.
+func wipe(t *testing.T, etcd *stack.Server) {
+	t.Helper()
+	do(t, etcd.Kill)
+	if err := os.RemoveAll(filepath.Join(env(t, "SHOP_STACK"), etcd.Name, "data")); err != nil {
+		t.Fatal(err)
+	}
+	do(t, etcd.Start)
+}
+
+// payer is a replica, asked to move alice's money to bob.
+type payer struct {
+	*replica
+	from, to string
+}
+
+func startPayer(t *testing.T, url, key string, flags ...string) payer {
+	t.Helper()
+	ids := accounts(t, url)
+	return payer{startReplica(t, url, key, append([]string{"--strategy=row"}, flags...)...), ids["alice"], ids["bob"]}
+}
+
+func (p payer) pay(key string, more ...string) (int, string) {
+	return p.send("POST", "/v1/transfers", key, fmt.Sprintf(`{"from":%q,"to":%q,"amount":100,"currency":"EUR"%s}`, p.from, p.to, strings.Join(more, "")))
+}
+
+func (p payer) wantHealth(transfers string) {
+	p.t.Helper()
+	status := map[string]string{"ok": "ok", "unreachable": "degraded"}[transfers]
+	want := fmt.Sprintf(`{"status":%q,"postgres":"ok","locks":"ok","transfers":%q}`, status, transfers)
+	until(p.t, want, func() bool { // an answer is kept for a moment
+		code, body := p.get(p.url + "/readyz")
+		return code == 200 && strings.TrimSpace(body) == want
+	})
+}
+
+// payBy lets a request choose.
+func (p payer) payBy(strategy, key string) (int, string) {
+	return p.send("POST", "/v1/transfers?strategy="+strategy, strategy+key, fmt.Sprintf(`{"from":%q,"to":%q,"amount":1,"currency":"EUR"}`, p.from, p.to))
+}
