@@ -52,9 +52,18 @@ func (s *Store) acquire(ctx context.Context, keys []string, here func(context.Co
 	lease, err := s.attempts(ctx, keys, p, there)
 	if err != nil {
 		s.leave(p)
-		return fail(err)
+		return fail(p.late(ctx, err))
 	}
 	return lease, nil
+}
+
+// late adds what ctx's end came from, if the turn came too late: others had the
+// keys, and what was left of the time says nothing about etcd.
+func (p *place) late(ctx context.Context, err error) error {
+	if p.queued && ctx.Err() != nil && !errors.Is(err, locking.ErrBusy) {
+		return fmt.Errorf("%w: %w", locking.ErrBusy, err)
+	}
+	return err
 }
 
 // attempts makes one attempt after another until one ends with a grant, or in a

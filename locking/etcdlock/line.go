@@ -14,6 +14,7 @@ type lines map[string][]*place
 type place struct {
 	keys   []string
 	behind int           // in how many queues someone stands before him
+	queued bool          // there was someone when he came
 	turn   chan struct{} // closed when in none
 }
 
@@ -26,7 +27,7 @@ func (l lines) join(keys []string) *place {
 		}
 		l[k] = append(l[k], p)
 	}
-	if p.behind == 0 {
+	if p.queued = p.behind > 0; !p.queued {
 		close(p.turn)
 	}
 	return p

@@ -1,6 +1,8 @@
 package etcdlock
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"sync"
 	"testing"
@@ -134,4 +136,38 @@ func TestAcquire_ReleaseWakesOneWaiter(t *testing.T) {
 		<-got
 	}
 	all.Wait()
+}
+
+// Whoever's turn in the process comes with his patience at its end has seen
+// others with the keys, not an etcd that is silent.
+func TestAcquire_TurnThatComesTooLateIsBusy(t *testing.T) {
+	t.Parallel()
+	g := shared(t)
+	client := g.client(t)
+	take(t, g.must(t, 20*time.Second), "k")
+	slow := newWire(t, g.endpoints[0])
+	g.endpoints = []string{slow.addr}
+	store := g.must(t, 20*time.Second)
+	acquire := func() (leave func(), end <-chan error) {
+		ctx, cancel := context.WithCancel(t.Context())
+		failed := make(chan error, 1)
+		go func() {
+			_, err := store.Acquire(ctx, "k")
+			failed <- err
+		}()
+		return cancel, failed
+	}
+	leaveFirst, first := acquire()
+	waitFor(t, "the first is in etcd", func() bool { return waiting(t, client, g.prefix, "k") == 1 })
+	leaveSecond, second := acquire()
+	waitFor(t, "the second is in line", func() bool { return inLine(store, "k") == 2 })
+	defer slow.holdNext("/Txn")()
+	leaveFirst()
+	waitFor(t, "the second's turn has come", func() bool { return slow.heldSoFar() == 1 })
+	leaveSecond()
+	for _, end := range []<-chan error{first, second} {
+		if err := <-end; !errors.Is(err, locking.ErrBusy) || !errors.Is(err, context.Canceled) {
+			t.Errorf("error %v, want both %v and %v", err, locking.ErrBusy, context.Canceled)
+		}
+	}
 }
