@@ -15,12 +15,9 @@
 // Beside them: Evict takes one account's lock away, for fault.LateWrite; Leftovers
 // and LeftAfter are what the audit looks at (T6): when all have gone, no lock is left.
 //
-// Locks are those of etcdlock: PREFIX/LENGTH:KEY/MARK. All keys of an attempt have one
-// create revision, and it holds them when each is the lowest of its queue: who is
-// first in one and waits in another holds nothing. A lock may be given back between
-// the look and the revocation: then a replica lost its session, and no lock. So what
-// counts is looked at again, as it was one revision before: etcd remembers.
-//
-// A lease is a replica's whole session: all its locks go at once, and it opens a new
-// one by itself. Members that were killed are started again in every ending.
+// Locks are etcdlock's: PREFIX/LENGTH:KEY/MARK. All keys of an attempt have one create
+// revision, and it holds them when each is the lowest of its queue. A lock may be given
+// back between the look and the revocation: so what counts is looked at again, as it
+// was one revision before. A lease is a replica's whole session: all its locks go at
+// once. Members that were killed are started again in every ending.
 package etcdfault

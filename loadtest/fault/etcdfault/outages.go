@@ -129,8 +129,7 @@ func each(ctx context.Context, members []Member, do func(Member, context.Context
 	return all.Wait()
 }
 
-func leads(s *clientv3.StatusResponse) bool { return s.Leader == s.Header.MemberId }
-
+func leads(s *clientv3.StatusResponse) bool      { return s.Leader == s.Header.MemberId }
 func leaderless(s *clientv3.StatusResponse) bool { return s.Leader == 0 }
 
 // await waits until a member says so of itself: of several, the one with the highest

@@ -72,12 +72,12 @@ func (f fatal) Kill(ctx context.Context) error {
 	return f.Server.Kill(ctx)
 }
 
-// stubborn cannot be killed.
-type stubborn struct{ fault.Server }
+// unsure dies, and nobody knows.
+type unsure struct{ fault.Server }
 
-var errStubborn = errors.New("no")
+var errUnsure = errors.New("no answer")
 
-func (stubborn) Kill(context.Context) error { return errStubborn }
+func (u unsure) Kill(ctx context.Context) error { return errors.Join(u.Server.Kill(ctx), errUnsure) }
 
 // wrap stands in front of all members.
 func wrap(members []Member, in func(fault.Server) fault.Server) (wrapped []Member) {
@@ -129,9 +129,9 @@ func TestOutages_AreSeenAndUndoneInEveryEnding(t *testing.T) {
 		if events, err = strike(ctx, members); !errors.Is(err, context.Canceled) || len(events) > 0 {
 			t.Errorf("%s after the end: %v, %+v; want nothing", name, err, events)
 		}
-		events, err = strike(t.Context(), wrap(members, func(s fault.Server) fault.Server { return stubborn{s} }))
-		if !errors.Is(err, errStubborn) || len(events) > 0 && events[0].Hits > 0 {
-			t.Errorf("%s without a death: %v, %+v; want the error, and nothing done", name, err, events)
+		events, err = strike(t.Context(), wrap(members, func(s fault.Server) fault.Server { return unsure{s} }))
+		if !errors.Is(err, errUnsure) || len(events) > 0 && events[0].Hits > 0 {
+			t.Errorf("%s without an answer: %v, %+v; want the error, and no evidence", name, err, events)
 		}
 		mustAnswer(t, members)
 	}
