@@ -80,7 +80,12 @@ func (g target) locking(t testing.TB, ttl time.Duration) (locking.Store, error) 
 
 // store makes a Store with a client of its own, as another process would have.
 func (g target) store(t testing.TB, ttl time.Duration) (*Store, error) {
-	store, err := New(t.Context(), g.client(t), ttl, Options{Prefix: g.prefix})
+	client := g.client(t)
+	var store *Store
+	err := insist(func(bool) (err error) {
+		store, err = New(t.Context(), client, ttl, Options{Prefix: g.prefix})
+		return err
+	})
 	if err == nil {
 		t.Cleanup(store.Close)
 	}
@@ -149,9 +154,17 @@ func isOf(name string, l locking.Lease) bool {
 	return strings.HasPrefix(l.Owner, name[strings.LastIndex(name, "/")+1:]+"-")
 }
 
-func take(t testing.TB, s locking.Store, keys ...string) locking.Lease {
+// take takes keys that nobody holds.
+func take(t testing.TB, s locking.Store, keys ...string) (lease locking.Lease) {
 	t.Helper()
-	lease, err := s.TryAcquire(t.Context(), keys...)
+	err := insist(func(again bool) (err error) {
+		if again { // behind what the first attempt may have left
+			lease, err = locking.Acquire(t.Context(), s, locking.Options{}, keys...)
+		} else {
+			lease, err = s.TryAcquire(t.Context(), keys...)
+		}
+		return err
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,14 +173,26 @@ func take(t testing.TB, s locking.Store, keys ...string) locking.Lease {
 
 func wantBusy(t testing.TB, s locking.Store, keys ...string) {
 	t.Helper()
-	if lease, err := s.TryAcquire(t.Context(), keys...); !errors.Is(err, locking.ErrBusy) {
+	var lease locking.Lease
+	err := insist(func(bool) (err error) {
+		lease, err = s.TryAcquire(t.Context(), keys...)
+		return err
+	})
+	if !errors.Is(err, locking.ErrBusy) {
 		t.Fatalf("acquire %q: got %+v and %v, want ErrBusy", keys, lease, err)
 	}
 }
 
 func release(t testing.TB, s locking.Store, l locking.Lease) {
 	t.Helper()
-	if err := s.Release(t.Context(), l); err != nil {
+	err := insist(func(again bool) error {
+		err := s.Release(t.Context(), l)
+		if again && errors.Is(err, locking.ErrLost) {
+			return nil // the first time, unheard
+		}
+		return err
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 }

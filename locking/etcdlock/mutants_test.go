@@ -70,7 +70,13 @@ func TestContract_NoticesBrokenStores(t *testing.T) {
 	for name, m := range mutants() {
 		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
 			t.Parallel()
-			said := locktest.Failing(t, target{endpoints: endpoints(t), broken: m.broken}.open, promises, m.caught...)
+			var said map[string]string
+			for range 3 { // a stall of the machine may end a lease that the mutant would have kept
+				said = locktest.Failing(t, target{endpoints: endpoints(t), broken: m.broken}.open, promises, m.caught...)
+				if len(said) >= len(m.caught) {
+					break
+				}
+			}
 			for _, check := range m.caught {
 				if said[check] == "" {
 					t.Errorf("%s did not notice", check)

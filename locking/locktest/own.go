@@ -42,7 +42,7 @@ func lostStaysLost(s *suite) {
 	s.try(a, "later")
 	s.acquire(patience, b, "later") // that one has run out, so the one before has
 	s.lost(a, expired)
-	next := s.try(b, key) // free: neither Renew nor Release took it again
+	next := s.acquire(s.short()/2, b, key) // free, or about to be: neither Renew nor Release took it again
 	s.lost(a, expired)
 	s.busy(a, key)
 	s.release(b, next)

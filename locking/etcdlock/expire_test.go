@@ -1,0 +1,71 @@
+package etcdlock
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"shop/locking"
+)
+
+// The session is kept alive, and an abandoned Lease is not: it ends at its Until,
+// while one beside it that is renewed lives on. Nothing follows from a round in which
+// the machine stalled until what was to be renewed had run out.
+func TestExpire_AbandonedLeaseEndsAtItsUntilThoughTheSessionLives(t *testing.T) {
+	t.Parallel()
+	for range 5 {
+		if abandon(t, shared(t)) {
+			return
+		}
+	}
+	t.Error("in 5 rounds no lease was renewed in time")
+}
+
+func abandon(t *testing.T, g target) (inTime bool) {
+	store, other := g.must(t, 3*time.Second), g.must(t, 20*time.Second)
+	session := id(store)
+	kept, abandoned := take(t, store, "kept"), take(t, store, "abandoned")
+	life, end := context.WithCancel(t.Context())
+	renewed := make(chan bool, 1)
+	go func() {
+		for sleep(life, time.Second) {
+			next, err := store.Renew(life, kept)
+			if err != nil && life.Err() == nil {
+				if time.Now().Before(kept.Until) && told(err) {
+					t.Errorf("renew: %v, %v before Until", err, time.Until(kept.Until))
+				}
+				renewed <- false
+				return
+			}
+			if err == nil {
+				kept = next
+			}
+		}
+		renewed <- true
+	}()
+	next, err := other.Acquire(t.Context(), "abandoned")
+	late := ranSince(abandoned.Until)
+	end()
+	if !<-renewed {
+		return false
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if time.Now().Before(abandoned.Until) || late > time.Second {
+		t.Errorf("granted to another %v after Until", late)
+	}
+	if !time.Now().Before(kept.Until) {
+		return false
+	}
+	wantBusy(t, other, "kept")
+	if id(store) != session {
+		t.Error("the session did not live on")
+	}
+	if _, err := store.Renew(t.Context(), abandoned); !errors.Is(err, locking.ErrLost) {
+		t.Errorf("got %v, want ErrLost", err)
+	}
+	release(t, other, next)
+	return true
+}
