@@ -25,6 +25,10 @@ import (
 // until its standard input ends.
 const asReplica = "as-replica"
 
+// stepByStep, behind a strategy, has failpoints that do nothing: each step is a
+// packet of its own.
+const stepByStep = " step by step"
+
 // lockTTL is etcd's minimum.
 const lockTTL = 2 * time.Second
 
@@ -76,7 +80,12 @@ func newService(strategy, database, etcd, prefix string) (*transfer.Service, err
 	if err != nil {
 		return nil, err
 	}
-	return transfer.New(transfer.Config{Pool: pool, Strategy: strategy, Locks: locks, Source: "test-cluster"})
+	strategy, slow := strings.CutSuffix(strategy, stepByStep)
+	settings := transfer.Config{Pool: pool, Strategy: strategy, Locks: locks, Source: "test-cluster"}
+	if slow {
+		settings.Failpoint = func(context.Context, transfer.Step, string) {}
+	}
+	return transfer.New(settings)
 }
 
 // processes are replicas that can be stopped.
