@@ -37,6 +37,7 @@ type LateWrite struct {
 // next has to come by.
 const (
 	stoppedHalves  = 3
+	expiryLate     = 500 * time.Millisecond // etcd looks that often for leases that are over
 	revokedPart    = 4
 	betweenPart    = 8 // all replicas work
 	answerWait     = 5 * time.Second
@@ -78,7 +79,7 @@ func (l LateWrite) Strike(ctx context.Context, over time.Duration) (events []Eve
 }
 
 // longest is how long a stopped replica stands still.
-func (l LateWrite) longest() time.Duration { return l.TTL * stoppedHalves / 2 }
+func (l LateWrite) longest() time.Duration { return l.TTL*stoppedHalves/2 + expiryLate }
 
 // lateStrike is one late write on its way.
 type lateStrike struct {

@@ -112,7 +112,7 @@ func sum(events []Event) map[string]int64 {
 
 func TestLateWrite_AGuardRefusesEachInBothWays(t *testing.T) {
 	r := &branch{bank: newBank(t), fenced: true}
-	records, seen := strikeLate(t, r, time.Second)
+	records, seen := strikeLate(t, r, 1500*time.Millisecond)
 	if n := seen["late_writes"]; n < 4 || seen["late_refused"] != n || seen["late_committed"] != 0 || len(records) != int(n) {
 		t.Fatalf("%v, %d records", seen, len(records))
 	}
@@ -132,7 +132,7 @@ func TestLateWrite_AGuardRefusesEachInBothWays(t *testing.T) {
 
 func TestLateWrite_WithoutAGuardEachPutsBackWhatWas(t *testing.T) {
 	r := &branch{bank: newBank(t)}
-	records, seen := strikeLate(t, r, 500*time.Millisecond)
+	records, seen := strikeLate(t, r, time.Second)
 	if n := seen["late_writes"]; n < 2 || seen["late_refused"] != 0 || seen["late_committed"] != n {
 		t.Fatalf("%v", seen)
 	}

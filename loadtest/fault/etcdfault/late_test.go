@@ -69,23 +69,28 @@ func wrong(t *testing.T, database string) (n int) {
 	return n
 }
 
+// serve starts three replicas, each behind a wire.
+func serve(t *testing.T, strategy, database, prefix string, owner uuid.UUID, accounts []string) (wires []*fault.Wire, replicas processes) {
+	t.Helper()
+	for range 3 {
+		w, err := fault.NewWire(database)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(w.Close)
+		wires = append(wires, w)
+		replicas.start(t, append([]string{strategy, w.URL(), env(t, "SHOP_ETCD_ENDPOINTS"), prefix, owner.String()}, accounts...)...)
+	}
+	return wires, replicas
+}
+
 // Three processes move money over three wires, and are stopped for real.
 func TestLateWrite_TheFenceRefusesAndWithoutItMoneyIsLost(t *testing.T) {
 	for _, strategy := range []string{"etcd-fenced", "etcd-fence-only", "etcd-unfenced", "etcd-fenced" + stepByStep, "etcd-unfenced" + stepByStep} {
 		t.Run(strategy, func(t *testing.T) {
 			database, owner, accounts := newBank(t)
 			client, prefix := shared(t)
-			var wires []*fault.Wire
-			var replicas processes
-			for range 3 {
-				w, err := fault.NewWire(database)
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(w.Close)
-				wires = append(wires, w)
-				replicas.start(t, append([]string{strategy, w.URL(), env(t, "SHOP_ETCD_ENDPOINTS"), prefix, owner.String()}, accounts...)...)
-			}
+			wires, replicas := serve(t, strategy, database, prefix, owner, accounts)
 			var records []fault.LateRecord
 			began := time.Now()
 			events, err := fault.LateWrite{
@@ -94,10 +99,10 @@ func TestLateWrite_TheFenceRefusesAndWithoutItMoneyIsLost(t *testing.T) {
 					return Evict(ctx, client, prefix, "account/"+account)
 				},
 				Record: func(r fault.LateRecord) { records = append(records, r) },
-			}.Strike(t.Context(), 4*time.Second)
+			}.Strike(t.Context(), 5*time.Second)
 			took := time.Since(began)
 			replicas.stop()
-			if err != nil || took > 9*time.Second {
+			if err != nil || took > 10*time.Second {
 				t.Fatalf("%v after %v", err, took)
 			}
 			seen := sum(events)
@@ -120,5 +125,23 @@ func TestLateWrite_TheFenceRefusesAndWithoutItMoneyIsLost(t *testing.T) {
 				t.Errorf("%v, %d accounts wrong", seen, wrong(t, database))
 			}
 		})
+	}
+}
+
+// The COMMITs of package transfer are found, be they alone or not, and whoever
+// does not know how one ended finds out.
+func TestCommitCut_OfRealTransfersNothingIsLost(t *testing.T) {
+	for _, strategy := range []string{"etcd-fenced", "etcd-fence-only" + stepByStep} {
+		database, owner, accounts := newBank(t)
+		_, prefix := shared(t)
+		wires, replicas := serve(t, strategy, database, prefix, owner, accounts)
+		events, err := fault.CommitCut{Wires: wires, Every: 20 * time.Millisecond}.Strike(t.Context(), time.Second)
+		replicas.stop()
+		seen := sum(events)
+		t.Logf("%s: %v", strategy, seen)
+		before, after := seen["commits_cut_before"], seen["commits_cut_after"]
+		if err != nil || before < 2 || after < 2 || wrong(t, database) != 0 {
+			t.Errorf("%s: %v, %v, %d accounts wrong", strategy, seen, err, wrong(t, database))
+		}
 	}
 }
