@@ -2,27 +2,27 @@ package etcdfault
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
+	"shop/compose/local/stack"
 	"shop/loadtest/fault"
 	"shop/locking/etcdlock"
 )
 
-var (
-	_ fault.Fault = LeasesRevoked{}
-	_ fault.Fault = LeaderKill{}
-	_ fault.Fault = NoQuorum{}
-)
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == asReplica {
+		os.Exit(beReplica(os.Args[2:]))
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // env reads an address. A missing server fails the test: nothing is skipped.
 func env(t testing.TB, name string) string {
@@ -34,9 +34,11 @@ func env(t testing.TB, name string) string {
 	return v
 }
 
-func connect(t *testing.T, endpoints ...string) *clientv3.Client {
+func connect(t testing.TB, endpoints ...string) *clientv3.Client {
 	t.Helper()
-	client, err := clientv3.New(clientv3.Config{Endpoints: endpoints, DialTimeout: 5 * time.Second, Logger: zap.NewNop()})
+	config := etcdlock.Config(endpoints...)
+	config.Logger = zap.NewNop()
+	client, err := clientv3.New(config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,64 +46,59 @@ func connect(t *testing.T, endpoints ...string) *clientv3.Client {
 	return client
 }
 
-// etcd is names of a test's own in the shared etcd.
-type etcd struct {
-	*testing.T
-	client *clientv3.Client
-	prefix string
+// shared is a client of the shared etcd, and a prefix of one's own there.
+func shared(t testing.TB) (*clientv3.Client, string) {
+	t.Helper()
+	return connect(t, strings.Split(env(t, "SHOP_ETCD_ENDPOINTS"), ",")...), fmt.Sprintf("fault-%d", time.Now().UnixNano())
 }
 
-func shared(t *testing.T) etcd {
-	client := connect(t, strings.Split(env(t, "SHOP_ETCD_ENDPOINTS"), ",")...)
-	e := etcd{t, client, "etcdfault-" + uuid.NewString()}
-	t.Cleanup(func() {
-		if _, err := client.Delete(context.Background(), e.prefix, clientv3.WithPrefix()); err != nil {
-			t.Error(err)
-		}
-	})
-	return e
-}
-
-// store is that of a replica.
-func (e etcd) store(prefix string) *etcdlock.Store {
-	e.Helper()
-	store, err := etcdlock.New(e.Context(), e.client, 20*time.Second, etcdlock.Options{Prefix: prefix})
+func open(t testing.TB, client *clientv3.Client, prefix string, ttl time.Duration) *etcdlock.Store {
+	t.Helper()
+	store, err := etcdlock.New(t.Context(), client, ttl, etcdlock.Options{Prefix: prefix})
 	if err != nil {
-		e.Fatal(err)
+		t.Fatal(err)
 	}
-	e.Cleanup(store.Close)
+	t.Cleanup(store.Close)
 	return store
 }
 
-func (e etcd) lease() clientv3.LeaseID {
-	e.Helper()
-	granted, err := e.client.Grant(e.Context(), 60)
+// three starts a cluster for one test.
+func three(t *testing.T) (*clientv3.Client, []Member) {
+	t.Helper()
+	all, err := stack.Attach(env(t, "SHOP_STACK"))
 	if err != nil {
-		e.Fatal(err)
+		t.Fatal(err)
 	}
-	e.Cleanup(func() { _, _ = e.client.Revoke(context.Background(), granted.ID) })
-	return granted.ID
+	first, err := all.Private(t.Context(), "etcd3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	servers, err := all.Servers(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var members []Member
+	var endpoints []string
+	for _, s := range servers {
+		if s.Env["SHOP_ETCD_ENDPOINTS"] != first.Env["SHOP_ETCD_ENDPOINTS"] {
+			continue
+		}
+		t.Cleanup(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+			defer cancel()
+			_ = s.Kill(ctx)
+		})
+		members, endpoints = append(members, Member{s.Addr, s}), append(endpoints, s.Addr)
+	}
+	return connect(t, endpoints...), members
 }
 
-// enter puts a new lease into the queues of locks, as an attempt of etcdlock does.
-func (e etcd) enter(prefix string, locks ...string) clientv3.LeaseID {
-	e.Helper()
-	lease := e.lease()
-	var puts []clientv3.Op
-	for _, lock := range locks {
-		puts = append(puts, clientv3.OpPut(queue(prefix, lock)+uuid.NewString(), "", clientv3.WithLease(lease)))
+func sum(events []fault.Event) map[string]int64 {
+	all := map[string]int64{}
+	for _, e := range events {
+		for name, n := range e.Seen {
+			all[name] += n
+		}
 	}
-	if _, err := e.client.Txn(e.Context()).Then(puts...).Commit(); err != nil {
-		e.Fatal(err)
-	}
-	return lease
-}
-
-func (e etcd) lives(lease clientv3.LeaseID) bool {
-	e.Helper()
-	left, err := e.client.TimeToLive(e.Context(), lease)
-	if err != nil {
-		e.Fatal(err)
-	}
-	return left.TTL > 0
+	return all
 }
