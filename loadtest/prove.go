@@ -15,16 +15,17 @@ type Proof struct {
 	Load      Load
 	LockTTL   map[string]time.Duration // by flow
 	Patience  time.Duration            // after the load, until every key must be decided; 0: 20 s
-	Server    string                   // postgres:// URL of a server on which databases may be made
 	Keep      bool                     // the databases stay
 
+	// Server is the postgres:// URL of a server on which a scenario's database may be made.
+	Server func(s Scenario) (string, error)
 	// Prepare makes the tables in an empty database, puts there what the plan says,
 	// and returns the credentials of the plan's clients, in their order.
 	Prepare func(ctx context.Context, s Scenario, databaseURL string, plan Plan) ([]Credentials, error)
 	// Program starts a replica for a scenario, on its database, with a prefix for its locks.
 	Program func(s Scenario, databaseURL, lockPrefix string) (Program, error)
 	// Fault makes what is done to a scenario's servers.
-	Fault func(s Scenario, replicas *Replicas, lockPrefix string) (fault.Fault, error)
+	Fault func(s Scenario, replicas *Replicas, databaseURL, lockPrefix string) (fault.Fault, error)
 	// Leftovers lists the locks with a prefix that are still in the lock service
 	// when nobody is left to hold them. May be nil.
 	Leftovers func(ctx context.Context, s Scenario, lockPrefix string) ([]string, error)
@@ -63,9 +64,12 @@ func (p *Proof) Run(ctx context.Context) (Report, error) {
 
 // scenario gives one scenario a database, and takes it away again.
 func (p *Proof) scenario(ctx context.Context, r *run) (Result, error) {
-	var err error
+	server, err := p.Server(r.scenario)
+	if err != nil {
+		return Result{}, err
+	}
 	r.prefix = fmt.Sprintf("shop_prove_%d", time.Now().UnixNano())
-	if r.database, err = CreateDatabase(ctx, p.Server, r.prefix); err != nil {
+	if r.database, err = CreateDatabase(ctx, server, r.prefix); err != nil {
 		return Result{}, err
 	}
 	if !p.Keep {
@@ -82,7 +86,7 @@ func (p *Proof) scenario(ctx context.Context, r *run) (Result, error) {
 		return Result{}, err
 	}
 	defer r.replicas.KillAll()
-	if r.fault, err = p.Fault(r.scenario, r.replicas, r.prefix); err != nil {
+	if r.fault, err = p.Fault(r.scenario, r.replicas, r.database.URL, r.prefix); err != nil {
 		return Result{}, err
 	}
 	result, err := r.all(ctx)

@@ -39,10 +39,10 @@ func refusingProof(t *testing.T, scenario Scenario) *Proof {
 	return &Proof{
 		Scenarios: []Scenario{scenario},
 		Load:      Load{Rate: 100, Duration: time.Second, Seed: 1, Replicas: 2},
-		LockTTL:   map[string]time.Duration{"inventory": time.Second}, Patience: time.Second, Server: postgresURL(t),
+		LockTTL:   map[string]time.Duration{"inventory": time.Second}, Patience: time.Second, Server: func(Scenario) (string, error) { return postgresURL(t), nil },
 		Prepare: prepareShelves(t),
 		Program: func(Scenario, string, string) (Program, error) { return program, nil },
-		Fault:   func(Scenario, *Replicas, string) (fault.Fault, error) { return fault.None{}, nil },
+		Fault:   func(Scenario, *Replicas, string, string) (fault.Fault, error) { return fault.None{}, nil },
 		Say:     t.Logf, Tick: func(string) {},
 	}
 }
@@ -80,7 +80,7 @@ func TestProof_AControlThatIsNotCaughtIsNotAsExpected(t *testing.T) {
 
 func TestProof_AFaultThatFailsIsAnError(t *testing.T) {
 	proof := refusingProof(t, safe(inventoryFlow, "row", Crash))
-	proof.Fault = func(Scenario, *Replicas, string) (fault.Fault, error) {
+	proof.Fault = func(Scenario, *Replicas, string, string) (fault.Fault, error) {
 		return fault.Down{Name: "redis", Server: nowhere{}}, nil
 	}
 	report, err := proof.Run(t.Context())
@@ -103,7 +103,7 @@ func TestProof_CalledOffEndsItsReplicasAndDropsItsDatabase(t *testing.T) {
 		database = databaseURL
 		return program, nil
 	}
-	proof.Fault = func(Scenario, *Replicas, string) (fault.Fault, error) {
+	proof.Fault = func(Scenario, *Replicas, string, string) (fault.Fault, error) {
 		time.AfterFunc(200*time.Millisecond, callOff) // in the middle of the load
 		return fault.None{}, nil
 	}

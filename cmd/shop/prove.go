@@ -6,12 +6,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
+	"shop/compose/local/stack"
 	"shop/inventory"
 	"shop/loadtest"
+	"shop/transfer"
 )
 
 // proveCmd loads replicas of this very program and audits what came of it.
@@ -21,9 +22,9 @@ type proveCmd struct {
 	Etcd        string `name:"etcd-endpoints" env:"SHOP_ETCD_ENDPOINTS" placeholder:"HOST:PORT" help:"etcd, for the locks of accounts."`
 	Stack       string `env:"SHOP_STACK" placeholder:"DIR" help:"State folder of the local stack: faults of servers need it."`
 
-	Flow     string        `help:"Only this flow: inventory."`
+	Flow     string        `help:"Only this flow: inventory or transfer."`
 	Strategy string        `help:"Only this strategy."`
-	Fault    string        `help:"Only this fault: none, crash, lock-lost or redis-down."`
+	Fault    string        `help:"Only this fault, as the first line of a scenario names it: none, crash, lock-lost, late-write …"`
 	Quick    bool          `help:"A minute that shows the point, instead of the whole matrix."`
 	Replicas int           `default:"3" help:"Replicas of the shop under load."`
 	Rate     int           `default:"200" help:"Buyers per second."`
@@ -107,25 +108,34 @@ func (c *proveCmd) prove(ctx context.Context, tell *teller) (loadtest.Report, er
 	proof := loadtest.Proof{
 		Scenarios: scenarios,
 		Load:      loadtest.Load{Rate: c.Rate, Duration: c.Duration, Seed: c.Seed, Replicas: c.Replicas},
-		LockTTL:   map[string]time.Duration{"inventory": lockTTL},
-		Server:    c.PostgresURL,
+		LockTTL:   lockTTLs,
+		Server:    rig.postgresURL,
 		Keep:      c.Keep,
 		Prepare:   prepare,
 		Program:   rig.program,
 		Fault:     rig.fault,
+		Leftovers: rig.leftovers,
 		Say:       tell.say,
 		Tick:      tell.tick,
 	}
 	return proof.Run(ctx)
 }
 
-// scenarios chooses from the matrix of what inventory offers.
-func (c *proveCmd) scenarios() ([]loadtest.Scenario, error) {
-	var strategies []loadtest.Strategy
+// matrix is that of all flows, with the strategies that they offer.
+func matrix() []loadtest.Scenario {
+	var shop, bank []loadtest.Strategy
 	for _, s := range inventory.Strategies() {
-		strategies = append(strategies, loadtest.Strategy{Name: s.Name, Safe: s.Safe, Stores: s.Stores})
+		shop = append(shop, loadtest.Strategy{Name: s.Name, Safe: s.Safe, Stores: s.Stores})
 	}
-	matrix := loadtest.Inventory.Matrix(strategies)
+	for _, s := range transfer.Strategies() {
+		bank = append(bank, loadtest.Strategy{Name: s.Name, Safe: s.Safe, Stores: s.Stores})
+	}
+	return append(loadtest.Inventory.Matrix(shop), loadtest.Transfer.Matrix(bank)...)
+}
+
+// scenarios chooses from the matrix.
+func (c *proveCmd) scenarios() ([]loadtest.Scenario, error) {
+	matrix := matrix()
 	chosen := loadtest.Only(matrix, c.Flow, c.Strategy, c.Fault)
 	if len(chosen) == 0 {
 		return nil, fmt.Errorf("no such scenario; there are:\n  %s", names(matrix))
@@ -157,12 +167,9 @@ func (c *proveCmd) rig(scenarios []loadtest.Scenario) (*rig, error) {
 	if err != nil {
 		return nil, err
 	}
-	switch down := slices.ContainsFunc(scenarios, func(s loadtest.Scenario) bool { return s.Fault == loadtest.RedisDown }); {
-	case c.PostgresURL == "" || c.RedisURL == "" || c.Etcd == "":
+	if c.PostgresURL == "" || c.RedisURL == "" || c.Etcd == "" {
 		return nil, errors.New("no servers: SHOP_POSTGRES_URL, SHOP_REDIS_URL and SHOP_ETCD_ENDPOINTS are not set; " + getServers)
-	case c.Stack == "" && down:
-		return nil, errors.New("no local stack: SHOP_STACK is not set, and a fault of a server needs one that may be killed; " + getServers)
 	}
-	r := &rig{exe: program, settings: c}
+	r := &rig{exe: program, settings: c, private: map[string]*stack.Server{}}
 	return r, r.attach(c.Stack)
 }

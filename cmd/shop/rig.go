@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -10,37 +11,39 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
-	"shop/cmd/shop/api"
 	"shop/compose/local/stack"
-	"shop/inventory"
 	"shop/loadtest"
 	"shop/loadtest/fault"
 )
 
-// lockTTL of the replicas under proof: longer than any purchase takes, and short
-// enough that a lock orphaned by a kill runs out while there is still load.
-const lockTTL = time.Second
-
-// widening is the mean of the pause between reading the stock and acting on it.
-// That is where the race of naive is, and where a lock is lost on redis-only; at
-// after-acquire nothing has been read yet, and naive would have no pause inside
-// its race. It is the same for every strategy, so that what differs is the strategy.
+// widening is the mean of the pause between reading and acting on it. That is
+// where the race of naive is, and where a lock is lost on those who hold only
+// that; at after-acquire nothing has been read yet, and naive would have no
+// pause inside its race. It is the same for every strategy, so that what differs
+// is the strategy.
 const widening = 2 * time.Millisecond
+
+// lockTTLs of the replicas under proof: longer than any request takes, and short
+// enough that a lock orphaned by a kill runs out while there is still load.
+var lockTTLs = map[string]time.Duration{
+	"inventory": time.Second,
+	"transfer":  2 * time.Second, // etcd's least
+}
 
 // rig is what scenarios are run on: this program, and servers to break.
 type rig struct {
 	exe      string
 	settings *proveCmd
-	stack    *stack.Stack // nil without one
-	private  *stack.Server
-	clients  []*redis.Client // to be closed
+	stack    *stack.Stack             // nil without one
+	private  map[string]*stack.Server // by kind: those that only the scenarios use that break them
+	wires    []*fault.Wire            // of the scenario under way, one for each replica; nil: none
+	closing  []func()
 }
 
 func (r *rig) close() {
-	for _, c := range r.clients {
-		_ = c.Close()
+	r.unwire()
+	for _, done := range r.closing {
+		done()
 	}
 }
 
@@ -54,20 +57,36 @@ func (r *rig) attach(dir string) (err error) {
 	return nil
 }
 
-// redisURL is the shared server, or for a scenario that kills it one of our own.
-func (r *rig) redisURL(s loadtest.Scenario) (string, error) {
-	if s.Fault != loadtest.RedisDown {
-		return r.settings.RedisURL, nil
+// serverWait bounds the start of a server.
+const serverWait = 30 * time.Second
+
+// server is a private one of a kind, started when it is first needed.
+func (r *rig) server(kind string) (*stack.Server, error) {
+	if s := r.private[kind]; s != nil {
+		return s, nil
 	}
-	if r.private == nil {
-		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-		defer cancel()
-		var err error
-		if r.private, err = r.stack.Private(ctx, "redis"); err != nil {
-			return "", err
-		}
+	if r.stack == nil {
+		return nil, errors.New("no local stack: SHOP_STACK is not set, and a fault of a server needs one that may be killed; " + getServers)
 	}
-	return "redis://" + r.private.Addr + "/0", nil
+	ctx, cancel := context.WithTimeout(context.Background(), serverWait)
+	defer cancel()
+	s, err := r.stack.Private(ctx, kind)
+	if err == nil {
+		r.private[kind] = s
+	}
+	return s, err
+}
+
+// postgresURL is the shared server, or for a scenario that restarts it one of our own.
+func (r *rig) postgresURL(s loadtest.Scenario) (string, error) {
+	if s.Fault != loadtest.PGRestart {
+		return r.settings.PostgresURL, nil
+	}
+	server, err := r.server("postgres")
+	if err != nil {
+		return "", err
+	}
+	return server.Env["SHOP_POSTGRES_URL"], nil
 }
 
 // program starts a replica of this very program.
@@ -79,23 +98,20 @@ func (r *rig) program(s loadtest.Scenario, databaseURL, lockPrefix string) (load
 	if err := os.MkdirAll(logs, 0o755); err != nil {
 		return loadtest.Program{}, err
 	}
-	redisURL, err := r.redisURL(s)
-	if err != nil {
-		return loadtest.Program{}, err
+	p := loadtest.Program{Path: r.exe, Logs: logs, Spawn: r.spawn, Adopt: r.adopt}
+	if s.Flow == "transfer" {
+		return p, r.bankProgram(&p, s, databaseURL, lockPrefix)
 	}
-	return loadtest.Program{
-		Path: r.exe, Logs: logs, Spawn: r.spawn, Adopt: r.adopt,
-		Args: func(_ int, listen, metrics string) []string {
-			return []string{
-				"serve", "--lab", "--strategy", s.Strategy, "--transfer-strategy", "row",
-				"--listen", listen, "--metrics-listen", metrics,
-				"--postgres-url", databaseURL, "--redis-url", redisURL, "--etcd-endpoints", r.settings.Etcd,
-				"--lock-prefix", lockPrefix, "--lock-ttl", lockTTL.String(),
-				"--failpoint", "after-guard=exp:" + widening.String(), "--seed", fmt.Sprint(r.settings.Seed),
-				"--shutdown-timeout", "5s", "--log-level", "warn",
-			}
-		},
-	}, nil
+	return p, r.shopProgram(&p, s, databaseURL, lockPrefix)
+}
+
+// serve is what the replicas of all flows have in common.
+func (r *rig) serve(listen, metrics, lockPrefix string) []string {
+	return []string{
+		"serve", "--lab", "--listen", listen, "--metrics-listen", metrics, "--lock-prefix", lockPrefix,
+		"--redis-url", r.settings.RedisURL, "--seed", fmt.Sprint(r.settings.Seed),
+		"--shutdown-timeout", "5s", "--log-level", "warn",
+	}
 }
 
 // spawn keeps a replica out of the terminal's process group, so that Ctrl-C
@@ -115,46 +131,29 @@ func (r *rig) adopt(pid int) error {
 }
 
 // fault makes what happens to the servers of a scenario.
-func (r *rig) fault(s loadtest.Scenario, replicas *loadtest.Replicas, lockPrefix string) (fault.Fault, error) {
-	switch s.Fault {
-	case loadtest.NoFault:
+func (r *rig) fault(s loadtest.Scenario, replicas *loadtest.Replicas, databaseURL, lockPrefix string) (fault.Fault, error) {
+	switch {
+	case s.Fault == loadtest.NoFault:
 		return fault.None{}, nil
-	case loadtest.Crash:
-		return fault.Crash{Victims: replicas, Times: 6}, nil
-	case loadtest.LockLost:
-		options, err := redis.ParseURL(r.settings.RedisURL)
-		if err != nil {
-			return nil, err
-		}
-		client := redis.NewClient(options)
-		r.clients = append(r.clients, client)
-		return fault.LockLost{Client: client, Prefix: lockPrefix, Every: 2 * time.Millisecond}, nil
-	case loadtest.RedisDown:
-		return fault.Down{Name: "redis", Server: r.private, Part: 0.5}, nil
+	case s.Flow == "transfer":
+		return r.bankFault(s, replicas, databaseURL, lockPrefix)
+	default:
+		return r.shopFault(s, replicas, lockPrefix)
 	}
-	return nil, fmt.Errorf("no such fault: %q", s.Fault)
 }
 
-// prepare fills a scenario's database: tables, stock, and one buyer.
-func prepare(ctx context.Context, _ loadtest.Scenario, databaseURL string, plan loadtest.Plan) ([]loadtest.Credentials, error) {
+// prepare fills a scenario's database with tables, and with what its flow needs.
+func prepare(ctx context.Context, s loadtest.Scenario, databaseURL string, plan loadtest.Plan) ([]loadtest.Credentials, error) {
 	if err := migrateAll(ctx, databaseURL); err != nil {
 		return nil, err
 	}
-	pool, err := (&database{PostgresURL: databaseURL}).open(ctx, 1)
+	pool, err := (&database{PostgresURL: databaseURL}).open(ctx, 4)
 	if err != nil {
 		return nil, err
 	}
 	defer pool.Close()
-	service, err := inventory.New(inventory.Config{Pool: pool, Strategy: "row"})
-	if err != nil {
-		return nil, err
+	if s.Flow == "transfer" {
+		return openAccounts(ctx, pool, plan)
 	}
-	for _, s := range plan.Stock {
-		product := inventory.Product{SKU: s.SKU, Name: s.SKU, Price: 1000, Currency: "EUR", Stock: s.Quantity}
-		if _, err := service.AddProduct(ctx, product); err != nil {
-			return nil, err
-		}
-	}
-	id, key, err := api.AddClient(ctx, pool, "buyer", false)
-	return []loadtest.Credentials{{ID: id, Key: key}}, err
+	return stockShelves(ctx, pool, plan)
 }

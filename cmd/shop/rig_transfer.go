@@ -1,0 +1,236 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"shop/cmd/shop/api"
+	"shop/compose/local/stack"
+	"shop/loadtest"
+	"shop/loadtest/fault"
+	"shop/loadtest/fault/etcdfault"
+	"shop/transfer"
+)
+
+// bankProgram moves money with the scenario's strategy, with a batch beside it.
+func (r *rig) bankProgram(p *loadtest.Program, s loadtest.Scenario, databaseURL, lockPrefix string) error {
+	endpoints, err := r.endpoints(s)
+	if err != nil {
+		return err
+	}
+	urls, err := r.wire(s, databaseURL)
+	if err != nil {
+		return err
+	}
+	bank := []string{"--transfer-strategy", s.Strategy, "--transfer-lock-ttl", lockTTLs["transfer"].String()}
+	p.Args = func(n int, listen, metrics string) []string {
+		return slices.Concat(r.serve(listen, metrics, lockPrefix), bank, []string{
+			"--strategy", "row",
+			"--postgres-url", urls[n], "--etcd-endpoints", endpoints[n%len(endpoints)],
+			"--failpoint", "transfer/after-begin=exp:" + widening.String(),
+			"--failpoint", "transfer/after-guard=exp:" + widening.String(),
+		})
+	}
+	p.Beside = func() []string {
+		return append([]string{
+			"batch", "--lab", "--every", "50ms", "--log-level", "warn", "--lock-prefix", lockPrefix,
+			"--postgres-url", databaseURL, "--etcd-endpoints", endpoints[0],
+		}, bank...)
+	}
+	return nil
+}
+
+// threeMembers says which scenarios need a cluster: to lose members of it, or to
+// have each replica talk to its own.
+func threeMembers(s loadtest.Scenario) bool {
+	return s.Fault == loadtest.LeaderKill || s.Fault == loadtest.NoQuorum || s.Strategy == "lease-id-fence"
+}
+
+// endpoints are those of the replicas, by number, and around again.
+func (r *rig) endpoints(s loadtest.Scenario) ([]string, error) {
+	if !threeMembers(s) {
+		return []string{r.settings.Etcd}, nil
+	}
+	members, err := r.members()
+	if err != nil {
+		return nil, err
+	}
+	if s.Strategy != "lease-id-fence" {
+		return []string{members[0].Env["SHOP_ETCD_ENDPOINTS"]}, nil
+	}
+	var each []string
+	for _, m := range members {
+		each = append(each, m.Addr)
+	}
+	return each, nil
+}
+
+// members are those of the private cluster.
+func (r *rig) members() (members []*stack.Server, err error) {
+	first, err := r.server("etcd3")
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), serverWait)
+	defer cancel()
+	all, err := r.stack.Servers(ctx)
+	for _, s := range all {
+		if s.Env["SHOP_ETCD_ENDPOINTS"] == first.Env["SHOP_ETCD_ENDPOINTS"] {
+			members = append(members, s)
+		}
+	}
+	return members, err
+}
+
+// wire gives each replica its own way to the database, and puts a wire into it
+// where a fault needs one. Those of the scenario before are closed.
+func (r *rig) wire(s loadtest.Scenario, databaseURL string) ([]string, error) {
+	r.unwire()
+	urls := slices.Repeat([]string{databaseURL}, r.settings.Replicas)
+	if s.Fault != loadtest.LateWrite && s.Fault != loadtest.CommitCut {
+		return urls, nil
+	}
+	for n := range urls {
+		w, err := fault.NewWire(databaseURL)
+		if err != nil {
+			return nil, err
+		}
+		r.wires = append(r.wires, w)
+		urls[n] = w.URL()
+	}
+	return urls, nil
+}
+
+func (r *rig) unwire() {
+	for _, w := range r.wires {
+		w.Close()
+	}
+	r.wires = nil
+}
+
+// etcd is a client for the faults and the audit of a scenario.
+func (r *rig) etcd(s loadtest.Scenario) (*clientv3.Client, error) {
+	endpoints, err := r.endpoints(s)
+	if err != nil {
+		return nil, err
+	}
+	client, err := etcdSettings{EtcdEndpoints: strings.Split(strings.Join(endpoints, ","), ",")}.connect()
+	if err == nil {
+		r.closing = append(r.closing, func() { _ = client.Close() })
+	}
+	return client, err
+}
+
+// stepWait is how long a replica may live that is to die at a step: some come
+// only with a request that needs it.
+const stepWait = 3 * time.Second
+
+// leftoverMargin is added to the TTL: etcd looks for leases that are over twice a second.
+const leftoverMargin = 2 * time.Second
+
+// bankFault breaks replicas, their packets, their leases, etcd or PostgreSQL.
+func (r *rig) bankFault(s loadtest.Scenario, replicas *loadtest.Replicas, databaseURL, lockPrefix string) (fault.Fault, error) {
+	switch s.Fault {
+	case loadtest.Crash:
+		var steps []string
+		for _, step := range transfer.Steps() {
+			steps = append(steps, string(step))
+		}
+		return fault.CrashSteps{Replicas: replicas, Flow: "transfer", Steps: steps, Wait: stepWait}, nil
+	case loadtest.Pause:
+		return fault.Pauses{Replicas: replicas, TTL: lockTTLs["transfer"]}, nil
+	case loadtest.CommitCut:
+		return fault.CommitCut{Wires: r.wires, Every: 100 * time.Millisecond}, nil
+	case loadtest.PGRestart:
+		server, err := r.server("postgres")
+		return fault.Restart{Postgres: server, Times: 3}, err
+	}
+	client, err := r.etcd(s)
+	if err != nil {
+		return nil, err
+	}
+	switch s.Fault {
+	case loadtest.LateWrite:
+		return fault.LateWrite{
+			Wires: r.wires, Replicas: replicas, TTL: lockTTLs["transfer"], URL: databaseURL, Record: r.keepLateWrite(),
+			Evict: func(ctx context.Context, account string) (bool, error) {
+				return etcdfault.Evict(ctx, client, lockPrefix, "account/"+account)
+			},
+		}, nil
+	case loadtest.LeaseRevoked:
+		return etcdfault.LeasesRevoked{Client: client, Prefix: lockPrefix, Every: lockTTLs["transfer"] / 8}, nil
+	}
+	members, err := r.members()
+	if err != nil {
+		return nil, err
+	}
+	var cluster []etcdfault.Member
+	for _, m := range members {
+		cluster = append(cluster, etcdfault.Member{Addr: m.Addr, Server: m})
+	}
+	switch s.Fault {
+	case loadtest.LeaderKill:
+		return etcdfault.LeaderKill{Client: client, Members: cluster, Times: 2}, nil
+	case loadtest.NoQuorum:
+		return etcdfault.NoQuorum{Client: client, Members: cluster, Times: 2, Part: 0.4}, nil
+	}
+	return nil, fmt.Errorf("no such fault: %q", s.Fault)
+}
+
+// keepLateWrite writes the first late write that was refused as a diagram into
+// the report's folder.
+func (r *rig) keepLateWrite() func(fault.LateRecord) {
+	kept := false
+	return func(late fault.LateRecord) {
+		if kept || !late.Refused {
+			return
+		}
+		kept = os.WriteFile(filepath.Join(r.settings.Out, "late-write.mmd"), []byte(late.Diagram()), 0o644) == nil
+	}
+}
+
+// openAccounts makes the plan's clients and their accounts.
+func openAccounts(ctx context.Context, pool *pgxpool.Pool, plan loadtest.Plan) (list []loadtest.Credentials, err error) {
+	service, err := transfer.New(transfer.Config{Pool: pool, Strategy: "row"})
+	if err != nil {
+		return nil, err
+	}
+	for n := range plan.Clients {
+		id, key, err := api.AddClient(ctx, pool, fmt.Sprintf("client-%02d", n+1), false)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, loadtest.Credentials{ID: id, Key: key})
+	}
+	for _, a := range plan.Accounts {
+		account := transfer.Account{ID: a.ID, Owner: list[a.Client].ID, Currency: a.Currency, Opening: a.Opening}
+		if _, err := service.OpenAccount(ctx, account); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+// leftovers lists what is left of locks in etcd, a TTL after nobody is there any
+// more to hold one.
+func (r *rig) leftovers(ctx context.Context, s loadtest.Scenario, lockPrefix string) ([]string, error) {
+	client, err := r.etcd(s)
+	if err != nil {
+		return nil, err
+	}
+	for end := time.Now().Add(lockTTLs["transfer"] + leftoverMargin); ; {
+		left, err := etcdfault.Leftovers(ctx, client, lockPrefix)
+		if err != nil || len(left) == 0 || time.Now().After(end) || ctx.Err() != nil {
+			return left, err
+		}
+		pause(ctx, 50*time.Millisecond)
+	}
+}
