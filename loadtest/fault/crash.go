@@ -6,13 +6,6 @@ import (
 	"time"
 )
 
-// Victims are the replicas of a service, by number from 0.
-type Victims interface {
-	Len() int
-	Kill(ctx context.Context, n int) error                   // SIGKILL: no goodbye, no flushing
-	Start(ctx context.Context, n int, extra ...string) error // on the same address, with extra arguments; returns when it answers
-}
-
 // Crash kills one replica after the other and starts it again before the next:
 // whatever it had in its hands (locks, transactions, answers) is dropped.
 type Crash struct {
@@ -30,7 +23,7 @@ func (c Crash) Strike(ctx context.Context, over time.Duration) ([]Event, error) 
 			return events, ctx.Err()
 		}
 		n := i % c.Victims.Len()
-		event := Event{What: fmt.Sprintf("replica %d killed", n+1), At: time.Now(), Hits: 1}
+		event := Event{What: fmt.Sprintf("replica %d killed", n+1), At: time.Now(), Hits: 1, Seen: map[string]int64{"crashes": 1}}
 		if err := c.Victims.Kill(ctx, n); err != nil {
 			return events, fmt.Errorf("kill replica %d: %w", n+1, err)
 		}

@@ -3,18 +3,37 @@
 //
 // Question: does it still hold when the thing it leans on goes away?
 //
-//	fault      what happens                               must show, or the run is void
-//	crash      SIGKILL to a replica, started again        requests were cut off in the middle
-//	lock-lost  lock keys deleted under their holders      keys were there, and holders noticed
-//	redis-down SIGKILL to Redis, started again            purchases went on without the lock, and came back to it
+//	fault       type                what happens                                    must show, or the run is void
+//	crash       Crash               SIGKILL to a replica, started again             requests were cut off in the middle
+//	crash       CrashSteps          SIGKILL at each step of a transfer, in turn     crash_STEP of each step
+//	lock-lost   LockLost            lock keys in Redis deleted under their holders  keys were there, and holders noticed
+//	redis-down  Down                SIGKILL to Redis, started again                 purchases went on without the lock, and came back to it
+//	late-write  LateWrite           a packet to PostgreSQL is held until another    late_writes; late_refused of a safe
+//	                                holds the lock, and then delivered              strategy, late_committed of an unsafe one
+//	commit-cut  CommitCut           the connection breaks right before, or after,   commits_cut_before, commits_cut_after
+//	                                COMMIT gets to PostgreSQL
+//	pause       Pauses              SIGSTOP to a replica for 1.5 to 5 TTLs          pauses, and work that was ended by trust
+//	pg-restart  Restart             SIGKILL to PostgreSQL, started again            pg_restarts
+//	lease-      etcdfault.          leases revoked in etcd, many times              leases_revoked, and fences that were
+//	revoked     LeasesRevoked                                                       refused
+//	leader-     etcdfault.          SIGKILL to the leader of three members,         members_killed, elections
+//	kill        LeaderKill          started again
+//	no-quorum   etcdfault.NoQuorum  two of three members killed, or paused          quorum_losses
 //
-// Each returns what it did and when, as Events: a fault that nobody can show to
-// have happened proves nothing. Faults come one class at a time, so that a
-// violation can be blamed on one.
+// Each returns what it did and when, as Events, with the evidence in numbers: a
+// fault that nobody can show to have happened proves nothing. Faults come one
+// class at a time, so that a violation can be blamed on one. Each ends with its
+// time, or a little after it: by as long as the last thing takes that it undoes.
+//
+// Faults between a replica and PostgreSQL strike on a Wire, which the replica
+// has to be given as its database. Those that look for a packet of several
+// statements (LateWrite) want replicas without failpoints: a transfer with
+// failpoints sends each step as a packet of its own.
 //
 // Sources: the nemesis of Jepsen; the failpoints of etcd's robustness suite
 // (which voids a run whose fault did not land); `etcdctl lease revoke` in etcd's
-// own contrib/lock, the cheapest way to lose a lock without failing anything over.
+// own contrib/lock, the cheapest way to lose a lock without failing anything over;
+// M. Kleppmann, "How to do distributed locking" (2016): the packet that is late.
 package fault
 
 import (
@@ -28,7 +47,7 @@ type Event struct {
 	At    time.Time
 	Until time.Time        // when it was undone; At if there was nothing to undo
 	Hits  int64            // how often it hit something
-	Seen  map[string]int64 // evidence: name → how often it was seen
+	Seen  map[string]int64 // evidence, by name; of several events it is added up
 }
 
 // Fault is done over a while, under load. It returns when all is undone. If ctx
@@ -53,4 +72,12 @@ func pause(ctx context.Context, d time.Duration) bool {
 	case <-ctx.Done():
 		return false
 	}
+}
+
+// undoWait bounds the undoing of one thing.
+const undoWait = 15 * time.Second
+
+// undoing is for what has to be undone, also when ctx has ended.
+func undoing(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), undoWait)
 }

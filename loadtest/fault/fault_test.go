@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -30,8 +31,8 @@ type replicas struct{ log }
 
 func (r *replicas) Len() int                            { return 3 }
 func (r *replicas) Kill(_ context.Context, n int) error { return r.note(fmt.Sprint("kill ", n)) }
-func (r *replicas) Start(_ context.Context, n int, _ ...string) error {
-	return r.note(fmt.Sprint("start ", n))
+func (r *replicas) Start(_ context.Context, n int, extra ...string) error {
+	return r.note(strings.Join(append([]string{fmt.Sprint("start ", n)}, extra...), " "))
 }
 
 type server struct{ log }
@@ -88,11 +89,7 @@ func TestDown_ServerThatDoesNotStartIsAnError(t *testing.T) {
 
 func connect(t *testing.T) (*redis.Client, string) {
 	t.Helper()
-	url := os.Getenv("SHOP_REDIS_URL")
-	if url == "" {
-		t.Fatal("SHOP_REDIS_URL is not set: run the tests with `make test`, or `go run ./compose/local exec -- go test ./...`")
-	}
-	options, err := redis.ParseURL(url)
+	options, err := redis.ParseURL(env(t, "SHOP_REDIS_URL"))
 	if err != nil {
 		t.Fatal(err)
 	}

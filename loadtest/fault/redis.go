@@ -25,6 +25,7 @@ func (l LockLost) Strike(ctx context.Context, over time.Duration) ([]Event, erro
 	for end := event.At.Add(over); time.Now().Before(end); {
 		n, err := l.sweep(ctx)
 		event.Hits += n
+		event.Seen = map[string]int64{"locks_deleted": event.Hits}
 		event.Until = time.Now()
 		if err != nil {
 			return []Event{event}, fmt.Errorf("delete locks: %w", err)
@@ -61,12 +62,6 @@ func lockPattern(prefix string) string {
 	return quote.Replace(prefix) + "{*}lock:*"
 }
 
-// Server is one that can be killed and started again with its address and data.
-type Server interface {
-	Kill(ctx context.Context) error
-	Start(ctx context.Context) error // returns when it answers
-}
-
 // Down kills a server, leaves it dead for Part of the time, and starts it again.
 type Down struct {
 	Name   string
@@ -76,12 +71,12 @@ type Down struct {
 
 // Strike always starts the server again, also when ctx ended meanwhile.
 func (d Down) Strike(ctx context.Context, over time.Duration) ([]Event, error) {
-	event := Event{What: d.Name + " killed", At: time.Now(), Hits: 1}
+	event := Event{What: d.Name + " killed", At: time.Now(), Hits: 1, Seen: map[string]int64{d.Name + "_kills": 1}}
 	if err := d.Server.Kill(ctx); err != nil {
 		return nil, fmt.Errorf("kill %s: %w", d.Name, err)
 	}
 	pause(ctx, time.Duration(float64(over)*d.Part))
-	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), 15*time.Second)
+	late, cancel := undoing(ctx)
 	defer cancel()
 	if err := d.Server.Start(late); err != nil {
 		return []Event{event}, fmt.Errorf("start %s again: %w", d.Name, err)

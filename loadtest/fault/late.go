@@ -1,0 +1,193 @@
+package fault
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// LateWrite is Kleppmann's packet, again and again: what a replica wrote while
+// it held the lock gets to PostgreSQL when somebody else has held it since. It
+// is done to one replica after the other, to each in both ways:
+//
+//	revoked    the packet is held, the replica's lease is taken away. It does not
+//	           know yet, and waits for its answer
+//	stopped    the packet is held, the replica is stopped until its lease has run
+//	           out. It gets the answer when it goes on
+//
+// In between, a newer holder is waited for at the account. What is held is the
+// first packet of a transaction that writes to accounts: the guard of a strategy
+// that has one, the whole transaction of one that has none. If nobody comes in
+// time the packet is delivered all the same, and does not count as late.
+type LateWrite struct {
+	Wires    []*Wire  // of the replicas, by number
+	Replicas Pausable // the same
+	TTL      time.Duration
+	URL      string                                                  // of the database, past the wires
+	Evict    func(ctx context.Context, account string) (bool, error) // takes away the lease of who holds that account; false: nobody does
+	Record   func(LateRecord)                                        // is given each late write; may be nil
+}
+
+// The bounds of one late write, in parts of the TTL. A stopped replica's lease
+// ends within one TTL; then whoever is next has to come by.
+const (
+	lifeBetween    = 8 // parts: the pause between two, in which all replicas work
+	overtakeLeft   = 4 // parts: how long a newer holder is waited for when the lease was revoked; the old one finds out after three
+	stoppedAtMost  = 3 // halves: … and when it has to run out
+	answerWait     = 5 * time.Second
+	lookEvery      = 2 * time.Millisecond
+	waysToBeLate   = 2
+	commitLeftWait = time.Second
+)
+
+// Strike alternates. It does not begin what it could not end in time.
+func (l LateWrite) Strike(ctx context.Context, over time.Duration) (events []Event, err error) {
+	db, err := pgx.Connect(ctx, l.URL)
+	if err != nil {
+		return nil, fmt.Errorf("late write: %w", err)
+	}
+	defer func() {
+		late, cancel := undoing(ctx)
+		defer cancel()
+		err = errors.Join(err, db.Close(late))
+	}()
+	end := time.Now().Add(over)
+	for i := 0; time.Now().Before(end) && ctx.Err() == nil; i++ {
+		n, way := i/waysToBeLate%len(l.Wires), Revoked
+		if i%waysToBeLate == 1 && time.Until(end) > l.longest() {
+			way = Stopped
+		}
+		one := lateStrike{LateWrite: l, db: db, until: end, record: LateRecord{Replica: n, Way: way}}
+		err := one.do(ctx)
+		if r := one.record; !r.Held.IsZero() {
+			events = append(events, r.event())
+		}
+		if err != nil {
+			return events, fmt.Errorf("late write of replica %d: %w", n+1, err)
+		}
+		if r := one.record; r.Late() && l.Record != nil {
+			l.Record(r)
+		}
+		pause(ctx, min(l.TTL/lifeBetween, time.Until(end)))
+	}
+	return events, ctx.Err()
+}
+
+// longest is how long a stopped replica stands still.
+func (l LateWrite) longest() time.Duration { return l.TTL * stoppedAtMost / 2 }
+
+// lateStrike is one late write on its way.
+type lateStrike struct {
+	LateWrite
+	db     *pgx.Conn
+	until  time.Time
+	packet *packet
+	record LateRecord
+}
+
+// do holds, takes the lock away, waits for the next one, and delivers.
+func (s *lateStrike) do(ctx context.Context) error {
+	held, let := s.Wires[s.record.Replica].hold(s.wanted)
+	defer let()
+	limit := time.NewTimer(min(s.TTL, time.Until(s.until)))
+	defer limit.Stop()
+	select {
+	case s.packet = <-held:
+	case <-limit.C:
+		return nil // nothing to hold
+	case <-ctx.Done():
+		return nil
+	}
+	s.record.hold(s.packet)
+	return s.deliver(ctx, let)
+}
+
+// wanted: who stops must not leave a transaction open meanwhile, or PostgreSQL
+// ends it before the packet comes.
+func (s *lateStrike) wanted(p *packet) bool {
+	return p.touches && (p.begins || s.record.Way == Revoked) && len(accountsOf(p)) > 0
+}
+
+func (s *lateStrike) deliver(ctx context.Context, let func()) (err error) {
+	before, err := look(ctx, s.db, s.record.accounts)
+	if err != nil {
+		return err
+	}
+	resume := sync.OnceValue(func() error { return nil })
+	if s.record.Way == Stopped {
+		resume = sync.OnceValue(s.resume)
+	}
+	defer func() { err = errors.Join(err, resume()) }()
+	if taken, err := s.take(ctx); err != nil || !taken {
+		return err // nobody's lock any more: let it go
+	}
+	if err := s.awaitNewer(ctx, before); err != nil {
+		return err
+	}
+	s.record.Delivered = time.Now()
+	let()
+	if !within(ctx, answerWait, s.packet.answered) {
+		return nil // its record says that there was no answer
+	}
+	s.record.answer(s.packet)
+	if err := resume(); err != nil { // it may have a COMMIT to send
+		return err
+	}
+	if within(ctx, commitLeftWait, s.packet.tx.ended) {
+		s.record.end(s.packet)
+	}
+	return nil
+}
+
+// take ends the lease, in the strike's way, at once or when its TTL is over.
+func (s *lateStrike) take(ctx context.Context) (taken bool, err error) {
+	if s.record.Way == Revoked {
+		taken, err = s.Evict(ctx, s.record.accounts[0].String())
+	} else {
+		taken, err = true, s.Replicas.Pause(s.record.Replica)
+	}
+	s.record.Taken = time.Now()
+	return taken, err
+}
+
+func (s *lateStrike) resume() error {
+	err := s.Replicas.Resume(s.record.Replica)
+	s.record.Resumed = time.Now()
+	return err
+}
+
+// awaitNewer returns when a newer holder has been at one of the accounts, or it
+// has been long enough.
+func (s *lateStrike) awaitNewer(ctx context.Context, before []standing) error {
+	limit := s.TTL / overtakeLeft
+	if s.record.Way == Stopped {
+		limit = s.longest()
+	}
+	for end := time.Now().Add(limit); time.Now().Before(end); {
+		now, err := look(ctx, s.db, s.record.accounts)
+		if err != nil || s.record.overtaken(before, now) {
+			return err
+		}
+		if !pause(ctx, lookEvery) {
+			return nil
+		}
+	}
+	return nil
+}
+
+// within waits for c to be closed.
+func within(ctx context.Context, d time.Duration, c <-chan struct{}) bool {
+	limit := time.NewTimer(d)
+	defer limit.Stop()
+	select {
+	case <-c:
+		return true
+	case <-limit.C:
+	case <-ctx.Done():
+	}
+	return false
+}

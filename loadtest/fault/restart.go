@@ -1,0 +1,41 @@
+package fault
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Restart kills PostgreSQL and starts it again at once, a few times, with life
+// between: every connection breaks, every open transaction is rolled back, and
+// whoever waits for the answer to a COMMIT does not get it.
+type Restart struct {
+	Postgres Server
+	Times    int
+}
+
+// Strike spreads the restarts evenly. It always starts the server again.
+func (r Restart) Strike(ctx context.Context, over time.Duration) ([]Event, error) {
+	var events []Event
+	began := time.Now()
+	for i := range r.Times {
+		due := over * time.Duration(i) / time.Duration(r.Times)
+		if !pause(ctx, due-time.Since(began)) {
+			break
+		}
+		event := Event{What: "postgres killed", At: time.Now(), Hits: 1, Seen: map[string]int64{"pg_restarts": 1}}
+		killErr := r.Postgres.Kill(ctx)
+		late, cancel := undoing(ctx)
+		err := r.Postgres.Start(late)
+		cancel()
+		switch {
+		case killErr != nil:
+			return events, fmt.Errorf("kill postgres: %w", killErr)
+		case err != nil:
+			return append(events, event), fmt.Errorf("start postgres again: %w", err)
+		}
+		event.Until = time.Now()
+		events = append(events, event)
+	}
+	return events, ctx.Err()
+}
