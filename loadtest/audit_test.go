@@ -107,7 +107,7 @@ UPDATE stock_movements SET quantity = -2 WHERE order_id = '` + order2 + `' AND s
 // look runs one check over a shop, and gives the ids that it found.
 func look(t *testing.T, check Check, plant violation) []string {
 	t.Helper()
-	conn := openShop(t)
+	conn := openShop(t, "inventory")
 	must(t, conn, t.Context(), honestShop)
 	must(t, conn, t.Context(), plant.sql)
 	opening, lines := honestHistory()
@@ -159,7 +159,7 @@ func TestAudit_FindsNothingInAnHonestShop(t *testing.T) {
 }
 
 func TestAuditInventory_IsAllZeroInAnHonestShopAndCountsUnitsSoldTwice(t *testing.T) {
-	conn := openShop(t)
+	conn := openShop(t, "inventory")
 	must(t, conn, t.Context(), honestShop)
 	counts, err := AuditInventory(t.Context(), conn)
 	if err != nil {
@@ -187,7 +187,7 @@ func TestAuditInventory_IsAllZeroInAnHonestShopAndCountsUnitsSoldTwice(t *testin
 }
 
 func TestAudit_AQueryThatCannotRunIsAnErrorNotAPass(t *testing.T) {
-	conn := openShop(t)
+	conn := openShop(t, "inventory")
 	must(t, conn, t.Context(), `ALTER TABLE order_lines RENAME TO lines`)
 	if counts, err := AuditInventory(t.Context(), conn); err == nil {
 		t.Errorf("no error, but %v", counts)

@@ -1,6 +1,7 @@
 package loadtest
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,8 +12,11 @@ const exposition = `# TYPE inventory_events_total counter
 inventory_events_total{kind="guard_tripped",strategy="redis+row"} 2
 inventory_events_total{kind="guard_tripped",strategy="row"} 1
 inventory_events_total{kind="something_new",strategy="row"} 9
+# TYPE transfer_events_total counter
+transfer_events_total{kind="fence_refused",strategy="etcd-fenced"} 5
 # TYPE locking_events_total counter
 locking_events_total{kind="busy",store="redis"} 40
+locking_events_total{kind="busy",store="etcd"} 2
 locking_events_total{kind="released",store="redis"} 7
 # TYPE locking_wait_seconds histogram
 locking_wait_seconds_bucket{store="redis",le="+Inf"} 3
@@ -25,7 +29,7 @@ func TestReadCounters_AddsUpWhatIsEvidenceAndLeavesTheRest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(map[string]int64{"guard_tripped": 3, "lock_busy": 40}, counts); diff != "" {
+	if diff := cmp.Diff(map[string]int64{"guard_tripped": 3, "lock_busy": 42, "fence_refused": 5}, counts); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if _, err := readCounters(strings.NewReader("no metrics at all")); err == nil {
@@ -41,7 +45,7 @@ func TestEvidence_EveryNumberThatIsCollectedIsExplained(t *testing.T) {
 			}
 		}
 	}
-	for _, check := range append(append(InventoryChecks, HistoryChecks...), SoldChecks...) {
+	for _, check := range slices.Concat(InventoryChecks, HistoryChecks, SoldChecks, TransferChecks, MoveChecks) {
 		if means(check.Invariant) == "" || check.Means == "" {
 			t.Errorf("%s: its invariant, or its result, is not explained", check.Name)
 		}

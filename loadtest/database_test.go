@@ -22,10 +22,10 @@ func postgresURL(t *testing.T) string {
 	return url
 }
 
-// openShop gives a connection to a schema of its own, in which the inventory's
-// tables are. It reads the migrations as files: this package checks the shop
-// from outside and imports nothing of it.
-func openShop(t *testing.T) *pgx.Conn {
+// openShop gives a connection to a schema of its own, in which a flow's tables
+// are. It reads the migrations as files: this package checks the shop from
+// outside and imports nothing of it.
+func openShop(t *testing.T, flow string) *pgx.Conn {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), postgresURL(t))
 	if err != nil {
@@ -38,18 +38,18 @@ func openShop(t *testing.T) *pgx.Conn {
 	})
 	must(t, conn, t.Context(), "CREATE SCHEMA "+schema)
 	must(t, conn, t.Context(), "SET search_path = "+schema)
-	for _, up := range migrations(t) {
+	for _, up := range migrations(t, flow) {
 		must(t, conn, t.Context(), up)
 	}
 	return conn
 }
 
-// migrations are the Up halves of inventory's migration files, in order.
-func migrations(t *testing.T) []string {
+// migrations are the Up halves of a flow's migration files, in order.
+func migrations(t *testing.T, flow string) []string {
 	t.Helper()
-	files, err := filepath.Glob("../inventory/migrations/*.sql")
+	files, err := filepath.Glob("../" + flow + "/migrations/*.sql")
 	if err != nil || len(files) == 0 {
-		t.Fatalf("no migrations of inventory found: %v", err)
+		t.Fatalf("no migrations of %s found: %v", flow, err)
 	}
 	var ups []string
 	for _, file := range files {

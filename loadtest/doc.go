@@ -1,16 +1,27 @@
 // Package loadtest loads a service from outside, breaks what it leans on, and
 // asks its database what really happened.
 //
-// Question: how do you know that it never oversells, other than by reading it?
+// Question: how do you know that it never oversells, and never loses money,
+// other than by reading it?
 //
 // # What a proof is
 //
 // The same crowd is sent to several replicas at once, whatever strategy they
-// run. It wants at least twice of what is there, so that the last unit of
-// everything is fought over. While it does, one fault is inflicted. Afterwards
-// nobody who took part is asked: all replicas are stopped, it is waited until
-// no connection is left on the database, and SQL compares the tables with each
-// other and with what every client was told.
+// run. While it is there, one fault is inflicted. Afterwards nobody who took part
+// is asked: all replicas are stopped, it is waited until no connection is left on
+// the database, and SQL compares the tables with each other and with what every
+// client was told.
+//
+// What is sent and what must be true of it is a Flow; all else is the same for all.
+//
+//	inventory  buyers of ten products that are dropped one after the other, who
+//	           want at least twice of what is there: the last unit of everything
+//	           is fought over
+//	transfer   64 clients who send at the same moment, again and again. Each owns
+//	           an account; all of them have to do with 8 hot ones, which are short
+//	           of money and pay each other in opposite directions. Of the holds a
+//	           post and a void come at the same moment, about when they expire,
+//	           while a sweeper runs beside the replicas
 //
 //	plan ──▶ vegeta, open loop ──▶ recorder ──▶ replica 1 ┐
 //	          one in ten twice        │    ──▶ replica 2 ├──▶ PostgreSQL, Redis
@@ -33,14 +44,14 @@
 //     replicas; the fault did not land; or it did not cause what it is for.
 //   - Safe is more than unbroken: everything that was there must be sold, and a
 //     purchase must succeed soon after each fault. Who answers 503 to everything
-//     oversells nothing, and fails.
+//     oversells nothing, and fails. Money has to be spent to the last unit, by who has it.
 //   - Every audit query has a test in which it finds a planted violation.
 //
 // # What a client may conclude from an answer
 //
 //	outcome    means                                              then
 //	ok         2xx: it happened                                   final
-//	rejected   sold out, or never valid: it will never happen     final
+//	rejected   sold out, no money, or never valid: it never will  final
 //	open       busy, lost, nobody listened: this attempt did not  same key again
 //	unknown    in progress, 500, 504, no answer: it may have      same key again
 //
@@ -50,20 +61,34 @@
 //
 // # Invariants
 //
+//	of inventory
 //	S1         stock = put there − bought, by order lines, by movements, line by line
 //	S1-DURING  the same at every look while the load runs (one statement, one snapshot)
 //	S2         told ok ≤ taken from the shelf ≤ told ok + unknown
+//	I-WHOLE    an order has all its lines, or does not exist
+//	I-SOLD     nothing is left of what everyone wanted
+//	of transfer
+//	T1         the sum of all balances is what was paid in
+//	T1-DURING  the same at every look while the load runs, and T3
+//	T2         a posted transfer has two entries that sum up to nothing, others have none
+//	T3         balance = opening + entries; held = its reserved transfers; 0 ≤ held ≤ balance
+//	T4         the fences of an account's entries never go down
+//	T6         when nobody is left, no lock is, within its TTL
+//	I-HOLD     of post, void and expiry one wins, the one that was told, in time;
+//	           what is over is not reserved after the sweeper's last round
+//	I-SPENT    all that is available can be sent, and not one more; who has enough
+//	           for everything is never refused
+//	of both
 //	I-ACK      what was acknowledged is there, as it was acknowledged
 //	I-REJ      what was refused, or never asked for, is not there
 //	I-ONCE     one effect for each key; all final answers to it equal, byte for byte
-//	I-WHOLE    an order has all its lines, or does not exist
-//	I-LIVE     success within a bound after each fault, every key decided, and in
-//	           the end an order of every product can be cancelled and bought again
-//	I-SOLD     nothing is left of what everyone wanted
+//	I-LIVE     success within a bound after each fault, every key decided, decided
+//	           keys answer when they are asked again, and in the end an order of
+//	           every product can be cancelled and bought again
 //
 // # Where the widening delay sits
 //
-// Replicas pause between reading the stock and acting on it (after-guard), each
+// Replicas pause between reading the stock, or the accounts, and acting on it (after-guard), each
 // time for another while, drawn from one exponential distribution with the same
 // seed for all strategies. That makes the controls fail within seconds. Before
 // the read (after-acquire) it would widen nothing for naive, which holds no lock

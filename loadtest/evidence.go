@@ -25,15 +25,10 @@ func (r *run) evidence(records []Record) map[string]int64 {
 	switch r.scenario.Fault {
 	case NoFault:
 		evidence["rightful_refused"] = evidence["fence_refused"] // nobody was late: each holder had a right
-	case Crash:
-		evidence["crashes"] = hits(r.events)
-	case LockLost:
-		evidence["locks_deleted"] = hits(r.events)
 	case RedisDown:
 		evidence["redis_kills"] = hits(r.events)
 	}
-	switch r.scenario.Fault {
-	case RedisDown, NoQuorum:
+	if r.scenario.Fault == RedisDown || r.scenario.Fault == NoQuorum {
 		evidence["lock_acquired_after"] = evidence["lock_acquired"] - r.acquired
 	}
 	return evidence

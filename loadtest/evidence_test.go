@@ -73,11 +73,11 @@ func TestEvidence_OfAFaultIsWhatItHit(t *testing.T) {
 	if e := r.evidence(nil); e["redis_kills"] != 1 || e["lock_acquired_after"] != 2 {
 		t.Errorf("redis-down: %v", e)
 	}
-	r.scenario.Fault, r.events = Crash, []fault.Event{{Hits: 1}, {Hits: 1}}
+	r.scenario.Fault, r.events = Crash, []fault.Event{{Seen: map[string]int64{"crashes": 1}}, {Seen: map[string]int64{"crashes": 1}}}
 	if e := r.evidence(nil); e["crashes"] != 2 {
 		t.Errorf("crash: %v", e)
 	}
-	r.scenario.Fault, r.events = LockLost, []fault.Event{{Hits: 40}}
+	r.scenario.Fault, r.events = LockLost, []fault.Event{{Seen: map[string]int64{"locks_deleted": 40}}}
 	if e := r.evidence(nil); e["locks_deleted"] != 40 {
 		t.Errorf("lock-lost: %v", e)
 	}

@@ -51,15 +51,18 @@ var moneyKept = []string{"I-REJ", "I-ONCE", "T2"}
 // violation comes from its fault: etcd-unfenced holds as long as nobody is late.
 // T3 sees every loss. (T1 does not: a payer and a payee may lose alike.)
 var moneyControls = []Scenario{
-	control(transferFlow, "naive", NoFault, moneyKept, "T3"),
-	hopeless(control(transferFlow, "lease-id-fence", NoFault, moneyKept, "T3")),
+	moneyControl("naive", NoFault),
+	moneyControl("lease-id-fence", NoFault),
 	safe(transferFlow, "etcd-unfenced", NoFault),
-	control(transferFlow, "etcd-unfenced", LateWrite, moneyKept, "T3"),
-	control(transferFlow, "etcd-unfenced", LeaseRevoked, moneyKept, "T3"),
+	moneyControl("etcd-unfenced", LateWrite),
+	moneyControl("etcd-unfenced", LeaseRevoked),
 }
 
-// hopeless is a control that refuses some keys for ever: no patience helps.
-func hopeless(s Scenario) Scenario {
+// moneyControl is one that refuses some keys for ever: lease-id-fence those whose
+// lease is the smaller, and all of them a hold whose money has got lost. So
+// there is little patience with them.
+func moneyControl(strategy string, fault Fault) Scenario {
+	s := control(transferFlow, strategy, fault, moneyKept, "T3")
 	s.Patience = 2 * time.Second
 	return s
 }

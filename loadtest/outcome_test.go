@@ -19,6 +19,10 @@ func TestClassify_ByProblemTypeNeverByStatusAlone(t *testing.T) {
 	}{
 		{409, "out-of-stock", Rejected},
 		{409, "already-cancelled", Rejected},
+		{409, "insufficient-funds", Rejected},
+		{409, "expired", Rejected},
+		{409, "already-settled", Rejected},
+		{503, "fence-source", Open},
 		{409, "in-progress", Unknown}, // the same status, and it may have happened
 		{503, "busy", Open},
 		{503, "lost", Open},

@@ -18,7 +18,7 @@ import (
 func prepareShelves(t *testing.T) func(context.Context, Scenario, string, Plan) ([]Credentials, error) {
 	return func(ctx context.Context, _ Scenario, databaseURL string, plan Plan) ([]Credentials, error) {
 		conn := connectTo(t, databaseURL)
-		for _, up := range migrations(t) {
+		for _, up := range migrations(t, "inventory") {
 			must(t, conn, ctx, up)
 		}
 		for _, s := range plan.Stock {

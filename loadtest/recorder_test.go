@@ -134,6 +134,7 @@ func TestRecorder_TwoAnswersToOneKeyMustBeOneAndTheSame(t *testing.T) {
 		{"refused, then bought", []func(http.ResponseWriter){refused("out-of-stock"), created(order1)}, OK, true},
 		{"bought, then refused", []func(http.ResponseWriter){created(order1), refused("out-of-stock")}, OK, true},
 		{"unknown, then bought", []func(http.ResponseWriter){refused("outcome-unknown"), created(order1)}, OK, false},
+		{"expired, then settled: two answers that are kept", []func(http.ResponseWriter){refused("expired"), refused("already-settled")}, Rejected, true},
 		{"busy, then refused", []func(http.ResponseWriter){refused("busy"), refused("out-of-stock")}, Rejected, false},
 		{"bought, then busy", []func(http.ResponseWriter){created(order1), refused("busy")}, OK, false},
 		{"unknown, then busy", []func(http.ResponseWriter){refused("internal"), refused("busy")}, Unknown, false},

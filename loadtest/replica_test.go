@@ -30,6 +30,9 @@ func beReplica(mode, listen, metrics string) int {
 		fmt.Fprintln(os.Stderr, "no database")
 		return 1
 	}
+	if mode == "suicide" {
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	}
 	for _, setting := range os.Environ() {
 		if strings.HasPrefix(setting, "SHOP_") {
 			fmt.Fprintln(os.Stderr, "inherited", setting)

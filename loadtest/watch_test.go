@@ -57,7 +57,7 @@ func TestWaitQuiet_ReturnsOnlyWhenNobodyElseIsConnected(t *testing.T) {
 func TestWatch_SeesTheShelfAndTheOrdersPartWays(t *testing.T) {
 	db := ownDatabase(t)
 	conn := connectTo(t, db.URL)
-	for _, up := range migrations(t) {
+	for _, up := range migrations(t, "inventory") {
 		must(t, conn, t.Context(), up)
 	}
 	must(t, conn, t.Context(), honestShop)
@@ -95,7 +95,7 @@ func TestWatch_SeesTheShelfAndTheOrdersPartWays(t *testing.T) {
 }
 
 func TestFindOversale_TellsTheSalesOfTheFirstProductThatCrossedTheLine(t *testing.T) {
-	conn := openShop(t)
+	conn := openShop(t, "inventory")
 	must(t, conn, t.Context(), honestShop)
 	records := []Record{
 		{Intent: Intent{Key: "k1"}, Attempts: []Attempt{{Key: "k1", Replica: 1, Outcome: OK, Start: 1, End: 3}}},

@@ -1,0 +1,148 @@
+package loadtest
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+)
+
+// The bank of these tests: of 1000, one account paid 100 to another, 150 of a
+// hold of 200, has 70 on hold, and had 50 and 60, which were voided and expired.
+// A third account that nobody ever touched: the checks must see it too.
+const honestBank = `
+INSERT INTO accounts (id, owner_id, currency, opening, balance, held, version) VALUES
+	('00000000-0000-0000-0000-0000000000a1', '00000000-0000-0000-0000-0000000000c1', 'EUR', 1000, 750, 70, 7),
+	('00000000-0000-0000-0000-0000000000a2', '00000000-0000-0000-0000-0000000000c2', 'EUR', 0, 250, 0, 2),
+	('00000000-0000-0000-0000-0000000000a3', '00000000-0000-0000-0000-0000000000c3', 'EUR', 500, 500, 0, 0);
+INSERT INTO transfers (id, client_id, idempotency_key, from_id, to_id, amount, currency, state, settled, created_at, expires_at, ended_at)
+SELECT ('00000000-0000-0000-0000-00000000000' || n)::uuid, '00000000-0000-0000-0000-0000000000c1', 'k' || n,
+       '00000000-0000-0000-0000-0000000000a1', '00000000-0000-0000-0000-0000000000a2',
+       amount, 'EUR', state, settled, '2026-01-01T00:00:00Z', expires_at::timestamptz, ended_at::timestamptz
+FROM (VALUES (1, 100, 'posted', 100, NULL, '2026-01-01T00:00:00Z'),
+             (2, 200, 'posted', 150, '2026-01-01T00:00:01Z', '2026-01-01T00:00:00.5Z'),
+             (3, 50, 'voided', 0, '2026-01-01T00:00:01Z', '2026-01-01T00:00:00.6Z'),
+             (4, 60, 'expired', 0, '2026-01-01T00:00:01Z', '2026-01-01T00:00:01.01Z'),
+             (5, 70, 'reserved', 0, '2099-01-01T00:00:00Z', NULL)) t (n, amount, state, settled, expires_at, ended_at);
+INSERT INTO ledger_entries (transfer_id, account_id, delta, account_version, fence, fence_source) VALUES
+	('00000000-0000-0000-0000-000000000001', '00000000-0000-0000-0000-0000000000a1', -100, 1, 5, 'etcd'),
+	('00000000-0000-0000-0000-000000000001', '00000000-0000-0000-0000-0000000000a2', 100, 1, 5, 'etcd'),
+	('00000000-0000-0000-0000-000000000002', '00000000-0000-0000-0000-0000000000a1', -150, 3, 7, 'etcd'),
+	('00000000-0000-0000-0000-000000000002', '00000000-0000-0000-0000-0000000000a2', 150, 2, 7, 'etcd');
+INSERT INTO transfer_keys (client_id, key, fingerprint, status)
+SELECT '00000000-0000-0000-0000-0000000000c1', key, sha256(key::bytea), status
+FROM (VALUES ('k1', 201), ('k2', 201), ('k3', 201), ('k4', 201), ('k5', 201), ('post-k2', 201), ('void-k2', 409)) k (key, status);`
+
+const (
+	transfer1 = "00000000-0000-0000-0000-000000000001"
+	transfer2 = "00000000-0000-0000-0000-000000000002"
+	transfer3 = "00000000-0000-0000-0000-000000000003"
+	transfer4 = "00000000-0000-0000-0000-000000000004"
+	transfer5 = "00000000-0000-0000-0000-000000000005"
+	account1  = "00000000-0000-0000-0000-0000000000a1"
+	account2  = "00000000-0000-0000-0000-0000000000a2"
+	account3  = "00000000-0000-0000-0000-0000000000a3"
+)
+
+// honestAnswers is what the clients of honestBank were told.
+func honestAnswers() map[string]Record {
+	from, to := uuid.MustParse(account1), uuid.MustParse(account2)
+	records := map[string]Record{}
+	add := func(key string, action Action, m Move, outcome Outcome, id, answer string) {
+		r := Record{Intent: Intent{Key: key, Action: action, Move: &m}, Outcome: outcome}
+		if id != "" {
+			r.Made = uuid.MustParse(id)
+			r.body = []byte(`{"id":"` + id + `","from":"` + account1 + `","to":"` + account2 + `",` + answer + `}`)
+		}
+		r.Attempts = []Attempt{{Outcome: outcome, Problem: answer, Sends: 1}}
+		records[key] = r
+	}
+	move := func(amount int64) Move { return Move{From: from, To: to, Amount: amount} }
+	end := func(id string, amount int64) Move {
+		return Move{From: from, To: to, Amount: amount, Of: uuid.MustParse(id)}
+	}
+	const held = `"state":"reserved","settled":0,"expires_at":"2026-01-01T00:00:01Z","amount":`
+	add("k1", Pay, move(100), OK, transfer1, `"state":"posted","settled":100,"amount":100`)
+	add("k2", Reserve, move(200), OK, transfer2, held+`200`)
+	add("post-k2", PostHold, end(transfer2, 150), OK, transfer2, `"state":"posted","settled":150,"amount":200`)
+	add("void-k2", VoidHold, end(transfer2, 0), Rejected, "", "already-settled")
+	add("k3", Reserve, move(50), OK, transfer3, held+`50`)
+	add("post-k3", PostHold, end(transfer3, 0), Rejected, "", "already-settled")
+	add("void-k3", VoidHold, end(transfer3, 0), OK, transfer3, `"state":"voided","settled":0,"amount":50`)
+	add("k4", Reserve, move(60), OK, transfer4, held+`60`)
+	add("post-k4", PostHold, end(transfer4, 0), Rejected, "", "expired")
+	add("void-k4", VoidHold, end(transfer4, 0), Unknown, "", "")
+	add("k5", Reserve, move(70), OK, transfer5, `"state":"reserved","settled":0,"amount":70,"expires_at":"2099-01-01T00:00:00Z"`)
+	add("k6", Pay, move(9999), Rejected, "", "insufficient-funds")
+	add("k7", Pay, move(1), Unknown, "", "") // and it did not happen
+	return records
+}
+
+// findIn runs one check over a bank, and gives the ids that it found.
+func findIn(t *testing.T, check Check, plant theft) []string {
+	t.Helper()
+	conn := openShop(t, "transfer")
+	must(t, conn, t.Context(), honestBank)
+	must(t, conn, t.Context(), plant.sql)
+	answers := honestAnswers()
+	if plant.told != nil {
+		plant.told(answers)
+	}
+	var records []Record
+	for _, r := range answers {
+		records = append(records, r)
+	}
+	who := Credentials{ID: uuid.MustParse(client)}
+	if err := LoadMoves(t.Context(), conn, records, []Credentials{who}); err != nil {
+		t.Fatal(err)
+	}
+	findings, err := Audit(t.Context(), conn, []Check{check})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return findings[check.Invariant].IDs
+}
+
+func TestAuditTransfer_FindsEachPlantedViolation(t *testing.T) {
+	for _, check := range append(TransferChecks, MoveChecks...) {
+		planted := slices.DeleteFunc(slices.Clone(thefts), func(p theft) bool { return p.check != check.Name })
+		if len(planted) == 0 {
+			t.Errorf("nothing is planted for %q: nobody knows that it finds anything", check.Name)
+		}
+		for _, plant := range planted {
+			t.Run(check.Name+"/"+plant.name, func(t *testing.T) {
+				if diff := cmp.Diff(plant.ids, findIn(t, check, plant)); diff != "" {
+					t.Errorf("what the check found (-want +got):\n%s", diff)
+				}
+			})
+		}
+	}
+}
+
+func TestAuditTransfer_FindsNothingInAnHonestBank(t *testing.T) {
+	for _, check := range append(TransferChecks, MoveChecks...) {
+		if ids := findIn(t, check, theft{}); len(ids) != 0 {
+			t.Errorf("%s found %v", check.Name, ids)
+		}
+	}
+}
+
+func TestAuditTransfer_CountsHowFarBalancesAreFromTheirEntries(t *testing.T) {
+	conn := openShop(t, "transfer")
+	must(t, conn, t.Context(), honestBank)
+	want := map[string]int64{"T1": 0, "T2": 0, "T3": 0, "T4": 0, "I-ONCE": 0, "drift": 0}
+	for _, change := range []string{``, `
+		UPDATE accounts SET balance = balance + 30 WHERE id = '` + account2 + `';
+		UPDATE accounts SET balance = balance - 30 WHERE id = '` + account3 + `'`} {
+		must(t, conn, t.Context(), change)
+		counts, err := AuditTransfer(t.Context(), conn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, counts); diff != "" {
+			t.Errorf("after %q (-want +got):\n%s", change, diff)
+		}
+		want["T3"], want["drift"] = 2, 60 // T1 sees nothing: what one has lost the other has
+	}
+}
