@@ -90,7 +90,7 @@ func TestProof_LocksThatRunOutInTimeAreNotLeft(t *testing.T) {
 func TestProof_MoneyThatIsLostForAMomentIsSeenWhileTheLoadRuns(t *testing.T) {
 	proof := refusingBank(t, moneyControl("naive", NoFault))
 	proof.Patience = 100 * time.Millisecond
-	proof.Fault = func(_ Scenario, _ *Replicas, database string) (fault.Fault, error) {
+	proof.Fault = func(_ Scenario, _ *Replicas, database, _ string) (fault.Fault, error) {
 		return lossOf(t, database), nil
 	}
 	report, err := proof.Run(t.Context())

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"shop/compose/local/stack"
 	"shop/inventory"
 	"shop/loadtest"
@@ -170,6 +172,6 @@ func (c *proveCmd) rig(scenarios []loadtest.Scenario) (*rig, error) {
 	if c.PostgresURL == "" || c.RedisURL == "" || c.Etcd == "" {
 		return nil, errors.New("no servers: SHOP_POSTGRES_URL, SHOP_REDIS_URL and SHOP_ETCD_ENDPOINTS are not set; " + getServers)
 	}
-	r := &rig{exe: program, settings: c, private: map[string]*stack.Server{}}
+	r := &rig{exe: program, settings: c, private: map[string]*stack.Server{}, etcds: map[string]*clientv3.Client{}}
 	return r, r.attach(c.Stack)
 }

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"shop/compose/local/stack"
 	"shop/loadtest"
 	"shop/loadtest/fault"
@@ -34,9 +36,10 @@ var lockTTLs = map[string]time.Duration{
 type rig struct {
 	exe      string
 	settings *proveCmd
-	stack    *stack.Stack             // nil without one
-	private  map[string]*stack.Server // by kind: those that only the scenarios use that break them
-	wires    []*fault.Wire            // of the scenario under way, one for each replica; nil: none
+	stack    *stack.Stack                // nil without one
+	private  map[string]*stack.Server    // by kind: those that only the scenarios use that break them
+	wires    []*fault.Wire               // of the scenario under way, one for each replica; nil: none
+	etcds    map[string]*clientv3.Client // by endpoints
 	closing  []func()
 }
 
