@@ -53,13 +53,14 @@ func watchShelves(ctx context.Context, databaseURL string, clock func() time.Dur
 	return watch(ctx, databaseURL, shelvesSQL, clock)
 }
 
-// watch asks a database for its levels until ctx ends.
+// watch asks a database for its levels until ctx ends. That the server goes away
+// for a while is no error, but a gap between two samples.
 func watch(ctx context.Context, databaseURL, sql string, clock func() time.Duration) ([]Sample, error) {
 	conn, err := pgx.Connect(ctx, databaseURL)
 	if err != nil {
 		return nil, err
 	}
-	defer conn.Close(context.WithoutCancel(ctx))
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
 	var samples []Sample
 	for {
 		s := Sample{At: clock()}
@@ -68,10 +69,15 @@ func watch(ctx context.Context, databaseURL, sql string, clock func() time.Durat
 		switch {
 		case ctx.Err() != nil:
 			return samples, nil
-		case err != nil:
+		case err == nil:
+			samples = append(samples, s)
+		case !conn.IsClosed():
 			return samples, err
+		default:
+			if again, err := pgx.Connect(ctx, databaseURL); err == nil {
+				conn = again
+			}
 		}
-		samples = append(samples, s)
 		if !pause(ctx, sampleEvery) {
 			return samples, nil
 		}
