@@ -8,7 +8,8 @@ import (
 
 // CommitCut breaks connections at the one moment at which a client cannot know
 // what it did: right before, or right after, the packet with its COMMIT gets to
-// PostgreSQL. Only a COMMIT that would make money move is worth it.
+// PostgreSQL. Only a COMMIT that would make money move is worth it, and of each
+// intent only one: what comes again with the same key may have nothing to do.
 type CommitCut struct {
 	Wires []*Wire
 	Every time.Duration // the next COMMIT is cut, on whatever wire
@@ -18,7 +19,7 @@ type CommitCut struct {
 // the server has committed: it said so, and nobody heard it.
 func (c CommitCut) Strike(ctx context.Context, over time.Duration) ([]Event, error) {
 	event := Event{What: "connections cut at COMMIT", At: time.Now()}
-	s := &scissors{orders: make(chan move, 1)}
+	s := &scissors{orders: make(chan move, 1), keys: map[string]bool{}}
 	for _, w := range c.Wires {
 		w.watch(s.cut)
 	}
@@ -55,6 +56,7 @@ type scissors struct {
 	mu     sync.Mutex
 	before int64
 	after  []*packet
+	keys   map[string]bool // of those that were cut
 }
 
 func (s *scissors) cut(p *packet) move {
@@ -63,8 +65,14 @@ func (s *scissors) cut(p *packet) move {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.keys[p.tx.key] {
+		return deliver
+	}
 	select {
 	case m := <-s.orders:
+		if p.tx.key != "" {
+			s.keys[p.tx.key] = true
+		}
 		if m == cutBefore {
 			s.before++
 		} else {

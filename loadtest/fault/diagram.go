@@ -29,7 +29,7 @@ func (r LateRecord) Diagram() string {
 		line("Note over L: the lease runs out")
 	}
 	line("L->>B: account %s is yours%s", r.Account, fenceText(r.NewFence))
-	line("B->>P: until %s: writes and commits, version %d → %d%s", at(r.Overtaken), r.OldVersion, r.NewVersion, fenceText(r.NewFence))
+	line("B->>P: until %s: commits%s%s", at(r.Overtaken), fenceText(r.NewFence), versions(r.OldVersion, r.NewVersion))
 	line("N->>P: %s: delivered, late", at(r.Delivered))
 	line("P-->>N: %s: %s", at(cmp.Or(r.Answered, r.Delivered)), cmp.Or(quiet.Replace(r.Answer), "no answer"))
 	if !r.Resumed.IsZero() {
@@ -52,6 +52,14 @@ func fenceText(fence int64) string {
 		return ""
 	}
 	return fmt.Sprintf(", fence %d", fence)
+}
+
+// versions is empty if only the fence was written.
+func versions(before, now int64) string {
+	if before == now {
+		return ""
+	}
+	return fmt.Sprintf(", version %d → %d", before, now)
 }
 
 // brief says what each statement does, and to what, without repeating itself.

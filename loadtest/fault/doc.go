@@ -26,9 +26,10 @@
 // time, or a little after it: by as long as the last thing takes that it undoes.
 //
 // Faults between a replica and PostgreSQL strike on a Wire, which the replica
-// has to be given as its database. Those that look for a packet of several
-// statements (LateWrite) want replicas without failpoints: a transfer with
-// failpoints sends each step as a packet of its own.
+// has to be given as its database. LateWrite in its second way, the stopped
+// replica, wants replicas without failpoints: with them each step of a transfer
+// is a packet of its own, and PostgreSQL ends the open transaction of one that
+// is silent; so it is done in the first way only.
 //
 // Sources: the nemesis of Jepsen; the failpoints of etcd's robustness suite
 // (which voids a run whose fault did not land); `etcdctl lease revoke` in etcd's

@@ -56,6 +56,9 @@ func TestCrash_KillsOneAfterTheOtherAndStartsEachAgainBeforeTheNext(t *testing.T
 			t.Errorf("event %d: %+v", i, e)
 		}
 	}
+	if n := sum(events)["crashes"]; n != 5 {
+		t.Errorf("%d crashes", n)
+	}
 	if len(events) != 5 || events[4].At.Sub(events[0].At) < 35*time.Millisecond {
 		t.Errorf("%d kills, not spread over the time: %+v", len(events), events)
 	}
@@ -117,7 +120,7 @@ func TestLockLost_DeletesTheLocksOfItsPrefixAndCountsThoseThatWereThere(t *testi
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(events) != 1 || events[0].Hits != 1 || !events[0].Until.After(events[0].At) {
+	if len(events) != 1 || events[0].Hits != 1 || sum(events)["locks_deleted"] != 1 || !events[0].Until.After(events[0].At) {
 		t.Errorf("events %+v, want one with one hit", events)
 	}
 	for name, want := range map[string]int64{lock: 0, fence: 1, other: 1} {

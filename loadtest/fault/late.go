@@ -32,16 +32,17 @@ type LateWrite struct {
 	Record   func(LateRecord)                                        // is given each late write; may be nil
 }
 
-// The bounds of one late write, in parts of the TTL. A stopped replica's lease
-// ends within one TTL; then whoever is next has to come by.
+// The bounds of one late write. Those in parts of the TTL: a stopped replica's
+// lease ends within one, a revoked one is noticed within a third; then whoever is
+// next has to come by.
 const (
-	lifeBetween    = 8 // parts: the pause between two, in which all replicas work
-	overtakeLeft   = 4 // parts: how long a newer holder is waited for when the lease was revoked; the old one finds out after three
-	stoppedAtMost  = 3 // halves: … and when it has to run out
+	stoppedHalves  = 3
+	expiryLate     = 500 * time.Millisecond // etcd looks that often for leases that are over
+	revokedPart    = 4
+	betweenPart    = 8 // all replicas work
 	answerWait     = 5 * time.Second
-	lookEvery      = 2 * time.Millisecond
-	waysToBeLate   = 2
 	commitLeftWait = time.Second
+	lookEvery      = 2 * time.Millisecond
 )
 
 // Strike alternates. It does not begin what it could not end in time.
@@ -57,8 +58,8 @@ func (l LateWrite) Strike(ctx context.Context, over time.Duration) (events []Eve
 	}()
 	end := time.Now().Add(over)
 	for i := 0; time.Now().Before(end) && ctx.Err() == nil; i++ {
-		n, way := i/waysToBeLate%len(l.Wires), Revoked
-		if i%waysToBeLate == 1 && time.Until(end) > l.longest() {
+		n, way := i/2%len(l.Wires), Revoked
+		if i%2 == 1 && time.Until(end) > l.longest() {
 			way = Stopped
 		}
 		one := lateStrike{LateWrite: l, db: db, until: end, record: LateRecord{Replica: n, Way: way}}
@@ -72,13 +73,13 @@ func (l LateWrite) Strike(ctx context.Context, over time.Duration) (events []Eve
 		if r := one.record; r.Late() && l.Record != nil {
 			l.Record(r)
 		}
-		pause(ctx, min(l.TTL/lifeBetween, time.Until(end)))
+		pause(ctx, min(l.TTL/betweenPart, time.Until(end)))
 	}
 	return events, ctx.Err()
 }
 
 // longest is how long a stopped replica stands still.
-func (l LateWrite) longest() time.Duration { return l.TTL * stoppedAtMost / 2 }
+func (l LateWrite) longest() time.Duration { return l.TTL*stoppedHalves/2 + expiryLate }
 
 // lateStrike is one late write on its way.
 type lateStrike struct {
@@ -91,7 +92,7 @@ type lateStrike struct {
 
 // do holds, takes the lock away, waits for the next one, and delivers.
 func (s *lateStrike) do(ctx context.Context) error {
-	held, let := s.Wires[s.record.Replica].hold(s.wanted)
+	held, let := s.Wires[s.record.Replica].hold(wanted)
 	defer let()
 	limit := time.NewTimer(min(s.TTL, time.Until(s.until)))
 	defer limit.Stop()
@@ -103,14 +104,16 @@ func (s *lateStrike) do(ctx context.Context) error {
 		return nil
 	}
 	s.record.hold(s.packet)
+	if !s.packet.begins {
+		// Its transaction is open. Stopped, PostgreSQL would end that (idle in
+		// transaction) before the lease runs out.
+		s.record.Way = Revoked
+	}
 	return s.deliver(ctx, let)
 }
 
-// wanted: who stops must not leave a transaction open meanwhile, or PostgreSQL
-// ends it before the packet comes.
-func (s *lateStrike) wanted(p *packet) bool {
-	return p.touches && (p.begins || s.record.Way == Revoked) && len(accountsOf(p)) > 0
-}
+// wanted is a packet whose accounts we understand.
+func wanted(p *packet) bool { return p.touches && len(accountsOf(p)) > 0 }
 
 func (s *lateStrike) deliver(ctx context.Context, let func()) (err error) {
 	before, err := look(ctx, s.db, s.record.accounts)
@@ -163,7 +166,7 @@ func (s *lateStrike) resume() error {
 // awaitNewer returns when a newer holder has been at one of the accounts, or it
 // has been long enough.
 func (s *lateStrike) awaitNewer(ctx context.Context, before []standing) error {
-	limit := s.TTL / overtakeLeft
+	limit := s.TTL / revokedPart
 	if s.record.Way == Stopped {
 		limit = s.longest()
 	}

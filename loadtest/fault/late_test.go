@@ -3,7 +3,6 @@ package fault
 import (
 	"context"
 	"errors"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -113,7 +112,7 @@ func sum(events []Event) map[string]int64 {
 
 func TestLateWrite_AGuardRefusesEachInBothWays(t *testing.T) {
 	r := &branch{bank: newBank(t), fenced: true}
-	records, seen := strikeLate(t, r, time.Second)
+	records, seen := strikeLate(t, r, 1500*time.Millisecond)
 	if n := seen["late_writes"]; n < 4 || seen["late_refused"] != n || seen["late_committed"] != 0 || len(records) != int(n) {
 		t.Fatalf("%v, %d records", seen, len(records))
 	}
@@ -133,7 +132,7 @@ func TestLateWrite_AGuardRefusesEachInBothWays(t *testing.T) {
 
 func TestLateWrite_WithoutAGuardEachPutsBackWhatWas(t *testing.T) {
 	r := &branch{bank: newBank(t)}
-	records, seen := strikeLate(t, r, 500*time.Millisecond)
+	records, seen := strikeLate(t, r, time.Second)
 	if n := seen["late_writes"]; n < 2 || seen["late_refused"] != 0 || seen["late_committed"] != n {
 		t.Fatalf("%v", seen)
 	}
@@ -181,26 +180,5 @@ func TestLateWrite_CalledOffItLetsGo(t *testing.T) {
 	}
 	if err := soon(t, "the replica", writing); err != nil {
 		t.Error(err)
-	}
-}
-
-func TestLateRecord_DiagramTellsTheStepsInOrder(t *testing.T) {
-	began := time.Now()
-	at := func(ms int) time.Time { return began.Add(time.Duration(ms) * time.Millisecond) }
-	l := LateRecord{
-		Replica: 1, Way: Stopped, SQL: []string{"begin", "update accounts set fence = $2 where id = $1", "update accounts set fence = $2 where id = $1"},
-		OldFence: 41, NewFence: 44, OldVersion: 7, NewVersion: 8,
-		Held: began, Taken: at(1), Overtaken: at(20), Delivered: at(21), Answered: at(22), Resumed: at(23), Answer: "UPDATE 0", Refused: true,
-	}
-	text := l.Diagram()
-	for _, part := range []string{
-		"sequenceDiagram\n", "is yours, fence 41", "begin, update accounts set fence\n", "1.0 ms: stopped", "is yours, fence 44",
-		"20.0 ms: writes and commits, version 7 → 8", "21.0 ms: delivered", "22.0 ms: UPDATE 0", "23.0 ms: goes on", "refused",
-	} {
-		i := strings.Index(text, part)
-		if i < 0 {
-			t.Fatalf("%q is not there, or not in order, in:\n%s", part, l.Diagram())
-		}
-		text = text[i+len(part):]
 	}
 }

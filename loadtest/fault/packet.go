@@ -1,6 +1,7 @@
 package fault
 
 import (
+	"bytes"
 	"strings"
 	"sync"
 
@@ -32,10 +33,11 @@ type statement struct {
 
 // transaction is what a client has begun, over as many packets as it likes.
 type transaction struct {
-	begun   bool // with a statement of its own; else it ends with its packet
-	touched bool // it has written to accounts
-	wrote   bool // … and not only a fence
-	over    bool // the client has said so
+	begun   bool   // with a statement of its own; else it ends with its packet
+	touched bool   // it has written to accounts
+	wrote   bool   // … and not only a fence
+	over    bool   // the client has said so
+	key     string // the idempotency key that it has inserted, with its client
 
 	once      sync.Once
 	ended     chan struct{} // closed when the rest is known, or never will be
@@ -56,6 +58,7 @@ const (
 	touchAccounts = "update accounts set "
 	writeBalance  = "update accounts set balance"
 	writeEntries  = "insert into ledger_entries"
+	writeKey      = "insert into transfer_keys"
 )
 
 // understand notes what one message of the client means. whole: the client waits now.
@@ -109,6 +112,8 @@ func (c *cable) add(p *packet, s statement) {
 		t.wrote = t.wrote || strings.HasPrefix(s.sql, writeBalance)
 	case strings.HasPrefix(s.sql, writeEntries):
 		t.wrote = true
+	case strings.HasPrefix(s.sql, writeKey):
+		t.key = string(bytes.Join(s.params[:min(2, len(s.params))], nil))
 	case strings.HasPrefix(s.sql, "commit"):
 		p.commits = p.commits || t.wrote
 		t.over = true

@@ -1,8 +1,6 @@
 package fault
 
 import (
-	"context"
-	"errors"
 	"testing"
 	"time"
 
@@ -113,61 +111,6 @@ func TestWire_UnderstandsWhatATransactionHasWritten(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
-func TestWire_AHeldPacketIsDeliveredAlsoWhenItsSenderHasGone(t *testing.T) {
-	b := newBank(t)
-	w := b.wire()
-	conn := b.connect(w.URL())
-	if err := b.unfenced(t.Context(), conn, 90); err != nil {
-		t.Fatal(err)
-	}
-	held, let := w.hold(touches)
-	defer let()
-	ctx, leave := context.WithCancel(t.Context())
-	sent := beside(func() error { return b.unfenced(ctx, conn, 10) })
-	p := soon(t, "the packet", held)
-	leave()
-	if err := soon(t, "the sender", sent); !errors.Is(err, context.Canceled) {
-		t.Errorf("the sender: %v", err)
-	}
-	other := b.connect(w.URL()) // another connection goes by
-	if err := b.unfenced(t.Context(), other, 80); err != nil {
-		t.Fatal(err)
-	}
-	b.mustHave(80)
-	let()
-	soon(t, "the answer", p.answered)
-	soon(t, "the end of the transaction", p.tx.ended)
-	if diff := cmp.Diff([]string{"BEGIN", "UPDATE 1", "COMMIT"}, p.tags); diff != "" || !p.tx.committed || p.refused() {
-		t.Errorf("committed %v, refused %v, tags (-want +got):\n%s", p.tx.committed, p.refused(), diff)
-	}
-	b.mustHave(10)
-}
-
-func TestWire_ACutBeforeLeavesNothingAndACutAfterLeavesTheCommit(t *testing.T) {
-	for m, want := range map[move]int64{cutBefore: 100, cutAfter: 10} {
-		b := newBank(t)
-		w := b.wire()
-		conn := b.connect(w.URL())
-		cut := make(chan *packet, 1)
-		w.watch(func(p *packet) move {
-			if !p.commits {
-				return deliver
-			}
-			cut <- p
-			return m
-		})
-		if err := b.unfenced(t.Context(), conn, 10); err == nil || !conn.IsClosed() {
-			t.Errorf("%d: error %v, closed %v", m, err, conn.IsClosed())
-		}
-		p := soon(t, "the cut", cut)
-		soon(t, "the end of the transaction", p.tx.ended)
-		if p.tx.committed != (m == cutAfter) {
-			t.Errorf("%d: committed %v", m, p.tx.committed)
-		}
-		b.mustHave(want)
 	}
 }
 

@@ -1,0 +1,90 @@
+package etcdfault
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"shop/locking"
+)
+
+// mustGrant waits until a lock is granted: all is as before.
+func mustGrant(t *testing.T, store locking.Store) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for {
+		l, err := store.TryAcquire(ctx, "key")
+		if err == nil {
+			_ = store.Release(ctx, l)
+			return
+		}
+		if !pause(ctx, askEvery) {
+			t.Fatalf("no lock is granted any more: %v", err)
+		}
+	}
+}
+
+func TestLeaderKill_AnotherIsElectedEachTime(t *testing.T) {
+	client, members := three(t)
+	store := open(t, client, "lock", 5*time.Second)
+	began := time.Now()
+	events, err := LeaderKill{Client: client, Members: members, Times: 2}.Strike(t.Context(), 4*time.Second)
+	seen := sum(events)
+	t.Logf("%v in %v", seen, time.Since(began).Round(time.Millisecond))
+	if err != nil || len(events) != 2 || seen["members_killed"] != 2 || seen["elections"] < 2 {
+		t.Errorf("%+v, %v", events, err)
+	}
+	mustGrant(t, store)
+}
+
+func TestLeaderKill_CalledOffTheLeaderIsStartedAgain(t *testing.T) {
+	client, members := three(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	for i := range members {
+		members[i].Server = cancelling{members[i].Server, cancel}
+	}
+	if _, err := (LeaderKill{Client: client, Members: members, Times: 1}).Strike(ctx, time.Second); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+	for i := range members {
+		if status(t.Context(), client, members[i]) == nil {
+			t.Errorf("member %d is down", i+1)
+		}
+	}
+}
+
+// cancelling is a server whose kill calls the run off.
+type cancelling struct {
+	server interface {
+		Kill(context.Context) error
+		Start(context.Context) error
+	}
+	cancel func()
+}
+
+func (c cancelling) Kill(ctx context.Context) error {
+	defer c.cancel()
+	return c.server.Kill(ctx)
+}
+
+func (c cancelling) Start(ctx context.Context) error { return c.server.Start(ctx) }
+
+func TestNoQuorum_NothingIsGrantedAndThenItIsAgain(t *testing.T) {
+	client, members := three(t)
+	store := open(t, client, "lock", 2*time.Second)
+	began := time.Now()
+	events, err := NoQuorum{Client: client, Members: members, Times: 2, Part: 0.5}.Strike(t.Context(), 6*time.Second)
+	t.Logf("%v in %v", sum(events), time.Since(began).Round(time.Millisecond))
+	if err != nil || sum(events)["quorum_losses"] != 2 {
+		t.Errorf("%+v, %v", events, err)
+	}
+	for i, m := range members {
+		if status(t.Context(), client, m) == nil {
+			t.Errorf("member %d is not back", i+1)
+		}
+	}
+	mustGrant(t, store)
+}

@@ -1,0 +1,151 @@
+package etcdfault
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"shop/loadtest/fault"
+	"shop/transfer"
+)
+
+// newBank is a schema of its own with rich accounts.
+func newBank(t *testing.T) (database string, owner uuid.UUID, accounts []string) {
+	t.Helper()
+	u, err := url.Parse(env(t, "SHOP_POSTGRES_URL"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	schema := fmt.Sprintf("etcdfault_%d", time.Now().UnixNano())
+	q := u.Query()
+	q.Set("search_path", schema)
+	u.RawQuery = q.Encode()
+	database, owner = u.String(), uuid.New()
+	conn := dial(t, database)
+	exec := func(ctx context.Context, sql string, args ...any) {
+		if _, err := conn.Exec(ctx, sql, args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec(t.Context(), "CREATE SCHEMA "+schema)
+	t.Cleanup(func() { exec(context.Background(), "DROP SCHEMA "+schema+" CASCADE") })
+	if err := transfer.Migrate(t.Context(), database); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		id := uuid.New()
+		exec(t.Context(), `INSERT INTO accounts (id, owner_id, currency, opening, balance) VALUES ($1, $2, 'EUR', 1000000, 1000000)`, id, owner)
+		accounts = append(accounts, id.String())
+	}
+	return database, owner, accounts
+}
+
+func dial(t *testing.T, database string) *pgx.Conn {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	return conn
+}
+
+// wrong counts the accounts whose balance is not the sum of their entries.
+func wrong(t *testing.T, database string) (n int) {
+	t.Helper()
+	err := dial(t, database).QueryRow(t.Context(), `
+		SELECT count(*)
+		FROM accounts a
+		WHERE a.balance <> a.opening + COALESCE((SELECT sum(delta) FROM ledger_entries WHERE account_id = a.id), 0)`).Scan(&n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// serve starts three replicas, each behind a wire.
+func serve(t *testing.T, strategy, database, prefix string, owner uuid.UUID, accounts []string) (wires []*fault.Wire, replicas processes) {
+	t.Helper()
+	for range 3 {
+		w, err := fault.NewWire(database)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(w.Close)
+		wires = append(wires, w)
+		replicas.start(t, append([]string{strategy, w.URL(), env(t, "SHOP_ETCD_ENDPOINTS"), prefix, owner.String()}, accounts...)...)
+	}
+	return wires, replicas
+}
+
+// Three processes move money over three wires, and are stopped for real.
+func TestLateWrite_TheFenceRefusesAndWithoutItMoneyIsLost(t *testing.T) {
+	for _, strategy := range []string{"etcd-fenced", "etcd-fence-only", "etcd-unfenced", "etcd-fenced" + stepByStep, "etcd-unfenced" + stepByStep} {
+		t.Run(strategy, func(t *testing.T) {
+			database, owner, accounts := newBank(t)
+			client, prefix := shared(t)
+			wires, replicas := serve(t, strategy, database, prefix, owner, accounts)
+			over := 5 * time.Second
+			if strings.HasSuffix(strategy, stepByStep) { // nobody is stopped
+				over = time.Second
+			}
+			var records []fault.LateRecord
+			began := time.Now()
+			events, err := fault.LateWrite{
+				Wires: wires, Replicas: replicas, TTL: lockTTL, URL: database,
+				Evict: func(ctx context.Context, account string) (bool, error) {
+					return Evict(ctx, client, prefix, "account/"+account)
+				},
+				Record: func(r fault.LateRecord) { records = append(records, r) },
+			}.Strike(t.Context(), over)
+			took := time.Since(began)
+			replicas.stop()
+			if err != nil || took > 10*time.Second {
+				t.Fatalf("%v after %v", err, took)
+			}
+			seen := sum(events)
+			ways := map[fault.Way]int{}
+			for _, r := range records {
+				ways[r.Way]++
+			}
+			t.Logf("%v, %v, %d accounts wrong, in %v", seen, ways, wrong(t, database), took.Round(time.Millisecond))
+			if len(records) > 0 {
+				t.Logf("\n%s", records[len(records)-1].Diagram())
+			}
+			if ways[fault.Revoked] < 1 || ways[fault.Stopped] < 1 && !strings.HasSuffix(strategy, stepByStep) {
+				t.Errorf("late in these ways: %v", ways)
+			}
+			safe := !strings.HasPrefix(strategy, "etcd-unfenced")
+			if safe && (wrong(t, database) != 0 || seen["late_committed"] != 0 || seen["late_refused"] == 0) {
+				t.Errorf("%v, %d accounts wrong", seen, wrong(t, database))
+			}
+			if !safe && (wrong(t, database) == 0 || seen["late_committed"] == 0) {
+				t.Errorf("%v, %d accounts wrong", seen, wrong(t, database))
+			}
+		})
+	}
+}
+
+// The COMMITs of package transfer are found, be they alone or not, and whoever
+// does not know how one ended finds out.
+func TestCommitCut_OfRealTransfersNothingIsLost(t *testing.T) {
+	for _, strategy := range []string{"etcd-fenced", "etcd-fence-only" + stepByStep} {
+		database, owner, accounts := newBank(t)
+		_, prefix := shared(t)
+		wires, replicas := serve(t, strategy, database, prefix, owner, accounts)
+		events, err := fault.CommitCut{Wires: wires, Every: 20 * time.Millisecond}.Strike(t.Context(), time.Second)
+		replicas.stop()
+		seen := sum(events)
+		t.Logf("%s: %v", strategy, seen)
+		before, after := seen["commits_cut_before"], seen["commits_cut_after"]
+		if err != nil || before < 2 || after < 2 || wrong(t, database) != 0 {
+			t.Errorf("%s: %v, %v, %d accounts wrong", strategy, seen, err, wrong(t, database))
+		}
+	}
+}

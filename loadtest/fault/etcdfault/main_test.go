@@ -1,0 +1,104 @@
+package etcdfault
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+
+	"shop/compose/local/stack"
+	"shop/loadtest/fault"
+	"shop/locking/etcdlock"
+)
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == asReplica {
+		os.Exit(beReplica(os.Args[2:]))
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// env reads an address. A missing server fails the test: nothing is skipped.
+func env(t testing.TB, name string) string {
+	t.Helper()
+	v := os.Getenv(name)
+	if v == "" {
+		t.Fatalf("%s is not set: run the tests with `make test`, or `go run ./compose/local exec -- go test ./...`", name)
+	}
+	return v
+}
+
+func connect(t testing.TB, endpoints ...string) *clientv3.Client {
+	t.Helper()
+	config := etcdlock.Config(endpoints...)
+	config.Logger = zap.NewNop()
+	client, err := clientv3.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+// shared is a client of the shared etcd, and a prefix of one's own there.
+func shared(t testing.TB) (*clientv3.Client, string) {
+	t.Helper()
+	return connect(t, strings.Split(env(t, "SHOP_ETCD_ENDPOINTS"), ",")...), fmt.Sprintf("fault-%d", time.Now().UnixNano())
+}
+
+func open(t testing.TB, client *clientv3.Client, prefix string, ttl time.Duration) *etcdlock.Store {
+	t.Helper()
+	store, err := etcdlock.New(t.Context(), client, ttl, etcdlock.Options{Prefix: prefix})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Close)
+	return store
+}
+
+// three starts a cluster for one test.
+func three(t *testing.T) (*clientv3.Client, []Member) {
+	t.Helper()
+	all, err := stack.Attach(env(t, "SHOP_STACK"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := all.Private(t.Context(), "etcd3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	servers, err := all.Servers(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var members []Member
+	var endpoints []string
+	for _, s := range servers {
+		if s.Env["SHOP_ETCD_ENDPOINTS"] != first.Env["SHOP_ETCD_ENDPOINTS"] {
+			continue
+		}
+		t.Cleanup(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+			defer cancel()
+			_ = s.Kill(ctx)
+		})
+		members, endpoints = append(members, Member{s.Addr, s}), append(endpoints, s.Addr)
+	}
+	return connect(t, endpoints...), members
+}
+
+func sum(events []fault.Event) map[string]int64 {
+	all := map[string]int64{}
+	for _, e := range events {
+		for name, n := range e.Seen {
+			all[name] += n
+		}
+	}
+	return all
+}
