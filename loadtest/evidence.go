@@ -58,6 +58,9 @@ func onTheWire(records []Record) map[string]int64 {
 			if a.Outcome == Unknown {
 				evidence["unknown_answers"]++
 			}
+			if a.Problem == "outcome-unknown" {
+				evidence["outcome_unknown"]++
+			}
 			evidence["silent_retries"] += int64(max(0, a.Sends-1))
 		}
 	}

@@ -41,6 +41,7 @@ var evidenceMeans = map[string]string{
 	"sent_again":          "repetitions of a key that was not decided",
 	"replayed":            "decided keys that were asked again in the end, and answered",
 	"unknown_answers":     "answers, or missing answers, after which the client could not know",
+	"outcome_unknown":     "of these, COMMITs that the replica could not decide either",
 	"cut_off":             "requests that lost their replica in the middle",
 	"silent_retries":      "requests that were repeated behind the recorder's back",
 	"samples":             "looks at the database while the load ran",

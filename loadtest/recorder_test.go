@@ -1,15 +1,11 @@
 package loadtest
 
 import (
-	"context"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
-	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 )
 
 func (r *shootingRange) send(t *testing.T, base, key string) error {
@@ -162,47 +158,4 @@ func created(id string) func(http.ResponseWriter) {
 
 func refused(kind string) func(http.ResponseWriter) {
 	return func(w http.ResponseWriter) { answer(w, http.StatusConflict, kind) }
-}
-
-func TestChaser_SendsTheSameKeyUntilItIsDecided(t *testing.T) {
-	var n atomic.Int64
-	var requests sync.Map
-	r := newRange(t, 3, func(w http.ResponseWriter, req *http.Request) {
-		body, _ := io.ReadAll(req.Body)
-		requests.Store(req.Header.Get("Idempotency-Key")+string(body), true)
-		switch n.Add(1) {
-		case 1:
-			breakConnection(w)
-		case 2:
-			answer(w, http.StatusServiceUnavailable, "busy")
-		case 3:
-			answer(w, http.StatusConflict, "in-progress")
-		default:
-			created(order1)(w)
-		}
-	})
-	r.recorder.Undecided = func(record *Record) { r.chaser.Chase(t.Context(), record) }
-	Attack(t.Context(), r.client, r.bases, oneClient, r.intend("k"))
-	r.chaser.Wait()
-	record := r.record(t, "k")
-	different := 0
-	requests.Range(func(any, any) bool { different++; return true })
-	if record.Outcome != OK || len(record.Attempts) != 4 || different != 1 {
-		t.Errorf("outcome %s after %d attempts with %d different requests; want ok after 4 with 1", record.Outcome, len(record.Attempts), different)
-	}
-}
-
-func TestChaser_GivesUpWithItsContextAndLeavesTheKeyUndecided(t *testing.T) {
-	r := newRange(t, 1, func(w http.ResponseWriter, _ *http.Request) {
-		answer(w, http.StatusServiceUnavailable, "busy")
-	})
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-	defer cancel()
-	r.recorder.Undecided = func(record *Record) { r.chaser.Chase(ctx, record) }
-	Attack(t.Context(), r.client, r.bases, oneClient, r.intend("k"))
-	r.chaser.Wait()
-	record := r.record(t, "k") // unknown, if the end came in the middle of an attempt
-	if undecided := record.Outcome == Open || record.Outcome == Unknown; !undecided || len(record.Attempts) < 2 {
-		t.Errorf("outcome %s after %d attempts; want open or unknown after several", record.Outcome, len(record.Attempts))
-	}
 }
