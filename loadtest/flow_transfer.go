@@ -29,7 +29,7 @@ var Transfer = Flow{
 	Quick: func(s Scenario) bool {
 		return slices.Contains([]string{
 			"naive/none", "lease-id-fence/none", "etcd-unfenced/late-write",
-			"etcd-fenced/none", "etcd-fenced/late-write", "etcd-fenced/commit-cut", "etcd-fenced/crash",
+			"etcd-fenced/none", "etcd-fenced/late-write", "etcd-fenced/commit-cut",
 		}, s.Strategy+"/"+string(s.Fault))
 	},
 	Told: toldOfMoney,

@@ -87,7 +87,7 @@ func TestQuick_ChoosesFromBothFlows(t *testing.T) {
 
 		"naive/none violated", "lease-id-fence/none violated", "etcd-fenced/none safe",
 		"etcd-unfenced/late-write violated", "etcd-fenced/late-write safe",
-		"etcd-fenced/commit-cut safe", "etcd-fenced/crash safe",
+		"etcd-fenced/commit-cut safe",
 	}
 	both := append(Inventory.Matrix(offered), Transfer.Matrix(waysToPay)...)
 	if diff := cmp.Diff(want, names(Quick(both))); diff != "" {

@@ -47,14 +47,19 @@ func (r *rig) bankProgram(p *loadtest.Program, s loadtest.Scenario, databaseURL,
 }
 
 // widen pauses between reading and acting on it, and between the last look at ctx
-// and the guard. A late write needs no pause, it is one; and with a step in
-// between, BEGIN would travel alone, and be over before its transaction is late.
+// and the guard; longer, if somebody is to overtake there. A late write needs no
+// pause, it is one; and with a step in between, BEGIN would travel alone, and be
+// over before its transaction is late.
 func widen(s loadtest.Scenario) []string {
-	if s.Fault == loadtest.LateWrite {
+	begin := widening
+	switch s.Fault {
+	case loadtest.LateWrite:
 		return nil
+	case loadtest.LeaseRevoked:
+		begin *= 5
 	}
 	return []string{
-		"--failpoint", "transfer/after-begin=exp:" + widening.String(),
+		"--failpoint", "transfer/after-begin=exp:" + begin.String(),
 		"--failpoint", "transfer/after-guard=exp:" + widening.String(),
 	}
 }

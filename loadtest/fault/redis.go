@@ -72,7 +72,9 @@ type Down struct {
 // Strike always starts the server again, also when ctx ended meanwhile.
 func (d Down) Strike(ctx context.Context, over time.Duration) ([]Event, error) {
 	event := Event{What: d.Name + " killed", At: time.Now(), Hits: 1, Seen: map[string]int64{d.Name + "_kills": 1}}
-	if err := d.Server.Kill(ctx); err != nil {
+	whole, done := undoing(ctx) // a kill that is called off half way, and late, would undo the start
+	defer done()
+	if err := d.Server.Kill(whole); err != nil {
 		return nil, fmt.Errorf("kill %s: %w", d.Name, err)
 	}
 	pause(ctx, time.Duration(float64(over)*d.Part))

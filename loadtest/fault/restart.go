@@ -24,9 +24,9 @@ func (r Restart) Strike(ctx context.Context, over time.Duration) ([]Event, error
 			break
 		}
 		event := Event{What: "postgres killed", At: time.Now(), Hits: 1, Seen: map[string]int64{"pg_restarts": 1}}
-		killErr := r.Postgres.Kill(ctx)
-		late, cancel := undoing(ctx)
-		err := r.Postgres.Start(late)
+		whole, cancel := undoing(ctx)
+		killErr := r.Postgres.Kill(whole)
+		err := r.Postgres.Start(whole)
 		cancel()
 		switch {
 		case killErr != nil:

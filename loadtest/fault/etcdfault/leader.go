@@ -28,7 +28,7 @@ type LeaderKill struct {
 // The bounds: an election takes one to two seconds with etcd's defaults.
 const (
 	electionWait = 15 * time.Second
-	undoWait     = 20 * time.Second
+	undoWait     = 30 * time.Second
 	askWait      = time.Second
 	askEvery     = 20 * time.Millisecond
 )
@@ -63,13 +63,14 @@ func (l LeaderKill) kill(ctx context.Context) (event fault.Event, err error) {
 		What: "leader " + old.Addr + " killed", At: time.Now(), Hits: 1,
 		Seen: map[string]int64{"members_killed": 1},
 	}
+	// Not to be called off half way: a kill that is late would undo the start.
+	whole, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoWait)
+	defer cancel()
 	defer func() {
-		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoWait)
-		defer cancel()
-		err = errors.Join(err, old.Server.Start(late))
+		err = errors.Join(err, old.Server.Start(whole))
 		event.Until = time.Now()
 	}()
-	if err := old.Server.Kill(ctx); err != nil {
+	if err := old.Server.Kill(whole); err != nil {
 		return event, err
 	}
 	_, term, err := l.leader(ctx, before+1)

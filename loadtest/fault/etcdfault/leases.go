@@ -16,7 +16,7 @@ import (
 )
 
 // LeasesRevoked is the operator who thinks that the holders hang: `etcdctl lease
-// revoke`, of all leases that have keys below Prefix. The holders find out when
+// revoke`, of all leases that have keys below Prefix/. The holders find out when
 // they renew, up to a third of the TTL later; the next ones come in at once.
 type LeasesRevoked struct {
 	Client *clientv3.Client
@@ -43,7 +43,7 @@ func (l LeasesRevoked) Strike(ctx context.Context, over time.Duration) ([]fault.
 }
 
 func revokeAll(ctx context.Context, client *clientv3.Client, prefix string) (hits int64, err error) {
-	keys, err := client.Get(ctx, prefix, clientv3.WithPrefix()) // WithKeysOnly would leave out the leases
+	keys, err := client.Get(ctx, prefix+"/", clientv3.WithPrefix()) // WithKeysOnly would leave out the leases
 	if err != nil {
 		return 0, err
 	}
@@ -94,7 +94,7 @@ func Evict(ctx context.Context, client *clientv3.Client, prefix, key string) (bo
 // every other key that hangs on a lease. What a store keeps for good, under no
 // lease, is none.
 func Leftovers(ctx context.Context, client *clientv3.Client, prefix string) (left []string, err error) {
-	keys, err := client.Get(ctx, prefix, clientv3.WithPrefix())
+	keys, err := client.Get(ctx, prefix+"/", clientv3.WithPrefix())
 	if err != nil {
 		return nil, fmt.Errorf("leftovers: %w", err)
 	}

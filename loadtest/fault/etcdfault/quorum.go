@@ -51,16 +51,17 @@ func (q NoQuorum) Strike(ctx context.Context, over time.Duration) ([]fault.Event
 func (q NoQuorum) lose(ctx context.Context, round int, d time.Duration) (event fault.Event, err error) {
 	event = fault.Event{What: "quorum lost", At: time.Now()}
 	end := event.At.Add(d)
+	// Not to be called off half way: a kill that is late would undo the start.
+	whole, cancel := context.WithTimeout(context.WithoutCancel(ctx), d+undoWait)
+	defer cancel()
 	for k := range 2 {
 		take, back, how := outage(q.Members[(round+k)%len(q.Members)].Server, round)
 		event.What += fmt.Sprintf(", member %d %s", (round+k)%len(q.Members)+1, how)
 		defer func() {
-			late, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoWait)
-			defer cancel()
-			err = errors.Join(err, back(late))
+			err = errors.Join(err, back(whole))
 			event.Until = time.Now()
 		}()
-		if err := take(ctx); err != nil {
+		if err := take(whole); err != nil {
 			return event, err
 		}
 	}
