@@ -100,7 +100,7 @@ WHERE t.expires_at IS NOT NULL AND t.state IN ('posted', 'voided') AND told.key 
 		SQL: `
 SELECT id::text
 FROM transfers
-WHERE state IN ('posted', 'voided') AND ended_at > expires_at + interval '5 milliseconds'
+WHERE state IN ('posted', 'voided') AND ended_at > expires_at + interval '1 millisecond'
    OR state = 'expired' AND ended_at < expires_at`,
 	},
 }

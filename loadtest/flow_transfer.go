@@ -89,10 +89,13 @@ func toldOfMoney(r Result) string {
 	if n := r.Violations["drift"]; n > 0 {
 		parts = append(parts, fmt.Sprintf("balances are off by %d in all", n))
 	}
-	if n := r.Evidence["late_refused"]; n > 0 {
-		parts = append(parts, fmt.Sprintf("%d late writes refused", n))
-	} else if n := r.Evidence["fence_refused"]; n > 0 {
-		parts = append(parts, fmt.Sprintf("%d old fences refused", n))
+	for _, refused := range []struct{ evidence, what string }{
+		{"late_refused", "late writes"}, {"rightful_refused", "rightful holders"}, {"fence_refused", "old fences"},
+	} {
+		if n := r.Evidence[refused.evidence]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s refused", n, refused.what))
+			break
+		}
 	}
 	return strings.Join(parts, ", ")
 }

@@ -46,7 +46,7 @@ func NewTransferPlan(load Load) Plan {
 		from := i % clients
 		intent := moveIntent(from, fmt.Sprintf("move-%d-%06d", load.Seed, i), &Move{
 			From: plan.Accounts[from].ID, To: plan.Accounts[payees[from]].ID,
-			Amount: drawAmount(random, from), Hold: drawHold(random, load.Replicas),
+			Amount: drawAmount(random, from), Hold: drawHold(random, load),
 		})
 		asked[from] += intent.Move.Amount
 		plan.Intents = append(plan.Intents, intent)
@@ -115,22 +115,26 @@ func drawOpening(random *rand.Rand, c int, asked int64) int64 {
 }
 
 // drawHold is nil for most. A post and a void come together, mostly before the
-// hold is over, sometimes at that moment, sometimes after it: then the sweeper is
-// there too.
-func drawHold(random *rand.Rand, replicas int) *Hold {
+// hold is over, sometimes so that they wait for the accounts while it ends,
+// sometimes after it: then the sweeper is there too. The holds of a burst end
+// with a later one, when there is a queue at the accounts.
+func drawHold(random *rand.Rand, load Load) *Hold {
 	if random.IntN(holdEvery) != 0 {
 		return nil
 	}
 	h := &Hold{For: time.Duration(400+random.IntN(601)) * time.Millisecond}
-	h.Post = random.IntN(replicas)
-	h.Void = another(random, h.Post, replicas)
+	if burst := time.Second * clients / time.Duration(load.Rate); burst < time.Second/2 {
+		h.For = (h.For + burst/2).Truncate(burst)
+	}
+	h.Post = random.IntN(load.Replicas)
+	h.Void = another(random, h.Post, load.Replicas)
 	h.Part = random.IntN(3) == 0
 	h.Left = random.IntN(leaveOne) == 0
 	switch when := random.IntN(100); {
-	case when < 65:
-		h.Settle = -time.Duration(20+random.IntN(300)) * time.Millisecond
+	case when < 50:
+		h.Settle = -time.Duration(30+random.IntN(270)) * time.Millisecond
 	case when < 85:
-		h.Settle = time.Duration(random.IntN(11)-5) * time.Millisecond
+		h.Settle = -time.Duration(random.IntN(30)) * time.Millisecond
 	default:
 		h.Settle = time.Duration(10+random.IntN(190)) * time.Millisecond
 	}

@@ -92,17 +92,17 @@ func TestNewTransferPlan_OneInTenIsSentTwiceAtOnceToTwoReplicasOneInSixIsAHold(t
 			continue
 		}
 		holds++
-		if h.Post == h.Void || h.For < 400*time.Millisecond || h.For > time.Second || i.Action != Reserve {
+		if h.Post == h.Void || h.For < 300*time.Millisecond || h.For > 1100*time.Millisecond || i.Action != Reserve {
 			t.Errorf("%s: %+v", i.Key, h)
 		}
 		if h.Left {
 			left++
 		}
-		if h.Settle > -10*time.Millisecond {
+		if h.Settle > -30*time.Millisecond {
 			late++
 		}
 	}
-	if twins != 120 || holds < 160 || holds > 240 || left == 0 || late == 0 || late > holds/2 {
+	if twins != 120 || holds < 160 || holds > 240 || left == 0 || late < holds/4 || late > 2*holds/3 {
 		t.Errorf("%d twins, %d holds, %d left to the sweeper, %d settled at their end or after", twins, holds, left, late)
 	}
 }

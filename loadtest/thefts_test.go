@@ -72,6 +72,6 @@ var thefts = []theft{
 	{check: "I-HOLD unasked", name: "posted, and nobody asked for that", told: func(records map[string]Record) { delete(records, "post-k2") }, ids: []string{transfer2}},
 	{check: "I-HOLD unasked", name: "voided by a request that never left", told: forgery("void-k3", func(r *Record) { r.Attempts = nil }), ids: []string{transfer3}},
 	{check: "I-HOLD over", name: "over, and still held", sql: `UPDATE transfers SET expires_at = now() - interval '1 second' WHERE id = '` + transfer5 + `'`, ids: []string{transfer5}},
-	{check: "I-HOLD late", name: "posted after its end", sql: `UPDATE transfers SET ended_at = expires_at + interval '20 milliseconds' WHERE id = '` + transfer2 + `'`, ids: []string{transfer2}},
+	{check: "I-HOLD late", name: "posted after its end", sql: `UPDATE transfers SET ended_at = expires_at + interval '2 milliseconds' WHERE id = '` + transfer2 + `'`, ids: []string{transfer2}},
 	{check: "I-HOLD late", name: "expired before its end", sql: `UPDATE transfers SET ended_at = expires_at - interval '1 millisecond' WHERE id = '` + transfer4 + `'`, ids: []string{transfer4}},
 }
