@@ -13,7 +13,7 @@ import (
 
 func TestLeasesRevoked_EveryHolderBelowThePrefixLosesItsLockAndNobodyElse(t *testing.T) {
 	client, prefix := shared(t)
-	one, two, other := open(t, client, prefix, 6*time.Second), open(t, client, prefix, 6*time.Second), open(t, client, "x"+prefix, 6*time.Second)
+	one, two, other := open(t, client, prefix, 6*time.Second), open(t, client, prefix, 6*time.Second), open(t, client, prefix+"x", 6*time.Second)
 	var held []locking.Lease
 	for i, store := range []locking.Store{one, two, other} {
 		l, err := store.TryAcquire(t.Context(), "key", string(rune('a'+i)))
@@ -28,7 +28,7 @@ func TestLeasesRevoked_EveryHolderBelowThePrefixLosesItsLockAndNobodyElse(t *tes
 		}
 		held = append(held, l)
 	}
-	events, err := LeasesRevoked{Client: client, Prefix: prefix + "/", Every: time.Hour}.Strike(t.Context(), 50*time.Millisecond)
+	events, err := LeasesRevoked{Client: client, Prefix: prefix, Every: time.Hour}.Strike(t.Context(), 50*time.Millisecond)
 	if n := sum(events)["leases_revoked"]; err != nil || n != 2 || events[0].Hits != n {
 		t.Errorf("%+v, %v", events, err)
 	}
