@@ -59,8 +59,7 @@ func TestReplicas_CanBePausedAndResumedAndTellWhenTheyEnd(t *testing.T) {
 	if err := replicas.Pause(0); err != nil {
 		t.Fatal(err)
 	}
-	if alive(replicas.all[0].addr) {
-		t.Error("paused, and it answers")
+	for alive(replicas.all[0].addr) { // the signal takes a moment, and the test's own limit is its end
 	}
 	if err := replicas.Resume(0); err != nil {
 		t.Fatal(err)

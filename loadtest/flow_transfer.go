@@ -72,10 +72,10 @@ var moneySteps = []string{
 	"before-acquire", "after-acquire", "after-begin", "after-guard", "after-key", "before-commit", "after-commit", "after-release",
 }
 
-// toldOfMoney counts transfers, those of the finale included.
+// toldOfMoney counts the transfers of the load; those of the finale are none of it.
 func toldOfMoney(r Result) string {
 	var moved, short, holds int
-	for _, record := range r.Records {
+	for _, record := range r.Records[:r.Requests] {
 		switch {
 		case record.Action == Pay && record.Outcome == OK, record.Action == PostHold && record.Outcome == OK:
 			moved++

@@ -20,6 +20,7 @@ func bothFlows() Report {
 	}
 	naive := newResult(moneyControl("naive", NoFault), 3)
 	naive.Verdict, naive.AsExpected = Violated, true
+	naive.Requests = 5
 	naive.Violations = map[string]int64{"T3": 2, "T1": 0, "drift": 60}
 	naive.Evidence = map[string]int64{"overlaps": 2, "late_refused": 12, "crash_after-key": 1}
 	naive.Detail = Detail{
@@ -27,6 +28,7 @@ func bothFlows() Report {
 		Records: []Record{
 			paid(Pay, OK, ""), paid(Pay, Rejected, "insufficient-funds"), paid(Reserve, OK, ""),
 			paid(PostHold, OK, ""), paid(VoidHold, Rejected, "already-settled"),
+			paid(Pay, OK, ""), // of the finale
 		},
 		Samples: []Sample{
 			{0, []Level{{"EUR", 100, 100}, {driftLevel, 0, 0}}},
