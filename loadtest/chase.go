@@ -27,7 +27,7 @@ type Chaser struct {
 const (
 	chaseFirst = 30 * time.Millisecond
 	chaseLast  = time.Second
-	chaseWidth = 32 // at once
+	chaseWidth = 128 // at once: one that waits for a lock must not keep all others from asking
 )
 
 // NewChaser makes a Chaser whose attempts go through client, and so into history.
