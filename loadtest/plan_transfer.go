@@ -122,7 +122,7 @@ func drawHold(random *rand.Rand, load Load) *Hold {
 	if random.IntN(holdEvery) != 0 {
 		return nil
 	}
-	h := &Hold{For: time.Duration(400+random.IntN(601)) * time.Millisecond}
+	h := &Hold{For: time.Duration(1000+random.IntN(1001)) * time.Millisecond}
 	if burst := time.Second * clients / time.Duration(load.Rate); burst < time.Second/2 {
 		h.For = (h.For + burst/2).Truncate(burst)
 	}
@@ -132,7 +132,7 @@ func drawHold(random *rand.Rand, load Load) *Hold {
 	h.Left = random.IntN(leaveOne) == 0
 	switch when := random.IntN(100); {
 	case when < 50:
-		h.Settle = -time.Duration(30+random.IntN(270)) * time.Millisecond
+		h.Settle = -time.Duration(30+random.IntN(770)) * time.Millisecond
 	case when < 85:
 		h.Settle = -time.Duration(random.IntN(30)) * time.Millisecond
 	default:

@@ -92,7 +92,7 @@ func TestNewTransferPlan_OneInTenIsSentTwiceAtOnceToTwoReplicasOneInSixIsAHold(t
 			continue
 		}
 		holds++
-		if h.Post == h.Void || h.For < 300*time.Millisecond || h.For > 1100*time.Millisecond || i.Action != Reserve {
+		if h.Post == h.Void || h.For < 900*time.Millisecond || h.For > 2200*time.Millisecond || i.Action != Reserve {
 			t.Errorf("%s: %+v", i.Key, h)
 		}
 		if h.Left {
