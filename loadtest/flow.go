@@ -93,8 +93,11 @@ func Quick(matrix []Scenario) []Scenario {
 	return slices.DeleteFunc(slices.Clone(matrix), func(s Scenario) bool { return !flowOf(s.Flow).Quick(s) })
 }
 
-// load is a flow's load under a fault: longer, if the fault needs that.
+// load is a flow's load under a fault: as many requests over a longer time, if the
+// fault needs that.
 func (f Flow) load(l Load, fault Fault, lockTTL time.Duration) Load {
-	l.Duration = max(l.Duration, time.Duration(f.Least[fault])*lockTTL)
+	longer := max(l.Duration, time.Duration(f.Least[fault])*lockTTL)
+	l.Rate = max(1, int(float64(l.Rate)*l.Duration.Seconds()/longer.Seconds()))
+	l.Duration = longer
 	return l
 }
