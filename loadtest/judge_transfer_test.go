@@ -49,10 +49,6 @@ func TestVoidReasons_EachFaultOfTheMoneyMustHaveLandedAndDoneWhatItIsFor(t *test
 			}
 		}
 	}
-	undecided := map[string]int64{"overlaps": 1, "commits_cut_before": 1, "commits_cut_after": 1, "ambiguous": 2, "resolved": 1, "outcome_unknown": 1}
-	if reasons := VoidReasons(sound(CommitCut), undecided); len(reasons) != 1 {
-		t.Errorf("a client was told of a COMMIT that nobody could decide: %v", reasons)
-	}
 }
 
 var waysToPay = []Strategy{

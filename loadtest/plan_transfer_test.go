@@ -170,7 +170,8 @@ func TestMoneySteps_AreTheStepsOfATransfer(t *testing.T) {
 func TestFlow_AFaultThatTakesLongGetsALongerLoad(t *testing.T) {
 	for fault, want := range map[Fault]Load{
 		NoFault: quickLoad,
-		Pause:   {Rate: 60, Duration: 20 * time.Second, Seed: 1, Replicas: 3}, // as many requests
+		Pause:   {Rate: 200, Duration: 20 * time.Second, Seed: 1, Replicas: 3},
+		Crash:   {Rate: 75, Duration: 16 * time.Second, Seed: 1, Replicas: 3}, // as many requests
 	} {
 		if got := Transfer.load(quickLoad, fault, 2*time.Second); got != want {
 			t.Errorf("%s: %+v, want %+v", fault, got, want)
