@@ -34,6 +34,7 @@ type Flow struct {
 	Controls []Scenario
 	Faults   map[string][]Fault  // of each store
 	Least    map[Fault]int       // shortest load under a fault, in TTLs of a lock
+	Stretch  map[Fault]int       // the same, with no more requests than otherwise
 	Quick    func(Scenario) bool // part of the short proof
 	Told     func(Result) string // a result in words
 	Plot     func(Result) chart  // of the samples
@@ -95,6 +96,10 @@ func Quick(matrix []Scenario) []Scenario {
 
 // load is a flow's load under a fault: longer, if the fault needs that.
 func (f Flow) load(l Load, fault Fault, lockTTL time.Duration) Load {
+	if longer := time.Duration(f.Stretch[fault]) * lockTTL; longer > l.Duration {
+		l.Rate = max(1, int(float64(l.Rate)*l.Duration.Seconds()/longer.Seconds()))
+		l.Duration = longer
+	}
 	l.Duration = max(l.Duration, time.Duration(f.Least[fault])*lockTTL)
 	return l
 }

@@ -123,8 +123,8 @@ func drawHold(random *rand.Rand, load Load) *Hold {
 		return nil
 	}
 	h := &Hold{For: time.Duration(1000+random.IntN(1001)) * time.Millisecond}
-	if burst := time.Second * clients / time.Duration(load.Rate); burst < time.Second/2 {
-		h.For = (h.For + burst/2).Truncate(burst)
+	if burst := time.Second * clients / time.Duration(load.Rate); burst < time.Second {
+		h.For = max(burst, (h.For + burst/2).Truncate(burst))
 	}
 	h.Post = random.IntN(load.Replicas)
 	h.Void = another(random, h.Post, load.Replicas)

@@ -168,9 +168,13 @@ func TestMoneySteps_AreTheStepsOfATransfer(t *testing.T) {
 }
 
 func TestFlow_AFaultThatTakesLongGetsALongerLoad(t *testing.T) {
-	for fault, want := range map[Fault]time.Duration{NoFault: 6 * time.Second, Pause: 20 * time.Second} {
-		if got := Transfer.load(quickLoad, fault, 2*time.Second); got.Duration != want || got.Rate != quickLoad.Rate {
-			t.Errorf("%s: %+v, want %v", fault, got, want)
+	for fault, want := range map[Fault]Load{
+		NoFault: quickLoad,
+		Pause:   {Rate: 200, Duration: 20 * time.Second, Seed: 1, Replicas: 3},
+		Crash:   {Rate: 75, Duration: 16 * time.Second, Seed: 1, Replicas: 3}, // as many requests
+	} {
+		if got := Transfer.load(quickLoad, fault, 2*time.Second); got != want {
+			t.Errorf("%s: %+v, want %+v", fault, got, want)
 		}
 	}
 	if !slices.Equal([]int{len(NewTransferPlan(Load{Rate: 10, Duration: time.Second, Replicas: 2}).Intents)}, []int{10}) {

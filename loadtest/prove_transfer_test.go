@@ -90,8 +90,8 @@ func TestProof_LocksThatRunOutInTimeAreNotLeft(t *testing.T) {
 func TestProof_MoneyThatIsLostForAMomentIsSeenWhileTheLoadRuns(t *testing.T) {
 	proof := refusingBank(t, moneyControl("naive", NoFault))
 	proof.Patience = 100 * time.Millisecond
-	proof.Fault = func(_ Scenario, _ *Replicas, database, _ string) (fault.Fault, error) {
-		return lossOf(t, database), nil
+	proof.Fault = func(_ Scenario, _ *Replicas, databaseURL, _ string) (fault.Fault, error) {
+		return loss{connectTo(t, databaseURL)}, nil
 	}
 	report, err := proof.Run(t.Context())
 	if err != nil {
@@ -106,13 +106,6 @@ func TestProof_MoneyThatIsLostForAMomentIsSeenWhileTheLoadRuns(t *testing.T) {
 // loss takes a unit from an account and puts it back at the end.
 type loss struct{ conn *pgx.Conn }
 
-func lossOf(t *testing.T, database string) loss {
-	url, err := withDatabase(postgresURL(t), database)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return loss{connectTo(t, url)}
-}
 
 func (l loss) Strike(ctx context.Context, over time.Duration) ([]fault.Event, error) {
 	const one = `UPDATE accounts SET balance = balance $1 WHERE id = (SELECT min(id::text)::uuid FROM accounts)`

@@ -122,15 +122,23 @@ const busyWait = time.Second
 // it has counted so far is read before.
 func (rs *Replicas) Kill(ctx context.Context, n int) error {
 	rs.Counters.Keep(ctx, rs.all[n].metrics)
-	for end := time.Now().Add(busyWait); rs.UnderWay != nil && rs.UnderWay(n) == 0 && time.Now().Before(end); {
-		pause(ctx, 100*time.Microsecond)
-	}
+	rs.awaitWork(n)
 	<-rs.all[n].signal(syscall.SIGKILL)
 	return nil
 }
 
-// Pause stops replica n where it is (SIGSTOP): it knows nothing of it.
-func (rs *Replicas) Pause(n int) error { return rs.all[n].send(syscall.SIGSTOP) }
+// awaitWork waits a while for a request that replica n has in its hands.
+func (rs *Replicas) awaitWork(n int) {
+	for end := time.Now().Add(busyWait); rs.UnderWay != nil && rs.UnderWay(n) == 0 && time.Now().Before(end); {
+		time.Sleep(100 * time.Microsecond)
+	}
+}
+
+// Pause stops replica n in the middle of a request (SIGSTOP): it knows nothing of it.
+func (rs *Replicas) Pause(n int) error {
+	rs.awaitWork(n)
+	return rs.all[n].send(syscall.SIGSTOP)
+}
 
 // Resume lets it go on.
 func (rs *Replicas) Resume(n int) error { return rs.all[n].send(syscall.SIGCONT) }
