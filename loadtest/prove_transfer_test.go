@@ -106,7 +106,6 @@ func TestProof_MoneyThatIsLostForAMomentIsSeenWhileTheLoadRuns(t *testing.T) {
 // loss takes a unit from an account and puts it back at the end.
 type loss struct{ conn *pgx.Conn }
 
-
 func (l loss) Strike(ctx context.Context, over time.Duration) ([]fault.Event, error) {
 	const one = `UPDATE accounts SET balance = balance $1 WHERE id = (SELECT min(id::text)::uuid FROM accounts)`
 	if _, err := l.conn.Exec(ctx, strings.Replace(one, "$1", "- 1", 1)); err != nil {

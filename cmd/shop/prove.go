@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -169,8 +170,11 @@ func (c *proveCmd) rig(scenarios []loadtest.Scenario) (*rig, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.PostgresURL == "" || c.RedisURL == "" || c.Etcd == "" {
+	switch {
+	case c.PostgresURL == "" || c.RedisURL == "" || c.Etcd == "":
 		return nil, errors.New("no servers: SHOP_POSTGRES_URL, SHOP_REDIS_URL and SHOP_ETCD_ENDPOINTS are not set; " + getServers)
+	case c.Stack == "" && slices.ContainsFunc(scenarios, breaksServers):
+		return nil, errNoStack
 	}
 	r := &rig{exe: program, settings: c, private: map[string]*stack.Server{}, etcds: map[string]*clientv3.Client{}}
 	return r, r.attach(c.Stack)

@@ -60,6 +60,13 @@ func (r *rig) attach(dir string) (err error) {
 	return nil
 }
 
+var errNoStack = errors.New("no local stack: SHOP_STACK is not set, and a fault of a server needs one that may be killed; " + getServers)
+
+// breaksServers says which scenarios need servers of their own.
+func breaksServers(s loadtest.Scenario) bool {
+	return s.Fault == loadtest.RedisDown || s.Fault == loadtest.PGRestart || threeMembers(s)
+}
+
 // serverWait bounds the start of a server.
 const serverWait = 30 * time.Second
 
@@ -69,7 +76,7 @@ func (r *rig) server(kind string) (*stack.Server, error) {
 		return s, nil
 	}
 	if r.stack == nil {
-		return nil, errors.New("no local stack: SHOP_STACK is not set, and a fault of a server needs one that may be killed; " + getServers)
+		return nil, errNoStack
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), serverWait)
 	defer cancel()
