@@ -12,7 +12,7 @@ timed = @start=$$SECONDS; $(2) || { echo "FAIL $(1) after $$((SECONDS - start)) 
 help: ## this text
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
-demo: build ## the main job: real servers, three replicas, thousands of buyers, a table of who oversold
+demo: build ## the main job: real servers, three replicas, thousands of clients, a table of who oversold and who lost money
 	@$(STACK) -- $(SHOP) prove --quick
 
 prove: build ## the whole matrix: each strategy under each fault of its stores
