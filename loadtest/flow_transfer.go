@@ -31,7 +31,7 @@ var Transfer = Flow{
 	Stretch: map[Fault]int{Crash: 8},
 	Quick: func(s Scenario) bool {
 		return slices.Contains([]string{
-			"naive/none", "lease-id-fence/none", "etcd-unfenced/late-write",
+			"naive/none", "lease-id-fence/none", "row/none", "etcd-unfenced/late-write",
 			"etcd-fenced/none", "etcd-fenced/late-write", "etcd-fenced/commit-cut",
 		}, s.Strategy+"/"+string(s.Fault))
 	},

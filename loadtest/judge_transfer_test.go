@@ -81,7 +81,7 @@ func TestQuick_ChoosesFromBothFlows(t *testing.T) {
 		"redis-only/lock-lost violated", "redis+row/lock-lost safe",
 		"redis+row/redis-down safe", "redis+row/crash safe",
 
-		"naive/none violated", "lease-id-fence/none violated", "etcd-fenced/none safe",
+		"naive/none violated", "lease-id-fence/none violated", "row/none safe", "etcd-fenced/none safe",
 		"etcd-unfenced/late-write violated", "etcd-fenced/late-write safe",
 		"etcd-fenced/commit-cut safe",
 	}
