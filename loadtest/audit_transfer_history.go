@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -26,7 +27,8 @@ LEFT JOIN transfers t
       AND t.to_id = (told.answer ->> 'to')::uuid AND t.amount = (told.answer ->> 'amount')::bigint
       AND CASE told.action
           WHEN 'pay' THEN told.answer ->> 'state' = 'posted' AND t.state = 'posted' AND t.settled = t.amount AND t.expires_at IS NULL
-          ELSE told.answer ->> 'state' = 'reserved' AND t.expires_at = (told.answer ->> 'expires_at')::timestamptz END
+          ELSE told.answer ->> 'state' = 'reserved' AND t.expires_at = (told.answer ->> 'expires_at')::timestamptz
+               AND t.expires_at - t.created_at = COALESCE(told.lasts, t.expires_at - t.created_at) END
 WHERE told.action IN ('pay', 'reserve') AND told.outcome = 'ok' AND t.id IS NULL`,
 	},
 	{
@@ -62,6 +64,18 @@ FROM transfers t
 LEFT JOIN proof_moves told
        ON told.client_id = t.client_id AND told.key = t.idempotency_key AND told.action IN ('pay', 'reserve')
 WHERE told.key IS NULL`,
+	},
+	{
+		// One strategy at a time: who guards with a fence writes it on each entry. (In a
+		// shop whose strategy was changed, entries of both kinds lie side by side.)
+		Name: "T4 unfenced", Invariant: "T4",
+		Means: "entry on a fenced account without a fence, or with one of another source",
+		SQL: `
+SELECT e.id::text
+FROM ledger_entries e
+JOIN accounts a ON a.id = e.account_id
+WHERE a.fence_source <> ''
+  AND (e.fence = 0 OR e.fence_source <> a.fence_source)`,
 	},
 	{
 		Name: "I-HOLD told", Invariant: "I-HOLD",
@@ -109,16 +123,16 @@ WHERE state IN ('posted', 'voided') AND ended_at > expires_at + interval '1 mill
 func LoadMoves(ctx context.Context, conn *pgx.Conn, records []Record, clients []Credentials) error {
 	_, err := conn.Exec(ctx, `
 CREATE TEMPORARY TABLE proof_moves (
-	client_id uuid, key text, action text, from_id uuid, to_id uuid, amount bigint, hold uuid,
+	client_id uuid, key text, action text, from_id uuid, to_id uuid, amount bigint, hold uuid, lasts interval,
 	sent boolean, outcome text, problem text, made uuid, answer jsonb)`)
 	if err != nil {
 		return fmt.Errorf("audit: %w", err)
 	}
-	columns := []string{"client_id", "key", "action", "from_id", "to_id", "amount", "hold", "sent", "outcome", "problem", "made", "answer"}
+	columns := []string{"client_id", "key", "action", "from_id", "to_id", "amount", "hold", "lasts", "sent", "outcome", "problem", "made", "answer"}
 	_, err = conn.CopyFrom(ctx, pgx.Identifier{"proof_moves"}, columns, pgx.CopyFromSlice(len(records), func(i int) ([]any, error) {
 		r, m := records[i], records[i].Move
 		return []any{
-			uuid.UUID(clients[r.Client].ID), r.Key, string(r.Action), m.From, m.To, m.Amount, m.Of,
+			uuid.UUID(clients[r.Client].ID), r.Key, string(r.Action), m.From, m.To, m.Amount, m.Of, m.lasts(),
 			r.sent(), string(r.Outcome), r.problem(), r.Made, r.answer(),
 		}, nil
 	}))
@@ -127,6 +141,14 @@ CREATE TEMPORARY TABLE proof_moves (
 	}
 	_, err = conn.Exec(ctx, `ANALYZE proof_moves`)
 	return err
+}
+
+// lasts is how long a hold was asked for; nil: there is none.
+func (m *Move) lasts() *time.Duration {
+	if m.Hold == nil {
+		return nil
+	}
+	return &m.Hold.For
 }
 
 // sent tells whether any attempt got as far as the wire.

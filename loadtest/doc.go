@@ -74,6 +74,7 @@
 //	T3         balance = opening + entries; held = its reserved transfers; 0 ≤ held ≤ balance
 //	T4         the fences of an account's entries never go down
 //	T6         when nobody is left, no lock is, within its TTL
+//	I-RIGHT    without a fault, no holder of a lock is refused
 //	I-HOLD     of post, void and expiry one wins, the one that was told, in time;
 //	           what is over is not reserved after the sweeper's last round
 //	I-SPENT    all that is available can be sent, and not one more; who has enough

@@ -25,7 +25,7 @@ var Transfer = Flow{
 		"etcd":     {LateWrite, Pause, LeaseRevoked, LeaderKill, NoQuorum},
 		"postgres": {PGRestart, CommitCut},
 	},
-	Least: map[Fault]int{Pause: 10, LateWrite: 5},
+	Least: map[Fault]int{Pause: 10, LateWrite: 7},
 	// Who dies in the queues of all hot accounts leaves them locked for a TTL, eight
 	// times: what comes meanwhile has to be caught up with.
 	Stretch: map[Fault]int{Crash: 8},
@@ -55,7 +55,7 @@ var moneyKept = []string{"I-REJ", "I-ONCE", "T2"}
 // T3 sees every loss. (T1 does not: a payer and a payee may lose alike.)
 var moneyControls = []Scenario{
 	moneyControl("naive", NoFault),
-	moneyControl("lease-id-fence", NoFault),
+	moneyControl("lease-id-fence", NoFault, "I-RIGHT"),
 	safe(transferFlow, "etcd-unfenced", NoFault),
 	moneyControl("etcd-unfenced", LateWrite),
 	moneyControl("etcd-unfenced", LeaseRevoked),
@@ -64,8 +64,8 @@ var moneyControls = []Scenario{
 // moneyControl is one that refuses some keys for ever: lease-id-fence those whose
 // lease is the smaller, and all of them a hold whose money has got lost. So
 // there is little patience with them.
-func moneyControl(strategy string, fault Fault) Scenario {
-	s := control(transferFlow, strategy, fault, moneyKept, "T3")
+func moneyControl(strategy string, fault Fault, also ...string) Scenario {
+	s := control(transferFlow, strategy, fault, moneyKept, append(also, "T3")...)
 	s.Patience = 2 * time.Second
 	return s
 }
@@ -122,14 +122,30 @@ func auditMoney(ctx context.Context, r *run, records []Record) (a Audited, err e
 		return a, err
 	}
 	a.Findings.Add("I-SPENT", wronglyRefused(records[:r.loaded], r.plan.Accounts)...)
+	a.Findings.Add("I-RIGHT", r.turnedAway()...)
 	if a.Evidence, err = ends(ctx, conn); err != nil {
 		return a, err
+	}
+	for _, record := range records {
+		if record.refused("insufficient-funds") {
+			a.Evidence["short"]++
+		}
 	}
 	a.Number, err = units(ctx, conn, driftSQL)
 	return a, err
 }
 
-// ends counts the holds by how they ended: whether the three met at all.
+// turnedAway says that holders were refused who had every right: there was no
+// fault, and none of them lost its lock on the way.
+func (r *run) turnedAway() []string {
+	counts := r.replicas.Counters.Sum()
+	if n := counts["fence_refused"]; r.scenario.Fault == NoFault && counts["lock_lost"] == 0 && n > 0 {
+		return []string{fmt.Sprintf("%d holders of a lock, refused although nobody was late", n)}
+	}
+	return nil
+}
+
+// ends counts what moved, and the holds by how they ended: whether the three met at all.
 func ends(ctx context.Context, conn queryer) (map[string]int64, error) {
 	counts := map[string]int64{}
 	for _, state := range []string{"posted", "voided", "expired"} {
@@ -139,7 +155,9 @@ func ends(ctx context.Context, conn queryer) (map[string]int64, error) {
 		}
 		counts["holds_"+state] = n
 	}
-	return counts, nil
+	moved, err := units(ctx, conn, `SELECT count(*) FROM transfers WHERE state = 'posted'`)
+	counts["moved"] = moved
+	return counts, err
 }
 
 // wronglyRefused lists the transfers that were refused for lack of funds

@@ -18,12 +18,11 @@ func TestVoidReasons_EachFaultOfTheMoneyMustHaveLandedAndDoneWhatItIsFor(t *test
 		scenario Scenario
 		enough   map[string]int64
 	}{
-		{sound(NoFault), nil},
+		{sound(NoFault), map[string]int64{"moved": 1, "short": 1, "holds_posted": 1, "holds_voided": 1, "holds_expired": 1, "samples": 1}},
 		{moneyControl("naive", NoFault), nil},
-		{moneyControl("lease-id-fence", NoFault), map[string]int64{"rightful_refused": 1}},
-		{sound(LateWrite), map[string]int64{"late_writes": 1, "fence_refused": 1}},
-		{sound(LateWrite), map[string]int64{"late_writes": 1, "late_refused": 1}},
-		{unsafe(LateWrite), map[string]int64{"late_writes": 1}},
+		{moneyControl("lease-id-fence", NoFault), nil},
+		{sound(LateWrite), map[string]int64{"late_writes": 1, "late_stopped": 1, "late_refused": 1}},
+		{unsafe(LateWrite), map[string]int64{"late_writes": 1, "late_stopped": 1, "late_committed": 1}},
 		{sound(Pause), map[string]int64{"pauses": 2, "lock_lost": 1}},
 		{sound(LeaseRevoked), map[string]int64{"leases_revoked": 5, "fence_refused": 1}},
 		{unsafe(LeaseRevoked), map[string]int64{"leases_revoked": 5}},
@@ -48,6 +47,10 @@ func TestVoidReasons_EachFaultOfTheMoneyMustHaveLandedAndDoneWhatItIsFor(t *test
 				t.Errorf("%s with too few %s: %d reasons %v, want 1", c.scenario.Name(), missing, len(reasons), reasons)
 			}
 		}
+	}
+	forgotten := map[string]int64{"overlaps": 1, "commits_cut_before": 1, "commits_cut_after": 1, "ambiguous": 3, "resolved": 1, "outcome_unknown": 1}
+	if reasons := VoidReasons(sound(CommitCut), forgotten); len(reasons) != 1 {
+		t.Errorf("a COMMIT without an answer that nobody was told of: %v", reasons)
 	}
 }
 

@@ -1,5 +1,7 @@
 package loadtest
 
+import "time"
+
 // theft is planted by SQL in honestBank, or by an edit of what clients were told.
 type theft struct {
 	check string // which must find it
@@ -43,6 +45,8 @@ var thefts = []theft{
 	{check: "T3 held", name: "money held for nobody", sql: `UPDATE accounts SET held = 1 WHERE id = '` + account3 + `'`, ids: []string{account3}},
 	{check: "T3 held", name: "voided, and still held", sql: `UPDATE accounts SET held = 120 WHERE id = '` + account1 + `'`, ids: []string{account1}},
 	{check: "T4", name: "a late write", sql: noEntries + `UPDATE ledger_entries SET fence = 4 WHERE transfer_id = '` + transfer2 + `' AND account_id = '` + account1 + `'`, ids: []string{"3"}},
+	{check: "T4 unfenced", name: "a guard that leaves no trace", sql: noEntries + `UPDATE accounts SET fence_source = 'etcd'; UPDATE ledger_entries SET fence = 0 WHERE id = 1`, ids: []string{"1"}},
+	{check: "T4 unfenced", name: "a fence of somebody else", sql: noEntries + `UPDATE accounts SET fence_source = 'etcd'; UPDATE ledger_entries SET fence_source = 'x' WHERE id = 1`, ids: []string{"1"}},
 	{check: "I-ONCE transfers", name: "one key, two transfers", sql: `UPDATE transfers SET idempotency_key = 'k1' WHERE id = '` + transfer2 + `'`, ids: []string{client + " k1"}},
 	{check: "I-ONCE answers", name: "moved, and refused for ever after", sql: `UPDATE transfer_keys SET status = 409 WHERE key = 'k1'`, ids: []string{client + " k1"}},
 	{check: "I-ONCE answers", name: "moved, and the key does not know it", sql: `DELETE FROM transfer_keys WHERE key = 'k1'; UPDATE transfers SET created_at = now() WHERE idempotency_key = 'k1'`, ids: []string{client + " k1"}},
@@ -56,6 +60,7 @@ var thefts = []theft{
 	{check: "I-ACK made", name: "told that it moved, and it is only held", told: forgery("k5", func(r *Record) { r.Action = Pay }), ids: []string{"k5"}},
 	{check: "I-ACK made", name: "told of no transfer at all", told: forgery("k1", func(r *Record) { r.body = []byte(`<html>`) }), ids: []string{"k1"}},
 	{check: "I-ACK made", name: "told of another end of the hold", sql: `UPDATE transfers SET expires_at = '2098-01-01' WHERE id = '` + transfer5 + `'`, ids: []string{"k5"}},
+	{check: "I-ACK made", name: "held for another time than was asked for", told: forgery("k2", func(r *Record) { r.Move.Hold = &Hold{For: time.Hour} }), ids: []string{"k2"}},
 	{check: "I-ACK made", name: "made for somebody else", sql: `UPDATE transfers SET client_id = '00000000-0000-0000-0000-0000000000c2' WHERE id = '` + transfer1 + `'`, ids: []string{"k1"}},
 	{check: "I-ACK ended", name: "told posted, and it is expired", sql: `UPDATE transfers SET state = 'expired', settled = 0 WHERE id = '` + transfer2 + `'`, ids: []string{"post-k2"}},
 	{check: "I-ACK ended", name: "all of it posted, and a part was asked for", sql: `UPDATE transfers SET settled = 200 WHERE id = '` + transfer2 + `'`, ids: []string{"post-k2"}},

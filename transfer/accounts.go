@@ -31,14 +31,27 @@ func (s *Service) OpenAccount(ctx context.Context, a Account) (opened bool, err 
 
 // Account finds an account of the client, with its latest entries. Somebody
 // else's is ErrNotFound, like one that is not.
-func (s *Service) Account(ctx context.Context, client, id uuid.UUID) (Account, error) {
+func (s *Service) Account(ctx context.Context, client, id uuid.UUID) (a Account, err error) {
+	err = patiently(ctx, func() error {
+		a, err = s.account(ctx, client, id)
+		return err
+	})
+	return a, err
+}
+
+func (s *Service) account(ctx context.Context, client, id uuid.UUID) (Account, error) {
+	conn, err := s.connection(ctx)
+	if err != nil {
+		return Account{}, err
+	}
+	defer conn.Release()
 	a := Account{ID: id, Owner: client}
 	var e struct {
 		Entry
 		id *uuid.UUID // nil: there is none
 	}
 	// One statement, so that balance and entries are of one snapshot.
-	rows, _ := s.pool.Query(ctx, `
+	rows, _ := conn.Query(ctx, `
 		SELECT a.currency, a.opening, a.balance, a.held, a.created_at,
 		       l.transfer_id, COALESCE(l.delta, 0), COALESCE(l.account_version, 0), COALESCE(l.created_at, a.created_at)
 		FROM accounts a
@@ -64,6 +77,8 @@ func (s *Service) Account(ctx context.Context, client, id uuid.UUID) (Account, e
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return Account{}, context.Cause(ctx)
+	case err != nil && conn.Conn().IsClosed():
+		return Account{}, fmt.Errorf("%w: %w", errLostConn, err)
 	case err != nil:
 		return Account{}, fmt.Errorf("transfer: account %s: %w", id, err)
 	case tag.RowsAffected() == 0:

@@ -17,9 +17,10 @@ import (
 // locked and no transaction open, for as long as the lease lasts.
 //
 // A guard at the write alone would lose updates: A reads 100, B reads 100, A
-// writes with fence 5, B writes with fence 6. And it holds among those who all
-// bring a fence: beside a writer that only locks rows (row, serializable) the
-// guard notices nothing.
+// writes with fence 5, B writes with fence 6. And the guards notice only those who
+// bring a fence: a writer that merely locks rows (row, serializable: one half of
+// the servers, while a change of the strategy is rolled out) may come between. So
+// the write also looks whether the version is still the one that was read.
 func (s *Service) etcdFenceOnly(ctx context.Context, j *job) (Reply, error) {
 	return s.underLock(ctx, j, s.locks, j.lockNames(), func(ctx context.Context, l locking.Lease) (Reply, error) {
 		return s.transact(ctx, j, func(ctx context.Context, t *tx) (Reply, error) {
@@ -31,6 +32,9 @@ func (s *Service) etcdFenceOnly(ctx context.Context, j *job) (Reply, error) {
 			// Here the work leaves the transaction. What it decides with was read, however long it takes.
 			if err := s.guardTheWrite(ctx, t, j); err != nil {
 				return Reply{}, err
+			}
+			if !slices.EqualFunc(read, t.accounts, func(a, b account) bool { return a.version == b.version }) {
+				return Reply{}, errConflict
 			}
 			t.accounts = read
 			return j.finish(ctx, t)
@@ -53,8 +57,7 @@ func (s *Service) guardTheRead(ctx context.Context, t *tx, j *job) error {
 	return s.mayBeRefused(ctx, t, j, err)
 }
 
-// guardTheWrite begins the transaction of the write, and locks both rows. What
-// it returns as balances is what was read, or the fence would be newer.
+// guardTheWrite begins the transaction of the write, and locks both rows.
 func (s *Service) guardTheWrite(ctx context.Context, t *tx, j *job) error {
 	if err := t.begin(ctx, "begin"); err != nil {
 		return err

@@ -1,6 +1,7 @@
 package transfer_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 
@@ -137,4 +138,25 @@ func TestFence_WhoIsStoppedInTheMiddleHoldsNobodyUp(t *testing.T) {
 	}
 	b.mustHave(p.a, 80, 0)
 	b.mustHold()
+}
+
+// A writer who brings no fence, and comes between the read and the write of one
+// who works outside of a transaction, is noticed by the version.
+func TestFence_OnlyIsSafeBesideAWriterWhoMerelyLocksRows(t *testing.T) {
+	t.Parallel()
+	b := open(t, transfer.Config{Strategy: "etcd-fence-only"})
+	p := b.pair(100, 0)
+	cfg := b.replica()
+	cfg.Failpoint = onceAt(transfer.AfterGuard, func(ctx context.Context) {
+		rows, err := b.With("row")
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		b.transferred(rows.Transfer(ctx, ask(p.alice), p.move(30)))
+	})
+	slow, _ := b.another(cfg)
+	b.transferred(slow.Transfer(t.Context(), ask(p.alice), p.move(20)))
+	b.mustHold()
+	b.mustHave(p.a, 50, 0)
 }

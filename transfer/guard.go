@@ -32,7 +32,7 @@ func (t *tx) guard(j *job) {
 			SET fence = $2, fence_source = $3
 			WHERE id = $1
 			AND (fence_source = '' OR fence_source = $3 AND fence <= $2)
-			RETURNING id, owner_id, currency, balance, held, clock_timestamp()`, id, int64(t.fence), t.source)
+			RETURNING id, owner_id, currency, balance, held, version, clock_timestamp()`, id, int64(t.fence), t.source)
 	}
 }
 

@@ -4,7 +4,7 @@ import "context"
 
 // selectAccounts reads without a lock: from the next moment on, it is about the past.
 const selectAccounts = `
-	SELECT id, owner_id, currency, balance, held, clock_timestamp()
+	SELECT id, owner_id, currency, balance, held, version, clock_timestamp()
 	FROM accounts
 	WHERE id = ANY($1)`
 

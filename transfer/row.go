@@ -17,7 +17,7 @@ func (s *Service) row(ctx context.Context, j *job) (Reply, error) {
 		// X→Y and Y→X lock X first, both. FOR UPDATE returns the newest committed
 		// version of each row, also after a wait.
 		t.read(`
-			SELECT id, owner_id, currency, balance, held, clock_timestamp()
+			SELECT id, owner_id, currency, balance, held, version, clock_timestamp()
 			FROM accounts
 			WHERE id = ANY($1)
 			ORDER BY id

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -74,6 +75,8 @@ func (s *Service) settleNow(ctx context.Context, t *tx, j *job, from, to *accoun
 	tr := t.hold.Transfer
 	j.expires = false
 	switch {
+	case t.hold.won && to.balance > math.MaxInt64-tr.Settled:
+		return Reply{}, fmt.Errorf("%w: more than account %s can hold", ErrInvalid, to.id)
 	case t.hold.won:
 		from.held -= tr.Amount
 		from.balance -= tr.Settled

@@ -42,6 +42,7 @@ type account struct {
 	currency string
 	balance  int64
 	held     int64
+	version  int64
 	at       time.Time // the server's clock
 }
 
@@ -54,12 +55,12 @@ func (t *tx) exec(sql string, args ...any) {
 	})
 }
 
-// read queues a statement that returns id, owner, currency, balance, held, clock_timestamp().
+// read queues a statement that returns id, owner, currency, balance, held, version, clock_timestamp().
 func (t *tx) read(sql string, args ...any) {
 	t.batch.Queue(sql, args...).Query(func(rows pgx.Rows) error {
 		t.answered++
 		var a account
-		_, err := pgx.ForEachRow(rows, []any{&a.id, &a.owner, &a.currency, &a.balance, &a.held, &a.at}, func() error {
+		_, err := pgx.ForEachRow(rows, []any{&a.id, &a.owner, &a.currency, &a.balance, &a.held, &a.version, &a.at}, func() error {
 			t.accounts = append(t.accounts, a)
 			return nil
 		})

@@ -73,7 +73,7 @@ func TestProve_WhatCannotRunIsExitStatus2AndSaysWhatToDo(t *testing.T) {
 		{"a stack that is gone", map[string]string{"SHOP_STACK": "/nowhere"}, []string{"--quick"}, "go run ./compose/local exec"},
 		{"no such scenario", nil, []string{"--strategy", "hope"}, "inventory/redis+row/crash"},
 		{"one replica", nil, []string{"--replicas", "1"}, "at least 2"},
-		{"not a quick one", nil, []string{"--quick", "--strategy", "row"}, "not part of --quick"},
+		{"not a quick one", nil, []string{"--quick", "--strategy", "serializable"}, "not part of --quick"},
 		{"a target with a strategy", nil, []string{"--target", "http://127.0.0.1:1", "--audit-sql", "prove.go", "--strategy", "row"}, "--target has none"},
 		{"a target with --quick", nil, []string{"--target", "http://127.0.0.1:1", "--audit-sql", "prove.go", "--quick"}, "--target has none"},
 		{"a target with a fault", nil, []string{"--target", "http://127.0.0.1:1", "--audit-sql", "prove.go", "--fault", "crash"}, "--target has none"},

@@ -204,15 +204,17 @@ func (r *rig) bankFault(s loadtest.Scenario, replicas *loadtest.Replicas, databa
 	return nil, fmt.Errorf("no such fault: %q", s.Fault)
 }
 
-// keepLateWrite writes the first late write that was refused as a diagram into
-// the report's folder.
+// keepLateWrite writes a late write that was refused as a diagram into the
+// report's folder: one of a replica that stood still, if there is one.
 func (r *rig) keepLateWrite() func(fault.LateRecord) {
-	kept := false
+	var kept fault.Way
 	return func(late fault.LateRecord) {
-		if kept || !late.Refused {
+		if !late.Refused || kept == fault.Stopped || kept == late.Way {
 			return
 		}
-		kept = os.WriteFile(filepath.Join(r.settings.Out, "late-write.mmd"), []byte(late.Diagram()), 0o644) == nil
+		if os.WriteFile(filepath.Join(r.settings.Out, "late-write.mmd"), []byte(late.Diagram()), 0o644) == nil {
+			kept = late.Way
+		}
 	}
 }
 

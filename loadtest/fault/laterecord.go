@@ -129,7 +129,7 @@ func (r LateRecord) event() Event {
 	if !r.Late() {
 		return e
 	}
-	e.Hits, e.Seen = 1, map[string]int64{"late_writes": 1}
+	e.Hits, e.Seen = 1, map[string]int64{"late_writes": 1, "late_" + string(r.Way): 1}
 	outcome := "no answer"
 	switch {
 	case r.Refused:
