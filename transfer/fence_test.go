@@ -160,3 +160,30 @@ func TestFence_OnlyIsSafeBesideAWriterWhoMerelyLocksRows(t *testing.T) {
 	b.mustHold()
 	b.mustHave(p.a, 50, 0)
 }
+
+// The ledger says under which grant each line was written: the audit (T4) goes by it.
+func TestFence_IsInBothEntries(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range []string{"etcd-fenced", "etcd-fence-only"} {
+		t.Run(strategy, func(t *testing.T) {
+			t.Parallel()
+			b := open(t, transfer.Config{Strategy: strategy})
+			p := b.pair(100, 50)
+			mustCarry := func(what string, tr transfer.Transfer) {
+				t.Helper()
+				if n := b.number(`
+					SELECT count(*)
+					FROM ledger_entries e JOIN accounts a ON a.id = e.account_id
+					WHERE e.transfer_id = $1 AND e.fence = a.fence AND a.fence > 0
+					AND e.fence_source = a.fence_source AND a.fence_source = $2`, tr.ID, source); n != 2 {
+					t.Errorf("%s: %d entries have their account's fence and source, want both", what, n)
+				}
+			}
+			mustCarry("transfer", b.transferred(b.Transfer(t.Context(), ask(p.alice), p.move(30))))
+			mustCarry("back", b.transferred(b.Transfer(t.Context(), ask(p.bob), p.back(5))))
+			hold := b.reserve(p, 20, transfer.HoldMax)
+			mustCarry("post", b.transferred(b.Post(t.Context(), ask(p.alice), hold.ID, 7)))
+			b.mustHold()
+		})
+	}
+}

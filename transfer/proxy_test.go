@@ -1,7 +1,6 @@
 package transfer_test
 
 import (
-	"io"
 	"net"
 	"net/url"
 	"sync"
@@ -9,7 +8,7 @@ import (
 )
 
 // proxy stands between a pool and PostgreSQL, forwards, and once it is armed
-// does something else with the next bytes that a client sends.
+// does something else with the next bytes that a client, or the server, sends.
 type proxy struct {
 	url      string
 	addr     string
@@ -18,12 +17,13 @@ type proxy struct {
 	mu       sync.Mutex
 	listener net.Listener
 	fault    fault
+	answer   fault
 	syncs    int // round trips: how often a client asked for an answer
 	conns    []net.Conn
 	wg       sync.WaitGroup
 }
 
-// fault gets the client's bytes and both ends, instead of the server.
+// fault gets the bytes of one end and both ends, instead of the other.
 type fault func(bytes []byte, client, server net.Conn)
 
 // newProxy listens in front of the server of databaseURL.
@@ -71,11 +71,29 @@ func (p *proxy) serve(client net.Conn) {
 	p.mu.Lock()
 	p.conns = append(p.conns, client, server)
 	p.mu.Unlock()
-	p.wg.Go(func() { // server → client, to the end, also when the client is gone
-		defer client.Close()
-		_, _ = io.Copy(deaf{client}, server)
-	})
+	p.wg.Go(func() { p.back(client, server) })
 	p.wg.Go(func() { p.forward(client, server) })
+}
+
+// back passes the server's bytes on, to the end, also when the client is gone.
+func (p *proxy) back(client, server net.Conn) {
+	defer client.Close()
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := server.Read(buf)
+		if err != nil {
+			return
+		}
+		p.mu.Lock()
+		fault := p.answer
+		p.answer = nil
+		p.mu.Unlock()
+		if fault != nil {
+			fault(buf[:n], client, server)
+			continue
+		}
+		_, _ = client.Write(buf[:n])
+	}
 }
 
 // forward passes the client's bytes on, and counts the Sync messages ('S', length 4).
@@ -104,11 +122,18 @@ func (p *proxy) forward(client, server net.Conn) {
 	}
 }
 
-// arm sets what happens to the next bytes.
+// arm sets what happens to the next bytes of a client.
 func (p *proxy) arm(f fault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.fault = f
+}
+
+// armAnswer sets what happens to the next bytes of the server.
+func (p *proxy) armAnswer(f fault) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.answer = f
 }
 
 func (p *proxy) roundTrips() int {
@@ -140,14 +165,6 @@ func (p *proxy) down() {
 func (p *proxy) up(t testing.TB) {
 	t.Helper()
 	p.listen(t, p.addr)
-}
-
-// deaf writes, and does not mind that nobody listens any more.
-type deaf struct{ io.Writer }
-
-func (d deaf) Write(b []byte) (int, error) {
-	_, _ = d.Writer.Write(b)
-	return len(b), nil
 }
 
 // cutBefore loses the request.

@@ -56,6 +56,7 @@ func TestCommit_IsDecidedAlsoWhenTheLeaseEndsMeanwhile(t *testing.T) {
 			b, p, px, start := armed(t, "etcd-fenced", nil)
 			b.locks.ttl = 3 * time.Second // so that its keeper soon finds out
 			cfg := b.replica()
+			cfg.Lock.MaxWait = 10 * time.Second // if his patience ended first, what he had asked for is there for a TTL
 			cfg.Lock.Observer = func(e locking.Event) {
 				if e.Kind == locking.Lost {
 					px.up(t)

@@ -1,0 +1,88 @@
+package transfer_test
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"shop/locking"
+	"shop/transfer"
+)
+
+// inside watches how many of n transfers are between their grant and the end of
+// their COMMIT. The first ones stay there until all n want a grant.
+type inside struct {
+	n            int32
+	begun        atomic.Int32
+	all          chan struct{}
+	now, meeting atomic.Int32
+}
+
+func (i *inside) failpoint(_ context.Context, step transfer.Step, _ string) {
+	switch step {
+	case transfer.BeforeAcquire:
+		if i.begun.Add(1) == i.n {
+			close(i.all)
+		}
+	case transfer.AfterAcquire:
+		if i.now.Add(1) > 1 {
+			i.meeting.Add(1)
+		}
+		<-i.all
+	case transfer.AfterCommit:
+		i.now.Add(-1)
+	}
+}
+
+// Who shares one account, payer or payee, higher or lower, shares a lock: nobody
+// is let in beside another, so that without a fault the fence refuses no one. A
+// lock on one of both accounts, or on the transfer, would leave that to the fence.
+func TestLock_IsOnBothAccountsAndRightfulHoldersAreNeverRefused(t *testing.T) {
+	t.Parallel()
+	const transfers = 24
+	for _, strategy := range []string{"etcd-fenced", "etcd-fence-only"} {
+		for _, shared := range []string{"payee", "payer"} {
+			t.Run(strategy+"/"+shared, func(t *testing.T) {
+				t.Parallel()
+				in := &inside{n: transfers, all: make(chan struct{})}
+				b := open(t, transfer.Config{Strategy: strategy, Failpoint: in.failpoint, Lock: locking.Options{MaxWait: 20 * time.Second}})
+				replica, replicaEvents := b.another(b.replica())
+				owner := uuid.New()
+				ids := make([]uuid.UUID, transfers+1)
+				for n := range ids {
+					ids[n] = b.account(owner, 100)
+				}
+				slices.SortFunc(ids, func(x, y uuid.UUID) int { return bytes.Compare(x[:], y[:]) })
+				const middle = transfers / 2 // the lower one of half the pairs, the higher one of the others
+				common := ids[middle]
+				var done []<-chan outcome
+				for n, other := range slices.Delete(ids, middle, middle+1) {
+					m := euros(other, common, 1)
+					if shared == "payer" {
+						m = euros(common, other, 1)
+					}
+					svc := []*transfer.Service{b.Service, replica}[n%2]
+					done = append(done, beside(func() (transfer.Reply, error) { return svc.Transfer(t.Context(), ask(owner), m) }))
+				}
+				for _, d := range done {
+					if o := <-d; o.err != nil || isRefused(o.reply) {
+						t.Errorf("%s, %v", o.reply.Body, o.err)
+					}
+				}
+				if n := b.events.of(transfer.FenceRefused) + replicaEvents.of(transfer.FenceRefused); n != 0 {
+					t.Errorf("%d rightful holders refused by the fence", n)
+				}
+				if n := in.meeting.Load(); n != 0 {
+					t.Errorf("%d were let in beside another", n)
+				}
+				b.mustHave(common, 100+map[string]int64{"payee": transfers, "payer": -transfers}[shared], 0)
+				b.mustHold()
+			})
+		}
+	}
+}
