@@ -25,20 +25,10 @@ func (r *run) evidence(records []Record) map[string]int64 {
 	switch r.scenario.Fault {
 	case NoFault:
 		evidence["rightful_refused"] = evidence["fence_refused"] // nobody was late: each holder had a right
-	case RedisDown:
-		evidence["redis_kills"] = hits(r.events)
-	}
-	if r.scenario.Fault == RedisDown || r.scenario.Fault == NoQuorum {
+	case RedisDown, NoQuorum:
 		evidence["lock_acquired_after"] = evidence["lock_acquired"] - r.acquired
 	}
 	return evidence
-}
-
-func hits(events []fault.Event) (n int64) {
-	for _, e := range events {
-		n += e.Hits
-	}
-	return n
 }
 
 // fromOutside is the evidence that the history itself holds.

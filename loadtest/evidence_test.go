@@ -67,7 +67,7 @@ func TestLines_HaveARowForEachProductOfEachKey(t *testing.T) {
 func TestEvidence_OfAFaultIsWhatItHit(t *testing.T) {
 	r := &run{
 		scenario: Scenario{Fault: RedisDown}, replicas: &Replicas{Counters: NewCounters()}, acquired: 5,
-		volley: &volley{history: NewHistory()}, events: []fault.Event{{Hits: 1}},
+		volley: &volley{history: NewHistory()}, events: []fault.Event{{Seen: map[string]int64{"redis_kills": 1}}},
 	}
 	r.replicas.Counters.kept["lock_acquired"] = 7
 	if e := r.evidence(nil); e["redis_kills"] != 1 || e["lock_acquired_after"] != 2 {

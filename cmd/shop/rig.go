@@ -38,6 +38,7 @@ type rig struct {
 	settings *proveCmd
 	stack    *stack.Stack                // nil without one
 	private  map[string]*stack.Server    // by kind: those that only the scenarios use that break them
+	cluster  []*stack.Server             // the three members of the private etcd, when it is there
 	wires    []*fault.Wire               // of the scenario under way, one for each replica; nil: none
 	etcds    map[string]*clientv3.Client // by endpoints
 	closing  []func()
@@ -116,10 +117,10 @@ func (r *rig) program(s loadtest.Scenario, databaseURL, lockPrefix string) (load
 }
 
 // serve is what the replicas of all flows have in common.
-func (r *rig) serve(listen, metrics, lockPrefix string) []string {
+func (r *rig) serve(listen, metrics, lockPrefix, redisURL string) []string {
 	return []string{
 		"serve", "--lab", "--listen", listen, "--metrics-listen", metrics, "--lock-prefix", lockPrefix,
-		"--redis-url", r.settings.RedisURL, "--seed", fmt.Sprint(r.settings.Seed),
+		"--redis-url", redisURL, "--seed", fmt.Sprint(r.settings.Seed),
 		"--shutdown-timeout", "5s", "--log-level", "warn",
 	}
 }

@@ -25,9 +25,9 @@ func (r *rig) shopProgram(p *loadtest.Program, s loadtest.Scenario, databaseURL,
 		redisURL = server.Env["SHOP_REDIS_URL"]
 	}
 	p.Args = func(_ int, listen, metrics string) []string {
-		return append(r.serve(listen, metrics, lockPrefix),
+		return append(r.serve(listen, metrics, lockPrefix, redisURL),
 			"--strategy", s.Strategy, "--transfer-strategy", "row",
-			"--postgres-url", databaseURL, "--redis-url", redisURL, "--etcd-endpoints", r.settings.Etcd,
+			"--postgres-url", databaseURL, "--etcd-endpoints", r.settings.Etcd,
 			"--lock-ttl", lockTTLs["inventory"].String(),
 			"--failpoint", "inventory/after-guard=exp:"+widening.String())
 	}

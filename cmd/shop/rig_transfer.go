@@ -32,7 +32,7 @@ func (r *rig) bankProgram(p *loadtest.Program, s loadtest.Scenario, databaseURL,
 	}
 	bank := []string{"--transfer-strategy", s.Strategy, "--transfer-lock-ttl", lockTTLs["transfer"].String()}
 	p.Args = func(n int, listen, metrics string) []string {
-		return slices.Concat(r.serve(listen, metrics, lockPrefix), bank, []string{
+		return slices.Concat(r.serve(listen, metrics, lockPrefix, r.settings.RedisURL), bank, []string{
 			"--strategy", "row",
 			"--postgres-url", urls[n], "--etcd-endpoints", endpoints[n%len(endpoints)],
 		}, widen(s))
@@ -90,7 +90,10 @@ func (r *rig) endpoints(s loadtest.Scenario) ([]string, error) {
 }
 
 // members are those of the private cluster.
-func (r *rig) members() (members []*stack.Server, err error) {
+func (r *rig) members() ([]*stack.Server, error) {
+	if r.cluster != nil {
+		return r.cluster, nil
+	}
 	first, err := r.server("etcd3")
 	if err != nil {
 		return nil, err
@@ -100,10 +103,10 @@ func (r *rig) members() (members []*stack.Server, err error) {
 	all, err := r.stack.Servers(ctx)
 	for _, s := range all {
 		if s.Env["SHOP_ETCD_ENDPOINTS"] == first.Env["SHOP_ETCD_ENDPOINTS"] {
-			members = append(members, s)
+			r.cluster = append(r.cluster, s)
 		}
 	}
-	return members, err
+	return r.cluster, err
 }
 
 // wire gives each replica its own way to the database, and puts a wire into it
