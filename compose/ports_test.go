@@ -9,7 +9,7 @@ import (
 )
 
 func TestCompose_PortsAreThisMachinesAndMoveWithOneVariable(t *testing.T) {
-	want := map[string][]uint64{"": {8080, 8090}, "SHOP_PORT_PREFIX=180": {18080, 18090}}
+	want := map[string][]uint64{"": {8017, 8080, 8090}, "SHOP_PORT_PREFIX=180": {18017, 18080, 18090}}
 	for setting, ports := range want {
 		var first []uint64
 		for _, s := range project(t, setting).Services {
@@ -29,7 +29,10 @@ func TestCompose_PortsAreThisMachinesAndMoveWithOneVariable(t *testing.T) {
 // rangeOf gives the first port; there must be one for each replica.
 func rangeOf(t *testing.T, published string, replicas int) uint64 {
 	t.Helper()
-	from, to, _ := strings.Cut(published, "-")
+	from, to, several := strings.Cut(published, "-")
+	if !several {
+		to = from
+	}
 	first, err1 := strconv.ParseUint(from, 10, 16)
 	last, err2 := strconv.ParseUint(to, 10, 16)
 	if err1 != nil || err2 != nil || int(last-first)+1 != replicas {

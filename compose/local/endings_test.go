@@ -23,7 +23,7 @@ func TestEndings_SIGKILLOfAnyOneProcessLeavesNothing(t *testing.T) {
 	for name, victim := range victims {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := begin(t, "postgres,redis,etcd", forever)
+			s := begin(t, everything, forever)
 			kill(t, victim(t, s), syscall.SIGKILL)
 			s.wantNothingLeft(t)
 			s.code(t)
@@ -55,7 +55,7 @@ func TestEndings_AKilledUndertakerIsReplaced(t *testing.T) {
 // A server that stands still cannot hear that it is to end.
 func TestEndings_PausedServersEndToo(t *testing.T) {
 	t.Parallel()
-	s := begin(t, "postgres,redis,etcd", forever)
+	s := begin(t, everything, forever)
 	attached, err := stack.Attach(s.dir)
 	if err != nil {
 		t.Fatal(err)
@@ -141,7 +141,7 @@ func shell(t *testing.T) string {
 // kernel ends the servers; the folder waits for the next command.
 func TestEndings_WithoutSupervisorAndUndertakerServersEnd(t *testing.T) {
 	t.Parallel()
-	s := begin(t, "postgres,redis,etcd", forever)
+	s := begin(t, everything, forever)
 	supervisor, undertaker := role(t, "supervisor", s.dir), role(t, "undertaker", s.dir)
 	kill(t, supervisor, syscall.SIGSTOP) // it must not start another
 	kill(t, undertaker, syscall.SIGKILL)

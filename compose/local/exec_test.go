@@ -44,7 +44,7 @@ func TestExec_PassesTheExitCodeOn(t *testing.T) {
 
 func TestExec_ExportsWhatLeadsToItsServers(t *testing.T) {
 	t.Parallel()
-	out, err := local(t, "exec", "--servers", "redis,postgres,etcd", "--", "env").Output()
+	out, err := local(t, "exec", "--servers", everything, "--", "env").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,6 +52,7 @@ func TestExec_ExportsWhatLeadsToItsServers(t *testing.T) {
 		"SHOP_POSTGRES_URL":   "postgres://shop:",
 		"SHOP_REDIS_URL":      "redis://127.0.0.1:",
 		"SHOP_ETCD_ENDPOINTS": "127.0.0.1:",
+		"SHOP_MONGO_URL":      "mongodb://127.0.0.1:",
 		"SHOP_REDIS_SERVER":   "/",
 		"SHOP_STACK":          "/",
 	} {

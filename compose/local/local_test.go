@@ -22,13 +22,16 @@ func TestMain(m *testing.M) {
 		os.Exit(run(os.Args[1:]))
 	}
 	_ = os.Setenv("GORACE", "atexit_sleep_ms=0") // of the commands started here
-	for _, name := range []string{"SHOP_STACK", "SHOP_POSTGRES_URL", "SHOP_REDIS_URL", "SHOP_ETCD_ENDPOINTS"} {
+	for _, name := range []string{"SHOP_STACK", "SHOP_POSTGRES_URL", "SHOP_REDIS_URL", "SHOP_ETCD_ENDPOINTS", "SHOP_MONGO_URL"} {
 		_ = os.Unsetenv(name) // the tests of all the rest run inside such a command
 	}
 	os.Exit(m.Run())
 }
 
 const asCommand = "LOCAL_TEST_COMMAND"
+
+// everything is one server of each kind that starts by itself.
+var everything = strings.Join(stack.Kinds(), ",")
 
 // patience bounds what must happen but may be slow on a busy machine.
 const patience = 30 * time.Second

@@ -34,7 +34,7 @@ func main() {
 func run(args []string) int {
 	var c commands
 	parser, err := kong.New(&c, kong.Name("local"), kong.Vars{"servers": strings.Join(stack.Kinds(), ",")},
-		kong.Description("The servers of the shop (PostgreSQL, Redis, etcd) on free loopback ports, without Docker."))
+		kong.Description("The servers of the shop (PostgreSQL, Redis, etcd, MongoDB) on free loopback ports, without Docker."))
 	if err != nil {
 		panic(err) // a tag above is wrong
 	}

@@ -22,7 +22,8 @@
 //	   (a session of its own, nobody's child)
 //	              supervisor ─┬─ postgres ── backends …
 //	                   ┊      ├─ redis
-//	                   ┊ pipe └─ etcd
+//	                   ┊ pipe ├─ etcd
+//	                   ┊      └─ mongod
 //	              undertaker
 //
 // The supervisor is the parent of all servers and carries out requests that come
@@ -70,14 +71,19 @@
 //     (ports.go).
 //   - PostgreSQL refuses root, and a Redis that runs as root can be told to write
 //     files: when we are root, they run as a user of the system (user.go).
+//   - A mongod that was started again elects itself before it takes writes, and
+//     has no set at all before the first one is made: what ready asks depends on
+//     what stands in its folder (mongo.go).
+//   - Debian has no mongod. PyPI has one inside a package; it may lie in a folder
+//     that root alone can enter, so it runs as whoever we are (wheel.go).
 //   - redis-server is a link whose meaning depends on the name it is called by.
 //   - A pid may be used again. A lock that the kernel drops (flock) tells whether
 //     a stack lives, a start time whom a pid means.
 //
 // # One more kind of server
 //
-// is one more file beside postgres.go, redis.go and etcd.go that registers a
+// is one more file beside postgres.go, redis.go, etcd.go and mongo.go that registers a
 // kind: how to find it, its arguments, a query that means ready, its variable.
 // Several members are started together with all ports known (etcd3 does so);
-// join runs once when all of them answer (a replica set is initiated there).
+// join runs once when all of them answer (mongo3 becomes a replica set there).
 package stack

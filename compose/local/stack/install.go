@@ -20,21 +20,35 @@ import (
 //go:embed apt.sh
 var aptScript string
 
-// install brings what is missing, side by side: packages with one call, and
-// what we build.
+// install brings what is missing, side by side: what we build, and packages with
+// one call, which may be what it takes to fetch the rest.
 func install(ctx context.Context, missing []program, log io.Writer) error {
 	group, ctx := errgroup.WithContext(ctx)
 	var apt, brew []string
+	var wheels []program
 	for _, p := range missing {
-		if p.module != "" {
+		switch {
+		case p.module != "":
 			group.Go(func() error { return p.build(ctx, log) })
-			continue
+		case p.wheel.usable():
+			apt, wheels = append(apt, p.wheel.lacks()...), append(wheels, p)
+		default:
+			apt, brew = append(apt, p.apt), append(brew, p.brew)
 		}
-		apt, brew = append(apt, p.apt), append(brew, p.brew)
 	}
-	if len(apt) > 0 {
-		group.Go(func() error { return installPackages(ctx, apt, brew, log) })
-	}
+	group.Go(func() error {
+		if len(apt) > 0 {
+			if err := installPackages(ctx, apt, brew, log); err != nil {
+				return err
+			}
+		}
+		for _, p := range wheels {
+			if err := p.fetch(ctx, log); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 	return group.Wait()
 }
 
@@ -66,7 +80,7 @@ func installPackages(ctx context.Context, apt, brew []string, log io.Writer) err
 
 // manual is the message for whoever has to do by hand what could not be done.
 func manual(what []string, why, todo string) error {
-	return fmt.Errorf("stack: missing: %s: %s\n  what to do: %s\n  or set the servers' addresses (SHOP_POSTGRES_URL, SHOP_REDIS_URL, SHOP_ETCD_ENDPOINTS) to ones that run",
+	return fmt.Errorf("stack: missing: %s: %s\n  what to do: %s\n  or set the servers' addresses (SHOP_POSTGRES_URL, SHOP_REDIS_URL, SHOP_ETCD_ENDPOINTS, SHOP_MONGO_URL) to ones that run",
 		strings.Join(what, ", "), why, todo)
 }
 

@@ -159,19 +159,19 @@ func (i *instance) askOnce(ctx context.Context) error {
 
 // obituary says why a server ended by itself.
 func (i *instance) obituary() error {
-	words := i.lastWords()
-	if strings.Contains(strings.ToLower(words), "address already in use") {
+	if strings.Contains(strings.ToLower(i.words()), "address already in use") {
 		return fmt.Errorf("%s: %w (%s)", i.Name, errPortTaken, i.addr())
 	}
-	return fmt.Errorf("%s ended while starting: %s\n%s", i.Name, i.cmd.ProcessState, words)
+	return fmt.Errorf("%s ended while starting: %s\n%s", i.Name, i.cmd.ProcessState, i.lastWords())
 }
 
-// lastWords are the last lines of its log.
-func (r record) lastWords() string {
+// words are its log since the last start.
+func (r record) words() string {
 	content, _ := os.ReadFile(r.logFile())
-	lines := strings.Split(strings.TrimSpace(string(content)), "\n")
-	return strings.Join(lines[max(0, len(lines)-12):], "\n")
+	return string(content)
 }
+
+func (r record) lastWords() string { return lastLines(r.words(), 12) }
 
 // now is the record at this moment. A server that ended by itself, or by a
 // stranger's hand, is noticed here.

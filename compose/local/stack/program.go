@@ -21,6 +21,7 @@ type program struct {
 	apt    string   // Debian's package
 	brew   string   // Homebrew's
 	module string   // our Go module that builds it, when no package is good enough
+	wheel  wheel    // PyPI's package that holds it, where no other does
 }
 
 // variable is the setting that names the program: SHOP_REDIS_SERVER.
@@ -45,6 +46,11 @@ func (p program) find() (string, bool) {
 		found, _ := filepath.Glob(filepath.Join(dir, p.file))
 		slices.Reverse(found) // the highest version first
 		places = append(places, found...)
+	}
+	if p.wheel.usable() {
+		if path, err := p.fetched(); err == nil {
+			places = append(places, path)
+		}
 	}
 	for _, place := range places {
 		if path, ok := p.accept(place); ok {
@@ -123,7 +129,7 @@ func findAll(names []string) (found map[string]string, missing []program, err er
 			found[name] = path
 		} else if set := os.Getenv(k.program.variable()); set != "" {
 			return nil, nil, fmt.Errorf("stack: %s=%s is not a program, or lacks %s beside it", k.program.variable(), set, strings.Join(k.program.beside, ", "))
-		} else {
+		} else if !slices.ContainsFunc(missing, func(p program) bool { return p.file == k.program.file }) {
 			missing = append(missing, k.program)
 		}
 	}

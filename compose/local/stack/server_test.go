@@ -129,16 +129,21 @@ func TestPrivate_IsAnotherServer(t *testing.T) {
 
 func TestCluster_ServesWithoutOneMember(t *testing.T) {
 	t.Parallel()
-	s := open(t, "etcd3")
-	first := server(t, s, "etcd3-1")
-	must(t, "Kill", first.Kill(t.Context()))
-	r := registers["etcd"](t, server(t, s, "etcd3-2"))
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	// The member that is gone may have led: an election takes a second or two.
-	eventually(t, "a write with two of three", func() bool { return r.write(ctx, "kept") == nil })
-	must(t, "Start", first.Start(t.Context()))
-	wantKept(t, r, "kept")
+	for _, kind := range []string{"etcd", "mongo"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			s := open(t, kind+"3")
+			first := server(t, s, kind+"3-1")
+			must(t, "Kill", first.Kill(t.Context()))
+			r := registers[kind](t, server(t, s, kind+"3-2"))
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			// The member that is gone may have led: an election takes a second or two.
+			eventually(t, "a write with two of three", func() bool { return r.write(ctx, "kept") == nil })
+			must(t, "Start", first.Start(t.Context()))
+			wantKept(t, r, "kept")
+		})
+	}
 }
 
 func TestAttach_ReachesARunningStackOnly(t *testing.T) {

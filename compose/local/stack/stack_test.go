@@ -11,6 +11,9 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/redis/go-redis/v9"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.uber.org/goleak"
 
 	"shop/compose/local/stack"
@@ -79,6 +82,7 @@ var registers = map[string]func(t *testing.T, s *stack.Server) register{
 	"postgres": postgresRegister,
 	"redis":    redisRegister,
 	"etcd":     etcdRegister,
+	"mongo":    mongoRegister,
 }
 
 func postgresRegister(t *testing.T, s *stack.Server) register {
@@ -135,6 +139,29 @@ func etcdRegister(t *testing.T, s *stack.Server) register {
 			return string(got.Kvs[0].Value), nil
 		},
 	}
+}
+
+func mongoRegister(t *testing.T, s *stack.Server) register {
+	kept := mongoClient(t, s.Env["SHOP_MONGO_URL"]).Database("test").Collection("kept")
+	return register{
+		write: func(ctx context.Context, value string) error {
+			_, err := kept.ReplaceOne(ctx, bson.M{"_id": 1}, bson.M{"v": value}, options.Replace().SetUpsert(true))
+			return err
+		},
+		read: func(ctx context.Context) (string, error) {
+			var found struct{ V string }
+			err := kept.FindOne(ctx, bson.M{"_id": 1}).Decode(&found)
+			return found.V, err
+		},
+	}
+}
+
+func mongoClient(t *testing.T, url string) *mongo.Client {
+	t.Helper()
+	client, err := mongo.Connect(options.Client().ApplyURI(url))
+	must(t, "SHOP_MONGO_URL", err)
+	t.Cleanup(func() { _ = client.Disconnect(context.Background()) })
+	return client
 }
 
 // wantKept reads, and allows a client a few tries to notice that its old
