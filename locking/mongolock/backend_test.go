@@ -1,0 +1,163 @@
+package mongolock
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.uber.org/goleak"
+
+	"shop/locking"
+	"shop/locking/locktest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// mongoURL is the server on which the tests run.
+func mongoURL(t testing.TB) string {
+	t.Helper()
+	u := os.Getenv("SHOP_MONGO_URL")
+	if u == "" {
+		t.Fatal("SHOP_MONGO_URL is not set: run the tests with `make test`, or `go run ./compose/local exec -- go test ./...`")
+	}
+	return u
+}
+
+// target is a MongoDB, and a kind of Store, to run on.
+type target struct {
+	url      string
+	database string
+	broken   func(*Store) locking.Store // what is wrong with each Store; nil: nothing
+}
+
+// open is a locktest.Open: a key space of its own.
+func (g target) open(t testing.TB) locktest.Backend {
+	t.Helper()
+	g.database = newCollection(t, g.url).Database().Name()
+	return locktest.Backend{
+		Open: func(ttl time.Duration) (locking.Store, error) { return g.store(t, g.url, ttl) },
+		Wire: func(ttl time.Duration) locktest.Wire {
+			w := newWire(t, primaryOf(t, g.url))
+			store, err := g.store(t, w.url(), ttl)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return locktest.Wire{Store: store, Lose: w.loseNext, Lost: w.lostSoFar, Delay: w.delayEach}
+		},
+		Restartable: func() (locktest.Backend, func()) {
+			s := startServer(t)
+			return target{url: s.url(), broken: g.broken}.open(t), s.restart
+		},
+		BadTTLs: []time.Duration{time.Second + time.Microsecond, 1500*time.Millisecond + 500*time.Microsecond},
+	}
+}
+
+func (g target) store(t testing.TB, u string, ttl time.Duration) (locking.Store, error) {
+	store, err := New(connect(t, u).Database(g.database).Collection("locks"), ttl)
+	if err != nil {
+		return nil, err
+	}
+	t.Cleanup(store.Close)
+	if g.broken != nil {
+		return g.broken(store), nil
+	}
+	return store, nil
+}
+
+// connect makes a client, as a program would have it: nothing is tuned. It is used
+// at once, since one that never was takes a heartbeat, ten seconds, to disconnect.
+func connect(t testing.TB, u string) *mongo.Client {
+	t.Helper()
+	client, err := mongo.Connect(options.Client().ApplyURI(u))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Disconnect(within(t, 5*time.Second)) })
+	if err := client.Ping(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// newCollection makes a collection in a database of its own, dropped when the test ends.
+func newCollection(t testing.TB, u string) *mongo.Collection {
+	t.Helper()
+	database := connect(t, u).Database("t_" + rand.Text())
+	if err := database.CreateCollection(t.Context(), "locks"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = database.Drop(within(t, 5*time.Second)) }) // some servers are gone by then
+	return database.Collection("locks")
+}
+
+// newStore makes a Store on the shared server, in a key space of its own.
+func newStore(t testing.TB, ttl time.Duration) *Store {
+	t.Helper()
+	return storeOn(t, newCollection(t, mongoURL(t)), ttl)
+}
+
+func storeOn(t testing.TB, c *mongo.Collection, ttl time.Duration) *Store {
+	t.Helper()
+	store, err := New(c, ttl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Close)
+	return store
+}
+
+// disturbed makes a Store behind a wire, its client with settings, and another in the
+// same key space that is not.
+func disturbed(t *testing.T, ttl time.Duration, settings ...string) (*Store, *wire, *Store) {
+	t.Helper()
+	w := newWire(t, primaryOf(t, mongoURL(t)))
+	other := newStore(t, ttl)
+	c := other.collection
+	store := storeOn(t, connect(t, w.url()+strings.Join(settings, "")).Database(c.Database().Name()).Collection(c.Name()), ttl)
+	if err := store.Release(t.Context(), taken(t, store, "warm-up")); err != nil {
+		t.Fatal(err)
+	}
+	return store, w, other
+}
+
+func taken(t testing.TB, s locking.Store, key string) locking.Lease {
+	t.Helper()
+	lease, err := s.TryAcquire(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lease
+}
+
+func wantBusy(t testing.TB, s locking.Store, key string) {
+	t.Helper()
+	if lease, err := s.TryAcquire(t.Context(), key); !errors.Is(err, locking.ErrBusy) {
+		t.Fatalf("acquire %q: got %+v and %v, want ErrBusy", key, lease, err)
+	}
+}
+
+// within is a ctx for what comes after the end of the test, too.
+func within(t testing.TB, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// primaryOf is where the set takes writes: one member, for a wire to lead to.
+func primaryOf(t testing.TB, u string) string {
+	t.Helper()
+	var hello struct {
+		Primary string `bson:"primary"`
+	}
+	if err := connect(t, u).Database("admin").RunCommand(t.Context(), bson.D{{Key: "hello", Value: 1}}).Decode(&hello); err != nil {
+		t.Fatal(err)
+	}
+	return hello.Primary
+}

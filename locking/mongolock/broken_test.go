@@ -1,0 +1,171 @@
+package mongolock
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"shop/locking"
+)
+
+// What is below is wrong on purpose: stores that the contract has to refuse.
+
+// twisted is a Store of which some verbs are replaced.
+type twisted struct {
+	*Store
+	try     func(context.Context, []string) (locking.Lease, error)
+	renew   func(context.Context, locking.Lease) (locking.Lease, error)
+	release func(context.Context, locking.Lease) error
+}
+
+func (s twisted) TryAcquire(ctx context.Context, keys ...string) (locking.Lease, error) {
+	if s.try == nil {
+		return s.Store.TryAcquire(ctx, keys...)
+	}
+	return s.try(ctx, keys)
+}
+
+func (s twisted) Renew(ctx context.Context, l locking.Lease) (locking.Lease, error) {
+	if s.renew == nil {
+		return s.Store.Renew(ctx, l)
+	}
+	return s.renew(ctx, l)
+}
+
+func (s twisted) Release(ctx context.Context, l locking.Lease) error {
+	if s.release == nil {
+		return s.Store.Release(ctx, l)
+	}
+	return s.release(ctx, l)
+}
+
+// excludesNobody grants whatever it is asked for.
+func excludesNobody(s *Store) locking.Store {
+	return twisted{Store: s, try: func(_ context.Context, keys []string) (locking.Lease, error) {
+		return locking.Lease{Keys: keys, Owner: "me", Fence: 1, Until: time.Now().Add(s.ttl)}, nil
+	}}
+}
+
+// document is the condition that is not enough, and more: the rest of it.
+func document(l locking.Lease, more ...bson.E) bson.D {
+	key := "nothing"
+	if len(l.Keys) > 0 {
+		key = l.Keys[0]
+	}
+	return append(bson.D{{Key: "_id", Value: key}}, more...)
+}
+
+// asked is what a verb that asks q returns.
+func (s *Store) asked(ctx context.Context, q question) error {
+	_, err := s.ask(ctx, q)
+	if errors.Is(err, mongo.ErrNoDocuments) {
+		return locking.ErrLost
+	}
+	return err
+}
+
+func releasesAnybodys(s *Store) locking.Store {
+	return twisted{Store: s, release: func(ctx context.Context, l locking.Lease) error {
+		return s.asked(ctx, question{filter: document(l), update: freed})
+	}}
+}
+
+func releasesNothing(s *Store) locking.Store {
+	return twisted{Store: s, release: func(context.Context, locking.Lease) error { return nil }}
+}
+
+// releaseDeletes keeps the collection small, and the fence with it.
+func releaseDeletes(s *Store) locking.Store {
+	return twisted{Store: s, release: func(ctx context.Context, l locking.Lease) error {
+		deleted, err := s.collection.DeleteOne(ctx, document(l, bson.E{Key: "owner", Value: l.Owner}))
+		if err == nil && deleted.DeletedCount == 0 {
+			err = locking.ErrLost
+		}
+		return err
+	}}
+}
+
+// renews makes a store that prolongs what q finds.
+func renews(q func(locking.Lease) question) func(*Store) locking.Store {
+	return func(s *Store) locking.Store {
+		return twisted{Store: s, renew: func(ctx context.Context, l locking.Lease) (locking.Lease, error) {
+			sent, question := time.Now(), q(l)
+			question.update = prolonged(s.ttl)
+			if err := s.asked(ctx, question); err != nil {
+				return l, err
+			}
+			l.Until = sent.Add(s.trust)
+			return l, nil
+		}}
+	}
+}
+
+func renewsAnybodys(s *Store) locking.Store {
+	return renews(func(l locking.Lease) question { return question{filter: document(l)} })(s)
+}
+
+func renewsWhatRanOut(s *Store) locking.Store {
+	return renews(func(l locking.Lease) question {
+		return question{filter: document(l, bson.E{Key: "owner", Value: l.Owner})}
+	})(s)
+}
+
+// renewTakesAgain hides that somebody else was in between.
+func renewTakesAgain(s *Store) locking.Store {
+	return twisted{Store: s, renew: func(ctx context.Context, l locking.Lease) (locking.Lease, error) {
+		sent := time.Now()
+		g, err := s.ask(ctx, take(l.Keys[0], l.Owner, s.ttl))
+		if err == nil && g.Owner != l.Owner {
+			err = locking.ErrLost
+		}
+		l.Until = sent.Add(s.trust)
+		return l, err
+	}}
+}
+
+func renewDoesNothing(s *Store) locking.Store {
+	return twisted{Store: s, renew: func(_ context.Context, l locking.Lease) (locking.Lease, error) {
+		l.Until = time.Now().Add(s.trust)
+		return l, nil
+	}}
+}
+
+// grants makes a store that asks for a key by itself, once in each round of try.
+func grants(rounds int, ttl func(*Store) time.Duration) func(*Store) locking.Store {
+	return func(s *Store) locking.Store {
+		return twisted{Store: s, try: func(ctx context.Context, keys []string) (l locking.Lease, err error) {
+			for range rounds {
+				sent, owner := time.Now(), rand.Text()
+				g, err := s.ask(ctx, take(keys[0], owner, ttl(s)))
+				if err == nil && g.Owner != owner {
+					return l, locking.ErrBusy
+				}
+				if err == nil {
+					return locking.Lease{Keys: keys, Owner: owner, Fence: locking.Fence(g.Fence), Until: sent.Add(s.trust)}, nil
+				}
+			}
+			return l, locking.ErrOutcomeUnknown
+		}}
+	}
+}
+
+func neverExpires(s *Store) locking.Store {
+	return grants(1, func(*Store) time.Duration { return time.Hour })(s)
+}
+
+// newOwners does not know its own lock when it sees it.
+func newOwners(s *Store) locking.Store {
+	return grants(4, func(s *Store) time.Duration { return s.ttl })(s)
+}
+
+func takesTheFirst(s *Store) locking.Store {
+	return twisted{Store: s, try: func(ctx context.Context, keys []string) (locking.Lease, error) {
+		l, err := s.TryAcquire(ctx, keys[0])
+		l.Keys = keys
+		return l, err
+	}}
+}

@@ -1,0 +1,67 @@
+package mongolock
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"shop/locking"
+)
+
+func TestClose_RefusesWhatComesAfter(t *testing.T) {
+	t.Parallel()
+	store := newStore(t, time.Second)
+	lease := taken(t, store, "k")
+	store.Close()
+	store.Close() // twice is once
+	_, acquire := store.TryAcquire(t.Context(), "k")
+	_, renew := store.Renew(t.Context(), lease)
+	for verb, err := range map[string]error{"acquire": acquire, "renew": renew, "release": store.Release(context.Background(), lease)} {
+		if !errors.Is(err, ErrClosed) || errors.Is(err, locking.ErrBusy) || errors.Is(err, locking.ErrLost) {
+			t.Errorf("%s: %v, want ErrClosed", verb, err)
+		}
+	}
+}
+
+// Close joins whatever is under way (goleak looks after each run), also when the
+// server says nothing and traces wait to be removed; and it does not take the TTL.
+func TestClose_JoinsTheBackground(t *testing.T) {
+	t.Parallel()
+	const ttl = 6 * time.Second
+	store, w, _ := disturbed(t, ttl)
+	w.loseNext(1 << 30)
+	ctx, cancel := context.WithCancel(t.Context())
+	var callers sync.WaitGroup
+	for i := range 8 {
+		callers.Go(func() {
+			if _, err := store.TryAcquire(ctx, strconv.Itoa(i)); !errors.Is(err, locking.ErrOutcomeUnknown) {
+				t.Errorf("got %v, want an unknown outcome", err)
+			}
+		})
+	}
+	waitFor(t, "an answer is lost", func() bool { return w.lostSoFar() > 0 })
+	cancel()
+	callers.Wait()
+	asked := time.Now()
+	store.Close()
+	if took := time.Since(asked); took > ttl/2 {
+		t.Errorf("Close took %v", took)
+	}
+}
+
+// When many traces are left, those beyond the limit are left to the TTL: nobody
+// waits for a place.
+func TestForget_IsBoundedAndWaitsForNobody(t *testing.T) {
+	t.Parallel()
+	store, w, _ := disturbed(t, 20*time.Second)
+	w.loseNext(1 << 30)
+	for range 3 * sweepsMax {
+		store.forget("k", "owner")
+	}
+	if n := len(store.background.sweeps); n != sweepsMax {
+		t.Errorf("%d removals under way, want %d", n, sweepsMax)
+	}
+}

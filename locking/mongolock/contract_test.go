@@ -1,0 +1,16 @@
+package mongolock
+
+import (
+	"testing"
+
+	"shop/locking/locktest"
+)
+
+// promises of this store. Not FIFO: who asks at the right moment is served. Not
+// MultiKey: one step changes one document.
+var promises = locktest.Promises{Expires: true, Fences: true, FencePersists: true, MinTTL: TTLMin}
+
+func TestContract(t *testing.T) {
+	t.Parallel()
+	locktest.Run(t, target{url: mongoURL(t)}.open, promises)
+}

@@ -1,0 +1,104 @@
+package mongolock
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"shop/locking"
+)
+
+// While there is no primary nobody knows anything; when there is one again, the
+// lease is where it was, and the fence goes on.
+func TestElection_LeaseAndFenceOutliveThePrimary(t *testing.T) {
+	t.Parallel()
+	server := startServer(t)
+	c := newCollection(t, server.url())
+	store, other := storeOn(t, c, 30*time.Second), storeOn(t, c, 30*time.Second)
+	lease := taken(t, store, "k")
+	stepDown := bson.D{{Key: "replSetStepDown", Value: 60}, {Key: "force", Value: true}}
+	if err := c.Database().Client().Database("admin").RunCommand(t.Context(), stepDown).Err(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if _, err := other.TryAcquire(ctx, "k"); !errors.Is(err, locking.ErrOutcomeUnknown) || errors.Is(err, locking.ErrBusy) {
+		t.Errorf("without a primary: %v, want an unknown outcome", err)
+	}
+	server.await("it may be primary again", bson.D{{Key: "replSetFreeze", Value: 0}})
+	waitFor(t, "the holder renews", func() bool {
+		_, err := store.Renew(t.Context(), lease)
+		if errors.Is(err, locking.ErrLost) {
+			t.Fatal("the lease was lost by an election")
+		}
+		return err == nil
+	})
+	wantBusy(t, other, "k")
+	if err := store.Release(t.Context(), lease); err != nil {
+		t.Fatal(err)
+	}
+	if next := taken(t, other, "k"); next.Fence != lease.Fence+1 {
+		t.Errorf("fence %d after %d", next.Fence, lease.Fence)
+	}
+}
+
+// A lease is taken before the transaction, whose snapshot it would else be too young for.
+func TestTryAcquire_RefusesInsideATransaction(t *testing.T) {
+	t.Parallel()
+	store := newStore(t, time.Minute)
+	x := begin(t, store.collection)
+	if _, err := store.TryAcquire(x.ctx, "k"); !errors.Is(err, ErrTransaction) {
+		t.Errorf("got %v, want ErrTransaction", err)
+	}
+	taken(t, store, "k")
+}
+
+// A session is for one goroutine, and Do renews in another: so the Store leaves
+// the session of the caller's ctx alone, and the transaction that it is in.
+func TestDo_RenewsBesideATransactionOfTheSameSession(t *testing.T) {
+	t.Parallel()
+	const ttl = 600 * time.Millisecond
+	store := newStore(t, ttl)
+	insert(t, store.collection.Database().Collection("numbers"), "n")
+	numbers := store.collection.Database().Collection("numbers")
+	renewals := make(chan struct{}, 16)
+	o := locking.Options{Observer: func(e locking.Event) {
+		if e.Kind == locking.Renewed {
+			renewals <- struct{}{}
+		}
+	}}
+	err := numbers.Database().Client().UseSession(t.Context(), func(ctx context.Context) error {
+		return locking.Do(ctx, store, o, []string{"k"}, func(ctx context.Context, _ locking.Lease) error {
+			session := mongo.SessionFromContext(ctx)
+			_, err := session.WithTransaction(ctx, func(ctx context.Context) (any, error) {
+				if err := ForUpdate(ctx, numbers, "n", &counter{}); err != nil {
+					return nil, err
+				}
+				granted := *stateOf(t, store, "k").Expires
+				<-renewals // in the middle of the transaction, and not a part of it
+				if now := *stateOf(t, store, "k").Expires; !now.After(granted) {
+					t.Errorf("renewed, and others see %v after %v", now, granted)
+				}
+				for range 20 {
+					if err := setN(ctx, numbers, "n", 7); err != nil {
+						return nil, err
+					}
+				}
+				<-renewals // beyond the TTL
+				<-renewals
+				return nil, setN(ctx, numbers, "n", 8)
+			}, inTx())
+			return err
+		})
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if n := read(t, t.Context(), numbers, "n").N; n != 8 {
+		t.Errorf("%d, want 8", n)
+	}
+}

@@ -1,0 +1,199 @@
+package mongolock
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+)
+
+func TestForUpdate_ReturnsTheDocumentUnderALockIDThatIsNewEachTime(t *testing.T) {
+	t.Parallel()
+	c := newCollection(t, mongoURL(t))
+	insert(t, c, "a")
+	seen := map[bson.ObjectID]bool{}
+	for range 3 {
+		x := begin(t, c)
+		for range 2 { // also twice in one transaction
+			var d counter
+			if err := ForUpdate(x.ctx, c, "a", &d); err != nil {
+				t.Fatal(err)
+			}
+			if d.ID != "a" || d.N != 100 || d.LockID == nil || seen[*d.LockID] {
+				t.Errorf("got %+v after %v", d, seen)
+			}
+			seen[*d.LockID] = true
+		}
+		x.commit()
+	}
+}
+
+func TestForUpdate_RefusesWhatWouldHoldNoLock(t *testing.T) {
+	t.Parallel()
+	c := newCollection(t, mongoURL(t))
+	insert(t, c, "a")
+	over := begin(t, c)
+	if err := ForUpdate(over.ctx, c, "a", &counter{}); err != nil {
+		t.Fatal(err)
+	}
+	over.commit()
+	session, err := c.Database().Client().StartSession()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer session.EndSession(t.Context())
+	was := read(t, t.Context(), c, "a").LockID
+	for name, ctx := range map[string]context.Context{
+		"no session":               t.Context(),
+		"no transaction":           mongo.NewSessionContext(t.Context(), session),
+		"a transaction that ended": over.ctx,
+	} {
+		if err := ForUpdate(ctx, c, "a", &counter{}); !errors.Is(err, ErrNoTransaction) {
+			t.Errorf("%s: got %v, want ErrNoTransaction", name, err)
+		}
+		if _, err := ForUpdateAll[counter](ctx, c, []string{"a"}); !errors.Is(err, ErrNoTransaction) {
+			t.Errorf("%s, all: got %v, want ErrNoTransaction", name, err)
+		}
+	}
+	if now := read(t, t.Context(), c, "a").LockID; *now != *was {
+		t.Error("the document was written")
+	}
+}
+
+// An id is a value, also where it came from outside and looks like a condition.
+func TestForUpdate_RefusesAMissingDocument(t *testing.T) {
+	t.Parallel()
+	c := newCollection(t, mongoURL(t))
+	insert(t, c, "a")
+	x := begin(t, c)
+	for _, id := range []any{"b", "A", bson.D{{Key: "$gt", Value: ""}}, bson.M{"$exists": true}, nil} {
+		if err := ForUpdate(x.ctx, c, id, &counter{}); !errors.Is(err, mongo.ErrNoDocuments) {
+			t.Errorf("%v: got %v, want mongo.ErrNoDocuments", id, err)
+		}
+	}
+	if _, err := ForUpdateAll[counter](x.ctx, c, []string{"a", "b"}); !errors.Is(err, mongo.ErrNoDocuments) {
+		t.Errorf("one of two: got %v, want mongo.ErrNoDocuments", err)
+	}
+}
+
+func TestForUpdate_RefusesTheSecondAtOnceUntilTheFirstHasEnded(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(*tx){"commit": (*tx).commit, "abort": (*tx).abort} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCollection(t, mongoURL(t))
+			insert(t, c, "a")
+			first := begin(t, c)
+			if err := ForUpdate(first.ctx, c, "a", &counter{}); err != nil {
+				t.Fatal(err)
+			}
+			wantConflict(t, ForUpdate(begin(t, c).ctx, c, "a", &counter{}))
+			end(first)
+			if err := ForUpdate(begin(t, c).ctx, c, "a", &counter{}); err != nil {
+				t.Errorf("after the end: %v", err)
+			}
+		})
+	}
+}
+
+// T45: what was read before the lock may be old, and the lock says so.
+func TestForUpdate_AfterAReadIsRefusedIfTheDocumentChangedSince(t *testing.T) {
+	t.Parallel()
+	c := newCollection(t, mongoURL(t))
+	insert(t, c, "a")
+	late := begin(t, c)
+	read(t, late.ctx, c, "a")
+	if err := setN(t.Context(), c, "a", 7); err != nil {
+		t.Fatal(err)
+	}
+	wantConflict(t, ForUpdate(late.ctx, c, "a", &counter{}))
+}
+
+// T44: the manual had it so, until SERVER-77616. Both are behind their lock at once.
+func TestForUpdate_WithAConstantLockIDWouldLockNothing(t *testing.T) {
+	t.Parallel()
+	c := newCollection(t, mongoURL(t))
+	insert(t, c, "a")
+	constant := func(ctx context.Context) error {
+		return c.FindOneAndUpdate(ctx, bson.D{{Key: "_id", Value: "a"}},
+			bson.D{{Key: "$set", Value: bson.D{{Key: "lockId", Value: "locked"}}}},
+			options.FindOneAndUpdate().SetReturnDocument(options.After)).Err()
+	}
+	if err := constant(t.Context()); err != nil { // it was locked once before
+		t.Fatal(err)
+	}
+	a, b := begin(t, c), begin(t, c)
+	if err := errors.Join(constant(a.ctx), constant(b.ctx)); err != nil {
+		t.Errorf("%v: it does lock, and this test teaches nothing", err)
+	}
+}
+
+// Many add to one number, in ways that only a lock makes right; and what is done
+// behind the lock is done once for each commit.
+func TestForUpdate_WorkBehindItRunsOnceForEachCommit(t *testing.T) {
+	t.Parallel()
+	const workers, rounds = 6, 15
+	c := newCollection(t, mongoURL(t))
+	insert(t, c, "a")
+	var attempts, work atomic.Int64
+	var all sync.WaitGroup
+	for range workers {
+		all.Go(func() {
+			for range rounds {
+				err := transact(t, c, func(ctx context.Context) error {
+					attempts.Add(1)
+					var d counter
+					if err := ForUpdate(ctx, c, "a", &d); err != nil {
+						return err
+					}
+					work.Add(1)
+					return setN(ctx, c, "a", d.N+1)
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if n := read(t, t.Context(), c, "a").N; n != 100+workers*rounds {
+		t.Errorf("%d, want %d", n, 100+workers*rounds)
+	}
+	if n := work.Load(); n != workers*rounds {
+		t.Errorf("the work ran %d times for %d commits", n, workers*rounds)
+	}
+	if attempts.Load() == workers*rounds {
+		t.Error("no two met: this tests nothing")
+	}
+}
+
+// A holder that hangs keeps everybody out, until the server aborts what is too old;
+// and its commit says so.
+func TestForUpdate_HolderThatHangsLosesItsLockWithItsTransaction(t *testing.T) {
+	t.Parallel()
+	server := startServer(t)
+	server.await("transactions live for a second", bson.D{{Key: "setParameter", Value: 1}, {Key: "transactionLifetimeLimitSeconds", Value: 1}})
+	c := newCollection(t, server.url())
+	insert(t, c, "a")
+	hangs := begin(t, c)
+	if err := ForUpdate(hangs.ctx, c, "a", &counter{}); err != nil {
+		t.Fatal(err)
+	}
+	wantConflict(t, ForUpdate(begin(t, c).ctx, c, "a", &counter{}))
+	waitFor(t, "another one has the lock", func() bool {
+		x := begin(t, c)
+		err := ForUpdate(x.ctx, c, "a", &counter{})
+		x.abort()
+		return err == nil
+	})
+	var labelled mongo.LabeledError
+	err := hangs.session.CommitTransaction(hangs.ctx)
+	if !errors.As(err, &labelled) || !labelled.HasErrorLabel("TransientTransactionError") {
+		t.Errorf("commit: %v, want that the transaction is gone and to be tried again", err)
+	}
+}

@@ -1,0 +1,189 @@
+package mongolock
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
+
+	"shop/locking"
+)
+
+// state is the document of a key.
+type state struct {
+	Fence   int64      `bson:"fence"`
+	Owner   *string    `bson:"owner"`
+	Expires *time.Time `bson:"expires"`
+}
+
+func stateOf(t testing.TB, s *Store, key string) (d state) {
+	t.Helper()
+	if err := s.collection.FindOne(t.Context(), bson.D{{Key: "_id", Value: key}}).Decode(&d); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// serverTime is the clock of the primary.
+func serverTime(t testing.TB, s *Store) time.Time {
+	t.Helper()
+	var hello struct {
+		LocalTime time.Time `bson:"localTime"`
+	}
+	if err := s.collection.Database().RunCommand(t.Context(), bson.D{{Key: "hello", Value: 1}}).Decode(&hello); err != nil {
+		t.Fatal(err)
+	}
+	return hello.LocalTime
+}
+
+// expired lets the lease of key run out, without waiting for it.
+func expired(t testing.TB, s *Store, key string) {
+	t.Helper()
+	_, err := s.collection.UpdateByID(t.Context(), key, bson.D{{Key: "$set", Value: bson.D{{Key: "expires", Value: time.UnixMilli(1)}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// T20: to the millisecond, and counted by the server.
+func TestExpiry_IsSetByTheServersClock(t *testing.T) {
+	t.Parallel()
+	const ttl = 1500 * time.Millisecond
+	store := newStore(t, ttl)
+	exact := func(what string, before time.Time) {
+		t.Helper()
+		after, got := serverTime(t, store), *stateOf(t, store, "k").Expires
+		if got.Before(before.Add(ttl)) || got.After(after.Add(ttl)) {
+			t.Errorf("%s between %v and %v: expires %v", what, before, after, got)
+		}
+	}
+	before := serverTime(t, store)
+	lease := taken(t, store, "k")
+	exact("acquired", before)
+	before = serverTime(t, store)
+	if _, err := store.Renew(t.Context(), lease); err != nil {
+		t.Fatal(err)
+	}
+	exact("renewed", before)
+}
+
+// The document stays for ever: the fence stands in it.
+func TestRelease_LeavesTheFence(t *testing.T) {
+	t.Parallel()
+	store := newStore(t, time.Minute)
+	for want := int64(1); want < 4; want++ {
+		lease := taken(t, store, "k")
+		if err := store.Release(t.Context(), lease); err != nil {
+			t.Fatal(err)
+		}
+		if d := stateOf(t, store, "k"); d.Fence != want || int64(lease.Fence) != want || d.Owner != nil || d.Expires != nil {
+			t.Errorf("after %+v: %+v, want fence %d and nobody", lease, d, want)
+		}
+	}
+	lease := taken(t, store, "k")
+	expired(t, store, "k")
+	if next := taken(t, store, "k"); next.Fence != lease.Fence+1 {
+		t.Errorf("fence %d after one that ran out, with %d", next.Fence, lease.Fence)
+	}
+}
+
+// T22, T23: what ran out is neither prolonged nor given back, whoever has it now.
+func TestLease_ThatRanOutIsLost(t *testing.T) {
+	t.Parallel()
+	for name, then := range map[string]func(*Store){
+		"nobody has it":   func(*Store) {},
+		"somebody has it": func(s *Store) { taken(t, s, "k") },
+		"somebody had it": func(s *Store) { _ = s.Release(t.Context(), taken(t, s, "k")) },
+		"it was deleted":  func(s *Store) { _, _ = s.collection.DeleteOne(t.Context(), bson.D{}) },
+		"its fence is newer": func(s *Store) {
+			_, _ = s.collection.UpdateOne(t.Context(), bson.D{}, bson.D{{Key: "$inc", Value: bson.D{{Key: "fence", Value: 1}}}})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store := newStore(t, time.Minute)
+			lease := taken(t, store, "k")
+			expired(t, store, "k")
+			then(store)
+			before, _ := store.collection.FindOne(t.Context(), bson.D{}).Raw()
+			if _, err := store.Renew(t.Context(), lease); !errors.Is(err, locking.ErrLost) {
+				t.Errorf("renew: %v, want ErrLost", err)
+			}
+			if err := store.Release(t.Context(), lease); !errors.Is(err, locking.ErrLost) {
+				t.Errorf("release: %v, want ErrLost", err)
+			}
+			if after, _ := store.collection.FindOne(t.Context(), bson.D{}).Raw(); before.String() != after.String() {
+				t.Errorf("%v became %v", before, after)
+			}
+		})
+	}
+}
+
+// A duplicate of the request to acquire, delivered when the lease is over: it
+// takes the key for one TTL, and does not bring the lease back.
+func TestGhost_AfterTheLeaseDoesNotBringItBack(t *testing.T) {
+	t.Parallel()
+	store := newStore(t, time.Minute)
+	lease := taken(t, store, "k")
+	ghost := func() grant {
+		t.Helper()
+		g, err := store.ask(t.Context(), take("k", lease.Owner, store.ttl))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return g
+	}
+	if g := ghost(); g.Fence != int64(lease.Fence) {
+		t.Errorf("within the lease: fence %d became %d", lease.Fence, g.Fence)
+	}
+	if err := store.Release(t.Context(), lease); err != nil {
+		t.Fatal(err)
+	}
+	next := taken(t, store, "k")
+	if g := ghost(); g.Owner != next.Owner || g.Fence != int64(next.Fence) {
+		t.Errorf("under the next holder: %+v", g)
+	}
+	if err := store.Release(t.Context(), next); err != nil {
+		t.Fatal(err)
+	}
+	if g := ghost(); g.Fence != int64(next.Fence)+1 {
+		t.Errorf("on a free key: fence %d after %d", g.Fence, next.Fence)
+	}
+	if _, err := store.Renew(t.Context(), lease); !errors.Is(err, locking.ErrLost) {
+		t.Errorf("renew: %v, want ErrLost", err)
+	}
+}
+
+// Whatever the client's settings are: a majority has each write in its journal, the
+// server gives up when we do, and no clock but the server's is asked.
+func TestStore_AsksForAMajorityWithinALimitAndNamesNoTime(t *testing.T) {
+	t.Parallel()
+	weak := options.Client().SetWriteConcern(writeconcern.W1()).SetTimeout(time.Minute)
+	c, sent := spied(t, newCollection(t, mongoURL(t)), "findAndModify", weak)
+	store := storeOn(t, c, 6*time.Second)
+	lease := taken(t, store, "k")
+	if _, err := store.Renew(t.Context(), lease); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Release(t.Context(), lease); err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range sent() {
+		if w, j := e.Command.Lookup("writeConcern", "w"), e.Command.Lookup("writeConcern", "j"); w.String() != `"majority"` || !j.Boolean() {
+			t.Errorf("write concern %v", e.Command.Lookup("writeConcern"))
+		}
+		if ms, ok := e.Command.Lookup("maxTimeMS").AsInt64OK(); !ok || ms > 1000 {
+			t.Errorf("limit %d ms, want a sixth of the TTL", ms)
+		}
+		if strings.Contains(e.Command.String(), "$date") {
+			t.Errorf("a time of ours: %v", e.Command)
+		}
+	}
+	if len(sent()) != 3 {
+		t.Errorf("%d requests, want 3", len(sent()))
+	}
+}

@@ -1,0 +1,101 @@
+package mongolock
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"shop/locking"
+	"shop/locking/locktest"
+)
+
+// mutant is a wrong variant of this store, and the checks that must notice it.
+type mutant struct {
+	broken func(*Store) locking.Store
+	caught []string
+}
+
+func mutants() map[string]mutant {
+	own, grows := "Own/ReleaseAndRenewTouchNobodyElses", "Fence/GrowsOverGrants"
+	return map[string]mutant{
+		"excludes nobody":             {excludesNobody, []string{"Exclusion/GoroutinesShareOneStore", "Exclusion/SeveralStores", own, grows}},
+		"releases anybody's":          {releasesAnybodys, []string{own}},
+		"releases nothing":            {releasesNothing, []string{"Lost/StaysLost", "Do/PanicFreesTheKeys"}},
+		"release deletes":             {releaseDeletes, []string{grows}},
+		"renews anybody's":            {renewsAnybodys, []string{own, "Own/RefusedRenewProlongsNothing"}},
+		"renews what ran out":         {renewsWhatRanOut, []string{"Lost/StaysLost"}},
+		"renew takes again":           {renewTakesAgain, []string{"Lost/StaysLost"}},
+		"renew does nothing":          {renewDoesNothing, []string{"Renew/KeepsTheKeysPastTheTTL", "Lost/StaysLost"}},
+		"no TTL":                      {neverExpires, []string{"Expires/FreesTheKeysAfterUntil"}},
+		"a new owner in each attempt": {newOwners, []string{"Reply/LostOnAcquire"}},
+		"trust from the answer":       {trustsFromTheAnswer, []string{"Until/NeverBeyondRequestPlusTTL"}},
+		"trust by the wall clock":     {trustsTheWallClock, []string{"Expires/FreesTheKeysAfterUntil"}},
+		"deaf to ctx":                 {deaf, []string{"Ctx/EndedBeforehandTakesNothing", "Ctx/EndWhileNoAnswerComesIsHeardAtOnce"}},
+		"the first of several keys":   {takesTheFirst, []string{"Multi/Refused"}},
+		"case ignored":                {renames(strings.ToLower), []string{"Keys/OddOnesNeverCollide"}},
+		"spaces trimmed":              {renames(strings.TrimSpace), []string{"Keys/OddOnesNeverCollide"}},
+		"cut at 255 bytes":            {renames(func(k string) string { return k[:min(len(k), 255)] }), []string{"Keys/OddOnesNeverCollide"}},
+		"any key will do":             {renames(func(string) string { return "k" }), []string{"Keys/InvalidAreErrKey"}},
+		"silence taken for an answer": {guesses, []string{"Reply/NeverComes", "Reply/LostOnRenew", "Reply/LostOnRelease"}},
+	}
+}
+
+// The suite notices each of these, by the check that is there for it.
+func TestContract_NoticesBrokenStores(t *testing.T) {
+	t.Parallel()
+	url := mongoURL(t)
+	for name, m := range mutants() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			wantFailing(t, target{url: url, broken: m.broken}.open, promises, m.caught...)
+		})
+	}
+}
+
+// A Store that rounds a TTL is not a Store.
+func TestContract_NoticesRoundedTTLs(t *testing.T) {
+	t.Parallel()
+	wantFailing(t, func(t testing.TB) locktest.Backend {
+		b := target{url: mongoURL(t)}.open(t)
+		exact := b.Open
+		b.Open = func(ttl time.Duration) (locking.Store, error) {
+			return exact(max(ttl.Truncate(time.Millisecond), TTLMin))
+		}
+		return b
+	}, promises, "TTL/UnrepresentableIsAnError")
+}
+
+// A promise that is not made has to be absent, and one that is made kept.
+func TestContract_NoticesWrongPromises(t *testing.T) {
+	t.Parallel()
+	open := target{url: mongoURL(t)}.open
+	for check, change := range map[string]func(*locktest.Promises){
+		"Expires/Not":                  func(p *locktest.Promises) { p.Expires = false },
+		"Fence/None":                   func(p *locktest.Promises) { p.Fences, p.FencePersists = false, false },
+		"Fence/DoesNotSurviveRestart":  func(p *locktest.Promises) { p.FencePersists = false },
+		"Multi/AllOrNone":              func(p *locktest.Promises) { p.MultiKey = true },
+		"TTL/UnrepresentableIsAnError": func(p *locktest.Promises) { p.MinTTL = TTLMin / 2 },
+	} {
+		t.Run(check, func(t *testing.T) {
+			t.Parallel()
+			p := promises
+			change(&p)
+			wantFailing(t, open, p, check)
+		})
+	}
+}
+
+func wantFailing(t *testing.T, open locktest.Open, p locktest.Promises, names ...string) {
+	t.Helper()
+	said := locktest.Failing(t, open, p, names...)
+	for _, name := range names {
+		if said[name] == "" {
+			t.Errorf("%s did not notice", name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(said)) {
+		t.Logf("%s: %.200s", name, said[name])
+	}
+}

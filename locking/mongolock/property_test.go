@@ -1,0 +1,91 @@
+package mongolock
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"shop/locking"
+)
+
+// interleaving runs transactions, one holder each, in a random order of their steps
+// (guard, then commit or abort) and knows at each moment what each must be told.
+//
+// The model: who is older than what has committed is stale, whoever is in the
+// middle; else, if somebody is, it is a conflict; else he is in the middle now.
+type interleaving struct {
+	t         *testing.T
+	guards    *mongo.Collection
+	random    *rand.Rand
+	resource  string
+	committed locking.Fence // the newest
+	owner     *tx           // in the middle; nil: nobody
+	fence     locking.Fence // the owner's
+	history   []string
+	refused   int
+}
+
+func TestGuard_AnyInterleavingCommitsInOrderOfFences(t *testing.T) {
+	t.Parallel()
+	const runs, steps = 30, 12
+	c := newGuards(t, "warm-up")
+	refused := 0
+	for seed := range uint64(runs) {
+		r := &interleaving{t: t, guards: c, random: rand.New(rand.NewPCG(seed, 1)), resource: fmt.Sprint("r", seed)}
+		if err := MakeGuards(t.Context(), c, r.resource); err != nil {
+			t.Fatal(err)
+		}
+		for range steps {
+			if r.owner == nil || r.random.IntN(2) == 0 {
+				r.ask(locking.Fence(1 + r.random.IntN(4))) // also equal ones
+			} else {
+				r.end()
+			}
+		}
+		if refused += r.refused; t.Failed() {
+			t.Fatalf("seed %d: %v", seed, r.history)
+		}
+	}
+	if refused < runs {
+		t.Errorf("%d refused in %d runs: this tests nothing", refused, runs)
+	}
+}
+
+func (r *interleaving) ask(fence locking.Fence) {
+	x := begin(r.t, r.guards)
+	err := Guard(x.ctx, r.guards, r.resource, fence)
+	r.history = append(r.history, fmt.Sprintf("%d asks: %v", fence, err))
+	switch {
+	case fence < r.committed:
+		r.refused++
+		if !errors.Is(err, locking.ErrStale) {
+			r.t.Errorf("fence %d after a commit with %d: %v, want ErrStale", fence, r.committed, err)
+		}
+		x.abort()
+	case r.owner != nil:
+		wantConflict(r.t, err)
+	case err != nil:
+		r.t.Errorf("fence %d after a commit with %d: %v", fence, r.committed, err)
+	default:
+		r.owner, r.fence = x, fence
+	}
+}
+
+// end ends the transaction that is in the middle.
+func (r *interleaving) end() {
+	commit := r.random.IntN(3) > 0
+	r.history = append(r.history, fmt.Sprintf("%d ends, commit=%t", r.fence, commit))
+	if commit {
+		r.owner.commit()
+		r.committed = r.fence
+	} else {
+		r.owner.abort()
+	}
+	r.owner = nil
+	if got := remembered(r.t, r.guards, r.resource); got != r.committed {
+		r.t.Errorf("the guard remembers %d after a commit with %d", got, r.committed)
+	}
+}

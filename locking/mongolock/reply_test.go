@@ -1,0 +1,124 @@
+package mongolock
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"shop/locking"
+)
+
+// T18: who repeats a request by himself is told "busy" by his own lock. We know our
+// own when we see it, and it keeps its fence.
+func TestTryAcquire_LostAnswerIsNotBusy(t *testing.T) {
+	t.Parallel()
+	for name, try := range map[string]struct {
+		reset    bool
+		settings string
+	}{
+		"silence":                          {false, ""},
+		"connection reset":                 {true, ""},
+		"connection reset, nobody retries": {true, "&retryWrites=false"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store, w, other := disturbed(t, 3*time.Second, try.settings)
+			w.set(func(w *wire) { w.reset = try.reset })
+			w.loseNext(1)
+			asked := time.Now()
+			lease := taken(t, store, "k")
+			if w.lostSoFar() != 1 || lease.Fence != 1 {
+				t.Errorf("%d answers were lost, and %+v is not the first grant", w.lostSoFar(), lease)
+			}
+			if !try.reset && lease.Until.Sub(asked) < store.trust+store.patience {
+				t.Error("Until counts from the first request, but the second one set the TTL")
+			}
+			if end := *stateOf(t, other, "k").Expires; end.Before(lease.Until) { // one machine, one clock
+				t.Errorf("Until is %v after the server's end", lease.Until.Sub(end))
+			}
+			wantBusy(t, other, "k")
+			if err := store.Release(t.Context(), lease); err != nil {
+				t.Error(err)
+			}
+			taken(t, other, "k")
+		})
+	}
+}
+
+// T19: the end of ctx is heard while the server says nothing, and what the request
+// took is given back long before the TTL.
+func TestTryAcquire_DeadlineIsHeardWhileTheServerIsSilent(t *testing.T) {
+	t.Parallel()
+	store, w, other := disturbed(t, 30*time.Second)
+	w.loseNext(1 << 30)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	asked := time.Now()
+	_, err := store.TryAcquire(ctx, "k")
+	if took := time.Since(asked); took > 2*time.Second {
+		t.Errorf("heard after %v", took)
+	}
+	if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, locking.ErrOutcomeUnknown) || errors.Is(err, locking.ErrBusy) {
+		t.Errorf("got %v, want the deadline, and that the outcome is unknown", err)
+	}
+	w.loseNext(0)
+	waitFor(t, "what the request took is given back", func() bool {
+		_, err := other.TryAcquire(t.Context(), "k")
+		return err == nil
+	})
+	if took := time.Since(asked); took > store.ttl/2 {
+		t.Errorf("given back after %v", took)
+	}
+}
+
+// The driver has timers of its own for the deadline of ctx, which may be first. What
+// the caller hears is ctx all the same.
+func TestRenew_DeadlineIsHeardAsThatOfCtx(t *testing.T) {
+	t.Parallel()
+	store, w, _ := disturbed(t, 30*time.Second)
+	lease := taken(t, store, "k")
+	w.loseNext(1 << 30)
+	for range 20 {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		_, err := store.Renew(ctx, lease)
+		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, locking.ErrLost) {
+			t.Errorf("got %v with %v, want the deadline", err, ctx.Err())
+		}
+		cancel()
+	}
+}
+
+// Our own patience is over: that is not the end of the caller's ctx.
+func TestTryAcquire_SilenceIsNotTheCallersDeadline(t *testing.T) {
+	t.Parallel()
+	store, w, _ := disturbed(t, 900*time.Millisecond)
+	w.loseNext(1 << 30)
+	asked := time.Now()
+	_, err := store.TryAcquire(t.Context(), "k")
+	if !errors.Is(err, locking.ErrOutcomeUnknown) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want an unknown outcome and no end of ctx", err)
+	}
+	if took := time.Since(asked); took < store.ttl/4 || took > store.ttl {
+		t.Errorf("gave up after %v", took)
+	}
+}
+
+// A release that never arrived is sent again in the background: nobody has to wait
+// for the TTL.
+func TestRelease_LostRequestIsSentAgain(t *testing.T) {
+	t.Parallel()
+	store, w, other := disturbed(t, 12*time.Second)
+	lease := taken(t, store, "k")
+	w.set(func(w *wire) { w.drop = 1 })
+	if err := store.Release(t.Context(), lease); !errors.Is(err, locking.ErrOutcomeUnknown) {
+		t.Errorf("got %v, want ErrOutcomeUnknown", err)
+	}
+	waitFor(t, "the key is free", func() bool {
+		_, err := other.TryAcquire(t.Context(), "k")
+		return err == nil
+	})
+	if !time.Now().Before(lease.Until) {
+		t.Error("the TTL was over by then")
+	}
+}
