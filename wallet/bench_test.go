@@ -1,0 +1,116 @@
+package wallet_test
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"shop/wallet"
+)
+
+// BenchmarkCredit credits one hot wallet with 1, 8 and 32 clients at once,
+// closed loop; lockid also without its line. Read lost/op, asked/op and tries/op:
+// the rates move with the machine.
+func BenchmarkCredit(b *testing.B) {
+	const noLine = "lockid-no-line"
+	for _, clients := range []int{1, 8, 32} {
+		for _, strategy := range append(all(), noLine) {
+			b.Run(fmt.Sprintf("%d/%s", clients, strategy), func(b *testing.B) {
+				cfg := wallet.Config{Strategy: strategy}
+				if strategy == noLine {
+					cfg = wallet.Config{Line: -1}
+				}
+				c := open(b, cfg)
+				waits := c.hammer(clients, b.N)
+				asked, _ := c.outside.calls()
+				b.ReportMetric(float64(b.N)/waits.elapsed.Seconds(), "credits/s")
+				b.ReportMetric(waits.p99().Seconds()*1000, "p99-ms")
+				b.ReportMetric(1-float64(waits.kept)/float64(b.N), "lost/op")
+				b.ReportMetric(float64(asked)/float64(b.N), "asked/op")
+				b.ReportMetric(1+float64(c.events.of(wallet.Retried))/float64(b.N), "tries/op")
+				if strategy != "naive" {
+					c.mustHold()
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkLine is lockid with the line of this process against lockid without
+// it, 32 clients at one wallet: ten pairs, one after the other, so that what the
+// machine does meanwhile happens to both. It reports the medians of the ten
+// ratios, and fails unless the wait at p99 is a tenth at most and the throughput twice as high at least.
+func BenchmarkLine(b *testing.B) {
+	const clients, credits, pairs = 32, 400, 10
+	for b.Loop() {
+		var rates, p99s []float64
+		for range pairs {
+			plain := open(b, wallet.Config{Line: -1}).hammer(clients, credits)
+			lined := open(b, wallet.Config{}).hammer(clients, credits)
+			rates = append(rates, plain.elapsed.Seconds()/lined.elapsed.Seconds())
+			p99s = append(p99s, lined.p99().Seconds()/plain.p99().Seconds())
+			b.Logf("plain %4.0f/s p99 %v, in line %4.0f/s p99 %v", credits/plain.elapsed.Seconds(), plain.p99().Round(time.Millisecond), credits/lined.elapsed.Seconds(), lined.p99().Round(time.Millisecond))
+		}
+		rate, p99 := median(rates), median(p99s)
+		b.ReportMetric(rate, "x-throughput")
+		b.ReportMetric(p99, "x-p99")
+		if rate < 2 || p99 > 0.1 {
+			b.Errorf("%.2f of the throughput and %.3f of the p99 without a line, want 2 at least and 0.1 at most; the ten: %.2f and %.3f", rate, p99, rates, p99s)
+		}
+	}
+}
+
+func median(of []float64) float64 {
+	slices.Sort(of)
+	return (of[(len(of)-1)/2] + of[len(of)/2]) / 2
+}
+
+// waits are how long each operation took, and all of them together.
+type waits struct {
+	elapsed time.Duration
+	each    []time.Duration
+	kept    int64 // credits that are in the balance
+}
+
+func (w waits) p99() time.Duration {
+	slices.Sort(w.each)
+	return w.each[len(w.each)*99/100]
+}
+
+// hammer lets clients credit one wallet until credits are done.
+func (c *till) hammer(clients, credits int) waits {
+	c.t.Helper()
+	const amount = 10
+	owner := uuid.New()
+	id := c.wallet(owner, 0)
+	var (
+		wg   sync.WaitGroup
+		next atomic.Int64
+	)
+	w := waits{each: make([]time.Duration, credits)}
+	begin := time.Now()
+	for range clients {
+		wg.Go(func() {
+			for n := next.Add(1); n <= int64(credits); n = next.Add(1) {
+				start, req := time.Now(), ask(owner)
+				if _, err := until(c.t.Context(), func() (wallet.Reply, error) { return c.Credit(c.t.Context(), req, id, amount) }); err != nil {
+					c.t.Error(err)
+				}
+				w.each[n-1] = time.Since(start)
+			}
+		})
+	}
+	wg.Wait()
+	w.elapsed = time.Since(begin)
+	found, err := c.Wallet(c.t.Context(), owner, id)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	w.kept = found.Balance / (amount + amount/10) // the outside gives a tenth
+	return w
+}

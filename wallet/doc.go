@@ -1,0 +1,136 @@
+// Package wallet keeps money in MongoDB, on several servers, and asks an outside
+// service for a bonus on the way: no update is lost, and the outside is asked
+// once, whatever collides, dies or is late meanwhile.
+//
+// # The question
+//
+// A credit reads the wallet, asks a service on the other side of the network what
+// bonus there is, and writes the sum of it all. Two of them meet. Without a
+// transaction, one of them writes over the other: the update is lost. With one,
+// MongoDB lets the second one do all its work, and refuses its write at the end
+// (WriteConflict). WithTransaction then runs the whole callback again. The balance
+// is right, and the outside has been asked twice. Who says that it may be?
+//
+// What if the conflict came first? A statement that writes to the wallet is a
+// lock: whoever comes second is refused there, before he has read or asked
+// anything. There is nothing to write yet, so it writes an id that means nothing,
+// and that is new each time, since a write that changes nothing locks nothing:
+//
+//	findOneAndUpdate({_id: wallet}, {$set: {lockId: <new>}})   first in the transaction
+//
+// Six answers stand side by side, one file each: naive, txn, constant-lock,
+// lock-late, lockid, inc. Strategies tells which are right. All of them decide and
+// write alike (job.go, record.go); they differ in when they read, lock and ask.
+//
+//	the first statement decides who works; the others have not begun
+//
+// # The invariant
+//
+//	M1      the sum of all balances is the sum of all openings and all entries, after every commit
+//	M2      a credit has one entry of amount + bonus, a debit one of −amount, a payment two that sum up
+//	        to nothing, a refusal none; a wallet's balance = its opening + its entries, and is never below 0
+//	M3      no operation twice
+//	M4      all members of the replica set agree, and nothing that was acknowledged is rolled back
+//	M5      one key of one client = at most one effect, and one answer, byte for byte
+//	W-SIDE  without faults no request asks the outside twice, and under lockid no operation is asked for twice;
+//	        under every fault the outside applies an operation once, and what it gave is in a balance only if it was committed
+//
+// "Once" is for collisions. A server that dies behind the call is followed by
+// another that asks again. No lock helps there. So the outside gets the
+// operation's id, which is made of client and key and the same in every attempt,
+// and must apply it once. Ask says who asks: operation, request, attempt.
+//
+// # An operation
+//
+//	c1   check: amount, wallets, key                        ErrInvalid, before anything is locked
+//	     wait for the turn at each wallet, in id order      ErrBusy when the line is full
+//	     ┌─────────────────────────────────── the callback, 1 to attemptsMax times
+//	c2   │ (the transaction begins with its first statement)
+//	c3   │ ForUpdate(lower id)    lock and read ──WriteConflict──► abort, back off, again
+//	c4   │ ForUpdate(higher id)
+//	     │ find the operation ──found──► replay, or ErrKeyReused
+//	     │ decide ──► ErrNotFound, ErrForbidden, ErrInvalid · refused: insert the operation with the refusal
+//	     │ ask the outside (credits)                        the only effect that is not in the transaction
+//	c5   │ update each wallet, insert its entries, insert the operation with the answer
+//	     └────────────────────────────────────────────
+//	c6   commit at the primary, which gives the wallets free
+//	     │ ──TransientTransactionError──► the callback again
+//	     │ ──anything else──► unknown: again, with the same key
+//	     leave the lines
+//	     commit again, until a majority has it
+//	     │ ──it is gone, or no time is left──► unknown
+//	c7   answer
+//
+//	          ┌──────────┐ aborted, cut, killed
+//	          │ running  │──────────────────────► nothing
+//	          └──────────┘
+//	      commit │  │  no answer    ┌─────────┐  run again with the same key:
+//	             │  └──────────────►│ unknown │  it finds the operation, or holds the lock and does not
+//	             ▼                  └─────────┘
+//	          ┌──────────┐               │
+//	          │  stored  │◄──────────────┘        the effect, or a refusal; replayed from now on
+//	          └──────────┘
+//
+// The run after an unknown commit decides because of the lock: whoever holds it
+// knows that no other transaction on this wallet is open, the first one included.
+// If it reads no operation then, there is none, and there will be none.
+//
+// An operation that had an effect stays: it is the ledger, and its _id is the key.
+// A refusal is forgotten after a day (KeysKept, Purge): its key is then a new request.
+//
+// # The order
+//
+//	1  turns in this process     by wallet id, in byte order
+//	2  wallets                   by id, in byte order: MongoDB's order of UUIDs too
+//	3  the operation             its _id is made of client and key: MongoDB's own unique index is the idempotency
+//
+// Nobody waits in 2 and 3: MongoDB aborts the second, at once. That cannot
+// deadlock, but two payments in opposite directions could abort each other for
+// ever. With one order one of them gets through. The waiting is done in 1, where it is
+// fair and costs nothing: 32 writers of one wallet that retry with a backoff need
+// seconds at p99, and throw work away (BenchmarkCredit). Between processes
+// the driver's backoff with jitter is left, among as many as there are processes.
+//
+// # What may happen, and what then
+//
+//	C1   two lock the same wallet              the second is aborted at once, with the label, and run again: nothing was asked
+//	C2   the primary goes before commit        transient: the callback runs on the new one; one effect
+//	C3   … behind the commit, before its reply majority, and the driver's retry of the commit: one effect
+//	C4   the commit stays unknown              run again with the same key, else ErrOutcomeUnknown; never a refusal
+//	C5   we are killed in the callback         the server aborts after transactionLifetimeLimitSeconds; until then ErrBusy
+//	C6   we are stopped for longer than that   NoSuchTransaction, transient: run again; nothing is left of the first
+//	C7   the client leaves                     before the commit: aborted; in it: it ends, bounded by the client's time-out
+//	C8   an old primary answers reads          nothing is stored on the word of a read outside of the transaction
+//	C9   rollback after a fail-over            majority is set here, not left to the connection string
+//	C10  one key, twice at once                WriteConflict or DuplicateKey: returned, run again, replayed
+//	C11  the callback runs several times       results leave by return value; the outside hears one operation
+//	C12  the lock changes nothing              it would lock nothing: the id is new in each attempt (see constant-lock)
+//	C13  A→B and B→A                           one order; backoff with jitter; bounded
+//	C14  the majority is gone                  no commit is acknowledged: ErrBusy before it, ErrOutcomeUnknown in it
+//	C15  an index is built, a collection made  aborted after 5 ms, transient; Migrate runs before there is traffic
+//
+// Below all of it stands the schema: balance ≥ 0. Each trip is counted,
+// GuardTripped. It does not notice a lost update.
+//
+// # What the caller is told
+//
+//	Reply, nil error           stored: the operation, or the refusal (ErrInsufficientFunds), as Encode put it
+//	ErrInvalid, ErrNotFound,   not stored; it happens again if nothing changes
+//	ErrForbidden
+//	ErrKeyReused               not stored; the key belongs to another request
+//	ErrBusy                    this attempt did nothing (but may have asked the outside); the key is still open
+//	ErrOutcomeUnknown          a commit was sent and could not be decided in time: unknown
+//	ctx's error                this attempt did nothing; another with the same key may have
+//
+// "Unknown" and "still open" have the same cure: send the same key again.
+// ErrBusy and ErrOutcomeUnknown are those of package locking.
+//
+// # Sources
+//
+//   - MongoDB manual, Production Considerations: "In-progress Transactions and Write Conflicts", the lockId
+//     example; its first version set a constant, SERVER-77616, DOCSP-36046.
+//   - MongoDB manual, Drivers API, Transaction Error Handling: TransientTransactionError, UnknownTransactionCommitResult.
+//   - MongoDB driver specifications, Transactions, Convenient API: what is retried, why commits are with majority.
+//   - Jepsen, MongoDB 4.2.6: what the defaults of read and write concern do not promise.
+//   - R. Riccio, How to SELECT … FOR UPDATE inside MongoDB transactions, MongoDB's blog.
+package wallet

@@ -1,0 +1,129 @@
+package wallet_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/event"
+
+	"shop/locking"
+	"shop/wallet"
+)
+
+// The turn is given on when the primary has committed. Who comes next may read what
+// will be rolled back, but is not answered before it was. Here the primary dies
+// with both: nobody was told anything, both run again, both happen once.
+func TestCommit_NobodyInLineIsAnsweredByThePrimaryAlone(t *testing.T) {
+	s := newSet(t)
+	t.Setenv("SHOP_MONGO_URL", s.url)
+	c := open(t, wallet.Config{})
+	p := c.pair(100, 0)
+	primary, others := s.roles()
+	s.replicate(others, "off")
+	credit := func() <-chan outcome {
+		req := ask(p.alice)
+		return beside(func() (wallet.Reply, error) {
+			return until(t.Context(), func() (wallet.Reply, error) { return c.Credit(t.Context(), req, p.a, 30) })
+		})
+	}
+	answers := []<-chan outcome{credit(), credit()}
+	for s.operations(primary, c.db.Name()) < len(answers) {
+		continue
+	}
+	for _, answer := range answers {
+		select {
+		case o := <-answer:
+			t.Fatalf("%s, %v: answered when one of three has it", o.reply.Body, o.err)
+		default:
+		}
+	}
+	s.must(primary.Kill(t.Context()))
+	s.replicate(others, "on")
+	for _, answer := range answers {
+		o := <-answer
+		c.done(o.reply, o.err)
+	}
+	if a, r := c.events.of(wallet.Ambiguous), c.events.of(wallet.Resolved); a < 2 || r != 2 {
+		t.Errorf("%d ambiguous, %d resolved, want each of the two", a, r)
+	}
+	s.must(primary.Start(t.Context()))
+	c.mustHave(p.a, 166)
+	c.mustHold()
+	s.mustAgree(c)
+}
+
+// failBehindTheTurn is a replica of which the first commit passes. The next ones
+// fail: those that wait for the majority.
+func (c *till) failBehindTheTurn(mode any, fault bson.D) (svc *wallet.Service, e *events) {
+	var (
+		client string
+		first  sync.Once
+	)
+	svc, e, client = c.replica(wallet.Config{}, &event.CommandMonitor{Succeeded: func(_ context.Context, e *event.CommandSucceededEvent) {
+		if e.CommandName == "commitTransaction" {
+			first.Do(func() { c.failCommand(client, mode, "commitTransaction", fault...) })
+		}
+	}})
+	return svc, e
+}
+
+// What the primary has may be rolled back, so that nobody is answered because of it.
+func TestCommit_BehindTheTurnIsSentUntilItIsAnswered(t *testing.T) {
+	c := open(t, wallet.Config{})
+	for name, fault := range commitFaults {
+		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
+			c := c.in(t)
+			p := c.pair(100, 0)
+			svc, events := c.failBehindTheTurn(times(3), fault)
+			c.done(svc.Credit(t.Context(), ask(p.alice), p.a, 30))
+			if n := events.of(wallet.Retried); n != 0 {
+				t.Errorf("the callback ran again %d times", n)
+			}
+			c.mustHave(p.a, 133)
+			c.mustHold()
+		})
+	}
+}
+
+func TestCommit_BehindTheTurnThatIsNeverAnsweredIsUnknown(t *testing.T) {
+	c := open(t, wallet.Config{})
+	p := c.pair(100, 0)
+	svc, events := c.failBehindTheTurn(always, commitFaults["time expired"])
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	req := ask(p.alice)
+	_, err := svc.Credit(ctx, req, p.a, 30)
+	if a, r := events.of(wallet.Ambiguous), events.of(wallet.Resolved); !errors.Is(err, locking.ErrOutcomeUnknown) || a != 1 || r != 0 {
+		t.Errorf("%v, want ErrOutcomeUnknown; %d ambiguous, %d resolved", err, a, r)
+	}
+	c.done(c.Credit(t.Context(), req, p.a, 30)) // another replica, whose commits do not fail
+	c.mustHave(p.a, 133)
+	c.mustHold()
+}
+
+// Whatever the turn in the line ends with, the client is answered by a majority.
+func TestCommit_TheLastIsWithMajority(t *testing.T) {
+	t.Parallel()
+	for name, cfg := range map[string]wallet.Config{"in line": {}, "no line": {Line: -1}, "inc": {Strategy: "inc"}, "txn": {Strategy: "txn"}} {
+		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
+			t.Parallel()
+			c := open(t, wallet.Config{})
+			p := c.pair(100, 0)
+			svc, w := c.watched(cfg)
+			c.done(svc.Credit(t.Context(), ask(p.alice), p.a, 10))
+			if reply, err := svc.Debit(t.Context(), ask(p.alice), p.a, 1000); err != nil || !isRefused(reply) {
+				t.Errorf("%s, %v", reply.Body, err)
+			}
+			levels := w.concerns()
+			if last := levels[len(levels)-1]; last != `"majority"` || ((name == "no line" || name == "txn") && slices.Contains(levels, `{"$numberInt":"1"}`)) {
+				t.Errorf("commits with write concern %q", levels)
+			}
+		})
+	}
+}

@@ -1,0 +1,45 @@
+package wallet_test
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"shop/wallet"
+)
+
+// The primary steps down under load, twice, and is elected again. All
+// open transactions are aborted, commits lose their answers. Not parallel: the
+// other tests are at the same server.
+func TestPrimary_ThatStepsDownCostsNoMoneyAndNoSecondBonus(t *testing.T) {
+	for _, strategy := range safe() {
+		t.Run(strategy, func(t *testing.T) {
+			var operations atomic.Int32
+			var again sync.WaitGroup
+			c := open(t, wallet.Config{Strategy: strategy})
+			c.cfg.Failpoint = func(_ context.Context, step wallet.Step, _ string) {
+				if step == wallet.BeforeCommit && operations.Add(1)%20 == 0 && operations.Load() <= 40 {
+					again.Go(func() {
+						// Its answer is lost with the connection, if it has none.
+						_ = c.db.Client().Database("admin").RunCommand(context.Background(), bson.D{
+							{Key: "replSetStepDown", Value: 1}, {Key: "secondaryCatchUpPeriodSecs", Value: 0}, {Key: "force", Value: true},
+						}).Err()
+					})
+				}
+			}
+			c.Service, c.events = c.another(c.cfg)
+			c.churn(60, 2)
+			again.Wait()
+			if n := c.operations(); n != 60 {
+				t.Errorf("%d answers, want 60", n)
+			}
+			if c.events.of(wallet.Transient) == 0 {
+				t.Errorf("the fault did not land: %v", c.events.n)
+			}
+			c.mustHold()
+		})
+	}
+}

@@ -1,0 +1,182 @@
+package wallet_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"shop/locking"
+	"shop/wallet"
+)
+
+// kinds of operation, each on a pair of wallets of its own that began with 100
+// and 100: what it does, and what is there after it.
+var kinds = map[string]struct {
+	do   func(context.Context, *wallet.Service, pair, wallet.Request) (wallet.Reply, error)
+	a, b int64
+}{
+	"credit": {func(ctx context.Context, s *wallet.Service, p pair, r wallet.Request) (wallet.Reply, error) {
+		return s.Credit(ctx, r, p.a, 30)
+	}, 133, 100},
+	"debit": {func(ctx context.Context, s *wallet.Service, p pair, r wallet.Request) (wallet.Reply, error) {
+		return s.Debit(ctx, r, p.a, 30)
+	}, 70, 100},
+	"payment": {func(ctx context.Context, s *wallet.Service, p pair, r wallet.Request) (wallet.Reply, error) {
+		return s.Pay(ctx, r, p.pay(30))
+	}, 70, 130},
+}
+
+// onceAt calls do the first time that step is passed.
+func onceAt(at wallet.Step, do func(context.Context)) func(context.Context, wallet.Step, string) {
+	var once sync.Once
+	return func(ctx context.Context, step wallet.Step, _ string) {
+		if step == at {
+			once.Do(func() { do(ctx) })
+		}
+	}
+}
+
+// atEveryStep tries each kind of operation with each strategy that has a
+// transaction, once for each step.
+func atEveryStep(t *testing.T, try func(c *till, kind string, step wallet.Step, p pair)) {
+	for kind, k := range kinds {
+		for _, strategy := range all() {
+			if strategy == "naive" {
+				continue
+			}
+			t.Run(kind+"/"+strategy, func(t *testing.T) {
+				t.Parallel()
+				c := open(t, wallet.Config{Strategy: strategy})
+				for _, step := range wallet.Steps() {
+					p := c.pair(100, 100)
+					try(c, kind, step, p)
+					c.mustHave(p.a, k.a)
+					c.mustHave(p.b, k.b)
+					c.mustHold()
+					if t.Failed() {
+						t.Fatal("at ", step)
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestRequest_CancelledAtAnyStepIsAllOrNothing(t *testing.T) {
+	t.Parallel()
+	atEveryStep(t, func(c *till, kind string, step wallet.Step, p pair) {
+		gone := errors.New("the client has gone")
+		ctx, cancel := context.WithCancelCause(c.t.Context())
+		defer cancel(nil)
+		cfg := c.cfg
+		cfg.Failpoint = onceAt(step, func(context.Context) { cancel(gone) })
+		left, _ := c.another(cfg)
+		req := ask(p.alice)
+		reply, err := kinds[kind].do(ctx, left, p, req)
+		passed := kind == "credit" || step != wallet.AfterCall
+		switch {
+		case step == wallet.AfterCommit, step == wallet.AfterRelease, !passed:
+			c.done(reply, err) // it was committed
+		case !errors.Is(err, gone):
+			c.t.Errorf("%s, %v: want the cause", reply.Body, err)
+		default:
+			c.mustHave(p.a, 100)
+			c.mustHave(p.b, 100)
+		}
+		c.done(kinds[kind].do(c.t.Context(), c.Service, p, req))
+	})
+}
+
+// The server ends the transaction under our hands: its lifetime is over (we were
+// stopped for so long), or it was killed. What follows is NoSuchTransaction.
+func TestTransaction_EndedByTheServerIsRunAgain(t *testing.T) {
+	t.Parallel()
+	atEveryStep(t, func(c *till, kind string, step wallet.Step, p pair) {
+		cfg := c.cfg
+		ended := false
+		cfg.Failpoint = onceAt(step, func(ctx context.Context) {
+			if session := mongo.SessionFromContext(ctx); session != nil {
+				ended = true
+				c.admin(bson.D{{Key: "killSessions", Value: bson.A{session.ID()}}})
+			}
+		})
+		svc, events := c.another(cfg)
+		c.done(kinds[kind].do(c.t.Context(), svc, p, ask(p.alice)))
+		begun := step == wallet.AfterGuard || step == wallet.BeforeCommit
+		if begun && (!ended || events.of(wallet.Transient) == 0 || events.of(wallet.Conflict) != 0) {
+			c.t.Errorf("the fault did not land: %v", events.n)
+		}
+		if step == wallet.AfterGuard && events.of(wallet.Expired) != events.of(wallet.Transient) {
+			c.t.Errorf("%v, want each of them expired", events.n)
+		}
+		if asked, operations := c.outside.calls(); asked > 0 && asked == operations && step == wallet.BeforeCommit && c.cfg.Strategy != "inc" {
+			c.t.Error("the second attempt did not ask")
+		}
+	})
+}
+
+// A holder that is stopped, or was killed: its lock is there until the server
+// ends its transaction. Nobody else is let in, and nobody waits for ever.
+func TestWallet_HeldByAnotherProcessIsBusyUntilItEnds(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range safe() {
+		t.Run(strategy, func(t *testing.T) {
+			t.Parallel()
+			c := open(t, wallet.Config{Strategy: strategy})
+			p := c.pair(100, 0)
+			stop := &stopAt{step: wallet.AfterGuard, reached: make(chan struct{}), goOn: make(chan struct{})}
+			cfg := c.cfg
+			cfg.Failpoint = stop.hook
+			holder, _ := c.another(cfg)
+			one := beside(func() (wallet.Reply, error) { return holder.Credit(t.Context(), ask(p.alice), p.a, 10) })
+			<-stop.reached
+			req := ask(p.alice)
+			if _, err := c.Debit(t.Context(), req, p.a, 10); !errors.Is(err, locking.ErrBusy) {
+				t.Errorf("%v, want ErrBusy", err)
+			}
+			close(stop.goOn)
+			o := <-one
+			c.done(o.reply, o.err)
+			c.done(c.Debit(t.Context(), req, p.a, 10))
+			c.mustHave(p.a, 101)
+			c.mustHold()
+		})
+	}
+}
+
+func TestLine_FullIsBusyAndWhoeverLeavesItDidNothing(t *testing.T) {
+	t.Parallel()
+	stop := &stopAt{step: wallet.AfterGuard, reached: make(chan struct{}), goOn: make(chan struct{})}
+	c := open(t, wallet.Config{Line: 1, Failpoint: stop.hook})
+	p := c.pair(100, 0)
+	one := beside(func() (wallet.Reply, error) { return c.Credit(t.Context(), ask(p.alice), p.a, 10) })
+	<-stop.reached
+	gone := errors.New("the client has gone")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	two := beside(func() (wallet.Reply, error) { return c.Debit(ctx, ask(p.alice), p.a, 10) })
+	three := beside(func() (wallet.Reply, error) { return c.Pay(ctx, ask(p.alice), p.pay(10)) })
+	var refused outcome // there is room for one of them
+	waits := two
+	select {
+	case refused = <-two:
+		waits = three
+	case refused = <-three:
+	}
+	if !errors.Is(refused.err, locking.ErrBusy) || c.events.of(wallet.LineFull) != 1 {
+		t.Errorf("%v, want ErrBusy; %d times full", refused.err, c.events.of(wallet.LineFull))
+	}
+	cancel(gone)
+	if o := <-waits; !errors.Is(o.err, gone) {
+		t.Errorf("%v, want the cause", o.err)
+	}
+	close(stop.goOn)
+	o := <-one
+	c.done(o.reply, o.err)
+	c.mustHave(p.a, 111)
+	c.mustHold()
+}

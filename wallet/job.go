@@ -1,0 +1,124 @@
+package wallet
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+)
+
+// AmountMax is the largest amount of one operation, and the largest bonus: what
+// every JSON reader understands exactly, and far below what a balance can hold.
+const AmountMax = 1<<53 - 1
+
+// job is one operation on its way, checked: what survives from attempt to
+// attempt. What an attempt found out does not.
+type job struct {
+	req     Request
+	op      Operation // as it is asked for: without bonus, currency, time
+	request uuid.UUID
+	attempt int    // which one this is
+	leave   func() // gives the turn on; nil: there is none
+	unknown bool   // an earlier commit may have happened: no error may say otherwise
+}
+
+// Credit adds amount to the client's wallet, and the bonus that the outside gives for it.
+//
+// A nil error means that the Reply is stored under the request's key: the
+// operation, or a refusal. Every repetition gets the same bytes. An error was not stored.
+func (s *Service) Credit(ctx context.Context, req Request, wallet uuid.UUID, amount int64) (Reply, error) {
+	return s.do(ctx, req, Operation{Kind: Credit, Wallet: wallet, Amount: amount})
+}
+
+// Debit takes amount from the client's wallet, if it is there. It is stored like a Credit.
+func (s *Service) Debit(ctx context.Context, req Request, wallet uuid.UUID, amount int64) (Reply, error) {
+	return s.do(ctx, req, Operation{Kind: Debit, Wallet: wallet, Amount: amount})
+}
+
+// Transfer is what Pay moves.
+type Transfer struct {
+	From   uuid.UUID // the client's
+	To     uuid.UUID // anybody's, in the same currency
+	Amount int64
+}
+
+// Pay moves money from the client's wallet to another. It is stored like a Credit.
+func (s *Service) Pay(ctx context.Context, req Request, t Transfer) (Reply, error) {
+	return s.do(ctx, req, Operation{Kind: Payment, Wallet: t.From, To: &t.To, Amount: t.Amount})
+}
+
+// do is an operation of any kind.
+func (s *Service) do(ctx context.Context, req Request, op Operation) (Reply, error) {
+	op.ID, op.Client = operationID(req), req.Client
+	if err := op.check(req); err != nil {
+		return Reply{}, err
+	}
+	return s.request(ctx, &job{req: req, op: op, request: uuid.New()})
+}
+
+// operationID is one for each key of each client. The operation is stored under
+// it and the outside knows it by it, so that a request which comes back, to
+// another server, after any accident, is the same for both.
+func operationID(req Request) uuid.UUID {
+	return uuid.NewHash(sha256.New(), req.Client, []byte(req.Key), 8) // version 8: made by a rule of one's own
+}
+
+// check finds what is wrong with an operation before anything is locked.
+func (op Operation) check(req Request) error {
+	printable := func(r rune) bool { return r >= ' ' && r <= '~' }
+	n := len(req.Key)
+	switch {
+	case n < 1 || n > 255 || strings.ContainsFunc(req.Key, func(r rune) bool { return !printable(r) }):
+		return fmt.Errorf("%w: the idempotency key must be 1 to 255 printable ASCII characters", ErrInvalid)
+	case op.Amount < 1 || op.Amount > AmountMax:
+		return fmt.Errorf("%w: amount %d, want 1 to %d", ErrInvalid, op.Amount, int64(AmountMax))
+	case op.To != nil && *op.To == op.Wallet:
+		return fmt.Errorf("%w: from and to are the same wallet", ErrInvalid)
+	}
+	return nil
+}
+
+// ids are the wallets in byte order, which is MongoDB's order of UUIDs: the
+// order in which everything is waited for and locked, by everyone.
+func (j *job) ids() []uuid.UUID {
+	ids := []uuid.UUID{j.op.Wallet}
+	if j.op.To != nil {
+		ids = append(ids, *j.op.To)
+	}
+	slices.SortFunc(ids, func(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) })
+	return ids
+}
+
+// delta is what the operation adds to one of its wallets.
+func (op Operation) delta(wallet uuid.UUID) int64 {
+	if op.Kind == Credit || wallet != op.Wallet {
+		return op.Amount + op.Bonus
+	}
+	return -op.Amount
+}
+
+// fits finds what is wrong with an operation on these wallets. An
+// InsufficientFundsError is an answer, which will be stored; the others are not.
+func (j *job) fits(wallets []Wallet) error {
+	for _, w := range wallets {
+		switch delta := j.op.delta(w.ID); {
+		case w.ID == j.op.Wallet && w.Owner != j.op.Client:
+			return fmt.Errorf("%w: %s", ErrForbidden, w.ID)
+		case w.Currency != wallets[0].Currency:
+			return fmt.Errorf("%w: one wallet is in %s, the other in %s", ErrInvalid, wallets[0].Currency, w.Currency)
+		case delta > 0 && w.Balance > math.MaxInt64-delta-AmountMax: // whatever the bonus will be
+			return fmt.Errorf("%w: more than wallet %s can hold", ErrInvalid, w.ID)
+		}
+	}
+	for _, w := range wallets {
+		if w.Balance+j.op.delta(w.ID) < 0 {
+			return &InsufficientFundsError{w.ID, j.op.Amount, w.Balance}
+		}
+	}
+	return nil
+}

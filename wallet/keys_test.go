@@ -1,0 +1,213 @@
+package wallet_test
+
+import (
+	"bytes"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"shop/wallet"
+)
+
+func TestKey_SameAtTheSameMomentHasOneEffectAndOneBody(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range all() {
+		if strategy == "naive" {
+			continue
+		}
+		t.Run(strategy, func(t *testing.T) {
+			t.Parallel()
+			c := open(t, wallet.Config{Strategy: strategy, Failpoint: meet(2, wallet.AfterBegin)})
+			replica, _ := c.another(c.cfg)
+			p := c.pair(100, 0)
+			req := ask(p.alice)
+			var wg sync.WaitGroup
+			bodies := make([][]byte, 6)
+			for n := range bodies {
+				svc := []*wallet.Service{c.Service, replica}[n%2]
+				wg.Go(func() {
+					reply, err := until(t.Context(), func() (wallet.Reply, error) { return svc.Credit(t.Context(), req, p.a, 30) })
+					if err != nil {
+						t.Error(err)
+					}
+					bodies[n] = reply.Body
+				})
+			}
+			wg.Wait()
+			for _, body := range bodies {
+				if !bytes.Equal(body, bodies[0]) {
+					t.Errorf("bodies differ: %s and %s", body, bodies[0])
+				}
+			}
+			c.mustHave(p.a, 133)
+			c.mustHold()
+			if asked, operations := c.outside.calls(); operations != 1 || strategy == "lockid" && asked != 1 {
+				t.Errorf("asked %d times about %d operations", asked, operations)
+			}
+		})
+	}
+}
+
+// Two with one key that lock different wallets meet nowhere but at the key: the
+// second insert is a WriteConflict, or a DuplicateKey.
+func TestKey_SameForAnotherWalletLetsOneThrough(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range safe() {
+		t.Run(strategy, func(t *testing.T) {
+			t.Parallel()
+			c := open(t, wallet.Config{Strategy: strategy, Failpoint: meet(2, wallet.AfterGuard)})
+			p := c.pair(100, 0)
+			other := c.wallet(p.alice, 100)
+			first := ask(p.alice)
+			second := first
+			second.Fingerprint[0]++
+			one := beside(func() (wallet.Reply, error) { return c.Debit(t.Context(), first, p.a, 30) })
+			two := beside(func() (wallet.Reply, error) { return c.Debit(t.Context(), second, other, 30) })
+			x, y := (<-one).err, (<-two).err
+			if (x == nil) == (y == nil) || !errors.Is(errors.Join(x, y), wallet.ErrKeyReused) {
+				t.Errorf("%v and %v, want one nil and one ErrKeyReused", x, y)
+			}
+			if n := c.operations(); n != 1 {
+				t.Errorf("%d operations, want 1", n)
+			}
+			c.mustHold()
+		})
+	}
+}
+
+// Nobody holds the key while the outside is asked: it is the outside that says no.
+func TestKey_SameForTwoCreditsGivesNobodyTheOthersBonus(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range safe() {
+		t.Run(strategy, func(t *testing.T) {
+			t.Parallel()
+			c := open(t, wallet.Config{Strategy: strategy})
+			p := c.pair(100, 0)
+			other := c.wallet(p.alice, 100)
+			first := ask(p.alice)
+			second := first
+			second.Fingerprint[0]++
+			one := beside(func() (wallet.Reply, error) { return c.Credit(t.Context(), first, p.a, 30) })
+			two := beside(func() (wallet.Reply, error) { return c.Credit(t.Context(), second, other, 1000) })
+			x, y := (<-one).err, (<-two).err
+			if (x == nil) == (y == nil) || !errors.Is(errors.Join(x, y), wallet.ErrKeyReused) {
+				t.Errorf("%v and %v, want one nil and one ErrKeyReused", x, y)
+			}
+			if x == nil {
+				c.mustHave(p.a, 133)
+			} else {
+				c.mustHave(other, 1200)
+			}
+			c.mustHold()
+		})
+	}
+}
+
+func TestKey_OfAnotherRequestIsRefusedWithoutEffect(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range all() {
+		t.Run(strategy, func(t *testing.T) {
+			t.Parallel()
+			c := open(t, wallet.Config{Strategy: strategy})
+			p := c.pair(100, 0)
+			req := ask(p.alice)
+			c.done(c.Credit(t.Context(), req, p.a, 30))
+			req.Fingerprint[0]++
+			if _, err := c.Credit(t.Context(), req, p.a, 30); !errors.Is(err, wallet.ErrKeyReused) {
+				t.Errorf("%v, want ErrKeyReused", err)
+			}
+			c.mustHave(p.a, 133)
+			c.mustHold()
+		})
+	}
+}
+
+func TestKey_BelongsToItsClient(t *testing.T) {
+	t.Parallel()
+	c := open(t, wallet.Config{})
+	p := c.pair(100, 100)
+	c.done(c.Pay(t.Context(), askBy(p.alice, "$same"), p.pay(30)))
+	reply, err := c.Pay(t.Context(), askBy(p.bob, "$same"), p.payBack(10))
+	if err != nil || reply.Replayed {
+		t.Errorf("%+v, %v", reply, err)
+	}
+	c.mustHave(p.a, 80)
+	c.mustHold()
+}
+
+func TestKey_RefusalIsStoredAndReplayedWhenThereIsMoney(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range all() {
+		t.Run(strategy, func(t *testing.T) {
+			t.Parallel()
+			c := open(t, wallet.Config{Strategy: strategy})
+			p := c.pair(10, 100)
+			req := ask(p.alice)
+			first, err := c.Pay(t.Context(), req, p.pay(11))
+			if err != nil || !isRefused(first) {
+				t.Fatalf("%s, %v", first.Body, err)
+			}
+			c.done(c.Pay(t.Context(), ask(p.bob), p.payBack(50)))
+			again, err := c.Pay(t.Context(), req, p.pay(11))
+			if err != nil || !again.Replayed || !bytes.Equal(again.Body, first.Body) {
+				t.Errorf("%+v, %v: want the first answer", again, err)
+			}
+			c.mustHave(p.a, 60)
+			c.mustHold()
+		})
+	}
+}
+
+func TestReplay_NeedsNoOutside(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range safe() {
+		t.Run(strategy, func(t *testing.T) {
+			t.Parallel()
+			c := open(t, wallet.Config{Strategy: strategy})
+			p := c.pair(100, 0)
+			req := ask(p.alice)
+			c.done(c.Credit(t.Context(), req, p.a, 30))
+			c.outside.fails = 1
+			reply, err := c.Credit(t.Context(), req, p.a, 30)
+			if err != nil || !reply.Replayed {
+				t.Errorf("%+v, %v", reply, err)
+			}
+		})
+	}
+}
+
+func TestPurge_ForgetsOldRefusalsAndKeepsTheRest(t *testing.T) {
+	t.Parallel()
+	c := open(t, wallet.Config{})
+	p := c.pair(100, 0)
+	old, fresh, effect := ask(p.alice), ask(p.alice), ask(p.alice)
+	for _, req := range []wallet.Request{old, fresh} {
+		if reply, err := c.Debit(t.Context(), req, p.a, 101); err != nil || !isRefused(reply) {
+			t.Errorf("%s, %v", reply.Body, err)
+		}
+	}
+	c.done(c.Credit(t.Context(), effect, p.a, 30))
+	age := bson.A{bson.D{{Key: "$set", Value: bson.D{{Key: "createdAt", Value: bson.D{{Key: "$subtract", Value: bson.A{"$$NOW", (25 * time.Hour).Milliseconds()}}}}}}}}
+	aged := bson.D{{Key: "key", Value: bson.D{{Key: "$in", Value: bson.A{old.Key, effect.Key}}}}}
+	if _, err := c.db.Collection("wallet_operations").UpdateMany(t.Context(), aged, age); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := wallet.Purge(t.Context(), c.db, 24*time.Hour); n != 1 || err != nil {
+		t.Errorf("purged %d, %v, want 1", n, err)
+	}
+	c.mustHold()
+	if reply, err := c.Debit(t.Context(), fresh, p.a, 101); err != nil || !reply.Replayed {
+		t.Errorf("fresh: %+v, %v", reply, err)
+	}
+	if reply, err := c.Credit(t.Context(), effect, p.a, 30); err != nil || !reply.Replayed {
+		t.Errorf("effect: %+v, %v", reply, err)
+	}
+	c.done(c.Debit(t.Context(), old, p.a, 101)) // the money is there now, and the key is new
+	c.mustHave(p.a, 32)
+	if _, err := wallet.Purge(t.Context(), c.db, time.Hour); !errors.Is(err, wallet.ErrInvalid) {
+		t.Errorf("%v, want ErrInvalid: younger than a day is too young", err)
+	}
+}

@@ -1,0 +1,132 @@
+package wallet_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/event"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"shop/wallet"
+)
+
+// wire is what a client has sent: the commands, in order.
+type wire struct {
+	mu   sync.Mutex
+	sent []bson.Raw
+}
+
+func (w *wire) monitor() *event.CommandMonitor {
+	return &event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.sent = append(w.sent, slices.Clone(e.Command))
+	}}
+}
+
+// names are the commands with their collections, those of the transactions only,
+// each transaction from "begin".
+func (w *wire) names(t *testing.T) (names []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, command := range w.sent {
+		first := command.Index(0)
+		if _, err := command.LookupErr("txnNumber"); err != nil {
+			continue
+		}
+		if _, err := command.LookupErr("startTransaction"); err == nil {
+			names = append(names, "begin")
+			concern, err := command.LookupErr("readConcern", "level")
+			if err != nil || concern.StringValue() != "snapshot" {
+				t.Errorf("a transaction begins with read concern %v", concern)
+			}
+		}
+		name := first.Key()
+		if collection, ok := first.Value().StringValueOK(); ok {
+			name += " " + strings.TrimPrefix(collection, "wallet_")
+		}
+		names = append(names, name)
+	}
+	return names
+}
+
+// concerns are the write concerns of all commits and aborts.
+func (w *wire) concerns() (levels []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, command := range w.sent {
+		if command.Index(0).Key() == "commitTransaction" {
+			levels = append(levels, command.Lookup("writeConcern", "w").String())
+		}
+	}
+	return levels
+}
+
+// lockIDs are those of all locks.
+func (w *wire) lockIDs() (ids []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, command := range w.sent {
+		if id, err := command.LookupErr("update", "$set", "lockId"); err == nil {
+			ids = append(ids, id.String())
+		}
+	}
+	return ids
+}
+
+// watched is a Service whose statements are seen.
+func (c *till) watched(cfg wallet.Config) (*wallet.Service, *wire) {
+	c.t.Helper()
+	w := &wire{}
+	o, err := wallet.ClientOptions(c.url)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	client, err := mongo.Connect(o.SetMonitor(w.monitor()))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(func() { _ = client.Disconnect(context.Background()) })
+	cfg.Database, cfg.Bonus = client.Database(c.db.Name()), c.outside.ask
+	svc, _ := c.another(cfg)
+	return svc, w
+}
+
+// A snapshot that is older than the lock is good for a conflict at most, so that
+// nothing comes before it. And nothing is outside of the transaction.
+func TestLockID_TheLockIsTheFirstStatementAndAllIsInTheTransaction(t *testing.T) {
+	t.Parallel()
+	c := open(t, wallet.Config{})
+	p := c.pair(100, 100)
+	svc, w := c.watched(wallet.Config{})
+	c.done(svc.Credit(t.Context(), ask(p.alice), p.a, 10))
+	c.done(svc.Pay(t.Context(), ask(p.alice), p.pay(10)))
+	want := []string{
+		"begin", "findAndModify wallets", "find operations",
+		"findAndModify wallets", "insert entries", "insert operations", "commitTransaction", "commitTransaction",
+		"begin", "findAndModify wallets", "findAndModify wallets", "find operations",
+		"findAndModify wallets", "findAndModify wallets", "insert entries", "insert operations", "commitTransaction", "commitTransaction",
+	}
+	if got := w.names(t); !slices.Equal(got, want) {
+		t.Errorf("sent %q, want %q", got, want)
+	}
+}
+
+// A lock that the attempt before has written already would lock nothing.
+func TestLockID_IsNewInEachAttempt(t *testing.T) {
+	t.Parallel()
+	c := open(t, wallet.Config{})
+	p := c.pair(100, 100)
+	svc, w := c.watched(wallet.Config{Failpoint: onceAt(wallet.BeforeCommit, func(ctx context.Context) {
+		c.admin(bson.D{{Key: "killSessions", Value: bson.A{mongo.SessionFromContext(ctx).ID()}}})
+	})})
+	c.done(svc.Pay(t.Context(), ask(p.alice), p.pay(10)))
+	ids := w.lockIDs()
+	if distinct := slices.Compact(slices.Sorted(slices.Values(ids))); len(ids) != 4 || len(distinct) != 4 {
+		t.Errorf("two attempts at two wallets locked with %q", ids)
+	}
+}

@@ -1,0 +1,106 @@
+package wallet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"shop/locking"
+)
+
+// What one attempt can end with besides an answer. None of them is seen outside.
+var (
+	errKeyTaken = errors.New("wallet: the key has an answer already")
+	errGuard    = errors.New("wallet: the schema refused the balance")
+	errAttempts = fmt.Errorf("wallet: gave up after %d attempts", attemptsMax)
+)
+
+// ambiguousError is a commit that was sent, and whose result is unknown.
+type ambiguousError struct{ err error }
+
+func (e *ambiguousError) Error() string { return "wallet: commit sent, no answer: " + e.err.Error() }
+func (e *ambiguousError) Unwrap() error { return e.err }
+
+// The server's codes that mean something to us.
+const (
+	namespaceExists           = 48 // the collection is there already
+	writeConflict             = 112
+	documentValidationFailure = 121 // a write against the schema
+	noSuchTransaction         = 251
+)
+
+// stateCodes are those of a server that is no primary, or shuts down, or is not ready.
+var stateCodes = []int{
+	91,    // ShutdownInProgress
+	189,   // PrimarySteppedDown
+	10107, // NotWritablePrimary
+	11600, // InterruptedAtShutdown
+	11602, // InterruptedDueToReplStateChange
+	13435, // NotPrimaryNoSecondaryOk
+	13436, // NotPrimaryOrSecondary
+}
+
+// explain says what a server's error means to us. It wraps with %w, always: the
+// labels by which WithTransaction knows what to run again are found through the chain.
+func explain(doing string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case mongo.IsDuplicateKeyError(err):
+		return fmt.Errorf("%w: %w", errKeyTaken, err)
+	case hasCode(err, documentValidationFailure):
+		return fmt.Errorf("%w: %w", errGuard, err)
+	default:
+		return fmt.Errorf("wallet: %s: %w", doing, err)
+	}
+}
+
+// toCaller says what the last error of a job that has no answer means to the caller.
+func toCaller(ctx context.Context, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case errors.Is(err, locking.ErrBusy):
+		return err
+	case errors.Is(err, errKeyTaken), errors.Is(err, errGuard), errors.Is(err, errAttempts),
+		hasLabel(err, "TransientTransactionError"), isAway(err):
+		return fmt.Errorf("%w: %v", locking.ErrBusy, err) // aborted, or never begun; whose time-out it was is not the caller's
+	default:
+		return err
+	}
+}
+
+// countCause counts why a transaction did not happen. What has no label has its own end.
+func (s *Service) countCause(err error) {
+	switch {
+	case hasCode(err, writeConflict):
+		s.count(Conflict, s.method.Name)
+	case hasCode(err, noSuchTransaction):
+		s.count(Expired, s.method.Name)
+		s.count(Transient, s.method.Name)
+	case hasLabel(err, "TransientTransactionError"):
+		s.count(Transient, s.method.Name)
+	}
+}
+
+// isAway says that there was no answer, or none of a primary. In a transaction
+// the driver puts a label on all of these, on reads and writes outside of one it does not.
+func isAway(err error) bool {
+	if mongo.IsTimeout(err) || mongo.IsNetworkError(err) {
+		return true
+	}
+	return slices.ContainsFunc(stateCodes, func(code int) bool { return hasCode(err, code) })
+}
+
+func hasCode(err error, code int) bool {
+	var server mongo.ServerError
+	return errors.As(err, &server) && server.HasErrorCode(code)
+}
+
+func hasLabel(err error, label string) bool {
+	var labeled mongo.LabeledError
+	return errors.As(err, &labeled) && labeled.HasErrorLabel(label)
+}

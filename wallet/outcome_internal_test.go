@@ -1,0 +1,30 @@
+package wallet
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"shop/locking"
+)
+
+// What is read or written outside of a transaction has no label that says so.
+func TestOutside_WithoutAPrimaryIsBusy(t *testing.T) {
+	t.Parallel()
+	for _, away := range []error{
+		mongo.CommandError{Code: 13435, Message: "not primary and secondaryOk=false"},
+		mongo.CommandError{Code: 11602, Message: "operation was interrupted"},
+		mongo.CommandError{Labels: []string{"NetworkError"}},
+		context.DeadlineExceeded, // the client's, not the caller's
+	} {
+		if err := toCaller(t.Context(), explain("look key up", away)); !errors.Is(err, locking.ErrBusy) {
+			t.Errorf("%v, want ErrBusy", err)
+		}
+	}
+	mistake := mongo.CommandError{Code: 2, Message: "BadValue"}
+	if err := toCaller(t.Context(), explain("look key up", mistake)); errors.Is(err, locking.ErrBusy) || !errors.As(err, &mistake) {
+		t.Errorf("%v, want it as it is", err)
+	}
+}

@@ -1,0 +1,106 @@
+package wallet_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"shop/wallet"
+)
+
+// outside is a bonus service as it is met in the wild: a real HTTP server. It
+// applies each operation once, gives the same answer to whoever asks again, refuses
+// one that it knows for another wallet or amount, and remembers who asked.
+type outside struct {
+	client *http.Client
+	url    string
+
+	mu    sync.Mutex
+	given map[uuid.UUID]wallet.Ask // by operation: what it was applied for
+	asked []wallet.Ask
+	fails int // so many of the next questions get 500, after they were applied
+}
+
+func newOutside(t testing.TB) *outside {
+	o := &outside{given: map[uuid.UUID]wallet.Ask{}}
+	server := httptest.NewServer(http.HandlerFunc(o.serve))
+	o.client, o.url = server.Client(), server.URL
+	t.Cleanup(server.Close)
+	return o
+}
+
+func (o *outside) serve(w http.ResponseWriter, r *http.Request) {
+	var a wallet.Ask
+	if err := json.NewDecoder(r.Body).Decode(&a); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.asked = append(o.asked, a)
+	is, known := o.given[a.Operation]
+	if !known {
+		o.given[a.Operation], is = a, a
+	}
+	if is.Wallet != a.Wallet || is.Amount != a.Amount {
+		http.Error(w, "known for another", http.StatusConflict)
+		return
+	}
+	if o.fails > 0 {
+		o.fails--
+		http.Error(w, "applied, and then something broke", http.StatusInternalServerError)
+		return
+	}
+	_ = json.NewEncoder(w).Encode(a.Amount / 10)
+}
+
+// ask is the wallet's side of it: wallet.Bonus.
+func (o *outside) ask(ctx context.Context, a wallet.Ask) (bonus int64, err error) {
+	body, err := json.Marshal(a)
+	if err != nil {
+		return 0, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, o.url, bytes.NewReader(body))
+	if err != nil {
+		return 0, err
+	}
+	resp, err := o.client.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode == http.StatusConflict {
+		return 0, wallet.ErrKeyReused
+	}
+	if resp.StatusCode != http.StatusOK {
+		return 0, fmt.Errorf("bonus service: %s", resp.Status)
+	}
+	return bonus, json.NewDecoder(resp.Body).Decode(&bonus)
+}
+
+// calls counts the questions, and the operations that they were about.
+func (o *outside) calls() (asked, operations int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.asked), len(o.given)
+}
+
+// twice counts the requests that asked more than once: W-SIDE.
+func (o *outside) twice() (requests int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	n := map[uuid.UUID]int{}
+	for _, a := range o.asked {
+		if n[a.Request]++; n[a.Request] == 2 {
+			requests++
+		}
+	}
+	return requests
+}

@@ -1,0 +1,176 @@
+package wallet_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"shop/wallet"
+)
+
+// twoCredits are two credits of one wallet that meet at a step.
+func twoCredits(t *testing.T, strategy string, at wallet.Step) (c *till, id uuid.UUID) {
+	t.Helper()
+	c = open(t, wallet.Config{Strategy: strategy, Line: -1, Failpoint: meet(2, at)})
+	alice := uuid.New()
+	id = c.wallet(alice, 100)
+	one := beside(func() (wallet.Reply, error) { return c.Credit(t.Context(), ask(alice), id, 30) })
+	two := beside(func() (wallet.Reply, error) { return c.Credit(t.Context(), ask(alice), id, 20) })
+	for _, o := range []outcome{<-one, <-two} {
+		c.done(o.reply, o.err)
+	}
+	return c, id
+}
+
+func TestNaive_LosesOneOfTwoCreditsAtOnce(t *testing.T) {
+	t.Parallel()
+	c, _ := twoCredits(t, "naive", wallet.AfterGuard)
+	c.mustBreak()
+}
+
+func TestNaive_SpendsTheSameMoneyTwice(t *testing.T) {
+	t.Parallel()
+	c := open(t, wallet.Config{Strategy: "naive", Failpoint: meet(2, wallet.AfterGuard)})
+	p := c.pair(100, 0)
+	one := beside(func() (wallet.Reply, error) { return c.Debit(t.Context(), ask(p.alice), p.a, 100) })
+	two := beside(func() (wallet.Reply, error) { return c.Pay(t.Context(), ask(p.alice), p.pay(100)) })
+	for _, o := range []outcome{<-one, <-two} {
+		c.done(o.reply, o.err)
+	}
+	c.mustHave(p.b, 100)
+	c.mustBreak()
+}
+
+// The controls whose balances are right: two have read or passed the lock, both
+// ask, one of them is refused at its write and asks again.
+func TestControls_KeepTheBalanceAndAskAgain(t *testing.T) {
+	t.Parallel()
+	for strategy, at := range map[string]wallet.Step{
+		"txn":           wallet.AfterGuard,
+		"constant-lock": wallet.AfterGuard,
+		"lock-late":     wallet.AfterCall,
+	} {
+		t.Run(strategy, func(t *testing.T) {
+			t.Parallel()
+			c := open(t, wallet.Config{Strategy: strategy})
+			alice := uuid.New()
+			id := c.wallet(alice, 100)
+			c.done(c.Credit(t.Context(), ask(alice), id, 10)) // the constant is written
+			svc, _ := c.another(wallet.Config{Database: c.db, Strategy: strategy, Bonus: c.outside.ask, Failpoint: meet(2, at)})
+			one := beside(func() (wallet.Reply, error) { return svc.Credit(t.Context(), ask(alice), id, 30) })
+			two := beside(func() (wallet.Reply, error) { return svc.Credit(t.Context(), ask(alice), id, 20) })
+			for _, o := range []outcome{<-one, <-two} {
+				c.done(o.reply, o.err)
+			}
+			c.mustHave(id, 100+11+33+22)
+			c.mustHold()
+			if c.outside.twice() == 0 {
+				t.Error("nobody asked twice: the control did not fail, or the check is blind")
+			}
+		})
+	}
+}
+
+// What the default is for, with the line taken away: two that begin at once.
+func TestLockID_AsksOnceThoughTheyCollide(t *testing.T) {
+	t.Parallel()
+	c := open(t, wallet.Config{Line: -1})
+	alice := uuid.New()
+	id := c.wallet(alice, 100)
+	c.done(c.Credit(t.Context(), ask(alice), id, 10)) // were the lockId a constant, it would be there now
+	first := &stopAt{step: wallet.AfterGuard, reached: make(chan struct{}), goOn: make(chan struct{})}
+	holder, _ := c.another(wallet.Config{Database: c.db, Line: -1, Bonus: c.outside.ask, Failpoint: first.hook})
+	one := beside(func() (wallet.Reply, error) { return holder.Credit(t.Context(), ask(alice), id, 30) })
+	<-first.reached
+	var tries atomic.Int32
+	refused, events := c.another(wallet.Config{Database: c.db, Line: -1, Bonus: c.outside.ask, Failpoint: func(_ context.Context, step wallet.Step, _ string) {
+		if step == wallet.AfterBegin && tries.Add(1) == 3 {
+			close(first.goOn)
+		}
+	}})
+	two := beside(func() (wallet.Reply, error) { return refused.Credit(t.Context(), ask(alice), id, 20) })
+	for _, o := range []outcome{<-one, <-two} {
+		c.done(o.reply, o.err)
+	}
+	c.mustHave(id, 166)
+	c.mustHold()
+	if asked, operations := c.outside.calls(); asked != 3 || operations != 3 || tries.Load() < 3 {
+		t.Errorf("asked %d times about %d operations in %d tries", asked, operations, tries.Load())
+	}
+	if n, other := events.of(wallet.Conflict), events.of(wallet.Transient); n != int(tries.Load())-1 || other != 0 {
+		t.Errorf("%d conflicts and %d other transient errors in %d tries", n, other, tries.Load())
+	}
+}
+
+// churn runs operations of all kinds between eight wallets, half of which have
+// next to nothing, on two replicas. Every tenth request is sent twice.
+func (c *till) churn(operations int, seed uint64) {
+	c.t.Helper()
+	replica, _ := c.another(c.cfg)
+	random := rand.New(rand.NewPCG(seed, seed))
+	owner := uuid.New()
+	ids := make([]uuid.UUID, 8)
+	for i := range ids {
+		ids[i] = c.wallet(owner, int64(5+95*(i%2)))
+	}
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, 16)
+	for n := range operations {
+		from, to, amount, kind := random.IntN(8), random.IntN(7), 1+random.Int64N(30), random.IntN(4)
+		if to >= from {
+			to++
+		}
+		req := ask(owner)
+		for copies := 0; copies == 0 || copies == 1 && n%10 == 0; copies++ {
+			svc := []*wallet.Service{c.Service, replica}[(n+copies)%2]
+			slots <- struct{}{}
+			wg.Go(func() {
+				defer func() { <-slots }()
+				_, err := until(c.t.Context(), func() (wallet.Reply, error) {
+					switch kind {
+					case 0:
+						return svc.Credit(c.t.Context(), req, ids[from], amount)
+					case 1:
+						return svc.Debit(c.t.Context(), req, ids[from], amount)
+					default:
+						return svc.Pay(c.t.Context(), req, wallet.Transfer{From: ids[from], To: ids[to], Amount: amount})
+					}
+				})
+				if err != nil {
+					c.t.Error(err)
+				}
+			})
+		}
+	}
+	wg.Wait()
+}
+
+func TestStrategies_WithATransactionKeepTheBooks(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range all() {
+		if strategy == "naive" {
+			continue
+		}
+		t.Run(strategy, func(t *testing.T) {
+			t.Parallel()
+			c := open(t, wallet.Config{Strategy: strategy})
+			const operations = 120
+			c.churn(operations, 1)
+			if n := c.operations(); n != operations {
+				t.Errorf("%d answers, want %d", n, operations)
+			}
+			if n := c.events.of(wallet.GuardTripped); n > 0 {
+				t.Errorf("the last guard tripped %d times", n)
+			}
+			c.mustHold()
+			if twice := c.outside.twice(); slices.Contains(safe(), strategy) && twice > 0 {
+				t.Errorf("%d requests asked twice", twice)
+			}
+		})
+	}
+}

@@ -1,0 +1,162 @@
+package wallet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+)
+
+// asker finds out the bonus of a job.
+type asker func(context.Context, *job) (int64, error)
+
+// finish is what comes behind the reading of the wallets in all strategies but
+// inc: replay, decide, ask, write. What the reading is worth is theirs.
+func (s *Service) finish(ctx context.Context, j *job, wallets []Wallet, ask asker) (Reply, error) {
+	if err := s.step(ctx, AfterGuard); err != nil {
+		return Reply{}, err
+	}
+	if reply, found, err := s.look(ctx, j.req); found || err != nil {
+		return reply, err
+	}
+	if err := j.fits(wallets); err != nil {
+		return s.refused(ctx, j, wallets, err)
+	}
+	op := j.op
+	var err error
+	if op.Bonus, err = ask(ctx, j); err != nil {
+		return Reply{}, err
+	}
+	for i := range wallets {
+		if err := s.save(ctx, &wallets[i], wallets[i].Balance+op.delta(wallets[i].ID)); err != nil {
+			return Reply{}, err
+		}
+	}
+	return s.insert(ctx, j, op, wallets)
+}
+
+// refused stores a refusal, if err is one. In the transaction that found the
+// reason, and not behind it: what it has read may be of a primary that is
+// deposed, and only its own commit, with majority, says that it was not. The
+// balances are written as they were, so that one that has changed refuses this.
+func (s *Service) refused(ctx context.Context, j *job, wallets []Wallet, err error) (Reply, error) {
+	no := new(InsufficientFundsError)
+	if !errors.As(err, &no) {
+		return Reply{}, err
+	}
+	for i := range wallets {
+		if err := s.save(ctx, &wallets[i], wallets[i].Balance); err != nil {
+			return Reply{}, err
+		}
+	}
+	op := j.op
+	op.Currency, op.CreatedAt = wallets[0].Currency, latest(wallets)
+	reply, err := s.encode(op, no)
+	if err != nil {
+		return Reply{}, fmt.Errorf("wallet: encode refusal: %w", err)
+	}
+	return s.store(ctx, j, op, reply, no.Error())
+}
+
+// ask asks the outside, for credits. It may be asked in vain: the
+// transaction can still fail, and the outside does not hear of it.
+func (s *Service) ask(ctx context.Context, j *job) (int64, error) {
+	if j.op.Kind != Credit {
+		return 0, nil
+	}
+	bounded, cancel := context.WithTimeout(ctx, BonusTimeout)
+	defer cancel()
+	bonus, err := s.bonus(bounded, Ask{
+		Operation: j.op.ID, Request: j.request, Attempt: max(j.attempt, 1),
+		Wallet: j.op.Wallet, Amount: j.op.Amount,
+	})
+	if err == nil && (bonus < 0 || bonus > AmountMax) {
+		err = fmt.Errorf("a bonus of %d", bonus)
+	}
+	if errors.Is(err, ErrKeyReused) {
+		return 0, err
+	}
+	if err != nil {
+		s.count(Unavailable, s.method.Name)
+		return 0, &UnavailableError{err}
+	}
+	return bonus, s.step(ctx, AfterCall)
+}
+
+// save writes the balance that was computed from what was read, and takes the
+// time from the server. Under a lock the reading is still true; in a transaction
+// MongoDB refuses this write if it is not; under naive this puts the past back.
+func (s *Service) save(ctx context.Context, w *Wallet, balance int64) error {
+	return explain("save wallet", s.wallets.FindOneAndUpdate(ctx,
+		bson.D{{Key: "_id", Value: w.ID}},
+		bson.D{
+			{Key: "$set", Value: bson.D{{Key: "balance", Value: balance}}},
+			{Key: "$currentDate", Value: bson.D{{Key: "updatedAt", Value: true}}},
+		}, after()).Decode(w))
+}
+
+// insert writes what is left of an operation whose wallets are written: their
+// entries, and the operation with the answer. Its _id is the key: who inserts it
+// second gets WriteConflict, or DuplicateKey.
+func (s *Service) insert(ctx context.Context, j *job, op Operation, wallets []Wallet) (Reply, error) {
+	op.Currency, op.CreatedAt = wallets[0].Currency, latest(wallets)
+	reply, err := s.encode(op, nil)
+	if err != nil {
+		return Reply{}, fmt.Errorf("wallet: encode: %w", err)
+	}
+	entries := make([]Entry, 0, 2)
+	for _, w := range wallets {
+		entries = append(entries, Entry{Operation: op.ID, Wallet: w.ID, Delta: op.delta(w.ID), CreatedAt: op.CreatedAt})
+	}
+	if _, err := s.entries.InsertMany(ctx, entries); err != nil {
+		return Reply{}, explain("insert entries", err)
+	}
+	return s.store(ctx, j, op, reply, "")
+}
+
+// store inserts the operation with its key and its answer.
+func (s *Service) store(ctx context.Context, j *job, op Operation, reply Reply, refused string) (Reply, error) {
+	_, err := s.operations.InsertOne(ctx, newRecord(j.req, op, reply, refused))
+	return reply, explain("insert operation", err)
+}
+
+// read finds the job's wallets without a lock, in id order.
+func (s *Service) read(ctx context.Context, j *job) ([]Wallet, error) {
+	return each(j, func(id uuid.UUID, w *Wallet) error {
+		return s.wallets.FindOne(ctx, bson.D{{Key: "_id", Value: id}}).Decode(w)
+	})
+}
+
+// each gets at the job's wallets one after the other, in id order.
+func each(j *job, get func(id uuid.UUID, w *Wallet) error) ([]Wallet, error) {
+	ids := j.ids()
+	wallets := make([]Wallet, len(ids))
+	for i, id := range ids {
+		err := get(id, &wallets[i])
+		if errors.Is(err, mongo.ErrNoDocuments) {
+			return nil, fmt.Errorf("%w: wallet %s", ErrNotFound, id)
+		}
+		if err != nil {
+			return nil, explain("wallet "+id.String(), err)
+		}
+	}
+	return wallets, nil
+}
+
+func latest(wallets []Wallet) (at time.Time) {
+	for _, w := range wallets {
+		if w.UpdatedAt.After(at) {
+			at = w.UpdatedAt
+		}
+	}
+	return at.UTC()
+}
+
+func after() *options.FindOneAndUpdateOptionsBuilder {
+	return options.FindOneAndUpdate().SetReturnDocument(options.After)
+}

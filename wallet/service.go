@@ -1,0 +1,115 @@
+package wallet
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"shop/locking"
+)
+
+// Service runs operations. It is safe for concurrent use; several processes may share one database.
+type Service struct {
+	client     *mongo.Client
+	wallets    *mongo.Collection
+	entries    *mongo.Collection
+	operations *mongo.Collection
+	method     method
+	bonus      Bonus
+	encode     Encode
+	count      func(EventKind, string)
+	failpoint  func(context.Context, Step, string)
+	lines      *lines // nil: there are none
+}
+
+// New checks cfg and makes a Service. It does no I/O.
+func New(cfg Config) (*Service, error) {
+	if cfg.Database == nil {
+		return nil, errors.New("wallet: Config.Database is missing")
+	}
+	db := durable(cfg.Database)
+	s := &Service{
+		client:     db.Client(),
+		wallets:    db.Collection("wallets"),
+		entries:    db.Collection("wallet_entries"),
+		operations: db.Collection("wallet_operations"),
+		bonus:      cfg.Bonus,
+		encode:     cfg.Encode,
+		count:      cfg.Count,
+		failpoint:  cfg.Failpoint,
+	}
+	if cfg.Line >= 0 {
+		s.lines = newLines(cmp.Or(cfg.Line, LineMax))
+	}
+	if s.encode == nil {
+		s.encode = encodeJSON
+	}
+	if s.count == nil {
+		s.count = func(EventKind, string) {}
+	}
+	if s.bonus == nil {
+		s.bonus = func(context.Context, Ask) (int64, error) { return 0, nil }
+	}
+	return s.With(cmp.Or(cfg.Strategy, "lockid"))
+}
+
+// durable is db with everything set that MongoDB would else take from the
+// connection string, the replica set's defaults, or nobody.
+func durable(db *mongo.Database) *mongo.Database {
+	return db.Client().Database(db.Name(), options.Database().
+		SetWriteConcern(writes).SetReadConcern(reads).SetReadPreference(primary).SetRegistry(Registry()))
+}
+
+// With is the same Service with another strategy, unsafe ones included.
+func (s *Service) With(strategy string) (*Service, error) {
+	for _, m := range methods {
+		if m.Name == strategy {
+			other := *s
+			other.method = m
+			return &other, nil
+		}
+	}
+	return nil, fmt.Errorf("%w: no strategy %q", ErrInvalid, strategy)
+}
+
+// request runs a job with the Service's strategy.
+func (s *Service) request(ctx context.Context, j *job) (Reply, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, RequestTimeout, errPatience)
+	defer cancel()
+	if err := s.step(ctx, BeforeAcquire); err != nil {
+		return Reply{}, err
+	}
+	reply, err := s.method.run(s, ctx, j)
+	_ = s.step(ctx, AfterRelease)
+	if err != nil && j.unknown { // whatever it was, it was not the first attempt's
+		return Reply{}, fmt.Errorf("%w: %v", locking.ErrOutcomeUnknown, err)
+	}
+	if err == nil && j.unknown {
+		s.count(Resolved, s.method.Name)
+	}
+	return reply, err
+}
+
+// step is where a test may stop, slow or kill us.
+func (s *Service) step(ctx context.Context, step Step) error {
+	if s.failpoint == nil {
+		return nil
+	}
+	s.failpoint(ctx, step, s.method.Name)
+	return context.Cause(ctx)
+}
+
+// encodeJSON is the Encode of those who have no wire format of their own.
+func encodeJSON(op Operation, refusal error) (Reply, error) {
+	var outcome any = op
+	if refusal != nil {
+		outcome = map[string]string{"refused": refusal.Error()}
+	}
+	body, err := json.Marshal(outcome)
+	return Reply{Body: body}, err
+}

@@ -1,0 +1,45 @@
+package wallet_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/event"
+
+	"shop/wallet"
+)
+
+// Not parallel: a server has one failCommand.
+
+// A commit that is sent again and then not answered: for the driver it is committed
+// and committing still, and what comes next in its session must not be taken for it.
+func TestSession_IsUsableBehindACommitThatTimedOut(t *testing.T) {
+	silent := bson.D{{Key: "blockConnection", Value: true}, {Key: "blockTimeMS", Value: (wallet.ClientTimeout + wallet.ClientTimeout/4).Milliseconds()}}
+	for _, line := range []int{0, -1} {
+		t.Run(fmt.Sprintf("line %d", line), func(t *testing.T) {
+			c := open(t, wallet.Config{})
+			p := c.pair(100, 0)
+			var (
+				svc    *wallet.Service
+				events *events
+				client string
+				first  sync.Once
+			)
+			svc, events, client = c.replica(wallet.Config{Line: line}, &event.CommandMonitor{Succeeded: func(_ context.Context, e *event.CommandSucceededEvent) {
+				if e.CommandName == "commitTransaction" {
+					first.Do(func() { c.failCommand(client, times(1), "commitTransaction", silent...) })
+				}
+			}})
+			c.failCommand(client, times(1), "commitTransaction", commitFaults["write concern timed out"]...)
+			c.done(svc.Credit(t.Context(), ask(p.alice), p.a, 30))
+			if a, r := events.of(wallet.Ambiguous), events.of(wallet.Resolved); a != 1 || r != 1 {
+				t.Errorf("%d ambiguous, %d resolved, want 1 and 1", a, r)
+			}
+			c.mustHave(p.a, 133)
+			c.mustHold()
+		})
+	}
+}

@@ -1,0 +1,112 @@
+package wallet_test
+
+import (
+	"context"
+	"testing"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
+
+	"shop/compose/local/stack"
+)
+
+// set is a replica set of three of one test, which may pause and kill its members.
+type set struct {
+	t       *testing.T
+	url     string
+	members []*stack.Server
+	direct  map[*stack.Server]*mongo.Client
+}
+
+func newSet(t *testing.T) *set {
+	t.Helper()
+	all, err := stack.Attach(env(t, "SHOP_STACK"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := all.Private(t.Context(), "mongo3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	servers, err := all.Servers(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &set{t: t, url: first.Env["SHOP_MONGO_URL"], direct: map[*stack.Server]*mongo.Client{}}
+	for _, member := range servers {
+		if member.Env["SHOP_MONGO_URL"] != s.url {
+			continue
+		}
+		s.members = append(s.members, member)
+		t.Cleanup(func() { s.must(member.Kill(context.Background())) })
+		client, err := mongo.Connect(options.Client().ApplyURI("mongodb://" + member.Addr + "/?directConnection=true"))
+		s.must(err)
+		t.Cleanup(func() { _ = client.Disconnect(context.Background()) })
+		s.direct[member] = client
+	}
+	return s
+}
+
+func (s *set) must(err error) {
+	s.t.Helper()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// roles tells who is primary now.
+func (s *set) roles() (primary *stack.Server, others []*stack.Server) {
+	s.t.Helper()
+	for _, member := range s.members {
+		var hello struct{ IsWritablePrimary bool }
+		s.must(s.direct[member].Database("admin").RunCommand(s.t.Context(), bson.D{{Key: "hello", Value: 1}}).Decode(&hello))
+		if hello.IsWritablePrimary && primary == nil {
+			primary = member
+		} else {
+			others = append(others, member)
+		}
+	}
+	return primary, others
+}
+
+// replicate turns it "on" or "off" at members that are not primary. To stop the
+// processes would not do: what the primary sends them meanwhile waits in their sockets.
+func (s *set) replicate(members []*stack.Server, state string) {
+	s.t.Helper()
+	for _, m := range members {
+		mode := map[string]string{"on": "off", "off": "alwaysOn"}[state]
+		s.must(s.direct[m].Database("admin").RunCommand(s.t.Context(), bson.D{
+			{Key: "configureFailPoint", Value: "stopReplProducer"}, {Key: "mode", Value: mode},
+		}).Err())
+	}
+}
+
+// operations counts those that one member has, whether or not a majority has them.
+func (s *set) operations(member *stack.Server, database string) int {
+	s.t.Helper()
+	db := s.direct[member].Database(database, options.Database().SetReadConcern(readconcern.Local()))
+	n, err := db.Collection("wallet_operations").CountDocuments(s.t.Context(), bson.D{})
+	s.must(err)
+	return int(n)
+}
+
+// mustAgree waits until every member has everything, and compares what they have.
+func (s *set) mustAgree(c *till) {
+	s.t.Helper()
+	c.admin(bson.D{
+		{Key: "appendOplogNote", Value: 1},
+		{Key: "data", Value: bson.D{{Key: "the", Value: "end"}}},
+		{Key: "writeConcern", Value: bson.D{{Key: "w", Value: len(s.members)}}},
+	})
+	hashes := map[string]bool{}
+	for _, member := range s.members {
+		var answer struct{ MD5 string }
+		s.must(s.direct[member].Database(c.db.Name()).RunCommand(s.t.Context(), bson.D{{Key: "dbHash", Value: 1}}).Decode(&answer))
+		hashes[answer.MD5] = true
+	}
+	if len(hashes) != 1 {
+		s.t.Errorf("M4: the members differ: %v", hashes)
+	}
+}

@@ -1,0 +1,63 @@
+package wallet
+
+import (
+	"fmt"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
+	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
+	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
+
+	"shop/locking"
+)
+
+// The bounds of every wait.
+const (
+	ClientTimeout  = 2 * time.Second // a statement in a transaction, a commit, and how long WithTransaction goes on trying; its own default is 120 s
+	BonusTimeout   = 1 * time.Second // the outside's answer: the wallet is locked meanwhile
+	RequestTimeout = 4 * time.Second // the turn and all attempts; what has begun to commit then may take a few ClientTimeouts more
+
+	// LineMax is how many wait in this process for one wallet, unless Config says otherwise.
+	LineMax = 256
+
+	// heartbeat is how soon a server is asked again that has answered with an
+	// error which speaks of shutting down. Nothing is sent there until it has
+	// answered; the driver's own 10 s would be longer than anybody waits.
+	heartbeat = 500 * time.Millisecond
+
+	// attemptsMax bounds how often one request runs its callback, roundsMax how
+	// often it begins anew with WithTransaction after a commit without result.
+	attemptsMax = 20
+	roundsMax   = 10
+)
+
+// errPatience ends a request that has taken RequestTimeout. What it says holds
+// unless a commit is unknown, and then request says so.
+var errPatience = fmt.Errorf("%w: wallet: not done after %v", locking.ErrBusy, RequestTimeout)
+
+// What is read and written, and how surely. None of it is left to defaults: a
+// server before 5.0, or a replica set with an arbiter, acknowledges a commit that
+// only the primary has (writeConcern 1), and forgets it with the primary.
+var (
+	writes    = writeconcern.Majority()
+	atPrimary = writeconcern.W1() // never the last word: see durably
+	reads     = readconcern.Majority()
+	snapshot  = readconcern.Snapshot()
+	primary   = readpref.Primary()
+)
+
+// ClientOptions parses uri and bounds every wait. A commit runs on a ctx that
+// nobody can end, so that the client's time-out is its only bound.
+func ClientOptions(uri string) (*options.ClientOptions, error) {
+	o := options.Client().ApplyURI(uri).
+		SetTimeout(ClientTimeout).
+		SetServerSelectionTimeout(ClientTimeout).
+		SetHeartbeatInterval(heartbeat).
+		SetWriteConcern(writes).SetReadConcern(reads).SetReadPreference(primary).
+		SetRegistry(Registry())
+	if err := o.Validate(); err != nil {
+		return nil, fmt.Errorf("wallet: mongo URL: %w", err)
+	}
+	return o, nil
+}

@@ -1,0 +1,196 @@
+package wallet_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"shop/wallet"
+)
+
+// till is a database of its own on the real server, an outside of its own, and
+// what the tests need of them.
+type till struct {
+	*wallet.Service
+	t       testing.TB
+	url     string
+	db      *mongo.Database
+	cfg     wallet.Config
+	outside *outside
+	events  *events
+}
+
+// events counts what the Service reports.
+type events struct {
+	mu sync.Mutex
+	n  map[wallet.EventKind]int
+}
+
+func (e *events) count(kind wallet.EventKind, _ string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.n[kind]++
+}
+
+func (e *events) of(kind wallet.EventKind) int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.n[kind]
+}
+
+// env reads an address. A missing server fails the test: nothing is skipped.
+func env(t testing.TB, name string) string {
+	t.Helper()
+	v := os.Getenv(name)
+	if v == "" {
+		t.Fatalf("%s is not set: run the tests with `make test`, or `go run ./compose/local exec -- go test ./...`", name)
+	}
+	return v
+}
+
+// open makes a database, migrates it, and opens a Service on it with cfg. The
+// outside gives a tenth of each credit.
+func open(t testing.TB, cfg wallet.Config) *till {
+	t.Helper()
+	c := &till{t: t, url: env(t, "SHOP_MONGO_URL"), outside: newOutside(t)}
+	c.db = connect(t, c.url).Database("t_" + strings.ReplaceAll(uuid.NewString(), "-", ""))
+	t.Cleanup(func() { c.dropped(c.db) })
+	if err := wallet.Migrate(t.Context(), c.db); err != nil {
+		t.Fatal(err)
+	}
+	c.cfg = cfg
+	c.cfg.Database = c.db
+	if c.cfg.Bonus == nil {
+		c.cfg.Bonus = c.outside.ask
+	}
+	c.Service, c.events = c.another(c.cfg)
+	return c
+}
+
+// in is the same till in a test of its own.
+func (c *till) in(t testing.TB) *till {
+	own := *c
+	own.t = t
+	return &own
+}
+
+// dropped removes a database, when t.Context has ended.
+func (c *till) dropped(db *mongo.Database) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if err := db.Drop(ctx); err != nil {
+		c.t.Errorf("drop database: %v", err)
+	}
+}
+
+func connect(t testing.TB, url string) *mongo.Client {
+	t.Helper()
+	o, err := wallet.ClientOptions(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := mongo.Connect(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := client.Disconnect(ctx); err != nil {
+			t.Errorf("disconnect: %v", err)
+		}
+	})
+	return client
+}
+
+// another opens a second Service, as another process would.
+func (c *till) another(cfg wallet.Config) (*wallet.Service, *events) {
+	c.t.Helper()
+	e := &events{n: map[wallet.EventKind]int{}}
+	if cfg.Count == nil {
+		cfg.Count = e.count
+	}
+	svc, err := wallet.New(cfg)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return svc, e
+}
+
+// wallet opens one in EUR.
+func (c *till) wallet(owner uuid.UUID, opening int64) uuid.UUID {
+	c.t.Helper()
+	id := uuid.New()
+	opened, err := c.OpenWallet(c.t.Context(), wallet.Wallet{ID: id, Owner: owner, Currency: "EUR", Opening: opening})
+	if err != nil || !opened {
+		c.t.Fatalf("OpenWallet: opened %v, %v", opened, err)
+	}
+	return id
+}
+
+// pair is two clients with a wallet each.
+type pair struct {
+	alice, bob uuid.UUID // clients
+	a, b       uuid.UUID // their wallets
+}
+
+func (c *till) pair(openings ...int64) (p pair) {
+	p.alice, p.bob = uuid.New(), uuid.New()
+	p.a, p.b = c.wallet(p.alice, openings[0]), c.wallet(p.bob, openings[1])
+	return p
+}
+
+func (p pair) pay(amount int64) wallet.Transfer {
+	return wallet.Transfer{From: p.a, To: p.b, Amount: amount}
+}
+
+func (p pair) payBack(amount int64) wallet.Transfer {
+	return wallet.Transfer{From: p.b, To: p.a, Amount: amount}
+}
+
+// ask is a fresh request of the client.
+func ask(client uuid.UUID) wallet.Request { return askBy(client, uuid.NewString()) }
+
+func askBy(client uuid.UUID, key string) wallet.Request {
+	return wallet.Request{Client: client, Key: key, Fingerprint: sha256.Sum256([]byte("body"))}
+}
+
+// done checks that the operation happened.
+func (c *till) done(reply wallet.Reply, err error) {
+	c.t.Helper()
+	if err != nil || isRefused(reply) {
+		c.t.Errorf("%s, %v: want it done", reply.Body, err)
+	}
+}
+
+func isRefused(reply wallet.Reply) bool { return strings.Contains(string(reply.Body), "refused") }
+
+// mustHave checks the balance of a wallet.
+func (c *till) mustHave(id uuid.UUID, balance int64) {
+	c.t.Helper()
+	var w wallet.Wallet
+	if err := c.db.Collection("wallets").FindOne(context.Background(), bson.D{{Key: "_id", Value: id}}).Decode(&w); err != nil {
+		c.t.Fatal(err)
+	}
+	if w.Balance != balance {
+		c.t.Errorf("balance %d, want %d", w.Balance, balance)
+	}
+}
+
+// operations counts those that are stored, refusals included.
+func (c *till) operations() int64 {
+	c.t.Helper()
+	n, err := c.db.Collection("wallet_operations").CountDocuments(context.Background(), bson.D{})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return n
+}

@@ -1,0 +1,196 @@
+package wallet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"shop/locking"
+)
+
+// work is the callback of a transaction: it reads, decides, writes, and returns
+// the reply that it stored. It runs any number of times. Its ctx carries the
+// session: a statement with another ctx is outside of the transaction.
+type work func(ctx context.Context) (Reply, error)
+
+// transact runs one job to its answer. WithTransaction repeats what certainly
+// did not happen. What may have happened is run again here: the next callback
+// finds the operation under its key, or has the lock and does not find it.
+//
+// All of it in one session. A transaction whose commit got lost stays open at the
+// server, with its locks; the next one in the same session ends it. In another
+// session it would be refused by its own predecessor, for a minute.
+func (s *Service) transact(ctx context.Context, j *job, do work) (Reply, error) {
+	leave, err := s.turn(ctx, j)
+	if err != nil {
+		return Reply{}, err
+	}
+	defer leave()
+	session, err := s.client.StartSession()
+	if err != nil {
+		return Reply{}, fmt.Errorf("wallet: session: %w", err)
+	}
+	defer session.EndSession(context.WithoutCancel(ctx))
+	for round := range roundsMax {
+		if err := pause(ctx, round); err != nil {
+			return Reply{}, err
+		}
+		var reply Reply
+		if reply, err = s.round(ctx, session, j, do); err == nil {
+			return reply, nil
+		}
+		if !s.again(j, err) {
+			break
+		}
+	}
+	return Reply{}, toCaller(ctx, err)
+}
+
+// round is one WithTransaction. It returns the callback's reply beside an error
+// if what failed was the commit, and in no other case: so that is how we know.
+func (s *Service) round(ctx context.Context, session *mongo.Session, j *job, do work) (Reply, error) {
+	if j.unknown {
+		forget(ctx, session)
+	}
+	ended := false // the callback came to its end: next was the commit
+	reply, err := session.WithTransaction(undated{ctx}, func(ctx context.Context) (any, error) {
+		if ended {
+			s.count(Transient, s.method.Name) // behind a commit, only this label leads here
+		}
+		reply, err := s.attempt(ctx, j, do)
+		if ended = err == nil; !ended {
+			s.countCause(err)
+			return nil, err
+		}
+		return reply, nil // a value: what an aborted attempt found out is forgotten with it
+	}, j.durably())
+	if err == nil && j.leave != nil {
+		j.leave()
+		err = settle(ctx, session)
+		s.countCause(err)
+	}
+	switch {
+	case err == nil:
+		_ = s.step(ctx, AfterCommit)
+		return reply.(Reply), nil
+	case reply != nil:
+		return Reply{}, &ambiguousError{err}
+	default:
+		return Reply{}, err
+	}
+}
+
+// forget ends what the driver remembers of a commit without result. One that timed
+// out is committing still, for the driver, and it would begin the next transaction
+// with each of its statements; an abort ends that, and what was committed cannot be
+// aborted. Where there is nothing to abort, a transaction is begun for it, of which
+// nothing is sent.
+func forget(ctx context.Context, session *mongo.Session) {
+	if !session.TransactionRunning() {
+		_ = session.StartTransaction()
+	}
+	_ = session.AbortTransaction(context.WithoutCancel(ctx))
+}
+
+// undated hides when a ctx ends, not that it does. Where the driver sees a
+// deadline, it drops the client's time-out, and waits for a silent server until then.
+type undated struct{ context.Context }
+
+func (undated) Deadline() (at time.Time, ok bool) { return }
+
+// durably are the options of every transaction: all its statements see one
+// moment, and it is acknowledged when a majority has it.
+//
+// A job that has its turn in a line commits twice. MongoDB gives a wallet free
+// when the primary has committed, and waits for the majority behind that. So the
+// turn is given on there too, and the client is answered when the commit, sent
+// again, has been acknowledged by a majority (which the driver asks for with every
+// repetition, whatever the first had asked for). The next in line may read what
+// could still be rolled back, but its own commit is behind ours in the oplog: a
+// majority that has it has ours.
+func (j *job) durably() *options.TransactionOptionsBuilder {
+	o := options.Transaction().SetReadConcern(snapshot).SetReadPreference(primary)
+	if j.leave != nil {
+		return o.SetWriteConcern(atPrimary)
+	}
+	return o.SetWriteConcern(writes)
+}
+
+// settle commits what the primary has committed, until a majority has it, or the
+// server says that it is gone: then it was rolled back with its primary. Nothing
+// else is done in the session before that: for the driver, one whose commit timed
+// out is committing still, and it would begin each next transaction twice.
+func settle(ctx context.Context, session *mongo.Session) error {
+	for n := 1; ; n++ {
+		err := session.CommitTransaction(context.WithoutCancel(ctx))
+		if err == nil || hasLabel(err, "TransientTransactionError") || pause(ctx, n) != nil {
+			return err
+		}
+	}
+}
+
+// attempt is one run of the callback.
+func (s *Service) attempt(ctx context.Context, j *job, do work) (Reply, error) {
+	if j.attempt++; j.attempt > 1 {
+		s.count(Retried, s.method.Name)
+	}
+	if j.attempt > attemptsMax {
+		return Reply{}, errAttempts // without a label, so that it is the last
+	}
+	if err := s.step(ctx, AfterBegin); err != nil {
+		return Reply{}, err
+	}
+	reply, err := do(ctx)
+	if err != nil {
+		return Reply{}, err
+	}
+	return reply, s.step(ctx, BeforeCommit)
+}
+
+// again says whether another round may end differently, and counts why.
+func (s *Service) again(j *job, err error) bool {
+	switch ambiguous := new(ambiguousError); {
+	case errors.As(err, &ambiguous):
+		j.unknown = true
+		s.count(Ambiguous, s.method.Name)
+		return true
+	case errors.Is(err, errGuard):
+		s.count(GuardTripped, s.method.Name)
+		return true
+	case errors.Is(err, errKeyTaken):
+		return true
+	case j.unknown:
+		// A fail-over takes longer than WithTransaction is patient, and
+		// "busy" would be a lie: there is something to find out.
+		return hasLabel(err, "TransientTransactionError") || isAway(err) || errors.Is(err, locking.ErrBusy)
+	default:
+		return false
+	}
+}
+
+// The pauses between rounds, and between commits; between the attempts of one round the driver pauses.
+const (
+	pauseBase = 5 * time.Millisecond
+	pauseMax  = 250 * time.Millisecond
+)
+
+// pause before try number n: exponential, with full jitter, so that those
+// who collided do not collide again.
+func pause(ctx context.Context, n int) error {
+	if n == 0 {
+		return nil
+	}
+	timer := time.NewTimer(rand.N(min(pauseBase<<min(n, 10), pauseMax)))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -1,0 +1,147 @@
+package wallet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"shop/locking"
+)
+
+// Kind of operation.
+type Kind string
+
+// The kinds of operation.
+const (
+	Credit  Kind = "credit"  // amount and bonus come in
+	Debit   Kind = "debit"   // amount goes out
+	Payment Kind = "payment" // amount goes from one wallet to another
+)
+
+// Operation is what happened to a wallet, or to two.
+type Operation struct {
+	ID        uuid.UUID  `bson:"_id"` // made of Client and the key: the same in every attempt
+	Client    uuid.UUID  `bson:"client"`
+	Kind      Kind       `bson:"kind"`
+	Wallet    uuid.UUID  `bson:"wallet"` // of a payment: the payer's
+	To        *uuid.UUID `bson:"to,omitempty"`
+	Amount    int64      `bson:"amount"`
+	Bonus     int64      `bson:"bonus"` // what the outside gave for a credit
+	Currency  string     `bson:"currency,omitempty"`
+	CreatedAt time.Time  `bson:"createdAt"`
+}
+
+// Wallet is what its owner sees of it.
+type Wallet struct {
+	ID        uuid.UUID `bson:"_id"`
+	Owner     uuid.UUID `bson:"owner"`
+	Currency  string    `bson:"currency"`
+	Opening   int64     `bson:"opening"`
+	Balance   int64     `bson:"balance"`
+	Entries   []Entry   `bson:"entries,omitempty"` // the latest first
+	CreatedAt time.Time `bson:"createdAt"`
+	UpdatedAt time.Time `bson:"updatedAt"`
+}
+
+// Entry is what one operation did to one wallet.
+type Entry struct {
+	Operation uuid.UUID `bson:"operation"`
+	Wallet    uuid.UUID `bson:"wallet"`
+	Delta     int64     `bson:"delta"` // what was added: negative for what went out
+	CreatedAt time.Time `bson:"createdAt"`
+}
+
+// Request names one intent of one client. The same Client and Key is the same
+// intent; with another Fingerprint it is ErrKeyReused.
+type Request struct {
+	Client      uuid.UUID
+	Key         string   // 1 to 255 bytes of printable ASCII
+	Fingerprint [32]byte // of what is asked
+}
+
+// Reply is what the client is told: committed in the transaction of the effect
+// and returned byte for byte to each repetition. Status and Body mean nothing to this package.
+type Reply struct {
+	Status   int
+	Body     []byte
+	Replayed bool
+}
+
+// Encode turns an outcome that will be stored (an operation, or
+// ErrInsufficientFunds with the operation it is about) into the Reply. It runs
+// inside the transaction, perhaps several times, and must not do I/O.
+type Encode func(Operation, error) (Reply, error)
+
+// Ask is the question to the outside, and who asks. The outside answers an
+// Operation that it knows with what it answered before, and applies nothing twice.
+type Ask struct {
+	Operation uuid.UUID // the same whoever asks, and however often
+	Request   uuid.UUID // one call of Credit
+	Attempt   int       // of that request, from 1
+	Wallet    uuid.UUID
+	Amount    int64
+}
+
+// Bonus asks the outside what a credit gets on top, 0 or more. It has an effect
+// there that no transaction takes back. An error means that there is no answer now,
+// ErrKeyReused that the outside knows the Operation for another wallet or amount.
+type Bonus func(context.Context, Ask) (int64, error)
+
+// Errors that certainly moved nothing. The first is stored under the key.
+var (
+	ErrInsufficientFunds = errors.New("wallet: insufficient funds")
+
+	ErrNotFound  = errors.New("wallet: not found")
+	ErrForbidden = errors.New("wallet: the wallet is somebody else's")
+	ErrInvalid   = errors.New("wallet: invalid request")
+	ErrKeyReused = errors.New("wallet: idempotency key was used for another request")
+)
+
+// InsufficientFundsError says how much is missing. It matches ErrInsufficientFunds.
+type InsufficientFundsError struct {
+	Wallet  uuid.UUID
+	Wanted  int64
+	Balance int64
+}
+
+func (e *InsufficientFundsError) Error() string {
+	return fmt.Sprintf("wallet: insufficient funds: %d wanted, %d in %s", e.Wanted, e.Balance, e.Wallet)
+}
+func (e *InsufficientFundsError) Is(target error) bool { return target == ErrInsufficientFunds }
+
+// UnavailableError is an outside that does not answer: nothing is credited
+// without it. It matches locking.ErrBusy, since it means the same to a client:
+// nothing was done, come again.
+type UnavailableError struct{ Err error }
+
+func (e *UnavailableError) Error() string {
+	return "wallet: no answer about the bonus: " + e.Err.Error()
+}
+func (e *UnavailableError) Is(target error) bool { return target == locking.ErrBusy }
+
+// Config of a Service. Database is required, of a client made with ClientOptions.
+type Config struct {
+	Database *mongo.Database
+	Bonus    Bonus  // nil: there is none
+	Strategy string // default "lockid"
+	Encode   Encode // nil: status 0 and the outcome as JSON
+	// Line is how many may wait in this process for one wallet, for lockid and
+	// inc; 0: LineMax. Negative: there is no line, as in the other strategies.
+	Line int
+	// Count is told of events worth counting; nil: nobody.
+	Count func(kind EventKind, strategy string)
+	// Failpoint is where tests interfere; nil in production.
+	Failpoint func(ctx context.Context, step Step, strategy string)
+}
+
+// Strategy describes one way to run an operation.
+type Strategy struct {
+	Name   string
+	Safe   bool
+	Stores []string // "mongo"
+	Why    string   // one sentence
+}

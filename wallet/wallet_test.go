@@ -1,0 +1,107 @@
+package wallet_test
+
+import (
+	"errors"
+	"testing"
+
+	"shop/locking"
+	"shop/wallet"
+)
+
+// safe are the strategies that promise the invariants, all those that exist.
+func safe() (names []string) {
+	for _, s := range wallet.Strategies() {
+		if s.Safe {
+			names = append(names, s.Name)
+		}
+	}
+	return names
+}
+
+func all() (names []string) {
+	for _, s := range wallet.Strategies() {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
+func TestCredit_AddsTheAmountAndTheBonus(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range all() {
+		t.Run(strategy, func(t *testing.T) {
+			t.Parallel()
+			c := open(t, wallet.Config{Strategy: strategy})
+			p := c.pair(100, 0)
+			c.done(c.Credit(t.Context(), ask(p.alice), p.a, 30))
+			c.mustHave(p.a, 133)
+			c.mustHold()
+			if asked, _ := c.outside.calls(); asked != 1 {
+				t.Errorf("asked %d times", asked)
+			}
+		})
+	}
+}
+
+func TestDebitAndPay_MoveWhatIsThere(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range all() {
+		t.Run(strategy, func(t *testing.T) {
+			t.Parallel()
+			c := open(t, wallet.Config{Strategy: strategy})
+			p := c.pair(100, 0)
+			c.done(c.Debit(t.Context(), ask(p.alice), p.a, 30))
+			c.done(c.Pay(t.Context(), ask(p.alice), p.pay(50)))
+			c.done(c.Pay(t.Context(), ask(p.bob), p.payBack(5)))
+			c.mustHave(p.a, 25)
+			c.mustHave(p.b, 45)
+			c.mustHold()
+			if asked, _ := c.outside.calls(); asked != 0 {
+				t.Errorf("asked %d times", asked)
+			}
+		})
+	}
+}
+
+func TestShortOfFunds_IsRefusedAndChangesNothing(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range all() {
+		t.Run(strategy, func(t *testing.T) {
+			t.Parallel()
+			c := open(t, wallet.Config{Strategy: strategy})
+			p := c.pair(100, 0)
+			if reply, err := c.Debit(t.Context(), ask(p.alice), p.a, 101); err != nil || !isRefused(reply) {
+				t.Errorf("%s, %v", reply.Body, err)
+			}
+			if reply, err := c.Pay(t.Context(), ask(p.alice), p.pay(101)); err != nil || !isRefused(reply) {
+				t.Errorf("%s, %v", reply.Body, err)
+			}
+			c.mustHave(p.a, 100)
+			c.mustHave(p.b, 0)
+			c.mustHold()
+		})
+	}
+}
+
+func TestOutsideThatFails_CreditsNothingAndTheKeyIsOpen(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range safe() {
+		t.Run(strategy, func(t *testing.T) {
+			t.Parallel()
+			c := open(t, wallet.Config{Strategy: strategy})
+			p := c.pair(100, 0)
+			c.outside.fails = 1
+			req := ask(p.alice)
+			unavailable := new(wallet.UnavailableError)
+			if _, err := c.Credit(t.Context(), req, p.a, 30); !errors.Is(err, locking.ErrBusy) || !errors.As(err, &unavailable) {
+				t.Errorf("%v, want an UnavailableError", err)
+			}
+			c.mustHave(p.a, 100)
+			c.done(c.Credit(t.Context(), req, p.a, 30))
+			c.mustHave(p.a, 133)
+			if asked, operations := c.outside.calls(); asked != 2 || operations != 1 {
+				t.Errorf("asked %d times about %d operations", asked, operations)
+			}
+			c.mustHold()
+		})
+	}
+}
