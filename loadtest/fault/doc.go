@@ -19,6 +19,14 @@
 //	leader-     etcdfault.          SIGKILL to the leader of three members,         members_killed, elections
 //	kill        LeaderKill          started again
 //	no-quorum   etcdfault.NoQuorum  two of three members killed, or paused          quorum_losses
+//	step-down   mongofault.         replSetStepDown to the primary                  elections, transient labels
+//	            StepDown
+//	primary-    mongofault.         SIGSTOP to the primary until there is another   elections, transient labels
+//	pause       PrimaryPause
+//	primary-    mongofault.         SIGKILL to a primary with writes that nobody    elections, transient labels
+//	kill        PrimaryKill         else has, started again
+//	commit-     mongofault.         the answer to a commit is swallowed, or says    commits_cut, commits_failed, and unknown
+//	unknown     CommitUnknown       that the write concern was not reached          labels that were resolved
 //
 // Each returns what it did and when, as Events, with the evidence in numbers: a
 // fault that nobody can show to have happened proves nothing. Faults come one
@@ -26,7 +34,8 @@
 // time, or a little after it: by as long as the last thing takes that it undoes.
 //
 // Faults between a replica and PostgreSQL strike on a Wire, which the replica
-// has to be given as its database. LateWrite in its second way, the stopped
+// has to be given as its database; those between a replica and MongoDB on a
+// mongofault.Wire. LateWrite in its second way, the stopped
 // replica, wants replicas without failpoints: with them each step of a transfer
 // is a packet of its own, and PostgreSQL ends the open transaction of one that
 // is silent; so it is done in the first way only.

@@ -17,6 +17,10 @@ import (
 type Pauses struct {
 	Replicas Pausable
 	TTL      time.Duration
+	// Aim says whether who is stopped holds a lock. If not, it goes on, and is stopped
+	// a moment later. It is asked again at the end: has the pause outlived the lock?
+	// nil: any moment will do.
+	Aim func(context.Context) bool
 }
 
 // The lengths of pauses, in halves of the TTL.
@@ -64,18 +68,44 @@ func (p Pauses) series(ctx context.Context, n int, end time.Time) (events []Even
 
 // once is one pause. One that was called off before the lock ran out is none.
 func (p Pauses) once(ctx context.Context, n int, d time.Duration) (Event, error) {
+	holds, err := p.stop(ctx, n)
 	e := Event{What: fmt.Sprintf("replica %d stopped for %.1f TTL", n+1, float64(d)/float64(p.TTL)), At: time.Now()}
-	err := p.Replicas.Pause(n)
 	if err == nil {
 		pause(ctx, d)
 	}
+	outlived := holds && !p.Aim(ctx)
 	err = errors.Join(err, p.Replicas.Resume(n))
 	e.Until = time.Now()
 	if e.Until.Sub(e.At) >= p.TTL*pauseShortest/2 && err == nil {
 		e.Hits, e.Seen = 1, map[string]int64{"pauses": 1}
+		if outlived {
+			e.Seen["outlived"] = 1
+		}
 	}
 	if err != nil {
 		err = fmt.Errorf("pause replica %d: %w", n+1, err)
 	}
 	return e, err
+}
+
+// How often a replica is stopped before it is taken as it is.
+const (
+	aims     = 20
+	aimEvery = 20 * time.Millisecond
+)
+
+// stop stops replica n, where it matters if there is an Aim and luck.
+func (p Pauses) stop(ctx context.Context, n int) (holds bool, err error) {
+	for try := 1; ; try++ {
+		err := p.Replicas.Pause(n)
+		if err != nil || p.Aim == nil {
+			return false, err
+		}
+		if holds = p.Aim(ctx); holds || try == aims {
+			return holds, nil
+		}
+		if err := p.Replicas.Resume(n); err != nil || !pause(ctx, aimEvery) {
+			return false, err
+		}
+	}
 }

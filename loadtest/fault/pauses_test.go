@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -75,6 +76,32 @@ func TestPauses_AreResumedInEveryEnding(t *testing.T) {
 		s.fails = true
 		if events, err = (Pauses{Replicas: s, TTL: time.Second}).Strike(t.Context(), time.Minute); err == nil || len(s.since) != 0 || len(sum(events)) != 0 {
 			t.Errorf("%v, still stopped %v, %v", err, s.since, sum(events))
+		}
+	})
+}
+
+func TestPauses_WhoHoldsNothingIsLetGoAndStoppedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSleepers()
+		var looks atomic.Int64
+		aim := func(context.Context) bool { // the fourth who is stopped holds something, for a second
+			n := looks.Add(1)
+			return n == 4
+		}
+		events, err := Pauses{Replicas: s, TTL: 2 * time.Second, Aim: aim}.Strike(t.Context(), 4*time.Second)
+		seen := sum(events)
+		if err != nil || seen["pauses"] != 2 || seen["outlived"] != 1 || len(s.since) != 0 || len(s.slept[0])+len(s.slept[1]) < 4 {
+			t.Errorf("%v: %v, slept %v, still stopped %v", err, seen, s.slept, s.since)
+		}
+	})
+}
+
+func TestPauses_ALockThatIsThereAllTheTimeWasNotOutlived(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		always := func(context.Context) bool { return true }
+		events, err := Pauses{Replicas: newSleepers(), TTL: 2 * time.Second, Aim: always}.Strike(t.Context(), 4*time.Second)
+		if seen := sum(events); err != nil || seen["pauses"] != 2 || seen["outlived"] != 0 {
+			t.Errorf("%v: %v", err, seen)
 		}
 	})
 }

@@ -25,3 +25,10 @@ type Server interface {
 	Kill(ctx context.Context) error
 	Start(ctx context.Context) error // returns when it answers
 }
+
+// Freezer is a server that can stand still: its connections stay open, and
+// nothing answers.
+type Freezer interface {
+	Pause(ctx context.Context) error
+	Resume(ctx context.Context) error
+}

@@ -11,19 +11,12 @@ import (
 	"shop/loadtest/fault"
 )
 
-// Freezer is a server that can stand still: its connections stay open, and
-// nothing answers.
-type Freezer interface {
-	Pause(ctx context.Context) error
-	Resume(ctx context.Context) error
-}
-
 // NoQuorum takes two of three members away for a while, and brings them back:
 // the first time killed, so that they refuse, then stopped, so that they are
 // silent, and so on. No lock is granted meanwhile, and no lease runs out.
 type NoQuorum struct {
 	Client  *clientv3.Client // of all members
-	Members []Member         // three; those that are a Freezer are stopped too
+	Members []Member         // three; those that are a fault.Freezer are stopped too
 	Times   int
 	Part    float64 // of the time that they are away; the rest shows whether the system comes back
 }
@@ -74,7 +67,7 @@ func (q NoQuorum) lose(ctx context.Context, round int, d time.Duration) (event f
 
 // outage is how a member goes away and comes back.
 func outage(s fault.Server, round int) (take, back func(context.Context) error, how string) {
-	if f, ok := s.(Freezer); ok && round%2 == 1 {
+	if f, ok := s.(fault.Freezer); ok && round%2 == 1 {
 		return f.Pause, f.Resume, "stopped"
 	}
 	return s.Kill, s.Start, "killed"

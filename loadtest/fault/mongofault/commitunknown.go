@@ -1,0 +1,113 @@
+package mongofault
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"shop/loadtest/fault"
+)
+
+// CommitUnknown lets clients not know what became of their commits, in two ways
+// in turn, each for one Phase:
+//
+//	cut     a commit is done, and the connection breaks instead of the answer
+//	unsure  every commit is done, and the server says that nobody may rely on it:
+//	        a write concern error
+//
+// After a cut the driver sends the commit again by itself, and hears that it was
+// done. In the other phase whoever committed has to find out.
+type CommitUnknown struct {
+	Wires []*Wire
+	Every time.Duration // one cut, on one of the wires after the other
+	Phase time.Duration // at most half of the time, so that both ways are tried
+}
+
+// maxTimeExpired is the error behind which WithTransaction says at once that it
+// does not know. Behind others, such as 64, it sends the commit again and again,
+// until its time is over or the phase is: then it knows, and nobody else notices.
+const maxTimeExpired = 50
+
+// Strike counts the answers that were swallowed, and the write concern errors
+// that clients were told. Everything is as it was at the end.
+func (c CommitUnknown) Strike(ctx context.Context, over time.Duration) ([]fault.Event, error) {
+	var events []fault.Event
+	end, part := time.Now().Add(over), min(c.Phase, over/2)
+	for i := 0; ctx.Err() == nil && time.Until(end) > 0; i++ {
+		phase := c.cut
+		if i%2 == 1 {
+			phase = c.unsure
+		}
+		event, err := phase(ctx, min(part, time.Until(end)))
+		events = append(events, event)
+		if err != nil {
+			return events, fmt.Errorf("%s: %w", event.What, err)
+		}
+	}
+	return events, ctx.Err()
+}
+
+func (c CommitUnknown) cut(ctx context.Context, d time.Duration) (fault.Event, error) {
+	event := fault.Event{What: "answers to commits cut", At: time.Now()}
+	before := c.sum((*Wire).cutSoFar)
+	for i, end := 0, event.At.Add(d); time.Now().Before(end); i++ {
+		c.Wires[i%len(c.Wires)].cuts.Store(1)
+		if !pause(ctx, min(c.Every, time.Until(end))) {
+			break
+		}
+	}
+	for _, w := range c.Wires {
+		w.cuts.Store(0)
+	}
+	event.Until, event.Hits = time.Now(), c.sum((*Wire).cutSoFar)-before
+	event.Seen = map[string]int64{"commits_cut": event.Hits}
+	return event, nil
+}
+
+func (c CommitUnknown) unsure(ctx context.Context, d time.Duration) (event fault.Event, err error) {
+	event = fault.Event{What: "commits not acknowledged", At: time.Now()}
+	whole, cancel := undoing(ctx)
+	defer cancel()
+	before := c.sum((*Wire).failedSoFar)
+	defer func() {
+		err = errors.Join(err, c.failCommits(whole, "off"))
+		event.Until, event.Hits = time.Now(), c.sum((*Wire).failedSoFar)-before
+		event.Seen = map[string]int64{"commits_failed": event.Hits}
+	}()
+	if err := c.failCommits(whole, "alwaysOn"); err != nil {
+		return event, err
+	}
+	pause(ctx, d)
+	return event, nil
+}
+
+// failCommits is for those who come over a wire, and for nobody else. All members
+// are told: one of them is the primary.
+func (c CommitUnknown) failCommits(ctx context.Context, mode string) (err error) {
+	for _, host := range c.Wires[0].hosts {
+		_, failed := ask(ctx, host, "admin", bson.D{
+			{Key: "configureFailPoint", Value: "failCommand"},
+			{Key: "mode", Value: mode},
+			{Key: "data", Value: bson.D{
+				{Key: "failCommands", Value: bson.A{commit}},
+				{Key: "appName", Value: appName},
+				{Key: "writeConcernError", Value: bson.D{{Key: "code", Value: maxTimeExpired}, {Key: "errmsg", Value: "waiting for replication timed out"}}},
+			}},
+		})
+		err = errors.Join(err, failed)
+	}
+	return err
+}
+
+func (c CommitUnknown) sum(of func(*Wire) int64) (n int64) {
+	for _, w := range c.Wires {
+		n += of(w)
+	}
+	return n
+}
+
+func (w *Wire) cutSoFar() int64    { return w.cut.Load() }
+func (w *Wire) failedSoFar() int64 { return w.failed.Load() }

@@ -1,0 +1,40 @@
+package mongofault
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"shop/wallet"
+)
+
+func TestCommitUnknown_OfRealOperationsNothingIsLostAndAllIsResolved(t *testing.T) {
+	for _, strategy := range []string{"lockid", "inc"} {
+		t.Run(strategy, func(t *testing.T) {
+			c := newTill(t, env(t, "SHOP_MONGO_URL"), strategy, 3)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			done := make(chan int64, 1)
+			go func() { done <- c.churn(ctx, 3) }()
+			began := time.Now()
+			events, err := CommitUnknown{Wires: c.wires, Every: 200 * time.Millisecond, Phase: 500 * time.Millisecond}.Strike(t.Context(), 3*time.Second)
+			took := time.Since(began)
+			cancel()
+			n := <-done
+			seen := sum(events)
+			t.Logf("%d operations, %v, %v in %v", n, seen, c.events, took.Round(time.Millisecond))
+			if err != nil || took > 4*time.Second || seen["commits_cut"] < 3 || seen["commits_failed"] < 3 {
+				t.Errorf("%v, %v", seen, err)
+			}
+			if c.events[wallet.Ambiguous] == 0 || c.events[wallet.Resolved] == 0 || c.wrong() != 0 || c.operations() != n {
+				t.Errorf("%v, wrong by %d, %d operations stored", c.events, c.wrong(), c.operations())
+			}
+			for _, w := range c.wires {
+				if _, breaches := w.Overheard(strategy); strings.Join(breaches, "") != "" {
+					t.Errorf("%q", breaches)
+				}
+			}
+		})
+	}
+}

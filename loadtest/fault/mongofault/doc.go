@@ -1,0 +1,46 @@
+// Package mongofault does to a MongoDB replica set what operators, machines and
+// networks do to it, and listens to what its clients say.
+//
+// Question: does an operation happen once, and is what was acknowledged there,
+// when the primary goes away, or does not say what became of a commit?
+//
+//	StepDown       the primary is told to step down: open transactions are aborted
+//	PrimaryPause   the primary stands still until another is elected, and comes back
+//	               in the belief that it is the primary
+//	PrimaryKill    the primary is killed with writes that no other member has: what
+//	               was acknowledged by less than a majority is rolled back
+//	CommitUnknown  a commit is done, and its client does not hear of it, or hears
+//	               that nobody knows
+//
+// After a fault, Agree tells whether all members have the same, and RolledBack
+// what was taken back. Lifetime sets how long the servers keep a transaction of
+// a client that is silent.
+//
+// A Wire overhears what goes to the primary, and knows the rules of a
+// transaction with a lock in front:
+//
+//	R1  the first statement of a transaction is the lock: findAndModify of a wallet,
+//	    {$set: {lockId: <ObjectId>}}
+//	R2  a lockId is new: no other transaction had it
+//	R3  no statement is outside of a transaction; aggregations are readers'
+//	R4  no commit behind a statement that was answered with an error
+//
+// A breach needs no collision to be seen, as the money that is lost by it does.
+package mongofault
+
+import (
+	"context"
+	"time"
+)
+
+// pause returns false if ctx ends first.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

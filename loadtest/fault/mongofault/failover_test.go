@@ -1,0 +1,85 @@
+package mongofault
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"shop/loadtest/fault"
+)
+
+// struck checks what a fault says that it did, and that the set is whole again.
+func struck(t *testing.T, set Set, events []fault.Event, err error, times int) {
+	t.Helper()
+	for _, e := range events {
+		t.Logf("%s: %v in %v", e.What, e.Seen, e.Until.Sub(e.At).Round(time.Millisecond))
+	}
+	if err != nil || len(events) != times || sum(events)["elections"] < int64(times) {
+		t.Errorf("%d events, %v", len(events), err)
+	}
+	if err := set.caughtUp(t.Context()); err != nil {
+		t.Error(err)
+	}
+	for _, m := range set {
+		if _, err := ask(t.Context(), m.Addr, "admin", bson.D{{Key: "ping", Value: 1}}); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// On a machine that is busy there are elections that nobody asked for: a wire
+// leads to the primary there is.
+func TestStepDown_AnotherIsElectedEachTimeAndAWireLeadsThere(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"mongo", "mongo3"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			url, set := private(t, kind)
+			db, w := newDatabase(t, url), newWire(t, url)
+			c := talk{t, w, connect(t, w.URL()).Database(db.Name())}
+			c.must(c.newLock)(t.Context())
+			events, err := StepDown{Set: set, Times: 2}.Strike(t.Context(), 9*time.Second)
+			struck(t, set, events, err, 2)
+			eventually(t, c.newLock)
+		})
+	}
+}
+
+func TestFailovers_DoNotBeginWhatTheyCouldNotEnd(t *testing.T) {
+	for _, f := range []fault.Fault{StepDown{Times: 1}, PrimaryPause{Times: 1}, PrimaryKill{Times: 1}} {
+		if events, err := f.Strike(t.Context(), time.Second); err != nil || len(events) != 0 {
+			t.Errorf("%T: %+v, %v", f, events, err)
+		}
+	}
+}
+
+func TestPrimaryPause_AnotherIsElectedAndTheOldOneComesBack(t *testing.T) {
+	t.Parallel()
+	_, set := private(t, "mongo3")
+	events, err := PrimaryPause{Set: set, Times: 1}.Strike(t.Context(), time.Minute)
+	struck(t, set, events, err, 1)
+
+	ctx, cancel := context.WithCancel(t.Context()) // called off when one stands still
+	defer cancel()
+	for i := range set {
+		set[i].Server = cancelling{set[i].Server, cancel}
+	}
+	if _, err := (PrimaryPause{Set: set, Times: 2}).Strike(ctx, time.Minute); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+	struck(t, set, nil, nil, 0)
+}
+
+// cancelling is a server whose pause calls the run off.
+type cancelling struct {
+	Server
+	cancel func()
+}
+
+func (c cancelling) Pause(ctx context.Context) error {
+	defer c.cancel()
+	return c.Server.Pause(ctx)
+}

@@ -1,0 +1,119 @@
+package mongofault
+
+import (
+	"context"
+	"os"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.uber.org/goleak"
+
+	"shop/compose/local/stack"
+	"shop/loadtest/fault"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// env reads an address. A missing server fails the test: nothing is skipped.
+func env(t testing.TB, name string) string {
+	t.Helper()
+	v := os.Getenv(name)
+	if v == "" {
+		t.Fatalf("%s is not set: run the tests with `make test`, or `go run ./compose/local exec -- go test ./...`", name)
+	}
+	return v
+}
+
+// private starts a set for one test: of one member, "mongo", or of three, "mongo3".
+func private(t *testing.T, kind string) (url string, set Set) {
+	t.Helper()
+	all, err := stack.Attach(env(t, "SHOP_STACK"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := all.Private(t.Context(), kind)
+	if err != nil {
+		t.Fatal(err)
+	}
+	servers, err := all.Servers(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	url = first.Env["SHOP_MONGO_URL"]
+	for _, s := range servers {
+		if s.Env["SHOP_MONGO_URL"] != url {
+			continue
+		}
+		t.Cleanup(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+			defer cancel()
+			_ = s.Kill(ctx)
+		})
+		set = append(set, Member{Addr: s.Addr, Dir: s.Dir, Server: s})
+	}
+	return url, set
+}
+
+// connect makes a client, with nothing tuned. It is used at once, since one that
+// never was takes a heartbeat, ten seconds, to disconnect.
+func connect(t testing.TB, url string) *mongo.Client {
+	t.Helper()
+	client, err := mongo.Connect(options.Client().ApplyURI(url))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = client.Disconnect(ctx)
+	})
+	if err := client.Ping(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// newWire lays one to the shared server, or to another.
+func newWire(t testing.TB, url string) *Wire {
+	t.Helper()
+	w, err := NewWire(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.Close)
+	return w
+}
+
+// newDatabase is one with the collections of a wallet, past every wire, dropped
+// when the test ends. One wallet is in it: its id is 1.
+func newDatabase(t testing.TB, url string) *mongo.Database {
+	t.Helper()
+	db := connect(t, url).Database("fault_" + bson.NewObjectID().Hex())
+	if _, err := db.Collection("wallets").InsertOne(t.Context(), bson.D{{Key: "_id", Value: 1}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"wallet_entries", "wallet_operations"} {
+		if err := db.CreateCollection(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		_ = db.Drop(ctx) // some servers are gone by then
+	})
+	return db
+}
+
+func sum(events []fault.Event) map[string]int64 {
+	all := map[string]int64{}
+	for _, e := range events {
+		for name, n := range e.Seen {
+			all[name] += n
+		}
+	}
+	return all
+}

@@ -1,0 +1,113 @@
+package mongofault
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/google/uuid"
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// RolledBack lists the operations of a wallet that a member has taken back and
+// that are not there now. Most of those taken back are there: whoever asked for
+// one was not told that it was done, asked again, and it got the same id.
+//
+// Members put what they take back into files, by collection; each database has
+// others, so that what was done to an earlier one is not found.
+func RolledBack(ctx context.Context, set Set, database string) (operations []string, err error) {
+	const collection = "wallet_operations"
+	primary, _, err := set.primary(ctx, 0)
+	if err != nil {
+		return nil, err
+	}
+	folder, err := folderOf(ctx, primary, database, collection)
+	if err != nil {
+		return nil, err
+	}
+	taken := map[string]bson.RawValue{} // by their text
+	for _, m := range set {
+		documents, err := takenBack(m, folder)
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range documents {
+			taken[textOf(d.Lookup("_id"))] = d.Lookup("_id")
+		}
+	}
+	if len(taken) == 0 {
+		return nil, nil
+	}
+	there, err := ask(ctx, primary.Addr, database, bson.D{
+		{Key: "distinct", Value: collection},
+		{Key: "key", Value: "_id"},
+		{Key: "query", Value: bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: slices.Collect(maps.Values(taken))}}}}},
+	})
+	if err != nil {
+		return nil, err
+	}
+	ids, err := there.Lookup("values").Array().Values()
+	for _, id := range ids {
+		delete(taken, textOf(id))
+	}
+	return slices.Sorted(maps.Keys(taken)), err
+}
+
+// textOf is an operation's id as everybody else writes it.
+func textOf(id bson.RawValue) string {
+	_, data, _ := id.BinaryOK()
+	known, err := uuid.FromBytes(data)
+	if err != nil {
+		return id.String()
+	}
+	return known.String()
+}
+
+// folderOf is the collection's own id: another database has another one under
+// the same name.
+func folderOf(ctx context.Context, m Member, database, collection string) (string, error) {
+	answer, err := ask(ctx, m.Addr, database, bson.D{
+		{Key: "listCollections", Value: 1}, {Key: "filter", Value: bson.D{{Key: "name", Value: collection}}},
+	})
+	if err != nil {
+		return "", err
+	}
+	_, id, ok := answer.Lookup("cursor", "firstBatch", "0", "info", "uuid").BinaryOK()
+	if !ok || len(id) != 16 {
+		return "", fmt.Errorf("no collection %s.%s", database, collection)
+	}
+	return uuid.UUID(id).String(), nil
+}
+
+// takenBack is what a member has taken back of one collection, or of all: *.
+func takenBack(m Member, folder string) (documents []bson.Raw, err error) {
+	files, err := filepath.Glob(filepath.Join(m.Dir, "rollback", folder, "*.bson"))
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range files {
+		content, err := os.ReadFile(name)
+		if err != nil {
+			return nil, fmt.Errorf("rolled back: %w", err)
+		}
+		documents = append(documents, documentsIn(content)...)
+	}
+	return documents, nil
+}
+
+// documentsIn are those that stand one behind the other. One that is not whole
+// is the last.
+func documentsIn(content []byte) (documents []bson.Raw) {
+	for len(content) >= 4 {
+		size := int(binary.LittleEndian.Uint32(content))
+		if size < 5 || size > len(content) {
+			break
+		}
+		documents, content = append(documents, bson.Raw(content[:size])), content[size:]
+	}
+	return documents
+}

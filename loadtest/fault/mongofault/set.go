@@ -1,0 +1,153 @@
+package mongofault
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"shop/loadtest/fault"
+)
+
+// Member is one of the members of a replica set.
+type Member struct {
+	Addr   string // host:port
+	Dir    string // where its data is: rollback/ below it is read
+	Server Server
+}
+
+// Server is a mongod that can be killed and started again, and stand still.
+type Server interface {
+	fault.Server
+	fault.Freezer
+}
+
+// Set is a replica set, with all its members.
+type Set []Member
+
+// The bounds. An election takes two to four seconds with a timeout of two; a
+// member that stands still does not answer.
+const (
+	askWait      = 500 * time.Millisecond
+	electionWait = 20 * time.Second
+	undoWait     = 2 * time.Minute // a member may avoid another for a minute
+	askEvery     = 20 * time.Millisecond
+)
+
+// primary waits until a member takes writes, in a term that is not older than this.
+func (s Set) primary(ctx context.Context, term int64) (Member, int64, error) {
+	var addrs []string
+	for _, m := range s {
+		addrs = append(addrs, m.Addr)
+	}
+	n, term, err := primaryOf(ctx, addrs, term)
+	if err != nil {
+		return Member{}, 0, err
+	}
+	return s[n], term, nil
+}
+
+// others are all but one.
+func (s Set) others(than Member) (others Set) {
+	for _, m := range s {
+		if m.Addr != than.Addr {
+			others = append(others, m)
+		}
+	}
+	return others
+}
+
+// primaryOf asks all at once: one that stands still must not hold up the others.
+func primaryOf(ctx context.Context, addrs []string, atLeast int64) (n int, term int64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, electionWait)
+	defer cancel()
+	for {
+		terms := make([]int64, len(addrs))
+		var asking sync.WaitGroup
+		for i, addr := range addrs {
+			asking.Go(func() { terms[i] = primaryIn(ctx, addr) })
+		}
+		asking.Wait()
+		for i, term := range terms {
+			if term > 0 && term >= atLeast {
+				return i, term, nil
+			}
+		}
+		if !pause(ctx, askEvery) {
+			return 0, 0, fmt.Errorf("no primary: %w", ctx.Err())
+		}
+	}
+}
+
+// primaryIn is the term in which a member takes writes; 0: it does not.
+func primaryIn(ctx context.Context, addr string) int64 {
+	ctx, cancel := context.WithTimeout(ctx, askWait)
+	defer cancel()
+	answer, err := ask(ctx, addr, "admin", bson.D{{Key: "hello", Value: 1}})
+	writable, _ := answer.Lookup("isWritablePrimary").BooleanOK()
+	election, ok := answer.Lookup("electionId").ObjectIDOK() // its last eight bytes are the term
+	if err != nil || !writable || !ok {
+		return 0
+	}
+	return int64(binary.BigEndian.Uint64(election[4:]))
+}
+
+// caughtUp waits until all members have all that the primary has. What one has
+// that it should not have was taken back before that.
+func (s Set) caughtUp(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, undoWait)
+	defer cancel()
+	for {
+		primary, _, err := s.primary(ctx, 0)
+		if err == nil {
+			err = s.note(ctx, primary)
+		}
+		if err == nil {
+			return nil
+		}
+		if !pause(ctx, askEvery) {
+			return fmt.Errorf("not all members have caught up: %w", err)
+		}
+	}
+}
+
+// note writes into the set's log, and waits until every member has it. In short
+// waits: the primary may be another by then.
+func (s Set) note(ctx context.Context, primary Member) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	answer, err := ask(ctx, primary.Addr, "admin", bson.D{
+		{Key: "appendOplogNote", Value: 1},
+		{Key: "data", Value: bson.D{{Key: "caught", Value: "up"}}},
+		{Key: "writeConcern", Value: bson.D{{Key: "w", Value: len(s)}, {Key: "wtimeout", Value: 2000}}},
+	})
+	if failed, ok := answer.Lookup("writeConcernError").DocumentOK(); ok && err == nil {
+		err = fmt.Errorf("%s: %v", primary.Addr, failed)
+	}
+	return err
+}
+
+// hostsOf reads them from a connection string, and gives what is left with the
+// hosts replaced: one member, and no other is asked for.
+func hostsOf(mongoURL string) (hosts []string, direct func(host string) string, err error) {
+	rest, ok := strings.CutPrefix(mongoURL, "mongodb://")
+	authority, rest, _ := strings.Cut(rest, "/")
+	path, query, _ := strings.Cut(rest, "?")
+	settings, err := url.ParseQuery(query)
+	if !ok || err != nil || authority == "" || settings.Get("tls") == "true" || settings.Get("ssl") == "true" {
+		return nil, nil, fmt.Errorf("a URL mongodb://… is needed, in clear: %.60q", mongoURL)
+	}
+	at := strings.LastIndex(authority, "@") + 1
+	settings.Del("replicaSet")
+	settings.Del("compressors")
+	settings.Set("directConnection", "true")
+	settings.Set("appName", appName)
+	return strings.Split(authority[at:], ","), func(host string) string {
+		return "mongodb://" + authority[:at] + host + "/" + path + "?" + settings.Encode()
+	}, nil
+}

@@ -1,0 +1,81 @@
+package mongofault
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+)
+
+// talk is a client on a wire, with a database of its own.
+type talk struct {
+	t  *testing.T
+	w  *Wire
+	db *mongo.Database
+}
+
+func newTalk(t *testing.T) talk {
+	url := env(t, "SHOP_MONGO_URL")
+	db, w := newDatabase(t, url), newWire(t, url)
+	return talk{t, w, connect(t, w.URL()).Database(db.Name())}
+}
+
+func field(name string, value any) bson.D { return bson.D{{Key: name, Value: value}} }
+
+// lock is the first statement as it should be, with this id.
+func (c talk) lock(ctx context.Context, id any) error {
+	return c.db.Collection("wallets").FindOneAndUpdate(ctx, field("_id", 1), field("$set", field("lockId", id))).Err()
+}
+
+func (c talk) find(ctx context.Context) error {
+	return c.db.Collection("wallets").FindOne(ctx, field("_id", 1)).Err()
+}
+
+func (c talk) insert(ctx context.Context, id any) error {
+	_, err := c.db.Collection("wallet_operations").InsertOne(ctx, field("_id", id))
+	return err
+}
+
+// transact runs statements in a transaction and commits, whatever they said.
+func (c talk) transact(statements ...func(context.Context)) error {
+	c.t.Helper()
+	session, err := c.db.Client().StartSession()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer session.EndSession(context.Background())
+	if err := session.StartTransaction(); err != nil {
+		c.t.Fatal(err)
+	}
+	for _, s := range statements {
+		s(mongo.NewSessionContext(c.t.Context(), session))
+	}
+	return session.CommitTransaction(c.t.Context())
+}
+
+// must is a statement that has to work.
+func (c talk) must(do func(context.Context) error) func(context.Context) {
+	return func(ctx context.Context) {
+		c.t.Helper()
+		if err := do(ctx); err != nil {
+			c.t.Error(err)
+		}
+	}
+}
+
+func (c talk) newLock(ctx context.Context) error { return c.lock(ctx, bson.NewObjectID()) }
+
+// wantBreaches checks that these rules were broken, as often, and no others.
+func (c talk) wantBreaches(strategy string, transactions int64, want ...string) {
+	c.t.Helper()
+	n, breaches := c.w.Overheard(strategy)
+	ok := n == transactions && len(breaches) == len(want)
+	for i := range want {
+		ok = ok && strings.HasPrefix(breaches[i], want[i][:3]) && strings.HasSuffix(breaches[i], want[i][3:])
+	}
+	if !ok {
+		c.t.Errorf("%s: %d transactions, %q; want %d, %q", strategy, n, breaches, transactions, want)
+	}
+}
