@@ -1,4 +1,4 @@
-# Thin: each target calls a Go program. The stack (PostgreSQL, Redis, etcd) is
+# Thin: each target calls a Go program. The stack (PostgreSQL, Redis, etcd, MongoDB) is
 # found or installed, started, and stopped again by compose/local.
 SHELL     := /bin/bash
 STACK     := bin/local exec --while $$PPID
@@ -19,7 +19,7 @@ prove: build ## the whole matrix: each strategy under each fault of its stores
 	@$(STACK) -- $(SHOP) prove
 
 run: build ## start the servers and one shop to explore with curl; Ctrl-C ends all
-	@$(STACK) -- bash -c '$(SHOP) migrate && $(SHOP) seed && exec $(SHOP) serve'
+	@$(STACK) -- bash -c '$(SHOP) migrate && $(SHOP) seed && exec $(SHOP) serve --lab'
 
 test: lint race proof ## everything CI runs: lint, Go tests on real servers, the quick proof
 

@@ -50,7 +50,8 @@ func targeter(ctx context.Context, bases []string, headers Headers, shots []Shot
 }
 
 // Headers are what requests carry: the sender's own, and the idempotency key
-// under the name that the service knows it by.
+// under the name that the service knows it by. (And for the Recorder, which takes
+// it out, the name of the intent.)
 type Headers struct {
 	Key     string
 	Clients []http.Header // by Intent.Client
@@ -58,7 +59,8 @@ type Headers struct {
 
 func (h Headers) of(i Intent) http.Header {
 	header := h.Clients[i.Client].Clone()
-	header.Set(h.Key, i.Key)
+	header.Set(h.Key, i.wire())
+	header.Set(historyKey, i.Key)
 	return header
 }
 

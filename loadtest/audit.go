@@ -74,13 +74,18 @@ func Audit(ctx context.Context, conn queryer, checks []Check) (Findings, error) 
 		}
 		broken[check.Invariant] = append(broken[check.Invariant], ids...)
 	}
+	return newFindings(broken), nil
+}
+
+// newFindings are the ids that break an invariant, none of them twice.
+func newFindings(broken map[string][]string) Findings {
 	findings := make(Findings, len(broken))
 	for invariant, ids := range broken {
 		slices.Sort(ids)
 		ids = slices.Compact(ids) // found by two checks, broken once
 		findings[invariant] = Finding{Count: int64(len(ids)), IDs: ids[:min(len(ids), idsKept)]}
 	}
-	return findings, nil
+	return findings
 }
 
 // AuditInventory counts what breaks the invariants that can be seen in the

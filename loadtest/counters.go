@@ -27,6 +27,11 @@ var counted = map[string]map[string]string{
 		"fence_refused": "fence_refused", "guard_tripped": "guard_tripped", "retried": "retried",
 		"ambiguous": "ambiguous", "resolved": "resolved", "unavailable": "unavailable", "swept": "swept",
 	},
+	"wallet_events_total": {
+		"retried": "retried", "conflict": "conflict", "transient": "transient", "expired": "expired",
+		"ambiguous": "ambiguous", "resolved": "resolved", "guard_tripped": "guard_tripped",
+		"line_full": "line_full", "unavailable": "unavailable",
+	},
 }
 
 // Counters add up what replicas say about themselves in /metrics, over replicas

@@ -14,6 +14,8 @@ inventory_events_total{kind="guard_tripped",strategy="row"} 1
 inventory_events_total{kind="something_new",strategy="row"} 9
 # TYPE transfer_events_total counter
 transfer_events_total{kind="fence_refused",strategy="etcd-fenced"} 5
+# TYPE wallet_events_total counter
+wallet_events_total{kind="conflict",strategy="lockid"} 6
 # TYPE locking_events_total counter
 locking_events_total{kind="busy",store="redis"} 40
 locking_events_total{kind="busy",store="etcd"} 2
@@ -29,7 +31,7 @@ func TestReadCounters_AddsUpWhatIsEvidenceAndLeavesTheRest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(map[string]int64{"guard_tripped": 3, "lock_busy": 42, "fence_refused": 5}, counts); diff != "" {
+	if diff := cmp.Diff(map[string]int64{"guard_tripped": 3, "lock_busy": 42, "fence_refused": 5, "conflict": 6}, counts); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if _, err := readCounters(strings.NewReader("no metrics at all")); err == nil {
@@ -46,6 +48,11 @@ func TestEvidence_EveryNumberThatIsCollectedIsExplained(t *testing.T) {
 		}
 	}
 	for _, check := range slices.Concat(InventoryChecks, HistoryChecks, SoldChecks, TransferChecks, MoveChecks) {
+		if means(check.Invariant) == "" || check.Means == "" {
+			t.Errorf("%s: its invariant, or its result, is not explained", check.Name)
+		}
+	}
+	for _, check := range walletChecks() {
 		if means(check.Invariant) == "" || check.Means == "" {
 			t.Errorf("%s: its invariant, or its result, is not explained", check.Name)
 		}

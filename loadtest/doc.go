@@ -8,9 +8,9 @@
 //
 // The same crowd is sent to several replicas at once, whatever strategy they
 // run. While it is there, one fault is inflicted. Afterwards nobody who took part
-// is asked: all replicas are stopped, it is waited until no connection is left on
-// the database, and SQL compares the tables with each other and with what every
-// client was told.
+// is asked: all replicas are stopped, it is waited until no connection of theirs is left on
+// the database, and SQL (or aggregates, in MongoDB) compares the tables with each
+// other and with what every client was told.
 //
 // What is sent and what must be true of it is a Flow; all else is the same for all.
 //
@@ -22,13 +22,18 @@
 //	           of money and pay each other in opposite directions. Of the holds a
 //	           post and a void come at the same moment, about when they expire,
 //	           while a sweeper runs beside the replicas
+//	wallet     clients who send at the same moment, again and again: credits and
+//	           debits of one hot wallet, a ring of eight who pay each other in both
+//	           directions, some who have their wallets to themselves, and one who uses
+//	           one key for two wallets. Replicas ask a service outside (Bonus) what
+//	           each credit gets on top; it remembers who asked
 //
 //	plan ──▶ vegeta, open loop ──▶ recorder ──▶ replica 1 ┐
-//	          one in ten twice        │    ──▶ replica 2 ├──▶ PostgreSQL, Redis
+//	          one in ten twice        │    ──▶ replica 2 ├──▶ PostgreSQL, MongoDB, Redis …
 //	             at once              │    ──▶ replica 3 ┘        ▲
 //	                                  ▼                            │ fault
 //	undecided? ◀── what each key was told                          │
-//	    └──▶ same key again, next replica                       audit (SQL),
+//	    └──▶ same key again, next replica                        audit,
 //	                                                    when all replicas are gone
 //
 // # What it is not
@@ -79,7 +84,19 @@
 //	           what is over is not reserved after the sweeper's last round
 //	I-SPENT    all that is available can be sent, and not one more; who has enough
 //	           for everything is never refused
-//	of both
+//	of wallet
+//	M1         the sum of all balances is all openings and all entries
+//	M1-DURING  the same at every look while the load runs, and for each wallet; none below 0
+//	M2         a credit has one entry of amount + bonus, a debit one of −amount, a payment two
+//	           that sum up to nothing, a refusal none; balance = opening + entries ≥ 0
+//	M3         no operation is done twice
+//	M4         all members of the replica set are the same, and nothing acknowledged is in a rollback file
+//	W-SIDE     the outside applies an operation once, what it gave is in a balance exactly if it
+//	           was committed, and who may ask twice is known (side): without a fault, no request
+//	W-WIRE     on the wire, transactions begin with a lock that is new, and nothing is beside them
+//	I-RIGHT    nobody is refused for another reason than his money, or a key that he used before
+//	I-SPENT    as above; and a key that is decided does not do for another wallet
+//	of all
 //	I-ACK      what was acknowledged is there, as it was acknowledged
 //	I-REJ      what was refused, or never asked for, is not there
 //	I-ONCE     one effect for each key; all final answers to it equal, byte for byte
@@ -102,7 +119,9 @@
 //     a failure; neither is used here for anything but latencies (Attack).
 //   - Time stamps are monotonic and of one clock, that of the History.
 //   - An audit while a killed replica's last COMMIT is on its way sees half of it
-//     (WaitQuiet).
+//     (WaitQuiet, waitMongoQuiet).
+//   - MongoDB gives no hint which connections are whose, other than the name that a
+//     client gives itself: the URL of a scenario has it.
 //
 // # Sources
 //

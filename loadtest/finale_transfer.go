@@ -73,8 +73,13 @@ func (v *volley) spendAll(ctx context.Context, replica int, from, to Account) st
 
 // available asks the service what an account has to spend.
 func (v *volley) available(ctx context.Context, replica int, a Account) (int64, error) {
+	return v.ask(ctx, replica, "/v1/accounts/"+a.ID.String(), a.Client, "available")
+}
+
+// ask reads a number of something from one replica after the other, until one answers.
+func (v *volley) ask(ctx context.Context, replica int, path string, client int, field string) (int64, error) {
 	for {
-		n, err := v.read(ctx, v.bases[replica%len(v.bases)]+"/v1/accounts/"+a.ID.String(), v.headers.Clients[a.Client])
+		n, err := v.read(ctx, v.bases[replica%len(v.bases)]+path, v.headers.Clients[client], field)
 		if err == nil || !pause(ctx, chaseFirst) {
 			return n, err
 		}
@@ -82,7 +87,7 @@ func (v *volley) available(ctx context.Context, replica int, a Account) (int64, 
 	}
 }
 
-func (v *volley) read(ctx context.Context, url string, header http.Header) (int64, error) {
+func (v *volley) read(ctx context.Context, url string, header http.Header, field string) (int64, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return 0, err
@@ -97,9 +102,10 @@ func (v *volley) read(ctx context.Context, url string, header http.Header) (int6
 	if err != nil || res.StatusCode != http.StatusOK {
 		return 0, errors.Join(fmt.Errorf("%s: %s", res.Status, body), err)
 	}
-	var account struct{ Available *int64 }
-	if err := json.Unmarshal(body, &account); err != nil || account.Available == nil {
-		return 0, fmt.Errorf("no account: %s", body)
+	var shown map[string]json.RawMessage
+	var n int64
+	if err := errors.Join(json.Unmarshal(body, &shown), json.Unmarshal(shown[field], &n)); err != nil {
+		return 0, fmt.Errorf("no %s in it: %s", field, body)
 	}
-	return *account.Available, nil
+	return n, nil
 }

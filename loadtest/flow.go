@@ -16,12 +16,13 @@ type Flow struct {
 	During   string // the invariant that is looked at while the load runs
 	Leftover string // the one that no lock is left behind; "": nobody looks
 	Guard    string // the last guard, which the database keeps
+	Mongo    bool   // the money is in MongoDB, and replicas ask a Bonus service
 
 	// Plan draws what is sent, Crowd says in words how much that is.
 	Plan  func(Load) Plan
 	Crowd func(Plan) string
-	// Watch looks at the database until ctx ends.
-	Watch func(ctx context.Context, databaseURL string, clock func() time.Duration) ([]Sample, error)
+	// Watch looks at the stores until ctx ends.
+	Watch func(ctx context.Context, stores Stores, clock func() time.Duration) ([]Sample, error)
 	// Follow is what clients send because of a success, with times from now on. May be nil.
 	Follow func(Record) []Shot
 	// Finale shows after the load, before the replicas are stopped, that life goes on.
@@ -32,12 +33,14 @@ type Flow struct {
 	Void func(Scenario, map[string]int64) []string
 
 	Controls []Scenario
-	Faults   map[string][]Fault  // of each store
-	Least    map[Fault]int       // shortest load under a fault, in TTLs of a lock
-	Stretch  map[Fault]int       // the same, with no more requests than otherwise
-	Quick    func(Scenario) bool // part of the short proof
-	Told     func(Result) string // a result in words
-	Plot     func(Result) chart  // of the samples
+	Faults   map[string][]Fault      // of each store
+	Slower   int                     // it sends so many times less often than the load says; 0: just as often
+	Least    map[Fault]int           // shortest load under a fault, in TTLs of a lock
+	Stretch  map[Fault]int           // the same, with no more requests than otherwise
+	Recovery map[Fault]time.Duration // what servers need under a fault before anything can succeed
+	Quick    func(Scenario) bool     // part of the short proof
+	Told     func(Result) string     // a result in words
+	Plot     func(Result) chart      // of the samples
 	Words    Words
 }
 
@@ -60,7 +63,7 @@ type Words struct {
 }
 
 // flows are all there are; of somebody else's service next to nothing is known.
-var flows = []Flow{Inventory, Transfer, {
+var flows = []Flow{Inventory, Transfer, Wallet, {
 	Name: targetFlow, Number: "oversold", Told: toldOfTarget, Words: Words{Done: "ok"},
 }}
 
@@ -96,6 +99,7 @@ func Quick(matrix []Scenario) []Scenario {
 
 // load is a flow's load under a fault: longer, if the fault needs that.
 func (f Flow) load(l Load, fault Fault, lockTTL time.Duration) Load {
+	l.Rate = max(1, l.Rate/max(1, f.Slower))
 	if longer := time.Duration(f.Stretch[fault]) * lockTTL; longer > l.Duration {
 		l.Rate = max(1, int(float64(l.Rate)*l.Duration.Seconds()/longer.Seconds()))
 		l.Duration = longer

@@ -17,6 +17,11 @@ const liveMargin = 3 * time.Second
 // LiveBound is how soon after a fault, and after its end, something must succeed.
 func LiveBound(lockTTL time.Duration) time.Duration { return lockTTL + liveMargin }
 
+// bound is that of a flow under a fault.
+func (f Flow) bound(fault Fault, lockTTL time.Duration) time.Duration {
+	return LiveBound(lockTTL) + f.Recovery[fault]
+}
+
 // Stalls lists the faults after whose beginning or end nobody could buy, move or
 // hold anything within the bound.
 func Stalls(h *History, records []Record, events []fault.Event, bound time.Duration) []string {

@@ -33,12 +33,22 @@ type Plan struct {
 	Clients  int       // how many send it
 	Stock    []Stock   // on the shelf
 	Accounts []Account // opened
+	Wallets  []Purse   // opened
 	Intents  []*Intent
 	Shots    []Shot // in order of At; one intent in twinEvery has two at the same moment
 }
 
 // Account is opened before the first shot.
 type Account struct {
+	ID       uuid.UUID
+	Client   int // whose it is
+	Opening  int64
+	Currency string
+	Ample    bool // suffices for all that it is asked for: it must never be refused
+}
+
+// Purse is a wallet that is opened before the first shot.
+type Purse struct {
 	ID       uuid.UUID
 	Client   int // whose it is
 	Opening  int64

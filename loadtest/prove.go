@@ -19,16 +19,24 @@ type Proof struct {
 
 	// Server is the postgres:// URL of a server on which a scenario's database may be made.
 	Server func(s Scenario) (string, error)
-	// Prepare makes the tables in an empty database, puts there what the plan says,
+	// Mongo is the URL of a MongoDB server (a replica set) for a scenario whose flow
+	// has its money there. Its database has the name of the other one.
+	Mongo func(s Scenario) (string, error)
+	// Prepare makes the tables in empty databases, puts there what the plan says,
 	// and returns the credentials of the plan's clients, in their order.
-	Prepare func(ctx context.Context, s Scenario, databaseURL string, plan Plan) ([]Credentials, error)
-	// Program starts a replica for a scenario, on its database, with a prefix for its locks.
-	Program func(s Scenario, databaseURL, lockPrefix string) (Program, error)
+	Prepare func(ctx context.Context, s Scenario, stores Stores, plan Plan) ([]Credentials, error)
+	// Program starts a replica for a scenario, on its stores, with a prefix for its locks.
+	Program func(s Scenario, stores Stores, lockPrefix string) (Program, error)
 	// Fault makes what is done to a scenario's servers.
-	Fault func(s Scenario, replicas *Replicas, databaseURL, lockPrefix string) (fault.Fault, error)
+	Fault func(s Scenario, replicas *Replicas, stores Stores, lockPrefix string) (fault.Fault, error)
 	// Leftovers lists the locks with a prefix that are still in the lock service
 	// when nobody is left to hold them. May be nil.
 	Leftovers func(ctx context.Context, s Scenario, lockPrefix string) ([]string, error)
+	// Members says what differs between the members of the replica set, when all
+	// replicas have been stopped. May be nil: nobody looks.
+	Members func(ctx context.Context, s Scenario, database string) (Members, error)
+	// Overheard is what the wires in front of MongoDB heard. May be nil.
+	Overheard func(s Scenario) Overheard
 	// Say is told how it goes; Tick, more often, while the load runs.
 	Say  func(format string, args ...any)
 	Tick func(line string)
@@ -45,7 +53,7 @@ func (p *Proof) Run(ctx context.Context) (Report, error) {
 	for i, s := range p.Scenarios {
 		began := time.Now()
 		flow := flowOf(s.Flow)
-		report.Bound[s.Flow] = LiveBound(p.LockTTL[s.Flow])
+		report.Bound[s.Flow] = max(report.Bound[s.Flow], flow.bound(s.Fault, p.LockTTL[s.Flow]))
 		load := flow.load(p.Load, s.Fault, p.LockTTL[s.Flow])
 		plan := flow.Plan(load)
 		p.Say("%d/%d %s: %s, expected to be %s", i+1, len(p.Scenarios), s.Name(), flow.Crowd(plan), s.Expect)
@@ -72,13 +80,21 @@ func (p *Proof) scenario(ctx context.Context, r *run) (Result, error) {
 	if r.database, err = CreateDatabase(ctx, server, r.prefix); err != nil {
 		return Result{}, err
 	}
+	r.stores.Postgres = r.database.URL
 	if !p.Keep {
 		defer func() { _ = r.database.Drop(ctx) }()
 	}
-	if r.clients, err = p.Prepare(ctx, r.scenario, r.database.URL, r.plan); err != nil {
+	if r.flow.Mongo {
+		leave, err := r.enterMongo(ctx)
+		if err != nil {
+			return Result{}, err
+		}
+		defer leave()
+	}
+	if r.clients, err = p.Prepare(ctx, r.scenario, r.stores, r.plan); err != nil {
 		return Result{}, fmt.Errorf("prepare the database: %w", err)
 	}
-	program, err := p.Program(r.scenario, r.database.URL, r.prefix)
+	program, err := p.Program(r.scenario, r.stores, r.prefix)
 	if err != nil {
 		return Result{}, err
 	}
@@ -86,7 +102,7 @@ func (p *Proof) scenario(ctx context.Context, r *run) (Result, error) {
 		return Result{}, err
 	}
 	defer r.replicas.KillAll()
-	if r.fault, err = p.Fault(r.scenario, r.replicas, r.database.URL, r.prefix); err != nil {
+	if r.fault, err = p.Fault(r.scenario, r.replicas, r.stores, r.prefix); err != nil {
 		return Result{}, err
 	}
 	result, err := r.all(ctx)

@@ -15,9 +15,9 @@ import (
 )
 
 // prepareShelves makes the tables, and puts stock there, as the shop would.
-func prepareShelves(t *testing.T) func(context.Context, Scenario, string, Plan) ([]Credentials, error) {
-	return func(ctx context.Context, _ Scenario, databaseURL string, plan Plan) ([]Credentials, error) {
-		conn := connectTo(t, databaseURL)
+func prepareShelves(t *testing.T) func(context.Context, Scenario, Stores, Plan) ([]Credentials, error) {
+	return func(ctx context.Context, _ Scenario, stores Stores, plan Plan) ([]Credentials, error) {
+		conn := connectTo(t, stores.Postgres)
 		for _, up := range migrations(t, "inventory") {
 			must(t, conn, ctx, up)
 		}
@@ -41,8 +41,8 @@ func refusingProof(t *testing.T, scenario Scenario) *Proof {
 		Load:      Load{Rate: 100, Duration: time.Second, Seed: 1, Replicas: 2},
 		LockTTL:   map[string]time.Duration{"inventory": time.Second}, Patience: time.Second, Server: func(Scenario) (string, error) { return postgresURL(t), nil },
 		Prepare: prepareShelves(t),
-		Program: func(Scenario, string, string) (Program, error) { return program, nil },
-		Fault:   func(Scenario, *Replicas, string, string) (fault.Fault, error) { return fault.None{}, nil },
+		Program: func(Scenario, Stores, string) (Program, error) { return program, nil },
+		Fault:   func(Scenario, *Replicas, Stores, string) (fault.Fault, error) { return fault.None{}, nil },
 		Say:     t.Logf, Tick: func(string) {},
 	}
 }
@@ -80,7 +80,7 @@ func TestProof_AControlThatIsNotCaughtIsNotAsExpected(t *testing.T) {
 
 func TestProof_AFaultThatFailsIsAnError(t *testing.T) {
 	proof := refusingProof(t, safe(inventoryFlow, "row", Crash))
-	proof.Fault = func(Scenario, *Replicas, string, string) (fault.Fault, error) {
+	proof.Fault = func(Scenario, *Replicas, Stores, string) (fault.Fault, error) {
 		return fault.Down{Name: "redis", Server: nowhere{}}, nil
 	}
 	report, err := proof.Run(t.Context())
@@ -95,15 +95,15 @@ func TestProof_AFaultThatFailsIsAnError(t *testing.T) {
 func TestProof_CalledOffEndsItsReplicasAndDropsItsDatabase(t *testing.T) {
 	ctx, callOff := context.WithCancel(t.Context())
 	proof := refusingProof(t, safe(inventoryFlow, "row", NoFault))
-	program, _ := proof.Program(Scenario{}, "", "")
+	program, _ := proof.Program(Scenario{}, Stores{}, "")
 	var pids []int
 	program.Adopt = func(pid int) error { pids = append(pids, pid); return nil }
 	var database string
-	proof.Program = func(_ Scenario, databaseURL, _ string) (Program, error) {
-		database = databaseURL
+	proof.Program = func(_ Scenario, stores Stores, _ string) (Program, error) {
+		database = stores.Postgres
 		return program, nil
 	}
-	proof.Fault = func(Scenario, *Replicas, string, string) (fault.Fault, error) {
+	proof.Fault = func(Scenario, *Replicas, Stores, string) (fault.Fault, error) {
 		time.AfterFunc(200*time.Millisecond, callOff) // in the middle of the load
 		return fault.None{}, nil
 	}

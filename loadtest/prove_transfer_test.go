@@ -13,9 +13,9 @@ import (
 )
 
 // prepareAccounts makes the tables, and opens accounts, as the shop would.
-func prepareAccounts(t *testing.T) func(context.Context, Scenario, string, Plan) ([]Credentials, error) {
-	return func(ctx context.Context, _ Scenario, databaseURL string, plan Plan) ([]Credentials, error) {
-		conn := connectTo(t, databaseURL)
+func prepareAccounts(t *testing.T) func(context.Context, Scenario, Stores, Plan) ([]Credentials, error) {
+	return func(ctx context.Context, _ Scenario, stores Stores, plan Plan) ([]Credentials, error) {
+		conn := connectTo(t, stores.Postgres)
 		for _, up := range migrations(t, "transfer") {
 			must(t, conn, ctx, up)
 		}
@@ -90,8 +90,8 @@ func TestProof_LocksThatRunOutInTimeAreNotLeft(t *testing.T) {
 func TestProof_MoneyThatIsLostForAMomentIsSeenWhileTheLoadRuns(t *testing.T) {
 	proof := refusingBank(t, moneyControl("naive", NoFault))
 	proof.Patience = 100 * time.Millisecond
-	proof.Fault = func(_ Scenario, _ *Replicas, databaseURL, _ string) (fault.Fault, error) {
-		return loss{connectTo(t, databaseURL)}, nil
+	proof.Fault = func(_ Scenario, _ *Replicas, stores Stores, _ string) (fault.Fault, error) {
+		return loss{connectTo(t, stores.Postgres)}, nil
 	}
 	report, err := proof.Run(t.Context())
 	if err != nil {

@@ -2,6 +2,7 @@ package loadtest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -52,6 +53,10 @@ func (r *Recorder) carry(replica, n int) {
 	r.underWay[replica] += n
 }
 
+// historyKey carries the name of an intent as far as the Recorder: two intents may
+// go under one idempotency key.
+const historyKey = "Loadtest-Intent"
+
 // bodyMax bounds what is read of an answer.
 const bodyMax = 1 << 20
 
@@ -64,8 +69,9 @@ func (r *Recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 	once := req.Clone(httptrace.WithClientTrace(req.Context(), sent.trace()))
 	key := req.Header.Get(r.Header)
 	once.Header.Del(r.Header)
+	once.Header.Del(historyKey)
 	once.Header[strings.ToLower(r.Header)] = []string{key}
-	attempt := Attempt{Key: key, Replica: replica, Start: r.History.Now()}
+	attempt := Attempt{Key: cmp.Or(req.Header.Get(historyKey), key), Replica: replica, Start: r.History.Now()}
 	res, body, err := r.exchange(once)
 	attempt.End = r.History.Now()
 	attempt.Sends = int(sent.writes.Load())

@@ -22,11 +22,13 @@ type run struct {
 	scenario Scenario
 	plan     Plan
 	duration time.Duration // of the load
+	stores   Stores
 	database *Database
+	bonus    *Bonus        // nil: the flow has none
 	clients  []Credentials // that send the plan
 	replicas *Replicas
 	fault    fault.Fault
-	prefix   string // of the locks
+	prefix   string // of the locks; and the name of the databases
 
 	volley    *volley
 	latencies vegeta.Metrics
@@ -39,6 +41,8 @@ type run struct {
 	left      []string // locks that nobody holds, and that are there
 	replayed  int64
 	silent    []string // keys that were decided, and got no final answer again
+
+	mongoClients int64 // connections of the replicas to MongoDB, when the load was over
 }
 
 // Faults come when the load is in full swing, and end while there is still
@@ -77,7 +81,7 @@ func (r *run) load(ctx context.Context) error {
 	watched, struck := make(chan error, 1), make(chan error, 1)
 	go func() {
 		var err error
-		r.samples, err = r.flow.Watch(watching, r.database.URL, r.volley.history.Now)
+		r.samples, err = r.flow.Watch(watching, r.stores, r.volley.history.Now)
 		watched <- err
 	}()
 	go func() { struck <- r.strike(ctx) }()
@@ -170,7 +174,7 @@ func (r *run) ttl() time.Duration { return r.proof.LockTTL[r.flow.Name] }
 
 // lifeless is all that breaks I-LIVE.
 func (r *run) lifeless(records []Record) []string {
-	stalls := Stalls(r.volley.history, records, r.events, LiveBound(r.ttl()))
+	stalls := Stalls(r.volley.history, records, r.events, r.flow.bound(r.scenario.Fault, r.ttl()))
 	return slices.Concat(stalls, r.silent, undecided(records))
 }
 

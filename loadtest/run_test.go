@@ -18,12 +18,12 @@ func TestRun_TheAuditWaitsForTheLastCommit(t *testing.T) {
 	proof := refusingProof(t, safe(inventoryFlow, "row", NoFault))
 	prepare := proof.Prepare
 	committed := make(chan error, 1)
-	proof.Prepare = func(ctx context.Context, s Scenario, databaseURL string, plan Plan) ([]Credentials, error) {
-		credentials, err := prepare(ctx, s, databaseURL, plan)
+	proof.Prepare = func(ctx context.Context, s Scenario, stores Stores, plan Plan) ([]Credentials, error) {
+		credentials, err := prepare(ctx, s, stores, plan)
 		if err != nil {
 			return credentials, err
 		}
-		late := connectTo(t, databaseURL)
+		late := connectTo(t, stores.Postgres)
 		must(t, late, ctx, `BEGIN; UPDATE products SET stock = stock - 1 WHERE sku = 'drop-00'`)
 		onlooker := connectTo(t, postgresURL(t)) // in another database: nobody waits for it
 		go func() { committed <- commitWhenAwaited(ctx, onlooker, late) }()

@@ -49,8 +49,8 @@ LEFT JOIN (SELECT l.sku, sum(l.quantity) AS units
            GROUP BY l.sku) bought ON bought.sku = p.sku
 ORDER BY p.sku`
 
-func watchShelves(ctx context.Context, databaseURL string, clock func() time.Duration) ([]Sample, error) {
-	return watch(ctx, databaseURL, shelvesSQL, clock)
+func watchShelves(ctx context.Context, stores Stores, clock func() time.Duration) ([]Sample, error) {
+	return watch(ctx, stores.Postgres, shelvesSQL, clock)
 }
 
 // watch asks a database for its levels until ctx ends. That the server goes away
@@ -129,6 +129,6 @@ LEFT JOIN (SELECT account_id, sum(delta) AS moved
            GROUP BY account_id) l ON l.account_id = a.id
 ORDER BY 1`
 
-func watchMoney(ctx context.Context, databaseURL string, clock func() time.Duration) ([]Sample, error) {
-	return watch(ctx, databaseURL, moneySQL, clock)
+func watchMoney(ctx context.Context, stores Stores, clock func() time.Duration) ([]Sample, error) {
+	return watch(ctx, stores.Postgres, moneySQL, clock)
 }

@@ -9,6 +9,7 @@ import (
 const (
 	inventoryFlow = "inventory"
 	transferFlow  = "transfer"
+	walletFlow    = "wallet"
 )
 
 // Scenario is a strategy under a fault, and what must come of it.
@@ -48,13 +49,20 @@ const (
 	NoQuorum     Fault = "no-quorum"
 	PGRestart    Fault = "pg-restart"
 	CommitCut    Fault = "commit-cut"
+
+	// Of wallet's store. (Pause and Crash are among its faults too.)
+	StepDown      Fault = "step-down"
+	PrimaryPause  Fault = "primary-pause"
+	PrimaryKill   Fault = "primary-kill"
+	CommitUnknown Fault = "commit-unknown"
 )
 
 // order puts the faults from the harmless to the rest, so that a control stands
 // beside those that must do better under the same.
 func (f Fault) order() int {
 	return slices.Index([]Fault{
-		NoFault, LockLost, RedisDown, LateWrite, Pause, LeaseRevoked, LeaderKill, NoQuorum, PGRestart, CommitCut, Crash,
+		NoFault, LockLost, RedisDown, LateWrite, Pause, LeaseRevoked, LeaderKill, NoQuorum, PGRestart, CommitCut,
+		StepDown, PrimaryPause, PrimaryKill, CommitUnknown, Crash,
 	}, f)
 }
 

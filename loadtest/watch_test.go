@@ -68,7 +68,7 @@ func TestWatch_SeesTheShelfAndTheOrdersPartWays(t *testing.T) {
 	done := make(chan error, 1)
 	go func() {
 		var err error
-		samples, err = watchShelves(watching, db.URL, func() time.Duration { looks.Add(1); return time.Since(clock) })
+		samples, err = watchShelves(watching, Stores{Postgres: db.URL}, func() time.Duration { looks.Add(1); return time.Since(clock) })
 		done <- err
 	}()
 	for looks.Load() < 2 && pause(t.Context(), 5*time.Millisecond) { // the first look is over

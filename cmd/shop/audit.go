@@ -8,13 +8,14 @@ import (
 	"slices"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"shop/loadtest"
 )
 
 // auditCmd counts what violates an invariant, from outside, while the shop may
 // be running: every check is one statement, and so sees one moment.
-type auditCmd struct{ database }
+type auditCmd struct{ stores }
 
 // Run fails if anything is broken.
 func (c *auditCmd) Run(ctx context.Context, out io.Writer) error {
@@ -26,23 +27,22 @@ func (c *auditCmd) Run(ctx context.Context, out io.Writer) error {
 	if err := checkMigrated(ctx, pool); err != nil {
 		return err
 	}
+	wallets, err := c.openWallets(ctx)
+	if err != nil {
+		return err
+	}
+	defer disconnect(wallets)
 	broken, all := 0, 0
 	for _, flow := range flows {
-		findings, err := loadtest.Audit(ctx, pool, flow.checks)
+		findings, err := flow.audit(ctx, pool, wallets)
 		if err != nil {
 			return err
 		}
-		for _, invariant := range slices.Sorted(maps.Keys(findings)) {
-			finding := findings[invariant]
-			fmt.Fprintf(out, "%-9s  %-8s %d\n", flow.name, invariant, finding.Count)
-			for _, id := range finding.IDs {
-				fmt.Fprintf(out, "             %s\n", id)
-			}
-			if finding.Count > 0 {
-				broken++
-			}
-		}
 		all += len(findings)
+		broken += printFindings(out, flow.name, findings)
+	}
+	if wallets == nil {
+		fmt.Fprintln(out, "wallet     not looked at: no --mongo-url (SHOP_MONGO_URL)")
 	}
 	if broken > 0 {
 		return fmt.Errorf("audit: %d of %d invariants are broken", broken, all)
@@ -50,21 +50,54 @@ func (c *auditCmd) Run(ctx context.Context, out io.Writer) error {
 	return nil
 }
 
-// flows are the lessons, with the checks of what they leave in the tables.
-var flows = []struct {
-	name   string
-	checks []loadtest.Check
-}{
-	{"inventory", loadtest.InventoryChecks},
-	{"transfer", loadtest.TransferChecks},
+func printFindings(out io.Writer, flow string, findings loadtest.Findings) (broken int) {
+	for _, invariant := range slices.Sorted(maps.Keys(findings)) {
+		finding := findings[invariant]
+		fmt.Fprintf(out, "%-9s  %-8s %d\n", flow, invariant, finding.Count)
+		for _, id := range finding.IDs {
+			fmt.Fprintf(out, "             %s\n", id)
+		}
+		if finding.Count > 0 {
+			broken++
+		}
+	}
+	return broken
 }
 
-// auditNumbers is the audit as GET /v1/audit tells it.
-func auditNumbers(ctx context.Context, pool *pgxpool.Pool) (map[string]map[string]int64, error) {
-	stock, err := loadtest.AuditInventory(ctx, pool)
+// flows are the lessons, with the checks of what they leave in their stores.
+var flows = []struct {
+	name  string
+	audit func(context.Context, *pgxpool.Pool, *mongo.Database) (loadtest.Findings, error)
+}{
+	{"inventory", func(ctx context.Context, pool *pgxpool.Pool, _ *mongo.Database) (loadtest.Findings, error) {
+		return loadtest.Audit(ctx, pool, loadtest.InventoryChecks)
+	}},
+	{"transfer", func(ctx context.Context, pool *pgxpool.Pool, _ *mongo.Database) (loadtest.Findings, error) {
+		return loadtest.Audit(ctx, pool, loadtest.TransferChecks)
+	}},
+	{"wallet", func(ctx context.Context, _ *pgxpool.Pool, wallets *mongo.Database) (loadtest.Findings, error) {
+		if wallets == nil {
+			return nil, nil
+		}
+		return loadtest.AuditMongo(ctx, wallets, loadtest.WalletChecks)
+	}},
+}
+
+// auditNumbers is the audit as GET /v1/audit tells it. Where MongoDB should be
+// and is not, there is no audit: half of one would look like a whole one.
+func (p *parts) auditNumbers(ctx context.Context) (map[string]map[string]int64, error) {
+	stock, err := loadtest.AuditInventory(ctx, p.pool)
 	if err != nil {
 		return nil, err
 	}
-	money, err := loadtest.AuditTransfer(ctx, pool)
-	return map[string]map[string]int64{"inventory": stock, "transfer": money}, err
+	money, err := loadtest.AuditTransfer(ctx, p.pool)
+	numbers := map[string]map[string]int64{"inventory": stock, "transfer": money}
+	if err != nil || p.till.db == nil {
+		return numbers, err
+	}
+	if err := p.till.closed(); err != nil {
+		return nil, err
+	}
+	numbers["wallet"], err = loadtest.AuditWallet(ctx, p.till.db)
+	return numbers, err
 }

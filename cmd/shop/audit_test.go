@@ -3,6 +3,10 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"github.com/google/uuid"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
 func TestAudit_PrintsEachInvariantAndFailsWithTheIDsOfWhatBreaksOne(t *testing.T) {
@@ -29,6 +33,42 @@ func TestAudit_CountsMoneyThatIsMissing(t *testing.T) {
 	out, err = shop(t, "audit", "--postgres-url", databaseURL)
 	if exitCode(err) != 1 || !strings.Contains(out, alice) {
 		t.Errorf("a cent is missing: exit status %d, %v\n%s", exitCode(err), err, out)
+	}
+}
+
+func TestAudit_CountsAWalletThatDoesNotAddUp(t *testing.T) {
+	db := sharedMongo(t)
+	url, _ := newDatabase(t)
+	out, err := shop(t, "audit", "--postgres-url", url)
+	if err != nil || !strings.Contains(out, "wallet     M1 ") || !strings.Contains(out, "wallet     M3 ") {
+		t.Fatalf("new wallets: %v\n%s", err, out)
+	}
+	id := wallets(t, url)["alice"]
+	takeACent(t, db, id)
+	out, err = shop(t, "audit", "--postgres-url", url)
+	if exitCode(err) != 1 || !strings.Contains(out, id) {
+		t.Errorf("a cent is missing: exit status %d, %v\n%s", exitCode(err), err, out)
+	}
+}
+
+// takeACent is an update that was lost.
+func takeACent(t *testing.T, db *mongo.Database, wallet string) {
+	t.Helper()
+	_, err := db.Collection("wallets").UpdateByID(t.Context(), uuid.MustParse(wallet), bson.D{{Key: "$inc", Value: bson.D{{Key: "balance", Value: int64(-1)}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What was not looked at is not told as whole.
+func TestAudit_SaysWhenThereAreNoWalletsToLookAt(t *testing.T) {
+	url, _ := newDatabase(t)
+	out, err := shop(t, "audit", "--postgres-url", url, "--mongo-url=")
+	if err != nil || !strings.Contains(out, "wallet     not looked at") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if out, err := shop(t, "audit", "--postgres-url", url, "--mongo-url=mongodb://127.0.0.1:1/shop"); exitCode(err) != 2 || !strings.Contains(err.Error(), "is it running") {
+		t.Errorf("MongoDB is away: exit status %d, %v\n%s", exitCode(err), err, out)
 	}
 }
 

@@ -8,15 +8,17 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
+	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"shop/inventory"
 	"shop/transfer"
+	"shop/wallet"
 )
 
 // batchCmd does what no request does: it gives back the money of holds that
 // nobody posted in time, and forgets answers that were kept long enough.
 type batchCmd struct {
-	database  `embed:"" group:"Stores"`
+	stores    `embed:"" group:"Stores"`
 	Transfers transferSettings `embed:"" group:"Stores"`
 	Every     time.Duration    `env:"SHOP_BATCH_EVERY" help:"Again and again, this long after the last time, until told to stop; without it once."`
 	Lab       bool             `env:"SHOP_LAB" group:"Lab" help:"Allows unsafe strategies."`
@@ -28,7 +30,7 @@ func (c *batchCmd) Validate() error {
 	if c.Every < 0 {
 		return errors.New("--every must not be negative")
 	}
-	return errors.Join(c.database.Validate(), c.Transfers.validate(c.Lab))
+	return errors.Join(c.stores.Validate(), c.Transfers.validate(c.Lab))
 }
 
 // Run does it once, and fails if it could not be done; or with --every until ctx
@@ -49,12 +51,17 @@ func (c *batchCmd) Run(ctx context.Context, std stdio) error {
 		return err
 	}
 	defer bank.close()
+	wallets, err := c.connectIfAny()
+	if err != nil {
+		return err
+	}
+	defer disconnect(wallets)
 	if c.Every == 0 {
-		return once(ctx, log, pool, bank)
+		return once(ctx, log, pool, bank, wallets)
 	}
 	log.Info("sweeping", "every", c.Every, "strategy", c.Transfers.Strategy)
 	for ctx.Err() == nil {
-		if err := once(ctx, log, pool, bank); err != nil && ctx.Err() == nil {
+		if err := once(ctx, log, pool, bank, wallets); err != nil && ctx.Err() == nil {
 			log.Warn("not all of it could be done; it is tried again", "error", err)
 		}
 		pause(ctx, c.Every)
@@ -63,16 +70,23 @@ func (c *batchCmd) Run(ctx context.Context, std stdio) error {
 }
 
 // once goes on after an error: etcd that is down is no reason to keep old keys.
-func once(ctx context.Context, log *slog.Logger, pool *pgxpool.Pool, bank *bank) error {
+func once(ctx context.Context, log *slog.Logger, pool *pgxpool.Pool, bank *bank, wallets *mongo.Database) error {
 	swept, sweepErr := sweep(ctx, bank)
 	money, moneyErr := transfer.Purge(ctx, pool, transfer.KeysKept)
 	stock, stockErr := inventory.Purge(ctx, pool, inventory.KeysKept)
+	var (
+		refusals  int64
+		walletErr error
+	)
+	if wallets != nil {
+		refusals, walletErr = wallet.Purge(ctx, wallets, wallet.KeysKept)
+	}
 	level := slog.LevelDebug
-	if int64(swept)+money+stock > 0 {
+	if int64(swept)+money+stock+refusals > 0 {
 		level = slog.LevelInfo
 	}
-	log.Log(ctx, level, "batch", "holds_expired", swept, "transfer_keys_purged", money, "order_keys_purged", stock)
-	return errors.Join(sweepErr, moneyErr, stockErr)
+	log.Log(ctx, level, "batch", "holds_expired", swept, "transfer_keys_purged", money, "order_keys_purged", stock, "wallet_refusals_purged", refusals)
+	return errors.Join(sweepErr, moneyErr, stockErr, walletErr)
 }
 
 func sweep(ctx context.Context, bank *bank) (int, error) {

@@ -5,6 +5,9 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
 // expired makes a hold whose time is over, and two keys that are old enough to be forgotten.
@@ -44,6 +47,40 @@ func TestBatch_SweepsExpiredHoldsAndForgetsOldKeysOnce(t *testing.T) {
 	if out, err := shop(t, "batch", "--postgres-url", url, "--lock-prefix", t.Name()); err != nil || strings.Contains(out, "holds_expired") {
 		t.Errorf("again: %v\n%s", err, out)
 	}
+}
+
+func TestBatch_ForgetsOldRefusalsOfWallets(t *testing.T) {
+	db := sharedMongo(t)
+	url, keys := newDatabase(t)
+	p := startPurse(t, url, keys["alice"], wallets(t, url)["alice"])
+	for _, key := range []string{"old", "new"} {
+		if status, body := p.write("debits", key, `{"amount":1000000}`); status != 409 {
+			t.Fatalf("%d %s", status, body)
+		}
+	}
+	if status, body := p.debit("old-but-done"); status != 201 {
+		t.Fatalf("%d %s", status, body)
+	}
+	longAgo := bson.D{{Key: "$set", Value: bson.D{{Key: "createdAt", Value: time.Now().Add(-48 * time.Hour)}}}}
+	if _, err := db.Collection("wallet_operations").UpdateMany(t.Context(), bson.D{{Key: "key", Value: bson.D{{Key: "$ne", Value: "new"}}}}, longAgo); err != nil {
+		t.Fatal(err)
+	}
+	out, err := shop(t, "batch", "--postgres-url", url, "--lock-prefix", t.Name())
+	if err != nil || !strings.Contains(out, `"wallet_refusals_purged":1`) {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if n := documents(t, db, "wallet_operations"); n != 2 {
+		t.Errorf("%d operations are left, want 2", n)
+	}
+}
+
+// MongoDB is away: all else is done, and it fails.
+func TestBatch_WithoutMongoDBItDoesTheRestAndFails(t *testing.T) {
+	url, _ := expired(t)
+	if _, err := shop(t, "batch", "--postgres-url", url, "--lock-prefix", t.Name(), "--mongo-url=mongodb://127.0.0.1:1/shop"); exitCode(err) != 1 {
+		t.Errorf("exit status %d, %v", exitCode(err), err)
+	}
+	wantSwept(t, url)
 }
 
 func TestBatch_TakesTheLocksOfItsStrategy(t *testing.T) {

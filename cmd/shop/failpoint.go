@@ -12,9 +12,10 @@ import (
 
 	"shop/inventory"
 	"shop/transfer"
+	"shop/wallet"
 )
 
-// failpoint is what happens at one step of a purchase or a transfer, in the lab only:
+// failpoint is what happens at one step of a purchase, a transfer or what is done to a wallet, in the lab only:
 //
 //	STEP=exp:MEAN       a pause, drawn for each request from an exponential distribution
 //	STEP=sleep:D        a pause of D
@@ -35,6 +36,7 @@ type failpoint struct {
 var stepsOf = map[string][]string{
 	"inventory": stepNames(inventory.AfterAcquire, inventory.AfterGuard, inventory.BeforeCommit, inventory.AfterCommit),
 	"transfer":  stepNames(transfer.Steps()...),
+	"wallet":    stepNames(wallet.Steps()...),
 }
 
 func stepNames[S ~string](steps ...S) (list []string) {
@@ -60,7 +62,7 @@ func (f *failpoint) UnmarshalText(text []byte) error {
 			f.flow = "/" // none
 		}
 	}
-	if !f.in("inventory") && !f.in("transfer") {
+	if !f.in("inventory") && !f.in("transfer") && !f.in("wallet") {
 		return fmt.Errorf("failpoint %q: no such step; there are %v", text, stepsOf)
 	}
 	switch action {

@@ -11,8 +11,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/uuid"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
 	"shop/inventory"
 	"shop/transfer"
+	"shop/wallet"
 )
 
 // pauses runs a failpoint n times on a clock that costs nothing.
@@ -80,22 +84,24 @@ func TestFailpoint_SleepIsConstantAndEndsWithItsContext(t *testing.T) {
 }
 
 func TestFailpoint_NoneIsNil(t *testing.T) {
-	if hook[inventory.Step]("inventory", nil, nil) != nil || hook[transfer.Step]("transfer", nil, nil) != nil {
+	if hook[inventory.Step]("inventory", nil, nil) != nil || hook[transfer.Step]("transfer", nil, nil) != nil || hook[wallet.Step]("wallet", nil, nil) != nil {
 		t.Error("production pays for failpoints")
 	}
 }
 
-// A step that both flows have means both, unless the flow is named; one that
-// only the other has costs nothing.
+// A step that several flows have means all of them, unless the flow is named; one
+// that only the others have costs nothing.
 func TestFailpoint_IsOfEveryFlowThatHasItsStepOrOfTheOneThatIsNamed(t *testing.T) {
-	for text, want := range map[string][2]bool{ // inventory, transfer
-		"after-guard=sleep:1s":             {true, true},
-		"after-begin=sleep:1s":             {false, true},
-		"inventory/after-guard=sleep:1s":   {true, false},
-		"transfer/after-guard=exp:2ms":     {false, true},
-		"transfer/before-acquire=kill":     {false, true},
-		"transfer/before-commit=stop":      {false, true},
-		"inventory/before-commit=sleep:1s": {true, false},
+	for text, want := range map[string][3]bool{ // inventory, transfer, wallet
+		"after-guard=sleep:1s":             {true, true, true},
+		"after-begin=sleep:1s":             {false, true, true},
+		"after-call=sleep:1s":              {false, false, true},
+		"inventory/after-guard=sleep:1s":   {true, false, false},
+		"transfer/after-guard=exp:2ms":     {false, true, false},
+		"transfer/before-acquire=kill":     {false, true, false},
+		"transfer/before-commit=stop":      {false, true, false},
+		"wallet/before-commit=stop":        {false, false, true},
+		"inventory/before-commit=sleep:1s": {true, false, false},
 	} {
 		var f failpoint
 		if err := f.UnmarshalText([]byte(text)); err != nil {
@@ -104,11 +110,12 @@ func TestFailpoint_IsOfEveryFlowThatHasItsStepOrOfTheOneThatIsNamed(t *testing.T
 		points := []failpoint{f}
 		stock := hook[inventory.Step]("inventory", points, exponential(1))
 		money := hook[transfer.Step]("transfer", points, exponential(1))
-		if got := [2]bool{stock != nil, money != nil}; got != want {
+		cash := hook[wallet.Step]("wallet", points, exponential(1))
+		if got := [3]bool{stock != nil, money != nil, cash != nil}; got != want {
 			t.Errorf("%s: %v, want %v", text, got, want)
 		}
 	}
-	for _, text := range []string{"inventory/after-begin=kill", "wallet/after-guard=kill", "transfer/=kill", "/after-guard=kill", "transfer=kill"} {
+	for _, text := range []string{"inventory/after-begin=kill", "transfer/after-call=kill", "cinema/after-guard=kill", "transfer/=kill", "/after-guard=kill", "transfer=kill"} {
 		if err := new(failpoint).UnmarshalText([]byte(text)); err == nil {
 			t.Errorf("%s is taken", text)
 		}
@@ -123,30 +130,64 @@ func TestFailpoint_KillEndsTheProcessAtItsStep(t *testing.T) {
 		"before-commit": 0, "after-commit": 1, // of a purchase
 		"transfer/before-acquire": 0, "transfer/before-commit": 0, "transfer/after-commit": 1,
 	} {
-		cmd := exec.CommandContext(t.Context(), os.Args[0], "serve", "--listen=127.0.0.1:0", "--metrics-listen=",
-			"--postgres-url", url, "--redis-url", env(t, "SHOP_REDIS_URL"), "--lab", "--strategy=row", "--lock-prefix", t.Name(), "--failpoint="+step+"=kill")
-		r := &replica{t: t, key: keys["alice"], log: &lines{}, end: make(chan error, 1)}
-		cmd.Env, cmd.Stderr = append(os.Environ(), asShop+"=1"), r.log
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		ended := make(chan error, 1)
-		go func() { ended <- cmd.Wait() }()
-		r.awaitServing()
-		do, table := r.buy, "orders"
+		table := "orders"
 		if strings.HasPrefix(step, "transfer/") {
-			do, table = func(key string) (int, string) { return payer{r, ids["alice"], ids["bob"]}.pay(key) }, "transfers"
+			table = "transfers"
 		}
-		until(t, step+": no answer", func() bool { // busy until the locks of the one before have run out
-			status, _ := do(step)
-			return status == 0
+		diesAt(t, step, url, keys["alice"], func(r *replica) (int, string) {
+			if table == "orders" {
+				return r.buy(step)
+			}
+			return payer{r, ids["alice"], ids["bob"]}.pay(step)
 		})
-		<-ended
-		if status := cmd.ProcessState.Sys().(syscall.WaitStatus); !status.Signaled() || status.Signal() != syscall.SIGKILL {
-			t.Errorf("%s: %v", step, cmd.ProcessState)
-		}
 		if got := query(t, url, `SELECT count(*) FROM `+table+` WHERE idempotency_key = $1`, step); got != want {
 			t.Errorf("%s: %d %s, want %d", step, got, table, want)
 		}
+	}
+}
+
+// Of a wallet too. Its lock goes with the transaction that the dead one left, and
+// that stays for a minute: so each step has a wallet of its own, and the test a server.
+func TestFailpoint_KillEndsTheProcessAtAStepOfAWallet(t *testing.T) {
+	db := ownMongo(t, private(t, "mongo").Env["SHOP_MONGO_URL"])
+	url, keys := newDatabase(t)
+	var w wallet.Wallet
+	if err := db.Collection("wallets").FindOne(t.Context(), bson.D{{Key: "_id", Value: uuid.MustParse(wallets(t, url)["alice"])}}).Decode(&w); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range wallet.Steps() {
+		id := openPurse(t, db, w.Owner, 0)
+		diesAt(t, "wallet/"+string(step), url, keys["alice"], func(r *replica) (int, string) { return purse{r, id}.credit(string(step)) })
+		var want int64
+		if step == wallet.AfterCommit || step == wallet.AfterRelease {
+			want = 1
+		}
+		done, err := db.Collection("wallet_operations").CountDocuments(t.Context(), bson.D{{Key: "key", Value: string(step)}})
+		if err != nil || done != want {
+			t.Errorf("%s: %d operations, %v; want %d", step, done, err, want)
+		}
+	}
+}
+
+// diesAt starts a process with a failpoint, and asks until it is dead.
+func diesAt(t *testing.T, step, url, key string, ask func(*replica) (int, string)) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "serve", "--listen=127.0.0.1:0", "--metrics-listen=",
+		"--postgres-url", url, "--redis-url", env(t, "SHOP_REDIS_URL"), "--lab", "--strategy=row", "--lock-prefix", t.Name(), "--failpoint="+step+"=kill")
+	r := &replica{t: t, key: key, log: &lines{}, end: make(chan error, 1)}
+	cmd.Env, cmd.Stderr = append(os.Environ(), asShop+"=1"), r.log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	r.awaitServing()
+	until(t, step+": no answer", func() bool { // busy until the locks of the one before have run out
+		status, _ := ask(r)
+		return status == 0
+	})
+	<-ended
+	if status := cmd.ProcessState.Sys().(syscall.WaitStatus); !status.Signaled() || status.Signal() != syscall.SIGKILL {
+		t.Errorf("%s: %v", step, cmd.ProcessState)
 	}
 }

@@ -20,8 +20,8 @@ import (
 // cli is the command line: kong reads flags, environment and help from the tags.
 type cli struct {
 	Serve   serveCmd         `cmd:"" help:"Serve the API until told to stop."`
-	Migrate migrateCmd       `cmd:"" help:"Create or update the tables. Safe to run at any time, and several at once."`
-	Seed    seedCmd          `cmd:"" help:"Make the demo's clients, products and accounts where they are missing, and print the keys."`
+	Migrate migrateCmd       `cmd:"" help:"Create or update the tables and collections. Safe to run at any time, and several at once."`
+	Seed    seedCmd          `cmd:"" help:"Make the demo's clients, products, accounts and wallets where they are missing, and print the keys."`
 	Client  clientCmd        `cmd:"" help:"Who may call: add, list, rotate."`
 	Prove   proveCmd         `cmd:"" help:"Load a set of replicas, break things, and audit what came of it."`
 	Batch   batchCmd         `cmd:"" help:"Give back expired holds and forget old idempotency keys: once, or again and again."`

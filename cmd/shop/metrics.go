@@ -9,6 +9,7 @@ import (
 
 	"shop/inventory"
 	"shop/transfer"
+	"shop/wallet"
 )
 
 // newRegistry holds the metrics of this process, and those of Go and the system.
@@ -25,6 +26,10 @@ var (
 	moneyKinds = []transfer.EventKind{
 		transfer.FenceRefused, transfer.GuardTripped, transfer.Retried, transfer.Ambiguous, transfer.Resolved,
 		transfer.Unavailable, transfer.Swept,
+	}
+	walletKinds = []wallet.EventKind{
+		wallet.Retried, wallet.Conflict, wallet.Transient, wallet.Expired, wallet.Ambiguous, wallet.Resolved,
+		wallet.GuardTripped, wallet.LineFull, wallet.Unavailable,
 	}
 )
 

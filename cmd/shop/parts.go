@@ -19,6 +19,7 @@ import (
 	"shop/locking/lockprom"
 	"shop/locking/redislock"
 	"shop/transfer"
+	"shop/wallet"
 )
 
 // parts are what a server is put together from.
@@ -28,11 +29,13 @@ type parts struct {
 	client *redis.Client    // nil without Redis
 	locks  *redislock.Store // nil without Redis
 	bank   *bank
+	till   *till
 	server *api.Server
 }
 
-// assemble connects and wires. Neither Redis nor etcd need be up: the shop starts
-// degraded, and without etcd no money moves until it is there.
+// assemble connects and wires. Neither Redis nor etcd nor MongoDB need be up: the
+// shop starts degraded, without etcd no money moves until it is there, and without
+// MongoDB nothing is done with wallets.
 func (c *serveCmd) assemble(ctx context.Context, log *slog.Logger, reg *prometheus.Registry) (_ *parts, err error) {
 	p := &parts{}
 	defer func() {
@@ -76,6 +79,14 @@ func (c *serveCmd) assemble(ctx context.Context, log *slog.Logger, reg *promethe
 	if p.bank, err = c.Transfers.open(ctx, c.Lab.Lab, money, log, reg); err != nil {
 		return nil, err
 	}
+	purses := wallet.Config{
+		Encode:    api.EncodeWallet,
+		Count:     countEvents(reg, "wallet", walletKinds, walletStrategyNames()),
+		Failpoint: hook[wallet.Step]("wallet", c.Lab.Failpoints, draw),
+	}
+	if p.till, err = c.Wallets.open(ctx, c.mongoSettings, c.Lab.Lab, purses, log); err != nil {
+		return nil, err
+	}
 	p.server, err = api.New(c.apiConfig(p, service, log, reg))
 	return p, err
 }
@@ -99,21 +110,21 @@ func (p *parts) openLocks(s lockSettings, prefix string, reg prometheus.Register
 // apiConfig is the front of the same parts.
 func (c *serveCmd) apiConfig(p *parts, service *inventory.Service, log *slog.Logger, reg prometheus.Registerer) api.Config {
 	config := api.Config{
-		Pool: p.pool, Orders: service, Catalog: service, Books: p.bank.books, Transfers: p.bank.with,
+		Pool: p.pool, Orders: service, Catalog: service, Books: p.bank.books, Transfers: p.bank.with, Wallets: p.till.with,
 		Ready:    func(ctx context.Context) (api.Degraded, error) { return p.ready(ctx, service) },
-		Audit:    func(ctx context.Context) (map[string]map[string]int64, error) { return auditNumbers(ctx, p.pool) },
+		Audit:    p.auditNumbers,
 		Strategy: c.Locks.Strategy, Log: log, Metrics: reg,
 		Limits: api.Limits{Request: c.Limits.RequestTimeout, InFlight: c.Limits.MaxInFlight, PerClient: c.Limits.RateLimit},
 	}
 	if c.Lab.Lab {
-		config.Lab, config.TransferLab = strategyNames(), c.Transfers.offered()
+		config.Lab, config.TransferLab, config.WalletLab = strategyNames(), c.Transfers.offered(), walletStrategyNames()
 	}
 	return config
 }
 
 // ready asks both at once: a probe has little time.
 func (p *parts) ready(ctx context.Context, service *inventory.Service) (api.Degraded, error) {
-	degraded := api.Degraded{Locks: service.Degraded()}
+	degraded := api.Degraded{Locks: service.Degraded(), Wallets: p.till.closed() != nil}
 	var etcd sync.WaitGroup
 	etcd.Go(func() { degraded.Transfers = !p.bank.reachable(ctx) })
 	err := api.Ping(ctx, p.probe)
@@ -129,6 +140,9 @@ const closeWait = 5 * time.Second
 func (p *parts) close(log *slog.Logger) {
 	if p.bank != nil {
 		p.bank.close()
+	}
+	if p.till != nil {
+		p.till.close()
 	}
 	if p.locks != nil {
 		p.locks.Close()

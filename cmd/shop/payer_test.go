@@ -13,13 +13,15 @@ import (
 )
 
 // privateEtcd is a server of one test, which may break it.
-func privateEtcd(t *testing.T) *stack.Server {
+func privateEtcd(t *testing.T) *stack.Server { return private(t, "etcd") }
+
+func private(t *testing.T, kind string) *stack.Server {
 	t.Helper()
 	all, err := stack.Attach(env(t, "SHOP_STACK"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	server, err := all.Private(t.Context(), "etcd")
+	server, err := all.Private(t.Context(), kind)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,10 +70,15 @@ func (p payer) pay(key string, more ...string) (int, string) {
 
 func (p payer) wantHealth(transfers string) {
 	p.t.Helper()
-	status := map[string]string{"ok": "ok", "unreachable": "degraded"}[transfers]
-	want := fmt.Sprintf(`{"status":%q,"postgres":"ok","locks":"ok","transfers":%q}`, status, transfers)
-	until(p.t, want, func() bool { // an answer is kept for a moment
-		code, body := p.get(p.url + "/readyz")
+	p.wantReady(transfers, "ok")
+}
+
+func (r *replica) wantReady(transfers, wallets string) {
+	r.t.Helper()
+	status := map[bool]string{true: "ok", false: "degraded"}[transfers == "ok" && wallets == "ok"]
+	want := fmt.Sprintf(`{"status":%q,"postgres":"ok","locks":"ok","transfers":%q,"wallets":%q}`, status, transfers, wallets)
+	until(r.t, want, func() bool { // an answer is kept for a moment
+		code, body := r.get(r.url + "/readyz")
 		return code == 200 && strings.TrimSpace(body) == want
 	})
 }

@@ -16,6 +16,7 @@ import (
 	"shop/inventory"
 	"shop/loadtest"
 	"shop/transfer"
+	"shop/wallet"
 )
 
 // proveCmd loads replicas of this very program and audits what came of it.
@@ -23,11 +24,12 @@ type proveCmd struct {
 	PostgresURL string `name:"postgres-url" env:"SHOP_POSTGRES_URL" placeholder:"URL" help:"A PostgreSQL server on which databases may be made and dropped."`
 	RedisURL    string `name:"redis-url" env:"SHOP_REDIS_URL" placeholder:"URL" help:"Redis, for the locks."`
 	Etcd        string `name:"etcd-endpoints" env:"SHOP_ETCD_ENDPOINTS" placeholder:"HOST:PORT" help:"etcd, for the locks of accounts."`
+	MongoURL    string `name:"mongo-url" env:"SHOP_MONGO_URL" placeholder:"URL" help:"A MongoDB replica set on which databases may be made and dropped."`
 	Stack       string `env:"SHOP_STACK" placeholder:"DIR" help:"State folder of the local stack: faults of servers need it."`
 
-	Flow     string        `help:"Only this flow: inventory or transfer."`
+	Flow     string        `help:"Only this flow: inventory, transfer or wallet."`
 	Strategy string        `help:"Only this strategy."`
-	Fault    string        `help:"Only this fault, as the first line of a scenario names it: none, crash, lock-lost, late-write …"`
+	Fault    string        `help:"Only this fault, as the first line of a scenario names it: none, crash, lock-lost, late-write, step-down …"`
 	Quick    bool          `help:"A minute that shows the point, instead of the whole matrix."`
 	Replicas int           `default:"3" help:"Replicas of the shop under load."`
 	Rate     int           `default:"200" help:"Buyers per second."`
@@ -113,11 +115,14 @@ func (c *proveCmd) prove(ctx context.Context, tell *teller) (loadtest.Report, er
 		Load:      loadtest.Load{Rate: c.Rate, Duration: c.Duration, Seed: c.Seed, Replicas: c.Replicas},
 		LockTTL:   lockTTLs,
 		Server:    rig.postgresURL,
+		Mongo:     rig.mongoURL,
 		Keep:      c.Keep,
 		Prepare:   prepare,
 		Program:   rig.program,
 		Fault:     rig.fault,
 		Leftovers: rig.leftovers,
+		Members:   rig.compare,
+		Overheard: rig.overheard,
 		Say:       tell.say,
 		Tick:      tell.tick,
 	}
@@ -126,14 +131,17 @@ func (c *proveCmd) prove(ctx context.Context, tell *teller) (loadtest.Report, er
 
 // matrix is that of all flows, with the strategies that they offer.
 func matrix() []loadtest.Scenario {
-	var shop, bank []loadtest.Strategy
+	var shop, bank, till []loadtest.Strategy
 	for _, s := range inventory.Strategies() {
 		shop = append(shop, loadtest.Strategy{Name: s.Name, Safe: s.Safe, Stores: s.Stores})
 	}
 	for _, s := range transfer.Strategies() {
 		bank = append(bank, loadtest.Strategy{Name: s.Name, Safe: s.Safe, Stores: s.Stores})
 	}
-	return append(loadtest.Inventory.Matrix(shop), loadtest.Transfer.Matrix(bank)...)
+	for _, s := range wallet.Strategies() {
+		till = append(till, loadtest.Strategy{Name: s.Name, Safe: s.Safe, Stores: s.Stores})
+	}
+	return slices.Concat(loadtest.Inventory.Matrix(shop), loadtest.Transfer.Matrix(bank), loadtest.Wallet.Matrix(till))
 }
 
 // scenarios chooses from the matrix.
@@ -171,8 +179,8 @@ func (c *proveCmd) rig(scenarios []loadtest.Scenario) (*rig, error) {
 		return nil, err
 	}
 	switch {
-	case c.PostgresURL == "" || c.RedisURL == "" || c.Etcd == "":
-		return nil, errors.New("no servers: SHOP_POSTGRES_URL, SHOP_REDIS_URL and SHOP_ETCD_ENDPOINTS are not set; " + getServers)
+	case c.PostgresURL == "" || c.RedisURL == "" || c.Etcd == "" || c.MongoURL == "":
+		return nil, errors.New("no servers: SHOP_POSTGRES_URL, SHOP_REDIS_URL, SHOP_ETCD_ENDPOINTS and SHOP_MONGO_URL are needed; " + getServers)
 	case c.Stack == "" && slices.ContainsFunc(scenarios, breaksServers):
 		return nil, errNoStack
 	}

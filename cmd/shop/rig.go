@@ -16,6 +16,7 @@ import (
 	"shop/compose/local/stack"
 	"shop/loadtest"
 	"shop/loadtest/fault"
+	"shop/loadtest/fault/mongofault"
 )
 
 // widening is the mean of the pause between reading and acting on it. That is
@@ -30,6 +31,7 @@ const widening = 2 * time.Millisecond
 var lockTTLs = map[string]time.Duration{
 	"inventory": time.Second,
 	"transfer":  2 * time.Second, // etcd's least
+	"wallet":    2 * time.Second, // how long MongoDB keeps a silent transaction, and with it its locks
 }
 
 // rig is what scenarios are run on: this program, and servers to break.
@@ -39,7 +41,8 @@ type rig struct {
 	stack    *stack.Stack                // nil without one
 	private  map[string]*stack.Server    // by kind: those that only the scenarios use that break them
 	cluster  []*stack.Server             // the three members of the private etcd, when it is there
-	wires    []*fault.Wire               // of the scenario under way, one for each replica; nil: none
+	wires    []*fault.Wire               // to PostgreSQL, of the scenario under way, one for each replica; nil: none
+	tapped   []*mongofault.Wire          // to MongoDB, likewise
 	etcds    map[string]*clientv3.Client // by endpoints
 	closing  []func()
 }
@@ -49,6 +52,17 @@ func (r *rig) close() {
 	for _, done := range r.closing {
 		done()
 	}
+}
+
+// unwire closes the wires of the scenario before.
+func (r *rig) unwire() {
+	for _, w := range r.wires {
+		w.Close()
+	}
+	for _, w := range r.tapped {
+		w.Close()
+	}
+	r.wires, r.tapped = nil, nil
 }
 
 func (r *rig) attach(dir string) (err error) {
@@ -65,7 +79,7 @@ var errNoStack = errors.New("no local stack: SHOP_STACK is not set, and a fault 
 
 // breaksServers says which scenarios need servers of their own.
 func breaksServers(s loadtest.Scenario) bool {
-	return s.Fault == loadtest.RedisDown || s.Fault == loadtest.PGRestart || threeMembers(s)
+	return s.Fault == loadtest.RedisDown || s.Fault == loadtest.PGRestart || threeMembers(s) || mongoKind(s) != ""
 }
 
 // serverWait bounds the start of a server.
@@ -88,6 +102,19 @@ func (r *rig) server(kind string) (*stack.Server, error) {
 	return s, err
 }
 
+// together are all servers that share the setting of one: the members of its cluster.
+func (r *rig) together(first *stack.Server, variable string) (members []*stack.Server, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), serverWait)
+	defer cancel()
+	all, err := r.stack.Servers(ctx)
+	for _, s := range all {
+		if s.Env[variable] == first.Env[variable] {
+			members = append(members, s)
+		}
+	}
+	return members, err
+}
+
 // postgresURL is the shared server, or for a scenario that restarts it one of our own.
 func (r *rig) postgresURL(s loadtest.Scenario) (string, error) {
 	if s.Fault != loadtest.PGRestart {
@@ -101,7 +128,7 @@ func (r *rig) postgresURL(s loadtest.Scenario) (string, error) {
 }
 
 // program starts a replica of this very program.
-func (r *rig) program(s loadtest.Scenario, databaseURL, lockPrefix string) (loadtest.Program, error) {
+func (r *rig) program(s loadtest.Scenario, stores loadtest.Stores, lockPrefix string) (loadtest.Program, error) {
 	logs := filepath.Join(r.settings.Out, "logs", strings.ReplaceAll(s.Name(), "/", "-"))
 	if err := os.RemoveAll(logs); err != nil {
 		return loadtest.Program{}, err
@@ -110,10 +137,14 @@ func (r *rig) program(s loadtest.Scenario, databaseURL, lockPrefix string) (load
 		return loadtest.Program{}, err
 	}
 	p := loadtest.Program{Path: r.exe, Logs: logs, Spawn: r.spawn, Adopt: r.adopt}
-	if s.Flow == "transfer" {
-		return p, r.bankProgram(&p, s, databaseURL, lockPrefix)
+	switch s.Flow {
+	case "transfer":
+		return p, r.bankProgram(&p, s, stores.Postgres, lockPrefix)
+	case "wallet":
+		return p, r.walletProgram(&p, s, stores, lockPrefix)
+	default:
+		return p, r.shopProgram(&p, s, stores.Postgres, lockPrefix)
 	}
-	return p, r.shopProgram(&p, s, databaseURL, lockPrefix)
 }
 
 // serve is what the replicas of all flows have in common.
@@ -142,29 +173,35 @@ func (r *rig) adopt(pid int) error {
 }
 
 // fault makes what happens to the servers of a scenario.
-func (r *rig) fault(s loadtest.Scenario, replicas *loadtest.Replicas, databaseURL, lockPrefix string) (fault.Fault, error) {
+func (r *rig) fault(s loadtest.Scenario, replicas *loadtest.Replicas, stores loadtest.Stores, lockPrefix string) (fault.Fault, error) {
 	switch {
 	case s.Fault == loadtest.NoFault:
 		return fault.None{}, nil
 	case s.Flow == "transfer":
-		return r.bankFault(s, replicas, databaseURL, lockPrefix)
+		return r.bankFault(s, replicas, stores.Postgres, lockPrefix)
+	case s.Flow == "wallet":
+		return r.walletFault(s, replicas)
 	default:
 		return r.shopFault(s, replicas, lockPrefix)
 	}
 }
 
-// prepare fills a scenario's database with tables, and with what its flow needs.
-func prepare(ctx context.Context, s loadtest.Scenario, databaseURL string, plan loadtest.Plan) ([]loadtest.Credentials, error) {
-	if err := migrateAll(ctx, databaseURL); err != nil {
+// prepare fills a scenario's stores with tables, and with what its flow needs.
+func prepare(ctx context.Context, s loadtest.Scenario, stores loadtest.Stores, plan loadtest.Plan) ([]loadtest.Credentials, error) {
+	if err := migrateAll(ctx, stores.Postgres); err != nil {
 		return nil, err
 	}
-	pool, err := (&database{PostgresURL: databaseURL}).open(ctx, 4)
+	pool, err := (&database{PostgresURL: stores.Postgres}).open(ctx, 4)
 	if err != nil {
 		return nil, err
 	}
 	defer pool.Close()
-	if s.Flow == "transfer" {
+	switch s.Flow {
+	case "transfer":
 		return openAccounts(ctx, pool, plan)
+	case "wallet":
+		return fillWallets(ctx, pool, stores.Mongo, plan)
+	default:
+		return stockShelves(ctx, pool, plan)
 	}
-	return stockShelves(ctx, pool, plan)
 }

@@ -26,7 +26,7 @@ func (r *rig) shopProgram(p *loadtest.Program, s loadtest.Scenario, databaseURL,
 	}
 	p.Args = func(_ int, listen, metrics string) []string {
 		return append(r.serve(listen, metrics, lockPrefix, redisURL),
-			"--strategy", s.Strategy, "--transfer-strategy", "row",
+			"--strategy", s.Strategy, "--transfer-strategy", "row", "--mongo-url=",
 			"--postgres-url", databaseURL, "--etcd-endpoints", r.settings.Etcd,
 			"--lock-ttl", lockTTLs["inventory"].String(),
 			"--failpoint", "inventory/after-guard=exp:"+widening.String())

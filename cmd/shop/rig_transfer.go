@@ -33,7 +33,7 @@ func (r *rig) bankProgram(p *loadtest.Program, s loadtest.Scenario, databaseURL,
 	bank := []string{"--transfer-strategy", s.Strategy, "--transfer-lock-ttl", lockTTLs["transfer"].String()}
 	p.Args = func(n int, listen, metrics string) []string {
 		return slices.Concat(r.serve(listen, metrics, lockPrefix, r.settings.RedisURL), bank, []string{
-			"--strategy", "row",
+			"--strategy", "row", "--mongo-url=",
 			"--postgres-url", urls[n], "--etcd-endpoints", endpoints[n%len(endpoints)],
 		}, widen(s))
 	}
@@ -75,7 +75,7 @@ func (r *rig) endpoints(s loadtest.Scenario) ([]string, error) {
 	if !threeMembers(s) {
 		return []string{r.settings.Etcd}, nil
 	}
-	members, err := r.members()
+	members, err := r.etcdMembers()
 	if err != nil {
 		return nil, err
 	}
@@ -89,8 +89,8 @@ func (r *rig) endpoints(s loadtest.Scenario) ([]string, error) {
 	return each, nil
 }
 
-// members are those of the private cluster.
-func (r *rig) members() ([]*stack.Server, error) {
+// etcdMembers are those of the private cluster.
+func (r *rig) etcdMembers() ([]*stack.Server, error) {
 	if r.cluster != nil {
 		return r.cluster, nil
 	}
@@ -98,14 +98,7 @@ func (r *rig) members() ([]*stack.Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), serverWait)
-	defer cancel()
-	all, err := r.stack.Servers(ctx)
-	for _, s := range all {
-		if s.Env["SHOP_ETCD_ENDPOINTS"] == first.Env["SHOP_ETCD_ENDPOINTS"] {
-			r.cluster = append(r.cluster, s)
-		}
-	}
+	r.cluster, err = r.together(first, "SHOP_ETCD_ENDPOINTS")
 	return r.cluster, err
 }
 
@@ -126,13 +119,6 @@ func (r *rig) wire(s loadtest.Scenario, databaseURL string) ([]string, error) {
 		urls[n] = w.URL()
 	}
 	return urls, nil
-}
-
-func (r *rig) unwire() {
-	for _, w := range r.wires {
-		w.Close()
-	}
-	r.wires = nil
 }
 
 // etcd is a client for the faults and the audit of a scenario.
@@ -190,7 +176,7 @@ func (r *rig) bankFault(s loadtest.Scenario, replicas *loadtest.Replicas, databa
 	case loadtest.LeaseRevoked:
 		return etcdfault.LeasesRevoked{Client: client, Prefix: lockPrefix, Every: lockTTLs["transfer"] / 8}, nil
 	}
-	members, err := r.members()
+	members, err := r.etcdMembers()
 	if err != nil {
 		return nil, err
 	}

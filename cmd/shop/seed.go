@@ -9,20 +9,22 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"shop/cmd/shop/api"
 	"shop/inventory"
 	"shop/transfer"
+	"shop/wallet"
 )
 
 // seedCmd makes a shop to play with. Run again it changes nothing, and since a
 // key is stored as a hash only, it cannot tell it again: --rotate makes new ones.
 type seedCmd struct {
-	database
+	stores
 	Rotate bool `help:"Give the demo's clients new keys; the old ones stop working."`
 }
 
-// The demo: two customers, who cannot see each other's orders and accounts, and an administrator.
+// The demo: two customers, who cannot see each other's orders, accounts and wallets, and an administrator.
 var (
 	demoClients = []struct {
 		name  string
@@ -37,6 +39,7 @@ var (
 	}
 
 	demoMoney = map[string]int64{"alice": 100_000, "bob": 50_000} // the accounts' openings, in cents
+	demoCash  = map[string]int64{"alice": 10_000, "bob": 5_000}   // the wallets'
 )
 
 func (c *seedCmd) Run(ctx context.Context, out io.Writer) error {
@@ -45,6 +48,11 @@ func (c *seedCmd) Run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	defer pool.Close()
+	wallets, err := c.openWallets(ctx) // before a key is printed that cannot be printed again
+	if err != nil {
+		return err
+	}
+	defer disconnect(wallets)
 	service, err := inventory.New(inventory.Config{Pool: pool, Strategy: "row"})
 	if err != nil {
 		return err
@@ -61,7 +69,10 @@ func (c *seedCmd) Run(ctx context.Context, out io.Writer) error {
 			return err
 		}
 	}
-	return seedAccounts(ctx, pool, out)
+	if err := seedAccounts(ctx, pool, out); err != nil || wallets == nil {
+		return err
+	}
+	return seedWallets(ctx, pool, wallets, out)
 }
 
 // seedClient prints a line that a shell can read: eval "$(shop seed)".
@@ -88,22 +99,40 @@ func seedAccounts(ctx context.Context, pool *pgxpool.Pool, out io.Writer) error 
 	if err != nil {
 		return err
 	}
+	return seedEach(ctx, pool, out, "account", demoMoney, func(id, owner uuid.UUID, opening int64) (bool, error) {
+		return service.OpenAccount(ctx, transfer.Account{ID: id, Owner: owner, Currency: "EUR", Opening: opening})
+	})
+}
+
+// seedWallets gives each customer a wallet, in the same way.
+func seedWallets(ctx context.Context, pool *pgxpool.Pool, db *mongo.Database, out io.Writer) error {
+	service, err := wallet.New(wallet.Config{Database: db})
+	if err != nil {
+		return err
+	}
+	return seedEach(ctx, pool, out, "wallet", demoCash, func(id, owner uuid.UUID, opening int64) (bool, error) {
+		return service.OpenWallet(ctx, wallet.Wallet{ID: id, Owner: owner, Currency: "EUR", Opening: opening})
+	})
+}
+
+// seedEach opens what each customer has one of, and prints it.
+func seedEach(ctx context.Context, pool *pgxpool.Pool, out io.Writer, what string, openings map[string]int64, open func(id, owner uuid.UUID, opening int64) (bool, error)) error {
 	clients, err := api.Clients(ctx, pool)
 	if err != nil {
 		return err
 	}
 	for _, client := range clients {
-		opening, demo := demoMoney[client.Name]
+		opening, demo := openings[client.Name]
 		if !demo {
 			continue
 		}
-		id := uuid.NewSHA1(client.ID, []byte("account"))
-		opened, err := service.OpenAccount(ctx, transfer.Account{ID: id, Owner: client.ID, Currency: "EUR", Opening: opening})
+		id := uuid.NewSHA1(client.ID, []byte(what))
+		opened, err := open(id, client.ID, opening)
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(out, "# account of %s: %s\n", client.Name, said(opened, fmt.Sprintf("%d.%02d EUR", opening/100, opening%100), "already there"))
-		fmt.Fprintf(out, "export SHOP_ACCOUNT_%s=%s\n", strings.ToUpper(client.Name), id)
+		fmt.Fprintf(out, "# %s of %s: %s\n", what, client.Name, said(opened, fmt.Sprintf("%d.%02d EUR", opening/100, opening%100), "already there"))
+		fmt.Fprintf(out, "export SHOP_%s_%s=%s\n", strings.ToUpper(what), strings.ToUpper(client.Name), id)
 	}
 	return nil
 }

@@ -34,7 +34,7 @@ func TestSeed_IsIdempotentAndTellsAKeyOnce(t *testing.T) {
 		t.Errorf("with the new key: %d %s", status, body)
 	}
 	for line := range strings.Lines(out) { // eval "$(shop seed)" must do no harm
-		if !strings.HasPrefix(line, "# ") && !strings.HasPrefix(line, "export SHOP_KEY_") && !strings.HasPrefix(line, "export SHOP_ACCOUNT_") {
+		if !strings.HasPrefix(line, "# ") && !strings.HasPrefix(line, "export SHOP_KEY_") && !strings.HasPrefix(line, "export SHOP_ACCOUNT_") && !strings.HasPrefix(line, "export SHOP_WALLET_") {
 			t.Errorf("a shell would run %q", line)
 		}
 	}

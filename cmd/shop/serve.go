@@ -18,9 +18,10 @@ import (
 
 // serveCmd holds the settings of the server; --help is their documentation.
 type serveCmd struct {
-	database  `embed:"" group:"Stores"`
+	stores    `embed:"" group:"Stores"`
 	Locks     lockSettings     `embed:"" group:"Stores"`
 	Transfers transferSettings `embed:"" group:"Stores"`
+	Wallets   walletSettings   `embed:"" group:"Stores"`
 	Listeners listenerFlags    `embed:"" group:"Listeners"`
 	Limits    limitFlags       `embed:"" group:"Limits"`
 	Lab       labFlags         `embed:"" group:"Lab"`
@@ -55,7 +56,7 @@ type limitFlags struct {
 // silently ignored: who sets one believes that it works.
 type labFlags struct {
 	Lab        bool        `env:"SHOP_LAB" help:"Unsafe strategies, ?strategy=NAME and failpoints; on loopback addresses only."`
-	Failpoints []failpoint `name:"failpoint" env:"SHOP_FAILPOINT" sep:";" placeholder:"STEP=WHAT" help:"At after-acquire, after-guard, before-commit or after-commit (of one flow alone: inventory/STEP, transfer/STEP; transfer has more of them): exp:MEAN or sleep:D to pause, kill, stop. Repeatable; in the environment separated by semicolons."`
+	Failpoints []failpoint `name:"failpoint" env:"SHOP_FAILPOINT" sep:";" placeholder:"STEP=WHAT" help:"At after-acquire, after-guard, before-commit or after-commit (of one flow alone: inventory/STEP, transfer/STEP, wallet/STEP; the last two have more of them): exp:MEAN or sleep:D to pause, kill, stop. Repeatable; in the environment separated by semicolons."`
 	Seed       uint64      `env:"SHOP_SEED" default:"1" help:"Of the pauses that exp draws."`
 }
 
@@ -67,7 +68,7 @@ type logFlags struct {
 
 // Validate finds what cannot work before anything is touched.
 func (c *serveCmd) Validate() error {
-	return errors.Join(c.database.Validate(), c.validateStrategy(), c.Transfers.validate(c.Lab.Lab), c.validateLab(), c.validateLimits())
+	return errors.Join(c.stores.Validate(), c.validateStrategy(), c.Transfers.validate(c.Lab.Lab), c.Wallets.validate(c.Lab.Lab), c.validateLab(), c.validateLimits())
 }
 
 // validateStrategy keeps what oversells out of any shop that is not a lab.
@@ -155,7 +156,7 @@ func (c *serveCmd) Run(ctx context.Context, std stdio) error {
 func (c *serveCmd) serve(ctx context.Context, log *slog.Logger, l *listeners, p *parts, reg *prometheus.Registry) error {
 	stopMetrics := l.serveMetrics(log, metricsHandler(reg))
 	defer stopMetrics()
-	log.Info("serving", "address", l.api.Addr().String(), "metrics", l.metricsAddr(), "strategy", c.Locks.Strategy, "transfers", c.Transfers.Strategy, "lab", c.Lab.Lab)
+	log.Info("serving", "address", l.api.Addr().String(), "metrics", l.metricsAddr(), "strategy", c.Locks.Strategy, "transfers", c.Transfers.Strategy, "wallets", c.Wallets.Strategy, "lab", c.Lab.Lab)
 	life := lifecycle{
 		log: log, drain: p.server.Drain, delay: c.Limits.DrainDelay,
 		timeout: c.Limits.ShutdownTimeout, request: c.Limits.RequestTimeout,

@@ -100,7 +100,7 @@ func TestServe_ThreeReplicasOnOneMachineShareOneShop(t *testing.T) {
 		}
 	}
 	_, text := replicas[0].get(replicas[0].metrics)
-	for _, name := range []string{"http_requests_total", "http_request_seconds", "locking_events_total", "locking_hold_seconds", `inventory_events_total{kind="guard_tripped",strategy="redis+row"} 0`, `transfer_events_total{kind="guard_tripped",strategy="etcd-fenced"} 0`, `locking_events_total{kind="acquired",store="etcd"}`, "go_goroutines", "process_open_fds"} {
+	for _, name := range []string{"http_requests_total", "http_request_seconds", "locking_events_total", "locking_hold_seconds", `inventory_events_total{kind="guard_tripped",strategy="redis+row"} 0`, `transfer_events_total{kind="guard_tripped",strategy="etcd-fenced"} 0`, `wallet_events_total{kind="conflict",strategy="lockid"} 0`, `locking_events_total{kind="acquired",store="etcd"}`, "go_goroutines", "process_open_fds"} {
 		if !strings.Contains(text, name) {
 			t.Errorf("%s is not in /metrics", name)
 		}
@@ -147,6 +147,7 @@ func TestServe_WithoutRedisItSellsAndSaysDegraded(t *testing.T) {
 }
 
 func TestAudit_RouteCountsWithTheSQLOfTheLoadTest(t *testing.T) {
+	db := sharedMongo(t)
 	url, keys := newDatabase(t)
 	r := startReplica(t, url, keys["admin"], "--strategy=row")
 	audit := func() (numbers map[string]map[string]int64) {
@@ -169,6 +170,10 @@ func TestAudit_RouteCountsWithTheSQLOfTheLoadTest(t *testing.T) {
 	if got := audit()["transfer"]; len(got) == 0 || got["T1"] != 0 || got["drift"] != 0 {
 		t.Errorf("a new bank: %v", got)
 	}
+	if got := audit()["wallet"]; len(got) == 0 || got["M1"] != 0 || got["drift"] != 0 {
+		t.Errorf("new wallets: %v", got)
+	}
+	takeACent(t, db, wallets(t, url)["alice"])
 	execute(t, url, `UPDATE products SET stock = stock + 1 WHERE sku = 'tea'`)
 	execute(t, url, `UPDATE accounts SET balance = balance + 7 WHERE id = $1`, accounts(t, url)["bob"])
 	if got := audit()["inventory"]; got["S1"] == 0 {
@@ -176,5 +181,8 @@ func TestAudit_RouteCountsWithTheSQLOfTheLoadTest(t *testing.T) {
 	}
 	if got := audit()["transfer"]; got["T1"] == 0 || got["drift"] != 7 {
 		t.Errorf("money from nowhere: %v", got)
+	}
+	if got := audit()["wallet"]; got["M1"] == 0 || got["M2"] == 0 || got["drift"] != 1 {
+		t.Errorf("a cent is missing: %v", got)
 	}
 }

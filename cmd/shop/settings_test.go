@@ -31,6 +31,14 @@ var badSettings = []struct {
 	{"lab without etcd", "serve --lab --etcd-endpoints=", []string{"--etcd-endpoints"}},
 	{"unknown transfer strategy", "serve --transfer-strategy=hope", []string{"hope", "etcd-fenced", "serializable"}},
 	{"unsafe transfer strategy", "serve --transfer-strategy=lease-id-fence", []string{"lease-id-fence", "--lab"}},
+	{"mongo that is no URL", "serve --mongo-url=127.0.0.1:27017", []string{"--mongo-url"}},
+	{"mongo without a database", "serve --mongo-url=mongodb://127.0.0.1:27017/?replicaSet=rs0", []string{"--mongo-url", "/shop?replicaSet"}},
+	{"migrate without a database in mongo", "migrate --mongo-url=mongodb://127.0.0.1", []string{"--mongo-url", "/shop?replicaSet"}},
+	{"batch with a mongo that is no URL", "batch --mongo-url=x", []string{"--mongo-url"}},
+	{"unknown wallet strategy", "serve --wallet-strategy=hope", []string{"hope", "lockid", "inc"}},
+	{"unsafe wallet strategy", "serve --wallet-strategy=txn", []string{"txn", "--lab"}},
+	{"bonus that is no address", "serve --bonus-url=127.0.0.1:8090", []string{"--bonus-url", "http://"}},
+	{"bonus of another protocol", "serve --bonus-url=ftp://127.0.0.1", []string{"--bonus-url", "http://"}},
 	{"half a second", "serve --transfer-lock-ttl=2500ms", []string{"--transfer-lock-ttl", "whole seconds"}},
 	{"batch without etcd", "batch --etcd-endpoints=", []string{"--etcd-endpoints"}},
 	{"batch without a database", "batch --postgres-url=", []string{"--postgres-url"}},
@@ -58,6 +66,7 @@ func TestSettings_WhatCannotWorkIsRefusedWithAdvice(t *testing.T) {
 	t.Setenv("SHOP_POSTGRES_URL", "postgres://nobody@127.0.0.1:1/none")
 	t.Setenv("SHOP_REDIS_URL", "redis://127.0.0.1:1/0")
 	t.Setenv("SHOP_ETCD_ENDPOINTS", "127.0.0.1:1")
+	t.Setenv("SHOP_MONGO_URL", "mongodb://127.0.0.1:1/none")
 	for _, c := range badSettings {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := shop(t, strings.Fields(c.args)...)
@@ -78,7 +87,7 @@ func TestSettings_HelpListsEveryVariable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range strings.Fields(`POSTGRES_URL REDIS_URL STRATEGY LOCK_TTL LOCK_PREFIX ETCD_ENDPOINTS TRANSFER_STRATEGY TRANSFER_LOCK_TTL PG_MAX_CONNS LISTEN METRICS_LISTEN
+	for _, name := range strings.Fields(`POSTGRES_URL REDIS_URL STRATEGY LOCK_TTL LOCK_PREFIX ETCD_ENDPOINTS TRANSFER_STRATEGY TRANSFER_LOCK_TTL MONGO_URL WALLET_STRATEGY BONUS_URL PG_MAX_CONNS LISTEN METRICS_LISTEN
 		REQUEST_TIMEOUT MAX_IN_FLIGHT RATE_LIMIT DRAIN_DELAY SHUTDOWN_TIMEOUT LAB FAILPOINT SEED LOG_LEVEL LOG_FORMAT`) {
 		if !strings.Contains(strings.Join(strings.Fields(out), " "), "($SHOP_"+name+")") {
 			t.Errorf("SHOP_%s is not in the help", name)

@@ -102,6 +102,24 @@ func (e HealthTransfers) Valid() bool {
 	}
 }
 
+// Defines values for HealthWallets.
+const (
+	WalletsOK          HealthWallets = "ok"
+	WalletsUnreachable HealthWallets = "unreachable"
+)
+
+// Valid indicates whether the value is a known member of the HealthWallets enum.
+func (e HealthWallets) Valid() bool {
+	switch e {
+	case WalletsOK:
+		return true
+	case WalletsUnreachable:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for OrderStatus.
 const (
 	OrderCancelled OrderStatus = "cancelled"
@@ -228,6 +246,27 @@ func (e TransferState) Valid() bool {
 	}
 }
 
+// Defines values for WalletOperationKind.
+const (
+	WalletCredit  WalletOperationKind = "credit"
+	WalletDebit   WalletOperationKind = "debit"
+	WalletPayment WalletOperationKind = "payment"
+)
+
+// Valid indicates whether the value is a known member of the WalletOperationKind enum.
+func (e WalletOperationKind) Valid() bool {
+	switch e {
+	case WalletCredit:
+		return true
+	case WalletDebit:
+		return true
+	case WalletPayment:
+		return true
+	default:
+		return false
+	}
+}
+
 // Account defines model for Account.
 type Account struct {
 	ID openapi_types.UUID `json:"id"`
@@ -264,6 +303,12 @@ type AccountEntry struct {
 // Amount In minor units. Digits only: 2.0 and 2e0 are refused
 type Amount = int64
 
+// AmountRequest defines model for AmountRequest.
+type AmountRequest struct {
+	// Amount In minor units. Digits only: 2.0 and 2e0 are refused
+	Amount Amount `json:"amount"`
+}
+
 // Audit Flow → invariant → number of violations.
 type Audit map[string]map[string]int64
 
@@ -275,6 +320,9 @@ type Health struct {
 
 	// Transfers Unreachable: no money moves, all else goes on
 	Transfers *HealthTransfers `json:"transfers,omitempty"`
+
+	// Wallets Unreachable: nothing is done with wallets, all else goes on
+	Wallets *HealthWallets `json:"wallets,omitempty"`
 }
 
 // HealthStatus defines model for Health.Status.
@@ -288,6 +336,9 @@ type HealthLocks string
 
 // HealthTransfers Unreachable: no money moves, all else goes on
 type HealthTransfers string
+
+// HealthWallets Unreachable: nothing is done with wallets, all else goes on
+type HealthWallets string
 
 // LineRequest defines model for LineRequest.
 type LineRequest struct {
@@ -331,6 +382,15 @@ type OrderRequest struct {
 	Lines []LineRequest `json:"lines"`
 }
 
+// PaymentRequest defines model for PaymentRequest.
+type PaymentRequest struct {
+	// Amount In minor units. Digits only: 2.0 and 2e0 are refused
+	Amount Amount `json:"amount"`
+
+	// To In lower or upper case, bare or in braces; it is the same one
+	To UUID `json:"to"`
+}
+
 // PostRequest defines model for PostRequest.
 type PostRequest struct {
 	// Amount In minor units, at most what is held; without it, all
@@ -361,6 +421,9 @@ type Problem struct {
 
 	// Available What could be spent
 	Available *int64 `json:"available,omitempty"`
+
+	// Wallet The wallet it is about
+	Wallet *openapi_types.UUID `json:"wallet,omitempty"`
 }
 
 // ProblemType defines model for Problem.Type.
@@ -436,6 +499,56 @@ type TransferRequest struct {
 // UUID In lower or upper case, bare or in braces; it is the same one
 type UUID = openapi_types.UUID
 
+// Wallet defines model for Wallet.
+type Wallet struct {
+	ID openapi_types.UUID `json:"id"`
+
+	// Currency ISO 4217
+	Currency string `json:"currency"`
+
+	// Balance In minor units
+	Balance int64 `json:"balance"`
+
+	// Entries The latest first
+	Entries   []WalletEntry `json:"entries"`
+	CreatedAt time.Time     `json:"created_at"`
+}
+
+// WalletEntry defines model for WalletEntry.
+type WalletEntry struct {
+	Operation openapi_types.UUID `json:"operation"`
+
+	// Delta What was added, in minor units: negative for what went out
+	Delta     int64     `json:"delta"`
+	CreatedAt time.Time `json:"created_at"`
+}
+
+// WalletOperation defines model for WalletOperation.
+type WalletOperation struct {
+	// ID Made of client and key
+	ID   openapi_types.UUID  `json:"id"`
+	Kind WalletOperationKind `json:"kind"`
+
+	// Wallet Of a payment, the payer's
+	Wallet openapi_types.UUID `json:"wallet"`
+
+	// To Of a payment, who is paid
+	To *openapi_types.UUID `json:"to,omitempty"`
+
+	// Amount In minor units, as asked for
+	Amount int64 `json:"amount"`
+
+	// Bonus What a credit got on top
+	Bonus int64 `json:"bonus"`
+
+	// Currency ISO 4217
+	Currency  string    `json:"currency"`
+	CreatedAt time.Time `json:"created_at"`
+}
+
+// WalletOperationKind defines model for WalletOperation.Kind.
+type WalletOperationKind string
+
 // IdempotencyKey Example: 6f1c1c52-order-1
 type IdempotencyKey = string
 
@@ -447,6 +560,9 @@ type Strategy = string
 
 // TransferID In lower or upper case, bare or in braces; it is the same one
 type TransferID = UUID
+
+// WalletID In lower or upper case, bare or in braces; it is the same one
+type WalletID = UUID
 
 // Forbidden RFC 9457
 type Forbidden = Problem
@@ -469,11 +585,17 @@ type RateLimited = Problem
 // Refused RFC 9457
 type Refused = Problem
 
+// RefusedOperation RFC 9457
+type RefusedOperation = Problem
+
 // RefusedTransfer RFC 9457
 type RefusedTransfer = Problem
 
 // Stored defines model for Stored.
 type Stored = Order
+
+// StoredOperation defines model for StoredOperation.
+type StoredOperation = WalletOperation
 
 // StoredTransfer defines model for StoredTransfer.
 type StoredTransfer = Transfer
@@ -495,7 +617,7 @@ type UnsupportedMediaType = Problem
 
 // PlaceOrderParams defines parameters for PlaceOrder.
 type PlaceOrderParams struct {
-	// Strategy How stock is taken, or money moved; only in the lab (`shop serve --lab`).
+	// Strategy How stock is taken, money moved, or a wallet written; only in the lab (`shop serve --lab`).
 	Strategy *Strategy `form:"strategy,omitempty" json:"strategy,omitempty"`
 
 	// IdempotencyKey Names the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941); both forms are the same key. Outcomes are kept for at least 24 hours.
@@ -510,7 +632,7 @@ type CancelOrderParams struct {
 
 // CreateTransferParams defines parameters for CreateTransfer.
 type CreateTransferParams struct {
-	// Strategy How stock is taken, or money moved; only in the lab (`shop serve --lab`).
+	// Strategy How stock is taken, money moved, or a wallet written; only in the lab (`shop serve --lab`).
 	Strategy *Strategy `form:"strategy,omitempty" json:"strategy,omitempty"`
 
 	// IdempotencyKey Names the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941); both forms are the same key. Outcomes are kept for at least 24 hours.
@@ -519,7 +641,7 @@ type CreateTransferParams struct {
 
 // PostTransferParams defines parameters for PostTransfer.
 type PostTransferParams struct {
-	// Strategy How stock is taken, or money moved; only in the lab (`shop serve --lab`).
+	// Strategy How stock is taken, money moved, or a wallet written; only in the lab (`shop serve --lab`).
 	Strategy *Strategy `form:"strategy,omitempty" json:"strategy,omitempty"`
 
 	// IdempotencyKey Names the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941); both forms are the same key. Outcomes are kept for at least 24 hours.
@@ -528,7 +650,34 @@ type PostTransferParams struct {
 
 // VoidTransferParams defines parameters for VoidTransfer.
 type VoidTransferParams struct {
-	// Strategy How stock is taken, or money moved; only in the lab (`shop serve --lab`).
+	// Strategy How stock is taken, money moved, or a wallet written; only in the lab (`shop serve --lab`).
+	Strategy *Strategy `form:"strategy,omitempty" json:"strategy,omitempty"`
+
+	// IdempotencyKey Names the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941); both forms are the same key. Outcomes are kept for at least 24 hours.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
+}
+
+// CreditWalletParams defines parameters for CreditWallet.
+type CreditWalletParams struct {
+	// Strategy How stock is taken, money moved, or a wallet written; only in the lab (`shop serve --lab`).
+	Strategy *Strategy `form:"strategy,omitempty" json:"strategy,omitempty"`
+
+	// IdempotencyKey Names the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941); both forms are the same key. Outcomes are kept for at least 24 hours.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
+}
+
+// DebitWalletParams defines parameters for DebitWallet.
+type DebitWalletParams struct {
+	// Strategy How stock is taken, money moved, or a wallet written; only in the lab (`shop serve --lab`).
+	Strategy *Strategy `form:"strategy,omitempty" json:"strategy,omitempty"`
+
+	// IdempotencyKey Names the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941); both forms are the same key. Outcomes are kept for at least 24 hours.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
+}
+
+// PayFromWalletParams defines parameters for PayFromWallet.
+type PayFromWalletParams struct {
+	// Strategy How stock is taken, money moved, or a wallet written; only in the lab (`shop serve --lab`).
 	Strategy *Strategy `form:"strategy,omitempty" json:"strategy,omitempty"`
 
 	// IdempotencyKey Names the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941); both forms are the same key. Outcomes are kept for at least 24 hours.
@@ -543,6 +692,15 @@ type CreateTransferJSONRequestBody = TransferRequest
 
 // PostTransferJSONRequestBody defines body for PostTransfer for application/json ContentType.
 type PostTransferJSONRequestBody = PostRequest
+
+// CreditWalletJSONRequestBody defines body for CreditWallet for application/json ContentType.
+type CreditWalletJSONRequestBody = AmountRequest
+
+// DebitWalletJSONRequestBody defines body for DebitWallet for application/json ContentType.
+type DebitWalletJSONRequestBody = AmountRequest
+
+// PayFromWalletJSONRequestBody defines body for PayFromWallet for application/json ContentType.
+type PayFromWalletJSONRequestBody = PaymentRequest
 
 // ServerInterface represents all server handlers.
 type ServerInterface interface {
@@ -585,6 +743,18 @@ type ServerInterface interface {
 	// VoidTransfer Frees held money.
 	// (POST /v1/transfers/{id}/void)
 	VoidTransfer(ctx echo.Context, id TransferID, params VoidTransferParams) error
+	// GetWallet One of the caller's own wallets, with its latest entries.
+	// (GET /v1/wallets/{id})
+	GetWallet(ctx echo.Context, id WalletID) error
+	// CreditWallet Adds an amount, and the bonus that an outside service gives for it.
+	// (POST /v1/wallets/{id}/credits)
+	CreditWallet(ctx echo.Context, id WalletID, params CreditWalletParams) error
+	// DebitWallet Takes an amount out, if it is there.
+	// (POST /v1/wallets/{id}/debits)
+	DebitWallet(ctx echo.Context, id WalletID, params DebitWalletParams) error
+	// PayFromWallet Moves an amount to another wallet, anybody's.
+	// (POST /v1/wallets/{id}/payments)
+	PayFromWallet(ctx echo.Context, id WalletID, params PayFromWalletParams) error
 }
 
 // ServerInterfaceWrapper converts echo contexts to parameters.
@@ -892,6 +1062,154 @@ func (w *ServerInterfaceWrapper) VoidTransfer(ctx echo.Context) error {
 	return err
 }
 
+// GetWallet converts echo context to params.
+func (w *ServerInterfaceWrapper) GetWallet(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "id" -------------
+	var id WalletID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", ctx.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetWallet(ctx, id)
+	return err
+}
+
+// CreditWallet converts echo context to params.
+func (w *ServerInterfaceWrapper) CreditWallet(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "id" -------------
+	var id WalletID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", ctx.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CreditWalletParams
+	// ------------- Optional query parameter "strategy" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "strategy", ctx.QueryParams(), &params.Strategy, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter strategy: %s", err))
+	}
+
+	headers := ctx.Request().Header
+	// ------------- Required header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Idempotency-Key, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Idempotency-Key: %s", err))
+		}
+
+		params.IdempotencyKey = IdempotencyKey
+	} else {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Header parameter Idempotency-Key is required, but not found"))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.CreditWallet(ctx, id, params)
+	return err
+}
+
+// DebitWallet converts echo context to params.
+func (w *ServerInterfaceWrapper) DebitWallet(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "id" -------------
+	var id WalletID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", ctx.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params DebitWalletParams
+	// ------------- Optional query parameter "strategy" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "strategy", ctx.QueryParams(), &params.Strategy, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter strategy: %s", err))
+	}
+
+	headers := ctx.Request().Header
+	// ------------- Required header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Idempotency-Key, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Idempotency-Key: %s", err))
+		}
+
+		params.IdempotencyKey = IdempotencyKey
+	} else {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Header parameter Idempotency-Key is required, but not found"))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.DebitWallet(ctx, id, params)
+	return err
+}
+
+// PayFromWallet converts echo context to params.
+func (w *ServerInterfaceWrapper) PayFromWallet(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "id" -------------
+	var id WalletID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", ctx.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params PayFromWalletParams
+	// ------------- Optional query parameter "strategy" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "strategy", ctx.QueryParams(), &params.Strategy, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter strategy: %s", err))
+	}
+
+	headers := ctx.Request().Header
+	// ------------- Required header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Idempotency-Key, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Idempotency-Key: %s", err))
+		}
+
+		params.IdempotencyKey = IdempotencyKey
+	} else {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Header parameter Idempotency-Key is required, but not found"))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.PayFromWallet(ctx, id, params)
+	return err
+}
+
 // This is a simple interface which specifies echo.Route addition functions which
 // are present on both echo.Echo and echo.Group, since we want to allow using
 // either of them for path registration
@@ -949,6 +1267,10 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.POST(options.BaseURL+"/v1/transfers/:id/post", wrapper.PostTransfer, options.OperationMiddlewares["postTransfer"]...)
 	router.POST(options.BaseURL+"/v1/transfers/:id/void", wrapper.VoidTransfer, options.OperationMiddlewares["voidTransfer"]...)
 	router.GET(options.BaseURL+"/v1/accounts/:id", wrapper.GetAccount, options.OperationMiddlewares["getAccount"]...)
+	router.POST(options.BaseURL+"/v1/wallets/:id/credits", wrapper.CreditWallet, options.OperationMiddlewares["creditWallet"]...)
+	router.POST(options.BaseURL+"/v1/wallets/:id/debits", wrapper.DebitWallet, options.OperationMiddlewares["debitWallet"]...)
+	router.POST(options.BaseURL+"/v1/wallets/:id/payments", wrapper.PayFromWallet, options.OperationMiddlewares["payFromWallet"]...)
+	router.GET(options.BaseURL+"/v1/wallets/:id", wrapper.GetWallet, options.OperationMiddlewares["getWallet"]...)
 	router.GET(options.BaseURL+"/v1/audit", wrapper.GetAudit, options.OperationMiddlewares["getAudit"]...)
 	router.GET(options.BaseURL+"/livez", wrapper.Livez, options.OperationMiddlewares["livez"]...)
 	router.GET(options.BaseURL+"/readyz", wrapper.Readyz, options.OperationMiddlewares["readyz"]...)
@@ -985,6 +1307,8 @@ type RefusedApplicationProblemPlusJSONResponse struct {
 	Headers RefusedResponseHeaders
 }
 
+type RefusedOperationApplicationProblemPlusJSONResponse Problem
+
 type RefusedTransferResponseHeaders struct {
 	RetryAfter *int
 }
@@ -1001,6 +1325,15 @@ type StoredJSONResponse struct {
 	Body Order
 
 	Headers StoredResponseHeaders
+}
+
+type StoredOperationResponseHeaders struct {
+	IdempotencyReplayed *string
+}
+type StoredOperationJSONResponse struct {
+	Body WalletOperation
+
+	Headers StoredOperationResponseHeaders
 }
 
 type StoredTransferResponseHeaders struct {
@@ -2979,6 +3312,805 @@ func (response VoidTransfer504ApplicationProblemPlusJSONResponse) VisitVoidTrans
 	return err
 }
 
+type GetWalletRequestObject struct {
+	ID WalletID `json:"id"`
+}
+
+type GetWalletResponseObject interface {
+	VisitGetWalletResponse(w http.ResponseWriter) error
+}
+
+type GetWallet200JSONResponse Wallet
+
+func (response GetWallet200JSONResponse) VisitGetWalletResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetWallet400ApplicationProblemPlusJSONResponse struct {
+	MalformedApplicationProblemPlusJSONResponse
+}
+
+func (response GetWallet400ApplicationProblemPlusJSONResponse) VisitGetWalletResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetWallet401ApplicationProblemPlusJSONResponse struct {
+	UnauthorizedApplicationProblemPlusJSONResponse
+}
+
+func (response GetWallet401ApplicationProblemPlusJSONResponse) VisitGetWalletResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetWallet404ApplicationProblemPlusJSONResponse struct {
+	NotFoundApplicationProblemPlusJSONResponse
+}
+
+func (response GetWallet404ApplicationProblemPlusJSONResponse) VisitGetWalletResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetWallet429ApplicationProblemPlusJSONResponse struct {
+	RateLimitedApplicationProblemPlusJSONResponse
+}
+
+func (response GetWallet429ApplicationProblemPlusJSONResponse) VisitGetWalletResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetWallet500ApplicationProblemPlusJSONResponse struct {
+	InternalApplicationProblemPlusJSONResponse
+}
+
+func (response GetWallet500ApplicationProblemPlusJSONResponse) VisitGetWalletResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetWallet503ApplicationProblemPlusJSONResponse struct {
+	UnavailableApplicationProblemPlusJSONResponse
+}
+
+func (response GetWallet503ApplicationProblemPlusJSONResponse) VisitGetWalletResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetWallet504ApplicationProblemPlusJSONResponse struct {
+	TimeoutApplicationProblemPlusJSONResponse
+}
+
+func (response GetWallet504ApplicationProblemPlusJSONResponse) VisitGetWalletResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(504)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreditWalletRequestObject struct {
+	ID     WalletID `json:"id"`
+	Params CreditWalletParams
+	Body   *CreditWalletJSONRequestBody
+}
+
+type CreditWalletResponseObject interface {
+	VisitCreditWalletResponse(w http.ResponseWriter) error
+}
+
+type CreditWallet201JSONResponse struct{ StoredOperationJSONResponse }
+
+func (response CreditWallet201JSONResponse) VisitCreditWalletResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotencyReplayed != nil {
+		w.Header().Set("Idempotency-Replayed", fmt.Sprint(*response.Headers.IdempotencyReplayed))
+	}
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreditWallet400ApplicationProblemPlusJSONResponse struct {
+	MalformedApplicationProblemPlusJSONResponse
+}
+
+func (response CreditWallet400ApplicationProblemPlusJSONResponse) VisitCreditWalletResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreditWallet401ApplicationProblemPlusJSONResponse struct {
+	UnauthorizedApplicationProblemPlusJSONResponse
+}
+
+func (response CreditWallet401ApplicationProblemPlusJSONResponse) VisitCreditWalletResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreditWallet403ApplicationProblemPlusJSONResponse struct {
+	ForbiddenApplicationProblemPlusJSONResponse
+}
+
+func (response CreditWallet403ApplicationProblemPlusJSONResponse) VisitCreditWalletResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreditWallet404ApplicationProblemPlusJSONResponse struct {
+	NotFoundApplicationProblemPlusJSONResponse
+}
+
+func (response CreditWallet404ApplicationProblemPlusJSONResponse) VisitCreditWalletResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreditWallet413ApplicationProblemPlusJSONResponse struct {
+	TooLargeApplicationProblemPlusJSONResponse
+}
+
+func (response CreditWallet413ApplicationProblemPlusJSONResponse) VisitCreditWalletResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreditWallet415ApplicationProblemPlusJSONResponse struct {
+	UnsupportedMediaTypeApplicationProblemPlusJSONResponse
+}
+
+func (response CreditWallet415ApplicationProblemPlusJSONResponse) VisitCreditWalletResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreditWallet422ApplicationProblemPlusJSONResponse struct {
+	InvalidApplicationProblemPlusJSONResponse
+}
+
+func (response CreditWallet422ApplicationProblemPlusJSONResponse) VisitCreditWalletResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreditWallet429ApplicationProblemPlusJSONResponse struct {
+	RateLimitedApplicationProblemPlusJSONResponse
+}
+
+func (response CreditWallet429ApplicationProblemPlusJSONResponse) VisitCreditWalletResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreditWallet500ApplicationProblemPlusJSONResponse struct {
+	InternalApplicationProblemPlusJSONResponse
+}
+
+func (response CreditWallet500ApplicationProblemPlusJSONResponse) VisitCreditWalletResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreditWallet503ApplicationProblemPlusJSONResponse struct {
+	UnavailableApplicationProblemPlusJSONResponse
+}
+
+func (response CreditWallet503ApplicationProblemPlusJSONResponse) VisitCreditWalletResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreditWallet504ApplicationProblemPlusJSONResponse struct {
+	TimeoutApplicationProblemPlusJSONResponse
+}
+
+func (response CreditWallet504ApplicationProblemPlusJSONResponse) VisitCreditWalletResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(504)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DebitWalletRequestObject struct {
+	ID     WalletID `json:"id"`
+	Params DebitWalletParams
+	Body   *DebitWalletJSONRequestBody
+}
+
+type DebitWalletResponseObject interface {
+	VisitDebitWalletResponse(w http.ResponseWriter) error
+}
+
+type DebitWallet201JSONResponse struct{ StoredOperationJSONResponse }
+
+func (response DebitWallet201JSONResponse) VisitDebitWalletResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotencyReplayed != nil {
+		w.Header().Set("Idempotency-Replayed", fmt.Sprint(*response.Headers.IdempotencyReplayed))
+	}
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DebitWallet400ApplicationProblemPlusJSONResponse struct {
+	MalformedApplicationProblemPlusJSONResponse
+}
+
+func (response DebitWallet400ApplicationProblemPlusJSONResponse) VisitDebitWalletResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DebitWallet401ApplicationProblemPlusJSONResponse struct {
+	UnauthorizedApplicationProblemPlusJSONResponse
+}
+
+func (response DebitWallet401ApplicationProblemPlusJSONResponse) VisitDebitWalletResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DebitWallet403ApplicationProblemPlusJSONResponse struct {
+	ForbiddenApplicationProblemPlusJSONResponse
+}
+
+func (response DebitWallet403ApplicationProblemPlusJSONResponse) VisitDebitWalletResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DebitWallet404ApplicationProblemPlusJSONResponse struct {
+	NotFoundApplicationProblemPlusJSONResponse
+}
+
+func (response DebitWallet404ApplicationProblemPlusJSONResponse) VisitDebitWalletResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DebitWallet409ApplicationProblemPlusJSONResponse struct {
+	RefusedOperationApplicationProblemPlusJSONResponse
+}
+
+func (response DebitWallet409ApplicationProblemPlusJSONResponse) VisitDebitWalletResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DebitWallet413ApplicationProblemPlusJSONResponse struct {
+	TooLargeApplicationProblemPlusJSONResponse
+}
+
+func (response DebitWallet413ApplicationProblemPlusJSONResponse) VisitDebitWalletResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DebitWallet415ApplicationProblemPlusJSONResponse struct {
+	UnsupportedMediaTypeApplicationProblemPlusJSONResponse
+}
+
+func (response DebitWallet415ApplicationProblemPlusJSONResponse) VisitDebitWalletResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DebitWallet422ApplicationProblemPlusJSONResponse struct {
+	InvalidApplicationProblemPlusJSONResponse
+}
+
+func (response DebitWallet422ApplicationProblemPlusJSONResponse) VisitDebitWalletResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DebitWallet429ApplicationProblemPlusJSONResponse struct {
+	RateLimitedApplicationProblemPlusJSONResponse
+}
+
+func (response DebitWallet429ApplicationProblemPlusJSONResponse) VisitDebitWalletResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DebitWallet500ApplicationProblemPlusJSONResponse struct {
+	InternalApplicationProblemPlusJSONResponse
+}
+
+func (response DebitWallet500ApplicationProblemPlusJSONResponse) VisitDebitWalletResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DebitWallet503ApplicationProblemPlusJSONResponse struct {
+	UnavailableApplicationProblemPlusJSONResponse
+}
+
+func (response DebitWallet503ApplicationProblemPlusJSONResponse) VisitDebitWalletResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DebitWallet504ApplicationProblemPlusJSONResponse struct {
+	TimeoutApplicationProblemPlusJSONResponse
+}
+
+func (response DebitWallet504ApplicationProblemPlusJSONResponse) VisitDebitWalletResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(504)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PayFromWalletRequestObject struct {
+	ID     WalletID `json:"id"`
+	Params PayFromWalletParams
+	Body   *PayFromWalletJSONRequestBody
+}
+
+type PayFromWalletResponseObject interface {
+	VisitPayFromWalletResponse(w http.ResponseWriter) error
+}
+
+type PayFromWallet201JSONResponse struct{ StoredOperationJSONResponse }
+
+func (response PayFromWallet201JSONResponse) VisitPayFromWalletResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotencyReplayed != nil {
+		w.Header().Set("Idempotency-Replayed", fmt.Sprint(*response.Headers.IdempotencyReplayed))
+	}
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PayFromWallet400ApplicationProblemPlusJSONResponse struct {
+	MalformedApplicationProblemPlusJSONResponse
+}
+
+func (response PayFromWallet400ApplicationProblemPlusJSONResponse) VisitPayFromWalletResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PayFromWallet401ApplicationProblemPlusJSONResponse struct {
+	UnauthorizedApplicationProblemPlusJSONResponse
+}
+
+func (response PayFromWallet401ApplicationProblemPlusJSONResponse) VisitPayFromWalletResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PayFromWallet403ApplicationProblemPlusJSONResponse struct {
+	ForbiddenApplicationProblemPlusJSONResponse
+}
+
+func (response PayFromWallet403ApplicationProblemPlusJSONResponse) VisitPayFromWalletResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PayFromWallet404ApplicationProblemPlusJSONResponse struct {
+	NotFoundApplicationProblemPlusJSONResponse
+}
+
+func (response PayFromWallet404ApplicationProblemPlusJSONResponse) VisitPayFromWalletResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PayFromWallet409ApplicationProblemPlusJSONResponse struct {
+	RefusedOperationApplicationProblemPlusJSONResponse
+}
+
+func (response PayFromWallet409ApplicationProblemPlusJSONResponse) VisitPayFromWalletResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PayFromWallet413ApplicationProblemPlusJSONResponse struct {
+	TooLargeApplicationProblemPlusJSONResponse
+}
+
+func (response PayFromWallet413ApplicationProblemPlusJSONResponse) VisitPayFromWalletResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PayFromWallet415ApplicationProblemPlusJSONResponse struct {
+	UnsupportedMediaTypeApplicationProblemPlusJSONResponse
+}
+
+func (response PayFromWallet415ApplicationProblemPlusJSONResponse) VisitPayFromWalletResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PayFromWallet422ApplicationProblemPlusJSONResponse struct {
+	InvalidApplicationProblemPlusJSONResponse
+}
+
+func (response PayFromWallet422ApplicationProblemPlusJSONResponse) VisitPayFromWalletResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PayFromWallet429ApplicationProblemPlusJSONResponse struct {
+	RateLimitedApplicationProblemPlusJSONResponse
+}
+
+func (response PayFromWallet429ApplicationProblemPlusJSONResponse) VisitPayFromWalletResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PayFromWallet500ApplicationProblemPlusJSONResponse struct {
+	InternalApplicationProblemPlusJSONResponse
+}
+
+func (response PayFromWallet500ApplicationProblemPlusJSONResponse) VisitPayFromWalletResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PayFromWallet503ApplicationProblemPlusJSONResponse struct {
+	UnavailableApplicationProblemPlusJSONResponse
+}
+
+func (response PayFromWallet503ApplicationProblemPlusJSONResponse) VisitPayFromWalletResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PayFromWallet504ApplicationProblemPlusJSONResponse struct {
+	TimeoutApplicationProblemPlusJSONResponse
+}
+
+func (response PayFromWallet504ApplicationProblemPlusJSONResponse) VisitPayFromWalletResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(504)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 // StrictServerInterface represents all server handlers.
 type StrictServerInterface interface {
 	// Livez The process answers.
@@ -3020,6 +4152,18 @@ type StrictServerInterface interface {
 	// VoidTransfer Frees held money.
 	// (POST /v1/transfers/{id}/void)
 	VoidTransfer(ctx context.Context, request VoidTransferRequestObject) (VoidTransferResponseObject, error)
+	// GetWallet One of the caller's own wallets, with its latest entries.
+	// (GET /v1/wallets/{id})
+	GetWallet(ctx context.Context, request GetWalletRequestObject) (GetWalletResponseObject, error)
+	// CreditWallet Adds an amount, and the bonus that an outside service gives for it.
+	// (POST /v1/wallets/{id}/credits)
+	CreditWallet(ctx context.Context, request CreditWalletRequestObject) (CreditWalletResponseObject, error)
+	// DebitWallet Takes an amount out, if it is there.
+	// (POST /v1/wallets/{id}/debits)
+	DebitWallet(ctx context.Context, request DebitWalletRequestObject) (DebitWalletResponseObject, error)
+	// PayFromWallet Moves an amount to another wallet, anybody's.
+	// (POST /v1/wallets/{id}/payments)
+	PayFromWallet(ctx context.Context, request PayFromWalletRequestObject) (PayFromWalletResponseObject, error)
 }
 
 type StrictHandlerFunc func(ctx echo.Context, request any) (any, error)
@@ -3426,78 +4570,259 @@ func (sh *strictHandler) VoidTransfer(ctx echo.Context, id TransferID, params Vo
 	return nil
 }
 
+// GetWallet operation middleware
+func (sh *strictHandler) GetWallet(ctx echo.Context, id WalletID) error {
+	var request GetWalletRequestObject
+
+	request.ID = id
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetWallet(ctx.Request().Context(), request.(GetWalletRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetWallet")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetWalletResponseObject); ok {
+		return validResponse.VisitGetWalletResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// CreditWallet operation middleware
+func (sh *strictHandler) CreditWallet(ctx echo.Context, id WalletID, params CreditWalletParams) error {
+	var request CreditWalletRequestObject
+
+	request.ID = id
+	request.Params = params
+
+	var body CreditWalletJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.CreditWallet(ctx.Request().Context(), request.(CreditWalletRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CreditWallet")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(CreditWalletResponseObject); ok {
+		return validResponse.VisitCreditWalletResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// DebitWallet operation middleware
+func (sh *strictHandler) DebitWallet(ctx echo.Context, id WalletID, params DebitWalletParams) error {
+	var request DebitWalletRequestObject
+
+	request.ID = id
+	request.Params = params
+
+	var body DebitWalletJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.DebitWallet(ctx.Request().Context(), request.(DebitWalletRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DebitWallet")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(DebitWalletResponseObject); ok {
+		return validResponse.VisitDebitWalletResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// PayFromWallet operation middleware
+func (sh *strictHandler) PayFromWallet(ctx echo.Context, id WalletID, params PayFromWalletParams) error {
+	var request PayFromWalletRequestObject
+
+	request.ID = id
+	request.Params = params
+
+	var body PayFromWalletJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.PayFromWallet(ctx.Request().Context(), request.(PayFromWalletRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "PayFromWallet")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(PayFromWalletResponseObject); ok {
+		return validResponse.VisitPayFromWalletResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
 // Base64 encoded, compressed with deflate, json marshaled OpenAPI spec.
 // Stored as a slice of fixed-width chunks rather than one concatenated
 // const string: with thousands of chunks the chained `+` fold is several
 // times slower for the Go compiler than parsing a slice literal.
 var swaggerSpec = []string{
-	"7Dztcts4kq+Cwm3VJbWkJdlyMlZ+eTLjHd8kY5cd71ZdxjcDkS0RKxLgAKBsxae/9wD3iPckVw3wU6K+",
-	"/LWZlP3LBAmgu9Hf3dAdDWSSSgHCaDq4oylTLAEDyj6dhpCk0oAIZj/DDEdC0IHiqeFS0AH9hSWgiYmA",
-	"cGFAmAHpESPJ/uEhSRUXhg1jIMeX709PSRAxxQJc2CNDpoBIRZgmjPyRSQMh0UZxMSavLk7ek++O+r3X",
-	"78hQmoiMpEo0wQm4jWYJkAnM9shZZgKJu+OrCaQGvyTMkBiYNmS/TyKZKb1HPcoR1AhYCIp6VLAE6KCO",
-	"mo+4eVTBHxlXENKBURl4VAcRJAyRhluWpDHOejPqBb3gcN+XKgTl96hHE3b7AcTYRHRw2Nv3aMJF8dzz",
-	"qJmlOM9hR+dzj57hzNMfcF0LWMpMVIHFw7WQIDWYoQOaZfbLlBkDCpf5r89d/+jYP2H+6Pruu/krv/7c",
-	"n7++O5g3hnr787/QNvgujWIGxi2n/ZO8IdrIYEK4JoZNQHh4iokUMCOJnEL4jkgRzwgX9rBiNiSvfteR",
-	"TIkGNQXi+zEb/v66PJM/MlCzCndd7FzHuI4h87/8lfjXdz3vYBX0nxQTenR/Av9FwYgO6L91KrHouLe6",
-	"c3V1+gOd4y4KdCqFBiskJ1INeRiCwIdAWkHAf1maxjxgSLxOquQwhuSv/9TSfrbdhudultuzeRajctO5",
-	"R38CFiO/rdx+t23z5Vp2RQ7ghmjDRKj3cOtTgafD4ufEned7DkgmJkLeCHITgYlAIWwRS1MQEDrgpizm",
-	"4fPCZrf0kcNAG4/wmp6ZwMxXkGkH3UcWozjDs8KXFJt6JOFaczH2FyBE0H6R5kRm4lkhE9L4I9x0gMpD",
-	"ASoZIQVYHcONezRWsQQsjkH9u0ZQL5iBDzzh5nnpiJrKj/N9vdy6WHVwAUbN/OORAdXcKVdWyL1jULgo",
-	"gg8jyw/PCLrMjC9HvtXkHmGxAhbO/ICJAOIYwgHqeIW6nAs/VXKsQOtS1B4B10JFP69Y6mw04gEHYfxR",
-	"JkLtEbhN0QZUJNBgzJMS4NKu+2h62noSbdieVmpwj1yCMGQ4M2AdJPuPkQRYEBEFKRiOk4gcWclC16qJ",
-	"Yd1PuoA0ZjOHQXPHSzBECsJqS+41zDiILKGDzxTtLb1ettwVebZgj93IVC747VDqE09AZuY5Jci4LTfa",
-	"3E9SfmBqDM8Km5R+bDede/RKsMxEUvEvz6tWs/q+Do4p4zGGQM8JxjDTM4/EEn0PbVgMA2s2QyngHRmB",
-	"CMDXMlNBbdwjTISECSJTUMxIRSKmkfVZYN4R6QIt/xH035XQWZpKZSD8CCFnn+xHz3lE5f5+ggD4Fkz8",
-	"MJ+Nix8HgcxyaMLQSiiLzxUSx3B0+Ucs1uDRtDZ0RxuH3dz2HxEzJGCCDIHoFBH1qkCOC/OmX4UyBcE8",
-	"eutiTDo4nHt0yGK0z8trnwqScCEVyQQ3um3hhAueoErprtvkYO7RQAEzEP7GTCPUDNHVQfFfCrhq89/i",
-	"/Ewp1H4tUF6ekf5+7+1CxHrs/+f13UFLJFdbeH/uURBG5WRurvvJRpkGtCEjrjQSlhtI9CYeyY/4R2GU",
-	"9Xfz3ZlSbFbf/M0cuT1uUeNnzgrk5+KRGzxjrokCG+qGZDgjkYzDBxxJf+5RF7wsRv0ridVzwWkR3H52",
-	"0W55LhUf5Wh5NbatyNzghMoCyeE/ITBIrgb5dhOTh/BY3wp0bNgKEbthmrAwRJeON8RiQASMmeFTZ9nx",
-	"4FI2s9TeQQ6RE03NOdnhVDw6BaW5U2OtjMQcST3CUJcSvqOOOFg8+BLQgmQVCJuPNyn03zpds0d+4GNu",
-	"tE35DMj+XteakX3o2pScygObNvZnt479j7rdt72jo/3D/tt+9+ioV5OM3hK2CFgW8jV6efX4JkrOW6jQ",
-	"xP0kljfk//7nfwkG+IozYeyTyJIhKPQJp1zG1mzZlOPSalWKZgdhiWUw0XWfUE6oRzOh0Ce1Qnvdxnb4",
-	"tT9lSrAE1/lMP+A6Zz9Tz/131VygYQNSqQ0GPI+w63m+lN24eFi1NwqXNsxkyzuHMFYstKwUKsaF2zCr",
-	"uVfbweOOwELj/v2hWjgfqJZ3A1fNTRoSXUhYi1mqIYleVi1DqjHajAnEGshYAgqPVbwPInQR4DhKl0+r",
-	"SN1f1BU53dtUwQcu4MKlsnbk3T8yJgw3Lc7Ag9VGr2v/NmkLPck2+QGXP1/RJWpMMupV4LdRxQXeOxq+",
-	"Ir9yf/fqAabzzVO5Z4f3cVI8GnPhyLKVu2bpjay4zlc7aNUggRQjbpOsXnUEW8qV3fZ9bQE3UF+l6RxI",
-	"4xLhT+Oi91uduxzlgqQFFA2vb4O9r8h7fxFfjVNvk0+Vy+lafkHS/ZYq/rQh0HpN0IBiJR3vpy1LeWii",
-	"9iMLIqInGZHOad9KWuo6e27V5qmbtu9UZv7UWxClRewdSG14oi2/H5psK8/SI8yQRGpTRlUYrLwjN9xE",
-	"MjOEG2tFH8+1RCYYS5sM8PWEp75MHUJ+Km2xydUJ521uYpFu2ESIJsIXJ+/JUf/Qatwmharkw3Kom7/M",
-	"qyFsKLNGmLBJ8X439zanKWQWh/dMVPS61m02jMftAr0FjRfCvRhGpr0QnTAxIzfg+gIU7AbpW+vp5tsu",
-	"rv4fl2e/kPwtMbJkwhslxbiobef1vVZy74bmYaUCl088VTLMgsUTf+iWbxqmcn1SyHDjmGVthsbkmbzC",
-	"7Ba5O92pV5uoV3uxVHhqvF0u2DRe57Wb1gXzMk7jXVlcXNikUaxtvCsLpc3RFTXTxqrtFd/mxmVhqTHe",
-	"yCHXX1Tl/gY0YCIZ+ogci2N5szCpSos392hNgtY/WShuVi+GmW7iGssFstmUcxP0Ws658WI5sVwDPS9w",
-	"NImWtxpsGRXNUjjLzNnoMmc9HDh2PPK+xnM4fFrjtpOc2XD8x5LNapMvS/7CwbJUXqxkWeqi5Cgc/Fjj",
-	"JfvsuGihuypfoDF4UfCOW/u8YhocuGqyCw6d1BjFbmVZ5BdpjksGweGySlMs1JKYd6/q9XU38r1jAvz3",
-	"gyxxvMwP3gKBR35ZnHh+EHjWV+VRWyDKQ3bYVcfb8P1umDBtlbQq56cnEJKR3DGfd7SUM3NYO43nrQuL",
-	"z51a3jUEfIoADK2ka23aoKKf3HvezpN3hmCLnFzDRLZ65hbtArFGwOM2WXNyH/jOvmtuirePWgsmmW9w",
-	"tMuF2+C9/Pmq2YEYyNEIYJlRmP+l6x/t/Wbb497029rjqtzQk7jtg0oQbc9OXmG4Z2TYf2DG47unyni8",
-	"sQWp8J5gWR/ZeS/6XgsczT06UjLZKeWyf78sTeFJtate2/F5f4VxmDuhDb+xKJ9Rl4m2/0wld0nawunb",
-	"LSt6US1ZDJ0XSxcDfy+2KAZ+rLZqBA1G7kTEg9aUjT0+u5ZXiFZF6wU9hvTZmMCpUH1YUL62ZOq+elSp",
-	"qokCF+1hXmxjrjIJ4BGmMQQ76mqP9A4T1DO96KCbuOwASUGEXIxtctlyTKE2e4dJs1f7YEOr9rY5gUoa",
-	"N7cOezSHz+E6YllsViQIfpJxaANNWzsYIAls/SBHU9ZDz6GUMTCxA8iOjbfodW5ybyvjluzQxpl2mTa7",
-	"gc6owtPL0hQUCZiG6l4AF2SoWAD6XX70Zeu/FNCS8agx26vd2+D/+9df73af9euv89ftLegagkxxM7tE",
-	"UhZ1yYSL1hsUGOQfn5+SCcyIHBEmiP2W2154qcrWMHvOwJTVofmekTGpFcgY45btlp8R9/UWCyMuXIxk",
-	"S1pyCmpWpECIsXmjiIkxaKIlBqUoggFTioNGlBbuWtiCD4gQPXc8UddSpwAG9WYy8mr/9va1h0MBKMO4",
-	"iGck5KFtW8IVBExBkRsexyQTIShiIq4tpq+YqyOx+HXRPZywGYnYFGrtfv+IeBDZ/ZHDUN6GM8tpvyMZ",
-	"fi8a/fL408v3y79xwQFhse2r0iDCxv0UwsaMC5IJw+Och0MI0Mjs2VR9AEJbw5ffSvh4+ol6NFNxTn09",
-	"6HRkCsKFzXtSjTv5pE7CnUvp8jJURzKtFfcHtIdvcS5LOR3Qg73u3oGTkcjyYifmU/iC/43Ban3X9cWl",
-	"OA3pgH6wbxeuOOx3u6sURvldeW3Ao/1tPq+C4rlHD7eZUUaIdSmjg8/XHtVZkjA1q7JmAWhkPX0D7g6Q",
-	"YWPrFZTIanqNy3RsSL+aHBfu9VdOD5xwsD1Ea8iXuxDaCswQkLMNiUDBWiJOe508N607dzycryTn38AU",
-	"7XVe467Z5ye6rHPdfnKP0lhcYNLSaVjL1u/djwP63d7mGVcLPaf9bn/zpDJjhRP2jzZPqKeAnow3660W",
-	"ds4WmBQJJMvQJQufFRaluihC5I0ozkN7zofiRhe9g3njW53Fq+6OisOL7qOVnG0/eEqGsxusYDfXiqTf",
-	"2QYTdKS66EcxYu/fmaI9kY+jZ+bILc7+pH6Z7RtiyUrH1l3Az9fzhsp13lTVVyZHBOzQKJY3NuAx5fHi",
-	"S2TchW6zNXrZRqIugSV1C9+exywA19CypJHbUK0+6Szkr+fexhnl3VKnl62p+V6Gs8e9ElMWv5vxSx77",
-	"LEjnFjydX9v5mtV4dxuZyVur8PveFuxf1gjshMNt0GipIliJ3t9GOt1dzW/UKH2fzbTVzLatAoMSIUXT",
-	"qXKCuiC4G92p+4lucQn9Sf2jlffT0FxZ9F58o6/EN3LMtiU7dlzJfrVNceXVB3Kmt7P9uX5R7i/q1vH5",
-	"3/g0/2ES94MVQxZMPAK3LDDxzHbTreP1eqlvRZJEm/PioyfUoPVq5Qo9WsD6rKr0G+SY4zguaemR4Yzo",
-	"SVbnkapKu8glnTs9ydba6KISvE3Kw5W275fzcO3s10/PkBuY8cWs/wvMekn7dTzbuLSywnjbWuOn6v7Y",
-	"nz4oXCyPPm5cWP28wNecVHlKp6NBgZfI8pll/6MtC7srZsxY38a138g41IQbYiQZguvWsAlPtSHPWQ5t",
-	"jD3vrSRqv9L1pOZq3U9/oL0qUH0xWP+6OLRkN5ekrkLTqp1sJ4btFGZtRb5T6sfhW+/PaArrV3fmyz9l",
-	"97WbvRcj9k0bsQji0Fkyd03aFjvsD4WSlCnzrryKE8PIEDkFhQ8jBeD6LXbTE1PpWiLb9cTfJQ//LHri",
-	"RYKXJPhFpuiJgoZMrZSOxVJlrZ8sr1WCmhac73qUOpbz8tUW28O+z2ZcjN2vSo35lIuxzb9VOY4834aM",
-	"3tJX7Pr97JW+/Psyjl2e8VHa9QulIULr93LbNFotUKG7vMKJ/UUYqYHcRJKozN3vy9uqCoCrwurctgQH",
-	"Mkmc3X1Jue3EoPP/DwAA//8=",
+	"7D3tctu2lq+C4d6ZJnMpS/JHUiu/0jS+9TapPXZ8M7Opt4XIIwnXJMACoBTVq7/7APuI+yQ7OAC/JEqi",
+	"ZEtNss6fiCABHByc73MA33uBiBPBgWvl9e69hEoagwaJT+chxInQwIPpzzA1LSGoQLJEM8G9nvcLjUER",
+	"PQLCuAaue6RLtCCHJyckkYxr2o+AvL5+c35OghGVNDAD+6RPJRAhCVWEkj9SoSEkSkvGh+TZ1dkb8v3p",
+	"cff5K9IXekQGQsaKmA5mGkVjIHcwPSAXqQ6Emd28uoNEmy8J1SQCqjQ5PCYjkUp14PkeM6COgIYgPd/j",
+	"NAavV15ay6zN9yT8kTIJodfTMgXfU8EIYmoWDZ9pnESm14tBN+gGJ4ctIUOQra7nezH9/A74UI+83kn3",
+	"0PdixrPnru/paWL62dV5s5nvXZie5z+acRGwhOpRARYLV0JisEG11/PSFL9MqNYgzTD/+anTOn3dOqOt",
+	"we3997NnrfLz8ez5/dGs0tQ9nP3Nq4PvWkuqYViz2z+JCVFaBHeEKaLpHXCfxILDlMRiDKGPW0omNIpA",
+	"k4lkWgN/RQSPpoRx3L6I9smz39VIJESBHANptSLa//15vkt/pCCnBTZUBksZB+U109affyet2/uuf7Rs",
+	"PR8k5WqwPcr/JmHg9bx/axeM0rZvVfvm5vxHnOQjLnqHU8xMf5UIrgA580zIPgtD4OYhEMh95idNkogF",
+	"1OxYO5GiH0H8938pgZ81m/DS9rJzVglgkE86872fgEaGyJdOv9m0briaWQ3ZMU2UpjxUB2bqc24IgEb7",
+	"XDtzc/ZIyu+4mHAyGYEegTSwjWiSAIfQAjemEQv3CxtO2TIUBkr7hJWE2x1MWxJSZaF7TyMjQ2Cv8MXZ",
+	"pD6JmVKMD1tzEBrQfhH6TKR8r5BxoVsDM2nPyCcJRrJxwQFlGdP2UaPsCgyLy++UAfWKanjHYqb3i0cj",
+	"DFuRm9d3Kg3FwRVoOW29HmiQ1ZmcPDTUOwRpBjXgwwDpYY+gi1S3xKCF6sMnNJJAw2kroDyAKIKwZxSL",
+	"hPAVYbyVSDGUoFTOao+w1osEJLWw7JMvVToYsIAB161BykOVrdMrIMv0018LmE/gc2K0U7E5CrTe6dZc",
+	"W1Q8lgZBw6puteeFgD4g18A16U81oL2IP7QgQIMRkZCAZqYTEQPkeWNpVldYNhuvIIno1K6gOuM1aCI4",
+	"oaUhDyo2DPA09nqfPGMJeLeLZkuBniaEuxmerK1SjPutYawBQ22GsHzAbwdTH1gMItX7lDnaTrnWfvog",
+	"xDsqh7BX2IRoRTjpzPduOE31SEj2535VZFqe18IxpiwyPvQ+weinauqTSBg7UmkaQQ9NoFBweEUGwANo",
+	"KZHKoNTuE8pDQjkRKFSEJCOqDOnTQL8iwnrqrUfQGDdcpUkipIbwPYSMfsCP9rlF+fyt2ADQQjDNh663",
+	"Gfx1EIjUQROGyKE0upQGOZoZ921AIwW+l5Sa7r3KZlen/TiimgSUkz4QlZiF+kUkgHH94rjwfDOE+d5n",
+	"G6Tweicz3+vTyNhai2OfcxIzLiRJOdOqbuCYcRYbkdJZNcnRzPcCCVRD+BvVlVhFaMxWw/4L/nmp/0vT",
+	"P5XSSL8aKK8vyPFh9+VcyON16z9u749qHP/SwIcz3wOupUNzddwPGJTQoDQZMKkMYpmGWK2jEbfFb7mW",
+	"6Lu42amUdFqe/MXMUHtUI8YvrBZw++KTidljpogEjIyEpD8lIxGFD9iS45nvWUd0Pmy0FFldG2jIAhWf",
+	"bOQi35eCjtyy/BLZFmiuUEKhgUT/XxBog64K+jZjk4fQ2DEydKTpEhabUEVoGBojmFXYokc4DKlmY6vZ",
+	"zcYldIrY3oAPDSXqknGywa743hikclZgLSFRi1KfUCNLCdtQRhzNb3wOaIayAoT12xtn8m+VrDkgP7Ih",
+	"0wojhD1yeNBBNXIIHYzpSuek1pE//WzJ/7TTedk9PT08OX553Dk97ZY4o7uw2hywKxsm2VQ+54taKRjs",
+	"V/PYdJ1rkZWGbAUsy9vX7e6sZrLqfpxFYkL+97//hzA+ppJRrvGJp3EfpLFTx0xEqEoxjr4wWhEC3ACP",
+	"kQjuVNlOFXee76VcGjsZBcltHSuYr1tjKjmNzTifvHdmnIufPd/+uqkOUNFLiVDauK2PMOulGwonzh6W",
+	"zW0YXmmq08WZQxhKGiJ5h5IybidMSyZfM3jsFiA09uePxcCuoRjeNtxUJ6lImYzra1RlaZHG8itF/pVP",
+	"aBQRiBSQoQDD0KgMHoTozOmymM6flqHaiHabeVgPuh4xPjS61tiuZML0yCUtdrIQ627bZbjfyxZxMi82",
+	"HPHUiY13jMN2guyPlHLNdI2V9WB53O3gv3ViWN2l6+To9c83C0LUdPML8OuwYmNAG1oUWRBye7v1ATbJ",
+	"i13ZvSfbWH++FzFu0dLIDkZ8G1JcZQQf1YrBQPABw0yEX2xBQ57Cad+UBrAN5VGqVpfQNlu0G9/nuNZq",
+	"dkvOUJpBUTGn1xhSBXq3Z/Hla+quM1Ydn66kF4O63xLJdutbrpYEFSiW4nE7aZnzQ3Vpb2kwIuouJcJ6",
+	"Q424pSyzZyg2z223Qysy3VN3jpXmV29BqlvnJZ3GsB8D15Bz4/R4xbEQxmtcbg8bo+qhC1hFhj6hmsRC",
+	"6dzlNp7sK7QDRKoJ02gFPJ7fYQh5KDBS1FJ3LGmJxC6olQjMKtuCgFmdvZ7FotYhorrgq7M35PT4BLVG",
+	"FUNFZGoxDuJeurQn7Yu04kOuUx7fz/z1MSyRRuGWUaxuB/0XTVlUL5Qa4HjOYIxgoOvLXGLKp2QCtupI",
+	"wmaQvkSXw007P/q/X1/8QtxbokVOhBMpjFFq62RcIr8W3Zst86QQ44s7nkgRpsH8jj90yhcVdb86YqiZ",
+	"tsSyMnynXZg3Mx2ywK5ql9PKnl96sZBhrrxdzH9WXrtUaO2ALitaeZdXEcxNUqnKqLzLKyKqrUuKIyqj",
+	"1pd2VCfO87SV9kqCofyiqOupQAN6JMKWWRyNIjGZ61TkTKpz1EbIy5/MVTEUL/qpqq41EnNow3xEFfRS",
+	"QqLyYjHrUALdZb+qSHM1RQ3d02kCF6m+GFw70jMNry2NvCnRnGk+L1HbmSM20/42J7NS5+ucvkxjXhOT",
+	"jYQkdZVTlGl8X6IlfLZUNFe76QaoNF5ltGPHviyIxjTcVMnFNJ2VCAWnQhL5RejXOYGY5jyFlw1Uk7Wx",
+	"r8qFNLblB0sE5uc7ka/x2m08AmG2/DrbcbcRZq9v8q1GIPJNtqsrtrdiv1rPv14+ulLGLRVi1w7PdV0W",
+	"t4g3qzsIyUBsGEs+XTCrLFKtQPVXRQ4urdTf1EvehY9qlLAtkVyjAXbuYDRzdqyeaRB7XRnUQecFl50t",
+	"rOIT2klW7Nw7trFp7DR9c8c+I5LZGl8kH7gO3uufb6rl04EYDAAWCYW2/uy0Tg9+w0reF8d1lbxFDHAn",
+	"XkGvYESs/XPZrS2d5+MHBoW+31VQ6AUmQ8MtwUIT3BpHaqsBTme+N5Ai3igqdbhdICsz1OpFL1asby8w",
+	"TpyNWzFLs9StZzMO+GMsmA3GZzblZtHvq2LIrOkyGzpr+Gc2Rdbwtpiq4pNYh70xEo9qo1q4fX7Fiy9w",
+	"PSfHDH7WxriKpe4jaPF4XFViBcbrvcgIXbo8xuATqoyHd9pRPumexEbOdEdHndgGH0gCPGR8iPF3pJhM",
+	"bHZP4upBk6M150yahhwKblwfxvE9B59d64CmkV4Sf/hJRCH6sZgj6hkUYJ7ILVOUPdu+EBFQvgHIW8ad",
+	"agk3J4c6ysRh6vSGsXWl2b00SUCSgCooDjUxTvqSBqBeua3Pzy0JDjX2Y4nYnm1+hue/fv31fvNev/46",
+	"e15L0R9za3gDHvzia4tOvqraIrsHa0uLdlvd07iUpwzt/ip5jh6pkgejbxPgmsw5d82qeUS5OHv7bSiG",
+	"KYptGqG9Uhy+i0j5Gv+0mTWM9YeCp2rJZlESSAiZJkOBpc1aJNvLihdfqun9MufX6pDvaQhEDEgQMUOH",
+	"lIfExvw2snbvmD04lWdXEaNIT338P7GpoY2KFt5kg9jHH91Q9umyGHAu11pbo0aJg8Ank5EwejGhLNxk",
+	"mccrojXVCfL6vO/UJhPUG7yI2Xzmku1gSbp5Ohd9kiCVTE+vjajPqrtixmsPVxv98fry3FCDoQ/KCX7L",
+	"8FCskHnRP1pRQCXygZtzpHWC5i4SVbPhp44EGwxs1sL4oGan345BTrP8BdGY9BlRPgRFlIjBlt4EVBrl",
+	"YpY0dwwbyR94aOSOsZfsYQkJ0CsfEyDPDj9/fu6bpgCkpoxHUxKyEAvSzQgcxiDJhEURSXkIkugRU7jS",
+	"Z9QWstDoeXbGL6ZTMqJjKB3k+DhiwQjnN/absWb7U6Sq3w0afs+OcLjgse/mc9/Y0BuhEVbMK+Bh5eg6",
+	"oUPKOEm5ZpGzEEMIjAt3gLUCAXCFtpQ7O/z+/IPne6mMHPZVr90WCXAb8z4Qcth2ndoxswEbm1Tx1AgF",
+	"aV456nU9q7M4TZjX844OOgdHVpKNkBbbERvDn+bX0DJZrpjOQ6/nvcO3cweRDzudZQZN/l1+uNf3jpt8",
+	"XkS0Z7530qRHHt4tc5nX+3TreyqNY2qMkyzlFYAypKcmYK8H0HSoKlpYebdmmDbG45ej48q+/sLxYToc",
+	"NYdoBfqcg66QYfpgKFuTEUhYicRxt+0Sy6p9z8LZUnT+A3R2cMKvXEPxaUdH6m/rd+5RjoxlK6k5Q1JK",
+	"tR9sRwHHne76Hjdzp4mOO8frO+XpJtPh8HR9h3L+Zme0WS5YxT4NVpJlf5CgcxK+yDRKcZybiAnP9kP5",
+	"NkLBtMo8N+cHlUm8qJEtKDyr4V5K2ak1pHZHcDjBEnKzBd3qFVa3UgmkY7wiSvAiDp0dPGHD0Z4pssHe",
+	"n5WvnPiGSLKQsWUT8NPtrCJyrTVVVOeLAQFsGkRigu6ZzrfXvDSEO1ezv0Iuo9lr00NC1dDtZUQDsBW1",
+	"CxK5bqnFJ+255PPMX9sjv3bGymVUNT+IcPq4x8Pz6ruqqe8ii3Pc2YCmr/PT/F+sGO804RlX222+7zYg",
+	"/zzBjx1OmiyjpgQAOfqwCXfaG1W+UaX0QzpVKJmxrtM4JVzwqlFlGXWOcdeaU9uxbnY/1U7to6V3NRh1",
+	"hct7so2+ENvIEltDcmzbervlOsXWRj2QMv2N9c/tk3B/EreWzv/Bxu7OQnuXXZ8Gdz6BzzTQ0RTL+VfR",
+	"ermQZkmQROnL7KMdStByLdASOZrBuldR+g1SzOsoynHpk/6UqLu0TCNFDdQ8lbTv1V26UkdndVZNQh62",
+	"cGy7mIc9T3e7e4JcQ4xPav0vUOs57lfRbOXo7xLljemND8XNAF+9UzhffPS4fmFxcdSXHFTZpdFRwcCT",
+	"Z7ln3n+PRVf2oD7VaNvY4lYRhYowTbQgfbC1kBjwlGvinHnTWt9zayFRuq53p+pq1aVuRl9lS31SWH+d",
+	"H5qTmw1SF65pUZWyEcG2M7W2JN4p1OPQrf81qsLyudvZ4oXTX7rae1Ji37QSG0EUWk1m72jBZIe9cD6h",
+	"Ur/Kz9FGMNBEjEGah4EEsPUWm8mJsbCVWvVy4p+ChV+LnHji4AUOfuIp70xChafWcIe7HWmt0fcxq5Hb",
+	"jCXyP56wU4PPAbfE3LNLfDL2vpCkQ34fV4N6jOzar1pybdtC2NVBjZA9nHS/Spuveh/i4wY/SheMf1PR",
+	"jycDcN/h9zDEUmFbeG3vmsarcwVPnWdIORGpViwE/LtCLAAyxDTPAEt8m0sLrJZfISywBP5JVjzJikc3",
+	"UasoeBIyexYyH+gdlKSMESc+YYPiCGe1zHm1FHEHUVaV1tHpmRTx/09JMndL3ZMoeRIl317AqhAlWhDK",
+	"Bf6pEysljAkz7Ytw+t0yP2a+Qrh0jMuVCIMcZ8LCHg1qI7u6seZPZf2QThkfWtNpyMaMD7HspSgtcGUu",
+	"RjrUHNDMJGDxfZ4+XuzxXuD4WayOh5huwhuXdTFAEWWoG4HD1Hp+lGSn7Fy/DEmLvc7wYn6hAM8XytTe",
+	"pOfOQGXLLKqgZ3huMRBxbEXXU33MRgQ/+78AAAD//w==",
 }
 
 // decodeSpec returns the embedded OpenAPI spec as raw JSON bytes,

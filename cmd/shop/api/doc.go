@@ -42,6 +42,9 @@
 //	etcd is down                to move money: 503 busy, and at once when the first has noticed; replays, reads
 //	                            and purchases go on; /readyz says degraded, transfers unreachable, and stays 200
 //	etcd was wiped or restored  to move money: 503 fence-source, until an operator has run shop fence-epoch
+//	MongoDB is down             wallets: 503 busy, and after a few seconds at once; all else goes on; /readyz says
+//	                            degraded, wallets unreachable, and stays 200
+//	the bonus is not answered   to credit a wallet: 503 busy, and nothing was credited
 //	PostgreSQL refuses          to buy, cancel or move money: 503 busy with Retry-After, nothing was sent; to look
 //	                            something up, be it the API key: 500; /readyz says 503
 //	PostgreSQL is silent        504 when the deadline passes; /readyz says 503
@@ -54,10 +57,10 @@
 // Bearer. Only the SHA-256 is kept. Whoever sees the key is the client, so TLS
 // belongs in front of this server, which speaks plain HTTP. A client sees and
 // moves only what is its own: what is somebody else's is 404, as if it were not.
-// Money comes to another's account too, so there is one exception: who would take
-// it from one is told 403. Whose it is, the transaction says that would move it.
+// Money comes to another's account or wallet too, so there is one exception: who
+// would take it from one is told 403. Whose it is, the transaction says that would move it.
 //
-// Accounts and transfers are named by UUIDs in any case, bare or in braces. They
+// Accounts, transfers and wallets are named by UUIDs in any case, bare or in braces. They
 // are read into values before anything is done with them, so that one account
 // has one lock, one row and one fingerprint however a client writes it.
 //

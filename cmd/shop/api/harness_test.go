@@ -30,6 +30,7 @@ type shop struct {
 	pool    *pgxpool.Pool
 	service *inventory.Service
 	bank    *transfer.Service
+	till    *till // nil without the option withWallets
 	front   api.Config
 	server  *api.Server
 	metrics *prometheus.Registry
@@ -67,6 +68,7 @@ func open(t *testing.T, options ...option) *shop {
 	}
 	front.Catalog = s.service
 	s.openBank(&front)
+	s.openTill(&front)
 	if front.Ready == nil {
 		front.Ready = func(ctx context.Context) (api.Degraded, error) {
 			return api.Degraded{Locks: s.service.Degraded()}, api.Ping(ctx, s.pool)

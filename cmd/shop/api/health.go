@@ -24,6 +24,7 @@ func (s handlers) Livez(context.Context, LivezRequestObject) (LivezResponseObjec
 type Degraded struct {
 	Locks     bool // of purchases: row locks go on alone
 	Transfers bool // their locks: no money moves, all else goes on
+	Wallets   bool // the database they are in: nothing is done with them, all else goes on
 }
 
 // Readyz says whether requests should be sent here. Without a lock store they
@@ -32,13 +33,16 @@ func (s handlers) Readyz(ctx context.Context, _ ReadyzRequestObject) (ReadyzResp
 	if s.draining.Load() {
 		return Readyz503JSONResponse{Status: HealthDraining}, nil
 	}
-	health := Health{Status: HealthOK, Postgres: new(PostgresOK), Locks: new(LocksOK), Transfers: new(TransfersOK)}
+	health := Health{Status: HealthOK, Postgres: new(PostgresOK), Locks: new(LocksOK), Transfers: new(TransfersOK), Wallets: new(WalletsOK)}
 	degraded, err := s.readiness.ask(ctx)
 	if degraded.Locks {
 		health.Status, health.Locks = HealthDegraded, new(LocksUnreachable)
 	}
 	if degraded.Transfers {
 		health.Status, health.Transfers = HealthDegraded, new(TransfersUnreachable)
+	}
+	if degraded.Wallets {
+		health.Status, health.Wallets = HealthDegraded, new(WalletsUnreachable)
 	}
 	if err != nil {
 		s.log.WarnContext(ctx, "not ready", "error", err)

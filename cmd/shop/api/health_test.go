@@ -25,11 +25,12 @@ func TestReady_SaysHowItStands(t *testing.T) {
 		status   int
 		text     string
 	}{
-		{api.Degraded{}, nil, 200, `{"status":"ok","postgres":"ok","locks":"ok","transfers":"ok"}`},
-		{api.Degraded{Locks: true}, nil, 200, `{"status":"degraded","postgres":"ok","locks":"unreachable","transfers":"ok"}`},
-		{api.Degraded{Transfers: true}, nil, 200, `{"status":"degraded","postgres":"ok","locks":"ok","transfers":"unreachable"}`},
-		{api.Degraded{}, errors.New("gone"), 503, `{"status":"unavailable","postgres":"unreachable","locks":"ok","transfers":"ok"}`},
-		{api.Degraded{Locks: true, Transfers: true}, errors.New("gone"), 503, `{"status":"unavailable","postgres":"unreachable","locks":"unreachable","transfers":"unreachable"}`},
+		{api.Degraded{}, nil, 200, `{"status":"ok","postgres":"ok","locks":"ok","transfers":"ok","wallets":"ok"}`},
+		{api.Degraded{Locks: true}, nil, 200, `{"status":"degraded","postgres":"ok","locks":"unreachable","transfers":"ok","wallets":"ok"}`},
+		{api.Degraded{Transfers: true}, nil, 200, `{"status":"degraded","postgres":"ok","locks":"ok","transfers":"unreachable","wallets":"ok"}`},
+		{api.Degraded{Wallets: true}, nil, 200, `{"status":"degraded","postgres":"ok","locks":"ok","transfers":"ok","wallets":"unreachable"}`},
+		{api.Degraded{}, errors.New("gone"), 503, `{"status":"unavailable","postgres":"unreachable","locks":"ok","transfers":"ok","wallets":"ok"}`},
+		{api.Degraded{Locks: true, Transfers: true, Wallets: true}, errors.New("gone"), 503, `{"status":"unavailable","postgres":"unreachable","locks":"unreachable","transfers":"unreachable","wallets":"unreachable"}`},
 	} {
 		s := open(t, answering(c.degraded, c.err))
 		s.wantReady(c.status, c.text)
@@ -56,7 +57,7 @@ func TestReady_NeedsTheTables(t *testing.T) {
 	if _, err := s.pool.Exec(t.Context(), `DROP TABLE clients`); err != nil {
 		t.Fatal(err)
 	}
-	s.wantReady(503, `{"status":"unavailable","postgres":"unreachable","locks":"ok","transfers":"ok"}`)
+	s.wantReady(503, `{"status":"unavailable","postgres":"unreachable","locks":"ok","transfers":"ok","wallets":"ok"}`)
 }
 
 func TestReady_ManyProbesAreOneQuestion(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 
 	"shop/inventory"
 	"shop/transfer"
+	"shop/wallet"
 )
 
 const (
@@ -102,12 +103,28 @@ func fingerprintTransfer(m transfer.Move, expiresIn time.Duration) ([32]byte, er
 }
 
 func fingerprintPost(id uuid.UUID, amount int64) ([32]byte, error) {
-	return fingerprint("POST /v1/transfers/{id}/post", struct {
-		ID     uuid.UUID
-		Amount int64
-	}{id, amount})
+	return fingerprint("POST /v1/transfers/{id}/post", amountOf{id, amount})
+}
+
+// amountOf is an intent about one thing.
+type amountOf struct {
+	ID     uuid.UUID
+	Amount int64
 }
 
 func fingerprintVoid(id uuid.UUID) ([32]byte, error) {
 	return fingerprint("POST /v1/transfers/{id}/void", id)
+}
+
+// The wallet in the path is part of the intent: one key for two wallets is two intents.
+func fingerprintCredit(id uuid.UUID, amount int64) ([32]byte, error) {
+	return fingerprint("POST /v1/wallets/{id}/credits", amountOf{id, amount})
+}
+
+func fingerprintDebit(id uuid.UUID, amount int64) ([32]byte, error) {
+	return fingerprint("POST /v1/wallets/{id}/debits", amountOf{id, amount})
+}
+
+func fingerprintPayment(t wallet.Transfer) ([32]byte, error) {
+	return fingerprint("POST /v1/wallets/{id}/payments", t)
 }

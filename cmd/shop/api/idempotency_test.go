@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"shop/inventory"
+	"shop/wallet"
 )
 
 func TestParseKey_BareAndQuotedAreTheSameKey(t *testing.T) {
@@ -95,6 +96,17 @@ func TestFingerprint_IsOfTheIntentAndNotOfItsSpelling(t *testing.T) {
 	cancel := mustPrint(t)(fingerprintCancel(id))
 	if cancel == mustPrint(t)(fingerprintCancel(uuid.New())) {
 		t.Error("two orders have one fingerprint")
+	}
+	credit := mustPrint(t)(fingerprintCredit(id, 1))
+	for name, other := range map[string][32]byte{
+		"another wallet": mustPrint(t)(fingerprintCredit(uuid.New(), 1)),
+		"another amount": mustPrint(t)(fingerprintCredit(id, 2)),
+		"a debit":        mustPrint(t)(fingerprintDebit(id, 1)),
+		"a payment":      mustPrint(t)(fingerprintPayment(wallet.Transfer{From: id, Amount: 1})),
+	} {
+		if other == credit {
+			t.Errorf("%s has the fingerprint of another intent", name)
+		}
 	}
 	if other, err := fingerprint("POST /v1/orders", id); err != nil || other == cancel {
 		t.Errorf("the route does not count: %v", err)

@@ -9,6 +9,7 @@ import (
 
 	"shop/inventory"
 	"shop/transfer"
+	"shop/wallet"
 )
 
 const (
@@ -53,6 +54,10 @@ func problemOf(err error) Problem {
 	if e, ok := errors.AsType[*transfer.InsufficientFundsError](err); ok && k.typ == TypeInsufficientFunds {
 		p.Account, p.Wanted, p.Available = &e.Account, &e.Wanted, &e.Available
 		p.Detail = fmt.Sprintf("%d wanted, %d available.", e.Wanted, e.Available)
+	}
+	if e, ok := errors.AsType[*wallet.InsufficientFundsError](err); ok && k.typ == TypeInsufficientFunds {
+		p.Wallet, p.Wanted, p.Available = &e.Wallet, &e.Wanted, &e.Balance
+		p.Detail = fmt.Sprintf("%d wanted, %d available.", e.Wanted, e.Balance)
 	}
 	return p
 }

@@ -7,6 +7,7 @@ import (
 
 	"shop/inventory"
 	"shop/transfer"
+	"shop/wallet"
 )
 
 // Encode is the inventory.Encode of this API: it fixes, inside the transaction of
@@ -21,6 +22,12 @@ func Encode(o inventory.Order, outcome error) (inventory.Reply, error) {
 func EncodeTransfer(t transfer.Transfer, outcome error) (transfer.Reply, error) {
 	reply, err := outcomeOf(transferOf(t), outcome)
 	return transfer.Reply(reply), err
+}
+
+// EncodeWallet does the same for package wallet.
+func EncodeWallet(op wallet.Operation, outcome error) (wallet.Reply, error) {
+	reply, err := outcomeOf(walletOperationOf(op), outcome)
+	return wallet.Reply(reply), err
 }
 
 func outcomeOf(v any, outcome error) (stored, error) {
@@ -60,6 +67,9 @@ func (r stored) VisitCancelOrderResponse(w http.ResponseWriter) error    { retur
 func (r stored) VisitCreateTransferResponse(w http.ResponseWriter) error { return r.write(w) }
 func (r stored) VisitPostTransferResponse(w http.ResponseWriter) error   { return r.write(w) }
 func (r stored) VisitVoidTransferResponse(w http.ResponseWriter) error   { return r.write(w) }
+func (r stored) VisitCreditWalletResponse(w http.ResponseWriter) error   { return r.write(w) }
+func (r stored) VisitDebitWalletResponse(w http.ResponseWriter) error    { return r.write(w) }
+func (r stored) VisitPayFromWalletResponse(w http.ResponseWriter) error  { return r.write(w) }
 
 func (r stored) write(w http.ResponseWriter) error {
 	contentType := typeJSON
@@ -108,6 +118,24 @@ func accountOf(a transfer.Account) Account {
 	}
 	for _, e := range a.Entries {
 		out.Entries = append(out.Entries, AccountEntry{Transfer: e.Transfer, Delta: e.Delta, Version: e.Version, CreatedAt: e.CreatedAt})
+	}
+	return out
+}
+
+func walletOperationOf(op wallet.Operation) WalletOperation {
+	return WalletOperation{
+		ID: op.ID, Kind: WalletOperationKind(op.Kind), Wallet: op.Wallet, To: op.To,
+		Amount: op.Amount, Bonus: op.Bonus, Currency: op.Currency, CreatedAt: op.CreatedAt,
+	}
+}
+
+func walletOf(w wallet.Wallet) Wallet {
+	out := Wallet{
+		ID: w.ID, Currency: w.Currency, Balance: w.Balance,
+		Entries: make([]WalletEntry, 0, len(w.Entries)), CreatedAt: w.CreatedAt.UTC(),
+	}
+	for _, e := range w.Entries {
+		out.Entries = append(out.Entries, WalletEntry{Operation: e.Operation, Delta: e.Delta, CreatedAt: e.CreatedAt.UTC()})
 	}
 	return out
 }

@@ -15,6 +15,7 @@ import (
 
 	"shop/inventory"
 	"shop/transfer"
+	"shop/wallet"
 )
 
 // Orders is what the routes under /v1/orders need; *inventory.Service is one.
@@ -41,6 +42,10 @@ type Books interface {
 // own. An error says why there is none now.
 type Transfers func(strategy string) (*transfer.Service, error)
 
+// Wallets gives the Service that writes to wallets with a strategy; "": the
+// shop's own. An error says why there is none now.
+type Wallets func(strategy string) (*wallet.Service, error)
+
 // Config of a Server.
 type Config struct {
 	Pool        *pgxpool.Pool // where the clients are
@@ -48,18 +53,20 @@ type Config struct {
 	Catalog     Catalog
 	Books       Books
 	Transfers   Transfers
+	Wallets     Wallets
 	Ready       func(context.Context) (Degraded, error)                    // what /readyz asks
 	Audit       func(context.Context) (map[string]map[string]int64, error) // flow → invariant → violations
 	Strategy    string                                                     // of purchases
 	Lab         []string                                                   // strategies that a request may ask for; nil: not a lab
 	TransferLab []string                                                   // … of transfers
+	WalletLab   []string                                                   // … of wallets
 	Limits      Limits
 	Log         *slog.Logger
 	Metrics     prometheus.Registerer
 }
 
 func (c Config) complete() bool {
-	return c.Pool != nil && c.Orders != nil && c.Catalog != nil && c.Books != nil && c.Transfers != nil &&
+	return c.Pool != nil && c.Orders != nil && c.Catalog != nil && c.Books != nil && c.Transfers != nil && c.Wallets != nil &&
 		c.Ready != nil && c.Audit != nil && c.Log != nil && c.Metrics != nil
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"shop/inventory"
 	"shop/transfer"
+	"shop/wallet"
 )
 
 func TestSpec_IsValidAndSaysExactlyWhatIsServed(t *testing.T) {
@@ -90,7 +91,7 @@ func unconnected(t *testing.T) *Server {
 	t.Cleanup(pool.Close)
 	s, err := New(Config{
 		Pool: pool, Orders: (*inventory.Service)(nil), Catalog: (*inventory.Service)(nil),
-		Books: (*transfer.Service)(nil), Transfers: (*transfer.Service)(nil).With,
+		Books: (*transfer.Service)(nil), Transfers: (*transfer.Service)(nil).With, Wallets: (*wallet.Service)(nil).With,
 		Ready: func(context.Context) (Degraded, error) { return Degraded{}, nil },
 		Audit: func(context.Context) (map[string]map[string]int64, error) { return nil, nil },
 		Log:   slog.New(slog.NewTextHandler(io.Discard, nil)), Metrics: prometheus.NewRegistry(), Strategy: "row",

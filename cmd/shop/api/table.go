@@ -10,6 +10,7 @@ import (
 	"shop/inventory"
 	"shop/locking"
 	"shop/transfer"
+	"shop/wallet"
 )
 
 // Errors of this package. What the client should know besides is added by explain.
@@ -49,6 +50,8 @@ const (
 	wasSettled  = "This hold was posted or voided before; the transfer says which."
 	noTransfer  = "Both accounts must be in the currency of the transfer, and no more can be posted than was held."
 	notYourOwn  = "Only its owner may take money from an account."
+	notYourCash = "Only its owner may credit or debit a wallet, or pay from it."
+	noOperation = "Both wallets must be in the same currency, and there is an end to what one can hold."
 	gaveBack    = "The order was cancelled before, and its stock was given back then."
 	noOrder     = "The lines make no order: their currencies differ, or the total is too large."
 	notYours    = "There is none, or it is not yours." // which of both is not told: it would say what others have
@@ -80,6 +83,7 @@ var table = []struct {
 	{is(inventory.ErrOutOfStock), kind{typ: TypeOutOfStock, title: "Out of stock", status: 409, stored: true}},
 	{is(inventory.ErrAlreadyCancelled), kind{typ: TypeAlreadyCancelled, title: "Already cancelled", status: 409, stored: true, detail: gaveBack}},
 	{is(transfer.ErrInsufficientFunds), kind{typ: TypeInsufficientFunds, title: "Insufficient funds", status: 409, stored: true}},
+	{is(wallet.ErrInsufficientFunds), kind{typ: TypeInsufficientFunds, title: "Insufficient funds", status: 409, stored: true}},
 	{is(transfer.ErrExpired), kind{typ: TypeExpired, title: "Expired", status: 409, stored: true, detail: timeIsOver}},
 	{is(transfer.ErrSettled), kind{typ: TypeAlreadySettled, title: "Already settled", status: 409, stored: true, detail: wasSettled}},
 
@@ -91,6 +95,10 @@ var table = []struct {
 	{is(transfer.ErrNotFound), kind{typ: TypeNotFound, title: "Not found", status: 404, detail: notYours}},
 	{is(transfer.ErrForbidden), kind{typ: TypeForbidden, title: "Forbidden", status: 403, detail: notYourOwn}},
 	{is(transfer.ErrInvalid), kind{typ: TypeInvalidRequest, title: "Invalid request", status: 422, detail: noTransfer}},
+	{is(wallet.ErrKeyReused), kind{typ: TypeIdempotencyKeyReused, title: "Idempotency key reused", status: 422, detail: keyReused}},
+	{is(wallet.ErrNotFound), kind{typ: TypeNotFound, title: "Not found", status: 404, detail: notYours}},
+	{is(wallet.ErrForbidden), kind{typ: TypeForbidden, title: "Forbidden", status: 403, detail: notYourCash}},
+	{is(wallet.ErrInvalid), kind{typ: TypeInvalidRequest, title: "Invalid request", status: 422, detail: noOperation}},
 	{is(errInvalid), kind{typ: TypeInvalidRequest, title: "Invalid request", status: 422}},
 	{is(errMissingKey), kind{typ: TypeMissingIdempotencyKey, title: "Idempotency key missing", status: 400, detail: noKey}},
 	{is(errMalformed), kind{typ: TypeMalformed, title: "Malformed request", status: 400}},

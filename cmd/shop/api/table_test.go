@@ -15,6 +15,7 @@ import (
 	"shop/inventory"
 	"shop/locking"
 	"shop/transfer"
+	"shop/wallet"
 )
 
 // rows of the error table as a client would write them down.
@@ -37,6 +38,12 @@ var wantProblems = []struct {
 	{&transfer.SourceError{Source: "a", Seen: "b"}, TypeFenceSource, 503, true},
 	{&transfer.StaleError{Fence: 1, Seen: 2}, TypeStale, 503, true},
 	{&transfer.UnavailableError{Err: errors.New("no answer")}, TypeBusy, 503, true},
+	{&wallet.InsufficientFundsError{Wanted: 2, Balance: 1}, TypeInsufficientFunds, 409, false},
+	{wallet.ErrKeyReused, TypeIdempotencyKeyReused, 422, false},
+	{wallet.ErrNotFound, TypeNotFound, 404, false},
+	{wallet.ErrForbidden, TypeForbidden, 403, false},
+	{wallet.ErrInvalid, TypeInvalidRequest, 422, false},
+	{&wallet.UnavailableError{Err: errors.New("no answer")}, TypeBusy, 503, true},
 	{&inventory.OutOfStockError{SKU: "a", Wanted: 2, Left: 1}, TypeOutOfStock, 409, false},
 	{inventory.ErrAlreadyCancelled, TypeAlreadyCancelled, 409, false},
 	{inventory.ErrKeyReused, TypeIdempotencyKeyReused, 422, false},
@@ -103,7 +110,7 @@ func TestTable_KnowsEveryTypeOfTheSpec(t *testing.T) {
 
 // An error that is both must promise less: a client would give up on "rejected".
 func TestTable_WhatMayHaveHappenedComesFirst(t *testing.T) {
-	for _, certain := range []error{locking.ErrBusy, locking.ErrLost, inventory.ErrOutOfStock, transfer.ErrInsufficientFunds, transfer.ErrSource, inventory.ErrNotFound, errInvalid} {
+	for _, certain := range []error{locking.ErrBusy, locking.ErrLost, inventory.ErrOutOfStock, transfer.ErrInsufficientFunds, wallet.ErrInsufficientFunds, wallet.ErrKeyReused, transfer.ErrSource, inventory.ErrNotFound, errInvalid} {
 		for _, err := range []error{
 			errors.Join(certain, locking.ErrOutcomeUnknown), errors.Join(inventory.ErrInProgress, certain), errors.Join(certain, transfer.ErrInProgress),
 		} {
@@ -131,6 +138,10 @@ func TestEncode_KeepsOnlyWhatIsFinal(t *testing.T) {
 		money, moneyErr := EncodeTransfer(transfer.Transfer{}, want.err)
 		if !reflect.DeepEqual(money, transfer.Reply(reply)) || moneyErr != err {
 			t.Errorf("%v: of a transfer %+v, %v", want.err, money, moneyErr)
+		}
+		cash, cashErr := EncodeWallet(wallet.Operation{}, want.err)
+		if !reflect.DeepEqual(cash, wallet.Reply(reply)) || cashErr != err {
+			t.Errorf("%v: of a wallet %+v, %v", want.err, cash, cashErr)
 		}
 		final := slices.Contains(final, want.typ)
 		switch {

@@ -1,0 +1,181 @@
+package api_test
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"shop/cmd/shop/api"
+	"shop/inventory"
+	"shop/locking"
+	"shop/wallet"
+)
+
+// till is what is behind the routes of wallets: a database of its own in the
+// real MongoDB, and an outside that gives a tenth, unless it fails.
+type till struct {
+	*wallet.Service
+	db *mongo.Database
+
+	mu    sync.Mutex
+	asked []wallet.Ask
+	fails error
+}
+
+func (c *till) bonus(_ context.Context, a wallet.Ask) (int64, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.asked = append(c.asked, a)
+	return a.Amount / 10, c.fails
+}
+
+// breaks lets the outside fail from now on; nil mends it.
+func (c *till) breaks(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.fails = err
+}
+
+func (c *till) questions() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.asked)
+}
+
+// openTill has no wallets, if no option has said otherwise.
+func (s *shop) openTill(front *api.Config) {
+	if front.Wallets == nil {
+		front.Wallets = func(string) (*wallet.Service, error) {
+			return nil, fmt.Errorf("%w: no MongoDB", locking.ErrBusy)
+		}
+	}
+}
+
+// openWallets is a shop with wallets.
+func openWallets(t *testing.T, options ...option) *shop {
+	t.Helper()
+	db := connectMongo(t).Database("api_" + strings.ReplaceAll(uuid.NewString(), "-", ""))
+	t.Cleanup(func() { // t.Context has ended by now
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := db.Drop(ctx); err != nil {
+			t.Errorf("drop database: %v", err)
+		}
+	})
+	if err := wallet.Migrate(t.Context(), db); err != nil {
+		t.Fatal(err)
+	}
+	c := &till{db: db}
+	c.Service = c.serve(t, db)
+	s := open(t, append(options, func(front *api.Config, _ *inventory.Config) { front.Wallets = c.by })...)
+	s.till = c
+	return s
+}
+
+func (c *till) by(strategy string) (*wallet.Service, error) {
+	return c.With(cmp.Or(strategy, "lockid"))
+}
+
+// serve makes a Service on db, which another till may serve too.
+func (c *till) serve(t *testing.T, db *mongo.Database) *wallet.Service {
+	t.Helper()
+	return must(wallet.New(wallet.Config{Database: db, Bonus: c.bonus, Encode: api.EncodeWallet}))(t)
+}
+
+func connectMongo(t *testing.T) *mongo.Client {
+	t.Helper()
+	client := must(mongo.Connect(must(wallet.ClientOptions(env(t, "SHOP_MONGO_URL")))(t)))(t)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := client.Disconnect(ctx); err != nil {
+			t.Errorf("disconnect: %v", err)
+		}
+	})
+	return client
+}
+
+// wallet gives somebody a wallet.
+func (s *shop) wallet(owner string, opening int64) string {
+	s.t.Helper()
+	return s.walletIn("EUR", owner, opening)
+}
+
+func (s *shop) walletIn(currency, owner string, opening int64) string {
+	s.t.Helper()
+	w := wallet.Wallet{ID: must(uuid.NewV7())(s.t), Owner: s.ids[owner], Currency: currency, Opening: opening}
+	if _, err := s.till.OpenWallet(s.t.Context(), w); err != nil {
+		s.t.Fatal(err)
+	}
+	return w.ID.String()
+}
+
+// cash does something to a wallet as alice: credits, debits or payments.
+func (s *shop) cash(key, id, how, body string, headers ...string) answer {
+	s.t.Helper()
+	return s.do("POST", "/v1/wallets/"+id+"/"+how, body, append([]string{"Idempotency-Key: " + key}, headers...)...)
+}
+
+func (s *shop) credit(key, id, amount string, headers ...string) answer {
+	s.t.Helper()
+	return s.cash(key, id, "credits", amountOf(amount), headers...)
+}
+
+func (s *shop) debit(key, id, amount string, headers ...string) answer {
+	s.t.Helper()
+	return s.cash(key, id, "debits", amountOf(amount), headers...)
+}
+
+func (s *shop) pay(key, id, to, amount string, headers ...string) answer {
+	s.t.Helper()
+	return s.cash(key, id, "payments", paymentOf(to, amount), headers...)
+}
+
+func amountOf(amount string, more ...string) string {
+	return fmt.Sprintf(`{"amount":%s%s}`, amount, strings.Join(more, ""))
+}
+
+func paymentOf(to, amount string, more ...string) string {
+	return fmt.Sprintf(`{"to":%q,"amount":%s%s}`, to, amount, strings.Join(more, ""))
+}
+
+func (a answer) operation(t *testing.T) (out api.WalletOperation) {
+	t.Helper()
+	if err := json.Unmarshal(a.body, &out); err != nil {
+		t.Fatalf("%v: %s", err, a.body)
+	}
+	return out
+}
+
+// wantCash asks the API as the wallet's owner.
+func (s *shop) wantCash(owner, id string, balance int64) (w api.Wallet) {
+	s.t.Helper()
+	if err := json.Unmarshal(s.do("GET", "/v1/wallets/"+id, "", s.as(owner)).want(s.t, 200, "").body, &w); err != nil {
+		s.t.Fatal(err)
+	}
+	if w.Balance != balance {
+		s.t.Errorf("%s has %d, want %d", id, w.Balance, balance)
+	}
+	return w
+}
+
+// documents counts what was written of operations, refusals included.
+func (s *shop) documents() (n int64) {
+	s.t.Helper()
+	for _, name := range []string{"wallet_operations", "wallet_entries"} {
+		n += must(s.till.db.Collection(name).CountDocuments(s.t.Context(), bson.D{}))(s.t)
+	}
+	return n
+}
+
+var errOutside = errors.New("the outside is down")

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/google/uuid"
+
+	"shop/wallet"
+)
+
+// bonusClient asks the outside what a credit gets on top. How long that may take
+// is the ctx's affair: the wallet is locked meanwhile.
+type bonusClient struct {
+	url  string
+	http *http.Client
+}
+
+// newBonusClient has a transport of its own, without a proxy from the environment:
+// this is a neighbour. A redirect is an answer that we do not understand: following
+// it, the question would be asked twice.
+func newBonusClient(baseURL string) *bonusClient {
+	return &bonusClient{url: baseURL + "/v1/bonuses", http: &http.Client{
+		Transport:     &http.Transport{MaxIdleConnsPerHost: bonusIdleMax, IdleConnTimeout: idleWait},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+}
+
+const (
+	bonusIdleMax  = 64      // connections that are kept: asking again should not begin with a handshake
+	bonusBytesMax = 1 << 10 // of an answer
+)
+
+// ask is a wallet.Bonus.
+func (b *bonusClient) ask(ctx context.Context, a wallet.Ask) (int64, error) {
+	question, err := json.Marshal(struct {
+		Operation uuid.UUID `json:"operation"`
+		Request   uuid.UUID `json:"request"`
+		Attempt   int       `json:"attempt"`
+		Wallet    uuid.UUID `json:"wallet"`
+		Amount    int64     `json:"amount"`
+	}{a.Operation, a.Request, a.Attempt, a.Wallet, a.Amount})
+	if err != nil {
+		return 0, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, b.url, bytes.NewReader(question))
+	if err != nil {
+		return 0, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	res, err := b.http.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(res.Body, bonusBytesMax)) // to its end, so that the connection can be used again
+	switch {
+	case err != nil:
+		return 0, err
+	case res.StatusCode == http.StatusConflict:
+		return 0, fmt.Errorf("%w: the bonus service knows it for another wallet, or another amount", wallet.ErrKeyReused)
+	case res.StatusCode != http.StatusOK:
+		return 0, fmt.Errorf("the bonus service says %s", res.Status)
+	}
+	return readBonus(body)
+}
+
+// readBonus wants a bonus that was said: none is not 0.
+func readBonus(body []byte) (int64, error) {
+	var answer struct {
+		Bonus *int64 `json:"bonus"`
+	}
+	if err := json.Unmarshal(body, &answer); err != nil {
+		return 0, fmt.Errorf("the bonus service: %w", err)
+	}
+	if answer.Bonus == nil {
+		return 0, errors.New("the bonus service names no bonus")
+	}
+	return *answer.Bonus, nil
+}
+
+func (b *bonusClient) close() { b.http.CloseIdleConnections() }

@@ -1,0 +1,207 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"shop/loadtest"
+	"shop/wallet"
+)
+
+// newOutside is the bonus service of the load test.
+func newOutside(t *testing.T) *loadtest.Bonus {
+	t.Helper()
+	outside, err := loadtest.NewBonus()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := outside.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return outside
+}
+
+func newClient(t *testing.T, url string) *bonusClient {
+	t.Helper()
+	client := newBonusClient(url)
+	t.Cleanup(client.close)
+	return client
+}
+
+func question() wallet.Ask {
+	return wallet.Ask{Operation: uuid.New(), Request: uuid.New(), Attempt: 2, Wallet: uuid.New(), Amount: 100}
+}
+
+func TestBonus_SaysWhoAsksAndIsGivenTheSameAgain(t *testing.T) {
+	outside := newOutside(t)
+	client := newClient(t, outside.URL())
+	a := question()
+	first, err := client.ask(t.Context(), a)
+	if err != nil || first < 1 {
+		t.Fatalf("%d, %v", first, err)
+	}
+	if again, err := client.ask(t.Context(), a); again != first || err != nil {
+		t.Errorf("%d, %v; want %d", again, err, first)
+	}
+	for i, call := range outside.Calls() {
+		got := wallet.Ask{Operation: call.Operation, Request: call.Request, Attempt: call.Attempt, Wallet: call.Wallet, Amount: call.Amount}
+		if got != a || call.First != (i == 0) {
+			t.Errorf("it heard %+v, want %+v", call, a)
+		}
+	}
+}
+
+func TestBonus_AnotherWalletOrAmountUnderTheSameOperationIsAKeyThatWasUsed(t *testing.T) {
+	outside := newOutside(t)
+	client := newClient(t, outside.URL())
+	a := question()
+	first, err := client.ask(t.Context(), a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	otherWallet, otherAmount := a, a
+	otherWallet.Wallet, otherAmount.Amount = uuid.New(), 101
+	for _, other := range []wallet.Ask{otherWallet, otherAmount} {
+		if bonus, err := client.ask(t.Context(), other); bonus != 0 || !errors.Is(err, wallet.ErrKeyReused) {
+			t.Errorf("%d, %v, want ErrKeyReused", bonus, err)
+		}
+	}
+	if again, err := client.ask(t.Context(), a); again != first || err != nil {
+		t.Errorf("%d, %v; want %d as before", again, err, first)
+	}
+	if calls := outside.Calls(); len(calls) != 4 || calls[0].Refused || !calls[1].Refused || !calls[2].Refused || calls[2].First || calls[3].Refused {
+		t.Errorf("it heard %+v", calls)
+	}
+}
+
+func TestBonus_OneConnectionIsUsedAgain(t *testing.T) {
+	var opened atomic.Int64
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"bonus":1}`) }))
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			opened.Add(1)
+		}
+	}
+	server.Start()
+	t.Cleanup(server.Close)
+	client := newClient(t, server.URL)
+	for range 20 {
+		if _, err := client.ask(t.Context(), question()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := opened.Load(); n != 1 {
+		t.Errorf("%d connections", n)
+	}
+}
+
+// What is not understood is no bonus, and not a bonus of 0.
+func TestBonus_AnythingElseIsAnError(t *testing.T) {
+	for name, answer := range map[string]http.HandlerFunc{
+		"500": func(w http.ResponseWriter, _ *http.Request) { http.Error(w, `{"bonus":1}`, 500) },
+		"201": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(201); fmt.Fprint(w, `{"bonus":1}`) },
+		"204": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204) },
+		"a redirect": func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "/v1/bonuses", http.StatusTemporaryRedirect)
+		},
+		"nothing":    func(http.ResponseWriter, *http.Request) {},
+		"no JSON":    func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `bonus: 1`) },
+		"no bonus":   func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{}`) },
+		"null":       func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"bonus":null}`) },
+		"a fraction": func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"bonus":1.5}`) },
+		"a text":     func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"bonus":"1"}`) },
+		"two":        func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"bonus":1}{"bonus":2}`) },
+		"too long":   func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, strings.Repeat(" ", 2<<10)+`{"bonus":1}`) },
+		"cut off":    func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			asked := 0
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				asked++
+				answer(w, r)
+			}))
+			bonus, err := newClient(t, server.URL).ask(t.Context(), question())
+			server.Close()
+			if err == nil || bonus != 0 || asked != 1 {
+				t.Errorf("%d, %v, asked %d times", bonus, err, asked)
+			}
+		})
+	}
+}
+
+func TestBonus_WaitsNoLongerThanItsContext(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := newClient(t, "http://"+silent(t)).ask(ctx, question()); err == nil || ctx.Err() == nil {
+		t.Errorf("%v", err)
+	}
+}
+
+// silent is the address of a server that takes connections, and says nothing.
+func silent(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0") // the system takes them
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	return listener.Addr().String()
+}
+
+// Nothing is credited without an answer about the bonus, and the key is still open.
+func TestServe_ABonusServiceThatDoesNotAnswerCreditsNothing(t *testing.T) {
+	db := sharedMongo(t)
+	url, keys := newDatabase(t)
+	id, outside := wallets(t, url)["alice"], newOutside(t)
+	broken := map[string]string{"silent": "http://" + silent(t), "gone": "http://127.0.0.1:1", "another service": outside.URL() + "/v2"}
+	for name, at := range broken {
+		p := startPurse(t, url, keys["alice"], id, "--bonus-url", at)
+		start := time.Now()
+		if status, body := p.credit("k"); status != 503 || !strings.Contains(body, "/problems/busy") {
+			t.Errorf("%s: %d %s, want 503 busy", name, status, body)
+		}
+		if took := time.Since(start); took > 4*time.Second {
+			t.Errorf("%s: told after %v", name, took)
+		}
+		if status, body := p.debit(name); status != 201 { // needs none
+			t.Errorf("%s: a debit: %d %s", name, status, body)
+		}
+		if _, text := p.get(p.metrics); strings.Contains(text, `wallet_events_total{kind="unavailable",strategy="lockid"} 0`) {
+			t.Errorf("%s: it is not counted", name)
+		}
+	}
+	if n := documents(t, db, "wallet_operations"); n != int64(len(broken)) {
+		t.Errorf("%d operations; want the debits, %d", n, len(broken))
+	}
+	p := startPurse(t, url, keys["alice"], id, "--bonus-url", outside.URL()+"/")
+	if status, body := p.credit("k"); status != 201 || !strings.Contains(body, `"bonus":1,`) {
+		t.Errorf("%d %s", status, body)
+	}
+	if status, body := p.read(); status != 200 || !strings.Contains(body, `"balance":10098,`) { // 10000 + 101 − 3
+		t.Errorf("%d %s", status, body)
+	}
+}
+
+func TestServe_WithoutABonusServiceThereIsNoneAndTheLabHasOneOfItsOwn(t *testing.T) {
+	sharedMongo(t)
+	url, keys := newDatabase(t)
+	id := wallets(t, url)["alice"]
+	for lab, want := range map[string]string{"--lab=false": `"bonus":0,`, "--lab=true": `"bonus":1,`} {
+		p := startPurse(t, url, keys["alice"], id, lab)
+		if status, body := p.credit(lab); status != 201 || !strings.Contains(body, want) {
+			t.Errorf("%s: %d %s, want %s", lab, status, body, want)
+		}
+	}
+}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/connstring"
+
+	"shop/wallet"
+)
+
+// stores are the databases that commands share.
+type stores struct {
+	database      `embed:""`
+	mongoSettings `embed:""`
+}
+
+// Validate is called by kong.
+func (s *stores) Validate() error {
+	return errors.Join(s.database.Validate(), s.mongoSettings.validate())
+}
+
+// mongoSettings say where the wallets are.
+type mongoSettings struct {
+	MongoURL string `name:"mongo-url" env:"SHOP_MONGO_URL" placeholder:"URL" help:"MongoDB, a replica set, with the name of a database, as in mongodb://host:27017/shop?replicaSet=rs0. Without it there are no wallets."`
+}
+
+func (s mongoSettings) validate() error {
+	if s.MongoURL == "" {
+		return nil
+	}
+	if _, err := wallet.ClientOptions(s.MongoURL); err != nil {
+		return fmt.Errorf("--mongo-url: %w", err)
+	}
+	if s.name() == "" {
+		return errors.New("--mongo-url names no database: want its name behind the hosts, as in mongodb://127.0.0.1:27017/shop?replicaSet=rs0")
+	}
+	return nil
+}
+
+// name of the database; "" if the URL has none.
+func (s mongoSettings) name() string {
+	parsed, err := connstring.Parse(s.MongoURL)
+	if err != nil {
+		return ""
+	}
+	return parsed.Database
+}
+
+// connect makes a client, which connects when it is used.
+func (s mongoSettings) connect(more ...*options.ClientOptions) (*mongo.Database, error) {
+	o, err := wallet.ClientOptions(s.MongoURL)
+	if err != nil {
+		return nil, &usageError{fmt.Errorf("--mongo-url: %w", err)}
+	}
+	if o.AppName == nil { // by which the server's operators know us
+		o.SetAppName("shop")
+	}
+	client, err := mongo.Connect(append([]*options.ClientOptions{o}, more...)...)
+	if err != nil {
+		return nil, &usageError{fmt.Errorf("--mongo-url: %w", err)}
+	}
+	return client.Database(s.name()), nil
+}
+
+// connectIfAny is nil without a URL.
+func (s mongoSettings) connectIfAny() (*mongo.Database, error) {
+	if s.MongoURL == "" {
+		return nil, nil
+	}
+	return s.connect()
+}
+
+// disconnect ends what connect began; nil is nothing.
+func disconnect(db *mongo.Database) {
+	if db == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), closeWait)
+	defer cancel()
+	_ = db.Client().Disconnect(ctx)
+}
+
+// openWallets is a database that is known to work, for commands that do something
+// at once and end; nil without a URL.
+func (s mongoSettings) openWallets(ctx context.Context) (*mongo.Database, error) {
+	db, err := s.connectIfAny()
+	if db == nil || err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, connectWait)
+	defer cancel()
+	if err := checkCollections(ctx, db); err != nil {
+		disconnect(db)
+		return nil, &usageError{fmt.Errorf("%w\nis it running, and is --mongo-url (SHOP_MONGO_URL) right?", err)}
+	}
+	return db, nil
+}
+
+var errNoCollections = errors.New("the database lacks the collections of wallets; run: shop migrate")
+
+// checkCollections is what checkMigrated is for tables. It asks the primary.
+func checkCollections(ctx context.Context, db *mongo.Database) error {
+	names, err := db.ListCollectionNames(ctx, bson.D{{Key: "name", Value: "wallet_operations"}}) // the last one that is made
+	switch {
+	case err != nil:
+		return fmt.Errorf("MongoDB does not answer: %w", err)
+	case len(names) == 0:
+		return errNoCollections
+	}
+	return nil
+}

@@ -1,0 +1,27 @@
+package main
+
+import (
+	"testing"
+
+	"shop/loadtest"
+)
+
+func TestProve_WalletsOfReplicasOfThisProgramAreLoadedAndAudited(t *testing.T) {
+	report := proven(t, "--flow", "wallet", "--strategy", "lockid", "--fault", "none", "--replicas", "2", "--duration", "3s")
+	s := report.Scenarios[0]
+	if !report.AsExpected || s.Verdict != loadtest.Safe || s.Requests < 300 || s.OK+s.Rejected != s.Requests || s.Violations["W-SIDE"] != 0 {
+		t.Errorf("%+v", s)
+	}
+	for _, invariant := range []string{"M1", "M1-DURING", "M2", "M3", "W-SIDE", "W-WIRE", "I-ACK", "I-REJ", "I-ONCE", "I-RIGHT", "I-SPENT", "I-LIVE"} {
+		if _, looked := s.Violations[invariant]; !looked {
+			t.Errorf("nobody looked at %s", invariant)
+		}
+	}
+}
+
+func TestProve_TheControlThatAsksInVainIsCaught(t *testing.T) {
+	report := proven(t, "--flow", "wallet", "--strategy", "txn", "--fault", "none", "--replicas", "2", "--duration", "3s")
+	if s := report.Scenarios[0]; s.Violations["W-SIDE"] == 0 || s.Violations["M2"] != 0 {
+		t.Errorf("%+v", s)
+	}
+}

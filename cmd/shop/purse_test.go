@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"shop/wallet"
+)
+
+// ownMongo gives a test a database of its own, in the server at base. Its commands
+// and replicas find it in the environment.
+func ownMongo(t *testing.T, base string) *mongo.Database {
+	t.Helper()
+	u, err := url.Parse(base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Path = "/cmd_" + strings.ReplaceAll(uuid.NewString(), "-", "")
+	t.Setenv("SHOP_MONGO_URL", u.String())
+	db, err := mongoSettings{MongoURL: u.String()}.connect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { disconnect(db) })
+	return db
+}
+
+// sharedMongo is one that is dropped afterwards, since its server stays.
+func sharedMongo(t *testing.T) *mongo.Database {
+	t.Helper()
+	db := ownMongo(t, env(t, "SHOP_MONGO_URL"))
+	t.Cleanup(func() { // t.Context has ended by now
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := db.Drop(ctx); err != nil {
+			t.Errorf("drop database: %v", err)
+		}
+	})
+	return db
+}
+
+// wallets of the demo: seed prints them each time.
+func wallets(t *testing.T, databaseURL string) map[string]string {
+	t.Helper()
+	out, err := shop(t, "seed", "--postgres-url", databaseURL)
+	if err != nil {
+		t.Fatal(out, err)
+	}
+	return readSeed(out, "WALLET")
+}
+
+// purse is a replica, asked about a wallet of alice's.
+type purse struct {
+	*replica
+	id string
+}
+
+func startPurse(t *testing.T, url, key, id string, flags ...string) purse {
+	t.Helper()
+	return purse{startReplica(t, url, key, append([]string{"--strategy=row"}, flags...)...), id}
+}
+
+// openPurse gives somebody one more wallet.
+func openPurse(t *testing.T, db *mongo.Database, owner uuid.UUID, opening int64) string {
+	t.Helper()
+	service, err := wallet.New(wallet.Config{Database: db})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := uuid.New()
+	if _, err := service.OpenWallet(t.Context(), wallet.Wallet{ID: id, Owner: owner, Currency: "EUR", Opening: opening}); err != nil {
+		t.Fatal(err)
+	}
+	return id.String()
+}
+
+func (p purse) credit(key string) (int, string) { return p.write("credits", key, `{"amount":100}`) }
+
+func (p purse) debit(key string) (int, string) { return p.write("debits", key, `{"amount":1}`) }
+
+func (p purse) write(how, key, body string) (int, string) {
+	return p.send("POST", "/v1/wallets/"+p.id+"/"+how, key, body)
+}
+
+func (p purse) read() (int, string) { return p.send("GET", "/v1/wallets/"+p.id, "", "") }
+
+// documents counts those of a collection.
+func documents(t *testing.T, db *mongo.Database, collection string) int64 {
+	t.Helper()
+	n, err := db.Collection(collection).CountDocuments(t.Context(), bson.D{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}

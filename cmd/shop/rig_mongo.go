@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"shop/loadtest"
+	"shop/loadtest/fault/mongofault"
+)
+
+// mongoKind is the replica set that a scenario needs for itself; "": it shares the
+// one that all use. Who loses replicas needs one too: their transactions have
+// to end sooner than a server's default has it.
+func mongoKind(s loadtest.Scenario) string {
+	switch {
+	case s.Flow != "wallet" || s.Fault == loadtest.NoFault:
+		return ""
+	case s.Fault == loadtest.Crash || s.Fault == loadtest.Pause:
+		return "mongo"
+	}
+	return "mongo3"
+}
+
+// transactionLifetime is how long MongoDB keeps the transaction of who is silent. A
+// replica that is stopped must outlive it, and still have patience when it goes on.
+func transactionLifetime(s loadtest.Scenario) time.Duration {
+	if s.Fault == loadtest.Pause {
+		return time.Second
+	}
+	return lockTTLs["wallet"]
+}
+
+// aimWait is longer than a replica at work is silent within a transaction.
+const aimWait = 100 * time.Millisecond
+
+// mongoURL is the server for a scenario's wallets.
+func (r *rig) mongoURL(s loadtest.Scenario) (string, error) {
+	kind := mongoKind(s)
+	if kind == "" {
+		return r.settings.MongoURL, nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), serverWait)
+	defer cancel()
+	if err := r.retire(ctx, kind); err != nil {
+		return "", err
+	}
+	set, err := r.mongoSet(kind)
+	if err != nil {
+		return "", err
+	}
+	return r.private[kind].Env["SHOP_MONGO_URL"], mongofault.Lifetime(ctx, set, int(transactionLifetime(s).Seconds()))
+}
+
+// retire ends a set that an earlier scenario has broken. Its members remember who
+// did not answer, and avoid him for a minute: that would be a second fault.
+func (r *rig) retire(ctx context.Context, kind string) error {
+	first := r.private[kind]
+	if first == nil {
+		return nil
+	}
+	members, err := r.together(first, "SHOP_MONGO_URL")
+	for _, m := range members {
+		err = errors.Join(err, m.Kill(ctx))
+	}
+	delete(r.private, kind)
+	return err
+}
+
+// mongoSet are the members of a private replica set.
+func (r *rig) mongoSet(kind string) (set mongofault.Set, err error) {
+	first, err := r.server(kind)
+	if err != nil {
+		return nil, err
+	}
+	members, err := r.together(first, "SHOP_MONGO_URL")
+	for _, m := range members {
+		set = append(set, mongofault.Member{Addr: m.Addr, Dir: m.Dir, Server: m})
+	}
+	return set, err
+}
+
+// compare says where the members of a scenario's own replica set differ. One alone
+// has nobody to differ from.
+func (r *rig) compare(ctx context.Context, s loadtest.Scenario, database string) (m loadtest.Members, err error) {
+	kind := mongoKind(s)
+	if kind != "mongo3" {
+		return m, nil
+	}
+	set, err := r.mongoSet(kind)
+	if err != nil {
+		return m, err
+	}
+	if m.Apart, err = mongofault.Agree(ctx, set, database); err != nil {
+		return m, err
+	}
+	m.RolledBack, err = mongofault.RolledBack(ctx, set, database)
+	return m, err
+}

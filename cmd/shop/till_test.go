@@ -1,0 +1,187 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+)
+
+// wantWithoutMongo: nothing is done with wallets, and that is told at once.
+func (p purse) wantWithoutMongo(name string) {
+	p.t.Helper()
+	p.credit("first-to-notice-" + name) // waits for an answer
+	p.wantReady("ok", "unreachable")
+	for what, ask := range map[string]func() (int, string){
+		"credit": func() (int, string) { return p.credit("while-down-" + name) },
+		"debit":  func() (int, string) { return p.debit("while-down-" + name) },
+		"read":   p.read,
+	} {
+		start := time.Now()
+		status, body := ask()
+		if status != 503 || !strings.Contains(body, "/problems/busy") {
+			p.t.Errorf("%s: %d %s, want 503 busy", what, status, body)
+		}
+		if took := time.Since(start); took > 500*time.Millisecond {
+			p.t.Errorf("%s: told after %v", what, took)
+		}
+	}
+}
+
+// wantTheRest: everything but wallets goes on.
+func (p payer) wantTheRest(name string) {
+	p.t.Helper()
+	if status, body := p.buy("while-down-" + name); status != 201 {
+		p.t.Errorf("a purchase: %d %s", status, body)
+	}
+	if status, body := p.pay("while-down-" + name); status != 201 {
+		p.t.Errorf("a transfer: %d %s", status, body)
+	}
+}
+
+// forgetSoon lets the server end a transaction that nobody ends: what reaches it
+// when it wakes begins one, and holds the wallet. It stands until a restart.
+func forgetSoon(t *testing.T, db *mongo.Database) {
+	t.Helper()
+	err := db.Client().Database("admin").RunCommand(t.Context(), bson.D{
+		{Key: "setParameter", Value: 1}, {Key: "transactionLifetimeLimitSeconds", Value: 1},
+	}).Err()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestServe_WithoutMongoDBItSellsAndMovesMoneyAndWalletsOpenAgainByThemselves(t *testing.T) {
+	server := private(t, "mongo")
+	db := ownMongo(t, server.Env["SHOP_MONGO_URL"])
+	url, keys := newDatabase(t)
+	p, ids := startPurse(t, url, keys["alice"], wallets(t, url)["alice"]), accounts(t, url)
+	p.wantReady("ok", "ok")
+	status, stored := p.credit("before")
+	if status != 201 {
+		t.Fatalf("%d %s", status, stored)
+	}
+	for name, f := range map[string]struct{ end, back func(context.Context) error }{
+		"gone":   {server.Kill, server.Start},
+		"silent": {server.Pause, server.Resume},
+	} {
+		forgetSoon(t, db)
+		do(t, f.end)
+		p.wantWithoutMongo(name)
+		payer{p.replica, ids["alice"], ids["bob"]}.wantTheRest(name)
+		do(t, f.back)
+		until(t, name+": wallets are open", func() bool {
+			status, _ := p.credit("while-down-" + name)
+			return status == 201
+		})
+		if status, body := p.credit("before"); status != 201 || body != stored {
+			t.Errorf("%s: a replay: %d %s", name, status, body)
+		}
+		p.wantReady("ok", "ok")
+	}
+	if p.log.find("MongoDB is gone: nothing is done with wallets until it is back") == nil || p.log.find("MongoDB is there: wallets are open") == nil {
+		t.Errorf("it does not say so:\n%s", p.log)
+	}
+}
+
+func TestServe_StartedWithoutMongoDBItServesAndWalletsOpenWhenItComes(t *testing.T) {
+	server := private(t, "mongo")
+	ownMongo(t, server.Env["SHOP_MONGO_URL"])
+	url, keys := newDatabase(t)
+	id, ids := wallets(t, url)["alice"], accounts(t, url)
+	do(t, server.Kill)
+	p := startPurse(t, url, keys["alice"], id)
+	p.wantWithoutMongo("from-the-start")
+	payer{p.replica, ids["alice"], ids["bob"]}.wantTheRest("from-the-start")
+	do(t, server.Start)
+	until(t, "wallets are open", func() bool {
+		status, _ := p.credit("after")
+		return status == 201
+	})
+	p.wantReady("ok", "ok")
+}
+
+// Without its collections MongoDB has no schema, which is the last guard.
+func TestServe_WalletsOpenWhenMongoDBHasBeenMigrated(t *testing.T) {
+	url, keys := newDatabase(t)
+	sharedMongo(t)
+	p := startPurse(t, url, keys["alice"], "00000000-0000-0000-0000-000000000000")
+	p.wantWithoutMongo("not-migrated")
+	if _, err := shop(t, "seed", "--postgres-url", url); exitCode(err) != 2 || !strings.Contains(err.Error(), "shop migrate") {
+		t.Errorf("seed: %v", err)
+	}
+	if out, err := shop(t, "migrate", "--postgres-url", url); err != nil {
+		t.Fatal(out, err)
+	}
+	p.wantReady("ok", "ok")
+	p.id = wallets(t, url)["alice"]
+	if status, body := p.credit("k"); status != 201 {
+		t.Errorf("%d %s", status, body)
+	}
+}
+
+// A shop need not have wallets.
+func TestServe_WithoutAMongoURLThereAreNoWallets(t *testing.T) {
+	t.Setenv("SHOP_MONGO_URL", "")
+	url, keys := newDatabase(t)
+	if got := wallets(t, url); len(got) != 0 {
+		t.Errorf("seeded: %v", got)
+	}
+	ids := accounts(t, url)
+	p := startPurse(t, url, keys["alice"], "00000000-0000-0000-0000-000000000000", "--lab")
+	p.wantWithoutMongo("never")
+	payer{p.replica, ids["alice"], ids["bob"]}.wantTheRest("never")
+}
+
+// Three replicas, one key at the same moment: one operation, one answer.
+func TestServe_OneKeyAtThreeReplicasAtOnceIsOneCredit(t *testing.T) {
+	db := sharedMongo(t)
+	url, keys := newDatabase(t)
+	id, outside := wallets(t, url)["alice"], newOutside(t)
+	var replicas []purse
+	for range 3 {
+		replicas = append(replicas, startPurse(t, url, keys["alice"], id, "--bonus-url", outside.URL()))
+	}
+	for i := range 10 {
+		var (
+			bodies [3]string
+			all    sync.WaitGroup
+		)
+		for n, p := range replicas {
+			all.Go(func() { _, bodies[n] = p.credit(fmt.Sprintf("k%d", i)) })
+		}
+		all.Wait()
+		if bodies[0] != bodies[1] || bodies[1] != bodies[2] || !strings.Contains(bodies[0], `"credit"`) {
+			t.Fatalf("%q", bodies)
+		}
+	}
+	if n := documents(t, db, "wallet_operations"); n != 10 {
+		t.Errorf("%d operations, want 10", n)
+	}
+	if calls := outside.Calls(); len(calls) != 10 || !calls[9].First {
+		t.Errorf("the outside was asked %d times about 10 credits: %+v", len(calls), calls)
+	}
+}
+
+func TestServe_TheLabLetsARequestChooseHowAWalletIsWritten(t *testing.T) {
+	sharedMongo(t)
+	url, keys := newDatabase(t)
+	p := startPurse(t, url, keys["alice"], wallets(t, url)["alice"], "--lab", "--wallet-strategy=txn")
+	for _, strategy := range append(walletStrategyNames(), "") {
+		how := "credits"
+		if strategy != "" {
+			how += "?strategy=" + strategy
+		}
+		if status, body := p.write(how, "k-"+strategy, `{"amount":100}`); status != 201 {
+			t.Errorf("%q: %d %s", strategy, status, body)
+		}
+	}
+	if status, body := p.write("credits?strategy=row", "x", `{"amount":100}`); status != 400 {
+		t.Errorf("another flow's: %d %s", status, body)
+	}
+}

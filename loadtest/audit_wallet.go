@@ -1,0 +1,130 @@
+package loadtest
+
+import (
+	"context"
+	"fmt"
+
+	"go.mongodb.org/mongo-driver/v2/mongo"
+)
+
+// sums are what each wallet says, and what it should: its opening and its
+// entries. An entry of a wallet that is not there makes one that says nothing.
+const sums = `
+{"$project": {"wallet": "$_id", "says": "$balance", "true": "$opening"}},
+{"$unionWith": {"coll": "wallet_entries", "pipeline": [{"$project": {"wallet": 1, "true": "$delta"}}]}},
+{"$group": {"_id": "$wallet", "says": {"$sum": "$says"}, "true": {"$sum": "$true"}}}`
+
+// total sums them up: the number of all, how far they are from the truth, and
+// how many are below 0.
+const total = sums + `,
+{"$group": {
+	"_id": null,
+	"says":  {"$sum": "$says"},
+	"true":  {"$sum": "$true"},
+	"drift": {"$sum": {"$abs": {"$subtract": ["$says", "$true"]}}},
+	"below": {"$sum": {"$cond": [{"$lt": ["$says", 0]}, 1, 0]}}
+}}`
+
+// WalletChecks need only what is stored.
+var WalletChecks = []MongoCheck{
+	{
+		// Money is neither made nor lost. (Seen from one wallet, that is M2.)
+		Name: "M1", Invariant: "M1", From: "wallets",
+		Means: "money that is there and nobody put in, or the other way round",
+		Pipeline: total + `,
+{"$match": {"$expr": {"$ne": ["$says", "$true"]}}},
+{"$project": {"_id": {"$concat": ["off by ", {"$toString": {"$subtract": ["$says", "$true"]}}]}}}`,
+	},
+	{
+		Name: "M2 wallets", Invariant: "M2", From: "wallets",
+		Means: "wallet whose balance is not its opening and its entries, or is below 0",
+		Pipeline: sums + `,
+{"$match": {"$expr": {"$or": [{"$ne": ["$says", "$true"]}, {"$lt": ["$says", 0]}]}}},
+{"$project": {"_id": 1}}`,
+	},
+	{
+		Name: "M2 operations", Invariant: "M2", From: "wallet_operations",
+		Means: "operation whose entries are not those of its kind, or refusal with any",
+		Pipeline: `
+{"$lookup": {"from": "wallet_entries", "localField": "_id", "foreignField": "operation", "as": "entries"}},
+{"$set": {
+	"made": {"$map": {"input": "$entries", "in": {"wallet": "$$this.wallet", "delta": "$$this.delta"}}},
+	"due": {"$switch": {"branches": [
+		{"case": {"$gt": ["$refused", null]}, "then": []},
+		{"case": {"$eq": ["$kind", "credit"]}, "then": [{"wallet": "$wallet", "delta": {"$add": ["$amount", "$bonus"]}}]},
+		{"case": {"$eq": ["$kind", "debit"]}, "then": [{"wallet": "$wallet", "delta": {"$subtract": [0, "$amount"]}}]}],
+		"default": [
+			{"wallet": "$wallet", "delta": {"$subtract": [0, "$amount"]}},
+			{"wallet": "$to", "delta": "$amount"}
+		]}}
+}},
+{"$match": {"$expr": {"$or": [
+	{"$ne": [{"$size": "$made"}, {"$size": "$due"}]},
+	{"$not": [{"$setEquals": ["$made", "$due"]}]},
+	{"$and": [{"$ne": ["$kind", "credit"]}, {"$ne": ["$bonus", 0]}]}
+]}}},
+{"$project": {"_id": 1}}`,
+	},
+	{
+		// From the other side: an operation that is not there has no kind.
+		Name: "M2 entries", Invariant: "M2", From: "wallet_entries",
+		Means: "operation that is not there, and of which there are entries",
+		Pipeline: `
+{"$lookup": {"from": "wallet_operations", "localField": "operation", "foreignField": "_id", "as": "operations"}},
+{"$match": {"operations": []}},
+{"$project": {"_id": "$operation"}}`,
+	},
+	{
+		Name: "M3 keys", Invariant: "M3", From: "wallet_operations",
+		Means: "key of which there is more than one operation",
+		Pipeline: `
+{"$group": {"_id": {"client": "$client", "key": "$key"}, "n": {"$sum": 1}}},
+{"$match": {"n": {"$gt": 1}}}`,
+	},
+	{
+		Name: "M3 entries", Invariant: "M3", From: "wallet_entries",
+		Means: "operation that was done twice to one wallet",
+		Pipeline: `
+{"$group": {"_id": {"operation": "$operation", "wallet": "$wallet"}, "n": {"$sum": 1}}},
+{"$match": {"n": {"$gt": 1}}}`,
+	},
+	{
+		Name: "I-ONCE answers", Invariant: "I-ONCE", From: "wallet_operations",
+		Means: "operation whose stored answer is a refusal although it was done, or the other way round",
+		Pipeline: `
+{"$match": {"$expr": {"$eq": [
+	{"$gt": ["$refused", null]},
+	{"$and": [{"$gte": ["$status", 200]}, {"$lt": ["$status", 300]}]}
+]}}},
+{"$project": {"_id": 1}}`,
+	},
+}
+
+// AuditWallet counts what breaks the invariants that can be seen in the
+// collections alone. Every number is 0 where no update was lost.
+func AuditWallet(ctx context.Context, db *mongo.Database) (map[string]int64, error) {
+	findings, err := AuditMongo(ctx, db, WalletChecks)
+	if err != nil {
+		return nil, err
+	}
+	counts := findings.Counts()
+	all, err := addUp(ctx, db)
+	counts["drift"] = all.Drift
+	return counts, err
+}
+
+// sum is all wallets together. Drift is the number that an owner feels: minor
+// units by which balances differ from what their entries say.
+type sum struct{ Says, True, Drift, Below int64 }
+
+func addUp(ctx context.Context, db *mongo.Database) (sum, error) {
+	var all []sum
+	err := aggregate(ctx, db, "wallets", total, &all)
+	if err != nil {
+		return sum{}, fmt.Errorf("audit: %w", err)
+	}
+	if len(all) == 0 { // no wallet, no entry
+		return sum{}, nil
+	}
+	return all[0], nil
+}

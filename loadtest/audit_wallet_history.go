@@ -1,0 +1,132 @@
+package loadtest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/google/uuid"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
+)
+
+// both puts together what clients were told of a key at a wallet, and what is
+// stored under it there. Two intents may share a key, for two wallets.
+const both = `
+{"$project": {
+	"of": {"client": "$client", "key": "$wire", "kind": "$kind", "wallet": "$wallet"},
+	"name": "$_id", "outcome": 1, "problem": 1, "sent": 1
+}},
+{"$unionWith": {"coll": "wallet_operations", "pipeline": [{"$project": {
+	"of": {"client": "$client", "key": "$key", "kind": "$kind", "wallet": "$wallet"},
+	"operation": "$_id",
+	"done": {"$cond": [{"$gt": ["$refused", null]}, 0, 1]},
+	"refused": {"$cond": [{"$gt": ["$refused", null]}, 1, 0]}
+}}]}},
+{"$group": {
+	"_id": "$of", "name": {"$max": "$name"}, "outcome": {"$max": "$outcome"}, "problem": {"$max": "$problem"},
+	"sent": {"$max": "$sent"}, "operation": {"$max": "$operation"}, "done": {"$sum": "$done"}, "refused": {"$sum": "$refused"}
+}}`
+
+// ToldChecks compare what is stored with what clients were told. They need the
+// collection that LoadTold fills: a document for each intent.
+var ToldChecks = []MongoCheck{
+	{
+		Name: "I-ACK done", Invariant: "I-ACK", From: toldOf,
+		Means: "operation that a client was told of, and that is not there as told",
+		Pipeline: `
+{"$match": {"outcome": "ok"}},
+{"$lookup": {"from": "wallet_operations", "localField": "made", "foreignField": "_id", "as": "is"}},
+{"$set": {"is": {"$first": "$is"}}},
+{"$match": {"$expr": {"$or": [
+	{"$gt": ["$is.refused", null]},
+	{"$ne": ["$is.client", "$client"]}, {"$ne": ["$is.key", "$wire"]},
+	{"$ne": ["$is.kind", "$kind"]},     {"$ne": ["$is.kind", "$answer.kind"]},
+	{"$ne": ["$is.wallet", "$wallet"]}, {"$ne": ["$is.wallet", "$answer.wallet"]},
+	{"$ne": ["$is.to", "$to"]},         {"$ne": ["$is.to", "$answer.to"]},
+	{"$ne": ["$is.amount", "$amount"]}, {"$ne": ["$is.amount", "$answer.amount"]},
+	{"$ne": ["$is.bonus", "$answer.bonus"]}
+]}}},
+{"$project": {"_id": 1}}`,
+	},
+	{
+		// A refusal is an answer too. One that is not kept could be followed by a success.
+		Name: "I-ACK refused", Invariant: "I-ACK", From: toldOf,
+		Means: "intent that was refused for lack of funds, and whose refusal is not stored",
+		Pipeline: both + `,
+{"$match": {"outcome": "rejected", "problem": "insufficient-funds", "refused": 0}},
+{"$project": {"_id": "$name"}}`,
+	},
+	{
+		Name: "I-REJ", Invariant: "I-REJ", From: toldOf,
+		Means: "intent whose client was told that it will not be, or that was never sent, and that was done",
+		Pipeline: both + `,
+{"$match": {"done": {"$gt": 0}, "$or": [{"outcome": "rejected"}, {"sent": false}]}},
+{"$project": {"_id": "$name"}}`,
+	},
+	{
+		// Operations can only come from requests: anything else is an effect nobody asked for.
+		Name: "I-REJ unasked", Invariant: "I-REJ", From: toldOf,
+		Means: "operation that no request asked for",
+		Pipeline: both + `,
+{"$match": {"name": null}},
+{"$project": {"_id": "$operation"}}`,
+	},
+}
+
+// toldOf is the collection of what clients were told, in the scenario's own database.
+const toldOf = "proof_told"
+
+// kinds are what a service calls what was asked for.
+var kinds = map[Action]string{Credit: "credit", Debit: "debit", Pay: "payment"}
+
+// LoadTold puts what clients were told beside what is stored. It is acknowledged
+// by a majority: the moments that are read after it are not before it.
+func LoadTold(ctx context.Context, db *mongo.Database, records []Record, clients []Credentials) error {
+	told := make([]any, 0, len(records))
+	for _, r := range records {
+		m := r.Move
+		d := bson.D{
+			{Key: "_id", Value: r.Key},
+			{Key: "wire", Value: r.wire()},
+			{Key: "client", Value: uuidValue(clients[r.Client].ID)},
+			{Key: "kind", Value: kinds[r.Action]},
+			{Key: "wallet", Value: uuidValue(m.wallet())},
+			{Key: "amount", Value: m.Amount},
+			{Key: "sent", Value: r.sent()},
+			{Key: "outcome", Value: string(r.Outcome)},
+			{Key: "problem", Value: r.problem()},
+			{Key: "made", Value: uuidValue(r.Made)},
+			{Key: "answer", Value: r.operation()},
+		}
+		if r.Action == Pay {
+			d = append(d, bson.E{Key: "to", Value: uuidValue(m.To)})
+		}
+		told = append(told, d)
+	}
+	beside := db.Collection(toldOf, options.Collection().SetWriteConcern(writeconcern.Majority()))
+	if _, err := beside.InsertMany(ctx, told); err != nil {
+		return fmt.Errorf("audit: copy history: %w", err)
+	}
+	return nil
+}
+
+// operation is the body of a success, as it would be stored; empty if it is none.
+func (r Record) operation() bson.D {
+	var o struct {
+		Kind          string
+		Wallet        uuid.UUID
+		To            *uuid.UUID
+		Amount, Bonus int64
+	}
+	if json.Unmarshal(r.answer(), &o) != nil || o.Kind == "" {
+		return bson.D{}
+	}
+	d := bson.D{{Key: "kind", Value: o.Kind}, {Key: "wallet", Value: uuidValue(o.Wallet)}, {Key: "amount", Value: o.Amount}, {Key: "bonus", Value: o.Bonus}}
+	if o.To != nil {
+		d = append(d, bson.E{Key: "to", Value: uuidValue(*o.To)})
+	}
+	return d
+}

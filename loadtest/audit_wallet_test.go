@@ -1,0 +1,107 @@
+package loadtest
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// findAtTill runs checks over a till, and gives the ids that they found, by check.
+func findAtTill(t *testing.T, plant defect, checks ...MongoCheck) map[string][]string {
+	t.Helper()
+	db, _ := ownMongo(t)
+	do(t, db, honestTill())
+	do(t, db, plant.do)
+	words := honestWords()
+	if plant.told != nil {
+		plant.told(words)
+	}
+	var records []Record
+	for _, r := range words {
+		records = append(records, r)
+	}
+	if err := LoadTold(t.Context(), db, records, []Credentials{{ID: uuid.MustParse(client)}}); err != nil {
+		t.Fatal(err)
+	}
+	found := map[string][]string{}
+	for _, check := range checks {
+		findings, err := AuditMongo(t.Context(), db, []MongoCheck{check})
+		if err != nil {
+			t.Fatal(err)
+		}
+		finding, looked := findings[check.Invariant]
+		if finding.Count != int64(len(finding.IDs)) || !looked {
+			t.Errorf("%s: counted %d, listed %v", check.Name, finding.Count, finding.IDs)
+		}
+		found[check.Name] = finding.IDs
+	}
+	return found
+}
+
+func walletChecks() []MongoCheck { return slices.Concat(WalletChecks, ToldChecks) }
+
+func TestAuditWallet_FindsEachPlantedViolation(t *testing.T) {
+	for _, check := range walletChecks() {
+		planted := slices.DeleteFunc(slices.Clone(defects), func(d defect) bool { return d.check != check.Name })
+		if len(planted) == 0 {
+			t.Errorf("nothing is planted for %q: nobody knows that it finds anything", check.Name)
+		}
+		for _, plant := range planted {
+			t.Run(check.Name+"/"+plant.name, func(t *testing.T) {
+				if diff := cmp.Diff(plant.ids, findAtTill(t, plant, check)[check.Name]); diff != "" {
+					t.Errorf("what the check found (-want +got):\n%s", diff)
+				}
+			})
+		}
+	}
+}
+
+func TestAuditWallet_FindsNothingInAnHonestTill(t *testing.T) {
+	for name, ids := range findAtTill(t, defect{}, walletChecks()...) {
+		if len(ids) != 0 {
+			t.Errorf("%s found %v", name, ids)
+		}
+	}
+}
+
+func TestAuditWallet_CountsHowFarBalancesAreFromTheirEntries(t *testing.T) {
+	db, _ := ownMongo(t)
+	want := map[string]int64{"M1": 0, "M2": 0, "M3": 0, "I-ONCE": 0, "drift": 0}
+	for _, change := range []string{
+		``,
+		honestTill(),
+		update("wallets", byID(wallet2), `{"$inc": {"balance": 30}}`) + update("wallets", byID(wallet3), `{"$inc": {"balance": -30}}`),
+	} {
+		if change != "" && change != honestTill() {
+			want["M2"], want["drift"] = 2, 60 // M1 sees nothing: what one has lost the other has
+		}
+		do(t, db, change)
+		counts, err := AuditWallet(t.Context(), db)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, counts); diff != "" {
+			t.Errorf("after %q (-want +got):\n%s", change, diff)
+		}
+	}
+}
+
+func TestIDText_IsForPeople(t *testing.T) {
+	for want, id := range map[string]any{
+		"off by 5":           "off by 5",
+		wallet1:              uuidValue(uuid.MustParse(wallet1)),
+		wallet1 + " key":     bson.D{{Key: "a", Value: uuidValue(uuid.MustParse(wallet1))}, {Key: "b", Value: "key"}},
+		`{"$numberInt":"7"}`: int32(7),
+	} {
+		kind, data, err := bson.MarshalValue(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := idText(bson.RawValue{Type: kind, Value: data}); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

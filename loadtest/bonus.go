@@ -1,0 +1,121 @@
+package loadtest
+
+import (
+	"encoding/json"
+	"errors"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Bonus is the outside service that replicas ask about credits: a real server,
+// with an effect that no transaction takes back. It applies each operation once,
+// gives the same answer to whoever asks again, refuses an operation that it knows
+// with another wallet or amount, and remembers who asked.
+type Bonus struct {
+	server   *http.Server
+	listener net.Listener
+	served   chan error
+
+	mu    sync.Mutex
+	given map[uuid.UUID]BonusCall // by operation: the one that applied it
+	calls []BonusCall
+}
+
+// BonusCall is one question that was answered.
+type BonusCall struct {
+	Operation, Request, Wallet uuid.UUID
+	Attempt                    int
+	Amount, Bonus              int64
+	First                      bool // it was applied by this call
+	Refused                    bool // the operation is known as another one
+	At                         time.Time
+}
+
+// bonuses is how many different ones there are: a prime, so that what an operation
+// gets has nothing to do with its place in a burst.
+const bonuses = 97
+
+// NewBonus serves on a loopback port.
+func NewBonus() (*Bonus, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	b := &Bonus{listener: listener, served: make(chan error, 1), given: map[uuid.UUID]BonusCall{}}
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /v1/bonuses", b.answer)
+	b.server = &http.Server{Handler: mux, ReadHeaderTimeout: clientTimeout}
+	go func() { b.served <- b.server.Serve(listener) }()
+	return b, nil
+}
+
+// URL is where it is asked.
+func (b *Bonus) URL() string { return "http://" + b.listener.Addr().String() }
+
+// Close ends it, with the questions under way.
+func (b *Bonus) Close() error {
+	err := b.server.Close()
+	if served := <-b.served; !errors.Is(served, http.ErrServerClosed) {
+		err = errors.Join(err, served)
+	}
+	return err
+}
+
+// Calls are all questions so far, in the order of their answers.
+func (b *Bonus) Calls() []BonusCall {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.calls)
+}
+
+func (b *Bonus) answer(w http.ResponseWriter, req *http.Request) {
+	var asked struct {
+		Operation uuid.UUID `json:"operation"`
+		Request   uuid.UUID `json:"request"`
+		Attempt   int       `json:"attempt"`
+		Wallet    uuid.UUID `json:"wallet"`
+		Amount    int64     `json:"amount"`
+	}
+	if err := json.NewDecoder(http.MaxBytesReader(w, req.Body, bodyMax)).Decode(&asked); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	if asked.Operation == uuid.Nil || asked.Amount < 1 {
+		http.Error(w, "operation and amount are needed", http.StatusBadRequest)
+		return
+	}
+	call := b.apply(BonusCall{
+		Operation: asked.Operation, Request: asked.Request, Wallet: asked.Wallet,
+		Attempt: asked.Attempt, Amount: asked.Amount, At: time.Now(),
+	})
+	if call.Refused {
+		http.Error(w, "this operation is about another wallet, or another amount", http.StatusConflict)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(encode(map[string]int64{"bonus": call.Bonus})) // whoever asked may be dead: applied is applied
+}
+
+// apply draws a bonus for an operation that it does not know yet. It is drawn
+// from what was applied before, so that an operation that was applied twice under two
+// names would get two.
+func (b *Bonus) apply(call BonusCall) BonusCall {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch is, known := b.given[call.Operation]; {
+	case !known:
+		call.Bonus, call.First = 1+int64(len(b.given)%bonuses), true
+		b.given[call.Operation] = call
+	case is.Wallet != call.Wallet || is.Amount != call.Amount:
+		call.Refused = true
+	default:
+		call.Bonus = is.Bonus
+	}
+	b.calls = append(b.calls, call)
+	return call
+}

@@ -1,0 +1,131 @@
+package loadtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/google/uuid"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+)
+
+// credit is one that is stored and was done.
+type credit struct {
+	Operation, Wallet uuid.UUID
+	Amount, Bonus     int64
+}
+
+// side is what breaks W-SIDE: what the outside was asked, beside what came of it.
+//
+// What must hold in every run, whatever the strategy and the fault:
+//
+//   - The outside applied each operation once, and gave one bonus for it. It does
+//     so for whoever asks about an operation under one name, for one wallet and one
+//     amount; so whoever asks must do that.
+//   - What it applied was committed, as a credit with that bonus: else a bonus was
+//     given that nobody has. A credit cannot be refused, and every key is decided in
+//     the end (else that breaks I-LIVE), so that nothing excuses one that is not there.
+//   - What was committed was applied, with that bonus: else somebody has a bonus
+//     that nobody gave. (That the entry is amount + bonus is M2.)
+//
+// What must hold besides depends on who could have been in the way:
+//
+//   - Without a fault no request asks twice (onceByRequest). A request is run again
+//     after a collision, and what it asked before that was in vain: that is the mistake of
+//     txn, constant-lock and lock-late. lockid collides before it asks; inc asks
+//     before it begins; naive does not run again.
+//   - inc asks before any transaction, once, so that no fault can make it ask twice.
+//   - lockid loses its transaction, with the lock, when the primary goes
+//     (step-down, primary-pause, primary-kill), when it is stopped for longer
+//     than a transaction may live (pause), and when a connection dies under a commit
+//     that had not arrived (commit-unknown). Then it has to begin again, and to ask
+//     again. A request that was killed (crash) does not come back. But transactions
+//     may not live long there either, and the replicas that start meanwhile take the
+//     processor away from those that live.
+//   - Without a fault, under lockid, there is one question for an operation
+//     (onceByOperation): of two requests with one key the second finds, under
+//     the lock, what the first has stored. That is more than the other strategies
+//     promise: of two under inc, both ask before either has stored anything. And
+//     under a fault one may die between asking and storing; then the other must ask.
+func side(s Scenario, calls []BonusCall, credits []credit) (breaches []string) {
+	asked, requests := map[uuid.UUID][]BonusCall{}, map[uuid.UUID]int{}
+	for _, c := range calls {
+		if c.Refused { // a key that two wallets share: who asks second is told so, and gets nothing
+			continue
+		}
+		asked[c.Operation] = append(asked[c.Operation], c)
+		if requests[c.Request]++; requests[c.Request] == 2 && onceByRequest(s) {
+			breaches = append(breaches, fmt.Sprintf("request %s asked about operation %s again", c.Request, c.Operation))
+		}
+	}
+	committed := map[uuid.UUID]*credit{}
+	for i, c := range credits {
+		committed[c.Operation] = &credits[i]
+		if len(asked[c.Operation]) == 0 {
+			breaches = append(breaches, fmt.Sprintf("operation %s has a bonus of %d, and the outside was not asked", c.Operation, c.Bonus))
+		}
+	}
+	for operation, questions := range asked {
+		if len(questions) > 1 && onceByOperation(s) {
+			breaches = append(breaches, fmt.Sprintf("operation %s was asked about %d times", operation, len(questions)))
+		}
+		breaches = append(breaches, outsideOf(questions, committed[operation])...)
+	}
+	slices.Sort(breaches)
+	return breaches
+}
+
+// outsideOf compares the questions about one operation with each other, and with
+// what is stored of it; nil: nothing is.
+func outsideOf(questions []BonusCall, stored *credit) (breaches []string) {
+	is, applied := questions[0], 0
+	for _, q := range questions {
+		if q.First {
+			applied++
+		}
+		if q.Wallet != is.Wallet || q.Amount != is.Amount || q.Bonus != is.Bonus {
+			breaches = append(breaches, fmt.Sprintf("operation %s got %d on %d for %s, and %d on %d for %s",
+				is.Operation, is.Bonus, is.Amount, is.Wallet, q.Bonus, q.Amount, q.Wallet))
+		}
+	}
+	if applied != 1 {
+		breaches = append(breaches, fmt.Sprintf("operation %s was applied %d times", is.Operation, applied))
+	}
+	switch {
+	case stored == nil:
+		breaches = append(breaches, fmt.Sprintf("operation %s got a bonus of %d, and was not committed", is.Operation, is.Bonus))
+	case stored.Wallet != is.Wallet || stored.Amount != is.Amount || stored.Bonus != is.Bonus:
+		breaches = append(breaches, fmt.Sprintf("operation %s has %d on %d for %s, and the outside gave %d on %d for %s",
+			is.Operation, stored.Bonus, stored.Amount, stored.Wallet, is.Bonus, is.Amount, is.Wallet))
+	}
+	return breaches
+}
+
+func onceByRequest(s Scenario) bool { return s.Fault == NoFault || s.Strategy == "inc" }
+
+func onceByOperation(s Scenario) bool { return s.Fault == NoFault && s.Strategy == "lockid" }
+
+// storedCredits reads the credits that were done.
+func storedCredits(ctx context.Context, db *mongo.Database) ([]credit, error) {
+	var stored []struct {
+		ID            bson.Binary `bson:"_id"`
+		Wallet        bson.Binary
+		Amount, Bonus int64
+	}
+	err := aggregate(ctx, db, "wallet_operations", `{"$match": {"kind": "credit", "refused": {"$exists": false}}}`, &stored)
+	if err != nil {
+		return nil, fmt.Errorf("audit: credits: %w", err)
+	}
+	credits := make([]credit, len(stored))
+	for i, s := range stored {
+		operation, err := uuid.FromBytes(s.ID.Data)
+		wallet, also := uuid.FromBytes(s.Wallet.Data)
+		if err := errors.Join(err, also); err != nil {
+			return nil, fmt.Errorf("audit: credits: %w", err)
+		}
+		credits[i] = credit{operation, wallet, s.Amount, s.Bonus}
+	}
+	return credits, nil
+}

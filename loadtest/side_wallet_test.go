@@ -1,0 +1,143 @@
+package loadtest
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+)
+
+// fair is an outside that was asked about two credits, and about one of them again
+// by another request.
+func fair() (calls []BonusCall, credits []credit) {
+	a, b, w := uuid.MustParse(operation1), uuid.MustParse(operation2), uuid.MustParse(wallet1)
+	calls = []BonusCall{
+		{Operation: a, Request: uuid.New(), Wallet: w, Attempt: 1, Amount: 100, Bonus: 10, First: true},
+		{Operation: b, Request: uuid.New(), Wallet: w, Attempt: 1, Amount: 50, Bonus: 11, First: true},
+		{Operation: a, Request: uuid.New(), Wallet: w, Attempt: 1, Amount: 100, Bonus: 10},
+	}
+	return calls, []credit{{a, w, 100, 10}, {b, w, 50, 11}}
+}
+
+var (
+	everyFault     = []Fault{NoFault, StepDown, PrimaryPause, PrimaryKill, CommitUnknown, Pause, Crash}
+	everyWalletWay = []string{"naive", "txn", "constant-lock", "lock-late", "inc", "lockid"}
+)
+
+// each runs fn for every strategy under every fault.
+func each(fn func(Scenario)) {
+	for _, fault := range everyFault {
+		for _, strategy := range everyWalletWay {
+			fn(Scenario{Flow: walletFlow, Strategy: strategy, Fault: fault})
+		}
+	}
+}
+
+func TestSide_TwoRequestsMayAskAboutOneOperationButForLockIDWithoutAFault(t *testing.T) {
+	each(func(s Scenario) {
+		calls, credits := fair()
+		found := side(s, calls, credits)
+		if must := s.Strategy == "lockid" && s.Fault == NoFault; must != (len(found) > 0) {
+			t.Errorf("%s: %v", s.Name(), found)
+		}
+		if found := side(s, calls[:2], credits); len(found) != 0 {
+			t.Errorf("%s, each asked about once: %v", s.Name(), found)
+		}
+	})
+}
+
+// A key that two wallets share: the second is told so, and nothing was applied for it.
+func TestSide_AQuestionThatTheOutsideRefusedIsNone(t *testing.T) {
+	each(func(s Scenario) {
+		calls, credits := fair()
+		calls[2] = BonusCall{Operation: calls[0].Operation, Request: uuid.New(), Wallet: uuid.New(), Amount: 7, Attempt: 1, Refused: true}
+		if found := side(s, calls, credits); len(found) != 0 {
+			t.Errorf("%s: %v", s.Name(), found)
+		}
+	})
+}
+
+func TestSide_ARequestAsksOnceWithoutAFaultAndUnderIncAlways(t *testing.T) {
+	each(func(s Scenario) {
+		calls, credits := fair()
+		calls[2].Request = calls[0].Request
+		calls[2].Attempt = 2
+		found := strings.Join(side(s, calls, credits), "\n")
+		must := s.Fault == NoFault || s.Strategy == "inc"
+		if got := strings.Contains(found, "request "+calls[0].Request.String()+" asked about operation "+operation1+" again"); got != must {
+			t.Errorf("%s: %q", s.Name(), found)
+		}
+		if s.Fault == StepDown && s.Strategy == "lockid" && found != "" {
+			t.Errorf("%s: its transaction may have been lost with the primary, and yet %q", s.Name(), found)
+		}
+	})
+}
+
+// What must hold in every run: each is planted in an outside that is fair otherwise.
+func TestSide_FindsUnderEveryStrategyAndFault(t *testing.T) {
+	for name, c := range map[string]struct {
+		plant func(calls []BonusCall, credits []credit) ([]BonusCall, []credit)
+		want  string
+	}{
+		"applied twice": {func(calls []BonusCall, credits []credit) ([]BonusCall, []credit) {
+			calls[2].First = true
+			return calls, credits
+		}, "operation " + operation1 + " was applied 2 times"},
+		"answered and never applied": {func(calls []BonusCall, credits []credit) ([]BonusCall, []credit) {
+			calls[1].First = false
+			return calls, credits
+		}, "operation " + operation2 + " was applied 0 times"},
+		"another bonus the second time": {func(calls []BonusCall, credits []credit) ([]BonusCall, []credit) {
+			calls[2].Bonus = 99
+			return calls, credits
+		}, "operation " + operation1 + " got 10 on 100 for " + wallet1 + ", and 99 on 100 for " + wallet1},
+		"asked about another amount": {func(calls []BonusCall, credits []credit) ([]BonusCall, []credit) {
+			calls[2].Amount = 101
+			return calls, credits
+		}, "and 10 on 101 for "},
+		"asked about another wallet": {func(calls []BonusCall, credits []credit) ([]BonusCall, []credit) {
+			calls[2].Wallet = uuid.MustParse(wallet2)
+			return calls, credits
+		}, "for " + wallet2},
+		"applied and not committed": {func(calls []BonusCall, credits []credit) ([]BonusCall, []credit) {
+			return calls, credits[:1]
+		}, "operation " + operation2 + " got a bonus of 11, and was not committed"},
+		"asked under a new name in each attempt": {func(calls []BonusCall, credits []credit) ([]BonusCall, []credit) {
+			calls[2].Operation, calls[2].First = uuid.MustParse(operation3), true
+			return calls, credits
+		}, "operation " + operation3 + " got a bonus of 10, and was not committed"},
+		"another bonus in the balance": {func(calls []BonusCall, credits []credit) ([]BonusCall, []credit) {
+			credits[0].Bonus = 20
+			return calls, credits
+		}, "operation " + operation1 + " has 20 on 100 for " + wallet1 + ", and the outside gave 10 on 100 for " + wallet1},
+		"the bonus of another amount": {func(calls []BonusCall, credits []credit) ([]BonusCall, []credit) {
+			credits[1].Amount = 500
+			return calls, credits
+		}, "operation " + operation2 + " has 11 on 500"},
+		"the bonus in another wallet": {func(calls []BonusCall, credits []credit) ([]BonusCall, []credit) {
+			credits[1].Wallet = uuid.MustParse(wallet3)
+			return calls, credits
+		}, "operation " + operation2 + " has 11 on 50 for " + wallet3},
+		"a bonus that nobody gave": {func(calls []BonusCall, credits []credit) ([]BonusCall, []credit) {
+			return append(calls[:1], calls[2]), credits
+		}, "operation " + operation2 + " has a bonus of 11, and the outside was not asked"},
+	} {
+		each(func(s Scenario) {
+			calls, credits := c.plant(fair())
+			if found := strings.Join(side(s, calls, credits), "\n"); !strings.Contains(found, c.want) {
+				t.Errorf("%s under %s: found %q, want %q", name, s.Name(), found, c.want)
+			}
+		})
+	}
+}
+
+func TestStoredCredits_AreThoseThatWereDone(t *testing.T) {
+	db, _ := ownMongo(t)
+	do(t, db, honestTill())
+	do(t, db, insert("wallet_operations", operationDocument(uuid.NewString(), "k7", "credit", `, "refused": "no"`, 1, 0, 409)))
+	credits, err := storedCredits(t.Context(), db)
+	want := credit{uuid.MustParse(operation1), uuid.MustParse(wallet1), 100, 10}
+	if err != nil || len(credits) != 1 || credits[0] != want {
+		t.Errorf("%+v, %v; want %+v", credits, err, want)
+	}
+}
