@@ -97,9 +97,10 @@ func TestCommit_WithUnknownResultIsDecidedByTheSameKey(t *testing.T) {
 // Only the client's patience ends this one: it is told the truth, and the same
 // key finds out.
 func TestCommit_ThatStaysUnknownSaysSoAndTheSameKeyResolvesIt(t *testing.T) {
+	url := private(t)                                                               // sessions are killed there
 	for _, name := range []string{"applied but not acknowledged", "time expired"} { // the driver's own patience, and ours
 		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
-			c := open(t, wallet.Config{})
+			c := openAt(t, url, wallet.Config{})
 			p := c.pair(100, 0)
 			svc, events, client := c.replica(wallet.Config{})
 			off := c.failCommand(client, always, "commitTransaction", commitFaults[name]...)

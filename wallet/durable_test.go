@@ -19,10 +19,41 @@ import (
 // The turn is given on when the primary has committed. Who comes next may read what
 // will be rolled back, but is not answered before it was. Here the primary dies
 // with both: nobody was told anything, both run again, both happen once.
+func TestKey_OfAnotherRequestIsToldWhenAMajorityHasThat(t *testing.T) {
+	s := newSet(t)
+	c := openAt(t, s.url, wallet.Config{})
+	p := c.pair(100, 0)
+	primary, others := s.roles()
+	s.replicate(others, "off")
+	req := ask(p.alice)
+	first := beside(func() (wallet.Reply, error) { return c.Debit(t.Context(), req, p.a, 1) })
+	for s.operations(primary, c.db.Name()) < 1 {
+		continue
+	}
+	before := s.lockID(primary, c.db.Name(), p.a)
+	replica, _ := c.another(c.cfg)
+	req.Fingerprint[0]++
+	second := beside(func() (wallet.Reply, error) { return replica.Debit(t.Context(), req, p.a, 2) })
+	for s.lockID(primary, c.db.Name(), p.a) == before { // until it has committed that it read the key
+		select {
+		case o := <-second:
+			t.Fatalf("%s, %v: answered when one of three has it", o.reply.Body, o.err)
+		default:
+		}
+	}
+	s.replicate(others, "on")
+	o := <-first
+	c.done(o.reply, o.err)
+	if o := <-second; !errors.Is(o.err, wallet.ErrKeyReused) {
+		t.Errorf("%s, %v, want ErrKeyReused", o.reply.Body, o.err)
+	}
+	c.mustHave(p.a, 99)
+	c.mustHold()
+}
+
 func TestCommit_NobodyInLineIsAnsweredByThePrimaryAlone(t *testing.T) {
 	s := newSet(t)
-	t.Setenv("SHOP_MONGO_URL", s.url)
-	c := open(t, wallet.Config{})
+	c := openAt(t, s.url, wallet.Config{})
 	p := c.pair(100, 0)
 	primary, others := s.roles()
 	s.replicate(others, "off")

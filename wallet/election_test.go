@@ -12,14 +12,14 @@ import (
 )
 
 // The primary steps down under load, twice, and is elected again. All
-// open transactions are aborted, commits lose their answers. Not parallel: the
-// other tests are at the same server.
+// open transactions are aborted, commits lose their answers.
 func TestPrimary_ThatStepsDownCostsNoMoneyAndNoSecondBonus(t *testing.T) {
+	url := private(t)
 	for _, strategy := range safe() {
 		t.Run(strategy, func(t *testing.T) {
 			var operations atomic.Int32
 			var again sync.WaitGroup
-			c := open(t, wallet.Config{Strategy: strategy})
+			c := openAt(t, url, wallet.Config{Strategy: strategy})
 			c.cfg.Failpoint = func(_ context.Context, step wallet.Step, _ string) {
 				if step == wallet.BeforeCommit && operations.Add(1)%20 == 0 && operations.Load() <= 40 {
 					again.Go(func() {

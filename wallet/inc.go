@@ -3,6 +3,7 @@ package wallet
 import (
 	"context"
 	"errors"
+	"math"
 
 	"github.com/google/uuid"
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -50,10 +51,14 @@ func (s *Service) inc(ctx context.Context, j *job) (Reply, error) {
 	})
 }
 
-// add adds to a wallet if it stays at 0 or above, else it finds it as it is.
+// add adds to a wallet if it stays at 0 or above, and can hold it, else it finds it as it is.
 func (s *Service) add(ctx context.Context, id uuid.UUID, w *Wallet, delta int64) error {
+	possible := bson.D{{Key: "$gte", Value: -delta}}
+	if delta > 0 {
+		possible = bson.D{{Key: "$lte", Value: math.MaxInt64 - delta}}
+	}
 	err := s.wallets.FindOneAndUpdate(ctx,
-		bson.D{{Key: "_id", Value: id}, {Key: "balance", Value: bson.D{{Key: "$gte", Value: -delta}}}},
+		bson.D{{Key: "_id", Value: id}, {Key: "balance", Value: possible}},
 		bson.D{
 			{Key: "$inc", Value: bson.D{{Key: "balance", Value: delta}}},
 			{Key: "$currentDate", Value: bson.D{{Key: "updatedAt", Value: true}}},

@@ -86,7 +86,7 @@ func (s *Service) request(ctx context.Context, j *job) (Reply, error) {
 	}
 	reply, err := s.method.run(s, ctx, j)
 	_ = s.step(ctx, AfterRelease)
-	if err != nil && j.unknown { // whatever it was, it was not the first attempt's
+	if err != nil && j.unknown && !errors.Is(err, ErrKeyReused) { // whatever it was, it was not the first attempt's
 		return Reply{}, fmt.Errorf("%w: %v", locking.ErrOutcomeUnknown, err)
 	}
 	if err == nil && j.unknown {

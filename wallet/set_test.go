@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/google/uuid"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
@@ -18,6 +19,25 @@ type set struct {
 	url     string
 	members []*stack.Server
 	direct  map[*stack.Server]*mongo.Client
+}
+
+// private is a server of one test, which may do to it what others would feel.
+func private(t *testing.T) (url string) {
+	t.Helper()
+	all, err := stack.Attach(env(t, "SHOP_STACK"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := all.Private(t.Context(), "mongo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Kill(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return server.Env["SHOP_MONGO_URL"]
 }
 
 func newSet(t *testing.T) *set {
@@ -90,6 +110,17 @@ func (s *set) operations(member *stack.Server, database string) int {
 	n, err := db.Collection("wallet_operations").CountDocuments(s.t.Context(), bson.D{})
 	s.must(err)
 	return int(n)
+}
+
+// lockID is a wallet's at one member.
+func (s *set) lockID(member *stack.Server, database string, id uuid.UUID) (lockID bson.ObjectID) {
+	s.t.Helper()
+	db := s.direct[member].Database(database, options.Database().SetReadConcern(readconcern.Local()))
+	var w struct {
+		LockID bson.ObjectID `bson:"lockId"`
+	}
+	s.must(db.Collection("wallets").FindOne(s.t.Context(), bson.D{{Key: "_id", Value: bson.Binary{Subtype: bson.TypeBinaryUUID, Data: id[:]}}}).Decode(&w))
+	return w.LockID
 }
 
 // mustAgree waits until every member has everything, and compares what they have.

@@ -60,7 +60,12 @@ func env(t testing.TB, name string) string {
 // outside gives a tenth of each credit.
 func open(t testing.TB, cfg wallet.Config) *till {
 	t.Helper()
-	c := &till{t: t, url: env(t, "SHOP_MONGO_URL"), outside: newOutside(t)}
+	return openAt(t, env(t, "SHOP_MONGO_URL"), cfg)
+}
+
+func openAt(t testing.TB, url string, cfg wallet.Config) *till {
+	t.Helper()
+	c := &till{t: t, url: url, outside: newOutside(t)}
 	c.db = connect(t, c.url).Database("t_" + strings.ReplaceAll(uuid.NewString(), "-", ""))
 	t.Cleanup(func() { c.dropped(c.db) })
 	if err := wallet.Migrate(t.Context(), c.db); err != nil {

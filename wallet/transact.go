@@ -1,6 +1,7 @@
 package wallet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,6 +64,12 @@ func (s *Service) round(ctx context.Context, session *mongo.Session, j *job, do 
 			s.count(Transient, s.method.Name) // behind a commit, only this label leads here
 		}
 		reply, err := s.attempt(ctx, j, do)
+		if errors.Is(err, ErrKeyReused) {
+			// Whoever has the key may still be rolled back. This is committed, and so
+			// it is told when a majority has what it was read from.
+			ended = true
+			return err, nil
+		}
 		if ended = err == nil; !ended {
 			s.countCause(err)
 			return nil, err
@@ -77,6 +84,9 @@ func (s *Service) round(ctx context.Context, session *mongo.Session, j *job, do 
 	switch {
 	case err == nil:
 		_ = s.step(ctx, AfterCommit)
+		if refusal, is := reply.(error); is {
+			return Reply{}, refusal
+		}
 		return reply.(Reply), nil
 	case reply != nil:
 		return Reply{}, &ambiguousError{err}
@@ -146,10 +156,10 @@ func (s *Service) attempt(ctx context.Context, j *job, do work) (Reply, error) {
 		return Reply{}, err
 	}
 	reply, err := do(ctx)
-	if err != nil {
+	if err != nil && !errors.Is(err, ErrKeyReused) {
 		return Reply{}, err
 	}
-	return reply, s.step(ctx, BeforeCommit)
+	return reply, cmp.Or(s.step(ctx, BeforeCommit), err)
 }
 
 // again says whether another round may end differently, and counts why.

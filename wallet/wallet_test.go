@@ -1,8 +1,12 @@
 package wallet_test
 
 import (
+	"context"
 	"errors"
+	"math"
 	"testing"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"shop/locking"
 	"shop/wallet"
@@ -102,6 +106,29 @@ func TestOutsideThatFails_CreditsNothingAndTheKeyIsOpen(t *testing.T) {
 				t.Errorf("asked %d times about %d operations", asked, operations)
 			}
 			c.mustHold()
+		})
+	}
+}
+
+// What a wallet cannot hold is refused by all alike, also where the server adds.
+func TestCredit_ThatAWalletCannotHoldIsInvalid(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range safe() {
+		t.Run(strategy, func(t *testing.T) {
+			t.Parallel()
+			most := func(context.Context, wallet.Ask) (int64, error) { return wallet.AmountMax, nil }
+			c := open(t, wallet.Config{Strategy: strategy, Bonus: most})
+			p := c.pair(0, 0)
+			full := bson.D{{Key: "$set", Value: bson.D{{Key: "balance", Value: int64(math.MaxInt64 - 10)}}}}
+			if _, err := c.db.Collection("wallets").UpdateByID(t.Context(), p.a, full); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := c.Credit(t.Context(), ask(p.alice), p.a, 20); !errors.Is(err, wallet.ErrInvalid) {
+				t.Errorf("%v, want ErrInvalid", err)
+			}
+			c.mustHave(p.a, math.MaxInt64-10)
+			c.done(c.Debit(t.Context(), ask(p.alice), p.a, 20))
+			c.mustHave(p.a, math.MaxInt64-30)
 		})
 	}
 }
