@@ -21,6 +21,9 @@ func spendWallets(ctx context.Context, r *run) Findings {
 			findings.Add("I-SPENT", "wallet "+w.ID.String()+": "+wrong)
 		}
 	}
+	if wrong := r.volley.trespass(ctx, wallets, wallets[0], wallets[1]); wrong != "" {
+		findings.Add("I-SPENT", "wallet "+wallets[1].ID.String()+": "+wrong)
+	}
 	last := len(wallets) - 1 // of one client: its key would do for the other, if it did for any
 	if wrong := r.volley.reuse(ctx, wallets, wallets[last-1], wallets[last]); wrong != "" {
 		findings.Add("I-SPENT", "wallet "+wallets[last].ID.String()+": "+wrong)
@@ -46,6 +49,16 @@ func (v *volley) emptyWallet(ctx context.Context, replica int, wallets []Purse, 
 	more := walletIntent(wallets, oneMore(w), Debit, Move{From: w.ID, Amount: 1})
 	if v.settle(ctx, replica, more); v.history.problem(more.Key) != "insufficient-funds" {
 		return fmt.Sprintf("all %d were taken out, and 1 more ended as %s", balance, v.history.last(more.Key))
+	}
+	return ""
+}
+
+// trespass lets the owner of one wallet pay himself from another's.
+func (v *volley) trespass(ctx context.Context, wallets []Purse, own, other Purse) string {
+	i := walletIntent(wallets, "trespass-"+other.ID.String(), Pay, Move{From: other.ID, To: own.ID, Amount: 1})
+	i.Client = own.Client
+	if v.settle(ctx, 0, i); v.history.problem(i.Key) != "forbidden" {
+		return fmt.Sprintf("somebody else's payment from it ended as %s", v.history.last(i.Key))
 	}
 	return ""
 }

@@ -24,6 +24,14 @@ type cashier struct {
 func (c *cashier) serve(w http.ResponseWriter, req *http.Request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if strings.HasSuffix(req.URL.Path, "/payments") {
+		if c.wrong == "it lets strangers in" {
+			created(order1)(w)
+			return
+		}
+		answer(w, http.StatusForbidden, "forbidden")
+		return
+	}
 	id, _, debit := strings.Cut(strings.TrimPrefix(req.URL.Path, "/v1/wallets/"), "/debits")
 	if !debit {
 		n := c.money[id]
@@ -90,6 +98,15 @@ func TestReuse_AKeyStaysWithTheWalletThatItWasUsedFor(t *testing.T) {
 		}
 		if got := v.reuse(t.Context(), wallets, wallets[0], wallets[1]); ends == "" && got != "" || !strings.HasSuffix(got, ends) {
 			t.Errorf("%q: %q, want %q", wrong, got, ends)
+		}
+	}
+}
+
+func TestTrespass_AStrangerIsRefused(t *testing.T) {
+	for wrong, want := range map[string]string{"": "", "it lets strangers in": "somebody else's payment from it ended as ok (201 )"} {
+		v, wallets := cashierWith(t, wrong)
+		if got := v.trespass(t.Context(), wallets, wallets[0], wallets[1]); got != want {
+			t.Errorf("%q: %q, want %q", wrong, got, want)
 		}
 	}
 }

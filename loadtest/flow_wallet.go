@@ -31,7 +31,7 @@ var Wallet = Flow{
 	Recovery: map[Fault]time.Duration{StepDown: failOverTime, PrimaryPause: failOverTime, PrimaryKill: failOverTime},
 	Quick: func(s Scenario) bool {
 		return slices.Contains([]string{
-			"naive/none", "txn/none", "constant-lock/none", "lockid/none", "lockid/commit-unknown",
+			"naive/none", "txn/none", "lockid/none", "lockid/commit-unknown",
 		}, s.Strategy+"/"+string(s.Fault))
 	},
 	Told: toldOfWallets,
@@ -123,6 +123,11 @@ func auditWallets(ctx context.Context, r *run, records []Record) (a Audited, err
 	if a.Findings, err = AuditMongo(ctx, db, slices.Concat(WalletChecks, ToldChecks)); err != nil {
 		return a, err
 	}
+	strange, err := strangeWallets(ctx, db, r.plan.Wallets, r.clients)
+	if err != nil {
+		return a, err
+	}
+	a.Findings.Add("M1", strange...)
 	a.Findings.Add("I-RIGHT", deniedRight(records)...)
 	a.Findings.Add("I-ONCE", sharedTwice(records)...)
 	a.Findings.Add("I-SPENT", wronglyShort(records[:r.loaded], r.plan.Wallets)...)

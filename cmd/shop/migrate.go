@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 
@@ -38,6 +39,9 @@ func migrateWallets(ctx context.Context, s mongoSettings) error {
 		return err
 	}
 	defer disconnect(db)
+	if err := checkCollections(ctx, db); err != nil && !errors.Is(err, errNoCollections) {
+		return unusable(err)
+	}
 	return wallet.Migrate(ctx, db)
 }
 

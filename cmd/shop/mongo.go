@@ -96,9 +96,17 @@ func (s mongoSettings) openWallets(ctx context.Context) (*mongo.Database, error)
 	defer cancel()
 	if err := checkCollections(ctx, db); err != nil {
 		disconnect(db)
-		return nil, &usageError{fmt.Errorf("%w\nis it running, and is --mongo-url (SHOP_MONGO_URL) right?", err)}
+		return nil, unusable(err)
 	}
 	return db, nil
+}
+
+// unusable says what to do about it.
+func unusable(err error) error {
+	if errors.Is(err, errNoCollections) {
+		return &usageError{err}
+	}
+	return &usageError{fmt.Errorf("%w\nis it running, and is --mongo-url (SHOP_MONGO_URL) right?", err)}
 }
 
 var errNoCollections = errors.New("the database lacks the collections of wallets; run: shop migrate")

@@ -149,7 +149,7 @@ func (c *proveCmd) scenarios() ([]loadtest.Scenario, error) {
 	matrix := matrix()
 	chosen := loadtest.Only(matrix, c.Flow, c.Strategy, c.Fault)
 	if len(chosen) == 0 {
-		return nil, fmt.Errorf("no such scenario; there are:\n  %s", names(matrix))
+		return nil, fmt.Errorf("no scenario has flow %q, strategy %q and fault %q (\"\" is any); there are:\n  %s", c.Flow, c.Strategy, c.Fault, names(matrix))
 	}
 	if !c.Quick {
 		return chosen, nil

@@ -49,6 +49,11 @@ type rig struct {
 
 func (r *rig) close() {
 	r.unwire()
+	ctx, cancel := context.WithTimeout(context.Background(), serverWait)
+	defer cancel()
+	for kind := range r.private { // the stack may live longer than we do
+		_ = r.retire(ctx, kind)
+	}
 	for _, done := range r.closing {
 		done()
 	}
@@ -102,17 +107,37 @@ func (r *rig) server(kind string) (*stack.Server, error) {
 	return s, err
 }
 
+// address is the setting that says where a server of a kind is.
+var address = map[string]string{
+	"postgres": "SHOP_POSTGRES_URL", "redis": "SHOP_REDIS_URL", "etcd3": "SHOP_ETCD_ENDPOINTS",
+	"mongo": "SHOP_MONGO_URL", "mongo3": "SHOP_MONGO_URL",
+}
+
 // together are all servers that share the setting of one: the members of its cluster.
-func (r *rig) together(first *stack.Server, variable string) (members []*stack.Server, err error) {
+func (r *rig) together(first *stack.Server) (members []*stack.Server, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), serverWait)
 	defer cancel()
 	all, err := r.stack.Servers(ctx)
 	for _, s := range all {
-		if s.Env[variable] == first.Env[variable] {
+		if s.Env[address[s.Kind]] == first.Env[address[first.Kind]] {
 			members = append(members, s)
 		}
 	}
 	return members, err
+}
+
+// retire ends the private servers of a kind; the next who needs one gets another.
+func (r *rig) retire(ctx context.Context, kind string) error {
+	first := r.private[kind]
+	if first == nil {
+		return nil
+	}
+	members, err := r.together(first)
+	for _, m := range members {
+		err = errors.Join(err, m.Kill(ctx))
+	}
+	delete(r.private, kind)
+	return err
 }
 
 // postgresURL is the shared server, or for a scenario that restarts it one of our own.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"shop/loadtest"
@@ -42,6 +41,8 @@ func (r *rig) mongoURL(s loadtest.Scenario) (string, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), serverWait)
 	defer cancel()
+	// A set that an earlier scenario has broken is not used again: its members remember
+	// who did not answer, and avoid him for a minute. That would be a second fault.
 	if err := r.retire(ctx, kind); err != nil {
 		return "", err
 	}
@@ -52,28 +53,13 @@ func (r *rig) mongoURL(s loadtest.Scenario) (string, error) {
 	return r.private[kind].Env["SHOP_MONGO_URL"], mongofault.Lifetime(ctx, set, int(transactionLifetime(s).Seconds()))
 }
 
-// retire ends a set that an earlier scenario has broken. Its members remember who
-// did not answer, and avoid him for a minute: that would be a second fault.
-func (r *rig) retire(ctx context.Context, kind string) error {
-	first := r.private[kind]
-	if first == nil {
-		return nil
-	}
-	members, err := r.together(first, "SHOP_MONGO_URL")
-	for _, m := range members {
-		err = errors.Join(err, m.Kill(ctx))
-	}
-	delete(r.private, kind)
-	return err
-}
-
 // mongoSet are the members of a private replica set.
 func (r *rig) mongoSet(kind string) (set mongofault.Set, err error) {
 	first, err := r.server(kind)
 	if err != nil {
 		return nil, err
 	}
-	members, err := r.together(first, "SHOP_MONGO_URL")
+	members, err := r.together(first)
 	for _, m := range members {
 		set = append(set, mongofault.Member{Addr: m.Addr, Dir: m.Dir, Server: m})
 	}

@@ -98,7 +98,7 @@ func (r *rig) etcdMembers() ([]*stack.Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.cluster, err = r.together(first, "SHOP_ETCD_ENDPOINTS")
+	r.cluster, err = r.together(first)
 	return r.cluster, err
 }
 
