@@ -8,15 +8,12 @@ import (
 	"shop/loadtest/fault/mongofault"
 )
 
-// mongoKind is the replica set that a scenario needs for itself; "": it shares the
-// one that all use. Who loses replicas needs one too: their transactions have
-// to end sooner than a server's default has it.
+// mongoKind is the replica set that a scenario needs for itself: three members, to
+// lose one, or because transactions of the dead have to end sooner than a server's
+// default has it. "": it shares the one that all use.
 func mongoKind(s loadtest.Scenario) string {
-	switch {
-	case s.Flow != "wallet" || s.Fault == loadtest.NoFault:
+	if s.Flow != "wallet" || s.Fault == loadtest.NoFault {
 		return ""
-	case s.Fault == loadtest.Crash || s.Fault == loadtest.Pause:
-		return "mongo"
 	}
 	return "mongo3"
 }
@@ -66,11 +63,11 @@ func (r *rig) mongoSet(kind string) (set mongofault.Set, err error) {
 	return set, err
 }
 
-// compare says where the members of a scenario's own replica set differ. One alone
-// has nobody to differ from.
+// compare says where the members of a scenario's own replica set differ. The shared
+// one has a single member, with nobody to differ from.
 func (r *rig) compare(ctx context.Context, s loadtest.Scenario, database string) (m loadtest.Members, err error) {
 	kind := mongoKind(s)
-	if kind != "mongo3" {
+	if kind == "" {
 		return m, nil
 	}
 	set, err := r.mongoSet(kind)
