@@ -110,7 +110,7 @@ func auditWallets(ctx context.Context, r *run, records []Record) (a Audited, err
 		return a, err
 	}
 	defer func() { _ = db.Client().Disconnect(context.WithoutCancel(ctx)) }()
-	if err := waitMongoQuiet(ctx, db, r.mongoNames(), quietWait); err != nil {
+	if err := waitMongoQuiet(ctx, db, r.prefix, quietWait); err != nil {
 		return a, err
 	}
 	members, err := r.compareMembers(ctx) // before there is something in the database that no replica put there

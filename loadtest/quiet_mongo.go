@@ -11,7 +11,7 @@ import (
 )
 
 // waitMongoQuiet returns when no member of the set has a connection left of those
-// who came under one of the names, or with an error when one is left after patience. From
+// who came under the name, or with an error when one is left after patience. From
 // then on nothing changes in what they wrote to, for all of them are dead:
 //
 //   - A mongod shows a connection until its thread has ended, which is when it has
@@ -27,7 +27,7 @@ import (
 // (LoadTold), and so is every snapshot that is read later.
 //
 // Connections of others do not matter, since the server may have other work to do.
-func waitMongoQuiet(ctx context.Context, db *mongo.Database, names []string, patience time.Duration) error {
+func waitMongoQuiet(ctx context.Context, db *mongo.Database, name string, patience time.Duration) error {
 	members, err := mongoMembers(ctx, db)
 	defer func() {
 		for _, m := range members {
@@ -40,7 +40,7 @@ func waitMongoQuiet(ctx context.Context, db *mongo.Database, names []string, pat
 	for began := time.Now(); ; {
 		left := 0
 		for _, m := range members {
-			n, err := connections(ctx, m, names)
+			n, err := connections(ctx, m, name)
 			if err != nil {
 				return err
 			}
@@ -55,12 +55,6 @@ func waitMongoQuiet(ctx context.Context, db *mongo.Database, names []string, pat
 	}
 }
 
-// wireName is what those are called who come through a wire that may fail them alone.
-const wireName = "mongofault"
-
-// mongoNames are those under which the replicas of a scenario come to MongoDB.
-func (r *run) mongoNames() []string { return []string{r.prefix, wireName} }
-
 // seeMongoClients counts the connections of the replicas. If there were none while
 // they are alive, nobody would know when the last is gone: the run is void.
 func (r *run) seeMongoClients(ctx context.Context) {
@@ -69,7 +63,7 @@ func (r *run) seeMongoClients(ctx context.Context) {
 		return
 	}
 	defer func() { _ = db.Client().Disconnect(context.WithoutCancel(ctx)) }()
-	n, err := connections(ctx, db.Client(), r.mongoNames())
+	n, err := connections(ctx, db.Client(), r.prefix)
 	if err == nil {
 		r.mongoClients = int64(n)
 	}
@@ -94,10 +88,10 @@ func mongoMembers(ctx context.Context, db *mongo.Database) (members []*mongo.Cli
 
 // connections counts those of one member, at work or not. (A transaction without
 // a connection is an idle session, and none.)
-func connections(ctx context.Context, member *mongo.Client, names []string) (int, error) {
+func connections(ctx context.Context, member *mongo.Client, name string) (int, error) {
 	cursor, err := member.Database("admin").Aggregate(ctx, mongo.Pipeline{
 		{{Key: "$currentOp", Value: bson.D{{Key: "allUsers", Value: true}, {Key: "idleConnections", Value: true}, {Key: "idleSessions", Value: false}}}},
-		{{Key: "$match", Value: bson.D{{Key: "appName", Value: bson.D{{Key: "$in", Value: names}}}}}},
+		{{Key: "$match", Value: bson.D{{Key: "appName", Value: name}}}},
 	})
 	if err != nil {
 		return 0, fmt.Errorf("audit: connections: %w", err)

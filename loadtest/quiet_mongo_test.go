@@ -27,16 +27,15 @@ func replicaOf(t *testing.T, at string) *mongo.Client {
 
 func TestWaitMongoQuiet_ReturnsOnlyWhenNobodyWithTheNameIsConnected(t *testing.T) {
 	db, at := ownMongo(t)
-	names := []string{db.Name()}
-	if err := waitMongoQuiet(t.Context(), db, names, quietWait); err != nil {
+	if err := waitMongoQuiet(t.Context(), db, db.Name(), quietWait); err != nil {
 		t.Errorf("nobody is there, and yet: %v", err)
 	}
 	replica := replicaOf(t, at)
-	if err := waitMongoQuiet(t.Context(), db, names, 50*time.Millisecond); err == nil || !strings.Contains(err.Error(), "connections are left") {
+	if err := waitMongoQuiet(t.Context(), db, db.Name(), 50*time.Millisecond); err == nil || !strings.Contains(err.Error(), "connections are left") {
 		t.Errorf("quiet, although somebody is connected: %v", err)
 	}
 	quiet := make(chan error, 1)
-	go func() { quiet <- waitMongoQuiet(t.Context(), db, names, quietWait) }()
+	go func() { quiet <- waitMongoQuiet(t.Context(), db, db.Name(), quietWait) }()
 	if err := replica.Disconnect(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +74,7 @@ func TestWaitMongoQuiet_WaitsForACommandWhoseClientIsDead(t *testing.T) {
 	if underWay(t, db) == 0 {
 		t.Fatal("the server does not carry on: this test shows nothing")
 	}
-	if err := waitMongoQuiet(t.Context(), db, []string{db.Name()}, quietWait); err != nil {
+	if err := waitMongoQuiet(t.Context(), db, db.Name(), quietWait); err != nil {
 		t.Fatal(err)
 	}
 	if n := underWay(t, db); n != 0 {
@@ -128,7 +127,7 @@ func TestWaitMongoQuiet_ATransactionThatNobodyCanCommitIsNoReasonToWaitAndIsNotS
 	if err := dead.Disconnect(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := waitMongoQuiet(t.Context(), db, []string{db.Name()}, quietWait); err != nil {
+	if err := waitMongoQuiet(t.Context(), db, db.Name(), quietWait); err != nil {
 		t.Fatal(err)
 	}
 	if all, err := addUp(t.Context(), db); err != nil || all.Drift != 0 {

@@ -53,7 +53,7 @@ func (r *run) compareMembers(ctx context.Context) (Members, error) {
 
 // Overheard is what was heard on the wires in front of MongoDB.
 type Overheard struct {
-	Transactions int64    // 0: nobody listened
+	Transactions int64    // 0, and no breach: nobody listened
 	Breaches     []string // of the rules of the strategy
 }
 

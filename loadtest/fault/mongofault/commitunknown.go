@@ -93,7 +93,7 @@ func (c CommitUnknown) failCommits(ctx context.Context, mode string) (err error)
 			{Key: "mode", Value: mode},
 			{Key: "data", Value: bson.D{
 				{Key: "failCommands", Value: bson.A{commit}},
-				{Key: "appName", Value: appName},
+				{Key: "appName", Value: c.Wires[0].clients},
 				{Key: "writeConcernError", Value: bson.D{{Key: "code", Value: maxTimeExpired}, {Key: "errmsg", Value: "waiting for replication timed out"}}},
 			}},
 		})

@@ -146,7 +146,9 @@ func hostsOf(mongoURL string) (hosts []string, direct func(host string) string, 
 	settings.Del("replicaSet")
 	settings.Del("compressors")
 	settings.Set("directConnection", "true")
-	settings.Set("appName", appName)
+	if settings.Get("appName") == "" {
+		settings.Set("appName", appName)
+	}
 	return strings.Split(authority[at:], ","), func(host string) string {
 		return "mongodb://" + authority[:at] + host + "/" + path + "?" + settings.Encode()
 	}, nil

@@ -3,13 +3,15 @@ package mongofault
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"sync"
 	"sync/atomic"
 )
 
-// appName is by what the server knows the clients on a Wire.
+// appName is by what the server knows the clients on a Wire, if their URL does not say.
 const appName = "mongofault"
 
 // Wire is the line between one replica and the primary of a set, with somebody
@@ -24,6 +26,7 @@ const appName = "mongofault"
 // one that is none any more.
 type Wire struct {
 	url      string
+	clients  string // by what the server knows them
 	hosts    []string
 	listener net.Listener
 	ear      *ear
@@ -48,6 +51,11 @@ func NewWire(mongoURL string) (*Wire, error) {
 		return nil, fmt.Errorf("wire: %w", err)
 	}
 	w := &Wire{url: direct(l.Addr().String()), hosts: hosts, listener: l, ear: newEar()}
+	at, err := url.Parse(w.url)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("wire: %w", err), l.Close())
+	}
+	w.clients = at.Query().Get("appName")
 	w.life, w.end = context.WithCancel(context.Background())
 	w.work.Go(w.accept)
 	return w, nil
