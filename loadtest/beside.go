@@ -7,6 +7,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"shop/loadtest/fault"
 )
 
 // beside is a process that works on the same database as the replicas, and is
@@ -27,7 +29,7 @@ func startBeside(p Program) *beside {
 	b := &beside{program: p, end: end, ended: make(chan struct{})}
 	go func() {
 		defer close(b.ended)
-		for b.live(ctx); pause(ctx, besideRest); b.live(ctx) {
+		for b.live(ctx); fault.Wait(ctx, besideRest); b.live(ctx) {
 		}
 	}()
 	return b

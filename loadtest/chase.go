@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"shop/loadtest/fault"
 )
 
 // Chaser sends undecided keys again, to one replica after the other, until they
@@ -43,7 +45,7 @@ func (c *Chaser) Chase(ctx context.Context, r *Record) {
 	c.work.Go(func() {
 		next := rand.IntN(len(c.Bases))
 		for wait := chaseFirst; !c.History.Decided(r.Key); wait = min(2*wait, chaseLast) {
-			if !pause(ctx, wait/2+rand.N(wait/2)) {
+			if !fault.Wait(ctx, wait/2+rand.N(wait/2)) {
 				return
 			}
 			c.once(ctx, r, c.Bases[next%len(c.Bases)])
@@ -57,7 +59,7 @@ func (c *Chaser) Chase(ctx context.Context, r *Record) {
 func (c *Chaser) Follow(ctx context.Context, shots []Shot) {
 	for _, shot := range shots {
 		c.work.Go(func() {
-			if !pause(ctx, shot.At) {
+			if !fault.Wait(ctx, shot.At) {
 				return
 			}
 			c.History.Intend(*shot.Intent)
@@ -90,16 +92,4 @@ func send(ctx context.Context, client *http.Client, base string, i Intent, heade
 	}
 	_, _ = io.Copy(io.Discard, res.Body)
 	return res.Body.Close()
-}
-
-// pause returns false if ctx ends first.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

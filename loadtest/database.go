@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"shop/loadtest/fault"
 )
 
 // Database is one that a scenario has for itself.
@@ -64,7 +66,7 @@ WHERE datname = current_database()
 		switch {
 		case err != nil || others == 0:
 			return err
-		case time.Since(began) > patience || !pause(ctx, 20*time.Millisecond):
+		case time.Since(began) > patience || !fault.Wait(ctx, 20*time.Millisecond):
 			return fmt.Errorf("%d connections are left on the database after %v: it cannot be audited", others, time.Since(began).Round(time.Millisecond))
 		}
 	}

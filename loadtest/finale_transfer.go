@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"shop/loadtest/fault"
 )
 
 // spend shows that all money can be spent, and no more than all of it: when the
@@ -41,7 +43,7 @@ func awaitHolds(ctx context.Context, r *run) {
 	defer conn.Close(context.WithoutCancel(ctx))
 	for end := time.Now().Add(LiveBound(r.ttl())); time.Now().Before(end); {
 		n, err := units(ctx, conn, `SELECT count(*) FROM transfers WHERE state = 'reserved'`)
-		if err == nil && n == 0 || !pause(ctx, 20*time.Millisecond) {
+		if err == nil && n == 0 || !fault.Wait(ctx, 20*time.Millisecond) {
 			return
 		}
 	}
@@ -80,7 +82,7 @@ func (v *volley) available(ctx context.Context, replica int, a Account) (int64, 
 func (v *volley) ask(ctx context.Context, replica int, path string, client int, field string) (int64, error) {
 	for {
 		n, err := v.read(ctx, v.bases[replica%len(v.bases)]+path, v.headers.Clients[client], field)
-		if err == nil || !pause(ctx, chaseFirst) {
+		if err == nil || !fault.Wait(ctx, chaseFirst) {
 			return n, err
 		}
 		replica++

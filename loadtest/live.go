@@ -106,7 +106,7 @@ func (v *volley) askAgain(ctx context.Context, replica int, i Intent) bool {
 		if send(ctx, v.client, v.bases[replica%len(v.bases)], i, header) == nil && v.history.answered(i.Key) {
 			return true
 		}
-		if !pause(ctx, chaseFirst) {
+		if !fault.Wait(ctx, chaseFirst) {
 			return false
 		}
 		replica++

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"shop/loadtest/fault"
 )
 
 // Start starts replica n, with extra arguments behind its own, and waits until
@@ -94,7 +96,7 @@ func (rs *Replicas) waitReady(ctx context.Context, n int, done <-chan struct{}) 
 			return fmt.Errorf("replica %d %w:\n%s", n+1, errEnded, tail(rs.logFile(n)))
 		default:
 		}
-		if !pause(ctx, 10*time.Millisecond) {
+		if !fault.Wait(ctx, 10*time.Millisecond) {
 			return fmt.Errorf("replica %d is not ready after %v:\n%s", n+1, readyWait, tail(rs.logFile(n)))
 		}
 	}

@@ -111,7 +111,7 @@ func (l loss) Strike(ctx context.Context, over time.Duration) ([]fault.Event, er
 	if _, err := l.conn.Exec(ctx, strings.Replace(one, "$1", "- 1", 1)); err != nil {
 		return nil, err
 	}
-	pause(ctx, over)
+	fault.Wait(ctx, over)
 	if _, err := l.conn.Exec(ctx, strings.Replace(one, "$1", "+ 1", 1)); err != nil {
 		return nil, err
 	}

@@ -158,7 +158,7 @@ func (l lostUpdate) Strike(ctx context.Context, over time.Duration) ([]fault.Eve
 		return nil, err
 	}
 	do(l.t, db, update("wallets", `{}`, `{"$inc": {"balance": -1}}`))
-	pause(ctx, over)
+	fault.Wait(ctx, over)
 	do(l.t, db, update("wallets", `{}`, `{"$inc": {"balance": 1}}`))
 	return nil, db.Client().Disconnect(ctx)
 }

@@ -8,6 +8,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"shop/loadtest/fault"
 )
 
 // waitMongoQuiet returns when no member of the set has a connection left of those
@@ -49,7 +51,7 @@ func waitMongoQuiet(ctx context.Context, db *mongo.Database, name string, patien
 		switch {
 		case left == 0:
 			return nil
-		case time.Since(began) > patience || !pause(ctx, 20*time.Millisecond):
+		case time.Since(began) > patience || !fault.Wait(ctx, 20*time.Millisecond):
 			return fmt.Errorf("%d connections are left to MongoDB after %v: it cannot be audited", left, time.Since(began).Round(time.Millisecond))
 		}
 	}

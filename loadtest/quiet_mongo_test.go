@@ -9,6 +9,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"shop/loadtest/fault"
 )
 
 // replicaOf connects as a replica does: by the URL that it is given.
@@ -62,7 +64,7 @@ func TestWaitMongoQuiet_WaitsForACommandWhoseClientIsDead(t *testing.T) {
 	sent := make(chan error, 1)
 	go func() { sent <- dying.RunCommand(ctx, slow).Err() }()
 	for n := 0; n == 0; n = underWay(t, db) {
-		pause(t.Context(), 5*time.Millisecond)
+		fault.Wait(t.Context(), 5*time.Millisecond)
 	}
 	die()
 	if err := <-sent; err == nil {

@@ -95,7 +95,7 @@ func (r *run) load(ctx context.Context) error {
 }
 
 func (r *run) strike(ctx context.Context) error {
-	if !pause(ctx, time.Duration(faultFrom*float64(r.duration))) {
+	if !fault.Wait(ctx, time.Duration(faultFrom*float64(r.duration))) {
 		return ctx.Err()
 	}
 	var err error
@@ -109,7 +109,7 @@ func (r *run) strike(ctx context.Context) error {
 
 // progress says how it goes, twice a second.
 func progress(ctx context.Context, h *History, say func(string)) {
-	for pause(ctx, 500*time.Millisecond) {
+	for fault.Wait(ctx, 500*time.Millisecond) {
 		keys, ok, rejected := h.Tally()
 		say(fmt.Sprintf("    %4.1f s  %5d ok  %5d rejected  %5d to come", h.Now().Seconds(), ok, rejected, keys-ok-rejected))
 	}
@@ -159,7 +159,7 @@ func (r *run) leftovers(ctx context.Context) (err error) {
 	}
 	for end := time.Now().Add(LiveBound(r.ttl())); ; {
 		r.left, err = r.proof.Leftovers(ctx, r.scenario, r.prefix)
-		if err != nil || len(r.left) == 0 || time.Now().After(end) || !pause(ctx, 50*time.Millisecond) {
+		if err != nil || len(r.left) == 0 || time.Now().After(end) || !fault.Wait(ctx, 50*time.Millisecond) {
 			return err
 		}
 	}

@@ -48,7 +48,7 @@ func TestRun_TheAuditWaitsForTheLastCommit(t *testing.T) {
 // asks whether anybody is still there.
 func commitWhenAwaited(ctx context.Context, onlooker, late *pgx.Conn) error {
 	for awaited := int64(0); awaited == 0; {
-		if !pause(ctx, 10*time.Millisecond) {
+		if !fault.Wait(ctx, 10*time.Millisecond) {
 			return ctx.Err()
 		}
 		var err error

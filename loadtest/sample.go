@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"shop/loadtest/fault"
 )
 
 // Sample is one look at the database while the load runs.
@@ -78,7 +80,7 @@ func watch(ctx context.Context, databaseURL, sql string, clock func() time.Durat
 				conn = again
 			}
 		}
-		if !pause(ctx, sampleEvery) {
+		if !fault.Wait(ctx, sampleEvery) {
 			return samples, nil
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"shop/loadtest/fault"
 )
 
 // ownDatabase is a database for one test.
@@ -71,10 +73,10 @@ func TestWatch_SeesTheShelfAndTheOrdersPartWays(t *testing.T) {
 		samples, err = watchShelves(watching, Stores{Postgres: db.URL}, func() time.Duration { looks.Add(1); return time.Since(clock) })
 		done <- err
 	}()
-	for looks.Load() < 2 && pause(t.Context(), 5*time.Millisecond) { // the first look is over
+	for looks.Load() < 2 && fault.Wait(t.Context(), 5*time.Millisecond) { // the first look is over
 	}
 	must(t, conn, t.Context(), `UPDATE products SET stock = 9 WHERE sku = 'cup'`) // two sales are forgotten
-	pause(t.Context(), 2*sampleEvery)
+	fault.Wait(t.Context(), 2*sampleEvery)
 	stop()
 	if err := <-done; err != nil && !errors.Is(err, context.Canceled) {
 		t.Fatal(err)

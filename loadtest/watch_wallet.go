@@ -3,6 +3,8 @@ package loadtest
 import (
 	"context"
 	"time"
+
+	"shop/loadtest/fault"
 )
 
 // watchWallets looks at all wallets and all entries, at one moment each time.
@@ -28,7 +30,7 @@ func watchWallets(ctx context.Context, stores Stores, clock func() time.Duration
 		case len(samples) == 0:
 			return nil, err
 		}
-		if !pause(ctx, sampleEvery) {
+		if !fault.Wait(ctx, sampleEvery) {
 			return samples, nil
 		}
 	}

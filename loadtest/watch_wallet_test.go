@@ -10,6 +10,8 @@ import (
 	"github.com/google/uuid"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"shop/loadtest/fault"
 )
 
 func TestWatchWallets_SeesBalancesAndEntriesPartWays(t *testing.T) {
@@ -26,7 +28,7 @@ func TestWatchWallets_SeesBalancesAndEntriesPartWays(t *testing.T) {
 		done <- err
 	}()
 	await := func(n int32) {
-		for looks.Load() < n && pause(t.Context(), 5*time.Millisecond) {
+		for looks.Load() < n && fault.Wait(t.Context(), 5*time.Millisecond) {
 		}
 	}
 	await(2) // the first look is over

@@ -32,7 +32,7 @@ func (c CommitCut) Strike(ctx context.Context, over time.Duration) ([]Event, err
 		}
 		select {
 		case s.orders <- m: // when the last one was carried out
-			going = pause(ctx, min(c.Every, over-time.Since(event.At)))
+			going = Wait(ctx, min(c.Every, over-time.Since(event.At)))
 		case <-end.C:
 			going = false
 		case <-ctx.Done():

@@ -19,7 +19,7 @@ func (c Crash) Strike(ctx context.Context, over time.Duration) ([]Event, error) 
 	began := time.Now()
 	for i := range c.Times {
 		due := over * time.Duration(i) / time.Duration(c.Times)
-		if !pause(ctx, due-time.Since(began)) {
+		if !Wait(ctx, due-time.Since(began)) {
 			return events, ctx.Err()
 		}
 		n := i % c.Victims.Len()

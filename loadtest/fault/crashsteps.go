@@ -27,7 +27,7 @@ func (c CrashSteps) Strike(ctx context.Context, over time.Duration) ([]Event, er
 	began := time.Now()
 	for i, step := range c.Steps {
 		due := over * time.Duration(i) / time.Duration(len(c.Steps))
-		if !pause(ctx, due-time.Since(began)) {
+		if !Wait(ctx, due-time.Since(began)) {
 			return events, ctx.Err()
 		}
 		n := i % c.Replicas.Len()

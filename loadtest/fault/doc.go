@@ -72,8 +72,8 @@ type None struct{}
 // Strike returns at once.
 func (None) Strike(context.Context, time.Duration) ([]Event, error) { return nil, nil }
 
-// pause returns false if ctx ends first.
-func pause(ctx context.Context, d time.Duration) bool {
+// Wait returns false if ctx ends first.
+func Wait(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

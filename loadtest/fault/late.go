@@ -73,7 +73,7 @@ func (l LateWrite) Strike(ctx context.Context, over time.Duration) (events []Eve
 		if r := one.record; r.Late() && l.Record != nil {
 			l.Record(r)
 		}
-		pause(ctx, min(l.TTL/betweenPart, time.Until(end)))
+		Wait(ctx, min(l.TTL/betweenPart, time.Until(end)))
 	}
 	return events, ctx.Err()
 }
@@ -175,7 +175,7 @@ func (s *lateStrike) awaitNewer(ctx context.Context, before []standing) error {
 		if err != nil || s.record.overtaken(before, now) {
 			return err
 		}
-		if !pause(ctx, lookEvery) {
+		if !Wait(ctx, lookEvery) {
 			return nil
 		}
 	}

@@ -61,7 +61,7 @@ func (p Pauses) series(ctx context.Context, n int, end time.Time) (events []Even
 		if err != nil {
 			return events, err
 		}
-		pause(ctx, p.TTL/2)
+		Wait(ctx, p.TTL/2)
 	}
 	return events, nil
 }
@@ -71,7 +71,7 @@ func (p Pauses) once(ctx context.Context, n int, d time.Duration) (Event, error)
 	holds, err := p.stop(ctx, n)
 	e := Event{What: fmt.Sprintf("replica %d stopped for %.1f TTL", n+1, float64(d)/float64(p.TTL)), At: time.Now()}
 	if err == nil {
-		pause(ctx, d)
+		Wait(ctx, d)
 	}
 	outlived := holds && !p.Aim(ctx)
 	err = errors.Join(err, p.Replicas.Resume(n))
@@ -104,7 +104,7 @@ func (p Pauses) stop(ctx context.Context, n int) (holds bool, err error) {
 		if holds = p.Aim(ctx); holds || try == aims {
 			return holds, nil
 		}
-		if err := p.Replicas.Resume(n); err != nil || !pause(ctx, aimEvery) {
+		if err := p.Replicas.Resume(n); err != nil || !Wait(ctx, aimEvery) {
 			return false, err
 		}
 	}

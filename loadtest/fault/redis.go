@@ -30,7 +30,7 @@ func (l LockLost) Strike(ctx context.Context, over time.Duration) ([]Event, erro
 		if err != nil {
 			return []Event{event}, fmt.Errorf("delete locks: %w", err)
 		}
-		if !pause(ctx, l.Every) {
+		if !Wait(ctx, l.Every) {
 			break
 		}
 	}
@@ -77,7 +77,7 @@ func (d Down) Strike(ctx context.Context, over time.Duration) ([]Event, error) {
 	if err := d.Server.Kill(whole); err != nil {
 		return nil, fmt.Errorf("kill %s: %w", d.Name, err)
 	}
-	pause(ctx, time.Duration(float64(over)*d.Part))
+	Wait(ctx, time.Duration(float64(over)*d.Part))
 	late, cancel := undoing(ctx)
 	defer cancel()
 	if err := d.Server.Start(late); err != nil {

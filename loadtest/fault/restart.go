@@ -20,7 +20,7 @@ func (r Restart) Strike(ctx context.Context, over time.Duration) ([]Event, error
 	began := time.Now()
 	for i := range r.Times {
 		due := over * time.Duration(i) / time.Duration(r.Times)
-		if !pause(ctx, due-time.Since(began)) {
+		if !Wait(ctx, due-time.Since(began)) {
 			break
 		}
 		event := Event{What: "postgres killed", At: time.Now(), Hits: 1, Seen: map[string]int64{"pg_restarts": 1}}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"shop/locking"
+
+	"shop/loadtest/fault"
 )
 
 // mustGrant waits until a lock is granted: all is as before.
@@ -20,7 +22,7 @@ func mustGrant(t *testing.T, store locking.Store) {
 			_ = store.Release(ctx, l)
 			return
 		}
-		if !pause(ctx, askEvery) {
+		if !fault.Wait(ctx, askEvery) {
 			t.Fatalf("no lock is granted any more: %v", err)
 		}
 	}

@@ -13,20 +13,3 @@
 // Evict takes one holder's lease away, for fault.LateWrite. Leftovers is what
 // should be nothing when all replicas have stopped.
 package etcdfault
-
-import (
-	"context"
-	"time"
-)
-
-// pause returns false if ctx ends first.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}

@@ -40,7 +40,7 @@ func (l LeaderKill) Strike(ctx context.Context, over time.Duration) ([]fault.Eve
 	began := time.Now()
 	for i := range l.Times {
 		due := over * time.Duration(i) / time.Duration(l.Times)
-		if !pause(ctx, due-time.Since(began)) {
+		if !fault.Wait(ctx, due-time.Since(began)) {
 			break
 		}
 		event, err := l.kill(ctx)
@@ -91,7 +91,7 @@ func (l LeaderKill) leader(ctx context.Context, term uint64) (Member, uint64, er
 				return m, s.RaftTerm, nil
 			}
 		}
-		if !pause(ctx, askEvery) {
+		if !fault.Wait(ctx, askEvery) {
 			return Member{}, 0, fmt.Errorf("nobody leads: %w", ctx.Err())
 		}
 	}

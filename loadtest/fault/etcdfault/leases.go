@@ -35,7 +35,7 @@ func (l LeasesRevoked) Strike(ctx context.Context, over time.Duration) ([]fault.
 		if err != nil {
 			return []fault.Event{event}, fmt.Errorf("revoke leases: %w", err)
 		}
-		if !pause(ctx, min(l.Every, time.Until(end))) {
+		if !fault.Wait(ctx, min(l.Every, time.Until(end))) {
 			break
 		}
 	}

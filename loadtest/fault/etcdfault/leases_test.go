@@ -9,6 +9,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"shop/locking"
+
+	"shop/loadtest/fault"
 )
 
 func TestLeasesRevoked_EveryHolderBelowThePrefixLosesItsLockAndNobodyElse(t *testing.T) {
@@ -83,7 +85,7 @@ func TestEvict_TakesTheLeaseOfTheHolderAndNotOfWhoWaits(t *testing.T) {
 		return int(got.Count)
 	}
 	for inLine() < 2 {
-		pause(t.Context(), time.Millisecond)
+		fault.Wait(t.Context(), time.Millisecond)
 	}
 	if evicted, err := Evict(t.Context(), client, prefix, "account/1"); !evicted || err != nil {
 		t.Fatalf("%v, %v", evicted, err)

@@ -28,7 +28,7 @@ func (q NoQuorum) Strike(ctx context.Context, over time.Duration) ([]fault.Event
 	began := time.Now()
 	for i := range q.Times {
 		due := over * time.Duration(i) / time.Duration(q.Times)
-		if !pause(ctx, due-time.Since(began)) {
+		if !fault.Wait(ctx, due-time.Since(began)) {
 			break
 		}
 		event, err := q.lose(ctx, i, time.Duration(float64(over)/float64(q.Times)*q.Part))
@@ -61,7 +61,7 @@ func (q NoQuorum) lose(ctx context.Context, round int, d time.Duration) (event f
 	if q.lost(ctx) {
 		event.Hits, event.Seen = 1, map[string]int64{"quorum_losses": 1}
 	}
-	pause(ctx, time.Until(end))
+	fault.Wait(ctx, time.Until(end))
 	return event, nil
 }
 

@@ -55,7 +55,7 @@ func (c CommitUnknown) cut(ctx context.Context, d time.Duration) (fault.Event, e
 	before := c.sum((*Wire).cutSoFar)
 	for i, end := 0, event.At.Add(d); time.Now().Before(end); i++ {
 		c.Wires[i%len(c.Wires)].cuts.Store(1)
-		if !pause(ctx, min(c.Every, time.Until(end))) {
+		if !fault.Wait(ctx, min(c.Every, time.Until(end))) {
 			break
 		}
 	}
@@ -80,7 +80,7 @@ func (c CommitUnknown) unsure(ctx context.Context, d time.Duration) (event fault
 	if err := c.failCommits(whole, "alwaysOn"); err != nil {
 		return event, err
 	}
-	pause(ctx, d)
+	fault.Wait(ctx, d)
 	return event, nil
 }
 

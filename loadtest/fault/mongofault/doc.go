@@ -27,20 +27,3 @@
 //
 // A breach needs no collision to be seen, as the money that is lost by it does.
 package mongofault
-
-import (
-	"context"
-	"time"
-)
-
-// pause returns false if ctx ends first.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}

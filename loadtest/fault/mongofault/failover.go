@@ -24,7 +24,7 @@ func series(ctx context.Context, over time.Duration, times int, needs time.Durat
 	began := time.Now()
 	for i := range times {
 		due := over * time.Duration(i) / time.Duration(times)
-		if !pause(ctx, due-time.Since(began)) || over-time.Since(began) < needs {
+		if !fault.Wait(ctx, due-time.Since(began)) || over-time.Since(began) < needs {
 			break
 		}
 		event, err := once(ctx)
@@ -127,6 +127,6 @@ func (p PrimaryPause) once(ctx context.Context) (event fault.Event, err error) {
 		return event, err
 	}
 	event.Hits, event.Seen = 1, map[string]int64{"primary_pauses": 1, "elections": term - before}
-	pause(ctx, linger)
+	fault.Wait(ctx, linger)
 	return event, nil
 }

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"shop/loadtest/fault"
 )
 
 const lifetimeLimit = "transactionLifetimeLimitSeconds"
@@ -37,7 +39,7 @@ func lifetimeOf(ctx context.Context, m Member) (seconds int, err error) {
 func Abandoned(ctx context.Context, set Set, silent time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, undoWait)
 	defer cancel()
-	pause(ctx, silent)
+	fault.Wait(ctx, silent)
 	primary, _, err := set.primary(ctx, 0)
 	if err != nil {
 		return false

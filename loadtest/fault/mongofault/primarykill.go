@@ -87,7 +87,7 @@ func (k PrimaryKill) killAlone(ctx context.Context, primary Member) (err error) 
 			return err
 		}
 	}
-	pause(ctx, alone)
+	fault.Wait(ctx, alone)
 	return primary.Server.Kill(ctx)
 }
 

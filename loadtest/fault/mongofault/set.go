@@ -78,7 +78,7 @@ func primaryOf(ctx context.Context, addrs []string, atLeast int64) (n int, term 
 				return i, term, nil
 			}
 		}
-		if !pause(ctx, askEvery) {
+		if !fault.Wait(ctx, askEvery) {
 			return 0, 0, fmt.Errorf("no primary: %w", ctx.Err())
 		}
 	}
@@ -110,7 +110,7 @@ func (s Set) caughtUp(ctx context.Context) error {
 		if err == nil {
 			return nil
 		}
-		if !pause(ctx, askEvery) {
+		if !fault.Wait(ctx, askEvery) {
 			return fmt.Errorf("not all members have caught up: %w", err)
 		}
 	}

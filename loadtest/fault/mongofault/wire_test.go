@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"shop/loadtest/fault"
 )
 
 func TestWire_LargeAndManyGoThrough(t *testing.T) {
@@ -72,7 +74,7 @@ func eventually(t *testing.T, do func(context.Context) error) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	for err := do(ctx); err != nil; err = do(ctx) {
-		if !pause(ctx, 10*time.Millisecond) {
+		if !fault.Wait(ctx, 10*time.Millisecond) {
 			t.Fatal(err)
 		}
 	}
