@@ -52,6 +52,11 @@ func (f Findings) merge(invariant string, other Finding) {
 	f[invariant] = finding
 }
 
+// keysKept is how long a key names one intent, at the least. After that its answer
+// may be purged, and the key used again. The services keep it for 24 hours from the
+// beginning of its transaction; the effect is dated later, by at most a request's time.
+const keysKept = `interval '23 hours'`
+
 // idsKept bounds how many ids of a broken invariant are reported.
 const idsKept = 20
 
@@ -97,7 +102,7 @@ func AuditInventory(ctx context.Context, conn queryer) (map[string]int64, error)
 		return nil, err
 	}
 	counts := findings.Counts()
-	counts["oversold"], err = units(ctx, conn, oversoldSQL)
+	counts["oversold"], err = units(ctx, conn, oversoldSQL(putThere))
 	return counts, err
 }
 

@@ -30,6 +30,21 @@ type Stock struct {
 // temporary tables that LoadHistory fills.
 var HistoryChecks = []Check{
 	{
+		// A service that puts more on the shelf than there was agrees with itself.
+		Name: "S1 planned", Invariant: "S1",
+		Means: "product whose stock is not what the plan put there minus what was bought, or that the plan does not know",
+		SQL: `
+SELECT COALESCE(opening.sku, p.sku)
+FROM proof_opening opening
+FULL JOIN products p ON p.sku = opening.sku
+LEFT JOIN (SELECT l.sku, sum(l.quantity) AS units
+           FROM order_lines l
+           JOIN orders o ON o.id = l.order_id
+           WHERE o.status = 'confirmed'
+           GROUP BY l.sku) bought ON bought.sku = p.sku
+WHERE p.stock IS DISTINCT FROM opening.quantity - COALESCE(bought.units, 0)`,
+	},
+	{
 		// What left the shelf is at least what buyers were promised, and at most
 		// that plus what may have happened.
 		Name: "S2", Invariant: "S2",
@@ -88,6 +103,9 @@ LEFT JOIN proof_lines told
 WHERE told.key IS NULL`,
 	},
 }
+
+// putByPlan is what the plan put on the shelves, as putThere is what the service says.
+const putByPlan = `SELECT sku, quantity AS units FROM proof_opening`
 
 // SoldChecks hold only after a plan was fired to its end (see NewPlan): a service
 // that refuses everything oversells nothing, and must not pass for that.

@@ -10,10 +10,7 @@ var InventoryChecks = []Check{
 		SQL: `
 SELECT p.sku
 FROM products p
-LEFT JOIN (SELECT sku, sum(quantity) AS units
-           FROM stock_movements
-           WHERE kind IN ('opening', 'restock')
-           GROUP BY sku) put ON put.sku = p.sku
+LEFT JOIN (` + putThere + `) put ON put.sku = p.sku
 LEFT JOIN (SELECT l.sku, sum(l.quantity) AS units
            FROM order_lines l
            JOIN orders o ON o.id = l.order_id
@@ -66,12 +63,15 @@ HAVING o.total <> COALESCE(sum(l.quantity * l.unit_price), -1)`,
 	},
 	{
 		Name: "I-ONCE orders", Invariant: "I-ONCE",
-		Means: "key that made more than one order",
+		Means: "key that made another order while its answer was kept",
 		SQL: `
-SELECT client_id || ' ' || idempotency_key
-FROM orders
-GROUP BY client_id, idempotency_key
-HAVING count(*) > 1`,
+SELECT DISTINCT o.client_id || ' ' || o.idempotency_key
+FROM (SELECT client_id, idempotency_key, created_at,
+             lag(created_at) OVER (PARTITION BY client_id, idempotency_key ORDER BY created_at) AS earlier
+      FROM orders) o
+LEFT JOIN order_keys k ON k.client_id = o.client_id AND k.key = o.idempotency_key
+WHERE o.created_at - o.earlier < ` + keysKept + `
+   OR k.created_at <= o.earlier`,
 	},
 	{
 		Name: "I-ONCE answer", Invariant: "I-ONCE",
@@ -80,20 +80,26 @@ HAVING count(*) > 1`,
 SELECT k.client_id || ' ' || k.key
 FROM order_keys k
 JOIN orders o ON o.client_id = k.client_id AND o.idempotency_key = k.key
-WHERE k.status NOT BETWEEN 200 AND 299`,
+WHERE k.status NOT BETWEEN 200 AND 299 AND k.created_at - o.created_at < ` + keysKept,
 	},
 }
 
+// putThere is what the service says was put on the shelves.
+const putThere = `
+SELECT sku, sum(quantity) AS units
+FROM stock_movements
+WHERE kind IN ('opening', 'restock')
+GROUP BY sku`
+
 // oversoldSQL is the number that a shopkeeper feels: units promised to buyers
-// beyond all that ever was on the shelf.
-const oversoldSQL = `
+// beyond all that was put on the shelf, by the service's word or by the plan.
+func oversoldSQL(put string) string {
+	return `
 SELECT COALESCE(sum(GREATEST(bought.units - COALESCE(put.units, 0), 0)), 0)::bigint
 FROM (SELECT l.sku, sum(l.quantity) AS units
       FROM order_lines l
       JOIN orders o ON o.id = l.order_id
       WHERE o.status = 'confirmed'
       GROUP BY l.sku) bought
-LEFT JOIN (SELECT sku, sum(quantity) AS units
-           FROM stock_movements
-           WHERE kind IN ('opening', 'restock')
-           GROUP BY sku) put ON put.sku = bought.sku`
+LEFT JOIN (` + put + `) put ON put.sku = bought.sku`
+}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 )
 
 // The shop of these tests: 10 cups and 10 plates, of which three orders took
@@ -67,7 +68,32 @@ type violation struct {
 	ids   []string
 }
 
+// What a service does that sells what was never there and keeps its books.
+const (
+	moreOnShelf   = `UPDATE stock_movements SET quantity = 100 WHERE sku = 'bowl'; UPDATE products SET stock = 100 WHERE sku = 'bowl'`
+	productBeside = `
+INSERT INTO products (sku, name, price, currency, stock) VALUES ('fork', 'Fork', 1, 'EUR', 5);
+INSERT INTO stock_movements (sku, kind, quantity) VALUES ('fork', 'opening', 5)`
+	restockedAndSold = `UPDATE stock_movements SET quantity = 9 WHERE kind = 'opening' AND sku = 'cup';
+INSERT INTO orders (id, client_id, idempotency_key, status, total, currency) VALUES ('00000000-0000-0000-0000-000000000009', '` + client + `', 'k9', 'confirmed', 800, 'EUR');
+INSERT INTO order_lines VALUES ('00000000-0000-0000-0000-000000000009', 'cup', 8, 100);
+INSERT INTO stock_movements (sku, kind, quantity, order_id) VALUES ('cup', 'sale', -8, '00000000-0000-0000-0000-000000000009');
+UPDATE products SET stock = 0 WHERE sku = 'cup'`
+)
+
+// keyAgain is the first key again, for the second order, so long after the first.
+func keyAgain(gap string) string {
+	return `UPDATE orders SET idempotency_key = 'k1', created_at = created_at + interval '` + gap + `' WHERE id = '` + order2 + `';
+		UPDATE order_keys SET created_at = created_at + interval '` + gap + `' WHERE key = 'k1';`
+}
+
 var violations = []violation{
+	{check: "S1 planned", name: "stock and opening both raised", sql: moreOnShelf, ids: []string{"bowl"}},
+	{check: "S1 planned", name: "a product that nobody put there", sql: productBeside, ids: []string{"fork"}},
+	{check: "S1 planned", name: "put there on the side, and sold", sql: restockedAndSold, ids: []string{"cup"}},
+	{check: "S1 planned", name: "the product is gone", sql: `DELETE FROM stock_movements WHERE sku = 'bowl'; DELETE FROM products WHERE sku = 'bowl'`, ids: []string{"bowl"}},
+	{check: "I-ONCE orders", name: "two orders of one key, within the day for which its answer is kept", sql: keyAgain("22 hours 59 minutes"), ids: []string{client + " k1"}},
+	{check: "I-ONCE orders", name: "used again after years, and its answer was still there", sql: `UPDATE orders SET idempotency_key = 'k1', created_at = created_at + interval '2 years' WHERE id = '` + order2 + `'`, ids: []string{client + " k1"}},
 	{check: "S1 lines", name: "lost update: sold, and still on the shelf", sql: `UPDATE products SET stock = 9 WHERE sku = 'cup'`, ids: []string{"cup"}},
 	{check: "S1 lines", name: "stock of a product that no order names", sql: `UPDATE products SET stock = 5 WHERE sku = 'bowl'`, ids: []string{"bowl"}},
 	{check: "S1 lines", name: "stock without any movement", sql: `INSERT INTO products (sku, name, price, currency, stock) VALUES ('fork', 'Fork', 1, 'EUR', 1)`, ids: []string{"fork"}},
@@ -107,6 +133,20 @@ UPDATE stock_movements SET quantity = -2 WHERE order_id = '` + order2 + `' AND s
 // look runs one check over a shop, and gives the ids that it found.
 func look(t *testing.T, check Check, plant violation) []string {
 	t.Helper()
+	findings, err := Audit(t.Context(), looted(t, plant), []Check{check})
+	if err != nil {
+		t.Fatal(err)
+	}
+	finding := findings[check.Invariant]
+	if finding.Count != int64(len(finding.IDs)) {
+		t.Errorf("counted %d, listed %v", finding.Count, finding.IDs)
+	}
+	return finding.IDs
+}
+
+// looted is a shop with a violation, and with what its clients were told beside it.
+func looted(t *testing.T, plant violation) *pgx.Conn {
+	t.Helper()
 	conn := openShop(t, "inventory")
 	must(t, conn, t.Context(), honestShop)
 	must(t, conn, t.Context(), plant.sql)
@@ -117,15 +157,7 @@ func look(t *testing.T, check Check, plant violation) []string {
 	if err := LoadHistory(t.Context(), conn, opening, lines); err != nil {
 		t.Fatal(err)
 	}
-	findings, err := Audit(t.Context(), conn, []Check{check})
-	if err != nil {
-		t.Fatal(err)
-	}
-	finding := findings[check.Invariant]
-	if finding.Count != int64(len(finding.IDs)) {
-		t.Errorf("counted %d, listed %v", finding.Count, finding.IDs)
-	}
-	return finding.IDs
+	return conn
 }
 
 func TestAudit_FindsEachPlantedViolation(t *testing.T) {
@@ -183,6 +215,29 @@ func TestAuditInventory_IsAllZeroInAnHonestShopAndCountsUnitsSoldTwice(t *testin
 	}
 	if counts["S1"] != 3 {
 		t.Errorf("S1: %d products, want 3", counts["S1"])
+	}
+}
+
+// Its answer is purged after a day. What comes under it then is a new request.
+func TestAudit_AKeyMayBeUsedAgainAfterItsAnswerIsPurged(t *testing.T) {
+	for name, plant := range map[string]string{
+		"done again":            keyAgain("24 hours"),
+		"refused the next time": `UPDATE order_keys SET created_at = created_at + interval '24 hours', status = 409 WHERE key = 'k1'`,
+	} {
+		for _, check := range InventoryChecks {
+			if ids := look(t, check, violation{sql: plant}); len(ids) != 0 {
+				t.Errorf("%s: %s found %v", name, check.Name, ids)
+			}
+		}
+	}
+}
+
+func TestOversoldSQL_CountsFromWhatThePlanPutThere(t *testing.T) {
+	conn := looted(t, violation{sql: restockedAndSold}) // 11 of the plan's 10 cups
+	for put, want := range map[string]int64{putThere: 0, putByPlan: 1} {
+		if n, err := units(t.Context(), conn, oversoldSQL(put)); err != nil || n != want {
+			t.Errorf("by %q: %d, %v, want %d", put, n, err, want)
+		}
 	}
 }
 

@@ -69,12 +69,15 @@ WHERE fence < newest`,
 	},
 	{
 		Name: "I-ONCE transfers", Invariant: "I-ONCE",
-		Means: "key that made more than one transfer",
+		Means: "key that made another transfer while its answer was kept",
 		SQL: `
-SELECT client_id || ' ' || idempotency_key
-FROM transfers
-GROUP BY client_id, idempotency_key
-HAVING count(*) > 1`,
+SELECT DISTINCT t.client_id || ' ' || t.idempotency_key
+FROM (SELECT client_id, idempotency_key, created_at,
+             lag(created_at) OVER (PARTITION BY client_id, idempotency_key ORDER BY created_at) AS earlier
+      FROM transfers) t
+LEFT JOIN transfer_keys k ON k.client_id = t.client_id AND k.key = t.idempotency_key
+WHERE t.created_at - t.earlier < ` + keysKept + `
+   OR k.created_at <= t.earlier`,
 	},
 	{
 		Name: "I-ONCE answers", Invariant: "I-ONCE",
@@ -83,8 +86,8 @@ HAVING count(*) > 1`,
 SELECT t.client_id || ' ' || t.idempotency_key
 FROM transfers t
 LEFT JOIN transfer_keys k ON k.client_id = t.client_id AND k.key = t.idempotency_key
-WHERE k.status NOT BETWEEN 200 AND 299
-   OR k.status IS NULL AND t.created_at > now() - interval '24 hours'`, // older keys may be purged
+WHERE k.status NOT BETWEEN 200 AND 299 AND k.created_at - t.created_at < ` + keysKept + `
+   OR k.status IS NULL AND t.created_at > now() - ` + keysKept,
 	},
 }
 
@@ -96,15 +99,19 @@ func AuditTransfer(ctx context.Context, conn queryer) (map[string]int64, error) 
 		return nil, err
 	}
 	counts := findings.Counts()
-	counts["drift"], err = units(ctx, conn, driftSQL)
+	counts["drift"], err = units(ctx, conn, driftSQL("accounts"))
 	return counts, err
 }
 
 // driftSQL is the number that an owner feels: minor units by which balances
-// differ from what their entries say.
-const driftSQL = `
-SELECT COALESCE(sum(abs(a.balance - a.opening - COALESCE(l.moved, 0))), 0)::bigint
+// differ from their openings and their entries. The openings are those of a
+// table: the service's own, or what the plan opened.
+func driftSQL(opened string) string {
+	return `
+SELECT COALESCE(sum(abs(COALESCE(a.balance, 0) - COALESCE(o.opening, 0) - COALESCE(l.moved, 0))), 0)::bigint
 FROM accounts a
+FULL JOIN ` + opened + ` o ON o.id = a.id
 LEFT JOIN (SELECT account_id, sum(delta) AS moved
            FROM ledger_entries
-           GROUP BY account_id) l ON l.account_id = a.id`
+           GROUP BY account_id) l ON l.account_id = COALESCE(a.id, o.id)`
+}

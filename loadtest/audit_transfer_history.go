@@ -10,10 +10,21 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// MoveChecks compare the tables with what clients were told. They need the
-// temporary table that LoadMoves fills: a row for each key, with what was asked
-// for and, in told, the answer to a success.
+// MoveChecks compare the tables with what the plan opened and with what clients
+// were told. They need the temporary tables that LoadMoves fills: a row for each
+// account, and one for each key, with what was asked for and, in told, the answer
+// to a success.
 var MoveChecks = []Check{
+	{
+		// A service that raises an opening, or opens an account, agrees with itself.
+		Name: "T1 opened", Invariant: "T1",
+		Means: "account that is not as the plan opened it, that the plan does not know, or that is gone",
+		SQL: `
+SELECT id::text
+FROM accounts
+FULL JOIN proof_accounts USING (id, owner_id, currency, opening)
+WHERE accounts.id IS NULL OR proof_accounts.id IS NULL`,
+	},
 	{
 		Name: "I-ACK made", Invariant: "I-ACK",
 		Means: "transfer that a client was promised, and that is not there as promised",
@@ -119,16 +130,26 @@ WHERE state IN ('posted', 'voided') AND ended_at > expires_at + interval '1 mill
 	},
 }
 
-// LoadMoves copies what clients were told into a temporary table of conn.
-func LoadMoves(ctx context.Context, conn *pgx.Conn, records []Record, clients []Credentials) error {
+// LoadMoves copies what the plan opened, and what clients were told, into
+// temporary tables of conn.
+func LoadMoves(ctx context.Context, conn *pgx.Conn, opened []Account, records []Record, clients []Credentials) error {
 	_, err := conn.Exec(ctx, `
+CREATE TEMPORARY TABLE proof_accounts (id uuid, owner_id uuid, currency text, opening bigint);
 CREATE TEMPORARY TABLE proof_moves (
 	client_id uuid, key text, action text, from_id uuid, to_id uuid, amount bigint, hold uuid, lasts interval,
 	sent boolean, outcome text, problem text, made uuid, answer jsonb)`)
 	if err != nil {
 		return fmt.Errorf("audit: %w", err)
 	}
-	columns := []string{"client_id", "key", "action", "from_id", "to_id", "amount", "hold", "lasts", "sent", "outcome", "problem", "made", "answer"}
+	columns := []string{"id", "owner_id", "currency", "opening"}
+	_, err = conn.CopyFrom(ctx, pgx.Identifier{"proof_accounts"}, columns, pgx.CopyFromSlice(len(opened), func(i int) ([]any, error) {
+		a := opened[i]
+		return []any{a.ID, uuid.UUID(clients[a.Client].ID), a.Currency, a.Opening}, nil
+	}))
+	if err != nil {
+		return fmt.Errorf("audit: copy openings: %w", err)
+	}
+	columns = []string{"client_id", "key", "action", "from_id", "to_id", "amount", "hold", "lasts", "sent", "outcome", "problem", "made", "answer"}
 	_, err = conn.CopyFrom(ctx, pgx.Identifier{"proof_moves"}, columns, pgx.CopyFromSlice(len(records), func(i int) ([]any, error) {
 		r, m := records[i], records[i].Move
 		return []any{
@@ -139,7 +160,7 @@ CREATE TEMPORARY TABLE proof_moves (
 	if err != nil {
 		return fmt.Errorf("audit: copy history: %w", err)
 	}
-	_, err = conn.Exec(ctx, `ANALYZE proof_moves`)
+	_, err = conn.Exec(ctx, `ANALYZE proof_accounts; ANALYZE proof_moves`)
 	return err
 }
 

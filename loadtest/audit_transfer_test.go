@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 )
 
 // The bank of these tests: of 1000, one account paid 100 to another, 150 of a
@@ -30,8 +31,8 @@ INSERT INTO ledger_entries (transfer_id, account_id, delta, account_version, fen
 	('00000000-0000-0000-0000-000000000001', '00000000-0000-0000-0000-0000000000a2', 100, 1, 5, 'etcd'),
 	('00000000-0000-0000-0000-000000000002', '00000000-0000-0000-0000-0000000000a1', -150, 3, 7, 'etcd'),
 	('00000000-0000-0000-0000-000000000002', '00000000-0000-0000-0000-0000000000a2', 150, 2, 7, 'etcd');
-INSERT INTO transfer_keys (client_id, key, fingerprint, status)
-SELECT '00000000-0000-0000-0000-0000000000c1', key, sha256(key::bytea), status
+INSERT INTO transfer_keys (client_id, key, fingerprint, status, created_at)
+SELECT '00000000-0000-0000-0000-0000000000c1', key, sha256(key::bytea), status, '2026-01-01T00:00:00Z'
 FROM (VALUES ('k1', 201), ('k2', 201), ('k3', 201), ('k4', 201), ('k5', 201), ('post-k2', 201), ('void-k2', 409)) k (key, status);`
 
 const (
@@ -44,6 +45,18 @@ const (
 	account2  = "00000000-0000-0000-0000-0000000000a2"
 	account3  = "00000000-0000-0000-0000-0000000000a3"
 )
+
+// opened is what the plan of honestBank opened, and for whom.
+func opened() ([]Account, []Credentials) {
+	id := uuid.MustParse
+	return []Account{
+			{ID: id(account1), Client: 0, Opening: 1000, Currency: "EUR"},
+			{ID: id(account2), Client: 1, Opening: 0, Currency: "EUR"},
+			{ID: id(account3), Client: 2, Opening: 500, Currency: "EUR"},
+		}, []Credentials{
+			{ID: id(client)}, {ID: id("00000000-0000-0000-0000-0000000000c2")}, {ID: id("00000000-0000-0000-0000-0000000000c3")},
+		}
+}
 
 // honestAnswers is what the clients of honestBank were told.
 func honestAnswers() map[string]Record {
@@ -79,8 +92,8 @@ func honestAnswers() map[string]Record {
 	return records
 }
 
-// findIn runs one check over a bank, and gives the ids that it found.
-func findIn(t *testing.T, check Check, plant theft) []string {
+// robbed is a bank after a theft, with what its clients were told loaded beside it.
+func robbed(t *testing.T, plant theft) *pgx.Conn {
 	t.Helper()
 	conn := openShop(t, "transfer")
 	must(t, conn, t.Context(), honestBank)
@@ -93,11 +106,17 @@ func findIn(t *testing.T, check Check, plant theft) []string {
 	for _, r := range answers {
 		records = append(records, r)
 	}
-	who := Credentials{ID: uuid.MustParse(client)}
-	if err := LoadMoves(t.Context(), conn, records, []Credentials{who}); err != nil {
+	accounts, clients := opened()
+	if err := LoadMoves(t.Context(), conn, accounts, records, clients); err != nil {
 		t.Fatal(err)
 	}
-	findings, err := Audit(t.Context(), conn, []Check{check})
+	return conn
+}
+
+// findIn runs one check over a bank, and gives the ids that it found.
+func findIn(t *testing.T, check Check, plant theft) []string {
+	t.Helper()
+	findings, err := Audit(t.Context(), robbed(t, plant), []Check{check})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,5 +163,43 @@ func TestAuditTransfer_CountsHowFarBalancesAreFromTheirEntries(t *testing.T) {
 			t.Errorf("after %q (-want +got):\n%s", change, diff)
 		}
 		want["T3"], want["drift"] = 2, 60 // T1 sees nothing: what one has lost the other has
+	}
+}
+
+// reuses is the first key again, for the second transfer, so long after the first.
+func reuses(gap, status string) string {
+	return `UPDATE transfers SET idempotency_key = 'k1', created_at = created_at + interval '` + gap + `' WHERE id = '` + transfer2 + `';
+		UPDATE transfer_keys SET created_at = created_at + interval '` + gap + `', status = ` + status + ` WHERE key = 'k1';`
+}
+
+// Its answer is purged after a day. What comes under it then is a new request.
+func TestAuditTransfer_AKeyMayBeUsedAgainAfterItsAnswerIsPurged(t *testing.T) {
+	for name, plant := range map[string]string{
+		"done again":             reuses("24 hours", "201"),
+		"refused the next time":  `UPDATE transfer_keys SET created_at = created_at + interval '24 hours', status = 409 WHERE key = 'k1'`,
+		"purged the second time": reuses("24 hours", "201") + `DELETE FROM transfer_keys WHERE key = 'k1'`,
+	} {
+		for _, check := range TransferChecks {
+			if ids := findIn(t, check, theft{sql: plant}); len(ids) != 0 {
+				t.Errorf("%s: %s found %v", name, check.Name, ids)
+			}
+		}
+	}
+}
+
+// A service that raises an opening, or opens an account, has books that agree.
+func TestDriftSQL_CountsFromWhatThePlanOpened(t *testing.T) {
+	for name, c := range map[string]struct {
+		sql  string
+		want int64
+	}{
+		"as it was opened": {``, 0},
+		"both raised":      {bothRaised, 100},
+		"one account more": {accountBeside, 70},
+		"one is gone":      {`DELETE FROM accounts WHERE id = '` + account3 + `'`, 500},
+	} {
+		if n, err := units(t.Context(), robbed(t, theft{sql: c.sql}), driftSQL("proof_accounts")); err != nil || n != c.want {
+			t.Errorf("%s: drift %d, %v, want %d", name, n, err, c.want)
+		}
 	}
 }

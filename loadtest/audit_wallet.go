@@ -7,16 +7,28 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
+// What the service says a wallet was opened with, and what the plan opened it with
+// (LoadTold).
+const (
+	ownOpenings = `
+{"$project": {"wallet": "$_id", "says": "$balance", "true": "$opening"}}`
+	plannedOpenings = `
+{"$project": {"wallet": "$_id", "says": "$balance"}},
+{"$unionWith": {"coll": "` + openedOf + `", "pipeline": [{"$project": {"wallet": "$_id", "true": "$opening"}}]}}`
+)
+
 // sums are what each wallet says, and what it should: its opening and its
 // entries. An entry of a wallet that is not there makes one that says nothing.
-const sums = `
-{"$project": {"wallet": "$_id", "says": "$balance", "true": "$opening"}},
+func sums(openings string) string {
+	return openings + `,
 {"$unionWith": {"coll": "wallet_entries", "pipeline": [{"$project": {"wallet": 1, "true": "$delta"}}]}},
 {"$group": {"_id": "$wallet", "says": {"$sum": "$says"}, "true": {"$sum": "$true"}}}`
+}
 
 // total sums them up: the number of all, how far they are from the truth, and
 // how many are below 0.
-const total = sums + `,
+func total(openings string) string {
+	return sums(openings) + `,
 {"$group": {
 	"_id": null,
 	"says":  {"$sum": "$says"},
@@ -24,6 +36,7 @@ const total = sums + `,
 	"drift": {"$sum": {"$abs": {"$subtract": ["$says", "$true"]}}},
 	"below": {"$sum": {"$cond": [{"$lt": ["$says", 0]}, 1, 0]}}
 }}`
+}
 
 // WalletChecks need only what is stored.
 var WalletChecks = []MongoCheck{
@@ -31,14 +44,14 @@ var WalletChecks = []MongoCheck{
 		// Money is neither made nor lost. (Seen from one wallet, that is M2.)
 		Name: "M1", Invariant: "M1", From: "wallets",
 		Means: "money that is there and nobody put in, or the other way round",
-		Pipeline: total + `,
+		Pipeline: total(ownOpenings) + `,
 {"$match": {"$expr": {"$ne": ["$says", "$true"]}}},
 {"$project": {"_id": {"$concat": ["off by ", {"$toString": {"$subtract": ["$says", "$true"]}}]}}}`,
 	},
 	{
 		Name: "M2 wallets", Invariant: "M2", From: "wallets",
 		Means: "wallet whose balance is not its opening and its entries, or is below 0",
-		Pipeline: sums + `,
+		Pipeline: sums(ownOpenings) + `,
 {"$match": {"$expr": {"$or": [{"$ne": ["$says", "$true"]}, {"$lt": ["$says", 0]}]}}},
 {"$project": {"_id": 1}}`,
 	},
@@ -108,7 +121,7 @@ func AuditWallet(ctx context.Context, db *mongo.Database) (map[string]int64, err
 		return nil, err
 	}
 	counts := findings.Counts()
-	all, err := addUp(ctx, db)
+	all, err := addUp(ctx, db, ownOpenings)
 	counts["drift"] = all.Drift
 	return counts, err
 }
@@ -117,9 +130,9 @@ func AuditWallet(ctx context.Context, db *mongo.Database) (map[string]int64, err
 // units by which balances differ from what their entries say.
 type sum struct{ Says, True, Drift, Below int64 }
 
-func addUp(ctx context.Context, db *mongo.Database) (sum, error) {
+func addUp(ctx context.Context, db *mongo.Database, openings string) (sum, error) {
 	var all []sum
-	err := aggregate(ctx, db, "wallets", total, &all)
+	err := aggregate(ctx, db, "wallets", total(openings), &all)
 	if err != nil {
 		return sum{}, fmt.Errorf("audit: %w", err)
 	}

@@ -30,9 +30,21 @@ const both = `
 	"sent": {"$max": "$sent"}, "operation": {"$max": "$operation"}, "done": {"$sum": "$done"}, "refused": {"$sum": "$refused"}
 }}`
 
-// ToldChecks compare what is stored with what clients were told. They need the
-// collection that LoadTold fills: a document for each intent.
+// ToldChecks compare what is stored with what the plan opened and with what
+// clients were told. They need the collections that LoadTold fills: a document for
+// each wallet, and one for each intent.
 var ToldChecks = []MongoCheck{
+	{
+		// A service that raises an opening, or opens a wallet, agrees with itself.
+		Name: "M1 opened", Invariant: "M1", From: "wallets",
+		Means: "wallet that is not as the plan opened it, that the plan does not know, or that is gone",
+		Pipeline: `
+{"$project": {"owner": 1, "currency": 1, "opening": 1}},
+{"$unionWith": {"coll": "` + openedOf + `"}},
+{"$group": {"_id": {"wallet": "$_id", "owner": "$owner", "currency": "$currency", "opening": "$opening"}, "n": {"$sum": 1}}},
+{"$match": {"n": {"$ne": 2}}},
+{"$group": {"_id": "$_id.wallet"}}`,
+	},
 	{
 		Name: "I-ACK done", Invariant: "I-ACK", From: toldOf,
 		Means: "operation that a client was told of, and that is not there as told",
@@ -76,15 +88,28 @@ var ToldChecks = []MongoCheck{
 	},
 }
 
-// toldOf is the collection of what clients were told, in the scenario's own database.
-const toldOf = "proof_told"
+// What the plan opened and what clients were told, in the scenario's own database.
+const (
+	openedOf = "proof_opened"
+	toldOf   = "proof_told"
+)
 
 // kinds are what a service calls what was asked for.
 var kinds = map[Action]string{Credit: "credit", Debit: "debit", Pay: "payment"}
 
-// LoadTold puts what clients were told beside what is stored. It is acknowledged
-// by a majority: the moments that are read after it are not before it.
-func LoadTold(ctx context.Context, db *mongo.Database, records []Record, clients []Credentials) error {
+// LoadTold puts what the plan opened, and what clients were told, beside what is
+// stored. It is acknowledged by a majority: the moments that are read after it are
+// not before it.
+func LoadTold(ctx context.Context, db *mongo.Database, wallets []Purse, records []Record, clients []Credentials) error {
+	opened := make([]any, 0, len(wallets))
+	for _, w := range wallets {
+		opened = append(opened, bson.D{
+			{Key: "_id", Value: uuidValue(w.ID)},
+			{Key: "owner", Value: uuidValue(clients[w.Client].ID)},
+			{Key: "currency", Value: w.Currency},
+			{Key: "opening", Value: w.Opening},
+		})
+	}
 	told := make([]any, 0, len(records))
 	for _, r := range records {
 		m := r.Move
@@ -106,8 +131,11 @@ func LoadTold(ctx context.Context, db *mongo.Database, records []Record, clients
 		}
 		told = append(told, d)
 	}
-	beside := db.Collection(toldOf, options.Collection().SetWriteConcern(writeconcern.Majority()))
-	if _, err := beside.InsertMany(ctx, told); err != nil {
+	majority := options.Collection().SetWriteConcern(writeconcern.Majority())
+	if _, err := db.Collection(openedOf, majority).InsertMany(ctx, opened); err != nil {
+		return fmt.Errorf("audit: copy openings: %w", err)
+	}
+	if _, err := db.Collection(toldOf, majority).InsertMany(ctx, told); err != nil {
 		return fmt.Errorf("audit: copy history: %w", err)
 	}
 	return nil

@@ -7,10 +7,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
-// findAtTill runs checks over a till, and gives the ids that they found, by check.
-func findAtTill(t *testing.T, plant defect, checks ...MongoCheck) map[string][]string {
+// defective is a till with a defect, and with what its clients were told beside it.
+func defective(t *testing.T, plant defect) *mongo.Database {
 	t.Helper()
 	db, _ := ownMongo(t)
 	do(t, db, honestTill())
@@ -23,9 +24,22 @@ func findAtTill(t *testing.T, plant defect, checks ...MongoCheck) map[string][]s
 	for _, r := range words {
 		records = append(records, r)
 	}
-	if err := LoadTold(t.Context(), db, records, []Credentials{{ID: uuid.MustParse(client)}}); err != nil {
+	plan := []Purse{
+		{ID: uuid.MustParse(wallet1), Opening: 1000, Currency: "EUR"},
+		{ID: uuid.MustParse(wallet2), Client: 1, Currency: "EUR"},
+		{ID: uuid.MustParse(wallet3), Opening: 500, Currency: "EUR"},
+	}
+	clients := []Credentials{{ID: uuid.MustParse(client)}, {ID: uuid.MustParse(client2)}}
+	if err := LoadTold(t.Context(), db, plan, records, clients); err != nil {
 		t.Fatal(err)
 	}
+	return db
+}
+
+// findAtTill runs checks over a till, and gives the ids that they found, by check.
+func findAtTill(t *testing.T, plant defect, checks ...MongoCheck) map[string][]string {
+	t.Helper()
+	db := defective(t, plant)
 	found := map[string][]string{}
 	for _, check := range checks {
 		findings, err := AuditMongo(t.Context(), db, []MongoCheck{check})
@@ -85,6 +99,21 @@ func TestAuditWallet_CountsHowFarBalancesAreFromTheirEntries(t *testing.T) {
 		}
 		if diff := cmp.Diff(want, counts); diff != "" {
 			t.Errorf("after %q (-want +got):\n%s", change, diff)
+		}
+	}
+}
+
+// A service that raises an opening, or opens a wallet, has books that agree.
+func TestAddUp_CountsFromWhatThePlanOpened(t *testing.T) {
+	for do, want := range map[string]int64{
+		``:            0,
+		raisedAlike:   100,
+		walletBeside:  70,
+		removedWallet: 500,
+	} {
+		all, err := addUp(t.Context(), defective(t, defect{do: do}), plannedOpenings)
+		if err != nil || all.Drift != want {
+			t.Errorf("after %q: drift %d, %v, want %d", do, all.Drift, err, want)
 		}
 	}
 }

@@ -13,7 +13,19 @@ func byID(text string) string { return `{"_id": ` + id(text) + `}` }
 
 func ofOperation(text string) string { return `{"operation": ` + id(text) + `}` }
 
+// What a service does that prints money and keeps its books.
+var (
+	raisedAlike   = update("wallets", byID(wallet3), `{"$inc": {"opening": 100, "balance": 100}}`)
+	walletBeside  = insert("wallets", walletDocument(operation1, client, 70, 70))
+	removedWallet = remove("wallets", byID(wallet3))
+)
+
 var defects = []defect{
+	{check: "M1 opened", name: "balance and opening both raised", do: raisedAlike, ids: []string{wallet3}},
+	{check: "M1 opened", name: "a wallet that nobody opened", do: walletBeside, ids: []string{operation1}},
+	{check: "M1 opened", name: "a wallet that is gone", do: removedWallet, ids: []string{wallet3}},
+	{check: "M1 opened", name: "a wallet that changed hands", do: update("wallets", byID(wallet2), `{"$set": {"owner": `+id(client)+`}}`), ids: []string{wallet2}},
+	{check: "M1 opened", name: "euros that became dollars", do: update("wallets", byID(wallet3), `{"$set": {"currency": "USD"}}`), ids: []string{wallet3}},
 	{check: "M1", name: "money from nowhere", do: update("wallets", byID(wallet3), `{"$inc": {"balance": 5}}`), ids: []string{"off by 5"}},
 	{check: "M1", name: "lost by a wallet without entries", do: update("wallets", byID(wallet3), `{"$set": {"balance": 0}}`), ids: []string{"off by -500"}},
 	{check: "M1", name: "an update that was lost", do: update("wallets", byID(wallet1), `{"$inc": {"balance": -110}}`), ids: []string{"off by -110"}},

@@ -67,13 +67,14 @@
 // # Invariants
 //
 //	of inventory
-//	S1         stock = put there − bought, by order lines, by movements, line by line
+//	S1         stock = put there − bought, by order lines, by movements, line by line;
+//	           put there by the plan, not by the service's own word
 //	S1-DURING  the same at every look while the load runs (one statement, one snapshot)
 //	S2         told ok ≤ taken from the shelf ≤ told ok + unknown
 //	I-WHOLE    an order has all its lines, or does not exist
 //	I-SOLD     nothing is left of what everyone wanted
 //	of transfer
-//	T1         the sum of all balances is what was paid in
+//	T1         the sum of all balances is what was paid in; accounts are as the plan opened them
 //	T1-DURING  the same at every look while the load runs, and T3
 //	T2         a posted transfer has two entries that sum up to nothing, others have none
 //	T3         balance = opening + entries; held = its reserved transfers; 0 ≤ held ≤ balance
@@ -85,7 +86,7 @@
 //	I-SPENT    all that is available can be sent, and not one more; who has enough
 //	           for everything is never refused
 //	of wallet
-//	M1         the sum of all balances is all openings and all entries
+//	M1         the sum of all balances is all openings and all entries; wallets are as the plan opened them
 //	M1-DURING  the same at every look while the load runs, and for each wallet; none below 0
 //	M2         a credit has one entry of amount + bonus, a debit one of −amount, a payment two
 //	           that sum up to nothing, a refusal none; balance = opening + entries ≥ 0
@@ -99,7 +100,8 @@
 //	of all
 //	I-ACK      what was acknowledged is there, as it was acknowledged
 //	I-REJ      what was refused, or never asked for, is not there
-//	I-ONCE     one effect for each key; all final answers to it equal, byte for byte
+//	I-ONCE     one effect for each key while its answer is kept (24 hours at the least);
+//	           all final answers to it equal, byte for byte
 //	I-LIVE     success within a bound after each fault, every key decided, decided
 //	           keys answer when they are asked again, and in the end an order of
 //	           every product can be cancelled and bought again

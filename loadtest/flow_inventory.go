@@ -85,7 +85,7 @@ func auditSales(ctx context.Context, r *run, records []Record) (a Audited, err e
 	if a.Findings, err = Audit(ctx, conn, checks); err != nil {
 		return a, err
 	}
-	if a.Number, err = units(ctx, conn, oversoldSQL); err != nil {
+	if a.Number, err = units(ctx, conn, oversoldSQL(putByPlan)); err != nil {
 		return a, err
 	}
 	a.Oversale, err = FindOversale(ctx, conn, records[:r.loaded])

@@ -115,7 +115,7 @@ func auditMoney(ctx context.Context, r *run, records []Record) (a Audited, err e
 		return a, err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
-	if err := LoadMoves(ctx, conn, records, r.clients); err != nil {
+	if err := LoadMoves(ctx, conn, r.plan.Accounts, records, r.clients); err != nil {
 		return a, err
 	}
 	if a.Findings, err = Audit(ctx, conn, append(append([]Check{}, TransferChecks...), MoveChecks...)); err != nil {
@@ -131,7 +131,7 @@ func auditMoney(ctx context.Context, r *run, records []Record) (a Audited, err e
 			a.Evidence["short"]++
 		}
 	}
-	a.Number, err = units(ctx, conn, driftSQL)
+	a.Number, err = units(ctx, conn, driftSQL("proof_accounts"))
 	return a, err
 }
 

@@ -117,17 +117,12 @@ func auditWallets(ctx context.Context, r *run, records []Record) (a Audited, err
 	if err != nil {
 		return a, err
 	}
-	if err := LoadTold(ctx, db, records, r.clients); err != nil {
+	if err := LoadTold(ctx, db, r.plan.Wallets, records, r.clients); err != nil {
 		return a, err
 	}
 	if a.Findings, err = AuditMongo(ctx, db, slices.Concat(WalletChecks, ToldChecks)); err != nil {
 		return a, err
 	}
-	strange, err := strangeWallets(ctx, db, r.plan.Wallets, r.clients)
-	if err != nil {
-		return a, err
-	}
-	a.Findings.Add("M1", strange...)
 	a.Findings.Add("I-RIGHT", deniedRight(records)...)
 	a.Findings.Add("I-ONCE", sharedTwice(records)...)
 	a.Findings.Add("I-SPENT", wronglyShort(records[:r.loaded], r.plan.Wallets)...)
@@ -151,7 +146,7 @@ func auditWallets(ctx context.Context, r *run, records []Record) (a Audited, err
 			a.Findings.Add("W-WIRE", heard.Breaches...)
 		}
 	}
-	all, err := addUp(ctx, db)
+	all, err := addUp(ctx, db, plannedOpenings)
 	a.Number = all.Drift
 	return a, err
 }

@@ -82,7 +82,7 @@ func TestWaitMongoQuiet_WaitsForACommandWhoseClientIsDead(t *testing.T) {
 	if n := underWay(t, db); n != 0 {
 		t.Errorf("quiet, and %d commands are under way", n)
 	}
-	if all, err := addUp(t.Context(), db); err != nil || all.Drift != 3 {
+	if all, err := addUp(t.Context(), db, ownOpenings); err != nil || all.Drift != 3 {
 		t.Errorf("%+v, %v; want what it did to three wallets", all, err)
 	}
 }
@@ -132,7 +132,7 @@ func TestWaitMongoQuiet_ATransactionThatNobodyCanCommitIsNoReasonToWaitAndIsNotS
 	if err := waitMongoQuiet(t.Context(), db, db.Name(), quietWait); err != nil {
 		t.Fatal(err)
 	}
-	if all, err := addUp(t.Context(), db); err != nil || all.Drift != 0 {
+	if all, err := addUp(t.Context(), db, ownOpenings); err != nil || all.Drift != 0 {
 		t.Errorf("%+v, %v; want nothing of what was not committed", all, err)
 	}
 }

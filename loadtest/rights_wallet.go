@@ -1,42 +1,9 @@
 package loadtest
 
 import (
-	"context"
 	"fmt"
 	"strings"
-
-	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo"
 )
-
-// strangeWallets lists those that are not as they were opened: who can change an
-// opening, or open one more, makes money that M1 would take for paid in.
-func strangeWallets(ctx context.Context, db *mongo.Database, plan []Purse, clients []Credentials) (strange []string, err error) {
-	var stored []struct {
-		ID       bson.Binary `bson:"_id"`
-		Owner    bson.Binary
-		Currency string
-		Opening  int64
-	}
-	if err := aggregate(ctx, db, "wallets", `{"$sort": {"_id": 1}}`, &stored); err != nil {
-		return nil, fmt.Errorf("audit: wallets: %w", err)
-	}
-	opened := map[string]Purse{}
-	for _, p := range plan {
-		opened[string(p.ID[:])] = p
-	}
-	for _, w := range stored {
-		p, is := opened[string(w.ID.Data)]
-		if !is || w.Opening != p.Opening || w.Currency != p.Currency || string(w.Owner.Data) != string(clients[p.Client].ID[:]) {
-			strange = append(strange, fmt.Sprintf("wallet %x is not as it was opened", w.ID.Data))
-		}
-		delete(opened, string(w.ID.Data))
-	}
-	for _, p := range opened {
-		strange = append(strange, "wallet "+p.ID.String()+" is gone")
-	}
-	return strange, nil
-}
 
 // sharers are the intents of each key that two were sent under.
 func sharers(records []Record) map[string][]Record {

@@ -87,28 +87,3 @@ func TestMembers_WhatDiffersAndWhatWasAcknowledgedAndRolledBackBreaksM4(t *testi
 		t.Errorf("members that agree: %v", found)
 	}
 }
-
-// An audit that believes the opening that is stored would take it for paid in.
-func TestStrangeWallets_AreThoseThatAreNotAsTheyWereOpened(t *testing.T) {
-	clients := []Credentials{{ID: uuid.MustParse(client)}, {ID: uuid.MustParse(client2)}}
-	plan := []Purse{
-		{ID: uuid.MustParse(wallet1), Opening: 1000, Currency: "EUR"},
-		{ID: uuid.MustParse(wallet2), Client: 1, Currency: "EUR"},
-		{ID: uuid.MustParse(wallet3), Opening: 500, Currency: "EUR"},
-	}
-	for change, want := range map[string]int{
-		``: 0,
-		update("wallets", byID(wallet1), `{"$inc": {"opening": 5, "balance": 5}}`):            1,
-		update("wallets", byID(wallet2), `{"$set": {"owner": `+id(client)+`}}`):               1,
-		update("wallets", byID(wallet3), `{"$set": {"currency": "USD"}}`):                     1,
-		insert("wallets", walletDocument(operation1, client, 7, 7)):                           1,
-		`{"delete": "wallets", "deletes": [{"q": ` + byID(wallet3) + `, "limit": 1}]}` + "\n": 1,
-	} {
-		db, _ := ownMongo(t)
-		do(t, db, honestTill()+change)
-		found, err := strangeWallets(t.Context(), db, plan, clients)
-		if err != nil || len(found) != want {
-			t.Errorf("after %q: %v, %v, want %d", change, found, err, want)
-		}
-	}
-}

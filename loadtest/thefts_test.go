@@ -29,7 +29,18 @@ func refusedWith(problem string) func(*Record) {
 
 const noEntries = `ALTER TABLE ledger_entries DISABLE TRIGGER append_only; `
 
+// What a service does that prints money and keeps its books.
+const (
+	bothRaised    = `UPDATE accounts SET opening = opening + 100, balance = balance + 100 WHERE id = '` + account3 + `'`
+	accountBeside = `INSERT INTO accounts (id, owner_id, currency, opening, balance) VALUES ('00000000-0000-0000-0000-0000000000a9', '` + client + `', 'EUR', 70, 70)`
+)
+
 var thefts = []theft{
+	{check: "T1 opened", name: "balance and opening both raised", sql: bothRaised, ids: []string{account3}},
+	{check: "T1 opened", name: "an account that nobody opened", sql: accountBeside, ids: []string{"00000000-0000-0000-0000-0000000000a9"}},
+	{check: "T1 opened", name: "an account that is gone", sql: `DELETE FROM accounts WHERE id = '` + account3 + `'`, ids: []string{account3}},
+	{check: "T1 opened", name: "an account that changed hands", sql: `UPDATE accounts SET owner_id = '` + client + `' WHERE id = '` + account3 + `'`, ids: []string{account3}},
+	{check: "T1 opened", name: "euros that became dollars", sql: `UPDATE accounts SET currency = 'USD' WHERE id = '` + account3 + `'`, ids: []string{account3}},
 	{check: "T1", name: "money from nowhere", sql: `UPDATE accounts SET balance = balance + 5 WHERE id = '` + account3 + `'`, ids: []string{"EUR off by 5"}},
 	{check: "T1", name: "money lost by an account without entries", sql: `UPDATE accounts SET balance = 0 WHERE id = '` + account3 + `'`, ids: []string{"EUR off by -500"}},
 	{check: "T2", name: "posted without entries", sql: noEntries + `DELETE FROM ledger_entries WHERE transfer_id = '` + transfer1 + `'`, ids: []string{transfer1}},
@@ -48,6 +59,8 @@ var thefts = []theft{
 	{check: "T4 unfenced", name: "a guard that leaves no trace", sql: noEntries + `UPDATE accounts SET fence_source = 'etcd'; UPDATE ledger_entries SET fence = 0 WHERE id = 1`, ids: []string{"1"}},
 	{check: "T4 unfenced", name: "a fence of somebody else", sql: noEntries + `UPDATE accounts SET fence_source = 'etcd'; UPDATE ledger_entries SET fence_source = 'x' WHERE id = 1`, ids: []string{"1"}},
 	{check: "I-ONCE transfers", name: "one key, two transfers", sql: `UPDATE transfers SET idempotency_key = 'k1' WHERE id = '` + transfer2 + `'`, ids: []string{client + " k1"}},
+	{check: "I-ONCE transfers", name: "one key, two transfers, within the day for which its answer is kept", sql: reuses("22 hours 59 minutes", "201"), ids: []string{client + " k1"}},
+	{check: "I-ONCE transfers", name: "used again after years, and its answer was still there", sql: `UPDATE transfers SET idempotency_key = 'k1', created_at = '2028-01-01' WHERE id = '` + transfer2 + `'`, ids: []string{client + " k1"}},
 	{check: "I-ONCE answers", name: "moved, and refused for ever after", sql: `UPDATE transfer_keys SET status = 409 WHERE key = 'k1'`, ids: []string{client + " k1"}},
 	{check: "I-ONCE answers", name: "moved, and the key does not know it", sql: `DELETE FROM transfer_keys WHERE key = 'k1'; UPDATE transfers SET created_at = now() WHERE idempotency_key = 'k1'`, ids: []string{client + " k1"}},
 

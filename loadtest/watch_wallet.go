@@ -19,7 +19,7 @@ func watchWallets(ctx context.Context, stores Stores, clock func() time.Duration
 	var samples []Sample
 	for {
 		at := clock()
-		all, err := addUp(ctx, db)
+		all, err := addUp(ctx, db, ownOpenings)
 		switch {
 		case ctx.Err() != nil:
 			return samples, nil
