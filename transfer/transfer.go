@@ -122,7 +122,7 @@ var (
 type UnavailableError struct{ Err error }
 
 func (e *UnavailableError) Error() string {
-	return "transfer: the lock service does not answer: " + e.Err.Error()
+	return "transfer: the lock service grants nothing: " + e.Err.Error()
 }
 func (e *UnavailableError) Is(target error) bool { return target == locking.ErrBusy }
 

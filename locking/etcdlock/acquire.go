@@ -107,7 +107,7 @@ func (s *Store) undo(a *attempt, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case a.fence > 0:
+	case a.fence > 0, errors.Is(err, ErrNoSpace):
 		a.session.forget(a.names, false)
 	case errors.Is(err, locking.ErrOutcomeUnknown):
 		a.session.forget(a.names, true)

@@ -79,7 +79,22 @@
 // confirmed within a third of the TTL the session is given up: no keep-alive
 // any more, a new session for what comes, and the lease is revoked as soon as
 // the last Lease on it is released or past its Until (to revoke earlier would
-// give keys away that a holder still trusts in).
+// give keys away that a holder still trusts in). So the keys of an attempt without
+// an answer are free after a third of the TTL, what one request takes, and one TTL,
+// as long as no leader dies meanwhile: a new one gives every lease its TTL again.
+//
+// An answer is not always a refusal either. etcd applies a transaction for which it
+// finds no space, and answers that there is none. The keys of that attempt are
+// deleted too, but nothing needs to wait for it: after an answer nothing arrives.
+//
+// # Space
+//
+// etcd keeps every revision until it is compacted. A cycle of Acquire and Release
+// of two keys adds about 690 bytes, so that the default quota of 2 GiB is full after
+// some three million of them, and etcd then takes no writes at all: ErrNoSpace. Start
+// etcd with --auto-compaction-mode and --auto-compaction-retention. Any retention will
+// do: nothing here needs an older revision than the present one, and a watch that
+// would go on from a compacted revision ends, and the queue is read again.
 //
 // # The source of fences
 //
@@ -104,13 +119,13 @@
 //
 //	what happens                        what the holder sees                what others see
 //	the reply to acquire is lost        undone, confirmed, made anew; or    busy until it is undone, at
-//	                                    ErrOutcomeUnknown, undone later     most one TTL
+//	                                    ErrOutcomeUnknown, undone later     most one TTL and a half
 //	ctx ends while the request runs     ctx's error at once; undone in      the same
 //	                                    the background
 //	ctx ends in the queue               ctx's error and ErrBusy at once     the queue moves up
 //	a request arrives very late         nothing: the gate refuses it        nothing
 //	the reply to release is lost        ErrOutcomeUnknown; deleted in       busy until then, at most
-//	                                    the background                      one TTL
+//	                                    the background                      one TTL and a half
 //	the holder pauses beyond the TTL    Until is over when it wakes; Renew  free after the TTL, then a
 //	                                    and Release: ErrLost                greater fence
 //	the lease is revoked by an operator Renew: ErrLost, up to a third of    free at once: two holders
@@ -123,6 +138,8 @@
 //	                                    leases end at their Until
 //	restart with the data               nothing, if within the TTL          busy, fences go on growing
 //	a compaction while waiting          nothing: the queue is read again
+//	etcd is full                        renews and releases as ever         ErrNoSpace, and nothing is left
+//	                                                                        in the queues
 //	wiped, restored as a new cluster,   ErrLost                             ErrSource, and nothing is left in
 //	or given a new source                                                   the queues, until they restart
 //	restored in place                   ErrLost, if it was granted later    fences go back: the guard refuses

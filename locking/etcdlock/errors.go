@@ -16,6 +16,12 @@ import (
 // ErrClosed is returned by a Store after its Close.
 var ErrClosed = errors.New("etcdlock: store is closed")
 
+// ErrNoSpace is returned while etcd's database is as large as its quota: etcd then
+// takes no writes, until an operator makes room. Nothing was acquired. Leases that
+// were granted before can be renewed and released, neither of which needs space.
+var ErrNoSpace = errors.New("etcd is full and takes no writes: compact and defrag it (with etcdctl, each member), " +
+	"raise --quota-backend-bytes if that frees too little, then etcdctl alarm disarm; let it compact by itself with --auto-compaction-retention")
+
 var (
 	errNoAnswer = errors.New("no answer in time")
 	errUndone   = fmt.Errorf("%w; what was asked for is undone", errNoAnswer)
@@ -27,26 +33,41 @@ var (
 // classify separates what certainly did not happen (etcd refused it) from what
 // may have happened. ctx is the caller's, and not the one that bounds the request.
 func classify(ctx context.Context, err error) error {
-	if err == nil || refused(err) {
+	switch {
+	case err == nil, refused(err):
 		return err
+	case errors.Is(err, rpctypes.ErrNoSpace):
+		return noSpace(err)
 	}
 	return fmt.Errorf("%w: %w", locking.ErrOutcomeUnknown, plain(ctx, err))
 }
 
-// refused tells that err is etcd's answer, and says that nothing was done.
-// "Unavailable" is no such answer: the leader may be gone, and its proposal not.
+// noSpace is an answer, so that nothing of the request can arrive later. But the
+// request may have been applied: etcd looks for space when a request arrives and
+// again when it applies it, and the second time it applies it all the same, raises
+// the alarm, and answers that there is no space.
+func noSpace(err error) error { return fmt.Errorf("%w: %w", ErrNoSpace, err) }
+
+// refused tells that err is etcd's answer, and says that nothing was done. These
+// are the errors that etcd finds before it changes anything: in the request itself,
+// in the rights of its sender, in the lease, or at the door of a member that knows
+// of no leader or is too far behind. Whatever is not in this list may have happened.
+// "Unavailable" for one: the leader may be gone, and its proposal not.
 func refused(err error) bool {
+	if errors.Is(err, rpctypes.ErrNoLeader) || errors.Is(err, rpctypes.ErrTooManyRequests) {
+		return true // see WithRequireLeader
+	}
 	var answer rpctypes.EtcdError
 	if !errors.As(err, &answer) {
 		return false
 	}
 	switch answer.Code() {
-	case codes.Unavailable:
-		return errors.Is(err, rpctypes.ErrNoLeader) // refused at the door, see WithRequireLeader
-	case codes.Canceled, codes.DeadlineExceeded, codes.Unknown, codes.Internal, codes.DataLoss:
-		return false
+	case codes.InvalidArgument, codes.OutOfRange, // the request
+		codes.Unauthenticated, codes.PermissionDenied, codes.FailedPrecondition, // the sender
+		codes.NotFound: // the lease
+		return true
 	}
-	return true
+	return false
 }
 
 // plain says ctx's error if ctx has ended, and hides what only looks like it: a
@@ -61,6 +82,9 @@ func plain(ctx context.Context, err error) error {
 	if code := status.Code(err); code == codes.DeadlineExceeded || code == codes.Canceled ||
 		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return errNoAnswer
+	}
+	if errors.Is(err, rpctypes.ErrNoSpace) {
+		return noSpace(err)
 	}
 	return err
 }

@@ -26,20 +26,21 @@ type member struct {
 	client, peer string // host:port
 	dir          string
 	cluster      string
+	flags        []string
 	log          bytes.Buffer
 
 	cmd  *exec.Cmd
 	life io.Closer // closing it kills the server
 }
 
-// startCluster starts n members on free ports of the loopback, and stops them when
-// the test ends.
-func startCluster(t testing.TB, n int) []*member {
+// startCluster starts n members on free ports of the loopback, with these flags
+// besides, and stops them when the test ends.
+func startCluster(t testing.TB, n int, flags ...string) []*member {
 	t.Helper()
 	var all []*member
 	var initial []string
 	for i := range n {
-		m := &member{t: t, name: "m" + strconv.Itoa(i), client: freeAddr(t), peer: freeAddr(t), dir: t.TempDir()}
+		m := &member{t: t, name: "m" + strconv.Itoa(i), client: freeAddr(t), peer: freeAddr(t), dir: t.TempDir(), flags: flags}
 		all = append(all, m)
 		initial = append(initial, m.name+"=http://"+m.peer)
 	}
@@ -54,9 +55,9 @@ func startCluster(t testing.TB, n int) []*member {
 	return all
 }
 
-func startServer(t testing.TB) *member {
+func startServer(t testing.TB, flags ...string) *member {
 	t.Helper()
-	return startCluster(t, 1)[0]
+	return startCluster(t, 1, flags...)[0]
 }
 
 // spawn runs the server under a shell that kills it as soon as the pipe to us
@@ -64,11 +65,13 @@ func startServer(t testing.TB) *member {
 func (m *member) spawn() {
 	m.t.Helper()
 	const guard = `trap "" INT TERM; "$@" & child=$!; read -r _; kill -9 $child; wait $child`
-	m.cmd = exec.Command("sh", "-c", guard, "guard", etcdServer(m.t),
+	m.cmd = exec.Command("sh", append([]string{
+		"-c", guard, "guard", etcdServer(m.t),
 		"--name", m.name, "--data-dir", m.dir, "--log-level", "error",
-		"--listen-client-urls", "http://"+m.client, "--advertise-client-urls", "http://"+m.client,
-		"--listen-peer-urls", "http://"+m.peer, "--initial-advertise-peer-urls", "http://"+m.peer,
-		"--initial-cluster", m.cluster)
+		"--listen-client-urls", "http://" + m.client, "--advertise-client-urls", "http://" + m.client,
+		"--listen-peer-urls", "http://" + m.peer, "--initial-advertise-peer-urls", "http://" + m.peer,
+		"--initial-cluster", m.cluster,
+	}, m.flags...)...)
 	m.cmd.Stdout, m.cmd.Stderr = &m.log, &m.log
 	life, err := m.cmd.StdinPipe()
 	if err != nil {

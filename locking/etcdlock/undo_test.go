@@ -100,7 +100,7 @@ func TestAcquire_LostAnswerIsUndoneAndMadeAnew(t *testing.T) {
 func TestAcquire_RefusalIsPlain(t *testing.T) {
 	t.Parallel()
 	store, w, _, _ := behindWire(t, 3*time.Second)
-	for _, said := range []error{rpctypes.ErrGRPCNoLeader, rpctypes.ErrGRPCPermissionDenied, rpctypes.ErrGRPCNoSpace} {
+	for _, said := range []error{rpctypes.ErrGRPCNoLeader, rpctypes.ErrGRPCPermissionDenied, rpctypes.ErrGRPCRequestTooManyRequests} {
 		w.set(func(w *wire) { w.lose, w.said = 1, said })
 		if _, err := store.TryAcquire(t.Context(), "k"+said.Error()); err == nil || errors.Is(err, locking.ErrOutcomeUnknown) || errors.Is(err, locking.ErrBusy) {
 			t.Errorf("%v: got %v", said, err)

@@ -1,0 +1,132 @@
+package etcdlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"shop/locking"
+)
+
+// etcd applies a transaction for which there is no space, and answers ErrNoSpace
+// then. The waiter that it has put must not stay.
+func TestAcquire_RefusedForWantOfSpaceLeavesNoOrphan(t *testing.T) {
+	t.Parallel()
+	for name, acquire := range map[string]func(*Store, context.Context, ...string) (locking.Lease, error){
+		"waiting": (*Store).Acquire, "trying": (*Store).TryAcquire,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store, w, other, g := behindWire(t, 20*time.Second)
+			client, session := g.client(t), id(store)
+			w.set(func(w *wire) { w.lose, w.said = 1, rpctypes.ErrGRPCNoSpace })
+			l, err := acquire(store, t.Context(), "a", "b")
+			if !errors.Is(err, ErrNoSpace) || errors.Is(err, locking.ErrBusy) {
+				t.Errorf("got %+v and %v, want ErrNoSpace", l, err)
+			}
+			waitFor(t, "the orphan is gone", func() bool { return len(inQueue(t, client, g.prefix, "a")) == 0 })
+			release(t, other, take(t, other, "a", "b"))
+			release(t, store, take(t, store, "a", "b"))
+			if id(store) != session {
+				t.Error("the session was given up: the removal needs no space, and no gate")
+			}
+		})
+	}
+}
+
+// An etcd that runs full under load: the error says what to do, holders renew and
+// release, and nothing stays in any queue. When an operator has made room, the
+// same Stores go on.
+func TestStore_FullEtcdIsAClearErrorAndNothingStays(t *testing.T) {
+	t.Parallel()
+	m := startServer(t, "--quota-backend-bytes", "6000000")
+	g := at(t, m.client)
+	client, holder := g.client(t), g.must(t, 30*time.Second)
+	held := take(t, holder, "held")
+	stores := []*Store{g.must(t, 30*time.Second), g.must(t, 30*time.Second), g.must(t, 30*time.Second)}
+	full := exhaust(t, client, stores)
+	for _, advice := range []string{"compact", "defrag", "alarm disarm", "--quota-backend-bytes"} {
+		if !strings.Contains(full.Error(), advice) {
+			t.Errorf("%q does not say %q", full, advice)
+		}
+	}
+	if _, err := New(t.Context(), client, 30*time.Second, Options{Prefix: g.prefix}); !errors.Is(err, ErrNoSpace) {
+		t.Errorf("New: got %v, want ErrNoSpace", err)
+	}
+	for k := range busyKeys {
+		key := fmt.Sprint("k", k)
+		waitFor(t, "nothing is left in the queue of "+key, func() bool { return len(inQueue(t, client, g.prefix, key)) == 0 })
+	}
+	held, err := holder.Renew(t.Context(), held)
+	if err != nil {
+		t.Errorf("renew: %v", err)
+	}
+	release(t, holder, held)
+	makeRoom(t, client, m.client)
+	for _, s := range stores {
+		release(t, s, take(t, s, "k0", "held"))
+	}
+}
+
+// busyKeys is how many keys exhaust contends for.
+const busyKeys = 4
+
+// exhaust fills etcd up while many callers acquire and release, and returns what
+// they were told at the end.
+func exhaust(t *testing.T, client *clientv3.Client, stores []*Store) (full error) {
+	t.Helper()
+	var work sync.WaitGroup
+	var once sync.Once
+	for n := range 48 {
+		s, key := stores[n%len(stores)], fmt.Sprint("k", n%busyKeys)
+		work.Go(func() {
+			for {
+				l, err := s.Acquire(t.Context(), key)
+				if err != nil {
+					once.Do(func() { full = err })
+					if !errors.Is(err, ErrNoSpace) {
+						t.Errorf("acquire: %v", err)
+					}
+					return
+				}
+				if err := s.Release(t.Context(), l); err != nil {
+					t.Errorf("release: %v", err)
+				}
+			}
+		})
+	}
+	work.Go(func() {
+		for filler := strings.Repeat("x", 100_000); ; {
+			if _, err := client.Put(t.Context(), "filler", filler); err != nil {
+				return
+			}
+		}
+	})
+	work.Wait()
+	return full
+}
+
+// makeRoom is what an operator does about a full etcd.
+func makeRoom(t *testing.T, client *clientv3.Client, endpoint string) {
+	t.Helper()
+	answer, err := client.Get(t.Context(), "filler", clientv3.WithCountOnly())
+	if err == nil {
+		_, err = client.Compact(t.Context(), answer.Header.Revision, clientv3.WithCompactPhysical())
+	}
+	if err == nil {
+		_, err = client.Defragment(t.Context(), endpoint)
+	}
+	if err == nil {
+		_, err = client.AlarmDisarm(t.Context(), &clientv3.AlarmMember{})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
