@@ -7,7 +7,8 @@ import (
 	"fmt"
 	"io/fs"
 
-	_ "github.com/jackc/pgx/v5/stdlib" // goose speaks database/sql
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib" // goose speaks database/sql
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/lock"
 )
@@ -18,10 +19,11 @@ var migrations embed.FS
 // Migrate brings the schema of databaseURL (its search_path) up to date. Replicas
 // may call it at the same moment: goose holds a session advisory lock meanwhile.
 func Migrate(ctx context.Context, databaseURL string) error {
-	db, err := sql.Open("pgx", databaseURL)
+	config, err := pgx.ParseConfig(databaseURL)
 	if err != nil {
-		return fmt.Errorf("inventory: migrate: %w", err)
+		return errURL
 	}
+	db := stdlib.OpenDB(*config)
 	defer db.Close()
 	var schema string
 	if err := db.QueryRowContext(ctx, `SELECT current_schema()`).Scan(&schema); err != nil {

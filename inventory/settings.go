@@ -2,7 +2,7 @@ package inventory
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"strconv"
 	"strings"
 	"time"
@@ -22,6 +22,10 @@ const (
 	CommitTimeout      = 3 * time.Second // the write and its COMMIT, on a ctx that nobody else can end
 )
 
+// errURL repeats neither the URL nor what its parser says of it: any part of a
+// malformed URL may be the password.
+var errURL = errors.New("inventory: not a URL of PostgreSQL (not shown, since it may hold a password): want postgres://user:password@host:5432/database")
+
 // PoolConfig parses databaseURL and bounds every wait at the server.
 //
 // The settings are session defaults in the start-up packet, not SET LOCAL in
@@ -32,7 +36,7 @@ const (
 func PoolConfig(databaseURL string) (*pgxpool.Config, error) {
 	cfg, err := pgxpool.ParseConfig(databaseURL)
 	if err != nil {
-		return nil, fmt.Errorf("inventory: postgres URL: %w", err)
+		return nil, errURL
 	}
 	for name, d := range map[string]time.Duration{
 		"lock_timeout":                        LockTimeout,

@@ -2,6 +2,7 @@ package loadtest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"time"
@@ -76,7 +77,7 @@ WHERE datname = current_database()
 func withDatabase(server, name string) (string, error) {
 	u, err := url.Parse(server)
 	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" {
-		return "", fmt.Errorf("not a postgres:// URL: %q", server)
+		return "", errors.New("the proof needs PostgreSQL as a postgres:// URL (not shown, since it may hold a password)")
 	}
 	u.Path = "/" + name
 	return u.String(), nil

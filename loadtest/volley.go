@@ -2,6 +2,7 @@ package loadtest
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/url"
 	"time"
@@ -37,7 +38,7 @@ func newVolley(ctx context.Context, bases []string, headers Headers, chaseFor ti
 	for n, base := range bases {
 		u, err := url.Parse(base)
 		if err != nil {
-			return nil, err
+			return nil, errors.New("not the URL of a service (not shown, since it may hold a password): want http://127.0.0.1:8080")
 		}
 		numbers[u.Host] = n
 	}

@@ -2,7 +2,7 @@ package transfer
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"strconv"
 	"strings"
 	"time"
@@ -32,7 +32,8 @@ const (
 func PoolConfig(databaseURL string) (*pgxpool.Config, error) {
 	cfg, err := pgxpool.ParseConfig(databaseURL)
 	if err != nil {
-		return nil, fmt.Errorf("transfer: postgres URL: %w", err)
+		// Neither the URL nor what its parser says of it: any part of a malformed one may be the password.
+		return nil, errors.New("transfer: not a URL of PostgreSQL (not shown, since it may hold a password): want postgres://user:password@host:5432/database")
 	}
 	for name, d := range map[string]time.Duration{
 		"lock_timeout":                        LockTimeout,

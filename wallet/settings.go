@@ -1,6 +1,7 @@
 package wallet
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -57,7 +58,8 @@ func ClientOptions(uri string) (*options.ClientOptions, error) {
 		SetWriteConcern(writes).SetReadConcern(reads).SetReadPreference(primary).
 		SetRegistry(Registry())
 	if err := o.Validate(); err != nil {
-		return nil, fmt.Errorf("wallet: mongo URL: %w", err)
+		// Neither the URL nor what its parser says of it: any part of a malformed one may be the password.
+		return nil, errors.New("wallet: not a URL of MongoDB (not shown, since it may hold a password): want mongodb://user:password@host:27017/database?replicaSet=rs0")
 	}
 	return o, nil
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -19,7 +20,7 @@ func (c *pingCmd) Run(ctx context.Context, out io.Writer) error {
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.URL, nil)
 	if err != nil {
-		return &usageError{err}
+		return &usageError{errors.New("not a URL (not shown, since it may hold a password): want http://127.0.0.1:8080/readyz")}
 	}
 	// No connection is kept: the process ends with the answer.
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
@@ -33,7 +34,7 @@ func (c *pingCmd) Run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	if res.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s: %s: %s", c.URL, res.Status, body)
+		return fmt.Errorf("%s: %s: %s", req.URL.Redacted(), res.Status, body)
 	}
 	fmt.Fprintf(out, "%s", body)
 	return nil

@@ -22,7 +22,7 @@ func (d *database) Validate() error {
 		return errors.New("no database: set --postgres-url or SHOP_POSTGRES_URL, as in postgres://user@127.0.0.1:5432/shop")
 	}
 	if _, err := pgxpool.ParseConfig(d.PostgresURL); err != nil {
-		return fmt.Errorf("--postgres-url: %w", err)
+		return errors.New("--postgres-url: not a URL of PostgreSQL (not shown, since it may hold a password): want postgres://user:password@127.0.0.1:5432/shop")
 	}
 	return nil
 }

@@ -82,6 +82,30 @@ func TestSettings_WhatCannotWorkIsRefusedWithAdvice(t *testing.T) {
 	}
 }
 
+// A malformed address has no part that is certainly not the password.
+func TestSettings_ErrorsHoldNoCredential(t *testing.T) {
+	url, _ := newDatabase(t)
+	serve := "serve --listen=127.0.0.1:0 --metrics-listen= --postgres-url=" + url
+	for _, args := range []string{
+		"migrate --postgres-url=postgres://me:hunter2/shop", // no host: the password stands where a port does
+		"serve --postgres-url=me:hunter2@127.0.0.1/shop",
+		"batch --postgres-url=postgres://me:hunter2@[::1/shop",
+		"migrate --mongo-url=mongodb://me:hunter2/shop",
+		"migrate --mongo-url=mongodb://me:%zzhunter2@127.0.0.1/shop",
+		serve + " --redis-url=redis://me:hunter2@[::1",
+		serve + " --redis-url=redis://me:hunter2",
+		serve + " --redis-url=redis://me:1/hunter2@127.0.0.1",
+		serve + " --bonus-url=http://me:hunter2@[::1",
+		"ping http://me:hunter2@[::1/readyz",
+		"ping http://me:hunter2@127.0.0.1:1/readyz",
+		"prove --target=x --audit-sql=/dev/null --header=hunter2",
+	} {
+		if out, err := shop(t, strings.Fields(args)...); err == nil || strings.Contains(err.Error()+out, "hunter2") {
+			t.Errorf("%s: %v\n%s", args, err, out)
+		}
+	}
+}
+
 func TestSettings_HelpListsEveryVariable(t *testing.T) {
 	out, err := shop(t, "serve", "--help")
 	if err != nil {

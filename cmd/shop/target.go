@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -46,7 +45,7 @@ func (f *targetFlags) header() (http.Header, error) {
 	for _, line := range f.Header {
 		name, value, ok := strings.Cut(line, ":")
 		if !ok {
-			return nil, fmt.Errorf("--header %q: want NAME: VALUE", line)
+			return nil, errors.New("--header: want NAME: VALUE (what was given is not shown, since it may be a key)")
 		}
 		header.Set(strings.TrimSpace(name), strings.TrimSpace(value))
 	}

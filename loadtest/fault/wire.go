@@ -45,16 +45,18 @@ const (
 	cutAfter       // the server gets it, and the connection breaks instead of the answer
 )
 
+var errURL = errors.New("wire: a URL is needed, with sslmode=disable (not shown, since it may hold a password)")
+
 // NewWire lays a line to the server of databaseURL. Whoever connects to URL is
 // connected to that.
 func NewWire(databaseURL string) (*Wire, error) {
 	upstream, err := pgconn.ParseConfig(databaseURL)
 	if err != nil {
-		return nil, fmt.Errorf("wire: %w", err)
+		return nil, errURL
 	}
 	here, err := url.Parse(databaseURL)
 	if err != nil || upstream.TLSConfig != nil {
-		return nil, errors.Join(errors.New("wire: a URL is needed, with sslmode=disable"), err)
+		return nil, errURL
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -3,6 +3,7 @@ package redislock
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -25,17 +26,28 @@ func patience(ttl time.Duration) time.Duration { return min(ttl/6, 250*time.Mill
 // go-redis as it comes does not suit: it waits 5 s for an answer whatever the
 // deadline of ctx says, and sends a request again by itself up to three times,
 // all of which may outlast the lock that the request was about.
-func Tune(o *redis.UniversalOptions, ttl time.Duration) *redis.UniversalOptions {
+func Tune[O redis.Options | redis.UniversalOptions](o *O, ttl time.Duration) *O {
 	wait := patience(ttl)
-	o.ContextTimeoutEnabled = true
-	o.MaxRetries = -1 // 0 would mean 3
-	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = wait, wait, wait
-	o.PoolTimeout = wait / 2 // less than wait, so that "never sent" is told apart from "no answer"
-	o.DialerRetries = 1      // 0 would mean 5, 100 ms apart
-	o.PipelinePoolSize = -1  // no pipelines here, no second pool
-	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	fields := reflect.ValueOf(o).Elem() // the two types share these fields, and a type parameter cannot name them
+	for name, value := range map[string]any{
+		"ContextTimeoutEnabled":    true,
+		"MaxRetries":               -1, // 0 would mean 3
+		"DialTimeout":              wait,
+		"ReadTimeout":              wait,
+		"WriteTimeout":             wait,
+		"PoolTimeout":              wait / 2, // less than wait, so that "never sent" is told apart from "no answer"
+		"DialerRetries":            1,        // 0 would mean 5, 100 ms apart
+		"PipelinePoolSize":         -1,       // no pipelines here, no second pool
+		"MaintNotificationsConfig": &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	} {
+		fields.FieldByName(name).Set(reflect.ValueOf(value))
+	}
 	return o
 }
+
+// errURL repeats neither the URL nor what its parser says of it: any part of a
+// malformed URL may be the password.
+var errURL = errors.New("redislock: not a URL of Redis (not shown, since it may hold a password): want redis://user:password@host:6379/0, rediss:// or unix://")
 
 // Connect makes a client for one server from a URL (redis://, rediss://,
 // unix://), tuned for locks with this TTL. It does not talk to the server yet.
@@ -43,17 +55,9 @@ func Tune(o *redis.UniversalOptions, ttl time.Duration) *redis.UniversalOptions 
 func Connect(url string, ttl time.Duration) (*redis.Client, error) {
 	o, err := redis.ParseURL(url)
 	if err != nil {
-		return nil, fmt.Errorf("redislock: %w", err)
+		return nil, errURL
 	}
-	tuned := Tune(&redis.UniversalOptions{}, ttl)
-	o.ContextTimeoutEnabled = tuned.ContextTimeoutEnabled
-	o.MaxRetries = tuned.MaxRetries
-	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = tuned.DialTimeout, tuned.ReadTimeout, tuned.WriteTimeout
-	o.PoolTimeout = tuned.PoolTimeout
-	o.DialerRetries = tuned.DialerRetries
-	o.PipelinePoolSize = tuned.PipelinePoolSize
-	o.MaintNotificationsConfig = tuned.MaintNotificationsConfig
-	return redis.NewClient(o), nil
+	return redis.NewClient(Tune(o, ttl)), nil
 }
 
 // checkClient refuses a client that cannot carry locks. What it cannot look

@@ -1,6 +1,7 @@
 package redislock
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -58,6 +59,23 @@ func TestTune_MakesClientsThatAreAccepted(t *testing.T) {
 	}
 }
 
+func TestConnect_IsTuned(t *testing.T) {
+	client, err := Connect("redis://example.org?max_retries=3&pool_timeout=1m", time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	tuned := redis.NewUniversalClient(Tune(&redis.UniversalOptions{Addrs: []string{"example.org:6379"}}, time.Second))
+	defer tuned.Close()
+	got, want := *client.Options(), *tuned.(*redis.Client).Options()
+	for _, o := range []*redis.Options{&got, &want} { // functions cannot be compared
+		o.Dialer, o.OnConnect = nil, nil
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+}
+
 func TestConnect_KeepsWhatTheURLSaysElse(t *testing.T) {
 	client, err := Connect("redis://me:secret@example.org:6380/3?client_name=shop&read_timeout=30s", time.Second)
 	if err != nil {
@@ -71,7 +89,23 @@ func TestConnect_KeepsWhatTheURLSaysElse(t *testing.T) {
 	if o.ReadTimeout != patience(time.Second) {
 		t.Errorf("ReadTimeout is %v: the URL must not undo what a lock needs", o.ReadTimeout)
 	}
-	if _, err := Connect("http://example.org", time.Second); err == nil {
-		t.Error("http was accepted")
+}
+
+// A malformed URL has no part that is certainly not the password.
+func TestConnect_ErrorHoldsNoCredential(t *testing.T) {
+	for _, url := range []string{
+		"http://me:secret@example.org",
+		"redis://me:secret@[::1",
+		"redis://me:secret@example.org:port/0",
+		"redis://me:secret",
+		"redis://me:%zzsecret@example.org",
+		"redis://me:1/secret@example.org",
+		"redis://me:secret@example.org/0/secret",
+		"redis://example.org/0?db=secret",
+		":secret@example.org:6379",
+	} {
+		if client, err := Connect(url, time.Second); err == nil || strings.Contains(err.Error(), "secret") || !strings.Contains(err.Error(), "redis://") {
+			t.Errorf("%s: %v, %v", url, client, err)
+		}
 	}
 }
