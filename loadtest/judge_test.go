@@ -98,9 +98,9 @@ func TestMatrix_IsEveryControlAndEverySafeStrategyUnderTheFaultsOfItsStores(t *t
 	}
 }
 
-func TestQuick_HasTheControlsAndTheDefaultUnderEachOfItsFaults(t *testing.T) {
+func TestQuick_HasTheControlsEverySafeStrategyAndTheDefaultUnderEachOfItsFaults(t *testing.T) {
 	want := []string{
-		"naive/none violated", "redis+row/none safe",
+		"naive/none violated", "redis+row/none safe", "row/none safe",
 		"redis-only/lock-lost violated", "redis+row/lock-lost safe",
 		"redis+row/redis-down safe", "redis+row/crash safe",
 	}

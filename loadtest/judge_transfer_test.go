@@ -80,7 +80,7 @@ func TestMatrix_OfTheMoneyHasTheFaultsOfBothStores(t *testing.T) {
 
 func TestQuick_ChoosesFromBothFlows(t *testing.T) {
 	want := []string{
-		"naive/none violated", "redis+row/none safe",
+		"naive/none violated", "redis+row/none safe", "row/none safe",
 		"redis-only/lock-lost violated", "redis+row/lock-lost safe",
 		"redis+row/redis-down safe", "redis+row/crash safe",
 

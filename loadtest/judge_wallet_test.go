@@ -72,7 +72,7 @@ func TestMatrix_OfTheWalletsHasTheFaultsOfTheirStore(t *testing.T) {
 }
 
 func TestQuick_OfTheWalletsHasTheControlsAndTheDefault(t *testing.T) {
-	want := []string{"naive/none violated", "txn/none violated", "lockid/none safe", "lockid/commit-unknown safe"}
+	want := []string{"naive/none violated", "txn/none violated", "inc/none safe", "lockid/none safe", "lockid/commit-unknown safe"}
 	if diff := cmp.Diff(want, names(Quick(Wallet.Matrix(waysToKeepMoney)))); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -13,6 +13,7 @@ import (
 type Proof struct {
 	Scenarios []Scenario
 	Load      Load
+	Calm      time.Duration            // of the load of a scenario without a fault; 0: as the others
 	LockTTL   map[string]time.Duration // by flow
 	Patience  time.Duration            // after the load, until every key must be decided; 0: 20 s
 	Keep      bool                     // the databases stay
@@ -48,13 +49,13 @@ type Proof struct {
 func (p *Proof) Run(ctx context.Context) (Report, error) {
 	report := Report{
 		Seed: p.Load.Seed, AsExpected: len(p.Scenarios) > 0, Scenarios: []Result{}, Planned: len(p.Scenarios),
-		Load: p.Load, Bound: map[string]time.Duration{}, When: time.Now(),
+		Load: p.Load, Calm: p.Calm, Bound: map[string]time.Duration{}, When: time.Now(),
 	}
 	for i, s := range p.Scenarios {
 		began := time.Now()
 		flow := flowOf(s.Flow)
 		report.Bound[s.Flow] = max(report.Bound[s.Flow], flow.bound(s.Fault, p.LockTTL[s.Flow]))
-		load := flow.load(p.Load, s.Fault, p.LockTTL[s.Flow])
+		load := flow.load(p.loadOf(s), s.Fault, p.LockTTL[s.Flow])
 		plan := flow.Plan(load)
 		p.Say("%d/%d %s: %s, expected to be %s", i+1, len(p.Scenarios), s.Name(), flow.Crowd(plan), s.Expect)
 		result, err := p.scenario(ctx, &run{proof: p, flow: flow, scenario: s, plan: plan, duration: load.Duration})
@@ -68,6 +69,15 @@ func (p *Proof) Run(ctx context.Context) (Report, error) {
 		p.Say("    %s", result.sentence())
 	}
 	return report, nil
+}
+
+// loadOf is the load of a scenario, before its flow says how much longer it needs.
+func (p *Proof) loadOf(s Scenario) Load {
+	load := p.Load
+	if s.Fault == NoFault && p.Calm > 0 {
+		load.Duration = p.Calm
+	}
+	return load
 }
 
 // scenario gives one scenario a database, and takes it away again.

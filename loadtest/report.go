@@ -19,6 +19,7 @@ type Report struct {
 	Scenarios  []Result `json:"scenarios"`
 
 	Load    Load                     `json:"-"`
+	Calm    time.Duration            `json:"-"` // of the load without a fault; 0: the same
 	Bound   map[string]time.Duration `json:"-"` // of I-LIVE, by flow
 	When    time.Time                `json:"-"`
 	Planned int                      `json:"-"` // scenarios; fewer are there if the run was called off

@@ -7,7 +7,10 @@ import (
 	"strings"
 	"testing"
 
+	"shop/inventory"
 	"shop/loadtest"
+	"shop/transfer"
+	"shop/wallet"
 )
 
 // prove runs the program itself, with the test binary as its replicas.
@@ -73,7 +76,7 @@ func TestProve_WhatCannotRunIsExitStatus2AndSaysWhatToDo(t *testing.T) {
 		{"a stack that is gone", map[string]string{"SHOP_STACK": "/nowhere"}, []string{"--quick"}, "go run ./compose/local exec"},
 		{"no such scenario", nil, []string{"--strategy", "hope"}, "inventory/redis+row/crash"},
 		{"one replica", nil, []string{"--replicas", "1"}, "at least 2"},
-		{"not a quick one", nil, []string{"--quick", "--strategy", "serializable"}, "not part of --quick"},
+		{"not a quick one", nil, []string{"--quick", "--strategy", "constant-lock"}, "not part of --quick"},
 		{"a target with a strategy", nil, []string{"--target", "http://127.0.0.1:1", "--audit-sql", "prove.go", "--strategy", "row"}, "--target has none"},
 		{"a target with --quick", nil, []string{"--target", "http://127.0.0.1:1", "--audit-sql", "prove.go", "--quick"}, "--target has none"},
 		{"a target with a fault", nil, []string{"--target", "http://127.0.0.1:1", "--audit-sql", "prove.go", "--fault", "crash"}, "--target has none"},
@@ -118,5 +121,27 @@ func TestProve_SomebodyElsesServiceIsLoadedAndJudgedByTheirSQL(t *testing.T) {
 	}
 	if out, _, err := prove(t, args...); exitCode(err) != 1 {
 		t.Errorf("a query that finds rows: exit status %d, want 1\n%s", exitCode(err), out)
+	}
+}
+
+// CI runs the quick proof: a safe strategy that it leaves out may oversell unseen.
+func TestQuick_HasEverySafeStrategyOnceWithoutAFault(t *testing.T) {
+	left := map[string]bool{}
+	for _, s := range inventory.Strategies() {
+		left["inventory/"+s.Name+"/none"] = s.Safe
+	}
+	for _, s := range transfer.Strategies() {
+		left["transfer/"+s.Name+"/none"] = s.Safe
+	}
+	for _, s := range wallet.Strategies() {
+		left["wallet/"+s.Name+"/none"] = s.Safe
+	}
+	for _, s := range loadtest.Quick(matrix()) {
+		delete(left, s.Name())
+	}
+	for name, safe := range left {
+		if safe {
+			t.Errorf("%s is not part of the quick proof", name)
+		}
 	}
 }
