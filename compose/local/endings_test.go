@@ -1,9 +1,12 @@
 package main
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -52,20 +55,62 @@ func TestEndings_AKilledUndertakerIsReplaced(t *testing.T) {
 	s.wantNothingLeft(t)
 }
 
-// A server that stands still cannot hear that it is to end.
-func TestEndings_PausedServersEndToo(t *testing.T) {
+// A test that waits for an answer of a dead server may wait for ever.
+func TestEndings_ADeadServerEndsTheCommandAndIsNamed(t *testing.T) {
 	t.Parallel()
-	s := begin(t, everything, forever)
+	for _, name := range stack.Kinds() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var said strings.Builder
+			cmd := local(t, "exec", "--servers", name, "--", "sh", "-c", "echo $$ $SHOP_STACK; "+forever)
+			cmd.Stderr = &said
+			s := await(t, cmd)
+			victim := attach(t, s, name)
+			kill(t, victim.PID, syscall.SIGKILL)
+			if code := s.code(t); code != 2 {
+				t.Errorf("exit code %d, want 2", code)
+			}
+			wantContains(t, said.String(), fmt.Sprintf("%s (pid %d) died: signal: killed; last log lines:\n", name, victim.PID))
+			s.wantNothingLeft(t)
+		})
+	}
+}
+
+func TestEndings_AServerThatIsStoppedOnRequestEndsNothing(t *testing.T) {
+	t.Parallel()
+	s := begin(t, "redis", "sleep 300 & read line; exit 5")
+	redis := attach(t, s, "redis")
+	for _, step := range []func(context.Context) error{redis.Kill, redis.Start, redis.Pause, redis.Kill, redis.Start, redis.Stop} {
+		if err := step(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_ = s.in.Close()
+	if code := s.code(t); code != 5 {
+		t.Errorf("exit code %d, want the command's 5", code)
+	}
+}
+
+// attach reaches a server of a session's stack.
+func attach(t *testing.T, s *session, name string) *stack.Server {
+	t.Helper()
 	attached, err := stack.Attach(s.dir)
 	if err != nil {
 		t.Fatal(err)
 	}
+	server, err := attached.Server(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return server
+}
+
+// A server that stands still cannot hear that it is to end.
+func TestEndings_PausedServersEndToo(t *testing.T) {
+	t.Parallel()
+	s := begin(t, everything, forever)
 	for _, name := range stack.Kinds() {
-		server, err := attached.Server(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := server.Pause(t.Context()); err != nil {
+		if err := attach(t, s, name).Pause(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -110,6 +110,7 @@ func (c *execCmd) command(ctx context.Context, s *stack.Stack, env []string, sig
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
+	died := watchServers(ctx, s)
 	var tooLate <-chan time.Time
 	for {
 		select {
@@ -125,11 +126,25 @@ func (c *execCmd) command(ctx context.Context, s *stack.Stack, env []string, sig
 		case <-ctx.Done():
 			_ = syscall.Kill(group, syscall.SIGKILL)
 			return 0, context.Cause(ctx)
+		case dead := <-died:
+			_ = syscall.Kill(group, syscall.SIGKILL)
+			return 0, fmt.Errorf("stack: %s (pid %d) died: %s", dead.Name, dead.PID, dead.Death)
 		case <-s.Done():
 			_ = syscall.Kill(group, syscall.SIGKILL)
 			return 0, errors.New("the stack's supervisor was killed")
 		}
 	}
+}
+
+// watchServers gives a server that has ended although no request asked for that.
+func watchServers(ctx context.Context, s *stack.Stack) <-chan *stack.Server {
+	died := make(chan *stack.Server, 1)
+	go func() {
+		if dead, err := s.Died(ctx); err == nil {
+			died <- dead
+		}
+	}()
+	return died
 }
 
 // codeOf is the command's exit code, in the shells' way: 128 + n for signal n.

@@ -79,6 +79,14 @@ func TestExec_AnAddressThatIsSetWins(t *testing.T) {
 	}
 }
 
+// Without compaction the quota is full after three million transfers.
+func TestExec_ItsEtcdForgetsOldRevisions(t *testing.T) {
+	t.Parallel()
+	s := begin(t, "etcd", forever)
+	args := ps(t)[attach(t, s, "etcd").PID].args
+	wantContains(t, args, "--auto-compaction-mode periodic", "--auto-compaction-retention 5m")
+}
+
 // Inside `eval "$(… up)"` all is set: what is broken must be that stack's servers.
 func TestExec_InsideAStackKeepsThatStack(t *testing.T) {
 	t.Parallel()

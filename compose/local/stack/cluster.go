@@ -57,7 +57,12 @@ func raise(ctx context.Context, members []*instance) error {
 		return err
 	}
 	if join := members[0].kind.join; join != nil {
-		return join(ctx, members[0])
+		if err := join(ctx, members[0]); err != nil {
+			return err
+		}
+	}
+	for _, m := range members {
+		m.expect(true)
 	}
 	return nil
 }

@@ -52,7 +52,7 @@
 //	undertaker                 supervisor: wait                    another undertaker
 //	both of them               kernel: PR_SET_PDEATHSIG (Linux)    servers end; the next command sweeps
 //	a whole tree, by parent    the supervisor is not in the tree   undertaker buries all
-//	a server                   Down in status; Start brings it back
+//	a server, unasked          exec: Died answers                  exec names it and ends all; up: Down in status
 //	a server while paused      SIGCONT first, then SIGQUIT or SIGKILL
 //	installer, in the middle   apt goes on; its policy file removes itself
 //
@@ -71,6 +71,10 @@
 //     (ports.go).
 //   - PostgreSQL refuses root, and a Redis that runs as root can be told to write
 //     files: when we are root, they run as a user of the system (user.go).
+//   - A login's limit of open files is 1,024 on most systems, and a mongod that
+//     reaches its limit panics: servers get the hard limit (files.go).
+//   - A mongod keeps the files of a dropped collection open for five minutes, and
+//     each test drops a database: it is told to keep them for seconds (mongo.go).
 //   - A mongod that was started again elects itself before it takes writes, and
 //     has no set at all before the first one is made: what ready asks depends on
 //     what stands in its folder (mongo.go).

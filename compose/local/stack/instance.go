@@ -39,8 +39,9 @@ type instance struct {
 	op  sync.Mutex // one of start, stop, kill, pause, resume at a time
 	cmd *exec.Cmd  // guarded by op
 
-	mu     sync.Mutex    // guards First, State, exited
-	exited chan struct{} // closed when cmd was waited for
+	mu       sync.Mutex    // guards First, State, and what follows
+	exited   chan struct{} // closed when cmd was waited for
+	expected bool          // to run: its end would be a death
 }
 
 // States of a server.
@@ -121,7 +122,7 @@ func (i *instance) launch() error {
 	go func() { _ = cmd.Wait(); close(exited) }()
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.cmd, i.exited, i.First, i.State = cmd, exited, d.process, Running
+	i.cmd, i.exited, i.First, i.State, i.expected = cmd, exited, d.process, Running, false
 	return nil
 }
 

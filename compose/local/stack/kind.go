@@ -19,6 +19,7 @@ type kind struct {
 	ports    int      // ports each member listens on; 0 is 1; the first is its address
 	program  program  // how to find, install or build it
 	users    []string // who runs it when we are root: the first that exists; none: root
+	files    uint64   // open files that it cannot do without; 0: it makes do with any limit
 
 	setup func(context.Context, *instance) error // once, before the first start
 	argv  func(*instance) []string               // arguments of the program

@@ -28,6 +28,7 @@ func mongoKind(name string, members int) kind {
 		variable: "SHOP_MONGO_URL",
 		byName:   members > 1,
 		members:  members,
+		files:    4096, // two for each collection and index, kept open for minutes after a drop
 		program:  program{file: "mongod", apt: "mongodb-org", brew: "mongodb/brew/mongodb-community", wheel: mongod},
 		argv:     mongoArgs,
 		ready:    mongoReady,
@@ -46,6 +47,9 @@ func mongoArgs(i *instance) []string {
 		"--wiredTigerEngineConfigString", "log=(enabled=true,path=journal,compressor=snappy,file_max=16MB)",
 		"--setParameter", "enableTestCommands=1",
 		"--setParameter", "diagnosticDataCollectionEnabled=false", // it only costs
+		// A dropped collection keeps its files, and keeps them open, until the
+		// history that snapshots may ask for (300 s) and a checkpoint have passed.
+		"--setParameter", "minSnapshotHistoryWindowInSeconds=5", "--syncdelay", "10",
 		// In a set of three it would wait 15 s for its clients to leave.
 		"--setParameter", "shutdownTimeoutMillisForSignaledShutdown=100",
 		"--quiet",

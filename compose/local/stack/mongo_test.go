@@ -2,6 +2,8 @@ package stack_test
 
 import (
 	"context"
+	"fmt"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -76,4 +78,33 @@ func TestMongo_ATransactionEndsAtTheLimitThatIsSet(t *testing.T) {
 	if err := session.CommitTransaction(t.Context()); err == nil {
 		t.Fatal("the transaction outlived its limit and was committed")
 	}
+}
+
+// Each test has a database of its own, hundreds in all: what they dropped must not
+// stay open on the server that they share.
+func TestMongo_TheFilesOfADroppedDatabaseGo(t *testing.T) {
+	t.Parallel()
+	srv := server(t, open(t, "mongo"), "mongo")
+	files := func() int {
+		found, err := filepath.Glob(filepath.Join(srv.Dir, "*.wt"))
+		must(t, "Glob", err)
+		return len(found)
+	}
+	admin, other := mongoAdmin(t, srv), registers["mongo"](t, srv)
+	must(t, "write", other.write(t.Context(), "first"))
+	before := files()
+	database := admin.Client().Database("dropped")
+	for n := range 20 {
+		must(t, "CreateCollection", database.CreateCollection(t.Context(), fmt.Sprint(n)))
+	}
+	if made := files() - before; made < 20 {
+		t.Fatalf("20 collections have %d files", made)
+	}
+	must(t, "Drop", database.Drop(t.Context()))
+	eventually(t, "the files of the 20 are gone", func() bool {
+		// As in a test run: writes, and now and then a checkpoint.
+		must(t, "write", other.write(t.Context(), "more"))
+		must(t, "checkpoint", admin.RunCommand(t.Context(), bson.D{{Key: "fsync", Value: 1}}).Err())
+		return files() < before+20 // the server makes a few for itself
+	})
 }

@@ -30,6 +30,7 @@ func (i *instance) start(ctx context.Context) error {
 		}
 		err := i.awaitReady(ctx)
 		if err == nil {
+			i.expect(true)
 			return nil
 		}
 		if !errors.Is(err, errPortTaken) {
@@ -50,6 +51,7 @@ func (i *instance) halt(ctx context.Context) error {
 	if err := i.wake(); err != nil {
 		return err
 	}
+	i.expect(false)
 	now := i.now()
 	if now.State == Down {
 		return nil
@@ -78,6 +80,7 @@ func (i *instance) killNow() error {
 	if i.cmd == nil {
 		return nil
 	}
+	i.expect(false)
 	if err := i.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}

@@ -18,6 +18,9 @@ const portTries = 5
 // anew with other ports: members know each other by them.
 func (s *supervisor) open(ctx context.Context, req request) ([]Server, error) {
 	k, err := kindOf(req.Kind)
+	if err == nil {
+		err = k.checkFiles()
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ type Server struct {
 	Env   map[string]string // the settings that carry its address
 	PID   int               // of its first process
 	State string            // when it was asked last: Running, Paused or Down
+	Death string            // how it ended, and its last log lines, if no request asked for its end
 
 	dir string
 }
@@ -45,7 +46,7 @@ func (s *Server) ask(ctx context.Context, op string) error {
 func (i *instance) public() Server {
 	now := i.now()
 	return Server{
-		Name: now.Name, Kind: now.Kind, Addr: now.addr(), Dir: now.Dir, PID: now.First.PID, State: now.State,
+		Name: now.Name, Kind: now.Kind, Addr: now.addr(), Dir: now.Dir, PID: now.First.PID, State: now.State, Death: i.death(),
 		Env: map[string]string{
 			i.kind.variable:           i.kind.url(i.cluster[0]),
 			i.kind.program.variable(): now.Program,

@@ -35,6 +35,9 @@ type adoptee struct {
 // supervise is the supervisor's main.
 func supervise(dir string, attached bool) error {
 	syscall.Umask(0o077)
+	if err := allowFiles(); err != nil {
+		return fmt.Errorf("limit of open files: %w", err)
+	}
 	for _, fd := range []int{fdReport, fdLock, fdLifeline} {
 		syscall.CloseOnExec(fd)
 	}
@@ -99,6 +102,9 @@ const opLimit = time.Minute
 
 // do carries out one request.
 func (s *supervisor) do(ctx context.Context, req request) ([]Server, error) {
+	if req.Op == "died" { // takes as long as the servers live
+		return s.awaitDeath(ctx)
+	}
 	ctx, cancel := context.WithTimeoutCause(ctx, opLimit, fmt.Errorf("%s have passed", opLimit))
 	defer cancel()
 	switch req.Op {
