@@ -65,12 +65,13 @@
 //	                                            lock_timeout ends the patience of those who wait for it
 //	A6   Redis fails over, the lock is gone     two holders meet at the row: one waits there
 //	A7   two Redis masters                      the same
-//	A8   Redis cannot be reached                redis+row goes on with the row lock, DegradedMax at once;
-//	                                            redis-only sells nothing. An error is never a grant
+//	A8   Redis cannot be reached                redis+row goes on with the row lock alone, in at most half of
+//	                                            the connections; redis-only sells nothing. An error is never a grant
 //	A9   the key is deleted or expires early    as A6; Release does not touch the next holder's
 //	A10  the reply to acquire is lost           the store asks again as the same owner
 //	A11  a renewal fails                        retried while the lease can be trusted; then ErrLost before COMMIT
-//	A12  the holder hangs, the watchdog renews  MaxHold ends it
+//	A12  the holder hangs, the watchdog renews  MaxHold ends it; redis+row goes on as in A8 after MaxWait, also
+//	                                            where the key has no TTL at all. redis-only sells nothing
 //	A13  PostgreSQL restarts before COMMIT      rolled back, run again
 //	A14  PostgreSQL restarts during COMMIT      run again with the same key: it conflicts, or it is the first
 //	A15  the connection is cut around COMMIT    the same

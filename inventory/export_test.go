@@ -1,6 +1,16 @@
 package inventory
 
+import "context"
+
 // For tests outside the package.
 var LockKey = lockKey
 
 func LockKeys(skus []string) []int64 { return (&purchase{skus: skus}).lockKeys() }
+
+// Buy is BuyWith the Service's own strategy.
+func (s *Service) Buy(ctx context.Context, req Request, lines []Line) (Reply, error) {
+	return s.BuyWith(ctx, "", req, lines)
+}
+
+// Unreachable says what purchases know of the lock store, and asks nothing.
+func (s *Service) Unreachable() bool { return s.fallback.degraded() }

@@ -13,23 +13,27 @@ import (
 const (
 	probeEvery  = 500 * time.Millisecond // how often one purchase asks an unreachable store again
 	slotTimeout = 100 * time.Millisecond // how long a purchase waits to go on without it
+	tellEvery   = 10 * time.Second       // how often the log hears of locks that stay busy
 )
 
-// fallback is what a purchase does while the lock store cannot be reached.
+// fallback is what a purchase does without the lock: while the lock store cannot
+// be reached, and while its lock stays busy.
 //
 //	reachable ──an error──► unreachable ──a probe is answered──► reachable
 //	                           │    ▲
 //	                           └────┘ the probe fails
 //
-// While unreachable, one purchase every probeEvery asks; the others do not pay
-// for its time-out. An answer is an answer: "busy" shows that the store lives.
+// While unreachable, one purchase every probeEvery asks, and so does Degraded; the
+// others do not pay for its time-out. An answer is an answer: "busy" shows that
+// the store lives.
 type fallback struct {
-	slots chan struct{} // who goes on without the lock; its size is the bound
+	slots chan struct{} // one for each purchase that goes on without the lock; its size is the bound
 	log   *slog.Logger
 
 	mu      sync.Mutex
 	since   time.Time // unreachable since; zero: reachable
 	probeAt time.Time // the next purchase after this asks again
+	toldAt  time.Time // when the log last heard of a lock that stays busy
 }
 
 func newFallback(most int, log *slog.Logger) *fallback {
@@ -72,6 +76,18 @@ func (f *fallback) failed(err error) {
 	f.probeAt = time.Now().Add(probeEvery)
 }
 
+// bypassed is told that a purchase goes on though its lock is busy. The log hears
+// of it once in tellEvery: a lock that is stuck is waited for by each purchase.
+func (f *fallback) bypassed(skus []string, why error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if now := time.Now(); now.Sub(f.toldAt) >= tellEvery {
+		f.toldAt = now
+		f.log.Warn("inventory: a lock stays busy; redis+row goes on with the row lock alone",
+			"skus", skus, "at_once", cap(f.slots), "error", why)
+	}
+}
+
 func (f *fallback) degraded() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -88,7 +104,7 @@ func (f *fallback) enter(ctx context.Context) (leave func(), err error) {
 	case f.slots <- struct{}{}:
 		return func() { <-f.slots }, nil
 	case <-timer.C:
-		return nil, fmt.Errorf("%w: the lock store cannot be reached, and %d purchases already go on without it", locking.ErrBusy, cap(f.slots))
+		return nil, fmt.Errorf("%w: %d purchases already go on without the lock", locking.ErrBusy, cap(f.slots))
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"shop/inventory"
 	"shop/locking"
 )
@@ -64,7 +66,7 @@ func TestRedisRow_GoesOnWithoutRedisAndReturnsByItself(t *testing.T) {
 				}
 			}
 			buy()
-			if s.Degraded() || s.events.of(inventory.Degraded) != 0 {
+			if s.Unreachable() || s.events.of(inventory.Degraded) != 0 {
 				t.Fatal("degraded with Redis there")
 			}
 			fault.down(server)
@@ -76,11 +78,11 @@ func TestRedisRow_GoesOnWithoutRedisAndReturnsByItself(t *testing.T) {
 			if asked, most := int(store.asked.Load()), 2+int(time.Since(start)/(400*time.Millisecond)); asked > most {
 				t.Errorf("%d of 20 asked the dead store in %v, want at most %d", asked, time.Since(start), most)
 			}
-			if !s.Degraded() || s.events.of(inventory.Degraded) != 20 {
-				t.Errorf("degraded %v, counted %d, want 20", s.Degraded(), s.events.of(inventory.Degraded))
+			if !s.Unreachable() || s.events.of(inventory.Degraded) != 20 {
+				t.Errorf("degraded %v, counted %d, want 20", s.Unreachable(), s.events.of(inventory.Degraded))
 			}
 			fault.up(server)
-			eventually(t, "a purchase finds Redis back", func() bool { buy(); return !s.Degraded() })
+			eventually(t, "a purchase finds Redis back", func() bool { buy(); return !s.Unreachable() })
 			if got := log.lines(); len(got) != 2 {
 				t.Errorf("%d lines in the log, want one for each change:\n%s", len(got), strings.Join(got, "\n"))
 			}
@@ -103,33 +105,148 @@ func (r *redisServer) resume() {
 	}
 }
 
-func TestRedisRow_WithoutRedisAFewGoOnAndTheRestComeAgain(t *testing.T) {
+// A probe needs no purchase to know whether there are locks: also a server that
+// answers everything else may refuse to write.
+func TestDegraded_IsTrueWithoutAPurchase(t *testing.T) {
 	t.Parallel()
-	server := startRedis(t)
-	reached, resume := make(chan struct{}), make(chan struct{})
-	s := open(t, inventory.Config{
-		Strategy: "redis+row", DegradedMax: 1, Locks: locksAt(t, server.url(), 2*time.Second),
-		Failpoint: pauseAt(inventory.AfterGuard, reached, resume),
-	})
-	server.kill()
-	s.stock("A", 5)
-	s.stock("B", 5)
-	done := make(chan error)
-	go func() { _, err := s.Buy(t.Context(), ask(), one("A")); done <- err }()
-	<-reached
-	req := ask()
-	if _, err := s.Buy(t.Context(), req, one("B")); !errors.Is(err, locking.ErrBusy) {
-		t.Errorf("%v, want ErrBusy: the only slot is taken", err)
+	for name, fault := range map[string]struct{ down, up func(*redisServer) }{
+		"killed":    {(*redisServer).kill, (*redisServer).start},
+		"paused":    {(*redisServer).pause, (*redisServer).resume},
+		"read-only": {(*redisServer).demote, (*redisServer).promote},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server, log := startRedis(t), &journal{}
+			s := open(t, inventory.Config{
+				Strategy: "redis+row", Locks: locksAt(t, server.url(), 2*time.Second),
+				Log: slog.New(slog.NewTextHandler(log, nil)),
+			})
+			degraded := func() bool {
+				ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+				defer cancel()
+				return s.Degraded(ctx)
+			}
+			eventually(t, "Redis answers", func() bool { return !degraded() })
+			before := len(log.lines())
+			fault.down(server)
+			if !degraded() || !degraded() {
+				t.Error("degraded is not told")
+			}
+			fault.up(server)
+			eventually(t, "Redis is back", func() bool { return !degraded() })
+			if got := log.lines()[before-1:]; len(got) != 2 {
+				t.Errorf("%d lines in the log, want one for each change:\n%s", len(got), strings.Join(got, "\n"))
+			}
+			if left, err := server.client().Keys(t.Context(), "*lock:*").Result(); err != nil || len(left) > 0 && name != "paused" {
+				t.Errorf("%v, locks left: %q", err, left)
+			}
+		})
 	}
-	if got := s.events.of(inventory.Shed); got != 1 {
-		t.Errorf("%d shed, want 1", got)
+}
+
+// demote makes the server a replica of none: it answers, and refuses to write.
+func (r *redisServer) demote()  { r.replicaOf("127.0.0.1", "1") }
+func (r *redisServer) promote() { r.replicaOf("NO", "ONE") }
+
+func (r *redisServer) replicaOf(host, port string) {
+	client := r.client()
+	defer client.Close()
+	if err := client.SlaveOf(r.t.Context(), host, port).Err(); err != nil {
+		r.t.Fatal(err)
 	}
-	close(resume)
-	if err := <-done; err != nil {
-		t.Error(err)
+}
+
+// Without the lock in front, buyers of one row queue inside PostgreSQL: half of
+// the connections at most, whatever the reason, so that all else goes on.
+func TestRedisRow_WithoutTheLockAFewGoOnAndTheRestComeAgain(t *testing.T) {
+	t.Parallel()
+	const buyers, most = 12, 2
+	type bystander struct{}
+	for name, c := range map[string]struct {
+		counted inventory.EventKind
+		fault   func(*redisServer, *shop)
+	}{
+		"unreachable": {inventory.Degraded, func(r *redisServer, _ *shop) { r.kill() }},
+		"busy":        {inventory.Bypassed, func(r *redisServer, s *shop) { r.lockForGood(s, "A") }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server, log, resume := startRedis(t), &journal{}, make(chan struct{})
+			var inside atomic.Int32
+			s := open(t, inventory.Config{})
+			cfg := s.cfg
+			cfg.Strategy, cfg.Locks = "redis+row", locksAt(t, server.url(), 2*time.Second)
+			cfg.Lock.MaxWait = 500 * time.Millisecond
+			cfg.Log = slog.New(slog.NewTextHandler(log, nil))
+			cfg.Failpoint = func(ctx context.Context, step inventory.Step, _ string) {
+				if step == inventory.AfterAcquire && ctx.Value(bystander{}) == nil {
+					inside.Add(1)
+					<-resume
+				}
+			}
+			cfg.Pool = smallPool(t, s.pool, 2*most)
+			s.cfg = cfg
+			s.Service, s.events = s.another(cfg)
+			s.stock("A", 2*buyers)
+			s.stock("B", 1)
+			c.fault(server, s)
+			answers := make(chan error, buyers)
+			for range buyers {
+				go func() { _, err := s.Buy(t.Context(), ask(), one("A")); answers <- err }()
+			}
+			eventually(t, "each buyer is at the row, or refused", func() bool { return int(inside.Load())+len(answers) == buyers })
+			if got := int(inside.Load()); got != most {
+				t.Errorf("%d of %d are at the row, want %d", got, buyers, most)
+			}
+			if name == "busy" { // the lock of B is free
+				if _, err := s.Buy(context.WithValue(t.Context(), bystander{}, true), ask(), one("B")); err != nil {
+					t.Errorf("a buyer of another product: %v", err)
+				}
+			}
+			close(resume)
+			for range buyers {
+				if err := <-answers; err != nil && !errors.Is(err, locking.ErrBusy) {
+					t.Errorf("%v, want ErrBusy", err)
+				}
+			}
+			if shed, alone := s.events.of(inventory.Shed), s.events.of(c.counted); shed != buyers-most || alone != most {
+				t.Errorf("%d shed, %d %s, want %d and %d", shed, alone, c.counted, buyers-most, most)
+			}
+			if got := log.lines(); len(got) != 1 {
+				t.Errorf("%d lines in the log, want 1:\n%s", len(got), strings.Join(got, "\n"))
+			}
+			if _, err := s.Buy(t.Context(), ask(), one("A")); err != nil {
+				t.Errorf("the slots were not given back: %v", err)
+			}
+			s.mustHold()
+		})
 	}
-	if _, err := s.Buy(t.Context(), req, one("B")); err != nil {
-		t.Errorf("the slot was not given back: %v", err)
+}
+
+// smallPool is pool with fewer connections.
+func smallPool(t *testing.T, pool *pgxpool.Pool, size int32) *pgxpool.Pool {
+	t.Helper()
+	cfg := pool.Config()
+	cfg.MaxConns = size
+	small, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(small.Close)
+	return small
+}
+
+// lockForGood does what an operator may do by hand: it sets a product's lock, without a TTL.
+func (r *redisServer) lockForGood(s *shop, sku string) {
+	r.t.Helper()
+	if _, err := s.cfg.Locks.TryAcquire(r.t.Context(), "product/"+sku); err != nil {
+		r.t.Fatal(err)
+	}
+	client := r.client()
+	defer client.Close()
+	names, err := client.Keys(r.t.Context(), "*lock:product/"+sku).Result()
+	if err != nil || len(names) != 1 || !client.Persist(r.t.Context(), names[0]).Val() {
+		r.t.Fatalf("make %q stay: %v", names, err)
 	}
 }
 

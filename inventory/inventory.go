@@ -123,6 +123,7 @@ const (
 	GuardTripped EventKind = "guard_tripped" // CHECK (stock >= 0) refused a write: the last guard
 	Retried      EventKind = "retried"       // a whole transaction ran again (40001, 40P01, version conflict …)
 	Degraded     EventKind = "degraded"      // a purchase went on with the row lock alone, Redis being unreachable
+	Bypassed     EventKind = "bypassed"      // … or its lock having been busy for all of MaxWait
 	Shed         EventKind = "shed"          // … and one that was refused, the bound being reached
 	Ambiguous    EventKind = "ambiguous"     // a COMMIT whose reply was lost
 	Resolved     EventKind = "resolved"      // … and was decided by running again with the same key
@@ -138,8 +139,6 @@ type Config struct {
 	Log       *slog.Logger
 	Count     func(kind EventKind, strategy string)                 // nil: nothing is counted
 	Failpoint func(ctx context.Context, step Step, strategy string) // nil in production
-	// DegradedMax bounds the purchases that run at once without the lock store. 0: 8
-	DegradedMax int
 }
 
 // Strategy describes one way to take stock.

@@ -8,12 +8,13 @@ import (
 	"shop/locking"
 )
 
-// unreachableError is a lock store that gave no answer. It is neither "yes" nor "busy".
-type unreachableError struct{ err error }
+// noLockError is why a purchase has no lock. It matches locking.ErrBusy when
+// another holder kept the lock for all of MaxWait; else the lock store gave no
+// answer, which is neither a grant nor "busy".
+type noLockError struct{ err error }
 
-func (e *unreachableError) Error() string {
-	return "inventory: the lock store cannot be reached: " + e.err.Error()
-}
+func (e *noLockError) Error() string { return "inventory: no lock: " + e.err.Error() }
+func (e *noLockError) Unwrap() error { return e.err }
 
 // underLock runs fn while the lock store grants all skus to this purchase.
 //
@@ -22,7 +23,7 @@ func (e *unreachableError) Error() string {
 // committed, and then the purchase stands.
 func (s *Service) underLock(ctx context.Context, p *purchase, fn func(context.Context) (Reply, error)) (Reply, error) {
 	if !s.fallback.mayAsk() {
-		return Reply{}, &unreachableError{errors.New("not asked again so soon")}
+		return Reply{}, &noLockError{errors.New("the lock store gave no answer a moment ago")}
 	}
 	var (
 		reply   Reply
@@ -43,8 +44,8 @@ func (s *Service) underLock(ctx context.Context, p *purchase, fn func(context.Co
 	return Reply{}, s.notGranted(ctx, err, silent)
 }
 
-// notGranted tells apart why there is no lock: the caller left, someone else has
-// it, or the store does not answer. "No answer" is never taken for a grant, nor for "busy".
+// notGranted tells apart why there is no lock: the caller left, another holder
+// has it, or the store does not answer.
 func (s *Service) notGranted(ctx context.Context, err error, silent bool) error {
 	switch {
 	case errors.Is(err, locking.ErrKey):
@@ -54,12 +55,28 @@ func (s *Service) notGranted(ctx context.Context, err error, silent bool) error 
 			s.fallback.failed(err) // not one answer in all the time that the caller had
 		}
 		return context.Cause(ctx)
-	case errors.Is(err, locking.ErrBusy):
-		return err
-	default:
+	case !errors.Is(err, locking.ErrBusy):
 		s.fallback.failed(err)
-		return &unreachableError{err}
 	}
+	return &noLockError{err}
+}
+
+// Degraded asks the lock store, and says whether it gives no answer: then
+// redis+row goes on with the row lock alone. What is asked for is a lock of the
+// Service's own, because a server that is full or read-only answers a ping.
+func (s *Service) Degraded(ctx context.Context) bool {
+	if s.locks == nil {
+		return false
+	}
+	store := &witness{Store: s.locks, fallback: s.fallback}
+	lease, err := store.TryAcquire(ctx, s.probe)
+	switch {
+	case err == nil:
+		_ = store.Release(ctx, lease) // else its TTL ends it
+	case !store.heard && ctx.Err() != context.Canceled:
+		s.fallback.failed(err)
+	}
+	return s.fallback.degraded()
 }
 
 // lockNames are the keys of the skus at the lock store, in the same order.

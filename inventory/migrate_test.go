@@ -1,7 +1,6 @@
 package inventory_test
 
 import (
-	"context"
 	"errors"
 	"sync"
 	"testing"
@@ -46,7 +45,6 @@ func TestNew_RefusesWhatCannotWork(t *testing.T) {
 		"no such strategy":   {Pool: pool, Strategy: "hope"},
 		"no lock store":      {Pool: pool, Strategy: "redis+row"},
 		"default needs both": {Pool: pool},
-		"fewer than none":    {Pool: pool, Strategy: "row", DegradedMax: -1},
 	} {
 		if _, err := inventory.New(cfg); err == nil {
 			t.Errorf("%s: accepted", name)
@@ -91,35 +89,6 @@ func TestAddProduct_OnceWithItsOpeningMovement(t *testing.T) {
 	products, err := s.Products(t.Context())
 	if err != nil || len(products) != 2 || products[1] != (inventory.Product{SKU: "B", Name: "B", Price: 100, Currency: "EUR", Stock: 7}) {
 		t.Errorf("%+v, %v", products, err)
-	}
-	s.mustHold()
-}
-
-func TestRestock_AddsBesideBuyers(t *testing.T) {
-	t.Parallel()
-	s := open(t, inventory.Config{})
-	s.stock("A", 10)
-	var wg sync.WaitGroup
-	for range 10 {
-		wg.Go(func() { _, err := s.Buy(t.Context(), ask(), one("A")); report(t, err) })
-		wg.Go(func() { report(t, s.Restock(t.Context(), "A", 2)) })
-	}
-	wg.Wait()
-	if got := s.left("A"); got != 20 {
-		t.Errorf("%d left, want 20", got)
-	}
-	if err := s.Restock(t.Context(), "Z", 1); !errors.Is(err, inventory.ErrNotFound) {
-		t.Errorf("%v, want ErrNotFound", err)
-	}
-	for _, q := range []int64{0, -1, 1<<63 - 1} {
-		if err := s.Restock(t.Context(), "A", q); !errors.Is(err, inventory.ErrInvalid) {
-			t.Errorf("restock by %d: %v, want ErrInvalid", q, err)
-		}
-	}
-	gone, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := s.Restock(gone, "A", 1); !errors.Is(err, context.Canceled) {
-		t.Errorf("%v, want canceled", err)
 	}
 	s.mustHold()
 }

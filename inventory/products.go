@@ -7,8 +7,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-
-	"shop/locking"
 )
 
 // AddProduct makes a product with its opening stock, once: if the sku exists,
@@ -30,42 +28,6 @@ func (s *Service) AddProduct(ctx context.Context, p Product) (created bool, err 
 		return false, fmt.Errorf("inventory: add product %q: %w", p.SKU, invalidIfData(err))
 	}
 	return tag.RowsAffected() == 1, nil
-}
-
-// Restock adds to a product's stock. It has no key and so is not idempotent:
-// after ErrOutcomeUnknown, look before repeating it.
-func (s *Service) Restock(ctx context.Context, sku string, quantity int64) error {
-	if quantity < 1 {
-		return fmt.Errorf("%w: restock by %d", ErrInvalid, quantity)
-	}
-	conn, err := s.connection(ctx)
-	if err != nil {
-		return err
-	}
-	defer conn.Release()
-	detached, cancel, err := locking.Detach(ctx, CommitTimeout)
-	if err != nil {
-		return err
-	}
-	defer cancel()
-	// Relative, so that it needs no lock besides the one that UPDATE takes.
-	tag, err := conn.Exec(detached, `
-		WITH stocked AS (
-			UPDATE products
-			SET stock = stock + $2, version = version + 1
-			WHERE sku = $1
-			RETURNING sku)
-		INSERT INTO stock_movements (sku, kind, quantity)
-		SELECT sku, 'restock', $2 FROM stocked`, sku, quantity)
-	switch {
-	case err != nil && !isRefusal(err):
-		return fmt.Errorf("%w: restock %q: %v", locking.ErrOutcomeUnknown, sku, err)
-	case err != nil:
-		return fmt.Errorf("inventory: restock %q: %w", sku, invalidIfData(err))
-	case tag.RowsAffected() == 0:
-		return &UnknownSKUError{SKU: sku}
-	}
-	return nil
 }
 
 // Products lists all products in order of sku.

@@ -16,23 +16,28 @@ import (
 // buyers meet at the row, and one waits there.
 //
 // So losing Redis costs speed, not stock: purchases go on with the row lock
-// alone, a bounded number at once, until Redis answers again.
+// alone, a bounded number at once, until Redis answers again. Likewise where
+// another holder keeps the lock for all of MaxWait: it may be stuck, or the key may
+// have been set by hand, without a TTL, and the row lock can decide.
 func (s *Service) redisRow(ctx context.Context, p *purchase) (Reply, error) {
 	reply, err := s.underLock(ctx, p, func(ctx context.Context) (Reply, error) {
 		return s.row(ctx, p)
 	})
-	var unreachable *unreachableError
+	var none *noLockError
 	switch {
-	case errors.As(err, &unreachable):
-		return s.rowAlone(ctx, p)
+	case errors.As(err, &none):
+		return s.rowAlone(ctx, p, none)
 	case errors.Is(err, locking.ErrOutcomeUnknown) && ctx.Err() == nil:
 		return s.row(ctx, p) // the lease ended before the COMMIT was decided: the row lock and the key can decide it alone
 	}
 	return reply, err
 }
 
-// rowAlone is row for as many at once as the database can bear.
-func (s *Service) rowAlone(ctx context.Context, p *purchase) (Reply, error) {
+// rowAlone is row for as many at once as the database can bear. The bound is one
+// for all reasons: when the waiters of a flash sale time out together, a few of them
+// go on, the rest is told "busy", and half of the connections stay with the
+// purchases that hold their locks, and with all other products.
+func (s *Service) rowAlone(ctx context.Context, p *purchase, why *noLockError) (Reply, error) {
 	leave, err := s.fallback.enter(ctx)
 	if errors.Is(err, locking.ErrBusy) {
 		s.count(Shed, p.strategy)
@@ -41,6 +46,11 @@ func (s *Service) rowAlone(ctx context.Context, p *purchase) (Reply, error) {
 		return Reply{}, err
 	}
 	defer leave()
-	s.count(Degraded, p.strategy)
+	if errors.Is(why, locking.ErrBusy) {
+		s.count(Bypassed, p.strategy)
+		s.fallback.bypassed(p.skus, why)
+	} else {
+		s.count(Degraded, p.strategy)
+	}
 	return s.row(ctx, p)
 }

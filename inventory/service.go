@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"shop/locking"
@@ -24,6 +25,7 @@ type Service struct {
 	count     func(EventKind, string)
 	failpoint func(context.Context, Step, string)
 	fallback  *fallback
+	probe     string // the key that Degraded asks for
 }
 
 // New checks cfg and makes a Service. It does no I/O.
@@ -34,9 +36,6 @@ func New(cfg Config) (*Service, error) {
 	if cfg.Pool.Config().ConnConfig.RuntimeParams["lock_timeout"] == "" {
 		return nil, errors.New("inventory: the pool's waits are unbounded: make it with PoolConfig")
 	}
-	if cfg.DegradedMax < 0 {
-		return nil, errors.New("inventory: Config.DegradedMax is negative")
-	}
 	s := &Service{
 		pool:      cfg.Pool,
 		strategy:  cmp.Or(cfg.Strategy, "redis+row"),
@@ -45,7 +44,8 @@ func New(cfg Config) (*Service, error) {
 		encode:    cfg.Encode,
 		count:     cfg.Count,
 		failpoint: cfg.Failpoint,
-		fallback:  newFallback(cmp.Or(cfg.DegradedMax, 8), cmp.Or(cfg.Log, slog.Default())),
+		fallback:  newFallback(max(1, int(cfg.Pool.Config().MaxConns)/2), cmp.Or(cfg.Log, slog.Default())),
+		probe:     "probe/" + uuid.NewString(),
 	}
 	// The lock is held for milliseconds, so that whoever waits asks that often.
 	s.lock.Backoff.Base = cmp.Or(s.lock.Backoff.Base, time.Millisecond)
@@ -64,20 +64,13 @@ func New(cfg Config) (*Service, error) {
 	return s, nil
 }
 
-// Degraded says that the lock store could not be reached when it was last asked:
-// redis+row goes on with the row lock alone.
-func (s *Service) Degraded() bool { return s.fallback.degraded() }
-
-// Buy takes all lines from stock, or nothing, with the Service's strategy.
+// BuyWith takes all lines from stock, or nothing, with a strategy, unsafe ones
+// included; "": the Service's own.
 //
 // A nil error means that the Reply is stored under the request's key: the order,
 // or a refusal. Every repetition gets the same bytes. An error was not stored.
-func (s *Service) Buy(ctx context.Context, req Request, lines []Line) (Reply, error) {
-	return s.BuyWith(ctx, s.strategy, req, lines)
-}
-
-// BuyWith is Buy with a strategy of the caller's choice, unsafe ones included.
 func (s *Service) BuyWith(ctx context.Context, strategy string, req Request, lines []Line) (Reply, error) {
+	strategy = cmp.Or(strategy, s.strategy)
 	buy, err := s.method(strategy)
 	if err != nil {
 		return Reply{}, err

@@ -146,6 +146,22 @@ func (s *shop) stock(sku string, n int64) {
 	}
 }
 
+// restock adds to a product's stock.
+func (s *shop) restock(sku string, n int64) {
+	s.t.Helper()
+	_, err := s.pool.Exec(s.t.Context(), `
+		WITH stocked AS (
+			UPDATE products
+			SET stock = stock + $2, version = version + 1
+			WHERE sku = $1
+			RETURNING sku)
+		INSERT INTO stock_movements (sku, kind, quantity)
+		SELECT sku, 'restock', $2 FROM stocked`, sku, n)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
 // ask is a fresh request of a fresh client.
 func ask() inventory.Request { return askBy(uuid.New(), uuid.NewString()) }
 

@@ -20,7 +20,7 @@ var counted = map[string]map[string]string{
 		"busy": "lock_busy", "timed_out": "lock_timed_out", "lost": "lock_lost", "acquired": "lock_acquired",
 	},
 	"inventory_events_total": {
-		"guard_tripped": "guard_tripped", "retried": "retried", "degraded": "degraded", "shed": "shed",
+		"guard_tripped": "guard_tripped", "retried": "retried", "degraded": "degraded", "bypassed": "bypassed", "shed": "shed",
 		"ambiguous": "ambiguous", "resolved": "resolved",
 	},
 	"transfer_events_total": {

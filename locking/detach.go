@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Trust returns until when the leases that ctx works under may be trusted: the
+// trust returns until when the leases that ctx works under may be trusted: the
 // earliest of them, renewals up to now included. False: ctx does not come from Do.
-func Trust(ctx context.Context) (until time.Time, held bool) {
+func trust(ctx context.Context) (until time.Time, held bool) {
 	h, _ := ctx.Value(holdKey{}).(*hold)
 	for ; h != nil; h = h.outer {
 		h.mu.Lock()
@@ -38,7 +38,7 @@ func Detach(ctx context.Context, limit time.Duration) (context.Context, context.
 	}
 	now := time.Now()
 	end := now.Add(limit)
-	if until, held := Trust(ctx); held && until.Before(end) {
+	if until, held := trust(ctx); held && until.Before(end) {
 		if !now.Before(until) { // the keeper was asleep as we were
 			return nil, nil, ErrLost
 		}

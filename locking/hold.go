@@ -35,7 +35,7 @@ type hold struct {
 
 type holdKey struct{}
 
-// Value lets Trust find the hold in any ctx derived from fn's.
+// Value lets trust find the hold in any ctx derived from fn's.
 func (h *hold) Value(key any) any {
 	if key == (holdKey{}) {
 		return h

@@ -50,7 +50,7 @@ func TestPause_AnswerBeforeTheTimerDoesNotResurrectTrust(t *testing.T) {
 		if cause := context.Cause(h); !errors.Is(cause, ErrLost) {
 			t.Errorf("cause %v, want ErrLost", cause)
 		}
-		if until, _ := Trust(h); until.After(time.Now()) {
+		if until, _ := trust(h); until.After(time.Now()) {
 			t.Errorf("trust for another %v", time.Until(until))
 		}
 	})

@@ -21,7 +21,7 @@ func newRegistry() *prometheus.Registry {
 
 var (
 	stockKinds = []inventory.EventKind{
-		inventory.GuardTripped, inventory.Retried, inventory.Degraded, inventory.Shed, inventory.Ambiguous, inventory.Resolved,
+		inventory.GuardTripped, inventory.Retried, inventory.Degraded, inventory.Bypassed, inventory.Shed, inventory.Ambiguous, inventory.Resolved,
 	}
 	moneyKinds = []transfer.EventKind{
 		transfer.FenceRefused, transfer.GuardTripped, transfer.Retried, transfer.Ambiguous, transfer.Resolved,

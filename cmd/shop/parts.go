@@ -122,13 +122,16 @@ func (c *serveCmd) apiConfig(p *parts, service *inventory.Service, log *slog.Log
 	return config
 }
 
-// ready asks both at once: a probe has little time.
+// ready asks all at once: a probe has little time.
 func (p *parts) ready(ctx context.Context, service *inventory.Service) (api.Degraded, error) {
-	degraded := api.Degraded{Locks: service.Degraded(), Wallets: p.till.closed() != nil}
-	var etcd sync.WaitGroup
-	etcd.Go(func() { degraded.Transfers = !p.bank.reachable(ctx) })
+	degraded := api.Degraded{Wallets: p.till.closed() != nil}
+	short, cancel := context.WithTimeout(ctx, reachableWait)
+	defer cancel()
+	var stores sync.WaitGroup
+	stores.Go(func() { degraded.Locks = service.Degraded(short) })
+	stores.Go(func() { degraded.Transfers = !p.bank.reachable(short) })
 	err := api.Ping(ctx, p.probe)
-	etcd.Wait()
+	stores.Wait()
 	return degraded, err
 }
 

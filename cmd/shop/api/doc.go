@@ -38,7 +38,8 @@
 //	                            so an order is whole or was never there
 //	the deadline passes         504 timeout: unknown, since the COMMIT may be on its way
 //	the commit's answer is lost 503 outcome-unknown
-//	Redis is down               purchases go on with row locks; /readyz says degraded
+//	Redis is down               purchases go on with row locks; /readyz says degraded, also before the first of them
+//	a lock in Redis stays busy  its product's purchases wait for it (2 s), then go on with row locks
 //	etcd is down                to move money: 503 busy, and at once when the first has noticed; replays, reads
 //	                            and purchases go on; /readyz says degraded, transfers unreachable, and stays 200
 //	etcd was wiped or restored  to move money: 503 fence-source, until an operator has run shop fence-epoch

@@ -71,7 +71,7 @@ func open(t *testing.T, options ...option) *shop {
 	s.openTill(&front)
 	if front.Ready == nil {
 		front.Ready = func(ctx context.Context) (api.Degraded, error) {
-			return api.Degraded{Locks: s.service.Degraded()}, api.Ping(ctx, s.pool)
+			return api.Degraded{Locks: s.service.Degraded(ctx)}, api.Ping(ctx, s.pool)
 		}
 	}
 	s.front, s.server = front, must(api.New(front))(t)
