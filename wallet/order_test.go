@@ -16,6 +16,7 @@ import (
 
 // wire is what a client has sent: the commands, in order.
 type wire struct {
+	db   *mongo.Database // of that client
 	mu   sync.Mutex
 	sent []bson.Raw
 }
@@ -91,7 +92,8 @@ func (c *till) watched(cfg wallet.Config) (*wallet.Service, *wire) {
 		c.t.Fatal(err)
 	}
 	c.t.Cleanup(func() { _ = client.Disconnect(context.Background()) })
-	cfg.Database, cfg.Bonus = client.Database(c.db.Name()), c.outside.ask
+	w.db = client.Database(c.db.Name())
+	cfg.Database, cfg.Bonus = w.db, c.outside.ask
 	svc, _ := c.another(cfg)
 	return svc, w
 }

@@ -3,6 +3,7 @@ package wallet_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"testing"
 
@@ -107,6 +108,40 @@ func TestOutsideThatFails_CreditsNothingAndTheKeyIsOpen(t *testing.T) {
 			}
 			c.mustHold()
 		})
+	}
+}
+
+// A bonus is as large as an amount at the most. There is room for it before it is
+// asked for: once the service has booked it, it is too late to refuse.
+func TestCredit_ThatLeavesNoRoomForTheLargestBonusAsksForNone(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range safe() {
+		if strategy == "inc" { // it asks before it knows the balance
+			continue
+		}
+		for _, room := range []int64{-1, 0} {
+			t.Run(fmt.Sprintf("%s/%d", strategy, room), func(t *testing.T) {
+				t.Parallel()
+				asked := 0
+				c := open(t, wallet.Config{Strategy: strategy, Bonus: func(context.Context, wallet.Ask) (int64, error) {
+					asked++
+					return wallet.AmountMax, nil
+				}})
+				p := c.pair(0, 0)
+				full := bson.D{{Key: "$set", Value: bson.D{{Key: "balance", Value: int64(math.MaxInt64 - wallet.AmountMax - 20 - room)}}}}
+				if _, err := c.db.Collection("wallets").UpdateByID(t.Context(), p.a, full); err != nil {
+					t.Fatal(err)
+				}
+				switch _, err := c.Credit(t.Context(), ask(p.alice), p.a, 20); {
+				case room < 0 && (!errors.Is(err, wallet.ErrInvalid) || asked != 0):
+					t.Errorf("%v, want ErrInvalid; asked %d times", err, asked)
+				case room == 0 && (err != nil || asked != 1):
+					t.Errorf("%v; asked %d times", err, asked)
+				case room == 0:
+					c.mustHave(p.a, math.MaxInt64)
+				}
+			})
+		}
 	}
 }
 

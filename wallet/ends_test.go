@@ -1,0 +1,229 @@
+package wallet_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/event"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"shop/wallet"
+)
+
+// endings are ways in which a request ends. What it sets up, the request, and
+// whether it panics.
+var endings = map[string]struct {
+	cfg    func(context.CancelFunc) wallet.Config
+	do     func(context.Context, *wallet.Service, pair) (wallet.Reply, error)
+	panics bool
+}{
+	"done":        {nil, credit, false},
+	"refused":     {nil, debitTooMuch, false},
+	"not found":   {nil, debitNoWallet, false},
+	"cancelled":   {cancelled, credit, false},
+	"unavailable": {bonus(func() error { return context.DeadlineExceeded }), credit, false},
+	"panicked":    {bonus(func() error { panic("the bonus service's client is broken") }), credit, true},
+}
+
+func credit(ctx context.Context, s *wallet.Service, p pair) (wallet.Reply, error) {
+	return s.Credit(ctx, ask(p.alice), p.a, 10)
+}
+
+func debitTooMuch(ctx context.Context, s *wallet.Service, p pair) (wallet.Reply, error) {
+	return s.Debit(ctx, ask(p.alice), p.a, 1000)
+}
+
+func debitNoWallet(ctx context.Context, s *wallet.Service, p pair) (wallet.Reply, error) {
+	return s.Debit(ctx, ask(p.alice), uuid.New(), 10)
+}
+
+func cancelled(cancel context.CancelFunc) wallet.Config {
+	return wallet.Config{Failpoint: onceAt(wallet.AfterGuard, func(context.Context) { cancel() })}
+}
+
+// bonus is a service that ends badly the first time.
+func bonus(badly func() error) func(context.CancelFunc) wallet.Config {
+	return func(context.CancelFunc) wallet.Config {
+		var once sync.Once
+		return wallet.Config{Bonus: func(context.Context, wallet.Ask) (_ int64, err error) {
+			once.Do(func() { err = badly() })
+			return 0, err
+		}}
+	}
+}
+
+// A session that is not ended keeps its transaction, and so the wallet, until the
+// server ends it. A turn that is not given on keeps the wallet while the process lives.
+func TestRequest_LeavesNoSessionAndNoTurnBehindHoweverItEnds(t *testing.T) {
+	t.Parallel()
+	for name, ending := range endings {
+		for _, strategy := range safe() {
+			for _, line := range []int{0, -1} {
+				t.Run(fmt.Sprintf("%s/%s/line %d", name, strategy, line), func(t *testing.T) {
+					t.Parallel()
+					c := open(t, wallet.Config{})
+					p := c.pair(100, 0)
+					ctx, cancel := context.WithCancel(t.Context())
+					defer cancel()
+					cfg := wallet.Config{}
+					if ending.cfg != nil {
+						cfg = ending.cfg(cancel)
+					}
+					client := connect(t, c.url)
+					cfg.Database, cfg.Strategy, cfg.Line = client.Database(c.db.Name()), strategy, line
+					svc, _ := c.another(cfg)
+					func() {
+						defer func() {
+							if p := recover(); (p != nil) != ending.panics {
+								t.Errorf("panic: %v", p)
+							}
+						}()
+						_, _ = ending.do(ctx, svc, p)
+					}()
+					if n := client.NumberSessionsInProgress(); n != 0 {
+						t.Errorf("%d sessions are not ended", n)
+					}
+					c.done(svc.Debit(t.Context(), ask(p.alice), p.a, 10)) // by the same process, in the same queue
+				})
+			}
+		}
+	}
+}
+
+// Within one process no operation meets another one of the same wallet: the next in
+// line begins when the primary has committed, and not before. Each commit is kept
+// waiting, so that a successor that began before it would be refused at the lock.
+func TestLine_TheTurnIsGivenOnBehindTheCommit(t *testing.T) {
+	for _, strategy := range safe() {
+		t.Run(strategy, func(t *testing.T) {
+			c := open(t, wallet.Config{})
+			p := c.pair(100, 0)
+			svc, events, client := c.replica(wallet.Config{Strategy: strategy})
+			c.failCommand(client, always, "commitTransaction", bson.E{Key: "blockConnection", Value: true}, bson.E{Key: "blockTimeMS", Value: 20})
+			var answers []<-chan outcome
+			for range 8 {
+				answers = append(answers, beside(func() (wallet.Reply, error) { return svc.Credit(t.Context(), ask(p.alice), p.a, 10) }))
+			}
+			for _, answer := range answers {
+				o := <-answer
+				c.done(o.reply, o.err)
+			}
+			if n := events.of(wallet.Conflict) + events.of(wallet.Retried); n != 0 {
+				t.Errorf("%d conflicts and repetitions, want none", n)
+			}
+			c.mustHave(p.a, 100+8*11)
+			c.mustHold()
+		})
+	}
+}
+
+// Where the driver sees the deadline of a request, it drops the client's time-out.
+func TestStatement_IsBoundedByTheClientAndNotByTheRequest(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range all() {
+		t.Run(strategy, func(t *testing.T) {
+			t.Parallel()
+			c := open(t, wallet.Config{})
+			p := c.pair(100, 100)
+			var (
+				mu   sync.Mutex
+				late []string
+			)
+			o, err := wallet.ClientOptions(c.url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			client, err := mongo.Connect(o.SetMonitor(&event.CommandMonitor{Started: func(ctx context.Context, e *event.CommandStartedEvent) {
+				at, dated := ctx.Deadline()
+				if _, err := e.Command.LookupErr("autocommit"); err == nil && (!dated || time.Until(at) > wallet.ClientTimeout) {
+					mu.Lock()
+					defer mu.Unlock()
+					late = append(late, fmt.Sprintf("%s %v", e.CommandName, time.Until(at)))
+				}
+			}}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = client.Disconnect(context.Background()) })
+			svc, _ := c.another(wallet.Config{Database: client.Database(c.db.Name()), Strategy: strategy})
+			c.done(svc.Pay(t.Context(), ask(p.alice), p.pay(10)))
+			mu.Lock()
+			defer mu.Unlock()
+			if len(late) > 0 {
+				t.Errorf("may take longer than %v: %q", wallet.ClientTimeout, late)
+			}
+		})
+	}
+}
+
+// What is read outside of a transaction, and what is written there, a majority has;
+// what is in one sees one moment. A connection string could say otherwise.
+func TestWire_NothingIsReadOrWrittenLessSurelyThanByAMajority(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range all() {
+		t.Run(strategy, func(t *testing.T) {
+			t.Parallel()
+			c := open(t, wallet.Config{})
+			p := c.pair(100, 100)
+			svc, w := c.watched(wallet.Config{Strategy: strategy})
+			req := ask(p.alice)
+			c.done(svc.Credit(t.Context(), req, p.a, 10))
+			c.done(svc.Credit(t.Context(), req, p.a, 10)) // replayed
+			c.done(svc.Pay(t.Context(), ask(p.alice), p.pay(10)))
+			if reply, err := debitTooMuch(t.Context(), svc, p); err != nil || !isRefused(reply) {
+				t.Errorf("%s, %v", reply.Body, err)
+			}
+			if _, err := svc.Wallet(t.Context(), p.alice, p.a); err != nil {
+				t.Error(err)
+			}
+			if _, err := svc.OpenWallet(t.Context(), wallet.Wallet{ID: uuid.New(), Owner: p.alice, Currency: "EUR"}); err != nil {
+				t.Error(err)
+			}
+			if _, err := wallet.Purge(t.Context(), w.db, wallet.KeysKept); err != nil {
+				t.Error(err)
+			}
+			if unsure, looked := w.unsure(); len(unsure) > 0 || looked < 6 {
+				t.Errorf("of %d commands, less than a majority has: %q", looked, unsure)
+			}
+		})
+	}
+}
+
+// unsure are the commands that read or write what a majority may not have. It counts
+// the beginnings of transactions and what was outside of them.
+func (w *wire) unsure() (found []string, looked int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, command := range w.sent {
+		name := command.Index(0).Key()
+		level, _ := command.Lookup("readConcern", "level").StringValueOK()
+		writes, _ := command.Lookup("writeConcern", "w").StringValueOK()
+		_, err := command.LookupErr("startTransaction")
+		begins := err == nil
+		_, err = command.LookupErr("autocommit")
+		sure := true
+		switch {
+		case begins:
+			sure = level == "snapshot"
+		case err == nil:
+			continue // like the beginning of its transaction
+		case slices.Contains([]string{"find", "aggregate"}, name):
+			sure = slices.Contains([]string{"majority", "snapshot", "linearizable"}, level)
+		case slices.Contains([]string{"insert", "update", "delete", "findAndModify"}, name):
+			sure = writes == "majority"
+		default:
+			continue
+		}
+		looked++
+		if !sure {
+			found = append(found, fmt.Sprintf("%s with read concern %q, write concern %q", name, level, writes))
+		}
+	}
+	return found, looked
+}
