@@ -21,7 +21,7 @@ prove: build ## the whole matrix: each strategy under each fault of its stores
 run: build ## start the servers and one shop to explore with curl; Ctrl-C ends all
 	@$(STACK) -- bash -c '$(SHOP) migrate && $(SHOP) seed && exec $(SHOP) serve --lab'
 
-test: lint race proof ## everything CI runs: lint, Go tests on real servers, the quick proof
+test: lint race benchonce proof ## everything CI runs: lint, Go tests on real servers, each benchmark once, the quick proof
 
 lint: vet staticcheck gofumpt generated ## vet, staticcheck, gofumpt, generated code
 
@@ -32,8 +32,14 @@ race: build ## the Go tests alone, under the race detector, on real servers
 proof: build
 	$(call timed,shop prove --quick,$(STACK) -- $(SHOP) prove --quick)
 
+# Packages with benchmarks; the rest of them need not be linked.
+BENCHED = $$(grep -rlE '^func Benchmark' --include='*_test.go' . | xargs -n 1 dirname | sort -u)
+
 bench: build ## benchmarks on real servers; read the ratios, not the numbers
-	@$(STACK) -- go test -run '^$$' -bench . -benchtime $(BENCHTIME) -timeout 30m ./...
+	@$(STACK) -- go test -run '^$$' -bench . -benchtime $(BENCHTIME) -timeout 30m $(BENCHED)
+
+benchonce: build
+	$(call timed,each benchmark once,{ out=$$($(STACK) -- go test -run '^$$' -bench . -benchtime 1x $(BENCHED) 2>&1) || { echo "$$out"; false; }; })
 
 clean: ## remove what was built and reported here (servers stop by themselves)
 	@rm -rf bin report
@@ -53,4 +59,4 @@ generated:
 gofumpt:
 	$(call timed,gofumpt,{ out=$$(go tool gofumpt -l .); test -z "$$out" || { echo "not formatted (go tool gofumpt -w .):"; echo "$$out"; exit 1; }; })
 
-.PHONY: help demo prove run test lint race proof bench clean build vet staticcheck gofumpt generated
+.PHONY: help demo prove run test lint race proof bench benchonce clean build vet staticcheck gofumpt generated

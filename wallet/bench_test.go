@@ -1,6 +1,7 @@
 package wallet_test
 
 import (
+	"flag"
 	"fmt"
 	"slices"
 	"sync"
@@ -41,12 +42,19 @@ func BenchmarkCredit(b *testing.B) {
 	}
 }
 
+// once tells that each benchmark runs once, to see that it works (-benchtime 1x).
+// A comparison would say nothing then.
+func once() bool { return flag.Lookup("test.benchtime").Value.String() == "1x" }
+
 // BenchmarkLine is lockid with the line of this process against lockid without
 // it, 32 clients at one wallet: ten pairs, one after the other, so that what the
 // machine does meanwhile happens to both. It reports the medians of the ten
 // ratios, and fails unless the wait at p99 is a tenth at most and the throughput twice as high at least.
 func BenchmarkLine(b *testing.B) {
-	const clients, credits, pairs = 32, 400, 10
+	clients, credits, pairs := 32, 400, 10
+	if once() {
+		credits, pairs = 32, 1
+	}
 	for b.Loop() {
 		var rates, p99s []float64
 		for range pairs {
@@ -54,12 +62,12 @@ func BenchmarkLine(b *testing.B) {
 			lined := open(b, wallet.Config{}).hammer(clients, credits)
 			rates = append(rates, plain.elapsed.Seconds()/lined.elapsed.Seconds())
 			p99s = append(p99s, lined.p99().Seconds()/plain.p99().Seconds())
-			b.Logf("plain %4.0f/s p99 %v, in line %4.0f/s p99 %v", credits/plain.elapsed.Seconds(), plain.p99().Round(time.Millisecond), credits/lined.elapsed.Seconds(), lined.p99().Round(time.Millisecond))
+			b.Logf("plain %4.0f/s p99 %v, in line %4.0f/s p99 %v", float64(credits)/plain.elapsed.Seconds(), plain.p99().Round(time.Millisecond), float64(credits)/lined.elapsed.Seconds(), lined.p99().Round(time.Millisecond))
 		}
 		rate, p99 := median(rates), median(p99s)
 		b.ReportMetric(rate, "x-throughput")
 		b.ReportMetric(p99, "x-p99")
-		if rate < 2 || p99 > 0.1 {
+		if (rate < 2 || p99 > 0.1) && !once() {
 			b.Errorf("%.2f of the throughput and %.3f of the p99 without a line, want 2 at least and 0.1 at most; the ten: %.2f and %.3f", rate, p99, rates, p99s)
 		}
 	}

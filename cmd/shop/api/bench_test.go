@@ -11,11 +11,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/prometheus/client_golang/prometheus"
 
 	"shop/inventory"
-	"shop/transfer"
 )
 
 // atOnce is a domain that costs nothing, so that what is left is this package.
@@ -27,21 +24,9 @@ func (atOnce) BuyWith(context.Context, string, inventory.Request, []inventory.Li
 
 // BenchmarkBuy_TheWayToTheDomainAndBack is what HTTP, keys, limits, validation and the log cost.
 func BenchmarkBuy_TheWayToTheDomainAndBack(b *testing.B) {
-	pool, err := pgxpool.New(b.Context(), "postgres://nobody@127.0.0.1:1/none")
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer pool.Close()
-	s, err := New(Config{
-		Pool: pool, Orders: atOnce{}, Catalog: (*inventory.Service)(nil), Books: (*transfer.Service)(nil), Transfers: (*transfer.Service)(nil).With,
-		Strategy: "row", Metrics: prometheus.NewRegistry(),
-		Ready: func(context.Context) (Degraded, error) { return Degraded{}, nil },
-		Audit: func(context.Context) (map[string]map[string]int64, error) { return nil, nil },
-		Log:   slog.New(slog.NewJSONHandler(io.Discard, nil)),
+	s := unconnected(b, func(c *Config) {
+		c.Orders, c.Log = atOnce{}, slog.New(slog.NewJSONHandler(io.Discard, nil))
 	})
-	if err != nil {
-		b.Fatal(err)
-	}
 	key := newKey()
 	s.keyring.held[[32]byte(hashKey(key))] = heldKey{client: Client{ID: uuid.New()}, until: time.Now().Add(time.Hour)}
 	const body = `{"lines":[{"sku":"coffee","quantity":1},{"sku":"tea","quantity":2}]}`

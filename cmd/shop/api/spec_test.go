@@ -81,21 +81,26 @@ func TestNew_RefusesAConfigThatLacksSomething(t *testing.T) {
 	}
 }
 
-// unconnected is a Server whose pool never connects: for what needs no request.
-func unconnected(t *testing.T) *Server {
+// unconnected is a Server whose pool never connects: for what needs no request, or
+// no domain.
+func unconnected(t testing.TB, settings ...func(*Config)) *Server {
 	t.Helper()
 	pool, err := pgxpool.New(t.Context(), "postgres://nobody@127.0.0.1:1/none")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	s, err := New(Config{
+	cfg := Config{
 		Pool: pool, Orders: (*inventory.Service)(nil), Catalog: (*inventory.Service)(nil),
 		Books: (*transfer.Service)(nil), Transfers: (*transfer.Service)(nil).With, Wallets: (*wallet.Service)(nil).With,
 		Ready: func(context.Context) (Degraded, error) { return Degraded{}, nil },
 		Audit: func(context.Context) (map[string]map[string]int64, error) { return nil, nil },
 		Log:   slog.New(slog.NewTextHandler(io.Discard, nil)), Metrics: prometheus.NewRegistry(), Strategy: "row",
-	})
+	}
+	for _, set := range settings {
+		set(&cfg)
+	}
+	s, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
