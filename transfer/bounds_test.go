@@ -78,14 +78,14 @@ func TestWait_ForTheLockIsBounded(t *testing.T) {
 	p := b.pair(100, 0)
 	s := b.stopAt(transfer.AfterAcquire)
 	first := beside(func() (transfer.Reply, error) { return s.Transfer(t.Context(), ask(p.alice), p.move(30)) })
-	<-s.reached
+	s.await()
 	start := time.Now()
 	_, err := b.Transfer(t.Context(), ask(p.bob), p.back(1))
 	var down *transfer.UnavailableError
 	if waited := time.Since(start); !errors.Is(err, locking.ErrBusy) || errors.As(err, &down) || waited > time.Second {
 		t.Errorf("%v after %v, want ErrBusy after 100 ms", err, waited)
 	}
-	close(s.goOn)
+	s.goOn()
 	b.transferred((<-first).pair())
 	b.mustHold()
 }

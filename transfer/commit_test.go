@@ -1,6 +1,9 @@
 package transfer_test
 
 import (
+	"bytes"
+	"net"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -103,7 +106,7 @@ func TestCommit_OfAHoldWithoutAnswerIsDecidedToo(t *testing.T) {
 // COMMIT is still on its way, and arrives while the second waits for its row.
 func TestCommit_ThatArrivesLateIsWaitedFor(t *testing.T) {
 	t.Parallel()
-	for _, strategy := range []string{"row", "etcd-fenced", "etcd-fence-only"} {
+	for _, strategy := range []string{"row", "etcd-fenced"} {
 		t.Run(strategy, func(t *testing.T) {
 			t.Parallel()
 			ready := make(chan struct{})
@@ -111,8 +114,8 @@ func TestCommit_ThatArrivesLateIsWaitedFor(t *testing.T) {
 			done := make(chan struct{})
 			go func() {
 				defer close(done)
+				defer close(ready) // also if it does not wait
 				eventually(t, "the second attempt waits for the first", func() bool { return b.waiting() > 0 })
-				close(ready)
 			}()
 			start.Store(true)
 			reply, err := b.Transfer(t.Context(), ask(p.alice), p.move(30))
@@ -124,4 +127,27 @@ func TestCommit_ThatArrivesLateIsWaitedFor(t *testing.T) {
 			b.mustHave(p.a, 968, 0)
 		})
 	}
+}
+
+// The whole write of etcd-fence-only is one message. One that arrives when the
+// second attempt is done has the same fence, which passes, and the same key.
+func TestCommit_ThatArrivesBehindItsSecondAttemptIsRefusedByTheKey(t *testing.T) {
+	t.Parallel()
+	ready, refused := make(chan struct{}), make(chan struct{})
+	arrive := sync.OnceFunc(func() { close(ready) })
+	b, p, px, start := armed(t, "etcd-fence-only", func(px *proxy) { px.arm(cutAndDeliverLate(ready)) })
+	t.Cleanup(arrive)
+	start.Store(true)
+	reply, err := b.Transfer(t.Context(), ask(p.alice), p.move(30))
+	b.mustBeResolved(reply, err)
+	px.armAnswer(func(answer []byte, _, _ net.Conn) {
+		if !bytes.Contains(answer, []byte("23505")) {
+			t.Errorf("the late write was answered %q, want unique_violation", answer)
+		}
+		close(refused)
+	})
+	arrive()
+	await(t, "the late write is refused", refused)
+	b.mustHave(p.a, 968, 0)
+	b.mustHold()
 }

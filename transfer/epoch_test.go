@@ -32,7 +32,7 @@ func TestEpoch_AWipedEtcdIsRefusedUntilAnOperatorSaysSo(t *testing.T) {
 			}
 			old := b.stopAt(transfer.AfterAcquire) // holds a lease of the old etcd
 			late := beside(func() (transfer.Reply, error) { return old.Transfer(t.Context(), ask(p.alice), p.move(50)) })
-			<-old.reached
+			old.await()
 
 			svc := b.wiped(t, "another-cluster")
 			req := ask(p.alice)
@@ -49,7 +49,7 @@ func TestEpoch_AWipedEtcdIsRefusedUntilAnOperatorSaysSo(t *testing.T) {
 			}
 			b.transferred(svc.Transfer(t.Context(), req, p.move(10)))
 
-			close(old.goOn)
+			old.goOn()
 			if o := <-late; !errors.Is(o.err, transfer.ErrSource) {
 				t.Errorf("the holder of the old source: %s, %v, want ErrSource", o.reply.Body, o.err)
 			}

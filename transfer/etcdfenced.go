@@ -33,8 +33,7 @@ func (s *Service) underFence(ctx context.Context, j *job) (Reply, error) {
 				return Reply{}, err
 			}
 			t.guard(j)
-			reply, err := t.rest(ctx, j)
-			return reply, s.mayBeRefused(ctx, t, j, err)
+			return t.rest(ctx, j)
 		})
 	})
 }

@@ -138,7 +138,7 @@ func TestSweep_WaitsForWhoeverIsAtTheAccount(t *testing.T) {
 			hold := b.reserve(p, 30, time.Hour)
 			s := b.stopAt(transfer.AfterGuard)
 			first := beside(func() (transfer.Reply, error) { return s.Transfer(t.Context(), ask(p.alice), p.move(10)) })
-			<-s.reached
+			s.await()
 			b.lapse(hold.ID)
 			if strategy != "row" {
 				b.steal(t) // so that only the row is between them
@@ -152,7 +152,7 @@ func TestSweep_WaitsForWhoeverIsAtTheAccount(t *testing.T) {
 				swept <- n
 			}()
 			eventually(t, "the sweeper waits for the row", func() bool { return b.waiting() > 0 })
-			close(s.goOn)
+			s.goOn()
 			b.transferred((<-first).pair())
 			if n := <-swept; n != 1 {
 				t.Errorf("swept %d, want 1", n)

@@ -26,6 +26,7 @@ import (
 //
 // An account that nobody has fenced yet takes the source of the first who does.
 func (t *tx) guard(j *job) {
+	t.guards = true
 	for _, id := range j.pair() {
 		t.read(`
 			UPDATE accounts
@@ -36,15 +37,22 @@ func (t *tx) guard(j *job) {
 	}
 }
 
-// mayBeRefused turns "an account is missing" into why the guard refused it, if
-// it did. An UPDATE that finds no row does not say: there is no such account, the
-// fence is old, or it is another counter's.
-func (s *Service) mayBeRefused(ctx context.Context, t *tx, j *job, err error) error {
-	if !errors.Is(err, ErrNotFound) || len(t.accounts) == 2 {
-		return err
+// errMissed is a write that did not find both rows under its fence.
+var errMissed = errors.New("transfer: the accounts carry another fence")
+
+// explainMiss turns a missing row into why the guard refused it, if it did. An
+// UPDATE that finds no row does not say: there is no such account, the fence is
+// old, or it is of another epoch.
+func (s *Service) explainMiss(ctx context.Context, t *tx, j *job, missed error) error {
+	if !t.guards || !errors.Is(missed, ErrNotFound) && !errors.Is(missed, errMissed) {
+		return missed
 	}
+	t.rollback(ctx)
 	t.batch = &pgx.Batch{}
-	var refused error
+	var (
+		accounts int
+		refused  error
+	)
 	t.batch.Queue(`
 		SELECT id, fence, fence_source
 		FROM accounts
@@ -57,11 +65,12 @@ func (s *Service) mayBeRefused(ctx context.Context, t *tx, j *job, err error) er
 			source string
 		)
 		_, err := pgx.ForEachRow(rows, []any{&id, &fence, &source}, func() error {
+			accounts++
 			switch {
-			case refused != nil || find(t.accounts, id) != nil: // this one passed
-			case source != t.source:
+			case refused != nil:
+			case source != "" && source != t.source:
 				refused = &SourceError{Account: id, Source: t.source, Seen: source}
-			default:
+			case fence > t.fence:
 				refused = &StaleError{Account: id, Fence: t.fence, Seen: fence}
 			}
 			return nil
@@ -71,10 +80,12 @@ func (s *Service) mayBeRefused(ctx context.Context, t *tx, j *job, err error) er
 	if err := t.flush(ctx); err != nil {
 		return err
 	}
-	if refused == nil {
-		return err
-	}
-	if errors.Is(refused, locking.ErrStale) {
+	switch {
+	case refused == nil && accounts < 2:
+		return missed
+	case refused == nil: // a new epoch came between the miss and this look
+		return errConflict
+	case errors.Is(refused, locking.ErrStale):
 		s.count(FenceRefused, j.strategy)
 	}
 	return refused

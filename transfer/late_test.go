@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -12,27 +13,37 @@ import (
 )
 
 // Kleppmann's packet: sent in time, delivered long after, when its sender has
-// gone: B3. What etcd-unfenced sends is its whole write; what etcd-fenced sends
-// first is the guard.
+// gone: B3. etcd-unfenced and etcd-fence-only send their whole write in it, COMMIT
+// included, and differ in one predicate; etcd-fenced sends its guard.
 func TestFence_APacketThatArrivesLate(t *testing.T) {
 	t.Parallel()
-	for strategy, balance := range map[string]int64{"etcd-unfenced": 69, "etcd-fenced": 79} {
+	for strategy, c := range map[string]struct {
+		balance int64
+		told    error
+	}{
+		"etcd-unfenced":   {69, locking.ErrOutcomeUnknown},
+		"etcd-fence-only": {79, locking.ErrOutcomeUnknown},
+		"etcd-fenced":     {79, locking.ErrStale},
+	} {
 		t.Run(strategy, func(t *testing.T) {
 			t.Parallel()
 			b := open(t, transfer.Config{Strategy: strategy})
 			p := b.pair(100, 0)
 			px := newProxy(t, b.url)
-			held, deliver, delivered := make(chan struct{}), make(chan struct{}), make(chan struct{})
+			held, delivered := make(chan struct{}), make(chan struct{})
+			letGo := make(chan struct{})
+			deliver := sync.OnceFunc(func() { close(letGo) })
+			t.Cleanup(deliver) // before the proxy's, which waits for its connections
 			arm := func(context.Context) {
 				px.arm(func(request []byte, client, server net.Conn) {
 					close(held)
-					<-deliver
-					if strategy == "etcd-unfenced" {
-						px.refuse() // or he runs it again before it is delivered
+					<-letGo
+					if strategy != "etcd-fenced" {
+						px.refuse() // or the request runs again before its packet is delivered
 					}
 					client.Close()
+					px.armAnswer(func([]byte, net.Conn, net.Conn) { close(delivered) })
 					_, _ = server.Write(request)
-					close(delivered)
 				})
 			}
 			cfg := b.replica()
@@ -46,24 +57,20 @@ func TestFence_APacketThatArrivesLate(t *testing.T) {
 			}
 			slow, _ := b.another(cfg)
 			old := beside(func() (transfer.Reply, error) { return slow.Transfer(t.Context(), ask(p.alice), p.move(30)) })
-			<-held
+			await(t, "the packet is held", held)
 			b.steal(t)
 			b.transferred(b.Transfer(t.Context(), ask(p.alice), p.move(20)))
-			close(deliver)
-			<-delivered
-			if strategy == "etcd-fenced" {
-				if late := <-old; !errors.Is(late.err, locking.ErrStale) {
-					t.Errorf("%s, %v, want ErrStale", late.reply.Body, late.err)
-				}
-				b.mustHold()
-			} else {
-				eventually(t, "the late write is committed", func() bool { return b.posted() == 3 })
-				if late := <-old; !errors.Is(late.err, locking.ErrOutcomeUnknown) {
-					t.Errorf("%s, %v, want ErrOutcomeUnknown", late.reply.Body, late.err)
-				}
-				b.mustBreak()
+			deliver()
+			await(t, "the packet is answered", delivered)
+			if late := <-old; !errors.Is(late.err, c.told) {
+				t.Errorf("%s, %v, want %v", late.reply.Body, late.err, c.told)
 			}
-			b.mustHave(p.a, balance, 0)
+			if strategy == "etcd-unfenced" {
+				b.mustBreak()
+			} else {
+				b.mustHold()
+			}
+			b.mustHave(p.a, c.balance, 0)
 		})
 	}
 }

@@ -63,6 +63,8 @@ func (t *tx) explainSQLState(ctx context.Context, pg *pgconn.PgError) error {
 		return fmt.Errorf("%w: %w", errGuard, pg)
 	case pg.Code == "23505" && pg.ConstraintName == "transfer_keys_pkey":
 		return fmt.Errorf("%w: %w", errKeyTaken, pg)
+	case pg.Code == "22012": // division_by_zero: of writeOutside
+		return fmt.Errorf("%w: %w", errMissed, pg)
 	case pg.Code == "55P03" && t.answered == t.keyAt: // lock_not_available, waiting for the first of this key
 		return fmt.Errorf("%w: %w", ErrInProgress, pg)
 	case pg.Code == "55P03":

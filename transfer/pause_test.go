@@ -2,8 +2,10 @@ package transfer_test
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"shop/transfer"
 )
@@ -45,25 +47,44 @@ func meet(n int32) failpoint {
 }
 
 // stopped is a Service of its own, as another process would be, whose first
-// request stops at a step until it is let go.
+// request stops at a step until it is let go, or the test ends.
 type stopped struct {
 	*transfer.Service
+	t       testing.TB
 	events  *events
 	reached chan struct{}
-	goOn    chan struct{}
+	goOn    func()
 }
 
 func (b *bank) stopAt(step transfer.Step) *stopped { return b.stopAtNth(1, step) }
 
 func (b *bank) stopAtNth(n int32, step transfer.Step) *stopped {
-	s := &stopped{reached: make(chan struct{}), goOn: make(chan struct{})}
+	resumed := make(chan struct{})
+	s := &stopped{t: b.t, reached: make(chan struct{}), goOn: sync.OnceFunc(func() { close(resumed) })}
 	cfg := b.replica()
 	cfg.Failpoint = nthAt(n, step, func(context.Context) {
 		close(s.reached)
-		<-s.goOn // deaf to ctx, like a process that is stopped
+		<-resumed // deaf to ctx, like a process that is stopped
 	})
 	s.Service, s.events = b.another(cfg)
+	b.t.Cleanup(s.goOn) // before the pool's, which waits for the request's connection
 	return s
+}
+
+// await returns when the request stands at its step.
+func (s *stopped) await() {
+	s.t.Helper()
+	await(s.t, "the request reaches its step", s.reached)
+}
+
+// await returns when c is closed, and ends the test if it is not.
+func await(t testing.TB, what string, c <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-c:
+	case <-time.After(20 * time.Second):
+		t.Fatalf("never happened: %s", what)
+	}
 }
 
 // outcome of a request that runs beside the test.

@@ -67,7 +67,7 @@ func TestEtcd_WithoutItNoMoneyMovesAndThoseUnderWayFinish(t *testing.T) {
 			svc, events := b.another(b.cfg)
 			s := b.stopAt(transfer.AfterAcquire)
 			underWay := beside(func() (transfer.Reply, error) { return s.Transfer(t.Context(), ask(p.alice), p.move(30)) })
-			<-s.reached
+			s.await()
 			if err := f.end(server, t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -76,7 +76,7 @@ func TestEtcd_WithoutItNoMoneyMovesAndThoseUnderWayFinish(t *testing.T) {
 			if n := events.of(transfer.Unavailable); n != 2 {
 				t.Errorf("%d counted, want 2", n)
 			}
-			close(s.goOn)
+			s.goOn()
 			b.transferred((<-underWay).pair())
 			b.mustHave(p.a, 70, 0)
 			if err := f.back(server, t.Context()); err != nil {

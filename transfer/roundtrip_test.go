@@ -11,7 +11,7 @@ import (
 func TestTransfer_RoundTrips(t *testing.T) {
 	t.Parallel()
 	for strategy, want := range map[string]int{
-		"naive": 3, "etcd-unfenced": 3, "etcd-fence-only": 4, "lease-id-fence": 4, "row": 3, "serializable": 3, "etcd-fenced": 3,
+		"naive": 3, "etcd-unfenced": 3, "etcd-fence-only": 3, "lease-id-fence": 4, "row": 3, "serializable": 3, "etcd-fenced": 3,
 	} {
 		b := open(t, transfer.Config{Strategy: strategy})
 		p := b.pair(100, 0)

@@ -4,7 +4,8 @@ package transfer
 type Step string
 
 // The steps, in order. Those without a lock store begin with AfterAcquire, naive
-// begins its transaction after AfterGuard, and etcd-fence-only passes AfterBegin twice.
+// begins its transaction after AfterGuard, and etcd-fence-only and etcd-unfenced
+// pass AfterBegin twice.
 const (
 	BeforeAcquire Step = "before-acquire" // b2: checked; nothing is held
 	AfterAcquire  Step = "after-acquire"  // b5: both locks are held, nothing was read

@@ -75,10 +75,13 @@ func (s *Service) attempt(ctx context.Context, j *job, do work) (Reply, error) {
 	if errors.As(err, &no) {
 		reply, err = s.refuse(ctx, t, j, no)
 	}
-	if err != nil {
-		return Reply{}, err
+	if err == nil {
+		err = t.commit(ctx)
 	}
-	return reply, t.commit(ctx)
+	if err != nil {
+		return Reply{}, s.explainMiss(ctx, t, j, err)
+	}
+	return reply, nil
 }
 
 // refuse stores a refusal. It changes nothing but the key, so that the row

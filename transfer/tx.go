@@ -26,12 +26,12 @@ type tx struct {
 	conn     *pgxpool.Conn
 	batch    *pgx.Batch
 	answered int // statements of the batch on its way that were answered
-	affected int // rows that they wrote
 	keyAt    int // which of them inserts the idempotency key; -1: none
 	accounts []account
 	hold     hold
 	fence    locking.Fence // under which this writes; 0: the strategy has none
 	source   string        // … and who gave it
+	guards   bool          // a guard was queued: a missing row may be one that refused
 	hook     func(context.Context, Step)
 }
 
@@ -48,9 +48,8 @@ type account struct {
 
 // exec queues a statement whose rows do not matter.
 func (t *tx) exec(sql string, args ...any) {
-	t.batch.Queue(sql, args...).Exec(func(tag pgconn.CommandTag) error {
+	t.batch.Queue(sql, args...).Exec(func(pgconn.CommandTag) error {
 		t.answered++
-		t.affected += int(tag.RowsAffected())
 		return nil
 	})
 }
@@ -110,7 +109,7 @@ func (t *tx) flush(ctx context.Context) error {
 		return nil
 	}
 	b := t.batch
-	t.batch, t.answered, t.affected = &pgx.Batch{}, 0, 0
+	t.batch, t.answered = &pgx.Batch{}, 0
 	if err := t.conn.SendBatch(ctx, b).Close(); err != nil {
 		return t.explain(ctx, err)
 	}
