@@ -31,8 +31,9 @@ var Transfer = Flow{
 	Stretch: map[Fault]int{Crash: 8},
 	Quick: func(s Scenario) bool {
 		return slices.Contains([]string{
-			"naive/none", "lease-id-fence/none", "row/none", "etcd-unfenced/late-write",
-			"etcd-fenced/none", "etcd-fenced/late-write", "etcd-fenced/commit-cut",
+			"naive/none", "lease-id-fence/none", "row/none",
+			"etcd-unfenced/late-write", "etcd-fence-only/late-write",
+			"etcd-fenced/none", "etcd-fenced/commit-cut",
 		}, s.Strategy+"/"+string(s.Fault))
 	},
 	Told: toldOfMoney,

@@ -57,6 +57,7 @@ func TestVoidReasons_EachFaultOfTheMoneyMustHaveLandedAndDoneWhatItIsFor(t *test
 var waysToPay = []Strategy{
 	{"naive", false, []string{"postgres"}},
 	{"etcd-unfenced", false, []string{"etcd", "postgres"}},
+	{"etcd-fence-only", true, []string{"etcd", "postgres"}},
 	{"lease-id-fence", false, []string{"etcd", "postgres"}},
 	{"row", true, []string{"postgres"}},
 	{"etcd-fenced", true, []string{"etcd", "postgres"}},
@@ -64,14 +65,14 @@ var waysToPay = []Strategy{
 
 func TestMatrix_OfTheMoneyHasTheFaultsOfBothStores(t *testing.T) {
 	want := []string{
-		"naive/none violated", "lease-id-fence/none violated", "etcd-unfenced/none safe", "row/none safe", "etcd-fenced/none safe",
-		"etcd-unfenced/late-write violated", "etcd-fenced/late-write safe",
-		"etcd-fenced/pause safe",
-		"etcd-unfenced/lease-revoked violated", "etcd-fenced/lease-revoked safe",
-		"etcd-fenced/leader-kill safe", "etcd-fenced/no-quorum safe",
-		"row/pg-restart safe", "etcd-fenced/pg-restart safe",
-		"row/commit-cut safe", "etcd-fenced/commit-cut safe",
-		"row/crash safe", "etcd-fenced/crash safe",
+		"naive/none violated", "lease-id-fence/none violated", "etcd-unfenced/none safe", "etcd-fence-only/none safe", "row/none safe", "etcd-fenced/none safe",
+		"etcd-unfenced/late-write violated", "etcd-fence-only/late-write safe", "etcd-fenced/late-write safe",
+		"etcd-fence-only/pause safe", "etcd-fenced/pause safe",
+		"etcd-unfenced/lease-revoked violated", "etcd-fence-only/lease-revoked safe", "etcd-fenced/lease-revoked safe",
+		"etcd-fence-only/leader-kill safe", "etcd-fenced/leader-kill safe", "etcd-fence-only/no-quorum safe", "etcd-fenced/no-quorum safe",
+		"etcd-fence-only/pg-restart safe", "row/pg-restart safe", "etcd-fenced/pg-restart safe",
+		"etcd-fence-only/commit-cut safe", "row/commit-cut safe", "etcd-fenced/commit-cut safe",
+		"etcd-fence-only/crash safe", "row/crash safe", "etcd-fenced/crash safe",
 	}
 	if diff := cmp.Diff(want, names(Transfer.Matrix(waysToPay))); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -85,7 +86,7 @@ func TestQuick_ChoosesFromBothFlows(t *testing.T) {
 		"redis+row/redis-down safe", "redis+row/crash safe",
 
 		"naive/none violated", "lease-id-fence/none violated", "row/none safe", "etcd-fenced/none safe",
-		"etcd-unfenced/late-write violated", "etcd-fenced/late-write safe",
+		"etcd-unfenced/late-write violated", "etcd-fence-only/late-write safe",
 		"etcd-fenced/commit-cut safe",
 	}
 	both := append(Inventory.Matrix(offered), Transfer.Matrix(waysToPay)...)

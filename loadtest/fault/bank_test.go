@@ -106,7 +106,7 @@ const (
 		WHERE id = $1`
 )
 
-// unfenced writes a balance as etcd-unfenced does: one packet.
+// unfenced writes a balance as naive does: one packet, and no fence.
 func (b *bank) unfenced(ctx context.Context, conn *pgx.Conn, balance int64) error {
 	batch := &pgx.Batch{}
 	batch.Queue("begin")

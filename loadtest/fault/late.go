@@ -20,9 +20,10 @@ import (
 //	           out. It gets the answer when it goes on
 //
 // In between, a newer holder is waited for at the account. What is held is the
-// first packet of a transaction that writes to accounts: the guard of a strategy
-// that has one, the whole transaction of one that has none. If nobody comes in
-// time the packet is delivered all the same, and does not count as late.
+// first packet of a transaction that writes to accounts: the guard where that
+// comes first and alone, the whole transaction where that is one packet. A packet
+// whose transaction is over and wrote fences only, a guarded read, goes by. If no
+// newer holder comes in time, the packet is delivered, and does not count as late.
 type LateWrite struct {
 	Wires    []*Wire  // of the replicas, by number
 	Replicas Pausable // the same
@@ -112,8 +113,10 @@ func (s *lateStrike) do(ctx context.Context) error {
 	return s.deliver(ctx, let)
 }
 
-// wanted is a packet whose accounts we understand.
-func wanted(p *packet) bool { return p.touches && len(accountsOf(p)) > 0 }
+// wanted is a packet that may move money, and whose accounts are known.
+func wanted(p *packet) bool {
+	return p.touches && (p.tx.wrote || !p.tx.over) && len(accountsOf(p)) > 0
+}
 
 func (s *lateStrike) deliver(ctx context.Context, let func()) (err error) {
 	before, err := look(ctx, s.db, s.record.accounts)

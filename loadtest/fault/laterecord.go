@@ -90,12 +90,12 @@ func look(ctx context.Context, db *pgx.Conn, ids []uuid.UUID) ([]standing, error
 	})
 }
 
-// overtaken notes who has been there since: with a newer fence than the late
-// one's, or where there are no fences, at all.
+// overtaken notes a newer holder that has written since: with a newer fence than
+// the late one's, or, where there are no fences, with any.
 func (r *LateRecord) overtaken(before, now []standing) bool {
 	for i := range min(len(before), len(now)) { // accounts are never deleted
 		b, n := before[i], now[i]
-		if newer := n.version > b.version && r.OldFence == 0 || n.fence > r.OldFence && r.OldFence > 0; !newer {
+		if n.version == b.version || r.OldFence > 0 && n.fence <= r.OldFence {
 			continue
 		}
 		r.Overtaken, r.Account = time.Now(), n.id
@@ -109,10 +109,10 @@ func (r *LateRecord) overtaken(before, now []standing) bool {
 func (r *LateRecord) answer(p *packet) {
 	r.Refused = p.refused()
 	switch {
+	case p.missed():
+		r.Answer = "UPDATE 0"
 	case p.refusal != nil:
 		r.Answer = p.refusal.Message
-	case r.Refused:
-		r.Answer = "UPDATE 0"
 	case len(p.tags) > 0:
 		r.Answer = p.tags[len(p.tags)-1]
 	default:

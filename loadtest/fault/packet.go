@@ -155,6 +155,11 @@ func (p *packet) refused() bool {
 	if p.refusal != nil {
 		return p.refusal.SeverityUnlocalized == "ERROR" // a FATAL ends a connection, whatever was sent
 	}
+	return p.missed()
+}
+
+// missed says that a write to accounts found no row.
+func (p *packet) missed() bool {
 	for i, s := range p.sent {
 		if strings.HasPrefix(s.sql, touchAccounts) && i < len(p.tags) && p.tags[i] == "UPDATE 0" {
 			return true
