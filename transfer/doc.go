@@ -16,8 +16,9 @@
 // Seven answers stand side by side, one file each: naive, etcd-unfenced,
 // etcd-fence-only, lease-id-fence, row, serializable, etcd-fenced. Strategies tells
 // which are right. All of them check and write alike (move.go, settle.go,
-// record.go); they differ in what their reading of the two accounts is worth. The
-// default is etcd-fenced:
+// record.go); they differ in what their reading of the two accounts is worth.
+// etcd-unfenced and etcd-fence-only differ in the fence's predicate alone
+// (outside.go). The default is etcd-fenced:
 //
 //	the lock makes it fast, the fence and the row make it right
 //

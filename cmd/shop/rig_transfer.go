@@ -168,7 +168,7 @@ func (r *rig) bankFault(s loadtest.Scenario, replicas *loadtest.Replicas, databa
 	switch s.Fault {
 	case loadtest.LateWrite:
 		return fault.LateWrite{
-			Wires: r.wires, Replicas: replicas, TTL: lockTTLs["transfer"], URL: databaseURL, Record: r.keepLateWrite(),
+			Wires: r.wires, Replicas: replicas, TTL: lockTTLs["transfer"], URL: databaseURL, Record: r.keepLateWrite(s),
 			Evict: func(ctx context.Context, account string) (bool, error) {
 				return etcdfault.Evict(ctx, client, lockPrefix, "account/"+account)
 			},
@@ -193,15 +193,18 @@ func (r *rig) bankFault(s loadtest.Scenario, replicas *loadtest.Replicas, databa
 	return nil, fmt.Errorf("no such fault: %q", s.Fault)
 }
 
-// keepLateWrite writes a late write that was refused as a diagram into the
-// report's folder: one of a replica that stood still, if there is one.
-func (r *rig) keepLateWrite() func(fault.LateRecord) {
+// keepLateWrite writes a late write that went as its strategy must let it go,
+// refused or committed, as a diagram into the report's folder: one of a replica
+// that stood still, if there is one.
+func (r *rig) keepLateWrite(s loadtest.Scenario) func(fault.LateRecord) {
 	var kept fault.Way
+	file := filepath.Join(r.settings.Out, "late-write-"+s.Strategy+".mmd")
 	return func(late fault.LateRecord) {
-		if !late.Refused || kept == fault.Stopped || kept == late.Way {
+		telling := late.Refused && s.Expect == loadtest.Safe || late.Committed && s.Expect == loadtest.Violated
+		if !telling || kept == fault.Stopped || kept == late.Way {
 			return
 		}
-		if os.WriteFile(filepath.Join(r.settings.Out, "late-write.mmd"), []byte(late.Diagram()), 0o644) == nil {
+		if os.WriteFile(file, []byte(late.Diagram()), 0o644) == nil {
 			kept = late.Way
 		}
 	}

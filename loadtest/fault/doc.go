@@ -8,8 +8,8 @@
 //	crash       CrashSteps          SIGKILL at each step of a transfer, in turn     crash_STEP of each step
 //	lock-lost   LockLost            lock keys in Redis deleted under their holders  keys were there, and holders noticed
 //	redis-down  Down                SIGKILL to Redis, started again                 purchases went on without the lock, and came back to it
-//	late-write  LateWrite           a packet to PostgreSQL is held until another    late_writes, late_stopped; late_refused of a
-//	                                holds the lock, and then delivered              safe strategy, late_committed of an unsafe one
+//	late-write  LateWrite           a packet to PostgreSQL is held until a newer    late_writes, late_stopped; late_refused of a
+//	                                holder has written, and then delivered          safe strategy, late_committed of an unsafe one
 //	commit-cut  CommitCut           the connection breaks right before, or after,   commits_cut_before, commits_cut_after
 //	                                COMMIT gets to PostgreSQL
 //	pause       Pauses              SIGSTOP to a replica for 1.5 to 5 TTLs          pauses, and work that was ended by trust
