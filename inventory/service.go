@@ -68,7 +68,8 @@ func New(cfg Config) (*Service, error) {
 // included; "": the Service's own.
 //
 // A nil error means that the Reply is stored under the request's key: the order,
-// or a refusal. Every repetition gets the same bytes. An error was not stored.
+// or a refusal. While the key is kept (KeysKept) every repetition gets the same
+// bytes. An error was not stored.
 func (s *Service) BuyWith(ctx context.Context, strategy string, req Request, lines []Line) (Reply, error) {
 	strategy = cmp.Or(strategy, s.strategy)
 	buy, err := s.method(strategy)

@@ -18,7 +18,8 @@ const dueMax = 20
 // Transfer moves money at once, or nothing.
 //
 // A nil error means that the Reply is stored under the request's key: the
-// transfer, or a refusal. Every repetition gets the same bytes. An error was not stored.
+// transfer, or a refusal. While the key is kept (KeysKept) every repetition gets the
+// same bytes. An error was not stored.
 func (s *Service) Transfer(ctx context.Context, req Request, m Move) (Reply, error) {
 	return s.move(ctx, req, m, 0)
 }

@@ -68,7 +68,7 @@
 //	             │  └──────────────►│ unknown │  it finds the operation, or holds the lock and does not
 //	             ▼                  └─────────┘
 //	          ┌──────────┐               │
-//	          │  stored  │◄──────────────┘        the effect, or a refusal; replayed from now on
+//	          │  stored  │◄──────────────┘        the effect, or a refusal; replayed while the key is kept
 //	          └──────────┘
 //
 // The run after an unknown commit decides because of the lock: whoever holds it

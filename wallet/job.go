@@ -30,7 +30,8 @@ type job struct {
 // Credit adds amount to the client's wallet, and the bonus that the outside gives for it.
 //
 // A nil error means that the Reply is stored under the request's key: the
-// operation, or a refusal. Every repetition gets the same bytes. An error was not stored.
+// operation, or a refusal. While the key is kept (KeysKept; what had an effect stays)
+// every repetition gets the same bytes. An error was not stored.
 func (s *Service) Credit(ctx context.Context, req Request, wallet uuid.UUID, amount int64) (Reply, error) {
 	return s.do(ctx, req, Operation{Kind: Credit, Wallet: wallet, Amount: amount})
 }

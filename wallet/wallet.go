@@ -64,7 +64,7 @@ type Request struct {
 }
 
 // Reply is what the client is told: committed in the transaction of the effect
-// and returned byte for byte to each repetition. Status and Body mean nothing to this package.
+// and returned byte for byte to each repetition while the key is kept. Status and Body mean nothing to this package.
 type Reply struct {
 	Status   int
 	Body     []byte

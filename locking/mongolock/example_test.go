@@ -8,11 +8,6 @@ import (
 	"os"
 	"time"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
-	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
-
 	"shop/locking"
 	"shop/locking/mongolock"
 )
@@ -21,7 +16,7 @@ import (
 // impossible that the older one of them commits after the newer.
 func Example() {
 	ctx := context.Background()
-	client, err := mongo.Connect(options.Client().ApplyURI(os.Getenv("SHOP_MONGO_URL")))
+	client, err := connect(os.Getenv("SHOP_MONGO_URL"))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -48,44 +43,11 @@ func Example() {
 		defer session.EndSession(ctx)
 		_, err = session.WithTransaction(ctx, func(ctx context.Context) (any, error) {
 			return nil, mongolock.Guard(ctx, guards, "report/2026-11", l.Fence) // … and then the work
-		}, options.Transaction().SetWriteConcern(writeconcern.Majority()))
+		}, surely)
 		return err
 	})
 	fmt.Println("done:", err)
 	// Output:
 	// someone else: true
 	// done: <nil>
-}
-
-// ForUpdate comes first, and what it returns is what counts.
-func ExampleForUpdate() {
-	ctx := context.Background()
-	client, err := mongo.Connect(options.Client().ApplyURI(os.Getenv("SHOP_MONGO_URL")))
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer func() { _ = client.Disconnect(ctx) }()
-	wallets := client.Database("example_for_update").Collection("wallets")
-	defer func() { _ = wallets.Database().Drop(ctx) }()
-	if _, err := wallets.InsertOne(ctx, bson.M{"_id": "anna", "balance": 100}); err != nil {
-		log.Fatal(err)
-	}
-
-	session, err := client.StartSession()
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer session.EndSession(ctx)
-	balance, err := session.WithTransaction(ctx, func(ctx context.Context) (any, error) {
-		var w struct{ Balance int64 }
-		if err := mongolock.ForUpdate(ctx, wallets, "anna", &w); err != nil {
-			return nil, err
-		}
-		w.Balance -= 30 // nobody else is between the lock and the commit
-		_, err := wallets.UpdateByID(ctx, "anna", bson.M{"$set": bson.M{"balance": w.Balance}})
-		return w.Balance, err
-	}, options.Transaction().SetWriteConcern(writeconcern.Majority()))
-	fmt.Println(balance, err)
-	// Output:
-	// 70 <nil>
 }
