@@ -139,6 +139,17 @@ func TestCompose_HealthChecksHaveTheTimeThatTheirProgramsNeed(t *testing.T) {
 	}
 }
 
+// In protected mode Redis answers its own machine and refuses the shop's replicas.
+func TestCompose_RedisIsCheckedByTheAddressThatTheShopUses(t *testing.T) {
+	redis := project(t).Services["redis"]
+	if check := strings.Join(redis.HealthCheck.Test, " "); !strings.Contains(check, "redis-cli -h redis ping") {
+		t.Errorf("the health check asks %s", check)
+	}
+	if argument(redis.Command, "--protected-mode") != "no" {
+		t.Errorf("only the official image lets the shop in: %v", redis.Command)
+	}
+}
+
 // A soft or hard limit above the machine's own keeps the container from starting.
 func TestCompose_AsksForNoLimitOfOpenFiles(t *testing.T) {
 	for _, s := range project(t).Services {
