@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log"
 	"os"
+	"sync"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -77,11 +78,16 @@ func credit(ctx context.Context, db *mongo.Database, key, wallet string, amount 
 	return done.(operation), nil
 }
 
-// asked counts the questions to the service, by operation.
-var asked = map[string]int{}
+// asked counts the questions to the service, by key.
+var (
+	asking sync.Mutex
+	asked  = map[string]int{}
+)
 
 // askBonus stands for a call over the network. The service applies a key once.
 func askBonus(_ context.Context, key string, amount int64) (int64, error) {
+	asking.Lock()
+	defer asking.Unlock()
 	asked[key]++
 	return amount / 10, nil
 }
@@ -110,11 +116,11 @@ func ExampleForUpdate() {
 		op, err := credit(ctx, db, c.key, "anna", c.amount)
 		fmt.Println(c.key, op.Balance, err)
 	}
-	fmt.Println(asked)
+	fmt.Println("asked:", asked["k1"], asked["k2"])
 	// Output:
 	// k1 133 <nil>
 	// k1 133 <nil>
 	// k2 155 <nil>
 	// k2 0 the key belongs to another request
-	// map[k1:1 k2:1]
+	// asked: 1 1
 }

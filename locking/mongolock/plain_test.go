@@ -1,0 +1,52 @@
+package mongolock_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// The code that docs/wallet.md gives to copy, with callers that collide and send
+// each key twice at once. It is right without a queue; callers that are refused for
+// too long come again with their key.
+func TestPlainShape_LosesNothingAndAsksOnceForEachKey(t *testing.T) {
+	t.Parallel()
+	client, err := connect(os.Getenv("SHOP_MONGO_URL"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Disconnect(context.Background()) })
+	db := client.Database("plain_" + bson.NewObjectID().Hex())
+	t.Cleanup(func() { _ = db.Drop(context.Background()) })
+	if err := db.CreateCollection(t.Context(), "operations"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.Collection("wallets").InsertOne(t.Context(), bson.M{"_id": "anna", "balance": 100}); err != nil {
+		t.Fatal(err)
+	}
+	const keys = 6
+	var callers sync.WaitGroup
+	for n := range 2 * keys {
+		callers.Go(func() {
+			key := fmt.Sprintf("%s-%d", db.Name(), n/2)
+			_, err := credit(t.Context(), db, key, "anna", 10)
+			for err != nil && t.Context().Err() == nil {
+				_, err = credit(t.Context(), db, key, "anna", 10)
+			}
+		})
+	}
+	callers.Wait()
+	var w struct{ Balance int64 }
+	if err := db.Collection("wallets").FindOne(t.Context(), bson.M{"_id": "anna"}).Decode(&w); err != nil || w.Balance != 100+keys*11 {
+		t.Errorf("balance %d, %v, want %d", w.Balance, err, 100+keys*11)
+	}
+	for n := range keys {
+		if key := fmt.Sprintf("%s-%d", db.Name(), n); asked[key] != 1 {
+			t.Errorf("%s: asked %d times", key, asked[key])
+		}
+	}
+}
