@@ -2,7 +2,6 @@ package transfer
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/google/uuid"
@@ -19,6 +18,8 @@ func (s *Service) OpenAccount(ctx context.Context, a Account) (opened bool, err 
 	if a.Opening < 0 || a.Opening > AmountMax || !isCurrency(a.Currency) {
 		return false, fmt.Errorf("%w: opening %d %.8q", ErrInvalid, a.Opening, a.Currency)
 	}
+	ctx, cancel := answerIn(ctx)
+	defer cancel()
 	tag, err := s.pool.Exec(ctx, `
 		INSERT INTO accounts (id, owner_id, currency, opening, balance, fence_source)
 		VALUES ($1, $2, $3, $4, $4, $5)
@@ -40,6 +41,8 @@ func (s *Service) Account(ctx context.Context, client, id uuid.UUID) (a Account,
 }
 
 func (s *Service) account(ctx context.Context, client, id uuid.UUID) (Account, error) {
+	ctx, cancel := answerIn(ctx)
+	defer cancel()
 	conn, err := s.connection(ctx)
 	if err != nil {
 		return Account{}, err
@@ -89,6 +92,8 @@ func (s *Service) account(ctx context.Context, client, id uuid.UUID) (Account, e
 
 // Accounts lists the accounts of the client in order of id, without their entries.
 func (s *Service) Accounts(ctx context.Context, client uuid.UUID) ([]Account, error) {
+	ctx, cancel := answerIn(ctx)
+	defer cancel()
 	rows, _ := s.pool.Query(ctx, `
 		SELECT id, owner_id, currency, opening, balance, held, created_at
 		FROM accounts
@@ -104,7 +109,7 @@ func (s *Service) Accounts(ctx context.Context, client uuid.UUID) ([]Account, er
 		return nil
 	})
 	if err != nil {
-		return nil, errors.Join(context.Cause(ctx), fmt.Errorf("transfer: list accounts: %w", err))
+		return nil, fmt.Errorf("transfer: list accounts: %w", endOf(ctx, err))
 	}
 	return list, nil
 }

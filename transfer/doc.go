@@ -50,7 +50,8 @@
 // # A transfer
 //
 //	b1   check: amount, accounts, currency, key        ErrInvalid, before anything is locked
-//	     look at the key ──found──► replay, or ErrKeyReused
+//	     look at the key and at the payer's owner
+//	     └──► replay, ErrKeyReused · not yours: ErrForbidden, before any queue
 //	b2–5 acquire both accounts; the grant has a fence
 //	     ┌──────────────────────────────────────────── one message, on the caller's ctx
 //	b6   │ BEGIN
@@ -102,7 +103,7 @@
 //	B7   etcd's leader is paused, or lies           the lock may have two holders, the rows have one
 //	B8   etcd loses its quorum                      nobody begins: UnavailableError, at once; who holds a lease may finish
 //	B9   cut off from etcd alone                    trust in the lease ends by our own clock; if late, as B1
-//	B10  cut off from PostgreSQL alone              every wait is bounded: ErrBusy, and the locks are given back
+//	B10  cut off from PostgreSQL alone              every wait is bounded, also by our own clock: ErrBusy, and the locks are given back
 //	B11  an operator revokes the lease              as B1
 //	B12  the answer to acquire is lost              the store removes its trace, or the TTL does
 //	B13  two requests of one server                 two acquisitions; the store keeps them apart
@@ -112,12 +113,14 @@
 //	B17  PostgreSQL restarts                        before COMMIT: run again; in it: decided by the same key
 //	B18  one key: at once, again, otherwise         one effect; replayed; ErrKeyReused; each client has his own keys
 //	B19  a key "in progress" for ever               cannot be: it is committed with its effect
-//	B20  many spend the same money                  as many as it suffices for; the others are refused
+//	B20  many spend the same money                  no more than it suffices for; the others are refused, or busy
 //	B21  a server's clock jumps                     nothing is decided by it: time is the database's, trust is monotonic
 //
 // Below all of it stands CHECK (balance >= held): if a lock is forgotten
 // tomorrow, an overdraft is refused by the table. Each trip is counted, GuardTripped.
-// It does not notice a lost update. The fence does.
+// It does not notice a lost update, and nothing else does at the time: the audit
+// finds it (T3). What prevents it is the row lock, SERIALIZABLE, or the fence at
+// the read and at the write, which refuses a late holder and no other.
 //
 // # What the caller is told
 //

@@ -11,6 +11,8 @@ import (
 // Sources says how many accounts were last fenced by which source; ” is none yet.
 // More than one besides ” means that a lock service was replaced, and no NewEpoch followed.
 func Sources(ctx context.Context, pool *pgxpool.Pool) (map[string]int64, error) {
+	ctx, cancel := answerIn(ctx)
+	defer cancel()
 	rows, _ := pool.Query(ctx, `SELECT fence_source, count(*) FROM accounts GROUP BY fence_source`)
 	var (
 		source   string
@@ -43,25 +45,7 @@ func NewEpoch(ctx context.Context, pool *pgxpool.Pool, was, now string) (account
 		return 0, fmt.Errorf("%w: a new epoch needs a new source, not %q after %q", ErrInvalid, now, was)
 	}
 	for {
-		var n int64
-		// In small bites, each in id order like everyone who locks two accounts.
-		err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-			tag, err := tx.Exec(ctx, `
-				UPDATE accounts
-				SET fence = 0, fence_source = $2
-				WHERE id IN (
-					SELECT id
-					FROM accounts
-					WHERE fence_source = $1
-					ORDER BY id
-					LIMIT 500
-					FOR UPDATE)`, was, now)
-			if n = tag.RowsAffected(); err != nil || n == 0 {
-				return err
-			}
-			_, err = tx.Exec(ctx, `INSERT INTO fence_epochs (was, source, accounts) VALUES ($1, $2, $3)`, was, now, n)
-			return err
-		})
+		n, err := handOver(ctx, pool, was, now)
 		if err != nil {
 			return accounts, fmt.Errorf("transfer: new fence epoch: %w", err)
 		}
@@ -70,4 +54,29 @@ func NewEpoch(ctx context.Context, pool *pgxpool.Pool, was, now string) (account
 		}
 		accounts += n
 	}
+}
+
+// handOver hands some accounts over, in one transaction.
+func handOver(ctx context.Context, pool *pgxpool.Pool, was, now string) (n int64, err error) {
+	ctx, cancel := answerIn(ctx)
+	defer cancel()
+	// In small bites, each in id order like everyone who locks two accounts.
+	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		tag, err := tx.Exec(ctx, `
+			UPDATE accounts
+			SET fence = 0, fence_source = $2
+			WHERE id IN (
+				SELECT id
+				FROM accounts
+				WHERE fence_source = $1
+				ORDER BY id
+				LIMIT 500
+				FOR UPDATE)`, was, now)
+		if n = tag.RowsAffected(); err != nil || n == 0 {
+			return err
+		}
+		_, err = tx.Exec(ctx, `INSERT INTO fence_epochs (was, source, accounts) VALUES ($1, $2, $3)`, was, now, n)
+		return err
+	})
+	return n, err
 }

@@ -30,7 +30,7 @@ type job struct {
 	decide  func(ctx context.Context, t *tx, from, to *account) (Reply, error)
 	expires bool // it ends a hold whose time is over
 	unknown bool // an earlier COMMIT may have happened: no error may say otherwise
-	swept   bool // the payer's expired holds were looked after
+	rounds  int  // how often expired holds of the payer were given back for it
 }
 
 // pair is both accounts in byte order, which is PostgreSQL's order of uuid: the
@@ -68,11 +68,22 @@ func (j *job) known(t *tx) (from, to *account, err error) {
 	case from == nil:
 		err = fmt.Errorf("%w: account %s", ErrNotFound, j.from)
 	case j.req.Key != "" && from.owner != j.req.Client:
-		err = fmt.Errorf("%w: %s", ErrForbidden, j.from) // before anything is said about the payee
+		err = mayPay(j.req, j.from, &from.owner) // before anything is said about the payee
 	case to == nil:
 		err = fmt.Errorf("%w: account %s", ErrNotFound, j.to)
 	}
 	return from, to, err
+}
+
+// mayPay finds what is wrong with the client as the payer. owner nil: there is no such account.
+func mayPay(req Request, from uuid.UUID, owner *uuid.UUID) error {
+	switch {
+	case owner == nil:
+		return fmt.Errorf("%w: account %s", ErrNotFound, from)
+	case *owner != req.Client:
+		return fmt.Errorf("%w: %s", ErrForbidden, from)
+	}
+	return nil
 }
 
 func find(accounts []account, id uuid.UUID) *account {

@@ -7,6 +7,10 @@ import (
 	"shop/locking"
 )
 
+// errUnfenced is a lease with fence 0: of a store that cannot fence. Every holder
+// would pass the guard, so that none may begin.
+var errUnfenced = &UnavailableError{errors.New("its lease has no fence: this store cannot fence, and transfers need one that does")}
+
 // underLock runs fn while the store grants all names to this job, in one
 // acquisition: all or none, so that nobody waits for one account with the other
 // in his hands.
@@ -28,7 +32,9 @@ func (s *Service) underLock(ctx context.Context, j *job, store locking.Store, na
 	options.Observer = locking.Observers(s.lock.Observer, s.gate.listen)
 	err := locking.Do(ctx, store, options, names, func(ctx context.Context, l locking.Lease) error {
 		entered = true
-		reply, fnErr = fn(ctx, l)
+		if fnErr = errUnfenced; l.Fence > 0 {
+			reply, fnErr = fn(ctx, l)
+		}
 		return fnErr
 	})
 	if entered {

@@ -12,8 +12,13 @@ import (
 // HoldMax is the longest time for which money can be held.
 const HoldMax = 30 * 24 * time.Hour
 
-// dueMax bounds how many expired holds one request gives back before it goes on.
-const dueMax = 20
+// A payer who is short gets expired money back dueMax holds at a time, at most
+// dueRounds times in one request. After that the request is busy, and the next one
+// with its key goes on where it ended.
+const (
+	dueMax    = 20
+	dueRounds = 50
+)
 
 // Transfer moves money at once, or nothing.
 //
@@ -52,7 +57,7 @@ func (s *Service) move(ctx context.Context, req Request, m Move, expiresIn time.
 		}
 		tr := m.transfer(j, later(from, to).UTC(), expiresIn)
 		if available := from.balance - from.held; available < m.Amount {
-			return Reply{}, t.short(ctx, j, from, &refusal{&InsufficientFundsError{j.from, m.Amount, available}, tr})
+			return Reply{}, t.short(ctx, from, &refusal{&InsufficientFundsError{j.from, m.Amount, available}, tr}, m.Amount-available)
 		}
 		if expiresIn > 0 {
 			from.held += m.Amount
@@ -80,15 +85,18 @@ func (m Move) transfer(j *job, now time.Time, expiresIn time.Duration) Transfer 
 	return tr
 }
 
-// short is what becomes of a payer who has too little: the refusal, unless some
-// of his money is held by what has expired. That is not simply counted as
+// short is what becomes of a payer who has too little: the refusal, unless enough
+// of the missing money is held by what has expired. That is not simply counted as
 // available: money comes back only when its hold is committed as expired,
 // under the rows of that hold, so that a Post can never find it spent.
-func (t *tx) short(ctx context.Context, j *job, from *account, no *refusal) error {
-	if from.held == 0 || j.swept {
+func (t *tx) short(ctx context.Context, from *account, no *refusal, missing int64) error {
+	if from.held < missing {
 		return no
 	}
-	var due dueError
+	var (
+		due dueError
+		sum int64
+	)
 	t.batch.Queue(selectTransfer+`
 		WHERE from_id = $1 AND state = 'reserved' AND expires_at <= clock_timestamp()
 		ORDER BY expires_at
@@ -97,10 +105,17 @@ func (t *tx) short(ctx context.Context, j *job, from *account, no *refusal) erro
 		due.holds, err = pgx.CollectRows(rows, toTransfer)
 		return err
 	})
+	t.batch.Queue(`
+		SELECT COALESCE(sum(amount), 0)::bigint
+		FROM transfers
+		WHERE from_id = $1 AND state = 'reserved' AND expires_at <= clock_timestamp()`, from.id).QueryRow(func(row pgx.Row) error {
+		t.answered++
+		return row.Scan(&sum)
+	})
 	if err := t.flush(ctx); err != nil {
 		return err
 	}
-	if len(due.holds) == 0 {
+	if len(due.holds) == 0 || sum < missing {
 		return no
 	}
 	return &due

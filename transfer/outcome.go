@@ -20,6 +20,15 @@ var (
 	errLostConn = errors.New("transfer: connection lost before COMMIT was sent")
 )
 
+// errNoConn is a pool that is used up, or cannot connect.
+var errNoConn = fmt.Errorf("%w: no connection to PostgreSQL is free", locking.ErrBusy)
+
+// isGone tells that a server is away, and that the next attempt would fail like this one.
+func isGone(err error) bool {
+	var locks *UnavailableError
+	return errors.As(err, &locks) || errors.Is(err, errLostConn) || errors.Is(err, errSilent) || errors.Is(err, errNoConn)
+}
+
 // ambiguousError is a COMMIT that was sent and not answered.
 type ambiguousError struct{ err error }
 
@@ -34,8 +43,8 @@ type refusal struct {
 
 func (e *refusal) Error() string { return e.why.Error() }
 
-// dueError is a refusal that need not be: holds of the payer have expired, and
-// their money has not been given back yet.
+// dueError is a refusal that need not be: holds of the payer have expired, their
+// money has not been given back yet, and it would do.
 type dueError struct{ holds []Transfer }
 
 func (e *dueError) Error() string { return fmt.Sprintf("transfer: %d expired holds", len(e.holds)) }

@@ -18,7 +18,8 @@ type proxy struct {
 	listener net.Listener
 	fault    fault
 	answer   fault
-	syncs    int // round trips: how often a client asked for an answer
+	silent   bool // carries nothing any more, and tells neither end
+	syncs    int  // round trips: how often a client asked for an answer
 	conns    []net.Conn
 	wg       sync.WaitGroup
 }
@@ -85,9 +86,12 @@ func (p *proxy) back(client, server net.Conn) {
 			return
 		}
 		p.mu.Lock()
-		fault := p.answer
+		fault, silent := p.answer, p.silent
 		p.answer = nil
 		p.mu.Unlock()
+		if silent {
+			continue
+		}
 		if fault != nil {
 			fault(buf[:n], client, server)
 			continue
@@ -106,12 +110,15 @@ func (p *proxy) forward(client, server net.Conn) {
 			return
 		}
 		p.mu.Lock()
-		fault := p.fault
+		fault, silent := p.fault, p.silent
 		p.fault = nil
 		if n >= 5 && string(buf[n-5:n]) == "S\x00\x00\x00\x04" {
 			p.syncs++
 		}
 		p.mu.Unlock()
+		if silent {
+			continue
+		}
 		if fault != nil {
 			fault(buf[:n], client, server)
 			return
@@ -134,6 +141,13 @@ func (p *proxy) armAnswer(f fault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.answer = f
+}
+
+// hush makes the server look like one that is stopped: connections are taken, and nothing is answered.
+func (p *proxy) hush() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.silent = true
 }
 
 func (p *proxy) roundTrips() int {

@@ -14,14 +14,14 @@ func (s *Service) row(ctx context.Context, j *job) (Reply, error) {
 			return Reply{}, err
 		}
 		// ORDER BY sorts before it locks, by a key that never changes, so that
-		// X→Y and Y→X lock X first, both. FOR UPDATE returns the newest committed
-		// version of each row, also after a wait.
-		t.read(`
-			SELECT id, owner_id, currency, balance, held, version, clock_timestamp()
-			FROM accounts
+		// X→Y and Y→X lock X first, both.
+		t.exec(`
+			SELECT FROM accounts
 			WHERE id = ANY($1)
 			ORDER BY id
 			FOR UPDATE`, j.pair())
+		// A statement of its own, so that it begins after the wait: its clock too.
+		t.read(selectAccounts, j.pair())
 		return t.rest(ctx, j)
 	})
 }

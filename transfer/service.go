@@ -83,7 +83,7 @@ func (s *Service) With(strategy string) (*Service, error) {
 // request is a job that somebody asked for, under a key.
 func (s *Service) request(ctx context.Context, j *job) (Reply, error) {
 	// Before any lock: a replay needs no account, and no etcd.
-	if reply, found, err := s.replay(ctx, j.req); found || err != nil {
+	if reply, found, err := s.replay(ctx, j.req, j.from); found || err != nil {
 		return reply, err
 	}
 	return s.run(ctx, j)
@@ -95,7 +95,7 @@ func (s *Service) run(ctx context.Context, j *job) (Reply, error) {
 		return Reply{}, err
 	}
 	reply, err := s.method(s, ctx, j)
-	if due := new(dueError); errors.As(err, &due) {
+	for due := new(dueError); errors.As(err, &due); {
 		reply, err = s.runAfter(ctx, j, due)
 	}
 	if err != nil && j.unknown && !errors.Is(err, locking.ErrOutcomeUnknown) {
@@ -108,12 +108,14 @@ func (s *Service) run(ctx context.Context, j *job) (Reply, error) {
 // runAfter runs a job again when the payer's expired holds have given back
 // their money, each in a transaction of its own, under its own two accounts.
 func (s *Service) runAfter(ctx context.Context, j *job, due *dueError) (Reply, error) {
+	if j.rounds++; j.rounds > dueRounds {
+		return Reply{}, fmt.Errorf("%w: gave %d expired holds of account %s back, and there are more", locking.ErrBusy, dueMax*dueRounds, j.from)
+	}
 	for _, tr := range due.holds {
 		if _, err := s.expire(ctx, tr); err != nil {
 			return Reply{}, fmt.Errorf("transfer: expire hold %s: %w", tr.ID, err)
 		}
 	}
-	j.swept = true
 	return s.method(s, ctx, j)
 }
 

@@ -3,12 +3,15 @@ package transfer
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"shop/locking"
 )
 
 // The bounds of every wait. Their order matters: whoever waits behind a
@@ -20,7 +23,25 @@ const (
 	StatementTimeout   = 4 * time.Second
 	TransactionTimeout = 6 * time.Second // PostgreSQL 17 and later
 	CommitTimeout      = 3 * time.Second // the write and its COMMIT, on a ctx that nobody else can end
+	AnswerTimeout      = 5 * time.Second // one answer of PostgreSQL, by our own clock: the server's bounds are worth nothing when it is silent
 )
+
+// errSilent ends the wait for a PostgreSQL that does not answer, where no COMMIT
+// is on its way: nothing was done.
+var errSilent = fmt.Errorf("%w: no answer from PostgreSQL for %v", locking.ErrBusy, AnswerTimeout)
+
+// answerIn bounds the wait for one answer. A server that is alive ends it sooner.
+func answerIn(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, AnswerTimeout, errSilent)
+}
+
+// endOf is why the exchange on ctx failed: the end of ctx if it has ended, else err.
+func endOf(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
 
 // PoolConfig parses databaseURL and bounds every wait at the server.
 //
@@ -45,6 +66,9 @@ func PoolConfig(databaseURL string) (*pgxpool.Config, error) {
 		}
 	}
 	cfg.AfterConnect = boundTransactions
+	if cfg.ConnConfig.ConnectTimeout == 0 {
+		cfg.ConnConfig.ConnectTimeout = AnswerTimeout // or a connection that hangs takes a place in the pool for two minutes
+	}
 	return cfg, nil
 }
 

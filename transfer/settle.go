@@ -42,10 +42,11 @@ func (s *Service) settle(ctx context.Context, req Request, id uuid.UUID, to Stat
 	if err := checkRequest(req); err != nil {
 		return Reply{}, err
 	}
-	if reply, found, err := s.replay(ctx, req); found || err != nil {
+	if reply, found, err := s.replay(ctx, req, uuid.Nil); found || err != nil {
 		return reply, err
 	}
-	// Which accounts it is about, and how much is held, never changes: no lock is needed to know it.
+	// Whose it is, which accounts it is about, and how much is held, never changes: no lock is needed
+	// to know it, and a stranger waits in no queue.
 	var tr Transfer
 	err := patiently(ctx, func() (err error) {
 		tr, err = s.find(ctx, req.Client, id)

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -39,7 +40,7 @@ func (s *Service) transact(ctx context.Context, j *job, do work) (Reply, error) 
 			return s.settled(j, reply), nil
 		}
 		if errors.Is(err, errKeyTaken) {
-			reply, found, lookErr := s.look(ctx, j.req)
+			reply, found, lookErr := s.look(ctx, j.req, uuid.Nil)
 			if found || errors.Is(lookErr, ErrKeyReused) {
 				return s.settled(j, reply), lookErr
 			}
@@ -137,7 +138,7 @@ func (s *Service) giveUp(ctx context.Context, j *job, err error) (Reply, error) 
 	if due := new(dueError); errors.As(err, &due) {
 		return Reply{}, err // the next round decides it
 	}
-	reply, found, lookErr := s.look(ctx, j.req)
+	reply, found, lookErr := s.look(ctx, j.req, uuid.Nil)
 	if found || errors.Is(lookErr, ErrKeyReused) {
 		return s.settled(j, reply), lookErr
 	}
@@ -148,7 +149,7 @@ func (s *Service) giveUp(ctx context.Context, j *job, err error) (Reply, error) 
 func exhausted(err error) error {
 	for _, again := range []error{errConflict, errGuard, errKeyTaken, errLostConn} {
 		if errors.Is(err, again) {
-			return fmt.Errorf("%w: gave up after %d attempts: %v", locking.ErrBusy, attemptsMax, err)
+			return fmt.Errorf("%w: gave up after %d attempts: %w", locking.ErrBusy, attemptsMax, err)
 		}
 	}
 	return err
@@ -165,7 +166,7 @@ func (s *Service) connection(ctx context.Context) (*pgxpool.Conn, error) {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case bounded.Err() != nil:
-		return nil, fmt.Errorf("%w: no connection to PostgreSQL is free", locking.ErrBusy)
+		return nil, errNoConn
 	default:
 		return nil, fmt.Errorf("%w: %w", errLostConn, err)
 	}

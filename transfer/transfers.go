@@ -29,6 +29,8 @@ func (s *Service) Find(ctx context.Context, client, id uuid.UUID) (tr Transfer, 
 }
 
 func (s *Service) find(ctx context.Context, client, id uuid.UUID) (Transfer, error) {
+	ctx, cancel := answerIn(ctx)
+	defer cancel()
 	conn, err := s.connection(ctx)
 	if err != nil {
 		return Transfer{}, err

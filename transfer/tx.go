@@ -110,6 +110,8 @@ func (t *tx) flush(ctx context.Context) error {
 	}
 	b := t.batch
 	t.batch, t.answered = &pgx.Batch{}, 0
+	ctx, cancel := answerIn(ctx)
+	defer cancel()
 	if err := t.conn.SendBatch(ctx, b).Close(); err != nil {
 		return t.explain(ctx, err)
 	}

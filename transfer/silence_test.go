@@ -1,0 +1,154 @@
+package transfer_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"shop/locking"
+	"shop/transfer"
+)
+
+// A PostgreSQL that takes connections and answers nothing. Its own bounds are worth
+// nothing then, and the caller has none: the package ends every wait itself.
+func TestSilence_OfPostgreSQLEndsEveryCallWithoutADeadline(t *testing.T) {
+	t.Parallel()
+	from, atRows, atHold, atCommit := newQuietBank(t, ""), newQuietBank(t, transfer.AfterAcquire), newQuietBank(t, transfer.AfterAcquire), newQuietBank(t, transfer.BeforeCommit)
+	for _, q := range []quietBank{from, atRows, atHold, atCommit} {
+		defer q.px.down()
+	}
+	type call struct {
+		name string
+		on   quietBank
+		do   func(quietBank, context.Context) error
+		want error // nil: any
+	}
+	ended := make(chan string, 16)
+	calls := []call{ // all at once: each waits as long as it is allowed to
+		{"transfer, at its key", from, quietBank.transfer, locking.ErrBusy},
+		{"transfer, at the rows", atRows, quietBank.transfer, locking.ErrBusy},
+		{"transfer, at COMMIT", atCommit, quietBank.transfer, locking.ErrOutcomeUnknown},
+		{"post", from, quietBank.post, locking.ErrBusy},
+		{"sweep, at its list", from, quietBank.sweep, locking.ErrBusy},
+		{"sweep, at a hold", atHold, quietBank.sweep, locking.ErrBusy},
+		{"purge", from, quietBank.purge, nil},
+		{"account", from, quietBank.account, locking.ErrBusy},
+		{"find", from, quietBank.find, locking.ErrBusy},
+		{"open an account", from, quietBank.open, nil},
+		{"list accounts", from, quietBank.list, nil},
+		{"sources", from, quietBank.sources, nil},
+		{"new epoch", from, quietBank.epoch, nil},
+	}
+	waiting := map[string]bool{}
+	for _, c := range calls {
+		waiting[c.name] = true
+		go func() {
+			if err := c.do(c.on, context.Background()); err == nil || c.want != nil && !errors.Is(err, c.want) {
+				t.Errorf("%s: got %v, want %v", c.name, err, c.want)
+			}
+			ended <- c.name
+		}()
+	}
+	for limit := time.After(10 * transfer.AnswerTimeout); len(waiting) > 0; {
+		select {
+		case name := <-ended:
+			delete(waiting, name)
+		case <-limit:
+			t.Fatalf("no end after %v: %q", 10*transfer.AnswerTimeout, slices.Sorted(maps.Keys(waiting)))
+		}
+	}
+	if n := atHold.begun.Load(); n != 1 {
+		t.Errorf("%d holds were begun, want 1: PostgreSQL was silent at the first", n)
+	}
+}
+
+// quietBank is a Service whose PostgreSQL falls silent.
+type quietBank struct {
+	*transfer.Service
+	pair
+	px    *proxy
+	cfg   transfer.Config
+	hold  uuid.UUID
+	begun *atomic.Int32 // attempts that got as far as their locks, once it is silent
+}
+
+func newQuietBank(t *testing.T, at transfer.Step) quietBank {
+	b := open(t, transfer.Config{Strategy: "etcd-fenced"})
+	q := quietBank{pair: b.pair(100, 0), px: newProxy(t, b.url), cfg: b.cfg, begun: &atomic.Int32{}}
+	for range 3 {
+		q.hold = b.reserve(q.pair, 1, time.Hour).ID
+		b.lapse(q.hold)
+	}
+	q.cfg.Pool = newPool(t, q.px.url)
+	warm, _ := b.another(q.cfg)
+	b.transferred(warm.Transfer(t.Context(), ask(q.alice), q.move(1)))
+	q.cfg.Failpoint = func(_ context.Context, step transfer.Step, _ string) {
+		if step == transfer.BeforeAcquire {
+			q.begun.Add(1)
+		}
+		if step == at {
+			q.px.hush()
+		}
+	}
+	q.Service, _ = b.another(q.cfg)
+	if at == "" {
+		q.px.hush()
+	}
+	return q
+}
+
+func (q quietBank) transfer(ctx context.Context) error {
+	_, err := q.Transfer(ctx, ask(q.alice), q.move(1))
+	return err
+}
+
+func (q quietBank) post(ctx context.Context) error {
+	_, err := q.Post(ctx, ask(q.alice), q.hold, 0)
+	return err
+}
+
+func (q quietBank) sweep(ctx context.Context) error {
+	_, err := q.Sweep(ctx)
+	return err
+}
+
+func (q quietBank) purge(ctx context.Context) error {
+	_, err := transfer.Purge(ctx, q.cfg.Pool, transfer.KeysKept)
+	return err
+}
+
+func (q quietBank) account(ctx context.Context) error {
+	_, err := q.Account(ctx, q.alice, q.a)
+	return err
+}
+
+func (q quietBank) find(ctx context.Context) error {
+	_, err := q.Find(ctx, q.alice, q.hold)
+	return err
+}
+
+func (q quietBank) open(ctx context.Context) error {
+	_, err := q.OpenAccount(ctx, transfer.Account{ID: uuid.New(), Owner: q.alice, Currency: "EUR"})
+	return err
+}
+
+func (q quietBank) list(ctx context.Context) error {
+	_, err := q.Accounts(ctx, q.alice)
+	return err
+}
+
+func (q quietBank) sources(ctx context.Context) error {
+	_, err := transfer.Sources(ctx, q.cfg.Pool)
+	return err
+}
+
+func (q quietBank) epoch(ctx context.Context) error {
+	_, err := transfer.NewEpoch(ctx, q.cfg.Pool, source, "another")
+	return err
+}

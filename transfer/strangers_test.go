@@ -1,0 +1,116 @@
+package transfer_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"shop/locking"
+	"shop/transfer"
+)
+
+// crowded is a lock store that is busy, and counts its callers.
+type crowded struct {
+	locking.Store
+	asked *atomic.Int32
+}
+
+func (s crowded) TryAcquire(context.Context, ...string) (locking.Lease, error) {
+	s.asked.Add(1)
+	return locking.Lease{}, locking.ErrBusy
+}
+
+// A request for another client's account is refused at once, however long the
+// queue is: at the lock store, and at the rows, both of which are taken here.
+func TestTransfer_StrangerWaitsInNoQueue(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range all() {
+		t.Run(strategy, func(t *testing.T) {
+			t.Parallel()
+			b := open(t, transfer.Config{})
+			p := b.pair(100, 0)
+			hold, mallory := b.reserve(p, 20, transfer.HoldMax).ID, uuid.New()
+			locks := crowded{asked: &atomic.Int32{}}
+			cfg := b.cfg
+			cfg.Locks, cfg.LeaseIDs, cfg.Strategy = locks, locks, strategy
+			svc, _ := b.another(cfg)
+			defer b.holding(`SELECT FROM accounts WHERE id = $1 FOR UPDATE`, p.a)()
+			for name, c := range map[string]struct {
+				do   func() (transfer.Reply, error)
+				want error
+			}{
+				"transfer": {func() (transfer.Reply, error) { return svc.Transfer(t.Context(), ask(mallory), p.move(1)) }, transfer.ErrForbidden},
+				"reserve": {func() (transfer.Reply, error) {
+					return svc.Reserve(t.Context(), ask(mallory), p.move(1), transfer.HoldMax)
+				}, transfer.ErrForbidden},
+				"post":       {func() (transfer.Reply, error) { return svc.Post(t.Context(), ask(mallory), hold, 0) }, transfer.ErrNotFound},
+				"void":       {func() (transfer.Reply, error) { return svc.Void(t.Context(), ask(mallory), hold) }, transfer.ErrNotFound},
+				"no account": {func() (transfer.Reply, error) { return svc.Transfer(t.Context(), ask(mallory), euros(mallory, p.a, 1)) }, transfer.ErrNotFound},
+			} {
+				if reply, err := c.do(); !errors.Is(err, c.want) {
+					t.Errorf("%s: %s, %v, want %v", name, reply.Body, err, c.want)
+				}
+			}
+			if n := locks.asked.Load(); n != 0 {
+				t.Errorf("the lock store was asked %d times", n)
+			}
+		})
+	}
+}
+
+// The look before the queue saves a wait. What decides is the look in the
+// transaction, under the lock.
+func TestTransfer_OwnerIsCheckedInTheTransactionToo(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range all() {
+		t.Run(strategy, func(t *testing.T) {
+			t.Parallel()
+			b := open(t, transfer.Config{Strategy: strategy})
+			p := b.pair(100, 0)
+			cfg := b.cfg
+			cfg.Failpoint = onceAt(transfer.BeforeAcquire, func(ctx context.Context) {
+				if _, err := b.pool.Exec(ctx, `UPDATE accounts SET owner_id = $2 WHERE id = $1`, p.a, p.bob); err != nil {
+					t.Error(err)
+				}
+			})
+			svc, _ := b.another(cfg)
+			if reply, err := svc.Transfer(t.Context(), ask(p.alice), p.move(1)); !errors.Is(err, transfer.ErrForbidden) {
+				t.Errorf("%s, %v, want ErrForbidden", reply.Body, err)
+			}
+			b.mustHave(p.a, 100, 0)
+			b.mustHold()
+		})
+	}
+}
+
+// unfenced takes the fence out of every lease, as a store that has none.
+type unfenced struct{ locking.Store }
+
+func (s unfenced) TryAcquire(ctx context.Context, keys ...string) (locking.Lease, error) {
+	l, err := s.Store.TryAcquire(ctx, keys...)
+	l.Fence = 0
+	return l, err
+}
+
+// Fence 0 is equal to the fence of every other holder, and would pass the guard.
+func TestFence_ZeroIsRefusedBeforeAnythingIsWritten(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range []string{"etcd-fenced", "etcd-fence-only"} {
+		t.Run(strategy, func(t *testing.T) {
+			t.Parallel()
+			b := open(t, transfer.Config{Strategy: strategy, Locks: unfenced{sharedLocks(t).store(t)}})
+			p := b.pair(100, 0)
+			reply, err := b.Transfer(t.Context(), ask(p.alice), p.move(30))
+			if down := new(transfer.UnavailableError); !errors.As(err, &down) {
+				t.Errorf("%s, %v, want UnavailableError", reply.Body, err)
+			}
+			if n := b.number(`SELECT (SELECT count(*) FROM transfers) + (SELECT count(*) FROM transfer_keys) + sum(version) FROM accounts`); n != 0 {
+				t.Errorf("%d rows or versions were written", n)
+			}
+			b.mustHold()
+		})
+	}
+}
