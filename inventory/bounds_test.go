@@ -71,6 +71,44 @@ func TestWait_ForARowIsBounded(t *testing.T) {
 	}
 }
 
+// A refusal writes nothing but its key: while that is committed, the rows are free.
+func TestWait_NobodyQueuesForTheFsyncOfARefusal(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range append(safe(), "cancel") {
+		t.Run(strategy, func(t *testing.T) {
+			t.Parallel()
+			s := openWithRedis(t, inventory.Config{Strategy: "row"})
+			s.stock("A", 1)
+			s.stock("B", 1)
+			buyer := ask()
+			lines := []inventory.Line{{SKU: "A", Quantity: 1}, {SKU: "B", Quantity: 1}}
+			id := s.ordered(buyer, lines...)
+			if strategy == "cancel" {
+				if _, err := s.Cancel(t.Context(), askBy(buyer.Client, "1"), id); err != nil {
+					t.Fatal(err)
+				}
+			}
+			free := int64(-1)
+			cfg := s.cfg
+			cfg.Failpoint = onceAt(inventory.BeforeCommit, func(context.Context) {
+				free = s.number(`SELECT count(*) FROM (SELECT FROM products FOR UPDATE SKIP LOCKED) p`)
+			})
+			refused, _ := s.another(cfg)
+			var reply inventory.Reply
+			var err error
+			if strategy == "cancel" {
+				reply, err = refused.Cancel(t.Context(), askBy(buyer.Client, "2"), id)
+			} else {
+				reply, err = refused.BuyWith(t.Context(), strategy, ask(), lines)
+			}
+			if err != nil || !isRefused(reply) || free != 2 {
+				t.Errorf("%s, %v: %d of 2 rows are free, want both", reply.Body, err, free)
+			}
+			s.mustHold()
+		})
+	}
+}
+
 func TestWait_ForTheSameKeyIsBoundedAndInProgress(t *testing.T) {
 	t.Parallel()
 	s := open(t, inventory.Config{})

@@ -115,6 +115,32 @@ func TestCancel_ReplaysItsAnswerAndItsRefusal(t *testing.T) {
 	s.mustHold()
 }
 
+// A stranger's cancel must not queue for the owner's rows, nor lock them.
+func TestCancel_StrangerWaitsInNoQueue(t *testing.T) {
+	t.Parallel()
+	s := open(t, inventory.Config{})
+	s.stock("A", 1)
+	id := s.ordered(ask(), one("A")...)
+	free := int64(-1)
+	cfg := s.cfg
+	cfg.Pool = newPool(t, s.url, "lock_timeout=100")
+	cfg.Failpoint = onceAt(inventory.AfterGuard, func(context.Context) {
+		free = s.number(`
+			SELECT (SELECT count(*) FROM (SELECT FROM products FOR UPDATE SKIP LOCKED) p)
+			     + (SELECT count(*) FROM (SELECT FROM orders FOR UPDATE SKIP LOCKED) o)`)
+	})
+	stranger, _ := s.another(cfg)
+	if _, err := stranger.Cancel(t.Context(), ask(), id); !errors.Is(err, inventory.ErrNotFound) || free != 2 {
+		t.Errorf("%v, %d of 2 rows are free", err, free)
+	}
+	letGo := s.holding(`SELECT FROM products, orders FOR UPDATE`)
+	if _, err := stranger.Cancel(t.Context(), ask(), id); !errors.Is(err, inventory.ErrNotFound) {
+		t.Errorf("%v, want ErrNotFound: it waited for the rows", err)
+	}
+	letGo()
+	s.mustHold()
+}
+
 func TestCancel_OfAnothersOrderFindsNothing(t *testing.T) {
 	t.Parallel()
 	s := open(t, inventory.Config{})

@@ -123,6 +123,44 @@ func TestCommit_ThatCannotBeDecidedIsUnknownAndNothingElse(t *testing.T) {
 	s.mustHold()
 }
 
+// The first attempt committed, its answer was lost, and the second cannot get the
+// row. What the key holds is the answer, before any doubt is told.
+func TestCommit_WithoutAnswerIsLookedUpWhenTheSecondAttemptCannotRun(t *testing.T) {
+	t.Parallel()
+	s := open(t, inventory.Config{})
+	s.stock("A", 2)
+	p := newProxy(t, s.url)
+	letGo := func() {}
+	var attempts atomic.Int32 // from -1: the first purchase prepares the statements
+	attempts.Store(-1)
+	cfg := s.cfg
+	cfg.Pool = newPool(t, p.url, "lock_timeout=100")
+	cfg.Failpoint = func(_ context.Context, step inventory.Step, _ string) {
+		switch {
+		case step == inventory.AfterAcquire && attempts.Add(1) == 2:
+			letGo = s.holding(`SELECT FROM products WHERE sku = 'A' FOR UPDATE`) // waits for the end of the first
+		case step == inventory.BeforeCommit && attempts.Load() == 1:
+			p.arm(cutAfter)
+		}
+	}
+	buyer, events := s.another(cfg)
+	if _, err := buyer.Buy(t.Context(), ask(), one("A")); err != nil {
+		t.Fatal(err)
+	}
+	reply, err := buyer.Buy(t.Context(), ask(), one("A"))
+	letGo()
+	if err != nil || !reply.Replayed || isRefused(reply) {
+		t.Errorf("%+v, %v: want the first attempt's order, replayed", reply, err)
+	}
+	if a, r := events.of(inventory.Ambiguous), events.of(inventory.Resolved); a != 1 || r != 1 || attempts.Load() != 2 {
+		t.Errorf("%d ambiguous, %d resolved in %d attempts, want 1 and 1 in 2", a, r, attempts.Load())
+	}
+	if got := s.left("A"); got != 0 {
+		t.Errorf("%d left, want 0", got)
+	}
+	s.mustHold()
+}
+
 // The lease ends while nobody can say whether the COMMIT arrived. The row lock
 // and the key decide it without the lease.
 func TestCommit_IsDecidedAlsoWhenTheLeaseEndsMeanwhile(t *testing.T) {

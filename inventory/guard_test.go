@@ -24,6 +24,43 @@ func TestRetry_SerializableAndOptimisticRunAgainAndBothSell(t *testing.T) {
 	}
 }
 
+// One line of several is bought away between the reading and the writing. The
+// purchase must run again as a whole: what is left of it would be an order whose
+// other line was never taken from stock.
+func TestRetry_OptimisticWritesAllLinesOrNone(t *testing.T) {
+	t.Parallel()
+	for _, gone := range []string{"A", "B", "C"} {
+		reached, resume := make(chan struct{}), make(chan struct{})
+		s := open(t, inventory.Config{})
+		var lines []inventory.Line
+		for _, sku := range []string{"A", "B", "C"} {
+			s.stock(sku, 1)
+			lines = append(lines, one(sku)...)
+		}
+		cfg := s.cfg
+		cfg.Strategy, cfg.Failpoint = "optimistic", pauseAt(inventory.AfterGuard, reached, resume)
+		buyer, events := s.another(cfg)
+		refused := make(chan bool)
+		go func() {
+			reply, err := buyer.Buy(t.Context(), ask(), lines)
+			report(t, err)
+			refused <- isRefused(reply)
+		}()
+		<-reached
+		if _, err := s.Buy(t.Context(), ask(), one(gone)); err != nil {
+			t.Error(err)
+		}
+		close(resume)
+		if !<-refused || s.orders() != 1 {
+			t.Errorf("%d orders of %s, of which there was 1", s.orders(), gone)
+		}
+		if got := events.of(inventory.Retried); got != 1 {
+			t.Errorf("%s: %d retried, want 1", gone, got)
+		}
+		s.mustHold()
+	}
+}
+
 // The last guard: a strategy that read the past writes relative to the present,
 // and CHECK (stock >= 0) refuses what is not there.
 func TestGuard_RefusesWhatTheStrategyDidNotSee(t *testing.T) {

@@ -127,6 +127,39 @@ func TestKey_OutOfStockIsStoredAndReplayedAfterRestock(t *testing.T) {
 	}
 }
 
+// A client has many orders: each key has the answer to its own.
+func TestKey_ReplaysItsOwnAnswer(t *testing.T) {
+	t.Parallel()
+	s := open(t, inventory.Config{})
+	s.stock("A", 2)
+	client := uuid.New()
+	replies := map[string]inventory.Reply{}
+	for _, key := range []string{"1", "2", "3"} { // the third is refused
+		reply, err := s.Buy(t.Context(), askBy(client, key), one("A"))
+		if err != nil || isRefused(reply) != (key == "3") {
+			t.Fatalf("%s: %s, %v", key, reply.Body, err)
+		}
+		replies[key] = reply
+	}
+	for key, first := range replies {
+		again, err := s.Buy(t.Context(), askBy(client, key), one("A"))
+		if err != nil || !again.Replayed || again.Status != first.Status || !bytes.Equal(again.Body, first.Body) {
+			t.Errorf("%s: %s, %v, want %s", key, again.Body, err, first.Body)
+		}
+		if key == "3" {
+			continue
+		}
+		var id uuid.UUID
+		if err := s.pool.QueryRow(t.Context(), `SELECT id FROM orders WHERE client_id = $1 AND idempotency_key = $2`, client, key).Scan(&id); err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Contains(again.Body, []byte(id.String())) {
+			t.Errorf("%s: %s is not the answer of order %s", key, again.Body, id)
+		}
+	}
+	s.mustHold()
+}
+
 func TestKey_ReplaysThoughTheProductVanished(t *testing.T) {
 	t.Parallel()
 	s := openWithRedis(t, inventory.Config{Strategy: "redis+row"})

@@ -3,6 +3,7 @@ package locking_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -31,7 +32,9 @@ type script struct {
 	renewals []time.Duration
 	releases []time.Duration
 	underWay int
-	overlap  bool // Release was sent while something else was under way
+	overlap  bool            // Release was sent while something else was under way
+	granted  locking.Lease   // as the last answer said
+	foreign  []locking.Lease // came with a request, and are not what was granted
 }
 
 func (s *script) TryAcquire(ctx context.Context, keys ...string) (locking.Lease, error) {
@@ -42,12 +45,15 @@ func (s *script) TryAcquire(ctx context.Context, keys ...string) (locking.Lease,
 			return locking.Lease{}, err
 		}
 	}
-	return locking.Lease{Keys: keys, Owner: fmt.Sprint("owner-", n), Fence: locking.Fence(n + 1), Until: s.trust(sent)}, nil
+	l := locking.Lease{Keys: keys, Owner: fmt.Sprint("owner-", n), Fence: locking.Fence(n + 1), Until: s.trust(sent)}
+	s.grant(l)
+	return l, nil
 }
 
 func (s *script) Renew(ctx context.Context, l locking.Lease) (locking.Lease, error) {
 	sent, n, leave := s.enter(&s.renewals)
 	defer leave()
+	s.check(l)
 	if s.renew != nil {
 		if err := s.renew(ctx, n); err != nil {
 			return l, err
@@ -57,14 +63,31 @@ func (s *script) Renew(ctx context.Context, l locking.Lease) (locking.Lease, err
 	return l, nil
 }
 
-func (s *script) Release(ctx context.Context, _ locking.Lease) error {
+func (s *script) Release(ctx context.Context, l locking.Lease) error {
 	_, _, leave := s.enter(&s.releases)
 	defer leave()
+	s.check(l)
 	s.overlap = s.overlap || s.underWay > 1
 	if s.release != nil {
 		return s.release(ctx)
 	}
 	return nil
+}
+
+func (s *script) grant(l locking.Lease) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.granted = l
+}
+
+// check notes a lease that a server would not know: whose keys, owner or fence
+// are not those of the grant.
+func (s *script) check(l locking.Lease) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !slices.Equal(l.Keys, s.granted.Keys) || l.Owner != s.granted.Owner || l.Fence != s.granted.Fence {
+		s.foreign = append(s.foreign, l)
+	}
 }
 
 func (s *script) trust(sent time.Time) time.Time {
@@ -138,6 +161,9 @@ func (s *script) play(t *testing.T, o locking.Options, fn func(context.Context, 
 	}
 	if s.overlap {
 		t.Error("released while a renewal was under way")
+	}
+	if len(s.foreign) > 0 {
+		t.Errorf("granted %+v, renewed or released %+v", s.granted, s.foreign)
 	}
 	p.checkStory(t)
 	return p
