@@ -200,6 +200,9 @@ func TestCompose_EtcdForgetsItsHistoryBeforeItsMemoryIsFull(t *testing.T) {
 	if flags["--auto-compaction-mode"] != "periodic" || err != nil || retention <= 0 || history > etcd.MemLimit/2 {
 		t.Errorf("%d transfers a second leave %d bytes of history in %d: %v", perSecond, history, etcd.MemLimit, etcd.Command)
 	}
+	if etcd.Environment["GOMEMLIMIT"] == nil { // else garbage takes as much again
+		t.Error("the collector does not know the container's memory")
+	}
 	if flags["--quota-backend-bytes"] == "" {
 		t.Errorf("no quota is named: %v", etcd.Command)
 	}
