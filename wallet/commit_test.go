@@ -97,10 +97,9 @@ func TestCommit_WithUnknownResultIsDecidedByTheSameKey(t *testing.T) {
 // Only the client's patience ends this one: it is told the truth, and the same
 // key finds out.
 func TestCommit_ThatStaysUnknownSaysSoAndTheSameKeyResolvesIt(t *testing.T) {
-	url := private(t)                                                               // sessions are killed there
-	for _, name := range []string{"applied but not acknowledged", "time expired"} { // the driver's own patience, and ours
+	for _, name := range []string{"applied but not acknowledged", "time expired", "connection lost"} { // the last leaves the transaction open at the server
 		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
-			c := openAt(t, url, wallet.Config{})
+			c := open(t, wallet.Config{})
 			p := c.pair(100, 0)
 			svc, events, client := c.replica(wallet.Config{})
 			off := c.failCommand(client, always, "commitTransaction", commitFaults[name]...)
@@ -111,12 +110,10 @@ func TestCommit_ThatStaysUnknownSaysSoAndTheSameKeyResolvesIt(t *testing.T) {
 			if !errors.Is(err, locking.ErrOutcomeUnknown) || errors.Is(err, locking.ErrBusy) || events.of(wallet.Ambiguous) == 0 || events.of(wallet.Resolved) != 0 {
 				t.Errorf("%v, want ErrOutcomeUnknown; %d ambiguous, %d resolved", err, events.of(wallet.Ambiguous), events.of(wallet.Resolved))
 			}
+			c.done(c.Debit(t.Context(), ask(p.alice), p.a, 1)) // another process: the wallet is free
 			off()
-			// A transaction whose commit was lost is still open, with its locks. What
-			// the server does after transactionLifetimeLimitSeconds, at once:
-			c.admin(bson.D{{Key: "killAllSessions", Value: bson.A{}}})
-			c.done(until(t.Context(), func() (wallet.Reply, error) { return svc.Credit(t.Context(), req, p.a, 30) }))
-			c.mustHave(p.a, 133)
+			c.done(svc.Credit(t.Context(), req, p.a, 30))
+			c.mustHave(p.a, 132)
 			c.mustHold()
 		})
 	}
@@ -134,6 +131,33 @@ func TestCommit_UnknownIsCountedAndResolved(t *testing.T) {
 		t.Errorf("%d ambiguous, %d resolved, want 1 and 1", a, r)
 	}
 	c.mustHave(p.a, 133)
+	c.mustHold()
+}
+
+// A majority that does not answer for what the primary has committed: the turn was
+// given on. The requests wait for it again, or all of them would meet at the wallet.
+func TestCommit_UnknownBehindTheTurnWaitsForItAgain(t *testing.T) {
+	c := open(t, wallet.Config{})
+	p := c.pair(100, 0)
+	const requests = 16
+	svc, events, client := c.replica(wallet.Config{})
+	c.failCommand(client, bson.D{{Key: "activationProbability", Value: 0.5}}, "commitTransaction",
+		bson.E{Key: "errorCode", Value: 251}, bson.E{Key: "errorLabels", Value: bson.A{"TransientTransactionError"}})
+	var answers []<-chan outcome
+	for range requests {
+		req := ask(p.alice)
+		answers = append(answers, beside(func() (wallet.Reply, error) {
+			return until(t.Context(), func() (wallet.Reply, error) { return svc.Credit(t.Context(), req, p.a, 10) })
+		}))
+	}
+	for _, answer := range answers {
+		o := <-answer
+		c.done(o.reply, o.err)
+	}
+	if a, n := events.of(wallet.Ambiguous), events.of(wallet.Conflict); a == 0 || n != 0 {
+		t.Errorf("%d ambiguous, %d conflicts among the requests of one process, want some and none", a, n)
+	}
+	c.mustHave(p.a, 100+requests*11)
 	c.mustHold()
 }
 
@@ -171,7 +195,7 @@ func TestStatement_ThatFailsIsRunAgainFromTheBeginning(t *testing.T) {
 				svc, events, client := c.replica(wallet.Config{})
 				c.failCommand(client, times(1), at[0], append(fault, bson.E{Key: "namespace", Value: c.db.Name() + "." + at[1]})...)
 				c.done(svc.Pay(t.Context(), ask(p.alice), p.pay(30)))
-				if events.of(wallet.Retried) == 0 {
+				if events.of(wallet.Retried)+events.of(wallet.Conflict) == 0 {
 					t.Error("the fault did not land, or the attempt went on")
 				}
 				c.mustHave(p.a, 70)

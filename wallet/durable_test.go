@@ -6,11 +6,13 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/event"
+	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"shop/locking"
 	"shop/wallet"
@@ -157,4 +159,55 @@ func TestCommit_TheLastIsWithMajority(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Requests that wait for the majority hold a connection each. They leave some for
+// everything else, and the wallet that they write brings no more of them.
+func TestCommit_SlowMajorityOfOneWalletLeavesConnectionsToOthers(t *testing.T) {
+	s := newSet(t)
+	c := openAt(t, s.url, wallet.Config{})
+	p := c.pair(100, 0)
+	var using, most atomic.Int64
+	o, err := wallet.ClientOptions(s.url)
+	s.must(err)
+	client, err := mongo.Connect(o.SetPoolMonitor(&event.PoolMonitor{Event: func(e *event.PoolEvent) {
+		switch e.Type {
+		case event.ConnectionCheckedOut:
+			most.Store(max(most.Load(), using.Add(1)))
+		case event.ConnectionCheckedIn:
+			using.Add(-1)
+		}
+	}}))
+	s.must(err)
+	t.Cleanup(func() { _ = client.Disconnect(context.Background()) })
+	svc, _ := c.another(wallet.Config{Database: client.Database(c.db.Name()), Bonus: c.outside.ask, Line: 1024})
+	primary, others := s.roles()
+	s.replicate(others, "off")
+	const requests = 130
+	answers := make([]<-chan outcome, requests)
+	for n := range answers {
+		req := ask(p.alice)
+		answers[n] = beside(func() (wallet.Reply, error) {
+			return until(t.Context(), func() (wallet.Reply, error) { return svc.Debit(t.Context(), req, p.a, 1) })
+		})
+	}
+	for s.operations(primary, c.db.Name()) < 60 {
+		continue
+	}
+	for range 100 {
+		if _, err := svc.Wallet(t.Context(), p.bob, p.b); err != nil {
+			t.Error(err)
+		}
+	}
+	s.replicate(others, "on")
+	for _, answer := range answers {
+		if o := <-answer; o.err != nil {
+			t.Errorf("%s, %v", o.reply.Body, o.err)
+		}
+	}
+	if n := most.Load(); n >= 100 {
+		t.Errorf("%d connections were used at once: all that there are", n)
+	}
+	c.mustHave(p.a, 0)
+	c.mustHold()
 }

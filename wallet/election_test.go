@@ -2,7 +2,6 @@ package wallet_test
 
 import (
 	"context"
-	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -11,28 +10,28 @@ import (
 	"shop/wallet"
 )
 
-// The primary steps down under load, twice, and is elected again. All
-// open transactions are aborted, commits lose their answers.
+// The primary steps down under load, twice, and is elected again. All open
+// transactions are aborted, commits lose their answers. An operation waits for the
+// step-down with its transaction open: one at least is aborted.
 func TestPrimary_ThatStepsDownCostsNoMoneyAndNoSecondBonus(t *testing.T) {
 	url := private(t)
 	for _, strategy := range safe() {
 		t.Run(strategy, func(t *testing.T) {
 			var operations atomic.Int32
-			var again sync.WaitGroup
 			c := openAt(t, url, wallet.Config{Strategy: strategy})
 			c.cfg.Failpoint = func(_ context.Context, step wallet.Step, _ string) {
-				if step == wallet.BeforeCommit && operations.Add(1)%20 == 0 && operations.Load() <= 40 {
-					again.Go(func() {
-						// Its answer is lost with the connection, if it has none.
-						_ = c.db.Client().Database("admin").RunCommand(context.Background(), bson.D{
-							{Key: "replSetStepDown", Value: 1}, {Key: "secondaryCatchUpPeriodSecs", Value: 0}, {Key: "force", Value: true},
-						}).Err()
-					})
+				if step != wallet.BeforeCommit {
+					return
+				}
+				if n := operations.Add(1); n == 20 || n == 40 {
+					// Its answer is lost with the connection, if it has none.
+					_ = c.db.Client().Database("admin").RunCommand(context.Background(), bson.D{
+						{Key: "replSetStepDown", Value: 1}, {Key: "secondaryCatchUpPeriodSecs", Value: 0}, {Key: "force", Value: true},
+					}).Err()
 				}
 			}
 			c.Service, c.events = c.another(c.cfg)
 			c.churn(60, 2)
-			again.Wait()
 			if n := c.operations(); n != 60 {
 				t.Errorf("%d answers, want 60", n)
 			}

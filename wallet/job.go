@@ -103,16 +103,28 @@ func (op Operation) delta(wallet uuid.UUID) int64 {
 	return -op.Amount
 }
 
-// fits finds what is wrong with an operation on these wallets. An
-// InsufficientFundsError is an answer, which will be stored; the others are not.
-func (j *job) fits(wallets []Wallet) error {
+// permits finds what is wrong with an operation on these wallets, whatever is in
+// them. Owner and currency of a wallet never change.
+func (j *job) permits(wallets []Wallet) error {
 	for _, w := range wallets {
-		switch delta := j.op.delta(w.ID); {
+		switch {
 		case w.ID == j.op.Wallet && w.Owner != j.op.Client:
 			return fmt.Errorf("%w: %s", ErrForbidden, w.ID)
 		case w.Currency != wallets[0].Currency:
 			return fmt.Errorf("%w: one wallet is in %s, the other in %s", ErrInvalid, wallets[0].Currency, w.Currency)
-		case delta > 0 && w.Balance > math.MaxInt64-delta-AmountMax: // whatever the bonus will be
+		}
+	}
+	return nil
+}
+
+// fits finds what is wrong with an operation on these wallets as they are now. An
+// InsufficientFundsError is an answer, which will be stored; the others are not.
+func (j *job) fits(wallets []Wallet) error {
+	if err := j.permits(wallets); err != nil {
+		return err
+	}
+	for _, w := range wallets {
+		if delta := j.op.delta(w.ID); delta > 0 && w.Balance > math.MaxInt64-delta-AmountMax { // whatever the bonus will be
 			return fmt.Errorf("%w: more than wallet %s can hold", ErrInvalid, w.ID)
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -15,7 +17,19 @@ import (
 func (l *lines) waiting(id uuid.UUID) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.at[id])
+	if l.at[id] == nil {
+		return 0
+	}
+	return len(l.at[id].queue)
+}
+
+// at is a job of a client of its own at one wallet, or two.
+func at(ids ...uuid.UUID) *job {
+	j := &job{req: Request{Client: uuid.New()}, op: Operation{Wallet: ids[0]}}
+	if len(ids) > 1 {
+		j.op.To = &ids[1]
+	}
+	return j
 }
 
 // queue lets n wait for a wallet, one after the other, and tells in which order
@@ -26,7 +40,7 @@ func queue(t *testing.T, l *lines, id uuid.UUID, n int) <-chan int {
 	for k := range n {
 		before := l.waiting(id)
 		go func() {
-			leave, err := l.enter(t.Context(), id)
+			leave, err := l.enter(t.Context(), at(id))
 			if err != nil {
 				t.Error(err)
 				return
@@ -44,7 +58,7 @@ func queue(t *testing.T, l *lines, id uuid.UUID, n int) <-chan int {
 func TestLines_FirstComeFirstServed(t *testing.T) {
 	t.Parallel()
 	l, id := newLines(16), uuid.New()
-	leave, err := l.enter(t.Context(), id)
+	leave, err := l.enter(t.Context(), at(id))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,29 +73,102 @@ func TestLines_FirstComeFirstServed(t *testing.T) {
 
 func TestLines_AreForgottenWhenEmpty(t *testing.T) {
 	t.Parallel()
-	l := newLines(1)
-	for range 3 {
-		leave, err := l.enter(t.Context(), uuid.New(), uuid.New())
-		if err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		l := newLines(1)
+		for range 3 {
+			leave, err := l.enter(t.Context(), at(uuid.New(), uuid.New()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			leave()
+			leave() // once more does nothing
 		}
-		leave()
-		leave() // once more does nothing
+		time.Sleep(2 * gap)
+		synctest.Wait()
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if len(l.at) != 0 {
+			t.Errorf("%d lines are left", len(l.at))
+		}
+	})
+}
+
+// Another process takes the wallet only while this one leaves it alone.
+func TestLines_LeaveAGapAfterEachRun(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		others bool
+		run    time.Duration
+	}{"alone": {false, runAlone}, "shared": {true, runShared}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				const takes = 10 * time.Millisecond
+				l, id := newLines(16), uuid.New()
+				var gaps, turns int
+				last := time.Now()
+				for begin := last; time.Since(begin) < 4*c.run; {
+					leave, err := l.enter(t.Context(), at(id))
+					if err != nil {
+						t.Fatal(err)
+					}
+					if turns++; turns == 1 && c.others {
+						l.held([]uuid.UUID{id})
+					}
+					switch waited := time.Since(last); {
+					case waited == gap:
+						gaps++
+					case waited != 0:
+						t.Errorf("turn %d after %v, want none or %v", turns, waited, gap)
+					}
+					time.Sleep(takes)
+					last = time.Now()
+					leave()
+				}
+				if gaps != 3 {
+					t.Errorf("%d gaps in 4 runs of %v, want 3", gaps, c.run)
+				}
+			})
+		})
 	}
-	if len(l.at) != 0 {
-		t.Errorf("%d lines are left", len(l.at))
+}
+
+// A client fills its own share of a queue. The others find room.
+func TestLines_OneClientCannotFillThem(t *testing.T) {
+	t.Parallel()
+	l, id := newLines(8), uuid.New()
+	leave, err := l.enter(t.Context(), at(id))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer leave()
+	greedy := at(id)
+	for n := range 2 {
+		if _, err := l.join(id, greedy); err != nil {
+			t.Errorf("%v for number %d", err, n)
+		}
+	}
+	if _, err := l.join(id, greedy); !errors.Is(err, errLineFull) {
+		t.Errorf("%v, want the line full for a client with a quarter of it", err)
+	}
+	if _, err := l.join(id, at(id)); err != nil {
+		t.Errorf("%v for another client", err)
+	}
+	greedy.unknown = true
+	if _, err := l.join(id, greedy); err != nil {
+		t.Errorf("%v for a request whose commit is unknown", err)
 	}
 }
 
 func TestLines_FullIsBusyAtOnce(t *testing.T) {
 	t.Parallel()
 	l, id, other := newLines(2), uuid.New(), uuid.New()
-	leave, err := l.enter(t.Context(), id)
+	leave, err := l.enter(t.Context(), at(id))
 	if err != nil {
 		t.Fatal(err)
 	}
 	turns := queue(t, l, id, 2)
-	if _, err := l.enter(t.Context(), other, id); !errors.Is(err, locking.ErrBusy) || !errors.Is(err, errLineFull) {
+	if _, err := l.enter(t.Context(), at(other, id)); !errors.Is(err, locking.ErrBusy) || !errors.Is(err, errLineFull) {
 		t.Errorf("%v, want busy", err)
 	}
 	if n := l.waiting(other); n != 0 {
@@ -95,7 +182,7 @@ func TestLines_FullIsBusyAtOnce(t *testing.T) {
 func TestLines_WhoeverLeavesWhileWaitingIsSkipped(t *testing.T) {
 	t.Parallel()
 	l, id := newLines(4), uuid.New()
-	leave, err := l.enter(t.Context(), id)
+	leave, err := l.enter(t.Context(), at(id))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +190,7 @@ func TestLines_WhoeverLeavesWhileWaitingIsSkipped(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	left := make(chan error)
 	go func() {
-		_, err := l.enter(ctx, id)
+		_, err := l.enter(ctx, at(id))
 		left <- err
 	}()
 	for l.waiting(id) < 2 {
@@ -131,7 +218,7 @@ func TestLines_TwoInOneOrderNeverWaitInACircle(t *testing.T) {
 	for _, ids := range [][]uuid.UUID{{a, b}, {a}, {b}, {a, b}} {
 		go func() {
 			for range each {
-				leave, err := l.enter(t.Context(), ids...)
+				leave, err := l.enter(t.Context(), at(ids...))
 				if err != nil {
 					t.Error(err)
 				} else {
@@ -144,8 +231,8 @@ func TestLines_TwoInOneOrderNeverWaitInACircle(t *testing.T) {
 	for range 4 {
 		<-done
 	}
-	if len(l.at) != 0 {
-		t.Errorf("%d lines are left", len(l.at))
+	if n := l.waiting(a) + l.waiting(b); n != 0 {
+		t.Errorf("%d are left in line", n)
 	}
 }
 

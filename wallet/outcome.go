@@ -13,10 +13,21 @@ import (
 
 // What one attempt can end with besides an answer. None of them is seen outside.
 var (
+	errHeld     = errors.New("wallet: another process has the wallet")
 	errKeyTaken = errors.New("wallet: the key has an answer already")
 	errGuard    = errors.New("wallet: the schema refused the balance")
 	errAttempts = fmt.Errorf("wallet: gave up after %d attempts", attemptsMax)
 )
+
+// verdictError is an answer that is not stored: what it was read from is committed
+// before the client is told.
+type verdictError struct{ error }
+
+func (e *verdictError) Unwrap() error { return e.error }
+
+func isVerdict(err error) bool {
+	return errors.Is(err, ErrKeyReused) || errors.As(err, new(*verdictError))
+}
 
 // ambiguousError is a commit that was sent, and whose result is unknown.
 type ambiguousError struct{ err error }
@@ -65,7 +76,7 @@ func toCaller(ctx context.Context, err error) error {
 		return context.Cause(ctx)
 	case errors.Is(err, locking.ErrBusy):
 		return err
-	case errors.Is(err, errKeyTaken), errors.Is(err, errGuard), errors.Is(err, errAttempts),
+	case errors.Is(err, errKeyTaken), errors.Is(err, errAttempts),
 		hasLabel(err, "TransientTransactionError"), isAway(err):
 		return fmt.Errorf("%w: %v", locking.ErrBusy, err) // aborted, or never begun; whose time-out it was is not the caller's
 	default:

@@ -47,21 +47,23 @@ func TestNaive_SpendsTheSameMoneyTwice(t *testing.T) {
 }
 
 // The controls whose balances are right: two have read or passed the lock, both
-// ask, one of them is refused at its write and asks again.
+// ask, one of them is refused at its write and asks again. lock-late reads nothing
+// before its lock, so that one of the two has to meet the lock of the other: the
+// first stands still behind its lock until the second has begun again.
 func TestControls_KeepTheBalanceAndAskAgain(t *testing.T) {
 	t.Parallel()
-	for strategy, at := range map[string]wallet.Step{
-		"txn":           wallet.AfterGuard,
-		"constant-lock": wallet.AfterGuard,
-		"lock-late":     wallet.AfterCall,
-	} {
+	for _, strategy := range []string{"txn", "constant-lock", "lock-late"} {
 		t.Run(strategy, func(t *testing.T) {
 			t.Parallel()
 			c := open(t, wallet.Config{Strategy: strategy})
 			alice := uuid.New()
 			id := c.wallet(alice, 100)
 			c.done(c.Credit(t.Context(), ask(alice), id, 10)) // the constant is written
-			svc, _ := c.another(wallet.Config{Database: c.db, Strategy: strategy, Bonus: c.outside.ask, Failpoint: meet(2, at)})
+			failpoint := meet(2, wallet.AfterGuard)
+			if strategy == "lock-late" {
+				failpoint = secondBeginsTwice()
+			}
+			svc, _ := c.another(wallet.Config{Database: c.db, Strategy: strategy, Bonus: c.outside.ask, Failpoint: failpoint})
 			one := beside(func() (wallet.Reply, error) { return svc.Credit(t.Context(), ask(alice), id, 30) })
 			two := beside(func() (wallet.Reply, error) { return svc.Credit(t.Context(), ask(alice), id, 20) })
 			for _, o := range []outcome{<-one, <-two} {
@@ -73,6 +75,19 @@ func TestControls_KeepTheBalanceAndAskAgain(t *testing.T) {
 				t.Error("nobody asked twice: the control did not fail, or the check is blind")
 			}
 		})
+	}
+}
+
+// secondBeginsTwice stops the first request that has its lock until a callback has
+// begun for the third time: that of the first, and two of the second.
+func secondBeginsTwice() func(context.Context, wallet.Step, string) {
+	var begun atomic.Int32
+	first := &stopAt{step: wallet.AfterGuard, reached: make(chan struct{}), goOn: make(chan struct{})}
+	return func(ctx context.Context, step wallet.Step, name string) {
+		if step == wallet.AfterBegin && begun.Add(1) == 3 {
+			close(first.goOn)
+		}
+		first.hook(ctx, step, name)
 	}
 }
 

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
 )
 
 // asker finds out the bonus of a job.
@@ -40,19 +42,20 @@ func (s *Service) finish(ctx context.Context, j *job, wallets []Wallet, ask aske
 	return s.insert(ctx, j, op, wallets)
 }
 
-// refused stores a refusal, if err is one. In the transaction that found the
-// reason, and not behind it: what it has read may be of a primary that is
+// refused stores a refusal, if err is one that is stored. In the transaction that
+// found the reason, and not behind it: what it has read may be of a primary that is
 // deposed, and only its own commit, with majority, says that it was not. The
-// balances are written as they were, so that one that has changed refuses this.
+// balances are written as they were, so that one that has changed refuses this. The
+// other refusals are committed for the same reason, with nothing stored.
 func (s *Service) refused(ctx context.Context, j *job, wallets []Wallet, err error) (Reply, error) {
-	no := new(InsufficientFundsError)
-	if !errors.As(err, &no) {
-		return Reply{}, err
-	}
 	for i := range wallets {
 		if err := s.save(ctx, &wallets[i], wallets[i].Balance); err != nil {
 			return Reply{}, err
 		}
+	}
+	no := new(InsufficientFundsError)
+	if !errors.As(err, &no) {
+		return Reply{}, &verdictError{err}
 	}
 	op := j.op
 	op.Currency, op.CreatedAt = wallets[0].Currency, latest(wallets)
@@ -132,6 +135,43 @@ func (s *Service) read(ctx context.Context, j *job) ([]Wallet, error) {
 	})
 }
 
+// allowed refuses, before it waits or locks anything, a job whose client does not
+// own the wallet, or whose wallets are not there or of two currencies. Requests of
+// strangers are not in the way of the owner. The answer holds: a majority has what
+// it was read from, and it never changes. A wallet that is not found is looked for
+// once more, linearizable: a new primary may not yet know what a majority has.
+func (s *Service) allowed(ctx context.Context, j *job) error {
+	ids := j.ids()
+	wallets, err := s.of(ctx, reads, ids...)
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		if slices.ContainsFunc(wallets, func(w Wallet) bool { return w.ID == id }) {
+			continue
+		}
+		late, err := s.of(ctx, newest, id)
+		if err != nil {
+			return err
+		}
+		if len(late) == 0 {
+			return fmt.Errorf("%w: wallet %s", ErrNotFound, id)
+		}
+		wallets = append(wallets, late...)
+	}
+	return j.permits(wallets)
+}
+
+// of finds wallets outside of any transaction.
+func (s *Service) of(ctx context.Context, concern *readconcern.ReadConcern, ids ...uuid.UUID) (found []Wallet, err error) {
+	wallets := s.wallets.Clone(options.Collection().SetReadConcern(concern))
+	cursor, err := wallets.Aggregate(ctx, mongo.Pipeline{{{Key: "$match", Value: bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: ids}}}}}}})
+	if err == nil {
+		err = cursor.All(ctx, &found)
+	}
+	return found, explain("whose wallet", err)
+}
+
 // each gets at the job's wallets one after the other, in id order.
 func each(j *job, get func(id uuid.UUID, w *Wallet) error) ([]Wallet, error) {
 	ids := j.ids()
@@ -140,6 +180,9 @@ func each(j *job, get func(id uuid.UUID, w *Wallet) error) ([]Wallet, error) {
 		err := get(id, &wallets[i])
 		if errors.Is(err, mongo.ErrNoDocuments) {
 			return nil, fmt.Errorf("%w: wallet %s", ErrNotFound, id)
+		}
+		if hasCode(err, writeConflict) {
+			return nil, fmt.Errorf("%w: %w", errHeld, err)
 		}
 		if err != nil {
 			return nil, explain("wallet "+id.String(), err)

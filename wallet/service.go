@@ -84,8 +84,14 @@ func (s *Service) request(ctx context.Context, j *job) (Reply, error) {
 	if err := s.step(ctx, BeforeAcquire); err != nil {
 		return Reply{}, err
 	}
+	if err := s.allowed(ctx, j); err != nil {
+		return Reply{}, toCaller(ctx, err)
+	}
 	reply, err := s.method.run(s, ctx, j)
 	_ = s.step(ctx, AfterRelease)
+	if errors.Is(err, errGuard) {
+		s.count(GuardTripped, s.method.Name)
+	}
 	if err != nil && j.unknown && !errors.Is(err, ErrKeyReused) { // whatever it was, it was not the first attempt's
 		return Reply{}, fmt.Errorf("%w: %v", locking.ErrOutcomeUnknown, err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
@@ -25,15 +26,37 @@ func forget(ctx context.Context, session *mongo.Session) {
 	_ = session.AbortTransaction(context.WithoutCancel(ctx))
 }
 
-// settle commits what the primary has committed, until a majority has it, or the
-// server says that it is gone: then it was rolled back with its primary. Nothing
-// else is done in the session before that: for the driver, one whose commit timed
-// out is committing still, and it would begin each next transaction twice.
-func settle(ctx context.Context, session *mongo.Session) error {
+// settle gives the job's turn on, and commits what the primary has committed,
+// until a majority has it, or the server says that it is gone: then it was rolled
+// back with its primary. Nothing else is done in the session before that: for the
+// driver, a commit that timed out is committing still, and it would begin each next
+// transaction twice.
+//
+// Each of these commits takes a connection until the majority answers. When
+// majorityMax of them wait, the job waits for a place with its turn, so that its
+// wallet brings no more of them.
+func (s *Service) settle(ctx context.Context, session *mongo.Session, j *job) error {
+	select {
+	case s.lines.majority <- struct{}{}:
+		defer func() { <-s.lines.majority }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	j.giveTurn()
 	for n := 1; ; n++ {
 		err := session.CommitTransaction(context.WithoutCancel(ctx))
 		if err == nil || hasLabel(err, "TransientTransactionError") || pause(ctx, n) != nil {
 			return err
 		}
 	}
+}
+
+// abandon ends the transaction of a job that ends with an unknown commit. If the
+// commit did not reach the server, the transaction is open there with its locks, and
+// the driver, for which it is committed, does not abort it. A server that does not
+// answer soon is dead, and its transactions with it.
+func (s *Service) abandon(ctx context.Context, session *mongo.Session) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), heartbeat)
+	defer cancel()
+	_ = s.client.Database("admin").RunCommand(ctx, bson.D{{Key: "killSessions", Value: bson.A{session.ID()}}}).Err()
 }

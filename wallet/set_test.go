@@ -103,6 +103,13 @@ func (s *set) replicate(members []*stack.Server, state string) {
 	}
 }
 
+// atPrimary runs a command that is answered when the primary has done it.
+func (s *set) atPrimary(primary *stack.Server, database string, command bson.D) {
+	s.t.Helper()
+	command = append(command, bson.E{Key: "writeConcern", Value: bson.D{{Key: "w", Value: 1}}})
+	s.must(s.direct[primary].Database(database).RunCommand(s.t.Context(), command).Err())
+}
+
 // operations counts those that one member has, whether or not a majority has them.
 func (s *set) operations(member *stack.Server, database string) int {
 	s.t.Helper()

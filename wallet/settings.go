@@ -19,8 +19,24 @@ const (
 	BonusTimeout   = 1 * time.Second // the outside's answer: the wallet is locked meanwhile
 	RequestTimeout = 4 * time.Second // the turn and all attempts; what has begun to commit then may take a few ClientTimeouts more
 
-	// LineMax is how many wait in this process for one wallet, unless Config says otherwise.
-	LineMax = 256
+	// LineMax is how many requests wait in this process for one wallet, unless Config
+	// says otherwise. A quarter of them may be of one client. It is well below what
+	// the server has in flight (256), so that a wallet cannot take all of that.
+	LineMax = 128
+
+	// runShared is how long a process keeps a wallet that others want too, runAlone
+	// how long it keeps one that it had alone so far. Then it leaves it to the others
+	// for a gap, which is longer than the longest pause (heldPause) of those that wait.
+	runShared = 50 * time.Millisecond
+	runAlone  = time.Second
+	gap       = 15 * time.Millisecond
+	heldPause = 10 * time.Millisecond
+
+	// poolMax is how many connections there are to the primary, majorityMax how many
+	// of them may wait for a majority behind a turn: the rest are for reads, and for
+	// statements, which are short.
+	poolMax     = 100
+	majorityMax = 64
 
 	// heartbeat is how soon a server is asked again that has answered with an
 	// error which speaks of shutting down. Nothing is sent there until it has
@@ -45,6 +61,7 @@ var (
 	atPrimary = writeconcern.W1() // never the last word: see durably
 	reads     = readconcern.Majority()
 	snapshot  = readconcern.Snapshot()
+	newest    = readconcern.Linearizable()
 	primary   = readpref.Primary()
 )
 
@@ -55,6 +72,7 @@ func ClientOptions(uri string) (*options.ClientOptions, error) {
 		SetTimeout(ClientTimeout).
 		SetServerSelectionTimeout(ClientTimeout).
 		SetHeartbeatInterval(heartbeat).
+		SetMaxPoolSize(poolMax).
 		SetWriteConcern(writes).SetReadConcern(reads).SetReadPreference(primary).
 		SetRegistry(Registry())
 	if err := o.Validate(); err != nil {

@@ -27,29 +27,52 @@ type work func(ctx context.Context) (Reply, error)
 // server, with its locks; the next one in the same session ends it. In another
 // session it would be refused by its own predecessor, for a minute.
 func (s *Service) transact(ctx context.Context, j *job, do work) (Reply, error) {
-	leave, err := s.turn(ctx, j)
-	if err != nil {
-		return Reply{}, err
-	}
-	defer leave()
 	session, err := s.client.StartSession()
 	if err != nil {
 		return Reply{}, fmt.Errorf("wallet: session: %w", err)
 	}
 	defer session.EndSession(context.WithoutCancel(ctx))
+	defer j.giveTurn()
 	for round := range roundsMax {
-		if err := pause(ctx, round); err != nil {
-			return Reply{}, err
+		if err = pause(ctx, round); err != nil {
+			break
+		}
+		if err = s.turn(ctx, j); err != nil {
+			break
 		}
 		var reply Reply
-		if reply, err = s.round(ctx, session, j, do); err == nil {
+		if reply, err = s.locked(ctx, session, j, do); err == nil {
 			return reply, nil
 		}
 		if !s.again(j, err) {
 			break
 		}
 	}
+	if j.unknown {
+		s.abandon(ctx, session)
+	}
 	return Reply{}, toCaller(ctx, err)
+}
+
+// locked is a round in which the job got its wallets. While another process has
+// one of them, MongoDB refuses the lock at once, and nothing was done: the job
+// asks again after a short pause of its own. The driver's pause grows to half a
+// second, in which the wallet is free many times.
+func (s *Service) locked(ctx context.Context, session *mongo.Session, j *job, do work) (Reply, error) {
+	for begin := time.Now(); ; {
+		reply, err := s.round(ctx, session, j, do)
+		if !errors.Is(err, errHeld) || !s.lined() {
+			return reply, err
+		}
+		s.lines.held(j.ids())
+		wait := heldPause
+		if time.Since(begin) > runShared+gap { // it lost a gap, so that it is before those that have just lost the wallet
+			wait /= 3
+		}
+		if err := sleep(ctx, wait/2+rand.N(wait/2)); err != nil {
+			return Reply{}, err
+		}
+	}
 }
 
 // round is one WithTransaction. It returns the callback's reply beside an error
@@ -64,21 +87,24 @@ func (s *Service) round(ctx context.Context, session *mongo.Session, j *job, do 
 			s.count(Transient, s.method.Name) // behind a commit, only this label leads here
 		}
 		reply, err := s.attempt(ctx, j, do)
-		if errors.Is(err, ErrKeyReused) {
-			// Whoever has the key may still be rolled back. This is committed, and so
-			// it is told when a majority has what it was read from.
+		if isVerdict(err) {
+			// What it was read from may still be rolled back. This is committed, and so
+			// the client is told when a majority has that.
 			ended = true
 			return err, nil
 		}
 		if ended = err == nil; !ended {
 			s.countCause(err)
+			if s.lined() && errors.Is(err, errHeld) {
+				j.attempt--
+				return nil, errHeld // without its label: the driver would wait longer than the wallet is held
+			}
 			return nil, err
 		}
 		return reply, nil // a value: what an aborted attempt found out is forgotten with it
-	}, j.durably())
-	if err == nil && j.leave != nil {
-		j.leave()
-		err = settle(ctx, session)
+	}, s.durably())
+	if err == nil && s.lined() {
+		err = s.settle(ctx, session, j)
 		s.countCause(err)
 	}
 	switch {
@@ -105,9 +131,9 @@ func (s *Service) round(ctx context.Context, session *mongo.Session, j *job, do 
 // repetition, whatever the first had asked for). The next in line may read what
 // could still be rolled back, but its own commit is behind ours in the oplog: a
 // majority that has it has ours.
-func (j *job) durably() *options.TransactionOptionsBuilder {
+func (s *Service) durably() *options.TransactionOptionsBuilder {
 	o := options.Transaction().SetReadConcern(snapshot).SetReadPreference(primary)
-	if j.leave != nil {
+	if s.lined() {
 		return o.SetWriteConcern(atPrimary)
 	}
 	return o.SetWriteConcern(writes)
@@ -125,7 +151,7 @@ func (s *Service) attempt(ctx context.Context, j *job, do work) (Reply, error) {
 		return Reply{}, err
 	}
 	reply, err := do(ctx)
-	if err != nil && !errors.Is(err, ErrKeyReused) {
+	if err != nil && !isVerdict(err) {
 		return Reply{}, err
 	}
 	return reply, cmp.Or(s.step(ctx, BeforeCommit), err)
@@ -137,9 +163,6 @@ func (s *Service) again(j *job, err error) bool {
 	case errors.As(err, &ambiguous):
 		j.unknown = true
 		s.count(Ambiguous, s.method.Name)
-		return true
-	case errors.Is(err, errGuard):
-		s.count(GuardTripped, s.method.Name)
 		return true
 	case errors.Is(err, errKeyTaken):
 		return true
@@ -164,7 +187,11 @@ func pause(ctx context.Context, n int) error {
 	if n == 0 {
 		return nil
 	}
-	timer := time.NewTimer(rand.N(min(pauseBase<<min(n, 10), pauseMax)))
+	return sleep(ctx, rand.N(min(pauseBase<<min(n, 10), pauseMax)))
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:

@@ -1,0 +1,152 @@
+package wallet_test
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+
+	"github.com/google/uuid"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"shop/locking"
+	"shop/wallet"
+)
+
+// The wallet is held, and another request waits for it. A request of another
+// client is refused meanwhile, and has locked nothing.
+func TestCredit_StrangerWaitsInNoLineAndLocksNothing(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range safe() {
+		t.Run(strategy, func(t *testing.T) {
+			t.Parallel()
+			c := open(t, wallet.Config{})
+			p := c.pair(100, 100)
+			stop := &stopAt{step: wallet.AfterGuard, reached: make(chan struct{}), goOn: make(chan struct{})}
+			svc, w := c.watched(wallet.Config{Strategy: strategy, Failpoint: stop.hook})
+			owner := beside(func() (wallet.Reply, error) { return svc.Debit(t.Context(), ask(p.alice), p.a, 10) })
+			<-stop.reached
+			sent := len(w.names(t))
+			if _, err := svc.Credit(t.Context(), ask(p.bob), p.a, 10); !errors.Is(err, wallet.ErrForbidden) {
+				t.Errorf("credit: %v, want ErrForbidden", err)
+			}
+			if _, err := svc.Pay(t.Context(), ask(p.bob), p.pay(10)); !errors.Is(err, wallet.ErrForbidden) {
+				t.Errorf("payment: %v, want ErrForbidden", err)
+			}
+			if more := w.names(t)[sent:]; len(more) > 0 {
+				t.Errorf("the stranger's requests sent %q", more)
+			}
+			close(stop.goOn)
+			o := <-owner
+			c.done(o.reply, o.err)
+			c.mustHave(p.a, 90)
+			c.mustHold()
+		})
+	}
+}
+
+// Anyone may pay to a wallet, and waits in its line for that: with a share of the
+// places, so that the owner has room.
+func TestLine_OneClientCannotFillThatOfItsPayee(t *testing.T) {
+	t.Parallel()
+	stop := &stopAt{step: wallet.AfterGuard, reached: make(chan struct{}), goOn: make(chan struct{})}
+	c := open(t, wallet.Config{Line: 4, Failpoint: stop.hook})
+	p := c.pair(100, 100)
+	for bytes.Compare(p.b[:], p.a[:]) > 0 { // the payee's line is the first that a payment waits in
+		p = c.pair(100, 100)
+	}
+	first := beside(func() (wallet.Reply, error) { return c.Debit(t.Context(), ask(p.bob), p.b, 10) })
+	<-stop.reached
+	const payments = 6
+	paid := make(chan outcome, payments)
+	for range payments {
+		go func() {
+			reply, err := c.Pay(t.Context(), ask(p.alice), p.pay(1))
+			paid <- outcome{reply, err}
+		}()
+	}
+	if o := <-paid; !errors.Is(o.err, locking.ErrBusy) { // alice has all that she gets
+		t.Errorf("%s, %v, want ErrBusy", o.reply.Body, o.err)
+	}
+	second := beside(func() (wallet.Reply, error) { return c.Debit(t.Context(), ask(p.bob), p.b, 10) })
+	for n := 1; n < payments-1; n++ {
+		<-paid
+	}
+	close(stop.goOn)
+	for _, o := range []outcome{<-first, <-second, <-paid} {
+		c.done(o.reply, o.err)
+	}
+	c.mustHave(p.b, 81)
+	c.mustHold()
+}
+
+// What only the primary has can be rolled back, and a refusal with it.
+func TestRefusal_IsToldWhenAMajorityHasWhatItRestsOn(t *testing.T) {
+	s := newSet(t)
+	c := openAt(t, s.url, wallet.Config{})
+	p := c.pair(100, 0)
+	full := c.wallet(p.alice, 100)
+	inc, _ := c.another(wallet.Config{Database: c.db, Strategy: "inc", Bonus: c.outside.ask})
+	primary, others := s.roles()
+	s.replicate(others, "off")
+	wallets := s.direct[primary].Database(c.db.Name()).Collection("wallets")
+	binary := func(id uuid.UUID) bson.Binary { return bson.Binary{Subtype: bson.TypeBinaryUUID, Data: id[:]} }
+
+	var unseen bson.M // a wallet that only the primary has: it is bob's
+	s.must(wallets.FindOne(t.Context(), bson.D{{Key: "_id", Value: binary(p.b)}}).Decode(&unseen))
+	id := uuid.New()
+	unseen["_id"] = binary(id)
+	s.atPrimary(primary, c.db.Name(), bson.D{{Key: "insert", Value: "wallets"}, {Key: "documents", Value: bson.A{unseen}}})
+	if _, err := c.Debit(t.Context(), ask(p.alice), id, 1); !errors.Is(err, locking.ErrBusy) {
+		t.Errorf("%v: told of a wallet that one of three has, want ErrBusy", err)
+	}
+
+	s.atPrimary(primary, c.db.Name(), bson.D{{Key: "update", Value: "wallets"}, {Key: "updates", Value: bson.A{bson.D{
+		{Key: "q", Value: bson.D{{Key: "_id", Value: binary(full)}}},
+		{Key: "u", Value: bson.D{{Key: "$set", Value: bson.D{{Key: "balance", Value: int64(1<<63 - 1)}}}}},
+	}}}})
+	for _, svc := range []*wallet.Service{c.Service, inc} {
+		answer := beside(func() (wallet.Reply, error) { return svc.Credit(t.Context(), ask(p.alice), full, 1) })
+		if o := <-answer; !errors.Is(o.err, locking.ErrOutcomeUnknown) {
+			t.Errorf("%s, %v: told of a balance that one of three has, want ErrOutcomeUnknown", o.reply.Body, o.err)
+		}
+	}
+	s.replicate(others, "on")
+	for _, svc := range []*wallet.Service{c.Service, inc} {
+		req := ask(p.alice)
+		o := <-beside(func() (wallet.Reply, error) {
+			return until(t.Context(), func() (wallet.Reply, error) { return svc.Credit(t.Context(), req, full, 1) })
+		})
+		if !errors.Is(o.err, wallet.ErrInvalid) {
+			t.Errorf("%s, %v, want ErrInvalid", o.reply.Body, o.err)
+		}
+	}
+	if _, err := c.Debit(t.Context(), ask(p.alice), id, 1); !errors.Is(err, wallet.ErrForbidden) {
+		t.Errorf("%v, want ErrForbidden", err)
+	}
+	c.mustHave(full, 1<<63-1)
+}
+
+// A schema that refuses what is right to write is a mistake, which no retry mends.
+func TestSchema_ThatRefusesIsAnErrorAtOnce(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range safe() {
+		t.Run(strategy, func(t *testing.T) {
+			t.Parallel()
+			c := open(t, wallet.Config{Strategy: strategy})
+			p := c.pair(100, 0)
+			must(t, c.db.RunCommand(t.Context(), bson.D{
+				{Key: "collMod", Value: "wallets"},
+				{Key: "validator", Value: bson.D{{Key: "balance", Value: bson.D{{Key: "$lt", Value: 1000}}}}},
+			}).Err())
+			_, err := c.Credit(t.Context(), ask(p.alice), p.a, 2000)
+			if err == nil || errors.Is(err, locking.ErrBusy) || errors.Is(err, locking.ErrOutcomeUnknown) {
+				t.Errorf("%v, want an error that says nothing of coming again", err)
+			}
+			if tripped, retried := c.events.of(wallet.GuardTripped), c.events.of(wallet.Retried); tripped != 1 || retried != 0 {
+				t.Errorf("tripped %d times, %d retries, want 1 and 0", tripped, retried)
+			}
+			c.mustHave(p.a, 100)
+			c.mustHold()
+		})
+	}
+}
