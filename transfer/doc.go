@@ -28,7 +28,7 @@
 //	T2  a posted transfer has two entries that sum up to nothing, every other one has none
 //	T3  balance = opening + the account's entries, and balance ≥ held ≥ 0
 //	T4  the fences of an account's entries never go down, in the order of its versions
-//	T5  one key of one client = at most one effect, and one answer, byte for byte
+//	T5  one key of one client, while it is kept = at most one effect, and one answer, byte for byte
 //	    held = the sum of the account's reserved transfers; of Post, Void and Sweep exactly one wins
 //
 // # The order of locks
