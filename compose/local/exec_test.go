@@ -84,7 +84,7 @@ func TestExec_ItsEtcdForgetsOldRevisions(t *testing.T) {
 	t.Parallel()
 	s := begin(t, "etcd", forever)
 	args := ps(t)[attach(t, s, "etcd").PID].args
-	wantContains(t, args, "--auto-compaction-mode periodic", "--auto-compaction-retention 5m")
+	wantContains(t, args, "--auto-compaction-mode periodic", "--auto-compaction-retention 1m")
 }
 
 // Inside `eval "$(… up)"` all is set: what is broken must be that stack's servers.

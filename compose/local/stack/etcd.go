@@ -54,8 +54,8 @@ func etcdArgs(i *instance) []string {
 		"--initial-cluster", strings.Join(initial, ","), "--initial-cluster-token", i.Secret,
 		// Each lock leaves revisions behind (690 bytes for two keys), and etcd keeps
 		// them all unless it is told otherwise, until its quota of 2 GiB is full. A
-		// watch that lags by more than five minutes reads its queue again.
-		"--auto-compaction-mode", "periodic", "--auto-compaction-retention", "5m",
+		// watch that lags by more than a minute reads its queue again.
+		"--auto-compaction-mode", "periodic", "--auto-compaction-retention", "1m",
 		"--log-level", "warn",
 	}
 }
