@@ -47,11 +47,12 @@ var outcomes = map[string]Outcome{
 	"too-large":               Rejected,
 	"unsupported-media-type":  Rejected,
 
-	"busy":         Open,
-	"lost":         Open,
-	"stale":        Open,
-	"fence-source": Open, // an operator has to act
-	"rate-limited": Open,
+	"busy":            Open,
+	"lost":            Open,
+	"stale":           Open,
+	"fence-source":    Open, // an operator has to act
+	"rate-limited":    Open,
+	"request-timeout": Open,
 
 	"in-progress":     Unknown,
 	"outcome-unknown": Unknown,

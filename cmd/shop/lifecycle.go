@@ -17,6 +17,7 @@ import (
 type lifecycle struct {
 	log     *slog.Logger
 	drain   func()
+	closing func()        // the listener closes: ends what waits for a client
 	delay   time.Duration // between draining and closing
 	timeout time.Duration // for the requests in flight
 	request time.Duration // what one request may take
@@ -44,6 +45,7 @@ func (l lifecycle) run(ctx context.Context, listener net.Listener, handler http.
 		BaseContext:       func(net.Listener) context.Context { return requests },
 		ErrorLog:          slog.NewLogLogger(l.log.Handler(), slog.LevelWarn),
 	}
+	server.RegisterOnShutdown(l.closing)
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
 	select {

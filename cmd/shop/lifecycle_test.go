@@ -37,7 +37,7 @@ func startServing(t *testing.T, life lifecycle) *serving {
 			w.WriteHeader(http.StatusGatewayTimeout)
 		}
 	})
-	life.log, life.request = slog.New(slog.NewTextHandler(io.Discard, nil)), time.Minute
+	life.log, life.request, life.closing = slog.New(slog.NewTextHandler(io.Discard, nil)), time.Minute, func() {}
 	go func() { s.end <- life.run(ctx, listener, mux) }()
 	return s
 }
@@ -117,7 +117,7 @@ func TestLifecycle_ALostListenerEndsTheServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	listener.Close()
-	life := lifecycle{log: slog.New(slog.NewTextHandler(io.Discard, nil)), drain: func() {}, timeout: time.Second, request: time.Second}
+	life := lifecycle{log: slog.New(slog.NewTextHandler(io.Discard, nil)), drain: func() {}, closing: func() {}, timeout: time.Second, request: time.Second}
 	if err := life.run(t.Context(), listener, http.NotFoundHandler()); err == nil {
 		t.Error("served without a listener")
 	}

@@ -3,13 +3,21 @@ package main
 import (
 	"io"
 	"log/slog"
+	"time"
 )
 
-// logger writes JSON for machines, text for people.
+// logger writes JSON for machines, text for people. JSON has durations in
+// milliseconds, with the unit in the name; slog alone writes bare nanoseconds.
 func (f logFlags) logger(w io.Writer) *slog.Logger {
 	options := &slog.HandlerOptions{Level: f.LogLevel}
 	if f.LogFormat == "text" {
 		return slog.New(slog.NewTextHandler(w, options))
+	}
+	options.ReplaceAttr = func(_ []string, a slog.Attr) slog.Attr {
+		if a.Value.Kind() == slog.KindDuration {
+			return slog.Float64(a.Key+"_ms", float64(a.Value.Duration())/float64(time.Millisecond))
+		}
+		return a
 	}
 	return slog.New(slog.NewJSONHandler(w, options))
 }

@@ -114,7 +114,7 @@ func (c *serveCmd) apiConfig(p *parts, service *inventory.Service, log *slog.Log
 		Ready:    func(ctx context.Context) (api.Degraded, error) { return p.ready(ctx, service) },
 		Audit:    p.auditNumbers,
 		Strategy: c.Locks.Strategy, Log: log, Metrics: reg,
-		Limits: api.Limits{Request: c.Limits.RequestTimeout, InFlight: c.Limits.MaxInFlight, PerClient: c.Limits.RateLimit},
+		Limits: api.Limits{Request: c.Limits.RequestTimeout, InFlight: c.Limits.MaxInFlight, Share: c.Limits.MaxPerClient, Rate: c.Limits.RateLimit, Failures: c.Limits.UnknownKeys},
 	}
 	if c.Lab.Lab {
 		config.Lab, config.TransferLab, config.WalletLab = strategyNames(), c.Transfers.offered(), walletStrategyNames()

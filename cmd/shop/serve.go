@@ -45,9 +45,11 @@ type listenerFlags struct {
 
 // limitFlags: everything that somebody may wait for, or pile up, has a bound.
 type limitFlags struct {
-	RequestTimeout  time.Duration `env:"SHOP_REQUEST_TIMEOUT" default:"5s" help:"Of a whole request; then 504."`
-	MaxInFlight     int           `env:"SHOP_MAX_IN_FLIGHT" default:"256" help:"Requests at once; then 503."`
+	RequestTimeout  time.Duration `env:"SHOP_REQUEST_TIMEOUT" default:"5s" help:"Of a whole request; then 504, or 408 while its body is being read."`
+	MaxInFlight     int           `env:"SHOP_MAX_IN_FLIGHT" default:"256" help:"Requests at work at once, of all clients; then 503. A request whose body is being read is not at work yet."`
+	MaxPerClient    int           `env:"SHOP_MAX_PER_CLIENT" default:"0" help:"Requests of one client at once, those whose body is being read included; then 429. 0: a quarter of --max-in-flight."`
 	RateLimit       float64       `env:"SHOP_RATE_LIMIT" default:"1000" help:"Requests per second of one client at this replica, then 429. 0: no limit."`
+	UnknownKeys     float64       `env:"SHOP_UNKNOWN_KEYS" default:"20" help:"Unknown API keys per second of one remote address (IPv6: /64) that are looked up, then 429. Keys that were valid here are exempt. 0: no limit."`
 	DrainDelay      time.Duration `env:"SHOP_DRAIN_DELAY" default:"0s" help:"How long /readyz says 503 before the listener closes: as long as a balancer needs to notice."`
 	ShutdownTimeout time.Duration `env:"SHOP_SHUTDOWN_TIMEOUT" default:"10s" help:"How long requests in flight may take to end."`
 }
@@ -129,8 +131,8 @@ func (c *serveCmd) validateLimits() error {
 	if c.Limits.MaxInFlight < 1 || c.Locks.PGMaxConns < 1 {
 		errs = append(errs, errors.New("--max-in-flight and --pg-max-conns must be at least 1"))
 	}
-	if c.Limits.RateLimit < 0 {
-		errs = append(errs, errors.New("--rate-limit must not be negative; 0 means no limit"))
+	if c.Limits.RateLimit < 0 || c.Limits.UnknownKeys < 0 || c.Limits.MaxPerClient < 0 {
+		errs = append(errs, errors.New("--rate-limit, --unknown-keys and --max-per-client must not be negative; 0 means no limit, or a quarter of --max-in-flight"))
 	}
 	return errors.Join(errs...)
 }
@@ -158,7 +160,7 @@ func (c *serveCmd) serve(ctx context.Context, log *slog.Logger, l *listeners, p 
 	defer stopMetrics()
 	log.Info("serving", "address", l.api.Addr().String(), "metrics", l.metricsAddr(), "strategy", c.Locks.Strategy, "transfers", c.Transfers.Strategy, "wallets", c.Wallets.Strategy, "lab", c.Lab.Lab)
 	life := lifecycle{
-		log: log, drain: p.server.Drain, delay: c.Limits.DrainDelay,
+		log: log, drain: p.server.Drain, closing: p.server.Close, delay: c.Limits.DrainDelay,
 		timeout: c.Limits.ShutdownTimeout, request: c.Limits.RequestTimeout,
 	}
 	return life.run(ctx, l.api, p.server)

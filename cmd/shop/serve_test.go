@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -129,6 +130,33 @@ func TestServe_TermLetsARequestInFlightEnd(t *testing.T) {
 	})
 	if status := <-answered; status != 201 {
 		t.Errorf("the request in flight was answered %d\n%s", status, r.log)
+	}
+}
+
+// A client that sends its body slowly has nothing at work, and holds up nothing.
+func TestServe_TermWaitsForNoSlowBody(t *testing.T) {
+	url, keys := newDatabase(t)
+	r := startReplica(t, url, keys["alice"], "--strategy=row", "--request-timeout=1m", "--shutdown-timeout=1m")
+	conn, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	if _, err := fmt.Fprintf(conn, "POST /v1/orders HTTP/1.1\r\nHost: shop\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nIdempotency-Key: k\r\nContent-Length: 50\r\n\r\n{", keys["alice"]); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the body is being read", func() bool {
+		_, text := r.get(r.metrics)
+		return strings.Contains(text, "\nhttp_requests_in_flight 1\n")
+	})
+	r.stop()
+	until(t, "stopped", func() bool { return r.log.find("stopped: every request got its answer") != nil })
+	answer, err := io.ReadAll(conn)
+	if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 503") || !strings.Contains(string(answer), "Nothing was done") {
+		t.Errorf("%v %s", err, answer)
+	}
+	if drain := r.log.find("draining"); drain["delay_ms"] != 0.0 {
+		t.Errorf("a duration without its unit: %v", drain)
 	}
 }
 

@@ -58,6 +58,8 @@ var badSettings = []struct {
 	{"TTL too short", "serve --lock-ttl=1ms", []string{"--lock-ttl"}},
 	{"no connections", "serve --pg-max-conns=0", []string{"--pg-max-conns"}},
 	{"negative rate", "serve --rate-limit=-1", []string{"--rate-limit"}},
+	{"negative share", "serve --max-per-client=-1", []string{"--max-per-client"}},
+	{"negative unknown keys", "serve --unknown-keys=-1", []string{"--unknown-keys"}},
 	{"log format", "serve --log-format=xml", []string{"json"}},
 	{"client without a name", "client add", []string{"name"}},
 }
@@ -112,7 +114,7 @@ func TestSettings_HelpListsEveryVariable(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range strings.Fields(`POSTGRES_URL REDIS_URL STRATEGY LOCK_TTL LOCK_PREFIX ETCD_ENDPOINTS TRANSFER_STRATEGY TRANSFER_LOCK_TTL MONGO_URL WALLET_STRATEGY BONUS_URL PG_MAX_CONNS LISTEN METRICS_LISTEN
-		REQUEST_TIMEOUT MAX_IN_FLIGHT RATE_LIMIT DRAIN_DELAY SHUTDOWN_TIMEOUT LAB FAILPOINT SEED LOG_LEVEL LOG_FORMAT`) {
+		REQUEST_TIMEOUT MAX_IN_FLIGHT MAX_PER_CLIENT RATE_LIMIT UNKNOWN_KEYS DRAIN_DELAY SHUTDOWN_TIMEOUT LAB FAILPOINT SEED LOG_LEVEL LOG_FORMAT`) {
 		if !strings.Contains(strings.Join(strings.Fields(out), " "), "($SHOP_"+name+")") {
 			t.Errorf("SHOP_%s is not in the help", name)
 		}

@@ -159,6 +159,7 @@ const (
 	TypeOutOfStock            ProblemType = "/problems/out-of-stock"
 	TypeOutcomeUnknown        ProblemType = "/problems/outcome-unknown"
 	TypeRateLimited           ProblemType = "/problems/rate-limited"
+	TypeRequestTimeout        ProblemType = "/problems/request-timeout"
 	TypeStale                 ProblemType = "/problems/stale"
 	TypeTimeout               ProblemType = "/problems/timeout"
 	TypeTooLarge              ProblemType = "/problems/too-large"
@@ -206,6 +207,8 @@ func (e ProblemType) Valid() bool {
 	case TypeOutcomeUnknown:
 		return true
 	case TypeRateLimited:
+		return true
+	case TypeRequestTimeout:
 		return true
 	case TypeStale:
 		return true
@@ -378,7 +381,7 @@ type OrderLine struct {
 
 // OrderRequest defines model for OrderRequest.
 type OrderRequest struct {
-	// Lines Each sku once
+	// Lines Each sku once, all in one currency; else 422
 	Lines []LineRequest `json:"lines"`
 }
 
@@ -591,6 +594,9 @@ type RefusedOperation = Problem
 // RefusedTransfer RFC 9457
 type RefusedTransfer = Problem
 
+// RequestTimeout RFC 9457
+type RequestTimeout = Problem
+
 // Stored defines model for Stored.
 type Stored = Order
 
@@ -617,70 +623,70 @@ type UnsupportedMediaType = Problem
 
 // PlaceOrderParams defines parameters for PlaceOrder.
 type PlaceOrderParams struct {
-	// Strategy How stock is taken, money moved, or a wallet written; only in the lab (`shop serve --lab`).
+	// Strategy How stock is taken, money moved, or a wallet written; only in the lab (`shop serve --lab`), by a name that `shop serve --help` lists. Outside the lab every value is malformed (400), and so is every other name in it.
 	Strategy *Strategy `form:"strategy,omitempty" json:"strategy,omitempty"`
 
-	// IdempotencyKey Names the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941); both forms are the same key. Outcomes are kept for at least 24 hours.
+	// IdempotencyKey Names the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941, with \" and \\ escaped); both forms are the same key. An empty header is none, and two headers are malformed. A key is unique per client, key and flow: the same key works once in each of orders, transfers and wallets. Outcomes are kept for at least 24 hours.
 	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
 }
 
 // CancelOrderParams defines parameters for CancelOrder.
 type CancelOrderParams struct {
-	// IdempotencyKey Names the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941); both forms are the same key. Outcomes are kept for at least 24 hours.
+	// IdempotencyKey Names the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941, with \" and \\ escaped); both forms are the same key. An empty header is none, and two headers are malformed. A key is unique per client, key and flow: the same key works once in each of orders, transfers and wallets. Outcomes are kept for at least 24 hours.
 	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
 }
 
 // CreateTransferParams defines parameters for CreateTransfer.
 type CreateTransferParams struct {
-	// Strategy How stock is taken, money moved, or a wallet written; only in the lab (`shop serve --lab`).
+	// Strategy How stock is taken, money moved, or a wallet written; only in the lab (`shop serve --lab`), by a name that `shop serve --help` lists. Outside the lab every value is malformed (400), and so is every other name in it.
 	Strategy *Strategy `form:"strategy,omitempty" json:"strategy,omitempty"`
 
-	// IdempotencyKey Names the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941); both forms are the same key. Outcomes are kept for at least 24 hours.
+	// IdempotencyKey Names the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941, with \" and \\ escaped); both forms are the same key. An empty header is none, and two headers are malformed. A key is unique per client, key and flow: the same key works once in each of orders, transfers and wallets. Outcomes are kept for at least 24 hours.
 	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
 }
 
 // PostTransferParams defines parameters for PostTransfer.
 type PostTransferParams struct {
-	// Strategy How stock is taken, money moved, or a wallet written; only in the lab (`shop serve --lab`).
+	// Strategy How stock is taken, money moved, or a wallet written; only in the lab (`shop serve --lab`), by a name that `shop serve --help` lists. Outside the lab every value is malformed (400), and so is every other name in it.
 	Strategy *Strategy `form:"strategy,omitempty" json:"strategy,omitempty"`
 
-	// IdempotencyKey Names the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941); both forms are the same key. Outcomes are kept for at least 24 hours.
+	// IdempotencyKey Names the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941, with \" and \\ escaped); both forms are the same key. An empty header is none, and two headers are malformed. A key is unique per client, key and flow: the same key works once in each of orders, transfers and wallets. Outcomes are kept for at least 24 hours.
 	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
 }
 
 // VoidTransferParams defines parameters for VoidTransfer.
 type VoidTransferParams struct {
-	// Strategy How stock is taken, money moved, or a wallet written; only in the lab (`shop serve --lab`).
+	// Strategy How stock is taken, money moved, or a wallet written; only in the lab (`shop serve --lab`), by a name that `shop serve --help` lists. Outside the lab every value is malformed (400), and so is every other name in it.
 	Strategy *Strategy `form:"strategy,omitempty" json:"strategy,omitempty"`
 
-	// IdempotencyKey Names the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941); both forms are the same key. Outcomes are kept for at least 24 hours.
+	// IdempotencyKey Names the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941, with \" and \\ escaped); both forms are the same key. An empty header is none, and two headers are malformed. A key is unique per client, key and flow: the same key works once in each of orders, transfers and wallets. Outcomes are kept for at least 24 hours.
 	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
 }
 
 // CreditWalletParams defines parameters for CreditWallet.
 type CreditWalletParams struct {
-	// Strategy How stock is taken, money moved, or a wallet written; only in the lab (`shop serve --lab`).
+	// Strategy How stock is taken, money moved, or a wallet written; only in the lab (`shop serve --lab`), by a name that `shop serve --help` lists. Outside the lab every value is malformed (400), and so is every other name in it.
 	Strategy *Strategy `form:"strategy,omitempty" json:"strategy,omitempty"`
 
-	// IdempotencyKey Names the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941); both forms are the same key. Outcomes are kept for at least 24 hours.
+	// IdempotencyKey Names the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941, with \" and \\ escaped); both forms are the same key. An empty header is none, and two headers are malformed. A key is unique per client, key and flow: the same key works once in each of orders, transfers and wallets. Outcomes are kept for at least 24 hours.
 	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
 }
 
 // DebitWalletParams defines parameters for DebitWallet.
 type DebitWalletParams struct {
-	// Strategy How stock is taken, money moved, or a wallet written; only in the lab (`shop serve --lab`).
+	// Strategy How stock is taken, money moved, or a wallet written; only in the lab (`shop serve --lab`), by a name that `shop serve --help` lists. Outside the lab every value is malformed (400), and so is every other name in it.
 	Strategy *Strategy `form:"strategy,omitempty" json:"strategy,omitempty"`
 
-	// IdempotencyKey Names the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941); both forms are the same key. Outcomes are kept for at least 24 hours.
+	// IdempotencyKey Names the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941, with \" and \\ escaped); both forms are the same key. An empty header is none, and two headers are malformed. A key is unique per client, key and flow: the same key works once in each of orders, transfers and wallets. Outcomes are kept for at least 24 hours.
 	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
 }
 
 // PayFromWalletParams defines parameters for PayFromWallet.
 type PayFromWalletParams struct {
-	// Strategy How stock is taken, money moved, or a wallet written; only in the lab (`shop serve --lab`).
+	// Strategy How stock is taken, money moved, or a wallet written; only in the lab (`shop serve --lab`), by a name that `shop serve --help` lists. Outside the lab every value is malformed (400), and so is every other name in it.
 	Strategy *Strategy `form:"strategy,omitempty" json:"strategy,omitempty"`
 
-	// IdempotencyKey Names the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941); both forms are the same key. Outcomes are kept for at least 24 hours.
+	// IdempotencyKey Names the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941, with \" and \\ escaped); both forms are the same key. An empty header is none, and two headers are malformed. A key is unique per client, key and flow: the same key works once in each of orders, transfers and wallets. Outcomes are kept for at least 24 hours.
 	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
 }
 
@@ -1318,6 +1324,8 @@ type RefusedTransferApplicationProblemPlusJSONResponse struct {
 	Headers RefusedTransferResponseHeaders
 }
 
+type RequestTimeoutApplicationProblemPlusJSONResponse Problem
+
 type StoredResponseHeaders struct {
 	IdempotencyReplayed *string
 }
@@ -1831,6 +1839,22 @@ func (response PlaceOrder404ApplicationProblemPlusJSONResponse) VisitPlaceOrderR
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PlaceOrder408ApplicationProblemPlusJSONResponse struct {
+	RequestTimeoutApplicationProblemPlusJSONResponse
+}
+
+func (response PlaceOrder408ApplicationProblemPlusJSONResponse) VisitPlaceOrderResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(408)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -2644,6 +2668,22 @@ func (response CreateTransfer404ApplicationProblemPlusJSONResponse) VisitCreateT
 	return err
 }
 
+type CreateTransfer408ApplicationProblemPlusJSONResponse struct {
+	RequestTimeoutApplicationProblemPlusJSONResponse
+}
+
+func (response CreateTransfer408ApplicationProblemPlusJSONResponse) VisitCreateTransferResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(408)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type CreateTransfer409ApplicationProblemPlusJSONResponse struct {
 	RefusedTransferApplicationProblemPlusJSONResponse
 }
@@ -2695,9 +2735,7 @@ func (response CreateTransfer415ApplicationProblemPlusJSONResponse) VisitCreateT
 	return err
 }
 
-type CreateTransfer422ApplicationProblemPlusJSONResponse struct {
-	InvalidApplicationProblemPlusJSONResponse
-}
+type CreateTransfer422ApplicationProblemPlusJSONResponse Problem
 
 func (response CreateTransfer422ApplicationProblemPlusJSONResponse) VisitCreateTransferResponse(w http.ResponseWriter) error {
 
@@ -2992,6 +3030,22 @@ func (response PostTransfer404ApplicationProblemPlusJSONResponse) VisitPostTrans
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PostTransfer408ApplicationProblemPlusJSONResponse struct {
+	RequestTimeoutApplicationProblemPlusJSONResponse
+}
+
+func (response PostTransfer408ApplicationProblemPlusJSONResponse) VisitPostTransferResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(408)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -3543,6 +3597,22 @@ func (response CreditWallet404ApplicationProblemPlusJSONResponse) VisitCreditWal
 	return err
 }
 
+type CreditWallet408ApplicationProblemPlusJSONResponse struct {
+	RequestTimeoutApplicationProblemPlusJSONResponse
+}
+
+func (response CreditWallet408ApplicationProblemPlusJSONResponse) VisitCreditWalletResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(408)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type CreditWallet413ApplicationProblemPlusJSONResponse struct {
 	TooLargeApplicationProblemPlusJSONResponse
 }
@@ -3748,6 +3818,22 @@ func (response DebitWallet404ApplicationProblemPlusJSONResponse) VisitDebitWalle
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DebitWallet408ApplicationProblemPlusJSONResponse struct {
+	RequestTimeoutApplicationProblemPlusJSONResponse
+}
+
+func (response DebitWallet408ApplicationProblemPlusJSONResponse) VisitDebitWalletResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(408)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -3977,6 +4063,22 @@ func (response PayFromWallet404ApplicationProblemPlusJSONResponse) VisitPayFromW
 	return err
 }
 
+type PayFromWallet408ApplicationProblemPlusJSONResponse struct {
+	RequestTimeoutApplicationProblemPlusJSONResponse
+}
+
+func (response PayFromWallet408ApplicationProblemPlusJSONResponse) VisitPayFromWalletResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(408)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type PayFromWallet409ApplicationProblemPlusJSONResponse struct {
 	RefusedOperationApplicationProblemPlusJSONResponse
 }
@@ -4025,9 +4127,7 @@ func (response PayFromWallet415ApplicationProblemPlusJSONResponse) VisitPayFromW
 	return err
 }
 
-type PayFromWallet422ApplicationProblemPlusJSONResponse struct {
-	InvalidApplicationProblemPlusJSONResponse
-}
+type PayFromWallet422ApplicationProblemPlusJSONResponse Problem
 
 func (response PayFromWallet422ApplicationProblemPlusJSONResponse) VisitPayFromWalletResponse(w http.ResponseWriter) error {
 
@@ -4747,82 +4847,91 @@ func (sh *strictHandler) PayFromWallet(ctx echo.Context, id WalletID, params Pay
 // const string: with thousands of chunks the chained `+` fold is several
 // times slower for the Go compiler than parsing a slice literal.
 var swaggerSpec = []string{
-	"7D3tctu2lq+C4d6ZJnMpS/JHUiu/0jS+9TapPXZ8M7Opt4XIIwnXJMACoBTVq7/7APuI+yQ7OAC/JEqi",
-	"ZEtNss6fiCABHByc73MA33uBiBPBgWvl9e69hEoagwaJT+chxInQwIPpzzA1LSGoQLJEM8G9nvcLjUER",
-	"PQLCuAaue6RLtCCHJyckkYxr2o+AvL5+c35OghGVNDAD+6RPJRAhCVWEkj9SoSEkSkvGh+TZ1dkb8v3p",
-	"cff5K9IXekQGQsaKmA5mGkVjIHcwPSAXqQ6Emd28uoNEmy8J1SQCqjQ5PCYjkUp14PkeM6COgIYgPd/j",
-	"NAavV15ay6zN9yT8kTIJodfTMgXfU8EIYmoWDZ9pnESm14tBN+gGJ4ctIUOQra7nezH9/A74UI+83kn3",
-	"0PdixrPnru/paWL62dV5s5nvXZie5z+acRGwhOpRARYLV0JisEG11/PSFL9MqNYgzTD/+anTOn3dOqOt",
-	"we3997NnrfLz8ez5/dGs0tQ9nP3Nq4PvWkuqYViz2z+JCVFaBHeEKaLpHXCfxILDlMRiDKGPW0omNIpA",
-	"k4lkWgN/RQSPpoRx3L6I9smz39VIJESBHANptSLa//15vkt/pCCnBTZUBksZB+U109affyet2/uuf7Rs",
-	"PR8k5WqwPcr/JmHg9bx/axeM0rZvVfvm5vxHnOQjLnqHU8xMf5UIrgA580zIPgtD4OYhEMh95idNkogF",
-	"1OxYO5GiH0H8938pgZ81m/DS9rJzVglgkE86872fgEaGyJdOv9m0briaWQ3ZMU2UpjxUB2bqc24IgEb7",
-	"XDtzc/ZIyu+4mHAyGYEegTSwjWiSAIfQAjemEQv3CxtO2TIUBkr7hJWE2x1MWxJSZaF7TyMjQ2Cv8MXZ",
-	"pD6JmVKMD1tzEBrQfhH6TKR8r5BxoVsDM2nPyCcJRrJxwQFlGdP2UaPsCgyLy++UAfWKanjHYqb3i0cj",
-	"DFuRm9d3Kg3FwRVoOW29HmiQ1ZmcPDTUOwRpBjXgwwDpYY+gi1S3xKCF6sMnNJJAw2kroDyAKIKwZxSL",
-	"hPAVYbyVSDGUoFTOao+w1osEJLWw7JMvVToYsIAB161BykOVrdMrIMv0018LmE/gc2K0U7E5CrTe6dZc",
-	"W1Q8lgZBw6puteeFgD4g18A16U81oL2IP7QgQIMRkZCAZqYTEQPkeWNpVldYNhuvIIno1K6gOuM1aCI4",
-	"oaUhDyo2DPA09nqfPGMJeLeLZkuBniaEuxmerK1SjPutYawBQ22GsHzAbwdTH1gMItX7lDnaTrnWfvog",
-	"xDsqh7BX2IRoRTjpzPduOE31SEj2535VZFqe18IxpiwyPvQ+weinauqTSBg7UmkaQQ9NoFBweEUGwANo",
-	"KZHKoNTuE8pDQjkRKFSEJCOqDOnTQL8iwnrqrUfQGDdcpUkipIbwPYSMfsCP9rlF+fyt2ADQQjDNh663",
-	"Gfx1EIjUQROGyKE0upQGOZoZ921AIwW+l5Sa7r3KZlen/TiimgSUkz4QlZiF+kUkgHH94rjwfDOE+d5n",
-	"G6Tweicz3+vTyNhai2OfcxIzLiRJOdOqbuCYcRYbkdJZNcnRzPcCCVRD+BvVlVhFaMxWw/4L/nmp/0vT",
-	"P5XSSL8aKK8vyPFh9+VcyON16z9u749qHP/SwIcz3wOupUNzddwPGJTQoDQZMKkMYpmGWK2jEbfFb7mW",
-	"6Lu42amUdFqe/MXMUHtUI8YvrBZw++KTidljpogEjIyEpD8lIxGFD9iS45nvWUd0Pmy0FFldG2jIAhWf",
-	"bOQi35eCjtyy/BLZFmiuUEKhgUT/XxBog64K+jZjk4fQ2DEydKTpEhabUEVoGBojmFXYokc4DKlmY6vZ",
-	"zcYldIrY3oAPDSXqknGywa743hikclZgLSFRi1KfUCNLCdtQRhzNb3wOaIayAoT12xtn8m+VrDkgP7Ih",
-	"0wojhD1yeNBBNXIIHYzpSuek1pE//WzJ/7TTedk9PT08OX553Dk97ZY4o7uw2hywKxsm2VQ+54taKRjs",
-	"V/PYdJ1rkZWGbAUsy9vX7e6sZrLqfpxFYkL+97//hzA+ppJRrvGJp3EfpLFTx0xEqEoxjr4wWhEC3ACP",
-	"kQjuVNlOFXee76VcGjsZBcltHSuYr1tjKjmNzTifvHdmnIufPd/+uqkOUNFLiVDauK2PMOulGwonzh6W",
-	"zW0YXmmq08WZQxhKGiJ5h5IybidMSyZfM3jsFiA09uePxcCuoRjeNtxUJ6lImYzra1RlaZHG8itF/pVP",
-	"aBQRiBSQoQDD0KgMHoTozOmymM6flqHaiHabeVgPuh4xPjS61tiuZML0yCUtdrIQ627bZbjfyxZxMi82",
-	"HPHUiY13jMN2guyPlHLNdI2V9WB53O3gv3ViWN2l6+To9c83C0LUdPML8OuwYmNAG1oUWRBye7v1ATbJ",
-	"i13ZvSfbWH++FzFu0dLIDkZ8G1JcZQQf1YrBQPABw0yEX2xBQ57Cad+UBrAN5VGqVpfQNlu0G9/nuNZq",
-	"dkvOUJpBUTGn1xhSBXq3Z/Hla+quM1Ydn66kF4O63xLJdutbrpYEFSiW4nE7aZnzQ3Vpb2kwIuouJcJ6",
-	"Q424pSyzZyg2z223Qysy3VN3jpXmV29BqlvnJZ3GsB8D15Bz4/R4xbEQxmtcbg8bo+qhC1hFhj6hmsRC",
-	"6dzlNp7sK7QDRKoJ02gFPJ7fYQh5KDBS1FJ3LGmJxC6olQjMKtuCgFmdvZ7FotYhorrgq7M35PT4BLVG",
-	"FUNFZGoxDuJeurQn7Yu04kOuUx7fz/z1MSyRRuGWUaxuB/0XTVlUL5Qa4HjOYIxgoOvLXGLKp2QCtupI",
-	"wmaQvkSXw007P/q/X1/8QtxbokVOhBMpjFFq62RcIr8W3Zst86QQ44s7nkgRpsH8jj90yhcVdb86YqiZ",
-	"tsSyMnynXZg3Mx2ywK5ql9PKnl96sZBhrrxdzH9WXrtUaO2ALitaeZdXEcxNUqnKqLzLKyKqrUuKIyqj",
-	"1pd2VCfO87SV9kqCofyiqOupQAN6JMKWWRyNIjGZ61TkTKpz1EbIy5/MVTEUL/qpqq41EnNow3xEFfRS",
-	"QqLyYjHrUALdZb+qSHM1RQ3d02kCF6m+GFw70jMNry2NvCnRnGk+L1HbmSM20/42J7NS5+ucvkxjXhOT",
-	"jYQkdZVTlGl8X6IlfLZUNFe76QaoNF5ltGPHviyIxjTcVMnFNJ2VCAWnQhL5RejXOYGY5jyFlw1Uk7Wx",
-	"r8qFNLblB0sE5uc7ka/x2m08AmG2/DrbcbcRZq9v8q1GIPJNtqsrtrdiv1rPv14+ulLGLRVi1w7PdV0W",
-	"t4g3qzsIyUBsGEs+XTCrLFKtQPVXRQ4urdTf1EvehY9qlLAtkVyjAXbuYDRzdqyeaRB7XRnUQecFl50t",
-	"rOIT2klW7Nw7trFp7DR9c8c+I5LZGl8kH7gO3uufb6rl04EYDAAWCYW2/uy0Tg9+w0reF8d1lbxFDHAn",
-	"XkGvYESs/XPZrS2d5+MHBoW+31VQ6AUmQ8MtwUIT3BpHaqsBTme+N5Ai3igqdbhdICsz1OpFL1asby8w",
-	"TpyNWzFLs9StZzMO+GMsmA3GZzblZtHvq2LIrOkyGzpr+Gc2Rdbwtpiq4pNYh70xEo9qo1q4fX7Fiy9w",
-	"PSfHDH7WxriKpe4jaPF4XFViBcbrvcgIXbo8xuATqoyHd9pRPumexEbOdEdHndgGH0gCPGR8iPF3pJhM",
-	"bHZP4upBk6M150yahhwKblwfxvE9B59d64CmkV4Sf/hJRCH6sZgj6hkUYJ7ILVOUPdu+EBFQvgHIW8ad",
-	"agk3J4c6ysRh6vSGsXWl2b00SUCSgCooDjUxTvqSBqBeua3Pzy0JDjX2Y4nYnm1+hue/fv31fvNev/46",
-	"e15L0R9za3gDHvzia4tOvqraIrsHa0uLdlvd07iUpwzt/ip5jh6pkgejbxPgmsw5d82qeUS5OHv7bSiG",
-	"KYptGqG9Uhy+i0j5Gv+0mTWM9YeCp2rJZlESSAiZJkOBpc1aJNvLihdfqun9MufX6pDvaQhEDEgQMUOH",
-	"lIfExvw2snbvmD04lWdXEaNIT338P7GpoY2KFt5kg9jHH91Q9umyGHAu11pbo0aJg8Ank5EwejGhLNxk",
-	"mccrojXVCfL6vO/UJhPUG7yI2Xzmku1gSbp5Ohd9kiCVTE+vjajPqrtixmsPVxv98fry3FCDoQ/KCX7L",
-	"8FCskHnRP1pRQCXygZtzpHWC5i4SVbPhp44EGwxs1sL4oGan345BTrP8BdGY9BlRPgRFlIjBlt4EVBrl",
-	"YpY0dwwbyR94aOSOsZfsYQkJ0CsfEyDPDj9/fu6bpgCkpoxHUxKyEAvSzQgcxiDJhEURSXkIkugRU7jS",
-	"Z9QWstDoeXbGL6ZTMqJjKB3k+DhiwQjnN/absWb7U6Sq3w0afs+OcLjgse/mc9/Y0BuhEVbMK+Bh5eg6",
-	"oUPKOEm5ZpGzEEMIjAt3gLUCAXCFtpQ7O/z+/IPne6mMHPZVr90WCXAb8z4Qcth2ndoxswEbm1Tx1AgF",
-	"aV456nU9q7M4TZjX844OOgdHVpKNkBbbERvDn+bX0DJZrpjOQ6/nvcO3cweRDzudZQZN/l1+uNf3jpt8",
-	"XkS0Z7530qRHHt4tc5nX+3TreyqNY2qMkyzlFYAypKcmYK8H0HSoKlpYebdmmDbG45ej48q+/sLxYToc",
-	"NYdoBfqcg66QYfpgKFuTEUhYicRxt+0Sy6p9z8LZUnT+A3R2cMKvXEPxaUdH6m/rd+5RjoxlK6k5Q1JK",
-	"tR9sRwHHne76Hjdzp4mOO8frO+XpJtPh8HR9h3L+Zme0WS5YxT4NVpJlf5CgcxK+yDRKcZybiAnP9kP5",
-	"NkLBtMo8N+cHlUm8qJEtKDyr4V5K2ak1pHZHcDjBEnKzBd3qFVa3UgmkY7wiSvAiDp0dPGHD0Z4pssHe",
-	"n5WvnPiGSLKQsWUT8NPtrCJyrTVVVOeLAQFsGkRigu6ZzrfXvDSEO1ezv0Iuo9lr00NC1dDtZUQDsBW1",
-	"CxK5bqnFJ+255PPMX9sjv3bGymVUNT+IcPq4x8Pz6ruqqe8ii3Pc2YCmr/PT/F+sGO804RlX222+7zYg",
-	"/zzBjx1OmiyjpgQAOfqwCXfaG1W+UaX0QzpVKJmxrtM4JVzwqlFlGXWOcdeaU9uxbnY/1U7to6V3NRh1",
-	"hct7so2+ENvIEltDcmzbervlOsXWRj2QMv2N9c/tk3B/EreWzv/Bxu7OQnuXXZ8Gdz6BzzTQ0RTL+VfR",
-	"ermQZkmQROnL7KMdStByLdASOZrBuldR+g1SzOsoynHpk/6UqLu0TCNFDdQ8lbTv1V26UkdndVZNQh62",
-	"cGy7mIc9T3e7e4JcQ4xPav0vUOs57lfRbOXo7xLljemND8XNAF+9UzhffPS4fmFxcdSXHFTZpdFRwcCT",
-	"Z7ln3n+PRVf2oD7VaNvY4lYRhYowTbQgfbC1kBjwlGvinHnTWt9zayFRuq53p+pq1aVuRl9lS31SWH+d",
-	"H5qTmw1SF65pUZWyEcG2M7W2JN4p1OPQrf81qsLyudvZ4oXTX7rae1Ji37QSG0EUWk1m72jBZIe9cD6h",
-	"Ur/Kz9FGMNBEjEGah4EEsPUWm8mJsbCVWvVy4p+ChV+LnHji4AUOfuIp70xChafWcIe7HWmt0fcxq5Hb",
-	"jCXyP56wU4PPAbfE3LNLfDL2vpCkQ34fV4N6jOzar1pybdtC2NVBjZA9nHS/Spuveh/i4wY/SheMf1PR",
-	"jycDcN/h9zDEUmFbeG3vmsarcwVPnWdIORGpViwE/LtCLAAyxDTPAEt8m0sLrJZfISywBP5JVjzJikc3",
-	"UasoeBIyexYyH+gdlKSMESc+YYPiCGe1zHm1FHEHUVaV1tHpmRTx/09JMndL3ZMoeRIl317AqhAlWhDK",
-	"Bf6pEysljAkz7Ytw+t0yP2a+Qrh0jMuVCIMcZ8LCHg1qI7u6seZPZf2QThkfWtNpyMaMD7HspSgtcGUu",
-	"RjrUHNDMJGDxfZ4+XuzxXuD4WayOh5huwhuXdTFAEWWoG4HD1Hp+lGSn7Fy/DEmLvc7wYn6hAM8XytTe",
-	"pOfOQGXLLKqgZ3huMRBxbEXXU33MRgQ/+78AAAD//w==",
+	"7D3tdtu2kq+Cy95zmpxL2ZJsJ7X8y03rW2+T2ieOb89Z21tD5EjCNQkwAGiFddWf+wD7iPskezAAvyTq",
+	"0x9Nss6fiCABDAYzg/mE77xAxIngwLXyendeQiWNQYPEp+MQ4kRo4EH2M2SmJQQVSJZoJrjX836hMSii",
+	"R0AY18B1j3SIFqS7t0cSybim/QjI4dmb42MSjKikgRnYJ30qgQhJqCKUfEyFhpAoLRkfkhfvj96Q7/Z3",
+	"Oz4ZMz0il5eXHqE8ND8uCaiAJhC+PCB9oUdkIGSsiBnMgKBoDOQGsi1yyAnEic7ICGgIkjBFuODg40B6",
+	"LFy77RrTyIwD4RY5NN3N1ylnH1MgCUgSRAy49vGN6T6IxLhXm4+MhbxRRPDAoIEADUZEDIiQIS5WS8rV",
+	"AGfjIRnTKAKttshJqgNhsGdguIFEm9UQqkkEVGnS3SUjkUq15fkeM6i2IHu+x2kMXq+6NS2zN74n4WPK",
+	"JIReT8sUfE8FI4ip2TT4ROMkMr1eDTpBJ9jrthC6VsfzvZh+egt8qEdeb6/T9b2Y8fy543sJ1RqkAeC/",
+	"Xlz87ZvWn1cXpPXn1V3b7+7tTC7+1vrz6g/b/sel9+KC/O2b1uXlxeXlFbZcmt+e+e/q5V3H7+7tTS69",
+	"l3/3fE9niYHH7ro3mfjeiYHo+AcDLy44oXpULpeFC1dodpBqr+elKX5ZAfui3do/bB3R1uDq7rvJi1b1",
+	"eXfy8m5nUmvqdCfN8J1pSTUMG7jgJzEmSovgxpCOpjfAfRILDhmJxS2EPpK623kylkxr4AdE8Cgz9GJI",
+	"KaJ98uJajURCFMhbIK1WRPvXL33SzwglBgdEj6gm9W9GECXXJGLKEZRiIRTjwS3IjNzSKAUDV0Hm5MVu",
+	"u/3S8oIS5pX9UugRSDsV44TpgvI+piCzcidUjocq/qv4pq3f/0FaV3cdf2ceLj84nth0u/8uYeD1vG+2",
+	"S+G1bd+q7fPz4x9wkl8R4Y84xcT0V4ngClBaHgnZZ2EI3DwEAiWi+UmTJGIBNdSynUjRjyD+x7+VwM9W",
+	"m/DU9rJz1olvUEw68b2fgEaGcedOv960briGWQ3JM02UpjxUW2bqY24IgEZPuXbm5uyRlN9wMeZkPAIk",
+	"Y6bJiCYJcAgtcLc0YuHTwoZTtgyFgdI+YRWBfQNZS0KqLHTvctZ8SvgKeeCTmCnF+LA1BaEB7Rehj0TK",
+	"nxQyLnRrYCbFY1ZCeXwL3Fh81CjnAsPi8ltlQH1PNbxlMdNPi0cjDFuRndcAzJRTGYgCHiqihSBxGowQ",
+	"+hEtG0jKjW4yphm+wmbKs4KUbyBTJDDieCBFTJhWhIahBKUOcP2h4OD5Ti9A+fMetMxahwMNsr40J4AN",
+	"uwxBmlUYfMEACfAJcSVS3RKDFp6VPqGRBBpmrYDyAKLIoE9pISE8IIy3EimGZrEFbz/AWk8SkNTC8pSC",
+	"QKWDAQsMTbQGKQ9Vvk6vhCw/EP9awHwCnxJzHJabo0DrR94alI8fWAwi1U/KuXbmlrZTW6W+L8LMcp1h",
+	"SBWJcZT5Jb+hHoh791BnLKq9TeAdl0fYFjkzAqWfaUArAX9oYU0NCQloZjoZq8OswdhA9S2pGgvvIYlo",
+	"ZldQn/EMNBGc0MqQWzUtD3gae70Lz+hK3tWsYjcp0LMKp62HJ6vNleN+bRhbQQKsh7BiwK8HU3+BkCiE",
+	"wxIN84MQb6kcwpPCJkQrwkknvnfOaapHQrLfn/ZMT6vzWjhuKYtoP3pSXPRTlfkkEkbTVppG0CuEtk+o",
+	"MttmTW20ndElNEijyNnmIdW0TxWqmnRMswMyAB5AS4lUBvWheEgoJwLlUKHRERroAyKsS6f1AKfiOVdp",
+	"kgipIXwHIaMf8KOn3NVi/lZsAGghmOZD19sMfhgEInXQhCEyNY1OpUGOZsYmHtBIge8llaY7r0Yf9Wl/",
+	"HVFNAspJH4hKzEL90rXDuH61W7oTcoT53ifrzfJ6exPf69PI6JOzYx9zEjMuJEk506pp4JhxFhsp1F40",
+	"yc7E9wIJVEP4G9U151NobAEjMWacHpX+r03/VEojMBugPDshu93O6ykf1mHrP6/udhq8KZWBuxPfA66l",
+	"Q3N93A/oFdKgNBkwqQximYZYLaMRt8U/ci3RIHSzUylpVp381cRQe9Qg+U/sweH2xSdjs8dMEQnIiiHp",
+	"Z2QkovAeW7I78T1r3U/7Aeciq2O9N7n358K6g4p9KenILcuvkG2J5hollIeW6P8bAm3QVUPfemxyHxrb",
+	"RYaONJ3DYmOKxqRR9FmNLXqEw5BqdmuVAbNxCc0Q22vwoaFEXdFn1tgV37sFqZzi2EhI1KLUJ9TIUsLW",
+	"lBE70xtfAJqjrARh+fbGufxbJGu2yA9saOx3waOsR7pbbTxGutBG5790hngT+dNPlvz32+3Xnf397t7u",
+	"6932/n6nwhmdmdUWgDnbal35XCxqoWCwX01j03VuRFYasgWwzG9ftruThsnq+3EUiTH53//+H8L4LZWM",
+	"co1PPI37II1qe8tEhEcpBlxmRiv9qmvgMRLBjaqqtuLG872US6NaoyC5amIF83XrlkpOYzPOhffWjHPy",
+	"s+fbX+f1AWrnUiKUNqb5A8x66obCifOHeXMbhlea6nR25hCGkoZI3qGkjNsJ04qWuBo8dgsQGvvzh3Jg",
+	"11AObxvO65PUpEwRlZtl3soijeZXCeUon9AoIhApIEMBhqHxMLgXonM7zWK6eJqHaiPaXRBxKeh6xPjQ",
+	"nLVGd7XxVNf1MRZiLXS7DPd73iL2psWGI54msfGWcdhMkH1MKddMN2hZ95bHnTb+WyaG1U26TI6e/Xw+",
+	"I0RNN78Evwkr1m20pkaRO1o311vvoZO8eiy9d28T7c/3IsYtWlbSgxHfhhQXKcE7jWIwEHzAMLzjl1uw",
+	"Ik/htG8qA9iG6ih1rUtoG4J7HNtnt1FrdkvOUZpDUVOnlyhSJXo3Z/H5a+osU1Ydny6kF4O63xLJHte2",
+	"XCwJalDMxeNm0rLgh/rSfqTBiKibFPNb7LHBODHnSb67B/Yc2e12VzUqqyJ9glL12HbrWonqnjpTnDaN",
+	"HAtxExpOaRbD0+i/htpXTkmo2R3CGJXz1WWjc913AYuo1CdUk1goXVjkxtA9QDVBpJowjbv9cGaJofOh",
+	"QEdSS92wpCUSu6BWIjCSb5MwJk3qfO6qWoaI+oLfH70h+7t7eKjUMVQ6rmbdJO6lCzXTvkhrJuays+W7",
+	"ib/cxSXSKNzQydVpo3mjKYuaZdYKOJ7SJyMY6Oa0JoxIj8Fm2ElYD9LXaJG4aadH/4+zk1+Ie0u0KIhw",
+	"LIXRWa2z1oXoGtG93jL3Sik/u+OJFGEaTO/4fad8VdMGFjsUNdOWWBZ697TzAueaRe73VdvVyLrnV17M",
+	"BNlrb2dDwLXXLhrcOKALDNfeFZkbU5PUMmFq74oslHrrnISU2qjN6TT1iYtQda29FrKovihzqWrQgB6J",
+	"sGUWR6NIjKc6lVGY+hyNDvTqJ1Px5/q7SlZJ7UU/VXU8RGIKpRj9qC+rEsuovZgNWFSW1QBVnm+1qmWb",
+	"JXCS6pPBmSNL03Bo6edNhR5N83GFEo8cIZr2HwsSrHQ+K2jPNBY5SvlISG7vC2ozje8qdIbPlsKm8pvd",
+	"ALXG9zld2bFPS4IyDed1UjJNRxUiwqmQfH4R+rAgHtNcBAzzgRoCPvbVVIaEa6xkO9mW7y1lmJ9vRbHw",
+	"M0cNCJmhg7OcDNzuGAI4L/YfIatNdFzZ85o+bD0JzQLV5bpueIJ27PBcNwWSS/+1uoGQDMSavun9GT3M",
+	"YtpKYH+RJ+LUHhPrWt2PYfOaU9vmsS45Mh7dYFnNeLIH0wq+3IVOIjSGcNn5wmo2pp1kwc69ZWvr0k41",
+	"WN1RkBPJZInxUgzcBO/Zz+f1vP1ADAYAs4RCW7+3W/tbv2G69avdpnTr0qf4KGZEr2REm+Joo2UbGuO7",
+	"93QyffdYTqZXGFwNNwQLdXarTamNBtif+N5AingtL1d3M8dYrtk1i14sadhcYOw5pbimx+ahYM9GMPDH",
+	"rWDWuZ8roet509+XQ+ZNp/nQecO/8inyhh/LqWpGjLXwV0biTqOXDLfPr5n9Ja6n5JjBz1KfWbnUp/By",
+	"PBxXVViB8WazM0IbsHBKYAYP42S/rXzS2YuNnOmMdtqx9VaQBHjI+BD9+Ugxudjs7MX1CqedmQKnjay8",
+	"Cjcu9/v4noPPrnVA00jPcVj8JKIQDV+MOfUMCjDu5JYpqqZwX4gIKF8D5A0dVY2EW5BDE2XiME3nhlGA",
+	"pdm9NMHaOqqgrAZknPQlDUAduK0viuxspvuCGq8X6xd5/XF5ebd+r8vLyctGiv610IbX4MHPPldp74vK",
+	"VbJ7sDRV6XGzhVZODapC+3SZQTsPlBmE7roxcE2mjLvVsoNENT98820ohymTd1ZCey0//TFc60vs09W0",
+	"YcxnFDxVczaLkkBCyDQZCsyu1iLZXFa8+lxV79cFv9aHfEdDIGKQl1tRHhLrJFxL271htrqtiNYiRpGe",
+	"+vh/YmNJayVBvMkHsY8/uKHs02k54FTstjHnjRIHgU/GI6zXTSgL11nm7gJvTX2CIt/vW7XOBM0KL2K2",
+	"mLmiO1iSXj08jDZJkEqmszMj6vNssZjxxlsJzPlxeHqMtfliQCgn+C3DymUhi7oD1KKASuQDN+dI6wTV",
+	"XSSq1YbPHAmuMLBZC+ODhp3+EYuwnU/YFnsHI8qHoIgSMdhUnoBKc7iYJU3V/yP5Y8EhVRidxXoNCdCr",
+	"ViqQF91Pn176pikAqSnjUUZCFmKCuxmBwy1IMmZR5MoTsaDRrPQFtYkxNHqZF2LGNCMjeguVWpJfRywY",
+	"4fxGfzPabD9Dqro2aLjOq0icR9l387lvrOuN0EhwOMDyyfo9C3RIGScp1yxyGmIIgTHhtjD3IACuUJdy",
+	"Bd7vjj94vpfKyGFf9ba3RQLcOsK3hBxuu07bMbMOGxuF8dQIBWmRiep1PHtmcZowr+ftbLW3dqwkGyEt",
+	"bkfsFn43v4aWyYqD6Tj0et5bfDtVLd5tt+cpNMV3RQW27+2u8nnp5p743t4qPQr3bpXLvN7Fle+pNI6p",
+	"UU7yGFkAypCeGoO9l0LToaqdwsq7MsNso5N+Pjre29efOT5Mh53VIVqAPmegK2SYPhjK1mQEEhYi8baz",
+	"7SLRavuOhZO56Pwn6LwQw6/d33LxSPceXDXv3INUreUraahJqcTmtzajgN12Z3mP86mCpt327vJORQzK",
+	"dOjuL+9Qjd88Gm1WE2CxzworyaM/SNAFCZ/kJ0pZc0/EmOf7odxtPUyr3HJzdlCVxMuc25LC85zwuZSd",
+	"WkXq8QgOJ5hDbjZBXB1g2hOVQNrGKqIEb2HReSELG46emCJX2Puj6r0gXxFJljK2qgJeXE1qItdqU2W2",
+	"vxi4W24GkRijeaaL7TUvDeFO1QAskMv2aicMDwnVQLenEQ3AZujOSOSmpZafbE9FpCf+0h7FvURWLuNR",
+	"870Is4etUC/S9eqqvvMsTnHnCjR9VtyA8NmK8fZ3K/BMPTaP3VZhNZdibr7vrMA1RbIAdthbZfUN6QQo",
+	"CLqrMLW9LecrPcu+TzOFAh3zR40twwWv62KWv6f4fakWthnH5/eePapaNfeWCXPK4fKeVarPRKWyxLYi",
+	"OW7bvL75R5HNs7onZfprH1tXX+uZsKZwfxa33j/Zrbsj1N6R2KfBjU/gEw10lGFVwSJar+bfzPGtKH2a",
+	"f/SIErSaQjRHjuawPqko/Qop5jCKClziDZjqJq3SSJk6NU0l23fqJl14RufpWat4Smy+2WauElvWd/X4",
+	"BLmEGJ+P9b/gWC9wv4hmaxXIcw5vjIp8KC8o+OJtyemcpYc1J8srrz5nX8xnaIjWEPdXGKQr3mtUZHbd",
+	"FRVQ3pEUsb3YW9SvAi98xZUqJG8b05jyspzdbreM+jg9bLboaH4py8R/sotit8jJwGZd4AJxXBJQzoUm",
+	"imYYu1WAGHAj9sj1QIr4msDHlEYGPddaXB+Qa5eOdl2U+l2X+XjX9jJSrL26BangoPa2cHpyQcLUiip7",
+	"P2knxouwXnfbo62vVba/w1w8ex8E1a4iVkh7fRFh2iCgDzZFFv3gcon7u2ha6lvY+BCoXLX9qOrIousG",
+	"jT6SL/VZIfnr/AzlnyLQuSCxrocyWWktgt3O1ZY5bnChHoZu/S9R1anWb09mL4v/3NWaZyXl2Ws+e/aN",
+	"IArtAWivgsDQmb1DM6FSHxRl3BEMNBH5TZsSwGbvrCdeboXN+2sWL/8SLPxSxMvXzPgbcvAzT3lHEmo8",
+	"tYQ73N1dS3XFX/OMy/VYovh7KY+qJzrg5miJdonPOuJnEosqbotbIbsnv5SukVy3bVr1Yl9XyO5Pul+k",
+	"qli/rfNhfWKVG/OfnWLPeuPTB3PCEPPVbfa/+xN8+Ic2eOrsUMqJcH+8TIG8ZQGQIQYNB5hnvrqQwZKN",
+	"BTIG6zCeRcyziPlcTNo65p5l0xPLpg/0BirCyUghn7BBWX5cT9FfLHxcEdWitFCaHUkR//8UQFNXMj5L",
+	"oGcJdO/Q3wfnbNLllVNjLEBLaKa+mrjftRaVGF5lre6SxIQa20zlYb+D5gAhKlJftW+ylONaEMrt37O1",
+	"qDJqZ9YXYfbtPJN1urSgUv/pagvw7wZZSW1rCrdRVrqxpss5v08zxodW3R2yW8aHmPhWJhe5RDcjmhsq",
+	"u/Pjp/y+SCCZ7fFO4Pi5W5aHGJDEq991OUDpUGoagUNmjXxK8vJc1y9H0myvI4wUCwVYmCxT9weWbPFk",
+	"vsyyfGKCBc+BiGPL0c8ZcmsR/OT/AgAA//8=",
 }
 
 // decodeSpec returns the embedded OpenAPI spec as raw JSON bytes,

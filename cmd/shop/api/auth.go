@@ -21,7 +21,7 @@ func (s *Server) authenticate(next echo.HandlerFunc) echo.HandlerFunc {
 		if !ok {
 			return errUnauthorized
 		}
-		client, err := s.keyring.client(r.Context(), key)
+		client, err := s.keyring.client(r.Context(), key, c.RealIP())
 		if err != nil {
 			return err
 		}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/google/uuid"
 
 	"shop/inventory"
@@ -58,13 +59,45 @@ func TestParseKey_RefusesWhatIsNoKey(t *testing.T) {
 	}
 }
 
+// keySchema is what openapi.yaml takes as a key.
+func keySchema(tb testing.TB) *openapi3.Schema {
+	tb.Helper()
+	spec, err := GetSpec()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return spec.Components.Parameters["IdempotencyKey"].Value.Schema.Value
+}
+
+func TestParseKey_TakesWhatTheSpecSays(t *testing.T) {
+	schema := keySchema(t)
+	for _, header := range []string{
+		"", `""`, `"`, "k", "k ", " k", "a b", `a"b`, `a\b`, `"a"b`, `"a\b"`, `"a\"`, `"a\\"`, "a\tb", "a\x7fb", "schlüssel", "k\n", long(255), long(256), long(512),
+		`"` + long(255) + `"`, `"` + long(256) + `"`, `"` + strings.Repeat(`\"`, 255) + `"`, `"` + strings.Repeat(`\"`, 256) + `"`, `" a "`, `"a" ;p`,
+	} {
+		checkKey(t, schema, header)
+	}
+}
+
+// checkKey: net/http hands a header over without the white space around it.
+func checkKey(t *testing.T, schema *openapi3.Schema, header string) {
+	t.Helper()
+	header = strings.Trim(header, " \t")
+	_, err := parseKey(header)
+	if spec := schema.VisitJSONString(header); (err == nil) != (spec == nil) {
+		t.Errorf("%q: the server says %v, openapi.yaml %v", header, err, spec)
+	}
+}
+
 func long(n int) string { return strings.Repeat("k", n) }
 
 func FuzzParseKey(f *testing.F) {
 	for _, seed := range []string{`a`, `"a"`, `"a\"b"`, `"`, ``, `"\\"`} {
 		f.Add(seed)
 	}
+	schema := keySchema(f)
 	f.Fuzz(func(t *testing.T, header string) {
+		checkKey(t, schema, header)
 		key, err := parseKey(header)
 		if err != nil {
 			return

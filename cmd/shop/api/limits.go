@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"net/http"
 	"sync"
 
 	"github.com/google/uuid"
@@ -11,9 +12,9 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// admit bounds the requests in flight. Refusing at the door is kinder than a
-// queue in which everybody waits until nobody is interested any more. The
-// probes always get in: a full server is alive.
+// admit bounds the requests at work, of all clients together. It refuses at once:
+// a queue would hold requests until their clients have given up. A place is taken
+// when the body has been read, so that a client which sends slowly holds none.
 func (s *Server) admit(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if operationOf(c).public {
@@ -29,55 +30,118 @@ func (s *Server) admit(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// deadline ends the context of the request, not the handler: who works with the
+// shares bounds the requests of each client, from its key to its answer. The
+// bodies that one client makes the server hold are bounded by it too.
+type shares struct {
+	each  int
+	mu    sync.Mutex
+	taken map[uuid.UUID]int
+}
+
+func newShares(each int) *shares {
+	return &shares{each: each, taken: map[uuid.UUID]int{}}
+}
+
+func (s *shares) limit(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		if operationOf(c).public {
+			return next(c)
+		}
+		client := callerOf(c.Request().Context()).ID
+		if !s.take(client) {
+			return errShare
+		}
+		defer s.give(client)
+		return next(c)
+	}
+}
+
+func (s *shares) take(client uuid.UUID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.taken[client] >= s.each {
+		return false
+	}
+	s.taken[client]++
+	return true
+}
+
+func (s *shares) give(client uuid.UUID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.taken[client]--; s.taken[client] == 0 {
+		delete(s.taken, client)
+	}
+}
+
+// deadline ends the context of the request, not the handler: what works with the
 // context comes back by itself, and no other goroutine ever writes the response.
 func (s *Server) deadline(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		ctx, cancel := context.WithTimeout(c.Request().Context(), s.cfg.Limits.Request)
 		defer cancel()
 		c.SetRequest(c.Request().WithContext(ctx))
-		return withCause(ctx, next(c))
+		return withCause(c.Request(), next(c))
 	}
 }
 
-// withCause adds that the time was over, or the client gone, where an error of
-// some driver does not say so: otherwise it would be a 500.
-func withCause(ctx context.Context, err error) error {
-	if err == nil || ctx.Err() == nil || kindOf(err).typ != TypeInternal {
+// withCause adds what an error of some driver does not say: that the time was
+// over, that the client was gone, or that a read found its database away.
+// Otherwise each would be a 500.
+func withCause(r *http.Request, err error) error {
+	switch {
+	case err == nil || kindOf(err).typ != TypeInternal:
+		return err
+	case r.Context().Err() != nil:
+		return fmt.Errorf("%w: %w", r.Context().Err(), err)
+	case r.Method == http.MethodGet && passing(err):
+		return fmt.Errorf("%w: %w", errAway, err)
+	default:
 		return err
 	}
-	return fmt.Errorf("%w: %w", ctx.Err(), err)
 }
 
-// rates holds one token bucket for each client. Clients are rows that an
-// operator made, so there are not many, and none is forgotten.
-type rates struct {
+// bucketsMax bounds the buckets in memory. When there are as many, all are
+// forgotten, which gives each its burst again.
+const bucketsMax = 4096
+
+// rates holds one token bucket for each K: a client, or a remote address.
+type rates[K comparable] struct {
 	perSecond float64 // 0: no limit
 	mu        sync.Mutex
-	buckets   map[uuid.UUID]*rate.Limiter
+	buckets   map[K]*rate.Limiter
 }
 
-func newRates(perSecond float64) *rates {
-	return &rates{perSecond: perSecond, buckets: map[uuid.UUID]*rate.Limiter{}}
+func newRates[K comparable](perSecond float64) *rates[K] {
+	return &rates[K]{perSecond: perSecond, buckets: map[K]*rate.Limiter{}}
 }
 
-// limit allows a burst of one second's worth, and then the rate.
-func (r *rates) limit(next echo.HandlerFunc) echo.HandlerFunc {
-	return func(c echo.Context) error {
-		if r.perSecond > 0 && !operationOf(c).public && !r.bucket(callerOf(c.Request().Context()).ID).Allow() {
-			return errRateLimited
-		}
-		return next(c)
+// bucket allows a burst of one second's worth, and then the rate.
+func (r *rates[K]) bucket(of K) *rate.Limiter {
+	if r.perSecond == 0 {
+		return rate.NewLimiter(rate.Inf, 1)
 	}
-}
-
-func (r *rates) bucket(client uuid.UUID) *rate.Limiter {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	b := r.buckets[client]
+	b := r.buckets[of]
 	if b == nil {
+		if len(r.buckets) >= bucketsMax {
+			clear(r.buckets)
+		}
 		b = rate.NewLimiter(rate.Limit(r.perSecond), int(math.Ceil(r.perSecond)))
-		r.buckets[client] = b
+		r.buckets[of] = b
 	}
 	return b
+}
+
+// limitClients allows each client its rate.
+func limitClients(r *rates[uuid.UUID]) echo.MiddlewareFunc {
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error {
+			if !operationOf(c).public && !r.bucket(callerOf(c.Request().Context()).ID).Allow() {
+				return errRateLimited
+			}
+			return next(c)
+		}
+	}
 }

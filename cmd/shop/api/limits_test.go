@@ -28,7 +28,7 @@ func at(step inventory.Step, f func(context.Context)) option {
 }
 
 func TestLimits_EachClientHasARateOfItsOwn(t *testing.T) {
-	s := open(t, func(c *api.Config, _ *inventory.Config) { c.Limits.PerClient = 0.001 })
+	s := open(t, func(c *api.Config, _ *inventory.Config) { c.Limits.Rate = 0.001 })
 	s.do("GET", "/v1/products", "").want(t, 200, "")
 	limited := s.buy("k", "coffee", "1").want(t, 429, api.TypeRateLimited)
 	if limited.header.Get("Retry-After") == "" {

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -17,6 +18,13 @@ type metrics struct {
 	requests *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
 	inFlight prometheus.Gauge
+	refused  *prometheus.CounterVec
+}
+
+// limits by the name that a refusal is counted under; doc.go lists them.
+var limits = map[string]error{
+	"unknown_keys": errStranger, "client_rate": errRateLimited, "client_share": errShare,
+	"body_time": errSlowBody, "at_work": errFull,
 }
 
 func newMetrics(reg prometheus.Registerer) (*metrics, error) {
@@ -29,10 +37,16 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 15), // 0.5 ms to 8 s
 		}, []string{"route"}),
 		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "http_requests_in_flight", Help: "Requests being worked on.",
+			Name: "http_requests_in_flight", Help: "Requests without an answer yet.",
 		}),
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "http_requests_refused_total", Help: "Requests refused by a limit of the server.",
+		}, []string{"limit"}),
 	}
-	for _, c := range []prometheus.Collector{m.requests, m.seconds, m.inFlight} {
+	for limit := range limits {
+		m.refused.WithLabelValues(limit)
+	}
+	for _, c := range []prometheus.Collector{m.requests, m.seconds, m.inFlight, m.refused} {
 		if err := reg.Register(c); err != nil {
 			return nil, fmt.Errorf("api: metrics: %w", err)
 		}
@@ -41,10 +55,15 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 }
 
 // observe counts a request that was answered, whatever the answer was.
-func (m *metrics) observe(c echo.Context, took time.Duration) {
+func (m *metrics) observe(c echo.Context, took time.Duration, err error) {
 	route := routeOf(c)
 	m.requests.WithLabelValues(route, methodOf(c.Request()), strconv.Itoa(c.Response().Status)).Inc()
 	m.seconds.WithLabelValues(route).Observe(took.Seconds())
+	for limit, is := range limits {
+		if errors.Is(err, is) {
+			m.refused.WithLabelValues(limit).Inc()
+		}
+	}
 }
 
 // routeOf is the path as openapi.yaml writes it, or "unmatched".

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -47,7 +48,7 @@ func (s *Server) observe(next echo.HandlerFunc) echo.HandlerFunc {
 			s.answer(err, c)
 		}
 		took := time.Since(start)
-		s.metrics.observe(c, took)
+		s.metrics.observe(c, took, err)
 		s.logRequest(c, took, err)
 		return nil
 	}
@@ -76,7 +77,7 @@ func (s *Server) logRequest(c echo.Context, took time.Duration, err error) {
 	if err != nil {
 		attrs = append(attrs, slog.String("problem", string(kindOf(err).typ)))
 	}
-	if w.Status == http.StatusUnauthorized || w.Status == http.StatusForbidden {
+	if w.Status == http.StatusUnauthorized || w.Status == http.StatusForbidden || errors.Is(err, errStranger) {
 		attrs = append(attrs, slog.String("remote", c.RealIP())) // who tries keys?
 	}
 	if err != nil && w.Status >= 500 {

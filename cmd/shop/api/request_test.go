@@ -68,6 +68,10 @@ func (s *shop) try(ctx context.Context, method, path, body string, headers ...st
 			req.Header[http.CanonicalHeaderKey(name)] = []string{value}
 		}
 	}
+	return s.answerTo(req)
+}
+
+func (s *shop) answerTo(req *http.Request) (answer, error) {
 	res, err := s.http.Do(req)
 	if err != nil {
 		return answer{}, err
@@ -78,7 +82,7 @@ func (s *shop) try(ctx context.Context, method, path, body string, headers ...st
 		return answer{}, err
 	}
 	a := answer{status: res.StatusCode, header: res.Header, body: data}
-	if res.Header.Get("Content-Type") == "application/problem+json" && method != http.MethodHead {
+	if res.Header.Get("Content-Type") == "application/problem+json" && req.Method != http.MethodHead {
 		if err := json.Unmarshal(data, &a.problem); err != nil || a.problem.Status != a.status {
 			s.t.Errorf("not a problem: %s: %v", data, err)
 		}

@@ -72,10 +72,12 @@ func (c Config) complete() bool {
 
 // Limits on what a client, or all of them, may ask for.
 type Limits struct {
-	Request   time.Duration // a whole request; 0: 5 s
-	InFlight  int           // requests at once; 0: 256
-	PerClient float64       // requests per second of one client; 0: no limit
-	Body      int64         // bytes; 0: 16 KiB
+	Request  time.Duration // a whole request, the reading of its body included; 0: 5 s
+	InFlight int           // requests at work, of all clients; 0: 256
+	Share    int           // requests of one client at once, bodies that are being read included; 0: a quarter of InFlight
+	Rate     float64       // requests per second of one client; 0: no limit
+	Failures float64       // unknown keys per second of one remote address; 0: no limit
+	Body     int64         // bytes; 0: 16 KiB
 }
 
 func (l Limits) withDefaults() Limits {
@@ -84,6 +86,9 @@ func (l Limits) withDefaults() Limits {
 	}
 	if l.InFlight == 0 {
 		l.InFlight = 256
+	}
+	if l.Share == 0 {
+		l.Share = max(1, l.InFlight/4)
 	}
 	if l.Body == 0 {
 		l.Body = 16 << 10
@@ -98,7 +103,8 @@ type Server struct {
 	echo     *echo.Echo
 	keyring  *keyring
 	metrics  *metrics
-	room     chan struct{} // one slot for each request in flight
+	room     chan struct{} // one slot for each request at work
+	reading  reading
 	draining atomic.Bool
 
 	readiness readiness
@@ -124,7 +130,8 @@ func New(cfg Config) (*Server, error) {
 	}
 	s := &Server{
 		cfg: cfg, log: cfg.Log, echo: echo.New(), metrics: m,
-		keyring: newKeyring(cfg.Pool), room: make(chan struct{}, cfg.Limits.InFlight),
+		keyring: newKeyring(cfg.Pool, cfg.Limits.Failures), room: make(chan struct{}, cfg.Limits.InFlight),
+		reading:   reading{conns: map[*http.ResponseController]struct{}{}},
 		readiness: readiness{question: cfg.Ready},
 	}
 	// Echo's own asserts the type of an error, and makes a wrapped 404 a 500.
@@ -132,9 +139,9 @@ func New(cfg Config) (*Server, error) {
 	// Whoever connects is the client: a header that anyone can write proves nothing.
 	s.echo.IPExtractor = echo.ExtractIPDirect()
 	s.echo.Use(
-		s.headers, s.observe, recoverPanic, ops.find,
-		s.admit, s.deadline, s.authenticate, newRates(cfg.Limits.PerClient).limit,
-		s.body, validate,
+		endBody, s.headers, s.observe, recoverPanic, ops.find,
+		s.deadline, s.authenticate, limitClients(newRates[uuid.UUID](cfg.Limits.Rate)), newShares(cfg.Limits.Share).limit,
+		s.body, s.admit, validate,
 	)
 	RegisterHandlers(s.echo, NewStrictHandler(handlers{s}, nil))
 	return s, nil
@@ -144,3 +151,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.echo.Serv
 
 // Drain lets /readyz say 503, so that nobody sends more. Requests still work.
 func (s *Server) Drain() { s.draining.Store(true) }
+
+// Close ends the reading of bodies: what has not come within bodyRest is answered
+// 503. It is for the moment when the listener closes; requests at work go on.
+func (s *Server) Close() { s.reading.close() }

@@ -23,7 +23,11 @@ var (
 	errTooLarge     = errors.New("api: body too large")
 	errMediaType    = errors.New("api: unsupported media type")
 	errRateLimited  = errors.New("api: rate limited")
-	errFull         = errors.New("api: too many requests in flight")
+	errShare        = errors.New("api: too many requests of one client at once")
+	errStranger     = errors.New("api: too many unknown keys from one address")
+	errSlowBody     = errors.New("api: the body did not come in time")
+	errFull         = errors.New("api: too many requests at work")
+	errAway         = errors.New("api: nothing was done without the database") // joined with the error that says so
 )
 
 // kind is one type of problem: what a client may build on.
@@ -41,6 +45,9 @@ type kind struct {
 const (
 	again       = "Send the same request with the same Idempotency-Key again."
 	nothingDone = "Nothing was done. " + again
+	tooMany     = "Too many requests of this client are under way. " + nothingDone
+	strangers   = "Too many unknown keys came from this address. " + nothingDone
+	slowBody    = "The body did not come within the time of a request. " + nothingDone
 	mayHave     = "It may have happened. " + again
 	noKey       = "Send a header Idempotency-Key, unique for each intent."
 	keyReused   = "This key was used for another request. Take a new key for a new intent."
@@ -113,6 +120,10 @@ var table = []struct {
 	{is(errFull), kind{typ: TypeBusy, title: "Busy", status: 503, wait: true, detail: nothingDone}},
 	{is(locking.ErrLost), kind{typ: TypeLost, title: "Lock lost", status: 503, wait: true, detail: nothingDone}},
 	{is(locking.ErrStale), kind{typ: TypeStale, title: "Overtaken", status: 503, wait: true, detail: nothingDone}},
+	{is(errAway), kind{typ: TypeBusy, title: "Busy", status: 503, wait: true, detail: nothingDone}},
+	{is(errSlowBody), kind{typ: TypeRequestTimeout, title: "Request timeout", status: 408, detail: slowBody}},
+	{is(errShare), kind{typ: TypeRateLimited, title: "Too many requests", status: 429, wait: true, detail: tooMany}},
+	{is(errStranger), kind{typ: TypeRateLimited, title: "Too many requests", status: 429, wait: true, detail: strangers}},
 	{is(errRateLimited), kind{typ: TypeRateLimited, title: "Too many requests", status: 429, wait: true, detail: nothingDone}},
 
 	// What Echo and the generated code say.

@@ -4,43 +4,15 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"io"
 	"mime"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/getkin/kin-openapi/openapi3filter"
 	"github.com/labstack/echo/v4"
 )
-
-// body reads the whole body, within its limit, and only what an operation takes.
-func (s *Server) body(next echo.HandlerFunc) echo.HandlerFunc {
-	return func(c echo.Context) error {
-		op, r := operationOf(c), c.Request()
-		if !op.body {
-			if r.ContentLength != 0 { // -1: of unknown length
-				return explain(errMalformed, "This route takes no body.")
-			}
-			return next(c)
-		}
-		if r.ContentLength > s.cfg.Limits.Body {
-			return explain(errTooLarge, "At most %d bytes, please.", s.cfg.Limits.Body)
-		}
-		data, err := io.ReadAll(http.MaxBytesReader(c.Response().Writer, r.Body, s.cfg.Limits.Body))
-		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-			return explain(errTooLarge, "At most %d bytes, please.", s.cfg.Limits.Body)
-		}
-		if err != nil {
-			return explain(errMalformed, "The body ended early.")
-		}
-		if err := checkJSON(r.Header, data); err != nil && (len(data) > 0 || !op.empty) {
-			return err
-		}
-		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(data)), int64(len(data))
-		return next(c)
-	}
-}
 
 // checkJSON wants one JSON value and nothing behind it, which a json.Decoder would not notice.
 func checkJSON(h http.Header, data []byte) error {
@@ -49,7 +21,7 @@ func checkJSON(h http.Header, data []byte) error {
 		return explain(errMalformed, "There is no body.")
 	}
 	charset := params["charset"]
-	if err != nil || mediaType != typeJSON || h.Get("Content-Encoding") != "" || charset != "" && !strings.EqualFold(charset, "utf-8") {
+	if err != nil || len(h.Values("Content-Type")) > 1 || mediaType != typeJSON || h.Get("Content-Encoding") != "" || charset != "" && !strings.EqualFold(charset, "utf-8") {
 		return errMediaType
 	}
 	if !json.Valid(data) {
@@ -72,10 +44,13 @@ var options = &openapi3filter.Options{
 func validate(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		op, r := operationOf(c), c.Request()
-		query := r.URL.Query()
-		for name := range query {
-			if !op.query[name] {
-				return explain(errMalformed, "The query has a parameter that this route does not know.")
+		query, err := url.ParseQuery(r.URL.RawQuery) // URL.Query drops what it cannot read
+		if err != nil {
+			return explain(errMalformed, "The query is not properly escaped.")
+		}
+		for name, values := range query {
+			if !op.query[name] || len(values) > 1 {
+				return explain(errMalformed, "The query has a parameter that this route does not know, or one twice.")
 			}
 		}
 		params, err := pathParams(c)
@@ -99,14 +74,17 @@ func refuse(err error) error {
 	if !errors.As(err, &at) {
 		return err
 	}
+	if at.Parameter != nil && at.Parameter.Name == headerKey {
+		if _, err := parseKey(at.Input.Request.Header.Get(headerKey)); err != nil {
+			return err // in better words than those of a pattern
+		}
+	}
 	reason := "has not the form that is expected"
 	schema, isSchema := errors.AsType[*openapi3.SchemaError](err)
 	if isSchema {
 		reason = schema.Reason
 	}
 	switch {
-	case at.Parameter != nil && at.Parameter.Name == headerKey && errors.Is(err, openapi3filter.ErrInvalidRequired):
-		return errMissingKey
 	case at.Parameter != nil:
 		return explain(errMalformed, "The parameter %s: %s.", at.Parameter.Name, reason)
 	case isSchema:

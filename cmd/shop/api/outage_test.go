@@ -1,0 +1,81 @@
+package api_test
+
+import (
+	"net"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"shop/cmd/shop/api"
+	"shop/inventory"
+	"shop/transfer"
+)
+
+// besideWith is another server of the same shop, made otherwise.
+func (s *shop) besideWith(change func(*api.Config)) *shop {
+	s.t.Helper()
+	other := *s
+	other.metrics = prometheus.NewRegistry()
+	other.front.Metrics = other.metrics
+	change(&other.front)
+	other.server = must(api.New(other.front))(s.t)
+	other.serve()
+	return &other
+}
+
+// In front of a lookup that failed nothing was done: 500 would leave a client of a purchase in doubt.
+func TestOutage_WithoutTheDatabaseOfKeysNothingWasDone(t *testing.T) {
+	t.Parallel()
+	silent := must(net.Listen("tcp", "127.0.0.1:0"))(t) // the system accepts, and nothing answers
+	t.Cleanup(func() { silent.Close() })
+	s := open(t)
+	for name, address := range map[string]string{"refused": "127.0.0.1:1", "silent": silent.Addr().String()} {
+		t.Run(name, func(t *testing.T) {
+			away := s.besideWith(func(c *api.Config) {
+				c.Pool = newPool(t, "postgres://none@"+address+"/none?sslmode=disable&connect_timeout=60")
+				c.Limits.Request = 500 * time.Millisecond
+			})
+			for _, a := range []answer{away.buy("k", "coffee", "1"), away.do("GET", "/v1/products", "")} {
+				if a.want(t, 503, api.TypeBusy).header.Get("Retry-After") == "" {
+					t.Error("503 without Retry-After")
+				}
+			}
+		})
+	}
+	s.wantOrders(0)
+}
+
+func TestOutage_AReadWithoutItsDatabaseIsBusyAndNoFault(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	pool := newPool(t, "postgres://none@127.0.0.1:1/none?sslmode=disable")
+	away := s.besideWith(func(c *api.Config) {
+		stock := must(inventory.New(inventory.Config{Pool: pool, Strategy: "row", Encode: api.Encode}))(t)
+		c.Orders, c.Catalog = stock, stock
+		c.Books = must(transfer.New(transfer.Config{Pool: pool, Strategy: "row", Encode: api.EncodeTransfer}))(t)
+	})
+	for _, path := range []string{
+		"/v1/products", "/v1/products/coffee", "/v1/orders/" + uuid.NewString(), "/v1/transfers/" + uuid.NewString(), "/v1/accounts/" + uuid.NewString(),
+	} {
+		t.Run(path, func(t *testing.T) {
+			t.Parallel()
+			away.do("GET", path, "").want(t, 503, api.TypeBusy)
+		})
+	}
+}
+
+// A table that is missing is no outage: to come again does not help.
+func TestOutage_ABugIsNoOutage(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	if _, err := s.pool.Exec(t.Context(), `ALTER TABLE products RENAME TO wares; ALTER TABLE clients RENAME TO callers`); err != nil {
+		t.Fatal(err)
+	}
+	s.do("GET", "/v1/products", "").want(t, 500, api.TypeInternal)
+	if _, err := s.pool.Exec(t.Context(), `ALTER TABLE callers RENAME TO clients`); err != nil {
+		t.Fatal(err)
+	}
+	s.do("GET", "/v1/products", "").want(t, 500, api.TypeInternal)
+}
