@@ -123,7 +123,7 @@ func TestAdmission_ABodyThatIsNotThereInTimeIsA408AndNothingWasDone(t *testing.T
 
 func TestAdmission_ACloseEndsTheReadingOfBodiesAndLetsTheWorkGoOn(t *testing.T) {
 	t.Parallel()
-	s, orders := open(t).holdOrders(10)
+	s, orders := open(t).holdOrders(100)
 	var worked answer
 	var wg sync.WaitGroup
 	wg.Go(func() { worked = s.buy("k1", "coffee", "1") })

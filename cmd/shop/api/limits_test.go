@@ -40,22 +40,21 @@ func TestLimits_EachClientHasARateOfItsOwn(t *testing.T) {
 }
 
 func TestLimits_AFullServerRefusesAtTheDoorAndStaysAlive(t *testing.T) {
-	in, out := make(chan struct{}), make(chan struct{})
-	s := open(t, at(inventory.AfterGuard, func(context.Context) {
-		in <- struct{}{}
-		<-out
-	}), func(c *api.Config, _ *inventory.Config) { c.Limits.InFlight = 1 })
+	s, orders := open(t).holdOrders(1)
 	var first answer
 	var wg sync.WaitGroup
 	wg.Go(func() { first = s.buy("k1", "coffee", "1") })
-	<-in
-	full := s.buy("k2", "coffee", "1").want(t, 503, api.TypeBusy)
+	<-orders.in
+	full := s.buy("k2", "coffee", "1", s.as("bob")).want(t, 503, api.TypeBusy)
 	if full.header.Get("Retry-After") == "" {
 		t.Error("503 without Retry-After")
 	}
+	if n := s.refused("at_work"); n != 1 {
+		t.Errorf("%v counted", n)
+	}
 	s.do("GET", "/livez", "").want(t, 200, "")
 	s.do("GET", "/readyz", "").want(t, 200, "")
-	close(out)
+	orders.letGo()
 	wg.Wait()
 	first.want(t, 201, "")
 	s.do("GET", "/v1/products", "").want(t, 200, "")
