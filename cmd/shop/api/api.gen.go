@@ -1258,7 +1258,6 @@ func RegisterHandlersWithBaseURL(router EchoRouter, si ServerInterface, baseURL 
 // RegisterHandlersWithOptions registers handlers using the supplied options,
 // including any per-operation middleware.
 func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options RegisterHandlersOptions) {
-
 	wrapper := ServerInterfaceWrapper{
 		Handler: si,
 	}
@@ -1280,7 +1279,6 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.GET(options.BaseURL+"/v1/audit", wrapper.GetAudit, options.OperationMiddlewares["getAudit"]...)
 	router.GET(options.BaseURL+"/livez", wrapper.Livez, options.OperationMiddlewares["livez"]...)
 	router.GET(options.BaseURL+"/readyz", wrapper.Readyz, options.OperationMiddlewares["readyz"]...)
-
 }
 
 type ForbiddenApplicationProblemPlusJSONResponse Problem
@@ -1370,8 +1368,7 @@ type UnavailableApplicationProblemPlusJSONResponse struct {
 
 type UnsupportedMediaTypeApplicationProblemPlusJSONResponse Problem
 
-type LivezRequestObject struct {
-}
+type LivezRequestObject struct{}
 
 type LivezResponseObject interface {
 	VisitLivezResponse(w http.ResponseWriter) error
@@ -1380,7 +1377,6 @@ type LivezResponseObject interface {
 type Livez200JSONResponse struct{ HealthJSONResponse }
 
 func (response Livez200JSONResponse) VisitLivezResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -1396,7 +1392,6 @@ type Livez400ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response Livez400ApplicationProblemPlusJSONResponse) VisitLivezResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -1412,7 +1407,6 @@ type Livez500ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response Livez500ApplicationProblemPlusJSONResponse) VisitLivezResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -1423,8 +1417,7 @@ func (response Livez500ApplicationProblemPlusJSONResponse) VisitLivezResponse(w 
 	return err
 }
 
-type ReadyzRequestObject struct {
-}
+type ReadyzRequestObject struct{}
 
 type ReadyzResponseObject interface {
 	VisitReadyzResponse(w http.ResponseWriter) error
@@ -1433,7 +1426,6 @@ type ReadyzResponseObject interface {
 type Readyz200JSONResponse struct{ HealthJSONResponse }
 
 func (response Readyz200JSONResponse) VisitReadyzResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -1449,7 +1441,6 @@ type Readyz400ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response Readyz400ApplicationProblemPlusJSONResponse) VisitReadyzResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -1465,7 +1456,6 @@ type Readyz500ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response Readyz500ApplicationProblemPlusJSONResponse) VisitReadyzResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -1479,7 +1469,6 @@ func (response Readyz500ApplicationProblemPlusJSONResponse) VisitReadyzResponse(
 type Readyz503JSONResponse Health
 
 func (response Readyz503JSONResponse) VisitReadyzResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -1501,7 +1490,6 @@ type GetAccountResponseObject interface {
 type GetAccount200JSONResponse Account
 
 func (response GetAccount200JSONResponse) VisitGetAccountResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -1517,7 +1505,6 @@ type GetAccount400ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GetAccount400ApplicationProblemPlusJSONResponse) VisitGetAccountResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -1533,7 +1520,6 @@ type GetAccount401ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GetAccount401ApplicationProblemPlusJSONResponse) VisitGetAccountResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -1549,7 +1535,6 @@ type GetAccount404ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GetAccount404ApplicationProblemPlusJSONResponse) VisitGetAccountResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -1565,7 +1550,6 @@ type GetAccount429ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GetAccount429ApplicationProblemPlusJSONResponse) VisitGetAccountResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
@@ -1584,7 +1568,6 @@ type GetAccount500ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GetAccount500ApplicationProblemPlusJSONResponse) VisitGetAccountResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -1600,7 +1583,6 @@ type GetAccount503ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GetAccount503ApplicationProblemPlusJSONResponse) VisitGetAccountResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
@@ -1619,7 +1601,6 @@ type GetAccount504ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GetAccount504ApplicationProblemPlusJSONResponse) VisitGetAccountResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -1630,8 +1611,7 @@ func (response GetAccount504ApplicationProblemPlusJSONResponse) VisitGetAccountR
 	return err
 }
 
-type GetAuditRequestObject struct {
-}
+type GetAuditRequestObject struct{}
 
 type GetAuditResponseObject interface {
 	VisitGetAuditResponse(w http.ResponseWriter) error
@@ -1640,7 +1620,6 @@ type GetAuditResponseObject interface {
 type GetAudit200JSONResponse Audit
 
 func (response GetAudit200JSONResponse) VisitGetAuditResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -1656,7 +1635,6 @@ type GetAudit400ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GetAudit400ApplicationProblemPlusJSONResponse) VisitGetAuditResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -1672,7 +1650,6 @@ type GetAudit401ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GetAudit401ApplicationProblemPlusJSONResponse) VisitGetAuditResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -1688,7 +1665,6 @@ type GetAudit403ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GetAudit403ApplicationProblemPlusJSONResponse) VisitGetAuditResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -1704,7 +1680,6 @@ type GetAudit429ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GetAudit429ApplicationProblemPlusJSONResponse) VisitGetAuditResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
@@ -1723,7 +1698,6 @@ type GetAudit500ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GetAudit500ApplicationProblemPlusJSONResponse) VisitGetAuditResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -1739,7 +1713,6 @@ type GetAudit503ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GetAudit503ApplicationProblemPlusJSONResponse) VisitGetAuditResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
@@ -1758,7 +1731,6 @@ type GetAudit504ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GetAudit504ApplicationProblemPlusJSONResponse) VisitGetAuditResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -1781,7 +1753,6 @@ type PlaceOrderResponseObject interface {
 type PlaceOrder201JSONResponse struct{ StoredJSONResponse }
 
 func (response PlaceOrder201JSONResponse) VisitPlaceOrderResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
@@ -1800,7 +1771,6 @@ type PlaceOrder400ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response PlaceOrder400ApplicationProblemPlusJSONResponse) VisitPlaceOrderResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -1816,7 +1786,6 @@ type PlaceOrder401ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response PlaceOrder401ApplicationProblemPlusJSONResponse) VisitPlaceOrderResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -1832,7 +1801,6 @@ type PlaceOrder404ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response PlaceOrder404ApplicationProblemPlusJSONResponse) VisitPlaceOrderResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -1848,7 +1816,6 @@ type PlaceOrder408ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response PlaceOrder408ApplicationProblemPlusJSONResponse) VisitPlaceOrderResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -1864,7 +1831,6 @@ type PlaceOrder409ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response PlaceOrder409ApplicationProblemPlusJSONResponse) VisitPlaceOrderResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
@@ -1883,7 +1849,6 @@ type PlaceOrder413ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response PlaceOrder413ApplicationProblemPlusJSONResponse) VisitPlaceOrderResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -1899,7 +1864,6 @@ type PlaceOrder415ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response PlaceOrder415ApplicationProblemPlusJSONResponse) VisitPlaceOrderResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -1915,7 +1879,6 @@ type PlaceOrder422ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response PlaceOrder422ApplicationProblemPlusJSONResponse) VisitPlaceOrderResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -1931,7 +1894,6 @@ type PlaceOrder429ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response PlaceOrder429ApplicationProblemPlusJSONResponse) VisitPlaceOrderResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
@@ -1950,7 +1912,6 @@ type PlaceOrder500ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response PlaceOrder500ApplicationProblemPlusJSONResponse) VisitPlaceOrderResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -1966,7 +1927,6 @@ type PlaceOrder503ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response PlaceOrder503ApplicationProblemPlusJSONResponse) VisitPlaceOrderResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
@@ -1985,7 +1945,6 @@ type PlaceOrder504ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response PlaceOrder504ApplicationProblemPlusJSONResponse) VisitPlaceOrderResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -2007,7 +1966,6 @@ type GetOrderResponseObject interface {
 type GetOrder200JSONResponse Order
 
 func (response GetOrder200JSONResponse) VisitGetOrderResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -2023,7 +1981,6 @@ type GetOrder400ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GetOrder400ApplicationProblemPlusJSONResponse) VisitGetOrderResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -2039,7 +1996,6 @@ type GetOrder401ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GetOrder401ApplicationProblemPlusJSONResponse) VisitGetOrderResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -2055,7 +2011,6 @@ type GetOrder404ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GetOrder404ApplicationProblemPlusJSONResponse) VisitGetOrderResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -2071,7 +2026,6 @@ type GetOrder429ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GetOrder429ApplicationProblemPlusJSONResponse) VisitGetOrderResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
@@ -2090,7 +2044,6 @@ type GetOrder500ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GetOrder500ApplicationProblemPlusJSONResponse) VisitGetOrderResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -2106,7 +2059,6 @@ type GetOrder503ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GetOrder503ApplicationProblemPlusJSONResponse) VisitGetOrderResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
@@ -2125,7 +2077,6 @@ type GetOrder504ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GetOrder504ApplicationProblemPlusJSONResponse) VisitGetOrderResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -2148,7 +2099,6 @@ type CancelOrderResponseObject interface {
 type CancelOrder201JSONResponse struct{ StoredJSONResponse }
 
 func (response CancelOrder201JSONResponse) VisitCancelOrderResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
@@ -2167,7 +2117,6 @@ type CancelOrder400ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response CancelOrder400ApplicationProblemPlusJSONResponse) VisitCancelOrderResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -2183,7 +2132,6 @@ type CancelOrder401ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response CancelOrder401ApplicationProblemPlusJSONResponse) VisitCancelOrderResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -2199,7 +2147,6 @@ type CancelOrder404ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response CancelOrder404ApplicationProblemPlusJSONResponse) VisitCancelOrderResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -2215,7 +2162,6 @@ type CancelOrder409ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response CancelOrder409ApplicationProblemPlusJSONResponse) VisitCancelOrderResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
@@ -2234,7 +2180,6 @@ type CancelOrder422ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response CancelOrder422ApplicationProblemPlusJSONResponse) VisitCancelOrderResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -2250,7 +2195,6 @@ type CancelOrder429ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response CancelOrder429ApplicationProblemPlusJSONResponse) VisitCancelOrderResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
@@ -2269,7 +2213,6 @@ type CancelOrder500ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response CancelOrder500ApplicationProblemPlusJSONResponse) VisitCancelOrderResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -2285,7 +2228,6 @@ type CancelOrder503ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response CancelOrder503ApplicationProblemPlusJSONResponse) VisitCancelOrderResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
@@ -2304,7 +2246,6 @@ type CancelOrder504ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response CancelOrder504ApplicationProblemPlusJSONResponse) VisitCancelOrderResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -2315,8 +2256,7 @@ func (response CancelOrder504ApplicationProblemPlusJSONResponse) VisitCancelOrde
 	return err
 }
 
-type ListProductsRequestObject struct {
-}
+type ListProductsRequestObject struct{}
 
 type ListProductsResponseObject interface {
 	VisitListProductsResponse(w http.ResponseWriter) error
@@ -2325,7 +2265,6 @@ type ListProductsResponseObject interface {
 type ListProducts200JSONResponse ProductList
 
 func (response ListProducts200JSONResponse) VisitListProductsResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -2341,7 +2280,6 @@ type ListProducts400ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response ListProducts400ApplicationProblemPlusJSONResponse) VisitListProductsResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -2357,7 +2295,6 @@ type ListProducts401ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response ListProducts401ApplicationProblemPlusJSONResponse) VisitListProductsResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -2373,7 +2310,6 @@ type ListProducts429ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response ListProducts429ApplicationProblemPlusJSONResponse) VisitListProductsResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
@@ -2392,7 +2328,6 @@ type ListProducts500ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response ListProducts500ApplicationProblemPlusJSONResponse) VisitListProductsResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -2408,7 +2343,6 @@ type ListProducts503ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response ListProducts503ApplicationProblemPlusJSONResponse) VisitListProductsResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
@@ -2427,7 +2361,6 @@ type ListProducts504ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response ListProducts504ApplicationProblemPlusJSONResponse) VisitListProductsResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -2449,7 +2382,6 @@ type GetProductResponseObject interface {
 type GetProduct200JSONResponse Product
 
 func (response GetProduct200JSONResponse) VisitGetProductResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -2465,7 +2397,6 @@ type GetProduct400ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GetProduct400ApplicationProblemPlusJSONResponse) VisitGetProductResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -2481,7 +2412,6 @@ type GetProduct401ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GetProduct401ApplicationProblemPlusJSONResponse) VisitGetProductResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -2497,7 +2427,6 @@ type GetProduct404ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GetProduct404ApplicationProblemPlusJSONResponse) VisitGetProductResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -2513,7 +2442,6 @@ type GetProduct429ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GetProduct429ApplicationProblemPlusJSONResponse) VisitGetProductResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
@@ -2532,7 +2460,6 @@ type GetProduct500ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GetProduct500ApplicationProblemPlusJSONResponse) VisitGetProductResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -2548,7 +2475,6 @@ type GetProduct503ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GetProduct503ApplicationProblemPlusJSONResponse) VisitGetProductResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
@@ -2567,7 +2493,6 @@ type GetProduct504ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GetProduct504ApplicationProblemPlusJSONResponse) VisitGetProductResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -2590,7 +2515,6 @@ type CreateTransferResponseObject interface {
 type CreateTransfer201JSONResponse struct{ StoredTransferJSONResponse }
 
 func (response CreateTransfer201JSONResponse) VisitCreateTransferResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
@@ -2609,7 +2533,6 @@ type CreateTransfer400ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response CreateTransfer400ApplicationProblemPlusJSONResponse) VisitCreateTransferResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -2625,7 +2548,6 @@ type CreateTransfer401ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response CreateTransfer401ApplicationProblemPlusJSONResponse) VisitCreateTransferResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -2641,7 +2563,6 @@ type CreateTransfer403ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response CreateTransfer403ApplicationProblemPlusJSONResponse) VisitCreateTransferResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -2657,7 +2578,6 @@ type CreateTransfer404ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response CreateTransfer404ApplicationProblemPlusJSONResponse) VisitCreateTransferResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -2673,7 +2593,6 @@ type CreateTransfer408ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response CreateTransfer408ApplicationProblemPlusJSONResponse) VisitCreateTransferResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -2689,7 +2608,6 @@ type CreateTransfer409ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response CreateTransfer409ApplicationProblemPlusJSONResponse) VisitCreateTransferResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
@@ -2708,7 +2626,6 @@ type CreateTransfer413ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response CreateTransfer413ApplicationProblemPlusJSONResponse) VisitCreateTransferResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -2724,7 +2641,6 @@ type CreateTransfer415ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response CreateTransfer415ApplicationProblemPlusJSONResponse) VisitCreateTransferResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -2738,7 +2654,6 @@ func (response CreateTransfer415ApplicationProblemPlusJSONResponse) VisitCreateT
 type CreateTransfer422ApplicationProblemPlusJSONResponse Problem
 
 func (response CreateTransfer422ApplicationProblemPlusJSONResponse) VisitCreateTransferResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -2754,7 +2669,6 @@ type CreateTransfer429ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response CreateTransfer429ApplicationProblemPlusJSONResponse) VisitCreateTransferResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
@@ -2773,7 +2687,6 @@ type CreateTransfer500ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response CreateTransfer500ApplicationProblemPlusJSONResponse) VisitCreateTransferResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -2789,7 +2702,6 @@ type CreateTransfer503ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response CreateTransfer503ApplicationProblemPlusJSONResponse) VisitCreateTransferResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
@@ -2808,7 +2720,6 @@ type CreateTransfer504ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response CreateTransfer504ApplicationProblemPlusJSONResponse) VisitCreateTransferResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -2830,7 +2741,6 @@ type GetTransferResponseObject interface {
 type GetTransfer200JSONResponse Transfer
 
 func (response GetTransfer200JSONResponse) VisitGetTransferResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -2846,7 +2756,6 @@ type GetTransfer400ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GetTransfer400ApplicationProblemPlusJSONResponse) VisitGetTransferResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -2862,7 +2771,6 @@ type GetTransfer401ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GetTransfer401ApplicationProblemPlusJSONResponse) VisitGetTransferResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -2878,7 +2786,6 @@ type GetTransfer404ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GetTransfer404ApplicationProblemPlusJSONResponse) VisitGetTransferResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -2894,7 +2801,6 @@ type GetTransfer429ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GetTransfer429ApplicationProblemPlusJSONResponse) VisitGetTransferResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
@@ -2913,7 +2819,6 @@ type GetTransfer500ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GetTransfer500ApplicationProblemPlusJSONResponse) VisitGetTransferResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -2929,7 +2834,6 @@ type GetTransfer503ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GetTransfer503ApplicationProblemPlusJSONResponse) VisitGetTransferResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
@@ -2948,7 +2852,6 @@ type GetTransfer504ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GetTransfer504ApplicationProblemPlusJSONResponse) VisitGetTransferResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -2972,7 +2875,6 @@ type PostTransferResponseObject interface {
 type PostTransfer201JSONResponse struct{ StoredTransferJSONResponse }
 
 func (response PostTransfer201JSONResponse) VisitPostTransferResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
@@ -2991,7 +2893,6 @@ type PostTransfer400ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response PostTransfer400ApplicationProblemPlusJSONResponse) VisitPostTransferResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -3007,7 +2908,6 @@ type PostTransfer401ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response PostTransfer401ApplicationProblemPlusJSONResponse) VisitPostTransferResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -3023,7 +2923,6 @@ type PostTransfer404ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response PostTransfer404ApplicationProblemPlusJSONResponse) VisitPostTransferResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -3039,7 +2938,6 @@ type PostTransfer408ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response PostTransfer408ApplicationProblemPlusJSONResponse) VisitPostTransferResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -3055,7 +2953,6 @@ type PostTransfer409ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response PostTransfer409ApplicationProblemPlusJSONResponse) VisitPostTransferResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
@@ -3074,7 +2971,6 @@ type PostTransfer413ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response PostTransfer413ApplicationProblemPlusJSONResponse) VisitPostTransferResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -3090,7 +2986,6 @@ type PostTransfer415ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response PostTransfer415ApplicationProblemPlusJSONResponse) VisitPostTransferResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -3106,7 +3001,6 @@ type PostTransfer422ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response PostTransfer422ApplicationProblemPlusJSONResponse) VisitPostTransferResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -3122,7 +3016,6 @@ type PostTransfer429ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response PostTransfer429ApplicationProblemPlusJSONResponse) VisitPostTransferResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
@@ -3141,7 +3034,6 @@ type PostTransfer500ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response PostTransfer500ApplicationProblemPlusJSONResponse) VisitPostTransferResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -3157,7 +3049,6 @@ type PostTransfer503ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response PostTransfer503ApplicationProblemPlusJSONResponse) VisitPostTransferResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
@@ -3176,7 +3067,6 @@ type PostTransfer504ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response PostTransfer504ApplicationProblemPlusJSONResponse) VisitPostTransferResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -3199,7 +3089,6 @@ type VoidTransferResponseObject interface {
 type VoidTransfer201JSONResponse struct{ StoredTransferJSONResponse }
 
 func (response VoidTransfer201JSONResponse) VisitVoidTransferResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
@@ -3218,7 +3107,6 @@ type VoidTransfer400ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response VoidTransfer400ApplicationProblemPlusJSONResponse) VisitVoidTransferResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -3234,7 +3122,6 @@ type VoidTransfer401ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response VoidTransfer401ApplicationProblemPlusJSONResponse) VisitVoidTransferResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -3250,7 +3137,6 @@ type VoidTransfer404ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response VoidTransfer404ApplicationProblemPlusJSONResponse) VisitVoidTransferResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -3266,7 +3152,6 @@ type VoidTransfer409ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response VoidTransfer409ApplicationProblemPlusJSONResponse) VisitVoidTransferResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
@@ -3285,7 +3170,6 @@ type VoidTransfer422ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response VoidTransfer422ApplicationProblemPlusJSONResponse) VisitVoidTransferResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -3301,7 +3185,6 @@ type VoidTransfer429ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response VoidTransfer429ApplicationProblemPlusJSONResponse) VisitVoidTransferResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
@@ -3320,7 +3203,6 @@ type VoidTransfer500ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response VoidTransfer500ApplicationProblemPlusJSONResponse) VisitVoidTransferResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -3336,7 +3218,6 @@ type VoidTransfer503ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response VoidTransfer503ApplicationProblemPlusJSONResponse) VisitVoidTransferResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
@@ -3355,7 +3236,6 @@ type VoidTransfer504ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response VoidTransfer504ApplicationProblemPlusJSONResponse) VisitVoidTransferResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -3377,7 +3257,6 @@ type GetWalletResponseObject interface {
 type GetWallet200JSONResponse Wallet
 
 func (response GetWallet200JSONResponse) VisitGetWalletResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -3393,7 +3272,6 @@ type GetWallet400ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GetWallet400ApplicationProblemPlusJSONResponse) VisitGetWalletResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -3409,7 +3287,6 @@ type GetWallet401ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GetWallet401ApplicationProblemPlusJSONResponse) VisitGetWalletResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -3425,7 +3302,6 @@ type GetWallet404ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GetWallet404ApplicationProblemPlusJSONResponse) VisitGetWalletResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -3441,7 +3317,6 @@ type GetWallet429ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GetWallet429ApplicationProblemPlusJSONResponse) VisitGetWalletResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
@@ -3460,7 +3335,6 @@ type GetWallet500ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GetWallet500ApplicationProblemPlusJSONResponse) VisitGetWalletResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -3476,7 +3350,6 @@ type GetWallet503ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GetWallet503ApplicationProblemPlusJSONResponse) VisitGetWalletResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
@@ -3495,7 +3368,6 @@ type GetWallet504ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GetWallet504ApplicationProblemPlusJSONResponse) VisitGetWalletResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -3519,7 +3391,6 @@ type CreditWalletResponseObject interface {
 type CreditWallet201JSONResponse struct{ StoredOperationJSONResponse }
 
 func (response CreditWallet201JSONResponse) VisitCreditWalletResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
@@ -3538,7 +3409,6 @@ type CreditWallet400ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response CreditWallet400ApplicationProblemPlusJSONResponse) VisitCreditWalletResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -3554,7 +3424,6 @@ type CreditWallet401ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response CreditWallet401ApplicationProblemPlusJSONResponse) VisitCreditWalletResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -3570,7 +3439,6 @@ type CreditWallet403ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response CreditWallet403ApplicationProblemPlusJSONResponse) VisitCreditWalletResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -3586,7 +3454,6 @@ type CreditWallet404ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response CreditWallet404ApplicationProblemPlusJSONResponse) VisitCreditWalletResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -3602,7 +3469,6 @@ type CreditWallet408ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response CreditWallet408ApplicationProblemPlusJSONResponse) VisitCreditWalletResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -3618,7 +3484,6 @@ type CreditWallet413ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response CreditWallet413ApplicationProblemPlusJSONResponse) VisitCreditWalletResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -3634,7 +3499,6 @@ type CreditWallet415ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response CreditWallet415ApplicationProblemPlusJSONResponse) VisitCreditWalletResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -3650,7 +3514,6 @@ type CreditWallet422ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response CreditWallet422ApplicationProblemPlusJSONResponse) VisitCreditWalletResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -3666,7 +3529,6 @@ type CreditWallet429ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response CreditWallet429ApplicationProblemPlusJSONResponse) VisitCreditWalletResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
@@ -3685,7 +3547,6 @@ type CreditWallet500ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response CreditWallet500ApplicationProblemPlusJSONResponse) VisitCreditWalletResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -3701,7 +3562,6 @@ type CreditWallet503ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response CreditWallet503ApplicationProblemPlusJSONResponse) VisitCreditWalletResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
@@ -3720,7 +3580,6 @@ type CreditWallet504ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response CreditWallet504ApplicationProblemPlusJSONResponse) VisitCreditWalletResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -3744,7 +3603,6 @@ type DebitWalletResponseObject interface {
 type DebitWallet201JSONResponse struct{ StoredOperationJSONResponse }
 
 func (response DebitWallet201JSONResponse) VisitDebitWalletResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
@@ -3763,7 +3621,6 @@ type DebitWallet400ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response DebitWallet400ApplicationProblemPlusJSONResponse) VisitDebitWalletResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -3779,7 +3636,6 @@ type DebitWallet401ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response DebitWallet401ApplicationProblemPlusJSONResponse) VisitDebitWalletResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -3795,7 +3651,6 @@ type DebitWallet403ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response DebitWallet403ApplicationProblemPlusJSONResponse) VisitDebitWalletResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -3811,7 +3666,6 @@ type DebitWallet404ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response DebitWallet404ApplicationProblemPlusJSONResponse) VisitDebitWalletResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -3827,7 +3681,6 @@ type DebitWallet408ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response DebitWallet408ApplicationProblemPlusJSONResponse) VisitDebitWalletResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -3843,7 +3696,6 @@ type DebitWallet409ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response DebitWallet409ApplicationProblemPlusJSONResponse) VisitDebitWalletResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -3859,7 +3711,6 @@ type DebitWallet413ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response DebitWallet413ApplicationProblemPlusJSONResponse) VisitDebitWalletResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -3875,7 +3726,6 @@ type DebitWallet415ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response DebitWallet415ApplicationProblemPlusJSONResponse) VisitDebitWalletResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -3891,7 +3741,6 @@ type DebitWallet422ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response DebitWallet422ApplicationProblemPlusJSONResponse) VisitDebitWalletResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -3907,7 +3756,6 @@ type DebitWallet429ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response DebitWallet429ApplicationProblemPlusJSONResponse) VisitDebitWalletResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
@@ -3926,7 +3774,6 @@ type DebitWallet500ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response DebitWallet500ApplicationProblemPlusJSONResponse) VisitDebitWalletResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -3942,7 +3789,6 @@ type DebitWallet503ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response DebitWallet503ApplicationProblemPlusJSONResponse) VisitDebitWalletResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
@@ -3961,7 +3807,6 @@ type DebitWallet504ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response DebitWallet504ApplicationProblemPlusJSONResponse) VisitDebitWalletResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -3985,7 +3830,6 @@ type PayFromWalletResponseObject interface {
 type PayFromWallet201JSONResponse struct{ StoredOperationJSONResponse }
 
 func (response PayFromWallet201JSONResponse) VisitPayFromWalletResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
@@ -4004,7 +3848,6 @@ type PayFromWallet400ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response PayFromWallet400ApplicationProblemPlusJSONResponse) VisitPayFromWalletResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -4020,7 +3863,6 @@ type PayFromWallet401ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response PayFromWallet401ApplicationProblemPlusJSONResponse) VisitPayFromWalletResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -4036,7 +3878,6 @@ type PayFromWallet403ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response PayFromWallet403ApplicationProblemPlusJSONResponse) VisitPayFromWalletResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -4052,7 +3893,6 @@ type PayFromWallet404ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response PayFromWallet404ApplicationProblemPlusJSONResponse) VisitPayFromWalletResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -4068,7 +3908,6 @@ type PayFromWallet408ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response PayFromWallet408ApplicationProblemPlusJSONResponse) VisitPayFromWalletResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -4084,7 +3923,6 @@ type PayFromWallet409ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response PayFromWallet409ApplicationProblemPlusJSONResponse) VisitPayFromWalletResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -4100,7 +3938,6 @@ type PayFromWallet413ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response PayFromWallet413ApplicationProblemPlusJSONResponse) VisitPayFromWalletResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -4116,7 +3953,6 @@ type PayFromWallet415ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response PayFromWallet415ApplicationProblemPlusJSONResponse) VisitPayFromWalletResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -4130,7 +3966,6 @@ func (response PayFromWallet415ApplicationProblemPlusJSONResponse) VisitPayFromW
 type PayFromWallet422ApplicationProblemPlusJSONResponse Problem
 
 func (response PayFromWallet422ApplicationProblemPlusJSONResponse) VisitPayFromWalletResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -4146,7 +3981,6 @@ type PayFromWallet429ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response PayFromWallet429ApplicationProblemPlusJSONResponse) VisitPayFromWalletResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
@@ -4165,7 +3999,6 @@ type PayFromWallet500ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response PayFromWallet500ApplicationProblemPlusJSONResponse) VisitPayFromWalletResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -4181,7 +4014,6 @@ type PayFromWallet503ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response PayFromWallet503ApplicationProblemPlusJSONResponse) VisitPayFromWalletResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
@@ -4200,7 +4032,6 @@ type PayFromWallet504ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response PayFromWallet504ApplicationProblemPlusJSONResponse) VisitPayFromWalletResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -4266,8 +4097,10 @@ type StrictServerInterface interface {
 	PayFromWallet(ctx context.Context, request PayFromWalletRequestObject) (PayFromWalletResponseObject, error)
 }
 
-type StrictHandlerFunc func(ctx echo.Context, request any) (any, error)
-type StrictMiddlewareFunc func(f StrictHandlerFunc, operationID string) StrictHandlerFunc
+type (
+	StrictHandlerFunc    func(ctx echo.Context, request any) (any, error)
+	StrictMiddlewareFunc func(f StrictHandlerFunc, operationID string) StrictHandlerFunc
+)
 
 func NewStrictHandler(ssi StrictServerInterface, middlewares []StrictMiddlewareFunc) ServerInterface {
 	return &strictHandler{ssi: ssi, middlewares: middlewares}

@@ -110,3 +110,4 @@
 package api
 
 //go:generate go tool oapi-codegen -config oapi-codegen.yaml -o api.gen.go openapi.yaml
+//go:generate go tool gofumpt -w api.gen.go

@@ -63,8 +63,10 @@ func TestSpec_TheGeneratedCodeIsUpToDate(t *testing.T) {
 		t.Fatal(err)
 	}
 	out := filepath.Join(t.TempDir(), "api.gen.go")
-	if text, err := exec.Command("go", "tool", "oapi-codegen", "-config", "oapi-codegen.yaml", "-o", out, "openapi.yaml").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, text)
+	for _, args := range [][]string{{"oapi-codegen", "-config", "oapi-codegen.yaml", "-o", out, "openapi.yaml"}, {"gofumpt", "-w", out}} {
+		if text, err := exec.Command("go", append([]string{"tool"}, args...)...).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, text)
+		}
 	}
 	if got, err := os.ReadFile(out); err != nil || string(got) != string(want) {
 		t.Errorf("api.gen.go is not what openapi.yaml says (%v): run go generate ./cmd/shop/api", err)
