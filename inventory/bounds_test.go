@@ -3,10 +3,13 @@ package inventory_test
 import (
 	"context"
 	"errors"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"shop/inventory"
 	"shop/locking"
@@ -106,6 +109,74 @@ func TestWait_NobodyQueuesForTheFsyncOfARefusal(t *testing.T) {
 			}
 			s.mustHold()
 		})
+	}
+}
+
+// deadlines notes the statements that may be waited for without end.
+type deadlines struct {
+	mu      sync.Mutex
+	all     int
+	endless []string
+}
+
+func (d *deadlines) note(ctx context.Context, sql string) context.Context {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.all++
+	if _, bounded := ctx.Deadline(); !bounded {
+		d.endless = append(d.endless, sql)
+	}
+	return ctx
+}
+
+func (d *deadlines) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQueryStartData) context.Context {
+	return d.note(ctx, q.SQL)
+}
+
+func (d *deadlines) TraceBatchStart(ctx context.Context, _ *pgx.Conn, b pgx.TraceBatchStartData) context.Context {
+	return d.note(ctx, b.Batch.QueuedQueries[0].SQL)
+}
+
+func (d *deadlines) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+func (d *deadlines) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {
+}
+func (d *deadlines) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
+
+// A server that falls silent hears none of its own time-outs, and a caller may
+// have brought no deadline.
+func TestWait_OnASilentServerIsBounded(t *testing.T) {
+	t.Parallel()
+	s := openWithRedis(t, inventory.Config{})
+	s.stock("A", 100)
+	d := &deadlines{}
+	cfg := s.cfg
+	config := s.pool.Config()
+	config.ConnConfig.Tracer = d
+	var err error
+	if cfg.Pool, err = pgxpool.NewWithConfig(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cfg.Pool.Close)
+	s.Service, _ = s.another(cfg)
+	buyer := ask()
+	id := s.ordered(buyer, one("A")...)
+	for _, strategy := range append(safe(), "naive", "redis-only") {
+		_, err := s.BuyWith(t.Context(), strategy, ask(), one("A"))
+		report(t, err)
+	}
+	_, err = s.Cancel(t.Context(), askBy(buyer.Client, "c"), id)
+	report(t, err)
+	_, err = s.Order(t.Context(), buyer.Client, id)
+	report(t, err)
+	_, err = s.Products(t.Context())
+	report(t, err)
+	_, err = s.Product(t.Context(), "A")
+	report(t, err)
+	s.stock("B", 1)
+	_, err = inventory.Purge(t.Context(), cfg.Pool, inventory.KeysKept)
+	report(t, err)
+	if d.all < 30 || len(d.endless) > 0 {
+		t.Errorf("%d of %d messages have no deadline:\n%s", len(d.endless), d.all, strings.Join(d.endless, "\n"))
 	}
 }
 

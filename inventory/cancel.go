@@ -20,6 +20,8 @@ func (s *Service) Cancel(ctx context.Context, req Request, id uuid.UUID) (Reply,
 	if err := checkRequest(req); err != nil {
 		return Reply{}, err
 	}
+	ctx, cancel := bounded(ctx)
+	defer cancel()
 	if reply, found, err := s.replay(ctx, req); found || err != nil {
 		return reply, err
 	}

@@ -80,6 +80,8 @@
 //	A18  one key, twice at the same moment      the second INSERT waits, then replays; past lock_timeout ErrInProgress
 //	A19  one key, another request               ErrKeyReused, no effect
 //	A20  the same products in opposite orders   sorted before anything is locked; 40P01 is run again
+//	A21  PostgreSQL falls silent                none of its own time-outs is heard: ErrBusy after RequestTimeout,
+//	                                            or unknown if a COMMIT was sent
 //
 // Below all of it stands CHECK (stock >= 0) under a relative write: if a lock is
 // forgotten tomorrow, the last piece is refused by the table. Each trip is counted, GuardTripped.

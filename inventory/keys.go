@@ -83,22 +83,33 @@ func Purge(ctx context.Context, pool *pgxpool.Pool, olderThan time.Duration) (in
 		return 0, fmt.Errorf("%w: keys are kept at least %v", ErrInvalid, KeysKept)
 	}
 	for purged := int64(0); ; {
-		// SKIP LOCKED: two purges share the work instead of waiting for each other.
-		tag, err := pool.Exec(ctx, `
-			DELETE FROM order_keys
-			WHERE (client_id, key) IN (
-				SELECT client_id, key
-				FROM order_keys
-				WHERE created_at < now() - $1::interval
-				ORDER BY created_at
-				LIMIT 1000
-				FOR UPDATE SKIP LOCKED)`, olderThan)
+		n, err := purgeSome(ctx, pool, olderThan)
 		if err != nil {
 			return purged, fmt.Errorf("inventory: purge keys: %w", err)
 		}
-		purged += tag.RowsAffected()
-		if tag.RowsAffected() == 0 {
+		purged += n
+		if n == 0 {
 			return purged, nil
 		}
 	}
+}
+
+// purgeSome is one bite.
+func purgeSome(ctx context.Context, pool *pgxpool.Pool, olderThan time.Duration) (int64, error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	// SKIP LOCKED: two purges share the work instead of waiting for each other.
+	tag, err := pool.Exec(ctx, `
+		DELETE FROM order_keys
+		WHERE (client_id, key) IN (
+			SELECT client_id, key
+			FROM order_keys
+			WHERE created_at < now() - $1::interval
+			ORDER BY created_at
+			LIMIT 1000
+			FOR UPDATE SKIP LOCKED)`, olderThan)
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return tag.RowsAffected(), err
 }

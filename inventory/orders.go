@@ -10,6 +10,8 @@ import (
 
 // Order finds an order of the client. Somebody else's is ErrNotFound, like one that is not.
 func (s *Service) Order(ctx context.Context, client, id uuid.UUID) (Order, error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
 	o := Order{ID: id, Client: client}
 	// One statement, so that order and lines are of one snapshot.
 	rows, _ := s.pool.Query(ctx, `

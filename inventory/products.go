@@ -15,6 +15,8 @@ func (s *Service) AddProduct(ctx context.Context, p Product) (created bool, err 
 	if err := checkSKU(p.SKU); err != nil {
 		return false, err
 	}
+	ctx, cancel := bounded(ctx)
+	defer cancel()
 	// One statement, so that no product is without its opening movement.
 	tag, err := s.pool.Exec(ctx, `
 		WITH added AS (
@@ -32,6 +34,8 @@ func (s *Service) AddProduct(ctx context.Context, p Product) (created bool, err 
 
 // Products lists all products in order of sku.
 func (s *Service) Products(ctx context.Context) ([]Product, error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
 	rows, _ := s.pool.Query(ctx, `SELECT sku, name, price, currency, stock FROM products ORDER BY sku`)
 	products, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Product])
 	if err != nil {
@@ -45,6 +49,8 @@ func (s *Service) Product(ctx context.Context, sku string) (Product, error) {
 	if checkSKU(sku) != nil { // PostgreSQL would refuse the bytes
 		return Product{}, &UnknownSKUError{SKU: sku}
 	}
+	ctx, cancel := bounded(ctx)
+	defer cancel()
 	rows, _ := s.pool.Query(ctx, `SELECT sku, name, price, currency, stock FROM products WHERE sku = $1`, sku)
 	product, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[Product])
 	switch {

@@ -80,6 +80,8 @@ func (s *Service) BuyWith(ctx context.Context, strategy string, req Request, lin
 	if err != nil {
 		return Reply{}, err
 	}
+	ctx, cancel := bounded(ctx)
+	defer cancel()
 	// Before any lock: a replay needs no stock, no product, and no Redis.
 	if reply, found, err := s.replay(ctx, req); found || err != nil {
 		return reply, err

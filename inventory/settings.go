@@ -3,12 +3,15 @@ package inventory
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"shop/locking"
 )
 
 // The bounds of every wait. Their order matters: whoever waits behind a
@@ -20,7 +23,15 @@ const (
 	StatementTimeout   = 4 * time.Second
 	TransactionTimeout = 6 * time.Second // PostgreSQL 17 and later
 	CommitTimeout      = 3 * time.Second // the write and its COMMIT, on a ctx that nobody else can end
+	RequestTimeout     = 8 * time.Second // a whole request, for a server that falls silent: none of the above is heard then
 )
+
+var errSilent = fmt.Errorf("%w: inventory: not done after %v", locking.ErrBusy, RequestTimeout)
+
+// bounded is ctx with an end, whatever the caller's is.
+func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, RequestTimeout, errSilent)
+}
 
 // errURL repeats neither the URL nor what its parser says of it: any part of a
 // malformed URL may be the password.
