@@ -74,9 +74,9 @@ func TestCancel_TheSecondWaitsForTheFirstAndReadsWhatItDid(t *testing.T) {
 	id := s.ordered(buyer, one("A")...)
 	second := make(chan inventory.Reply)
 	cfg := s.cfg
-	cfg.Failpoint = onceAt(inventory.AfterGuard, func(ctx context.Context) {
+	cfg.Failpoint = onceAt(inventory.AfterGuard, func(context.Context) {
 		go func() {
-			reply, err := s.Cancel(ctx, askBy(buyer.Client, "2"), id)
+			reply, err := s.Cancel(t.Context(), askBy(buyer.Client, "2"), id)
 			report(t, err)
 			second <- reply
 		}()

@@ -61,7 +61,7 @@
 // # What goes wrong, and what happens then
 //
 //	the keys stay busy              ErrBusy, after MaxWait or when ctx ends; the latter is in it too
-//	the store does not answer       its own error, at once; never taken for a grant, nor for busy
+//	the store does not answer       its own error, when it has stopped asking; never taken for a grant, nor for busy
 //	the answer to a grant is lost   the Store asks again as the same owner, or removes its trace
 //	the grant comes after Until     fn does not run, ErrLost
 //	a renewal fails, or is silent   again, within the trust that is left; an attempt has a third of the TTL

@@ -44,12 +44,12 @@
 //	what happens                        what the holder sees                what others see
 //	the reply to acquire is lost        asked again as the same owner,      busy
 //	                                    for half the TTL: the same fence
-//	no reply comes at all               ErrOutcomeUnknown, not ErrBusy;     busy for at most
-//	                                    removed in the background           one TTL
+//	no reply comes at all               ErrOutcomeUnknown after half the    busy for at most one
+//	                                    TTL; removed in the background      TTL after that
 //	a duplicate of the request arrives  its later Renew: ErrLost, since     busy for at most
 //	when the lease is over              the fence is another                one TTL
-//	the reply to release is lost        ErrOutcomeUnknown; tried again in   busy for at most
-//	                                    the background                      one TTL
+//	the reply to release is lost        ErrOutcomeUnknown; tried again in   busy for at most one
+//	                                    the background                      TTL after a renewal
 //	the reply to renew is lost          an error that is not ErrLost: the   busy
 //	                                    old Until still holds
 //	the holder pauses beyond the TTL    Until is over when it wakes; Renew  free, then a greater
