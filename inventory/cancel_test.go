@@ -148,6 +148,8 @@ func TestCancel_OfAnothersOrderFindsNothing(t *testing.T) {
 	buyer := ask()
 	id := s.ordered(buyer, one("A")...)
 	req := ask()
+	defer s.holding(`SELECT FROM products FOR UPDATE`)() // a stranger's request waits for none of it
+	defer s.holding(`SELECT FROM orders FOR UPDATE`)()
 	if _, err := s.Cancel(t.Context(), req, id); !errors.Is(err, inventory.ErrNotFound) {
 		t.Errorf("%v, want ErrNotFound", err)
 	}

@@ -59,6 +59,9 @@ func PoolConfig(databaseURL string) (*pgxpool.Config, error) {
 		}
 	}
 	cfg.AfterConnect = boundTransactions
+	if cfg.ConnConfig.ConnectTimeout == 0 {
+		cfg.ConnConfig.ConnectTimeout = RequestTimeout // or a connection that hangs takes a place in the pool for two minutes
+	}
 	return cfg, nil
 }
 

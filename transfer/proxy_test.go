@@ -78,7 +78,11 @@ func (p *proxy) serve(client net.Conn) {
 
 // back passes the server's bytes on, to the end, also when the client is gone.
 func (p *proxy) back(client, server net.Conn) {
-	defer client.Close()
+	defer func() {
+		if !p.isSilent() { // a stopped server closes nothing
+			client.Close()
+		}
+	}()
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := server.Read(buf)
@@ -86,10 +90,10 @@ func (p *proxy) back(client, server net.Conn) {
 			return
 		}
 		p.mu.Lock()
-		fault, silent := p.answer, p.silent
+		fault := p.answer
 		p.answer = nil
 		p.mu.Unlock()
-		if silent {
+		if p.isSilent() {
 			continue
 		}
 		if fault != nil {
@@ -148,6 +152,12 @@ func (p *proxy) hush() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.silent = true
+}
+
+func (p *proxy) isSilent() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.silent
 }
 
 func (p *proxy) roundTrips() int {
