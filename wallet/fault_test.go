@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -150,6 +151,53 @@ func TestWallet_HeldByAnotherProcessIsBusyUntilItEnds(t *testing.T) {
 			c.mustHold()
 		})
 	}
+}
+
+// A process that hands a wallet on from client to client takes it again sooner than
+// another process asks. It leaves it to the other one all the same.
+func TestLine_ABusyProcessLetsAnotherIn(t *testing.T) {
+	t.Parallel()
+	c := open(t, wallet.Config{})
+	p := c.pair(0, 0)
+	cfg := c.cfg
+	cfg.Bonus = c.outside.slow
+	busy, _ := c.another(cfg)
+	other, _ := c.another(cfg)
+	const clients, credits, most = 8, 8, 400
+	var (
+		did   atomic.Int64 // credits of the busy process
+		first = make(chan struct{})
+		ended = make(chan struct{})
+		wg    sync.WaitGroup
+	)
+	for range clients {
+		wg.Go(func() {
+			for {
+				reply, err := busy.Credit(t.Context(), ask(p.alice), p.a, 10)
+				c.done(reply, err)
+				if did.Add(1) == 1 {
+					close(first)
+				}
+				select {
+				case <-ended:
+					return
+				default:
+				}
+			}
+		})
+	}
+	<-first
+	for n := range credits {
+		reply, err := other.Credit(t.Context(), ask(p.alice), p.a, 10)
+		c.done(reply, err)
+		if beside := did.Load(); beside > most {
+			t.Errorf("%d credits of a process beside %d of a busy one", n+1, beside)
+			break
+		}
+	}
+	close(ended)
+	wg.Wait()
+	c.mustHold()
 }
 
 func TestLine_FullIsBusyAndWhoeverLeavesItDidNothing(t *testing.T) {

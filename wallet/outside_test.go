@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -83,6 +84,15 @@ func (o *outside) ask(ctx context.Context, a wallet.Ask) (bonus int64, err error
 		return 0, fmt.Errorf("bonus service: %s", resp.Status)
 	}
 	return bonus, json.NewDecoder(resp.Body).Decode(&bonus)
+}
+
+// bonusTakes is how long a slow service takes.
+const bonusTakes = 10 * time.Millisecond
+
+// slow is ask of a service that takes its time.
+func (o *outside) slow(ctx context.Context, a wallet.Ask) (int64, error) {
+	time.Sleep(bonusTakes)
+	return o.ask(ctx, a)
 }
 
 // calls counts the questions, and the operations that they were about.

@@ -27,9 +27,6 @@ import (
 // starts of this very binary.
 const processEnv = "WALLET_TEST_PROCESS"
 
-// bonusTakes is what the bonus service takes there.
-const bonusTakes = 10 * time.Millisecond
-
 // crediting is what one process does: its clients credit one wallet, closed loop,
 // until its standard input ends.
 type crediting struct {
@@ -58,10 +55,7 @@ func (c crediting) run(in io.Reader, out io.Writer) error {
 	}
 	defer func() { _ = client.Disconnect(context.Background()) }()
 	service := &outside{client: http.DefaultClient, url: c.BonusURL}
-	svc, err := wallet.New(wallet.Config{Database: client.Database(c.Database), Line: c.Line, Bonus: func(ctx context.Context, a wallet.Ask) (int64, error) {
-		time.Sleep(bonusTakes)
-		return service.ask(ctx, a)
-	}})
+	svc, err := wallet.New(wallet.Config{Database: client.Database(c.Database), Line: c.Line, Bonus: service.slow})
 	if err != nil {
 		return err
 	}

@@ -96,17 +96,20 @@ func TestRefusal_IsToldWhenAMajorityHasWhatItRestsOn(t *testing.T) {
 	id := uuid.New()
 	unseen["_id"] = binary(id)
 	s.atPrimary(primary, c.db.Name(), bson.D{{Key: "insert", Value: "wallets"}, {Key: "documents", Value: bson.A{unseen}}})
-	if _, err := c.Debit(t.Context(), ask(p.alice), id, 1); !errors.Is(err, locking.ErrBusy) {
-		t.Errorf("%v: told of a wallet that one of three has, want ErrBusy", err)
-	}
-
+	stranger := beside(func() (wallet.Reply, error) { return c.Debit(t.Context(), ask(p.alice), id, 1) })
 	s.atPrimary(primary, c.db.Name(), bson.D{{Key: "update", Value: "wallets"}, {Key: "updates", Value: bson.A{bson.D{
 		{Key: "q", Value: bson.D{{Key: "_id", Value: binary(full)}}},
 		{Key: "u", Value: bson.D{{Key: "$set", Value: bson.D{{Key: "balance", Value: int64(1<<63 - 1)}}}}},
 	}}}})
+	var owners []<-chan outcome
 	for _, svc := range []*wallet.Service{c.Service, inc} {
-		answer := beside(func() (wallet.Reply, error) { return svc.Credit(t.Context(), ask(p.alice), full, 1) })
-		if o := <-answer; !errors.Is(o.err, locking.ErrOutcomeUnknown) {
+		owners = append(owners, beside(func() (wallet.Reply, error) { return svc.Credit(t.Context(), ask(p.alice), full, 1) }))
+	}
+	if o := <-stranger; !errors.Is(o.err, locking.ErrBusy) {
+		t.Errorf("%v: told of a wallet that one of three has, want ErrBusy", o.err)
+	}
+	for _, owner := range owners {
+		if o := <-owner; !errors.Is(o.err, locking.ErrOutcomeUnknown) {
 			t.Errorf("%s, %v: told of a balance that one of three has, want ErrOutcomeUnknown", o.reply.Body, o.err)
 		}
 	}
