@@ -146,6 +146,11 @@ func newPool(t testing.TB, url string, settings ...string) *pgxpool.Pool {
 		name, value, _ := strings.Cut(setting, "=")
 		cfg.ConnConfig.RuntimeParams[name] = value
 	}
+	return poolOf(t, cfg)
+}
+
+func poolOf(t testing.TB, cfg *pgxpool.Config) *pgxpool.Pool {
+	t.Helper()
 	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)

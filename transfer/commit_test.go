@@ -2,11 +2,14 @@ package transfer_test
 
 import (
 	"bytes"
+	"context"
 	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"shop/transfer"
 )
@@ -150,4 +153,48 @@ func TestCommit_ThatArrivesBehindItsSecondAttemptIsRefusedByTheKey(t *testing.T)
 	await(t, "the late write is refused", refused)
 	b.mustHave(p.a, 968, 0)
 	b.mustHold()
+}
+
+// spoil makes the transaction of the next COMMIT fail just before it.
+type spoil struct{ armed atomic.Bool }
+
+func (*spoil) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	return ctx
+}
+func (*spoil) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+func (s *spoil) TraceBatchStart(ctx context.Context, conn *pgx.Conn, data pgx.TraceBatchStartData) context.Context {
+	if queries := data.Batch.QueuedQueries; queries[0].SQL == "commit" && s.armed.CompareAndSwap(true, false) {
+		_, _ = conn.Exec(ctx, "SELECT 1 / 0", pgx.QueryExecModeSimpleProtocol)
+	}
+	return ctx
+}
+func (*spoil) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
+func (*spoil) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)     {}
+
+// PostgreSQL answers the COMMIT of a failed transaction with ROLLBACK, and no error.
+func TestCommit_ThatIsAnsweredRollbackDidNothingAndRunsAgain(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range safe() {
+		t.Run(strategy, func(t *testing.T) {
+			t.Parallel()
+			b := open(t, transfer.Config{Strategy: strategy})
+			p := b.pair(100, 0)
+			cfg, s := b.cfg, &spoil{}
+			settings, err := transfer.PoolConfig(b.url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			settings.ConnConfig.Tracer = s
+			cfg.Pool = poolOf(t, settings)
+			cfg.Failpoint = onceAt(transfer.BeforeCommit, func(context.Context) { s.armed.Store(true) }) // COMMIT travels alone
+			svc, events := b.another(cfg)
+			b.transferred(svc.Transfer(t.Context(), ask(p.alice), p.move(30)))
+			if s.armed.Load() || events.of(transfer.Retried) != 1 {
+				t.Errorf("no COMMIT was spoilt, or it did not run again: %d times", events.of(transfer.Retried))
+			}
+			b.mustHave(p.a, 70, 0)
+			b.mustHold()
+		})
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -123,12 +124,19 @@ func TestHold_OfSomebodyElseOrTooMuchIsNotSettled(t *testing.T) {
 		want   error
 	}{
 		"the payee":         {p.bob, hold.ID, 0, transfer.ErrNotFound},
+		"a stranger":        {uuid.New(), hold.ID, 0, transfer.ErrNotFound},
 		"no such hold":      {p.alice, uuid.New(), 0, transfer.ErrNotFound},
 		"more than is held": {p.alice, hold.ID, 31, transfer.ErrInvalid},
 		"less than nothing": {p.alice, hold.ID, -1, transfer.ErrInvalid},
 	} {
 		if _, err := b.Post(t.Context(), ask(c.client), c.id, c.amount); !errors.Is(err, c.want) {
-			t.Errorf("%s: %v, want %v", name, err, c.want)
+			t.Errorf("post by %s: %v, want %v", name, err, c.want)
+		}
+		if c.want != transfer.ErrNotFound {
+			continue
+		}
+		if _, err := b.Void(t.Context(), ask(c.client), c.id); !errors.Is(err, c.want) {
+			t.Errorf("void by %s: %v, want %v", name, err, c.want)
 		}
 	}
 	for _, d := range []time.Duration{0, -time.Second, time.Microsecond, transfer.HoldMax + 1} {
@@ -138,6 +146,55 @@ func TestHold_OfSomebodyElseOrTooMuchIsNotSettled(t *testing.T) {
 	}
 	b.mustHave(p.a, 100, 30)
 	b.mustHold()
+}
+
+// The hold says who made it, and the account whose money it is. They cannot differ:
+// if they do, it is the owner of the money who may move it.
+func TestHold_IsSettledByTheOwnerOfTheMoneyAlone(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range safe() {
+		t.Run(strategy, func(t *testing.T) {
+			t.Parallel()
+			b := open(t, transfer.Config{Strategy: strategy})
+			p := b.pair(100, 0)
+			hold := b.reserve(p, 30, time.Hour)
+			if _, err := b.pool.Exec(t.Context(), `UPDATE transfers SET client_id = $2 WHERE id = $1`, hold.ID, p.bob); err != nil {
+				t.Fatal(err)
+			}
+			if reply, err := b.Post(t.Context(), ask(p.bob), hold.ID, 0); !errors.Is(err, transfer.ErrForbidden) {
+				t.Errorf("post: %s, %v, want ErrForbidden", reply.Body, err)
+			}
+			if reply, err := b.Void(t.Context(), ask(p.bob), hold.ID); !errors.Is(err, transfer.ErrForbidden) {
+				t.Errorf("void: %s, %v, want ErrForbidden", reply.Body, err)
+			}
+			b.mustHave(p.a, 100, 30)
+		})
+	}
+}
+
+// The payee can have become rich since the money was held.
+func TestHold_ThatThePayeeCannotTakeIsRefusedAndStaysReserved(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range safe() {
+		t.Run(strategy, func(t *testing.T) {
+			t.Parallel()
+			b := open(t, transfer.Config{Strategy: strategy})
+			p := b.pair(100, 0)
+			hold := b.reserve(p, 30, time.Hour)
+			if _, err := b.pool.Exec(t.Context(), `UPDATE accounts SET balance = $2 WHERE id = $1`, p.b, int64(math.MaxInt64-29)); err != nil {
+				t.Fatal(err)
+			}
+			if reply, err := b.Post(t.Context(), ask(p.alice), hold.ID, 0); !errors.Is(err, transfer.ErrInvalid) {
+				t.Errorf("%s, %v, want ErrInvalid", reply.Body, err)
+			}
+			b.mustHave(p.a, 100, 30)
+			if got := b.state(hold.ID); got != transfer.Reserved {
+				t.Errorf("it is %s", got)
+			}
+			b.transferred(b.Post(t.Context(), ask(p.alice), hold.ID, 29))
+			b.mustHave(p.b, math.MaxInt64, 0)
+		})
+	}
 }
 
 // A payer who is short gets his expired money first, and is then refused only if

@@ -109,20 +109,27 @@ func TestPurge_ForgetsTheOldAndKeepsTheRest(t *testing.T) {
 	t.Parallel()
 	b := open(t, transfer.Config{})
 	p := b.pair(100, 0)
-	old, fresh := ask(p.alice), ask(p.alice)
-	for _, req := range []transfer.Request{old, fresh} {
+	ages := map[string]string{"old": "24 hours 1 second", "younger than a day": "23 hours 59 minutes", "fresh": "0"}
+	requests := map[string]transfer.Request{}
+	for name, age := range ages {
+		req := ask(p.alice)
+		requests[name] = req
 		b.transferred(b.Transfer(t.Context(), req, p.move(1)))
-	}
-	if _, err := b.pool.Exec(t.Context(), `UPDATE transfer_keys SET created_at = now() - interval '25 hours' WHERE key = $1`, old.Key); err != nil {
-		t.Fatal(err)
+		if _, err := b.pool.Exec(t.Context(), `UPDATE transfer_keys SET created_at = now() - $2::interval WHERE key = $1`, req.Key, age); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if n, err := transfer.Purge(t.Context(), b.pool, 24*time.Hour); n != 1 || err != nil {
 		t.Errorf("purged %d, %v, want 1", n, err)
 	}
-	if reply, err := b.Transfer(t.Context(), fresh, p.move(1)); err != nil || !reply.Replayed {
-		t.Errorf("fresh: %+v, %v", reply, err)
+	for name, req := range requests {
+		if reply, err := b.Transfer(t.Context(), req, p.move(1)); err != nil || reply.Replayed != (name != "old") {
+			t.Errorf("%s: %+v, %v", name, reply, err)
+		}
 	}
-	if _, err := transfer.Purge(t.Context(), b.pool, time.Hour); !errors.Is(err, transfer.ErrInvalid) {
-		t.Errorf("%v, want ErrInvalid: younger than a day is too young", err)
+	for _, short := range []time.Duration{0, time.Hour, 24*time.Hour - time.Second} {
+		if _, err := transfer.Purge(t.Context(), b.pool, short); !errors.Is(err, transfer.ErrInvalid) {
+			t.Errorf("%v: %v, want ErrInvalid: younger than a day is too young", short, err)
+		}
 	}
 }

@@ -1,0 +1,53 @@
+package transfer_test
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"shop/transfer"
+)
+
+// Rows are locked by id, whoever pays, and wherever they lie in the table: whoever
+// waits for the lower one holds no higher one. The planner has no index here, so
+// that it reads the table from its beginning, where the higher one lies.
+func TestTransfer_LocksTheLowerRowFirst(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range all() {
+		for _, payer := range []string{"lower", "higher"} {
+			t.Run(strategy+"/"+payer, func(t *testing.T) {
+				t.Parallel()
+				b := open(t, transfer.Config{Strategy: strategy})
+				owner, ids := uuid.New(), [2]uuid.UUID{uuid.New(), uuid.New()}
+				if bytes.Compare(ids[0][:], ids[1][:]) < 0 {
+					ids[0], ids[1] = ids[1], ids[0]
+				}
+				for _, id := range ids {
+					if _, err := b.OpenAccount(t.Context(), transfer.Account{ID: id, Owner: owner, Currency: "EUR", Opening: 100}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				b.total = 200
+				higher, lower := ids[0], ids[1]
+				m := euros(lower, higher, 30)
+				if payer == "higher" {
+					m = euros(higher, lower, 30)
+				}
+				cfg := b.cfg
+				cfg.Pool = newPool(t, b.url, "enable_indexscan=off", "enable_bitmapscan=off")
+				svc, _ := b.another(cfg)
+				letGo := b.holding(`SELECT FROM accounts WHERE id = $1 FOR UPDATE`, lower)
+				defer letGo()
+				done := beside(func() (transfer.Reply, error) { return svc.Transfer(t.Context(), ask(owner), m) })
+				eventually(t, "the transfer waits for the lower row", func() bool { return b.waiting() > 0 })
+				if b.number(`SELECT count(*) FROM (SELECT FROM accounts WHERE id = $1 FOR UPDATE SKIP LOCKED) free`, higher) != 1 {
+					t.Error("it waits for the lower row, and holds the higher one")
+				}
+				letGo()
+				b.transferred((<-done).pair())
+				b.mustHold()
+			})
+		}
+	}
+}
