@@ -41,13 +41,18 @@ func TestFence_APacketThatArrivesLate(t *testing.T) {
 					if strategy != "etcd-fenced" {
 						px.refuse() // or the request runs again before its packet is delivered
 					}
-					client.Close()
 					px.armAnswer(func([]byte, net.Conn, net.Conn) { close(delivered) })
 					_, _ = server.Write(request)
+					client.Close()
 				})
 			}
 			cfg := b.replica()
-			cfg.Pool = newPool(t, px.url)
+			settings, err := transfer.PoolConfig(px.url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			settings.MaxConns = 1 // no other connection is left when the proxy refuses
+			cfg.Pool = poolOf(t, settings)
 			warm, _ := b.another(cfg)
 			b.transferred(warm.Transfer(t.Context(), ask(p.alice), p.move(1))) // so that all statements are prepared
 			if strategy == "etcd-fenced" {
