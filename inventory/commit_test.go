@@ -7,6 +7,9 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"shop/inventory"
 	"shop/locking"
 )
@@ -192,5 +195,56 @@ func TestCommit_IsDecidedAlsoWhenTheLeaseEndsMeanwhile(t *testing.T) {
 			t.Errorf("%s: %d resolved, want 1", name, got)
 		}
 		s.mustHold()
+	}
+}
+
+// spoil makes the transaction of the next COMMIT fail just before it.
+type spoil struct{ armed atomic.Bool }
+
+func (*spoil) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	return ctx
+}
+func (*spoil) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+func (s *spoil) TraceBatchStart(ctx context.Context, conn *pgx.Conn, data pgx.TraceBatchStartData) context.Context {
+	if queries := data.Batch.QueuedQueries; queries[0].SQL == "commit" && s.armed.CompareAndSwap(true, false) {
+		_, _ = conn.Exec(ctx, "SELECT 1 / 0", pgx.QueryExecModeSimpleProtocol)
+	}
+	return ctx
+}
+func (*spoil) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
+func (*spoil) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)     {}
+
+// PostgreSQL answers the COMMIT of a failed transaction with ROLLBACK, and no error.
+func TestCommit_ThatIsAnsweredRollbackDidNothingAndRunsAgain(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range safe() {
+		t.Run(strategy, func(t *testing.T) {
+			t.Parallel()
+			s := openWithRedis(t, inventory.Config{Strategy: strategy})
+			s.stock("A", 3)
+			settings, err := inventory.PoolConfig(s.url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			cfg, spoiled := s.cfg, &spoil{}
+			settings.ConnConfig.Tracer = spoiled
+			if cfg.Pool, err = pgxpool.NewWithConfig(t.Context(), settings); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(cfg.Pool.Close)
+			cfg.Failpoint = onceAt(inventory.BeforeCommit, func(context.Context) { spoiled.armed.Store(true) }) // COMMIT travels alone
+			svc, events := s.another(cfg)
+			if reply, err := svc.Buy(t.Context(), ask(), one("A")); err != nil || isRefused(reply) {
+				t.Fatalf("%s, %v", reply.Body, err)
+			}
+			if spoiled.armed.Load() || events.of(inventory.Retried) != 1 {
+				t.Errorf("no COMMIT was spoilt, or it did not run again: %d times", events.of(inventory.Retried))
+			}
+			if got := s.left("A"); got != 2 {
+				t.Errorf("%d left, want 2", got)
+			}
+			s.mustHold()
+		})
 	}
 }

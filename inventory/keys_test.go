@@ -184,22 +184,28 @@ func TestPurge_ForgetsTheOldAndKeepsTheRest(t *testing.T) {
 	t.Parallel()
 	s := open(t, inventory.Config{})
 	s.stock("A", 5)
-	old, fresh := ask(), ask()
-	for _, req := range []inventory.Request{old, fresh} {
+	requests := map[string]inventory.Request{}
+	for name, age := range map[string]string{"old": "24 hours 1 second", "younger than a day": "23 hours 59 minutes", "fresh": "0"} {
+		req := ask()
+		requests[name] = req
 		if _, err := s.Buy(t.Context(), req, one("A")); err != nil {
 			t.Fatal(err)
 		}
-	}
-	if _, err := s.pool.Exec(t.Context(), `UPDATE order_keys SET created_at = now() - interval '25 hours' WHERE key = $1`, old.Key); err != nil {
-		t.Fatal(err)
+		if _, err := s.pool.Exec(t.Context(), `UPDATE order_keys SET created_at = now() - $2::interval WHERE key = $1`, req.Key, age); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if n, err := inventory.Purge(t.Context(), s.pool, 24*time.Hour); n != 1 || err != nil {
 		t.Errorf("purged %d, %v, want 1", n, err)
 	}
-	if reply, err := s.Buy(t.Context(), fresh, one("A")); err != nil || !reply.Replayed {
-		t.Errorf("fresh: %+v, %v", reply, err)
+	for name, req := range requests {
+		if reply, err := s.Buy(t.Context(), req, one("A")); err != nil || reply.Replayed != (name != "old") {
+			t.Errorf("%s: replayed %v, %v", name, reply.Replayed, err)
+		}
 	}
-	if _, err := inventory.Purge(t.Context(), s.pool, time.Hour); !errors.Is(err, inventory.ErrInvalid) {
-		t.Errorf("%v, want ErrInvalid: younger than a day is too young", err)
+	for _, short := range []time.Duration{0, time.Hour, 24*time.Hour - time.Second} {
+		if _, err := inventory.Purge(t.Context(), s.pool, short); !errors.Is(err, inventory.ErrInvalid) {
+			t.Errorf("%v: %v, want ErrInvalid: younger than a day is too young", short, err)
+		}
 	}
 }
