@@ -131,12 +131,16 @@ func TestAdmission_ACloseEndsTheReadingOfBodiesAndLetsTheWorkGoOn(t *testing.T) 
 	before := s.dribble("k2")
 	until(t, "it is read", func() bool { return s.server.Reading() == 1 })
 	s.server.Close()
-	after := s.dribble("k3") // it came through the door last
+	last := s.dribble("k3") // these came through the door last
+	last.send(last.rest)
+	<-orders.in
+	after := s.dribble("k4")
 	before.answer().want(t, 503, api.TypeBusy)
 	after.answer().want(t, 503, api.TypeBusy)
 	orders.letGo()
 	wg.Wait()
 	worked.want(t, 201, "")
+	last.answer().want(t, 201, "") // the time of its body is not the time of its work
 }
 
 // A refusal before the body is read does not wait for it longer than a moment.

@@ -68,7 +68,7 @@ func (s *Server) read(c echo.Context) ([]byte, error) {
 	conn := http.NewResponseController(c.Response())
 	s.reading.begin(conn, deadline)
 	data, err := io.ReadAll(http.MaxBytesReader(c.Response().Writer, r.Body, limit))
-	closing := s.reading.end(conn, err)
+	closing := s.reading.end(conn)
 	_, tooLarge := errors.AsType[*http.MaxBytesError](err)
 	switch {
 	case err == nil:
@@ -104,15 +104,12 @@ func (r *reading) begin(conn *http.ResponseController, deadline time.Time) {
 	r.conns[conn] = struct{}{}
 }
 
-// end says whether the server is closing. A deadline that stayed would end the
-// context of the request while it is at work: net/http reads on, to notice a client that leaves.
-func (r *reading) end(conn *http.ResponseController, err error) (closing bool) {
+// end says whether the server is closing. At the end of a body net/http takes
+// the deadline away by itself.
+func (r *reading) end(conn *http.ResponseController) (closing bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.conns, conn)
-	if err == nil {
-		_ = conn.SetReadDeadline(time.Time{})
-	}
 	return r.closing
 }
 

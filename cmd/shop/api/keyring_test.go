@@ -53,7 +53,7 @@ func (s *shop) lockClients() (unlock func()) {
 
 func TestKeys_ARotatedKeyWorksForFiveSecondsAtMost(t *testing.T) {
 	t.Parallel()
-	s := open(t)
+	s := open(t, func(c *api.Config, _ *inventory.Config) { c.Limits.Failures = 0.001 }) // and a burst of 1
 	time5 := s.keyClock()
 	s.do("GET", "/v1/products", "").want(t, 200, "")
 	key := must(api.RotateKey(t.Context(), s.pool, "alice"))(t)
@@ -62,6 +62,7 @@ func TestKeys_ARotatedKeyWorksForFiveSecondsAtMost(t *testing.T) {
 	s.do("GET", "/v1/products", "").want(t, 200, "")
 	time5.pass(1)
 	s.do("GET", "/v1/products", "").want(t, 401, api.TypeUnauthorized)
+	s.do("GET", "/v1/products", "").want(t, 429, api.TypeRateLimited) // a stranger's from now on
 	s.do("GET", "/v1/products", "", "Authorization: Bearer "+key).want(t, 200, "")
 }
 
