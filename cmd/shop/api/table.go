@@ -71,8 +71,8 @@ const (
 	ourFault    = "Something went wrong on our side. Whether it happened is not known. " + again
 )
 
-// internal is what remains: a bug, or a server that is down. Nobody can say how
-// far it came, so to the client it is unknown, like a timeout.
+// internal is what remains: a bug. How far it came is not known, so to the client
+// the outcome is unknown, like that of a timeout.
 var internal = kind{typ: TypeInternal, title: "Internal error", status: 500, detail: ourFault}
 
 // table says which error is which problem; the first match counts. What may have
