@@ -42,17 +42,23 @@ func TestFence_RefusesTheLateWriterWhoLeavesNothing(t *testing.T) {
 	}
 }
 
-// The late one shares only one account with the next: either row refuses for both.
+// The late one shares only one account with the next: either row refuses for both,
+// at a read and at a write.
 func TestFence_OneSharedAccountIsEnough(t *testing.T) {
 	t.Parallel()
-	for range 4 { // the shared account is now the lower one, now the higher
-		b := open(t, transfer.Config{Strategy: "etcd-fenced"})
-		p := b.pair(100, 50)
-		carol := b.account(p.alice, 100)
-		s, old := b.late(t, transfer.AfterAcquire, 1, p.move(30), euros(carol, p.b, 20), p.alice)
-		b.mustBeStale(s, old)
-		b.mustHave(p.a, 100, 0)
-		b.mustHave(p.b, 70, 0)
+	for strategy, step := range map[string]transfer.Step{"etcd-fenced": transfer.AfterAcquire, "etcd-fence-only": transfer.AfterGuard} {
+		t.Run(strategy, func(t *testing.T) {
+			t.Parallel()
+			for range 4 { // the shared account is now the lower one, now the higher
+				b := open(t, transfer.Config{Strategy: strategy})
+				p := b.pair(100, 50)
+				carol := b.account(p.alice, 100)
+				s, old := b.late(t, step, 1, p.move(30), euros(carol, p.b, 20), p.alice)
+				b.mustBeStale(s, old)
+				b.mustHave(p.a, 100, 0)
+				b.mustHave(p.b, 70, 0)
+			}
+		})
 	}
 }
 

@@ -9,9 +9,10 @@ import (
 	"shop/transfer"
 )
 
-// Rows are locked by id, whoever pays, and wherever they lie in the table: whoever
-// waits for the lower one holds no higher one. The planner has no index here, so
-// that it reads the table from its beginning, where the higher one lies.
+// Rows are locked by id, in both directions of payment, and wherever they lie in
+// the table: a transfer that waits for the lower one holds no higher one. The planner
+// has no index here, so that it reads the table from its beginning, where the higher
+// one lies.
 func TestTransfer_LocksTheLowerRowFirst(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range all() {

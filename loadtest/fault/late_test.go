@@ -69,7 +69,7 @@ func (r *branch) write(ctx context.Context, conn *pgx.Conn) error {
 }
 
 // begin writes beside the test, through the wire, until it is ended: at the end of
-// the test if not before, so that a failure leaves nobody at the connection.
+// the test if not before, so that a failure leaves no writer behind.
 func (r *branch) begin(t *testing.T, w *Wire) (end func() error) {
 	t.Helper()
 	conn := r.bank.connect(w.URL())
