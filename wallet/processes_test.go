@@ -197,8 +197,9 @@ func sum(did []credited) (s summary) {
 // BenchmarkCredit_ThreeProcesses credits one wallet from three processes of eight
 // clients, and from one client beside a busy process, with the queue of each
 // process and without. It prints the successes of each process, and fails unless
-// with the queue they share the wallet: fewest by most half at least, nothing
-// refused, p99 2 s at most, and the throughput that there is without it.
+// with the queue nothing is refused, and the three share the wallet: fewest by most
+// half at least, p99 half at most of what it is without the queue, and no less than
+// nine tenths of its throughput. Both are of the same run: seconds move with the machine.
 func BenchmarkCredit_ThreeProcesses(b *testing.B) {
 	long := 8 * time.Second
 	if once() {
@@ -218,8 +219,9 @@ func BenchmarkCredit_ThreeProcesses(b *testing.B) {
 			if once() {
 				continue
 			}
-			if queue.refused > 0 || queue.p99 > 2*time.Second || len(clients) == 3 && (queue.fair < 0.5 || queue.total < none.total) {
-				b.Errorf("%v clients: with the queue %.2f of the most, %d refused, p99 %v, %d successes; without it %d", clients, queue.fair, queue.refused, queue.p99, queue.total, none.total)
+			if queue.refused > 0 || len(clients) == 3 && (queue.fair < 0.5 || queue.p99 > none.p99/2 || 10*queue.total < 9*none.total) {
+				b.Errorf("%v clients: with the queue %.2f of the most, %d refused, p99 %v, %d successes; without it %d, p99 %v",
+					clients, queue.fair, queue.refused, queue.p99, queue.total, none.total, none.p99)
 			}
 		}
 	}

