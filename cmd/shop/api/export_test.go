@@ -14,3 +14,8 @@ func (s *Server) Reading() int {
 	defer s.reading.mu.Unlock()
 	return len(s.reading.conns)
 }
+
+// UnknownKeysLeft is how many lookups of unknown keys an address has left; negative: it has to wait.
+func (s *Server) UnknownKeysLeft(remote string) float64 {
+	return s.keyring.failures.bucket(network(remote)).Tokens()
+}

@@ -102,6 +102,9 @@ func TestKeys_UnknownKeysOfOneAddressAreLimited(t *testing.T) {
 	if lookups > api.LookupsMax || count[401] != lookups || count[429] != all-lookups {
 		t.Errorf("%d lookups, answers %v", lookups, count)
 	}
+	if left := s.server.UnknownKeysLeft("127.0.0.1"); left > float64(1-lookups)+0.5 {
+		t.Errorf("%v left after %d lookups", left, lookups)
+	}
 	if n := s.refused("unknown_keys"); int(n) != all-lookups {
 		t.Errorf("%v counted", n)
 	}
