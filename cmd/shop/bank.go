@@ -134,7 +134,7 @@ func (b *bank) with(strategy string) (*transfer.Service, error) {
 	return service.With(strategy)
 }
 
-// reachableWait is how long etcd may take to answer a probe.
+// reachableWait is how long etcd, and Redis, may take to answer a probe.
 const reachableWait = 500 * time.Millisecond
 
 // reachable says whether money can move, as far as etcd is concerned. It asks for
