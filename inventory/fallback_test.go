@@ -129,8 +129,10 @@ func TestDegraded_IsTrueWithoutAPurchase(t *testing.T) {
 			eventually(t, "Redis answers", func() bool { return !degraded() })
 			before := len(log.lines())
 			fault.down(server)
-			if !degraded() || !degraded() {
-				t.Error("degraded is not told")
+			for range 2 { // the second one finds it degraded already
+				if !degraded() {
+					t.Error("degraded is not told")
+				}
 			}
 			fault.up(server)
 			eventually(t, "Redis is back", func() bool { return !degraded() })
@@ -151,7 +153,7 @@ func (r *redisServer) promote() { r.replicaOf("NO", "ONE") }
 func (r *redisServer) replicaOf(host, port string) {
 	client := r.client()
 	defer client.Close()
-	if err := client.SlaveOf(r.t.Context(), host, port).Err(); err != nil {
+	if err := client.ReplicaOf(r.t.Context(), host, port).Err(); err != nil {
 		r.t.Fatal(err)
 	}
 }
