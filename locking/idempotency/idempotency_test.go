@@ -1,0 +1,88 @@
+package idempotency_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"shop/locking/idempotency"
+)
+
+func TestParseKey_BareAndQuotedAreOneKey(t *testing.T) {
+	t.Parallel()
+	for header, want := range map[string]string{
+		`abc`:                          `abc`,
+		`"abc"`:                        `abc`,
+		" \tabc ":                      `abc`,
+		`"a\"b\\c"`:                    `a"b\c`,
+		`"with space"`:                 `with space`,
+		`a"b`:                          `a"b`, // a quote that does not begin the value means nothing
+		strings.Repeat("k", 255):       strings.Repeat("k", 255),
+		`"` + strings.Repeat("k", 255): "", // no closing quote
+		strings.Repeat("k", 256):       "",
+		``:                             "",
+		`""`:                           "",
+		`"abc`:                         "",
+		`"abc"; a=1`:                   "",
+		`"a\bc"`:                       "",
+		`"abc\`:                        "",
+		"a\x00b":                       "",
+		"a\nb":                         "",
+		"schlüssel":                    "",
+	} {
+		got, err := idempotency.ParseKey(header)
+		if (err != nil) != (want == "") || err == nil && got != want {
+			t.Errorf("%q: %q, %v, want %q", header, got, err, want)
+		}
+		if err != nil && !errors.Is(err, idempotency.ErrKey) {
+			t.Errorf("%q: %v, want ErrKey", header, err)
+		}
+	}
+}
+
+// FuzzParseKey: what is accepted can be stored, and quoting it gives the same key.
+func FuzzParseKey(f *testing.F) {
+	for _, seed := range []string{`abc`, `"a\"b"`, `"`, ` x `, `\`} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, header string) {
+		key, err := idempotency.ParseKey(header)
+		if err != nil {
+			return
+		}
+		if err := (idempotency.Request{Key: key}).Check(); err != nil {
+			t.Errorf("%q was accepted: %v", header, err)
+		}
+		quoted := `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(key) + `"`
+		if again, err := idempotency.ParseKey(quoted); again != key || err != nil {
+			t.Errorf("%q and %q are %q and %q, %v", header, quoted, key, again, err)
+		}
+	})
+}
+
+func TestFingerprint_IsOfTheOperationAndTheIntent(t *testing.T) {
+	t.Parallel()
+	type pay struct{ Amount int64 }
+	base, err := idempotency.Fingerprint("POST /payments", pay{1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		operation string
+		intent    any
+		same      bool
+	}{
+		"the same":          {"POST /payments", pay{1}, true},
+		"another amount":    {"POST /payments", pay{2}, false},
+		"another operation": {"POST /refunds", pay{1}, false},
+		"moved boundary":    {"POST /payments\n", "x", false},
+	} {
+		got, err := idempotency.Fingerprint(c.operation, c.intent)
+		if err != nil || (got == base) != c.same {
+			t.Errorf("%s: equal %v, %v", name, got == base, err)
+		}
+	}
+	if _, err := idempotency.Fingerprint("POST", func() {}); err == nil {
+		t.Error("no error for an intent without JSON")
+	}
+}

@@ -1,0 +1,129 @@
+package pgtx_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"testing"
+	"time"
+
+	"shop/locking"
+	"shop/locking/idempotency/pgtx"
+	"shop/locking/locktest"
+)
+
+func TestWait_ForARowIsBounded(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t, nil)
+	release := d.holding(`SELECT FROM counters WHERE name = 'a' FOR UPDATE`)
+	req := ask()
+	for setting, db := range map[string]*pgtx.DB{"lock_timeout=100": nil, "statement_timeout=100": nil} {
+		db, _ = d.open(newPool(t, d.url, setting), nil)
+		if _, err := db.Do(t.Context(), req, raise(req, "a")); !errors.Is(err, locking.ErrBusy) {
+			t.Errorf("%s: %v, want ErrBusy", setting, err)
+		}
+	}
+	release()
+	if _, err := d.Do(t.Context(), req, raise(req, "a")); err != nil {
+		t.Errorf("the row is free, and the key as well: %v", err)
+	}
+	d.want(1)
+}
+
+func TestWait_EndsWithTheCallersDeadline(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t, nil)
+	release := d.holding(`SELECT FROM counters WHERE name = 'a' FOR UPDATE`)
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	req := ask()
+	if _, err := d.Do(ctx, req, raise(req, "a")); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%v, want the deadline", err)
+	}
+	release()
+	d.want(0)
+}
+
+// within ends a test whose wait has no bound of its own: its error is then the deadline.
+func within(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func TestWait_ForAConnectionIsBounded(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t, nil)
+	pool := newPool(t, d.url)
+	for range pool.Config().MaxConns {
+		conn, err := pool.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Release()
+	}
+	db, _ := d.open(pool, func(cfg *pgtx.Config) { cfg.Limit = time.Hour })
+	req := ask()
+	if _, err := db.Do(within(t), req, raise(req, "a")); !errors.Is(err, locking.ErrBusy) {
+		t.Errorf("%v, want ErrBusy", err)
+	}
+}
+
+// A server that takes requests and sends nothing: no timeout of its own ends the
+// wait. What was not committed is busy; a COMMIT that was sent is unknown.
+func TestWait_ForASilentServerIsBounded(t *testing.T) {
+	t.Parallel()
+	for message, want := range map[int64]error{1: locking.ErrBusy, 2: locking.ErrBusy, 3: locking.ErrOutcomeUnknown} {
+		t.Run(want.Error(), func(t *testing.T) {
+			t.Parallel()
+			d := newDatabase(t, nil)
+			db, _, p := d.behindProxy(func(cfg *pgtx.Config) { cfg.Limit = 4 * time.Second })
+			silence, _ := locktest.Nth(message, func([]byte, net.Conn, net.Conn) bool {
+				p.OnReply(func([]byte, net.Conn, net.Conn) bool { return false })
+				return true
+			})
+			p.OnRequest(silence)
+			req := ask()
+			if _, err := db.Do(within(t), req, raise(req, "a")); !errors.Is(err, want) {
+				t.Errorf("silent from message %d: %v, want %v", message, err, want)
+			}
+			p.OnReply(nil)
+			p.Cut()
+			if _, err := d.Do(t.Context(), req, raise(req, "a")); err != nil {
+				t.Errorf("the same key again: %v", err)
+			}
+			d.want(1)
+		})
+	}
+}
+
+// A process that stopped in a transaction, as under SIGSTOP, loses its row before
+// the requests that wait for it give up.
+func TestWait_OutlivesAStoppedHolder(t *testing.T) {
+	t.Parallel()
+	reached, resume := make(chan struct{}), make(chan struct{})
+	d := newDatabase(t, nil)
+	stopped, e := d.open(newPool(t, d.url), once(pgtx.AfterGuard, func(context.Context) {
+		close(reached)
+		<-resume
+	}))
+	done := make(chan error)
+	go func() {
+		req := ask()
+		_, err := stopped.Do(t.Context(), req, raise(req, "a"))
+		done <- err
+	}()
+	<-reached
+	req := ask()
+	if _, err := d.Do(t.Context(), req, raise(req, "a")); err != nil {
+		t.Errorf("behind a stopped holder: %v", err)
+	}
+	close(resume)
+	if err := <-done; err != nil {
+		t.Errorf("the stopped one: %v", err)
+	}
+	if e.of(pgtx.Retried)+e.of(pgtx.Ambiguous) == 0 {
+		t.Error("the server did not end its transaction")
+	}
+	d.want(2)
+}

@@ -1,0 +1,176 @@
+package pgtx_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"sync"
+	"testing"
+
+	"shop/locking"
+	"shop/locking/idempotency/pgtx"
+	"shop/locking/locktest"
+)
+
+// behindProxy opens a DB whose connections go through a proxy, with all its statements prepared.
+func (d *database) behindProxy(change func(*pgtx.Config)) (*pgtx.DB, *events, *locktest.Proxy) {
+	d.t.Helper()
+	u, err := url.Parse(d.url)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	p := locktest.NewProxy(d.t, u.Host)
+	u.Host = p.Addr
+	db, e := d.open(newPool(d.t, u.String()), change)
+	warm := ask()
+	for _, body := range []pgtx.Body{raise(warm, "b"), refuse("b")} {
+		if _, err := db.Do(d.t.Context(), ask(), body); err != nil {
+			d.t.Fatal(err)
+		}
+	}
+	if _, err := d.pool.Exec(d.t.Context(), `DELETE FROM effects`); err != nil {
+		d.t.Fatal(err)
+	}
+	return db, e, p
+}
+
+// The disturbances of a request: lost on its way, or its reply lost.
+var cuts = map[string]locktest.Interceptor{
+	"request lost": func(_ []byte, client, server net.Conn) bool {
+		client.Close()
+		server.Close()
+		return false
+	},
+	"reply lost": func(b []byte, client, _ net.Conn) bool {
+		client.Close()
+		return true
+	},
+}
+
+// Every message of Do is disturbed once: the look at the key, the read, the commit.
+func TestDo_ConnectionCutAtAnyMessageIsOneEffect(t *testing.T) {
+	t.Parallel()
+	for name, cut := range cuts {
+		for outcome, status := range map[string]int{"effect": 201, "refusal": 409} {
+			t.Run(name+"/"+outcome, func(t *testing.T) {
+				t.Parallel()
+				d := newDatabase(t, nil)
+				db, e, p := d.behindProxy(nil)
+				messages, effects := 0, int64(0)
+				for n, again := int64(1), true; again; n++ {
+					disturb, hit := locktest.Nth(n, cut)
+					p.OnRequest(disturb)
+					req := ask()
+					body := raise(req, "a")
+					if status == 409 {
+						body = refuse("a")
+					} else {
+						effects++
+					}
+					reply, err := db.Do(t.Context(), req, body)
+					if err != nil || reply.Status != status {
+						t.Errorf("message %d: %+v, %v", n, reply, err)
+					}
+					p.OnRequest(nil)
+					d.want(effects)
+					if again = hit.Load(); again {
+						messages++
+					}
+				}
+				if messages < 3 {
+					t.Errorf("%d messages were disturbed, want at least 3", messages)
+				}
+				if a, r := e.of(pgtx.Ambiguous), e.of(pgtx.Resolved); a == 0 || r != a {
+					t.Errorf("%d ambiguous, %d resolved, want all of at least 1", a, r)
+				}
+			})
+		}
+	}
+}
+
+// The second transaction must not take "not found" for an answer: the COMMIT of
+// the first is on its way, and arrives while the second waits for its row.
+func TestCommit_ThatArrivesLateIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t, nil)
+	db, _, p := d.behindProxy(nil)
+	deliver := make(chan struct{})
+	release := sync.OnceFunc(func() { close(deliver) })
+	t.Cleanup(release) // before the proxy's end, which waits for this delivery
+	late, _ := locktest.Nth(3, func(b []byte, client, server net.Conn) bool {
+		b = bytes.Clone(b)
+		client.Close()
+		<-deliver
+		_, _ = server.Write(b)
+		return false
+	})
+	p.OnRequest(late)
+	req := ask()
+	done := make(chan error)
+	go func() {
+		reply, err := db.Do(t.Context(), req, raise(req, "a"))
+		if err == nil && !reply.Replayed {
+			err = fmt.Errorf("%+v, want the reply of the first transaction", reply)
+		}
+		done <- err
+	}()
+	d.blocked(1)
+	release()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	d.want(1)
+}
+
+func TestCommit_ThatCannotBeDecidedIsUnknownAndNothingElse(t *testing.T) {
+	t.Parallel()
+	for name, cut := range cuts {
+		d := newDatabase(t, nil)
+		db, e, p := d.behindProxy(nil)
+		disturb, _ := locktest.Nth(3, func(b []byte, client, server net.Conn) bool {
+			p.Refuse()
+			return cut(b, client, server)
+		})
+		p.OnRequest(disturb)
+		req := ask()
+		_, err := db.Do(t.Context(), req, raise(req, "a"))
+		if !errors.Is(err, locking.ErrOutcomeUnknown) {
+			t.Fatalf("%s: %v, want ErrOutcomeUnknown", name, err)
+		}
+		for _, lie := range []error{locking.ErrBusy, locking.ErrLost, context.Canceled, context.DeadlineExceeded} {
+			if errors.Is(err, lie) {
+				t.Errorf("%s: %v also says %v", name, err, lie)
+			}
+		}
+		if e.of(pgtx.Resolved) != 0 {
+			t.Errorf("%s: counted as resolved", name)
+		}
+		p.Up(t)
+		if reply, err := db.Do(t.Context(), req, raise(req, "a")); err != nil || reply.Status != 201 {
+			t.Errorf("%s: the same key later: %+v, %v", name, reply, err)
+		}
+		d.want(1)
+	}
+}
+
+func TestCommit_IsNotCutByAClientThatLeaves(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t, nil)
+	db, e, p := d.behindProxy(nil)
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	disturb, _ := locktest.Nth(3, func([]byte, net.Conn, net.Conn) bool {
+		leave()
+		return true
+	})
+	p.OnRequest(disturb)
+	req := ask()
+	reply, err := db.Do(ctx, req, raise(req, "a"))
+	if err != nil || reply.Status != 201 || e.of(pgtx.Ambiguous) != 0 {
+		t.Errorf("%+v, %v, %d ambiguous: the COMMIT was on its way", reply, err, e.of(pgtx.Ambiguous))
+	}
+	d.want(1)
+}

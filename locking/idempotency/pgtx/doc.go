@@ -1,0 +1,85 @@
+// Package pgtx runs a PostgreSQL transaction that takes effect once for a
+// (client, key), whatever breaks and however often the request is sent.
+//
+// # The question
+//
+// A transaction moves money or stock. The client leaves, the connection breaks,
+// the server is killed, the same request arrives at two servers at once. Which
+// answer may the server give, and how does a repetition not move the money again?
+//
+// # The invariant
+//
+// For each (client, key) at most one transaction commits an effect; its reply is
+// committed with it in idempotency_keys, and every later request with this key
+// gets these bytes. An error that does not match locking.ErrOutcomeUnknown or
+// idempotency.ErrInProgress means that nothing was committed.
+//
+// # How
+//
+//	reply, err := db.Do(ctx, request, func(ctx context.Context, tx *pgtx.Tx) (idempotency.Reply, error) {
+//		accounts, err := pgtx.Select[account](ctx, tx, `SELECT id, balance FROM accounts WHERE id = $1 FOR UPDATE`, id)
+//		if err != nil {
+//			return idempotency.Reply{}, err
+//		}
+//		if len(accounts) == 0 || accounts[0].Balance < amount {
+//			return pgtx.Refuse(idempotency.Reply{Status: 409, Body: tooLittle})
+//		}
+//		tx.Exec(`UPDATE accounts SET balance = balance - $2 WHERE id = $1`, id, amount)
+//		return idempotency.Reply{Status: 201, Body: done}, nil
+//	})
+//
+// Statements are pipelined. Exec and Query only queue; Select and Flush send all
+// that is queued in one round trip. What the body leaves queued travels with the
+// key and COMMIT. The transaction above takes two round trips, and holds its row
+// lock from the first answer to the second:
+//
+//	1  BEGIN; SELECT … FOR UPDATE                       on the ctx of the request: cancelling it changes nothing
+//	2  INSERT the key and reply; UPDATE …; COMMIT       on a ctx of its own: a cancelled COMMIT may still happen
+//
+// The key is inserted before the writes that the body left queued, since it is the
+// statement that may wait, for a transaction with the same key, and that may be
+// refused. If that transaction commits, the unique index refuses the INSERT,
+// which ends the whole batch, COMMIT included; then the stored reply is returned.
+//
+// A refusal rolls back first and then stores the key alone: requests for what is
+// sold out do not hold the row lock for the time of an fsync.
+//
+// # What can fail
+//
+//	what                                     what Run does                                      the caller gets
+//	serialization failure, deadlock          the whole transaction again, body included         the reply; ErrBusy after 20 attempts
+//	CHECK constraint of Config.Guards        the same: the decision was made on old data        the reply; ErrBusy
+//	connection lost before COMMIT was sent   the same                                           the reply; ErrBusy
+//	row, key, or connection not free         nothing: the server's and the pool's time limits   ErrBusy; for the key ErrInProgress
+//	the request's ctx ends before COMMIT     rolls back                                         the cause of ctx
+//	the request's ctx ends after COMMIT      goes on: COMMIT cannot be cancelled                the reply
+//	the lease of the ctx (locking.Do) lost   rolls back, if COMMIT was not sent                 locking.ErrLost
+//	COMMIT answered ROLLBACK                 the transaction again                              the reply
+//	COMMIT not answered                      the transaction again, under the same key          the reply, or ErrOutcomeUnknown
+//	PostgreSQL silent                        each request is bounded by Config.Limit            ErrBusy, or ErrOutcomeUnknown
+//	the process is killed                    PostgreSQL rolls back, or has committed            a repetition gets the effect, once
+//	the key's first request was another      nothing                                            ErrKeyReused
+//
+// A COMMIT without an answer is decided by running again, never by a look alone.
+// A look that finds the key is a fact. A look that does not find it proves
+// nothing, the COMMIT may still be on its way; but a second transaction inserts
+// the same key, and so it waits for the first one, conflicts with it, or commits
+// in its place.
+//
+// # What it does not promise
+//
+// A body may run several times, and one of its runs may be rolled back after it
+// returned. It must not do I/O of its own; what it tells the outside must wait
+// for Run, or be an outbox row. Purge deletes old keys: a key that is repeated
+// after that is a new request.
+//
+// # One table
+//
+// All packages of one database share idempotency_keys. A client that sends one
+// key to two operations by mistake gets ErrKeyReused from the second, since the
+// fingerprint has the operation in it. With a table for each, both would happen.
+//
+// Sources: PostgreSQL manual, chapters 13.5 (serialization failure handling) and
+// 54.2.3 (extended query, pipelining); B. Leach, "Implementing Stripe-like
+// Idempotency Keys in Postgres" (2017); pgconn.SafeToRetry.
+package pgtx

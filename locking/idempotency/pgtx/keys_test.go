@@ -1,0 +1,249 @@
+package pgtx_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"shop/locking"
+	"shop/locking/idempotency"
+	"shop/locking/idempotency/pgtx"
+)
+
+func TestKey_SameAtTheSameMomentHasOneEffectAndOneBody(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t, nil)
+	other, _ := d.open(newPool(t, d.url), nil)
+	for round := range int64(5) {
+		req := ask()
+		const senders = 8
+		var bodies [senders]string
+		var wg sync.WaitGroup
+		for n := range senders {
+			db := []*pgtx.DB{d.DB, other}[n%2]
+			wg.Go(func() {
+				reply, err := db.Do(t.Context(), req, raise(req, "a"))
+				if err != nil {
+					t.Error(err)
+				}
+				bodies[n] = string(reply.Body)
+			})
+		}
+		wg.Wait()
+		for _, body := range bodies {
+			if body != bodies[0] || body == "" {
+				t.Errorf("bodies %q and %q", body, bodies[0])
+			}
+		}
+		d.want(round + 1)
+	}
+}
+
+// Two requests with one key that lock different rows meet at the key and nowhere
+// else: the INSERT keeps them apart.
+func TestKey_OfTwoRequestsLetsOneThrough(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t, meet(2))
+	first := ask()
+	second := first
+	second.Fingerprint[0]++
+	errs := make(chan error, 2)
+	go func() { _, err := d.Do(t.Context(), first, raise(first, "a")); errs <- err }()
+	go func() { _, err := d.Do(t.Context(), second, raise(second, "b")); errs <- err }()
+	one, two := <-errs, <-errs
+	if (one == nil) == (two == nil) || !errors.Is(errors.Join(one, two), idempotency.ErrKeyReused) {
+		t.Errorf("%v and %v, want one nil and one ErrKeyReused", one, two)
+	}
+	if got := d.number(`SELECT sum(n)::bigint FROM counters`); got != 1 {
+		t.Errorf("%d raises, want 1", got)
+	}
+}
+
+// meet lets the first n transactions wait for each other behind their read.
+func meet(n int) func(*pgtx.Config) {
+	var all sync.WaitGroup
+	all.Add(n)
+	arrivals := make(chan struct{}, n)
+	for range n {
+		arrivals <- struct{}{}
+	}
+	return func(cfg *pgtx.Config) {
+		cfg.Failpoint = func(_ context.Context, step pgtx.Step, _ string) {
+			if step != pgtx.AfterGuard {
+				return
+			}
+			select {
+			case <-arrivals:
+				all.Done()
+				all.Wait()
+			default:
+			}
+		}
+	}
+}
+
+func TestKey_OfAnotherRequestIsRefusedWithoutEffect(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t, nil)
+	req := ask()
+	if _, err := d.Do(t.Context(), req, raise(req, "a")); err != nil {
+		t.Fatal(err)
+	}
+	req.Fingerprint[0]++
+	if _, err := d.Do(t.Context(), req, raise(req, "a")); !errors.Is(err, idempotency.ErrKeyReused) {
+		t.Errorf("%v, want ErrKeyReused", err)
+	}
+	if _, err := d.Run(t.Context(), &pgtx.Op{Request: req}, raise(req, "a")); !errors.Is(err, idempotency.ErrKeyReused) {
+		t.Errorf("without the look at the start: %v, want ErrKeyReused", err)
+	}
+	d.want(1)
+}
+
+func TestKey_BelongsToItsClient(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t, nil)
+	for range 2 {
+		req := ask()
+		req.Key = "same"
+		if reply, err := d.Do(t.Context(), req, raise(req, "a")); err != nil || reply.Replayed {
+			t.Errorf("%+v, %v", reply, err)
+		}
+	}
+	d.want(2)
+}
+
+func TestKey_RefusalIsStoredReplayedAndUndone(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t, nil)
+	req := ask()
+	for n := range 2 {
+		reply, err := d.Do(t.Context(), req, refuse("a"))
+		if err != nil || reply.Status != 409 || string(reply.Body) != "no" || reply.Replayed != (n > 0) {
+			t.Errorf("%+v, %v", reply, err)
+		}
+	}
+	// Whatever the next body would do.
+	if reply, err := d.Do(t.Context(), req, raise(req, "a")); err != nil || reply.Status != 409 || !reply.Replayed {
+		t.Errorf("%+v, %v", reply, err)
+	}
+	d.want(0)
+}
+
+// The key of the refusal has to wait, so that its transaction is open: the row is free.
+func TestKey_RefusalIsStoredWithoutTheRowLock(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t, nil)
+	req := ask()
+	release := d.holding(`INSERT INTO idempotency_keys VALUES ($1, $2, $3, 0, '')`, req.Client, req.Key, req.Fingerprint[:])
+	done := make(chan error)
+	go func() {
+		_, err := d.Run(t.Context(), &pgtx.Op{Request: req}, refuse("a"))
+		done <- err
+	}()
+	d.blocked(1)
+	if _, err := d.pool.Exec(t.Context(), `SELECT FROM counters WHERE name = 'a' FOR UPDATE NOWAIT`); err != nil {
+		t.Errorf("the row is locked while the refusal is stored: %v", err)
+	}
+	release()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestKey_IsNotSpentByAnError(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t, nil)
+	req := ask()
+	mine := errors.New("mine")
+	for range 3 {
+		_, err := d.Do(t.Context(), req, func(ctx context.Context, tx *pgtx.Tx) (idempotency.Reply, error) {
+			if _, err := raise(req, "a")(ctx, tx); err != nil {
+				return idempotency.Reply{}, err
+			}
+			return idempotency.Reply{}, mine
+		})
+		if !errors.Is(err, mine) {
+			t.Errorf("%v, want the body's own error", err)
+		}
+	}
+	d.want(0)
+	if got := d.pool.Stat().NewConnsCount(); got != 1 {
+		t.Errorf("%d connections were made: what changes nothing gives its connection back", got)
+	}
+	if reply, err := d.Do(t.Context(), req, raise(req, "a")); err != nil || reply.Replayed {
+		t.Errorf("%+v, %v: the key was spent", reply, err)
+	}
+	d.want(1)
+}
+
+func TestKey_InProgressIsNeitherBusyNorAnOutcome(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t, nil)
+	req := ask()
+	release := d.holding(`INSERT INTO idempotency_keys VALUES ($1, $2, $3, 0, '')`, req.Client, req.Key, req.Fingerprint[:])
+	impatient, _ := d.open(newPool(t, d.url, "lock_timeout=100"), nil)
+	for name, body := range map[string]pgtx.Body{"effect": raise(req, "a"), "refusal": refuse("a")} {
+		_, err := impatient.Do(t.Context(), req, body)
+		if !errors.Is(err, idempotency.ErrInProgress) || errors.Is(err, locking.ErrBusy) {
+			t.Errorf("%s: %v, want ErrInProgress: how the first request ends is not known", name, err)
+		}
+	}
+	release()
+	if reply, err := d.Do(t.Context(), req, raise(req, "a")); err != nil || reply.Replayed {
+		t.Errorf("the first request left no effect: %+v, %v", reply, err)
+	}
+	d.want(1)
+}
+
+func TestPurge_DeletesTheOldAndKeepsTheRest(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t, nil)
+	old, fresh := ask(), ask()
+	for _, req := range []idempotency.Request{old, fresh} {
+		if _, err := d.Do(t.Context(), req, raise(req, "a")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for age, want := range map[string]int64{"23 hours 59 minutes": 0, "24 hours 1 minute": 1} {
+		if _, err := d.pool.Exec(t.Context(), `UPDATE idempotency_keys SET created_at = now() - $2::interval WHERE key = $1`, old.Key, age); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := pgtx.Purge(t.Context(), d.pool, pgtx.KeysKept); n != want || err != nil {
+			t.Errorf("%s: purged %d, %v, want %d", age, n, err, want)
+		}
+		if want == 1 {
+			break
+		}
+		_, _ = d.pool.Exec(t.Context(), `UPDATE idempotency_keys SET created_at = now()`)
+	}
+	if reply, err := d.Do(t.Context(), fresh, raise(fresh, "a")); err != nil || !reply.Replayed {
+		t.Errorf("fresh: %+v, %v", reply, err)
+	}
+	if _, err := pgtx.Purge(t.Context(), d.pool, pgtx.KeysKept-time.Second); err == nil {
+		t.Error("purged what is younger than a day")
+	}
+}
+
+func TestMigrate_ByManyAtOnceAndAgain(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t, nil)
+	if _, err := d.pool.Exec(t.Context(), `DROP TABLE idempotency_keys`); err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			if err := d.Read(t.Context(), func(ctx context.Context, conn *pgx.Conn) error { return pgtx.Migrate(ctx, conn) }); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if n := d.number(`SELECT count(*) FROM idempotency_keys`); n != 0 {
+		t.Errorf("%d keys in a new table", n)
+	}
+}

@@ -1,0 +1,13 @@
+-- +goose Up
+-- One table for all that use it in this schema: a key is unique for its client,
+-- whatever it was used for first.
+CREATE TABLE IF NOT EXISTS idempotency_keys (
+    client_id   uuid        NOT NULL,
+    key         text        NOT NULL CHECK (octet_length(key) BETWEEN 1 AND 255),
+    fingerprint bytea       NOT NULL CHECK (octet_length(fingerprint) = 32),
+    status      integer     NOT NULL,
+    body        bytea       NOT NULL,
+    created_at  timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (client_id, key)
+);
+CREATE INDEX IF NOT EXISTS idempotency_keys_created_at ON idempotency_keys (created_at); -- for Purge

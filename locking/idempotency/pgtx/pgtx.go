@@ -1,0 +1,184 @@
+package pgtx
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"shop/locking"
+)
+
+// The limits of every wait. Their order matters: the server ends a transaction
+// that has stopped (idle) before the requests that wait for its rows give up
+// (lock), and a statement that takes several locks is bounded as a whole.
+const (
+	IdleTimeout        = 1500 * time.Millisecond // between two statements of a transaction
+	LockTimeout        = 2 * time.Second         // one row, advisory lock or unique key; also a free connection of the pool
+	StatementTimeout   = 4 * time.Second
+	TransactionTimeout = 6 * time.Second // PostgreSQL 17 and later
+	CommitTimeout      = 3 * time.Second // the last round trip, with COMMIT
+	Limit              = 15 * time.Second
+)
+
+// Config of a DB. Pool is required.
+type Config struct {
+	Pool *pgxpool.Pool // made with PoolConfig
+	// Guards are names of CHECK constraints that refuse a write only if the
+	// decision was made on data that has changed since: the transaction runs again.
+	Guards []string
+	// Limit bounds one Run or Read, but not a COMMIT on its way. 0: the constant Limit
+	Limit time.Duration
+	// Count receives events with the label of their Op; nil: nothing is counted.
+	Count func(event Event, label string)
+	// Failpoint is called at each step, for tests; nil in production. While it is
+	// set, statements are sent before each step, and not pipelined beyond it.
+	Failpoint func(ctx context.Context, step Step, label string)
+}
+
+// Event is something worth counting.
+type Event string
+
+// The events.
+const (
+	Retried      Event = "retried"       // a transaction ran again: serialization failure, deadlock, lost connection, ErrRetry
+	GuardTripped Event = "guard_tripped" // a constraint of Config.Guards refused a write
+	Ambiguous    Event = "ambiguous"     // a COMMIT was sent and not answered
+	Resolved     Event = "resolved"      // … and was decided afterwards
+)
+
+// Step is a point of a transaction at which a test may stop, slow or kill the process.
+type Step string
+
+// The steps, in order. AfterGuard is for bodies to call, with Tx.Step.
+const (
+	AfterAcquire Step = "after-acquire" // a connection is there, nothing was sent
+	AfterBegin   Step = "after-begin"
+	AfterGuard   Step = "after-guard" // what the decision needs was read, and locked or guarded
+	AfterKey     Step = "after-key"
+	BeforeCommit Step = "before-commit"
+	AfterCommit  Step = "after-commit"
+)
+
+// DB runs transactions on a pool. It is safe for concurrent use.
+type DB struct {
+	pool   *pgxpool.Pool
+	guards []string
+	limit  time.Duration
+	count  func(Event, string)
+	hook   func(context.Context, Step, string)
+}
+
+// New checks cfg. It does no I/O.
+func New(cfg Config) (*DB, error) {
+	if cfg.Pool == nil {
+		return nil, errors.New("pgtx: Config.Pool is missing")
+	}
+	if cfg.Pool.Config().ConnConfig.RuntimeParams["lock_timeout"] == "" {
+		return nil, errors.New("pgtx: the waits of Config.Pool are not bounded: make it with PoolConfig")
+	}
+	db := &DB{pool: cfg.Pool, guards: cfg.Guards, limit: cmp.Or(cfg.Limit, Limit), count: cfg.Count, hook: cfg.Failpoint}
+	if db.count == nil {
+		db.count = func(Event, string) {}
+	}
+	return db, nil
+}
+
+// ErrURL repeats neither the URL nor what its parser says of it: any part of a
+// malformed URL may be the password.
+var ErrURL = errors.New("pgtx: not a URL of PostgreSQL (not shown, since it may hold a password): want postgres://user:password@host:5432/database")
+
+// PoolConfig parses databaseURL and bounds every wait at the server.
+//
+// The settings are session defaults in the start-up packet. They cost nothing for
+// each transaction, and they hold for statements outside of one as well. What the
+// URL says wins. Behind a pooler that drops start-up parameters (PgBouncer in
+// transaction mode), set them with ALTER ROLE too.
+func PoolConfig(databaseURL string) (*pgxpool.Config, error) {
+	cfg, err := pgxpool.ParseConfig(databaseURL)
+	if err != nil {
+		return nil, ErrURL
+	}
+	for name, d := range map[string]time.Duration{
+		"lock_timeout":                        LockTimeout,
+		"statement_timeout":                   StatementTimeout,
+		"idle_in_transaction_session_timeout": IdleTimeout,
+	} {
+		if cfg.ConnConfig.RuntimeParams[name] == "" {
+			cfg.ConnConfig.RuntimeParams[name] = milliseconds(d)
+		}
+	}
+	cfg.AfterConnect = boundTransactions
+	return cfg, nil
+}
+
+// boundTransactions sets what an older server would refuse in the start-up packet.
+func boundTransactions(ctx context.Context, conn *pgx.Conn) error {
+	version, _, _ := strings.Cut(conn.PgConn().ParameterStatus("server_version"), ".")
+	if n, err := strconv.Atoi(version); err != nil || n < 17 {
+		return nil
+	}
+	_, err := conn.Exec(ctx, "SET transaction_timeout = "+milliseconds(TransactionTimeout))
+	return err
+}
+
+func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
+
+// bounded is ctx with the limit of one Run or Read.
+func (db *DB) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, db.limit, fmt.Errorf("%w: pgtx: not done after %v", locking.ErrBusy, db.limit))
+}
+
+// connection waits for a free one no longer than for a lock.
+func (db *DB) connection(ctx context.Context) (*pgxpool.Conn, error) {
+	bounded, cancel := context.WithTimeout(ctx, LockTimeout)
+	defer cancel()
+	conn, err := db.pool.Acquire(bounded)
+	switch {
+	case err == nil:
+		return conn, nil
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case bounded.Err() != nil:
+		return nil, fmt.Errorf("%w: pgtx: no connection to PostgreSQL is free", locking.ErrBusy)
+	default:
+		return nil, fmt.Errorf("%w: %w", errLostConn, err)
+	}
+}
+
+// Read runs fn on a connection outside of a transaction, and again if that
+// connection turns out to be broken. fn only reads.
+func (db *DB) Read(ctx context.Context, fn func(ctx context.Context, conn *pgx.Conn) error) (err error) {
+	ctx, cancel := db.bounded(ctx)
+	defer cancel()
+	for try := range attemptsMax {
+		if err := pause(ctx, try); err != nil {
+			return err
+		}
+		if err = db.readOnce(ctx, fn); !errors.Is(err, errLostConn) {
+			return err
+		}
+	}
+	return exhausted(err)
+}
+
+func (db *DB) readOnce(ctx context.Context, fn func(context.Context, *pgx.Conn) error) error {
+	conn, err := db.connection(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	switch err = fn(ctx, conn.Conn()); {
+	case err != nil && ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil && conn.Conn().IsClosed():
+		return fmt.Errorf("%w: %w", errLostConn, err)
+	}
+	return err
+}

@@ -1,0 +1,35 @@
+package pgtx
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// Only an ERROR says that the COMMIT did not happen. A FATAL may arrive after
+// it: the backend was told to end when it had just committed. So short a moment
+// cannot be hit from outside.
+func TestCommit_OnlyAnErrorOfTheServerIsARefusal(t *testing.T) {
+	t.Parallel()
+	for want, errs := range map[bool][]error{
+		true: {
+			&pgconn.PgError{SeverityUnlocalized: "ERROR", Code: "40001"},
+			fmt.Errorf("wrapped: %w", &pgconn.PgError{SeverityUnlocalized: "ERROR", Code: "23505"}),
+		},
+		false: {
+			&pgconn.PgError{SeverityUnlocalized: "FATAL", Code: "57P01"},
+			&pgconn.PgError{SeverityUnlocalized: "PANIC", Code: "XX000"},
+			io.ErrUnexpectedEOF,
+			errors.New("anything else"),
+		},
+	} {
+		for _, err := range errs {
+			if got := isRefusal(err); got != want {
+				t.Errorf("isRefusal(%v) is %v", err, got)
+			}
+		}
+	}
+}

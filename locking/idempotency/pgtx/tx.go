@@ -1,0 +1,245 @@
+package pgtx
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"shop/locking"
+	"shop/locking/idempotency"
+)
+
+// Tx is a transaction in as few round trips as its decisions need. It belongs to
+// one attempt of one Run, and to one goroutine.
+type Tx struct {
+	db   *DB
+	op   *Op
+	conn *pgx.Conn
+
+	opening  []string // statements in front of the next round trip: BEGIN, or ROLLBACK and BEGIN
+	began    bool     // a BEGIN is in opening, or was sent
+	queue    []*pgx.QueuedQuery
+	key      *pgx.QueuedQuery // the INSERT of the idempotency key, while it is queued
+	answered int              // statements of the round trip on its way that were answered
+}
+
+// Begin begins the transaction, where Op.Deferred leaves that to the body. sql
+// is one of the constants Begin…, or another BEGIN; "" is BeginReadCommitted.
+// The step behind it is past the last look at ctx: from there on, only the
+// database can refuse a write that is late.
+func (t *Tx) Begin(ctx context.Context, sql string) error {
+	if t.began {
+		return errors.New("pgtx: the transaction has begun")
+	}
+	if err := t.Flush(ctx); err != nil {
+		return err
+	}
+	t.opening, t.began = []string{cmp.Or(sql, BeginReadCommitted)}, true
+	if t.db.hook == nil {
+		return nil
+	}
+	if err := t.Flush(ctx); err != nil {
+		return err
+	}
+	t.db.hook(ctx, AfterBegin, t.op.Label)
+	return nil
+}
+
+// Exec queues a statement. The tag is there after the next Flush or Select.
+func (t *Tx) Exec(sql string, args ...any) *pgconn.CommandTag {
+	var tag pgconn.CommandTag
+	q := &pgx.QueuedQuery{SQL: sql, Arguments: args}
+	q.Exec(func(ct pgconn.CommandTag) error {
+		t.answered++
+		tag = ct
+		return nil
+	})
+	t.queue = append(t.queue, q)
+	return &tag
+}
+
+// Query queues a statement that returns rows. They are there after the next Flush
+// or Select. Columns fill the exported fields of T by position, or T itself where
+// it is no struct.
+func Query[T any](t *Tx, sql string, args ...any) *[]T {
+	var list []T
+	q := &pgx.QueuedQuery{SQL: sql, Arguments: args}
+	q.Query(func(rows pgx.Rows) (err error) {
+		t.answered++
+		list, err = pgx.CollectRows(rows, rowTo[T]())
+		return err
+	})
+	t.queue = append(t.queue, q)
+	return &list
+}
+
+// Select is Query and Flush: it sends all that is queued, and returns the rows.
+func Select[T any](ctx context.Context, t *Tx, sql string, args ...any) ([]T, error) {
+	rows := Query[T](t, sql, args...)
+	err := t.Flush(ctx)
+	return *rows, err
+}
+
+// rowTo scans structs by position, and everything that is one value as it is.
+func rowTo[T any]() pgx.RowToFunc[T] {
+	typ := reflect.TypeFor[T]()
+	_, scans := any(new(T)).(sql.Scanner)
+	if typ.Kind() == reflect.Struct && typ != reflect.TypeFor[time.Time]() && !scans {
+		return pgx.RowToStructByPos[T]
+	}
+	return pgx.RowTo[T]
+}
+
+// Step lets a test act at this point. What is queued is sent first, so that the
+// fault finds the transaction where the step's name says. Without a failpoint it does nothing.
+func (t *Tx) Step(ctx context.Context, step Step) error {
+	if t.db.hook == nil {
+		return nil
+	}
+	if err := t.Flush(ctx); err != nil {
+		return err
+	}
+	t.db.hook(ctx, step, t.op.Label)
+	return context.Cause(ctx)
+}
+
+// Flush sends what is queued and reads all answers: one round trip, or none.
+func (t *Tx) Flush(ctx context.Context) error {
+	if len(t.queue)+len(t.opening) == 0 {
+		return nil
+	}
+	batch := &pgx.Batch{}
+	for _, sql := range t.opening {
+		batch.Queue(sql).Exec(func(pgconn.CommandTag) error {
+			t.answered++
+			return nil
+		})
+	}
+	batch.QueuedQueries = append(batch.QueuedQueries, t.queue...)
+	keyAt := slices.Index(batch.QueuedQueries, t.key)
+	t.opening, t.queue, t.key, t.answered = nil, nil, nil, 0
+	if err := t.conn.SendBatch(ctx, batch).Close(); err != nil {
+		return t.classify(ctx, err, t.answered == keyAt)
+	}
+	return nil
+}
+
+// undo rolls back what the body did, in the round trip of what comes next, and
+// begins anew: row locks are free before the key's fsync.
+func (t *Tx) undo() {
+	t.opening, t.queue, t.began = []string{BeginReadCommitted}, nil, true
+	if t.conn.PgConn().TxStatus() != 'I' {
+		t.opening = []string{"rollback", BeginReadCommitted}
+	}
+}
+
+// finish sends the key, what the body left queued, and COMMIT.
+func (t *Tx) finish(ctx context.Context, reply idempotency.Reply) error {
+	if !t.began {
+		return errors.New("pgtx: the body of a deferred Op has begun no transaction")
+	}
+	if t.op.Key != "" {
+		writes := t.queue
+		t.queue = nil
+		t.insertKey(reply)
+		if err := t.Step(ctx, AfterKey); err != nil {
+			return err
+		}
+		t.queue = append(t.queue, writes...)
+	}
+	return t.commit(ctx)
+}
+
+// commit sends the rest and COMMIT. From here on nothing can cancel: a cancelled
+// ctx would close the connection, not undo what the server has received.
+func (t *Tx) commit(ctx context.Context) error {
+	if err := t.Step(ctx, BeforeCommit); err != nil {
+		return err
+	}
+	// The last moment at which leaving is free: the client left, or the lease is lost.
+	detached, cancel, err := locking.Detach(ctx, CommitTimeout)
+	if err != nil {
+		return cmp.Or(context.Cause(ctx), err)
+	}
+	defer cancel()
+	tag := t.Exec("commit")
+	err = t.Flush(detached)
+	switch {
+	case tag.String() == "COMMIT": // answered: anything else that went wrong came later
+		if t.db.hook != nil {
+			t.db.hook(ctx, AfterCommit, t.op.Label)
+		}
+		return nil
+	case tag.String() == "ROLLBACK": // COMMIT of a failed transaction is no error, and no commit
+		return ErrRetry
+	case isRefusal(err):
+		return err
+	default:
+		return &ambiguousError{err}
+	}
+}
+
+// rollback gives the connection back clean. If that takes too long, the
+// connection is dropped, and the server rolls back.
+func (t *Tx) rollback(ctx context.Context) {
+	if t.conn.IsClosed() || t.conn.PgConn().TxStatus() == 'I' {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	_, _ = t.conn.Exec(ctx, "rollback") // Release destroys a connection that is still inside a transaction
+}
+
+// isRefusal reports that nothing of the last round trip was committed: it was not
+// sent, or the server answered with an ERROR. A FATAL is no such answer, it may follow a COMMIT.
+func isRefusal(err error) bool {
+	var refused *pgconn.PgError
+	if errors.As(err, &refused) {
+		return refused.SeverityUnlocalized == "ERROR"
+	}
+	return pgconn.SafeToRetry(err)
+}
+
+// classify says what an error of a round trip means. By SQLSTATE, never by text:
+// texts are translated.
+func (t *Tx) classify(ctx context.Context, err error, atKey bool) error {
+	var pg *pgconn.PgError
+	switch refused := errors.As(err, &pg) && pg.SeverityUnlocalized == "ERROR"; {
+	case refused:
+		return t.classifyState(ctx, pg, atKey)
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case t.conn.IsClosed():
+		return fmt.Errorf("%w: %w", errLostConn, err)
+	}
+	return err
+}
+
+func (t *Tx) classifyState(ctx context.Context, pg *pgconn.PgError, atKey bool) error {
+	switch {
+	case pg.Code == "40001", pg.Code == "40P01": // serialization_failure, deadlock_detected
+		return fmt.Errorf("%w: %w", ErrRetry, pg)
+	case pg.Code == "23514" && slices.Contains(t.db.guards, pg.ConstraintName): // check_violation
+		return fmt.Errorf("%w: %w", errGuard, pg)
+	case pg.Code == "23505" && pg.ConstraintName == "idempotency_keys_pkey": // unique_violation
+		return fmt.Errorf("%w: %w", errKeyTaken, pg)
+	case pg.Code == "55P03" && atKey: // lock_not_available, behind a transaction with the same key
+		return fmt.Errorf("%w: %w", idempotency.ErrInProgress, pg)
+	case pg.Code == "55P03":
+		return fmt.Errorf("%w: %w", locking.ErrBusy, pg)
+	case pg.Code == "57014" && ctx.Err() != nil: // query_canceled, by the end of ctx
+		return context.Cause(ctx)
+	case pg.Code == "57014": // by statement_timeout
+		return fmt.Errorf("%w: %w", locking.ErrBusy, pg)
+	default:
+		return pg
+	}
+}

@@ -1,0 +1,248 @@
+package pgtx_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"shop/locking"
+	"shop/locking/idempotency"
+	"shop/locking/idempotency/pgtx"
+)
+
+// Behind the look at the key there are two round trips, and none for a refusal's ROLLBACK.
+func TestDo_RoundTrips(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t, nil)
+	db, _, p := d.behindProxy(nil)
+	var trips atomic.Int64
+	p.OnRequest(func(b []byte, _, _ net.Conn) bool {
+		if n := len(b); n >= 5 && string(b[n-5:]) == "S\x00\x00\x00\x04" { // Sync
+			trips.Add(1)
+		}
+		return true
+	})
+	req := ask()
+	for name, body := range map[string]pgtx.Body{"effect": raise(req, "a"), "refusal": refuse("a")} {
+		trips.Store(0)
+		if _, err := db.Do(t.Context(), ask(), body); err != nil {
+			t.Fatal(err)
+		}
+		if got := trips.Load(); got != 3 {
+			t.Errorf("%s: %d round trips, want 3", name, got)
+		}
+	}
+}
+
+// Without a row lock, two transactions that read the same value conflict, and the
+// one that lost runs again, its body included.
+func TestRun_ASerializationFailureRunsTheWholeTransactionAgain(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t, meet(2))
+	var wg sync.WaitGroup
+	for range 2 {
+		wg.Go(func() {
+			op := &pgtx.Op{Request: ask(), Begin: pgtx.BeginSerializable}
+			if _, err := d.Run(t.Context(), op, raiseBy(op.Request, "a", `SELECT n FROM counters WHERE name = $1`)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if d.of(pgtx.Retried) == 0 {
+		t.Error("nothing was retried: they did not meet")
+	}
+	d.want(2)
+}
+
+func TestRun_ADeadlockIsRetried(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t, meet(2))
+	pool := newPool(t, d.url, "lock_timeout=0")
+	db, e := d.open(pool, meet(2))
+	both := func(first, second string) pgtx.Body {
+		return func(ctx context.Context, tx *pgtx.Tx) (idempotency.Reply, error) {
+			if _, err := pgtx.Select[int64](ctx, tx, `SELECT n FROM counters WHERE name = $1 FOR UPDATE`, first); err != nil {
+				return idempotency.Reply{}, err
+			}
+			if err := tx.Step(ctx, pgtx.AfterGuard); err != nil {
+				return idempotency.Reply{}, err
+			}
+			tx.Exec(`UPDATE counters SET n = n + 1 WHERE name = $1`, second)
+			return idempotency.Reply{Status: 201}, nil
+		}
+	}
+	var wg sync.WaitGroup
+	for _, pair := range [][2]string{{"a", "b"}, {"b", "a"}} {
+		wg.Go(func() {
+			if _, err := db.Run(t.Context(), &pgtx.Op{Request: ask()}, both(pair[0], pair[1])); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if e.of(pgtx.Retried) == 0 {
+		t.Error("nothing was retried: they did not deadlock")
+	}
+	if got := d.number(`SELECT sum(n)::bigint FROM counters`); got != 2 {
+		t.Errorf("%d raises, want 2", got)
+	}
+}
+
+func TestRun_GuardAndRetryAreBoundedAndEndAsBusy(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t, nil)
+	attempts := 0
+	for name, c := range map[string]struct {
+		body  pgtx.Body
+		event pgtx.Event
+	}{
+		"guard": {func(_ context.Context, tx *pgtx.Tx) (idempotency.Reply, error) {
+			attempts++
+			tx.Exec(`UPDATE counters SET n = 2000 WHERE name = 'a'`)
+			return idempotency.Reply{}, nil
+		}, pgtx.GuardTripped},
+		"ErrRetry": {func(context.Context, *pgtx.Tx) (idempotency.Reply, error) {
+			attempts++
+			return idempotency.Reply{}, pgtx.ErrRetry
+		}, pgtx.Retried},
+	} {
+		attempts = 0
+		if _, err := d.Do(t.Context(), ask(), c.body); !errors.Is(err, locking.ErrBusy) {
+			t.Errorf("%s: %v, want ErrBusy", name, err)
+		}
+		if attempts != 20 || d.of(c.event) != 20 {
+			t.Errorf("%s: %d attempts, %d counted, want 20", name, attempts, d.of(c.event))
+		}
+	}
+	d.want(0)
+}
+
+func TestRun_AnotherConstraintIsTheCallersToSee(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t, func(cfg *pgtx.Config) { cfg.Guards = nil })
+	_, err := d.Do(t.Context(), ask(), func(_ context.Context, tx *pgtx.Tx) (idempotency.Reply, error) {
+		tx.Exec(`UPDATE counters SET n = 2000 WHERE name = 'a'`)
+		return idempotency.Reply{}, nil
+	})
+	if err == nil || errors.Is(err, locking.ErrBusy) || errors.Is(err, locking.ErrOutcomeUnknown) {
+		t.Errorf("%v, want the violation as it is", err)
+	}
+	d.want(0)
+}
+
+// COMMIT of a transaction that failed before is answered ROLLBACK, without an error.
+func TestCommit_AnsweredRollbackIsNoSuccess(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t, nil)
+	attempts := 0
+	_, err := d.Run(t.Context(), &pgtx.Op{}, func(ctx context.Context, tx *pgtx.Tx) (idempotency.Reply, error) {
+		tx.Exec(`UPDATE counters SET n = n + 1 WHERE name = 'b'`)
+		if attempts++; attempts == 1 {
+			_, _ = pgtx.Select[int64](ctx, tx, `SELECT 1 / 0`) // the body's mistake: the error is dropped
+		}
+		return idempotency.Reply{}, nil
+	})
+	if err != nil || attempts != 2 {
+		t.Errorf("%v after %d attempts, want success after 2", err, attempts)
+	}
+	if got := d.number(`SELECT n FROM counters WHERE name = 'b'`); got != 1 {
+		t.Errorf("counter %d, want 1", got)
+	}
+}
+
+func TestRun_WithoutAKeyStoresNothing(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t, nil)
+	if _, err := d.Do(t.Context(), idempotency.Request{}, refuse("a")); !errors.Is(err, idempotency.ErrKey) {
+		t.Errorf("Do: %v, want ErrKey", err)
+	}
+	if _, err := d.Run(t.Context(), &pgtx.Op{}, raise(ask(), "a")); err != nil {
+		t.Error(err)
+	}
+	if got := d.number(`SELECT count(*) FROM idempotency_keys`); got != 0 {
+		t.Errorf("%d keys were stored", got)
+	}
+}
+
+// A deferred body reads outside of its transaction. What it flushes there is committed.
+func TestOp_DeferredBeginsWhereTheBodySays(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t, nil)
+	stays := errors.New("stays")
+	_, err := d.Run(t.Context(), &pgtx.Op{Request: ask(), Deferred: true}, func(ctx context.Context, tx *pgtx.Tx) (idempotency.Reply, error) {
+		tx.Exec(`UPDATE counters SET n = n + 1 WHERE name = 'a'`)
+		if err := tx.Flush(ctx); err != nil {
+			return idempotency.Reply{}, err
+		}
+		if err := tx.Begin(ctx, ""); err != nil {
+			return idempotency.Reply{}, err
+		}
+		tx.Exec(`UPDATE counters SET n = n + 1 WHERE name = 'b'`)
+		if err := tx.Flush(ctx); err != nil {
+			return idempotency.Reply{}, err
+		}
+		if err := tx.Begin(ctx, ""); err == nil {
+			t.Error("a second BEGIN")
+		}
+		return idempotency.Reply{}, stays
+	})
+	if !errors.Is(err, stays) {
+		t.Error(err)
+	}
+	if a, b := d.number(`SELECT n FROM counters WHERE name = 'a'`), d.number(`SELECT n FROM counters WHERE name = 'b'`); a != 1 || b != 0 {
+		t.Errorf("counters %d and %d, want 1 and 0", a, b)
+	}
+	_, err = d.Run(t.Context(), &pgtx.Op{Request: ask(), Deferred: true}, func(context.Context, *pgtx.Tx) (idempotency.Reply, error) {
+		return idempotency.Reply{Status: 201}, nil
+	})
+	if err == nil {
+		t.Error("a reply was stored without a transaction")
+	}
+}
+
+func TestSelect_FillsStructsByPositionAndSingleValues(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t, nil)
+	type row struct {
+		ID uuid.UUID
+		At time.Time
+		N  *int64
+	}
+	id := uuid.New()
+	_, err := d.Run(t.Context(), &pgtx.Op{}, func(ctx context.Context, tx *pgtx.Tx) (idempotency.Reply, error) {
+		flags := pgtx.Query[bool](tx, `VALUES (true), (false)`)
+		written := tx.Exec(`UPDATE counters SET n = n`)
+		times := pgtx.Query[time.Time](tx, `SELECT now()`)
+		rows, err := pgtx.Select[row](ctx, tx, `SELECT $1::uuid, now(), NULL::bigint`, id)
+		if err != nil {
+			return idempotency.Reply{}, err
+		}
+		if len(*flags) != 2 || !(*flags)[0] || (*flags)[1] || len(*times) != 1 || written.RowsAffected() != 2 {
+			t.Errorf("%v, %v, %v", *flags, *times, written)
+		}
+		if len(rows) != 1 || rows[0].ID != id || rows[0].N != nil || !rows[0].At.Equal((*times)[0]) {
+			t.Errorf("%+v", rows)
+		}
+		return idempotency.Reply{}, nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func TestNew_RefusesAPoolWithoutLimits(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t, nil)
+	for name, cfg := range map[string]pgtx.Config{"no pool": {}, "no limits": {Pool: newPool(t, d.url, "lock_timeout=")}} {
+		if _, err := pgtx.New(cfg); err == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+}

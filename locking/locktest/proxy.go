@@ -1,0 +1,151 @@
+package locktest
+
+import (
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+// Interceptor sees the bytes of one read on their way, and may act on both ends
+// before they go on. False keeps them back. It may block, which delays this
+// direction of this connection, and nothing else.
+type Interceptor func(bytes []byte, client, server net.Conn) (forward bool)
+
+// Proxy forwards TCP from clients to a real server, and lets a test interfere:
+// lose a request or a reply, delay it, cut connections, refuse new ones.
+type Proxy struct {
+	Addr string
+
+	server  string // its address
+	running sync.WaitGroup
+
+	mu        sync.Mutex
+	listener  net.Listener
+	conns     map[net.Conn]bool
+	onRequest Interceptor
+	onReply   Interceptor
+}
+
+// NewProxy listens on a free port of loopback, in front of the server at addr.
+// It ends with the test.
+func NewProxy(t testing.TB, addr string) *Proxy {
+	t.Helper()
+	p := &Proxy{server: addr, conns: map[net.Conn]bool{}}
+	p.listen(t, "127.0.0.1:0")
+	p.Addr = p.listener.Addr().String()
+	t.Cleanup(p.Down)
+	return p
+}
+
+// OnRequest sets what sees all bytes that clients send; nil forwards them.
+func (p *Proxy) OnRequest(f Interceptor) { p.set(func() { p.onRequest = f }) }
+
+// OnReply sets what sees all bytes that the server sends; nil forwards them.
+func (p *Proxy) OnReply(f Interceptor) { p.set(func() { p.onReply = f }) }
+
+// Nth makes an interceptor of f for the nth read alone, counted from 1 over all
+// connections; hit says whether it came. The rest is forwarded.
+func Nth(n int64, f Interceptor) (_ Interceptor, hit *atomic.Bool) {
+	var reads atomic.Int64
+	hit = &atomic.Bool{}
+	return func(bytes []byte, client, server net.Conn) bool {
+		if reads.Add(1) != n {
+			return true
+		}
+		hit.Store(true)
+		return f(bytes, client, server)
+	}, hit
+}
+
+// Cut closes all connections. New ones are taken.
+func (p *Proxy) Cut() {
+	p.set(func() {
+		for c := range p.conns {
+			_ = c.Close()
+		}
+	})
+}
+
+// Refuse takes no new connections. Those that exist go on.
+func (p *Proxy) Refuse() { p.set(func() { _ = p.listener.Close() }) }
+
+// Down is Refuse and Cut, and waits until all is closed.
+func (p *Proxy) Down() {
+	p.Refuse()
+	p.Cut()
+	p.running.Wait()
+}
+
+// Up listens again at Addr, after Refuse or Down.
+func (p *Proxy) Up(t testing.TB) {
+	t.Helper()
+	p.listen(t, p.Addr)
+}
+
+func (p *Proxy) set(change func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	change()
+}
+
+func (p *Proxy) listen(t testing.TB, addr string) {
+	t.Helper()
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.set(func() { p.listener = l })
+	p.running.Go(func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			p.connect(client)
+		}
+	})
+}
+
+func (p *Proxy) connect(client net.Conn) {
+	server, err := net.Dial("tcp", p.server)
+	if err != nil {
+		_ = client.Close()
+		return
+	}
+	p.set(func() { p.conns[client], p.conns[server] = true, true })
+	var ends sync.WaitGroup
+	ends.Go(func() {
+		p.copy(client, server, func(b []byte) bool { return p.pass(&p.onRequest, b, client, server) })
+		_ = server.(*net.TCPConn).CloseWrite() // a reset would discard what the server has not read yet
+	})
+	ends.Go(func() {
+		p.copy(server, client, func(b []byte) bool { return p.pass(&p.onReply, b, client, server) })
+		_ = client.Close()
+	})
+	p.running.Go(func() {
+		ends.Wait()
+		_ = server.Close()
+		p.set(func() { delete(p.conns, client); delete(p.conns, server) })
+	})
+}
+
+func (p *Proxy) pass(interceptor *Interceptor, b []byte, client, server net.Conn) bool {
+	var f Interceptor
+	p.set(func() { f = *interceptor })
+	return f == nil || f(b, client, server)
+}
+
+// copy forwards until from ends. That to is closed does not end it: a server
+// must be able to finish what a client has sent and left.
+func (p *Proxy) copy(from, to net.Conn, pass func([]byte) bool) {
+	for buf := make([]byte, 64<<10); ; {
+		n, err := from.Read(buf)
+		if n > 0 && pass(buf[:n]) {
+			_, _ = to.Write(buf[:n])
+		}
+		if err != nil {
+			return
+		}
+	}
+}
