@@ -24,7 +24,7 @@ const (
 	StatementTimeout   = 4 * time.Second
 	TransactionTimeout = 6 * time.Second // PostgreSQL 17 and later
 	CommitTimeout      = 3 * time.Second // the last round trip, with COMMIT
-	Limit              = 15 * time.Second
+	Limit              = 8 * time.Second // a whole Run, for a server that falls silent: none of the above is heard then
 )
 
 // Config of a DB. Pool is required.
@@ -115,6 +115,9 @@ func PoolConfig(databaseURL string) (*pgxpool.Config, error) {
 		}
 	}
 	cfg.AfterConnect = boundTransactions
+	if cfg.ConnConfig.ConnectTimeout == 0 {
+		cfg.ConnConfig.ConnectTimeout = StatementTimeout // or a connection that hangs takes a place in the pool for two minutes
+	}
 	return cfg, nil
 }
 
