@@ -8,6 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"shop/locking"
 )
 
 // KeysKept is the shortest time for which an answer must be replayable.
@@ -48,6 +50,8 @@ func (s *Service) look(ctx context.Context, req Request) (reply Reply, found boo
 		return Reply{}, false, context.Cause(ctx)
 	case conn.Conn().IsClosed():
 		return Reply{}, false, fmt.Errorf("%w: %w", errLostConn, err)
+	case isOverload(err):
+		return Reply{}, false, fmt.Errorf("%w: inventory: look key up: %w", locking.ErrBusy, err)
 	case err != nil:
 		return Reply{}, false, fmt.Errorf("inventory: look key up: %w", err)
 	case string(fingerprint) != string(req.Fingerprint[:]):

@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"shop/locking"
 )
 
 // KeysKept is the shortest time for which an answer must be replayable.
@@ -63,6 +65,8 @@ func (s *Service) look(ctx context.Context, req Request, from uuid.UUID) (reply 
 		return Reply{}, false, context.Cause(ctx)
 	case conn.Conn().IsClosed():
 		return Reply{}, false, fmt.Errorf("%w: %w", errLostConn, err)
+	case isOverload(err):
+		return Reply{}, false, fmt.Errorf("%w: transfer: look key up: %w", locking.ErrBusy, err)
 	case err != nil:
 		return Reply{}, false, fmt.Errorf("transfer: look key up: %w", err)
 	case fingerprint == nil && from == uuid.Nil:

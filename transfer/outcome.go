@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -85,4 +86,11 @@ func (t *tx) explainSQLState(ctx context.Context, pg *pgconn.PgError) error {
 	default:
 		return pg
 	}
+}
+
+// isOverload reports that the server refused a statement for want of time
+// (lock_timeout, statement_timeout) or of resources (class 53), and not for what it says.
+func isOverload(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && (pg.Code == "55P03" || pg.Code == "57014" || strings.HasPrefix(pg.Code, "53"))
 }

@@ -19,7 +19,7 @@ import (
 // will be an effect: for requests that are refused, and by each of two that have the same key.
 // It is asked before the line too, so that nobody waits for the outside but who asks.
 func (s *Service) inc(ctx context.Context, j *job) (Reply, error) {
-	reply, found, err := s.look(ctx, j.req)
+	reply, found, err := s.look(undated{ctx}, j.req)
 	if err != nil {
 		return Reply{}, toCaller(ctx, err)
 	}

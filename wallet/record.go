@@ -165,9 +165,9 @@ func (s *Service) allowed(ctx context.Context, j *job) error {
 // of finds wallets outside of any transaction.
 func (s *Service) of(ctx context.Context, concern *readconcern.ReadConcern, ids ...uuid.UUID) (found []Wallet, err error) {
 	wallets := s.wallets.Clone(options.Collection().SetReadConcern(concern))
-	cursor, err := wallets.Aggregate(ctx, mongo.Pipeline{{{Key: "$match", Value: bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: ids}}}}}}})
+	cursor, err := wallets.Aggregate(undated{ctx}, mongo.Pipeline{{{Key: "$match", Value: bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: ids}}}}}}})
 	if err == nil {
-		err = cursor.All(ctx, &found)
+		err = cursor.All(undated{ctx}, &found)
 	}
 	return found, explain("whose wallet", err)
 }

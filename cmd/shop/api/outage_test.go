@@ -1,11 +1,13 @@
 package api_test
 
 import (
+	"context"
 	"net"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"shop/cmd/shop/api"
@@ -78,4 +80,33 @@ func TestOutage_ABugIsNoOutage(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.do("GET", "/v1/products", "").want(t, 500, api.TypeInternal)
+}
+
+// The look at the Idempotency-Key comes before everything else: if PostgreSQL
+// refuses it for want of time, nothing was done.
+func TestOutage_AKeyThatCannotBeLookedUpIsBusy(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	conn := must(pgx.ConnectConfig(t.Context(), s.pool.Config().ConnConfig))(t)
+	defer conn.Close(context.Background())
+	tx := must(conn.Begin(t.Context()))(t)
+	if _, err := tx.Exec(t.Context(), `SET idle_in_transaction_session_timeout = 0`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), `LOCK TABLE order_keys, transfer_keys`); err != nil {
+		t.Fatal(err)
+	}
+	from, to := uuid.NewString(), uuid.NewString()
+	for _, a := range []answer{
+		s.buy("k", "coffee", "1"),
+		s.do("POST", "/v1/orders/"+uuid.NewString()+"/cancel", "", "Idempotency-Key: k"),
+		s.move("k", `{"from":"`+from+`","to":"`+to+`","amount":1,"currency":"EUR"}`),
+	} {
+		a.want(t, 503, api.TypeBusy)
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.buy("k", "coffee", "1").want(t, 201, "")
+	s.wantOrders(1)
 }
