@@ -33,7 +33,7 @@ var Transfer = Flow{
 		return slices.Contains([]string{
 			"naive/none", "lease-id-fence/none", "row/none",
 			"etcd-unfenced/late-write", "etcd-fence-only/late-write",
-			"etcd-fenced/none", "etcd-fenced/commit-cut",
+			"etcd-fenced/none", "etcd-fenced/late-write", "etcd-fenced/commit-cut",
 		}, s.Strategy+"/"+string(s.Fault))
 	},
 	Told: toldOfMoney,

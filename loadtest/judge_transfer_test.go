@@ -86,7 +86,7 @@ func TestQuick_ChoosesFromBothFlows(t *testing.T) {
 		"redis+row/redis-down safe", "redis+row/crash safe",
 
 		"naive/none violated", "lease-id-fence/none violated", "etcd-fence-only/none safe", "row/none safe", "etcd-fenced/none safe",
-		"etcd-unfenced/late-write violated", "etcd-fence-only/late-write safe",
+		"etcd-unfenced/late-write violated", "etcd-fence-only/late-write safe", "etcd-fenced/late-write safe",
 		"etcd-fenced/commit-cut safe",
 	}
 	both := append(Inventory.Matrix(offered), Transfer.Matrix(waysToPay)...)
