@@ -16,7 +16,7 @@
 //
 // # The invariant
 //
-//	stock = opening + restocked − sold + cancelled ≥ 0, for every product, after every commit
+//	stock = opening − sold + cancelled ≥ 0, for every product, after every commit
 //	one key of one client, while it is kept = at most one effect, and one answer, byte for byte
 //	an order has all its lines, or does not exist; what it gives back, it gives back once
 //

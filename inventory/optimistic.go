@@ -4,7 +4,7 @@ import "context"
 
 // optimistic: read without a lock, write only if nobody wrote meanwhile. Right.
 //
-// Every writer of a product raises its version, cancel and restock too. If the
+// Every writer of a product raises its version, a cancel too. If the
 // version is no longer the one that was read, the UPDATE finds no row and the
 // whole purchase runs again: nobody waits, but on a hot row most attempts are
 // thrown away, so that the number of attempts is bounded. Good where conflicts are rare.
