@@ -156,7 +156,7 @@ func (db *DB) connection(ctx context.Context) (*pgxpool.Conn, error) {
 }
 
 // Read runs fn on a connection outside of a transaction, and again if that
-// connection turns out to be broken. fn only reads.
+// connection turns out to be broken: fn must be safe to run twice.
 func (db *DB) Read(ctx context.Context, fn func(ctx context.Context, conn *pgx.Conn) error) (err error) {
 	ctx, cancel := db.bounded(ctx)
 	defer cancel()
