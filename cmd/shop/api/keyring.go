@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"shop/locking/idempotency/pgtx"
 )
 
 // The keyring trusts a key for keyTTL from the moment it was looked up: for so
@@ -90,7 +92,7 @@ func (k *keyring) lookUp(ctx context.Context, hash [32]byte) (Client, error) {
 	case errors.Is(err, errUnauthorized):
 		delete(k.held, hash)
 		return Client{}, err
-	case err != nil && (ctx.Err() != nil || passing(err)):
+	case err != nil && (ctx.Err() != nil || pgtx.Unavailable(err)):
 		return Client{}, fmt.Errorf("%w: %w", errAway, err)
 	case err != nil:
 		return Client{}, err

@@ -10,6 +10,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 	"golang.org/x/time/rate"
+
+	"shop/locking/idempotency/pgtx"
 )
 
 // admit bounds the requests at work, of all clients together. It refuses at once:
@@ -94,7 +96,7 @@ func withCause(r *http.Request, err error) error {
 		return err
 	case r.Context().Err() != nil:
 		return fmt.Errorf("%w: %w", r.Context().Err(), err)
-	case r.Method == http.MethodGet && passing(err):
+	case r.Method == http.MethodGet && pgtx.Unavailable(err):
 		return fmt.Errorf("%w: %w", errAway, err)
 	default:
 		return err

@@ -30,6 +30,23 @@ func TestWait_ForARowIsBounded(t *testing.T) {
 	d.want(1)
 }
 
+// The look at the key comes before anything else: what the server refuses for want
+// of time has done nothing.
+func TestLookup_ThatTimesOutIsBusy(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t, nil)
+	release := d.holding(`LOCK TABLE idempotency_keys`)
+	req := ask()
+	for _, setting := range []string{"lock_timeout=100", "statement_timeout=100"} {
+		db, _ := d.open(newPool(t, d.url, setting), nil)
+		if _, _, err := db.Lookup(t.Context(), req); !errors.Is(err, locking.ErrBusy) {
+			t.Errorf("%s: %v, want ErrBusy", setting, err)
+		}
+	}
+	release()
+	d.want(0)
+}
+
 func TestWait_EndsWithTheCallersDeadline(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t, nil)

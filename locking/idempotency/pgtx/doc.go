@@ -51,6 +51,7 @@
 //	CHECK constraint of Config.Guards        the same: the decision was made on old data        the reply; ErrBusy
 //	connection lost before COMMIT was sent   the same                                           the reply; ErrBusy
 //	row, key, or connection not free         nothing: the server's and the pool's time limits   ErrBusy; for the key ErrInProgress
+//	the server is out of memory or disk      nothing                                            ErrBusy
 //	the request's ctx ends before COMMIT     rolls back                                         the cause of ctx
 //	the request's ctx ends after COMMIT      goes on: COMMIT cannot be cancelled                the reply
 //	the lease of the ctx (locking.Do) lost   rolls back, if COMMIT was not sent                 locking.ErrLost

@@ -4,14 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"shop/locking"
 	"shop/locking/idempotency"
 )
 
@@ -33,8 +30,6 @@ func (db *DB) Lookup(ctx context.Context, req idempotency.Request) (reply idempo
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return idempotency.Reply{}, false, nil
-	case isOverload(err):
-		return idempotency.Reply{}, false, fmt.Errorf("%w: pgtx: look up the key: %w", locking.ErrBusy, err)
 	case err != nil:
 		return idempotency.Reply{}, false, fmt.Errorf("pgtx: look up the key: %w", err)
 	case string(fingerprint) != string(req.Fingerprint[:]):
@@ -42,13 +37,6 @@ func (db *DB) Lookup(ctx context.Context, req idempotency.Request) (reply idempo
 	}
 	reply.Replayed = true
 	return reply, true, nil
-}
-
-// isOverload reports that the server refused a statement for want of time
-// (lock_timeout, statement_timeout) or of resources (class 53), and not for what it says.
-func isOverload(err error) bool {
-	var pg *pgconn.PgError
-	return errors.As(err, &pg) && (pg.Code == "55P03" || pg.Code == "57014" || strings.HasPrefix(pg.Code, "53"))
 }
 
 // insertKey queues the key with its reply. A plain INSERT: it waits for a

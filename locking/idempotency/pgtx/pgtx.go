@@ -5,11 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"shop/locking"
@@ -133,8 +136,8 @@ func boundTransactions(ctx context.Context, conn *pgx.Conn) error {
 
 func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
-// bounded is ctx with the limit of one Run or Read.
-func (db *DB) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+// Bound is ctx with the limit of one Run or Read, for a request of several.
+func (db *DB) Bound(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, db.limit, fmt.Errorf("%w: pgtx: not done after %v", locking.ErrBusy, db.limit))
 }
 
@@ -156,9 +159,10 @@ func (db *DB) connection(ctx context.Context) (*pgxpool.Conn, error) {
 }
 
 // Read runs fn on a connection outside of a transaction, and again if that
-// connection turns out to be broken: fn must be safe to run twice.
+// connection turns out to be broken: fn must be safe to run twice. An error of
+// which Unavailable is true is returned as locking.ErrBusy.
 func (db *DB) Read(ctx context.Context, fn func(ctx context.Context, conn *pgx.Conn) error) (err error) {
-	ctx, cancel := db.bounded(ctx)
+	ctx, cancel := db.Bound(ctx)
 	defer cancel()
 	for try := range attemptsMax {
 		if err := pause(ctx, try); err != nil {
@@ -178,10 +182,28 @@ func (db *DB) readOnce(ctx context.Context, fn func(context.Context, *pgx.Conn) 
 	}
 	defer conn.Release()
 	switch err = fn(ctx, conn.Conn()); {
-	case err != nil && ctx.Err() != nil:
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case err != nil && conn.Conn().IsClosed():
+	case conn.Conn().IsClosed():
 		return fmt.Errorf("%w: %w", errLostConn, err)
+	case Unavailable(err):
+		return fmt.Errorf("%w: %w", locking.ErrBusy, err)
 	}
 	return err
+}
+
+// Unavailable reports that err is about the state of PostgreSQL or of the network,
+// and not about the statement: another request may not meet it.
+func Unavailable(err error) bool {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		return strings.HasPrefix(pg.Code, "08") || // connection exception
+			strings.HasPrefix(pg.Code, "53") || // insufficient resources, such as connections
+			strings.HasPrefix(pg.Code, "57") || // operator intervention: shutdown, starting up, statement_timeout
+			pg.Code == "55P03" // lock_not_available: lock_timeout
+	}
+	var network net.Error
+	return errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || pgconn.SafeToRetry(err)
 }

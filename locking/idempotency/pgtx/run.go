@@ -89,7 +89,7 @@ func (db *DB) Do(ctx context.Context, req idempotency.Request, body Body) (idemp
 // A nil error means that the reply is committed under the request's key, by this
 // Run or by an earlier request. The package comment has a table of the errors.
 func (db *DB) Run(ctx context.Context, op *Op, body Body) (idempotency.Reply, error) {
-	ctx, cancel := db.bounded(ctx)
+	ctx, cancel := db.Bound(ctx)
 	defer cancel()
 	var err error
 	for try := range attemptsMax {

@@ -233,11 +233,9 @@ func (t *Tx) classifyState(ctx context.Context, pg *pgconn.PgError, atKey bool) 
 		return fmt.Errorf("%w: %w", errKeyTaken, pg)
 	case pg.Code == "55P03" && atKey: // lock_not_available, behind a transaction with the same key
 		return fmt.Errorf("%w: %w", idempotency.ErrInProgress, pg)
-	case pg.Code == "55P03":
-		return fmt.Errorf("%w: %w", locking.ErrBusy, pg)
 	case pg.Code == "57014" && ctx.Err() != nil: // query_canceled, by the end of ctx
 		return context.Cause(ctx)
-	case pg.Code == "57014": // by statement_timeout
+	case Unavailable(pg): // the server ran out of time or memory, and rolls back
 		return fmt.Errorf("%w: %w", locking.ErrBusy, pg)
 	default:
 		return pg
