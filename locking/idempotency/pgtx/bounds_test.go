@@ -81,8 +81,8 @@ func TestWait_ForAConnectionIsBounded(t *testing.T) {
 	}
 	db, _ := d.open(pool, func(cfg *pgtx.Config) { cfg.Limit = time.Hour })
 	req := ask()
-	if _, err := db.Do(within(t), req, raise(req, "a")); !errors.Is(err, locking.ErrBusy) {
-		t.Errorf("%v, want ErrBusy", err)
+	if _, err := db.Do(within(t), req, raise(req, "a")); !errors.Is(err, locking.ErrBusy) || !errors.Is(err, pgtx.ErrUnreachable) {
+		t.Errorf("%v, want ErrUnreachable, which is ErrBusy", err)
 	}
 }
 

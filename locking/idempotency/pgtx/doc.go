@@ -40,6 +40,7 @@
 // statement that may wait, for a transaction with the same key, and that may be
 // refused. If that transaction commits, the unique index refuses the INSERT,
 // which ends the whole batch, COMMIT included; then the stored reply is returned.
+// A body that locks rows in the second round trip puts the key behind them (Tx.KeyHere).
 //
 // A refusal rolls back first and then stores the key alone: requests for what is
 // sold out do not hold the row lock for the time of an fsync.

@@ -2,7 +2,6 @@ package pgtx
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -15,28 +14,47 @@ import (
 // KeysKept is the shortest time for which a reply must be replayable.
 const KeysKept = 24 * time.Hour
 
+// InsertKey is the statement that stores a key with its reply. Its first two
+// parameters are the client and the key: faults recognise it in what a server is sent.
+const InsertKey = `
+	INSERT INTO idempotency_keys (client_id, key, fingerprint, status, body)
+	VALUES ($1, $2, $3, $4, $5)`
+
 // Lookup finds the reply that is stored under the request's key. Found is a fact.
 // Not found proves nothing: the first request may be committing at this moment.
 // So a Lookup may replay, and decides nothing else.
-func (db *DB) Lookup(ctx context.Context, req idempotency.Request) (reply idempotency.Reply, found bool, err error) {
-	var fingerprint []byte
+//
+// The statements of more are sent in the same round trip: what else is to be
+// known before a request waits for a lock. See Alongside.
+func (db *DB) Lookup(ctx context.Context, req idempotency.Request, more ...*pgx.QueuedQuery) (reply idempotency.Reply, found bool, err error) {
+	type row struct {
+		Fingerprint []byte
+		Status      int
+		Body        []byte
+	}
+	// No lock: a reply is complete from the moment it is visible, and never changes.
+	stored, rows := Alongside[row](`
+		SELECT fingerprint, status, body
+		FROM idempotency_keys
+		WHERE client_id = $1 AND key = $2`, req.Client, req.Key)
 	err = db.Read(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		// No lock: a reply is complete from the moment it is visible, and never changes.
-		return conn.QueryRow(ctx, `
-			SELECT fingerprint, status, body
-			FROM idempotency_keys
-			WHERE client_id = $1 AND key = $2`, req.Client, req.Key).Scan(&fingerprint, &reply.Status, &reply.Body)
+		batch := &pgx.Batch{}
+		for _, q := range append(more, stored) {
+			batch.Queue(q.SQL, q.Arguments...).Fn = q.Fn
+		}
+		return conn.SendBatch(ctx, batch).Close()
 	})
 	switch {
-	case errors.Is(err, pgx.ErrNoRows):
-		return idempotency.Reply{}, false, nil
 	case err != nil:
 		return idempotency.Reply{}, false, fmt.Errorf("pgtx: look up the key: %w", err)
-	case string(fingerprint) != string(req.Fingerprint[:]):
+	case len(*rows) == 0:
+		return idempotency.Reply{}, false, nil
+	}
+	first := (*rows)[0]
+	if string(first.Fingerprint) != string(req.Fingerprint[:]) {
 		return idempotency.Reply{}, false, idempotency.ErrKeyReused
 	}
-	reply.Replayed = true
-	return reply, true, nil
+	return idempotency.Reply{Status: first.Status, Body: first.Body, Replayed: true}, true, nil
 }
 
 // insertKey queues the key with its reply. A plain INSERT: it waits for a
@@ -47,10 +65,7 @@ func (t *Tx) insertKey(reply idempotency.Reply) {
 	if body == nil {
 		body = []byte{}
 	}
-	t.Exec(`
-		INSERT INTO idempotency_keys (client_id, key, fingerprint, status, body)
-		VALUES ($1, $2, $3, $4, $5)`,
-		t.op.Client, t.op.Key, t.op.Fingerprint[:], reply.Status, body)
+	t.Exec(InsertKey, t.op.Client, t.op.Key, t.op.Fingerprint[:], reply.Status, body)
 	t.key = t.queue[len(t.queue)-1]
 }
 

@@ -56,6 +56,10 @@ const (
 	Resolved     Event = "resolved"      // … and was decided afterwards
 )
 
+// ErrUnreachable is a PostgreSQL that has no free connection, or does not answer:
+// the next request would fail like this one. It matches locking.ErrBusy.
+var ErrUnreachable = fmt.Errorf("%w: PostgreSQL gives no connection or no answer", locking.ErrBusy)
+
 // Step is a point of a transaction at which a test may stop, slow or kill the process.
 type Step string
 
@@ -138,7 +142,7 @@ func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseco
 
 // Bound is ctx with the limit of one Run or Read, for a request of several.
 func (db *DB) Bound(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, db.limit, fmt.Errorf("%w: pgtx: not done after %v", locking.ErrBusy, db.limit))
+	return context.WithTimeoutCause(ctx, db.limit, fmt.Errorf("%w: pgtx: not done after %v", ErrUnreachable, db.limit))
 }
 
 // connection waits for a free one no longer than for a lock.
@@ -152,7 +156,7 @@ func (db *DB) connection(ctx context.Context) (*pgxpool.Conn, error) {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case bounded.Err() != nil:
-		return nil, fmt.Errorf("%w: pgtx: no connection to PostgreSQL is free", locking.ErrBusy)
+		return nil, fmt.Errorf("%w: waited %v", ErrUnreachable, LockTimeout)
 	default:
 		return nil, fmt.Errorf("%w: %w", errLostConn, err)
 	}

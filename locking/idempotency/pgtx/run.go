@@ -195,12 +195,16 @@ func (e *unknownError) As(target any) bool   { return errors.As(e.last, target) 
 // exhausted turns the error of the last attempt into what it means to a caller:
 // nothing was done, come again.
 func exhausted(err error) error {
-	for _, again := range []error{ErrRetry, errGuard, errKeyTaken, errLostConn} {
-		if errors.Is(err, again) {
-			return fmt.Errorf("%w: gave up after %d attempts: %v", locking.ErrBusy, attemptsMax, err)
-		}
+	var busy error
+	switch {
+	case errors.Is(err, errLostConn):
+		busy = ErrUnreachable
+	case errors.Is(err, ErrRetry), errors.Is(err, errGuard), errors.Is(err, errKeyTaken):
+		busy = locking.ErrBusy
+	default:
+		return err
 	}
-	return err
+	return fmt.Errorf("%w: gave up after %d attempts: %v", busy, attemptsMax, err)
 }
 
 // pause before attempt number try: exponential with full jitter, so that two

@@ -25,24 +25,26 @@ type Tx struct {
 	conn *pgx.Conn
 
 	opening  []string // statements in front of the next round trip: BEGIN, or ROLLBACK and BEGIN
-	began    bool     // a BEGIN is in opening, or was sent
 	queue    []*pgx.QueuedQuery
+	keyAt    int              // how much of the queue goes in front of the key; see KeyHere
 	key      *pgx.QueuedQuery // the INSERT of the idempotency key, while it is queued
 	answered int              // statements of the round trip on its way that were answered
 }
 
 // Begin begins the transaction, where Op.Deferred leaves that to the body. sql
 // is one of the constants Begin…, or another BEGIN; "" is BeginReadCommitted.
+// A body that has sent "commit" itself may begin again.
+//
 // The step behind it is past the last look at ctx: from there on, only the
 // database can refuse a write that is late.
 func (t *Tx) Begin(ctx context.Context, sql string) error {
-	if t.began {
-		return errors.New("pgtx: the transaction has begun")
-	}
 	if err := t.Flush(ctx); err != nil {
 		return err
 	}
-	t.opening, t.began = []string{cmp.Or(sql, BeginReadCommitted)}, true
+	if t.began() {
+		return errors.New("pgtx: the transaction has begun")
+	}
+	t.opening = []string{cmp.Or(sql, BeginReadCommitted)}
 	if t.db.hook == nil {
 		return nil
 	}
@@ -52,6 +54,13 @@ func (t *Tx) Begin(ctx context.Context, sql string) error {
 	t.db.hook(ctx, AfterBegin, t.op.Label)
 	return nil
 }
+
+// began reports that what is sent next belongs to a transaction.
+func (t *Tx) began() bool { return len(t.opening) > 0 || t.conn.PgConn().TxStatus() != 'I' }
+
+// KeyHere puts the key behind what is queued so far: for a body that locks its
+// rows in the round trip of COMMIT, and must lock them before the key.
+func (t *Tx) KeyHere() { t.keyAt = len(t.queue) }
 
 // Exec queues a statement. The tag is there after the next Flush or Select.
 func (t *Tx) Exec(sql string, args ...any) *pgconn.CommandTag {
@@ -70,15 +79,28 @@ func (t *Tx) Exec(sql string, args ...any) *pgconn.CommandTag {
 // or Select. Columns fill the exported fields of T by position, or T itself where
 // it is no struct.
 func Query[T any](t *Tx, sql string, args ...any) *[]T {
+	q, list := Alongside[T](sql, args...)
+	collect := q.Fn
+	q.Fn = func(br pgx.BatchResults) error {
+		if err := collect(br); err != nil {
+			return err
+		}
+		t.answered++
+		return nil
+	}
+	t.queue = append(t.queue, q)
+	return list
+}
+
+// Alongside is a statement for DB.Lookup, which fills the list as Query does.
+func Alongside[T any](sql string, args ...any) (*pgx.QueuedQuery, *[]T) {
 	var list []T
 	q := &pgx.QueuedQuery{SQL: sql, Arguments: args}
 	q.Query(func(rows pgx.Rows) (err error) {
-		t.answered++
 		list, err = pgx.CollectRows(rows, rowTo[T]())
 		return err
 	})
-	t.queue = append(t.queue, q)
-	return &list
+	return q, &list
 }
 
 // Select is Query and Flush: it sends all that is queued, and returns the rows.
@@ -125,7 +147,7 @@ func (t *Tx) Flush(ctx context.Context) error {
 	}
 	batch.QueuedQueries = append(batch.QueuedQueries, t.queue...)
 	keyAt := slices.Index(batch.QueuedQueries, t.key)
-	t.opening, t.queue, t.key, t.answered = nil, nil, nil, 0
+	t.opening, t.queue, t.keyAt, t.key, t.answered = nil, nil, 0, nil, 0
 	if err := t.conn.SendBatch(ctx, batch).Close(); err != nil {
 		return t.classify(ctx, err, t.answered == keyAt)
 	}
@@ -135,7 +157,7 @@ func (t *Tx) Flush(ctx context.Context) error {
 // undo rolls back what the body did, in the round trip of what comes next, and
 // begins anew: row locks are free before the key's fsync.
 func (t *Tx) undo() {
-	t.opening, t.queue, t.began = []string{BeginReadCommitted}, nil, true
+	t.opening, t.queue, t.keyAt = []string{BeginReadCommitted}, nil, 0
 	if t.conn.PgConn().TxStatus() != 'I' {
 		t.opening = []string{"rollback", BeginReadCommitted}
 	}
@@ -143,12 +165,12 @@ func (t *Tx) undo() {
 
 // finish sends the key, what the body left queued, and COMMIT.
 func (t *Tx) finish(ctx context.Context, reply idempotency.Reply) error {
-	if !t.began {
+	if !t.began() {
 		return errors.New("pgtx: the body of a deferred Op has begun no transaction")
 	}
 	if t.op.Key != "" {
-		writes := t.queue
-		t.queue = nil
+		writes := t.queue[t.keyAt:]
+		t.queue = t.queue[:t.keyAt:t.keyAt]
 		t.insertKey(reply)
 		if err := t.Step(ctx, AfterKey); err != nil {
 			return err

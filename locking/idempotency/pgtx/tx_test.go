@@ -207,6 +207,76 @@ func TestOp_DeferredBeginsWhereTheBodySays(t *testing.T) {
 	}
 }
 
+// A body that reads in a transaction of its own, commits it, and begins again.
+func TestOp_DeferredBeginsAgainAfterItsOwnCommit(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t, nil)
+	stays := errors.New("stays")
+	_, err := d.Run(t.Context(), &pgtx.Op{Request: ask(), Deferred: true}, func(ctx context.Context, tx *pgtx.Tx) (idempotency.Reply, error) {
+		for _, counter := range []string{"a", "b"} {
+			if err := tx.Begin(ctx, ""); err != nil {
+				return idempotency.Reply{}, err
+			}
+			tx.Exec(`UPDATE counters SET n = n + 1 WHERE name = $1`, counter)
+			if counter == "a" {
+				tx.Exec("commit")
+			}
+			if err := tx.Flush(ctx); err != nil {
+				return idempotency.Reply{}, err
+			}
+		}
+		return idempotency.Reply{}, stays
+	})
+	if !errors.Is(err, stays) {
+		t.Error(err)
+	}
+	if a, b := d.number(`SELECT n FROM counters WHERE name = 'a'`), d.number(`SELECT n FROM counters WHERE name = 'b'`); a != 1 || b != 0 {
+		t.Errorf("counters %d and %d, want 1 and 0", a, b)
+	}
+}
+
+// A row that is locked in the round trip of COMMIT is locked before the key: a
+// transaction that waits for the row has no key that another one would wait for.
+func TestTx_KeyHereLocksTheRowsBeforeTheKey(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t, nil)
+	release := d.holding(`SELECT FROM counters WHERE name = 'a' FOR UPDATE`)
+	req := ask()
+	done := make(chan error)
+	go func() {
+		_, err := d.Run(t.Context(), &pgtx.Op{Request: req}, func(_ context.Context, tx *pgtx.Tx) (idempotency.Reply, error) {
+			tx.Exec(`UPDATE counters SET n = n + 1 WHERE name = 'a'`)
+			tx.KeyHere()
+			tx.Exec(`INSERT INTO effects VALUES ($1, $2)`, req.Client, req.Key)
+			return idempotency.Reply{Status: 201}, nil
+		})
+		done <- err
+	}()
+	d.blocked(1)
+	d.holding(`INSERT INTO idempotency_keys VALUES ($1, $2, $3, 0, '')`, req.Client, req.Key, req.Fingerprint[:])() // nothing to wait for
+	release()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	d.want(1)
+}
+
+func TestLookup_SendsMoreInTheSameRoundTrip(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t, nil)
+	req := ask()
+	for _, replayed := range []bool{false, true} {
+		more, names := pgtx.Alongside[string](`SELECT name FROM counters WHERE name = $1`, "b")
+		reply, found, err := d.Lookup(t.Context(), req, more)
+		if err != nil || found != replayed || reply.Replayed != replayed || len(*names) != 1 || (*names)[0] != "b" {
+			t.Errorf("%+v, %v, %v; alongside %q", reply, found, err, *names)
+		}
+		if _, err := d.Do(t.Context(), req, raise(req, "a")); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestSelect_FillsStructsByPositionAndSingleValues(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t, nil)
