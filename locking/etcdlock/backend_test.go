@@ -10,6 +10,7 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 
 	"shop/locking"
 	"shop/locking/locktest"
@@ -42,21 +43,21 @@ func (g target) open(t testing.TB) locktest.Backend {
 	g.prefix = newPrefix(t, client)
 	return locktest.Backend{
 		Open: func(ttl time.Duration) (locking.Store, error) { return g.locking(t, ttl) },
-		Wire: func(ttl time.Duration) locktest.Wire {
-			w := newWire(t, g.endpoints[0])
+		Proxied: func(ttl time.Duration) locktest.Proxied {
+			w := newProxy(t, g.endpoints[0])
 			g := g
 			g.endpoints = []string{w.addr}
 			store, err := g.locking(t, ttl)
 			if err != nil {
 				t.Fatal(err)
 			}
-			return locktest.Wire{Store: store, Lose: w.loseNext, Lost: w.lostSoFar, Delay: w.delayEach}
+			return locktest.Proxied{Store: store, Lose: w.loseNext, Lost: w.lostSoFar, Delay: w.delayEach}
 		},
 		Restartable: func() (locktest.Backend, func()) {
-			m := startServer(t)
+			m := locktest.StartEtcd(t, 1)[0]
 			g := g
-			g.endpoints = []string{m.client}
-			return g.open(t), m.restart
+			g.endpoints = []string{m.Addr}
+			return g.open(t), m.Restart
 		},
 		Waiting: func(key string) int { return waiting(t, client, g.prefix, key) },
 		BadTTLs: []time.Duration{time.Second, 1500 * time.Millisecond, 2500 * time.Millisecond},
@@ -195,4 +196,20 @@ func release(t testing.TB, s locking.Store, l locking.Lease) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// dial makes a client that says nothing of what a test does to it.
+func dial(t testing.TB, endpoints ...string) *clientv3.Client {
+	t.Helper()
+	client, err := clientv3.New(quiet(endpoints...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+func quiet(endpoints ...string) clientv3.Config {
+	config := Config(endpoints...)
+	config.Logger = zap.NewNop()
+	return config
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"shop/locking"
+	"shop/locking/locktest"
 )
 
 func TestClose_RefusesWhatComesAfter(t *testing.T) {
@@ -21,7 +22,7 @@ func TestClose_RefusesWhatComesAfter(t *testing.T) {
 		_, err := store.Acquire(t.Context(), "k")
 		waited <- err
 	}()
-	waitFor(t, "it waits", func() bool { return inLine(store, "k") == 2 })
+	locktest.Eventually(t, "it waits", func() bool { return inLine(store, "k") == 2 })
 	store.Close()
 	store.Close() // twice is once
 	_, tried := store.TryAcquire(t.Context(), "other")
@@ -47,7 +48,7 @@ func TestClose_LeavesNothingInEtcd(t *testing.T) {
 		_, err := store.Acquire(t.Context(), "k")
 		waited <- err
 	}()
-	waitFor(t, "it waits", func() bool { return waiting(t, client, g.prefix, "k") == 1 })
+	locktest.Eventually(t, "it waits", func() bool { return waiting(t, client, g.prefix, "k") == 1 })
 	store.Close()
 	if err := <-waited; !errors.Is(err, ErrClosed) {
 		t.Errorf("got %v, want ErrClosed", err)
@@ -76,7 +77,7 @@ func TestClose_LeavesAHeldLeaseToTheTTL(t *testing.T) {
 func TestClose_JoinsTheBackground(t *testing.T) {
 	t.Parallel()
 	const ttl = 6 * time.Second
-	store, w, _, _ := behindWire(t, ttl)
+	store, w, _, _ := behindProxy(t, ttl)
 	w.loseNext(1 << 30)
 	ctx, cancel := context.WithCancel(t.Context())
 	var callers sync.WaitGroup
@@ -87,7 +88,7 @@ func TestClose_JoinsTheBackground(t *testing.T) {
 			}
 		})
 	}
-	waitFor(t, "answers are lost", func() bool { return w.lostSoFar() >= opsMax })
+	locktest.Eventually(t, "answers are lost", func() bool { return w.lostSoFar() >= opsMax })
 	cancel()
 	callers.Wait()
 	asked := time.Now()

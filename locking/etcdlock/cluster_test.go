@@ -9,19 +9,20 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"shop/locking"
+	"shop/locking/locktest"
 )
 
 // leaderOf finds the member that leads, as the client's endpoints see it.
-func leaderOf(t *testing.T, client *clientv3.Client, members []*member) *member {
+func leaderOf(t *testing.T, client *clientv3.Client, members []*locktest.Server) *locktest.Server {
 	t.Helper()
-	var leader *member
-	waitFor(t, "a leader", func() bool {
+	var leader *locktest.Server
+	locktest.Eventually(t, "a leader", func() bool {
 		for _, m := range members {
-			if m.cmd == nil {
+			if !m.Up() {
 				continue
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			s, err := client.Status(ctx, m.client)
+			s, err := client.Status(ctx, m.Addr)
 			cancel()
 			if err == nil && s.Leader != 0 && s.Leader == s.Header.MemberId {
 				leader = m
@@ -79,8 +80,8 @@ func comeAndGo(t *testing.T, store *Store, above locking.Fence) (last locking.Fe
 // keeps its Lease, the waiter its place, and nobody is granted what is held.
 func TestCluster_LeaderChangeThenLossOfQuorum(t *testing.T) {
 	t.Parallel()
-	members := startCluster(t, 3)
-	g := at(t, members[0].client, members[1].client, members[2].client)
+	members := locktest.StartEtcd(t, 3)
+	g := at(t, members[0].Addr, members[1].Addr, members[2].Addr)
 	const ttl = 10 * time.Second
 	holder, waiter, other, client := g.must(t, ttl), g.must(t, ttl), g.must(t, ttl), g.client(t)
 	session, stop := id(holder), make(chan struct{})
@@ -93,11 +94,11 @@ func TestCluster_LeaderChangeThenLossOfQuorum(t *testing.T) {
 		}
 		next <- l
 	}()
-	waitFor(t, "it waits", func() bool { return waiting(t, client, g.prefix, "k") == 1 })
+	locktest.Eventually(t, "it waits", func() bool { return waiting(t, client, g.prefix, "k") == 1 })
 	place := inQueue(t, client, g.prefix, "k")[1]
 
 	old := leaderOf(t, client, members)
-	old.kill()
+	old.Kill()
 	if now := leaderOf(t, client, members); now == old {
 		t.Fatal("no election")
 	}
@@ -115,16 +116,16 @@ func TestCluster_LeaderChangeThenLossOfQuorum(t *testing.T) {
 
 // loseQuorum: with one member of three nothing is granted, and that is said at
 // once; with two it is as before.
-func loseQuorum(t *testing.T, store *Store, second, first *member, fence locking.Fence) {
+func loseQuorum(t *testing.T, store *Store, second, first *locktest.Server, fence locking.Fence) {
 	t.Helper()
-	second.kill()
-	waitFor(t, "no session is left", func() bool { return id(store) == 0 })
+	second.Kill()
+	locktest.Eventually(t, "no session is left", func() bool { return id(store) == 0 })
 	asked := time.Now()
 	if _, err := store.TryAcquire(t.Context(), "quorum"); err == nil || errors.Is(err, locking.ErrBusy) || ranSince(asked) > time.Second {
 		t.Errorf("without a quorum: got %v after %v", err, ranSince(asked))
 	}
-	first.start()
-	waitFor(t, "service is back", func() bool {
+	first.Start()
+	locktest.Eventually(t, "service is back", func() bool {
 		l, err := store.TryAcquire(t.Context(), "quorum")
 		return err == nil && store.Release(t.Context(), l) == nil && l.Fence > fence
 	})
@@ -134,8 +135,8 @@ func loseQuorum(t *testing.T, store *Store, second, first *member, fence locking
 // TTL again, so the keys are free within two TTLs and the election.
 func TestCluster_OrphanIsFreeAfterTheLeaderChange(t *testing.T) {
 	t.Parallel()
-	members := startCluster(t, 3)
-	g := at(t, members[0].client, members[1].client, members[2].client)
+	members := locktest.StartEtcd(t, 3)
+	g := at(t, members[0].Addr, members[1].Addr, members[2].Addr)
 	client := g.client(t)
 	lease, err := client.Grant(t.Context(), int64(minTTL/time.Second)) // of a process that is dead
 	if err != nil {
@@ -145,9 +146,9 @@ func TestCluster_OrphanIsFreeAfterTheLeaderChange(t *testing.T) {
 	if _, err := client.Put(t.Context(), store.queue("k")+"dead", "", clientv3.WithLease(lease.ID)); err != nil {
 		t.Fatal(err)
 	}
-	leaderOf(t, client, members).kill()
+	leaderOf(t, client, members).Kill()
 	killed := time.Now()
-	waitFor(t, "the key is free", func() bool {
+	locktest.Eventually(t, "the key is free", func() bool {
 		_, err := store.Acquire(t.Context(), "k")
 		return err == nil
 	})

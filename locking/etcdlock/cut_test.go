@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"shop/locking"
+	"shop/locking/locktest"
 )
 
 // A client that is cut off from etcd only goes on working elsewhere. Its trust
@@ -16,15 +17,16 @@ func TestDo_ClientCutOffFromEtcdStopsBeforeTheNextHolder(t *testing.T) {
 	t.Parallel()
 	const ttl = 3 * time.Second
 	g := shared(t)
-	far, cable := g, newCable(t, g.endpoints[0])
-	far.endpoints = []string{cable.addr()}
+	far, proxy := g, locktest.NewProxy(t, g.endpoints[0])
+	far.endpoints = []string{proxy.Addr}
 	store, other := far.must(t, ttl), g.must(t, 20*time.Second)
 	session := id(store)
 	var first, second locking.Lease
 	var stopped time.Time
+	thaw := func() {}
 	err := locking.Do(t.Context(), store, locking.Options{}, []string{"k"}, func(ctx context.Context, l locking.Lease) error {
 		first = l
-		cable.freeze()
+		thaw = proxy.Freeze(t)
 		<-ctx.Done()
 		stopped = time.Now()
 		var err error
@@ -46,8 +48,8 @@ func TestDo_ClientCutOffFromEtcdStopsBeforeTheNextHolder(t *testing.T) {
 	if _, err := store.TryAcquire(t.Context(), "other"); err == nil || errors.Is(err, locking.ErrBusy) || ranSince(asked) > ttl {
 		t.Errorf("cut off: got %v after %v", err, ranSince(asked))
 	}
-	cable.heal()
-	waitFor(t, "it is back", func() bool {
+	thaw()
+	locktest.Eventually(t, "it is back", func() bool {
 		l, err := store.TryAcquire(t.Context(), "other")
 		return err == nil && store.Release(t.Context(), l) == nil
 	})
@@ -66,11 +68,11 @@ func TestDo_ClientCutOffFromEtcdStopsBeforeTheNextHolder(t *testing.T) {
 func TestSession_AwayIsAnErrorAndBackIsBack(t *testing.T) {
 	t.Parallel()
 	g := shared(t)
-	far, cable := g, newCable(t, g.endpoints[0])
-	far.endpoints = []string{cable.addr()}
+	far, proxy := g, locktest.NewProxy(t, g.endpoints[0])
+	far.endpoints = []string{proxy.Addr}
 	store := far.must(t, minTTL)
-	cable.sever()
-	waitFor(t, "the session is lost", func() bool { return id(store) == 0 })
+	proxy.Down()
+	locktest.Eventually(t, "the session is lost", func() bool { return id(store) == 0 })
 	for range 20 {
 		asked := time.Now()
 		_, err := store.Acquire(t.Context(), "k")
@@ -78,8 +80,8 @@ func TestSession_AwayIsAnErrorAndBackIsBack(t *testing.T) {
 			t.Errorf("got %v after %v", err, took)
 		}
 	}
-	cable.heal()
-	waitFor(t, "it is back", func() bool {
+	proxy.Up(t)
+	locktest.Eventually(t, "it is back", func() bool {
 		l, err := store.TryAcquire(t.Context(), "k")
 		return err == nil && store.Release(t.Context(), l) == nil
 	})
@@ -89,16 +91,16 @@ func TestSession_AwayIsAnErrorAndBackIsBack(t *testing.T) {
 func TestSession_OldLeaseIsRevokedAfterTheCut(t *testing.T) {
 	t.Parallel()
 	g := shared(t)
-	far, cable := g, newCable(t, g.endpoints[0])
-	far.endpoints = []string{cable.addr()}
+	far, proxy := g, locktest.NewProxy(t, g.endpoints[0])
+	far.endpoints = []string{proxy.Addr}
 	store, client := far.must(t, minTTL), g.client(t)
 	session := id(store)
 	take(t, store, "k")
-	cable.sever()
-	waitFor(t, "the session is lost", func() bool { return id(store) == 0 })
-	cable.heal()
-	waitFor(t, "the lease is gone", func() bool { return !slices.Contains(leases(t, client), session) })
-	waitFor(t, "the key is free", func() bool {
+	proxy.Down()
+	locktest.Eventually(t, "the session is lost", func() bool { return id(store) == 0 })
+	proxy.Up(t)
+	locktest.Eventually(t, "the lease is gone", func() bool { return !slices.Contains(leases(t, client), session) })
+	locktest.Eventually(t, "the key is free", func() bool {
 		_, err := store.TryAcquire(t.Context(), "k")
 		return err == nil
 	})

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"shop/locking"
+	"shop/locking/locktest"
 )
 
 // The last waiter before us has gone, and so has the session, or the trust in it,
@@ -33,7 +34,7 @@ func TestGrant_NeedsALiveSession(t *testing.T) {
 				t.Errorf("granted %+v", l)
 			}
 			store.leave(p)
-			waitFor(t, "the key is free, under a new session", func() bool {
+			locktest.Eventually(t, "the key is free, under a new session", func() bool {
 				l, err := store.TryAcquire(t.Context(), "k")
 				return err == nil && store.Release(t.Context(), l) == nil
 			})

@@ -13,6 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"shop/locking"
+	"shop/locking/locktest"
 )
 
 // etcd takes 128 operations in one transaction; what does not fit is not sent.
@@ -110,7 +111,7 @@ func TestAcquire_WaitsForEachOfItsKeys(t *testing.T) {
 			}
 			got <- l
 		}()
-		waitFor(t, "it waits", func() bool { return waiting(t, client, g.prefix, busy) == 1 })
+		locktest.Eventually(t, "it waits", func() bool { return waiting(t, client, g.prefix, busy) == 1 })
 		if renewed, err := holder.Renew(t.Context(), held); err != nil || len(got) > 0 { // a round trip later
 			t.Errorf("granted %t while %+v holds %s, %v", len(got) > 0, renewed, busy, err)
 		}

@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"shop/locking"
+	"shop/locking/locktest"
 )
 
 // Who is refused has left nothing behind: not even for a moment, and no history.
 func TestTryAcquire_BusyLeavesNoWaiter(t *testing.T) {
 	t.Parallel()
-	g := at(t, startServer(t).client) // alone on it, to see the revision stand still
+	g := at(t, locktest.StartEtcd(t, 1)[0].Addr) // alone on it, to see the revision stand still
 	holder, store, client := g.must(t, 20*time.Second), g.must(t, 20*time.Second), g.client(t)
 	take(t, holder, "b")
 	before, err := client.Get(t.Context(), "x")
@@ -40,14 +41,14 @@ func TestTryAcquire_DoesNotOvertakeWhoWaits(t *testing.T) {
 		_, err := b.Acquire(ctx, "x", "y")
 		done <- err
 	}()
-	waitFor(t, "it waits", func() bool { return waiting(t, client, g.prefix, "x") == 1 })
+	locktest.Eventually(t, "it waits", func() bool { return waiting(t, client, g.prefix, "x") == 1 })
 	release(t, a, first)
 	wantBusy(t, c, "x")
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) || !errors.Is(err, locking.ErrBusy) {
 		t.Errorf("got %v, want ctx's error and ErrBusy", err)
 	}
-	waitFor(t, "x is free", func() bool { return len(inQueue(t, client, g.prefix, "x")) == 0 })
+	locktest.Eventually(t, "x is free", func() bool { return len(inQueue(t, client, g.prefix, "x")) == 0 })
 	release(t, c, take(t, c, "x"))
 	release(t, a, second)
 }
@@ -72,7 +73,7 @@ func TestAcquire_WaiterThatLeavesLetsTheNextMoveUp(t *testing.T) {
 				_, err := leaver.Acquire(ctx, "k")
 				left <- err
 			}()
-			waitFor(t, "the first waits", func() bool { return waiting(t, client, g.prefix, "k") == 1 })
+			locktest.Eventually(t, "the first waits", func() bool { return waiting(t, client, g.prefix, "k") == 1 })
 			first := inQueue(t, client, g.prefix, "k")[1]
 			go func() {
 				l, err := stayer.Acquire(t.Context(), "k")
@@ -81,14 +82,14 @@ func TestAcquire_WaiterThatLeavesLetsTheNextMoveUp(t *testing.T) {
 				}
 				got <- l
 			}()
-			waitFor(t, "the second waits", func() bool {
+			locktest.Eventually(t, "the second waits", func() bool {
 				return waiting(t, client, g.prefix, "k") == 2 || inLine(leaver, "k") == 2
 			})
 			cancel()
 			if err := <-left; !errors.Is(err, locking.ErrBusy) || !errors.Is(err, context.Canceled) {
 				t.Errorf("got %v", err)
 			}
-			waitFor(t, "the first has left, the second waits", func() bool {
+			locktest.Eventually(t, "the first has left, the second waits", func() bool {
 				names := inQueue(t, client, g.prefix, "k")
 				return len(names) == 2 && names[1] != first
 			})
@@ -115,7 +116,7 @@ func TestAcquire_LeavingTheLineOfTheProcess(t *testing.T) {
 		_, err := store.Acquire(ctx, "k")
 		left <- err
 	}()
-	waitFor(t, "it stands in the line", func() bool { return inLine(store, "k") == 2 })
+	locktest.Eventually(t, "it stands in the line", func() bool { return inLine(store, "k") == 2 })
 	cancel()
 	if err := <-left; !errors.Is(err, locking.ErrBusy) || !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want ctx's error and ErrBusy", err)

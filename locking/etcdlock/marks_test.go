@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"shop/locking"
+	"shop/locking/locktest"
 )
 
 // etcd walks over each name that was ever in a queue, until it compacts.
@@ -29,14 +30,14 @@ func TestAcquire_AHotKeyKeepsItsNames(t *testing.T) {
 // Of what did not end with an answered release, something may arrive yet.
 func TestAcquire_NoNameIsUsedAgainOfWhichSomethingMayBeOnItsWay(t *testing.T) {
 	t.Parallel()
-	store, w, other, g := behindWire(t, 20*time.Second)
+	store, w, other, g := behindProxy(t, 20*time.Second)
 	client := g.client(t)
 	for name, end := range map[string]func(locking.Lease){
 		"the answer to release is lost": func(l locking.Lease) {
 			w.loseNext(1)
 			ctx, cancel := context.WithCancel(t.Context())
 			go func() {
-				waitFor(t, "the answer is lost", func() bool { return w.lostSoFar() > 0 })
+				locktest.Eventually(t, "the answer is lost", func() bool { return w.lostSoFar() > 0 })
 				cancel()
 			}()
 			if err := store.Release(ctx, l); !errors.Is(err, locking.ErrOutcomeUnknown) {

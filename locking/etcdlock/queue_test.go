@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"shop/locking"
+	"shop/locking/locktest"
 )
 
 // Many wait in one process, and one of them in etcd. They are served in the order
@@ -39,9 +40,9 @@ func TestAcquire_OneWaiterOfAProcessIsInEtcd(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		waitFor(t, "the next one waits", func() bool { return inLine(store, "k") == i+1 })
+		locktest.Eventually(t, "the next one waits", func() bool { return inLine(store, "k") == i+1 })
 	}
-	waitFor(t, "one is in etcd", func() bool { return waiting(t, client, g.prefix, "k") == 1 })
+	locktest.Eventually(t, "one is in etcd", func() bool { return waiting(t, client, g.prefix, "k") == 1 })
 	release(t, holder, held)
 	all.Wait()
 	if !slices.IsSorted(order) || len(order) != waiters {
@@ -80,9 +81,9 @@ func TestAcquire_CrowdOfOneProcessLetsOthersIn(t *testing.T) {
 	for range 10 {
 		enter("crowd", crowd)
 	}
-	waitFor(t, "the crowd is there", func() bool { return inLine(crowd, "k") == 11 })
+	locktest.Eventually(t, "the crowd is there", func() bool { return inLine(crowd, "k") == 11 })
 	enter("single", single)
-	waitFor(t, "the single one waits", func() bool { return waiting(t, client, g.prefix, "k") == 1 })
+	locktest.Eventually(t, "the single one waits", func() bool { return waiting(t, client, g.prefix, "k") == 1 })
 	release(t, crowd, held)
 	all.Wait()
 	if at := slices.Index(order, "single"); at > 1 {
@@ -93,8 +94,8 @@ func TestAcquire_CrowdOfOneProcessLetsOthersIn(t *testing.T) {
 // Many processes wait, and a release wakes one of them.
 func TestAcquire_ReleaseWakesOneWaiter(t *testing.T) {
 	t.Parallel()
-	g := at(t, startServer(t).client) // alone on it
-	w, far := newWire(t, g.endpoints[0]), g
+	g := at(t, locktest.StartEtcd(t, 1)[0].Addr) // alone on it
+	w, far := newProxy(t, g.endpoints[0]), g
 	far.endpoints = []string{w.addr}
 	holder, client := g.must(t, 20*time.Second), g.client(t)
 	held := take(t, holder, "k")
@@ -115,10 +116,10 @@ func TestAcquire_ReleaseWakesOneWaiter(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		waitFor(t, "the next one waits", func() bool { return waiting(t, client, g.prefix, "k") == i+1 })
+		locktest.Eventually(t, "the next one waits", func() bool { return waiting(t, client, g.prefix, "k") == i+1 })
 	}
 	before, quiet := 0, 0
-	waitFor(t, "all watch, and nobody asks any more", func() bool {
+	locktest.Eventually(t, "all watch, and nobody asks any more", func() bool {
 		n := w.txnsSoFar()
 		if quiet++; n != before {
 			before, quiet = n, 0
@@ -145,7 +146,7 @@ func TestAcquire_TurnThatComesTooLateIsBusy(t *testing.T) {
 	g := shared(t)
 	client := g.client(t)
 	take(t, g.must(t, 20*time.Second), "k")
-	slow := newWire(t, g.endpoints[0])
+	slow := newProxy(t, g.endpoints[0])
 	g.endpoints = []string{slow.addr}
 	store := g.must(t, 20*time.Second)
 	acquire := func() (leave func(), end <-chan error) {
@@ -158,12 +159,12 @@ func TestAcquire_TurnThatComesTooLateIsBusy(t *testing.T) {
 		return cancel, failed
 	}
 	leaveFirst, first := acquire()
-	waitFor(t, "the first is in etcd", func() bool { return waiting(t, client, g.prefix, "k") == 1 })
+	locktest.Eventually(t, "the first is in etcd", func() bool { return waiting(t, client, g.prefix, "k") == 1 })
 	leaveSecond, second := acquire()
-	waitFor(t, "the second is in line", func() bool { return inLine(store, "k") == 2 })
+	locktest.Eventually(t, "the second is in line", func() bool { return inLine(store, "k") == 2 })
 	defer slow.holdNext("/Txn")()
 	leaveFirst()
-	waitFor(t, "the second's turn has come", func() bool { return slow.heldSoFar() == 1 })
+	locktest.Eventually(t, "the second's turn has come", func() bool { return slow.heldSoFar() == 1 })
 	leaveSecond()
 	for _, end := range []<-chan error{first, second} {
 		if err := <-end; !errors.Is(err, locking.ErrBusy) || !errors.Is(err, context.Canceled) {

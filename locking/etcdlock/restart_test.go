@@ -5,13 +5,14 @@ import (
 	"time"
 
 	"shop/locking"
+	"shop/locking/locktest"
 )
 
 // With its data: the holder holds, the waiter waits, the fence goes on.
 func TestRestart_HolderAndWaiterKeepTheirPlaces(t *testing.T) {
 	t.Parallel()
-	m := startServer(t)
-	g := at(t, m.client)
+	m := locktest.StartEtcd(t, 1)[0]
+	g := at(t, m.Addr)
 	const ttl = 15 * time.Second
 	holder, waiter, other, client := g.must(t, ttl), g.must(t, ttl), g.must(t, ttl), g.client(t)
 	held := take(t, holder, "k")
@@ -23,10 +24,10 @@ func TestRestart_HolderAndWaiterKeepTheirPlaces(t *testing.T) {
 		}
 		next <- l
 	}()
-	waitFor(t, "it waits", func() bool { return waiting(t, client, g.prefix, "k") == 1 })
+	locktest.Eventually(t, "it waits", func() bool { return waiting(t, client, g.prefix, "k") == 1 })
 	before := inQueue(t, client, g.prefix, "k")
-	m.restart()
-	waitFor(t, "the holder renews", func() bool {
+	m.Restart()
+	locktest.Eventually(t, "the holder renews", func() bool {
 		renewed, err := holder.Renew(t.Context(), held)
 		if err == nil {
 			held = renewed
@@ -47,10 +48,10 @@ func TestRestart_HolderAndWaiterKeepTheirPlaces(t *testing.T) {
 // waits for happened, and etcd compacted past it. The queue is read again.
 func TestAcquire_CompactionWhileWaitingIsNoGap(t *testing.T) {
 	t.Parallel()
-	m := startServer(t)
-	g := at(t, m.client)
-	far, cable := g, newCable(t, m.client)
-	far.endpoints = []string{cable.addr()}
+	m := locktest.StartEtcd(t, 1)[0]
+	g := at(t, m.Addr)
+	far, proxy := g, locktest.NewProxy(t, m.Addr)
+	far.endpoints = []string{proxy.Addr}
 	holder, store, client := g.must(t, 20*time.Second), far.must(t, 20*time.Second), g.client(t)
 	held := take(t, holder, "k")
 	next := make(chan locking.Lease, 1)
@@ -61,9 +62,9 @@ func TestAcquire_CompactionWhileWaitingIsNoGap(t *testing.T) {
 		}
 		next <- l
 	}()
-	waitFor(t, "it waits", func() bool { return waiting(t, client, g.prefix, "k") == 1 })
+	locktest.Eventually(t, "it waits", func() bool { return waiting(t, client, g.prefix, "k") == 1 })
 	session := id(store)
-	cable.sever()
+	proxy.Down()
 	release(t, holder, held)
 	answer, err := client.Put(t.Context(), g.prefix, "")
 	if err == nil {
@@ -72,7 +73,7 @@ func TestAcquire_CompactionWhileWaitingIsNoGap(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cable.heal()
+	proxy.Up(t)
 	if l := <-next; l.Fence <= held.Fence || id(store) != session {
 		t.Errorf("got %+v, under session %x, was %x", l, id(store), session)
 	}
@@ -81,9 +82,9 @@ func TestAcquire_CompactionWhileWaitingIsNoGap(t *testing.T) {
 // The same before the watch has begun: it asks for a revision that is gone.
 func TestAcquire_CompactionBeforeTheWatchIsNoGap(t *testing.T) {
 	t.Parallel()
-	m := startServer(t)
-	g := at(t, m.client)
-	far, w := g, newWire(t, m.client)
+	m := locktest.StartEtcd(t, 1)[0]
+	g := at(t, m.Addr)
+	far, w := g, newProxy(t, m.Addr)
 	far.endpoints = []string{w.addr}
 	holder, store, client := g.must(t, 20*time.Second), far.must(t, 20*time.Second), g.client(t)
 	held := take(t, holder, "k")
@@ -97,7 +98,7 @@ func TestAcquire_CompactionBeforeTheWatchIsNoGap(t *testing.T) {
 		}
 		next <- l
 	}()
-	waitFor(t, "the watch is on its way", func() bool { return w.heldSoFar() == 1 })
+	locktest.Eventually(t, "the watch is on its way", func() bool { return w.heldSoFar() == 1 })
 	release(t, holder, held)
 	answer, err := client.Put(t.Context(), g.prefix, "")
 	if err == nil {

@@ -130,7 +130,7 @@ func TestRenew_IsLaterEachTime(t *testing.T) {
 func TestRenew_LateAnswerDoesNotProlongTrust(t *testing.T) {
 	t.Parallel()
 	const ttl, late = 4 * time.Second, 200 * time.Millisecond
-	store, w, _, _ := behindWire(t, ttl)
+	store, w, _, _ := behindProxy(t, ttl)
 	w.delayEach(late)
 	for range 3 {
 		lease := take(t, store, "k")

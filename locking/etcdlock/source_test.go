@@ -9,6 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"shop/locking"
+	"shop/locking/locktest"
 )
 
 // wantForeign waits until etcd is back, and finds that nothing is granted, in
@@ -16,7 +17,7 @@ import (
 // only the answer to a waiter tells, and he is removed.
 func wantForeign(t *testing.T, s *Store, client *clientv3.Client) {
 	t.Helper()
-	waitFor(t, "etcd refuses the Store", func() bool {
+	locktest.Eventually(t, "etcd refuses the Store", func() bool {
 		l, err := s.TryAcquire(t.Context(), "a", "b")
 		if err == nil {
 			t.Fatalf("granted %+v, of a source that is not the Store's", l)
@@ -26,7 +27,7 @@ func wantForeign(t *testing.T, s *Store, client *clientv3.Client) {
 	if l, err := s.Acquire(t.Context(), "a"); !errors.Is(err, ErrSource) || errors.Is(err, locking.ErrOutcomeUnknown) {
 		t.Errorf("got %+v, %v, want ErrSource", l, err)
 	}
-	waitFor(t, "nobody is left in the queue", func() bool { return len(inQueue(t, client, s.prefix, "a")) == 0 })
+	locktest.Eventually(t, "nobody is left in the queue", func() bool { return len(inQueue(t, client, s.prefix, "a")) == 0 })
 }
 
 // holderAndWaiter have old work to do when the source changes.
@@ -42,7 +43,7 @@ func holderAndWaiter(t *testing.T, g target, ttl time.Duration) (s *Store, held 
 		}
 		result <- err
 	}()
-	waitFor(t, "it waits", func() bool { return waiting(t, client, g.prefix, "k") == 1 })
+	locktest.Eventually(t, "it waits", func() bool { return waiting(t, client, g.prefix, "k") == 1 })
 	return s, held, result
 }
 
@@ -61,19 +62,19 @@ func valueIn(t *testing.T, client *clientv3.Client, prefix string) (string, bool
 
 func TestSource_IsOneForAllStoresAndOutlivesARestart(t *testing.T) {
 	t.Parallel()
-	m := startServer(t)
-	g, elsewhere := at(t, m.client), at(t, m.client)
+	m := locktest.StartEtcd(t, 1)[0]
+	g, elsewhere := at(t, m.Addr), at(t, m.Addr)
 	first, second, third := g.must(t, 10*time.Second), g.must(t, 10*time.Second), elsewhere.must(t, 10*time.Second)
 	if first.Source() != second.Source() || first.Source() == third.Source() {
 		t.Errorf("of one prefix %s and %s, of another %s", first.Source(), second.Source(), third.Source())
 	}
 	before := take(t, first, "k")
 	release(t, first, before)
-	m.restart()
+	m.Restart()
 	if now := g.must(t, 10*time.Second).Source(); now != first.Source() {
 		t.Errorf("source %s after a restart, was %s", now, first.Source())
 	}
-	waitFor(t, "the Store goes on", func() bool {
+	locktest.Eventually(t, "the Store goes on", func() bool {
 		l, err := first.TryAcquire(t.Context(), "k")
 		if errors.Is(err, ErrSource) {
 			t.Fatal(err)
@@ -85,12 +86,12 @@ func TestSource_IsOneForAllStoresAndOutlivesARestart(t *testing.T) {
 // Wiped and started with the same flags, it has the same cluster id.
 func TestSource_WipedEtcdGrantsNothingUntilAStoreIsOpened(t *testing.T) {
 	t.Parallel()
-	m := startServer(t)
-	g := at(t, m.client)
+	m := locktest.StartEtcd(t, 1)[0]
+	g := at(t, m.Addr)
 	store, held, waited := holderAndWaiter(t, g, 3*time.Second)
-	m.kill()
-	m.dir = t.TempDir()
-	m.start()
+	m.Kill()
+	m.Dir = t.TempDir()
+	m.Start()
 	client := g.client(t)
 	if err := <-waited; !errors.Is(err, ErrSource) {
 		t.Errorf("who waited: got %v, want ErrSource", err)
@@ -114,14 +115,13 @@ func TestSource_WipedEtcdGrantsNothingUntilAStoreIsOpened(t *testing.T) {
 // A snapshot restored as a new cluster brings the value along.
 func TestSource_AnotherClusterWithTheSameValueGrantsNothing(t *testing.T) {
 	t.Parallel()
-	m := startServer(t)
-	g := at(t, m.client)
+	m := locktest.StartEtcd(t, 1)[0]
+	g := at(t, m.Addr)
 	store, client := g.must(t, 3*time.Second), g.client(t)
 	value, _ := valueIn(t, client, g.prefix)
-	m.kill()
-	m.peer, m.dir = freeAddr(t), t.TempDir() // members' addresses make the cluster's id
-	m.cluster = m.name + "=http://" + m.peer
-	m.start()
+	m.Kill()
+	m.Dir, m.Flags = t.TempDir(), []string{"--initial-cluster-token", "restored"} // which makes the cluster's id
+	m.Start()
 	if _, err := client.Put(t.Context(), sourceKey(g.prefix), value); err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +174,7 @@ func TestNewSource_WhereThereIsNoneIsTheFirst(t *testing.T) {
 // The comparison goes along: one transaction to acquire, one to release.
 func TestSource_CostsNoRequest(t *testing.T) {
 	t.Parallel()
-	store, w, _, _ := behindWire(t, 20*time.Second)
+	store, w, _, _ := behindProxy(t, 20*time.Second)
 	before := w.txnsSoFar()
 	release(t, store, take(t, store, "a", "b"))
 	if n := w.txnsSoFar() - before; n != 2 {

@@ -13,6 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"shop/locking"
+	"shop/locking/locktest"
 )
 
 // etcd applies a transaction for which there is no space, and answers ErrNoSpace
@@ -24,14 +25,14 @@ func TestAcquire_RefusedForWantOfSpaceLeavesNoOrphan(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			store, w, other, g := behindWire(t, 20*time.Second)
+			store, w, other, g := behindProxy(t, 20*time.Second)
 			client, session := g.client(t), id(store)
-			w.set(func(w *wire) { w.lose, w.said = 1, rpctypes.ErrGRPCNoSpace })
+			w.set(func(w *rpcProxy) { w.lose, w.said = 1, rpctypes.ErrGRPCNoSpace })
 			l, err := acquire(store, t.Context(), "a", "b")
 			if !errors.Is(err, ErrNoSpace) || errors.Is(err, locking.ErrBusy) {
 				t.Errorf("got %+v and %v, want ErrNoSpace", l, err)
 			}
-			waitFor(t, "the orphan is gone", func() bool { return len(inQueue(t, client, g.prefix, "a")) == 0 })
+			locktest.Eventually(t, "the orphan is gone", func() bool { return len(inQueue(t, client, g.prefix, "a")) == 0 })
 			release(t, other, take(t, other, "a", "b"))
 			release(t, store, take(t, store, "a", "b"))
 			if id(store) != session {
@@ -46,8 +47,8 @@ func TestAcquire_RefusedForWantOfSpaceLeavesNoOrphan(t *testing.T) {
 // same Stores go on.
 func TestStore_FullEtcdIsAClearErrorAndNothingStays(t *testing.T) {
 	t.Parallel()
-	m := startServer(t, "--quota-backend-bytes", "6000000")
-	g := at(t, m.client)
+	m := locktest.StartEtcd(t, 1, "--quota-backend-bytes", "6000000")[0]
+	g := at(t, m.Addr)
 	client, holder := g.client(t), g.must(t, 30*time.Second)
 	held := take(t, holder, "held")
 	stores := []*Store{g.must(t, 30*time.Second), g.must(t, 30*time.Second), g.must(t, 30*time.Second)}
@@ -62,14 +63,14 @@ func TestStore_FullEtcdIsAClearErrorAndNothingStays(t *testing.T) {
 	}
 	for k := range busyKeys {
 		key := fmt.Sprint("k", k)
-		waitFor(t, "nothing is left in the queue of "+key, func() bool { return len(inQueue(t, client, g.prefix, key)) == 0 })
+		locktest.Eventually(t, "nothing is left in the queue of "+key, func() bool { return len(inQueue(t, client, g.prefix, key)) == 0 })
 	}
 	held, err := holder.Renew(t.Context(), held)
 	if err != nil {
 		t.Errorf("renew: %v", err)
 	}
 	release(t, holder, held)
-	makeRoom(t, client, m.client)
+	makeRoom(t, client, m.Addr)
 	for _, s := range stores {
 		release(t, s, take(t, s, "k0", "held"))
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"shop/locking"
+	"shop/locking/locktest"
 )
 
 // contest is the case in which locks for several keys are known to starve: 16
@@ -67,7 +68,7 @@ func starve(t testing.TB, g target) *contest {
 		}
 	}
 	eight := g.must(t, 10*time.Second)
-	waitFor(t, "pairs are locked", func() bool { return c.soFar() > 16 })
+	locktest.Eventually(t, "pairs are locked", func() bool { return c.soFar() > 16 })
 	for range 20 {
 		asked, before := time.Now(), c.soFar()
 		lease, err := eight.Acquire(ctx, eightKeys...)

@@ -9,6 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"shop/locking"
+	"shop/locking/locktest"
 )
 
 // The traps of etcd's locks that are known from the field, T1 and T4 to T8, one
@@ -30,7 +31,7 @@ func TestAcquire_GoroutinesOfOneStoreExcludeEachOther(t *testing.T) {
 		}
 		waited <- second
 	}()
-	waitFor(t, "the second stands in the line", func() bool { return inLine(store, "k") == 2 })
+	locktest.Eventually(t, "the second stands in the line", func() bool { return inLine(store, "k") == 2 })
 	select {
 	case second := <-waited:
 		t.Fatalf("%+v was granted while %+v was held", second, first)
@@ -74,12 +75,12 @@ func TestAcquire_SessionThatDiesWhileWaitingIsNotGranted(t *testing.T) {
 			t.Errorf("acquire: %v", err)
 		}
 	})
-	waitFor(t, "it waits", func() bool { return waiting(t, client, g.prefix, "k") == 1 })
+	locktest.Eventually(t, "it waits", func() bool { return waiting(t, client, g.prefix, "k") == 1 })
 	before := inQueue(t, client, g.prefix, "k")
 	if _, err := client.Revoke(t.Context(), id(store)); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, "it waits again", func() bool {
+	locktest.Eventually(t, "it waits again", func() bool {
 		now := inQueue(t, client, g.prefix, "k")
 		return len(now) == 2 && now[1] != before[1]
 	})
@@ -105,7 +106,7 @@ func TestAcquire_SessionThatDiesTogetherWithTheHoldersIsNotGranted(t *testing.T)
 		}
 		result <- l
 	}()
-	waitFor(t, "it waits", func() bool { return waiting(t, client, g.prefix, "k") == 1 })
+	locktest.Eventually(t, "it waits", func() bool { return waiting(t, client, g.prefix, "k") == 1 })
 	names := inQueue(t, client, g.prefix, "k")
 	if _, err := client.Txn(t.Context()).Then(clientv3.OpDelete(names[0]), clientv3.OpDelete(names[1])).Commit(); err != nil {
 		t.Fatal(err)

@@ -14,14 +14,15 @@ import (
 	"google.golang.org/grpc/status"
 
 	"shop/locking"
+	"shop/locking/locktest"
 )
 
-// behindWire makes a Store whose requests can be disturbed, and another one of
+// behindProxy makes a Store whose requests can be disturbed, and another one of
 // the same key space.
-func behindWire(t *testing.T, ttl time.Duration) (*Store, *wire, *Store, target) {
+func behindProxy(t *testing.T, ttl time.Duration) (*Store, *rpcProxy, *Store, target) {
 	t.Helper()
 	g := shared(t)
-	w, far := newWire(t, g.endpoints[0]), g
+	w, far := newProxy(t, g.endpoints[0]), g
 	far.endpoints = []string{w.addr}
 	store := far.must(t, ttl)
 	release(t, store, take(t, store, "warm-up"))
@@ -38,7 +39,7 @@ func TestAcquire_CtxThatEndsAfterTheTxnWasAppliedLeavesNoOrphan(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			store, w, other, g := behindWire(t, 20*time.Second)
+			store, w, other, g := behindProxy(t, 20*time.Second)
 			held, session, client := take(t, store, "held"), id(store), g.client(t)
 			w.loseNext(1)
 			ctx, cancel := context.WithCancel(t.Context())
@@ -47,7 +48,7 @@ func TestAcquire_CtxThatEndsAfterTheTxnWasAppliedLeavesNoOrphan(t *testing.T) {
 				_, err := acquire(store, ctx, "a", "b")
 				result <- err
 			}()
-			waitFor(t, "the answer is lost", func() bool { return w.lostSoFar() == 1 })
+			locktest.Eventually(t, "the answer is lost", func() bool { return w.lostSoFar() == 1 })
 			if len(inQueue(t, client, g.prefix, "a")) != 1 {
 				t.Error("the transaction was not applied: this tests nothing")
 			}
@@ -60,7 +61,7 @@ func TestAcquire_CtxThatEndsAfterTheTxnWasAppliedLeavesNoOrphan(t *testing.T) {
 			if !errors.Is(err, context.Canceled) || !errors.Is(err, locking.ErrOutcomeUnknown) || errors.Is(err, locking.ErrBusy) {
 				t.Errorf("got %v, want ctx's error, and that the outcome is unknown", err)
 			}
-			waitFor(t, "the orphan is gone", func() bool { return len(inQueue(t, client, g.prefix, "a")) == 0 })
+			locktest.Eventually(t, "the orphan is gone", func() bool { return len(inQueue(t, client, g.prefix, "a")) == 0 })
 			release(t, other, take(t, other, "a", "b"))
 			release(t, store, take(t, store, "a", "b"))
 			release(t, store, held)
@@ -78,9 +79,9 @@ func TestAcquire_LostAnswerIsUndoneAndMadeAnew(t *testing.T) {
 	for name, said := range map[string]error{"silence": nil, "etcd does not know": rpctypes.ErrGRPCTimeout, "the line broke": status.Error(codes.Unavailable, "EOF")} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			store, w, other, g := behindWire(t, 3*time.Second)
+			store, w, other, g := behindProxy(t, 3*time.Second)
 			client := g.client(t)
-			w.set(func(w *wire) { w.lose, w.said = 1, said })
+			w.set(func(w *rpcProxy) { w.lose, w.said = 1, said })
 			lease := take(t, store, "a", "b")
 			if w.lostSoFar() != 1 {
 				t.Fatalf("%d answers were lost, want 1", w.lostSoFar())
@@ -99,9 +100,9 @@ func TestAcquire_LostAnswerIsUndoneAndMadeAnew(t *testing.T) {
 // What etcd refuses is not undone, since it was not done.
 func TestAcquire_RefusalIsPlain(t *testing.T) {
 	t.Parallel()
-	store, w, _, _ := behindWire(t, 3*time.Second)
+	store, w, _, _ := behindProxy(t, 3*time.Second)
 	for _, said := range []error{rpctypes.ErrGRPCNoLeader, rpctypes.ErrGRPCPermissionDenied, rpctypes.ErrGRPCRequestTooManyRequests} {
-		w.set(func(w *wire) { w.lose, w.said = 1, said })
+		w.set(func(w *rpcProxy) { w.lose, w.said = 1, said })
 		if _, err := store.TryAcquire(t.Context(), "k"+said.Error()); err == nil || errors.Is(err, locking.ErrOutcomeUnknown) || errors.Is(err, locking.ErrBusy) {
 			t.Errorf("%v: got %v", said, err)
 		}
@@ -112,7 +113,7 @@ func TestAcquire_RefusalIsPlain(t *testing.T) {
 // gate it would put a waiter that blocks the key as long as the session lives.
 func TestAcquire_RequestThatArrivesAfterItWasUndoneDoesNothing(t *testing.T) {
 	t.Parallel()
-	store, w, other, g := behindWire(t, 20*time.Second)
+	store, w, other, g := behindProxy(t, 20*time.Second)
 	client := g.client(t)
 	let := w.holdNext("/Txn")
 	defer let()
@@ -122,14 +123,14 @@ func TestAcquire_RequestThatArrivesAfterItWasUndoneDoesNothing(t *testing.T) {
 		_, err := store.Acquire(ctx, "k")
 		result <- err
 	}()
-	waitFor(t, "the request is on its way", func() bool { return w.heldSoFar() == 1 })
+	locktest.Eventually(t, "the request is on its way", func() bool { return w.heldSoFar() == 1 })
 	cancel()
 	if err := <-result; !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 	release(t, store, take(t, store, "k")) // possible only when the attempt is undone
 	let()
-	waitFor(t, "the late request is served", func() bool { return w.servedSoFar() == 1 })
+	locktest.Eventually(t, "the late request is served", func() bool { return w.servedSoFar() == 1 })
 	if names := inQueue(t, client, g.prefix, "k"); len(names) > 0 {
 		t.Errorf("it put %q", names)
 	}
@@ -142,7 +143,7 @@ func TestAcquire_RequestThatArrivesAfterItWasUndoneDoesNothing(t *testing.T) {
 func TestSession_IsGivenUpWhenATraceCannotBeRemoved(t *testing.T) {
 	t.Parallel()
 	const ttl = 6 * time.Second
-	store, w, other, g := behindWire(t, ttl)
+	store, w, other, g := behindProxy(t, ttl)
 	client := g.client(t)
 	held, session, first := take(t, store, "held"), id(store), store.session
 	w.loseNext(math.MaxInt)
@@ -153,7 +154,7 @@ func TestSession_IsGivenUpWhenATraceCannotBeRemoved(t *testing.T) {
 	if _, err := store.TryAcquire(t.Context(), "something else"); err == nil || errors.Is(err, locking.ErrBusy) || ranSince(asked) > ttl {
 		t.Errorf("a second attempt: got %v after %v", err, ranSince(asked))
 	}
-	waitFor(t, "the session is given up", func() bool { return id(store) != session })
+	locktest.Eventually(t, "the session is given up", func() bool { return id(store) != session })
 	if since := time.Since(asked); since < ttl/3 || ranSince(asked) > ttl || !errors.Is(first.dead, errTraces) {
 		t.Errorf("given up after %v: %v", since, first.dead)
 	}
@@ -167,7 +168,7 @@ func TestSession_IsGivenUpWhenATraceCannotBeRemoved(t *testing.T) {
 	}
 	w.loseNext(0)
 	var next locking.Lease // under a new session, when the orphan is gone
-	waitFor(t, "service is back", func() bool {
+	locktest.Eventually(t, "service is back", func() bool {
 		var err error
 		next, err = store.Acquire(t.Context(), "k")
 		return err == nil
@@ -175,7 +176,7 @@ func TestSession_IsGivenUpWhenATraceCannotBeRemoved(t *testing.T) {
 	if next.Until.Before(held.Until) || id(store) == session {
 		t.Errorf("granted %+v under session %x", next, id(store))
 	}
-	waitFor(t, "the old lease is revoked", func() bool { return !slices.Contains(leases(t, client), session) })
+	locktest.Eventually(t, "the old lease is revoked", func() bool { return !slices.Contains(leases(t, client), session) })
 	if names := inQueue(t, client, g.prefix, "held"); len(names) > 0 {
 		t.Errorf("left behind: %q", names)
 	}

@@ -102,7 +102,7 @@ func (s *suite) soon(ctx context.Context, result <-chan error) error {
 // each of the three verbs. The TTL is so long that only ctx can be the reason.
 // Release comes last: a store may well know by itself what that does to a lease.
 func ctxSilence(s *suite) {
-	w := s.wire(s.ttl(8 * time.Second))
+	w := s.proxied(s.ttl(8 * time.Second))
 	held := s.try(w.Store, key)
 	w.Lose(math.MaxInt)
 	for _, verb := range []struct {
@@ -134,7 +134,7 @@ func ctxSilence(s *suite) {
 
 // cancelled calls, cancels when the answer is certainly lost, and wants the call
 // back at once.
-func (s *suite) cancelled(w Wire, call func(context.Context) error) error {
+func (s *suite) cancelled(w Proxied, call func(context.Context) error) error {
 	s.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	result, lost := make(chan error, 1), w.Lost()

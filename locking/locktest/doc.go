@@ -44,6 +44,14 @@
 //	deaf to ctx              Ctx/*
 //	forgets its own request  Reply/*
 //
+// # What tests of a store need besides
+//
+//	Server   a server of one test, on its own port and data: kill it, pause it, start
+//	         it again. It ends with the test process, and its death unasked ends the
+//	         test within seconds, with its last log lines.
+//	Proxy    TCP in between: cut, refuse, freeze, or look at each read.
+//	Faults   a Proxy that loses, delays and drops single requests about locks.
+//
 // There are no sleeps: the suite waits for an event, or asks again until a
 // deadline. Checks run in parallel, each in a key space of its own.
 package locktest

@@ -86,7 +86,7 @@ func expiresNot(s *suite) {
 func untilFromRequest(s *suite) {
 	const late = 150 * time.Millisecond
 	ttl := s.ttl(5 * time.Second)
-	w := s.wire(ttl)
+	w := s.proxied(ttl)
 	w.Delay(late)
 	for range 3 {
 		lease := s.try(w.Store, key)

@@ -25,9 +25,9 @@ type Backend struct {
 	// would have.
 	Open func(ttl time.Duration) (locking.Store, error)
 
-	// Wire makes a Store whose line to the server can be disturbed. nil is only
+	// Proxied makes a Store whose line to the server can be disturbed. nil is only
 	// for a store that sends no requests.
-	Wire func(ttl time.Duration) Wire
+	Proxied func(ttl time.Duration) Proxied
 
 	// Restartable starts a server of its own. restart stops it hard, starts it
 	// again on its data and returns when it answers. Needed with Fences.
@@ -40,8 +40,8 @@ type Backend struct {
 	BadTTLs []time.Duration
 }
 
-// Wire is a Store and the line between it and its server.
-type Wire struct {
+// Proxied is a Store and the line between it and its server.
+type Proxied struct {
 	Store locking.Store
 	// Lose lets the server serve the next n requests and keeps their answers
 	// from the Store, which hears nothing at all. 0 ends that.
@@ -111,7 +111,7 @@ type check struct {
 // checks lists the contract, then each promise or the proof of its absence.
 func checks(b Backend, p Promises) []check {
 	list := append(common(), promised(p)...)
-	if b.Wire == nil {
+	if b.Proxied == nil {
 		return list
 	}
 	return append(list, disturbed()...)
@@ -132,7 +132,7 @@ func common() []check {
 	}
 }
 
-// disturbed need a Wire.
+// disturbed need a Proxied.
 func disturbed() []check {
 	return []check{
 		{"Until/NeverBeyondRequestPlusTTL", untilFromRequest},

@@ -22,6 +22,7 @@ type Proxy struct {
 
 	mu        sync.Mutex
 	listener  net.Listener
+	refusing  bool
 	conns     map[net.Conn]bool
 	onRequest Interceptor
 	onReply   Interceptor
@@ -68,7 +69,22 @@ func (p *Proxy) Cut() {
 }
 
 // Refuse takes no new connections. Those that exist go on.
-func (p *Proxy) Refuse() { p.set(func() { _ = p.listener.Close() }) }
+func (p *Proxy) Refuse() { p.set(func() { p.refusing = true; _ = p.listener.Close() }) }
+
+// Freeze carries nothing any more, without a word to either end, until thaw is called.
+func (p *Proxy) Freeze(t testing.TB) (thaw func()) {
+	frozen := make(chan struct{})
+	wait := func([]byte, net.Conn, net.Conn) bool { <-frozen; return true }
+	p.OnRequest(wait)
+	p.OnReply(wait)
+	thaw = sync.OnceFunc(func() {
+		p.OnRequest(nil)
+		p.OnReply(nil)
+		close(frozen)
+	})
+	t.Cleanup(thaw) // before Down, which waits for what is held
+	return thaw
+}
 
 // Down is Refuse and Cut, and waits until all is closed.
 func (p *Proxy) Down() {
@@ -95,7 +111,7 @@ func (p *Proxy) listen(t testing.TB, addr string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.set(func() { p.listener = l })
+	p.set(func() { p.listener, p.refusing = l, false })
 	p.running.Go(func() {
 		for {
 			client, err := l.Accept()
@@ -113,7 +129,16 @@ func (p *Proxy) connect(client net.Conn) {
 		_ = client.Close()
 		return
 	}
-	p.set(func() { p.conns[client], p.conns[server] = true, true })
+	refused := false
+	p.set(func() {
+		if refused = p.refusing; !refused {
+			p.conns[client], p.conns[server] = true, true
+		}
+	})
+	if refused {
+		_, _ = client.Close(), server.Close()
+		return
+	}
 	var ends sync.WaitGroup
 	ends.Go(func() {
 		p.copy(client, server, func(b []byte) bool { return p.pass(&p.onRequest, b, client, server) })

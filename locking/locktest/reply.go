@@ -19,7 +19,7 @@ func (s *suite) free(ttl time.Duration, store locking.Store, keys ...string) {
 // not know and the key is free within the TTL.
 func replyLostOnAcquire(s *suite) {
 	ttl := s.ttl(1200 * time.Millisecond)
-	w, other := s.wire(ttl), s.open(s.long())
+	w, other := s.proxied(ttl), s.open(s.long())
 	w.Lose(1)
 	lease, err := w.Store.TryAcquire(s.within(patience), key)
 	answered := time.Now()
@@ -44,7 +44,7 @@ func replyLostOnAcquire(s *suite) {
 // that it does not know, and what it may have taken is free within the TTL.
 func replyNeverComes(s *suite) {
 	ttl := s.ttl(1200 * time.Millisecond)
-	w, other := s.wire(ttl), s.open(s.long())
+	w, other := s.proxied(ttl), s.open(s.long())
 	w.Lose(math.MaxInt)
 	asked := time.Now()
 	lease, err := w.Store.TryAcquire(s.within(patience), key)
@@ -62,7 +62,7 @@ func replyNeverComes(s *suite) {
 // replyLostOnRelease: it is free, or will be; and it was ours.
 func replyLostOnRelease(s *suite) {
 	ttl := s.ttl(1200 * time.Millisecond)
-	w, other := s.wire(ttl), s.open(s.long())
+	w, other := s.proxied(ttl), s.open(s.long())
 	lease := s.try(w.Store, key)
 	w.Lose(1)
 	if err := w.Store.Release(s.within(patience), lease); errors.Is(err, locking.ErrLost) {
@@ -73,7 +73,7 @@ func replyLostOnRelease(s *suite) {
 
 // replyLostOnRenew: not a loss. The next attempt finds the lease where it was.
 func replyLostOnRenew(s *suite) {
-	w, other := s.wire(s.ttl(3*time.Second)), s.open(s.long())
+	w, other := s.proxied(s.ttl(3*time.Second)), s.open(s.long())
 	lease := s.try(w.Store, key)
 	w.Lose(1)
 	next, err := w.Store.Renew(s.within(patience), lease)

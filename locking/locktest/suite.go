@@ -49,11 +49,11 @@ func (s *suite) open(ttl time.Duration) locking.Store {
 	return store
 }
 
-// wire makes a Store whose answers can be lost, after a first exchange: what is
+// proxied makes a Store whose answers can be lost, after a first exchange: what is
 // lost then is the answer to a request, not to a greeting.
-func (s *suite) wire(ttl time.Duration) Wire {
+func (s *suite) proxied(ttl time.Duration) Proxied {
 	s.Helper()
-	w := s.Wire(ttl)
+	w := s.Proxied(ttl)
 	s.release(w.Store, s.try(w.Store, "warm-up"))
 	return w
 }

@@ -1,8 +1,10 @@
 package mongolock
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
+	"encoding/binary"
 	"errors"
 	"os"
 	"strings"
@@ -43,17 +45,17 @@ func (g target) open(t testing.TB) locktest.Backend {
 	g.database = newCollection(t, g.url).Database().Name()
 	return locktest.Backend{
 		Open: func(ttl time.Duration) (locking.Store, error) { return g.store(t, g.url, ttl) },
-		Wire: func(ttl time.Duration) locktest.Wire {
-			w := newWire(t, primaryOf(t, g.url))
-			store, err := g.store(t, w.url(), ttl)
+		Proxied: func(ttl time.Duration) locktest.Proxied {
+			p := newProxy(t, primaryOf(t, g.url))
+			store, err := g.store(t, through(p), ttl)
 			if err != nil {
 				t.Fatal(err)
 			}
-			return locktest.Wire{Store: store, Lose: w.loseNext, Lost: w.lostSoFar, Delay: w.delayEach}
+			return locktest.Proxied{Store: store, Lose: p.Lose, Lost: p.Lost, Delay: p.Delay}
 		},
 		Restartable: func() (locktest.Backend, func()) {
 			s := startServer(t)
-			return target{url: s.url(), broken: g.broken}.open(t), s.restart
+			return target{url: urlOf(s), broken: g.broken}.open(t), s.Restart
 		},
 		BadTTLs: []time.Duration{time.Second + time.Microsecond, 1500*time.Millisecond + 500*time.Microsecond},
 	}
@@ -113,18 +115,18 @@ func storeOn(t testing.TB, c *mongo.Collection, ttl time.Duration) *Store {
 	return store
 }
 
-// disturbed makes a Store behind a wire, its client with settings, and another in the
+// disturbed makes a Store behind a proxy, its client with settings, and another in the
 // same key space that is not.
-func disturbed(t *testing.T, ttl time.Duration, settings ...string) (*Store, *wire, *Store) {
+func disturbed(t *testing.T, ttl time.Duration, settings ...string) (*Store, *locktest.Faults, *Store) {
 	t.Helper()
-	w := newWire(t, primaryOf(t, mongoURL(t)))
+	p := newProxy(t, primaryOf(t, mongoURL(t)))
 	other := newStore(t, ttl)
 	c := other.collection
-	store := storeOn(t, connect(t, w.url()+strings.Join(settings, "")).Database(c.Database().Name()).Collection(c.Name()), ttl)
+	store := storeOn(t, connect(t, through(p)+strings.Join(settings, "")).Database(c.Database().Name()).Collection(c.Name()), ttl)
 	if err := store.Release(t.Context(), taken(t, store, "warm-up")); err != nil {
 		t.Fatal(err)
 	}
-	return store, w, other
+	return store, p, other
 }
 
 func taken(t testing.TB, s locking.Store, key string) locking.Lease {
@@ -150,7 +152,7 @@ func within(t testing.TB, d time.Duration) context.Context {
 	return ctx
 }
 
-// primaryOf is where the set takes writes: one member, for a wire to lead to.
+// primaryOf is where the set takes writes: one member, for a proxy to lead to.
 func primaryOf(t testing.TB, u string) string {
 	t.Helper()
 	var hello struct {
@@ -161,3 +163,67 @@ func primaryOf(t testing.TB, u string) string {
 	}
 	return hello.Primary
 }
+
+// startServer starts a mongod of one test, a replica set of one.
+func startServer(t testing.TB) *locktest.Server {
+	t.Helper()
+	return locktest.Start(t, locktest.Mongod(serves))
+}
+
+func urlOf(s *locktest.Server) string { return "mongodb://" + s.Addr + "/?replicaSet=rs" }
+
+// serves makes the set, once, and asks for a write, which needs a primary. The
+// initiation has time: an interrupted one leaves a set half made, and the server
+// crashes at the next one.
+func serves(ctx context.Context, s *locktest.Server) error {
+	return direct(s, func(admin *mongo.Database) error {
+		short, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		var server mongo.ServerError
+		err := admin.RunCommand(short, bson.D{{Key: "appendOplogNote", Value: 1}, {Key: "data", Value: bson.D{{Key: "ready", Value: 1}}}}).Err()
+		if status := admin.RunCommand(short, bson.D{{Key: "replSetGetStatus", Value: 1}}).Err(); !errors.As(status, &server) || !server.HasErrorCode(notYetInitialized) {
+			return err
+		}
+		return admin.RunCommand(ctx, bson.D{{Key: "replSetInitiate", Value: bson.D{
+			{Key: "_id", Value: "rs"},
+			{Key: "members", Value: bson.A{bson.D{{Key: "_id", Value: 0}, {Key: "host", Value: s.Addr}}}},
+			{Key: "settings", Value: bson.D{{Key: "electionTimeoutMillis", Value: 1000}}},
+		}}}).Err()
+	})
+}
+
+const notYetInitialized = 94
+
+// direct gives a client of the server, whatever state its set is in.
+func direct(s *locktest.Server, do func(admin *mongo.Database) error) error {
+	client, err := mongo.Connect(options.Client().ApplyURI("mongodb://" + s.Addr + "/?directConnection=true"))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = client.Disconnect(context.Background()) }()
+	return do(client.Database("admin"))
+}
+
+// command sends one to the server, whatever state its set is in.
+func command(t testing.TB, s *locktest.Server, c bson.D) {
+	t.Helper()
+	locktest.Eventually(t, c[0].Key, func() bool {
+		return direct(s, func(admin *mongo.Database) error { return admin.RunCommand(within(t, time.Second), c).Err() }) == nil
+	})
+}
+
+// newProxy disturbs requests of locks: an OP_MSG whose command is findAndModify. The
+// command comes first, after the head, the flags, the kind of section and the length
+// of the document.
+func newProxy(t testing.TB, addr string) *locktest.Faults {
+	t.Helper()
+	return locktest.NewFaults(t, addr, func(message []byte) bool {
+		const opMsg, commandAt = 2013, 16 + 4 + 1 + 4 + 1
+		return len(message) > commandAt && binary.LittleEndian.Uint32(message[12:]) == opMsg &&
+			bytes.HasPrefix(message[commandAt:], []byte("findAndModify\x00"))
+	})
+}
+
+// through leads through the proxy, and no further: a client that asks the set for
+// its members would go past it.
+func through(p *locktest.Faults) string { return "mongodb://" + p.Addr + "/?directConnection=true" }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"shop/locking"
+	"shop/locking/locktest"
 )
 
 func TestClose_RefusesWhatComesAfter(t *testing.T) {
@@ -31,8 +32,8 @@ func TestClose_RefusesWhatComesAfter(t *testing.T) {
 func TestClose_JoinsTheBackground(t *testing.T) {
 	t.Parallel()
 	const ttl = 6 * time.Second
-	store, w, _ := disturbed(t, ttl)
-	w.loseNext(1 << 30)
+	store, p, _ := disturbed(t, ttl)
+	p.Lose(1 << 30)
 	ctx, cancel := context.WithCancel(t.Context())
 	var callers sync.WaitGroup
 	for i := range 8 {
@@ -42,7 +43,7 @@ func TestClose_JoinsTheBackground(t *testing.T) {
 			}
 		})
 	}
-	waitFor(t, "an answer is lost", func() bool { return w.lostSoFar() > 0 })
+	locktest.Eventually(t, "an answer is lost", func() bool { return p.Lost() > 0 })
 	cancel()
 	callers.Wait()
 	asked := time.Now()
@@ -56,8 +57,8 @@ func TestClose_JoinsTheBackground(t *testing.T) {
 // waits for a place.
 func TestForget_IsBoundedAndWaitsForNobody(t *testing.T) {
 	t.Parallel()
-	store, w, _ := disturbed(t, 20*time.Second)
-	w.loseNext(1 << 30)
+	store, p, _ := disturbed(t, 20*time.Second)
+	p.Lose(1 << 30)
 	for range 3 * sweepsMax {
 		store.forget("k", "owner")
 	}

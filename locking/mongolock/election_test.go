@@ -10,6 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"shop/locking"
+	"shop/locking/locktest"
 )
 
 // While there is no primary nobody knows anything; when there is one again, the
@@ -17,7 +18,7 @@ import (
 func TestElection_LeaseAndFenceOutliveThePrimary(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
-	c := newCollection(t, server.url())
+	c := newCollection(t, urlOf(server))
 	store, other := storeOn(t, c, 30*time.Second), storeOn(t, c, 30*time.Second)
 	lease := taken(t, store, "k")
 	stepDown := bson.D{{Key: "replSetStepDown", Value: 60}, {Key: "force", Value: true}}
@@ -29,8 +30,8 @@ func TestElection_LeaseAndFenceOutliveThePrimary(t *testing.T) {
 	if _, err := other.TryAcquire(ctx, "k"); !errors.Is(err, locking.ErrOutcomeUnknown) || errors.Is(err, locking.ErrBusy) {
 		t.Errorf("without a primary: %v, want an unknown outcome", err)
 	}
-	server.await("it may be primary again", bson.D{{Key: "replSetFreeze", Value: 0}})
-	waitFor(t, "the holder renews", func() bool {
+	command(t, server, bson.D{{Key: "replSetFreeze", Value: 0}})
+	locktest.Eventually(t, "the holder renews", func() bool {
 		_, err := store.Renew(t.Context(), lease)
 		if errors.Is(err, locking.ErrLost) {
 			t.Fatal("the lease was lost by an election")

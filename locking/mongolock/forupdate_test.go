@@ -10,6 +10,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"shop/locking/locktest"
 )
 
 func TestForUpdate_ReturnsTheDocumentUnderALockIDThatIsNewEachTime(t *testing.T) {
@@ -177,15 +179,15 @@ func TestForUpdate_WorkBehindItRunsOnceForEachCommit(t *testing.T) {
 func TestForUpdate_HolderThatHangsLosesItsLockWithItsTransaction(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
-	server.await("transactions live for a second", bson.D{{Key: "setParameter", Value: 1}, {Key: "transactionLifetimeLimitSeconds", Value: 1}})
-	c := newCollection(t, server.url())
+	command(t, server, bson.D{{Key: "setParameter", Value: 1}, {Key: "transactionLifetimeLimitSeconds", Value: 1}})
+	c := newCollection(t, urlOf(server))
 	insert(t, c, "a")
 	hangs := begin(t, c)
 	if err := ForUpdate(hangs.ctx, c, "a", &counter{}); err != nil {
 		t.Fatal(err)
 	}
 	wantConflict(t, ForUpdate(begin(t, c).ctx, c, "a", &counter{}))
-	waitFor(t, "another one has the lock", func() bool {
+	locktest.Eventually(t, "another one has the lock", func() bool {
 		x := begin(t, c)
 		err := ForUpdate(x.ctx, c, "a", &counter{})
 		x.abort()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"shop/locking"
+	"shop/locking/locktest"
 )
 
 // T18: who repeats a request by himself is told "busy" by his own lock. We know our
@@ -23,13 +24,13 @@ func TestTryAcquire_LostAnswerIsNotBusy(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			store, w, other := disturbed(t, 3*time.Second, try.settings)
-			w.set(func(w *wire) { w.reset = try.reset })
-			w.loseNext(1)
+			store, p, other := disturbed(t, 3*time.Second, try.settings)
+			p.Reset(try.reset)
+			p.Lose(1)
 			asked := time.Now()
 			lease := taken(t, store, "k")
-			if w.lostSoFar() != 1 || lease.Fence != 1 {
-				t.Errorf("%d answers were lost, and %+v is not the first grant", w.lostSoFar(), lease)
+			if p.Lost() != 1 || lease.Fence != 1 {
+				t.Errorf("%d answers were lost, and %+v is not the first grant", p.Lost(), lease)
 			}
 			if !try.reset && lease.Until.Sub(asked) < store.trust+store.patience {
 				t.Error("Until counts from the first request, but the second one set the TTL")
@@ -50,8 +51,8 @@ func TestTryAcquire_LostAnswerIsNotBusy(t *testing.T) {
 // took is given back long before the TTL.
 func TestTryAcquire_DeadlineIsHeardWhileTheServerIsSilent(t *testing.T) {
 	t.Parallel()
-	store, w, other := disturbed(t, 30*time.Second)
-	w.loseNext(1 << 30)
+	store, p, other := disturbed(t, 30*time.Second)
+	p.Lose(1 << 30)
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	asked := time.Now()
@@ -62,8 +63,8 @@ func TestTryAcquire_DeadlineIsHeardWhileTheServerIsSilent(t *testing.T) {
 	if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, locking.ErrOutcomeUnknown) || errors.Is(err, locking.ErrBusy) {
 		t.Errorf("got %v, want the deadline, and that the outcome is unknown", err)
 	}
-	w.loseNext(0)
-	waitFor(t, "what the request took is given back", func() bool {
+	p.Lose(0)
+	locktest.Eventually(t, "what the request took is given back", func() bool {
 		_, err := other.TryAcquire(t.Context(), "k")
 		return err == nil
 	})
@@ -76,9 +77,9 @@ func TestTryAcquire_DeadlineIsHeardWhileTheServerIsSilent(t *testing.T) {
 // the caller hears is ctx all the same.
 func TestRenew_DeadlineIsHeardAsThatOfCtx(t *testing.T) {
 	t.Parallel()
-	store, w, _ := disturbed(t, 30*time.Second)
+	store, p, _ := disturbed(t, 30*time.Second)
 	lease := taken(t, store, "k")
-	w.loseNext(1 << 30)
+	p.Lose(1 << 30)
 	for range 20 {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		_, err := store.Renew(ctx, lease)
@@ -92,8 +93,8 @@ func TestRenew_DeadlineIsHeardAsThatOfCtx(t *testing.T) {
 // Our own patience is over: that is not the end of the caller's ctx.
 func TestTryAcquire_SilenceIsNotTheCallersDeadline(t *testing.T) {
 	t.Parallel()
-	store, w, _ := disturbed(t, 900*time.Millisecond)
-	w.loseNext(1 << 30)
+	store, p, _ := disturbed(t, 900*time.Millisecond)
+	p.Lose(1 << 30)
 	asked := time.Now()
 	_, err := store.TryAcquire(t.Context(), "k")
 	if !errors.Is(err, locking.ErrOutcomeUnknown) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
@@ -108,13 +109,13 @@ func TestTryAcquire_SilenceIsNotTheCallersDeadline(t *testing.T) {
 // for the TTL.
 func TestRelease_LostRequestIsSentAgain(t *testing.T) {
 	t.Parallel()
-	store, w, other := disturbed(t, 12*time.Second)
+	store, p, other := disturbed(t, 12*time.Second)
 	lease := taken(t, store, "k")
-	w.set(func(w *wire) { w.drop = 1 })
+	p.Drop(1)
 	if err := store.Release(t.Context(), lease); !errors.Is(err, locking.ErrOutcomeUnknown) {
 		t.Errorf("got %v, want ErrOutcomeUnknown", err)
 	}
-	waitFor(t, "the key is free", func() bool {
+	locktest.Eventually(t, "the key is free", func() bool {
 		_, err := other.TryAcquire(t.Context(), "k")
 		return err == nil
 	})

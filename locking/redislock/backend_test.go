@@ -1,6 +1,7 @@
 package redislock
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"net"
@@ -41,30 +42,30 @@ func (g target) open(t testing.TB) locktest.Backend {
 		Open: func(ttl time.Duration) (locking.Store, error) {
 			return g.store(t, g.client(t, ttl), ttl)
 		},
-		Wire: func(ttl time.Duration) locktest.Wire {
+		Proxied: func(ttl time.Duration) locktest.Proxied {
 			p := newProxy(t, hostOf(t, g.url))
 			store, err := g.store(t, g.via(p).client(t, ttl), ttl)
 			if err != nil {
 				t.Fatal(err)
 			}
-			return locktest.Wire{Store: store, Lose: p.loseNext, Lost: p.lostSoFar, Delay: p.delayEach}
+			return locktest.Proxied{Store: store, Lose: p.Lose, Lost: p.Lost, Delay: p.Delay}
 		},
 		Restartable: func() (locktest.Backend, func()) {
-			s := startServer(t, persistent...)
+			s := locktest.Start(t, locktest.Redis(locktest.Durable...))
 			if g.cluster {
-				s.kill()
+				s.Kill()
 				s = startCluster(t)
 			}
-			g.url = s.url()
-			return g.open(t), s.restart
+			g.url = "redis://" + s.Addr
+			return g.open(t), s.Restart
 		},
 		BadTTLs: []time.Duration{time.Second + time.Microsecond, 1500*time.Millisecond + 500*time.Microsecond},
 	}
 }
 
 // via leads through a proxy.
-func (g target) via(p *proxy) target {
-	g.url = "redis://" + p.addr()
+func (g target) via(p *locktest.Faults) target {
+	g.url = "redis://" + p.Addr
 	return g
 }
 
@@ -144,4 +145,10 @@ func hostOf(t testing.TB, u string) string {
 		t.Fatal(err)
 	}
 	return parsed.Host
+}
+
+// newProxy disturbs requests of locks: they are scripts.
+func newProxy(t testing.TB, addr string) *locktest.Faults {
+	t.Helper()
+	return locktest.NewFaults(t, addr, func(request []byte) bool { return bytes.Contains(request, []byte("eval")) })
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"shop/locking"
+	"shop/locking/locktest"
 )
 
 func TestClose_RefusesWhatComesAfter(t *testing.T) {
@@ -33,7 +34,7 @@ func TestClose_RefusesWhatComesAfter(t *testing.T) {
 func TestClose_JoinsTheBackground(t *testing.T) {
 	const ttl = 6 * time.Second
 	store, p, _ := behindProxy(t, ttl)
-	p.loseNext(1 << 30)
+	p.Lose(1 << 30)
 	ctx, cancel := context.WithCancel(t.Context())
 	var callers sync.WaitGroup
 	for i := range sweepsMax {
@@ -43,7 +44,7 @@ func TestClose_JoinsTheBackground(t *testing.T) {
 			}
 		})
 	}
-	waitFor(t, "an answer is lost", func() bool { return p.lostSoFar() > 0 })
+	locktest.Eventually(t, "an answer is lost", func() bool { return p.Lost() > 0 })
 	cancel()
 	callers.Wait()
 	asked := time.Now()
@@ -73,7 +74,7 @@ func TestClose_ReturnsAfterTheWork(t *testing.T) {
 func TestForget_IsBoundedAndWaitsForNobody(t *testing.T) {
 	const ttl = 20 * time.Second
 	store, p, _ := behindProxy(t, ttl)
-	p.loseNext(1 << 30)
+	p.Lose(1 << 30)
 	asked := time.Now()
 	for range 3 * sweepsMax {
 		store.forget([]string{"lock"}, "owner")

@@ -2,6 +2,8 @@ package redislock
 
 import (
 	"errors"
+	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,10 +13,26 @@ import (
 	"shop/locking/locktest"
 )
 
+// startCluster starts a Cluster of one node that has all the slots.
+func startCluster(t testing.TB) *locktest.Server {
+	t.Helper()
+	_, port, _ := net.SplitHostPort(locktest.FreeAddr(t))
+	s := locktest.Start(t, locktest.Redis(append([]string{"--cluster-enabled", "yes", "--cluster-port", port}, locktest.Durable...)...))
+	client := redis.NewClient(&redis.Options{Addr: s.Addr})
+	defer client.Close()
+	if err := client.ClusterAddSlotsRange(t.Context(), 0, 16383).Err(); err != nil {
+		t.Fatal(err)
+	}
+	locktest.Eventually(t, "the cluster", func() bool {
+		return strings.Contains(client.ClusterInfo(t.Context()).Val(), "cluster_state:ok")
+	})
+	return s
+}
+
 // The tests share a Cluster of one node: one takes two seconds to start.
 func TestCluster(t *testing.T) {
 	t.Parallel()
-	g := target{url: startCluster(t).url(), cluster: true}
+	g := target{url: "redis://" + startCluster(t).Addr, cluster: true}
 	t.Run("WithoutHashTagEachLeaseHasOneKey", func(t *testing.T) {
 		p := promises
 		p.MultiKey = false

@@ -104,8 +104,8 @@ func TestContract_NoticesWrongPromises(t *testing.T) {
 	forgetful := func(t testing.TB) locktest.Backend {
 		b := honest(t)
 		b.Restartable = func() (locktest.Backend, func()) {
-			s := startServer(t, "--appendonly", "no")
-			return target{url: s.url()}.open(t), s.restart
+			s := locktest.Start(t, locktest.Redis("--appendonly", "no"))
+			return target{url: "redis://" + s.Addr}.open(t), s.Restart
 		}
 		return b
 	}

@@ -7,14 +7,15 @@ import (
 	"time"
 
 	"shop/locking"
+	"shop/locking/locktest"
 )
 
 // T25: a server that comes back without the lock, within its TTL.
 func TestRestart_WithoutTheDataTheHolderLearnsOfItsLoss(t *testing.T) {
-	server := startServer(t, "--appendonly", "no")
-	store := storeAt(t, server.url(), 10*time.Second, Options{})
+	server := locktest.Start(t, locktest.Redis("--appendonly", "no"))
+	store := storeAt(t, "redis://"+server.Addr, 10*time.Second, Options{})
 	first := take(t, store, "k")
-	server.restart()
+	server.Restart()
 	second := take(t, store, "k") // two holders: this is what the row lock is for
 	if second.Fence <= first.Fence {
 		t.Errorf("fence %d after the restart, %d before: the clock should have kept it growing", second.Fence, first.Fence)
@@ -30,16 +31,16 @@ func TestRestart_WithoutTheDataTheHolderLearnsOfItsLoss(t *testing.T) {
 // With its data, the lock and the counter are there again, whatever the clock
 // says: the counter is put an hour ahead, as if the clock had been set back.
 func TestRestart_WithTheDataKeepsLockAndCounter(t *testing.T) {
-	server := startServer(t, persistent...)
-	store := storeAt(t, server.url(), 30*time.Second, Options{})
+	server := locktest.Start(t, locktest.Redis(locktest.Durable...))
+	store := storeAt(t, "redis://"+server.Addr, 30*time.Second, Options{})
 	ahead := time.Now().Add(time.Hour).UnixMicro()
 	store.client.Set(t.Context(), store.scope("k")+"fence", ahead, 0)
 	first := take(t, store, "k")
 	if first.Fence != locking.Fence(ahead+1) {
 		t.Errorf("fence %d, want the counter's next, %d", first.Fence, ahead+1)
 	}
-	server.restart()
-	waitFor(t, "the holder renews", func() bool {
+	server.Restart()
+	locktest.Eventually(t, "the holder renews", func() bool {
 		_, err := store.Renew(t.Context(), first)
 		return err == nil
 	})
@@ -55,10 +56,10 @@ func TestRestart_WithTheDataKeepsLockAndCounter(t *testing.T) {
 // A server that is away is an error at once, not a wait, and not ErrBusy; and
 // when it is back the Store works, with nothing to be done.
 func TestRestart_AwayIsAnErrorAndBackIsBack(t *testing.T) {
-	server := startServer(t, persistent...)
-	store := storeAt(t, server.url(), 3*time.Second, Options{})
+	server := locktest.Start(t, locktest.Redis(locktest.Durable...))
+	store := storeAt(t, "redis://"+server.Addr, 3*time.Second, Options{})
 	lease := take(t, store, "k")
-	server.kill()
+	server.Kill()
 	// the first request meets connections that were open: unknown. Then it is refused.
 	_, err := store.TryAcquire(t.Context(), "other")
 	if err == nil || errors.Is(err, locking.ErrBusy) {
@@ -75,8 +76,8 @@ func TestRestart_AwayIsAnErrorAndBackIsBack(t *testing.T) {
 	if _, err := store.Renew(t.Context(), lease); err == nil || errors.Is(err, locking.ErrLost) {
 		t.Errorf("renew: got %v, want an error that is not ErrLost", err)
 	}
-	server.start()
-	waitFor(t, "the store works again", func() bool {
+	server.Start()
+	locktest.Eventually(t, "the store works again", func() bool {
 		_, err := store.TryAcquire(t.Context(), "other")
 		return err == nil
 	})

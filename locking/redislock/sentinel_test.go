@@ -12,27 +12,28 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"shop/locking"
+	"shop/locking/locktest"
 )
 
 // startSentinel starts a Sentinel that watches master and decides alone.
-func startSentinel(t *testing.T, master *server) *server {
+func startSentinel(t *testing.T, master *locktest.Server) *locktest.Server {
 	t.Helper()
 	conf := filepath.Join(t.TempDir(), "sentinel.conf")
 	text := strings.Join([]string{
-		"sentinel monitor mymaster 127.0.0.1 " + master.port + " 1",
+		"sentinel monitor mymaster " + strings.Replace(master.Addr, ":", " ", 1) + " 1",
 		"sentinel down-after-milliseconds mymaster 300",
 		"sentinel failover-timeout mymaster 3000",
 	}, "\n")
 	if err := os.WriteFile(conf, []byte(text+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return startServer(t, conf, "--sentinel")
+	return locktest.Start(t, locktest.Redis(conf, "--sentinel"))
 }
 
-func sentinelStore(t *testing.T, sentinel *server, ttl time.Duration) *Store {
+func sentinelStore(t *testing.T, sentinel *locktest.Server, ttl time.Duration) *Store {
 	t.Helper()
 	client := redis.NewUniversalClient(Tune(&redis.UniversalOptions{
-		MasterName: "mymaster", Addrs: []string{sentinel.addr()},
+		MasterName: "mymaster", Addrs: []string{sentinel.Addr},
 	}, ttl))
 	t.Cleanup(func() { _ = client.Close() })
 	store, err := New(client, ttl, Options{})
@@ -48,10 +49,9 @@ func sentinelStore(t *testing.T, sentinel *server, ttl time.Duration) *Store {
 // keeps the data right. The first one hears of it when it renews.
 func TestSentinel_FailoverLosesTheLock(t *testing.T) {
 	t.Parallel()
-	master := startServer(t, append([]string{"--repl-diskless-sync-delay", "0"}, persistent...)...)
-	line := newProxy(t, master.addr()) // of the replica to its master
-	_, linePort, _ := strings.Cut(line.addr(), ":")
-	replica := startServer(t, append([]string{"--replicaof", "127.0.0.1 " + linePort}, persistent...)...)
+	master := locktest.Start(t, locktest.Redis(append([]string{"--repl-diskless-sync-delay", "0"}, locktest.Durable...)...))
+	line := locktest.NewProxy(t, master.Addr) // of the replica to its master
+	replica := locktest.Start(t, locktest.Redis(append([]string{"--replicaof", strings.Replace(line.Addr, ":", " ", 1)}, locktest.Durable...)...))
 	waitForReplica(t, replica)
 	sentinel := startSentinel(t, master)
 	waitForSentinel(t, sentinel)
@@ -61,13 +61,13 @@ func TestSentinel_FailoverLosesTheLock(t *testing.T) {
 	if err := store.Release(t.Context(), before); err != nil {
 		t.Fatal(err)
 	}
-	line.cutOff() // from here on the replica hears nothing
+	line.Down() // from here on the replica hears nothing
 	first := take(t, store, "k")
 	wantBusy(t, store, "k")
-	master.kill()
+	master.Kill()
 
 	var second locking.Lease
-	waitFor(t, "the promoted replica grants the key", func() bool {
+	locktest.Eventually(t, "the promoted replica grants the key", func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		var err error
@@ -88,21 +88,21 @@ func TestSentinel_FailoverLosesTheLock(t *testing.T) {
 	}
 }
 
-func waitForReplica(t *testing.T, replica *server) {
+func waitForReplica(t *testing.T, replica *locktest.Server) {
 	t.Helper()
-	client := redis.NewClient(&redis.Options{Addr: replica.addr()})
+	client := redis.NewClient(&redis.Options{Addr: replica.Addr})
 	defer client.Close()
-	waitFor(t, "the replica is in step", func() bool {
+	locktest.Eventually(t, "the replica is in step", func() bool {
 		return strings.Contains(client.Info(t.Context(), "replication").Val(), "master_link_status:up")
 	})
 }
 
 // waitForSentinel waits until it knows master and replica.
-func waitForSentinel(t *testing.T, sentinel *server) {
+func waitForSentinel(t *testing.T, sentinel *locktest.Server) {
 	t.Helper()
-	client := redis.NewSentinelClient(&redis.Options{Addr: sentinel.addr()})
+	client := redis.NewSentinelClient(&redis.Options{Addr: sentinel.Addr})
 	defer client.Close()
-	waitFor(t, "the sentinel knows the replica", func() bool {
+	locktest.Eventually(t, "the sentinel knows the replica", func() bool {
 		replicas, err := client.Replicas(t.Context(), "mymaster").Result()
 		return err == nil && len(replicas) == 1 && replicas[0]["master-link-status"] == "ok"
 	})

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"shop/locking"
+	"shop/locking/locktest"
 )
 
 // From a server that has just been silent nobody waits for an answer beyond the
@@ -16,7 +17,7 @@ import (
 func TestRenew_CancellationIsHeardFromASilentServer(t *testing.T) {
 	const wait, ttl = 10 * time.Second, time.Minute
 	p := newProxy(t, hostOf(t, redisURL(t)))
-	o := Tune(&redis.UniversalOptions{Addrs: []string{p.addr()}}, ttl)
+	o := Tune(&redis.UniversalOptions{Addrs: []string{p.Addr}}, ttl)
 	o.ReadTimeout = wait
 	client := redis.NewUniversalClient(o)
 	t.Cleanup(func() { _ = client.Close() })
@@ -25,21 +26,21 @@ func TestRenew_CancellationIsHeardFromASilentServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(store.Close)
-	t.Cleanup(p.closeConns) // before Close, which waits for the reader
+	t.Cleanup(p.Cut) // before Close, which waits for the reader
 	lease := take(t, store, "k")
 
-	p.loseNext(1 << 30)
+	p.Lose(1 << 30)
 	if _, err := store.Renew(t.Context(), lease); err == nil || !store.silent.Load() {
 		t.Fatalf("got %v; the server is known to be silent: %t", err, store.silent.Load())
 	}
 	store.patience = wait
 	ctx, cancel := context.WithCancel(t.Context())
-	lost, result := p.lostSoFar(), make(chan error, 1)
+	lost, result := p.Lost(), make(chan error, 1)
 	go func() {
 		_, err := store.Renew(ctx, lease)
 		result <- err
 	}()
-	waitFor(t, "the answer is lost", func() bool { return p.lostSoFar() > lost })
+	locktest.Eventually(t, "the answer is lost", func() bool { return p.Lost() > lost })
 	cancel()
 	select {
 	case err := <-result:
@@ -50,8 +51,8 @@ func TestRenew_CancellationIsHeardFromASilentServer(t *testing.T) {
 		t.Error("the end of ctx was not heard")
 		<-result
 	}
-	p.loseNext(0)
-	waitFor(t, "an answer ends the silence", func() bool {
+	p.Lose(0)
+	locktest.Eventually(t, "an answer ends the silence", func() bool {
 		_, err := store.Renew(t.Context(), lease)
 		return err == nil && !store.silent.Load()
 	})
@@ -60,7 +61,7 @@ func TestRenew_CancellationIsHeardFromASilentServer(t *testing.T) {
 // Our own patience is over: that is not the end of the caller's ctx.
 func TestTryAcquire_SilenceIsNotTheCallersDeadline(t *testing.T) {
 	store, p, _ := behindProxy(t, 600*time.Millisecond)
-	p.loseNext(1 << 30)
+	p.Lose(1 << 30)
 	asked := time.Now()
 	_, err := store.TryAcquire(t.Context(), "k")
 	if !errors.Is(err, locking.ErrOutcomeUnknown) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"shop/locking"
+	"shop/locking/locktest"
 )
 
 // The traps of lease locks that are known from the field, T16 to T25, one test
@@ -17,11 +18,11 @@ import (
 
 // behindProxy makes a Store whose line can be disturbed, its scripts known to
 // the server, and another one that is not disturbed, in the same key space.
-func behindProxy(t *testing.T, ttl time.Duration) (*Store, *proxy, *Store) {
+func behindProxy(t *testing.T, ttl time.Duration) (*Store, *locktest.Faults, *Store) {
 	t.Helper()
 	p := newProxy(t, hostOf(t, redisURL(t)))
 	o := Options{Prefix: newPrefix(t, redisURL(t))}
-	store := storeAt(t, "redis://"+p.addr(), ttl, o)
+	store := storeAt(t, "redis://"+p.Addr, ttl, o)
 	lease := take(t, store, "warm-up")
 	if err := store.Release(t.Context(), lease); err != nil {
 		t.Fatal(err)
@@ -50,7 +51,7 @@ func wantBusy(t *testing.T, s locking.Store, keys ...string) {
 func TestRenew_LateAnswerDoesNotProlongTrust(t *testing.T) {
 	const ttl, late = 3 * time.Second, 100 * time.Millisecond
 	store, p, _ := behindProxy(t, ttl)
-	p.delayEach(late)
+	p.Delay(late)
 	asked := time.Now()
 	lease := take(t, store, "k")
 	if got := lease.Until.Sub(asked); got > ttl-margin(ttl)+late/2 {
@@ -72,13 +73,13 @@ func TestTryAcquire_LostAnswerIsNotBusy(t *testing.T) {
 	for name, reset := range map[string]bool{"silence": false, "connection reset": true} {
 		t.Run(name, func(t *testing.T) {
 			store, p, other := behindProxy(t, 1200*time.Millisecond)
-			p.set(func(p *proxy) { p.reset = reset })
+			p.Reset(reset)
 			before := fenceOf(t, store, "k")
-			p.loseNext(1)
+			p.Lose(1)
 			asked := time.Now()
 			lease := take(t, store, "k")
-			if p.lostSoFar() != 1 {
-				t.Fatalf("%d answers were lost, want 1", p.lostSoFar())
+			if p.Lost() != 1 {
+				t.Fatalf("%d answers were lost, want 1", p.Lost())
 			}
 			if after := fenceOf(t, store, "k"); before >= lease.Fence || lease.Fence != after {
 				t.Errorf("fence %d; the counter was at %d and is at %d", lease.Fence, before, after)
@@ -111,7 +112,7 @@ func fenceOf(t *testing.T, s *Store, key string) locking.Fence {
 // T19: go-redis does not look at ctx while it reads. We do.
 func TestTryAcquire_DeadlineIsHeardWhileRedisIsSilent(t *testing.T) {
 	store, p, other := behindProxy(t, 6*time.Second)
-	p.loseNext(1 << 30)
+	p.Lose(1 << 30)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	asked := time.Now()
@@ -122,8 +123,8 @@ func TestTryAcquire_DeadlineIsHeardWhileRedisIsSilent(t *testing.T) {
 	if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, locking.ErrOutcomeUnknown) || errors.Is(err, locking.ErrBusy) {
 		t.Errorf("got %v, want the deadline, and that the outcome is unknown", err)
 	}
-	p.loseNext(0)
-	waitFor(t, "what the request took is given back", func() bool { // long before the TTL
+	p.Lose(0)
+	locktest.Eventually(t, "what the request took is given back", func() bool { // long before the TTL
 		_, err := other.TryAcquire(t.Context(), "k")
 		return err == nil
 	})
@@ -170,11 +171,11 @@ func TestRelease_LostRequestIsSentAgain(t *testing.T) {
 	const ttl = 30 * time.Second
 	store, p, other := behindProxy(t, ttl)
 	lease := take(t, store, "k")
-	p.set(func(p *proxy) { p.drop = 1 })
+	p.Drop(1)
 	if err := store.Release(t.Context(), lease); !errors.Is(err, locking.ErrOutcomeUnknown) {
 		t.Errorf("got %v, want ErrOutcomeUnknown", err)
 	}
-	waitFor(t, "the key is free", func() bool {
+	locktest.Eventually(t, "the key is free", func() bool {
 		_, err := other.TryAcquire(t.Context(), "k")
 		return err == nil
 	})

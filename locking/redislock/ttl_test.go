@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"shop/locking"
+	"shop/locking/locktest"
 )
 
 // T20: a TTL in seconds where milliseconds were meant.
@@ -65,7 +66,7 @@ func TestDo_StuckHolderLosesItsKeysAfterMaxHold(t *testing.T) {
 	err := locking.Do(t.Context(), store, locking.Options{MaxHold: 2 * ttl}, []string{"k"}, func(ctx context.Context, l locking.Lease) error {
 		<-ctx.Done()
 		defer close(free)
-		waitFor(t, "the stuck holder's key is free", func() bool { // fn has not returned
+		locktest.Eventually(t, "the stuck holder's key is free", func() bool { // fn has not returned
 			_, err := store.TryAcquire(t.Context(), "k")
 			return err == nil
 		})

@@ -1,0 +1,97 @@
+package locktest
+
+import (
+	"net"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Faults is a Proxy that disturbs the requests of one kind, and no others, so
+// that a connection can always be made and watched. It is for protocols with one
+// request at a time on a connection.
+type Faults struct {
+	*Proxy
+	kind func(request []byte) bool
+
+	mu    sync.Mutex
+	lose  int  // replies still to lose
+	lost  int  // replies lost so far
+	drop  int  // requests still to lose on their way to the server
+	reset bool // lose a reply by closing the connection, not by silence
+	delay time.Duration
+	fates map[net.Conn]fate // by client: of the reply to the request under way
+}
+
+type fate int
+
+const (
+	passed fate = iota
+	late
+	unheard
+)
+
+// NewFaults makes a Proxy in front of the server at addr. kind tells a request to disturb.
+func NewFaults(t testing.TB, addr string, kind func(request []byte) bool) *Faults {
+	t.Helper()
+	f := &Faults{Proxy: NewProxy(t, addr), kind: kind, fates: map[net.Conn]fate{}}
+	f.OnRequest(f.request)
+	f.OnReply(f.reply)
+	return f
+}
+
+// Lose lets the server serve the next n requests and loses their replies. 0 ends that.
+func (f *Faults) Lose(n int) { f.change(func() { f.lose = n }) }
+
+// Lost counts the replies lost so far.
+func (f *Faults) Lost() (n int) { f.change(func() { n = f.lost }); return n }
+
+// Drop loses the next n requests before the server sees them.
+func (f *Faults) Drop(n int) { f.change(func() { f.drop = n }) }
+
+// Reset makes a lost reply close its connection.
+func (f *Faults) Reset(yes bool) { f.change(func() { f.reset = yes }) }
+
+// Delay makes each further reply arrive d later.
+func (f *Faults) Delay(d time.Duration) { f.change(func() { f.delay = d }) }
+
+func (f *Faults) change(do func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	do()
+}
+
+func (f *Faults) request(bytes []byte, client, _ net.Conn) (forward bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case f.fates[client] == unheard: // for good: replies are not told apart any more
+	case !f.kind(bytes):
+		f.fates[client] = passed
+	case f.drop > 0:
+		f.drop--
+		return false
+	case f.lose > 0:
+		f.lose--
+		f.fates[client] = unheard
+	default:
+		f.fates[client] = late
+	}
+	return true
+}
+
+func (f *Faults) reply(_ []byte, client, server net.Conn) (forward bool) {
+	f.mu.Lock()
+	fate, delay, reset := f.fates[client], f.delay, f.reset
+	if fate == unheard {
+		f.lost++
+	}
+	f.mu.Unlock()
+	switch {
+	case fate == late:
+		<-time.After(delay)
+	case fate == unheard && reset:
+		_, _ = client.Close(), server.Close()
+	}
+	return fate != unheard
+}

@@ -1,0 +1,382 @@
+package locktest
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Program is a server that a test can start for itself.
+type Program struct {
+	Name string // of the binary
+	Env  string // the setting with the path of the binary, if it is not on PATH
+	// Args are those of the server s, which has Addr and Dir by then.
+	Args func(s *Server) []string
+	// Ready asks the server whether it serves: nil is yes, an error is asked again.
+	Ready func(ctx context.Context, s *Server) error
+}
+
+// Server is a server of one test, on a port and data of its own. The test may kill
+// it, pause it and start it again; it is killed when the test ends.
+//
+// A server that dies without being asked fails the test at once. A test that still
+// waits deathGrace later waits for what cannot come: the test process panics, with the
+// name of the server and its last log lines.
+type Server struct {
+	Addr  string   // host:port
+	Dir   string   // its data
+	Flags []string // of its next start, besides those of its program
+
+	t       testing.TB
+	program Program
+	log     string // file
+	over    chan struct{}
+
+	mu  sync.Mutex
+	now *process // nil: down
+}
+
+// process is one run of a Server.
+type process struct {
+	pid   int
+	life  io.Closer // closing it kills the server
+	asked chan struct{}
+	ended chan struct{}
+}
+
+const (
+	startLimit = 30 * time.Second
+	deathGrace = 5 * time.Second
+)
+
+// guard runs a server under a shell that kills it as soon as the pipe to the test
+// closes: when the test says so, and also when the test process dies in whatever
+// way. It writes the process id, and ends with the server.
+const guard = `trap "" INT TERM
+exec 4<&0 </dev/null
+"$@" 3>&- 4<&- &
+server=$!
+echo $server >&3
+exec 3>&- 2>/dev/null
+{ read -r _ <&4; kill -9 $server; } >/dev/null &
+reader=$!
+wait $server
+kill -9 $reader`
+
+// Start starts a server and returns when it serves.
+func Start(t testing.TB, p Program) *Server {
+	t.Helper()
+	s := NewServer(t, p)
+	s.Start()
+	return s
+}
+
+// NewServer gives a server its address and its folder. It is not running yet.
+func NewServer(t testing.TB, p Program) *Server {
+	t.Helper()
+	dir := t.TempDir()
+	s := &Server{
+		Addr: FreeAddr(t), Dir: filepath.Join(dir, "data"), t: t, program: p,
+		log: filepath.Join(dir, "log"), over: make(chan struct{}),
+	}
+	if err := os.Mkdir(s.Dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		close(s.over)
+		s.Kill()
+		if t.Failed() {
+			t.Logf("the last lines of %s:\n%s", s, s.tail())
+		}
+	})
+	return s
+}
+
+func (s *Server) String() string { return s.program.Name + " on " + s.Addr }
+
+// Start runs the server on the data that it left, and returns when it serves.
+func (s *Server) Start() {
+	s.t.Helper()
+	s.Spawn()
+	s.Await()
+}
+
+// Restart kills the server and starts it on the data that it left.
+func (s *Server) Restart() {
+	s.t.Helper()
+	s.Kill()
+	s.Start()
+}
+
+// Spawn is Start without waiting: the members of a cluster wait for each other.
+func (s *Server) Spawn() {
+	s.t.Helper()
+	path, err := exec.LookPath(cmp.Or(os.Getenv(s.program.Env), s.program.Name))
+	if err != nil {
+		s.t.Fatalf("this test starts a server of its own: install %s, or set %s to its path: %v", s.program.Name, s.program.Env, err)
+	}
+	cmd := exec.Command("sh", slices.Concat([]string{"-c", guard, "guard", path}, s.program.Args(s), s.Flags)...)
+	log, err := os.OpenFile(s.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer log.Close()
+	cmd.Stdout, cmd.Stderr = log, log // files, so that Wait waits for the server alone
+	pid, told, err := os.Pipe()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer pid.Close()
+	cmd.ExtraFiles = []*os.File{told}
+	p := &process{asked: make(chan struct{}), ended: make(chan struct{})}
+	if p.life, err = cmd.StdinPipe(); err != nil {
+		s.t.Fatal(err)
+	}
+	err = cmd.Start()
+	_ = told.Close()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if _, err := fmt.Fscan(pid, &p.pid); err != nil {
+		s.t.Fatalf("%s: no process id: %v", s, err)
+	}
+	s.mu.Lock()
+	s.now = p
+	s.mu.Unlock()
+	go s.watch(cmd, p)
+}
+
+// watch waits for the end of a process, and reports one that was not asked for.
+func (s *Server) watch(cmd *exec.Cmd, p *process) {
+	_ = cmd.Wait()
+	defer close(p.ended)
+	select {
+	case <-p.asked:
+		return
+	default:
+	}
+	death := fmt.Sprintf("%s died unasked; its last lines:\n%s", s, s.tail())
+	s.t.Error(death)
+	select {
+	case <-s.over:
+	case <-p.asked:
+	case <-time.After(deathGrace):
+		panic(s.t.Name() + ": " + death)
+	}
+}
+
+// Await returns when the server serves.
+func (s *Server) Await() {
+	s.t.Helper()
+	limit := time.Now().Add(startLimit)
+	for pause := time.NewTicker(10 * time.Millisecond); ; <-pause.C {
+		ctx, cancel := context.WithDeadline(context.Background(), limit)
+		err := s.program.Ready(ctx, s)
+		cancel()
+		switch {
+		case err == nil:
+			pause.Stop()
+			return
+		case s.t.Failed():
+			s.t.FailNow() // it is dead, or another is
+		case time.Now().After(limit):
+			s.t.Fatalf("%s does not serve after %v: %v", s, startLimit, err)
+		}
+	}
+}
+
+// Kill stops the server without letting it say good-bye.
+func (s *Server) Kill() {
+	s.mu.Lock()
+	p := s.now
+	s.now = nil
+	s.mu.Unlock()
+	if p == nil {
+		return
+	}
+	close(p.asked)
+	_ = p.life.Close()
+	<-p.ended
+}
+
+// Up tells whether the server was started and not killed.
+func (s *Server) Up() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.now != nil
+}
+
+// Pause stops the process where it is: connections stay open, nothing is answered.
+func (s *Server) Pause() { s.signal(syscall.SIGSTOP) }
+
+// Resume ends a pause.
+func (s *Server) Resume() { s.signal(syscall.SIGCONT) }
+
+func (s *Server) signal(signal syscall.Signal) {
+	s.t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.now == nil {
+		s.t.Fatalf("%s is down", s)
+	}
+	if err := syscall.Kill(s.now.pid, signal); err != nil {
+		s.t.Fatalf("%s: %v: %v", s, signal, err)
+	}
+}
+
+// tail is the end of the server's log.
+func (s *Server) tail() string {
+	log, err := os.ReadFile(s.log)
+	if err != nil {
+		return err.Error()
+	}
+	lines := bytes.Split(bytes.TrimSpace(log), []byte("\n"))
+	return string(bytes.Join(lines[max(0, len(lines)-20):], []byte("\n")))
+}
+
+// Redis is a redis-server, with settings besides.
+func Redis(settings ...string) Program {
+	return Program{
+		Name: "redis-server", Env: "SHOP_REDIS_SERVER",
+		Args: func(s *Server) []string {
+			_, port, _ := net.SplitHostPort(s.Addr)
+			return append(settings[:len(settings):len(settings)], "--port", port, "--bind", "127.0.0.1", "--dir", s.Dir, "--save", "", "--loglevel", "warning")
+		},
+		Ready: func(ctx context.Context, s *Server) error {
+			conn, err := new(net.Dialer).DialContext(ctx, "tcp", s.Addr)
+			if err != nil {
+				return err
+			}
+			defer conn.Close()
+			_ = conn.SetDeadline(time.Now().Add(time.Second))
+			answer := make([]byte, 5)
+			if _, err = io.WriteString(conn, "PING\r\n"); err == nil {
+				_, err = io.ReadFull(conn, answer)
+			}
+			if err == nil && string(answer) != "+PONG" {
+				err = fmt.Errorf("it answers %q", answer)
+			}
+			return err
+		},
+	}
+}
+
+// Durable are the settings of a Redis that loses nothing that it has answered.
+var Durable = []string{"--appendonly", "yes", "--appendfsync", "always"}
+
+// Mongod is a mongod of the replica set rs, which ready has to initiate.
+func Mongod(ready func(ctx context.Context, s *Server) error) Program {
+	return Program{
+		Name: "mongod", Env: "SHOP_MONGOD_SERVER", Ready: ready,
+		Args: func(s *Server) []string {
+			host, port, _ := net.SplitHostPort(s.Addr)
+			return []string{
+				"--bind_ip", host, "--port", port, "--nounixsocket", "--dbpath", s.Dir, "--replSet", "rs", "--oplogSize", "16",
+				"--wiredTigerCacheSizeGB", "0.25", "--setParameter", "enableTestCommands=1", "--quiet",
+			}
+		},
+	}
+}
+
+// StartEtcd starts an etcd of n members with these flags besides.
+func StartEtcd(t testing.TB, n int, flags ...string) []*Server {
+	t.Helper()
+	names, peers := map[*Server]string{}, map[*Server]string{}
+	var all []*Server
+	var cluster []string
+	p := Program{
+		Name: "etcd", Env: "SHOP_ETCD_SERVER", Ready: etcdReady,
+		Args: func(s *Server) []string {
+			return []string{
+				"--name", names[s], "--data-dir", s.Dir, "--log-level", "error",
+				"--listen-client-urls", "http://" + s.Addr, "--advertise-client-urls", "http://" + s.Addr,
+				"--listen-peer-urls", peers[s], "--initial-advertise-peer-urls", peers[s],
+				"--initial-cluster", strings.Join(cluster, ","),
+			}
+		},
+	}
+	for i := range n {
+		s := NewServer(t, p)
+		s.Flags = flags
+		names[s], peers[s] = "m"+strconv.Itoa(i), "http://"+FreeAddr(t)
+		cluster = append(cluster, names[s]+"="+peers[s])
+		all = append(all, s)
+	}
+	for _, s := range all {
+		s.Spawn()
+	}
+	for _, s := range all {
+		s.Await()
+	}
+	return all
+}
+
+// etcdReady asks for what needs a leader and a quorum.
+func etcdReady(ctx context.Context, s *Server) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.Addr+"/health", nil)
+	if err != nil {
+		return err
+	}
+	r.Close = true // or a goroutine would keep the connection
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return errors.New(answer.Status)
+	}
+	return nil
+}
+
+// FreeAddr gives an address of the loopback that stays free while its server is
+// down: its port is not one of those that the system hands out.
+func FreeAddr(t testing.TB) string {
+	t.Helper()
+	for range 100 {
+		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(10_000+rand.IntN(10_000)))
+		if _, taken := addrs.LoadOrStore(addr, true); taken {
+			continue
+		}
+		if listener, err := net.Listen("tcp", addr); err == nil {
+			_ = listener.Close()
+			return addr
+		}
+	}
+	t.Fatal("no free port from 10000 to 19999")
+	return ""
+}
+
+var addrs sync.Map // given away by this process
+
+// Eventually asks again and again until ok says yes.
+func Eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	ask, limit := time.NewTicker(5*time.Millisecond), time.After(30*time.Second)
+	defer ask.Stop()
+	for !ok() {
+		select {
+		case <-ask.C:
+		case <-limit:
+			t.Fatalf("%s: not within 30 s", what)
+		}
+	}
+}

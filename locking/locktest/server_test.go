@@ -1,0 +1,60 @@
+package locktest
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// victim is set for the process in which a test waits for a server that dies.
+const victim = "LOCKTEST_VICTIM"
+
+// talker says something and stays.
+var talker = Program{
+	Name: "sh",
+	Args: func(*Server) []string { return []string{"-c", "echo last words; exec sleep 600"} },
+	Ready: func(_ context.Context, s *Server) error {
+		if s.tail() == "" {
+			return os.ErrNotExist
+		}
+		return nil
+	},
+}
+
+func TestServer_DeathUnaskedEndsATestThatWaits(t *testing.T) {
+	if os.Getenv(victim) != "" {
+		s := Start(t, talker)
+		if err := syscall.Kill(s.now.pid, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		<-t.Context().Done() // for what never comes
+	}
+	t.Parallel()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$")
+	cmd.Env = append(os.Environ(), victim+"=1")
+	out, err := cmd.CombinedOutput()
+	for _, says := range []string{"panic: " + t.Name(), "sh on 127.0.0.1:", "died unasked", "last words"} {
+		if err == nil || !strings.Contains(string(out), says) {
+			t.Errorf("%v, and no %q in\n%s", err, says, out)
+		}
+	}
+}
+
+func TestServer_IsKilledPausedAndStartedAgain(t *testing.T) {
+	t.Parallel()
+	s := Start(t, talker)
+	s.Pause()
+	s.Resume()
+	s.Pause()
+	s.Restart() // a paused one, too
+	s.Kill()
+	if s.Up() {
+		t.Error("it is up after Kill")
+	}
+	s.Kill() // twice is once
+	s.Start()
+	Eventually(t, "the third start", func() bool { return strings.Count(s.tail(), "last words") == 3 })
+}
