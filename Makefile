@@ -3,6 +3,7 @@
 SHELL     := /bin/bash
 STACK     := bin/local exec --while $$PPID
 SHOP      := bin/shop
+PROVE     := bin/prove
 BENCHTIME ?= 2s
 .DEFAULT_GOAL := help
 
@@ -13,10 +14,10 @@ help: ## this text
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
 demo: build ## the main job: real servers, three replicas, thousands of clients, a table of who oversold and who lost money
-	@$(STACK) -- $(SHOP) prove --quick
+	@$(STACK) -- $(PROVE) --quick
 
 prove: build ## the whole matrix: each strategy under each fault of its stores
-	@$(STACK) -- $(SHOP) prove
+	@$(STACK) -- $(PROVE)
 
 run: build ## start the servers and one shop to explore with curl; Ctrl-C ends all
 	@$(STACK) -- bash -c '$(SHOP) migrate && $(SHOP) seed && exec $(SHOP) serve --lab'
@@ -30,7 +31,7 @@ race: build ## the Go tests alone, under the race detector, on real servers
 	$(call timed,go test -race,$(STACK) -- go test -race -shuffle=on -count=1 ./...)
 
 proof: build
-	$(call timed,shop prove --quick,$(STACK) -- $(SHOP) prove --quick)
+	$(call timed,prove --quick,$(STACK) -- $(PROVE) --quick)
 
 # Packages with benchmarks; the rest of them need not be linked.
 BENCHED = $$(grep -rlE '^func Benchmark' --include='*_test.go' . | xargs -n 1 dirname | sort -u)
@@ -45,7 +46,7 @@ clean: ## remove what was built and reported here (servers stop by themselves)
 	@rm -rf bin report
 
 build:
-	$(call timed,build,go build -o bin/ ./cmd/shop ./compose/local)
+	$(call timed,build,go build -o bin/ ./cmd/shop ./loadtest/prove ./compose/local)
 
 vet:
 	$(call timed,go vet,go vet ./... && for m in $$(find . -mindepth 2 -name go.mod -exec dirname {} \;); do go vet -C $$m ./... || exit 1; done)

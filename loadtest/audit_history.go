@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"shop/locking/invariant"
+
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 )
@@ -28,12 +30,12 @@ type Stock struct {
 
 // HistoryChecks compare the tables with what clients were told. They need the
 // temporary tables that LoadHistory fills.
-var HistoryChecks = []Check{
+var HistoryChecks = []invariant.Check{
 	{
 		// A service that puts more on the shelf than there was agrees with itself.
 		Name: "S1 planned", Invariant: "S1",
 		Means: "product whose stock is not what the plan put there minus what was bought, or that the plan does not know",
-		SQL: `
+		Query: `
 SELECT COALESCE(opening.sku, p.sku)
 FROM proof_opening opening
 FULL JOIN products p ON p.sku = opening.sku
@@ -49,7 +51,7 @@ WHERE p.stock IS DISTINCT FROM opening.quantity - COALESCE(bought.units, 0)`,
 		// that plus what may have happened.
 		Name: "S2", Invariant: "S2",
 		Means: "product of which more or less was taken than clients were told",
-		SQL: `
+		Query: `
 SELECT opening.sku
 FROM proof_opening opening
 LEFT JOIN products p ON p.sku = opening.sku
@@ -64,7 +66,7 @@ WHERE p.sku IS NULL
 	{
 		Name: "I-ACK bought", Invariant: "I-ACK",
 		Means: "order that a buyer was promised, and that is not there as promised",
-		SQL: `
+		Query: `
 SELECT DISTINCT told.order_id::text
 FROM proof_lines told
 LEFT JOIN orders o
@@ -76,7 +78,7 @@ WHERE told.action = 'buy' AND told.outcome = 'ok' AND l.sku IS NULL`,
 	{
 		Name: "I-ACK cancelled", Invariant: "I-ACK",
 		Means: "order whose buyer was told that it is cancelled, and that is not",
-		SQL: `
+		Query: `
 SELECT DISTINCT told.order_id::text
 FROM proof_lines told
 LEFT JOIN orders o ON o.id = told.order_id AND o.status = 'cancelled'
@@ -85,7 +87,7 @@ WHERE told.action = 'cancel' AND told.outcome = 'ok' AND o.id IS NULL`,
 	{
 		Name: "I-REJ", Invariant: "I-REJ",
 		Means: "order whose buyer was told that there will be none",
-		SQL: `
+		Query: `
 SELECT DISTINCT o.id::text
 FROM proof_lines told
 JOIN orders o ON o.client_id = told.client_id AND o.idempotency_key = told.key
@@ -95,7 +97,7 @@ WHERE told.action = 'buy' AND told.outcome = 'rejected'`,
 		// Orders can only come from requests: anything else is an effect nobody asked for.
 		Name: "I-REJ unasked", Invariant: "I-REJ",
 		Means: "order that no request asked for",
-		SQL: `
+		Query: `
 SELECT o.id::text
 FROM orders o
 LEFT JOIN proof_lines told
@@ -104,15 +106,15 @@ WHERE told.key IS NULL`,
 	},
 }
 
-// putByPlan is what the plan put on the shelves, as putThere is what the service says.
+// putByPlan is what the plan put on the shelves, as inventory.PutThere is what the service says.
 const putByPlan = `SELECT sku, quantity AS units FROM proof_opening`
 
 // SoldChecks hold only after a plan was fired to its end (see NewPlan): a service
 // that refuses everything oversells nothing, and must not pass for that.
-var SoldChecks = []Check{{
+var SoldChecks = []invariant.Check{{
 	Name: "I-SOLD", Invariant: "I-SOLD",
 	Means: "product of which something is left although everyone wanted it",
-	SQL: `
+	Query: `
 SELECT opening.sku
 FROM proof_opening opening
 JOIN products p ON p.sku = opening.sku

@@ -3,6 +3,9 @@ package loadtest
 import (
 	"testing"
 
+	"shop/inventory"
+	"shop/locking/invariant"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -131,9 +134,9 @@ UPDATE stock_movements SET quantity = -2 WHERE order_id = '` + order2 + `' AND s
 }
 
 // look runs one check over a shop, and gives the ids that it found.
-func look(t *testing.T, check Check, plant violation) []string {
+func look(t *testing.T, check invariant.Check, plant violation) []string {
 	t.Helper()
-	findings, err := Audit(t.Context(), looted(t, plant), []Check{check})
+	findings, err := invariant.Run(t.Context(), []invariant.Check{check}, invariant.SQL(looted(t, plant)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +164,7 @@ func looted(t *testing.T, plant violation) *pgx.Conn {
 }
 
 func TestAudit_FindsEachPlantedViolation(t *testing.T) {
-	for _, check := range append(InventoryChecks, HistoryChecks...) {
+	for _, check := range append(inventory.Invariants, HistoryChecks...) {
 		planted := 0
 		for _, v := range violations {
 			if v.check != check.Name {
@@ -181,7 +184,7 @@ func TestAudit_FindsEachPlantedViolation(t *testing.T) {
 }
 
 func TestAudit_FindsNothingInAnHonestShop(t *testing.T) {
-	for _, check := range append(InventoryChecks, HistoryChecks...) {
+	for _, check := range append(inventory.Invariants, HistoryChecks...) {
 		t.Run(check.Name, func(t *testing.T) {
 			if ids := look(t, check, violation{}); len(ids) != 0 {
 				t.Errorf("found %v", ids)
@@ -193,7 +196,7 @@ func TestAudit_FindsNothingInAnHonestShop(t *testing.T) {
 func TestAuditInventory_IsAllZeroInAnHonestShopAndCountsUnitsSoldTwice(t *testing.T) {
 	conn := openShop(t, "inventory")
 	must(t, conn, t.Context(), honestShop)
-	counts, err := AuditInventory(t.Context(), conn)
+	counts, err := inventory.Audit(t.Context(), conn)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,7 +210,7 @@ func TestAuditInventory_IsAllZeroInAnHonestShopAndCountsUnitsSoldTwice(t *testin
 		UPDATE stock_movements SET quantity = 1 WHERE kind = 'opening' AND sku = 'cup';
 		UPDATE stock_movements SET quantity = 3 WHERE kind = 'opening' AND sku = 'plate';
 		UPDATE stock_movements SET quantity = 50 WHERE kind = 'opening' AND sku = 'bowl'`)
-	if counts, err = AuditInventory(t.Context(), conn); err != nil {
+	if counts, err = inventory.Audit(t.Context(), conn); err != nil {
 		t.Fatal(err)
 	}
 	if counts["oversold"] != 3 {
@@ -224,7 +227,7 @@ func TestAudit_AKeyMayBeUsedAgainAfterItsAnswerIsPurged(t *testing.T) {
 		"done again":            keyAgain("24 hours"),
 		"refused the next time": `UPDATE order_keys SET created_at = created_at + interval '24 hours', status = 409 WHERE key = 'k1'`,
 	} {
-		for _, check := range InventoryChecks {
+		for _, check := range inventory.Invariants {
 			if ids := look(t, check, violation{sql: plant}); len(ids) != 0 {
 				t.Errorf("%s: %s found %v", name, check.Name, ids)
 			}
@@ -234,8 +237,8 @@ func TestAudit_AKeyMayBeUsedAgainAfterItsAnswerIsPurged(t *testing.T) {
 
 func TestOversoldSQL_CountsFromWhatThePlanPutThere(t *testing.T) {
 	conn := looted(t, violation{sql: restockedAndSold}) // 11 of the plan's 10 cups
-	for put, want := range map[string]int64{putThere: 0, putByPlan: 1} {
-		if n, err := units(t.Context(), conn, oversoldSQL(put)); err != nil || n != want {
+	for put, want := range map[string]int64{inventory.PutThere: 0, putByPlan: 1} {
+		if n, err := invariant.Number(t.Context(), conn, inventory.OversoldSQL(put)); err != nil || n != want {
 			t.Errorf("by %q: %d, %v, want %d", put, n, err, want)
 		}
 	}
@@ -244,10 +247,10 @@ func TestOversoldSQL_CountsFromWhatThePlanPutThere(t *testing.T) {
 func TestAudit_AQueryThatCannotRunIsAnErrorNotAPass(t *testing.T) {
 	conn := openShop(t, "inventory")
 	must(t, conn, t.Context(), `ALTER TABLE order_lines RENAME TO lines`)
-	if counts, err := AuditInventory(t.Context(), conn); err == nil {
+	if counts, err := inventory.Audit(t.Context(), conn); err == nil {
 		t.Errorf("no error, but %v", counts)
 	}
-	if findings, err := Audit(t.Context(), conn, HistoryChecks); err == nil {
+	if findings, err := invariant.Run(t.Context(), HistoryChecks, invariant.SQL(conn)); err == nil {
 		t.Errorf("no history was loaded: no error, but %v", findings)
 	}
 }

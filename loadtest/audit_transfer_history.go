@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"shop/locking/invariant"
+
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 )
@@ -14,12 +16,12 @@ import (
 // were told. They need the temporary tables that LoadMoves fills: a row for each
 // account, and one for each key, with what was asked for and, in told, the answer
 // to a success.
-var MoveChecks = []Check{
+var MoveChecks = []invariant.Check{
 	{
 		// A service that raises an opening, or opens an account, agrees with itself.
 		Name: "T1 opened", Invariant: "T1",
 		Means: "account that is not as the plan opened it, that the plan does not know, or that is gone",
-		SQL: `
+		Query: `
 SELECT id::text
 FROM accounts
 FULL JOIN proof_accounts USING (id, owner_id, currency, opening)
@@ -28,7 +30,7 @@ WHERE accounts.id IS NULL OR proof_accounts.id IS NULL`,
 	{
 		Name: "I-ACK made", Invariant: "I-ACK",
 		Means: "transfer that a client was promised, and that is not there as promised",
-		SQL: `
+		Query: `
 SELECT told.key
 FROM proof_moves told
 LEFT JOIN transfers t
@@ -45,7 +47,7 @@ WHERE told.action IN ('pay', 'reserve') AND told.outcome = 'ok' AND t.id IS NULL
 	{
 		Name: "I-ACK ended", Invariant: "I-ACK",
 		Means: "hold that a client was told is posted or voided, and that is not, or not as told",
-		SQL: `
+		Query: `
 SELECT told.key
 FROM proof_moves told
 LEFT JOIN transfers t
@@ -59,7 +61,7 @@ WHERE told.action IN ('post', 'void') AND told.outcome = 'ok' AND t.id IS NULL`,
 	{
 		Name: "I-REJ", Invariant: "I-REJ",
 		Means: "transfer whose client was told that there will be none, or whose request was never sent",
-		SQL: `
+		Query: `
 SELECT told.key
 FROM proof_moves told
 JOIN transfers t ON t.client_id = told.client_id AND t.idempotency_key = told.key
@@ -69,7 +71,7 @@ WHERE told.outcome = 'rejected' OR NOT told.sent`,
 		// Transfers can only come from requests: anything else is an effect nobody asked for.
 		Name: "I-REJ unasked", Invariant: "I-REJ",
 		Means: "transfer that no request asked for",
-		SQL: `
+		Query: `
 SELECT t.id::text
 FROM transfers t
 LEFT JOIN proof_moves told
@@ -81,7 +83,7 @@ WHERE told.key IS NULL`,
 		// shop whose strategy was changed, entries of both kinds lie side by side.)
 		Name: "T4 unfenced", Invariant: "T4",
 		Means: "entry on a fenced account without a fence, or with one of another source",
-		SQL: `
+		Query: `
 SELECT e.id::text
 FROM ledger_entries e
 JOIN accounts a ON a.id = e.account_id
@@ -91,7 +93,7 @@ WHERE a.fence_source <> ''
 	{
 		Name: "I-HOLD told", Invariant: "I-HOLD",
 		Means: "hold whose end is not the one that post and void were told of",
-		SQL: `
+		Query: `
 SELECT t.id::text
 FROM transfers t
 JOIN proof_moves told ON told.hold = t.id
@@ -106,7 +108,7 @@ WHERE t.state <> CASE
 	{
 		Name: "I-HOLD unasked", Invariant: "I-HOLD",
 		Means: "hold that was posted or voided although nobody asked for it",
-		SQL: `
+		Query: `
 SELECT t.id::text
 FROM transfers t
 LEFT JOIN proof_moves told
@@ -116,13 +118,13 @@ WHERE t.expires_at IS NOT NULL AND t.state IN ('posted', 'voided') AND told.key 
 	{
 		Name: "I-HOLD over", Invariant: "I-HOLD",
 		Means: "hold that is over, and still reserved after the sweeper's last round",
-		SQL:   `SELECT id::text FROM transfers WHERE state = 'reserved' AND expires_at < clock_timestamp()`,
+		Query: `SELECT id::text FROM transfers WHERE state = 'reserved' AND expires_at < clock_timestamp()`,
 	},
 	{
 		// A condition is looked at some microseconds before ended_at is written.
 		Name: "I-HOLD late", Invariant: "I-HOLD",
 		Means: "hold that was settled after its end, or expired before it",
-		SQL: `
+		Query: `
 SELECT id::text
 FROM transfers
 WHERE state IN ('posted', 'voided') AND ended_at > expires_at + interval '1 millisecond'

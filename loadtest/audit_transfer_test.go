@@ -4,6 +4,9 @@ import (
 	"slices"
 	"testing"
 
+	"shop/locking/invariant"
+	"shop/transfer"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -114,9 +117,9 @@ func robbed(t *testing.T, plant theft) *pgx.Conn {
 }
 
 // findIn runs one check over a bank, and gives the ids that it found.
-func findIn(t *testing.T, check Check, plant theft) []string {
+func findIn(t *testing.T, check invariant.Check, plant theft) []string {
 	t.Helper()
-	findings, err := Audit(t.Context(), robbed(t, plant), []Check{check})
+	findings, err := invariant.Run(t.Context(), []invariant.Check{check}, invariant.SQL(robbed(t, plant)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +127,7 @@ func findIn(t *testing.T, check Check, plant theft) []string {
 }
 
 func TestAuditTransfer_FindsEachPlantedViolation(t *testing.T) {
-	for _, check := range append(TransferChecks, MoveChecks...) {
+	for _, check := range append(transfer.Invariants, MoveChecks...) {
 		planted := slices.DeleteFunc(slices.Clone(thefts), func(p theft) bool { return p.check != check.Name })
 		if len(planted) == 0 {
 			t.Errorf("nothing is planted for %q: nobody knows that it finds anything", check.Name)
@@ -140,7 +143,7 @@ func TestAuditTransfer_FindsEachPlantedViolation(t *testing.T) {
 }
 
 func TestAuditTransfer_FindsNothingInAnHonestBank(t *testing.T) {
-	for _, check := range append(TransferChecks, MoveChecks...) {
+	for _, check := range append(transfer.Invariants, MoveChecks...) {
 		if ids := findIn(t, check, theft{}); len(ids) != 0 {
 			t.Errorf("%s found %v", check.Name, ids)
 		}
@@ -155,7 +158,7 @@ func TestAuditTransfer_CountsHowFarBalancesAreFromTheirEntries(t *testing.T) {
 		UPDATE accounts SET balance = balance + 30 WHERE id = '` + account2 + `';
 		UPDATE accounts SET balance = balance - 30 WHERE id = '` + account3 + `'`} {
 		must(t, conn, t.Context(), change)
-		counts, err := AuditTransfer(t.Context(), conn)
+		counts, err := transfer.Audit(t.Context(), conn)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -179,7 +182,7 @@ func TestAuditTransfer_AKeyMayBeUsedAgainAfterItsAnswerIsPurged(t *testing.T) {
 		"refused the next time":  `UPDATE transfer_keys SET created_at = created_at + interval '24 hours', status = 409 WHERE key = 'k1'`,
 		"purged the second time": reuses("24 hours", "201") + `DELETE FROM transfer_keys WHERE key = 'k1'`,
 	} {
-		for _, check := range TransferChecks {
+		for _, check := range transfer.Invariants {
 			if ids := findIn(t, check, theft{sql: plant}); len(ids) != 0 {
 				t.Errorf("%s: %s found %v", name, check.Name, ids)
 			}
@@ -198,7 +201,7 @@ func TestDriftSQL_CountsFromWhatThePlanOpened(t *testing.T) {
 		"one account more": {accountBeside, 70},
 		"one is gone":      {`DELETE FROM accounts WHERE id = '` + account3 + `'`, 500},
 	} {
-		if n, err := units(t.Context(), robbed(t, theft{sql: c.sql}), driftSQL("proof_accounts")); err != nil || n != c.want {
+		if n, err := invariant.Number(t.Context(), robbed(t, theft{sql: c.sql}), transfer.DriftSQL("proof_accounts")); err != nil || n != c.want {
 			t.Errorf("%s: drift %d, %v, want %d", name, n, err, c.want)
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"shop/locking/invariant"
+
 	"github.com/google/uuid"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -33,12 +35,12 @@ const both = `
 // ToldChecks compare what is stored with what the plan opened and with what
 // clients were told. They need the collections that LoadTold fills: a document for
 // each wallet, and one for each intent.
-var ToldChecks = []MongoCheck{
+var ToldChecks = []invariant.Check{
 	{
 		// A service that raises an opening, or opens a wallet, agrees with itself.
 		Name: "M1 opened", Invariant: "M1", From: "wallets",
 		Means: "wallet that is not as the plan opened it, that the plan does not know, or that is gone",
-		Pipeline: `
+		Query: `
 {"$project": {"owner": 1, "currency": 1, "opening": 1}},
 {"$unionWith": {"coll": "` + openedOf + `"}},
 {"$group": {"_id": {"wallet": "$_id", "owner": "$owner", "currency": "$currency", "opening": "$opening"}, "n": {"$sum": 1}}},
@@ -48,7 +50,7 @@ var ToldChecks = []MongoCheck{
 	{
 		Name: "I-ACK done", Invariant: "I-ACK", From: toldOf,
 		Means: "operation that a client was told of, and that is not there as told",
-		Pipeline: `
+		Query: `
 {"$match": {"outcome": "ok"}},
 {"$lookup": {"from": "wallet_operations", "localField": "made", "foreignField": "_id", "as": "is"}},
 {"$set": {"is": {"$first": "$is"}}},
@@ -67,14 +69,14 @@ var ToldChecks = []MongoCheck{
 		// A refusal is an answer too. One that is not kept could be followed by a success.
 		Name: "I-ACK refused", Invariant: "I-ACK", From: toldOf,
 		Means: "intent that was refused for lack of funds, and whose refusal is not stored",
-		Pipeline: both + `,
+		Query: both + `,
 {"$match": {"outcome": "rejected", "problem": "insufficient-funds", "refused": 0}},
 {"$project": {"_id": "$name"}}`,
 	},
 	{
 		Name: "I-REJ", Invariant: "I-REJ", From: toldOf,
 		Means: "intent whose client was told that it will not be, or that was never sent, and that was done",
-		Pipeline: both + `,
+		Query: both + `,
 {"$match": {"done": {"$gt": 0}, "$or": [{"outcome": "rejected"}, {"sent": false}]}},
 {"$project": {"_id": "$name"}}`,
 	},
@@ -82,11 +84,17 @@ var ToldChecks = []MongoCheck{
 		// Operations can only come from requests: anything else is an effect nobody asked for.
 		Name: "I-REJ unasked", Invariant: "I-REJ", From: toldOf,
 		Means: "operation that no request asked for",
-		Pipeline: both + `,
+		Query: both + `,
 {"$match": {"name": null}},
 {"$project": {"_id": "$operation"}}`,
 	},
 }
+
+// plannedOpenings is what the plan opened a wallet with, as wallet.Openings is what the
+// service says.
+const plannedOpenings = `
+{"$project": {"wallet": "$_id", "says": "$balance"}},
+{"$unionWith": {"coll": "` + openedOf + `", "pipeline": [{"$project": {"wallet": "$_id", "true": "$opening"}}]}}`
 
 // What the plan opened and what clients were told, in the scenario's own database.
 const (
@@ -157,4 +165,9 @@ func (r Record) operation() bson.D {
 		d = append(d, bson.E{Key: "to", Value: uuidValue(*o.To)})
 	}
 	return d
+}
+
+// uuidValue is a UUID as MongoDB keeps it.
+func uuidValue(id uuid.UUID) bson.Binary {
+	return bson.Binary{Subtype: bson.TypeBinaryUUID, Data: id[:]}
 }

@@ -4,9 +4,11 @@ import (
 	"slices"
 	"testing"
 
+	"shop/locking/invariant"
+	"shop/wallet"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
-	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
@@ -37,12 +39,12 @@ func defective(t *testing.T, plant defect) *mongo.Database {
 }
 
 // findAtTill runs checks over a till, and gives the ids that they found, by check.
-func findAtTill(t *testing.T, plant defect, checks ...MongoCheck) map[string][]string {
+func findAtTill(t *testing.T, plant defect, checks ...invariant.Check) map[string][]string {
 	t.Helper()
 	db := defective(t, plant)
 	found := map[string][]string{}
 	for _, check := range checks {
-		findings, err := AuditMongo(t.Context(), db, []MongoCheck{check})
+		findings, err := invariant.Run(t.Context(), []invariant.Check{check}, wallet.Pipelines(db))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -55,7 +57,7 @@ func findAtTill(t *testing.T, plant defect, checks ...MongoCheck) map[string][]s
 	return found
 }
 
-func walletChecks() []MongoCheck { return slices.Concat(WalletChecks, ToldChecks) }
+func walletChecks() []invariant.Check { return slices.Concat(wallet.Invariants, ToldChecks) }
 
 func TestAuditWallet_FindsEachPlantedViolation(t *testing.T) {
 	for _, check := range walletChecks() {
@@ -93,7 +95,7 @@ func TestAuditWallet_CountsHowFarBalancesAreFromTheirEntries(t *testing.T) {
 			want["M2"], want["drift"] = 2, 60 // M1 sees nothing: what one has lost the other has
 		}
 		do(t, db, change)
-		counts, err := AuditWallet(t.Context(), db)
+		counts, err := wallet.Audit(t.Context(), db)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -111,26 +113,9 @@ func TestAddUp_CountsFromWhatThePlanOpened(t *testing.T) {
 		walletBeside:  70,
 		removedWallet: 500,
 	} {
-		all, err := addUp(t.Context(), defective(t, defect{do: do}), plannedOpenings)
+		all, err := wallet.AddUp(t.Context(), defective(t, defect{do: do}), plannedOpenings)
 		if err != nil || all.Drift != want {
 			t.Errorf("after %q: drift %d, %v, want %d", do, all.Drift, err, want)
-		}
-	}
-}
-
-func TestIDText_IsForPeople(t *testing.T) {
-	for want, id := range map[string]any{
-		"off by 5":           "off by 5",
-		wallet1:              uuidValue(uuid.MustParse(wallet1)),
-		wallet1 + " key":     bson.D{{Key: "a", Value: uuidValue(uuid.MustParse(wallet1))}, {Key: "b", Value: "key"}},
-		`{"$numberInt":"7"}`: int32(7),
-	} {
-		kind, data, err := bson.MarshalValue(id)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := idText(bson.RawValue{Type: kind, Value: data}); got != want {
-			t.Errorf("%q, want %q", got, want)
 		}
 	}
 }

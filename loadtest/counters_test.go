@@ -5,6 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"shop/inventory"
+	"shop/transfer"
+
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -47,7 +50,7 @@ func TestEvidence_EveryNumberThatIsCollectedIsExplained(t *testing.T) {
 			}
 		}
 	}
-	for _, check := range slices.Concat(InventoryChecks, HistoryChecks, SoldChecks, TransferChecks, MoveChecks) {
+	for _, check := range slices.Concat(inventory.Invariants, HistoryChecks, SoldChecks, transfer.Invariants, MoveChecks) {
 		if means(check.Invariant) == "" || check.Means == "" {
 			t.Errorf("%s: its invariant, or its result, is not explained", check.Name)
 		}

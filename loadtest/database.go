@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"shop/loadtest/fault"
+	"shop/locking/invariant"
 )
 
 // Database is one that a scenario has for itself.
@@ -58,7 +59,7 @@ const quietWait = 20 * time.Second
 func WaitQuiet(ctx context.Context, conn *pgx.Conn, patience time.Duration) error {
 	began := time.Now()
 	for {
-		others, err := units(ctx, conn, `
+		others, err := invariant.Number(ctx, conn, `
 SELECT count(*)
 FROM pg_stat_activity
 WHERE datname = current_database()

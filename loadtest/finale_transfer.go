@@ -12,15 +12,16 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"shop/loadtest/fault"
+	"shop/locking/invariant"
 )
 
 // spend shows that all money can be spent, and no more than all of it: when the
 // holds are over, each account sends what it says is available, which must work,
 // and then one more, which must be refused.
-func spend(ctx context.Context, r *run) Findings {
+func spend(ctx context.Context, r *run) invariant.Findings {
 	ctx, stop := context.WithTimeout(ctx, r.patience())
 	defer stop()
-	findings := Findings{}
+	findings := invariant.Findings{}
 	awaitHolds(ctx, r)
 	findings.Add("I-SPENT")
 	accounts := r.plan.Accounts
@@ -42,7 +43,7 @@ func awaitHolds(ctx context.Context, r *run) {
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
 	for end := time.Now().Add(LiveBound(r.ttl())); time.Now().Before(end); {
-		n, err := units(ctx, conn, `SELECT count(*) FROM transfers WHERE state = 'reserved'`)
+		n, err := invariant.Number(ctx, conn, `SELECT count(*) FROM transfers WHERE state = 'reserved'`)
 		if err == nil && n == 0 || !fault.Wait(ctx, 20*time.Millisecond) {
 			return
 		}

@@ -3,17 +3,19 @@ package loadtest
 import (
 	"context"
 	"fmt"
+
+	"shop/locking/invariant"
 )
 
 // spendWallets shows that all money can be spent, and no more than all of it, and
 // that a key stays with what it was used for: each wallet is debited by all that
 // it has, which must work, and then by one more, which must be refused; and the
 // key of that, which is decided, must not do for another wallet.
-func spendWallets(ctx context.Context, r *run) Findings {
+func spendWallets(ctx context.Context, r *run) invariant.Findings {
 	ctx, stop := context.WithTimeout(ctx, r.patience())
 	defer stop()
 	r.seeMongoClients(ctx)
-	findings := Findings{}
+	findings := invariant.Findings{}
 	findings.Add("I-SPENT")
 	wallets := r.plan.Wallets
 	for i, w := range wallets {

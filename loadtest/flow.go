@@ -5,6 +5,8 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"shop/locking/invariant"
 )
 
 // Flow is what differs between the lessons under proof: what is sent, and what
@@ -26,7 +28,7 @@ type Flow struct {
 	// Follow is what clients send because of a success, with times from now on. May be nil.
 	Follow func(Record) []Shot
 	// Finale shows after the load, before the replicas are stopped, that life goes on.
-	Finale func(context.Context, *run) Findings
+	Finale func(context.Context, *run) invariant.Findings
 	// Audit asks what really happened, when nobody is left who could change it.
 	Audit func(context.Context, *run, []Record) (Audited, error)
 	// Void says why a run shows nothing, beside what makes any run void.
@@ -46,7 +48,7 @@ type Flow struct {
 
 // Audited is what a flow's audit found.
 type Audited struct {
-	Findings Findings
+	Findings invariant.Findings
 	Number   int64 // Flow.Number
 	Evidence map[string]int64
 	Oversale *Oversale // inventory's: how it came to that

@@ -3,6 +3,9 @@ package loadtest
 import (
 	"context"
 	"fmt"
+
+	"shop/inventory"
+	"shop/locking/invariant"
 )
 
 // Inventory is the flow of purchases: nothing is sold twice.
@@ -13,8 +16,8 @@ var Inventory = Flow{
 		return fmt.Sprintf("%d buyers of %d units", len(p.Intents), p.units())
 	},
 	Watch: watchShelves,
-	Finale: func(ctx context.Context, r *run) Findings {
-		findings := Findings{}
+	Finale: func(ctx context.Context, r *run) invariant.Findings {
+		findings := invariant.Findings{}
 		findings.Add("I-LIVE", r.volley.finale(ctx, r.plan.Stock)...)
 		return findings
 	},
@@ -81,11 +84,11 @@ func auditSales(ctx context.Context, r *run, records []Record) (a Audited, err e
 	if err := LoadHistory(ctx, conn, r.plan.Stock, lines(records, r.clients[0].ID)); err != nil {
 		return a, err
 	}
-	checks := append(append(append([]Check{}, InventoryChecks...), HistoryChecks...), SoldChecks...)
-	if a.Findings, err = Audit(ctx, conn, checks); err != nil {
+	checks := append(append(append([]invariant.Check{}, inventory.Invariants...), HistoryChecks...), SoldChecks...)
+	if a.Findings, err = invariant.Run(ctx, checks, invariant.SQL(conn)); err != nil {
 		return a, err
 	}
-	if a.Number, err = units(ctx, conn, oversoldSQL(putByPlan)); err != nil {
+	if a.Number, err = invariant.Number(ctx, conn, inventory.OversoldSQL(putByPlan)); err != nil {
 		return a, err
 	}
 	a.Oversale, err = FindOversale(ctx, conn, records[:r.loaded])

@@ -6,6 +6,11 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"shop/locking/invariant"
+	"shop/transfer"
 )
 
 // Transfer is the flow of money: none is lost, none is made.
@@ -119,7 +124,7 @@ func auditMoney(ctx context.Context, r *run, records []Record) (a Audited, err e
 	if err := LoadMoves(ctx, conn, r.plan.Accounts, records, r.clients); err != nil {
 		return a, err
 	}
-	if a.Findings, err = Audit(ctx, conn, append(append([]Check{}, TransferChecks...), MoveChecks...)); err != nil {
+	if a.Findings, err = invariant.Run(ctx, slices.Concat(transfer.Invariants, MoveChecks), invariant.SQL(conn)); err != nil {
 		return a, err
 	}
 	a.Findings.Add("I-SPENT", wronglyRefused(records[:r.loaded], r.plan.Accounts)...)
@@ -132,7 +137,7 @@ func auditMoney(ctx context.Context, r *run, records []Record) (a Audited, err e
 			a.Evidence["short"]++
 		}
 	}
-	a.Number, err = units(ctx, conn, driftSQL("proof_accounts"))
+	a.Number, err = invariant.Number(ctx, conn, transfer.DriftSQL("proof_accounts"))
 	return a, err
 }
 
@@ -147,16 +152,16 @@ func (r *run) turnedAway() []string {
 }
 
 // ends counts what moved, and the holds by how they ended: whether the three met at all.
-func ends(ctx context.Context, conn queryer) (map[string]int64, error) {
+func ends(ctx context.Context, conn *pgx.Conn) (map[string]int64, error) {
 	counts := map[string]int64{}
 	for _, state := range []string{"posted", "voided", "expired"} {
-		n, err := units(ctx, conn, `SELECT count(*) FROM transfers WHERE expires_at IS NOT NULL AND state = '`+state+`'`)
+		n, err := invariant.Number(ctx, conn, `SELECT count(*) FROM transfers WHERE expires_at IS NOT NULL AND state = '`+state+`'`)
 		if err != nil {
 			return nil, err
 		}
 		counts["holds_"+state] = n
 	}
-	moved, err := units(ctx, conn, `SELECT count(*) FROM transfers WHERE state = 'posted'`)
+	moved, err := invariant.Number(ctx, conn, `SELECT count(*) FROM transfers WHERE state = 'posted'`)
 	counts["moved"] = moved
 	return counts, err
 }

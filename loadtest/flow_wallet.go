@@ -6,6 +6,10 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"shop/locking/invariant"
+	"shop/wallet"
+	"shop/wallet/bonus"
 )
 
 // Wallet is the flow of money in MongoDB: no update is lost, and nobody outside
@@ -120,7 +124,7 @@ func auditWallets(ctx context.Context, r *run, records []Record) (a Audited, err
 	if err := LoadTold(ctx, db, r.plan.Wallets, records, r.clients); err != nil {
 		return a, err
 	}
-	if a.Findings, err = AuditMongo(ctx, db, slices.Concat(WalletChecks, ToldChecks)); err != nil {
+	if a.Findings, err = invariant.Run(ctx, slices.Concat(wallet.Invariants, ToldChecks), wallet.Pipelines(db)); err != nil {
 		return a, err
 	}
 	a.Findings.Add("I-RIGHT", deniedRight(records)...)
@@ -136,7 +140,7 @@ func auditWallets(ctx context.Context, r *run, records []Record) (a Audited, err
 	calls := r.bonus.Calls()
 	a.Findings.Add("W-SIDE", side(r.scenario, calls, credits)...)
 	a.Evidence = tally(records[:r.loaded])
-	answered := slices.DeleteFunc(slices.Clone(calls), func(c BonusCall) bool { return c.Refused })
+	answered := slices.DeleteFunc(slices.Clone(calls), func(c bonus.Call) bool { return c.Refused })
 	a.Evidence["asked"], a.Evidence["asked_again"] = int64(len(answered)), int64(len(answered)-len(credits))
 	a.Evidence["mongo_clients"] = r.mongoClients
 	if r.proof.Overheard != nil {
@@ -146,7 +150,7 @@ func auditWallets(ctx context.Context, r *run, records []Record) (a Audited, err
 			a.Findings.Add("W-WIRE", heard.Breaches...)
 		}
 	}
-	all, err := addUp(ctx, db, plannedOpenings)
+	all, err := wallet.AddUp(ctx, db, plannedOpenings)
 	a.Number = all.Drift
 	return a, err
 }

@@ -72,12 +72,11 @@ func (rs *Replicas) logFile(n int) string {
 }
 
 // cleanEnv takes the shop's own settings away: what a replica runs with is on
-// its command line, whatever the caller's environment says. (SHOP_TEST_… tells a
-// test binary to be the program.)
+// its command line, whatever the caller's environment says.
 func cleanEnv(env []string) []string {
 	var clean []string
 	for _, setting := range env {
-		if !strings.HasPrefix(setting, "SHOP_") || strings.HasPrefix(setting, "SHOP_TEST_") {
+		if !strings.HasPrefix(setting, "SHOP_") {
 			clean = append(clean, setting)
 		}
 	}

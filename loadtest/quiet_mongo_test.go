@@ -11,6 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"shop/loadtest/fault"
+	"shop/wallet"
 )
 
 // replicaOf connects as a replica does: by the URL that it is given.
@@ -82,7 +83,7 @@ func TestWaitMongoQuiet_WaitsForACommandWhoseClientIsDead(t *testing.T) {
 	if n := underWay(t, db); n != 0 {
 		t.Errorf("quiet, and %d commands are under way", n)
 	}
-	if all, err := addUp(t.Context(), db, ownOpenings); err != nil || all.Drift != 3 {
+	if all, err := wallet.AddUp(t.Context(), db, wallet.Openings); err != nil || all.Drift != 3 {
 		t.Errorf("%+v, %v; want what it did to three wallets", all, err)
 	}
 }
@@ -132,7 +133,7 @@ func TestWaitMongoQuiet_ATransactionThatNobodyCanCommitIsNoReasonToWaitAndIsNotS
 	if err := waitMongoQuiet(t.Context(), db, db.Name(), quietWait); err != nil {
 		t.Fatal(err)
 	}
-	if all, err := addUp(t.Context(), db, ownOpenings); err != nil || all.Drift != 0 {
+	if all, err := wallet.AddUp(t.Context(), db, wallet.Openings); err != nil || all.Drift != 0 {
 		t.Errorf("%+v, %v; want nothing of what was not committed", all, err)
 	}
 }

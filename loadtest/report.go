@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"shop/loadtest/fault"
+	"shop/locking/invariant"
 )
 
 // Report is report/prove.json.
@@ -60,7 +61,7 @@ type Result struct {
 
 // Detail is what the page shows beside the numbers.
 type Detail struct {
-	Findings Findings
+	Findings invariant.Findings
 	Void     []string // why the run shows nothing
 	Stock    int64    // units that were there
 	Records  []Record

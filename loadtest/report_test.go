@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"shop/loadtest/fault"
+	"shop/locking/invariant"
 )
 
 // exampleReport has a control that was caught, and a safe one under a fault.
@@ -31,7 +32,7 @@ func exampleReport() Report {
 	naive.Violations = map[string]int64{"S1": 1, "oversold": 1, "I-ONCE": 0}
 	naive.Evidence = map[string]int64{"overlaps": 2}
 	naive.Detail = Detail{
-		Findings: Findings{"S1": {1, []string{"drop-00<b>"}}}, Stock: 1, Records: []Record{a, b}, Epoch: epoch,
+		Findings: invariant.Findings{"S1": {Count: 1, IDs: []string{"drop-00<b>"}}}, Stock: 1, Records: []Record{a, b}, Epoch: epoch,
 		Samples:  []Sample{{0, []Level{{"drop-00", 1, 1}}}, {30 * ms, []Level{{"drop-00", 0, -1}}}},
 		Oversale: &Oversale{"drop-00", 1, []Sale{{"a", 1, 1, a.Attempts[0]}, {"b", 1, 2, b.Attempts[0]}}},
 	}
@@ -39,7 +40,7 @@ func exampleReport() Report {
 	row.Verdict, row.AsExpected, row.Requests, row.OK = Safe, true, 1, 1
 	row.Violations, row.Evidence = map[string]int64{"S1": 0, "oversold": 0}, map[string]int64{"degraded": 7}
 	row.Detail = Detail{
-		Findings: Findings{}, Stock: 1, Records: []Record{a}, Epoch: epoch,
+		Findings: invariant.Findings{}, Stock: 1, Records: []Record{a}, Epoch: epoch,
 		Events: []fault.Event{{What: "redis killed", At: epoch.Add(100 * ms), Until: epoch.Add(200 * ms), Hits: 1}},
 	}
 	return Report{

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"shop/locking/invariant"
+
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -24,7 +26,7 @@ func bothFlows() Report {
 	naive.Violations = map[string]int64{"T3": 2, "T1": 0, "drift": 60}
 	naive.Evidence = map[string]int64{"overlaps": 2, "late_refused": 12, "crash_after-key": 1}
 	naive.Detail = Detail{
-		Findings: Findings{"T3": {2, []string{account1, account2}}}, Epoch: r.When,
+		Findings: invariant.Findings{"T3": {Count: 2, IDs: []string{account1, account2}}}, Epoch: r.When,
 		Records: []Record{
 			paid(Pay, OK, ""), paid(Pay, Rejected, "insufficient-funds"), paid(Reserve, OK, ""),
 			paid(PostHold, OK, ""), paid(VoidHold, Rejected, "already-settled"),

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"shop/locking/invariant"
+
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -24,7 +26,7 @@ func threeFlows() Report {
 	txn.Violations = map[string]int64{"W-SIDE": 2, "M1": 0, "M2": 0, "drift": 0}
 	txn.Evidence = map[string]int64{"overlaps": 2, "asked_again": 12, "conflict": 40}
 	txn.Detail = Detail{
-		Findings: Findings{"W-SIDE": {2, []string{"request r asked about operation o again"}}}, Epoch: r.When,
+		Findings: invariant.Findings{"W-SIDE": {Count: 2, IDs: []string{"request r asked about operation o again"}}}, Epoch: r.When,
 		Records: []Record{
 			asked(Credit, OK, ""), asked(Credit, OK, ""), asked(Debit, Rejected, "insufficient-funds"),
 			asked(Pay, OK, ""), asked(Debit, Rejected, keyReused),

@@ -13,6 +13,8 @@ import (
 	vegeta "github.com/tsenart/vegeta/v12/lib"
 
 	"shop/loadtest/fault"
+	"shop/locking/invariant"
+	"shop/wallet/bonus"
 )
 
 // run is one scenario under way.
@@ -24,8 +26,8 @@ type run struct {
 	duration time.Duration // of the load
 	stores   Stores
 	database *Database
-	bonus    *Bonus        // nil: the flow has none
-	clients  []Credentials // that send the plan
+	bonus    *bonus.Service // nil: the flow has none
+	clients  []Credentials  // that send the plan
 	replicas *Replicas
 	fault    fault.Fault
 	prefix   string // of the locks; and the name of the databases
@@ -37,7 +39,7 @@ type run struct {
 	acquired  int64 // locks taken until the fault was over
 	decided   time.Duration
 	loaded    int // keys of the load: what comes behind them is the finale
-	finale    Findings
+	finale    invariant.Findings
 	left      []string // locks that nobody holds, and that are there
 	replayed  int64
 	silent    []string // keys that were decided, and got no final answer again
@@ -123,9 +125,7 @@ func (r *run) audit(ctx context.Context) (Result, error) {
 		return Result{}, err
 	}
 	findings := audited.Findings
-	for invariant, finding := range r.finale {
-		findings.merge(invariant, finding)
-	}
+	findings.Merge(r.finale)
 	findings.Add("I-ONCE", diverged(records)...)
 	findings.Add("I-LIVE", r.lifeless(records)...)
 	findings.Add(r.flow.During, apart(r.samples)...)

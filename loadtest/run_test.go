@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"shop/loadtest/fault"
+	"shop/locking/invariant"
 )
 
 // A last COMMIT may still be on its way when all replicas are gone: the audit
@@ -52,7 +53,7 @@ func commitWhenAwaited(ctx context.Context, onlooker, late *pgx.Conn) error {
 			return ctx.Err()
 		}
 		var err error
-		awaited, err = units(ctx, onlooker, `
+		awaited, err = invariant.Number(ctx, onlooker, `
 SELECT count(*)
 FROM pg_stat_activity auditor
 JOIN pg_stat_activity late ON late.datname = auditor.datname

@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"slices"
 
+	"shop/wallet"
+	"shop/wallet/bonus"
+
 	"github.com/google/uuid"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -49,8 +52,8 @@ type credit struct {
 //     the lock, what the first has stored. That is more than the other strategies
 //     promise: of two under inc, both ask before either has stored anything. And
 //     under a fault one may die between asking and storing; then the other must ask.
-func side(s Scenario, calls []BonusCall, credits []credit) (breaches []string) {
-	asked, requests := map[uuid.UUID][]BonusCall{}, map[uuid.UUID]int{}
+func side(s Scenario, calls []bonus.Call, credits []credit) (breaches []string) {
+	asked, requests := map[uuid.UUID][]bonus.Call{}, map[uuid.UUID]int{}
 	for _, c := range calls {
 		if c.Refused { // a key that two wallets share: who asks second is told so, and gets nothing
 			continue
@@ -79,7 +82,7 @@ func side(s Scenario, calls []BonusCall, credits []credit) (breaches []string) {
 
 // outsideOf compares the questions about one operation with each other, and with
 // what is stored of it; nil: nothing is.
-func outsideOf(questions []BonusCall, stored *credit) (breaches []string) {
+func outsideOf(questions []bonus.Call, stored *credit) (breaches []string) {
 	is, applied := questions[0], 0
 	for _, q := range questions {
 		if q.First {
@@ -114,7 +117,7 @@ func storedCredits(ctx context.Context, db *mongo.Database) ([]credit, error) {
 		Wallet        bson.Binary
 		Amount, Bonus int64
 	}
-	err := aggregate(ctx, db, "wallet_operations", `{"$match": {"kind": "credit", "refused": {"$exists": false}}}`, &stored)
+	err := wallet.Aggregate(ctx, db, "wallet_operations", `{"$match": {"kind": "credit", "refused": {"$exists": false}}}`, &stored)
 	if err != nil {
 		return nil, fmt.Errorf("audit: credits: %w", err)
 	}

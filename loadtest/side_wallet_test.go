@@ -4,14 +4,16 @@ import (
 	"strings"
 	"testing"
 
+	"shop/wallet/bonus"
+
 	"github.com/google/uuid"
 )
 
 // fair is an outside that was asked about two credits, and about one of them again
 // by another request.
-func fair() (calls []BonusCall, credits []credit) {
+func fair() (calls []bonus.Call, credits []credit) {
 	a, b, w := uuid.MustParse(operation1), uuid.MustParse(operation2), uuid.MustParse(wallet1)
-	calls = []BonusCall{
+	calls = []bonus.Call{
 		{Operation: a, Request: uuid.New(), Wallet: w, Attempt: 1, Amount: 100, Bonus: 10, First: true},
 		{Operation: b, Request: uuid.New(), Wallet: w, Attempt: 1, Amount: 50, Bonus: 11, First: true},
 		{Operation: a, Request: uuid.New(), Wallet: w, Attempt: 1, Amount: 100, Bonus: 10},
@@ -50,7 +52,7 @@ func TestSide_TwoRequestsMayAskAboutOneOperationButForLockIDWithoutAFault(t *tes
 func TestSide_AQuestionThatTheOutsideRefusedIsNone(t *testing.T) {
 	each(func(s Scenario) {
 		calls, credits := fair()
-		calls[2] = BonusCall{Operation: calls[0].Operation, Request: uuid.New(), Wallet: uuid.New(), Amount: 7, Attempt: 1, Refused: true}
+		calls[2] = bonus.Call{Operation: calls[0].Operation, Request: uuid.New(), Wallet: uuid.New(), Amount: 7, Attempt: 1, Refused: true}
 		if found := side(s, calls, credits); len(found) != 0 {
 			t.Errorf("%s: %v", s.Name(), found)
 		}
@@ -76,49 +78,49 @@ func TestSide_ARequestAsksOnceWithoutAFaultAndUnderIncAlways(t *testing.T) {
 // What must hold in every run: each is planted in an outside that is fair otherwise.
 func TestSide_FindsUnderEveryStrategyAndFault(t *testing.T) {
 	for name, c := range map[string]struct {
-		plant func(calls []BonusCall, credits []credit) ([]BonusCall, []credit)
+		plant func(calls []bonus.Call, credits []credit) ([]bonus.Call, []credit)
 		want  string
 	}{
-		"applied twice": {func(calls []BonusCall, credits []credit) ([]BonusCall, []credit) {
+		"applied twice": {func(calls []bonus.Call, credits []credit) ([]bonus.Call, []credit) {
 			calls[2].First = true
 			return calls, credits
 		}, "operation " + operation1 + " was applied 2 times"},
-		"answered and never applied": {func(calls []BonusCall, credits []credit) ([]BonusCall, []credit) {
+		"answered and never applied": {func(calls []bonus.Call, credits []credit) ([]bonus.Call, []credit) {
 			calls[1].First = false
 			return calls, credits
 		}, "operation " + operation2 + " was applied 0 times"},
-		"another bonus the second time": {func(calls []BonusCall, credits []credit) ([]BonusCall, []credit) {
+		"another bonus the second time": {func(calls []bonus.Call, credits []credit) ([]bonus.Call, []credit) {
 			calls[2].Bonus = 99
 			return calls, credits
 		}, "operation " + operation1 + " got 10 on 100 for " + wallet1 + ", and 99 on 100 for " + wallet1},
-		"asked about another amount": {func(calls []BonusCall, credits []credit) ([]BonusCall, []credit) {
+		"asked about another amount": {func(calls []bonus.Call, credits []credit) ([]bonus.Call, []credit) {
 			calls[2].Amount = 101
 			return calls, credits
 		}, "and 10 on 101 for "},
-		"asked about another wallet": {func(calls []BonusCall, credits []credit) ([]BonusCall, []credit) {
+		"asked about another wallet": {func(calls []bonus.Call, credits []credit) ([]bonus.Call, []credit) {
 			calls[2].Wallet = uuid.MustParse(wallet2)
 			return calls, credits
 		}, "for " + wallet2},
-		"applied and not committed": {func(calls []BonusCall, credits []credit) ([]BonusCall, []credit) {
+		"applied and not committed": {func(calls []bonus.Call, credits []credit) ([]bonus.Call, []credit) {
 			return calls, credits[:1]
 		}, "operation " + operation2 + " got a bonus of 11, and was not committed"},
-		"asked under a new name in each attempt": {func(calls []BonusCall, credits []credit) ([]BonusCall, []credit) {
+		"asked under a new name in each attempt": {func(calls []bonus.Call, credits []credit) ([]bonus.Call, []credit) {
 			calls[2].Operation, calls[2].First = uuid.MustParse(operation3), true
 			return calls, credits
 		}, "operation " + operation3 + " got a bonus of 10, and was not committed"},
-		"another bonus in the balance": {func(calls []BonusCall, credits []credit) ([]BonusCall, []credit) {
+		"another bonus in the balance": {func(calls []bonus.Call, credits []credit) ([]bonus.Call, []credit) {
 			credits[0].Bonus = 20
 			return calls, credits
 		}, "operation " + operation1 + " has 20 on 100 for " + wallet1 + ", and the outside gave 10 on 100 for " + wallet1},
-		"the bonus of another amount": {func(calls []BonusCall, credits []credit) ([]BonusCall, []credit) {
+		"the bonus of another amount": {func(calls []bonus.Call, credits []credit) ([]bonus.Call, []credit) {
 			credits[1].Amount = 500
 			return calls, credits
 		}, "operation " + operation2 + " has 11 on 500"},
-		"the bonus in another wallet": {func(calls []BonusCall, credits []credit) ([]BonusCall, []credit) {
+		"the bonus in another wallet": {func(calls []bonus.Call, credits []credit) ([]bonus.Call, []credit) {
 			credits[1].Wallet = uuid.MustParse(wallet3)
 			return calls, credits
 		}, "operation " + operation2 + " has 11 on 50 for " + wallet3},
-		"a bonus that nobody gave": {func(calls []BonusCall, credits []credit) ([]BonusCall, []credit) {
+		"a bonus that nobody gave": {func(calls []bonus.Call, credits []credit) ([]bonus.Call, []credit) {
 			return append(calls[:1], calls[2]), credits
 		}, "operation " + operation2 + " has a bonus of 11, and the outside was not asked"},
 	} {

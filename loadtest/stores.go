@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"shop/wallet/bonus"
+
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
@@ -72,7 +74,7 @@ func (r *run) enterMongo(ctx context.Context) (leave func(), err error) {
 	if r.stores.Mongo, err = withMongoDatabase(server, r.prefix); err != nil {
 		return nil, err
 	}
-	if r.bonus, err = NewBonus(); err != nil {
+	if r.bonus, err = bonus.Serve(); err != nil {
 		return nil, fmt.Errorf("bonus service: %w", err)
 	}
 	r.stores.Bonus = r.bonus.URL()

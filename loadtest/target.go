@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"time"
 
+	"shop/locking/invariant"
+
 	"github.com/jackc/pgx/v5"
 )
 
@@ -22,8 +24,8 @@ type Target struct {
 	Classify  func(int, http.Header, []byte) (Outcome, string)
 	Request   *Template
 	Load      Load
-	Checks    []Check // each must find nothing
-	Database  string  // where they run
+	Checks    []invariant.Check // each must find nothing
+	Database  string            // where they run
 	Say       func(format string, args ...any)
 	Tick      func(line string)
 }
@@ -97,18 +99,18 @@ func (t *Target) rehearse(ctx context.Context, conn *pgx.Conn) error {
 		return fmt.Errorf("audit: %w", err)
 	}
 	for _, check := range t.Checks {
-		if _, err := conn.Prepare(ctx, "", check.SQL); err != nil {
+		if _, err := conn.Prepare(ctx, "", check.Query); err != nil {
 			return fmt.Errorf("audit %s: %w", check.Name, err)
 		}
 	}
 	return nil
 }
 
-func (t *Target) audit(ctx context.Context, conn *pgx.Conn, records []Record) (Findings, error) {
+func (t *Target) audit(ctx context.Context, conn *pgx.Conn, records []Record) (invariant.Findings, error) {
 	if err := loadAnswers(ctx, conn, records); err != nil {
 		return nil, err
 	}
-	findings, err := Audit(ctx, conn, t.Checks)
+	findings, err := invariant.Run(ctx, t.Checks, invariant.SQL(conn))
 	if err != nil {
 		return nil, err
 	}

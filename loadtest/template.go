@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"text/template"
+
+	"shop/locking/invariant"
 )
 
 // Template makes the requests to somebody else's service. Path and Body are
@@ -68,8 +70,8 @@ var queryName = regexp.MustCompile(`(?m)^--\s*name:\s*(.+?)\s*$`)
 
 // ParseChecks reads a file of queries, each of which ends with a semicolon at
 // the end of a line. A comment "-- name: S1" before one names it.
-func ParseChecks(text string) []Check {
-	var checks []Check
+func ParseChecks(text string) []invariant.Check {
+	var checks []invariant.Check
 	for part := range strings.SplitAfterSeq(text+"\n", ";\n") {
 		sql := strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(part), ";"))
 		if onlyComments(sql) {
@@ -80,7 +82,7 @@ func ParseChecks(text string) []Check {
 			name = match[1]
 		}
 		// Whatever columns it returns, a row is a violation, and its text is its id.
-		checks = append(checks, Check{Name: name, Invariant: name, SQL: "SELECT violation::text FROM (\n" + sql + "\n) violation"})
+		checks = append(checks, invariant.Check{Name: name, Invariant: name, Query: "SELECT violation::text FROM (\n" + sql + "\n) violation"})
 	}
 	return checks
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"shop/loadtest/fault"
+	"shop/wallet"
 )
 
 // watchWallets looks at all wallets and all entries, at one moment each time.
@@ -19,7 +20,7 @@ func watchWallets(ctx context.Context, stores Stores, clock func() time.Duration
 	var samples []Sample
 	for {
 		at := clock()
-		all, err := addUp(ctx, db, ownOpenings)
+		all, err := wallet.AddUp(ctx, db, wallet.Openings)
 		switch {
 		case ctx.Err() != nil:
 			return samples, nil

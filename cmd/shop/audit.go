@@ -10,7 +10,10 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
-	"shop/loadtest"
+	"shop/inventory"
+	"shop/locking/invariant"
+	"shop/transfer"
+	"shop/wallet"
 )
 
 // auditCmd counts what violates an invariant, from outside, while the shop may
@@ -50,7 +53,7 @@ func (c *auditCmd) Run(ctx context.Context, out io.Writer) error {
 	return nil
 }
 
-func printFindings(out io.Writer, flow string, findings loadtest.Findings) (broken int) {
+func printFindings(out io.Writer, flow string, findings invariant.Findings) (broken int) {
 	for _, invariant := range slices.Sorted(maps.Keys(findings)) {
 		finding := findings[invariant]
 		fmt.Fprintf(out, "%-9s  %-8s %d\n", flow, invariant, finding.Count)
@@ -67,30 +70,30 @@ func printFindings(out io.Writer, flow string, findings loadtest.Findings) (brok
 // flows are the lessons, with the checks of what they leave in their stores.
 var flows = []struct {
 	name  string
-	audit func(context.Context, *pgxpool.Pool, *mongo.Database) (loadtest.Findings, error)
+	audit func(context.Context, *pgxpool.Pool, *mongo.Database) (invariant.Findings, error)
 }{
-	{"inventory", func(ctx context.Context, pool *pgxpool.Pool, _ *mongo.Database) (loadtest.Findings, error) {
-		return loadtest.Audit(ctx, pool, loadtest.InventoryChecks)
+	{"inventory", func(ctx context.Context, pool *pgxpool.Pool, _ *mongo.Database) (invariant.Findings, error) {
+		return invariant.Run(ctx, inventory.Invariants, invariant.SQL(pool))
 	}},
-	{"transfer", func(ctx context.Context, pool *pgxpool.Pool, _ *mongo.Database) (loadtest.Findings, error) {
-		return loadtest.Audit(ctx, pool, loadtest.TransferChecks)
+	{"transfer", func(ctx context.Context, pool *pgxpool.Pool, _ *mongo.Database) (invariant.Findings, error) {
+		return invariant.Run(ctx, transfer.Invariants, invariant.SQL(pool))
 	}},
-	{"wallet", func(ctx context.Context, _ *pgxpool.Pool, wallets *mongo.Database) (loadtest.Findings, error) {
+	{"wallet", func(ctx context.Context, _ *pgxpool.Pool, wallets *mongo.Database) (invariant.Findings, error) {
 		if wallets == nil {
 			return nil, nil
 		}
-		return loadtest.AuditMongo(ctx, wallets, loadtest.WalletChecks)
+		return invariant.Run(ctx, wallet.Invariants, wallet.Pipelines(wallets))
 	}},
 }
 
 // auditNumbers is the audit as GET /v1/audit tells it. Where MongoDB should be
 // and is not, there is no audit: half of one would look like a whole one.
 func (p *parts) auditNumbers(ctx context.Context) (map[string]map[string]int64, error) {
-	stock, err := loadtest.AuditInventory(ctx, p.pool)
+	stock, err := inventory.Audit(ctx, p.pool)
 	if err != nil {
 		return nil, err
 	}
-	money, err := loadtest.AuditTransfer(ctx, p.pool)
+	money, err := transfer.Audit(ctx, p.pool)
 	numbers := map[string]map[string]int64{"inventory": stock, "transfer": money}
 	if err != nil || p.till.db == nil {
 		return numbers, err
@@ -98,6 +101,6 @@ func (p *parts) auditNumbers(ctx context.Context) (map[string]map[string]int64, 
 	if err := p.till.closed(); err != nil {
 		return nil, err
 	}
-	numbers["wallet"], err = loadtest.AuditWallet(ctx, p.till.db)
+	numbers["wallet"], err = wallet.Audit(ctx, p.till.db)
 	return numbers, err
 }

@@ -14,14 +14,14 @@ import (
 
 	"github.com/google/uuid"
 
-	"shop/loadtest"
 	"shop/wallet"
+	"shop/wallet/bonus"
 )
 
-// newOutside is the bonus service of the load test.
-func newOutside(t *testing.T) *loadtest.Bonus {
+// newOutside is a bonus service.
+func newOutside(t *testing.T) *bonus.Service {
 	t.Helper()
-	outside, err := loadtest.NewBonus()
+	outside, err := bonus.Serve()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,7 +23,6 @@ type cli struct {
 	Migrate migrateCmd       `cmd:"" help:"Create or update the tables and collections. Safe to run at any time, and several at once."`
 	Seed    seedCmd          `cmd:"" help:"Make the demo's clients, products, accounts and wallets where they are missing, and print the keys."`
 	Client  clientCmd        `cmd:"" help:"Who may call: add, list, rotate."`
-	Prove   proveCmd         `cmd:"" help:"Load a set of replicas, break things, and audit what came of it."`
 	Batch   batchCmd         `cmd:"" help:"Give back expired holds and forget old idempotency keys: once, or again and again."`
 	Audit   auditCmd         `cmd:"" help:"Count what violates an invariant."`
 	Epoch   epochCmd         `cmd:"" name:"fence-epoch" help:"After etcd was wiped or restored: let the accounts take the fences of the one that is there now. Restart every serve and batch afterwards."`

@@ -10,9 +10,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"shop/loadtest"
 	"shop/locking"
 	"shop/wallet"
+	"shop/wallet/bonus"
 )
 
 // till keeps wallets in a MongoDB that may come later than we do, and go:
@@ -31,7 +31,7 @@ type till struct {
 	db       *mongo.Database // nil: as above
 	probe    *mongo.Database // the same, over one connection of its own: a busy shop is not a dead one
 	bonus    *bonusClient    // nil: there is no bonus
-	lab      *loadtest.Bonus // nil: somebody else's service, or none
+	lab      *bonus.Service  // nil: somebody else's service, or none
 	log      *slog.Logger
 	stop     context.CancelFunc
 	watching sync.WaitGroup

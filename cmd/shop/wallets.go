@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	"shop/loadtest"
 	"shop/wallet"
+	"shop/wallet/bonus"
 )
 
 // walletSettings say how wallets are written.
@@ -67,7 +67,7 @@ func (s walletSettings) open(ctx context.Context, mongo mongoSettings, lab bool,
 func (t *till) outside(bonusURL string, lab bool) (wallet.Bonus, error) {
 	if bonusURL == "" && lab {
 		var err error
-		if t.lab, err = loadtest.NewBonus(); err != nil {
+		if t.lab, err = bonus.Serve(); err != nil {
 			return nil, err
 		}
 		bonusURL = t.lab.URL()

@@ -1,15 +1,23 @@
+// Command prove loads replicas of shop, breaks what they depend on, and audits what
+// came of it. loadtest's documentation says what a proof is.
 package main
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
+	"github.com/alecthomas/kong"
+	"github.com/redis/go-redis/v9/logging"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"shop/compose/local/stack"
@@ -19,12 +27,18 @@ import (
 	"shop/wallet"
 )
 
-// proveCmd loads replicas of this very program and audits what came of it.
-type proveCmd struct {
+const description = `Loads replicas of shop, breaks what they depend on, and audits what came of it.
+
+Each setting is a flag or an environment variable; the flag wins. Exit status:
+0 all as expected, 1 not as expected, 2 wrong usage or could not run.`
+
+// app holds the settings of a proof; --help is their documentation.
+type app struct {
 	PostgresURL string `name:"postgres-url" env:"SHOP_POSTGRES_URL" placeholder:"URL" help:"A PostgreSQL server on which databases may be made and dropped."`
 	RedisURL    string `name:"redis-url" env:"SHOP_REDIS_URL" placeholder:"URL" help:"Redis, for the locks."`
 	Etcd        string `name:"etcd-endpoints" env:"SHOP_ETCD_ENDPOINTS" placeholder:"HOST:PORT" help:"etcd, for the locks of accounts."`
 	MongoURL    string `name:"mongo-url" env:"SHOP_MONGO_URL" placeholder:"URL" help:"A MongoDB replica set on which databases may be made and dropped."`
+	Shop        string `env:"SHOP_PROGRAM" type:"path" placeholder:"FILE" help:"The program whose replicas are loaded. Default: shop, beside this program."`
 	Stack       string `env:"SHOP_STACK" placeholder:"DIR" help:"State folder of the local stack: faults of servers need it."`
 
 	Flow     string        `help:"Only this flow: inventory, transfer or wallet."`
@@ -50,7 +64,7 @@ const (
 )
 
 // Validate finds what cannot work.
-func (c *proveCmd) Validate() error {
+func (c *app) Validate() error {
 	switch {
 	case c.Rate < 1 || c.Replicas < 1 || c.Duration < 0:
 		return errors.New("--rate and --replicas must be at least 1, --duration above 0")
@@ -63,40 +77,78 @@ func (c *proveCmd) Validate() error {
 	return c.Target.validate()
 }
 
-// Run exits with 0 if everything was as expected, with 1 if it was not, with 2
-// if it could not be found out.
-func (c *proveCmd) Run(ctx context.Context, std stdio) error {
+func main() {
+	logging.Disable() // go-redis: what matters of its connections comes back as errors
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	status, err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "prove:", err)
+	}
+	os.Exit(status)
+}
+
+// The exit statuses.
+const (
+	asExpected = iota
+	notAsExpected
+	couldNotRun
+)
+
+// run is the program without its process, so that tests run the whole of it.
+func run(ctx context.Context, args []string, out, log io.Writer) (status int, err error) {
+	var (
+		c      app
+		helped bool
+	)
+	parser, err := kong.New(&c, kong.Name("prove"), kong.Description(description),
+		kong.Writers(out, log), kong.Exit(func(int) { helped = true }))
+	if err != nil {
+		return couldNotRun, err
+	}
+	_, err = parser.Parse(args)
+	switch {
+	case helped:
+		return asExpected, nil
+	case err != nil:
+		return couldNotRun, fmt.Errorf("%w\nprove --help tells more", err)
+	}
+	return c.run(ctx, out, log)
+}
+
+// run loads, audits and reports.
+func (c *app) run(ctx context.Context, out, log io.Writer) (status int, err error) {
 	if c.Duration == 0 {
 		c.Duration = durationWhole
 		if c.Quick {
 			c.Duration, c.calm = durationQuick, durationCalm
 		}
 	}
-	report, err := c.prove(ctx, newTeller(std.err))
+	report, err := c.prove(ctx, newProgress(log))
 	if report.Planned > 0 { // else nothing was tried
-		err = errors.Join(err, c.tell(std, report))
+		err = errors.Join(err, c.write(out, report))
 	}
 	switch {
 	case err != nil:
-		return &usageError{fmt.Errorf("prove: could not run: %w", err)}
+		return couldNotRun, fmt.Errorf("could not run: %w", err)
 	case !report.AsExpected:
-		return errors.New("prove: not as expected; see the lines marked above, and the report")
+		return notAsExpected, errors.New("not as expected; see the lines marked above, and the report")
 	}
-	return nil
+	return asExpected, nil
 }
 
-// tell prints the table, and writes the report: of a run that was called off
+// write prints the table, and writes the report: of a run that was called off
 // too, in place of an earlier one, which would be taken for its result.
-func (c *proveCmd) tell(std stdio, report loadtest.Report) error {
-	fmt.Fprintln(std.out)
-	if err := errors.Join(report.Table(std.out), report.Write(c.Out)); err != nil {
+func (c *app) write(out io.Writer, report loadtest.Report) error {
+	fmt.Fprintln(out)
+	if err := errors.Join(report.Table(out), report.Write(c.Out)); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(std.out, "\n%s\n%s\n", filepath.Join(c.Out, "index.html"), filepath.Join(c.Out, "prove.json"))
+	_, err := fmt.Fprintf(out, "\n%s\n%s\n", filepath.Join(c.Out, "index.html"), filepath.Join(c.Out, "prove.json"))
 	return err
 }
 
-func (c *proveCmd) prove(ctx context.Context, tell *teller) (loadtest.Report, error) {
+func (c *app) prove(ctx context.Context, tell *progress) (loadtest.Report, error) {
 	if len(c.Target.Target) > 0 {
 		return c.proveTarget(ctx, tell)
 	}
@@ -104,11 +156,11 @@ func (c *proveCmd) prove(ctx context.Context, tell *teller) (loadtest.Report, er
 	if err != nil {
 		return loadtest.Report{}, err
 	}
-	rig, err := c.rig(scenarios)
+	env, err := c.environment(scenarios)
 	if err != nil {
 		return loadtest.Report{}, err
 	}
-	defer rig.close()
+	defer env.close()
 	if err := os.MkdirAll(c.Out, 0o755); err != nil { // before the work, not after it
 		return loadtest.Report{}, err
 	}
@@ -117,15 +169,15 @@ func (c *proveCmd) prove(ctx context.Context, tell *teller) (loadtest.Report, er
 		Load:      loadtest.Load{Rate: c.Rate, Duration: c.Duration, Seed: c.Seed, Replicas: c.Replicas},
 		Calm:      c.calm,
 		LockTTL:   lockTTLs,
-		Server:    rig.postgresURL,
-		Mongo:     rig.mongoURL,
+		Server:    env.postgresURL,
+		Mongo:     env.mongoURL,
 		Keep:      c.Keep,
-		Prepare:   prepare,
-		Program:   rig.program,
-		Fault:     rig.fault,
-		Leftovers: rig.leftovers,
-		Members:   rig.compare,
-		Overheard: rig.overheard,
+		Prepare:   env.prepare,
+		Program:   env.replica,
+		Fault:     env.fault,
+		Leftovers: env.leftovers,
+		Members:   env.compare,
+		Overheard: env.overheard,
 		Say:       tell.say,
 		Tick:      tell.tick,
 	}
@@ -134,21 +186,21 @@ func (c *proveCmd) prove(ctx context.Context, tell *teller) (loadtest.Report, er
 
 // matrix is that of all flows, with the strategies that they offer.
 func matrix() []loadtest.Scenario {
-	var shop, bank, till []loadtest.Strategy
+	var purchases, transfers, wallets []loadtest.Strategy
 	for _, s := range inventory.Strategies() {
-		shop = append(shop, loadtest.Strategy{Name: s.Name, Safe: s.Safe, Stores: s.Stores})
+		purchases = append(purchases, loadtest.Strategy{Name: s.Name, Safe: s.Safe, Stores: s.Stores})
 	}
 	for _, s := range transfer.Strategies() {
-		bank = append(bank, loadtest.Strategy{Name: s.Name, Safe: s.Safe, Stores: s.Stores})
+		transfers = append(transfers, loadtest.Strategy{Name: s.Name, Safe: s.Safe, Stores: s.Stores})
 	}
 	for _, s := range wallet.Strategies() {
-		till = append(till, loadtest.Strategy{Name: s.Name, Safe: s.Safe, Stores: s.Stores})
+		wallets = append(wallets, loadtest.Strategy{Name: s.Name, Safe: s.Safe, Stores: s.Stores})
 	}
-	return slices.Concat(loadtest.Inventory.Matrix(shop), loadtest.Transfer.Matrix(bank), loadtest.Wallet.Matrix(till))
+	return slices.Concat(loadtest.Inventory.Matrix(purchases), loadtest.Transfer.Matrix(transfers), loadtest.Wallet.Matrix(wallets))
 }
 
 // scenarios chooses from the matrix.
-func (c *proveCmd) scenarios() ([]loadtest.Scenario, error) {
+func (c *app) scenarios() ([]loadtest.Scenario, error) {
 	matrix := matrix()
 	chosen := loadtest.Only(matrix, c.Flow, c.Strategy, c.Fault)
 	if len(chosen) == 0 {
@@ -172,12 +224,12 @@ func names(scenarios []loadtest.Scenario) string {
 	return strings.Join(list, "\n  ")
 }
 
-// how to get servers, for whoever has none.
-const getServers = "start real servers for the time of the proof with\n  go run ./compose/local exec -- go run ./cmd/shop prove --quick\n(make demo does that)"
+// getServers says how to get the servers that a proof needs.
+const getServers = "start real servers for the time of the proof with\n  make demo\nor, as that does, with\n  go build -o bin/ ./cmd/shop ./loadtest/prove ./compose/local && bin/local exec -- bin/prove --quick"
 
-// rig checks that all servers are there that the scenarios need.
-func (c *proveCmd) rig(scenarios []loadtest.Scenario) (*rig, error) {
-	program, err := os.Executable()
+// environment checks that the program and all servers are there that the scenarios need.
+func (c *app) environment(scenarios []loadtest.Scenario) (*environment, error) {
+	program, err := c.program()
 	if err != nil {
 		return nil, err
 	}
@@ -187,6 +239,22 @@ func (c *proveCmd) rig(scenarios []loadtest.Scenario) (*rig, error) {
 	case c.Stack == "" && slices.ContainsFunc(scenarios, breaksServers):
 		return nil, errNoStack
 	}
-	r := &rig{exe: program, settings: c, private: map[string]*stack.Server{}, etcds: map[string]*clientv3.Client{}}
-	return r, r.attach(c.Stack)
+	e := &environment{program: program, settings: c, private: map[string]*stack.Server{}, etcds: map[string]*clientv3.Client{}}
+	return e, e.attach(c.Stack)
+}
+
+// program is the path of shop.
+func (c *app) program() (string, error) {
+	path := c.Shop
+	if path == "" {
+		self, err := os.Executable()
+		if err != nil {
+			return "", err
+		}
+		path = filepath.Join(filepath.Dir(self), "shop")
+	}
+	if _, err := exec.LookPath(path); err != nil {
+		return "", fmt.Errorf("the program under proof: %w; build it beside this one (go build -o bin/ ./cmd/shop ./loadtest/prove), or say with --shop where it is", err)
+	}
+	return path, nil
 }

@@ -1,15 +1,21 @@
-package loadtest
+package transfer
 
-import "context"
+import (
+	"context"
 
-// TransferChecks need only the tables. Each is one statement, and so one
+	"github.com/jackc/pgx/v5"
+
+	"shop/locking/invariant"
+)
+
+// Invariants need only the tables. Each is one statement, and so one
 // snapshot: two sums in two statements would see two moments.
-var TransferChecks = []Check{
+var Invariants = []invariant.Check{
 	{
 		// Money is neither made nor lost. (Seen from one account, that is T3.)
 		Name: "T1", Invariant: "T1",
 		Means: "currency of which more or less is there than was paid in",
-		SQL: `
+		Query: `
 SELECT currency || ' off by ' || sum(balance - opening)
 FROM accounts
 GROUP BY currency
@@ -18,7 +24,7 @@ HAVING sum(balance) <> sum(opening)`,
 	{
 		Name: "T2", Invariant: "T2",
 		Means: "posted transfer without its two entries, or another one with any",
-		SQL: `
+		Query: `
 SELECT t.id::text
 FROM transfers t
 LEFT JOIN ledger_entries e ON e.transfer_id = t.id
@@ -32,7 +38,7 @@ HAVING CASE t.state
 	{
 		Name: "T3", Invariant: "T3",
 		Means: "account whose balance is not what its entries add up to, or is below what it holds",
-		SQL: `
+		Query: `
 SELECT a.id::text
 FROM accounts a
 LEFT JOIN (SELECT account_id, sum(delta) AS moved
@@ -45,7 +51,7 @@ WHERE a.balance <> a.opening + COALESCE(l.moved, 0)
 	{
 		Name: "T3 held", Invariant: "T3",
 		Means: "account whose held money is not the sum of its reserved transfers",
-		SQL: `
+		Query: `
 SELECT a.id::text
 FROM accounts a
 LEFT JOIN (SELECT from_id, sum(amount) AS reserved
@@ -58,7 +64,7 @@ WHERE a.held <> COALESCE(h.reserved, 0)`,
 		// Numbers of two counters cannot be compared: each source by itself.
 		Name: "T4", Invariant: "T4",
 		Means: "entry that was written under an older fence than the entry before it",
-		SQL: `
+		Query: `
 SELECT id::text
 FROM (SELECT id, fence, max(fence) OVER (PARTITION BY account_id, fence_source
                                          ORDER BY account_version
@@ -70,7 +76,7 @@ WHERE fence < newest`,
 	{
 		Name: "I-ONCE transfers", Invariant: "I-ONCE",
 		Means: "key that made another transfer while its answer was kept",
-		SQL: `
+		Query: `
 SELECT DISTINCT t.client_id || ' ' || t.idempotency_key
 FROM (SELECT client_id, idempotency_key, created_at,
              lag(created_at) OVER (PARTITION BY client_id, idempotency_key ORDER BY created_at) AS earlier
@@ -82,7 +88,7 @@ WHERE t.created_at - t.earlier < ` + keysKept + `
 	{
 		Name: "I-ONCE answers", Invariant: "I-ONCE",
 		Means: "key whose stored answer is a refusal although it made a transfer, or that has none",
-		SQL: `
+		Query: `
 SELECT t.client_id || ' ' || t.idempotency_key
 FROM transfers t
 LEFT JOIN transfer_keys k ON k.client_id = t.client_id AND k.key = t.idempotency_key
@@ -91,22 +97,27 @@ WHERE k.status NOT BETWEEN 200 AND 299 AND k.created_at - t.created_at < ` + key
 	},
 }
 
-// AuditTransfer counts what breaks the invariants that can be seen in the tables
-// alone. Every number is 0 where no money was lost or made.
-func AuditTransfer(ctx context.Context, conn queryer) (map[string]int64, error) {
-	findings, err := Audit(ctx, conn, TransferChecks)
+// keysKept is how long a key names one request, at the least. After that its answer
+// may be purged, and the key used again. Answers are kept for 24 hours from the
+// beginning of their transaction; the effect is dated later, by at most a request's time.
+const keysKept = `interval '23 hours'`
+
+// Audit counts what breaks the invariants that can be seen in the tables alone.
+// Every number is 0 where no money was lost or made.
+func Audit(ctx context.Context, db invariant.Querier[pgx.Rows]) (map[string]int64, error) {
+	findings, err := invariant.Run(ctx, Invariants, invariant.SQL(db))
 	if err != nil {
 		return nil, err
 	}
 	counts := findings.Counts()
-	counts["drift"], err = units(ctx, conn, driftSQL("accounts"))
+	counts["drift"], err = invariant.Number(ctx, db, DriftSQL("accounts"))
 	return counts, err
 }
 
-// driftSQL is the number that an owner feels: minor units by which balances
+// DriftSQL is the number that an owner feels: minor units by which balances
 // differ from their openings and their entries. The openings are those of a
 // table: the service's own, or what the plan opened.
-func driftSQL(opened string) string {
+func DriftSQL(opened string) string {
 	return `
 SELECT COALESCE(sum(abs(COALESCE(a.balance, 0) - COALESCE(o.opening, 0) - COALESCE(l.moved, 0))), 0)::bigint
 FROM accounts a

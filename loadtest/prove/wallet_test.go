@@ -6,7 +6,7 @@ import (
 	"shop/loadtest"
 )
 
-func TestProve_WalletsOfReplicasOfThisProgramAreLoadedAndAudited(t *testing.T) {
+func TestProve_WalletsOfRealReplicasAreLoadedAndAudited(t *testing.T) {
 	report := proven(t, "--flow", "wallet", "--strategy", "lockid", "--fault", "none", "--replicas", "2", "--duration", "3s")
 	s := report.Scenarios[0]
 	if !report.AsExpected || s.Verdict != loadtest.Safe || s.Requests < 300 || s.OK+s.Rejected != s.Requests || s.Violations["W-SIDE"] != 0 {

@@ -31,32 +31,32 @@ func transactionLifetime(s loadtest.Scenario) time.Duration {
 const aimWait = 100 * time.Millisecond
 
 // mongoURL is the server for a scenario's wallets.
-func (r *rig) mongoURL(s loadtest.Scenario) (string, error) {
+func (e *environment) mongoURL(s loadtest.Scenario) (string, error) {
 	kind := mongoKind(s)
 	if kind == "" {
-		return r.settings.MongoURL, nil
+		return e.settings.MongoURL, nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), serverWait)
 	defer cancel()
 	// A set that an earlier scenario has broken is not used again: its members remember
 	// who did not answer, and avoid him for a minute. That would be a second fault.
-	if err := r.retire(ctx, kind); err != nil {
+	if err := e.retire(ctx, kind); err != nil {
 		return "", err
 	}
-	set, err := r.mongoSet(kind)
+	set, err := e.mongoSet(kind)
 	if err != nil {
 		return "", err
 	}
-	return r.private[kind].Env["SHOP_MONGO_URL"], mongofault.Lifetime(ctx, set, int(transactionLifetime(s).Seconds()))
+	return e.private[kind].Env["SHOP_MONGO_URL"], mongofault.Lifetime(ctx, set, int(transactionLifetime(s).Seconds()))
 }
 
 // mongoSet are the members of a private replica set.
-func (r *rig) mongoSet(kind string) (set mongofault.Set, err error) {
-	first, err := r.server(kind)
+func (e *environment) mongoSet(kind string) (set mongofault.Set, err error) {
+	first, err := e.server(kind)
 	if err != nil {
 		return nil, err
 	}
-	members, err := r.together(first)
+	members, err := e.together(first)
 	for _, m := range members {
 		set = append(set, mongofault.Member{Addr: m.Addr, Dir: m.Dir, Server: m})
 	}
@@ -65,12 +65,12 @@ func (r *rig) mongoSet(kind string) (set mongofault.Set, err error) {
 
 // compare says where the members of a scenario's own replica set differ. The shared
 // one has a single member, with nobody to differ from.
-func (r *rig) compare(ctx context.Context, s loadtest.Scenario, database string) (m loadtest.Members, err error) {
+func (e *environment) compare(ctx context.Context, s loadtest.Scenario, database string) (m loadtest.Members, err error) {
 	kind := mongoKind(s)
 	if kind == "" {
 		return m, nil
 	}
-	set, err := r.mongoSet(kind)
+	set, err := e.mongoSet(kind)
 	if err != nil {
 		return m, err
 	}

@@ -1,21 +1,17 @@
-package loadtest
+package wallet
 
 import (
 	"context"
 	"fmt"
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"shop/locking/invariant"
 )
 
-// What the service says a wallet was opened with, and what the plan opened it with
-// (LoadTold).
-const (
-	ownOpenings = `
+// Openings is what the service says a wallet was opened with.
+const Openings = `
 {"$project": {"wallet": "$_id", "says": "$balance", "true": "$opening"}}`
-	plannedOpenings = `
-{"$project": {"wallet": "$_id", "says": "$balance"}},
-{"$unionWith": {"coll": "` + openedOf + `", "pipeline": [{"$project": {"wallet": "$_id", "true": "$opening"}}]}}`
-)
 
 // sums are what each wallet says, and what it should: its opening and its
 // entries. An entry of a wallet that is not there makes one that says nothing.
@@ -38,27 +34,27 @@ func total(openings string) string {
 }}`
 }
 
-// WalletChecks need only what is stored.
-var WalletChecks = []MongoCheck{
+// Invariants need only what is stored.
+var Invariants = []invariant.Check{
 	{
 		// Money is neither made nor lost. (Seen from one wallet, that is M2.)
 		Name: "M1", Invariant: "M1", From: "wallets",
 		Means: "money that is there and nobody put in, or the other way round",
-		Pipeline: total(ownOpenings) + `,
+		Query: total(Openings) + `,
 {"$match": {"$expr": {"$ne": ["$says", "$true"]}}},
 {"$project": {"_id": {"$concat": ["off by ", {"$toString": {"$subtract": ["$says", "$true"]}}]}}}`,
 	},
 	{
 		Name: "M2 wallets", Invariant: "M2", From: "wallets",
 		Means: "wallet whose balance is not its opening and its entries, or is below 0",
-		Pipeline: sums(ownOpenings) + `,
+		Query: sums(Openings) + `,
 {"$match": {"$expr": {"$or": [{"$ne": ["$says", "$true"]}, {"$lt": ["$says", 0]}]}}},
 {"$project": {"_id": 1}}`,
 	},
 	{
 		Name: "M2 operations", Invariant: "M2", From: "wallet_operations",
 		Means: "operation whose entries are not those of its kind, or refusal with any",
-		Pipeline: `
+		Query: `
 {"$lookup": {"from": "wallet_entries", "localField": "_id", "foreignField": "operation", "as": "entries"}},
 {"$set": {
 	"made": {"$map": {"input": "$entries", "in": {"wallet": "$$this.wallet", "delta": "$$this.delta"}}},
@@ -82,7 +78,7 @@ var WalletChecks = []MongoCheck{
 		// From the other side: an operation that is not there has no kind.
 		Name: "M2 entries", Invariant: "M2", From: "wallet_entries",
 		Means: "operation that is not there, and of which there are entries",
-		Pipeline: `
+		Query: `
 {"$lookup": {"from": "wallet_operations", "localField": "operation", "foreignField": "_id", "as": "operations"}},
 {"$match": {"operations": []}},
 {"$project": {"_id": "$operation"}}`,
@@ -90,21 +86,21 @@ var WalletChecks = []MongoCheck{
 	{
 		Name: "M3 keys", Invariant: "M3", From: "wallet_operations",
 		Means: "key of which there is more than one operation",
-		Pipeline: `
+		Query: `
 {"$group": {"_id": {"client": "$client", "key": "$key"}, "n": {"$sum": 1}}},
 {"$match": {"n": {"$gt": 1}}}`,
 	},
 	{
 		Name: "M3 entries", Invariant: "M3", From: "wallet_entries",
 		Means: "operation that was done twice to one wallet",
-		Pipeline: `
+		Query: `
 {"$group": {"_id": {"operation": "$operation", "wallet": "$wallet"}, "n": {"$sum": 1}}},
 {"$match": {"n": {"$gt": 1}}}`,
 	},
 	{
 		Name: "I-ONCE answers", Invariant: "I-ONCE", From: "wallet_operations",
 		Means: "operation whose stored answer is a refusal although it was done, or the other way round",
-		Pipeline: `
+		Query: `
 {"$match": {"$expr": {"$eq": [
 	{"$gt": ["$refused", null]},
 	{"$and": [{"$gte": ["$status", 200]}, {"$lt": ["$status", 300]}]}
@@ -113,31 +109,33 @@ var WalletChecks = []MongoCheck{
 	},
 }
 
-// AuditWallet counts what breaks the invariants that can be seen in the
+// Audit counts what breaks the invariants that can be seen in the
 // collections alone. Every number is 0 where no update was lost.
-func AuditWallet(ctx context.Context, db *mongo.Database) (map[string]int64, error) {
-	findings, err := AuditMongo(ctx, db, WalletChecks)
+func Audit(ctx context.Context, db *mongo.Database) (map[string]int64, error) {
+	findings, err := invariant.Run(ctx, Invariants, Pipelines(db))
 	if err != nil {
 		return nil, err
 	}
 	counts := findings.Counts()
-	all, err := addUp(ctx, db, ownOpenings)
+	all, err := AddUp(ctx, db, Openings)
 	counts["drift"] = all.Drift
 	return counts, err
 }
 
-// sum is all wallets together. Drift is the number that an owner feels: minor
+// Total is all wallets together. Drift is the number that an owner feels: minor
 // units by which balances differ from what their entries say.
-type sum struct{ Says, True, Drift, Below int64 }
+type Total struct{ Says, True, Drift, Below int64 }
 
-func addUp(ctx context.Context, db *mongo.Database, openings string) (sum, error) {
-	var all []sum
-	err := aggregate(ctx, db, "wallets", total(openings), &all)
+// AddUp compares all wallets with some openings, the service's own or another's, and
+// all entries.
+func AddUp(ctx context.Context, db *mongo.Database, openings string) (Total, error) {
+	var all []Total
+	err := Aggregate(ctx, db, "wallets", total(openings), &all)
 	if err != nil {
-		return sum{}, fmt.Errorf("audit: %w", err)
+		return Total{}, fmt.Errorf("audit: %w", err)
 	}
 	if len(all) == 0 { // no wallet, no entry
-		return sum{}, nil
+		return Total{}, nil
 	}
 	return all[0], nil
 }

@@ -11,9 +11,11 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"shop/compose/local/stack"
+	"shop/inventory"
 	"shop/loadtest"
 	"shop/loadtest/fault"
 	"shop/loadtest/fault/mongofault"
@@ -34,10 +36,10 @@ var lockTTLs = map[string]time.Duration{
 	"wallet":    2 * time.Second, // how long MongoDB keeps a silent transaction, and with it its locks
 }
 
-// rig is what scenarios are run on: this program, and servers to break.
-type rig struct {
-	exe      string
-	settings *proveCmd
+// environment is what scenarios run on: the program under proof, and servers to break.
+type environment struct {
+	program  string // the path of shop
+	settings *app
 	stack    *stack.Stack                // nil without one
 	private  map[string]*stack.Server    // by kind: those that only the scenarios use that break them
 	cluster  []*stack.Server             // the three members of the private etcd, when it is there
@@ -47,34 +49,34 @@ type rig struct {
 	closing  []func()
 }
 
-func (r *rig) close() {
-	r.unwire()
+func (e *environment) close() {
+	e.unwire()
 	ctx, cancel := context.WithTimeout(context.Background(), serverWait)
 	defer cancel()
-	for kind := range r.private { // the stack may live longer than we do
-		_ = r.retire(ctx, kind)
+	for kind := range e.private { // the stack may live longer than we do
+		_ = e.retire(ctx, kind)
 	}
-	for _, done := range r.closing {
+	for _, done := range e.closing {
 		done()
 	}
 }
 
 // unwire closes the wires of the scenario before.
-func (r *rig) unwire() {
-	for _, w := range r.wires {
+func (e *environment) unwire() {
+	for _, w := range e.wires {
 		w.Close()
 	}
-	for _, w := range r.tapped {
+	for _, w := range e.tapped {
 		w.Close()
 	}
-	r.wires, r.tapped = nil, nil
+	e.wires, e.tapped = nil, nil
 }
 
-func (r *rig) attach(dir string) (err error) {
+func (e *environment) attach(dir string) (err error) {
 	if dir == "" {
 		return nil
 	}
-	if r.stack, err = stack.Attach(dir); err != nil {
+	if e.stack, err = stack.Attach(dir); err != nil {
 		return fmt.Errorf("%w; %s", err, getServers)
 	}
 	return nil
@@ -91,18 +93,18 @@ func breaksServers(s loadtest.Scenario) bool {
 const serverWait = 30 * time.Second
 
 // server is a private one of a kind, started when it is first needed.
-func (r *rig) server(kind string) (*stack.Server, error) {
-	if s := r.private[kind]; s != nil {
+func (e *environment) server(kind string) (*stack.Server, error) {
+	if s := e.private[kind]; s != nil {
 		return s, nil
 	}
-	if r.stack == nil {
+	if e.stack == nil {
 		return nil, errNoStack
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), serverWait)
 	defer cancel()
-	s, err := r.stack.Private(ctx, kind)
+	s, err := e.stack.Private(ctx, kind)
 	if err == nil {
-		r.private[kind] = s
+		e.private[kind] = s
 	}
 	return s, err
 }
@@ -114,10 +116,10 @@ var address = map[string]string{
 }
 
 // together are all servers that share the setting of one: the members of its cluster.
-func (r *rig) together(first *stack.Server) (members []*stack.Server, err error) {
+func (e *environment) together(first *stack.Server) (members []*stack.Server, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), serverWait)
 	defer cancel()
-	all, err := r.stack.Servers(ctx)
+	all, err := e.stack.Servers(ctx)
 	for _, s := range all {
 		if s.Env[address[s.Kind]] == first.Env[address[first.Kind]] {
 			members = append(members, s)
@@ -127,96 +129,102 @@ func (r *rig) together(first *stack.Server) (members []*stack.Server, err error)
 }
 
 // retire ends the private servers of a kind; the next who needs one gets another.
-func (r *rig) retire(ctx context.Context, kind string) error {
-	first := r.private[kind]
+func (e *environment) retire(ctx context.Context, kind string) error {
+	first := e.private[kind]
 	if first == nil {
 		return nil
 	}
-	members, err := r.together(first)
+	members, err := e.together(first)
 	for _, m := range members {
 		err = errors.Join(err, m.Kill(ctx))
 	}
-	delete(r.private, kind)
+	delete(e.private, kind)
 	return err
 }
 
 // postgresURL is the shared server, or for a scenario that restarts it one of our own.
-func (r *rig) postgresURL(s loadtest.Scenario) (string, error) {
+func (e *environment) postgresURL(s loadtest.Scenario) (string, error) {
 	if s.Fault != loadtest.PGRestart {
-		return r.settings.PostgresURL, nil
+		return e.settings.PostgresURL, nil
 	}
-	server, err := r.server("postgres")
+	server, err := e.server("postgres")
 	if err != nil {
 		return "", err
 	}
 	return server.Env["SHOP_POSTGRES_URL"], nil
 }
 
-// program starts a replica of this very program.
-func (r *rig) program(s loadtest.Scenario, stores loadtest.Stores, lockPrefix string) (loadtest.Program, error) {
-	logs := filepath.Join(r.settings.Out, "logs", strings.ReplaceAll(s.Name(), "/", "-"))
+// replica says how to start a replica.
+func (e *environment) replica(s loadtest.Scenario, stores loadtest.Stores, lockPrefix string) (loadtest.Program, error) {
+	logs := filepath.Join(e.settings.Out, "logs", strings.ReplaceAll(s.Name(), "/", "-"))
 	if err := os.RemoveAll(logs); err != nil {
 		return loadtest.Program{}, err
 	}
 	if err := os.MkdirAll(logs, 0o755); err != nil {
 		return loadtest.Program{}, err
 	}
-	p := loadtest.Program{Path: r.exe, Logs: logs, Spawn: r.spawn, Adopt: r.adopt}
+	p := loadtest.Program{Path: e.program, Logs: logs, Spawn: e.spawn, Adopt: e.adopt}
 	switch s.Flow {
 	case "transfer":
-		return p, r.bankProgram(&p, s, stores.Postgres, lockPrefix)
+		return p, e.transferReplica(&p, s, stores.Postgres, lockPrefix)
 	case "wallet":
-		return p, r.walletProgram(&p, s, stores, lockPrefix)
+		return p, e.walletReplica(&p, s, stores, lockPrefix)
 	default:
-		return p, r.shopProgram(&p, s, stores.Postgres, lockPrefix)
+		return p, e.inventoryReplica(&p, s, stores.Postgres, lockPrefix)
 	}
 }
 
 // serve is what the replicas of all flows have in common.
-func (r *rig) serve(listen, metrics, lockPrefix, redisURL string) []string {
+func (e *environment) serve(listen, metrics, lockPrefix, redisURL string) []string {
 	return []string{
 		"serve", "--lab", "--listen", listen, "--metrics-listen", metrics, "--lock-prefix", lockPrefix,
-		"--redis-url", redisURL, "--seed", fmt.Sprint(r.settings.Seed),
+		"--redis-url", redisURL, "--seed", fmt.Sprint(e.settings.Seed),
 		"--shutdown-timeout", "5s", "--log-level", "warn",
 	}
 }
 
 // spawn keeps a replica out of the terminal's process group, so that Ctrl-C
 // comes to us alone, and ties its life to ours.
-func (r *rig) spawn(cmd *exec.Cmd) error {
+func (e *environment) spawn(cmd *exec.Cmd) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	return stack.Spawn(cmd)
 }
 
 // adopt lets the stack's supervisor end a replica too: where the system does not
 // kill orphans by itself, that is what does.
-func (r *rig) adopt(pid int) error {
-	if r.stack == nil {
+func (e *environment) adopt(pid int) error {
+	if e.stack == nil {
 		return nil
 	}
-	return r.stack.Adopt(pid)
+	return e.stack.Adopt(pid)
 }
 
 // fault makes what happens to the servers of a scenario.
-func (r *rig) fault(s loadtest.Scenario, replicas *loadtest.Replicas, stores loadtest.Stores, lockPrefix string) (fault.Fault, error) {
+func (e *environment) fault(s loadtest.Scenario, replicas *loadtest.Replicas, stores loadtest.Stores, lockPrefix string) (fault.Fault, error) {
 	switch {
 	case s.Fault == loadtest.NoFault:
 		return fault.None{}, nil
 	case s.Flow == "transfer":
-		return r.bankFault(s, replicas, stores.Postgres, lockPrefix)
+		return e.transferFault(s, replicas, stores.Postgres, lockPrefix)
 	case s.Flow == "wallet":
-		return r.walletFault(s, replicas)
+		return e.walletFault(s, replicas)
 	default:
-		return r.shopFault(s, replicas, lockPrefix)
+		return e.inventoryFault(s, replicas, lockPrefix)
 	}
 }
 
 // prepare fills a scenario's stores with tables, and with what its flow needs.
-func prepare(ctx context.Context, s loadtest.Scenario, stores loadtest.Stores, plan loadtest.Plan) ([]loadtest.Credentials, error) {
-	if err := migrateAll(ctx, stores.Postgres); err != nil {
+func (e *environment) prepare(ctx context.Context, s loadtest.Scenario, stores loadtest.Stores, plan loadtest.Plan) ([]loadtest.Credentials, error) {
+	migrate := exec.CommandContext(ctx, e.program, "migrate", "--postgres-url", stores.Postgres, "--mongo-url", stores.Mongo)
+	if out, err := migrate.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("shop migrate: %w\n%s", err, out)
+	}
+	config, err := inventory.PoolConfig(stores.Postgres) // bounds every wait at the server
+	if err != nil {
 		return nil, err
 	}
-	pool, err := (&database{PostgresURL: stores.Postgres}).open(ctx, 4)
+	config.MaxConns = 4
+	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, err
 	}

@@ -14,41 +14,41 @@ import (
 	"shop/loadtest/fault"
 )
 
-// shopProgram sells stock with the scenario's strategy.
-func (r *rig) shopProgram(p *loadtest.Program, s loadtest.Scenario, databaseURL, lockPrefix string) error {
-	redisURL := r.settings.RedisURL
+// inventoryReplica sells stock with the scenario's strategy.
+func (e *environment) inventoryReplica(p *loadtest.Program, s loadtest.Scenario, databaseURL, lockPrefix string) error {
+	redisURL := e.settings.RedisURL
 	if s.Fault == loadtest.RedisDown {
-		server, err := r.server("redis")
+		server, err := e.server("redis")
 		if err != nil {
 			return err
 		}
 		redisURL = server.Env["SHOP_REDIS_URL"]
 	}
 	p.Args = func(_ int, listen, metrics string) []string {
-		return append(r.serve(listen, metrics, lockPrefix, redisURL),
+		return append(e.serve(listen, metrics, lockPrefix, redisURL),
 			"--strategy", s.Strategy, "--transfer-strategy", "row", "--mongo-url=",
-			"--postgres-url", databaseURL, "--etcd-endpoints", r.settings.Etcd,
+			"--postgres-url", databaseURL, "--etcd-endpoints", e.settings.Etcd,
 			"--lock-ttl", lockTTLs["inventory"].String(),
 			"--failpoint", "inventory/after-guard=exp:"+widening.String())
 	}
 	return nil
 }
 
-// shopFault breaks replicas, Redis, or what is in it.
-func (r *rig) shopFault(s loadtest.Scenario, replicas *loadtest.Replicas, lockPrefix string) (fault.Fault, error) {
+// inventoryFault breaks replicas, Redis, or what is in it.
+func (e *environment) inventoryFault(s loadtest.Scenario, replicas *loadtest.Replicas, lockPrefix string) (fault.Fault, error) {
 	switch s.Fault {
 	case loadtest.Crash:
 		return fault.Crash{Victims: replicas, Times: 6}, nil
 	case loadtest.LockLost:
-		options, err := redis.ParseURL(r.settings.RedisURL)
+		options, err := redis.ParseURL(e.settings.RedisURL)
 		if err != nil {
 			return nil, err
 		}
 		client := redis.NewClient(options)
-		r.closing = append(r.closing, func() { _ = client.Close() })
+		e.closing = append(e.closing, func() { _ = client.Close() })
 		return fault.LockLost{Client: client, Prefix: lockPrefix, Every: 2 * time.Millisecond}, nil
 	case loadtest.RedisDown:
-		server, err := r.server("redis")
+		server, err := e.server("redis")
 		return fault.Down{Name: "redis", Server: server, Part: 0.5}, err
 	}
 	return nil, fmt.Errorf("no such fault: %q", s.Fault)

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/connstring"
 
 	"shop/cmd/shop/api"
 	"shop/loadtest"
@@ -14,9 +16,9 @@ import (
 	"shop/wallet"
 )
 
-// walletProgram keeps wallets with the scenario's strategy.
-func (r *rig) walletProgram(p *loadtest.Program, s loadtest.Scenario, stores loadtest.Stores, lockPrefix string) error {
-	urls, err := r.wireMongo(s, stores.Mongo)
+// walletReplica keeps wallets with the scenario's strategy.
+func (e *environment) walletReplica(p *loadtest.Program, s loadtest.Scenario, stores loadtest.Stores, lockPrefix string) error {
+	urls, err := e.wireMongo(s, stores.Mongo)
 	if err != nil {
 		return err
 	}
@@ -25,9 +27,9 @@ func (r *rig) walletProgram(p *loadtest.Program, s loadtest.Scenario, stores loa
 		between *= 5
 	}
 	p.Args = func(n int, listen, metrics string) []string {
-		return append(r.serve(listen, metrics, lockPrefix, r.settings.RedisURL),
+		return append(e.serve(listen, metrics, lockPrefix, e.settings.RedisURL),
 			"--strategy", "row", "--transfer-strategy", "row",
-			"--postgres-url", stores.Postgres, "--etcd-endpoints", r.settings.Etcd,
+			"--postgres-url", stores.Postgres, "--etcd-endpoints", e.settings.Etcd,
 			"--wallet-strategy", s.Strategy, "--mongo-url", urls[n], "--bonus-url", stores.Bonus,
 			"--failpoint", "wallet/after-guard=exp:"+between.String())
 	}
@@ -36,9 +38,9 @@ func (r *rig) walletProgram(p *loadtest.Program, s loadtest.Scenario, stores loa
 
 // wireMongo gives each replica its own way to MongoDB: one with somebody on it who
 // listens, where it leads to one and the same primary all the time.
-func (r *rig) wireMongo(s loadtest.Scenario, databaseURL string) ([]string, error) {
-	r.unwire()
-	urls := make([]string, r.settings.Replicas)
+func (e *environment) wireMongo(s loadtest.Scenario, databaseURL string) ([]string, error) {
+	e.unwire()
+	urls := make([]string, e.settings.Replicas)
 	for n := range urls {
 		urls[n] = databaseURL
 		if s.Fault != loadtest.NoFault && s.Fault != loadtest.CommitUnknown {
@@ -48,15 +50,15 @@ func (r *rig) wireMongo(s loadtest.Scenario, databaseURL string) ([]string, erro
 		if err != nil {
 			return nil, err
 		}
-		r.tapped = append(r.tapped, w)
+		e.tapped = append(e.tapped, w)
 		urls[n] = w.URL()
 	}
 	return urls, nil
 }
 
 // overheard is what the wires heard of the replicas, by the rules of the strategy.
-func (r *rig) overheard(s loadtest.Scenario) (all loadtest.Overheard) {
-	for n, w := range r.tapped {
+func (e *environment) overheard(s loadtest.Scenario) (all loadtest.Overheard) {
+	for n, w := range e.tapped {
 		transactions, breaches := w.Overheard(s.Strategy)
 		all.Transactions += transactions
 		for _, b := range breaches {
@@ -67,11 +69,15 @@ func (r *rig) overheard(s loadtest.Scenario) (all loadtest.Overheard) {
 }
 
 // walletFault breaks replicas, commits or members of the replica set.
-func (r *rig) walletFault(s loadtest.Scenario, replicas *loadtest.Replicas) (fault.Fault, error) {
+func (e *environment) walletFault(s loadtest.Scenario, replicas *loadtest.Replicas) (fault.Fault, error) {
 	if s.Fault == loadtest.Crash {
-		return fault.CrashSteps{Replicas: replicas, Flow: "wallet", Steps: stepsOf["wallet"], Wait: stepWait}, nil
+		var steps []string
+		for _, step := range wallet.Steps() {
+			steps = append(steps, string(step))
+		}
+		return fault.CrashSteps{Replicas: replicas, Flow: "wallet", Steps: steps, Wait: stepWait}, nil
 	}
-	set, err := r.mongoSet(mongoKind(s))
+	set, err := e.mongoSet(mongoKind(s))
 	if err != nil {
 		return nil, err
 	}
@@ -86,22 +92,27 @@ func (r *rig) walletFault(s loadtest.Scenario, replicas *loadtest.Replicas) (fau
 	case loadtest.PrimaryKill:
 		return mongofault.PrimaryKill{Set: set, Times: 1}, nil
 	case loadtest.CommitUnknown:
-		return mongofault.CommitUnknown{Wires: r.tapped, Every: 100 * time.Millisecond, Phase: 700 * time.Millisecond}, nil
+		return mongofault.CommitUnknown{Wires: e.tapped, Every: 100 * time.Millisecond, Phase: 700 * time.Millisecond}, nil
 	}
 	return nil, fmt.Errorf("no such fault: %q", s.Fault)
 }
 
 // fillWallets makes the plan's clients and their wallets.
 func fillWallets(ctx context.Context, pool *pgxpool.Pool, mongoURL string, plan loadtest.Plan) (list []loadtest.Credentials, err error) {
-	settings := mongoSettings{MongoURL: mongoURL}
-	if err := migrateWallets(ctx, settings); err != nil {
-		return nil, err
-	}
-	db, err := settings.connect()
+	options, err := wallet.ClientOptions(mongoURL)
 	if err != nil {
 		return nil, err
 	}
-	defer disconnect(db)
+	client, err := mongo.Connect(options)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = client.Disconnect(context.WithoutCancel(ctx)) }()
+	at, err := connstring.Parse(mongoURL)
+	if err != nil {
+		return nil, err
+	}
+	db := client.Database(at.Database)
 	service, err := wallet.New(wallet.Config{Database: db})
 	if err != nil {
 		return nil, err

@@ -7,17 +7,17 @@ import (
 	"sync"
 )
 
-// teller says how a long command goes: lines for a log, and on a terminal one
+// progress reports how a long command goes: lines for a log, and on a terminal one
 // more line that is written over and over.
-type teller struct {
+type progress struct {
 	mu       sync.Mutex
 	w        io.Writer
 	terminal bool
 	pending  bool // the last line is to be written over
 }
 
-func newTeller(w io.Writer) *teller {
-	t := &teller{w: w}
+func newProgress(w io.Writer) *progress {
+	t := &progress{w: w}
 	if f, ok := w.(*os.File); ok {
 		info, err := f.Stat()
 		t.terminal = err == nil && info.Mode()&os.ModeCharDevice != 0
@@ -26,7 +26,7 @@ func newTeller(w io.Writer) *teller {
 }
 
 // say prints a line that stays.
-func (t *teller) say(format string, args ...any) {
+func (t *progress) say(format string, args ...any) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.erase()
@@ -34,7 +34,7 @@ func (t *teller) say(format string, args ...any) {
 }
 
 // tick prints a line that the next one takes the place of; only on a terminal.
-func (t *teller) tick(line string) {
+func (t *progress) tick(line string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.terminal {
@@ -45,7 +45,7 @@ func (t *teller) tick(line string) {
 	t.pending = true
 }
 
-func (t *teller) erase() {
+func (t *progress) erase() {
 	if t.pending {
 		fmt.Fprint(t.w, "\r\x1b[K")
 		t.pending = false

@@ -1,4 +1,4 @@
-package loadtest
+package bonus
 
 import (
 	"bytes"
@@ -10,9 +10,9 @@ import (
 	"github.com/google/uuid"
 )
 
-func openBonus(t *testing.T) *Bonus {
+func openBonus(t *testing.T) *Service {
 	t.Helper()
-	b, err := NewBonus()
+	b, err := Serve()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,10 +24,18 @@ func openBonus(t *testing.T) *Bonus {
 	return b
 }
 
+// client keeps no connection: each test ends its own service.
+var client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+
 // askBonus asks as a replica does.
-func askBonus(t *testing.T, b *Bonus, question any) (status int, bonus int64) {
+func askBonus(t *testing.T, b *Service, question any) (status int, bonus int64) {
 	t.Helper()
-	res, err := private.Post(b.URL()+"/v1/bonuses", "application/json", bytes.NewReader(encode(question)))
+	text, err := json.Marshal(question)
+	if err != nil {
+		t.Error(err)
+		return 0, 0
+	}
+	res, err := client.Post(b.URL()+"/v1/bonuses", "application/json", bytes.NewReader(text))
 	if err != nil {
 		t.Error(err)
 		return 0, 0
@@ -120,14 +128,14 @@ func TestBonus_AQuestionAboutNothingIsNeitherAppliedNorRemembered(t *testing.T) 
 }
 
 func TestBonus_IsGoneWhenItIsClosed(t *testing.T) {
-	b, err := NewBonus()
+	b, err := Serve()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := b.Close(); err != nil {
 		t.Error(err)
 	}
-	if _, err := private.Post(b.URL()+"/v1/bonuses", "application/json", http.NoBody); err == nil {
+	if _, err := client.Post(b.URL()+"/v1/bonuses", "application/json", http.NoBody); err == nil {
 		t.Error("it still answers")
 	}
 }

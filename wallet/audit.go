@@ -1,4 +1,4 @@
-package loadtest
+package wallet
 
 import (
 	"context"
@@ -11,40 +11,30 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
 	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
+
+	"shop/locking/invariant"
 )
 
-// MongoCheck is a Check in MongoDB: one aggregate that returns, as _id, whatever
-// breaks an invariant. It runs with read concern snapshot, so that it sees one
-// moment of all collections that it names, one that a majority has.
-type MongoCheck struct {
-	Name      string
-	Invariant string
-	Means     string // what a document of the result is
-	From      string // collection
-	Pipeline  string // as in the shell
-}
-
-// AuditMongo runs the checks and puts together what belongs to one invariant.
-func AuditMongo(ctx context.Context, db *mongo.Database, checks []MongoCheck) (Findings, error) {
-	broken := map[string][]string{}
-	for _, check := range checks {
+// Pipelines asks a check of a database: its Query are the stages of an aggregation, as in
+// the shell, whose results have the ids of what breaks an invariant as _id.
+func Pipelines(db *mongo.Database) func(context.Context, invariant.Check) ([]string, error) {
+	return func(ctx context.Context, check invariant.Check) (ids []string, err error) {
 		var found []struct {
 			ID bson.RawValue `bson:"_id"`
 		}
-		if err := aggregate(ctx, db, check.From, check.Pipeline, &found); err != nil {
-			return nil, fmt.Errorf("audit %s: %w", check.Name, err)
+		if err := Aggregate(ctx, db, check.From, check.Query, &found); err != nil {
+			return nil, err
 		}
-		ids := broken[check.Invariant]
 		for _, f := range found {
 			ids = append(ids, idText(f.ID))
 		}
-		broken[check.Invariant] = ids
+		return ids, nil
 	}
-	return newFindings(broken), nil
 }
 
-// aggregate reads all that a pipeline returns, at one moment.
-func aggregate(ctx context.Context, db *mongo.Database, from, pipeline string, into any) error {
+// Aggregate reads all that a pipeline returns, with read concern snapshot: one
+// moment of all collections that it names, one that a majority has.
+func Aggregate(ctx context.Context, db *mongo.Database, from, pipeline string, into any) error {
 	var stages struct{ Pipeline bson.A }
 	if err := bson.UnmarshalExtJSON([]byte(`{"pipeline": [`+pipeline+`]}`), false, &stages); err != nil {
 		return fmt.Errorf("pipeline: %w", err)
@@ -76,9 +66,4 @@ func idText(id bson.RawValue) string {
 		texts = append(texts, idText(v))
 	}
 	return strings.Join(texts, " ")
-}
-
-// uuidValue is a UUID as MongoDB keeps it.
-func uuidValue(id uuid.UUID) bson.Binary {
-	return bson.Binary{Subtype: bson.TypeBinaryUUID, Data: id[:]}
 }

@@ -11,11 +11,11 @@ import (
 	"shop/loadtest"
 )
 
-// targetFlags turn `prove` on a service that is not ours: it gets the same kind
+// targetFlags turn prove on a service that is not ours: it gets the same kind
 // of load, with the same care for keys, and its owner's SQL is the audit. For a
 // shop that runs already:
 //
-//	shop prove --target http://127.0.0.1:8080 --audit-sql audit.sql \
+//	prove --target http://127.0.0.1:8080 --audit-sql audit.sql \
 //	  --header "Authorization: Bearer $SHOP_KEY_ALICE" --refusal 409 \
 //	  --path /v1/orders --body '{"lines":[{"sku":"{{pick "coffee" "tea"}}","quantity":{{int 1 3}}}]}'
 type targetFlags struct {
@@ -52,7 +52,7 @@ func (f *targetFlags) header() (http.Header, error) {
 	return header, nil
 }
 
-func (c *proveCmd) proveTarget(ctx context.Context, tell *teller) (loadtest.Report, error) {
+func (c *app) proveTarget(ctx context.Context, tell *progress) (loadtest.Report, error) {
 	if c.PostgresURL == "" {
 		return loadtest.Report{}, errors.New("--audit-sql needs a database: set --postgres-url or SHOP_POSTGRES_URL")
 	}

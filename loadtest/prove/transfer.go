@@ -11,28 +11,30 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 
 	"shop/cmd/shop/api"
 	"shop/compose/local/stack"
 	"shop/loadtest"
 	"shop/loadtest/fault"
 	"shop/loadtest/fault/etcdfault"
+	"shop/locking/etcdlock"
 	"shop/transfer"
 )
 
-// bankProgram moves money with the scenario's strategy, with a batch beside it.
-func (r *rig) bankProgram(p *loadtest.Program, s loadtest.Scenario, databaseURL, lockPrefix string) error {
-	endpoints, err := r.endpoints(s)
+// transferReplica moves money with the scenario's strategy, with a batch beside it.
+func (e *environment) transferReplica(p *loadtest.Program, s loadtest.Scenario, databaseURL, lockPrefix string) error {
+	endpoints, err := e.endpoints(s)
 	if err != nil {
 		return err
 	}
-	urls, err := r.wire(s, databaseURL)
+	urls, err := e.wire(s, databaseURL)
 	if err != nil {
 		return err
 	}
 	bank := []string{"--transfer-strategy", s.Strategy, "--transfer-lock-ttl", lockTTLs["transfer"].String()}
 	p.Args = func(n int, listen, metrics string) []string {
-		return slices.Concat(r.serve(listen, metrics, lockPrefix, r.settings.RedisURL), bank, []string{
+		return slices.Concat(e.serve(listen, metrics, lockPrefix, e.settings.RedisURL), bank, []string{
 			"--strategy", "row", "--mongo-url=",
 			"--postgres-url", urls[n], "--etcd-endpoints", endpoints[n%len(endpoints)],
 		}, widen(s))
@@ -71,11 +73,11 @@ func threeMembers(s loadtest.Scenario) bool {
 }
 
 // endpoints are those of the replicas, by number, and around again.
-func (r *rig) endpoints(s loadtest.Scenario) ([]string, error) {
+func (e *environment) endpoints(s loadtest.Scenario) ([]string, error) {
 	if !threeMembers(s) {
-		return []string{r.settings.Etcd}, nil
+		return []string{e.settings.Etcd}, nil
 	}
-	members, err := r.etcdMembers()
+	members, err := e.etcdMembers()
 	if err != nil {
 		return nil, err
 	}
@@ -90,23 +92,23 @@ func (r *rig) endpoints(s loadtest.Scenario) ([]string, error) {
 }
 
 // etcdMembers are those of the private cluster.
-func (r *rig) etcdMembers() ([]*stack.Server, error) {
-	if r.cluster != nil {
-		return r.cluster, nil
+func (e *environment) etcdMembers() ([]*stack.Server, error) {
+	if e.cluster != nil {
+		return e.cluster, nil
 	}
-	first, err := r.server("etcd3")
+	first, err := e.server("etcd3")
 	if err != nil {
 		return nil, err
 	}
-	r.cluster, err = r.together(first)
-	return r.cluster, err
+	e.cluster, err = e.together(first)
+	return e.cluster, err
 }
 
 // wire gives each replica its own way to the database, and puts a wire into it
 // where a fault needs one. Those of the scenario before are closed.
-func (r *rig) wire(s loadtest.Scenario, databaseURL string) ([]string, error) {
-	r.unwire()
-	urls := slices.Repeat([]string{databaseURL}, r.settings.Replicas)
+func (e *environment) wire(s loadtest.Scenario, databaseURL string) ([]string, error) {
+	e.unwire()
+	urls := slices.Repeat([]string{databaseURL}, e.settings.Replicas)
 	if s.Fault != loadtest.LateWrite && s.Fault != loadtest.CommitCut {
 		return urls, nil
 	}
@@ -115,28 +117,30 @@ func (r *rig) wire(s loadtest.Scenario, databaseURL string) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		r.wires = append(r.wires, w)
+		e.wires = append(e.wires, w)
 		urls[n] = w.URL()
 	}
 	return urls, nil
 }
 
 // etcd is a client for the faults and the audit of a scenario.
-func (r *rig) etcd(s loadtest.Scenario) (*clientv3.Client, error) {
-	endpoints, err := r.endpoints(s)
+func (e *environment) etcd(s loadtest.Scenario) (*clientv3.Client, error) {
+	endpoints, err := e.endpoints(s)
 	if err != nil {
 		return nil, err
 	}
 	all := strings.Join(endpoints, ",")
-	if client := r.etcds[all]; client != nil {
+	if client := e.etcds[all]; client != nil {
 		return client, nil
 	}
-	client, err := etcdSettings{EtcdEndpoints: strings.Split(all, ",")}.connect()
+	config := etcdlock.Config(endpoints...)
+	config.Logger = zap.NewNop() // what matters of its connections comes back as errors
+	client, err := clientv3.New(config)
 	if err != nil {
 		return nil, err
 	}
-	r.etcds[all] = client
-	r.closing = append(r.closing, func() { _ = client.Close() })
+	e.etcds[all] = client
+	e.closing = append(e.closing, func() { _ = client.Close() })
 	return client, nil
 }
 
@@ -144,8 +148,8 @@ func (r *rig) etcd(s loadtest.Scenario) (*clientv3.Client, error) {
 // only with a request that needs it.
 const stepWait = 3 * time.Second
 
-// bankFault breaks replicas, their packets, their leases, etcd or PostgreSQL.
-func (r *rig) bankFault(s loadtest.Scenario, replicas *loadtest.Replicas, databaseURL, lockPrefix string) (fault.Fault, error) {
+// transferFault breaks replicas, their packets, their leases, etcd or PostgreSQL.
+func (e *environment) transferFault(s loadtest.Scenario, replicas *loadtest.Replicas, databaseURL, lockPrefix string) (fault.Fault, error) {
 	switch s.Fault {
 	case loadtest.Crash:
 		var steps []string
@@ -156,19 +160,19 @@ func (r *rig) bankFault(s loadtest.Scenario, replicas *loadtest.Replicas, databa
 	case loadtest.Pause:
 		return fault.Pauses{Replicas: replicas, TTL: lockTTLs["transfer"]}, nil
 	case loadtest.CommitCut:
-		return fault.CommitCut{Wires: r.wires, Every: 100 * time.Millisecond}, nil
+		return fault.CommitCut{Wires: e.wires, Every: 100 * time.Millisecond}, nil
 	case loadtest.PGRestart:
-		server, err := r.server("postgres")
+		server, err := e.server("postgres")
 		return fault.Restart{Postgres: server, Times: 3}, err
 	}
-	client, err := r.etcd(s)
+	client, err := e.etcd(s)
 	if err != nil {
 		return nil, err
 	}
 	switch s.Fault {
 	case loadtest.LateWrite:
 		return fault.LateWrite{
-			Wires: r.wires, Replicas: replicas, TTL: lockTTLs["transfer"], URL: databaseURL, Record: r.keepLateWrite(s),
+			Wires: e.wires, Replicas: replicas, TTL: lockTTLs["transfer"], URL: databaseURL, Record: e.keepLateWrite(s),
 			Evict: func(ctx context.Context, account string) (bool, error) {
 				return etcdfault.Evict(ctx, client, lockPrefix, "account/"+account)
 			},
@@ -176,7 +180,7 @@ func (r *rig) bankFault(s loadtest.Scenario, replicas *loadtest.Replicas, databa
 	case loadtest.LeaseRevoked:
 		return etcdfault.LeasesRevoked{Client: client, Prefix: lockPrefix, Every: lockTTLs["transfer"] / 8}, nil
 	}
-	members, err := r.etcdMembers()
+	members, err := e.etcdMembers()
 	if err != nil {
 		return nil, err
 	}
@@ -196,9 +200,9 @@ func (r *rig) bankFault(s loadtest.Scenario, replicas *loadtest.Replicas, databa
 // keepLateWrite writes a late write that went as its strategy must let it go,
 // refused or committed, as a diagram into the report's folder: one of a replica
 // that stood still, if there is one.
-func (r *rig) keepLateWrite(s loadtest.Scenario) func(fault.LateRecord) {
+func (e *environment) keepLateWrite(s loadtest.Scenario) func(fault.LateRecord) {
 	var kept fault.Way
-	file := filepath.Join(r.settings.Out, "late-write-"+s.Strategy+".mmd")
+	file := filepath.Join(e.settings.Out, "late-write-"+s.Strategy+".mmd")
 	return func(late fault.LateRecord) {
 		telling := late.Refused && s.Expect == loadtest.Safe || late.Committed && s.Expect == loadtest.Violated
 		if !telling || kept == fault.Stopped || kept == late.Way {
@@ -233,8 +237,8 @@ func openAccounts(ctx context.Context, pool *pgxpool.Pool, plan loadtest.Plan) (
 }
 
 // leftovers lists what is left of locks in etcd.
-func (r *rig) leftovers(ctx context.Context, s loadtest.Scenario, lockPrefix string) ([]string, error) {
-	client, err := r.etcd(s)
+func (e *environment) leftovers(ctx context.Context, s loadtest.Scenario, lockPrefix string) ([]string, error) {
+	client, err := e.etcd(s)
 	if err != nil {
 		return nil, err
 	}

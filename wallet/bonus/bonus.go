@@ -1,4 +1,6 @@
-package loadtest
+// Package bonus is a bonus service to try wallets with, as a payment provider would be
+// elsewhere: a real server, with an effect that no transaction takes back.
+package bonus
 
 import (
 	"encoding/json"
@@ -12,22 +14,21 @@ import (
 	"github.com/google/uuid"
 )
 
-// Bonus is the outside service that replicas ask about credits: a real server,
-// with an effect that no transaction takes back. It applies each operation once,
-// gives the same answer to whoever asks again, refuses an operation that it knows
-// with another wallet or amount, and remembers who asked.
-type Bonus struct {
+// Service is asked about credits. It applies each operation once, gives the same
+// answer when it is asked again, refuses an operation that it knows with another
+// wallet or amount, and records every request.
+type Service struct {
 	server   *http.Server
 	listener net.Listener
 	served   chan error
 
 	mu    sync.Mutex
-	given map[uuid.UUID]BonusCall // by operation: the one that applied it
-	calls []BonusCall
+	given map[uuid.UUID]Call // by operation: the one that applied it
+	calls []Call
 }
 
-// BonusCall is one question that was answered.
-type BonusCall struct {
+// Call is one request that was answered.
+type Call struct {
 	Operation, Request, Wallet uuid.UUID
 	Attempt                    int
 	Amount, Bonus              int64
@@ -36,29 +37,34 @@ type BonusCall struct {
 	At                         time.Time
 }
 
+const (
+	headerTimeout = 10 * time.Second
+	bodyMax       = 1 << 20
+)
+
 // bonuses is how many different ones there are: a prime, so that what an operation
 // gets has nothing to do with its place in a burst.
 const bonuses = 97
 
-// NewBonus serves on a loopback port.
-func NewBonus() (*Bonus, error) {
+// Serve starts a service on a loopback port.
+func Serve() (*Service, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	b := &Bonus{listener: listener, served: make(chan error, 1), given: map[uuid.UUID]BonusCall{}}
+	b := &Service{listener: listener, served: make(chan error, 1), given: map[uuid.UUID]Call{}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/bonuses", b.answer)
-	b.server = &http.Server{Handler: mux, ReadHeaderTimeout: clientTimeout}
+	b.server = &http.Server{Handler: mux, ReadHeaderTimeout: headerTimeout}
 	go func() { b.served <- b.server.Serve(listener) }()
 	return b, nil
 }
 
 // URL is where it is asked.
-func (b *Bonus) URL() string { return "http://" + b.listener.Addr().String() }
+func (b *Service) URL() string { return "http://" + b.listener.Addr().String() }
 
 // Close ends it, with the questions under way.
-func (b *Bonus) Close() error {
+func (b *Service) Close() error {
 	err := b.server.Close()
 	if served := <-b.served; !errors.Is(served, http.ErrServerClosed) {
 		err = errors.Join(err, served)
@@ -67,13 +73,13 @@ func (b *Bonus) Close() error {
 }
 
 // Calls are all questions so far, in the order of their answers.
-func (b *Bonus) Calls() []BonusCall {
+func (b *Service) Calls() []Call {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.Clone(b.calls)
 }
 
-func (b *Bonus) answer(w http.ResponseWriter, req *http.Request) {
+func (b *Service) answer(w http.ResponseWriter, req *http.Request) {
 	var asked struct {
 		Operation uuid.UUID `json:"operation"`
 		Request   uuid.UUID `json:"request"`
@@ -89,7 +95,7 @@ func (b *Bonus) answer(w http.ResponseWriter, req *http.Request) {
 		http.Error(w, "operation and amount are needed", http.StatusBadRequest)
 		return
 	}
-	call := b.apply(BonusCall{
+	call := b.apply(Call{
 		Operation: asked.Operation, Request: asked.Request, Wallet: asked.Wallet,
 		Attempt: asked.Attempt, Amount: asked.Amount, At: time.Now(),
 	})
@@ -98,13 +104,13 @@ func (b *Bonus) answer(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(encode(map[string]int64{"bonus": call.Bonus})) // whoever asked may be dead: applied is applied
+	_ = json.NewEncoder(w).Encode(map[string]int64{"bonus": call.Bonus}) // the client may be gone: applied is applied
 }
 
 // apply draws a bonus for an operation that it does not know yet. It is drawn
 // from what was applied before, so that an operation that was applied twice under two
 // names would get two.
-func (b *Bonus) apply(call BonusCall) BonusCall {
+func (b *Service) apply(call Call) Call {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch is, known := b.given[call.Operation]; {

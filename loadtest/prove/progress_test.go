@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-func TestTeller_InALogItWritesOnlyLinesThatStay(t *testing.T) {
+func TestProgress_InALogItWritesOnlyLinesThatStay(t *testing.T) {
 	var log strings.Builder
-	tell := newTeller(&log)
+	tell := newProgress(&log)
 	tell.tick("1 s")
 	tell.say("%d bought", 7)
 	tell.tick("2 s")
@@ -16,9 +16,9 @@ func TestTeller_InALogItWritesOnlyLinesThatStay(t *testing.T) {
 	}
 }
 
-func TestTeller_OnATerminalItWritesOverTheLastTick(t *testing.T) {
+func TestProgress_OnATerminalItWritesOverTheLastTick(t *testing.T) {
 	var screen strings.Builder
-	tell := &teller{w: &screen, terminal: true}
+	tell := &progress{w: &screen, terminal: true}
 	tell.tick("1 s")
 	tell.tick("2 s")
 	tell.say("done")

@@ -1,0 +1,22 @@
+package main
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// What users deploy holds no load generator, no faults and no local stack.
+func TestDependencies_TheServerHoldsNothingOfItsProof(t *testing.T) {
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ".").Output()
+	if err != nil || !strings.Contains(string(out), "shop/inventory\n") {
+		t.Fatalf("go list: %v\n%s", err, out)
+	}
+	for name := range strings.Lines(string(out)) {
+		for _, part := range []string{"shop/loadtest", "shop/compose", "vegeta"} {
+			if strings.Contains(name, part) {
+				t.Errorf("shop depends on %s", strings.TrimSpace(name))
+			}
+		}
+	}
+}

@@ -1,0 +1,234 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"shop/compose/local/stack"
+	"shop/inventory"
+	"shop/loadtest"
+	"shop/transfer"
+	"shop/wallet"
+)
+
+// shopProgram is the path of shop, built for these tests.
+var shopProgram string
+
+func TestMain(m *testing.M) {
+	folder, err := os.MkdirTemp("", "prove")
+	if err == nil {
+		shopProgram = filepath.Join(folder, "shop")
+		build := exec.Command("go", "build", "-o", shopProgram, "shop/cmd/shop")
+		build.Stderr = os.Stderr
+		err = build.Run()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "build shop:", err)
+		os.Exit(1)
+	}
+	goleak.VerifyTestMain(
+		m,
+		// Children die with the thread that made them, so one is kept for as long as the process lives.
+		goleak.IgnoreTopFunction("shop/compose/local/stack.serveForks"),
+		goleak.Cleanup(func(status int) {
+			_ = os.RemoveAll(folder)
+			os.Exit(status)
+		}),
+	)
+}
+
+// prove runs the program with real replicas of shop.
+func prove(t *testing.T, args ...string) (status int, out, folder string, err error) {
+	t.Helper()
+	t.Setenv("SHOP_PROGRAM", shopProgram)
+	folder = t.TempDir()
+	var printed strings.Builder
+	status, err = run(t.Context(), append([]string{"--out", folder}, args...), &printed, t.Output())
+	return status, printed.String(), folder, err
+}
+
+func TestProve_RealReplicasAreLoadedAndAudited(t *testing.T) {
+	for _, flow := range []string{"inventory", "transfer"} {
+		t.Run(flow, func(t *testing.T) {
+			report := proven(t, "--flow", flow, "--strategy", "row", "--fault", "none", "--replicas", "2", "--duration", "2s", "--rate", "100")
+			s := report.Scenarios[0]
+			if !report.AsExpected || s.Verdict != loadtest.Safe || s.Requests < 200 || s.OK+s.Rejected != s.Requests || s.OK == 0 || s.Rejected == 0 {
+				t.Errorf("%+v", s)
+			}
+		})
+	}
+}
+
+// proven is the report of a proof of one scenario, in all its forms.
+func proven(t *testing.T, args ...string) (report loadtest.Report) {
+	t.Helper()
+	status, out, folder, err := prove(t, args...)
+	if status != asExpected || err != nil {
+		t.Fatal(status, out, err)
+	}
+	text, err := os.ReadFile(filepath.Join(folder, "prove.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &report); err != nil || len(report.Scenarios) != 1 {
+		t.Fatalf("%v in %s", err, text)
+	}
+	if _, err := os.Stat(filepath.Join(folder, "index.html")); err != nil {
+		t.Error(err)
+	}
+	if !strings.Contains(out, "requests") || !strings.Contains(out, "index.html") {
+		t.Errorf("printed:\n%s", out)
+	}
+	return report
+}
+
+func TestProve_TheControlOversellsAndIsCaught(t *testing.T) {
+	report := proven(t, "--flow", "inventory", "--strategy", "naive", "--duration", "2s")
+	if s := report.Scenarios[0]; s.Violations["S1"] == 0 || s.Violations["oversold"] == 0 || s.Verdict != loadtest.Violated {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestProve_WhatCannotRunIsExitStatus2AndSaysWhatToDo(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		env  map[string]string
+		args []string
+		says string
+	}{
+		{"no servers", map[string]string{"SHOP_POSTGRES_URL": "", "SHOP_REDIS_URL": ""}, nil, "bin/local exec"},
+		{"no stack to break", map[string]string{"SHOP_STACK": ""}, []string{"--quick"}, "bin/local exec"},
+		{"a stack that is gone", map[string]string{"SHOP_STACK": "/nowhere"}, []string{"--quick"}, "bin/local exec"},
+		{"no such scenario", nil, []string{"--strategy", "hope"}, "inventory/redis+row/crash"},
+		{"no program", nil, []string{"--shop", "/nowhere/shop"}, "go build -o bin/ ./cmd/shop"},
+		{"one replica", nil, []string{"--replicas", "1"}, "at least 2"},
+		{"not a quick one", nil, []string{"--quick", "--strategy", "constant-lock"}, "not part of --quick"},
+		{"a target with a strategy", nil, []string{"--target", "http://127.0.0.1:1", "--audit-sql", "main.go", "--strategy", "row"}, "--target has none"},
+		{"a target with --quick", nil, []string{"--target", "http://127.0.0.1:1", "--audit-sql", "main.go", "--quick"}, "--target has none"},
+		{"a target with a fault", nil, []string{"--target", "http://127.0.0.1:1", "--audit-sql", "main.go", "--fault", "crash"}, "--target has none"},
+		{"a target with a flow", nil, []string{"--target", "http://127.0.0.1:1", "--audit-sql", "main.go", "--flow", "inventory"}, "--target has none"},
+		{"a target without SQL", nil, []string{"--target", "http://127.0.0.1:1"}, "--audit-sql"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for name, value := range c.env {
+				t.Setenv(name, value)
+			}
+			status, out, _, err := prove(t, c.args...)
+			if status != couldNotRun || err == nil || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("exit status %d, %v; want 2 and %q\n%s", status, err, c.says, out)
+			}
+		})
+	}
+}
+
+// shop runs a command of shop to its end.
+func shop(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), shopProgram, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("shop %v: %v\n%s", args, err, out)
+	}
+	return string(out)
+}
+
+// startShop serves a new database with the demo's products until the test ends.
+func startShop(t *testing.T) (url, key, databaseURL string) {
+	t.Helper()
+	db, err := loadtest.CreateDatabase(t.Context(), os.Getenv("SHOP_POSTGRES_URL"), "prove "+t.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Drop(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	only := []string{"--postgres-url", db.URL, "--mongo-url="}
+	shop(t, append([]string{"migrate"}, only...)...)
+	key = regexp.MustCompile(`SHOP_KEY_ALICE=(\S+)`).FindStringSubmatch(shop(t, append([]string{"seed"}, only...)...))[1]
+	serve := exec.Command(shopProgram, append([]string{"serve", "--strategy=row", "--transfer-strategy=row", "--listen=127.0.0.1:0", "--metrics-listen="}, only...)...)
+	log, err := serve.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stack.Spawn(serve); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = serve.Process.Signal(syscall.SIGTERM)
+		_, _ = io.Copy(io.Discard, log)
+		if err := serve.Wait(); err != nil {
+			t.Error(err)
+		}
+	})
+	for lines := bufio.NewScanner(log); lines.Scan(); {
+		var line struct{ Msg, Address string }
+		if json.Unmarshal(lines.Bytes(), &line) == nil && line.Msg == "serving" {
+			return "http://" + line.Address, key, db.URL
+		}
+	}
+	t.Fatal("shop ended before it served")
+	return "", "", ""
+}
+
+func TestProve_AnyServiceIsLoadedAndJudgedByItsOwnSQL(t *testing.T) {
+	url, key, databaseURL := startShop(t)
+	sql := filepath.Join(t.TempDir(), "audit.sql")
+	queries := "-- name: lost\nSELECT key FROM proof_answers a LEFT JOIN orders o ON o.idempotency_key = a.key WHERE a.outcome = 'ok' AND o.id IS NULL;\n" +
+		"-- name: ghost\nSELECT key FROM proof_answers a JOIN orders o ON o.idempotency_key = a.key WHERE a.outcome = 'rejected';\n"
+	if err := os.WriteFile(sql, []byte(queries), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{
+		"--target", url, "--audit-sql", sql, "--postgres-url", databaseURL, "--duration", "1s", "--rate", "100",
+		"--header", "Authorization: Bearer " + key, "--path", "/v1/orders",
+		"--body", `{"lines":[{"sku":"{{pick "ticket" "last-one"}}","quantity":{{int 1 2}}}]}`,
+	}
+	if status, out, _, err := prove(t, args...); status != asExpected || err != nil {
+		t.Errorf("exit status %d, %v after\n%s", status, err, out)
+	}
+	// a file where the folder should be: nothing is sent, and no path of a report is printed
+	if status, out, _, _ := prove(t, append(args, "--out", sql)...); status != couldNotRun || strings.Contains(out, "index.html") || strings.Contains(out, "requests") {
+		t.Errorf("no folder for the report: exit status %d, want 2\n%s", status, out)
+	}
+	if err := os.WriteFile(sql, []byte("SELECT id, 'sold' FROM orders;\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if status, out, _, _ := prove(t, args...); status != notAsExpected {
+		t.Errorf("a query that finds rows: exit status %d, want 1\n%s", status, out)
+	}
+}
+
+// CI runs the quick proof: a safe strategy that it leaves out may oversell unseen.
+func TestQuick_HasEverySafeStrategyOnceWithoutAFault(t *testing.T) {
+	left := map[string]bool{}
+	for _, s := range inventory.Strategies() {
+		left["inventory/"+s.Name+"/none"] = s.Safe
+	}
+	for _, s := range transfer.Strategies() {
+		left["transfer/"+s.Name+"/none"] = s.Safe
+	}
+	for _, s := range wallet.Strategies() {
+		left["wallet/"+s.Name+"/none"] = s.Safe
+	}
+	for _, s := range loadtest.Quick(matrix()) {
+		delete(left, s.Name())
+	}
+	for name, safe := range left {
+		if safe {
+			t.Errorf("%s is not part of the quick proof", name)
+		}
+	}
+}

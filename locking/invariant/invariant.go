@@ -1,0 +1,135 @@
+// Package invariant runs the queries that find where stored data is not as it must be.
+//
+// An invariant is a sentence that is true of the stored data at every moment, such as
+// "stock = opening - sold + cancelled". A Check is one query that returns the ids of
+// what breaks it: no row means that it holds. Each check is one statement, and so
+// reads one snapshot, and may run while there is traffic. The lessons keep their
+// checks beside their code; the proof, `shop audit` and /v1/audit run the same ones.
+package invariant
+
+import (
+	"context"
+	"fmt"
+	"slices"
+)
+
+// Check is one invariant, or a part of one, as a query that returns the ids of
+// what breaks it.
+type Check struct {
+	Name      string // unique: for tests and reports
+	Invariant string // S1, I-ONCE …: several checks may be parts of one
+	Means     string // what an id in the result is
+	From      string // of an aggregation in MongoDB: the collection that it begins with
+	Query     string // returns one text column, or _id
+}
+
+// Finding is what the checks of one invariant returned.
+type Finding struct {
+	Count int64    // of different ids
+	IDs   []string // the first of them, in order
+}
+
+// Findings are keyed by invariant. One that holds is there, with a Count of 0.
+type Findings map[string]Finding
+
+// Counts are the findings as numbers.
+func (f Findings) Counts() map[string]int64 {
+	counts := make(map[string]int64, len(f))
+	for invariant, finding := range f {
+		counts[invariant] = finding.Count
+	}
+	return counts
+}
+
+// Add reports further ids, found elsewhere than in the database.
+func (f Findings) Add(invariant string, ids ...string) {
+	finding := f[invariant]
+	finding.Count += int64(len(ids))
+	finding.IDs = append(finding.IDs, ids[:min(len(ids), max(0, idsKept-len(finding.IDs)))]...)
+	f[invariant] = finding
+}
+
+// Merge adds the findings of another audit.
+func (f Findings) Merge(others Findings) {
+	for invariant, other := range others {
+		f.Add(invariant, other.IDs...)
+		finding := f[invariant]
+		finding.Count += other.Count - int64(len(other.IDs))
+		f[invariant] = finding
+	}
+}
+
+// idsKept bounds how many ids of a broken invariant are reported.
+const idsKept = 20
+
+// Run asks each check, and puts together what belongs to one invariant. An id
+// that two checks of an invariant return counts once.
+func Run(ctx context.Context, checks []Check, ask func(context.Context, Check) ([]string, error)) (Findings, error) {
+	broken := map[string][]string{}
+	for _, check := range checks {
+		ids, err := ask(ctx, check)
+		if err != nil {
+			return nil, fmt.Errorf("audit %s: %w", check.Name, err)
+		}
+		broken[check.Invariant] = append(broken[check.Invariant], ids...)
+	}
+	findings := make(Findings, len(broken))
+	for invariant, ids := range broken {
+		slices.Sort(ids)
+		ids = slices.Compact(ids)
+		findings[invariant] = Finding{Count: int64(len(ids)), IDs: ids[:min(len(ids), idsKept)]}
+	}
+	return findings, nil
+}
+
+// Rows are the rows of a query, as pgx has them.
+type Rows interface {
+	Next() bool
+	Scan(into ...any) error
+	Err() error
+	Close()
+}
+
+// Querier is a *pgx.Conn, a pgx.Tx or a *pgxpool.Pool. (This package imports no driver.)
+type Querier[R Rows] interface {
+	Query(ctx context.Context, sql string, args ...any) (R, error)
+}
+
+// SQL asks a check of a PostgreSQL database.
+func SQL[R Rows](db Querier[R]) func(context.Context, Check) ([]string, error) {
+	return func(ctx context.Context, check Check) (ids []string, err error) {
+		rows, err := db.Query(ctx, check.Query)
+		if err != nil {
+			return nil, err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var id string
+			if err := rows.Scan(&id); err != nil {
+				return nil, err
+			}
+			ids = append(ids, id)
+		}
+		return ids, rows.Err()
+	}
+}
+
+// Number runs a query that returns one number.
+func Number[R Rows](ctx context.Context, db Querier[R], sql string) (n int64, err error) {
+	rows, err := db.Query(ctx, sql)
+	if err != nil {
+		return 0, fmt.Errorf("audit: %w", err)
+	}
+	defer rows.Close()
+	if !rows.Next() {
+		return 0, fmt.Errorf("audit: no number from %s: %w", sql, rows.Err())
+	}
+	if err := rows.Scan(&n); err != nil {
+		return 0, fmt.Errorf("audit: %w", err)
+	}
+	rows.Close()
+	if err := rows.Err(); err != nil {
+		return 0, fmt.Errorf("audit: %w", err)
+	}
+	return n, nil
+}
