@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -108,7 +109,8 @@ func mongoReady(ctx context.Context, i *instance) error {
 }
 
 // mongoMember tells whether the set was made already: that is found among the
-// data, since a member that starts does not know it for a moment.
+// data, since a member that starts does not know it for a moment. The document is
+// counted, not estimated: after a SIGKILL the estimate may be 0.
 func mongoMember(ctx context.Context, i *instance, admin *mongo.Database) (inSet bool, err error) {
 	var status struct {
 		PID  int
@@ -120,7 +122,7 @@ func mongoMember(ctx context.Context, i *instance, admin *mongo.Database) (inSet
 	if status.PID != i.now().First.PID {
 		return false, fmt.Errorf("a mongod that is not ours answers on %s", i.addr())
 	}
-	sets, err := admin.Client().Database("local").Collection("system.replset").EstimatedDocumentCount(ctx)
+	sets, err := admin.Client().Database("local").Collection("system.replset").CountDocuments(ctx, bson.D{})
 	if err != nil || sets == 0 {
 		return false, err
 	}
@@ -144,7 +146,8 @@ func mongoWrite(ctx context.Context, i *instance, w any) error {
 }
 
 func mongoDo(ctx context.Context, url string, do func(admin *mongo.Database) error) error {
-	client, err := mongo.Connect(options.Client().ApplyURI(url))
+	// Disconnect can last for a heartbeat, whose default is 10 s.
+	client, err := mongo.Connect(options.Client().ApplyURI(url).SetHeartbeatInterval(500 * time.Millisecond))
 	if err != nil {
 		return err
 	}
