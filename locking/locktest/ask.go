@@ -33,8 +33,13 @@ func acquire(ctx context.Context, store locking.Store, keys ...string) (lease lo
 	return lease, err
 }
 
-// triesMax is how often a store may say that it cannot tell.
-const triesMax = 8
+// asksMax is how often a store may say that it cannot tell before the check fails:
+// one with a short TTL waits for a fraction of a second each time. triesMax is how
+// often a check is tried whose round the machine has spoiled.
+const (
+	asksMax  = 40
+	triesMax = 8
+)
 
 // insist asks until it is told: on a machine that stalls, any store may miss an
 // answer, or fail to connect, at any time, and that is not what is tested here.
@@ -44,7 +49,7 @@ func insist(ctx context.Context, ask func(again bool) error) error {
 	defer pace.Stop()
 	for tries := 1; ; tries++ {
 		err := ask(tries > 1)
-		if told(err) || tries == triesMax || ctx.Err() != nil {
+		if told(err) || tries == asksMax || ctx.Err() != nil {
 			return err
 		}
 		<-pace.C

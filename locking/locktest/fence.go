@@ -8,7 +8,7 @@ import (
 
 // fenceGrows: strictly, whoever asks, and however the grant before it ended.
 func fenceGrows(s *suite) {
-	stores := []locking.Store{s.open(s.long()), s.open(s.long()), s.open(s.short())}
+	stores := []locking.Store{s.open(s.long()), s.open(s.long()), s.open(s.long())}
 	last := locking.Fence(0)
 	grant := func(store locking.Store) locking.Lease {
 		lease := s.acquire(patience, store, key)
@@ -23,7 +23,7 @@ func fenceGrows(s *suite) {
 		s.release(store, grant(store))
 	}
 	if s.Expires {
-		grant(stores[2]) // runs out
+		grant(s.open(s.short())) // runs out
 	}
 	grant(stores[0])
 }

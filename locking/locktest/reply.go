@@ -18,7 +18,7 @@ func (s *suite) free(ttl time.Duration, store locking.Store, keys ...string) {
 // the key, so ErrBusy would be a lie; either we find out, or we say that we do
 // not know and the key is free within the TTL.
 func replyLostOnAcquire(s *suite) {
-	ttl := s.ttl(1200 * time.Millisecond)
+	ttl := s.ttl(3 * time.Second)
 	w, other := s.proxied(ttl), s.open(s.long())
 	w.Lose(1)
 	lease, err := w.Store.TryAcquire(s.within(patience), key)
