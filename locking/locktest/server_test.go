@@ -2,6 +2,7 @@ package locktest
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"strings"
@@ -46,15 +47,19 @@ func TestServer_DeathUnaskedEndsATestThatWaits(t *testing.T) {
 func TestServer_IsKilledPausedAndStartedAgain(t *testing.T) {
 	t.Parallel()
 	s := Start(t, talker)
+	said := func(times int) { // the log is that of all starts, so that Ready knows of the first only
+		Eventually(t, fmt.Sprintf("start %d", times), func() bool { return strings.Count(s.tail(), "last words") == times })
+	}
 	s.Pause()
 	s.Resume()
 	s.Pause()
 	s.Restart() // a paused one, too
+	said(2)
 	s.Kill()
 	if s.Up() {
 		t.Error("it is up after Kill")
 	}
 	s.Kill() // twice is once
 	s.Start()
-	Eventually(t, "the third start", func() bool { return strings.Count(s.tail(), "last words") == 3 })
+	said(3)
 }
