@@ -93,7 +93,8 @@
 //	M3         no operation is done twice
 //	M4         all members of the replica set are the same, and nothing acknowledged is in a rollback file
 //	W-SIDE     the outside applies an operation once, what it gave is in a balance exactly if it
-//	           was committed, and who may ask twice is known (side): without a fault, no request
+//	           was committed, and who may ask twice is known (side): without a fault, no
+//	           request but one that came to a time limit
 //	W-WIRE     on the wire, transactions begin with a lock that is new, and nothing is beside them
 //	I-RIGHT    nobody is refused for another reason than his money, or a key that he used before
 //	I-SPENT    as above; and a key that is decided does not do for another wallet

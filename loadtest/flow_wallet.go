@@ -138,7 +138,7 @@ func auditWallets(ctx context.Context, r *run, records []Record) (a Audited, err
 		return a, err
 	}
 	calls := r.bonus.Calls()
-	a.Findings.Add("W-SIDE", side(r.scenario, calls, credits)...)
+	a.Findings.Add("W-SIDE", side(r.scenario, calls, credits, lateOperations(records))...)
 	a.Evidence = tally(records[:r.loaded])
 	answered := slices.DeleteFunc(slices.Clone(calls), func(c bonus.Call) bool { return c.Refused })
 	a.Evidence["asked"], a.Evidence["asked_again"] = int64(len(answered)), int64(len(answered)-len(credits))

@@ -24,7 +24,7 @@ var invariants = []struct{ name, means string }{
 	{"M2", "a credit has one entry of its amount and its bonus, a debit one, a payment two that sum up to nothing, a refusal none; a balance is its opening and its entries, and not below 0"},
 	{"M3", "no operation is done twice"},
 	{"M4", "all members of the replica set are the same, and nothing that was acknowledged is rolled back"},
-	{"W-SIDE", "the outside applies an operation once, what it gave is in a balance exactly if it was committed, and without a fault no request asks twice"},
+	{"W-SIDE", "the outside applies an operation once, what it gave is in a balance exactly if it was committed, and without a fault no request asks twice, unless it came to a time limit"},
 	{"W-WIRE", "on the wire, each transaction begins with its lock, which is new each time, nothing is done outside of one, and none is committed behind an error"},
 	{"I-HOLD", "of post, void and expiry exactly one wins, and it is the one that was told; what is over is not held"},
 	{"I-RIGHT", "nobody who has a right is refused: not the holder of a lock while nobody is late, not the owner of a wallet but for lack of funds"},

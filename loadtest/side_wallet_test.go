@@ -3,7 +3,9 @@ package loadtest
 import (
 	"strings"
 	"testing"
+	"time"
 
+	"shop/wallet"
 	"shop/wallet/bonus"
 
 	"github.com/google/uuid"
@@ -38,11 +40,11 @@ func each(fn func(Scenario)) {
 func TestSide_TwoRequestsMayAskAboutOneOperationButForLockIDWithoutAFault(t *testing.T) {
 	each(func(s Scenario) {
 		calls, credits := fair()
-		found := side(s, calls, credits)
+		found := side(s, calls, credits, nil)
 		if must := s.Strategy == "lockid" && s.Fault == NoFault; must != (len(found) > 0) {
 			t.Errorf("%s: %v", s.Name(), found)
 		}
-		if found := side(s, calls[:2], credits); len(found) != 0 {
+		if found := side(s, calls[:2], credits, nil); len(found) != 0 {
 			t.Errorf("%s, each asked about once: %v", s.Name(), found)
 		}
 	})
@@ -53,7 +55,7 @@ func TestSide_AQuestionThatTheOutsideRefusedIsNone(t *testing.T) {
 	each(func(s Scenario) {
 		calls, credits := fair()
 		calls[2] = bonus.Call{Operation: calls[0].Operation, Request: uuid.New(), Wallet: uuid.New(), Amount: 7, Attempt: 1, Refused: true}
-		if found := side(s, calls, credits); len(found) != 0 {
+		if found := side(s, calls, credits, nil); len(found) != 0 {
 			t.Errorf("%s: %v", s.Name(), found)
 		}
 	})
@@ -64,13 +66,42 @@ func TestSide_ARequestAsksOnceWithoutAFaultAndUnderIncAlways(t *testing.T) {
 		calls, credits := fair()
 		calls[2].Request = calls[0].Request
 		calls[2].Attempt = 2
-		found := strings.Join(side(s, calls, credits), "\n")
+		found := strings.Join(side(s, calls, credits, nil), "\n")
 		must := s.Fault == NoFault || s.Strategy == "inc"
 		if got := strings.Contains(found, "request "+calls[0].Request.String()+" asked about operation "+operation1+" again"); got != must {
 			t.Errorf("%s: %q", s.Name(), found)
 		}
 		if s.Fault == StepDown && s.Strategy == "lockid" && found != "" {
 			t.Errorf("%s: its transaction may have been lost with the primary, and yet %q", s.Name(), found)
+		}
+	})
+}
+
+// A time limit between question and commit makes the client, or the request, ask
+// again. The operations of which no request was late have no such excuse.
+func TestSide_ALateRequestMayAskAgainUnlessItIsAControls(t *testing.T) {
+	each(func(s Scenario) {
+		for _, again := range []string{"by its request", "by another"} {
+			for late, operation := range []string{operation1, operation2} { // it is about the first
+				s.Expect = Safe
+				if s.Strategy != "inc" && s.Strategy != "lockid" {
+					s.Expect = Violated
+				}
+				calls, credits := fair()
+				if again == "by its request" {
+					calls[2].Request, calls[2].Attempt = calls[0].Request, 2
+				}
+				strict := len(side(s, calls, credits, nil)) > 0
+				records := []Record{
+					{Made: uuid.MustParse(operation1), Attempts: []Attempt{{End: wallet.BonusTimeout - 1}}},
+					{Made: uuid.MustParse(operation2), Attempts: []Attempt{{End: wallet.BonusTimeout - 1}}},
+				}
+				records[late].Attempts = append(records[late].Attempts, Attempt{Start: time.Second, End: time.Second + wallet.BonusTimeout})
+				must := strict && (late == 1 || s.Expect == Violated)
+				if found := side(s, calls, credits, lateOperations(records)); must != (len(found) > 0) {
+					t.Errorf("%s, asked again %s, a request of %s being late: %v", s.Name(), again, operation, found)
+				}
+			}
 		}
 	})
 }
@@ -126,7 +157,7 @@ func TestSide_FindsUnderEveryStrategyAndFault(t *testing.T) {
 	} {
 		each(func(s Scenario) {
 			calls, credits := c.plant(fair())
-			if found := strings.Join(side(s, calls, credits), "\n"); !strings.Contains(found, c.want) {
+			if found := strings.Join(side(s, calls, credits, nil), "\n"); !strings.Contains(found, c.want) {
 				t.Errorf("%s under %s: found %q, want %q", name, s.Name(), found, c.want)
 			}
 		})

@@ -32,7 +32,8 @@
 //	M3      no operation twice
 //	M4      all members of the replica set agree, and nothing that was acknowledged is rolled back
 //	M5      one key of one client, while it is kept = at most one effect, and one answer, byte for byte
-//	W-SIDE  without faults no request asks the outside twice, and under lockid no operation is asked for twice;
+//	W-SIDE  without faults and while no request comes to its time limit no request asks the outside twice,
+//	        and under lockid no operation is asked for twice;
 //	        under every fault the outside applies an operation once, and what it gave is in a balance only if it was committed
 //
 // "Once" is for collisions. A server that dies behind the call is followed by
