@@ -18,7 +18,7 @@ import (
 // that of the look.
 //
 // MongoDB does not let the second one wait, so that in front of it stands the
-// line of this process (lines.go). What is left to collide are as many as there are processes.
+// queue of this process (queue.go): at most one writer per process still contends.
 func (s *Service) lockID(ctx context.Context, j *job) (Reply, error) {
 	return s.transact(ctx, j, func(ctx context.Context) (Reply, error) {
 		wallets, err := s.lock(ctx, j)

@@ -101,7 +101,7 @@ func (b *bank) connect(ctx context.Context) (*etcdlock.Store, *transfer.Service,
 		return nil, nil, err
 	}
 	config := b.config
-	config.Strategy, config.Locks, config.Source = b.settings.Strategy, fences{store}, store.Source()
+	config.Strategy, config.Locks, config.Source = b.settings.Strategy, fences{store}, store.Epoch()
 	if b.lab {
 		config.LeaseIDs, err = leaseid.New(b.client, b.settings.LockPrefix+"/leaseid/", b.settings.TTL)
 	}

@@ -47,7 +47,7 @@ func (c *epochCmd) Run(ctx context.Context, out io.Writer) error {
 	defer client.Close()
 	bounded, cancel := context.WithTimeout(ctx, connectWait)
 	defer cancel()
-	_, now, err := etcdlock.NewSource(bounded, client, c.LockPrefix)
+	_, now, err := etcdlock.NewEpoch(bounded, client, c.LockPrefix)
 	if err != nil {
 		return fmt.Errorf("fence-epoch: %w", err)
 	}

@@ -106,7 +106,7 @@ func (f fences) Acquire(ctx context.Context, keys ...string) (locking.Lease, err
 }
 
 func translate(err error) error {
-	if errors.Is(err, etcdlock.ErrSource) {
+	if errors.Is(err, etcdlock.ErrEpoch) {
 		return fmt.Errorf("%w: %w", transfer.ErrSource, err)
 	}
 	return err

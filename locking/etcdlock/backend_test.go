@@ -140,7 +140,7 @@ func inQueue(t testing.TB, client *clientv3.Client, prefix, key string) (names [
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	s := &Store{prefix: prefix}
-	answer, err := client.Get(ctx, s.queue(key), clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
+	answer, err := client.Get(ctx, s.queueOf(key), clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
 	if err != nil {
 		t.Fatal(err)
 	}

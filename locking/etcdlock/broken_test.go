@@ -81,7 +81,7 @@ func sharedSession(s *Store) locking.Store {
 		if _, err := checkKeys(keys); err != nil {
 			return locking.Lease{}, err
 		}
-		m := concurrency.NewMutex(session, s.queue(keys[0])+"mutex")
+		m := concurrency.NewMutex(session, s.queueOf(keys[0])+"mutex")
 		if err := m.TryLock(ctx); errors.Is(err, concurrency.ErrLocked) {
 			return locking.Lease{}, locking.ErrBusy
 		} else if err != nil {
@@ -102,7 +102,7 @@ func sharedSession(s *Store) locking.Store {
 func releasesTheQueue(s *Store) locking.Store {
 	return twisted{Store: s, release: func(ctx context.Context, l locking.Lease) error {
 		for _, k := range l.Keys {
-			if _, err := s.client.Delete(ctx, s.queue(k), clientv3.WithPrefix()); err != nil {
+			if _, err := s.client.Delete(ctx, s.queueOf(k), clientv3.WithPrefix()); err != nil {
 				return err
 			}
 		}

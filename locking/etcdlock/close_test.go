@@ -22,7 +22,7 @@ func TestClose_RefusesWhatComesAfter(t *testing.T) {
 		_, err := store.Acquire(t.Context(), "k")
 		waited <- err
 	}()
-	locktest.Eventually(t, "it waits", func() bool { return inLine(store, "k") == 2 })
+	locktest.Eventually(t, "it waits", func() bool { return store.queue.Len("k") == 2 })
 	store.Close()
 	store.Close() // twice is once
 	_, tried := store.TryAcquire(t.Context(), "other")
@@ -81,14 +81,14 @@ func TestClose_JoinsTheBackground(t *testing.T) {
 	w.loseNext(1 << 30)
 	ctx, cancel := context.WithCancel(t.Context())
 	var callers sync.WaitGroup
-	for i := range 2 * opsMax { // more than are removed in one transaction
+	for i := range 2 * KeysMax {
 		callers.Go(func() {
 			if _, err := store.TryAcquire(ctx, strconv.Itoa(i)); err == nil || errors.Is(err, locking.ErrBusy) {
 				t.Errorf("got %v", err)
 			}
 		})
 	}
-	locktest.Eventually(t, "answers are lost", func() bool { return w.lostSoFar() >= opsMax })
+	locktest.Eventually(t, "answers are lost", func() bool { return w.lostSoFar() >= KeysMax })
 	cancel()
 	callers.Wait()
 	asked := time.Now()

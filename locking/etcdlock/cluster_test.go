@@ -143,7 +143,7 @@ func TestCluster_OrphanIsFreeAfterTheLeaderChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	store := g.must(t, 10*time.Second)
-	if _, err := client.Put(t.Context(), store.queue("k")+"dead", "", clientv3.WithLease(lease.ID)); err != nil {
+	if _, err := client.Put(t.Context(), store.queueOf("k")+"dead", "", clientv3.WithLease(lease.ID)); err != nil {
 		t.Fatal(err)
 	}
 	leaderOf(t, client, members).Kill()

@@ -13,79 +13,107 @@
 //
 // # What is stored
 //
-//	lock/9:account/1/R7FQ…   create revision 8012   one who waits for, or holds, account/1
+//	lock/9:account/1/R7FQ…   create revision 8012   a waiter for account/1, or its holder
 //	lock/9:account/1/K3ZA…   create revision 8015   the next one
-//	lock/session:694d8c…     mod revision 8003      the session's gate, see below
-//	lock/source              value W5QK…            whose fences these are, see below
+//	lock/fenced:W4TT…                               the fencing key of an attempt without an answer
+//	lock/epoch               value W5QK…            the epoch of the fences
 //
-// All but the source hang on one etcd lease, the session's, and are gone with it. Each
-// attempt has names that no other has, so that nothing that arrives late can be taken
-// for something else. Only what ended with an answered release leaves its names to
-// a later attempt: etcd remembers deleted names until its next compaction, and walks
-// over all of them when a queue is read, so that a hot key would get slower and slower.
+// All but the epoch hang on one etcd lease, the session's, and are gone with it. Each
+// attempt has names of its own, made with a nonce, so that a request that arrives late
+// cannot be taken for another one.
+//
+// # Where to find what
+//
+//	etcdlock.go   Store: New, Close, the names in etcd
+//	client.go     the client's settings, the bounds of a request, what an error says
+//	session.go    the session: keep-alive, Until, its end
+//	acquire.go    an attempt, and what becomes of one without an answer
+//	wait.go       a waiter and its predecessor
+//	lease.go      a Lease: Renew, Release, its end
+//	epoch.go      the epoch of fences
 //
 // # Queues, and why they cannot deadlock
 //
 // One transaction puts a waiter under every wanted key. Its revision is a place
-// in one total order over all queues, and it is the fence. Holder is who is the
-// lowest in each of his queues: the oldest of all waiters always is, so someone
-// can always go on, in whatever order keys are named.
+// in one total order over all queues, and it is the fence. The holder is the waiter
+// that is the lowest in each of its queues: the oldest of all waiters always is, so
+// one can always go on, in whatever order keys are named.
 //
 //	           Acquire: put under all keys                 lowest in all of them
 //	┌─────────┐   one transaction    ┌─────────┐  watch the predecessor,  ┌──────┐
 //	│ outside │─────────────────────▶│ waiting │─────────────────────────▶│ held │──┐ Renew: Until
 //	└─────────┘                      └─────────┘  look again when it goes └──────┘◀─┘ moves on
-//	     ▲  ▲   nobody there: held at once │ ctx ended, session lost          │
+//	     ▲  ▲    queues empty: held at once │ ctx ended, session lost         │
 //	     │  └──────────────────────────────┘                                  │
 //	     └─────────── Release, Until is past, session lost ───────────────────┘
 //
-// A waiter watches his predecessor alone, and looks at the queues again when that
-// one is gone; the look also shows that his own waiters are still there. There is
+// A waiter watches its predecessor alone, and looks at the queues again when that
+// one is gone; the look also shows that its own names are still there. There is
 // no gap between reading and watching: the watch says at which revision it
 // begins, and if that is not the read's, the queues are read once more beside it.
 //
-// Of each process one waiter per key is in etcd, the others stand in a line in the
-// process, in order of arrival: a release wakes one process and not a crowd. Every
-// grant is a new waiter in etcd, at the end of the queue; so a process with many
-// waiters has one turn in each round, like one with few. First come, first served
-// holds in a process, and in etcd among the first of each process.
+// Of each process one waiter per key is in etcd, the others wait in a locking.Queue:
+// a release wakes one process and not all. Every grant is a new waiter in etcd, at
+// the end of the queue; so a process with many waiters has one turn in each round,
+// like one with few. First come, first served holds in a process, and in etcd among
+// the first of each process. (The benchmark of starvation needs both.)
 //
-// TryAcquire enters only if all queues are empty, in the same one transaction:
-// who is refused has left nothing behind.
+// TryAcquire enters only if all queues are empty, in the same one transaction: a
+// refused one has left nothing behind.
 //
 // # Until, and the session
 //
 // A Store has one session, kept alive each third of the TTL. Until counts from
 // the sending of the last keep-alive that was answered, less a hundredth of the
 // TTL for clocks that run at different rates. Renew brings a newer one, and
-// looks whether the keys are still there. A Lease that nobody renews is deleted
+// looks whether the keys are still there. A Lease that is not renewed is deleted
 // at its Until by this process, although the session lives on: an abandoned one
 // is not kept for ever.
 //
 //	      granted      an answer in time       TTL - margin without one, or etcd
 //	┌──────┐  ┌───────┐────┐                   says that the lease is gone        ┌──────┐
 //	│ none │─▶│ alive │    │─────────────────────────────────────────────────────▶│ dead │
-//	└──────┘  └───────┘◀───┘                   or a trace could not be removed    └──────┘
+//	└──────┘  └───────┘◀───┘                   or an orphan could not be removed  └──────┘
 //	    ▲                                                                            │
 //	    └──────── a new session; it never brings back what was under an old one ─────┘
 //
-// # An acquire without an answer
+// # Orphans: an attempt without an answer
 //
-// It may have put a waiter that nobody knows of, or may do so yet, and that
-// would stop its queues for as long as the session lives. So nothing new goes
-// on the session until one transaction is confirmed that deletes the attempt's
-// keys *and* writes the session's gate: every attempt compares the revision of
-// the gate, so one that arrives after that is refused by etcd. If it is not
-// confirmed within a third of the TTL the session is given up: no keep-alive
-// any more, a new session for what comes, and the lease is revoked as soon as
-// the last Lease on it is released or past its Until (to revoke earlier would
-// give keys away that a holder still trusts in). So the keys of an attempt without
-// an answer are free after a third of the TTL, what one request takes, and one TTL,
-// as long as no leader dies meanwhile: a new one gives every lease its TTL again.
+// It may have put waiters that no caller waits for, or may do so yet, and they would
+// stop their queues for as long as the session lives. So one transaction deletes the
+// attempt's names *and* puts its fencing key: every attempt compares that its own is
+// not there, so that a request which arrives after that is refused by etcd. Other
+// attempts, Leases and waiters of the process are not touched. If the transaction is
+// not confirmed within a third of the TTL, the session is given up: no keep-alive any
+// more, a new session for what comes, and the lease is revoked as soon as the last
+// Lease on it is released or past its Until (to revoke earlier would give keys away that
+// a holder still trusts in). So the keys of an attempt without an answer are free after
+// a third of the TTL, what one request takes, and one TTL, as long as no leader dies
+// meanwhile: a new one gives every lease its TTL again.
+//
+// Waiters whose callers left, Leases that ran out, and releases without an answer
+// leave orphans too. They are removed in the same way, without a fencing key: no
+// request that puts them can be under way.
 //
 // An answer is not always a refusal either. etcd applies a transaction for which it
-// finds no space, and answers that there is none. The keys of that attempt are
-// deleted too, but nothing needs to wait for it: after an answer nothing arrives.
+// finds no space, and answers that there is none. The names of that attempt are
+// deleted too, but it needs no fencing key: after an answer nothing arrives.
+//
+// # What each piece is for
+//
+// To give the session up after every unanswered request would need no fencing keys. But
+// the Leases and waiters of all other callers in the process hang on that session, and
+// a request is without an answer whenever its caller's ctx ends in the middle of it.
+//
+//	nonce            a late request is no one else's (TestAcquire_NoNameIsUsedAgain…)
+//	… used again     etcd remembers deleted names until its next compaction, and walks over all of
+//	                 them when a queue is read: a hot key would get slower (TestAcquire_AHotKeyKeepsItsNames).
+//	                 Only the nonce of an answered release is used again.
+//	fencing key      a request that arrives after it was undone does nothing (TestAcquire_RequestThatArrives…)
+//	orphans          a ctx that ends leaves no waiter, without harm to others (TestAcquire_CtxThatEnds…)
+//	session given up etcd that does not confirm a removal cannot keep keys for ever (TestSession_IsGivenUp…)
+//	epoch            fences of a wiped etcd are not compared with older ones (TestEpoch_…)
+//	queue            one waiter per process and key in etcd (BenchmarkHandoff, BenchmarkStarvation)
 //
 // # Space
 //
@@ -96,24 +124,24 @@
 // do: nothing here needs an older revision than the present one, and a watch that
 // would go on from a compacted revision ends, and the queue is read again.
 //
-// # The source of fences
+// # The epoch of fences
 //
 // A fence is a revision, and revisions begin again when etcd is wiped, or go back
 // when it is restored. Old and new numbers look alike, and the cluster's id does not
 // tell them apart: an etcd started with the same flags has the same one. So there is a
 // random value, made when the first Store opens and under no lease, and every
-// transaction that acquires compares it. A Source is the cluster's id and this
-// value, and a grant is certainly of its Store's Source:
+// transaction that acquires compares it. An epoch is the cluster's id and this
+// value, and a grant is certainly of its Store's epoch:
 //
 //	                              cluster's id   value      a running Store    a new Store
-//	wiped                         the same       none       ErrSource          makes a new source
-//	restored as a new cluster     another        the same   ErrSource          has a new source
-//	restored in place             the same       the same   grants, lower      has the old source
-//	… and then NewSource          the same       another    ErrSource          has the new source
+//	wiped                         the same       none       ErrEpoch           begins a new epoch
+//	restored as a new cluster     another        the same   ErrEpoch           has a new epoch
+//	restored in place             the same       the same   grants, lower      has the old epoch
+//	… and then NewEpoch           the same       another    ErrEpoch           has the new epoch
 //
-// The third line nobody can see from here. The guard refuses the low numbers, and an
-// operator, who knows what he has done, calls NewSource. The resource keeps the
-// Source beside the fence, and refuses to compare fences of two of them.
+// The third line cannot be seen from here. The guard refuses the low numbers, and an
+// operator, who knows what was done, calls NewEpoch. The resource keeps the epoch
+// beside the fence, and refuses to compare fences of two of them.
 //
 // # What can go wrong
 //
@@ -123,7 +151,8 @@
 //	ctx ends while the request runs     ctx's error at once; undone in      the same
 //	                                    the background
 //	ctx ends in the queue               ctx's error and ErrBusy at once     the queue moves up
-//	a request arrives very late         nothing: the gate refuses it        nothing
+//	a request arrives very late         nothing: the fencing key refuses    nothing
+//	                                    it
 //	the reply to release is lost        ErrOutcomeUnknown; deleted in       busy until then, at most
 //	                                    the background                      one TTL and a half
 //	the holder pauses beyond the TTL    Until is over when it wakes; Renew  free after the TTL, then a
@@ -140,13 +169,13 @@
 //	a compaction while waiting          nothing: the queue is read again
 //	etcd is full                        renews and releases as ever         ErrNoSpace, and nothing is left
 //	                                                                        in the queues
-//	wiped, restored as a new cluster,   ErrLost                             ErrSource, and nothing is left in
-//	or given a new source                                                   the queues, until they restart
+//	wiped, restored as a new cluster,   ErrLost                             ErrEpoch, and nothing is left in
+//	or given a new epoch                                                    the queues, until they restart
 //	restored in place                   ErrLost, if it was granted later    fences go back: the guard refuses
 //	                                                                        them, until an operator calls
-//	                                                                        NewSource
+//	                                                                        NewEpoch
 //
-// So it promises exclusion among those who look at Until; that the keys of a
+// So it promises exclusion among holders that look at Until; that the keys of a
 // dead process are free within TTL and half a second, plus as long again if a
 // leader dies with it; order of arrival; several keys in one round trip; and a
 // fence that is right whatever happens, short of an older snapshot.

@@ -1,9 +1,12 @@
 package etcdlock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -17,8 +20,19 @@ var (
 	_ locking.Waiter = (*Store)(nil)
 )
 
-// ErrTTL tells that etcd would give another TTL than the one that was asked for.
-var ErrTTL = errors.New("etcdlock: TTL must be whole seconds, and at least one and a half of etcd's election timeout (2s with its defaults)")
+// KeysMax is how many keys a lease may have. etcd takes 128 operations in a
+// transaction unless it is told otherwise (--max-txn-ops), and to wait takes two for
+// each key.
+const KeysMax = 128 / 2
+
+var (
+	// ErrTTL tells that etcd would give another TTL than the one that was asked for.
+	ErrTTL = errors.New("etcdlock: TTL must be whole seconds, and at least one and a half of etcd's election timeout (2s with its defaults)")
+	// ErrTooManyKeys tells that a lease of more than KeysMax keys was asked for.
+	ErrTooManyKeys = fmt.Errorf("etcdlock: more than %d keys in one lease", KeysMax)
+	// ErrClosed is returned by a Store after its Close.
+	ErrClosed = errors.New("etcdlock: store is closed")
+)
 
 // Options of a Store. The zero value is usable.
 type Options struct {
@@ -28,14 +42,16 @@ type Options struct {
 }
 
 // Store keeps locks in etcd. It is safe for use by many goroutines, and one is
-// enough for a process: its waiters stand in one line, and are kept alive by one
+// enough for a process: its waiters stand in one queue, and are kept alive by one
 // request. The client stays the caller's: Close does not close it.
 type Store struct {
 	client *clientv3.Client
 	prefix string
-	source source
+	epoch  epoch
 	ttl    time.Duration
 	trust  time.Duration // of the TTL, how much to believe in
+
+	queue locking.Queue[string] // of this process: the first ticket goes to etcd, until it has given the keys back
 
 	life context.Context // ends with Close
 	end  context.CancelCauseFunc
@@ -46,9 +62,8 @@ type Store struct {
 	down    error         // why there is none, if it was tried
 	changed chan struct{} // closed, and replaced, when something in here has changed
 	closed  bool
-	lines   lines
 	grants  map[string]*grant // by owner
-	marks   []string          // free for the next attempts
+	nonces  []string          // free for the next attempts
 }
 
 // New makes a Store whose leases last ttl, and opens its session: etcd has to be
@@ -63,11 +78,11 @@ func New(ctx context.Context, client *clientv3.Client, ttl time.Duration, o Opti
 	}
 	s := &Store{
 		client: client, prefix: prefix, ttl: ttl, trust: ttl - margin(ttl),
-		changed: make(chan struct{}), lines: lines{}, grants: map[string]*grant{},
+		changed: make(chan struct{}), grants: map[string]*grant{},
 	}
 	s.life, s.end = context.WithCancelCause(context.Background())
-	if s.source, err = s.findSource(ctx); err != nil {
-		return nil, fmt.Errorf("etcdlock: find the source of fences: %w", plain(ctx, err))
+	if s.epoch, err = s.findEpoch(ctx); err != nil {
+		return nil, fmt.Errorf("etcdlock: find the epoch: %w", plain(ctx, err))
 	}
 	first, err := s.open(ctx)
 	if err != nil {
@@ -78,70 +93,8 @@ func New(ctx context.Context, client *clientv3.Client, ttl time.Duration, o Opti
 	return s, nil
 }
 
-// TryAcquire takes all keys or none. It returns locking.ErrBusy if someone else
-// has one of them, or waits for it, and has left no waiter behind then.
-//
-// After a request without an answer it makes sure that nothing is left of it, and
-// tries once more, for at most half the TTL. If it cannot, the error is
-// locking.ErrOutcomeUnknown and the rest is done in the background.
-func (s *Store) TryAcquire(ctx context.Context, keys ...string) (locking.Lease, error) {
-	return s.acquire(ctx, keys, func(_ context.Context, keys []string) (*place, error) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if p, ok := s.lines.tryJoin(keys); ok {
-			return p, nil
-		}
-		return nil, locking.ErrBusy
-	}, (*attempt).tryEnter)
-}
-
-// Acquire waits for all keys, in the order of arrival: in this process first,
-// then among the processes. If ctx ends first, the error matches ctx.Err(), and
-// locking.ErrBusy too if it stood in a queue, which it has left then.
-func (s *Store) Acquire(ctx context.Context, keys ...string) (locking.Lease, error) {
-	return s.acquire(ctx, keys, s.queueUp, (*attempt).enterAndWait)
-}
-
-// Renew brings a later Until, that of a keep-alive which etcd has answered, and
-// looks whether the keys are still ours. It returns locking.ErrLost, finally, if
-// they are not, or if l was not renewed before its Until.
-func (s *Store) Renew(ctx context.Context, l locking.Lease) (locking.Lease, error) {
-	fail := func(err error) (locking.Lease, error) {
-		return l, fmt.Errorf("etcdlock: renew %q: %w", l.Keys, err)
-	}
-	ctx, cancel := s.lifeOf(ctx)
-	defer cancel()
-	g, err := s.grantOf(l)
-	if err != nil {
-		return fail(err)
-	}
-	if err := g.session.fresher(ctx, g.deadline()); err != nil {
-		return fail(err)
-	}
-	if err := g.check(ctx); err != nil {
-		return fail(err)
-	}
-	if l.Until, err = s.extend(g); err != nil {
-		return fail(err)
-	}
-	return l, nil
-}
-
-// Release gives the keys back. It returns locking.ErrLost if one of them was not
-// under this lease any more; the others are given back all the same. After
-// any other error it goes on trying in the background.
-func (s *Store) Release(ctx context.Context, l locking.Lease) error {
-	ctx, cancel := s.lifeOf(ctx)
-	defer cancel()
-	g, err := s.grantOf(l)
-	if err == nil {
-		err = g.release(ctx)
-	}
-	if err != nil {
-		return fmt.Errorf("etcdlock: release %q: %w", l.Keys, err)
-	}
-	return nil
-}
+// margin is what Until leaves of a TTL for clocks that run at different rates.
+func margin(ttl time.Duration) time.Duration { return ttl / 100 }
 
 // Close ends the session, refuses what comes after, and waits for the background
 // work, at most as long as for one answer. If a Lease is still held, its keys
@@ -158,4 +111,48 @@ func (s *Store) Close() {
 	}
 	s.mu.Unlock()
 	s.work.Wait()
+}
+
+// lifeOf is ctx, which ends with the Store too, as ErrClosed.
+func (s *Store) lifeOf(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(s.life, func() { cancel(ErrClosed) })
+	if s.life.Err() != nil {
+		cancel(ErrClosed)
+	}
+	return ctx, func() { stop(); cancel(nil) }
+}
+
+// queueOf is the part that the names of all waiters for a key have in common:
+//
+//	PREFIX/LENGTH:KEY/
+//
+// The length comes first, so that no queue's name begins another's, whatever
+// bytes a key holds: "a" is 1:a/ and "a/b" is 3:a/b/. No other name goes on with a digit.
+func (s *Store) queueOf(key string) string {
+	return s.prefix + "/" + strconv.Itoa(len(key)) + ":" + key + "/"
+}
+
+// fencingKey is the name of what stops the attempt of a nonce: see orphans.
+func (s *Store) fencingKey(nonce string) string { return s.prefix + "/fenced:" + nonce }
+
+// epochKey is the name of the epoch's value.
+func epochKey(prefix string) string { return prefix + "/epoch" }
+
+// checkPrefix fills in the prefix, and refuses a colon: the first one in a name
+// has to be ours.
+func checkPrefix(prefix string) (string, error) {
+	if strings.ContainsAny(prefix, ":\x00") {
+		return "", fmt.Errorf("etcdlock: prefix %q has a colon, or NUL: a colon marks the length of a key", prefix)
+	}
+	return cmp.Or(prefix, "lock"), nil
+}
+
+// checkKeys puts keys in order, and refuses what etcd would refuse.
+func checkKeys(keys []string) ([]string, error) {
+	sorted, err := locking.SortedKeys(keys)
+	if err == nil && len(sorted) > KeysMax {
+		err = fmt.Errorf("%w: %d", ErrTooManyKeys, len(sorted))
+	}
+	return sorted, err
 }

@@ -14,7 +14,7 @@ import (
 func TestGrant_NeedsALiveSession(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*session){
-		"given up":      func(x *session) { x.die(errTraces) },
+		"given up":      func(x *session) { x.die(errOrphans) },
 		"trust is over": func(x *session) { x.store.mu.Lock(); x.until = time.Now(); x.store.mu.Unlock() },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -22,10 +22,8 @@ func TestGrant_NeedsALiveSession(t *testing.T) {
 			store := shared(t).must(t, 20*time.Second)
 			x := store.session
 			keys := []string{"k"}
-			store.mu.Lock()
-			p, gateRev := store.lines.join(keys), x.gateRev
-			store.mu.Unlock()
-			a := x.attempt(keys, gateRev)
+			p, _ := store.queue.TryJoin(keys...)
+			a := x.attempt(keys)
 			if err := a.tryEnter(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -33,7 +31,7 @@ func TestGrant_NeedsALiveSession(t *testing.T) {
 			if l, granted := store.grant(a, p); granted {
 				t.Errorf("granted %+v", l)
 			}
-			store.leave(p)
+			p.Leave(keys...)
 			locktest.Eventually(t, "the key is free, under a new session", func() bool {
 				l, err := store.TryAcquire(t.Context(), "k")
 				return err == nil && store.Release(t.Context(), l) == nil

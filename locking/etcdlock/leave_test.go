@@ -83,7 +83,7 @@ func TestAcquire_WaiterThatLeavesLetsTheNextMoveUp(t *testing.T) {
 				got <- l
 			}()
 			locktest.Eventually(t, "the second waits", func() bool {
-				return waiting(t, client, g.prefix, "k") == 2 || inLine(leaver, "k") == 2
+				return waiting(t, client, g.prefix, "k") == 2 || leaver.queue.Len("k") == 2
 			})
 			cancel()
 			if err := <-left; !errors.Is(err, locking.ErrBusy) || !errors.Is(err, context.Canceled) {
@@ -116,12 +116,12 @@ func TestAcquire_LeavingTheLineOfTheProcess(t *testing.T) {
 		_, err := store.Acquire(ctx, "k")
 		left <- err
 	}()
-	locktest.Eventually(t, "it stands in the line", func() bool { return inLine(store, "k") == 2 })
+	locktest.Eventually(t, "it stands in the line", func() bool { return store.queue.Len("k") == 2 })
 	cancel()
 	if err := <-left; !errors.Is(err, locking.ErrBusy) || !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want ctx's error and ErrBusy", err)
 	}
-	if n := inLine(store, "k"); n != 1 {
+	if n := store.queue.Len("k"); n != 1 {
 		t.Errorf("%d in the line", n)
 	}
 	release(t, store, held)

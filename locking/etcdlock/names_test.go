@@ -14,9 +14,9 @@ func TestNames_NoQueueBeginsAnother(t *testing.T) {
 	var names []string
 	for _, prefix := range []string{"lock", "lock/1", "lock/", "lock/session", ""} {
 		s := &Store{prefix: prefix}
-		names = append(names, s.gate(1)+"/", s.gate(0x12)+"/", sourceKey(prefix)+"/")
+		names = append(names, s.fencingKey("1")+"/", s.fencingKey("12")+"/", epochKey(prefix)+"/")
 		for _, k := range keys {
-			names = append(names, s.queue(k))
+			names = append(names, s.queueOf(k))
 		}
 	}
 	for i, a := range names {
@@ -36,7 +36,7 @@ func TestNew_RefusesAPrefixThatCouldRunIntoAKey(t *testing.T) {
 			s.Close()
 			t.Errorf("prefix %q was accepted", prefix)
 		}
-		if _, _, err := NewSource(t.Context(), client, prefix); err == nil {
+		if _, _, err := NewEpoch(t.Context(), client, prefix); err == nil {
 			t.Errorf("prefix %q was accepted for a source", prefix)
 		}
 	}

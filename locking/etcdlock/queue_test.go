@@ -40,7 +40,7 @@ func TestAcquire_OneWaiterOfAProcessIsInEtcd(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		locktest.Eventually(t, "the next one waits", func() bool { return inLine(store, "k") == i+1 })
+		locktest.Eventually(t, "the next one waits", func() bool { return store.queue.Len("k") == i+1 })
 	}
 	locktest.Eventually(t, "one is in etcd", func() bool { return waiting(t, client, g.prefix, "k") == 1 })
 	release(t, holder, held)
@@ -48,8 +48,8 @@ func TestAcquire_OneWaiterOfAProcessIsInEtcd(t *testing.T) {
 	if !slices.IsSorted(order) || len(order) != waiters {
 		t.Errorf("served in the order %v", order)
 	}
-	if inLine(store, "k") != 0 || len(store.lines) != 0 {
-		t.Errorf("the line is not empty: %v", store.lines)
+	if n := store.queue.Len("k"); n != 0 {
+		t.Errorf("%d are left in the process's queue", n)
 	}
 }
 
@@ -81,7 +81,7 @@ func TestAcquire_CrowdOfOneProcessLetsOthersIn(t *testing.T) {
 	for range 10 {
 		enter("crowd", crowd)
 	}
-	locktest.Eventually(t, "the crowd is there", func() bool { return inLine(crowd, "k") == 11 })
+	locktest.Eventually(t, "the crowd is there", func() bool { return crowd.queue.Len("k") == 11 })
 	enter("single", single)
 	locktest.Eventually(t, "the single one waits", func() bool { return waiting(t, client, g.prefix, "k") == 1 })
 	release(t, crowd, held)
@@ -161,7 +161,7 @@ func TestAcquire_TurnThatComesTooLateIsBusy(t *testing.T) {
 	leaveFirst, first := acquire()
 	locktest.Eventually(t, "the first is in etcd", func() bool { return waiting(t, client, g.prefix, "k") == 1 })
 	leaveSecond, second := acquire()
-	locktest.Eventually(t, "the second is in line", func() bool { return inLine(store, "k") == 2 })
+	locktest.Eventually(t, "the second is in line", func() bool { return store.queue.Len("k") == 2 })
 	defer slow.holdNext("/Txn")()
 	leaveFirst()
 	locktest.Eventually(t, "the second's turn has come", func() bool { return slow.heldSoFar() == 1 })

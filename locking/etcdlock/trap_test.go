@@ -31,7 +31,7 @@ func TestAcquire_GoroutinesOfOneStoreExcludeEachOther(t *testing.T) {
 		}
 		waited <- second
 	}()
-	locktest.Eventually(t, "the second stands in the line", func() bool { return inLine(store, "k") == 2 })
+	locktest.Eventually(t, "the second stands in the line", func() bool { return store.queue.Len("k") == 2 })
 	select {
 	case second := <-waited:
 		t.Fatalf("%+v was granted while %+v was held", second, first)
@@ -41,13 +41,6 @@ func TestAcquire_GoroutinesOfOneStoreExcludeEachOther(t *testing.T) {
 	if second := <-waited; second.Fence <= first.Fence || second.Owner == first.Owner {
 		t.Errorf("first %+v, second %+v", first, second)
 	}
-}
-
-// inLine counts who stands in the process's line for key, the holder included.
-func inLine(s *Store, key string) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.lines[key])
 }
 
 // id is the store's present session, 0 if it has none.

@@ -140,7 +140,7 @@ func TestAcquire_RequestThatArrivesAfterItWasUndoneDoesNothing(t *testing.T) {
 // While an attempt is not undone, nothing new goes on the session; when that
 // takes too long, the session is given up, but nobody who holds a Lease under it
 // loses it before its Until.
-func TestSession_IsGivenUpWhenATraceCannotBeRemoved(t *testing.T) {
+func TestSession_IsGivenUpWhenAnOrphanCannotBeRemoved(t *testing.T) {
 	t.Parallel()
 	const ttl = 6 * time.Second
 	store, w, other, g := behindProxy(t, ttl)
@@ -155,7 +155,7 @@ func TestSession_IsGivenUpWhenATraceCannotBeRemoved(t *testing.T) {
 		t.Errorf("a second attempt: got %v after %v", err, ranSince(asked))
 	}
 	locktest.Eventually(t, "the session is given up", func() bool { return id(store) != session })
-	if since := time.Since(asked); since < ttl/3 || ranSince(asked) > ttl || !errors.Is(first.dead, errTraces) {
+	if since := time.Since(asked); since < ttl/3 || ranSince(asked) > ttl || !errors.Is(first.dead, errOrphans) {
 		t.Errorf("given up after %v: %v", since, first.dead)
 	}
 	if _, err := store.Renew(t.Context(), held); !errors.Is(err, locking.ErrLost) {

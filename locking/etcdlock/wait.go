@@ -9,10 +9,12 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// enterAndWait puts waiters into the queues, and returns when nobody is before
-// them. When it returns an error, a.fence tells whether they may still be there.
+// enterAndWait puts waiters into the queues, and returns when none is before them.
 func (a *attempt) enterAndWait(ctx context.Context) error {
 	answer, err := a.enter(ctx, nil, a.predecessors(0))
+	if err == nil && !answer.Succeeded {
+		err = errAgain
+	}
 	for err == nil {
 		before := predecessor(answer)
 		if before == "" {
@@ -21,6 +23,14 @@ func (a *attempt) enterAndWait(ctx context.Context) error {
 		answer, err = a.await(ctx, before, answer.Header.Revision)
 	}
 	return err
+}
+
+// predecessors read, in each queue, the last that came at revision most or before; 0: the last.
+func (a *attempt) predecessors(most int64) (reads []clientv3.Op) {
+	for _, q := range a.queues {
+		reads = append(reads, clientv3.OpGet(q, append(clientv3.WithLastCreate(), clientv3.WithMaxCreateRev(most), clientv3.WithKeysOnly())...))
+	}
+	return reads
 }
 
 // predecessor is the first name that a read of the queues has found.
@@ -33,15 +43,15 @@ func predecessor(answer *clientv3.TxnResponse) string {
 	return ""
 }
 
-// await watches one predecessor, who was there at the revision of the read, until
-// he is gone, and returns what the queues look like then.
+// await watches one predecessor, which was there at the revision of the read, until
+// it is gone, and returns what the queues look like then.
 //
 // The watch begins at the present revision and says which that is. If it is the
 // read's, nothing has happened in between; if not, the queues are read once
 // more, beside the watch: no gap, whatever has been compacted. (To watch from the
 // read's revision on would be no gap either, but etcd looks after watches that
 // begin in the past every 100 ms only, and in a busy etcd all of them do.) When
-// the line breaks, the client goes on from the revision that it has seen; if that
+// the connection breaks, the client goes on from the revision that it has seen; if that
 // is compacted by then, the watch ends, and the queues are read.
 func (a *attempt) await(ctx context.Context, name string, read int64) (*clientv3.TxnResponse, error) {
 	watching, stop := context.WithCancel(clientv3.WithRequireLeader(ctx))
@@ -85,12 +95,23 @@ func (a *attempt) lookAgain(ctx context.Context) (*clientv3.TxnResponse, error) 
 	}
 }
 
+// look asks, for each queue, which is the last before us, as long as all of our own
+// waiters are there, and the epoch; else it returns errAgain.
+func (a *attempt) look(ctx context.Context) (*clientv3.TxnResponse, error) {
+	s := a.session.store
+	limited, cancel := within(ctx, requestTimeout(s.ttl))
+	defer cancel()
+	answer, err := s.client.Txn(limited).If(append(mine(a.names, a.fence), s.sameEpoch())...).Then(a.predecessors(a.fence - 1)...).Commit()
+	if err == nil && !answer.Succeeded {
+		return nil, errAgain
+	}
+	return answer, err
+}
+
 // pause waits a little, for etcd to come back.
 func (a *attempt) pause(ctx context.Context) error {
-	timer := time.NewTimer(a.session.store.ttl / 50)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(a.session.store.ttl / 50):
 		return nil
 	case <-a.session.done:
 		return errAgain

@@ -22,7 +22,7 @@ func (s *shop) beside(prefix string) *shop {
 	other := *s
 	other.pool = newPool(s.t, s.pool.Config().ConnString())
 	store := locksIn(s.t, prefix)
-	bank := must(transfer.New(transfer.Config{Pool: other.pool, Locks: store, Source: store.Source(), Encode: api.EncodeTransfer}))(s.t)
+	bank := must(transfer.New(transfer.Config{Pool: other.pool, Locks: store, Source: store.Epoch(), Encode: api.EncodeTransfer}))(s.t)
 	front := s.front
 	front.Pool, front.Books, front.Metrics = other.pool, bank, prometheus.NewRegistry()
 	front.Transfers = func(string) (*transfer.Service, error) { return bank, nil }

@@ -13,16 +13,6 @@ import (
 	"shop/locking"
 )
 
-// waiting is how many stand in a line, the one who has the turn included.
-func (l *lines) waiting(id uuid.UUID) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.at[id] == nil {
-		return 0
-	}
-	return len(l.at[id].queue)
-}
-
 // at is a job of a client of its own at one wallet, or two.
 func at(ids ...uuid.UUID) *job {
 	j := &job{req: Request{Client: uuid.New()}, op: Operation{Wallet: ids[0]}}
@@ -30,45 +20,6 @@ func at(ids ...uuid.UUID) *job {
 		j.op.To = &ids[1]
 	}
 	return j
-}
-
-// queue lets n wait for a wallet, one after the other, and tells in which order
-// they got their turn.
-func queue(t *testing.T, l *lines, id uuid.UUID, n int) <-chan int {
-	t.Helper()
-	turns := make(chan int, n)
-	for k := range n {
-		before := l.waiting(id)
-		go func() {
-			leave, err := l.enter(t.Context(), at(id))
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			turns <- k
-			leave()
-		}()
-		for l.waiting(id) == before {
-			continue
-		}
-	}
-	return turns
-}
-
-func TestLines_FirstComeFirstServed(t *testing.T) {
-	t.Parallel()
-	l, id := newLines(16), uuid.New()
-	leave, err := l.enter(t.Context(), at(id))
-	if err != nil {
-		t.Fatal(err)
-	}
-	turns := queue(t, l, id, 8)
-	leave()
-	for want := range 8 {
-		if got := <-turns; got != want {
-			t.Errorf("number %d had its turn as number %d", got, want)
-		}
-	}
 }
 
 func TestLines_AreForgottenWhenEmpty(t *testing.T) {
@@ -87,8 +38,8 @@ func TestLines_AreForgottenWhenEmpty(t *testing.T) {
 		synctest.Wait()
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if len(l.at) != 0 {
-			t.Errorf("%d lines are left", len(l.at))
+		if len(l.runs) != 0 {
+			t.Errorf("%d runs are left", len(l.runs))
 		}
 	})
 }
@@ -133,82 +84,44 @@ func TestLines_LeaveAGapAfterEachRun(t *testing.T) {
 	}
 }
 
-// A client fills its own share of a queue. The others find room.
-func TestLines_OneClientCannotFillThem(t *testing.T) {
+// A client fills its own share of a queue, and no more. A request whose commit is
+// unknown has to find out, however full the queue is.
+func TestLines_AreBoundedForNewRequests(t *testing.T) {
 	t.Parallel()
-	l, id := newLines(8), uuid.New()
-	leave, err := l.enter(t.Context(), at(id))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer leave()
-	greedy := at(id)
-	for n := range 2 {
-		if _, err := l.join(id, greedy); err != nil {
-			t.Errorf("%v for number %d", err, n)
+	synctest.Test(t, func(t *testing.T) {
+		l, id, other := newLines(2), uuid.New(), uuid.New()
+		leave, err := l.enter(t.Context(), at(id))
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	if _, err := l.join(id, greedy); !errors.Is(err, errLineFull) {
-		t.Errorf("%v, want the line full for a client with a quarter of it", err)
-	}
-	if _, err := l.join(id, at(id)); err != nil {
-		t.Errorf("%v for another client", err)
-	}
-	greedy.unknown = true
-	if _, err := l.join(id, greedy); err != nil {
-		t.Errorf("%v for a request whose commit is unknown", err)
-	}
+		gone := errors.New("gone")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		wait := func(j *job) {
+			go func() {
+				if _, err := l.enter(ctx, j); !errors.Is(err, gone) {
+					t.Errorf("%v, want the cause", err)
+				}
+			}()
+			synctest.Wait()
+		}
+		greedy := at(id)
+		wait(greedy)
+		if _, err := l.enter(t.Context(), greedy); !errors.Is(err, errLineFull) || !errors.Is(err, locking.ErrBusy) {
+			t.Errorf("%v, want the queue full for a client with its share of it", err)
+		}
+		wait(at(id))
+		if _, err := l.enter(t.Context(), at(other, id)); !errors.Is(err, errLineFull) || l.queue.Len(other) != 0 {
+			t.Errorf("%v, want the queue full; %d in that of the other wallet", err, l.queue.Len(other))
+		}
+		unknown := at(id)
+		unknown.unknown = true
+		wait(unknown)
+		cancel(gone)
+		leave()
+	})
 }
 
-func TestLines_FullIsBusyAtOnce(t *testing.T) {
-	t.Parallel()
-	l, id, other := newLines(2), uuid.New(), uuid.New()
-	leave, err := l.enter(t.Context(), at(id))
-	if err != nil {
-		t.Fatal(err)
-	}
-	turns := queue(t, l, id, 2)
-	if _, err := l.enter(t.Context(), at(other, id)); !errors.Is(err, locking.ErrBusy) || !errors.Is(err, errLineFull) {
-		t.Errorf("%v, want busy", err)
-	}
-	if n := l.waiting(other); n != 0 {
-		t.Error("whoever was refused at the second wallet kept the first")
-	}
-	leave()
-	<-turns
-	<-turns
-}
-
-func TestLines_WhoeverLeavesWhileWaitingIsSkipped(t *testing.T) {
-	t.Parallel()
-	l, id := newLines(4), uuid.New()
-	leave, err := l.enter(t.Context(), at(id))
-	if err != nil {
-		t.Fatal(err)
-	}
-	gone := errors.New("gone")
-	ctx, cancel := context.WithCancelCause(t.Context())
-	left := make(chan error)
-	go func() {
-		_, err := l.enter(ctx, at(id))
-		left <- err
-	}()
-	for l.waiting(id) < 2 {
-		continue
-	}
-	turns := queue(t, l, id, 1)
-	cancel(gone)
-	if err := <-left; !errors.Is(err, gone) {
-		t.Errorf("%v, want the cause", err)
-	}
-	leave()
-	if got := <-turns; got != 0 {
-		t.Error(got)
-	}
-}
-
-// A payment waits for the second wallet with the first in its hands. Those who
-// want the first wait behind it, and nobody waits in a circle.
+// A payment waits in the queues of both wallets.
 func TestLines_TwoInOneOrderNeverWaitInACircle(t *testing.T) {
 	t.Parallel()
 	l := newLines(64)
@@ -231,7 +144,7 @@ func TestLines_TwoInOneOrderNeverWaitInACircle(t *testing.T) {
 	for range 4 {
 		<-done
 	}
-	if n := l.waiting(a) + l.waiting(b); n != 0 {
+	if n := l.queue.Len(a) + l.queue.Len(b); n != 0 {
 		t.Errorf("%d are left in line", n)
 	}
 }

@@ -22,10 +22,10 @@ func wantForeign(t *testing.T, s *Store, client *clientv3.Client) {
 		if err == nil {
 			t.Fatalf("granted %+v, of a source that is not the Store's", l)
 		}
-		return errors.Is(err, ErrSource)
+		return errors.Is(err, ErrEpoch)
 	})
-	if l, err := s.Acquire(t.Context(), "a"); !errors.Is(err, ErrSource) || errors.Is(err, locking.ErrOutcomeUnknown) {
-		t.Errorf("got %+v, %v, want ErrSource", l, err)
+	if l, err := s.Acquire(t.Context(), "a"); !errors.Is(err, ErrEpoch) || errors.Is(err, locking.ErrOutcomeUnknown) {
+		t.Errorf("got %+v, %v, want ErrEpoch", l, err)
 	}
 	locktest.Eventually(t, "nobody is left in the queue", func() bool { return len(inQueue(t, client, s.prefix, "a")) == 0 })
 }
@@ -50,7 +50,7 @@ func holderAndWaiter(t *testing.T, g target, ttl time.Duration) (s *Store, held 
 // valueIn is the source's value that etcd has; false: none.
 func valueIn(t *testing.T, client *clientv3.Client, prefix string) (string, bool) {
 	t.Helper()
-	answer, err := client.Get(t.Context(), sourceKey(prefix))
+	answer, err := client.Get(t.Context(), epochKey(prefix))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,23 +60,23 @@ func valueIn(t *testing.T, client *clientv3.Client, prefix string) (string, bool
 	return string(answer.Kvs[0].Value), true
 }
 
-func TestSource_IsOneForAllStoresAndOutlivesARestart(t *testing.T) {
+func TestEpoch_IsOneForAllStoresAndOutlivesARestart(t *testing.T) {
 	t.Parallel()
 	m := locktest.StartEtcd(t, 1)[0]
 	g, elsewhere := at(t, m.Addr), at(t, m.Addr)
 	first, second, third := g.must(t, 10*time.Second), g.must(t, 10*time.Second), elsewhere.must(t, 10*time.Second)
-	if first.Source() != second.Source() || first.Source() == third.Source() {
-		t.Errorf("of one prefix %s and %s, of another %s", first.Source(), second.Source(), third.Source())
+	if first.Epoch() != second.Epoch() || first.Epoch() == third.Epoch() {
+		t.Errorf("of one prefix %s and %s, of another %s", first.Epoch(), second.Epoch(), third.Epoch())
 	}
 	before := take(t, first, "k")
 	release(t, first, before)
 	m.Restart()
-	if now := g.must(t, 10*time.Second).Source(); now != first.Source() {
-		t.Errorf("source %s after a restart, was %s", now, first.Source())
+	if now := g.must(t, 10*time.Second).Epoch(); now != first.Epoch() {
+		t.Errorf("source %s after a restart, was %s", now, first.Epoch())
 	}
 	locktest.Eventually(t, "the Store goes on", func() bool {
 		l, err := first.TryAcquire(t.Context(), "k")
-		if errors.Is(err, ErrSource) {
+		if errors.Is(err, ErrEpoch) {
 			t.Fatal(err)
 		}
 		return err == nil && l.Fence > before.Fence
@@ -84,7 +84,7 @@ func TestSource_IsOneForAllStoresAndOutlivesARestart(t *testing.T) {
 }
 
 // Wiped and started with the same flags, it has the same cluster id.
-func TestSource_WipedEtcdGrantsNothingUntilAStoreIsOpened(t *testing.T) {
+func TestEpoch_WipedEtcdGrantsNothingUntilAStoreIsOpened(t *testing.T) {
 	t.Parallel()
 	m := locktest.StartEtcd(t, 1)[0]
 	g := at(t, m.Addr)
@@ -93,8 +93,8 @@ func TestSource_WipedEtcdGrantsNothingUntilAStoreIsOpened(t *testing.T) {
 	m.Dir = t.TempDir()
 	m.Start()
 	client := g.client(t)
-	if err := <-waited; !errors.Is(err, ErrSource) {
-		t.Errorf("who waited: got %v, want ErrSource", err)
+	if err := <-waited; !errors.Is(err, ErrEpoch) {
+		t.Errorf("who waited: got %v, want ErrEpoch", err)
 	}
 	if _, err := store.Renew(t.Context(), held); !errors.Is(err, locking.ErrLost) {
 		t.Errorf("who held: got %v, want ErrLost", err)
@@ -104,16 +104,16 @@ func TestSource_WipedEtcdGrantsNothingUntilAStoreIsOpened(t *testing.T) {
 		t.Errorf("a running Store has made source %s", value)
 	}
 	next := g.must(t, 3*time.Second)
-	cluster, _, _ := strings.Cut(strings.TrimPrefix(next.Source(), "etcd-"), "-")
-	if next.Source() == store.Source() || !strings.Contains(store.Source(), cluster) {
-		t.Errorf("source %s, then %s, want another one of the same cluster", store.Source(), next.Source())
+	cluster, _, _ := strings.Cut(strings.TrimPrefix(next.Epoch(), "etcd-"), "-")
+	if next.Epoch() == store.Epoch() || !strings.Contains(store.Epoch(), cluster) {
+		t.Errorf("source %s, then %s, want another one of the same cluster", store.Epoch(), next.Epoch())
 	}
 	release(t, next, take(t, next, "a", "b"))
 	wantForeign(t, store, client)
 }
 
 // A snapshot restored as a new cluster brings the value along.
-func TestSource_AnotherClusterWithTheSameValueGrantsNothing(t *testing.T) {
+func TestEpoch_AnotherClusterWithTheSameValueGrantsNothing(t *testing.T) {
 	t.Parallel()
 	m := locktest.StartEtcd(t, 1)[0]
 	g := at(t, m.Addr)
@@ -122,38 +122,38 @@ func TestSource_AnotherClusterWithTheSameValueGrantsNothing(t *testing.T) {
 	m.Kill()
 	m.Dir, m.Flags = t.TempDir(), []string{"--initial-cluster-token", "restored"} // which makes the cluster's id
 	m.Start()
-	if _, err := client.Put(t.Context(), sourceKey(g.prefix), value); err != nil {
+	if _, err := client.Put(t.Context(), epochKey(g.prefix), value); err != nil {
 		t.Fatal(err)
 	}
 	wantForeign(t, store, client)
 	next := g.must(t, 3*time.Second)
-	if next.Source() == store.Source() {
-		t.Errorf("the source is %s as before", next.Source())
+	if next.Epoch() == store.Epoch() {
+		t.Errorf("the source is %s as before", next.Epoch())
 	}
 	release(t, next, take(t, next, "a", "b"))
 	wantForeign(t, store, client)
 }
 
 // Restored in place it is not to be told from before, except by who did it.
-func TestNewSource_EndsAllWorkOfTheOldOne(t *testing.T) {
+func TestNewEpoch_EndsAllWorkOfTheOldOne(t *testing.T) {
 	t.Parallel()
 	g := shared(t)
 	client := g.client(t)
 	store, held, waited := holderAndWaiter(t, g, 20*time.Second)
-	was, now, err := NewSource(t.Context(), client, g.prefix)
-	if err != nil || was != store.Source() || now == was {
-		t.Fatalf("was %s, now %s, %v; the Store has %s", was, now, err, store.Source())
+	was, now, err := NewEpoch(t.Context(), client, g.prefix)
+	if err != nil || was != store.Epoch() || now == was {
+		t.Fatalf("was %s, now %s, %v; the Store has %s", was, now, err, store.Epoch())
 	}
 	wantForeign(t, store, client)
 	if _, err := store.Renew(t.Context(), held); !errors.Is(err, locking.ErrLost) {
 		t.Errorf("who held: got %v, want ErrLost", err)
 	}
-	if err := <-waited; !errors.Is(err, ErrSource) {
-		t.Errorf("who waited: got %v, want ErrSource", err)
+	if err := <-waited; !errors.Is(err, ErrEpoch) {
+		t.Errorf("who waited: got %v, want ErrEpoch", err)
 	}
 	next := g.must(t, 20*time.Second)
-	if next.Source() != now {
-		t.Errorf("source %s, want %s", next.Source(), now)
+	if next.Epoch() != now {
+		t.Errorf("source %s, want %s", next.Epoch(), now)
 	}
 	l, err := next.Acquire(t.Context(), "k") // the old holder and waiter leave in the background
 	if err != nil {
@@ -162,17 +162,17 @@ func TestNewSource_EndsAllWorkOfTheOldOne(t *testing.T) {
 	release(t, next, l)
 }
 
-func TestNewSource_WhereThereIsNoneIsTheFirst(t *testing.T) {
+func TestNewEpoch_WhereThereIsNoneIsTheFirst(t *testing.T) {
 	t.Parallel()
 	g := shared(t)
-	was, now, err := NewSource(t.Context(), g.client(t), g.prefix)
-	if source := g.must(t, minTTL).Source(); err != nil || was != "" || source != now {
+	was, now, err := NewEpoch(t.Context(), g.client(t), g.prefix)
+	if source := g.must(t, minTTL).Epoch(); err != nil || was != "" || source != now {
 		t.Errorf("was %q, now %s, %v; a Store has %s", was, now, err, source)
 	}
 }
 
 // The comparison goes along: one transaction to acquire, one to release.
-func TestSource_CostsNoRequest(t *testing.T) {
+func TestEpoch_CostsNoRequest(t *testing.T) {
 	t.Parallel()
 	store, w, _, _ := behindProxy(t, 20*time.Second)
 	before := w.txnsSoFar()

@@ -1,0 +1,82 @@
+package etcdlock
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// ErrEpoch tells that etcd has another epoch than the Store: its fences have begun
+// again, or are about to. Nothing was acquired. It stays so until the process opens
+// a new Store.
+var ErrEpoch = errors.New("etcdlock: this etcd was wiped, restored or given a new epoch of fences: restart this process")
+
+// epoch is the time in which the fences of an etcd can be compared: a cluster, and the
+// random value that it keeps. Both are needed. A wiped etcd that is started with the
+// same flags has its cluster's id again, and one restored as a new cluster has the
+// old value.
+type epoch struct {
+	cluster uint64
+	value   string
+}
+
+func (e epoch) String() string { return fmt.Sprintf("etcd-%x-%s", e.cluster, e.value) }
+
+// Epoch names the epoch of the Store's fences: only those of one epoch can be
+// compared. It is what a resource keeps beside a fence. The Store grants nothing
+// from another one: ErrEpoch.
+func (s *Store) Epoch() string { return s.epoch.String() }
+
+// findEpoch reads the epoch, and makes it if there is none. Only New does: a Store
+// that runs may not take a wiped etcd for a new one.
+func (s *Store) findEpoch(ctx context.Context) (epoch, error) {
+	ctx, cancel := within(ctx, requestTimeout(s.ttl))
+	defer cancel()
+	key, value := epochKey(s.prefix), rand.Text()
+	answer, err := s.client.Txn(ctx).
+		If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).
+		Then(clientv3.OpPut(key, value)).
+		Else(clientv3.OpGet(key)).Commit()
+	if err != nil {
+		return epoch{}, err
+	}
+	if !answer.Succeeded {
+		value = string(answer.Responses[0].GetResponseRange().Kvs[0].Value)
+	}
+	return epoch{answer.Header.ClusterId, value}, nil
+}
+
+// NewEpoch starts a new epoch of fences below prefix (empty: as in Options), for an
+// operator whose etcd was restored: that has the old epoch, and older numbers. It
+// also says which one was there; empty: none. Every running Store answers ErrEpoch
+// from then on, its Leases are lost when they are renewed, and no earlier waiter is
+// granted anything.
+func NewEpoch(ctx context.Context, client *clientv3.Client, prefix string) (was, now string, err error) {
+	if prefix, err = checkPrefix(prefix); err != nil {
+		return "", "", err
+	}
+	value := rand.Text()
+	answer, err := client.Put(ctx, epochKey(prefix), value, clientv3.WithPrevKV())
+	if err != nil {
+		return "", "", fmt.Errorf("etcdlock: new epoch: %w", plain(ctx, err))
+	}
+	cluster := answer.Header.ClusterId
+	if answer.PrevKv != nil {
+		was = epoch{cluster, string(answer.PrevKv.Value)}.String()
+	}
+	return was, epoch{cluster, value}.String(), nil
+}
+
+// sameEpoch compares: etcd still has the Store's value. It costs no request.
+func (s *Store) sameEpoch() clientv3.Cmp {
+	return clientv3.Compare(clientv3.Value(epochKey(s.prefix)), "=", s.epoch.value)
+}
+
+// isEpoch tells whether a read of the value has found the Store's.
+func (s *Store) isEpoch(found *pb.RangeResponse) bool {
+	return len(found.Kvs) == 1 && string(found.Kvs[0].Value) == s.epoch.value
+}

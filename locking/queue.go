@@ -1,0 +1,130 @@
+package locking
+
+import (
+	"context"
+	"slices"
+	"sync"
+)
+
+// Queue lets the goroutines of one process wait for keys in order of arrival, one
+// queue a key. In front of a store it saves the requests that would lose: one
+// waiter of a process is enough there. The zero value is usable.
+//
+// A ticket enters the queues of all its keys in one step, and has its turn when it is
+// the first in each. So there is one order over all queues, and the oldest ticket
+// can always go on: no circle of waits is possible. A queue that is empty costs nothing.
+type Queue[K comparable] struct {
+	Max   int // how many tickets may wait for one key; 0: any number
+	Share int // how many of them may have one owner; 0: any number
+
+	mu     sync.Mutex
+	queues map[K][]*Ticket[K]
+}
+
+// Ticket is a place in the queues of its keys.
+type Ticket[K comparable] struct {
+	Waited bool // the turn did not come at once
+
+	queue  *Queue[K]
+	owner  any
+	keys   []K
+	behind int           // in how many queues another ticket is first
+	turn   chan struct{} // closed when in none
+}
+
+// Join takes a ticket for keys, each named once. False: a queue is full, and the
+// ticket is in none. The bounds are not for a ticket without owner (nil).
+func (q *Queue[K]) Join(owner any, keys ...K) (*Ticket[K], bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if owner != nil && slices.ContainsFunc(keys, func(k K) bool { return q.full(owner, q.queues[k]) }) {
+		return nil, false
+	}
+	return q.join(owner, keys), true
+}
+
+// TryJoin takes a ticket that has its turn, or none.
+func (q *Queue[K]) TryJoin(keys ...K) (*Ticket[K], bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if slices.ContainsFunc(keys, func(k K) bool { return len(q.queues[k]) > 0 }) {
+		return nil, false
+	}
+	return q.join(nil, keys), true
+}
+
+// full looks at the tickets behind the first.
+func (q *Queue[K]) full(owner any, tickets []*Ticket[K]) bool {
+	if len(tickets) == 0 {
+		return false
+	}
+	own := 0
+	for _, t := range tickets[1:] {
+		if t.owner == owner {
+			own++
+		}
+	}
+	return q.Max > 0 && len(tickets) > q.Max || q.Share > 0 && own >= q.Share
+}
+
+func (q *Queue[K]) join(owner any, keys []K) *Ticket[K] {
+	if q.queues == nil {
+		q.queues = map[K][]*Ticket[K]{}
+	}
+	t := &Ticket[K]{queue: q, owner: owner, keys: keys, turn: make(chan struct{})}
+	for _, k := range keys {
+		if len(q.queues[k]) > 0 {
+			t.behind++
+		}
+		q.queues[k] = append(q.queues[k], t)
+	}
+	if t.Waited = t.behind > 0; !t.Waited {
+		close(t.turn)
+	}
+	return t
+}
+
+// Len is how many tickets are in the queue of key, the one that has the turn included.
+func (q *Queue[K]) Len(key K) int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.queues[key])
+}
+
+// Wait returns true at the ticket's turn. False: ctx ended first, and the ticket
+// has left.
+func (t *Ticket[K]) Wait(ctx context.Context) bool {
+	select {
+	case <-t.turn:
+		return true
+	case <-ctx.Done():
+		t.Leave(t.keys...)
+		return false
+	}
+}
+
+// Leave leaves the queues of keys, wherever the ticket is in them. To leave again does nothing.
+func (t *Ticket[K]) Leave(keys ...K) {
+	t.queue.mu.Lock()
+	defer t.queue.mu.Unlock()
+	for _, k := range keys {
+		t.queue.leave(t, k)
+	}
+}
+
+func (q *Queue[K]) leave(t *Ticket[K], key K) {
+	i := slices.Index(q.queues[key], t)
+	if i < 0 {
+		return
+	}
+	rest := slices.Delete(q.queues[key], i, i+1)
+	q.queues[key] = rest
+	switch {
+	case len(rest) == 0:
+		delete(q.queues, key)
+	case i == 0:
+		if rest[0].behind--; rest[0].behind == 0 {
+			close(rest[0].turn)
+		}
+	}
+}

@@ -1,0 +1,168 @@
+package wallet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"shop/locking"
+)
+
+// errLineFull matches locking.ErrBusy.
+var errLineFull = fmt.Errorf("%w: wallet: too many requests wait for this wallet", locking.ErrBusy)
+
+// lines is the keyed queue of this process, one queue for each wallet that a request
+// works on. It makes nothing right, MongoDB does that. It spares MongoDB the requests
+// that would lose: MongoDB cannot let a writer wait, only abort it.
+//
+// Of several processes, the head of each queue contends for the wallet. A process
+// that hands the wallet on within itself takes it again in less time than another
+// process needs to ask. So after a run it leaves the wallet alone for a gap, in
+// which each head of the others asks at least once.
+type lines struct {
+	queue    locking.Queue[uuid.UUID]
+	majority chan struct{} // a place for each request that waits for the majority, without its turn
+
+	mu   sync.Mutex
+	runs map[uuid.UUID]*run
+}
+
+// run is the time in which this process hands a wallet on within itself.
+type run struct {
+	since time.Time // when this process got the wallet from the others
+	lost  time.Time // when another process last had it
+	jobs  int       // that have their turn, or have just given it on
+}
+
+func newLines(bound int) *lines {
+	return &lines{
+		queue:    locking.Queue[uuid.UUID]{Max: bound, Share: (bound + 3) / 4},
+		majority: make(chan struct{}, majorityMax),
+		runs:     map[uuid.UUID]*run{},
+	}
+}
+
+// turn waits until the job is the first in the queues of all its wallets, where
+// its strategy has queues. A job that has its turn keeps it.
+func (s *Service) turn(ctx context.Context, j *job) (err error) {
+	if j.leave != nil {
+		return nil
+	}
+	leave := func() {}
+	if s.lined() {
+		leave, err = s.lines.enter(ctx, j)
+		if errors.Is(err, errLineFull) {
+			s.count(LineFull, s.method.Name)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	j.leave = leave
+	return s.step(ctx, AfterAcquire)
+}
+
+func (s *Service) lined() bool { return s.lines != nil && s.method.lined }
+
+// giveTurn gives the job's turn on, if it has one.
+func (j *job) giveTurn() {
+	if j.leave != nil {
+		j.leave()
+		j.leave = nil
+	}
+}
+
+// enter waits for the turn at all wallets of the job. leave gives it on. The bounds
+// are for new requests: one whose commit is unknown was in the queue before, and has
+// to find out.
+func (l *lines) enter(ctx context.Context, j *job) (leave func(), err error) {
+	var client any
+	if !j.unknown {
+		client = j.req.Client
+	}
+	t, ok := l.queue.Join(client, j.ids()...)
+	if !ok {
+		return nil, errLineFull
+	}
+	if !t.Wait(ctx) {
+		return nil, context.Cause(ctx)
+	}
+	runs := l.begin(j.ids())
+	return sync.OnceFunc(func() {
+		for i, id := range j.ids() {
+			l.giveOn(t, id, runs[i])
+		}
+	}), nil
+}
+
+// begin finds the run of each wallet, or begins one.
+func (l *lines) begin(ids []uuid.UUID) (runs []*run) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, id := range ids {
+		r := l.runs[id]
+		if r == nil {
+			r = &run{since: time.Now()}
+			l.runs[id] = r
+		}
+		r.jobs++
+		runs = append(runs, r)
+	}
+	return runs
+}
+
+// giveOn gives the turn at one wallet to the next job: at once, or after a gap, if
+// this process has had the wallet for long enough.
+func (l *lines) giveOn(t *locking.Ticket[uuid.UUID], id uuid.UUID, r *run) {
+	l.mu.Lock()
+	over := time.Since(r.since) >= r.length()
+	l.mu.Unlock()
+	if !over {
+		t.Leave(id)
+		l.unused(id, r)
+		return
+	}
+	time.AfterFunc(gap, func() {
+		l.mu.Lock()
+		r.since = time.Now()
+		l.mu.Unlock()
+		t.Leave(id)
+		l.unused(id, r)
+	})
+}
+
+// unused forgets the run of a wallet that no job works on, but not at once: a client
+// that comes again goes on with it.
+func (l *lines) unused(id uuid.UUID, r *run) {
+	time.AfterFunc(gap, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if r.jobs--; r.jobs == 0 {
+			delete(l.runs, id)
+		}
+	})
+}
+
+// length is how long this process keeps the wallet: less, when others want it.
+func (r *run) length() time.Duration {
+	if time.Since(r.lost) < runAlone {
+		return runShared
+	}
+	return runAlone
+}
+
+// held notes that another process has one of the wallets: a new run begins.
+func (l *lines) held(ids []uuid.UUID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, id := range ids {
+		if r := l.runs[id]; r != nil {
+			r.since = time.Now()
+			r.lost = r.since
+		}
+	}
+}
