@@ -12,11 +12,11 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"shop/inventory"
-	"shop/locking"
+	"shop/locking/idempotency/pgtx"
 )
 
-// holding runs statements in a transaction of a stranger, and leaves it open until the returned function is called.
-func (s *shop) holding(sql string, args ...any) (letGo func()) {
+// holding runs a statement in a transaction of its own, which stays open until release.
+func (s *shop) holding(sql string, args ...any) (release func()) {
 	s.t.Helper()
 	tx, err := newPool(s.t, s.url, "idle_in_transaction_session_timeout=0").Begin(s.t.Context())
 	if err != nil {
@@ -40,42 +40,8 @@ func (s *shop) impatient(strategy string) *inventory.Service {
 	return svc
 }
 
-func TestWait_ForARowIsBounded(t *testing.T) {
-	t.Parallel()
-	for _, strategy := range []string{"row", "redis+row", "atomic", "optimistic", "serializable", "advisory", "naive", "cancel"} {
-		t.Run(strategy, func(t *testing.T) {
-			t.Parallel()
-			s := openWithRedis(t, inventory.Config{Strategy: "row"})
-			s.stock("A", 5)
-			buyer, req := ask(), ask()
-			id := s.ordered(buyer, one("A")...)
-			try := func() error {
-				if strategy == "cancel" {
-					_, err := s.impatient("row").Cancel(t.Context(), askBy(buyer.Client, "c"), id)
-					return err
-				}
-				_, err := s.impatient(strategy).Buy(t.Context(), req, one("A"))
-				return err
-			}
-			letGo := s.holding(`SELECT FROM products WHERE sku = 'A' FOR UPDATE`)
-			start := time.Now()
-			if err := try(); !errors.Is(err, locking.ErrBusy) {
-				t.Errorf("%v, want ErrBusy", err)
-			}
-			if waited := time.Since(start); waited < 100*time.Millisecond || waited > inventory.LockTimeout {
-				t.Errorf("waited %v, want 100 ms", waited)
-			}
-			letGo()
-			if err := try(); err != nil {
-				t.Errorf("the row is free, and the key as well: %v", err)
-			}
-			s.mustHold()
-		})
-	}
-}
-
 // A refusal writes nothing but its key: while that is committed, the rows are free.
-func TestWait_NobodyQueuesForTheFsyncOfARefusal(t *testing.T) {
+func TestWait_NoPurchaseQueuesForTheFsyncOfARefusal(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range append(safe(), "cancel") {
 		t.Run(strategy, func(t *testing.T) {
@@ -142,8 +108,8 @@ func (d *deadlines) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQu
 }
 func (d *deadlines) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
 
-// A server that falls silent hears none of its own time-outs, and a caller may
-// have brought no deadline.
+// A server that falls silent keeps none of its own time-outs, and a caller may
+// have no deadline.
 func TestWait_OnASilentServerIsBounded(t *testing.T) {
 	t.Parallel()
 	s := openWithRedis(t, inventory.Config{})
@@ -173,46 +139,22 @@ func TestWait_OnASilentServerIsBounded(t *testing.T) {
 	_, err = s.Product(t.Context(), "A")
 	report(t, err)
 	s.stock("B", 1)
-	_, err = inventory.Purge(t.Context(), cfg.Pool, inventory.KeysKept)
-	report(t, err)
 	if d.all < 30 || len(d.endless) > 0 {
 		t.Errorf("%d of %d messages have no deadline:\n%s", len(d.endless), d.all, strings.Join(d.endless, "\n"))
 	}
 }
 
-func TestWait_ForTheSameKeyIsBoundedAndInProgress(t *testing.T) {
-	t.Parallel()
-	s := open(t, inventory.Config{})
-	s.stock("A", 5)
-	req := ask()
-	letGo := s.holding(`INSERT INTO order_keys (client_id, key, fingerprint) VALUES ($1, $2, $3)`, req.Client, req.Key, req.Fingerprint[:])
-	for _, strategy := range []string{"row", "atomic", "optimistic", "naive", "advisory"} {
-		_, err := s.impatient(strategy).Buy(t.Context(), req, one("A"))
-		if !errors.Is(err, inventory.ErrInProgress) || errors.Is(err, locking.ErrBusy) {
-			t.Errorf("%s: %v, want ErrInProgress: whether the first succeeds is not known", strategy, err)
-		}
-	}
-	letGo()
-	if reply, err := s.Buy(t.Context(), req, one("A")); err != nil || reply.Replayed {
-		t.Errorf("the first left without an effect: %+v, %v", reply, err)
-	}
-	if got := s.left("A"); got != 4 {
-		t.Errorf("%d left, want 4", got)
-	}
-	s.mustHold()
-}
-
 func TestWait_EndsWithTheCallersDeadline(t *testing.T) {
 	t.Parallel()
-	for _, strategy := range []string{"row", "atomic", "advisory-try", "redis+row"} {
+	for _, strategy := range []string{"advisory-try", "redis+row"} {
 		t.Run(strategy, func(t *testing.T) {
 			t.Parallel()
 			s := openWithRedis(t, inventory.Config{Strategy: strategy})
 			s.stock("A", 5)
-			letGo := s.holding(`SELECT sku FROM products WHERE sku = 'A' FOR UPDATE`)
+			release := s.holding(`SELECT sku FROM products WHERE sku = 'A' FOR UPDATE`)
 			if strategy == "advisory-try" {
-				letGo()
-				letGo = s.holding(`SELECT pg_advisory_xact_lock($1)`, inventory.LockKey("inventory/product/A"))
+				release()
+				release = s.holding(`SELECT pg_advisory_xact_lock($1)`, inventory.LockKey("inventory/product/A"))
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 			defer cancel()
@@ -220,68 +162,11 @@ func TestWait_EndsWithTheCallersDeadline(t *testing.T) {
 			if _, err := s.Buy(ctx, ask(), one("A")); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("%v, want the deadline", err)
 			}
-			if waited := time.Since(start); waited > inventory.LockTimeout {
+			if waited := time.Since(start); waited > pgtx.LockTimeout {
 				t.Errorf("took %v for a deadline of 200 ms", waited)
 			}
-			letGo()
+			release()
 			s.mustHold()
 		})
 	}
-}
-
-func TestWait_ForAConnectionIsBounded(t *testing.T) {
-	t.Parallel()
-	s := open(t, inventory.Config{})
-	s.stock("A", 5)
-	pool := newPool(t, s.url)
-	conns := pool.AcquireAllIdle(t.Context())
-	for range int(pool.Config().MaxConns) - len(conns) {
-		c, err := pool.Acquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		conns = append(conns, c)
-	}
-	cfg := s.cfg
-	cfg.Pool = pool
-	svc, _ := s.another(cfg)
-	if _, err := svc.Buy(t.Context(), ask(), one("A")); !errors.Is(err, locking.ErrBusy) {
-		t.Errorf("%v, want ErrBusy", err)
-	}
-	for _, c := range conns {
-		c.Release()
-	}
-}
-
-// A holder that stopped, as under SIGSTOP, loses its row before those who wait
-// for it lose their patience.
-func TestWait_OutlivesAStoppedHolder(t *testing.T) {
-	t.Parallel()
-	reached, resume := make(chan struct{}), make(chan struct{})
-	s := open(t, inventory.Config{})
-	s.stock("A", 1)
-	cfg := s.cfg
-	cfg.Failpoint = pauseAt(inventory.AfterGuard, reached, resume)
-	stopped, events := s.another(cfg)
-	type answer struct {
-		reply inventory.Reply
-		err   error
-	}
-	done := make(chan answer)
-	go func() {
-		reply, err := stopped.Buy(t.Context(), ask(), one("A"))
-		done <- answer{reply, err}
-	}()
-	<-reached
-	if reply, err := s.Buy(t.Context(), ask(), one("A")); err != nil || isRefused(reply) {
-		t.Errorf("behind a stopped holder: %s, %v", reply.Body, err)
-	}
-	close(resume)
-	if a := <-done; a.err != nil || !isRefused(a.reply) {
-		t.Errorf("the stopped one: %s, %v, want out of stock", a.reply.Body, a.err)
-	}
-	if again := events.of(inventory.Retried) + events.of(inventory.Ambiguous); again == 0 {
-		t.Error("its transaction was not ended by the server")
-	}
-	s.mustHold()
 }

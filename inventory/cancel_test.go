@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"shop/inventory"
+	"shop/locking/locktest"
 )
 
 // ordered buys, and finds the order's id in the database.
@@ -80,7 +81,7 @@ func TestCancel_TheSecondWaitsForTheFirstAndReadsWhatItDid(t *testing.T) {
 			report(t, err)
 			second <- reply
 		}()
-		eventually(t, "the second cancel waits", func() bool { return s.waiting() > 0 })
+		locktest.Eventually(t, "the second cancel waits", func() bool { return s.waiting() > 0 })
 	})
 	first, _ := s.another(cfg)
 	if reply, err := first.Cancel(t.Context(), askBy(buyer.Client, "1"), id); err != nil || isRefused(reply) {

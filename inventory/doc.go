@@ -4,37 +4,40 @@
 // # The question
 //
 // One piece is left and two buyers ask for it at the same moment, on different
-// servers. Both look: it is there. Both take it. How is one of them stopped, at
+// servers. Both read that it is there. Both take it. How is one of them stopped, at
 // which price, and what is left of that when a server is killed, a client leaves, a
-// connection breaks, or the lock service forgets?
+// connection breaks, or the lock service loses its data?
 //
 // Nine answers stand side by side, one file each: naive, redis-only, redis+row,
 // row, atomic, optimistic, serializable, advisory, advisory-try. Strategies
-// tells which are right. The default is redis+row, the double lock:
+// lists which are right. The default is redis+row, the double lock:
 //
 //	the lock makes it fast, the database makes it right
+//
+// All of them run in the transaction of package pgtx, which keeps the promise of the
+// idempotency key, and bounds, retries and decides what PostgreSQL leaves open. This
+// package is what a purchase reads, decides and writes.
 //
 // # The invariant
 //
 //	stock = opening − sold + cancelled ≥ 0, for every product, after every commit
-//	one key of one client, while it is kept = at most one effect, and one answer, byte for byte
+//	one key of one client, while it is kept = at most one effect, and one reply, byte for byte
 //	an order has all its lines, or does not exist; what it gives back, it gives back once
 //
 // # The order of locks
 //
-// Whoever takes several locks takes them in this order, the nine strategies,
-// Cancel, and the way without Redis alike, so that nobody waits in a circle:
+// A transaction that takes several locks takes them in this order, so that none
+// waits for another in a circle: the nine strategies, Cancel, and redis+row without Redis.
 //
 //	1  the lock store's keys            all or none, by sku
 //	2  advisory locks                   by their number
 //	3  rows of products                 by sku, in byte order: the order of Go strings and of COLLATE "C"
 //	4  the row of the order             Cancel only
-//	5  the idempotency key              its INSERT waits for whoever is inserting the same
+//	5  the idempotency key              its INSERT waits for a transaction that inserts the same
 //
-// A statement that waited for a lock still sees what it saw when it began (but
-// for the row that it locked), so that whatever a lock protects is read by the
-// next statement. A look at the key before all this may replay an answer, and
-// decides nothing else.
+// A statement that waited for a lock still sees what it saw when it began, except
+// for the row that it locked. So what a lock protects is read by the next statement.
+// A look at the key before all this may replay a reply, and decides nothing else.
 //
 // # A purchase
 //
@@ -44,7 +47,7 @@
 //	┌──► lock, read the stock ──short──► store the refusal ─┐
 //	│            │ enough                                   │
 //	│            ▼                                          ▼
-//	│    stock − q, key + answer, order, lines, movements; COMMIT
+//	│    stock − q, key + reply, order, lines, movements; COMMIT
 //	│            │                │                │
 //	│            │ 40001, 40P01,  │ no answer:     │ answered
 //	│            │ CHECK, lost    │ it may have    ▼
@@ -52,17 +55,16 @@
 //
 // The first half runs on the caller's ctx: leaving changes nothing. The second
 // half, COMMIT included, is one message on a ctx of its own, which neither the
-// client nor a lost lease can cut in half, with its own bound. So a row is held for one
-// round trip and one fsync.
+// client nor a lost lease can end. A row is locked for one round trip and one fsync.
 //
 // # What may happen, and what then
 //
 //	A1   killed with the Redis lock held        the lock runs out with its TTL; nothing was written
 //	A2   killed inside the transaction          PostgreSQL sees the socket close and rolls back
 //	A3   killed after COMMIT                    the order stands; the same key replays it
-//	A4   paused before BEGIN, past the TTL      the lease is known to be over, or not: the row lock serialises
+//	A4   paused before BEGIN, past the TTL      whether or not the loss of the lease is known, the row lock serialises
 //	A5   paused inside the transaction          idle_in_transaction_session_timeout frees the row before
-//	                                            lock_timeout ends the patience of those who wait for it
+//	                                            lock_timeout ends the requests that wait for it
 //	A6   Redis fails over, the lock is gone     two holders meet at the row: one waits there
 //	A7   two Redis masters                      the same
 //	A8   Redis cannot be reached                redis+row goes on with the row lock alone, in at most half of
@@ -80,23 +82,24 @@
 //	A18  one key, twice at the same moment      the second INSERT waits, then replays; past lock_timeout ErrInProgress
 //	A19  one key, another request               ErrKeyReused, no effect
 //	A20  the same products in opposite orders   sorted before anything is locked; 40P01 is run again
-//	A21  PostgreSQL falls silent                none of its own time-outs is heard: ErrBusy after RequestTimeout,
+//	A21  PostgreSQL falls silent                none of its own time-outs is heard: ErrBusy after pgtx.Limit,
 //	                                            or unknown if a COMMIT was sent
 //
 // Below all of it stands CHECK (stock >= 0) under a relative write: if a lock is
 // forgotten tomorrow, the last piece is refused by the table. Each trip is counted, GuardTripped.
 //
-// # What the caller is told
+// # What the caller gets
 //
 //	Reply, nil error          stored: the order, or the refusal (ErrOutOfStock, ErrAlreadyCancelled) as Encode put it
-//	ErrInvalid, ErrNotFound   not stored; it happens again if nothing changes
-//	ErrKeyReused              not stored; the key belongs to another request
+//	ErrInvalid, ErrNotFound   not stored; it happens again if nothing changes. So does idempotency.ErrKey
+//	idempotency.ErrKeyReused  not stored; the key belongs to another request, of this package or of
+//	                          another one: all of one database share the table of pgtx
 //	ErrBusy, ErrLost          this attempt did nothing; the key is still open
-//	ErrInProgress             someone works under this key: unknown
+//	idempotency.ErrInProgress another request with this key is at work: unknown
 //	ErrOutcomeUnknown         a COMMIT was sent and could not be decided in time: unknown
 //	ctx's error               this attempt did nothing; another with the same key may have
 //
-// "Unknown" and "still open" have the same cure: send the same key again.
+// After "unknown" and "still open" the client does the same: it sends the same key again.
 //
 // # Sources
 //

@@ -12,5 +12,5 @@ func (s *Service) Buy(ctx context.Context, req Request, lines []Line) (Reply, er
 	return s.BuyWith(ctx, "", req, lines)
 }
 
-// Unreachable says what purchases know of the lock store, and asks nothing.
-func (s *Service) Unreachable() bool { return s.fallback.degraded() }
+// Unreachable reports what purchases know of the lock store, and asks nothing.
+func (s *Service) Unreachable() bool { return s.breaker.isOpen() }

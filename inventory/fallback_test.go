@@ -8,14 +8,15 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/redis/go-redis/v9"
 
 	"shop/inventory"
 	"shop/locking"
+	"shop/locking/locktest"
 )
 
 // counted asks the real store, and counts.
@@ -49,14 +50,14 @@ func (j *journal) lines() []string {
 
 func TestRedisRow_GoesOnWithoutRedisAndReturnsByItself(t *testing.T) {
 	t.Parallel()
-	for name, fault := range map[string]struct{ down, up func(*redisServer) }{
-		"killed": {(*redisServer).kill, (*redisServer).start},
-		"paused": {(*redisServer).pause, (*redisServer).resume},
+	for name, fault := range map[string]struct{ down, up func(*locktest.Server) }{
+		"killed": {(*locktest.Server).Kill, (*locktest.Server).Start},
+		"paused": {(*locktest.Server).Pause, (*locktest.Server).Resume},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server := startRedis(t)
-			store := &counted{Store: locksAt(t, server.url(), 2*time.Second)}
+			server := locktest.Start(t, locktest.Redis())
+			store := &counted{Store: locksAt(t, "redis://"+server.Addr, 2*time.Second)}
 			log := &journal{}
 			s := open(t, inventory.Config{Strategy: "redis+row", Locks: store, Log: slog.New(slog.NewTextHandler(log, nil))})
 			s.stock("A", 1000)
@@ -82,7 +83,7 @@ func TestRedisRow_GoesOnWithoutRedisAndReturnsByItself(t *testing.T) {
 				t.Errorf("degraded %v, counted %d, want 20", s.Unreachable(), s.events.of(inventory.Degraded))
 			}
 			fault.up(server)
-			eventually(t, "a purchase finds Redis back", func() bool { buy(); return !s.Unreachable() })
+			locktest.Eventually(t, "a purchase finds Redis back", func() bool { buy(); return !s.Unreachable() })
 			if got := log.lines(); len(got) != 2 {
 				t.Errorf("%d lines in the log, want one for each change:\n%s", len(got), strings.Join(got, "\n"))
 			}
@@ -91,34 +92,20 @@ func TestRedisRow_GoesOnWithoutRedisAndReturnsByItself(t *testing.T) {
 	}
 }
 
-func (r *redisServer) pause() {
-	pid := r.pid()
-	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
-		r.t.Fatal(err)
-	}
-	r.stopped = pid
-}
-
-func (r *redisServer) resume() {
-	if err := syscall.Kill(r.stopped, syscall.SIGCONT); err != nil {
-		r.t.Fatal(err)
-	}
-}
-
-// A probe needs no purchase to know whether there are locks: also a server that
+// A probe needs no purchase to find out whether there are locks. A server that
 // answers everything else may refuse to write.
 func TestDegraded_IsTrueWithoutAPurchase(t *testing.T) {
 	t.Parallel()
-	for name, fault := range map[string]struct{ down, up func(*redisServer) }{
-		"killed":    {(*redisServer).kill, (*redisServer).start},
-		"paused":    {(*redisServer).pause, (*redisServer).resume},
-		"read-only": {(*redisServer).demote, (*redisServer).promote},
+	for name, fault := range map[string]struct{ down, up func(*locktest.Server) }{
+		"killed":    {(*locktest.Server).Kill, (*locktest.Server).Start},
+		"paused":    {(*locktest.Server).Pause, (*locktest.Server).Resume},
+		"read-only": {demote(t), promote(t)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server, log := startRedis(t), &journal{}
+			server, log := locktest.Start(t, locktest.Redis()), &journal{}
 			s := open(t, inventory.Config{
-				Strategy: "redis+row", Locks: locksAt(t, server.url(), 2*time.Second),
+				Strategy: "redis+row", Locks: locksAt(t, "redis://"+server.Addr, 2*time.Second),
 				Log: slog.New(slog.NewTextHandler(log, nil)),
 			})
 			degraded := func() bool {
@@ -126,7 +113,7 @@ func TestDegraded_IsTrueWithoutAPurchase(t *testing.T) {
 				defer cancel()
 				return s.Degraded(ctx)
 			}
-			eventually(t, "Redis answers", func() bool { return !degraded() })
+			locktest.Eventually(t, "Redis answers", func() bool { return !degraded() })
 			before := len(log.lines())
 			fault.down(server)
 			for range 2 { // the second one finds it degraded already
@@ -135,26 +122,29 @@ func TestDegraded_IsTrueWithoutAPurchase(t *testing.T) {
 				}
 			}
 			fault.up(server)
-			eventually(t, "Redis is back", func() bool { return !degraded() })
+			locktest.Eventually(t, "Redis is back", func() bool { return !degraded() })
 			if got := log.lines()[before-1:]; len(got) != 2 {
 				t.Errorf("%d lines in the log, want one for each change:\n%s", len(got), strings.Join(got, "\n"))
 			}
-			if left, err := server.client().Keys(t.Context(), "*lock:*").Result(); err != nil || len(left) > 0 && name != "paused" {
+			client := redis.NewClient(&redis.Options{Addr: server.Addr})
+			defer client.Close()
+			if left, err := client.Keys(t.Context(), "*lock:*").Result(); err != nil || len(left) > 0 && name != "paused" {
 				t.Errorf("%v, locks left: %q", err, left)
 			}
 		})
 	}
 }
 
-// demote makes the server a replica of none: it answers, and refuses to write.
-func (r *redisServer) demote()  { r.replicaOf("127.0.0.1", "1") }
-func (r *redisServer) promote() { r.replicaOf("NO", "ONE") }
+// demote makes a server a replica of none: it answers, and refuses to write.
+func demote(t *testing.T) func(*locktest.Server) { return replicaOf(t, "127.0.0.1", "1") }
 
-func (r *redisServer) replicaOf(host, port string) {
-	client := r.client()
-	defer client.Close()
-	if err := client.ReplicaOf(r.t.Context(), host, port).Err(); err != nil {
-		r.t.Fatal(err)
+func promote(t *testing.T) func(*locktest.Server) { return replicaOf(t, "NO", "ONE") }
+
+func replicaOf(t *testing.T, host, port string) func(*locktest.Server) {
+	return func(server *locktest.Server) {
+		client := redis.NewClient(&redis.Options{Addr: server.Addr})
+		defer client.Close()
+		report(t, client.ReplicaOf(t.Context(), host, port).Err())
 	}
 }
 
@@ -166,18 +156,18 @@ func TestRedisRow_WithoutTheLockAFewGoOnAndTheRestComeAgain(t *testing.T) {
 	type bystander struct{}
 	for name, c := range map[string]struct {
 		counted inventory.EventKind
-		fault   func(*redisServer, *shop)
+		fault   func(*locktest.Server, *shop)
 	}{
-		"unreachable": {inventory.Degraded, func(r *redisServer, _ *shop) { r.kill() }},
-		"busy":        {inventory.Bypassed, func(r *redisServer, s *shop) { r.lockForGood(s, "A") }},
+		"unreachable": {inventory.Degraded, func(r *locktest.Server, _ *shop) { r.Kill() }},
+		"busy":        {inventory.Bypassed, func(r *locktest.Server, s *shop) { s.lockForGood(r, "A") }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server, log, resume := startRedis(t), &journal{}, make(chan struct{})
+			server, log, resume := locktest.Start(t, locktest.Redis()), &journal{}, make(chan struct{})
 			var inside atomic.Int32
 			s := open(t, inventory.Config{})
 			cfg := s.cfg
-			cfg.Strategy, cfg.Locks = "redis+row", locksAt(t, server.url(), 2*time.Second)
+			cfg.Strategy, cfg.Locks = "redis+row", locksAt(t, "redis://"+server.Addr, 2*time.Second)
 			cfg.Lock.MaxWait = 500 * time.Millisecond
 			cfg.Log = slog.New(slog.NewTextHandler(log, nil))
 			cfg.Failpoint = func(ctx context.Context, step inventory.Step, _ string) {
@@ -196,7 +186,7 @@ func TestRedisRow_WithoutTheLockAFewGoOnAndTheRestComeAgain(t *testing.T) {
 			for range buyers {
 				go func() { _, err := s.Buy(t.Context(), ask(), one("A")); answers <- err }()
 			}
-			eventually(t, "each buyer is at the row, or refused", func() bool { return int(inside.Load())+len(answers) == buyers })
+			locktest.Eventually(t, "each buyer is at the row, or refused", func() bool { return int(inside.Load())+len(answers) == buyers })
 			if got := int(inside.Load()); got != most {
 				t.Errorf("%d of %d are at the row, want %d", got, buyers, most)
 			}
@@ -239,30 +229,30 @@ func smallPool(t *testing.T, pool *pgxpool.Pool, size int32) *pgxpool.Pool {
 }
 
 // lockForGood does what an operator may do by hand: it sets a product's lock, without a TTL.
-func (r *redisServer) lockForGood(s *shop, sku string) {
-	r.t.Helper()
-	if _, err := s.cfg.Locks.TryAcquire(r.t.Context(), "product/"+sku); err != nil {
-		r.t.Fatal(err)
+func (s *shop) lockForGood(server *locktest.Server, sku string) {
+	s.t.Helper()
+	if _, err := s.cfg.Locks.TryAcquire(s.t.Context(), "product/"+sku); err != nil {
+		s.t.Fatal(err)
 	}
-	client := r.client()
+	client := redis.NewClient(&redis.Options{Addr: server.Addr})
 	defer client.Close()
-	names, err := client.Keys(r.t.Context(), "*lock:product/"+sku).Result()
-	if err != nil || len(names) != 1 || !client.Persist(r.t.Context(), names[0]).Val() {
-		r.t.Fatalf("make %q stay: %v", names, err)
+	names, err := client.Keys(s.t.Context(), "*lock:product/"+sku).Result()
+	if err != nil || len(names) != 1 || !client.Persist(s.t.Context(), names[0]).Val() {
+		s.t.Fatalf("make %q stay: %v", names, err)
 	}
 }
 
 func TestRedisOnly_SellsNothingWithoutRedis(t *testing.T) {
 	t.Parallel()
-	server := startRedis(t)
-	s := open(t, inventory.Config{Strategy: "redis-only", Locks: locksAt(t, server.url(), 2*time.Second)})
+	server := locktest.Start(t, locktest.Redis())
+	s := open(t, inventory.Config{Strategy: "redis-only", Locks: locksAt(t, "redis://"+server.Addr, 2*time.Second)})
 	s.stock("A", 5)
 	sold := ask()
 	first, err := s.Buy(t.Context(), sold, one("A"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	server.kill()
+	server.Kill()
 	for range 3 {
 		if _, err := s.Buy(t.Context(), ask(), one("A")); !errors.Is(err, locking.ErrBusy) {
 			t.Errorf("%v, want ErrBusy", err)

@@ -30,7 +30,7 @@ func (s *shop) broken() []string {
 		FROM orders o GROUP BY o.client_id, o.idempotency_key HAVING count(*) > 1
 		UNION ALL
 		SELECT 'order ' || o.id || ' has no key'
-		FROM orders o LEFT JOIN order_keys k ON k.client_id = o.client_id AND k.key = o.idempotency_key
+		FROM orders o LEFT JOIN idempotency_keys k ON k.client_id = o.client_id AND k.key = o.idempotency_key
 		WHERE k.key IS NULL`)
 	list, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {

@@ -77,7 +77,7 @@ SELECT DISTINCT o.client_id || ' ' || o.idempotency_key
 FROM (SELECT client_id, idempotency_key, created_at,
              lag(created_at) OVER (PARTITION BY client_id, idempotency_key ORDER BY created_at) AS earlier
       FROM orders) o
-LEFT JOIN order_keys k ON k.client_id = o.client_id AND k.key = o.idempotency_key
+LEFT JOIN idempotency_keys k ON k.client_id = o.client_id AND k.key = o.idempotency_key
 WHERE o.created_at - o.earlier < ` + keysKept + `
    OR k.created_at <= o.earlier`,
 	},
@@ -86,7 +86,7 @@ WHERE o.created_at - o.earlier < ` + keysKept + `
 		Means: "key whose stored answer is a refusal although it made an order",
 		Query: `
 SELECT k.client_id || ' ' || k.key
-FROM order_keys k
+FROM idempotency_keys k
 JOIN orders o ON o.client_id = k.client_id AND o.idempotency_key = k.key
 WHERE k.status NOT BETWEEN 200 AND 299 AND k.created_at - o.created_at < ` + keysKept,
 	},

@@ -11,6 +11,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"shop/locking"
+	"shop/locking/idempotency"
+	"shop/locking/idempotency/pgtx"
 )
 
 // Product is something that is sold. Price is in minor units of Currency (ISO 4217).
@@ -56,21 +58,11 @@ type Order struct {
 	CancelledAt *time.Time
 }
 
-// Request names one intent of one client. The same Client and Key is the same
-// intent; with another Fingerprint it is ErrKeyReused.
-type Request struct {
-	Client      uuid.UUID
-	Key         string   // 1 to 255 bytes of printable ASCII
-	Fingerprint [32]byte // of what is asked
-}
-
-// Reply is what the client is told: committed in the transaction of the effect
-// and returned byte for byte to each repetition while the key is kept. Status and Body mean nothing to this package.
-type Reply struct {
-	Status   int
-	Body     []byte
-	Replayed bool
-}
+// Request and Reply are those of every lesson.
+type (
+	Request = idempotency.Request
+	Reply   = idempotency.Reply
+)
 
 // Encode turns an outcome that will be stored (an order, or ErrOutOfStock,
 // ErrAlreadyCancelled …) into the Reply. It runs inside the transaction, and must not do I/O.
@@ -82,8 +74,6 @@ var (
 	ErrAlreadyCancelled = errors.New("inventory: order already cancelled") // stored under the key
 	ErrNotFound         = errors.New("inventory: not found")
 	ErrInvalid          = errors.New("inventory: invalid request")
-	ErrKeyReused        = errors.New("inventory: idempotency key was used for another request")
-	ErrInProgress       = errors.New("inventory: a request with this key is in progress") // unknown to the client
 )
 
 // UnknownSKUError says which product does not exist. It matches ErrNotFound.
@@ -105,33 +95,33 @@ func (e *OutOfStockError) Error() string {
 func (e *OutOfStockError) Is(target error) bool { return target == ErrOutOfStock }
 
 // Step is a point of a purchase at which a test may stop, slow or kill the process.
-type Step string
+type Step = pgtx.Step
 
 // The steps, in order.
 const (
-	AfterAcquire Step = "after-acquire" // the lock is held (where there is one), nothing was read
-	AfterGuard   Step = "after-guard"   // the stock was read (and its rows locked, where they are)
-	BeforeCommit Step = "before-commit"
-	AfterCommit  Step = "after-commit"
+	AfterAcquire = pgtx.AfterAcquire // the Redis lock is held, where there is one; nothing was read
+	AfterGuard   = pgtx.AfterGuard   // the stock was read, under its lock where there is one
+	BeforeCommit = pgtx.BeforeCommit
+	AfterCommit  = pgtx.AfterCommit
 )
 
 // EventKind is something worth counting.
-type EventKind string
+type EventKind = pgtx.Event
 
 // The kinds of event.
 const (
-	GuardTripped EventKind = "guard_tripped" // CHECK (stock >= 0) refused a write: the last guard
-	Retried      EventKind = "retried"       // a whole transaction ran again (40001, 40P01, version conflict …)
-	Degraded     EventKind = "degraded"      // a purchase went on with the row lock alone, Redis being unreachable
-	Bypassed     EventKind = "bypassed"      // … or its lock having been busy for all of MaxWait
-	Shed         EventKind = "shed"          // … and one that was refused, the bound being reached
-	Ambiguous    EventKind = "ambiguous"     // a COMMIT whose reply was lost
-	Resolved     EventKind = "resolved"      // … and was decided by running again with the same key
+	GuardTripped           = pgtx.GuardTripped // CHECK (stock >= 0) refused a write: the last guard
+	Retried                = pgtx.Retried      // a transaction ran again: 40001, 40P01, version conflict, advisory lock not free …
+	Ambiguous              = pgtx.Ambiguous    // a COMMIT was sent and not answered
+	Resolved               = pgtx.Resolved     // … and was decided by running again with the same key
+	Degraded     EventKind = "degraded"        // a purchase went on with the row lock alone, Redis being unreachable
+	Bypassed     EventKind = "bypassed"        // … or its lock having been busy for all of MaxWait
+	Shed         EventKind = "shed"            // … or was refused, as many as may go on so being at work
 )
 
 // Config of a Service. Pool is required; Locks only for strategies that use Redis.
 type Config struct {
-	Pool      *pgxpool.Pool // made with PoolConfig
+	Pool      *pgxpool.Pool // made with pgtx.PoolConfig
 	Locks     locking.Store
 	Lock      locking.Options // zero fields: what suits locks that are held for milliseconds
 	Strategy  string          // default "redis+row"

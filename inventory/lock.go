@@ -3,6 +3,9 @@ package inventory
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
 	"time"
 
 	"shop/locking"
@@ -18,11 +21,11 @@ func (e *noLockError) Unwrap() error { return e.err }
 
 // underLock runs fn while the lock store grants all skus to this purchase.
 //
-// What fn says is what happened. If the lease went away meanwhile, fn's ctx
+// What fn returns is what happened. If the lease was lost meanwhile, fn's ctx
 // ended with locking.ErrLost as its cause, and fn either stopped in time, or
 // committed, and then the purchase stands.
 func (s *Service) underLock(ctx context.Context, p *purchase, fn func(context.Context) (Reply, error)) (Reply, error) {
-	if !s.fallback.mayAsk() {
+	if !s.breaker.mayAsk() {
 		return Reply{}, &noLockError{errors.New("the lock store gave no answer a moment ago")}
 	}
 	var (
@@ -30,7 +33,7 @@ func (s *Service) underLock(ctx context.Context, p *purchase, fn func(context.Co
 		fnErr   error
 		entered bool
 		start   = time.Now()
-		store   = &witness{Store: s.locks, fallback: s.fallback}
+		store   = &watchedStore{Store: s.locks, breaker: s.breaker}
 	)
 	err := locking.Do(ctx, store, s.lock, lockNames(p.skus), func(ctx context.Context, _ locking.Lease) error {
 		entered = true
@@ -40,7 +43,7 @@ func (s *Service) underLock(ctx context.Context, p *purchase, fn func(context.Co
 	if entered {
 		return reply, fnErr
 	}
-	silent := !store.heard && time.Since(start) > slotTimeout
+	silent := !store.answered && time.Since(start) > slotTimeout
 	return Reply{}, s.notGranted(ctx, err, silent)
 }
 
@@ -52,31 +55,13 @@ func (s *Service) notGranted(ctx context.Context, err error, silent bool) error 
 		return err
 	case ctx.Err() != nil:
 		if ctx.Err() == context.DeadlineExceeded && silent {
-			s.fallback.failed(err) // not one answer in all the time that the caller had
+			s.breaker.failed(err) // not one answer in all the time that the caller had
 		}
 		return context.Cause(ctx)
 	case !errors.Is(err, locking.ErrBusy):
-		s.fallback.failed(err)
+		s.breaker.failed(err)
 	}
 	return &noLockError{err}
-}
-
-// Degraded asks the lock store, and says whether it gives no answer: then
-// redis+row goes on with the row lock alone. What is asked for is a lock of the
-// Service's own, because a server that is full or read-only answers a ping.
-func (s *Service) Degraded(ctx context.Context) bool {
-	if s.locks == nil {
-		return false
-	}
-	store := &witness{Store: s.locks, fallback: s.fallback}
-	lease, err := store.TryAcquire(ctx, s.probe)
-	switch {
-	case err == nil:
-		_ = store.Release(ctx, lease) // else its TTL ends it
-	case !store.heard && ctx.Err() != context.Canceled:
-		s.fallback.failed(err)
-	}
-	return s.fallback.degraded()
 }
 
 // lockNames are the keys of the skus at the lock store, in the same order.
@@ -88,19 +73,137 @@ func lockNames(skus []string) []string {
 	return names
 }
 
-// witness is the lock store, and notices whether it answers. "Busy" is an answer.
-type witness struct {
+// Degraded probes the lock store, and reports whether it gives no answer: then
+// redis+row goes on with the row lock alone. The probe is a lock of the Service's
+// own, because a server that is full or read-only answers a ping.
+func (s *Service) Degraded(ctx context.Context) bool {
+	if s.locks == nil {
+		return false
+	}
+	store := &watchedStore{Store: s.locks, breaker: s.breaker}
+	lease, err := store.TryAcquire(ctx, s.probe)
+	switch {
+	case err == nil:
+		_ = store.Release(ctx, lease) // else its TTL ends it
+	case !store.answered && ctx.Err() != context.Canceled:
+		s.breaker.failed(err)
+	}
+	return s.breaker.isOpen()
+}
+
+// watchedStore is the lock store of one purchase. It tells the breaker of each
+// answer; "busy" is one.
+type watchedStore struct {
 	locking.Store
-	fallback *fallback
-	heard    bool
+	breaker  *breaker
+	answered bool
 }
 
 // TryAcquire asks once.
-func (w *witness) TryAcquire(ctx context.Context, keys ...string) (locking.Lease, error) {
+func (w *watchedStore) TryAcquire(ctx context.Context, keys ...string) (locking.Lease, error) {
 	lease, err := w.Store.TryAcquire(ctx, keys...)
 	if err == nil || errors.Is(err, locking.ErrBusy) {
-		w.heard = true
-		w.fallback.answered()
+		w.answered = true
+		w.breaker.answered()
 	}
 	return lease, err
+}
+
+const (
+	probeEvery  = 500 * time.Millisecond // how often one purchase asks an unreachable store again
+	slotTimeout = 100 * time.Millisecond // how long a purchase waits to go on without the lock
+	logEvery    = 10 * time.Second       // how often the log reports locks that stay busy
+)
+
+// breaker is a circuit breaker in front of the lock store, and the bound of what
+// goes on without its lock.
+//
+//	closed ──an error──► open ──a probe is answered──► closed
+//	                      │ ▲
+//	                      └─┘ the probe fails
+//
+// While it is open, one purchase every probeEvery asks the store, and so does
+// Degraded; the others do not pay for its time-out.
+type breaker struct {
+	slots chan struct{} // one for each purchase that goes on without the lock; its size is the bound
+	log   *slog.Logger
+
+	mu       sync.Mutex
+	openedAt time.Time // zero: closed
+	probeAt  time.Time // the next purchase after this asks again
+	loggedAt time.Time // when the log last reported a lock that stays busy
+}
+
+func newBreaker(slots int, log *slog.Logger) *breaker {
+	return &breaker{slots: make(chan struct{}, slots), log: log}
+}
+
+// mayAsk reports whether this purchase may ask the store: always while the breaker
+// is closed; while it is open, whether this purchase is the probe.
+func (b *breaker) mayAsk() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := time.Now()
+	if !b.openedAt.IsZero() && now.Before(b.probeAt) {
+		return false
+	}
+	b.probeAt = now.Add(probeEvery)
+	return true
+}
+
+// answered closes the breaker.
+func (b *breaker) answered() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.openedAt.IsZero() {
+		return
+	}
+	b.log.Info("inventory: the lock store is back", "after", time.Since(b.openedAt))
+	b.openedAt = time.Time{}
+}
+
+// failed opens the breaker.
+func (b *breaker) failed(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.openedAt.IsZero() {
+		b.openedAt = time.Now()
+		b.log.Warn("inventory: the lock store cannot be reached; redis+row goes on with the row lock alone",
+			"at_once", cap(b.slots), "error", err)
+	}
+	b.probeAt = time.Now().Add(probeEvery)
+}
+
+func (b *breaker) isOpen() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return !b.openedAt.IsZero()
+}
+
+// bypassed reports that a purchase goes on though its lock is busy, once in
+// logEvery: each purchase of that product waits for the same stuck lock.
+func (b *breaker) bypassed(skus []string, why error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if now := time.Now(); now.Sub(b.loggedAt) >= logEvery {
+		b.loggedAt = now
+		b.log.Warn("inventory: a lock stays busy; redis+row goes on with the row lock alone",
+			"skus", skus, "at_once", cap(b.slots), "error", why)
+	}
+}
+
+// enter waits shortly for a slot. Without the lock store in front, buyers of one
+// row queue inside PostgreSQL, each with a connection: so few at once, and the
+// others are busy.
+func (b *breaker) enter(ctx context.Context) (leave func(), err error) {
+	timer := time.NewTimer(slotTimeout)
+	defer timer.Stop()
+	select {
+	case b.slots <- struct{}{}:
+		return func() { <-b.slots }, nil
+	case <-timer.C:
+		return nil, fmt.Errorf("%w: %d purchases already go on without the lock", locking.ErrBusy, cap(b.slots))
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 }

@@ -8,9 +8,11 @@ import (
 	"io/fs"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/stdlib" // goose speaks database/sql
+	"github.com/jackc/pgx/v5/stdlib" // goose uses database/sql
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/lock"
+
+	"shop/locking/idempotency/pgtx"
 )
 
 //go:embed migrations/*.sql
@@ -21,7 +23,10 @@ var migrations embed.FS
 func Migrate(ctx context.Context, databaseURL string) error {
 	config, err := pgx.ParseConfig(databaseURL)
 	if err != nil {
-		return errURL
+		return pgtx.ErrURL
+	}
+	if err := migrateKeys(ctx, config); err != nil {
+		return fmt.Errorf("inventory: migrate: %w", err)
 	}
 	db := stdlib.OpenDB(*config)
 	defer db.Close()
@@ -37,6 +42,16 @@ func Migrate(ctx context.Context, databaseURL string) error {
 		return fmt.Errorf("inventory: migrate: %w", err)
 	}
 	return nil
+}
+
+// migrateKeys makes the table of idempotency keys, which 00002 fills.
+func migrateKeys(ctx context.Context, config *pgx.ConnConfig) error {
+	conn, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	return pgtx.Migrate(ctx, conn)
 }
 
 // newProvider locks what it migrates, this package's tables in this schema, and

@@ -1,6 +1,7 @@
 package inventory_test
 
 import (
+	"bytes"
 	"errors"
 	"sync"
 	"testing"
@@ -24,9 +25,38 @@ func TestMigrate_ByManyAtOnceAndAgain(t *testing.T) {
 		t.Error(err)
 	}
 	var versions int
-	if err := newPool(t, url).QueryRow(t.Context(), `SELECT count(*) FROM inventory_goose_version WHERE version_id > 0`).Scan(&versions); err != nil || versions != 1 {
-		t.Errorf("%d versions, %v, want 1", versions, err)
+	if err := newPool(t, url).QueryRow(t.Context(), `SELECT count(*) FROM inventory_goose_version WHERE version_id > 0`).Scan(&versions); err != nil || versions != 2 {
+		t.Errorf("%d versions, %v, want 2", versions, err)
 	}
+}
+
+func TestMigrate_MovesTheKeysToTheSharedTable(t *testing.T) {
+	t.Parallel()
+	s := open(t, inventory.Config{})
+	s.stock("A", 1)
+	req := ask()
+	first, err := s.Buy(t.Context(), req, one("A"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.pool.Exec(t.Context(), `
+		CREATE TABLE order_keys (LIKE idempotency_keys INCLUDING ALL);
+		INSERT INTO order_keys SELECT * FROM idempotency_keys;
+		DROP TABLE idempotency_keys;
+		DELETE FROM inventory_goose_version WHERE version_id = 2`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := inventory.Migrate(t.Context(), s.url); err != nil {
+		t.Fatal(err)
+	}
+	if again, err := s.Buy(t.Context(), req, one("A")); err != nil || !again.Replayed || !bytes.Equal(again.Body, first.Body) {
+		t.Errorf("%+v, %v: want the stored reply", again, err)
+	}
+	if left := s.number(`SELECT count(*) FROM pg_tables WHERE schemaname = current_schema() AND tablename = 'order_keys'`); left != 0 {
+		t.Error("order_keys is still there")
+	}
+	s.mustHold()
 }
 
 func TestMigrate_WithoutASchemaSaysSo(t *testing.T) {
@@ -48,19 +78,6 @@ func TestNew_RefusesWhatCannotWork(t *testing.T) {
 	} {
 		if _, err := inventory.New(cfg); err == nil {
 			t.Errorf("%s: accepted", name)
-		}
-	}
-}
-
-func TestPoolConfig_BoundsEveryWaitOfEveryConnection(t *testing.T) {
-	t.Parallel()
-	pool := newPool(t, newSchema(t))
-	for name, want := range map[string]string{
-		"lock_timeout": "2s", "statement_timeout": "4s", "idle_in_transaction_session_timeout": "1500ms",
-	} {
-		var got string
-		if err := pool.QueryRow(t.Context(), `SELECT current_setting($1)`, name).Scan(&got); err != nil || got != want {
-			t.Errorf("%s is %q, %v, want %q", name, got, err, want)
 		}
 	}
 }

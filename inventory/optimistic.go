@@ -1,41 +1,45 @@
 package inventory
 
-import "context"
+import (
+	"context"
 
-// optimistic: read without a lock, write only if nobody wrote meanwhile. Right.
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"shop/locking/idempotency/pgtx"
+)
+
+// optimistic: read without a lock, write only if the row is still as it was read. Right.
 //
-// Every writer of a product raises its version, a cancel too. If the
-// version is no longer the one that was read, the UPDATE finds no row and the
-// whole purchase runs again: nobody waits, but on a hot row most attempts are
-// thrown away, so that the number of attempts is bounded. Good where conflicts are rare.
+// Every writer of a product raises its version, a cancel too. If the version is no
+// longer the one that was read, the UPDATE finds no row and the whole purchase runs
+// again. No purchase waits, but on a hot row most attempts are thrown away, so that
+// the number of attempts is bounded. Good where conflicts are rare.
 func (s *Service) optimistic(ctx context.Context, p *purchase) (Reply, error) {
-	return s.transact(ctx, &p.intent, begin, func(ctx context.Context, t *tx) (Reply, error) {
-		t.query(`
+	return s.run(ctx, p.Op, func(ctx context.Context, tx *pgtx.Tx) (Reply, error) {
+		items, order, err := p.readAndDecide(ctx, tx, `
 			SELECT sku, price, currency, stock, version, now()
 			FROM products
-			WHERE sku = ANY($1)`, p.skus)
-		items, err := t.guard(ctx)
+			WHERE sku = ANY($1)`)
 		if err != nil {
 			return Reply{}, err
 		}
-		order, err := p.decide(items)
-		if err != nil {
-			return Reply{}, err
-		}
+		var writes []*pgconn.CommandTag
 		for _, l := range p.lines { // in order of sku: an UPDATE locks, too
-			t.exec(`
+			writes = append(writes, tx.Exec(`
 				UPDATE products
 				SET stock = stock - $3, version = version + 1
 				WHERE sku = $1
-				AND version = $2`, l.SKU, find(items, l.SKU).version, l.Quantity)
+				AND version = $2`, l.SKU, find(items, l.SKU).Version, l.Quantity))
 		}
 		// A round trip of its own: whether to go on depends on its answer.
-		if err := t.flush(ctx); err != nil {
+		if err := tx.Flush(ctx); err != nil {
 			return Reply{}, err
 		}
-		if t.affected < len(p.lines) {
-			return Reply{}, errConflict
+		for _, written := range writes {
+			if written.RowsAffected() == 0 {
+				return Reply{}, pgtx.ErrRetry
+			}
 		}
-		return s.record(t, p, order)
+		return s.record(tx, p, order)
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"shop/inventory"
+	"shop/locking/locktest"
 )
 
 // The buyer who waits for the last lock must hold the first, in whatever order
@@ -39,7 +40,7 @@ func TestLocks_AreTakenInByteOrderOfSKU(t *testing.T) {
 				}
 				done <- err
 			}()
-			eventually(t, "the buyer waits for a", func() bool { return s.waiting() > 0 })
+			locktest.Eventually(t, "the buyer waits for a", func() bool { return s.waiting() > 0 })
 			if free := s.number(`SELECT count(*) FROM (SELECT FROM products WHERE sku = 'Z' FOR UPDATE SKIP LOCKED) z`); free != 0 {
 				t.Error("waits for a without Z: a holder of Z may be waiting for the holder of a")
 			}
@@ -82,7 +83,7 @@ func TestLocks_AdvisoryInOrderOfTheirNumbers(t *testing.T) {
 	done := make(chan error)
 	go func() { _, err := s.Buy(t.Context(), ask(), lines); done <- err }()
 	for _, key := range keys[:len(keys)-1] {
-		eventually(t, "the buyer holds all but the last number", func() bool {
+		locktest.Eventually(t, "the buyer holds all but the last number", func() bool {
 			return s.number(`SELECT CASE WHEN pg_try_advisory_xact_lock($1) THEN 1 ELSE 0 END`, key) == 0
 		})
 	}

@@ -3,39 +3,136 @@ package inventory
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
+	"shop/locking/idempotency/pgtx"
 )
 
-// Order finds an order of the client. Somebody else's is ErrNotFound, like one that is not.
-func (s *Service) Order(ctx context.Context, client, id uuid.UUID) (Order, error) {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	o := Order{ID: id, Client: client}
-	// One statement, so that order and lines are of one snapshot.
-	rows, _ := s.pool.Query(ctx, `
-		SELECT o.status, o.total, o.currency, o.created_at, o.cancelled_at, l.sku, l.quantity, l.unit_price
-		FROM orders o
-		JOIN order_lines l ON l.order_id = o.id
-		WHERE o.id = $1 AND o.client_id = $2
-		ORDER BY l.sku`, id, client)
-	var l OrderLine
-	_, err := pgx.ForEachRow(rows, []any{
-		&o.Status, &o.Total, &o.Currency, &o.CreatedAt, &o.CancelledAt, &l.SKU, &l.Quantity, &l.UnitPrice,
-	}, func() error {
-		o.Lines = append(o.Lines, l)
-		return nil
+// Order finds an order of the client. Another client's is ErrNotFound, like one that does not exist.
+func (s *Service) Order(ctx context.Context, client, id uuid.UUID) (o Order, err error) {
+	err = s.db.Read(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		o = Order{ID: id, Client: client}
+		// One statement, so that order and lines are of one snapshot.
+		rows, _ := conn.Query(ctx, `
+			SELECT o.status, o.total, o.currency, o.created_at, o.cancelled_at, l.sku, l.quantity, l.unit_price
+			FROM orders o
+			JOIN order_lines l ON l.order_id = o.id
+			WHERE o.id = $1 AND o.client_id = $2
+			ORDER BY l.sku`, id, client)
+		var l OrderLine
+		_, err := pgx.ForEachRow(rows, []any{
+			&o.Status, &o.Total, &o.Currency, &o.CreatedAt, &o.CancelledAt, &l.SKU, &l.Quantity, &l.UnitPrice,
+		}, func() error {
+			o.Lines = append(o.Lines, l)
+			return nil
+		})
+		return err
 	})
-	o.CreatedAt = o.CreatedAt.UTC()
-	if o.CancelledAt != nil {
-		*o.CancelledAt = o.CancelledAt.UTC()
-	}
 	switch {
 	case err != nil:
 		return Order{}, fmt.Errorf("inventory: order %s: %w", id, err)
 	case len(o.Lines) == 0:
 		return Order{}, fmt.Errorf("%w: order %s", ErrNotFound, id)
 	}
+	o.CreatedAt = o.CreatedAt.UTC()
+	if o.CancelledAt != nil {
+		*o.CancelledAt = o.CancelledAt.UTC()
+	}
 	return o, nil
+}
+
+// cancelling is the label of Cancel, where purchases have their strategy.
+const cancelling = "cancel"
+
+// Cancel gives an order's stock back, exactly once. A second cancel under
+// another key gets ErrAlreadyCancelled as its stored reply; another client's
+// order is ErrNotFound. It takes the same locks in the same order as a purchase,
+// whatever the strategies around it do: products by sku, the order, the key.
+func (s *Service) Cancel(ctx context.Context, req Request, id uuid.UUID) (Reply, error) {
+	if err := req.Check(); err != nil {
+		return Reply{}, err
+	}
+	ctx, cancel := s.db.Bound(ctx)
+	defer cancel()
+	if reply, found, err := s.db.Lookup(ctx, req); found || err != nil {
+		return reply, err
+	}
+	return s.run(ctx, &pgtx.Op{Request: req, Label: cancelling}, func(ctx context.Context, tx *pgtx.Tx) (Reply, error) {
+		order, now, err := lockOrder(ctx, tx, req.Client, id)
+		if err != nil {
+			return Reply{}, err
+		}
+		if order.Status == Cancelled {
+			return Reply{}, fmt.Errorf("%w: %s", ErrAlreadyCancelled, id)
+		}
+		order.Status, order.CancelledAt = Cancelled, &now
+		giveBack(tx, id)
+		return s.encodeOrder(order)
+	})
+}
+
+// lockOrder locks what a cancel writes, and then reads it.
+func lockOrder(ctx context.Context, tx *pgtx.Tx, client, id uuid.UUID) (o Order, now time.Time, err error) {
+	// The products first, as every purchase does. Which they are is known
+	// without a lock: the lines of an order never change.
+	tx.Exec(`
+		SELECT p.sku
+		FROM products p
+		JOIN order_lines l ON l.sku = p.sku
+		JOIN orders o ON o.id = l.order_id
+		WHERE o.id = $1 AND o.client_id = $2
+		ORDER BY p.sku
+		FOR UPDATE OF p`, id, client)
+	// Then the order: a statement after the wait, so that it sees a cancel that was committed meanwhile.
+	type row struct {
+		Status    Status
+		Total     int64
+		Currency  string
+		CreatedAt time.Time
+		Now       time.Time
+	}
+	found := pgtx.Query[row](tx, `
+		SELECT status, total, currency, created_at, now()
+		FROM orders
+		WHERE id = $1 AND client_id = $2
+		FOR UPDATE`, id, client)
+	lines, err := pgtx.Select[OrderLine](ctx, tx, `
+		SELECT sku, quantity, unit_price
+		FROM order_lines
+		WHERE order_id = $1
+		ORDER BY sku`, id)
+	if err != nil {
+		return Order{}, now, err
+	}
+	if err := tx.Step(ctx, AfterGuard); err != nil {
+		return Order{}, now, err
+	}
+	if len(*found) == 0 {
+		return Order{}, now, fmt.Errorf("%w: order %s", ErrNotFound, id)
+	}
+	r := (*found)[0]
+	o = Order{ID: id, Client: client, Status: r.Status, Lines: lines, Total: r.Total, Currency: r.Currency, CreatedAt: r.CreatedAt.UTC()}
+	return o, r.Now.UTC(), nil
+}
+
+// giveBack queues the effect. Each of its parts alone would stop a second one:
+// the status, the key, and the unique index over the movements.
+func giveBack(tx *pgtx.Tx, id uuid.UUID) {
+	tx.Exec(`
+		UPDATE products p
+		SET stock = p.stock + l.quantity, version = p.version + 1
+		FROM order_lines l
+		WHERE l.order_id = $1 AND l.sku = p.sku`, id) // all locked before, so that its order does not matter
+	tx.Exec(`
+		UPDATE orders
+		SET status = 'cancelled', cancelled_at = now()
+		WHERE id = $1`, id)
+	tx.Exec(`
+		INSERT INTO stock_movements (sku, kind, quantity, order_id)
+		SELECT sku, 'cancel', quantity, order_id
+		FROM order_lines
+		WHERE order_id = $1`, id)
 }

@@ -10,6 +10,7 @@ import (
 
 	"shop/inventory"
 	"shop/locking"
+	"shop/locking/idempotency"
 )
 
 // safe are the strategies that promise the invariants.
@@ -43,12 +44,33 @@ func meet(n int32) func(context.Context, inventory.Step, string) {
 	}
 }
 
-// until repeats a request with the same key until it has an answer, as a client
-// does that was told "busy".
+// pauseAt stops the first purchase at a step: it closes reached, and waits for resume.
+func pauseAt(at inventory.Step, reached chan<- struct{}, resume <-chan struct{}) func(context.Context, inventory.Step, string) {
+	return onceAt(at, func(ctx context.Context) {
+		close(reached)
+		select {
+		case <-resume:
+		case <-ctx.Done():
+		}
+	})
+}
+
+// onceAt does something the first time that a step is reached.
+func onceAt(at inventory.Step, do func(context.Context)) func(context.Context, inventory.Step, string) {
+	var done atomic.Bool
+	return func(ctx context.Context, step inventory.Step, _ string) {
+		if step == at && done.CompareAndSwap(false, true) {
+			do(ctx)
+		}
+	}
+}
+
+// until repeats a request with the same key until it has a reply, as a client
+// does whose answer was "busy".
 func until(ctx context.Context, svc *inventory.Service, req inventory.Request, lines []inventory.Line) (inventory.Reply, error) {
 	for {
 		reply, err := svc.Buy(ctx, req, lines)
-		if !errors.Is(err, locking.ErrBusy) && !errors.Is(err, inventory.ErrInProgress) {
+		if !errors.Is(err, locking.ErrBusy) && !errors.Is(err, idempotency.ErrInProgress) {
 			return reply, err
 		}
 	}
@@ -84,7 +106,7 @@ func TestBuy_SafeStrategiesSellExactlyWhatIsThere(t *testing.T) {
 			if got := s.orders(); got != pieces {
 				t.Errorf("%d sold, want %d", got, pieces)
 			}
-			if got := s.number(`SELECT count(*) FROM order_keys`); got != buyers {
+			if got := s.number(`SELECT count(*) FROM idempotency_keys`); got != buyers {
 				t.Errorf("%d answers stored, want %d", got, buyers)
 			}
 			s.mustHold()

@@ -15,7 +15,7 @@ func (s *Service) AddProduct(ctx context.Context, p Product) (created bool, err 
 	if err := checkSKU(p.SKU); err != nil {
 		return false, err
 	}
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := s.db.Bound(ctx)
 	defer cancel()
 	// One statement, so that no product is without its opening movement.
 	tag, err := s.pool.Exec(ctx, `
@@ -34,10 +34,7 @@ func (s *Service) AddProduct(ctx context.Context, p Product) (created bool, err 
 
 // Products lists all products in order of sku.
 func (s *Service) Products(ctx context.Context) ([]Product, error) {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	rows, _ := s.pool.Query(ctx, `SELECT sku, name, price, currency, stock FROM products ORDER BY sku`)
-	products, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Product])
+	products, err := s.products(ctx, `SELECT sku, name, price, currency, stock FROM products ORDER BY sku`)
 	if err != nil {
 		return nil, fmt.Errorf("inventory: list products: %w", err)
 	}
@@ -49,17 +46,23 @@ func (s *Service) Product(ctx context.Context, sku string) (Product, error) {
 	if checkSKU(sku) != nil { // PostgreSQL would refuse the bytes
 		return Product{}, &UnknownSKUError{SKU: sku}
 	}
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	rows, _ := s.pool.Query(ctx, `SELECT sku, name, price, currency, stock FROM products WHERE sku = $1`, sku)
-	product, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[Product])
+	found, err := s.products(ctx, `SELECT sku, name, price, currency, stock FROM products WHERE sku = $1`, sku)
 	switch {
-	case errors.Is(err, pgx.ErrNoRows):
-		return Product{}, &UnknownSKUError{SKU: sku}
 	case err != nil:
 		return Product{}, fmt.Errorf("inventory: product %q: %w", sku, err)
+	case len(found) == 0:
+		return Product{}, &UnknownSKUError{SKU: sku}
 	}
-	return product, nil
+	return found[0], nil
+}
+
+func (s *Service) products(ctx context.Context, sql string, args ...any) (list []Product, err error) {
+	err = s.db.Read(ctx, func(ctx context.Context, conn *pgx.Conn) (err error) {
+		rows, _ := conn.Query(ctx, sql, args...)
+		list, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Product])
+		return err
+	})
+	return list, err
 }
 
 // invalidIfData says ErrInvalid where the server refused a value (class 22 data

@@ -2,13 +2,17 @@ package inventory
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"math"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/google/uuid"
+
+	"shop/locking/idempotency/pgtx"
 )
 
 // LinesMax is how many products one order may name.
@@ -16,7 +20,7 @@ const LinesMax = 20
 
 // purchase is a request to buy, checked and in lock order.
 type purchase struct {
-	intent
+	*pgtx.Op
 	id    uuid.UUID
 	lines []Line // in byte order of sku, each once: the order in which everything is locked
 	skus  []string
@@ -24,7 +28,7 @@ type purchase struct {
 
 // newPurchase checks what needs no database.
 func newPurchase(strategy string, req Request, lines []Line) (*purchase, error) {
-	if err := checkRequest(req); err != nil {
+	if err := req.Check(); err != nil {
 		return nil, err
 	}
 	if len(lines) < 1 || len(lines) > LinesMax {
@@ -33,7 +37,7 @@ func newPurchase(strategy string, req Request, lines []Line) (*purchase, error) 
 	// Byte order, as in the sku column's COLLATE "C". If two purchases took the
 	// same rows in different orders, each could wait for the other.
 	sorted := slices.SortedFunc(slices.Values(lines), func(a, b Line) int { return cmp.Compare(a.SKU, b.SKU) })
-	p := &purchase{intent: intent{req: req, strategy: strategy}, lines: sorted}
+	p := &purchase{Op: &pgtx.Op{Request: req, Label: strategy}, lines: sorted}
 	for i, l := range sorted {
 		if err := checkLine(l); err != nil {
 			return nil, err
@@ -46,14 +50,6 @@ func newPurchase(strategy string, req Request, lines []Line) (*purchase, error) 
 	var err error
 	p.id, err = uuid.NewV7()
 	return p, err
-}
-
-func checkRequest(req Request) error {
-	printable := func(r rune) bool { return r >= ' ' && r <= '~' }
-	if n := len(req.Key); n < 1 || n > 255 || strings.ContainsFunc(req.Key, func(r rune) bool { return !printable(r) }) {
-		return fmt.Errorf("%w: the idempotency key must be 1 to 255 printable ASCII characters", ErrInvalid)
-	}
-	return nil
 }
 
 func checkLine(l Line) error {
@@ -73,37 +69,60 @@ func checkSKU(sku string) error {
 	return nil
 }
 
-// price makes the order out of what was read. Unknown skus and sums that cannot
-// be are errors; whether the stock suffices is another question.
+// item is a product as a transaction reads it.
+type item struct {
+	SKU      string
+	Price    int64
+	Currency string
+	Stock    int64
+	Version  int64
+	At       time.Time // now(): the transaction's time, the same in all its statements
+}
+
+// readAndDecide sends sql, which reads the products of the purchase, with all
+// that is queued before it, and makes the order of what it found.
+func (p *purchase) readAndDecide(ctx context.Context, tx *pgtx.Tx, sql string) ([]item, Order, error) {
+	items, err := pgtx.Select[item](ctx, tx, sql, p.skus)
+	if err != nil {
+		return nil, Order{}, err
+	}
+	if err := tx.Step(ctx, AfterGuard); err != nil {
+		return nil, Order{}, err
+	}
+	order, err := p.decide(items)
+	return items, order, err
+}
+
+// price makes the order of what was read, whether or not the stock suffices.
 func (p *purchase) price(items []item) (Order, error) {
-	order := Order{ID: p.id, Client: p.req.Client, Status: Confirmed}
+	order := Order{ID: p.id, Client: p.Client, Status: Confirmed}
 	for _, l := range p.lines {
 		i := find(items, l.SKU)
 		if i == nil {
 			return Order{}, &UnknownSKUError{SKU: l.SKU}
 		}
-		if order.Currency != "" && order.Currency != i.currency {
-			return Order{}, fmt.Errorf("%w: %s and %s in one order", ErrInvalid, order.Currency, i.currency)
+		if order.Currency != "" && order.Currency != i.Currency {
+			return Order{}, fmt.Errorf("%w: %s and %s in one order", ErrInvalid, order.Currency, i.Currency)
 		}
-		if i.price > 0 && l.Quantity > (math.MaxInt64-order.Total)/i.price {
+		if i.Price > 0 && l.Quantity > (math.MaxInt64-order.Total)/i.Price {
 			return Order{}, fmt.Errorf("%w: the total is too large", ErrInvalid)
 		}
-		order.Currency, order.CreatedAt = i.currency, i.at.UTC()
-		order.Total += i.price * l.Quantity
-		order.Lines = append(order.Lines, OrderLine{SKU: l.SKU, Quantity: l.Quantity, UnitPrice: i.price})
+		order.Currency, order.CreatedAt = i.Currency, i.At.UTC()
+		order.Total += i.Price * l.Quantity
+		order.Lines = append(order.Lines, OrderLine{SKU: l.SKU, Quantity: l.Quantity, UnitPrice: i.Price})
 	}
 	return order, nil
 }
 
-// decide is price, and then refuses what is not there.
+// decide is price, and refuses what is not there.
 func (p *purchase) decide(items []item) (Order, error) {
 	order, err := p.price(items)
 	if err != nil {
 		return Order{}, err
 	}
 	for _, l := range p.lines {
-		if i := find(items, l.SKU); i.stock < l.Quantity {
-			return Order{}, &OutOfStockError{SKU: l.SKU, Wanted: l.Quantity, Left: i.stock}
+		if i := find(items, l.SKU); i.Stock < l.Quantity {
+			return Order{}, &OutOfStockError{SKU: l.SKU, Wanted: l.Quantity, Left: i.Stock}
 		}
 	}
 	return order, nil
@@ -111,9 +130,53 @@ func (p *purchase) decide(items []item) (Order, error) {
 
 func find(items []item, sku string) *item {
 	for n := range items {
-		if items[n].sku == sku {
+		if items[n].SKU == sku {
 			return &items[n]
 		}
 	}
 	return nil
+}
+
+// take queues the write of the stock. It is relative: whatever was read before,
+// it cannot put back what another purchase took, and CHECK (stock >= 0) refuses
+// to sell what is not there. The last guard.
+func (p *purchase) take(tx *pgtx.Tx) {
+	for _, l := range p.lines {
+		tx.Exec(`
+			UPDATE products
+			SET stock = stock - $2, version = version + 1
+			WHERE sku = $1`, l.SKU, l.Quantity)
+	}
+	tx.KeyHere() // rows before the key, also where this is what locks them
+}
+
+// record queues all that a purchase leaves besides the stock and the key: the
+// order, its lines, and the movements. The reply is stored with the key.
+func (s *Service) record(tx *pgtx.Tx, p *purchase, order Order) (Reply, error) {
+	tx.Exec(`
+		INSERT INTO orders (id, client_id, idempotency_key, status, total, currency)
+		VALUES ($1, $2, $3, 'confirmed', $4, $5)`,
+		order.ID, order.Client, p.Key, order.Total, order.Currency)
+	quantities, prices := make([]int64, len(order.Lines)), make([]int64, len(order.Lines))
+	for i, l := range order.Lines {
+		quantities[i], prices[i] = l.Quantity, l.UnitPrice
+	}
+	tx.Exec(`
+		INSERT INTO order_lines (order_id, sku, quantity, unit_price)
+		SELECT $1, l.* FROM unnest($2::text[], $3::bigint[], $4::bigint[]) AS l`,
+		order.ID, p.skus, quantities, prices)
+	tx.Exec(`
+		INSERT INTO stock_movements (sku, kind, quantity, order_id)
+		SELECT l.sku, 'sale', -l.quantity, $1
+		FROM unnest($2::text[], $3::bigint[]) AS l(sku, quantity)`,
+		order.ID, p.skus, quantities)
+	return s.encodeOrder(order)
+}
+
+func (s *Service) encodeOrder(order Order) (Reply, error) {
+	reply, err := s.encode(order, nil)
+	if err != nil {
+		return Reply{}, fmt.Errorf("inventory: encode order: %w", err)
+	}
+	return reply, nil
 }

@@ -8,12 +8,46 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 
 	"shop/inventory"
 	"shop/locking"
+	"shop/locking/locktest"
 	"shop/locking/redislock"
 )
+
+// openWithRedis is open with a lock store on the shared server.
+func openWithRedis(t testing.TB, cfg inventory.Config) *shop {
+	t.Helper()
+	cfg.Locks = locksAt(t, env(t, "SHOP_REDIS_URL"), 2*time.Second)
+	return open(t, cfg)
+}
+
+// locksAt makes a store with names of its own.
+func locksAt(t testing.TB, redisURL string, ttl time.Duration) *redislock.Store {
+	t.Helper()
+	store, _ := namedLocksAt(t, redisURL, ttl)
+	return store
+}
+
+func namedLocksAt(t testing.TB, redisURL string, ttl time.Duration) (store *redislock.Store, prefix string) {
+	t.Helper()
+	client, err := redislock.Connect(redisURL, ttl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	prefix = uuid.NewString()
+	store, err = redislock.New(client, ttl, redislock.Options{Prefix: prefix})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		store.Close()
+		client.Close()
+	})
+	return store, prefix
+}
 
 // stealable is a lock store on the shared server, and a way to take its keys away.
 func stealable(t *testing.T) (store *redislock.Store, steal func(context.Context)) {
@@ -90,7 +124,7 @@ func TestRedisRow_HoldsWhenItsLockIsTakenAway(t *testing.T) {
 		Strategy: "redis+row", Locks: store,
 		Failpoint: onceAt(inventory.AfterGuard, func(ctx context.Context) {
 			steal(ctx)
-			eventually(t, "the second holder waits for the row", func() bool { return s.waiting() > 0 })
+			locktest.Eventually(t, "the second holder waits for the row", func() bool { return s.waiting() > 0 })
 		}),
 	})
 	s.stock("A", 1)

@@ -10,10 +10,10 @@ import (
 // redisRow: a Redis lock, then SELECT … FOR UPDATE in one transaction. Right,
 // and the default.
 //
-// The lock makes it fast, the database makes it right. Who waits for a hot
-// product waits in Redis, without a connection, and few reach the row at once.
-// The row lock decides: with the Redis lock lost, stolen or granted twice, two
-// buyers meet at the row, and one waits there.
+// The lock makes it fast, the database makes it right. Purchases of a hot product
+// wait in Redis, without a connection, and few reach the row at once. The row lock
+// decides: with the Redis lock lost, stolen or granted twice, two purchases meet
+// at the row, and one waits there.
 //
 // So losing Redis costs speed, not stock: purchases go on with the row lock
 // alone, a bounded number at once, until Redis answers again. Likewise where
@@ -33,24 +33,24 @@ func (s *Service) redisRow(ctx context.Context, p *purchase) (Reply, error) {
 	return reply, err
 }
 
-// rowAlone is row for as many at once as the database can bear. The bound is one
-// for all reasons: when the waiters of a flash sale time out together, a few of them
-// go on, the rest is told "busy", and half of the connections stay with the
-// purchases that hold their locks, and with all other products.
+// rowAlone is row for as many purchases at once as the database can bear. The
+// bound is one for all reasons: when the waiters of a flash sale time out together,
+// a few of them go on, the others are busy, and half of the connections stay with
+// the purchases that hold their locks, and with all other products.
 func (s *Service) rowAlone(ctx context.Context, p *purchase, why *noLockError) (Reply, error) {
-	leave, err := s.fallback.enter(ctx)
+	leave, err := s.breaker.enter(ctx)
 	if errors.Is(err, locking.ErrBusy) {
-		s.count(Shed, p.strategy)
+		s.count(Shed, p.Label)
 	}
 	if err != nil {
 		return Reply{}, err
 	}
 	defer leave()
 	if errors.Is(why, locking.ErrBusy) {
-		s.count(Bypassed, p.strategy)
-		s.fallback.bypassed(p.skus, why)
+		s.count(Bypassed, p.Label)
+		s.breaker.bypassed(p.skus, why)
 	} else {
-		s.count(Degraded, p.strategy)
+		s.count(Degraded, p.Label)
 	}
 	return s.row(ctx, p)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"shop/inventory"
+	"shop/locking/idempotency/pgtx"
 )
 
 // shop is a schema of its own on the real server, and what the tests need of it.
@@ -120,11 +121,13 @@ func newSchema(t testing.TB) string {
 
 func newPool(t testing.TB, url string, settings ...string) *pgxpool.Pool {
 	t.Helper()
-	cfg, err := inventory.PoolConfig(url)
+	cfg, err := pgtx.PoolConfig(url)
 	if err != nil {
 		t.Fatal(err)
 	}
 	cfg.MaxConns = 32
+	// A pool tries a connection that was idle for a second: one round trip more, now and then.
+	cfg.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
 	for _, setting := range settings {
 		name, value, _ := strings.Cut(setting, "=")
 		cfg.ConnConfig.RuntimeParams[name] = value
@@ -190,25 +193,13 @@ func (s *shop) number(sql string, args ...any) (n int64) {
 	return n
 }
 
-// eventually polls a condition, with a deadline.
-func eventually(t testing.TB, what string, cond func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
-	for !cond() {
-		if time.Now().After(deadline) {
-			t.Fatalf("never happened: %s", what)
-		}
-		time.Sleep(2 * time.Millisecond)
-	}
-}
-
-// schema is the name of the shop's schema.
-func (s *shop) schema() string {
-	u, err := url.Parse(s.url)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return u.Query().Get("search_path")
+// waiting counts the backends that wait for a lock on this shop's tables.
+func (s *shop) waiting() int64 {
+	return s.number(`
+		SELECT count(DISTINCT pid)
+		FROM pg_locks l
+		WHERE l.pid IN (SELECT pid FROM pg_locks WHERE relation = 'products'::regclass)
+		AND NOT l.granted`)
 }
 
 // isRefused tells a stored refusal from an order, in the default encoding.

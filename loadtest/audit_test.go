@@ -33,12 +33,12 @@ INSERT INTO stock_movements (sku, kind, quantity, order_id) VALUES
 	('plate', 'sale', -4, '00000000-0000-0000-0000-000000000002'),
 	('plate', 'sale', -3, '00000000-0000-0000-0000-000000000003'),
 	('plate', 'cancel', 3, '00000000-0000-0000-0000-000000000003');
-INSERT INTO order_keys (client_id, key, fingerprint, status) VALUES
-	('00000000-0000-0000-0000-0000000000c1', 'k1', sha256('1'), 201),
-	('00000000-0000-0000-0000-0000000000c1', 'k2', sha256('2'), 201),
-	('00000000-0000-0000-0000-0000000000c1', 'k3', sha256('3'), 201),
-	('00000000-0000-0000-0000-0000000000c1', 'k4', sha256('4'), 409),
-	('00000000-0000-0000-0000-0000000000c1', 'c3', sha256('5'), 201);`
+INSERT INTO idempotency_keys (client_id, key, fingerprint, status, body) VALUES
+	('00000000-0000-0000-0000-0000000000c1', 'k1', sha256('1'), 201, ''),
+	('00000000-0000-0000-0000-0000000000c1', 'k2', sha256('2'), 201, ''),
+	('00000000-0000-0000-0000-0000000000c1', 'k3', sha256('3'), 201, ''),
+	('00000000-0000-0000-0000-0000000000c1', 'k4', sha256('4'), 409, ''),
+	('00000000-0000-0000-0000-0000000000c1', 'c3', sha256('5'), 201, '');`
 
 const (
 	order1 = "00000000-0000-0000-0000-000000000001"
@@ -87,7 +87,7 @@ UPDATE products SET stock = 0 WHERE sku = 'cup'`
 // keyAgain is the first key again, for the second order, so long after the first.
 func keyAgain(gap string) string {
 	return `UPDATE orders SET idempotency_key = 'k1', created_at = created_at + interval '` + gap + `' WHERE id = '` + order2 + `';
-		UPDATE order_keys SET created_at = created_at + interval '` + gap + `' WHERE key = 'k1';`
+		UPDATE idempotency_keys SET created_at = created_at + interval '` + gap + `' WHERE key = 'k1';`
 }
 
 var violations = []violation{
@@ -119,7 +119,7 @@ UPDATE stock_movements SET quantity = -2 WHERE order_id = '` + order2 + `' AND s
 	{check: "I-WHOLE", name: "an order without lines", sql: `DELETE FROM order_lines WHERE order_id = '` + order1 + `'`, ids: []string{order1}},
 	{check: "I-WHOLE", name: "a free order without lines", sql: `DELETE FROM order_lines WHERE order_id = '` + order1 + `'; UPDATE orders SET total = 0 WHERE id = '` + order1 + `'`, ids: []string{order1}},
 	{check: "I-ONCE orders", name: "two orders of one key", sql: `UPDATE orders SET idempotency_key = 'k1' WHERE id = '` + order2 + `'`, ids: []string{client + " k1"}},
-	{check: "I-ONCE answer", name: "bought, and refused for ever after", sql: `UPDATE order_keys SET status = 409 WHERE key = 'k2'`, ids: []string{client + " k2"}},
+	{check: "I-ONCE answer", name: "bought, and refused for ever after", sql: `UPDATE idempotency_keys SET status = 409 WHERE key = 'k2'`, ids: []string{client + " k2"}},
 	{check: "S2", name: "more left the shelf than was told", sql: `UPDATE products SET stock = 4 WHERE sku = 'cup'`, ids: []string{"cup"}},
 	{check: "S2", name: "less left the shelf than was told", sql: `UPDATE products SET stock = 8 WHERE sku = 'cup'`, ids: []string{"cup"}},
 	{check: "S2", name: "one more than even the unknown explain", sql: `UPDATE products SET stock = 3 WHERE sku = 'plate'`, ids: []string{"plate"}},
@@ -225,7 +225,7 @@ func TestAuditInventory_IsAllZeroInAnHonestShopAndCountsUnitsSoldTwice(t *testin
 func TestAudit_AKeyMayBeUsedAgainAfterItsAnswerIsPurged(t *testing.T) {
 	for name, plant := range map[string]string{
 		"done again":            keyAgain("24 hours"),
-		"refused the next time": `UPDATE order_keys SET created_at = created_at + interval '24 hours', status = 409 WHERE key = 'k1'`,
+		"refused the next time": `UPDATE idempotency_keys SET created_at = created_at + interval '24 hours', status = 409 WHERE key = 'k1'`,
 	} {
 		for _, check := range inventory.Invariants {
 			if ids := look(t, check, violation{sql: plant}); len(ids) != 0 {

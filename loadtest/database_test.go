@@ -44,12 +44,16 @@ func openShop(t *testing.T, flow string) *pgx.Conn {
 	return conn
 }
 
-// migrations are the Up halves of a flow's migration files, in order.
+// migrations are the Up halves of the migration files that a flow needs, in order.
 func migrations(t *testing.T, flow string) []string {
 	t.Helper()
-	files, err := filepath.Glob("../" + flow + "/migrations/*.sql")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no migrations of %s found: %v", flow, err)
+	var files []string
+	for _, dir := range []string{"../locking/idempotency/pgtx", "../" + flow} {
+		found, err := filepath.Glob(dir + "/migrations/*.sql")
+		if err != nil || len(found) == 0 {
+			t.Fatalf("no migrations in %s: %v", dir, err)
+		}
+		files = append(files, found...)
 	}
 	var ups []string
 	for _, file := range files {

@@ -10,13 +10,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
-	"shop/inventory"
+	"shop/locking/idempotency/pgtx"
 	"shop/transfer"
 	"shop/wallet"
 )
 
 // batchCmd does what no request does: it gives back the money of holds that
-// nobody posted in time, and forgets answers that were kept long enough.
+// were not settled in time, and deletes replies that were kept long enough.
 type batchCmd struct {
 	stores    `embed:"" group:"Stores"`
 	Transfers transferSettings `embed:"" group:"Stores"`
@@ -73,7 +73,7 @@ func (c *batchCmd) Run(ctx context.Context, std stdio) error {
 func once(ctx context.Context, log *slog.Logger, pool *pgxpool.Pool, bank *bank, wallets *mongo.Database) error {
 	swept, sweepErr := sweep(ctx, bank)
 	money, moneyErr := transfer.Purge(ctx, pool, transfer.KeysKept)
-	stock, stockErr := inventory.Purge(ctx, pool, inventory.KeysKept)
+	keys, keysErr := pgtx.Purge(ctx, pool, pgtx.KeysKept)
 	var (
 		refusals  int64
 		walletErr error
@@ -82,11 +82,11 @@ func once(ctx context.Context, log *slog.Logger, pool *pgxpool.Pool, bank *bank,
 		refusals, walletErr = wallet.Purge(ctx, wallets, wallet.KeysKept)
 	}
 	level := slog.LevelDebug
-	if int64(swept)+money+stock+refusals > 0 {
+	if int64(swept)+money+keys+refusals > 0 {
 		level = slog.LevelInfo
 	}
-	log.Log(ctx, level, "batch", "holds_expired", swept, "transfer_keys_purged", money, "order_keys_purged", stock, "wallet_refusals_purged", refusals)
-	return errors.Join(sweepErr, moneyErr, stockErr, walletErr)
+	log.Log(ctx, level, "batch", "holds_expired", swept, "transfer_keys_purged", money, "keys_purged", keys, "wallet_refusals_purged", refusals)
+	return errors.Join(sweepErr, moneyErr, keysErr, walletErr)
 }
 
 func sweep(ctx context.Context, bank *bank) (int, error) {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"shop/inventory"
+	"shop/locking/idempotency/pgtx"
 )
 
 // database is the setting that most commands share.
@@ -32,7 +32,7 @@ const connectWait = 5 * time.Second
 
 // open makes a pool of at most size connections (0: as the URL says) that is known to work.
 func (d *database) open(ctx context.Context, size int) (*pgxpool.Pool, error) {
-	config, err := inventory.PoolConfig(d.PostgresURL) // bounds every wait at the server
+	config, err := pgtx.PoolConfig(d.PostgresURL) // bounds every wait at the server
 	if err != nil {
 		return nil, err
 	}

@@ -15,10 +15,10 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"shop/compose/local/stack"
-	"shop/inventory"
 	"shop/loadtest"
 	"shop/loadtest/fault"
 	"shop/loadtest/fault/mongofault"
+	"shop/locking/idempotency/pgtx"
 )
 
 // widening is the mean of the pause between reading and acting on it. That is
@@ -219,7 +219,7 @@ func (e *environment) prepare(ctx context.Context, s loadtest.Scenario, stores l
 	if out, err := migrate.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("shop migrate: %w\n%s", err, out)
 	}
-	config, err := inventory.PoolConfig(stores.Postgres) // bounds every wait at the server
+	config, err := pgtx.PoolConfig(stores.Postgres) // bounds every wait at the server
 	if err != nil {
 		return nil, err
 	}

@@ -55,7 +55,7 @@ func TestDisconnect_LeavesNoHalfState(t *testing.T) {
 // wantOrders counts orders with their line, movement and key: all or none.
 func (s *shop) wantOrders(want int) {
 	s.t.Helper()
-	for _, table := range []string{"orders", "order_lines", "order_keys", "stock_movements WHERE kind = 'sale'"} {
+	for _, table := range []string{"orders", "order_lines", "idempotency_keys", "stock_movements WHERE kind = 'sale'"} {
 		var n int
 		if err := s.pool.QueryRow(s.t.Context(), "SELECT count(*) FROM "+table).Scan(&n); err != nil || n != want {
 			s.t.Errorf("%s: %d rows, want %d (%v)", table, n, want, err)

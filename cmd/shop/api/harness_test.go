@@ -20,6 +20,7 @@ import (
 
 	"shop/cmd/shop/api"
 	"shop/inventory"
+	"shop/locking/idempotency/pgtx"
 	"shop/transfer"
 )
 
@@ -143,7 +144,7 @@ func newSchema(t *testing.T) string {
 
 func newPool(t *testing.T, url string) *pgxpool.Pool {
 	t.Helper()
-	config := must(inventory.PoolConfig(url))(t)
+	config := must(pgtx.PoolConfig(url))(t)
 	config.MaxConns = 8
 	pool := must(pgxpool.NewWithConfig(t.Context(), config))(t)
 	t.Cleanup(pool.Close)

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"shop/inventory"
+	"shop/locking/idempotency"
 	"shop/wallet"
 )
 
@@ -141,7 +142,7 @@ func TestFingerprint_IsOfTheIntentAndNotOfItsSpelling(t *testing.T) {
 			t.Errorf("%s has the fingerprint of another intent", name)
 		}
 	}
-	if other, err := fingerprint("POST /v1/orders", id); err != nil || other == cancel {
+	if other, err := idempotency.Fingerprint("POST /v1/orders", id); err != nil || other == cancel {
 		t.Errorf("the route does not count: %v", err)
 	}
 }

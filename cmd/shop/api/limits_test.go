@@ -14,6 +14,7 @@ import (
 	"shop/cmd/shop/api"
 	"shop/inventory"
 	"shop/locking"
+	"shop/locking/idempotency"
 )
 
 // at lets f run when a purchase comes to step.
@@ -108,7 +109,7 @@ func TestErrors_OfTheDomainReachTheClientAsTheirProblem(t *testing.T) {
 		{locking.ErrBusy, 503, api.TypeBusy},
 		{locking.ErrLost, 503, api.TypeLost},
 		{locking.ErrStale, 503, api.TypeStale},
-		{inventory.ErrInProgress, 409, api.TypeInProgress},
+		{idempotency.ErrInProgress, 409, api.TypeInProgress},
 		{context.DeadlineExceeded, 504, api.TypeTimeout},
 		{errors.New("a bug"), 500, api.TypeInternal},
 	} {

@@ -54,7 +54,7 @@ func TestLock_LostBeforeTheWriteIsToldAndTheKeyStaysFree(t *testing.T) {
 	s.wantOrders(1)
 }
 
-// Somebody else is inserting the same key, and takes longer than anyone waits.
+// Another transaction inserts the same key, and stays open longer than lock_timeout.
 func TestBuy_AKeyThatIsInUseIsInProgress(t *testing.T) {
 	s := open(t)
 	conn := must(pgx.ConnectConfig(t.Context(), s.pool.Config().ConnConfig))(t)
@@ -63,7 +63,7 @@ func TestBuy_AKeyThatIsInUseIsInProgress(t *testing.T) {
 	if _, err := tx.Exec(t.Context(), `SET idle_in_transaction_session_timeout = 0`); err != nil {
 		t.Fatal(err)
 	}
-	_, err := tx.Exec(t.Context(), `INSERT INTO order_keys (client_id, key, fingerprint) VALUES ($1, 'k', $2)`, s.ids["alice"], make([]byte, 32))
+	_, err := tx.Exec(t.Context(), `INSERT INTO idempotency_keys VALUES ($1, 'k', $2, 0, '')`, s.ids["alice"], make([]byte, 32))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -103,7 +103,7 @@ func TestRefusals_OfOrdersLeaveNoTrace(t *testing.T) {
 		})
 	}
 	var traces int
-	err := s.pool.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM orders) + (SELECT count(*) FROM order_keys)`).Scan(&traces)
+	err := s.pool.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM orders) + (SELECT count(*) FROM idempotency_keys)`).Scan(&traces)
 	if err != nil || traces != 0 {
 		t.Errorf("%d rows were left, %v", traces, err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"shop/inventory"
 	"shop/locking"
+	"shop/locking/idempotency"
 	"shop/transfer"
 	"shop/wallet"
 )
@@ -83,7 +84,7 @@ var table = []struct {
 }{
 	// It may have happened.
 	{is(locking.ErrOutcomeUnknown), kind{typ: TypeOutcomeUnknown, title: "Outcome unknown", status: 503, wait: true, detail: mayHave}},
-	{is(inventory.ErrInProgress), kind{typ: TypeInProgress, title: "In progress", status: 409, wait: true, detail: inProgress}},
+	{is(idempotency.ErrInProgress), kind{typ: TypeInProgress, title: "In progress", status: 409, wait: true, detail: inProgress}},
 	{is(transfer.ErrInProgress), kind{typ: TypeInProgress, title: "In progress", status: 409, wait: true, detail: inProgress}},
 
 	// It did not, and never will under this key: the only errors that are kept.
@@ -95,7 +96,7 @@ var table = []struct {
 	{is(transfer.ErrSettled), kind{typ: TypeAlreadySettled, title: "Already settled", status: 409, stored: true, detail: wasSettled}},
 
 	// It did not, and as it stands it cannot: the request must be another one.
-	{is(inventory.ErrKeyReused), kind{typ: TypeIdempotencyKeyReused, title: "Idempotency key reused", status: 422, detail: keyReused}},
+	{is(idempotency.ErrKeyReused), kind{typ: TypeIdempotencyKeyReused, title: "Idempotency key reused", status: 422, detail: keyReused}},
 	{is(inventory.ErrNotFound), kind{typ: TypeNotFound, title: "Not found", status: 404, detail: notYours}},
 	{is(inventory.ErrInvalid), kind{typ: TypeInvalidRequest, title: "Invalid request", status: 422, detail: noOrder}},
 	{is(transfer.ErrKeyReused), kind{typ: TypeIdempotencyKeyReused, title: "Idempotency key reused", status: 422, detail: keyReused}},

@@ -14,6 +14,7 @@ import (
 
 	"shop/inventory"
 	"shop/locking"
+	"shop/locking/idempotency"
 	"shop/transfer"
 	"shop/wallet"
 )
@@ -26,7 +27,7 @@ var wantProblems = []struct {
 	wait   bool
 }{
 	{locking.ErrOutcomeUnknown, TypeOutcomeUnknown, 503, true},
-	{inventory.ErrInProgress, TypeInProgress, 409, true},
+	{idempotency.ErrInProgress, TypeInProgress, 409, true},
 	{transfer.ErrInProgress, TypeInProgress, 409, true},
 	{&transfer.InsufficientFundsError{Wanted: 2, Available: 1}, TypeInsufficientFunds, 409, false},
 	{transfer.ErrExpired, TypeExpired, 409, false},
@@ -46,7 +47,7 @@ var wantProblems = []struct {
 	{&wallet.UnavailableError{Err: errors.New("no answer")}, TypeBusy, 503, true},
 	{&inventory.OutOfStockError{SKU: "a", Wanted: 2, Left: 1}, TypeOutOfStock, 409, false},
 	{inventory.ErrAlreadyCancelled, TypeAlreadyCancelled, 409, false},
-	{inventory.ErrKeyReused, TypeIdempotencyKeyReused, 422, false},
+	{idempotency.ErrKeyReused, TypeIdempotencyKeyReused, 422, false},
 	{inventory.ErrNotFound, TypeNotFound, 404, false},
 	{&inventory.UnknownSKUError{SKU: "a"}, TypeNotFound, 404, false},
 	{inventory.ErrInvalid, TypeInvalidRequest, 422, false},
@@ -116,7 +117,7 @@ func TestTable_KnowsEveryTypeOfTheSpec(t *testing.T) {
 func TestTable_WhatMayHaveHappenedComesFirst(t *testing.T) {
 	for _, certain := range []error{locking.ErrBusy, locking.ErrLost, inventory.ErrOutOfStock, transfer.ErrInsufficientFunds, wallet.ErrInsufficientFunds, wallet.ErrKeyReused, transfer.ErrSource, inventory.ErrNotFound, errInvalid} {
 		for _, err := range []error{
-			errors.Join(certain, locking.ErrOutcomeUnknown), errors.Join(inventory.ErrInProgress, certain), errors.Join(certain, transfer.ErrInProgress),
+			errors.Join(certain, locking.ErrOutcomeUnknown), errors.Join(idempotency.ErrInProgress, certain), errors.Join(certain, transfer.ErrInProgress),
 		} {
 			if typ := kindOf(err).typ; typ != TypeOutcomeUnknown && typ != TypeInProgress {
 				t.Errorf("%v is told as %s", err, typ)

@@ -156,6 +156,66 @@ func TestCommit_ThatCannotBeDecidedIsUnknownAndNothingElse(t *testing.T) {
 	}
 }
 
+// The first transaction committed, its reply was lost, and the second cannot get
+// the row: the stored reply decides it.
+func TestCommit_WithoutReplyIsLookedUpWhenTheNextTransactionCannotRun(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t, nil)
+	_, _, p := d.behindProxy(nil)
+	u, err := url.Parse(d.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Host = p.Addr
+	release := func() {}
+	attempts := -1 // the first one prepares the statements
+	db, e := d.open(newPool(t, u.String(), "lock_timeout=100"), func(cfg *pgtx.Config) {
+		cfg.Failpoint = func(_ context.Context, step pgtx.Step, _ string) {
+			switch {
+			case step == pgtx.AfterAcquire:
+				if attempts++; attempts == 2 {
+					release = d.holding(`SELECT FROM counters WHERE name = 'a' FOR UPDATE`) // waits for the end of the first
+				}
+			case step == pgtx.BeforeCommit && attempts == 1:
+				cut, _ := locktest.Nth(1, cuts["reply lost"])
+				p.OnRequest(cut)
+			}
+		}
+	})
+	if _, err := db.Do(t.Context(), ask(), raise(ask(), "b")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.pool.Exec(t.Context(), `DELETE FROM effects`); err != nil {
+		t.Fatal(err)
+	}
+	req := ask()
+	reply, err := db.Do(t.Context(), req, raise(req, "a"))
+	release()
+	if err != nil || !reply.Replayed || reply.Status != 201 {
+		t.Errorf("%+v, %v: want the reply of the first transaction", reply, err)
+	}
+	if a, r := e.of(pgtx.Ambiguous), e.of(pgtx.Resolved); a != 1 || r != 1 || attempts != 2 {
+		t.Errorf("%d ambiguous, %d resolved in %d attempts, want 1 and 1 in 2", a, r, attempts)
+	}
+	d.want(1)
+}
+
+func TestDo_WithoutTheServerIsUnreachableUntilItIsBack(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t, nil)
+	db, _, p := d.behindProxy(nil)
+	p.Down()
+	req := ask()
+	if _, err := db.Do(t.Context(), req, raise(req, "a")); !errors.Is(err, pgtx.ErrUnreachable) || !errors.Is(err, locking.ErrBusy) {
+		t.Errorf("%v, want ErrUnreachable", err)
+	}
+	p.Up(t)
+	if _, err := db.Do(t.Context(), req, raise(req, "a")); err != nil {
+		t.Error(err)
+	}
+	d.want(1)
+}
+
 func TestCommit_IsNotCutByAClientThatLeaves(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t, nil)

@@ -3,10 +3,12 @@ package pgtx_test
 import (
 	"context"
 	"errors"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"shop/locking"
@@ -111,6 +113,24 @@ func TestKey_BelongsToItsClient(t *testing.T) {
 		req.Key = "same"
 		if reply, err := d.Do(t.Context(), req, raise(req, "a")); err != nil || reply.Replayed {
 			t.Errorf("%+v, %v", reply, err)
+		}
+	}
+	d.want(2)
+}
+
+// A client sends many requests: each key has the reply to its own.
+func TestKey_ReplaysItsOwnReply(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t, nil)
+	first := ask()
+	second := first
+	second.Key = uuid.NewString()
+	for _, replayed := range []bool{false, true} {
+		for n, req := range []idempotency.Request{first, second} {
+			reply, err := d.Do(t.Context(), req, raise(req, "a"))
+			if want := strconv.Itoa(n + 1); err != nil || string(reply.Body) != want || reply.Replayed != replayed {
+				t.Errorf("want %s, replayed %v: %s, %v, %v", want, replayed, reply.Body, reply.Replayed, err)
+			}
 		}
 	}
 	d.want(2)

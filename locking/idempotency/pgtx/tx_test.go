@@ -316,3 +316,16 @@ func TestNew_RefusesAPoolWithoutLimits(t *testing.T) {
 		}
 	}
 }
+
+func TestPoolConfig_BoundsEveryWaitOfEveryConnection(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t, nil)
+	for name, want := range map[string]string{
+		"lock_timeout": "2s", "statement_timeout": "4s", "idle_in_transaction_session_timeout": "1500ms",
+	} {
+		var got string
+		if err := d.pool.QueryRow(t.Context(), `SELECT current_setting($1)`, name).Scan(&got); err != nil || got != want {
+			t.Errorf("%s is %q, %v, want %q", name, got, err, want)
+		}
+	}
+}
