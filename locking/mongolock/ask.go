@@ -3,7 +3,6 @@ package mongolock
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -87,13 +86,13 @@ func (s *Store) change(ctx context.Context, l locking.Lease, update mongo.Pipeli
 	return err
 }
 
-// ask sends q and waits for patience at most. The caller's session is left out: it
+// ask sends q and waits for requestTimeout at most. The caller's session is left out: it
 // is for one goroutine, and a lease is renewed by another.
 func (s *Store) ask(ctx context.Context, q question) (g grant, err error) {
-	if s.background.life.Err() != nil {
+	if s.resolver.Closed() {
 		return g, ErrClosed
 	}
-	limited, cancel := context.WithTimeout(mongo.NewSessionContext(ctx, nil), s.patience)
+	limited, cancel := context.WithTimeout(mongo.NewSessionContext(ctx, nil), s.requestTimeout)
 	defer cancel()
 	err = s.collection.FindOneAndUpdate(limited, q.filter, q.update, options.FindOneAndUpdate().
 		SetUpsert(q.upsert).
@@ -112,14 +111,12 @@ func acknowledged(c *mongo.Collection) *mongo.Collection {
 	return c.Clone(options.Collection().SetWriteConcern(&writeconcern.WriteConcern{W: "majority", Journal: &journaled}))
 }
 
-var errNoAnswer = errors.New("no answer in time")
-
 // classify separates what certainly did not happen from what may have happened.
 func classify(ctx context.Context, err error) error {
 	if err == nil || errors.Is(err, mongo.ErrNoDocuments) || refused(err) {
 		return err
 	}
-	return unresolved(ctx, err)
+	return locking.NoAnswer(ctx, err)
 }
 
 // refused tells that err is the server's answer, and says that nothing was done: not
@@ -129,34 +126,4 @@ func refused(err error) bool {
 	var answer mongo.CommandError
 	return errors.As(err, &answer) && answer.Code != 0 &&
 		!answer.HasErrorLabel("RetryableWriteError") && !mongo.IsTimeout(err)
-}
-
-// unresolved marks err as one that leaves the outcome open. If the caller's ctx has
-// ended, that is the reason given; a time-out of ours only looks like it.
-func unresolved(ctx context.Context, err error) error {
-	if errors.Is(err, locking.ErrBusy) {
-		return err
-	}
-	foreign := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
-	switch {
-	case ctx.Err() != nil:
-		err = ctx.Err()
-	case errors.Is(err, locking.ErrOutcomeUnknown):
-		return err
-	case foreign:
-		err = fmt.Errorf("%w (%v)", errNoAnswer, err)
-	}
-	return fmt.Errorf("%w: %w", locking.ErrOutcomeUnknown, err)
-}
-
-// sleep waits for d. It returns false if ctx ended first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -28,7 +28,7 @@ func TestClose_RefusesWhatComesAfter(t *testing.T) {
 }
 
 // Close joins whatever is under way (goleak looks after each run), also when the
-// server says nothing and traces wait to be removed; and it does not take the TTL.
+// server says nothing and orphans wait to be removed; and it does not take the TTL.
 func TestClose_JoinsTheBackground(t *testing.T) {
 	t.Parallel()
 	const ttl = 6 * time.Second
@@ -50,19 +50,5 @@ func TestClose_JoinsTheBackground(t *testing.T) {
 	store.Close()
 	if took := time.Since(asked); took > ttl/2 {
 		t.Errorf("Close took %v", took)
-	}
-}
-
-// When many traces are left, those beyond the limit are left to the TTL: nobody
-// waits for a place.
-func TestForget_IsBoundedAndWaitsForNobody(t *testing.T) {
-	t.Parallel()
-	store, p, _ := disturbed(t, 20*time.Second)
-	p.Lose(1 << 30)
-	for range 3 * sweepsMax {
-		store.forget("k", "owner")
-	}
-	if n := len(store.background.sweeps); n != sweepsMax {
-		t.Errorf("%d removals under way, want %d", n, sweepsMax)
 	}
 }

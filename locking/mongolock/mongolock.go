@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"shop/locking"
@@ -32,11 +33,11 @@ var (
 // Store keeps locks in a collection, which is made by the first of them. It is
 // safe for use by many goroutines. The client stays the caller's.
 type Store struct {
-	collection *mongo.Collection
-	ttl        time.Duration
-	trust      time.Duration // of the TTL, how much to believe in: the rest is for clocks that drift
-	patience   time.Duration // for one answer
-	background *background
+	collection     *mongo.Collection
+	ttl            time.Duration
+	trust          time.Duration // of the TTL, how much to believe in: the rest is for clocks that drift
+	requestTimeout time.Duration // for one answer
+	resolver       *locking.Resolver
 }
 
 // New makes a Store whose leases last ttl. Stores exclude each other only if they
@@ -47,17 +48,21 @@ func New(collection *mongo.Collection, ttl time.Duration) (*Store, error) {
 		return nil, fmt.Errorf("mongolock: TTL %v: must be whole milliseconds, at least %v: it is not rounded", ttl, TTLMin)
 	}
 	return &Store{
-		collection: acknowledged(collection),
-		ttl:        ttl,
-		trust:      ttl - margin(ttl),
-		patience:   ttl / 6, // several fit into the half TTL in which TryAcquire asks again
-		background: newBackground(),
+		collection:     acknowledged(collection),
+		ttl:            ttl,
+		trust:          ttl - margin(ttl),
+		requestTimeout: requestTimeout(ttl),
+		resolver:       locking.NewResolver(ttl, requestTimeout(ttl)),
 	}, nil
 }
 
 // margin is what Until leaves of a TTL: one part in a hundred for clocks that run
 // at different rates, and 2 ms because dates are whole milliseconds.
 func margin(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecond }
+
+// requestTimeout is how long one answer is waited for: several fit into the half TTL
+// in which TryAcquire asks again.
+func requestTimeout(ttl time.Duration) time.Duration { return ttl / 6 }
 
 // TryAcquire takes the key. It returns locking.ErrBusy if someone else has it.
 //
@@ -88,29 +93,32 @@ func (s *Store) TryAcquire(ctx context.Context, keys ...string) (locking.Lease, 
 	return lease, nil
 }
 
-// acquire asks until it is answered, or half the TTL is over.
-func (s *Store) acquire(ctx context.Context, key string) (locking.Lease, error) {
+// acquire asks as one owner until it is answered.
+func (s *Store) acquire(ctx context.Context, key string) (lease locking.Lease, err error) {
 	owner := rand.Text() // at least 128 random bits
-	giveUp := time.Now().Add(s.ttl / 2)
-	unsure := false // a request is out there that nobody answered
-	for pause := time.Millisecond; ; pause *= 2 {
+	err = s.resolver.Acquire(ctx, func() error {
 		sent := time.Now() // before the request: the TTL cannot start earlier
 		g, err := s.ask(ctx, take(key, owner, s.ttl))
-		if err == nil && g.Owner == owner {
-			return locking.Lease{Keys: []string{key}, Owner: owner, Fence: locking.Fence(g.Fence), Until: sent.Add(s.trust)}, nil
-		}
-		if err == nil {
+		if err == nil && g.Owner != owner {
 			err = locking.ErrBusy
 		}
-		unsure = unsure || errors.Is(err, locking.ErrOutcomeUnknown)
-		if !unsure {
-			return locking.Lease{}, err
+		lease = locking.Lease{Keys: []string{key}, Owner: owner, Fence: locking.Fence(g.Fence), Until: sent.Add(s.trust)}
+		return err
+	}, s.removal(key, owner))
+	if err != nil {
+		return locking.Lease{}, err
+	}
+	return lease, nil
+}
+
+// removal frees what owner may have taken.
+func (s *Store) removal(key, owner string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		_, err := s.ask(ctx, question{update: freed, filter: bson.D{{Key: "_id", Value: key}, {Key: "owner", Value: owner}}})
+		if errors.Is(err, mongo.ErrNoDocuments) {
+			return nil // it has nothing
 		}
-		last := errors.Is(err, locking.ErrBusy) || time.Now().Add(pause).After(giveUp)
-		if last || !sleep(ctx, pause) {
-			s.forget(key, owner)
-			return locking.Lease{}, unresolved(ctx, err)
-		}
+		return err
 	}
 }
 
@@ -131,7 +139,7 @@ func (s *Store) Renew(ctx context.Context, l locking.Lease) (locking.Lease, erro
 func (s *Store) Release(ctx context.Context, l locking.Lease) error {
 	err := s.change(ctx, l, freed)
 	if errors.Is(err, locking.ErrOutcomeUnknown) {
-		s.forget(l.Keys[0], l.Owner)
+		s.resolver.Abandon(s.removal(l.Keys[0], l.Owner))
 	}
 	if err != nil {
 		return fmt.Errorf("mongolock: release %q: %w", l.Keys, err)
@@ -141,4 +149,4 @@ func (s *Store) Release(ctx context.Context, l locking.Lease) error {
 
 // Close ends the background work and waits for it, at most as long as for one
 // answer. Locks stay as they are.
-func (s *Store) Close() { s.background.close() }
+func (s *Store) Close() { s.resolver.Close() }

@@ -32,7 +32,7 @@ func TestTryAcquire_LostAnswerIsNotBusy(t *testing.T) {
 			if p.Lost() != 1 || lease.Fence != 1 {
 				t.Errorf("%d answers were lost, and %+v is not the first grant", p.Lost(), lease)
 			}
-			if !try.reset && lease.Until.Sub(asked) < store.trust+store.patience {
+			if !try.reset && lease.Until.Sub(asked) < store.trust+store.requestTimeout {
 				t.Error("Until counts from the first request, but the second one set the TTL")
 			}
 			if end := *stateOf(t, other, "k").Expires; end.Before(lease.Until) { // one machine, one clock
@@ -90,7 +90,7 @@ func TestRenew_DeadlineIsHeardAsThatOfCtx(t *testing.T) {
 	}
 }
 
-// Our own patience is over: that is not the end of the caller's ctx.
+// Our own time-out is over: that is not the end of the caller's ctx.
 func TestTryAcquire_SilenceIsNotTheCallersDeadline(t *testing.T) {
 	t.Parallel()
 	store, p, _ := disturbed(t, 900*time.Millisecond)

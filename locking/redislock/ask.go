@@ -30,7 +30,7 @@ func newScripts() scripts {
 	return scripts{redis.NewScript(acquireLua), redis.NewScript(renewLua), redis.NewScript(releaseLua)}
 }
 
-// ask runs a script and returns its number. It waits for patience at most.
+// ask runs a script and returns its number. It waits for requestTimeout at most.
 //
 // A socket read hears the deadline of ctx, but not its cancellation. While the
 // server answers, that is no matter: the answer is there within a millisecond.
@@ -39,10 +39,10 @@ func newScripts() scripts {
 // do so would double the time of a request: two changes of goroutine take as
 // long as the way to the server and back.)
 func (s *Store) ask(ctx context.Context, script *redis.Script, names []string, args ...any) (int64, error) {
-	if s.background.life.Err() != nil {
+	if s.resolver.Closed() {
 		return 0, ErrClosed
 	}
-	limited, cancel := context.WithTimeout(ctx, s.patience)
+	limited, cancel := context.WithTimeout(ctx, s.requestTimeout)
 	defer cancel()
 	run := func() answer {
 		n, err := script.Run(limited, s.client, names, args...).Int64()
@@ -61,7 +61,7 @@ func (s *Store) ask(ctx context.Context, script *redis.Script, names []string, a
 	return a.n, s.classify(ctx, a.err)
 }
 
-// timedOut tells that err is the end of some patience, ours or the client's.
+// timedOut tells that err is a time-out, ours or the client's.
 func timedOut(err error) bool {
 	var timer net.Error
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) ||
@@ -76,7 +76,7 @@ type answer struct {
 // aside runs a request in another goroutine, and does not wait for it beyond ctx.
 func (s *Store) aside(ctx context.Context, run func() answer) answer {
 	answers := make(chan answer, 1)
-	if !s.background.start(func() { answers <- run() }) {
+	if !s.resolver.Go(func() { answers <- run() }) {
 		return answer{err: ErrClosed}
 	}
 	select {
@@ -90,8 +90,6 @@ func (s *Store) aside(ctx context.Context, run func() answer) answer {
 // ErrClosed is returned by a Store after its Close.
 var ErrClosed = errors.New("redislock: store is closed")
 
-var errNoAnswer = errors.New("no answer in time")
-
 // classify separates what certainly did not happen (the request never left, or
 // the server refused it) from what may have happened.
 func (s *Store) classify(ctx context.Context, err error) error {
@@ -102,9 +100,9 @@ func (s *Store) classify(ctx context.Context, err error) error {
 	case redis.HasErrorPrefix(err, "CROSSSLOT"):
 		return fmt.Errorf("%w: %w", ErrHashTag, err)
 	case !s.replays && (errors.As(err, &reply) || unsent(err)):
-		return plain(ctx, err)
+		return locking.MaskTimeout(ctx, err)
 	default: // also with a client that replays: this is the end of its last try, not of its first
-		return unresolved(ctx, err)
+		return locking.NoAnswer(ctx, err)
 	}
 }
 
@@ -113,41 +111,4 @@ func unsent(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "dial" ||
 		errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted) || errors.Is(err, redis.ErrClosed)
-}
-
-// unresolved marks err as one that leaves the outcome open. If the caller's ctx
-// has ended, that is the reason given.
-func unresolved(ctx context.Context, err error) error {
-	if errors.Is(err, locking.ErrBusy) {
-		return err
-	}
-	if ctx.Err() != nil {
-		err = ctx.Err()
-	}
-	if errors.Is(err, locking.ErrOutcomeUnknown) {
-		return err
-	}
-	return fmt.Errorf("%w: %w", locking.ErrOutcomeUnknown, plain(ctx, err))
-}
-
-// plain hides that a time-out of ours, or of the client, looks like the end of
-// the caller's ctx: errors.Is must say so only when it is.
-func plain(ctx context.Context, err error) error {
-	foreign := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
-	if foreign && ctx.Err() == nil {
-		return fmt.Errorf("%w (%v)", errNoAnswer, err)
-	}
-	return err
-}
-
-// sleep waits for d. It returns false if ctx ended first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

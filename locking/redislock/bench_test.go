@@ -103,7 +103,7 @@ func BenchmarkHandoff(b *testing.B) {
 						count.Add(1)
 						err = release()
 					case errors.Is(err, locking.ErrBusy):
-						sleep(ctx, time.Millisecond)
+						<-time.After(time.Millisecond)
 						err = nil
 					}
 					if err != nil {

@@ -10,11 +10,11 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// patience is how long one answer is waited for: several must fit into the half
+// requestTimeout is how long one answer is waited for: several must fit into the half
 // TTL in which TryAcquire asks again, and Do renews every third of a TTL. It
 // need not be long, since to ask again does no harm, and it is the longest time
 // for which the cancellation of a ctx may go unheard.
-func patience(ttl time.Duration) time.Duration { return min(ttl/6, 250*time.Millisecond) }
+func requestTimeout(ttl time.Duration) time.Duration { return min(ttl/6, 250*time.Millisecond) }
 
 // Tune sets what a client needs to carry locks with this TTL, and leaves the
 // rest of o alone. It serves all kinds of server:
@@ -27,7 +27,7 @@ func patience(ttl time.Duration) time.Duration { return min(ttl/6, 250*time.Mill
 // deadline of ctx says, and sends a request again by itself up to three times,
 // all of which may outlast the lock that the request was about.
 func Tune[O redis.Options | redis.UniversalOptions](o *O, ttl time.Duration) *O {
-	wait := patience(ttl)
+	wait := requestTimeout(ttl)
 	fields := reflect.ValueOf(o).Elem() // the two types share these fields, and a type parameter cannot name them
 	for name, value := range map[string]any{
 		"ContextTimeoutEnabled":    true,

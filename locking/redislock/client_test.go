@@ -86,7 +86,7 @@ func TestConnect_KeepsWhatTheURLSaysElse(t *testing.T) {
 	if o.Addr != "example.org:6380" || o.DB != 3 || o.Username != "me" || o.Password != "secret" || o.ClientName != "shop" {
 		t.Errorf("options %+v", o)
 	}
-	if o.ReadTimeout != patience(time.Second) {
+	if o.ReadTimeout != requestTimeout(time.Second) {
 		t.Errorf("ReadTimeout is %v: the URL must not undo what a lock needs", o.ReadTimeout)
 	}
 }

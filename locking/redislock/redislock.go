@@ -34,16 +34,16 @@ type Options struct {
 // Store keeps locks in Redis. It is safe for use by many goroutines. The client
 // stays the caller's: Close does not close it.
 type Store struct {
-	client      redis.UniversalClient
-	prefix, tag string
-	ttl         time.Duration
-	trust       time.Duration // of the TTL, how much to believe in: the rest is for clocks that drift
-	patience    time.Duration // for one answer
-	cluster     bool
-	replays     bool // the client may send a request again by itself
-	scripts     scripts
-	silent      atomic.Bool // the last request had no answer
-	background  *background
+	client         redis.UniversalClient
+	prefix, tag    string
+	ttl            time.Duration
+	trust          time.Duration // of the TTL, how much to believe in: the rest is for clocks that drift
+	requestTimeout time.Duration // for one answer
+	cluster        bool
+	replays        bool // the client may send a request again by itself
+	scripts        scripts
+	silent         atomic.Bool // the last request had no answer
+	resolver       *locking.Resolver
 }
 
 // New makes a Store whose leases last ttl. Settings of the client that would
@@ -65,10 +65,10 @@ func New(client redis.UniversalClient, ttl time.Duration, o Options) (*Store, er
 	_, single := client.(*redis.Client)
 	return &Store{
 		client: client, prefix: o.Prefix, tag: o.HashTag,
-		ttl: ttl, trust: ttl - margin(ttl), patience: patience(ttl),
+		ttl: ttl, trust: ttl - margin(ttl), requestTimeout: requestTimeout(ttl),
 		cluster: cluster, replays: !single,
-		scripts:    newScripts(),
-		background: newBackground(),
+		scripts:  newScripts(),
+		resolver: locking.NewResolver(ttl, requestTimeout(ttl)),
 	}, nil
 }
 
@@ -101,30 +101,33 @@ func (s *Store) TryAcquire(ctx context.Context, keys ...string) (locking.Lease, 
 	return lease, nil
 }
 
-// acquire asks until it is answered, or half the TTL is over.
-func (s *Store) acquire(ctx context.Context, keys []string) (locking.Lease, error) {
+// acquire asks as one owner until it is answered.
+func (s *Store) acquire(ctx context.Context, keys []string) (lease locking.Lease, err error) {
 	locks, names := s.names(keys)
 	owner := rand.Text() // at least 128 random bits
-	giveUp := time.Now().Add(s.ttl / 2)
-	unsure := false // a request is out there that nobody answered
-	for pause := time.Millisecond; ; pause *= 2 {
+	err = s.resolver.Acquire(ctx, func() error {
 		sent := time.Now() // before the request: the TTL cannot start earlier
 		fence, err := s.ask(ctx, s.scripts.acquire, names, owner, s.ttl.Milliseconds(), len(locks))
-		if err == nil && fence > 0 {
-			return locking.Lease{Keys: keys, Owner: owner, Fence: locking.Fence(fence), Until: sent.Add(s.trust)}, nil
-		}
-		if err == nil {
+		if err == nil && fence <= 0 {
 			err = locking.ErrBusy
 		}
-		unsure = unsure || errors.Is(err, locking.ErrOutcomeUnknown)
-		if !unsure {
-			return locking.Lease{}, err
-		}
-		last := errors.Is(err, locking.ErrBusy) || time.Now().Add(pause).After(giveUp)
-		if last || !sleep(ctx, pause) {
-			s.forget(locks, owner)
-			return locking.Lease{}, unresolved(ctx, err)
-		}
+		lease = locking.Lease{Keys: keys, Owner: owner, Fence: locking.Fence(fence), Until: sent.Add(s.trust)}
+		return err
+	}, s.removal(locks, owner))
+	if err != nil {
+		return locking.Lease{}, err
+	}
+	return lease, nil
+}
+
+// noGrant is the value of no lock: whatever owner has is deleted.
+const noGrant = ""
+
+// removal deletes what owner may have taken.
+func (s *Store) removal(locks []string, owner string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		_, err := s.ask(ctx, s.scripts.release, locks, noGrant, owner)
+		return err
 	}
 }
 
@@ -152,7 +155,7 @@ func (s *Store) Release(ctx context.Context, l locking.Lease) error {
 	locks, _ := s.names(l.Keys)
 	held, err := s.ask(ctx, s.scripts.release, locks, value(l), l.Owner)
 	if errors.Is(err, locking.ErrOutcomeUnknown) {
-		s.forget(locks, l.Owner)
+		s.resolver.Abandon(s.removal(locks, l.Owner))
 	}
 	if err == nil && (held < int64(len(locks)) || len(locks) == 0) {
 		err = locking.ErrLost
@@ -165,7 +168,7 @@ func (s *Store) Release(ctx context.Context, l locking.Lease) error {
 
 // Close ends the background work and waits for it, at most as long as for one
 // answer. Locks stay as they are.
-func (s *Store) Close() { s.background.close() }
+func (s *Store) Close() { s.resolver.Close() }
 
 // value is what acquire.lua wrote for this grant.
 func value(l locking.Lease) string {

@@ -33,7 +33,7 @@ func TestRenew_CancellationIsHeardFromASilentServer(t *testing.T) {
 	if _, err := store.Renew(t.Context(), lease); err == nil || !store.silent.Load() {
 		t.Fatalf("got %v; the server is known to be silent: %t", err, store.silent.Load())
 	}
-	store.patience = wait
+	store.requestTimeout = wait
 	ctx, cancel := context.WithCancel(t.Context())
 	lost, result := p.Lost(), make(chan error, 1)
 	go func() {
@@ -58,7 +58,7 @@ func TestRenew_CancellationIsHeardFromASilentServer(t *testing.T) {
 	})
 }
 
-// Our own patience is over: that is not the end of the caller's ctx.
+// Our own time-out is over: that is not the end of the caller's ctx.
 func TestTryAcquire_SilenceIsNotTheCallersDeadline(t *testing.T) {
 	store, p, _ := behindProxy(t, 600*time.Millisecond)
 	p.Lose(1 << 30)

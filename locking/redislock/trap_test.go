@@ -84,7 +84,7 @@ func TestTryAcquire_LostAnswerIsNotBusy(t *testing.T) {
 			if after := fenceOf(t, store, "k"); before >= lease.Fence || lease.Fence != after {
 				t.Errorf("fence %d; the counter was at %d and is at %d", lease.Fence, before, after)
 			}
-			if !reset && lease.Until.Sub(asked) < store.trust+store.patience {
+			if !reset && lease.Until.Sub(asked) < store.trust+store.requestTimeout {
 				t.Errorf("Until counts from the first request, but the second one set the TTL")
 			}
 			if left := store.client.PTTL(t.Context(), store.scope("k")+"lock:k").Val(); left < time.Until(lease.Until) {

@@ -1,0 +1,102 @@
+package locking_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"shop/locking"
+)
+
+// The answers of the stores themselves, on real servers, are in redislock and mongolock.
+
+func newResolver(t *testing.T) *locking.Resolver {
+	r := locking.NewResolver(12*time.Second, 2*time.Second)
+	t.Cleanup(r.Close)
+	return r
+}
+
+func TestResolver_AsksUntilItIsAnswered(t *testing.T) {
+	unknown := fmt.Errorf("%w: no answer", locking.ErrOutcomeUnknown)
+	refused := errors.New("refused")
+	for name, c := range map[string]struct {
+		answers []error
+		want    error
+		removed int
+	}{
+		"granted":                      {[]error{nil}, nil, 0},
+		"busy":                         {[]error{locking.ErrBusy}, locking.ErrBusy, 0},
+		"refused":                      {[]error{refused}, refused, 0},
+		"unknown, then granted":        {[]error{unknown, unknown, nil}, nil, 0},
+		"unknown, then busy":           {[]error{unknown, locking.ErrBusy}, locking.ErrBusy, 1}, // the request may still be under way
+		"unknown, refused, granted":    {[]error{unknown, refused, nil}, nil, 0},
+		"unknown for half the TTL":     {[]error{unknown}, locking.ErrOutcomeUnknown, 1},
+		"unknown, and refused at last": {[]error{unknown, refused}, locking.ErrOutcomeUnknown, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, begin, asked, removed := newResolver(t), time.Now(), 0, 0
+				err := r.Acquire(t.Context(), func() error {
+					asked++
+					return c.answers[min(asked, len(c.answers))-1]
+				}, func(context.Context) error { removed++; return nil })
+				synctest.Wait()
+				if !errors.Is(err, c.want) || removed != c.removed || time.Since(begin) > 6*time.Second {
+					t.Errorf("%v, removed %d times, after %v; want %v, %d", err, removed, time.Since(begin), c.want, c.removed)
+				}
+			})
+		})
+	}
+}
+
+func TestResolver_EndOfCtxIsTheReason(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newResolver(t)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		err := r.Acquire(ctx, func() error { return locking.NoAnswer(ctx, context.DeadlineExceeded) }, func(context.Context) error { return nil })
+		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, locking.ErrOutcomeUnknown) {
+			t.Errorf("got %v, want the deadline, and that the outcome is unknown", err)
+		}
+		if err := locking.NoAnswer(t.Context(), context.DeadlineExceeded); errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v is the end of ctx, which has not ended", err)
+		}
+	})
+}
+
+// Removals beyond the limit are left to the TTL, and none waits for a place. One that
+// is not answered goes on for one TTL, and Close ends it and waits for it.
+func TestResolver_RemovalsAreBoundedAndCloseJoinsThem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, begin, ended := newResolver(t), time.Now(), make(chan struct{}, 1000)
+		var first atomic.Int32
+		silent := func(ctx context.Context) error {
+			<-time.After(time.Second)
+			if ctx.Err() != nil {
+				ended <- struct{}{}
+			}
+			return locking.ErrOutcomeUnknown
+		}
+		r.Abandon(func(context.Context) error { first.Add(1); return locking.ErrOutcomeUnknown })
+		time.Sleep(13 * time.Second)
+		asked := first.Load()
+		for range 200 {
+			r.Abandon(silent)
+		}
+		if time.Since(begin) != 13*time.Second {
+			t.Error("Abandon waits")
+		}
+		synctest.Wait()
+		r.Close()
+		if n := first.Load(); n != asked || asked < 4 || len(ended) != 64 {
+			t.Errorf("asked %d times, then %d; %d removals were under way, want 64", asked, n, len(ended))
+		}
+		if r.Go(func() {}) || !r.Closed() {
+			t.Error("it is closed")
+		}
+	})
+}
