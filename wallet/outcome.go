@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -100,7 +101,11 @@ func (s *Service) countCause(err error) {
 // isAway says that there was no answer, or none of a primary. In a transaction
 // the driver puts a label on all of these, on reads and writes outside of one it does not.
 func isAway(err error) bool {
-	if mongo.IsTimeout(err) || mongo.IsNetworkError(err) {
+	// A statement that got no connection, since it could not be dialled or the pool was
+	// cleared meanwhile: nothing was sent, and the driver puts no label on it.
+	var dial net.Error
+	var pool interface{ Retryable() bool }
+	if mongo.IsTimeout(err) || mongo.IsNetworkError(err) || errors.As(err, &dial) || errors.As(err, &pool) {
 		return true
 	}
 	return slices.ContainsFunc(stateCodes, func(code int) bool { return hasCode(err, code) })

@@ -3,12 +3,22 @@ package wallet
 import (
 	"context"
 	"errors"
+	"net"
+	"syscall"
 	"testing"
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"shop/locking"
 )
+
+// poolCleared is like the error of the driver's pool, which is not exported.
+type poolCleared struct{}
+
+func (poolCleared) Error() string {
+	return "connection pool was cleared because another operation failed"
+}
+func (poolCleared) Retryable() bool { return true }
 
 // What is read or written outside of a transaction has no label that says so.
 func TestOutside_WithoutAPrimaryIsBusy(t *testing.T) {
@@ -18,6 +28,8 @@ func TestOutside_WithoutAPrimaryIsBusy(t *testing.T) {
 		mongo.CommandError{Code: 11602, Message: "operation was interrupted"},
 		mongo.CommandError{Labels: []string{"NetworkError"}},
 		context.DeadlineExceeded, // the client's, not the caller's
+		&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED},
+		poolCleared{},
 	} {
 		if err := toCaller(t.Context(), explain("look key up", away)); !errors.Is(err, locking.ErrBusy) {
 			t.Errorf("%v, want ErrBusy", err)
