@@ -2,55 +2,63 @@ package loadtest
 
 import (
 	"context"
-	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"shop/loadtest/internal/testbed"
+)
+
+const (
+	order1 = "00000000-0000-0000-0000-000000000001"
+	order2 = "00000000-0000-0000-0000-000000000002"
 )
 
 // oneClient has nothing to say but its key.
 var oneClient = Headers{"Idempotency-Key", []http.Header{{}}}
 
-// shootingRange is a place to shoot at: several replicas with one handler.
-type shootingRange struct {
+// testRun is what a Run is made of, with several replicas that have one handler.
+type testRun struct {
 	bases    []string
 	history  *History
 	recorder *Recorder
 	client   *http.Client
-	chaser   *Chaser
+	retrier  *Retrier
 }
 
-func newRange(t *testing.T, replicas int, handler http.HandlerFunc) *shootingRange {
+func newTestRun(t *testing.T, replicas int, handler http.HandlerFunc) *testRun {
 	t.Helper()
-	r := &shootingRange{history: NewHistory()}
+	r := &testRun{history: NewHistory()}
 	numbers := map[string]int{}
-	for i := range replicas {
-		server := httptest.NewServer(handler)
-		t.Cleanup(server.Close)
-		r.bases = append(r.bases, server.URL)
-		numbers[strings.TrimPrefix(server.URL, "http://")] = i
+	r.bases = testbed.Serve(t, replicas, handler)
+	for i, base := range r.bases {
+		numbers[strings.TrimPrefix(base, "http://")] = i
 	}
 	r.recorder = &Recorder{History: r.history, Header: "Idempotency-Key", Replicas: numbers, Classify: Classify}
 	r.client = r.recorder.Client(16, 5*time.Second)
 	t.Cleanup(r.client.CloseIdleConnections)
-	r.chaser = NewChaser(r.client, r.bases, oneClient, r.history)
+	r.retrier = NewRetrier(r.client, r.bases, oneClient, r.history)
 	return r
 }
 
-func (r *shootingRange) intend(keys ...string) []Shot {
-	var shots []Shot
-	for i, key := range keys {
-		intent := buyIntent(key, []line{{0, 1}})
-		r.history.Intend(*intent)
-		shots = append(shots, Shot{0, i % len(r.bases), intent})
-	}
-	return shots
+// buy is a purchase, as some flow would have it.
+func buy(key string) *Intent {
+	return &Intent{Key: key, Action: "buy", Method: http.MethodPost, Path: "/v1/orders", Body: []byte(`{}`), Contends: []string{"a cup"}}
 }
 
-func (r *shootingRange) record(t *testing.T, key string) Record {
+func (r *testRun) intend(keys ...string) []ScheduledRequest {
+	var schedule []ScheduledRequest
+	for i, key := range keys {
+		intent := buy(key)
+		r.history.Intend(*intent)
+		schedule = append(schedule, ScheduledRequest{0, i % len(r.bases), intent})
+	}
+	return schedule
+}
+
+func (r *testRun) record(t *testing.T, key string) Record {
 	t.Helper()
 	for _, record := range r.history.Records() {
 		if record.Key == key {
@@ -61,21 +69,13 @@ func (r *shootingRange) record(t *testing.T, key string) Record {
 	return Record{}
 }
 
-func answer(w http.ResponseWriter, status int, kind string) {
-	header, body := problemBody(kind, status)
-	w.Header().Set("Content-Type", header.Get("Content-Type"))
-	w.WriteHeader(status)
-	_, _ = w.Write(body)
-}
-
 func TestAttack_RecordsKeyReplicaAndOutcomeOfEachAttempt(t *testing.T) {
-	r := newRange(t, 2, func(w http.ResponseWriter, req *http.Request) {
+	r := newTestRun(t, 2, func(w http.ResponseWriter, req *http.Request) {
 		switch req.Header.Get("Idempotency-Key") {
 		case "bought":
-			w.WriteHeader(http.StatusCreated)
-			_, _ = fmt.Fprintf(w, `{"id":%q}`, order1)
+			testbed.Created(w, order1)
 		case "sold-out":
-			answer(w, http.StatusConflict, "out-of-stock")
+			testbed.Problem(w, http.StatusConflict, "out-of-stock")
 		}
 	})
 	metrics := Attack(t.Context(), r.client, r.bases, oneClient, r.intend("bought", "sold-out"))
@@ -96,8 +96,8 @@ func TestAttack_RecordsKeyReplicaAndOutcomeOfEachAttempt(t *testing.T) {
 	}
 }
 
-func TestAttack_CanBeDoneAgainAndFiresEveryShot(t *testing.T) {
-	r := newRange(t, 1, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusCreated) })
+func TestAttack_CanBeDoneAgainAndSendsEveryRequest(t *testing.T) {
+	r := newTestRun(t, 1, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusCreated) })
 	for round := range 2 {
 		metrics := Attack(t.Context(), r.client, r.bases, oneClient, r.intend("a", "b", "c"))
 		if metrics.Requests != 3 {
@@ -106,17 +106,17 @@ func TestAttack_CanBeDoneAgainAndFiresEveryShot(t *testing.T) {
 	}
 }
 
-func TestAttack_TwinsAreUnderWayTogether(t *testing.T) {
+func TestAttack_DuplicatesAreUnderWayTogether(t *testing.T) {
 	var both sync.WaitGroup // each waits for the other: would hang if they came one by one
 	both.Add(2)
-	r := newRange(t, 2, func(w http.ResponseWriter, _ *http.Request) {
+	r := newTestRun(t, 2, func(w http.ResponseWriter, _ *http.Request) {
 		both.Done()
 		both.Wait()
 		w.WriteHeader(http.StatusCreated)
 	})
-	shots := r.intend("twin")
-	shots = append(shots, Shot{0, 1, shots[0].Intent})
-	Attack(t.Context(), r.client, r.bases, oneClient, shots)
+	schedule := r.intend("twice")
+	schedule = append(schedule, ScheduledRequest{0, 1, schedule[0].Intent})
+	Attack(t.Context(), r.client, r.bases, oneClient, schedule)
 	if n := Overlaps(r.history.Records(), 2); n != 2 {
 		t.Errorf("%d overlaps, want 2", n)
 	}
@@ -124,13 +124,13 @@ func TestAttack_TwinsAreUnderWayTogether(t *testing.T) {
 
 func TestAttack_StopsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	r := newRange(t, 1, func(w http.ResponseWriter, _ *http.Request) {
+	r := newTestRun(t, 1, func(w http.ResponseWriter, _ *http.Request) {
 		cancel()
 		w.WriteHeader(http.StatusCreated)
 	})
-	shots := r.intend("now", "later")
-	shots[1].At = 300 * time.Millisecond
-	if metrics := Attack(ctx, r.client, r.bases, oneClient, shots); metrics.Requests > 2 {
+	schedule := r.intend("now", "later")
+	schedule[1].At = 300 * time.Millisecond
+	if metrics := Attack(ctx, r.client, r.bases, oneClient, schedule); metrics.Requests > 2 {
 		t.Errorf("%d requests", metrics.Requests)
 	}
 	if sent := r.record(t, "later").Attempts; len(sent) != 0 {

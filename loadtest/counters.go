@@ -14,43 +14,36 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// counted maps what replicas count to the names used as evidence.
-var counted = map[string]map[string]string{
+// lockCounters are what every flow's replicas count: by metric and kind, the names used
+// as evidence.
+var lockCounters = map[string]map[string]string{
 	"locking_events_total": {
 		"busy": "lock_busy", "timed_out": "lock_timed_out", "lost": "lock_lost", "acquired": "lock_acquired",
-	},
-	"inventory_events_total": {
-		"guard_tripped": "guard_tripped", "retried": "retried", "degraded": "degraded", "bypassed": "bypassed", "shed": "shed",
-		"ambiguous": "ambiguous", "resolved": "resolved",
-	},
-	"transfer_events_total": {
-		"fence_refused": "fence_refused", "guard_tripped": "guard_tripped", "retried": "retried",
-		"ambiguous": "ambiguous", "resolved": "resolved", "unavailable": "unavailable", "swept": "swept",
-	},
-	"wallet_events_total": {
-		"retried": "retried", "conflict": "conflict", "transient": "transient", "expired": "expired",
-		"ambiguous": "ambiguous", "resolved": "resolved", "guard_tripped": "guard_tripped",
-		"line_full": "line_full", "unavailable": "unavailable",
 	},
 }
 
 // Counters add up what replicas say about themselves in /metrics, over replicas
 // and over their restarts. It is evidence of what happened inside, never a verdict.
 type Counters struct {
-	mu   sync.Mutex
-	kept map[string]int64
+	names map[string]map[string]string // by metric and kind
+	mu    sync.Mutex
+	kept  map[string]int64
 }
 
-// NewCounters counts nothing yet.
-func NewCounters() *Counters { return &Counters{kept: map[string]int64{}} }
+// NewCounters counts nothing yet. A flow's counters are kept beside those of all.
+func NewCounters(flow map[string]map[string]string) *Counters {
+	names := maps.Clone(lockCounters)
+	maps.Copy(names, flow)
+	return &Counters{names: names, kept: map[string]int64{}}
+}
 
 // scrapeWait is short: a replica that is about to be killed must not delay its end.
 const scrapeWait = time.Second
 
 // Keep adds what the process behind addr has counted in its life. Call it once,
-// right before the process ends. Nobody there: nothing is added.
+// right before the process ends. Of a process that does not answer nothing is added.
 func (c *Counters) Keep(ctx context.Context, addr string) {
-	counts, err := scrape(ctx, addr)
+	counts, err := c.scrape(ctx, addr)
 	if err != nil {
 		return
 	}
@@ -69,7 +62,7 @@ func (c *Counters) Sum() map[string]int64 {
 }
 
 // scrape reads the counters of one process.
-func scrape(ctx context.Context, addr string) (map[string]int64, error) {
+func (c *Counters) scrape(ctx context.Context, addr string) (map[string]int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, scrapeWait)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/metrics", nil)
@@ -84,17 +77,17 @@ func scrape(ctx context.Context, addr string) (map[string]int64, error) {
 	if res.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("metrics: %s", res.Status)
 	}
-	return readCounters(res.Body)
+	return c.read(res.Body)
 }
 
-func readCounters(text io.Reader) (map[string]int64, error) {
+func (c *Counters) read(text io.Reader) (map[string]int64, error) {
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(text)
 	if err != nil {
 		return nil, fmt.Errorf("metrics: %w", err)
 	}
 	counts := map[string]int64{}
-	for family, names := range counted {
+	for family, names := range c.names {
 		for _, metric := range families[family].GetMetric() {
 			if name := names[label(metric, "kind")]; name != "" {
 				counts[name] += int64(metric.GetCounter().GetValue())

@@ -30,7 +30,7 @@ func CreateDatabase(ctx context.Context, server, name string) (*Database, error)
 	return d, d.server(ctx, "CREATE DATABASE "+pgx.Identifier{name}.Sanitize()+" TEMPLATE template0")
 }
 
-// Drop removes it, whoever is still connected, and also when ctx has ended.
+// Drop removes it, with connections to it, and also when ctx has ended.
 func (d *Database) Drop(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
@@ -49,13 +49,12 @@ func (d *Database) server(ctx context.Context, sql string) error {
 	return nil
 }
 
-// quietWait is longer than the server's own limits on idle transactions.
-const quietWait = 20 * time.Second
+// QuietWait is longer than the server's own limits on idle transactions.
+const QuietWait = 20 * time.Second
 
-// WaitQuiet returns when nobody else is connected to the database of conn, or
-// with an error when somebody still is after patience. A
-// replica that was killed has no say any more, but its last COMMIT may still be
-// on its way: an audit before that would see half of it.
+// WaitQuiet returns when no other connection to the database of conn is left, or with an
+// error when one is left after patience. The last COMMIT of a killed replica may still
+// be on its way: an audit before that would see half of it.
 func WaitQuiet(ctx context.Context, conn *pgx.Conn, patience time.Duration) error {
 	began := time.Now()
 	for {

@@ -4,72 +4,40 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
+	"shop/loadtest/internal/testbed"
 )
 
-// postgresURL is the server that tests use.
-func postgresURL(t *testing.T) string {
+// ownDatabase is a database for one test.
+func ownDatabase(t *testing.T) *Database {
 	t.Helper()
-	url := os.Getenv("SHOP_POSTGRES_URL")
-	if url == "" {
-		t.Fatal("SHOP_POSTGRES_URL is not set: run the tests with `make test`, or `go run ./compose/local exec -- go test ./...`")
-	}
-	return url
-}
-
-// openShop gives a connection to a schema of its own, in which a flow's tables
-// are. It reads the migrations as files: this package checks the shop from
-// outside and imports nothing of it.
-func openShop(t *testing.T, flow string) *pgx.Conn {
-	t.Helper()
-	conn, err := pgx.Connect(t.Context(), postgresURL(t))
+	db, err := CreateDatabase(t.Context(), testbed.Env(t, "SHOP_POSTGRES_URL"), fmt.Sprintf("loadtest %d %d", os.Getpid(), time.Now().UnixNano()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	schema := fmt.Sprintf("loadtest_%d_%d", os.Getpid(), time.Now().UnixNano())
-	t.Cleanup(func() { // t.Context is over by now
-		must(t, conn, context.Background(), "DROP SCHEMA "+schema+" CASCADE")
-		_ = conn.Close(context.Background())
+	t.Cleanup(func() {
+		if err := db.Drop(context.Background()); err != nil {
+			t.Error(err)
+		}
 	})
-	must(t, conn, t.Context(), "CREATE SCHEMA "+schema)
-	must(t, conn, t.Context(), "SET search_path = "+schema)
-	for _, up := range migrations(t, flow) {
-		must(t, conn, t.Context(), up)
-	}
-	return conn
+	return db
 }
 
-// migrations are the Up halves of the migration files that a flow needs, in order.
-func migrations(t *testing.T, flow string) []string {
-	t.Helper()
-	var files []string
-	for _, dir := range []string{"../locking/idempotency/pgtx", "../" + flow} {
-		found, err := filepath.Glob(dir + "/migrations/*.sql")
-		if err != nil || len(found) == 0 {
-			t.Fatalf("no migrations in %s: %v", dir, err)
-		}
-		files = append(files, found...)
+func TestWaitQuiet_ReturnsOnlyWhenNoOtherConnectionIsLeft(t *testing.T) {
+	db := ownDatabase(t)
+	auditor, last := testbed.Connect(t, db.URL), testbed.Connect(t, db.URL)
+	if err := WaitQuiet(t.Context(), auditor, 50*time.Millisecond); err == nil || !strings.Contains(err.Error(), "1 connections are left") {
+		t.Errorf("quiet, although another client is connected: %v", err)
 	}
-	var ups []string
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		up, _, _ := strings.Cut(string(text), "-- +goose Down")
-		ups = append(ups, up)
+	quiet := make(chan error, 1)
+	go func() { quiet <- WaitQuiet(t.Context(), auditor, QuietWait) }()
+	if err := last.Close(t.Context()); err != nil {
+		t.Fatal(err)
 	}
-	return ups
-}
-
-func must(t *testing.T, conn *pgx.Conn, ctx context.Context, sql string) {
-	t.Helper()
-	if _, err := conn.PgConn().Exec(ctx, sql).ReadAll(); err != nil {
-		t.Fatalf("%v in:\n%s", err, sql)
+	if err := <-quiet; err != nil {
+		t.Error(err)
 	}
 }

@@ -3,30 +3,29 @@ package loadtest
 import (
 	"context"
 	"maps"
+	"slices"
 	"time"
-
-	"github.com/google/uuid"
 
 	"shop/loadtest/fault"
 )
 
 // evidence is every number that is no verdict.
-func (r *run) evidence(records []Record) map[string]int64 {
-	evidence := maps.Clone(r.replicas.Counters.Sum())
-	maps.Copy(evidence, fromOutside(records, r.replicas.Len(), r.events, r.volley.history.epoch))
-	planned := int64(len(r.plan.Shots)+len(records)-len(r.plan.Intents)) + r.replayed
-	evidence["sent_again"], evidence["replayed"] = evidence["attempts"]-planned, r.replayed
-	evidence["samples"] = int64(len(r.samples))
-	for _, e := range r.events {
+func (t *Trial) evidence(records []Record) map[string]int64 {
+	evidence := maps.Clone(t.Replicas.Counters.Sum())
+	maps.Copy(evidence, fromOutside(records, t.Replicas.Len(), t.events, t.History.Epoch))
+	planned := int64(len(t.Plan.Schedule)+len(records)-len(t.Plan.Intents)) + t.replayed
+	evidence["sent_again"], evidence["replayed"] = evidence["attempts"]-planned, t.replayed
+	evidence["samples"] = int64(len(t.Samples))
+	for _, e := range t.events {
 		for name, n := range e.Seen {
 			evidence[name] += n
 		}
 	}
-	switch r.scenario.Fault {
-	case NoFault:
-		evidence["rightful_refused"] = evidence["fence_refused"] // nobody was late: each holder had a right
-	case RedisDown, NoQuorum:
-		evidence["lock_acquired_after"] = evidence["lock_acquired"] - r.acquired
+	if t.Scenario.Fault == NoFault {
+		evidence["rightful_refused"] = evidence["fence_refused"] // no holder was late: each had a right
+	}
+	if slices.Contains(t.Scenario.Flow.Outages, t.Scenario.Fault) {
+		evidence["lock_acquired_after"] = evidence["lock_acquired"] - t.acquired
 	}
 	return evidence
 }
@@ -80,25 +79,11 @@ func metFault(a Attempt, events []fault.Event, epoch time.Time) bool {
 	return false
 }
 
-// lines is what clients were told, a row for each product of each key.
-func lines(records []Record, client uuid.UUID) []Line {
-	var lines []Line
-	for _, r := range records {
-		for _, l := range r.Lines {
-			lines = append(lines, Line{
-				Client: client, Key: r.Key, Action: r.Action, Order: r.Made,
-				SKU: l.SKU, Quantity: l.Quantity, Outcome: r.Outcome,
-			})
-		}
-	}
-	return lines
-}
-
 // Peek sums what all replicas have counted up to now, those that were killed included.
 func (rs *Replicas) Peek(ctx context.Context) map[string]int64 {
 	sum := rs.Counters.Sum()
 	for _, r := range rs.all {
-		counts, err := scrape(ctx, r.metrics)
+		counts, err := rs.Counters.scrape(ctx, r.metrics)
 		if err != nil {
 			continue // it is down at the moment
 		}

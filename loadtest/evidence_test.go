@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/uuid"
 
 	"shop/loadtest/fault"
 )
@@ -37,7 +36,7 @@ func TestCutOff_CountsRequestsThatWereUnderWayAtAFaultAndGotNoAnswer(t *testing.
 	}
 }
 
-func TestOnTheWire_CountsAttemptsUnknownAnswersAndWhatNobodyRecorded(t *testing.T) {
+func TestOnTheWire_CountsAttemptsUnknownAnswersAndRetriesByNetHTTP(t *testing.T) {
 	records := []Record{
 		{Attempts: []Attempt{{Outcome: Unknown, Sends: 1}, {Outcome: OK, Sends: 1}}},
 		{Attempts: []Attempt{{Outcome: Open, Sends: 0}, {Outcome: Rejected, Sends: 3}}},
@@ -48,36 +47,21 @@ func TestOnTheWire_CountsAttemptsUnknownAnswersAndWhatNobodyRecorded(t *testing.
 	}
 }
 
-func TestLines_HaveARowForEachProductOfEachKey(t *testing.T) {
-	who, order := uuid.New(), uuid.New()
-	records := []Record{
-		{Intent: Intent{Key: "k", Action: Buy, Lines: []Stock{{"a", 1}, {"b", 2}}}, Outcome: OK, Made: order},
-		{Intent: Intent{Key: "c", Action: Cancel, Lines: []Stock{{"a", 1}}}, Outcome: Unknown},
-	}
-	want := []Line{
-		{who, "k", Buy, order, "a", 1, OK},
-		{who, "k", Buy, order, "b", 2, OK},
-		{who, "c", Cancel, uuid.Nil, "a", 1, Unknown},
-	}
-	if diff := cmp.Diff(want, lines(records, who)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
 func TestEvidence_OfAFaultIsWhatItHit(t *testing.T) {
-	r := &run{
-		scenario: Scenario{Fault: RedisDown}, replicas: &Replicas{Counters: NewCounters()}, acquired: 5,
-		volley: &volley{history: NewHistory()}, events: []fault.Event{{Seen: map[string]int64{"redis_kills": 1}}},
+	const away, lost Fault = "redis-down", "lock-lost"
+	r := &Trial{
+		Scenario: Scenario{Flow: &Flow{Outages: []Fault{away}}, Fault: away}, Replicas: &Replicas{Counters: NewCounters(nil)}, acquired: 5,
+		Run: &Run{History: NewHistory()}, events: []fault.Event{{Seen: map[string]int64{"redis_kills": 1}}},
 	}
-	r.replicas.Counters.kept["lock_acquired"] = 7
+	r.Replicas.Counters.kept["lock_acquired"] = 7
 	if e := r.evidence(nil); e["redis_kills"] != 1 || e["lock_acquired_after"] != 2 {
 		t.Errorf("redis-down: %v", e)
 	}
-	r.scenario.Fault, r.events = Crash, []fault.Event{{Seen: map[string]int64{"crashes": 1}}, {Seen: map[string]int64{"crashes": 1}}}
+	r.Scenario.Fault, r.events = Crash, []fault.Event{{Seen: map[string]int64{"crashes": 1}}, {Seen: map[string]int64{"crashes": 1}}}
 	if e := r.evidence(nil); e["crashes"] != 2 {
 		t.Errorf("crash: %v", e)
 	}
-	r.scenario.Fault, r.events = LockLost, []fault.Event{{Seen: map[string]int64{"locks_deleted": 40}}}
+	r.Scenario.Fault, r.events = lost, []fault.Event{{Seen: map[string]int64{"locks_deleted": 40}}}
 	if e := r.evidence(nil); e["locks_deleted"] != 40 {
 		t.Errorf("lock-lost: %v", e)
 	}

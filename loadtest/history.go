@@ -29,14 +29,14 @@ type Record struct {
 	Outcome  Outcome   // of the key: final as soon as one attempt was
 	Made     uuid.UUID // the id in the answer
 	Attempts []Attempt
-	Diverged bool // two final answers of this key differ: I-ONCE is broken
-	body     []byte
-	chased   bool
+	Diverged bool   // two final answers of this key differ: I-ONCE is broken
+	Body     []byte // of the answer that decided it
+	retried  bool
 }
 
 // History is what clients saw. It knows nothing of what the servers did.
 type History struct {
-	epoch time.Time
+	Epoch time.Time
 
 	mu      sync.Mutex
 	records map[string]*Record
@@ -45,11 +45,11 @@ type History struct {
 
 // NewHistory starts the clock.
 func NewHistory() *History {
-	return &History{epoch: time.Now(), records: map[string]*Record{}}
+	return &History{Epoch: time.Now(), records: map[string]*Record{}}
 }
 
 // Now is the time of the history's clock.
-func (h *History) Now() time.Duration { return time.Since(h.epoch) }
+func (h *History) Now() time.Duration { return time.Since(h.Epoch) }
 
 // Intend makes an intent known, before it is sent.
 func (h *History) Intend(i Intent) *Record {
@@ -61,11 +61,10 @@ func (h *History) Intend(i Intent) *Record {
 	return r
 }
 
-// Add records an attempt that ended, with the body of its answer. It returns
-// the intent to chase if somebody has to take care of it from now on: it is not
-// decided, and this is the first attempt that says so. Or a copy, if it was this
-// attempt that decided it.
-func (h *History) Add(a Attempt, body []byte) (chase, decided *Record) {
+// Add records an attempt that ended, with the body of its answer. It returns the
+// record to retry if the key is not decided, and this is the first attempt that says
+// so; or a copy of it, if it was this attempt that decided the key.
+func (h *History) Add(a Attempt, body []byte) (retry, decided *Record) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	r := h.records[a.Key]
@@ -79,10 +78,10 @@ func (h *History) Add(a Attempt, body []byte) (chase, decided *Record) {
 	case r.Outcome.Final() && !was.Final():
 		now := *r
 		return nil, &now
-	case r.Outcome.Final() || r.chased:
+	case r.Outcome.Final() || r.retried:
 		return nil, nil
 	}
-	r.chased = true
+	r.retried = true
 	return r, nil
 }
 
@@ -95,18 +94,18 @@ func (r *Record) learn(a Attempt, body []byte) {
 		}
 		return
 	case !r.Outcome.Final():
-		r.Outcome, r.body = a.Outcome, body
+		r.Outcome, r.Body = a.Outcome, body
 	case r.Outcome != a.Outcome:
 		r.Diverged = true // bought and refused: keep that it was bought
 		if a.Outcome == OK {
-			r.Outcome, r.body = OK, body
+			r.Outcome, r.Body = OK, body
 		}
-	case stored(a) && !bytes.Equal(r.body, body):
+	case stored(a) && !bytes.Equal(r.Body, body):
 		r.Diverged = true
 	}
 	if r.Outcome == OK {
 		var answer struct{ ID uuid.UUID }
-		_ = json.Unmarshal(r.body, &answer) // no id: I-ACK finds nothing with it
+		_ = json.Unmarshal(r.Body, &answer) // no id: I-ACK finds nothing with it
 		r.Made = answer.ID
 	}
 }
@@ -143,8 +142,8 @@ func (h *History) answered(key string) bool {
 	return len(attempts) > 0 && attempts[len(attempts)-1].Outcome.Final()
 }
 
-// last describes how the latest attempt for a key ended.
-func (h *History) last(key string) string {
+// Last describes how the latest attempt for a key ended.
+func (h *History) Last(key string) string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	attempts := h.records[key].Attempts
@@ -155,8 +154,8 @@ func (h *History) last(key string) string {
 	return fmt.Sprintf("%s (%d %s)", a.Outcome, a.Status, a.Problem)
 }
 
-// problem is that of the latest attempt for a key; "" if there was none.
-func (h *History) problem(key string) string {
+// Problem is that of the latest attempt for a key; "" if there was none.
+func (h *History) Problem(key string) string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	attempts := h.records[key].Attempts
@@ -191,4 +190,40 @@ func (h *History) Records() []Record {
 		records[i].Attempts = slices.Clone(r.Attempts)
 	}
 	return records
+}
+
+// Sent tells whether any attempt got as far as a connection.
+func (r Record) Sent() bool {
+	for _, a := range r.Attempts {
+		if a.Sends > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// deciding is the attempt that decided the key, if one did.
+func (r Record) deciding() (a Attempt) {
+	for _, a := range r.Attempts {
+		if a.Outcome == r.Outcome && a.Outcome.Final() {
+			return a
+		}
+	}
+	return a
+}
+
+// Problem is that of the answer that decided the key; "" if none did.
+func (r Record) Problem() string { return r.deciding().Problem }
+
+// Refused tells whether a key was decided by this refusal.
+func (r Record) Refused(problem string) bool {
+	return r.Outcome == Rejected && r.Problem() == problem
+}
+
+// Answer is the body of a success, as JSON whatever it was.
+func (r Record) Answer() json.RawMessage {
+	if r.Outcome != OK || !json.Valid(r.Body) {
+		return json.RawMessage("{}")
+	}
+	return r.Body
 }

@@ -25,7 +25,7 @@ func Overlaps(records []Record, replicas int) int64 {
 			if a.Sends == 0 {
 				continue // it never got to a replica
 			}
-			for _, name := range r.contends() {
+			for _, name := range r.Contends {
 				byName[name] = append(byName[name], span{n, a.Replica, a.Start, a.End})
 			}
 		}

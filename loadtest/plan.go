@@ -1,6 +1,9 @@
 package loadtest
 
 import (
+	"encoding/binary"
+	"encoding/json"
+	"math/rand/v2"
 	"time"
 
 	"github.com/google/uuid"
@@ -15,14 +18,14 @@ type Load struct {
 	Replicas int
 }
 
-// at is the moment of the i-th of n. (Duration times i, in integers, overflows
+// At is the moment of the i-th of n. (Duration times i, in integers, overflows
 // within a day.)
-func (l Load) at(i, n int) time.Duration {
+func (l Load) At(i, n int) time.Duration {
 	return time.Duration(float64(i) / float64(n) * float64(l.Duration))
 }
 
-// Shot is one request of a plan.
-type Shot struct {
+// ScheduledRequest is one request of a plan.
+type ScheduledRequest struct {
 	At      time.Duration
 	Replica int
 	Intent  *Intent
@@ -30,31 +33,33 @@ type Shot struct {
 
 // Plan is everything that will be sent, by whom, and what is there before.
 type Plan struct {
-	Clients  int       // how many send it
-	Stock    []Stock   // on the shelf
-	Accounts []Account // opened
-	Wallets  []Purse   // opened
+	Clients  int // how many send it
+	Given    any // what is there before the first request, in a type of the flow
 	Intents  []*Intent
-	Shots    []Shot // in order of At; one intent in twinEvery has two at the same moment
+	Schedule []ScheduledRequest // in order of At; one intent in DuplicateEvery has two at the same moment
 }
 
-// Account is opened before the first shot.
-type Account struct {
-	ID       uuid.UUID
-	Client   int // whose it is
-	Opening  int64
-	Currency string
-	Ample    bool // suffices for all that it is asked for: it must never be refused
+// DuplicateEvery: one intent in so many is sent twice at the same moment, to two replicas.
+const DuplicateEvery = 10
+
+// OtherReplica is another one than this, if there is one.
+func OtherReplica(random *rand.Rand, replica, replicas int) int {
+	return (replica + 1 + random.IntN(max(1, replicas-1))) % replicas
 }
 
-// Purse is a wallet that is opened before the first shot.
-type Purse struct {
-	ID       uuid.UUID
-	Client   int // whose it is
-	Opening  int64
-	Currency string
-	Ample    bool // suffices for all that it is asked for: it must never be refused
+// DrawID draws a UUID of version 4.
+func DrawID(random *rand.Rand) (id uuid.UUID) {
+	binary.BigEndian.PutUint64(id[:8], random.Uint64())
+	binary.BigEndian.PutUint64(id[8:], random.Uint64())
+	id[6], id[8] = id[6]&0x0f|0x40, id[8]&0x3f|0x80
+	return id
 }
 
-// twinEvery: one intent in so many is sent twice at the same moment.
-const twinEvery = 10
+// Encode is for bodies that can be nothing but valid.
+func Encode(body any) []byte {
+	text, err := json.Marshal(body)
+	if err != nil {
+		panic(err)
+	}
+	return text
+}

@@ -15,8 +15,8 @@ import (
 )
 
 // Start starts replica n, with extra arguments behind its own, and waits until
-// it says that it is ready; or until it killed itself, which one that was given
-// a failpoint may do before anybody saw it ready: Ended tells.
+// it says that it is ready; or until it killed itself, which a replica with a failpoint
+// may do before it was seen ready: Ended tells.
 func (rs *Replicas) Start(ctx context.Context, n int, extra ...string) error {
 	r := rs.all[n]
 	cmd, done, err := rs.program.start(append(rs.program.Args(n, r.addr, r.metrics), extra...), rs.logFile(n))
@@ -108,7 +108,7 @@ func tail(file string) string {
 	return strings.Join(lines[max(0, len(lines)-10):], "\n")
 }
 
-// send sends a signal, and tells if nobody got it.
+// send sends a signal. A process that has ended is an error.
 func (r *replica) send(sig os.Signal) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -17,13 +17,12 @@ import (
 // Recorder writes down every attempt of every key. Results of vegeta cannot be
 // used for that: they carry neither the key nor the replica.
 //
-// It also takes away a habit of net/http: a Transport sends a request again, by
-// itself and unseen, when a reused connection breaks under it and the request
-// has an Idempotency-Key. The service would see two attempts, the history one.
-// The Transport looks for that header by its canonical name; written in lower
-// case it is the same to every server, and the Transport has to report the
-// error, so that the attempt is repeated in plain sight. Sends counts what was
-// really written, so that a test (and the report) can tell.
+// It also prevents retries by net/http itself: a Transport sends a request again when
+// a reused connection breaks under it and the request has an Idempotency-Key. The
+// service would see two attempts, the history one. The Transport looks for that header
+// by its canonical name; written in lower case it is the same to every server, and the
+// Transport has to report the error, so that the retry is recorded. Sends counts what
+// was really written.
 type Recorder struct {
 	Next      http.RoundTripper
 	History   *History
@@ -34,7 +33,7 @@ type Recorder struct {
 	Decided   func(Record)  // called once for each intent, with its first final answer; may be nil
 
 	mu       sync.Mutex
-	underWay map[int]int // attempts that replicas have in their hands
+	underWay map[int]int // attempts that replicas have not answered
 }
 
 // UnderWay is how many attempts a replica has not answered yet.
@@ -64,8 +63,8 @@ const bodyMax = 1 << 20
 // byte is here, as it does for a client.
 func (r *Recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 	replica := r.Replicas[req.URL.Host]
-	sent := &wire{written: func() { r.carry(replica, 1) }}
-	defer func() { r.carry(replica, -int(sent.writes.Load())) }()
+	sent := &sends{onWrite: func() { r.carry(replica, 1) }}
+	defer func() { r.carry(replica, -int(sent.written.Load())) }()
 	once := req.Clone(httptrace.WithClientTrace(req.Context(), sent.trace()))
 	key := req.Header.Get(r.Header)
 	once.Header.Del(r.Header)
@@ -74,7 +73,7 @@ func (r *Recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 	attempt := Attempt{Key: cmp.Or(req.Header.Get(historyKey), key), Replica: replica, Start: r.History.Now()}
 	res, body, err := r.exchange(once)
 	attempt.End = r.History.Now()
-	attempt.Sends = int(sent.writes.Load())
+	attempt.Sends = int(sent.written.Load())
 	switch {
 	case err == nil:
 		attempt.Status = res.StatusCode
@@ -82,11 +81,11 @@ func (r *Recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 	case sent.connected.Load():
 		attempt.Outcome = Unknown // some of it may have arrived
 	default:
-		attempt.Outcome = Open // nobody was there: certainly nothing happened
+		attempt.Outcome = Open // no connection: certainly nothing happened
 	}
-	chase, decided := r.History.Add(attempt, body)
-	if chase != nil && r.Undecided != nil {
-		r.Undecided(chase)
+	retry, decided := r.History.Add(attempt, body)
+	if retry != nil && r.Undecided != nil {
+		r.Undecided(retry)
 	}
 	if decided != nil && r.Decided != nil {
 		r.Decided(*decided)
@@ -108,21 +107,21 @@ func (r *Recorder) exchange(req *http.Request) (*http.Response, []byte, error) {
 	return res, body, nil
 }
 
-// wire sees what the Transport really does.
-type wire struct {
+// sends counts what the Transport really does.
+type sends struct {
 	connected atomic.Bool
-	writes    atomic.Int32
-	written   func()
+	written   atomic.Int32
+	onWrite   func()
 }
 
-func (w *wire) trace() *httptrace.ClientTrace {
+func (s *sends) trace() *httptrace.ClientTrace {
 	return &httptrace.ClientTrace{
-		GotConn:      func(httptrace.GotConnInfo) { w.connected.Store(true) },
-		WroteHeaders: func() { w.writes.Add(1); w.written() },
+		GotConn:      func(httptrace.GotConnInfo) { s.connected.Store(true) },
+		WroteHeaders: func() { s.written.Add(1); s.onWrite() },
 	}
 }
 
-// Client gives the http.Client that vegeta and the chasers share: at most
+// Client gives the http.Client that vegeta and the retrier share: at most
 // maxConns connections to each replica. (vegeta.MaxConnections sets the same
 // field, but can only reach into a bare *http.Transport.)
 func (r *Recorder) Client(maxConns int, timeout time.Duration) *http.Client {

@@ -1,23 +1,27 @@
 package loadtest
 
 import (
-	"fmt"
 	"net"
 	"net/http"
 	"sync/atomic"
 	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"shop/loadtest/internal/testbed"
 )
 
-func (r *shootingRange) send(t *testing.T, base, key string) error {
+func (r *testRun) send(t *testing.T, base, key string) error {
 	t.Helper()
-	r.history.Intend(*buyIntent(key, []line{{0, 1}}))
+	r.history.Intend(*buy(key))
 	return r.again(t, base, key)
 }
 
-func (r *shootingRange) again(t *testing.T, base, key string) error {
+func (r *testRun) again(t *testing.T, base, key string) error {
 	t.Helper()
 	header := http.Header{"Idempotency-Key": {key}}
-	return send(t.Context(), r.client, base, *buyIntent(key, []line{{0, 1}}), header)
+	return send(t.Context(), r.client, base, *buy(key), header)
 }
 
 // breakConnection closes the client's connection without an answer.
@@ -31,9 +35,9 @@ func breakConnection(w http.ResponseWriter) {
 
 // A bare Transport sends this request twice, because it has an Idempotency-Key
 // and the connection was used before; the caller never hears of the first.
-func TestRecorder_NoAttemptIsMadeBehindItsBack(t *testing.T) {
+func TestRecorder_NetHTTPRetriesNothingByItself(t *testing.T) {
 	var arrived atomic.Int64
-	r := newRange(t, 1, func(w http.ResponseWriter, req *http.Request) {
+	r := newTestRun(t, 1, func(w http.ResponseWriter, req *http.Request) {
 		if req.Header.Get("Idempotency-Key") == "warm" {
 			w.WriteHeader(http.StatusCreated)
 			return
@@ -45,7 +49,7 @@ func TestRecorder_NoAttemptIsMadeBehindItsBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := r.send(t, r.bases[0], "cut"); err == nil {
-		t.Error("no error for a request that nobody answered")
+		t.Error("no error for a request without an answer")
 	}
 	record := r.record(t, "cut")
 	if len(record.Attempts) != 1 || record.Attempts[0].Outcome != Unknown {
@@ -67,14 +71,14 @@ func TestRecorder_NoAttemptIsMadeBehindItsBack(t *testing.T) {
 	}
 }
 
-func TestRecorder_KnowsWhatAReplicaHasInItsHands(t *testing.T) {
+func TestRecorder_KnowsWhatAReplicaHasNotAnswered(t *testing.T) {
 	arrived, answer := make(chan bool), make(chan bool)
-	r := newRange(t, 2, func(w http.ResponseWriter, _ *http.Request) {
+	r := newTestRun(t, 2, func(w http.ResponseWriter, _ *http.Request) {
 		arrived <- true
 		<-answer
 		w.WriteHeader(http.StatusCreated)
 	})
-	r.history.Intend(*buyIntent("k", []line{{0, 1}}))
+	r.history.Intend(*buy("k"))
 	done := make(chan error, 1)
 	go func() { done <- r.again(t, r.bases[1], "k") }()
 	<-arrived
@@ -91,7 +95,7 @@ func TestRecorder_KnowsWhatAReplicaHasInItsHands(t *testing.T) {
 }
 
 func TestRecorder_ARefusedConnectionIsOpenABrokenAnswerIsUnknown(t *testing.T) {
-	r := newRange(t, 1, func(w http.ResponseWriter, _ *http.Request) {
+	r := newTestRun(t, 1, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", "100")
 		w.WriteHeader(http.StatusCreated)
 		_, _ = w.Write([]byte(`{"id":`)) // and the rest never comes
@@ -137,7 +141,7 @@ func TestRecorder_TwoAnswersToOneKeyMustBeOneAndTheSame(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var n atomic.Int64
-			r := newRange(t, 1, func(w http.ResponseWriter, _ *http.Request) { c.answers[n.Add(1)-1](w) })
+			r := newTestRun(t, 1, func(w http.ResponseWriter, _ *http.Request) { c.answers[n.Add(1)-1](w) })
 			_ = r.send(t, r.bases[0], "k")
 			_ = r.again(t, r.bases[0], "k")
 			record := r.record(t, "k")
@@ -150,12 +154,38 @@ func TestRecorder_TwoAnswersToOneKeyMustBeOneAndTheSame(t *testing.T) {
 }
 
 func created(id string) func(http.ResponseWriter) {
-	return func(w http.ResponseWriter) {
-		w.WriteHeader(http.StatusCreated)
-		_, _ = fmt.Fprintf(w, `{"id":%q}`, id)
-	}
+	return func(w http.ResponseWriter) { testbed.Created(w, id) }
 }
 
 func refused(kind string) func(http.ResponseWriter) {
-	return func(w http.ResponseWriter) { answer(w, http.StatusConflict, kind) }
+	return func(w http.ResponseWriter) { testbed.Problem(w, http.StatusConflict, kind) }
+}
+
+// Two intents under one key are two lines of the history.
+func TestRecorder_IntentsThatShareAKeyAreToldApart(t *testing.T) {
+	var got []string
+	r := newTestRun(t, 1, func(w http.ResponseWriter, req *http.Request) {
+		if req.Header.Get(historyKey) != "" {
+			t.Error("the service sees the name of an intent")
+		}
+		got = append(got, req.Header.Get("Idempotency-Key")+" "+req.URL.Path)
+		created(order1)(w)
+	})
+	run, err := NewRun(t.Context(), r.bases, Headers{"Idempotency-Key", []http.Header{{}}}, time.Second, Classify)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(run.Close)
+	for _, name := range []string{"a", "b"} {
+		run.Settle(t.Context(), 0, &Intent{Key: name, SharedKey: "shared", Method: http.MethodPost, Path: "/" + name})
+	}
+	run.Settle(t.Context(), 0, &Intent{Key: "c", Method: http.MethodPost, Path: "/c"})
+	if diff := cmp.Diff([]string{"shared /a", "shared /b", "c /c"}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for _, record := range run.History.Records() {
+		if len(record.Attempts) != 1 || record.Outcome != OK {
+			t.Errorf("%s: %+v", record.Key, record.Attempts)
+		}
+	}
 }

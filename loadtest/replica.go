@@ -22,9 +22,9 @@ type Program struct {
 	Adopt func(pid int) error                          // tells a supervisor of it; may be nil
 	Logs  string                                       // folder for one log file per replica
 
-	// Beside gives the arguments of one more process, which nobody loads: it runs
+	// Sidecar gives the arguments of one more process, which gets no load: it runs
 	// beside the replicas, and is started again when it ends. May be nil.
-	Beside func() []string
+	Sidecar func() []string
 }
 
 // readyWait bounds the start of a replica, stopWait its graceful end.
@@ -39,8 +39,8 @@ type Replicas struct {
 	program  Program
 	all      []*replica
 	Counters *Counters
-	UnderWay func(n int) int // how many requests replica n has in its hands; may be nil
-	beside   *beside         // nil without one
+	UnderWay func(n int) int // how many requests replica n has not answered; may be nil
+	sidecar  *sidecar        // nil without one
 }
 
 type replica struct {
@@ -50,9 +50,10 @@ type replica struct {
 	done          chan struct{} // closed when the process has ended
 }
 
-// StartReplicas starts n of them and waits until all are ready.
-func StartReplicas(ctx context.Context, p Program, n int) (*Replicas, error) {
-	rs := &Replicas{program: p, Counters: NewCounters()}
+// StartReplicas starts n of them and waits until all are ready. Their counters are read
+// beside those of their locks.
+func StartReplicas(ctx context.Context, p Program, n int, counters map[string]map[string]string) (*Replicas, error) {
+	rs := &Replicas{program: p, Counters: NewCounters(counters)}
 	addrs, err := freeAddrs(2 * n)
 	if err != nil {
 		return nil, err
@@ -70,8 +71,8 @@ func StartReplicas(ctx context.Context, p Program, n int) (*Replicas, error) {
 		rs.KillAll()
 		return nil, err
 	}
-	if p.Beside != nil {
-		rs.beside = startBeside(p)
+	if p.Sidecar != nil {
+		rs.sidecar = startSidecar(p)
 	}
 	return rs, nil
 }
@@ -84,7 +85,7 @@ const (
 	portCount = 10000
 )
 
-// freeAddrs picks ports that nobody listens on, all at once so that they differ.
+// freeAddrs picks ports without a listener, all at once so that they differ.
 func freeAddrs(n int) ([]string, error) {
 	var addrs []string
 	var err error
@@ -127,7 +128,7 @@ func (rs *Replicas) Kill(ctx context.Context, n int) error {
 	return nil
 }
 
-// awaitWork waits a while for a request that replica n has in its hands.
+// awaitWork waits a while for a request that replica n has not answered.
 func (rs *Replicas) awaitWork(n int) {
 	for end := time.Now().Add(busyWait); rs.UnderWay != nil && rs.UnderWay(n) == 0 && time.Now().Before(end); {
 		time.Sleep(100 * time.Microsecond)
@@ -147,10 +148,10 @@ func (rs *Replicas) Resume(n int) error { return rs.all[n].send(syscall.SIGCONT)
 // has ended, for whatever reason.
 func (rs *Replicas) Ended(n int) <-chan struct{} { return rs.all[n].signal(syscall.Signal(0)) }
 
-// Stop reads the last counts, asks all to end, and kills who does not. What
-// runs beside them is stopped before.
+// Stop reads the last counts, asks all to end, and kills those that do not. The
+// sidecar is stopped before.
 func (rs *Replicas) Stop(ctx context.Context) {
-	rs.beside.stop()
+	rs.sidecar.stop()
 	for _, r := range rs.all {
 		rs.Counters.Keep(ctx, r.metrics)
 	}
@@ -170,7 +171,7 @@ func (rs *Replicas) Stop(ctx context.Context) {
 
 // KillAll leaves none behind. It may be called at any time, and again.
 func (rs *Replicas) KillAll() {
-	rs.beside.kill()
+	rs.sidecar.kill()
 	for _, r := range rs.all {
 		<-r.signal(syscall.SIGKILL)
 	}

@@ -1,66 +1,26 @@
 package loadtest
 
 import (
-	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
-	"os/signal"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
+	"shop/loadtest/internal/testbed"
 )
 
-// asReplica as first argument makes the test binary a replica: it serves
-// /readyz, refuses every order, counts, and ends on SIGTERM.
-const asReplica = "be-a-replica"
-
-func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == asReplica {
-		os.Exit(beReplica(os.Args[2], os.Args[3], os.Args[4]))
-	}
-	goleak.VerifyTestMain(m)
-}
-
-func beReplica(mode, listen, metrics string) int {
-	if mode == "broken" {
-		fmt.Fprintln(os.Stderr, "no database")
-		return 1
-	}
-	if mode == "suicide" {
-		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-	}
-	for _, setting := range os.Environ() {
-		if strings.HasPrefix(setting, "SHOP_") {
-			fmt.Fprintln(os.Stderr, "inherited", setting)
-			return 1
-		}
-	}
-	ended := make(chan os.Signal, 1)
-	signal.Notify(ended, syscall.SIGTERM)
-	mux := http.NewServeMux()
-	mux.HandleFunc("/readyz", func(http.ResponseWriter, *http.Request) {})
-	mux.HandleFunc("/metrics", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(exposition)) })
-	mux.HandleFunc("/v1/", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusServiceUnavailable, "busy") })
-	go func() { _ = http.ListenAndServe(metrics, mux) }()
-	go func() { _ = http.ListenAndServe(listen, mux) }()
-	<-ended
-	return 0
-}
+func TestMain(m *testing.M) { testbed.Main(m) }
 
 func replicaProgram(t *testing.T, mode string) Program {
 	t.Helper()
 	t.Setenv("SHOP_STRATEGY", "naive") // must not reach a replica
-	return Program{
-		Path:  os.Args[0],
-		Args:  func(_ int, listen, metrics string) []string { return []string{asReplica, mode, listen, metrics} },
-		Spawn: (*exec.Cmd).Start,
-		Logs:  t.TempDir(),
-	}
+	return Program{Path: os.Args[0], Args: testbed.ReplicaArgs(mode), Spawn: (*exec.Cmd).Start, Logs: t.TempDir()}
 }
+
+// guard counts what the replicas of these tests count.
+var guard = map[string]map[string]string{"inventory_events_total": {"guard_tripped": "guard_tripped"}}
 
 func alive(addr string) bool {
 	client := http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
@@ -75,7 +35,7 @@ func TestReplicas_AKilledOneComesBackOnItsAddressAndItsCountsAreKept(t *testing.
 	adopted := 0
 	program := replicaProgram(t, "good")
 	program.Adopt = func(int) error { adopted++; return nil }
-	replicas, err := StartReplicas(t.Context(), program, 1)
+	replicas, err := StartReplicas(t.Context(), program, 1, guard)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +71,7 @@ func TestReplicas_AKilledOneComesBackOnItsAddressAndItsCountsAreKept(t *testing.
 }
 
 func TestReplicas_OneThatCannotStartIsAnErrorWithItsLastWordsAndNoneIsLeft(t *testing.T) {
-	_, err := StartReplicas(t.Context(), replicaProgram(t, "broken"), 2)
+	_, err := StartReplicas(t.Context(), replicaProgram(t, "broken"), 2, nil)
 	if err == nil || !strings.Contains(err.Error(), "no database") {
 		t.Errorf("error %v, want the replica's last words", err)
 	}

@@ -1,196 +1,127 @@
 package loadtest
 
 import (
-	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
+	"io"
+	"net/http"
+	"net/url"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	vegeta "github.com/tsenart/vegeta/v12/lib"
 
 	"shop/loadtest/fault"
-	"shop/locking/invariant"
-	"shop/wallet/bonus"
 )
 
-// run is one scenario under way.
-type run struct {
-	proof    *Proof
-	flow     Flow
-	scenario Scenario
-	plan     Plan
-	duration time.Duration // of the load
-	stores   Stores
-	database *Database
-	bonus    *bonus.Service // nil: the flow has none
-	clients  []Credentials  // that send the plan
-	replicas *Replicas
-	fault    fault.Fault
-	prefix   string // of the locks; and the name of the databases
+// Run is one plan, sent to some replicas until every key is decided.
+type Run struct {
+	History *History
 
-	volley    *volley
-	latencies vegeta.Metrics
-	samples   []Sample
-	events    []fault.Event
-	acquired  int64 // locks taken until the fault was over
-	decided   time.Duration
-	loaded    int // keys of the load: what comes behind them is the finale
-	finale    invariant.Findings
-	left      []string // locks that nobody holds, and that are there
-	replayed  int64
-	silent    []string // keys that were decided, and got no final answer again
-
-	mongoClients int64 // connections of the replicas to MongoDB, when the load was over
+	bases    []string
+	headers  Headers
+	recorder *Recorder
+	client   *http.Client
+	retrier  *Retrier
+	retrying context.Context // ends with the retrier's patience
+	end      context.CancelFunc
+	followUp func(Record) []ScheduledRequest // what an answer gives rise to; may be nil
 }
 
-// Faults come when the load is in full swing, and end while there is still
-// something to sell: a success after them must be possible.
+// maxConns to each replica: more than are ever needed at once, so that no request
+// waits for one; bounded, so that a stalled replica does not eat all ports.
 const (
-	faultFrom = 0.10
-	faultPart = 0.65
+	maxConns      = 64
+	clientTimeout = 10 * time.Second
+	patience      = 20 * time.Second // of the retrier, after the last scheduled request
 )
 
-// all is the protocol: load and fault together, then the finale, then all
-// replicas are stopped, then the audit.
-func (r *run) all(ctx context.Context) (Result, error) {
-	volley, err := newVolley(ctx, r.replicas.Bases(), headersOf(r.clients), r.duration+r.patience(), Classify)
-	if err != nil {
-		return Result{}, err
+// NewRun sends nothing yet. Undecided keys are retried until retryFor is over.
+func NewRun(ctx context.Context, bases []string, headers Headers, retryFor time.Duration,
+	classify func(int, http.Header, []byte) (Outcome, string),
+) (*Run, error) {
+	numbers := map[string]int{}
+	for n, base := range bases {
+		u, err := url.Parse(base)
+		if err != nil {
+			return nil, errors.New("not the URL of a service (not shown, since it may hold a password): want http://127.0.0.1:8080")
+		}
+		numbers[u.Host] = n
 	}
-	r.volley, volley.follow = volley, r.flow.Follow
-	r.replicas.UnderWay = volley.recorder.UnderWay
-	defer volley.close()
-	if err := r.load(ctx); err != nil {
-		return Result{}, err
-	}
-	r.finale = r.flow.Finale(ctx, r)
-	r.replayed, r.silent = volley.replay(ctx)
-	r.replicas.Stop(ctx)
-	if err := errors.Join(ctx.Err(), r.leftovers(ctx)); err != nil {
-		return Result{}, err
-	}
-	return r.audit(ctx)
-}
-
-// load fires the plan while the fault strikes and the database is watched.
-func (r *run) load(ctx context.Context) error {
-	watching, stop := context.WithCancel(ctx)
-	defer stop()
-	watched, struck := make(chan error, 1), make(chan error, 1)
-	go func() {
-		var err error
-		r.samples, err = r.flow.Watch(watching, r.stores, r.volley.history.Now)
-		watched <- err
-	}()
-	go func() { struck <- r.strike(ctx) }()
-	go progress(watching, r.volley.history, r.proof.Tick)
-	r.latencies = r.volley.fire(ctx, r.plan.Shots)
-	r.decided = r.volley.history.Now()
-	r.loaded = len(r.volley.history.Records())
-	err := <-struck
-	stop()
-	return errors.Join(err, <-watched)
-}
-
-func (r *run) strike(ctx context.Context) error {
-	if !fault.Wait(ctx, time.Duration(faultFrom*float64(r.duration))) {
-		return ctx.Err()
-	}
-	var err error
-	r.events, err = r.fault.Strike(ctx, time.Duration(faultPart*float64(r.duration)))
-	if err != nil {
-		return fmt.Errorf("fault %s: %w", r.scenario.Fault, err)
-	}
-	r.acquired = r.replicas.Peek(ctx)["lock_acquired"]
-	return nil
-}
-
-// progress says how it goes, twice a second.
-func progress(ctx context.Context, h *History, say func(string)) {
-	for fault.Wait(ctx, 500*time.Millisecond) {
-		keys, ok, rejected := h.Tally()
-		say(fmt.Sprintf("    %4.1f s  %5d ok  %5d rejected  %5d to come", h.Now().Seconds(), ok, rejected, keys-ok-rejected))
-	}
-}
-
-// audit asks what really happened, from outside, when nobody can change it any more.
-func (r *run) audit(ctx context.Context) (Result, error) {
-	records := r.volley.history.Records()
-	audited, err := r.flow.Audit(ctx, r, records)
-	if err != nil {
-		return Result{}, err
-	}
-	findings := audited.Findings
-	findings.Merge(r.finale)
-	findings.Add("I-ONCE", diverged(records)...)
-	findings.Add("I-LIVE", r.lifeless(records)...)
-	findings.Add(r.flow.During, apart(r.samples)...)
-	if r.flow.Leftover != "" {
-		findings.Add(r.flow.Leftover, r.left...)
-	}
-	violations := findings.Counts()
-	violations[r.flow.Number] = audited.Number
-	result := r.result(records, violations, audited.Evidence)
-	result.Findings, result.Oversale = findings, audited.Oversale
-	return result, nil
-}
-
-// quiet connects to the database when nobody else is connected any more.
-func (r *run) quiet(ctx context.Context) (*pgx.Conn, error) {
-	conn, err := pgx.Connect(ctx, r.database.URL)
-	if err != nil {
-		return nil, err
-	}
-	if err := WaitQuiet(ctx, conn, quietWait); err != nil {
-		_ = conn.Close(context.WithoutCancel(ctx))
-		return nil, err
-	}
-	return conn, nil
-}
-
-// leftovers waits for the locks of the dead to run out, and lists those that do not.
-func (r *run) leftovers(ctx context.Context) (err error) {
-	if r.flow.Leftover == "" || r.proof.Leftovers == nil {
-		return nil
-	}
-	for end := time.Now().Add(LiveBound(r.ttl())); ; {
-		r.left, err = r.proof.Leftovers(ctx, r.scenario, r.prefix)
-		if err != nil || len(r.left) == 0 || time.Now().After(end) || !fault.Wait(ctx, 50*time.Millisecond) {
-			return err
+	r := &Run{bases: bases, headers: headers, History: NewHistory()}
+	r.retrying, r.end = context.WithTimeout(ctx, retryFor)
+	r.recorder = &Recorder{History: r.History, Header: headers.Key, Replicas: numbers, Classify: classify}
+	r.client = r.recorder.Client(maxConns, clientTimeout)
+	r.retrier = NewRetrier(r.client, bases, headers, r.History)
+	r.recorder.Undecided = func(record *Record) { r.retrier.Retry(r.retrying, record) }
+	r.recorder.Decided = func(record Record) {
+		if r.followUp != nil {
+			r.retrier.FollowUp(r.retrying, r.followUp(record))
 		}
 	}
+	return r, nil
 }
 
-// patience with keys that are not decided, and with the finale.
-func (r *run) patience() time.Duration {
-	return cmp.Or(r.scenario.Patience, r.proof.Patience, patience)
+// Send sends the schedule, and returns when every key is decided or patience ends.
+func (r *Run) Send(ctx context.Context, schedule []ScheduledRequest) vegeta.Metrics {
+	for i, request := range schedule {
+		if i == 0 || schedule[i-1].Intent != request.Intent { // the intent of a duplicate is known already
+			r.History.Intend(*request.Intent)
+		}
+	}
+	metrics := Attack(ctx, r.client, r.bases, r.headers, schedule)
+	r.retrier.Wait()
+	return metrics
 }
 
-func (r *run) ttl() time.Duration { return r.proof.LockTTL[r.flow.Name] }
-
-// lifeless is all that breaks I-LIVE.
-func (r *run) lifeless(records []Record) []string {
-	stalls := Stalls(r.volley.history, records, r.events, r.flow.bound(r.scenario.Fault, r.ttl()))
-	return slices.Concat(stalls, r.silent, undecided(records))
+// Settle sends one intent, and retries it until it is decided. It returns whether
+// it happened.
+func (r *Run) Settle(ctx context.Context, replica int, i *Intent) bool {
+	record := r.History.Intend(*i)
+	_ = send(ctx, r.client, r.bases[replica%len(r.bases)], *i, r.headers.of(*i))
+	r.retrier.Wait()
+	return r.History.outcome(record) == OK
 }
 
-// result puts the numbers together and judges them.
-func (r *run) result(records []Record, violations, evidence map[string]int64) Result {
-	result := newResult(r.scenario, r.replicas.Len())
-	result.count(records[:r.loaded], r.decided)
-	result.Violations, result.Evidence = violations, r.evidence(records)
-	maps.Copy(result.Evidence, evidence)
-	result.Void = VoidReasons(r.scenario, result.Evidence)
-	result.Verdict, result.AsExpected = Judge(r.scenario, violations, result.Void)
-	result.P50 = milliseconds(r.latencies.Latencies.P50)
-	result.P99 = milliseconds(r.latencies.Latencies.P99)
-	result.Stock, result.Records, result.Events = r.plan.units(), records, r.events
-	result.Epoch, result.Samples = r.volley.history.epoch, r.samples
-	return result
+// Ask reads a number from one replica after the other, until one answers.
+func (r *Run) Ask(ctx context.Context, replica int, path string, client int, field string) (int64, error) {
+	for {
+		n, err := read(ctx, r.bases[replica%len(r.bases)]+path, r.headers.Clients[client], field)
+		if err == nil || !fault.Wait(ctx, retryFirst) {
+			return n, err
+		}
+		replica++
+	}
 }
 
-func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+// Close ends what is under way.
+func (r *Run) Close() {
+	r.end()
+	r.retrier.Wait()
+	r.client.CloseIdleConnections()
+}
+
+// read reads one field of a JSON answer.
+func read(ctx context.Context, url string, header http.Header, field string) (int64, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return 0, err
+	}
+	req.Header = header.Clone()
+	res, err := private.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(res.Body, bodyMax))
+	if err != nil || res.StatusCode != http.StatusOK {
+		return 0, errors.Join(fmt.Errorf("%s: %s", res.Status, body), err)
+	}
+	var shown map[string]json.RawMessage
+	var n int64
+	if err := errors.Join(json.Unmarshal(body, &shown), json.Unmarshal(shown[field], &n)); err != nil {
+		return 0, fmt.Errorf("no %s in it: %s", field, body)
+	}
+	return n, nil
+}

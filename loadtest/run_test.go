@@ -1,99 +1,82 @@
 package loadtest
 
 import (
-	"context"
-	"strconv"
+	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
+	"github.com/google/go-cmp/cmp"
 
-	"shop/loadtest/fault"
-	"shop/locking/invariant"
+	"shop/loadtest/internal/testbed"
 )
 
-// A last COMMIT may still be on its way when all replicas are gone: the audit
-// has to see what it changes.
-func TestRun_TheAuditWaitsForTheLastCommit(t *testing.T) {
-	proof := refusingProof(t, safe(inventoryFlow, "row", NoFault))
-	prepare := proof.Prepare
-	committed := make(chan error, 1)
-	proof.Prepare = func(ctx context.Context, s Scenario, stores Stores, plan Plan) ([]Credentials, error) {
-		credentials, err := prepare(ctx, s, stores, plan)
-		if err != nil {
-			return credentials, err
+func TestRun_WhatFollowsIsRecordedAndRetriedUntilItIsDecided(t *testing.T) {
+	var mu sync.Mutex
+	asked := map[string]int{}
+	bases := testbed.Serve(t, 2, func(w http.ResponseWriter, req *http.Request) {
+		key := req.Header.Get("Idempotency-Key")
+		mu.Lock()
+		defer mu.Unlock()
+		if asked[key]++; key != "hold" && asked[key] < 3 {
+			testbed.Problem(w, http.StatusServiceUnavailable, "busy")
+			return
 		}
-		late := connectTo(t, stores.Postgres)
-		must(t, late, ctx, `BEGIN; UPDATE products SET stock = stock - 1 WHERE sku = 'drop-00'`)
-		onlooker := connectTo(t, postgresURL(t)) // in another database: nobody waits for it
-		go func() { committed <- commitWhenAwaited(ctx, onlooker, late) }()
-		return credentials, nil
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	report, err := proof.Run(ctx)
+		if strings.HasPrefix(key, "void") {
+			testbed.Problem(w, http.StatusConflict, "already-settled")
+			return
+		}
+		testbed.Created(w, order1)
+	})
+	run, err := NewRun(t.Context(), bases, oneClient, 5*time.Second, Classify)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if report.Scenarios[0].Violations["S1"] != 1 {
-		t.Errorf("the audit did not see the last commit: %v", report.Scenarios[0].Violations)
+	t.Cleanup(run.Close)
+	run.followUp = func(r Record) (requests []ScheduledRequest) {
+		if r.Key == "hold" {
+			requests = []ScheduledRequest{{0, 0, buy("post-hold")}, {0, 1, buy("void-hold")}}
+		}
+		return requests
 	}
-	cancel()
-	if err := <-committed; err != nil {
-		t.Error(err)
+	hold := buy("hold")
+	run.Send(t.Context(), []ScheduledRequest{{0, 0, hold}, {0, 1, hold}})
+	outcomes := map[string]Outcome{}
+	for _, r := range run.History.Records() {
+		outcomes[r.Key] = r.Outcome
+	}
+	if diff := cmp.Diff(map[string]Outcome{"hold": OK, "post-hold": OK, "void-hold": Rejected}, outcomes); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(map[string]int{"hold": 2, "post-hold": 3, "void-hold": 3}, asked); diff != "" {
+		t.Errorf("how often each was sent (-want +got):\n%s", diff)
 	}
 }
 
-// commitWhenAwaited ends a transaction, and its connection, once an auditor
-// asks whether anybody is still there.
-func commitWhenAwaited(ctx context.Context, onlooker, late *pgx.Conn) error {
-	for awaited := int64(0); awaited == 0; {
-		if !fault.Wait(ctx, 10*time.Millisecond) {
-			return ctx.Err()
-		}
-		var err error
-		awaited, err = invariant.Number(ctx, onlooker, `
-SELECT count(*)
-FROM pg_stat_activity auditor
-JOIN pg_stat_activity late ON late.datname = auditor.datname
-WHERE auditor.query LIKE '%client backend%' AND auditor.pid <> pg_backend_pid()
-  AND late.pid = `+strconv.Itoa(int(late.PgConn().PID())))
-		if err != nil {
-			return err
-		}
+func TestHeaders_EachClientSendsItsOwn(t *testing.T) {
+	var mu sync.Mutex
+	seen := map[string]string{}
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		seen[req.Header.Get("Idempotency-Key")] = req.Header.Get("Authorization")
+	}))
+	defer server.Close()
+	headers := headersOf([]Credentials{{Key: "a"}, {Key: "b"}})
+	run, err := NewRun(t.Context(), []string{server.URL}, headers, time.Second, Classify)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if _, err := late.Exec(ctx, `COMMIT`); err != nil {
-		return err
+	defer run.Close()
+	of := func(client int, key string) *Intent {
+		i := buy(key)
+		i.Client = client
+		return i
 	}
-	return late.Close(ctx)
-}
-
-func TestApart_TheShelfMaySayNeitherMoreNorLessThanTheOrders(t *testing.T) {
-	for _, c := range []struct {
-		level Level
-		found int
-	}{
-		{Level{"cup", 3, 3}, 0},
-		{Level{"cup", 4, 3}, 1}, // a sale was forgotten
-		{Level{"cup", 3, 4}, 1}, // a unit is lost
-	} {
-		if found := apart([]Sample{{0, []Level{c.level}}}); len(found) != c.found {
-			t.Errorf("%+v: found %v, want %d", c.level, found, c.found)
-		}
-	}
-}
-
-func TestRun_EachSignOfLifeThatIsMissingBreaksLiveness(t *testing.T) {
-	h := NewHistory()
-	r := &run{
-		proof: &Proof{}, volley: &volley{history: h}, silent: []string{"a silent key"},
-		events: []fault.Event{{What: "a fault", At: h.epoch, Until: h.epoch}},
-	}
-	found := strings.Join(r.lifeless([]Record{{Intent: Intent{Key: "an open key"}, Outcome: Open}}), "; ")
-	for _, sign := range []string{"a fault", "a silent key", "an open key"} {
-		if !strings.Contains(found, sign) {
-			t.Errorf("%q is not in %q", sign, found)
-		}
+	run.Send(t.Context(), []ScheduledRequest{{0, 0, of(1, "of b")}, {0, 0, of(0, "of a")}})
+	if diff := cmp.Diff(map[string]string{"of a": "Bearer a", "of b": "Bearer b"}, seen); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

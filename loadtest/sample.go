@@ -10,7 +10,7 @@ import (
 	"shop/loadtest/fault"
 )
 
-// Sample is one look at the database while the load runs.
+// Sample is the state of the database at one moment while the load runs.
 type Sample struct {
 	At     time.Duration
 	Levels []Level // in order of name
@@ -23,8 +23,8 @@ type Level struct {
 	True int64 // by everything that changed it; below 0, units were sold that never were there
 }
 
-// total adds the products up.
-func (s Sample) total() (sum Level) {
+// Total adds all levels up.
+func (s Sample) Total() (sum Level) {
 	for _, l := range s.Levels {
 		sum.Says += l.Says
 		sum.True += l.True
@@ -32,32 +32,13 @@ func (s Sample) total() (sum Level) {
 	return sum
 }
 
-// sampleEvery is often enough for a curve, and rare enough not to be load.
-const sampleEvery = 100 * time.Millisecond
+// SampleEvery is often enough for a curve, and rare enough not to be load.
+const SampleEvery = 100 * time.Millisecond
 
-// shelvesSQL is one statement, so it sees one snapshot: at any moment, not only
-// in the end, the shelf has to agree with the orders.
-const shelvesSQL = `
-SELECT p.sku, p.stock, (COALESCE(put.units, 0) - COALESCE(bought.units, 0))::bigint
-FROM products p
-LEFT JOIN (SELECT sku, sum(quantity) AS units
-           FROM stock_movements
-           WHERE kind IN ('opening', 'restock')
-           GROUP BY sku) put ON put.sku = p.sku
-LEFT JOIN (SELECT l.sku, sum(l.quantity) AS units
-           FROM order_lines l
-           JOIN orders o ON o.id = l.order_id
-           WHERE o.status = 'confirmed'
-           GROUP BY l.sku) bought ON bought.sku = p.sku
-ORDER BY p.sku`
-
-func watchShelves(ctx context.Context, stores Stores, clock func() time.Duration) ([]Sample, error) {
-	return watch(ctx, stores.Postgres, shelvesSQL, clock)
-}
-
-// watch asks a database for its levels until ctx ends. That the server goes away
-// for a while is no error, but a gap between two samples.
-func watch(ctx context.Context, databaseURL, sql string, clock func() time.Duration) ([]Sample, error) {
+// WatchSQL samples the levels of a database until ctx ends. The statement returns a row
+// for each: a name, what is said and what is true. An outage of the server is no error,
+// but a gap between two samples.
+func WatchSQL(ctx context.Context, databaseURL, sql string, clock func() time.Duration) ([]Sample, error) {
 	conn, err := pgx.Connect(ctx, databaseURL)
 	if err != nil {
 		return nil, err
@@ -80,14 +61,14 @@ func watch(ctx context.Context, databaseURL, sql string, clock func() time.Durat
 				conn = again
 			}
 		}
-		if !fault.Wait(ctx, sampleEvery) {
+		if !fault.Wait(ctx, SampleEvery) {
 			return samples, nil
 		}
 	}
 }
 
-// apart lists where what is said and what is true did not agree.
-func apart(samples []Sample) []string {
+// Apart lists where what is said and what is true did not agree.
+func Apart(samples []Sample) []string {
 	var found []string
 	for _, s := range samples {
 		for _, l := range s.Levels {
@@ -99,38 +80,21 @@ func apart(samples []Sample) []string {
 	return found
 }
 
-// shelfAt is what the shelf said of a product at the last look before a moment.
-func shelfAt(samples []Sample, sku string, at time.Duration) (n int64, seen bool) {
-	for _, s := range samples {
-		for _, l := range s.Levels {
-			if l.Name == sku && s.At <= at {
-				n, seen = l.Says, true
-			}
+// Level is what is said of one level.
+func (s Sample) Level(name string) (n int64, seen bool) {
+	for _, l := range s.Levels {
+		if l.Name == name {
+			return l.Says, true
 		}
 	}
-	return n, seen
+	return 0, false
 }
 
-// driftLevel is how far balances are from their entries.
-const driftLevel = "drift"
+// DriftLevel is how far balances are from their entries.
+const DriftLevel = "drift"
 
-// moneySQL is one statement, so it sees one snapshot: two sums in two statements
-// would see two moments.
-const moneySQL = `
-SELECT a.currency, sum(a.balance)::bigint, sum(a.opening)::bigint
-FROM accounts a
-GROUP BY a.currency
-UNION ALL
-SELECT 'accounts below what they hold', count(*) FILTER (WHERE balance < held), 0
-FROM accounts
-UNION ALL
-SELECT '` + driftLevel + `', COALESCE(sum(abs(a.balance - a.opening - COALESCE(l.moved, 0))), 0)::bigint, 0
-FROM accounts a
-LEFT JOIN (SELECT account_id, sum(delta) AS moved
-           FROM ledger_entries
-           GROUP BY account_id) l ON l.account_id = a.id
-ORDER BY 1`
-
-func watchMoney(ctx context.Context, stores Stores, clock func() time.Duration) ([]Sample, error) {
-	return watch(ctx, stores.Postgres, moneySQL, clock)
-}
+// Drift is the curve of that level.
+var Drift = Curve{Class: "line true", Of: func(s Sample) int64 {
+	n, _ := s.Level(DriftLevel)
+	return n
+}}

@@ -5,16 +5,9 @@ import (
 	"time"
 )
 
-// The flows.
-const (
-	inventoryFlow = "inventory"
-	transferFlow  = "transfer"
-	walletFlow    = "wallet"
-)
-
 // Scenario is a strategy under a fault, and what must come of it.
 type Scenario struct {
-	Flow     string
+	Flow     *Flow
 	Strategy string
 	Fault    Fault
 	Expect   Verdict
@@ -27,44 +20,22 @@ type Scenario struct {
 }
 
 // Name is unique in a matrix.
-func (s Scenario) Name() string { return s.Flow + "/" + s.Strategy + "/" + string(s.Fault) }
+func (s Scenario) Name() string { return scenarioName(s.Flow.Name, s.Strategy, s.Fault) }
 
-// Fault names what is done while the load runs.
+func scenarioName(flow, strategy string, fault Fault) string {
+	return flow + "/" + strategy + "/" + string(fault)
+}
+
+// Fault names what is done while the load runs. Faults of the stores are named by
+// the flows that use them.
 type Fault string
 
-// The faults.
+// The faults of every flow's replicas.
 const (
 	NoFault Fault = "none"
 	Crash   Fault = "crash"
-
-	// Of inventory's stores.
-	LockLost  Fault = "lock-lost"
-	RedisDown Fault = "redis-down"
-
-	// Of transfer's stores.
-	LateWrite    Fault = "late-write"
-	Pause        Fault = "pause"
-	LeaseRevoked Fault = "lease-revoked"
-	LeaderKill   Fault = "leader-kill"
-	NoQuorum     Fault = "no-quorum"
-	PGRestart    Fault = "pg-restart"
-	CommitCut    Fault = "commit-cut"
-
-	// Of wallet's store. (Pause and Crash are among its faults too.)
-	StepDown      Fault = "step-down"
-	PrimaryPause  Fault = "primary-pause"
-	PrimaryKill   Fault = "primary-kill"
-	CommitUnknown Fault = "commit-unknown"
+	Pause   Fault = "pause"
 )
-
-// order puts the faults from the harmless to the rest, so that a control stands
-// beside those that must do better under the same.
-func (f Fault) order() int {
-	return slices.Index([]Fault{
-		NoFault, LockLost, RedisDown, LateWrite, Pause, LeaseRevoked, LeaderKill, NoQuorum, PGRestart, CommitCut,
-		StepDown, PrimaryPause, PrimaryKill, CommitUnknown, Crash,
-	}, f)
-}
 
 // Strategy is what has to be known of one to put it into the matrix.
 type Strategy struct {
@@ -73,18 +44,15 @@ type Strategy struct {
 	Stores []string
 }
 
-// control is a scenario that must be violated.
-func control(flow, strategy string, fault Fault, keeps []string, breaks ...string) Scenario {
-	return Scenario{Flow: flow, Strategy: strategy, Fault: fault, Expect: Violated, Breaks: breaks, Keeps: keeps}
-}
-
-func safe(flow, strategy string, fault Fault) Scenario {
-	return Scenario{Flow: flow, Strategy: strategy, Fault: fault, Expect: Safe}
-}
-
 // Only keeps the scenarios of the named flow, strategy and fault; an empty name is any.
 func Only(matrix []Scenario, flow, strategy, fault string) []Scenario {
 	return slices.DeleteFunc(slices.Clone(matrix), func(s Scenario) bool {
-		return flow != "" && s.Flow != flow || strategy != "" && s.Strategy != strategy || fault != "" && string(s.Fault) != fault
+		return flow != "" && s.Flow.Name != flow || strategy != "" && s.Strategy != strategy || fault != "" && string(s.Fault) != fault
 	})
+}
+
+// Quick is the part of a matrix that shows the point in two or three minutes: what
+// the flows chose, and every safe strategy once, under the load that catches the controls.
+func Quick(matrix []Scenario) []Scenario {
+	return slices.DeleteFunc(slices.Clone(matrix), func(s Scenario) bool { return !s.Flow.Quick(s) && !s.Flow.calm(s) })
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Target is a service of somebody else: given addresses to load, and given SQL
-// that says what must not be. Nothing is started, stopped or broken; break it
-// yourself while this runs.
+// Target is a service that is not ours: given addresses to load, and given SQL that says
+// what must not be. Nothing is started, stopped or broken; break it yourself while this
+// runs.
 type Target struct {
 	Name      string
 	Bases     []string // one for each replica, or one of a load balancer
@@ -30,14 +30,23 @@ type Target struct {
 	Tick      func(line string)
 }
 
-const targetFlow = "target"
+// TargetFlow is the name of the flow of such a service.
+const TargetFlow = "target"
+
+// targetFlow is next to nothing: what a service does is known to its owner.
+var targetFlow = &Flow{
+	Name: TargetFlow, Number: "oversold", Words: Words{Done: "ok"},
+	Summary: func(r Result) string {
+		return fmt.Sprintf("%d ok, %d rejected, %d undecided", r.OK, r.Rejected, r.Unknown)
+	},
+}
 
 // Run fires the load, sends undecided keys again until they are decided, and
 // then audits. The service goes on running, so a query sees what is committed
 // then; all that was asked has been answered before.
 func (t *Target) Run(ctx context.Context) (Report, error) {
 	t.Load.Replicas = len(t.Bases)
-	shots, err := t.Request.shots(t.Load)
+	schedule, err := t.Request.schedule(t.Load)
 	if err != nil {
 		return Report{}, err
 	}
@@ -49,45 +58,42 @@ func (t *Target) Run(ctx context.Context) (Report, error) {
 	if err := t.rehearse(ctx, conn); err != nil {
 		return Report{}, err
 	}
-	v, err := newVolley(ctx, t.Bases, Headers{t.KeyHeader, []http.Header{t.Header}}, t.Load.Duration+patience, t.Classify)
+	r, err := NewRun(ctx, t.Bases, Headers{t.KeyHeader, []http.Header{t.Header}}, t.Load.Duration+patience, t.Classify)
 	if err != nil {
 		return Report{}, err
 	}
-	defer v.close()
-	t.Say("%s: %d requests to %d addresses", t.Name, len(shots), len(t.Bases))
+	defer r.Close()
+	t.Say("%s: %d requests to %d addresses", t.Name, len(schedule), len(t.Bases))
 	watching, stop := context.WithCancel(ctx)
-	go progress(watching, v.history, t.Tick)
-	latencies := v.fire(ctx, shots)
-	decided := v.history.Now()
+	go progress(watching, r.History, t.Tick)
+	latencies := r.Send(ctx, schedule)
+	decided := r.History.Now()
 	stop()
 	if err := ctx.Err(); err != nil {
 		return Report{}, err
 	}
-	records := v.history.Records()
+	records := r.History.Records()
 	findings, err := t.audit(ctx, conn, records)
 	if err != nil {
 		return Report{}, err
 	}
-	result := newResult(Scenario{Flow: targetFlow, Strategy: t.Name, Fault: NoFault, Expect: Safe}, len(t.Bases))
+	scenario := targetFlow.Safe(t.Name, NoFault)
+	result := NewResult(scenario, len(t.Bases))
 	result.count(records, decided)
 	result.P50, result.P99 = milliseconds(latencies.Latencies.P50), milliseconds(latencies.Latencies.P99)
 	result.Evidence = map[string]int64{"overlaps": Overlaps(records, len(t.Bases))}
 	maps.Copy(result.Evidence, onTheWire(records))
 	result.Findings, result.Violations = findings, findings.Counts()
-	result.Records, result.Epoch = records, v.history.epoch
+	result.Records, result.Epoch = records, r.History.Epoch
 	if result.Evidence["overlaps"] == 0 {
-		result.Void = []string{"no two requests overlapped"}
+		result.Inconclusive = []string{"no two requests overlapped"}
 	}
 	if result.OK == 0 {
-		result.Void = append(result.Void, "no request succeeded")
+		result.Inconclusive = append(result.Inconclusive, "no request succeeded")
 	}
-	result.Verdict, result.AsExpected = Judge(Scenario{Expect: Safe}, result.Violations, result.Void)
-	t.Say("    %s", result.sentence())
+	result.Verdict, result.AsExpected = Judge(scenario, result.Violations, result.Inconclusive)
+	t.Say("    %s", result.Sentence())
 	return Report{Seed: t.Load.Seed, AsExpected: result.AsExpected, Scenarios: []Result{result}, Planned: 1, Load: t.Load, When: time.Now()}, nil
-}
-
-func toldOfTarget(r Result) string {
-	return fmt.Sprintf("%d ok, %d rejected, %d undecided", r.OK, r.Rejected, r.Unknown)
 }
 
 // rehearse finds a query that cannot run before the service is loaded for it.
@@ -126,20 +132,10 @@ func loadAnswers(ctx context.Context, conn *pgx.Conn, records []Record) error {
 	_, err := conn.CopyFrom(ctx, pgx.Identifier{"proof_answers"}, []string{"key", "outcome", "status", "body"},
 		pgx.CopyFromSlice(len(records), func(i int) ([]any, error) {
 			r := records[i]
-			return []any{r.Key, string(r.Outcome), r.status(), string(r.body)}, nil
+			return []any{r.Key, string(r.Outcome), r.deciding().Status, string(r.Body)}, nil
 		}))
 	if err != nil {
 		return fmt.Errorf("audit: copy answers: %w", err)
 	}
 	return nil
-}
-
-// status is that of the answer that decided the key; 0 if none did.
-func (r Record) status() int {
-	for _, a := range r.Attempts {
-		if a.Outcome == r.Outcome {
-			return a.Status
-		}
-	}
-	return 0
 }

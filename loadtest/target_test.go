@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"shop/loadtest/internal/testbed"
+
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -39,11 +41,11 @@ FROM orders;
 func TestTemplate_SameSeedSameRequestsUnderNewKeys(t *testing.T) {
 	template := Template{Method: "POST", Path: "/{{.N}}", Body: `{{.Key}} {{pick "a" "b"}} {{int 1 3}}`}
 	load := Load{Rate: 100, Duration: time.Second, Seed: 7, Replicas: 2}
-	first, err := template.shots(load)
+	first, err := template.schedule(load)
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := template.shots(load)
+	second, err := template.schedule(load)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,25 +60,41 @@ func TestTemplate_SameSeedSameRequestsUnderNewKeys(t *testing.T) {
 			t.Fatalf("shot %d: %s %s and %s %s", i, a.Path, a.Body, b.Path, b.Body)
 		}
 	}
-	if _, err := (&Template{Body: "{{.Nothing}}"}).shots(load); err == nil {
+	if _, err := (&Template{Body: "{{.Nothing}}"}).schedule(load); err == nil {
 		t.Error("a template that cannot be filled in is no error")
 	}
 }
 
-// foreign is somebody else's service: it knows no problem types, takes each key
+func TestTemplate_ADayOfLoadIsSpreadOverTheDay(t *testing.T) {
+	load := Load{Rate: 2, Duration: 24 * time.Hour, Seed: 1, Replicas: 2}
+	schedule, err := (&Template{Method: "POST", Path: "/"}).schedule(load)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, request := range schedule {
+		if request.At < 0 || i > 0 && request.At < schedule[i-1].At {
+			t.Fatalf("request %d comes at %v", i, request.At)
+		}
+	}
+	if last := schedule[len(schedule)-1].At; last > load.Duration || last < load.Duration-time.Second {
+		t.Errorf("the last request comes at %v", last)
+	}
+}
+
+// foreign is a service that is not ours: it knows no problem types, takes each key
 // once, and keeps what it did in memory. Honest means that all it says is true.
 type foreign struct {
 	mu     sync.Mutex
 	honest bool
 	seen   map[string]int
-	twins  sync.WaitGroup // the first two requests, which wait for each other: they overlap
+	both   sync.WaitGroup // the first two requests, which wait for each other: they overlap
 	came   atomic.Int64
 }
 
 func (f *foreign) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	if f.came.Add(1) <= 2 {
-		f.twins.Done()
-		f.twins.Wait()
+		f.both.Done()
+		f.both.Wait()
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -92,12 +110,11 @@ func (f *foreign) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 func (f *foreign) target(t *testing.T, sql string) *Target {
 	t.Helper()
 	f.seen = map[string]int{}
-	f.twins.Add(2)
-	r := newRange(t, 2, f.ServeHTTP)
+	f.both.Add(2)
 	return &Target{
-		Name: "foreign", Bases: r.bases, KeyHeader: "X-Request-Id", Header: http.Header{}, Classify: ClassifyByStatus(),
+		Name: "foreign", Bases: testbed.Serve(t, 2, f.ServeHTTP), KeyHeader: "X-Request-Id", Header: http.Header{}, Classify: ClassifyByStatus(),
 		Request: &Template{Method: "POST", Path: "/"}, Load: Load{Rate: 200, Duration: 200 * time.Millisecond, Seed: 1},
-		Checks: ParseChecks(sql), Database: postgresURL(t),
+		Checks: ParseChecks(sql), Database: testbed.Env(t, "SHOP_POSTGRES_URL"),
 		Say: t.Logf, Tick: func(string) {},
 	}
 }

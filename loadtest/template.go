@@ -11,7 +11,7 @@ import (
 	"shop/locking/invariant"
 )
 
-// Template makes the requests to somebody else's service. Path and Body are
+// Template makes the requests to a service that is not ours. Path and Body are
 // text/template with
 //
 //	{{.N}}            the number of the request, from 0
@@ -24,9 +24,9 @@ type Template struct {
 	Method, Path, Body string
 }
 
-// shots draws a request for each moment of the load; one in ten is sent twice
+// schedule draws a request for each moment of the load; one in ten is sent twice
 // at once, to two addresses if there are two.
-func (t *Template) shots(load Load) ([]Shot, error) {
+func (t *Template) schedule(load Load) ([]ScheduledRequest, error) {
 	random := rand.New(rand.NewPCG(uint64(load.Seed), 0))
 	functions := template.FuncMap{
 		"pick": func(choices ...string) string { return choices[random.IntN(len(choices))] },
@@ -42,7 +42,7 @@ func (t *Template) shots(load Load) ([]Shot, error) {
 	}
 	run := rand.Uint32() // the service is not new: keys of an earlier run are taken
 	n := max(1, int(load.Duration.Seconds()*float64(load.Rate)))
-	var shots []Shot
+	var schedule []ScheduledRequest
 	for i := range n {
 		fields := struct {
 			N   int
@@ -55,15 +55,15 @@ func (t *Template) shots(load Load) ([]Shot, error) {
 		if err := body.Execute(&b, fields); err != nil {
 			return nil, err
 		}
-		intent := &Intent{Key: fields.Key, Method: t.Method, Path: p.String(), Body: b.Bytes(), Lines: []Stock{{SKU: "anything"}}}
-		at := load.at(i, n)
+		intent := &Intent{Key: fields.Key, Method: t.Method, Path: p.String(), Body: b.Bytes(), Contends: []string{"anything"}}
+		at := load.At(i, n)
 		replica := random.IntN(load.Replicas)
-		shots = append(shots, Shot{at, replica, intent})
-		if i%twinEvery == 0 {
-			shots = append(shots, Shot{at, (replica + 1) % load.Replicas, intent})
+		schedule = append(schedule, ScheduledRequest{at, replica, intent})
+		if i%DuplicateEvery == 0 {
+			schedule = append(schedule, ScheduledRequest{at, (replica + 1) % load.Replicas, intent})
 		}
 	}
-	return shots, nil
+	return schedule, nil
 }
 
 var queryName = regexp.MustCompile(`(?m)^--\s*name:\s*(.+?)\s*$`)

@@ -15,9 +15,9 @@ type CommitCut struct {
 	Every time.Duration // the next COMMIT is cut, on whatever wire
 }
 
-// Strike alternates between before and after. It counts as "after" only what
+// Inject alternates between before and after. It counts as "after" only what
 // the server has committed: it said so, and nobody heard it.
-func (c CommitCut) Strike(ctx context.Context, over time.Duration) ([]Event, error) {
+func (c CommitCut) Inject(ctx context.Context, over time.Duration) ([]Event, error) {
 	event := Event{What: "connections cut at COMMIT", At: time.Now()}
 	s := &scissors{orders: make(chan move, 1), keys: map[string]bool{}}
 	for _, w := range c.Wires {

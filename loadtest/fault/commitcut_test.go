@@ -28,7 +28,7 @@ func TestCommitCut_BeforeIsNotCommittedAndAfterIs(t *testing.T) {
 		}()
 	}
 	began := time.Now()
-	events, err := CommitCut{Wires: wires, Every: 10 * time.Millisecond}.Strike(t.Context(), 400*time.Millisecond)
+	events, err := CommitCut{Wires: wires, Every: 10 * time.Millisecond}.Inject(t.Context(), 400*time.Millisecond)
 	if took := time.Since(began); err != nil || took < 350*time.Millisecond || took > 5*time.Second {
 		t.Fatalf("%v after %v", err, took)
 	}
@@ -52,7 +52,7 @@ func TestCommitCut_NothingIsCutWhereNothingIsWritten(t *testing.T) {
 	w := b.wire()
 	conn := b.connect(w.URL())
 	strike := beside(func() error {
-		events, err := CommitCut{Wires: []*Wire{w}, Every: time.Millisecond}.Strike(t.Context(), 50*time.Millisecond)
+		events, err := CommitCut{Wires: []*Wire{w}, Every: time.Millisecond}.Inject(t.Context(), 50*time.Millisecond)
 		if events[0].Hits != 0 {
 			t.Errorf("%+v", events)
 		}

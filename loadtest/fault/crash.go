@@ -13,8 +13,8 @@ type Crash struct {
 	Times   int
 }
 
-// Strike spreads the kills evenly.
-func (c Crash) Strike(ctx context.Context, over time.Duration) ([]Event, error) {
+// Inject spreads the kills evenly.
+func (c Crash) Inject(ctx context.Context, over time.Duration) ([]Event, error) {
 	var events []Event
 	began := time.Now()
 	for i := range c.Times {

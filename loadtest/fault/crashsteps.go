@@ -20,9 +20,9 @@ type CrashSteps struct {
 	Wait  time.Duration // for each step, until the replica has died
 }
 
-// Strike goes through all steps once, spread over the time as far as it is
+// Inject goes through all steps once, spread over the time as far as it is
 // enough. Each replica is started again without a failpoint.
-func (c CrashSteps) Strike(ctx context.Context, over time.Duration) ([]Event, error) {
+func (c CrashSteps) Inject(ctx context.Context, over time.Duration) ([]Event, error) {
 	var events []Event
 	began := time.Now()
 	for i, step := range c.Steps {

@@ -37,7 +37,7 @@ func TestCrashSteps_EachStepInTurnAndEachReplicaIsStartedAgain(t *testing.T) {
 	for _, early := range []bool{false, true} {
 		m := &mortals{spared: "transfer/c=kill", early: early}
 		f := CrashSteps{Replicas: m, Flow: "transfer", Steps: []string{"a", "b", "c", "d"}, Wait: time.Millisecond}
-		events, err := f.Strike(t.Context(), 10*time.Millisecond)
+		events, err := f.Inject(t.Context(), 10*time.Millisecond)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -61,7 +61,7 @@ func TestCrashSteps_AReplicaThatDoesNotComeBackIsAnError(t *testing.T) {
 	for _, fails := range []string{"start 0", "start 0 --failpoint transfer/a=kill", "kill 0"} {
 		m := &mortals{replicas: replicas{log{fails: fails}}, spared: "a"}
 		f := CrashSteps{Replicas: m, Flow: "transfer", Steps: []string{"a", "b"}, Wait: time.Millisecond}
-		if _, err := f.Strike(t.Context(), time.Millisecond); err == nil {
+		if _, err := f.Inject(t.Context(), time.Millisecond); err == nil {
 			t.Errorf("%s: no error", fails)
 		}
 		if last := m.done[len(m.done)-1]; fails != "kill 0" && last != "start 0" {

@@ -63,14 +63,14 @@ type Event struct {
 // Fault is done over a while, under load. It returns when all is undone. If ctx
 // ends early it undoes what it did, and says what it did until then.
 type Fault interface {
-	Strike(ctx context.Context, over time.Duration) ([]Event, error)
+	Inject(ctx context.Context, over time.Duration) ([]Event, error)
 }
 
 // None does nothing.
 type None struct{}
 
-// Strike returns at once.
-func (None) Strike(context.Context, time.Duration) ([]Event, error) { return nil, nil }
+// Inject returns at once.
+func (None) Inject(context.Context, time.Duration) ([]Event, error) { return nil, nil }
 
 // Wait returns false if ctx ends first.
 func Wait(ctx context.Context, d time.Duration) bool {

@@ -43,7 +43,7 @@ func (s *server) Start(ctx context.Context) error { return errors.Join(s.note("s
 
 func TestCrash_KillsOneAfterTheOtherAndStartsEachAgainBeforeTheNext(t *testing.T) {
 	r := &replicas{}
-	events, err := Crash{Victims: r, Times: 5}.Strike(t.Context(), 50*time.Millisecond)
+	events, err := Crash{Victims: r, Times: 5}.Inject(t.Context(), 50*time.Millisecond)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func TestCrash_KillsOneAfterTheOtherAndStartsEachAgainBeforeTheNext(t *testing.T
 
 func TestCrash_AReplicaThatDoesNotComeBackIsAnError(t *testing.T) {
 	r := &replicas{log{fails: "start 1"}}
-	if events, err := (Crash{Victims: r, Times: 5}).Strike(t.Context(), time.Millisecond); err == nil || len(events) != 2 {
+	if events, err := (Crash{Victims: r, Times: 5}).Inject(t.Context(), time.Millisecond); err == nil || len(events) != 2 {
 		t.Errorf("%v, %d events; want an error, and the two kills", err, len(events))
 	}
 }
@@ -75,7 +75,7 @@ func TestDown_IsStartedAgainAlsoWhenTheRunIsCalledOff(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	s := &server{}
-	if _, err := (Down{Name: "redis", Server: s, Part: 0.5}).Strike(ctx, time.Hour); !errors.Is(err, context.Canceled) {
+	if _, err := (Down{Name: "redis", Server: s, Part: 0.5}).Inject(ctx, time.Hour); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v, want %v", err, context.Canceled)
 	}
 	if diff := cmp.Diff([]string{"kill", "start"}, s.done); diff != "" {
@@ -85,7 +85,7 @@ func TestDown_IsStartedAgainAlsoWhenTheRunIsCalledOff(t *testing.T) {
 
 func TestDown_ServerThatDoesNotStartIsAnError(t *testing.T) {
 	s := &server{log{fails: "start"}}
-	if _, err := (Down{Name: "redis", Server: s}).Strike(t.Context(), 0); err == nil {
+	if _, err := (Down{Name: "redis", Server: s}).Inject(t.Context(), 0); err == nil {
 		t.Error("no error")
 	}
 }
@@ -116,7 +116,7 @@ func TestLockLost_DeletesTheLocksOfItsPrefixAndCountsThoseThatWereThere(t *testi
 			t.Fatal(err)
 		}
 	}
-	events, err := LockLost{Client: client, Prefix: prefix, Every: time.Millisecond}.Strike(t.Context(), 20*time.Millisecond)
+	events, err := LockLost{Client: client, Prefix: prefix, Every: time.Millisecond}.Inject(t.Context(), 20*time.Millisecond)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +132,7 @@ func TestLockLost_DeletesTheLocksOfItsPrefixAndCountsThoseThatWereThere(t *testi
 
 func TestLockLost_NothingThereIsNoHit(t *testing.T) {
 	client, prefix := connect(t)
-	events, err := LockLost{Client: client, Prefix: prefix, Every: time.Millisecond}.Strike(t.Context(), 5*time.Millisecond)
+	events, err := LockLost{Client: client, Prefix: prefix, Every: time.Millisecond}.Inject(t.Context(), 5*time.Millisecond)
 	if err != nil || events[0].Hits != 0 {
 		t.Errorf("events %+v, error %v; want no hits", events, err)
 	}

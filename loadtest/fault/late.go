@@ -46,8 +46,8 @@ const (
 	lookEvery      = 2 * time.Millisecond
 )
 
-// Strike alternates. It does not begin what it could not end in time.
-func (l LateWrite) Strike(ctx context.Context, over time.Duration) (events []Event, err error) {
+// Inject alternates. It does not begin what it could not end in time.
+func (l LateWrite) Inject(ctx context.Context, over time.Duration) (events []Event, err error) {
 	db, err := pgx.Connect(ctx, l.URL)
 	if err != nil {
 		return nil, fmt.Errorf("late write: %w", err)

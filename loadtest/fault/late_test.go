@@ -105,7 +105,7 @@ func strikeLate(t *testing.T, r *branch, enough func([]LateRecord) bool) (record
 			}
 		},
 	}
-	events, err := f.Strike(ctx, time.Minute)
+	events, err := f.Inject(ctx, time.Minute)
 	if !errors.Is(err, context.Canceled) {
 		t.Fatalf("%v, %d late writes in a minute", err, len(records))
 	}
@@ -188,7 +188,7 @@ func TestLateWrite_WithoutANewerHolderNothingIsLate(t *testing.T) {
 			return true, nil
 		},
 	}
-	events, err := f.Strike(ctx, time.Minute)
+	events, err := f.Inject(ctx, time.Minute)
 	if !errors.Is(err, context.Canceled) || len(events) == 0 || len(sum(events)) != 0 {
 		t.Errorf("%+v, %v", events, err)
 	}
@@ -207,7 +207,7 @@ func TestLateWrite_CalledOffItLetsGo(t *testing.T) {
 		Wires: []*Wire{w}, TTL: time.Hour, URL: r.bank.url,
 		Evict: func(context.Context, string) (bool, error) { cancel(); return true, nil },
 	}
-	if _, err := f.Strike(ctx, time.Hour); !errors.Is(err, context.Canceled) {
+	if _, err := f.Inject(ctx, time.Hour); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
 	if err := end(); err != nil {

@@ -29,8 +29,8 @@ const (
 	pauseLongest  = 10
 )
 
-// Strike stops both side by side. It does not begin what it could not end in time.
-func (p Pauses) Strike(ctx context.Context, over time.Duration) ([]Event, error) {
+// Inject stops both side by side. It does not begin what it could not end in time.
+func (p Pauses) Inject(ctx context.Context, over time.Duration) ([]Event, error) {
 	var (
 		work   sync.WaitGroup
 		events [2][]Event

@@ -45,7 +45,7 @@ func newSleepers() *sleepers {
 func TestPauses_FromOneAndAHalfToFiveTTLsAndOneReplicaIsLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSleepers()
-		events, err := Pauses{Replicas: s, TTL: 2 * time.Second}.Strike(t.Context(), 66*time.Second)
+		events, err := Pauses{Replicas: s, TTL: 2 * time.Second}.Inject(t.Context(), 66*time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -68,13 +68,13 @@ func TestPauses_AreResumedInEveryEnding(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		s := newSleepers()
-		events, err := Pauses{Replicas: s, TTL: 2 * time.Second}.Strike(ctx, time.Minute)
+		events, err := Pauses{Replicas: s, TTL: 2 * time.Second}.Inject(ctx, time.Minute)
 		if !errors.Is(err, context.DeadlineExceeded) || len(s.since) != 0 || len(s.slept) != 2 || len(sum(events)) != 0 {
 			t.Errorf("%v, slept %v, still stopped %v, %v", err, s.slept, s.since, sum(events))
 		}
 		s = newSleepers()
 		s.fails = true
-		if events, err = (Pauses{Replicas: s, TTL: time.Second}).Strike(t.Context(), time.Minute); err == nil || len(s.since) != 0 || len(sum(events)) != 0 {
+		if events, err = (Pauses{Replicas: s, TTL: time.Second}).Inject(t.Context(), time.Minute); err == nil || len(s.since) != 0 || len(sum(events)) != 0 {
 			t.Errorf("%v, still stopped %v, %v", err, s.since, sum(events))
 		}
 	})
@@ -88,7 +88,7 @@ func TestPauses_WhoHoldsNothingIsLetGoAndStoppedAgain(t *testing.T) {
 			n := looks.Add(1)
 			return n == 4
 		}
-		events, err := Pauses{Replicas: s, TTL: 2 * time.Second, Aim: aim}.Strike(t.Context(), 4*time.Second)
+		events, err := Pauses{Replicas: s, TTL: 2 * time.Second, Aim: aim}.Inject(t.Context(), 4*time.Second)
 		seen := sum(events)
 		if err != nil || seen["pauses"] != 2 || seen["outlived"] != 1 || len(s.since) != 0 || len(s.slept[0])+len(s.slept[1]) < 4 {
 			t.Errorf("%v: %v, slept %v, still stopped %v", err, seen, s.slept, s.since)
@@ -99,7 +99,7 @@ func TestPauses_WhoHoldsNothingIsLetGoAndStoppedAgain(t *testing.T) {
 func TestPauses_ALockThatIsThereAllTheTimeWasNotOutlived(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		always := func(context.Context) bool { return true }
-		events, err := Pauses{Replicas: newSleepers(), TTL: 2 * time.Second, Aim: always}.Strike(t.Context(), 4*time.Second)
+		events, err := Pauses{Replicas: newSleepers(), TTL: 2 * time.Second, Aim: always}.Inject(t.Context(), 4*time.Second)
 		if seen := sum(events); err != nil || seen["pauses"] != 2 || seen["outlived"] != 0 {
 			t.Errorf("%v: %v", err, seen)
 		}

@@ -19,8 +19,8 @@ type LockLost struct {
 	Every  time.Duration // many times a second
 }
 
-// Strike counts only deletions that hit a lock. Fence counters are left alone.
-func (l LockLost) Strike(ctx context.Context, over time.Duration) ([]Event, error) {
+// Inject counts only deletions that hit a lock. Fence counters are left alone.
+func (l LockLost) Inject(ctx context.Context, over time.Duration) ([]Event, error) {
 	event := Event{What: "locks deleted", At: time.Now()}
 	for end := event.At.Add(over); time.Now().Before(end); {
 		n, err := l.sweep(ctx)
@@ -69,8 +69,8 @@ type Down struct {
 	Part   float64 // of the time; the rest shows whether the system comes back to it
 }
 
-// Strike always starts the server again, also when ctx ended meanwhile.
-func (d Down) Strike(ctx context.Context, over time.Duration) ([]Event, error) {
+// Inject always starts the server again, also when ctx ended meanwhile.
+func (d Down) Inject(ctx context.Context, over time.Duration) ([]Event, error) {
 	event := Event{What: d.Name + " killed", At: time.Now(), Hits: 1, Seen: map[string]int64{d.Name + "_kills": 1}}
 	whole, done := undoing(ctx) // a kill that is called off half way, and late, would undo the start
 	defer done()

@@ -14,8 +14,8 @@ type Restart struct {
 	Times    int
 }
 
-// Strike spreads the restarts evenly. It always starts the server again.
-func (r Restart) Strike(ctx context.Context, over time.Duration) ([]Event, error) {
+// Inject spreads the restarts evenly. It always starts the server again.
+func (r Restart) Inject(ctx context.Context, over time.Duration) ([]Event, error) {
 	var events []Event
 	began := time.Now()
 	for i := range r.Times {

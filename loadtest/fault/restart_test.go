@@ -43,7 +43,7 @@ func TestRestart_PostgresComesBackWithItsDataEachTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer open.Close(context.Background())
-	events, err := Restart{Postgres: postgres, Times: 2}.Strike(t.Context(), time.Second)
+	events, err := Restart{Postgres: postgres, Times: 2}.Inject(t.Context(), time.Second)
 	if err != nil || sum(events)["pg_restarts"] != 2 || events[1].At.Sub(events[0].At) < 400*time.Millisecond {
 		t.Errorf("%+v, %v", events, err)
 	}
@@ -59,7 +59,7 @@ func TestRestart_PostgresComesBackWithItsDataEachTime(t *testing.T) {
 func TestRestart_ServerIsStartedAgainAlsoWhenTheKillFailed(t *testing.T) {
 	for _, fails := range []string{"kill", "start"} {
 		s := &server{log{fails: fails}}
-		if _, err := (Restart{Postgres: s, Times: 1}).Strike(t.Context(), 0); err == nil || len(s.done) != 2 {
+		if _, err := (Restart{Postgres: s, Times: 1}).Inject(t.Context(), 0); err == nil || len(s.done) != 2 {
 			t.Errorf("%s: %v, %v", fails, err, s.done)
 		}
 	}

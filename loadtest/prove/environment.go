@@ -7,24 +7,32 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
+
+	"shop/cmd/shop/api"
+	inventoryflow "shop/loadtest/scenario/inventory"
+	transferflow "shop/loadtest/scenario/transfer"
+	walletflow "shop/loadtest/scenario/wallet"
+	"shop/transfer"
+	"shop/wallet"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"shop/compose/local/stack"
+	"shop/inventory"
 	"shop/loadtest"
 	"shop/loadtest/fault"
 	"shop/loadtest/fault/mongofault"
 	"shop/locking/idempotency/pgtx"
 )
 
-// widening is the mean of the pause between reading and acting on it. That is
-// where the race of naive is, and where a lock is lost on those who hold only
-// that; at after-acquire nothing has been read yet, and naive would have no
-// pause inside its race. It is the same for every strategy, so that what differs
+// widening is the mean of the pause between reading and acting on it. That is where the
+// race of naive is, and where a strategy that holds only a lock loses it; at
+// after-acquire nothing has been read yet, and naive would have no pause inside its race. It is the same for every strategy, so that what differs
 // is the strategy.
 const widening = 2 * time.Millisecond
 
@@ -72,6 +80,37 @@ func (e *environment) unwire() {
 	e.wires, e.tapped = nil, nil
 }
 
+// matrix is that of all flows, with the strategies that the lessons offer.
+func (e *environment) matrix() []loadtest.Scenario {
+	var purchases, transfers, wallets []loadtest.Strategy
+	for _, s := range inventory.Strategies() {
+		purchases = append(purchases, loadtest.Strategy{Name: s.Name, Safe: s.Safe, Stores: s.Stores})
+	}
+	for _, s := range transfer.Strategies() {
+		transfers = append(transfers, loadtest.Strategy{Name: s.Name, Safe: s.Safe, Stores: s.Stores})
+	}
+	for _, s := range wallet.Strategies() {
+		wallets = append(wallets, loadtest.Strategy{Name: s.Name, Safe: s.Safe, Stores: s.Stores})
+	}
+	money := walletflow.New(walletflow.Environment{Mongo: e.mongoURL, Members: e.compare, WireReport: e.wireReport})
+	return slices.Concat(inventoryflow.New().Matrix(purchases), transferflow.New().Matrix(transfers), money.Matrix(wallets))
+}
+
+// check finds out whether the program and all servers are there that the scenarios need.
+func (e *environment) check(scenarios []loadtest.Scenario) (err error) {
+	c := e.settings
+	if e.program, err = c.program(); err != nil {
+		return err
+	}
+	switch {
+	case c.PostgresURL == "" || c.RedisURL == "" || c.Etcd == "" || c.MongoURL == "":
+		return errors.New("no servers: SHOP_POSTGRES_URL, SHOP_REDIS_URL, SHOP_ETCD_ENDPOINTS and SHOP_MONGO_URL are needed; " + getServers)
+	case c.Stack == "" && slices.ContainsFunc(scenarios, breaksServers):
+		return errNoStack
+	}
+	return e.attach(c.Stack)
+}
+
 func (e *environment) attach(dir string) (err error) {
 	if dir == "" {
 		return nil
@@ -86,7 +125,7 @@ var errNoStack = errors.New("no local stack: SHOP_STACK is not set, and a fault 
 
 // breaksServers says which scenarios need servers of their own.
 func breaksServers(s loadtest.Scenario) bool {
-	return s.Fault == loadtest.RedisDown || s.Fault == loadtest.PGRestart || threeMembers(s) || mongoKind(s) != ""
+	return s.Fault == inventoryflow.RedisDown || s.Fault == transferflow.PGRestart || threeMembers(s) || mongoKind(s) != ""
 }
 
 // serverWait bounds the start of a server.
@@ -144,7 +183,7 @@ func (e *environment) retire(ctx context.Context, kind string) error {
 
 // postgresURL is the shared server, or for a scenario that restarts it one of our own.
 func (e *environment) postgresURL(s loadtest.Scenario) (string, error) {
-	if s.Fault != loadtest.PGRestart {
+	if s.Fault != transferflow.PGRestart {
 		return e.settings.PostgresURL, nil
 	}
 	server, err := e.server("postgres")
@@ -154,9 +193,24 @@ func (e *environment) postgresURL(s loadtest.Scenario) (string, error) {
 	return server.Env["SHOP_POSTGRES_URL"], nil
 }
 
+// flow is what differs between the flows in their environment.
+type flow struct {
+	replica func(*loadtest.Trial, *loadtest.Program) error
+	fault   func(*loadtest.Trial) (fault.Fault, error)
+	prepare func(context.Context, *pgxpool.Pool, *loadtest.Trial) ([]loadtest.Credentials, error)
+}
+
+func (e *environment) of(t *loadtest.Trial) flow {
+	return map[string]flow{
+		"inventory": {e.inventoryReplica, e.inventoryFault, stockShelves},
+		"transfer":  {e.transferReplica, e.transferFault, openAccounts},
+		"wallet":    {e.walletReplica, e.walletFault, openWallets},
+	}[t.Scenario.Flow.Name]
+}
+
 // replica says how to start a replica.
-func (e *environment) replica(s loadtest.Scenario, stores loadtest.Stores, lockPrefix string) (loadtest.Program, error) {
-	logs := filepath.Join(e.settings.Out, "logs", strings.ReplaceAll(s.Name(), "/", "-"))
+func (e *environment) replica(t *loadtest.Trial) (loadtest.Program, error) {
+	logs := filepath.Join(e.settings.Out, "logs", strings.ReplaceAll(t.Scenario.Name(), "/", "-"))
 	if err := os.RemoveAll(logs); err != nil {
 		return loadtest.Program{}, err
 	}
@@ -164,14 +218,8 @@ func (e *environment) replica(s loadtest.Scenario, stores loadtest.Stores, lockP
 		return loadtest.Program{}, err
 	}
 	p := loadtest.Program{Path: e.program, Logs: logs, Spawn: e.spawn, Adopt: e.adopt}
-	switch s.Flow {
-	case "transfer":
-		return p, e.transferReplica(&p, s, stores.Postgres, lockPrefix)
-	case "wallet":
-		return p, e.walletReplica(&p, s, stores, lockPrefix)
-	default:
-		return p, e.inventoryReplica(&p, s, stores.Postgres, lockPrefix)
-	}
+	err := e.of(t).replica(t, &p)
+	return p, err
 }
 
 // serve is what the replicas of all flows have in common.
@@ -183,8 +231,8 @@ func (e *environment) serve(listen, metrics, lockPrefix, redisURL string) []stri
 	}
 }
 
-// spawn keeps a replica out of the terminal's process group, so that Ctrl-C
-// comes to us alone, and ties its life to ours.
+// spawn keeps a replica out of the terminal's process group, so that Ctrl-C ends the
+// proof and not the replica, and ends the replica with this process.
 func (e *environment) spawn(cmd *exec.Cmd) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	return stack.Spawn(cmd)
@@ -200,26 +248,23 @@ func (e *environment) adopt(pid int) error {
 }
 
 // fault makes what happens to the servers of a scenario.
-func (e *environment) fault(s loadtest.Scenario, replicas *loadtest.Replicas, stores loadtest.Stores, lockPrefix string) (fault.Fault, error) {
-	switch {
-	case s.Fault == loadtest.NoFault:
+func (e *environment) fault(t *loadtest.Trial) (fault.Fault, error) {
+	if t.Scenario.Fault == loadtest.NoFault {
 		return fault.None{}, nil
-	case s.Flow == "transfer":
-		return e.transferFault(s, replicas, stores.Postgres, lockPrefix)
-	case s.Flow == "wallet":
-		return e.walletFault(s, replicas)
-	default:
-		return e.inventoryFault(s, replicas, lockPrefix)
 	}
+	return e.of(t).fault(t)
 }
 
 // prepare fills a scenario's stores with tables, and with what its flow needs.
-func (e *environment) prepare(ctx context.Context, s loadtest.Scenario, stores loadtest.Stores, plan loadtest.Plan) ([]loadtest.Credentials, error) {
-	migrate := exec.CommandContext(ctx, e.program, "migrate", "--postgres-url", stores.Postgres, "--mongo-url", stores.Mongo)
-	if out, err := migrate.CombinedOutput(); err != nil {
+func (e *environment) prepare(ctx context.Context, t *loadtest.Trial) ([]loadtest.Credentials, error) {
+	args := []string{"migrate", "--postgres-url", t.Postgres, "--mongo-url="}
+	if own, has := t.State.(*walletflow.Stores); has {
+		args = append(args, "--mongo-url", own.Mongo)
+	}
+	if out, err := exec.CommandContext(ctx, e.program, args...).CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("shop migrate: %w\n%s", err, out)
 	}
-	config, err := pgtx.PoolConfig(stores.Postgres) // bounds every wait at the server
+	config, err := pgtx.PoolConfig(t.Postgres) // bounds every wait at the server
 	if err != nil {
 		return nil, err
 	}
@@ -229,12 +274,17 @@ func (e *environment) prepare(ctx context.Context, s loadtest.Scenario, stores l
 		return nil, err
 	}
 	defer pool.Close()
-	switch s.Flow {
-	case "transfer":
-		return openAccounts(ctx, pool, plan)
-	case "wallet":
-		return fillWallets(ctx, pool, stores.Mongo, plan)
-	default:
-		return stockShelves(ctx, pool, plan)
+	return e.of(t).prepare(ctx, pool, t)
+}
+
+// addClients makes the plan's clients.
+func addClients(ctx context.Context, pool *pgxpool.Pool, plan loadtest.Plan) (list []loadtest.Credentials, err error) {
+	for n := range plan.Clients {
+		id, key, err := api.AddClient(ctx, pool, fmt.Sprintf("client-%02d", n+1), false)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, loadtest.Credentials{ID: id, Key: key})
 	}
+	return list, nil
 }

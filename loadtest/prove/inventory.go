@@ -5,19 +5,21 @@ import (
 	"fmt"
 	"time"
 
+	inventoryflow "shop/loadtest/scenario/inventory"
+
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/redis/go-redis/v9"
 
-	"shop/cmd/shop/api"
 	"shop/inventory"
 	"shop/loadtest"
 	"shop/loadtest/fault"
 )
 
 // inventoryReplica sells stock with the scenario's strategy.
-func (e *environment) inventoryReplica(p *loadtest.Program, s loadtest.Scenario, databaseURL, lockPrefix string) error {
+func (e *environment) inventoryReplica(t *loadtest.Trial, p *loadtest.Program) error {
+	s := t.Scenario
 	redisURL := e.settings.RedisURL
-	if s.Fault == loadtest.RedisDown {
+	if s.Fault == inventoryflow.RedisDown {
 		server, err := e.server("redis")
 		if err != nil {
 			return err
@@ -25,9 +27,9 @@ func (e *environment) inventoryReplica(p *loadtest.Program, s loadtest.Scenario,
 		redisURL = server.Env["SHOP_REDIS_URL"]
 	}
 	p.Args = func(_ int, listen, metrics string) []string {
-		return append(e.serve(listen, metrics, lockPrefix, redisURL),
+		return append(e.serve(listen, metrics, t.Prefix, redisURL),
 			"--strategy", s.Strategy, "--transfer-strategy", "row", "--mongo-url=",
-			"--postgres-url", databaseURL, "--etcd-endpoints", e.settings.Etcd,
+			"--postgres-url", t.Postgres, "--etcd-endpoints", e.settings.Etcd,
 			"--lock-ttl", lockTTLs["inventory"].String(),
 			"--failpoint", "inventory/after-guard=exp:"+widening.String())
 	}
@@ -35,37 +37,36 @@ func (e *environment) inventoryReplica(p *loadtest.Program, s loadtest.Scenario,
 }
 
 // inventoryFault breaks replicas, Redis, or what is in it.
-func (e *environment) inventoryFault(s loadtest.Scenario, replicas *loadtest.Replicas, lockPrefix string) (fault.Fault, error) {
-	switch s.Fault {
+func (e *environment) inventoryFault(t *loadtest.Trial) (fault.Fault, error) {
+	switch t.Scenario.Fault {
 	case loadtest.Crash:
-		return fault.Crash{Victims: replicas, Times: 6}, nil
-	case loadtest.LockLost:
+		return fault.Crash{Victims: t.Replicas, Times: 6}, nil
+	case inventoryflow.LockLost:
 		options, err := redis.ParseURL(e.settings.RedisURL)
 		if err != nil {
 			return nil, err
 		}
 		client := redis.NewClient(options)
 		e.closing = append(e.closing, func() { _ = client.Close() })
-		return fault.LockLost{Client: client, Prefix: lockPrefix, Every: 2 * time.Millisecond}, nil
-	case loadtest.RedisDown:
+		return fault.LockLost{Client: client, Prefix: t.Prefix, Every: 2 * time.Millisecond}, nil
+	case inventoryflow.RedisDown:
 		server, err := e.server("redis")
 		return fault.Down{Name: "redis", Server: server, Part: 0.5}, err
 	}
-	return nil, fmt.Errorf("no such fault: %q", s.Fault)
+	return nil, fmt.Errorf("no such fault: %q", t.Scenario.Fault)
 }
 
-// stockShelves puts the plan's products on sale, and makes one buyer.
-func stockShelves(ctx context.Context, pool *pgxpool.Pool, plan loadtest.Plan) ([]loadtest.Credentials, error) {
+// stockShelves puts the plan's products on sale, and makes its buyer.
+func stockShelves(ctx context.Context, pool *pgxpool.Pool, t *loadtest.Trial) ([]loadtest.Credentials, error) {
 	service, err := inventory.New(inventory.Config{Pool: pool, Strategy: "row"})
 	if err != nil {
 		return nil, err
 	}
-	for _, s := range plan.Stock {
+	for _, s := range inventoryflow.Products(t.Plan) {
 		product := inventory.Product{SKU: s.SKU, Name: s.SKU, Price: 1000, Currency: "EUR", Stock: s.Quantity}
 		if _, err := service.AddProduct(ctx, product); err != nil {
 			return nil, err
 		}
 	}
-	id, key, err := api.AddClient(ctx, pool, "buyer", false)
-	return []loadtest.Credentials{{ID: id, Key: key}}, err
+	return addClients(ctx, pool, t.Plan)
 }

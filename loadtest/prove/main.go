@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -21,10 +20,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"shop/compose/local/stack"
-	"shop/inventory"
 	"shop/loadtest"
-	"shop/transfer"
-	"shop/wallet"
+	"shop/loadtest/report"
 )
 
 const description = `Loads replicas of shop, breaks what they depend on, and audits what came of it.
@@ -124,14 +121,14 @@ func (c *app) run(ctx context.Context, out, log io.Writer) (status int, err erro
 			c.Duration, c.calm = durationQuick, durationCalm
 		}
 	}
-	report, err := c.prove(ctx, newProgress(log))
-	if report.Planned > 0 { // else nothing was tried
-		err = errors.Join(err, c.write(out, report))
+	r, err := c.prove(ctx, newProgress(log))
+	if r.Planned > 0 { // else nothing was tried
+		err = errors.Join(err, c.write(out, r))
 	}
 	switch {
 	case err != nil:
 		return couldNotRun, fmt.Errorf("could not run: %w", err)
-	case !report.AsExpected:
+	case !r.AsExpected:
 		return notAsExpected, errors.New("not as expected; see the lines marked above, and the report")
 	}
 	return asExpected, nil
@@ -139,9 +136,9 @@ func (c *app) run(ctx context.Context, out, log io.Writer) (status int, err erro
 
 // write prints the table, and writes the report: of a run that was called off
 // too, in place of an earlier one, which would be taken for its result.
-func (c *app) write(out io.Writer, report loadtest.Report) error {
+func (c *app) write(out io.Writer, r loadtest.Report) error {
 	fmt.Fprintln(out)
-	if err := errors.Join(report.Table(out), report.Write(c.Out)); err != nil {
+	if err := errors.Join(report.Table(out, r), report.Write(c.Out, r)); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintf(out, "\n%s\n%s\n", filepath.Join(c.Out, "index.html"), filepath.Join(c.Out, "prove.json"))
@@ -152,15 +149,15 @@ func (c *app) prove(ctx context.Context, tell *progress) (loadtest.Report, error
 	if len(c.Target.Target) > 0 {
 		return c.proveTarget(ctx, tell)
 	}
-	scenarios, err := c.scenarios()
-	if err != nil {
-		return loadtest.Report{}, err
-	}
-	env, err := c.environment(scenarios)
-	if err != nil {
-		return loadtest.Report{}, err
-	}
+	env := &environment{settings: c, private: map[string]*stack.Server{}, etcds: map[string]*clientv3.Client{}}
 	defer env.close()
+	scenarios, err := c.scenarios(env.matrix())
+	if err != nil {
+		return loadtest.Report{}, err
+	}
+	if err := env.check(scenarios); err != nil {
+		return loadtest.Report{}, err
+	}
 	if err := os.MkdirAll(c.Out, 0o755); err != nil { // before the work, not after it
 		return loadtest.Report{}, err
 	}
@@ -170,38 +167,19 @@ func (c *app) prove(ctx context.Context, tell *progress) (loadtest.Report, error
 		Calm:      c.calm,
 		LockTTL:   lockTTLs,
 		Server:    env.postgresURL,
-		Mongo:     env.mongoURL,
 		Keep:      c.Keep,
 		Prepare:   env.prepare,
 		Program:   env.replica,
 		Fault:     env.fault,
 		Leftovers: env.leftovers,
-		Members:   env.compare,
-		Overheard: env.overheard,
 		Say:       tell.say,
 		Tick:      tell.tick,
 	}
 	return proof.Run(ctx)
 }
 
-// matrix is that of all flows, with the strategies that they offer.
-func matrix() []loadtest.Scenario {
-	var purchases, transfers, wallets []loadtest.Strategy
-	for _, s := range inventory.Strategies() {
-		purchases = append(purchases, loadtest.Strategy{Name: s.Name, Safe: s.Safe, Stores: s.Stores})
-	}
-	for _, s := range transfer.Strategies() {
-		transfers = append(transfers, loadtest.Strategy{Name: s.Name, Safe: s.Safe, Stores: s.Stores})
-	}
-	for _, s := range wallet.Strategies() {
-		wallets = append(wallets, loadtest.Strategy{Name: s.Name, Safe: s.Safe, Stores: s.Stores})
-	}
-	return slices.Concat(loadtest.Inventory.Matrix(purchases), loadtest.Transfer.Matrix(transfers), loadtest.Wallet.Matrix(wallets))
-}
-
 // scenarios chooses from the matrix.
-func (c *app) scenarios() ([]loadtest.Scenario, error) {
-	matrix := matrix()
+func (c *app) scenarios(matrix []loadtest.Scenario) ([]loadtest.Scenario, error) {
 	chosen := loadtest.Only(matrix, c.Flow, c.Strategy, c.Fault)
 	if len(chosen) == 0 {
 		return nil, fmt.Errorf("no scenario has flow %q, strategy %q and fault %q (\"\" is any); there are:\n  %s", c.Flow, c.Strategy, c.Fault, names(matrix))
@@ -226,22 +204,6 @@ func names(scenarios []loadtest.Scenario) string {
 
 // getServers says how to get the servers that a proof needs.
 const getServers = "start real servers for the time of the proof with\n  make demo\nor, as that does, with\n  go build -o bin/ ./cmd/shop ./loadtest/prove ./compose/local && bin/local exec -- bin/prove --quick"
-
-// environment checks that the program and all servers are there that the scenarios need.
-func (c *app) environment(scenarios []loadtest.Scenario) (*environment, error) {
-	program, err := c.program()
-	if err != nil {
-		return nil, err
-	}
-	switch {
-	case c.PostgresURL == "" || c.RedisURL == "" || c.Etcd == "" || c.MongoURL == "":
-		return nil, errors.New("no servers: SHOP_POSTGRES_URL, SHOP_REDIS_URL, SHOP_ETCD_ENDPOINTS and SHOP_MONGO_URL are needed; " + getServers)
-	case c.Stack == "" && slices.ContainsFunc(scenarios, breaksServers):
-		return nil, errNoStack
-	}
-	e := &environment{program: program, settings: c, private: map[string]*stack.Server{}, etcds: map[string]*clientv3.Client{}}
-	return e, e.attach(c.Stack)
-}
 
 // program is the path of shop.
 func (c *app) program() (string, error) {

@@ -4,22 +4,24 @@ import (
 	"context"
 	"time"
 
+	walletflow "shop/loadtest/scenario/wallet"
+
 	"shop/loadtest"
 	"shop/loadtest/fault/mongofault"
 )
 
 // mongoKind is the replica set that a scenario needs for itself: three members, to
-// lose one, or because transactions of the dead have to end sooner than a server's
-// default has it. "": it shares the one that all use.
+// lose one, or because transactions of killed replicas have to end sooner than by a
+// server's default. "": it shares the one that all use.
 func mongoKind(s loadtest.Scenario) string {
-	if s.Flow != "wallet" || s.Fault == loadtest.NoFault {
+	if s.Flow.Name != "wallet" || s.Fault == loadtest.NoFault {
 		return ""
 	}
 	return "mongo3"
 }
 
-// transactionLifetime is how long MongoDB keeps the transaction of who is silent. A
-// replica that is stopped must outlive it, and still have patience when it goes on.
+// transactionLifetime is how long MongoDB keeps the transaction of a silent client. A
+// replica that is stopped must outlive it, and still have time left when it goes on.
 func transactionLifetime(s loadtest.Scenario) time.Duration {
 	if s.Fault == loadtest.Pause {
 		return time.Second
@@ -38,8 +40,8 @@ func (e *environment) mongoURL(s loadtest.Scenario) (string, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), serverWait)
 	defer cancel()
-	// A set that an earlier scenario has broken is not used again: its members remember
-	// who did not answer, and avoid him for a minute. That would be a second fault.
+	// A set that an earlier scenario has broken is not used again: its members avoid for
+	// a minute a member that did not answer. That would be a second fault.
 	if err := e.retire(ctx, kind); err != nil {
 		return "", err
 	}
@@ -64,8 +66,8 @@ func (e *environment) mongoSet(kind string) (set mongofault.Set, err error) {
 }
 
 // compare says where the members of a scenario's own replica set differ. The shared
-// one has a single member, with nobody to differ from.
-func (e *environment) compare(ctx context.Context, s loadtest.Scenario, database string) (m loadtest.Members, err error) {
+// one has a single member.
+func (e *environment) compare(ctx context.Context, s loadtest.Scenario, database string) (m walletflow.Members, err error) {
 	kind := mongoKind(s)
 	if kind == "" {
 		return m, nil

@@ -223,7 +223,7 @@ func TestQuick_HasEverySafeStrategyOnceWithoutAFault(t *testing.T) {
 	for _, s := range wallet.Strategies() {
 		left["wallet/"+s.Name+"/none"] = s.Safe
 	}
-	for _, s := range loadtest.Quick(matrix()) {
+	for _, s := range loadtest.Quick((&environment{}).matrix()) {
 		delete(left, s.Name())
 	}
 	for name, safe := range left {

@@ -9,11 +9,12 @@ import (
 	"strings"
 	"time"
 
+	transferflow "shop/loadtest/scenario/transfer"
+
 	"github.com/jackc/pgx/v5/pgxpool"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
-	"shop/cmd/shop/api"
 	"shop/compose/local/stack"
 	"shop/loadtest"
 	"shop/loadtest/fault"
@@ -23,41 +24,42 @@ import (
 )
 
 // transferReplica moves money with the scenario's strategy, with a batch beside it.
-func (e *environment) transferReplica(p *loadtest.Program, s loadtest.Scenario, databaseURL, lockPrefix string) error {
+func (e *environment) transferReplica(t *loadtest.Trial, p *loadtest.Program) error {
+	s := t.Scenario
 	endpoints, err := e.endpoints(s)
 	if err != nil {
 		return err
 	}
-	urls, err := e.wire(s, databaseURL)
+	urls, err := e.wire(s, t.Postgres)
 	if err != nil {
 		return err
 	}
-	bank := []string{"--transfer-strategy", s.Strategy, "--transfer-lock-ttl", lockTTLs["transfer"].String()}
+	own := []string{"--transfer-strategy", s.Strategy, "--transfer-lock-ttl", lockTTLs["transfer"].String()}
 	p.Args = func(n int, listen, metrics string) []string {
-		return slices.Concat(e.serve(listen, metrics, lockPrefix, e.settings.RedisURL), bank, []string{
+		return slices.Concat(e.serve(listen, metrics, t.Prefix, e.settings.RedisURL), own, []string{
 			"--strategy", "row", "--mongo-url=",
 			"--postgres-url", urls[n], "--etcd-endpoints", endpoints[n%len(endpoints)],
 		}, widen(s))
 	}
-	p.Beside = func() []string {
+	p.Sidecar = func() []string {
 		return append([]string{
-			"batch", "--lab", "--every", "50ms", "--log-level", "warn", "--lock-prefix", lockPrefix,
-			"--postgres-url", databaseURL, "--etcd-endpoints", endpoints[0],
-		}, bank...)
+			"batch", "--lab", "--every", "50ms", "--log-level", "warn", "--lock-prefix", t.Prefix,
+			"--postgres-url", t.Postgres, "--etcd-endpoints", endpoints[0],
+		}, own...)
 	}
 	return nil
 }
 
 // widen pauses between reading and acting on it, and between the last look at ctx
-// and the guard; longer, if somebody is to overtake there. A late write needs no
+// and the guard; longer, if another holder is to overtake there. A late write needs no
 // pause, it is one; and with a step in between, BEGIN would travel alone, and be
 // over before its transaction is late.
 func widen(s loadtest.Scenario) []string {
 	begin := widening
 	switch s.Fault {
-	case loadtest.LateWrite:
+	case transferflow.LateWrite:
 		return nil
-	case loadtest.LeaseRevoked:
+	case transferflow.LeaseRevoked:
 		begin *= 5
 	}
 	return []string{
@@ -69,7 +71,7 @@ func widen(s loadtest.Scenario) []string {
 // threeMembers says which scenarios need a cluster: to lose members of it, or to
 // have each replica talk to its own.
 func threeMembers(s loadtest.Scenario) bool {
-	return s.Fault == loadtest.LeaderKill || s.Fault == loadtest.NoQuorum || s.Strategy == "lease-id-fence"
+	return s.Fault == transferflow.LeaderKill || s.Fault == transferflow.NoQuorum || s.Strategy == "lease-id-fence"
 }
 
 // endpoints are those of the replicas, by number, and around again.
@@ -109,7 +111,7 @@ func (e *environment) etcdMembers() ([]*stack.Server, error) {
 func (e *environment) wire(s loadtest.Scenario, databaseURL string) ([]string, error) {
 	e.unwire()
 	urls := slices.Repeat([]string{databaseURL}, e.settings.Replicas)
-	if s.Fault != loadtest.LateWrite && s.Fault != loadtest.CommitCut {
+	if s.Fault != transferflow.LateWrite && s.Fault != transferflow.CommitCut {
 		return urls, nil
 	}
 	for n := range urls {
@@ -149,19 +151,20 @@ func (e *environment) etcd(s loadtest.Scenario) (*clientv3.Client, error) {
 const stepWait = 3 * time.Second
 
 // transferFault breaks replicas, their packets, their leases, etcd or PostgreSQL.
-func (e *environment) transferFault(s loadtest.Scenario, replicas *loadtest.Replicas, databaseURL, lockPrefix string) (fault.Fault, error) {
+func (e *environment) transferFault(t *loadtest.Trial) (fault.Fault, error) {
+	s := t.Scenario
 	switch s.Fault {
 	case loadtest.Crash:
 		var steps []string
 		for _, step := range transfer.Steps() {
 			steps = append(steps, string(step))
 		}
-		return fault.CrashSteps{Replicas: replicas, Flow: "transfer", Steps: steps, Wait: stepWait}, nil
+		return fault.CrashSteps{Replicas: t.Replicas, Flow: "transfer", Steps: steps, Wait: stepWait}, nil
 	case loadtest.Pause:
-		return fault.Pauses{Replicas: replicas, TTL: lockTTLs["transfer"]}, nil
-	case loadtest.CommitCut:
+		return fault.Pauses{Replicas: t.Replicas, TTL: lockTTLs["transfer"]}, nil
+	case transferflow.CommitCut:
 		return fault.CommitCut{Wires: e.wires, Every: 100 * time.Millisecond}, nil
-	case loadtest.PGRestart:
+	case transferflow.PGRestart:
 		server, err := e.server("postgres")
 		return fault.Restart{Postgres: server, Times: 3}, err
 	}
@@ -170,15 +173,15 @@ func (e *environment) transferFault(s loadtest.Scenario, replicas *loadtest.Repl
 		return nil, err
 	}
 	switch s.Fault {
-	case loadtest.LateWrite:
+	case transferflow.LateWrite:
 		return fault.LateWrite{
-			Wires: e.wires, Replicas: replicas, TTL: lockTTLs["transfer"], URL: databaseURL, Record: e.keepLateWrite(s),
+			Wires: e.wires, Replicas: t.Replicas, TTL: lockTTLs["transfer"], URL: t.Postgres, Record: e.keepLateWrite(s),
 			Evict: func(ctx context.Context, account string) (bool, error) {
-				return etcdfault.Evict(ctx, client, lockPrefix, "account/"+account)
+				return etcdfault.Evict(ctx, client, t.Prefix, "account/"+account)
 			},
 		}, nil
-	case loadtest.LeaseRevoked:
-		return etcdfault.LeasesRevoked{Client: client, Prefix: lockPrefix, Every: lockTTLs["transfer"] / 8}, nil
+	case transferflow.LeaseRevoked:
+		return etcdfault.LeasesRevoked{Client: client, Prefix: t.Prefix, Every: lockTTLs["transfer"] / 8}, nil
 	}
 	members, err := e.etcdMembers()
 	if err != nil {
@@ -189,9 +192,9 @@ func (e *environment) transferFault(s loadtest.Scenario, replicas *loadtest.Repl
 		cluster = append(cluster, etcdfault.Member{Addr: m.Addr, Server: m})
 	}
 	switch s.Fault {
-	case loadtest.LeaderKill:
+	case transferflow.LeaderKill:
 		return etcdfault.LeaderKill{Client: client, Members: cluster, Times: 2}, nil
-	case loadtest.NoQuorum:
+	case transferflow.NoQuorum:
 		return etcdfault.NoQuorum{Client: client, Members: cluster, Times: 2, Part: 0.4}, nil
 	}
 	return nil, fmt.Errorf("no such fault: %q", s.Fault)
@@ -215,32 +218,29 @@ func (e *environment) keepLateWrite(s loadtest.Scenario) func(fault.LateRecord) 
 }
 
 // openAccounts makes the plan's clients and their accounts.
-func openAccounts(ctx context.Context, pool *pgxpool.Pool, plan loadtest.Plan) (list []loadtest.Credentials, err error) {
+func openAccounts(ctx context.Context, pool *pgxpool.Pool, t *loadtest.Trial) ([]loadtest.Credentials, error) {
 	service, err := transfer.New(transfer.Config{Pool: pool, Strategy: "row"})
 	if err != nil {
 		return nil, err
 	}
-	for n := range plan.Clients {
-		id, key, err := api.AddClient(ctx, pool, fmt.Sprintf("client-%02d", n+1), false)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, loadtest.Credentials{ID: id, Key: key})
+	clients, err := addClients(ctx, pool, t.Plan)
+	if err != nil {
+		return nil, err
 	}
-	for _, a := range plan.Accounts {
-		account := transfer.Account{ID: a.ID, Owner: list[a.Client].ID, Currency: a.Currency, Opening: a.Opening}
+	for _, a := range transferflow.Accounts(t.Plan) {
+		account := transfer.Account{ID: a.ID, Owner: clients[a.Client].ID, Currency: a.Currency, Opening: a.Opening}
 		if _, err := service.OpenAccount(ctx, account); err != nil {
 			return nil, err
 		}
 	}
-	return list, nil
+	return clients, nil
 }
 
 // leftovers lists what is left of locks in etcd.
-func (e *environment) leftovers(ctx context.Context, s loadtest.Scenario, lockPrefix string) ([]string, error) {
-	client, err := e.etcd(s)
+func (e *environment) leftovers(ctx context.Context, t *loadtest.Trial) ([]string, error) {
+	client, err := e.etcd(t.Scenario)
 	if err != nil {
 		return nil, err
 	}
-	return etcdfault.Leftovers(ctx, client, lockPrefix)
+	return etcdfault.Leftovers(ctx, client, t.Prefix)
 }

@@ -5,11 +5,12 @@ import (
 	"fmt"
 	"time"
 
+	walletflow "shop/loadtest/scenario/wallet"
+
 	"github.com/jackc/pgx/v5/pgxpool"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/connstring"
 
-	"shop/cmd/shop/api"
 	"shop/loadtest"
 	"shop/loadtest/fault"
 	"shop/loadtest/fault/mongofault"
@@ -17,33 +18,34 @@ import (
 )
 
 // walletReplica keeps wallets with the scenario's strategy.
-func (e *environment) walletReplica(p *loadtest.Program, s loadtest.Scenario, stores loadtest.Stores, lockPrefix string) error {
-	urls, err := e.wireMongo(s, stores.Mongo)
+func (e *environment) walletReplica(t *loadtest.Trial, p *loadtest.Program) error {
+	s, own := t.Scenario, walletflow.Of(t)
+	urls, err := e.wireMongo(s, own.Mongo)
 	if err != nil {
 		return err
 	}
 	between := widening
-	if s.Fault == loadtest.Pause { // so that there is somebody to stop between lock and commit
+	if s.Fault == loadtest.Pause { // so that there is a transaction to stop between lock and commit
 		between *= 5
 	}
 	p.Args = func(n int, listen, metrics string) []string {
-		return append(e.serve(listen, metrics, lockPrefix, e.settings.RedisURL),
+		return append(e.serve(listen, metrics, t.Prefix, e.settings.RedisURL),
 			"--strategy", "row", "--transfer-strategy", "row",
-			"--postgres-url", stores.Postgres, "--etcd-endpoints", e.settings.Etcd,
-			"--wallet-strategy", s.Strategy, "--mongo-url", urls[n], "--bonus-url", stores.Bonus,
+			"--postgres-url", t.Postgres, "--etcd-endpoints", e.settings.Etcd,
+			"--wallet-strategy", s.Strategy, "--mongo-url", urls[n], "--bonus-url", own.Bonus,
 			"--failpoint", "wallet/after-guard=exp:"+between.String())
 	}
 	return nil
 }
 
-// wireMongo gives each replica its own way to MongoDB: one with somebody on it who
-// listens, where it leads to one and the same primary all the time.
+// wireMongo gives each replica its own way to MongoDB: through a proxy, where it leads to
+// one and the same primary all the time.
 func (e *environment) wireMongo(s loadtest.Scenario, databaseURL string) ([]string, error) {
 	e.unwire()
 	urls := make([]string, e.settings.Replicas)
 	for n := range urls {
 		urls[n] = databaseURL
-		if s.Fault != loadtest.NoFault && s.Fault != loadtest.CommitUnknown {
+		if s.Fault != loadtest.NoFault && s.Fault != walletflow.CommitUnknown {
 			continue
 		}
 		w, err := mongofault.NewWire(databaseURL)
@@ -56,8 +58,8 @@ func (e *environment) wireMongo(s loadtest.Scenario, databaseURL string) ([]stri
 	return urls, nil
 }
 
-// overheard is what the wires heard of the replicas, by the rules of the strategy.
-func (e *environment) overheard(s loadtest.Scenario) (all loadtest.Overheard) {
+// wireReport is what the proxies saw of the replicas, by the rules of the strategy.
+func (e *environment) wireReport(s loadtest.Scenario) (all walletflow.WireReport) {
 	for n, w := range e.tapped {
 		transactions, breaches := w.Overheard(s.Strategy)
 		all.Transactions += transactions
@@ -69,13 +71,14 @@ func (e *environment) overheard(s loadtest.Scenario) (all loadtest.Overheard) {
 }
 
 // walletFault breaks replicas, commits or members of the replica set.
-func (e *environment) walletFault(s loadtest.Scenario, replicas *loadtest.Replicas) (fault.Fault, error) {
+func (e *environment) walletFault(t *loadtest.Trial) (fault.Fault, error) {
+	s := t.Scenario
 	if s.Fault == loadtest.Crash {
 		var steps []string
 		for _, step := range wallet.Steps() {
 			steps = append(steps, string(step))
 		}
-		return fault.CrashSteps{Replicas: replicas, Flow: "wallet", Steps: steps, Wait: stepWait}, nil
+		return fault.CrashSteps{Replicas: t.Replicas, Flow: "wallet", Steps: steps, Wait: stepWait}, nil
 	}
 	set, err := e.mongoSet(mongoKind(s))
 	if err != nil {
@@ -84,21 +87,22 @@ func (e *environment) walletFault(s loadtest.Scenario, replicas *loadtest.Replic
 	switch s.Fault {
 	case loadtest.Pause:
 		aim := func(ctx context.Context) bool { return mongofault.Abandoned(ctx, set, aimWait) }
-		return fault.Pauses{Replicas: replicas, TTL: transactionLifetime(s), Aim: aim}, nil
-	case loadtest.StepDown:
+		return fault.Pauses{Replicas: t.Replicas, TTL: transactionLifetime(s), Aim: aim}, nil
+	case walletflow.StepDown:
 		return mongofault.StepDown{Set: set, Times: 2}, nil
-	case loadtest.PrimaryPause:
+	case walletflow.PrimaryPause:
 		return mongofault.PrimaryPause{Set: set, Times: 1}, nil
-	case loadtest.PrimaryKill:
+	case walletflow.PrimaryKill:
 		return mongofault.PrimaryKill{Set: set, Times: 1}, nil
-	case loadtest.CommitUnknown:
+	case walletflow.CommitUnknown:
 		return mongofault.CommitUnknown{Wires: e.tapped, Every: 100 * time.Millisecond, Phase: 700 * time.Millisecond}, nil
 	}
 	return nil, fmt.Errorf("no such fault: %q", s.Fault)
 }
 
-// fillWallets makes the plan's clients and their wallets.
-func fillWallets(ctx context.Context, pool *pgxpool.Pool, mongoURL string, plan loadtest.Plan) (list []loadtest.Credentials, err error) {
+// openWallets makes the plan's clients and their wallets.
+func openWallets(ctx context.Context, pool *pgxpool.Pool, t *loadtest.Trial) ([]loadtest.Credentials, error) {
+	mongoURL := walletflow.Of(t).Mongo
 	options, err := wallet.ClientOptions(mongoURL)
 	if err != nil {
 		return nil, err
@@ -117,18 +121,15 @@ func fillWallets(ctx context.Context, pool *pgxpool.Pool, mongoURL string, plan 
 	if err != nil {
 		return nil, err
 	}
-	for n := range plan.Clients {
-		id, key, err := api.AddClient(ctx, pool, fmt.Sprintf("client-%02d", n+1), false)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, loadtest.Credentials{ID: id, Key: key})
+	clients, err := addClients(ctx, pool, t.Plan)
+	if err != nil {
+		return nil, err
 	}
-	for _, p := range plan.Wallets {
-		w := wallet.Wallet{ID: p.ID, Owner: list[p.Client].ID, Currency: p.Currency, Opening: p.Opening}
+	for _, seed := range walletflow.Seeds(t.Plan) {
+		w := wallet.Wallet{ID: seed.ID, Owner: clients[seed.Client].ID, Currency: seed.Currency, Opening: seed.Opening}
 		if _, err := service.OpenWallet(ctx, w); err != nil {
 			return nil, err
 		}
 	}
-	return list, nil
+	return clients, nil
 }

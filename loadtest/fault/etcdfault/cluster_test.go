@@ -32,7 +32,7 @@ func TestLeaderKill_AnotherIsElectedEachTime(t *testing.T) {
 	client, members := three(t)
 	store := open(t, client, "lock", 5*time.Second)
 	began := time.Now()
-	events, err := LeaderKill{Client: client, Members: members, Times: 2}.Strike(t.Context(), 4*time.Second)
+	events, err := LeaderKill{Client: client, Members: members, Times: 2}.Inject(t.Context(), 4*time.Second)
 	seen := sum(events)
 	t.Logf("%v in %v", seen, time.Since(began).Round(time.Millisecond))
 	if err != nil || len(events) != 2 || seen["members_killed"] != 2 || seen["elections"] < 2 {
@@ -48,7 +48,7 @@ func TestLeaderKill_CalledOffTheLeaderIsStartedAgain(t *testing.T) {
 	for i := range members {
 		members[i].Server = cancelling{members[i].Server, cancel}
 	}
-	if _, err := (LeaderKill{Client: client, Members: members, Times: 1}).Strike(ctx, time.Second); !errors.Is(err, context.Canceled) {
+	if _, err := (LeaderKill{Client: client, Members: members, Times: 1}).Inject(ctx, time.Second); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
 	for i := range members {
@@ -78,7 +78,7 @@ func TestNoQuorum_NothingIsGrantedAndThenItIsAgain(t *testing.T) {
 	client, members := three(t)
 	store := open(t, client, "lock", 2*time.Second)
 	began := time.Now()
-	events, err := NoQuorum{Client: client, Members: members, Times: 2, Part: 0.5}.Strike(t.Context(), 6*time.Second)
+	events, err := NoQuorum{Client: client, Members: members, Times: 2, Part: 0.5}.Inject(t.Context(), 6*time.Second)
 	t.Logf("%v in %v", sum(events), time.Since(began).Round(time.Millisecond))
 	if err != nil || sum(events)["quorum_losses"] != 2 {
 		t.Errorf("%+v, %v", events, err)

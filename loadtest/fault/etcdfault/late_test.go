@@ -117,7 +117,7 @@ func TestLateWrite_TheFenceRefusesAndWithoutItMoneyIsLost(t *testing.T) {
 					}
 				},
 			}
-			events, err := strike.Strike(ctx, time.Hour)
+			events, err := strike.Inject(ctx, time.Hour)
 			replicas.stop()
 			seen := sum(events)
 			if !errors.Is(err, context.Canceled) {
@@ -137,7 +137,7 @@ func TestCommitCut_OfRealTransfersNothingIsLost(t *testing.T) {
 		database, owner, accounts := newBank(t)
 		_, prefix := shared(t)
 		wires, replicas := serve(t, strategy, database, prefix, owner, accounts)
-		events, err := fault.CommitCut{Wires: wires, Every: 20 * time.Millisecond}.Strike(t.Context(), time.Second)
+		events, err := fault.CommitCut{Wires: wires, Every: 20 * time.Millisecond}.Inject(t.Context(), time.Second)
 		replicas.stop()
 		seen := sum(events)
 		t.Logf("%s: %v", strategy, seen)

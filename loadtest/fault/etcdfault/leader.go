@@ -33,9 +33,9 @@ const (
 	askEvery     = 20 * time.Millisecond
 )
 
-// Strike spreads the kills evenly; each waits for the new leader before the old
+// Inject spreads the kills evenly; each waits for the new leader before the old
 // one is started again.
-func (l LeaderKill) Strike(ctx context.Context, over time.Duration) ([]fault.Event, error) {
+func (l LeaderKill) Inject(ctx context.Context, over time.Duration) ([]fault.Event, error) {
 	var events []fault.Event
 	began := time.Now()
 	for i := range l.Times {

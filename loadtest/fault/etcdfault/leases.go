@@ -24,8 +24,8 @@ type LeasesRevoked struct {
 	Every  time.Duration // several times per TTL; longer than a session takes to be made anew
 }
 
-// Strike counts the leases that were there to be revoked.
-func (l LeasesRevoked) Strike(ctx context.Context, over time.Duration) ([]fault.Event, error) {
+// Inject counts the leases that were there to be revoked.
+func (l LeasesRevoked) Inject(ctx context.Context, over time.Duration) ([]fault.Event, error) {
 	event := fault.Event{What: "leases revoked", At: time.Now()}
 	for end := event.At.Add(over); time.Now().Before(end); {
 		n, err := revokeAll(ctx, l.Client, l.Prefix)

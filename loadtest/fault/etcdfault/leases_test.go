@@ -30,7 +30,7 @@ func TestLeasesRevoked_EveryHolderBelowThePrefixLosesItsLockAndNobodyElse(t *tes
 		}
 		held = append(held, l)
 	}
-	events, err := LeasesRevoked{Client: client, Prefix: prefix, Every: time.Hour}.Strike(t.Context(), 50*time.Millisecond)
+	events, err := LeasesRevoked{Client: client, Prefix: prefix, Every: time.Hour}.Inject(t.Context(), 50*time.Millisecond)
 	if n := sum(events)["leases_revoked"]; err != nil || n != 2 || events[0].Hits != n {
 		t.Errorf("%+v, %v", events, err)
 	}
@@ -43,7 +43,7 @@ func TestLeasesRevoked_EveryHolderBelowThePrefixLosesItsLockAndNobodyElse(t *tes
 
 func TestLeasesRevoked_NothingThereIsNoHit(t *testing.T) {
 	client, prefix := shared(t)
-	events, err := LeasesRevoked{Client: client, Prefix: prefix, Every: time.Millisecond}.Strike(t.Context(), 20*time.Millisecond)
+	events, err := LeasesRevoked{Client: client, Prefix: prefix, Every: time.Millisecond}.Inject(t.Context(), 20*time.Millisecond)
 	if err != nil || events[0].Hits != 0 {
 		t.Errorf("%+v, %v", events, err)
 	}
@@ -53,7 +53,7 @@ func TestLeasesRevoked_CalledOffItSaysWhatItDid(t *testing.T) {
 	client, prefix := shared(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	events, err := LeasesRevoked{Client: client, Prefix: prefix, Every: time.Millisecond}.Strike(ctx, time.Hour)
+	events, err := LeasesRevoked{Client: client, Prefix: prefix, Every: time.Millisecond}.Inject(ctx, time.Hour)
 	if !errors.Is(err, context.DeadlineExceeded) || len(events) != 1 {
 		t.Errorf("%+v, %v", events, err)
 	}

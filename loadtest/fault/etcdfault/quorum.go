@@ -21,9 +21,9 @@ type NoQuorum struct {
 	Part    float64 // of the time that they are away; the rest shows whether the system comes back
 }
 
-// Strike spreads the losses evenly. A loss counts if a read found that there is
+// Inject spreads the losses evenly. A loss counts if a read found that there is
 // no quorum. All members are brought back in every ending.
-func (q NoQuorum) Strike(ctx context.Context, over time.Duration) ([]fault.Event, error) {
+func (q NoQuorum) Inject(ctx context.Context, over time.Duration) ([]fault.Event, error) {
 	var events []fault.Event
 	began := time.Now()
 	for i := range q.Times {

@@ -31,9 +31,9 @@ type CommitUnknown struct {
 // until its time is over or the phase is: then it knows, and nobody else notices.
 const maxTimeExpired = 50
 
-// Strike counts the answers that were swallowed, and the write concern errors
+// Inject counts the answers that were swallowed, and the write concern errors
 // that clients were told. Everything is as it was at the end.
-func (c CommitUnknown) Strike(ctx context.Context, over time.Duration) ([]fault.Event, error) {
+func (c CommitUnknown) Inject(ctx context.Context, over time.Duration) ([]fault.Event, error) {
 	var events []fault.Event
 	end, part := time.Now().Add(over), min(c.Phase, over/2)
 	for i := 0; ctx.Err() == nil && time.Until(end) > 0; i++ {

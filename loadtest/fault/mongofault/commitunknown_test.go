@@ -18,7 +18,7 @@ func TestCommitUnknown_OfRealOperationsNothingIsLostAndAllIsResolved(t *testing.
 			done := make(chan int64, 1)
 			go func() { done <- c.churn(ctx, 3) }()
 			began := time.Now()
-			events, err := CommitUnknown{Wires: c.wires, Every: 200 * time.Millisecond, Phase: 500 * time.Millisecond}.Strike(t.Context(), 3*time.Second)
+			events, err := CommitUnknown{Wires: c.wires, Every: 200 * time.Millisecond, Phase: 500 * time.Millisecond}.Inject(t.Context(), 3*time.Second)
 			took := time.Since(began)
 			cancel()
 			n := <-done

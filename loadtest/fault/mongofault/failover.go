@@ -51,8 +51,8 @@ type StepDown struct {
 	Times int
 }
 
-// Strike counts the elections: a split vote takes more than one.
-func (s StepDown) Strike(ctx context.Context, over time.Duration) ([]fault.Event, error) {
+// Inject counts the elections: a split vote takes more than one.
+func (s StepDown) Inject(ctx context.Context, over time.Duration) ([]fault.Event, error) {
 	rounds := 0
 	return series(ctx, over, s.Times, StepDownNeeds, func(ctx context.Context) (fault.Event, error) {
 		rounds++
@@ -102,8 +102,8 @@ type PrimaryPause struct {
 // linger is how long the old primary is still silent when there is a new one.
 const linger = 500 * time.Millisecond
 
-// Strike counts the elections. The old primary goes on in every ending.
-func (p PrimaryPause) Strike(ctx context.Context, over time.Duration) ([]fault.Event, error) {
+// Inject counts the elections. The old primary goes on in every ending.
+func (p PrimaryPause) Inject(ctx context.Context, over time.Duration) ([]fault.Event, error) {
 	return series(ctx, over, p.Times, PrimaryPauseNeeds, p.once)
 }
 

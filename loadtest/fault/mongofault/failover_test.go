@@ -41,7 +41,7 @@ func TestStepDown_AnotherIsElectedEachTimeAndAWireLeadsThere(t *testing.T) {
 			db, w := newDatabase(t, url), newWire(t, url)
 			c := talk{t, w, connect(t, w.URL()).Database(db.Name())}
 			c.must(c.newLock)(t.Context())
-			events, err := StepDown{Set: set, Times: 2}.Strike(t.Context(), 9*time.Second)
+			events, err := StepDown{Set: set, Times: 2}.Inject(t.Context(), 9*time.Second)
 			struck(t, set, events, err, 2)
 			eventually(t, c.newLock)
 		})
@@ -50,7 +50,7 @@ func TestStepDown_AnotherIsElectedEachTimeAndAWireLeadsThere(t *testing.T) {
 
 func TestFailovers_DoNotBeginWhatTheyCouldNotEnd(t *testing.T) {
 	for _, f := range []fault.Fault{StepDown{Times: 1}, PrimaryPause{Times: 1}, PrimaryKill{Times: 1}} {
-		if events, err := f.Strike(t.Context(), time.Second); err != nil || len(events) != 0 {
+		if events, err := f.Inject(t.Context(), time.Second); err != nil || len(events) != 0 {
 			t.Errorf("%T: %+v, %v", f, events, err)
 		}
 	}
@@ -59,7 +59,7 @@ func TestFailovers_DoNotBeginWhatTheyCouldNotEnd(t *testing.T) {
 func TestPrimaryPause_AnotherIsElectedAndTheOldOneComesBack(t *testing.T) {
 	t.Parallel()
 	_, set := private(t, "mongo3")
-	events, err := PrimaryPause{Set: set, Times: 1}.Strike(t.Context(), time.Minute)
+	events, err := PrimaryPause{Set: set, Times: 1}.Inject(t.Context(), time.Minute)
 	struck(t, set, events, err, 1)
 
 	ctx, cancel := context.WithCancel(t.Context()) // called off when one stands still
@@ -67,7 +67,7 @@ func TestPrimaryPause_AnotherIsElectedAndTheOldOneComesBack(t *testing.T) {
 	for i := range set {
 		set[i].Server = cancelling{set[i].Server, cancel}
 	}
-	if _, err := (PrimaryPause{Set: set, Times: 2}).Strike(ctx, time.Minute); !errors.Is(err, context.Canceled) {
+	if _, err := (PrimaryPause{Set: set, Times: 2}).Inject(ctx, time.Minute); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
 	struck(t, set, nil, nil, 0)

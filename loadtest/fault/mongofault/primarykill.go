@@ -29,9 +29,9 @@ type PrimaryKill struct {
 // alone is how long the primary writes what no other has.
 const alone = 500 * time.Millisecond
 
-// Strike counts the elections, and the documents that were taken back. At the end
+// Inject counts the elections, and the documents that were taken back. At the end
 // of each kill all members are up, and have caught up.
-func (k PrimaryKill) Strike(ctx context.Context, over time.Duration) ([]fault.Event, error) {
+func (k PrimaryKill) Inject(ctx context.Context, over time.Duration) ([]fault.Event, error) {
 	return series(ctx, over, k.Times, PrimaryKillNeeds, k.once)
 }
 

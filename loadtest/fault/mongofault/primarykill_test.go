@@ -69,7 +69,7 @@ func TestPrimaryKill_TakesBackWhatThePrimaryAloneHadAndNothingElse(t *testing.T)
 	go func() { one <- writer(t.Context(), direct, 1, func() {}) }()
 	go func() { majority <- writer(t.Context(), direct, "majority", sync.OnceFunc(func() { close(begun) })) }()
 	<-begun
-	events, err := PrimaryKill{Set: set, Times: 1}.Strike(t.Context(), time.Minute)
+	events, err := PrimaryKill{Set: set, Times: 1}.Inject(t.Context(), time.Minute)
 	struck(t, set, events, err, 1)
 
 	acknowledged := <-one
@@ -111,7 +111,7 @@ func TestPrimaryKill_OfRealOperationsNothingIsLost(t *testing.T) {
 	defer cancel()
 	done := make(chan int64, 1)
 	go func() { done <- c.churn(ctx, 3) }()
-	events, err := PrimaryKill{Set: set, Times: 1}.Strike(t.Context(), time.Minute)
+	events, err := PrimaryKill{Set: set, Times: 1}.Inject(t.Context(), time.Minute)
 	cancel()
 	n := <-done
 	struck(t, set, events, err, 1)

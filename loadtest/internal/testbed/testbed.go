@@ -1,0 +1,189 @@
+// Package testbed is what the tests of the engine and of the flows stand on: databases
+// with a lesson's tables, HTTP servers that answer as a service does, and replicas that
+// refuse everything. It imports nothing of the engine, so that the engine's own tests can
+// use it.
+package testbed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"go.uber.org/goleak"
+)
+
+// Env reads the address of a server. A missing one fails the test: nothing is skipped.
+func Env(t testing.TB, name string) string {
+	t.Helper()
+	url := os.Getenv(name)
+	if url == "" {
+		t.Fatalf("%s is not set: run the tests with `make test`, or `go run ./compose/local exec -- go test ./...`", name)
+	}
+	return url
+}
+
+// Connect connects to a database until the test ends.
+func Connect(t testing.TB, url string) *pgx.Conn {
+	t.Helper()
+	conn, err := pgx.Connect(context.Background(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	return conn
+}
+
+// Schema gives a connection to a schema of its own, in which a lesson's tables are.
+func Schema(t testing.TB, lesson string) *pgx.Conn {
+	t.Helper()
+	conn := Connect(t, Env(t, "SHOP_POSTGRES_URL"))
+	schema := fmt.Sprintf("loadtest_%d_%d", os.Getpid(), time.Now().UnixNano())
+	Exec(t, conn, "CREATE SCHEMA "+schema)
+	t.Cleanup(func() { Exec(t, conn, "DROP SCHEMA "+schema+" CASCADE") })
+	Exec(t, conn, "SET search_path = "+schema)
+	Migrate(t, conn, lesson)
+	return conn
+}
+
+// Migrate makes a lesson's tables, and those of idempotency keys, from the Up halves of
+// the migration files, in order.
+func Migrate(t testing.TB, conn *pgx.Conn, lesson string) {
+	t.Helper()
+	var files []string
+	for _, folder := range []string{"locking/idempotency/pgtx", lesson} {
+		found, err := filepath.Glob(filepath.Join(root(t), folder, "migrations", "*.sql"))
+		if err != nil || len(found) == 0 {
+			t.Fatalf("no migrations in %s: %v", folder, err)
+		}
+		files = append(files, found...)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		up, _, _ := strings.Cut(string(text), "-- +goose Down")
+		Exec(t, conn, up)
+	}
+}
+
+// root is the folder of the module.
+func root(t testing.TB) string {
+	t.Helper()
+	folder, err := os.Getwd()
+	for ; err == nil; folder = filepath.Dir(folder) {
+		if _, err := os.Stat(filepath.Join(folder, "go.mod")); err == nil {
+			return folder
+		}
+		if folder == filepath.Dir(folder) {
+			err = errors.New("no go.mod above the test")
+		}
+	}
+	t.Fatal(err)
+	return ""
+}
+
+// Exec runs statements, also when the test has ended.
+func Exec(t testing.TB, conn *pgx.Conn, sql string) {
+	t.Helper()
+	if _, err := conn.PgConn().Exec(context.Background(), sql).ReadAll(); err != nil {
+		t.Fatalf("%v in:\n%s", err, sql)
+	}
+}
+
+// Serve starts n servers with one handler, and gives their URLs.
+func Serve(t testing.TB, n int, handler http.HandlerFunc) (bases []string) {
+	t.Helper()
+	for range n {
+		server := httptest.NewServer(handler)
+		t.Cleanup(server.Close)
+		bases = append(bases, server.URL)
+	}
+	return bases
+}
+
+// Problem answers with a problem type, as the service does.
+func Problem(w http.ResponseWriter, status int, kind string) {
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(status)
+	_, _ = fmt.Fprintf(w, `{"type":"/problems/%s","title":"?","status":%d}`, kind, status)
+}
+
+// Created answers with an id.
+func Created(w http.ResponseWriter, id string) {
+	w.WriteHeader(http.StatusCreated)
+	_, _ = fmt.Fprintf(w, `{"id":%q}`, id)
+}
+
+// asReplica as first argument makes a test binary a replica: it serves /readyz,
+// refuses every order, counts, and ends on SIGTERM.
+const asReplica = "be-a-replica"
+
+// Main runs the tests of a package, or is a replica of one.
+func Main(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == asReplica {
+		os.Exit(beReplica(os.Args[2], os.Args[3], os.Args[4]))
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// ReplicaArgs are the arguments that make a test binary a replica: a "good" one, one
+// that is "broken" and ends at once, or one that kills itself: "suicide".
+func ReplicaArgs(mode string) func(n int, listen, metrics string) []string {
+	return func(_ int, listen, metrics string) []string { return []string{asReplica, mode, listen, metrics} }
+}
+
+func beReplica(mode, listen, metrics string) int {
+	if mode == "broken" {
+		fmt.Fprintln(os.Stderr, "no database")
+		return 1
+	}
+	if mode == "suicide" {
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	}
+	for _, setting := range os.Environ() {
+		if strings.HasPrefix(setting, "SHOP_") {
+			fmt.Fprintln(os.Stderr, "inherited", setting)
+			return 1
+		}
+	}
+	ended := make(chan os.Signal, 1)
+	signal.Notify(ended, syscall.SIGTERM)
+	mux := http.NewServeMux()
+	mux.HandleFunc("/readyz", func(http.ResponseWriter, *http.Request) {})
+	mux.HandleFunc("/metrics", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(Metrics)) })
+	mux.HandleFunc("/v1/", func(w http.ResponseWriter, _ *http.Request) { Problem(w, http.StatusServiceUnavailable, "busy") })
+	go func() { _ = http.ListenAndServe(metrics, mux) }()
+	go func() { _ = http.ListenAndServe(listen, mux) }()
+	<-ended
+	return 0
+}
+
+// Metrics is what such a replica says in /metrics.
+const Metrics = `# TYPE inventory_events_total counter
+inventory_events_total{kind="guard_tripped",strategy="redis+row"} 2
+inventory_events_total{kind="guard_tripped",strategy="row"} 1
+inventory_events_total{kind="something_new",strategy="row"} 9
+# TYPE transfer_events_total counter
+transfer_events_total{kind="fence_refused",strategy="etcd-fenced"} 5
+# TYPE wallet_events_total counter
+wallet_events_total{kind="conflict",strategy="lockid"} 6
+# TYPE locking_events_total counter
+locking_events_total{kind="busy",store="redis"} 40
+locking_events_total{kind="busy",store="etcd"} 2
+locking_events_total{kind="released",store="redis"} 7
+# TYPE locking_wait_seconds histogram
+locking_wait_seconds_bucket{store="redis",le="+Inf"} 3
+locking_wait_seconds_sum{store="redis"} 1
+locking_wait_seconds_count{store="redis"} 3
+`

@@ -1,0 +1,57 @@
+// Package testproof is a proof of replicas that refuse everything: the cheapest way never
+// to break an invariant, which must not pass. The test binary is the replica: see
+// testbed.Main.
+package testproof
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"shop/loadtest"
+	"shop/loadtest/fault"
+	"shop/loadtest/internal/testbed"
+)
+
+// New is a proof of one scenario without a fault, whose replicas refuse everything.
+// prepare fills the stores of a trial for the clients that it is given.
+func New(t *testing.T, scenario loadtest.Scenario, prepare func(context.Context, *loadtest.Trial, []loadtest.Credentials) error) *loadtest.Proof {
+	t.Helper()
+	program := Program(t, "good")
+	return &loadtest.Proof{
+		Scenarios: []loadtest.Scenario{scenario},
+		Load:      loadtest.Load{Rate: 100, Duration: time.Second, Seed: 1, Replicas: 2},
+		LockTTL:   map[string]time.Duration{scenario.Flow.Name: time.Second}, Patience: time.Second,
+		Server: func(loadtest.Scenario) (string, error) { return testbed.Env(t, "SHOP_POSTGRES_URL"), nil },
+		Prepare: func(ctx context.Context, trial *loadtest.Trial) (clients []loadtest.Credentials, err error) {
+			for range trial.Plan.Clients {
+				clients = append(clients, loadtest.Credentials{ID: uuid.New(), Key: "key"})
+			}
+			return clients, prepare(ctx, trial, clients)
+		},
+		Program: func(*loadtest.Trial) (loadtest.Program, error) { return program, nil },
+		Fault:   func(*loadtest.Trial) (fault.Fault, error) { return fault.None{}, nil },
+		Say:     t.Logf, Tick: func(string) {},
+	}
+}
+
+// Program is the test binary as a replica.
+func Program(t *testing.T, mode string) loadtest.Program {
+	t.Helper()
+	t.Setenv("SHOP_STRATEGY", "naive") // must not reach a replica
+	return loadtest.Program{Path: os.Args[0], Args: testbed.ReplicaArgs(mode), Spawn: (*exec.Cmd).Start, Logs: t.TempDir()}
+}
+
+// Run runs a proof of one scenario, and gives its result.
+func Run(t *testing.T, proof *loadtest.Proof) (loadtest.Report, loadtest.Result) {
+	t.Helper()
+	report, err := proof.Run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return report, report.Scenarios[0]
+}

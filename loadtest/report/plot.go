@@ -1,0 +1,178 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"shop/loadtest"
+)
+
+// chart is a plot as shapes in SVG units, for the template to draw. Colours are
+// classes, so that the page's style sheet decides on them, in light and dark.
+type chart struct {
+	Width, Height            float64
+	Left, Right, Top, Bottom float64 // edges of the plotting area
+	XTicks, YTicks           []tick
+	Bands                    []band
+	Shapes                   []shape
+	Zero                     float64 // y of a line at 0; 0: none
+}
+
+type tick struct {
+	At    float64
+	Label string
+}
+
+// band is a span of time in which a fault was on.
+type band struct{ X, Width, Height float64 }
+
+// shape is a path: dots and lines are strokes, areas are filled, by class.
+type shape struct{ Class, D string }
+
+const (
+	chartWidth  = 600
+	chartHeight = 230
+)
+
+func newChart() chart {
+	return chart{Width: chartWidth, Height: chartHeight, Left: 46, Right: chartWidth - 8, Top: 10, Bottom: chartHeight - 24}
+}
+
+// scale maps a span of values to a span of pixels.
+func scale(from, to, low, high float64) func(float64) float64 {
+	if to == from {
+		to = from + 1
+	}
+	return func(v float64) float64 { return low + (v-from)/(to-from)*(high-low) }
+}
+
+// time makes the x axis, in whole seconds, and marks the faults.
+func (c *chart) time(until time.Duration, r result) func(time.Duration) float64 {
+	x := scale(0, until.Seconds(), c.Left, c.Right)
+	at := func(d time.Duration) float64 { return min(c.Right, x(d.Seconds())) }
+	step := max(1, math.Ceil(until.Seconds()/8))
+	for s := 0.0; s <= until.Seconds(); s += step {
+		c.XTicks = append(c.XTicks, tick{x(s), fmt.Sprintf("%.0f s", s)})
+	}
+	for _, e := range r.Events {
+		from, to := at(e.At.Sub(r.Epoch)), at(e.Until.Sub(r.Epoch))
+		c.Bands = append(c.Bands, band{from, max(1, to-from), c.Bottom - c.Top})
+	}
+	return at
+}
+
+// until is the end of the time axis: when the last key was decided.
+func (r result) until() time.Duration {
+	var last time.Duration
+	for _, record := range r.Records {
+		for _, a := range record.Attempts {
+			last = max(last, a.End)
+		}
+	}
+	return max(last, time.Second)
+}
+
+// Latency is a dot for every attempt, on a logarithmic scale.
+func (r result) Latency() chart {
+	c := newChart()
+	x := c.time(r.until(), r)
+	top := 1.0 // decades above 1 ms
+	for _, record := range r.Records {
+		for _, a := range record.Attempts {
+			top = max(top, math.Ceil(decades(a)))
+		}
+	}
+	y := scale(0, top, c.Bottom, c.Top)
+	for d := 0.0; d <= top; d++ {
+		c.YTicks = append(c.YTicks, tick{y(d), duration(math.Pow(10, d))})
+	}
+	dots := map[string]*strings.Builder{}
+	for _, record := range r.Records {
+		for _, a := range record.Attempts {
+			class := string(a.Outcome)
+			if dots[class] == nil {
+				dots[class] = &strings.Builder{}
+			}
+			fmt.Fprintf(dots[class], "M%.1f %.1fh0", x(a.Start), y(decades(a)))
+		}
+	}
+	for _, class := range []loadtest.Outcome{loadtest.Rejected, loadtest.OK, loadtest.Open, loadtest.Unknown} { // the rare ones on top
+		if d := dots[string(class)]; d != nil {
+			c.Shapes = append(c.Shapes, shape{"dot " + string(class), d.String()})
+		}
+	}
+	return c
+}
+
+func decades(a loadtest.Attempt) float64 { return max(0, math.Log10(milliseconds(a.End-a.Start))) }
+
+func duration(ms float64) string {
+	if ms >= 1000 {
+		return fmt.Sprintf("%g s", ms/1000)
+	}
+	return fmt.Sprintf("%g ms", ms)
+}
+
+// Levels are the flow's curves over time. What is below 0 is filled.
+func (r result) Levels() chart {
+	c := newChart()
+	x := c.time(r.until(), r)
+	low, high := 0.0, 1.0
+	for _, s := range r.Samples {
+		for _, curve := range r.Scenario.Flow.Curves {
+			low, high = min(low, float64(curve.Of(s))), max(high, float64(curve.Of(s)))
+		}
+	}
+	if low < 0 {
+		low *= 1.15
+	}
+	y := scale(low, high, c.Bottom, c.Top)
+	for _, v := range niceSteps(low, high) {
+		c.YTicks = append(c.YTicks, tick{y(v), fmt.Sprintf("%d", int(v))})
+	}
+	if low < 0 {
+		c.Zero = y(0)
+	}
+	for _, curve := range r.Scenario.Flow.Curves {
+		var line, below strings.Builder
+		command, sunk := "M", false
+		for _, s := range r.Samples {
+			v := float64(curve.Of(s))
+			sunk = sunk || v < 0
+			if command == "M" {
+				fmt.Fprintf(&below, "M%.1f %.1f", x(s.At), y(0))
+			}
+			fmt.Fprintf(&line, "%s%.1f %.1f", command, x(s.At), y(v))
+			fmt.Fprintf(&below, "L%.1f %.1f", x(s.At), y(min(0, v)))
+			command = "L"
+		}
+		if n := len(r.Samples); sunk {
+			fmt.Fprintf(&below, "L%.1f %.1fZ", x(r.Samples[n-1].At), y(0))
+			c.Shapes = append(c.Shapes, shape{"below", below.String()})
+		}
+		c.Shapes = append(c.Shapes, shape{curve.Class, line.String()})
+	}
+	return c
+}
+
+// niceSteps are round numbers between two values, 0 among them.
+func niceSteps(low, high float64) []float64 {
+	rough := (high - low) / 4
+	step := math.Pow(10, math.Floor(math.Log10(max(1, rough))))
+	for _, m := range []float64{5, 2.5, 2} {
+		if step*m <= rough {
+			step *= m
+			break
+		}
+	}
+	step = math.Ceil(step)
+	var steps []float64
+	for v := math.Ceil(low/step) * step; v <= high; v += step {
+		steps = append(steps, v)
+	}
+	return steps
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

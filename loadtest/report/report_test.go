@@ -1,0 +1,223 @@
+package report
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"shop/loadtest"
+	"shop/loadtest/scenario/inventory"
+
+	"github.com/google/go-cmp/cmp"
+
+	"shop/loadtest/fault"
+	"shop/locking/invariant"
+)
+
+// exampleReport has a control that was caught, and a safe one under a fault.
+func exampleReport() loadtest.Report {
+	epoch := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	buyer := func(key string, replica int, start, end time.Duration) loadtest.Record {
+		return loadtest.Record{
+			Intent: loadtest.Intent{Key: key, Action: inventory.Buy, Of: []inventory.Stock{{SKU: "drop-00", Quantity: 1}}}, Outcome: loadtest.OK,
+			Attempts: []loadtest.Attempt{{Key: key, Replica: replica, Start: start, End: end, Status: 201, Outcome: loadtest.OK, Sends: 1}},
+		}
+	}
+	const ms = time.Millisecond
+	sales := inventory.New()
+	a, b := buyer("a", 0, 10*ms, 20*ms), buyer("b", 1, 12*ms, 22*ms)
+	naive := loadtest.NewResult(sales.Controls[0], 3)
+	naive.Verdict, naive.AsExpected = loadtest.Violated, true
+	naive.Requests, naive.OK, naive.PerSecond, naive.P50, naive.P99 = 2, 2, 950.1, 3.1, 20.5
+	naive.Violations = map[string]int64{"S1": 1, "oversold": 1, "I-ONCE": 0}
+	naive.Evidence = map[string]int64{"overlaps": 2}
+	naive.Detail = loadtest.Detail{
+		Scenario: naive.Scenario, Plan: loadtest.Plan{Given: []inventory.Stock{{SKU: "drop-00", Quantity: 1}}},
+		Findings: invariant.Findings{"S1": {Count: 1, IDs: []string{"drop-00<b>"}}}, Records: []loadtest.Record{a, b}, Epoch: epoch,
+		Samples: []loadtest.Sample{
+			{At: 0, Levels: []loadtest.Level{{Name: "drop-00", Says: 1, True: 1}}},
+			{At: 30 * ms, Levels: []loadtest.Level{{Name: "drop-00", Says: 0, True: -1}}},
+		},
+		Story: &loadtest.Story{Title: "The first", Parts: []loadtest.StoryPart{{Text: "There were 1 units of drop-00.", Bars: []loadtest.Bar{
+			{Who: "replica 1 sells 1", Then: "1 of 1 sold", Start: a.Attempts[0].Start, End: a.Attempts[0].End},
+			{Who: "replica 2 sells 1", Then: "2 of 1 sold", Start: b.Attempts[0].Start, End: b.Attempts[0].End, Over: true},
+		}}}},
+	}
+	row := loadtest.NewResult(sales.Safe("redis+row", inventory.RedisDown), 3)
+	row.Verdict, row.AsExpected, row.Requests, row.OK = loadtest.Safe, true, 1, 1
+	row.Violations, row.Evidence = map[string]int64{"S1": 0, "oversold": 0}, map[string]int64{"degraded": 7}
+	row.Detail = loadtest.Detail{
+		Scenario: row.Scenario, Plan: naive.Plan, Findings: invariant.Findings{}, Records: []loadtest.Record{a}, Epoch: epoch,
+		Events: []fault.Event{{What: "redis killed", At: epoch.Add(100 * ms), Until: epoch.Add(200 * ms), Hits: 1}},
+	}
+	return loadtest.Report{
+		Seed: 1, AsExpected: true, Scenarios: []loadtest.Result{naive, row}, When: epoch, Bound: map[string]time.Duration{"inventory": 4 * time.Second},
+		Load: loadtest.Load{Rate: 200, Duration: 6 * time.Second, Seed: 1, Replicas: 3},
+	}
+}
+
+// golden is the shape that others read: names, order and types.
+const golden = `{
+  "seed": 1,
+  "as_expected": true,
+  "scenarios": [
+    {
+      "flow": "inventory",
+      "strategy": "naive",
+      "fault": "none",
+      "replicas": 3,
+      "expect": "violated",
+      "breaks": [
+        "S1"
+      ],
+      "keeps": [
+        "I-ACK",
+        "I-REJ",
+        "I-ONCE",
+        "I-WHOLE"
+      ],
+      "verdict": "violated",
+      "as_expected": true,
+      "requests": 2,
+      "ok": 2,
+      "rejected": 0,
+      "unknown": 0,
+      "violations": {
+        "I-ONCE": 0,
+        "S1": 1,
+        "oversold": 1
+      },
+      "evidence": {
+        "overlaps": 2
+      },
+      "per_second": 950.1,
+      "p50_ms": 3.1,
+      "p99_ms": 20.5
+    },`
+
+func TestWrite_JSONHasExactlyTheShapeThatOthersRead(t *testing.T) {
+	folder := t.TempDir()
+	if err := Write(folder, exampleReport()); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(folder, "prove.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(golden, string(text)[:min(len(text), len(golden))]); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	var whole struct{ Scenarios []map[string]any }
+	if err := json.Unmarshal(text, &whole); err != nil {
+		t.Fatal(err)
+	}
+	if len(whole.Scenarios) != 2 || len(whole.Scenarios[1]) != 18 {
+		t.Errorf("%d scenarios, %d fields in the second; want 2 and 18", len(whole.Scenarios), len(whole.Scenarios[1]))
+	}
+	if breaks, ok := whole.Scenarios[1]["breaks"].([]any); !ok || len(breaks) != 0 {
+		t.Errorf("breaks of a safe scenario: %v, want an empty list and not null", whole.Scenarios[1]["breaks"])
+	}
+}
+
+func TestWrite_KeepsTheHistoryOfWhatIsNotAsExpected(t *testing.T) {
+	folder := t.TempDir()
+	r := exampleReport()
+	r.Scenarios[0].AsExpected = false
+	if err := Write(folder, r); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(folder, "history-inventory-naive-none.jsonl"))
+	if err != nil || strings.Count(string(text), "\n") != 2 || !strings.Contains(string(text), `"key":"b","replica":1,"start":12000000`) {
+		t.Errorf("%v:\n%s", err, text)
+	}
+	if files, _ := filepath.Glob(filepath.Join(folder, "history-*")); len(files) != 1 {
+		t.Errorf("%v, want only that one", files)
+	}
+}
+
+func renderHTML(t *testing.T, r loadtest.Report) string {
+	t.Helper()
+	var page strings.Builder
+	if err := HTML(&page, r); err != nil {
+		t.Fatal(err)
+	}
+	return page.String()
+}
+
+func TestHTML_ShowsVerdictsFirstThenWhatHappened(t *testing.T) {
+	page := renderHTML(t, exampleReport())
+	last := -1
+	for _, piece := range []string{
+		"2 of 2 as expected", `href="#inventory-naive-none"`, "control, caught", `href="#inventory-redis-row-redis-down"`, // the table
+		`id="inventory-naive-none"`, "There were 1 units of", "replica 1 sells 1", "1 of 1 sold", "replica 2 sells 1", "2 of 1 sold",
+		"Latency of every request", "Units left", "drop-00&lt;b&gt;", // what is from outside is escaped
+		`id="inventory-redis-row-redis-down"`, `class="band"`, "redis killed", "No tool passes anything",
+	} {
+		at := strings.Index(page[last+1:], piece)
+		if at < 0 {
+			t.Fatalf("%q is not on the page, or not where it should be", piece)
+		}
+		last += 1 + at
+	}
+}
+
+func TestHTML_NeedsNothingFromOutside(t *testing.T) {
+	page := renderHTML(t, exampleReport())
+	for _, forbidden := range []string{`(?i)https?:`, `(?i)<script`, `(?i)<link`, `(?i)<img`, `(?i)@import`, `(?i)url\(`, `="//`, `ZgotmplZ`, `NaN`, `Inf\b`} {
+		if found := regexp.MustCompile(forbidden).FindString(page); found != "" {
+			t.Errorf("%q is on the page", found)
+		}
+	}
+	if !strings.Contains(page, "prefers-color-scheme: dark") {
+		t.Error("no dark mode")
+	}
+}
+
+func TestHTML_SaysSoWhenSomethingIsNotAsExpected(t *testing.T) {
+	r := exampleReport()
+	r.AsExpected = false
+	r.Scenarios[1].AsExpected, r.Scenarios[1].Verdict, r.Scenarios[1].Inconclusive = false, loadtest.Inconclusive, []string{"Redis was not killed"}
+	page := renderHTML(t, r)
+	for _, piece := range []string{"Something is not as expected", "1 of 2", "expected safe", "shows nothing: Redis was not killed"} {
+		if !strings.Contains(page, piece) {
+			t.Errorf("%q is not on the page", piece)
+		}
+	}
+}
+
+func TestHTML_AnEmptyRunCanBeShown(t *testing.T) {
+	result := loadtest.NewResult(inventory.New().Safe("row", loadtest.NoFault), 3)
+	if page := renderHTML(t, loadtest.Report{Scenarios: []loadtest.Result{result}}); strings.Contains(page, "NaN") {
+		t.Error("numbers that are none")
+	}
+}
+
+func TestTable_MarksWhatIsNotAsExpected(t *testing.T) {
+	r := exampleReport()
+	r.Scenarios[1].AsExpected = false
+	var table strings.Builder
+	if err := Table(&table, r); err != nil {
+		t.Fatal(err)
+	}
+	rows := strings.Split(strings.TrimSpace(table.String()), "\n")
+	if len(rows) != 3 || !strings.Contains(rows[1], " ok ") || !strings.Contains(rows[2], "NOT AS EXPECTED") {
+		t.Errorf("%s", table.String())
+	}
+}
+
+func TestReport_ARunThatWasCalledOffSaysHowFarItCame(t *testing.T) {
+	r := exampleReport()
+	r.AsExpected, r.Planned = false, 6
+	var table strings.Builder
+	if err := Table(&table, r); err != nil {
+		t.Fatal(err)
+	}
+	const off = "called off after 2 of 6"
+	if page := renderHTML(t, r); !strings.Contains(table.String(), off) || !strings.Contains(page, off) || !strings.Contains(page, "2 of 6</b> scenarios") {
+		t.Errorf("%q is not on the page, or not in the table:\n%s", off, table.String())
+	}
+}

@@ -1,0 +1,105 @@
+package report
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"shop/loadtest"
+	"shop/loadtest/scenario/transfer"
+
+	"shop/locking/invariant"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const (
+	account1 = "00000000-0000-0000-0000-0000000000a1"
+	account2 = "00000000-0000-0000-0000-0000000000a2"
+)
+
+// bothFlows is exampleReport with a control of the money that was caught.
+func bothFlows() loadtest.Report {
+	r := exampleReport()
+	const ms = time.Millisecond
+	paid := func(action loadtest.Action, outcome loadtest.Outcome, problem string) loadtest.Record {
+		return loadtest.Record{
+			Intent: loadtest.Intent{Key: "k", Action: action, Of: &transfer.Move{}}, Outcome: outcome,
+			Attempts: []loadtest.Attempt{{Outcome: outcome, Problem: problem, Start: 5 * ms, End: 9 * ms, Sends: 1}},
+		}
+	}
+	naive := loadtest.NewResult(transfer.New().Controls[0], 3)
+	naive.Verdict, naive.AsExpected = loadtest.Violated, true
+	naive.Requests = 5
+	naive.Violations = map[string]int64{"T3": 2, "T1": 0, "drift": 60}
+	naive.Evidence = map[string]int64{"overlaps": 2, "late_refused": 12, "crash_after-key": 1}
+	naive.Detail = loadtest.Detail{
+		Scenario: naive.Scenario,
+		Findings: invariant.Findings{"T3": {Count: 2, IDs: []string{account1, account2}}}, Epoch: r.When,
+		Records: []loadtest.Record{
+			paid(transfer.Pay, loadtest.OK, ""), paid(transfer.Pay, loadtest.Rejected, "insufficient-funds"), paid(transfer.Reserve, loadtest.OK, ""),
+			paid(transfer.PostHold, loadtest.OK, ""), paid(transfer.VoidHold, loadtest.Rejected, "already-settled"),
+			paid(transfer.Pay, loadtest.OK, ""), // of the postcheck
+		},
+		Samples: []loadtest.Sample{
+			{At: 0, Levels: []loadtest.Level{{Name: "EUR", Says: 100, True: 100}, {Name: loadtest.DriftLevel, Says: 0}}},
+			{At: 500 * ms, Levels: []loadtest.Level{{Name: "EUR", Says: 70, True: 100}, {Name: loadtest.DriftLevel, Says: 60}}},
+		},
+	}
+	r.Scenarios = append(r.Scenarios, naive)
+	r.Bound["transfer"] = 5 * time.Second
+	return r
+}
+
+func TestTable_EachFlowHasItsOwnWithItsOwnNumber(t *testing.T) {
+	var table strings.Builder
+	if err := Table(&table, bothFlows()); err != nil {
+		t.Fatal(err)
+	}
+	parts := strings.Split(table.String(), "\n\n")
+	if len(parts) != 2 || !strings.HasPrefix(parts[0], "inventory\n") || !strings.HasPrefix(parts[1], "transfer\n") {
+		t.Fatalf("%s", table.String())
+	}
+	if !strings.Contains(parts[0], "oversold") || strings.Contains(parts[0], "drift") || !strings.Contains(parts[1], "drift") || strings.Contains(parts[1], "oversold") {
+		t.Errorf("%s", table.String())
+	}
+}
+
+func TestSentence_OfTheMoney(t *testing.T) {
+	want := "violated: 2 moved, 1 refused for lack of funds, 1 holds, balances are off by 60 in all, 12 late writes refused; broken: T3"
+	if diff := cmp.Diff(want, bothFlows().Scenarios[2].Sentence()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestHTML_ShowsBothFlows(t *testing.T) {
+	page := renderHTML(t, bothFlows())
+	last := -1
+	for _, piece := range []string{
+		"Nothing was sold twice, and no money was lost or made, except where it had to be.",
+		"transfer has to succeed again within 5s", "<h2", "inventory", "oversold", "<h2", "transfer", "drift", `<span class="over">60</span>`,
+		`id="transfer-naive-none"`, "in transfer", "balances are off by 60", `class="loss"`, "Minor units by which balances differ",
+		account1, "killed themselves at after-key", "of these, refused by the guard",
+	} {
+		at := strings.Index(page[last+1:], piece)
+		if at < 0 {
+			t.Fatalf("%q is not on the page, or not where it should be", piece)
+		}
+		last += 1 + at
+	}
+	if strings.Contains(page, "ZgotmplZ") || strings.Contains(page, "NaN") {
+		t.Error("the page is broken")
+	}
+}
+
+func TestDrift_IsALineWithinItsPlot(t *testing.T) {
+	r := result{bothFlows().Scenarios[2]}
+	c := r.Levels()
+	within(t, c)
+	if diff := cmp.Diff([]string{"line true"}, classes(c)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if top := c.YTicks[len(c.YTicks)-1].Label; top != "60" {
+		t.Errorf("the scale ends at %s, want 60", top)
+	}
+}

@@ -1,0 +1,86 @@
+package report
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"shop/loadtest"
+	"shop/loadtest/scenario/wallet"
+
+	"shop/locking/invariant"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// threeFlows is bothFlows with a control of the wallets that was caught.
+func threeFlows() loadtest.Report {
+	r := bothFlows()
+	const ms = time.Millisecond
+	asked := func(action loadtest.Action, outcome loadtest.Outcome, problem string) loadtest.Record {
+		return loadtest.Record{
+			Intent: loadtest.Intent{Key: "k", Action: action, Of: wallet.Move{}}, Outcome: outcome,
+			Attempts: []loadtest.Attempt{{Outcome: outcome, Problem: problem, Start: 5 * ms, End: 9 * ms, Sends: 1}},
+		}
+	}
+	txn := loadtest.NewResult(wallet.New(wallet.Environment{}).Controls[1], 3)
+	txn.Verdict, txn.AsExpected = loadtest.Violated, true
+	txn.Requests = 5
+	txn.Violations = map[string]int64{"W-SIDE": 2, "M1": 0, "M2": 0, "drift": 0}
+	txn.Evidence = map[string]int64{"overlaps": 2, "asked_again": 12, "conflict": 40}
+	txn.Detail = loadtest.Detail{
+		Scenario: txn.Scenario,
+		Findings: invariant.Findings{"W-SIDE": {Count: 2, IDs: []string{"request r asked about operation o again"}}}, Epoch: r.When,
+		Records: []loadtest.Record{
+			asked(wallet.Credit, loadtest.OK, ""), asked(wallet.Credit, loadtest.OK, ""), asked(wallet.Debit, loadtest.Rejected, "insufficient-funds"),
+			asked(wallet.Pay, loadtest.OK, ""), asked(wallet.Debit, loadtest.Rejected, "idempotency-key-reused"),
+			asked(wallet.Debit, loadtest.OK, ""), // of the postcheck
+		},
+		Samples: []loadtest.Sample{{Levels: []loadtest.Level{{Name: "balances", Says: 100, True: 100}, {Name: loadtest.DriftLevel}}}},
+	}
+	r.Scenarios = append(r.Scenarios, txn)
+	r.Bound["wallet"] = 5 * time.Second
+	return r
+}
+
+func TestSentence_OfTheWallets(t *testing.T) {
+	r := threeFlows().Scenarios[3]
+	want := "violated: 2 credits, 0 debits, 1 payments, 1 refused for lack of funds, the bonus service was asked 12 times more than there are credits; broken: W-SIDE"
+	if diff := cmp.Diff(want, r.Sentence()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	r.Violations["drift"] = 30
+	if line := r.Sentence(); !strings.Contains(line, ", balances are off by 30 in all") {
+		t.Errorf("a drift: %s", line)
+	}
+}
+
+func TestHTML_ShowsThreeFlows(t *testing.T) {
+	page := renderHTML(t, threeFlows())
+	last := -1
+	for _, piece := range []string{
+		"Nothing was sold twice, and no money was lost or made, and no update was lost and no bonus given in vain, except where it had to be.",
+		"wallet has to succeed again within 5s", `id="wallet-txn-none"`, "request r asked about operation o again",
+		"of these, more than there are credits",
+	} {
+		at := strings.Index(page[last+1:], piece)
+		if at < 0 {
+			t.Fatalf("%q is not on the page, or not where it should be", piece)
+		}
+		last += 1 + at
+	}
+	if strings.Contains(page, "ZgotmplZ") || strings.Contains(page, "NaN") {
+		t.Error("the page is broken")
+	}
+}
+
+func TestTable_WalletsHaveTheirOwn(t *testing.T) {
+	var table strings.Builder
+	if err := Table(&table, threeFlows()); err != nil {
+		t.Fatal(err)
+	}
+	parts := strings.Split(table.String(), "\n\n")
+	if len(parts) != 3 || !strings.HasPrefix(parts[2], "wallet\n") || !strings.Contains(parts[2], "drift") {
+		t.Errorf("%s", table.String())
+	}
+}

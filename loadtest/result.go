@@ -1,0 +1,148 @@
+package loadtest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"shop/loadtest/fault"
+	"shop/locking/invariant"
+)
+
+// Report is report/prove.json.
+type Report struct {
+	Seed       int64    `json:"seed"`
+	AsExpected bool     `json:"as_expected"`
+	Scenarios  []Result `json:"scenarios"`
+
+	Load    Load                     `json:"-"`
+	Calm    time.Duration            `json:"-"` // of the load without a fault; 0: the same
+	Bound   map[string]time.Duration `json:"-"` // of I-LIVE, by flow
+	When    time.Time                `json:"-"`
+	Planned int                      `json:"-"` // scenarios; fewer are there if the run was called off
+}
+
+// CalledOff says how far a run came that did not come to its end; else it is empty.
+func (r Report) CalledOff() string {
+	if len(r.Scenarios) >= r.Planned {
+		return ""
+	}
+	return fmt.Sprintf("called off after %d of %d", len(r.Scenarios), r.Planned)
+}
+
+// Result is what one scenario showed. Requests, OK, Rejected and Unknown count
+// keys, not attempts; the latencies are those of first attempts.
+type Result struct {
+	Flow       string           `json:"flow"`
+	Strategy   string           `json:"strategy"`
+	Fault      Fault            `json:"fault"`
+	Replicas   int              `json:"replicas"`
+	Expect     Verdict          `json:"expect"`
+	Breaks     []string         `json:"breaks"`
+	Keeps      []string         `json:"keeps"`
+	Verdict    Verdict          `json:"verdict"`
+	AsExpected bool             `json:"as_expected"`
+	Requests   int              `json:"requests"`
+	OK         int              `json:"ok"`
+	Rejected   int              `json:"rejected"`
+	Unknown    int              `json:"unknown"`
+	Violations map[string]int64 `json:"violations"`
+	Evidence   map[string]int64 `json:"evidence"`
+	PerSecond  float64          `json:"per_second"` // keys decided
+	P50        float64          `json:"p50_ms"`
+	P99        float64          `json:"p99_ms"`
+
+	Detail `json:"-"`
+}
+
+// Detail is what the page shows beside the numbers.
+type Detail struct {
+	Scenario     Scenario
+	Plan         Plan
+	Findings     invariant.Findings
+	Inconclusive []string // why the run shows nothing
+	Records      []Record
+	Events       []fault.Event
+	Epoch        time.Time
+	Samples      []Sample
+	Story        *Story
+	Lasted       time.Duration
+	Logs         string
+}
+
+// Name of the scenario.
+func (r Result) Name() string {
+	return scenarioName(r.Flow, r.Strategy, r.Fault)
+}
+
+// NewResult is that of a scenario of which nothing is known yet.
+func NewResult(s Scenario, replicas int) Result {
+	return Result{
+		Detail: Detail{Scenario: s},
+		Flow:   s.Flow.Name, Strategy: s.Strategy, Fault: s.Fault, Replicas: replicas,
+		Expect: s.Expect, Breaks: list(s.Breaks), Keeps: list(s.Keeps),
+	}
+}
+
+// count tells the keys apart by what became of them.
+func (r *Result) count(records []Record, decided time.Duration) {
+	r.Requests = len(records)
+	for _, record := range records {
+		switch record.Outcome {
+		case OK:
+			r.OK++
+		case Rejected:
+			r.Rejected++
+		default:
+			r.Unknown++
+		}
+	}
+	r.PerSecond = float64(r.OK+r.Rejected) / decided.Seconds()
+}
+
+// list is [] in JSON where there is none, not null.
+func list(names []string) []string {
+	if names == nil {
+		return []string{}
+	}
+	return names
+}
+
+// Sentence sums the result up in a line; more, if it is not as expected.
+func (r Result) Sentence() string {
+	flow := r.Scenario.Flow
+	text := fmt.Sprintf("%s: %s", r.Verdict, flow.Summary(r))
+	if broken := flow.Broken(r.Violations); len(broken) > 0 {
+		text += "; broken: " + strings.Join(broken, ", ")
+	}
+	if n := r.Evidence["guard_tripped"]; n > 0 && r.Expect == Safe {
+		text += fmt.Sprintf("; but only the last guard, %s, held it %d times", flow.Guard, n)
+	}
+	for _, reason := range r.Inconclusive {
+		text += "; shows nothing: " + reason
+	}
+	if !r.AsExpected {
+		text += fmt.Sprintf(" [expected: %s%s]", r.Expect, r.unmet())
+		for _, invariant := range flow.Broken(r.Violations) {
+			text += fmt.Sprintf("\n      %s: %d, such as %s", invariant, r.Violations[invariant], strings.Join(r.Findings[invariant].IDs[:min(3, len(r.Findings[invariant].IDs))], "; "))
+		}
+	}
+	return text
+}
+
+// unmet says what a control did not do.
+func (r Result) unmet() string {
+	broken := r.Scenario.Flow.Broken(r.Violations)
+	for _, invariant := range r.Breaks {
+		if !slices.Contains(broken, invariant) {
+			return ", and " + invariant + " was to break"
+		}
+	}
+	for _, invariant := range r.Keeps {
+		if slices.Contains(broken, invariant) {
+			return ", but " + invariant + " was to hold"
+		}
+	}
+	return ""
+}

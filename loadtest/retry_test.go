@@ -1,0 +1,82 @@
+package loadtest
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"shop/loadtest/internal/testbed"
+)
+
+func TestRetrier_SendsTheSameKeyUntilItIsDecided(t *testing.T) {
+	var n atomic.Int64
+	var requests sync.Map
+	r := newTestRun(t, 3, func(w http.ResponseWriter, req *http.Request) {
+		body, _ := io.ReadAll(req.Body)
+		requests.Store(req.Header.Get("Idempotency-Key")+string(body), true)
+		switch n.Add(1) {
+		case 1:
+			breakConnection(w)
+		case 2:
+			testbed.Problem(w, http.StatusServiceUnavailable, "busy")
+		case 3:
+			testbed.Problem(w, http.StatusConflict, "in-progress")
+		default:
+			created(order1)(w)
+		}
+	})
+	r.recorder.Undecided = func(record *Record) { r.retrier.Retry(t.Context(), record) }
+	Attack(t.Context(), r.client, r.bases, oneClient, r.intend("k"))
+	r.retrier.Wait()
+	record := r.record(t, "k")
+	different := 0
+	requests.Range(func(any, any) bool { different++; return true })
+	if record.Outcome != OK || len(record.Attempts) != 4 || different != 1 {
+		t.Errorf("outcome %s after %d attempts with %d different requests; want ok after 4 with 1", record.Outcome, len(record.Attempts), different)
+	}
+}
+
+func TestRetrier_GivesUpWithItsContextAndLeavesTheKeyUndecided(t *testing.T) {
+	r := newTestRun(t, 1, func(w http.ResponseWriter, _ *http.Request) {
+		testbed.Problem(w, http.StatusServiceUnavailable, "busy")
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	r.recorder.Undecided = func(record *Record) { r.retrier.Retry(ctx, record) }
+	Attack(t.Context(), r.client, r.bases, oneClient, r.intend("k"))
+	r.retrier.Wait()
+	record := r.record(t, "k") // unknown, if the end came in the middle of an attempt
+	if undecided := record.Outcome == Open || record.Outcome == Unknown; !undecided || len(record.Attempts) < 2 {
+		t.Errorf("outcome %s after %d attempts; want open or unknown after several", record.Outcome, len(record.Attempts))
+	}
+}
+
+// What p50 and p99 are of is said where they are printed.
+func TestRetrier_WhatItSendsIsInNoLatency(t *testing.T) {
+	var n atomic.Int64
+	r := newTestRun(t, 2, func(w http.ResponseWriter, _ *http.Request) {
+		if n.Add(1) == 1 {
+			testbed.Problem(w, http.StatusServiceUnavailable, "busy")
+			return
+		}
+		created(order1)(w)
+	})
+	r.recorder.Undecided = func(record *Record) { r.retrier.Retry(t.Context(), record) }
+	metrics := Attack(t.Context(), r.client, r.bases, oneClient, r.intend("k"))
+	r.retrier.Wait()
+	if attempts := len(r.record(t, "k").Attempts); metrics.Requests != 1 || attempts != 2 {
+		t.Errorf("latencies of %d requests, %d attempts; want 1 of 2", metrics.Requests, attempts)
+	}
+	for _, page := range []string{"report/report.html", "../README.md"} {
+		text, err := os.ReadFile(page)
+		if err != nil || !strings.Contains(string(text), "first attempts only") {
+			t.Errorf("%s does not say that latencies are of first attempts only (%v)", page, err)
+		}
+	}
+}

@@ -1,0 +1,65 @@
+package inventory
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"shop/loadtest"
+	"shop/loadtest/internal/testbed"
+)
+
+func TestBuyAgain_EachProductMustTakeACancellationAndSellItAgain(t *testing.T) {
+	stock := []Stock{{sku(0), 1}, {sku(1), 1}}
+	run := boughtRun(t, func(string) string { return "" })
+	if dead := buyAgain(t.Context(), run, stock[:1]); len(dead) != 0 {
+		t.Errorf("a shop that works: %v", dead)
+	}
+	if dead := buyAgain(t.Context(), run, stock[1:]); len(dead) != 1 || !strings.Contains(dead[0], "no order") {
+		t.Errorf("a product of which nothing was bought: %v", dead)
+	}
+	run = boughtRun(t, func(path string) string {
+		if strings.HasSuffix(path, "/cancel") {
+			return "already-cancelled"
+		}
+		return ""
+	})
+	if dead := buyAgain(t.Context(), run, stock[:1]); len(dead) != 1 || !strings.Contains(dead[0], "cancellation") {
+		t.Errorf("a product whose order cannot be cancelled: %v", dead)
+	}
+}
+
+func TestBuyAgain_ALastPurchaseThatIsRefusedIsNoLife(t *testing.T) {
+	run := boughtRun(t, func(path string) string {
+		if path == "/v1/orders" {
+			return "out-of-stock"
+		}
+		return ""
+	})
+	if dead := buyAgain(t.Context(), run, []Stock{{sku(0), 1}}); len(dead) != 1 || !strings.Contains(dead[0], "purchase") {
+		t.Errorf("%v", dead)
+	}
+}
+
+// boughtRun is a run in which one unit of the first product was bought, of a service that
+// refuses what problem names.
+func boughtRun(t *testing.T, problem func(path string) string) *loadtest.Run {
+	t.Helper()
+	bases := testbed.Serve(t, 2, func(w http.ResponseWriter, req *http.Request) {
+		if kind := problem(req.URL.Path); kind != "" {
+			testbed.Problem(w, http.StatusConflict, kind)
+			return
+		}
+		testbed.Created(w, order1)
+	})
+	headers := loadtest.Headers{Key: "Idempotency-Key", Clients: []http.Header{{}}}
+	run, err := loadtest.NewRun(t.Context(), bases, headers, time.Second, loadtest.Classify)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(run.Close)
+	run.History.Intend(*buyIntent("bought", []line{{0, 1}}))
+	run.History.Add(loadtest.Attempt{Key: "bought", Outcome: loadtest.OK, Sends: 1}, []byte(`{"id":"`+order1+`"}`))
+	return run
+}

@@ -1,0 +1,180 @@
+package inventory
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"shop/loadtest"
+	"shop/loadtest/fault"
+	"shop/loadtest/internal/testbed"
+	"shop/loadtest/internal/testproof"
+	"shop/locking/invariant"
+)
+
+func TestMain(m *testing.M) { testbed.Main(m) }
+
+// stockTables makes the tables, and puts stock there, as the shop would.
+func stockTables(t *testing.T) func(context.Context, *loadtest.Trial, []loadtest.Credentials) error {
+	return func(ctx context.Context, trial *loadtest.Trial, _ []loadtest.Credentials) error {
+		conn := testbed.Connect(t, trial.Postgres)
+		testbed.Migrate(t, conn, "inventory")
+		for _, s := range Products(trial.Plan) {
+			if _, err := conn.Exec(ctx, `INSERT INTO products (sku, name, price, currency, stock) VALUES ($1, $1, 1, 'EUR', $2)`, s.SKU, s.Quantity); err != nil {
+				return err
+			}
+			if _, err := conn.Exec(ctx, `INSERT INTO stock_movements (sku, kind, quantity) VALUES ($1, 'opening', $2)`, s.SKU, s.Quantity); err != nil {
+				return err
+			}
+		}
+		return conn.Close(ctx)
+	}
+}
+
+func refusingProof(t *testing.T, scenario loadtest.Scenario) *loadtest.Proof {
+	t.Helper()
+	return testproof.New(t, scenario, stockTables(t))
+}
+
+// The cheapest way never to oversell is to answer 503 to everything.
+func TestProof_AServiceThatRefusesEverythingIsNotSafe(t *testing.T) {
+	report, err := refusingProof(t, New().Safe("row", loadtest.NoFault)).Run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	result := report.Scenarios[0]
+	if report.AsExpected || result.Verdict != loadtest.Violated {
+		t.Errorf("as expected: %v, verdict %s", report.AsExpected, result.Verdict)
+	}
+	if result.Violations["S1"] != 0 || result.Violations["oversold"] != 0 || result.OK != 0 {
+		t.Errorf("it sold nothing, and yet: %v", result.Violations)
+	}
+	if result.Violations["I-SOLD"] != drops || result.Violations["I-LIVE"] != 100+drops || result.Unknown != 100 {
+		t.Errorf("violations %v, %d unknown; want all %d products unsold and dead, and 100 keys undecided", result.Violations, result.Unknown, drops)
+	}
+	if line := result.Sentence(); !strings.Contains(line, "0 of") || !strings.Contains(line, "expected: safe") {
+		t.Errorf("the line about it: %s", line)
+	}
+}
+
+func TestProof_AControlThatIsNotCaughtIsNotAsExpected(t *testing.T) {
+	report, err := refusingProof(t, New().Control("naive", loadtest.NoFault, kept, "S1")).Run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if report.AsExpected || !strings.Contains(report.Scenarios[0].Sentence(), "S1 was to break") {
+		t.Errorf("as expected: %v; %s", report.AsExpected, report.Scenarios[0].Sentence())
+	}
+}
+
+func TestProof_AFaultThatFailsIsAnError(t *testing.T) {
+	proof := refusingProof(t, New().Safe("row", loadtest.Crash))
+	proof.Fault = func(*loadtest.Trial) (fault.Fault, error) {
+		return fault.Down{Name: "redis", Server: nowhere{}}, nil
+	}
+	report, err := proof.Run(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "no such server") {
+		t.Errorf("error %v", err)
+	}
+	if report.AsExpected || report.CalledOff() != "called off after 0 of 1" {
+		t.Errorf("as expected: %v, %q", report.AsExpected, report.CalledOff())
+	}
+}
+
+func TestProof_CalledOffEndsItsReplicasAndDropsItsDatabase(t *testing.T) {
+	ctx, callOff := context.WithCancel(t.Context())
+	proof := refusingProof(t, New().Safe("row", loadtest.NoFault))
+	program, _ := proof.Program(nil)
+	var pids []int
+	program.Adopt = func(pid int) error { pids = append(pids, pid); return nil }
+	var database string
+	proof.Program = func(trial *loadtest.Trial) (loadtest.Program, error) {
+		database = trial.Postgres
+		return program, nil
+	}
+	proof.Fault = func(*loadtest.Trial) (fault.Fault, error) {
+		time.AfterFunc(200*time.Millisecond, callOff) // in the middle of the load
+		return fault.None{}, nil
+	}
+	proof.Load.Replicas = 1 // Adopt is called by one goroutine at a time
+	if _, err := proof.Run(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v, want %v", err, context.Canceled)
+	}
+	for _, pid := range pids {
+		if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
+			t.Errorf("replica with pid %d: %v, want it gone", pid, err)
+		}
+	}
+	if conn, err := pgx.Connect(t.Context(), database); err == nil || len(pids) != 1 {
+		t.Errorf("%d replicas; the database %s is still there: %v", len(pids), database, conn.Close(t.Context()))
+	}
+}
+
+var errNowhere = errors.New("no such server")
+
+type nowhere struct{}
+
+func (nowhere) Kill(context.Context) error  { return errNowhere }
+func (nowhere) Start(context.Context) error { return errNowhere }
+
+// A last COMMIT may still be on its way when all replicas are gone: the audit
+// has to see what it changes.
+func TestProof_TheAuditWaitsForTheLastCommit(t *testing.T) {
+	proof := refusingProof(t, New().Safe("row", loadtest.NoFault))
+	prepare := proof.Prepare
+	committed := make(chan error, 1)
+	proof.Prepare = func(ctx context.Context, trial *loadtest.Trial) ([]loadtest.Credentials, error) {
+		credentials, err := prepare(ctx, trial)
+		if err != nil {
+			return credentials, err
+		}
+		late := testbed.Connect(t, trial.Postgres)
+		testbed.Exec(t, late, `BEGIN; UPDATE products SET stock = stock - 1 WHERE sku = 'drop-00'`)
+		onlooker := testbed.Connect(t, testbed.Env(t, "SHOP_POSTGRES_URL")) // in another database: the audit does not wait for it
+		go func() { committed <- commitWhenAwaited(ctx, onlooker, late) }()
+		return credentials, nil
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	report, err := proof.Run(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if report.Scenarios[0].Violations["S1"] != 1 {
+		t.Errorf("the audit did not see the last commit: %v", report.Scenarios[0].Violations)
+	}
+	cancel()
+	if err := <-committed; err != nil {
+		t.Error(err)
+	}
+}
+
+// commitWhenAwaited ends a transaction, and its connection, once an auditor
+// asks whether any connection is left.
+func commitWhenAwaited(ctx context.Context, onlooker, late *pgx.Conn) error {
+	for awaited := int64(0); awaited == 0; {
+		if !fault.Wait(ctx, 10*time.Millisecond) {
+			return ctx.Err()
+		}
+		var err error
+		awaited, err = invariant.Number(ctx, onlooker, `
+SELECT count(*)
+FROM pg_stat_activity auditor
+JOIN pg_stat_activity late ON late.datname = auditor.datname
+WHERE auditor.query LIKE '%client backend%' AND auditor.pid <> pg_backend_pid()
+  AND late.pid = `+strconv.Itoa(int(late.PgConn().PID())))
+		if err != nil {
+			return err
+		}
+	}
+	if _, err := late.Exec(ctx, `COMMIT`); err != nil {
+		return err
+	}
+	return late.Close(ctx)
+}

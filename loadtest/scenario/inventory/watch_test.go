@@ -1,0 +1,87 @@
+package inventory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"shop/loadtest"
+	"shop/loadtest/fault"
+	"shop/loadtest/internal/testbed"
+)
+
+func TestWatch_SeesTheShelfAndTheOrdersPartWays(t *testing.T) {
+	db, err := loadtest.CreateDatabase(t.Context(), testbed.Env(t, "SHOP_POSTGRES_URL"), fmt.Sprintf("loadtest_%d_%d", os.Getpid(), time.Now().UnixNano()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Drop(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	conn := testbed.Connect(t, db.URL)
+	testbed.Migrate(t, conn, "inventory")
+	testbed.Exec(t, conn, honestShop)
+	clock := time.Now()
+	watching, stop := context.WithCancel(t.Context())
+	var samples []loadtest.Sample
+	var looks atomic.Int32
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		samples, err = loadtest.WatchSQL(watching, db.URL, shelvesSQL, func() time.Duration { looks.Add(1); return time.Since(clock) })
+		done <- err
+	}()
+	for looks.Load() < 2 && fault.Wait(t.Context(), 5*time.Millisecond) { // the first look is over
+	}
+	testbed.Exec(t, conn, `UPDATE products SET stock = 9 WHERE sku = 'cup'`) // two sales are forgotten
+	fault.Wait(t.Context(), 2*loadtest.SampleEvery)
+	stop()
+	if err := <-done; err != nil && !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	first, last := samples[0], samples[len(samples)-1]
+	if first.Total() != (loadtest.Level{Says: 13, True: 13}) || last.Total() != (loadtest.Level{Says: 15, True: 13}) {
+		t.Errorf("first %+v, last %+v; want 13 and 13, then 15 and 13", first, last)
+	}
+	if found := loadtest.Apart(samples); len(found) == 0 || len(loadtest.Apart(samples[:1])) != 0 {
+		t.Errorf("apart: %v", found)
+	}
+	if n, seen := shelfAt(samples, "cup", last.At); !seen || n != 9 {
+		t.Errorf("the shelf said %d (%v), want 9", n, seen)
+	}
+	if _, seen := shelfAt(samples, "cup", first.At-1); seen {
+		t.Error("seen before the first look")
+	}
+}
+
+func TestFindOversale_TellsTheSalesOfTheFirstProductThatCrossedTheLine(t *testing.T) {
+	conn := testbed.Schema(t, "inventory")
+	testbed.Exec(t, conn, honestShop)
+	records := []loadtest.Record{
+		{Intent: loadtest.Intent{Key: "k1"}, Attempts: []loadtest.Attempt{{Key: "k1", Replica: 1, Outcome: loadtest.OK, Start: 1, End: 3}}},
+		{Intent: loadtest.Intent{Key: "k2"}, Attempts: []loadtest.Attempt{{Key: "k2", Outcome: loadtest.Unknown}, {Key: "k2", Replica: 2, Outcome: loadtest.OK, Start: 2, End: 4}}},
+	}
+	if o, err := findOversale(t.Context(), conn, records); err != nil || o != nil {
+		t.Errorf("an honest shop: %+v, %v", o, err)
+	}
+	testbed.Exec(t, conn, `DELETE FROM stock_movements WHERE kind = 'restock'; UPDATE stock_movements SET quantity = 2 WHERE kind = 'opening' AND sku = 'cup'`)
+	o, err := findOversale(t.Context(), conn, records)
+	if err != nil || o == nil {
+		t.Fatalf("%+v, %v", o, err)
+	}
+	if o.SKU != "cup" || o.Put != 2 || len(o.Sales) != 2 || o.crossing() != 1 {
+		t.Errorf("%+v, crossing at %d; want 2 cups, 2 sales, the second beyond", o, o.crossing())
+	}
+	if last := o.Sales[1]; last.Key != "k2" || last.Sold != 3 || last.Attempt.Replica != 2 {
+		t.Errorf("%+v", last)
+	}
+	if place, met := clashes(o.Sales); place != 0 || met != 2 {
+		t.Errorf("clashes: at %d, met %d; want 0 and 2", place, met)
+	}
+}

@@ -1,0 +1,120 @@
+package transfer
+
+import (
+	"maps"
+	"testing"
+
+	"shop/loadtest"
+	"shop/transfer"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestInconclusive_EachFaultOfTheMoneyMustHaveLandedAndDoneWhatItIsFor(t *testing.T) {
+	killed := map[string]int64{"cut_off": 1}
+	for _, step := range transfer.Steps() {
+		killed["crash_"+string(step)] = 1
+	}
+	unsafe := func(fault loadtest.Fault) loadtest.Scenario { return control(New(), "etcd-unfenced", fault) }
+	sound := func(fault loadtest.Fault) loadtest.Scenario { return New().Safe("etcd-fenced", fault) }
+	for _, c := range []struct {
+		scenario loadtest.Scenario
+		enough   map[string]int64
+	}{
+		{sound(loadtest.NoFault), map[string]int64{"moved": 1, "short": 1, "holds_posted": 1, "holds_voided": 1, "holds_expired": 1, "samples": 1}},
+		{control(New(), "naive", loadtest.NoFault), nil},
+		{control(New(), "lease-id-fence", loadtest.NoFault), nil},
+		{sound(LateWrite), map[string]int64{"late_writes": 1, "late_stopped": 1, "late_refused": 1}},
+		{unsafe(LateWrite), map[string]int64{"late_writes": 1, "late_stopped": 1, "late_committed": 1}},
+		{sound(loadtest.Pause), map[string]int64{"pauses": 2, "lock_lost": 1}},
+		{sound(LeaseRevoked), map[string]int64{"leases_revoked": 5, "fence_refused": 1}},
+		{unsafe(LeaseRevoked), map[string]int64{"leases_revoked": 5}},
+		{sound(LeaderKill), map[string]int64{"elections": 1}},
+		{sound(NoQuorum), map[string]int64{"quorum_losses": 1, "unavailable": 1, "lock_acquired_after": 1}},
+		{sound(PGRestart), map[string]int64{"pg_restarts": 1}},
+		{sound(CommitCut), map[string]int64{"commits_cut_before": 1, "commits_cut_after": 1, "ambiguous": 1, "resolved": 1}},
+		{sound(loadtest.Crash), killed},
+	} {
+		enough := maps.Clone(c.enough)
+		if enough == nil {
+			enough = map[string]int64{}
+		}
+		enough["overlaps"] = 1
+		if reasons := loadtest.InconclusiveReasons(c.scenario, enough); len(reasons) != 0 {
+			t.Errorf("%s: inconclusive although all is there: %v", c.scenario.Name(), reasons)
+		}
+		for missing := range enough {
+			less := maps.Clone(enough)
+			less[missing]--
+			if reasons := loadtest.InconclusiveReasons(c.scenario, less); len(reasons) != 1 {
+				t.Errorf("%s with too few %s: %d reasons %v, want 1", c.scenario.Name(), missing, len(reasons), reasons)
+			}
+		}
+	}
+	forgotten := map[string]int64{"overlaps": 1, "commits_cut_before": 1, "commits_cut_after": 1, "ambiguous": 3, "resolved": 1, "outcome_unknown": 1}
+	if reasons := loadtest.InconclusiveReasons(sound(CommitCut), forgotten); len(reasons) != 1 {
+		t.Errorf("a COMMIT without an answer that nobody was told of: %v", reasons)
+	}
+}
+
+var waysToPay = []loadtest.Strategy{
+	{Name: "naive", Safe: false, Stores: []string{"postgres"}},
+	{Name: "etcd-unfenced", Safe: false, Stores: []string{"etcd", "postgres"}},
+	{Name: "etcd-fence-only", Safe: true, Stores: []string{"etcd", "postgres"}},
+	{Name: "lease-id-fence", Safe: false, Stores: []string{"etcd", "postgres"}},
+	{Name: "row", Safe: true, Stores: []string{"postgres"}},
+	{Name: "etcd-fenced", Safe: true, Stores: []string{"etcd", "postgres"}},
+}
+
+func TestMatrix_OfTheMoneyHasTheFaultsOfBothStores(t *testing.T) {
+	want := []string{
+		"naive/none violated", "lease-id-fence/none violated", "etcd-unfenced/none safe", "etcd-fence-only/none safe", "row/none safe", "etcd-fenced/none safe",
+		"etcd-unfenced/late-write violated", "etcd-fence-only/late-write safe", "etcd-fenced/late-write safe",
+		"etcd-fence-only/pause safe", "etcd-fenced/pause safe",
+		"etcd-unfenced/lease-revoked violated", "etcd-fence-only/lease-revoked safe", "etcd-fenced/lease-revoked safe",
+		"etcd-fence-only/leader-kill safe", "etcd-fenced/leader-kill safe", "etcd-fence-only/no-quorum safe", "etcd-fenced/no-quorum safe",
+		"etcd-fence-only/pg-restart safe", "row/pg-restart safe", "etcd-fenced/pg-restart safe",
+		"etcd-fence-only/commit-cut safe", "row/commit-cut safe", "etcd-fenced/commit-cut safe",
+		"etcd-fence-only/crash safe", "row/crash safe", "etcd-fenced/crash safe",
+	}
+	if diff := cmp.Diff(want, names(New().Matrix(waysToPay))); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func names(scenarios []loadtest.Scenario) (names []string) {
+	for _, s := range scenarios {
+		names = append(names, s.Strategy+"/"+string(s.Fault)+" "+string(s.Expect))
+	}
+	return names
+}
+
+func TestQuick_HasTheControlsEverySafeStrategyAndTheLateWrite(t *testing.T) {
+	want := []string{
+		"naive/none violated", "lease-id-fence/none violated", "etcd-fence-only/none safe", "row/none safe", "etcd-fenced/none safe",
+		"etcd-unfenced/late-write violated", "etcd-fence-only/late-write safe", "etcd-fenced/late-write safe",
+		"etcd-fenced/commit-cut safe",
+	}
+	matrix := New().Matrix(waysToPay)
+	if diff := cmp.Diff(want, names(loadtest.Quick(matrix))); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if got := names(loadtest.Only(matrix, "transfer", "naive", "")); len(got) != 1 {
+		t.Errorf("naive alone: %v", got)
+	}
+}
+
+// A drift is what an owner feels, and no invariant: T3 is.
+func TestJudge_ADriftAloneBreaksNothing(t *testing.T) {
+	clean := map[string]int64{"T1": 0, "T3": 0, "drift": 7}
+	if verdict, expected := loadtest.Judge(New().Safe("row", loadtest.NoFault), clean, nil); verdict != loadtest.Safe || !expected {
+		t.Errorf("%s, %v", verdict, expected)
+	}
+	broke := map[string]int64{"T3": 2, "T1": 0, "I-LIVE": 4}
+	if verdict, expected := loadtest.Judge(control(New(), "lease-id-fence", loadtest.NoFault), broke, nil); verdict != loadtest.Violated || !expected {
+		t.Errorf("%s, %v; I-LIVE is nothing that it must keep", verdict, expected)
+	}
+	if _, expected := loadtest.Judge(control(New(), "lease-id-fence", loadtest.NoFault), broke, []string{"no rightful holder was refused"}); expected {
+		t.Error("it refused nobody, and is as expected")
+	}
+}

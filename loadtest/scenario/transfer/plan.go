@@ -1,0 +1,200 @@
+package transfer
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"time"
+
+	"shop/loadtest"
+
+	"github.com/google/uuid"
+)
+
+// The actions of this flow.
+const (
+	Pay      loadtest.Action = "pay"
+	Reserve  loadtest.Action = "reserve"
+	PostHold loadtest.Action = "post"
+	VoidHold loadtest.Action = "void"
+)
+
+// Account is opened before the first request.
+type Account struct {
+	ID       uuid.UUID
+	Client   int // its owner
+	Opening  int64
+	Currency string
+	Ample    bool // suffices for all that it is asked for: it must never be refused
+}
+
+// Accounts are those that a plan opens.
+func Accounts(p loadtest.Plan) []Account {
+	given, _ := p.Given.([]Account)
+	return given
+}
+
+// Move is what a transfer is about.
+type Move struct {
+	From, To uuid.UUID
+	Amount   int64     // to be moved or held; of a post: to be posted, 0 for all
+	Hold     *Hold     // nil: it moves at once
+	Of       uuid.UUID // the hold that is posted or voided
+}
+
+// move is what an intent is about.
+func move(i loadtest.Intent) *Move {
+	m, _ := i.Of.(*Move)
+	return m
+}
+
+// Hold is one that is posted and voided at the same moment, on two replicas.
+type Hold struct {
+	For    time.Duration
+	Settle time.Duration // when that comes, from its end on: mostly before it
+	Part   bool          // half of it is posted
+	Left   bool          // neither: the sweeper has to end it
+	Post   int           // the replica to which the post is sent
+	Void   int
+}
+
+// The workload: each client owns one account, and all of them
+// send at the same moment, again and again. Every transfer involves a hot
+// account, so that there is always a queue at each of them.
+const (
+	clients = 64
+	hot     = 8  // the first ones: asked for more than comes in
+	ample   = 16 // next: have all that they are asked for, so that no refusal is right
+	poor    = 24 // next: have next to nothing; the others have half
+)
+
+const (
+	currency  = "EUR"
+	holdEvery = 6 // about
+	leaveOne  = 8 // of so many holds one is left to the sweeper
+)
+
+// NewPlan draws a plan: bursts of one intent of each client. Hot accounts
+// pay each other in opposite directions at the same moment, or another account; the others
+// pay a hot account. One intent in ten is sent twice at once, one in six is a hold.
+func NewPlan(load loadtest.Load) loadtest.Plan {
+	random := rand.New(rand.NewPCG(uint64(load.Seed), 1))
+	plan := loadtest.Plan{Clients: clients}
+	var accounts []Account
+	for c := range clients {
+		accounts = append(accounts, Account{ID: loadtest.DrawID(random), Client: c, Currency: currency, Ample: c >= hot && c < hot+ample})
+	}
+	asked := make([]int64, clients)
+	n := int(load.Duration.Seconds() * float64(load.Rate))
+	var payees []int
+	for i := range n {
+		if i%clients == 0 {
+			payees = drawPayees(random)
+		}
+		from := i % clients
+		intent := moveIntent(from, fmt.Sprintf("move-%d-%06d", load.Seed, i), &Move{
+			From: accounts[from].ID, To: accounts[payees[from]].ID,
+			Amount: drawAmount(random, from), Hold: drawHold(random, load),
+		})
+		asked[from] += move(*intent).Amount
+		plan.Intents = append(plan.Intents, intent)
+		at := load.At(i-from, n)
+		replica := random.IntN(load.Replicas)
+		plan.Schedule = append(plan.Schedule, loadtest.ScheduledRequest{At: at, Replica: replica, Intent: intent})
+		if i%loadtest.DuplicateEvery == 0 {
+			other := loadtest.OtherReplica(random, replica, load.Replicas)
+			plan.Schedule = append(plan.Schedule, loadtest.ScheduledRequest{At: at, Replica: other, Intent: intent})
+		}
+	}
+	for c := range accounts {
+		accounts[c].Opening = drawOpening(random, c, asked[c])
+	}
+	plan.Given = accounts
+	return plan
+}
+
+// drawPayees gives each client's payee in one burst.
+func drawPayees(random *rand.Rand) []int {
+	payees := make([]int, clients)
+	for c := range payees {
+		payees[c] = random.IntN(hot)
+	}
+	pairs := random.Perm(hot)
+	for i := 0; i < hot; i += 2 {
+		a, b := pairs[i], pairs[i+1]
+		payees[a], payees[b] = b, a
+		if random.IntN(2) == 0 {
+			payees[a], payees[b] = hot+random.IntN(clients-hot), hot+random.IntN(clients-hot)
+		}
+	}
+	return payees
+}
+
+// drawAmount: a hot account is asked for about as much as comes in from the
+// other accounts in one burst, and so is short half of the time.
+func drawAmount(random *rand.Rand, from int) int64 {
+	if from < hot {
+		return 100 + random.Int64N(500)
+	}
+	return 1 + random.Int64N(100)
+}
+
+func drawOpening(random *rand.Rand, c int, asked int64) int64 {
+	switch {
+	case c < hot:
+		return 50 + random.Int64N(100)
+	case c < hot+ample:
+		return asked
+	case c < hot+ample+poor:
+		return random.Int64N(50)
+	default:
+		return asked / 2
+	}
+}
+
+// drawHold is nil for most. A post and a void come together, mostly before the
+// hold is over, sometimes so that they wait for the accounts while it ends,
+// sometimes after it: then the sweeper is there too. The holds of a burst end
+// with a later one, when there is a queue at the accounts.
+func drawHold(random *rand.Rand, load loadtest.Load) *Hold {
+	if random.IntN(holdEvery) != 0 {
+		return nil
+	}
+	h := &Hold{For: time.Duration(1000+random.IntN(1001)) * time.Millisecond}
+	if burst := time.Second * clients / time.Duration(load.Rate); burst < time.Second {
+		h.For = max(burst, (h.For + burst/2).Truncate(burst))
+	}
+	h.Post = random.IntN(load.Replicas)
+	h.Void = loadtest.OtherReplica(random, h.Post, load.Replicas)
+	h.Part = random.IntN(3) == 0
+	h.Left = random.IntN(leaveOne) == 0
+	switch when := random.IntN(100); {
+	case when < 50:
+		h.Settle = -time.Duration(30+random.IntN(770)) * time.Millisecond
+	case when < 85:
+		h.Settle = -time.Duration(random.IntN(30)) * time.Millisecond
+	default:
+		h.Settle = time.Duration(10+random.IntN(190)) * time.Millisecond
+	}
+	return h
+}
+
+func moveIntent(client int, key string, m *Move) *loadtest.Intent {
+	body := map[string]any{"from": m.From, "to": m.To, "amount": m.Amount, "currency": currency}
+	action := Pay
+	if m.Hold != nil {
+		action = Reserve
+		body["pending"], body["expires_in"] = true, m.Hold.For.String()
+	}
+	i := intend(client, key, action, "/v1/transfers", m)
+	i.Body = loadtest.Encode(body)
+	return i
+}
+
+// intend is a request about a transfer. Posting and voiding end what was begun.
+func intend(client int, key string, action loadtest.Action, path string, m *Move) *loadtest.Intent {
+	return &loadtest.Intent{
+		Client: client, Key: key, Action: action, Method: http.MethodPost, Path: path, Of: m,
+		Contends: []string{m.From.String(), m.To.String()}, Ends: action == PostHold || action == VoidHold,
+	}
+}

@@ -1,0 +1,92 @@
+package transfer
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"shop/loadtest"
+	"shop/loadtest/internal/testbed"
+
+	"github.com/google/uuid"
+)
+
+// bank keeps accounts in memory: it answers as a service does, but for what is wrong with it.
+type bank struct {
+	mu    sync.Mutex
+	money map[string]int64
+	wrong string
+}
+
+func (b *bank) serve(w http.ResponseWriter, req *http.Request) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if id, read := strings.CutPrefix(req.URL.Path, "/v1/accounts/"); read {
+		n := b.money[id]
+		if b.wrong == "it shows too much" {
+			n++
+		}
+		fmt.Fprintf(w, `{"id":%q,"available":%d}`, id, n)
+		return
+	}
+	var m struct {
+		From, To string
+		Amount   int64
+	}
+	_ = json.NewDecoder(req.Body).Decode(&m)
+	if b.money[m.From] < m.Amount && b.wrong != "it spends what is not there" {
+		testbed.Problem(w, http.StatusConflict, "insufficient-funds")
+		return
+	}
+	b.money[m.From] -= m.Amount
+	b.money[m.To] += m.Amount
+	testbed.Created(w, transfer1)
+}
+
+func bankOf(t *testing.T, wrong string) (*loadtest.Run, []Account) {
+	t.Helper()
+	accounts := []Account{{ID: uuid.New(), Opening: 100}, {ID: uuid.New(), Client: 1}}
+	b := &bank{money: map[string]int64{accounts[0].ID.String(): 100}, wrong: wrong}
+	bases := testbed.Serve(t, 2, b.serve)
+	run, err := loadtest.NewRun(t.Context(), bases, loadtest.Headers{Key: "Idempotency-Key", Clients: []http.Header{{}, {}}}, time.Second, loadtest.Classify)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(run.Close)
+	return run, accounts
+}
+
+func TestSpendAll_WhatIsAvailableCanBeSentAndNotOneMore(t *testing.T) {
+	for wrong, want := range map[string]string{
+		"":                            "",
+		"it shows too much":           "101 are available, and to send them ended as rejected (409 insufficient-funds)",
+		"it spends what is not there": "all 100 were sent, and 1 more ended as ok (201 )",
+	} {
+		run, accounts := bankOf(t, wrong)
+		if got := spendAll(t.Context(), run, 0, accounts[0], accounts[1]); got != want {
+			t.Errorf("%q: %q, want %q", wrong, got, want)
+		}
+	}
+}
+
+func TestSpendAll_AnEmptyAccountIsAskedForOneAndRefuses(t *testing.T) {
+	run, accounts := bankOf(t, "")
+	if got := spendAll(t.Context(), run, 1, accounts[1], accounts[0]); got != "" || len(run.History.Records()) != 1 {
+		t.Errorf("%q, %d requests; want nothing wrong, and one request", got, len(run.History.Records()))
+	}
+}
+
+func TestWronglyRefused_AnAmpleAccountMustNotBeRefused(t *testing.T) {
+	accounts := []Account{{Ample: true}, {}}
+	refusal := func(client int, problem string) loadtest.Record {
+		return loadtest.Record{Intent: loadtest.Intent{Client: client, Key: problem}, Outcome: loadtest.Rejected, Attempts: []loadtest.Attempt{{Outcome: loadtest.Rejected, Problem: problem}}}
+	}
+	found := wronglyRefused([]loadtest.Record{refusal(0, "insufficient-funds"), refusal(1, "insufficient-funds"), refusal(0, "already-settled")}, accounts)
+	if len(found) != 1 || !strings.Contains(found[0], "insufficient-funds") {
+		t.Errorf("%v, want the refusal of the first alone", found)
+	}
+}

@@ -1,0 +1,114 @@
+package transfer
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"shop/loadtest"
+	"shop/loadtest/fault"
+	"shop/loadtest/internal/testbed"
+	"shop/loadtest/internal/testproof"
+)
+
+func TestMain(m *testing.M) { testbed.Main(m) }
+
+// refusingBank is a proof of replicas that refuse everything, on accounts that are there.
+func refusingBank(t *testing.T, scenario loadtest.Scenario) *loadtest.Proof {
+	t.Helper()
+	proof := testproof.New(t, scenario, func(ctx context.Context, trial *loadtest.Trial, clients []loadtest.Credentials) error {
+		conn := testbed.Connect(t, trial.Postgres)
+		testbed.Migrate(t, conn, "transfer")
+		for _, a := range Accounts(trial.Plan) {
+			if _, err := conn.Exec(ctx, `INSERT INTO accounts (id, owner_id, currency, opening, balance) VALUES ($1, $2, $3, $4, $4)`,
+				a.ID, uuid.UUID(clients[a.Client].ID), a.Currency, a.Opening); err != nil {
+				return err
+			}
+		}
+		return conn.Close(ctx)
+	})
+	proof.LockTTL = map[string]time.Duration{"transfer": -loadtest.LiveMargin + 100*time.Millisecond} // no patience with locks
+	return proof
+}
+
+func TestProof_ABankThatRefusesEverythingIsNotSafe(t *testing.T) {
+	proof := refusingBank(t, New().Safe("row", loadtest.NoFault))
+	asked := 0
+	proof.Leftovers = func(_ context.Context, trial *loadtest.Trial) ([]string, error) {
+		s, prefix := trial.Scenario, trial.Prefix
+		if asked++; s.Strategy != "row" || !strings.HasPrefix(prefix, "shop_prove_") {
+			t.Errorf("asked for %v at %q", s, prefix)
+		}
+		return []string{prefix + "/account"}, nil
+	}
+	report, err := proof.Run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	result := report.Scenarios[0]
+	if report.AsExpected || result.Verdict != loadtest.Violated {
+		t.Errorf("as expected: %v, verdict %s", report.AsExpected, result.Verdict)
+	}
+	v := result.Violations
+	if v["T1"]+v["T1-DURING"]+v["T2"]+v["T3"]+v["I-ACK"]+v["I-REJ"]+v["I-ONCE"]+v["I-HOLD"]+v["drift"] != 0 {
+		t.Errorf("it moved nothing, and yet: %v", v)
+	}
+	if v["I-SPENT"] == 0 || v["I-LIVE"] < 100 || v["T6"] != 1 || asked < 2 {
+		t.Errorf("violations %v; want nothing spent, 100 keys undecided, and the lock that was left, asked for %d times", v, asked)
+	}
+	if line := result.Sentence(); !strings.Contains(line, "0 moved, 0 refused for lack of funds, 0 holds") || !strings.Contains(line, "expected: safe") {
+		t.Errorf("the line about it: %s", line)
+	}
+}
+
+func TestProof_LocksThatRunOutInTimeAreNotLeft(t *testing.T) {
+	proof := refusingBank(t, New().Safe("row", loadtest.NoFault))
+	proof.Patience = 100 * time.Millisecond
+	left := []string{"a", "b"}
+	proof.Leftovers = func(context.Context, *loadtest.Trial) ([]string, error) {
+		left = left[1:]
+		return left, nil
+	}
+	report, err := proof.Run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, looked := report.Scenarios[0].Violations["T6"]; n != 0 || !looked {
+		t.Errorf("T6: %d, %v", n, looked)
+	}
+}
+
+func TestProof_MoneyThatIsLostForAMomentIsSeenWhileTheLoadRuns(t *testing.T) {
+	proof := refusingBank(t, control(New(), "naive", loadtest.NoFault))
+	proof.Patience = 100 * time.Millisecond
+	proof.Fault = func(trial *loadtest.Trial) (fault.Fault, error) {
+		return loss{testbed.Connect(t, trial.Postgres)}, nil
+	}
+	report, err := proof.Run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := report.Scenarios[0].Violations
+	if v["T1-DURING"] == 0 || v["T1"] != 0 || v["T3"] != 0 {
+		t.Errorf("violations %v; want it seen, and all of it there again in the end", v)
+	}
+}
+
+// loss takes a unit from an account and puts it back at the end.
+type loss struct{ conn *pgx.Conn }
+
+func (l loss) Inject(ctx context.Context, over time.Duration) ([]fault.Event, error) {
+	const one = `UPDATE accounts SET balance = balance $1 WHERE id = (SELECT min(id::text)::uuid FROM accounts)`
+	if _, err := l.conn.Exec(ctx, strings.Replace(one, "$1", "- 1", 1)); err != nil {
+		return nil, err
+	}
+	fault.Wait(ctx, over)
+	if _, err := l.conn.Exec(ctx, strings.Replace(one, "$1", "+ 1", 1)); err != nil {
+		return nil, err
+	}
+	return nil, l.conn.Close(ctx)
+}

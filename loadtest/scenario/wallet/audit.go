@@ -1,0 +1,174 @@
+package wallet
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"shop/loadtest"
+	"shop/locking/invariant"
+
+	"github.com/google/uuid"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
+)
+
+// both puts together what clients were told of a key at a wallet, and what is
+// stored under it there. Two intents may share a key, for two wallets.
+const both = `
+{"$project": {
+	"of": {"client": "$client", "key": "$wire", "kind": "$kind", "wallet": "$wallet"},
+	"name": "$_id", "outcome": 1, "problem": 1, "sent": 1
+}},
+{"$unionWith": {"coll": "wallet_operations", "pipeline": [{"$project": {
+	"of": {"client": "$client", "key": "$key", "kind": "$kind", "wallet": "$wallet"},
+	"operation": "$_id",
+	"done": {"$cond": [{"$gt": ["$refused", null]}, 0, 1]},
+	"refused": {"$cond": [{"$gt": ["$refused", null]}, 1, 0]}
+}}]}},
+{"$group": {
+	"_id": "$of", "name": {"$max": "$name"}, "outcome": {"$max": "$outcome"}, "problem": {"$max": "$problem"},
+	"sent": {"$max": "$sent"}, "operation": {"$max": "$operation"}, "done": {"$sum": "$done"}, "refused": {"$sum": "$refused"}
+}}`
+
+// ToldChecks compare what is stored with what the plan opened and with what
+// clients were told. They need the collections that LoadTold fills: a document for
+// each wallet, and one for each intent.
+var ToldChecks = []invariant.Check{
+	{
+		// A service that raises an opening, or opens a wallet, agrees with itself.
+		Name: "M1 opened", Invariant: "M1", From: "wallets",
+		Means: "wallet that is not as the plan opened it, that the plan does not know, or that is gone",
+		Query: `
+{"$project": {"owner": 1, "currency": 1, "opening": 1}},
+{"$unionWith": {"coll": "` + openedOf + `"}},
+{"$group": {"_id": {"wallet": "$_id", "owner": "$owner", "currency": "$currency", "opening": "$opening"}, "n": {"$sum": 1}}},
+{"$match": {"n": {"$ne": 2}}},
+{"$group": {"_id": "$_id.wallet"}}`,
+	},
+	{
+		Name: "I-ACK done", Invariant: "I-ACK", From: toldOf,
+		Means: "operation that a client was told of, and that is not there as told",
+		Query: `
+{"$match": {"outcome": "ok"}},
+{"$lookup": {"from": "wallet_operations", "localField": "made", "foreignField": "_id", "as": "is"}},
+{"$set": {"is": {"$first": "$is"}}},
+{"$match": {"$expr": {"$or": [
+	{"$gt": ["$is.refused", null]},
+	{"$ne": ["$is.client", "$client"]}, {"$ne": ["$is.key", "$wire"]},
+	{"$ne": ["$is.kind", "$kind"]},     {"$ne": ["$is.kind", "$answer.kind"]},
+	{"$ne": ["$is.wallet", "$wallet"]}, {"$ne": ["$is.wallet", "$answer.wallet"]},
+	{"$ne": ["$is.to", "$to"]},         {"$ne": ["$is.to", "$answer.to"]},
+	{"$ne": ["$is.amount", "$amount"]}, {"$ne": ["$is.amount", "$answer.amount"]},
+	{"$ne": ["$is.bonus", "$answer.bonus"]}
+]}}},
+{"$project": {"_id": 1}}`,
+	},
+	{
+		// A refusal is an answer too. One that is not kept could be followed by a success.
+		Name: "I-ACK refused", Invariant: "I-ACK", From: toldOf,
+		Means: "intent that was refused for lack of funds, and whose refusal is not stored",
+		Query: both + `,
+{"$match": {"outcome": "rejected", "problem": "insufficient-funds", "refused": 0}},
+{"$project": {"_id": "$name"}}`,
+	},
+	{
+		Name: "I-REJ", Invariant: "I-REJ", From: toldOf,
+		Means: "intent whose client was told that it will not be, or that was never sent, and that was done",
+		Query: both + `,
+{"$match": {"done": {"$gt": 0}, "$or": [{"outcome": "rejected"}, {"sent": false}]}},
+{"$project": {"_id": "$name"}}`,
+	},
+	{
+		// Operations can only come from requests: anything else is an effect that no client asked for.
+		Name: "I-REJ unasked", Invariant: "I-REJ", From: toldOf,
+		Means: "operation that no request asked for",
+		Query: both + `,
+{"$match": {"name": null}},
+{"$project": {"_id": "$operation"}}`,
+	},
+}
+
+// plannedOpenings is what the plan opened a wallet with, as wallet.Openings is what the
+// service says.
+const plannedOpenings = `
+{"$project": {"wallet": "$_id", "says": "$balance"}},
+{"$unionWith": {"coll": "` + openedOf + `", "pipeline": [{"$project": {"wallet": "$_id", "true": "$opening"}}]}}`
+
+// What the plan opened and what clients were told, in the scenario's own database.
+const (
+	openedOf = "proof_opened"
+	toldOf   = "proof_told"
+)
+
+// kinds are what a service calls what was asked for.
+var kinds = map[loadtest.Action]string{Credit: "credit", Debit: "debit", Pay: "payment"}
+
+// LoadTold puts what the plan opened, and what clients were told, beside what is
+// stored. It is acknowledged by a majority: the moments that are read after it are
+// not before it.
+func LoadTold(ctx context.Context, db *mongo.Database, wallets []Seed, records []loadtest.Record, clients []loadtest.Credentials) error {
+	opened := make([]any, 0, len(wallets))
+	for _, w := range wallets {
+		opened = append(opened, bson.D{
+			{Key: "_id", Value: uuidValue(w.ID)},
+			{Key: "owner", Value: uuidValue(clients[w.Client].ID)},
+			{Key: "currency", Value: w.Currency},
+			{Key: "opening", Value: w.Opening},
+		})
+	}
+	told := make([]any, 0, len(records))
+	for _, r := range records {
+		m := move(r.Intent)
+		d := bson.D{
+			{Key: "_id", Value: r.Key},
+			{Key: "wire", Value: r.IdempotencyKey()},
+			{Key: "client", Value: uuidValue(clients[r.Client].ID)},
+			{Key: "kind", Value: kinds[r.Action]},
+			{Key: "wallet", Value: uuidValue(m.wallet())},
+			{Key: "amount", Value: m.Amount},
+			{Key: "sent", Value: r.Sent()},
+			{Key: "outcome", Value: string(r.Outcome)},
+			{Key: "problem", Value: r.Problem()},
+			{Key: "made", Value: uuidValue(r.Made)},
+			{Key: "answer", Value: operation(r)},
+		}
+		if r.Action == Pay {
+			d = append(d, bson.E{Key: "to", Value: uuidValue(m.To)})
+		}
+		told = append(told, d)
+	}
+	majority := options.Collection().SetWriteConcern(writeconcern.Majority())
+	if _, err := db.Collection(openedOf, majority).InsertMany(ctx, opened); err != nil {
+		return fmt.Errorf("audit: copy openings: %w", err)
+	}
+	if _, err := db.Collection(toldOf, majority).InsertMany(ctx, told); err != nil {
+		return fmt.Errorf("audit: copy history: %w", err)
+	}
+	return nil
+}
+
+// operation is the body of a success, as it would be stored; empty if it is none.
+func operation(r loadtest.Record) bson.D {
+	var o struct {
+		Kind          string
+		Wallet        uuid.UUID
+		To            *uuid.UUID
+		Amount, Bonus int64
+	}
+	if json.Unmarshal(r.Answer(), &o) != nil || o.Kind == "" {
+		return bson.D{}
+	}
+	d := bson.D{{Key: "kind", Value: o.Kind}, {Key: "wallet", Value: uuidValue(o.Wallet)}, {Key: "amount", Value: o.Amount}, {Key: "bonus", Value: o.Bonus}}
+	if o.To != nil {
+		d = append(d, bson.E{Key: "to", Value: uuidValue(*o.To)})
+	}
+	return d
+}
+
+// uuidValue is a UUID as MongoDB keeps it.
+func uuidValue(id uuid.UUID) bson.Binary {
+	return bson.Binary{Subtype: bson.TypeBinaryUUID, Data: id[:]}
+}

@@ -1,0 +1,91 @@
+package wallet
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"shop/loadtest"
+
+	"github.com/google/uuid"
+)
+
+// words are those of honestTill's clients, in order, after an edit.
+func words(edit func(map[string]loadtest.Record)) (records []loadtest.Record) {
+	all := honestWords()
+	if edit != nil {
+		edit(all)
+	}
+	for _, r := range all {
+		records = append(records, r)
+	}
+	slices.SortFunc(records, func(a, b loadtest.Record) int { return strings.Compare(a.Key, b.Key) })
+	return records
+}
+
+func TestDeniedRight_OnlyMoneyMayBeShortAndASharedKeyTaken(t *testing.T) {
+	if found := deniedRight(words(nil)); len(found) != 0 {
+		t.Errorf("found %v", found)
+	}
+	for _, problem := range []string{"forbidden", "not-found", "invalid-request", "unauthorized", keyReused} {
+		found := deniedRight(words(forgery("k1", refusedWith(problem))))
+		if len(found) != 1 || found[0] != "k1: "+problem {
+			t.Errorf("%s: found %v", problem, found)
+		}
+	}
+	if found := deniedRight(words(forgery("s2", refusedWith("forbidden")))); len(found) != 1 {
+		t.Errorf("a shared key that is refused for another reason: %v", found)
+	}
+}
+
+func TestSharedTwice_OfTwoUnderOneKeyExactlyOneIsDone(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit  func(map[string]loadtest.Record)
+		wrong int
+	}{
+		"one is":                      {nil, 0},
+		"both are":                    {forgery("s2", func(r *loadtest.Record) { r.Outcome = loadtest.OK }), 1},
+		"none is":                     {forgery("s1", refusedWith(keyReused)), 1},
+		"one may be":                  {forgery("s1", func(r *loadtest.Record) { r.Outcome = loadtest.Unknown }), 0},
+		"one has the key by refusal":  {forgery("s1", refusedWith("insufficient-funds")), 0},
+		"another was there before":    {shareKey("k2", "k3", keyReused), 0},
+		"one more after another":      {shareKey("k2", "k3", ""), 1},
+		"one more after a refusal":    {shareKey("k4", "k3", ""), 0}, // the refusal has the key: I-ACK finds it
+		"refused like the one before": {shareKey("k4", "k3", keyReused), 0},
+	} {
+		if found := sharedTwice(words(c.edit)); len(found) != c.wrong {
+			t.Errorf("%s: found %v", name, found)
+		}
+	}
+}
+
+// shareKey lets an intent be sent under the key of another one.
+func shareKey(first, second, problem string) func(map[string]loadtest.Record) {
+	return forgery(second, func(r *loadtest.Record) {
+		if r.SharedKey = first; problem != "" {
+			refusedWith(problem)(r)
+		}
+	})
+}
+
+func TestWronglyShort_WhoHasEnoughMustNotBeRefused(t *testing.T) {
+	wallets := []Seed{{ID: uuid.MustParse(wallet1)}, {ID: uuid.MustParse(wallet3), Ample: true}}
+	if found := wronglyShort(words(nil), wallets); len(found) != 0 {
+		t.Errorf("found %v", found)
+	}
+	found := wronglyShort(words(forgery("s2", refusedWith("insufficient-funds"))), wallets)
+	if len(found) != 1 || !strings.HasPrefix(found[0], "s2") {
+		t.Errorf("%v, want the refusal of the ample one alone", found)
+	}
+}
+
+func TestMembers_WhatDiffersAndWhatWasAcknowledgedAndRolledBackBreaksM4(t *testing.T) {
+	m := Members{Apart: []string{"wallets"}, RolledBack: []string{operation1, operation4, uuid.NewString()}}
+	found := m.broken(words(nil))
+	if len(found) != 2 || found[0] != "wallets" || !strings.HasPrefix(found[1], "k1: operation "+operation1) {
+		t.Errorf("%v; want the collection, and the one operation that was acknowledged", found)
+	}
+	if found := (Members{}).broken(words(nil)); len(found) != 0 {
+		t.Errorf("members that agree: %v", found)
+	}
+}

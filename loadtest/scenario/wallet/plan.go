@@ -1,0 +1,210 @@
+package wallet
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"time"
+
+	"shop/loadtest"
+
+	"github.com/google/uuid"
+)
+
+// The actions of this flow.
+const (
+	Credit loadtest.Action = "credit"
+	Debit  loadtest.Action = "debit"
+	Pay    loadtest.Action = "pay"
+)
+
+// Seed is a wallet that is opened before the first request.
+type Seed struct {
+	ID       uuid.UUID
+	Client   int // its owner
+	Opening  int64
+	Currency string
+	Ample    bool // suffices for all that it is asked for: it must never be refused
+}
+
+// Seeds are the wallets that a plan opens.
+func Seeds(p loadtest.Plan) []Seed {
+	given, _ := p.Given.([]Seed)
+	return given
+}
+
+// Move is what an operation is about. A credit comes from nowhere, a debit goes there.
+type Move struct {
+	From, To uuid.UUID
+	Amount   int64
+}
+
+// move is what an intent is about.
+func move(i loadtest.Intent) Move {
+	m, _ := i.Of.(Move)
+	return m
+}
+
+const currency = "EUR"
+
+// The wallets of the workload. Each has an owner of its own, but for the last two.
+const (
+	hotWallet = 0 // credits and debits of one wallet, several at once: the fight for one document
+	ring      = 8 // next: each pays its neighbours and is paid by them: two documents, in both orders
+	savers    = 8 // next: each has an owner that sends nothing at the same moment
+	twoOfOne  = 2 // the last: both of one client, who uses one key for both
+)
+
+// What is sent at the same moment, again and again.
+const (
+	hotCredits  = 2
+	hotDebits   = 2
+	ringCredits = 2
+	walletBurst = hotCredits + hotDebits + ring + ringCredits + twoOfOne
+)
+
+// NewPlan draws a plan: bursts, of as many intents as the load asks for and
+// perhaps some more, so that each is whole. In each of them the hot wallet is
+// credited and debited several times, the ring's neighbours pay each other, in
+// opposite directions on different replicas, while some are credited, and one key
+// is used for two wallets at once. Until the next one each saver comes once, so that
+// a fault always meets some request. One intent in ten is sent
+// twice at once.
+func NewPlan(load loadtest.Load) loadtest.Plan {
+	random := rand.New(rand.NewPCG(uint64(load.Seed), 2))
+	plan := loadtest.Plan{Clients: 1 + ring + savers + 1}
+	var wallets []Seed
+	for w := range plan.Clients + 1 {
+		wallets = append(wallets, Seed{ID: loadtest.DrawID(random), Client: min(w, plan.Clients-1), Currency: currency})
+	}
+	n := int(load.Duration.Seconds() * float64(load.Rate))
+	bursts := max(1, (n+walletBurst+savers-1)/(walletBurst+savers))
+	for b := range bursts {
+		d := draw{random, load, wallets, b, nil}
+		d.together(load.At(b, bursts))
+		d.alone(load.At(b, bursts), load.At(b+1, bursts))
+		for _, request := range d.requests {
+			plan.Schedule = append(plan.Schedule, request)
+			if len(plan.Intents)%loadtest.DuplicateEvery == 0 {
+				duplicate := request
+				duplicate.Replica = loadtest.OtherReplica(random, request.Replica, load.Replicas)
+				plan.Schedule = append(plan.Schedule, duplicate)
+			}
+			plan.Intents = append(plan.Intents, request.Intent)
+		}
+	}
+	fund(random, wallets, plan.Intents)
+	plan.Given = wallets
+	return plan
+}
+
+// draw is one burst, and what comes until the next.
+type draw struct {
+	*rand.Rand
+	load     loadtest.Load
+	wallets  []Seed
+	burst    int
+	requests []loadtest.ScheduledRequest
+}
+
+func (d *draw) add(at time.Duration, replica int, name string, action loadtest.Action, m Move) *loadtest.Intent {
+	i := intend(d.wallets, fmt.Sprintf("%s-%d-%05d-%02d", name, d.load.Seed, d.burst, len(d.requests)), action, m)
+	d.requests = append(d.requests, loadtest.ScheduledRequest{At: at, Replica: replica, Intent: i})
+	return i
+}
+
+func (d *draw) replica() int { return d.IntN(d.load.Replicas) }
+
+func (d *draw) amount(most int64) int64 { return 1 + d.Int64N(most) }
+
+// together is what is sent at one moment, shuffled, so that no kind of it is always the
+// first.
+func (d *draw) together(at time.Duration) {
+	for range hotCredits {
+		d.add(at, d.replica(), "credit", Credit, Move{To: d.wallets[hotWallet].ID, Amount: 100 + d.amount(500)})
+	}
+	for range hotDebits { // more than comes in, so that it is short of money at times
+		d.add(at, d.replica(), "debit", Debit, Move{From: d.wallets[hotWallet].ID, Amount: 100 + d.amount(900)})
+	}
+	for i := range ring / 2 { // the pairs of one burst are not those of the next
+		a, b := d.wallets[1+(2*i+d.burst)%ring].ID, d.wallets[1+(2*i+d.burst+1)%ring].ID
+		replica := d.replica()
+		d.add(at, replica, "pay", Pay, Move{From: a, To: b, Amount: d.amount(100)})
+		d.add(at, loadtest.OtherReplica(d.Rand, replica, d.load.Replicas), "pay", Pay, Move{From: b, To: a, Amount: d.amount(100)})
+	}
+	for _, w := range d.Perm(ring)[:ringCredits] {
+		d.add(at, d.replica(), "credit", Credit, Move{To: d.wallets[1+w].ID, Amount: d.amount(50)})
+	}
+	replica := d.replica()
+	for _, w := range d.wallets[len(d.wallets)-twoOfOne:] {
+		action, m := Debit, Move{From: w.ID, Amount: d.amount(100)}
+		if d.burst%2 == 1 {
+			action, m = Credit, Move{To: w.ID, Amount: m.Amount}
+		}
+		d.add(at, replica, "shared", action, m).SharedKey = fmt.Sprintf("shared-%d-%05d", d.load.Seed, d.burst)
+		replica = loadtest.OtherReplica(d.Rand, replica, d.load.Replicas)
+	}
+	d.Shuffle(len(d.requests), func(i, j int) { d.requests[i], d.requests[j] = d.requests[j], d.requests[i] })
+}
+
+// alone is what the savers do, one after the other: one in, the next time out.
+func (d *draw) alone(from, until time.Duration) {
+	for n, w := range d.wallets[1+ring : 1+ring+savers] {
+		at := from + (until-from)*time.Duration(n+1)/(savers+1)
+		if (n+d.burst)%2 == 0 {
+			d.add(at, d.replica(), "credit", Credit, Move{To: w.ID, Amount: d.amount(100)})
+		} else {
+			d.add(at, d.replica(), "debit", Debit, Move{From: w.ID, Amount: d.amount(100)})
+		}
+	}
+}
+
+// fund gives half of the ring, and the wallets that one owner has to itself, all that
+// they will be asked for, and the others next to nothing.
+func fund(random *rand.Rand, wallets []Seed, intents []*loadtest.Intent) {
+	asked := map[uuid.UUID]int64{}
+	for _, i := range intents {
+		asked[move(*i).From] += move(*i).Amount
+	}
+	for w := range wallets {
+		seed := &wallets[w]
+		if seed.Ample = w > ring || w != hotWallet && w%2 == 0; seed.Ample {
+			seed.Opening = asked[seed.ID]
+		} else {
+			seed.Opening = 50 + random.Int64N(100)
+		}
+	}
+}
+
+// intend is a request of the owner of the wallet that pays, or is credited.
+func intend(wallets []Seed, key string, action loadtest.Action, m Move) *loadtest.Intent {
+	at := m.wallet()
+	path := map[loadtest.Action]string{Credit: "credits", Debit: "debits", Pay: "payments"}[action]
+	body := map[string]any{"amount": m.Amount}
+	if action == Pay {
+		body["to"] = m.To
+	}
+	i := &loadtest.Intent{
+		Key: key, Action: action, Method: http.MethodPost, Path: "/v1/wallets/" + at.String() + "/" + path,
+		Body: loadtest.Encode(body), Of: m,
+	}
+	for _, id := range []uuid.UUID{m.From, m.To} {
+		if id != uuid.Nil {
+			i.Contends = append(i.Contends, id.String())
+		}
+	}
+	for _, w := range wallets {
+		if w.ID == at {
+			i.Client = w.Client
+		}
+	}
+	return i
+}
+
+// wallet is the one that a request is made at.
+func (m Move) wallet() uuid.UUID {
+	if m.From == uuid.Nil {
+		return m.To
+	}
+	return m.From
+}

@@ -1,0 +1,135 @@
+package wallet
+
+import (
+	"encoding/json"
+	"maps"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"shop/loadtest"
+
+	"github.com/google/uuid"
+)
+
+var quickLoad = loadtest.Load{Rate: 200, Duration: 6 * time.Second, Seed: 1, Replicas: 3}
+
+// places gives the number of each wallet.
+func places(plan loadtest.Plan) map[uuid.UUID]int {
+	place := map[uuid.UUID]int{}
+	for n, w := range Seeds(plan) {
+		place[w.ID] = n
+	}
+	return place
+}
+
+// bursts are the shots of a plan that are fired at one moment.
+func bursts(plan loadtest.Plan) map[time.Duration][]loadtest.ScheduledRequest {
+	at := map[time.Duration][]loadtest.ScheduledRequest{}
+	for _, s := range plan.Schedule {
+		at[s.At] = append(at[s.At], s)
+	}
+	maps.DeleteFunc(at, func(_ time.Duration, shots []loadtest.ScheduledRequest) bool { return len(shots) <= 2 })
+	return at
+}
+
+func TestNewPlan_SameSeedSamePlanOtherSeedOtherPlan(t *testing.T) {
+	if !reflect.DeepEqual(NewPlan(quickLoad), NewPlan(quickLoad)) {
+		t.Error("two plans of one load differ")
+	}
+	other := quickLoad
+	other.Seed = 2
+	if reflect.DeepEqual(Seeds(NewPlan(quickLoad)), Seeds(NewPlan(other))) {
+		t.Error("another seed gives the same wallets")
+	}
+}
+
+func TestNewPlan_EachIsSentByTheOwnerOfItsWalletToItsRoute(t *testing.T) {
+	plan := NewPlan(quickLoad)
+	place := places(plan)
+	if len(plan.Intents) != 1200 || len(place) != 19 || plan.Clients != 18 {
+		t.Fatalf("%d intents, %d wallets, %d clients", len(plan.Intents), len(place), plan.Clients)
+	}
+	names := map[string]bool{}
+	for _, i := range plan.Intents {
+		var body struct {
+			To     uuid.UUID
+			Amount int64
+		}
+		if err := json.Unmarshal(i.Body, &body); err != nil {
+			t.Fatal(err)
+		}
+		at, route := move(*i).From, "/debits"
+		switch i.Action {
+		case Credit:
+			at, route = move(*i).To, "/credits"
+		case Pay:
+			route = "/payments"
+		}
+		if owner := Seeds(plan)[place[at]].Client; owner != i.Client || i.Path != "/v1/wallets/"+at.String()+route || names[i.Key] {
+			t.Errorf("client %d sends %s, named %s, for a wallet of %d", i.Client, i.Path, i.Key, owner)
+		}
+		if body.Amount != move(*i).Amount || body.Amount < 1 || i.Action == Pay && body.To != move(*i).To || i.Action != Pay && strings.Contains(string(i.Body), "to") {
+			t.Errorf("%s is sent for %+v", i.Body, move(*i))
+		}
+		names[i.Key] = true
+	}
+}
+
+func TestNewPlan_OneInTenIsSentTwiceAtOnceToTwoReplicas(t *testing.T) {
+	plan := NewPlan(quickLoad)
+	twice := map[loadtest.Action]int{}
+	all := 0
+	for i, shot := range plan.Schedule {
+		if i == 0 {
+			continue
+		}
+		before := plan.Schedule[i-1]
+		if shot.At < before.At {
+			t.Fatalf("request %d is earlier than the one before", i)
+		}
+		if shot.Intent == before.Intent {
+			all++
+			twice[shot.Intent.Action]++
+			if shot.At != before.At || shot.Replica == before.Replica {
+				t.Errorf("duplicates %+v and %+v: want one moment and two replicas", before, shot)
+			}
+		}
+	}
+	if all != 120 || twice[Credit] < 10 || twice[Debit] < 10 || twice[Pay] < 10 {
+		t.Errorf("%d duplicates: %v", all, twice)
+	}
+}
+
+func TestNewPlan_AmpleWalletsHaveAllThatTheyAreAskedForAndOthersAreShort(t *testing.T) {
+	for seed := range int64(20) {
+		load := quickLoad
+		load.Seed = seed
+		plan := NewPlan(load)
+		asked := map[uuid.UUID]int64{}
+		for _, i := range plan.Intents {
+			asked[move(*i).From] += move(*i).Amount
+		}
+		enough := 0
+		for n, w := range Seeds(plan) {
+			switch {
+			case w.Ample && w.Opening < asked[w.ID]:
+				t.Errorf("seed %d: wallet %d has %d and is asked for %d", seed, n, w.Opening, asked[w.ID])
+			case w.Ample:
+				enough++
+			case w.Opening > asked[w.ID]/10:
+				t.Errorf("seed %d: wallet %d has %d and is asked for %d: it is not short", seed, n, w.Opening, asked[w.ID])
+			}
+		}
+		if enough != ring/2+savers+twoOfOne || Seeds(plan)[hotWallet].Ample {
+			t.Errorf("seed %d: %d have enough", seed, enough)
+		}
+	}
+}
+
+func TestNewPlan_ABurstIsWholeHoweverLittleIsAskedFor(t *testing.T) {
+	if n := len(NewPlan(loadtest.Load{Rate: 10, Duration: time.Second, Replicas: 2}).Intents); n != walletBurst+savers {
+		t.Errorf("%d intents, want %d", n, walletBurst+savers)
+	}
+}

@@ -1,0 +1,115 @@
+package wallet
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"shop/loadtest"
+	"shop/loadtest/internal/testbed"
+
+	"github.com/google/uuid"
+)
+
+// cashier keeps wallets in memory: it answers as a service does, but for what is
+// wrong with it.
+type cashier struct {
+	mu    sync.Mutex
+	money map[string]int64
+	keys  map[string]string // key → path
+	wrong string
+}
+
+func (c *cashier) serve(w http.ResponseWriter, req *http.Request) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if strings.HasSuffix(req.URL.Path, "/payments") {
+		if c.wrong == "it lets strangers in" {
+			testbed.Created(w, operation1)
+			return
+		}
+		testbed.Problem(w, http.StatusForbidden, "forbidden")
+		return
+	}
+	id, _, debit := strings.Cut(strings.TrimPrefix(req.URL.Path, "/v1/wallets/"), "/debits")
+	if !debit {
+		n := c.money[id]
+		if c.wrong == "it shows too much" {
+			n++
+		}
+		fmt.Fprintf(w, `{"id":%q,"balance":%d}`, id, n)
+		return
+	}
+	key := req.Header.Get("Idempotency-Key")
+	if path, used := c.keys[key]; used && path != req.URL.Path && c.wrong != "it forgets what a key was for" {
+		testbed.Problem(w, http.StatusUnprocessableEntity, keyReused)
+		return
+	}
+	c.keys[key] = req.URL.Path
+	var m struct{ Amount int64 }
+	_ = json.NewDecoder(req.Body).Decode(&m)
+	if c.money[id] < m.Amount && c.wrong != "it spends what is not there" {
+		testbed.Problem(w, http.StatusConflict, "insufficient-funds")
+		return
+	}
+	c.money[id] -= m.Amount
+	testbed.Created(w, operation1)
+}
+
+func cashierWith(t *testing.T, wrong string) (*loadtest.Run, []Seed) {
+	t.Helper()
+	wallets := []Seed{{ID: uuid.New(), Opening: 100}, {ID: uuid.New()}}
+	c := &cashier{money: map[string]int64{wallets[0].ID.String(): 100}, keys: map[string]string{}, wrong: wrong}
+	bases := testbed.Serve(t, 2, c.serve)
+	run, err := loadtest.NewRun(t.Context(), bases, loadtest.Headers{Key: "Idempotency-Key", Clients: []http.Header{{}}}, time.Second, loadtest.Classify)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(run.Close)
+	return run, wallets
+}
+
+func TestEmptyWallet_AllCanBeTakenOutAndNotOneMore(t *testing.T) {
+	for wrong, want := range map[string]string{
+		"":                            "",
+		"it shows too much":           "it has 101, and to take them out ended as rejected (409 insufficient-funds)",
+		"it spends what is not there": "all 100 were taken out, and 1 more ended as ok (201 )",
+	} {
+		run, wallets := cashierWith(t, wrong)
+		if got := emptyWallet(t.Context(), run, 0, wallets, wallets[0]); got != want {
+			t.Errorf("%q: %q, want %q", wrong, got, want)
+		}
+	}
+}
+
+func TestEmptyWallet_AnEmptyOneIsAskedForOneAndRefuses(t *testing.T) {
+	run, wallets := cashierWith(t, "")
+	if got := emptyWallet(t.Context(), run, 1, wallets, wallets[1]); got != "" || len(run.History.Records()) != 1 {
+		t.Errorf("%q, %d requests; want nothing wrong, and one request", got, len(run.History.Records()))
+	}
+}
+
+func TestReuse_AKeyStaysWithTheWalletThatItWasUsedFor(t *testing.T) {
+	for wrong, ends := range map[string]string{"": "", "it forgets what a key was for": "ended as rejected (409 insufficient-funds)"} {
+		run, wallets := cashierWith(t, wrong)
+		for i, w := range wallets {
+			emptyWallet(t.Context(), run, i, wallets, w)
+		}
+		if got := reuse(t.Context(), run, wallets, wallets[0], wallets[1]); ends == "" && got != "" || !strings.HasSuffix(got, ends) {
+			t.Errorf("%q: %q, want %q", wrong, got, ends)
+		}
+	}
+}
+
+func TestTrespass_AStrangerIsRefused(t *testing.T) {
+	for wrong, want := range map[string]string{"": "", "it lets strangers in": "a payment from it by another client ended as ok (201 )"} {
+		run, wallets := cashierWith(t, wrong)
+		if got := trespass(t.Context(), run, wallets, wallets[0], wallets[1]); got != want {
+			t.Errorf("%q: %q, want %q", wrong, got, want)
+		}
+	}
+}

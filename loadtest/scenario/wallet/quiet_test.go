@@ -1,0 +1,140 @@
+package wallet
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"shop/loadtest"
+	"shop/loadtest/fault"
+	"shop/wallet"
+)
+
+// replicaOf connects as a replica does: by the URL that it is given.
+func replicaOf(t *testing.T, at string) *mongo.Client {
+	t.Helper()
+	client, err := mongo.Connect(options.Client().ApplyURI(at))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Disconnect(context.Background()) })
+	if err := client.Ping(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+func TestWaitMongoQuiet_ReturnsOnlyWhenNobodyWithTheNameIsConnected(t *testing.T) {
+	db, at := ownMongo(t)
+	if err := waitQuiet(t.Context(), db, db.Name(), loadtest.QuietWait); err != nil {
+		t.Errorf("nobody is there, and yet: %v", err)
+	}
+	replica := replicaOf(t, at)
+	if err := waitQuiet(t.Context(), db, db.Name(), 50*time.Millisecond); err == nil || !strings.Contains(err.Error(), "connections are left") {
+		t.Errorf("quiet, although somebody is connected: %v", err)
+	}
+	quiet := make(chan error, 1)
+	go func() { quiet <- waitQuiet(t.Context(), db, db.Name(), loadtest.QuietWait) }()
+	if err := replica.Disconnect(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-quiet; err != nil {
+		t.Error(err)
+	}
+}
+
+// A command that is under way when its client dies is carried out. While it is,
+// it is not quiet; and then what it did is seen.
+func TestWaitMongoQuiet_WaitsForACommandWhoseClientIsDead(t *testing.T) {
+	db, at := ownMongo(t)
+	do(t, db, honestTill())
+	dying := replicaOf(t, at).Database(db.Name())
+	slow := bson.D{ // seconds of work, and a write in each
+		{Key: "update", Value: "wallets"},
+		{Key: "updates", Value: bson.A{bson.D{
+			{Key: "q", Value: bson.D{{Key: "currency", Value: "EUR"}, {Key: "$where", Value: "sleep(700) || true"}}},
+			{Key: "u", Value: bson.D{{Key: "$inc", Value: bson.D{{Key: "balance", Value: 1}}}}},
+			{Key: "multi", Value: true},
+		}}},
+	}
+	ctx, die := context.WithCancel(t.Context())
+	sent := make(chan error, 1)
+	go func() { sent <- dying.RunCommand(ctx, slow).Err() }()
+	for n := 0; n == 0; n = underWay(t, db) {
+		fault.Wait(t.Context(), 5*time.Millisecond)
+	}
+	die()
+	if err := <-sent; err == nil {
+		t.Fatal("it was answered before its client died")
+	}
+	if err := dying.Client().Disconnect(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if underWay(t, db) == 0 {
+		t.Fatal("the server does not carry on: this test shows nothing")
+	}
+	if err := waitQuiet(t.Context(), db, db.Name(), loadtest.QuietWait); err != nil {
+		t.Fatal(err)
+	}
+	if n := underWay(t, db); n != 0 {
+		t.Errorf("quiet, and %d commands are under way", n)
+	}
+	if all, err := wallet.AddUp(t.Context(), db, wallet.Openings); err != nil || all.Drift != 3 {
+		t.Errorf("%+v, %v; want what it did to three wallets", all, err)
+	}
+}
+
+// underWay counts the updates of its wallets that the server is busy with.
+func underWay(t *testing.T, db *mongo.Database) int {
+	t.Helper()
+	cursor, err := db.Client().Database("admin").Aggregate(t.Context(), mongo.Pipeline{
+		{{Key: "$currentOp", Value: bson.D{}}},
+		{{Key: "$match", Value: bson.D{{Key: "ns", Value: db.Name() + ".wallets"}, {Key: "op", Value: "update"}}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []bson.Raw
+	if err := cursor.All(t.Context(), &found); err != nil {
+		t.Fatal(err)
+	}
+	return len(found)
+}
+
+// The transaction of a dead client is open for a minute. Nobody has to wait for it.
+func TestWaitMongoQuiet_ATransactionThatNobodyCanCommitIsNoReasonToWaitAndIsNotSeen(t *testing.T) {
+	db, at := ownMongo(t)
+	do(t, db, honestTill())
+	dead := replicaOf(t, at)
+	session, err := dead.StartSession()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := session.StartTransaction(); err != nil {
+		t.Fatal(err)
+	}
+	ctx := mongo.NewSessionContext(t.Context(), session)
+	if _, err := dead.Database(db.Name()).Collection("wallets").UpdateMany(ctx, bson.D{}, bson.D{{Key: "$inc", Value: bson.D{{Key: "balance", Value: 1}}}}); err != nil {
+		t.Fatal(err)
+	}
+	admin, transaction := db.Client().Database("admin"), session.ID()
+	t.Cleanup(func() { // it has the lock that the database is dropped under
+		if err := admin.RunCommand(context.Background(), bson.D{{Key: "killSessions", Value: bson.A{transaction}}}).Err(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := dead.Disconnect(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := waitQuiet(t.Context(), db, db.Name(), loadtest.QuietWait); err != nil {
+		t.Fatal(err)
+	}
+	if all, err := wallet.AddUp(t.Context(), db, wallet.Openings); err != nil || all.Drift != 0 {
+		t.Errorf("%+v, %v; want nothing of what was not committed", all, err)
+	}
+}

@@ -1,0 +1,177 @@
+package wallet
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"shop/loadtest"
+	"shop/wallet"
+	"shop/wallet/bonus"
+
+	"github.com/google/uuid"
+)
+
+// fair is an outside that was asked about two credits, and about one of them again
+// by another request.
+func fair() (calls []bonus.Call, credits []credit) {
+	a, b, w := uuid.MustParse(operation1), uuid.MustParse(operation2), uuid.MustParse(wallet1)
+	calls = []bonus.Call{
+		{Operation: a, Request: uuid.New(), Wallet: w, Attempt: 1, Amount: 100, Bonus: 10, First: true},
+		{Operation: b, Request: uuid.New(), Wallet: w, Attempt: 1, Amount: 50, Bonus: 11, First: true},
+		{Operation: a, Request: uuid.New(), Wallet: w, Attempt: 1, Amount: 100, Bonus: 10},
+	}
+	return calls, []credit{{a, w, 100, 10}, {b, w, 50, 11}}
+}
+
+var (
+	everyFault     = []loadtest.Fault{loadtest.NoFault, StepDown, PrimaryPause, PrimaryKill, CommitUnknown, loadtest.Pause, loadtest.Crash}
+	everyWalletWay = []string{"naive", "txn", "constant-lock", "lock-late", "inc", "lockid"}
+)
+
+// each runs fn for every strategy under every fault.
+func each(fn func(loadtest.Scenario)) {
+	for _, fault := range everyFault {
+		for _, strategy := range everyWalletWay {
+			fn(flow.Safe(strategy, fault))
+		}
+	}
+}
+
+func TestSideEffects_TwoRequestsMayAskAboutOneOperationButForLockIDWithoutAFault(t *testing.T) {
+	each(func(s loadtest.Scenario) {
+		calls, credits := fair()
+		found := auditSideEffects(s, calls, credits, nil)
+		if must := s.Strategy == "lockid" && s.Fault == loadtest.NoFault; must != (len(found) > 0) {
+			t.Errorf("%s: %v", s.Name(), found)
+		}
+		if found := auditSideEffects(s, calls[:2], credits, nil); len(found) != 0 {
+			t.Errorf("%s, each asked about once: %v", s.Name(), found)
+		}
+	})
+}
+
+// A key that two wallets share: the second is told so, and nothing was applied for it.
+func TestSideEffects_ARequestThatTheBonusServiceRefusedIsNone(t *testing.T) {
+	each(func(s loadtest.Scenario) {
+		calls, credits := fair()
+		calls[2] = bonus.Call{Operation: calls[0].Operation, Request: uuid.New(), Wallet: uuid.New(), Amount: 7, Attempt: 1, Refused: true}
+		if found := auditSideEffects(s, calls, credits, nil); len(found) != 0 {
+			t.Errorf("%s: %v", s.Name(), found)
+		}
+	})
+}
+
+func TestSideEffects_ARequestAsksOnceWithoutAFaultAndUnderIncAlways(t *testing.T) {
+	each(func(s loadtest.Scenario) {
+		calls, credits := fair()
+		calls[2].Request = calls[0].Request
+		calls[2].Attempt = 2
+		found := strings.Join(auditSideEffects(s, calls, credits, nil), "\n")
+		must := s.Fault == loadtest.NoFault || s.Strategy == "inc"
+		if got := strings.Contains(found, "request "+calls[0].Request.String()+" asked about operation "+operation1+" again"); got != must {
+			t.Errorf("%s: %q", s.Name(), found)
+		}
+		if s.Fault == StepDown && s.Strategy == "lockid" && found != "" {
+			t.Errorf("%s: its transaction may have been lost with the primary, and yet %q", s.Name(), found)
+		}
+	})
+}
+
+// A time limit between question and commit makes the client, or the request, ask
+// again. The operations of which no request was late have no such excuse.
+func TestSideEffects_ALateRequestMayAskAgainUnlessItIsAControls(t *testing.T) {
+	each(func(s loadtest.Scenario) {
+		for _, again := range []string{"by its request", "by another"} {
+			for late, operation := range []string{operation1, operation2} { // it is about the first
+				s.Expect = loadtest.Safe
+				if s.Strategy != "inc" && s.Strategy != "lockid" {
+					s.Expect = loadtest.Violated
+				}
+				calls, credits := fair()
+				if again == "by its request" {
+					calls[2].Request, calls[2].Attempt = calls[0].Request, 2
+				}
+				strict := len(auditSideEffects(s, calls, credits, nil)) > 0
+				records := []loadtest.Record{
+					{Made: uuid.MustParse(operation1), Attempts: []loadtest.Attempt{{End: wallet.BonusTimeout - 1}}},
+					{Made: uuid.MustParse(operation2), Attempts: []loadtest.Attempt{{End: wallet.BonusTimeout - 1}}},
+				}
+				records[late].Attempts = append(records[late].Attempts, loadtest.Attempt{Start: time.Second, End: time.Second + wallet.BonusTimeout})
+				must := strict && (late == 1 || s.Expect == loadtest.Violated)
+				if found := auditSideEffects(s, calls, credits, lateOperations(records)); must != (len(found) > 0) {
+					t.Errorf("%s, asked again %s, a request of %s being late: %v", s.Name(), again, operation, found)
+				}
+			}
+		}
+	})
+}
+
+// What must hold in every run: each is planted in a bonus service that is fair otherwise.
+func TestSideEffects_FindsUnderEveryStrategyAndFault(t *testing.T) {
+	for name, c := range map[string]struct {
+		plant func(calls []bonus.Call, credits []credit) ([]bonus.Call, []credit)
+		want  string
+	}{
+		"applied twice": {func(calls []bonus.Call, credits []credit) ([]bonus.Call, []credit) {
+			calls[2].First = true
+			return calls, credits
+		}, "operation " + operation1 + " was applied 2 times"},
+		"answered and never applied": {func(calls []bonus.Call, credits []credit) ([]bonus.Call, []credit) {
+			calls[1].First = false
+			return calls, credits
+		}, "operation " + operation2 + " was applied 0 times"},
+		"another bonus the second time": {func(calls []bonus.Call, credits []credit) ([]bonus.Call, []credit) {
+			calls[2].Bonus = 99
+			return calls, credits
+		}, "operation " + operation1 + " got 10 on 100 for " + wallet1 + ", and 99 on 100 for " + wallet1},
+		"asked about another amount": {func(calls []bonus.Call, credits []credit) ([]bonus.Call, []credit) {
+			calls[2].Amount = 101
+			return calls, credits
+		}, "and 10 on 101 for "},
+		"asked about another wallet": {func(calls []bonus.Call, credits []credit) ([]bonus.Call, []credit) {
+			calls[2].Wallet = uuid.MustParse(wallet2)
+			return calls, credits
+		}, "for " + wallet2},
+		"applied and not committed": {func(calls []bonus.Call, credits []credit) ([]bonus.Call, []credit) {
+			return calls, credits[:1]
+		}, "operation " + operation2 + " got a bonus of 11, and was not committed"},
+		"asked under a new name in each attempt": {func(calls []bonus.Call, credits []credit) ([]bonus.Call, []credit) {
+			calls[2].Operation, calls[2].First = uuid.MustParse(operation3), true
+			return calls, credits
+		}, "operation " + operation3 + " got a bonus of 10, and was not committed"},
+		"another bonus in the balance": {func(calls []bonus.Call, credits []credit) ([]bonus.Call, []credit) {
+			credits[0].Bonus = 20
+			return calls, credits
+		}, "operation " + operation1 + " has 20 on 100 for " + wallet1 + ", and the bonus service gave 10 on 100 for " + wallet1},
+		"the bonus of another amount": {func(calls []bonus.Call, credits []credit) ([]bonus.Call, []credit) {
+			credits[1].Amount = 500
+			return calls, credits
+		}, "operation " + operation2 + " has 11 on 500"},
+		"the bonus in another wallet": {func(calls []bonus.Call, credits []credit) ([]bonus.Call, []credit) {
+			credits[1].Wallet = uuid.MustParse(wallet3)
+			return calls, credits
+		}, "operation " + operation2 + " has 11 on 50 for " + wallet3},
+		"a bonus that was never given": {func(calls []bonus.Call, credits []credit) ([]bonus.Call, []credit) {
+			return append(calls[:1], calls[2]), credits
+		}, "operation " + operation2 + " has a bonus of 11, and the bonus service was not asked"},
+	} {
+		each(func(s loadtest.Scenario) {
+			calls, credits := c.plant(fair())
+			if found := strings.Join(auditSideEffects(s, calls, credits, nil), "\n"); !strings.Contains(found, c.want) {
+				t.Errorf("%s under %s: found %q, want %q", name, s.Name(), found, c.want)
+			}
+		})
+	}
+}
+
+func TestStoredCredits_AreThoseThatWereDone(t *testing.T) {
+	db, _ := ownMongo(t)
+	do(t, db, honestTill())
+	do(t, db, insert("wallet_operations", operationDocument(uuid.NewString(), "k7", "credit", `, "refused": "no"`, 1, 0, 409)))
+	credits, err := storedCredits(t.Context(), db)
+	want := credit{uuid.MustParse(operation1), uuid.MustParse(wallet1), 100, 10}
+	if err != nil || len(credits) != 1 || credits[0] != want {
+		t.Errorf("%+v, %v; want %+v", credits, err, want)
+	}
+}

@@ -1,0 +1,110 @@
+package wallet
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"shop/loadtest"
+	"shop/loadtest/fault"
+)
+
+func TestWatchWallets_SeesBalancesAndEntriesPartWays(t *testing.T) {
+	db, at := ownMongo(t)
+	do(t, db, honestTill())
+	clock := time.Now()
+	watching, stop := context.WithCancel(t.Context())
+	var samples []loadtest.Sample
+	var looks atomic.Int32
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		samples, err = sample(watching, at, func() time.Duration { looks.Add(1); return time.Since(clock) })
+		done <- err
+	}()
+	await := func(n int32) {
+		for looks.Load() < n && fault.Wait(t.Context(), 5*time.Millisecond) {
+		}
+	}
+	await(2) // the first look is over
+	do(t, db, update("wallets", byID(wallet1), `{"$inc": {"balance": -110}}`)+update("wallets", byID(wallet2), `{"$inc": {"balance": -300}}`))
+	await(looks.Load() + 3)
+	stop()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	first, last := samples[0].Levels, samples[len(samples)-1].Levels
+	if want := []loadtest.Level{{Name: "balances", Says: 1575, True: 1575}, {Name: loadtest.DriftLevel, Says: 0}, {Name: "wallets below 0", Says: 0}}; !slices.Equal(first, want) {
+		t.Errorf("first %+v, want %+v", first, want)
+	}
+	if want := []loadtest.Level{{Name: "balances", Says: 1165, True: 1575}, {Name: loadtest.DriftLevel, Says: 410}, {Name: "wallets below 0", Says: 1}}; !slices.Equal(last, want) {
+		t.Errorf("last %+v, want %+v", last, want)
+	}
+	if found := loadtest.Apart(samples); len(found) < 3 || len(loadtest.Apart(samples[:1])) != 0 {
+		t.Errorf("apart: %v", found)
+	}
+}
+
+// What a transaction did between two statements is never seen by halves.
+func TestWatchWallets_ALookIsOneMoment(t *testing.T) {
+	db, at := ownMongo(t)
+	do(t, db, honestTill())
+	watching, stop := context.WithCancel(t.Context())
+	watched := make(chan []loadtest.Sample, 1)
+	go func() {
+		samples, err := sample(watching, at, func() time.Duration { return 0 })
+		if err != nil {
+			t.Error(err)
+		}
+		watched <- samples
+	}()
+	for range 200 {
+		payment(t, db)
+	}
+	stop()
+	if found := loadtest.Apart(<-watched); len(found) != 0 {
+		t.Errorf("apart: %v", found)
+	}
+}
+
+// payment moves a unit, as the shop would, in a transaction.
+func payment(t *testing.T, db *mongo.Database) {
+	t.Helper()
+	err := db.Client().UseSession(t.Context(), func(ctx context.Context) error {
+		_, err := mongo.SessionFromContext(ctx).WithTransaction(ctx, func(ctx context.Context) (any, error) {
+			wallets, entries := db.Collection("wallets"), db.Collection("wallet_entries")
+			one, other := uuidValue(uuid.MustParse(wallet1)), uuidValue(uuid.MustParse(wallet2))
+			operation := uuidValue(uuid.New())
+			for wallet, delta := range map[*bson.Binary]int64{&one: -1, &other: 1} {
+				if _, err := wallets.UpdateByID(ctx, wallet, bson.D{{Key: "$inc", Value: bson.D{{Key: "balance", Value: delta}}}}); err != nil {
+					return nil, err
+				}
+				if _, err := entries.InsertOne(ctx, bson.D{{Key: "operation", Value: operation}, {Key: "wallet", Value: wallet}, {Key: "delta", Value: delta}}); err != nil {
+					return nil, err
+				}
+			}
+			return nil, nil
+		})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestWatchWallets_WhatCannotBeLookedAtIsAnErrorAtOnce(t *testing.T) {
+	if _, err := sample(t.Context(), "", func() time.Duration { return 0 }); err == nil {
+		t.Error("there is no address, and it is no error")
+	}
+	db, at := ownMongo(t)
+	do(t, db, insert("anything", `{"a": 1}`)+`{"create": "wallet_entries", "viewOn": "anything", "pipeline": [{"$project": {"delta": {"$divide": ["$a", 0]}}}]}`)
+	if _, err := sample(t.Context(), at, func() time.Duration { return 0 }); err == nil {
+		t.Error("the server refuses to look, and it is no error")
+	}
+}
