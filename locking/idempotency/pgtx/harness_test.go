@@ -175,10 +175,11 @@ func raiseBy(req idempotency.Request, name, read string) pgtx.Body {
 // refuse is a body that locks a counter and refuses.
 func refuse(name string) pgtx.Body {
 	return func(ctx context.Context, tx *pgtx.Tx) (idempotency.Reply, error) {
+		tx.Exec(`UPDATE counters SET n = n + 100 WHERE name = $1`, name) // sent with the read
 		if _, err := pgtx.Select[int64](ctx, tx, `SELECT n FROM counters WHERE name = $1 FOR UPDATE`, name); err != nil {
 			return idempotency.Reply{}, err
 		}
-		tx.Exec(`UPDATE counters SET n = n + 100 WHERE name = $1`, name)
+		tx.Exec(`UPDATE counters SET n = n + 100 WHERE name = $1`, name) // never sent
 		return pgtx.Refuse(idempotency.Reply{Status: 409, Body: []byte("no")})
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"shop/locking"
 	"shop/locking/idempotency"
 )
@@ -82,6 +84,43 @@ func (db *DB) Do(ctx context.Context, req idempotency.Request, body Body) (idemp
 		return reply, err
 	}
 	return db.Run(ctx, &Op{Request: req}, body)
+}
+
+// Lookup finds the reply that is stored under the request's key. Found is a fact.
+// Not found proves nothing: the first request may be committing at this moment.
+// So a Lookup may replay, and decides nothing else.
+//
+// The statements of more are sent in the same round trip: what else is to be
+// known before a request waits for a lock. See Alongside.
+func (db *DB) Lookup(ctx context.Context, req idempotency.Request, more ...*pgx.QueuedQuery) (reply idempotency.Reply, found bool, err error) {
+	type row struct {
+		Fingerprint []byte
+		Status      int
+		Body        []byte
+	}
+	// No lock: a reply is complete from the moment it is visible, and never changes.
+	stored, rows := Alongside[row](`
+		SELECT fingerprint, status, body
+		FROM idempotency_keys
+		WHERE client_id = $1 AND key = $2`, req.Client, req.Key)
+	err = db.Read(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		batch := &pgx.Batch{}
+		for _, q := range append(more, stored) {
+			batch.Queue(q.SQL, q.Arguments...).Fn = q.Fn
+		}
+		return conn.SendBatch(ctx, batch).Close()
+	})
+	switch {
+	case err != nil:
+		return idempotency.Reply{}, false, fmt.Errorf("pgtx: look up the key: %w", err)
+	case len(*rows) == 0:
+		return idempotency.Reply{}, false, nil
+	}
+	first := (*rows)[0]
+	if string(first.Fingerprint) != string(req.Fingerprint[:]) {
+		return idempotency.Reply{}, false, idempotency.ErrKeyReused
+	}
+	return idempotency.Reply{Status: first.Status, Body: first.Body, Replayed: true}, true, nil
 }
 
 // Run runs body in a transaction until its outcome is known, within bounds.

@@ -180,6 +180,24 @@ func (t *Tx) finish(ctx context.Context, reply idempotency.Reply) error {
 	return t.commit(ctx)
 }
 
+// InsertKey is the statement that stores a key with its reply. Its first two
+// parameters are the client and the key: faults recognise it in what a server is sent.
+const InsertKey = `
+	INSERT INTO idempotency_keys (client_id, key, fingerprint, status, body)
+	VALUES ($1, $2, $3, $4, $5)`
+
+// insertKey queues the key with its reply. A plain INSERT: it waits for a
+// transaction that inserts the same key, and if that one commits, 23505
+// (unique_violation) ends the batch.
+func (t *Tx) insertKey(reply idempotency.Reply) {
+	body := reply.Body
+	if body == nil {
+		body = []byte{}
+	}
+	t.Exec(InsertKey, t.op.Client, t.op.Key, t.op.Fingerprint[:], reply.Status, body)
+	t.key = t.queue[len(t.queue)-1]
+}
+
 // commit sends the rest and COMMIT. From here on nothing can cancel: a cancelled
 // ctx would close the connection, not undo what the server has received.
 func (t *Tx) commit(ctx context.Context) error {

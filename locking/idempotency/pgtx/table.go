@@ -1,0 +1,87 @@
+package pgtx
+
+import (
+	"context"
+	"embed"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// Migrations is the table idempotency_keys, as plain SQL with goose's comments,
+// for the tool that migrates the rest of the schema.
+//
+//go:embed migrations/*.sql
+var Migrations embed.FS
+
+// migrateKey is the advisory lock of Migrate.
+const migrateKey = 0x70677478 // "pgtx"
+
+// Migrate creates the table in the first schema of conn's search_path, where no
+// other tool does. It may run again, and several processes may run it at once.
+func Migrate(ctx context.Context, conn *pgx.Conn) error {
+	files, err := fs.Glob(Migrations, "migrations/*.sql")
+	if err != nil {
+		return err
+	}
+	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		// IF NOT EXISTS is no lock: two at once would both find nothing there.
+		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, migrateKey); err != nil {
+			return err
+		}
+		for _, file := range files {
+			sql, err := Migrations.ReadFile(file)
+			if err != nil {
+				return err
+			}
+			if _, err := tx.Exec(ctx, string(sql)); err != nil {
+				return fmt.Errorf("%s: %w", file, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("pgtx: migrate: %w", err)
+	}
+	return nil
+}
+
+// KeysKept is the shortest time for which a reply must be replayable.
+const KeysKept = 24 * time.Hour
+
+// Purge deletes the keys older than olderThan, at least KeysKept, and returns how
+// many. A key that is repeated after that is a new request. It deletes a thousand
+// at a time, so that no statement is long and no request waits for it.
+func Purge(ctx context.Context, pool *pgxpool.Pool, olderThan time.Duration) (purged int64, err error) {
+	if olderThan < KeysKept {
+		return 0, fmt.Errorf("pgtx: purge: keys are kept at least %v", KeysKept)
+	}
+	for {
+		n, err := purgePage(ctx, pool, olderThan)
+		if err != nil {
+			return purged, fmt.Errorf("pgtx: purge keys: %w", err)
+		}
+		if purged += n; n == 0 {
+			return purged, nil
+		}
+	}
+}
+
+func purgePage(ctx context.Context, pool *pgxpool.Pool, olderThan time.Duration) (int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, Limit) // a silent server has no statement_timeout
+	defer cancel()
+	// SKIP LOCKED: two purges share the work instead of waiting for each other.
+	tag, err := pool.Exec(ctx, `
+		DELETE FROM idempotency_keys
+		WHERE (client_id, key) IN (
+			SELECT client_id, key
+			FROM idempotency_keys
+			WHERE created_at < now() - $1::interval
+			ORDER BY created_at
+			LIMIT 1000
+			FOR UPDATE SKIP LOCKED)`, olderThan)
+	return tag.RowsAffected(), err
+}
