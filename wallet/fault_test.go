@@ -163,7 +163,7 @@ func TestLine_ABusyProcessLetsAnotherIn(t *testing.T) {
 	cfg.Bonus = c.outside.slow
 	busy, _ := c.another(cfg)
 	other, _ := c.another(cfg)
-	const clients, credits, most = 8, 8, 400
+	const clients, credits, most = 8, 8, 200
 	var (
 		did   atomic.Int64 // credits of the busy process
 		first = make(chan struct{})

@@ -37,7 +37,7 @@ func (s etcdSettings) connect() (*clientv3.Client, error) {
 // transferSettings say how money moves.
 type transferSettings struct {
 	etcdSettings `embed:""`
-	Strategy     string        `name:"transfer-strategy" env:"SHOP_TRANSFER_STRATEGY" default:"etcd-fenced" help:"How money moves."`
+	Strategy     string        `name:"transfer-strategy" env:"SHOP_TRANSFER_STRATEGY" default:"etcd-fenced" help:"How money moves: etcd-fenced, row or serializable; the others in the lab only."`
 	TTL          time.Duration `name:"transfer-lock-ttl" env:"SHOP_TRANSFER_LOCK_TTL" default:"5s" help:"How long a lock of accounts outlives its holder: whole seconds, at least 2 with etcd's own settings."`
 }
 
@@ -49,6 +49,8 @@ func (s transferSettings) validate(lab bool) error {
 		return fmt.Errorf("--transfer-strategy %s: there is none of that name; there are: %s", s.Strategy, strings.Join(transferStrategyNames(), ", "))
 	case !strategy.Safe && !lab:
 		return fmt.Errorf("--transfer-strategy %s loses money; to watch it, add --lab", s.Strategy)
+	case s.Strategy == "etcd-fence-only" && !lab: // its fence holds among writers that bring one, and another replica may run another strategy
+		return errors.New("--transfer-strategy etcd-fence-only loses updates beside replicas or batches that run row or serializable; use etcd-fenced, which is right beside all of these, or add --lab to watch it")
 	case usesEtcd(strategy) && len(s.EtcdEndpoints) == 0:
 		return fmt.Errorf("--transfer-strategy %s needs etcd: set --etcd-endpoints or SHOP_ETCD_ENDPOINTS, as in 127.0.0.1:2379", s.Strategy)
 	case s.TTL < time.Second || s.TTL%time.Second != 0:

@@ -31,6 +31,8 @@ var badSettings = []struct {
 	{"lab without etcd", "serve --lab --etcd-endpoints=", []string{"--etcd-endpoints"}},
 	{"unknown transfer strategy", "serve --transfer-strategy=hope", []string{"hope", "etcd-fenced", "serializable"}},
 	{"unsafe transfer strategy", "serve --transfer-strategy=lease-id-fence", []string{"lease-id-fence", "--lab"}},
+	{"transfer strategy that is safe beside fences only", "serve --transfer-strategy=etcd-fence-only", []string{"etcd-fence-only", "row or serializable", "use etcd-fenced", "--lab"}},
+	{"batch of a strategy that is safe beside fences only", "batch --transfer-strategy=etcd-fence-only", []string{"etcd-fence-only", "use etcd-fenced", "--lab"}},
 	{"mongo that is no URL", "serve --mongo-url=127.0.0.1:27017", []string{"--mongo-url"}},
 	{"mongo without a database", "serve --mongo-url=mongodb://127.0.0.1:27017/?replicaSet=rs0", []string{"--mongo-url", "/shop?replicaSet"}},
 	{"migrate without a database in mongo", "migrate --mongo-url=mongodb://127.0.0.1", []string{"--mongo-url", "/shop?replicaSet"}},

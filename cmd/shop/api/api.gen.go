@@ -626,13 +626,13 @@ type PlaceOrderParams struct {
 	// Strategy How stock is taken, money moved, or a wallet written; only in the lab (`shop serve --lab`), by a name that `shop serve --help` lists. Outside the lab every value is malformed (400), and so is every other name in it.
 	Strategy *Strategy `form:"strategy,omitempty" json:"strategy,omitempty"`
 
-	// IdempotencyKey Names the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941, with \" and \\ escaped); both forms are the same key. An empty header is none, and two headers are malformed. A key is unique per client, key and flow: the same key works once in each of orders, transfers and wallets. Outcomes are kept for at least 24 hours.
+	// IdempotencyKey Names the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941, with \" and \\ escaped); both forms are the same key. An empty header is none, and two headers are malformed. A key is unique per client, key and flow: the same key works once in each of orders, transfers and wallets. Outcomes are kept for at least 24 hours. A key that is used again for the money of another client is `idempotency-key-reused` for transfers, which look for the key first, and `forbidden` for wallets, which look for the owner first.
 	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
 }
 
 // CancelOrderParams defines parameters for CancelOrder.
 type CancelOrderParams struct {
-	// IdempotencyKey Names the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941, with \" and \\ escaped); both forms are the same key. An empty header is none, and two headers are malformed. A key is unique per client, key and flow: the same key works once in each of orders, transfers and wallets. Outcomes are kept for at least 24 hours.
+	// IdempotencyKey Names the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941, with \" and \\ escaped); both forms are the same key. An empty header is none, and two headers are malformed. A key is unique per client, key and flow: the same key works once in each of orders, transfers and wallets. Outcomes are kept for at least 24 hours. A key that is used again for the money of another client is `idempotency-key-reused` for transfers, which look for the key first, and `forbidden` for wallets, which look for the owner first.
 	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
 }
 
@@ -641,7 +641,7 @@ type CreateTransferParams struct {
 	// Strategy How stock is taken, money moved, or a wallet written; only in the lab (`shop serve --lab`), by a name that `shop serve --help` lists. Outside the lab every value is malformed (400), and so is every other name in it.
 	Strategy *Strategy `form:"strategy,omitempty" json:"strategy,omitempty"`
 
-	// IdempotencyKey Names the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941, with \" and \\ escaped); both forms are the same key. An empty header is none, and two headers are malformed. A key is unique per client, key and flow: the same key works once in each of orders, transfers and wallets. Outcomes are kept for at least 24 hours.
+	// IdempotencyKey Names the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941, with \" and \\ escaped); both forms are the same key. An empty header is none, and two headers are malformed. A key is unique per client, key and flow: the same key works once in each of orders, transfers and wallets. Outcomes are kept for at least 24 hours. A key that is used again for the money of another client is `idempotency-key-reused` for transfers, which look for the key first, and `forbidden` for wallets, which look for the owner first.
 	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
 }
 
@@ -650,7 +650,7 @@ type PostTransferParams struct {
 	// Strategy How stock is taken, money moved, or a wallet written; only in the lab (`shop serve --lab`), by a name that `shop serve --help` lists. Outside the lab every value is malformed (400), and so is every other name in it.
 	Strategy *Strategy `form:"strategy,omitempty" json:"strategy,omitempty"`
 
-	// IdempotencyKey Names the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941, with \" and \\ escaped); both forms are the same key. An empty header is none, and two headers are malformed. A key is unique per client, key and flow: the same key works once in each of orders, transfers and wallets. Outcomes are kept for at least 24 hours.
+	// IdempotencyKey Names the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941, with \" and \\ escaped); both forms are the same key. An empty header is none, and two headers are malformed. A key is unique per client, key and flow: the same key works once in each of orders, transfers and wallets. Outcomes are kept for at least 24 hours. A key that is used again for the money of another client is `idempotency-key-reused` for transfers, which look for the key first, and `forbidden` for wallets, which look for the owner first.
 	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
 }
 
@@ -659,7 +659,7 @@ type VoidTransferParams struct {
 	// Strategy How stock is taken, money moved, or a wallet written; only in the lab (`shop serve --lab`), by a name that `shop serve --help` lists. Outside the lab every value is malformed (400), and so is every other name in it.
 	Strategy *Strategy `form:"strategy,omitempty" json:"strategy,omitempty"`
 
-	// IdempotencyKey Names the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941, with \" and \\ escaped); both forms are the same key. An empty header is none, and two headers are malformed. A key is unique per client, key and flow: the same key works once in each of orders, transfers and wallets. Outcomes are kept for at least 24 hours.
+	// IdempotencyKey Names the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941, with \" and \\ escaped); both forms are the same key. An empty header is none, and two headers are malformed. A key is unique per client, key and flow: the same key works once in each of orders, transfers and wallets. Outcomes are kept for at least 24 hours. A key that is used again for the money of another client is `idempotency-key-reused` for transfers, which look for the key first, and `forbidden` for wallets, which look for the owner first.
 	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
 }
 
@@ -668,7 +668,7 @@ type CreditWalletParams struct {
 	// Strategy How stock is taken, money moved, or a wallet written; only in the lab (`shop serve --lab`), by a name that `shop serve --help` lists. Outside the lab every value is malformed (400), and so is every other name in it.
 	Strategy *Strategy `form:"strategy,omitempty" json:"strategy,omitempty"`
 
-	// IdempotencyKey Names the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941, with \" and \\ escaped); both forms are the same key. An empty header is none, and two headers are malformed. A key is unique per client, key and flow: the same key works once in each of orders, transfers and wallets. Outcomes are kept for at least 24 hours.
+	// IdempotencyKey Names the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941, with \" and \\ escaped); both forms are the same key. An empty header is none, and two headers are malformed. A key is unique per client, key and flow: the same key works once in each of orders, transfers and wallets. Outcomes are kept for at least 24 hours. A key that is used again for the money of another client is `idempotency-key-reused` for transfers, which look for the key first, and `forbidden` for wallets, which look for the owner first.
 	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
 }
 
@@ -677,7 +677,7 @@ type DebitWalletParams struct {
 	// Strategy How stock is taken, money moved, or a wallet written; only in the lab (`shop serve --lab`), by a name that `shop serve --help` lists. Outside the lab every value is malformed (400), and so is every other name in it.
 	Strategy *Strategy `form:"strategy,omitempty" json:"strategy,omitempty"`
 
-	// IdempotencyKey Names the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941, with \" and \\ escaped); both forms are the same key. An empty header is none, and two headers are malformed. A key is unique per client, key and flow: the same key works once in each of orders, transfers and wallets. Outcomes are kept for at least 24 hours.
+	// IdempotencyKey Names the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941, with \" and \\ escaped); both forms are the same key. An empty header is none, and two headers are malformed. A key is unique per client, key and flow: the same key works once in each of orders, transfers and wallets. Outcomes are kept for at least 24 hours. A key that is used again for the money of another client is `idempotency-key-reused` for transfers, which look for the key first, and `forbidden` for wallets, which look for the owner first.
 	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
 }
 
@@ -686,7 +686,7 @@ type PayFromWalletParams struct {
 	// Strategy How stock is taken, money moved, or a wallet written; only in the lab (`shop serve --lab`), by a name that `shop serve --help` lists. Outside the lab every value is malformed (400), and so is every other name in it.
 	Strategy *Strategy `form:"strategy,omitempty" json:"strategy,omitempty"`
 
-	// IdempotencyKey Names the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941, with \" and \\ escaped); both forms are the same key. An empty header is none, and two headers are malformed. A key is unique per client, key and flow: the same key works once in each of orders, transfers and wallets. Outcomes are kept for at least 24 hours.
+	// IdempotencyKey Names the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941, with \" and \\ escaped); both forms are the same key. An empty header is none, and two headers are malformed. A key is unique per client, key and flow: the same key works once in each of orders, transfers and wallets. Outcomes are kept for at least 24 hours. A key that is used again for the money of another client is `idempotency-key-reused` for transfers, which look for the key first, and `forbidden` for wallets, which look for the owner first.
 	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
 }
 
@@ -4680,91 +4680,92 @@ func (sh *strictHandler) PayFromWallet(ctx echo.Context, id WalletID, params Pay
 // const string: with thousands of chunks the chained `+` fold is several
 // times slower for the Go compiler than parsing a slice literal.
 var swaggerSpec = []string{
-	"7D3tdtu2kq+Cy95zmpxL2ZJsJ7X8y03rW2+T2ieOb89Z21tD5EjCNQkwAGiFddWf+wD7iPskezAAvyTq",
-	"0x9Nss6fiCABDAYzg/mE77xAxIngwLXyendeQiWNQYPEp+MQ4kRo4EH2M2SmJQQVSJZoJrjX836hMSii",
+	"7D3bchu3kr+CMzlVsesMJZKS7Ih6UpzoRBs7UlnWSdVK2gicaZI4mgHGAEb0RGEe9wP2E/dLttDA3Mjh",
+	"VZfYXulFJGYANBrdjb6Cd14g4kRw4Fp5vTsvoZLGoEHit+MQ4kRo4EH2M2SmJQQVSJZoJrjX836hMSii",
 	"R0AY18B1j3SIFqS7t0cSybim/QjI4dmb42MSjKikgRnYJ30qgQhJqCKUfEyFhpAoLRkfkhfvj96Q7/Z3",
-	"Oz4ZMz0il5eXHqE8ND8uCaiAJhC+PCB9oUdkIGSsiBnMgKBoDOQGsi1yyAnEic7ICGgIkjBFuODg40B6",
-	"LFy77RrTyIwD4RY5NN3N1ylnH1MgCUgSRAy49vGN6T6IxLhXm4+MhbxRRPDAoIEADUZEDIiQIS5WS8rV",
-	"AGfjIRnTKAKttshJqgNhsGdguIFEm9UQqkkEVGnS3SUjkUq15fkeM6i2IHu+x2kMXq+6NS2zN74n4WPK",
-	"JIReT8sUfE8FI4ip2TT4ROMkMr1eDTpBJ9jrthC6VsfzvZh+egt8qEdeb6/T9b2Y8fy543sJ1RqkAeC/",
-	"Xlz87ZvWn1cXpPXn1V3b7+7tTC7+1vrz6g/b/sel9+KC/O2b1uXlxeXlFbZcmt+e+e/q5V3H7+7tTS69",
-	"l3/3fE9niYHH7ro3mfjeiYHo+AcDLy44oXpULpeFC1dodpBqr+elKX5ZAfui3do/bB3R1uDq7rvJi1b1",
-	"eXfy8m5nUmvqdCfN8J1pSTUMG7jgJzEmSovgxpCOpjfAfRILDhmJxS2EPpK623kylkxr4AdE8Cgz9GJI",
-	"KaJ98uJajURCFMhbIK1WRPvXL33SzwglBgdEj6gm9W9GECXXJGLKEZRiIRTjwS3IjNzSKAUDV0Hm5MVu",
-	"u/3S8oIS5pX9UugRSDsV44TpgvI+piCzcidUjocq/qv4pq3f/0FaV3cdf2ceLj84nth0u/8uYeD1vG+2",
-	"S+G1bd+q7fPz4x9wkl8R4Y84xcT0V4ngClBaHgnZZ2EI3DwEAiWi+UmTJGIBNdSynUjRjyD+x7+VwM9W",
-	"m/DU9rJz1olvUEw68b2fgEaGcedOv960briGWQ3JM02UpjxUW2bqY24IgEZPuXbm5uyRlN9wMeZkPAIk",
-	"Y6bJiCYJcAgtcLc0YuHTwoZTtgyFgdI+YRWBfQNZS0KqLHTvctZ8SvgKeeCTmCnF+LA1BaEB7Rehj0TK",
-	"nxQyLnRrYCbFY1ZCeXwL3Fh81CjnAsPi8ltlQH1PNbxlMdNPi0cjDFuRndcAzJRTGYgCHiqihSBxGowQ",
-	"+hEtG0jKjW4yphm+wmbKs4KUbyBTJDDieCBFTJhWhIahBKUOcP2h4OD5Ti9A+fMetMxahwMNsr40J4AN",
-	"uwxBmlUYfMEACfAJcSVS3RKDFp6VPqGRBBpmrYDyAKLIoE9pISE8IIy3EimGZrEFbz/AWk8SkNTC8pSC",
-	"QKWDAQsMTbQGKQ9Vvk6vhCw/EP9awHwCnxJzHJabo0DrR94alI8fWAwi1U/KuXbmlrZTW6W+L8LMcp1h",
-	"SBWJcZT5Jb+hHoh791BnLKq9TeAdl0fYFjkzAqWfaUArAX9oYU0NCQloZjoZq8OswdhA9S2pGgvvIYlo",
-	"ZldQn/EMNBGc0MqQWzUtD3gae70Lz+hK3tWsYjcp0LMKp62HJ6vNleN+bRhbQQKsh7BiwK8HU3+BkCiE",
-	"wxIN84MQb6kcwpPCJkQrwkknvnfOaapHQrLfn/ZMT6vzWjhuKYtoP3pSXPRTlfkkEkbTVppG0CuEtk+o",
-	"MttmTW20ndElNEijyNnmIdW0TxWqmnRMswMyAB5AS4lUBvWheEgoJwLlUKHRERroAyKsS6f1AKfiOVdp",
-	"kgipIXwHIaMf8KOn3NVi/lZsAGghmOZD19sMfhgEInXQhCEyNY1OpUGOZsYmHtBIge8llaY7r0Yf9Wl/",
-	"HVFNAspJH4hKzEL90rXDuH61W7oTcoT53ifrzfJ6exPf69PI6JOzYx9zEjMuJEk506pp4JhxFhsp1F40",
-	"yc7E9wIJVEP4G9U151NobAEjMWacHpX+r03/VEojMBugPDshu93O6ykf1mHrP6/udhq8KZWBuxPfA66l",
-	"Q3N93A/oFdKgNBkwqQximYZYLaMRt8U/ci3RIHSzUylpVp381cRQe9Qg+U/sweH2xSdjs8dMEQnIiiHp",
-	"Z2QkovAeW7I78T1r3U/7Aeciq2O9N7n358K6g4p9KenILcuvkG2J5hollIeW6P8bAm3QVUPfemxyHxrb",
-	"RYaONJ3DYmOKxqRR9FmNLXqEw5BqdmuVAbNxCc0Q22vwoaFEXdFn1tgV37sFqZzi2EhI1KLUJ9TIUsLW",
-	"lBE70xtfAJqjrARh+fbGufxbJGu2yA9saOx3waOsR7pbbTxGutBG5790hngT+dNPlvz32+3Xnf397t7u",
-	"6932/n6nwhmdmdUWgDnbal35XCxqoWCwX01j03VuRFYasgWwzG9ftruThsnq+3EUiTH53//+H8L4LZWM",
-	"co1PPI37II1qe8tEhEcpBlxmRiv9qmvgMRLBjaqqtuLG872US6NaoyC5amIF83XrlkpOYzPOhffWjHPy",
-	"s+fbX+f1AWrnUiKUNqb5A8x66obCifOHeXMbhlea6nR25hCGkoZI3qGkjNsJ04qWuBo8dgsQGvvzh3Jg",
-	"11AObxvO65PUpEwRlZtl3soijeZXCeUon9AoIhApIEMBhqHxMLgXonM7zWK6eJqHaiPaXRBxKeh6xPjQ",
-	"nLVGd7XxVNf1MRZiLXS7DPd73iL2psWGI54msfGWcdhMkH1MKddMN2hZ95bHnTb+WyaG1U26TI6e/Xw+",
-	"I0RNN78Evwkr1m20pkaRO1o311vvoZO8eiy9d28T7c/3IsYtWlbSgxHfhhQXKcE7jWIwEHzAMLzjl1uw",
-	"Ik/htG8qA9iG6ih1rUtoG4J7HNtnt1FrdkvOUZpDUVOnlyhSJXo3Z/H5a+osU1Ydny6kF4O63xLJHte2",
-	"XCwJalDMxeNm0rLgh/rSfqTBiKibFPNb7LHBODHnSb67B/Yc2e12VzUqqyJ9glL12HbrWonqnjpTnDaN",
-	"HAtxExpOaRbD0+i/htpXTkmo2R3CGJXz1WWjc913AYuo1CdUk1goXVjkxtA9QDVBpJowjbv9cGaJofOh",
-	"QEdSS92wpCUSu6BWIjCSb5MwJk3qfO6qWoaI+oLfH70h+7t7eKjUMVQ6rmbdJO6lCzXTvkhrJuays+W7",
-	"ib/cxSXSKNzQydVpo3mjKYuaZdYKOJ7SJyMY6Oa0JoxIj8Fm2ElYD9LXaJG4aadH/4+zk1+Ie0u0KIhw",
-	"LIXRWa2z1oXoGtG93jL3Sik/u+OJFGEaTO/4fad8VdMGFjsUNdOWWBZ697TzAueaRe73VdvVyLrnV17M",
-	"BNlrb2dDwLXXLhrcOKALDNfeFZkbU5PUMmFq74oslHrrnISU2qjN6TT1iYtQda29FrKovihzqWrQgB6J",
-	"sGUWR6NIjKc6lVGY+hyNDvTqJ1Px5/q7SlZJ7UU/VXU8RGIKpRj9qC+rEsuovZgNWFSW1QBVnm+1qmWb",
-	"JXCS6pPBmSNL03Bo6edNhR5N83GFEo8cIZr2HwsSrHQ+K2jPNBY5SvlISG7vC2ozje8qdIbPlsKm8pvd",
-	"ALXG9zld2bFPS4IyDed1UjJNRxUiwqmQfH4R+rAgHtNcBAzzgRoCPvbVVIaEa6xkO9mW7y1lmJ9vRbHw",
-	"M0cNCJmhg7OcDNzuGAI4L/YfIatNdFzZ85o+bD0JzQLV5bpueIJ27PBcNwWSS/+1uoGQDMSavun9GT3M",
-	"YtpKYH+RJ+LUHhPrWt2PYfOaU9vmsS45Mh7dYFnNeLIH0wq+3IVOIjSGcNn5wmo2pp1kwc69ZWvr0k41",
-	"WN1RkBPJZInxUgzcBO/Zz+f1vP1ADAYAs4RCW7+3W/tbv2G69avdpnTr0qf4KGZEr2REm+Joo2UbGuO7",
-	"93QyffdYTqZXGFwNNwQLdXarTamNBtif+N5AingtL1d3M8dYrtk1i14sadhcYOw5pbimx+ahYM9GMPDH",
-	"rWDWuZ8roet509+XQ+ZNp/nQecO/8inyhh/LqWpGjLXwV0biTqOXDLfPr5n9Ja6n5JjBz1KfWbnUp/By",
-	"PBxXVViB8WazM0IbsHBKYAYP42S/rXzS2YuNnOmMdtqx9VaQBHjI+BD9+Ugxudjs7MX1CqedmQKnjay8",
-	"Cjcu9/v4noPPrnVA00jPcVj8JKIQDV+MOfUMCjDu5JYpqqZwX4gIKF8D5A0dVY2EW5BDE2XiME3nhlGA",
-	"pdm9NMHaOqqgrAZknPQlDUAduK0viuxspvuCGq8X6xd5/XF5ebd+r8vLyctGiv610IbX4MHPPldp74vK",
-	"VbJ7sDRV6XGzhVZODapC+3SZQTsPlBmE7roxcE2mjLvVsoNENT98820ohymTd1ZCey0//TFc60vs09W0",
-	"YcxnFDxVczaLkkBCyDQZCsyu1iLZXFa8+lxV79cFv9aHfEdDIGKQl1tRHhLrJFxL271htrqtiNYiRpGe",
-	"+vh/YmNJayVBvMkHsY8/uKHs02k54FTstjHnjRIHgU/GI6zXTSgL11nm7gJvTX2CIt/vW7XOBM0KL2K2",
-	"mLmiO1iSXj08jDZJkEqmszMj6vNssZjxxlsJzPlxeHqMtfliQCgn+C3DymUhi7oD1KKASuQDN+dI6wTV",
-	"XSSq1YbPHAmuMLBZC+ODhp3+EYuwnU/YFnsHI8qHoIgSMdhUnoBKc7iYJU3V/yP5Y8EhVRidxXoNCdCr",
-	"ViqQF91Pn176pikAqSnjUUZCFmKCuxmBwy1IMmZR5MoTsaDRrPQFtYkxNHqZF2LGNCMjeguVWpJfRywY",
-	"4fxGfzPabD9Dqro2aLjOq0icR9l387lvrOuN0EhwOMDyyfo9C3RIGScp1yxyGmIIgTHhtjD3IACuUJdy",
-	"Bd7vjj94vpfKyGFf9ba3RQLcOsK3hBxuu07bMbMOGxuF8dQIBWmRiep1PHtmcZowr+ftbLW3dqwkGyEt",
-	"bkfsFn43v4aWyYqD6Tj0et5bfDtVLd5tt+cpNMV3RQW27+2u8nnp5p743t4qPQr3bpXLvN7Fle+pNI6p",
-	"UU7yGFkAypCeGoO9l0LToaqdwsq7MsNso5N+Pjre29efOT5Mh53VIVqAPmegK2SYPhjK1mQEEhYi8baz",
-	"7SLRavuOhZO56Pwn6LwQw6/d33LxSPceXDXv3INUreUraahJqcTmtzajgN12Z3mP86mCpt327vJORQzK",
-	"dOjuL+9Qjd88Gm1WE2CxzworyaM/SNAFCZ/kJ0pZc0/EmOf7odxtPUyr3HJzdlCVxMuc25LC85zwuZSd",
-	"WkXq8QgOJ5hDbjZBXB1g2hOVQNrGKqIEb2HReSELG46emCJX2Puj6r0gXxFJljK2qgJeXE1qItdqU2W2",
-	"vxi4W24GkRijeaaL7TUvDeFO1QAskMv2aicMDwnVQLenEQ3AZujOSOSmpZafbE9FpCf+0h7FvURWLuNR",
-	"870Is4etUC/S9eqqvvMsTnHnCjR9VtyA8NmK8fZ3K/BMPTaP3VZhNZdibr7vrMA1RbIAdthbZfUN6QQo",
-	"CLqrMLW9LecrPcu+TzOFAh3zR40twwWv62KWv6f4fakWthnH5/eePapaNfeWCXPK4fKeVarPRKWyxLYi",
-	"OW7bvL75R5HNs7onZfprH1tXX+uZsKZwfxa33j/Zrbsj1N6R2KfBjU/gEw10lGFVwSJar+bfzPGtKH2a",
-	"f/SIErSaQjRHjuawPqko/Qop5jCKClziDZjqJq3SSJk6NU0l23fqJl14RufpWat4Smy+2WauElvWd/X4",
-	"BLmEGJ+P9b/gWC9wv4hmaxXIcw5vjIp8KC8o+OJtyemcpYc1J8srrz5nX8xnaIjWEPdXGKQr3mtUZHbd",
-	"FRVQ3pEUsb3YW9SvAi98xZUqJG8b05jyspzdbreM+jg9bLboaH4py8R/sotit8jJwGZd4AJxXBJQzoUm",
-	"imYYu1WAGHAj9sj1QIr4msDHlEYGPddaXB+Qa5eOdl2U+l2X+XjX9jJSrL26BangoPa2cHpyQcLUiip7",
-	"P2knxouwXnfbo62vVba/w1w8ex8E1a4iVkh7fRFh2iCgDzZFFv3gcon7u2ha6lvY+BCoXLX9qOrIousG",
-	"jT6SL/VZIfnr/AzlnyLQuSCxrocyWWktgt3O1ZY5bnChHoZu/S9R1anWb09mL4v/3NWaZyXl2Ws+e/aN",
-	"IArtAWivgsDQmb1DM6FSHxRl3BEMNBH5TZsSwGbvrCdeboXN+2sWL/8SLPxSxMvXzPgbcvAzT3lHEmo8",
-	"tYQ73N1dS3XFX/OMy/VYovh7KY+qJzrg5miJdonPOuJnEosqbotbIbsnv5SukVy3bVr1Yl9XyO5Pul+k",
-	"qli/rfNhfWKVG/OfnWLPeuPTB3PCEPPVbfa/+xN8+Ic2eOrsUMqJcH+8TIG8ZQGQIQYNB5hnvrqQwZKN",
-	"BTIG6zCeRcyziPlcTNo65p5l0xPLpg/0BirCyUghn7BBWX5cT9FfLHxcEdWitFCaHUkR//8UQFNXMj5L",
-	"oGcJdO/Q3wfnbNLllVNjLEBLaKa+mrjftRaVGF5lre6SxIQa20zlYb+D5gAhKlJftW+ylONaEMrt37O1",
-	"qDJqZ9YXYfbtPJN1urSgUv/pagvw7wZZSW1rCrdRVrqxpss5v08zxodW3R2yW8aHmPhWJhe5RDcjmhsq",
-	"u/Pjp/y+SCCZ7fFO4Pi5W5aHGJDEq991OUDpUGoagUNmjXxK8vJc1y9H0myvI4wUCwVYmCxT9weWbPFk",
-	"vsyyfGKCBc+BiGPL0c8ZcmsR/OT/AgAA//8=",
+	"Oz4ZMz0il5eXHqE8NB8uCaiAJhC+PCB9oUdkIGSsiBnMgKBoDOQGsi1yyAnEic7ICGgIkjBFuODg40B6",
+	"LFy77RrTyIwD4RY5NN3N2ylnH1MgCUgSRAy49vGJ6T6IxLhXm4+MhbxRRPDAoIEADUZEDIiQIS5WS8rV",
+	"AGfjIRnTKAKttshJqgNhsGdguIFEm9UQqkkEVGnS3SUjkUqVA6VHVCNkCkJCh5RxfN/AEQsOmZmRcqFH",
+	"Bcjm7WtWbmDrBrKWBDPAte2bA+aT8YgFIxIJcVOMaiYdMKm0xdr1QMg+C0PgtrNbR2NXMeYgbectz/eY",
+	"oRSLcc/3OI3B61Upq2VIy/ckfEyZhNDraZmC76lgBDE1NAefaJxEpterQSfoBHvdFiK31fF8L6af3gIf",
+	"6pHX2+t0fS9mPP/e8b2Eag3SAPBfLy7+9k3rz6sL0vrz6q7td/d2Jhd/a/159Ydt/+PSe3FB/vZN6/Ly",
+	"4vLyClsuzWfP/Lt6edfxu3t7k0vv5d8939NZYuCxROtNJr53YiA6/sHAiwtOqB6Vy2XhwhUaAqTa63lp",
+	"im9WwL5ot/YPW0e0Nbi6+27yolX9vjt5ebczqTV1upNm+M60pBqGDUz8kxgTpUVwYyhG0xvgvqOpWNxC",
+	"6COnug0nY8m0Bn5ABI8yQ+5mwyPaJy+u1UgkRIG8BdJqRbR//dIn/YxQYnBgCbj+zgii5JpETDl+UCyE",
+	"Yjy4BZmRWxqlYOAquJS82G23X1qiVMI8sm9a0sepGCespLyPKcis3AmV46GK/yq+aev3f5DW1V3H35mH",
+	"yw+Oczbd7r9LGHg975vtUvZu26dq+/z8+Aec5FdE+CNOMTH9VSK4AhT2RzmHmy+BQIFuPtIkiVhADbVs",
+	"J1L0I4j/8W8l8LXVJjy1veycdeIrxIo38b2fgEaGcedOv960briGWQ3JM02UpjxUW2bqY24IgEZPuXbm",
+	"5uyRlN9wMeZkPAIkY6bJiCYJcAgtcLc0YuHTwoZTtgyFgTkEmk8SA927nDWfEr5CHvgkZkoxPmxNQWhA",
+	"+0XoI5HyJ4WMC90amElRS5BQah8CNxa/apRzgWFx+a0yoL6nGt6ymOmnxaMRhq3IzmsAZipXHxTwUBEt",
+	"BInTYITQj2jZQFJuVKsxzfARNlOeFaR8A5kigRHHAyliwrQiNAwlKHWA6w8FB893egHKn/egZdY6HGiQ",
+	"9aU5AWzYZQjSrMLgCwZIgE+IK5Hqlhi08Kz0CY0k0DBrBZQHEEUGfUoLCeEBYbyVSDE0iy14+wHWepKA",
+	"pBaWpxQEKh0MWGBoojVIeajydXolZPmB+NcC5hP4lJjjsNwcBVo/8tagfPzAYhCpflLOtTO3tJ3a2iR9",
+	"EWaW6wxDqkiMo8wv+Q31QNy7hzpjUe1tAu+4PMK2yJkRKP1MA9oI+EELaylJSEAz08mYMM7y2KpvSdVY",
+	"eA9JRDO7gvqMZ6CJ4IRWhtyqaXnA09jrXXhGV/KuZhW7SYGeVThtPTxZba4c92vD2AoSYD2EFQN+PZj6",
+	"C4REIRyWaJgfhHhL5RCeFDYhWhFOOvG9c05TPRKS/f60Z3pandfCcUtZRPvRk+Kin6rMJ5EwmrbSNIJe",
+	"IbR9QpXZNmtqo+2MHq1BGkXONg+ppn2qUNWkY5odkAHwAFpKpDKoD8VDQjkRKIcKjY7QQB8QYT1SrQc4",
+	"Fc+5SpNESA3hOwgZ/YAvPeWuFvO3YgNAC8E0L7reZvDDIBCpgyYMkalpdCoNcjQzNvGARgp8L6k03Xk1",
+	"+qhP++uIahJQTvpAVGIW6peuHcb1q93SnZAjzPc+WW+W19ub+F6fRkafnB37mJOYcSFJyplWTQPHjLPY",
+	"SKH2okl2Jr4XSKAawt+orjmfQmMLGIkx4/So9H9t+qdSGoHZAOXZCdntdl5P+bAOW/95dbfT4E2pDNyd",
+	"+B5wLR2a6+N+QK+QBqWtX9HzPaYhVstoxG3xj1xLNAjd7FRKmlUnfzUx1B41SP4Te3C4ffHJ2DliJSAr",
+	"hqSfkZGIwntsye7E96x1P+0HnIusjvXe5N6fC+sOKvalpCO3LL9CtiWaa5RQHlqi/28ItEFXDX3rscl9",
+	"aGwXGTrSdA6LjSkak0bRZzW26BEOQ6rZLRTO6IRmiO01+NBQoq7oM2vsiu/dglROcWwkJGpR6hNqZClh",
+	"a8qInemNLwDNUVaCsHx741z+LZI1W+QHNjT2u+BR1iPdrTYeI11oY+xCOkO8ifzpJ0v+++32687+fndv",
+	"9/Vue3+/U+GMzsxqC8CcbbWufC4WtVAw2Lemsek6NyIrDdkCWOa3L9vdScNk9f04isSY/O9//w9h/JZK",
+	"RrnGbzyN+yCNanvLRIRHqdryGkYr/apr4DESwY2qqrbixvO9lEujWqMguWpiBfN265ZKTmMzzoX31oxz",
+	"8rPn20/n9QFq51IilDam+QPMeuqGwonzL/PmNgyvNNXp7MwhDCUNkbxDSRm3E6YVLXE1eOwWIDT24w/l",
+	"wK6hHN42nNcnqUmZInY3y7yVRRrNrxLKUT6hUUQgUkCGAgxD42FwL0TndprFdPFtHqqNaHexw6Wg6xHj",
+	"Q3PWGt3VhoOLsOPDL8Ra6HYZ7vO8RexNiw1HPE1i4y3jsJkg+5hSrplu0LLuLY87bfxbJobVTbpMjp79",
+	"fD4jRE03vwS/CSvWbbSmRpE7WjfXW++hk7x6LL13bxPtz/cixi1aVtKDEd+GFBcpwTuNYjAQfMAwvOOX",
+	"W7AiT+G0byoD2IbqKHWtS2gbgnsc22e3UWt2S85RmkNRU6eXKFIlejdn8flr6ixTVh2fLqQXg7rfEske",
+	"17ZcLAlqUMzF42bSsuCH+tJ+pMGIqJsU03PsscE4MedJvrsH9hzZ7XZXNSqrIn2CUvXYdutaieq+daY4",
+	"bRo5FuImNJzSLIan0X8Nta+cklCzO4QxKuery0bnuu8CFlGpT6gmsVC6sMiNoXuAaoJINWEad/vhzBJD",
+	"50OBjqSWumFJSyR2Qa1EYCTfJmFMmtT53FW1DBH1Bb8/ekP2d/fwUKljqHRczbpJ3EMXaqZ9kdZMzGVn",
+	"y3cTf7mLS6RRuKGTq9NG80ZTFjXLrBVwPKVPRjDQzWlNGJEeg00QlLAepK/RInHTTo/+H2cnvxD3lGhR",
+	"EOFYCqOzWmetC9E1onu9Ze6VUn52xxMpwjSY3vH7Tvmqpg0sdihqpi2xLPTuaecFzjWL3O+rtquRdc+v",
+	"PJgJsteezoaAa49dNLhxQBcYrj0rMjemJqllwtSeFVko9dY5CSm1UZvTaeoTF6HqWnstZFF9UOZS1aAB",
+	"PRJhyyyORpEYT3UqozD1ORod6NVXpuLP9WeVrJLag36q6niIxBRKMfpRX1YlllF7MBuwqCyrAao832pV",
+	"yzZL4CTVJ4MzR5am4dDSz5sKPZrm4wolHjlCNO0/FiRY6XxW0J5pLHKU8pGQ3N4X1GYa31XoDL9bCptK",
+	"z3YD1Brf53Rlxz4tCco0nNdJyTQdVYgIp0Ly+UXow4J4THMRMMwHagj42EdTGRKusZLtZFu+t5RhPr4V",
+	"xcLPHDUgZIYOznIycLtjCOC82H+ErDbRcWXPa/qw9SQ0C1SX67rhCdqxw3PdFEgu/dfqBkIyEGv6pvdn",
+	"9DCLaSuB/UWeiFN7TKxrdT+GzWtObZvHuuTIeHSDZTXjyR5MK/hyFzqJ0BjCZecLq9mYdpIFO/eWra1L",
+	"O9VgdUdBTiSTJcZLMXATvGc/n9fz9gMxGADMEgpt/d5u7W/9hunWr3ab0q1Ln+KjmBG9khFtiqONlm1o",
+	"jO/e08n03WM5mV5hcDXcECzU2a02pTYaYH/iewMp4rW8XN3NHGO5ZtcserGkYXOBseeU4poem4eCPRvB",
+	"wA+3glnnfq6ErudNf18OmTed5kPnDf/Kp8gbfiynqhkx1sJfGYk7jV4y3D6/ZvaXuJ6SYwY/S31m5VKf",
+	"wsvxcFxVYQXGm83OCG3AwimBGTyMk/228klnLzZypjPaacfWW0ES4CHjQ/TnI8XkYrOzF9crnHZmCpw2",
+	"svIq3Ljc7+N7Dj671gFNIz3HYfGTiMKyJK1nUIBxJ7dMUTWF+0JEQPkaIG/oqGok3IIcmigTh2k6N4wC",
+	"LM3upQmWBlIFZTEj46QvaQDqwG19USNoM90X1Hi9WL/I64/Ly7v1e11eTl42UvSvhTa8Bg9+9rlKe19U",
+	"rpLdg6WpSo+bLbRyalAV2qfLDNp5oMwgdNeNgWsyZdytlh0kqvnhm29DOUyZvLMS2mv56Y/hWl9in66m",
+	"DWM+o+CpmrNZlAQSQqbJUGB2tRbJ5rLi1eeqer8u+LU+5DsaAhGDvNyK8pBYJ+Fa2u4Ns9VtRbQWMYr0",
+	"1Mf/iY0lrZUE8SYfxH79wQ1lv52WA07Fbhtz3ihxEPhkPMJ63YSycJ1l7i7w1tQnKPL9vlXrTNCs8CJm",
+	"i5kruoMl6dXDw2iTBKlkOjszoj7PFosZb7xUwZwfh6fHWIGPVf0E32VYuSxkUXeAWhRQiXzg5hxpnaC6",
+	"i0S12vCZI8EVBjZrYXzQsNM/YhG28wnbYu9gRPkQFFEiBpvKE1BpDhezpKn6fyR/LDikCqOzWK8hAXrV",
+	"SgXyovvp00vfNAUgNWU8ykjIQkxwNyNwuAVJxiyKXHkiFjSalb6gNjGGRi/zQsyYZmREb6FSS/IrXmZg",
+	"5jf6m9Fm+xlS1bVBw3VeReI8yr6bz71jXW+ERoLDAZZP1q+JsLc2pFyzyGmIIQTGhNvC3IMAuEJdyhV4",
+	"vzv+4PleKiOHfdXb3hYJcOsI3xJyuO06bcfMOmxsFMZTIxSkRSaq1/HsmcVpwryet7PV3tqxkmyEtLgd",
+	"sVv43XwaWiYrDqbj0Ot5b/HpVLV4t92ep9AU7xUV2L63u8rrpZt74nt7q/Qo3LtVLvN6F1e+p9I4pkY5",
+	"yWNkAShDemoM0qZJ0qGqncLKuzLDbKOTfj463tvHnzk+TIed1SFagD5noCtkmD4YytZkBBIWIvG2s+0i",
+	"0Wr7joWTuej8J+i8EMOvXT9z8Uj3Hlw179yDVK3lK2moSanE5rc2o4Dddmd5j/Opgqbd9u7yTkUMynTo",
+	"7i/vUI3fPBptVhNgsc8KK8mjP0jQBQmf5CdKWXNPxJjn+6HcZUNMq9xyc3ZQlcTLnNuSwvOc8LmUnVpF",
+	"6vEIDieYQ242QVwdYNoTlUDaxiqiBG9hyW8Ukmw4emKKXGHvj6r3gnxFJFnK2KoKeHE1qYlcq02V2f5i",
+	"4G65GURijOaZLrbXPDSEO1UDsEAu25upMDwkVAPdnkY0AJuhOyORm5ZavrI9FZGe+Et7FPcSWbmMR833",
+	"IswetkK9SNerq/rOszjFnSvQ9FlxA8JnK8bb363AM/XYPHZbhdVcirl5v7MC1xTJAthhb5XVN6QToCDo",
+	"rsLU9racr/Qs+z7NFAp0zB81tgwXvK6LWf6e4velWthmHJ/fe/aoatXcWybMKYfLe1apPhOVyhLbiuS4",
+	"bfP65h9FNs/qnpTpr31sXX2tZ8Kawv1Z3Hr/ZLfuilN7R2KfBjc+gU800FGGVQWLaL2afzPHt6L0af7S",
+	"I0rQagrRHDmaw/qkovQrpJjDKCpwiTdgqpu0SiNl6tQ0lWzfqZt04Rmdp2et4imx+WabuUpsWd/V4xPk",
+	"EmJ8Ptb/gmO9wP0imq1VIM85vDEq8qG8oOCLtyWnc5Ye1pwsr7z6nH0xn6EhWkPcX2GQrnivUZHZdVdU",
+	"QHlHUsT2XnJRv8m88BVXqpC8bUxjystydrvdMurj9LDZoqP5pSwT/8kuit0iJwObdYELxHFJQDkXmiia",
+	"YexWAWLAjdgj1wMp4msCH1MaGfRca3F9QK5dOtp1Uep3XebjXdvLSLH26hakgoPa08LpyQUJUyuq7P2k",
+	"nRgvwnrdbY+2vlbZ/g5z8ex9EFS7ilgh7fVFhGmDgD7YFFn0g8sl7u+iaalvYeNDoHLV9qOqI4uuGzT6",
+	"SL7UZ4Xkr/MzlL+koHNBYl0PZbLSWgS7nastc9zgQj0M3fpfoqpTrd+ezF4W/7mrNc9KyrPXfPbsG0EU",
+	"2gPQXgWBoTN7h2ZCpT4oyrgjGGgi8ps2JYDN3llPvNwKm/fXLF7+JVj4pYiXr5nxN+TgZ57yjiTUeGoJ",
+	"d7i7u5bqir/mGZfrsUTxeymPqic64OZoiXaJzzriZxKLKn+kanl2T34pXSO5btu06sW+rpDdn3S/SFWx",
+	"flvnw/rEKjfmPzvFnvXGpw/mhCHmq9vsf/cLgvhDGzx1dijlRLgfL1Mgb1kAZIhBwwHmma8uZLBkY4GM",
+	"wTqMZxHzLGI+F5O2jrln2fTEsukDvYGKcDJSyCdsUJYf11P0FwsfV0S1KC2UZkdSxP8/BdDUlYzPEuhZ",
+	"At079PfBOZt0eeWU/TXdhGbqq4n7XWtRieFV1uouSUyosc1UHvY7aA4QoiL1VfsmSzmuRfFTzhZVRu3M",
+	"+iLMvp1nsk6XFlTqP11tAf5ukJXUtqZwG2WlG2u6nPP7NGN8aNXdIbtlfIiJb2VykUt0M6K5obI7P37K",
+	"94sEktke7wSOn7tleYgBSbz6XZcDlA6lphE4ZNbIpyQvz3X9ciTN9jrCSLFQgIXJMnU/sGSLJ/NlluUT",
+	"Eyx4DkQcW45+zpBbi+An/xcAAP//",
 }
 
 // decodeSpec returns the embedded OpenAPI spec as raw JSON bytes,
