@@ -11,6 +11,3 @@ func LockKeys(skus []string) []int64 { return (&purchase{skus: skus}).lockKeys()
 func (s *Service) Buy(ctx context.Context, req Request, lines []Line) (Reply, error) {
 	return s.BuyWith(ctx, "", req, lines)
 }
-
-// Unreachable reports what purchases know of the lock store, and asks nothing.
-func (s *Service) Unreachable() bool { return s.breaker.isOpen() }

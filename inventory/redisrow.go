@@ -38,7 +38,7 @@ func (s *Service) redisRow(ctx context.Context, p *purchase) (Reply, error) {
 // a few of them go on, the others are busy, and half of the connections stay with
 // the purchases that hold their locks, and with all other products.
 func (s *Service) rowAlone(ctx context.Context, p *purchase, why *noLockError) (Reply, error) {
-	leave, err := s.breaker.enter(ctx)
+	leave, err := s.bypass.enter(ctx)
 	if errors.Is(err, locking.ErrBusy) {
 		s.count(Shed, p.Label)
 	}
@@ -48,7 +48,7 @@ func (s *Service) rowAlone(ctx context.Context, p *purchase, why *noLockError) (
 	defer leave()
 	if errors.Is(why, locking.ErrBusy) {
 		s.count(Bypassed, p.Label)
-		s.breaker.bypassed(p.skus, why)
+		s.bypass.busy(p.skus, why)
 	} else {
 		s.count(Degraded, p.Label)
 	}

@@ -10,10 +10,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"shop/locking"
+	"shop/locking/breaker"
 	"shop/locking/idempotency/pgtx"
 )
 
@@ -26,8 +26,8 @@ type Service struct {
 	lock     locking.Options
 	encode   Encode
 	count    func(EventKind, string)
-	breaker  *breaker
-	probe    string // the key that Degraded asks for
+	breaker  *breaker.Breaker // in front of locks
+	bypass   *bypass
 }
 
 // New checks cfg and makes a Service. It does no I/O.
@@ -46,9 +46,11 @@ func New(cfg Config) (*Service, error) {
 		lock:     cfg.Lock,
 		encode:   cfg.Encode,
 		count:    cfg.Count,
-		breaker:  newBreaker(max(1, int(cfg.Pool.Config().MaxConns)/2), cmp.Or(cfg.Log, slog.Default())),
-		probe:    "probe/" + uuid.NewString(),
+		bypass: &bypass{
+			slots: make(chan struct{}, max(1, int(cfg.Pool.Config().MaxConns)/2)), log: cmp.Or(cfg.Log, slog.Default()),
+		},
 	}
+	s.breaker = s.newBreaker()
 	// The lock is held for milliseconds, so a waiter asks that often.
 	s.lock.Backoff.Base = cmp.Or(s.lock.Backoff.Base, time.Millisecond)
 	s.lock.Backoff.Max = cmp.Or(s.lock.Backoff.Max, 20*time.Millisecond)

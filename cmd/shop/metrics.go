@@ -50,6 +50,19 @@ func countEvents[K ~string](reg prometheus.Registerer, flow string, kinds []K, s
 	}
 }
 
+// showBreaker makes the state of a circuit breaker a metric.
+func showBreaker(reg prometheus.Registerer, server string, open func() bool) {
+	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "breaker_open", Help: "1 while requests are not sent to this server, because it gives no answer.",
+		ConstLabels: prometheus.Labels{"server": server},
+	}, func() float64 {
+		if open() {
+			return 1
+		}
+		return 0
+	}))
+}
+
 // metricsHandler serves /metrics alone. Its own errors are counted there too.
 func metricsHandler(reg *prometheus.Registry) http.Handler {
 	mux := http.NewServeMux()

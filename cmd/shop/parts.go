@@ -88,6 +88,10 @@ func (c *serveCmd) assemble(ctx context.Context, log *slog.Logger, reg *promethe
 	if p.till, err = c.Wallets.open(ctx, c.mongoSettings, c.Lab.Lab, purses, log); err != nil {
 		return nil, err
 	}
+	if p.locks != nil {
+		showBreaker(reg, "redis", service.Unreachable)
+	}
+	showBreaker(reg, "mongo", func() bool { return p.till.closed() != nil })
 	p.server, err = api.New(c.apiConfig(p, service, log, reg))
 	return p, err
 }

@@ -11,20 +11,16 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"shop/locking"
+	"shop/locking/breaker"
 	"shop/wallet"
 	"shop/wallet/bonus"
 )
 
-// till keeps wallets in a MongoDB that may come later than we do, and go:
-//
-//	closed ──it answers, and has our collections──► open
-//	  ▲                                              │
-//	  └──────────no answer for patience──────────────┘
-//
-// While it is closed, wallets are busy, and that is told at once. The driver would
-// wait for a server, each request for itself, until the shop is full of those who
-// wait and nobody can buy any more. An election is shorter than patience: whoever
-// comes in one waits for its end.
+// till keeps wallets in a MongoDB that may come later than the server, and go. In
+// front of it is a circuit breaker: while MongoDB has not answered for outageGrace, wallets
+// are busy, at once. The driver would wait for a server, each request for itself, until
+// the shop is full of waiting requests and nothing can be bought any more. An election
+// is shorter than outageGrace: a request that comes in one waits for its end.
 type till struct {
 	strategy string
 	service  *wallet.Service // nil: never open
@@ -35,16 +31,13 @@ type till struct {
 	log      *slog.Logger
 	stop     context.CancelFunc
 	watching sync.WaitGroup
-
-	mu   sync.Mutex
-	seen time.Time // when it answered last
-	why  error     // … and what it says since; nil: it answered
+	breaker  *breaker.Breaker // in front of MongoDB
 }
 
 const (
-	lookEvery = 500 * time.Millisecond
-	lookWait  = time.Second
-	patience  = 3 * time.Second
+	lookEvery   = 500 * time.Millisecond
+	lookWait    = time.Second
+	outageGrace = 3 * time.Second
 )
 
 var errNoMongo = errors.New("no MongoDB: set --mongo-url or SHOP_MONGO_URL")
@@ -58,49 +51,40 @@ func (t *till) connect(s mongoSettings) (err error) {
 	return err
 }
 
-// watch looks once, and from then on in the background.
+// watch asks once, and from then on in the background.
 func (t *till) watch(ctx context.Context) {
-	if err := t.look(ctx); err != nil {
-		t.log.Warn("nothing is done with wallets until MongoDB is there", "error", err)
-	}
+	t.breaker = breaker.New(breaker.Config{
+		Probe:   func(ctx context.Context) error { return checkCollections(ctx, t.probe) },
+		Every:   lookEvery / 2, // each look is a probe
+		Timeout: lookWait,
+		Grace:   outageGrace,
+		Changed: func(why error) {
+			if why == nil {
+				t.log.Info("MongoDB is there: wallets are open")
+			} else {
+				t.log.Warn("MongoDB does not answer: nothing is done with wallets until it does", "error", why)
+			}
+		},
+	})
+	_ = t.breaker.Check(ctx)
 	ctx, t.stop = context.WithCancel(context.WithoutCancel(ctx))
 	t.watching.Go(func() {
-		was := t.closed() != nil
 		for ctx.Err() == nil {
 			pause(ctx, lookEvery)
-			_ = t.look(ctx)
-			is := t.closed()
-			switch {
-			case is != nil && !was:
-				t.log.Warn("MongoDB is gone: nothing is done with wallets until it is back", "error", is)
-			case is == nil && was:
-				t.log.Info("MongoDB is there: wallets are open")
-			}
-			was = is != nil
+			_ = t.breaker.Check(ctx)
 		}
 	})
 }
 
-func (t *till) look(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, lookWait)
-	defer cancel()
-	err := checkCollections(ctx, t.probe)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.why = err; err == nil {
-		t.seen = time.Now()
-	}
-	return err
-}
-
 // closed says why nothing is done with wallets now; nil: they are open.
 func (t *till) closed() error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.why == nil || time.Since(t.seen) < patience {
-		return nil
+	switch {
+	case t.db == nil:
+		return &closedError{errNoMongo}
+	case t.breaker.Open():
+		return &closedError{t.breaker.Why()}
 	}
-	return &closedError{t.why}
+	return nil
 }
 
 // closedError matches locking.ErrBusy, since to a client it means the same:

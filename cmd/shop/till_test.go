@@ -17,6 +17,9 @@ func (p purse) wantWithoutMongo(name string) {
 	p.t.Helper()
 	p.credit("first-to-notice-" + name) // waits for an answer
 	p.wantReady("ok", "unreachable")
+	if _, text := p.get(p.metrics); !strings.Contains(text, `breaker_open{server="mongo"} 1`) {
+		p.t.Errorf("%s: the metric of the breaker says nothing", name)
+	}
 	for what, ask := range map[string]func() (int, string){
 		"credit": func() (int, string) { return p.credit("while-down-" + name) },
 		"debit":  func() (int, string) { return p.debit("while-down-" + name) },
@@ -84,7 +87,7 @@ func TestServe_WithoutMongoDBItSellsAndMovesMoneyAndWalletsOpenAgainByThemselves
 		}
 		p.wantReady("ok", "ok")
 	}
-	if p.log.find("MongoDB is gone: nothing is done with wallets until it is back") == nil || p.log.find("MongoDB is there: wallets are open") == nil {
+	if p.log.find("MongoDB does not answer: nothing is done with wallets until it does") == nil || p.log.find("MongoDB is there: wallets are open") == nil {
 		t.Errorf("it does not say so:\n%s", p.log)
 	}
 }

@@ -39,7 +39,7 @@ func (s walletSettings) validate(lab bool) error {
 
 // open makes a till, closed if MongoDB does not answer at once.
 func (s walletSettings) open(ctx context.Context, mongo mongoSettings, lab bool, config wallet.Config, log *slog.Logger) (_ *till, err error) {
-	t := &till{strategy: s.Strategy, log: log, why: errNoMongo, stop: func() {}}
+	t := &till{strategy: s.Strategy, log: log, stop: func() {}}
 	if mongo.MongoURL == "" {
 		log.Warn("there are no wallets", "error", errNoMongo)
 		return t, nil
