@@ -79,6 +79,14 @@ func (b *bank) number(sql string, args ...any) (n int64) {
 	return n
 }
 
+// exec runs a statement past the Service.
+func (b *bank) exec(sql string, args ...any) {
+	b.t.Helper()
+	if _, err := b.pool.Exec(b.t.Context(), sql, args...); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
 // posted counts the transfers that moved money.
 func (b *bank) posted() int64 {
 	return b.number(`SELECT count(*) FROM transfers WHERE state = 'posted'`)

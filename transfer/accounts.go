@@ -8,6 +8,28 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
+// selectTransfer has the columns in the order of Transfer's fields.
+const selectTransfer = `
+	SELECT id, client_id, from_id, to_id, amount, settled, currency, state, created_at, expires_at, ended_at
+	FROM transfers`
+
+// Find returns a transfer of the client. Another client's is ErrNotFound, like one that is not there.
+func (s *Service) Find(ctx context.Context, client, id uuid.UUID) (Transfer, error) {
+	var list []Transfer
+	err := s.db.Read(ctx, func(ctx context.Context, conn *pgx.Conn) (err error) {
+		rows, _ := conn.Query(ctx, selectTransfer+` WHERE id = $1 AND client_id = $2`, id, client)
+		list, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Transfer])
+		return err
+	})
+	switch {
+	case err != nil:
+		return Transfer{}, fmt.Errorf("transfer: transfer %s: %w", id, err)
+	case len(list) == 0:
+		return Transfer{}, fmt.Errorf("%w: transfer %s", ErrNotFound, id)
+	}
+	return list[0].utc(), nil
+}
+
 // entriesMax is how many of an account's latest entries are shown.
 const entriesMax = 20
 
@@ -18,36 +40,34 @@ func (s *Service) OpenAccount(ctx context.Context, a Account) (opened bool, err 
 	if a.Opening < 0 || a.Opening > AmountMax || !isCurrency(a.Currency) {
 		return false, fmt.Errorf("%w: opening %d %.8q", ErrInvalid, a.Opening, a.Currency)
 	}
-	ctx, cancel := answerIn(ctx)
-	defer cancel()
-	tag, err := s.pool.Exec(ctx, `
-		INSERT INTO accounts (id, owner_id, currency, opening, balance, fence_source)
-		VALUES ($1, $2, $3, $4, $4, $5)
-		ON CONFLICT (id) DO NOTHING`, a.ID, a.Owner, a.Currency, a.Opening, s.source)
+	err = s.db.Read(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		tag, err := conn.Exec(ctx, `
+			INSERT INTO accounts (id, owner_id, currency, opening, balance, fence_source)
+			VALUES ($1, $2, $3, $4, $4, $5)
+			ON CONFLICT (id) DO NOTHING`, a.ID, a.Owner, a.Currency, a.Opening, s.source)
+		opened = tag.RowsAffected() == 1
+		return err
+	})
 	if err != nil {
 		return false, fmt.Errorf("transfer: open account %s: %w", a.ID, err)
 	}
-	return tag.RowsAffected() == 1, nil
+	return opened, nil
 }
 
-// Account finds an account of the client, with its latest entries. Somebody
-// else's is ErrNotFound, like one that is not.
+// Account finds an account of the client, with its latest entries. Another
+// client's is ErrNotFound, like one that is not there.
 func (s *Service) Account(ctx context.Context, client, id uuid.UUID) (a Account, err error) {
-	err = patiently(ctx, func() error {
-		a, err = s.account(ctx, client, id)
+	err = s.db.Read(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		a, err = readAccount(ctx, conn, client, id)
 		return err
 	})
-	return a, err
+	if err != nil {
+		return Account{}, fmt.Errorf("transfer: account %s: %w", id, err)
+	}
+	return a, nil
 }
 
-func (s *Service) account(ctx context.Context, client, id uuid.UUID) (Account, error) {
-	ctx, cancel := answerIn(ctx)
-	defer cancel()
-	conn, err := s.connection(ctx)
-	if err != nil {
-		return Account{}, err
-	}
-	defer conn.Release()
+func readAccount(ctx context.Context, conn *pgx.Conn, client, id uuid.UUID) (Account, error) {
 	a := Account{ID: id, Owner: client}
 	var e struct {
 		Entry
@@ -77,39 +97,34 @@ func (s *Service) account(ctx context.Context, client, id uuid.UUID) (Account, e
 		return nil
 	})
 	a.CreatedAt = a.CreatedAt.UTC()
-	switch {
-	case err != nil && ctx.Err() != nil:
-		return Account{}, context.Cause(ctx)
-	case err != nil && conn.Conn().IsClosed():
-		return Account{}, fmt.Errorf("%w: %w", errLostConn, err)
-	case err != nil:
-		return Account{}, fmt.Errorf("transfer: account %s: %w", id, err)
-	case tag.RowsAffected() == 0:
-		return Account{}, fmt.Errorf("%w: account %s", ErrNotFound, id)
+	if err == nil && tag.RowsAffected() == 0 {
+		err = ErrNotFound
 	}
-	return a, nil
+	return a, err
 }
 
 // Accounts lists the accounts of the client in order of id, without their entries.
 func (s *Service) Accounts(ctx context.Context, client uuid.UUID) ([]Account, error) {
-	ctx, cancel := answerIn(ctx)
-	defer cancel()
-	rows, _ := s.pool.Query(ctx, `
-		SELECT id, owner_id, currency, opening, balance, held, created_at
-		FROM accounts
-		WHERE owner_id = $1
-		ORDER BY id`, client)
 	var (
 		a    Account
 		list []Account
 	)
-	_, err := pgx.ForEachRow(rows, []any{&a.ID, &a.Owner, &a.Currency, &a.Opening, &a.Balance, &a.Held, &a.CreatedAt}, func() error {
-		a.CreatedAt = a.CreatedAt.UTC()
-		list = append(list, a)
-		return nil
+	err := s.db.Read(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		list = nil
+		rows, _ := conn.Query(ctx, `
+			SELECT id, owner_id, currency, opening, balance, held, created_at
+			FROM accounts
+			WHERE owner_id = $1
+			ORDER BY id`, client)
+		_, err := pgx.ForEachRow(rows, []any{&a.ID, &a.Owner, &a.Currency, &a.Opening, &a.Balance, &a.Held, &a.CreatedAt}, func() error {
+			a.CreatedAt = a.CreatedAt.UTC()
+			list = append(list, a)
+			return nil
+		})
+		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("transfer: list accounts: %w", endOf(ctx, err))
+		return nil, fmt.Errorf("transfer: list accounts: %w", err)
 	}
 	return list, nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"shop/locking/etcdlock"
+	"shop/locking/idempotency/pgtx"
 	"shop/transfer"
 )
 
@@ -137,7 +138,7 @@ func newSchema(t testing.TB) string {
 
 func newPool(t testing.TB, url string, settings ...string) *pgxpool.Pool {
 	t.Helper()
-	cfg, err := transfer.PoolConfig(url)
+	cfg, err := pgtx.PoolConfig(url)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"shop/locking"
+	"shop/locking/idempotency"
 	"shop/transfer"
 )
 
@@ -20,35 +21,6 @@ func (b *bank) impatient() *transfer.Service {
 	return svc
 }
 
-func TestWait_ForARowIsBounded(t *testing.T) {
-	t.Parallel()
-	for kind, k := range kinds {
-		for _, strategy := range tried(kind) {
-			t.Run(kind+"/"+strategy, func(t *testing.T) {
-				t.Parallel()
-				b := open(t, transfer.Config{Strategy: strategy})
-				p := b.pair(100, 0)
-				hold, req := b.reserve(p, 20, transfer.HoldMax), ask(p.alice)
-				impatient := b.impatient()
-				letGo := b.holding(`SELECT FROM accounts WHERE id = $1 FOR UPDATE`, p.a)
-				start := time.Now()
-				if _, err := k.do(t.Context(), impatient, p, req, hold.ID); !errors.Is(err, locking.ErrBusy) {
-					t.Errorf("%v, want ErrBusy", err)
-				}
-				if waited := time.Since(start); waited < 100*time.Millisecond || waited > time.Second {
-					t.Errorf("waited %v, want 100 ms", waited)
-				}
-				letGo()
-				if _, err := k.do(t.Context(), impatient, p, req, hold.ID); err != nil {
-					t.Errorf("the row is free, and the key as well: %v", err)
-				}
-				b.mustHave(p.a, k.a, k.held)
-				b.mustHold()
-			})
-		}
-	}
-}
-
 func TestWait_ForTheSameKeyIsBoundedAndInProgress(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range all() {
@@ -57,9 +29,9 @@ func TestWait_ForTheSameKeyIsBoundedAndInProgress(t *testing.T) {
 			b := open(t, transfer.Config{Strategy: strategy})
 			p := b.pair(100, 0)
 			req := ask(p.alice)
-			letGo := b.holding(`INSERT INTO transfer_keys (client_id, key, fingerprint) VALUES ($1, $2, $3)`, req.Client, req.Key, req.Fingerprint[:])
+			letGo := b.holding(`INSERT INTO idempotency_keys VALUES ($1, $2, $3, 0, '')`, req.Client, req.Key, req.Fingerprint[:])
 			_, err := b.impatient().Transfer(t.Context(), req, p.move(30))
-			if !errors.Is(err, transfer.ErrInProgress) || errors.Is(err, locking.ErrBusy) {
+			if !errors.Is(err, idempotency.ErrInProgress) || errors.Is(err, locking.ErrBusy) {
 				t.Errorf("%v, want ErrInProgress: whether the first succeeds is not known", err)
 			}
 			letGo()
@@ -90,55 +62,7 @@ func TestWait_ForTheLockIsBounded(t *testing.T) {
 	b.mustHold()
 }
 
-func TestWait_EndsWithTheCallersDeadline(t *testing.T) {
-	t.Parallel()
-	for _, strategy := range []string{"row", "etcd-fence-only", "etcd-fenced"} { // serializable waits at its write, which nobody cuts
-		t.Run(strategy, func(t *testing.T) {
-			t.Parallel()
-			b := open(t, transfer.Config{Strategy: strategy})
-			p := b.pair(100, 0)
-			letGo := b.holding(`SELECT FROM accounts WHERE id = $1 FOR UPDATE`, p.a)
-			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-			defer cancel()
-			start := time.Now()
-			if _, err := b.Transfer(ctx, ask(p.alice), p.move(1)); !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("%v, want the deadline", err)
-			}
-			if waited := time.Since(start); waited > time.Second {
-				t.Errorf("took %v for a deadline of 200 ms", waited)
-			}
-			letGo()
-			b.mustHold()
-		})
-	}
-}
-
-// No connection, no transfer: those that wait for one are told to come again.
-func TestWait_ForAConnectionIsBounded(t *testing.T) {
-	t.Parallel()
-	b := open(t, transfer.Config{})
-	p := b.pair(100, 0)
-	cfg := b.cfg
-	cfg.Pool = newPool(t, b.url)
-	svc, _ := b.another(cfg)
-	for range int(cfg.Pool.Config().MaxConns) {
-		c, err := cfg.Pool.Acquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Release()
-	}
-	start := time.Now()
-	if _, err := svc.Transfer(t.Context(), ask(p.alice), p.move(1)); !errors.Is(err, locking.ErrBusy) {
-		t.Errorf("%v, want ErrBusy", err)
-	}
-	if waited := time.Since(start); waited > transfer.LockTimeout+time.Second {
-		t.Errorf("waited %v", waited)
-	}
-	b.mustHold()
-}
-
-// X→Y and Y→X at the same moment, again and again: nobody waits in a circle.
+// X→Y and Y→X at the same moment, again and again: no circle of waiters.
 func TestTransfer_OppositeDirectionsNeverDeadlock(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range []string{"row", "etcd-fence-only", "etcd-fenced"} {
@@ -175,7 +99,7 @@ func TestTransfer_OppositeDirectionsNeverDeadlock(t *testing.T) {
 	}
 }
 
-// locksForAll grants every key to everyone, with fences as they should be: a
+// locksForAll grants every key to every request, with fences as they should be: a
 // lock service that lies.
 type locksForAll struct{ locking.Store }
 
@@ -183,7 +107,7 @@ func (s locksForAll) TryAcquire(ctx context.Context, _ ...string) (locking.Lease
 	return s.Store.TryAcquire(ctx, uuid.NewString())
 }
 
-// With a lock service that grants to everyone, the guard alone must do.
+// With a lock service that grants to all, the guard alone must do.
 func TestTransfer_ALyingLockServiceCostsNoMoney(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range []string{"etcd-fence-only", "etcd-fenced"} {

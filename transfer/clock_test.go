@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"shop/locking/idempotency/pgtx"
 	"shop/transfer"
 )
 
@@ -55,8 +56,8 @@ func TestClock_IsTheDatabases(t *testing.T) {
 			}
 			b.mustHave(p.a, 99, 0)
 			b.mustHold()
-			keys := b.number(`SELECT count(*) FROM transfer_keys`)
-			if n, err := transfer.Purge(t.Context(), cfg.Pool, day); n != keys || err != nil {
+			keys := b.number(`SELECT count(*) FROM idempotency_keys`)
+			if n, err := pgtx.Purge(t.Context(), cfg.Pool, day); n != keys || err != nil {
 				t.Errorf("purged %d of %d keys, %v: they are days old", n, keys, err)
 			}
 		})

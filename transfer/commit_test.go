@@ -2,28 +2,58 @@ package transfer_test
 
 import (
 	"bytes"
-	"context"
 	"net"
+	"net/url"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
+	"shop/locking/locktest"
 	"shop/transfer"
 )
 
+// newProxy is a proxy in front of the server of databaseURL, and the URL that leads through it.
+func newProxy(t testing.TB, databaseURL string) (_ *locktest.Proxy, throughURL string) {
+	t.Helper()
+	u, err := url.Parse(databaseURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := locktest.NewProxy(t, u.Host)
+	u.Host = p.Addr
+	return p, u.String()
+}
+
+// next does something to the next bytes alone.
+func next(f locktest.Interceptor) locktest.Interceptor {
+	first, _ := locktest.Nth(1, f)
+	return first
+}
+
+// The disturbances of a request: lost on its way, or its answer lost.
+var cuts = map[string]locktest.Interceptor{
+	"request lost": func(_ []byte, client, server net.Conn) bool {
+		client.Close()
+		server.Close()
+		return false
+	},
+	"answer lost": func(_ []byte, client, _ net.Conn) bool {
+		client.Close()
+		return true
+	},
+}
+
 // armed opens a bank behind a proxy that hurts the first request after
 // start.Store(true) at its last round trip, where COMMIT is. Encode runs just before that.
-func armed(t *testing.T, strategy string, hurt func(*proxy)) (b *bank, p pair, px *proxy, start *atomic.Bool) {
+func armed(t *testing.T, strategy string, hurt func(*locktest.Proxy)) (b *bank, p pair, px *locktest.Proxy, start *atomic.Bool) {
 	t.Helper()
 	b = open(t, transfer.Config{Strategy: strategy})
 	p = b.pair(1000, 0)
-	px = newProxy(t, b.url)
+	px, through := newProxy(t, b.url)
 	start = &atomic.Bool{}
 	cfg := b.cfg
-	cfg.Pool = newPool(t, px.url)
+	cfg.Pool = newPool(t, through)
 	cfg.Encode = func(tr transfer.Transfer, refusal error) (transfer.Reply, error) {
 		if start.CompareAndSwap(true, false) {
 			hurt(px)
@@ -46,7 +76,7 @@ func armed(t *testing.T, strategy string, hurt func(*proxy)) (b *bank, p pair, p
 	return b, p, px, start
 }
 
-// held is reserve, whatever Encode makes of it.
+// held is reserve with any Encode.
 func (b *bank) held(p pair, amount int64) (tr transfer.Transfer) {
 	b.t.Helper()
 	req := ask(p.alice)
@@ -61,74 +91,36 @@ func (b *bank) held(p pair, amount int64) (tr transfer.Transfer) {
 }
 
 // mustBeResolved checks that the fault landed, and what became of it.
-func (b *bank) mustBeResolved(reply transfer.Reply, err error) {
+func (b *bank) mustBeResolved(reply transfer.Reply, err error, times int) {
 	b.t.Helper()
 	if err != nil || reply.Status != 201 {
 		b.t.Fatalf("%+v, %v", reply, err)
 	}
-	if a, r := b.events.of(transfer.Ambiguous), b.events.of(transfer.Resolved); a != 1 || r != 1 {
-		b.t.Errorf("%d ambiguous, %d resolved, want 1 and 1", a, r)
+	if a, r := b.events.of(transfer.Ambiguous), b.events.of(transfer.Resolved); a != times || r != times {
+		b.t.Errorf("%d ambiguous, %d resolved, want %d of both", a, r, times)
 	}
 	b.mustHold()
 }
 
+// A second attempt of a Post finds the hold ended, by the first one or not: the key tells.
 func TestCommit_WithoutAnswerIsDecidedByTheSameKey(t *testing.T) {
 	t.Parallel()
-	for name, hurt := range map[string]fault{"request lost": cutBefore, "answer lost": cutAfter} {
+	for name, cut := range cuts {
 		for _, strategy := range all() {
 			t.Run(name+"/"+strategy, func(t *testing.T) {
 				t.Parallel()
-				b, p, _, start := armed(t, strategy, func(px *proxy) { px.arm(hurt) })
+				b, p, _, start := armed(t, strategy, func(px *locktest.Proxy) { px.OnRequest(next(cut)) })
 				start.Store(true)
 				reply, err := b.Transfer(t.Context(), ask(p.alice), p.move(30))
-				b.mustBeResolved(reply, err)
+				b.mustBeResolved(reply, err, 1)
 				b.mustHave(p.a, 968, 0)
-			})
-		}
-	}
-}
-
-func TestCommit_OfAHoldWithoutAnswerIsDecidedToo(t *testing.T) {
-	t.Parallel()
-	for name, hurt := range map[string]fault{"request lost": cutBefore, "answer lost": cutAfter} {
-		for _, strategy := range safe() {
-			t.Run(name+"/"+strategy, func(t *testing.T) {
-				t.Parallel()
-				b, p, _, start := armed(t, strategy, func(px *proxy) { px.arm(hurt) })
 				hold := b.held(p, 30)
 				start.Store(true)
-				reply, err := b.Post(t.Context(), ask(p.alice), hold.ID, 20)
-				b.mustBeResolved(reply, err)
-				b.mustHave(p.a, 978, 0)
+				reply, err = b.Post(t.Context(), ask(p.alice), hold.ID, 20)
+				b.mustBeResolved(reply, err, 2)
+				b.mustHave(p.a, 948, 0)
 			})
 		}
-	}
-}
-
-// The answer must not be guessed from a look at the key: the first attempt's
-// COMMIT is still on its way, and arrives while the second waits for its row.
-func TestCommit_ThatArrivesLateIsWaitedFor(t *testing.T) {
-	t.Parallel()
-	for _, strategy := range []string{"row", "etcd-fenced"} {
-		t.Run(strategy, func(t *testing.T) {
-			t.Parallel()
-			ready := make(chan struct{})
-			b, p, _, start := armed(t, strategy, func(px *proxy) { px.arm(cutAndDeliverLate(ready)) })
-			done := make(chan struct{})
-			go func() {
-				defer close(done)
-				defer close(ready) // also if it does not wait
-				eventually(t, "the second attempt waits for the first", func() bool { return b.waiting() > 0 })
-			}()
-			start.Store(true)
-			reply, err := b.Transfer(t.Context(), ask(p.alice), p.move(30))
-			<-done
-			b.mustBeResolved(reply, err)
-			if !reply.Replayed {
-				t.Error("it is not the first attempt's answer")
-			}
-			b.mustHave(p.a, 968, 0)
-		})
 	}
 }
 
@@ -138,63 +130,28 @@ func TestCommit_ThatArrivesBehindItsSecondAttemptIsRefusedByTheKey(t *testing.T)
 	t.Parallel()
 	ready, refused := make(chan struct{}), make(chan struct{})
 	arrive := sync.OnceFunc(func() { close(ready) })
-	b, p, px, start := armed(t, "etcd-fence-only", func(px *proxy) { px.arm(cutAndDeliverLate(ready)) })
+	b, p, px, start := armed(t, "etcd-fence-only", func(px *locktest.Proxy) {
+		px.OnRequest(next(func(request []byte, client, server net.Conn) bool {
+			request = bytes.Clone(request)
+			client.Close()
+			<-ready
+			_, _ = server.Write(request)
+			return false
+		}))
+	})
 	t.Cleanup(arrive)
 	start.Store(true)
 	reply, err := b.Transfer(t.Context(), ask(p.alice), p.move(30))
-	b.mustBeResolved(reply, err)
-	px.armAnswer(func(answer []byte, _, _ net.Conn) {
+	b.mustBeResolved(reply, err, 1)
+	px.OnReply(next(func(answer []byte, _, _ net.Conn) bool {
 		if !bytes.Contains(answer, []byte("23505")) {
 			t.Errorf("the late write was answered %q, want unique_violation", answer)
 		}
 		close(refused)
-	})
+		return true
+	}))
 	arrive()
 	await(t, "the late write is refused", refused)
 	b.mustHave(p.a, 968, 0)
 	b.mustHold()
-}
-
-// spoil makes the transaction of the next COMMIT fail just before it.
-type spoil struct{ armed atomic.Bool }
-
-func (*spoil) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
-	return ctx
-}
-func (*spoil) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
-
-func (s *spoil) TraceBatchStart(ctx context.Context, conn *pgx.Conn, data pgx.TraceBatchStartData) context.Context {
-	if queries := data.Batch.QueuedQueries; queries[0].SQL == "commit" && s.armed.CompareAndSwap(true, false) {
-		_, _ = conn.Exec(ctx, "SELECT 1 / 0", pgx.QueryExecModeSimpleProtocol)
-	}
-	return ctx
-}
-func (*spoil) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
-func (*spoil) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)     {}
-
-// PostgreSQL answers the COMMIT of a failed transaction with ROLLBACK, and no error.
-func TestCommit_ThatIsAnsweredRollbackDidNothingAndRunsAgain(t *testing.T) {
-	t.Parallel()
-	for _, strategy := range safe() {
-		t.Run(strategy, func(t *testing.T) {
-			t.Parallel()
-			b := open(t, transfer.Config{Strategy: strategy})
-			p := b.pair(100, 0)
-			cfg, s := b.cfg, &spoil{}
-			settings, err := transfer.PoolConfig(b.url)
-			if err != nil {
-				t.Fatal(err)
-			}
-			settings.ConnConfig.Tracer = s
-			cfg.Pool = poolOf(t, settings)
-			cfg.Failpoint = onceAt(transfer.BeforeCommit, func(context.Context) { s.armed.Store(true) }) // COMMIT travels alone
-			svc, events := b.another(cfg)
-			b.transferred(svc.Transfer(t.Context(), ask(p.alice), p.move(30)))
-			if s.armed.Load() || events.of(transfer.Retried) != 1 {
-				t.Errorf("no COMMIT was spoilt, or it did not run again: %d times", events.of(transfer.Retried))
-			}
-			b.mustHave(p.a, 70, 0)
-			b.mustHold()
-		})
-	}
 }

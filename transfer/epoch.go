@@ -6,12 +6,14 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"shop/locking/idempotency/pgtx"
 )
 
-// Sources says how many accounts were last fenced by which source; ” is none yet.
-// More than one besides ” means that a lock service was replaced, and no NewEpoch followed.
+// Sources counts the accounts by the source of their last fence; "" is none yet.
+// More than one besides "" means that a lock service was replaced, and no NewEpoch followed.
 func Sources(ctx context.Context, pool *pgxpool.Pool) (map[string]int64, error) {
-	ctx, cancel := answerIn(ctx)
+	ctx, cancel := context.WithTimeout(ctx, pgtx.Limit) // a silent server has no statement_timeout
 	defer cancel()
 	rows, _ := pool.Query(ctx, `SELECT fence_source, count(*) FROM accounts GROUP BY fence_source`)
 	var (
@@ -30,16 +32,17 @@ func Sources(ctx context.Context, pool *pgxpool.Pool) (map[string]int64, error) 
 }
 
 // NewEpoch hands the accounts fenced by source was over to source now, whose
-// fences count from the beginning again, and says how many there were.
+// fences count from the beginning again, and returns how many there were.
 //
 // An etcd that was wiped, or restored from a backup, hands out numbers that the
 // accounts have seen long ago. They would refuse it for ever, and rightly: a row
-// cannot tell a new counter from an old holder. An operator can, who knows that
-// the old etcd is gone. That is what he says with this, and why nothing in here says it by itself.
+// cannot tell a new counter from an old holder. An operator who knows that the
+// old etcd is gone can. That is what a call of NewEpoch says, and why nothing in
+// this package calls it.
 //
 // It may run beside transfers: an account changes hands under its row lock, and
 // from then on holders of the old source are refused, however late they come.
-// So nobody is let in who was not before, and no order of the two is dangerous.
+// No holder passes the guard that did not before, in either order of the two.
 func NewEpoch(ctx context.Context, pool *pgxpool.Pool, was, now string) (accounts int64, err error) {
 	if now == "" || was == now {
 		return 0, fmt.Errorf("%w: a new epoch needs a new source, not %q after %q", ErrInvalid, now, was)
@@ -58,9 +61,9 @@ func NewEpoch(ctx context.Context, pool *pgxpool.Pool, was, now string) (account
 
 // handOver hands some accounts over, in one transaction.
 func handOver(ctx context.Context, pool *pgxpool.Pool, was, now string) (n int64, err error) {
-	ctx, cancel := answerIn(ctx)
+	ctx, cancel := context.WithTimeout(ctx, pgtx.Limit) // a silent server has no statement_timeout
 	defer cancel()
-	// In small bites, each in id order like everyone who locks two accounts.
+	// In small bites, each in id order, like every transaction that locks two accounts.
 	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, `
 			UPDATE accounts

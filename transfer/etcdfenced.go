@@ -4,36 +4,143 @@ import (
 	"context"
 	"errors"
 
+	"github.com/google/uuid"
+
 	"shop/locking"
+	"shop/locking/idempotency/pgtx"
 )
 
 // etcdFenced: an etcd lock on both accounts, and a guard in front of the
 // transaction. Right, and the default.
 //
-// The lock makes it fast: who waits for a hot account waits in etcd's queue,
+// The lock makes it fast: a request for a hot account waits in etcd's queue,
 // first come, first served, without a connection to PostgreSQL. The guard makes it
-// right: with the lock lost, revoked or granted to the next one, the row
-// refuses the fence of the last one, and until it has seen the next one, being
-// locked, it makes him wait.
+// right: if the lock is lost, revoked, or granted to the next holder, the row
+// refuses the fence of the old holder; until the row has seen the newer fence, it
+// is locked, and the newer holder waits.
 //
 // Losing etcd costs transfers, not money: none begins without a lease.
-func (s *Service) etcdFenced(ctx context.Context, j *job) (Reply, error) {
-	reply, err := s.underFence(ctx, j)
-	if j.unknown && errors.Is(err, locking.ErrOutcomeUnknown) && ctx.Err() == nil {
-		return s.underFence(ctx, j) // the lease ended before the COMMIT was decided: the next one, and its newer fence, may
+func (s *Service) etcdFenced(ctx context.Context, o *operation) (Reply, error) {
+	reply, err := s.underFence(ctx, o)
+	if o.Unknown() && errors.Is(err, locking.ErrOutcomeUnknown) && ctx.Err() == nil {
+		return s.underFence(ctx, o) // the lease ended before the COMMIT was decided: the next one, with its newer fence, may decide it
 	}
 	return reply, err
 }
 
-func (s *Service) underFence(ctx context.Context, j *job) (Reply, error) {
-	return s.underLock(ctx, j, s.locks, j.lockNames(), func(ctx context.Context, l locking.Lease) (Reply, error) {
-		return s.transact(ctx, j, func(ctx context.Context, t *tx) (Reply, error) {
-			t.fence, t.source = l.Fence, s.source
-			if err := t.begin(ctx, "begin"); err != nil {
-				return Reply{}, err
-			}
-			t.guard(j)
-			return t.rest(ctx, j)
+func (s *Service) underFence(ctx context.Context, o *operation) (Reply, error) {
+	return s.underLock(ctx, o, s.locks, o.lockNames(), func(ctx context.Context, l locking.Lease) (Reply, error) {
+		return s.transact(ctx, o, func(ctx context.Context, a *attempt) (Reply, error) {
+			a.guard(l.Fence)
+			return a.readAndDecide(ctx)
 		})
 	})
+}
+
+// guard queues the statement that this package is about, once for each account,
+// in id order. It is four things in one:
+//
+//   - the fence check: the row takes no number lower than one it has seen, and
+//     none of another counter. Equal passes, one holder may write several times;
+//   - the row lock: a holder with a newer fence waits for the end of this
+//     transaction, so that nothing written here can land behind it;
+//   - the read: RETURNING is the row as it is now, after the wait, under the lock;
+//   - the news: the fence is written, and committed with the rest, so that
+//     older holders are refused from now on.
+//
+// It is the first statement. A read before it could be out of date. And it is
+// two statements, not one with id = ANY($1), which promises no order.
+//
+// An account that was never fenced takes the source of the first fence.
+func (a *attempt) guard(fence locking.Fence) {
+	a.guards, a.fence, a.source = true, fence, a.s.source
+	for _, id := range a.pair() {
+		a.read(`
+			UPDATE accounts
+			SET fence = $2, fence_source = $3
+			WHERE id = $1
+			AND (fence_source = '' OR fence_source = $3 AND fence <= $2)
+			RETURNING id, owner_id, currency, balance, held, clock_timestamp()`, id, int64(fence), a.source)
+	}
+}
+
+// explainMiss turns a missing row into the reason for which the guard refused it,
+// if it did. An UPDATE that finds no row does not tell: there is no such account,
+// the fence is old, or it is of another source.
+func (a *attempt) explainMiss(ctx context.Context, missed error) error {
+	type row struct {
+		ID     uuid.UUID
+		Fence  int64
+		Source string
+	}
+	accounts, err := pgtx.Select[row](ctx, a.Tx, `
+		SELECT id, fence, fence_source
+		FROM accounts
+		WHERE id = ANY($1)
+		ORDER BY id`, a.pair())
+	if err != nil {
+		return err
+	}
+	for _, r := range accounts {
+		switch {
+		case r.Source != "" && r.Source != a.source:
+			return &SourceError{Account: r.ID, Source: a.source, Seen: r.Source}
+		case locking.Fence(r.Fence) > a.fence:
+			a.s.count(FenceRefused, a.s.strategy)
+			return &StaleError{Account: r.ID, Fence: a.fence, Seen: locking.Fence(r.Fence)}
+		}
+	}
+	if len(accounts) < 2 {
+		return missed
+	}
+	return pgtx.ErrRetry // a new epoch came between the miss and this look
+}
+
+// lockNames are the keys of both accounts at the lock store. String is canonical
+// (lower case, hyphens), so that one account has one lock however a client writes it.
+func (o *operation) lockNames() []string {
+	ids := o.pair()
+	return []string{"account/" + ids[0].String(), "account/" + ids[1].String()}
+}
+
+// errUnfenced is a lease with fence 0: of a store that cannot fence. Every holder
+// would pass the guard, so that none may begin.
+var errUnfenced = &UnavailableError{errors.New("its lease has no fence: this store cannot fence, and transfers need one that does")}
+
+// underLock runs fn while the store grants all names to this operation, in one
+// acquisition: all or none, so that no operation waits for one account while it
+// holds the other.
+//
+// The result of fn is the result. If the lease went away meanwhile, fn's ctx
+// ended with locking.ErrLost as its cause, and fn either stopped in time, or
+// committed, and then the transfer stands. A release that fails changes neither.
+func (s *Service) underLock(ctx context.Context, o *operation, store locking.Store, names []string, fn func(context.Context, locking.Lease) (Reply, error)) (reply Reply, err error) {
+	if err := s.gate.pass(); err != nil {
+		s.count(Unavailable, s.strategy)
+		return Reply{}, err
+	}
+	entered, options := false, s.lock
+	options.Observer = locking.Observers(s.lock.Observer, s.gate.listen)
+	var fnErr error
+	err = locking.Do(ctx, store, options, names, func(ctx context.Context, l locking.Lease) error {
+		entered = true
+		if fnErr = errUnfenced; l.Fence > 0 {
+			reply, fnErr = fn(ctx, l)
+		}
+		return fnErr
+	})
+	switch {
+	case entered:
+		return reply, fnErr
+	case errors.Is(err, locking.ErrKey), errors.Is(err, locking.ErrLost), // ErrLost: granted too late to be used
+		errors.Is(err, ErrSource): // an answer, and one that asking again does not change
+		return Reply{}, err
+	case ctx.Err() != nil:
+		return Reply{}, context.Cause(ctx)
+	case errors.Is(err, locking.ErrBusy):
+		return Reply{}, err
+	}
+	// No answer is never taken for a grant, and no money moves without one.
+	s.count(Unavailable, s.strategy)
+	return Reply{}, s.gate.close(err)
 }

@@ -16,6 +16,6 @@ const writeFenced = `
 // Beside row and serializable, which bring none, updates are lost: neither their
 // writes nor this one notice each other. A change of the strategy under load goes
 // by way of etcd-fenced, which locks rows and brings a fence.
-func (s *Service) etcdFenceOnly(ctx context.Context, j *job) (Reply, error) {
-	return s.outside(ctx, j, writeFenced)
+func (s *Service) etcdFenceOnly(ctx context.Context, o *operation) (Reply, error) {
+	return s.outside(ctx, o, writeFenced)
 }

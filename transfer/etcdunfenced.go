@@ -16,6 +16,6 @@ const writeUnfenced = `
 // back what that one changed. etcd cannot prevent it: the write does not pass
 // through etcd. Nor can a look at the lease before the write: the pause comes
 // between the look and the write.
-func (s *Service) etcdUnfenced(ctx context.Context, j *job) (Reply, error) {
-	return s.outside(ctx, j, writeUnfenced)
+func (s *Service) etcdUnfenced(ctx context.Context, o *operation) (Reply, error) {
+	return s.outside(ctx, o, writeUnfenced)
 }

@@ -117,13 +117,15 @@ func (b *bank) holding(sql string, args ...any) (letGo func()) {
 	b.t.Helper()
 	pool := newPool(b.t, b.url, "idle_in_transaction_session_timeout=0")
 	tx, err := pool.Begin(b.t.Context())
-	if err == nil {
-		_, err = tx.Exec(b.t.Context(), sql, args...)
-	}
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	return sync.OnceFunc(func() { _ = tx.Rollback(context.Background()) })
+	letGo = sync.OnceFunc(func() { _ = tx.Rollback(context.Background()) })
+	b.t.Cleanup(letGo) // before the pool's, which waits for the transaction
+	if _, err := tx.Exec(b.t.Context(), sql, args...); err != nil {
+		b.t.Fatal(err)
+	}
+	return letGo
 }
 
 // The sweeper takes the rows: a transfer that has read the account and not yet

@@ -77,7 +77,7 @@ func TestRequest_CancelledAtAnyStepIsAllOrNothing(t *testing.T) {
 			if err != nil || isRefused(reply) {
 				b.t.Errorf("%s, %v: it was committed", reply.Body, err)
 			}
-		case !errors.Is(err, context.Canceled) || b.number(`SELECT count(*) FROM transfer_keys WHERE client_id = $1`, p.alice) != 1:
+		case !errors.Is(err, context.Canceled) || b.number(`SELECT count(*) FROM idempotency_keys WHERE client_id = $1`, p.alice) != 1:
 			b.t.Errorf("%s, %v: want it cancelled, and nothing left", reply.Body, err)
 		default:
 			b.mustHave(p.a, 100, 20)
@@ -149,16 +149,16 @@ func TestTransfer_AfterAllConnectionsBroke(t *testing.T) {
 	t.Parallel()
 	b := open(t, transfer.Config{Strategy: "etcd-fenced"})
 	p := b.pair(100, 0)
-	px := newProxy(t, b.url)
+	px, through := newProxy(t, b.url)
 	cfg := b.cfg
-	cfg.Pool = newPool(t, px.url)
+	cfg.Pool = newPool(t, through)
 	client, _ := b.another(cfg)
 	b.transferred(client.Transfer(t.Context(), ask(p.alice), p.move(1)))
-	px.down()
+	px.Down()
 	if _, err := client.Transfer(t.Context(), ask(p.alice), p.move(1)); !errors.Is(err, locking.ErrBusy) {
 		t.Errorf("%v, want ErrBusy: did nothing, come again", err)
 	}
-	px.up(t)
+	px.Up(t)
 	b.transferred(client.Transfer(t.Context(), ask(p.alice), p.move(1)))
 	b.mustHave(p.a, 98, 0)
 	b.mustHold()

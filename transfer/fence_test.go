@@ -18,7 +18,7 @@ func (b *bank) mustBeStale(s *stopped, old outcome) {
 	if n := s.events.of(transfer.FenceRefused); n != 1 {
 		b.t.Errorf("%d refusals counted, want 1", n)
 	}
-	if transfers, keys := b.number(`SELECT count(*) FROM transfers`), b.number(`SELECT count(*) FROM transfer_keys`); transfers != 1 || keys != 1 {
+	if transfers, keys := b.number(`SELECT count(*) FROM transfers`), b.number(`SELECT count(*) FROM idempotency_keys`); transfers != 1 || keys != 1 {
 		b.t.Errorf("%d transfers, %d keys, want 1 and 1: the late holder left something", transfers, keys)
 	}
 	b.mustHold()

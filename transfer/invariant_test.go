@@ -36,7 +36,7 @@ func (b *bank) broken() []string {
 		FROM transfers GROUP BY client_id, idempotency_key HAVING count(*) > 1
 		UNION ALL
 		SELECT 'T5: transfer ' || t.id || ' has no key'
-		FROM transfers t LEFT JOIN transfer_keys k ON k.client_id = t.client_id AND k.key = t.idempotency_key
+		FROM transfers t LEFT JOIN idempotency_keys k ON k.client_id = t.client_id AND k.key = t.idempotency_key
 		WHERE k.key IS NULL
 		UNION ALL
 		SELECT 'held: account ' || a.id || ' holds ' || a.held || ', its transfers say ' || COALESCE(sum(t.amount), 0)

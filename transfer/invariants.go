@@ -81,7 +81,7 @@ SELECT DISTINCT t.client_id || ' ' || t.idempotency_key
 FROM (SELECT client_id, idempotency_key, created_at,
              lag(created_at) OVER (PARTITION BY client_id, idempotency_key ORDER BY created_at) AS earlier
       FROM transfers) t
-LEFT JOIN transfer_keys k ON k.client_id = t.client_id AND k.key = t.idempotency_key
+LEFT JOIN idempotency_keys k ON k.client_id = t.client_id AND k.key = t.idempotency_key
 WHERE t.created_at - t.earlier < ` + keysKept + `
    OR k.created_at <= t.earlier`,
 	},
@@ -91,7 +91,7 @@ WHERE t.created_at - t.earlier < ` + keysKept + `
 		Query: `
 SELECT t.client_id || ' ' || t.idempotency_key
 FROM transfers t
-LEFT JOIN transfer_keys k ON k.client_id = t.client_id AND k.key = t.idempotency_key
+LEFT JOIN idempotency_keys k ON k.client_id = t.client_id AND k.key = t.idempotency_key
 WHERE k.status NOT BETWEEN 200 AND 299 AND k.created_at - t.created_at < ` + keysKept + `
    OR k.status IS NULL AND t.created_at > now() - ` + keysKept,
 	},

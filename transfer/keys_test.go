@@ -2,100 +2,109 @@ package transfer_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
-	"sync"
+	"math"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 
+	"shop/locking/idempotency"
 	"shop/transfer"
 )
 
-func TestKey_SameAtTheSameMomentHasOneEffectAndOneBody(t *testing.T) {
-	t.Parallel()
-	for _, strategy := range all() {
-		t.Run(strategy, func(t *testing.T) {
-			t.Parallel()
-			b := open(t, transfer.Config{Strategy: strategy})
-			p := b.pair(100, 0)
-			replica, _ := b.another(b.replica())
-			req := ask(p.alice)
-			const senders = 8
-			var bodies [senders][]byte
-			var wg sync.WaitGroup
-			for n := range senders {
-				svc := []*transfer.Service{b.Service, replica}[n%2]
-				wg.Go(func() {
-					reply, err := until(t.Context(), func(ctx context.Context) (transfer.Reply, error) { return svc.Transfer(ctx, req, p.move(30)) })
-					if err != nil {
-						t.Error(err)
-					}
-					bodies[n] = reply.Body
-				})
-			}
-			wg.Wait()
-			for _, body := range bodies {
-				if !bytes.Equal(body, bodies[0]) {
-					t.Errorf("bodies differ: %s and %s", body, bodies[0])
-				}
-			}
-			b.mustHave(p.a, 70, 0)
-			b.mustHold()
-		})
-	}
-}
-
-// Two requests with one key that lock different rows meet nowhere but at the
-// key: only the order of locks and the wait of the INSERT keep them apart.
-func TestKey_SameForDifferentRequestsLetsOneThrough(t *testing.T) {
-	t.Parallel()
-	for _, strategy := range safe() {
-		t.Run(strategy, func(t *testing.T) {
-			t.Parallel()
-			b := open(t, transfer.Config{Strategy: strategy, Failpoint: meet(2)})
-			p := b.pair(100, 0)
-			c, d := b.account(p.alice, 100), b.account(uuid.New(), 0)
-			first := ask(p.alice)
-			second := first
-			second.Fingerprint[0]++
-			one := beside(func() (transfer.Reply, error) { return b.Transfer(t.Context(), first, p.move(30)) })
-			two := beside(func() (transfer.Reply, error) { return b.Transfer(t.Context(), second, euros(c, d, 20)) })
-			x, y := (<-one).err, (<-two).err
-			if (x == nil) == (y == nil) || !errors.Is(errors.Join(x, y), transfer.ErrKeyReused) {
-				t.Errorf("%v and %v, want one nil and one ErrKeyReused", x, y)
-			}
-			if n := b.posted(); n != 1 {
-				t.Errorf("%d transfers, want 1", n)
-			}
-			b.mustHold()
-		})
-	}
-}
-
-func TestKey_OfAnotherRequestIsRefusedWithoutEffect(t *testing.T) {
+func TestKey_IsNotSpentByWhatIsNotStored(t *testing.T) {
 	t.Parallel()
 	b := open(t, transfer.Config{})
 	p := b.pair(100, 0)
-	req := ask(p.alice)
-	b.transferred(b.Transfer(t.Context(), req, p.move(30)))
-	req.Fingerprint[0]++
-	if _, err := b.Transfer(t.Context(), req, p.move(30)); !errors.Is(err, transfer.ErrKeyReused) {
-		t.Errorf("%v, want ErrKeyReused", err)
+	carol := b.account(uuid.New(), transfer.AmountMax)
+	if _, err := b.pool.Exec(t.Context(), `UPDATE accounts SET opening = $2, balance = $2 WHERE id = $1`, carol, int64(math.MaxInt64)); err != nil {
+		t.Fatal(err)
 	}
-	b.mustHave(p.a, 70, 0)
+	yen := transfer.Account{ID: uuid.New(), Owner: p.alice, Currency: "JPY", Opening: 0}
+	if _, err := b.OpenAccount(t.Context(), yen); err != nil {
+		t.Fatal(err)
+	}
+	req := ask(p.alice)
+	for name, c := range map[string]struct {
+		m    transfer.Move
+		want error
+	}{
+		"nothing":               {p.move(0), transfer.ErrInvalid},
+		"less than nothing":     {p.move(-1), transfer.ErrInvalid},
+		"too much for anybody":  {p.move(transfer.AmountMax + 1), transfer.ErrInvalid},
+		"to oneself":            {euros(p.a, p.a, 1), transfer.ErrInvalid},
+		"no currency":           {transfer.Move{From: p.a, To: p.b, Amount: 1}, transfer.ErrInvalid},
+		"lower case":            {transfer.Move{From: p.a, To: p.b, Amount: 1, Currency: "eur"}, transfer.ErrInvalid},
+		"another currency":      {transfer.Move{From: p.a, To: p.b, Amount: 1, Currency: "USD"}, transfer.ErrInvalid},
+		"payee's currency":      {euros(p.a, yen.ID, 1), transfer.ErrInvalid},
+		"more than payee holds": {euros(p.a, carol, 1), transfer.ErrInvalid},
+		"from nowhere":          {euros(uuid.New(), p.b, 1), transfer.ErrNotFound},
+		"to nowhere":            {euros(p.a, uuid.New(), 1), transfer.ErrNotFound},
+		"somebody else's":       {p.back(1), transfer.ErrForbidden},
+		"… to nowhere":          {euros(p.b, uuid.New(), 1), transfer.ErrForbidden},
+	} {
+		for _, strategy := range all() {
+			if strategy == "lease-id-fence" {
+				continue
+			}
+			svc := b.with(strategy)
+			if _, err := svc.Transfer(t.Context(), req, c.m); !errors.Is(err, c.want) {
+				t.Errorf("%s, %s: %v, want %v", name, strategy, err, c.want)
+			}
+			if _, err := svc.Reserve(t.Context(), req, c.m, time.Minute); !errors.Is(err, c.want) {
+				t.Errorf("reserve %s, %s: %v, want %v", name, strategy, err, c.want)
+			}
+		}
+	}
+	if reply, err := b.Transfer(t.Context(), req, p.move(30)); err != nil || isRefused(reply) || reply.Replayed {
+		t.Errorf("%+v, %v: the key was spent", reply, err)
+	}
+	if n := b.number(`SELECT count(*) FROM idempotency_keys`); n != 1 {
+		t.Errorf("%d keys, want 1", n)
+	}
 }
 
-func TestKey_BelongsToItsClient(t *testing.T) {
+// with is the bank's Service with another strategy, and the stores it needs.
+func (b *bank) with(strategy string) *transfer.Service {
+	b.t.Helper()
+	cfg := b.cfg
+	cfg.Strategy = strategy
+	b.cfg.Locks = b.withStores(cfg).Locks
+	cfg.Locks = b.cfg.Locks
+	svc, _ := b.another(cfg)
+	return svc
+}
+
+// What is invalid is refused before any lock: there is no lock service here.
+func TestTransfer_IsCheckedBeforeAnyLock(t *testing.T) {
+	t.Parallel()
+	b := open(t, transfer.Config{Locks: nobody{}, Strategy: "etcd-fenced"})
+	p := b.pair(100, 0)
+	for _, m := range []transfer.Move{p.move(0), euros(p.a, p.a, 1), {From: p.a, To: p.b, Amount: 1}} {
+		if _, err := b.Transfer(t.Context(), ask(p.alice), m); !errors.Is(err, transfer.ErrInvalid) {
+			t.Errorf("%+v: %v, want ErrInvalid", m, err)
+		}
+	}
+	if _, err := b.Post(t.Context(), ask(p.alice), uuid.New(), 0); !errors.Is(err, transfer.ErrNotFound) {
+		t.Errorf("%v, want ErrNotFound", err)
+	}
+}
+
+func TestKey_MustBePrintable(t *testing.T) {
 	t.Parallel()
 	b := open(t, transfer.Config{})
-	p := b.pair(100, 100)
-	b.transferred(b.Transfer(t.Context(), askBy(p.alice, "same"), p.move(30)))
-	reply, err := b.Transfer(t.Context(), askBy(p.bob, "same"), p.back(10))
-	if err != nil || reply.Replayed {
-		t.Errorf("%+v, %v", reply, err)
+	p := b.pair(100, 0)
+	for _, key := range []string{"", "a\x00", "ä", "a\n", string(make([]byte, 256))} {
+		req := askBy(p.alice, key)
+		_, transferErr := b.Transfer(t.Context(), req, p.move(1))
+		_, postErr := b.Post(t.Context(), req, uuid.New(), 0)
+		for _, err := range []error{transferErr, postErr} {
+			if !errors.Is(err, idempotency.ErrKey) {
+				t.Errorf("key %q: %v, want ErrKey", key, err)
+			}
+		}
 	}
-	b.mustHave(p.a, 80, 0)
 }
 
 func TestKey_InsufficientFundsIsStoredAndReplayedWhenThereIsMoney(t *testing.T) {

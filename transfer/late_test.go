@@ -1,6 +1,7 @@
 package transfer_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net"
@@ -9,6 +10,7 @@ import (
 	"testing"
 
 	"shop/locking"
+	"shop/locking/idempotency/pgtx"
 	"shop/transfer"
 )
 
@@ -29,25 +31,27 @@ func TestFence_APacketThatArrivesLate(t *testing.T) {
 			t.Parallel()
 			b := open(t, transfer.Config{Strategy: strategy})
 			p := b.pair(100, 0)
-			px := newProxy(t, b.url)
+			px, through := newProxy(t, b.url)
 			held, delivered := make(chan struct{}), make(chan struct{})
 			letGo := make(chan struct{})
 			deliver := sync.OnceFunc(func() { close(letGo) })
 			t.Cleanup(deliver) // before the proxy's, which waits for its connections
 			arm := func(context.Context) {
-				px.arm(func(request []byte, client, server net.Conn) {
+				px.OnRequest(next(func(request []byte, client, server net.Conn) bool {
+					request = bytes.Clone(request)
 					close(held)
 					<-letGo
 					if strategy != "etcd-fenced" {
-						px.refuse() // or the request runs again before its packet is delivered
+						px.Refuse() // or the request runs again before its packet is delivered
 					}
-					px.armAnswer(func([]byte, net.Conn, net.Conn) { close(delivered) })
+					px.OnReply(next(func([]byte, net.Conn, net.Conn) bool { close(delivered); return false }))
 					_, _ = server.Write(request)
 					client.Close()
-				})
+					return false
+				}))
 			}
 			cfg := b.replica()
-			settings, err := transfer.PoolConfig(px.url)
+			settings, err := pgtx.PoolConfig(through)
 			if err != nil {
 				t.Fatal(err)
 			}

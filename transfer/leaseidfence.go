@@ -4,10 +4,10 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-
-	"github.com/jackc/pgx/v5"
+	"strings"
 
 	"shop/locking"
+	"shop/locking/idempotency/pgtx"
 )
 
 // leaseIDFence: the fence as an article has it. Wrong in five ways, and each of
@@ -24,32 +24,24 @@ import (
 //     balances that were computed from old ones.
 //
 // With one member, one server and one transfer at a time it passes every test.
-func (s *Service) leaseIDFence(ctx context.Context, j *job) (Reply, error) {
-	lock := []string{"transfer/" + j.id.String()}
-	return s.underLock(ctx, j, s.leaseIDs, lock, func(ctx context.Context, l locking.Lease) (Reply, error) {
-		return s.transact(ctx, j, func(ctx context.Context, t *tx) (Reply, error) {
+func (s *Service) leaseIDFence(ctx context.Context, o *operation) (Reply, error) {
+	lock := []string{"transfer/" + o.id.String()}
+	return s.underLock(ctx, o, s.leaseIDs, lock, func(ctx context.Context, l locking.Lease) (Reply, error) {
+		return s.transact(ctx, o, func(ctx context.Context, a *attempt) (Reply, error) {
 			token := strconv.FormatInt(int64(l.Fence), 16)
-			t.fence, t.source = l.Fence, "lease id"
-			if err := t.begin(ctx, "begin"); err != nil {
+			a.fence, a.source = l.Fence, "lease id"
+			tokens, err := pgtx.Select[string](ctx, a.Tx, `SELECT lease_token FROM accounts WHERE id = $1`, o.from)
+			if err != nil {
 				return Reply{}, err
 			}
-			var seen string
-			t.batch.Queue(`SELECT lease_token FROM accounts WHERE id = $1`, j.from).Query(func(rows pgx.Rows) error {
-				t.answered++
-				_, err := pgx.ForEachRow(rows, []any{&seen}, func() error { return nil })
-				return err
-			})
-			if err := t.flush(ctx); err != nil {
-				return Reply{}, err
+			if seen := strings.Join(tokens, ""); token < seen {
+				s.count(FenceRefused, s.strategy)
+				return Reply{}, fmt.Errorf("%w: lease id %s, account %s has seen %s", locking.ErrStale, token, o.from, seen)
 			}
-			if token < seen {
-				s.count(FenceRefused, j.strategy)
-				return Reply{}, fmt.Errorf("%w: lease id %s, account %s has seen %s", locking.ErrStale, token, j.from, seen)
-			}
-			t.read(selectAccounts, j.pair())
-			reply, err := t.rest(ctx, j)
+			a.read(selectAccounts, o.pair())
+			reply, err := a.readAndDecide(ctx)
 			if err == nil {
-				t.exec(`UPDATE accounts SET lease_token = $2 WHERE id = $1`, j.from, token)
+				a.Exec(`UPDATE accounts SET lease_token = $2 WHERE id = $1`, o.from, token)
 			}
 			return reply, err
 		})

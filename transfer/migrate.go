@@ -9,9 +9,12 @@ import (
 	"fmt"
 	"io/fs"
 
-	_ "github.com/jackc/pgx/v5/stdlib" // goose speaks database/sql
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib" // goose speaks database/sql
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/lock"
+
+	"shop/locking/idempotency/pgtx"
 )
 
 //go:embed migrations/*.sql
@@ -20,23 +23,37 @@ var migrations embed.FS
 // Migrate brings the schema of databaseURL (its search_path) up to date. Replicas
 // may call it at the same moment: goose holds a session advisory lock meanwhile.
 func Migrate(ctx context.Context, databaseURL string) error {
-	db, err := sql.Open("pgx", databaseURL)
+	config, err := pgx.ParseConfig(databaseURL)
 	if err != nil {
-		return fmt.Errorf("transfer: migrate: %w", err)
+		return pgtx.ErrURL
 	}
+	db := stdlib.OpenDB(*config)
 	defer db.Close()
-	var schema string
-	if err := db.QueryRowContext(ctx, `SELECT current_schema()`).Scan(&schema); err != nil {
-		return fmt.Errorf("transfer: migrate: no schema to write to: %w", err)
-	}
-	provider, err := newProvider(db, schema)
-	if err != nil {
-		return fmt.Errorf("transfer: migrate: %w", err)
-	}
-	if _, err := provider.Up(ctx); err != nil {
+	if err := migrate(ctx, config, db); err != nil {
 		return fmt.Errorf("transfer: migrate: %w", err)
 	}
 	return nil
+}
+
+func migrate(ctx context.Context, config *pgx.ConnConfig, db *sql.DB) error {
+	var schema string
+	if err := db.QueryRowContext(ctx, `SELECT current_schema()`).Scan(&schema); err != nil {
+		return fmt.Errorf("no schema to write to: %w", err)
+	}
+	conn, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	if err := pgtx.Migrate(ctx, conn); err != nil { // the table that 00002 fills
+		return err
+	}
+	provider, err := newProvider(db, schema)
+	if err != nil {
+		return err
+	}
+	_, err = provider.Up(ctx)
+	return err
 }
 
 // newProvider locks what it migrates, this package's tables in this schema, and

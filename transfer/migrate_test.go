@@ -1,6 +1,7 @@
 package transfer_test
 
 import (
+	"bytes"
 	"errors"
 	"slices"
 	"sync"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"shop/locking/idempotency"
 	"shop/transfer"
 )
 
@@ -27,8 +29,48 @@ func TestMigrate_ByManyAtOnceAndAgain(t *testing.T) {
 		t.Error(err)
 	}
 	var versions int
-	if err := newPool(t, url).QueryRow(t.Context(), `SELECT count(*) FROM transfer_goose_version WHERE version_id > 0`).Scan(&versions); err != nil || versions != 1 {
-		t.Errorf("%d versions, %v, want 1", versions, err)
+	if err := newPool(t, url).QueryRow(t.Context(), `SELECT count(*) FROM transfer_goose_version WHERE version_id > 0`).Scan(&versions); err != nil || versions != 2 {
+		t.Errorf("%d versions, %v, want 2", versions, err)
+	}
+}
+
+// The keys of a database of the first version go to the table that is shared. Where
+// an order has the same key, nothing is lost, and the transfer is not made again.
+func TestMigrate_TakesTheKeysAlongAndKeepsThoseThatCollide(t *testing.T) {
+	t.Parallel()
+	for _, collides := range []bool{false, true} {
+		b := open(t, transfer.Config{})
+		p := b.pair(100, 0)
+		plain, shared := ask(p.alice), ask(p.alice)
+		first := b.transferred(b.Transfer(t.Context(), plain, p.move(30)))
+		b.transferred(b.Transfer(t.Context(), shared, p.move(20)))
+		b.exec(`
+			CREATE TABLE transfer_keys (LIKE idempotency_keys INCLUDING ALL);
+			INSERT INTO transfer_keys SELECT * FROM idempotency_keys;
+			DELETE FROM idempotency_keys;
+			DELETE FROM transfer_goose_version WHERE version_id = 2`)
+		if collides {
+			b.exec(`INSERT INTO idempotency_keys VALUES ($1, $2, $3, 201, 'an order')`, shared.Client, shared.Key, bytes.Repeat([]byte{1}, 32))
+		}
+		if err := transfer.Migrate(t.Context(), b.url); err != nil {
+			t.Fatal(err)
+		}
+		if again, err := b.Transfer(t.Context(), plain, p.move(30)); !again.Replayed || b.transferred(again, err).ID != first.ID {
+			t.Errorf("%+v, %v: want the reply of the first version", again, err)
+		}
+		_, err := b.Transfer(t.Context(), shared, p.move(20))
+		if errors.Is(err, idempotency.ErrKeyReused) != collides {
+			t.Errorf("collision %v: %v", collides, err)
+		}
+		b.mustHave(p.a, 50, 0)
+		if collides {
+			if n := b.number(`SELECT count(*) FROM transfer_keys_collided WHERE key = $1 AND status = 0 AND body <> 'an order'`, shared.Key); n != 1 {
+				t.Errorf("%d records of the transfer, want 1", n)
+			}
+		}
+		if n := b.number(`SELECT count(*) FROM pg_tables WHERE schemaname = current_schema() AND tablename = 'transfer_keys'`); n != 0 {
+			t.Error("a server of the first version would go on")
+		}
 	}
 }
 

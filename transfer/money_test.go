@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"shop/locking"
+	"shop/locking/idempotency"
 	"shop/transfer"
 )
 
@@ -36,7 +37,7 @@ func all() (names []string) {
 func until(ctx context.Context, do func(context.Context) (transfer.Reply, error)) (transfer.Reply, error) {
 	for {
 		reply, err := do(ctx)
-		for _, again := range []error{locking.ErrBusy, locking.ErrLost, locking.ErrStale, transfer.ErrInProgress} {
+		for _, again := range []error{locking.ErrBusy, locking.ErrLost, locking.ErrStale, idempotency.ErrInProgress} {
 			if errors.Is(err, again) && ctx.Err() == nil {
 				err = nil
 				reply.Status = -1
@@ -90,7 +91,7 @@ func TestTransfer_SafeStrategiesConserveMoneyAndDoubleEntry(t *testing.T) {
 			b := open(t, transfer.Config{Strategy: strategy})
 			const transfers = 120
 			b.churn(8, transfers, 1)
-			answers, posted := b.number(`SELECT count(*) FROM transfer_keys`), b.posted()
+			answers, posted := b.number(`SELECT count(*) FROM idempotency_keys`), b.posted()
 			if answers != transfers {
 				t.Errorf("%d answers, want %d", answers, transfers)
 			}

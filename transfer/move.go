@@ -3,10 +3,13 @@ package transfer
 import (
 	"context"
 	"fmt"
+	"math"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
+
+	"shop/locking/idempotency/pgtx"
 )
 
 // HoldMax is the longest time for which money can be held.
@@ -23,8 +26,8 @@ const (
 // Transfer moves money at once, or nothing.
 //
 // A nil error means that the Reply is stored under the request's key: the
-// transfer, or a refusal. While the key is kept (KeysKept) every repetition gets the
-// same bytes. An error was not stored.
+// transfer, or a refusal. While the key is kept (pgtx.KeysKept) every repetition
+// gets the same bytes. An error was not stored.
 func (s *Service) Transfer(ctx context.Context, req Request, m Move) (Reply, error) {
 	return s.move(ctx, req, m, 0)
 }
@@ -40,7 +43,7 @@ func (s *Service) Reserve(ctx context.Context, req Request, m Move, expiresIn ti
 
 // move is a new transfer; expiresIn 0: at once.
 func (s *Service) move(ctx context.Context, req Request, m Move, expiresIn time.Duration) (Reply, error) {
-	if err := checkRequest(req); err != nil {
+	if err := req.Check(); err != nil {
 		return Reply{}, err
 	}
 	if err := m.check(); err != nil {
@@ -50,30 +53,74 @@ func (s *Service) move(ctx context.Context, req Request, m Move, expiresIn time.
 	if err != nil {
 		return Reply{}, err
 	}
-	j := &job{req: req, strategy: s.strategy, id: id, from: m.From, to: m.To}
-	j.decide = func(ctx context.Context, t *tx, from, to *account) (Reply, error) {
-		if err := m.fits(from, to); err != nil {
+	o := &operation{Op: pgtx.Op{Request: req, Label: s.strategy}, id: id, from: m.From, to: m.To}
+	o.decide = func(ctx context.Context, a *attempt, from, to *account) (Reply, error) {
+		if err := m.validate(from, to); err != nil {
 			return Reply{}, err
 		}
-		tr := m.transfer(j, later(from, to).UTC(), expiresIn)
-		if available := from.balance - from.held; available < m.Amount {
-			return Reply{}, t.short(ctx, from, &refusal{&InsufficientFundsError{j.from, m.Amount, available}, tr}, m.Amount-available)
+		tr := m.transfer(o, from, to, expiresIn)
+		if available := from.Balance - from.Held; available < m.Amount {
+			return a.short(ctx, from, tr, available)
 		}
 		if expiresIn > 0 {
-			from.held += m.Amount
-			return s.record(ctx, t, j, tr, from)
+			from.Held += m.Amount
+			return a.record(tr, from)
 		}
-		from.balance -= m.Amount
-		to.balance += m.Amount
-		return s.record(ctx, t, j, tr, from, to)
+		from.Balance -= m.Amount
+		to.Balance += m.Amount
+		return a.record(tr, from, to)
 	}
-	return s.request(ctx, j)
+	// Before any lock: a replay needs no account and no etcd, and a request for
+	// another client's account waits in no queue. The owner of an account never changes.
+	owner, owners := pgtx.Alongside[uuid.UUID](`SELECT owner_id FROM accounts WHERE id = $1`, m.From)
+	if reply, found, err := s.db.Lookup(ctx, req, owner); found || err != nil {
+		return reply, err
+	}
+	if err := mayPay(req, m.From, *owners); err != nil {
+		return Reply{}, err
+	}
+	return s.run(ctx, o)
 }
 
-// transfer is what will have happened.
-func (m Move) transfer(j *job, now time.Time, expiresIn time.Duration) Transfer {
+// check finds what is wrong with a move before anything is locked.
+func (m Move) check() error {
+	switch {
+	case m.Amount < 1 || m.Amount > AmountMax:
+		return fmt.Errorf("%w: amount %d, want 1 to %d", ErrInvalid, m.Amount, int64(AmountMax))
+	case m.From == m.To:
+		return fmt.Errorf("%w: from and to are the same account", ErrInvalid)
+	case !isCurrency(m.Currency):
+		return fmt.Errorf("%w: currency %.8q", ErrInvalid, m.Currency)
+	}
+	return nil
+}
+
+func isCurrency(code string) bool {
+	return len(code) == 3 && !strings.ContainsFunc(code, func(r rune) bool { return r < 'A' || r > 'Z' })
+}
+
+// validate finds what is wrong with a move between these two accounts.
+func (m Move) validate(from, to *account) error {
+	for _, a := range []*account{from, to} {
+		if a.Currency != m.Currency {
+			return fmt.Errorf("%w: account %s is in %s, not in %s", ErrInvalid, a.ID, a.Currency, m.Currency)
+		}
+	}
+	if to.Balance > math.MaxInt64-m.Amount {
+		return fmt.Errorf("%w: more than account %s can hold", ErrInvalid, to.ID)
+	}
+	return nil
+}
+
+// transfer is what will have happened. It begins when both rows were read, and
+// not before a wait for one of them.
+func (m Move) transfer(o *operation, from, to *account, expiresIn time.Duration) Transfer {
+	now := from.At.UTC()
+	if to.At.After(from.At) {
+		now = to.At.UTC()
+	}
 	tr := Transfer{
-		ID: j.id, Client: j.req.Client, From: m.From, To: m.To,
+		ID: o.id, Client: o.Client, From: m.From, To: m.To,
 		Amount: m.Amount, Currency: m.Currency, CreatedAt: now,
 	}
 	if expiresIn > 0 {
@@ -85,38 +132,35 @@ func (m Move) transfer(j *job, now time.Time, expiresIn time.Duration) Transfer 
 	return tr
 }
 
-// short is what becomes of a payer who has too little: the refusal, unless enough
-// of the missing money is held by what has expired. That is not simply counted as
-// available: money comes back only when its hold is committed as expired,
-// under the rows of that hold, so that a Post can never find it spent.
-func (t *tx) short(ctx context.Context, from *account, no *refusal, missing int64) error {
-	if from.held < missing {
-		return no
+// dueError is a refusal that need not be: holds of the payer have expired, their
+// money has not been given back yet, and it would do.
+type dueError struct{ holds []Transfer }
+
+func (e *dueError) Error() string { return fmt.Sprintf("transfer: %d expired holds", len(e.holds)) }
+
+// short is the end of an attempt whose payer has too little: the refusal, unless
+// enough of the missing money is held by what has expired. That is not simply
+// counted as available: money comes back only when its hold is committed as
+// expired, under the rows of that hold, so that a Post can never find it spent.
+func (a *attempt) short(ctx context.Context, from *account, tr Transfer, available int64) (Reply, error) {
+	refusal := &InsufficientFundsError{from.ID, tr.Amount, available}
+	missing := tr.Amount - available
+	if from.Held < missing {
+		return a.s.refuse(tr, refusal)
 	}
-	var (
-		due dueError
-		sum int64
-	)
-	t.batch.Queue(selectTransfer+`
+	due := pgtx.Query[Transfer](a.Tx, selectTransfer+`
 		WHERE from_id = $1 AND state = 'reserved' AND expires_at <= clock_timestamp()
 		ORDER BY expires_at
-		LIMIT $2`, from.id, dueMax).Query(func(rows pgx.Rows) (err error) {
-		t.answered++
-		due.holds, err = pgx.CollectRows(rows, toTransfer)
-		return err
-	})
-	t.batch.Queue(`
+		LIMIT $2`, from.ID, dueMax)
+	sum, err := pgtx.Select[int64](ctx, a.Tx, `
 		SELECT COALESCE(sum(amount), 0)::bigint
 		FROM transfers
-		WHERE from_id = $1 AND state = 'reserved' AND expires_at <= clock_timestamp()`, from.id).QueryRow(func(row pgx.Row) error {
-		t.answered++
-		return row.Scan(&sum)
-	})
-	if err := t.flush(ctx); err != nil {
-		return err
+		WHERE from_id = $1 AND state = 'reserved' AND expires_at <= clock_timestamp()`, from.ID)
+	if err != nil {
+		return Reply{}, err
 	}
-	if len(due.holds) == 0 || sum < missing {
-		return no
+	if len(*due) == 0 || sum[0] < missing {
+		return a.s.refuse(tr, refusal)
 	}
-	return &due
+	return Reply{}, &dueError{*due}
 }

@@ -2,8 +2,12 @@ package transfer
 
 import (
 	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"shop/locking"
+	"shop/locking/idempotency/pgtx"
 )
 
 // outside moves money with work between the read and the write that belongs into
@@ -21,34 +25,41 @@ import (
 // The guard at the read refuses a holder that was late before it. A guard at the
 // write alone would lose updates: A reads 100, B reads 100, A writes with fence
 // 5, B writes with fence 6.
-func (s *Service) outside(ctx context.Context, j *job, write string) (Reply, error) {
-	return s.underLock(ctx, j, s.locks, j.lockNames(), func(ctx context.Context, l locking.Lease) (Reply, error) {
-		return s.transact(ctx, j, func(ctx context.Context, t *tx) (Reply, error) {
-			t.fence, t.source = l.Fence, s.source
-			if err := t.readOutside(ctx, j); err != nil {
+func (s *Service) outside(ctx context.Context, o *operation, write string) (Reply, error) {
+	o.Deferred = true
+	return s.underLock(ctx, o, s.locks, o.lockNames(), func(ctx context.Context, l locking.Lease) (Reply, error) {
+		reply, err := s.transact(ctx, o, func(ctx context.Context, a *attempt) (Reply, error) {
+			if err := a.readOutside(ctx, l.Fence); err != nil {
 				return Reply{}, err
 			}
 			// Here the work leaves the transaction. It decides with what was read, however long it takes.
-			if err := t.writeOutside(ctx, j, write); err != nil {
+			if err := a.writeOutside(ctx, write); err != nil {
 				return Reply{}, err
 			}
-			return j.finish(ctx, t)
+			return a.decideNow(ctx)
 		})
+		if isMiss(err) && !errors.Is(err, locking.ErrOutcomeUnknown) {
+			_, err = s.transact(ctx, o, func(ctx context.Context, a *attempt) (Reply, error) {
+				a.fence, a.source = l.Fence, s.source
+				return Reply{}, a.explainMiss(ctx, err)
+			})
+		}
+		return reply, err
 	})
 }
 
 // readOutside commits the fence with the read. A COMMIT without answer needs no
 // care here: it moved no money, and the same fence passes again.
-func (t *tx) readOutside(ctx context.Context, j *job) error {
-	if err := t.begin(ctx, "begin"); err != nil {
+func (a *attempt) readOutside(ctx context.Context, fence locking.Fence) error {
+	if err := a.Begin(ctx, pgtx.BeginReadCommitted); err != nil {
 		return err
 	}
-	t.guard(j)
-	t.exec("commit")
-	if err := t.guarded(ctx); err != nil {
+	a.guard(fence)
+	a.Exec("commit")
+	if err := a.guarded(ctx); err != nil {
 		return err
 	}
-	_, _, err := j.known(t)
+	_, _, err := a.findAccounts(ctx)
 	return err
 }
 
@@ -56,24 +67,31 @@ func (t *tx) readOutside(ctx context.Context, j *job) error {
 // account, in id order. The decision queues the rest, and COMMIT, behind it.
 //
 // All of it is one message, and a WHERE that finds no row is no error in SQL. The
-// division by zero makes it one: it ends the transaction, COMMIT included.
+// division by zero makes it one (isMiss): it ends the transaction, COMMIT included.
 //
 // The end of a hold is tried in a message of its own: the decision depends on it.
-func (t *tx) writeOutside(ctx context.Context, j *job, write string) error {
-	if err := t.begin(ctx, "begin"); err != nil {
+func (a *attempt) writeOutside(ctx context.Context, write string) error {
+	if err := a.Begin(ctx, pgtx.BeginReadCommitted); err != nil {
 		return err
 	}
-	for _, id := range j.pair() {
-		t.exec(write, id, int64(t.fence), t.source)
+	for _, id := range a.pair() {
+		a.Exec(write, id, int64(a.fence), a.source)
 	}
-	t.exec(`
+	a.Exec(`
 		SELECT 1 / (count(*) = 2)::int
 		FROM accounts
 		WHERE id = ANY($1)
-		AND fence = $2 AND fence_source = $3`, j.pair(), int64(t.fence), t.source)
-	if j.change == nil {
+		AND fence = $2 AND fence_source = $3`, a.pair(), int64(a.fence), a.source)
+	a.KeyHere()
+	if a.change == nil {
 		return nil
 	}
-	t.change(j.id, *j.change)
-	return t.flush(ctx)
+	a.endHold(*a.change)
+	return a.Flush(ctx)
+}
+
+// isMiss reports a write that did not find both rows under its fence.
+func isMiss(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && pg.Code == "22012" // division_by_zero
 }

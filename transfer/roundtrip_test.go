@@ -1,6 +1,9 @@
 package transfer_test
 
 import (
+	"bytes"
+	"net"
+	"sync/atomic"
 	"testing"
 
 	"shop/transfer"
@@ -10,20 +13,27 @@ import (
 // the look at the key included. The rows are locked for the last one only.
 func TestTransfer_RoundTrips(t *testing.T) {
 	t.Parallel()
-	for strategy, want := range map[string]int{
+	for strategy, want := range map[string]int64{
 		"naive": 3, "etcd-unfenced": 3, "etcd-fence-only": 3, "lease-id-fence": 4, "row": 3, "serializable": 3, "etcd-fenced": 3,
 	} {
 		b := open(t, transfer.Config{Strategy: strategy})
 		p := b.pair(100, 0)
-		px := newProxy(t, b.url)
+		px, through := newProxy(t, b.url)
+		var syncs atomic.Int64 // how often a client asked for an answer
+		px.OnRequest(func(b []byte, _, _ net.Conn) bool {
+			if bytes.HasSuffix(b, []byte("S\x00\x00\x00\x04")) {
+				syncs.Add(1)
+			}
+			return true
+		})
 		cfg := b.cfg
-		cfg.Pool = newPool(t, px.url)
+		cfg.Pool = newPool(t, through)
 		client, _ := b.another(cfg)
-		got := 0
+		got := int64(0)
 		for range 2 { // the first prepares the statements
-			before := px.roundTrips()
+			before := syncs.Load()
 			b.transferred(client.Transfer(t.Context(), ask(p.alice), p.move(1)))
-			got = px.roundTrips() - before
+			got = syncs.Load() - before
 		}
 		if got != want {
 			t.Errorf("%s: %d round trips, want %d", strategy, got, want)

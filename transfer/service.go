@@ -8,14 +8,13 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"shop/locking"
+	"shop/locking/idempotency/pgtx"
 )
 
 // Service moves money. It is safe for concurrent use; several processes may share one database.
 type Service struct {
-	pool      *pgxpool.Pool
+	db        *pgtx.DB
 	strategy  string
 	method    runFunc
 	locks     locking.Store
@@ -30,14 +29,16 @@ type Service struct {
 
 // New checks cfg and makes a Service. It does no I/O.
 func New(cfg Config) (*Service, error) {
-	if cfg.Pool == nil {
-		return nil, errors.New("transfer: Config.Pool is missing")
-	}
-	if cfg.Pool.Config().ConnConfig.RuntimeParams["lock_timeout"] == "" {
-		return nil, errors.New("transfer: the pool's waits are unbounded: make it with PoolConfig")
+	db, err := pgtx.New(pgtx.Config{
+		Pool:  cfg.Pool,
+		Count: cfg.Count, Failpoint: cfg.Failpoint,
+		Guards: []string{"accounts_funds", "accounts_held_check"},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("transfer: %w", err)
 	}
 	s := &Service{
-		pool:      cfg.Pool,
+		db:        db,
 		locks:     cfg.Locks,
 		source:    cfg.Source,
 		leaseIDs:  cfg.LeaseIDs,
@@ -47,11 +48,11 @@ func New(cfg Config) (*Service, error) {
 		failpoint: cfg.Failpoint,
 		gate:      &gate{},
 	}
-	// The lock is held for milliseconds, so that whoever waits asks that often,
-	// should the store have no queue.
+	// The lock is held for milliseconds: should the store have no queue, a waiter
+	// asks that often.
 	s.lock.Backoff.Base = cmp.Or(s.lock.Backoff.Base, time.Millisecond)
 	s.lock.Backoff.Max = cmp.Or(s.lock.Backoff.Max, 20*time.Millisecond)
-	s.lock.MaxWait = cmp.Or(s.lock.MaxWait, LockTimeout)
+	s.lock.MaxWait = cmp.Or(s.lock.MaxWait, pgtx.LockTimeout)
 	s.lock.MaxHold = cmp.Or(s.lock.MaxHold, 10*time.Second)
 	if s.encode == nil {
 		s.encode = encodeJSON
@@ -69,7 +70,7 @@ func (s *Service) With(strategy string) (*Service, error) {
 		case m.Name != strategy:
 			continue
 		case m.fenced && s.source == "":
-			return nil, fmt.Errorf("transfer: strategy %q needs Config.Source: a fence is worth nothing without knowing whose it is", strategy)
+			return nil, fmt.Errorf("transfer: strategy %q needs Config.Source: fences of two counters cannot be compared", strategy)
 		case m.locks(s) == nil && m.usesEtcd():
 			return nil, fmt.Errorf("transfer: strategy %q needs its lock store", strategy)
 		}
@@ -80,46 +81,37 @@ func (s *Service) With(strategy string) (*Service, error) {
 	return nil, fmt.Errorf("%w: no strategy %q", ErrInvalid, strategy)
 }
 
-// request is a job that somebody asked for, under a key.
-func (s *Service) request(ctx context.Context, j *job) (Reply, error) {
-	// Before any lock: a replay needs no account, and no etcd.
-	if reply, found, err := s.replay(ctx, j.req, j.from); found || err != nil {
-		return reply, err
-	}
-	return s.run(ctx, j)
-}
-
-// run is a job with the Service's strategy.
-func (s *Service) run(ctx context.Context, j *job) (Reply, error) {
+// run runs an operation with the Service's strategy.
+func (s *Service) run(ctx context.Context, o *operation) (Reply, error) {
 	if err := s.step(ctx, BeforeAcquire); err != nil {
 		return Reply{}, err
 	}
-	reply, err := s.method(s, ctx, j)
+	reply, err := s.method(s, ctx, o)
 	for due := new(dueError); errors.As(err, &due); {
-		reply, err = s.runAfter(ctx, j, due)
+		reply, err = s.runAfter(ctx, o, due)
 	}
-	if err != nil && j.unknown && !errors.Is(err, locking.ErrOutcomeUnknown) {
-		err = fmt.Errorf("%w: %v", locking.ErrOutcomeUnknown, err) // whatever it was, it was not the first attempt's
+	if err != nil && o.Unknown() && !errors.Is(err, locking.ErrOutcomeUnknown) {
+		err = fmt.Errorf("%w: %v", locking.ErrOutcomeUnknown, err) // it is not the error of the attempt that may have committed
 	}
 	_ = s.step(ctx, AfterRelease)
 	return reply, err
 }
 
-// runAfter runs a job again when the payer's expired holds have given back
+// runAfter runs an operation again when the payer's expired holds have given back
 // their money, each in a transaction of its own, under its own two accounts.
-func (s *Service) runAfter(ctx context.Context, j *job, due *dueError) (Reply, error) {
-	if j.rounds++; j.rounds > dueRounds {
-		return Reply{}, fmt.Errorf("%w: gave %d expired holds of account %s back, and there are more", locking.ErrBusy, dueMax*dueRounds, j.from)
+func (s *Service) runAfter(ctx context.Context, o *operation, due *dueError) (Reply, error) {
+	if o.rounds++; o.rounds > dueRounds {
+		return Reply{}, fmt.Errorf("%w: gave %d expired holds of account %s back, and there are more", locking.ErrBusy, dueMax*dueRounds, o.from)
 	}
 	for _, tr := range due.holds {
 		if _, err := s.expire(ctx, tr); err != nil {
 			return Reply{}, fmt.Errorf("transfer: expire hold %s: %w", tr.ID, err)
 		}
 	}
-	return s.method(s, ctx, j)
+	return s.method(s, ctx, o)
 }
 
-// step is where a test may stop, slow or kill us outside of the transaction.
+// step lets a test act outside of the transaction.
 func (s *Service) step(ctx context.Context, step Step) error {
 	if s.failpoint == nil {
 		return nil
@@ -128,7 +120,7 @@ func (s *Service) step(ctx context.Context, step Step) error {
 	return context.Cause(ctx)
 }
 
-// encodeJSON is the Encode of those who have no wire format of their own.
+// encodeJSON is the Encode without a wire format of its own.
 func encodeJSON(t Transfer, refusal error) (Reply, error) {
 	var outcome any = t
 	if refusal != nil {

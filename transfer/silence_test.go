@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"net"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -12,6 +13,8 @@ import (
 	"github.com/google/uuid"
 
 	"shop/locking"
+	"shop/locking/idempotency/pgtx"
+	"shop/locking/locktest"
 	"shop/transfer"
 )
 
@@ -21,7 +24,7 @@ func TestSilence_OfPostgreSQLEndsEveryCallWithoutADeadline(t *testing.T) {
 	t.Parallel()
 	from, atRows, atHold, atCommit := newQuietBank(t, ""), newQuietBank(t, transfer.AfterAcquire), newQuietBank(t, transfer.AfterAcquire), newQuietBank(t, transfer.BeforeCommit)
 	for _, q := range []quietBank{from, atRows, atHold, atCommit} {
-		defer q.px.down()
+		defer q.px.Down()
 	}
 	type call struct {
 		name string
@@ -55,12 +58,12 @@ func TestSilence_OfPostgreSQLEndsEveryCallWithoutADeadline(t *testing.T) {
 			ended <- c.name
 		}()
 	}
-	for limit := time.After(10 * transfer.AnswerTimeout); len(waiting) > 0; {
+	for limit := time.After(10 * pgtx.Limit); len(waiting) > 0; {
 		select {
 		case name := <-ended:
 			delete(waiting, name)
 		case <-limit:
-			t.Fatalf("no end after %v: %q", 10*transfer.AnswerTimeout, slices.Sorted(maps.Keys(waiting)))
+			t.Fatalf("no end after %v: %q", 10*pgtx.Limit, slices.Sorted(maps.Keys(waiting)))
 		}
 	}
 	if n := atHold.begun.Load(); n != 1 {
@@ -72,7 +75,7 @@ func TestSilence_OfPostgreSQLEndsEveryCallWithoutADeadline(t *testing.T) {
 type quietBank struct {
 	*transfer.Service
 	pair
-	px    *proxy
+	px    *locktest.Proxy
 	cfg   transfer.Config
 	hold  uuid.UUID
 	begun *atomic.Int32 // attempts that got as far as their locks, once it is silent
@@ -80,12 +83,14 @@ type quietBank struct {
 
 func newQuietBank(t *testing.T, at transfer.Step) quietBank {
 	b := open(t, transfer.Config{Strategy: "etcd-fenced"})
-	q := quietBank{pair: b.pair(100, 0), px: newProxy(t, b.url), cfg: b.cfg, begun: &atomic.Int32{}}
+	q := quietBank{pair: b.pair(100, 0), cfg: b.cfg, begun: &atomic.Int32{}}
+	var through string
+	q.px, through = newProxy(t, b.url)
 	for range 3 {
 		q.hold = b.reserve(q.pair, 1, time.Hour).ID
 		b.lapse(q.hold)
 	}
-	q.cfg.Pool = newPool(t, q.px.url)
+	q.cfg.Pool = newPool(t, through)
 	warm, _ := b.another(q.cfg)
 	b.transferred(warm.Transfer(t.Context(), ask(q.alice), q.move(1)))
 	q.cfg.Failpoint = func(_ context.Context, step transfer.Step, _ string) {
@@ -93,14 +98,21 @@ func newQuietBank(t *testing.T, at transfer.Step) quietBank {
 			q.begun.Add(1)
 		}
 		if step == at {
-			q.px.hush()
+			q.hush()
 		}
 	}
 	q.Service, _ = b.another(q.cfg)
 	if at == "" {
-		q.px.hush()
+		q.hush()
 	}
 	return q
+}
+
+// hush makes the server look like one that is stopped: it takes connections, and answers nothing.
+func (q quietBank) hush() {
+	nothing := func([]byte, net.Conn, net.Conn) bool { return false }
+	q.px.OnRequest(nothing)
+	q.px.OnReply(nothing)
 }
 
 func (q quietBank) transfer(ctx context.Context) error {
@@ -119,7 +131,7 @@ func (q quietBank) sweep(ctx context.Context) error {
 }
 
 func (q quietBank) purge(ctx context.Context) error {
-	_, err := transfer.Purge(ctx, q.cfg.Pool, transfer.KeysKept)
+	_, err := pgtx.Purge(ctx, q.cfg.Pool, pgtx.KeysKept)
 	return err
 }
 

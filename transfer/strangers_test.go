@@ -107,7 +107,7 @@ func TestFence_ZeroIsRefusedBeforeAnythingIsWritten(t *testing.T) {
 			if down := new(transfer.UnavailableError); !errors.As(err, &down) {
 				t.Errorf("%s, %v, want UnavailableError", reply.Body, err)
 			}
-			if n := b.number(`SELECT (SELECT count(*) FROM transfers) + (SELECT count(*) FROM transfer_keys) + sum(version) FROM accounts`); n != 0 {
+			if n := b.number(`SELECT (SELECT count(*) FROM transfers) + (SELECT count(*) FROM idempotency_keys) + sum(version) FROM accounts`); n != 0 {
 				t.Errorf("%d rows or versions were written", n)
 			}
 			b.mustHold()

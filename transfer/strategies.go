@@ -7,8 +7,8 @@ import (
 	"shop/locking"
 )
 
-// runFunc does a job under a strategy's locks.
-type runFunc func(*Service, context.Context, *job) (Reply, error)
+// runFunc runs an operation under a strategy's locks.
+type runFunc func(*Service, context.Context, *operation) (Reply, error)
 
 // method is a Strategy with its code. One file each.
 type method struct {
@@ -31,7 +31,7 @@ func init() { // the methods lead back to Service.With, which looks here
 		{Strategy{"etcd-fence-only", true, both, "the same, and the write names its fence: one predicate more, and a late holder is refused; safe beside strategies that bring a fence only, not beside row or serializable"}, true, (*Service).etcdFenceOnly},
 		{Strategy{"lease-id-fence", false, both, "the article: a lock per transfer, a lease id for a fence, compared before the rows are locked"}, false, (*Service).leaseIDFence},
 		{Strategy{"row", true, postgres, "SELECT … FOR UPDATE of both accounts, in id order"}, false, (*Service).row},
-		{Strategy{"serializable", true, postgres, "SERIALIZABLE: PostgreSQL aborts who could not have come one after the other, and we retry"}, false, (*Service).serializable},
+		{Strategy{"serializable", true, postgres, "SERIALIZABLE: PostgreSQL aborts what could not have run one after the other, and it is run again"}, false, (*Service).serializable},
 		{Strategy{"etcd-fenced", true, both, "an etcd lock on both accounts to queue outside PostgreSQL; a guard that is fence check, row lock and read in one to be right"}, true, (*Service).etcdFenced},
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"shop/locking"
+	"shop/locking/idempotency"
+	"shop/locking/idempotency/pgtx"
 )
 
 // Move is what a client asks for. Amount is in minor units of Currency (ISO 4217).
@@ -27,14 +29,14 @@ type State string
 const (
 	Reserved State = "reserved" // the money is held, and still the payer's
 	Posted   State = "posted"   // it moved, all of it or a part
-	Voided   State = "voided"   // it is free again, because the payer said so
-	Expired  State = "expired"  // … because nobody posted it in time
+	Voided   State = "voided"   // it is free again, because its client voided it
+	Expired  State = "expired"  // … because it was not posted in time
 )
 
 // Transfer is money that moved, or is held to move.
 type Transfer struct {
 	ID        uuid.UUID
-	Client    uuid.UUID // who asked for it: the owner of From
+	Client    uuid.UUID // that asked for it: the owner of From
 	From      uuid.UUID
 	To        uuid.UUID
 	Amount    int64 // asked for, or held
@@ -81,21 +83,11 @@ type Entry struct {
 	CreatedAt time.Time
 }
 
-// Request names one intent of one client. The same Client and Key is the same
-// intent; with another Fingerprint it is ErrKeyReused.
-type Request struct {
-	Client      uuid.UUID
-	Key         string   // 1 to 255 bytes of printable ASCII
-	Fingerprint [32]byte // of what is asked
-}
-
-// Reply is what the client is told: committed in the transaction of the effect
-// and returned byte for byte to each repetition while the key is kept. Status and Body mean nothing to this package.
-type Reply struct {
-	Status   int
-	Body     []byte
-	Replayed bool
-}
+// Request and Reply are those of every lesson.
+type (
+	Request = idempotency.Request
+	Reply   = idempotency.Reply
+)
 
 // Encode turns an outcome that will be stored (a transfer, or
 // ErrInsufficientFunds, ErrExpired, ErrSettled with the transfer it is about)
@@ -108,17 +100,15 @@ var (
 	ErrExpired           = errors.New("transfer: the hold has expired")
 	ErrSettled           = errors.New("transfer: the hold was settled before")
 
-	ErrNotFound   = errors.New("transfer: not found")
-	ErrForbidden  = errors.New("transfer: the account is somebody else's")
-	ErrInvalid    = errors.New("transfer: invalid request")
-	ErrKeyReused  = errors.New("transfer: idempotency key was used for another request")
-	ErrInProgress = errors.New("transfer: a request with this key is in progress") // unknown to the client
-	ErrSource     = errors.New("transfer: the account was fenced by another source")
+	ErrNotFound  = errors.New("transfer: not found")
+	ErrForbidden = errors.New("transfer: the account is another client's")
+	ErrInvalid   = errors.New("transfer: invalid request")
+	ErrSource    = errors.New("transfer: the account was fenced by another source")
 )
 
 // UnavailableError is a lock service that does not answer: no money moves
-// without it. It matches locking.ErrBusy, since it means the same to a client:
-// nothing was done, come again.
+// without it. It matches locking.ErrBusy, which means the same to a client:
+// nothing was done, send the request again.
 type UnavailableError struct{ Err error }
 
 func (e *UnavailableError) Error() string {
@@ -138,8 +128,8 @@ func (e *InsufficientFundsError) Error() string {
 }
 func (e *InsufficientFundsError) Is(target error) bool { return target == ErrInsufficientFunds }
 
-// StaleError is the guard's refusal: someone with a newer fence has been at the
-// account. It matches locking.ErrStale.
+// StaleError is the guard's refusal of a fence that is older than one that the
+// account has seen. It matches locking.ErrStale.
 type StaleError struct {
 	Account uuid.UUID
 	Fence   locking.Fence // ours
@@ -168,18 +158,54 @@ func (e *SourceError) Is(target error) bool { return target == ErrSource }
 
 // Config of a Service. Pool is required; the stores for the strategies that use them.
 type Config struct {
-	Pool     *pgxpool.Pool   // made with PoolConfig
+	Pool     *pgxpool.Pool   // made with pgtx.PoolConfig
 	Locks    locking.Store   // one that fences, and whose fences outlive a restart: etcd's
-	Source   string          // who hands out its fences: changes whenever they begin anew
+	Source   string          // names the counter of its fences: changes whenever they begin anew
 	LeaseIDs locking.Store   // for lease-id-fence alone: one whose Fence is the lease's id
 	Lock     locking.Options // zero fields: what suits locks that are held for milliseconds
 	Strategy string          // default "etcd-fenced"
 	Encode   Encode          // nil: status 0 and the outcome as JSON
-	// Count is told of events worth counting; nil: nobody.
+	// Count receives events; nil: nothing is counted.
 	Count func(kind EventKind, strategy string)
-	// Failpoint is where tests interfere; nil in production.
+	// Failpoint is called at each step, for tests; nil in production.
 	Failpoint func(ctx context.Context, step Step, strategy string)
 }
+
+// Step is a point of a transfer at which a test may stop, slow or kill the process.
+type Step = pgtx.Step
+
+// The steps, in order. Strategies without a lock store begin with AfterAcquire, naive
+// begins its transaction after AfterGuard, and etcd-fence-only and etcd-unfenced
+// pass AfterBegin twice.
+const (
+	BeforeAcquire Step = "before-acquire"  // b2: checked; nothing is held
+	AfterAcquire       = pgtx.AfterAcquire // b5: both locks are held, nothing was read
+	AfterBegin         = pgtx.AfterBegin   // b6: in a transaction, and past the last look at ctx before the guard
+	AfterGuard         = pgtx.AfterGuard   // b8: both accounts were read (and locked, where they are)
+	AfterKey           = pgtx.AfterKey     // b7: the idempotency key is inserted; behind the rows, as the order of locks has it
+	BeforeCommit       = pgtx.BeforeCommit // b9: everything is written
+	AfterCommit        = pgtx.AfterCommit  // b10: and committed
+	AfterRelease  Step = "after-release"   // b11: the locks were given back, no reply was sent yet
+)
+
+// Steps lists them in order.
+func Steps() []Step {
+	return []Step{BeforeAcquire, AfterAcquire, AfterBegin, AfterGuard, AfterKey, BeforeCommit, AfterCommit, AfterRelease}
+}
+
+// EventKind is something worth counting.
+type EventKind = pgtx.Event
+
+// The kinds of event.
+const (
+	FenceRefused EventKind = "fence_refused"   // the guard refused an old fence: ErrStale
+	GuardTripped           = pgtx.GuardTripped // CHECK (balance >= held) refused a write: the last guard
+	Retried                = pgtx.Retried      // a whole transaction ran again (40001, 40P01, connection lost …)
+	Ambiguous              = pgtx.Ambiguous    // a COMMIT whose answer was lost
+	Resolved               = pgtx.Resolved     // … and was decided by running again with the same key
+	Unavailable  EventKind = "unavailable"     // refused, because the lock service did not answer
+	Swept        EventKind = "swept"           // a hold expired, and its money is free
+)
 
 // Strategy describes one way to move money.
 type Strategy struct {

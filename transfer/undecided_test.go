@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"shop/locking"
+	"shop/locking/locktest"
 	"shop/transfer"
 )
 
@@ -16,11 +17,11 @@ func TestCommit_ThatCannotBeDecidedIsUnknownAndNothingElse(t *testing.T) {
 	for _, strategy := range []string{"row", "etcd-fenced"} {
 		t.Run(strategy, func(t *testing.T) {
 			t.Parallel()
-			b, p, px, start := armed(t, strategy, func(px *proxy) {
-				px.arm(func(request []byte, client, server net.Conn) {
-					cutAfter(request, client, server)
-					px.refuse()
-				})
+			b, p, px, start := armed(t, strategy, func(px *locktest.Proxy) {
+				px.OnRequest(next(func(request []byte, client, server net.Conn) bool {
+					px.Refuse()
+					return cuts["answer lost"](request, client, server)
+				}))
 			})
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 			defer cancel()
@@ -35,7 +36,7 @@ func TestCommit_ThatCannotBeDecidedIsUnknownAndNothingElse(t *testing.T) {
 					t.Errorf("%v also says %v", err, lie)
 				}
 			}
-			px.up(t)
+			px.Up(t)
 			reply, err := b.with("row").Transfer(t.Context(), req, p.move(30)) // etcd-fenced's lease is left to run out
 			if err != nil || reply.Status != 201 {
 				t.Errorf("the same key later: %+v, %v", reply, err)
@@ -46,39 +47,39 @@ func TestCommit_ThatCannotBeDecidedIsUnknownAndNothingElse(t *testing.T) {
 	}
 }
 
-// The lease ends while nobody can say whether the COMMIT arrived: the next
+// The lease ends while it is not known whether the COMMIT arrived: the next
 // grant, with a newer fence and the same key, decides it.
 func TestCommit_IsDecidedAlsoWhenTheLeaseEndsMeanwhile(t *testing.T) {
 	t.Parallel()
-	for name, hurt := range map[string]fault{"request lost": cutBefore, "answer lost": cutAfter} {
+	for name, cut := range cuts {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b, p, px, start := armed(t, "etcd-fenced", nil)
 			b.locks.ttl = 3 * time.Second // so that its keeper soon finds out
 			cfg := b.replica()
-			cfg.Lock.MaxWait = 10 * time.Second // if his patience ended first, what he had asked for is there for a TTL
+			cfg.Lock.MaxWait = 10 * time.Second // if MaxWait ended first, its waiter would stay for a TTL
 			cfg.Lock.Observer = func(e locking.Event) {
 				if e.Kind == locking.Lost {
-					px.up(t)
+					px.Up(t)
 				}
 			}
 			encode := cfg.Encode
 			cfg.Encode = func(tr transfer.Transfer, refusal error) (transfer.Reply, error) {
 				if start.CompareAndSwap(true, false) {
-					px.arm(func(request []byte, client, server net.Conn) {
+					px.OnRequest(next(func(request []byte, client, server net.Conn) bool {
 						if err := b.locks.steal(context.Background()); err != nil {
 							t.Error(err)
 						}
-						px.refuse()
-						hurt(request, client, server)
-					})
+						px.Refuse()
+						return cut(request, client, server)
+					}))
 				}
 				return encode(tr, refusal)
 			}
 			b.Service, b.events = b.another(cfg)
 			start.Store(true)
 			reply, err := b.Transfer(t.Context(), ask(p.alice), p.move(30))
-			b.mustBeResolved(reply, err)
+			b.mustBeResolved(reply, err, 1)
 			b.mustHave(p.a, 968, 0)
 		})
 	}

@@ -50,7 +50,7 @@
 //	c2   │ (the transaction begins with its first statement)
 //	c3   │ ForUpdate(lower id)    lock and read ──WriteConflict──► abort, a short pause, again
 //	c4   │ ForUpdate(higher id)
-//	     │ find the operation ──found──► replay, or ErrKeyReused
+//	     │ find the operation ──found──► replay, or idempotency.ErrKeyReused
 //	     │ decide ──► ErrInvalid (it cannot hold that) · refused: insert the operation with the refusal
 //	     │ ask the outside (credits)                        the only effect that is not in the transaction
 //	c5   │ update each wallet, insert its entries, insert the operation with the answer
@@ -80,7 +80,7 @@
 //
 // Each refusal is told when a majority has what it rests on. Owner, currency and
 // existence of a wallet never change, and are read with majority before the line.
-// ErrKeyReused and the decisions about the balance are commits with majority of the
+// idempotency.ErrKeyReused and the decisions about the balance are commits with majority of the
 // transaction that read it, though they store nothing.
 //
 // An operation that had an effect stays: it is the ledger, and its _id is the key.
@@ -150,7 +150,7 @@
 //	Reply, nil error           stored: the operation, or the refusal (ErrInsufficientFunds), as Encode put it
 //	ErrInvalid, ErrNotFound,   not stored; it happens again if nothing changes
 //	ErrForbidden
-//	ErrKeyReused               not stored; the key belongs to another request
+//	idempotency.ErrKeyReused               not stored; the key belongs to another request
 //	ErrBusy                    this attempt did nothing (but may have asked the outside); the key is still open
 //	ErrOutcomeUnknown          a commit was sent and could not be decided in time: unknown
 //	ctx's error                this attempt did nothing; another with the same key may have

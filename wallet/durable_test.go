@@ -15,6 +15,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"shop/locking"
+	"shop/locking/idempotency"
 	"shop/wallet"
 )
 
@@ -46,8 +47,8 @@ func TestKey_OfAnotherRequestIsToldWhenAMajorityHasThat(t *testing.T) {
 	s.replicate(others, "on")
 	o := <-first
 	c.done(o.reply, o.err)
-	if o := <-second; !errors.Is(o.err, wallet.ErrKeyReused) {
-		t.Errorf("%s, %v, want ErrKeyReused", o.reply.Body, o.err)
+	if o := <-second; !errors.Is(o.err, idempotency.ErrKeyReused) {
+		t.Errorf("%s, %v, want idempotency.ErrKeyReused", o.reply.Body, o.err)
 	}
 	c.mustHave(p.a, 99)
 	c.mustHold()

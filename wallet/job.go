@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 
 	"github.com/google/uuid"
 )
@@ -71,11 +70,10 @@ func operationID(req Request) uuid.UUID {
 
 // check finds what is wrong with an operation before anything is locked.
 func (op Operation) check(req Request) error {
-	printable := func(r rune) bool { return r >= ' ' && r <= '~' }
-	n := len(req.Key)
+	if err := req.Check(); err != nil {
+		return err
+	}
 	switch {
-	case n < 1 || n > 255 || strings.ContainsFunc(req.Key, func(r rune) bool { return !printable(r) }):
-		return fmt.Errorf("%w: the idempotency key must be 1 to 255 printable ASCII characters", ErrInvalid)
 	case op.Amount < 1 || op.Amount > AmountMax:
 		return fmt.Errorf("%w: amount %d, want 1 to %d", ErrInvalid, op.Amount, int64(AmountMax))
 	case op.To != nil && *op.To == op.Wallet:

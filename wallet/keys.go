@@ -8,6 +8,8 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"shop/locking/idempotency"
 )
 
 // KeysKept is the shortest time for which an answer must be replayable.
@@ -34,7 +36,7 @@ func newRecord(req Request, op Operation, reply Reply, refused string) record {
 // reply is what was stored, for whoever asks for the same again.
 func (r record) reply(req Request) (Reply, error) {
 	if string(r.Fingerprint) != string(req.Fingerprint[:]) {
-		return Reply{}, ErrKeyReused
+		return Reply{}, idempotency.ErrKeyReused
 	}
 	return Reply{Status: r.Status, Body: r.Body, Replayed: true}, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"shop/locking/idempotency"
 	"shop/wallet"
 )
 
@@ -67,8 +68,8 @@ func TestKey_SameForAnotherWalletLetsOneThrough(t *testing.T) {
 			one := beside(func() (wallet.Reply, error) { return c.Debit(t.Context(), first, p.a, 30) })
 			two := beside(func() (wallet.Reply, error) { return c.Debit(t.Context(), second, other, 30) })
 			x, y := (<-one).err, (<-two).err
-			if (x == nil) == (y == nil) || !errors.Is(errors.Join(x, y), wallet.ErrKeyReused) {
-				t.Errorf("%v and %v, want one nil and one ErrKeyReused", x, y)
+			if (x == nil) == (y == nil) || !errors.Is(errors.Join(x, y), idempotency.ErrKeyReused) {
+				t.Errorf("%v and %v, want one nil and one idempotency.ErrKeyReused", x, y)
 			}
 			if n := c.operations(); n != 1 {
 				t.Errorf("%d operations, want 1", n)
@@ -93,8 +94,8 @@ func TestKey_SameForTwoCreditsGivesNobodyTheOthersBonus(t *testing.T) {
 			one := beside(func() (wallet.Reply, error) { return c.Credit(t.Context(), first, p.a, 30) })
 			two := beside(func() (wallet.Reply, error) { return c.Credit(t.Context(), second, other, 1000) })
 			x, y := (<-one).err, (<-two).err
-			if (x == nil) == (y == nil) || !errors.Is(errors.Join(x, y), wallet.ErrKeyReused) {
-				t.Errorf("%v and %v, want one nil and one ErrKeyReused", x, y)
+			if (x == nil) == (y == nil) || !errors.Is(errors.Join(x, y), idempotency.ErrKeyReused) {
+				t.Errorf("%v and %v, want one nil and one idempotency.ErrKeyReused", x, y)
 			}
 			if x == nil {
 				c.mustHave(p.a, 133)
@@ -116,8 +117,8 @@ func TestKey_OfAnotherRequestIsRefusedWithoutEffect(t *testing.T) {
 			req := ask(p.alice)
 			c.done(c.Credit(t.Context(), req, p.a, 30))
 			req.Fingerprint[0]++
-			if _, err := c.Credit(t.Context(), req, p.a, 30); !errors.Is(err, wallet.ErrKeyReused) {
-				t.Errorf("%v, want ErrKeyReused", err)
+			if _, err := c.Credit(t.Context(), req, p.a, 30); !errors.Is(err, idempotency.ErrKeyReused) {
+				t.Errorf("%v, want idempotency.ErrKeyReused", err)
 			}
 			c.mustHave(p.a, 133)
 			c.mustHold()

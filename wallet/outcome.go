@@ -10,6 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"shop/locking"
+	"shop/locking/idempotency"
 )
 
 // What one attempt can end with besides an answer. None of them is seen outside.
@@ -27,7 +28,7 @@ type verdictError struct{ error }
 func (e *verdictError) Unwrap() error { return e.error }
 
 func isVerdict(err error) bool {
-	return errors.Is(err, ErrKeyReused) || errors.As(err, new(*verdictError))
+	return errors.Is(err, idempotency.ErrKeyReused) || errors.As(err, new(*verdictError))
 }
 
 // ambiguousError is a commit that was sent, and whose result is unknown.

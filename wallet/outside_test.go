@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"shop/locking/idempotency"
 	"shop/wallet"
 )
 
@@ -78,7 +79,7 @@ func (o *outside) ask(ctx context.Context, a wallet.Ask) (bonus int64, err error
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode == http.StatusConflict {
-		return 0, wallet.ErrKeyReused
+		return 0, idempotency.ErrKeyReused
 	}
 	if resp.StatusCode != http.StatusOK {
 		return 0, fmt.Errorf("bonus service: %s", resp.Status)

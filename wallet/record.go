@@ -12,6 +12,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
+
+	"shop/locking/idempotency"
 )
 
 // asker finds out the bonus of a job.
@@ -81,7 +83,7 @@ func (s *Service) ask(ctx context.Context, j *job) (int64, error) {
 	if err == nil && (bonus < 0 || bonus > AmountMax) {
 		err = fmt.Errorf("a bonus of %d", bonus)
 	}
-	if errors.Is(err, ErrKeyReused) {
+	if errors.Is(err, idempotency.ErrKeyReused) {
 		return 0, err
 	}
 	if err != nil {

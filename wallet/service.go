@@ -11,6 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"shop/locking"
+	"shop/locking/idempotency"
 )
 
 // Service runs operations. It is safe for concurrent use; several processes may share one database.
@@ -92,7 +93,7 @@ func (s *Service) request(ctx context.Context, j *job) (Reply, error) {
 	if errors.Is(err, errGuard) {
 		s.count(GuardTripped, s.method.Name)
 	}
-	if err != nil && j.unknown && !errors.Is(err, ErrKeyReused) { // whatever it was, it was not the first attempt's
+	if err != nil && j.unknown && !errors.Is(err, idempotency.ErrKeyReused) { // whatever it was, it was not the first attempt's
 		return Reply{}, fmt.Errorf("%w: %v", locking.ErrOutcomeUnknown, err)
 	}
 	if err == nil && j.unknown {

@@ -10,6 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"shop/locking"
+	"shop/locking/idempotency"
 )
 
 // Kind of operation.
@@ -55,21 +56,11 @@ type Entry struct {
 	CreatedAt time.Time `bson:"createdAt"`
 }
 
-// Request names one intent of one client. The same Client and Key is the same
-// intent; with another Fingerprint it is ErrKeyReused.
-type Request struct {
-	Client      uuid.UUID
-	Key         string   // 1 to 255 bytes of printable ASCII
-	Fingerprint [32]byte // of what is asked
-}
-
-// Reply is what the client is told: committed in the transaction of the effect
-// and returned byte for byte to each repetition while the key is kept. Status and Body mean nothing to this package.
-type Reply struct {
-	Status   int
-	Body     []byte
-	Replayed bool
-}
+// Request and Reply are those of every lesson.
+type (
+	Request = idempotency.Request
+	Reply   = idempotency.Reply
+)
 
 // Encode turns an outcome that will be stored (an operation, or
 // ErrInsufficientFunds with the operation it is about) into the Reply. It runs
@@ -88,7 +79,7 @@ type Ask struct {
 
 // Bonus asks the outside what a credit gets on top, 0 or more. It has an effect
 // there that no transaction takes back. An error means that there is no answer now,
-// ErrKeyReused that the outside knows the Operation for another wallet or amount.
+// idempotency.ErrKeyReused that the outside knows the Operation for another wallet or amount.
 type Bonus func(context.Context, Ask) (int64, error)
 
 // Errors that certainly moved nothing. The first is stored under the key.
@@ -96,9 +87,8 @@ var (
 	ErrInsufficientFunds = errors.New("wallet: insufficient funds")
 
 	ErrNotFound  = errors.New("wallet: not found")
-	ErrForbidden = errors.New("wallet: the wallet is somebody else's")
+	ErrForbidden = errors.New("wallet: the wallet is another client's")
 	ErrInvalid   = errors.New("wallet: invalid request")
-	ErrKeyReused = errors.New("wallet: idempotency key was used for another request")
 )
 
 // InsufficientFundsError says how much is missing. It matches ErrInsufficientFunds.

@@ -72,7 +72,6 @@ func (c *batchCmd) Run(ctx context.Context, std stdio) error {
 // once goes on after an error: etcd that is down is no reason to keep old keys.
 func once(ctx context.Context, log *slog.Logger, pool *pgxpool.Pool, bank *bank, wallets *mongo.Database) error {
 	swept, sweepErr := sweep(ctx, bank)
-	money, moneyErr := transfer.Purge(ctx, pool, transfer.KeysKept)
 	keys, keysErr := pgtx.Purge(ctx, pool, pgtx.KeysKept)
 	var (
 		refusals  int64
@@ -82,11 +81,11 @@ func once(ctx context.Context, log *slog.Logger, pool *pgxpool.Pool, bank *bank,
 		refusals, walletErr = wallet.Purge(ctx, wallets, wallet.KeysKept)
 	}
 	level := slog.LevelDebug
-	if int64(swept)+money+keys+refusals > 0 {
+	if int64(swept)+keys+refusals > 0 {
 		level = slog.LevelInfo
 	}
-	log.Log(ctx, level, "batch", "holds_expired", swept, "transfer_keys_purged", money, "keys_purged", keys, "wallet_refusals_purged", refusals)
-	return errors.Join(sweepErr, moneyErr, keysErr, walletErr)
+	log.Log(ctx, level, "batch", "holds_expired", swept, "keys_purged", keys, "wallet_refusals_purged", refusals)
+	return errors.Join(sweepErr, keysErr, walletErr)
 }
 
 func sweep(ctx context.Context, bank *bank) (int, error) {

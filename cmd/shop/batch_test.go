@@ -22,7 +22,6 @@ func expired(t *testing.T) (url string, p payer) {
 		t.Fatalf("%d %s", status, body)
 	}
 	execute(t, url, `UPDATE transfers SET created_at = created_at - interval '1 day', expires_at = created_at - interval '1 hour'`)
-	execute(t, url, `UPDATE transfer_keys SET created_at = created_at - interval '2 days'`)
 	execute(t, url, `UPDATE idempotency_keys SET created_at = created_at - interval '2 days'`)
 	return url, p
 }
@@ -32,7 +31,7 @@ func wantSwept(t *testing.T, url string) {
 	if n := query(t, url, `SELECT (SELECT count(*) FROM transfers WHERE state = 'expired') - (SELECT sum(held) FROM accounts)::bigint`); n != 1 {
 		t.Errorf("the hold has not expired, or its money is not free: %d", n)
 	}
-	if n := query(t, url, `SELECT (SELECT count(*) FROM transfer_keys) + (SELECT count(*) FROM idempotency_keys)`); n != 0 {
+	if n := query(t, url, `SELECT count(*) FROM idempotency_keys`); n != 0 {
 		t.Errorf("%d old keys are left", n)
 	}
 }

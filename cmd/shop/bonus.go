@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"shop/locking/idempotency"
 	"shop/wallet"
 )
 
@@ -63,7 +64,7 @@ func (b *bonusClient) ask(ctx context.Context, a wallet.Ask) (int64, error) {
 	case err != nil:
 		return 0, err
 	case res.StatusCode == http.StatusConflict:
-		return 0, fmt.Errorf("%w: the bonus service knows it for another wallet, or another amount", wallet.ErrKeyReused)
+		return 0, fmt.Errorf("%w: the bonus service knows it for another wallet, or another amount", idempotency.ErrKeyReused)
 	case res.StatusCode != http.StatusOK:
 		return 0, fmt.Errorf("the bonus service says %s", res.Status)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"shop/locking/idempotency"
 	"shop/wallet"
 	"shop/wallet/bonus"
 )
@@ -74,7 +75,7 @@ func TestBonus_AnotherWalletOrAmountUnderTheSameOperationIsAKeyThatWasUsed(t *te
 	otherWallet, otherAmount := a, a
 	otherWallet.Wallet, otherAmount.Amount = uuid.New(), 101
 	for _, other := range []wallet.Ask{otherWallet, otherAmount} {
-		if bonus, err := client.ask(t.Context(), other); bonus != 0 || !errors.Is(err, wallet.ErrKeyReused) {
+		if bonus, err := client.ask(t.Context(), other); bonus != 0 || !errors.Is(err, idempotency.ErrKeyReused) {
 			t.Errorf("%d, %v, want ErrKeyReused", bonus, err)
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"sync"
 
 	"github.com/jackc/pgx/v5/pgproto3"
+
+	"shop/locking/idempotency/pgtx"
 )
 
 // packet is what a client sends before it waits for an answer: one query, or a
@@ -58,8 +60,10 @@ const (
 	touchAccounts = "update accounts set "
 	writeBalance  = "update accounts set balance"
 	writeEntries  = "insert into ledger_entries"
-	writeKey      = "insert into transfer_keys"
 )
+
+// writeKey is the statement that stores an idempotency key.
+var writeKey = plain(pgtx.InsertKey)
 
 // understand notes what one message of the client means. whole: the client waits now.
 func (c *cable) understand(p *packet, kind byte, body []byte) (whole bool, err error) {

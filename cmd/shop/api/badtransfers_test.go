@@ -83,7 +83,7 @@ func TestRefusals_OfTransfersLeaveNoTrace(t *testing.T) {
 		})
 	}
 	s.move("", inEuro("1"), "Idempotency-Key:").want(t, 400, api.TypeMissingIdempotencyKey)
-	if n := s.count("transfers") + s.count("transfer_keys") + s.count("ledger_entries"); n != 0 {
+	if n := s.count("transfers") + s.count("idempotency_keys") + s.count("ledger_entries"); n != 0 {
 		t.Errorf("%d rows were left", n)
 	}
 	s.wantMoney("alice", ida, 100, 0)

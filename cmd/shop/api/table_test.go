@@ -28,11 +28,10 @@ var wantProblems = []struct {
 }{
 	{locking.ErrOutcomeUnknown, TypeOutcomeUnknown, 503, true},
 	{idempotency.ErrInProgress, TypeInProgress, 409, true},
-	{transfer.ErrInProgress, TypeInProgress, 409, true},
 	{&transfer.InsufficientFundsError{Wanted: 2, Available: 1}, TypeInsufficientFunds, 409, false},
 	{transfer.ErrExpired, TypeExpired, 409, false},
 	{transfer.ErrSettled, TypeAlreadySettled, 409, false},
-	{transfer.ErrKeyReused, TypeIdempotencyKeyReused, 422, false},
+	{idempotency.ErrKeyReused, TypeIdempotencyKeyReused, 422, false},
 	{transfer.ErrNotFound, TypeNotFound, 404, false},
 	{transfer.ErrForbidden, TypeForbidden, 403, false},
 	{transfer.ErrInvalid, TypeInvalidRequest, 422, false},
@@ -40,14 +39,12 @@ var wantProblems = []struct {
 	{&transfer.StaleError{Fence: 1, Seen: 2}, TypeStale, 503, true},
 	{&transfer.UnavailableError{Err: errors.New("no answer")}, TypeBusy, 503, true},
 	{&wallet.InsufficientFundsError{Wanted: 2, Balance: 1}, TypeInsufficientFunds, 409, false},
-	{wallet.ErrKeyReused, TypeIdempotencyKeyReused, 422, false},
 	{wallet.ErrNotFound, TypeNotFound, 404, false},
 	{wallet.ErrForbidden, TypeForbidden, 403, false},
 	{wallet.ErrInvalid, TypeInvalidRequest, 422, false},
 	{&wallet.UnavailableError{Err: errors.New("no answer")}, TypeBusy, 503, true},
 	{&inventory.OutOfStockError{SKU: "a", Wanted: 2, Left: 1}, TypeOutOfStock, 409, false},
 	{inventory.ErrAlreadyCancelled, TypeAlreadyCancelled, 409, false},
-	{idempotency.ErrKeyReused, TypeIdempotencyKeyReused, 422, false},
 	{inventory.ErrNotFound, TypeNotFound, 404, false},
 	{&inventory.UnknownSKUError{SKU: "a"}, TypeNotFound, 404, false},
 	{inventory.ErrInvalid, TypeInvalidRequest, 422, false},
@@ -115,9 +112,9 @@ func TestTable_KnowsEveryTypeOfTheSpec(t *testing.T) {
 
 // An error that is both must promise less: a client would give up on "rejected".
 func TestTable_WhatMayHaveHappenedComesFirst(t *testing.T) {
-	for _, certain := range []error{locking.ErrBusy, locking.ErrLost, inventory.ErrOutOfStock, transfer.ErrInsufficientFunds, wallet.ErrInsufficientFunds, wallet.ErrKeyReused, transfer.ErrSource, inventory.ErrNotFound, errInvalid} {
+	for _, certain := range []error{locking.ErrBusy, locking.ErrLost, inventory.ErrOutOfStock, transfer.ErrInsufficientFunds, wallet.ErrInsufficientFunds, idempotency.ErrKeyReused, transfer.ErrSource, inventory.ErrNotFound, errInvalid} {
 		for _, err := range []error{
-			errors.Join(certain, locking.ErrOutcomeUnknown), errors.Join(idempotency.ErrInProgress, certain), errors.Join(certain, transfer.ErrInProgress),
+			errors.Join(certain, locking.ErrOutcomeUnknown), errors.Join(idempotency.ErrInProgress, certain), errors.Join(certain, idempotency.ErrInProgress),
 		} {
 			if typ := kindOf(err).typ; typ != TypeOutcomeUnknown && typ != TypeInProgress {
 				t.Errorf("%v is told as %s", err, typ)

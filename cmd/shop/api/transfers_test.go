@@ -72,7 +72,7 @@ func TestTransfer_OnlyTheOwnerMayDebit(t *testing.T) {
 		}
 	}
 	s.wantMoney("alice", a, 1000, 0)
-	if n := s.count("transfers") + s.count("transfer_keys"); n != 0 {
+	if n := s.count("transfers") + s.count("idempotency_keys"); n != 0 {
 		t.Errorf("%d rows were left", n)
 	}
 	s.move("k", moveOf(b, a, "500"), s.as("bob")).want(t, 201, "") // so that the key is still free

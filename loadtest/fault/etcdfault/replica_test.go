@@ -18,6 +18,7 @@ import (
 	"go.uber.org/zap"
 
 	"shop/locking/etcdlock"
+	"shop/locking/idempotency/pgtx"
 	"shop/transfer"
 )
 
@@ -61,7 +62,7 @@ func beReplica(args []string) int {
 }
 
 func newService(strategy, database, etcd, prefix string) (*transfer.Service, error) {
-	cfg, err := transfer.PoolConfig(database)
+	cfg, err := pgtx.PoolConfig(database)
 	if err != nil {
 		return nil, err
 	}

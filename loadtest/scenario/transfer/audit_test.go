@@ -36,8 +36,8 @@ INSERT INTO ledger_entries (transfer_id, account_id, delta, account_version, fen
 	('00000000-0000-0000-0000-000000000001', '00000000-0000-0000-0000-0000000000a2', 100, 1, 5, 'etcd'),
 	('00000000-0000-0000-0000-000000000002', '00000000-0000-0000-0000-0000000000a1', -150, 3, 7, 'etcd'),
 	('00000000-0000-0000-0000-000000000002', '00000000-0000-0000-0000-0000000000a2', 150, 2, 7, 'etcd');
-INSERT INTO transfer_keys (client_id, key, fingerprint, status, created_at)
-SELECT '00000000-0000-0000-0000-0000000000c1', key, sha256(key::bytea), status, '2026-01-01T00:00:00Z'
+INSERT INTO idempotency_keys (client_id, key, fingerprint, status, body, created_at)
+SELECT '00000000-0000-0000-0000-0000000000c1', key, sha256(key::bytea), status, '', '2026-01-01T00:00:00Z'
 FROM (VALUES ('k1', 201), ('k2', 201), ('k3', 201), ('k4', 201), ('k5', 201), ('post-k2', 201), ('void-k2', 409)) k (key, status);`
 
 const (
@@ -175,15 +175,15 @@ func TestAuditTransfer_CountsHowFarBalancesAreFromTheirEntries(t *testing.T) {
 // reuses is the first key again, for the second transfer, so long after the first.
 func reuses(gap, status string) string {
 	return `UPDATE transfers SET idempotency_key = 'k1', created_at = created_at + interval '` + gap + `' WHERE id = '` + transfer2 + `';
-		UPDATE transfer_keys SET created_at = created_at + interval '` + gap + `', status = ` + status + ` WHERE key = 'k1';`
+		UPDATE idempotency_keys SET created_at = created_at + interval '` + gap + `', status = ` + status + ` WHERE key = 'k1';`
 }
 
 // Its answer is purged after a day. What comes under it then is a new request.
 func TestAuditTransfer_AKeyMayBeUsedAgainAfterItsAnswerIsPurged(t *testing.T) {
 	for name, plant := range map[string]string{
 		"done again":             reuses("24 hours", "201"),
-		"refused the next time":  `UPDATE transfer_keys SET created_at = created_at + interval '24 hours', status = 409 WHERE key = 'k1'`,
-		"purged the second time": reuses("24 hours", "201") + `DELETE FROM transfer_keys WHERE key = 'k1'`,
+		"refused the next time":  `UPDATE idempotency_keys SET created_at = created_at + interval '24 hours', status = 409 WHERE key = 'k1'`,
+		"purged the second time": reuses("24 hours", "201") + `DELETE FROM idempotency_keys WHERE key = 'k1'`,
 	} {
 		for _, check := range transfer.Invariants {
 			if ids := findIn(t, check, theft{sql: plant}); len(ids) != 0 {

@@ -65,8 +65,8 @@ var thefts = []theft{
 	{check: "I-ONCE transfers", name: "one key, two transfers", sql: `UPDATE transfers SET idempotency_key = 'k1' WHERE id = '` + transfer2 + `'`, ids: []string{client + " k1"}},
 	{check: "I-ONCE transfers", name: "one key, two transfers, within the day for which its answer is kept", sql: reuses("22 hours 59 minutes", "201"), ids: []string{client + " k1"}},
 	{check: "I-ONCE transfers", name: "used again after years, and its answer was still there", sql: `UPDATE transfers SET idempotency_key = 'k1', created_at = '2028-01-01' WHERE id = '` + transfer2 + `'`, ids: []string{client + " k1"}},
-	{check: "I-ONCE answers", name: "moved, and refused for ever after", sql: `UPDATE transfer_keys SET status = 409 WHERE key = 'k1'`, ids: []string{client + " k1"}},
-	{check: "I-ONCE answers", name: "moved, and the key does not know it", sql: `DELETE FROM transfer_keys WHERE key = 'k1'; UPDATE transfers SET created_at = now() WHERE idempotency_key = 'k1'`, ids: []string{client + " k1"}},
+	{check: "I-ONCE answers", name: "moved, and refused for ever after", sql: `UPDATE idempotency_keys SET status = 409 WHERE key = 'k1'`, ids: []string{client + " k1"}},
+	{check: "I-ONCE answers", name: "moved, and the key does not know it", sql: `DELETE FROM idempotency_keys WHERE key = 'k1'; UPDATE transfers SET created_at = now() WHERE idempotency_key = 'k1'`, ids: []string{client + " k1"}},
 
 	{check: "I-ACK made", name: "acknowledged, and lost", sql: noEntries + `DELETE FROM ledger_entries WHERE transfer_id = '` + transfer1 + `'; DELETE FROM transfers WHERE id = '` + transfer1 + `'`, ids: []string{"k1"}},
 	{check: "I-ACK made", name: "another amount than was asked for", sql: `UPDATE transfers SET amount = 101, settled = 101 WHERE id = '` + transfer1 + `'`, ids: []string{"k1"}},

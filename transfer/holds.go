@@ -1,0 +1,242 @@
+package transfer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"shop/locking/idempotency/pgtx"
+)
+
+// change is what an operation does to a hold: once, and only from reserved. The
+// diagram is in the package comment.
+type change struct {
+	to      State
+	settled int64
+}
+
+// Post moves held money: amount of it, 0 for all. What is left over is free again.
+// A hold whose time is over gets ErrExpired as its stored reply, one that was
+// settled before ErrSettled, and another client's is ErrNotFound.
+func (s *Service) Post(ctx context.Context, req Request, id uuid.UUID, amount int64) (Reply, error) {
+	if amount < 0 {
+		return Reply{}, fmt.Errorf("%w: amount %d", ErrInvalid, amount)
+	}
+	return s.settle(ctx, req, id, Posted, amount)
+}
+
+// Void frees held money. Its refusals are those of Post.
+func (s *Service) Void(ctx context.Context, req Request, id uuid.UUID) (Reply, error) {
+	return s.settle(ctx, req, id, Voided, 0)
+}
+
+func (s *Service) settle(ctx context.Context, req Request, id uuid.UUID, to State, amount int64) (Reply, error) {
+	if err := req.Check(); err != nil {
+		return Reply{}, err
+	}
+	if reply, found, err := s.db.Lookup(ctx, req); found || err != nil {
+		return reply, err
+	}
+	// The client, the accounts and the amount of a hold never change: no lock is needed
+	// to read them, and a request for another client's hold waits in no queue.
+	tr, err := s.Find(ctx, req.Client, id)
+	if err != nil {
+		return Reply{}, err
+	}
+	if amount > tr.Amount {
+		return Reply{}, fmt.Errorf("%w: %d of a hold of %d", ErrInvalid, amount, tr.Amount)
+	}
+	o := s.onHold(req, tr, change{to: to})
+	if to == Posted {
+		o.change.settled = amount
+		if amount == 0 {
+			o.change.settled = tr.Amount
+		}
+	}
+	o.decide = settleNow
+	return s.run(ctx, o)
+}
+
+func (s *Service) onHold(req Request, tr Transfer, c change) *operation {
+	return &operation{Op: pgtx.Op{Request: req, Label: s.strategy}, id: tr.ID, from: tr.From, to: tr.To, change: &c}
+}
+
+// settleNow is the rest of a Post or a Void, after the change was tried.
+func settleNow(ctx context.Context, a *attempt, from, to *account) (Reply, error) {
+	a.expires = false
+	won, tr, err := a.holdNow()
+	switch {
+	case err != nil:
+		return Reply{}, err
+	case won && to.Balance > math.MaxInt64-tr.Settled:
+		return Reply{}, fmt.Errorf("%w: more than account %s can hold", ErrInvalid, to.ID)
+	case won:
+		from.Held -= tr.Amount
+		from.Balance -= tr.Settled
+		to.Balance += tr.Settled
+		if tr.Settled == 0 {
+			return a.record(tr, from)
+		}
+		return a.record(tr, from, to)
+	case tr.State == Reserved: // and past its time: the refusal that says so ends it
+		return a.expireNow(ctx, from)
+	case tr.State == Expired:
+		return a.s.refuse(tr, ErrExpired)
+	default:
+		return a.s.refuse(tr, fmt.Errorf("%w: %s", ErrSettled, tr.State))
+	}
+}
+
+// expireNow ends a hold past its time together with the refusal that says so.
+func (a *attempt) expireNow(ctx context.Context, from *account) (Reply, error) {
+	a.endHold(change{to: Expired})
+	if err := a.Flush(ctx); err != nil {
+		return Reply{}, err
+	}
+	won, tr, err := a.holdNow()
+	if err != nil {
+		return Reply{}, err
+	}
+	if !won { // another operation was faster, which it is only where accounts are not locked
+		return Reply{}, pgtx.ErrRetry
+	}
+	a.expires = true
+	from.Held -= tr.Amount
+	a.save(from)
+	return a.s.encoded(tr, ErrExpired)
+}
+
+// endHold queues the end of a hold, and a look at what it is then. It stands
+// behind the locks of both accounts, so that clock_timestamp() is read after all
+// waiting: now() is when the transaction began, and a Post that waited past the
+// end of the hold would still find it in time. Of Post, Void and Sweep
+// exactly one finds it reserved.
+func (a *attempt) endHold(c change) {
+	condition := `expires_at > clock_timestamp()`
+	if c.to == Expired {
+		condition = `expires_at <= clock_timestamp()`
+	}
+	a.ended = a.Exec(`
+		UPDATE transfers
+		SET state = $2, settled = $3, ended_at = clock_timestamp()
+		WHERE id = $1
+		AND state = 'reserved'
+		AND `+condition, a.id, c.to, c.settled)
+	a.hold = pgtx.Query[Transfer](a.Tx, selectTransfer+` WHERE id = $1`, a.id)
+}
+
+// holdNow is the hold behind its change, and whether it was this attempt that changed it.
+func (a *attempt) holdNow() (won bool, tr Transfer, err error) {
+	if len(*a.hold) != 1 {
+		return false, tr, fmt.Errorf("%w: transfer %s", ErrNotFound, a.id)
+	}
+	return a.ended.RowsAffected() == 1, (*a.hold)[0].utc(), nil
+}
+
+// expire gives back what one hold reserved, if its time is over.
+func (s *Service) expire(ctx context.Context, tr Transfer) (expired bool, err error) {
+	o := s.onHold(Request{}, tr, change{to: Expired})
+	o.decide = func(_ context.Context, a *attempt, from, _ *account) (Reply, error) {
+		var tr Transfer
+		if o.expires, tr, err = a.holdNow(); err != nil {
+			return Reply{}, err
+		}
+		if !o.expires { // not reserved any more, or not due: nothing to do
+			return pgtx.Refuse(Reply{})
+		}
+		from.Held -= tr.Amount
+		a.save(from)
+		return Reply{}, nil
+	}
+	_, err = s.run(ctx, o)
+	return o.expires && err == nil, err
+}
+
+// sweepPage is how many holds Sweep reads before it reads again.
+const sweepPage = 100
+
+// Sweep gives back the money of all holds whose time is over, and returns how many
+// it ended. Each is a transaction of its own under its two accounts, with the
+// locks of a Post and in their order: if a Post comes first, there is nothing left
+// to sweep, and the other way round. A hold that is busy or stale is left for the
+// next Sweep, and Sweep ends when a server is away. The error names the first
+// holds that were left, and counts them all.
+func (s *Service) Sweep(ctx context.Context) (swept int, err error) {
+	var (
+		at   time.Time // the last one seen, so that those left behind are not seen again
+		id   uuid.UUID
+		left leftBehind
+	)
+	for {
+		due, err := s.due(ctx, at, id)
+		if err != nil {
+			return swept, errors.Join(left.err(), err)
+		}
+		for _, tr := range due {
+			at, id = *tr.ExpiresAt, tr.ID
+			expired, err := s.expire(ctx, tr)
+			if expired {
+				swept++
+			}
+			if err != nil {
+				left.add(tr.ID, err)
+			}
+			if ctx.Err() != nil || isAway(err) {
+				return swept, left.err()
+			}
+		}
+		if len(due) < sweepPage {
+			return swept, left.err()
+		}
+	}
+}
+
+// isAway reports that a server is away, so that the next hold would fail like this one.
+func isAway(err error) bool {
+	var locks *UnavailableError
+	return errors.As(err, &locks) || errors.Is(err, pgtx.ErrUnreachable)
+}
+
+// leftBehind are holds that could not be ended: ten thousand of them may have ten
+// thousand times the same reason.
+type leftBehind struct {
+	first []error
+	n     int
+}
+
+func (l *leftBehind) add(id uuid.UUID, err error) {
+	if l.n++; l.n <= 3 {
+		l.first = append(l.first, fmt.Errorf("transfer: sweep %s: %w", id, err))
+	}
+}
+
+func (l *leftBehind) err() error {
+	if more := l.n - len(l.first); more > 0 {
+		return fmt.Errorf("%w\nand %d more holds", errors.Join(l.first...), more)
+	}
+	return errors.Join(l.first...)
+}
+
+// due lists holds whose time is over, by its end. Without a lock: which of them are
+// still reserved is decided under theirs.
+func (s *Service) due(ctx context.Context, at time.Time, id uuid.UUID) (list []Transfer, err error) {
+	err = s.db.Read(ctx, func(ctx context.Context, conn *pgx.Conn) (err error) {
+		rows, _ := conn.Query(ctx, selectTransfer+`
+			WHERE state = 'reserved'
+			AND expires_at <= clock_timestamp()
+			AND (expires_at, id) > ($1, $2)
+			ORDER BY expires_at, id
+			LIMIT $3`, at, id, sweepPage)
+		list, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Transfer])
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("transfer: list expired holds: %w", err)
+	}
+	return list, nil
+}
