@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"shop/locking/idempotency"
 	"shop/wallet"
 )
 
@@ -30,7 +31,7 @@ func TestRequest_ThatIsNotAllowedIsRefusedAndNotStored(t *testing.T) {
 				"to itself": {func(r wallet.Request) (wallet.Reply, error) {
 					return c.Pay(ctx, r, wallet.Transfer{From: p.a, To: p.a, Amount: 1})
 				}, wallet.ErrInvalid},
-				"no key":    {func(r wallet.Request) (wallet.Reply, error) { r.Key = ""; return c.Debit(ctx, r, p.a, 1) }, wallet.ErrInvalid},
+				"no key":    {func(r wallet.Request) (wallet.Reply, error) { r.Key = ""; return c.Debit(ctx, r, p.a, 1) }, idempotency.ErrKey},
 				"no wallet": {func(r wallet.Request) (wallet.Reply, error) { return c.Debit(ctx, r, nobody, 1) }, wallet.ErrNotFound},
 				"no payee": {func(r wallet.Request) (wallet.Reply, error) {
 					return c.Pay(ctx, r, wallet.Transfer{From: p.a, To: nobody, Amount: 1})
