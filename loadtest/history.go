@@ -11,7 +11,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// Attempt is one request on the wire, or one that never got there.
+// Attempt is one request that was sent, or one that never got that far.
 type Attempt struct {
 	Key     string        `json:"key"`
 	Replica int           `json:"replica"`

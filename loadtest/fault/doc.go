@@ -3,42 +3,37 @@
 //
 // Question: does it still hold when the thing it leans on goes away?
 //
-//	fault       type                what happens                                    must show, or the run is void
-//	crash       Crash               SIGKILL to a replica, started again             requests were cut off in the middle
-//	crash       CrashSteps          SIGKILL at each step of a transfer, in turn     crash_STEP of each step
-//	lock-lost   LockLost            lock keys in Redis deleted under their holders  keys were there, and holders noticed
-//	redis-down  Down                SIGKILL to Redis, started again                 purchases went on without the lock, and came back to it
-//	late-write  LateWrite           a packet to PostgreSQL is held until a newer    late_writes, late_stopped; late_refused of a
-//	                                holder has written, and then delivered          safe strategy, late_committed of an unsafe one
-//	commit-cut  CommitCut           the connection breaks right before, or after,   commits_cut_before, commits_cut_after
-//	                                COMMIT gets to PostgreSQL
-//	pause       Pauses              SIGSTOP to a replica for 1.5 to 5 TTLs          pauses, and work that was ended by trust
-//	pg-restart  Restart             SIGKILL to PostgreSQL, started again            pg_restarts
-//	lease-      etcdfault.          leases revoked in etcd, many times              leases_revoked, and fences that were
-//	revoked     LeasesRevoked                                                       refused
-//	leader-     etcdfault.          SIGKILL to the leader of three members,         members_killed, elections
-//	kill        LeaderKill          started again
-//	no-quorum   etcdfault.NoQuorum  two of three members killed, or paused          quorum_losses
-//	step-down   mongofault.         replSetStepDown to the primary                  elections, transient labels
-//	            StepDown
-//	primary-    mongofault.         SIGSTOP to the primary until there is another   elections, transient labels
-//	pause       PrimaryPause
-//	primary-    mongofault.         SIGKILL to a primary with writes that nobody    elections, transient labels
-//	kill        PrimaryKill         else has, started again
-//	commit-     mongofault.         the answer to a commit is swallowed, or says    commits_cut, commits_failed, and unknown
-//	unknown     CommitUnknown       that the write concern was not reached          labels that were resolved
+//	fault          type                        what happens                                    must show, or the run is inconclusive
+//	crash          replicafault.Crash          SIGKILL to a replica, started again             requests were cut off in the middle
+//	crash          replicafault.CrashSteps     SIGKILL at each step of a request, in turn      crash_STEP of each step
+//	pause          replicafault.Pauses         SIGSTOP to a replica for 1.5 to 5 TTLs          pauses, and work that was ended by trust
+//	lock-lost      redisfault.LockLost         lock keys in Redis deleted under their holders  keys were there, and holders noticed
+//	redis-down     redisfault.Down             SIGKILL to Redis, started again                 purchases without the lock, and then with it
+//	late-write     pgfault.LateWrite           a write to PostgreSQL is held until a newer     late_writes, late_stopped; late_refused of a
+//	                                           holder has written, and then delivered          safe strategy, late_committed of an unsafe one
+//	commit-cut     pgfault.CommitCut           the connection breaks right before, or after,   commits_cut_before, commits_cut_after
+//	                                           COMMIT gets to PostgreSQL
+//	pg-restart     pgfault.Restart             SIGKILL to PostgreSQL, started again            pg_restarts
+//	lease-revoked  etcdfault.LeasesRevoked     leases revoked in etcd, many times              leases_revoked, and fences that were refused
+//	leader-kill    etcdfault.LeaderKill        SIGKILL to the leader of three members          members_killed, elections
+//	no-quorum      etcdfault.NoQuorum          two of three members killed, or paused          quorum_losses
+//	step-down      mongofault.StepDown         replSetStepDown to the primary                  elections, transient labels
+//	primary-pause  mongofault.PrimaryPause     SIGSTOP to the primary until there is another   elections, transient labels
+//	primary-kill   mongofault.PrimaryKill      SIGKILL to a primary with writes that no other  elections, transient labels
+//	                                           member has, started again
+//	commit-unknown mongofault.CommitUnknown    the answer to a commit is swallowed, or says    commits_cut, commits_failed, and unknown
+//	                                           that the write concern was not reached          labels that were resolved
 //
 // Each returns what it did and when, as Events, with the evidence in numbers: a
-// fault that nobody can show to have happened proves nothing. Faults come one
+// fault that cannot be shown to have happened proves nothing. Faults come one
 // class at a time, so that a violation can be blamed on one. Each ends with its
 // time, or a little after it: by as long as the last thing takes that it undoes.
 //
-// Faults between a replica and PostgreSQL strike on a Wire, which the replica
-// has to be given as its database; those between a replica and MongoDB on a
-// mongofault.Wire. LateWrite in its second way, the stopped
-// replica, wants replicas without failpoints: with them each step of a transfer
-// is a packet of its own, and PostgreSQL ends the open transaction of one that
-// is silent; so it is done in the first way only.
+// Faults between a replica and a server act in a proxy (package proxy), which the replica
+// gets as its database: pgfault.Proxy, mongofault.Proxy. LateWrite in its second way, the
+// stopped replica, wants replicas without failpoints: with them each step of a transfer is
+// a segment of its own, and PostgreSQL ends the open transaction of a silent client; so it
+// is done in the first way only.
 //
 // Sources: the nemesis of Jepsen; the failpoints of etcd's robustness suite
 // (which voids a run whose fault did not land); `etcdctl lease revoke` in etcd's
@@ -84,10 +79,34 @@ func Wait(ctx context.Context, d time.Duration) bool {
 	}
 }
 
+// Within waits for c to be closed; false: not in time.
+func Within(ctx context.Context, d time.Duration, c <-chan struct{}) bool {
+	limit := time.NewTimer(d)
+	defer limit.Stop()
+	select {
+	case <-c:
+		return true
+	case <-limit.C:
+	case <-ctx.Done():
+	}
+	return false
+}
+
 // undoWait bounds the undoing of one thing.
 const undoWait = 15 * time.Second
 
-// undoing is for what has to be undone, also when ctx has ended.
-func undoing(ctx context.Context) (context.Context, context.CancelFunc) {
+// Undoing is for what has to be undone, also when ctx has ended.
+func Undoing(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), undoWait)
+}
+
+// Seen is the evidence of several events.
+func Seen(events []Event) map[string]int64 {
+	seen := map[string]int64{}
+	for _, e := range events {
+		for name, n := range e.Seen {
+			seen[name] += n
+		}
+	}
+	return seen
 }

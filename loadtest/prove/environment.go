@@ -27,6 +27,7 @@ import (
 	"shop/loadtest"
 	"shop/loadtest/fault"
 	"shop/loadtest/fault/mongofault"
+	"shop/loadtest/fault/pgfault"
 	"shop/locking/idempotency/pgtx"
 )
 
@@ -46,19 +47,19 @@ var lockTTLs = map[string]time.Duration{
 
 // environment is what scenarios run on: the program under proof, and servers to break.
 type environment struct {
-	program  string // the path of shop
-	settings *app
-	stack    *stack.Stack                // nil without one
-	private  map[string]*stack.Server    // by kind: those that only the scenarios use that break them
-	cluster  []*stack.Server             // the three members of the private etcd, when it is there
-	wires    []*fault.Wire               // to PostgreSQL, of the scenario under way, one for each replica; nil: none
-	tapped   []*mongofault.Wire          // to MongoDB, likewise
-	etcds    map[string]*clientv3.Client // by endpoints
-	closing  []func()
+	program      string // the path of shop
+	settings     *app
+	stack        *stack.Stack                // nil without one
+	private      map[string]*stack.Server    // by kind: those that only the scenarios use that break them
+	cluster      []*stack.Server             // the three members of the private etcd, when it is there
+	proxies      []*pgfault.Proxy            // to PostgreSQL, of the scenario under way, one for each replica; nil: none
+	mongoProxies []*mongofault.Proxy         // to MongoDB, likewise
+	etcds        map[string]*clientv3.Client // by endpoints
+	closing      []func()
 }
 
 func (e *environment) close() {
-	e.unwire()
+	e.closeProxies()
 	ctx, cancel := context.WithTimeout(context.Background(), serverWait)
 	defer cancel()
 	for kind := range e.private { // the stack may live longer than we do
@@ -69,15 +70,15 @@ func (e *environment) close() {
 	}
 }
 
-// unwire closes the wires of the scenario before.
-func (e *environment) unwire() {
-	for _, w := range e.wires {
+// closeProxies closes the proxies of the scenario before.
+func (e *environment) closeProxies() {
+	for _, w := range e.proxies {
 		w.Close()
 	}
-	for _, w := range e.tapped {
+	for _, w := range e.mongoProxies {
 		w.Close()
 	}
-	e.wires, e.tapped = nil, nil
+	e.proxies, e.mongoProxies = nil, nil
 }
 
 // matrix is that of all flows, with the strategies that the lessons offer.

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"shop/loadtest/fault/redisfault"
+	"shop/loadtest/fault/replicafault"
 	inventoryflow "shop/loadtest/scenario/inventory"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -40,7 +42,7 @@ func (e *environment) inventoryReplica(t *loadtest.Trial, p *loadtest.Program) e
 func (e *environment) inventoryFault(t *loadtest.Trial) (fault.Fault, error) {
 	switch t.Scenario.Fault {
 	case loadtest.Crash:
-		return fault.Crash{Victims: t.Replicas, Times: 6}, nil
+		return replicafault.Crash{Victims: t.Replicas, Times: 6}, nil
 	case inventoryflow.LockLost:
 		options, err := redis.ParseURL(e.settings.RedisURL)
 		if err != nil {
@@ -48,10 +50,10 @@ func (e *environment) inventoryFault(t *loadtest.Trial) (fault.Fault, error) {
 		}
 		client := redis.NewClient(options)
 		e.closing = append(e.closing, func() { _ = client.Close() })
-		return fault.LockLost{Client: client, Prefix: t.Prefix, Every: 2 * time.Millisecond}, nil
+		return redisfault.LockLost{Client: client, Prefix: t.Prefix, Every: 2 * time.Millisecond}, nil
 	case inventoryflow.RedisDown:
 		server, err := e.server("redis")
-		return fault.Down{Name: "redis", Server: server, Part: 0.5}, err
+		return redisfault.Down{Name: "redis", Server: server, Part: 0.5}, err
 	}
 	return nil, fmt.Errorf("no such fault: %q", t.Scenario.Fault)
 }

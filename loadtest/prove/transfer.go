@@ -19,6 +19,8 @@ import (
 	"shop/loadtest"
 	"shop/loadtest/fault"
 	"shop/loadtest/fault/etcdfault"
+	"shop/loadtest/fault/pgfault"
+	"shop/loadtest/fault/replicafault"
 	"shop/locking/etcdlock"
 	"shop/transfer"
 )
@@ -30,7 +32,7 @@ func (e *environment) transferReplica(t *loadtest.Trial, p *loadtest.Program) er
 	if err != nil {
 		return err
 	}
-	urls, err := e.wire(s, t.Postgres)
+	urls, err := e.proxy(s, t.Postgres)
 	if err != nil {
 		return err
 	}
@@ -106,20 +108,20 @@ func (e *environment) etcdMembers() ([]*stack.Server, error) {
 	return e.cluster, err
 }
 
-// wire gives each replica its own way to the database, and puts a wire into it
-// where a fault needs one. Those of the scenario before are closed.
-func (e *environment) wire(s loadtest.Scenario, databaseURL string) ([]string, error) {
-	e.unwire()
+// proxy gives each replica its own way to the database, through a proxy where a fault
+// needs one. Those of the scenario before are closed.
+func (e *environment) proxy(s loadtest.Scenario, databaseURL string) ([]string, error) {
+	e.closeProxies()
 	urls := slices.Repeat([]string{databaseURL}, e.settings.Replicas)
 	if s.Fault != transferflow.LateWrite && s.Fault != transferflow.CommitCut {
 		return urls, nil
 	}
 	for n := range urls {
-		w, err := fault.NewWire(databaseURL)
+		w, err := pgfault.NewProxy(databaseURL)
 		if err != nil {
 			return nil, err
 		}
-		e.wires = append(e.wires, w)
+		e.proxies = append(e.proxies, w)
 		urls[n] = w.URL()
 	}
 	return urls, nil
@@ -159,14 +161,14 @@ func (e *environment) transferFault(t *loadtest.Trial) (fault.Fault, error) {
 		for _, step := range transfer.Steps() {
 			steps = append(steps, string(step))
 		}
-		return fault.CrashSteps{Replicas: t.Replicas, Flow: "transfer", Steps: steps, Wait: stepWait}, nil
+		return replicafault.CrashSteps{Replicas: t.Replicas, Flow: "transfer", Steps: steps, Wait: stepWait}, nil
 	case loadtest.Pause:
-		return fault.Pauses{Replicas: t.Replicas, TTL: lockTTLs["transfer"]}, nil
+		return replicafault.Pauses{Replicas: t.Replicas, TTL: lockTTLs["transfer"]}, nil
 	case transferflow.CommitCut:
-		return fault.CommitCut{Wires: e.wires, Every: 100 * time.Millisecond}, nil
+		return pgfault.CommitCut{Proxies: e.proxies, Every: 100 * time.Millisecond}, nil
 	case transferflow.PGRestart:
 		server, err := e.server("postgres")
-		return fault.Restart{Postgres: server, Times: 3}, err
+		return pgfault.Restart{Postgres: server, Times: 3}, err
 	}
 	client, err := e.etcd(s)
 	if err != nil {
@@ -174,8 +176,8 @@ func (e *environment) transferFault(t *loadtest.Trial) (fault.Fault, error) {
 	}
 	switch s.Fault {
 	case transferflow.LateWrite:
-		return fault.LateWrite{
-			Wires: e.wires, Replicas: t.Replicas, TTL: lockTTLs["transfer"], URL: t.Postgres, Record: e.keepLateWrite(s),
+		return pgfault.LateWrite{
+			Proxies: e.proxies, Replicas: t.Replicas, TTL: lockTTLs["transfer"], URL: t.Postgres, Record: e.keepLateWrite(s),
 			Evict: func(ctx context.Context, account string) (bool, error) {
 				return etcdfault.Evict(ctx, client, t.Prefix, "account/"+account)
 			},
@@ -203,12 +205,12 @@ func (e *environment) transferFault(t *loadtest.Trial) (fault.Fault, error) {
 // keepLateWrite writes a late write that went as its strategy must let it go,
 // refused or committed, as a diagram into the report's folder: one of a replica
 // that stood still, if there is one.
-func (e *environment) keepLateWrite(s loadtest.Scenario) func(fault.LateRecord) {
-	var kept fault.Way
+func (e *environment) keepLateWrite(s loadtest.Scenario) func(pgfault.LateRecord) {
+	var kept pgfault.Way
 	file := filepath.Join(e.settings.Out, "late-write-"+s.Strategy+".mmd")
-	return func(late fault.LateRecord) {
+	return func(late pgfault.LateRecord) {
 		telling := late.Refused && s.Expect == loadtest.Safe || late.Committed && s.Expect == loadtest.Violated
-		if !telling || kept == fault.Stopped || kept == late.Way {
+		if !telling || kept == pgfault.Stopped || kept == late.Way {
 			return
 		}
 		if os.WriteFile(file, []byte(late.Diagram()), 0o644) == nil {

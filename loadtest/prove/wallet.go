@@ -14,13 +14,14 @@ import (
 	"shop/loadtest"
 	"shop/loadtest/fault"
 	"shop/loadtest/fault/mongofault"
+	"shop/loadtest/fault/replicafault"
 	"shop/wallet"
 )
 
 // walletReplica keeps wallets with the scenario's strategy.
 func (e *environment) walletReplica(t *loadtest.Trial, p *loadtest.Program) error {
 	s, own := t.Scenario, walletflow.Of(t)
-	urls, err := e.wireMongo(s, own.Mongo)
+	urls, err := e.proxyMongo(s, own.Mongo)
 	if err != nil {
 		return err
 	}
@@ -38,21 +39,21 @@ func (e *environment) walletReplica(t *loadtest.Trial, p *loadtest.Program) erro
 	return nil
 }
 
-// wireMongo gives each replica its own way to MongoDB: through a proxy, where it leads to
+// proxyMongo gives each replica its own way to MongoDB: through a proxy, where it leads to
 // one and the same primary all the time.
-func (e *environment) wireMongo(s loadtest.Scenario, databaseURL string) ([]string, error) {
-	e.unwire()
+func (e *environment) proxyMongo(s loadtest.Scenario, databaseURL string) ([]string, error) {
+	e.closeProxies()
 	urls := make([]string, e.settings.Replicas)
 	for n := range urls {
 		urls[n] = databaseURL
 		if s.Fault != loadtest.NoFault && s.Fault != walletflow.CommitUnknown {
 			continue
 		}
-		w, err := mongofault.NewWire(databaseURL)
+		w, err := mongofault.NewProxy(databaseURL)
 		if err != nil {
 			return nil, err
 		}
-		e.tapped = append(e.tapped, w)
+		e.mongoProxies = append(e.mongoProxies, w)
 		urls[n] = w.URL()
 	}
 	return urls, nil
@@ -60,8 +61,8 @@ func (e *environment) wireMongo(s loadtest.Scenario, databaseURL string) ([]stri
 
 // wireReport is what the proxies saw of the replicas, by the rules of the strategy.
 func (e *environment) wireReport(s loadtest.Scenario) (all walletflow.WireReport) {
-	for n, w := range e.tapped {
-		transactions, breaches := w.Overheard(s.Strategy)
+	for n, w := range e.mongoProxies {
+		transactions, breaches := w.Breaches(s.Strategy)
 		all.Transactions += transactions
 		for _, b := range breaches {
 			all.Breaches = append(all.Breaches, fmt.Sprintf("replica %d: %s", n+1, b))
@@ -78,7 +79,7 @@ func (e *environment) walletFault(t *loadtest.Trial) (fault.Fault, error) {
 		for _, step := range wallet.Steps() {
 			steps = append(steps, string(step))
 		}
-		return fault.CrashSteps{Replicas: t.Replicas, Flow: "wallet", Steps: steps, Wait: stepWait}, nil
+		return replicafault.CrashSteps{Replicas: t.Replicas, Flow: "wallet", Steps: steps, Wait: stepWait}, nil
 	}
 	set, err := e.mongoSet(mongoKind(s))
 	if err != nil {
@@ -87,7 +88,7 @@ func (e *environment) walletFault(t *loadtest.Trial) (fault.Fault, error) {
 	switch s.Fault {
 	case loadtest.Pause:
 		aim := func(ctx context.Context) bool { return mongofault.Abandoned(ctx, set, aimWait) }
-		return fault.Pauses{Replicas: t.Replicas, TTL: transactionLifetime(s), Aim: aim}, nil
+		return replicafault.Pauses{Replicas: t.Replicas, TTL: transactionLifetime(s), Aim: aim}, nil
 	case walletflow.StepDown:
 		return mongofault.StepDown{Set: set, Times: 2}, nil
 	case walletflow.PrimaryPause:
@@ -95,7 +96,7 @@ func (e *environment) walletFault(t *loadtest.Trial) (fault.Fault, error) {
 	case walletflow.PrimaryKill:
 		return mongofault.PrimaryKill{Set: set, Times: 1}, nil
 	case walletflow.CommitUnknown:
-		return mongofault.CommitUnknown{Wires: e.tapped, Every: 100 * time.Millisecond, Phase: 700 * time.Millisecond}, nil
+		return mongofault.CommitUnknown{Proxies: e.mongoProxies, Every: 100 * time.Millisecond, Phase: 700 * time.Millisecond}, nil
 	}
 	return nil, fmt.Errorf("no such fault: %q", s.Fault)
 }

@@ -33,7 +33,7 @@ func TestLeaderKill_AnotherIsElectedEachTime(t *testing.T) {
 	store := open(t, client, "lock", 5*time.Second)
 	began := time.Now()
 	events, err := LeaderKill{Client: client, Members: members, Times: 2}.Inject(t.Context(), 4*time.Second)
-	seen := sum(events)
+	seen := fault.Seen(events)
 	t.Logf("%v in %v", seen, time.Since(began).Round(time.Millisecond))
 	if err != nil || len(events) != 2 || seen["members_killed"] != 2 || seen["elections"] < 2 {
 		t.Errorf("%+v, %v", events, err)
@@ -79,8 +79,8 @@ func TestNoQuorum_NothingIsGrantedAndThenItIsAgain(t *testing.T) {
 	store := open(t, client, "lock", 2*time.Second)
 	began := time.Now()
 	events, err := NoQuorum{Client: client, Members: members, Times: 2, Part: 0.5}.Inject(t.Context(), 6*time.Second)
-	t.Logf("%v in %v", sum(events), time.Since(began).Round(time.Millisecond))
-	if err != nil || sum(events)["quorum_losses"] != 2 {
+	t.Logf("%v in %v", fault.Seen(events), time.Since(began).Round(time.Millisecond))
+	if err != nil || fault.Seen(events)["quorum_losses"] != 2 {
 		t.Errorf("%+v, %v", events, err)
 	}
 	for i, m := range members {

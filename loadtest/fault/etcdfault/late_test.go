@@ -13,13 +13,15 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"shop/loadtest/fault"
+	"shop/loadtest/fault/pgfault"
+	"shop/loadtest/internal/testbed"
 	"shop/transfer"
 )
 
 // newBank is a schema of its own with rich accounts.
 func newBank(t *testing.T) (database string, owner uuid.UUID, accounts []string) {
 	t.Helper()
-	u, err := url.Parse(env(t, "SHOP_POSTGRES_URL"))
+	u, err := url.Parse(testbed.Env(t, "SHOP_POSTGRES_URL"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,17 +72,17 @@ func wrong(t *testing.T, database string) (n int) {
 	return n
 }
 
-// serve starts three replicas, each behind a wire.
-func serve(t *testing.T, strategy, database, prefix string, owner uuid.UUID, accounts []string) (wires []*fault.Wire, replicas processes) {
+// serve starts three replicas, each behind a proxy.
+func serve(t *testing.T, strategy, database, prefix string, owner uuid.UUID, accounts []string) (wires []*pgfault.Proxy, replicas processes) {
 	t.Helper()
 	for range 3 {
-		w, err := fault.NewWire(database)
+		w, err := pgfault.NewProxy(database)
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(w.Close)
 		wires = append(wires, w)
-		replicas.start(t, append([]string{strategy, w.URL(), env(t, "SHOP_ETCD_ENDPOINTS"), prefix, owner.String()}, accounts...)...)
+		replicas.start(t, append([]string{strategy, w.URL(), testbed.Env(t, "SHOP_ETCD_ENDPOINTS"), prefix, owner.String()}, accounts...)...)
 	}
 	return wires, replicas
 }
@@ -94,19 +96,19 @@ func TestLateWrite_TheFenceRefusesAndWithoutItMoneyIsLost(t *testing.T) {
 			client, prefix := shared(t)
 			wires, replicas := serve(t, strategy, database, prefix, owner, accounts)
 			safe := !strings.HasPrefix(strategy, "etcd-unfenced")
-			all := []fault.Way{fault.Revoked, fault.Stopped}
+			all := []pgfault.Way{pgfault.Revoked, pgfault.Stopped}
 			if strings.HasSuffix(strategy, stepByStep) { // an open transaction is never stopped
 				all = all[:1]
 			}
 			ctx, done := context.WithTimeout(t.Context(), time.Minute)
 			defer done()
-			ways, refused := map[fault.Way]bool{}, 0
-			strike := fault.LateWrite{
-				Wires: wires, Replicas: replicas, TTL: lockTTL, URL: database,
+			ways, refused := map[pgfault.Way]bool{}, 0
+			strike := pgfault.LateWrite{
+				Proxies: wires, Replicas: replicas, TTL: lockTTL, URL: database,
 				Evict: func(ctx context.Context, account string) (bool, error) {
 					return Evict(ctx, client, prefix, "account/"+account)
 				},
-				Record: func(r fault.LateRecord) {
+				Record: func(r pgfault.LateRecord) {
 					ways[r.Way] = true
 					if r.Refused {
 						refused++
@@ -119,7 +121,7 @@ func TestLateWrite_TheFenceRefusesAndWithoutItMoneyIsLost(t *testing.T) {
 			}
 			events, err := strike.Inject(ctx, time.Hour)
 			replicas.stop()
-			seen := sum(events)
+			seen := fault.Seen(events)
 			if !errors.Is(err, context.Canceled) {
 				t.Errorf("%v: %v, %v, %d accounts wrong after a minute", err, seen, ways, wrong(t, database))
 			}
@@ -137,9 +139,9 @@ func TestCommitCut_OfRealTransfersNothingIsLost(t *testing.T) {
 		database, owner, accounts := newBank(t)
 		_, prefix := shared(t)
 		wires, replicas := serve(t, strategy, database, prefix, owner, accounts)
-		events, err := fault.CommitCut{Wires: wires, Every: 20 * time.Millisecond}.Inject(t.Context(), time.Second)
+		events, err := pgfault.CommitCut{Proxies: wires, Every: 20 * time.Millisecond}.Inject(t.Context(), time.Second)
 		replicas.stop()
-		seen := sum(events)
+		seen := fault.Seen(events)
 		t.Logf("%s: %v", strategy, seen)
 		before, after := seen["commits_cut_before"], seen["commits_cut_after"]
 		if err != nil || before < 2 || after < 2 || wrong(t, database) != 0 {

@@ -31,7 +31,7 @@ func TestLeasesRevoked_EveryHolderBelowThePrefixLosesItsLockAndNobodyElse(t *tes
 		held = append(held, l)
 	}
 	events, err := LeasesRevoked{Client: client, Prefix: prefix, Every: time.Hour}.Inject(t.Context(), 50*time.Millisecond)
-	if n := sum(events)["leases_revoked"]; err != nil || n != 2 || events[0].Hits != n {
+	if n := fault.Seen(events)["leases_revoked"]; err != nil || n != 2 || events[0].Hits != n {
 		t.Errorf("%+v, %v", events, err)
 	}
 	for i, store := range []locking.Store{one, two, other} {

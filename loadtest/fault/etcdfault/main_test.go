@@ -13,7 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"shop/compose/local/stack"
-	"shop/loadtest/fault"
+	"shop/loadtest/internal/testbed"
 	"shop/locking/etcdlock"
 )
 
@@ -22,16 +22,6 @@ func TestMain(m *testing.M) {
 		os.Exit(beReplica(os.Args[2:]))
 	}
 	goleak.VerifyTestMain(m)
-}
-
-// env reads an address. A missing server fails the test: nothing is skipped.
-func env(t testing.TB, name string) string {
-	t.Helper()
-	v := os.Getenv(name)
-	if v == "" {
-		t.Fatalf("%s is not set: run the tests with `make test`, or `go run ./compose/local exec -- go test ./...`", name)
-	}
-	return v
 }
 
 func connect(t testing.TB, endpoints ...string) *clientv3.Client {
@@ -49,7 +39,7 @@ func connect(t testing.TB, endpoints ...string) *clientv3.Client {
 // shared is a client of the shared etcd, and a prefix of one's own there.
 func shared(t testing.TB) (*clientv3.Client, string) {
 	t.Helper()
-	return connect(t, strings.Split(env(t, "SHOP_ETCD_ENDPOINTS"), ",")...), fmt.Sprintf("fault-%d", time.Now().UnixNano())
+	return connect(t, strings.Split(testbed.Env(t, "SHOP_ETCD_ENDPOINTS"), ",")...), fmt.Sprintf("fault-%d", time.Now().UnixNano())
 }
 
 func open(t testing.TB, client *clientv3.Client, prefix string, ttl time.Duration) *etcdlock.Store {
@@ -65,7 +55,7 @@ func open(t testing.TB, client *clientv3.Client, prefix string, ttl time.Duratio
 // three starts a cluster for one test.
 func three(t *testing.T) (*clientv3.Client, []Member) {
 	t.Helper()
-	all, err := stack.Attach(env(t, "SHOP_STACK"))
+	all, err := stack.Attach(testbed.Env(t, "SHOP_STACK"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,14 +81,4 @@ func three(t *testing.T) (*clientv3.Client, []Member) {
 		members, endpoints = append(members, Member{s.Addr, s}), append(endpoints, s.Addr)
 	}
 	return connect(t, endpoints...), members
-}
-
-func sum(events []fault.Event) map[string]int64 {
-	all := map[string]int64{}
-	for _, e := range events {
-		for name, n := range e.Seen {
-			all[name] += n
-		}
-	}
-	return all
 }

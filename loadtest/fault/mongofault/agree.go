@@ -48,7 +48,7 @@ func union(a, b map[string]string) map[string]bool {
 func hashesOf(ctx context.Context, m Member, database string) (map[string]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, undoWait)
 	defer cancel()
-	answer, err := ask(ctx, m.Addr, database, bson.D{{Key: "dbHash", Value: 1}})
+	answer, err := command(ctx, m.Addr, database, bson.D{{Key: "dbHash", Value: 1}})
 	if err != nil {
 		return nil, err
 	}

@@ -19,7 +19,7 @@ func TestAgree_TellsWhereOneMemberHasSomethingElse(t *testing.T) {
 		t.Fatal(err)
 	}
 	// A command of MongoDB's own tests: into this member, and no other.
-	_, err = ask(t.Context(), set.others(primary)[0].Addr, db.Name(), bson.D{
+	_, err = command(t.Context(), set.others(primary)[0].Addr, db.Name(), bson.D{
 		{Key: "godinsert", Value: "wallet_entries"}, {Key: "obj", Value: bson.D{{Key: "_id", Value: 1}}},
 	})
 	if err != nil {

@@ -21,9 +21,9 @@ import (
 // After a cut the driver sends the commit again by itself, and hears that it was
 // done. In the other phase whoever committed has to find out.
 type CommitUnknown struct {
-	Wires []*Wire
-	Every time.Duration // one cut, on one of the wires after the other
-	Phase time.Duration // at most half of the time, so that both ways are tried
+	Proxies []*Proxy
+	Every   time.Duration // one cut, on one of the wires after the other
+	Phase   time.Duration // at most half of the time, so that both ways are tried
 }
 
 // maxTimeExpired is the error behind which WithTransaction says at once that it
@@ -52,17 +52,17 @@ func (c CommitUnknown) Inject(ctx context.Context, over time.Duration) ([]fault.
 
 func (c CommitUnknown) cut(ctx context.Context, d time.Duration) (fault.Event, error) {
 	event := fault.Event{What: "answers to commits cut", At: time.Now()}
-	before := c.sum((*Wire).cutSoFar)
+	before := c.sum((*Proxy).cutSoFar)
 	for i, end := 0, event.At.Add(d); time.Now().Before(end); i++ {
-		c.Wires[i%len(c.Wires)].cuts.Store(1)
+		c.Proxies[i%len(c.Proxies)].cuts.Store(1)
 		if !fault.Wait(ctx, min(c.Every, time.Until(end))) {
 			break
 		}
 	}
-	for _, w := range c.Wires {
+	for _, w := range c.Proxies {
 		w.cuts.Store(0)
 	}
-	event.Until, event.Hits = time.Now(), c.sum((*Wire).cutSoFar)-before
+	event.Until, event.Hits = time.Now(), c.sum((*Proxy).cutSoFar)-before
 	event.Seen = map[string]int64{"commits_cut": event.Hits}
 	return event, nil
 }
@@ -71,10 +71,10 @@ func (c CommitUnknown) unsure(ctx context.Context, d time.Duration) (event fault
 	event = fault.Event{What: "commits not acknowledged", At: time.Now()}
 	whole, cancel := undoing(ctx)
 	defer cancel()
-	before := c.sum((*Wire).failedSoFar)
+	before := c.sum((*Proxy).failedSoFar)
 	defer func() {
 		err = errors.Join(err, c.failCommits(whole, "off"))
-		event.Until, event.Hits = time.Now(), c.sum((*Wire).failedSoFar)-before
+		event.Until, event.Hits = time.Now(), c.sum((*Proxy).failedSoFar)-before
 		event.Seen = map[string]int64{"commits_failed": event.Hits}
 	}()
 	if err := c.failCommits(whole, "alwaysOn"); err != nil {
@@ -84,16 +84,16 @@ func (c CommitUnknown) unsure(ctx context.Context, d time.Duration) (event fault
 	return event, nil
 }
 
-// failCommits is for those who come over a wire, and for nobody else. All members
+// failCommits is for the clients of the proxies alone. All members
 // are told: one of them is the primary.
 func (c CommitUnknown) failCommits(ctx context.Context, mode string) (err error) {
-	for _, host := range c.Wires[0].hosts {
-		_, failed := ask(ctx, host, "admin", bson.D{
+	for _, host := range c.Proxies[0].hosts {
+		_, failed := command(ctx, host, "admin", bson.D{
 			{Key: "configureFailPoint", Value: "failCommand"},
 			{Key: "mode", Value: mode},
 			{Key: "data", Value: bson.D{
 				{Key: "failCommands", Value: bson.A{commit}},
-				{Key: "appName", Value: c.Wires[0].clients},
+				{Key: "appName", Value: c.Proxies[0].clients},
 				{Key: "writeConcernError", Value: bson.D{{Key: "code", Value: maxTimeExpired}, {Key: "errmsg", Value: "waiting for replication timed out"}}},
 			}},
 		})
@@ -102,12 +102,12 @@ func (c CommitUnknown) failCommits(ctx context.Context, mode string) (err error)
 	return err
 }
 
-func (c CommitUnknown) sum(of func(*Wire) int64) (n int64) {
-	for _, w := range c.Wires {
+func (c CommitUnknown) sum(of func(*Proxy) int64) (n int64) {
+	for _, w := range c.Proxies {
 		n += of(w)
 	}
 	return n
 }
 
-func (w *Wire) cutSoFar() int64    { return w.cut.Load() }
-func (w *Wire) failedSoFar() int64 { return w.failed.Load() }
+func (w *Proxy) cutSoFar() int64    { return w.cut.Load() }
+func (w *Proxy) failedSoFar() int64 { return w.failed.Load() }

@@ -6,23 +6,25 @@ import (
 	"testing"
 	"time"
 
+	"shop/loadtest/fault"
+	"shop/loadtest/internal/testbed"
 	"shop/wallet"
 )
 
 func TestCommitUnknown_OfRealOperationsNothingIsLostAndAllIsResolved(t *testing.T) {
 	for _, strategy := range []string{"lockid", "inc"} {
 		t.Run(strategy, func(t *testing.T) {
-			c := newTill(t, env(t, "SHOP_MONGO_URL"), strategy, 3)
+			c := newTill(t, testbed.Env(t, "SHOP_MONGO_URL"), strategy, 3)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			done := make(chan int64, 1)
 			go func() { done <- c.churn(ctx, 3) }()
 			began := time.Now()
-			events, err := CommitUnknown{Wires: c.wires, Every: 200 * time.Millisecond, Phase: 500 * time.Millisecond}.Inject(t.Context(), 3*time.Second)
+			events, err := CommitUnknown{Proxies: c.wires, Every: 200 * time.Millisecond, Phase: 500 * time.Millisecond}.Inject(t.Context(), 3*time.Second)
 			took := time.Since(began)
 			cancel()
 			n := <-done
-			seen := sum(events)
+			seen := fault.Seen(events)
 			t.Logf("%d operations, %v, %v in %v", n, seen, c.events, took.Round(time.Millisecond))
 			if err != nil || took > 4*time.Second || seen["commits_cut"] < 3 || seen["commits_failed"] < 3 {
 				t.Errorf("%v, %v", seen, err)
@@ -31,7 +33,7 @@ func TestCommitUnknown_OfRealOperationsNothingIsLostAndAllIsResolved(t *testing.
 				t.Errorf("%v, wrong by %d, %d operations stored", c.events, c.wrong(), c.operations())
 			}
 			for _, w := range c.wires {
-				if _, breaches := w.Overheard(strategy); strings.Join(breaches, "") != "" {
+				if _, breaches := w.Breaches(strategy); strings.Join(breaches, "") != "" {
 					t.Errorf("%q", breaches)
 				}
 			}

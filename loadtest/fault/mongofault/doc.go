@@ -1,5 +1,5 @@
 // Package mongofault does to a MongoDB replica set what operators, machines and
-// networks do to it, and listens to what its clients say.
+// networks do to it, and checks what its clients send.
 //
 // Question: does an operation happen once, and is what was acknowledged there,
 // when the primary goes away, or does not say what became of a commit?
@@ -9,14 +9,14 @@
 //	               in the belief that it is the primary
 //	PrimaryKill    the primary is killed with writes that no other member has: what
 //	               was acknowledged by less than a majority is rolled back
-//	CommitUnknown  a commit is done, and its client does not hear of it, or hears
-//	               that nobody knows
+//	CommitUnknown  a commit is done, and its client gets no answer, or the answer that its
+//	               result is unknown
 //
 // After a fault, Agree tells whether all members have the same, and RolledBack
 // what was taken back. Lifetime sets how long the servers keep a transaction of
 // a client that is silent.
 //
-// A Wire overhears what goes to the primary, and knows the rules of a
+// A Proxy overhears what goes to the primary, and knows the rules of a
 // transaction with a lock in front:
 //
 //	R1  the first statement of a transaction is the lock: findAndModify of a wallet,
@@ -25,5 +25,5 @@
 //	R3  no statement is outside of a transaction; aggregations are readers'
 //	R4  no commit behind a statement that was answered with an error
 //
-// A breach needs no collision to be seen, as the money that is lost by it does.
+// A breach shows without a collision; the money that is lost by it does not.
 package mongofault

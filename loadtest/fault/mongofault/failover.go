@@ -74,14 +74,14 @@ func (s StepDown) once(ctx context.Context, hard bool) (event fault.Event, err e
 		event.What += " by force"
 		wait = 1
 	}
-	_, err = ask(whole, old.Addr, "admin", bson.D{
+	_, err = command(whole, old.Addr, "admin", bson.D{
 		{Key: "replSetStepDown", Value: 60}, {Key: "secondaryCatchUpPeriodSecs", Value: wait}, {Key: "force", Value: hard},
 	})
 	if err != nil {
 		return event, err
 	}
 	// It may be elected again at once: in a set of one, nobody else can be.
-	_, err = ask(whole, old.Addr, "admin", bson.D{{Key: "replSetFreeze", Value: 0}})
+	_, err = command(whole, old.Addr, "admin", bson.D{{Key: "replSetFreeze", Value: 0}})
 	_, term, elected := s.Set.primary(whole, before+1)
 	if err = errors.Join(err, elected); err == nil {
 		event.Hits, event.Seen = 1, map[string]int64{"step_downs": 1, "elections": term - before}

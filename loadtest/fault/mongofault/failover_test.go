@@ -17,28 +17,28 @@ func struck(t *testing.T, set Set, events []fault.Event, err error, times int) {
 	for _, e := range events {
 		t.Logf("%s: %v in %v", e.What, e.Seen, e.Until.Sub(e.At).Round(time.Millisecond))
 	}
-	if err != nil || len(events) != times || sum(events)["elections"] < int64(times) {
+	if err != nil || len(events) != times || fault.Seen(events)["elections"] < int64(times) {
 		t.Errorf("%d events, %v", len(events), err)
 	}
 	if err := set.caughtUp(t.Context()); err != nil {
 		t.Error(err)
 	}
 	for _, m := range set {
-		if _, err := ask(t.Context(), m.Addr, "admin", bson.D{{Key: "ping", Value: 1}}); err != nil {
+		if _, err := command(t.Context(), m.Addr, "admin", bson.D{{Key: "ping", Value: 1}}); err != nil {
 			t.Error(err)
 		}
 	}
 }
 
-// On a machine that is busy there are elections that nobody asked for: a wire
+// On a machine that is busy there are unasked elections: a proxy
 // leads to the primary there is.
-func TestStepDown_AnotherIsElectedEachTimeAndAWireLeadsThere(t *testing.T) {
+func TestStepDown_AnotherIsElectedEachTimeAndAProxyLeadsThere(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"mongo", "mongo3"} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			url, set := private(t, kind)
-			db, w := newDatabase(t, url), newWire(t, url)
+			db, w := newDatabase(t, url), newProxy(t, url)
 			c := talk{t, w, connect(t, w.URL()).Database(db.Name())}
 			c.must(c.newLock)(t.Context())
 			events, err := StepDown{Set: set, Times: 2}.Inject(t.Context(), 9*time.Second)

@@ -24,12 +24,12 @@ func Lifetime(ctx context.Context, set Set, seconds int) error {
 }
 
 func setLifetime(ctx context.Context, m Member, seconds int) error {
-	_, err := ask(ctx, m.Addr, "admin", bson.D{{Key: "setParameter", Value: 1}, {Key: lifetimeLimit, Value: seconds}})
+	_, err := command(ctx, m.Addr, "admin", bson.D{{Key: "setParameter", Value: 1}, {Key: lifetimeLimit, Value: seconds}})
 	return err
 }
 
 func lifetimeOf(ctx context.Context, m Member) (seconds int, err error) {
-	answer, err := ask(ctx, m.Addr, "admin", bson.D{{Key: "getParameter", Value: 1}, {Key: lifetimeLimit, Value: 1}})
+	answer, err := command(ctx, m.Addr, "admin", bson.D{{Key: "getParameter", Value: 1}, {Key: lifetimeLimit, Value: 1}})
 	n, _ := answer.Lookup(lifetimeLimit).AsInt64OK()
 	return int(n), err
 }
@@ -44,7 +44,7 @@ func Abandoned(ctx context.Context, set Set, silent time.Duration) bool {
 	if err != nil {
 		return false
 	}
-	answer, err := ask(ctx, primary.Addr, "admin", bson.D{
+	answer, err := command(ctx, primary.Addr, "admin", bson.D{
 		{Key: "aggregate", Value: 1},
 		{Key: "pipeline", Value: bson.A{
 			bson.D{{Key: "$currentOp", Value: bson.D{{Key: "allUsers", Value: true}, {Key: "idleSessions", Value: true}}}},

@@ -2,7 +2,6 @@ package mongofault
 
 import (
 	"context"
-	"os"
 	"testing"
 	"time"
 
@@ -12,25 +11,15 @@ import (
 	"go.uber.org/goleak"
 
 	"shop/compose/local/stack"
-	"shop/loadtest/fault"
+	"shop/loadtest/internal/testbed"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// env reads an address. A missing server fails the test: nothing is skipped.
-func env(t testing.TB, name string) string {
-	t.Helper()
-	v := os.Getenv(name)
-	if v == "" {
-		t.Fatalf("%s is not set: run the tests with `make test`, or `go run ./compose/local exec -- go test ./...`", name)
-	}
-	return v
-}
-
 // private starts a set for one test: of one member, "mongo", or of three, "mongo3".
 func private(t *testing.T, kind string) (url string, set Set) {
 	t.Helper()
-	all, err := stack.Attach(env(t, "SHOP_STACK"))
+	all, err := stack.Attach(testbed.Env(t, "SHOP_STACK"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,10 +65,10 @@ func connect(t testing.TB, url string) *mongo.Client {
 	return client
 }
 
-// newWire lays one to the shared server, or to another.
-func newWire(t testing.TB, url string) *Wire {
+// newProxy lays one to the shared server, or to another.
+func newProxy(t testing.TB, url string) *Proxy {
 	t.Helper()
-	w, err := NewWire(url)
+	w, err := NewProxy(url)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +76,7 @@ func newWire(t testing.TB, url string) *Wire {
 	return w
 }
 
-// newDatabase is one with the collections of a wallet, past every wire, dropped
+// newDatabase is one with the collections of a wallet, past every proxy, dropped
 // when the test ends. One wallet is in it: its id is 1.
 func newDatabase(t testing.TB, url string) *mongo.Database {
 	t.Helper()
@@ -106,14 +95,4 @@ func newDatabase(t testing.TB, url string) *mongo.Database {
 		_ = db.Drop(ctx) // some servers are gone by then
 	})
 	return db
-}
-
-func sum(events []fault.Event) map[string]int64 {
-	all := map[string]int64{}
-	for _, e := range events {
-		for name, n := range e.Seen {
-			all[name] += n
-		}
-	}
-	return all
 }

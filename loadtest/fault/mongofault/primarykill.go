@@ -97,25 +97,25 @@ const noFetching = "stopReplProducer"
 // fetchNothing returns when m has given up fetching from the primary: it notices
 // with the next write that it is sent.
 func fetchNothing(ctx context.Context, m, primary Member) error {
-	answer, err := ask(ctx, m.Addr, "admin", bson.D{{Key: "configureFailPoint", Value: noFetching}, {Key: "mode", Value: "alwaysOn"}})
+	answer, err := command(ctx, m.Addr, "admin", bson.D{{Key: "configureFailPoint", Value: noFetching}, {Key: "mode", Value: "alwaysOn"}})
 	if err != nil {
 		return err
 	}
 	entered, _ := answer.Lookup("count").AsInt64OK()
-	if _, err := ask(ctx, primary.Addr, "admin", bson.D{
+	if _, err := command(ctx, primary.Addr, "admin", bson.D{
 		{Key: "appendOplogNote", Value: 1},
 		{Key: "data", Value: bson.D{{Key: "fetch", Value: "nothing"}}},
 		{Key: "writeConcern", Value: bson.D{{Key: "w", Value: 1}}},
 	}); err != nil {
 		return err
 	}
-	_, err = ask(ctx, m.Addr, "admin", bson.D{
+	_, err = command(ctx, m.Addr, "admin", bson.D{
 		{Key: "waitForFailPoint", Value: noFetching}, {Key: "timesEntered", Value: entered + 1}, {Key: "maxTimeMS", Value: 10000},
 	})
 	return err
 }
 
 func fetch(ctx context.Context, m Member) error {
-	_, err := ask(ctx, m.Addr, "admin", bson.D{{Key: "configureFailPoint", Value: noFetching}, {Key: "mode", Value: "off"}})
+	_, err := command(ctx, m.Addr, "admin", bson.D{{Key: "configureFailPoint", Value: noFetching}, {Key: "mode", Value: "off"}})
 	return err
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"shop/loadtest/fault"
+
 	"github.com/google/uuid"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -75,8 +77,8 @@ func TestPrimaryKill_TakesBackWhatThePrimaryAloneHadAndNothingElse(t *testing.T)
 	acknowledged := <-one
 	gone, named := lost(t, set, db, acknowledged)
 	t.Logf("write concern 1: %d of %d lost", gone, len(acknowledged))
-	if gone == 0 || gone != named || sum(events)["rolled_back"] < int64(gone) {
-		t.Errorf("write concern 1: %d lost, %d found; %v", gone, named, sum(events))
+	if gone == 0 || gone != named || fault.Seen(events)["rolled_back"] < int64(gone) {
+		t.Errorf("write concern 1: %d lost, %d found; %v", gone, named, fault.Seen(events))
 	}
 	durable := <-majority
 	if gone, named := lost(t, set, db, durable); len(durable) == 0 || gone != 0 || named != 0 {
@@ -117,14 +119,14 @@ func TestPrimaryKill_OfRealOperationsNothingIsLost(t *testing.T) {
 	struck(t, set, events, err, 1)
 	t.Logf("%d operations, %v", n, c.events)
 	back, err := RolledBack(t.Context(), set, c.db.Name())
-	if c.wrong() != 0 || c.operations() != n || err != nil || len(back) != 0 || sum(events)["rolled_back"] == 0 {
+	if c.wrong() != 0 || c.operations() != n || err != nil || len(back) != 0 || fault.Seen(events)["rolled_back"] == 0 {
 		t.Errorf("wrong by %d, %d of %d operations stored, %q lost, %v", c.wrong(), c.operations(), n, back, err)
 	}
 	if apart, err := Agree(t.Context(), set, c.db.Name()); err != nil || len(apart) != 0 {
 		t.Errorf("%q, %v", apart, err)
 	}
 	for _, w := range c.wires {
-		if _, breaches := w.Overheard("lockid"); len(breaches) != 0 {
+		if _, breaches := w.Breaches("lockid"); len(breaches) != 0 {
 			t.Errorf("%q", breaches)
 		}
 	}

@@ -42,7 +42,7 @@ func RolledBack(ctx context.Context, set Set, database string) (operations []str
 	if len(taken) == 0 {
 		return nil, nil
 	}
-	there, err := ask(ctx, primary.Addr, database, bson.D{
+	there, err := command(ctx, primary.Addr, database, bson.D{
 		{Key: "distinct", Value: collection},
 		{Key: "key", Value: "_id"},
 		{Key: "query", Value: bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: slices.Collect(maps.Values(taken))}}}}},
@@ -70,7 +70,7 @@ func textOf(id bson.RawValue) string {
 // folderOf is the collection's own id: another database has another one under
 // the same name.
 func folderOf(ctx context.Context, m Member, database, collection string) (string, error) {
-	answer, err := ask(ctx, m.Addr, database, bson.D{
+	answer, err := command(ctx, m.Addr, database, bson.D{
 		{Key: "listCollections", Value: 1}, {Key: "filter", Value: bson.D{{Key: "name", Value: collection}}},
 	})
 	if err != nil {

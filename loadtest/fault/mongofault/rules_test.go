@@ -8,7 +8,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
-func TestOverheard_ARightTransactionHasNoBreach(t *testing.T) {
+func TestBreaches_ARightTransactionHasNoBreach(t *testing.T) {
 	c := newTalk(t)
 	for i := range 3 {
 		err := c.transact(c.must(c.newLock), c.must(c.find), c.must(func(ctx context.Context) error { return c.insert(ctx, i) }))
@@ -19,7 +19,7 @@ func TestOverheard_ARightTransactionHasNoBreach(t *testing.T) {
 	c.wantBreaches("lockid", 3)
 }
 
-func TestOverheard_ReadersAndTheDriversOwnAreNoBreach(t *testing.T) {
+func TestBreaches_ReadersAndTheDriversOwnAreNoBreach(t *testing.T) {
 	c := newTalk(t)
 	cursor, err := c.db.Collection("wallets").Aggregate(t.Context(), mongo.Pipeline{})
 	if err != nil {
@@ -35,7 +35,7 @@ func TestOverheard_ReadersAndTheDriversOwnAreNoBreach(t *testing.T) {
 	c.wantBreaches("lockid", 0)
 }
 
-func TestOverheard_R1ATransactionThatDoesNotBeginWithTheLock(t *testing.T) {
+func TestBreaches_R1ATransactionThatDoesNotBeginWithTheLock(t *testing.T) {
 	for name, first := range map[string]func(c talk, ctx context.Context) error{
 		"find":   talk.find,
 		"insert": func(c talk, ctx context.Context) error { return c.insert(ctx, "x") },
@@ -65,7 +65,7 @@ func TestOverheard_R1ATransactionThatDoesNotBeginWithTheLock(t *testing.T) {
 	}
 }
 
-func TestOverheard_R2ALockIDThatAnotherTransactionHad(t *testing.T) {
+func TestBreaches_R2ALockIDThatAnotherTransactionHad(t *testing.T) {
 	c := newTalk(t)
 	id := bson.NewObjectID()
 	same := c.must(func(ctx context.Context) error { return c.lock(ctx, id) })
@@ -82,7 +82,7 @@ func TestOverheard_R2ALockIDThatAnotherTransactionHad(t *testing.T) {
 	c.wantBreaches("inc", 3)
 }
 
-func TestOverheard_R3AStatementOutsideOfATransaction(t *testing.T) {
+func TestBreaches_R3AStatementOutsideOfATransaction(t *testing.T) {
 	c := newTalk(t)
 	wallets := c.db.Collection("wallets")
 	c.must(c.find)(t.Context())
@@ -100,7 +100,7 @@ func TestOverheard_R3AStatementOutsideOfATransaction(t *testing.T) {
 
 // The server has aborted such a transaction, so that the commit fails: but who
 // sends it has swallowed an error.
-func TestOverheard_R4ACommitBehindAnError(t *testing.T) {
+func TestBreaches_R4ACommitBehindAnError(t *testing.T) {
 	c := newTalk(t)
 	c.must(func(ctx context.Context) error { return c.insert(context.WithoutCancel(t.Context()), "a") })(t.Context())
 	fails := func(ctx context.Context) {
@@ -115,7 +115,7 @@ func TestOverheard_R4ACommitBehindAnError(t *testing.T) {
 	c.wantBreaches("inc", 1, "R3:, 1×", "R4:, 1×")
 }
 
-func TestOverheard_AnErrorThatEndsTheTransactionIsNoBreach(t *testing.T) {
+func TestBreaches_AnErrorThatEndsTheTransactionIsNoBreach(t *testing.T) {
 	c := newTalk(t)
 	other, err := c.db.Client().StartSession()
 	if err != nil {

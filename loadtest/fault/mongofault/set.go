@@ -88,7 +88,7 @@ func primaryOf(ctx context.Context, addrs []string, atLeast int64) (n int, term 
 func primaryIn(ctx context.Context, addr string) int64 {
 	ctx, cancel := context.WithTimeout(ctx, askWait)
 	defer cancel()
-	answer, err := ask(ctx, addr, "admin", bson.D{{Key: "hello", Value: 1}})
+	answer, err := command(ctx, addr, "admin", bson.D{{Key: "hello", Value: 1}})
 	writable, _ := answer.Lookup("isWritablePrimary").BooleanOK()
 	election, ok := answer.Lookup("electionId").ObjectIDOK() // its last eight bytes are the term
 	if err != nil || !writable || !ok {
@@ -121,7 +121,7 @@ func (s Set) caughtUp(ctx context.Context) error {
 func (s Set) note(ctx context.Context, primary Member) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	answer, err := ask(ctx, primary.Addr, "admin", bson.D{
+	answer, err := command(ctx, primary.Addr, "admin", bson.D{
 		{Key: "appendOplogNote", Value: 1},
 		{Key: "data", Value: bson.D{{Key: "caught", Value: "up"}}},
 		{Key: "writeConcern", Value: bson.D{{Key: "w", Value: len(s)}, {Key: "wtimeout", Value: 2000}}},

@@ -5,20 +5,22 @@ import (
 	"strings"
 	"testing"
 
+	"shop/loadtest/internal/testbed"
+
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
-// talk is a client on a wire, with a database of its own.
+// talk is a client of a proxy, with a database of its own.
 type talk struct {
 	t  *testing.T
-	w  *Wire
+	w  *Proxy
 	db *mongo.Database
 }
 
 func newTalk(t *testing.T) talk {
-	url := env(t, "SHOP_MONGO_URL")
-	db, w := newDatabase(t, url), newWire(t, url)
+	url := testbed.Env(t, "SHOP_MONGO_URL")
+	db, w := newDatabase(t, url), newProxy(t, url)
 	return talk{t, w, connect(t, w.URL()).Database(db.Name())}
 }
 
@@ -70,7 +72,7 @@ func (c talk) newLock(ctx context.Context) error { return c.lock(ctx, bson.NewOb
 // wantBreaches checks that these rules were broken, as often, and no others.
 func (c talk) wantBreaches(strategy string, transactions int64, want ...string) {
 	c.t.Helper()
-	n, breaches := c.w.Overheard(strategy)
+	n, breaches := c.w.Breaches(strategy)
 	ok := n == transactions && len(breaches) == len(want)
 	for i := range want {
 		ok = ok && strings.HasPrefix(breaches[i], want[i][:3]) && strings.HasSuffix(breaches[i], want[i][3:])

@@ -12,14 +12,15 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
+	"shop/loadtest/internal/testbed"
 	"shop/wallet"
 )
 
-// till is two wallets of one owner, and replicas that are on a wire each.
+// till is two wallets of one owner, and replicas behind a proxy each.
 type till struct {
 	t        *testing.T
-	db       *mongo.Database // past every wire
-	wires    []*Wire
+	db       *mongo.Database // past every proxy
+	wires    []*Proxy
 	replicas []*wallet.Service
 	owner    uuid.UUID
 	wallets  [2]uuid.UUID
@@ -46,7 +47,7 @@ func newTill(t *testing.T, url, strategy string, replicas int) *till {
 		}
 	}
 	for range replicas {
-		w := newWire(t, url)
+		w := newProxy(t, url)
 		svc, err := wallet.New(wallet.Config{
 			Database: connectAs(t, w.URL()).Database(db.Name()),
 			Strategy: strategy, Count: c.count,
@@ -146,19 +147,19 @@ func (c *till) operations() int64 {
 	return n
 }
 
-// What the wire says of the strategies of package wallet, under collisions.
-func TestOverheard_OfEachStrategy(t *testing.T) {
+// What the proxy says of the strategies of package wallet, under collisions.
+func TestBreaches_OfEachStrategy(t *testing.T) {
 	for strategy, want := range map[string]string{
 		"lockid": "", "inc": "", "lock-late": "", "txn": "R1", "constant-lock": "R2", "naive": "R3",
 	} {
 		t.Run(strategy, func(t *testing.T) {
-			c := newTill(t, env(t, "SHOP_MONGO_URL"), strategy, 2)
+			c := newTill(t, testbed.Env(t, "SHOP_MONGO_URL"), strategy, 2)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
 			done := c.churn(ctx, 3)
 			heard, rules := int64(0), map[string]bool{}
 			for _, w := range c.wires {
-				n, breaches := w.Overheard(strategy)
+				n, breaches := w.Breaches(strategy)
 				heard += n
 				for _, b := range breaches {
 					rules[b[:2]] = true

@@ -187,3 +187,27 @@ locking_wait_seconds_bucket{store="redis",le="+Inf"} 3
 locking_wait_seconds_sum{store="redis"} 1
 locking_wait_seconds_count{store="redis"} 3
 `
+
+// Log records what is done to the thing that it stands for. One call may fail.
+type Log struct {
+	Done  []string
+	Fails string
+}
+
+// Note records a call.
+func (l *Log) Note(what string) error {
+	l.Done = append(l.Done, what)
+	if what == l.Fails {
+		return errors.New("no")
+	}
+	return nil
+}
+
+// Server stands for a server that a fault kills and starts again.
+type Server struct{ Log }
+
+// Kill is recorded.
+func (s *Server) Kill(context.Context) error { return s.Note("kill") }
+
+// Start is recorded.
+func (s *Server) Start(ctx context.Context) error { return errors.Join(s.Note("start"), ctx.Err()) }

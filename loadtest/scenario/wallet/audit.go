@@ -19,7 +19,7 @@ import (
 // stored under it there. Two intents may share a key, for two wallets.
 const both = `
 {"$project": {
-	"of": {"client": "$client", "key": "$wire", "kind": "$kind", "wallet": "$wallet"},
+	"of": {"client": "$client", "key": "$under", "kind": "$kind", "wallet": "$wallet"},
 	"name": "$_id", "outcome": 1, "problem": 1, "sent": 1
 }},
 {"$unionWith": {"coll": "wallet_operations", "pipeline": [{"$project": {
@@ -57,7 +57,7 @@ var ToldChecks = []invariant.Check{
 {"$set": {"is": {"$first": "$is"}}},
 {"$match": {"$expr": {"$or": [
 	{"$gt": ["$is.refused", null]},
-	{"$ne": ["$is.client", "$client"]}, {"$ne": ["$is.key", "$wire"]},
+	{"$ne": ["$is.client", "$client"]}, {"$ne": ["$is.key", "$under"]},
 	{"$ne": ["$is.kind", "$kind"]},     {"$ne": ["$is.kind", "$answer.kind"]},
 	{"$ne": ["$is.wallet", "$wallet"]}, {"$ne": ["$is.wallet", "$answer.wallet"]},
 	{"$ne": ["$is.to", "$to"]},         {"$ne": ["$is.to", "$answer.to"]},
@@ -124,7 +124,7 @@ func LoadTold(ctx context.Context, db *mongo.Database, wallets []Seed, records [
 		m := move(r.Intent)
 		d := bson.D{
 			{Key: "_id", Value: r.Key},
-			{Key: "wire", Value: r.IdempotencyKey()},
+			{Key: "under", Value: r.IdempotencyKey()},
 			{Key: "client", Value: uuidValue(clients[r.Client].ID)},
 			{Key: "kind", Value: kinds[r.Action]},
 			{Key: "wallet", Value: uuidValue(m.wallet())},

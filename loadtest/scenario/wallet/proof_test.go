@@ -69,7 +69,7 @@ func TestProof_AServiceThatRefusesEverythingIsNotSafe(t *testing.T) {
 		t.Errorf("it did nothing, and yet: %v", v)
 	}
 	if v["I-SPENT"] == 0 || v["I-LIVE"] < walletBurst || v["M4"] != 1 || v["W-WIRE"] != 1 {
-		t.Errorf("violations %v; want nothing spent, all keys undecided, members apart, and what was overheard", v)
+		t.Errorf("violations %v; want nothing spent, all keys undecided, members apart, and what the proxies saw", v)
 	}
 	if line := result.Sentence(); !strings.Contains(line, "0 credits, 0 debits, 0 payments, 0 refused for lack of funds") || !strings.Contains(line, "expected: safe") {
 		t.Errorf("the line about it: %s", line)

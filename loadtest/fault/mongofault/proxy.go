@@ -1,0 +1,109 @@
+package mongofault
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"net/url"
+	"sync"
+	"sync/atomic"
+
+	"shop/loadtest/fault/proxy"
+)
+
+// appName is by what the server knows the clients on a Proxy, if their URL does not say.
+const appName = "mongofault"
+
+// Proxy stands between one replica and the primary of a set and understands what passes:
+// it records the breaches of the rules, and may break the connection instead of delivering
+// the answer to a commit. All goes through as it came, byte for byte. The primary is looked
+// for when a connection is made, and only then: another fail-over ends the connections to
+// one that is none any more.
+type Proxy struct {
+	*proxy.Proxy
+	url      string
+	clients  string // by what the server knows them
+	hosts    []string
+	recorder *recorder
+
+	cuts   atomic.Int64 // commits whose answer is still to be swallowed
+	cut    atomic.Int64 // … was swallowed
+	failed atomic.Int64 // commits that were answered with a write concern error
+}
+
+// NewProxy stands before the set of mongoURL. Clients connect to URL.
+func NewProxy(mongoURL string) (*Proxy, error) {
+	hosts, direct, err := hostsOf(mongoURL)
+	if err != nil {
+		return nil, fmt.Errorf("proxy: %w", err)
+	}
+	p := &Proxy{hosts: hosts, recorder: newRecorder()}
+	if p.Proxy, err = proxy.Listen(p.dial, p.serve); err != nil {
+		return nil, err
+	}
+	p.url = direct(p.Addr())
+	at, err := url.Parse(p.url)
+	if err != nil {
+		p.Close()
+		return nil, fmt.Errorf("proxy: %w", err)
+	}
+	p.clients = at.Query().Get("appName")
+	return p, nil
+}
+
+// URL is the database's, through this proxy.
+func (p *Proxy) URL() string { return p.url }
+
+// Breaches tells how many transactions there were, and what in them was against
+// the rules of a strategy. Those of lockid are for all but inc, which locks by
+// its writes and may read before.
+func (p *Proxy) Breaches(strategy string) (transactions int64, breaches []string) {
+	return p.recorder.report(strategy)
+}
+
+// dial connects to the primary. Where there is none the client is refused, and comes again.
+func (p *Proxy) dial(ctx context.Context) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, askWait)
+	defer cancel()
+	n, _, err := primaryOf(ctx, p.hosts, 0)
+	if err != nil {
+		return nil, err
+	}
+	return (&net.Dialer{}).DialContext(ctx, "tcp", p.hosts[n])
+}
+
+// serve forwards until one end has ended.
+func (p *Proxy) serve(client, server net.Conn) {
+	hangUp := func() {
+		_ = client.Close()
+		_ = server.Close()
+	}
+	c := &conn{proxy: p, waiting: map[uint32]statement{}}
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		defer hangUp()
+		forward(server, client, c.answer)
+	})
+	forward(client, server, c.request)
+	hangUp()
+	reading.Wait()
+}
+
+// forward passes messages on as long as they come and handle says that it goes on.
+func forward(from, to net.Conn, handle func(message) (pass, on bool)) {
+	r := bufio.NewReaderSize(from, bufferSize)
+	var m message
+	for on := true; on; {
+		var err error
+		if m, err = read(r, m); err != nil {
+			return
+		}
+		var pass bool
+		if pass, on = handle(m); pass {
+			if _, err := to.Write(m); err != nil {
+				return
+			}
+		}
+	}
+}

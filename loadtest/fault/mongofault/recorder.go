@@ -1,0 +1,118 @@
+package mongofault
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"sync"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// recorder keeps what matters of what was sent: for each session the transaction
+// that is open, and for each lockId its owner.
+type recorder struct {
+	mu       sync.Mutex
+	count    int64
+	open     map[string]transaction
+	lockIDs  map[bson.ObjectID]owner
+	breaches map[breach]int
+}
+
+// owner of a lockId.
+type owner struct {
+	session string
+	number  int64
+}
+
+// transaction is the last one of a session.
+type transaction struct {
+	number  int64
+	refused string // the statement that was answered with an error, and with which
+}
+
+// breach of a rule, of which there may be many.
+type breach struct {
+	rule  int
+	reads bool // and does not write
+	what  string
+}
+
+func newRecorder() *recorder {
+	return &recorder{open: map[string]transaction{}, lockIDs: map[bson.ObjectID]owner{}, breaches: map[breach]int{}}
+}
+
+// record notes a statement before it goes to the server.
+func (r *recorder) record(s statement) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !s.inTransaction {
+		r.outside(s)
+		return
+	}
+	t, known := r.open[s.session]
+	switch ends := s.command == commit || s.command == abort; {
+	case ends && s.command == commit && t.number == s.number && t.refused != "":
+		r.breaches[breach{4, false, "commit behind " + t.refused}]++
+	case ends:
+	case !known || t.number != s.number:
+		r.begin(s)
+	}
+	if s.lockID.IsZero() {
+		return
+	}
+	who := owner{s.session, s.number}
+	if before, had := r.lockIDs[s.lockID]; had && before != who {
+		r.breaches[breach{2, false, "the lockId is one that another transaction had"}]++
+	}
+	r.lockIDs[s.lockID] = who
+}
+
+// begin records the first statement of a transaction.
+func (r *recorder) begin(s statement) {
+	r.count++
+	r.open[s.session] = transaction{number: s.number}
+	if s.lockID.IsZero() {
+		r.breaches[breach{1, false, "a transaction begins with " + s.name() + ", and not with the lock"}]++
+	}
+}
+
+// outside records a statement that belongs to no transaction.
+func (r *recorder) outside(s statement) {
+	switch s.command {
+	case "find":
+		r.breaches[breach{3, true, s.name() + " is outside of a transaction"}]++
+	case "insert", "update", "delete", "findAndModify":
+		r.breaches[breach{3, false, s.name() + " is outside of a transaction"}]++
+	}
+}
+
+func (s statement) name() string { return s.command + " " + s.collection }
+
+// refused notes that the server answered a statement with an error. That of a
+// commit, or an abort, is for whoever ends the transaction.
+func (r *recorder) refused(s statement, code int64) {
+	if !s.inTransaction || s.command == commit || s.command == abort {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if t := r.open[s.session]; t.number == s.number && t.refused == "" {
+		t.refused = fmt.Sprintf("%s, which was answered with error %d", s.name(), code)
+		r.open[s.session] = t
+	}
+}
+
+// report lists the breaches of the rules of a strategy.
+func (r *recorder) report(strategy string) (transactions int64, breaches []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for b, times := range r.breaches {
+		if strategy == "inc" && (b.rule < 3 || b.reads) {
+			continue
+		}
+		breaches = append(breaches, fmt.Sprintf("R%d: %s, %d×", b.rule, b.what, times))
+	}
+	slices.SortFunc(breaches, cmp.Compare[string])
+	return r.count, breaches
+}

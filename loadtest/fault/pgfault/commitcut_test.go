@@ -1,0 +1,76 @@
+package pgfault
+
+import (
+	"context"
+	"testing"
+	"time"
+)
+
+// A client that goes on after each cut counts what it was told; the fault knows the rest.
+func TestCommitCut_BeforeIsNotCommittedAndAfterIs(t *testing.T) {
+	b := newBank(t)
+	wires := []*Proxy{b.proxy(), b.proxy()}
+	ctx, stop := context.WithCancel(t.Context())
+	told := make(chan [2]int64, len(wires)) // committed, broken
+	for _, w := range wires {
+		go func() {
+			var n [2]int64
+			conn := b.connect(w.URL())
+			for ctx.Err() == nil {
+				if err := b.unfenced(t.Context(), conn, 1); err == nil {
+					n[0]++
+					continue
+				}
+				n[1]++
+				conn = b.connect(w.URL())
+			}
+			told <- n
+		}()
+	}
+	began := time.Now()
+	events, err := CommitCut{Proxies: wires, Every: 10 * time.Millisecond}.Inject(t.Context(), 400*time.Millisecond)
+	if took := time.Since(began); err != nil || took < 350*time.Millisecond || took > 5*time.Second {
+		t.Fatalf("%v after %v", err, took)
+	}
+	stop()
+	var ok, broken int64
+	for range wires {
+		n := soon(t, "a client", told)
+		ok, broken = ok+n[0], broken+n[1]
+	}
+	before, after := events[0].Seen["commits_cut_before"], events[0].Seen["commits_cut_after"]
+	if before < 2 || after < 2 || before-after < 0 || before-after > 1 || events[0].Hits != before+after || broken != before+after {
+		t.Errorf("%d before, %d after, %d clients saw it", before, after, broken)
+	}
+	if _, version, _ := b.row(); version != ok+after {
+		t.Errorf("%d commits, want %d that were answered and %d that were cut after", version, ok, after)
+	}
+}
+
+func TestCommitCut_NothingIsCutWhereNothingIsWritten(t *testing.T) {
+	b := newBank(t)
+	w := b.proxy()
+	conn := b.connect(w.URL())
+	strike := beside(func() error {
+		events, err := CommitCut{Proxies: []*Proxy{w}, Every: time.Millisecond}.Inject(t.Context(), 50*time.Millisecond)
+		if events[0].Hits != 0 {
+			t.Errorf("%+v", events)
+		}
+		return err
+	})
+	for done := false; !done; {
+		select {
+		case err := <-strike:
+			if err != nil {
+				t.Error(err)
+			}
+			done = true
+		default:
+			for _, sql := range []string{"begin", "SELECT balance FROM accounts", "commit"} {
+				if _, err := conn.Exec(t.Context(), sql); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,9 @@
+// Package pgfault does to PostgreSQL, and to what replicas send to it, what operators and
+// networks do: it delivers a write when its lock has another holder (LateWrite), breaks
+// connections right before and right after a COMMIT (CommitCut), and kills the server
+// (Restart).
+//
+// The first two act in a Proxy, which a replica gets as its database. It reads what passes
+// as segments: what a client sends before it waits for an answer. What a segment means to
+// money is asked of package transfer.
+package pgfault

@@ -1,0 +1,188 @@
+package pgfault
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"shop/loadtest/fault"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// LateWrite is Kleppmann's segment, again and again: what a replica wrote while
+// it held the lock gets to PostgreSQL when somebody else has held it since. It
+// is done to one replica after the other, to each in both ways:
+//
+//	revoked    the segment is held, the replica's lease is taken away. It does not
+//	           know yet, and waits for its answer
+//	stopped    the segment is held, the replica is stopped until its lease has run
+//	           out. It gets the answer when it goes on
+//
+// In between, a newer holder is waited for at the account. What is held is the
+// first segment of a transaction that writes to accounts: the guard where that
+// comes first and alone, the whole transaction where that is one segment. A segment
+// whose transaction is over and wrote fences only, a guarded read, goes by. If no
+// newer holder comes in time, the segment is delivered, and does not count as late.
+type LateWrite struct {
+	Proxies  []*Proxy       // of the replicas, by number
+	Replicas fault.Pausable // the same
+	TTL      time.Duration
+	URL      string                                                  // of the database, past the wires
+	Evict    func(ctx context.Context, account string) (bool, error) // takes away the lease of who holds that account; false: nobody does
+	Record   func(LateRecord)                                        // is given each late write; may be nil
+}
+
+// The bounds of one late write. Those in parts of the TTL: a stopped replica's
+// lease ends within one, a revoked one is noticed within a third; then whoever is
+// next has to come by.
+const (
+	stoppedHalves  = 3
+	expiryLate     = 500 * time.Millisecond // etcd looks that often for leases that are over
+	revokedPart    = 4
+	betweenPart    = 8 // all replicas work
+	answerWait     = 5 * time.Second
+	commitLeftWait = time.Second
+	lookEvery      = 2 * time.Millisecond
+)
+
+// Inject alternates. It does not begin what it could not end in time.
+func (l LateWrite) Inject(ctx context.Context, over time.Duration) (events []fault.Event, err error) {
+	db, err := pgx.Connect(ctx, l.URL)
+	if err != nil {
+		return nil, fmt.Errorf("late write: %w", err)
+	}
+	defer func() {
+		late, cancel := fault.Undoing(ctx)
+		defer cancel()
+		err = errors.Join(err, db.Close(late))
+	}()
+	end := time.Now().Add(over)
+	for i := 0; time.Now().Before(end) && ctx.Err() == nil; i++ {
+		n, way := i/2%len(l.Proxies), Revoked
+		if i%2 == 1 && time.Until(end) > l.longest() {
+			way = Stopped
+		}
+		one := lateInjection{LateWrite: l, db: db, until: end, record: LateRecord{Replica: n, Way: way}}
+		err := one.do(ctx)
+		if r := one.record; !r.Held.IsZero() {
+			events = append(events, r.event())
+		}
+		if err != nil {
+			return events, fmt.Errorf("late write of replica %d: %w", n+1, err)
+		}
+		if r := one.record; r.Late() && l.Record != nil {
+			l.Record(r)
+		}
+		fault.Wait(ctx, min(l.TTL/betweenPart, time.Until(end)))
+	}
+	return events, ctx.Err()
+}
+
+// longest is how long a stopped replica stands still.
+func (l LateWrite) longest() time.Duration { return l.TTL*stoppedHalves/2 + expiryLate }
+
+// lateInjection is one late write on its way.
+type lateInjection struct {
+	LateWrite
+	db      *pgx.Conn
+	until   time.Time
+	segment *segment
+	record  LateRecord
+}
+
+// do holds, takes the lock away, waits for the next one, and delivers.
+func (s *lateInjection) do(ctx context.Context) error {
+	held, release := s.Proxies[s.record.Replica].hold(wanted)
+	defer release()
+	limit := time.NewTimer(min(s.TTL, time.Until(s.until)))
+	defer limit.Stop()
+	select {
+	case s.segment = <-held:
+	case <-limit.C:
+		return nil // nothing to hold
+	case <-ctx.Done():
+		return nil
+	}
+	s.record.hold(s.segment)
+	if !s.segment.begins {
+		// Its transaction is open. Stopped, PostgreSQL would end that (idle in
+		// transaction) before the lease runs out.
+		s.record.Way = Revoked
+	}
+	return s.deliver(ctx, release)
+}
+
+// wanted is a segment that may move money, and whose accounts are known.
+func wanted(p *segment) bool {
+	return p.touches && (p.tx.wrote || !p.tx.over) && len(accountsOf(p)) > 0
+}
+
+func (s *lateInjection) deliver(ctx context.Context, release func()) (err error) {
+	before, err := readAccounts(ctx, s.db, s.record.accounts)
+	if err != nil {
+		return err
+	}
+	resume := sync.OnceValue(func() error { return nil })
+	if s.record.Way == Stopped {
+		resume = sync.OnceValue(s.resume)
+	}
+	defer func() { err = errors.Join(err, resume()) }()
+	if taken, err := s.take(ctx); err != nil || !taken {
+		return err // nobody's lock any more: let it go
+	}
+	if err := s.awaitNewer(ctx, before); err != nil {
+		return err
+	}
+	s.record.Delivered = time.Now()
+	release()
+	if !fault.Within(ctx, answerWait, s.segment.answered) {
+		return nil // its record says that there was no answer
+	}
+	s.record.answer(s.segment)
+	if err := resume(); err != nil { // it may have a COMMIT to send
+		return err
+	}
+	if fault.Within(ctx, commitLeftWait, s.segment.tx.ended) {
+		s.record.end(s.segment)
+	}
+	return nil
+}
+
+// take ends the lease, in the injection's way, at once or when its TTL is over.
+func (s *lateInjection) take(ctx context.Context) (taken bool, err error) {
+	if s.record.Way == Revoked {
+		taken, err = s.Evict(ctx, s.record.accounts[0].String())
+	} else {
+		taken, err = true, s.Replicas.Pause(s.record.Replica)
+	}
+	s.record.Taken = time.Now()
+	return taken, err
+}
+
+func (s *lateInjection) resume() error {
+	err := s.Replicas.Resume(s.record.Replica)
+	s.record.Resumed = time.Now()
+	return err
+}
+
+// awaitNewer returns when a newer holder has been at one of the accounts, or it
+// has been long enough.
+func (s *lateInjection) awaitNewer(ctx context.Context, before []accountState) error {
+	limit := s.TTL / revokedPart
+	if s.record.Way == Stopped {
+		limit = s.longest()
+	}
+	for end := time.Now().Add(limit); time.Now().Before(end); {
+		now, err := readAccounts(ctx, s.db, s.record.accounts)
+		if err != nil || s.record.overtaken(before, now) {
+			return err
+		}
+		if !fault.Wait(ctx, lookEvery) {
+			return nil
+		}
+	}
+	return nil
+}

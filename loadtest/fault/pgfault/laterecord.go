@@ -1,0 +1,148 @@
+package pgfault
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"strings"
+	"time"
+
+	"shop/loadtest/fault"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+)
+
+// Way is how a holder came to be late.
+type Way string
+
+// The ways.
+const (
+	Revoked Way = "revoked" // its lease was taken away while its segment was held
+	Stopped Way = "stopped" // it stood still until its lease had run out
+)
+
+// LateRecord is one late write, step by step.
+type LateRecord struct {
+	Replica                int // from 0: the old holder's
+	Way                    Way
+	SQL                    []string  // of the segment
+	Account                uuid.UUID // where the newer holder was seen first
+	OldFence, NewFence     int64     // 0: the strategy has none
+	OldVersion, NewVersion int64     // of the account, when the segment was held and when the newer holder was seen
+
+	Held      time.Time
+	Taken     time.Time // the lease was revoked, or the replica stopped
+	Overtaken time.Time // a newer holder was seen; zero: there was none in time
+	Delivered time.Time
+	Answered  time.Time // zero: it was not
+	Resumed   time.Time // zero: it was not stopped
+
+	Answer    string // "UPDATE 0"
+	Refused   bool   // the server did not do what the segment asked of the accounts
+	Committed bool   // … or did, and the transaction was committed
+
+	accounts []uuid.UUID
+}
+
+// Late says that the segment was delivered after a newer holder had been there.
+func (r LateRecord) Late() bool { return !r.Overtaken.IsZero() && !r.Delivered.IsZero() }
+
+// hold notes what was caught.
+func (r *LateRecord) hold(p *segment) {
+	r.Held = time.Now()
+	r.accounts = accountsOf(p)
+	r.Account = r.accounts[0]
+	for _, s := range p.sent {
+		r.SQL = append(r.SQL, s.sql)
+		if strings.HasPrefix(s.sql, writeFence) && len(s.params) > 1 && len(s.params[1]) == 8 {
+			r.OldFence = int64(binary.BigEndian.Uint64(s.params[1]))
+		}
+	}
+}
+
+// writeFence is a guard: id, then fence.
+const writeFence = "update accounts set fence = $2"
+
+// accountsOf finds the accounts that a segment writes: WHERE id = $1, in binary.
+func accountsOf(p *segment) (ids []uuid.UUID) {
+	for _, s := range p.sent {
+		if !strings.HasPrefix(s.sql, touchAccounts) || len(s.params) == 0 {
+			continue
+		}
+		if id, err := uuid.FromBytes(s.params[0]); err == nil {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// accountState is what tells holders apart at an account.
+type accountState struct {
+	id             uuid.UUID
+	version, fence int64
+}
+
+// readAccounts reads where the accounts stand, in order of id.
+func readAccounts(ctx context.Context, db *pgx.Conn, ids []uuid.UUID) ([]accountState, error) {
+	rows, _ := db.Query(ctx, `SELECT id, version, fence FROM accounts WHERE id = ANY($1) ORDER BY id`, ids)
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (s accountState, err error) {
+		err = row.Scan(&s.id, &s.version, &s.fence)
+		return s, err
+	})
+}
+
+// overtaken notes a newer holder that has written since: with a newer fence than
+// the late one's, or, where there are no fences, with any.
+func (r *LateRecord) overtaken(before, now []accountState) bool {
+	for i := range min(len(before), len(now)) { // accounts are never deleted
+		b, n := before[i], now[i]
+		if n.version == b.version || r.OldFence > 0 && n.fence <= r.OldFence {
+			continue
+		}
+		r.Overtaken, r.Account = time.Now(), n.id
+		r.OldVersion, r.NewVersion, r.NewFence = b.version, n.version, n.fence
+		return true
+	}
+	return false
+}
+
+// answer notes what the server said to the segment.
+func (r *LateRecord) answer(p *segment) {
+	r.Refused = p.refused()
+	switch {
+	case p.missed():
+		r.Answer = "UPDATE 0"
+	case p.refusal != nil:
+		r.Answer = p.refusal.Message
+	case len(p.tags) > 0:
+		r.Answer = p.tags[len(p.tags)-1]
+	default:
+		return // the connection ended instead
+	}
+	r.Answered = time.Now()
+}
+
+// end notes what became of the transaction.
+func (r *LateRecord) end(p *segment) { r.Committed = p.tx.committed && !r.Refused }
+
+func (r LateRecord) event() fault.Event {
+	e := fault.Event{What: fmt.Sprintf("replica %d: write held, lease %s", r.Replica+1, r.Way), At: r.Held, Until: time.Now()}
+	if !r.Late() {
+		return e
+	}
+	e.Hits, e.Seen = 1, map[string]int64{"late_writes": 1, "late_" + string(r.Way): 1}
+	outcome := "no answer"
+	switch {
+	case r.Refused:
+		outcome = "refused"
+		e.Seen["late_refused"] = 1
+	case r.Committed:
+		outcome = "committed"
+		e.Seen["late_committed"] = 1
+	case r.Answer != "":
+		outcome = "not committed"
+	}
+	e.What = fmt.Sprintf("replica %d: late write (%s), %s", r.Replica+1, r.Way, outcome)
+	return e
+}

@@ -1,0 +1,68 @@
+package pgfault
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"shop/compose/local/stack"
+	"shop/loadtest/fault"
+	"shop/loadtest/internal/testbed"
+)
+
+func TestRestart_PostgresComesBackWithItsDataEachTime(t *testing.T) {
+	all, err := stack.Attach(testbed.Env(t, "SHOP_STACK"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	postgres, err := all.Private(t.Context(), "postgres")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = postgres.Kill(context.Background()) })
+	url := postgres.Env["SHOP_POSTGRES_URL"]
+	exec := func(sql string) error {
+		conn, err := pgx.Connect(t.Context(), url)
+		if err != nil {
+			return err
+		}
+		defer conn.Close(t.Context())
+		_, err = conn.Exec(t.Context(), sql)
+		return err
+	}
+	if err := exec("CREATE TABLE kept (id int)"); err != nil {
+		t.Fatal(err)
+	}
+	w, err := NewProxy(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.Close)
+	open, err := pgx.Connect(t.Context(), w.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer open.Close(context.Background())
+	events, err := Restart{Postgres: postgres, Times: 2}.Inject(t.Context(), time.Second)
+	if err != nil || fault.Seen(events)["pg_restarts"] != 2 || events[1].At.Sub(events[0].At) < 400*time.Millisecond {
+		t.Errorf("%+v, %v", events, err)
+	}
+	if _, err := open.Exec(t.Context(), "SELECT 1"); err == nil {
+		t.Error("a connection has lived through it")
+	}
+	url = w.URL() // a proxy lives through it too
+	if err := exec("INSERT INTO kept VALUES (1)"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestRestart_ServerIsStartedAgainAlsoWhenTheKillFailed(t *testing.T) {
+	for _, fails := range []string{"kill", "start"} {
+		s := &testbed.Server{Log: testbed.Log{Fails: fails}}
+		if _, err := (Restart{Postgres: s, Times: 1}).Inject(t.Context(), 0); err == nil || len(s.Done) != 2 {
+			t.Errorf("%s: %v, %v", fails, err, s.Done)
+		}
+	}
+}

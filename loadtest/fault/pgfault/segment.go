@@ -1,0 +1,176 @@
+package pgfault
+
+import (
+	"bytes"
+	"strings"
+	"sync"
+
+	"github.com/jackc/pgx/v5/pgproto3"
+
+	"shop/locking/idempotency/pgtx"
+)
+
+// segment is what a client sends before it waits for an answer: one query, or a
+// pipeline up to its Sync.
+type segment struct {
+	raw     []byte
+	asks    bool // it will be answered
+	sent    []statement
+	tx      *transaction // the one that it ends in
+	begins  bool         // that one begins in it
+	touches bool         // it is the first in its transaction that writes to accounts
+	commits bool         // it ends a transaction that has written money
+
+	once     sync.Once
+	answered chan struct{} // closed when the rest is known, or never will be
+	tags     []string      // of the statements that were done, in their order
+	refusal  *pgproto3.ErrorResponse
+}
+
+// statement is one that is to be executed.
+type statement struct {
+	sql    string // in lower case, with single blanks
+	params [][]byte
+}
+
+// transaction is what a client has begun, over as many segments as it likes.
+type transaction struct {
+	begun   bool   // with a statement of its own; else it ends with its segment
+	touched bool   // it has written to accounts
+	wrote   bool   // … and not only a fence
+	over    bool   // the client has said so
+	key     string // the idempotency key that it has inserted, with its client
+
+	once      sync.Once
+	ended     chan struct{} // closed when the rest is known, or never will be
+	committed bool
+}
+
+func (p *segment) end() {
+	p.once.Do(func() { close(p.answered) })
+	if p.tx != nil {
+		p.tx.end()
+	}
+}
+
+func (t *transaction) end() { t.once.Do(func() { close(t.ended) }) }
+
+// The SQL that faults look for, as package transfer writes it.
+const (
+	touchAccounts = "update accounts set "
+	writeBalance  = "update accounts set balance"
+	writeEntries  = "insert into ledger_entries"
+)
+
+// writeKey is the statement that stores an idempotency key.
+var writeKey = plain(pgtx.InsertKey)
+
+// understand notes what one message of the client means. whole: the client waits now.
+func (c *conn) understand(p *segment, kind byte, body []byte) (whole bool, err error) {
+	switch kind {
+	case 'P':
+		var m pgproto3.Parse
+		err = m.Decode(body)
+		c.prepared[m.Name] = normalize(m.Query)
+	case 'B':
+		var m pgproto3.Bind
+		err = m.Decode(body)
+		c.add(p, statement{c.prepared[m.PreparedStatement], m.Parameters})
+	case 'D', 'E', 'C':
+	case 'Q':
+		var m pgproto3.Query
+		err = m.Decode(body)
+		c.add(p, statement{sql: normalize(m.String)})
+		return c.ask(p), err
+	case 'S', 'F':
+		return c.ask(p), nil
+	default: // a password, a copy, a flush, the end: nothing of ours
+		return true, nil
+	}
+	return false, err
+}
+
+// ask is the end of a segment that will be answered.
+func (c *conn) ask(p *segment) bool {
+	p.asks = true
+	if c.tx != nil && !c.tx.begun {
+		c.tx.over = true
+	}
+	return true
+}
+
+// add takes up a statement, and what it means to its transaction.
+func (c *conn) add(p *segment, s statement) {
+	p.sent = append(p.sent, s)
+	begin := strings.HasPrefix(s.sql, "begin")
+	if begin || c.tx == nil || c.tx.over {
+		c.tx = &transaction{begun: begin, ended: make(chan struct{})}
+		p.begins = begin
+	}
+	t := c.tx
+	p.tx = t
+	switch {
+	case strings.HasPrefix(s.sql, touchAccounts):
+		p.touches = p.touches || !t.touched
+		t.touched = true
+		t.wrote = t.wrote || strings.HasPrefix(s.sql, writeBalance)
+	case strings.HasPrefix(s.sql, writeEntries):
+		t.wrote = true
+	case strings.HasPrefix(s.sql, writeKey):
+		t.key = string(bytes.Join(s.params[:min(2, len(s.params))], nil))
+	case strings.HasPrefix(s.sql, "commit"):
+		p.commits = p.commits || t.wrote
+		t.over = true
+	case strings.HasPrefix(s.sql, "rollback"):
+		t.over = true
+	}
+}
+
+// noteAnswer notes what one message of the server means to the segment that it answers.
+func (c *conn) noteAnswer(kind byte, body []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.pending) == 0 {
+		return // of the start of the connection
+	}
+	p := c.pending[0]
+	switch kind {
+	case 'C':
+		var m pgproto3.CommandComplete
+		_ = m.Decode(body)
+		p.tags = append(p.tags, string(m.CommandTag))
+	case 'E':
+		p.refusal = &pgproto3.ErrorResponse{}
+		_ = p.refusal.Decode(body)
+	case 'Z':
+		c.pending = c.pending[1:]
+		c.open = p.tx
+		if body[0] == 'I' && p.tx != nil { // no transaction is open any more
+			p.tx.committed = len(p.tags) > 0 && p.tags[len(p.tags)-1] == "COMMIT"
+			p.tx.end()
+			c.open = nil
+		}
+		p.once.Do(func() { close(p.answered) })
+	}
+}
+
+// refused says that the server did not do what the segment asked of the accounts.
+func (p *segment) refused() bool {
+	if p.refusal != nil {
+		return p.refusal.SeverityUnlocalized == "ERROR" // a FATAL ends a connection, whatever was sent
+	}
+	return p.missed()
+}
+
+// missed says that a write to accounts found no row.
+func (p *segment) missed() bool {
+	for i, s := range p.sent {
+		if strings.HasPrefix(s.sql, touchAccounts) && i < len(p.tags) && p.tags[i] == "UPDATE 0" {
+			return true
+		}
+	}
+	return false
+}
+
+// normalize is SQL in lower case and on one line.
+func normalize(sql string) string { return strings.ToLower(strings.Join(strings.Fields(sql), " ")) }

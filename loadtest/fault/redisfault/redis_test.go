@@ -1,0 +1,83 @@
+package redisfault
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"shop/loadtest/fault"
+	"shop/loadtest/internal/testbed"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
+)
+
+func TestDown_IsStartedAgainAlsoWhenTheRunIsCalledOff(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	s := &testbed.Server{}
+	if _, err := (Down{Name: "redis", Server: s, Part: 0.5}).Inject(ctx, time.Hour); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v, want %v", err, context.Canceled)
+	}
+	if diff := cmp.Diff([]string{"kill", "start"}, s.Done); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestDown_ServerThatDoesNotStartIsAnError(t *testing.T) {
+	s := &testbed.Server{Log: testbed.Log{Fails: "start"}}
+	if _, err := (Down{Name: "redis", Server: s}).Inject(t.Context(), 0); err == nil {
+		t.Error("no error")
+	}
+}
+
+func connect(t *testing.T) (*redis.Client, string) {
+	t.Helper()
+	options, err := redis.ParseURL(testbed.Env(t, "SHOP_REDIS_URL"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := redis.NewClient(options)
+	prefix := fmt.Sprintf("fault[%d]*%d", os.Getpid(), time.Now().UnixNano()) // with what a pattern would mean
+	t.Cleanup(func() {
+		ctx := context.Background()
+		for _, name := range []string{prefix + "{1}lock:a", prefix + "{1}fence", "x" + prefix + "{1}lock:a"} {
+			client.Del(ctx, name)
+		}
+		_ = client.Close()
+	})
+	return client, prefix
+}
+
+func TestLockLost_DeletesTheLocksOfItsPrefixAndCountsThoseThatWereThere(t *testing.T) {
+	client, prefix := connect(t)
+	lock, fence, other := prefix+"{1}lock:a", prefix+"{1}fence", "x"+prefix+"{1}lock:a"
+	for _, name := range []string{lock, fence, other} {
+		if err := client.Set(t.Context(), name, "1:me", time.Minute).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	events, err := LockLost{Client: client, Prefix: prefix, Every: time.Millisecond}.Inject(t.Context(), 20*time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(events) != 1 || events[0].Hits != 1 || fault.Seen(events)["locks_deleted"] != 1 || !events[0].Until.After(events[0].At) {
+		t.Errorf("events %+v, want one with one hit", events)
+	}
+	for name, want := range map[string]int64{lock: 0, fence: 1, other: 1} {
+		if n, err := client.Exists(t.Context(), name).Result(); err != nil || n != want {
+			t.Errorf("%s: %d there (%v), want %d", name, n, err, want)
+		}
+	}
+}
+
+func TestLockLost_NothingThereIsNoHit(t *testing.T) {
+	client, prefix := connect(t)
+	events, err := LockLost{Client: client, Prefix: prefix, Every: time.Millisecond}.Inject(t.Context(), 5*time.Millisecond)
+	if err != nil || events[0].Hits != 0 {
+		t.Errorf("events %+v, error %v; want no hits", events, err)
+	}
+}

@@ -1,0 +1,113 @@
+package replicafault
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"shop/loadtest/fault"
+)
+
+// Pauses stop replicas for longer than their locks last, as a long garbage
+// collection, a full disk or the move of a virtual machine does:
+//
+//	replica 1   1.5, 2, 2.5 … 5 TTLs, with half a TTL of life between, and again from 1.5
+//	replica 2   5 TTLs, once, or as long as the fault lasts
+//	replica 3   never: someone always answers
+type Pauses struct {
+	Replicas fault.Pausable
+	TTL      time.Duration
+	// Aim says whether who is stopped holds a lock. If not, it goes on, and is stopped
+	// a moment later. It is asked again at the end: has the pause outlived the lock?
+	// nil: any moment will do.
+	Aim func(context.Context) bool
+}
+
+// The lengths of pauses, in halves of the TTL.
+const (
+	pauseShortest = 3
+	pauseLongest  = 10
+)
+
+// Inject stops both side by side. It does not begin what it could not end in time.
+func (p Pauses) Inject(ctx context.Context, over time.Duration) ([]fault.Event, error) {
+	var (
+		work   sync.WaitGroup
+		events [2][]fault.Event
+		errs   [2]error
+		end    = time.Now().Add(over)
+	)
+	work.Go(func() { events[0], errs[0] = p.series(ctx, 0, end) })
+	work.Go(func() {
+		e, err := p.once(ctx, 1, min(p.TTL*pauseLongest/2, over))
+		events[1], errs[1] = []fault.Event{e}, err
+	})
+	work.Wait()
+	return append(events[0], events[1]...), errors.Join(errs[0], errs[1], ctx.Err())
+}
+
+// series pauses replica n for longer and longer.
+func (p Pauses) series(ctx context.Context, n int, end time.Time) (events []fault.Event, err error) {
+	for half := time.Duration(pauseShortest); ctx.Err() == nil; half++ {
+		if d := p.TTL * half / 2; half > pauseLongest || time.Until(end) < d {
+			half = pauseShortest // from the beginning
+		}
+		d := p.TTL * half / 2
+		if time.Until(end) < d {
+			return events, nil
+		}
+		e, err := p.once(ctx, n, d)
+		events = append(events, e)
+		if err != nil {
+			return events, err
+		}
+		fault.Wait(ctx, p.TTL/2)
+	}
+	return events, nil
+}
+
+// once is one pause. One that was called off before the lock ran out is none.
+func (p Pauses) once(ctx context.Context, n int, d time.Duration) (fault.Event, error) {
+	holds, err := p.stop(ctx, n)
+	e := fault.Event{What: fmt.Sprintf("replica %d stopped for %.1f TTL", n+1, float64(d)/float64(p.TTL)), At: time.Now()}
+	if err == nil {
+		fault.Wait(ctx, d)
+	}
+	outlived := holds && !p.Aim(ctx)
+	err = errors.Join(err, p.Replicas.Resume(n))
+	e.Until = time.Now()
+	if e.Until.Sub(e.At) >= p.TTL*pauseShortest/2 && err == nil {
+		e.Hits, e.Seen = 1, map[string]int64{"pauses": 1}
+		if outlived {
+			e.Seen["outlived"] = 1
+		}
+	}
+	if err != nil {
+		err = fmt.Errorf("pause replica %d: %w", n+1, err)
+	}
+	return e, err
+}
+
+// How often a replica is stopped before it is taken as it is.
+const (
+	aims     = 20
+	aimEvery = 20 * time.Millisecond
+)
+
+// stop stops replica n, where it matters if there is an Aim and luck.
+func (p Pauses) stop(ctx context.Context, n int) (holds bool, err error) {
+	for try := 1; ; try++ {
+		err := p.Replicas.Pause(n)
+		if err != nil || p.Aim == nil {
+			return false, err
+		}
+		if holds = p.Aim(ctx); holds || try == aims {
+			return holds, nil
+		}
+		if err := p.Replicas.Resume(n); err != nil || !fault.Wait(ctx, aimEvery) {
+			return false, err
+		}
+	}
+}

@@ -1,0 +1,109 @@
+package replicafault
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"shop/loadtest/fault"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// sleepers write down for how long they were stopped.
+type sleepers struct {
+	mu    sync.Mutex
+	since map[int]time.Time
+	slept map[int][]time.Duration
+	fails bool
+}
+
+func (s *sleepers) Pause(n int) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.since[n] = time.Now()
+	if s.fails {
+		return errors.New("no")
+	}
+	return nil
+}
+
+func (s *sleepers) Resume(n int) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.slept[n] = append(s.slept[n], time.Since(s.since[n]))
+	delete(s.since, n)
+	return nil
+}
+
+func newSleepers() *sleepers {
+	return &sleepers{since: map[int]time.Time{}, slept: map[int][]time.Duration{}}
+}
+
+func TestPauses_FromOneAndAHalfToFiveTTLsAndOneReplicaIsLeftAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSleepers()
+		events, err := Pauses{Replicas: s, TTL: 2 * time.Second}.Inject(t.Context(), 66*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := map[int][]time.Duration{1: {10 * time.Second}}
+		for d := 3 * time.Second; d <= 10*time.Second; d += time.Second {
+			want[0] = append(want[0], d)
+		}
+		want[0] = append(want[0], 3*time.Second) // there is time for one more of the shortest
+		if diff := cmp.Diff(want, s.slept); diff != "" || len(s.since) != 0 {
+			t.Errorf("%d still stopped (-want +got):\n%s", len(s.since), diff)
+		}
+		if n := fault.Seen(events)["pauses"]; n != 10 {
+			t.Errorf("%d pauses", n)
+		}
+	})
+}
+
+func TestPauses_AreResumedInEveryEnding(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		s := newSleepers()
+		events, err := Pauses{Replicas: s, TTL: 2 * time.Second}.Inject(ctx, time.Minute)
+		if !errors.Is(err, context.DeadlineExceeded) || len(s.since) != 0 || len(s.slept) != 2 || len(fault.Seen(events)) != 0 {
+			t.Errorf("%v, slept %v, still stopped %v, %v", err, s.slept, s.since, fault.Seen(events))
+		}
+		s = newSleepers()
+		s.fails = true
+		if events, err = (Pauses{Replicas: s, TTL: time.Second}).Inject(t.Context(), time.Minute); err == nil || len(s.since) != 0 || len(fault.Seen(events)) != 0 {
+			t.Errorf("%v, still stopped %v, %v", err, s.since, fault.Seen(events))
+		}
+	})
+}
+
+func TestPauses_AReplicaThatHoldsNothingIsResumedAndStoppedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSleepers()
+		var looks atomic.Int64
+		aim := func(context.Context) bool { // the fourth who is stopped holds something, for a second
+			n := looks.Add(1)
+			return n == 4
+		}
+		events, err := Pauses{Replicas: s, TTL: 2 * time.Second, Aim: aim}.Inject(t.Context(), 4*time.Second)
+		seen := fault.Seen(events)
+		if err != nil || seen["pauses"] != 2 || seen["outlived"] != 1 || len(s.since) != 0 || len(s.slept[0])+len(s.slept[1]) < 4 {
+			t.Errorf("%v: %v, slept %v, still stopped %v", err, seen, s.slept, s.since)
+		}
+	})
+}
+
+func TestPauses_ALockThatIsThereAllTheTimeWasNotOutlived(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		always := func(context.Context) bool { return true }
+		events, err := Pauses{Replicas: newSleepers(), TTL: 2 * time.Second, Aim: always}.Inject(t.Context(), 4*time.Second)
+		if seen := fault.Seen(events); err != nil || seen["pauses"] != 2 || seen["outlived"] != 0 {
+			t.Errorf("%v: %v", err, seen)
+		}
+	})
+}
