@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"shop/transfer"
 )
 
 // Diagram is the record as a mermaid sequence diagram. Times count from the
@@ -69,7 +71,7 @@ func brief(sql []string) (list []string) {
 		switch {
 		case len(words) == 0:
 			continue
-		case strings.HasPrefix(s, touchAccounts):
+		case transfer.StatementOf(s).Account():
 			s = strings.Join(words[:4], " ")
 		case strings.HasPrefix(s, "insert into"), strings.HasPrefix(s, "update"), strings.HasPrefix(s, "delete from"):
 			s = strings.Join(words[:min(3, len(words))], " ")

@@ -4,10 +4,10 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
-	"strings"
 	"time"
 
 	"shop/loadtest/fault"
+	"shop/transfer"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -55,19 +55,16 @@ func (r *LateRecord) hold(p *segment) {
 	r.Account = r.accounts[0]
 	for _, s := range p.sent {
 		r.SQL = append(r.SQL, s.sql)
-		if strings.HasPrefix(s.sql, writeFence) && len(s.params) > 1 && len(s.params[1]) == 8 {
+		if s.money == transfer.WritesFence && len(s.params) > 1 && len(s.params[1]) == 8 {
 			r.OldFence = int64(binary.BigEndian.Uint64(s.params[1]))
 		}
 	}
 }
 
-// writeFence is a guard: id, then fence.
-const writeFence = "update accounts set fence = $2"
-
 // accountsOf finds the accounts that a segment writes: WHERE id = $1, in binary.
 func accountsOf(p *segment) (ids []uuid.UUID) {
 	for _, s := range p.sent {
-		if !strings.HasPrefix(s.sql, touchAccounts) || len(s.params) == 0 {
+		if !s.money.Account() || len(s.params) == 0 {
 			continue
 		}
 		if id, err := uuid.FromBytes(s.params[0]); err == nil {

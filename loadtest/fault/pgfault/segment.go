@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 
 	"shop/locking/idempotency/pgtx"
+	"shop/transfer"
 )
 
 // segment is what a client sends before it waits for an answer: one query, or a
@@ -29,7 +30,8 @@ type segment struct {
 
 // statement is one that is to be executed.
 type statement struct {
-	sql    string // in lower case, with single blanks
+	sql    string             // in lower case, with single blanks
+	money  transfer.Statement // what it does to money
 	params [][]byte
 }
 
@@ -55,15 +57,8 @@ func (p *segment) end() {
 
 func (t *transaction) end() { t.once.Do(func() { close(t.ended) }) }
 
-// The SQL that faults look for, as package transfer writes it.
-const (
-	touchAccounts = "update accounts set "
-	writeBalance  = "update accounts set balance"
-	writeEntries  = "insert into ledger_entries"
-)
-
 // writeKey is the statement that stores an idempotency key.
-var writeKey = plain(pgtx.InsertKey)
+var writeKey = normalize(pgtx.InsertKey)
 
 // understand notes what one message of the client means. whole: the client waits now.
 func (c *conn) understand(p *segment, kind byte, body []byte) (whole bool, err error) {
@@ -75,12 +70,12 @@ func (c *conn) understand(p *segment, kind byte, body []byte) (whole bool, err e
 	case 'B':
 		var m pgproto3.Bind
 		err = m.Decode(body)
-		c.add(p, statement{c.prepared[m.PreparedStatement], m.Parameters})
+		c.add(p, c.prepared[m.PreparedStatement], m.Parameters)
 	case 'D', 'E', 'C':
 	case 'Q':
 		var m pgproto3.Query
 		err = m.Decode(body)
-		c.add(p, statement{sql: normalize(m.String)})
+		c.add(p, normalize(m.String), nil)
 		return c.ask(p), err
 	case 'S', 'F':
 		return c.ask(p), nil
@@ -100,7 +95,8 @@ func (c *conn) ask(p *segment) bool {
 }
 
 // add takes up a statement, and what it means to its transaction.
-func (c *conn) add(p *segment, s statement) {
+func (c *conn) add(p *segment, sql string, params [][]byte) {
+	s := statement{sql, transfer.StatementOf(sql), params}
 	p.sent = append(p.sent, s)
 	begin := strings.HasPrefix(s.sql, "begin")
 	if begin || c.tx == nil || c.tx.over {
@@ -110,11 +106,11 @@ func (c *conn) add(p *segment, s statement) {
 	t := c.tx
 	p.tx = t
 	switch {
-	case strings.HasPrefix(s.sql, touchAccounts):
+	case s.money.Account():
 		p.touches = p.touches || !t.touched
 		t.touched = true
-		t.wrote = t.wrote || strings.HasPrefix(s.sql, writeBalance)
-	case strings.HasPrefix(s.sql, writeEntries):
+		t.wrote = t.wrote || s.money == transfer.WritesBalance
+	case s.money == transfer.WritesEntry:
 		t.wrote = true
 	case strings.HasPrefix(s.sql, writeKey):
 		t.key = string(bytes.Join(s.params[:min(2, len(s.params))], nil))
@@ -165,7 +161,7 @@ func (p *segment) refused() bool {
 // missed says that a write to accounts found no row.
 func (p *segment) missed() bool {
 	for i, s := range p.sent {
-		if strings.HasPrefix(s.sql, touchAccounts) && i < len(p.tags) && p.tags[i] == "UPDATE 0" {
+		if s.money.Account() && i < len(p.tags) && p.tags[i] == "UPDATE 0" {
 			return true
 		}
 	}
