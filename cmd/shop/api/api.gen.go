@@ -626,13 +626,13 @@ type PlaceOrderParams struct {
 	// Strategy How stock is taken, money moved, or a wallet written; only in the lab (`shop serve --lab`), by a name that `shop serve --help` lists. Outside the lab every value is malformed (400), and so is every other name in it.
 	Strategy *Strategy `form:"strategy,omitempty" json:"strategy,omitempty"`
 
-	// IdempotencyKey Names the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941, with \" and \\ escaped); both forms are the same key. An empty header is none, and two headers are malformed. A key is unique per client, key and flow: the same key works once in each of orders, transfers and wallets. Outcomes are kept for at least 24 hours. A key that is used again for the money of another client is `idempotency-key-reused` for transfers, which look for the key first, and `forbidden` for wallets, which look for the owner first.
+	// IdempotencyKey Names the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941, with \" and \\ escaped); both forms are the same key. An empty header is none, and two headers are malformed. A key is unique for its client over all orders and transfers: used for a second request it is `idempotency-key-reused`. Wallets have keys of their own. Outcomes are kept for at least 24 hours. A key that is used again for the money of another client is `idempotency-key-reused` for transfers, which look for the key first, and `forbidden` for wallets, which look for the owner first.
 	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
 }
 
 // CancelOrderParams defines parameters for CancelOrder.
 type CancelOrderParams struct {
-	// IdempotencyKey Names the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941, with \" and \\ escaped); both forms are the same key. An empty header is none, and two headers are malformed. A key is unique per client, key and flow: the same key works once in each of orders, transfers and wallets. Outcomes are kept for at least 24 hours. A key that is used again for the money of another client is `idempotency-key-reused` for transfers, which look for the key first, and `forbidden` for wallets, which look for the owner first.
+	// IdempotencyKey Names the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941, with \" and \\ escaped); both forms are the same key. An empty header is none, and two headers are malformed. A key is unique for its client over all orders and transfers: used for a second request it is `idempotency-key-reused`. Wallets have keys of their own. Outcomes are kept for at least 24 hours. A key that is used again for the money of another client is `idempotency-key-reused` for transfers, which look for the key first, and `forbidden` for wallets, which look for the owner first.
 	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
 }
 
@@ -641,7 +641,7 @@ type CreateTransferParams struct {
 	// Strategy How stock is taken, money moved, or a wallet written; only in the lab (`shop serve --lab`), by a name that `shop serve --help` lists. Outside the lab every value is malformed (400), and so is every other name in it.
 	Strategy *Strategy `form:"strategy,omitempty" json:"strategy,omitempty"`
 
-	// IdempotencyKey Names the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941, with \" and \\ escaped); both forms are the same key. An empty header is none, and two headers are malformed. A key is unique per client, key and flow: the same key works once in each of orders, transfers and wallets. Outcomes are kept for at least 24 hours. A key that is used again for the money of another client is `idempotency-key-reused` for transfers, which look for the key first, and `forbidden` for wallets, which look for the owner first.
+	// IdempotencyKey Names the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941, with \" and \\ escaped); both forms are the same key. An empty header is none, and two headers are malformed. A key is unique for its client over all orders and transfers: used for a second request it is `idempotency-key-reused`. Wallets have keys of their own. Outcomes are kept for at least 24 hours. A key that is used again for the money of another client is `idempotency-key-reused` for transfers, which look for the key first, and `forbidden` for wallets, which look for the owner first.
 	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
 }
 
@@ -650,7 +650,7 @@ type PostTransferParams struct {
 	// Strategy How stock is taken, money moved, or a wallet written; only in the lab (`shop serve --lab`), by a name that `shop serve --help` lists. Outside the lab every value is malformed (400), and so is every other name in it.
 	Strategy *Strategy `form:"strategy,omitempty" json:"strategy,omitempty"`
 
-	// IdempotencyKey Names the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941, with \" and \\ escaped); both forms are the same key. An empty header is none, and two headers are malformed. A key is unique per client, key and flow: the same key works once in each of orders, transfers and wallets. Outcomes are kept for at least 24 hours. A key that is used again for the money of another client is `idempotency-key-reused` for transfers, which look for the key first, and `forbidden` for wallets, which look for the owner first.
+	// IdempotencyKey Names the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941, with \" and \\ escaped); both forms are the same key. An empty header is none, and two headers are malformed. A key is unique for its client over all orders and transfers: used for a second request it is `idempotency-key-reused`. Wallets have keys of their own. Outcomes are kept for at least 24 hours. A key that is used again for the money of another client is `idempotency-key-reused` for transfers, which look for the key first, and `forbidden` for wallets, which look for the owner first.
 	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
 }
 
@@ -659,7 +659,7 @@ type VoidTransferParams struct {
 	// Strategy How stock is taken, money moved, or a wallet written; only in the lab (`shop serve --lab`), by a name that `shop serve --help` lists. Outside the lab every value is malformed (400), and so is every other name in it.
 	Strategy *Strategy `form:"strategy,omitempty" json:"strategy,omitempty"`
 
-	// IdempotencyKey Names the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941, with \" and \\ escaped); both forms are the same key. An empty header is none, and two headers are malformed. A key is unique per client, key and flow: the same key works once in each of orders, transfers and wallets. Outcomes are kept for at least 24 hours. A key that is used again for the money of another client is `idempotency-key-reused` for transfers, which look for the key first, and `forbidden` for wallets, which look for the owner first.
+	// IdempotencyKey Names the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941, with \" and \\ escaped); both forms are the same key. An empty header is none, and two headers are malformed. A key is unique for its client over all orders and transfers: used for a second request it is `idempotency-key-reused`. Wallets have keys of their own. Outcomes are kept for at least 24 hours. A key that is used again for the money of another client is `idempotency-key-reused` for transfers, which look for the key first, and `forbidden` for wallets, which look for the owner first.
 	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
 }
 
@@ -668,7 +668,7 @@ type CreditWalletParams struct {
 	// Strategy How stock is taken, money moved, or a wallet written; only in the lab (`shop serve --lab`), by a name that `shop serve --help` lists. Outside the lab every value is malformed (400), and so is every other name in it.
 	Strategy *Strategy `form:"strategy,omitempty" json:"strategy,omitempty"`
 
-	// IdempotencyKey Names the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941, with \" and \\ escaped); both forms are the same key. An empty header is none, and two headers are malformed. A key is unique per client, key and flow: the same key works once in each of orders, transfers and wallets. Outcomes are kept for at least 24 hours. A key that is used again for the money of another client is `idempotency-key-reused` for transfers, which look for the key first, and `forbidden` for wallets, which look for the owner first.
+	// IdempotencyKey Names the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941, with \" and \\ escaped); both forms are the same key. An empty header is none, and two headers are malformed. A key is unique for its client over all orders and transfers: used for a second request it is `idempotency-key-reused`. Wallets have keys of their own. Outcomes are kept for at least 24 hours. A key that is used again for the money of another client is `idempotency-key-reused` for transfers, which look for the key first, and `forbidden` for wallets, which look for the owner first.
 	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
 }
 
@@ -677,7 +677,7 @@ type DebitWalletParams struct {
 	// Strategy How stock is taken, money moved, or a wallet written; only in the lab (`shop serve --lab`), by a name that `shop serve --help` lists. Outside the lab every value is malformed (400), and so is every other name in it.
 	Strategy *Strategy `form:"strategy,omitempty" json:"strategy,omitempty"`
 
-	// IdempotencyKey Names the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941, with \" and \\ escaped); both forms are the same key. An empty header is none, and two headers are malformed. A key is unique per client, key and flow: the same key works once in each of orders, transfers and wallets. Outcomes are kept for at least 24 hours. A key that is used again for the money of another client is `idempotency-key-reused` for transfers, which look for the key first, and `forbidden` for wallets, which look for the owner first.
+	// IdempotencyKey Names the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941, with \" and \\ escaped); both forms are the same key. An empty header is none, and two headers are malformed. A key is unique for its client over all orders and transfers: used for a second request it is `idempotency-key-reused`. Wallets have keys of their own. Outcomes are kept for at least 24 hours. A key that is used again for the money of another client is `idempotency-key-reused` for transfers, which look for the key first, and `forbidden` for wallets, which look for the owner first.
 	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
 }
 
@@ -686,7 +686,7 @@ type PayFromWalletParams struct {
 	// Strategy How stock is taken, money moved, or a wallet written; only in the lab (`shop serve --lab`), by a name that `shop serve --help` lists. Outside the lab every value is malformed (400), and so is every other name in it.
 	Strategy *Strategy `form:"strategy,omitempty" json:"strategy,omitempty"`
 
-	// IdempotencyKey Names the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941, with \" and \\ escaped); both forms are the same key. An empty header is none, and two headers are malformed. A key is unique per client, key and flow: the same key works once in each of orders, transfers and wallets. Outcomes are kept for at least 24 hours. A key that is used again for the money of another client is `idempotency-key-reused` for transfers, which look for the key first, and `forbidden` for wallets, which look for the owner first.
+	// IdempotencyKey Names the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941, with \" and \\ escaped); both forms are the same key. An empty header is none, and two headers are malformed. A key is unique for its client over all orders and transfers: used for a second request it is `idempotency-key-reused`. Wallets have keys of their own. Outcomes are kept for at least 24 hours. A key that is used again for the money of another client is `idempotency-key-reused` for transfers, which look for the key first, and `forbidden` for wallets, which look for the owner first.
 	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
 }
 
@@ -4680,92 +4680,92 @@ func (sh *strictHandler) PayFromWallet(ctx echo.Context, id WalletID, params Pay
 // const string: with thousands of chunks the chained `+` fold is several
 // times slower for the Go compiler than parsing a slice literal.
 var swaggerSpec = []string{
-	"7D3bchu3kr+CMzlVsesMJZKS7Ih6UpzoRBs7UlnWSdVK2gicaZI4mgHGAEb0RGEe9wP2E/dLttDA3Mjh",
-	"VZfYXulFJGYANBrdjb6Cd14g4kRw4Fp5vTsvoZLGoEHit+MQ4kRo4EH2M2SmJQQVSJZoJrjX836hMSii",
-	"R0AY18B1j3SIFqS7t0cSybim/QjI4dmb42MSjKikgRnYJ30qgQhJqCKUfEyFhpAoLRkfkhfvj96Q7/Z3",
-	"Oz4ZMz0il5eXHqE8NB8uCaiAJhC+PCB9oUdkIGSsiBnMgKBoDOQGsi1yyAnEic7ICGgIkjBFuODg40B6",
-	"LFy77RrTyIwD4RY5NN3N2ylnH1MgCUgSRAy49vGJ6T6IxLhXm4+MhbxRRPDAoIEADUZEDIiQIS5WS8rV",
-	"AGfjIRnTKAKttshJqgNhsGdguIFEm9UQqkkEVGnS3SUjkUqVA6VHVCNkCkJCh5RxfN/AEQsOmZmRcqFH",
-	"Bcjm7WtWbmDrBrKWBDPAte2bA+aT8YgFIxIJcVOMaiYdMKm0xdr1QMg+C0PgtrNbR2NXMeYgbectz/eY",
-	"oRSLcc/3OI3B61Upq2VIy/ckfEyZhNDraZmC76lgBDE1NAefaJxEpterQSfoBHvdFiK31fF8L6af3gIf",
-	"6pHX2+t0fS9mPP/e8b2Eag3SAPBfLy7+9k3rz6sL0vrz6q7td/d2Jhd/a/159Ydt/+PSe3FB/vZN6/Ly",
-	"4vLyClsuzWfP/Lt6edfxu3t7k0vv5d8939NZYuCxROtNJr53YiA6/sHAiwtOqB6Vy2XhwhUaAqTa63lp",
-	"im9WwL5ot/YPW0e0Nbi6+27yolX9vjt5ebczqTV1upNm+M60pBqGDUz8kxgTpUVwYyhG0xvgvqOpWNxC",
-	"6COnug0nY8m0Bn5ABI8yQ+5mwyPaJy+u1UgkRIG8BdJqRbR//dIn/YxQYnBgCbj+zgii5JpETDl+UCyE",
-	"Yjy4BZmRWxqlYOAquJS82G23X1qiVMI8sm9a0sepGCespLyPKcis3AmV46GK/yq+aev3f5DW1V3H35mH",
-	"yw+Oczbd7r9LGHg975vtUvZu26dq+/z8+Aec5FdE+CNOMTH9VSK4AhT2RzmHmy+BQIFuPtIkiVhADbVs",
-	"J1L0I4j/8W8l8LXVJjy1veycdeIrxIo38b2fgEaGcedOv960briGWQ3JM02UpjxUW2bqY24IgEZPuXbm",
-	"5uyRlN9wMeZkPAIkY6bJiCYJcAgtcLc0YuHTwoZTtgyFgTkEmk8SA927nDWfEr5CHvgkZkoxPmxNQWhA",
-	"+0XoI5HyJ4WMC90amElRS5BQah8CNxa/apRzgWFx+a0yoL6nGt6ymOmnxaMRhq3IzmsAZipXHxTwUBEt",
-	"BInTYITQj2jZQFJuVKsxzfARNlOeFaR8A5kigRHHAyliwrQiNAwlKHWA6w8FB893egHKn/egZdY6HGiQ",
-	"9aU5AWzYZQjSrMLgCwZIgE+IK5Hqlhi08Kz0CY0k0DBrBZQHEEUGfUoLCeEBYbyVSDE0iy14+wHWepKA",
-	"pBaWpxQEKh0MWGBoojVIeajydXolZPmB+NcC5hP4lJjjsNwcBVo/8tagfPzAYhCpflLOtTO3tJ3a2iR9",
-	"EWaW6wxDqkiMo8wv+Q31QNy7hzpjUe1tAu+4PMK2yJkRKP1MA9oI+EELaylJSEAz08mYMM7y2KpvSdVY",
-	"eA9JRDO7gvqMZ6CJ4IRWhtyqaXnA09jrXXhGV/KuZhW7SYGeVThtPTxZba4c92vD2AoSYD2EFQN+PZj6",
-	"C4REIRyWaJgfhHhL5RCeFDYhWhFOOvG9c05TPRKS/f60Z3pandfCcUtZRPvRk+Kin6rMJ5EwmrbSNIJe",
-	"IbR9QpXZNmtqo+2MHq1BGkXONg+ppn2qUNWkY5odkAHwAFpKpDKoD8VDQjkRKIcKjY7QQB8QYT1SrQc4",
-	"Fc+5SpNESA3hOwgZ/YAvPeWuFvO3YgNAC8E0L7reZvDDIBCpgyYMkalpdCoNcjQzNvGARgp8L6k03Xk1",
-	"+qhP++uIahJQTvpAVGIW6peuHcb1q93SnZAjzPc+WW+W19ub+F6fRkafnB37mJOYcSFJyplWTQPHjLPY",
-	"SKH2okl2Jr4XSKAawt+orjmfQmMLGIkx4/So9H9t+qdSGoHZAOXZCdntdl5P+bAOW/95dbfT4E2pDNyd",
-	"+B5wLR2a6+N+QK+QBqWtX9HzPaYhVstoxG3xj1xLNAjd7FRKmlUnfzUx1B41SP4Te3C4ffHJ2DliJSAr",
-	"hqSfkZGIwntsye7E96x1P+0HnIusjvXe5N6fC+sOKvalpCO3LL9CtiWaa5RQHlqi/28ItEFXDX3rscl9",
-	"aGwXGTrSdA6LjSkak0bRZzW26BEOQ6rZLRTO6IRmiO01+NBQoq7oM2vsiu/dglROcWwkJGpR6hNqZClh",
-	"a8qInemNLwDNUVaCsHx741z+LZI1W+QHNjT2u+BR1iPdrTYeI11oY+xCOkO8ifzpJ0v+++32687+fndv",
-	"9/Vue3+/U+GMzsxqC8CcbbWufC4WtVAw2Lemsek6NyIrDdkCWOa3L9vdScNk9f04isSY/O9//w9h/JZK",
-	"RrnGbzyN+yCNanvLRIRHqdryGkYr/apr4DESwY2qqrbixvO9lEujWqMguWpiBfN265ZKTmMzzoX31oxz",
-	"8rPn20/n9QFq51IilDam+QPMeuqGwonzL/PmNgyvNNXp7MwhDCUNkbxDSRm3E6YVLXE1eOwWIDT24w/l",
-	"wK6hHN42nNcnqUmZInY3y7yVRRrNrxLKUT6hUUQgUkCGAgxD42FwL0TndprFdPFtHqqNaHexw6Wg6xHj",
-	"Q3PWGt3VhoOLsOPDL8Ra6HYZ7vO8RexNiw1HPE1i4y3jsJkg+5hSrplu0LLuLY87bfxbJobVTbpMjp79",
-	"fD4jRE03vwS/CSvWbbSmRpE7WjfXW++hk7x6LL13bxPtz/cixi1aVtKDEd+GFBcpwTuNYjAQfMAwvOOX",
-	"W7AiT+G0byoD2IbqKHWtS2gbgnsc22e3UWt2S85RmkNRU6eXKFIlejdn8flr6ixTVh2fLqQXg7rfEske",
-	"17ZcLAlqUMzF42bSsuCH+tJ+pMGIqJsU03PsscE4MedJvrsH9hzZ7XZXNSqrIn2CUvXYdutaieq+daY4",
-	"bRo5FuImNJzSLIan0X8Nta+cklCzO4QxKuery0bnuu8CFlGpT6gmsVC6sMiNoXuAaoJINWEad/vhzBJD",
-	"50OBjqSWumFJSyR2Qa1EYCTfJmFMmtT53FW1DBH1Bb8/ekP2d/fwUKljqHRczbpJ3EMXaqZ9kdZMzGVn",
-	"y3cTf7mLS6RRuKGTq9NG80ZTFjXLrBVwPKVPRjDQzWlNGJEeg00QlLAepK/RInHTTo/+H2cnvxD3lGhR",
-	"EOFYCqOzWmetC9E1onu9Ze6VUn52xxMpwjSY3vH7Tvmqpg0sdihqpi2xLPTuaecFzjWL3O+rtquRdc+v",
-	"PJgJsteezoaAa49dNLhxQBcYrj0rMjemJqllwtSeFVko9dY5CSm1UZvTaeoTF6HqWnstZFF9UOZS1aAB",
-	"PRJhyyyORpEYT3UqozD1ORod6NVXpuLP9WeVrJLag36q6niIxBRKMfpRX1YlllF7MBuwqCyrAao832pV",
-	"yzZL4CTVJ4MzR5am4dDSz5sKPZrm4wolHjlCNO0/FiRY6XxW0J5pLHKU8pGQ3N4X1GYa31XoDL9bCptK",
-	"z3YD1Brf53Rlxz4tCco0nNdJyTQdVYgIp0Ly+UXow4J4THMRMMwHagj42EdTGRKusZLtZFu+t5RhPr4V",
-	"xcLPHDUgZIYOznIycLtjCOC82H+ErDbRcWXPa/qw9SQ0C1SX67rhCdqxw3PdFEgu/dfqBkIyEGv6pvdn",
-	"9DCLaSuB/UWeiFN7TKxrdT+GzWtObZvHuuTIeHSDZTXjyR5MK/hyFzqJ0BjCZecLq9mYdpIFO/eWra1L",
-	"O9VgdUdBTiSTJcZLMXATvGc/n9fz9gMxGADMEgpt/d5u7W/9hunWr3ab0q1Ln+KjmBG9khFtiqONlm1o",
-	"jO/e08n03WM5mV5hcDXcECzU2a02pTYaYH/iewMp4rW8XN3NHGO5ZtcserGkYXOBseeU4poem4eCPRvB",
-	"wA+3glnnfq6ErudNf18OmTed5kPnDf/Kp8gbfiynqhkx1sJfGYk7jV4y3D6/ZvaXuJ6SYwY/S31m5VKf",
-	"wsvxcFxVYQXGm83OCG3AwimBGTyMk/228klnLzZypjPaacfWW0ES4CHjQ/TnI8XkYrOzF9crnHZmCpw2",
-	"svIq3Ljc7+N7Dj671gFNIz3HYfGTiMKyJK1nUIBxJ7dMUTWF+0JEQPkaIG/oqGok3IIcmigTh2k6N4wC",
-	"LM3upQmWBlIFZTEj46QvaQDqwG19USNoM90X1Hi9WL/I64/Ly7v1e11eTl42UvSvhTa8Bg9+9rlKe19U",
-	"rpLdg6WpSo+bLbRyalAV2qfLDNp5oMwgdNeNgWsyZdytlh0kqvnhm29DOUyZvLMS2mv56Y/hWl9in66m",
-	"DWM+o+CpmrNZlAQSQqbJUGB2tRbJ5rLi1eeqer8u+LU+5DsaAhGDvNyK8pBYJ+Fa2u4Ns9VtRbQWMYr0",
-	"1Mf/iY0lrZUE8SYfxH79wQ1lv52WA07Fbhtz3ihxEPhkPMJ63YSycJ1l7i7w1tQnKPL9vlXrTNCs8CJm",
-	"i5kruoMl6dXDw2iTBKlkOjszoj7PFosZb7xUwZwfh6fHWIGPVf0E32VYuSxkUXeAWhRQiXzg5hxpnaC6",
-	"i0S12vCZI8EVBjZrYXzQsNM/YhG28wnbYu9gRPkQFFEiBpvKE1BpDhezpKn6fyR/LDikCqOzWK8hAXrV",
-	"SgXyovvp00vfNAUgNWU8ykjIQkxwNyNwuAVJxiyKXHkiFjSalb6gNjGGRi/zQsyYZmREb6FSS/IrXmZg",
-	"5jf6m9Fm+xlS1bVBw3VeReI8yr6bz71jXW+ERoLDAZZP1q+JsLc2pFyzyGmIIQTGhNvC3IMAuEJdyhV4",
-	"vzv+4PleKiOHfdXb3hYJcOsI3xJyuO06bcfMOmxsFMZTIxSkRSaq1/HsmcVpwryet7PV3tqxkmyEtLgd",
-	"sVv43XwaWiYrDqbj0Ot5b/HpVLV4t92ep9AU7xUV2L63u8rrpZt74nt7q/Qo3LtVLvN6F1e+p9I4pkY5",
-	"yWNkAShDemoM0qZJ0qGqncLKuzLDbKOTfj463tvHnzk+TIed1SFagD5noCtkmD4YytZkBBIWIvG2s+0i",
-	"0Wr7joWTuej8J+i8EMOvXT9z8Uj3Hlw179yDVK3lK2moSanE5rc2o4Dddmd5j/Opgqbd9u7yTkUMynTo",
-	"7i/vUI3fPBptVhNgsc8KK8mjP0jQBQmf5CdKWXNPxJjn+6HcZUNMq9xyc3ZQlcTLnNuSwvOc8LmUnVpF",
-	"6vEIDieYQ242QVwdYNoTlUDaxiqiBG9hyW8Ukmw4emKKXGHvj6r3gnxFJFnK2KoKeHE1qYlcq02V2f5i",
-	"4G65GURijOaZLrbXPDSEO1UDsEAu25upMDwkVAPdnkY0AJuhOyORm5ZavrI9FZGe+Et7FPcSWbmMR833",
-	"IswetkK9SNerq/rOszjFnSvQ9FlxA8JnK8bb363AM/XYPHZbhdVcirl5v7MC1xTJAthhb5XVN6QToCDo",
-	"rsLU9racr/Qs+z7NFAp0zB81tgwXvK6LWf6e4velWthmHJ/fe/aoatXcWybMKYfLe1apPhOVyhLbiuS4",
-	"bfP65h9FNs/qnpTpr31sXX2tZ8Kawv1Z3Hr/ZLfuilN7R2KfBjc+gU800FGGVQWLaL2afzPHt6L0af7S",
-	"I0rQagrRHDmaw/qkovQrpJjDKCpwiTdgqpu0SiNl6tQ0lWzfqZt04Rmdp2et4imx+WabuUpsWd/V4xPk",
-	"EmJ8Ptb/gmO9wP0imq1VIM85vDEq8qG8oOCLtyWnc5Ye1pwsr7z6nH0xn6EhWkPcX2GQrnivUZHZdVdU",
-	"QHlHUsT2XnJRv8m88BVXqpC8bUxjystydrvdMurj9LDZoqP5pSwT/8kuit0iJwObdYELxHFJQDkXmiia",
-	"YexWAWLAjdgj1wMp4msCH1MaGfRca3F9QK5dOtp1Uep3XebjXdvLSLH26hakgoPa08LpyQUJUyuq7P2k",
-	"nRgvwnrdbY+2vlbZ/g5z8ex9EFS7ilgh7fVFhGmDgD7YFFn0g8sl7u+iaalvYeNDoHLV9qOqI4uuGzT6",
-	"SL7UZ4Xkr/MzlL+koHNBYl0PZbLSWgS7nastc9zgQj0M3fpfoqpTrd+ezF4W/7mrNc9KyrPXfPbsG0EU",
-	"2gPQXgWBoTN7h2ZCpT4oyrgjGGgi8ps2JYDN3llPvNwKm/fXLF7+JVj4pYiXr5nxN+TgZ57yjiTUeGoJ",
-	"d7i7u5bqir/mGZfrsUTxeymPqic64OZoiXaJzzriZxKLKn+kanl2T34pXSO5btu06sW+rpDdn3S/SFWx",
-	"flvnw/rEKjfmPzvFnvXGpw/mhCHmq9vsf/cLgvhDGzx1dijlRLgfL1Mgb1kAZIhBwwHmma8uZLBkY4GM",
-	"wTqMZxHzLGI+F5O2jrln2fTEsukDvYGKcDJSyCdsUJYf11P0FwsfV0S1KC2UZkdSxP8/BdDUlYzPEuhZ",
-	"At079PfBOZt0eeWU/TXdhGbqq4n7XWtRieFV1uouSUyosc1UHvY7aA4QoiL1VfsmSzmuRfFTzhZVRu3M",
-	"+iLMvp1nsk6XFlTqP11tAf5ukJXUtqZwG2WlG2u6nPP7NGN8aNXdIbtlfIiJb2VykUt0M6K5obI7P37K",
-	"94sEktke7wSOn7tleYgBSbz6XZcDlA6lphE4ZNbIpyQvz3X9ciTN9jrCSLFQgIXJMnU/sGSLJ/NlluUT",
-	"Eyx4DkQcW45+zpBbi+An/xcAAP//",
+	"7D3bchu3kr+CMzlVsesMJZKS7Ih6UpzoRBs7UlnWSdVK2gicaZI4mgHGAIb0RGEe9wP2E/dLttDA3Kjh",
+	"VZfYXulFJGbQABrdjb6Ct14g4kRw4Fp5vVsvoZLGoEHit+MQ4kRo4EH2M2SmJQQVSJZoJrjX836hMSii",
+	"R0AY18B1j3SIFqS7t0cSybim/QjI4dmb42MSjKikgQHskz6VQIQkVBFKPqZCQ0iUlowPyYv3R2/Id/u7",
+	"HZ9MmB6Ry8tLj1Aemg+XBFRAEwhfHpC+0CMyEDJWxAAzU1A0BnID2RY55ATiRGdkBDQESZgiXHDwEZCe",
+	"CNduu8Y0MnAg3CKHprt5O+XsYwoGPmFakSBiwDURY5CERhER0vY20CTlagBS9UiqIMQulCgIBA+JhI8p",
+	"KE2YNkCvWYnN1g1kLQmmy/UW+ZVGEWhFRnSMK1BEDMySmCRiwrfISaoDYTBt5nsDibbDaBIBVZp0d8lI",
+	"pFLlC9AjigPihOiQMo7vGxzFgkNmoFMu9AhkvrQF07N982X6ZDJiwYhEQtwUUM2gAyaVthi+HgjZZ2EI",
+	"3Hae2OU1dhUTDtJ23vJ8jxmqsrvj+R6nMXi9KhW2DBn6nkEskxB6PS1T8D0VjCCmhj7hE42TyPR6NegE",
+	"nWCv28LdanU834vpp7fAh3rk9fY6Xd+LGc+/d3wvoVqDNBP4rxcXf/um9efVBWn9eXXb9rt7O9OLv7X+",
+	"vPrDtv9x6b24IH/7pnV5eXF5eYUtl+azZ/5dvbzt+N29veml9/Lvnu/pLDHzsQTuTae+d2JmdPyDmS8u",
+	"OKF6VC6XhQtXaIiVaq/npSm+WZn2Rbu1f9g6oq3B1e130xet6vfd6cvbnWmtqdOdNs/vTEuqYdjA8D+J",
+	"CVFaBDeGYjS9Ae47morFGEIfudptOJlIpjXwAyJ4lBHGccMj2icvrtVIJESBHANptSLav37pk35GKDE4",
+	"sARcf2cEUXJNIqa0Qn5QLIQCHoxBZmRMoxTMvAqOJi922+2XliiVMI/sm5b0cSjGCSsp72MKMit3QuV4",
+	"qOK/im/a+v0fpHV12/F35uHyg+OcTbf77xIGXs/7ZruU09v2qdo+Pz/+AQexAuQRh5ia/ioRXAEeDEc5",
+	"h5svgUDhbz7SJIlYQA21bCdS9COI//FvJfC11QY8tb3smHXiK8SKN/W9n4BGhnHnDr/esA5cw6iG5Jkm",
+	"SlMeqi0z9DE3BECjp1w7c2P2SMpvuJhwMhkBkjHTZESTBDiEdnJjGrHwaeeGQ7bcceeT5pPEzO5dzppP",
+	"Ob9CHvgkZkoxPmzNzNBM7Rehj0TKn3RmXOjWwAzaM7JMQqmpoOZhv2qUc4FhcfmtMlN9TzW8ZTHTT4tH",
+	"IwxbkR3XTJgVmpECHiqihSBxGoxw9iNaNpCUGzVsQjN8hM2UZwUpo8oTGHE8kCJGlYuGoQSlDnD9oeDg",
+	"+U4vQPnzHrTMWocDDbK+NCeADbsMQZpVGHzBAAnwCXElUt0SgxaelT6hkQQaZq2A8gCiyKBPaSEhPCCM",
+	"txIphmaxBW8/wFpPEpDUzuUpBYFKBwMWGJpoDVIeqnydXjmz/ED8ayfmE/iUmOOw3BwFWj/y1qB8/MBi",
+	"EKl+Us61I7e0HRqlDemLMLNcZxhSRWISZX7Jb6gH4t491BmLam/T9I7LI2yLnBmB0s+0Nb/wgxYEaDAi",
+	"EhLQzHRyBhKae/UtqRoL7yGJaGZXUB/xDDQRnNAKyK2algc8jb3ehWd0Je/qrmI3LdCzCqethyerzZVw",
+	"vzaMrSAB1kNYAfDrwdRfICQK4bBEw/wgxFsqh/CkcxOiFeGgU9875zTVIyHZ7097pqfVce08xpRFtB89",
+	"KS76qcp8EgmjaStNI+gVQtsnVJlts6Y22s7o/RqkUeRs85Bq2qcKVU06odkBGQAPoKVEKoM6KB4SyolA",
+	"OVRodIQG+oAI65FqPcCpeM5VmiRCagjfQcjoB3zpKXe1GL8Vmwm0cJrmRdfbAD8MApG62YQhMjWNTqVB",
+	"jmbGJh7QSIHvJZWmW69GH/Vhfx1RTQLKSR+ISsxC/dK1w7h+tVu6E3KE+d4n683yentT3+vTyOiTd2Ef",
+	"cxIzLiRJOdOqCXDMOIuNFGovGmRn6nuBBKoh/I3qmvMpNLaAkRh3nB6V/q9N/1RKIzAbZnl2Qna7ndcz",
+	"PqzD1n9e3e40eFMqgLtT3wOupUNzHe4H9AppUNr6FT3fYxpitYxG3Bb/yLVEg9CNTqWkWXXwV1ND7VGD",
+	"5D+xB4fbF59MnCNWArJiSPoZGYkovMeW7E59z1r3s37AucjqWO9N7v25sO6gYl9KOnLL8itkW6K5Rgnl",
+	"oSX6/4ZAG3TV0Lcem9yHxnaRoSNN57DYhKIxaRR9VmOLHuEwpJqNoXBGJzRDbK/Bh4YSdUWfWWNXfG8M",
+	"UjnFsZGQqEWpT6iRpYStKSN2Zje+mGiOsnIKy7c3zuXfIlmzRX5gQ2O/Cx5lPdLdauMx0oU2xi6kM8Sb",
+	"yJ9+suS/326/7uzvd/d2X++29/c7Fc7o3FltMTFnW60rn4tFLRQM9q1ZbLrOjchKQ7ZgLvPbl+3utGGw",
+	"+n4cRWJC/ve//4cwPqaSUa7xG0/jPkij2o6ZiPAoVVteA7TSr7oGHiMR3KiqaituPN9LuTSqNQqSqyZW",
+	"MG+3xlRyGhs4F95bA+fkZ8+3n87rAGrnUiKUNqb5A4x66kDhwPmXeWMbhlea6vTuyCEMJQ2RvENJGbcD",
+	"phUtcbX52C3A2diPP5SAXUMJ3jac1wepSZkidneXeSuLNJpfJZSjfIx0QqSADAUYhsbD4F6Izu00i+ni",
+	"2zxUG9HuYodLp65HjA/NWWt0Vxs6LsKOD78QF7DFZbjP8xaxNys2HPE0iY23jMNmguxjSrlmukHLurc8",
+	"7rTxb5kYVjfpMjl69vP5HSFquvnl9JuwYt1Ga2oUuaN1c731HjrJq8fSe/c20f58L2LcomUlPRjxbUhx",
+	"kRK80ygGA8EHDMM7frkFK/IUDvumAsA2VKHUtS6hbQjucWyf3Uat2S05R2k+i5o6vUSRKtG7OYvPX1Nn",
+	"mbLq+HQhvRjU/ZZI9ri25WJJUJvFXDxuJi0Lfqgv7UcajIi6SYlA680cG4wTc57ku3tgz5HdbndVo7Iq",
+	"0qcoVY9tt66VqO5bZ4bTZpFjZ9yEhlOaxfA0+q+h9pVTEmp2hzBG5Xx12ehc913AIir1CdUkFkoXFrkx",
+	"dA9QTRCpJkzjbj+cWWLofCjQkdRSNyxpicQuqJUIjOTbJIxpkzqfu6qWIaK+4PdHb8j+7h4eKnUMlY6r",
+	"u24S99CFmmlfpDUTc9nZ8t3UX+7iEmkUbujk6rTRvNGURc0yawUcz+iTEQx0c1oTRqQnYJMJJaw309do",
+	"kbhhZ6H/x9nJL8Q9JVoURDiRwuis1lnrQnSN6F5vmXullL+744kUYRrM7vh9h3xV0wYWOxQ105ZYFnr3",
+	"tPMC55pF7vdV29XIuudXHtwJstee3g0B1x67aHAjQBcYrj0rMjdmBqllwtSeFVko9dY5CSk1qM3pNPWB",
+	"i1B1rb0Wsqg+KHOparMBPRJhyyyORpGYzHQqozD1MRod6NVXZuLP9WeVrJLag36q6niIxAxKMfpRX1Yl",
+	"llF7cDdgUVlWw6zyfKtVLdssgZNUnwzOHFmahkNLP28q9GiajyuUeOQI0bT/WJBgpfNZQXumschRyiEh",
+	"ub0vqM00vqvQGX63FDaTyu0A1Brf53RlYZ+WBGUazuukZJqOKkSEQyH5/CL0YUE8prkIGOaAGgI+9tFM",
+	"hoRrrGQ72ZbvLWWYj29FsfAzRw04M0MHZzkZuN0xBHBe7D/OrDbQcWXPa/qw9SQ0C1SX67rhCdqx4Llu",
+	"CiSX/mt1Y1PL1zuU9u/oYRbTVgL7izwRp/aYWNfqfgyb15zaNo91yZHx6AbLasaTPZhW8OUudBKhMYTL",
+	"zhdWszHtIAt27i1bW5d2qsHqjoKcSKZLjJcCcNN8z34+r+ftB2IwALhLKLT1e7u1v/Ubplu/2m1Kty59",
+	"io9iRvRKRrQpjjZatqExvntPJ9N3j+VkeoXB1XDDaaHObrUptRGA/anvDaSI1/JydTdzjOWaXbPoxZKG",
+	"zQXGnlOKa3psHgr2bAQDP4wFs879XAldz5v+vgSZN53moPOGf+VD5A0/lkPVjBhr4a+MxJ1GLxlun18z",
+	"+0tcz8gxg5+lPrNyqU/h5Xg4rqqwAuPNZmeENmDhlMAMHsbJflv5pLMXGznTGe20Y+utIAnwkPEh+vOR",
+	"YnKx2dmL6xVOO3cKnDay8ircuNzv43tufnatA5pGeo7D4icRhWVJWs+gAONObpmiagr3hYiA8jWmvKGj",
+	"qpFwC3JookwE03RuGAVYmt1LkwQkCaiCsvCRcdKXNAB14La+qF+0me4LarxerF/k9cfl5e36vS4vpy8b",
+	"KfrXQhtegwc/+1ylvS8qV8nuwdJUpcfNFlo5Nag626fLDNp5oMwgdNdNsAA41etnB4lqfvjm21CCKZN3",
+	"VkJ7LT/9MVzrS+zT1bRhzGcUPFVzNouSQELINBkKzK7WItlcVrz6XFXv1wW/1kG+oyEQMcjLrSgPiXUS",
+	"rqXt3jBb3VZEaxGjSE99/J/YWNJaSRBvciD26w8OlP12WgKcid025rxR4mbgk8kI63UTysJ1lrm7wFtT",
+	"H6DI9/tWrTNAs8KLmC1GrugOlqRXDw+jTRKkkunszIj6PFssZrzxAgZzfhyeHmMFPlb1E3yXYeWykEXd",
+	"AWpRQCXygRtzpHWC6i4S1WrgM0eCKwA2a2F80LDTP2IRdn45AhZ7ByPKh6CIEjHYVJ6ASnO4mCXN1P8j",
+	"+WPBIVUYncV6DQnQq1YqkBfdT59e+qYpAKkp41FGQhZigruBwGEMkkxYFLnyRCxoNCt9QW1iDI1e5oWY",
+	"Mc3s7QxlLcmveJmBGd/ob0ab7WdIVdcGDdd5FYnzKPtuPPeOdb0RGgkOB1g+WbvCwt3akHLNIqchhhAY",
+	"E24Lcw8C4Ap1KVfg/e74g+d7qYwc9lVve1skwK0jfEvI4bbrtB0z67CxURhPjVCQFpmoXsezZxanCfN6",
+	"3s5We2vHSrIR0uJ2xMbwu/k0tExWHEzHodfz3uLTmWrxbrs9T6Ep3isqsH1vd5XXSzf31Pf2VulRuHer",
+	"XOb1Lq58T6VxTI1yksfIAlCG9NQEpE2TpENVO4WVd2XAbKOTfj463tvHnzk+TIed1We0AH3OQFfIMH0w",
+	"lK3JCCQsROK4s+0i0Wr7loXTuej8J+i8EMOvXVVz8Uj3Hlw179yDVK3lK2moSanE5rc2o4Dddmd5j/OZ",
+	"gqbd9u7yTkUMynTo7i/vUI3fPBptVhNgsc8KK8mjP0jQBQmf5CdKWXNPxITn+6HcxURMq9xyc3ZQlcTL",
+	"nNuSwvOc8LmUnVpF6vEIDgeYQ242QVwdYNoTlUDaxiqiBG9hyW8Ukmw4emKKXGHvj6r3gnxFJFnK2KoK",
+	"eHE1rYlcq02V2f5i4G65GURiguaZLrbXPDSEO1MDsEAu26uuMDwkVAPdnkY0AJuhe0ciNy21fGV7JiI9",
+	"9Zf2KO4lsnIZj5rvRZg9bIV6ka5XV/WdZ3GGO1eg6bPiBoTPVoy3v1uBZ+qxeey2Cqu5FHPzfmcFrimS",
+	"BbDD3iqrb0gnQEHQXYWp7W05X+lZ9n2aKRTomD9qbBkueF0Xs/w9w+9LtbDNOD6/9+xR1aq5t0yYUw6X",
+	"96xSfSYqlSW2Fclx2+b1zT+KbJ7VPSnTX/vYuvpaz4Q1hfuzuPX+ycbuOlR7R2KfBjc+gU800FGGVQWL",
+	"aL2afzPHt6L0af7SI0rQagrRHDmaz/VJRelXSDGHUVTgEm/AVDdplUbK1KlZKtm+VTfpwjM6T89axVNi",
+	"8802c5XYsr6rxyfIJcT4fKz/Bcd6gftFNFurQJ5zeGNU5EN5QcEXb0vO5iw9rDlZXnn1OftiPkNDtIa4",
+	"v8IgXfFeoyKz67aogPKOpIjtreOifut54SuuVCF525jGlJfl7Ha7ZdTH6WF3i47ml7JM/Se7KHaLnAxs",
+	"1gUuEOGSgHIuNFE0w9itAsSAg9gj1wMp4msCH1MaGfRca3F9QK5dOtp1Uep3XebjXdvLSLH2agxSwUHt",
+	"aeH05IKEqRVV9n7STowXYb3utkdbX6tsf4e5ePY+CKpdRayQ9voiwrRBQB9siiz6weUS93fRtNS3sPEh",
+	"ULlq+1HVkUXXDRp9JF/qs0Ly1/kZCnKzbFy6HspkpbUIdjtXW+a4wYV6GLr1v0RVp1q/Pb17WfznrtY8",
+	"KynPXvO7Z98IotAegPYqCAyd2Ts0Eyr1QVHGHcHA/TYMU2QgAWz2znriZSxs3l+zePmXYOGXIl6+Zsbf",
+	"kIOfeco7klDjqSXc4e7uWqor/ppnXK7HEsXvpTyqnugmN0dLtEt81hE/k1hU+SNVy7N78kvpGsl126ZV",
+	"L/Z1hez+pPtFqor12zof1idWuTH/2Sn2rDc+fTAnDDFf3Wb/u18bxB/a4KmzQyknwv14mQI5ZgGQIQYN",
+	"7U8Nri5ksGRjgYzBOoxnEfMsYj4Xk7aOuWfZ9MSy6QO9gYpwMlLIJ2xQlh/XU/QXCx9XRLUoLZRmR1LE",
+	"/z8F0MyVjM8S6FkC3Tv098E5m3R55ZT9Nd2EZuqriftda1GJ4VXW6i5JTKixzVQe9jtoDhCiIvVV+yZL",
+	"Oa5F8VPOFlVG7cz6Isy+nWeyzpYWVOo/XW0B/m6QldS2pnAbZaWDNVvO+X2aMT606u6QjRkfYuJbmVzk",
+	"Et2MaG6o7M6Pn/L9IoHkbo93AuHnblkeYkASr37XJYDSodQEgUNmjXxK8vJc1y9H0t1eRxgpFgqwMFmm",
+	"7geWbPFkvsyyfGKKBc+BiGPL0c8ZcmsR/PT/AgAA//8=",
 }
 
 // decodeSpec returns the embedded OpenAPI spec as raw JSON bytes,

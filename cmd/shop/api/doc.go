@@ -84,9 +84,10 @@
 // Money comes to another's account or wallet too, so there is one exception: who
 // would take it from one is told 403. Whose it is, the transaction says that would move it.
 //
-// An Idempotency-Key is unique per client, key and flow: each flow (orders,
-// transfers, wallets) stores keys in a table of its own, so that one key works
-// once in each of the three. Within a flow it is one intent, whatever its route.
+// An Idempotency-Key is one intent of its client, whatever the route. Orders and
+// transfers store their keys in one table (package pgtx), so that a key which a client
+// uses for both by mistake is 422 idempotency-key-reused, and has one effect. Wallets
+// store theirs in MongoDB: there the same key is another intent.
 //
 // # Odd requests
 //

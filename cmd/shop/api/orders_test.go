@@ -3,8 +3,12 @@ package api_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"strings"
+	"sync"
 	"testing"
+
+	"github.com/google/uuid"
 
 	"shop/cmd/shop/api"
 )
@@ -164,5 +168,48 @@ func (s *shop) wantStock(sku string, want int64) {
 	err := s.pool.QueryRow(s.t.Context(), `SELECT sum(quantity)::bigint FROM stock_movements WHERE sku = $1`, sku).Scan(&booked)
 	if err != nil || p.Stock != want || booked != want {
 		s.t.Errorf("%s: %d in stock, %d booked, want %d (%v)", sku, p.Stock, booked, want, err)
+	}
+}
+
+// Orders and transfers share one table of keys: a key that a client uses for both by
+// mistake has one effect. Wallets are in another database.
+func TestKey_IsOneForOrdersAndTransfers(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	from, to := s.account("alice", 100), s.account("bob", 0)
+	purse := s.wallet("alice", 100)
+	s.buy("k", "coffee", "1").want(t, 201, "")
+	s.move("k", moveOf(from, to, "10")).want(t, 422, api.TypeIdempotencyKeyReused)
+	s.debit("k", purse, "10").want(t, 201, "")
+	s.wantMoney("alice", from, 100, 0)
+
+	first := s.move("k2", moveOf(from, to, "10")).want(t, 201, "")
+	s.buy("k2", "coffee", "1").want(t, 422, api.TypeIdempotencyKeyReused)
+	s.do("POST", "/v1/orders/"+uuid.NewString()+"/cancel", "", "Idempotency-Key: k2").want(t, 422, api.TypeIdempotencyKeyReused)
+	if again := s.move("k2", moveOf(from, to, "10")).want(t, 201, ""); !bytes.Equal(again.body, first.body) {
+		t.Errorf("%s, want %s", again.body, first.body)
+	}
+	s.wantMoney("alice", from, 90, 0)
+	s.wantOrders(1)
+}
+
+// At the same moment, too, one of the two takes effect.
+func TestKey_OfAnOrderAndATransferAtOnceHasOneEffect(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	from, to := s.account("alice", 100), s.account("bob", 0)
+	for n := range 10 {
+		key := fmt.Sprint("k", n)
+		var order, move answer
+		var both sync.WaitGroup
+		both.Go(func() { order = s.buy(key, "coffee", "1") })
+		both.Go(func() { move = s.move(key, moveOf(from, to, "1")) })
+		both.Wait()
+		if lost := order.status + move.status; lost != 201+422 {
+			t.Errorf("%s: an order answered %d, a transfer %d, want 201 and 422", key, order.status, move.status)
+		}
+	}
+	if orders, transfers, keys := s.count("orders"), s.count("transfers"), s.count("idempotency_keys"); orders+transfers != 10 || keys != 10 {
+		t.Errorf("%d orders and %d transfers under %d keys, want 10 under 10", orders, transfers, keys)
 	}
 }
