@@ -2,7 +2,12 @@ package locking
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // Fence is a number that a Store hands out with each grant, greater than every
@@ -38,4 +43,127 @@ type Store interface {
 // in the queue; and no trace of it stays there.
 type Waiter interface {
 	Acquire(ctx context.Context, keys ...string) (Lease, error)
+}
+
+// The errors of every Store. Match them with errors.Is.
+var (
+	ErrBusy           = errors.New("locking: busy: someone else holds the key")
+	ErrLost           = errors.New("locking: lease lost")
+	ErrStale          = errors.New("locking: fence is stale: a newer holder has written")
+	ErrKey            = errors.New("locking: a key must be valid UTF-8 without NUL, 1 to 512 bytes")
+	ErrOutcomeUnknown = errors.New("locking: outcome unknown: the request was sent, no answer came")
+)
+
+// ErrMaxHold is the cause that ends fn's ctx after Options.MaxHold. It matches
+// ErrLost too: nothing renews the lease any more, so that whoever knows what to
+// do about a lost lease does the same here. To tell them apart, look for
+// ErrMaxHold first.
+var ErrMaxHold = fmt.Errorf("%w: held for the longest time allowed", ErrLost)
+
+// ended says why ctx ended: errors.Is finds ctx.Err() and the cause.
+func ended(ctx context.Context) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if errors.Is(cause, err) {
+		return cause
+	}
+	return fmt.Errorf("%w: %w", err, cause)
+}
+
+// gone is ended for a ctx of Do. A lost lease is told without ctx.Err(), which
+// would say that the caller has gone away.
+func gone(ctx context.Context) error {
+	if cause := context.Cause(ctx); errors.Is(cause, ErrLost) {
+		return cause
+	}
+	return ended(ctx)
+}
+
+// KeyMax is the longest key, in bytes.
+const KeyMax = 512
+
+// CheckKeys returns ErrKey, and which key, unless there is at least one key and
+// each is valid UTF-8 without NUL, 1 to KeyMax bytes long. The narrowest rule
+// that all backends can keep, so that a key that is good here is good everywhere.
+func CheckKeys(keys []string) error {
+	if len(keys) == 0 {
+		return fmt.Errorf("%w: none was given", ErrKey)
+	}
+	for _, key := range keys {
+		switch {
+		case key == "":
+			return fmt.Errorf("%w: empty", ErrKey)
+		case len(key) > KeyMax:
+			return fmt.Errorf("%w: %d bytes: %.32q…", ErrKey, len(key), key)
+		case !utf8.ValidString(key), strings.ContainsRune(key, 0):
+			return fmt.Errorf("%w: %q", ErrKey, key)
+		}
+	}
+	return nil
+}
+
+// SortedKeys checks keys and returns them as a set, for a Store to take them in
+// that order and to put into the Lease: in byte order, the same for everyone, so
+// that two who want the same keys cannot wait for each other; and each key once,
+// because whoever derives keys from his data may well name one twice, and must
+// not find himself busy. The result is a copy.
+func SortedKeys(keys []string) ([]string, error) {
+	if err := CheckKeys(keys); err != nil {
+		return nil, err
+	}
+	sorted := slices.Clone(keys)
+	slices.Sort(sorted)
+	return slices.Compact(sorted), nil
+}
+
+// Kind says what happened to a lock.
+type Kind string
+
+// The kinds of Event. Each Acquired of Do is followed by exactly one Released or
+// Left, and before that by at most one Lost.
+const (
+	Attempt  Kind = "attempt"   // the store is asked
+	Busy     Kind = "busy"      // … and someone else has a key
+	Acquired Kind = "acquired"  // … and granted
+	TimedOut Kind = "timed_out" // ctx ended before a grant
+	Failed   Kind = "failed"    // the store gave no answer, to acquire or renew; Err
+	Renewed  Kind = "renewed"   // the trust goes on
+	Lost     Kind = "lost"      // the trust is over while fn runs, or was when it returned; Err is the cause
+	Released Kind = "released"  // fn returned, the keys are free
+	Left     Kind = "left"      // fn returned, the keys were not given back: lost before, no answer, or left to run out on purpose; Err
+)
+
+// Event is what an Observer is told.
+type Event struct {
+	Kind  Kind
+	Keys  []string // not to be changed
+	Owner string
+	Fence Fence
+	Wait  time.Duration // from the first attempt
+	Held  time.Duration // since the grant
+	Err   error
+}
+
+// Observer is told of each event, in the goroutine in which it happened: it must
+// be safe for concurrent use, and must not block, because a renewal may be waiting.
+type Observer func(Event)
+
+// Observers tells each of list, in order. nil ones are left out; if there is none left, it is nil.
+func Observers(list ...Observer) Observer {
+	var all []Observer
+	for _, o := range list {
+		if o != nil {
+			all = append(all, o)
+		}
+	}
+	switch len(all) {
+	case 0:
+		return nil
+	case 1:
+		return all[0]
+	}
+	return func(e Event) {
+		for _, o := range all {
+			o(e)
+		}
+	}
 }
