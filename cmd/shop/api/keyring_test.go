@@ -161,22 +161,3 @@ func TestKeys_RequestsThatWaitForOneKeyShareItsLookup(t *testing.T) {
 		t.Errorf("%d lookups", n)
 	}
 }
-
-func TestKeys_OneKeyWorksOnceInEachFlow(t *testing.T) {
-	t.Parallel()
-	s := openWallets(t)
-	from, to := s.account("alice", 100), s.account("bob", 0)
-	for _, send := range []func() answer{
-		func() answer { return s.buy("k", "coffee", "1") },
-		func() answer {
-			return s.do("POST", "/v1/transfers", fmt.Sprintf(`{"from":%q,"to":%q,"amount":1,"currency":"EUR"}`, from, to), "Idempotency-Key: k")
-		},
-		func() answer {
-			return s.do("POST", "/v1/wallets/"+s.wallet("alice", 0)+"/credits", `{"amount":10}`, "Idempotency-Key: k")
-		},
-	} {
-		if a := send().want(t, 201, ""); a.header.Get("Idempotency-Replayed") != "" {
-			t.Errorf("a key of another flow was replayed: %s", a.body)
-		}
-	}
-}
