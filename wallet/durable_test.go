@@ -129,7 +129,7 @@ func TestCommit_BehindTheTurnThatIsNeverAnsweredIsUnknown(t *testing.T) {
 	c := open(t, wallet.Config{})
 	p := c.pair(100, 0)
 	svc, events := c.failBehindTheTurn(always, commitFaults["time expired"])
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
 	req := ask(p.alice)
 	_, err := svc.Credit(ctx, req, p.a, 30)

@@ -62,7 +62,7 @@ func TestTryAcquire_RefusesInsideATransaction(t *testing.T) {
 // the session of the caller's ctx alone, and the transaction that it is in.
 func TestDo_RenewsBesideATransactionOfTheSameSession(t *testing.T) {
 	t.Parallel()
-	const ttl = 600 * time.Millisecond
+	const ttl = 3 * time.Second
 	store := newStore(t, ttl)
 	insert(t, store.collection.Database().Collection("numbers"), "n")
 	numbers := store.collection.Database().Collection("numbers")

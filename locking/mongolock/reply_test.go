@@ -93,7 +93,7 @@ func TestRenew_DeadlineIsHeardAsThatOfCtx(t *testing.T) {
 // Our own time-out is over: that is not the end of the caller's ctx.
 func TestTryAcquire_SilenceIsNotTheCallersDeadline(t *testing.T) {
 	t.Parallel()
-	store, p, _ := disturbed(t, 900*time.Millisecond)
+	store, p, _ := disturbed(t, 3*time.Second)
 	p.Lose(1 << 30)
 	asked := time.Now()
 	_, err := store.TryAcquire(t.Context(), "k")

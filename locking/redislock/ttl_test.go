@@ -12,7 +12,7 @@ import (
 
 // T20: a TTL in seconds where milliseconds were meant.
 func TestTTL_IsSetToTheMillisecond(t *testing.T) {
-	const ttl = 1500 * time.Millisecond
+	const ttl = 15_500 * time.Millisecond
 	store := newStore(t, ttl)
 	exact := func(what string, asked time.Time) {
 		t.Helper()
