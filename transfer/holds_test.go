@@ -21,9 +21,12 @@ func (b *bank) reserve(p pair, amount int64, expiresIn time.Duration) transfer.T
 }
 
 // lapse makes the hold's time be over.
-func (b *bank) lapse(id uuid.UUID) {
+func (b *bank) lapse(id uuid.UUID) { b.expire(id, time.Second) }
+
+// expire lets a hold end so long ago, by the database's clock.
+func (b *bank) expire(id uuid.UUID, ago time.Duration) {
 	b.t.Helper()
-	if _, err := b.pool.Exec(b.t.Context(), `UPDATE transfers SET expires_at = clock_timestamp() - interval '1 s' WHERE id = $1`, id); err != nil {
+	if _, err := b.pool.Exec(b.t.Context(), `UPDATE transfers SET expires_at = clock_timestamp() - $2::interval WHERE id = $1`, id, ago); err != nil {
 		b.t.Fatal(err)
 	}
 }
