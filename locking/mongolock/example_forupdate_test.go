@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log"
 	"os"
-	"sync"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -25,23 +24,21 @@ var surely = options.Transaction().SetReadConcern(readconcern.Snapshot()).SetWri
 // connect bounds every wait: a statement, a commit, and how long WithTransaction
 // repeats its callback. Without it that is 120 s, and a commit waits without bound.
 func connect(uri string) (*mongo.Client, error) {
-	return mongo.Connect(options.Client().ApplyURI(uri).SetTimeout(2 * time.Second).
-		SetReadConcern(readconcern.Majority()).SetWriteConcern(writeconcern.Majority()))
+	return mongo.Connect(options.Client().ApplyURI(uri).SetTimeout(2 * time.Second).SetWriteConcern(writeconcern.Majority()))
 }
 
 // operation is the answer to a key, stored in the transaction of its effect.
 type operation struct {
-	Key     string `bson:"_id"`
-	Wallet  string
-	Amount  int64
-	Balance int64
+	Key             string `bson:"_id"`
+	Wallet          string
+	Amount, Balance int64
 }
 
 var errKeyReused = errors.New("the key belongs to another request")
 
-// credit adds an amount, and the bonus that an outside service gives for it, once
-// for each key. After any error the caller sends the same key again.
-func credit(ctx context.Context, db *mongo.Database, key, wallet string, amount int64) (operation, error) {
+// credit adds an amount, and the bonus that an outside service gives for it, once for each
+// key. The service applies a key once. After any error the caller sends the same key again.
+func credit(ctx context.Context, db *mongo.Database, bonusOf func(context.Context, operation) (int64, error), want operation) (operation, error) {
 	session, err := db.Client().StartSession()
 	if err != nil {
 		return operation{}, err
@@ -50,46 +47,29 @@ func credit(ctx context.Context, db *mongo.Database, key, wallet string, amount 
 	wallets, operations := db.Collection("wallets"), db.Collection("operations")
 	done, err := session.WithTransaction(ctx, func(ctx context.Context) (any, error) {
 		var w struct{ Balance int64 }
-		if err := mongolock.ForUpdate(ctx, wallets, wallet, &w); err != nil { // lock and read
+		if err := mongolock.ForUpdate(ctx, wallets, want.Wallet, &w); err != nil { // lock and read
 			return nil, err
 		}
 		var op operation
-		err := operations.FindOne(ctx, bson.M{"_id": key}).Decode(&op) // replay
-		if err == nil && (op.Wallet != wallet || op.Amount != amount) {
+		switch err := operations.FindOne(ctx, bson.M{"_id": want.Key}).Decode(&op); { // replay
+		case err == nil && (op.Wallet != want.Wallet || op.Amount != want.Amount):
 			return nil, errKeyReused
-		}
-		if !errors.Is(err, mongo.ErrNoDocuments) {
+		case !errors.Is(err, mongo.ErrNoDocuments):
 			return op, err
 		}
-		bonus, err := askBonus(ctx, key, amount) // call
+		bonus, err := bonusOf(ctx, want) // call
 		if err != nil {
 			return nil, err
 		}
-		op = operation{key, wallet, amount, w.Balance + amount + bonus}
-		if _, err := wallets.UpdateByID(ctx, wallet, bson.M{"$set": bson.M{"balance": op.Balance}}); err != nil { // write
+		op = operation{want.Key, want.Wallet, want.Amount, w.Balance + want.Amount + bonus}
+		if _, err := wallets.UpdateByID(ctx, want.Wallet, bson.M{"$set": bson.M{"balance": op.Balance}}); err != nil { // write
 			return nil, err
 		}
 		_, err = operations.InsertOne(ctx, op)
 		return op, err
 	}, surely)
-	if err != nil {
-		return operation{}, err
-	}
-	return done.(operation), nil
-}
-
-// asked counts the questions to the service, by key.
-var (
-	asking sync.Mutex
-	asked  = map[string]int{}
-)
-
-// askBonus stands for a call over the network. The service applies a key once.
-func askBonus(_ context.Context, key string, amount int64) (int64, error) {
-	asking.Lock()
-	defer asking.Unlock()
-	asked[key]++
-	return amount / 10, nil
+	op, _ := done.(operation) // none, if there is an error
+	return op, err
 }
 
 // The lock comes first, what it returns is what counts, and the key is stored with
@@ -100,27 +80,21 @@ func ExampleForUpdate() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer func() { _ = client.Disconnect(ctx) }()
-	db := client.Database("example_for_update")
-	defer func() { _ = db.Drop(ctx) }()
-	if err := db.CreateCollection(ctx, "operations"); err != nil { // before there is traffic
+	db := client.Database("example_" + bson.NewObjectID().Hex())
+	defer func() { _ = errors.Join(db.Drop(ctx), client.Disconnect(ctx)) }()
+	_, err = db.Collection("wallets").InsertOne(ctx, bson.M{"_id": "anna", "balance": 100})
+	if err = errors.Join(err, db.CreateCollection(ctx, "operations")); err != nil { // before there is traffic
 		log.Fatal(err)
 	}
-	if _, err := db.Collection("wallets").InsertOne(ctx, bson.M{"_id": "anna", "balance": 100}); err != nil {
-		log.Fatal(err)
+	ask := func(_ context.Context, op operation) (int64, error) { fmt.Println("asked for", op.Key); return 3, nil }
+	for _, want := range []operation{{"k1", "anna", 30, 0}, {"k1", "anna", 30, 0}, {"k2", "anna", 20, 0}, {"k2", "anna", 21, 0}} {
+		fmt.Println(credit(ctx, db, ask, want))
 	}
-	for _, c := range []struct {
-		key    string
-		amount int64
-	}{{"k1", 30}, {"k1", 30}, {"k2", 20}, {"k2", 21}} {
-		op, err := credit(ctx, db, c.key, "anna", c.amount)
-		fmt.Println(c.key, op.Balance, err)
-	}
-	fmt.Println("asked:", asked["k1"], asked["k2"])
 	// Output:
-	// k1 133 <nil>
-	// k1 133 <nil>
-	// k2 155 <nil>
-	// k2 0 the key belongs to another request
-	// asked: 1 1
+	// asked for k1
+	// {k1 anna 30 133} <nil>
+	// {k1 anna 30 133} <nil>
+	// asked for k2
+	// {k2 anna 20 156} <nil>
+	// {  0 0} the key belongs to another request
 }

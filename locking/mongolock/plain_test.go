@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -30,12 +31,17 @@ func TestPlainShape_LosesNothingAndAsksOnceForEachKey(t *testing.T) {
 	}
 	const keys = 6
 	var callers sync.WaitGroup
+	var asked [keys]atomic.Int64
 	for n := range 2 * keys {
 		callers.Go(func() {
-			key := fmt.Sprintf("%s-%d", db.Name(), n/2)
-			_, err := credit(t.Context(), db, key, "anna", 10)
+			ask := func(_ context.Context, op operation) (int64, error) {
+				asked[n/2].Add(1)
+				return op.Amount / 10, nil
+			}
+			want := operation{Key: fmt.Sprint("k", n/2), Wallet: "anna", Amount: 10}
+			_, err := credit(t.Context(), db, ask, want)
 			for err != nil && t.Context().Err() == nil {
-				_, err = credit(t.Context(), db, key, "anna", 10)
+				_, err = credit(t.Context(), db, ask, want)
 			}
 		})
 	}
@@ -44,9 +50,9 @@ func TestPlainShape_LosesNothingAndAsksOnceForEachKey(t *testing.T) {
 	if err := db.Collection("wallets").FindOne(t.Context(), bson.M{"_id": "anna"}).Decode(&w); err != nil || w.Balance != 100+keys*11 {
 		t.Errorf("balance %d, %v, want %d", w.Balance, err, 100+keys*11)
 	}
-	for n := range keys {
-		if key := fmt.Sprintf("%s-%d", db.Name(), n); asked[key] != 1 {
-			t.Errorf("%s: asked %d times", key, asked[key])
+	for n := range asked {
+		if times := asked[n].Load(); times != 1 {
+			t.Errorf("k%d: asked %d times", n, times)
 		}
 	}
 }
