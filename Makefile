@@ -1,5 +1,5 @@
-# Thin: each target calls a Go program. The stack (PostgreSQL, Redis, etcd, MongoDB) is
-# found or installed, started, and stopped again by compose/local.
+# Each target calls a Go program. compose/local finds or installs, starts and stops
+# the servers (PostgreSQL, Redis, etcd, MongoDB).
 SHELL     := /bin/bash
 STACK     := bin/local exec --while $$PPID
 SHOP      := bin/shop
@@ -7,42 +7,42 @@ PROVE     := bin/prove
 BENCHTIME ?= 2s
 .DEFAULT_GOAL := help
 
-# $(call timed,NAME,COMMAND): run it, then say how long it took.
+# $(call timed,NAME,COMMAND): run COMMAND and print its time.
 timed = @start=$$SECONDS; $(2) || { echo "FAIL $(1) after $$((SECONDS - start)) s"; exit 1; }; echo "ok   $(1) $$((SECONDS - start)) s"
 
 help: ## this text
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
-demo: build ## the main job: real servers, three replicas, thousands of clients, a table of who oversold and who lost money
+demo: build ## the proof: real servers, three replicas, thousands of clients, a table of the strategies that oversold or lost money
 	@$(STACK) -- $(PROVE) --quick
 
-prove: build ## the whole matrix: each strategy under each fault of its stores
+prove: build ## the full proof: each strategy under each fault of its stores
 	@$(STACK) -- $(PROVE)
 
-run: build ## start the servers and one shop to explore with curl; Ctrl-C ends all
+run: build ## start the servers and one replica to explore with curl; Ctrl-C stops them
 	@$(STACK) -- bash -c '$(SHOP) migrate && $(SHOP) seed && exec $(SHOP) serve --lab'
 
 test: lint race benchonce proof ## everything CI runs: lint, Go tests on real servers, each benchmark once, the quick proof
 
 lint: vet staticcheck gofumpt generated ## vet, staticcheck, gofumpt, generated code
 
-race: build ## the Go tests alone, under the race detector, on real servers
+race: build ## only the Go tests, under the race detector, on real servers
 	@bin/local need gcc gcc libc6-dev && bin/local need ps procps
 	$(call timed,go test -race,$(STACK) -- go test -race -shuffle=on -count=1 ./...)
 
 proof: build
 	$(call timed,prove --quick,$(STACK) -- $(PROVE) --quick)
 
-# Packages with benchmarks; the rest of them need not be linked.
+# The packages with benchmarks. The tests of the others need not be built.
 BENCHED = $$(grep -rlE '^func Benchmark' --include='*_test.go' . | xargs -n 1 dirname | sort -u)
 
-bench: build ## benchmarks on real servers; read the ratios, not the numbers
+bench: build ## benchmarks on real servers; compare the ratios, not the numbers
 	@$(STACK) -- go test -run '^$$' -bench . -benchtime $(BENCHTIME) -timeout 30m $(BENCHED)
 
 benchonce: build
 	$(call timed,each benchmark once,{ out=$$($(STACK) -- go test -run '^$$' -bench . -benchtime 1x $(BENCHED) 2>&1) || { echo "$$out"; false; }; })
 
-clean: ## remove what was built and reported here (servers stop by themselves)
+clean: ## remove bin and report
 	@rm -rf bin report
 
 build:

@@ -13,10 +13,10 @@ import (
 	"github.com/compose-spec/compose-go/v2/types"
 )
 
-// Goal: what is known to break people's compose files is checked without an
-// engine. Method: the file is loaded by the library that Docker Compose uses.
+// Goal: known mistakes in compose files are found without an engine. Method: load
+// the file with the library that Docker Compose uses.
 
-// load reads compose.yaml with these settings and no others.
+// load reads compose.yaml with exactly these variables set.
 func load(t *testing.T, env ...string) (*types.Project, error) {
 	t.Helper()
 	options, err := cli.NewProjectOptions([]string{"compose.yaml"}, cli.WithEnv(env), cli.WithResolvedPaths(true))
@@ -45,13 +45,14 @@ func built(t *testing.T, p *types.Project) types.ServiceConfig {
 		}
 	}
 	if len(builders) != 1 {
-		t.Fatalf("%d services build an image: want one, else each build gives the tag another image, and every container is made anew", len(builders))
+		t.Fatalf("%d services build an image, want one: each build moves the tag, and all containers are recreated", len(builders))
 	}
 	return builders[0]
 }
 
-// ours are the services that run the shop's program, those of its replicas, and the servers.
-func ours(t *testing.T, p *types.Project) (shop, replicas, servers []types.ServiceConfig) {
+// services returns the services that run the shop's program, those of them that are
+// replicas, and the servers.
+func services(t *testing.T, p *types.Project) (shop, replicas, servers []types.ServiceConfig) {
 	t.Helper()
 	image := built(t, p).Image
 	for _, s := range p.Services {
@@ -66,7 +67,7 @@ func ours(t *testing.T, p *types.Project) (shop, replicas, servers []types.Servi
 	return shop, replicas, servers
 }
 
-// command of the shop that the service runs.
+// command is the command of the shop that the service runs.
 func command(s types.ServiceConfig) string {
 	switch {
 	case len(s.Entrypoint) > 1:
@@ -74,17 +75,17 @@ func command(s types.ServiceConfig) string {
 	case len(s.Command) > 0:
 		return s.Command[0]
 	}
-	return "serve" // the image's
+	return "serve" // the image's default
 }
 
 func oneShot(s types.ServiceConfig) bool { return s.Restart == types.RestartPolicyNo }
 
 func TestCompose_RunsThreeReplicasAndEachOtherCommandOnce(t *testing.T) {
-	shop, _, _ := ours(t, project(t))
+	shop, _, _ := services(t, project(t))
 	var commands []string
 	for _, s := range shop {
 		if s.GetScale() != 1 {
-			t.Errorf("%s has %d containers: they would swap their ports at a restart", s.Name, s.GetScale())
+			t.Errorf("%s has %d containers, want 1: containers of one service swap their ports at a restart", s.Name, s.GetScale())
 		}
 		commands = append(commands, command(s))
 	}
@@ -94,7 +95,7 @@ func TestCompose_RunsThreeReplicasAndEachOtherCommandOnce(t *testing.T) {
 	}
 }
 
-// settings asks the shop itself.
+// settings reads the variables of a command of the shop from its --help.
 func settings(t *testing.T, command string) []string {
 	t.Helper()
 	out, err := exec.Command("go", "run", "../cmd/shop", command, "--help").Output()
@@ -108,8 +109,8 @@ func settings(t *testing.T, command string) []string {
 	return names
 }
 
-// `ps` and `down` read the file as `up` does: a variable that is demanded is
-// demanded by all of them.
+// `ps` and `down` load the file as `up` does: a required variable would be required by
+// all of them.
 func TestCompose_NeedsNoVariable(t *testing.T) {
 	if _, err := load(t); err != nil {
 		t.Error(err)
@@ -119,30 +120,30 @@ func TestCompose_NeedsNoVariable(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, match := range regexp.MustCompile(`\$\{(\w+)(:-)?`).FindAllStringSubmatch(string(content), -1) {
-		if match[1] != "COMPOSE_PROJECT_NAME" && match[2] == "" { // that one is always set
+		if match[1] != "COMPOSE_PROJECT_NAME" && match[2] == "" { // Compose sets that one
 			t.Errorf("%s has no default", match[1])
 		}
 	}
 }
 
-// The password stands in the file: what it opens must not be open to others.
-func TestCompose_PasswordIsOfAServerThatPublishesNoPort(t *testing.T) {
+// The password is in the file, so the server that it opens must not be reachable.
+func TestCompose_TheServerWithThePasswordPublishesNoPort(t *testing.T) {
 	p := project(t)
 	postgres := p.Services["postgres"]
 	if len(postgres.Ports) > 0 || postgres.NetworkMode == "host" {
 		t.Errorf("postgres is published: %v %s", postgres.Ports, postgres.NetworkMode)
 	}
-	shop, _, _ := ours(t, p)
+	shop, _, _ := services(t, p)
 	for _, s := range shop {
 		if url := s.Environment["SHOP_POSTGRES_URL"]; url == nil || !strings.Contains(*url, ":"+*postgres.Environment["POSTGRES_PASSWORD"]+"@postgres:5432/") {
-			t.Errorf("%s has another password than postgres", s.Name)
+			t.Errorf("%s does not have the password of postgres", s.Name)
 		}
 	}
 }
 
 func TestCompose_ImagesArePinnedAndNotBitnamis(t *testing.T) {
 	pinned := regexp.MustCompile(`:v?\d+\.\d+(\.\d+)?(-[\w.]+)?(@sha256:[0-9a-f]{64})?$`)
-	_, _, servers := ours(t, project(t))
+	_, _, servers := services(t, project(t))
 	for _, s := range servers {
 		if !pinned.MatchString(s.Image) {
 			t.Errorf("%s: image %s is not pinned", s.Name, s.Image)
@@ -156,7 +157,7 @@ func TestCompose_ImagesArePinnedAndNotBitnamis(t *testing.T) {
 		t.Errorf("REDIS_IMAGE is not used: %s", got)
 	}
 	if got := built(t, project(t, "GO_IMAGE="+mirror)).Build.Args["GO_IMAGE"]; got == nil || *got != mirror {
-		t.Errorf("GO_IMAGE is no argument of the build: %v", got)
+		t.Errorf("GO_IMAGE is not an argument of the build: %v", got)
 	}
 }
 
@@ -167,17 +168,17 @@ func TestCompose_EveryServiceHasAMemoryLimitAndSaysWhenItIsReady(t *testing.T) {
 			t.Errorf("%s has no memory limit", s.Name)
 		}
 		if s.ContainerName != "" {
-			t.Errorf("%s has a fixed name: two checkouts collide", s.Name)
+			t.Errorf("%s has a fixed container name: two checkouts collide", s.Name)
 		}
-		asked := s.HealthCheck != nil && !s.HealthCheck.Disable && len(s.HealthCheck.Test) > 1
-		if wanted := !oneShot(s) && used(p, s); asked != wanted {
+		checked := s.HealthCheck != nil && !s.HealthCheck.Disable && len(s.HealthCheck.Test) > 1
+		if want := !oneShot(s) && used(p, s); checked != want {
 			t.Errorf("%s: one-shot %v, used %v, health check %v", s.Name, oneShot(s), used(p, s), s.HealthCheck)
 		}
 	}
 }
 
-// used says that another service waits for it, or that it is reached from outside:
-// only then is there something to be ready for.
+// used reports whether another service waits for this one, or it publishes a port.
+// Only then does its readiness matter.
 func used(p *types.Project, s types.ServiceConfig) bool {
 	for _, other := range p.Services {
 		if _, waits := other.DependsOn[s.Name]; waits {
@@ -187,7 +188,6 @@ func used(p *types.Project, s types.ServiceConfig) bool {
 	return len(s.Ports) > 0
 }
 
-// What it waits for must be more than a start.
 func TestCompose_WaitsForReadinessNotForStarts(t *testing.T) {
 	p := project(t)
 	for _, s := range p.Services {
@@ -201,12 +201,36 @@ func TestCompose_WaitsForReadinessNotForStarts(t *testing.T) {
 			}
 		}
 	}
-	_, replicas, _ := ours(t, p)
+	_, replicas, _ := services(t, p)
 	for _, s := range replicas {
 		for _, name := range []string{"migrate", "seed"} {
 			if _, ok := s.DependsOn[name]; !ok {
 				t.Errorf("%s does not wait for %s", s.Name, name)
 			}
 		}
+	}
+}
+
+func TestDockerfile_IsStaticAndDoesNotRunAsRoot(t *testing.T) {
+	content, err := os.ReadFile("Dockerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, final, ok := strings.Cut(string(content), "\nFROM scratch\n")
+	if !ok {
+		t.Fatal("the last stage is not the empty image")
+	}
+	for _, want := range []string{"CGO_ENABLED=0", "GOARCH=$TARGETARCH", "--platform=$BUILDPLATFORM"} {
+		if !strings.Contains(string(content), want) {
+			t.Errorf("lacks %s", want)
+		}
+	}
+	user := regexp.MustCompile(`(?m)^USER ([1-9]\d*):([1-9]\d*)$`)
+	if !user.MatchString(final) {
+		t.Error("the last stage sets no numeric user other than root")
+	}
+	image := regexp.MustCompile(`(?m)^ARG GO_IMAGE=golang:\d+\.\d+\.\d+`)
+	if !image.Match(content) {
+		t.Error("the Go image is not pinned")
 	}
 }

@@ -2,8 +2,10 @@ package compose_test
 
 import (
 	"maps"
+	"net"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -11,9 +13,9 @@ import (
 	"github.com/compose-spec/compose-go/v2/types"
 )
 
-func TestCompose_PassesSettingsThatTheCommandKnowsAndEveryServerAmongThem(t *testing.T) {
+func TestCompose_PassesOnlyKnownSettingsAndTheAddressOfEveryServer(t *testing.T) {
 	server := regexp.MustCompile(`_(URL|ENDPOINTS)$`)
-	shop, _, _ := ours(t, project(t))
+	shop, _, _ := services(t, project(t))
 	settingsOf := map[string][]string{}
 	for _, s := range shop {
 		if settingsOf[command(s)] == nil {
@@ -34,10 +36,9 @@ func TestCompose_PassesSettingsThatTheCommandKnowsAndEveryServerAmongThem(t *tes
 	}
 }
 
-// A published port is no use of a server: it runs for those that name it, and they
-// start when it is ready.
+// A server must have users among the services, and they must wait until it is ready.
 func TestCompose_EveryServerIsNamedByServicesThatWaitForIt(t *testing.T) {
-	shop, _, servers := ours(t, project(t))
+	shop, _, servers := services(t, project(t))
 	if len(servers) != 4 {
 		t.Errorf("%d servers, want PostgreSQL, Redis, etcd and MongoDB", len(servers))
 	}
@@ -49,16 +50,16 @@ func TestCompose_EveryServerIsNamedByServicesThatWaitForIt(t *testing.T) {
 			}
 			named++
 			if _, waits := s.DependsOn[server.Name]; !waits {
-				t.Errorf("%s is told of %s and does not wait for it", s.Name, server.Name)
+				t.Errorf("%s has the address of %s and does not wait for it", s.Name, server.Name)
 			}
 		}
 		if named == 0 {
-			t.Errorf("%s is started, and no service is told its address", server.Name)
+			t.Errorf("%s is started, and no service has its address", server.Name)
 		}
 	}
 }
 
-// names says that a setting of s holds the server's address.
+// names reports whether a setting of s holds the server's address.
 func names(s types.ServiceConfig, server string) bool {
 	for _, value := range s.Environment {
 		if value != nil && regexp.MustCompile(`(^|[/@,])`+server+`:\d+`).MatchString(*value) {
@@ -68,16 +69,15 @@ func names(s types.ServiceConfig, server string) bool {
 	return false
 }
 
-// Compose builds the images of the services that it was asked to start, and of
-// those they wait for.
+// `up SERVICE` builds the images of that service and of those that it waits for.
 func TestCompose_EveryServiceOfTheShopWaitsForTheOneThatBuilds(t *testing.T) {
 	p := project(t)
 	builder := built(t, p).Name
-	shop, _, _ := ours(t, p)
+	shop, _, _ := services(t, p)
 	for _, s := range shop {
 		want := types.PullPolicyNever // the image is in no registry
 		if s.Name == builder {
-			want = types.PullPolicyBuild // else `up` runs the program of an older checkout
+			want = types.PullPolicyBuild // without it `up` runs the program of an older checkout
 		}
 		if s.PullPolicy != want {
 			t.Errorf("%s: pull_policy %q, want %q", s.Name, s.PullPolicy, want)
@@ -105,17 +105,17 @@ func TestCompose_AnotherPrefixIsAnotherShop(t *testing.T) {
 	}
 }
 
-// A VOLUME of an image that nothing is mounted on is a new anonymous volume at each
-// `up`. PostgreSQL 18 keeps its data in a folder of its version, and refuses to start
-// when the folder below is mounted.
+// An image's VOLUME without a mount becomes a new anonymous volume at each `up`.
+// PostgreSQL 18 keeps its data in a subfolder named after its version, and refuses to
+// start if the old data folder is mounted.
 func TestCompose_MountsExactlyTheVolumesOfTheImages(t *testing.T) {
 	images := map[string][]string{
 		"postgres": {"/var/lib/postgresql"},
 		"redis":    {"/data"},
-		"etcd":     {"/var/lib/etcd"}, // no VOLUME, but the data is there
+		"etcd":     {"/var/lib/etcd"}, // not a VOLUME, but the data is there
 		"mongo":    {"/data/configdb", "/data/db"},
 	}
-	_, _, servers := ours(t, project(t))
+	_, _, servers := services(t, project(t))
 	for _, s := range servers {
 		mounted := slices.Clone(s.Tmpfs)
 		for _, v := range s.Volumes {
@@ -134,50 +134,50 @@ func TestCompose_HealthChecksHaveTheTimeThatTheirProgramsNeed(t *testing.T) {
 		if s.HealthCheck == nil {
 			continue
 		}
-		needs := 3 * time.Second // of a client in C or Go; `shop ping` waits two
+		needs := 3 * time.Second // for a client in C or Go; `shop ping` waits two
 		if s.HealthCheck.Test[1] == "mongosh" {
-			needs = 30 * time.Second // seven were measured
+			needs = 30 * time.Second // seven seconds were measured
 		}
 		if timeout := s.HealthCheck.Timeout; timeout == nil || time.Duration(*timeout) < needs {
-			t.Errorf("%s: a health check has %v, want at least %v", s.Name, timeout, needs)
+			t.Errorf("%s: the health check's timeout is %v, want at least %v", s.Name, timeout, needs)
 		}
 		if s.HealthCheck.StartPeriod == nil || s.HealthCheck.StartInterval == nil {
-			t.Errorf("%s: a check that fails while the server starts counts, or the next one is an interval later", s.Name)
+			t.Errorf("%s: without start_period and start_interval a failed check during the start counts, and the next one comes an interval later", s.Name)
 		}
 	}
 }
 
-// In protected mode Redis answers its own machine and refuses the shop's replicas.
+// In protected mode Redis replies to its own host and refuses the shop's replicas.
 func TestCompose_RedisIsCheckedByTheAddressThatTheShopUses(t *testing.T) {
 	redis := project(t).Services["redis"]
 	if check := strings.Join(redis.HealthCheck.Test, " "); !strings.Contains(check, "redis-cli -h redis ping") {
-		t.Errorf("the health check asks %s", check)
+		t.Errorf("the health check is %s", check)
 	}
 	if argument(redis.Command, "--protected-mode") != "no" {
-		t.Errorf("only the official image lets the shop in: %v", redis.Command)
+		t.Errorf("protected mode is not off; images other than the official one refuse the shop: %v", redis.Command)
 	}
 }
 
-// A soft or hard limit above the machine's own keeps the container from starting.
+// A container with a soft or hard limit above the machine's own does not start.
 func TestCompose_AsksForNoLimitOfOpenFiles(t *testing.T) {
 	for _, s := range project(t).Services {
 		if len(s.Ulimits) > 0 {
-			t.Errorf("%s: %v", s.Name, slices.Collect(maps.Keys(s.Ulimits)))
+			t.Errorf("%s sets limits: %v", s.Name, slices.Collect(maps.Keys(s.Ulimits)))
 		}
 	}
 }
 
-// `docker compose up` shows the keys, so the servers' logs must not bury them.
+// `docker compose up` prints the keys; the servers' logs would hide them.
 func TestCompose_UpShowsTheLogsOfReplicasMigrateAndSeed(t *testing.T) {
 	for _, s := range project(t).Services {
 		shown := s.Attach == nil || *s.Attach
 		if want := strings.HasPrefix(s.Name, "shop") || oneShot(s); shown != want {
-			t.Errorf("%s: its log is shown %v, want %v", s.Name, shown, want)
+			t.Errorf("%s: log shown: %v, want %v", s.Name, shown, want)
 		}
 	}
 }
 
-// In a container there is no `shop seed`: `docker compose run seed --rotate` is what works.
+// `docker compose run seed --rotate` must run `shop seed --rotate`.
 func TestCompose_SeedTakesFlags(t *testing.T) {
 	seed := project(t).Services["seed"]
 	if !slices.Equal(seed.Entrypoint, []string{"/shop", "seed"}) || len(seed.Command) > 0 {
@@ -185,9 +185,9 @@ func TestCompose_SeedTakesFlags(t *testing.T) {
 	}
 }
 
-// Periodic compaction keeps between one and two retentions of history, a kilobyte of
-// memory for each transfer of that time.
-func TestCompose_EtcdForgetsItsHistoryBeforeItsMemoryIsFull(t *testing.T) {
+// Periodic compaction keeps one to two retention periods of history, and each transfer
+// of that time takes a kilobyte of memory.
+func TestCompose_EtcdCompactsItsHistoryBeforeItsMemoryIsFull(t *testing.T) {
 	etcd := project(t).Services["etcd"]
 	flags := map[string]string{}
 	for _, argument := range etcd.Command {
@@ -200,10 +200,64 @@ func TestCompose_EtcdForgetsItsHistoryBeforeItsMemoryIsFull(t *testing.T) {
 	if flags["--auto-compaction-mode"] != "periodic" || err != nil || retention <= 0 || history > etcd.MemLimit/2 {
 		t.Errorf("%d transfers a second leave %d bytes of history in %d: %v", perSecond, history, etcd.MemLimit, etcd.Command)
 	}
-	if etcd.Environment["GOMEMLIMIT"] == nil { // else garbage takes as much again
-		t.Error("the collector does not know the container's memory")
+	if etcd.Environment["GOMEMLIMIT"] == nil { // without it garbage doubles the heap
+		t.Error("etcd has no GOMEMLIMIT")
 	}
 	if flags["--quota-backend-bytes"] == "" {
-		t.Errorf("no quota is named: %v", etcd.Command)
+		t.Errorf("no quota is set: %v", etcd.Command)
 	}
+}
+
+func TestCompose_PortsAreOnLoopbackAndMoveWithOneVariable(t *testing.T) {
+	want := map[string][]string{
+		"":                     {"18017", "18080", "18081", "18082", "18090", "18091", "18092"}, // 8080 and 9090 are `make run`'s
+		"SHOP_PORT_PREFIX=181": {"18117", "18180", "18181", "18182", "18190", "18191", "18192"},
+	}
+	for setting, ports := range want {
+		var published []string
+		for _, s := range project(t, setting).Services {
+			for _, p := range s.Ports {
+				if ip := net.ParseIP(p.HostIP); ip == nil || !ip.IsLoopback() {
+					t.Errorf("%s publishes %s on %q, want a loopback address", s.Name, p.Published, p.HostIP)
+				}
+				published = append(published, p.Published)
+			}
+		}
+		if slices.Sort(published); !slices.Equal(published, ports) {
+			t.Errorf("with %q the ports are %v, want %v", setting, published, ports)
+		}
+	}
+}
+
+// A set initiated without an address names its member by the container's id, which
+// other containers cannot resolve. An open port does not mean that there is a primary.
+func TestCompose_MongoIsAPrimaryUnderAReachableAddress(t *testing.T) {
+	mongo := project(t).Services["mongo"]
+	check := strings.Join(mongo.HealthCheck.Test, " ")
+	set := argument(mongo.Command, "--replSet")
+	for _, want := range []string{"_id: '" + set + "'", "host: 'mongo:27017'", "isWritablePrimary", "NotYetInitialized"} {
+		if !strings.Contains(check, want) {
+			t.Errorf("the health check lacks %q: %s", want, check)
+		}
+	}
+	if set == "" || strings.Contains(check, "\n") {
+		t.Errorf("set %q, health check %q", set, check)
+	}
+}
+
+// By default the cache takes half of the memory. The mongosh of the health check runs
+// in the same container and needs memory too.
+func TestCompose_MongosCacheLeavesRoom(t *testing.T) {
+	mongo := project(t).Services["mongo"]
+	gigabytes, err := strconv.ParseFloat(argument(mongo.Command, "--wiredTigerCacheSizeGB"), 64)
+	if err != nil || gigabytes*(1<<30) > float64(mongo.MemLimit)/2 {
+		t.Errorf("a cache of %v GB in %d bytes of memory (%v)", gigabytes, mongo.MemLimit, err)
+	}
+}
+
+func argument(command []string, name string) string {
+	if n := slices.Index(command, name); n >= 0 && n+1 < len(command) {
+		return command[n+1]
+	}
+	return ""
 }

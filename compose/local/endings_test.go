@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -13,9 +14,9 @@ import (
 	"shop/compose/local/stack"
 )
 
-// Goal: whatever ends, and however it ends, nothing is left. Method: a command
-// that refuses every signal it can, with a child; one of the processes involved
-// is killed; then the pids of all of them are looked at from outside.
+// Goal: nothing is left after any ending. Method: a command with a child ignores
+// every signal that can be ignored; one of the processes involved is killed; then
+// ps lists which of them are left.
 
 func TestEndings_SIGKILLOfAnyOneProcessLeavesNothing(t *testing.T) {
 	t.Parallel()
@@ -34,15 +35,14 @@ func TestEndings_SIGKILLOfAnyOneProcessLeavesNothing(t *testing.T) {
 	}
 }
 
-// Whoever kills the undertaker gets another one; the work goes on.
-func TestEndings_AKilledUndertakerIsReplaced(t *testing.T) {
+func TestEndings_AKilledReaperIsReplaced(t *testing.T) {
 	t.Parallel()
 	s := begin(t, "redis", "sleep 300 & read line; exit 5")
-	first := role(t, "undertaker", s.dir)
+	first := role(t, "reaper", s.dir)
 	kill(t, first, syscall.SIGKILL)
-	eventually(t, "another undertaker", func() bool {
+	eventually(t, "another reaper runs", func() bool {
 		for pid, p := range ps(t) {
-			if pid != first && p.alive() && p.args == "shop-stack-undertaker "+s.dir {
+			if pid != first && p.alive() && p.args == "shop-stack-reaper "+s.dir {
 				return true
 			}
 		}
@@ -55,22 +55,22 @@ func TestEndings_AKilledUndertakerIsReplaced(t *testing.T) {
 	s.wantNothingLeft(t)
 }
 
-// A test that waits for an answer of a dead server may wait for ever.
+// A test that waits for a reply of a dead server may wait for ever.
 func TestEndings_ADeadServerEndsTheCommandAndIsNamed(t *testing.T) {
 	t.Parallel()
 	for _, name := range stack.Kinds() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var said strings.Builder
+			var stderr strings.Builder
 			cmd := local(t, "exec", "--servers", name, "--", "sh", "-c", "echo $$ $SHOP_STACK; "+forever)
-			cmd.Stderr = &said
+			cmd.Stderr = &stderr
 			s := await(t, cmd)
 			victim := attach(t, s, name)
 			kill(t, victim.PID, syscall.SIGKILL)
 			if code := s.code(t); code != 2 {
 				t.Errorf("exit code %d, want 2", code)
 			}
-			wantContains(t, said.String(), fmt.Sprintf("%s (pid %d) died: signal: killed; last log lines:\n", name, victim.PID))
+			wantContains(t, stderr.String(), fmt.Sprintf("%s (pid %d) died: signal: killed; last log lines:\n", name, victim.PID))
 			s.wantNothingLeft(t)
 		})
 	}
@@ -91,7 +91,7 @@ func TestEndings_AServerThatIsStoppedOnRequestEndsNothing(t *testing.T) {
 	}
 }
 
-// attach reaches a server of a session's stack.
+// attach returns the handle of a server of the session's stack.
 func attach(t *testing.T, s *session, name string) *stack.Server {
 	t.Helper()
 	attached, err := stack.Attach(s.dir)
@@ -105,7 +105,7 @@ func attach(t *testing.T, s *session, name string) *stack.Server {
 	return server
 }
 
-// A server that stands still cannot hear that it is to end.
+// A paused server does not receive SIGTERM.
 func TestEndings_PausedServersEndToo(t *testing.T) {
 	t.Parallel()
 	s := begin(t, everything, forever)
@@ -118,7 +118,7 @@ func TestEndings_PausedServersEndToo(t *testing.T) {
 	s.wantNothingLeft(t)
 }
 
-// A replica makes itself a group of its own, so it is not in the command's.
+// A replica is in a process group of its own, not in the command's.
 func TestEndings_AdoptedProcessesEndToo(t *testing.T) {
 	t.Parallel()
 	s := begin(t, "redis", forever)
@@ -137,13 +137,13 @@ func TestEndings_AdoptedProcessesEndToo(t *testing.T) {
 	kill(t, replica.Process.Pid, syscall.SIGSTOP)
 	kill(t, s.cmd.Process.Pid, syscall.SIGKILL)
 	if err := replica.Wait(); err == nil {
-		t.Error("the replica ended by itself")
+		t.Error("the replica ended without a signal")
 	}
 	s.wantNothingLeft(t)
 }
 
-// `go run` and make may be killed: exec's own parent, and the one of --while.
-func TestEndings_ExecEndsWithWhoAskedForIt(t *testing.T) {
+// `go run` (exec's parent) and make (the process of --while) may be killed.
+func TestEndings_ExecEndsWithItsOwner(t *testing.T) {
 	t.Parallel()
 	t.Run("its parent", func(t *testing.T) {
 		t.Parallel()
@@ -182,14 +182,14 @@ func shell(t *testing.T) string {
 	return path
 }
 
-// The worst case: both that could clean up are killed at once. On Linux the
-// kernel ends the servers; the folder waits for the next command.
-func TestEndings_WithoutSupervisorAndUndertakerServersEnd(t *testing.T) {
+// Supervisor and reaper are killed at once. On Linux the kernel ends the servers; the
+// next command removes the folder.
+func TestEndings_WithoutSupervisorAndReaperServersEnd(t *testing.T) {
 	t.Parallel()
 	s := begin(t, everything, forever)
-	supervisor, undertaker := role(t, "supervisor", s.dir), role(t, "undertaker", s.dir)
-	kill(t, supervisor, syscall.SIGSTOP) // it must not start another
-	kill(t, undertaker, syscall.SIGKILL)
+	supervisor, reaper := role(t, "supervisor", s.dir), role(t, "reaper", s.dir)
+	kill(t, supervisor, syscall.SIGSTOP) // it must not start another reaper
+	kill(t, reaper, syscall.SIGKILL)
 	kill(t, supervisor, syscall.SIGKILL)
 	eventually(t, "the servers and the command have ended", func() bool {
 		running := ps(t)
@@ -205,4 +205,55 @@ func TestEndings_WithoutSupervisorAndUndertakerServersEnd(t *testing.T) {
 		_, err := os.Stat(s.dir)
 		return os.IsNotExist(err)
 	})
+}
+
+func TestEndings_UpEndsWithDownOrWithItsSupervisor(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"down", "SIGKILL"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			out, err := local(t, "up", "--servers", "redis,postgres").Output()
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := &session{dir: setting(t, string(out), "SHOP_STACK")}
+			t.Cleanup(func() { // the test may fail before it ends the stack
+				if attached, err := stack.Attach(s.dir); err == nil {
+					_ = attached.End()
+				}
+			})
+			supervisor := role(t, "supervisor", s.dir)
+			s.members = descendants(t, supervisor)
+			status, err := local(t, "status").Output()
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantContains(t, string(status), s.dir, "redis", "postgres", stack.Running)
+			if name == "SIGKILL" {
+				kill(t, supervisor, syscall.SIGKILL)
+			} else {
+				down := local(t, "down")
+				down.Env = append(down.Env, "SHOP_STACK="+s.dir)
+				if err := down.Run(); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := os.Stat(s.dir); err == nil {
+					t.Error("down returned before the folder was gone")
+				}
+			}
+			s.wantNothingLeft(t)
+		})
+	}
+}
+
+func TestEndings_AFailedStartSaysWhatToDo(t *testing.T) {
+	t.Parallel()
+	cmd := local(t, "exec", "--servers", "redis", "--", "true")
+	cmd.Stderr = nil
+	cmd.Env = append(cmd.Env, "SHOP_REDIS_SERVER="+filepath.Join(t.TempDir(), "no-redis"))
+	out, err := cmd.CombinedOutput()
+	if err == nil {
+		t.Fatal("exec succeeded without a Redis program")
+	}
+	wantContains(t, string(out), "SHOP_REDIS_SERVER", "is not a program")
 }

@@ -16,14 +16,13 @@ import (
 )
 
 type execCmd struct {
-	Servers []string      `default:"${servers}" help:"Which servers to start: ${servers}, or others by name." placeholder:"NAME,…"`
-	While   int           `help:"End when the process with this pid is gone, too (make's, in a Makefile)." placeholder:"PID"`
-	Grace   time.Duration `default:"10s" help:"How long the command may take to end after a signal."`
+	Servers []string      `default:"${servers}" help:"Servers to start: ${servers}, or others by name." placeholder:"NAME,…"`
+	While   int           `help:"Also end when the process with this pid is gone (in a Makefile: make's)." placeholder:"PID"`
+	Grace   time.Duration `default:"10s" help:"Time for the command to end after a signal."`
 	Command []string      `arg:"" passthrough:"" help:"The command and its arguments."`
 }
 
-// errOwner: who asked for the command is gone, so nobody wants its answer.
-var errOwner = errors.New("the process that asked for this is gone")
+var errOwner = errors.New("the parent process, or the process of --while, is gone")
 
 func (c *execCmd) Run() error {
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -48,7 +47,7 @@ func (c *execCmd) Run() error {
 	return err
 }
 
-// open starts the stack; a signal meanwhile gives up.
+// open starts the stack. A signal cancels the start.
 func (c *execCmd) open(ctx context.Context, signals <-chan os.Signal) (*stack.Stack, []string, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -64,8 +63,8 @@ func (c *execCmd) open(ctx context.Context, signals <-chan os.Signal) (*stack.St
 	return openStack(ctx, c.Servers, false)
 }
 
-// watchOwner cancels when our parent (`go run`, a shell) or the process named
-// with --while is gone: both may be killed without a chance to tell us.
+// watchOwner cancels when the parent of this process (`go run`, a shell) or the
+// process of --while is gone: either may be killed and then forwards no signal.
 func watchOwner(while int, cancel context.CancelCauseFunc) error {
 	parent, other := os.Getppid(), func() bool { return true }
 	if while != 0 {
@@ -84,19 +83,19 @@ func watchOwner(while int, cancel context.CancelCauseFunc) error {
 	return nil
 }
 
-// command runs it as the leader of a process group of its own, so that all it
-// starts can be ended with it.
+// command runs the command as the leader of a process group, so that all processes
+// that it starts can be ended with it.
 func (c *execCmd) command(ctx context.Context, s *stack.Stack, env []string, signals <-chan os.Signal) (int, error) {
 	if c.Command[0] == "--" {
 		c.Command = c.Command[1:]
 	}
 	if len(c.Command) == 0 {
-		return 0, errors.New("which command? exec -- COMMAND …")
+		return 0, errors.New("no command: exec -- COMMAND …")
 	}
 	cmd := exec.Command(c.Command[0], c.Command[1:]...)
 	cmd.Env = append(os.Environ(), env...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-	if !isTerminal(os.Stdin) { // a group that is not the terminal's would be stopped by reading it
+	if !isTerminal(os.Stdin) { // a background group that reads the terminal is stopped by SIGTTIN
 		cmd.Stdin = os.Stdin
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -104,24 +103,24 @@ func (c *execCmd) command(ctx context.Context, s *stack.Stack, env []string, sig
 		return 0, err
 	}
 	group := -cmd.Process.Pid
-	defer func() { _ = syscall.Kill(group, syscall.SIGKILL) }() // who is left of it
+	defer func() { _ = syscall.Kill(group, syscall.SIGKILL) }()
 	if err := s.AdoptGroup(cmd.Process.Pid); err != nil {
 		return 0, err
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	died := watchServers(ctx, s)
-	var tooLate <-chan time.Time
+	var graceEnd <-chan time.Time
 	for {
 		select {
 		case err := <-ended:
-			return codeOf(cmd.ProcessState), onlyStrange(err)
+			return codeOf(cmd.ProcessState), withoutExitError(err)
 		case sig := <-signals:
 			_ = syscall.Kill(group, sig.(syscall.Signal))
-			if tooLate == nil {
-				tooLate = time.After(c.Grace)
+			if graceEnd == nil {
+				graceEnd = time.After(c.Grace)
 			}
-		case <-tooLate:
+		case <-graceEnd:
 			_ = syscall.Kill(group, syscall.SIGKILL)
 		case <-ctx.Done():
 			_ = syscall.Kill(group, syscall.SIGKILL)
@@ -136,7 +135,7 @@ func (c *execCmd) command(ctx context.Context, s *stack.Stack, env []string, sig
 	}
 }
 
-// watchServers gives a server that has ended although no request asked for that.
+// watchServers delivers a server that has ended without a request.
 func watchServers(ctx context.Context, s *stack.Stack) <-chan *stack.Server {
 	died := make(chan *stack.Server, 1)
 	go func() {
@@ -147,7 +146,7 @@ func watchServers(ctx context.Context, s *stack.Stack) <-chan *stack.Server {
 	return died
 }
 
-// codeOf is the command's exit code, in the shells' way: 128 + n for signal n.
+// codeOf is the command's exit code as a shell reports it: 128 + n for signal n.
 func codeOf(state *os.ProcessState) int {
 	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 		return 128 + int(status.Signal())
@@ -155,8 +154,8 @@ func codeOf(state *os.ProcessState) int {
 	return state.ExitCode()
 }
 
-// onlyStrange drops the error that says no more than the exit code.
-func onlyStrange(err error) error {
+// withoutExitError drops an error that holds nothing but the exit code.
+func withoutExitError(err error) error {
 	if _, ok := errors.AsType[*exec.ExitError](err); ok {
 		return nil
 	}

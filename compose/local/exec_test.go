@@ -1,12 +1,17 @@
 package main
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
 func wantContains(t *testing.T, text string, parts ...string) {
@@ -18,7 +23,7 @@ func wantContains(t *testing.T, text string, parts ...string) {
 	}
 }
 
-// setting reads one from what `up` or `env` printed.
+// setting reads a variable from the output of `up` or `env`.
 func setting(t *testing.T, text, name string) string {
 	t.Helper()
 	for line := range strings.Lines(text) {
@@ -27,7 +32,7 @@ func setting(t *testing.T, text, name string) string {
 			return strings.Trim(value, "'")
 		}
 	}
-	t.Fatalf("%s is not in\n%s", name, text)
+	t.Fatalf("%s is not set in\n%s", name, text)
 	return ""
 }
 
@@ -42,7 +47,7 @@ func TestExec_PassesTheExitCodeOn(t *testing.T) {
 	}
 }
 
-func TestExec_ExportsWhatLeadsToItsServers(t *testing.T) {
+func TestExec_ExportsTheAddressesOfItsServers(t *testing.T) {
 	t.Parallel()
 	out, err := local(t, "exec", "--servers", everything, "--", "env").Output()
 	if err != nil {
@@ -62,7 +67,7 @@ func TestExec_ExportsWhatLeadsToItsServers(t *testing.T) {
 	}
 }
 
-func TestExec_AnAddressThatIsSetWins(t *testing.T) {
+func TestExec_AServerWhoseAddressIsSetIsNotStarted(t *testing.T) {
 	t.Parallel()
 	const nowhere = "redis://127.0.0.1:1/0"
 	cmd := local(t, "exec", "--servers", "redis", "--", "sh", "-c", "env; ls $SHOP_STACK")
@@ -75,19 +80,19 @@ func TestExec_AnAddressThatIsSetWins(t *testing.T) {
 		t.Errorf("SHOP_REDIS_URL=%s, want %s", got, nowhere)
 	}
 	if strings.Contains(string(out), "redis.log") {
-		t.Error("a server was started all the same")
+		t.Error("a Redis was started although SHOP_REDIS_URL is set")
 	}
 }
 
-// Without compaction the quota is full after three million transfers.
-func TestExec_ItsEtcdForgetsOldRevisions(t *testing.T) {
+// Without compaction etcd's quota is full after three million transfers.
+func TestExec_EtcdCompactsOldRevisions(t *testing.T) {
 	t.Parallel()
 	s := begin(t, "etcd", forever)
 	args := ps(t)[attach(t, s, "etcd").PID].args
 	wantContains(t, args, "--auto-compaction-mode periodic", "--auto-compaction-retention 1m")
 }
 
-// Inside `eval "$(… up)"` all is set: what is broken must be that stack's servers.
+// After `eval "$(… up)"` all addresses are set: faults must hit that stack's servers.
 func TestExec_InsideAStackKeepsThatStack(t *testing.T) {
 	t.Parallel()
 	cmd := local(t, "exec", "--servers", "redis", "--", "env")
@@ -106,11 +111,11 @@ func TestExec_ForwardsSignalsToTheWholeGroup(t *testing.T) {
 	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
 		t.Run(sig.String(), func(t *testing.T) {
 			t.Parallel()
-			// dash starts background children with SIGINT ignored; the foreground one hears it.
+			// dash starts background children with SIGINT ignored; only the foreground child ends.
 			s := begin(t, "redis", "trap 'exit 42' INT TERM; sleep 300 & sleep 300; exit 1")
 			kill(t, s.cmd.Process.Pid, sig)
 			if code := s.code(t); code != 42 {
-				t.Errorf("exit code %d, want 42 of the trap", code)
+				t.Errorf("exit code %d, want 42 from the trap", code)
 			}
 			s.wantNothingLeft(t)
 		})
@@ -151,7 +156,6 @@ func TestExec_UnknownServersAndCommandsAreErrors(t *testing.T) {
 	}
 }
 
-// The module beside the main one is vetted and built by the same Go.
 func TestEtcdModule_IsPinnedAndVets(t *testing.T) {
 	t.Parallel()
 	sum, err := os.ReadFile(filepath.Join("etcd", "go.sum"))
@@ -162,4 +166,41 @@ func TestEtcdModule_IsPinnedAndVets(t *testing.T) {
 	if out, err := exec.Command("go", "vet", "-C", "etcd", "./...").CombinedOutput(); err != nil {
 		t.Errorf("go vet: %v\n%s", err, out)
 	}
+}
+
+// limited runs exec for a MongoDB in a shell that has set a limit of open files.
+func limited(t *testing.T, limit string) *session {
+	t.Helper()
+	cmd := local(t, "-c", limit+` && exec "$0" exec --servers mongo -- sh -c 'echo $$ $SHOP_STACK; `+forever2+`'`, os.Args[0])
+	cmd.Path, cmd.Args[0] = shell(t), "sh"
+	return await(t, cmd)
+}
+
+// mongod derives its limit of connections from its limit of open files: four fifths.
+func TestFiles_AServerGetsTheHardLimitNotTheSoftOne(t *testing.T) {
+	t.Parallel()
+	s := limited(t, "ulimit -S -n 1024")
+	client, err := mongo.Connect(options.Client().ApplyURI(attach(t, s, "mongo").Env["SHOP_MONGO_URL"]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = client.Disconnect(context.Background()) }()
+	var status struct{ Connections struct{ Available int } }
+	if err := client.Database("admin").RunCommand(t.Context(), bson.D{{Key: "serverStatus", Value: 1}}).Decode(&status); err != nil {
+		t.Fatal(err)
+	}
+	if got := status.Connections.Available; got <= 1024 {
+		t.Errorf("%d connections are available: the soft limit of open files is still 1024", got)
+	}
+}
+
+func TestFiles_ATooLowHardLimitIsAnErrorWithTheNumber(t *testing.T) {
+	t.Parallel()
+	cmd := local(t, "-c", `ulimit -n 1024 && exec "$0" exec --servers mongo -- true`, os.Args[0])
+	cmd.Path, cmd.Args[0], cmd.Stderr = shell(t), "sh", nil
+	out, err := cmd.CombinedOutput()
+	if err == nil {
+		t.Fatal("exec succeeded with a hard limit of 1024 open files")
+	}
+	wantContains(t, string(out), "mongo needs 4096 open files", "the hard limit is 1024", "what to do", "limits.conf")
 }

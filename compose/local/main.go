@@ -1,12 +1,15 @@
-// Command local runs the servers that the shop needs, for real and without
-// Docker: see package stack for how.
+// Command local runs the servers that the shop needs without Docker. See package
+// stack.
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 
 	"github.com/alecthomas/kong"
 
@@ -14,14 +17,14 @@ import (
 )
 
 type commands struct {
-	Exec   execCmd   `cmd:"" help:"Run a command inside a stack of its own; stop all of it afterwards, in every ending."`
+	Exec   execCmd   `cmd:"" help:"Run a command with a stack of its own, and stop the stack in every ending."`
 	Up     upCmd     `cmd:"" help:"Start a stack in the background and print its settings, for eval."`
-	Status statusCmd `cmd:"" help:"List the stacks that run, with servers, addresses and pids."`
-	Need   needCmd   `cmd:"" help:"Install packages unless a tool is there."`
-	Down   downCmd   `cmd:"" help:"Stop the stack that SHOP_STACK names, or all that up has started."`
+	Status statusCmd `cmd:"" help:"List the running stacks with servers, addresses and pids."`
+	Need   needCmd   `cmd:"" help:"Install packages unless a tool is on PATH."`
+	Down   downCmd   `cmd:"" help:"Stop the stack in SHOP_STACK, or all stacks that up has started."`
 }
 
-// exitCode is an error that carries the code to end with, and has been told.
+// exitCode is an error that holds only the command's exit code. It is not printed.
 type exitCode int
 
 func (c exitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
@@ -50,4 +53,15 @@ func run(args []string) int {
 	}
 	fmt.Fprintln(os.Stderr, "local:", err)
 	return 2
+}
+
+type needCmd struct {
+	Tool     string   `arg:"" help:"A program that must be on PATH."`
+	Packages []string `arg:"" help:"The packages that contain it."`
+}
+
+func (c *needCmd) Run() error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	return stack.Need(ctx, c.Tool, c.Packages, os.Stderr)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"slices"
@@ -14,7 +15,7 @@ import (
 )
 
 type upCmd struct {
-	Servers []string `default:"${servers}" help:"Which servers to start: ${servers}, or others by name." placeholder:"NAME,…"`
+	Servers []string `default:"${servers}" help:"Servers to start: ${servers}, or others by name." placeholder:"NAME,…"`
 }
 
 func (c *upCmd) Run() error {
@@ -30,8 +31,8 @@ func (c *upCmd) Run() error {
 	return nil
 }
 
-// openStack starts those servers whose address is not set yet, and gives the
-// settings that lead to all of them.
+// openStack starts the servers whose address is not set yet, and returns the settings
+// that hold their addresses.
 func openStack(ctx context.Context, servers []string, detached bool) (*stack.Stack, []string, error) {
 	start := time.Now()
 	var wanted []string
@@ -41,7 +42,7 @@ func openStack(ctx context.Context, servers []string, detached bool) (*stack.Sta
 			return nil, nil, err
 		}
 		if os.Getenv(variable) != "" {
-			fmt.Fprintf(os.Stderr, "stack: %s is set: %s is not started here\n", variable, name)
+			fmt.Fprintf(os.Stderr, "stack: %s is set: %s is not started\n", variable, name)
 			continue
 		}
 		wanted = append(wanted, name)
@@ -60,7 +61,7 @@ func openStack(ctx context.Context, servers []string, detached bool) (*stack.Sta
 
 func describe(servers []*stack.Server) string {
 	if len(servers) == 0 {
-		return "no server of its own"
+		return "no servers"
 	}
 	var all []string
 	for _, s := range servers {
@@ -69,9 +70,9 @@ func describe(servers []*stack.Server) string {
 	return strings.Join(all, ", ")
 }
 
-// settings are the servers' variables, and SHOP_STACK. When nothing was started
-// because all was set, the stack that those addresses came from stays the one
-// to break.
+// settings are the servers' variables and SHOP_STACK. If no server was started because
+// all addresses were set, an outer SHOP_STACK stays: its servers are the ones that
+// faults must hit.
 func settings(s *stack.Stack, servers []*stack.Server) []string {
 	env := map[string]string{}
 	for _, server := range servers {
@@ -85,4 +86,54 @@ func settings(s *stack.Stack, servers []*stack.Server) []string {
 		lines = append(lines, name+"="+env[name])
 	}
 	return lines
+}
+
+type statusCmd struct{}
+
+func (c *statusCmd) Run() error {
+	dirs := stack.Dirs()
+	if len(dirs) == 0 {
+		fmt.Println("no running stack")
+	}
+	for _, dir := range dirs {
+		printStatus(os.Stdout, dir)
+	}
+	return nil
+}
+
+func printStatus(w io.Writer, dir string) {
+	var servers []*stack.Server
+	s, err := stack.Attach(dir)
+	if err == nil {
+		servers, err = s.Servers(context.Background())
+	}
+	if err != nil {
+		fmt.Fprintln(w, dir, "is starting or ending")
+		return
+	}
+	fmt.Fprintln(w, dir)
+	for _, server := range servers {
+		fmt.Fprintf(w, "  %-20s %-21s pid %-8d %s\n", server.Name, server.Addr, server.PID, server.State)
+	}
+}
+
+type downCmd struct{}
+
+func (c *downCmd) Run() error {
+	stack.Sweep()
+	dirs := slices.DeleteFunc(stack.Dirs(), func(dir string) bool { return !stack.Detached(dir) })
+	if dir := os.Getenv("SHOP_STACK"); dir != "" {
+		dirs = []string{dir}
+	}
+	var errs []error
+	for _, dir := range dirs {
+		s, err := stack.Attach(dir)
+		if err == nil {
+			err = s.End()
+		}
+		if errs = append(errs, err); err == nil {
+			fmt.Println("stopped", dir)
+		}
+	}
+	return errors.Join(errs...)
 }

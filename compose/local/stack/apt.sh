@@ -1,10 +1,10 @@
 # Installs Debian packages as root, without starting their services.
-# Arguments: where the policy is asked for, the packages.
+# Arguments: the path of the policy file, the packages.
 set -eu
 export DEBIAN_FRONTEND=noninteractive
 
-# A policy that refuses to start services while this script lives. It knows this
-# script's pid: left behind by a SIGKILL, it allows everything and removes itself.
+# The policy refuses to start services while this script runs. It holds the script's
+# pid: after a SIGKILL of the script it allows everything and removes itself.
 policy=$1
 shift
 if [ ! -e "$policy" ]; then

@@ -5,6 +5,8 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	mathrand "math/rand/v2"
+	"net"
 	"os"
 	"path/filepath"
 
@@ -13,7 +15,7 @@ import (
 
 // newCluster gives the members of one server names, ports and a common secret.
 func newCluster(dir, name, program string, k *kind, pick func(int) ([]int, error)) ([]*instance, error) {
-	who, err := lesser(k.users)
+	runAs, err := serverUser(k.users)
 	if err != nil {
 		return nil, err
 	}
@@ -33,14 +35,14 @@ func newCluster(dir, name, program string, k *kind, pick func(int) ([]int, error
 				Name: member, Kind: k.name, Program: program, Dir: filepath.Join(dir, member),
 				Ports: ports[n*k.ports : (n+1)*k.ports], Secret: secret, State: Down,
 			},
-			kind: k, cluster: members, user: who,
+			kind: k, cluster: members, user: runAs,
 		}
 	}
 	return members, nil
 }
 
-// raise starts the members side by side: none may be ready without the others.
-func raise(ctx context.Context, members []*instance) error {
+// startAll starts the members concurrently: none may be ready without the others.
+func startAll(ctx context.Context, members []*instance) error {
 	group, all := errgroup.WithContext(ctx)
 	for _, m := range members {
 		group.Go(func() error {
@@ -67,12 +69,13 @@ func raise(ctx context.Context, members []*instance) error {
 	return nil
 }
 
-// raze undoes raise, gently: a server killed in the middle of its start may not
-// have noted yet what it has outside its folder.
-func raze(members []*instance) error {
+// destroy ends the members and removes their folders. It does not start with
+// SIGKILL: a server killed during its start may not have recorded yet what it
+// holds outside its folder.
+func destroy(members []*instance) error {
 	var errs []error
 	for _, m := range members {
-		errs = append(errs, m.now().end(), m.kill(), os.RemoveAll(m.Dir), os.RemoveAll(m.logFile()))
+		errs = append(errs, m.snapshot().end(), m.kill(), os.RemoveAll(m.Dir), os.RemoveAll(m.logFile()))
 	}
 	return errors.Join(errs...)
 }
@@ -82,4 +85,28 @@ func scrub(r record) {
 	if k := kinds[r.Kind]; k != nil && k.scrub != nil {
 		k.scrub(r)
 	}
+}
+
+// Ports are picked below the ephemeral range (Linux from 32768, macOS from 49152).
+// A port in that range can be lost while its server is down: a client that keeps
+// dialling it is at some point given that port as its own source port, and
+// connects to itself.
+const portMin, portMax = 20000, 32000
+
+// freePorts picks n ports at random that can be listened on now. Another process
+// may take one before the server does; open then tries again with other ports.
+func freePorts(n int) ([]int, error) {
+	var ports []int
+	for range 50 * n {
+		port := portMin + mathrand.IntN(portMax-portMin)
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err != nil {
+			continue
+		}
+		defer l.Close() // held until all are found, so that none is picked twice
+		if ports = append(ports, port); len(ports) == n {
+			return ports, nil
+		}
+	}
+	return nil, errors.New("stack: no free port on 127.0.0.1 between 20000 and 32000: stop what listens there")
 }

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// request is what a client asks the supervisor, one to a connection, as JSON.
-// A client that goes away before the answer takes its request back.
+// request is what a client sends to the supervisor as JSON, one per connection.
+// A client that disconnects before the reply cancels its request.
 type request struct {
 	Op      string  // see supervisor.do
 	Name    string  // the server
@@ -28,7 +28,7 @@ type reply struct {
 
 func socketOf(dir string) string { return filepath.Join(dir, "control") }
 
-// call asks the supervisor of the stack in dir.
+// call sends a request to the supervisor of the stack in dir.
 func call(ctx context.Context, dir string, req request) ([]Server, error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", socketOf(dir))
 	if err != nil {
@@ -42,7 +42,7 @@ func call(ctx context.Context, dir string, req request) ([]Server, error) {
 	}
 	var rep reply
 	if err := json.NewDecoder(conn).Decode(&rep); err != nil {
-		return nil, fmt.Errorf("stack: %s %s: the supervisor has not answered: %w", req.Op, req.Name, errors.Join(context.Cause(ctx), err))
+		return nil, fmt.Errorf("stack: %s %s: no reply from the supervisor: %w", req.Op, req.Name, errors.Join(context.Cause(ctx), err))
 	}
 	if rep.Error != "" {
 		return nil, fmt.Errorf("stack: %s %s: %s", req.Op, cmp.Or(req.Name, req.Kind), rep.Error)
@@ -60,9 +60,9 @@ func serve(conn net.Conn, do func(context.Context, request) ([]Server, error)) {
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
-	go func() { // nothing more is sent: an answer to Read means that the client left
+	go func() { // the client sends nothing more: Read returns when it disconnects
 		_, _ = conn.Read(make([]byte, 1))
-		cancel(errors.New("the client has left"))
+		cancel(errors.New("the client has disconnected"))
 	}()
 	servers, err := do(ctx, req)
 	rep := reply{Servers: servers}

@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// etcd, alone and as a cluster of three. The version is the one that
-// compose/local/etcd/go.mod names: distributions carry ones with lease bugs.
+// etcd, as one member and as a cluster of three. It is built at the version in
+// compose/local/etcd/go.mod: distributions package versions with lease bugs.
 var (
 	_ = register(etcdKind("etcd", 1))
 	_ = register(etcdKind("etcd3", 3))
@@ -52,16 +52,16 @@ func etcdArgs(i *instance) []string {
 		"--listen-client-urls", "http://" + i.addr(), "--advertise-client-urls", "http://" + i.addr(),
 		"--listen-peer-urls", peer(i), "--initial-advertise-peer-urls", peer(i),
 		"--initial-cluster", strings.Join(initial, ","), "--initial-cluster-token", i.Secret,
-		// Each lock leaves revisions behind (690 bytes for two keys), and etcd keeps
-		// them all unless it is told otherwise, until its quota of 2 GiB is full. A
-		// watch that lags by more than a minute reads its queue again.
+		// Each lock leaves revisions (690 bytes for two keys). Without compaction etcd
+		// keeps them until its quota of 2 GiB is full. A watch that lags by more than
+		// a minute reads its queue again.
 		"--auto-compaction-mode", "periodic", "--auto-compaction-retention", "1m",
 		"--log-level", "warn",
 	}
 }
 
-// etcdMembers asks for the members, linearizably: that needs a leader and a
-// quorum. Our name among them holds the secret, so it is ours that answers.
+// etcdMembers reads the member list, linearizably: that needs a leader and a
+// quorum. The instance's name holds the secret, so a foreign etcd does not list it.
 func etcdMembers(ctx context.Context, i *instance) error {
 	body := strings.NewReader(`{"linearizable":true}`)
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+i.addr()+"/v3/cluster/member/list", body)
@@ -74,17 +74,17 @@ func etcdMembers(ctx context.Context, i *instance) error {
 		return err
 	}
 	defer resp.Body.Close()
-	var answer struct {
+	var reply struct {
 		Members []struct{ Name string }
 		Message string
 	}
-	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil {
+	if err := json.NewDecoder(resp.Body).Decode(&reply); err != nil {
 		return err
 	}
-	for _, m := range answer.Members {
+	for _, m := range reply.Members {
 		if m.Name == etcdName(i) {
 			return nil
 		}
 	}
-	return fmt.Errorf("etcd does not know %s: %s %s", i.Name, resp.Status, answer.Message)
+	return fmt.Errorf("etcd does not know %s: %s %s", i.Name, resp.Status, reply.Message)
 }

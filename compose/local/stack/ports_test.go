@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// Goal: losing a port between the choice and the start costs a retry, no more.
-// Method: the first choice is a port that we hold.
+// Goal: a port that is taken between freePorts and the start costs one retry.
+// Method: the first pick includes a port on which the test listens.
 
 func taken(t *testing.T) int {
 	t.Helper()
@@ -23,8 +23,7 @@ func taken(t *testing.T) int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-// supervised is a supervisor in this process. When root, servers run as others:
-// the folder must be open to them.
+// supervised is a supervisor in this process.
 func supervised(t *testing.T, pick func(int) ([]int, error)) *supervisor {
 	t.Helper()
 	dir, lock, err := newFolder(folderPrefix)
@@ -33,10 +32,10 @@ func supervised(t *testing.T, pick func(int) ([]int, error)) *supervisor {
 	}
 	s := &supervisor{dir: dir, pick: pick}
 	t.Cleanup(func() {
-		if err := raze(s.servers); err != nil {
+		if err := destroy(s.servers); err != nil {
 			t.Error(err)
 		}
-		if err := errors.Join(lock.Close(), bury(dir)); err != nil {
+		if err := errors.Join(lock.Close(), reap(dir)); err != nil {
 			t.Error(err)
 		}
 	})

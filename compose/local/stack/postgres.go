@@ -8,10 +8,12 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
-// PostgreSQL, durable as in production: fsync is on. It listens on loopback
-// only, asks for a random password (its superuser may run programs), and keeps
+// PostgreSQL, durable as in production: fsync is on. It listens on loopback only.
+// It demands a random password, since its superuser may run programs. It keeps
 // dynamic shared memory in its folder, so that a SIGKILL leaves none in /dev/shm.
 var _ = register(kind{
 	name:     "postgres",
@@ -32,7 +34,7 @@ var _ = register(kind{
 			"-c", "fsync=on", "-c", "synchronous_commit=on",
 			"-c", "max_connections=300", "-c", "shared_buffers=128MB",
 			"-c", "dynamic_shared_memory_type=mmap",
-			"-c", "log_min_error_statement=panic", // a load test is refused thousands of times
+			"-c", "log_min_error_statement=panic", // a load test provokes thousands of errors
 		}
 	},
 	ready: func(ctx context.Context, i *instance) error { return psql(ctx, i, "SELECT 1") },
@@ -40,8 +42,8 @@ var _ = register(kind{
 	url: func(i *instance) string {
 		return fmt.Sprintf("postgres://shop:%s@%s/shop?sslmode=disable", i.Secret, i.addr())
 	},
-	stop:  syscall.SIGINT,  // "fast": sessions are ended, then a checkpoint
-	quick: syscall.SIGQUIT, // "immediate": no checkpoint, but shared memory is given back
+	stop:  syscall.SIGINT,  // "fast": ends sessions, writes a checkpoint
+	quick: syscall.SIGQUIT, // "immediate": writes no checkpoint, removes its shared memory
 	scrub: scrubSharedMemory,
 })
 
@@ -56,8 +58,7 @@ func initDB(ctx context.Context, i *instance) error {
 		"-A", "scram-sha-256", "-E", "UTF8", "--locale=C", "--no-sync", "--no-instructions")
 }
 
-// psql runs one statement. That the postmaster says "ready" is looked at first:
-// it costs nothing, and psql is a process.
+// psql runs one statement. It checks postmaster.pid first: psql is a process to start.
 func psql(ctx context.Context, i *instance, statement string) error {
 	if status := postmasterPid(i.record)[7]; strings.TrimSpace(status) != "ready" {
 		return fmt.Errorf("postgres is not ready: %q", status)
@@ -66,8 +67,8 @@ func psql(ctx context.Context, i *instance, statement string) error {
 		"-h", "127.0.0.1", "-p", strconv.Itoa(i.Ports[0]), "-U", "shop", "-d", "postgres", "-c", statement)
 }
 
-// scrubSharedMemory removes the System V segment that a killed postmaster
-// leaves: it lies outside every folder and would stay until the next boot.
+// scrubSharedMemory removes the System V segment that a killed postmaster leaves:
+// it is in no folder and would stay until the next boot.
 func scrubSharedMemory(r record) {
 	fields := strings.Fields(postmasterPid(r)[6]) // key, id
 	if len(fields) != 2 {
@@ -78,11 +79,20 @@ func scrubSharedMemory(r record) {
 	}
 }
 
-// postmasterPid reads postmaster.pid: pid, folder, start, port, socket folder,
-// address, shared memory, status. Absent lines are empty.
+// postmasterPid reads the lines of postmaster.pid: pid, folder, start, port, socket
+// folder, address, shared memory, status. Absent lines are empty.
 func postmasterPid(r record) [8]string {
 	var lines [8]string
 	content, _ := os.ReadFile(filepath.Join(pgData(r), "postmaster.pid"))
 	copy(lines[:], strings.Split(string(content), "\n"))
 	return lines
+}
+
+// removeSharedMemory removes a System V segment if no process is attached to it.
+func removeSharedMemory(id int) {
+	var desc unix.SysvShmDesc
+	if _, err := unix.SysvShmCtl(id, unix.IPC_STAT, &desc); err != nil || desc.Nattch > 0 {
+		return
+	}
+	_, _ = unix.SysvShmCtl(id, unix.IPC_RMID, nil)
 }

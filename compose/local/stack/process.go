@@ -4,49 +4,52 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
+	"runtime"
+	"sync"
 	"syscall"
 	"time"
 )
 
-// process names one process for ever: a pid alone names whoever has it now.
+// process identifies one process. A pid alone does not: pids are reused.
 type process struct {
 	PID   int
-	Start string // when it began, as the kernel tells it; never parsed, only compared
+	Start string // start time as the kernel reports it; compared, never parsed
 }
 
-// details is what the kernel tells of a process at one moment.
+// details is what the kernel reports of a process at one moment.
 type details struct {
 	process
 	parent, group int
 	began         int64 // comparable within one boot
-	state         byte  // 'T' stopped, 'Z' dead but not yet buried by its parent
+	state         byte  // 'T' stopped, 'Z' zombie: dead, and its parent has not waited for it
 }
 
-// errStranger: the pid is someone else's by now. Nothing was done to it.
-var errStranger = errors.New("stack: the pid belongs to another process by now")
+// errReused: the pid now names another process, which was not signalled.
+var errReused = errors.New("stack: the pid now belongs to another process")
 
 // errGone: there is no such process.
 var errGone = errors.New("stack: no such process")
 
-// identify finds out whom a pid names now. One that is dead but not waited for
-// still has its name, and may have left a group behind.
+// identify returns the process that a pid names now. That includes a zombie, which
+// may be the leader of a group of live processes.
 func identify(pid int) (process, error) {
-	d, ok := look(pid)
+	d, ok := inspect(pid)
 	if !ok {
 		return process{}, fmt.Errorf("pid %d: %w", pid, errGone)
 	}
 	return d.process, nil
 }
 
-// alive tells whether the process still runs. A zombie does not.
+// alive reports whether the process still runs. A zombie does not.
 func (p process) alive() bool {
-	d, ok := look(p.PID)
+	d, ok := inspect(p.PID)
 	return ok && d.state != 'Z' && d.Start == p.Start
 }
 
-// Watch gives a question to ask again and again: does the process that has this
-// pid now still run? One that is dead but not waited for does not, and neither
-// does one that gets the pid afterwards.
+// Watch returns a function that reports whether the process that has this pid now
+// still runs. A zombie does not count, and neither does a process that gets the pid
+// afterwards.
 func Watch(pid int) (alive func() bool, err error) {
 	p, err := identify(pid)
 	if err == nil && !p.alive() {
@@ -55,19 +58,19 @@ func Watch(pid int) (alive func() bool, err error) {
 	return p.alive, err
 }
 
-// signal reaches this process or nobody. The handle is taken first (a pidfd on
-// Linux: it cannot come to mean another process), then compared, then used.
+// signal signals this process or none. It first takes a handle (a pidfd on Linux,
+// which never names another process), then compares the start time, then signals.
 func (p process) signal(sig syscall.Signal) error {
 	handle, err := os.FindProcess(p.PID)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = handle.Release() }()
-	switch d, ok := look(p.PID); {
+	switch d, ok := inspect(p.PID); {
 	case !ok:
 		return errGone
 	case d.Start != p.Start:
-		return fmt.Errorf("pid %d: %w", p.PID, errStranger)
+		return fmt.Errorf("pid %d: %w", p.PID, errReused)
 	}
 	if err := handle.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
@@ -75,9 +78,9 @@ func (p process) signal(sig syscall.Signal) error {
 	return nil
 }
 
-// killAll sends SIGKILL to all that list shows, again and again, until list is
-// empty and everyone it ever showed is dead: a process that was forking while
-// it was looked at is found in the next round.
+// killAll sends SIGKILL to all listed processes, and repeats until list is empty and
+// every process that it ever listed is dead: the child of a process that forked
+// during a round is listed in the next one.
 func killAll(list func() []process, limit time.Duration) error {
 	seen := map[process]bool{}
 	return poll(limit, func() error {
@@ -89,7 +92,7 @@ func killAll(list func() []process, limit time.Duration) error {
 				delete(seen, p)
 				continue
 			}
-			if err := p.signal(syscall.SIGKILL); err != nil && !errors.Is(err, errGone) && !errors.Is(err, errStranger) {
+			if err := p.signal(syscall.SIGKILL); err != nil && !errors.Is(err, errGone) && !errors.Is(err, errReused) {
 				return fmt.Errorf("kill pid %d: %w", p.PID, err)
 			}
 		}
@@ -100,10 +103,10 @@ func killAll(list func() []process, limit time.Duration) error {
 	})
 }
 
-// groupOf lists the members of the process group that leader made. When the
-// leader's number has been given to another process, the group is not ours.
+// groupOf lists the members of the process group that leader made. It lists none if
+// the leader's pid now names another process.
 func groupOf(leader process) []process {
-	if d, ok := look(leader.PID); ok && d.Start != leader.Start {
+	if d, ok := inspect(leader.PID); ok && d.Start != leader.Start {
 		return nil
 	}
 	var members []process
@@ -124,5 +127,34 @@ func poll(limit time.Duration, try func() error) error {
 			return err
 		}
 		time.Sleep(wait)
+	}
+}
+
+// spawn starts a command from one thread that lives as long as this process.
+// PR_SET_PDEATHSIG fires when the thread that forked ends, not the process: a server
+// started from another thread would be killed when the runtime ends that thread.
+func spawn(cmd *exec.Cmd) error {
+	started := make(chan error)
+	forks() <- func() { started <- cmd.Start() }
+	return <-started
+}
+
+// Spawn starts a command that gets SIGKILL when this process ends. Only Linux can do
+// that; elsewhere Spawn only starts the command.
+func Spawn(cmd *exec.Cmd) error {
+	dieWith(cmd, syscall.SIGKILL)
+	return spawn(cmd)
+}
+
+var forks = sync.OnceValue(func() chan<- func() {
+	work := make(chan func())
+	go serveForks(work)
+	return work
+})
+
+func serveForks(work <-chan func()) {
+	runtime.LockOSThread()
+	for f := range work {
+		f()
 	}
 }

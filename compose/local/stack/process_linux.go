@@ -4,14 +4,16 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 )
 
-// boot tells this boot from others: start times are counted from it, and a
-// folder may outlive it.
+// boot identifies this boot: start times count from it, and a stack's folder may
+// outlive it.
 var boot = sync.OnceValue(func() string {
 	id, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	return strings.TrimSpace(string(id))
@@ -19,7 +21,7 @@ var boot = sync.OnceValue(func() string {
 
 // look reads /proc/PID/stat. The name in it is in parentheses and may hold
 // anything, so the fields are counted from the last one.
-func look(pid int) (details, bool) {
+func inspect(pid int) (details, bool) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return details{}, false
@@ -41,7 +43,7 @@ func look(pid int) (details, bool) {
 	}, true
 }
 
-// processes lists all that run.
+// processes lists all processes.
 func processes() []details {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -53,18 +55,17 @@ func processes() []details {
 		if err != nil {
 			continue
 		}
-		if d, ok := look(pid); ok {
+		if d, ok := inspect(pid); ok {
 			all = append(all, d)
 		}
 	}
 	return all
 }
 
-// family lists the processes of a server: its first process, and all that run
-// the same program inside its folder. PostgreSQL's backends each make a session
-// of their own and lose their parent when it is killed, but never leave the
-// data folder. The program counts too, so that a shell someone opened in the
-// folder is no member.
+// family lists the processes of a server: its first process, and all that run the
+// same program inside its folder. PostgreSQL's backends each make a session of
+// their own and lose their parent when it is killed, but never leave the data
+// folder. The program is compared too: a shell opened in the folder is no member.
 func family(first process, program, dir string) []process {
 	var members []process
 	for _, d := range processes() {
@@ -85,4 +86,14 @@ func livesIn(pid int, program, dir string) bool {
 	}
 	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
 	return err == nil && strings.TrimSuffix(exe, " (deleted)") == program
+}
+
+// dieWith makes the kernel send sig to the command when this process ends. Go sets
+// Pdeathsig after the change of user, which would clear it, and then checks that the
+// parent is still alive.
+func dieWith(cmd *exec.Cmd, sig syscall.Signal) {
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Pdeathsig = sig
 }

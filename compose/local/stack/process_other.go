@@ -7,11 +7,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
-// look asks ps about one process.
-func look(pid int) (details, bool) {
+// inspect runs ps for one process.
+func inspect(pid int) (details, bool) {
 	found := ps("-p", strconv.Itoa(pid))
 	if len(found) == 0 {
 		return details{}, false
@@ -19,11 +20,11 @@ func look(pid int) (details, bool) {
 	return found[0], true
 }
 
-// processes lists all that run.
+// processes lists all processes.
 func processes() []details { return ps("-ax") }
 
-// ps runs the portable ps. lstart has a resolution of one second: a pid would
-// have to be used again within the same second to be mistaken.
+// ps runs ps with its portable columns. lstart has a resolution of one second: a pid
+// that is reused within the same second is taken for the old process.
 func ps(selection ...string) []details {
 	out, err := exec.Command("ps", append(selection, "-o", "pid=,ppid=,pgid=,state=,lstart=")...).Output()
 	if err != nil {
@@ -51,8 +52,8 @@ func ps(selection ...string) []details {
 	return all
 }
 
-// family lists a server's first process and its descendants. The program and
-// the folder are not asked for: only Linux tells them without a helper.
+// family lists a server's first process and its descendants. It does not compare
+// program and folder, which ps does not report.
 func family(first process, _, _ string) []process {
 	all := processes()
 	members := map[int]bool{first.PID: true}
@@ -75,3 +76,6 @@ func family(first process, _, _ string) []process {
 	}
 	return slices.Clip(found)
 }
+
+// dieWith has an effect on Linux only: elsewhere the reaper alone ends the servers.
+func dieWith(*exec.Cmd, syscall.Signal) {}

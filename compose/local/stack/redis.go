@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// Redis with the append-only file synced at each write: what it has said OK to
+// Redis with the append-only file synced at each write: an acknowledged write
 // survives SIGKILL.
 var _ = register(kind{
 	name:     "redis",
@@ -23,14 +23,14 @@ var _ = register(kind{
 			"--appendonly", "yes", "--appendfsync", "always", "--save", "", "--daemonize", "no",
 		}
 	},
-	ready: func(ctx context.Context, i *instance) error { return redisInfo(ctx, i.addr(), i.now().First.PID) },
+	ready: func(ctx context.Context, i *instance) error { return redisInfo(ctx, i.addr(), i.snapshot().First.PID) },
 	url:   func(i *instance) string { return "redis://" + i.addr() + "/0" },
 	stop:  syscall.SIGTERM,
 	quick: syscall.SIGKILL,
 })
 
-// redisInfo asks Redis who it is. While it reads its file it listens, and says
-// LOADING; a Redis that is not ours has another pid.
+// redisInfo checks that Redis has loaded its data and that its pid is pid. A Redis
+// that reads its file replies LOADING; a foreign one has another pid.
 func redisInfo(ctx context.Context, addr string, pid int) error {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
 	if err != nil {
@@ -41,16 +41,16 @@ func redisInfo(ctx context.Context, addr string, pid int) error {
 	if _, err := conn.Write([]byte("EXISTS ready\r\nINFO server\r\nQUIT\r\n")); err != nil {
 		return err
 	}
-	answer, err := io.ReadAll(conn)
+	reply, err := io.ReadAll(conn)
 	if err != nil {
 		return err
 	}
-	if !strings.HasPrefix(string(answer), ":") {
-		line, _, _ := strings.Cut(string(answer), "\r\n")
-		return fmt.Errorf("redis answers %q", line)
+	if !strings.HasPrefix(string(reply), ":") {
+		line, _, _ := strings.Cut(string(reply), "\r\n")
+		return fmt.Errorf("redis replies %q", line)
 	}
-	if !strings.Contains(string(answer), fmt.Sprintf("\r\nprocess_id:%d\r\n", pid)) {
-		return fmt.Errorf("a Redis that is not ours answers on %s", addr)
+	if !strings.Contains(string(reply), fmt.Sprintf("\r\nprocess_id:%d\r\n", pid)) {
+		return fmt.Errorf("a foreign Redis listens on %s", addr)
 	}
 	return nil
 }

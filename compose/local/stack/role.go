@@ -8,25 +8,25 @@ import (
 	"syscall"
 )
 
-// The roles that one program plays. A role is told by argv[0], so that `ps`
-// shows who is who and no variable of ours reaches a server's environment.
+// The roles that one program plays. The role is argv[0], so that `ps` shows it and
+// no variable for it reaches a server's environment.
 const (
 	roleLauncher   = "shop-stack-launcher"
 	roleSupervisor = "shop-stack-supervisor"
-	roleUndertaker = "shop-stack-undertaker"
+	roleReaper     = "shop-stack-reaper"
 )
 
-// The files that a role is born with.
+// The file descriptors that a role inherits.
 const (
-	fdReport   = 3 // both: held open until all is over; the supervisor writes one line to it
-	fdLock     = 4 // supervisor: the folder's lock, released by the kernel in every ending
-	fdLifeline = 5 // supervisor: closes when its owner is gone; absent when detached
-	fdOrphaned = 4 // undertaker: closes when the supervisor is gone
+	fdReport     = 3 // both: held open until the end; the supervisor writes one line to it
+	fdLock       = 4 // supervisor: the folder's lock, released by the kernel in every ending
+	fdParentPipe = 5 // supervisor: closes when its owner is gone; absent when detached
+	fdOrphaned   = 4 // reaper: closes when the supervisor is gone
 )
 
 // Reexec must be the first call in main, or TestMain, of a program that calls
-// Open: the supervisor and the undertaker are that same program, started again.
-// It returns at once in the program itself and never in a role.
+// Open: the supervisor and the reaper are that same program, started again. It
+// returns at once in the program itself and never in a role.
 func Reexec() {
 	var err error
 	switch os.Args[0] {
@@ -34,8 +34,8 @@ func Reexec() {
 		err = launcher(os.Args[1:])
 	case roleSupervisor:
 		err = supervise(os.Args[1], len(os.Args) > 2)
-	case roleUndertaker:
-		err = undertake(os.Args[1])
+	case roleReaper:
+		err = runReaper(os.Args[1])
 	default:
 		return
 	}
@@ -46,23 +46,23 @@ func Reexec() {
 	os.Exit(0)
 }
 
-// launcher starts the supervisor and leaves, so that the supervisor is nobody's
-// child: whoever kills a whole tree of processes does not find it there, and it
-// buries what the killed ones left. A file that our caller's caller happened to
-// leave open goes no further than here: it would keep that pipe open for ever.
+// launcher starts the supervisor and exits, so that the supervisor becomes a child of
+// init: a kill of the whole process tree does not reach it, and it ends what the tree
+// left. Inherited descriptors are closed here: the supervisor would keep a
+// caller's pipe open.
 func launcher(args []string) error {
 	for fd := 3; fd < 1024; fd++ {
 		syscall.CloseOnExec(fd)
 	}
 	files := []*os.File{os.NewFile(fdReport, "report"), os.NewFile(fdLock, "lock")}
 	if len(args) > 1 {
-		files = append(files, os.NewFile(fdLifeline, "lifeline"))
+		files = append(files, os.NewFile(fdParentPipe, "parentPipe"))
 	}
 	return role(roleSupervisor, files, args...).Start()
 }
 
-// role is a command that runs this program again in a session of its own, where
-// no terminal's signal reaches it. Its last words go to stderr in its folder.
+// role is a command that runs this program again in a session of its own, where no
+// terminal's signal reaches it. Its stderr goes to a file in the stack's folder.
 func role(name string, files []*os.File, args ...string) *exec.Cmd {
 	return &exec.Cmd{
 		Path:        self(),
@@ -74,8 +74,8 @@ func role(name string, files []*os.File, args ...string) *exec.Cmd {
 	}
 }
 
-// self is the path of this program. On Linux it works after `go run` has removed
-// the file, too.
+// self is the path of this program. On Linux it works even after `go run` has removed
+// the file.
 func self() string {
 	if runtime.GOOS == "linux" {
 		return "/proc/self/exe"

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -13,9 +14,9 @@ import (
 	"shop/compose/local/stack"
 )
 
-// Goal: what Open, Kill, Stop, Pause, Resume and Start return means what it
-// says, on each kind of server. Method: one private server of each kind, a value
-// written before and read after, by that server's own client.
+// Goal: when Open, Kill, Stop, Pause, Resume or Start returns, its effect is complete,
+// on each kind of server. Method: a server of each kind, and a value that is written
+// before and read after with that server's own client.
 
 func TestServer_KeepsItsDataThroughEveryEnd(t *testing.T) {
 	t.Parallel()
@@ -108,7 +109,7 @@ func wantSilence(t *testing.T, r register) {
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	if got, err := r.read(ctx); err == nil {
-		t.Fatalf("a server that is down or paused answered %q", got)
+		t.Fatalf("a server that is down or paused replied %q", got)
 	}
 }
 
@@ -136,9 +137,9 @@ func TestCluster_ServesWithoutOneMember(t *testing.T) {
 			first := server(t, s, kind+"3-1")
 			must(t, "Kill", first.Kill(t.Context()))
 			r := registers[kind](t, server(t, s, kind+"3-2"))
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 			defer cancel()
-			// The member that is gone may have led: an election takes a second or two.
+			// The killed member may have been the leader: an election takes a second or two.
 			eventually(t, "a write with two of three", func() bool { return r.write(ctx, "kept") == nil })
 			must(t, "Start", first.Start(t.Context()))
 			wantKept(t, r, "kept")
@@ -155,13 +156,13 @@ func TestAttach_ReachesARunningStackOnly(t *testing.T) {
 		t.Fatalf("attached to %s, want %s", got, want)
 	}
 	if _, err := again.Server("postgres"); err == nil {
-		t.Fatal("a server that was not asked for was found")
+		t.Fatal("a server that was not requested was found")
 	}
 	if _, err := stack.Attach(t.TempDir()); err == nil {
 		t.Fatal("attached to an empty folder")
 	}
 	if _, err := stack.Attach(""); err == nil {
-		t.Fatal("attached to nothing")
+		t.Fatal("attached without a folder")
 	}
 }
 
@@ -180,10 +181,10 @@ func TestClose_LeavesNoFolder(t *testing.T) {
 func TestPrivate_ACancelledStartLeavesNothing(t *testing.T) {
 	t.Parallel()
 	s := open(t)
-	mind := errors.New("changed my mind")
-	ctx, cancel := context.WithTimeoutCause(t.Context(), 200*time.Millisecond, mind)
+	cause := errors.New("cancelled by the test")
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 200*time.Millisecond, cause)
 	defer cancel()
-	if _, err := s.Private(ctx, "postgres"); !errors.Is(err, mind) {
+	if _, err := s.Private(ctx, "postgres"); !errors.Is(err, cause) {
 		t.Fatalf("Private returned %v, want the cause of the cancellation", err)
 	}
 	eventually(t, "the half-started server is gone", func() bool {
@@ -193,4 +194,23 @@ func TestPrivate_ACancelledStartLeavesNothing(t *testing.T) {
 		must(t, "Glob", err)
 		return len(left) == 0 && len(files) == 0
 	})
+}
+
+// Sweep takes a stack whose lock is free for a dead one and removes it. So the lock
+// must outlive garbage collections of the supervisor, which close an unreferenced
+// *os.File.
+func TestLock_IsHeldAsLongAsTheSupervisorLives(t *testing.T) {
+	t.Setenv("GOGC", "1") // the supervisor collects garbage continuously
+	s := open(t, "redis")
+	redis := server(t, s, "redis")
+	for range 12 { // each lists all processes, which makes garbage
+		must(t, "pause", redis.Pause(t.Context()))
+		must(t, "resume", redis.Resume(t.Context()))
+	}
+	f, err := os.Open(filepath.Join(s.Dir(), "lock"))
+	must(t, "open the lock", err)
+	defer f.Close()
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); !errors.Is(err, syscall.EWOULDBLOCK) {
+		t.Fatalf("the lock of a running stack is free: %v", err)
+	}
 }

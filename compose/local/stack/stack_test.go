@@ -21,13 +21,13 @@ import (
 
 func TestMain(m *testing.M) {
 	stack.Reexec()
-	_ = os.Setenv("ETCD_CLIENT_DEBUG", "fatal")  // it logs each refusal that a test provokes
-	_ = os.Setenv("GORACE", "atexit_sleep_ms=0") // of the supervisors: they leave in a moment, not in a second
+	_ = os.Setenv("ETCD_CLIENT_DEBUG", "fatal")  // the client would log each error that a test provokes
+	_ = os.Setenv("GORACE", "atexit_sleep_ms=0") // for the supervisors: by default each waits a second at its exit
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("shop/compose/local/stack.serveForks"))
 }
 
-// patience bounds what must happen but may be slow on a busy machine.
-const patience = 30 * time.Second
+// waitLimit bounds each wait of a test; a busy machine is slow.
+const waitLimit = 30 * time.Second
 
 // open starts a stack that ends with the test.
 func open(t *testing.T, servers ...string) *stack.Stack {
@@ -60,19 +60,19 @@ func must(t *testing.T, what string, err error) {
 	}
 }
 
-// eventually polls a condition; it fails past patience.
+// eventually polls a condition and fails after waitLimit.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(patience); !holds(); <-tick.C {
+	for deadline := time.Now().Add(waitLimit); !holds(); <-tick.C {
 		if time.Now().After(deadline) {
-			t.Fatalf("still not so after %s: %s", patience, what)
+			t.Fatalf("not within %s: %s", waitLimit, what)
 		}
 	}
 }
 
-// register is one value kept in a server, by its own protocol.
+// register is one value stored in a server.
 type register struct {
 	write func(ctx context.Context, value string) error
 	read  func(ctx context.Context) (string, error)
@@ -164,11 +164,11 @@ func mongoClient(t *testing.T, url string) *mongo.Client {
 	return client
 }
 
-// wantKept reads, and allows a client a few tries to notice that its old
-// connection is gone.
+// wantKept reads the value. A client needs a few tries to notice that its old
+// connection is closed.
 func wantKept(t *testing.T, r register, want string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	got, err := r.read(ctx)
 	for range 5 {

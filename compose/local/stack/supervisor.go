@@ -2,19 +2,22 @@ package stack
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
 )
 
-// supervisor is the parent of all servers of one stack. It ends by ending: no
-// clean-up of its own, because it must also work when it is killed. The
-// undertaker, which waits for that, does all of it.
+// supervisor is the parent of all servers of one stack. It has no clean-up code,
+// because clean-up must also work when the supervisor is killed: the reaper waits
+// for the supervisor's end and does all of it.
 type supervisor struct {
 	dir  string
 	pick func(int) ([]int, error)
@@ -22,11 +25,11 @@ type supervisor struct {
 	mu      sync.Mutex
 	servers []*instance
 	adopted []adoptee
-	private int // how many private servers were named so far
+	private int // private servers named so far
 }
 
-// adoptee is a process that is not ours but is to end with us; or the leader of
-// a group of them.
+// adoptee is a process that the supervisor has not started and that ends with the
+// stack, or the leader of a group of such processes.
 type adoptee struct {
 	Process process
 	Group   bool
@@ -38,21 +41,21 @@ func supervise(dir string, attached bool) error {
 	if err := allowFiles(); err != nil {
 		return fmt.Errorf("limit of open files: %w", err)
 	}
-	for _, fd := range []int{fdReport, fdLock, fdLifeline} {
+	for _, fd := range []int{fdReport, fdLock, fdParentPipe} {
 		syscall.CloseOnExec(fd)
 	}
-	// fdLock stays a bare number: as an *os.File that nobody uses it would be
-	// closed by the garbage collector, and the next Sweep would bury us alive.
+	// fdLock stays a bare number: the garbage collector would close an unused
+	// *os.File, and the next Sweep would end this running stack.
 	report := os.NewFile(fdReport, "report")
 	if attached {
-		lifeline := os.NewFile(fdLifeline, "lifeline")
-		go func() { // nobody writes: an end of the read means that the owner is gone
-			_, _ = lifeline.Read(make([]byte, 1))
+		parentPipe := os.NewFile(fdParentPipe, "parentPipe")
+		go func() { // the owner writes nothing: Read returns when the owner is gone
+			_, _ = parentPipe.Read(make([]byte, 1))
 			os.Exit(0)
 		}()
 	}
 	s := &supervisor{dir: dir, pick: freePorts}
-	if err := s.keepUndertaker(report); err != nil {
+	if err := s.keepReaper(report); err != nil {
 		return err
 	}
 	listener, err := net.Listen("unix", socketOf(dir))
@@ -69,14 +72,14 @@ func supervise(dir string, attached bool) error {
 	}
 }
 
-// keepUndertaker starts the undertaker, and another whenever one is killed.
-func (s *supervisor) keepUndertaker(report *os.File) error {
-	orphaned, alive, err := os.Pipe() // alive is never closed but by our end
+// keepReaper starts the reaper, and another one when it is killed.
+func (s *supervisor) keepReaper(report *os.File) error {
+	orphaned, alive, err := os.Pipe() // alive closes when this process ends
 	if err != nil {
 		return err
 	}
 	begin := func() (*exec.Cmd, error) {
-		cmd := role(roleUndertaker, []*os.File{report, orphaned}, s.dir)
+		cmd := role(roleReaper, []*os.File{report, orphaned}, s.dir)
 		return cmd, cmd.Start()
 	}
 	cmd, err := begin()
@@ -97,12 +100,12 @@ func (s *supervisor) keepUndertaker(report *os.File) error {
 	return nil
 }
 
-// opLimit bounds each request, whatever its client allows.
+// opLimit bounds each request but died.
 const opLimit = time.Minute
 
 // do carries out one request.
 func (s *supervisor) do(ctx context.Context, req request) ([]Server, error) {
-	if req.Op == "died" { // takes as long as the servers live
+	if req.Op == "died" {
 		return s.awaitDeath(ctx)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, opLimit, fmt.Errorf("%s have passed", opLimit))
@@ -138,4 +141,160 @@ func (s *supervisor) do(ctx context.Context, req request) ([]Server, error) {
 		err = fmt.Errorf("unknown operation %q", req.Op)
 	}
 	return []Server{i.public()}, errors.Join(err, s.track(nil))
+}
+
+// The registry of what belongs to the stack. It is written to the journal at each
+// change.
+
+// portTries bounds the starts of a new server whose ports are taken by others.
+const portTries = 5
+
+// open starts a server and returns its members. The journal lists them before
+// their first process exists. If another process has taken a port, all members
+// start again with other ports, since they know each other by port.
+func (s *supervisor) open(ctx context.Context, req request) ([]Server, error) {
+	k, err := kindOf(req.Kind)
+	if err == nil {
+		err = k.checkFiles()
+	}
+	if err != nil {
+		return nil, err
+	}
+	name := s.nameOf(req)
+	for range portTries {
+		members, err := newCluster(s.dir, name, req.Program, k, s.pick)
+		if err != nil {
+			return nil, err
+		}
+		if err = s.track(members); err == nil {
+			err = startAll(ctx, members)
+		}
+		if err == nil {
+			return publish(members), s.track(nil)
+		}
+		err = errors.Join(err, s.drop(members))
+		if !errors.Is(err, errPortTaken) {
+			return nil, err
+		}
+	}
+	return nil, fmt.Errorf("%w, %d times: stop what takes ports between %d and %d", errPortTaken, portTries, portMin, portMax)
+}
+
+func (s *supervisor) nameOf(req request) string {
+	if req.Name != "" {
+		return req.Name
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.private++
+	return fmt.Sprintf("%s-private-%d", req.Kind, s.private)
+}
+
+// track adds members to the registry, and writes the journal.
+func (s *supervisor) track(members []*instance) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.servers = append(s.servers, members...)
+	return s.save()
+}
+
+// drop ends and removes servers that did not start.
+func (s *supervisor) drop(members []*instance) error {
+	err := destroy(members)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.servers = slices.DeleteFunc(s.servers, func(i *instance) bool { return slices.Contains(members, i) })
+	return errors.Join(err, s.save())
+}
+
+func publish(members []*instance) []Server {
+	var public []Server
+	for _, m := range members {
+		public = append(public, m.public())
+	}
+	return public
+}
+
+func (s *supervisor) list() []Server {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return publish(s.servers)
+}
+
+func (s *supervisor) find(name string) (*instance, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := slices.IndexFunc(s.servers, func(i *instance) bool { return i.Name == name })
+	if n < 0 {
+		return nil, fmt.Errorf("this stack has no server called %q: its address was already set, or it was not requested", name)
+	}
+	return s.servers[n], nil
+}
+
+// awaitDeath waits until a server ends that no request has stopped or killed.
+func (s *supervisor) awaitDeath(ctx context.Context) ([]Server, error) {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		for _, server := range s.list() {
+			if server.Death != "" {
+				return []Server{server}, nil
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-tick.C:
+		}
+	}
+}
+
+// adopt adds a process to the registry, if the pid still names the process that the
+// client meant.
+func (s *supervisor) adopt(a adoptee) error {
+	now, err := identify(a.Process.PID)
+	if err != nil {
+		return err
+	}
+	if now != a.Process {
+		return fmt.Errorf("pid %d: %w", a.Process.PID, errReused)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.adopted = slices.DeleteFunc(s.adopted, func(a adoptee) bool { return !a.Group && !a.Process.alive() })
+	s.adopted = append(s.adopted, a)
+	return s.save()
+}
+
+// journal is what the reaper reads. It is written before the reply to each request,
+// and by rename, so that it is always complete.
+type journal struct {
+	Servers []record
+	Adopted []adoptee
+}
+
+func journalOf(dir string) string { return filepath.Join(dir, "journal.json") }
+
+// save is called with mu held.
+func (s *supervisor) save() error {
+	j := journal{Adopted: s.adopted}
+	for _, i := range s.servers {
+		j.Servers = append(j.Servers, i.snapshot())
+	}
+	content, err := json.MarshalIndent(j, "", "  ")
+	if err != nil {
+		return err
+	}
+	next := journalOf(s.dir) + ".next"
+	return errors.Join(os.WriteFile(next, content, 0o600), os.Rename(next, journalOf(s.dir)))
+}
+
+// readJournal reads the journal of the stack in dir. It is empty if no server was
+// started there.
+func readJournal(dir string) journal {
+	var j journal
+	if content, err := os.ReadFile(journalOf(dir)); err == nil {
+		_ = json.Unmarshal(content, &j)
+	}
+	return j
 }

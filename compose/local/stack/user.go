@@ -9,12 +9,12 @@ import (
 	"syscall"
 )
 
-// user is who a server runs as. nil: as ourselves.
+// user is the user that a server runs as. nil: the user of this process.
 type user struct{ uid, gid int }
 
-// lesser picks the first of names that exists, when we are root: servers that
-// can run programs or write files for their clients are not run as root.
-func lesser(names []string) (*user, error) {
+// serverUser picks the first of names that exists, if this process runs as root:
+// servers that can run programs or write files for their clients do not run as root.
+func serverUser(names []string) (*user, error) {
 	if os.Geteuid() != 0 || len(names) == 0 {
 		return nil, nil
 	}
@@ -29,7 +29,7 @@ func lesser(names []string) (*user, error) {
 			return &user{uid: uid, gid: gid}, nil
 		}
 	}
-	return nil, fmt.Errorf("stack: running as root, and none of the users %s exists to run the server as: make one (useradd --system %s), or run as a normal user",
+	return nil, fmt.Errorf("stack: running as root, and none of the users %s exists to run the server as: create one (useradd --system %s), or run as a normal user",
 		strings.Join(names, ", "), names[0])
 }
 

@@ -11,19 +11,19 @@ import (
 	"time"
 )
 
-// undertake is the undertaker's main: it waits for the supervisor's end, in
-// whatever way that comes, and buries the stack.
-func undertake(dir string) error {
-	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM) // there is no one after it
+// runReaper is the reaper's main: it waits for the supervisor's end, in any way that
+// comes, and reaps the stack.
+func runReaper(dir string) error {
+	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM)
 	for _, fd := range []int{fdReport, fdOrphaned} {
 		syscall.CloseOnExec(fd)
 	}
 	_, _ = os.NewFile(fdOrphaned, "").Read(make([]byte, 1))
-	return errors.Join(bury(dir), removeGoRun())
+	return errors.Join(reap(dir), removeGoRun())
 }
 
-// removeGoRun removes the folder that `go run` built us in. It does so itself,
-// unless it was killed.
+// removeGoRun removes the folder that `go run` built this program in. A killed
+// `go run` leaves it behind.
 func removeGoRun() error {
 	path, err := os.Executable()
 	if err != nil {
@@ -37,9 +37,9 @@ func removeGoRun() error {
 
 var goRun = regexp.MustCompile(`^(.*/go-build[0-9]+)/b001/exe/[^/]+$`)
 
-// bury ends all that belongs to the stack in dir and removes the folder. It may
-// be done twice at the same time: each step allows that it is done already.
-func bury(dir string) error {
+// reap ends all that belongs to the stack in dir and removes the folder. It may run
+// twice at the same time: each step accepts that it is already done.
+func reap(dir string) error {
 	var errs []error
 	j := readJournal(dir)
 	for _, a := range j.Adopted {
@@ -59,7 +59,7 @@ func bury(dir string) error {
 	return nil
 }
 
-// kill ends an adopted process, or a group of them, and nobody else.
+// kill ends an adopted process or group, and no other process.
 func (a adoptee) kill() error {
 	list := func() []process { return []process{a.Process} }
 	if a.Group {
@@ -68,8 +68,9 @@ func (a adoptee) kill() error {
 	return killAll(list, 5*time.Second)
 }
 
-// end gives a server a moment to leave nothing outside its folder, then kills
-// what is left of it. A paused one is let go on: it can do neither while it stands.
+// end sends a server its quick signal and waits, so that it leaves nothing outside
+// its folder, then kills what is left of it. A paused server is resumed first, to
+// receive the signal.
 func (r record) end() error {
 	for _, p := range r.family() {
 		_ = p.signal(syscall.SIGCONT)
@@ -79,7 +80,7 @@ func (r record) end() error {
 	}
 	_ = poll(3*time.Second, func() error {
 		if r.First.alive() {
-			return errors.New("it lives")
+			return errors.New("it is alive")
 		}
 		return nil
 	})

