@@ -25,7 +25,7 @@ func TestCutOff_CountsRequestsThatWereUnderWayAtAFaultAndGotNoAnswer(t *testing.
 		{"answered all the same", attempt(1*second, 2*second+1, 201, 1), 0},
 		{"over before", attempt(1*second, 2*second-1, 0, 1), 0},
 		{"sent after it was undone", attempt(4*second, 5*second, 0, 1), 0},
-		{"nobody listened any more", attempt(2*second, 2*second+1, 0, 0), 0},
+		{"no listener any more", attempt(2*second, 2*second+1, 0, 0), 0},
 	} {
 		if got := cutOff([]Record{c.record}, []fault.Event{kill}, epoch); got != c.want {
 			t.Errorf("%s: %d, want %d", c.name, got, c.want)

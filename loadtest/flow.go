@@ -36,19 +36,21 @@ type Flow struct {
 	// Inconclusive says why a run shows nothing, beside what makes any run inconclusive.
 	Inconclusive func(Scenario, map[string]int64) []string
 
-	Controls []Scenario
-	Faults   []StoreFaults
-	Outages  []Fault                      // those in which the lock service is away for a while
-	Slower   int                          // it sends so many times less often than the load says; 0: just as often
-	Least    map[Fault]int                // shortest load under a fault, in TTLs of a lock
-	Stretch  map[Fault]int                // the same, with no more requests than otherwise
-	Recovery map[Fault]time.Duration      // what servers need under a fault before anything can succeed
-	Quick    func(Scenario) bool          // part of the short proof, besides each safe strategy without a fault
-	Counters map[string]map[string]string // evidence in /metrics: by metric and kind
-	Summary  func(Result) string          // a result in words
-	Gauge    func(Result) Gauge           // nil: there is none
-	Curves   []Curve                      // of the samples
-	Words    Words
+	Invariants []invariant.Invariant // beside those of every flow
+	Evidence   map[string]string     // what its numbers count, beside those of every flow
+	Controls   []Scenario
+	Faults     []StoreFaults
+	Outages    []Fault                      // those in which the lock service is away for a while
+	Slower     int                          // it sends so many times less often than the load says; 0: just as often
+	Least      map[Fault]int                // shortest load under a fault, in TTLs of a lock
+	Stretch    map[Fault]int                // the same, with no more requests than otherwise
+	Recovery   map[Fault]time.Duration      // what servers need under a fault before anything can succeed
+	Quick      func(Scenario) bool          // part of the short proof, besides each safe strategy without a fault
+	Counters   map[string]map[string]string // evidence in /metrics: by metric and kind
+	Summary    func(Result) string          // a result in words
+	Gauge      func(Result) Gauge           // nil: there is none
+	Curves     []Curve                      // of the samples
+	Words      Words
 }
 
 // StoreFaults are the faults of a store, in the order in which they are tried.

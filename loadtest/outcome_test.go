@@ -67,7 +67,7 @@ func TestClassifyByStatus_TrustsOnlyWhatCanMeanNothingElse(t *testing.T) {
 		}
 	}
 	if got, _ := ClassifyByStatus()(http.StatusConflict, http.Header{}, nil); got != Unknown {
-		t.Errorf("409 that nobody listed: got %s, want %s", got, Unknown)
+		t.Errorf("409 that is not listed: got %s, want %s", got, Unknown)
 	}
 	header, body := problemBody("in-progress", 409) // a type, where there is one, says more
 	if got, _ := byStatus(http.StatusConflict, header, body); got != Unknown {

@@ -110,15 +110,15 @@ func TestRecorder_ARefusedConnectionIsOpenABrokenAnswerIsUnknown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	nobody := "http://" + listener.Addr().String()
+	free := "http://" + listener.Addr().String()
 	if err := listener.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.send(t, nobody, "nobody"); err == nil {
-		t.Error("nobody listens, and no error")
+	if err := r.send(t, free, "unheard"); err == nil {
+		t.Error("no listener, and no error")
 	}
-	if got := r.record(t, "nobody"); got.Outcome != Open || got.Attempts[0].Sends != 0 {
-		t.Errorf("nobody listens: %+v, want %s and nothing sent", got, Open)
+	if got := r.record(t, "unheard"); got.Outcome != Open || got.Attempts[0].Sends != 0 {
+		t.Errorf("no listener: %+v, want %s and nothing sent", got, Open)
 	}
 }
 

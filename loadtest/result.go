@@ -114,7 +114,7 @@ func (r Result) Sentence() string {
 	flow := r.Scenario.Flow
 	text := fmt.Sprintf("%s: %s", r.Verdict, flow.Summary(r))
 	if broken := flow.Broken(r.Violations); len(broken) > 0 {
-		text += "; broken: " + strings.Join(broken, ", ")
+		text += "; broken: " + flow.names(broken)
 	}
 	if n := r.Evidence["guard_tripped"]; n > 0 && r.Expect == Safe {
 		text += fmt.Sprintf("; but only the last guard, %s, held it %d times", flow.Guard, n)
@@ -125,7 +125,7 @@ func (r Result) Sentence() string {
 	if !r.AsExpected {
 		text += fmt.Sprintf(" [expected: %s%s]", r.Expect, r.unmet())
 		for _, invariant := range flow.Broken(r.Violations) {
-			text += fmt.Sprintf("\n      %s: %d, such as %s", invariant, r.Violations[invariant], strings.Join(r.Findings[invariant].IDs[:min(3, len(r.Findings[invariant].IDs))], "; "))
+			text += fmt.Sprintf("\n      %s: %d, such as %s", flow.names([]string{invariant}), r.Violations[invariant], strings.Join(r.Findings[invariant].IDs[:min(3, len(r.Findings[invariant].IDs))], "; "))
 		}
 	}
 	return text
@@ -136,13 +136,52 @@ func (r Result) unmet() string {
 	broken := r.Scenario.Flow.Broken(r.Violations)
 	for _, invariant := range r.Breaks {
 		if !slices.Contains(broken, invariant) {
-			return ", and " + invariant + " was to break"
+			return ", and " + r.Scenario.Flow.names([]string{invariant}) + " was to break"
 		}
 	}
 	for _, invariant := range r.Keeps {
 		if slices.Contains(broken, invariant) {
-			return ", but " + invariant + " was to hold"
+			return ", but " + r.Scenario.Flow.names([]string{invariant}) + " was to hold"
 		}
 	}
 	return ""
+}
+
+// names are those of some invariants, with their codes.
+func (f *Flow) names(codes []string) string {
+	var names []string
+	for _, code := range codes {
+		names = append(names, invariant.Find(f.AllInvariants(), code).String())
+	}
+	return strings.Join(names, ", ")
+}
+
+// Headline says in one sentence what was proven, and what failed as it should.
+func (r Report) Headline() string {
+	met, controls := 0, 0
+	var claims []string
+	for _, s := range r.Scenarios {
+		if s.AsExpected {
+			met++
+		}
+		if s.Expect == Violated {
+			controls++
+		}
+		if claim := s.Scenario.Flow.Words.Claim; !slices.Contains(claims, claim) {
+			claims = append(claims, claim)
+		}
+	}
+	switch {
+	case r.CalledOff() != "":
+		return "This run was " + r.CalledOff() + "."
+	case !r.AsExpected:
+		return fmt.Sprintf("%d of %d scenarios did not come out as expected.", len(r.Scenarios)-met, len(r.Scenarios))
+	case len(r.Scenarios) > 0 && r.Scenarios[0].Flow == TargetFlow:
+		return "Nothing was found."
+	}
+	text := fmt.Sprintf("In %d of %d scenarios %s", len(r.Scenarios)-controls, len(r.Scenarios), strings.Join(claims, ", and "))
+	if controls > 0 {
+		text += fmt.Sprintf("; the other %d, which are wrong on purpose, failed as they should", controls)
+	}
+	return text + "."
 }

@@ -88,7 +88,7 @@ func TestReplicas_CanBePausedAndResumedAndTellWhenTheyEnd(t *testing.T) {
 	}
 }
 
-// One that was given a failpoint may die of it before anybody has seen it ready.
+// One that was given a failpoint may die of it before it was seen ready.
 func TestReplicas_OneThatKillsItselfAtOnceHasStartedOneThatFailsHasNot(t *testing.T) {
 	program := replicaProgram(t, "good")
 	args := program.Args

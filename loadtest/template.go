@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
-	"regexp"
-	"strings"
 	"text/template"
 
 	"shop/locking/invariant"
@@ -66,32 +64,13 @@ func (t *Template) schedule(load Load) ([]ScheduledRequest, error) {
 	return schedule, nil
 }
 
-var queryName = regexp.MustCompile(`(?m)^--\s*name:\s*(.+?)\s*$`)
-
-// ParseChecks reads a file of queries, each of which ends with a semicolon at
-// the end of a line. A comment "-- name: S1" before one names it.
+// ParseChecks reads a file of queries, each of which ends with a semicolon at the end of a
+// line. A comment "-- name: S1" before one names it.
 func ParseChecks(text string) []invariant.Check {
-	var checks []invariant.Check
-	for part := range strings.SplitAfterSeq(text+"\n", ";\n") {
-		sql := strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(part), ";"))
-		if onlyComments(sql) {
-			continue
-		}
-		name := fmt.Sprintf("query %d", len(checks)+1)
-		if match := queryName.FindStringSubmatch(sql); match != nil {
-			name = match[1]
-		}
+	checks := invariant.Parse(text).Checks
+	for i := range checks {
 		// Whatever columns it returns, a row is a violation, and its text is its id.
-		checks = append(checks, invariant.Check{Name: name, Invariant: name, Query: "SELECT violation::text FROM (\n" + sql + "\n) violation"})
+		checks[i].Query = "SELECT violation::text FROM (\n" + checks[i].Query + "\n) violation"
 	}
 	return checks
-}
-
-func onlyComments(sql string) bool {
-	for line := range strings.Lines(sql) {
-		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "--") {
-			return false
-		}
-	}
-	return true
 }

@@ -42,7 +42,7 @@ func (c *auditCmd) Run(ctx context.Context, out io.Writer) error {
 			return err
 		}
 		all += len(findings)
-		broken += printFindings(out, flow.name, findings)
+		broken += printFindings(out, flow.name, flow.of.Invariants, findings)
 	}
 	if wallets == nil {
 		fmt.Fprintln(out, "wallet     not looked at: no --mongo-url (SHOP_MONGO_URL)")
@@ -53,10 +53,10 @@ func (c *auditCmd) Run(ctx context.Context, out io.Writer) error {
 	return nil
 }
 
-func printFindings(out io.Writer, flow string, findings invariant.Findings) (broken int) {
-	for _, invariant := range slices.Sorted(maps.Keys(findings)) {
-		finding := findings[invariant]
-		fmt.Fprintf(out, "%-9s  %-8s %d\n", flow, invariant, finding.Count)
+func printFindings(out io.Writer, flow string, list []invariant.Invariant, findings invariant.Findings) (broken int) {
+	for _, code := range slices.Sorted(maps.Keys(findings)) {
+		finding := findings[code]
+		fmt.Fprintf(out, "%-9s  %-24s %d\n", flow, invariant.Find(list, code), finding.Count)
 		for _, id := range finding.IDs {
 			fmt.Fprintf(out, "             %s\n", id)
 		}
@@ -70,19 +70,20 @@ func printFindings(out io.Writer, flow string, findings invariant.Findings) (bro
 // flows are the lessons, with the checks of what they leave in their stores.
 var flows = []struct {
 	name  string
+	of    invariant.Set
 	audit func(context.Context, *pgxpool.Pool, *mongo.Database) (invariant.Findings, error)
 }{
-	{"inventory", func(ctx context.Context, pool *pgxpool.Pool, _ *mongo.Database) (invariant.Findings, error) {
-		return invariant.Run(ctx, inventory.Invariants, invariant.SQL(pool))
+	{"inventory", inventory.Invariants, func(ctx context.Context, pool *pgxpool.Pool, _ *mongo.Database) (invariant.Findings, error) {
+		return invariant.Run(ctx, inventory.Invariants.Checks, invariant.SQL(pool))
 	}},
-	{"transfer", func(ctx context.Context, pool *pgxpool.Pool, _ *mongo.Database) (invariant.Findings, error) {
-		return invariant.Run(ctx, transfer.Invariants, invariant.SQL(pool))
+	{"transfer", transfer.Invariants, func(ctx context.Context, pool *pgxpool.Pool, _ *mongo.Database) (invariant.Findings, error) {
+		return invariant.Run(ctx, transfer.Invariants.Checks, invariant.SQL(pool))
 	}},
-	{"wallet", func(ctx context.Context, _ *pgxpool.Pool, wallets *mongo.Database) (invariant.Findings, error) {
+	{"wallet", wallet.Invariants, func(ctx context.Context, _ *pgxpool.Pool, wallets *mongo.Database) (invariant.Findings, error) {
 		if wallets == nil {
 			return nil, nil
 		}
-		return invariant.Run(ctx, wallet.Invariants, wallet.Pipelines(wallets))
+		return invariant.Run(ctx, wallet.Invariants.Checks, wallet.Pipelines(wallets))
 	}},
 }
 

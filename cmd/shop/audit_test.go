@@ -12,7 +12,7 @@ import (
 func TestAudit_PrintsEachInvariantAndFailsWithTheIDsOfWhatBreaksOne(t *testing.T) {
 	databaseURL, _ := newDatabase(t)
 	out, err := shop(t, "audit", "--postgres-url", databaseURL)
-	if err != nil || !strings.Contains(out, "S1") || !strings.Contains(out, "I-ONCE") {
+	if err != nil || !strings.Contains(out, "stock-balance (S1)") || !strings.Contains(out, "I-ONCE") {
 		t.Fatalf("a new shop: %v\n%s", err, out)
 	}
 	execute(t, databaseURL, `UPDATE products SET stock = stock - 1 WHERE sku = 'tea'`)
@@ -25,7 +25,7 @@ func TestAudit_PrintsEachInvariantAndFailsWithTheIDsOfWhatBreaksOne(t *testing.T
 func TestAudit_CountsMoneyThatIsMissing(t *testing.T) {
 	databaseURL, _ := newDatabase(t)
 	out, err := shop(t, "audit", "--postgres-url", databaseURL)
-	if err != nil || !strings.Contains(out, "transfer   T1 ") || !strings.Contains(out, "transfer   T3 ") {
+	if err != nil || !strings.Contains(out, "transfer   money-conserved (T1) ") || !strings.Contains(out, "transfer   account-balance (T3) ") {
 		t.Fatalf("a new shop: %v\n%s", err, out)
 	}
 	alice := accounts(t, databaseURL)["alice"]
@@ -40,7 +40,7 @@ func TestAudit_CountsAWalletThatDoesNotAddUp(t *testing.T) {
 	db := sharedMongo(t)
 	url, _ := newDatabase(t)
 	out, err := shop(t, "audit", "--postgres-url", url)
-	if err != nil || !strings.Contains(out, "wallet     M1 ") || !strings.Contains(out, "wallet     M3 ") {
+	if err != nil || !strings.Contains(out, "wallet     money-conserved (M1) ") || !strings.Contains(out, "wallet     once-per-operation (M3) ") {
 		t.Fatalf("new wallets: %v\n%s", err, out)
 	}
 	id := wallets(t, url)["alice"]

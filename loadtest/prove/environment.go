@@ -93,8 +93,14 @@ func (e *environment) matrix() []loadtest.Scenario {
 	for _, s := range wallet.Strategies() {
 		wallets = append(wallets, loadtest.Strategy{Name: s.Name, Safe: s.Safe, Stores: s.Stores})
 	}
-	money := walletflow.New(walletflow.Environment{Mongo: e.mongoURL, Members: e.compare, WireReport: e.wireReport})
-	return slices.Concat(inventoryflow.New().Matrix(purchases), transferflow.New().Matrix(transfers), money.Matrix(wallets))
+	flows := e.flows()
+	return slices.Concat(flows[0].Matrix(purchases), flows[1].Matrix(transfers), flows[2].Matrix(wallets))
+}
+
+// flows are all that there are.
+func (e *environment) flows() []*loadtest.Flow {
+	wallets := walletflow.Environment{Mongo: e.mongoURL, Members: e.compare, WireReport: e.wireReport}
+	return []*loadtest.Flow{inventoryflow.New(), transferflow.New(), walletflow.New(wallets)}
 }
 
 // check finds out whether the program and all servers are there that the scenarios need.
@@ -168,7 +174,7 @@ func (e *environment) together(first *stack.Server) (members []*stack.Server, er
 	return members, err
 }
 
-// retire ends the private servers of a kind; the next who needs one gets another.
+// retire ends the private servers of a kind; the next scenario gets another.
 func (e *environment) retire(ctx context.Context, kind string) error {
 	first := e.private[kind]
 	if first == nil {

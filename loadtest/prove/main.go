@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -50,7 +51,7 @@ type app struct {
 	Keep     bool          `help:"Keep the databases of the scenarios."`
 
 	calm   time.Duration // Duration where there is no fault; 0: the same
-	Target targetFlags   `embed:"" group:"Somebody else's service"`
+	Target targetFlags   `embed:"" group:"A service that is not ours"`
 }
 
 // The defaults of --duration.
@@ -85,6 +86,22 @@ func main() {
 	os.Exit(status)
 }
 
+// invariants lists what is checked, for --help.
+func invariants() string {
+	var text strings.Builder
+	seen := map[string]bool{}
+	for _, f := range (&environment{}).flows() {
+		fmt.Fprintf(&text, "\n\nInvariants of %s:", f.Name)
+		for _, i := range f.AllInvariants() {
+			if !seen[i.Code] || !slices.Contains(loadtest.Invariants, i) {
+				fmt.Fprintf(&text, "\n  %s: %s", i, i.Means)
+			}
+			seen[i.Code] = true
+		}
+	}
+	return text.String()
+}
+
 // The exit statuses.
 const (
 	asExpected = iota
@@ -98,7 +115,7 @@ func run(ctx context.Context, args []string, out, log io.Writer) (status int, er
 		c      app
 		helped bool
 	)
-	parser, err := kong.New(&c, kong.Name("prove"), kong.Description(description),
+	parser, err := kong.New(&c, kong.Name("prove"), kong.Description(description+invariants()),
 		kong.Writers(out, log), kong.Exit(func(int) { helped = true }))
 	if err != nil {
 		return couldNotRun, err
@@ -141,7 +158,7 @@ func (c *app) write(out io.Writer, r loadtest.Report) error {
 	if err := errors.Join(report.Table(out, r), report.Write(c.Out, r)); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(out, "\n%s\n%s\n", filepath.Join(c.Out, "index.html"), filepath.Join(c.Out, "prove.json"))
+	_, err := fmt.Fprintf(out, "\n%s\n%s\n%s\n", r.Headline(), filepath.Join(c.Out, "index.html"), filepath.Join(c.Out, "prove.json"))
 	return err
 }
 

@@ -14,7 +14,7 @@ func TestProve_WalletsOfRealReplicasAreLoadedAndAudited(t *testing.T) {
 	}
 	for _, invariant := range []string{"M1", "M1-DURING", "M2", "M3", "W-SIDE", "W-WIRE", "I-ACK", "I-REJ", "I-ONCE", "I-RIGHT", "I-SPENT", "I-LIVE"} {
 		if _, looked := s.Violations[invariant]; !looked {
-			t.Errorf("nobody looked at %s", invariant)
+			t.Errorf("%s was not checked", invariant)
 		}
 	}
 }

@@ -21,10 +21,6 @@ var page = template.Must(template.New("report").Funcs(template.FuncMap{
 	"add":      func(a, b float64) float64 { return a + b },
 	"anchor":   func(name string) string { return strings.NewReplacer("/", "-", "+", "-").Replace(name) },
 	"first":    first,
-	"evidence": evidence,
-	"inorder":  inOrder,
-	"means":    means,
-	"explain":  explain,
 	"drawbars": drawBars,
 }).Parse(pageText))
 
@@ -42,35 +38,36 @@ type view struct{ loadtest.Report }
 // Groups are the scenarios by flow.
 func (v view) Groups() []group { return groups(v.Report) }
 
-// number is a named one, of a map in order.
-type number struct {
-	Name string
-	N    int64
-}
-
-// evidence is what there is of it.
-func evidence(m map[string]int64) []number {
-	var list []number
-	for _, name := range slices.Sorted(maps.Keys(m)) {
-		if m[name] != 0 {
-			list = append(list, number{name, m[name]})
+// Invariants are all that were checked, those that hold included: the flow's, those of
+// every flow, and others (of a service that is not ours) after them.
+func (r result) Invariants() (list []named) {
+	flow := r.Scenario.Flow
+	known := map[string]bool{}
+	for _, i := range flow.AllInvariants() {
+		if n, checked := r.Violations[i.Code]; checked && !known[i.Code] {
+			list = append(list, named{i.Code, i.String(), i.Means, n})
+		}
+		known[i.Code] = true
+	}
+	for _, code := range slices.Sorted(maps.Keys(r.Violations)) {
+		if !known[code] {
+			list = append(list, named{code, code, flow.Explain(code), r.Violations[code]})
 		}
 	}
 	return list
 }
 
-// inOrder is all of them, those that hold included, in the order of the
-// table below, and others (somebody else's) after them.
-func inOrder(m map[string]int64) []number {
-	var list []number
-	for _, promise := range invariants {
-		if n, there := m[promise.name]; there {
-			list = append(list, number{promise.name, n})
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(m)) {
-		if means(name) == "" {
-			list = append(list, number{name, m[name]})
+// named is a number with its name and what it counts.
+type named struct {
+	Code, Name, Means string
+	N                 int64
+}
+
+// Counted is the evidence that is not 0.
+func (r result) Counted() (list []named) {
+	for _, name := range slices.Sorted(maps.Keys(r.Evidence)) {
+		if n := r.Evidence[name]; n != 0 {
+			list = append(list, named{name, name, r.Scenario.Flow.Explain(name), n})
 		}
 	}
 	return list
@@ -103,16 +100,6 @@ func (r result) Bar() *bar {
 		Over:  100 * min(float64(g.Over), most-float64(g.There)) / most,
 		There: 100 * float64(g.There) / most,
 	}
-}
-
-// Headline is what was shown, if all was as expected.
-func (v view) Headline() string {
-	var claims []string
-	for _, g := range v.Groups() {
-		claims = append(claims, g.Words.Claim)
-	}
-	text := strings.Join(claims, ", and ")
-	return strings.ToUpper(text[:min(1, len(text))]) + text[min(1, len(text)):]
 }
 
 // Foreign tells whether this is about a service that is not ours.

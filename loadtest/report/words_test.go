@@ -4,6 +4,8 @@ import (
 	"slices"
 	"testing"
 
+	"shop/locking/invariant"
+
 	lesson1 "shop/inventory"
 	"shop/loadtest"
 	"shop/loadtest/scenario/inventory"
@@ -17,22 +19,24 @@ func TestWords_EveryNumberAndInvariantIsExplained(t *testing.T) {
 	for _, flow := range []*loadtest.Flow{inventory.New(), transfer.New(), wallet.New(wallet.Environment{})} {
 		for _, names := range flow.Counters {
 			for _, name := range names {
-				if explain(name) == "" {
+				if flow.Explain(name) == "" {
 					t.Errorf("%s is not explained on the page", name)
 				}
 			}
 		}
-		for _, invariant := range []string{flow.During, flow.Number} {
-			if means(invariant) == "" {
-				t.Errorf("%s is not explained on the page", invariant)
-			}
+		if flow.Explain(flow.Number) == "" || invariant.Find(flow.AllInvariants(), flow.During).Means == "" {
+			t.Errorf("%s or %s is not explained on the page", flow.Number, flow.During)
 		}
 	}
-	for _, check := range slices.Concat(
-		lesson1.Invariants, inventory.HistoryChecks, inventory.SoldChecks, lesson2.Invariants, transfer.MoveChecks, lesson3.Invariants, wallet.ToldChecks,
-	) {
-		if means(check.Invariant) == "" || check.Means == "" {
-			t.Errorf("%s: its invariant, or its result, is not explained", check.Name)
+	for flow, checks := range map[*loadtest.Flow][]invariant.Check{
+		inventory.New():                  slices.Concat(lesson1.Invariants.Checks, inventory.HistoryChecks, inventory.SoldChecks),
+		transfer.New():                   slices.Concat(lesson2.Invariants.Checks, transfer.MoveChecks),
+		wallet.New(wallet.Environment{}): slices.Concat(lesson3.Invariants.Checks, wallet.ToldChecks),
+	} {
+		for _, check := range checks {
+			if invariant.Find(flow.AllInvariants(), check.Invariant).Means == "" || check.Means == "" {
+				t.Errorf("%s: its invariant, or its result, is not explained", check.Name)
+			}
 		}
 	}
 }

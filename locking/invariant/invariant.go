@@ -11,7 +11,48 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 )
+
+// Invariant is a sentence that must be true.
+type Invariant struct {
+	Code  string // S1
+	Name  string // stock-balance
+	Means string
+}
+
+// String is its name, with its code: stock-balance (S1).
+func (i Invariant) String() string {
+	if i.Name == i.Code {
+		return i.Code
+	}
+	return i.Name + " (" + i.Code + ")"
+}
+
+// OncePerKey is an invariant of every set.
+var OncePerKey = Invariant{
+	Code: "I-ONCE", Name: "once-per-key",
+	Means: "a key has one effect, and every final answer to it is the same, byte for byte",
+}
+
+// Find gives the invariant of a code; only the code is known of one that is not in the list.
+func Find(list []Invariant, code string) Invariant {
+	i := slices.IndexFunc(append([]Invariant{OncePerKey}, list...), func(i Invariant) bool { return i.Code == code })
+	switch {
+	case i < 0:
+		return Invariant{Code: code, Name: code}
+	case i == 0:
+		return OncePerKey
+	}
+	return list[i-1]
+}
+
+// Set is what can be checked in one place: a database, or what clients were told.
+type Set struct {
+	Invariants []Invariant
+	Checks     []Check
+	Numbers    []Check // how much is wrong, as one number each: no invariant of its own
+}
 
 // Check is one invariant, or a part of one, as a query that returns the ids of
 // what breaks it.
@@ -21,6 +62,64 @@ type Check struct {
 	Means     string // what an id in the result is
 	From      string // of an aggregation in MongoDB: the collection that it begins with
 	Query     string // returns one text column, or _id
+}
+
+// Parse reads a file of SQL: queries, each of which ends with a semicolon at the end of a
+// line. Comments before a query say what it is:
+//
+//	-- invariant: S1 stock-balance: the stock is what was put there minus what was bought
+//	-- name: S1 lines
+//	-- finds: product whose stock is not what was put there minus what was bought
+//
+// A check belongs to the invariant whose code (in capitals) its name begins with; without
+// one it is an invariant of its own. "-- number: oversold" instead of a name makes a number.
+func Parse(text string) (s Set) {
+	var check Check
+	number := false
+	for line := range strings.Lines(text + "\n") {
+		line = strings.TrimRight(line, " \t\n")
+		what, value, _ := strings.Cut(strings.TrimPrefix(line, "--"), ":")
+		value = strings.TrimSpace(value)
+		switch what = strings.TrimSpace(what); {
+		case !strings.HasPrefix(line, "--"):
+			if check.Query += line + "\n"; !strings.HasSuffix(line, ";") {
+				continue
+			}
+			s.add(check, number)
+			check, number = Check{}, false
+		case what == "invariant":
+			head, means, _ := strings.Cut(value, ":")
+			code, name, _ := strings.Cut(head, " ")
+			s.Invariants = append(s.Invariants, Invariant{Code: code, Name: name, Means: strings.TrimSpace(means)})
+		case what == "name", what == "number":
+			check.Name, number = value, what == "number"
+		case what == "finds":
+			check.Means = value
+		}
+	}
+	if strings.TrimSpace(check.Query) != "" { // the last one may do without its semicolon
+		s.add(check, number)
+	}
+	return s
+}
+
+func (s *Set) add(check Check, number bool) {
+	check.Query = strings.TrimSuffix(strings.TrimSpace(check.Query), ";")
+	if check.Query == "" {
+		return
+	}
+	if check.Name == "" {
+		check.Name = fmt.Sprintf("query %d", len(s.Checks)+1)
+	}
+	check.Invariant = check.Name
+	if code, _, _ := strings.Cut(check.Name, " "); code == strings.ToUpper(code) {
+		check.Invariant = code
+	}
+	if number {
+		s.Numbers = append(s.Numbers, check)
+		return
+	}
+	s.Checks = append(s.Checks, check)
 }
 
 // Finding is what the checks of one invariant returned.
@@ -112,6 +211,22 @@ func SQL[R Rows](db Querier[R]) func(context.Context, Check) ([]string, error) {
 		}
 		return ids, rows.Err()
 	}
+}
+
+// Audit counts what breaks the invariants of a set in a PostgreSQL database, and asks for
+// its numbers. All are 0 where nothing is wrong.
+func Audit[R Rows](ctx context.Context, db Querier[R], s Set) (map[string]int64, error) {
+	findings, err := Run(ctx, s.Checks, SQL(db))
+	if err != nil {
+		return nil, err
+	}
+	counts := findings.Counts()
+	for _, number := range s.Numbers {
+		if counts[number.Name], err = Number(ctx, db, number.Query); err != nil {
+			return nil, err
+		}
+	}
+	return counts, nil
 }
 
 // Number runs a query that returns one number.

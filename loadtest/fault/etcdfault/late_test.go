@@ -132,7 +132,7 @@ func TestLateWrite_TheFenceRefusesAndWithoutItMoneyIsLost(t *testing.T) {
 	}
 }
 
-// The COMMITs of package transfer are found, be they alone or not, and whoever
+// The COMMITs of package transfer are found, be they alone or not, and a replica that
 // does not know how one ended finds out.
 func TestCommitCut_OfRealTransfersNothingIsLost(t *testing.T) {
 	for _, strategy := range []string{"etcd-fenced", "etcd-fence-only" + stepByStep} {

@@ -81,7 +81,7 @@ func (l LeaderKill) kill(ctx context.Context) (event fault.Event, err error) {
 	return event, nil
 }
 
-// leader finds who leads, in a term that is not older than this.
+// leader finds the leader, in a term that is not older than this.
 func (l LeaderKill) leader(ctx context.Context, term uint64) (Member, uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, electionWait)
 	defer cancel()
@@ -92,7 +92,7 @@ func (l LeaderKill) leader(ctx context.Context, term uint64) (Member, uint64, er
 			}
 		}
 		if !fault.Wait(ctx, askEvery) {
-			return Member{}, 0, fmt.Errorf("nobody leads: %w", ctx.Err())
+			return Member{}, 0, fmt.Errorf("no member leads: %w", ctx.Err())
 		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"shop/loadtest/fault"
 )
 
-// LeasesRevoked is the operator who thinks that the holders hang: `etcdctl lease
+// LeasesRevoked is the operator that takes the holders for hung: `etcdctl lease
 // revoke`, of all leases that have keys below Prefix/. The holders find out when
 // they renew, up to a third of the TTL later; the next ones come in at once.
 type LeasesRevoked struct {
@@ -78,10 +78,10 @@ func revoke(ctx context.Context, client *clientv3.Client, id clientv3.LeaseID) (
 	return err == nil, err
 }
 
-// Evict revokes the lease of whoever holds the lock of key in the etcdlock
+// Evict revokes the lease of the holder of the lock of key in the etcdlock
 // stores with this prefix: the oldest in its queue. All that hangs on the lease
 // is gone with it: in etcdlock that is every lock of the holder's process. It
-// returns false if nobody holds it.
+// returns false if it has no holder.
 func Evict(ctx context.Context, client *clientv3.Client, prefix, key string) (bool, error) {
 	first, err := client.Get(ctx, prefix+"/"+strconv.Itoa(len(key))+":"+key+"/", clientv3.WithFirstCreate()...)
 	if err != nil || len(first.Kvs) == 0 {

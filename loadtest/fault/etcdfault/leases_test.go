@@ -62,7 +62,7 @@ func TestLeasesRevoked_CalledOffItSaysWhatItDid(t *testing.T) {
 func TestEvict_TakesTheLeaseOfTheHolderAndNotOfWhoWaits(t *testing.T) {
 	client, prefix := shared(t)
 	if evicted, err := Evict(t.Context(), client, prefix, "account/1"); evicted || err != nil {
-		t.Errorf("nobody's lease: %v, %v", evicted, err)
+		t.Errorf("a lease without a holder: %v, %v", evicted, err)
 	}
 	holder, waiter := open(t, client, prefix, 6*time.Second), open(t, client, prefix, 6*time.Second)
 	first, err := holder.Acquire(t.Context(), "account/1", "account/2")

@@ -9,7 +9,7 @@ import (
 )
 
 // Agree waits until all members have caught up, and tells in which collections
-// they are apart. Nobody may write meanwhile.
+// they are apart. No client may write meanwhile.
 func Agree(ctx context.Context, set Set, database string) (apart []string, err error) {
 	if err := set.caughtUp(ctx); err != nil {
 		return nil, err

@@ -15,11 +15,11 @@ import (
 // in turn, each for one Phase:
 //
 //	cut     a commit is done, and the connection breaks instead of the answer
-//	unsure  every commit is done, and the server says that nobody may rely on it:
+//	unsure  every commit is done, and the server says that it may be lost:
 //	        a write concern error
 //
 // After a cut the driver sends the commit again by itself, and hears that it was
-// done. In the other phase whoever committed has to find out.
+// done. In the other phase the replica has to find out.
 type CommitUnknown struct {
 	Proxies []*Proxy
 	Every   time.Duration // one cut, on one of the wires after the other
@@ -28,7 +28,7 @@ type CommitUnknown struct {
 
 // maxTimeExpired is the error behind which WithTransaction says at once that it
 // does not know. Behind others, such as 64, it sends the commit again and again,
-// until its time is over or the phase is: then it knows, and nobody else notices.
+// until its time is over or the phase is: then it knows, and the client gets a plain answer.
 const maxTimeExpired = 50
 
 // Inject counts the answers that were swallowed, and the write concern errors

@@ -56,7 +56,7 @@ func (s StepDown) Inject(ctx context.Context, over time.Duration) ([]fault.Event
 	rounds := 0
 	return series(ctx, over, s.Times, StepDownNeeds, func(ctx context.Context) (fault.Event, error) {
 		rounds++
-		alone := len(s.Set) == 1 // nobody is there to hand over to
+		alone := len(s.Set) == 1 // there is no other to hand over to
 		return s.once(ctx, alone || rounds%2 == 0)
 	})
 }
@@ -80,7 +80,7 @@ func (s StepDown) once(ctx context.Context, hard bool) (event fault.Event, err e
 	if err != nil {
 		return event, err
 	}
-	// It may be elected again at once: in a set of one, nobody else can be.
+	// It may be elected again at once: in a set of one, there is no other.
 	_, err = command(whole, old.Addr, "admin", bson.D{{Key: "replSetFreeze", Value: 0}})
 	_, term, elected := s.Set.primary(whole, before+1)
 	if err = errors.Join(err, elected); err == nil {

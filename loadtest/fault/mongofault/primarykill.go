@@ -15,7 +15,7 @@ import (
 //	0 ms     both secondaries fetch nothing more, and are stopped; the primary goes on, and
 //	         acknowledges what asks for no more than the primary. A majority acknowledges nothing
 //	500 ms   the primary is killed, the secondaries go on: one is elected, and has none of it
-//	~3 s     the dead one is started, finds that it has what nobody has, and takes it back,
+//	~3 s     the dead one is started, finds that it has what no other has, and rolls it back,
 //	         into files below rollback/
 //
 // Stopping alone would lose nothing: a primary sends what it writes without being

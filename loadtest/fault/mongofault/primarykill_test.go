@@ -53,7 +53,7 @@ func lost(t *testing.T, set Set, db *mongo.Database, ids []uuid.UUID) (gone, nam
 	return gone, named
 }
 
-// The fault's own control: without it, nobody would know that it can lose
+// The fault's own control: without it, it would not be known that it can lose
 // anything at all.
 func TestPrimaryKill_TakesBackWhatThePrimaryAloneHadAndNothingElse(t *testing.T) {
 	t.Parallel()
@@ -104,7 +104,7 @@ func TestPrimaryKill_TakesBackWhatThePrimaryAloneHadAndNothingElse(t *testing.T)
 	}
 }
 
-// What the default strategy has in the primary alone, it has told nobody.
+// What the default strategy has in the primary alone, it has answered to no client.
 func TestPrimaryKill_OfRealOperationsNothingIsLost(t *testing.T) {
 	t.Parallel()
 	url, set := private(t, "mongo3")

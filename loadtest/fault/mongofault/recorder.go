@@ -90,7 +90,7 @@ func (r *recorder) outside(s statement) {
 func (s statement) name() string { return s.command + " " + s.collection }
 
 // refused notes that the server answered a statement with an error. That of a
-// commit, or an abort, is for whoever ends the transaction.
+// commit, or an abort, is left to the statement that ends the transaction.
 func (r *recorder) refused(s statement, code int64) {
 	if !s.inTransaction || s.command == commit || s.command == abort {
 		return

@@ -14,7 +14,7 @@ import (
 )
 
 // RolledBack lists the operations of a wallet that a member has taken back and
-// that are not there now. Most of those taken back are there: whoever asked for
+// that are not there now. Most of those taken back are there: the client that asked for
 // one was not told that it was done, asked again, and it got the same id.
 //
 // Members put what they take back into files, by collection; each database has

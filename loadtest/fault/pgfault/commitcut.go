@@ -18,7 +18,7 @@ type CommitCut struct {
 }
 
 // Inject alternates between before and after. It counts as "after" only what
-// the server has committed: it said so, and nobody heard it.
+// the server has committed: it said so, and no client got the answer.
 func (c CommitCut) Inject(ctx context.Context, over time.Duration) ([]fault.Event, error) {
 	event := fault.Event{What: "connections cut at COMMIT", At: time.Now()}
 	s := &scissors{orders: make(chan action, 1), keys: map[string]bool{}}

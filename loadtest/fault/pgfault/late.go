@@ -13,7 +13,7 @@ import (
 )
 
 // LateWrite is Kleppmann's segment, again and again: what a replica wrote while
-// it held the lock gets to PostgreSQL when somebody else has held it since. It
+// it held the lock gets to PostgreSQL when another holder has held it since. It
 // is done to one replica after the other, to each in both ways:
 //
 //	revoked    the segment is held, the replica's lease is taken away. It does not
@@ -31,12 +31,12 @@ type LateWrite struct {
 	Replicas fault.Pausable // the same
 	TTL      time.Duration
 	URL      string                                                  // of the database, past the wires
-	Evict    func(ctx context.Context, account string) (bool, error) // takes away the lease of who holds that account; false: nobody does
+	Evict    func(ctx context.Context, account string) (bool, error) // takes away the lease of the holder of that account; false: there is none
 	Record   func(LateRecord)                                        // is given each late write; may be nil
 }
 
 // The bounds of one late write. Those in parts of the TTL: a stopped replica's
-// lease ends within one, a revoked one is noticed within a third; then whoever is
+// lease ends within one, a revoked one is noticed within a third; then the next
 // next has to come by.
 const (
 	stoppedHalves  = 3
@@ -131,7 +131,7 @@ func (s *lateInjection) deliver(ctx context.Context, release func()) (err error)
 	}
 	defer func() { err = errors.Join(err, resume()) }()
 	if taken, err := s.take(ctx); err != nil || !taken {
-		return err // nobody's lock any more: let it go
+		return err // the lock has no holder any more: the segment is released
 	}
 	if err := s.awaitNewer(ctx, before); err != nil {
 		return err

@@ -10,7 +10,7 @@ import (
 
 // Restart kills PostgreSQL and starts it again at once, a few times, with life
 // between: every connection breaks, every open transaction is rolled back, and
-// whoever waits for the answer to a COMMIT does not get it.
+// the answer to a COMMIT on its way is lost.
 type Restart struct {
 	Postgres fault.Server
 	Times    int

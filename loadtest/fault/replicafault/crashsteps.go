@@ -11,7 +11,7 @@ import (
 
 // CrashSteps kills at each step of a flow in turn: a replica is started with a
 // failpoint that is SIGKILL, and dies at the first request that comes by. One
-// replica after the other; a step that nobody comes to is no hit.
+// replica after the other; a step that no request reaches is no hit.
 type CrashSteps struct {
 	Replicas interface {
 		fault.Victims

@@ -16,7 +16,7 @@ import (
 // mortals die at every failpoint but those that are spared.
 type mortals struct {
 	replicas
-	spared string // a failpoint at which nobody comes by
+	spared string // a failpoint that no request passes
 	early  bool   // they die before they are ready
 	ended  chan struct{}
 }

@@ -15,11 +15,11 @@ import (
 //
 //	replica 1   1.5, 2, 2.5 … 5 TTLs, with half a TTL of life between, and again from 1.5
 //	replica 2   5 TTLs, once, or as long as the fault lasts
-//	replica 3   never: someone always answers
+//	replica 3   never: one replica always answers
 type Pauses struct {
 	Replicas fault.Pausable
 	TTL      time.Duration
-	// Aim says whether who is stopped holds a lock. If not, it goes on, and is stopped
+	// Aim says whether the stopped replica holds a lock. If not, it goes on, and is stopped
 	// a moment later. It is asked again at the end: has the pause outlived the lock?
 	// nil: any moment will do.
 	Aim func(context.Context) bool

@@ -86,7 +86,7 @@ func TestPauses_AReplicaThatHoldsNothingIsResumedAndStoppedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSleepers()
 		var looks atomic.Int64
-		aim := func(context.Context) bool { // the fourth who is stopped holds something, for a second
+		aim := func(context.Context) bool { // the fourth that is stopped holds something, for a second
 			n := looks.Add(1)
 			return n == 4
 		}

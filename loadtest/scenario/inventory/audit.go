@@ -101,8 +101,16 @@ WHERE told.key IS NULL`,
 	},
 }
 
-// putByPlan is what the plan put on the shelves, as inventory.PutThere is what the service says.
-const putByPlan = `SELECT sku, quantity AS units FROM proof_opening`
+// oversoldSQL is inventory's number, with what the plan put on the shelves instead of what
+// the service says.
+const oversoldSQL = `
+SELECT COALESCE(sum(GREATEST(bought.units - COALESCE(opening.quantity, 0), 0)), 0)::bigint
+FROM (SELECT l.sku, sum(l.quantity) AS units
+      FROM order_lines l
+      JOIN orders o ON o.id = l.order_id
+      WHERE o.status = 'confirmed'
+      GROUP BY l.sku) bought
+LEFT JOIN proof_opening opening ON opening.sku = bought.sku`
 
 // SoldChecks hold only after a plan was fired to its end (see NewPlan): a service
 // that refuses everything oversells nothing, and must not pass for that.

@@ -48,6 +48,19 @@ func New() *loadtest.Flow {
 			"guard_tripped": "guard_tripped", "retried": "retried", "degraded": "degraded", "bypassed": "bypassed", "shed": "shed",
 			"ambiguous": "ambiguous", "resolved": "resolved",
 		}},
+		Invariants: slices.Concat(inventory.Invariants.Invariants, []invariant.Invariant{
+			{Code: "S1-DURING", Name: "stock-balance-during", Means: "S1 in every sample while the load runs"},
+			{Code: "S2", Name: "sold-as-answered", Means: "what left the shelf is what buyers were told, give or take what is unknown"},
+			{Code: "I-SOLD", Name: "all-sold", Means: "nothing is left of what all buyers wanted"},
+		}),
+		Evidence: map[string]string{
+			"oversold":      inventory.Invariants.Numbers[0].Means,
+			"bypassed":      "purchases with the row lock alone, the lock having stayed busy",
+			"shed":          "purchases refused for lack of a lock, too many going on without one",
+			"degraded":      "purchases with the row lock alone, Redis being unreachable",
+			"locks_deleted": "locks deleted under their holders",
+			"redis_kills":   "times Redis was killed",
+		},
 		Summary: summary,
 		Gauge: func(r loadtest.Result) loadtest.Gauge {
 			return loadtest.Gauge{Done: sold(r), Over: r.Violations["oversold"], There: units(r.Plan)}
@@ -124,11 +137,11 @@ func audit(ctx context.Context, t *loadtest.Trial, records []loadtest.Record) (a
 	if err := LoadHistory(ctx, conn, Products(t.Plan), lines(records, t.Clients[0].ID)); err != nil {
 		return a, err
 	}
-	checks := slices.Concat(inventory.Invariants, HistoryChecks, SoldChecks)
+	checks := slices.Concat(inventory.Invariants.Checks, HistoryChecks, SoldChecks)
 	if a.Findings, err = invariant.Run(ctx, checks, invariant.SQL(conn)); err != nil {
 		return a, err
 	}
-	if a.Number, err = invariant.Number(ctx, conn, inventory.OversoldSQL(putByPlan)); err != nil {
+	if a.Number, err = invariant.Number(ctx, conn, oversoldSQL); err != nil {
 		return a, err
 	}
 	oversale, err := findOversale(ctx, conn, t.Loaded(records))

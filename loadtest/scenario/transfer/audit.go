@@ -132,6 +132,15 @@ WHERE state IN ('posted', 'voided') AND ended_at > expires_at + interval '1 mill
 	},
 }
 
+// driftSQL is transfer's number, with what the plan opened instead of what the service says.
+const driftSQL = `
+SELECT COALESCE(sum(abs(COALESCE(a.balance, 0) - COALESCE(o.opening, 0) - COALESCE(l.moved, 0))), 0)::bigint
+FROM accounts a
+FULL JOIN proof_accounts o ON o.id = a.id
+LEFT JOIN (SELECT account_id, sum(delta) AS moved
+           FROM ledger_entries
+           GROUP BY account_id) l ON l.account_id = COALESCE(a.id, o.id)`
+
 // LoadMoves copies what the plan opened, and what clients were told, into
 // temporary tables of conn.
 func LoadMoves(ctx context.Context, conn *pgx.Conn, opened []Account, records []loadtest.Record, clients []loadtest.Credentials) error {

@@ -64,6 +64,34 @@ func New() *loadtest.Flow {
 			"fence_refused": "fence_refused", "guard_tripped": "guard_tripped", "retried": "retried",
 			"ambiguous": "ambiguous", "resolved": "resolved", "unavailable": "unavailable", "swept": "swept",
 		}},
+		Invariants: slices.Concat(transfer.Invariants.Invariants, []invariant.Invariant{
+			{Code: "T1-DURING", Name: "money-conserved-during", Means: "T1 in every sample while the load runs; no balance is below what it holds, and all are what their entries say"},
+			{Code: "T6", Name: "no-lock-left", Means: "no lock is left behind, within its TTL, when no process is left to hold it"},
+			{Code: "I-HOLD", Name: "one-end-per-hold", Means: "of post, void and expiry exactly one wins, and it is the one that was answered; a hold that has ended holds nothing"},
+			{Code: "I-RIGHT", Name: "authorization", Means: "without a fault no holder of a lock is refused"},
+			{Code: "I-SPENT", Name: "all-spendable", Means: "all that is available can be spent, and not one more; an account that has enough for all is never refused"},
+		}),
+		Evidence: map[string]string{
+			"drift":              transfer.Invariants.Numbers[0].Means,
+			"fence_refused":      "writes with an older fence than the row has seen",
+			"swept":              "holds that replicas found over and ended",
+			"late_writes":        "writes delivered after a newer holder had written",
+			"late_revoked":       "of these, from a replica that did not know yet that its lease was revoked",
+			"late_stopped":       "of these, from a replica that stood still until its lease was over",
+			"late_refused":       "of these, refused by the guard",
+			"late_committed":     "of these, committed",
+			"moved":              "transfers that moved money",
+			"short":              "requests refused for lack of funds",
+			"leases_revoked":     "leases revoked by an operator",
+			"members_killed":     "members of the lock service killed",
+			"quorum_losses":      "times the lock service lost its quorum",
+			"pg_restarts":        "times PostgreSQL was stopped at once and started again",
+			"commits_cut_before": "connections cut before their COMMIT reached the server",
+			"commits_cut_after":  "connections cut after their COMMIT reached the server",
+			"holds_posted":       "holds that were posted",
+			"holds_voided":       "holds that were voided",
+			"holds_expired":      "holds that expired",
+		},
 		Summary: summary,
 		Curves:  []loadtest.Curve{loadtest.Drift},
 		Words: loadtest.Words{
@@ -154,7 +182,7 @@ func audit(ctx context.Context, t *loadtest.Trial, records []loadtest.Record) (a
 	if err := LoadMoves(ctx, conn, Accounts(t.Plan), records, t.Clients); err != nil {
 		return a, err
 	}
-	if a.Findings, err = invariant.Run(ctx, slices.Concat(transfer.Invariants, MoveChecks), invariant.SQL(conn)); err != nil {
+	if a.Findings, err = invariant.Run(ctx, slices.Concat(transfer.Invariants.Checks, MoveChecks), invariant.SQL(conn)); err != nil {
 		return a, err
 	}
 	a.Findings.Add("I-SPENT", wronglyRefused(t.Loaded(records), Accounts(t.Plan))...)
@@ -167,7 +195,7 @@ func audit(ctx context.Context, t *loadtest.Trial, records []loadtest.Record) (a
 			a.Evidence["short"]++
 		}
 	}
-	a.Number, err = invariant.Number(ctx, conn, transfer.DriftSQL("proof_accounts"))
+	a.Number, err = invariant.Number(ctx, conn, driftSQL)
 	return a, err
 }
 

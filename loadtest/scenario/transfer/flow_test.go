@@ -53,7 +53,7 @@ func TestInconclusive_EachFaultOfTheMoneyMustHaveLandedAndDoneWhatItIsFor(t *tes
 	}
 	forgotten := map[string]int64{"overlaps": 1, "commits_cut_before": 1, "commits_cut_after": 1, "ambiguous": 3, "resolved": 1, "outcome_unknown": 1}
 	if reasons := loadtest.InconclusiveReasons(sound(CommitCut), forgotten); len(reasons) != 1 {
-		t.Errorf("a COMMIT without an answer that nobody was told of: %v", reasons)
+		t.Errorf("a COMMIT without an answer of which no client was told: %v", reasons)
 	}
 }
 
@@ -115,6 +115,6 @@ func TestJudge_ADriftAloneBreaksNothing(t *testing.T) {
 		t.Errorf("%s, %v; I-LIVE is nothing that it must keep", verdict, expected)
 	}
 	if _, expected := loadtest.Judge(control(New(), "lease-id-fence", loadtest.NoFault), broke, []string{"no rightful holder was refused"}); expected {
-		t.Error("it refused nobody, and is as expected")
+		t.Error("it refused no request, and is as expected")
 	}
 }

@@ -49,4 +49,4 @@ func TestSettle_NothingFollowsWhereThereIsNoHoldToEnd(t *testing.T) {
 }
 
 // What follows an answer goes through the same recorder, and is sent again until
-// it is decided; it is not waited for by anybody but the chaser.
+// it is decided; only the retrier waits for it.

@@ -41,7 +41,7 @@ const (
 
 var thefts = []theft{
 	{check: "T1 opened", name: "balance and opening both raised", sql: bothRaised, ids: []string{account3}},
-	{check: "T1 opened", name: "an account that nobody opened", sql: accountBeside, ids: []string{"00000000-0000-0000-0000-0000000000a9"}},
+	{check: "T1 opened", name: "an account that was not opened", sql: accountBeside, ids: []string{"00000000-0000-0000-0000-0000000000a9"}},
 	{check: "T1 opened", name: "an account that is gone", sql: `DELETE FROM accounts WHERE id = '` + account3 + `'`, ids: []string{account3}},
 	{check: "T1 opened", name: "an account that changed hands", sql: `UPDATE accounts SET owner_id = '` + client + `' WHERE id = '` + account3 + `'`, ids: []string{account3}},
 	{check: "T1 opened", name: "euros that became dollars", sql: `UPDATE accounts SET currency = 'USD' WHERE id = '` + account3 + `'`, ids: []string{account3}},

@@ -58,7 +58,7 @@ func findAtTill(t *testing.T, plant defect, checks ...invariant.Check) map[strin
 	return found
 }
 
-func walletChecks() []invariant.Check { return slices.Concat(wallet.Invariants, ToldChecks) }
+func walletChecks() []invariant.Check { return slices.Concat(wallet.Invariants.Checks, ToldChecks) }
 
 func TestAuditWallet_FindsEachPlantedViolation(t *testing.T) {
 	for _, check := range walletChecks() {

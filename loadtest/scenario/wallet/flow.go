@@ -71,6 +71,37 @@ func New(env Environment) *loadtest.Flow {
 			"ambiguous": "ambiguous", "resolved": "resolved", "guard_tripped": "guard_tripped",
 			"line_full": "line_full", "unavailable": "unavailable",
 		}},
+		Invariants: slices.Concat(wallet.Invariants.Invariants, []invariant.Invariant{
+			{Code: "M1-DURING", Name: "money-conserved-during", Means: "M1 in every sample while the load runs; no balance is below 0, and all are what their entries say"},
+			{Code: "M4", Name: "members-agree", Means: "all members of the replica set are the same, and nothing that was acknowledged is rolled back"},
+			{Code: "W-SIDE", Name: "side-effects", Means: "the bonus service applies an operation once, what it gave is in a balance exactly if it was committed, and without a fault no request asks twice, unless it came to a time limit"},
+			{Code: "W-WIRE", Name: "transaction-protocol", Means: "on the wire, each transaction begins with its lock, which is new each time, nothing is done outside of one, and none is committed behind an error"},
+			{Code: "I-RIGHT", Name: "authorization", Means: "no request is refused for another reason than a lack of funds, a key that was used before, or a wallet of another client"},
+			{Code: "I-SPENT", Name: "all-spendable", Means: "all that is available can be spent, and not one more; an account that has enough for all is never refused"},
+		}),
+		Evidence: map[string]string{
+			"drift":          "minor units by which balances differ from their openings and their entries",
+			"conflict":       "transactions that were refused because of another one",
+			"transient":      "transactions that were lost for another reason, such as their primary",
+			"expired":        "of these, ended by the server: they had been open for too long",
+			"outlived":       "pauses in which the server ended the transaction of the stopped replica",
+			"step_downs":     "primaries that were told to step down",
+			"primary_pauses": "primaries that stood still until another was elected",
+			"primary_kills":  "primaries killed with writes that no other member had",
+			"rolled_back":    "documents that a killed primary rolled back",
+			"line_full":      "requests refused because too many waited for the wallet",
+			"credits":        "credits that were done",
+			"debits":         "debits that were done",
+			"payments":       "payments that were done",
+			"short":          "requests refused for lack of funds",
+			"keys_shared":    "requests refused because their key had been used for another one",
+			"asked":          "requests to the bonus service",
+			"asked_again":    "of these, more than there are credits",
+			"overheard":      "transactions whose every statement was seen by a proxy",
+			"mongo_clients":  "connections of the replicas to MongoDB when the load was over",
+			"commits_cut":    "connections cut when their commit had been delivered",
+			"commits_failed": "commits that were applied and answered with an error",
+		},
 		Summary: summary,
 		Curves:  []loadtest.Curve{loadtest.Drift},
 		Words: loadtest.Words{
@@ -161,7 +192,7 @@ func (env Environment) audit(ctx context.Context, t *loadtest.Trial, records []l
 	if err := LoadTold(ctx, db, Seeds(t.Plan), records, t.Clients); err != nil {
 		return a, err
 	}
-	if a.Findings, err = invariant.Run(ctx, slices.Concat(wallet.Invariants, ToldChecks), wallet.Pipelines(db)); err != nil {
+	if a.Findings, err = invariant.Run(ctx, slices.Concat(wallet.Invariants.Checks, ToldChecks), wallet.Pipelines(db)); err != nil {
 		return a, err
 	}
 	a.Findings.Add("I-RIGHT", deniedRight(records)...)

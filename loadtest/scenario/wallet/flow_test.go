@@ -117,6 +117,6 @@ func TestJudge_AControlThatAsksInVainKeepsTheBooks(t *testing.T) {
 		}
 	}
 	if _, expected := loadtest.Judge(txn, map[string]int64{"W-SIDE": 0}, nil); expected {
-		t.Error("it asked nobody in vain, and is as expected")
+		t.Error("it asked for nothing in vain, and is as expected")
 	}
 }

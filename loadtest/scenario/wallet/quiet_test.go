@@ -32,11 +32,11 @@ func replicaOf(t *testing.T, at string) *mongo.Client {
 func TestWaitMongoQuiet_ReturnsOnlyWhenNobodyWithTheNameIsConnected(t *testing.T) {
 	db, at := ownMongo(t)
 	if err := waitQuiet(t.Context(), db, db.Name(), loadtest.QuietWait); err != nil {
-		t.Errorf("nobody is there, and yet: %v", err)
+		t.Errorf("no connection is left, and yet: %v", err)
 	}
 	replica := replicaOf(t, at)
 	if err := waitQuiet(t.Context(), db, db.Name(), 50*time.Millisecond); err == nil || !strings.Contains(err.Error(), "connections are left") {
-		t.Errorf("quiet, although somebody is connected: %v", err)
+		t.Errorf("quiet, although a client is connected: %v", err)
 	}
 	quiet := make(chan error, 1)
 	go func() { quiet <- waitQuiet(t.Context(), db, db.Name(), loadtest.QuietWait) }()
@@ -106,7 +106,7 @@ func underWay(t *testing.T, db *mongo.Database) int {
 	return len(found)
 }
 
-// The transaction of a dead client is open for a minute. Nobody has to wait for it.
+// The transaction of a dead client is open for a minute. The audit need not wait for it.
 func TestWaitMongoQuiet_ATransactionThatNobodyCanCommitIsNoReasonToWaitAndIsNotSeen(t *testing.T) {
 	db, at := ownMongo(t)
 	do(t, db, honestTill())

@@ -24,7 +24,7 @@ var (
 
 var defects = []defect{
 	{check: "M1 opened", name: "balance and opening both raised", do: raisedAlike, ids: []string{wallet3}},
-	{check: "M1 opened", name: "a wallet that nobody opened", do: walletBeside, ids: []string{operation1}},
+	{check: "M1 opened", name: "a wallet that was not opened", do: walletBeside, ids: []string{operation1}},
 	{check: "M1 opened", name: "a wallet that is gone", do: removedWallet, ids: []string{wallet3}},
 	{check: "M1 opened", name: "a wallet that changed hands", do: update("wallets", byID(wallet2), `{"$set": {"owner": `+id(client)+`}}`), ids: []string{wallet2}},
 	{check: "M1 opened", name: "euros that became dollars", do: update("wallets", byID(wallet3), `{"$set": {"currency": "USD"}}`), ids: []string{wallet3}},
@@ -46,7 +46,7 @@ var defects = []defect{
 	{check: "M2 operations", name: "a debit with a bonus", do: update("wallet_operations", byID(operation2), `{"$set": {"bonus": 3}}`), ids: []string{operation2}},
 	{check: "M2 operations", name: "one entry twice", do: insert("wallet_entries", entryDocument(operation2, wallet1, -30)), ids: []string{operation2}},
 	{check: "M2 operations", name: "refused, and it took the money", do: insert("wallet_entries", entryDocument(operation4, wallet1, -9999)), ids: []string{operation4}},
-	{check: "M2 operations", name: "a kind that nobody knows", do: update("wallet_operations", byID(operation2), `{"$set": {"kind": "gift"}}`), ids: []string{operation2}},
+	{check: "M2 operations", name: "an unknown kind", do: update("wallet_operations", byID(operation2), `{"$set": {"kind": "gift"}}`), ids: []string{operation2}},
 	{check: "M2 entries", name: "entries of no operation", do: remove("wallet_operations", byID(operation3)), ids: []string{operation3}},
 	{check: "M3 keys", name: "one key, two operations", do: update("wallet_operations", byID(operation2), `{"$set": {"key": "k1"}}`), ids: []string{client + " k1"}},
 	{check: "M3 entries", name: "one operation, done twice", do: insert("wallet_entries", entryDocument(operation1, wallet1, 110)), ids: []string{operation1 + " " + wallet1}},
@@ -57,9 +57,9 @@ var defects = []defect{
 	{check: "I-ACK done", name: "acknowledged, and refused", do: update("wallet_operations", byID(operation2), `{"$set": {"refused": "too little"}}`), ids: []string{"k2"}},
 	{check: "I-ACK done", name: "another amount than was asked for", do: update("wallet_operations", byID(operation1), `{"$set": {"amount": 101}}`), ids: []string{"k1"}},
 	{check: "I-ACK done", name: "another bonus than was told", do: update("wallet_operations", byID(operation1), `{"$set": {"bonus": 11}}`), ids: []string{"k1"}},
-	{check: "I-ACK done", name: "paid to somebody else", do: update("wallet_operations", byID(operation3), `{"$set": {"to": `+id(wallet3)+`}}`), ids: []string{"k3"}},
+	{check: "I-ACK done", name: "paid to another wallet", do: update("wallet_operations", byID(operation3), `{"$set": {"to": `+id(wallet3)+`}}`), ids: []string{"k3"}},
 	{check: "I-ACK done", name: "of another kind", do: update("wallet_operations", byID(operation2), `{"$set": {"kind": "credit"}}`), ids: []string{"k2"}},
-	{check: "I-ACK done", name: "done for somebody else", do: update("wallet_operations", byID(operation1), `{"$set": {"client": `+id(client2)+`}}`), ids: []string{"k1"}},
+	{check: "I-ACK done", name: "done for another client", do: update("wallet_operations", byID(operation1), `{"$set": {"client": `+id(client2)+`}}`), ids: []string{"k1"}},
 	{check: "I-ACK done", name: "under another key", do: update("wallet_operations", byID(operation1), `{"$set": {"key": "k9"}}`), ids: []string{"k1"}},
 	{check: "I-ACK done", name: "told of another amount", told: forgery("k2", func(r *loadtest.Record) {
 		r.Body = []byte(`{"id":"` + operation2 + `","wallet":"` + wallet1 + `","kind":"debit","amount":29,"bonus":0}`)
@@ -78,7 +78,7 @@ var defects = []defect{
 	{check: "I-REJ", name: "never sent, and done", told: forgery("k1", func(r *loadtest.Record) {
 		r.Outcome, r.Attempts = loadtest.Open, []loadtest.Attempt{{Outcome: loadtest.Open}}
 	}), ids: []string{"k1"}},
-	{check: "I-REJ unasked", name: "nobody asked for it", told: func(records map[string]loadtest.Record) { delete(records, "k1") }, ids: []string{operation1}},
+	{check: "I-REJ unasked", name: "no client asked for it", told: func(records map[string]loadtest.Record) { delete(records, "k1") }, ids: []string{operation1}},
 	{check: "I-REJ unasked", name: "asked for another wallet", do: update("wallet_operations", byID(operation2), `{"$set": {"wallet": `+id(wallet3)+`}}`), ids: []string{operation2}},
-	{check: "I-REJ unasked", name: "a refusal that nobody asked for", told: func(records map[string]loadtest.Record) { delete(records, "k4") }, ids: []string{operation4}},
+	{check: "I-REJ unasked", name: "a refusal that no client asked for", told: func(records map[string]loadtest.Record) { delete(records, "k4") }, ids: []string{operation4}},
 }
