@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/jackc/pgx/v5/pgproto3"
+
 	"shop/locking"
 	"shop/locking/idempotency/pgtx"
 	"shop/locking/locktest"
@@ -212,6 +214,39 @@ func TestDo_WithoutTheServerIsUnreachableUntilItIsBack(t *testing.T) {
 	p.Up(t)
 	if _, err := db.Do(t.Context(), req, raise(req, "a")); err != nil {
 		t.Error(err)
+	}
+	d.want(1)
+}
+
+// A server that shuts down commits, and then says FATAL instead of COMMIT: that is
+// no refusal, and no success.
+func TestCommit_AnsweredByFatalIsDecidedByTheKey(t *testing.T) {
+	t.Parallel()
+	shutdown := pgproto3.ErrorResponse{Severity: "FATAL", SeverityUnlocalized: "FATAL", Code: "57P01", Message: "terminating connection due to administrator command"}
+	fatal, err := shutdown.Encode(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := newDatabase(t, nil)
+	db, e, p := d.behindProxy(nil)
+	atCommit, _ := locktest.Nth(3, func([]byte, net.Conn, net.Conn) bool {
+		var reply []byte
+		p.OnReply(func(b []byte, client, _ net.Conn) bool {
+			reply = append(reply, b...)
+			if bytes.HasSuffix(reply, []byte("Z\x00\x00\x00\x05I")) { // ReadyForQuery, idle: it is committed
+				p.OnReply(nil)
+				_, _ = client.Write(fatal)
+				client.Close()
+			}
+			return false
+		})
+		return true
+	})
+	p.OnRequest(atCommit)
+	req := ask()
+	reply, err := db.Do(t.Context(), req, raise(req, "a"))
+	if err != nil || reply.Status != 201 || !reply.Replayed || e.of(pgtx.Ambiguous) != 1 || e.of(pgtx.Resolved) != 1 {
+		t.Errorf("%+v, %v, %d ambiguous, %d resolved", reply, err, e.of(pgtx.Ambiguous), e.of(pgtx.Resolved))
 	}
 	d.want(1)
 }
