@@ -52,3 +52,23 @@ func TestTransfer_LocksTheLowerRowFirst(t *testing.T) {
 		}
 	}
 }
+
+// A write outside of the transaction of its read locks its rows in the message of
+// the key, and before the key.
+func TestOutside_LocksTheRowsBeforeTheKey(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range []string{"etcd-unfenced", "etcd-fence-only"} {
+		b := open(t, transfer.Config{Strategy: strategy})
+		p := b.pair(100, 0)
+		s, req := b.stopAt(transfer.AfterGuard), ask(p.alice)
+		done := beside(func() (transfer.Reply, error) { return s.Transfer(t.Context(), req, p.move(30)) })
+		s.await()
+		letGo := b.holding(`SELECT FROM accounts WHERE id = $1 FOR UPDATE`, p.a)
+		s.goOn()
+		eventually(t, "the write waits for the row", func() bool { return b.waiting() > 0 })
+		b.holding(`INSERT INTO idempotency_keys VALUES ($1, $2, $3, 0, '')`, req.Client, req.Key, req.Fingerprint[:])() // waits for nothing
+		letGo()
+		b.transferred((<-done).pair())
+		b.mustHold()
+	}
+}
