@@ -32,7 +32,7 @@ func CreateDatabase(ctx context.Context, server, name string) (*Database, error)
 
 // Drop removes it, with connections to it, and also when ctx has ended.
 func (d *Database) Drop(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer cancel()
 	return d.server(ctx, "DROP DATABASE IF EXISTS "+pgx.Identifier{d.name}.Sanitize()+" WITH (FORCE)")
 }

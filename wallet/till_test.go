@@ -89,7 +89,7 @@ func (c *till) in(t testing.TB) *till {
 
 // dropped removes a database, when t.Context has ended.
 func (c *till) dropped(db *mongo.Database) {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := db.Drop(ctx); err != nil {
 		c.t.Errorf("drop database: %v", err)
@@ -107,7 +107,7 @@ func connect(t testing.TB, url string) *mongo.Client {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if err := client.Disconnect(ctx); err != nil {
 			t.Errorf("disconnect: %v", err)

@@ -37,7 +37,7 @@ func sharedMongo(t *testing.T) *mongo.Database {
 	t.Helper()
 	db := ownMongo(t, env(t, "SHOP_MONGO_URL"))
 	t.Cleanup(func() { // t.Context has ended by now
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if err := db.Drop(ctx); err != nil {
 			t.Errorf("drop database: %v", err)

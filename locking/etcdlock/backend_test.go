@@ -137,7 +137,7 @@ func waiting(t testing.TB, client *clientv3.Client, prefix, key string) int {
 // inQueue are the names in etcd's queue for key.
 func inQueue(t testing.TB, client *clientv3.Client, prefix, key string) (names []string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	s := &Store{prefix: prefix}
 	answer, err := client.Get(ctx, s.queueOf(key), clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))

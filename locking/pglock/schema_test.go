@@ -35,7 +35,7 @@ func newPool(t testing.TB) *pgxpool.Pool {
 	}
 	exec(t, pool, "CREATE SCHEMA "+schema)
 	t.Cleanup(func() { // t.Context has ended by now
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if _, err := pool.Exec(ctx, "DROP SCHEMA "+schema+" CASCADE"); err != nil {
 			t.Errorf("drop schema: %v", err)

@@ -66,7 +66,7 @@ func openWallets(t *testing.T, options ...option) *shop {
 	t.Helper()
 	db := connectMongo(t).Database("api_" + strings.ReplaceAll(uuid.NewString(), "-", ""))
 	t.Cleanup(func() { // t.Context has ended by now
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if err := db.Drop(ctx); err != nil {
 			t.Errorf("drop database: %v", err)
@@ -96,7 +96,7 @@ func connectMongo(t *testing.T) *mongo.Client {
 	t.Helper()
 	client := must(mongo.Connect(must(wallet.ClientOptions(env(t, "SHOP_MONGO_URL")))(t)))(t)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if err := client.Disconnect(ctx); err != nil {
 			t.Errorf("disconnect: %v", err)

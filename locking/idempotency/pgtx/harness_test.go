@@ -85,7 +85,7 @@ func newDatabase(t testing.TB, cfg func(*pgtx.Config)) *database {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { // t.Context has ended by now
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if _, err := conn.Exec(ctx, "DROP SCHEMA "+name+" CASCADE"); err != nil {
 			t.Errorf("drop schema: %v", err)
