@@ -89,19 +89,19 @@ var flows = []struct {
 
 // auditNumbers is the audit as GET /v1/audit tells it. Where MongoDB should be
 // and is not, there is no audit: half of one would look like a whole one.
-func (p *parts) auditNumbers(ctx context.Context) (map[string]map[string]int64, error) {
-	stock, err := inventory.Audit(ctx, p.pool)
+func (a *app) auditNumbers(ctx context.Context) (map[string]map[string]int64, error) {
+	stock, err := inventory.Audit(ctx, a.pool)
 	if err != nil {
 		return nil, err
 	}
-	money, err := transfer.Audit(ctx, p.pool)
+	money, err := transfer.Audit(ctx, a.pool)
 	numbers := map[string]map[string]int64{"inventory": stock, "transfer": money}
-	if err != nil || p.till.db == nil {
+	if err != nil || a.wallets.db == nil {
 		return numbers, err
 	}
-	if err := p.till.closed(); err != nil {
+	if err := a.wallets.closed(); err != nil {
 		return nil, err
 	}
-	numbers["wallet"], err = wallet.Audit(ctx, p.till.db)
+	numbers["wallet"], err = wallet.Audit(ctx, a.wallets.db)
 	return numbers, err
 }

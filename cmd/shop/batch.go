@@ -46,22 +46,22 @@ func (c *batchCmd) Run(ctx context.Context, std stdio) error {
 		return err
 	}
 	money := transfer.Config{Pool: pool, Count: func(transfer.EventKind, string) {}}
-	bank, err := c.Transfers.open(ctx, c.Lab, money, log, prometheus.NewRegistry()) // of which nobody asks
+	backend, err := c.Transfers.open(ctx, c.Lab, money, log, prometheus.NewRegistry()) // batch serves no metrics
 	if err != nil {
 		return err
 	}
-	defer bank.close()
+	defer backend.close()
 	wallets, err := c.connectIfAny()
 	if err != nil {
 		return err
 	}
 	defer disconnect(wallets)
 	if c.Every == 0 {
-		return once(ctx, log, pool, bank, wallets)
+		return once(ctx, log, pool, backend, wallets)
 	}
 	log.Info("sweeping", "every", c.Every, "strategy", c.Transfers.Strategy)
 	for ctx.Err() == nil {
-		if err := once(ctx, log, pool, bank, wallets); err != nil && ctx.Err() == nil {
+		if err := once(ctx, log, pool, backend, wallets); err != nil && ctx.Err() == nil {
 			log.Warn("not all of it could be done; it is tried again", "error", err)
 		}
 		pause(ctx, c.Every)
@@ -70,8 +70,8 @@ func (c *batchCmd) Run(ctx context.Context, std stdio) error {
 }
 
 // once goes on after an error: etcd that is down is no reason to keep old keys.
-func once(ctx context.Context, log *slog.Logger, pool *pgxpool.Pool, bank *bank, wallets *mongo.Database) error {
-	swept, sweepErr := sweep(ctx, bank)
+func once(ctx context.Context, log *slog.Logger, pool *pgxpool.Pool, backend *transferBackend, wallets *mongo.Database) error {
+	swept, sweepErr := sweep(ctx, backend)
 	keys, keysErr := pgtx.Purge(ctx, pool, pgtx.KeysKept)
 	var (
 		refusals  int64
@@ -88,8 +88,8 @@ func once(ctx context.Context, log *slog.Logger, pool *pgxpool.Pool, bank *bank,
 	return errors.Join(sweepErr, keysErr, walletErr)
 }
 
-func sweep(ctx context.Context, bank *bank) (int, error) {
-	service, err := bank.with("")
+func sweep(ctx context.Context, backend *transferBackend) (int, error) {
+	service, err := backend.with("")
 	if err != nil {
 		return 0, err
 	}

@@ -15,16 +15,16 @@ import (
 	"shop/wallet"
 )
 
-// bonusClient asks the outside what a credit gets on top. How long that may take
-// is the ctx's affair: the wallet is locked meanwhile.
+// bonusClient requests the bonus of a credit from the bonus service. ctx bounds the
+// request: the wallet is locked meanwhile.
 type bonusClient struct {
 	url  string
 	http *http.Client
 }
 
-// newBonusClient has a transport of its own, without a proxy from the environment:
-// this is a neighbour. A redirect is an answer that we do not understand: following
-// it, the question would be asked twice.
+// newBonusClient has a transport of its own, without a proxy from the environment: the
+// bonus service is in the same network. A redirect is an error: to follow it would send
+// the request twice.
 func newBonusClient(baseURL string) *bonusClient {
 	return &bonusClient{url: baseURL + "/v1/bonuses", http: &http.Client{
 		Transport:     &http.Transport{MaxIdleConnsPerHost: bonusIdleMax, IdleConnTimeout: idleWait},
@@ -71,7 +71,7 @@ func (b *bonusClient) ask(ctx context.Context, a wallet.Ask) (int64, error) {
 	return readBonus(body)
 }
 
-// readBonus wants a bonus that was said: none is not 0.
+// readBonus requires the field bonus: a reply without it does not mean 0.
 func readBonus(body []byte) (int64, error) {
 	var answer struct {
 		Bonus *int64 `json:"bonus"`

@@ -12,7 +12,7 @@ import (
 )
 
 // clientCmd is how callers come and go. There is no command to show a key: the
-// table has only its hash, so that who reads a backup cannot buy.
+// table has only its hash, so that a backup holds no usable key.
 type clientCmd struct {
 	Add    clientAddCmd    `cmd:"" help:"Make a client and print its key, which cannot be printed again."`
 	List   clientListCmd   `cmd:"" help:"List the clients."`
@@ -63,7 +63,7 @@ func (c *clientRotateCmd) Run(ctx context.Context, out io.Writer) error {
 	return nil
 }
 
-// clientListCmd lists who may call.
+// clientListCmd lists the clients.
 type clientListCmd struct{ database }
 
 func (c *clientListCmd) Run(ctx context.Context, out io.Writer) error {

@@ -12,9 +12,9 @@ import (
 	"shop/transfer"
 )
 
-// epochCmd is for an operator who knows that the etcd that was is gone: its data
-// was wiped, or is a backup, and its fences begin at a number that the accounts
-// have seen long ago. Until he says so, every transfer is refused as fence-source.
+// epochCmd accepts a new etcd after the data of the old one was lost or restored from a
+// backup. The fences of the new one begin below those that the accounts have seen, so
+// every transfer is refused as fence-source until an operator has run this command.
 type epochCmd struct {
 	database     `embed:""`
 	etcdSettings `embed:""`
@@ -28,9 +28,9 @@ func (c *epochCmd) Validate() error {
 	return c.database.Validate()
 }
 
-// Run names the source anew first: from then on nobody acquires in the name of an
-// old one, and the accounts are handed over under their row locks. If it is
-// interrupted, run it again.
+// Run sets the new epoch first: from then on no lock is acquired with an old one. Then it
+// moves the accounts to the new epoch under their row locks. It can be run again after an
+// interruption.
 func (c *epochCmd) Run(ctx context.Context, out io.Writer) error {
 	pool, err := c.open(ctx, 1)
 	if err != nil {
@@ -55,7 +55,7 @@ func (c *epochCmd) Run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	delete(sources, "") // nobody has fenced these: they take the first that comes
+	delete(sources, "") // accounts without a fenced write accept any epoch
 	delete(sources, now)
 	for _, was := range slices.Sorted(maps.Keys(sources)) {
 		accounts, err := transfer.NewEpoch(ctx, pool, was, now)

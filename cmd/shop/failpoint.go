@@ -20,10 +20,10 @@ import (
 //	STEP=exp:MEAN       a pause, drawn for each request from an exponential distribution
 //	STEP=sleep:D        a pause of D
 //	STEP=kill           SIGKILL to this process
-//	STEP=stop           SIGSTOP to this process; somebody else must send SIGCONT
+//	STEP=stop           SIGSTOP to this process; another process must send SIGCONT
 //	FLOW/STEP=…         in that flow alone; without it, in each that has the step
 //
-// The pauses of exp differ on purpose: after a constant one, whoever came first
+// The pauses of exp differ on purpose: after a constant one, the request that came first
 // always writes first, and nothing is ever overtaken.
 type failpoint struct {
 	flow   string // "": every one

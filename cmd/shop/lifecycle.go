@@ -23,7 +23,7 @@ type lifecycle struct {
 	request time.Duration // what one request may take
 }
 
-// Of one connection, so that none is held by somebody who says nothing.
+// Timeouts of one connection, so that a silent client holds none.
 const (
 	headerWait     = 5 * time.Second
 	idleWait       = time.Minute

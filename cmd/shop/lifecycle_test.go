@@ -104,7 +104,7 @@ func TestLifecycle_ARequestThatDoesNotEndIsCancelledAndTold(t *testing.T) {
 	slow := s.getSlow()
 	s.stop()
 	if err := <-s.end; err == nil {
-		t.Error("nobody says that a request was cancelled")
+		t.Error("no log line says that a request was cancelled")
 	}
 	if r := <-slow; r.status != http.StatusGatewayTimeout {
 		t.Errorf("its answer: %+v", r)

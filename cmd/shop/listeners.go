@@ -14,8 +14,8 @@ type listeners struct {
 	metrics net.Listener // nil: none
 }
 
-// open binds the ports. From here on the system queues who connects, though
-// nobody answers yet; a port that is taken is an error now, with a way out.
+// open binds the ports. From here on the kernel queues connections until the server
+// accepts them. A port that is taken is an error that says what to do.
 func (f listenerFlags) open() (*listeners, error) {
 	l := &listeners{}
 	var err error
@@ -32,7 +32,7 @@ func (f listenerFlags) open() (*listeners, error) {
 	return l, nil
 }
 
-// close is for the ways out on which nobody served; closing twice does no harm.
+// close is for a start that fails before the server serves. It may be called twice.
 func (l *listeners) close() {
 	_ = l.api.Close()
 	if l.metrics != nil {
@@ -48,7 +48,7 @@ func (l *listeners) metricsAddr() string {
 }
 
 // serveMetrics serves until the function it returns is called: longer than the
-// API, so that the last requests are counted where somebody can see it.
+// API, so that the last requests can still be scraped.
 func (l *listeners) serveMetrics(log *slog.Logger, handler http.Handler) (stop func()) {
 	if l.metrics == nil {
 		return func() {}

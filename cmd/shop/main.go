@@ -1,6 +1,6 @@
 // Command shop sells stock and moves money without losing either.
 //
-// Only here are settings read, processes ended, and parts put together.
+// Only this package reads settings, ends the process, and wires the packages together.
 package main
 
 import (
@@ -22,7 +22,7 @@ type cli struct {
 	Serve   serveCmd         `cmd:"" help:"Serve the API until told to stop."`
 	Migrate migrateCmd       `cmd:"" help:"Create or update the tables and collections. Safe to run at any time, and several at once."`
 	Seed    seedCmd          `cmd:"" help:"Make the demo's clients, products, accounts and wallets where they are missing, and print the keys."`
-	Client  clientCmd        `cmd:"" help:"Who may call: add, list, rotate."`
+	Client  clientCmd        `cmd:"" help:"Clients of the API: add, list, rotate."`
 	Batch   batchCmd         `cmd:"" help:"Give back expired holds and forget old idempotency keys: once, or again and again."`
 	Audit   auditCmd         `cmd:"" help:"Count what violates an invariant."`
 	Epoch   epochCmd         `cmd:"" name:"fence-epoch" help:"After etcd was wiped or restored: let the accounts take the fences of the one that is there now. Restart every serve and batch afterwards."`
@@ -77,7 +77,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return command.Run()
 }
 
-// usageError is for whoever typed the command: nothing was tried.
+// usageError is an error of the command line or settings: nothing was tried.
 type usageError struct{ error }
 
 func (e *usageError) ExitCode() int { return 2 }

@@ -67,7 +67,7 @@ func startPurse(t *testing.T, url, key, id string, flags ...string) purse {
 	return purse{startReplica(t, url, key, append([]string{"--strategy=row"}, flags...)...), id}
 }
 
-// openPurse gives somebody one more wallet.
+// openPurse opens a wallet of the owner.
 func openPurse(t *testing.T, db *mongo.Database, owner uuid.UUID, opening int64) string {
 	t.Helper()
 	service, err := wallet.New(wallet.Config{Database: db})

@@ -24,7 +24,7 @@ type seedCmd struct {
 	Rotate bool `help:"Give the demo's clients new keys; the old ones stop working."`
 }
 
-// The demo: two customers, who cannot see each other's orders, accounts and wallets, and an administrator.
+// The demo: an administrator, and two customers that cannot read each other's orders, accounts and wallets.
 var (
 	demoClients = []struct {
 		name  string

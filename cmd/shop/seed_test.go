@@ -74,7 +74,7 @@ func TestClient_AddListRotate(t *testing.T) {
 		t.Errorf("%q %v", rotated, err)
 	}
 	if _, err := shop(t, "client", "rotate", "nobody", "--postgres-url", url); exitCode(err) != 1 {
-		t.Errorf("a key for nobody: %v", err)
+		t.Errorf("a key for an unknown client: %v", err)
 	}
 	list, err := shop(t, "client", "list", "--postgres-url", url)
 	if err != nil || !strings.Contains(list, "carol") || strings.Contains(list, key) || strings.Contains(list, "shop_") {

@@ -43,7 +43,7 @@ type listenerFlags struct {
 	MetricsListen string `env:"SHOP_METRICS_LISTEN" default:"127.0.0.1:9090" help:"Address of /metrics; empty turns it off."`
 }
 
-// limitFlags: everything that somebody may wait for, or pile up, has a bound.
+// limitFlags bound every wait and every resource that requests take.
 type limitFlags struct {
 	RequestTimeout  time.Duration `env:"SHOP_REQUEST_TIMEOUT" default:"5s" help:"Of a whole request; then 504, or 408 while its body is being read."`
 	MaxInFlight     int           `env:"SHOP_MAX_IN_FLIGHT" default:"256" help:"Requests at work at once, of all clients; then 503. A request whose body is being read is not at work yet."`
@@ -55,7 +55,7 @@ type limitFlags struct {
 }
 
 // labFlags are for breaking things. Without --lab each of them is an error, not
-// silently ignored: who sets one believes that it works.
+// silently ignored.
 type labFlags struct {
 	Lab        bool        `env:"SHOP_LAB" help:"Unsafe strategies, ?strategy=NAME and failpoints; on loopback addresses only."`
 	Failpoints []failpoint `name:"failpoint" env:"SHOP_FAILPOINT" sep:";" placeholder:"STEP=WHAT" help:"At after-acquire, after-guard, before-commit or after-commit (of one flow alone: inventory/STEP, transfer/STEP, wallet/STEP; the last two have more of them): exp:MEAN or sleep:D to pause, kill, stop. Repeatable; in the environment separated by semicolons."`
@@ -111,7 +111,7 @@ func (c *serveCmd) validateLab() error {
 	return nil
 }
 
-// validateLimits reports all that is wrong at once, so that nobody has to start ten times.
+// validateLimits reports all errors together.
 func (c *serveCmd) validateLimits() error {
 	var errs []error
 	for _, d := range []struct {
@@ -138,7 +138,7 @@ func (c *serveCmd) validateLimits() error {
 }
 
 // Run serves until ctx ends. The listeners come first, so that a port that is
-// taken is an error of the start; the pools close last, when nobody uses them.
+// taken is an error of the start; the pools close last, when no request uses them.
 func (c *serveCmd) Run(ctx context.Context, std stdio) error {
 	log := c.Log.logger(std.err)
 	listeners, err := c.Listeners.open()
@@ -147,21 +147,21 @@ func (c *serveCmd) Run(ctx context.Context, std stdio) error {
 	}
 	defer listeners.close()
 	reg := newRegistry()
-	parts, err := c.assemble(ctx, log, reg)
+	app, err := c.assemble(ctx, log, reg)
 	if err != nil {
 		return err
 	}
-	defer parts.close(log)
-	return c.serve(ctx, log, listeners, parts, reg)
+	defer app.close(log)
+	return c.serve(ctx, log, listeners, app, reg)
 }
 
-func (c *serveCmd) serve(ctx context.Context, log *slog.Logger, l *listeners, p *parts, reg *prometheus.Registry) error {
+func (c *serveCmd) serve(ctx context.Context, log *slog.Logger, l *listeners, a *app, reg *prometheus.Registry) error {
 	stopMetrics := l.serveMetrics(log, metricsHandler(reg))
 	defer stopMetrics()
 	log.Info("serving", "address", l.api.Addr().String(), "metrics", l.metricsAddr(), "strategy", c.Locks.Strategy, "transfers", c.Transfers.Strategy, "wallets", c.Wallets.Strategy, "lab", c.Lab.Lab)
 	life := lifecycle{
-		log: log, drain: p.server.Drain, closing: p.server.Close, delay: c.Limits.DrainDelay,
+		log: log, drain: a.server.Drain, closing: a.server.Close, delay: c.Limits.DrainDelay,
 		timeout: c.Limits.ShutdownTimeout, request: c.Limits.RequestTimeout,
 	}
-	return life.run(ctx, l.api, p.server)
+	return life.run(ctx, l.api, a.server)
 }

@@ -17,7 +17,7 @@ import (
 	"shop/inventory"
 )
 
-// dribble is a purchase by alice whose body has not come but for its first byte.
+// dribble is a purchase by alice of whose body only the first byte has arrived.
 type dribble struct {
 	t    *testing.T
 	conn net.Conn

@@ -324,7 +324,7 @@ type Health struct {
 	// Transfers Unreachable: no money moves, all else goes on
 	Transfers *HealthTransfers `json:"transfers,omitempty"`
 
-	// Wallets Unreachable: nothing is done with wallets, all else goes on
+	// Wallets Unreachable: requests for wallets are busy, all else goes on
 	Wallets *HealthWallets `json:"wallets,omitempty"`
 }
 
@@ -340,7 +340,7 @@ type HealthLocks string
 // HealthTransfers Unreachable: no money moves, all else goes on
 type HealthTransfers string
 
-// HealthWallets Unreachable: nothing is done with wallets, all else goes on
+// HealthWallets Unreachable: requests for wallets are busy, all else goes on
 type HealthWallets string
 
 // LineRequest defines model for LineRequest.
@@ -535,13 +535,13 @@ type WalletOperation struct {
 	// Wallet Of a payment, the payer's
 	Wallet openapi_types.UUID `json:"wallet"`
 
-	// To Of a payment, who is paid
+	// To Of a payment, the payee's
 	To *openapi_types.UUID `json:"to,omitempty"`
 
 	// Amount In minor units, as asked for
 	Amount int64 `json:"amount"`
 
-	// Bonus What a credit got on top
+	// Bonus The bonus of a credit, in minor units
 	Bonus int64 `json:"bonus"`
 
 	// Currency ISO 4217
@@ -728,7 +728,7 @@ type ServerInterface interface {
 	// GetOrder One of the caller's own orders.
 	// (GET /v1/orders/{id})
 	GetOrder(ctx echo.Context, id OrderID) error
-	// CancelOrder Gives the stock back, exactly once.
+	// CancelOrder Returns the stock, exactly once.
 	// (POST /v1/orders/{id}/cancel)
 	CancelOrder(ctx echo.Context, id OrderID, params CancelOrderParams) error
 	// ListProducts All products, by sku.
@@ -740,25 +740,25 @@ type ServerInterface interface {
 	// CreateTransfer Moves money at once, or holds it to be moved later.
 	// (POST /v1/transfers)
 	CreateTransfer(ctx echo.Context, params CreateTransferParams) error
-	// GetTransfer One of the transfers that the caller asked for.
+	// GetTransfer One of the caller's own transfers.
 	// (GET /v1/transfers/{id})
 	GetTransfer(ctx echo.Context, id TransferID) error
-	// PostTransfer Moves held money, all of it or a part; what is left over is free again.
+	// PostTransfer Moves held money, all or part of it, and releases the rest.
 	// (POST /v1/transfers/{id}/post)
 	PostTransfer(ctx echo.Context, id TransferID, params PostTransferParams) error
-	// VoidTransfer Frees held money.
+	// VoidTransfer Releases held money.
 	// (POST /v1/transfers/{id}/void)
 	VoidTransfer(ctx echo.Context, id TransferID, params VoidTransferParams) error
 	// GetWallet One of the caller's own wallets, with its latest entries.
 	// (GET /v1/wallets/{id})
 	GetWallet(ctx echo.Context, id WalletID) error
-	// CreditWallet Adds an amount, and the bonus that an outside service gives for it.
+	// CreditWallet Adds an amount and the bonus that the bonus service grants for it.
 	// (POST /v1/wallets/{id}/credits)
 	CreditWallet(ctx echo.Context, id WalletID, params CreditWalletParams) error
-	// DebitWallet Takes an amount out, if it is there.
+	// DebitWallet Takes out an amount, if the balance covers it.
 	// (POST /v1/wallets/{id}/debits)
 	DebitWallet(ctx echo.Context, id WalletID, params DebitWalletParams) error
-	// PayFromWallet Moves an amount to another wallet, anybody's.
+	// PayFromWallet Moves an amount to another wallet, of any client.
 	// (POST /v1/wallets/{id}/payments)
 	PayFromWallet(ctx echo.Context, id WalletID, params PayFromWalletParams) error
 }
@@ -4062,7 +4062,7 @@ type StrictServerInterface interface {
 	// GetOrder One of the caller's own orders.
 	// (GET /v1/orders/{id})
 	GetOrder(ctx context.Context, request GetOrderRequestObject) (GetOrderResponseObject, error)
-	// CancelOrder Gives the stock back, exactly once.
+	// CancelOrder Returns the stock, exactly once.
 	// (POST /v1/orders/{id}/cancel)
 	CancelOrder(ctx context.Context, request CancelOrderRequestObject) (CancelOrderResponseObject, error)
 	// ListProducts All products, by sku.
@@ -4074,25 +4074,25 @@ type StrictServerInterface interface {
 	// CreateTransfer Moves money at once, or holds it to be moved later.
 	// (POST /v1/transfers)
 	CreateTransfer(ctx context.Context, request CreateTransferRequestObject) (CreateTransferResponseObject, error)
-	// GetTransfer One of the transfers that the caller asked for.
+	// GetTransfer One of the caller's own transfers.
 	// (GET /v1/transfers/{id})
 	GetTransfer(ctx context.Context, request GetTransferRequestObject) (GetTransferResponseObject, error)
-	// PostTransfer Moves held money, all of it or a part; what is left over is free again.
+	// PostTransfer Moves held money, all or part of it, and releases the rest.
 	// (POST /v1/transfers/{id}/post)
 	PostTransfer(ctx context.Context, request PostTransferRequestObject) (PostTransferResponseObject, error)
-	// VoidTransfer Frees held money.
+	// VoidTransfer Releases held money.
 	// (POST /v1/transfers/{id}/void)
 	VoidTransfer(ctx context.Context, request VoidTransferRequestObject) (VoidTransferResponseObject, error)
 	// GetWallet One of the caller's own wallets, with its latest entries.
 	// (GET /v1/wallets/{id})
 	GetWallet(ctx context.Context, request GetWalletRequestObject) (GetWalletResponseObject, error)
-	// CreditWallet Adds an amount, and the bonus that an outside service gives for it.
+	// CreditWallet Adds an amount and the bonus that the bonus service grants for it.
 	// (POST /v1/wallets/{id}/credits)
 	CreditWallet(ctx context.Context, request CreditWalletRequestObject) (CreditWalletResponseObject, error)
-	// DebitWallet Takes an amount out, if it is there.
+	// DebitWallet Takes out an amount, if the balance covers it.
 	// (POST /v1/wallets/{id}/debits)
 	DebitWallet(ctx context.Context, request DebitWalletRequestObject) (DebitWalletResponseObject, error)
-	// PayFromWallet Moves an amount to another wallet, anybody's.
+	// PayFromWallet Moves an amount to another wallet, of any client.
 	// (POST /v1/wallets/{id}/payments)
 	PayFromWallet(ctx context.Context, request PayFromWalletRequestObject) (PayFromWalletResponseObject, error)
 }
@@ -4680,92 +4680,91 @@ func (sh *strictHandler) PayFromWallet(ctx echo.Context, id WalletID, params Pay
 // const string: with thousands of chunks the chained `+` fold is several
 // times slower for the Go compiler than parsing a slice literal.
 var swaggerSpec = []string{
-	"7D3bchu3kr+CMzlVsesMJZKS7Ih6UpzoRBs7UlnWSdVK2gicaZI4mgHGAIb0RGEe9wP2E/dLttDA3Kjh",
-	"VZfYXulFJGbQABrdjb6Ct14g4kRw4Fp5vVsvoZLGoEHit+MQ4kRo4EH2M2SmJQQVSJZoJrjX836hMSii",
-	"R0AY18B1j3SIFqS7t0cSybim/QjI4dmb42MSjKikgQHskz6VQIQkVBFKPqZCQ0iUlowPyYv3R2/Id/u7",
-	"HZ9MmB6Ry8tLj1Aemg+XBFRAEwhfHpC+0CMyEDJWxAAzU1A0BnID2RY55ATiRGdkBDQESZgiXHDwEZCe",
-	"CNduu8Y0MnAg3CKHprt5O+XsYwoGPmFakSBiwDURY5CERhER0vY20CTlagBS9UiqIMQulCgIBA+JhI8p",
-	"KE2YNkCvWYnN1g1kLQmmy/UW+ZVGEWhFRnSMK1BEDMySmCRiwrfISaoDYTBt5nsDibbDaBIBVZp0d8lI",
-	"pFLlC9AjigPihOiQMo7vGxzFgkNmoFMu9AhkvrQF07N982X6ZDJiwYhEQtwUUM2gAyaVthi+HgjZZ2EI",
-	"3Hae2OU1dhUTDtJ23vJ8jxmqsrvj+R6nMXi9KhW2DBn6nkEskxB6PS1T8D0VjCCmhj7hE42TyPR6NegE",
-	"nWCv28LdanU834vpp7fAh3rk9fY6Xd+LGc+/d3wvoVqDNBP4rxcXf/um9efVBWn9eXXb9rt7O9OLv7X+",
-	"vPrDtv9x6b24IH/7pnV5eXF5eYUtl+azZ/5dvbzt+N29veml9/Lvnu/pLDHzsQTuTae+d2JmdPyDmS8u",
-	"OKF6VC6XhQtXaIiVaq/npSm+WZn2Rbu1f9g6oq3B1e130xet6vfd6cvbnWmtqdOdNs/vTEuqYdjA8D+J",
-	"CVFaBDeGYjS9Ae47morFGEIfudptOJlIpjXwAyJ4lBHGccMj2icvrtVIJESBHANptSLav37pk35GKDE4",
-	"sARcf2cEUXJNIqa0Qn5QLIQCHoxBZmRMoxTMvAqOJi922+2XliiVMI/sm5b0cSjGCSsp72MKMit3QuV4",
-	"qOK/im/a+v0fpHV12/F35uHyg+OcTbf77xIGXs/7ZruU09v2qdo+Pz/+AQexAuQRh5ia/ioRXAEeDEc5",
-	"h5svgUDhbz7SJIlYQA21bCdS9COI//FvJfC11QY8tb3smHXiK8SKN/W9n4BGhnHnDr/esA5cw6iG5Jkm",
-	"SlMeqi0z9DE3BECjp1w7c2P2SMpvuJhwMhkBkjHTZESTBDiEdnJjGrHwaeeGQ7bcceeT5pPEzO5dzppP",
-	"Ob9CHvgkZkoxPmzNzNBM7Rehj0TKn3RmXOjWwAzaM7JMQqmpoOZhv2qUc4FhcfmtMlN9TzW8ZTHTT4tH",
-	"IwxbkR3XTJgVmpECHiqihSBxGoxw9iNaNpCUGzVsQjN8hM2UZwUpo8oTGHE8kCJGlYuGoQSlDnD9oeDg",
-	"+U4vQPnzHrTMWocDDbK+NCeADbsMQZpVGHzBAAnwCXElUt0SgxaelT6hkQQaZq2A8gCiyKBPaSEhPCCM",
-	"txIphmaxBW8/wFpPEpDUzuUpBYFKBwMWGJpoDVIeqnydXjmz/ED8ayfmE/iUmOOw3BwFWj/y1qB8/MBi",
-	"EKl+Us61I7e0HRqlDemLMLNcZxhSRWISZX7Jb6gH4t491BmLam/T9I7LI2yLnBmB0s+0Nb/wgxYEaDAi",
-	"EhLQzHRyBhKae/UtqRoL7yGJaGZXUB/xDDQRnNAKyK2algc8jb3ehWd0Je/qrmI3LdCzCqethyerzZVw",
-	"vzaMrSAB1kNYAfDrwdRfICQK4bBEw/wgxFsqh/CkcxOiFeGgU9875zTVIyHZ7097pqfVce08xpRFtB89",
-	"KS76qcp8EgmjaStNI+gVQtsnVJlts6Y22s7o/RqkUeRs85Bq2qcKVU06odkBGQAPoKVEKoM6KB4SyolA",
-	"OVRodIQG+oAI65FqPcCpeM5VmiRCagjfQcjoB3zpKXe1GL8Vmwm0cJrmRdfbAD8MApG62YQhMjWNTqVB",
-	"jmbGJh7QSIHvJZWmW69GH/Vhfx1RTQLKSR+ISsxC/dK1w7h+tVu6E3KE+d4n683yentT3+vTyOiTd2Ef",
-	"cxIzLiRJOdOqCXDMOIuNFGovGmRn6nuBBKoh/I3qmvMpNLaAkRh3nB6V/q9N/1RKIzAbZnl2Qna7ndcz",
-	"PqzD1n9e3e40eFMqgLtT3wOupUNzHe4H9AppUNr6FT3fYxpitYxG3Bb/yLVEg9CNTqWkWXXwV1ND7VGD",
-	"5D+xB4fbF59MnCNWArJiSPoZGYkovMeW7E59z1r3s37AucjqWO9N7v25sO6gYl9KOnLL8itkW6K5Rgnl",
-	"oSX6/4ZAG3TV0Lcem9yHxnaRoSNN57DYhKIxaRR9VmOLHuEwpJqNoXBGJzRDbK/Bh4YSdUWfWWNXfG8M",
-	"UjnFsZGQqEWpT6iRpYStKSN2Zje+mGiOsnIKy7c3zuXfIlmzRX5gQ2O/Cx5lPdLdauMx0oU2xi6kM8Sb",
-	"yJ9+suS/326/7uzvd/d2X++29/c7Fc7o3FltMTFnW60rn4tFLRQM9q1ZbLrOjchKQ7ZgLvPbl+3utGGw",
-	"+n4cRWJC/ve//4cwPqaSUa7xG0/jPkij2o6ZiPAoVVteA7TSr7oGHiMR3KiqaituPN9LuTSqNQqSqyZW",
-	"MG+3xlRyGhs4F95bA+fkZ8+3n87rAGrnUiKUNqb5A4x66kDhwPmXeWMbhlea6vTuyCEMJQ2RvENJGbcD",
-	"phUtcbX52C3A2diPP5SAXUMJ3jac1wepSZkidneXeSuLNJpfJZSjfIx0QqSADAUYhsbD4F6Izu00i+ni",
-	"2zxUG9HuYodLp65HjA/NWWt0Vxs6LsKOD78QF7DFZbjP8xaxNys2HPE0iY23jMNmguxjSrlmukHLurc8",
-	"7rTxb5kYVjfpMjl69vP5HSFquvnl9JuwYt1Ga2oUuaN1c731HjrJq8fSe/c20f58L2LcomUlPRjxbUhx",
-	"kRK80ygGA8EHDMM7frkFK/IUDvumAsA2VKHUtS6hbQjucWyf3Uat2S05R2k+i5o6vUSRKtG7OYvPX1Nn",
-	"mbLq+HQhvRjU/ZZI9ri25WJJUJvFXDxuJi0Lfqgv7UcajIi6SYlA680cG4wTc57ku3tgz5HdbndVo7Iq",
-	"0qcoVY9tt66VqO5bZ4bTZpFjZ9yEhlOaxfA0+q+h9pVTEmp2hzBG5Xx12ehc913AIir1CdUkFkoXFrkx",
-	"dA9QTRCpJkzjbj+cWWLofCjQkdRSNyxpicQuqJUIjOTbJIxpkzqfu6qWIaK+4PdHb8j+7h4eKnUMlY6r",
-	"u24S99CFmmlfpDUTc9nZ8t3UX+7iEmkUbujk6rTRvNGURc0yawUcz+iTEQx0c1oTRqQnYJMJJaw309do",
-	"kbhhZ6H/x9nJL8Q9JVoURDiRwuis1lnrQnSN6F5vmXullL+744kUYRrM7vh9h3xV0wYWOxQ105ZYFnr3",
-	"tPMC55pF7vdV29XIuudXHtwJstee3g0B1x67aHAjQBcYrj0rMjdmBqllwtSeFVko9dY5CSk1qM3pNPWB",
-	"i1B1rb0Wsqg+KHOparMBPRJhyyyORpGYzHQqozD1MRod6NVXZuLP9WeVrJLag36q6niIxAxKMfpRX1Yl",
-	"llF7cDdgUVlWw6zyfKtVLdssgZNUnwzOHFmahkNLP28q9GiajyuUeOQI0bT/WJBgpfNZQXumschRyiEh",
-	"ub0vqM00vqvQGX63FDaTyu0A1Brf53RlYZ+WBGUazuukZJqOKkSEQyH5/CL0YUE8prkIGOaAGgI+9tFM",
-	"hoRrrGQ72ZbvLWWYj29FsfAzRw04M0MHZzkZuN0xBHBe7D/OrDbQcWXPa/qw9SQ0C1SX67rhCdqx4Llu",
-	"CiSX/mt1Y1PL1zuU9u/oYRbTVgL7izwRp/aYWNfqfgyb15zaNo91yZHx6AbLasaTPZhW8OUudBKhMYTL",
-	"zhdWszHtIAt27i1bW5d2qsHqjoKcSKZLjJcCcNN8z34+r+ftB2IwALhLKLT1e7u1v/Ubplu/2m1Kty59",
-	"io9iRvRKRrQpjjZatqExvntPJ9N3j+VkeoXB1XDDaaHObrUptRGA/anvDaSI1/JydTdzjOWaXbPoxZKG",
-	"zQXGnlOKa3psHgr2bAQDP4wFs879XAldz5v+vgSZN53moPOGf+VD5A0/lkPVjBhr4a+MxJ1GLxlun18z",
-	"+0tcz8gxg5+lPrNyqU/h5Xg4rqqwAuPNZmeENmDhlMAMHsbJflv5pLMXGznTGe20Y+utIAnwkPEh+vOR",
-	"YnKx2dmL6xVOO3cKnDay8ircuNzv43tufnatA5pGeo7D4icRhWVJWs+gAONObpmiagr3hYiA8jWmvKGj",
-	"qpFwC3JookwE03RuGAVYmt1LkwQkCaiCsvCRcdKXNAB14La+qF+0me4LarxerF/k9cfl5e36vS4vpy8b",
-	"KfrXQhtegwc/+1ylvS8qV8nuwdJUpcfNFlo5Nag626fLDNp5oMwgdNdNsAA41etnB4lqfvjm21CCKZN3",
-	"VkJ7LT/9MVzrS+zT1bRhzGcUPFVzNouSQELINBkKzK7WItlcVrz6XFXv1wW/1kG+oyEQMcjLrSgPiXUS",
-	"rqXt3jBb3VZEaxGjSE99/J/YWNJaSRBvciD26w8OlP12WgKcid025rxR4mbgk8kI63UTysJ1lrm7wFtT",
-	"H6DI9/tWrTNAs8KLmC1GrugOlqRXDw+jTRKkkunszIj6PFssZrzxAgZzfhyeHmMFPlb1E3yXYeWykEXd",
-	"AWpRQCXygRtzpHWC6i4S1WrgM0eCKwA2a2F80LDTP2IRdn45AhZ7ByPKh6CIEjHYVJ6ASnO4mCXN1P8j",
-	"+WPBIVUYncV6DQnQq1YqkBfdT59e+qYpAKkp41FGQhZigruBwGEMkkxYFLnyRCxoNCt9QW1iDI1e5oWY",
-	"Mc3s7QxlLcmveJmBGd/ob0ab7WdIVdcGDdd5FYnzKPtuPPeOdb0RGgkOB1g+WbvCwt3akHLNIqchhhAY",
-	"E24Lcw8C4Ap1KVfg/e74g+d7qYwc9lVve1skwK0jfEvI4bbrtB0z67CxURhPjVCQFpmoXsezZxanCfN6",
-	"3s5We2vHSrIR0uJ2xMbwu/k0tExWHEzHodfz3uLTmWrxbrs9T6Ep3isqsH1vd5XXSzf31Pf2VulRuHer",
-	"XOb1Lq58T6VxTI1yksfIAlCG9NQEpE2TpENVO4WVd2XAbKOTfj463tvHnzk+TIed1We0AH3OQFfIMH0w",
-	"lK3JCCQsROK4s+0i0Wr7loXTuej8J+i8EMOvXVVz8Uj3Hlw179yDVK3lK2moSanE5rc2o4Dddmd5j/OZ",
-	"gqbd9u7yTkUMynTo7i/vUI3fPBptVhNgsc8KK8mjP0jQBQmf5CdKWXNPxITn+6HcxURMq9xyc3ZQlcTL",
-	"nNuSwvOc8LmUnVpF6vEIDgeYQ242QVwdYNoTlUDaxiqiBG9hyW8Ukmw4emKKXGHvj6r3gnxFJFnK2KoK",
-	"eHE1rYlcq02V2f5i4G65GURiguaZLrbXPDSEO1MDsEAu26uuMDwkVAPdnkY0AJuhe0ciNy21fGV7JiI9",
-	"9Zf2KO4lsnIZj5rvRZg9bIV6ka5XV/WdZ3GGO1eg6bPiBoTPVoy3v1uBZ+qxeey2Cqu5FHPzfmcFrimS",
-	"BbDD3iqrb0gnQEHQXYWp7W05X+lZ9n2aKRTomD9qbBkueF0Xs/w9w+9LtbDNOD6/9+xR1aq5t0yYUw6X",
-	"96xSfSYqlSW2Fclx2+b1zT+KbJ7VPSnTX/vYuvpaz4Q1hfuzuPX+ycbuOlR7R2KfBjc+gU800FGGVQWL",
-	"aL2afzPHt6L0af7SI0rQagrRHDmaz/VJRelXSDGHUVTgEm/AVDdplUbK1KlZKtm+VTfpwjM6T89axVNi",
-	"8802c5XYsr6rxyfIJcT4fKz/Bcd6gftFNFurQJ5zeGNU5EN5QcEXb0vO5iw9rDlZXnn1OftiPkNDtIa4",
-	"v8IgXfFeoyKz67aogPKOpIjtreOifut54SuuVCF525jGlJfl7Ha7ZdTH6WF3i47ml7JM/Se7KHaLnAxs",
-	"1gUuEOGSgHIuNFE0w9itAsSAg9gj1wMp4msCH1MaGfRca3F9QK5dOtp1Uep3XebjXdvLSLH2agxSwUHt",
-	"aeH05IKEqRVV9n7STowXYb3utkdbX6tsf4e5ePY+CKpdRayQ9voiwrRBQB9siiz6weUS93fRtNS3sPEh",
-	"ULlq+1HVkUXXDRp9JF/qs0Ly1/kZCnKzbFy6HspkpbUIdjtXW+a4wYV6GLr1v0RVp1q/Pb17WfznrtY8",
-	"KynPXvO7Z98IotAegPYqCAyd2Ts0Eyr1QVHGHcHA/TYMU2QgAWz2znriZSxs3l+zePmXYOGXIl6+Zsbf",
-	"kIOfeco7klDjqSXc4e7uWqor/ppnXK7HEsXvpTyqnugmN0dLtEt81hE/k1hU+SNVy7N78kvpGsl126ZV",
-	"L/Z1hez+pPtFqor12zof1idWuTH/2Sn2rDc+fTAnDDFf3Wb/u18bxB/a4KmzQyknwv14mQI5ZgGQIQYN",
-	"7U8Nri5ksGRjgYzBOoxnEfMsYj4Xk7aOuWfZ9MSy6QO9gYpwMlLIJ2xQlh/XU/QXCx9XRLUoLZRmR1LE",
-	"/z8F0MyVjM8S6FkC3Tv098E5m3R55ZT9Nd2EZuqriftda1GJ4VXW6i5JTKixzVQe9jtoDhCiIvVV+yZL",
-	"Oa5F8VPOFlVG7cz6Isy+nWeyzpYWVOo/XW0B/m6QldS2pnAbZaWDNVvO+X2aMT606u6QjRkfYuJbmVzk",
-	"Et2MaG6o7M6Pn/L9IoHkbo93AuHnblkeYkASr37XJYDSodQEgUNmjXxK8vJc1y9H0t1eRxgpFgqwMFmm",
-	"7geWbPFkvsyyfGKKBc+BiGPL0c8ZcmsR/PT/AgAA//8=",
+	"7D3bchu3kr+CTE7VsesMJZKS7Ih6Upxoo40dqSTrpGolbQTONEkczQBjAEOaUZjH/YD9xP2SLTQwN3J4",
+	"1SWyj/xiDmYANBrdjb5Cd14g4kRw4Fp5nTsvoZLGoEHi03EIcSI08GD8M4xNSwgqkCzRTHCv4/1CY1BE",
+	"D4AwroHrDmkRLUh7b48kknFNuxGQw/N3x8ckGFBJAzOwT7pUAhGSUEUo+ZQKDSFRWjLeJ6/Ojt6R7/Z3",
+	"Wz4ZMT0gV1dXHqE8ND+uCKiAJhC+PiBdoQekJ2SsiBnMgKBoDOQWxlvkkBOIEz0mA6AhSMIU4YKDjwPp",
+	"kXDttmtMIzMOhFvk0HQ3X6ecfUrBjE+YViSIGHBNxBAkoVFEhLS9zWiSctUDqTokVRBiF0oUBIKHRMKn",
+	"FJQmTJtBb1iBzcYtjBsSTJebLfIrjSLQigzoEFegiOiZJTFJxIhvkZNUB8Jg2sB7C4m202gSAVWatHfJ",
+	"QKRSZQvQA4oTIkC0TxnH7w2OYsFhbEanXOgByGxpC8CzfbNl+mQ0YMGARELc5qOaSXtMKm0xfNMTssvC",
+	"ELjtPLLLq+0qRhyk7bzl+R4zVGV3x/M9TmPwOmUqbBgy9D2DWCYh9DpapuB7KhhATA19wmcaJ5Hp9abX",
+	"ClrBXruBu9Voeb4X08/vgff1wOvstdq+FzOePbd8L6FagzQA/Pery2++bfx5fUkaf17fNf323s7k8pvG",
+	"n9d/2PY/rrxXl+SbbxtXV5dXV9fYcmV+e+a/69d3Lb+9tze58l7/zfM9PU4MPJbAvcnE904MRMc/GHhx",
+	"wQnVg2K5LFy4QkOsVHsdL03xyxLYl83G/mHjiDZ613ffTV41ys+7k9d3O5NKU6s9qYfvXEuqoV/D8D+J",
+	"EVFaBLeGYjS9Be47morFEEIfudptOBlJpjXwAyJ4NCaM44ZHtEte3aiBSIgCOQTSaES0e/PaJ90xocTg",
+	"wBJw9ZsBRMkNiZjSCvlBsRDy8WAIckyGNErBwJVzNHm122y+tkSphHllv7Skj1MxTlhBeZ9SkONiJ1SG",
+	"hzL+y/imjd//QRrXdy1/Zx4uPzrO2XS7/yah53W8b7cLOb1t36rti4vjH3ASK0AecYqJ6a8SwRXgwXCU",
+	"cbh5CAQKf/OTJknEAmqoZTuRohtB/I9/KYGfrTbhqe1l56wSXy5WvInv/QQ0Mow7d/r1pnXD1cz60Rwt",
+	"mmpwQplIwEmQqszpoLSQoLYMUMfckAaNnhIrzM3ZISm/5WLEyWgASOBMkwFNEuAQWuCGNGLh08KGUzbc",
+	"QeiT+jPGQPchY9qnhC+XFD6JmVKM9xtTEBrQfhH6SKT8SSHjQjd6ZtKOoTkJhQ6DOol91EiPgWF++Xdl",
+	"QD2jGt6zmOmnxaMRk43IzmsAZrnOpICHimghSJwGA4R+QIsGknKjoI3oGF9hM+XjnJRRGQqMoO5JESO7",
+	"0TCUoNQBrj8UHDzfaQwomc5Ay3HjsKdBVpfmRLNhlz5IswqDL+ghAT4hrkSqG6LXwFPUJzSSQMNxI6A8",
+	"gCgy6EN5Eh4QxhuJFH2z2Jy3H2CtJwlIamF5SkGg0l6PBYYmGr2Uhypbp1dAlh2Vfy1gPoHPiTkoi81R",
+	"oPUjbw3Kx48sBpHqJ+VcO3ND26lR2pCuCMeW6wxDqkiMorFf8BtqiLh3D3X6okJcB95xcYRtkXMjULpj",
+	"bQ0z/KEFARoMzJkMmplO2SltDMHqlpTNiDNIIjq2K6jOeA6aCE5oacitiv4HPI29zqVntCjvelblm+To",
+	"WYXT1sOT1fOKcb82jK0gAdZDWD7g14Opv0BI5MJhiYb5UYj3VPbhSWETohHhpBPfu+A01QMh2e9Pe6an",
+	"5XktHEPKItqNnhQX3VSNfRIJo2krTSPo5ELbJ1SZbbNGOFrV6BfrpVHkrPaQatqlClVNOqLjA9IDHkBD",
+	"iVQG1aF4SCgnAuVQrtERGugDIqyvqvEAp+IFV2mSCKkh/AAhox/xo6fc1Xz+RmwAaCCY5kPX2wx+GAQi",
+	"ddCEITI1jU6lQY5mxlru0UiB7yWlpjuvQh/VaX8dUE0CykkXiErMQv3C6cO4frNbOBoyhPneZ+vn8jp7",
+	"E9/r0sjok7NjH3MSMy4kSTnTqm7gmHEWGynUXDTJzsT3AglUQ/gb1RW3VGhsASMxZtwhpf5vTf9USiMw",
+	"a6A8PyG77dbbKe/WYeO/ru92avwspYHbE98DrqVD86wpH1ENSluPo+d7TEOsltGI2+IfuZZoELrZqZR0",
+	"XJ78zcRQe1Qj+U/sweH2xScj56KVgKwYku6YDEQU3mNLdie+Z637aQ/hXGS1rF8n8wtdWkdRvi8FHbll",
+	"+SWyLdBcoYTi0BLdf0GgDboq6FuPTe5DY7vI0JGmc1hsRNGYNIo+q7BFh3DoU82GkLupEzpGbK/Bh4YS",
+	"dUmfWWNXfG8IUjnFsZaQqEWpT6iRpYStKSN2pjc+BzRDWQHC8u2NM/m3SNZskR9Y39jvgkfjDmlvNfEY",
+	"aUMToxrSGeJ15E8/W/Lfbzbftvb323u7b3eb+/utEme0ZlabA+Zsq3Xlc76ohYLBfjWNTde5FllpyBbA",
+	"Mr992e5Oaiar7sdRJEbk//7nfwnjQyoZ5RqfeBp3QRrVdshEhEep2vJqRis8rmvgMRLBrSqrtuLW872U",
+	"S6NaoyC5rmMF83VjSCWnsRnn0ntvxjn52fPtr4vqAJVzKRFKG9P8AWY9dUPhxNnDvLkNwytNdTo7cwh9",
+	"SUMk71BSxu2EaUlLXA0euwUIjf35QzGwayiGtw0X1UkqUiaP6s0yb2mRRvMrBXmUjzFQiBSQvgDD0HgY",
+	"3AvRmZ1mMZ0/zUO1Ee0uqrgEdOffUOVAJAocqys//EpcLBfX4X7PW8XetNxw1FMnN94zDptJsk8p5Zrp",
+	"GjXr3gK51cR/y+Swuk2XCdLzny9mpKjp5hfg12HF+o3WVCkyT+vmius9lJI3j6X47m2i/vlexLhFy0qK",
+	"MOLbkOIiLXinVg4GgvcYxnf8YgtW5Cmc9l1pANtQHqWqdgltY3CPY/zs1qrNbskZSjMoKvr0Ek2qQO/m",
+	"LD5/Ta1l2qrj04X0YlD3WyLZ4xqXiyVBBYq5eNxMWub8UF3ajzQYEHWbEoHmmzk2GCeCA8l298CeI7vt",
+	"9qpWZVmkT1CqHttubStR3VNritOmkWMhrkPDKR3H8DQKsKH2lbMVKoaHMFblfH3ZKF33XcAiKvUJ1SQW",
+	"SucmubF0DzD5TKSaMI27/XB2iaHzvkBPUkPdsqQhErugRiIwlG/zMyZ1+nzmq1qGiOqCz47ekf3dPTxU",
+	"qhgqPFezfhL30sWaaVekFRtz2dny3cRf7uMSaRRu6OVqNdG+0ZRF9TJrBRxPKZQR9HR9xhOGpEdg8wwl",
+	"rAfpWzRJ3LTTo//n+ckvxL0lWuREOJKC97OUKafD1qJ7vWXuFVJ+dscTKcI0mN7x+075pqINLPYoaqYt",
+	"sSx072nnBs40i8zxq7bLoXXPL72YibJX3s7GgCuvXTi4dkAXGa68y1M3piappMJU3uVpKNXWORkplVHr",
+	"82mqE+ex6kp7JWZRflGkWVWgAT0QYcMsjkaRGE11KsIw1TlqPejlT6YC0NV3pbSSygtjvFUaIjGFUgx/",
+	"VJdVCmZUXsxGLErLqoEqS7ha1bQdJ3CS6pPeuSNL03Bo6eddiR5N83GJEo8cIZr2H3MSLHU+z2nPNOZJ",
+	"StlISG5nObWZxg8lOsNnS2FTWd5ugErjWUZXduzTgqBMw0WVlEzTUYmIcCokn1+EPsyJxzTnEcNsoJqI",
+	"j301lSLhGkvpTrble0sZ5ud7kS/83FEDQmbo4DwjA7c7hgAu8v1HyCoTHZf2vKIPW5dCvUB1abAbnqAt",
+	"OzzXdZHkwoGtbm3W+XqH0v6MHmYxbSWwv8gTcWqPiXWt7sewec2pbVNclxwZj26wrGY82YNpBWfuQicR",
+	"GkO47GxhFRvTTrJg596ztXVppxqs7ijIiGSyxHjJB66D9/zni2pKfyB6PYBZQqGN35uN/a3fMBP7zW5d",
+	"JnbhVHwUM6JTMKLNcbThsg2N8d17Opm+eywn0xuMroYbgoU6u9Wm1EYD7E98rydFvJaXq72ZYyzT7OpF",
+	"L1Y7bC4w9pxSXNFjs1iwZ0MY+GMomPXuZ0roeu70s2LIrOk0Gzpr+Gc2RdbwYzFVxYixFv7KSNyp9ZLh",
+	"9vkVs7/A9ZQcM/hZ6jMrlvoUXo6H46oSKzBeb3ZGaAPmTglM4WGc7DeVT1p7sZEzrcFOM7beCpIADxnv",
+	"oz8fKSYTm629uFr8tDNT+7SRlVfixuV+H99z8Nm19mga6TkOi59EFBbVah2DAgw8uWWKsincFSICytcA",
+	"eUNHVS3h5uRQR5k4TN25YRRgaXYvTRKQJKAKippIxklX0gDUgdv6vLTRprovKP96tX791x9XV3fr97q6",
+	"mryupehfc214DR589slKe19UspLdg6W5So+bLrRyblAZ2qdLDdp5oNQgdNeNsDY41eunB4lygvjm21AM",
+	"U2TvrIT2SoL6Y7jWl9inq2nDmNAoeDqHR/AVljSTQELI9PSebS443jxXPfxtzrzVIT/QEMsUXfEV5SGx",
+	"HsO1VN9bZmvd8tAtohWJq4v/JzawtFZGxLtsEPv4gxvKPp0WA04Fcmsz4ChxEPh5ch78Xa2zzN0Frpv6",
+	"CeR6E9Rrv4jZfOaSImHpe/VYMRooQSqZHp8buZ/ljsWM117UYBjl8PQYK/Wx+p/gtwwrnIXMqxBQpQIq",
+	"kQ/cnAOtE9R9kahWG37sSHCFgc1aGO/V7PSPWKydXaKAReHBgPI+KKJEDHpgtN2ASnPSmCVN3ROA5D+g",
+	"CsO0WLkhAbL8dNUpFy+QV+3Pn1/7pilkIWa6m84chiDJiEWRq1PEykazyFfUJsjQ6HVWkRnTsb3AoSgq",
+	"MWi5MYu9ySpHnBOZKDpW9joES2HW30ZoZGANBWB1J1alhJW7Ldx1DinXLLL3J9jlGEUxhMBYcluYghAA",
+	"V6hSuRLwD8cfPd9LZeTwrjrb2yIBbv3hW0L2t12n7ZhZv40NxnhqIJJSOmjHa3n26OI0YV7H29lqbu1Y",
+	"GTZAKtyO2BB+N7/6lr3y8+k49Dree3w7VU/ebjbn6TX5d3mNtu/trvJ54e2e+N7eKj1yL2+Zv7zO5bXv",
+	"qTSOqdFRslBZAMoQnRqBtOmStK8qh7Hyrs0w2+irn4+OM/v6mePDdNhZHaIF6DvLEvIMv3SBKHNQDUDC",
+	"QiQOW9suIK2271g4mYvO/wCdFWT4lctsLh/pZoTr+p17kOq1bCVzbiVwGNnajAJ2m63lPS6mCpt2m7vL",
+	"O+WhKNOhvb+8QzmM82i0WU6ExT4rrCQLAiFB5yR8wvO7ILLaeyJGPNsP5a4uYlplBpwzh8okXuTeFhSe",
+	"5YbPpezUqlCPR3A4wRxys4ni6gCzn6gE0jSKNiV4T0t255Bk/cETU+QKe39UvjnkKyLJQsaWlb/L60lF",
+	"5Fo9qsj6Fz13D04vEiO00nS+vealIdypWoAFctlehoVRIqFq6PY0ogHYRN0ZiVy31OKT7anA9MRf2iO/",
+	"ucjKZTxqvhfh+GEr1fOsvaqS7xyMU9y5Ak2f5zchPFsx3vxuBZ6phuix2yqs5jLNzfetFbgmzxnADnur",
+	"rL4mqwAFQXsVpra35nylZ9n36VihQMc0UmPKcMGrupjl7yl+X6qFbcbx2c1oj6pWzb1twpxyuLwXleqZ",
+	"qFSW2FYkx22b3jf/KLLpVvekTH/tY+v6az0T1hTuL+LWOwOdSu6CevYGKPhMAx2NsbJgEaGXc3DmOFaU",
+	"Ps0+ekTxWU4jmiNEM1ifVI5+heRyGEU5LvGCTHWblmmkSJ+appLtO3WbLjygsxStVdwkNudsMz+JLe27",
+	"fnyCXEKML2f6X3Cm57hfRLOVMuQ5JzcGQz4WtxR88YbkdN7Sw9qSxb1Xz9kR8wyt0Ari/gprdMXLjfLs",
+	"rru8Cso7kiK2l5KL6qXouaO4VInkbWMqU1aas9tuFyEfp4TNFh7NL2eZ+E92W+wWOenZzAtcII5LAsq5",
+	"0ETRMQbUFCAG3IgdctOTIr4h8CmlkUHPjRY3B+TGpaTd5OV+N0VO3o29kRTrr4YgFRxU3uYeTy5ImFpR",
+	"ZS8pbcV4G9bbdnOw9bXK9g+Yj2cvhaDaVcUKae8wIkwbBHTBpsmiE1wu8X3nTUsdCxsfAqWbuB9VHVl0",
+	"56DRR7Klvigkz8TJkNPeWjS6nWkqc9zeQj0MqfpfonZTLtuezF4f/9w1mRe95MVLPnvcDSAK7Znnuz8D",
+	"QxIqtQ2Z2VsxJURAlfubOBKUXk+kDIXN6qsXKf8ULPxSRMrXzOwbcu0LH3lnGXsUrLSEQdyVXUu1wl+z",
+	"lMr1uCL/wymPqhE64Obog3aJL9rgM9EGi79WtTyJJ7uDrpZct23e9GKvVsjuT7pfpIZYvZzzYb1fpQvy",
+	"X9xfL+ri04dtwhAT0m16v3XJ5ZUqOvNc2UcFcsgCIH1JubumkunVZQyWZCwQMVhn8SJhXiTMczFkq5h7",
+	"EU1PLJo+0ltQRKS6kE8+YZXb6UkghiDVWmLIlUstSgOl4yMp4n9PUTR1E+OLLHqRRfeO9n108Sdd3DRl",
+	"/75uQsfqqwn13WhRCtuV1uruRkyoMdJUFuk7qI8Joiz7qn2ThbapRf7HnS2q/NmSzBqhPl1OUKr2dPUE",
+	"+DeDrLS2dYTbKC/dWNPFm6epDAbo6zHqr7t40dUO5HlFLsfNiOip3i5JJNOdmSTZrY6ua55GMts5vz7e",
+	"VoC6P6vi+hU+ptmOHzCeiXY/JVlJruuXoWq215GQ+Z9CKq+tqJWYYF1zIOLYsvNLRtxa1D75/wAAAP//",
 }
 
 // decodeSpec returns the embedded OpenAPI spec as raw JSON bytes,

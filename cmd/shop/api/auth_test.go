@@ -95,7 +95,7 @@ func TestClients_NamesAreUniqueAndKeysRotate(t *testing.T) {
 		t.Errorf("a second alice: %v", err)
 	}
 	if _, err := api.RotateKey(ctx, s.pool, "nobody"); !errors.Is(err, api.ErrNoClient) {
-		t.Errorf("a key for nobody: %v", err)
+		t.Errorf("a key for an unknown client: %v", err)
 	}
 	key := must(api.RotateKey(ctx, s.pool, "alice"))(t)
 	s.do("GET", "/v1/products", "").want(t, 401, api.TypeUnauthorized) // never seen, so never cached

@@ -82,7 +82,7 @@ func TestRefusals_OfWalletsLeaveNoTrace(t *testing.T) {
 		ida: {Owner: s.ids["alice"], Currency: "EUR"}, idb: {Owner: s.ids["bob"], Currency: "EUR"}, idd: {Owner: s.ids["bob"], Currency: "USD"},
 	} {
 		w.ID, w.Opening = uuid.MustParse(id), 100
-		if _, err := s.till.OpenWallet(t.Context(), w); err != nil {
+		if _, err := s.walletBackend.OpenWallet(t.Context(), w); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -114,8 +114,8 @@ func TestRefusals_OfWalletsLeaveNoTrace(t *testing.T) {
 		refused("to "+c.name, "payments", `{"to":`+c.to+`,"amount":1}`, 422, api.TypeInvalidRequest)
 	}
 	refused("no payee", "payments", amountOf("1"), 422, api.TypeInvalidRequest)
-	if n := s.documents(); n != 0 || s.till.questions() != 0 {
-		t.Errorf("%d documents were left, and the outside was asked %d times", n, s.till.questions())
+	if n := s.documents(); n != 0 || s.walletBackend.questions() != 0 {
+		t.Errorf("%d documents were left, and the bonus service was called %d times", n, s.walletBackend.questions())
 	}
 	s.wantCash("alice", ida, 100)
 	for i := range n {

@@ -13,14 +13,14 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// bodyRest is the time for what a client still sends of a body when the request
-// has its answer, or the server is closing. Without it a slow body keeps its
-// connection, and a shutdown, for the read timeout of the connection.
+// bodyRest bounds the rest of a body after the reply was sent, or while the server is
+// closing. Without it a slow body delays its connection's end, and a shutdown, by the
+// connection's read timeout.
 const bodyRest = time.Second
 
-// endBody is for every request, found or not. A body without a length ends its
-// connection: net/http ignores a Content-Length beside Transfer-Encoding, and a
-// proxy that does not would take the rest of the connection for something else (RFC 9112, 6.3).
+// endBody bounds the rest of a body, on every route. A chunked body ends its
+// connection: net/http ignores a Content-Length beside Transfer-Encoding, and a proxy
+// that does not would read other requests from the connection (RFC 9112, 6.3).
 func endBody(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		r := c.Request()
@@ -36,8 +36,8 @@ func endBody(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// body reads the whole body, within its limit and the request's deadline, and
-// only what an operation takes.
+// body reads the whole body, within its limit and the request's deadline. It refuses a
+// body on a route that takes none.
 func (s *Server) body(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		op, r := operationOf(c), c.Request()
@@ -62,7 +62,7 @@ func (s *Server) body(next echo.HandlerFunc) echo.HandlerFunc {
 func (s *Server) read(c echo.Context) ([]byte, error) {
 	r, limit := c.Request(), s.cfg.Limits.Body
 	if r.ContentLength > limit {
-		return nil, explain(errTooLarge, "At most %d bytes, please.", limit)
+		return nil, explain(errTooLarge, "A body has at most %d bytes.", limit)
 	}
 	deadline, _ := r.Context().Deadline()
 	conn := http.NewResponseController(c.Response())
@@ -74,7 +74,7 @@ func (s *Server) read(c echo.Context) ([]byte, error) {
 	case err == nil:
 		return data, nil
 	case tooLarge:
-		return nil, explain(errTooLarge, "At most %d bytes, please.", limit)
+		return nil, explain(errTooLarge, "A body has at most %d bytes.", limit)
 	case !errors.Is(err, os.ErrDeadlineExceeded):
 		return nil, explain(errMalformed, "The body ended early.")
 	case closing:
@@ -84,16 +84,16 @@ func (s *Server) read(c echo.Context) ([]byte, error) {
 	}
 }
 
-// reading are the connections whose bodies are being read. A read from a
-// connection ends with its deadline only, not with a context.
+// reading is the set of connections whose body is being read. Only a deadline ends a
+// read from a connection; a context does not.
 type reading struct {
 	mu      sync.Mutex
 	conns   map[*http.ResponseController]struct{}
 	closing bool
 }
 
-// begin lets a body be read until the deadline. An error means that the request
-// came over no connection, as in a benchmark.
+// begin sets the deadline of a body's read. SetReadDeadline fails if the request has
+// no connection, as in a benchmark.
 func (r *reading) begin(conn *http.ResponseController, deadline time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -104,8 +104,8 @@ func (r *reading) begin(conn *http.ResponseController, deadline time.Time) {
 	r.conns[conn] = struct{}{}
 }
 
-// end says whether the server is closing. At the end of a body net/http takes
-// the deadline away by itself.
+// end reports whether the server is closing. net/http clears the deadline itself at the
+// end of a body.
 func (r *reading) end(conn *http.ResponseController) (closing bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -113,7 +113,7 @@ func (r *reading) end(conn *http.ResponseController) (closing bool) {
 	return r.closing
 }
 
-// close ends the reads that go on, and those that begin later, after bodyRest.
+// close bounds current and later reads to bodyRest.
 func (r *reading) close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -4,9 +4,11 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
+	"embed"
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
 	"time"
 
@@ -14,9 +16,12 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/lock"
 )
 
-// Client is someone who may call, as stored.
+// Client is a stored client of the API.
 type Client struct {
 	ID        uuid.UUID
 	Name      string
@@ -26,22 +31,22 @@ type Client struct {
 
 // Errors of the table clients.
 var (
-	ErrClientExists = errors.New("api: there is a client of that name")
-	ErrNoClient     = errors.New("api: there is no client of that name")
+	ErrClientExists = errors.New("api: a client of that name exists")
+	ErrNoClient     = errors.New("api: no client has that name")
 )
 
-// keyPrefix lets scanners for leaked secrets find our keys.
+// keyPrefix lets scanners for leaked secrets find keys of the shop.
 const keyPrefix = "shop_"
 
-// newKey makes an API key of 256 random bits. With that much entropy a plain,
-// fast SHA-256 is enough to keep it: there is nothing to guess, so nothing to slow down.
+// newKey makes an API key of 256 random bits. A key with that entropy cannot be
+// guessed, so its hash need not be slow: SHA-256 is enough.
 func newKey() string {
 	bits := make([]byte, 32)
-	_, _ = rand.Read(bits) // never fails: it ends the process instead
+	_, _ = rand.Read(bits) // never returns an error: it crashes the process instead
 	return keyPrefix + base64.RawURLEncoding.EncodeToString(bits)
 }
 
-// plausible tells whether it may be a key at all, so that a stranger's nonsense costs no query.
+// plausible checks the form of a key, so that a malformed one costs no query.
 func plausible(key string) bool {
 	return len(key) == len(keyPrefix)+base64.RawURLEncoding.EncodedLen(32) && strings.HasPrefix(key, keyPrefix)
 }
@@ -51,7 +56,7 @@ func hashKey(key string) []byte {
 	return sum[:]
 }
 
-// AddClient makes a client and its key. The key is told here and never again.
+// AddClient makes a client and returns its id and key. The key cannot be read again.
 func AddClient(ctx context.Context, pool *pgxpool.Pool, name string, admin bool) (uuid.UUID, string, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
@@ -71,7 +76,8 @@ func AddClient(ctx context.Context, pool *pgxpool.Pool, name string, admin bool)
 	return id, key, nil
 }
 
-// RotateKey gives a client a new key. The old one dies with the caches that know it, within keyTTL.
+// RotateKey gives a client a new key. Replicas may accept the old key from their caches
+// for up to keyTTL.
 func RotateKey(ctx context.Context, pool *pgxpool.Pool, name string) (string, error) {
 	key := newKey()
 	tag, err := pool.Exec(ctx, `UPDATE clients SET key_sha256 = $2 WHERE name = $1`, name, hashKey(key))
@@ -84,7 +90,7 @@ func RotateKey(ctx context.Context, pool *pgxpool.Pool, name string) (string, er
 	return key, nil
 }
 
-// Clients lists all, by name.
+// Clients lists all clients by name.
 func Clients(ctx context.Context, pool *pgxpool.Pool) ([]Client, error) {
 	rows, _ := pool.Query(ctx, `SELECT id, name, admin, created_at FROM clients ORDER BY name`)
 	clients, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Client])
@@ -94,9 +100,9 @@ func Clients(ctx context.Context, pool *pgxpool.Pool) ([]Client, error) {
 	return clients, nil
 }
 
-// findClient looks a key up by its hash, through the unique index. The comparison
-// takes no constant time and need not: what an attacker could measure is how far
-// the hash of a guess agrees with a stored hash, which leads to no key.
+// findClient finds a client by the hash of its key, through the unique index. The
+// comparison need not take constant time: its time shows how many bytes of the hash of
+// a guess match a stored hash, which does not help to find the key.
 func findClient(ctx context.Context, pool *pgxpool.Pool, keySHA256 []byte) (Client, error) {
 	rows, _ := pool.Query(ctx, `
 		SELECT id, name, admin, created_at
@@ -111,4 +117,35 @@ func findClient(ctx context.Context, pool *pgxpool.Pool, keySHA256 []byte) (Clie
 		return Client{}, fmt.Errorf("api: find client: %w", err)
 	}
 	return client, nil
+}
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// Migrate brings the tables of this package up to date. Several processes may run it at
+// once: goose holds a session-level advisory lock.
+func Migrate(ctx context.Context, databaseURL string) error {
+	config, err := pgx.ParseConfig(databaseURL)
+	if err != nil {
+		return fmt.Errorf("api: migrate: %w", err)
+	}
+	files, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		return fmt.Errorf("api: migrate: %w", err)
+	}
+	locker, err := lock.NewPostgresSessionLocker()
+	if err != nil {
+		return fmt.Errorf("api: migrate: %w", err)
+	}
+	db := stdlib.OpenDB(*config)
+	defer db.Close()
+	provider, err := goose.NewProvider(goose.DialectPostgres, db, files,
+		goose.WithTableName("goose_api_version"), goose.WithSessionLocker(locker))
+	if err != nil {
+		return fmt.Errorf("api: migrate: %w", err)
+	}
+	if _, err := provider.Up(ctx); err != nil {
+		return fmt.Errorf("api: migrate: %w", err)
+	}
+	return nil
 }

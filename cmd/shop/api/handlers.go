@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// handlers implements the generated StrictServerInterface: each method is one
-// call into the domain. Authentication, limits and validation lie behind it.
+// handlers implements the generated StrictServerInterface: each method is one call into
+// the domain. Authentication, limits and validation have already passed.
 type handlers struct{ *Server }
 
 var _ StrictServerInterface = handlers{}
 
-// ListProducts shows stock as it was a moment ago: a hint for people, never a
-// ground to decide on. Only the purchase itself knows.
+// ListProducts returns the committed stock. It is a hint only: the purchase checks the
+// stock under its lock.
 func (s handlers) ListProducts(ctx context.Context, _ ListProductsRequestObject) (ListProductsResponseObject, error) {
 	products, err := s.cfg.Catalog.Products(ctx)
 	if err != nil {
@@ -26,7 +26,7 @@ func (s handlers) ListProducts(ctx context.Context, _ ListProductsRequestObject)
 	return out, nil
 }
 
-// GetProduct is one of them.
+// GetProduct returns one product.
 func (s handlers) GetProduct(ctx context.Context, r GetProductRequestObject) (GetProductResponseObject, error) {
 	product, err := s.cfg.Catalog.Product(ctx, r.Sku)
 	if err != nil {
@@ -35,8 +35,8 @@ func (s handlers) GetProduct(ctx context.Context, r GetProductRequestObject) (Ge
 	return GetProduct200JSONResponse(productOf(product)), nil
 }
 
-// GetAudit counts what is wrong with the books while they are written in: each
-// number comes from one statement, and so from one moment.
+// GetAudit counts violations of the invariants while the shop serves. Each number comes
+// from one statement, so from one snapshot.
 func (s handlers) GetAudit(ctx context.Context, _ GetAuditRequestObject) (GetAuditResponseObject, error) {
 	numbers, err := s.cfg.Audit(ctx)
 	if err != nil {
@@ -45,8 +45,8 @@ func (s handlers) GetAudit(ctx context.Context, _ GetAuditRequestObject) (GetAud
 	return GetAudit200JSONResponse(numbers), nil
 }
 
-// strategyOf lets a request choose in the lab; otherwise it is the shop's own. A
-// "+" in a query arrives as a space, so that ?strategy=redis+row means what it looks like.
+// strategyOf returns the configured strategy, or in the lab the requested one. A "+" in
+// a query decodes to a space, so it is restored: ?strategy=redis+row.
 func strategyOf(wanted *string, own string, lab []string) (string, error) {
 	if wanted == nil {
 		return own, nil

@@ -26,20 +26,20 @@ import (
 
 // shop is the real handler before the real inventory in a schema of its own, reached through real HTTP.
 type shop struct {
-	t       *testing.T
-	api     string // its address
-	pool    *pgxpool.Pool
-	service *inventory.Service
-	bank    *transfer.Service
-	till    *till // nil without the option withWallets
-	front   api.Config
-	server  *api.Server
-	metrics *prometheus.Registry
-	log     *lines
-	keys    map[string]string // of alice, bob and admin
-	ids     map[string]uuid.UUID
-	http    *http.Client
-	spec    *specChecker
+	t             *testing.T
+	api           string // its address
+	pool          *pgxpool.Pool
+	service       *inventory.Service
+	transfers     *transfer.Service
+	walletBackend *walletBackend // nil without the option withWallets
+	front         api.Config
+	server        *api.Server
+	metrics       *prometheus.Registry
+	log           *lines
+	keys          map[string]string // of alice, bob and admin
+	ids           map[string]uuid.UUID
+	http          *http.Client
+	spec          *specChecker
 }
 
 // option changes what a shop is made of.
@@ -68,8 +68,8 @@ func open(t *testing.T, options ...option) *shop {
 		front.Orders = s.service
 	}
 	front.Catalog = s.service
-	s.openBank(&front)
-	s.openTill(&front)
+	s.openTransferBackend(&front)
+	s.openWalletBackend(&front)
 	if front.Ready == nil {
 		front.Ready = func(ctx context.Context) (api.Degraded, error) {
 			return api.Degraded{Locks: s.service.Degraded(ctx)}, api.Ping(ctx, s.pool)

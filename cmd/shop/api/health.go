@@ -10,31 +10,31 @@ import (
 )
 
 const (
-	readyWait = time.Second            // a probe that waits for longer has its answer
-	readyKept = 200 * time.Millisecond // anyone may ask, so not everyone is a query
+	readyWait = time.Second            // bounds the checks of a probe
+	readyKept = 200 * time.Millisecond // bounds the queries that public probes can cause
 )
 
-// Livez says that the process answers, and nothing about what it depends on:
-// starting it again would not bring a database back.
+// Livez reports that the process serves. It checks no database: a restart of the
+// process would not repair one.
 func (s handlers) Livez(context.Context, LivezRequestObject) (LivezResponseObject, error) {
 	return Livez200JSONResponse{HealthJSONResponse{Status: HealthOK}}, nil
 }
 
-// Degraded says what the shop goes on without.
+// Degraded says which stores are unreachable while the shop serves.
 type Degraded struct {
-	Locks     bool // of purchases: row locks go on alone
-	Transfers bool // their locks: no money moves, all else goes on
-	Wallets   bool // the database they are in: nothing is done with them, all else goes on
+	Locks     bool // Redis: purchases use row locks only
+	Transfers bool // etcd: no money moves, all else goes on
+	Wallets   bool // MongoDB: requests for wallets are busy, all else goes on
 }
 
-// Readyz says whether requests should be sent here. Without a lock store they
-// should: there is something left that can be done.
+// Readyz reports whether this replica should get requests. It should without Redis,
+// etcd or MongoDB: the other flows still work.
 func (s handlers) Readyz(ctx context.Context, _ ReadyzRequestObject) (ReadyzResponseObject, error) {
 	if s.draining.Load() {
 		return Readyz503JSONResponse{Status: HealthDraining}, nil
 	}
 	health := Health{Status: HealthOK, Postgres: new(PostgresOK), Locks: new(LocksOK), Transfers: new(TransfersOK), Wallets: new(WalletsOK)}
-	degraded, err := s.readiness.ask(ctx)
+	degraded, err := s.readiness.get(ctx)
 	if degraded.Locks {
 		health.Status, health.Locks = HealthDegraded, new(LocksUnreachable)
 	}
@@ -52,31 +52,31 @@ func (s handlers) Readyz(ctx context.Context, _ ReadyzRequestObject) (ReadyzResp
 	return Readyz200JSONResponse{HealthJSONResponse(health)}, nil
 }
 
-// readiness keeps the last answer for a moment. Those who come together ask once.
+// readiness keeps the last result for readyKept. Concurrent probes share one check.
 type readiness struct {
-	question func(context.Context) (Degraded, error)
+	check    func(context.Context) (Degraded, error)
 	mu       sync.Mutex
 	until    time.Time
 	degraded Degraded
 	err      error
 }
 
-func (r *readiness) ask(ctx context.Context) (Degraded, error) {
+func (r *readiness) get(ctx context.Context) (Degraded, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if time.Now().After(r.until) {
-		// The answer is for all who ask, so it does not end with the one who asked first.
+		// All waiting probes get the result, so it is not cancelled with the first one.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readyWait)
 		defer cancel()
-		r.degraded, r.err = r.question(ctx)
+		r.degraded, r.err = r.check(ctx)
 		r.until = time.Now().Add(readyKept)
 	}
 	return r.degraded, r.err
 }
 
-// Ping runs a query that needs our tables and a primary: an open port says
-// nothing, and neither does SELECT 1. Give it a connection of its own, or a
-// server that is merely busy looks dead, and loses its traffic to its neighbours.
+// Ping runs a query that needs the shop's tables and a primary, which an open port or
+// SELECT 1 would not show. Give it a connection of its own: behind a busy pool it would
+// time out, and a busy replica would lose its traffic to the others.
 func Ping(ctx context.Context, pool *pgxpool.Pool) error {
 	var standby, clients bool
 	err := pool.QueryRow(ctx, `SELECT pg_is_in_recovery(), EXISTS (SELECT FROM clients)`).Scan(&standby, &clients)

@@ -38,7 +38,7 @@ func TestReady_SaysHowItStands(t *testing.T) {
 		s.server.Drain()
 		s.wantReady(503, `{"status":"draining"}`)
 		s.do("GET", "/livez", "").want(t, 200, "")
-		s.buy("k", "coffee", "1").want(t, 201, "") // those who are here are still served
+		s.buy("k", "coffee", "1").want(t, 201, "") // requests are still served
 	}
 }
 

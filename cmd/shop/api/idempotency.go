@@ -33,14 +33,14 @@ func parseKey(header string) (string, error) {
 	return key, nil
 }
 
-// keyHash names a key in the log, where the key itself does not belong.
+// keyHash identifies a key in the log, which must not contain the key itself.
 func keyHash(key string) string {
 	sum := sha256.Sum256([]byte(key))
 	return hex.EncodeToString(sum[:6])
 }
 
-// The fingerprints are of method, route and intent: the order of lines does not
-// count, and the strategy is no part of the intent.
+// Fingerprints cover method, route and intent. The order of lines and the strategy are
+// not part of the intent.
 
 func fingerprintOrder(lines []inventory.Line) ([32]byte, error) {
 	sorted := slices.SortedFunc(slices.Values(lines), func(a, b inventory.Line) int { return cmp.Compare(a.SKU, b.SKU) })
@@ -51,7 +51,7 @@ func fingerprintCancel(id uuid.UUID) ([32]byte, error) {
 	return idempotency.Fingerprint("POST /v1/orders/{id}/cancel", id)
 }
 
-// fingerprintTransfer has ids and durations as values: another spelling is the same intent.
+// fingerprintTransfer uses parsed ids and durations: another spelling is the same intent.
 func fingerprintTransfer(m transfer.Move, expiresIn time.Duration) ([32]byte, error) {
 	return idempotency.Fingerprint("POST /v1/transfers", struct {
 		Move      transfer.Move
@@ -63,7 +63,7 @@ func fingerprintPost(id uuid.UUID, amount int64) ([32]byte, error) {
 	return idempotency.Fingerprint("POST /v1/transfers/{id}/post", amountOf{id, amount})
 }
 
-// amountOf is an intent about one thing.
+// amountOf is an intent with one id and an amount.
 type amountOf struct {
 	ID     uuid.UUID
 	Amount int64

@@ -14,9 +14,9 @@ import (
 	"shop/locking/idempotency/pgtx"
 )
 
-// admit bounds the requests at work, of all clients together. It refuses at once:
-// a queue would hold requests until their clients have given up. A place is taken
-// when the body has been read, so that a client which sends slowly holds none.
+// admit bounds the requests in flight of all clients together. It refuses without a
+// queue: queued requests would wait until their clients have given up. It runs after the
+// body was read, so that a client that sends slowly holds no slot.
 func (s *Server) admit(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if operationOf(c).public {
@@ -76,8 +76,8 @@ func (s *shares) give(client uuid.UUID) {
 	}
 }
 
-// deadline ends the context of the request, not the handler: what works with the
-// context comes back by itself, and no other goroutine ever writes the response.
+// deadline bounds the context of the request and does not interrupt the handler, so that
+// no other goroutine writes the response.
 func (s *Server) deadline(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		ctx, cancel := context.WithTimeout(c.Request().Context(), s.cfg.Limits.Request)
@@ -87,9 +87,9 @@ func (s *Server) deadline(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// withCause adds what an error of some driver does not say: that the time was
-// over, that the client was gone, or that a read found its database away.
-// Otherwise each would be a 500.
+// withCause adds the cause that a driver's error does not name: the deadline, the
+// client's disconnect, or, for a read, an unavailable database. Without it each would be
+// a 500.
 func withCause(r *http.Request, err error) error {
 	switch {
 	case err == nil || kindOf(err).typ != TypeInternal:
@@ -103,8 +103,8 @@ func withCause(r *http.Request, err error) error {
 	}
 }
 
-// bucketsMax bounds the buckets in memory. When there are as many, all are
-// forgotten, which gives each its burst again.
+// bucketsMax bounds the buckets in memory. At that number all are dropped, which gives
+// each client its burst again.
 const bucketsMax = 4096
 
 // rates holds one token bucket for each K: a client, or a remote address.
@@ -118,7 +118,7 @@ func newRates[K comparable](perSecond float64) *rates[K] {
 	return &rates[K]{perSecond: perSecond, buckets: map[K]*rate.Limiter{}}
 }
 
-// bucket allows a burst of one second's worth, and then the rate.
+// bucket allows a burst of one second's rate.
 func (r *rates[K]) bucket(of K) *rate.Limiter {
 	if r.perSecond == 0 {
 		return rate.NewLimiter(rate.Inf, 1)

@@ -12,8 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics of the requests. Labels come from openapi.yaml, never from the
-// request: a path made up by a stranger must not make a time series.
+// metrics of the requests. Labels come from openapi.yaml, not from the request: an
+// arbitrary path must not create a time series.
 type metrics struct {
 	requests *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
@@ -23,7 +23,7 @@ type metrics struct {
 
 // limits by the name that a refusal is counted under; doc.go lists them.
 var limits = map[string]error{
-	"unknown_keys": errStranger, "client_rate": errRateLimited, "client_share": errShare,
+	"unknown_keys": errUnknownKeys, "client_rate": errRateLimited, "client_share": errShare,
 	"body_time": errSlowBody, "at_work": errFull,
 }
 
@@ -54,7 +54,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	return m, nil
 }
 
-// observe counts a request that was answered, whatever the answer was.
+// observe counts a request after its reply.
 func (m *metrics) observe(c echo.Context, took time.Duration, err error) {
 	route := routeOf(c)
 	m.requests.WithLabelValues(route, methodOf(c.Request()), strconv.Itoa(c.Response().Status)).Inc()
@@ -74,7 +74,7 @@ func routeOf(c echo.Context) string {
 	return "unmatched"
 }
 
-// methods that are worth a label; the rest is one.
+// methods have a label each; all others share one.
 var methods = []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions}
 
 func methodOf(r *http.Request) string {

@@ -15,10 +15,11 @@ import (
 
 const headerRequestID = "X-Request-Id"
 
-// requestIDForm is what is taken from a caller; anything else is replaced, so that nobody writes into our log.
+// requestIDForm is the accepted form of a request id. Other values are replaced, so that
+// clients cannot inject text into the log.
 var requestIDForm = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
 
-// headers that every answer has. Nothing here is a page, and nothing may be kept by a cache.
+// headers sets the headers of every reply: no reply is a page or may be cached.
 func (s *Server) headers(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		id := c.Request().Header.Get(headerRequestID)
@@ -35,9 +36,8 @@ func (s *Server) headers(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// observe writes one log line for each request and counts it. It also has an
-// error answered here, at the edge, so that the status that is logged is the one
-// that was sent, and that an error is logged once.
+// observe logs and counts each request. It also writes the reply for an error, so that
+// the logged status is the one that was sent and an error is logged once.
 func (s *Server) observe(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		start := time.Now()
@@ -72,13 +72,13 @@ func (s *Server) logRequest(c echo.Context, took time.Duration, err error) {
 	}
 	level := slog.LevelInfo
 	if op, ok := c.Get(ctxOperation).(*operation); ok && op.public {
-		level = slog.LevelDebug // probes come every second
+		level = slog.LevelDebug // probes are frequent
 	}
 	if err != nil {
 		attrs = append(attrs, slog.String("problem", string(kindOf(err).typ)))
 	}
-	if w.Status == http.StatusUnauthorized || w.Status == http.StatusForbidden || errors.Is(err, errStranger) {
-		attrs = append(attrs, slog.String("remote", c.RealIP())) // who tries keys?
+	if w.Status == http.StatusUnauthorized || w.Status == http.StatusForbidden || errors.Is(err, errUnknownKeys) {
+		attrs = append(attrs, slog.String("remote", c.RealIP()))
 	}
 	if err != nil && w.Status >= 500 {
 		level = slog.LevelWarn
@@ -93,7 +93,7 @@ func (s *Server) logRequest(c echo.Context, took time.Duration, err error) {
 	s.log.LogAttrs(r.Context(), level, "request", attrs...)
 }
 
-// panicError is a panic of a handler, on its way to be a 500.
+// panicError is a recovered panic of a handler, which becomes a 500.
 type panicError struct {
 	value any
 	stack string
@@ -101,7 +101,8 @@ type panicError struct {
 
 func (e *panicError) Error() string { return fmt.Sprintf("panic: %v", e.value) }
 
-// recoverPanic turns a panic into an error. http.ErrAbortHandler goes on: it is meant for net/http.
+// recoverPanic turns a panic into an error, but for http.ErrAbortHandler, which net/http
+// handles.
 func recoverPanic(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) (err error) {
 		defer func() {

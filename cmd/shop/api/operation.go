@@ -10,24 +10,24 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// operation is what openapi.yaml says of a route.
+// operation is a route of openapi.yaml.
 type operation struct {
 	route  *routers.Route
-	public bool            // needs no key
-	admin  bool            // needs the key of an administrator
-	body   bool            // takes one
-	empty  bool            // … or none
-	query  map[string]bool // the parameters it knows
+	public bool            // needs no API key
+	admin  bool            // needs the API key of an administrator
+	body   bool            // takes a body
+	empty  bool            // the body is optional
+	query  map[string]bool // names of its query parameters
 }
 
-// operationTable holds them by method and Echo's path.
+// operationTable maps method and Echo path to the operation.
 type operationTable map[string]*operation
 
-// ctxOperation is where the operation lies in an echo.Context.
+// ctxOperation is the key of the operation in an echo.Context.
 const ctxOperation = "operation"
 
-// operations reads the spec that is compiled in, so that what is validated and
-// what is served cannot be of two versions.
+// operations reads the embedded spec, so that validation and the generated server are of
+// one version.
 func operations() (operationTable, error) {
 	spec, err := GetSpec()
 	if err != nil {
@@ -43,7 +43,7 @@ func operations() (operationTable, error) {
 	return ops, nil
 }
 
-// newOperation works out once what would be asked of the spec in every request.
+// newOperation computes once what each request needs from the spec.
 func newOperation(route *routers.Route) *operation {
 	security := route.Spec.Security
 	if route.Operation.Security != nil {
@@ -78,8 +78,8 @@ func echoPath(path string) string {
 	return strings.NewReplacer("{", ":", "}", "").Replace(path)
 }
 
-// find puts the operation into the context. Where there is none, Echo's own
-// handler answers 404 or 405 (or 204 with Allow to OPTIONS), and nothing below runs.
+// find puts the operation into the context. Without an operation Echo's own handler
+// replies 404 or 405 (204 with Allow for OPTIONS), and no further middleware runs.
 func (t operationTable) find(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		op := t[c.Request().Method+" "+c.Path()]
@@ -91,10 +91,10 @@ func (t operationTable) find(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// operationOf is never nil below find.
+// operationOf is not nil in middleware inside find.
 func operationOf(c echo.Context) *operation { return c.Get(ctxOperation).(*operation) }
 
-// pathParams as the client meant them: Echo leaves them escaped where the path came escaped.
+// pathParams are the unescaped path parameters: Echo leaves them escaped if the path was.
 func pathParams(c echo.Context) (map[string]string, error) {
 	params := map[string]string{}
 	for i, name := range c.ParamNames() {

@@ -6,8 +6,8 @@ import (
 	"shop/inventory"
 )
 
-// PlaceOrder buys. Under one key it may be sent any number of times: the first
-// that comes through is the order, all others are told about it.
+// PlaceOrder buys. All requests with one key make one order; the repetitions get its
+// stored reply.
 func (s handlers) PlaceOrder(ctx context.Context, r PlaceOrderRequestObject) (PlaceOrderResponseObject, error) {
 	key, err := parseKey(r.Params.IdempotencyKey)
 	if err != nil {
@@ -30,8 +30,8 @@ func (s handlers) PlaceOrder(ctx context.Context, r PlaceOrderRequestObject) (Pl
 	return stored(reply), err
 }
 
-// CancelOrder gives back. It needs a key as much as a purchase does: without
-// one, a client whose answer was lost could not tell its own cancel from somebody else's.
+// CancelOrder returns the stock. It needs a key as a purchase does: without one, a
+// client whose reply was lost could not tell its own cancellation from another one.
 func (s handlers) CancelOrder(ctx context.Context, r CancelOrderRequestObject) (CancelOrderResponseObject, error) {
 	key, err := parseKey(r.Params.IdempotencyKey)
 	if err != nil {
@@ -46,8 +46,8 @@ func (s handlers) CancelOrder(ctx context.Context, r CancelOrderRequestObject) (
 	return stored(reply), err
 }
 
-// GetOrder asks for id and client together. To fetch first and compare the owner
-// afterwards is the check that is forgotten in the next handler.
+// GetOrder looks up by id and client together, so that there is no separate check of
+// the owner to forget.
 func (s handlers) GetOrder(ctx context.Context, r GetOrderRequestObject) (GetOrderResponseObject, error) {
 	order, err := s.cfg.Orders.Order(ctx, callerOf(ctx).ID, r.ID)
 	if err != nil {
@@ -56,7 +56,7 @@ func (s handlers) GetOrder(ctx context.Context, r GetOrderRequestObject) (GetOrd
 	return GetOrder200JSONResponse(orderOf(order)), nil
 }
 
-// linesOf also checks what the spec cannot say: each sku once.
+// linesOf also checks what the spec cannot express: each sku once.
 func linesOf(in []LineRequest) ([]inventory.Line, error) {
 	lines, seen := make([]inventory.Line, 0, len(in)), make(map[string]bool, len(in))
 	for _, l := range in {

@@ -17,11 +17,11 @@ const (
 	typeJSON    = "application/json"
 )
 
-// retryAfter in seconds: the wait that is asked for when nothing better is known.
+// retryAfter is the value of Retry-After, in seconds.
 const retryAfter = "1"
 
-// explained is an error with words for the client. Only words from here, and
-// from errors whose fields are known, ever leave the process: err.Error() does not.
+// explained is an error with a text for the client. Only these texts, the table's, and
+// fields of known errors leave the process; err.Error() never does.
 type explained struct {
 	err     error
 	detail  string
@@ -35,9 +35,8 @@ func explain(err error, format string, args ...any) error {
 	return &explained{err: err, detail: fmt.Sprintf(format, args...)}
 }
 
-// problemOf writes an error down for the client: type and status from the table,
-// and besides what an error carries as a field. The type stays the same for ever;
-// title and detail are for people, and may change.
+// problemOf describes an error to the client: type and status from the table, and the
+// error's fields. Types never change; title and detail are for people and may change.
 func problemOf(err error) Problem {
 	k := kindOf(err)
 	p := Problem{Type: k.typ, Title: k.title, Status: k.status, Detail: k.detail}
@@ -79,7 +78,7 @@ func (s *Server) answer(err error, c echo.Context) {
 	if err == nil {
 		err = c.Blob(k.status, typeProblem, body)
 	}
-	if err != nil { // the client is gone: nobody is left to be told
+	if err != nil { // the client has disconnected
 		s.log.DebugContext(c.Request().Context(), "problem not sent", "error", err)
 	}
 }

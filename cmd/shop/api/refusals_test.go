@@ -123,7 +123,7 @@ func TestBuy_TwentyLinesAndAMillionAreTaken(t *testing.T) {
 	s.buy("k", "coffee", "1000000").want(t, 409, api.TypeOutOfStock)
 }
 
-// A member that is there twice: which of them counts, nobody could tell.
+// RFC 8259 does not say which of two equal member names counts.
 func TestRefusals_OfMembersThatAreThereTwice(t *testing.T) {
 	s := open(t)
 	one := line("coffee", "1")

@@ -10,9 +10,9 @@ import (
 	"shop/wallet"
 )
 
-// Encode is the inventory.Encode of this API: it fixes, inside the transaction of
-// the effect, the very bytes that every repetition of the key will be sent.
-// An error that is no stored outcome is handed back, and nothing is kept.
+// Encode is the inventory.Encode of this API: it makes, inside the transaction of the
+// effect, the bytes that every repetition of the key gets. It returns an error that is
+// not a stored outcome unchanged, and nothing is stored.
 func Encode(o inventory.Order, outcome error) (inventory.Reply, error) {
 	reply, err := outcomeOf(orderOf(o), outcome)
 	return inventory.Reply(reply), err
@@ -46,7 +46,7 @@ func outcomeOf(v any, outcome error) (stored, error) {
 	return stored{Status: status, Body: body}, nil
 }
 
-// encode ends with a line break, as the generated answers do: for those who read it in a terminal.
+// encode appends a newline, as the generated replies do.
 func encode(v any) ([]byte, error) {
 	body, err := json.Marshal(v)
 	if err != nil {
@@ -55,7 +55,7 @@ func encode(v any) ([]byte, error) {
 	return append(body, '\n'), nil
 }
 
-// stored is a Reply on its way out: status and body exactly as they were committed.
+// stored writes a Reply: status and body exactly as committed.
 type stored struct {
 	Status   int
 	Body     []byte

@@ -18,32 +18,32 @@ import (
 	"shop/wallet"
 )
 
-// Orders is what the routes under /v1/orders need; *inventory.Service is one.
+// Orders serves the routes under /v1/orders; *inventory.Service implements it.
 type Orders interface {
 	BuyWith(ctx context.Context, strategy string, req inventory.Request, lines []inventory.Line) (inventory.Reply, error)
 	Cancel(ctx context.Context, req inventory.Request, id uuid.UUID) (inventory.Reply, error)
 	Order(ctx context.Context, client, id uuid.UUID) (inventory.Order, error)
 }
 
-// Catalog is what the routes under /v1/products need; *inventory.Service is one.
+// Catalog serves the routes under /v1/products; *inventory.Service implements it.
 type Catalog interface {
 	Products(ctx context.Context) ([]inventory.Product, error)
 	Product(ctx context.Context, sku string) (inventory.Product, error)
 }
 
-// Books is what is read of transfers and accounts, which needs no locks;
-// *transfer.Service is one.
+// Books reads transfers and accounts, which needs no locks; *transfer.Service
+// implements it.
 type Books interface {
 	Find(ctx context.Context, client, id uuid.UUID) (transfer.Transfer, error)
 	Account(ctx context.Context, client, id uuid.UUID) (transfer.Account, error)
 }
 
-// Transfers gives the Service that moves money with a strategy; "": the shop's
-// own. An error says why there is none now.
+// Transfers returns the Service that moves money with a strategy; "": the configured
+// one. It returns an error while there is none.
 type Transfers func(strategy string) (*transfer.Service, error)
 
-// Wallets gives the Service that writes to wallets with a strategy; "": the
-// shop's own. An error says why there is none now.
+// Wallets returns the Service that writes to wallets with a strategy; "": the
+// configured one. It returns an error while there is none.
 type Wallets func(strategy string) (*wallet.Service, error)
 
 // Config of a Server.
@@ -112,9 +112,9 @@ type Server struct {
 
 // New makes a Server. It touches no network.
 //
-// The order of the middleware is the drawing in doc.go. Two things are easily
-// got wrong: observe must be outside recover, or a panic would leave no log line,
-// and the deadline must be inside observe, since its context is cancelled on the way out.
+// The order of the middleware is that of doc.go. observe must be outside recover, or a
+// panic would leave no log line. deadline must be inside observe, since it cancels its
+// context when it returns.
 func New(cfg Config) (*Server, error) {
 	if !cfg.complete() {
 		return nil, errors.New("api: Config needs everything but Lab and Limits")
@@ -132,11 +132,11 @@ func New(cfg Config) (*Server, error) {
 		cfg: cfg, log: cfg.Log, echo: echo.New(), metrics: m,
 		keyring: newKeyring(cfg.Pool, cfg.Limits.Failures), room: make(chan struct{}, cfg.Limits.InFlight),
 		reading:   reading{conns: map[*http.ResponseController]struct{}{}},
-		readiness: readiness{question: cfg.Ready},
+		readiness: readiness{check: cfg.Ready},
 	}
-	// Echo's own asserts the type of an error, and makes a wrapped 404 a 500.
+	// Echo's default handler asserts the error's type, and makes a wrapped 404 a 500.
 	s.echo.HTTPErrorHandler = s.answer
-	// Whoever connects is the client: a header that anyone can write proves nothing.
+	// The remote address is that of the connection: any client can set X-Forwarded-For.
 	s.echo.IPExtractor = echo.ExtractIPDirect()
 	s.echo.Use(
 		endBody, s.headers, s.observe, recoverPanic, ops.find,
@@ -149,9 +149,10 @@ func New(cfg Config) (*Server, error) {
 
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.echo.ServeHTTP(w, r) }
 
-// Drain lets /readyz say 503, so that nobody sends more. Requests still work.
+// Drain makes /readyz reply 503, so that load balancers send no more requests. Requests
+// are still served.
 func (s *Server) Drain() { s.draining.Store(true) }
 
-// Close ends the reading of bodies: what has not come within bodyRest is answered
-// 503. It is for the moment when the listener closes; requests at work go on.
+// Close bounds the reading of bodies: a request whose body has not come within bodyRest
+// is 503. Call it when the listener closes; requests in flight go on.
 func (s *Server) Close() { s.reading.close() }

@@ -14,7 +14,7 @@ import (
 	"shop/wallet"
 )
 
-// Errors of this package. What the client should know besides is added by explain.
+// Errors of this package. explain adds the text for the client.
 var (
 	errMalformed    = errors.New("api: malformed request")
 	errInvalid      = errors.New("api: invalid request")
@@ -25,29 +25,29 @@ var (
 	errMediaType    = errors.New("api: unsupported media type")
 	errRateLimited  = errors.New("api: rate limited")
 	errShare        = errors.New("api: too many requests of one client at once")
-	errStranger     = errors.New("api: too many unknown keys from one address")
-	errSlowBody     = errors.New("api: the body did not come in time")
-	errFull         = errors.New("api: too many requests at work")
-	errAway         = errors.New("api: nothing was done without the database") // joined with the error that says so
+	errUnknownKeys  = errors.New("api: too many unknown keys from one address")
+	errSlowBody     = errors.New("api: the body did not arrive in time")
+	errFull         = errors.New("api: too many requests in flight")
+	errAway         = errors.New("api: the database is unavailable, nothing was done") // joined with its cause
 )
 
-// kind is one type of problem: what a client may build on.
+// kind is one type of problem: what clients may rely on.
 type kind struct {
 	typ    ProblemType
 	title  string
 	status int
-	detail string // unless the error knows better
-	wait   bool   // Retry-After
-	stored bool   // kept under the key and replayed
+	detail string // unless the error has its own
+	wait   bool   // send Retry-After
+	stored bool   // stored under the key and replayed
 }
 
-// What most problems have to say. The words matter: a client that reads
-// "nothing was done" may give up, one that reads "may have happened" must not.
+// Details of the problems. After "nothing was done" a client may give up; after "may
+// have happened" it must not.
 const (
 	again       = "Send the same request with the same Idempotency-Key again."
 	nothingDone = "Nothing was done. " + again
 	tooMany     = "Too many requests of this client are under way. " + nothingDone
-	strangers   = "Too many unknown keys came from this address. " + nothingDone
+	unknownKeys = "Too many unknown keys came from this address. " + nothingDone
 	slowBody    = "The body did not come within the time of a request. " + nothingDone
 	mayHave     = "It may have happened. " + again
 	noKey       = "Send a header Idempotency-Key, unique for each intent."
@@ -72,12 +72,12 @@ const (
 	ourFault    = "Something went wrong on our side. Whether it happened is not known. " + again
 )
 
-// internal is what remains: a bug. How far it came is not known, so to the client
-// the outcome is unknown, like that of a timeout.
+// internal is every error that is not in the table: a bug. Its outcome is unknown, like
+// that of a timeout.
 var internal = kind{typ: TypeInternal, title: "Internal error", status: 500, detail: ourFault}
 
-// table says which error is which problem; the first match counts. What may have
-// happened comes before what did not, so that an error that is both promises less.
+// table maps errors to problems; the first match counts. Outcomes that may have happened
+// come before those that did not, so that an error that matches both promises less.
 var table = []struct {
 	match func(error) bool
 	kind  kind
@@ -121,18 +121,18 @@ var table = []struct {
 	{is(errAway), kind{typ: TypeBusy, title: "Busy", status: 503, wait: true, detail: nothingDone}},
 	{is(errSlowBody), kind{typ: TypeRequestTimeout, title: "Request timeout", status: 408, detail: slowBody}},
 	{is(errShare), kind{typ: TypeRateLimited, title: "Too many requests", status: 429, wait: true, detail: tooMany}},
-	{is(errStranger), kind{typ: TypeRateLimited, title: "Too many requests", status: 429, wait: true, detail: strangers}},
+	{is(errUnknownKeys), kind{typ: TypeRateLimited, title: "Too many requests", status: 429, wait: true, detail: unknownKeys}},
 	{is(errRateLimited), kind{typ: TypeRateLimited, title: "Too many requests", status: 429, wait: true, detail: nothingDone}},
 
-	// What Echo and the generated code say.
+	// Errors of Echo and the generated code.
 	{code(http.StatusNotFound), kind{typ: TypeNotFound, title: "Not found", status: 404, detail: noRoute}},
 	{code(http.StatusMethodNotAllowed), kind{typ: TypeMethodNotAllowed, title: "Method not allowed", status: 405, detail: wrongMethod}},
 	{code(http.StatusBadRequest), kind{typ: TypeMalformed, title: "Malformed request", status: 400, detail: unreadable}},
 	{code(http.StatusRequestEntityTooLarge), kind{typ: TypeTooLarge, title: "Too large", status: 413}},
 	{code(http.StatusUnsupportedMediaType), kind{typ: TypeUnsupportedMediaType, title: "Unsupported media type", status: 415, detail: sendJSON}},
 
-	// The request was over before its work: unknown, since a COMMIT may be on its
-	// way. Last, because who was busy or lost its lease often ends with its context too.
+	// The request ended before its work: unknown, since a COMMIT may be on its way.
+	// Last, because a busy or lost lock often also ends with the context.
 	{is(context.DeadlineExceeded), kind{typ: TypeTimeout, title: "Timeout", status: 504, detail: mayHave}},
 	{is(context.Canceled), kind{typ: TypeTimeout, title: "Timeout", status: 504, detail: mayHave}},
 }
@@ -141,8 +141,7 @@ func is(target error) func(error) bool {
 	return func(err error) bool { return errors.Is(err, target) }
 }
 
-// code matches what Echo itself says. With errors.As, since an echo.HTTPError
-// may come wrapped; Echo's own handler asserts, and would make that a 500.
+// code matches an error of Echo by status, also when it is wrapped.
 func code(status int) func(error) bool {
 	return func(err error) bool {
 		he, ok := errors.AsType[*echo.HTTPError](err)
@@ -150,7 +149,7 @@ func code(status int) func(error) bool {
 	}
 }
 
-// kindOf walks the table. Nothing found: internal.
+// kindOf is the first match of the table, or internal.
 func kindOf(err error) kind {
 	for _, row := range table {
 		if row.match(err) {

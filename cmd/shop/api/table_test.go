@@ -61,7 +61,7 @@ var wantProblems = []struct {
 	{errMediaType, TypeUnsupportedMediaType, 415, false},
 	{errRateLimited, TypeRateLimited, 429, true},
 	{errShare, TypeRateLimited, 429, true},
-	{errStranger, TypeRateLimited, 429, true},
+	{errUnknownKeys, TypeRateLimited, 429, true},
 	{errSlowBody, TypeRequestTimeout, 408, false},
 	{errAway, TypeBusy, 503, true},
 	{echo.ErrNotFound, TypeNotFound, 404, false},

@@ -9,8 +9,8 @@ import (
 	"shop/transfer"
 )
 
-// CreateTransfer moves money, or holds it. Whose the payer's account is, is
-// looked at in the transaction, under its lock, and not here.
+// CreateTransfer moves money, or holds it. Ownership of the debited account is checked
+// inside the transaction, under its lock.
 func (s handlers) CreateTransfer(ctx context.Context, r CreateTransferRequestObject) (CreateTransferResponseObject, error) {
 	move, expiresIn, err := moveOf(*r.Body)
 	if err != nil {
@@ -20,7 +20,7 @@ func (s handlers) CreateTransfer(ctx context.Context, r CreateTransferRequestObj
 	if err != nil {
 		return nil, err
 	}
-	service, req, err := s.moving(ctx, r.Params.IdempotencyKey, r.Params.Strategy, intent)
+	service, req, err := s.transferRequest(ctx, r.Params.IdempotencyKey, r.Params.Strategy, intent)
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +42,7 @@ func (s handlers) PostTransfer(ctx context.Context, r PostTransferRequestObject)
 	if err != nil {
 		return nil, err
 	}
-	service, req, err := s.moving(ctx, r.Params.IdempotencyKey, r.Params.Strategy, intent)
+	service, req, err := s.transferRequest(ctx, r.Params.IdempotencyKey, r.Params.Strategy, intent)
 	if err != nil {
 		return nil, err
 	}
@@ -50,13 +50,13 @@ func (s handlers) PostTransfer(ctx context.Context, r PostTransferRequestObject)
 	return stored(reply), err
 }
 
-// VoidTransfer frees held money.
+// VoidTransfer releases held money.
 func (s handlers) VoidTransfer(ctx context.Context, r VoidTransferRequestObject) (VoidTransferResponseObject, error) {
 	intent, err := fingerprintVoid(r.ID)
 	if err != nil {
 		return nil, err
 	}
-	service, req, err := s.moving(ctx, r.Params.IdempotencyKey, r.Params.Strategy, intent)
+	service, req, err := s.transferRequest(ctx, r.Params.IdempotencyKey, r.Params.Strategy, intent)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func (s handlers) VoidTransfer(ctx context.Context, r VoidTransferRequestObject)
 	return stored(reply), err
 }
 
-// GetTransfer asks for id and client together, as GetOrder does.
+// GetTransfer looks up by id and client together, as GetOrder does.
 func (s handlers) GetTransfer(ctx context.Context, r GetTransferRequestObject) (GetTransferResponseObject, error) {
 	t, err := s.cfg.Books.Find(ctx, callerOf(ctx).ID, r.ID)
 	if err != nil {
@@ -73,7 +73,7 @@ func (s handlers) GetTransfer(ctx context.Context, r GetTransferRequestObject) (
 	return GetTransfer200JSONResponse(transferOf(t)), nil
 }
 
-// GetAccount shows the balance as it was a moment ago, with the entries that made it.
+// GetAccount returns the committed balance with its latest entries.
 func (s handlers) GetAccount(ctx context.Context, r GetAccountRequestObject) (GetAccountResponseObject, error) {
 	account, err := s.cfg.Books.Account(ctx, callerOf(ctx).ID, r.ID)
 	if err != nil {
@@ -82,8 +82,9 @@ func (s handlers) GetAccount(ctx context.Context, r GetAccountRequestObject) (Ge
 	return GetAccount200JSONResponse(accountOf(account)), nil
 }
 
-// moving is what every request that moves money needs: who does it, and whose intent it is.
-func (s handlers) moving(ctx context.Context, header string, wanted *string, intent [32]byte) (*transfer.Service, transfer.Request, error) {
+// transferRequest returns the Service and the idempotent request of a route that moves
+// money.
+func (s handlers) transferRequest(ctx context.Context, header string, wanted *string, intent [32]byte) (*transfer.Service, transfer.Request, error) {
 	key, err := parseKey(header)
 	if err != nil {
 		return nil, transfer.Request{}, err
@@ -96,7 +97,7 @@ func (s handlers) moving(ctx context.Context, header string, wanted *string, int
 	return service, transfer.Request{Client: callerOf(ctx).ID, Key: key, Fingerprint: intent}, err
 }
 
-// moveOf also checks what the spec cannot say; expiresIn is 0 for a transfer at once.
+// moveOf also checks what the spec cannot express; expiresIn is 0 without a hold.
 func moveOf(r TransferRequest) (move transfer.Move, expiresIn time.Duration, err error) {
 	move = transfer.Move{From: uuid.UUID(r.From), To: uuid.UUID(r.To), Amount: r.Amount, Currency: r.Currency}
 	switch {
@@ -109,12 +110,12 @@ func moveOf(r TransferRequest) (move transfer.Move, expiresIn time.Duration, err
 	}
 	expiresIn, err = time.ParseDuration(r.ExpiresIn)
 	if err != nil || expiresIn < time.Millisecond || expiresIn > transfer.HoldMax {
-		return move, 0, invalidAt("/expires_in", "A duration from 1ms to 720h, please, as in 90s or 15m.")
+		return move, 0, invalidAt("/expires_in", "Send a duration from 1ms to 720h, as in 90s or 15m.")
 	}
 	return move, expiresIn, nil
 }
 
-// invalidAt says where in the body it is wrong.
+// invalidAt is errInvalid with a JSON pointer into the body.
 func invalidAt(pointer, detail string) error {
 	return &explained{err: errInvalid, detail: detail, pointer: pointer}
 }

@@ -88,12 +88,12 @@ func TestTransfer_WhatIsAnothersIsAsIfItWereNot(t *testing.T) {
 		s.settle("p", id, "post", "", s.as(other)).want(t, 404, api.TypeNotFound)
 		s.settle("v", id, "void", "", s.as(other)).want(t, 404, api.TypeNotFound)
 	}
-	const nobody = "00000000-0000-0000-0000-000000000000"
+	const unknown = "00000000-0000-0000-0000-000000000000"
 	for _, path := range []string{"/v1/accounts/", "/v1/transfers/"} {
-		s.do("GET", path+nobody, "").want(t, 404, api.TypeNotFound)
+		s.do("GET", path+unknown, "").want(t, 404, api.TypeNotFound)
 	}
-	s.move("n", moveOf(a, nobody, "1")).want(t, 404, api.TypeNotFound)
-	s.move("n", moveOf(nobody, a, "1")).want(t, 404, api.TypeNotFound)
+	s.move("n", moveOf(a, unknown, "1")).want(t, 404, api.TypeNotFound)
+	s.move("n", moveOf(unknown, a, "1")).want(t, 404, api.TypeNotFound)
 	s.wantMoney("alice", a, 1000, 10)
 }
 

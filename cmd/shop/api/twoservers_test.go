@@ -22,10 +22,10 @@ func (s *shop) beside(prefix string) *shop {
 	other := *s
 	other.pool = newPool(s.t, s.pool.Config().ConnString())
 	store := locksIn(s.t, prefix)
-	bank := must(transfer.New(transfer.Config{Pool: other.pool, Locks: store, Source: store.Epoch(), Encode: api.EncodeTransfer}))(s.t)
+	service := must(transfer.New(transfer.Config{Pool: other.pool, Locks: store, Source: store.Epoch(), Encode: api.EncodeTransfer}))(s.t)
 	front := s.front
-	front.Pool, front.Books, front.Metrics = other.pool, bank, prometheus.NewRegistry()
-	front.Transfers = func(string) (*transfer.Service, error) { return bank, nil }
+	front.Pool, front.Books, front.Metrics = other.pool, service, prometheus.NewRegistry()
+	front.Transfers = func(string) (*transfer.Service, error) { return service, nil }
 	listening := httptest.NewServer(must(api.New(front))(s.t))
 	s.t.Cleanup(listening.Close)
 	other.api = listening.URL

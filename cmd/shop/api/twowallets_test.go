@@ -18,10 +18,10 @@ func (s *shop) besideWallets() *shop {
 	s.t.Helper()
 	other := *s
 	other.pool = newPool(s.t, s.pool.Config().ConnString())
-	db := connectMongo(s.t).Database(s.till.db.Name())
+	db := connectMongo(s.t).Database(s.walletBackend.db.Name())
 	front := s.front
 	front.Pool, front.Metrics = other.pool, prometheus.NewRegistry()
-	front.Wallets = (&till{Service: s.till.serve(s.t, db)}).by
+	front.Wallets = (&walletBackend{Service: s.walletBackend.serve(s.t, db)}).by
 	listening := httptest.NewServer(must(api.New(front))(s.t))
 	s.t.Cleanup(listening.Close)
 	other.api = listening.URL
@@ -97,8 +97,8 @@ func TestWallet_OneKeyAtTwoServersAtOnceIsOneOperation(t *testing.T) {
 	}
 	s.wantCash("alice", a, 1000+rounds*(11-1-1))
 	s.wantCash("bob", b, rounds)
-	if n := s.till.questions(); n != rounds {
-		t.Errorf("the outside was asked %d times about %d credits", n, rounds)
+	if n := s.walletBackend.questions(); n != rounds {
+		t.Errorf("the bonus service was called %d times about %d credits", n, rounds)
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// checkJSON wants one JSON value and nothing behind it, which a json.Decoder would not notice.
+// checkJSON accepts exactly one JSON value. A json.Decoder would ignore data after it.
 func checkJSON(h http.Header, data []byte) error {
 	mediaType, params, err := mime.ParseMediaType(h.Get("Content-Type"))
 	if len(data) == 0 {
@@ -33,18 +33,18 @@ func checkJSON(h http.Header, data []byte) error {
 	return nil
 }
 
-// options: the validated value itself is bound to the request's struct, so that
-// what was checked is what is used; a second decoding would match names in any case.
+// options bind the validated value itself to the request's struct: a second decoding
+// would match member names in any case.
 var options = &openapi3filter.Options{
 	KeepValidatedValue: true,
 	AuthenticationFunc: openapi3filter.NoopAuthenticationFunc, // authenticate did it
 }
 
-// validate holds the request against openapi.yaml.
+// validate checks the request against openapi.yaml.
 func validate(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		op, r := operationOf(c), c.Request()
-		query, err := url.ParseQuery(r.URL.RawQuery) // URL.Query drops what it cannot read
+		query, err := url.ParseQuery(r.URL.RawQuery) // URL.Query drops malformed pairs
 		if err != nil {
 			return explain(errMalformed, "The query is not properly escaped.")
 		}
@@ -67,8 +67,8 @@ func validate(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// refuse sorts the validator's errors: what cannot be read is malformed (400),
-// a body that can be read but must not be so is invalid (422).
+// refuse maps the validator's errors: a request that cannot be parsed is malformed
+// (400), a body that violates the schema is invalid (422).
 func refuse(err error) error {
 	var at *openapi3filter.RequestError
 	if !errors.As(err, &at) {
@@ -76,7 +76,7 @@ func refuse(err error) error {
 	}
 	if at.Parameter != nil && at.Parameter.Name == headerKey {
 		if _, err := parseKey(at.Input.Request.Header.Get(headerKey)); err != nil {
-			return err // in better words than those of a pattern
+			return err // clearer than the error of the pattern
 		}
 	}
 	reason := "has not the form that is expected"
@@ -92,5 +92,41 @@ func refuse(err error) error {
 		return &explained{err: errInvalid, detail: "The body: " + reason + ".", pointer: pointer}
 	default:
 		return explain(errMalformed, "The body %s.", reason)
+	}
+}
+
+// memberTwice returns the first member name that occurs twice in an object of valid
+// JSON. RFC 8259 leaves open which of the two counts, and parsers differ: a proxy may
+// check one and the shop use the other. Names are compared after decoding, so that "a"
+// and "\u0061" are equal.
+func memberTwice(d *json.Decoder) (string, bool) {
+	type level struct {
+		names map[string]bool // nil: an array
+		value bool            // of an object: the name was read, its value comes next
+	}
+	d.UseNumber()         // the schema refuses 1e400
+	levels := []level{{}} // the document itself, like an array of one
+	for {
+		token, err := d.Token()
+		if err != nil {
+			return "", false // the end
+		}
+		at := &levels[len(levels)-1]
+		if name, ok := token.(string); ok && at.names != nil && !at.value {
+			if at.names[name] {
+				return name, true
+			}
+			at.names[name], at.value = true, true
+			continue
+		}
+		at.value = false
+		switch token {
+		case json.Delim('{'):
+			levels = append(levels, level{names: map[string]bool{}})
+		case json.Delim('['):
+			levels = append(levels, level{})
+		case json.Delim('}'), json.Delim(']'):
+			levels = levels[:len(levels)-1]
+		}
 	}
 }

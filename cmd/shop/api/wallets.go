@@ -8,14 +8,14 @@ import (
 	"shop/wallet"
 )
 
-// CreditWallet adds money, and the bonus. Whose the wallet is, is looked at in
-// the transaction, under its lock, and not here: so in all three.
+// CreditWallet adds money and the bonus. Here and in DebitWallet and PayFromWallet,
+// ownership of the wallet is checked inside the transaction, under its lock.
 func (s handlers) CreditWallet(ctx context.Context, r CreditWalletRequestObject) (CreditWalletResponseObject, error) {
 	intent, err := fingerprintCredit(r.ID, r.Body.Amount)
 	if err != nil {
 		return nil, err
 	}
-	service, req, err := s.counting(ctx, r.Params.IdempotencyKey, r.Params.Strategy, intent)
+	service, req, err := s.walletRequest(ctx, r.Params.IdempotencyKey, r.Params.Strategy, intent)
 	if err != nil {
 		return nil, err
 	}
@@ -29,7 +29,7 @@ func (s handlers) DebitWallet(ctx context.Context, r DebitWalletRequestObject) (
 	if err != nil {
 		return nil, err
 	}
-	service, req, err := s.counting(ctx, r.Params.IdempotencyKey, r.Params.Strategy, intent)
+	service, req, err := s.walletRequest(ctx, r.Params.IdempotencyKey, r.Params.Strategy, intent)
 	if err != nil {
 		return nil, err
 	}
@@ -37,17 +37,17 @@ func (s handlers) DebitWallet(ctx context.Context, r DebitWalletRequestObject) (
 	return stored(reply), err
 }
 
-// PayFromWallet moves money to a wallet that may be anybody's.
+// PayFromWallet moves money to a wallet of any client.
 func (s handlers) PayFromWallet(ctx context.Context, r PayFromWalletRequestObject) (PayFromWalletResponseObject, error) {
 	payment := wallet.Transfer{From: r.ID, To: uuid.UUID(r.Body.To), Amount: r.Body.Amount}
 	if payment.From == payment.To {
-		return nil, invalidAt("/to", "That is the wallet which pays.")
+		return nil, invalidAt("/to", "The payee is the paying wallet itself.")
 	}
 	intent, err := fingerprintPayment(payment)
 	if err != nil {
 		return nil, err
 	}
-	service, req, err := s.counting(ctx, r.Params.IdempotencyKey, r.Params.Strategy, intent)
+	service, req, err := s.walletRequest(ctx, r.Params.IdempotencyKey, r.Params.Strategy, intent)
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +55,7 @@ func (s handlers) PayFromWallet(ctx context.Context, r PayFromWalletRequestObjec
 	return stored(reply), err
 }
 
-// GetWallet shows the balance as a majority has it, with the entries that made it.
+// GetWallet returns the majority-committed balance with its latest entries.
 func (s handlers) GetWallet(ctx context.Context, r GetWalletRequestObject) (GetWalletResponseObject, error) {
 	service, err := s.cfg.Wallets("")
 	if err != nil {
@@ -68,8 +68,9 @@ func (s handlers) GetWallet(ctx context.Context, r GetWalletRequestObject) (GetW
 	return GetWallet200JSONResponse(walletOf(found)), nil
 }
 
-// counting is what every request that writes to a wallet needs: who does it, and whose intent it is.
-func (s handlers) counting(ctx context.Context, header string, wanted *string, intent [32]byte) (*wallet.Service, wallet.Request, error) {
+// walletRequest returns the Service and the idempotent request of a route that writes
+// to a wallet.
+func (s handlers) walletRequest(ctx context.Context, header string, wanted *string, intent [32]byte) (*wallet.Service, wallet.Request, error) {
 	key, err := parseKey(header)
 	if err != nil {
 		return nil, wallet.Request{}, err

@@ -24,8 +24,8 @@ func TestWallet_ACreditIsOneHoweverOftenAndHoweverSpelled(t *testing.T) {
 	} {
 		mustReplay(t, name, first, again)
 	}
-	if n := s.till.questions(); n != 1 {
-		t.Errorf("the outside was asked %d times", n)
+	if n := s.walletBackend.questions(); n != 1 {
+		t.Errorf("the bonus service was called %d times", n)
 	}
 	w := s.wantCash("alice", upper(a), 430)
 	if len(w.Entries) != 1 || w.Entries[0].Delta != 330 || w.Entries[0].Operation != first.operation(t).ID || w.Currency != "EUR" || w.ID.String() != a {
@@ -51,8 +51,8 @@ func TestWallet_DebitsAndPaymentsMoveWhatIsThere(t *testing.T) {
 	if w := s.wantCash("alice", a, 31); len(w.Entries) != 3 || w.Entries[0].Delta != 1 || w.Entries[2].Delta != -10 {
 		t.Errorf("entries: %+v", w.Entries)
 	}
-	if n := s.till.questions(); n != 0 {
-		t.Errorf("the outside was asked %d times about what gets no bonus", n)
+	if n := s.walletBackend.questions(); n != 0 {
+		t.Errorf("the bonus service was called %d times about what gets no bonus", n)
 	}
 }
 
@@ -105,8 +105,8 @@ func TestWallet_OnlyTheOwnerMayWriteAndAnybodyMayBePaid(t *testing.T) {
 		}
 		s.do("GET", "/v1/wallets/"+a, "", s.as(thief)).want(t, 404, api.TypeNotFound)
 	}
-	if n := s.documents(); n != 0 || s.till.questions() != 0 {
-		t.Errorf("%d documents were left, and the outside was asked %d times", n, s.till.questions())
+	if n := s.documents(); n != 0 || s.walletBackend.questions() != 0 {
+		t.Errorf("%d documents were left, and the bonus service was called %d times", n, s.walletBackend.questions())
 	}
 	s.pay("k", b, a, "500", s.as("bob")).want(t, 201, "") // so that the key is still free
 	s.wantCash("alice", a, 1500)
@@ -116,14 +116,14 @@ func TestWallet_OnlyTheOwnerMayWriteAndAnybodyMayBePaid(t *testing.T) {
 func TestWallet_OneThatIsNotThereIsNotFound(t *testing.T) {
 	s := openWallets(t)
 	a := s.wallet("alice", 1000)
-	const nobody = "00000000-0000-0000-0000-000000000000"
-	s.do("GET", "/v1/wallets/"+nobody, "").want(t, 404, api.TypeNotFound)
-	s.credit("k", nobody, "1").want(t, 404, api.TypeNotFound)
-	s.debit("k", nobody, "1").want(t, 404, api.TypeNotFound)
-	s.pay("k", a, nobody, "1").want(t, 404, api.TypeNotFound)
-	s.pay("k", nobody, a, "1").want(t, 404, api.TypeNotFound)
-	if n := s.documents(); n != 0 || s.till.questions() != 0 {
-		t.Errorf("%d documents were left, and the outside was asked %d times", n, s.till.questions())
+	const unknown = "00000000-0000-0000-0000-000000000000"
+	s.do("GET", "/v1/wallets/"+unknown, "").want(t, 404, api.TypeNotFound)
+	s.credit("k", unknown, "1").want(t, 404, api.TypeNotFound)
+	s.debit("k", unknown, "1").want(t, 404, api.TypeNotFound)
+	s.pay("k", a, unknown, "1").want(t, 404, api.TypeNotFound)
+	s.pay("k", unknown, a, "1").want(t, 404, api.TypeNotFound)
+	if n := s.documents(); n != 0 || s.walletBackend.questions() != 0 {
+		t.Errorf("%d documents were left, and the bonus service was called %d times", n, s.walletBackend.questions())
 	}
 	s.debit("k", a, "1").want(t, 201, "")
 }
@@ -131,14 +131,14 @@ func TestWallet_OneThatIsNotThereIsNotFound(t *testing.T) {
 func TestWallet_WithoutAnAnswerAboutTheBonusNothingIsCredited(t *testing.T) {
 	s := openWallets(t)
 	a := s.wallet("alice", 100)
-	s.till.breaks(errOutside)
+	s.walletBackend.breaks(errBonusDown)
 	busy := s.credit("k", a, "10").want(t, 503, api.TypeBusy)
-	if busy.header.Get("Retry-After") == "" || strings.Contains(string(busy.body), errOutside.Error()) {
+	if busy.header.Get("Retry-After") == "" || strings.Contains(string(busy.body), errBonusDown.Error()) {
 		t.Errorf("%v %s", busy.header, busy.body)
 	}
 	s.debit("d", a, "1").want(t, 201, "") // needs no bonus
 	s.wantCash("alice", a, 99)
-	s.till.breaks(nil)
+	s.walletBackend.breaks(nil)
 	s.credit("k", a, "10").want(t, 201, "")
 	s.wantCash("alice", a, 110)
 }

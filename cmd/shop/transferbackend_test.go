@@ -140,7 +140,7 @@ func TestServe_TheLabOffersOnlyWhatItsServersCanDo(t *testing.T) {
 	}
 }
 
-// What etcd would raise in silence is no TTL that anyone asked for.
+// etcd silently raises a TTL that is too small.
 func TestServe_ATTLThatEtcdCannotKeepIsRefusedAtTheStart(t *testing.T) {
 	url, _ := newDatabase(t)
 	_, err := shop(t, "serve", "--strategy=row", "--listen=127.0.0.1:0", "--metrics-listen=", "--postgres-url", url, "--transfer-lock-ttl=1s")

@@ -47,8 +47,9 @@ func (p payer) wantTheRest(name string) {
 	}
 }
 
-// forgetSoon lets the server end a transaction that nobody ends: what reaches it
-// when it wakes begins one, and holds the wallet. It stands until a restart.
+// forgetSoon sets a short limit for transactions: a request that reaches the resumed
+// server begins one that no client ends, and that locks the wallet. It lasts until a
+// restart.
 func forgetSoon(t *testing.T, db *mongo.Database) {
 	t.Helper()
 	err := db.Client().Database("admin").RunCommand(t.Context(), bson.D{
@@ -87,7 +88,7 @@ func TestServe_WithoutMongoDBItSellsAndMovesMoneyAndWalletsOpenAgainByThemselves
 		}
 		p.wantReady("ok", "ok")
 	}
-	if p.log.find("MongoDB does not answer: nothing is done with wallets until it does") == nil || p.log.find("MongoDB is there: wallets are open") == nil {
+	if p.log.find("MongoDB does not reply: requests for wallets are busy until it does") == nil || p.log.find("MongoDB replies: wallets are open") == nil {
 		t.Errorf("it does not say so:\n%s", p.log)
 	}
 }

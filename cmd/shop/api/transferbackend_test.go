@@ -18,13 +18,13 @@ import (
 	"shop/transfer"
 )
 
-// openBank moves money with row locks, if no option has said otherwise.
-func (s *shop) openBank(front *api.Config) {
+// openTransferBackend moves money with row locks, if no option has said otherwise.
+func (s *shop) openTransferBackend(front *api.Config) {
 	s.t.Helper()
-	s.bank = must(transfer.New(transfer.Config{Pool: s.pool, Strategy: "row", Encode: api.EncodeTransfer}))(s.t)
-	front.Books = s.bank
+	s.transfers = must(transfer.New(transfer.Config{Pool: s.pool, Strategy: "row", Encode: api.EncodeTransfer}))(s.t)
+	front.Books = s.transfers
 	if front.Transfers == nil {
-		front.Transfers = func(strategy string) (*transfer.Service, error) { return s.bank.With(cmp.Or(strategy, "row")) }
+		front.Transfers = func(strategy string) (*transfer.Service, error) { return s.transfers.With(cmp.Or(strategy, "row")) }
 	}
 }
 
@@ -45,16 +45,16 @@ func withEtcd(t *testing.T) option {
 	t.Helper()
 	store := locksIn(t, uuid.NewString())
 	return func(front *api.Config, _ *inventory.Config) {
-		bank := must(transfer.New(transfer.Config{Pool: front.Pool, Locks: store, Source: store.Epoch(), Encode: api.EncodeTransfer}))(t)
-		front.Transfers = func(string) (*transfer.Service, error) { return bank, nil }
+		service := must(transfer.New(transfer.Config{Pool: front.Pool, Locks: store, Source: store.Epoch(), Encode: api.EncodeTransfer}))(t)
+		front.Transfers = func(string) (*transfer.Service, error) { return service, nil }
 	}
 }
 
-// account gives somebody an account.
+// account opens an account of the owner.
 func (s *shop) account(owner string, opening int64) string {
 	s.t.Helper()
 	a := transfer.Account{ID: must(uuid.NewV7())(s.t), Owner: s.ids[owner], Currency: "EUR", Opening: opening}
-	if _, err := s.bank.OpenAccount(s.t.Context(), a); err != nil {
+	if _, err := s.transfers.OpenAccount(s.t.Context(), a); err != nil {
 		s.t.Fatal(err)
 	}
 	return a.ID.String()

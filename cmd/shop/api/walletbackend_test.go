@@ -21,9 +21,9 @@ import (
 	"shop/wallet"
 )
 
-// till is what is behind the routes of wallets: a database of its own in the
+// walletBackend is what is behind the routes of wallets: a database of its own in the
 // real MongoDB, and an outside that gives a tenth, unless it fails.
-type till struct {
+type walletBackend struct {
 	*wallet.Service
 	db *mongo.Database
 
@@ -32,28 +32,28 @@ type till struct {
 	fails error
 }
 
-func (c *till) bonus(_ context.Context, a wallet.Ask) (int64, error) {
+func (c *walletBackend) bonus(_ context.Context, a wallet.Ask) (int64, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.asked = append(c.asked, a)
 	return a.Amount / 10, c.fails
 }
 
-// breaks lets the outside fail from now on; nil mends it.
-func (c *till) breaks(err error) {
+// breaks makes the bonus service fail from now on; nil repairs it.
+func (c *walletBackend) breaks(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.fails = err
 }
 
-func (c *till) questions() int {
+func (c *walletBackend) questions() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.asked)
 }
 
-// openTill has no wallets, if no option has said otherwise.
-func (s *shop) openTill(front *api.Config) {
+// openWalletBackend has no wallets, if no option has said otherwise.
+func (s *shop) openWalletBackend(front *api.Config) {
 	if front.Wallets == nil {
 		front.Wallets = func(string) (*wallet.Service, error) {
 			return nil, fmt.Errorf("%w: no MongoDB", locking.ErrBusy)
@@ -75,19 +75,19 @@ func openWallets(t *testing.T, options ...option) *shop {
 	if err := wallet.Migrate(t.Context(), db); err != nil {
 		t.Fatal(err)
 	}
-	c := &till{db: db}
+	c := &walletBackend{db: db}
 	c.Service = c.serve(t, db)
 	s := open(t, append(options, func(front *api.Config, _ *inventory.Config) { front.Wallets = c.by })...)
-	s.till = c
+	s.walletBackend = c
 	return s
 }
 
-func (c *till) by(strategy string) (*wallet.Service, error) {
+func (c *walletBackend) by(strategy string) (*wallet.Service, error) {
 	return c.With(cmp.Or(strategy, "lockid"))
 }
 
-// serve makes a Service on db, which another till may serve too.
-func (c *till) serve(t *testing.T, db *mongo.Database) *wallet.Service {
+// serve makes a Service on db, which another backend may serve too.
+func (c *walletBackend) serve(t *testing.T, db *mongo.Database) *wallet.Service {
 	t.Helper()
 	return must(wallet.New(wallet.Config{Database: db, Bonus: c.bonus, Encode: api.EncodeWallet}))(t)
 }
@@ -105,7 +105,7 @@ func connectMongo(t *testing.T) *mongo.Client {
 	return client
 }
 
-// wallet gives somebody a wallet.
+// wallet opens a wallet of the owner.
 func (s *shop) wallet(owner string, opening int64) string {
 	s.t.Helper()
 	return s.walletIn("EUR", owner, opening)
@@ -114,7 +114,7 @@ func (s *shop) wallet(owner string, opening int64) string {
 func (s *shop) walletIn(currency, owner string, opening int64) string {
 	s.t.Helper()
 	w := wallet.Wallet{ID: must(uuid.NewV7())(s.t), Owner: s.ids[owner], Currency: currency, Opening: opening}
-	if _, err := s.till.OpenWallet(s.t.Context(), w); err != nil {
+	if _, err := s.walletBackend.OpenWallet(s.t.Context(), w); err != nil {
 		s.t.Fatal(err)
 	}
 	return w.ID.String()
@@ -173,9 +173,9 @@ func (s *shop) wantCash(owner, id string, balance int64) (w api.Wallet) {
 func (s *shop) documents() (n int64) {
 	s.t.Helper()
 	for _, name := range []string{"wallet_operations", "wallet_entries"} {
-		n += must(s.till.db.Collection(name).CountDocuments(s.t.Context(), bson.D{}))(s.t)
+		n += must(s.walletBackend.db.Collection(name).CountDocuments(s.t.Context(), bson.D{}))(s.t)
 	}
 	return n
 }
 
-var errOutside = errors.New("the outside is down")
+var errBonusDown = errors.New("the bonus service is down")

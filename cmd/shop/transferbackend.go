@@ -1,0 +1,271 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"shop/locking"
+	"shop/locking/etcdlock"
+	"shop/locking/lockprom"
+	"shop/locking/wrong/leaseid"
+	"shop/transfer"
+)
+
+// transferBackend moves money with locks in an etcd that may be down when the server
+// starts:
+//
+//	closed ──etcd replies──► open
+//	  │  ▲                     └─ from here on, the transfer.Service notices outages itself
+//	  └──┘ probed each second
+//
+// While it is closed, transfers are refused as busy; all that needs no etcd goes on: a
+// server that is started while etcd is down sells, and shows accounts.
+type transferBackend struct {
+	settings transferSettings
+	lab      bool
+	config   transfer.Config
+	books    *transfer.Service // needs no etcd
+	client   *clientv3.Client  // nil: no strategy needs etcd
+	log      *slog.Logger
+	stop     context.CancelFunc
+	opening  sync.WaitGroup
+
+	mu      sync.Mutex
+	store   *etcdlock.Store   // nil: closed
+	service *transfer.Service // nil: closed
+	why     error             // why it is closed
+}
+
+// open makes a transferBackend. It is closed if etcd does not reply within a third of
+// the TTL.
+func (s transferSettings) open(ctx context.Context, lab bool, config transfer.Config, log *slog.Logger, reg prometheus.Registerer) (_ *transferBackend, err error) {
+	b := &transferBackend{settings: s, lab: lab, config: config, log: log, stop: func() {}}
+	config.Strategy = "row"
+	if b.books, err = transfer.New(config); err != nil {
+		return nil, err
+	}
+	if !s.needEtcd(lab) {
+		return b, nil
+	}
+	observer, err := lockprom.New(reg, "etcd")
+	if err != nil {
+		return nil, err
+	}
+	b.config.Lock = locking.Options{Observer: observer}
+	if b.client, err = s.connect(); err != nil {
+		return nil, err
+	}
+	switch err = b.tryOpen(ctx); {
+	case err == nil:
+		return b, nil
+	case errors.Is(err, etcdlock.ErrTTL):
+		b.close()
+		return nil, &usageError{err}
+	}
+	log.Warn("etcd does not reply: no money moves until it does", "error", err)
+	ctx, b.stop = context.WithCancel(context.WithoutCancel(ctx))
+	b.opening.Go(func() { b.keepTrying(ctx) })
+	return b, nil
+}
+
+// reopenEvery is the time between probes of an etcd that has not replied yet.
+const reopenEvery = time.Second
+
+func (b *transferBackend) keepTrying(ctx context.Context) {
+	for b.tryOpen(ctx) != nil {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(reopenEvery):
+		}
+	}
+	b.log.Info("etcd replies: money moves")
+}
+
+// tryOpen probes etcd once.
+func (b *transferBackend) tryOpen(ctx context.Context) error {
+	store, service, err := b.connect(ctx)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.store, b.service, b.why = store, service, err
+	return err
+}
+
+func (b *transferBackend) connect(ctx context.Context) (*etcdlock.Store, *transfer.Service, error) {
+	store, err := etcdlock.New(ctx, b.client, b.settings.TTL, etcdlock.Options{Prefix: b.settings.LockPrefix})
+	if err != nil {
+		return nil, nil, err
+	}
+	config := b.config
+	config.Strategy, config.Locks, config.Source = b.settings.Strategy, fences{store}, store.Epoch()
+	if b.lab {
+		config.LeaseIDs, err = leaseid.New(b.client, b.settings.LockPrefix+"/leaseid/", b.settings.TTL)
+	}
+	var service *transfer.Service
+	if err == nil {
+		service, err = transfer.New(config)
+	}
+	if err != nil {
+		store.Close()
+		return nil, nil, err
+	}
+	return store, service, nil
+}
+
+// with is the Service that moves money with a strategy; "": the configured one.
+func (b *transferBackend) with(strategy string) (*transfer.Service, error) {
+	if strategy == "" {
+		strategy = b.settings.Strategy
+	}
+	if s, _ := findTransferStrategy(strategy); !usesEtcd(s) {
+		return b.books.With(strategy)
+	}
+	b.mu.Lock()
+	service, why := b.service, b.why
+	b.mu.Unlock()
+	if service == nil {
+		b.config.Count(transfer.Unavailable, strategy)
+		return nil, &transfer.UnavailableError{Err: why}
+	}
+	return service.With(strategy)
+}
+
+// reachableWait bounds a probe of etcd or Redis.
+const reachableWait = 500 * time.Millisecond
+
+// reachable reports whether etcd has a majority, without which no money moves.
+func (b *transferBackend) reachable(ctx context.Context) bool {
+	if b.client == nil {
+		return true
+	}
+	b.mu.Lock()
+	open := b.service != nil
+	b.mu.Unlock()
+	if !open {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), reachableWait)
+	defer cancel()
+	_, err := b.client.Get(ctx, b.settings.LockPrefix, clientv3.WithCountOnly())
+	return err == nil
+}
+
+// close revokes the lease and closes the client.
+func (b *transferBackend) close() {
+	b.stop()
+	b.opening.Wait()
+	if b.store != nil {
+		b.store.Close()
+	}
+	if b.client != nil {
+		_ = b.client.Close()
+	}
+}
+
+// etcdSettings say where the locks of accounts live.
+type etcdSettings struct {
+	EtcdEndpoints []string `name:"etcd-endpoints" env:"SHOP_ETCD_ENDPOINTS" sep:"," placeholder:"HOST:PORT" help:"etcd, its members separated by commas. Needed by strategies that lock there. It may come later than the shop: until then no money moves, and the rest works."`
+	LockPrefix    string   `env:"SHOP_LOCK_PREFIX" default:"shop" help:"Begins the names of the locks in Redis and in etcd. Replicas must agree."`
+}
+
+// connect makes a client, which connects when it is used. It says nothing: what
+// matters of its connections comes back as errors.
+func (s etcdSettings) connect() (*clientv3.Client, error) {
+	config := etcdlock.Config(s.EtcdEndpoints...)
+	config.Logger = zap.NewNop()
+	client, err := clientv3.New(config)
+	if err != nil {
+		return nil, &usageError{fmt.Errorf("--etcd-endpoints: %w", err)}
+	}
+	return client, nil
+}
+
+// transferSettings say how money moves.
+type transferSettings struct {
+	etcdSettings `embed:""`
+	Strategy     string        `name:"transfer-strategy" env:"SHOP_TRANSFER_STRATEGY" default:"etcd-fenced" help:"How money moves: etcd-fenced, row or serializable; the others in the lab only."`
+	TTL          time.Duration `name:"transfer-lock-ttl" env:"SHOP_TRANSFER_LOCK_TTL" default:"5s" help:"How long a lock of accounts outlives its holder: whole seconds, at least 2 with etcd's own settings."`
+}
+
+// validate keeps what loses money out of any shop that is not a lab.
+func (s transferSettings) validate(lab bool) error {
+	strategy, ok := findTransferStrategy(s.Strategy)
+	switch {
+	case !ok:
+		return fmt.Errorf("--transfer-strategy %s: there is none of that name; there are: %s", s.Strategy, strings.Join(transferStrategyNames(), ", "))
+	case !strategy.Safe && !lab:
+		return fmt.Errorf("--transfer-strategy %s loses money; to watch it, add --lab", s.Strategy)
+	case s.Strategy == "etcd-fence-only" && !lab: // its fence holds among writers that bring one, and another replica may run another strategy
+		return errors.New("--transfer-strategy etcd-fence-only loses updates beside replicas or batches that run row or serializable; use etcd-fenced, which is right beside all of these, or add --lab to watch it")
+	case usesEtcd(strategy) && len(s.EtcdEndpoints) == 0:
+		return fmt.Errorf("--transfer-strategy %s needs etcd: set --etcd-endpoints or SHOP_ETCD_ENDPOINTS, as in 127.0.0.1:2379", s.Strategy)
+	case s.TTL < time.Second || s.TTL%time.Second != 0:
+		return fmt.Errorf("--transfer-lock-ttl %v: must be whole seconds, and at least 1s", s.TTL)
+	}
+	return nil
+}
+
+// offered are the strategies that a request may ask for in the lab.
+func (s transferSettings) offered() (list []string) {
+	for _, strategy := range transfer.Strategies() {
+		if !usesEtcd(strategy) || len(s.EtcdEndpoints) > 0 {
+			list = append(list, strategy.Name)
+		}
+	}
+	return list
+}
+
+// needEtcd: the lab lets each request choose any strategy that is offered.
+func (s transferSettings) needEtcd(lab bool) bool {
+	strategy, _ := findTransferStrategy(s.Strategy)
+	return usesEtcd(strategy) || lab && len(s.EtcdEndpoints) > 0
+}
+
+func usesEtcd(s transfer.Strategy) bool { return slices.Contains(s.Stores, "etcd") }
+
+func findTransferStrategy(name string) (transfer.Strategy, bool) {
+	all := transfer.Strategies()
+	i := slices.IndexFunc(all, func(s transfer.Strategy) bool { return s.Name == name })
+	if i < 0 {
+		return transfer.Strategy{}, false
+	}
+	return all[i], true
+}
+
+func transferStrategyNames() (list []string) {
+	for _, s := range transfer.Strategies() {
+		list = append(list, s.Name)
+	}
+	return list
+}
+
+// fences is etcd's store in the words of package transfer, which knows no etcd:
+// a store whose fences begin anew is a source that the accounts do not know.
+type fences struct{ *etcdlock.Store }
+
+func (f fences) TryAcquire(ctx context.Context, keys ...string) (locking.Lease, error) {
+	l, err := f.Store.TryAcquire(ctx, keys...)
+	return l, translate(err)
+}
+
+func (f fences) Acquire(ctx context.Context, keys ...string) (locking.Lease, error) {
+	l, err := f.Store.Acquire(ctx, keys...)
+	return l, translate(err)
+}
+
+func translate(err error) error {
+	if errors.Is(err, etcdlock.ErrEpoch) {
+		return fmt.Errorf("%w: %w", transfer.ErrSource, err)
+	}
+	return err
+}

@@ -1,0 +1,206 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"shop/locking"
+	"shop/locking/breaker"
+	"shop/wallet"
+	"shop/wallet/bonus"
+)
+
+// walletBackend holds the wallets in MongoDB, which may be down when the server starts
+// or later. A circuit breaker opens when MongoDB has not replied for outageGrace: then
+// requests for wallets are busy without a wait. Without it each request would wait in
+// the driver for a server, until waiting requests fill the shop and purchases fail too.
+// An election is shorter than outageGrace: requests wait for its end.
+type walletBackend struct {
+	strategy string
+	service  *wallet.Service // nil: no MongoDB is configured
+	db       *mongo.Database // nil: no MongoDB is configured
+	probe    *mongo.Database // the same, over a connection of its own: a busy pool must not look like an outage
+	bonus    *bonusClient    // nil: there is no bonus
+	lab      *bonus.Service  // the lab's own bonus service, or nil
+	log      *slog.Logger
+	stop     context.CancelFunc
+	watching sync.WaitGroup
+	breaker  *breaker.Breaker // in front of MongoDB
+}
+
+const (
+	lookEvery   = 500 * time.Millisecond
+	lookWait    = time.Second
+	outageGrace = 3 * time.Second
+)
+
+var errNoMongo = errors.New("no MongoDB: set --mongo-url or SHOP_MONGO_URL")
+
+// connect makes two clients. They connect at their first use.
+func (b *walletBackend) connect(s mongoSettings) (err error) {
+	if b.db, err = s.connect(); err != nil {
+		return err
+	}
+	b.probe, err = s.connect(options.Client().SetMaxPoolSize(1))
+	return err
+}
+
+// watch probes MongoDB once, and then in the background.
+func (b *walletBackend) watch(ctx context.Context) {
+	b.breaker = breaker.New(breaker.Config{
+		Probe:   func(ctx context.Context) error { return checkCollections(ctx, b.probe) },
+		Every:   lookEvery / 2, // so that each Check is a probe
+		Timeout: lookWait,
+		Grace:   outageGrace,
+		Changed: func(why error) {
+			if why == nil {
+				b.log.Info("MongoDB replies: wallets are open")
+			} else {
+				b.log.Warn("MongoDB does not reply: requests for wallets are busy until it does", "error", why)
+			}
+		},
+	})
+	_ = b.breaker.Check(ctx)
+	ctx, b.stop = context.WithCancel(context.WithoutCancel(ctx))
+	b.watching.Go(func() {
+		for ctx.Err() == nil {
+			pause(ctx, lookEvery)
+			_ = b.breaker.Check(ctx)
+		}
+	})
+}
+
+// closed says why requests for wallets are busy; nil: they are served.
+func (b *walletBackend) closed() error {
+	switch {
+	case b.db == nil:
+		return &closedError{errNoMongo}
+	case b.breaker.Open():
+		return &closedError{b.breaker.Why()}
+	}
+	return nil
+}
+
+// closedError matches locking.ErrBusy, since it means the same to a client: nothing was
+// done, retry.
+type closedError struct{ why error }
+
+func (e *closedError) Error() string        { return "wallets are closed: " + e.why.Error() }
+func (e *closedError) Is(target error) bool { return target == locking.ErrBusy }
+
+// with is the Service that writes with a strategy; "": the configured one.
+func (b *walletBackend) with(strategy string) (*wallet.Service, error) {
+	if err := b.closed(); err != nil {
+		return nil, err
+	}
+	if strategy == "" {
+		strategy = b.strategy
+	}
+	return b.service.With(strategy)
+}
+
+// close closes all clients. It may be called twice.
+func (b *walletBackend) close() {
+	b.stop()
+	b.watching.Wait()
+	disconnect(b.probe)
+	disconnect(b.db)
+	if b.bonus != nil {
+		b.bonus.close()
+	}
+	if b.lab != nil {
+		_ = b.lab.Close()
+	}
+}
+
+// walletSettings say how wallets are written.
+type walletSettings struct {
+	Strategy string `name:"wallet-strategy" env:"SHOP_WALLET_STRATEGY" default:"lockid" help:"How wallets are written."`
+	BonusURL string `name:"bonus-url" env:"SHOP_BONUS_URL" placeholder:"URL" help:"Address of the bonus service, as in http://127.0.0.1:8090. The shop sends it POST /v1/bonuses for each credit. Without it there is no bonus; the lab has a service of its own."`
+}
+
+// validate allows strategies that lose money in the lab only.
+func (s walletSettings) validate(lab bool) error {
+	strategy, ok := findWalletStrategy(s.Strategy)
+	switch {
+	case !ok:
+		return fmt.Errorf("--wallet-strategy %s: no such strategy; there are: %s", s.Strategy, strings.Join(walletStrategyNames(), ", "))
+	case !strategy.Safe && !lab:
+		return fmt.Errorf("--wallet-strategy %s loses money, or gives a bonus twice; to watch it, add --lab", s.Strategy)
+	}
+	if s.BonusURL == "" {
+		return nil
+	}
+	if u, err := url.Parse(s.BonusURL); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return errors.New("--bonus-url: want the address of a service, as in http://127.0.0.1:8090")
+	}
+	return nil
+}
+
+// open makes a walletBackend. It is closed if MongoDB does not reply to the first probe.
+func (s walletSettings) open(ctx context.Context, mongo mongoSettings, lab bool, config wallet.Config, log *slog.Logger) (_ *walletBackend, err error) {
+	b := &walletBackend{strategy: s.Strategy, log: log, stop: func() {}}
+	if mongo.MongoURL == "" {
+		log.Warn("wallets are off", "error", errNoMongo)
+		return b, nil
+	}
+	defer func() {
+		if err != nil {
+			b.close()
+		}
+	}()
+	if config.Bonus, err = b.bonusFunc(s.BonusURL, lab); err != nil {
+		return nil, err
+	}
+	if err := b.connect(mongo); err != nil {
+		return nil, err
+	}
+	config.Database, config.Strategy = b.db, s.Strategy
+	if b.service, err = wallet.New(config); err != nil {
+		return nil, err
+	}
+	b.watch(ctx)
+	return b, nil
+}
+
+// bonusFunc is the function that requests a bonus; nil: there is no bonus.
+func (b *walletBackend) bonusFunc(bonusURL string, lab bool) (wallet.Bonus, error) {
+	if bonusURL == "" && lab {
+		var err error
+		if b.lab, err = bonus.Serve(); err != nil {
+			return nil, err
+		}
+		bonusURL = b.lab.URL()
+	}
+	if bonusURL == "" {
+		return nil, nil
+	}
+	b.bonus = newBonusClient(strings.TrimSuffix(bonusURL, "/"))
+	return b.bonus.ask, nil
+}
+
+func findWalletStrategy(name string) (wallet.Strategy, bool) {
+	all := wallet.Strategies()
+	i := slices.IndexFunc(all, func(s wallet.Strategy) bool { return s.Name == name })
+	if i < 0 {
+		return wallet.Strategy{}, false
+	}
+	return all[i], true
+}
+
+func walletStrategyNames() (list []string) {
+	for _, s := range wallet.Strategies() {
+		list = append(list, s.Name)
+	}
+	return list
+}
