@@ -36,13 +36,13 @@ func (p purse) wantWithoutMongo(name string) {
 	}
 }
 
-// wantTheRest: everything but wallets goes on.
+// wantTheRest: everything but wallets goes on. Orders and transfers share one table of keys.
 func (p payer) wantTheRest(name string) {
 	p.t.Helper()
 	if status, body := p.buy("while-down-" + name); status != 201 {
 		p.t.Errorf("a purchase: %d %s", status, body)
 	}
-	if status, body := p.pay("while-down-" + name); status != 201 {
+	if status, body := p.pay("transfer-while-down-" + name); status != 201 {
 		p.t.Errorf("a transfer: %d %s", status, body)
 	}
 }
