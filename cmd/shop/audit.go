@@ -16,11 +16,11 @@ import (
 	"shop/wallet"
 )
 
-// auditCmd counts what violates an invariant, from outside, while the shop may
-// be running: every check is one statement, and so sees one moment.
+// auditCmd counts violations of the invariants, while the shop may be running. Every
+// check is one statement, so it sees one snapshot.
 type auditCmd struct{ stores }
 
-// Run fails if anything is broken.
+// Run fails if an invariant is violated.
 func (c *auditCmd) Run(ctx context.Context, out io.Writer) error {
 	pool, err := c.open(ctx, 1)
 	if err != nil {
@@ -87,8 +87,8 @@ var flows = []struct {
 	}},
 }
 
-// auditNumbers is the audit as GET /v1/audit tells it. Where MongoDB should be
-// and is not, there is no audit: half of one would look like a whole one.
+// auditNumbers is the audit of GET /v1/audit. It fails if a configured MongoDB is down:
+// a partial audit would look like a complete one.
 func (a *app) auditNumbers(ctx context.Context) (map[string]map[string]int64, error) {
 	stock, err := inventory.Audit(ctx, a.pool)
 	if err != nil {

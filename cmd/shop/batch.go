@@ -15,17 +15,17 @@ import (
 	"shop/wallet"
 )
 
-// batchCmd does what no request does: it gives back the money of holds that
-// were not settled in time, and deletes replies that were kept long enough.
+// batchCmd releases the money of expired holds, and deletes old idempotency keys with
+// their replies.
 type batchCmd struct {
 	stores    `embed:"" group:"Stores"`
 	Transfers transferSettings `embed:"" group:"Stores"`
-	Every     time.Duration    `env:"SHOP_BATCH_EVERY" help:"Again and again, this long after the last time, until told to stop; without it once."`
+	Every     time.Duration    `env:"SHOP_BATCH_EVERY" help:"Repeat at this interval until a signal comes; without it run once."`
 	Lab       bool             `env:"SHOP_LAB" group:"Lab" help:"Allows unsafe strategies."`
 	Log       logFlags         `embed:"" group:"Log"`
 }
 
-// Validate finds what cannot work before anything is touched.
+// Validate checks the settings before the command connects.
 func (c *batchCmd) Validate() error {
 	if c.Every < 0 {
 		return errors.New("--every must not be negative")
@@ -33,8 +33,8 @@ func (c *batchCmd) Validate() error {
 	return errors.Join(c.stores.Validate(), c.Transfers.validate(c.Lab))
 }
 
-// Run does it once, and fails if it could not be done; or with --every until ctx
-// ends, and then what could not be done is logged, and done the next time.
+// Run runs once and returns the error; or, with --every, until ctx ends, and then it logs
+// an error and goes on with the next round.
 func (c *batchCmd) Run(ctx context.Context, std stdio) error {
 	log := c.Log.logger(std.err)
 	pool, err := c.open(ctx, 2)
@@ -69,7 +69,7 @@ func (c *batchCmd) Run(ctx context.Context, std stdio) error {
 	return nil
 }
 
-// once goes on after an error: etcd that is down is no reason to keep old keys.
+// once deletes old keys even if the release of holds failed because etcd is down.
 func once(ctx context.Context, log *slog.Logger, pool *pgxpool.Pool, backend *transferBackend, wallets *mongo.Database) error {
 	swept, sweepErr := sweep(ctx, backend)
 	keys, keysErr := pgtx.Purge(ctx, pool, pgtx.KeysKept)

@@ -116,7 +116,7 @@ func TestBatch_WhatCannotBeDoneIsTriedAgain(t *testing.T) {
 	until(t, "the hold has expired", func() bool { return query(t, url, `SELECT count(*) FROM transfers WHERE state = 'expired'`) == 1 })
 	stop()
 	if err := <-end; err != nil {
-		t.Errorf("it was told to stop: %v", err)
+		t.Errorf("after a signal: %v", err)
 	}
 	wantSwept(t, url)
 }

@@ -33,8 +33,8 @@ func newBonusClient(baseURL string) *bonusClient {
 }
 
 const (
-	bonusIdleMax  = 64      // connections that are kept: asking again should not begin with a handshake
-	bonusBytesMax = 1 << 10 // of an answer
+	bonusIdleMax  = 64      // idle connections that are kept
+	bonusBytesMax = 1 << 10 // of a reply
 )
 
 // ask is a wallet.Bonus.
@@ -59,7 +59,7 @@ func (b *bonusClient) ask(ctx context.Context, a wallet.Ask) (int64, error) {
 		return 0, err
 	}
 	defer res.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(res.Body, bonusBytesMax)) // to its end, so that the connection can be used again
+	body, err := io.ReadAll(io.LimitReader(res.Body, bonusBytesMax)) // to its end, so that the connection can be reused
 	switch {
 	case err != nil:
 		return 0, err

@@ -136,7 +136,7 @@ func TestBonus_AnythingElseIsAnError(t *testing.T) {
 			bonus, err := newClient(t, server.URL).ask(t.Context(), question())
 			server.Close()
 			if err == nil || bonus != 0 || asked != 1 {
-				t.Errorf("%d, %v, asked %d times", bonus, err, asked)
+				t.Errorf("bonus %d, %v, %d requests", bonus, err, asked)
 			}
 		})
 	}
@@ -174,7 +174,7 @@ func TestServe_ABonusServiceThatDoesNotAnswerCreditsNothing(t *testing.T) {
 			t.Errorf("%s: %d %s, want 503 busy", name, status, body)
 		}
 		if took := time.Since(start); took > 4*time.Second {
-			t.Errorf("%s: told after %v", name, took)
+			t.Errorf("%s: replied after %v", name, took)
 		}
 		if status, body := p.debit(name); status != 201 { // needs none
 			t.Errorf("%s: a debit: %d %s", name, status, body)

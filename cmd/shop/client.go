@@ -11,7 +11,7 @@ import (
 	"shop/cmd/shop/api"
 )
 
-// clientCmd is how callers come and go. There is no command to show a key: the
+// clientCmd manages the clients of the API. No command shows a key: the
 // table has only its hash, so that a backup holds no usable key.
 type clientCmd struct {
 	Add    clientAddCmd    `cmd:"" help:"Make a client and print its key, which cannot be printed again."`
@@ -43,7 +43,7 @@ func (c *clientAddCmd) Run(ctx context.Context, out io.Writer) error {
 	return nil
 }
 
-// clientRotateCmd is for a key that was lost or seen.
+// clientRotateCmd replaces a key that was lost or leaked.
 type clientRotateCmd struct {
 	database
 	Name string `arg:"" help:"Name of the client."`

@@ -20,7 +20,7 @@ type epochCmd struct {
 	etcdSettings `embed:""`
 }
 
-// Validate finds what cannot work before anything is touched.
+// Validate checks the settings before the command connects.
 func (c *epochCmd) Validate() error {
 	if len(c.EtcdEndpoints) == 0 {
 		return errors.New("no etcd: set --etcd-endpoints or SHOP_ETCD_ENDPOINTS, as in 127.0.0.1:2379")

@@ -15,18 +15,18 @@ import (
 	"shop/wallet"
 )
 
-// failpoint is what happens at one step of a purchase, a transfer or what is done to a wallet, in the lab only:
+// failpoint is an action at one step of a purchase, a transfer or a wallet operation, in the lab only:
 //
 //	STEP=exp:MEAN       a pause, drawn for each request from an exponential distribution
 //	STEP=sleep:D        a pause of D
 //	STEP=kill           SIGKILL to this process
 //	STEP=stop           SIGSTOP to this process; another process must send SIGCONT
-//	FLOW/STEP=…         in that flow alone; without it, in each that has the step
+//	FLOW/STEP=…         in that flow only; without FLOW, in each flow that has the step
 //
 // The pauses of exp differ on purpose: after a constant one, the request that came first
-// always writes first, and nothing is ever overtaken.
+// would always write first, and no write would ever be overtaken.
 type failpoint struct {
-	flow   string // "": every one
+	flow   string // "": every flow
 	step   string
 	action string
 	pause  time.Duration
@@ -46,12 +46,12 @@ func stepNames[S ~string](steps ...S) (list []string) {
 	return list
 }
 
-// in says whether it is about a flow.
+// in reports whether the failpoint applies to a flow.
 func (f failpoint) in(flow string) bool {
 	return (f.flow == "" || f.flow == flow) && slices.Contains(stepsOf[flow], f.step)
 }
 
-// UnmarshalText reads a flag.
+// UnmarshalText parses a flag.
 func (f *failpoint) UnmarshalText(text []byte) error {
 	step, action, _ := strings.Cut(string(text), "=")
 	action, arg, _ := strings.Cut(action, ":")
@@ -92,7 +92,7 @@ func exponential(seed uint64) func() float64 {
 	}
 }
 
-// hook makes the function that a flow calls at each step; nil where there is nothing to do.
+// hook makes the function that a flow calls at each step; nil without failpoints.
 func hook[S ~string](flow string, points []failpoint, draw func() float64) func(context.Context, S, string) {
 	points = slices.DeleteFunc(slices.Clone(points), func(f failpoint) bool { return !f.in(flow) })
 	if len(points) == 0 {
@@ -120,7 +120,7 @@ func (f failpoint) happen(ctx context.Context, draw func() float64) {
 	}
 }
 
-// pause ends with the context, as real work would.
+// pause waits for d, or until the context ends, as real work would.
 func pause(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -17,10 +17,10 @@ import (
 type lifecycle struct {
 	log     *slog.Logger
 	drain   func()
-	closing func()        // the listener closes: ends what waits for a client
+	closing func()        // called when the listener closes
 	delay   time.Duration // between draining and closing
 	timeout time.Duration // for the requests in flight
-	request time.Duration // what one request may take
+	request time.Duration // limit of one request
 }
 
 // Timeouts of one connection, so that a silent client holds none.
@@ -31,7 +31,7 @@ const (
 	cutWait        = time.Second // between cancelling requests and cutting them off
 )
 
-// run serves until ctx ends, then stops as drawn above. nil: every request got its answer.
+// run serves until ctx ends, then stops as drawn above. nil: every request got its reply.
 func (l lifecycle) run(ctx context.Context, listener net.Listener, handler http.Handler) error {
 	requests, cancelRequests := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancelRequests()

@@ -8,7 +8,7 @@ import (
 	"net/http"
 )
 
-// listeners are open before anything else is done.
+// listeners are opened before any connection to a store.
 type listeners struct {
 	api     net.Listener
 	metrics net.Listener // nil: none

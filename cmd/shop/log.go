@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// logger writes JSON for machines, text for people. JSON has durations in
-// milliseconds, with the unit in the name; slog alone writes bare nanoseconds.
+// logger writes JSON or text. JSON has durations in milliseconds, with the unit in the
+// name; slog's default is nanoseconds without a unit.
 func (f logFlags) logger(w io.Writer) *slog.Logger {
 	options := &slog.HandlerOptions{Level: f.LogLevel}
 	if f.LogFormat == "text" {

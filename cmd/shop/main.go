@@ -19,7 +19,7 @@ import (
 
 // cli is the command line: kong reads flags, environment and help from the tags.
 type cli struct {
-	Serve   serveCmd         `cmd:"" help:"Serve the API until told to stop."`
+	Serve   serveCmd         `cmd:"" help:"Serve the API until a signal comes."`
 	Migrate migrateCmd       `cmd:"" help:"Create or update the tables and collections. Safe to run at any time, and several at once."`
 	Seed    seedCmd          `cmd:"" help:"Make the demo's clients, products, accounts and wallets where they are missing, and print the keys."`
 	Client  clientCmd        `cmd:"" help:"Clients of the API: add, list, rotate."`
@@ -36,7 +36,7 @@ Each setting is a flag or an environment variable; the flag wins. Exit status:
 0 all right, 1 failed, 2 wrong usage or could not even start.`
 
 func main() {
-	logging.Disable() // go-redis: what matters of its connections comes back as errors
+	logging.Disable() // go-redis also returns its connection errors
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
@@ -49,9 +49,8 @@ func main() {
 // stdio is what a command writes to.
 type stdio struct{ out, err io.Writer }
 
-// run is the program without its process: what it reads and writes is handed in,
-// and whatever goes wrong comes back as an error. So tests run the whole program,
-// and only main may end it.
+// run is the whole program but for exit: it returns an error, so that tests can run it in
+// their process.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	var (
 		c     cli
@@ -83,7 +82,7 @@ type usageError struct{ error }
 func (e *usageError) ExitCode() int { return 2 }
 func (e *usageError) Unwrap() error { return e.error }
 
-// exitCode of a command: an error may bring its own.
+// exitCode of a command: an error may have its own.
 func exitCode(err error) int {
 	if err == nil {
 		return 0

@@ -33,8 +33,8 @@ var (
 	}
 )
 
-// countEvents gives a flow its counter. Each series is there from the start: a 0
-// that can be seen is worth more than nothing.
+// countEvents makes the event counter of a flow. All series exist from the start, so that
+// a rate over them has no gap.
 func countEvents[K ~string](reg prometheus.Registerer, flow string, kinds []K, strategies []string) func(K, string) {
 	events := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: flow + "_events_total", Help: "What is worth counting, by strategy: guard_tripped must stay 0 with a safe one.",
@@ -63,7 +63,7 @@ func showBreaker(reg prometheus.Registerer, server string, open func() bool) {
 	}))
 }
 
-// metricsHandler serves /metrics alone. Its own errors are counted there too.
+// metricsHandler serves only /metrics. Its own errors are counted there too.
 func metricsHandler(reg *prometheus.Registry) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{Registry: reg}))

@@ -12,8 +12,8 @@ import (
 	"shop/wallet"
 )
 
-// migrateCmd is a step of its own, and not part of serve: replicas start and
-// restart at any moment, and the one that changes tables should be chosen.
+// migrateCmd is not part of serve: replicas restart at any moment, and tables should
+// change only when an operator decides.
 type migrateCmd struct{ stores }
 
 func (c *migrateCmd) Run(ctx context.Context, out io.Writer) error {

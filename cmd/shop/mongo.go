@@ -51,13 +51,13 @@ func (s mongoSettings) name() string {
 	return parsed.Database
 }
 
-// connect makes a client, which connects when it is used.
+// connect makes a client. It connects at its first use.
 func (s mongoSettings) connect(more ...*options.ClientOptions) (*mongo.Database, error) {
 	o, err := wallet.ClientOptions(s.MongoURL)
 	if err != nil {
 		return nil, &usageError{fmt.Errorf("--mongo-url: %w", err)}
 	}
-	if o.AppName == nil { // by which the server's operators know us
+	if o.AppName == nil { // shown in the server's log and in currentOp
 		o.SetAppName("shop")
 	}
 	client, err := mongo.Connect(append([]*options.ClientOptions{o}, more...)...)
@@ -75,7 +75,7 @@ func (s mongoSettings) connectIfAny() (*mongo.Database, error) {
 	return s.connect()
 }
 
-// disconnect ends what connect began; nil is nothing.
+// disconnect closes the client of db, if there is one.
 func disconnect(db *mongo.Database) {
 	if db == nil {
 		return
@@ -85,8 +85,8 @@ func disconnect(db *mongo.Database) {
 	_ = db.Client().Disconnect(ctx)
 }
 
-// openWallets is a database that is known to work, for commands that do something
-// at once and end; nil without a URL.
+// openWallets opens the database and checks it, for commands that use it once; nil
+// without a URL.
 func (s mongoSettings) openWallets(ctx context.Context) (*mongo.Database, error) {
 	db, err := s.connectIfAny()
 	if db == nil || err != nil {
@@ -101,7 +101,7 @@ func (s mongoSettings) openWallets(ctx context.Context) (*mongo.Database, error)
 	return db, nil
 }
 
-// unusable says what to do about it.
+// unusable adds what to do to an error.
 func unusable(err error) error {
 	if errors.Is(err, errNoCollections) {
 		return &usageError{err}
@@ -113,7 +113,7 @@ var errNoCollections = errors.New("the database lacks the collections of wallets
 
 // checkCollections is what checkMigrated is for tables. It asks the primary.
 func checkCollections(ctx context.Context, db *mongo.Database) error {
-	names, err := db.ListCollectionNames(ctx, bson.D{{Key: "name", Value: "wallet_operations"}}) // the last one that is made
+	names, err := db.ListCollectionNames(ctx, bson.D{{Key: "name", Value: "wallet_operations"}}) // migrate makes it last
 	switch {
 	case err != nil:
 		return fmt.Errorf("MongoDB does not answer: %w", err)

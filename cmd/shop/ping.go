@@ -22,7 +22,7 @@ func (c *pingCmd) Run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return &usageError{errors.New("not a URL (not shown, since it may hold a password): want http://127.0.0.1:8080/readyz")}
 	}
-	// No connection is kept: the process ends with the answer.
+	// No connection is kept: the process ends after the reply.
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	res, err := client.Do(req)
 	if err != nil {

@@ -27,10 +27,10 @@ func (d *database) Validate() error {
 	return nil
 }
 
-// connectWait is how long a command tries to reach a server before it gives up.
+// connectWait bounds a command's attempt to reach a server.
 const connectWait = 5 * time.Second
 
-// open makes a pool of at most size connections (0: as the URL says) that is known to work.
+// open makes a pool of at most size connections (0: as the URL says) and checks it.
 func (d *database) open(ctx context.Context, size int) (*pgxpool.Pool, error) {
 	config, err := pgtx.PoolConfig(d.PostgresURL) // bounds every wait at the server
 	if err != nil {

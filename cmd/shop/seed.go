@@ -17,8 +17,8 @@ import (
 	"shop/wallet"
 )
 
-// seedCmd makes a shop to play with. Run again it changes nothing, and since a
-// key is stored as a hash only, it cannot tell it again: --rotate makes new ones.
+// seedCmd makes the demo data. A second run changes nothing. It cannot print the keys
+// again, since only their hashes are stored: --rotate makes new ones.
 type seedCmd struct {
 	stores
 	Rotate bool `help:"Give the demo's clients new keys; the old ones stop working."`
@@ -48,7 +48,7 @@ func (c *seedCmd) Run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	defer pool.Close()
-	wallets, err := c.openWallets(ctx) // before a key is printed that cannot be printed again
+	wallets, err := c.openWallets(ctx) // before a key is printed, which can be printed only once
 	if err != nil {
 		return err
 	}
@@ -115,7 +115,7 @@ func seedWallets(ctx context.Context, pool *pgxpool.Pool, db *mongo.Database, ou
 	})
 }
 
-// seedEach opens what each customer has one of, and prints it.
+// seedEach opens an account or a wallet for each customer, and prints its id.
 func seedEach(ctx context.Context, pool *pgxpool.Pool, out io.Writer, what string, openings map[string]int64, open func(id, owner uuid.UUID, opening int64) (bool, error)) error {
 	clients, err := api.Clients(ctx, pool)
 	if err != nil {

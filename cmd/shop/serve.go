@@ -28,7 +28,7 @@ type serveCmd struct {
 	Log       logFlags         `embed:"" group:"Log"`
 }
 
-// lockSettings say how stock is taken, and where its locks live.
+// lockSettings are the strategy of purchases and its lock store.
 type lockSettings struct {
 	PGMaxConns int           `name:"pg-max-conns" env:"SHOP_PG_MAX_CONNS" default:"16" help:"Connections to PostgreSQL."`
 	RedisURL   string        `name:"redis-url" env:"SHOP_REDIS_URL" placeholder:"URL" help:"Redis, as in redis://host:6379/0. Needed by strategies that lock there."`
@@ -36,8 +36,8 @@ type lockSettings struct {
 	LockTTL    time.Duration `name:"lock-ttl" env:"SHOP_LOCK_TTL" default:"2s" help:"How long a lock of stock outlives its holder."`
 }
 
-// listenerFlags: the metrics have a listener of their own, so that the way from
-// the outside does not lead to them.
+// listenerFlags: the metrics have a listener of their own, so that the API's port does not
+// expose them.
 type listenerFlags struct {
 	Listen        string `env:"SHOP_LISTEN" default:"127.0.0.1:8080" help:"Address of the API; port 0 takes a free one, and the log says which."`
 	MetricsListen string `env:"SHOP_METRICS_LISTEN" default:"127.0.0.1:9090" help:"Address of /metrics; empty turns it off."`
@@ -54,26 +54,25 @@ type limitFlags struct {
 	ShutdownTimeout time.Duration `env:"SHOP_SHUTDOWN_TIMEOUT" default:"10s" help:"How long requests in flight may take to end."`
 }
 
-// labFlags are for breaking things. Without --lab each of them is an error, not
-// silently ignored.
+// labFlags inject faults. Without --lab each of them is an error.
 type labFlags struct {
 	Lab        bool        `env:"SHOP_LAB" help:"Unsafe strategies, ?strategy=NAME and failpoints; on loopback addresses only."`
 	Failpoints []failpoint `name:"failpoint" env:"SHOP_FAILPOINT" sep:";" placeholder:"STEP=WHAT" help:"At after-acquire, after-guard, before-commit or after-commit (of one flow alone: inventory/STEP, transfer/STEP, wallet/STEP; the last two have more of them): exp:MEAN or sleep:D to pause, kill, stop. Repeatable; in the environment separated by semicolons."`
 	Seed       uint64      `env:"SHOP_SEED" default:"1" help:"Of the pauses that exp draws."`
 }
 
-// logFlags say how much is told, on standard error.
+// logFlags configure the log, which goes to standard error.
 type logFlags struct {
 	LogLevel  slog.Level `env:"SHOP_LOG_LEVEL" default:"info" help:"debug, info, warn or error."`
 	LogFormat string     `env:"SHOP_LOG_FORMAT" default:"json" enum:"json,text" help:"json or text."`
 }
 
-// Validate finds what cannot work before anything is touched.
+// Validate checks the settings before the command connects.
 func (c *serveCmd) Validate() error {
 	return errors.Join(c.stores.Validate(), c.validateStrategy(), c.Transfers.validate(c.Lab.Lab), c.Wallets.validate(c.Lab.Lab), c.validateLab(), c.validateLimits())
 }
 
-// validateStrategy keeps what oversells out of any shop that is not a lab.
+// validateStrategy allows strategies that oversell in the lab only.
 func (c *serveCmd) validateStrategy() error {
 	s, ok := findStrategy(c.Locks.Strategy)
 	switch {
@@ -92,8 +91,8 @@ func (c *serveCmd) needsRedis(s inventory.Strategy) bool {
 	return c.Lab.Lab || slices.Contains(s.Stores, "redis")
 }
 
-// validateLab wants a loopback address by number or as localhost: any other name
-// may mean another address tomorrow.
+// validateLab requires a loopback address by number or as localhost: another name may
+// resolve to another address later.
 func (c *serveCmd) validateLab() error {
 	if !c.Lab.Lab {
 		if len(c.Lab.Failpoints) > 0 {

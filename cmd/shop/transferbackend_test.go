@@ -24,7 +24,7 @@ func (p payer) wantWithoutEtcd(stored string) {
 			p.t.Errorf("%d %s, want 503 busy", status, body)
 		}
 		if took := time.Since(start); took > 2500*time.Millisecond {
-			p.t.Errorf("told after %v", took)
+			p.t.Errorf("replied after %v", took)
 		}
 	}
 	p.wantHealth("unreachable")

@@ -12,7 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
-// wantWithoutMongo: nothing is done with wallets, and that is told at once.
+// wantWithoutMongo: requests for wallets are busy without a wait.
 func (p purse) wantWithoutMongo(name string) {
 	p.t.Helper()
 	p.credit("first-to-notice-" + name) // waits for an answer
@@ -31,7 +31,7 @@ func (p purse) wantWithoutMongo(name string) {
 			p.t.Errorf("%s: %d %s, want 503 busy", what, status, body)
 		}
 		if took := time.Since(start); took > 1500*time.Millisecond { // asked, MongoDB would be waited for 2 s
-			p.t.Errorf("%s: told after %v", what, took)
+			p.t.Errorf("%s: replied after %v", what, took)
 		}
 	}
 }
@@ -168,7 +168,7 @@ func TestServe_OneKeyAtThreeReplicasAtOnceIsOneCredit(t *testing.T) {
 		t.Errorf("%d operations, want 10", n)
 	}
 	if calls := outside.Calls(); len(calls) != 10 || !calls[9].First {
-		t.Errorf("the outside was asked %d times about 10 credits: %+v", len(calls), calls)
+		t.Errorf("the bonus service was called %d times for 10 credits: %+v", len(calls), calls)
 	}
 }
 
