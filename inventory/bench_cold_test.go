@@ -13,12 +13,11 @@ import (
 	"shop/locking"
 )
 
-// BenchmarkBuy_ColdBesideHot buys a product that nobody else wants while 128
-// clients fight for another one: what a hot row costs those who have nothing to
-// do with it. Who waits inside PostgreSQL keeps a connection from the pool (32
-// of them) busy waiting; who waits in Redis keeps none. Read x/row, the cold
-// purchases per second as a multiple of row's in the same run. hot/s is what the
-// 128 got meanwhile: it must not be starved to make room for the cold ones.
+// BenchmarkBuy_ColdBesideHot buys one product while 128 clients fight for another one:
+// what a hot row costs the purchases that have nothing to do with it. A purchase that
+// waits inside PostgreSQL occupies one of the pool's 32 connections; one that waits in
+// Redis occupies none. Read x/row, the cold purchases per second as a multiple of row's
+// in the same run. hot/s is what the 128 clients got meanwhile: they must not starve for it.
 func BenchmarkBuy_ColdBesideHot(b *testing.B) {
 	var row float64 // cold purchases per second
 	for _, strategy := range rowFirst() {

@@ -8,7 +8,7 @@ import (
 	"shop/locking/locktest"
 )
 
-// The buyer who waits for the last lock must hold the first, in whatever order
+// The buyer that waits for the last lock must hold the first, in whatever order
 // the lines came and the rows lie in the tables: else two buyers could wait in a
 // circle. The order is that of bytes, Z before a, for all of them.
 func TestLocks_AreTakenInByteOrderOfSKU(t *testing.T) {
