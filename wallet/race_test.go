@@ -64,8 +64,13 @@ func TestControls_KeepTheBalanceAndAskAgain(t *testing.T) {
 				failpoint = secondBeginsTwice()
 			}
 			svc, _ := c.another(wallet.Config{Database: c.db, Strategy: strategy, Bonus: c.outside.ask, Failpoint: failpoint})
-			one := beside(func() (wallet.Reply, error) { return svc.Credit(t.Context(), ask(alice), id, 30) })
-			two := beside(func() (wallet.Reply, error) { return svc.Credit(t.Context(), ask(alice), id, 20) })
+			credit := func(amount int64) <-chan outcome {
+				req := ask(alice)
+				return beside(func() (wallet.Reply, error) {
+					return until(t.Context(), func() (wallet.Reply, error) { return svc.Credit(t.Context(), req, id, amount) })
+				})
+			}
+			one, two := credit(30), credit(20)
 			for _, o := range []outcome{<-one, <-two} {
 				c.done(o.reply, o.err)
 			}
