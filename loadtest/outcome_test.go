@@ -22,7 +22,7 @@ func TestClassify_ByProblemTypeNeverByStatusAlone(t *testing.T) {
 		{409, "insufficient-funds", Rejected},
 		{409, "expired", Rejected},
 		{409, "already-settled", Rejected},
-		{503, "fence-source", Open},
+		{503, "fence-epoch", Open},
 		{409, "in-progress", Unknown}, // the same status, and it may have happened
 		{503, "busy", Open},
 		{503, "lost", Open},

@@ -101,7 +101,7 @@
 // the read on which the decision rests. A guard at the write alone lets an update
 // be lost: A reads 100, B reads 100, A writes with fence 5, B writes with fence 6.
 // Equal passes: one holder may write several times. A fence is worth what its
-// source is worth: a counter that may be lost with the data it stands in must not
+// counter is worth: one that may be lost with the data it stands in must not
 // guard what outlives that data.
 //
 // Where the resource is a database that can lock a row, SELECT … FOR UPDATE is

@@ -42,9 +42,9 @@ func (s *Service) OpenAccount(ctx context.Context, a Account) (opened bool, err 
 	}
 	err = s.db.Read(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		tag, err := conn.Exec(ctx, `
-			INSERT INTO accounts (id, owner_id, currency, opening, balance, fence_source)
+			INSERT INTO accounts (id, owner_id, currency, opening, balance, fence_epoch)
 			VALUES ($1, $2, $3, $4, $4, $5)
-			ON CONFLICT (id) DO NOTHING`, a.ID, a.Owner, a.Currency, a.Opening, s.source)
+			ON CONFLICT (id) DO NOTHING`, a.ID, a.Owner, a.Currency, a.Opening, s.epoch)
 		opened = tag.RowsAffected() == 1
 		return err
 	})

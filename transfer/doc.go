@@ -59,7 +59,7 @@
 //	b6   │ BEGIN
 //	b8   │ UPDATE accounts SET fence … WHERE fence <= … RETURNING …   (lower id: check, lock, read)
 //	     │ UPDATE accounts SET fence … WHERE fence <= … RETURNING …   (higher id)
-//	     └──► refused: ErrStale, SourceError · not yours: ErrForbidden · short: store the refusal
+//	     └──► refused: ErrStale, EpochError · not yours: ErrForbidden · short: store the refusal
 //	     ┌──────────────────────────────────────────── one message, detached
 //	b7   │ INSERT the key with the answer
 //	b9   │ UPDATE both accounts, INSERT the transfer, INSERT both entries
@@ -110,7 +110,7 @@
 //	B13  two requests of one server                 two acquisitions; the store keeps them apart
 //	B14  X→Y and Y→X at the same moment             one order of locks; 40P01 and 40001 run the whole transaction again
 //	B15  X→X, nothing, less, too much, no account   refused before any lock, or in the transaction; no effect
-//	B16  etcd is wiped or restored                  SourceError until NewEpoch; a fence says whose it is
+//	B16  etcd is wiped or restored                  EpochError until NewEpoch; a fence says whose it is
 //	B17  PostgreSQL restarts                        before COMMIT: run again; in it: decided by the same key
 //	B18  one key: at once, again, otherwise         one effect; replayed; idempotency.ErrKeyReused; each client has its own keys
 //	B19  a key "in progress" for ever               cannot be: it is committed with its effect
@@ -132,7 +132,7 @@
 //	ErrKeyReused
 //	ErrBusy (UnavailableError),  this attempt did nothing; the key is still open
 //	ErrLost, ErrStale
-//	ErrSource                    did nothing; an operator has to start a new epoch first
+//	ErrEpoch                     did nothing; an operator has to start a new epoch first
 //	idempotency.ErrInProgress    another request with this key is running: unknown
 //	ErrOutcomeUnknown            a COMMIT was sent and could not be decided in time: unknown
 //	ctx's error                  this attempt did nothing; another with the same key may have

@@ -10,28 +10,28 @@ import (
 	"shop/locking/idempotency/pgtx"
 )
 
-// Sources counts the accounts by the source of their last fence; "" is none yet.
+// Epochs counts the accounts by the epoch of their last fence; "" is none yet.
 // More than one besides "" means that a lock service was replaced, and no NewEpoch followed.
-func Sources(ctx context.Context, pool *pgxpool.Pool) (map[string]int64, error) {
+func Epochs(ctx context.Context, pool *pgxpool.Pool) (map[string]int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, pgtx.Limit) // a silent server has no statement_timeout
 	defer cancel()
-	rows, _ := pool.Query(ctx, `SELECT fence_source, count(*) FROM accounts GROUP BY fence_source`)
+	rows, _ := pool.Query(ctx, `SELECT fence_epoch, count(*) FROM accounts GROUP BY fence_epoch`)
 	var (
-		source   string
+		epoch    string
 		n        int64
 		accounts = map[string]int64{}
 	)
-	_, err := pgx.ForEachRow(rows, []any{&source, &n}, func() error {
-		accounts[source] = n
+	_, err := pgx.ForEachRow(rows, []any{&epoch, &n}, func() error {
+		accounts[epoch] = n
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("transfer: fence sources: %w", err)
+		return nil, fmt.Errorf("transfer: fence epochs: %w", err)
 	}
 	return accounts, nil
 }
 
-// NewEpoch hands the accounts fenced by source was over to source now, whose
+// NewEpoch hands the accounts fenced in epoch was over to epoch now, whose
 // fences count from the beginning again, and returns how many there were.
 //
 // An etcd that was wiped, or restored from a backup, hands out numbers that the
@@ -41,11 +41,11 @@ func Sources(ctx context.Context, pool *pgxpool.Pool) (map[string]int64, error) 
 // this package calls it.
 //
 // It may run beside transfers: an account changes hands under its row lock, and
-// from then on holders of the old source are refused, however late they come.
+// from then on holders of the old epoch are refused, however late they come.
 // No holder passes the guard that did not before, in either order of the two.
 func NewEpoch(ctx context.Context, pool *pgxpool.Pool, was, now string) (accounts int64, err error) {
 	if now == "" || was == now {
-		return 0, fmt.Errorf("%w: a new epoch needs a new source, not %q after %q", ErrInvalid, now, was)
+		return 0, fmt.Errorf("%w: a new epoch needs a name of its own, not %q after %q", ErrInvalid, now, was)
 	}
 	for {
 		n, err := handOver(ctx, pool, was, now)
@@ -67,18 +67,18 @@ func handOver(ctx context.Context, pool *pgxpool.Pool, was, now string) (n int64
 	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, `
 			UPDATE accounts
-			SET fence = 0, fence_source = $2
+			SET fence = 0, fence_epoch = $2
 			WHERE id IN (
 				SELECT id
 				FROM accounts
-				WHERE fence_source = $1
+				WHERE fence_epoch = $1
 				ORDER BY id
 				LIMIT 500
 				FOR UPDATE)`, was, now)
 		if n = tag.RowsAffected(); err != nil || n == 0 {
 			return err
 		}
-		_, err = tx.Exec(ctx, `INSERT INTO fence_epochs (was, source, accounts) VALUES ($1, $2, $3)`, was, now, n)
+		_, err = tx.Exec(ctx, `INSERT INTO fence_epochs (was, epoch, accounts) VALUES ($1, $2, $3)`, was, now, n)
 		return err
 	})
 	return n, err

@@ -15,7 +15,7 @@ import (
 func (b *bank) wiped(t *testing.T, now string) *transfer.Service {
 	t.Helper()
 	cfg := b.cfg
-	cfg.Locks, cfg.Source = locksAt(t, privateEtcd(t).Addr).store(t), now
+	cfg.Locks, cfg.Epoch = locksAt(t, privateEtcd(t).Addr).store(t), now
 	svc, _ := b.another(cfg)
 	return svc
 }
@@ -37,21 +37,21 @@ func TestEpoch_AWipedEtcdIsRefusedUntilAnOperatorSaysSo(t *testing.T) {
 			svc := b.wiped(t, "another-cluster")
 			req := ask(p.alice)
 			_, err := svc.Transfer(t.Context(), req, p.move(10))
-			var foreign *transfer.SourceError
-			if !errors.Is(err, transfer.ErrSource) || !errors.As(err, &foreign) || foreign.Seen != source || foreign.Source != "another-cluster" {
-				t.Fatalf("%v, want SourceError", err)
+			var foreign *transfer.EpochError
+			if !errors.Is(err, transfer.ErrEpoch) || !errors.As(err, &foreign) || foreign.Seen != epoch || foreign.Epoch != "another-cluster" {
+				t.Fatalf("%v, want EpochError", err)
 			}
 			if errors.Is(err, locking.ErrStale) || errors.Is(err, locking.ErrBusy) || !strings.Contains(err.Error(), "epoch") {
 				t.Errorf("%v: is not to be retried, and says what to do", err)
 			}
-			if n, err := transfer.NewEpoch(t.Context(), b.pool, source, "another-cluster"); n != 2 || err != nil {
+			if n, err := transfer.NewEpoch(t.Context(), b.pool, epoch, "another-cluster"); n != 2 || err != nil {
 				t.Errorf("NewEpoch: %d accounts, %v, want 2", n, err)
 			}
 			b.transferred(svc.Transfer(t.Context(), req, p.move(10)))
 
 			old.goOn()
-			if o := <-late; !errors.Is(o.err, transfer.ErrSource) {
-				t.Errorf("the holder of the old source: %s, %v, want ErrSource", o.reply.Body, o.err)
+			if o := <-late; !errors.Is(o.err, transfer.ErrEpoch) {
+				t.Errorf("the holder of the old epoch: %s, %v, want ErrEpoch", o.reply.Body, o.err)
 			}
 			b.mustHave(p.a, 87, 0)
 			b.mustHold()
@@ -69,7 +69,7 @@ func TestEpoch_AnUnchangedNameWithOldNumbersStaysStale(t *testing.T) {
 	if _, err := b.pool.Exec(t.Context(), `UPDATE accounts SET fence = 1000000`); err != nil {
 		t.Fatal(err)
 	}
-	svc := b.wiped(t, source)
+	svc := b.wiped(t, epoch)
 	_, err := svc.Transfer(t.Context(), ask(p.alice), p.move(1))
 	var stale *transfer.StaleError
 	if !errors.As(err, &stale) || stale.Seen != 1000000 || stale.Fence >= stale.Seen {
@@ -78,19 +78,19 @@ func TestEpoch_AnUnchangedNameWithOldNumbersStaysStale(t *testing.T) {
 	b.mustHave(p.a, 99, 0)
 }
 
-func TestEpoch_TouchesOnlyTheSourceThatWas(t *testing.T) {
+func TestEpoch_TouchesOnlyTheEpochThatWas(t *testing.T) {
 	t.Parallel()
 	b := open(t, transfer.Config{Strategy: "etcd-fenced"})
 	p := b.pair(100, 0)
 	b.transferred(b.Transfer(t.Context(), ask(p.alice), p.move(1)))
 	cfg := b.cfg
-	cfg.Source = "third"
+	cfg.Epoch = "third"
 	third, _ := b.another(cfg)
 	c := transfer.Account{ID: uuid.New(), Owner: p.alice, Currency: "EUR"}
 	if _, err := third.OpenAccount(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
-	for _, names := range [][2]string{{source, ""}, {source, source}} {
+	for _, names := range [][2]string{{epoch, ""}, {epoch, epoch}} {
 		if _, err := transfer.NewEpoch(t.Context(), b.pool, names[0], names[1]); !errors.Is(err, transfer.ErrInvalid) {
 			t.Errorf("from %q to %q: %v, want ErrInvalid", names[0], names[1], err)
 		}
@@ -98,32 +98,32 @@ func TestEpoch_TouchesOnlyTheSourceThatWas(t *testing.T) {
 	if n, err := transfer.NewEpoch(t.Context(), b.pool, "a typing error", "new"); n != 0 || err != nil {
 		t.Errorf("%d, %v, want none", n, err)
 	}
-	if n, err := transfer.NewEpoch(t.Context(), b.pool, source, "new"); n != 2 || err != nil {
+	if n, err := transfer.NewEpoch(t.Context(), b.pool, epoch, "new"); n != 2 || err != nil {
 		t.Errorf("%d, %v, want 2", n, err)
 	}
-	if n, err := transfer.NewEpoch(t.Context(), b.pool, source, "new"); n != 0 || err != nil {
+	if n, err := transfer.NewEpoch(t.Context(), b.pool, epoch, "new"); n != 0 || err != nil {
 		t.Errorf("again: %d, %v, want none", n, err)
 	}
-	sources, err := transfer.Sources(t.Context(), b.pool)
-	if err != nil || len(sources) != 2 || sources["new"] != 2 || sources["third"] != 1 {
-		t.Errorf("%v, %v", sources, err)
+	epochs, err := transfer.Epochs(t.Context(), b.pool)
+	if err != nil || len(epochs) != 2 || epochs["new"] != 2 || epochs["third"] != 1 {
+		t.Errorf("%v, %v", epochs, err)
 	}
-	if n := b.number(`SELECT sum(accounts)::bigint FROM fence_epochs WHERE was = $1 AND source = 'new'`, source); n != 2 {
+	if n := b.number(`SELECT sum(accounts)::bigint FROM fence_epochs WHERE was = $1 AND epoch = 'new'`, epoch); n != 2 {
 		t.Errorf("%d on record, want 2", n)
 	}
 }
 
-// An account that was opened, or used, without fences takes the first source that comes.
-func TestEpoch_AnAccountWithoutASourceTakesTheFirst(t *testing.T) {
+// An account that was opened, or used, without fences takes the first epoch that comes.
+func TestEpoch_AnAccountWithoutAnEpochTakesTheFirst(t *testing.T) {
 	t.Parallel()
 	b := open(t, transfer.Config{})
 	p := b.pair(100, 0)
-	if _, err := b.pool.Exec(t.Context(), `UPDATE accounts SET fence_source = ''`); err != nil {
+	if _, err := b.pool.Exec(t.Context(), `UPDATE accounts SET fence_epoch = ''`); err != nil {
 		t.Fatal(err)
 	}
 	b.transferred(b.Transfer(t.Context(), ask(p.alice), p.move(1))) // row
 	b.transferred(b.with("etcd-fenced").Transfer(t.Context(), ask(p.alice), p.move(1)))
-	if n := b.number(`SELECT count(*) FROM accounts WHERE fence_source = $1 AND fence > 0`, source); n != 2 {
+	if n := b.number(`SELECT count(*) FROM accounts WHERE fence_epoch = $1 AND fence > 0`, epoch); n != 2 {
 		t.Errorf("%d accounts fenced, want 2", n)
 	}
 	b.mustHold()

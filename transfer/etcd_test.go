@@ -19,8 +19,8 @@ import (
 	"shop/transfer"
 )
 
-// source names the shared etcd to the accounts.
-const source = "test-cluster"
+// epoch names the shared etcd to the accounts.
+const epoch = "test-cluster"
 
 // locks are names of its own in an etcd.
 type locks struct {
@@ -67,7 +67,7 @@ func (l *locks) steal(ctx context.Context) error {
 // withStores fills in the lock stores that cfg's strategy needs.
 func (b *bank) withStores(cfg transfer.Config) transfer.Config {
 	b.t.Helper()
-	cfg.Source = cmp.Or(cfg.Source, source)
+	cfg.Epoch = cmp.Or(cfg.Epoch, epoch)
 	needsEtcd := strings.HasPrefix(cfg.Strategy, "etcd-") || cfg.Strategy == "lease-id-fence"
 	if needsEtcd && b.locks == nil {
 		b.locks = sharedLocks(b.t)

@@ -51,30 +51,30 @@ func (s *Service) underFence(ctx context.Context, o *operation) (Reply, error) {
 // It is the first statement. A read before it could be out of date. And it is
 // two statements, not one with id = ANY($1), which promises no order.
 //
-// An account that was never fenced takes the source of the first fence.
+// An account that was never fenced takes the epoch of the first fence.
 func (a *attempt) guard(fence locking.Fence) {
-	a.guards, a.fence, a.source = true, fence, a.s.source
+	a.guards, a.fence, a.epoch = true, fence, a.s.epoch
 	for _, id := range a.pair() {
 		a.read(`
 			UPDATE accounts
-			SET fence = $2, fence_source = $3
+			SET fence = $2, fence_epoch = $3
 			WHERE id = $1
-			AND (fence_source = '' OR fence_source = $3 AND fence <= $2)
-			RETURNING id, owner_id, currency, balance, held, clock_timestamp()`, id, int64(fence), a.source)
+			AND (fence_epoch = '' OR fence_epoch = $3 AND fence <= $2)
+			RETURNING id, owner_id, currency, balance, held, clock_timestamp()`, id, int64(fence), a.epoch)
 	}
 }
 
 // explainMiss turns a missing row into the reason for which the guard refused it,
 // if it did. An UPDATE that finds no row does not tell: there is no such account,
-// the fence is old, or it is of another source.
+// the fence is old, or it is of another epoch.
 func (a *attempt) explainMiss(ctx context.Context, missed error) error {
 	type row struct {
-		ID     uuid.UUID
-		Fence  int64
-		Source string
+		ID    uuid.UUID
+		Fence int64
+		Epoch string
 	}
 	accounts, err := pgtx.Select[row](ctx, a.Tx, `
-		SELECT id, fence, fence_source
+		SELECT id, fence, fence_epoch
 		FROM accounts
 		WHERE id = ANY($1)
 		ORDER BY id`, a.pair())
@@ -83,8 +83,8 @@ func (a *attempt) explainMiss(ctx context.Context, missed error) error {
 	}
 	for _, r := range accounts {
 		switch {
-		case r.Source != "" && r.Source != a.source:
-			return &SourceError{Account: r.ID, Source: a.source, Seen: r.Source}
+		case r.Epoch != "" && r.Epoch != a.epoch:
+			return &EpochError{Account: r.ID, Epoch: a.epoch, Seen: r.Epoch}
 		case locking.Fence(r.Fence) > a.fence:
 			a.s.count(FenceRefused, a.s.strategy)
 			return &StaleError{Account: r.ID, Fence: a.fence, Seen: locking.Fence(r.Fence)}
@@ -133,7 +133,7 @@ func (s *Service) underLock(ctx context.Context, o *operation, store locking.Sto
 	case entered:
 		return reply, fnErr
 	case errors.Is(err, locking.ErrKey), errors.Is(err, locking.ErrLost), // ErrLost: granted too late to be used
-		errors.Is(err, ErrSource): // an answer, and one that asking again does not change
+		errors.Is(err, ErrEpoch): // an answer, and one that asking again does not change
 		return Reply{}, err
 	case ctx.Err() != nil:
 		return Reply{}, context.Cause(ctx)

@@ -6,9 +6,9 @@ import "context"
 // than one that it has seen, and none of another epoch.
 const writeFenced = `
 	UPDATE accounts
-	SET fence = $2, fence_source = $3
+	SET fence = $2, fence_epoch = $3
 	WHERE id = $1
-	AND fence_source = $3 AND fence <= $2`
+	AND fence_epoch = $3 AND fence <= $2`
 
 // etcdFenceOnly works outside of any transaction, and its write names its fence.
 // Right, as long as every writer of these accounts brings one.

@@ -5,7 +5,7 @@ import "context"
 // writeUnfenced begins the write of etcd-unfenced: writeFenced without its last line.
 const writeUnfenced = `
 	UPDATE accounts
-	SET fence = $2, fence_source = $3
+	SET fence = $2, fence_epoch = $3
 	WHERE id = $1`
 
 // etcdUnfenced works outside of any transaction, and writes. Wrong, although etcd

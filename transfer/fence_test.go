@@ -176,8 +176,8 @@ func TestFence_IsInBothEntries(t *testing.T) {
 					SELECT count(*)
 					FROM ledger_entries e JOIN accounts a ON a.id = e.account_id
 					WHERE e.transfer_id = $1 AND e.fence = a.fence AND a.fence > 0
-					AND e.fence_source = a.fence_source AND a.fence_source = $2`, tr.ID, source); n != 2 {
-					t.Errorf("%s: %d entries have their account's fence and source, want both", what, n)
+					AND e.fence_epoch = a.fence_epoch AND a.fence_epoch = $2`, tr.ID, epoch); n != 2 {
+					t.Errorf("%s: %d entries have their account's fence and epoch, want both", what, n)
 				}
 			}
 			mustCarry("transfer", b.transferred(b.Transfer(t.Context(), ask(p.alice), p.move(30))))

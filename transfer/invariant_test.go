@@ -29,7 +29,7 @@ func (b *bank) broken() []string {
 		HAVING a.balance <> a.opening + COALESCE(sum(e.delta), 0)
 		UNION ALL
 		SELECT 'T4: account ' || account_id || ' version ' || account_version || ' was written with fence ' || fence || ' after ' || before
-		FROM (SELECT *, lag(fence) OVER (PARTITION BY account_id, fence_source ORDER BY account_version) AS before FROM ledger_entries) e
+		FROM (SELECT *, lag(fence) OVER (PARTITION BY account_id, fence_epoch ORDER BY account_version) AS before FROM ledger_entries) e
 		WHERE fence < before
 		UNION ALL
 		SELECT 'T5: key ' || idempotency_key || ' has ' || count(*) || ' transfers'

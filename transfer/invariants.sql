@@ -55,9 +55,9 @@ WHERE a.held <> COALESCE(h.reserved, 0);
 
 -- name: T4
 -- finds: entry that was written under an older fence than the entry before it
--- Numbers of two counters cannot be compared: each source by itself.
+-- Numbers of two counters cannot be compared: each epoch by itself.
 SELECT id::text
-FROM (SELECT id, fence, max(fence) OVER (PARTITION BY account_id, fence_source
+FROM (SELECT id, fence, max(fence) OVER (PARTITION BY account_id, fence_epoch
                                          ORDER BY account_version
                                          ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS newest
       FROM ledger_entries

@@ -29,7 +29,7 @@ func (s *Service) leaseIDFence(ctx context.Context, o *operation) (Reply, error)
 	return s.underLock(ctx, o, s.leaseIDs, lock, func(ctx context.Context, l locking.Lease) (Reply, error) {
 		return s.transact(ctx, o, func(ctx context.Context, a *attempt) (Reply, error) {
 			token := strconv.FormatInt(int64(l.Fence), 16)
-			a.fence, a.source = l.Fence, "lease id"
+			a.fence, a.epoch = l.Fence, "lease id"
 			tokens, err := pgtx.Select[string](ctx, a.Tx, `SELECT lease_token FROM accounts WHERE id = $1`, o.from)
 			if err != nil {
 				return Reply{}, err

@@ -29,8 +29,8 @@ func TestMigrate_ByManyAtOnceAndAgain(t *testing.T) {
 		t.Error(err)
 	}
 	var versions int
-	if err := newPool(t, url).QueryRow(t.Context(), `SELECT count(*) FROM transfer_goose_version WHERE version_id > 0`).Scan(&versions); err != nil || versions != 2 {
-		t.Errorf("%d versions, %v, want 2", versions, err)
+	if err := newPool(t, url).QueryRow(t.Context(), `SELECT count(*) FROM transfer_goose_version WHERE version_id > 0`).Scan(&versions); err != nil || versions != 3 {
+		t.Errorf("%d versions, %v, want 3", versions, err)
 	}
 }
 
@@ -94,15 +94,15 @@ func TestNew_RefusesWhatCannotWork(t *testing.T) {
 		"no pool":              {},
 		"a pool without end":   {Pool: unbounded, Strategy: "row"},
 		"no such strategy":     {Pool: pool, Strategy: "hope"},
-		"default needs a lock": {Pool: pool, Source: source},
-		"… and a source":       {Pool: pool, Locks: store},
-		"no lease ids":         {Pool: pool, Locks: store, Source: source, Strategy: "lease-id-fence"},
+		"default needs a lock": {Pool: pool, Epoch: epoch},
+		"… and an epoch":       {Pool: pool, Locks: store},
+		"no lease ids":         {Pool: pool, Locks: store, Epoch: epoch, Strategy: "lease-id-fence"},
 	} {
 		if _, err := transfer.New(cfg); err == nil {
 			t.Errorf("%s: accepted", name)
 		}
 	}
-	if _, err := transfer.New(transfer.Config{Pool: pool, Locks: store, Source: source}); err != nil {
+	if _, err := transfer.New(transfer.Config{Pool: pool, Locks: store, Epoch: epoch}); err != nil {
 		t.Errorf("the default: %v", err)
 	}
 }

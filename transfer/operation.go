@@ -50,7 +50,7 @@ type attempt struct {
 	hold   *[]Transfer        // the hold, behind its change
 	ended  *pgconn.CommandTag // UPDATE 1: it was this attempt that changed it
 	fence  locking.Fence      // under which it writes; 0: the strategy has none
-	source string             // … and whose counter that is
+	epoch  string             // … and whose counter that is
 	guards bool               // a guard was queued: a missing row may be one that refused
 }
 
@@ -167,11 +167,11 @@ func (a *attempt) record(tr Transfer, accounts ...*account) (Reply, error) {
 		// Both entries, with the fence under which they are written, and the version
 		// that each account has just got.
 		a.Exec(`
-			INSERT INTO ledger_entries (transfer_id, account_id, delta, account_version, fence, fence_source)
+			INSERT INTO ledger_entries (transfer_id, account_id, delta, account_version, fence, fence_epoch)
 			SELECT $1, a.id, e.delta, a.version, $4, $5
 			FROM unnest($2::uuid[], $3::bigint[]) AS e(id, delta)
 			JOIN accounts a ON a.id = e.id`,
-			tr.ID, []uuid.UUID{tr.From, tr.To}, []int64{-tr.Settled, tr.Settled}, int64(a.fence), a.source)
+			tr.ID, []uuid.UUID{tr.From, tr.To}, []int64{-tr.Settled, tr.Settled}, int64(a.fence), a.epoch)
 	}
 	return a.s.encoded(tr, nil)
 }

@@ -40,7 +40,7 @@ func (s *Service) outside(ctx context.Context, o *operation, write string) (Repl
 		})
 		if isMiss(err) && !errors.Is(err, locking.ErrOutcomeUnknown) {
 			_, err = s.transact(ctx, o, func(ctx context.Context, a *attempt) (Reply, error) {
-				a.fence, a.source = l.Fence, s.source
+				a.fence, a.epoch = l.Fence, s.epoch
 				return Reply{}, a.explainMiss(ctx, err)
 			})
 		}
@@ -75,13 +75,13 @@ func (a *attempt) writeOutside(ctx context.Context, write string) error {
 		return err
 	}
 	for _, id := range a.pair() {
-		a.Exec(write, id, int64(a.fence), a.source)
+		a.Exec(write, id, int64(a.fence), a.epoch)
 	}
 	a.Exec(`
 		SELECT 1 / (count(*) = 2)::int
 		FROM accounts
 		WHERE id = ANY($1)
-		AND fence = $2 AND fence_source = $3`, a.pair(), int64(a.fence), a.source)
+		AND fence = $2 AND fence_epoch = $3`, a.pair(), int64(a.fence), a.epoch)
 	a.KeyHere()
 	if a.change == nil {
 		return nil

@@ -18,7 +18,7 @@ type Service struct {
 	strategy  string
 	method    runFunc
 	locks     locking.Store
-	source    string
+	epoch     string
 	leaseIDs  locking.Store
 	lock      locking.Options
 	encode    Encode
@@ -40,7 +40,7 @@ func New(cfg Config) (*Service, error) {
 	s := &Service{
 		db:        db,
 		locks:     cfg.Locks,
-		source:    cfg.Source,
+		epoch:     cfg.Epoch,
 		leaseIDs:  cfg.LeaseIDs,
 		lock:      cfg.Lock,
 		encode:    cfg.Encode,
@@ -69,8 +69,8 @@ func (s *Service) With(strategy string) (*Service, error) {
 		switch {
 		case m.Name != strategy:
 			continue
-		case m.fenced && s.source == "":
-			return nil, fmt.Errorf("transfer: strategy %q needs Config.Source: fences of two counters cannot be compared", strategy)
+		case m.fenced && s.epoch == "":
+			return nil, fmt.Errorf("transfer: strategy %q needs Config.Epoch: fences of two counters cannot be compared", strategy)
 		case m.locks(s) == nil && m.usesEtcd():
 			return nil, fmt.Errorf("transfer: strategy %q needs its lock store", strategy)
 		}

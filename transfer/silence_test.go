@@ -45,7 +45,7 @@ func TestSilence_OfPostgreSQLEndsEveryCallWithoutADeadline(t *testing.T) {
 		{"find", from, quietBank.find, locking.ErrBusy},
 		{"open an account", from, quietBank.open, nil},
 		{"list accounts", from, quietBank.list, nil},
-		{"sources", from, quietBank.sources, nil},
+		{"epochs", from, quietBank.epochs, nil},
 		{"new epoch", from, quietBank.epoch, nil},
 	}
 	waiting := map[string]bool{}
@@ -155,12 +155,12 @@ func (q quietBank) list(ctx context.Context) error {
 	return err
 }
 
-func (q quietBank) sources(ctx context.Context) error {
-	_, err := transfer.Sources(ctx, q.cfg.Pool)
+func (q quietBank) epochs(ctx context.Context) error {
+	_, err := transfer.Epochs(ctx, q.cfg.Pool)
 	return err
 }
 
 func (q quietBank) epoch(ctx context.Context) error {
-	_, err := transfer.NewEpoch(ctx, q.cfg.Pool, source, "another")
+	_, err := transfer.NewEpoch(ctx, q.cfg.Pool, epoch, "another")
 	return err
 }

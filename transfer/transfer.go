@@ -103,7 +103,7 @@ var (
 	ErrNotFound  = errors.New("transfer: not found")
 	ErrForbidden = errors.New("transfer: the account is another client's")
 	ErrInvalid   = errors.New("transfer: invalid request")
-	ErrSource    = errors.New("transfer: the account was fenced by another source")
+	ErrEpoch     = errors.New("transfer: the account was fenced in another epoch")
 )
 
 // UnavailableError is a lock service that does not answer: no money moves
@@ -141,26 +141,26 @@ func (e *StaleError) Error() string {
 }
 func (e *StaleError) Is(target error) bool { return target == locking.ErrStale }
 
-// SourceError is the guard's refusal to compare numbers of two counters: etcd
+// EpochError is the guard's refusal to compare numbers of two counters: etcd
 // was wiped or restored under a database that remembers it, or the process is
 // connected to the wrong one. NewEpoch is the operator's answer to the first.
-// It matches ErrSource.
-type SourceError struct {
+// It matches ErrEpoch.
+type EpochError struct {
 	Account uuid.UUID
-	Source  string // ours
+	Epoch   string // ours
 	Seen    string // the account's
 }
 
-func (e *SourceError) Error() string {
-	return fmt.Sprintf("transfer: account %s is fenced by source %q, this lock service is %q: was it wiped or restored? then start a new fence epoch", e.Account, e.Seen, e.Source)
+func (e *EpochError) Error() string {
+	return fmt.Sprintf("transfer: account %s is fenced in epoch %q, this lock service is in %q: was it wiped or restored? then start a new fence epoch", e.Account, e.Seen, e.Epoch)
 }
-func (e *SourceError) Is(target error) bool { return target == ErrSource }
+func (e *EpochError) Is(target error) bool { return target == ErrEpoch }
 
 // Config of a Service. Pool is required; the stores for the strategies that use them.
 type Config struct {
 	Pool     *pgxpool.Pool   // made with pgtx.PoolConfig
 	Locks    locking.Store   // one that fences, and whose fences outlive a restart: etcd's
-	Source   string          // names the counter of its fences: changes whenever they begin anew
+	Epoch    string          // names the counter of its fences: changes whenever they begin anew
 	LeaseIDs locking.Store   // for lease-id-fence alone: one whose Fence is the lease's id
 	Lock     locking.Options // zero fields: what suits locks that are held for milliseconds
 	Strategy string          // default "etcd-fenced"

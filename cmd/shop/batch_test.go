@@ -100,7 +100,7 @@ func TestBatch_WhatCannotBeDoneIsTriedAgain(t *testing.T) {
 	url, _ := expired(t)
 	etcd := privateEtcd(t)
 	do(t, etcd.Kill)
-	execute(t, url, `UPDATE accounts SET fence = 0, fence_source = ''`) // the hold was made under another etcd
+	execute(t, url, `UPDATE accounts SET fence = 0, fence_epoch = ''`) // the hold was made under another etcd
 	flags := []string{"batch", "--postgres-url", url, "--lock-prefix", t.Name(), "--etcd-endpoints", etcd.Addr, "--transfer-lock-ttl=3s"}
 	if _, err := shop(t, flags...); exitCode(err) != 1 {
 		t.Errorf("without etcd: exit status %d, %v", exitCode(err), err)

@@ -14,7 +14,7 @@ import (
 
 // epochCmd accepts a new etcd after the data of the old one was lost or restored from a
 // backup. The fences of the new one begin below those that the accounts have seen, so
-// every transfer is refused as fence-source until an operator has run this command.
+// every transfer is refused as fence-epoch until an operator has run this command.
 type epochCmd struct {
 	database     `embed:""`
 	etcdSettings `embed:""`
@@ -51,19 +51,19 @@ func (c *epochCmd) Run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("fence-epoch: %w", err)
 	}
-	sources, err := transfer.Sources(ctx, pool)
+	epochs, err := transfer.Epochs(ctx, pool)
 	if err != nil {
 		return err
 	}
-	delete(sources, "") // accounts without a fenced write accept any epoch
-	delete(sources, now)
-	for _, was := range slices.Sorted(maps.Keys(sources)) {
+	delete(epochs, "") // accounts without a fenced write accept any epoch
+	delete(epochs, now)
+	for _, was := range slices.Sorted(maps.Keys(epochs)) {
 		accounts, err := transfer.NewEpoch(ctx, pool, was, now)
 		if err != nil {
 			return err
 		}
 		fmt.Fprintf(out, "%d accounts: fenced by %s until now, by %s from now on\n", accounts, was, now)
 	}
-	fmt.Fprintln(out, "restart every shop serve and shop batch: those that run know the old source only")
+	fmt.Fprintln(out, "restart every shop serve and shop batch: those that run know the old epoch only")
 	return nil
 }

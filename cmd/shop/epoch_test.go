@@ -17,20 +17,20 @@ func TestEpoch_AfterAWipeNothingMovesUntilTheOperatorSaysSo(t *testing.T) {
 		t.Fatalf("%d %s", status, stored)
 	}
 	wipe(t, etcd)
-	wantSource := func(name string, p payer) {
+	wantEpoch := func(name string, p payer) {
 		t.Helper()
 		var last string
-		until(t, name+" says fence-source", func() bool { // until it knows that etcd is there again, it says busy
+		until(t, name+" says fence-epoch", func() bool { // until it knows that etcd is there again, it says busy
 			_, last = p.pay("after")
 			return !strings.Contains(last, "/problems/busy")
 		})
-		if !strings.Contains(last, "/problems/fence-source") || !strings.Contains(last, `"status":503`) {
+		if !strings.Contains(last, "/problems/fence-epoch") || !strings.Contains(last, `"status":503`) {
 			t.Errorf("%s: %s", name, last)
 		}
 	}
-	wantSource("the server that was there", p)
+	wantEpoch("the server that was there", p)
 	restarted := startPayer(t, url, keys["alice"], flags...)
-	wantSource("one that was started since", restarted)
+	wantEpoch("one that was started since", restarted)
 	if status, body := restarted.pay("before"); status != 201 || body != stored {
 		t.Errorf("a replay: %d %s", status, body)
 	}
@@ -40,7 +40,7 @@ func TestEpoch_AfterAWipeNothingMovesUntilTheOperatorSaysSo(t *testing.T) {
 	if err != nil || !strings.Contains(out, "2 accounts") || !strings.Contains(out, "restart") {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	wantSource("the server that was not restarted", restarted)
+	wantEpoch("the server that was not restarted", restarted)
 	again := startPayer(t, url, keys["alice"], flags...)
 	if status, body := again.pay("after"); status != 201 {
 		t.Errorf("after the command and a restart: %d %s", status, body)
@@ -55,12 +55,12 @@ func TestEpoch_AfterAWipeNothingMovesUntilTheOperatorSaysSo(t *testing.T) {
 
 func TestEpoch_WithoutEtcdItChangesNothing(t *testing.T) {
 	url, _ := newDatabase(t)
-	execute(t, url, `UPDATE accounts SET fence = 7, fence_source = 'old'`)
+	execute(t, url, `UPDATE accounts SET fence = 7, fence_epoch = 'old'`)
 	out, err := shop(t, "fence-epoch", "--postgres-url", url, "--etcd-endpoints=127.0.0.1:1")
 	if exitCode(err) != 1 {
 		t.Errorf("exit status %d, %v\n%s", exitCode(err), err, out)
 	}
-	if n := query(t, url, `SELECT count(*) FROM accounts WHERE fence_source = 'old'`); n != 2 {
+	if n := query(t, url, `SELECT count(*) FROM accounts WHERE fence_epoch = 'old'`); n != 2 {
 		t.Errorf("%d accounts are as they were, want 2", n)
 	}
 }

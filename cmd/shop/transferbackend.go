@@ -107,7 +107,7 @@ func (b *transferBackend) connect(ctx context.Context) (*etcdlock.Store, *transf
 		return nil, nil, err
 	}
 	config := b.config
-	config.Strategy, config.Locks, config.Source = b.settings.Strategy, fences{store}, store.Epoch()
+	config.Strategy, config.Locks, config.Epoch = b.settings.Strategy, fences{store}, store.Epoch()
 	if b.lab {
 		config.LeaseIDs, err = leaseid.New(b.client, b.settings.LockPrefix+"/leaseid/", b.settings.TTL)
 	}
@@ -250,7 +250,7 @@ func transferStrategyNames() (list []string) {
 }
 
 // fences is etcd's store in the words of package transfer, which knows no etcd:
-// a store whose fences begin anew is a source that the accounts do not know.
+// a store whose fences begin anew is an epoch that the accounts do not know.
 type fences struct{ *etcdlock.Store }
 
 func (f fences) TryAcquire(ctx context.Context, keys ...string) (locking.Lease, error) {
@@ -265,7 +265,7 @@ func (f fences) Acquire(ctx context.Context, keys ...string) (locking.Lease, err
 
 func translate(err error) error {
 	if errors.Is(err, etcdlock.ErrEpoch) {
-		return fmt.Errorf("%w: %w", transfer.ErrSource, err)
+		return fmt.Errorf("%w: %w", transfer.ErrEpoch, err)
 	}
 	return err
 }

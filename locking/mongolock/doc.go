@@ -80,7 +80,7 @@
 //	                                       is no deadlock, but two could refuse each other in turn
 //	the holder dies, or hangs              held until transactionLifetimeLimitSeconds (60 by default)
 //	an old fence                           ErrStale; nothing of this transaction is to stay
-//	the fences' source begins anew         ErrStale for ever: name the source in the resource
+//	the fences' epoch begins anew          ErrStale for ever: name the epoch in the resource
 //
 //	Store                               what the holder sees                what others see
 //	the reply to acquire is lost        asked again as the same owner,      busy

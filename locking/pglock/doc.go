@@ -51,7 +51,7 @@
 //	REPEATABLE READ, SERIALIZABLE          a lost race is 40001 first; run again, it is ErrStale
 //	Guard outside of a transaction         an error: its row lock would be gone before the write
 //	fence 0                                an error: the store cannot fence
-//	the fences' source begins anew         ErrStale for ever: put the source into the name of the
+//	the fences' epoch begins anew          ErrStale for ever: put the epoch into the name of the
 //	                                       resource, or keep it beside the fence, as package transfer does
 //
 // # Sources

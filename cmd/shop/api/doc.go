@@ -7,7 +7,7 @@
 //
 //	ok        2xx: it happened, and is committed together with this answer
 //	rejected  a stored refusal, or a request that was never valid: it did not happen
-//	open      busy, lost, stale, fence-source, rate-limited: this attempt did nothing, the key is still free
+//	open      busy, lost, stale, fence-epoch, rate-limited: this attempt did nothing, the key is still free
 //	unknown   in-progress, outcome-unknown, timeout, internal, no reply
 //
 // Open and unknown are resolved in the same way: send the same key again. The
@@ -63,7 +63,7 @@
 //	a lock in Redis stays busy  its product's purchases wait for it (2 s), then go on with row locks
 //	etcd is down                to move money: 503 busy, without a wait once the breaker is open; replays, reads
 //	                            and purchases go on; /readyz says degraded, transfers unreachable, and stays 200
-//	etcd was wiped or restored  to move money: 503 fence-source, until an operator has run shop fence-epoch
+//	etcd was wiped or restored  to move money: 503 fence-epoch, until an operator has run shop fence-epoch
 //	MongoDB is down             wallets: 503 busy, without a wait after a few seconds; all else goes on; /readyz says
 //	                            degraded, wallets unreachable, and stays 200
 //	the bonus service is down   to credit a wallet: 503 busy, and nothing was credited

@@ -113,7 +113,7 @@ var table = []struct {
 	{is(errMediaType), kind{typ: TypeUnsupportedMediaType, title: "Unsupported media type", status: 415, detail: sendJSON}},
 
 	// This attempt did nothing; another may.
-	{is(transfer.ErrSource), kind{typ: TypeFenceSource, title: "Fence source unknown", status: 503, wait: true, detail: noFence}},
+	{is(transfer.ErrEpoch), kind{typ: TypeFenceEpoch, title: "Fence epoch unknown", status: 503, wait: true, detail: noFence}},
 	{is(locking.ErrBusy), kind{typ: TypeBusy, title: "Busy", status: 503, wait: true, detail: nothingDone}},
 	{is(errFull), kind{typ: TypeBusy, title: "Busy", status: 503, wait: true, detail: nothingDone}},
 	{is(locking.ErrLost), kind{typ: TypeLost, title: "Lock lost", status: 503, wait: true, detail: nothingDone}},

@@ -35,7 +35,7 @@ var wantProblems = []struct {
 	{transfer.ErrNotFound, TypeNotFound, 404, false},
 	{transfer.ErrForbidden, TypeForbidden, 403, false},
 	{transfer.ErrInvalid, TypeInvalidRequest, 422, false},
-	{&transfer.SourceError{Source: "a", Seen: "b"}, TypeFenceSource, 503, true},
+	{&transfer.EpochError{Epoch: "a", Seen: "b"}, TypeFenceEpoch, 503, true},
 	{&transfer.StaleError{Fence: 1, Seen: 2}, TypeStale, 503, true},
 	{&transfer.UnavailableError{Err: errors.New("no answer")}, TypeBusy, 503, true},
 	{&wallet.InsufficientFundsError{Wanted: 2, Balance: 1}, TypeInsufficientFunds, 409, false},
@@ -112,7 +112,7 @@ func TestTable_KnowsEveryTypeOfTheSpec(t *testing.T) {
 
 // An error that is both must promise less: a client would give up on "rejected".
 func TestTable_WhatMayHaveHappenedComesFirst(t *testing.T) {
-	for _, certain := range []error{locking.ErrBusy, locking.ErrLost, inventory.ErrOutOfStock, transfer.ErrInsufficientFunds, wallet.ErrInsufficientFunds, idempotency.ErrKeyReused, transfer.ErrSource, inventory.ErrNotFound, errInvalid} {
+	for _, certain := range []error{locking.ErrBusy, locking.ErrLost, inventory.ErrOutOfStock, transfer.ErrInsufficientFunds, wallet.ErrInsufficientFunds, idempotency.ErrKeyReused, transfer.ErrEpoch, inventory.ErrNotFound, errInvalid} {
 		for _, err := range []error{
 			errors.Join(certain, locking.ErrOutcomeUnknown), errors.Join(idempotency.ErrInProgress, certain), errors.Join(certain, idempotency.ErrInProgress),
 		} {

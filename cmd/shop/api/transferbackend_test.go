@@ -45,7 +45,7 @@ func withEtcd(t *testing.T) option {
 	t.Helper()
 	store := locksIn(t, uuid.NewString())
 	return func(front *api.Config, _ *inventory.Config) {
-		service := must(transfer.New(transfer.Config{Pool: front.Pool, Locks: store, Source: store.Epoch(), Encode: api.EncodeTransfer}))(t)
+		service := must(transfer.New(transfer.Config{Pool: front.Pool, Locks: store, Epoch: store.Epoch(), Encode: api.EncodeTransfer}))(t)
 		front.Transfers = func(string) (*transfer.Service, error) { return service, nil }
 	}
 }

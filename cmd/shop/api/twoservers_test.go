@@ -22,7 +22,7 @@ func (s *shop) beside(prefix string) *shop {
 	other := *s
 	other.pool = newPool(s.t, s.pool.Config().ConnString())
 	store := locksIn(s.t, prefix)
-	service := must(transfer.New(transfer.Config{Pool: other.pool, Locks: store, Source: store.Epoch(), Encode: api.EncodeTransfer}))(s.t)
+	service := must(transfer.New(transfer.Config{Pool: other.pool, Locks: store, Epoch: store.Epoch(), Encode: api.EncodeTransfer}))(s.t)
 	front := s.front
 	front.Pool, front.Books, front.Metrics = other.pool, service, prometheus.NewRegistry()
 	front.Transfers = func(string) (*transfer.Service, error) { return service, nil }
@@ -78,7 +78,7 @@ func TestTransfer_OneKeyAtTwoServersAtOnceIsOneTransfer(t *testing.T) {
 	}
 }
 
-// An account that is fenced by another source, or has seen newer fences: nothing
+// An account that is fenced in another epoch, or has seen newer fences: nothing
 // is done, the answer says which it is, and the key is still free.
 func TestTransfer_WhatTheFenceRefusesIsToldAndTheKeyStaysFree(t *testing.T) {
 	s := open(t, withEtcd(t))
@@ -88,7 +88,7 @@ func TestTransfer_WhatTheFenceRefusesIsToldAndTheKeyStaysFree(t *testing.T) {
 		damage, repair string
 		typ            api.ProblemType
 	}{
-		{`fence_source = fence_source || '-gone'`, `fence_source = replace(fence_source, '-gone', '')`, api.TypeFenceSource},
+		{`fence_epoch = fence_epoch || '-gone'`, `fence_epoch = replace(fence_epoch, '-gone', '')`, api.TypeFenceEpoch},
 		{`fence = fence + (1::bigint << 60)`, `fence = fence - (1::bigint << 60)`, api.TypeStale},
 	} {
 		s.exec(`UPDATE accounts SET ` + c.damage)

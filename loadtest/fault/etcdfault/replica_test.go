@@ -82,7 +82,7 @@ func newService(strategy, database, etcd, prefix string) (*transfer.Service, err
 		return nil, err
 	}
 	strategy, slow := strings.CutSuffix(strategy, stepByStep)
-	settings := transfer.Config{Pool: pool, Strategy: strategy, Locks: locks, Source: "test-cluster"}
+	settings := transfer.Config{Pool: pool, Strategy: strategy, Locks: locks, Epoch: "test-cluster"}
 	if slow {
 		settings.Failpoint = func(context.Context, transfer.Step, string) {}
 	}

@@ -82,13 +82,13 @@ WHERE told.key IS NULL`,
 		// One strategy at a time: a strategy that guards with a fence writes it on each entry.
 		// (In a shop whose strategy was changed, entries of both kinds lie side by side.)
 		Name: "T4 unfenced", Invariant: "T4",
-		Means: "entry on a fenced account without a fence, or with one of another source",
+		Means: "entry on a fenced account without a fence, or with one of another epoch",
 		Query: `
 SELECT e.id::text
 FROM ledger_entries e
 JOIN accounts a ON a.id = e.account_id
-WHERE a.fence_source <> ''
-  AND (e.fence = 0 OR e.fence_source <> a.fence_source)`,
+WHERE a.fence_epoch <> ''
+  AND (e.fence = 0 OR e.fence_epoch <> a.fence_epoch)`,
 	},
 	{
 		Name: "I-HOLD told", Invariant: "I-HOLD",

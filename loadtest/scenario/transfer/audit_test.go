@@ -31,7 +31,7 @@ FROM (VALUES (1, 100, 'posted', 100, NULL, '2026-01-01T00:00:00Z'),
              (3, 50, 'voided', 0, '2026-01-01T00:00:01Z', '2026-01-01T00:00:00.6Z'),
              (4, 60, 'expired', 0, '2026-01-01T00:00:01Z', '2026-01-01T00:00:01.01Z'),
              (5, 70, 'reserved', 0, '2099-01-01T00:00:00Z', NULL)) t (n, amount, state, settled, expires_at, ended_at);
-INSERT INTO ledger_entries (transfer_id, account_id, delta, account_version, fence, fence_source) VALUES
+INSERT INTO ledger_entries (transfer_id, account_id, delta, account_version, fence, fence_epoch) VALUES
 	('00000000-0000-0000-0000-000000000001', '00000000-0000-0000-0000-0000000000a1', -100, 1, 5, 'etcd'),
 	('00000000-0000-0000-0000-000000000001', '00000000-0000-0000-0000-0000000000a2', 100, 1, 5, 'etcd'),
 	('00000000-0000-0000-0000-000000000002', '00000000-0000-0000-0000-0000000000a1', -150, 3, 7, 'etcd'),
