@@ -115,14 +115,17 @@ var errUnfenced = &UnavailableError{errors.New("its lease has no fence: this sto
 // ended with locking.ErrLost as its cause, and fn either stopped in time, or
 // committed, and then the transfer stands. A release that fails changes neither.
 func (s *Service) underLock(ctx context.Context, o *operation, store locking.Store, names []string, fn func(context.Context, locking.Lease) (Reply, error)) (reply Reply, err error) {
-	if err := s.gate.pass(); err != nil {
+	switch err := s.breaker.Allow(ctx); {
+	case err == nil:
+	case ctx.Err() != nil:
+		return Reply{}, context.Cause(ctx)
+	default:
 		s.count(Unavailable, s.strategy)
-		return Reply{}, err
+		return Reply{}, &UnavailableError{err}
 	}
-	entered, options := false, s.lock
-	options.Observer = locking.Observers(s.lock.Observer, s.gate.listen)
+	var entered bool
 	var fnErr error
-	err = locking.Do(ctx, store, options, names, func(ctx context.Context, l locking.Lease) error {
+	err = locking.Do(ctx, store, s.lock, names, func(ctx context.Context, l locking.Lease) error {
 		entered = true
 		if fnErr = errUnfenced; l.Fence > 0 {
 			reply, fnErr = fn(ctx, l)
@@ -141,6 +144,7 @@ func (s *Service) underLock(ctx context.Context, o *operation, store locking.Sto
 		return Reply{}, err
 	}
 	// No answer is never taken for a grant, and no money moves without one.
+	s.breaker.Failed(err)
 	s.count(Unavailable, s.strategy)
-	return Reply{}, s.gate.close(err)
+	return Reply{}, &UnavailableError{err}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"shop/locking"
+	"shop/locking/breaker"
 	"shop/locking/idempotency/pgtx"
 )
 
@@ -24,7 +25,7 @@ type Service struct {
 	encode    Encode
 	count     func(EventKind, string)
 	failpoint func(context.Context, Step, string)
-	gate      *gate
+	breaker   *breaker.Breaker // in front of locks
 }
 
 // New checks cfg and makes a Service. It does no I/O.
@@ -46,7 +47,6 @@ func New(cfg Config) (*Service, error) {
 		encode:    cfg.Encode,
 		count:     cfg.Count,
 		failpoint: cfg.Failpoint,
-		gate:      &gate{},
 	}
 	// The lock is held for milliseconds: should the store have no queue, a waiter
 	// asks that often.
@@ -60,6 +60,7 @@ func New(cfg Config) (*Service, error) {
 	if s.count == nil {
 		s.count = func(EventKind, string) {}
 	}
+	s.breaker = s.newBreaker()
 	return s.With(cmp.Or(cfg.Strategy, "etcd-fenced"))
 }
 

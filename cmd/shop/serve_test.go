@@ -101,7 +101,7 @@ func TestServe_ThreeReplicasOnOneMachineShareOneShop(t *testing.T) {
 		}
 	}
 	_, text := replicas[0].get(replicas[0].metrics)
-	for _, name := range []string{"http_requests_total", "http_request_seconds", "locking_events_total", "locking_hold_seconds", `inventory_events_total{kind="guard_tripped",strategy="redis+row"} 0`, `transfer_events_total{kind="guard_tripped",strategy="etcd-fenced"} 0`, `wallet_events_total{kind="conflict",strategy="lockid"} 0`, `locking_events_total{kind="acquired",store="etcd"}`, `breaker_open{server="redis"} 0`, `breaker_open{server="mongo"} 0`, "go_goroutines", "process_open_fds"} {
+	for _, name := range []string{"http_requests_total", "http_request_seconds", "locking_events_total", "locking_hold_seconds", `inventory_events_total{kind="guard_tripped",strategy="redis+row"} 0`, `transfer_events_total{kind="guard_tripped",strategy="etcd-fenced"} 0`, `wallet_events_total{kind="conflict",strategy="lockid"} 0`, `locking_events_total{kind="acquired",store="etcd"}`, `breaker_open{server="redis"} 0`, `breaker_open{server="etcd"} 0`, `breaker_open{server="mongo"} 0`, "go_goroutines", "process_open_fds"} {
 		if !strings.Contains(text, name) {
 			t.Errorf("%s is not in /metrics", name)
 		}

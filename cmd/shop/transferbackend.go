@@ -62,6 +62,11 @@ func (s transferSettings) open(ctx context.Context, lab bool, config transfer.Co
 		return nil, err
 	}
 	b.config.Lock = locking.Options{Observer: observer}
+	showBreaker(reg, "etcd", func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return b.service == nil || b.service.Unreachable()
+	})
 	if b.client, err = s.connect(); err != nil {
 		return nil, err
 	}

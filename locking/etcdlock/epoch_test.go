@@ -20,7 +20,7 @@ func wantForeign(t *testing.T, s *Store, client *clientv3.Client) {
 	locktest.Eventually(t, "etcd refuses the Store", func() bool {
 		l, err := s.TryAcquire(t.Context(), "a", "b")
 		if err == nil {
-			t.Fatalf("granted %+v, of a source that is not the Store's", l)
+			t.Fatalf("granted %+v, of an epoch that is not the Store's", l)
 		}
 		return errors.Is(err, ErrEpoch)
 	})
@@ -39,7 +39,7 @@ func holderAndWaiter(t *testing.T, g target, ttl time.Duration) (s *Store, held 
 	go func() {
 		l, err := other.Acquire(t.Context(), "k")
 		if err == nil {
-			t.Errorf("granted %+v, of a source that is not the Store's", l)
+			t.Errorf("granted %+v, of an epoch that is not the Store's", l)
 		}
 		result <- err
 	}()
