@@ -50,7 +50,7 @@ var outcomes = map[string]Outcome{
 	"busy":            Open,
 	"lost":            Open,
 	"stale":           Open,
-	"fence-epoch":    Open, // an operator has to act
+	"fence-epoch":     Open, // an operator has to act
 	"rate-limited":    Open,
 	"request-timeout": Open,
 
