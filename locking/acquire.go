@@ -20,7 +20,7 @@ import (
 //
 // Whatever the error, nothing is held, and it never matches ErrOutcomeUnknown: a
 // request without answer may have taken the *lock*, which the store clears up; to
-// a caller the word would say that his work may have happened.
+// the caller it would mean that the caller's own work may have happened.
 //
 // The lease is the caller's to renew and to release. Do does both.
 func Acquire(ctx context.Context, s Store, o Options, keys ...string) (Lease, error) {
@@ -86,7 +86,7 @@ func (a *acquisition) poll(s Store, b Backoff) (Lease, error) {
 // that, and err what came after it: the store's own fault, or a request cut short.
 func (a *acquisition) giveUp(busy, err error) error {
 	if busy == nil && errors.Is(err, ErrBusy) {
-		busy, err = err, nil // of a Waiter, whose error says all at once
+		busy, err = err, nil // of a Waiter, whose error also matches ctx.Err()
 	}
 	waited := time.Since(a.start).Round(time.Millisecond)
 	kind, e := TimedOut, &notHeldError{}
@@ -150,9 +150,9 @@ type Backoff struct {
 // Wait returns how long to wait after attempt n, counted from 0: between one
 // half of a ceiling and all of it, where the ceiling doubles up to Max.
 //
-// Half of it is fixed, so that nobody hammers the store by bad luck, and half is
-// random, so that those who collided once do not collide again. It is not fair:
-// the longer someone has waited, the more rarely he asks. Keep Max near the
+// Half of it is fixed, so that no client hammers the store by bad luck, and half is
+// random, so that clients that collided once do not collide again. It is not fair:
+// the longer a client has waited, the more rarely it asks. Keep Max near the
 // time for which the lock is usually held, or use a Store that is a Waiter.
 func (b Backoff) Wait(n int) time.Duration {
 	base, most := positive(b.Base, 10*time.Millisecond), positive(b.Max, 500*time.Millisecond)

@@ -17,7 +17,7 @@ import (
 // steady is a Backoff without chance: always the whole ceiling.
 var steady = locking.Options{Backoff: locking.Backoff{Base: time.Second, Max: 4 * time.Second, Rand: func() float64 { return 1 }}}
 
-// taken is a store in which someone else has the key for the first n attempts.
+// taken is a store in which another holder has the key for the first n attempts.
 func taken(n int) *script { return &script{acquire: failing(0, n, locking.ErrBusy)} }
 
 func TestAcquire_AsksAgainAfterTheBackoff(t *testing.T) {
@@ -92,7 +92,7 @@ func TestAcquire_RequestCutShortConveysWhatItWaitedFor(t *testing.T) {
 	}
 }
 
-// "Unknown" would tell the caller that his work may have happened. It was not begun.
+// ErrOutcomeUnknown would mean that the caller's work may have happened. It was not begun.
 func TestAcquire_UnknownOutcomeOfTheLockIsNotThatOfTheWork(t *testing.T) {
 	failure := fmt.Errorf("redis: %w: %w", locking.ErrOutcomeUnknown, io.ErrUnexpectedEOF)
 	s := &script{acquire: failing(0, 1, failure)}

@@ -76,7 +76,7 @@ func TestBackoff_WithoutRandIsSpread(t *testing.T) {
 		seen[wait] = true
 	}
 	if len(seen) < 50 {
-		t.Errorf("%d different waits of 100: those who collided collide again", len(seen))
+		t.Errorf("%d different waits of 100: clients that collided collide again", len(seen))
 	}
 }
 

@@ -24,8 +24,8 @@ func TestCommit_ReturnsWhatTheWriteReturned(t *testing.T) {
 	}
 }
 
-// Nobody waits for the answer any more, and the server may still act: the next
-// holder must not come before that.
+// The caller has stopped waiting for the answer, and the server may still commit: the
+// next holder must not be granted the key before that.
 func TestCommit_CutByTheLimitIsUnknownAndLeavesTheLease(t *testing.T) {
 	s := &script{}
 	err := s.under(t, func(ctx context.Context) error {

@@ -22,7 +22,7 @@ type Options struct {
 //
 // The lease is renewed while fn runs, also after the caller's ctx ended: fn may
 // be in the middle of a write. When the lease is lost, or cannot be trusted any
-// more, or was held for MaxHold, fn's ctx is cancelled, before anyone else can
+// more, or was held for MaxHold, fn's ctx is cancelled, before another holder can
 // have the keys, and context.Cause tells why (ErrLost, ErrMaxHold). fn is
 // expected to return then; Do waits for it however long that takes, and releases
 // after it.
@@ -179,8 +179,8 @@ func (h *hold) trust(until time.Time) {
 	h.until = until
 }
 
-// stop joins the keeper. Someone who slept past the end of the trust, together
-// with his keeper, learns it here.
+// stop joins the keeper. A holder that slept past the end of the trust, together
+// with its keeper, learns of it here.
 func (h *hold) stop() {
 	close(h.quit)
 	if h.first != nil && h.first.Stop() {
@@ -315,8 +315,8 @@ func trust(ctx context.Context) (until time.Time, held bool) {
 // client's leaving nor the loss of the lease cancels it. It ends after limit,
 // and no later than the trust at the time of the call.
 //
-// Cancelling a write does not undo it: what was sent may still happen, and now
-// nobody waits for the answer. So the time to give up is before the write, which is
+// Cancelling a write does not undo it: what was sent may still happen, and its
+// answer is not received. So the time to give up is before the write, which is
 // when Detach returns an error: ctx has ended (the error matches ctx.Err() and
 // its cause) or the trust is over (ErrLost). Then nothing was sent, and leaving is free.
 //

@@ -5,15 +5,15 @@
 // # The question
 //
 // Two servers want to change the same thing. A mutex in one of them does not
-// bind the other. So they ask a third, the store, and it says to one of them:
-// yours. How long may he believe that?
+// bind the other. So they ask a third, the store, and it grants the key to one of
+// them. How long may that holder rely on it?
 //
 // # Exclusion, and why it has an end
 //
 // A lock without an end is held for ever by a holder that crashed. So the store
-// grants a lease: yours, for a TTL. That heals the crash, and breaks the
-// exclusion. Whoever is paused (a stopped process, a garbage collection, a
-// frozen machine), or whose packet is late, acts after his TTL as if it were
+// grants a lease: the key, for a TTL. That heals the crash, and breaks the
+// exclusion. A holder that is paused (a stopped process, a garbage collection, a
+// frozen machine), or whose packet is late, acts after its TTL as if it were
 // before, and meanwhile the store has granted the key to the next one. No TTL is
 // long enough, and no look at the clock helps: the pause may come between the
 // look and the write. Two statements follow, and the whole project rests on them:
@@ -56,7 +56,7 @@
 // at the last moment at which this process ran; as far as the store keeps what
 // it has granted, which one that fails over to a replica may not. Nothing ever
 // goes back from lost to held: a renewal that finds the key free, and takes it
-// again, would hide that someone else was in between.
+// again, would hide that there was another holder in between.
 //
 // # What goes wrong, and what happens then
 //
@@ -82,7 +82,7 @@
 //
 // A ctx that ends does not stop a statement at the server. It stops us from
 // hearing what became of it. So a write begins only while there is trust, and
-// once begun it is not cut by a client who leaves or a lease that is lost:
+// once begun it is not cut by a client that leaves or a lease that is lost:
 //
 //	err := locking.Do(ctx, store, locking.Options{}, keys, func(ctx context.Context, l locking.Lease) error {
 //		… read, decide, on ctx …
@@ -92,8 +92,8 @@
 // # The fence, and the guard
 //
 // Each grant has a Fence, a number greater than all before it. The holder sends
-// it along with his write, and the resource refuses what is older than what it
-// has seen (ErrStale):
+// it along with its write, and the resource refuses a fence that is older than the
+// greatest it has seen (ErrStale):
 //
 //	UPDATE accounts SET fence = $2 … WHERE id = $1 AND fence <= $2
 //
@@ -124,7 +124,7 @@
 //   - M. Kleppmann, "How to do distributed locking", 2016: the pause, the fencing
 //     token, efficiency against correctness.
 //   - antirez, "Is Redlock safe?", 2016 (antirez.com/news/101): the answer to it; read
-//     both, and whether one who can check at the resource still needs the lock.
+//     both, and whether a resource that checks still needs the lock.
 //   - Redis, "Distributed Locks with Redis": SET NX PX, the random owner, release by
 //     compare and delete, validity from before the request, a limit to reacquisition.
 //   - etcd, "etcd versus other key-value stores" (Documentation/learning/why.md), notes

@@ -64,7 +64,7 @@ func TestDo_ErrorOfFnWithALostLeaseComesBackWithBoth(t *testing.T) {
 				t.Errorf("got %v, want both", p.err)
 			}
 			if !slices.Contains(p.kinds(), locking.Lost) {
-				t.Errorf("nobody was told of the loss: %v", p.kinds())
+				t.Errorf("no event of the loss: %v", p.kinds())
 			}
 		})
 	}

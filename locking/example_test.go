@@ -106,8 +106,8 @@ func ExampleCommit() {
 	// Output: committed: true
 }
 
-// After a write without answer the lease is left to run out, so that nobody
-// comes in while the write may still be on its way.
+// After a write without answer the lease is left to run out, so that there is no
+// next holder while the write may still be on its way.
 func ExampleErrOutcomeUnknown() {
 	told := func(e locking.Event) {
 		if e.Kind == locking.Released || e.Kind == locking.Left {

@@ -29,7 +29,7 @@ type Lease struct {
 // Keys are checked and put in order with SortedKeys. Until counts from before the
 // request that last set the TTL at the server, less a margin.
 type Store interface {
-	// TryAcquire takes all keys or none. ErrBusy: someone else has one of them.
+	// TryAcquire takes all keys or none. ErrBusy: another holder has one of them.
 	TryAcquire(ctx context.Context, keys ...string) (Lease, error)
 	// Renew sets the TTL anew. ErrLost is final, and a lost lease is never taken
 	// again; any other error may be retried. Only Until of the lease changes.
@@ -47,7 +47,7 @@ type Waiter interface {
 
 // The errors of every Store. Match them with errors.Is.
 var (
-	ErrBusy           = errors.New("locking: busy: someone else holds the key")
+	ErrBusy           = errors.New("locking: busy: another holder has the key")
 	ErrLost           = errors.New("locking: lease lost")
 	ErrStale          = errors.New("locking: fence is stale: a newer holder has written")
 	ErrKey            = errors.New("locking: a key must be valid UTF-8 without NUL, 1 to 512 bytes")
@@ -55,9 +55,9 @@ var (
 )
 
 // ErrMaxHold is the cause that ends fn's ctx after Options.MaxHold. It matches
-// ErrLost too: nothing renews the lease any more, so that whoever knows what to
-// do about a lost lease does the same here. To tell them apart, look for
-// ErrMaxHold first.
+// ErrLost too: nothing renews the lease any more, so that code that handles a lost
+// lease handles this one in the same way. To distinguish them, check for ErrMaxHold
+// first.
 var ErrMaxHold = fmt.Errorf("%w: held for the longest time allowed", ErrLost)
 
 // ended says why ctx ended: errors.Is finds ctx.Err() and the cause.
@@ -69,8 +69,8 @@ func ended(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", err, cause)
 }
 
-// gone is ended for a ctx of Do. A lost lease is told without ctx.Err(), which
-// would say that the caller has gone away.
+// gone is ended for a ctx of Do. The error of a lost lease does not match ctx.Err(),
+// which would mean that the caller has gone away.
 func gone(ctx context.Context) error {
 	if cause := context.Cause(ctx); errors.Is(cause, ErrLost) {
 		return cause
@@ -102,10 +102,10 @@ func CheckKeys(keys []string) error {
 }
 
 // SortedKeys checks keys and returns them as a set, for a Store to take them in
-// that order and to put into the Lease: in byte order, the same for everyone, so
-// that two who want the same keys cannot wait for each other; and each key once,
-// because whoever derives keys from his data may well name one twice, and must
-// not find himself busy. The result is a copy.
+// that order and to put into the Lease: in byte order, the same for every request, so
+// that two requests for the same keys cannot wait for each other; and each key once,
+// because a caller that derives keys from its data may well name one twice, and must
+// not be busy by its own lock. The result is a copy.
 func SortedKeys(keys []string) ([]string, error) {
 	if err := CheckKeys(keys); err != nil {
 		return nil, err
@@ -122,7 +122,7 @@ type Kind string
 // Left, and before that by at most one Lost.
 const (
 	Attempt  Kind = "attempt"   // the store is asked
-	Busy     Kind = "busy"      // … and someone else has a key
+	Busy     Kind = "busy"      // … and another holder has a key
 	Acquired Kind = "acquired"  // … and granted
 	TimedOut Kind = "timed_out" // ctx ended before a grant
 	Failed   Kind = "failed"    // the store gave no answer, to acquire or renew; Err
@@ -132,7 +132,7 @@ const (
 	Left     Kind = "left"      // fn returned, the keys were not given back: lost before, no answer, or left to run out on purpose; Err
 )
 
-// Event is what an Observer is told.
+// Event is what an Observer receives.
 type Event struct {
 	Kind  Kind
 	Keys  []string // not to be changed
@@ -143,7 +143,7 @@ type Event struct {
 	Err   error
 }
 
-// Observer is told of each event, in the goroutine in which it happened: it must
+// Observer receives each event, in the goroutine in which it happened: it must
 // be safe for concurrent use, and must not block, because a renewal may be waiting.
 type Observer func(Event)
 

@@ -6,8 +6,8 @@ import (
 )
 
 // Log writes one structured line for each event: event, key, owner, fence, wait,
-// held, err, those of them that say something. What is normal is at debug level;
-// what somebody waits for or has lost, at warn.
+// held, err, each where it is set. TimedOut, Failed, Lost and Left are at warn
+// level, all other events at debug.
 func Log(logger *slog.Logger) Observer {
 	return func(e Event) {
 		level := slog.LevelDebug

@@ -82,7 +82,7 @@ func TestLog_WritesOneLineForEachEvent(t *testing.T) {
 	})))
 	log(locking.Event{Kind: locking.Busy, Keys: []string{"a", "b"}, Wait: time.Second, Err: locking.ErrBusy})
 	log(locking.Event{Kind: locking.Lost, Keys: one, Owner: "me", Fence: 7, Held: 2 * time.Second, Err: errDown})
-	want := `level=DEBUG msg=lock event=busy key="[a b]" wait=1s err="locking: busy: someone else holds the key"
+	want := `level=DEBUG msg=lock event=busy key="[a b]" wait=1s err="locking: busy: another holder has the key"
 level=WARN msg=lock event=lost key=account/42 owner=me fence=7 held=2s err="connection refused"
 `
 	if out.String() != want {
@@ -90,7 +90,7 @@ level=WARN msg=lock event=lost key=account/42 owner=me fence=7 held=2s err="conn
 	}
 }
 
-func TestLog_WarnsOfWhatSomebodyWaitsForOrLost(t *testing.T) {
+func TestLog_WarnsOfTimeoutsFailuresAndLosses(t *testing.T) {
 	for kind, warns := range map[locking.Kind]bool{
 		locking.Attempt: false, locking.Busy: false, locking.Acquired: false, locking.Renewed: false, locking.Released: false,
 		locking.TimedOut: true, locking.Failed: true, locking.Lost: true, locking.Left: true,

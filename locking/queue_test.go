@@ -134,7 +134,7 @@ func TestQueue_FullRefusesAtOnceAndKeepsNoPlace(t *testing.T) {
 	}
 }
 
-// The end of a ctx leaves no ticket behind, and whoever comes next has the turn.
+// The end of a ctx leaves no ticket behind, and the next waiter has the turn.
 func TestQueue_CtxThatEndsLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := &Queue[string]{}

@@ -12,7 +12,7 @@ import (
 	"shop/locking"
 )
 
-func TestDo_DoesNotWaitForARenewalThatNobodyNeedsAnyMore(t *testing.T) {
+func TestDo_DoesNotWaitForARenewalAfterFnHasReturned(t *testing.T) {
 	s := &script{renew: silent}
 	p := s.play(t, locking.Options{}, func(ctx context.Context, _ locking.Lease) error {
 		return work(ctx, 3*time.Second)

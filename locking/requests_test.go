@@ -17,7 +17,7 @@ func work(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// silent is a request that nobody answers: it ends with its ctx.
+// silent is a request without an answer: it ends with its ctx.
 func silent(ctx context.Context, _ int) error {
 	<-ctx.Done()
 	return ctx.Err()

@@ -18,7 +18,7 @@ type mutant struct {
 }
 
 func mutants() map[string]mutant {
-	own, grows := "Own/ReleaseAndRenewTouchNobodyElses", "Fence/GrowsOverGrants"
+	own, grows := "Own/ReleaseAndRenewTouchOnlyTheirOwn", "Fence/GrowsOverGrants"
 	return map[string]mutant{
 		"T1: the lease id as fence":  {leaseIDs, []string{grows}},
 		"T4: a session is shared":    {sharedSession, []string{"Exclusion/GoroutinesShareOneStore"}},

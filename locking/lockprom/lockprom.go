@@ -71,7 +71,7 @@ func observe(events *prometheus.CounterVec, waits, holds prometheus.Observer) lo
 			counter.Inc()
 		}
 		switch e.Kind {
-		case locking.Acquired, locking.TimedOut: // without those who gave up, a jam looks short
+		case locking.Acquired, locking.TimedOut: // without the waiters that timed out, a jam looks short
 			waits.Observe(e.Wait.Seconds())
 		case locking.Released, locking.Left:
 			holds.Observe(e.Held.Seconds())

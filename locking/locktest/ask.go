@@ -41,9 +41,9 @@ const (
 	triesMax = 8
 )
 
-// insist asks until it is told: on a machine that stalls, any store may miss an
-// answer, or fail to connect, at any time, and that is not what is tested here.
-// ask hears whether it was asked before.
+// insist repeats ask until the store answers. On a machine that stalls, a request
+// of any store may miss its answer or fail to connect, and that is not tested here.
+// The argument of ask is false in the first try and true in each later one.
 func insist(ctx context.Context, ask func(again bool) error) error {
 	pace := time.NewTicker(2 * time.Millisecond)
 	defer pace.Stop()
@@ -56,7 +56,7 @@ func insist(ctx context.Context, ask func(again bool) error) error {
 	}
 }
 
-// told tells an answer from the lack of one.
+// told reports whether err is an answer of the store, and not the lack of one.
 func told(err error) bool {
 	return err == nil || errors.Is(err, locking.ErrBusy) || errors.Is(err, locking.ErrLost) || errors.Is(err, locking.ErrKey)
 }
@@ -74,13 +74,13 @@ func (s *suite) try(store locking.Store, keys ...string) (lease locking.Lease) {
 		return err
 	})
 	if err != nil {
-		s.Fatalf("acquire %q, which nobody holds: %v", keys, err)
+		s.Fatalf("acquire %q, which are free: %v", keys, err)
 	}
 	s.inspect(lease, keys)
 	return lease
 }
 
-// busy asks for keys that someone else holds.
+// busy asks for keys that another owner holds.
 func (s *suite) busy(store locking.Store, keys ...string) {
 	s.Helper()
 	ctx := s.within(patience)
@@ -90,7 +90,7 @@ func (s *suite) busy(store locking.Store, keys ...string) {
 		return err
 	})
 	if !errors.Is(err, locking.ErrBusy) {
-		s.Fatalf("acquire %q, which someone else holds: got %+v and %v, want ErrBusy", keys, lease, err)
+		s.Fatalf("acquire %q, which another owner holds: got %+v and %v, want ErrBusy", keys, lease, err)
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"shop/locking"
 )
 
-// ctxEnded: who comes with an ended ctx gets its error and no lock.
+// ctxEnded: a request with an ended ctx returns the error of ctx and takes no key.
 func ctxEnded(s *suite) {
 	a, b := s.open(s.long()), s.open(s.long())
 	ended, cancel := context.WithCancel(context.Background())
@@ -23,7 +23,7 @@ func ctxEnded(s *suite) {
 	s.release(b, s.try(b, key))
 }
 
-// ctxWaiting: who stops waiting hears so at once, and stands in nobody's way.
+// ctxWaiting: a waiter whose ctx ends returns at once, and delays no other waiter.
 func ctxWaiting(s *suite) {
 	a, b, c := s.open(s.long()), s.open(s.long()), s.open(s.long())
 	held := s.try(a, key)
@@ -40,9 +40,9 @@ func ctxWaiting(s *suite) {
 	s.busy(c, key)
 	s.release(a, held)
 	if s.Waiting != nil {
-		s.eventually("nobody waits", func() bool { return s.Waiting(key) == 0 })
+		s.eventually("the queue is empty", func() bool { return s.Waiting(key) == 0 })
 	}
-	for range 10 { // nobody who had stopped waiting gets it after all
+	for range 10 { // no waiter that has left is granted the key afterwards
 		s.release(c, s.try(c, key))
 	}
 }

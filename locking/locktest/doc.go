@@ -23,20 +23,20 @@
 //
 // # What a Store may promise besides
 //
-// See Promises. Each one that is made is checked. Each one that is not made is
-// demonstrated to be missing, on the real thing: a store that fences but says
-// it does not fails, so that nobody documents a lock as weaker, or stronger,
-// than it is.
+// See Promises. Each promise that is made is checked. Each promise that is not made
+// is shown to be missing, on the real server: a store that fences and does not
+// promise it fails. So a store documents its locks as neither weaker nor stronger
+// than they are.
 //
-// # Who tests the tests
+// # The tests of the suite
 //
-// Failing runs the suite without failing the test, and tells which checks
-// failed. Every store feeds it broken variants of itself (release by plain DEL,
-// Until counted from the answer, …) and names the check that has to notice:
+// Failing runs the suite without failing the test, and returns the checks that
+// failed. Every store runs it on broken variants of itself (release by plain DEL,
+// Until counted from the answer, …) and names the check that must fail:
 //
 //	store variant            noticed by
-//	excludes nobody          Exclusion/*
-//	releases others' locks   Own/ReleaseAndRenewTouchNobodyElses
+//	grants held keys         Exclusion/*
+//	releases others' locks   Own/ReleaseAndRenewTouchOnlyTheirOwn
 //	prolongs others' locks   Own/RefusedRenewProlongsNothing
 //	brings a lease back      Lost/StaysLost
 //	fence starts again       Fence/*

@@ -17,9 +17,9 @@ func exclusionSeveralStores(s *suite) {
 	s.exclude(s.open(s.long()), s.open(s.long()), s.open(s.long()))
 }
 
-// exclude lets goroutines fight for one key, over all of the stores. Each holder
-// also asks a store for the key once more, so that a store that excludes nobody
-// is found out for certain, and not only when two holders happen to meet.
+// exclude lets goroutines contend for one key, over all of the stores. Each holder
+// also asks a store for the key once more: so a store that does not exclude fails
+// every time, and not only when two holders happen to meet.
 func (s *suite) exclude(stores ...locking.Store) {
 	const workers, rounds = 8, 15
 	var inside, grants atomic.Int32
@@ -41,7 +41,7 @@ func (s *suite) exclude(stores ...locking.Store) {
 	}
 }
 
-// enter holds the key once, and looks whether anybody else does.
+// enter holds the key once, and checks that there is no second holder.
 func (s *suite) enter(mine, other locking.Store, inside *atomic.Int32) bool {
 	ctx := s.within(patience)
 	lease, err := acquire(ctx, mine, key)

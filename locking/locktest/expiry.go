@@ -7,9 +7,9 @@ import (
 	"shop/locking"
 )
 
-// expires: the keys of a holder that is gone are free within the TTL, and not
-// while he may still believe in them. Where the machine stalls they are free later,
-// so one round of three in which they are in time is enough.
+// expires: the keys of a holder that is gone become free within the TTL, and not
+// before the holder's Until. Where the machine stalls they become free later, so one
+// round of three in which they are in time is enough.
 func expires(s *suite) {
 	for _, key := range []string{"1", "2", "3"} {
 		if s.freed(key) {
@@ -45,16 +45,16 @@ func (s *suite) freed(key string) (inTime bool) {
 	return true
 }
 
-// expiresOnTime: a Renew that is refused changes nothing. Whoever asks for what is
-// not his, with a TTL ever so long, does not keep the holder's keys past the holder's
-// own TTL: nobody would release them.
+// expiresOnTime: a Renew that is refused changes nothing. A Renew by another owner,
+// with however long a TTL, does not keep the keys past the holder's own TTL: no
+// release would free them.
 func expiresOnTime(s *suite) {
 	a, b, c := s.open(s.long()), s.open(s.short()), s.open(s.long())
 	was := s.try(a, key)
 	s.release(a, was)
 	holds := s.try(b, key)
 	forged := holds
-	forged.Owner = "somebody"
+	forged.Owner = "other"
 	s.lost(a, was)
 	s.lost(a, forged)
 	next := s.acquire(patience/2, c, key) // far below the TTL of the refused

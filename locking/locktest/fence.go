@@ -6,7 +6,8 @@ import (
 	"shop/locking"
 )
 
-// fenceGrows: strictly, whoever asks, and however the grant before it ended.
+// fenceGrows: the fence grows strictly from grant to grant, whichever store asks and
+// however the grant before ended.
 func fenceGrows(s *suite) {
 	stores := []locking.Store{s.open(s.long()), s.open(s.long()), s.open(s.long())}
 	last := locking.Fence(0)

@@ -9,7 +9,7 @@ import (
 	"shop/locking"
 )
 
-// fifo: the keys go to those who wait in the order in which they came.
+// fifo: the waiters are granted the keys in the order of their arrival.
 func fifo(s *suite) {
 	const waiters = 5
 	holder := s.open(s.long())
@@ -39,11 +39,11 @@ func fifo(s *suite) {
 	s.release(holder, held)
 	all.Wait()
 	if !slices.Equal(order, arrival) {
-		s.Errorf("granted to %v, who came as %v", order, arrival)
+		s.Errorf("granted in the order %v, arrived in the order %v", order, arrival)
 	}
 }
 
-// fifoNot shows one who comes last and is served first.
+// fifoNot shows a waiter that arrives last and is granted the keys first.
 func fifoNot(s *suite) {
 	const rounds = 50
 	a, b, late := s.open(s.long()), s.open(s.long()), s.open(s.long())
@@ -52,7 +52,7 @@ func fifoNot(s *suite) {
 			return
 		}
 	}
-	s.Errorf("in %d rounds nobody overtook one who waited: promise FIFO", rounds)
+	s.Errorf("in %d rounds no waiter overtook another: promise FIFO", rounds)
 }
 
 // overtakes lets b wait for a's key, and then late ask for it.

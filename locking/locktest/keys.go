@@ -41,7 +41,7 @@ func keysOdd(s *suite) {
 	}
 }
 
-// keysInvalid: what is no key is told apart from what is busy.
+// keysInvalid: an invalid key is ErrKey, not ErrBusy.
 func keysInvalid(s *suite) {
 	store := s.open(s.long())
 	for what, k := range map[string]string{

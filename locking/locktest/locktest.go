@@ -13,7 +13,7 @@ type Promises struct {
 	Expires       bool          // a lease ends by itself after the TTL
 	Fences        bool          // a lease has a Fence
 	FencePersists bool          // fences, and leases within their TTL, survive a restart of the server with its data
-	FIFO          bool          // those who wait are served in the order in which they came
+	FIFO          bool          // waiters are granted the keys in the order of their arrival
 	MultiKey      bool          // a lease may have several keys, all or none
 	MinTTL        time.Duration // the shortest TTL; its multiples are valid too
 }
@@ -33,7 +33,7 @@ type Backend struct {
 	// again on its data and returns when it answers. Needed with Fences.
 	Restartable func() (b Backend, restart func())
 
-	// Waiting counts those who wait for key. Needed with FIFO.
+	// Waiting counts the waiters for key. Needed with FIFO.
 	Waiting func(key string) int
 
 	// BadTTLs are refused by Open, besides those that follow from MinTTL.
@@ -95,7 +95,7 @@ func validate(t testing.TB, b Backend, p Promises) {
 		{p.Expires && p.MinTTL <= 0, "Expires needs MinTTL"},
 		{p.FencePersists && !p.Fences, "FencePersists without Fences"},
 		{p.Fences && b.Restartable == nil, "Fences needs Backend.Restartable, to show what a restart does to them"},
-		{p.FIFO && b.Waiting == nil, "FIFO needs Backend.Waiting, to know who came first"},
+		{p.FIFO && b.Waiting == nil, "FIFO needs Backend.Waiting, to know the order of arrival"},
 	} {
 		if rule.broken {
 			t.Fatalf("locktest: %s", rule.text)
@@ -121,7 +121,7 @@ func common() []check {
 	return []check{
 		{"Exclusion/GoroutinesShareOneStore", exclusionOneStore},
 		{"Exclusion/SeveralStores", exclusionSeveralStores},
-		{"Own/ReleaseAndRenewTouchNobodyElses", ownOnly},
+		{"Own/ReleaseAndRenewTouchOnlyTheirOwn", ownOnly},
 		{"Lost/StaysLost", lostStaysLost},
 		{"Ctx/EndedBeforehandTakesNothing", ctxEnded},
 		{"Ctx/EndWhileWaitingIsHeardAtOnce", ctxWaiting},

@@ -15,9 +15,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// The suite needs a server; what is tried here needs none: stores that hold no
-// lock at all, and how their failures are told. That each check notices what it
-// is there for is tried by each backend on its real server.
+// The suite needs a server. The tests of this file need none: they run it on stores
+// that hold no lock at all, and check the report of the failures. Each backend tests
+// on its real server that each check notices the defect it is for.
 
 // useless answers everything in one way.
 type useless struct {
@@ -46,11 +46,11 @@ func always(u useless) locktest.Open {
 }
 
 // A store that says yes to everything fails wherever a "no" is due.
-func TestFailing_ToldOfAStoreThatExcludesNobody(t *testing.T) {
+func TestFailing_NamesTheChecksOfAStoreThatDoesNotExclude(t *testing.T) {
 	yes := useless{lease: locking.Lease{Owner: "me", Fence: 1, Until: time.Now().Add(time.Hour)}}
 	said := locktest.Failing(t, always(yes), promises)
 	for _, name := range []string{
-		"Exclusion/GoroutinesShareOneStore", "Exclusion/SeveralStores", "Own/ReleaseAndRenewTouchNobodyElses",
+		"Exclusion/GoroutinesShareOneStore", "Exclusion/SeveralStores", "Own/ReleaseAndRenewTouchOnlyTheirOwn",
 		"Lost/StaysLost", "Ctx/EndedBeforehandTakesNothing", "Keys/OddOnesNeverCollide", "Keys/InvalidAreErrKey",
 		"TTL/UnrepresentableIsAnError", "Do/PanicFreesTheKeys", "Fence/GrowsOverGrants", "Multi/AllOrNone",
 		"Expires/FreesTheKeysAfterUntil", "Multi/FenceAboveThoseOfEachKey", "Fence/SurvivesRestart",
@@ -61,12 +61,11 @@ func TestFailing_ToldOfAStoreThatExcludesNobody(t *testing.T) {
 	}
 }
 
-// A store that says no to everything passes nothing that matters: whoever
-// refuses all is safe and of no use.
-func TestFailing_ToldOfAStoreThatGrantsNothing(t *testing.T) {
+// A store that refuses every request fails too: it is safe and of no use.
+func TestFailing_NamesTheChecksOfAStoreThatGrantsNothing(t *testing.T) {
 	said := locktest.Failing(t, always(useless{err: errors.New("out of order")}), promises)
 	for _, name := range []string{
-		"Exclusion/GoroutinesShareOneStore", "Exclusion/SeveralStores", "Own/ReleaseAndRenewTouchNobodyElses",
+		"Exclusion/GoroutinesShareOneStore", "Exclusion/SeveralStores", "Own/ReleaseAndRenewTouchOnlyTheirOwn",
 		"Lost/StaysLost", "Renew/KeepsTheKeysPastTheTTL", "Own/RefusedRenewProlongsNothing", "Ctx/EndedBeforehandTakesNothing", "Ctx/EndWhileWaitingIsHeardAtOnce",
 		"Keys/OddOnesNeverCollide", "Keys/InvalidAreErrKey", "TTL/UnrepresentableIsAnError", "Do/PanicFreesTheKeys",
 		"Fence/GrowsOverGrants", "Fence/SurvivesRestart", "FIFO/Not", "Expires/FreesTheKeysAfterUntil",
@@ -82,7 +81,7 @@ func TestFailing_ToldOfAStoreThatGrantsNothing(t *testing.T) {
 	}
 }
 
-// panics is an error that nobody can look at.
+// panics is an error whose text cannot be read.
 type panics struct{}
 
 func (panics) Error() string { panic("looked at") }

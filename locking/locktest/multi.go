@@ -30,7 +30,7 @@ func multiAllOrNone(s *suite) {
 	s.release(a, s.try(a, "a", "b", "c"))
 }
 
-// multiRefused: a store for single keys says so, and takes nothing.
+// multiRefused: a store for single keys refuses several, and takes none of them.
 func multiRefused(s *suite) {
 	a, b := s.open(s.long()), s.open(s.long())
 	if lease, err := a.TryAcquire(s.within(patience), "a", "b"); err == nil || errors.Is(err, locking.ErrBusy) {
@@ -40,7 +40,7 @@ func multiRefused(s *suite) {
 	s.release(b, s.try(b, "b"))
 }
 
-// multiOrders: those who name the same keys in opposite orders all get them.
+// multiOrders: requests that name the same keys in opposite orders are all granted.
 func multiOrders(s *suite) {
 	store := s.open(s.long())
 	var all sync.WaitGroup

@@ -7,7 +7,7 @@ import (
 	"shop/locking"
 )
 
-// ownOnly: those who do not hold the key can neither give it back nor keep it.
+// ownOnly: only the holder of a key can release or renew it.
 func ownOnly(s *suite) {
 	a, b := s.open(s.long()), s.open(s.long())
 	first := s.try(a, key)
@@ -18,10 +18,10 @@ func ownOnly(s *suite) {
 	}
 	s.lost(a, first) // was ours once
 	forged := second
-	forged.Owner = "somebody"
-	s.lost(b, forged)                                                 // never was
-	s.lost(a, locking.Lease{})                                        // of nothing
-	s.lost(a, locking.Lease{Keys: []string{"free"}, Owner: "nobody"}) // of what nobody holds
+	forged.Owner = "other"
+	s.lost(b, forged)                                                // never was
+	s.lost(a, locking.Lease{})                                       // of nothing
+	s.lost(a, locking.Lease{Keys: []string{"free"}, Owner: "other"}) // a key without a holder
 	s.busy(a, key)
 	s.release(b, s.renew(b, second))
 	s.release(a, s.try(a, "free"))

@@ -14,9 +14,9 @@ func (s *suite) free(ttl time.Duration, store locking.Store, keys ...string) {
 	s.release(store, s.acquire(ttl+3*atOnce, store, keys...))
 }
 
-// replyLostOnAcquire: the server granted, and we do not know. Nobody else holds
-// the key, so ErrBusy would be a lie; either we find out, or we say that we do
-// not know and the key is free within the TTL.
+// replyLostOnAcquire: the server granted the key, and its reply is lost. There is no
+// other holder, so ErrBusy is wrong. Either the store finds its grant, or it returns
+// ErrOutcomeUnknown and the key becomes free within the TTL.
 func replyLostOnAcquire(s *suite) {
 	ttl := s.ttl(3 * time.Second)
 	w, other := s.proxied(ttl), s.open(s.long())
@@ -25,7 +25,7 @@ func replyLostOnAcquire(s *suite) {
 	answered := time.Now()
 	switch {
 	case errors.Is(err, locking.ErrBusy):
-		s.Errorf("got %v, but nobody else holds the key", err)
+		s.Errorf("got %v, but the key has no other holder", err)
 	case err == nil:
 		s.inspect(lease, []string{key})
 		if s.Expires && lease.Until.After(answered.Add(ttl)) {

@@ -25,8 +25,8 @@ func failing(t *testing.T, s *Store, app string, n int, answer ...bson.E) {
 	}
 }
 
-// What the server says is told apart: done but not by a majority yet, not done
-// because there is no primary, and refused.
+// Three answers have three errors: done but not majority-acknowledged, not done
+// for lack of a primary, and refused.
 func TestTryAcquire_AnswersThatAreNoGrant(t *testing.T) {
 	server := startServer(t)
 	c := newCollection(t, urlOf(server))
@@ -56,8 +56,8 @@ func TestTryAcquire_AnswersThatAreNoGrant(t *testing.T) {
 	}
 }
 
-// The first to name a key makes its document. Of many who are the first one is
-// granted, and the others are told that they are late, not of a duplicate.
+// The first request for a key creates its document. Of many first requests at once
+// one is granted, and the others get ErrBusy, not a duplicate-key error.
 func TestTryAcquire_OfAKeyThatIsNewIsOneGrant(t *testing.T) {
 	t.Parallel()
 	const keys, callers = 40, 8

@@ -43,8 +43,8 @@ func (s twisted) Release(ctx context.Context, l locking.Lease) error {
 	return s.release(ctx, l)
 }
 
-// excludesNobody grants whatever it is asked for.
-func excludesNobody(s *Store) locking.Store {
+// grantsHeldKeys grants every request.
+func grantsHeldKeys(s *Store) locking.Store {
 	return twisted{Store: s, try: func(_ context.Context, keys []string) (locking.Lease, error) {
 		return locking.Lease{Keys: keys, Owner: "me", Fence: 1, Until: time.Now().Add(s.ttl)}, nil
 	}}
@@ -68,7 +68,7 @@ func (s *Store) asked(ctx context.Context, q question) error {
 	return err
 }
 
-func releasesAnybodys(s *Store) locking.Store {
+func releasesOthers(s *Store) locking.Store {
 	return twisted{Store: s, release: func(ctx context.Context, l locking.Lease) error {
 		return s.asked(ctx, question{filter: document(l), update: freed})
 	}}
@@ -104,7 +104,7 @@ func renews(q func(locking.Lease) question) func(*Store) locking.Store {
 	}
 }
 
-func renewsAnybodys(s *Store) locking.Store {
+func renewsOthers(s *Store) locking.Store {
 	return renews(func(l locking.Lease) question { return question{filter: document(l)} })(s)
 }
 
@@ -114,7 +114,7 @@ func renewsWhatRanOut(s *Store) locking.Store {
 	})(s)
 }
 
-// renewTakesAgain hides that somebody else was in between.
+// renewTakesAgain hides that there was another holder in between.
 func renewTakesAgain(s *Store) locking.Store {
 	return twisted{Store: s, renew: func(ctx context.Context, l locking.Lease) (locking.Lease, error) {
 		sent := time.Now()

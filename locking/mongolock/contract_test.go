@@ -6,8 +6,8 @@ import (
 	"shop/locking/locktest"
 )
 
-// promises of this store. Not FIFO: who asks at the right moment is served. Not
-// MultiKey: one step changes one document.
+// promises of this store. Not FIFO: the first request after the release is granted.
+// Not MultiKey: one step changes one document.
 var promises = locktest.Promises{Expires: true, Fences: true, FencePersists: true, MinTTL: TTLMin}
 
 func TestContract(t *testing.T) {

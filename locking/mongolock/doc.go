@@ -7,9 +7,9 @@
 // MongoDB has transactions, and no statement that locks a document. Two
 // transactions read a balance of 100, both work out what comes of it, both write.
 // MongoDB lets one of them commit, and the other runs again from its beginning:
-// the balance is right, but everything it did in between, a call to somebody
-// outside, has been done twice. How does one learn that one is not alone *before*
-// the work, as with FOR UPDATE?
+// the balance is right, but everything it did in between, such as a call to another
+// service, has been done twice. How does a transaction learn of another one *before*
+// its work, as with FOR UPDATE?
 //
 // # ForUpdate
 //
@@ -31,11 +31,11 @@
 // what the one before left behind; and of those that are behind their lock at one
 // time there is one.
 //
-// Nobody waits here: who comes second is refused, and has to try again. With many
-// writers of one document that is slow (the driver's backoff), so let them queue
-// before the transaction. And "once" is said of conflicts. A commit that fails, or
-// a server that does, also runs the work again: what it asks of others outside has
-// to carry a key under which they do it once.
+// No transaction waits here: the second one is refused, and has to try again. With
+// many writers of one document that is slow (the driver's backoff), so let them queue
+// before the transaction. ForUpdate prevents only the repetitions that conflicts
+// cause. After a failed commit or a failed server the work runs again too: its
+// requests to other services need a key under which each is done once.
 //
 // # The lease
 //
@@ -71,13 +71,13 @@
 //
 //	ForUpdate and Guard
 //	outside of a transaction               ErrNoTransaction: there is nothing that would hold the lock
-//	no such document                       mongo.ErrNoDocuments; an upsert would lock what nobody knows
+//	no such document                       mongo.ErrNoDocuments; an upsert would lock a document that nothing refers to
 //	another one has the document           WriteConflict at once, TransientTransactionError: WithTransaction
 //	                                       runs the callback again, if the error is returned, wrapped with %w
 //	a read came before                     the snapshot is older than the lock: WriteConflict if something
 //	                                       changed since; so lock first, and use what the lock returned
-//	two documents                          one order everywhere, as ForUpdateAll does: nobody waits, so there
-//	                                       is no deadlock, but two could refuse each other in turn
+//	two documents                          one order everywhere, as ForUpdateAll does: no wait, so no deadlock,
+//	                                       but two could refuse each other in turn
 //	the holder dies, or hangs              held until transactionLifetimeLimitSeconds (60 by default)
 //	an old fence                           ErrStale; nothing of this transaction is to stay
 //	the fences' epoch begins anew          ErrStale for ever: name the epoch in the resource

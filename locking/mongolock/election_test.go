@@ -13,8 +13,8 @@ import (
 	"shop/locking/locktest"
 )
 
-// While there is no primary nobody knows anything; when there is one again, the
-// lease is where it was, and the fence goes on.
+// Without a primary the outcome of every request is unknown. With a new primary the
+// lease is unchanged, and the fence goes on.
 func TestElection_LeaseAndFenceOutliveThePrimary(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)

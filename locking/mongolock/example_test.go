@@ -35,7 +35,7 @@ func Example() {
 
 	err = locking.Do(ctx, store, locking.Options{}, []string{"report/2026-11"}, func(ctx context.Context, l locking.Lease) error {
 		_, err := store.TryAcquire(ctx, "report/2026-11")
-		fmt.Println("someone else:", errors.Is(err, locking.ErrBusy))
+		fmt.Println("another holder:", errors.Is(err, locking.ErrBusy))
 		session, err := client.StartSession()
 		if err != nil {
 			return err
@@ -48,6 +48,6 @@ func Example() {
 	})
 	fmt.Println("done:", err)
 	// Output:
-	// someone else: true
+	// another holder: true
 	// done: <nil>
 }

@@ -45,8 +45,8 @@ func ForUpdate(ctx context.Context, c *mongo.Collection, id, into any) error {
 }
 
 // ForUpdateAll is ForUpdate for several documents, in the order of their ids as
-// BSON has them, the same for everyone: two who want the same documents meet at
-// the first, where one of them goes on. An id that is named twice is locked once.
+// BSON has them, the same in every transaction: two that name the same documents meet
+// at the first, where one of them goes on. An id that is named twice is locked once.
 func ForUpdateAll[T any, ID comparable](ctx context.Context, c *mongo.Collection, ids []ID) (map[ID]T, error) {
 	sorted, err := inOrder(ids)
 	if err != nil {

@@ -174,8 +174,8 @@ func TestForUpdate_WorkBehindItRunsOnceForEachCommit(t *testing.T) {
 	}
 }
 
-// A holder that hangs keeps everybody out, until the server aborts what is too old;
-// and its commit says so.
+// A holder that hangs keeps the lock until the server aborts its transaction at the
+// lifetime limit. Its commit then fails.
 func TestForUpdate_HolderThatHangsLosesItsLockWithItsTransaction(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)

@@ -86,7 +86,7 @@ func TestForUpdateAll_TakesIDsOfAnyType(t *testing.T) {
 	}
 }
 
-// Those who pay each other, in opposite directions, all come through, and nothing is lost.
+// Payments between the same accounts in opposite directions all commit, and no money is lost.
 func TestForUpdateAll_OppositeOrdersAllCommit(t *testing.T) {
 	t.Parallel()
 	const rounds = 15

@@ -55,7 +55,7 @@ func Guard(ctx context.Context, c *mongo.Collection, resource string, fence lock
 		return fmt.Errorf("%w: guard %q", ErrNoTransaction, resource)
 	}
 	// No upsert: of two that insert one fails with a duplicate key, a stale one
-	// too, and the transaction is aborted before anybody has said ErrStale. The
+	// too, and the transaction is aborted before Guard can return ErrStale. The
 	// counter makes it a write, hence a lock, also where the fence is equal.
 	result, err := c.UpdateOne(ctx,
 		bson.D{{Key: "_id", Value: resource}, {Key: "fence", Value: bson.D{{Key: "$lte", Value: int64(fence)}}}},
@@ -72,7 +72,7 @@ func Guard(ctx context.Context, c *mongo.Collection, resource string, fence lock
 	return nil
 }
 
-// refusal tells a fence that is too old from a guard that nobody made.
+// refusal tells a fence that is too old from a guard that does not exist.
 func refusal(ctx context.Context, c *mongo.Collection, resource string, fence locking.Fence) error {
 	if err := c.FindOne(ctx, bson.D{{Key: "_id", Value: resource}}).Err(); err != nil {
 		return err

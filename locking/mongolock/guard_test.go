@@ -66,8 +66,9 @@ func TestGuard_RefusesTheOldHolderAndAcceptsThePresentAndTheNext(t *testing.T) {
 	}
 }
 
-// The holder of 5 passed with it before, and does so again, in one transaction; the
-// holder of 6 in another. Whoever asks second begins again, and learns what he is.
+// The holder of fence 5 passed before, and passes again in one transaction; the
+// holder of 6 passes in another. The second of them gets a conflict, begins again,
+// and then passes or is stale by its fence.
 func TestGuard_OfTwoAtOnceTheSecondBeginsAgain(t *testing.T) {
 	t.Parallel()
 	for name, try := range map[string]struct {

@@ -29,7 +29,7 @@ func TestGuard_RefusesWhatGuardsNothing(t *testing.T) {
 	if err := Guard(t.Context(), c, "a", 1); !errors.Is(err, ErrNoTransaction) {
 		t.Errorf("outside of a transaction: %v, want ErrNoTransaction", err)
 	}
-	if err := Guard(x.ctx, c, "nobody's", 1); !errors.Is(err, mongo.ErrNoDocuments) || errors.Is(err, locking.ErrStale) {
+	if err := Guard(x.ctx, c, "unmade", 1); !errors.Is(err, mongo.ErrNoDocuments) || errors.Is(err, locking.ErrStale) {
 		t.Errorf("without a document: %v, want mongo.ErrNoDocuments", err)
 	}
 	if err := Guard(x.ctx, c, "a", 1); err != nil {

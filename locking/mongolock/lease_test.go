@@ -81,7 +81,7 @@ func TestRelease_LeavesTheFence(t *testing.T) {
 			t.Fatal(err)
 		}
 		if d := stateOf(t, store, "k"); d.Fence != want || int64(lease.Fence) != want || d.Owner != nil || d.Expires != nil {
-			t.Errorf("after %+v: %+v, want fence %d and nobody", lease, d, want)
+			t.Errorf("after %+v: %+v, want fence %d and no owner", lease, d, want)
 		}
 	}
 	lease := taken(t, store, "k")
@@ -91,14 +91,15 @@ func TestRelease_LeavesTheFence(t *testing.T) {
 	}
 }
 
-// T22, T23: what ran out is neither prolonged nor given back, whoever has it now.
+// T22, T23: a lease that ran out is neither renewed nor released, whether or not the
+// key has had another holder since.
 func TestLease_ThatRanOutIsLost(t *testing.T) {
 	t.Parallel()
 	for name, then := range map[string]func(*Store){
-		"nobody has it":   func(*Store) {},
-		"somebody has it": func(s *Store) { taken(t, s, "k") },
-		"somebody had it": func(s *Store) { _ = s.Release(t.Context(), taken(t, s, "k")) },
-		"it was deleted":  func(s *Store) { _, _ = s.collection.DeleteOne(t.Context(), bson.D{}) },
+		"free":                  func(*Store) {},
+		"another holder has it": func(s *Store) { taken(t, s, "k") },
+		"another holder had it": func(s *Store) { _ = s.Release(t.Context(), taken(t, s, "k")) },
+		"it was deleted":        func(s *Store) { _, _ = s.collection.DeleteOne(t.Context(), bson.D{}) },
 		"its fence is newer": func(s *Store) {
 			_, _ = s.collection.UpdateOne(t.Context(), bson.D{}, bson.D{{Key: "$inc", Value: bson.D{{Key: "fence", Value: 1}}}})
 		},

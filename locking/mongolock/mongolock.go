@@ -64,7 +64,7 @@ func margin(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Milliseco
 // in which TryAcquire asks again.
 func requestTimeout(ttl time.Duration) time.Duration { return ttl / 6 }
 
-// TryAcquire takes the key. It returns locking.ErrBusy if someone else has it.
+// TryAcquire takes the key. It returns locking.ErrBusy if another holder has it.
 //
 // An answer that does not come is asked for again, as the same owner, for at most
 // half the TTL. If it never comes, or ctx ends first, the error is

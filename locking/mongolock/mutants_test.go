@@ -18,13 +18,13 @@ type mutant struct {
 }
 
 func mutants() map[string]mutant {
-	own, grows := "Own/ReleaseAndRenewTouchNobodyElses", "Fence/GrowsOverGrants"
+	own, grows := "Own/ReleaseAndRenewTouchOnlyTheirOwn", "Fence/GrowsOverGrants"
 	return map[string]mutant{
-		"excludes nobody":             {excludesNobody, []string{"Exclusion/GoroutinesShareOneStore", "Exclusion/SeveralStores", own, grows}},
-		"releases anybody's":          {releasesAnybodys, []string{own}},
+		"grants held keys":            {grantsHeldKeys, []string{"Exclusion/GoroutinesShareOneStore", "Exclusion/SeveralStores", own, grows}},
+		"releases others' locks":      {releasesOthers, []string{own}},
 		"releases nothing":            {releasesNothing, []string{"Lost/StaysLost", "Do/PanicFreesTheKeys"}},
 		"release deletes":             {releaseDeletes, []string{grows}},
-		"renews anybody's":            {renewsAnybodys, []string{own, "Own/RefusedRenewProlongsNothing"}},
+		"renews others' locks":        {renewsOthers, []string{own, "Own/RefusedRenewProlongsNothing"}},
 		"renews what ran out":         {renewsWhatRanOut, []string{"Lost/StaysLost"}},
 		"renew takes again":           {renewTakesAgain, []string{"Lost/StaysLost"}},
 		"renew does nothing":          {renewDoesNothing, []string{"Renew/KeepsTheKeysPastTheTTL", "Lost/StaysLost"}},

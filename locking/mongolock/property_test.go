@@ -12,17 +12,18 @@ import (
 )
 
 // interleaving runs transactions, one holder each, in a random order of their steps
-// (guard, then commit or abort) and knows at each moment what each must be told.
+// (guard, then commit or abort) and knows at each step which answer each must get.
 //
-// The model: who is older than what has committed is stale, whoever is in the
-// middle; else, if somebody is, it is a conflict; else he is in the middle now.
+// The model: a guard with a fence older than the greatest committed one is stale,
+// whether or not a transaction is open. Otherwise, if another transaction is open, it
+// is a conflict. Otherwise its own transaction is the open one.
 type interleaving struct {
 	t         *testing.T
 	guards    *mongo.Collection
 	random    *rand.Rand
 	resource  string
 	committed locking.Fence // the newest
-	owner     *tx           // in the middle; nil: nobody
+	owner     *tx           // the open transaction; nil: none
 	fence     locking.Fence // the owner's
 	history   []string
 	refused   int

@@ -10,17 +10,17 @@ import (
 	"shop/locking/locktest"
 )
 
-// T18: who repeats a request by himself is told "busy" by his own lock. We know our
-// own when we see it, and it keeps its fence.
+// T18: a client that repeats its own request finds the key busy by its own lock. The
+// Store recognizes its own lease, which keeps its fence.
 func TestTryAcquire_LostAnswerIsNotBusy(t *testing.T) {
 	t.Parallel()
 	for name, try := range map[string]struct {
 		reset    bool
 		settings string
 	}{
-		"silence":                          {false, ""},
-		"connection reset":                 {true, ""},
-		"connection reset, nobody retries": {true, "&retryWrites=false"},
+		"silence":                         {false, ""},
+		"connection reset":                {true, ""},
+		"connection reset, without retry": {true, "&retryWrites=false"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -105,8 +105,8 @@ func TestTryAcquire_SilenceIsNotTheCallersDeadline(t *testing.T) {
 	}
 }
 
-// A release that never arrived is sent again in the background: nobody has to wait
-// for the TTL.
+// A release that never arrived is sent again in the background: the next holder does
+// not wait for the TTL.
 func TestRelease_LostRequestIsSentAgain(t *testing.T) {
 	t.Parallel()
 	store, p, other := disturbed(t, 12*time.Second)

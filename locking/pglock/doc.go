@@ -2,13 +2,13 @@
 //
 // # The question
 //
-// A lease says "yours", for a while. Whoever is paused, or whose packet is late,
-// writes after that while, when it is somebody else's. No look at a clock
-// prevents it: the pause comes between the look and the write. What does?
+// A lease grants a key for a limited time. A holder that is paused, or whose packet
+// is late, writes after that time, when the key has another holder. No look at a
+// clock prevents it: the pause comes between the look and the write. What does?
 //
 // # The guard
 //
-// The database does, if it is told who is newer. Each grant of a lease has a
+// The database does, if it knows which holder is newer. Each grant of a lease has a
 // Fence, greater than all before it. Guard takes it along into the transaction
 // that writes, and keeps the greatest one beside the resource:
 //
@@ -43,9 +43,9 @@
 //
 // # What goes wrong, and what happens then
 //
-//	an old holder comes late               ErrStale; nothing of his transaction stays
-//	… while the new one is in the middle   he waits for his end, and is then ErrStale
-//	… and the new one rolls back           he passes: nobody newer has written
+//	an old holder comes late               ErrStale; nothing of its transaction stays
+//	… while the new one's tx is open       it waits for that to end, and is then ErrStale
+//	… and the new one rolls back           it passes: no newer holder has written
 //	one holder commits several times       equal passes
 //	two resources                          guard them in one order everywhere, or deadlock (40P01)
 //	REPEATABLE READ, SERIALIZABLE          a lost race is 40001 first; run again, it is ErrStale

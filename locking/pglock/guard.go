@@ -38,9 +38,9 @@ func Guard(ctx context.Context, tx Tx, resource string, fence locking.Fence) err
 	if status := tx.Conn().PgConn().TxStatus(); status == 'I' {
 		return fmt.Errorf("%w: %q is guarded in autocommit", ErrUnfenced, resource)
 	}
-	// Check, lock and news are one statement. Whoever finds the row locked waits
-	// for its end, and then WHERE is evaluated on what that left behind; an insert
-	// that finds an insert under way waits as well. Setting the same value again
+	// Check, lock and update are one statement. A statement that finds the row locked
+	// waits for that transaction to end, and evaluates WHERE on the row as it is then.
+	// An insert that finds an insert under way waits as well. Setting the same value again
 	// is an update to PostgreSQL: a new row version, and a lock. Where WHERE is
 	// false the row stays locked too, until the rollback.
 	tag, err := tx.Exec(ctx, `

@@ -56,7 +56,7 @@ func TestGuard_RefusesTheOldHolderAndAcceptsThePresentAndTheNext(t *testing.T) {
 }
 
 // A guard in one transaction, another in a second, which waits; then the first ends.
-func TestGuard_WaitsForWhoeverIsInTheMiddleAndThenDecides(t *testing.T) {
+func TestGuard_WaitsForTheOpenTransactionAndThenDecides(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		first, second locking.Fence
@@ -100,7 +100,7 @@ func TestGuard_WaitsForWhoeverIsInTheMiddleAndThenDecides(t *testing.T) {
 }
 
 // The snapshot is older than the winner: that is 40001, before any fence is
-// compared. Run again, with a new snapshot, the loser learns what he is.
+// compared. Run again, with a new snapshot, the loser is ErrStale.
 func TestGuard_UnderASnapshotALostRaceIs40001First(t *testing.T) {
 	t.Parallel()
 	for _, level := range []pgx.TxIsoLevel{pgx.RepeatableRead, pgx.Serializable} {

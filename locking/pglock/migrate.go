@@ -15,11 +15,11 @@ import (
 //go:embed migrations/*.sql
 var Migrations embed.FS
 
-// migrateKey is the advisory lock of Migrate: any number that nobody else uses.
+// migrateKey is the advisory lock of Migrate: any number that has no other use.
 const migrateKey = 0x70676c6f636b // "pglock"
 
-// Migrate runs Migrations on the first schema of conn's search_path, for those
-// who have no tool for it. Each of them may run again.
+// Migrate runs Migrations on the first schema of conn's search_path, for programs
+// without a migration tool. Each of them may run again.
 func Migrate(ctx context.Context, conn *pgx.Conn) error {
 	files, err := fs.Glob(Migrations, "migrations/*.sql")
 	if err != nil {

@@ -16,11 +16,11 @@ import (
 
 // interleaving runs transactions, one holder each, in a random order of their
 // steps (guard, then commit or rollback) and knows at each moment what each
-// of them must be told.
+// of them must be answered.
 //
 // The model: one transaction has the row, from its answer to its end, accepted or
-// refused; the others that asked wait. Whoever gets it next is
-// accepted exactly if nobody newer has committed.
+// refused; the others that asked wait. The next one to get the row is
+// accepted exactly if no newer holder has committed.
 type interleaving struct {
 	t         *testing.T
 	pool      *pgxpool.Pool
@@ -79,7 +79,7 @@ func (r *interleaving) run(n int) (refused int) {
 	return refused
 }
 
-// ask lets one of those who have not begun send its guard.
+// ask lets one of the holders that have not begun send its guard.
 func (r *interleaving) ask() {
 	i := r.random.IntN(len(r.fresh))
 	h := r.fresh[i]
@@ -97,7 +97,7 @@ func (r *interleaving) ask() {
 	r.next()
 }
 
-// end ends the transaction that has the row, and sees who gets it.
+// end ends the transaction that has the row, and waits for the next one to get it.
 func (r *interleaving) end() (refused int) {
 	h := r.owner
 	commit := h.err == nil && r.random.IntN(3) > 0
@@ -123,14 +123,14 @@ func (r *interleaving) end() (refused int) {
 	return refused
 }
 
-// next waits for the one who gets the row, whoever it is: PostgreSQL promises no order.
+// next waits until any of the waiting transactions has the row: PostgreSQL promises no order.
 func (r *interleaving) next() {
 	select {
 	case r.owner = <-r.told:
 		r.waiting--
 		r.judge(r.owner)
 	case <-time.After(10 * time.Second):
-		r.t.Fatal("nobody gets the row")
+		r.t.Fatal("no transaction gets the row")
 	}
 }
 

@@ -23,7 +23,7 @@ var renewLua string
 var releaseLua string
 
 // scripts are sent by their hash, and in full when the server does not know
-// them (it was restarted, or someone ran SCRIPT FLUSH).
+// them (after a restart or a SCRIPT FLUSH).
 type scripts struct{ acquire, renew, release *redis.Script }
 
 func newScripts() scripts {

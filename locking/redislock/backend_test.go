@@ -122,8 +122,8 @@ func storeAt(t testing.TB, u string, ttl time.Duration, o Options) *Store {
 	return store
 }
 
-// newPrefix gives a prefix that nobody else has, and removes what will be under
-// it when the test ends: fence counters have no TTL.
+// newPrefix returns a prefix of this test alone, and removes the keys under it when
+// the test ends: fence counters have no TTL.
 func newPrefix(t testing.TB, u string) string {
 	t.Helper()
 	prefix := "test-" + rand.Text()

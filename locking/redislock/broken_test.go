@@ -53,8 +53,8 @@ func (s twisted) Release(ctx context.Context, l locking.Lease) error {
 	return s.release(ctx, l)
 }
 
-// excludesNobody grants whatever it is asked for.
-func excludesNobody(s *Store) locking.Store {
+// grantsHeldKeys grants every request.
+func grantsHeldKeys(s *Store) locking.Store {
 	return twisted{Store: s, try: func(_ context.Context, keys []string) (locking.Lease, error) {
 		return locking.Lease{Keys: keys, Owner: "me", Fence: 1, Until: time.Now().Add(s.ttl)}, nil
 	}}
@@ -146,8 +146,8 @@ func guesses(s *Store) locking.Store {
 	}
 }
 
-// queue stands in front of stores and serves those who wait in an order of its
-// own. With pick = first it is a FIFO, in this process.
+// queue stands in front of stores and serves the waiters in an order of its own.
+// With pick = first it is a FIFO, in this process.
 type queue struct {
 	pick    func(waiting int) int
 	mu      sync.Mutex

@@ -9,8 +9,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// T18 and T19: a client whose settings would break a lock is refused, and told
-// which and why.
+// T18 and T19: a client whose settings would break a lock is refused, and the error
+// names each setting and why.
 func TestNew_RefusesClientsThatBreakLocks(t *testing.T) {
 	const ttl = 2 * time.Second
 	tuned := func(change func(*redis.Options)) redis.UniversalClient {

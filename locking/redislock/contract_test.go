@@ -6,7 +6,7 @@ import (
 	"shop/locking/locktest"
 )
 
-// promises of this store. Not FIFO: who asks at the right moment is served.
+// promises of this store. Not FIFO: the first request after the release is granted.
 var promises = locktest.Promises{Expires: true, Fences: true, FencePersists: true, MultiKey: true, MinTTL: TTLMin}
 
 func TestContract(t *testing.T) {

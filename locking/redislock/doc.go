@@ -65,9 +65,9 @@
 //	no server                           an error at once (refused), or      the same
 //	                                    within the time-outs (silent)
 //
-// So it promises exclusion among those who look at Until, on a server that keeps
+// So it promises exclusion among holders that stop at Until, on a server that keeps
 // its memory; that a dead holder's keys are free within the TTL; and a fence.
-// It does not promise fairness: who asks at the right moment is served.
+// It does not promise fairness: the first request after the release is granted.
 // And WAIT or min-replicas-to-write only make the window of a failover smaller.
 //
 // Against eviction: maxmemory-policy noeviction, or a server for locks alone.

@@ -27,13 +27,13 @@ func Example() {
 
 	err = locking.Do(ctx, store, locking.Options{}, []string{"report/2026-11"}, func(ctx context.Context, l locking.Lease) error {
 		_, err := store.TryAcquire(ctx, "report/2026-11")
-		fmt.Println("someone else:", errors.Is(err, locking.ErrBusy))
+		fmt.Println("another holder:", errors.Is(err, locking.ErrBusy))
 		fmt.Println("a fence to write with:", l.Fence > 0)
 		return nil
 	})
 	fmt.Println("done:", err)
 	// Output:
-	// someone else: true
+	// another holder: true
 	// a fence to write with: true
 	// done: <nil>
 }

@@ -56,7 +56,7 @@ func TestGhost_AfterTheLeaseDoesNotBringItBack(t *testing.T) {
 	take(t, store, "k")
 }
 
-// It does not touch anybody who has come after.
+// It does not touch the lock of the next holder.
 func TestGhost_DoesNotTouchTheNextHolder(t *testing.T) {
 	store := newStore(t, time.Minute)
 	lease := take(t, store, "k")
@@ -71,8 +71,8 @@ func TestGhost_DoesNotTouchTheNextHolder(t *testing.T) {
 	}
 }
 
-// A grant of which a part has gone is no grant: the owner who asks again gets a
-// new one, with a new fence, over all of its keys.
+// A grant of which a part is gone is no grant: the owner that asks again gets a new
+// one, with a new fence, over all of its keys.
 func TestGhost_OfAGrantThatIsNotWholeIsANewGrant(t *testing.T) {
 	store := newStore(t, time.Minute)
 	lease := take(t, store, "a", "b")
@@ -89,7 +89,7 @@ func TestGhost_OfAGrantThatIsNotWholeIsANewGrant(t *testing.T) {
 }
 
 // An owner is the whole of what follows the fence, and not the end of it.
-func TestScripts_OwnerThatEndsLikeOursIsSomebodyElse(t *testing.T) {
+func TestScripts_OwnerWithTheSameSuffixIsAnotherOwner(t *testing.T) {
 	store := newStore(t, time.Minute)
 	locks, all := store.names([]string{"k"})
 	for _, foreign := range []string{"1:another-me", "1:another:me", "1me", ":me", "me"} {

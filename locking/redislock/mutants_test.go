@@ -35,9 +35,9 @@ func mutants(t testing.TB) map[string]mutant {
 	renew := func(from, to string) func(*Store) locking.Store {
 		return script(func(s *scripts) { s.renew = edited(t, renewLua, from, to) })
 	}
-	own, compare := "Own/ReleaseAndRenewTouchNobodyElses", "if redis.call('GET', KEYS[i]) ~= ARGV[1] then return 0 end"
+	own, compare := "Own/ReleaseAndRenewTouchOnlyTheirOwn", "if redis.call('GET', KEYS[i]) ~= ARGV[1] then return 0 end"
 	return map[string]mutant{
-		"excludes nobody":       {excludesNobody, []string{"Exclusion/GoroutinesShareOneStore", "Exclusion/SeveralStores", own, "Fence/GrowsOverGrants"}},
+		"grants held keys":      {grantsHeldKeys, []string{"Exclusion/GoroutinesShareOneStore", "Exclusion/SeveralStores", own, "Fence/GrowsOverGrants"}},
 		"release by plain DEL":  {script(func(s *scripts) { s.release = everybodys }), []string{own}},
 		"release of no one":     {script(func(s *scripts) { s.release = redis.NewScript(`return #KEYS`) }), []string{"Lost/StaysLost", "Do/PanicFreesTheKeys", "Multi/AllOrNone"}},
 		"renew without owner":   {renew(compare, "if not redis.call('GET', KEYS[i]) then return 0 end"), []string{own}},
@@ -112,8 +112,8 @@ func TestContract_NoticesWrongPromises(t *testing.T) {
 	wantFailing(t, forgetful, promises, "Fence/SurvivesRestart")
 }
 
-// Those who wait are served as promised: a queue passes, a stack does not, and a
-// queue that is not promised is noticed as well.
+// Waiters are served as promised: a queue passes, a stack does not, and a queue that
+// is not promised fails as well.
 func TestContract_NoticesTheOrderOfGrants(t *testing.T) {
 	t.Parallel()
 	inOrder := func(pick func(int) int) locktest.Open {

@@ -55,7 +55,7 @@ func TestNames_AreDifferentForDifferentKeysAndStores(t *testing.T) {
 }
 
 // The package's documentation shows the names; they are part of the contract
-// between versions of a program, and between it and who looks with redis-cli.
+// between versions of a program, and between the program and an operator with redis-cli.
 func TestNames_AreAsDocumented(t *testing.T) {
 	_, all := (&Store{prefix: "lock"}).names([]string{"sku-1"})
 	text, err := os.ReadFile("doc.go")

@@ -79,7 +79,7 @@ func New(client redis.UniversalClient, ttl time.Duration, o Options) (*Store, er
 // run at different rates, and 2 ms because Redis counts whole milliseconds.
 func margin(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecond }
 
-// TryAcquire takes all keys or none. It returns locking.ErrBusy if someone else
+// TryAcquire takes all keys or none. It returns locking.ErrBusy if another holder
 // has one of them.
 //
 // An answer that does not come is asked for again, as the same owner, for at

@@ -61,7 +61,7 @@ func TestSentinel_FailoverLosesTheLock(t *testing.T) {
 	if err := store.Release(t.Context(), before); err != nil {
 		t.Fatal(err)
 	}
-	line.Down() // from here on the replica hears nothing
+	line.Down() // the replica receives no write after this
 	first := take(t, store, "k")
 	wantBusy(t, store, "k")
 	master.Kill()

@@ -12,8 +12,8 @@ import (
 	"shop/locking/locktest"
 )
 
-// From a server that has just been silent nobody waits for an answer beyond the
-// end of ctx, although the socket is read for ten seconds.
+// A request to a server that has just fallen silent returns at the end of ctx,
+// although the socket is read for ten seconds.
 func TestRenew_CancellationIsHeardFromASilentServer(t *testing.T) {
 	const wait, ttl = 10 * time.Second, time.Minute
 	p := newProxy(t, hostOf(t, redisURL(t)))

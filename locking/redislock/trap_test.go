@@ -67,8 +67,8 @@ func TestRenew_LateAnswerDoesNotProlongTrust(t *testing.T) {
 	}
 }
 
-// T18: a client that repeats a SET NX by itself is told "busy" by its own lock.
-// We ask again ourselves, know our own lock when we see it, and keep its fence.
+// T18: a client that repeats a SET NX by itself finds the key busy by its own lock.
+// The Store repeats the request itself, recognizes its own lock, and keeps its fence.
 func TestTryAcquire_LostAnswerIsNotBusy(t *testing.T) {
 	for name, reset := range map[string]bool{"silence": false, "connection reset": true} {
 		t.Run(name, func(t *testing.T) {
@@ -148,7 +148,7 @@ func TestRelease_LeavesTheNextHolderAlone(t *testing.T) {
 	}
 }
 
-// T23: a renewal that takes a lost lock again hides that someone else had it.
+// T23: a renewal that takes a lost lock again hides that there was another holder.
 func TestRenew_NeverTakesAgain(t *testing.T) {
 	store := newStore(t, time.Minute)
 	lease := take(t, store, "a", "b")
@@ -165,8 +165,8 @@ func TestRenew_NeverTakesAgain(t *testing.T) {
 	take(t, store, "a", "b") // what was left of the lease is free as well
 }
 
-// A release that never arrived is sent again in the background: nobody has to
-// wait for the TTL.
+// A release that never arrived is sent again in the background: the next holder does
+// not wait for the TTL.
 func TestRelease_LostRequestIsSentAgain(t *testing.T) {
 	const ttl = 30 * time.Second
 	store, p, other := behindProxy(t, ttl)

@@ -10,8 +10,8 @@ import (
 )
 
 // Only an ERROR says that the COMMIT did not happen. A FATAL may arrive after
-// it: the backend was told to end when it had just committed. So short a moment
-// cannot be hit from outside.
+// it: the backend was terminated just after it had committed. A test with a real
+// server cannot hit so short a moment.
 func TestCommit_OnlyAnErrorOfTheServerIsARefusal(t *testing.T) {
 	t.Parallel()
 	for want, errs := range map[bool][]error{

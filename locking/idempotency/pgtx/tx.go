@@ -198,8 +198,8 @@ func (t *Tx) insertKey(reply idempotency.Reply) {
 	t.key = t.queue[len(t.queue)-1]
 }
 
-// commit sends the rest and COMMIT. From here on nothing can cancel: a cancelled
-// ctx would close the connection, not undo what the server has received.
+// commit sends the rest and COMMIT. From here on the commit cannot be cancelled: a
+// cancelled ctx would close the connection, not undo what the server has received.
 func (t *Tx) commit(ctx context.Context) error {
 	if err := t.Step(ctx, BeforeCommit); err != nil {
 		return err

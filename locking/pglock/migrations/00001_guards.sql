@@ -1,6 +1,6 @@
 -- +goose Up
 -- One row for each resource that was ever guarded. It stays for ever: a row that
--- is deleted forgets its fence, and lets in whoever was refused.
+-- is deleted forgets its fence, and the holders that it refused would pass.
 CREATE TABLE IF NOT EXISTS guards (
     resource text COLLATE "C" PRIMARY KEY CHECK (octet_length(resource) BETWEEN 1 AND 512),
     fence    bigint NOT NULL CHECK (fence > 0)
