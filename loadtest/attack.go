@@ -64,7 +64,7 @@ func (h Headers) of(i Intent) http.Header {
 	return header
 }
 
-// pacer waits for the moment of the next request. Twins have the same moment, so
+// pacer waits for the moment of the next request. Duplicates have the same moment, so
 // the second is sent at once, on a worker of its own.
 type pacer []ScheduledRequest
 

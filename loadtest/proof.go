@@ -44,7 +44,6 @@ func (p *Proof) Run(ctx context.Context) (Report, error) {
 		Load: p.Load, Calm: p.Calm, Bound: map[string]time.Duration{}, When: time.Now(),
 	}
 	for i, s := range p.Scenarios {
-		began := time.Now()
 		flow, ttl := s.Flow, p.LockTTL[s.Flow.Name]
 		report.Bound[flow.Name] = max(report.Bound[flow.Name], flow.Bound(s.Fault, ttl))
 		load := flow.Load(p.loadOf(s), s.Fault, ttl)
@@ -55,7 +54,6 @@ func (p *Proof) Run(ctx context.Context) (Report, error) {
 			report.AsExpected = false // the rest is not known
 			return report, fmt.Errorf("%s: %w", s.Name(), err)
 		}
-		result.Lasted = time.Since(began)
 		report.Scenarios = append(report.Scenarios, result)
 		report.AsExpected = report.AsExpected && result.AsExpected
 		p.Say("    %s", result.Sentence())
@@ -108,9 +106,7 @@ func (p *Proof) scenario(ctx context.Context, t *Trial) (Result, error) {
 	if t.fault, err = p.Fault(t); err != nil {
 		return Result{}, err
 	}
-	result, err := t.run(ctx)
-	result.Logs = program.Logs
-	return result, err
+	return t.run(ctx)
 }
 
 // Credentials are those of one client.

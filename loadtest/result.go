@@ -67,8 +67,6 @@ type Detail struct {
 	Epoch        time.Time
 	Samples      []Sample
 	Story        *Story
-	Lasted       time.Duration
-	Logs         string
 }
 
 // Name of the scenario.

@@ -50,14 +50,14 @@ func TestTemplate_SameSeedSameRequestsUnderNewKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(first) != 110 || first[0].Intent != first[1].Intent || first[0].Replica == first[1].Replica {
-		t.Errorf("%d shots, want 100 and 10 twins at other replicas", len(first))
+		t.Errorf("%d requests, want 100 and 10 duplicates at other replicas", len(first))
 	}
 	for i := range first {
 		a, b := first[i].Intent, second[i].Intent
 		_, bodyA, _ := strings.Cut(string(a.Body), " ")
 		_, bodyB, _ := strings.Cut(string(b.Body), " ")
 		if a.Path != b.Path || bodyA != bodyB || a.Key == b.Key || !strings.HasPrefix(string(a.Body), a.Key) {
-			t.Fatalf("shot %d: %s %s and %s %s", i, a.Path, a.Body, b.Path, b.Body)
+			t.Fatalf("request %d: %s %s and %s %s", i, a.Path, a.Body, b.Path, b.Body)
 		}
 	}
 	if _, err := (&Template{Body: "{{.Nothing}}"}).schedule(load); err == nil {
@@ -147,7 +147,7 @@ func TestTarget_IsJudgedByItsOwnersSQLOverWhatClientsWereTold(t *testing.T) {
 	}
 }
 
-func TestTarget_QueriesThatCannotRunAreAnErrorBeforeTheFirstShot(t *testing.T) {
+func TestTarget_QueriesThatCannotRunAreAnErrorBeforeTheFirstRequest(t *testing.T) {
 	for name, sql := range map[string]string{
 		"none":        "-- to be written\n",
 		"a typo":      "SELECT 1 WHERE false;\nSELEKT 1;",

@@ -78,7 +78,7 @@ func (c *app) proveTarget(ctx context.Context, tell *progress) (loadtest.Report,
 		Say:       tell.say,
 		Tick:      tell.tick,
 	}
-	if err := os.MkdirAll(c.Out, 0o755); err != nil { // before the first shot
+	if err := os.MkdirAll(c.Out, 0o755); err != nil { // before the first request
 		return loadtest.Report{}, err
 	}
 	return target.Run(ctx)

@@ -14,7 +14,7 @@ import (
 func TestCommitUnknown_OfRealOperationsNothingIsLostAndAllIsResolved(t *testing.T) {
 	for _, strategy := range []string{"lockid", "inc"} {
 		t.Run(strategy, func(t *testing.T) {
-			c := newTill(t, testbed.Env(t, "SHOP_MONGO_URL"), strategy, 3)
+			c := newPair(t, testbed.Env(t, "SHOP_MONGO_URL"), strategy, 3)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			done := make(chan int64, 1)

@@ -108,7 +108,7 @@ func TestPrimaryKill_TakesBackWhatThePrimaryAloneHadAndNothingElse(t *testing.T)
 func TestPrimaryKill_OfRealOperationsNothingIsLost(t *testing.T) {
 	t.Parallel()
 	url, set := private(t, "mongo3")
-	c := newTill(t, url, "lockid", 3)
+	c := newPair(t, url, "lockid", 3)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	done := make(chan int64, 1)

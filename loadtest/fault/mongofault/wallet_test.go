@@ -16,8 +16,8 @@ import (
 	"shop/wallet"
 )
 
-// till is two wallets of one owner, and replicas behind a proxy each.
-type till struct {
+// pair is two wallets of one owner, and replicas behind a proxy each.
+type pair struct {
 	t        *testing.T
 	db       *mongo.Database // past every proxy
 	wires    []*Proxy
@@ -29,14 +29,14 @@ type till struct {
 	events map[wallet.EventKind]int64
 }
 
-func newTill(t *testing.T, url, strategy string, replicas int) *till {
+func newPair(t *testing.T, url, strategy string, replicas int) *pair {
 	t.Helper()
 	db := connectAs(t, url).Database("fault_" + bson.NewObjectID().Hex())
 	t.Cleanup(func() { _ = db.Drop(context.Background()) })
 	if err := wallet.Migrate(t.Context(), db); err != nil {
 		t.Fatal(err)
 	}
-	c := &till{t: t, db: db, owner: uuid.New(), wallets: [2]uuid.UUID{uuid.New(), uuid.New()}, events: map[wallet.EventKind]int64{}}
+	c := &pair{t: t, db: db, owner: uuid.New(), wallets: [2]uuid.UUID{uuid.New(), uuid.New()}, events: map[wallet.EventKind]int64{}}
 	past, err := wallet.New(wallet.Config{Database: db})
 	if err != nil {
 		t.Fatal(err)
@@ -60,7 +60,7 @@ func newTill(t *testing.T, url, strategy string, replicas int) *till {
 	return c
 }
 
-func (c *till) count(kind wallet.EventKind, _ string) {
+func (c *pair) count(kind wallet.EventKind, _ string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.events[kind]++
@@ -84,7 +84,7 @@ func connectAs(t *testing.T, url string) *mongo.Client {
 // churn lets clients of each replica credit, debit (often too much) and pay,
 // until ctx ends; each has one operation that it asks for until it has an
 // answer. It returns how many there are.
-func (c *till) churn(ctx context.Context, clients int) int64 {
+func (c *pair) churn(ctx context.Context, clients int) int64 {
 	var done atomic.Int64
 	var working sync.WaitGroup
 	for n, svc := range c.replicas {
@@ -106,7 +106,7 @@ func (c *till) churn(ctx context.Context, clients int) int64 {
 	return done.Load()
 }
 
-func (c *till) operate(svc *wallet.Service, req wallet.Request, i int) (err error) {
+func (c *pair) operate(svc *wallet.Service, req wallet.Request, i int) (err error) {
 	from, to := c.wallets[i%2], c.wallets[1-i%2]
 	switch i % 3 {
 	case 0:
@@ -120,7 +120,7 @@ func (c *till) operate(svc *wallet.Service, req wallet.Request, i int) (err erro
 }
 
 // wrong is by how much the balances are not what the entries say.
-func (c *till) wrong() int64 {
+func (c *pair) wrong() int64 {
 	c.t.Helper()
 	sumOf := func(collection, expression string) int64 {
 		cursor, err := c.db.Collection(collection).Aggregate(c.t.Context(), mongo.Pipeline{
@@ -138,7 +138,7 @@ func (c *till) wrong() int64 {
 	return sumOf("wallets", "$balance") - sumOf("wallets", "$opening") - sumOf("wallet_entries", "$delta")
 }
 
-func (c *till) operations() int64 {
+func (c *pair) operations() int64 {
 	c.t.Helper()
 	n, err := c.db.Collection("wallet_operations").CountDocuments(c.t.Context(), bson.D{})
 	if err != nil {
@@ -153,7 +153,7 @@ func TestBreaches_OfEachStrategy(t *testing.T) {
 		"lockid": "", "inc": "", "lock-late": "", "txn": "R1", "constant-lock": "R2", "naive": "R3",
 	} {
 		t.Run(strategy, func(t *testing.T) {
-			c := newTill(t, testbed.Env(t, "SHOP_MONGO_URL"), strategy, 2)
+			c := newPair(t, testbed.Env(t, "SHOP_MONGO_URL"), strategy, 2)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
 			done := c.churn(ctx, 3)

@@ -51,7 +51,7 @@ func TestCommitCut_NothingIsCutWhereNothingIsWritten(t *testing.T) {
 	b := newBank(t)
 	w := b.proxy()
 	conn := b.connect(w.URL())
-	strike := beside(func() error {
+	injection := concurrently(func() error {
 		events, err := CommitCut{Proxies: []*Proxy{w}, Every: time.Millisecond}.Inject(t.Context(), 50*time.Millisecond)
 		if events[0].Hits != 0 {
 			t.Errorf("%+v", events)
@@ -60,7 +60,7 @@ func TestCommitCut_NothingIsCutWhereNothingIsWritten(t *testing.T) {
 	})
 	for done := false; !done; {
 		select {
-		case err := <-strike:
+		case err := <-injection:
 			if err != nil {
 				t.Error(err)
 			}

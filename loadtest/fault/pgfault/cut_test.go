@@ -18,7 +18,7 @@ func TestProxy_AHeldSegmentIsDeliveredAlsoWhenItsSenderHasGone(t *testing.T) {
 	held, release := w.hold(touches)
 	defer release()
 	ctx, leave := context.WithCancel(t.Context())
-	sent := beside(func() error { return b.unfenced(ctx, conn, 10) })
+	sent := concurrently(func() error { return b.unfenced(ctx, conn, 10) })
 	p := soon(t, "the segment", held)
 	leave()
 	if err := soon(t, "the sender", sent); !errors.Is(err, context.Canceled) {

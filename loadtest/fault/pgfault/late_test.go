@@ -76,7 +76,7 @@ func (r *branch) begin(t *testing.T, w *Proxy) (end func() error) {
 	t.Helper()
 	conn := r.bank.connect(w.URL())
 	ctx, stop := context.WithCancel(t.Context())
-	writing := beside(func() error { return r.write(ctx, conn) })
+	writing := concurrently(func() error { return r.write(ctx, conn) })
 	end = sync.OnceValue(func() error {
 		stop()
 		return soon(t, "the replica", writing)
@@ -231,13 +231,13 @@ func TestLateWrite_AGuardedReadGoesBy(t *testing.T) {
 		batch.Queue("commit")
 		return conn.SendBatch(context.Background(), batch).Close()
 	}
-	if err := soon(t, "the guarded read", beside(func() error { return send(false) })); err != nil {
+	if err := soon(t, "the guarded read", concurrently(func() error { return send(false) })); err != nil {
 		t.Fatal(err)
 	}
 	if len(held) != 0 {
 		t.Error("the guarded read was held")
 	}
-	sent := beside(func() error { return send(true) })
+	sent := concurrently(func() error { return send(true) })
 	soon(t, "the write is held", held)
 	release()
 	if err := soon(t, "the write", sent); err != nil {

@@ -19,8 +19,8 @@ func soon[T any](t testing.TB, what string, c <-chan T) (v T) {
 	return v
 }
 
-// beside runs f, and tells how it ended.
-func beside(f func() error) <-chan error {
+// concurrently runs f, and tells how it ended.
+func concurrently(f func() error) <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- f() }()
 	return done
@@ -120,7 +120,7 @@ func TestProxy_CloseBreaksWhatIsHeldAndRefusesWhatComes(t *testing.T) {
 	conn := b.connect(w.URL())
 	held, release := w.hold(all)
 	defer release()
-	sent := beside(func() error { return b.unfenced(t.Context(), conn, 10) })
+	sent := concurrently(func() error { return b.unfenced(t.Context(), conn, 10) })
 	p := soon(t, "the segment", held)
 	w.Close()
 	w.Close()

@@ -31,9 +31,9 @@ func TestStory_FirstTheClashThenTheSalesBeyondTheEnd(t *testing.T) {
 		t.Errorf("the shelf: %s", over.Text)
 	}
 	lonely := func(n int) []sale { return slices.Repeat([]sale{sold("x", 0, 1, 0, 1)}, n) }
-	crowd := []sale{sold("l", 0, 1, 1, 9), sold("m", 1, 1, 1, 9), sold("n", 2, 1, 1, 9)}
-	if place, met := clashes(slices.Concat(lonely(5), crowd, lonely(9))); met < 3 || place > 5 || place < 2 {
-		t.Errorf("a crowd of 3 at 5: %d met, shown from %d", met, place)
+	together := []sale{sold("l", 0, 1, 1, 9), sold("m", 1, 1, 1, 9), sold("n", 2, 1, 1, 9)}
+	if place, met := clashes(slices.Concat(lonely(5), together, lonely(9))); met < 3 || place > 5 || place < 2 {
+		t.Errorf("3 at once at 5: %d met, shown from %d", met, place)
 	}
 	if (*oversale)(nil).story(nil) != nil {
 		t.Error("a story of nothing")

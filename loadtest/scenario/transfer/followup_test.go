@@ -18,14 +18,14 @@ func held(h Hold, body string) loadtest.Record {
 func TestSettle_AHoldIsPostedAndVoidedAtOneMomentOnTwoReplicas(t *testing.T) {
 	end := time.Now().Add(time.Minute)
 	body := fmt.Sprintf(`{"id":%q,"expires_at":%q}`, transfer1, end.Format(time.RFC3339Nano))
-	shots := settle(held(Hold{Settle: -time.Second, Part: true, Post: 1, Void: 2}, body))
-	if len(shots) != 2 || (shots[0].At-shots[1].At).Abs() > 0 || shots[0].Replica != 1 || shots[1].Replica != 2 {
-		t.Fatalf("%+v", shots)
+	requests := settle(held(Hold{Settle: -time.Second, Part: true, Post: 1, Void: 2}, body))
+	if len(requests) != 2 || (requests[0].At-requests[1].At).Abs() > 0 || requests[0].Replica != 1 || requests[1].Replica != 2 {
+		t.Fatalf("%+v", requests)
 	}
-	if at := shots[0].At; at > 59*time.Second || at < 50*time.Second {
+	if at := requests[0].At; at > 59*time.Second || at < 50*time.Second {
 		t.Errorf("in %v; want a second before its end, which is in a minute", at)
 	}
-	post, void := shots[0].Intent, shots[1].Intent
+	post, void := requests[0].Intent, requests[1].Intent
 	if post.Path != "/v1/transfers/"+transfer1+"/post" || string(post.Body) != `{"amount":25}` || post.Client != 3 || post.Key != "post-k" {
 		t.Errorf("post: %+v %s", post, post.Body)
 	}
@@ -42,8 +42,8 @@ func TestSettle_NothingFollowsWhereThereIsNoHoldToEnd(t *testing.T) {
 	refused.Outcome = loadtest.Rejected
 	paid := loadtest.Record{Intent: *moveIntent(0, "k", &Move{}), Outcome: loadtest.OK, Body: []byte(`{}`)}
 	for _, r := range []loadtest.Record{left, refused, unreadable, paid} {
-		if shots := settle(r); len(shots) != 0 {
-			t.Errorf("%+v: %+v", r, shots)
+		if requests := settle(r); len(requests) != 0 {
+			t.Errorf("%+v: %+v", r, requests)
 		}
 	}
 }

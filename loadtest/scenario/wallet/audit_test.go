@@ -13,18 +13,18 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
-// defective is a till with a defect, and with what its clients were told beside it.
+// defective is wallets with a defect, and with what its clients were told beside it.
 func defective(t *testing.T, plant defect) *mongo.Database {
 	t.Helper()
 	db, _ := ownMongo(t)
-	do(t, db, honestTill())
+	do(t, db, honestWallets())
 	do(t, db, plant.do)
-	words := honestWords()
+	answers := honestAnswers()
 	if plant.told != nil {
-		plant.told(words)
+		plant.told(answers)
 	}
 	var records []loadtest.Record
-	for _, r := range words {
+	for _, r := range answers {
 		records = append(records, r)
 	}
 	plan := []Seed{
@@ -39,8 +39,8 @@ func defective(t *testing.T, plant defect) *mongo.Database {
 	return db
 }
 
-// findAtTill runs checks over a till, and gives the ids that they found, by check.
-func findAtTill(t *testing.T, plant defect, checks ...invariant.Check) map[string][]string {
+// findIn runs checks over wallets, and gives the ids that they found, by check.
+func findIn(t *testing.T, plant defect, checks ...invariant.Check) map[string][]string {
 	t.Helper()
 	db := defective(t, plant)
 	found := map[string][]string{}
@@ -68,7 +68,7 @@ func TestAuditWallet_FindsEachPlantedViolation(t *testing.T) {
 		}
 		for _, plant := range planted {
 			t.Run(check.Name+"/"+plant.name, func(t *testing.T) {
-				if diff := cmp.Diff(plant.ids, findAtTill(t, plant, check)[check.Name]); diff != "" {
+				if diff := cmp.Diff(plant.ids, findIn(t, plant, check)[check.Name]); diff != "" {
 					t.Errorf("what the check found (-want +got):\n%s", diff)
 				}
 			})
@@ -76,8 +76,8 @@ func TestAuditWallet_FindsEachPlantedViolation(t *testing.T) {
 	}
 }
 
-func TestAuditWallet_FindsNothingInAnHonestTill(t *testing.T) {
-	for name, ids := range findAtTill(t, defect{}, walletChecks()...) {
+func TestAuditWallet_FindsNothingInHonestWallets(t *testing.T) {
+	for name, ids := range findIn(t, defect{}, walletChecks()...) {
 		if len(ids) != 0 {
 			t.Errorf("%s found %v", name, ids)
 		}
@@ -89,10 +89,10 @@ func TestAuditWallet_CountsHowFarBalancesAreFromTheirEntries(t *testing.T) {
 	want := map[string]int64{"M1": 0, "M2": 0, "M3": 0, "I-ONCE": 0, "drift": 0}
 	for _, change := range []string{
 		``,
-		honestTill(),
+		honestWallets(),
 		update("wallets", byID(wallet2), `{"$inc": {"balance": 30}}`) + update("wallets", byID(wallet3), `{"$inc": {"balance": -30}}`),
 	} {
-		if change != "" && change != honestTill() {
+		if change != "" && change != honestWallets() {
 			want["M2"], want["drift"] = 2, 60 // M1 sees nothing: what one has lost the other has
 		}
 		do(t, db, change)

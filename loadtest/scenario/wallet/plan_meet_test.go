@@ -11,9 +11,9 @@ func TestNewPlan_TheHotWalletIsCreditedAndDebitedSeveralTimesAtOnceOnSeveralRepl
 	plan := NewPlan(quickLoad)
 	hot := Seeds(plan)[hotWallet].ID
 	spread := 0
-	for at, shots := range bursts(plan) {
+	for at, requests := range bursts(plan) {
 		credits, debits, replicas := map[*loadtest.Intent]bool{}, map[*loadtest.Intent]bool{}, map[int]bool{}
-		for _, s := range shots {
+		for _, s := range requests {
 			if move(*s.Intent).wallet() != hot {
 				continue
 			}
@@ -40,9 +40,9 @@ func TestNewPlan_NeighboursOfTheRingPayEachOtherAtOnceOnTwoReplicas(t *testing.T
 	plan := NewPlan(quickLoad)
 	place := places(plan)
 	met := map[[2]int]int{}
-	for at, shots := range bursts(plan) {
+	for at, requests := range bursts(plan) {
 		paid := map[[2]int]int{} // pair → replica
-		for _, s := range shots {
+		for _, s := range requests {
 			if s.Intent.Action == Pay {
 				paid[[2]int{place[move(*s.Intent).From], place[move(*s.Intent).To]}] = s.Replica
 			}
@@ -61,24 +61,24 @@ func TestNewPlan_NeighboursOfTheRingPayEachOtherAtOnceOnTwoReplicas(t *testing.T
 	if len(met) != 2*ring {
 		t.Errorf("%d of %d pairs of neighbours ever met: %v", len(met), 2*ring, met)
 	}
-	for i, s := range plan.Schedule { // a burst's shots are in one heap, so that pairs are found by who they are
+	for i, s := range plan.Schedule { // a burst's requests are in one heap, so that pairs are found by who they are
 		for _, other := range plan.Schedule[i+1:] {
 			if other.At != s.At {
 				break
 			}
 			opposite := s.Intent.Action == Pay && other.Intent.Action == Pay && move(*s.Intent).From == move(*other.Intent).To && move(*s.Intent).To == move(*other.Intent).From
-			if opposite && s.Replica == other.Replica && !twin(plan, s) && !twin(plan, other) {
-				t.Errorf("%s and %s meet in one replica, whose line keeps them apart", s.Intent.Key, other.Intent.Key)
+			if opposite && s.Replica == other.Replica && !duplicated(plan, s) && !duplicated(plan, other) {
+				t.Errorf("%s and %s meet in one replica, whose queue keeps them apart", s.Intent.Key, other.Intent.Key)
 			}
 		}
 	}
 }
 
-// twin tells whether an intent is sent twice.
-func twin(plan loadtest.Plan, shot loadtest.ScheduledRequest) bool {
+// duplicated tells whether an intent is sent twice.
+func duplicated(plan loadtest.Plan, request loadtest.ScheduledRequest) bool {
 	n := 0
 	for _, s := range plan.Schedule {
-		if s.Intent == shot.Intent {
+		if s.Intent == request.Intent {
 			n++
 		}
 	}
@@ -89,9 +89,9 @@ func TestNewPlan_SomeOfTheRingAreCreditedWhileTheyPay(t *testing.T) {
 	plan := NewPlan(quickLoad)
 	place := places(plan)
 	credited := map[int]bool{}
-	for at, shots := range bursts(plan) {
+	for at, requests := range bursts(plan) {
 		now := map[*loadtest.Intent]bool{}
-		for _, s := range shots {
+		for _, s := range requests {
 			if w := place[move(*s.Intent).wallet()]; s.Intent.Action == Credit && w != hotWallet && s.Intent.SharedKey == "" {
 				credited[w], now[s.Intent] = true, true
 			}
@@ -130,11 +130,11 @@ func TestNewPlan_EachSaverIsAloneAndOneComesAllTheTime(t *testing.T) {
 func TestNewPlan_OneKeyIsUsedForTwoWalletsOfOneClientAtOnceOnTwoReplicas(t *testing.T) {
 	plan := NewPlan(quickLoad)
 	place := places(plan)
-	for at, shots := range bursts(plan) {
+	for at, requests := range bursts(plan) {
 		shared := map[*loadtest.Intent]map[int]bool{}
 		keys := map[string]bool{}
 		wallets := map[int]bool{}
-		for _, s := range shots {
+		for _, s := range requests {
 			if s.Intent.SharedKey == "" {
 				continue
 			}

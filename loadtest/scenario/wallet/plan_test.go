@@ -24,13 +24,13 @@ func places(plan loadtest.Plan) map[uuid.UUID]int {
 	return place
 }
 
-// bursts are the shots of a plan that are fired at one moment.
+// bursts are the requests of a plan that are sent at one moment.
 func bursts(plan loadtest.Plan) map[time.Duration][]loadtest.ScheduledRequest {
 	at := map[time.Duration][]loadtest.ScheduledRequest{}
 	for _, s := range plan.Schedule {
 		at[s.At] = append(at[s.At], s)
 	}
-	maps.DeleteFunc(at, func(_ time.Duration, shots []loadtest.ScheduledRequest) bool { return len(shots) <= 2 })
+	maps.DeleteFunc(at, func(_ time.Duration, requests []loadtest.ScheduledRequest) bool { return len(requests) <= 2 })
 	return at
 }
 
@@ -81,19 +81,19 @@ func TestNewPlan_OneInTenIsSentTwiceAtOnceToTwoReplicas(t *testing.T) {
 	plan := NewPlan(quickLoad)
 	twice := map[loadtest.Action]int{}
 	all := 0
-	for i, shot := range plan.Schedule {
+	for i, request := range plan.Schedule {
 		if i == 0 {
 			continue
 		}
 		before := plan.Schedule[i-1]
-		if shot.At < before.At {
+		if request.At < before.At {
 			t.Fatalf("request %d is earlier than the one before", i)
 		}
-		if shot.Intent == before.Intent {
+		if request.Intent == before.Intent {
 			all++
-			twice[shot.Intent.Action]++
-			if shot.At != before.At || shot.Replica == before.Replica {
-				t.Errorf("duplicates %+v and %+v: want one moment and two replicas", before, shot)
+			twice[request.Intent.Action]++
+			if request.At != before.At || request.Replica == before.Replica {
+				t.Errorf("duplicates %+v and %+v: want one moment and two replicas", before, request)
 			}
 		}
 	}

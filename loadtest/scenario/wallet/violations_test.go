@@ -2,7 +2,7 @@ package wallet
 
 import "shop/loadtest"
 
-// defect is planted by commands in honestTill, or by an edit of what clients were told.
+// defect is planted by commands in honestWallets, or by an edit of what clients were told.
 type defect struct {
 	check string // which must find it
 	name  string
