@@ -10,44 +10,22 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"shop/locking"
+	"shop/locking/locktest"
 )
 
 // What is below is wrong on purpose: stores that the contract has to refuse.
 
-// twisted is a Store of which some verbs are replaced.
-type twisted struct {
-	*Store
-	try     func(context.Context, []string) (locking.Lease, error)
-	renew   func(context.Context, locking.Lease) (locking.Lease, error)
-	release func(context.Context, locking.Lease) error
+// anyStore makes a variant of this Store from one of any store.
+func anyStore(broken func(locking.Store) locking.Store) func(*Store) locking.Store {
+	return func(s *Store) locking.Store { return broken(s) }
 }
 
-func (s twisted) TryAcquire(ctx context.Context, keys ...string) (locking.Lease, error) {
-	if s.try == nil {
-		return s.Store.TryAcquire(ctx, keys...)
-	}
-	return s.try(ctx, keys)
-}
+func grantsHeldKeys(s *Store) locking.Store { return locktest.GrantsHeldKeys(s, s.ttl) }
 
-func (s twisted) Renew(ctx context.Context, l locking.Lease) (locking.Lease, error) {
-	if s.renew == nil {
-		return s.Store.Renew(ctx, l)
-	}
-	return s.renew(ctx, l)
-}
+func trustsFromTheAnswer(s *Store) locking.Store { return locktest.TrustsFromTheAnswer(s, s.trust) }
 
-func (s twisted) Release(ctx context.Context, l locking.Lease) error {
-	if s.release == nil {
-		return s.Store.Release(ctx, l)
-	}
-	return s.release(ctx, l)
-}
-
-// grantsHeldKeys grants every request.
-func grantsHeldKeys(s *Store) locking.Store {
-	return twisted{Store: s, try: func(_ context.Context, keys []string) (locking.Lease, error) {
-		return locking.Lease{Keys: keys, Owner: "me", Fence: 1, Until: time.Now().Add(s.ttl)}, nil
-	}}
+func renames(encode func(string) string) func(*Store) locking.Store {
+	return func(s *Store) locking.Store { return locktest.Renames(s, encode) }
 }
 
 // document is the condition that is not enough, and more: the rest of it.
@@ -69,18 +47,18 @@ func (s *Store) asked(ctx context.Context, q question) error {
 }
 
 func releasesOthers(s *Store) locking.Store {
-	return twisted{Store: s, release: func(ctx context.Context, l locking.Lease) error {
+	return locktest.Twisted{Store: s, Free: func(ctx context.Context, l locking.Lease) error {
 		return s.asked(ctx, question{filter: document(l), update: freed})
 	}}
 }
 
 func releasesNothing(s *Store) locking.Store {
-	return twisted{Store: s, release: func(context.Context, locking.Lease) error { return nil }}
+	return locktest.Twisted{Store: s, Free: func(context.Context, locking.Lease) error { return nil }}
 }
 
 // releaseDeletes keeps the collection small, and the fence with it.
 func releaseDeletes(s *Store) locking.Store {
-	return twisted{Store: s, release: func(ctx context.Context, l locking.Lease) error {
+	return locktest.Twisted{Store: s, Free: func(ctx context.Context, l locking.Lease) error {
 		deleted, err := s.collection.DeleteOne(ctx, document(l, bson.E{Key: "owner", Value: l.Owner}))
 		if err == nil && deleted.DeletedCount == 0 {
 			err = locking.ErrLost
@@ -92,7 +70,7 @@ func releaseDeletes(s *Store) locking.Store {
 // renews makes a store that prolongs what q finds.
 func renews(q func(locking.Lease) question) func(*Store) locking.Store {
 	return func(s *Store) locking.Store {
-		return twisted{Store: s, renew: func(ctx context.Context, l locking.Lease) (locking.Lease, error) {
+		return locktest.Twisted{Store: s, Keep: func(ctx context.Context, l locking.Lease) (locking.Lease, error) {
 			sent, question := time.Now(), q(l)
 			question.update = prolonged(s.ttl)
 			if err := s.asked(ctx, question); err != nil {
@@ -116,7 +94,7 @@ func renewsWhatRanOut(s *Store) locking.Store {
 
 // renewTakesAgain hides that there was another holder in between.
 func renewTakesAgain(s *Store) locking.Store {
-	return twisted{Store: s, renew: func(ctx context.Context, l locking.Lease) (locking.Lease, error) {
+	return locktest.Twisted{Store: s, Keep: func(ctx context.Context, l locking.Lease) (locking.Lease, error) {
 		sent := time.Now()
 		g, err := s.ask(ctx, take(l.Keys[0], l.Owner, s.ttl))
 		if err == nil && g.Owner != l.Owner {
@@ -128,7 +106,7 @@ func renewTakesAgain(s *Store) locking.Store {
 }
 
 func renewDoesNothing(s *Store) locking.Store {
-	return twisted{Store: s, renew: func(_ context.Context, l locking.Lease) (locking.Lease, error) {
+	return locktest.Twisted{Store: s, Keep: func(_ context.Context, l locking.Lease) (locking.Lease, error) {
 		l.Until = time.Now().Add(s.trust)
 		return l, nil
 	}}
@@ -137,7 +115,7 @@ func renewDoesNothing(s *Store) locking.Store {
 // grants makes a store that asks for a key by itself, once in each round of try.
 func grants(rounds int, ttl func(*Store) time.Duration) func(*Store) locking.Store {
 	return func(s *Store) locking.Store {
-		return twisted{Store: s, try: func(ctx context.Context, keys []string) (l locking.Lease, err error) {
+		return locktest.Twisted{Store: s, Try: func(ctx context.Context, keys []string) (l locking.Lease, err error) {
 			for range rounds {
 				sent, owner := time.Now(), rand.Text()
 				g, err := s.ask(ctx, take(keys[0], owner, ttl(s)))
@@ -163,7 +141,7 @@ func newOwners(s *Store) locking.Store {
 }
 
 func takesTheFirst(s *Store) locking.Store {
-	return twisted{Store: s, try: func(ctx context.Context, keys []string) (locking.Lease, error) {
+	return locktest.Twisted{Store: s, Try: func(ctx context.Context, keys []string) (locking.Lease, error) {
 		l, err := s.TryAcquire(ctx, keys[0])
 		l.Keys = keys
 		return l, err

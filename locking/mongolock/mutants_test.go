@@ -1,8 +1,6 @@
 package mongolock
 
 import (
-	"maps"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -31,14 +29,14 @@ func mutants() map[string]mutant {
 		"no TTL":                      {neverExpires, []string{"Expires/FreesTheKeysAfterUntil"}},
 		"a new owner in each attempt": {newOwners, []string{"Reply/LostOnAcquire"}},
 		"trust from the answer":       {trustsFromTheAnswer, []string{"Until/NeverBeyondRequestPlusTTL"}},
-		"trust by the wall clock":     {trustsTheWallClock, []string{"Expires/FreesTheKeysAfterUntil"}},
-		"deaf to ctx":                 {deaf, []string{"Ctx/EndedBeforehandTakesNothing", "Ctx/EndWhileNoAnswerComesIsHeardAtOnce"}},
+		"trust by the wall clock":     {anyStore(locktest.TrustsTheWallClock), []string{"Expires/FreesTheKeysAfterUntil"}},
+		"deaf to ctx":                 {anyStore(locktest.Deaf), []string{"Ctx/EndedBeforehandTakesNothing", "Ctx/EndWhileNoAnswerComesIsHeardAtOnce"}},
 		"the first of several keys":   {takesTheFirst, []string{"Multi/Refused"}},
 		"case ignored":                {renames(strings.ToLower), []string{"Keys/OddOnesNeverCollide"}},
 		"spaces trimmed":              {renames(strings.TrimSpace), []string{"Keys/OddOnesNeverCollide"}},
 		"cut at 255 bytes":            {renames(func(k string) string { return k[:min(len(k), 255)] }), []string{"Keys/OddOnesNeverCollide"}},
 		"any key will do":             {renames(func(string) string { return "k" }), []string{"Keys/InvalidAreErrKey"}},
-		"silence taken for an answer": {guesses, []string{"Reply/NeverComes", "Reply/LostOnRenew", "Reply/LostOnRelease"}},
+		"silence taken for an answer": {anyStore(locktest.Guesses), []string{"Reply/NeverComes", "Reply/LostOnRenew", "Reply/LostOnRelease"}},
 	}
 }
 
@@ -49,7 +47,7 @@ func TestContract_NoticesBrokenStores(t *testing.T) {
 	for name, m := range mutants() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			wantFailing(t, target{url: url, broken: m.broken}.open, promises, m.caught...)
+			locktest.WantFailing(t, target{url: url, broken: m.broken}.open, promises, m.caught...)
 		})
 	}
 }
@@ -57,7 +55,7 @@ func TestContract_NoticesBrokenStores(t *testing.T) {
 // A Store that rounds a TTL is not a Store.
 func TestContract_NoticesRoundedTTLs(t *testing.T) {
 	t.Parallel()
-	wantFailing(t, func(t testing.TB) locktest.Backend {
+	locktest.WantFailing(t, func(t testing.TB) locktest.Backend {
 		b := target{url: mongoURL(t)}.open(t)
 		exact := b.Open
 		b.Open = func(ttl time.Duration) (locking.Store, error) {
@@ -82,20 +80,7 @@ func TestContract_NoticesWrongPromises(t *testing.T) {
 			t.Parallel()
 			p := promises
 			change(&p)
-			wantFailing(t, open, p, check)
+			locktest.WantFailing(t, open, p, check)
 		})
-	}
-}
-
-func wantFailing(t *testing.T, open locktest.Open, p locktest.Promises, names ...string) {
-	t.Helper()
-	said := locktest.Failing(t, open, p, names...)
-	for _, name := range names {
-		if said[name] == "" {
-			t.Errorf("%s did not notice", name)
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(said)) {
-		t.Logf("%s: %.200s", name, said[name])
 	}
 }

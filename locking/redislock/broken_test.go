@@ -2,15 +2,14 @@ package redislock
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"shop/locking"
+	"shop/locking/locktest"
 )
 
 // What is below is wrong on purpose: stores that the contract has to refuse.
@@ -24,96 +23,22 @@ func edited(t testing.TB, source, from, to string) *redis.Script {
 	return redis.NewScript(strings.Replace(source, from, to, 1))
 }
 
-// twisted is a Store of which some verbs are replaced.
-type twisted struct {
-	*Store
-	try     func(context.Context, []string) (locking.Lease, error)
-	renew   func(context.Context, locking.Lease) (locking.Lease, error)
-	release func(context.Context, locking.Lease) error
+// anyStore makes a variant of this Store from one of any store.
+func anyStore(broken func(locking.Store) locking.Store) func(*Store) locking.Store {
+	return func(s *Store) locking.Store { return broken(s) }
 }
 
-func (s twisted) TryAcquire(ctx context.Context, keys ...string) (locking.Lease, error) {
-	if s.try == nil {
-		return s.Store.TryAcquire(ctx, keys...)
-	}
-	return s.try(ctx, keys)
-}
+func grantsHeldKeys(s *Store) locking.Store { return locktest.GrantsHeldKeys(s, s.ttl) }
 
-func (s twisted) Renew(ctx context.Context, l locking.Lease) (locking.Lease, error) {
-	if s.renew == nil {
-		return s.Store.Renew(ctx, l)
-	}
-	return s.renew(ctx, l)
-}
+func trustsFromTheAnswer(s *Store) locking.Store { return locktest.TrustsFromTheAnswer(s, s.trust) }
 
-func (s twisted) Release(ctx context.Context, l locking.Lease) error {
-	if s.release == nil {
-		return s.Store.Release(ctx, l)
-	}
-	return s.release(ctx, l)
-}
-
-// grantsHeldKeys grants every request.
-func grantsHeldKeys(s *Store) locking.Store {
-	return twisted{Store: s, try: func(_ context.Context, keys []string) (locking.Lease, error) {
-		return locking.Lease{Keys: keys, Owner: "me", Fence: 1, Until: time.Now().Add(s.ttl)}, nil
-	}}
-}
-
-// trustsFromTheAnswer counts Until from when the answer came.
-func trustsFromTheAnswer(s *Store) locking.Store {
-	later := func(l locking.Lease, err error) (locking.Lease, error) {
-		l.Until = time.Now().Add(s.trust)
-		return l, err
-	}
-	return twisted{
-		Store: s,
-		try: func(ctx context.Context, keys []string) (locking.Lease, error) {
-			return later(s.TryAcquire(ctx, keys...))
-		},
-		renew: func(ctx context.Context, l locking.Lease) (locking.Lease, error) { return later(s.Renew(ctx, l)) },
-	}
-}
-
-// trustsTheWallClock gives an Until that a change of the clock changes.
-func trustsTheWallClock(s *Store) locking.Store {
-	return twisted{Store: s, try: func(ctx context.Context, keys []string) (locking.Lease, error) {
-		l, err := s.TryAcquire(ctx, keys...)
-		l.Until = l.Until.Round(0)
-		return l, err
-	}}
-}
-
-// deaf does not hear that ctx ended.
-func deaf(s *Store) locking.Store {
-	return twisted{
-		Store: s,
-		try: func(ctx context.Context, keys []string) (locking.Lease, error) {
-			return s.TryAcquire(context.WithoutCancel(ctx), keys...)
-		},
-		renew: func(ctx context.Context, l locking.Lease) (locking.Lease, error) {
-			return s.Renew(context.WithoutCancel(ctx), l)
-		},
-		release: func(ctx context.Context, l locking.Lease) error { return s.Release(context.WithoutCancel(ctx), l) },
-	}
-}
-
-// renames makes a store that takes keys through an encoding.
 func renames(encode func(string) string) func(*Store) locking.Store {
-	return func(s *Store) locking.Store {
-		return twisted{Store: s, try: func(ctx context.Context, keys []string) (locking.Lease, error) {
-			encoded := make([]string, len(keys))
-			for i, k := range keys {
-				encoded[i] = encode(k)
-			}
-			return s.TryAcquire(ctx, encoded...)
-		}}
-	}
+	return func(s *Store) locking.Store { return locktest.Renames(s, encode) }
 }
 
 // takesOneByOne leaves what it has when the next key is busy.
 func takesOneByOne(s *Store) locking.Store {
-	return twisted{Store: s, try: func(ctx context.Context, keys []string) (all locking.Lease, err error) {
+	return locktest.Twisted{Store: s, Try: func(ctx context.Context, keys []string) (all locking.Lease, err error) {
 		for _, k := range keys {
 			if all, err = s.TryAcquire(ctx, k); err != nil {
 				return locking.Lease{}, err
@@ -124,30 +49,8 @@ func takesOneByOne(s *Store) locking.Store {
 	}}
 }
 
-// guesses takes silence for an answer: busy, or lost.
-func guesses(s *Store) locking.Store {
-	guess := func(err, instead error) error {
-		if errors.Is(err, locking.ErrOutcomeUnknown) {
-			return instead
-		}
-		return err
-	}
-	return twisted{
-		Store: s,
-		try: func(ctx context.Context, keys []string) (locking.Lease, error) {
-			l, err := s.TryAcquire(ctx, keys...)
-			return l, guess(err, locking.ErrBusy)
-		},
-		renew: func(ctx context.Context, l locking.Lease) (locking.Lease, error) {
-			l, err := s.Renew(ctx, l)
-			return l, guess(err, locking.ErrLost)
-		},
-		release: func(ctx context.Context, l locking.Lease) error { return guess(s.Release(ctx, l), locking.ErrLost) },
-	}
-}
-
-// queue stands in front of stores and serves the waiters in an order of its own.
-// With pick = first it is a FIFO, in this process.
+// queue stands in front of stores and serves those who wait in an order of its
+// own. With pick = first it is a FIFO, in this process.
 type queue struct {
 	pick    func(waiting int) int
 	mu      sync.Mutex

@@ -1,8 +1,6 @@
 package redislock
 
 import (
-	"maps"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -51,14 +49,14 @@ func mutants(t testing.TB) map[string]mutant {
 		"fence that stands still":     {acquire("local digits", "fence = 1\nlocal digits"), []string{"Fence/GrowsOverGrants"}},
 		"fence that goes down":        {acquire("local digits", "fence = 2^52 - fence\nlocal digits"), []string{"Fence/GrowsOverGrants", "Fence/SurvivesRestart"}},
 		"trust from the answer":       {trustsFromTheAnswer, []string{"Until/NeverBeyondRequestPlusTTL"}},
-		"trust by the wall clock":     {trustsTheWallClock, []string{"Expires/FreesTheKeysAfterUntil"}},
-		"deaf to ctx":                 {deaf, []string{"Ctx/EndedBeforehandTakesNothing", "Ctx/EndWhileNoAnswerComesIsHeardAtOnce"}},
+		"trust by the wall clock":     {anyStore(locktest.TrustsTheWallClock), []string{"Expires/FreesTheKeysAfterUntil"}},
+		"deaf to ctx":                 {anyStore(locktest.Deaf), []string{"Ctx/EndedBeforehandTakesNothing", "Ctx/EndWhileNoAnswerComesIsHeardAtOnce"}},
 		"case ignored":                {renames(strings.ToLower), []string{"Keys/OddOnesNeverCollide"}},
 		"spaces trimmed":              {renames(strings.TrimSpace), []string{"Keys/OddOnesNeverCollide"}},
 		"cut at 255 bytes":            {renames(func(k string) string { return k[:min(len(k), 255)] }), []string{"Keys/OddOnesNeverCollide"}},
 		"any key will do":             {renames(func(k string) string { return "k" + strings.ToValidUTF8(k[:min(len(k), 255)], "")[:0] }), []string{"Keys/InvalidAreErrKey"}},
 		"several keys one by one":     {takesOneByOne, []string{"Multi/AllOrNone"}},
-		"silence taken for an answer": {guesses, []string{"Reply/NeverComes", "Reply/LostOnRenew", "Reply/LostOnRelease"}},
+		"silence taken for an answer": {anyStore(locktest.Guesses), []string{"Reply/NeverComes", "Reply/LostOnRenew", "Reply/LostOnRelease"}},
 	}
 }
 
@@ -69,7 +67,7 @@ func TestContract_NoticesBrokenStores(t *testing.T) {
 	for name, m := range mutants(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			wantFailing(t, target{url: url, broken: m.broken}.open, promises, m.caught...)
+			locktest.WantFailing(t, target{url: url, broken: m.broken}.open, promises, m.caught...)
 		})
 	}
 }
@@ -77,7 +75,7 @@ func TestContract_NoticesBrokenStores(t *testing.T) {
 // A Store that rounds a TTL is not a Store.
 func TestContract_NoticesRoundedTTLs(t *testing.T) {
 	t.Parallel()
-	wantFailing(t, func(t testing.TB) locktest.Backend {
+	locktest.WantFailing(t, func(t testing.TB) locktest.Backend {
 		b := target{url: redisURL(t)}.open(t)
 		exact := b.Open
 		b.Open = func(ttl time.Duration) (locking.Store, error) {
@@ -96,10 +94,10 @@ func TestContract_NoticesWrongPromises(t *testing.T) {
 		change(&p)
 		return p
 	}
-	wantFailing(t, honest, without(func(p *locktest.Promises) { p.Expires = false }), "Expires/Not")
-	wantFailing(t, honest, without(func(p *locktest.Promises) { p.Fences, p.FencePersists = false, false }), "Fence/None")
-	wantFailing(t, honest, without(func(p *locktest.Promises) { p.FencePersists = false }), "Fence/DoesNotSurviveRestart")
-	wantFailing(t, honest, without(func(p *locktest.Promises) { p.MultiKey = false }), "Multi/Refused")
+	locktest.WantFailing(t, honest, without(func(p *locktest.Promises) { p.Expires = false }), "Expires/Not")
+	locktest.WantFailing(t, honest, without(func(p *locktest.Promises) { p.Fences, p.FencePersists = false, false }), "Fence/None")
+	locktest.WantFailing(t, honest, without(func(p *locktest.Promises) { p.FencePersists = false }), "Fence/DoesNotSurviveRestart")
+	locktest.WantFailing(t, honest, without(func(p *locktest.Promises) { p.MultiKey = false }), "Multi/Refused")
 
 	forgetful := func(t testing.TB) locktest.Backend {
 		b := honest(t)
@@ -109,7 +107,7 @@ func TestContract_NoticesWrongPromises(t *testing.T) {
 		}
 		return b
 	}
-	wantFailing(t, forgetful, promises, "Fence/SurvivesRestart")
+	locktest.WantFailing(t, forgetful, promises, "Fence/SurvivesRestart")
 }
 
 // Waiters are served as promised: a queue passes, a stack does not, and a queue that
@@ -130,18 +128,5 @@ func TestContract_NoticesTheOrderOfGrants(t *testing.T) {
 	if said := locktest.Failing(t, inOrder(func(int) int { return 0 }), p, check); len(said) > 0 {
 		t.Errorf("first come, first served, and yet: %q", said)
 	}
-	wantFailing(t, inOrder(func(n int) int { return n - 1 }), p, check)
-}
-
-func wantFailing(t *testing.T, open locktest.Open, p locktest.Promises, names ...string) {
-	t.Helper()
-	said := locktest.Failing(t, open, p, names...)
-	for _, name := range names {
-		if said[name] == "" {
-			t.Errorf("%s did not notice", name)
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(said)) {
-		t.Logf("%s: %.200s", name, said[name])
-	}
+	locktest.WantFailing(t, inOrder(func(n int) int { return n - 1 }), p, check)
 }

@@ -1,0 +1,139 @@
+package locktest
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"shop/locking"
+)
+
+// What is below is wrong on purpose: stores that the contract has to refuse, made of
+// right ones.
+
+// WantFailing fails t unless each of the named checks notices that the store is broken.
+func WantFailing(t *testing.T, open Open, p Promises, names ...string) {
+	t.Helper()
+	said := Failing(t, open, p, names...)
+	for _, name := range names {
+		if said[name] == "" {
+			t.Errorf("%s did not notice", name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(said)) {
+		t.Logf("%s: %.200s", name, said[name])
+	}
+}
+
+// Twisted is a Store of which some verbs are replaced: those that are not nil.
+type Twisted struct {
+	locking.Store
+	Try  func(context.Context, []string) (locking.Lease, error)
+	Keep func(context.Context, locking.Lease) (locking.Lease, error)
+	Free func(context.Context, locking.Lease) error
+}
+
+// TryAcquire is Try.
+func (s Twisted) TryAcquire(ctx context.Context, keys ...string) (locking.Lease, error) {
+	if s.Try == nil {
+		return s.Store.TryAcquire(ctx, keys...)
+	}
+	return s.Try(ctx, keys)
+}
+
+// Renew is Keep.
+func (s Twisted) Renew(ctx context.Context, l locking.Lease) (locking.Lease, error) {
+	if s.Keep == nil {
+		return s.Store.Renew(ctx, l)
+	}
+	return s.Keep(ctx, l)
+}
+
+// Release is Free.
+func (s Twisted) Release(ctx context.Context, l locking.Lease) error {
+	if s.Free == nil {
+		return s.Store.Release(ctx, l)
+	}
+	return s.Free(ctx, l)
+}
+
+// GrantsHeldKeys grants every request.
+func GrantsHeldKeys(s locking.Store, ttl time.Duration) locking.Store {
+	return Twisted{Store: s, Try: func(_ context.Context, keys []string) (locking.Lease, error) {
+		return locking.Lease{Keys: keys, Owner: "me", Fence: 1, Until: time.Now().Add(ttl)}, nil
+	}}
+}
+
+// TrustsFromTheAnswer counts Until from when the answer came.
+func TrustsFromTheAnswer(s locking.Store, trust time.Duration) locking.Store {
+	later := func(l locking.Lease, err error) (locking.Lease, error) {
+		l.Until = time.Now().Add(trust)
+		return l, err
+	}
+	return Twisted{
+		Store: s,
+		Try: func(ctx context.Context, keys []string) (locking.Lease, error) {
+			return later(s.TryAcquire(ctx, keys...))
+		},
+		Keep: func(ctx context.Context, l locking.Lease) (locking.Lease, error) { return later(s.Renew(ctx, l)) },
+	}
+}
+
+// TrustsTheWallClock gives an Until that a change of the clock changes.
+func TrustsTheWallClock(s locking.Store) locking.Store {
+	return Twisted{Store: s, Try: func(ctx context.Context, keys []string) (locking.Lease, error) {
+		l, err := s.TryAcquire(ctx, keys...)
+		l.Until = l.Until.Round(0)
+		return l, err
+	}}
+}
+
+// Deaf does not hear that ctx ended.
+func Deaf(s locking.Store) locking.Store {
+	return Twisted{
+		Store: s,
+		Try: func(ctx context.Context, keys []string) (locking.Lease, error) {
+			return s.TryAcquire(context.WithoutCancel(ctx), keys...)
+		},
+		Keep: func(ctx context.Context, l locking.Lease) (locking.Lease, error) {
+			return s.Renew(context.WithoutCancel(ctx), l)
+		},
+		Free: func(ctx context.Context, l locking.Lease) error { return s.Release(context.WithoutCancel(ctx), l) },
+	}
+}
+
+// Renames takes keys through an encoding.
+func Renames(s locking.Store, encode func(string) string) locking.Store {
+	return Twisted{Store: s, Try: func(ctx context.Context, keys []string) (locking.Lease, error) {
+		encoded := make([]string, len(keys))
+		for i, k := range keys {
+			encoded[i] = encode(k)
+		}
+		return s.TryAcquire(ctx, encoded...)
+	}}
+}
+
+// Guesses takes silence for an answer: busy, or lost.
+func Guesses(s locking.Store) locking.Store {
+	guess := func(err, instead error) error {
+		if errors.Is(err, locking.ErrOutcomeUnknown) {
+			return instead
+		}
+		return err
+	}
+	return Twisted{
+		Store: s,
+		Try: func(ctx context.Context, keys []string) (locking.Lease, error) {
+			l, err := s.TryAcquire(ctx, keys...)
+			return l, guess(err, locking.ErrBusy)
+		},
+		Keep: func(ctx context.Context, l locking.Lease) (locking.Lease, error) {
+			l, err := s.Renew(ctx, l)
+			return l, guess(err, locking.ErrLost)
+		},
+		Free: func(ctx context.Context, l locking.Lease) error { return guess(s.Release(ctx, l), locking.ErrLost) },
+	}
+}
