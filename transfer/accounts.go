@@ -3,6 +3,7 @@ package transfer
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -28,6 +29,29 @@ func (s *Service) Find(ctx context.Context, client, id uuid.UUID) (Transfer, err
 		return Transfer{}, fmt.Errorf("%w: transfer %s", ErrNotFound, id)
 	}
 	return list[0].utc(), nil
+}
+
+// Account is what its owner sees of it.
+type Account struct {
+	ID        uuid.UUID
+	Owner     uuid.UUID
+	Currency  string
+	Opening   int64
+	Balance   int64
+	Held      int64   // reserved by holds: still in Balance, not to be spent
+	Entries   []Entry // the latest first
+	CreatedAt time.Time
+}
+
+// Available is what can be spent.
+func (a Account) Available() int64 { return a.Balance - a.Held }
+
+// Entry is one line of the ledger: what one transfer did to one account.
+type Entry struct {
+	Transfer  uuid.UUID
+	Delta     int64 // what was added: negative for the payer
+	Version   int64 // of the account, after it
+	CreatedAt time.Time
 }
 
 // entriesMax is how many of an account's latest entries are shown.

@@ -49,14 +49,14 @@ func TestNaive_SpendsTheSameMoneyTwice(t *testing.T) {
 }
 
 // The positive control: what the fence adds is needed only when a holder is late.
-func TestEtcdUnfenced_HoldsWhileNobodyIsLate(t *testing.T) {
+func TestEtcdUnfenced_HoldsWhileNoHolderIsLate(t *testing.T) {
 	t.Parallel()
 	b := open(t, transfer.Config{Strategy: "etcd-unfenced"})
 	b.churn(8, 60, 2)
 	b.mustHold()
 }
 
-// late lets a first holder stop at a step, takes his locks away, lets a second
+// late lets a first holder stop at a step, takes its locks away, lets a second
 // one finish, and then the first go on.
 func (b *bank) late(t *testing.T, step transfer.Step, nth int32, first, second transfer.Move, client uuid.UUID) (s *stopped, old outcome) {
 	t.Helper()
@@ -92,7 +92,7 @@ func TestEtcdUnfenced_ALateHolderPutsBackWhatTheNextOneMovedAndOnePredicateRefus
 }
 
 // The article's lock is per transfer: two transfers of one account are both let
-// in, and the payee is written with what one of them had read. Nobody is late.
+// in, and the payee is written with what one of them had read. Neither is late.
 func TestLeaseIDFence_LosesWhatThePayeeGotMeanwhile(t *testing.T) {
 	t.Parallel()
 	b := open(t, transfer.Config{Strategy: "lease-id-fence", Failpoint: meet(2)})
@@ -106,7 +106,7 @@ func TestLeaseIDFence_LosesWhatThePayeeGotMeanwhile(t *testing.T) {
 }
 
 // Three members, a replica on each: the ids of one member's leases are always
-// below another's. Nobody is late here, and nobody else writes.
+// below another's. No holder is late here, and nothing else writes.
 func TestLeaseIDFence_RefusesRightfulHolders(t *testing.T) {
 	t.Parallel()
 	members := threeMembers(t)

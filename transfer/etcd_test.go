@@ -30,7 +30,7 @@ type locks struct {
 }
 
 // locksAt has names of its own in the etcd at endpoints. The TTL is long beside
-// the tests: whoever loses his locks here loses them to an operator.
+// the tests: a holder that loses its locks here loses them to an operator.
 func locksAt(t testing.TB, endpoints ...string) *locks {
 	t.Helper()
 	return &locks{client: connect(t, endpoints...), prefix: uuid.NewString(), ttl: 30 * time.Second}
@@ -53,13 +53,13 @@ func (l *locks) store(t testing.TB) *etcdlock.Store {
 	return store
 }
 
-// steal takes the keys of all holders away, as an operator does who thinks that
+// steal takes the keys of all holders away, as an operator does who believes that
 // they hang. The holders learn of it when they renew.
 func (l *locks) steal(ctx context.Context) error {
 	// The names of queues go on with a digit.
 	gone, err := l.client.Delete(ctx, l.prefix+"/0", clientv3.WithRange(l.prefix+"/:"))
 	if err == nil && gone.Deleted == 0 {
-		err = errors.New("nobody holds a lock")
+		err = errors.New("no lock is held")
 	}
 	return err
 }
@@ -131,5 +131,5 @@ func threeMembers(t *testing.T) (clients []*clientv3.Client) {
 	return clients
 }
 
-// nobody is a lock store that must not be asked: it panics.
-type nobody struct{ locking.Store }
+// unasked is a lock store that must not be asked: it panics.
+type unasked struct{ locking.Store }

@@ -127,7 +127,7 @@ func (b *bank) holding(sql string, args ...any) (letGo func()) {
 
 // The sweeper takes the rows: a transfer that has read the account and not yet
 // written it must not be overtaken, nor overtake.
-func TestSweep_WaitsForWhoeverIsAtTheAccount(t *testing.T) {
+func TestSweep_WaitsForTheTransferAtTheAccount(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range []string{"row", "etcd-fenced"} {
 		t.Run(strategy, func(t *testing.T) {

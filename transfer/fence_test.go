@@ -84,7 +84,7 @@ func TestFence_AtTheReadToo(t *testing.T) {
 	b.mustHave(p.a, 80, 0)
 }
 
-// Paused behind the guard, the rows are locked: whoever has the newer fence waits
+// Paused behind the guard, the rows are locked: a holder with a newer fence waits
 // at the row, and both transfers are right: B2.
 func TestFence_BehindTheGuardTheRowLockKeepsTheNextOneWaiting(t *testing.T) {
 	t.Parallel()
@@ -114,7 +114,7 @@ func (b *bank) waiting() int64 {
 
 // Stopped behind the guard for longer than a transaction may be idle: PostgreSQL
 // takes the rows away, and the COMMIT of the stopped one fails. It runs again.
-func TestFence_WhoIsStoppedInTheMiddleHoldsNobodyUp(t *testing.T) {
+func TestFence_AStoppedHolderHoldsNoOtherUp(t *testing.T) {
 	t.Parallel()
 	b := open(t, transfer.Config{Strategy: "etcd-fenced"})
 	p := b.pair(100, 50)

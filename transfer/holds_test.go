@@ -115,7 +115,7 @@ func TestHold_RefusalsAreStoredAndReplayed(t *testing.T) {
 	b.mustHold()
 }
 
-func TestHold_OfSomebodyElseOrTooMuchIsNotSettled(t *testing.T) {
+func TestHold_OfAnotherClientOrTooMuchIsNotSettled(t *testing.T) {
 	t.Parallel()
 	b := open(t, transfer.Config{})
 	p := b.pair(100, 0)
@@ -151,8 +151,8 @@ func TestHold_OfSomebodyElseOrTooMuchIsNotSettled(t *testing.T) {
 	b.mustHold()
 }
 
-// The hold says who made it, and the account whose money it is. They cannot differ:
-// if they do, it is the owner of the money who may move it.
+// The hold names its client, and the account whose money it is. They cannot differ:
+// if they do, the owner of the money may move it.
 func TestHold_IsSettledByTheOwnerOfTheMoneyAlone(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range safe() {
@@ -200,8 +200,8 @@ func TestHold_ThatThePayeeCannotTakeIsRefusedAndStaysReserved(t *testing.T) {
 	}
 }
 
-// A payer who is short gets his expired money first, and is then refused only if
-// it does not suffice. Other accounts' rows are not his to lock: each
+// A payer who is short gets the expired money first, and is then refused only if
+// it does not suffice. Other accounts' rows are not locked with it: each
 // hold is given back under its own two.
 func TestHold_ExpiredMoneyIsThereForTheNextRequest(t *testing.T) {
 	t.Parallel()

@@ -32,7 +32,7 @@ func TestKey_IsNotSpentByWhatIsNotStored(t *testing.T) {
 	}{
 		"nothing":               {p.move(0), transfer.ErrInvalid},
 		"less than nothing":     {p.move(-1), transfer.ErrInvalid},
-		"too much for anybody":  {p.move(transfer.AmountMax + 1), transfer.ErrInvalid},
+		"too much":              {p.move(transfer.AmountMax + 1), transfer.ErrInvalid},
 		"to oneself":            {euros(p.a, p.a, 1), transfer.ErrInvalid},
 		"no currency":           {transfer.Move{From: p.a, To: p.b, Amount: 1}, transfer.ErrInvalid},
 		"lower case":            {transfer.Move{From: p.a, To: p.b, Amount: 1, Currency: "eur"}, transfer.ErrInvalid},
@@ -41,7 +41,7 @@ func TestKey_IsNotSpentByWhatIsNotStored(t *testing.T) {
 		"more than payee holds": {euros(p.a, carol, 1), transfer.ErrInvalid},
 		"from nowhere":          {euros(uuid.New(), p.b, 1), transfer.ErrNotFound},
 		"to nowhere":            {euros(p.a, uuid.New(), 1), transfer.ErrNotFound},
-		"somebody else's":       {p.back(1), transfer.ErrForbidden},
+		"another client's":      {p.back(1), transfer.ErrForbidden},
 		"… to nowhere":          {euros(p.b, uuid.New(), 1), transfer.ErrForbidden},
 	} {
 		for _, strategy := range all() {
@@ -79,7 +79,7 @@ func (b *bank) with(strategy string) *transfer.Service {
 // What is invalid is refused before any lock: there is no lock service here.
 func TestTransfer_IsCheckedBeforeAnyLock(t *testing.T) {
 	t.Parallel()
-	b := open(t, transfer.Config{Locks: nobody{}, Strategy: "etcd-fenced"})
+	b := open(t, transfer.Config{Locks: unasked{}, Strategy: "etcd-fenced"})
 	p := b.pair(100, 0)
 	for _, m := range []transfer.Move{p.move(0), euros(p.a, p.a, 1), {From: p.a, To: p.b, Amount: 1}} {
 		if _, err := b.Transfer(t.Context(), ask(p.alice), m); !errors.Is(err, transfer.ErrInvalid) {

@@ -87,7 +87,7 @@ func TestMigrate_WithoutASchemaSaysSo(t *testing.T) {
 func TestNew_RefusesWhatCannotWork(t *testing.T) {
 	t.Parallel()
 	url := newSchema(t)
-	pool, store := newPool(t, url), nobody{}
+	pool, store := newPool(t, url), unasked{}
 	unbounded, err := pgxpool.New(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)

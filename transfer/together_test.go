@@ -39,8 +39,8 @@ func (i *inside) failpoint(_ context.Context, step transfer.Step, _ string) {
 	}
 }
 
-// Who shares one account, payer or payee, higher or lower, shares a lock: nobody
-// is let in beside another, so that without a fault the fence refuses no one. A
+// Transfers that share one account, payer or payee, higher or lower, share a lock:
+// none is let in beside another, so that without a fault the fence refuses none. A
 // lock on one of both accounts, or on the transfer, would leave that to the fence.
 func TestLock_IsOnBothAccountsAndRightfulHoldersAreNeverRefused(t *testing.T) {
 	t.Parallel()

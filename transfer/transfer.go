@@ -60,29 +60,6 @@ func (t Transfer) utc() Transfer {
 	return t
 }
 
-// Account is what its owner sees of it.
-type Account struct {
-	ID        uuid.UUID
-	Owner     uuid.UUID
-	Currency  string
-	Opening   int64
-	Balance   int64
-	Held      int64   // reserved by holds: still in Balance, not to be spent
-	Entries   []Entry // the latest first
-	CreatedAt time.Time
-}
-
-// Available is what can be spent.
-func (a Account) Available() int64 { return a.Balance - a.Held }
-
-// Entry is one line of the ledger: what one transfer did to one account.
-type Entry struct {
-	Transfer  uuid.UUID
-	Delta     int64 // what was added: negative for the payer
-	Version   int64 // of the account, after it
-	CreatedAt time.Time
-}
-
 // Request and Reply are those of every lesson.
 type (
 	Request = idempotency.Request
