@@ -42,7 +42,7 @@ func inline(line string) (code []string) {
 	return code
 }
 
-// unknown are the commands in code that nobody can run.
+// unknown are the commands in code that do not exist.
 func unknown(code []string, known map[string]bool) (wrong []string) {
 	for _, c := range code {
 		for _, m := range command.FindAllStringSubmatch(c, -1) {

@@ -26,7 +26,7 @@ func (s *shop) ordered(req inventory.Request, lines ...inventory.Line) (id uuid.
 	return id
 }
 
-func TestCancel_GivesBackOnceWhoeverAsks(t *testing.T) {
+func TestCancel_GivesBackOnceHoweverManyRequestsAsk(t *testing.T) {
 	t.Parallel()
 	s := open(t, inventory.Config{})
 	s.stock("A", 5)

@@ -16,7 +16,7 @@ func TestRequest_ThatIsNotAllowedIsRefusedAndNotStored(t *testing.T) {
 		t.Run(strategy, func(t *testing.T) {
 			t.Parallel()
 			c := open(t, wallet.Config{Strategy: strategy})
-			p, nobody, ctx := c.pair(100, 100), uuid.New(), t.Context()
+			p, absent, ctx := c.pair(100, 100), uuid.New(), t.Context()
 			dollars := uuid.New()
 			if _, err := c.OpenWallet(ctx, wallet.Wallet{ID: dollars, Owner: p.bob, Currency: "USD"}); err != nil {
 				t.Fatal(err)
@@ -32,9 +32,9 @@ func TestRequest_ThatIsNotAllowedIsRefusedAndNotStored(t *testing.T) {
 					return c.Pay(ctx, r, wallet.Transfer{From: p.a, To: p.a, Amount: 1})
 				}, wallet.ErrInvalid},
 				"no key":    {func(r wallet.Request) (wallet.Reply, error) { r.Key = ""; return c.Debit(ctx, r, p.a, 1) }, idempotency.ErrKey},
-				"no wallet": {func(r wallet.Request) (wallet.Reply, error) { return c.Debit(ctx, r, nobody, 1) }, wallet.ErrNotFound},
+				"no wallet": {func(r wallet.Request) (wallet.Reply, error) { return c.Debit(ctx, r, absent, 1) }, wallet.ErrNotFound},
 				"no payee": {func(r wallet.Request) (wallet.Reply, error) {
-					return c.Pay(ctx, r, wallet.Transfer{From: p.a, To: nobody, Amount: 1})
+					return c.Pay(ctx, r, wallet.Transfer{From: p.a, To: absent, Amount: 1})
 				}, wallet.ErrNotFound},
 				"credits another": {func(r wallet.Request) (wallet.Reply, error) { return c.Credit(ctx, r, p.b, 1) }, wallet.ErrForbidden},
 				"debits another":  {func(r wallet.Request) (wallet.Reply, error) { return c.Debit(ctx, r, p.b, 1000) }, wallet.ErrForbidden},

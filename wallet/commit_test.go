@@ -94,8 +94,8 @@ func TestCommit_WithUnknownResultIsDecidedByTheSameKey(t *testing.T) {
 	}
 }
 
-// Only the client's patience ends this one: it is told the truth, and the same
-// key finds out.
+// Only the deadline of the client's ctx ends this request. Its error is
+// ErrOutcomeUnknown, and a request with the same key resolves it.
 func TestCommit_ThatStaysUnknownSaysSoAndTheSameKeyResolvesIt(t *testing.T) {
 	for _, name := range []string{"applied but not acknowledged", "time expired", "connection lost"} { // the last leaves the transaction open at the server
 		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {

@@ -9,10 +9,10 @@
 // transaction, one of them writes over the other: the update is lost. With one,
 // MongoDB lets the second one do all its work, and refuses its write at the end
 // (WriteConflict). WithTransaction then runs the whole callback again. The balance
-// is right, and the outside has been asked twice. Who says that it may be?
+// is right, and the outside has been asked twice. May it be?
 //
 // What if the conflict came first? A statement that writes to the wallet is a
-// lock: whoever comes second is refused there, before he has read or asked
+// lock: the second transaction is refused there, before it has read or asked
 // anything. There is nothing to write yet, so it writes an id that means nothing,
 // and that is new each time, since a write that changes nothing locks nothing:
 //
@@ -22,7 +22,7 @@
 // lock-late, lockid, inc. Strategies tells which are right. All of them decide and
 // write alike (job.go, record.go); they differ in when they read, lock and ask.
 //
-//	the first statement decides who works; the others have not begun
+//	the first statement decides which transaction works; the others have not begun
 //
 // # The invariant
 //
@@ -39,7 +39,7 @@
 // "Once" is for collisions. A server that dies behind the call is followed by
 // another that asks again. No lock helps there. So the outside gets the
 // operation's id, which is made of client and key and the same in every attempt,
-// and must apply it once. Ask says who asks: operation, request, attempt.
+// and must apply it once. Ask names the operation, the request and the attempt.
 //
 // # An operation
 //
@@ -74,11 +74,11 @@
 //	          │  stored  │◄──────────────┘        the effect, or a refusal; replayed while the key is kept
 //	          └──────────┘
 //
-// The run after an unknown commit decides because of the lock: whoever holds it
-// knows that no other transaction on this wallet is open, the first one included.
+// The run after an unknown commit decides because of the lock: while a transaction
+// holds it, no other transaction on this wallet is open, the first one included.
 // If it reads no operation then, there is none, and there will be none.
 //
-// Each refusal is told when a majority has what it rests on. Owner, currency and
+// Each refusal is sent after what it was read from is majority-committed. Owner, currency and
 // existence of a wallet never change, and are read with majority before the line.
 // idempotency.ErrKeyReused and the decisions about the balance are commits with majority of the
 // transaction that read it, though they store nothing.
@@ -92,7 +92,7 @@
 //	2  wallets                   by id, in byte order: MongoDB's order of UUIDs too
 //	3  the operation             its _id is made of client and key: MongoDB's own unique index is the idempotency
 //
-// Nobody waits in 2 and 3: MongoDB aborts the second, at once. That cannot
+// No transaction waits in 2 and 3: MongoDB aborts the second, at once. That cannot
 // deadlock, but two payments in opposite directions could abort each other for
 // ever. With one order one of them gets through. The waiting is done in 1, where it is
 // fair: 32 writers of one wallet that retry with a backoff need seconds at p99, and
@@ -145,7 +145,7 @@
 // GuardTripped, and is an error that matches none of those below: no retry mends it.
 // It does not notice a lost update.
 //
-// # What the caller is told
+// # What the caller gets
 //
 //	Reply, nil error           stored: the operation, or the refusal (ErrInsufficientFunds), as Encode put it
 //	ErrInvalid, ErrNotFound,   not stored; it happens again if nothing changes

@@ -19,10 +19,10 @@ import (
 	"shop/wallet"
 )
 
-// The turn is given on when the primary has committed. Who comes next may read what
-// will be rolled back, but is not answered before it was. Here the primary dies
-// with both: nobody was told anything, both run again, both happen once.
-func TestKey_OfAnotherRequestIsToldWhenAMajorityHasThat(t *testing.T) {
+// The turn passes to the next request when the primary has committed. That request
+// may read what will be rolled back, but its reply waits for a majority. Here the
+// primary dies with both: neither has a reply, both run again, both happen once.
+func TestKey_OfAnotherRequestIsRefusedOnlyAfterAMajorityHasThat(t *testing.T) {
 	s := newSet(t)
 	c := openAt(t, s.url, wallet.Config{})
 	p := c.pair(100, 0)
@@ -54,7 +54,7 @@ func TestKey_OfAnotherRequestIsToldWhenAMajorityHasThat(t *testing.T) {
 	c.mustHold()
 }
 
-func TestCommit_NobodyInLineIsAnsweredByThePrimaryAlone(t *testing.T) {
+func TestCommit_NoQueuedRequestIsAnsweredByThePrimaryAlone(t *testing.T) {
 	s := newSet(t)
 	c := openAt(t, s.url, wallet.Config{})
 	p := c.pair(100, 0)
@@ -99,8 +99,8 @@ func TestCommit_NobodyInLineIsAnsweredByThePrimaryAlone(t *testing.T) {
 	s.mustAgree(c)
 }
 
-// failBehindTheTurn is a replica of which the first commit passes. The next ones
-// fail: those that wait for the majority.
+// failBehindTheTurn is a replica whose first commit passes. The next ones, which wait
+// for the majority, fail.
 func (c *till) failBehindTheTurn(mode any, fault bson.D) (svc *wallet.Service, e *events) {
 	var (
 		client string
@@ -114,7 +114,7 @@ func (c *till) failBehindTheTurn(mode any, fault bson.D) (svc *wallet.Service, e
 	return svc, e
 }
 
-// What the primary has may be rolled back, so that nobody is answered because of it.
+// What the primary has may be rolled back, so no reply is sent because of it.
 func TestCommit_BehindTheTurnIsSentUntilItIsAnswered(t *testing.T) {
 	c := open(t, wallet.Config{})
 	for name, fault := range commitFaults {

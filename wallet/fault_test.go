@@ -202,7 +202,7 @@ func TestLine_ABusyProcessLetsAnotherIn(t *testing.T) {
 	c.mustHold()
 }
 
-func TestLine_FullIsBusyAndWhoeverLeavesItDidNothing(t *testing.T) {
+func TestLine_FullIsBusyAndARequestThatLeavesItDidNothing(t *testing.T) {
 	t.Parallel()
 	stop := &stopAt{step: wallet.AfterGuard, reached: make(chan struct{}), goOn: make(chan struct{})}
 	c := open(t, wallet.Config{Line: 1, Failpoint: stop.hook})

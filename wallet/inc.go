@@ -15,9 +15,9 @@ import (
 //
 // The plain answer where nothing is computed from the balance: the statement that
 // adds is the lock, and it is short. The question is outside of the transaction, so
-// that no collision repeats it. But it is asked before anybody knows whether there
+// that no collision repeats it. But it is asked before it is known whether there
 // will be an effect: for requests that are refused, and by each of two that have the same key.
-// It is asked before the line too, so that nobody waits for the outside but who asks.
+// It is asked before the line too, so that no other request waits for the outside.
 func (s *Service) inc(ctx context.Context, j *job) (Reply, error) {
 	reply, found, err := s.look(undated{ctx}, j.req)
 	if err != nil {

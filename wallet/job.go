@@ -43,7 +43,7 @@ func (s *Service) Debit(ctx context.Context, req Request, wallet uuid.UUID, amou
 // Transfer is what Pay moves.
 type Transfer struct {
 	From   uuid.UUID // the client's
-	To     uuid.UUID // anybody's, in the same currency
+	To     uuid.UUID // of any client, in the same currency
 	Amount int64
 }
 
@@ -83,7 +83,7 @@ func (op Operation) check(req Request) error {
 }
 
 // ids are the wallets in byte order, which is MongoDB's order of UUIDs: the
-// order in which everything is waited for and locked, by everyone.
+// order in which every request waits for and locks them.
 func (j *job) ids() []uuid.UUID {
 	ids := []uuid.UUID{j.op.Wallet}
 	if j.op.To != nil {

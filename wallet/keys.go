@@ -15,7 +15,7 @@ import (
 // KeysKept is the shortest time for which an answer must be replayable.
 const KeysKept = 24 * time.Hour
 
-// record is an operation as it is stored: with its key, and what the client was told.
+// record is an operation as it is stored: with its key, and the reply to the client.
 type record struct {
 	Operation   `bson:",inline"`
 	Key         string `bson:"key"`
@@ -33,7 +33,7 @@ func newRecord(req Request, op Operation, reply Reply, refused string) record {
 	return r
 }
 
-// reply is what was stored, for whoever asks for the same again.
+// reply is what was stored, for another request with the same key.
 func (r record) reply(req Request) (Reply, error) {
 	if string(r.Fingerprint) != string(req.Fingerprint[:]) {
 		return Reply{}, idempotency.ErrKeyReused

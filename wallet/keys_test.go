@@ -79,8 +79,8 @@ func TestKey_SameForAnotherWalletLetsOneThrough(t *testing.T) {
 	}
 }
 
-// Nobody holds the key while the outside is asked: it is the outside that says no.
-func TestKey_SameForTwoCreditsGivesNobodyTheOthersBonus(t *testing.T) {
+// No request holds the key while the outside is asked, so it is the outside that refuses.
+func TestKey_SameForTwoCreditsGivesNeitherTheOthersBonus(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range safe() {
 		t.Run(strategy, func(t *testing.T) {

@@ -11,11 +11,10 @@ import (
 // lockID: the lock is the transaction's first statement. Right, and the default.
 //
 // Of two credits, one is refused at that statement, before it has read the
-// balance or asked the outside, and begins again. Whoever is past it knows that
-// nobody else is between there and his commit. It reads what the lock returns,
-// not the wallet again: a transaction sees one moment, and that moment is the
-// lock's because the lock came first. Look the key up before it, and the moment is
-// that of the look.
+// balance or asked the outside, and begins again. No other transaction is between
+// that statement and the commit. lockID reads what the lock returns, not the wallet
+// again: the snapshot of a transaction is that of its first statement, the lock. With
+// a lookup of the key before it, the snapshot would be that of the lookup.
 //
 // MongoDB does not let the second one wait, so that in front of it stands the
 // queue of this process (queue.go): at most one writer per process still contends.

@@ -5,9 +5,9 @@ import "context"
 // lockLate: the right lock in the wrong place, behind the question to the
 // outside.
 //
-// The balances are right, since the lock is before the reading. But everyone who
-// is refused at it has asked, and asks again. It is what becomes of lockid when
-// somebody moves the slow call up, to hold the lock for a shorter time.
+// The balances are right, since the lock is before the reading. But a request that
+// is refused at it has asked the outside, and asks again. It is lockid with the slow
+// call moved up, to hold the lock for a shorter time.
 func (s *Service) lockLate(ctx context.Context, j *job) (Reply, error) {
 	return s.transact(ctx, j, func(ctx context.Context) (Reply, error) {
 		bonus, err := s.ask(ctx, j)

@@ -21,8 +21,8 @@ var (
 	errAttempts = fmt.Errorf("wallet: gave up after %d attempts", attemptsMax)
 )
 
-// verdictError is an answer that is not stored: what it was read from is committed
-// before the client is told.
+// verdictError is an answer that is not stored. The reply is sent after the commit of
+// what it was read from is majority-acknowledged.
 type verdictError struct{ error }
 
 func (e *verdictError) Unwrap() error { return e.error }

@@ -18,8 +18,8 @@ import (
 )
 
 // outside is a bonus service as it is met in the wild: a real HTTP server. It
-// applies each operation once, gives the same answer to whoever asks again, refuses
-// one that it knows for another wallet or amount, and remembers who asked.
+// applies each operation once, gives the same answer when it is asked again, refuses
+// one that it knows for another wallet or amount, and records each Ask.
 type outside struct {
 	client *http.Client
 	url    string

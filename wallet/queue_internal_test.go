@@ -167,7 +167,7 @@ func TestOperationID_IsOneForEachKeyOfEachClient(t *testing.T) {
 }
 
 // Both directions wait and lock in the same order, or two payments could wait in a circle.
-func TestJob_WalletsAreInOneOrderWhoeverPaysWhom(t *testing.T) {
+func TestJob_WalletsAreInOneOrderInBothDirections(t *testing.T) {
 	t.Parallel()
 	for range 64 {
 		a, b := uuid.New(), uuid.New()

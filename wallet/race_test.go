@@ -77,7 +77,7 @@ func TestControls_KeepTheBalanceAndAskAgain(t *testing.T) {
 			c.mustHave(id, 100+11+33+22)
 			c.mustHold()
 			if c.outside.twice() == 0 {
-				t.Error("nobody asked twice: the control did not fail, or the check is blind")
+				t.Error("the outside was not asked twice: the control did not fail, or the check is blind")
 			}
 		})
 	}

@@ -106,8 +106,8 @@ func (s *Service) save(ctx context.Context, w *Wallet, balance int64) error {
 }
 
 // insert writes what is left of an operation whose wallets are written: their
-// entries, and the operation with the answer. Its _id is the key: who inserts it
-// second gets WriteConflict, or DuplicateKey.
+// entries, and the operation with the answer. Its _id is the key: the second insert
+// of one gets WriteConflict, or DuplicateKey.
 func (s *Service) insert(ctx context.Context, j *job, op Operation, wallets []Wallet) (Reply, error) {
 	op.Currency, op.CreatedAt = wallets[0].Currency, latest(wallets)
 	reply, err := s.encode(op, nil)

@@ -60,7 +60,7 @@ func New(cfg Config) (*Service, error) {
 }
 
 // durable is db with everything set that MongoDB would else take from the
-// connection string, the replica set's defaults, or nobody.
+// connection string or the replica set's defaults, or leave unset.
 func durable(db *mongo.Database) *mongo.Database {
 	return db.Client().Database(db.Name(), options.Database().
 		SetWriteConcern(writes).SetReadConcern(reads).SetReadPreference(primary).SetRegistry(Registry()))
@@ -111,7 +111,7 @@ func (s *Service) step(ctx context.Context, step Step) error {
 	return context.Cause(ctx)
 }
 
-// encodeJSON is the Encode of those who have no wire format of their own.
+// encodeJSON is the Encode of a caller without a wire format of its own.
 func encodeJSON(op Operation, refusal error) (Reply, error) {
 	var outcome any = op
 	if refusal != nil {

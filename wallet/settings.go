@@ -40,7 +40,7 @@ const (
 
 	// heartbeat is how soon a server is asked again that has answered with an
 	// error which speaks of shutting down. Nothing is sent there until it has
-	// answered; the driver's own 10 s would be longer than anybody waits.
+	// answered; the driver's own 10 s would be longer than any request waits.
 	heartbeat = 500 * time.Millisecond
 
 	// attemptsMax bounds how often one request runs its callback, roundsMax how
@@ -66,7 +66,7 @@ var (
 )
 
 // ClientOptions parses uri and bounds every wait. A commit runs on a ctx that
-// nobody can end, so that the client's time-out is its only bound.
+// cannot be cancelled, so that the client's time-out is its only bound.
 func ClientOptions(uri string) (*options.ClientOptions, error) {
 	o := options.Client().ApplyURI(uri).
 		SetTimeout(ClientTimeout).

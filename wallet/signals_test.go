@@ -10,8 +10,8 @@ import (
 	"shop/wallet"
 )
 
-// until repeats a request with the same key until it has an answer, as a client
-// does that was told to come again.
+// until repeats a request with the same key until it has a final answer, as a client
+// does after ErrBusy or ErrOutcomeUnknown.
 func until(ctx context.Context, do func() (wallet.Reply, error)) (wallet.Reply, error) {
 	for {
 		reply, err := do()

@@ -13,7 +13,7 @@ const (
 	AfterCall     Step = "after-call"     // the outside has answered
 	BeforeCommit  Step = "before-commit"  // c5: everything is written
 	AfterCommit   Step = "after-commit"   // c6: and a majority has it; the turn was given on before that
-	AfterRelease  Step = "after-release"  // the job is over, the client was told nothing yet
+	AfterRelease  Step = "after-release"  // the job is over, the client has no reply yet
 )
 
 // Steps lists them in order.
@@ -27,7 +27,7 @@ type EventKind string
 // The kinds of event.
 const (
 	Retried      EventKind = "retried"       // the callback ran again, whatever the reason
-	Conflict     EventKind = "conflict"      // WriteConflict: somebody else holds the wallet, or the key
+	Conflict     EventKind = "conflict"      // WriteConflict: another transaction holds the wallet, or the key
 	Transient    EventKind = "transient"     // TransientTransactionError for another reason: a fail-over, a server that left …
 	Expired      EventKind = "expired"       // … among them NoSuchTransaction: the server had ended it
 	Ambiguous    EventKind = "ambiguous"     // a commit whose result is unknown, behind the driver's own retries

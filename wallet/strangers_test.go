@@ -44,8 +44,8 @@ func TestCredit_StrangerWaitsInNoLineAndLocksNothing(t *testing.T) {
 	}
 }
 
-// Anyone may pay to a wallet, and waits in its line for that: with a share of the
-// places, so that the owner has room.
+// Any client may pay to a wallet, and its requests wait in the wallet's line: with a
+// share of the places, so that the owner has room.
 func TestLine_OneClientCannotFillThatOfItsPayee(t *testing.T) {
 	t.Parallel()
 	stop := &stopAt{step: wallet.AfterGuard, reached: make(chan struct{}), goOn: make(chan struct{})}
@@ -106,11 +106,11 @@ func TestRefusal_IsToldWhenAMajorityHasWhatItRestsOn(t *testing.T) {
 		owners = append(owners, beside(func() (wallet.Reply, error) { return svc.Credit(t.Context(), ask(p.alice), full, 1) }))
 	}
 	if o := <-stranger; !errors.Is(o.err, locking.ErrBusy) {
-		t.Errorf("%v: told of a wallet that one of three has, want ErrBusy", o.err)
+		t.Errorf("%v: an answer about a wallet that one of three has, want ErrBusy", o.err)
 	}
 	for _, owner := range owners {
 		if o := <-owner; !errors.Is(o.err, locking.ErrOutcomeUnknown) {
-			t.Errorf("%s, %v: told of a balance that one of three has, want ErrOutcomeUnknown", o.reply.Body, o.err)
+			t.Errorf("%s, %v: an answer about a balance that one of three has, want ErrOutcomeUnknown", o.reply.Body, o.err)
 		}
 	}
 	s.replicate(others, "on")

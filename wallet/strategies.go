@@ -24,9 +24,9 @@ func init() { // the methods lead back to Service.With, which looks here
 		{Strategy{"naive", false, store, "no transaction: reads, asks, and writes what it computed: of two credits at once, one is lost"}, false, (*Service).naive},
 		{Strategy{"txn", false, store, "WithTransaction, read first: the balances are right, but a conflict comes at the end, and the outside is asked again"}, false, (*Service).txn},
 		{Strategy{"constant-lock", false, store, "a lock that writes what is there already: a write that changes nothing locks nothing"}, false, (*Service).constantLock},
-		{Strategy{"lock-late", false, store, "asks the outside, then locks: the lock keeps nobody from asking"}, false, (*Service).lockLate},
+		{Strategy{"lock-late", false, store, "asks the outside, then locks: the loser of a conflict has asked already"}, false, (*Service).lockLate},
 		{Strategy{"inc", true, store, "asks before the transaction, then one conditional $inc: safe where the outside is idempotent"}, true, (*Service).inc},
-		{Strategy{"lockid", true, store, "a lockId that is new in each attempt comes first: who loses has done nothing yet; a fair line in front"}, true, (*Service).lockID},
+		{Strategy{"lockid", true, store, "a lockId that is new in each attempt comes first: the loser of a conflict has done nothing yet; a fair line in front"}, true, (*Service).lockID},
 	}
 }
 

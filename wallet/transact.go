@@ -88,8 +88,8 @@ func (s *Service) round(ctx context.Context, session *mongo.Session, j *job, do 
 		}
 		reply, err := s.attempt(ctx, j, do)
 		if isVerdict(err) {
-			// What it was read from may still be rolled back. This is committed, and so
-			// the client is told when a majority has that.
+			// What it was read from may still be rolled back. So this transaction commits,
+			// and the reply is sent after the commit is majority-acknowledged.
 			ended = true
 			return err, nil
 		}
@@ -181,8 +181,8 @@ const (
 	pauseMax  = 250 * time.Millisecond
 )
 
-// pause before try number n: exponential, with full jitter, so that those
-// who collided do not collide again.
+// pause before try number n: exponential, with full jitter, so that requests
+// that collided do not collide again.
 func pause(ctx context.Context, n int) error {
 	if n == 0 {
 		return nil

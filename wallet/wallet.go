@@ -67,10 +67,10 @@ type (
 // inside the transaction, perhaps several times, and must not do I/O.
 type Encode func(Operation, error) (Reply, error)
 
-// Ask is the question to the outside, and who asks. The outside answers an
-// Operation that it knows with what it answered before, and applies nothing twice.
+// Ask is a question to the outside. The outside answers an Operation that it knows
+// with what it answered before, and applies nothing twice.
 type Ask struct {
-	Operation uuid.UUID // the same whoever asks, and however often
+	Operation uuid.UUID // the same in every request and attempt
 	Request   uuid.UUID // one call of Credit
 	Attempt   int       // of that request, from 1
 	Wallet    uuid.UUID
@@ -122,7 +122,7 @@ type Config struct {
 	// Line is how many may wait in this process for one wallet, for lockid and
 	// inc; 0: LineMax. Negative: there is no line, as in the other strategies.
 	Line int
-	// Count is told of events worth counting; nil: nobody.
+	// Count, if not nil, is called for each event worth counting.
 	Count func(kind EventKind, strategy string)
 	// Failpoint is where tests interfere; nil in production.
 	Failpoint func(ctx context.Context, step Step, strategy string)

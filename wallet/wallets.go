@@ -34,7 +34,7 @@ func (s *Service) OpenWallet(ctx context.Context, w Wallet) (opened bool, err er
 		"$$ROOT",
 	}}}}}}
 	result, err := s.wallets.UpdateByID(ctx, w.ID, put, options.UpdateOne().SetUpsert(true))
-	if mongo.IsDuplicateKeyError(err) { // someone opens it at the same moment
+	if mongo.IsDuplicateKeyError(err) { // another request opens it at the same moment
 		return false, nil
 	}
 	if err != nil {
@@ -55,8 +55,8 @@ func isCurrency(code string) bool {
 	return true
 }
 
-// Wallet finds a wallet of the client, with its latest entries. Somebody else's
-// is ErrNotFound, like one that is not.
+// Wallet finds a wallet of the client, with its latest entries. Another client's
+// wallet is ErrNotFound, like one that does not exist.
 func (s *Service) Wallet(ctx context.Context, client, id uuid.UUID) (Wallet, error) {
 	// One statement at one moment, which a majority has: balance and entries belong together.
 	wallets := s.wallets.Clone(options.Collection().SetReadConcern(snapshot))

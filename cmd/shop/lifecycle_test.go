@@ -73,7 +73,7 @@ func TestLifecycle_DrainsFirstThenClosesTheDoorThenLetsRequestsEnd(t *testing.T)
 	var s *serving
 	drained := make(chan result, 1)
 	s = startServing(t, lifecycle{timeout: time.Minute, drain: func() {
-		status, err := s.get("/now") // still open while everybody is told to go elsewhere
+		status, err := s.get("/now") // still served while the load balancer drains
 		drained <- result{status, err}
 	}})
 	slow := s.getSlow()

@@ -73,7 +73,7 @@ func TestClient_AddListRotate(t *testing.T) {
 	if err != nil || rotated == key || !strings.HasPrefix(rotated, "shop_") {
 		t.Errorf("%q %v", rotated, err)
 	}
-	if _, err := shop(t, "client", "rotate", "nobody", "--postgres-url", url); exitCode(err) != 1 {
+	if _, err := shop(t, "client", "rotate", "absent", "--postgres-url", url); exitCode(err) != 1 {
 		t.Errorf("a key for an unknown client: %v", err)
 	}
 	list, err := shop(t, "client", "list", "--postgres-url", url)

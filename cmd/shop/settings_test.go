@@ -23,7 +23,7 @@ var badSettings = []struct {
 	{"unknown strategy", "serve --strategy=hope", []string{"hope", "redis+row", "atomic"}},
 	{"unsafe strategy", "serve --strategy=naive", []string{"naive", "--lab"}},
 	{"failpoint without the lab", "serve --failpoint=after-guard=kill", []string{"--failpoint", "--lab"}},
-	{"lab for everybody", "serve --lab --listen=0.0.0.0:0", []string{"--lab", "0.0.0.0:0", "127.0.0.1"}},
+	{"lab on all interfaces", "serve --lab --listen=0.0.0.0:0", []string{"--lab", "0.0.0.0:0", "127.0.0.1"}},
 	{"lab on all addresses", "serve --lab --listen=:0", []string{"--lab", "127.0.0.1"}},
 	{"lab on a name", "serve --lab --listen=localhost.example.com:0", []string{"--lab", "127.0.0.1"}},
 	{"lab without redis", "serve --lab --strategy=row --redis-url=", []string{"--redis-url"}},
@@ -67,7 +67,7 @@ var badSettings = []struct {
 }
 
 func TestSettings_WhatCannotWorkIsRefusedWithAdvice(t *testing.T) {
-	t.Setenv("SHOP_POSTGRES_URL", "postgres://nobody@127.0.0.1:1/none")
+	t.Setenv("SHOP_POSTGRES_URL", "postgres://shop@127.0.0.1:1/none")
 	t.Setenv("SHOP_REDIS_URL", "redis://127.0.0.1:1/0")
 	t.Setenv("SHOP_ETCD_ENDPOINTS", "127.0.0.1:1")
 	t.Setenv("SHOP_MONGO_URL", "mongodb://127.0.0.1:1/none")

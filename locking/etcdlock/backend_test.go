@@ -115,8 +115,8 @@ func at(t testing.TB, endpoints ...string) target {
 	return g
 }
 
-// newPrefix gives a prefix that nobody else has, and removes what is under it
-// when the test ends.
+// newPrefix returns a prefix of this test alone, and removes the keys under it when
+// the test ends.
 func newPrefix(t testing.TB, client *clientv3.Client) string {
 	t.Helper()
 	prefix := "test-" + rand.Text()
@@ -128,7 +128,7 @@ func newPrefix(t testing.TB, client *clientv3.Client) string {
 	return prefix
 }
 
-// waiting counts who stands in etcd's queue for key behind the holder.
+// waiting counts the waiters in etcd's queue for key behind the holder.
 func waiting(t testing.TB, client *clientv3.Client, prefix, key string) int {
 	t.Helper()
 	return max(0, len(inQueue(t, client, prefix, key))-1)
@@ -155,7 +155,7 @@ func isOf(name string, l locking.Lease) bool {
 	return strings.HasPrefix(l.Owner, name[strings.LastIndex(name, "/")+1:]+"-")
 }
 
-// take takes keys that nobody holds.
+// take acquires keys that are free.
 func take(t testing.TB, s locking.Store, keys ...string) (lease locking.Lease) {
 	t.Helper()
 	err := insist(func(again bool) (err error) {

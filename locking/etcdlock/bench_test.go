@@ -65,7 +65,7 @@ func BenchmarkTwoKeys(b *testing.B) {
 		turns = 1
 	}
 	var ours, theirs []float64
-	for range turns { // who comes first changes too
+	for range turns { // which of the two comes first changes too
 		ours = append(ours, timed(us))
 		theirs = append(theirs, timed(them), timed(them))
 		ours = append(ours, timed(us))

@@ -98,7 +98,7 @@ func sharedSession(s *Store) locking.Store {
 	}
 }
 
-// releasesTheQueue frees whoever has the key.
+// releasesTheQueue releases the key whichever Lease holds it.
 func releasesTheQueue(s *Store) locking.Store {
 	return twisted{Store: s, release: func(ctx context.Context, l locking.Lease) error {
 		for _, k := range l.Keys {

@@ -36,7 +36,7 @@ func TestClose_RefusesWhatComesAfter(t *testing.T) {
 	}
 }
 
-// Nobody holds anything: nothing stays in etcd, waiters included.
+// A Store that holds no Lease leaves nothing in etcd, waiters included.
 func TestClose_LeavesNothingInEtcd(t *testing.T) {
 	t.Parallel()
 	g := shared(t)

@@ -76,8 +76,8 @@ func comeAndGo(t *testing.T, store *Store, above locking.Fence) (last locking.Fe
 	return last
 }
 
-// The leader dies while one holds, one waits, and many come and go. The holder
-// keeps its Lease, the waiter its place, and nobody is granted what is held.
+// The leader dies while one Store holds, one waits, and many acquire and release. The
+// holder keeps its Lease, the waiter its place, and no other Store is granted the key.
 func TestCluster_LeaderChangeThenLossOfQuorum(t *testing.T) {
 	t.Parallel()
 	members := locktest.StartEtcd(t, 3)

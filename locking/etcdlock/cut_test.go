@@ -11,8 +11,8 @@ import (
 	"shop/locking/locktest"
 )
 
-// A client that is cut off from etcd only goes on working elsewhere. Its trust
-// ends before anyone else can have the key, without a word from etcd.
+// A client that is cut off from etcd alone can still write elsewhere. Its trust ends
+// before another holder can have the key, without an answer from etcd.
 func TestDo_ClientCutOffFromEtcdStopsBeforeTheNextHolder(t *testing.T) {
 	t.Parallel()
 	const ttl = 3 * time.Second

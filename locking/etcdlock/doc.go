@@ -2,7 +2,7 @@
 // to enter all the queues of a lease, a fence that outlives every restart.
 //
 // The question: several programs change what must never be changed twice, and
-// the lock service itself may lose a machine. Who is next, and how does the
+// the lock service itself may lose a machine. Which one is next, and how does the
 // resource tell a late holder from the present one?
 //
 // The invariant: at any moment at most one lease of a key is within its Until,
@@ -139,8 +139,8 @@
 //	restored in place             the same       the same   grants, lower      has the old epoch
 //	… and then NewEpoch           the same       another    ErrEpoch           has the new epoch
 //
-// The third line cannot be seen from here. The guard refuses the low numbers, and an
-// operator, who knows what was done, calls NewEpoch. The resource keeps the epoch
+// A Store cannot detect the third line. The guard refuses the low numbers, and the
+// operator that restored etcd calls NewEpoch. The resource keeps the epoch
 // beside the fence, and refuses to compare fences of two of them.
 //
 // # What can go wrong

@@ -12,9 +12,9 @@ import (
 	"shop/locking/locktest"
 )
 
-// wantForeign waits until etcd is back, and finds that nothing is granted, in
-// neither way, and nobody left in the queue: where the whole cluster is another one,
-// only the answer to a waiter tells, and he is removed.
+// wantForeign waits until etcd is back, and checks that neither TryAcquire nor Acquire
+// is granted, and that the queue is empty: where the whole cluster is another one, only
+// the answer to a waiter shows it, and the waiter is removed.
 func wantForeign(t *testing.T, s *Store, client *clientv3.Client) {
 	t.Helper()
 	locktest.Eventually(t, "etcd refuses the Store", func() bool {
@@ -27,7 +27,7 @@ func wantForeign(t *testing.T, s *Store, client *clientv3.Client) {
 	if l, err := s.Acquire(t.Context(), "a"); !errors.Is(err, ErrEpoch) || errors.Is(err, locking.ErrOutcomeUnknown) {
 		t.Errorf("got %+v, %v, want ErrEpoch", l, err)
 	}
-	locktest.Eventually(t, "nobody is left in the queue", func() bool { return len(inQueue(t, client, s.prefix, "a")) == 0 })
+	locktest.Eventually(t, "the queue is empty", func() bool { return len(inQueue(t, client, s.prefix, "a")) == 0 })
 }
 
 // holderAndWaiter have old work to do when the source changes.
@@ -94,10 +94,10 @@ func TestEpoch_WipedEtcdGrantsNothingUntilAStoreIsOpened(t *testing.T) {
 	m.Start()
 	client := g.client(t)
 	if err := <-waited; !errors.Is(err, ErrEpoch) {
-		t.Errorf("who waited: got %v, want ErrEpoch", err)
+		t.Errorf("the waiter: got %v, want ErrEpoch", err)
 	}
 	if _, err := store.Renew(t.Context(), held); !errors.Is(err, locking.ErrLost) {
-		t.Errorf("who held: got %v, want ErrLost", err)
+		t.Errorf("the holder: got %v, want ErrLost", err)
 	}
 	wantForeign(t, store, client)
 	if value, there := valueIn(t, client, g.prefix); there {
@@ -134,7 +134,7 @@ func TestEpoch_AnotherClusterWithTheSameValueGrantsNothing(t *testing.T) {
 	wantForeign(t, store, client)
 }
 
-// Restored in place it is not to be told from before, except by who did it.
+// No Store can detect an etcd that was restored in place: the operator calls NewEpoch.
 func TestNewEpoch_EndsAllWorkOfTheOldOne(t *testing.T) {
 	t.Parallel()
 	g := shared(t)
@@ -146,10 +146,10 @@ func TestNewEpoch_EndsAllWorkOfTheOldOne(t *testing.T) {
 	}
 	wantForeign(t, store, client)
 	if _, err := store.Renew(t.Context(), held); !errors.Is(err, locking.ErrLost) {
-		t.Errorf("who held: got %v, want ErrLost", err)
+		t.Errorf("the holder: got %v, want ErrLost", err)
 	}
 	if err := <-waited; !errors.Is(err, ErrEpoch) {
-		t.Errorf("who waited: got %v, want ErrEpoch", err)
+		t.Errorf("the waiter: got %v, want ErrEpoch", err)
 	}
 	next := g.must(t, 20*time.Second)
 	if next.Epoch() != now {

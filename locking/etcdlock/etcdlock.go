@@ -21,8 +21,8 @@ var (
 )
 
 // KeysMax is how many keys a lease may have. etcd takes 128 operations in a
-// transaction unless it is told otherwise (--max-txn-ops), and to wait takes two for
-// each key.
+// transaction unless --max-txn-ops sets another limit, and to wait takes two for each
+// key.
 const KeysMax = 128 / 2
 
 var (

@@ -10,7 +10,7 @@ import (
 	"shop/locking/locktest"
 )
 
-// Who is refused has left nothing behind: not even for a moment, and no history.
+// A refused request leaves nothing behind: not even for a moment, and no history.
 func TestTryAcquire_BusyLeavesNoWaiter(t *testing.T) {
 	t.Parallel()
 	g := at(t, locktest.StartEtcd(t, 1)[0].Addr) // alone on it, to see the revision stand still
@@ -104,8 +104,8 @@ func TestAcquire_WaiterThatLeavesLetsTheNextMoveUp(t *testing.T) {
 	}
 }
 
-// Who stops waiting in the process's line, before he ever came to etcd, is not
-// in the way of those behind him.
+// A request that leaves the process's queue, before it has come to etcd, does not
+// delay the requests behind it.
 func TestAcquire_LeavingTheLineOfTheProcess(t *testing.T) {
 	t.Parallel()
 	store := shared(t).must(t, 20*time.Second)

@@ -52,7 +52,7 @@ func TestAcquire_NoNameIsUsedAgainOfWhichSomethingMayBeOnItsWay(t *testing.T) {
 				t.Errorf("release: %v", err)
 			}
 		},
-		"nobody renewed it": func(l locking.Lease) {
+		"it was not renewed": func(l locking.Lease) {
 			store.mu.Lock()
 			grant := store.grants[l.Owner]
 			grant.lease.Until = time.Now()
@@ -75,7 +75,7 @@ func TestAcquire_NoNameIsUsedAgainOfWhichSomethingMayBeOnItsWay(t *testing.T) {
 	release(t, other, take(t, other, "k"))
 }
 
-// Whoever releases twice, or renews meanwhile, does not touch the next Lease,
+// A second release, or a renewal at the same time, does not touch the next Lease,
 // which may have the same names.
 func TestRelease_SeveralAtOnceHarmNoLaterLease(t *testing.T) {
 	t.Parallel()

@@ -20,20 +20,20 @@ type mutant struct {
 func mutants() map[string]mutant {
 	own, grows := "Own/ReleaseAndRenewTouchOnlyTheirOwn", "Fence/GrowsOverGrants"
 	return map[string]mutant{
-		"T1: the lease id as fence":  {leaseIDs, []string{grows}},
-		"T4: a session is shared":    {sharedSession, []string{"Exclusion/GoroutinesShareOneStore"}},
-		"releases the whole queue":   {releasesTheQueue, []string{own}},
-		"trusts from the answer":     {changes(func(s *Store, l *locking.Lease) { l.Until = time.Now().Add(s.ttl + time.Millisecond) }), []string{"Until/NeverBeyondRequestPlusTTL"}},
-		"trusts the wall clock":      {changes(func(_ *Store, l *locking.Lease) { l.Until = l.Until.Round(0) }), []string{"Expires/FreesTheKeysAfterUntil"}},
-		"deaf to ctx":                {deaf, []string{"Ctx/EndedBeforehandTakesNothing", "Ctx/EndWhileNoAnswerComesIsHeardAtOnce"}},
-		"several keys one by one":    {oneByOne, []string{"Multi/AllOrNone"}},
-		"silence taken for a no":     {guesses, []string{"Reply/NeverComes"}},
-		"no deletion at Until":       {immortal, []string{"Expires/FreesTheKeysAfterUntil"}},
-		"abandons who stops waiting": {abandons, []string{"Ctx/EndWhileWaitingIsHeardAtOnce"}},
+		"T1: the lease id as fence": {leaseIDs, []string{grows}},
+		"T4: a session is shared":   {sharedSession, []string{"Exclusion/GoroutinesShareOneStore"}},
+		"releases the whole queue":  {releasesTheQueue, []string{own}},
+		"trusts from the answer":    {changes(func(s *Store, l *locking.Lease) { l.Until = time.Now().Add(s.ttl + time.Millisecond) }), []string{"Until/NeverBeyondRequestPlusTTL"}},
+		"trusts the wall clock":     {changes(func(_ *Store, l *locking.Lease) { l.Until = l.Until.Round(0) }), []string{"Expires/FreesTheKeysAfterUntil"}},
+		"deaf to ctx":               {deaf, []string{"Ctx/EndedBeforehandTakesNothing", "Ctx/EndWhileNoAnswerComesIsHeardAtOnce"}},
+		"several keys one by one":   {oneByOne, []string{"Multi/AllOrNone"}},
+		"silence taken for a no":    {guesses, []string{"Reply/NeverComes"}},
+		"no deletion at Until":      {immortal, []string{"Expires/FreesTheKeysAfterUntil"}},
+		"abandons its waiters":      {abandons, []string{"Ctx/EndWhileWaitingIsHeardAtOnce"}},
 	}
 }
 
-// immortal keeps what nobody renews as long as the session.
+// immortal keeps a Lease that is not renewed as long as the session.
 func immortal(s *Store) locking.Store {
 	return twisted{Store: s, acquired: func(l locking.Lease, err error) (locking.Lease, error) {
 		s.mu.Lock()

@@ -45,7 +45,7 @@ func work(job, prefix string) error {
 		return err
 	}
 	defer client.Close()
-	ttl := 20 * time.Second // no stall of the machine costs who counts his lock
+	ttl := 20 * time.Second // no stall of the machine costs a counting process its lock
 	if job == "hold" {
 		ttl = 3 * time.Second
 	}

@@ -119,7 +119,7 @@ func TestAcquire_ReleaseWakesOneWaiter(t *testing.T) {
 		locktest.Eventually(t, "the next one waits", func() bool { return waiting(t, client, g.prefix, "k") == i+1 })
 	}
 	before, quiet := 0, 0
-	locktest.Eventually(t, "all watch, and nobody asks any more", func() bool {
+	locktest.Eventually(t, "all watch, and no more requests are sent", func() bool {
 		n := w.txnsSoFar()
 		if quiet++; n != before {
 			before, quiet = n, 0
@@ -139,8 +139,8 @@ func TestAcquire_ReleaseWakesOneWaiter(t *testing.T) {
 	all.Wait()
 }
 
-// Whoever's turn in the process comes with his patience at its end has seen
-// others with the keys, not an etcd that is silent.
+// A request whose turn in the process comes at the end of its MaxWait is busy: it has
+// waited for other holders, not for a silent etcd.
 func TestAcquire_TurnThatComesTooLateIsBusy(t *testing.T) {
 	t.Parallel()
 	g := shared(t)

@@ -47,8 +47,8 @@ func TestSession_RevokedByAnOperatorIsLostForGood(t *testing.T) {
 	wantBusy(t, other, "c")
 }
 
-// Nobody has noticed yet that the lease is gone: the first request finds out, and
-// is made again under a new session.
+// The Store has not noticed yet that the lease is gone: the first request finds out,
+// and is made again under a new session.
 func TestTryAcquire_FindsOutThatTheLeaseIsGone(t *testing.T) {
 	t.Parallel()
 	g := shared(t)
@@ -87,7 +87,7 @@ func TestRenew_OneKeyDeletedByAnOperatorIsAllLost(t *testing.T) {
 	}
 }
 
-// A late release, or a forged one, frees nobody.
+// A late release, or a forged one, releases no key.
 func TestRelease_ComparesTheRevision(t *testing.T) {
 	t.Parallel()
 	store := shared(t).must(t, 20*time.Second)

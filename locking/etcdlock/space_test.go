@@ -36,7 +36,7 @@ func TestAcquire_RefusedForWantOfSpaceLeavesNoOrphan(t *testing.T) {
 			release(t, other, take(t, other, "a", "b"))
 			release(t, store, take(t, store, "a", "b"))
 			if id(store) != session {
-				t.Error("the session was given up: the removal needs no space, and no gate")
+				t.Error("the session was given up: the removal needs no space, and no fencing key")
 			}
 		})
 	}
@@ -79,8 +79,8 @@ func TestStore_FullEtcdIsAClearErrorAndNothingStays(t *testing.T) {
 // busyKeys is how many keys exhaust contends for.
 const busyKeys = 4
 
-// exhaust fills etcd up while many callers acquire and release, and returns what
-// they were told at the end.
+// exhaust fills etcd up while many callers acquire and release, and returns the error
+// they got at the end.
 func exhaust(t *testing.T, client *clientv3.Client, stores []*Store) (full error) {
 	t.Helper()
 	var work sync.WaitGroup

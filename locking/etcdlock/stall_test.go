@@ -54,12 +54,13 @@ func ranSince(at time.Time) time.Duration {
 	return ran
 }
 
-// told tells an answer from the lack of one.
+// told reports whether err is an answer of etcd, and not the lack of one.
 func told(err error) bool {
 	return !errors.Is(err, errNoAnswer) && !errors.Is(err, locking.ErrOutcomeUnknown)
 }
 
-// insist asks until it is told. ask hears whether it was asked before.
+// insist repeats ask until etcd answers. The argument of ask is false in the first
+// try and true in each later one.
 func insist(ask func(again bool) error) (err error) {
 	for tries := range 8 {
 		if err = ask(tries > 0); told(err) {

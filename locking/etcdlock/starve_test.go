@@ -13,8 +13,8 @@ import (
 // contest is the case in which locks for several keys are known to starve: 16
 // goroutines in four processes lock pairs without a pause, one wants all eight keys.
 //
-// Its wait is bounded by the order: who comes after it cannot pass, so it waits for
-// those who stand in the queues already, and that is one turn of each goroutine.
+// The order bounds the wait of that one: later requests cannot pass it, so it waits
+// for those in the queues already, and that is one turn of each goroutine.
 type contest struct {
 	mu        sync.Mutex
 	fences    []locking.Fence // of all, as they were granted
@@ -44,7 +44,7 @@ func (c *contest) soFar() int {
 
 func (c *contest) pairs() int { return len(c.fences) - len(c.eights) }
 
-// passed counts who entered after one of the eights, and had his keys before it.
+// passed counts the requests that entered after one of the eights and had their keys before it.
 func (c *contest) passed() (n int) {
 	for _, at := range c.eights {
 		for _, f := range c.fences[:at] {
@@ -103,7 +103,7 @@ func (c *contest) lockPairs(ctx context.Context, t testing.TB, store *Store, fro
 
 func TestAcquire_EightKeysAreNotStarvedByPairs(t *testing.T) {
 	c := starve(t, shared(t))
-	t.Logf("16 goroutines locked %d pairs; who wanted all eight keys waited %v at most, of 20 times, while %d pairs were locked",
+	t.Logf("16 goroutines locked %d pairs; the request for all eight keys waited %v at most, of 20 times, while %d pairs were locked",
 		c.pairs(), c.longest.Round(time.Millisecond), c.meanwhile)
 	if n := c.passed(); n > 0 {
 		t.Errorf("%d entered after the eight, and were served before", n)
@@ -113,7 +113,7 @@ func TestAcquire_EightKeysAreNotStarvedByPairs(t *testing.T) {
 	}
 }
 
-// BenchmarkStarvation prints how long who wants eight keys waits among pairs.
+// BenchmarkStarvation prints how long a request for eight keys waits among pairs.
 func BenchmarkStarvation(b *testing.B) {
 	var longest time.Duration
 	pairs, turns := 0, 0

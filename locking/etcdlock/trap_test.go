@@ -53,8 +53,8 @@ func id(s *Store) clientv3.LeaseID {
 	return s.session.id
 }
 
-// T7: the session dies under one who waits. He is not granted what he has no
-// waiter for any more; he enters again, under a new session, and gets it.
+// T7: the session dies while a request waits. The request is not granted the key
+// without a waiter: it enters the queue again under a new session, and is granted it.
 func TestAcquire_SessionThatDiesWhileWaitingIsNotGranted(t *testing.T) {
 	t.Parallel()
 	g := shared(t)
@@ -85,7 +85,7 @@ func TestAcquire_SessionThatDiesWhileWaitingIsNotGranted(t *testing.T) {
 	release(t, store, granted)
 }
 
-// … and if it dies in the very moment in which his turn comes, he learns it too.
+// … and if the session dies at the moment of its turn, the request enters again too.
 func TestAcquire_SessionThatDiesTogetherWithTheHoldersIsNotGranted(t *testing.T) {
 	t.Parallel()
 	g := shared(t)

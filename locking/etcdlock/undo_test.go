@@ -29,9 +29,9 @@ func behindProxy(t *testing.T, ttl time.Duration) (*Store, *rpcProxy, *Store, ta
 	return store, w, g.must(t, ttl), g
 }
 
-// T5, T6: etcd did what was asked, and the answer came too late for ctx. The
-// caller hears of ctx at once, and the waiter that nobody waits for is removed
-// long before the TTL, without harm to what else is on the session.
+// T5, T6: etcd applied the transaction, and the answer came too late for ctx. The
+// call returns at once with ctx's error, and the abandoned waiter is removed long
+// before the TTL, without harm to the other Leases of the session.
 func TestAcquire_CtxThatEndsAfterTheTxnWasAppliedLeavesNoOrphan(t *testing.T) {
 	t.Parallel()
 	for name, acquire := range map[string]func(*Store, context.Context, ...string) (locking.Lease, error){
@@ -109,8 +109,8 @@ func TestAcquire_RefusalIsPlain(t *testing.T) {
 	}
 }
 
-// A request that is late arrives when nobody thinks of it any more. Without the
-// gate it would put a waiter that blocks the key as long as the session lives.
+// A late request arrives after it was undone. Without the fencing key it would put a
+// waiter that blocks the key as long as the session lives.
 func TestAcquire_RequestThatArrivesAfterItWasUndoneDoesNothing(t *testing.T) {
 	t.Parallel()
 	store, w, other, g := behindProxy(t, 20*time.Second)
@@ -137,9 +137,9 @@ func TestAcquire_RequestThatArrivesAfterItWasUndoneDoesNothing(t *testing.T) {
 	release(t, other, take(t, other, "k"))
 }
 
-// While an attempt is not undone, nothing new goes on the session; when that
-// takes too long, the session is given up, but nobody who holds a Lease under it
-// loses it before its Until.
+// While an attempt is not undone, no new attempt uses the session. When that takes
+// too long, the session is given up, but no holder of a Lease under it loses the
+// Lease before its Until.
 func TestSession_IsGivenUpWhenAnOrphanCannotBeRemoved(t *testing.T) {
 	t.Parallel()
 	const ttl = 6 * time.Second

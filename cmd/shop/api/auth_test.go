@@ -94,7 +94,7 @@ func TestClients_NamesAreUniqueAndKeysRotate(t *testing.T) {
 	if _, _, err := api.AddClient(ctx, s.pool, "alice", false); !errors.Is(err, api.ErrClientExists) {
 		t.Errorf("a second alice: %v", err)
 	}
-	if _, err := api.RotateKey(ctx, s.pool, "nobody"); !errors.Is(err, api.ErrNoClient) {
+	if _, err := api.RotateKey(ctx, s.pool, "absent"); !errors.Is(err, api.ErrNoClient) {
 		t.Errorf("a key for an unknown client: %v", err)
 	}
 	key := must(api.RotateKey(ctx, s.pool, "alice"))(t)

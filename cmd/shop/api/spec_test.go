@@ -87,7 +87,7 @@ func TestNew_RefusesAConfigThatLacksSomething(t *testing.T) {
 // no domain.
 func unconnected(t testing.TB, settings ...func(*Config)) *Server {
 	t.Helper()
-	pool, err := pgxpool.New(t.Context(), "postgres://nobody@127.0.0.1:1/none")
+	pool, err := pgxpool.New(t.Context(), "postgres://shop@127.0.0.1:1/none")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -94,7 +94,7 @@ func TestWallet_AKeyIsOneIntentOfOneClient(t *testing.T) {
 	s.wantCash("alice", c, 1000)
 }
 
-func TestWallet_OnlyTheOwnerMayWriteAndAnybodyMayBePaid(t *testing.T) {
+func TestWallet_OnlyTheOwnerMayWriteAndAnyClientMayBePaid(t *testing.T) {
 	s := openWallets(t)
 	a, b := s.wallet("alice", 1000), s.wallet("bob", 500)
 	for _, thief := range []string{"bob", "admin"} {
