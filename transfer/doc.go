@@ -89,8 +89,8 @@
 // state it expects and reads the clock behind all waiting:
 // WHERE state = 'reserved' AND expires_at > clock_timestamp(). That its time is over
 // does not give the money back. A committed expired row does, or else a Post that
-// found the hold in time could find its money spent. A Post that is told that the
-// hold has expired finds it so.
+// found the hold in time could find its money spent. When a Post returns that the
+// hold has expired, the hold is expired.
 //
 // # What may happen, and what then
 //
@@ -123,7 +123,7 @@
 // finds it (T3). What prevents it is the row lock, SERIALIZABLE, or the fence at
 // the read and at the write, which refuses a late holder and no other.
 //
-// # What the caller is told
+// # What the caller gets
 //
 //	Reply, nil error             stored: the transfer, or the refusal (ErrInsufficientFunds, ErrExpired, ErrSettled) as Encode put it
 //	ErrInvalid, ErrNotFound,     not stored; it happens again if nothing changes

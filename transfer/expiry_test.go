@@ -173,7 +173,7 @@ func TestHold_LastsAsLongAsWasAsked(t *testing.T) {
 			for _, asked := range []time.Duration{time.Millisecond, 1234567 * time.Nanosecond, 90 * time.Minute, transfer.HoldMax} {
 				hold, want := b.reserve(p, 1, asked), asked.Truncate(time.Microsecond)
 				if hold.ExpiresAt == nil || hold.ExpiresAt.Sub(hold.CreatedAt) != want {
-					t.Errorf("asked for %v, was told %v to %v", asked, hold.CreatedAt, hold.ExpiresAt)
+					t.Errorf("asked for %v, the reply has %v to %v", asked, hold.CreatedAt, hold.ExpiresAt)
 				}
 				us := b.number(`SELECT (extract(epoch FROM expires_at - created_at) * 1000000)::bigint FROM transfers WHERE id = $1`, hold.ID)
 				if stored := time.Duration(us) * time.Microsecond; stored != want {

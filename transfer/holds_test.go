@@ -101,7 +101,7 @@ func TestHold_RefusalsAreStoredAndReplayed(t *testing.T) {
 			t.Fatalf("%s, %v, want ErrExpired stored", first.Body, err)
 		}
 		if got := b.state(hold.ID); got != transfer.Expired {
-			t.Errorf("told that it expired, and it is %s", got)
+			t.Errorf("the reply is that it expired, and it is %s", got)
 		}
 		again, err := b.Post(t.Context(), req, hold.ID, 0)
 		if err != nil || !again.Replayed || !bytes.Equal(again.Body, first.Body) {

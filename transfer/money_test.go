@@ -32,8 +32,8 @@ func all() (names []string) {
 	return names
 }
 
-// until repeats a request with the same key until it has an answer, as a client
-// does that was told to come again.
+// until repeats a request with the same key until it has a final answer, as a client
+// does after an error that allows a retry.
 func until(ctx context.Context, do func(context.Context) (transfer.Reply, error)) (transfer.Reply, error) {
 	for {
 		reply, err := do(ctx)

@@ -70,14 +70,14 @@ func TestEtcd_WithoutItNoMoneyMovesAndThoseUnderWayFinish(t *testing.T) {
 				t.Fatal(err)
 			}
 			if waited := b.mustBeUnavailable(svc, p); waited > 3*time.Second { // the first finds out
-				t.Errorf("told after %v, want MaxWait", waited)
+				t.Errorf("ErrBusy after %v, want MaxWait", waited)
 			}
-			// The others are told at once, but for one every 250 ms, which may be this one.
-			told, tries := time.Hour, 0
-			for ; told >= time.Second && tries < 5; tries++ {
-				told = b.mustBeUnavailable(svc, p)
+			// The others get ErrBusy at once, but for one probe every 250 ms, which may be this one.
+			waited, tries := time.Hour, 0
+			for ; waited >= time.Second && tries < 5; tries++ {
+				waited = b.mustBeUnavailable(svc, p)
 			}
-			if told >= time.Second {
+			if waited >= time.Second {
 				t.Errorf("each of %d waited for MaxWait", tries)
 			}
 			if n := events.of(transfer.Unavailable); n != 1+tries {
@@ -98,8 +98,8 @@ func TestEtcd_WithoutItNoMoneyMovesAndThoseUnderWayFinish(t *testing.T) {
 	}
 }
 
-// One that asks is enough, and it is only one: the rest does not wait in line for a time-out.
-func TestEtcd_WhileItIsGoneOneAsksAndTheOthersAreTold(t *testing.T) {
+// Only one request at a time probes etcd: the others do not wait for a time-out.
+func TestEtcd_WhileItIsGoneOneRequestProbesAndTheOthersAreBusyAtOnce(t *testing.T) {
 	t.Parallel()
 	server := privateEtcd(t)
 	b := openWith(t, transfer.Config{
@@ -111,14 +111,14 @@ func TestEtcd_WhileItIsGoneOneAsksAndTheOthersAreTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.mustBeUnavailable(b.Service, p)
-	start, told := time.Now(), 0
-	for ; time.Since(start) < 2*time.Second; told++ {
+	start, refused := time.Now(), 0
+	for ; time.Since(start) < 2*time.Second; refused++ {
 		if _, err := b.Transfer(t.Context(), ask(p.alice), p.move(1)); !errors.Is(err, locking.ErrBusy) {
 			t.Fatalf("%v, want ErrBusy", err)
 		}
 	}
-	if told < 10 { // each that waits, waits for MaxWait: 6 of them would
-		t.Errorf("%d were told in 2 s: they wait", told)
+	if refused < 10 { // each that waits, waits for MaxWait: 6 of them would
+		t.Errorf("%d were refused in 2 s: they wait", refused)
 	}
 	b.mustHave(p.a, 100, 0)
 }
