@@ -58,7 +58,7 @@ func (c *till) failCommand(client string, mode any, command string, how ...bson.
 
 func (c *till) admin(command bson.D) {
 	c.t.Helper()
-	if err := c.db.Client().Database("admin").RunCommand(context.Background(), command).Err(); err != nil {
+	if err := c.db.Client().Database("admin").RunCommand(c.patient(), command).Err(); err != nil {
 		c.t.Fatal(err)
 	}
 }

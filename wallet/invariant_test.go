@@ -1,7 +1,6 @@
 package wallet_test
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/google/uuid"
@@ -32,7 +31,7 @@ func (c *till) books() (b books) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	ctx := mongo.NewSessionContext(context.Background(), session)
+	ctx := mongo.NewSessionContext(c.patient(), session)
 	defer session.EndSession(ctx)
 	db := c.db.Client().Database(c.db.Name(), options.Database().SetReadConcern(&readconcern.ReadConcern{}))
 	for name, into := range map[string]any{"wallets": &b.wallets, "wallet_entries": &b.entries, "wallet_operations": &b.operations} {

@@ -178,11 +178,19 @@ func (c *till) done(reply wallet.Reply, err error) {
 
 func isRefused(reply wallet.Reply) bool { return strings.Contains(string(reply.Body), "refused") }
 
+// patient is for what a test itself asks: a member that was started again may take
+// longer to catch up than the client's 2 s, which hold where a ctx has no deadline.
+func (c *till) patient() context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	c.t.Cleanup(cancel)
+	return ctx
+}
+
 // mustHave checks the balance of a wallet.
 func (c *till) mustHave(id uuid.UUID, balance int64) {
 	c.t.Helper()
 	var w wallet.Wallet
-	if err := c.db.Collection("wallets").FindOne(context.Background(), bson.D{{Key: "_id", Value: id}}).Decode(&w); err != nil {
+	if err := c.db.Collection("wallets").FindOne(c.patient(), bson.D{{Key: "_id", Value: id}}).Decode(&w); err != nil {
 		c.t.Fatal(err)
 	}
 	if w.Balance != balance {
@@ -193,7 +201,7 @@ func (c *till) mustHave(id uuid.UUID, balance int64) {
 // operations counts those that are stored, refusals included.
 func (c *till) operations() int64 {
 	c.t.Helper()
-	n, err := c.db.Collection("wallet_operations").CountDocuments(context.Background(), bson.D{})
+	n, err := c.db.Collection("wallet_operations").CountDocuments(c.patient(), bson.D{})
 	if err != nil {
 		c.t.Fatal(err)
 	}
