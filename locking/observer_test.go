@@ -14,7 +14,7 @@ import (
 	"shop/locking"
 )
 
-func TestObserver_IsToldTheWholeStory(t *testing.T) {
+func TestObserver_ReceivesEveryEvent(t *testing.T) {
 	s := &script{acquire: failing(0, 1, locking.ErrBusy), renew: failing(1, 2, errDown)}
 	p := s.play(t, steady, func(ctx context.Context, _ locking.Lease) error { return work(ctx, 5*time.Second) })
 	granted := locking.Event{Keys: one, Owner: "owner-1", Fence: 2}

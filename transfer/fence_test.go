@@ -25,7 +25,7 @@ func (b *bank) mustBeStale(s *stopped, old outcome) {
 }
 
 // Two grants, and the old holder writes late: B1, B11.
-func TestFence_RefusesTheLateWriterWhoLeavesNothing(t *testing.T) {
+func TestFence_RefusesTheLateWriterAndNothingOfItStays(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range []string{"etcd-fenced", "etcd-fence-only"} {
 		for _, step := range []transfer.Step{transfer.AfterAcquire, transfer.AfterBegin} {

@@ -13,7 +13,7 @@ import (
 var invariantsSQL string
 
 // Invariants are those that can be checked in the tables alone, without knowing what
-// clients were told.
+// the clients got as replies.
 var Invariants = invariant.Parse(invariantsSQL)
 
 // Audit counts what breaks them. Every number is 0 where nothing is wrong.

@@ -60,7 +60,7 @@ func TestCommit_NoQueuedRequestIsAnsweredByThePrimaryAlone(t *testing.T) {
 	p := c.pair(100, 0)
 	primary, others := s.roles()
 	s.replicate(others, "off")
-	var told atomic.Int64 // times a client was told that it is unknown: its next request decides, and does not count it
+	var told atomic.Int64 // replies with an unknown outcome: the next request decides, and does not count it
 	credit := func() <-chan outcome {
 		req := ask(p.alice)
 		return beside(func() (wallet.Reply, error) {

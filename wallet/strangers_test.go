@@ -80,7 +80,7 @@ func TestLine_OneClientCannotFillThatOfItsPayee(t *testing.T) {
 }
 
 // What only the primary has can be rolled back, and a refusal with it.
-func TestRefusal_IsToldWhenAMajorityHasWhatItRestsOn(t *testing.T) {
+func TestRefusal_IsSentOnlyAfterAMajorityHasWhatItWasReadFrom(t *testing.T) {
 	s := newSet(t)
 	c := openAt(t, s.url, wallet.Config{})
 	p := c.pair(100, 0)

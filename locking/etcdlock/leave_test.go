@@ -30,7 +30,7 @@ func TestTryAcquire_BusyLeavesNoWaiter(t *testing.T) {
 }
 
 // A waiter counts: to try is not to push in.
-func TestTryAcquire_DoesNotOvertakeWhoWaits(t *testing.T) {
+func TestTryAcquire_DoesNotOvertakeAWaiter(t *testing.T) {
 	t.Parallel()
 	g := shared(t)
 	a, b, c, client := g.must(t, 20*time.Second), g.must(t, 20*time.Second), g.must(t, 20*time.Second), g.client(t)

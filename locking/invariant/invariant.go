@@ -47,7 +47,7 @@ func Find(list []Invariant, code string) Invariant {
 	return list[i-1]
 }
 
-// Set is what can be checked in one place: a database, or what clients were told.
+// Set is what can be checked in one place: a database, or the replies that clients got.
 type Set struct {
 	Invariants []Invariant
 	Checks     []Check

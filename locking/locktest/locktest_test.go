@@ -97,7 +97,7 @@ func TestFailing_TurnsPanicsIntoFailures(t *testing.T) {
 }
 
 // Promises that contradict each other, or that cannot be checked, are refused.
-func TestFailing_ToldOfPromisesThatCannotBeChecked(t *testing.T) {
+func TestFailing_RefusesPromisesThatCannotBeChecked(t *testing.T) {
 	for says, change := range map[string]func(*locktest.Promises){
 		"MinTTL":        func(p *locktest.Promises) { p.MinTTL = 0 },
 		"without Fence": func(p *locktest.Promises) { p.Fences = false },

@@ -35,7 +35,7 @@ func Tune[O redis.Options | redis.UniversalOptions](o *O, ttl time.Duration) *O 
 		"DialTimeout":              wait,
 		"ReadTimeout":              wait,
 		"WriteTimeout":             wait,
-		"PoolTimeout":              wait / 2, // less than wait, so that "never sent" is told apart from "no answer"
+		"PoolTimeout":              wait / 2, // less than wait, so that "never sent" differs from "no answer"
 		"DialerRetries":            1,        // 0 would mean 5, 100 ms apart
 		"PipelinePoolSize":         -1,       // no pipelines here, no second pool
 		"MaintNotificationsConfig": &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},

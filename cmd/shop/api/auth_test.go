@@ -9,7 +9,7 @@ import (
 	"shop/cmd/shop/api"
 )
 
-func TestAuth_WithoutAValidKeyNothingIsTold(t *testing.T) {
+func TestAuth_WithoutAValidKeyNothingIsDisclosed(t *testing.T) {
 	s := open(t)
 	id := s.buy("k", "coffee", "1").order(t).ID.String()
 	key := s.keys["alice"]

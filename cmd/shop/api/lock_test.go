@@ -30,7 +30,7 @@ func withRedis(t *testing.T, ttl time.Duration) (option, *redis.Client, string) 
 	}, client, prefix
 }
 
-func TestLock_LostBeforeTheWriteIsToldAndTheKeyStaysFree(t *testing.T) {
+func TestLock_LostBeforeTheWriteIsReportedAndTheKeyStaysFree(t *testing.T) {
 	lock, client, prefix := withRedis(t, 2*time.Second)
 	var once sync.Once
 	s := open(t, lock, at(inventory.AfterGuard, func(ctx context.Context) {

@@ -80,7 +80,7 @@ func TestTransfer_OneKeyAtTwoServersAtOnceIsOneTransfer(t *testing.T) {
 
 // An account that is fenced in another epoch, or has seen newer fences: nothing
 // is done, the answer says which it is, and the key is still free.
-func TestTransfer_WhatTheFenceRefusesIsToldAndTheKeyStaysFree(t *testing.T) {
+func TestTransfer_RefusedByTheFenceIsReportedAndTheKeyStaysFree(t *testing.T) {
 	s := open(t, withEtcd(t))
 	a, b := s.account("alice", 1000), s.account("bob", 0)
 	s.move("k0", moveOf(a, b, "1")).want(t, 201, "")
