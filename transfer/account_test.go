@@ -6,8 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"net/url"
-	"testing"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -90,18 +88,6 @@ func (b *bank) exec(sql string, args ...any) {
 // posted counts the transfers that moved money.
 func (b *bank) posted() int64 {
 	return b.number(`SELECT count(*) FROM transfers WHERE state = 'posted'`)
-}
-
-// eventually polls a condition, with a deadline.
-func eventually(t testing.TB, what string, cond func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
-	for !cond() {
-		if time.Now().After(deadline) {
-			t.Fatalf("never happened: %s", what)
-		}
-		time.Sleep(2 * time.Millisecond)
-	}
 }
 
 // schema is the name of the bank's schema.

@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"shop/locking"
+	"shop/locking/locktest"
 	"shop/transfer"
 )
 
@@ -109,7 +110,7 @@ func TestLeaseIDFence_LosesWhatThePayeeGotMeanwhile(t *testing.T) {
 // below another's. No holder is late here, and nothing else writes.
 func TestLeaseIDFence_RefusesRightfulHolders(t *testing.T) {
 	t.Parallel()
-	members := threeMembers(t)
+	members := locktest.StartEtcd(t, 3)
 	b := open(t, transfer.Config{Strategy: "lease-id-fence"})
 	p := b.pair(1000, 0)
 	prefix := uuid.NewString()
@@ -117,7 +118,7 @@ func TestLeaseIDFence_RefusesRightfulHolders(t *testing.T) {
 	for range 4 {
 		for _, member := range members {
 			cfg := b.cfg
-			cfg.LeaseIDs = leaseIDs(t, member, prefix)
+			cfg.LeaseIDs = leaseIDs(t, connect(t, member.Addr), prefix)
 			replica, _ := b.another(cfg)
 			_, err := replica.Transfer(t.Context(), ask(p.alice), p.move(1))
 			switch {

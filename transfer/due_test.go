@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"shop/locking"
+	"shop/locking/locktest"
 	"shop/transfer"
 )
 
@@ -62,7 +63,7 @@ func TestHold_BeginsAfterTheWaitForTheRows(t *testing.T) {
 				done := beside(func() (transfer.Reply, error) {
 					return b.Reserve(t.Context(), ask(p.alice), p.move(30), time.Millisecond)
 				})
-				eventually(t, "the reserve waits for the row", func() bool { return b.waiting() > 0 })
+				locktest.Eventually(t, "the reserve waits for the row", func() bool { return b.waiting() > 0 })
 				var had time.Time
 				if err := b.pool.QueryRow(t.Context(), `SELECT clock_timestamp()`).Scan(&had); err != nil {
 					t.Fatal(err)

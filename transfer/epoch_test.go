@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"shop/locking"
+	"shop/locking/locktest"
 	"shop/transfer"
 )
 
@@ -15,7 +16,7 @@ import (
 func (b *bank) wiped(t *testing.T, now string) *transfer.Service {
 	t.Helper()
 	cfg := b.cfg
-	cfg.Locks, cfg.Epoch = locksAt(t, privateEtcd(t).Addr).store(t), now
+	cfg.Locks, cfg.Epoch = locksAt(t, locktest.StartEtcd(t, 1)[0].Addr).store(t), now
 	svc, _ := b.another(cfg)
 	return svc
 }

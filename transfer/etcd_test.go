@@ -12,7 +12,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
-	"shop/compose/local/stack"
 	"shop/locking"
 	"shop/locking/etcdlock"
 	"shop/locking/wrong/leaseid"
@@ -98,37 +97,6 @@ func leaseIDs(t testing.TB, client *clientv3.Client, prefix string) locking.Stor
 		t.Fatal(err)
 	}
 	return store
-}
-
-// threeMembers starts a cluster for one test, and returns a client of each member.
-func threeMembers(t *testing.T) (clients []*clientv3.Client) {
-	t.Helper()
-	all, err := stack.Attach(env(t, "SHOP_STACK"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	first, err := all.Private(t.Context(), "etcd3")
-	if err != nil {
-		t.Fatal(err)
-	}
-	servers, err := all.Servers(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, member := range servers {
-		if member.Env["SHOP_ETCD_ENDPOINTS"] != first.Env["SHOP_ETCD_ENDPOINTS"] {
-			continue
-		}
-		t.Cleanup(func() {
-			ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-			defer cancel()
-			if err := member.Kill(ctx); err != nil {
-				t.Error(err)
-			}
-		})
-		clients = append(clients, connect(t, member.Addr))
-	}
-	return clients
 }
 
 // unasked is a lock store that must not be asked: it panics.

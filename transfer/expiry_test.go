@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"shop/locking/locktest"
 	"shop/transfer"
 )
 
@@ -77,7 +78,7 @@ func TestHold_OfPostVoidAndSweepExactlyOneWins(t *testing.T) {
 
 // awaitClock waits until the database's clock is at, and a bit.
 func (b *bank) awaitClock(at time.Time, and time.Duration) {
-	eventually(b.t, "the clock goes on", func() bool {
+	locktest.Eventually(b.t, "the clock goes on", func() bool {
 		var reached bool
 		err := b.pool.QueryRow(context.Background(), `SELECT clock_timestamp() >= $1`, at.Add(and)).Scan(&reached)
 		return err == nil && reached
@@ -96,7 +97,7 @@ func TestHold_ExpiryCountsAfterTheWaitForTheRow(t *testing.T) {
 			hold := b.reserve(p, 30, time.Hour)
 			letGo := b.holding(`SELECT FROM accounts WHERE id = $1 FOR UPDATE`, p.a)
 			post := beside(func() (transfer.Reply, error) { return b.Post(t.Context(), ask(p.alice), hold.ID, 0) })
-			eventually(t, "the post waits for the row", func() bool { return b.waiting() > 0 })
+			locktest.Eventually(t, "the post waits for the row", func() bool { return b.waiting() > 0 })
 			b.expire(hold.ID, 0) // while the post waits
 			letGo()
 			reply, err := (<-post).pair()
@@ -150,7 +151,7 @@ func TestSweep_WaitsForTheTransferAtTheAccount(t *testing.T) {
 				}
 				swept <- n
 			}()
-			eventually(t, "the sweeper waits for the row", func() bool { return b.waiting() > 0 })
+			locktest.Eventually(t, "the sweeper waits for the row", func() bool { return b.waiting() > 0 })
 			s.goOn()
 			b.transferred((<-first).pair())
 			if n := <-swept; n != 1 {

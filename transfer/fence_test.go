@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"shop/locking"
+	"shop/locking/locktest"
 	"shop/transfer"
 )
 
@@ -95,7 +96,7 @@ func TestFence_BehindTheGuardTheRowLockKeepsTheNextOneWaiting(t *testing.T) {
 	s.await()
 	b.steal(t)
 	second := beside(func() (transfer.Reply, error) { return b.Transfer(t.Context(), ask(p.alice), p.move(20)) })
-	eventually(t, "the second waits at the row", func() bool { return b.waiting() > 0 })
+	locktest.Eventually(t, "the second waits at the row", func() bool { return b.waiting() > 0 })
 	s.goOn()
 	b.transferred((<-first).pair())
 	b.transferred((<-second).pair())

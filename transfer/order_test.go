@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"shop/locking/locktest"
 	"shop/transfer"
 )
 
@@ -41,7 +42,7 @@ func TestTransfer_LocksTheLowerRowFirst(t *testing.T) {
 				letGo := b.holding(`SELECT FROM accounts WHERE id = $1 FOR UPDATE`, lower)
 				defer letGo()
 				done := beside(func() (transfer.Reply, error) { return svc.Transfer(t.Context(), ask(owner), m) })
-				eventually(t, "the transfer waits for the lower row", func() bool { return b.waiting() > 0 })
+				locktest.Eventually(t, "the transfer waits for the lower row", func() bool { return b.waiting() > 0 })
 				if b.number(`SELECT count(*) FROM (SELECT FROM accounts WHERE id = $1 FOR UPDATE SKIP LOCKED) free`, higher) != 1 {
 					t.Error("it waits for the lower row, and holds the higher one")
 				}
@@ -65,7 +66,7 @@ func TestOutside_LocksTheRowsBeforeTheKey(t *testing.T) {
 		s.await()
 		letGo := b.holding(`SELECT FROM accounts WHERE id = $1 FOR UPDATE`, p.a)
 		s.goOn()
-		eventually(t, "the write waits for the row", func() bool { return b.waiting() > 0 })
+		locktest.Eventually(t, "the write waits for the row", func() bool { return b.waiting() > 0 })
 		b.holding(`INSERT INTO idempotency_keys VALUES ($1, $2, $3, 0, '')`, req.Client, req.Key, req.Fingerprint[:])() // waits for nothing
 		letGo()
 		b.transferred((<-done).pair())

@@ -1,36 +1,14 @@
 package transfer_test
 
 import (
-	"context"
 	"errors"
 	"testing"
 	"time"
 
-	"shop/compose/local/stack"
 	"shop/locking"
+	"shop/locking/locktest"
 	"shop/transfer"
 )
-
-// privateEtcd is a server of one test, which may stop it.
-func privateEtcd(t *testing.T) *stack.Server {
-	t.Helper()
-	all, err := stack.Attach(env(t, "SHOP_STACK"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	server, err := all.Private(t.Context(), "etcd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-		defer cancel()
-		if err := server.Kill(ctx); err != nil {
-			t.Error(err)
-		}
-	})
-	return server
-}
 
 // mustBeUnavailable checks that a transfer is refused and did nothing, and tells how soon.
 func (b *bank) mustBeUnavailable(svc *transfer.Service, p pair) (waited time.Duration) {
@@ -49,14 +27,14 @@ func (b *bank) mustBeUnavailable(svc *transfer.Service, p pair) (waited time.Dur
 func TestEtcd_WithoutItNoMoneyMovesAndThoseUnderWayFinish(t *testing.T) {
 	t.Parallel()
 	for name, f := range map[string]struct {
-		end, back func(*stack.Server, context.Context) error
+		end, back func(*locktest.Server)
 	}{
-		"silent": {(*stack.Server).Pause, (*stack.Server).Resume},
-		"gone":   {(*stack.Server).Kill, (*stack.Server).Start},
+		"silent": {(*locktest.Server).Pause, (*locktest.Server).Resume},
+		"gone":   {(*locktest.Server).Kill, (*locktest.Server).Start},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server := privateEtcd(t)
+			server := locktest.StartEtcd(t, 1)[0]
 			b := openWith(t, transfer.Config{
 				Strategy: "etcd-fenced",
 				Lock:     locking.Options{MaxWait: time.Second, ReleaseTimeout: 100 * time.Millisecond},
@@ -66,9 +44,7 @@ func TestEtcd_WithoutItNoMoneyMovesAndThoseUnderWayFinish(t *testing.T) {
 			s := b.stopAt(transfer.AfterAcquire)
 			underWay := beside(func() (transfer.Reply, error) { return s.Transfer(t.Context(), ask(p.alice), p.move(30)) })
 			s.await()
-			if err := f.end(server, t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			f.end(server)
 			if waited := b.mustBeUnavailable(svc, p); waited > 3*time.Second { // the first finds out
 				t.Errorf("ErrBusy after %v, want MaxWait", waited)
 			}
@@ -86,10 +62,8 @@ func TestEtcd_WithoutItNoMoneyMovesAndThoseUnderWayFinish(t *testing.T) {
 			s.goOn()
 			b.transferred((<-underWay).pair())
 			b.mustHave(p.a, 70, 0)
-			if err := f.back(server, t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			eventually(t, "service returns", func() bool {
+			f.back(server)
+			locktest.Eventually(t, "service returns", func() bool {
 				_, err := svc.Transfer(t.Context(), ask(p.alice), p.move(1))
 				return err == nil
 			})
@@ -101,15 +75,13 @@ func TestEtcd_WithoutItNoMoneyMovesAndThoseUnderWayFinish(t *testing.T) {
 // Only one request at a time probes etcd: the others do not wait for a time-out.
 func TestEtcd_WhileItIsGoneOneRequestProbesAndTheOthersAreBusyAtOnce(t *testing.T) {
 	t.Parallel()
-	server := privateEtcd(t)
+	server := locktest.StartEtcd(t, 1)[0]
 	b := openWith(t, transfer.Config{
 		Strategy: "etcd-fenced",
 		Lock:     locking.Options{MaxWait: 300 * time.Millisecond},
 	}, locksAt(t, server.Addr))
 	p := b.pair(100, 0)
-	if err := server.Pause(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	server.Pause()
 	b.mustBeUnavailable(b.Service, p)
 	start, refused := time.Now(), 0
 	for ; time.Since(start) < 2*time.Second; refused++ {
