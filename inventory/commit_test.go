@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -107,7 +108,7 @@ func TestCommit_WithoutReplyIsDecidedByTheSameKey(t *testing.T) {
 func TestCommit_IsDecidedAlsoWhenTheLeaseEndsMeanwhile(t *testing.T) {
 	t.Parallel()
 	for name, lose := range losses {
-		store, steal := stealable(t)
+		store, steal := stealable(t, 2*time.Second)
 		s, p, start := armed(t, "row", func(p *locktest.Proxy) locktest.Interceptor {
 			return func(bytes []byte, client, server net.Conn) bool {
 				steal(context.Background())
@@ -138,7 +139,7 @@ func TestCommit_IsDecidedAlsoWhenTheLeaseEndsMeanwhile(t *testing.T) {
 
 func TestCommit_IsNotCutByALostLease(t *testing.T) {
 	t.Parallel()
-	store, steal := stealable(t)
+	store, steal := stealable(t, 2*time.Second)
 	lost := make(chan struct{})
 	s, _, start := armed(t, "row", func(*locktest.Proxy) locktest.Interceptor {
 		return func([]byte, net.Conn, net.Conn) bool {

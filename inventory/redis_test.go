@@ -50,7 +50,7 @@ func namedLocksAt(t testing.TB, redisURL string, ttl time.Duration) (store *redi
 }
 
 // stealable is a lock store on the shared server, and a way to take its keys away.
-func stealable(t *testing.T) (store *redislock.Store, steal func(context.Context)) {
+func stealable(t *testing.T, ttl time.Duration) (store *redislock.Store, steal func(context.Context)) {
 	t.Helper()
 	opts, err := redis.ParseURL(env(t, "SHOP_REDIS_URL"))
 	if err != nil {
@@ -58,7 +58,7 @@ func stealable(t *testing.T) (store *redislock.Store, steal func(context.Context
 	}
 	client := redis.NewClient(opts)
 	t.Cleanup(func() { client.Close() })
-	store, prefix := namedLocksAt(t, env(t, "SHOP_REDIS_URL"), 2*time.Second)
+	store, prefix := namedLocksAt(t, env(t, "SHOP_REDIS_URL"), ttl)
 	return store, func(ctx context.Context) {
 		names, err := client.Keys(ctx, prefix+"*product/*").Result()
 		if err == nil && len(names) == 0 {
@@ -94,7 +94,7 @@ func TestRedisOnly_HoldsAsLongAsItsLockDoes(t *testing.T) {
 
 func TestRedisOnly_SellsTwiceWhenItsLockIsTakenAway(t *testing.T) {
 	t.Parallel()
-	store, steal := stealable(t)
+	store, steal := stealable(t, time.Minute)
 	both := meet(2)
 	var first atomic.Bool
 	s := open(t, inventory.Config{
@@ -118,7 +118,7 @@ func TestRedisOnly_SellsTwiceWhenItsLockIsTakenAway(t *testing.T) {
 
 func TestRedisRow_HoldsWhenItsLockIsTakenAway(t *testing.T) {
 	t.Parallel()
-	store, steal := stealable(t)
+	store, steal := stealable(t, time.Minute) // no renewal finds out
 	var s *shop
 	s = open(t, inventory.Config{
 		Strategy: "redis+row", Locks: store,
@@ -141,7 +141,7 @@ func TestRedis_LeaseLostBeforeCommitDidNothing(t *testing.T) {
 		for _, step := range []inventory.Step{inventory.AfterAcquire, inventory.AfterGuard, inventory.BeforeCommit} {
 			t.Run(strategy+"/"+string(step), func(t *testing.T) {
 				t.Parallel()
-				store, steal := stealable(t)
+				store, steal := stealable(t, 2*time.Second)
 				s := open(t, inventory.Config{
 					Strategy: strategy, Locks: store,
 					Failpoint: onceAt(step, func(ctx context.Context) {
@@ -166,7 +166,7 @@ func TestRedis_LeaseLostBeforeCommitDidNothing(t *testing.T) {
 func TestRedis_LeaseLostAfterCommitChangesNothing(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range []string{"redis-only", "redis+row"} {
-		store, steal := stealable(t)
+		store, steal := stealable(t, 2*time.Second)
 		s := open(t, inventory.Config{Strategy: strategy, Locks: store, Failpoint: onceAt(inventory.AfterCommit, steal)})
 		s.stock("A", 1)
 		if reply, err := s.Buy(t.Context(), ask(), one("A")); err != nil || isRefused(reply) {
