@@ -105,9 +105,10 @@ func (p *Proxy) hold(wanted func(*segment) bool) (held <-chan *segment, release 
 		caught <- s
 		select {
 		case <-released:
+			return deliver
 		case <-p.Done():
+			return cutBefore // what is held when the proxy closes never arrives
 		}
-		return deliver
 	})
 	return caught, sync.OnceFunc(func() {
 		p.intercept(nil)
