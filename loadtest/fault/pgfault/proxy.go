@@ -87,10 +87,17 @@ func (p *Proxy) intercept(t interceptor) {
 
 // decide asks the interceptor, if there is one.
 func (p *Proxy) decide(s *segment) action {
-	if t := p.interceptor.Load(); t != nil {
-		return (*t)(s)
+	t := p.interceptor.Load()
+	if t == nil {
+		return deliver
 	}
-	return deliver
+	decided := (*t)(s)
+	select {
+	case <-p.Done(): // what is held when the proxy closes never arrives
+		return cutBefore
+	default:
+		return decided
+	}
 }
 
 // hold keeps back the next segment that is wanted, until release is called; the others
@@ -105,10 +112,9 @@ func (p *Proxy) hold(wanted func(*segment) bool) (held <-chan *segment, release 
 		caught <- s
 		select {
 		case <-released:
-			return deliver
 		case <-p.Done():
-			return cutBefore // what is held when the proxy closes never arrives
 		}
+		return deliver
 	})
 	return caught, sync.OnceFunc(func() {
 		p.intercept(nil)

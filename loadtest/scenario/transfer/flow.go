@@ -29,6 +29,29 @@ const (
 	CommitCut    loadtest.Fault = "commit-cut"
 )
 
+// evidence is what a number of the report counts.
+var evidence = map[string]string{
+	"drift":              transfer.Invariants.Numbers[0].Means,
+	"fence_refused":      "writes with an older fence than the row has seen",
+	"swept":              "holds that replicas found over and ended",
+	"late_writes":        "writes delivered after a newer holder had written",
+	"late_revoked":       "of these, from a replica that did not know yet that its lease was revoked",
+	"late_stopped":       "of these, from a replica that stood still until its lease was over",
+	"late_refused":       "of these, refused by the guard",
+	"late_committed":     "of these, committed",
+	"moved":              "transfers that moved money",
+	"short":              "requests refused for lack of funds",
+	"leases_revoked":     "leases revoked by an operator",
+	"members_killed":     "members of the lock service killed",
+	"quorum_losses":      "times the lock service lost its quorum",
+	"pg_restarts":        "times PostgreSQL was stopped at once and started again",
+	"commits_cut_before": "connections cut before their COMMIT reached the server",
+	"commits_cut_after":  "connections cut after their COMMIT reached the server",
+	"holds_posted":       "holds that were posted",
+	"holds_voided":       "holds that were voided",
+	"holds_expired":      "holds that expired",
+}
+
 // New is the flow of money.
 func New() *loadtest.Flow {
 	f := &loadtest.Flow{
@@ -71,29 +94,9 @@ func New() *loadtest.Flow {
 			{Code: "I-RIGHT", Name: "authorization", Means: "without a fault no holder of a lock is refused"},
 			{Code: "I-SPENT", Name: "all-spendable", Means: "all that is available can be spent, and not one more; an account that has enough for all is never refused"},
 		}),
-		Evidence: map[string]string{
-			"drift":              transfer.Invariants.Numbers[0].Means,
-			"fence_refused":      "writes with an older fence than the row has seen",
-			"swept":              "holds that replicas found over and ended",
-			"late_writes":        "writes delivered after a newer holder had written",
-			"late_revoked":       "of these, from a replica that did not know yet that its lease was revoked",
-			"late_stopped":       "of these, from a replica that stood still until its lease was over",
-			"late_refused":       "of these, refused by the guard",
-			"late_committed":     "of these, committed",
-			"moved":              "transfers that moved money",
-			"short":              "requests refused for lack of funds",
-			"leases_revoked":     "leases revoked by an operator",
-			"members_killed":     "members of the lock service killed",
-			"quorum_losses":      "times the lock service lost its quorum",
-			"pg_restarts":        "times PostgreSQL was stopped at once and started again",
-			"commits_cut_before": "connections cut before their COMMIT reached the server",
-			"commits_cut_after":  "connections cut after their COMMIT reached the server",
-			"holds_posted":       "holds that were posted",
-			"holds_voided":       "holds that were voided",
-			"holds_expired":      "holds that expired",
-		},
-		Summary: summary,
-		Curves:  []loadtest.Curve{loadtest.Drift},
+		Evidence: evidence,
+		Summary:  summary,
+		Curves:   []loadtest.Curve{loadtest.Drift},
 		Words: loadtest.Words{
 			Claim:    "no money was lost or made",
 			Workload: "64 clients who send at the same moment, again and again, and all have to do with 8 accounts that are short of money",

@@ -38,6 +38,31 @@ type Environment struct {
 	WireReport func(loadtest.Scenario) WireReport
 }
 
+// evidence is what a number of the report counts.
+var evidence = map[string]string{
+	"drift":          "minor units by which balances differ from their openings and their entries",
+	"conflict":       "transactions that were refused because of another one",
+	"transient":      "transactions that were lost for another reason, such as their primary",
+	"expired":        "of these, ended by the server: they had been open for too long",
+	"outlived":       "pauses in which the server ended the transaction of the stopped replica",
+	"step_downs":     "primaries that were told to step down",
+	"primary_pauses": "primaries that stood still until another was elected",
+	"primary_kills":  "primaries killed with writes that no other member had",
+	"rolled_back":    "documents that a killed primary rolled back",
+	"line_full":      "requests refused because too many waited for the wallet",
+	"credits":        "credits that were done",
+	"debits":         "debits that were done",
+	"payments":       "payments that were done",
+	"short":          "requests refused for lack of funds",
+	"keys_shared":    "requests refused because their key had been used for another one",
+	"asked":          "requests to the bonus service",
+	"asked_again":    "of these, more than there are credits",
+	"overheard":      "transactions whose every statement was seen by a proxy",
+	"mongo_clients":  "connections of the replicas to MongoDB when the load was over",
+	"commits_cut":    "connections cut when their commit had been delivered",
+	"commits_failed": "commits that were applied and answered with an error",
+}
+
 // New is the flow of wallets.
 func New(env Environment) *loadtest.Flow {
 	f := &loadtest.Flow{
@@ -79,31 +104,9 @@ func New(env Environment) *loadtest.Flow {
 			{Code: "I-RIGHT", Name: "authorization", Means: "no request is refused for another reason than a lack of funds, a key that was used before, or a wallet of another client"},
 			{Code: "I-SPENT", Name: "all-spendable", Means: "all that is available can be spent, and not one more; an account that has enough for all is never refused"},
 		}),
-		Evidence: map[string]string{
-			"drift":          "minor units by which balances differ from their openings and their entries",
-			"conflict":       "transactions that were refused because of another one",
-			"transient":      "transactions that were lost for another reason, such as their primary",
-			"expired":        "of these, ended by the server: they had been open for too long",
-			"outlived":       "pauses in which the server ended the transaction of the stopped replica",
-			"step_downs":     "primaries that were told to step down",
-			"primary_pauses": "primaries that stood still until another was elected",
-			"primary_kills":  "primaries killed with writes that no other member had",
-			"rolled_back":    "documents that a killed primary rolled back",
-			"line_full":      "requests refused because too many waited for the wallet",
-			"credits":        "credits that were done",
-			"debits":         "debits that were done",
-			"payments":       "payments that were done",
-			"short":          "requests refused for lack of funds",
-			"keys_shared":    "requests refused because their key had been used for another one",
-			"asked":          "requests to the bonus service",
-			"asked_again":    "of these, more than there are credits",
-			"overheard":      "transactions whose every statement was seen by a proxy",
-			"mongo_clients":  "connections of the replicas to MongoDB when the load was over",
-			"commits_cut":    "connections cut when their commit had been delivered",
-			"commits_failed": "commits that were applied and answered with an error",
-		},
-		Summary: summary,
-		Curves:  []loadtest.Curve{loadtest.Drift},
+		Evidence: evidence,
+		Summary:  summary,
+		Curves:   []loadtest.Curve{loadtest.Drift},
 		Words: loadtest.Words{
 			Claim:    "no update was lost and no bonus given in vain",
 			Workload: "clients who credit and debit one wallet at the same moment, again and again, pay each other in both directions, and use one key for two wallets",
