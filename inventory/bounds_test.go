@@ -13,29 +13,14 @@ import (
 
 	"shop/inventory"
 	"shop/locking/idempotency/pgtx"
+	"shop/locking/idempotency/pgtx/pgtest"
+	"shop/locking/locktest"
 )
-
-// holding runs a statement in a transaction of its own, which stays open until release.
-func (s *shop) holding(sql string, args ...any) (release func()) {
-	s.t.Helper()
-	tx, err := newPool(s.t, s.url, "idle_in_transaction_session_timeout=0").Begin(s.t.Context())
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	if _, err := tx.Exec(s.t.Context(), sql, args...); err != nil {
-		s.t.Fatal(err)
-	}
-	return func() {
-		if err := tx.Rollback(context.Background()); err != nil && !errors.Is(err, pgx.ErrTxClosed) {
-			s.t.Error(err)
-		}
-	}
-}
 
 // impatient opens a Service whose locks in PostgreSQL are waited for 100 ms only.
 func (s *shop) impatient(strategy string) *inventory.Service {
 	cfg := s.cfg
-	cfg.Strategy, cfg.Pool = strategy, newPool(s.t, s.url, "lock_timeout=100")
+	cfg.Strategy, cfg.Pool = strategy, pgtest.Pool(s.T, s.URL, "lock_timeout=100")
 	svc, _ := s.another(cfg)
 	return svc
 }
@@ -59,8 +44,8 @@ func TestWait_NoPurchaseQueuesForTheFsyncOfARefusal(t *testing.T) {
 			}
 			free := int64(-1)
 			cfg := s.cfg
-			cfg.Failpoint = onceAt(inventory.BeforeCommit, func(context.Context) {
-				free = s.number(`SELECT count(*) FROM (SELECT FROM products FOR UPDATE SKIP LOCKED) p`)
+			cfg.Failpoint = locktest.OnceAt(inventory.BeforeCommit, func(context.Context) {
+				free = s.Number(`SELECT count(*) FROM (SELECT FROM products FOR UPDATE SKIP LOCKED) p`)
 			})
 			refused, _ := s.another(cfg)
 			var reply inventory.Reply
@@ -116,7 +101,7 @@ func TestWait_OnASilentServerIsBounded(t *testing.T) {
 	s.stock("A", 100)
 	d := &deadlines{}
 	cfg := s.cfg
-	config := s.pool.Config()
+	config := s.Pool.Config()
 	config.ConnConfig.Tracer = d
 	var err error
 	if cfg.Pool, err = pgxpool.NewWithConfig(t.Context(), config); err != nil {
@@ -151,10 +136,10 @@ func TestWait_EndsWithTheCallersDeadline(t *testing.T) {
 			t.Parallel()
 			s := openWithRedis(t, inventory.Config{Strategy: strategy})
 			s.stock("A", 5)
-			release := s.holding(`SELECT sku FROM products WHERE sku = 'A' FOR UPDATE`)
+			release := s.Hold(`SELECT sku FROM products WHERE sku = 'A' FOR UPDATE`)
 			if strategy == "advisory-try" {
 				release()
-				release = s.holding(`SELECT pg_advisory_xact_lock($1)`, inventory.LockKey("inventory/product/A"))
+				release = s.Hold(`SELECT pg_advisory_xact_lock($1)`, inventory.LockKey("inventory/product/A"))
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 			defer cancel()

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"shop/inventory"
+	"shop/locking/locktest"
 )
 
 func TestCancel_BesideBuyersOfEveryStrategy(t *testing.T) {
@@ -35,7 +36,7 @@ func TestCancel_BesideBuyersOfEveryStrategy(t *testing.T) {
 			if a, b := s.left("A"), s.left("B"); a != pieces || b != pieces {
 				t.Errorf("stock %d and %d, want %d", a, b, pieces)
 			}
-			if got := s.number(`SELECT count(*) FROM stock_movements WHERE kind = 'cancel'`); got != 2*pieces {
+			if got := s.Number(`SELECT count(*) FROM stock_movements WHERE kind = 'cancel'`); got != 2*pieces {
 				t.Errorf("%d gave back, want %d", got, 2*pieces)
 			}
 			s.mustHold()
@@ -47,13 +48,13 @@ func TestCancel_BesideBuyersOfEveryStrategy(t *testing.T) {
 // is written over, but the cancel itself added relative to what was there.
 func TestCancel_IsRelativeAlsoUnderNaive(t *testing.T) {
 	t.Parallel()
-	read, cancelled := make(chan struct{}), make(chan struct{})
+	pause, read, resume := locktest.PauseAt(inventory.AfterGuard)
 	s := open(t, inventory.Config{})
 	s.stock("A", 10)
 	buyer := ask()
 	id := s.ordered(buyer, inventory.Line{SKU: "A", Quantity: 4})
 	cfg := s.cfg
-	cfg.Strategy, cfg.Failpoint = "naive", pauseAt(inventory.AfterGuard, read, cancelled)
+	cfg.Strategy, cfg.Failpoint = "naive", pause
 	naive, _ := s.another(cfg)
 	done := make(chan error)
 	go func() { _, err := naive.Buy(t.Context(), ask(), one("A")); done <- err }()
@@ -64,7 +65,7 @@ func TestCancel_IsRelativeAlsoUnderNaive(t *testing.T) {
 	if got := s.left("A"); got != 10 {
 		t.Errorf("%d left after the cancel, want 10", got)
 	}
-	close(cancelled)
+	resume()
 	if err := <-done; err != nil {
 		t.Error(err)
 	}

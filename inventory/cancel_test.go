@@ -10,18 +10,19 @@ import (
 	"github.com/google/uuid"
 
 	"shop/inventory"
+	"shop/locking/idempotency/pgtx/pgtest"
 	"shop/locking/locktest"
 )
 
 // ordered buys, and finds the order's id in the database.
 func (s *shop) ordered(req inventory.Request, lines ...inventory.Line) (id uuid.UUID) {
-	s.t.Helper()
-	if reply, err := s.Buy(s.t.Context(), req, lines); err != nil || isRefused(reply) {
-		s.t.Fatalf("%s, %v", reply.Body, err)
+	s.T.Helper()
+	if reply, err := s.Buy(s.T.Context(), req, lines); err != nil || isRefused(reply) {
+		s.T.Fatalf("%s, %v", reply.Body, err)
 	}
-	err := s.pool.QueryRow(s.t.Context(), `SELECT id FROM orders WHERE client_id = $1 AND idempotency_key = $2`, req.Client, req.Key).Scan(&id)
+	err := s.Pool.QueryRow(s.T.Context(), `SELECT id FROM orders WHERE client_id = $1 AND idempotency_key = $2`, req.Client, req.Key).Scan(&id)
 	if err != nil {
-		s.t.Fatal(err)
+		s.T.Fatal(err)
 	}
 	return id
 }
@@ -75,13 +76,13 @@ func TestCancel_TheSecondWaitsForTheFirstAndReadsWhatItDid(t *testing.T) {
 	id := s.ordered(buyer, one("A")...)
 	second := make(chan inventory.Reply)
 	cfg := s.cfg
-	cfg.Failpoint = onceAt(inventory.AfterGuard, func(context.Context) {
+	cfg.Failpoint = locktest.OnceAt(inventory.AfterGuard, func(context.Context) {
 		go func() {
 			reply, err := s.Cancel(t.Context(), askBy(buyer.Client, "2"), id)
 			report(t, err)
 			second <- reply
 		}()
-		locktest.Eventually(t, "the second cancel waits", func() bool { return s.waiting() > 0 })
+		locktest.Eventually(t, "the second cancel waits", func() bool { return s.Waiting() > 0 })
 	})
 	first, _ := s.another(cfg)
 	if reply, err := first.Cancel(t.Context(), askBy(buyer.Client, "1"), id); err != nil || isRefused(reply) {
@@ -124,9 +125,9 @@ func TestCancel_StrangerWaitsInNoQueue(t *testing.T) {
 	id := s.ordered(ask(), one("A")...)
 	free := int64(-1)
 	cfg := s.cfg
-	cfg.Pool = newPool(t, s.url, "lock_timeout=100")
-	cfg.Failpoint = onceAt(inventory.AfterGuard, func(context.Context) {
-		free = s.number(`
+	cfg.Pool = pgtest.Pool(t, s.URL, "lock_timeout=100")
+	cfg.Failpoint = locktest.OnceAt(inventory.AfterGuard, func(context.Context) {
+		free = s.Number(`
 			SELECT (SELECT count(*) FROM (SELECT FROM products FOR UPDATE SKIP LOCKED) p)
 			     + (SELECT count(*) FROM (SELECT FROM orders FOR UPDATE SKIP LOCKED) o)`)
 	})
@@ -134,7 +135,7 @@ func TestCancel_StrangerWaitsInNoQueue(t *testing.T) {
 	if _, err := stranger.Cancel(t.Context(), ask(), id); !errors.Is(err, inventory.ErrNotFound) || free != 2 {
 		t.Errorf("%v, %d of 2 rows are free", err, free)
 	}
-	letGo := s.holding(`SELECT FROM products, orders FOR UPDATE`)
+	letGo := s.Hold(`SELECT FROM products, orders FOR UPDATE`)
 	if _, err := stranger.Cancel(t.Context(), ask(), id); !errors.Is(err, inventory.ErrNotFound) {
 		t.Errorf("%v, want ErrNotFound: it waited for the rows", err)
 	}
@@ -149,8 +150,8 @@ func TestCancel_OfAnothersOrderFindsNothing(t *testing.T) {
 	buyer := ask()
 	id := s.ordered(buyer, one("A")...)
 	req := ask()
-	defer s.holding(`SELECT FROM products FOR UPDATE`)() // a stranger's request waits for none of it
-	defer s.holding(`SELECT FROM orders FOR UPDATE`)()
+	defer s.Hold(`SELECT FROM products FOR UPDATE`)() // a stranger's request waits for none of it
+	defer s.Hold(`SELECT FROM orders FOR UPDATE`)()
 	if _, err := s.Cancel(t.Context(), req, id); !errors.Is(err, inventory.ErrNotFound) {
 		t.Errorf("%v, want ErrNotFound", err)
 	}

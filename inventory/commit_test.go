@@ -12,19 +12,20 @@ import (
 
 	"shop/inventory"
 	"shop/locking"
+	"shop/locking/idempotency/pgtx/pgtest"
 	"shop/locking/locktest"
 )
 
 // behindProxy is a pool whose connections go through a proxy.
 func (s *shop) behindProxy() (*locktest.Proxy, *pgxpool.Pool) {
-	s.t.Helper()
-	u, err := url.Parse(s.url)
+	s.T.Helper()
+	u, err := url.Parse(s.URL)
 	if err != nil {
-		s.t.Fatal(err)
+		s.T.Fatal(err)
 	}
-	p := locktest.NewProxy(s.t, u.Host)
+	p := locktest.NewProxy(s.T, u.Host)
 	u.Host = p.Addr
-	return p, newPool(s.t, u.String())
+	return p, pgtest.Pool(s.T, u.String())
 }
 
 // armed opens a shop behind a proxy. hurt meets the last message, where COMMIT is,
@@ -92,7 +93,7 @@ func TestCommit_WithoutReplyIsDecidedByTheSameKey(t *testing.T) {
 				if reply, err := buy(); err != nil || reply.Status != 201 {
 					t.Fatalf("%+v, %v", reply, err)
 				}
-				if a, r := s.events.of(inventory.Ambiguous), s.events.of(inventory.Resolved); a != 1 || r != 1 {
+				if a, r := s.events.Of(inventory.Ambiguous), s.events.Of(inventory.Resolved); a != 1 || r != 1 {
 					t.Errorf("%d ambiguous, %d resolved, want 1 and 1", a, r)
 				}
 				if got := s.left("A"); got != left {
@@ -130,7 +131,7 @@ func TestCommit_IsDecidedAlsoWhenTheLeaseEndsMeanwhile(t *testing.T) {
 		if err != nil || reply.Status != 201 {
 			t.Errorf("%s: %+v, %v", name, reply, err)
 		}
-		if got := s.events.of(inventory.Resolved); got != 1 {
+		if got := s.events.Of(inventory.Resolved); got != 1 {
 			t.Errorf("%s: %d resolved, want 1", name, got)
 		}
 		s.mustHold()
@@ -159,8 +160,8 @@ func TestCommit_IsNotCutByALostLease(t *testing.T) {
 	s.stock("A", 1)
 	start.Store(true)
 	reply, err := s.Buy(t.Context(), ask(), one("A"))
-	if err != nil || reply.Status != 201 || s.events.of(inventory.Ambiguous) != 0 {
-		t.Errorf("%+v, %v, %d ambiguous: the COMMIT was on its way", reply, err, s.events.of(inventory.Ambiguous))
+	if err != nil || reply.Status != 201 || s.events.Of(inventory.Ambiguous) != 0 {
+		t.Errorf("%+v, %v, %d ambiguous: the COMMIT was on its way", reply, err, s.events.Of(inventory.Ambiguous))
 	}
 	s.mustHold()
 }

@@ -67,7 +67,7 @@ func TestRedisRow_GoesOnWithoutRedisAndReturnsByItself(t *testing.T) {
 				}
 			}
 			buy()
-			if s.Unreachable() || s.events.of(inventory.Degraded) != 0 {
+			if s.Unreachable() || s.events.Of(inventory.Degraded) != 0 {
 				t.Fatal("degraded with Redis there")
 			}
 			fault.down(server)
@@ -79,8 +79,8 @@ func TestRedisRow_GoesOnWithoutRedisAndReturnsByItself(t *testing.T) {
 			if asked, most := int(store.asked.Load()), 2+int(time.Since(start)/(400*time.Millisecond)); asked > most {
 				t.Errorf("%d of 20 asked the dead store in %v, want at most %d", asked, time.Since(start), most)
 			}
-			if !s.Unreachable() || s.events.of(inventory.Degraded) != 20 {
-				t.Errorf("degraded %v, counted %d, want 20", s.Unreachable(), s.events.of(inventory.Degraded))
+			if !s.Unreachable() || s.events.Of(inventory.Degraded) != 20 {
+				t.Errorf("degraded %v, counted %d, want 20", s.Unreachable(), s.events.Of(inventory.Degraded))
 			}
 			fault.up(server)
 			locktest.Eventually(t, "a purchase finds Redis back", func() bool { buy(); return !s.Unreachable() })
@@ -176,7 +176,7 @@ func TestRedisRow_WithoutTheLockAFewGoOnAndTheRestComeAgain(t *testing.T) {
 					<-resume
 				}
 			}
-			cfg.Pool = smallPool(t, s.pool, 2*most)
+			cfg.Pool = smallPool(t, s.Pool, 2*most)
 			s.cfg = cfg
 			s.Service, s.events = s.another(cfg)
 			s.stock("A", 2*buyers)
@@ -201,7 +201,7 @@ func TestRedisRow_WithoutTheLockAFewGoOnAndTheRestComeAgain(t *testing.T) {
 					t.Errorf("%v, want ErrBusy", err)
 				}
 			}
-			if shed, alone := s.events.of(inventory.Shed), s.events.of(c.counted); shed != buyers-most || alone != most {
+			if shed, alone := s.events.Of(inventory.Shed), s.events.Of(c.counted); shed != buyers-most || alone != most {
 				t.Errorf("%d shed, %d %s, want %d and %d", shed, alone, c.counted, buyers-most, most)
 			}
 			if got := log.lines(); len(got) != 1 {
@@ -230,15 +230,15 @@ func smallPool(t *testing.T, pool *pgxpool.Pool, size int32) *pgxpool.Pool {
 
 // lockForGood does what an operator may do by hand: it sets a product's lock, without a TTL.
 func (s *shop) lockForGood(server *locktest.Server, sku string) {
-	s.t.Helper()
-	if _, err := s.cfg.Locks.TryAcquire(s.t.Context(), "product/"+sku); err != nil {
-		s.t.Fatal(err)
+	s.T.Helper()
+	if _, err := s.cfg.Locks.TryAcquire(s.T.Context(), "product/"+sku); err != nil {
+		s.T.Fatal(err)
 	}
 	client := redis.NewClient(&redis.Options{Addr: server.Addr})
 	defer client.Close()
-	names, err := client.Keys(s.t.Context(), "*lock:product/"+sku).Result()
-	if err != nil || len(names) != 1 || !client.Persist(s.t.Context(), names[0]).Val() {
-		s.t.Fatalf("make %q stay: %v", names, err)
+	names, err := client.Keys(s.T.Context(), "*lock:product/"+sku).Result()
+	if err != nil || len(names) != 1 || !client.Persist(s.T.Context(), names[0]).Val() {
+		s.T.Fatalf("make %q stay: %v", names, err)
 	}
 }
 

@@ -6,15 +6,16 @@ import (
 
 	"shop/inventory"
 	"shop/locking"
+	"shop/locking/locktest"
 )
 
 func TestRetry_SerializableAndOptimisticRunAgainAndBothSell(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range []string{"serializable", "optimistic"} {
-		s := open(t, inventory.Config{Strategy: strategy, Failpoint: meet(2)})
+		s := open(t, inventory.Config{Strategy: strategy, Failpoint: locktest.MeetAt(2, inventory.AfterGuard)})
 		s.stock("A", 2)
 		buyAtOnce(t, 2, s.Service, one("A"))
-		if got := s.events.of(inventory.Retried); got == 0 {
+		if got := s.events.Of(inventory.Retried); got == 0 {
 			t.Errorf("%s: nothing was retried: they did not meet", strategy)
 		}
 		if got := s.left("A"); got != 0 {
@@ -30,7 +31,7 @@ func TestRetry_SerializableAndOptimisticRunAgainAndBothSell(t *testing.T) {
 func TestRetry_OptimisticWritesAllLinesOrNone(t *testing.T) {
 	t.Parallel()
 	for _, gone := range []string{"A", "B", "C"} {
-		reached, resume := make(chan struct{}), make(chan struct{})
+		pause, reached, resume := locktest.PauseAt(inventory.AfterGuard)
 		s := open(t, inventory.Config{})
 		var lines []inventory.Line
 		for _, sku := range []string{"A", "B", "C"} {
@@ -38,7 +39,7 @@ func TestRetry_OptimisticWritesAllLinesOrNone(t *testing.T) {
 			lines = append(lines, one(sku)...)
 		}
 		cfg := s.cfg
-		cfg.Strategy, cfg.Failpoint = "optimistic", pauseAt(inventory.AfterGuard, reached, resume)
+		cfg.Strategy, cfg.Failpoint = "optimistic", pause
 		buyer, events := s.another(cfg)
 		refused := make(chan bool)
 		go func() {
@@ -50,11 +51,11 @@ func TestRetry_OptimisticWritesAllLinesOrNone(t *testing.T) {
 		if _, err := s.Buy(t.Context(), ask(), one(gone)); err != nil {
 			t.Error(err)
 		}
-		close(resume)
+		resume()
 		if !<-refused || s.orders() != 1 {
 			t.Errorf("%d orders of %s, of which there was 1", s.orders(), gone)
 		}
-		if got := events.of(inventory.Retried); got != 1 {
+		if got := events.Of(inventory.Retried); got != 1 {
 			t.Errorf("%s: %d retried, want 1", gone, got)
 		}
 		s.mustHold()
@@ -65,11 +66,11 @@ func TestRetry_OptimisticWritesAllLinesOrNone(t *testing.T) {
 // and CHECK (stock >= 0) refuses what is not there.
 func TestGuard_RefusesWhatTheStrategyDidNotSee(t *testing.T) {
 	t.Parallel()
-	reached, resume := make(chan struct{}), make(chan struct{})
+	pause, reached, resume := locktest.PauseAt(inventory.AfterGuard)
 	s := open(t, inventory.Config{})
 	s.stock("A", 1)
 	cfg := s.cfg
-	cfg.Strategy, cfg.Failpoint = "advisory", pauseAt(inventory.AfterGuard, reached, resume)
+	cfg.Strategy, cfg.Failpoint = "advisory", pause
 	advisory, events := s.another(cfg)
 	refused := make(chan bool)
 	go func() {
@@ -83,11 +84,11 @@ func TestGuard_RefusesWhatTheStrategyDidNotSee(t *testing.T) {
 	if _, err := s.Buy(t.Context(), ask(), one("A")); err != nil { // by row: it knows nothing of advisory locks
 		t.Error(err)
 	}
-	close(resume)
+	resume()
 	if !<-refused {
 		t.Error("sold what the other had bought")
 	}
-	if got := events.of(inventory.GuardTripped); got != 1 {
+	if got := events.Of(inventory.GuardTripped); got != 1 {
 		t.Errorf("%d trips counted, want 1", got)
 	}
 	s.mustHold()
@@ -98,7 +99,7 @@ func TestAdvisory_CollisionOnlyWaits(t *testing.T) {
 	t.Parallel()
 	s := open(t, inventory.Config{})
 	s.stock("A", 1)
-	letGo := s.holding(`SELECT pg_advisory_xact_lock($1)`, inventory.LockKey("inventory/product/A"))
+	letGo := s.Hold(`SELECT pg_advisory_xact_lock($1)`, inventory.LockKey("inventory/product/A"))
 	req := ask()
 	if _, err := s.impatient("advisory").Buy(t.Context(), req, one("A")); !errors.Is(err, locking.ErrBusy) {
 		t.Errorf("%v, want ErrBusy", err)

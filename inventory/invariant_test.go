@@ -14,7 +14,7 @@ import (
 // broken lists what breaks the invariants. Whether a refusal has an order is not
 // among it: without an Encode of their own the tests store no status.
 func (s *shop) broken() (list []string) {
-	s.t.Helper()
+	s.T.Helper()
 	checks := slices.DeleteFunc(slices.Clone(inventory.Invariants.Checks), func(c invariant.Check) bool { return c.Name == "I-ONCE answers" })
 	findings, err := invariant.Run(context.Background(), append(checks, invariant.Check{
 		Name: "key", Invariant: "key", Means: "order without a key", Query: `
@@ -22,9 +22,9 @@ func (s *shop) broken() (list []string) {
 			FROM orders o
 			LEFT JOIN idempotency_keys k ON k.client_id = o.client_id AND k.key = o.idempotency_key
 			WHERE k.key IS NULL`,
-	}), invariant.SQL[pgx.Rows](s.pool))
+	}), invariant.SQL[pgx.Rows](s.Pool))
 	if err != nil {
-		s.t.Fatal(err)
+		s.T.Fatal(err)
 	}
 	for name, f := range findings {
 		if f.Count > 0 {
@@ -36,8 +36,8 @@ func (s *shop) broken() (list []string) {
 
 // mustHold fails the test if an invariant is broken.
 func (s *shop) mustHold() {
-	s.t.Helper()
+	s.T.Helper()
 	for _, b := range s.broken() {
-		s.t.Error(b)
+		s.T.Error(b)
 	}
 }

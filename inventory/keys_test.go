@@ -79,9 +79,7 @@ func TestKey_ReplaysThoughTheProductVanished(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, table := range []string{"stock_movements", "products"} {
-		if _, err := s.pool.Exec(t.Context(), "DELETE FROM "+table); err != nil {
-			t.Fatal(err)
-		}
+		s.Exec("DELETE FROM " + table)
 	}
 	again, err := s.Buy(t.Context(), req, one("A"))
 	if err != nil || !bytes.Equal(again.Body, first.Body) {

@@ -7,11 +7,12 @@ import (
 	"testing"
 
 	"shop/inventory"
+	"shop/locking/idempotency/pgtx/pgtest"
 )
 
 func TestMigrate_ByManyAtOnceAndAgain(t *testing.T) {
 	t.Parallel()
-	url := newSchema(t)
+	url := pgtest.Schema(t)
 	var wg sync.WaitGroup
 	for range 3 {
 		wg.Go(func() {
@@ -25,7 +26,7 @@ func TestMigrate_ByManyAtOnceAndAgain(t *testing.T) {
 		t.Error(err)
 	}
 	var versions int
-	if err := newPool(t, url).QueryRow(t.Context(), `SELECT count(*) FROM inventory_goose_version WHERE version_id > 0`).Scan(&versions); err != nil || versions != 2 {
+	if err := pgtest.Pool(t, url).QueryRow(t.Context(), `SELECT count(*) FROM inventory_goose_version WHERE version_id > 0`).Scan(&versions); err != nil || versions != 2 {
 		t.Errorf("%d versions, %v, want 2", versions, err)
 	}
 }
@@ -39,21 +40,18 @@ func TestMigrate_MovesTheKeysToTheSharedTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = s.pool.Exec(t.Context(), `
+	s.Exec(`
 		CREATE TABLE order_keys (LIKE idempotency_keys INCLUDING ALL);
 		INSERT INTO order_keys SELECT * FROM idempotency_keys;
 		DROP TABLE idempotency_keys;
 		DELETE FROM inventory_goose_version WHERE version_id = 2`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := inventory.Migrate(t.Context(), s.url); err != nil {
+	if err := inventory.Migrate(t.Context(), s.URL); err != nil {
 		t.Fatal(err)
 	}
 	if again, err := s.Buy(t.Context(), req, one("A")); err != nil || !again.Replayed || !bytes.Equal(again.Body, first.Body) {
 		t.Errorf("%+v, %v: want the stored reply", again, err)
 	}
-	if left := s.number(`SELECT count(*) FROM pg_tables WHERE schemaname = current_schema() AND tablename = 'order_keys'`); left != 0 {
+	if left := s.Number(`SELECT count(*) FROM pg_tables WHERE schemaname = current_schema() AND tablename = 'order_keys'`); left != 0 {
 		t.Error("order_keys is still there")
 	}
 	s.mustHold()
@@ -61,7 +59,7 @@ func TestMigrate_MovesTheKeysToTheSharedTable(t *testing.T) {
 
 func TestMigrate_WithoutASchemaSaysSo(t *testing.T) {
 	t.Parallel()
-	u := newSchema(t)
+	u := pgtest.Schema(t)
 	if err := inventory.Migrate(t.Context(), u+"_nowhere"); err == nil {
 		t.Error("migrated nothing, and said nothing")
 	}
@@ -69,7 +67,7 @@ func TestMigrate_WithoutASchemaSaysSo(t *testing.T) {
 
 func TestNew_RefusesWhatCannotWork(t *testing.T) {
 	t.Parallel()
-	pool := newPool(t, newSchema(t))
+	pool := pgtest.Pool(t, pgtest.Schema(t))
 	for name, cfg := range map[string]inventory.Config{
 		"no pool":            {},
 		"no such strategy":   {Pool: pool, Strategy: "hope"},
@@ -90,7 +88,7 @@ func TestAddProduct_OnceWithItsOpeningMovement(t *testing.T) {
 	if created, err := s.AddProduct(t.Context(), inventory.Product{SKU: "B", Name: "other", Price: 1, Currency: "USD", Stock: 99}); created || err != nil {
 		t.Errorf("created %v, %v: it exists", created, err)
 	}
-	if got := s.number(`SELECT count(*) FROM stock_movements WHERE kind = 'opening'`); got != 2 {
+	if got := s.Number(`SELECT count(*) FROM stock_movements WHERE kind = 'opening'`); got != 2 {
 		t.Errorf("%d opening movements, want 2", got)
 	}
 	for name, p := range map[string]inventory.Product{

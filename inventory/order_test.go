@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"shop/inventory"
+	"shop/locking/idempotency/pgtx/pgtest"
 	"shop/locking/locktest"
 )
 
@@ -22,14 +23,12 @@ func TestLocks_AreTakenInByteOrderOfSKU(t *testing.T) {
 			owner := ask()
 			id := s.ordered(owner, lines...)
 			for _, table := range []string{"products", "order_lines"} { // Z lies behind a
-				if _, err := s.pool.Exec(t.Context(), "UPDATE "+table+" SET sku = sku WHERE sku = 'Z'"); err != nil {
-					t.Fatal(err)
-				}
+				s.Exec("UPDATE " + table + " SET sku = sku WHERE sku = 'Z'")
 			}
 			cfg := s.cfg
-			cfg.Pool = newPool(t, s.url, unordered...)
+			cfg.Pool = pgtest.Pool(t, s.URL, unordered...)
 			buyer, events := s.another(cfg)
-			letGo := s.holding(`SELECT FROM products WHERE sku = 'a' FOR UPDATE`)
+			letGo := s.Hold(`SELECT FROM products WHERE sku = 'a' FOR UPDATE`)
 			done := make(chan error)
 			go func() {
 				var err error
@@ -40,15 +39,15 @@ func TestLocks_AreTakenInByteOrderOfSKU(t *testing.T) {
 				}
 				done <- err
 			}()
-			locktest.Eventually(t, "the buyer waits for a", func() bool { return s.waiting() > 0 })
-			if free := s.number(`SELECT count(*) FROM (SELECT FROM products WHERE sku = 'Z' FOR UPDATE SKIP LOCKED) z`); free != 0 {
+			locktest.Eventually(t, "the buyer waits for a", func() bool { return s.Waiting() > 0 })
+			if free := s.Number(`SELECT count(*) FROM (SELECT FROM products WHERE sku = 'Z' FOR UPDATE SKIP LOCKED) z`); free != 0 {
 				t.Error("waits for a without Z: a holder of Z may be waiting for the holder of a")
 			}
 			letGo()
 			if err := <-done; err != nil {
 				t.Error(err)
 			}
-			if events.of(inventory.Retried) != 0 {
+			if events.Of(inventory.Retried) != 0 {
 				t.Error("there was a conflict")
 			}
 			s.mustHold()
@@ -79,12 +78,12 @@ func TestLocks_AdvisoryInOrderOfTheirNumbers(t *testing.T) {
 	if slices.IsSorted(bySKU) {
 		t.Fatal("choose other skus: the order of these is that of their numbers")
 	}
-	letGo := s.holding(`SELECT pg_advisory_xact_lock($1)`, keys[len(keys)-1])
+	letGo := s.Hold(`SELECT pg_advisory_xact_lock($1)`, keys[len(keys)-1])
 	done := make(chan error)
 	go func() { _, err := s.Buy(t.Context(), ask(), lines); done <- err }()
 	for _, key := range keys[:len(keys)-1] {
 		locktest.Eventually(t, "the buyer holds all but the last number", func() bool {
-			return s.number(`SELECT CASE WHEN pg_try_advisory_xact_lock($1) THEN 1 ELSE 0 END`, key) == 0
+			return s.Number(`SELECT CASE WHEN pg_try_advisory_xact_lock($1) THEN 1 ELSE 0 END`, key) == 0
 		})
 	}
 	letGo()

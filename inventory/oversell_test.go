@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"testing"
 
 	"shop/inventory"
 	"shop/locking"
 	"shop/locking/idempotency"
+	"shop/locking/locktest"
 )
 
 // safe are the strategies that promise the invariants.
@@ -21,48 +21,6 @@ func safe() (names []string) {
 		}
 	}
 	return names
-}
-
-// meet returns a Failpoint at which n purchases wait for each other after they
-// have read, once: the worst moment, hit with certainty instead of by luck.
-func meet(n int32) func(context.Context, inventory.Step, string) {
-	var arrived atomic.Int32
-	all := make(chan struct{})
-	return func(ctx context.Context, step inventory.Step, _ string) {
-		if step != inventory.AfterGuard {
-			return
-		}
-		switch k := arrived.Add(1); {
-		case k == n:
-			close(all)
-		case k < n:
-			select {
-			case <-all:
-			case <-ctx.Done():
-			}
-		}
-	}
-}
-
-// pauseAt stops the first purchase at a step: it closes reached, and waits for resume.
-func pauseAt(at inventory.Step, reached chan<- struct{}, resume <-chan struct{}) func(context.Context, inventory.Step, string) {
-	return onceAt(at, func(ctx context.Context) {
-		close(reached)
-		select {
-		case <-resume:
-		case <-ctx.Done():
-		}
-	})
-}
-
-// onceAt does something the first time that a step is reached.
-func onceAt(at inventory.Step, do func(context.Context)) func(context.Context, inventory.Step, string) {
-	var done atomic.Bool
-	return func(ctx context.Context, step inventory.Step, _ string) {
-		if step == at && done.CompareAndSwap(false, true) {
-			do(ctx)
-		}
-	}
 }
 
 // until repeats a request with the same key until it has a reply, as a client
@@ -78,7 +36,7 @@ func until(ctx context.Context, svc *inventory.Service, req inventory.Request, l
 
 // orders counts the confirmed ones.
 func (s *shop) orders() int64 {
-	return s.number(`SELECT count(*) FROM orders WHERE status = 'confirmed'`)
+	return s.Number(`SELECT count(*) FROM orders WHERE status = 'confirmed'`)
 }
 
 func TestBuy_SafeStrategiesSellExactlyWhatIsThere(t *testing.T) {
@@ -106,7 +64,7 @@ func TestBuy_SafeStrategiesSellExactlyWhatIsThere(t *testing.T) {
 			if got := s.orders(); got != pieces {
 				t.Errorf("%d sold, want %d", got, pieces)
 			}
-			if got := s.number(`SELECT count(*) FROM idempotency_keys`); got != buyers {
+			if got := s.Number(`SELECT count(*) FROM idempotency_keys`); got != buyers {
 				t.Errorf("%d answers stored, want %d", got, buyers)
 			}
 			s.mustHold()
@@ -116,7 +74,7 @@ func TestBuy_SafeStrategiesSellExactlyWhatIsThere(t *testing.T) {
 
 func TestBuy_NaiveSellsTheLastPieceTwice(t *testing.T) {
 	t.Parallel()
-	s := open(t, inventory.Config{Strategy: "naive", Failpoint: meet(2)})
+	s := open(t, inventory.Config{Strategy: "naive", Failpoint: locktest.MeetAt(2, inventory.AfterGuard)})
 	s.stock("A", 1)
 	buyAtOnce(t, 2, s.Service, one("A"))
 	if got := s.orders(); got != 2 {
@@ -166,7 +124,7 @@ func TestBuy_OppositeOrdersOfLinesNeitherDeadlockNorSplit(t *testing.T) {
 			if got := s.orders(); got != pieces {
 				t.Errorf("%d sold, want %d", got, pieces)
 			}
-			if got := s.number(`SELECT count(*) FROM order_lines`); got != pieces*products {
+			if got := s.Number(`SELECT count(*) FROM order_lines`); got != pieces*products {
 				t.Errorf("%d lines, want %d: an order was split", got, pieces*products)
 			}
 			s.mustHold()

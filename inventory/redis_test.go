@@ -20,7 +20,7 @@ import (
 // openWithRedis is open with a lock store on the shared server.
 func openWithRedis(t testing.TB, cfg inventory.Config) *shop {
 	t.Helper()
-	cfg.Locks = locksAt(t, env(t, "SHOP_REDIS_URL"), 2*time.Second)
+	cfg.Locks = locksAt(t, locktest.Env(t, "SHOP_REDIS_URL"), 2*time.Second)
 	return open(t, cfg)
 }
 
@@ -52,13 +52,13 @@ func namedLocksAt(t testing.TB, redisURL string, ttl time.Duration) (store *redi
 // stealable is a lock store on the shared server, and a way to take its keys away.
 func stealable(t *testing.T, ttl time.Duration) (store *redislock.Store, steal func(context.Context)) {
 	t.Helper()
-	opts, err := redis.ParseURL(env(t, "SHOP_REDIS_URL"))
+	opts, err := redis.ParseURL(locktest.Env(t, "SHOP_REDIS_URL"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	client := redis.NewClient(opts)
 	t.Cleanup(func() { client.Close() })
-	store, prefix := namedLocksAt(t, env(t, "SHOP_REDIS_URL"), ttl)
+	store, prefix := namedLocksAt(t, locktest.Env(t, "SHOP_REDIS_URL"), ttl)
 	return store, func(ctx context.Context) {
 		names, err := client.Keys(ctx, prefix+"*product/*").Result()
 		if err == nil && len(names) == 0 {
@@ -95,7 +95,7 @@ func TestRedisOnly_HoldsAsLongAsItsLockDoes(t *testing.T) {
 func TestRedisOnly_SellsTwiceWhenItsLockIsTakenAway(t *testing.T) {
 	t.Parallel()
 	store, steal := stealable(t, time.Minute)
-	both := meet(2)
+	both := locktest.MeetAt(2, inventory.AfterGuard)
 	var first atomic.Bool
 	s := open(t, inventory.Config{
 		Strategy: "redis-only", Locks: store,
@@ -122,9 +122,9 @@ func TestRedisRow_HoldsWhenItsLockIsTakenAway(t *testing.T) {
 	var s *shop
 	s = open(t, inventory.Config{
 		Strategy: "redis+row", Locks: store,
-		Failpoint: onceAt(inventory.AfterGuard, func(ctx context.Context) {
+		Failpoint: locktest.OnceAt(inventory.AfterGuard, func(ctx context.Context) {
 			steal(ctx)
-			locktest.Eventually(t, "the second holder waits for the row", func() bool { return s.waiting() > 0 })
+			locktest.Eventually(t, "the second holder waits for the row", func() bool { return s.Waiting() > 0 })
 		}),
 	})
 	s.stock("A", 1)
@@ -144,7 +144,7 @@ func TestRedis_LeaseLostBeforeCommitDidNothing(t *testing.T) {
 				store, steal := stealable(t, 2*time.Second)
 				s := open(t, inventory.Config{
 					Strategy: strategy, Locks: store,
-					Failpoint: onceAt(step, func(ctx context.Context) {
+					Failpoint: locktest.OnceAt(step, func(ctx context.Context) {
 						steal(ctx)
 						<-ctx.Done() // the renewal finds out
 					}),
@@ -167,7 +167,7 @@ func TestRedis_LeaseLostAfterCommitChangesNothing(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range []string{"redis-only", "redis+row"} {
 		store, steal := stealable(t, 2*time.Second)
-		s := open(t, inventory.Config{Strategy: strategy, Locks: store, Failpoint: onceAt(inventory.AfterCommit, steal)})
+		s := open(t, inventory.Config{Strategy: strategy, Locks: store, Failpoint: locktest.OnceAt(inventory.AfterCommit, steal)})
 		s.stock("A", 1)
 		if reply, err := s.Buy(t.Context(), ask(), one("A")); err != nil || isRefused(reply) {
 			t.Errorf("%s, %v", reply.Body, err)
@@ -200,13 +200,13 @@ func TestRedis_BusyIsNotUnreachable(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			}
-			if got := s.events.of(inventory.Bypassed); s.orders() != want.sold || got != int(want.sold) {
+			if got := s.events.Of(inventory.Bypassed); s.orders() != want.sold || got != int(want.sold) {
 				t.Errorf("%d sold, %d without the lock, want %d", s.orders(), got, want.sold)
 			}
-			if s.Unreachable() || s.events.of(inventory.Degraded) != 0 {
+			if s.Unreachable() || s.events.Of(inventory.Degraded) != 0 {
 				t.Error("a held lock was taken for a dead store")
 			}
-			if _, err := s.Buy(t.Context(), ask(), one("A")); err != nil || s.events.of(inventory.Bypassed) != int(want.sold) {
+			if _, err := s.Buy(t.Context(), ask(), one("A")); err != nil || s.events.Of(inventory.Bypassed) != int(want.sold) {
 				t.Errorf("with the lock free again: %v", err)
 			}
 			s.mustHold()

@@ -14,11 +14,11 @@ import (
 
 // account opens one in EUR.
 func (b *bank) account(owner uuid.UUID, opening int64) uuid.UUID {
-	b.t.Helper()
+	b.T.Helper()
 	a := transfer.Account{ID: uuid.New(), Owner: owner, Currency: "EUR", Opening: opening}
-	opened, err := b.OpenAccount(b.t.Context(), a)
+	opened, err := b.OpenAccount(b.T.Context(), a)
 	if err != nil || !opened {
-		b.t.Fatalf("OpenAccount: opened %v, %v", opened, err)
+		b.T.Fatalf("OpenAccount: opened %v, %v", opened, err)
 	}
 	b.total += opening
 	return a.ID
@@ -52,49 +52,32 @@ func askBy(client uuid.UUID, key string) transfer.Request {
 
 // money is balance and held of an account.
 func (b *bank) money(id uuid.UUID) (balance, held int64) {
-	b.t.Helper()
-	err := b.pool.QueryRow(context.Background(), `SELECT balance, held FROM accounts WHERE id = $1`, id).Scan(&balance, &held)
+	b.T.Helper()
+	err := b.Pool.QueryRow(context.Background(), `SELECT balance, held FROM accounts WHERE id = $1`, id).Scan(&balance, &held)
 	if err != nil {
-		b.t.Fatal(err)
+		b.T.Fatal(err)
 	}
 	return balance, held
 }
 
 // mustHave checks balance and held of an account.
 func (b *bank) mustHave(id uuid.UUID, balance, held int64) {
-	b.t.Helper()
+	b.T.Helper()
 	if gotBalance, gotHeld := b.money(id); gotBalance != balance || gotHeld != held {
-		b.t.Errorf("balance %d, held %d, want %d and %d", gotBalance, gotHeld, balance, held)
-	}
-}
-
-// number asks the database for one number.
-func (b *bank) number(sql string, args ...any) (n int64) {
-	b.t.Helper()
-	if err := b.pool.QueryRow(context.Background(), sql, args...).Scan(&n); err != nil {
-		b.t.Fatal(err)
-	}
-	return n
-}
-
-// exec runs a statement past the Service.
-func (b *bank) exec(sql string, args ...any) {
-	b.t.Helper()
-	if _, err := b.pool.Exec(b.t.Context(), sql, args...); err != nil {
-		b.t.Fatal(err)
+		b.T.Errorf("balance %d, held %d, want %d and %d", gotBalance, gotHeld, balance, held)
 	}
 }
 
 // posted counts the transfers that moved money.
 func (b *bank) posted() int64 {
-	return b.number(`SELECT count(*) FROM transfers WHERE state = 'posted'`)
+	return b.Number(`SELECT count(*) FROM transfers WHERE state = 'posted'`)
 }
 
 // schema is the name of the bank's schema.
 func (b *bank) schema() string {
-	u, err := url.Parse(b.url)
+	u, err := url.Parse(b.URL)
 	if err != nil {
-		b.t.Fatal(err)
+		b.T.Fatal(err)
 	}
 	return u.Query().Get("search_path")
 }
@@ -104,12 +87,12 @@ func isRefused(r transfer.Reply) bool { return bytes.HasPrefix(r.Body, []byte(`{
 
 // transferred reads a Reply in the default encoding.
 func (b *bank) transferred(r transfer.Reply, err error) (tr transfer.Transfer) {
-	b.t.Helper()
+	b.T.Helper()
 	if err != nil || isRefused(r) {
-		b.t.Fatalf("%s, %v", r.Body, err)
+		b.T.Fatalf("%s, %v", r.Body, err)
 	}
 	if err := json.Unmarshal(r.Body, &tr); err != nil {
-		b.t.Fatal(err)
+		b.T.Fatal(err)
 	}
 	return tr
 }

@@ -103,7 +103,7 @@ func TestLedger_IsAppendOnly(t *testing.T) {
 	p := b.pair(100, 0)
 	b.transferred(b.Transfer(t.Context(), ask(p.alice), p.move(30)))
 	for _, sql := range []string{`UPDATE ledger_entries SET delta = 1`, `DELETE FROM ledger_entries`, `TRUNCATE ledger_entries`} {
-		if _, err := b.pool.Exec(t.Context(), sql); err == nil {
+		if _, err := b.Pool.Exec(t.Context(), sql); err == nil {
 			t.Errorf("%s: done", sql)
 		}
 	}

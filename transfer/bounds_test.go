@@ -10,13 +10,15 @@ import (
 
 	"shop/locking"
 	"shop/locking/idempotency"
+	"shop/locking/idempotency/pgtx/pgtest"
+	"shop/locking/locktest"
 	"shop/transfer"
 )
 
 // impatient opens a Service whose locks in PostgreSQL are waited for 100 ms only.
 func (b *bank) impatient() *transfer.Service {
 	cfg := b.cfg
-	cfg.Pool = newPool(b.t, b.url, "lock_timeout=100")
+	cfg.Pool = pgtest.Pool(b.T, b.URL, "lock_timeout=100")
 	svc, _ := b.another(cfg)
 	return svc
 }
@@ -29,7 +31,7 @@ func TestWait_ForTheSameKeyIsBoundedAndInProgress(t *testing.T) {
 			b := open(t, transfer.Config{Strategy: strategy})
 			p := b.pair(100, 0)
 			req := ask(p.alice)
-			letGo := b.holding(`INSERT INTO idempotency_keys VALUES ($1, $2, $3, 0, '')`, req.Client, req.Key, req.Fingerprint[:])
+			letGo := b.Hold(`INSERT INTO idempotency_keys VALUES ($1, $2, $3, 0, '')`, req.Client, req.Key, req.Fingerprint[:])
 			_, err := b.impatient().Transfer(t.Context(), req, p.move(30))
 			if !errors.Is(err, idempotency.ErrInProgress) || errors.Is(err, locking.ErrBusy) {
 				t.Errorf("%v, want ErrInProgress: whether the first succeeds is not known", err)
@@ -49,7 +51,7 @@ func TestWait_ForTheLockIsBounded(t *testing.T) {
 	b := open(t, transfer.Config{Strategy: "etcd-fenced", Lock: locking.Options{MaxWait: 100 * time.Millisecond}})
 	p := b.pair(100, 0)
 	s := b.stopAt(transfer.AfterAcquire)
-	first := beside(func() (transfer.Reply, error) { return s.Transfer(t.Context(), ask(p.alice), p.move(30)) })
+	first := locktest.Beside(func() (transfer.Reply, error) { return s.Transfer(t.Context(), ask(p.alice), p.move(30)) })
 	s.await()
 	start := time.Now()
 	_, err := b.Transfer(t.Context(), ask(p.bob), p.back(1))
@@ -58,7 +60,7 @@ func TestWait_ForTheLockIsBounded(t *testing.T) {
 		t.Errorf("%v after %v, want ErrBusy after 100 ms", err, waited)
 	}
 	s.goOn()
-	b.transferred((<-first).pair())
+	b.transferred((<-first).Pair())
 	b.mustHold()
 }
 
@@ -82,15 +84,15 @@ func TestTransfer_OppositeDirectionsNeverDeadlock(t *testing.T) {
 				if n%2 == 1 {
 					client, m = p.bob, p.back(1)
 				}
-				rounds = append(rounds, beside(func() (transfer.Reply, error) {
+				rounds = append(rounds, locktest.Beside(func() (transfer.Reply, error) {
 					req := ask(client)
 					return until(ctx, func(ctx context.Context) (transfer.Reply, error) { return svc.Transfer(ctx, req, m) })
 				}))
 			}
 			for _, done := range rounds {
-				b.transferred((<-done).pair())
+				b.transferred((<-done).Pair())
 			}
-			if n := events.of(transfer.Retried); n != 0 {
+			if n := events.Of(transfer.Retried); n != 0 {
 				t.Errorf("%d ran again: they did deadlock", n)
 			}
 			b.mustHave(p.a, 1000, 0)

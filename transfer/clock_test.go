@@ -6,18 +6,19 @@ import (
 	"time"
 
 	"shop/locking/idempotency/pgtx"
+	"shop/locking/idempotency/pgtx/pgtest"
 	"shop/transfer"
 )
 
 // setClock sets the clock of the database, as the bank's Service sees it, ahead.
 func (b *bank) setClock(ahead time.Duration) {
-	b.t.Helper()
+	b.T.Helper()
 	for _, clock := range []string{"clock_timestamp", "now"} {
-		_, err := b.pool.Exec(b.t.Context(), fmt.Sprintf(`
+		_, err := b.Pool.Exec(b.T.Context(), fmt.Sprintf(`
 			CREATE OR REPLACE FUNCTION %[1]s() RETURNS timestamptz LANGUAGE sql VOLATILE
 			AS $$ SELECT pg_catalog.%[1]s() + interval '%[2]d seconds' $$`, clock, int(ahead.Seconds())))
 		if err != nil {
-			b.t.Fatal(err)
+			b.T.Fatal(err)
 		}
 	}
 }
@@ -32,7 +33,7 @@ func TestClock_IsTheDatabases(t *testing.T) {
 			b := open(t, transfer.Config{Strategy: strategy})
 			p := b.pair(100, 0)
 			cfg := b.cfg
-			cfg.Pool = newPool(t, b.url, "search_path="+b.schema()+",pg_catalog") // the schema's functions first
+			cfg.Pool = pgtest.Pool(t, b.URL, "search_path="+b.schema()+",pg_catalog") // the schema's functions first
 			b.cfg = cfg
 			b.Service, b.events = b.another(cfg)
 
@@ -56,7 +57,7 @@ func TestClock_IsTheDatabases(t *testing.T) {
 			}
 			b.mustHave(p.a, 99, 0)
 			b.mustHold()
-			keys := b.number(`SELECT count(*) FROM idempotency_keys`)
+			keys := b.Number(`SELECT count(*) FROM idempotency_keys`)
 			if n, err := pgtx.Purge(t.Context(), cfg.Pool, day); n != keys || err != nil {
 				t.Errorf("purged %d of %d keys, %v: they are days old", n, keys, err)
 			}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"shop/locking/idempotency/pgtx/pgtest"
 	"shop/locking/locktest"
 	"shop/transfer"
 )
@@ -50,10 +51,10 @@ func armed(t *testing.T, strategy string, hurt func(*locktest.Proxy)) (b *bank, 
 	t.Helper()
 	b = open(t, transfer.Config{Strategy: strategy})
 	p = b.pair(1000, 0)
-	px, through := newProxy(t, b.url)
+	px, through := newProxy(t, b.URL)
 	start = &atomic.Bool{}
 	cfg := b.cfg
-	cfg.Pool = newPool(t, through)
+	cfg.Pool = pgtest.Pool(t, through)
 	cfg.Encode = func(tr transfer.Transfer, refusal error) (transfer.Reply, error) {
 		if start.CompareAndSwap(true, false) {
 			hurt(px)
@@ -78,26 +79,26 @@ func armed(t *testing.T, strategy string, hurt func(*locktest.Proxy)) (b *bank, 
 
 // held is reserve with any Encode.
 func (b *bank) held(p pair, amount int64) (tr transfer.Transfer) {
-	b.t.Helper()
+	b.T.Helper()
 	req := ask(p.alice)
-	if _, err := b.Reserve(b.t.Context(), req, p.move(amount), time.Hour); err != nil {
-		b.t.Fatal(err)
+	if _, err := b.Reserve(b.T.Context(), req, p.move(amount), time.Hour); err != nil {
+		b.T.Fatal(err)
 	}
-	err := b.pool.QueryRow(b.t.Context(), `SELECT id FROM transfers WHERE idempotency_key = $1`, req.Key).Scan(&tr.ID)
+	err := b.Pool.QueryRow(b.T.Context(), `SELECT id FROM transfers WHERE idempotency_key = $1`, req.Key).Scan(&tr.ID)
 	if err != nil {
-		b.t.Fatal(err)
+		b.T.Fatal(err)
 	}
 	return tr
 }
 
 // mustBeResolved checks that the fault landed, and what became of it.
 func (b *bank) mustBeResolved(reply transfer.Reply, err error, times int) {
-	b.t.Helper()
+	b.T.Helper()
 	if err != nil || reply.Status != 201 {
-		b.t.Fatalf("%+v, %v", reply, err)
+		b.T.Fatalf("%+v, %v", reply, err)
 	}
-	if a, r := b.events.of(transfer.Ambiguous), b.events.of(transfer.Resolved); a != times || r != times {
-		b.t.Errorf("%d ambiguous, %d resolved, want %d of both", a, r, times)
+	if a, r := b.events.Of(transfer.Ambiguous), b.events.Of(transfer.Resolved); a != times || r != times {
+		b.T.Errorf("%d ambiguous, %d resolved, want %d of both", a, r, times)
 	}
 	b.mustHold()
 }

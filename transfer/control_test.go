@@ -13,36 +13,34 @@ import (
 
 // mustBreak fails the test if a negative control broke nothing.
 func (b *bank) mustBreak() {
-	b.t.Helper()
+	b.T.Helper()
 	if len(b.broken()) == 0 {
-		b.t.Error("the invariants hold: the control did not fail, or the check is blind")
+		b.T.Error("the invariants hold: the control did not fail, or the check is blind")
 	}
 }
 
 func TestNaive_LosesOneOfTwoTransfersAtOnce(t *testing.T) {
 	t.Parallel()
-	b := open(t, transfer.Config{Strategy: "naive", Failpoint: meet(2)})
+	b := open(t, transfer.Config{Strategy: "naive", Failpoint: locktest.MeetAt(2, transfer.AfterGuard)})
 	p := b.pair(100, 0)
-	one := beside(func() (transfer.Reply, error) { return b.Transfer(t.Context(), ask(p.alice), p.move(30)) })
-	two := beside(func() (transfer.Reply, error) { return b.Transfer(t.Context(), ask(p.alice), p.move(20)) })
-	b.transferred((<-one).pair())
-	b.transferred((<-two).pair())
+	one := locktest.Beside(func() (transfer.Reply, error) { return b.Transfer(t.Context(), ask(p.alice), p.move(30)) })
+	two := locktest.Beside(func() (transfer.Reply, error) { return b.Transfer(t.Context(), ask(p.alice), p.move(20)) })
+	b.transferred((<-one).Pair())
+	b.transferred((<-two).Pair())
 	b.mustBreak()
 }
 
-func (o outcome) pair() (transfer.Reply, error) { return o.reply, o.err }
-
 func TestNaive_SpendsTheSameMoneyTwice(t *testing.T) {
 	t.Parallel()
-	b := open(t, transfer.Config{Strategy: "naive", Failpoint: meet(2)})
+	b := open(t, transfer.Config{Strategy: "naive", Failpoint: locktest.MeetAt(2, transfer.AfterGuard)})
 	p := b.pair(100, 0)
 	carol := b.account(uuid.New(), 0)
-	one := beside(func() (transfer.Reply, error) { return b.Transfer(t.Context(), ask(p.alice), p.move(100)) })
-	two := beside(func() (transfer.Reply, error) {
+	one := locktest.Beside(func() (transfer.Reply, error) { return b.Transfer(t.Context(), ask(p.alice), p.move(100)) })
+	two := locktest.Beside(func() (transfer.Reply, error) {
 		return b.Transfer(t.Context(), ask(p.alice), euros(p.a, carol, 100))
 	})
-	b.transferred((<-one).pair())
-	b.transferred((<-two).pair())
+	b.transferred((<-one).Pair())
+	b.transferred((<-two).Pair())
 	b.mustHave(p.a, 0, 0)
 	b.mustHave(p.b, 100, 0)
 	b.mustHave(carol, 100, 0)
@@ -62,7 +60,7 @@ func TestEtcdUnfenced_HoldsWhileNoHolderIsLate(t *testing.T) {
 func (b *bank) late(t *testing.T, step transfer.Step, nth int32, first, second transfer.Move, client uuid.UUID) (s *stopped, old outcome) {
 	t.Helper()
 	s = b.stopAtNth(nth, step)
-	done := beside(func() (transfer.Reply, error) { return s.Transfer(t.Context(), ask(client), first) })
+	done := locktest.Beside(func() (transfer.Reply, error) { return s.Transfer(t.Context(), ask(client), first) })
 	s.await()
 	b.steal(t)
 	b.transferred(b.Transfer(t.Context(), ask(client), second))
@@ -85,7 +83,7 @@ func TestEtcdUnfenced_ALateHolderPutsBackWhatTheNextOneMovedAndOnePredicateRefus
 				b.mustHave(p.a, 80, 0)
 				return
 			}
-			b.transferred(old.pair())
+			b.transferred(old.Pair())
 			b.mustHave(p.a, 70, 0) // 50 in truth
 			b.mustBreak()
 		})
@@ -96,13 +94,13 @@ func TestEtcdUnfenced_ALateHolderPutsBackWhatTheNextOneMovedAndOnePredicateRefus
 // in, and the payee is written with what one of them had read. Neither is late.
 func TestLeaseIDFence_LosesWhatThePayeeGotMeanwhile(t *testing.T) {
 	t.Parallel()
-	b := open(t, transfer.Config{Strategy: "lease-id-fence", Failpoint: meet(2)})
+	b := open(t, transfer.Config{Strategy: "lease-id-fence", Failpoint: locktest.MeetAt(2, transfer.AfterGuard)})
 	alice, bob := uuid.New(), uuid.New()
 	from, also, to := b.account(alice, 100), b.account(bob, 100), b.account(uuid.New(), 0)
-	one := beside(func() (transfer.Reply, error) { return b.Transfer(t.Context(), ask(alice), euros(from, to, 30)) })
-	two := beside(func() (transfer.Reply, error) { return b.Transfer(t.Context(), ask(bob), euros(also, to, 20)) })
-	b.transferred((<-one).pair())
-	b.transferred((<-two).pair())
+	one := locktest.Beside(func() (transfer.Reply, error) { return b.Transfer(t.Context(), ask(alice), euros(from, to, 30)) })
+	two := locktest.Beside(func() (transfer.Reply, error) { return b.Transfer(t.Context(), ask(bob), euros(also, to, 20)) })
+	b.transferred((<-one).Pair())
+	b.transferred((<-two).Pair())
 	b.mustBreak()
 }
 

@@ -17,13 +17,11 @@ import (
 
 // expiredHolds makes holds of 2 whose time is over.
 func (b *bank) expiredHolds(p pair, n int) {
-	b.t.Helper()
+	b.T.Helper()
 	for range n {
 		b.reserve(p, 2, time.Hour)
 	}
-	if _, err := b.pool.Exec(b.t.Context(), `UPDATE transfers SET expires_at = clock_timestamp() - interval '1 s'`); err != nil {
-		b.t.Fatal(err)
-	}
+	b.Exec(`UPDATE transfers SET expires_at = clock_timestamp() - interval '1 s'`)
 }
 
 // However many holds the missing money is in, it is free. Where all of it together
@@ -59,17 +57,17 @@ func TestHold_BeginsAfterTheWaitForTheRows(t *testing.T) {
 			b := open(t, transfer.Config{Strategy: strategy})
 			p := b.pair(100, 0)
 			for _, busy := range []uuid.UUID{p.a, p.b} { // one of them is locked first, the other last
-				letGo := b.holding(`SELECT FROM accounts WHERE id = $1 FOR UPDATE`, busy)
-				done := beside(func() (transfer.Reply, error) {
+				letGo := b.Hold(`SELECT FROM accounts WHERE id = $1 FOR UPDATE`, busy)
+				done := locktest.Beside(func() (transfer.Reply, error) {
 					return b.Reserve(t.Context(), ask(p.alice), p.move(30), time.Millisecond)
 				})
-				locktest.Eventually(t, "the reserve waits for the row", func() bool { return b.waiting() > 0 })
+				locktest.Eventually(t, "the reserve waits for the row", func() bool { return b.Waiting() > 0 })
 				var had time.Time
-				if err := b.pool.QueryRow(t.Context(), `SELECT clock_timestamp()`).Scan(&had); err != nil {
+				if err := b.Pool.QueryRow(t.Context(), `SELECT clock_timestamp()`).Scan(&had); err != nil {
 					t.Fatal(err)
 				}
 				letGo()
-				if hold := b.transferred((<-done).pair()); hold.CreatedAt.Before(had) {
+				if hold := b.transferred((<-done).Pair()); hold.CreatedAt.Before(had) {
 					t.Errorf("the hold began %v before the row was had, and ended %v before", had.Sub(hold.CreatedAt), had.Sub(*hold.ExpiresAt))
 				}
 			}

@@ -32,7 +32,7 @@ func TestEpoch_AWipedEtcdIsRefusedUntilAnOperatorSaysSo(t *testing.T) {
 				b.transferred(b.Transfer(t.Context(), ask(p.alice), p.move(1)))
 			}
 			old := b.stopAt(transfer.AfterAcquire) // holds a lease of the old etcd
-			late := beside(func() (transfer.Reply, error) { return old.Transfer(t.Context(), ask(p.alice), p.move(50)) })
+			late := locktest.Beside(func() (transfer.Reply, error) { return old.Transfer(t.Context(), ask(p.alice), p.move(50)) })
 			old.await()
 
 			svc := b.wiped(t, "another-cluster")
@@ -45,14 +45,14 @@ func TestEpoch_AWipedEtcdIsRefusedUntilAnOperatorSaysSo(t *testing.T) {
 			if errors.Is(err, locking.ErrStale) || errors.Is(err, locking.ErrBusy) || !strings.Contains(err.Error(), "epoch") {
 				t.Errorf("%v: is not to be retried, and says what to do", err)
 			}
-			if n, err := transfer.NewEpoch(t.Context(), b.pool, epoch, "another-cluster"); n != 2 || err != nil {
+			if n, err := transfer.NewEpoch(t.Context(), b.Pool, epoch, "another-cluster"); n != 2 || err != nil {
 				t.Errorf("NewEpoch: %d accounts, %v, want 2", n, err)
 			}
 			b.transferred(svc.Transfer(t.Context(), req, p.move(10)))
 
 			old.goOn()
-			if o := <-late; !errors.Is(o.err, transfer.ErrEpoch) {
-				t.Errorf("the holder of the old epoch: %s, %v, want ErrEpoch", o.reply.Body, o.err)
+			if o := <-late; !errors.Is(o.Err, transfer.ErrEpoch) {
+				t.Errorf("the holder of the old epoch: %s, %v, want ErrEpoch", o.Reply.Body, o.Err)
 			}
 			b.mustHave(p.a, 87, 0)
 			b.mustHold()
@@ -67,9 +67,7 @@ func TestEpoch_AnUnchangedNameWithOldNumbersStaysStale(t *testing.T) {
 	b := open(t, transfer.Config{Strategy: "etcd-fenced"})
 	p := b.pair(100, 0)
 	b.transferred(b.Transfer(t.Context(), ask(p.alice), p.move(1)))
-	if _, err := b.pool.Exec(t.Context(), `UPDATE accounts SET fence = 1000000`); err != nil {
-		t.Fatal(err)
-	}
+	b.Exec(`UPDATE accounts SET fence = 1000000`)
 	svc := b.wiped(t, epoch)
 	_, err := svc.Transfer(t.Context(), ask(p.alice), p.move(1))
 	var stale *transfer.StaleError
@@ -92,24 +90,24 @@ func TestEpoch_TouchesOnlyTheEpochThatWas(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, names := range [][2]string{{epoch, ""}, {epoch, epoch}} {
-		if _, err := transfer.NewEpoch(t.Context(), b.pool, names[0], names[1]); !errors.Is(err, transfer.ErrInvalid) {
+		if _, err := transfer.NewEpoch(t.Context(), b.Pool, names[0], names[1]); !errors.Is(err, transfer.ErrInvalid) {
 			t.Errorf("from %q to %q: %v, want ErrInvalid", names[0], names[1], err)
 		}
 	}
-	if n, err := transfer.NewEpoch(t.Context(), b.pool, "a typing error", "new"); n != 0 || err != nil {
+	if n, err := transfer.NewEpoch(t.Context(), b.Pool, "a typing error", "new"); n != 0 || err != nil {
 		t.Errorf("%d, %v, want none", n, err)
 	}
-	if n, err := transfer.NewEpoch(t.Context(), b.pool, epoch, "new"); n != 2 || err != nil {
+	if n, err := transfer.NewEpoch(t.Context(), b.Pool, epoch, "new"); n != 2 || err != nil {
 		t.Errorf("%d, %v, want 2", n, err)
 	}
-	if n, err := transfer.NewEpoch(t.Context(), b.pool, epoch, "new"); n != 0 || err != nil {
+	if n, err := transfer.NewEpoch(t.Context(), b.Pool, epoch, "new"); n != 0 || err != nil {
 		t.Errorf("again: %d, %v, want none", n, err)
 	}
-	epochs, err := transfer.Epochs(t.Context(), b.pool)
+	epochs, err := transfer.Epochs(t.Context(), b.Pool)
 	if err != nil || len(epochs) != 2 || epochs["new"] != 2 || epochs["third"] != 1 {
 		t.Errorf("%v, %v", epochs, err)
 	}
-	if n := b.number(`SELECT sum(accounts)::bigint FROM fence_epochs WHERE was = $1 AND epoch = 'new'`, epoch); n != 2 {
+	if n := b.Number(`SELECT sum(accounts)::bigint FROM fence_epochs WHERE was = $1 AND epoch = 'new'`, epoch); n != 2 {
 		t.Errorf("%d on record, want 2", n)
 	}
 }
@@ -119,12 +117,10 @@ func TestEpoch_AnAccountWithoutAnEpochTakesTheFirst(t *testing.T) {
 	t.Parallel()
 	b := open(t, transfer.Config{})
 	p := b.pair(100, 0)
-	if _, err := b.pool.Exec(t.Context(), `UPDATE accounts SET fence_epoch = ''`); err != nil {
-		t.Fatal(err)
-	}
+	b.Exec(`UPDATE accounts SET fence_epoch = ''`)
 	b.transferred(b.Transfer(t.Context(), ask(p.alice), p.move(1))) // row
 	b.transferred(b.with("etcd-fenced").Transfer(t.Context(), ask(p.alice), p.move(1)))
-	if n := b.number(`SELECT count(*) FROM accounts WHERE fence_epoch = $1 AND fence > 0`, epoch); n != 2 {
+	if n := b.Number(`SELECT count(*) FROM accounts WHERE fence_epoch = $1 AND fence > 0`, epoch); n != 2 {
 		t.Errorf("%d accounts fenced, want 2", n)
 	}
 	b.mustHold()

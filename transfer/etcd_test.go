@@ -14,6 +14,7 @@ import (
 
 	"shop/locking"
 	"shop/locking/etcdlock"
+	"shop/locking/locktest"
 	"shop/locking/wrong/leaseid"
 	"shop/transfer"
 )
@@ -38,7 +39,7 @@ func locksAt(t testing.TB, endpoints ...string) *locks {
 // sharedLocks has names of its own in the shared etcd.
 func sharedLocks(t testing.TB) *locks {
 	t.Helper()
-	return locksAt(t, strings.Split(env(t, "SHOP_ETCD_ENDPOINTS"), ",")...)
+	return locksAt(t, strings.Split(locktest.Env(t, "SHOP_ETCD_ENDPOINTS"), ",")...)
 }
 
 // store opens one, as each process has.
@@ -65,17 +66,17 @@ func (l *locks) steal(ctx context.Context) error {
 
 // withStores fills in the lock stores that cfg's strategy needs.
 func (b *bank) withStores(cfg transfer.Config) transfer.Config {
-	b.t.Helper()
+	b.T.Helper()
 	cfg.Epoch = cmp.Or(cfg.Epoch, epoch)
 	needsEtcd := strings.HasPrefix(cfg.Strategy, "etcd-") || cfg.Strategy == "lease-id-fence"
 	if needsEtcd && b.locks == nil {
-		b.locks = sharedLocks(b.t)
+		b.locks = sharedLocks(b.T)
 	}
 	switch {
 	case cfg.Strategy == "lease-id-fence" && cfg.LeaseIDs == nil:
-		cfg.LeaseIDs = leaseIDs(b.t, b.locks.client, b.locks.prefix)
+		cfg.LeaseIDs = leaseIDs(b.T, b.locks.client, b.locks.prefix)
 	case needsEtcd && cfg.Locks == nil:
-		cfg.Locks = b.locks.store(b.t)
+		cfg.Locks = b.locks.store(b.T)
 	}
 	return cfg
 }

@@ -78,9 +78,9 @@ func TestHold_OfPostVoidAndSweepExactlyOneWins(t *testing.T) {
 
 // awaitClock waits until the database's clock is at, and a bit.
 func (b *bank) awaitClock(at time.Time, and time.Duration) {
-	locktest.Eventually(b.t, "the clock goes on", func() bool {
+	locktest.Eventually(b.T, "the clock goes on", func() bool {
 		var reached bool
-		err := b.pool.QueryRow(context.Background(), `SELECT clock_timestamp() >= $1`, at.Add(and)).Scan(&reached)
+		err := b.Pool.QueryRow(context.Background(), `SELECT clock_timestamp() >= $1`, at.Add(and)).Scan(&reached)
 		return err == nil && reached
 	})
 }
@@ -95,12 +95,12 @@ func TestHold_ExpiryCountsAfterTheWaitForTheRow(t *testing.T) {
 			b := open(t, transfer.Config{Strategy: strategy})
 			p := b.pair(100, 0)
 			hold := b.reserve(p, 30, time.Hour)
-			letGo := b.holding(`SELECT FROM accounts WHERE id = $1 FOR UPDATE`, p.a)
-			post := beside(func() (transfer.Reply, error) { return b.Post(t.Context(), ask(p.alice), hold.ID, 0) })
-			locktest.Eventually(t, "the post waits for the row", func() bool { return b.waiting() > 0 })
+			letGo := b.Hold(`SELECT FROM accounts WHERE id = $1 FOR UPDATE`, p.a)
+			post := locktest.Beside(func() (transfer.Reply, error) { return b.Post(t.Context(), ask(p.alice), hold.ID, 0) })
+			locktest.Eventually(t, "the post waits for the row", func() bool { return b.Waiting() > 0 })
 			b.expire(hold.ID, 0) // while the post waits
 			letGo()
-			reply, err := (<-post).pair()
+			reply, err := (<-post).Pair()
 			if err != nil || !isRefused(reply) || b.state(hold.ID) != transfer.Expired {
 				t.Errorf("%s, %v, it is %s: want it expired", reply.Body, err, b.state(hold.ID))
 			}
@@ -108,22 +108,6 @@ func TestHold_ExpiryCountsAfterTheWaitForTheRow(t *testing.T) {
 			b.mustHold()
 		})
 	}
-}
-
-// holding runs a statement in a transaction of its own, which stays open until it is let go.
-func (b *bank) holding(sql string, args ...any) (letGo func()) {
-	b.t.Helper()
-	pool := newPool(b.t, b.url, "idle_in_transaction_session_timeout=0")
-	tx, err := pool.Begin(b.t.Context())
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	letGo = sync.OnceFunc(func() { _ = tx.Rollback(context.Background()) })
-	b.t.Cleanup(letGo) // before the pool's, which waits for the transaction
-	if _, err := tx.Exec(b.t.Context(), sql, args...); err != nil {
-		b.t.Fatal(err)
-	}
-	return letGo
 }
 
 // The sweeper takes the rows: a transfer that has read the account and not yet
@@ -137,7 +121,7 @@ func TestSweep_WaitsForTheTransferAtTheAccount(t *testing.T) {
 			p := b.pair(100, 0)
 			hold := b.reserve(p, 30, time.Hour)
 			s := b.stopAt(transfer.AfterGuard)
-			first := beside(func() (transfer.Reply, error) { return s.Transfer(t.Context(), ask(p.alice), p.move(10)) })
+			first := locktest.Beside(func() (transfer.Reply, error) { return s.Transfer(t.Context(), ask(p.alice), p.move(10)) })
 			s.await()
 			b.lapse(hold.ID)
 			if strategy != "row" {
@@ -151,9 +135,9 @@ func TestSweep_WaitsForTheTransferAtTheAccount(t *testing.T) {
 				}
 				swept <- n
 			}()
-			locktest.Eventually(t, "the sweeper waits for the row", func() bool { return b.waiting() > 0 })
+			locktest.Eventually(t, "the sweeper waits for the row", func() bool { return b.Waiting() > 0 })
 			s.goOn()
-			b.transferred((<-first).pair())
+			b.transferred((<-first).Pair())
 			if n := <-swept; n != 1 {
 				t.Errorf("swept %d, want 1", n)
 			}
@@ -176,7 +160,7 @@ func TestHold_LastsAsLongAsWasAsked(t *testing.T) {
 				if hold.ExpiresAt == nil || hold.ExpiresAt.Sub(hold.CreatedAt) != want {
 					t.Errorf("asked for %v, the reply has %v to %v", asked, hold.CreatedAt, hold.ExpiresAt)
 				}
-				us := b.number(`SELECT (extract(epoch FROM expires_at - created_at) * 1000000)::bigint FROM transfers WHERE id = $1`, hold.ID)
+				us := b.Number(`SELECT (extract(epoch FROM expires_at - created_at) * 1000000)::bigint FROM transfers WHERE id = $1`, hold.ID)
 				if stored := time.Duration(us) * time.Microsecond; stored != want {
 					t.Errorf("asked for %v, stored %v", asked, stored)
 				}

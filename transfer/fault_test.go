@@ -8,6 +8,8 @@ import (
 	"github.com/google/uuid"
 
 	"shop/locking"
+	"shop/locking/idempotency/pgtx/pgtest"
+	"shop/locking/locktest"
 	"shop/transfer"
 )
 
@@ -65,38 +67,38 @@ func atEveryStep(t *testing.T, try func(b *bank, kind string, step transfer.Step
 func TestRequest_CancelledAtAnyStepIsAllOrNothing(t *testing.T) {
 	t.Parallel()
 	atEveryStep(t, func(b *bank, kind string, step transfer.Step, p pair, hold uuid.UUID) {
-		ctx, cancel := context.WithCancel(b.t.Context())
+		ctx, cancel := context.WithCancel(b.T.Context())
 		defer cancel()
 		cfg := b.cfg
-		cfg.Failpoint = onceAt(step, func(context.Context) { cancel() })
+		cfg.Failpoint = locktest.OnceAt(step, func(context.Context) { cancel() })
 		left, _ := b.another(cfg)
 		req := ask(p.alice)
 		reply, err := kinds[kind].do(ctx, left, p, req, hold)
 		switch {
 		case step == transfer.AfterCommit, step == transfer.AfterRelease:
 			if err != nil || isRefused(reply) {
-				b.t.Errorf("%s, %v: it was committed", reply.Body, err)
+				b.T.Errorf("%s, %v: it was committed", reply.Body, err)
 			}
-		case !errors.Is(err, context.Canceled) || b.number(`SELECT count(*) FROM idempotency_keys WHERE client_id = $1`, p.alice) != 1:
-			b.t.Errorf("%s, %v: want it cancelled, and nothing left", reply.Body, err)
+		case !errors.Is(err, context.Canceled) || b.Number(`SELECT count(*) FROM idempotency_keys WHERE client_id = $1`, p.alice) != 1:
+			b.T.Errorf("%s, %v: want it cancelled, and nothing left", reply.Body, err)
 		default:
 			b.mustHave(p.a, 100, 20)
 		}
-		if reply, err := kinds[kind].do(b.t.Context(), b.Service, p, req, hold); err != nil || isRefused(reply) {
-			b.t.Errorf("the same key again: %s, %v", reply.Body, err)
+		if reply, err := kinds[kind].do(b.T.Context(), b.Service, p, req, hold); err != nil || isRefused(reply) {
+			b.T.Errorf("the same key again: %s, %v", reply.Body, err)
 		}
 	})
 }
 
 // terminate ends the backends of the bank's clients.
 func (b *bank) terminate(ctx context.Context) {
-	_, err := b.pool.Exec(ctx, `
+	_, err := b.Pool.Exec(ctx, `
 		SELECT pg_terminate_backend(pid)
 		FROM pg_stat_activity
 		WHERE application_name = current_setting('search_path') || '-client'
 		AND pid <> pg_backend_pid()`)
 	if err != nil {
-		b.t.Error(err)
+		b.T.Error(err)
 	}
 }
 
@@ -104,21 +106,21 @@ func TestRequest_BackendTerminatedAtAnyStepIsOneEffect(t *testing.T) {
 	t.Parallel()
 	atEveryStep(t, func(b *bank, kind string, step transfer.Step, p pair, hold uuid.UUID) {
 		cfg := b.cfg
-		cfg.Pool = newPool(b.t, b.url, "application_name="+b.schema()+"-client")
+		cfg.Pool = pgtest.Pool(b.T, b.URL, "application_name="+b.schema()+"-client")
 		defer cfg.Pool.Close()
-		cfg.Failpoint = onceAt(step, b.terminate)
+		cfg.Failpoint = locktest.OnceAt(step, b.terminate)
 		client, events := b.another(cfg)
-		reply, err := kinds[kind].do(b.t.Context(), client, p, ask(p.alice), hold)
+		reply, err := kinds[kind].do(b.T.Context(), client, p, ask(p.alice), hold)
 		if err != nil || isRefused(reply) {
-			b.t.Errorf("%s, %v", reply.Body, err)
+			b.T.Errorf("%s, %v", reply.Body, err)
 		}
-		again, unanswered := events.of(transfer.Retried), events.of(transfer.Ambiguous)
+		again, unanswered := events.Of(transfer.Retried), events.Of(transfer.Ambiguous)
 		inside := step != transfer.AfterCommit && step != transfer.AfterRelease && step != transfer.BeforeAcquire
 		if inside && again+unanswered == 0 {
-			b.t.Error("nothing ran again: the fault did not land")
+			b.T.Error("nothing ran again: the fault did not land")
 		}
-		if unanswered != events.of(transfer.Resolved) {
-			b.t.Errorf("%d ambiguous, %d resolved", unanswered, events.of(transfer.Resolved))
+		if unanswered != events.Of(transfer.Resolved) {
+			b.T.Errorf("%d ambiguous, %d resolved", unanswered, events.Of(transfer.Resolved))
 		}
 	})
 }
@@ -133,8 +135,8 @@ func TestSweep_BackendTerminatedAtAnyStepGivesBackOnce(t *testing.T) {
 			hold := b.reserve(p, 20, transfer.HoldMax)
 			b.lapse(hold.ID)
 			cfg := b.cfg
-			cfg.Pool = newPool(t, b.url, "application_name="+b.schema()+"-client")
-			cfg.Failpoint = onceAt(step, b.terminate)
+			cfg.Pool = pgtest.Pool(t, b.URL, "application_name="+b.schema()+"-client")
+			cfg.Failpoint = locktest.OnceAt(step, b.terminate)
 			sweeper, _ := b.another(cfg)
 			if n, err := sweeper.Sweep(t.Context()); err != nil {
 				t.Errorf("swept %d, %v", n, err)
@@ -149,9 +151,9 @@ func TestTransfer_AfterAllConnectionsBroke(t *testing.T) {
 	t.Parallel()
 	b := open(t, transfer.Config{Strategy: "etcd-fenced"})
 	p := b.pair(100, 0)
-	px, through := newProxy(t, b.url)
+	px, through := newProxy(t, b.URL)
 	cfg := b.cfg
-	cfg.Pool = newPool(t, through)
+	cfg.Pool = pgtest.Pool(t, through)
 	client, _ := b.another(cfg)
 	b.transferred(client.Transfer(t.Context(), ask(p.alice), p.move(1)))
 	px.Down()

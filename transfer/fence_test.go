@@ -5,22 +5,23 @@ import (
 	"testing"
 
 	"shop/locking"
+	"shop/locking/idempotency/pgtx/pgtest"
 	"shop/locking/locktest"
 	"shop/transfer"
 )
 
 // mustBeStale checks a refusal by the fence that left nothing.
 func (b *bank) mustBeStale(s *stopped, old outcome) {
-	b.t.Helper()
+	b.T.Helper()
 	var stale *transfer.StaleError
-	if !errors.Is(old.err, locking.ErrStale) || !errors.As(old.err, &stale) || stale.Fence >= stale.Seen {
-		b.t.Errorf("the late holder: %s, %v, want ErrStale", old.reply.Body, old.err)
+	if !errors.Is(old.Err, locking.ErrStale) || !errors.As(old.Err, &stale) || stale.Fence >= stale.Seen {
+		b.T.Errorf("the late holder: %s, %v, want ErrStale", old.Reply.Body, old.Err)
 	}
-	if n := s.events.of(transfer.FenceRefused); n != 1 {
-		b.t.Errorf("%d refusals counted, want 1", n)
+	if n := s.events.Of(transfer.FenceRefused); n != 1 {
+		b.T.Errorf("%d refusals counted, want 1", n)
 	}
-	if transfers, keys := b.number(`SELECT count(*) FROM transfers`), b.number(`SELECT count(*) FROM idempotency_keys`); transfers != 1 || keys != 1 {
-		b.t.Errorf("%d transfers, %d keys, want 1 and 1: the late holder left something", transfers, keys)
+	if transfers, keys := b.Number(`SELECT count(*) FROM transfers`), b.Number(`SELECT count(*) FROM idempotency_keys`); transfers != 1 || keys != 1 {
+		b.T.Errorf("%d transfers, %d keys, want 1 and 1: the late holder left something", transfers, keys)
 	}
 	b.mustHold()
 }
@@ -71,16 +72,16 @@ func TestFence_AtTheReadToo(t *testing.T) {
 	b := open(t, transfer.Config{Strategy: "etcd-fence-only"})
 	p := b.pair(100, 50)
 	old := b.stopAtNth(2, transfer.AfterBegin) // before the guard at the write
-	oldDone := beside(func() (transfer.Reply, error) { return old.Transfer(t.Context(), ask(p.alice), p.move(30)) })
+	oldDone := locktest.Beside(func() (transfer.Reply, error) { return old.Transfer(t.Context(), ask(p.alice), p.move(30)) })
 	old.await()
 	b.steal(t)
 	next := b.stopAt(transfer.AfterGuard) // after the guard at the read
-	nextDone := beside(func() (transfer.Reply, error) { return next.Transfer(t.Context(), ask(p.alice), p.move(20)) })
+	nextDone := locktest.Beside(func() (transfer.Reply, error) { return next.Transfer(t.Context(), ask(p.alice), p.move(20)) })
 	next.await()
 	old.goOn()
 	late := <-oldDone
 	next.goOn()
-	b.transferred((<-nextDone).pair())
+	b.transferred((<-nextDone).Pair())
 	b.mustBeStale(old, late)
 	b.mustHave(p.a, 80, 0)
 }
@@ -92,25 +93,16 @@ func TestFence_BehindTheGuardTheRowLockKeepsTheNextOneWaiting(t *testing.T) {
 	b := open(t, transfer.Config{Strategy: "etcd-fenced"})
 	p := b.pair(100, 50)
 	s := b.stopAt(transfer.AfterGuard)
-	first := beside(func() (transfer.Reply, error) { return s.Transfer(t.Context(), ask(p.alice), p.move(30)) })
+	first := locktest.Beside(func() (transfer.Reply, error) { return s.Transfer(t.Context(), ask(p.alice), p.move(30)) })
 	s.await()
 	b.steal(t)
-	second := beside(func() (transfer.Reply, error) { return b.Transfer(t.Context(), ask(p.alice), p.move(20)) })
-	locktest.Eventually(t, "the second waits at the row", func() bool { return b.waiting() > 0 })
+	second := locktest.Beside(func() (transfer.Reply, error) { return b.Transfer(t.Context(), ask(p.alice), p.move(20)) })
+	locktest.Eventually(t, "the second waits at the row", func() bool { return b.Waiting() > 0 })
 	s.goOn()
-	b.transferred((<-first).pair())
-	b.transferred((<-second).pair())
+	b.transferred((<-first).Pair())
+	b.transferred((<-second).Pair())
 	b.mustHave(p.a, 50, 0)
 	b.mustHold()
-}
-
-// waiting counts the backends that wait for a lock on this bank's tables.
-func (b *bank) waiting() int64 {
-	return b.number(`
-		SELECT count(DISTINCT pid)
-		FROM pg_locks l
-		WHERE l.pid IN (SELECT pid FROM pg_locks WHERE relation = 'accounts'::regclass)
-		AND NOT l.granted`)
 }
 
 // Stopped behind the guard for longer than a transaction may be idle: PostgreSQL
@@ -120,16 +112,16 @@ func TestFence_AStoppedHolderHoldsNoOtherUp(t *testing.T) {
 	b := open(t, transfer.Config{Strategy: "etcd-fenced"})
 	p := b.pair(100, 50)
 	cfg := b.cfg
-	cfg.Pool = newPool(t, b.url, "idle_in_transaction_session_timeout=200")
+	cfg.Pool = pgtest.Pool(t, b.URL, "idle_in_transaction_session_timeout=200")
 	b.cfg = cfg
 	s := b.stopAt(transfer.AfterGuard)
-	first := beside(func() (transfer.Reply, error) { return s.Transfer(t.Context(), ask(p.alice), p.move(30)) })
+	first := locktest.Beside(func() (transfer.Reply, error) { return s.Transfer(t.Context(), ask(p.alice), p.move(30)) })
 	s.await()
 	b.steal(t)
 	b.transferred(b.Transfer(t.Context(), ask(p.alice), p.move(20)))
 	s.goOn()
-	if old := <-first; !errors.Is(old.err, locking.ErrStale) {
-		t.Errorf("%s, %v, want ErrStale: it ran again, with the same old fence", old.reply.Body, old.err)
+	if old := <-first; !errors.Is(old.Err, locking.ErrStale) {
+		t.Errorf("%s, %v, want ErrStale: it ran again, with the same old fence", old.Reply.Body, old.Err)
 	}
 	b.mustHave(p.a, 80, 0)
 	b.mustHold()
@@ -147,13 +139,13 @@ func TestFence_OnlyNoticesTheWritersThatBringAFence(t *testing.T) {
 			p := b.pair(100, 0)
 			other := b.with(between)
 			s := b.stopAt(transfer.AfterGuard)
-			first := beside(func() (transfer.Reply, error) { return s.Transfer(t.Context(), ask(p.alice), p.move(20)) })
+			first := locktest.Beside(func() (transfer.Reply, error) { return s.Transfer(t.Context(), ask(p.alice), p.move(20)) })
 			s.await()
 			b.steal(t)
 			b.transferred(other.Transfer(t.Context(), ask(p.alice), p.move(30)))
 			s.goOn()
 			if between == "row" {
-				b.transferred((<-first).pair())
+				b.transferred((<-first).Pair())
 				b.mustBreak()
 				return
 			}
@@ -173,7 +165,7 @@ func TestFence_IsInBothEntries(t *testing.T) {
 			p := b.pair(100, 50)
 			mustCarry := func(what string, tr transfer.Transfer) {
 				t.Helper()
-				if n := b.number(`
+				if n := b.Number(`
 					SELECT count(*)
 					FROM ledger_entries e JOIN accounts a ON a.id = e.account_id
 					WHERE e.transfer_id = $1 AND e.fence = a.fence AND a.fence > 0

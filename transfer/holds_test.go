@@ -16,8 +16,8 @@ import (
 
 // reserve holds amount of the first account's money.
 func (b *bank) reserve(p pair, amount int64, expiresIn time.Duration) transfer.Transfer {
-	b.t.Helper()
-	return b.transferred(b.Reserve(b.t.Context(), ask(p.alice), p.move(amount), expiresIn))
+	b.T.Helper()
+	return b.transferred(b.Reserve(b.T.Context(), ask(p.alice), p.move(amount), expiresIn))
 }
 
 // lapse makes the hold's time be over.
@@ -25,17 +25,15 @@ func (b *bank) lapse(id uuid.UUID) { b.expire(id, time.Second) }
 
 // expire lets a hold end so long ago, by the database's clock.
 func (b *bank) expire(id uuid.UUID, ago time.Duration) {
-	b.t.Helper()
-	if _, err := b.pool.Exec(b.t.Context(), `UPDATE transfers SET expires_at = clock_timestamp() - $2::interval WHERE id = $1`, id, ago); err != nil {
-		b.t.Fatal(err)
-	}
+	b.T.Helper()
+	b.Exec(`UPDATE transfers SET expires_at = clock_timestamp() - $2::interval WHERE id = $1`, id, ago)
 }
 
 // state of a transfer in the database.
 func (b *bank) state(id uuid.UUID) (s transfer.State) {
-	b.t.Helper()
-	if err := b.pool.QueryRow(context.Background(), `SELECT state FROM transfers WHERE id = $1`, id).Scan(&s); err != nil {
-		b.t.Fatal(err)
+	b.T.Helper()
+	if err := b.Pool.QueryRow(context.Background(), `SELECT state FROM transfers WHERE id = $1`, id).Scan(&s); err != nil {
+		b.T.Fatal(err)
 	}
 	return s
 }
@@ -109,7 +107,7 @@ func TestHold_RefusalsAreStoredAndReplayed(t *testing.T) {
 		}
 	}
 	b.mustHave(p.a, 100, 0)
-	if n := b.events.of(transfer.Swept); n != 1 {
+	if n := b.events.Of(transfer.Swept); n != 1 {
 		t.Errorf("%d swept, want 1", n)
 	}
 	b.mustHold()
@@ -161,9 +159,7 @@ func TestHold_IsSettledByTheOwnerOfTheMoneyAlone(t *testing.T) {
 			b := open(t, transfer.Config{Strategy: strategy})
 			p := b.pair(100, 0)
 			hold := b.reserve(p, 30, time.Hour)
-			if _, err := b.pool.Exec(t.Context(), `UPDATE transfers SET client_id = $2 WHERE id = $1`, hold.ID, p.bob); err != nil {
-				t.Fatal(err)
-			}
+			b.Exec(`UPDATE transfers SET client_id = $2 WHERE id = $1`, hold.ID, p.bob)
 			if reply, err := b.Post(t.Context(), ask(p.bob), hold.ID, 0); !errors.Is(err, transfer.ErrForbidden) {
 				t.Errorf("post: %s, %v, want ErrForbidden", reply.Body, err)
 			}
@@ -184,9 +180,7 @@ func TestHold_ThatThePayeeCannotTakeIsRefusedAndStaysReserved(t *testing.T) {
 			b := open(t, transfer.Config{Strategy: strategy})
 			p := b.pair(100, 0)
 			hold := b.reserve(p, 30, time.Hour)
-			if _, err := b.pool.Exec(t.Context(), `UPDATE accounts SET balance = $2 WHERE id = $1`, p.b, int64(math.MaxInt64-29)); err != nil {
-				t.Fatal(err)
-			}
+			b.Exec(`UPDATE accounts SET balance = $2 WHERE id = $1`, p.b, int64(math.MaxInt64-29))
 			if reply, err := b.Post(t.Context(), ask(p.alice), hold.ID, 0); !errors.Is(err, transfer.ErrInvalid) {
 				t.Errorf("%s, %v, want ErrInvalid", reply.Body, err)
 			}

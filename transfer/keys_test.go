@@ -18,9 +18,7 @@ func TestKey_IsNotSpentByWhatIsNotStored(t *testing.T) {
 	b := open(t, transfer.Config{})
 	p := b.pair(100, 0)
 	carol := b.account(uuid.New(), transfer.AmountMax)
-	if _, err := b.pool.Exec(t.Context(), `UPDATE accounts SET opening = $2, balance = $2 WHERE id = $1`, carol, int64(math.MaxInt64)); err != nil {
-		t.Fatal(err)
-	}
+	b.Exec(`UPDATE accounts SET opening = $2, balance = $2 WHERE id = $1`, carol, int64(math.MaxInt64))
 	yen := transfer.Account{ID: uuid.New(), Owner: p.alice, Currency: "JPY", Opening: 0}
 	if _, err := b.OpenAccount(t.Context(), yen); err != nil {
 		t.Fatal(err)
@@ -60,14 +58,14 @@ func TestKey_IsNotSpentByWhatIsNotStored(t *testing.T) {
 	if reply, err := b.Transfer(t.Context(), req, p.move(30)); err != nil || isRefused(reply) || reply.Replayed {
 		t.Errorf("%+v, %v: the key was spent", reply, err)
 	}
-	if n := b.number(`SELECT count(*) FROM idempotency_keys`); n != 1 {
+	if n := b.Number(`SELECT count(*) FROM idempotency_keys`); n != 1 {
 		t.Errorf("%d keys, want 1", n)
 	}
 }
 
 // with is the bank's Service with another strategy, and the stores it needs.
 func (b *bank) with(strategy string) *transfer.Service {
-	b.t.Helper()
+	b.T.Helper()
 	cfg := b.cfg
 	cfg.Strategy = strategy
 	b.cfg.Locks = b.withStores(cfg).Locks

@@ -11,6 +11,8 @@ import (
 
 	"shop/locking"
 	"shop/locking/idempotency/pgtx"
+	"shop/locking/idempotency/pgtx/pgtest"
+	"shop/locking/locktest"
 	"shop/transfer"
 )
 
@@ -31,7 +33,7 @@ func TestFence_APacketThatArrivesLate(t *testing.T) {
 			t.Parallel()
 			b := open(t, transfer.Config{Strategy: strategy})
 			p := b.pair(100, 0)
-			px, through := newProxy(t, b.url)
+			px, through := newProxy(t, b.URL)
 			held, delivered := make(chan struct{}), make(chan struct{})
 			letGo := make(chan struct{})
 			deliver := sync.OnceFunc(func() { close(letGo) })
@@ -56,23 +58,23 @@ func TestFence_APacketThatArrivesLate(t *testing.T) {
 				t.Fatal(err)
 			}
 			settings.MaxConns = 1 // no other connection is left when the proxy refuses
-			cfg.Pool = poolOf(t, settings)
+			cfg.Pool = pgtest.Open(t, settings)
 			warm, _ := b.another(cfg)
 			b.transferred(warm.Transfer(t.Context(), ask(p.alice), p.move(1))) // so that all statements are prepared
 			if strategy == "etcd-fenced" {
-				cfg.Failpoint = onceAt(transfer.AfterBegin, arm)
+				cfg.Failpoint = locktest.OnceAt(transfer.AfterBegin, arm)
 			} else {
 				cfg.Encode = encodeThen(arm)
 			}
 			slow, _ := b.another(cfg)
-			old := beside(func() (transfer.Reply, error) { return slow.Transfer(t.Context(), ask(p.alice), p.move(30)) })
+			old := locktest.Beside(func() (transfer.Reply, error) { return slow.Transfer(t.Context(), ask(p.alice), p.move(30)) })
 			await(t, "the packet is held", held)
 			b.steal(t)
 			b.transferred(b.Transfer(t.Context(), ask(p.alice), p.move(20)))
 			deliver()
 			await(t, "the packet is answered", delivered)
-			if late := <-old; !errors.Is(late.err, c.told) {
-				t.Errorf("%s, %v, want %v", late.reply.Body, late.err, c.told)
+			if late := <-old; !errors.Is(late.Err, c.told) {
+				t.Errorf("%s, %v, want %v", late.Reply.Body, late.Err, c.told)
 			}
 			if strategy == "etcd-unfenced" {
 				b.mustBreak()

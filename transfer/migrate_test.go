@@ -10,12 +10,13 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"shop/locking/idempotency"
+	"shop/locking/idempotency/pgtx/pgtest"
 	"shop/transfer"
 )
 
 func TestMigrate_ByManyAtOnceAndAgain(t *testing.T) {
 	t.Parallel()
-	url := newSchema(t)
+	url := pgtest.Schema(t)
 	var wg sync.WaitGroup
 	for range 3 {
 		wg.Go(func() {
@@ -29,7 +30,7 @@ func TestMigrate_ByManyAtOnceAndAgain(t *testing.T) {
 		t.Error(err)
 	}
 	var versions int
-	if err := newPool(t, url).QueryRow(t.Context(), `SELECT count(*) FROM transfer_goose_version WHERE version_id > 0`).Scan(&versions); err != nil || versions != 3 {
+	if err := pgtest.Pool(t, url).QueryRow(t.Context(), `SELECT count(*) FROM transfer_goose_version WHERE version_id > 0`).Scan(&versions); err != nil || versions != 3 {
 		t.Errorf("%d versions, %v, want 3", versions, err)
 	}
 }
@@ -44,7 +45,7 @@ func TestMigrate_TakesTheKeysAlongAndKeepsThoseThatCollide(t *testing.T) {
 		plain, shared := ask(p.alice), ask(p.alice)
 		first := b.transferred(b.Transfer(t.Context(), plain, p.move(30)))
 		b.transferred(b.Transfer(t.Context(), shared, p.move(20)))
-		b.exec(`
+		b.Exec(`
 			CREATE TABLE transfer_keys (LIKE idempotency_keys INCLUDING ALL);
 			INSERT INTO transfer_keys SELECT * FROM idempotency_keys;
 			DELETE FROM idempotency_keys;
@@ -53,9 +54,9 @@ func TestMigrate_TakesTheKeysAlongAndKeepsThoseThatCollide(t *testing.T) {
 			ALTER TABLE fence_epochs RENAME COLUMN epoch TO source;
 			DELETE FROM transfer_goose_version WHERE version_id >= 2`)
 		if collides {
-			b.exec(`INSERT INTO idempotency_keys VALUES ($1, $2, $3, 201, 'an order')`, shared.Client, shared.Key, bytes.Repeat([]byte{1}, 32))
+			b.Exec(`INSERT INTO idempotency_keys VALUES ($1, $2, $3, 201, 'an order')`, shared.Client, shared.Key, bytes.Repeat([]byte{1}, 32))
 		}
-		if err := transfer.Migrate(t.Context(), b.url); err != nil {
+		if err := transfer.Migrate(t.Context(), b.URL); err != nil {
 			t.Fatal(err)
 		}
 		if again, err := b.Transfer(t.Context(), plain, p.move(30)); !again.Replayed || b.transferred(again, err).ID != first.ID {
@@ -67,11 +68,11 @@ func TestMigrate_TakesTheKeysAlongAndKeepsThoseThatCollide(t *testing.T) {
 		}
 		b.mustHave(p.a, 50, 0)
 		if collides {
-			if n := b.number(`SELECT count(*) FROM transfer_keys_collided WHERE key = $1 AND status = 0 AND body <> 'an order'`, shared.Key); n != 1 {
+			if n := b.Number(`SELECT count(*) FROM transfer_keys_collided WHERE key = $1 AND status = 0 AND body <> 'an order'`, shared.Key); n != 1 {
 				t.Errorf("%d records of the transfer, want 1", n)
 			}
 		}
-		if n := b.number(`SELECT count(*) FROM pg_tables WHERE schemaname = current_schema() AND tablename = 'transfer_keys'`); n != 0 {
+		if n := b.Number(`SELECT count(*) FROM pg_tables WHERE schemaname = current_schema() AND tablename = 'transfer_keys'`); n != 0 {
 			t.Error("a server of the first version would go on")
 		}
 	}
@@ -79,15 +80,15 @@ func TestMigrate_TakesTheKeysAlongAndKeepsThoseThatCollide(t *testing.T) {
 
 func TestMigrate_WithoutASchemaSaysSo(t *testing.T) {
 	t.Parallel()
-	if err := transfer.Migrate(t.Context(), newSchema(t)+"_nowhere"); err == nil {
+	if err := transfer.Migrate(t.Context(), pgtest.Schema(t)+"_nowhere"); err == nil {
 		t.Error("migrated nothing, and said nothing")
 	}
 }
 
 func TestNew_RefusesWhatCannotWork(t *testing.T) {
 	t.Parallel()
-	url := newSchema(t)
-	pool, store := newPool(t, url), unasked{}
+	url := pgtest.Schema(t)
+	pool, store := pgtest.Pool(t, url), unasked{}
 	unbounded, err := pgxpool.New(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)

@@ -52,7 +52,7 @@ func until(ctx context.Context, do func(context.Context) (transfer.Reply, error)
 // churn moves money between eight accounts, half of which have next to nothing,
 // in all directions at once, on two replicas. Every tenth request is sent twice.
 func (b *bank) churn(accounts, transfers int, seed uint64) {
-	b.t.Helper()
+	b.T.Helper()
 	replica, _ := b.another(b.replica())
 	random := rand.New(rand.NewPCG(seed, seed))
 	owner := uuid.New()
@@ -73,9 +73,9 @@ func (b *bank) churn(accounts, transfers int, seed uint64) {
 			slots <- struct{}{}
 			wg.Go(func() {
 				defer func() { <-slots }()
-				_, err := until(b.t.Context(), func(ctx context.Context) (transfer.Reply, error) { return svc.Transfer(ctx, req, m) })
+				_, err := until(b.T.Context(), func(ctx context.Context) (transfer.Reply, error) { return svc.Transfer(ctx, req, m) })
 				if err != nil {
-					b.t.Error(err)
+					b.T.Error(err)
 				}
 			})
 		}
@@ -91,14 +91,14 @@ func TestTransfer_SafeStrategiesConserveMoneyAndDoubleEntry(t *testing.T) {
 			b := open(t, transfer.Config{Strategy: strategy})
 			const transfers = 120
 			b.churn(8, transfers, 1)
-			answers, posted := b.number(`SELECT count(*) FROM idempotency_keys`), b.posted()
+			answers, posted := b.Number(`SELECT count(*) FROM idempotency_keys`), b.posted()
 			if answers != transfers {
 				t.Errorf("%d answers, want %d", answers, transfers)
 			}
 			if posted == 0 || posted == answers {
 				t.Errorf("%d of %d posted: want some of them short of funds", posted, answers)
 			}
-			if n := b.events.of(transfer.GuardTripped); n > 0 {
+			if n := b.events.Of(transfer.GuardTripped); n > 0 {
 				t.Errorf("the last guard tripped %d times", n)
 			}
 			b.mustHold()

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"shop/locking/idempotency/pgtx/pgtest"
 	"shop/locking/locktest"
 	"shop/transfer"
 )
@@ -37,17 +38,17 @@ func TestTransfer_LocksTheLowerRowFirst(t *testing.T) {
 					m = euros(higher, lower, 30)
 				}
 				cfg := b.cfg
-				cfg.Pool = newPool(t, b.url, "enable_indexscan=off", "enable_bitmapscan=off")
+				cfg.Pool = pgtest.Pool(t, b.URL, "enable_indexscan=off", "enable_bitmapscan=off")
 				svc, _ := b.another(cfg)
-				letGo := b.holding(`SELECT FROM accounts WHERE id = $1 FOR UPDATE`, lower)
+				letGo := b.Hold(`SELECT FROM accounts WHERE id = $1 FOR UPDATE`, lower)
 				defer letGo()
-				done := beside(func() (transfer.Reply, error) { return svc.Transfer(t.Context(), ask(owner), m) })
-				locktest.Eventually(t, "the transfer waits for the lower row", func() bool { return b.waiting() > 0 })
-				if b.number(`SELECT count(*) FROM (SELECT FROM accounts WHERE id = $1 FOR UPDATE SKIP LOCKED) free`, higher) != 1 {
+				done := locktest.Beside(func() (transfer.Reply, error) { return svc.Transfer(t.Context(), ask(owner), m) })
+				locktest.Eventually(t, "the transfer waits for the lower row", func() bool { return b.Waiting() > 0 })
+				if b.Number(`SELECT count(*) FROM (SELECT FROM accounts WHERE id = $1 FOR UPDATE SKIP LOCKED) free`, higher) != 1 {
 					t.Error("it waits for the lower row, and holds the higher one")
 				}
 				letGo()
-				b.transferred((<-done).pair())
+				b.transferred((<-done).Pair())
 				b.mustHold()
 			})
 		}
@@ -62,14 +63,14 @@ func TestOutside_LocksTheRowsBeforeTheKey(t *testing.T) {
 		b := open(t, transfer.Config{Strategy: strategy})
 		p := b.pair(100, 0)
 		s, req := b.stopAt(transfer.AfterGuard), ask(p.alice)
-		done := beside(func() (transfer.Reply, error) { return s.Transfer(t.Context(), req, p.move(30)) })
+		done := locktest.Beside(func() (transfer.Reply, error) { return s.Transfer(t.Context(), req, p.move(30)) })
 		s.await()
-		letGo := b.holding(`SELECT FROM accounts WHERE id = $1 FOR UPDATE`, p.a)
+		letGo := b.Hold(`SELECT FROM accounts WHERE id = $1 FOR UPDATE`, p.a)
 		s.goOn()
-		locktest.Eventually(t, "the write waits for the row", func() bool { return b.waiting() > 0 })
-		b.holding(`INSERT INTO idempotency_keys VALUES ($1, $2, $3, 0, '')`, req.Client, req.Key, req.Fingerprint[:])() // waits for nothing
+		locktest.Eventually(t, "the write waits for the row", func() bool { return b.Waiting() > 0 })
+		b.Hold(`INSERT INTO idempotency_keys VALUES ($1, $2, $3, 0, '')`, req.Client, req.Key, req.Fingerprint[:])() // waits for nothing
 		letGo()
-		b.transferred((<-done).pair())
+		b.transferred((<-done).Pair())
 		b.mustHold()
 	}
 }

@@ -12,12 +12,12 @@ import (
 
 // mustBeUnavailable checks that a transfer is refused and did nothing, and tells how soon.
 func (b *bank) mustBeUnavailable(svc *transfer.Service, p pair) (waited time.Duration) {
-	b.t.Helper()
+	b.T.Helper()
 	start := time.Now()
-	_, err := svc.Transfer(b.t.Context(), ask(p.alice), p.move(1))
+	_, err := svc.Transfer(b.T.Context(), ask(p.alice), p.move(1))
 	var down *transfer.UnavailableError
 	if !errors.As(err, &down) || !errors.Is(err, locking.ErrBusy) || errors.Is(err, locking.ErrOutcomeUnknown) {
-		b.t.Errorf("%v, want UnavailableError, which is ErrBusy to a client", err)
+		b.T.Errorf("%v, want UnavailableError, which is ErrBusy to a client", err)
 	}
 	return time.Since(start)
 }
@@ -42,7 +42,7 @@ func TestEtcd_WithoutItNoMoneyMovesAndThoseUnderWayFinish(t *testing.T) {
 			p := b.pair(100, 0)
 			svc, events := b.another(b.cfg)
 			s := b.stopAt(transfer.AfterAcquire)
-			underWay := beside(func() (transfer.Reply, error) { return s.Transfer(t.Context(), ask(p.alice), p.move(30)) })
+			underWay := locktest.Beside(func() (transfer.Reply, error) { return s.Transfer(t.Context(), ask(p.alice), p.move(30)) })
 			s.await()
 			f.end(server)
 			if waited := b.mustBeUnavailable(svc, p); waited > 3*time.Second { // the first finds out
@@ -56,11 +56,11 @@ func TestEtcd_WithoutItNoMoneyMovesAndThoseUnderWayFinish(t *testing.T) {
 			if waited >= time.Second {
 				t.Errorf("each of %d waited for MaxWait", tries)
 			}
-			if n := events.of(transfer.Unavailable); n != 1+tries {
+			if n := events.Of(transfer.Unavailable); n != 1+tries {
 				t.Errorf("%d counted, want %d", n, 1+tries)
 			}
 			s.goOn()
-			b.transferred((<-underWay).pair())
+			b.transferred((<-underWay).Pair())
 			b.mustHave(p.a, 70, 0)
 			f.back(server)
 			locktest.Eventually(t, "service returns", func() bool {

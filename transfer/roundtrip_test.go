@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"shop/locking/idempotency/pgtx/pgtest"
 	"shop/transfer"
 )
 
@@ -18,7 +19,7 @@ func TestTransfer_RoundTrips(t *testing.T) {
 	} {
 		b := open(t, transfer.Config{Strategy: strategy})
 		p := b.pair(100, 0)
-		px, through := newProxy(t, b.url)
+		px, through := newProxy(t, b.URL)
 		var syncs atomic.Int64 // how often a client asked for an answer
 		px.OnRequest(func(b []byte, _, _ net.Conn) bool {
 			if bytes.HasSuffix(b, []byte("S\x00\x00\x00\x04")) {
@@ -27,7 +28,7 @@ func TestTransfer_RoundTrips(t *testing.T) {
 			return true
 		})
 		cfg := b.cfg
-		cfg.Pool = newPool(t, through)
+		cfg.Pool = pgtest.Pool(t, through)
 		client, _ := b.another(cfg)
 		got := int64(0)
 		for range 2 { // the first prepares the statements

@@ -14,6 +14,7 @@ import (
 
 	"shop/locking"
 	"shop/locking/idempotency/pgtx"
+	"shop/locking/idempotency/pgtx/pgtest"
 	"shop/locking/locktest"
 	"shop/transfer"
 )
@@ -85,12 +86,12 @@ func newQuietBank(t *testing.T, at transfer.Step) quietBank {
 	b := open(t, transfer.Config{Strategy: "etcd-fenced"})
 	q := quietBank{pair: b.pair(100, 0), cfg: b.cfg, begun: &atomic.Int32{}}
 	var through string
-	q.px, through = newProxy(t, b.url)
+	q.px, through = newProxy(t, b.URL)
 	for range 3 {
 		q.hold = b.reserve(q.pair, 1, time.Hour).ID
 		b.lapse(q.hold)
 	}
-	q.cfg.Pool = newPool(t, through)
+	q.cfg.Pool = pgtest.Pool(t, through)
 	warm, _ := b.another(q.cfg)
 	b.transferred(warm.Transfer(t.Context(), ask(q.alice), q.move(1)))
 	q.cfg.Failpoint = func(_ context.Context, step transfer.Step, _ string) {

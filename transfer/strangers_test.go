@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"shop/locking"
+	"shop/locking/locktest"
 	"shop/transfer"
 )
 
@@ -37,7 +38,7 @@ func TestTransfer_StrangerWaitsInNoQueue(t *testing.T) {
 			cfg := b.cfg
 			cfg.Locks, cfg.LeaseIDs, cfg.Strategy = locks, locks, strategy
 			svc, _ := b.another(cfg)
-			defer b.holding(`SELECT FROM accounts WHERE id = $1 FOR UPDATE`, p.a)()
+			defer b.Hold(`SELECT FROM accounts WHERE id = $1 FOR UPDATE`, p.a)()
 			for name, c := range map[string]struct {
 				do   func() (transfer.Reply, error)
 				want error
@@ -71,8 +72,8 @@ func TestTransfer_OwnerIsCheckedInTheTransactionToo(t *testing.T) {
 			b := open(t, transfer.Config{Strategy: strategy})
 			p := b.pair(100, 0)
 			cfg := b.cfg
-			cfg.Failpoint = onceAt(transfer.BeforeAcquire, func(ctx context.Context) {
-				if _, err := b.pool.Exec(ctx, `UPDATE accounts SET owner_id = $2 WHERE id = $1`, p.a, p.bob); err != nil {
+			cfg.Failpoint = locktest.OnceAt(transfer.BeforeAcquire, func(ctx context.Context) {
+				if _, err := b.Pool.Exec(ctx, `UPDATE accounts SET owner_id = $2 WHERE id = $1`, p.a, p.bob); err != nil {
 					t.Error(err)
 				}
 			})
@@ -107,7 +108,7 @@ func TestFence_ZeroIsRefusedBeforeAnythingIsWritten(t *testing.T) {
 			if down := new(transfer.UnavailableError); !errors.As(err, &down) {
 				t.Errorf("%s, %v, want UnavailableError", reply.Body, err)
 			}
-			if n := b.number(`SELECT (SELECT count(*) FROM transfers) + (SELECT count(*) FROM idempotency_keys) + sum(version) FROM accounts`); n != 0 {
+			if n := b.Number(`SELECT (SELECT count(*) FROM transfers) + (SELECT count(*) FROM idempotency_keys) + sum(version) FROM accounts`); n != 0 {
 				t.Errorf("%d rows or versions were written", n)
 			}
 			b.mustHold()

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"shop/locking"
+	"shop/locking/locktest"
 	"shop/transfer"
 )
 
@@ -67,14 +68,14 @@ func TestLock_IsOnBothAccountsAndRightfulHoldersAreNeverRefused(t *testing.T) {
 						m = euros(common, other, 1)
 					}
 					svc := []*transfer.Service{b.Service, replica}[n%2]
-					done = append(done, beside(func() (transfer.Reply, error) { return svc.Transfer(t.Context(), ask(owner), m) }))
+					done = append(done, locktest.Beside(func() (transfer.Reply, error) { return svc.Transfer(t.Context(), ask(owner), m) }))
 				}
 				for _, d := range done {
-					if o := <-d; o.err != nil || isRefused(o.reply) {
-						t.Errorf("%s, %v", o.reply.Body, o.err)
+					if o := <-d; o.Err != nil || isRefused(o.Reply) {
+						t.Errorf("%s, %v", o.Reply.Body, o.Err)
 					}
 				}
-				if n := b.events.of(transfer.FenceRefused) + replicaEvents.of(transfer.FenceRefused); n != 0 {
+				if n := b.events.Of(transfer.FenceRefused) + replicaEvents.Of(transfer.FenceRefused); n != 0 {
 					t.Errorf("%d rightful holders refused by the fence", n)
 				}
 				if n := in.meeting.Load(); n != 0 {

@@ -33,7 +33,7 @@ func BenchmarkCredit(b *testing.B) {
 				b.ReportMetric(waits.p99().Seconds()*1000, "p99-ms")
 				b.ReportMetric(1-float64(waits.kept)/float64(b.N), "lost/op")
 				b.ReportMetric(float64(asked)/float64(b.N), "asked/op")
-				b.ReportMetric(1+float64(c.events.of(wallet.Retried))/float64(b.N), "tries/op")
+				b.ReportMetric(1+float64(c.events.Of(wallet.Retried))/float64(b.N), "tries/op")
 				if strategy != "naive" {
 					c.mustHold()
 				}

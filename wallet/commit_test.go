@@ -14,6 +14,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"shop/locking"
+	"shop/locking/locktest"
 	"shop/wallet"
 )
 
@@ -107,8 +108,8 @@ func TestCommit_ThatStaysUnknownSaysSoAndTheSameKeyResolvesIt(t *testing.T) {
 			defer cancel()
 			req := ask(p.alice)
 			_, err := svc.Credit(ctx, req, p.a, 30)
-			if !errors.Is(err, locking.ErrOutcomeUnknown) || errors.Is(err, locking.ErrBusy) || events.of(wallet.Ambiguous) == 0 || events.of(wallet.Resolved) != 0 {
-				t.Errorf("%v, want ErrOutcomeUnknown; %d ambiguous, %d resolved", err, events.of(wallet.Ambiguous), events.of(wallet.Resolved))
+			if !errors.Is(err, locking.ErrOutcomeUnknown) || errors.Is(err, locking.ErrBusy) || events.Of(wallet.Ambiguous) == 0 || events.Of(wallet.Resolved) != 0 {
+				t.Errorf("%v, want ErrOutcomeUnknown; %d ambiguous, %d resolved", err, events.Of(wallet.Ambiguous), events.Of(wallet.Resolved))
 			}
 			c.done(c.Debit(t.Context(), ask(p.alice), p.a, 1)) // another process: the wallet is free
 			off()
@@ -127,7 +128,7 @@ func TestCommit_UnknownIsCountedAndResolved(t *testing.T) {
 	c.failCommand(client, times(1), "commitTransaction", bson.E{Key: "errorCode", Value: 50}) // never retried by the driver
 	reply, err := svc.Credit(t.Context(), ask(p.alice), p.a, 30)
 	c.done(reply, err)
-	if a, r := events.of(wallet.Ambiguous), events.of(wallet.Resolved); a != 1 || r != 1 {
+	if a, r := events.Of(wallet.Ambiguous), events.Of(wallet.Resolved); a != 1 || r != 1 {
 		t.Errorf("%d ambiguous, %d resolved, want 1 and 1", a, r)
 	}
 	c.mustHave(p.a, 133)
@@ -146,15 +147,14 @@ func TestCommit_UnknownBehindTheTurnWaitsForItAgain(t *testing.T) {
 	var answers []<-chan outcome
 	for range requests {
 		req := ask(p.alice)
-		answers = append(answers, beside(func() (wallet.Reply, error) {
+		answers = append(answers, locktest.Beside(func() (wallet.Reply, error) {
 			return until(t.Context(), func() (wallet.Reply, error) { return svc.Credit(t.Context(), req, p.a, 10) })
 		}))
 	}
 	for _, answer := range answers {
-		o := <-answer
-		c.done(o.reply, o.err)
+		c.done((<-answer).Pair())
 	}
-	if a, n := events.of(wallet.Ambiguous), events.of(wallet.Conflict); a == 0 || n != 0 {
+	if a, n := events.Of(wallet.Ambiguous), events.Of(wallet.Conflict); a == 0 || n != 0 {
 		t.Errorf("%d ambiguous, %d conflicts among the requests of one process, want some and none", a, n)
 	}
 	c.mustHave(p.a, 100+requests*11)
@@ -195,7 +195,7 @@ func TestStatement_ThatFailsIsRunAgainFromTheBeginning(t *testing.T) {
 				svc, events, client := c.replica(wallet.Config{})
 				c.failCommand(client, times(1), at[0], append(fault, bson.E{Key: "namespace", Value: c.db.Name() + "." + at[1]})...)
 				c.done(svc.Pay(t.Context(), ask(p.alice), p.pay(30)))
-				if events.of(wallet.Retried)+events.of(wallet.Conflict) == 0 {
+				if events.Of(wallet.Retried)+events.Of(wallet.Conflict) == 0 {
 					t.Error("the fault did not land, or the attempt went on")
 				}
 				c.mustHave(p.a, 70)

@@ -16,6 +16,7 @@ import (
 
 	"shop/locking"
 	"shop/locking/idempotency"
+	"shop/locking/locktest"
 	"shop/wallet"
 )
 
@@ -29,26 +30,25 @@ func TestKey_OfAnotherRequestIsRefusedOnlyAfterAMajorityHasThat(t *testing.T) {
 	primary, others := s.roles()
 	s.replicate(others, "off")
 	req := ask(p.alice)
-	first := beside(func() (wallet.Reply, error) { return c.Debit(t.Context(), req, p.a, 1) })
+	first := locktest.Beside(func() (wallet.Reply, error) { return c.Debit(t.Context(), req, p.a, 1) })
 	for s.operations(primary, c.db.Name()) < 1 {
 		continue
 	}
 	before := s.lockID(primary, c.db.Name(), p.a)
 	replica, _ := c.another(c.cfg)
 	req.Fingerprint[0]++
-	second := beside(func() (wallet.Reply, error) { return replica.Debit(t.Context(), req, p.a, 2) })
+	second := locktest.Beside(func() (wallet.Reply, error) { return replica.Debit(t.Context(), req, p.a, 2) })
 	for s.lockID(primary, c.db.Name(), p.a) == before { // until it has committed that it read the key
 		select {
 		case o := <-second:
-			t.Fatalf("%s, %v: answered when one of three has it", o.reply.Body, o.err)
+			t.Fatalf("%s, %v: answered when one of three has it", o.Reply.Body, o.Err)
 		default:
 		}
 	}
 	s.replicate(others, "on")
-	o := <-first
-	c.done(o.reply, o.err)
-	if o := <-second; !errors.Is(o.err, idempotency.ErrKeyReused) {
-		t.Errorf("%s, %v, want idempotency.ErrKeyReused", o.reply.Body, o.err)
+	c.done((<-first).Pair())
+	if o := <-second; !errors.Is(o.Err, idempotency.ErrKeyReused) {
+		t.Errorf("%s, %v, want idempotency.ErrKeyReused", o.Reply.Body, o.Err)
 	}
 	c.mustHave(p.a, 99)
 	c.mustHold()
@@ -63,7 +63,7 @@ func TestCommit_NoQueuedRequestIsAnsweredByThePrimaryAlone(t *testing.T) {
 	var told atomic.Int64 // replies with an unknown outcome: the next request decides, and does not count it
 	credit := func() <-chan outcome {
 		req := ask(p.alice)
-		return beside(func() (wallet.Reply, error) {
+		return locktest.Beside(func() (wallet.Reply, error) {
 			return until(t.Context(), func() (wallet.Reply, error) {
 				reply, err := c.Credit(t.Context(), req, p.a, 30)
 				if errors.Is(err, locking.ErrOutcomeUnknown) {
@@ -80,17 +80,16 @@ func TestCommit_NoQueuedRequestIsAnsweredByThePrimaryAlone(t *testing.T) {
 	for _, answer := range answers {
 		select {
 		case o := <-answer:
-			t.Fatalf("%s, %v: answered when one of three has it", o.reply.Body, o.err)
+			t.Fatalf("%s, %v: answered when one of three has it", o.Reply.Body, o.Err)
 		default:
 		}
 	}
 	s.must(primary.Kill(t.Context()))
 	s.replicate(others, "on")
 	for _, answer := range answers {
-		o := <-answer
-		c.done(o.reply, o.err)
+		c.done((<-answer).Pair())
 	}
-	if a, r := c.events.of(wallet.Ambiguous), c.events.of(wallet.Resolved); a < 2 || int64(r)+told.Load() < 2 {
+	if a, r := c.events.Of(wallet.Ambiguous), c.events.Of(wallet.Resolved); a < 2 || int64(r)+told.Load() < 2 {
 		t.Errorf("%d ambiguous, %d resolved, %d told as unknown, want each of the two", a, r, told.Load())
 	}
 	s.must(primary.Start(t.Context()))
@@ -123,7 +122,7 @@ func TestCommit_BehindTheTurnIsSentUntilItIsAnswered(t *testing.T) {
 			p := c.pair(100, 0)
 			svc, events := c.failBehindTheTurn(times(3), fault)
 			c.done(svc.Credit(t.Context(), ask(p.alice), p.a, 30))
-			if n := events.of(wallet.Retried); n != 0 {
+			if n := events.Of(wallet.Retried); n != 0 {
 				t.Errorf("the callback ran again %d times", n)
 			}
 			c.mustHave(p.a, 133)
@@ -140,7 +139,7 @@ func TestCommit_BehindTheTurnThatIsNeverAnsweredIsUnknown(t *testing.T) {
 	defer cancel()
 	req := ask(p.alice)
 	_, err := svc.Credit(ctx, req, p.a, 30)
-	if a, r := events.of(wallet.Ambiguous), events.of(wallet.Resolved); !errors.Is(err, locking.ErrOutcomeUnknown) || a != 1 || r != 0 {
+	if a, r := events.Of(wallet.Ambiguous), events.Of(wallet.Resolved); !errors.Is(err, locking.ErrOutcomeUnknown) || a != 1 || r != 0 {
 		t.Errorf("%v, want ErrOutcomeUnknown; %d ambiguous, %d resolved", err, a, r)
 	}
 	c.done(c.Credit(t.Context(), req, p.a, 30)) // another replica, whose commits do not fail
@@ -195,7 +194,7 @@ func TestCommit_SlowMajorityOfOneWalletLeavesConnectionsToOthers(t *testing.T) {
 	answers := make([]<-chan outcome, requests)
 	for n := range answers {
 		req := ask(p.alice)
-		answers[n] = beside(func() (wallet.Reply, error) {
+		answers[n] = locktest.Beside(func() (wallet.Reply, error) {
 			return until(t.Context(), func() (wallet.Reply, error) { return svc.Debit(t.Context(), req, p.a, 1) })
 		})
 	}
@@ -209,8 +208,8 @@ func TestCommit_SlowMajorityOfOneWalletLeavesConnectionsToOthers(t *testing.T) {
 	}
 	s.replicate(others, "on")
 	for _, answer := range answers {
-		if o := <-answer; o.err != nil {
-			t.Errorf("%s, %v", o.reply.Body, o.err)
+		if o := <-answer; o.Err != nil {
+			t.Errorf("%s, %v", o.Reply.Body, o.Err)
 		}
 	}
 	if n := most.Load(); n >= 100 {

@@ -34,13 +34,13 @@ func TestPrimary_ThatStepsDownCostsNoMoneyAndNoSecondBonus(t *testing.T) {
 				}
 			}
 			c.Service, c.events = c.another(c.cfg)
-			c.cfg.Count = c.events.count // churn's other replica may be the one whose transaction is open
+			c.cfg.Count = c.events.Count // churn's other replica may be the one whose transaction is open
 			c.churn(60, 2)
 			if n := c.operations(); n != 60 {
 				t.Errorf("%d answers, want 60", n)
 			}
-			if c.events.of(wallet.Transient)+c.events.of(wallet.Ambiguous) == 0 { // ambiguous: no primary answered the commit in time
-				t.Errorf("the fault did not land: %v", c.events.n)
+			if c.events.Of(wallet.Transient)+c.events.Of(wallet.Ambiguous) == 0 { // ambiguous: no primary answered the commit in time
+				t.Errorf("the fault did not land: %v", c.events)
 			}
 			c.mustHold()
 		})

@@ -13,6 +13,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/event"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
+	"shop/locking/locktest"
 	"shop/wallet"
 )
 
@@ -44,7 +45,7 @@ func debitNoWallet(ctx context.Context, s *wallet.Service, p pair) (wallet.Reply
 }
 
 func cancelled(cancel context.CancelFunc) wallet.Config {
-	return wallet.Config{Failpoint: onceAt(wallet.AfterGuard, func(context.Context) { cancel() })}
+	return wallet.Config{Failpoint: locktest.OnceAt(wallet.AfterGuard, func(context.Context) { cancel() })}
 }
 
 // bonus is a service that ends badly the first time.
@@ -108,13 +109,12 @@ func TestLine_TheTurnIsGivenOnBehindTheCommit(t *testing.T) {
 			c.failCommand(client, always, "commitTransaction", bson.E{Key: "blockConnection", Value: true}, bson.E{Key: "blockTimeMS", Value: 20})
 			var answers []<-chan outcome
 			for range 8 {
-				answers = append(answers, beside(func() (wallet.Reply, error) { return svc.Credit(t.Context(), ask(p.alice), p.a, 10) }))
+				answers = append(answers, locktest.Beside(func() (wallet.Reply, error) { return svc.Credit(t.Context(), ask(p.alice), p.a, 10) }))
 			}
 			for _, answer := range answers {
-				o := <-answer
-				c.done(o.reply, o.err)
+				c.done((<-answer).Pair())
 			}
-			if n := events.of(wallet.Conflict) + events.of(wallet.Retried); n != 0 {
+			if n := events.Of(wallet.Conflict) + events.Of(wallet.Retried); n != 0 {
 				t.Errorf("%d conflicts and repetitions, want none", n)
 			}
 			c.mustHave(p.a, 100+8*11)

@@ -11,6 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"shop/locking"
+	"shop/locking/locktest"
 	"shop/wallet"
 )
 
@@ -29,16 +30,6 @@ var kinds = map[string]struct {
 	"payment": {func(ctx context.Context, s *wallet.Service, p pair, r wallet.Request) (wallet.Reply, error) {
 		return s.Pay(ctx, r, p.pay(30))
 	}, 70, 130},
-}
-
-// onceAt calls do the first time that step is passed.
-func onceAt(at wallet.Step, do func(context.Context)) func(context.Context, wallet.Step, string) {
-	var once sync.Once
-	return func(ctx context.Context, step wallet.Step, _ string) {
-		if step == at {
-			once.Do(func() { do(ctx) })
-		}
-	}
 }
 
 // atEveryStep tries each kind of operation with each strategy that has a
@@ -74,7 +65,7 @@ func TestRequest_CancelledAtAnyStepIsAllOrNothing(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(c.t.Context())
 		defer cancel(nil)
 		cfg := c.cfg
-		cfg.Failpoint = onceAt(step, func(context.Context) { cancel(gone) })
+		cfg.Failpoint = locktest.OnceAt(step, func(context.Context) { cancel(gone) })
 		left, _ := c.another(cfg)
 		req := ask(p.alice)
 		reply, err := kinds[kind].do(ctx, left, p, req)
@@ -99,7 +90,7 @@ func TestTransaction_EndedByTheServerIsRunAgain(t *testing.T) {
 	atEveryStep(t, func(c *till, kind string, step wallet.Step, p pair) {
 		cfg := c.cfg
 		ended := false
-		cfg.Failpoint = onceAt(step, func(ctx context.Context) {
+		cfg.Failpoint = locktest.OnceAt(step, func(ctx context.Context) {
 			if session := mongo.SessionFromContext(ctx); session != nil {
 				ended = true
 				c.admin(bson.D{{Key: "killSessions", Value: bson.A{session.ID()}}})
@@ -108,11 +99,11 @@ func TestTransaction_EndedByTheServerIsRunAgain(t *testing.T) {
 		svc, events := c.another(cfg)
 		c.done(kinds[kind].do(c.t.Context(), svc, p, ask(p.alice)))
 		begun := step == wallet.AfterGuard || step == wallet.BeforeCommit
-		if begun && (!ended || events.of(wallet.Transient) == 0 || events.of(wallet.Conflict) != 0) {
-			c.t.Errorf("the fault did not land: %v", events.n)
+		if begun && (!ended || events.Of(wallet.Transient) == 0 || events.Of(wallet.Conflict) != 0) {
+			c.t.Errorf("the fault did not land: %v", events)
 		}
-		if step == wallet.AfterGuard && events.of(wallet.Expired) != events.of(wallet.Transient) {
-			c.t.Errorf("%v, want each of them expired", events.n)
+		if step == wallet.AfterGuard && events.Of(wallet.Expired) != events.Of(wallet.Transient) {
+			c.t.Errorf("%v, want each of them expired", events)
 		}
 		if asked, operations := c.outside.calls(); asked > 0 && asked == operations && step == wallet.BeforeCommit && c.cfg.Strategy != "inc" {
 			c.t.Error("the second attempt did not ask")
@@ -131,20 +122,20 @@ func TestWallet_HeldByAnotherProcessIsBusyUntilItEnds(t *testing.T) {
 			p := c.pair(100, 0)
 			reached, goOn := make(chan struct{}), make(chan struct{})
 			cfg := c.cfg
-			cfg.Failpoint = onceAt(wallet.AfterGuard, func(context.Context) {
+			cfg.Failpoint = locktest.OnceAt(wallet.AfterGuard, func(context.Context) {
 				close(reached)
 				<-goOn // longer than its request lasts
 			})
 			holder, _ := c.another(cfg)
-			one := beside(func() (wallet.Reply, error) { return holder.Credit(t.Context(), ask(p.alice), p.a, 10) })
+			one := locktest.Beside(func() (wallet.Reply, error) { return holder.Credit(t.Context(), ask(p.alice), p.a, 10) })
 			<-reached
 			req := ask(p.alice)
 			if _, err := c.Debit(t.Context(), req, p.a, 10); !errors.Is(err, locking.ErrBusy) {
 				t.Errorf("%v, want ErrBusy", err)
 			}
 			close(goOn)
-			if o := <-one; !errors.Is(o.err, locking.ErrBusy) {
-				t.Errorf("the holder: %s, %v, want ErrBusy", o.reply.Body, o.err)
+			if o := <-one; !errors.Is(o.Err, locking.ErrBusy) {
+				t.Errorf("the holder: %s, %v, want ErrBusy", o.Reply.Body, o.Err)
 			}
 			c.done(c.Debit(t.Context(), req, p.a, 10))
 			c.mustHave(p.a, 90)
@@ -204,16 +195,16 @@ func TestLine_ABusyProcessLetsAnotherIn(t *testing.T) {
 
 func TestLine_FullIsBusyAndARequestThatLeavesItDidNothing(t *testing.T) {
 	t.Parallel()
-	stop := &stopAt{step: wallet.AfterGuard, reached: make(chan struct{}), goOn: make(chan struct{})}
-	c := open(t, wallet.Config{Line: 1, Failpoint: stop.hook})
+	pause, reached, resume := locktest.PauseAt(wallet.AfterGuard)
+	c := open(t, wallet.Config{Line: 1, Failpoint: pause})
 	p := c.pair(100, 0)
-	one := beside(func() (wallet.Reply, error) { return c.Credit(t.Context(), ask(p.alice), p.a, 10) })
-	<-stop.reached
+	one := locktest.Beside(func() (wallet.Reply, error) { return c.Credit(t.Context(), ask(p.alice), p.a, 10) })
+	<-reached
 	gone := errors.New("the client has gone")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
-	two := beside(func() (wallet.Reply, error) { return c.Debit(ctx, ask(p.alice), p.a, 10) })
-	three := beside(func() (wallet.Reply, error) { return c.Pay(ctx, ask(p.alice), p.pay(10)) })
+	two := locktest.Beside(func() (wallet.Reply, error) { return c.Debit(ctx, ask(p.alice), p.a, 10) })
+	three := locktest.Beside(func() (wallet.Reply, error) { return c.Pay(ctx, ask(p.alice), p.pay(10)) })
 	var refused outcome // there is room for one of them
 	waits := two
 	select {
@@ -221,16 +212,15 @@ func TestLine_FullIsBusyAndARequestThatLeavesItDidNothing(t *testing.T) {
 		waits = three
 	case refused = <-three:
 	}
-	if !errors.Is(refused.err, locking.ErrBusy) || c.events.of(wallet.LineFull) != 1 {
-		t.Errorf("%v, want ErrBusy; %d times full", refused.err, c.events.of(wallet.LineFull))
+	if !errors.Is(refused.Err, locking.ErrBusy) || c.events.Of(wallet.LineFull) != 1 {
+		t.Errorf("%v, want ErrBusy; %d times full", refused.Err, c.events.Of(wallet.LineFull))
 	}
 	cancel(gone)
-	if o := <-waits; !errors.Is(o.err, gone) {
-		t.Errorf("%v, want the cause", o.err)
+	if o := <-waits; !errors.Is(o.Err, gone) {
+		t.Errorf("%v, want the cause", o.Err)
 	}
-	close(stop.goOn)
-	o := <-one
-	c.done(o.reply, o.err)
+	resume()
+	c.done((<-one).Pair())
 	c.mustHave(p.a, 111)
 	c.mustHold()
 }

@@ -10,6 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"shop/locking/idempotency"
+	"shop/locking/locktest"
 	"shop/wallet"
 )
 
@@ -21,7 +22,7 @@ func TestKey_SameAtTheSameMomentHasOneEffectAndOneBody(t *testing.T) {
 		}
 		t.Run(strategy, func(t *testing.T) {
 			t.Parallel()
-			c := open(t, wallet.Config{Strategy: strategy, Failpoint: meet(2, wallet.AfterBegin)})
+			c := open(t, wallet.Config{Strategy: strategy, Failpoint: locktest.MeetAt(2, wallet.AfterBegin)})
 			replica, _ := c.another(c.cfg)
 			p := c.pair(100, 0)
 			req := ask(p.alice)
@@ -59,15 +60,15 @@ func TestKey_SameForAnotherWalletLetsOneThrough(t *testing.T) {
 	for _, strategy := range safe() {
 		t.Run(strategy, func(t *testing.T) {
 			t.Parallel()
-			c := open(t, wallet.Config{Strategy: strategy, Failpoint: meet(2, wallet.AfterGuard)})
+			c := open(t, wallet.Config{Strategy: strategy, Failpoint: locktest.MeetAt(2, wallet.AfterGuard)})
 			p := c.pair(100, 0)
 			other := c.wallet(p.alice, 100)
 			first := ask(p.alice)
 			second := first
 			second.Fingerprint[0]++
-			one := beside(func() (wallet.Reply, error) { return c.Debit(t.Context(), first, p.a, 30) })
-			two := beside(func() (wallet.Reply, error) { return c.Debit(t.Context(), second, other, 30) })
-			x, y := (<-one).err, (<-two).err
+			one := locktest.Beside(func() (wallet.Reply, error) { return c.Debit(t.Context(), first, p.a, 30) })
+			two := locktest.Beside(func() (wallet.Reply, error) { return c.Debit(t.Context(), second, other, 30) })
+			x, y := (<-one).Err, (<-two).Err
 			if (x == nil) == (y == nil) || !errors.Is(errors.Join(x, y), idempotency.ErrKeyReused) {
 				t.Errorf("%v and %v, want one nil and one idempotency.ErrKeyReused", x, y)
 			}
@@ -91,9 +92,9 @@ func TestKey_SameForTwoCreditsGivesNeitherTheOthersBonus(t *testing.T) {
 			first := ask(p.alice)
 			second := first
 			second.Fingerprint[0]++
-			one := beside(func() (wallet.Reply, error) { return c.Credit(t.Context(), first, p.a, 30) })
-			two := beside(func() (wallet.Reply, error) { return c.Credit(t.Context(), second, other, 1000) })
-			x, y := (<-one).err, (<-two).err
+			one := locktest.Beside(func() (wallet.Reply, error) { return c.Credit(t.Context(), first, p.a, 30) })
+			two := locktest.Beside(func() (wallet.Reply, error) { return c.Credit(t.Context(), second, other, 1000) })
+			x, y := (<-one).Err, (<-two).Err
 			if (x == nil) == (y == nil) || !errors.Is(errors.Join(x, y), idempotency.ErrKeyReused) {
 				t.Errorf("%v and %v, want one nil and one idempotency.ErrKeyReused", x, y)
 			}

@@ -11,6 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
+	"shop/locking/locktest"
 	"shop/wallet"
 )
 
@@ -60,7 +61,7 @@ func TestSchema_RefusesWhatMustNotBe(t *testing.T) {
 			t.Errorf("%s: %v, want it refused", name, err)
 		}
 	}
-	twice := wallet.Entry{Operation: c.books().operations[0].ID, Wallet: p.a, Delta: -10, CreatedAt: time.Now()}
+	twice := wallet.Entry{Operation: c.stored()[0].ID, Wallet: p.a, Delta: -10, CreatedAt: time.Now()}
 	if _, err := entries.InsertOne(t.Context(), twice); !mongo.IsDuplicateKeyError(err) {
 		t.Errorf("an operation touched a wallet twice: %v", err)
 	}
@@ -68,7 +69,7 @@ func TestSchema_RefusesWhatMustNotBe(t *testing.T) {
 
 func TestNew_RefusesWhatCannotWork(t *testing.T) {
 	t.Parallel()
-	db := connect(t, env(t, "SHOP_MONGO_URL")).Database("nothing")
+	db := connect(t, locktest.Env(t, "SHOP_MONGO_URL")).Database("nothing")
 	for name, cfg := range map[string]wallet.Config{
 		"no database":      {},
 		"no such strategy": {Database: db, Strategy: "hope"},

@@ -11,6 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/event"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
+	"shop/locking/locktest"
 	"shop/wallet"
 )
 
@@ -123,7 +124,7 @@ func TestLockID_IsNewInEachAttempt(t *testing.T) {
 	t.Parallel()
 	c := open(t, wallet.Config{})
 	p := c.pair(100, 100)
-	svc, w := c.watched(wallet.Config{Failpoint: onceAt(wallet.BeforeCommit, func(ctx context.Context) {
+	svc, w := c.watched(wallet.Config{Failpoint: locktest.OnceAt(wallet.BeforeCommit, func(ctx context.Context) {
 		c.admin(bson.D{{Key: "killSessions", Value: bson.A{mongo.SessionFromContext(ctx).ID()}}})
 	})})
 	c.done(svc.Pay(t.Context(), ask(p.alice), p.pay(10)))

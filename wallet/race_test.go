@@ -10,19 +10,20 @@ import (
 
 	"github.com/google/uuid"
 
+	"shop/locking/locktest"
 	"shop/wallet"
 )
 
 // twoCredits are two credits of one wallet that meet at a step.
 func twoCredits(t *testing.T, strategy string, at wallet.Step) (c *till, id uuid.UUID) {
 	t.Helper()
-	c = open(t, wallet.Config{Strategy: strategy, Line: -1, Failpoint: meet(2, at)})
+	c = open(t, wallet.Config{Strategy: strategy, Line: -1, Failpoint: locktest.MeetAt(2, at)})
 	alice := uuid.New()
 	id = c.wallet(alice, 100)
-	one := beside(func() (wallet.Reply, error) { return c.Credit(t.Context(), ask(alice), id, 30) })
-	two := beside(func() (wallet.Reply, error) { return c.Credit(t.Context(), ask(alice), id, 20) })
+	one := locktest.Beside(func() (wallet.Reply, error) { return c.Credit(t.Context(), ask(alice), id, 30) })
+	two := locktest.Beside(func() (wallet.Reply, error) { return c.Credit(t.Context(), ask(alice), id, 20) })
 	for _, o := range []outcome{<-one, <-two} {
-		c.done(o.reply, o.err)
+		c.done(o.Pair())
 	}
 	return c, id
 }
@@ -35,12 +36,12 @@ func TestNaive_LosesOneOfTwoCreditsAtOnce(t *testing.T) {
 
 func TestNaive_SpendsTheSameMoneyTwice(t *testing.T) {
 	t.Parallel()
-	c := open(t, wallet.Config{Strategy: "naive", Failpoint: meet(2, wallet.AfterGuard)})
+	c := open(t, wallet.Config{Strategy: "naive", Failpoint: locktest.MeetAt(2, wallet.AfterGuard)})
 	p := c.pair(100, 0)
-	one := beside(func() (wallet.Reply, error) { return c.Debit(t.Context(), ask(p.alice), p.a, 100) })
-	two := beside(func() (wallet.Reply, error) { return c.Pay(t.Context(), ask(p.alice), p.pay(100)) })
+	one := locktest.Beside(func() (wallet.Reply, error) { return c.Debit(t.Context(), ask(p.alice), p.a, 100) })
+	two := locktest.Beside(func() (wallet.Reply, error) { return c.Pay(t.Context(), ask(p.alice), p.pay(100)) })
 	for _, o := range []outcome{<-one, <-two} {
-		c.done(o.reply, o.err)
+		c.done(o.Pair())
 	}
 	c.mustHave(p.b, 100)
 	c.mustBreak()
@@ -59,20 +60,20 @@ func TestControls_KeepTheBalanceAndAskAgain(t *testing.T) {
 			alice := uuid.New()
 			id := c.wallet(alice, 100)
 			c.done(c.Credit(t.Context(), ask(alice), id, 10)) // the constant is written
-			failpoint := meet(2, wallet.AfterGuard)
+			failpoint := locktest.MeetAt(2, wallet.AfterGuard)
 			if strategy == "lock-late" {
 				failpoint = secondBeginsTwice()
 			}
 			svc, _ := c.another(wallet.Config{Database: c.db, Strategy: strategy, Bonus: c.outside.ask, Failpoint: failpoint})
 			credit := func(amount int64) <-chan outcome {
 				req := ask(alice)
-				return beside(func() (wallet.Reply, error) {
+				return locktest.Beside(func() (wallet.Reply, error) {
 					return until(t.Context(), func() (wallet.Reply, error) { return svc.Credit(t.Context(), req, id, amount) })
 				})
 			}
 			one, two := credit(30), credit(20)
 			for _, o := range []outcome{<-one, <-two} {
-				c.done(o.reply, o.err)
+				c.done(o.Pair())
 			}
 			c.mustHave(id, 100+11+33+22)
 			c.mustHold()
@@ -87,12 +88,12 @@ func TestControls_KeepTheBalanceAndAskAgain(t *testing.T) {
 // begun for the third time: that of the first, and two of the second.
 func secondBeginsTwice() func(context.Context, wallet.Step, string) {
 	var begun atomic.Int32
-	first := &stopAt{step: wallet.AfterGuard, reached: make(chan struct{}), goOn: make(chan struct{})}
+	pause, _, resume := locktest.PauseAt(wallet.AfterGuard)
 	return func(ctx context.Context, step wallet.Step, name string) {
 		if step == wallet.AfterBegin && begun.Add(1) == 3 {
-			close(first.goOn)
+			resume()
 		}
-		first.hook(ctx, step, name)
+		pause(ctx, step, name)
 	}
 }
 
@@ -103,26 +104,26 @@ func TestLockID_AsksOnceThoughTheyCollide(t *testing.T) {
 	alice := uuid.New()
 	id := c.wallet(alice, 100)
 	c.done(c.Credit(t.Context(), ask(alice), id, 10)) // were the lockId a constant, it would be there now
-	first := &stopAt{step: wallet.AfterGuard, reached: make(chan struct{}), goOn: make(chan struct{})}
-	holder, _ := c.another(wallet.Config{Database: c.db, Line: -1, Bonus: c.outside.ask, Failpoint: first.hook})
-	one := beside(func() (wallet.Reply, error) { return holder.Credit(t.Context(), ask(alice), id, 30) })
-	<-first.reached
+	pause, reached, resume := locktest.PauseAt(wallet.AfterGuard)
+	holder, _ := c.another(wallet.Config{Database: c.db, Line: -1, Bonus: c.outside.ask, Failpoint: pause})
+	one := locktest.Beside(func() (wallet.Reply, error) { return holder.Credit(t.Context(), ask(alice), id, 30) })
+	<-reached
 	var tries atomic.Int32
 	refused, events := c.another(wallet.Config{Database: c.db, Line: -1, Bonus: c.outside.ask, Failpoint: func(_ context.Context, step wallet.Step, _ string) {
 		if step == wallet.AfterBegin && tries.Add(1) == 3 {
-			close(first.goOn)
+			resume()
 		}
 	}})
-	two := beside(func() (wallet.Reply, error) { return refused.Credit(t.Context(), ask(alice), id, 20) })
+	two := locktest.Beside(func() (wallet.Reply, error) { return refused.Credit(t.Context(), ask(alice), id, 20) })
 	for _, o := range []outcome{<-one, <-two} {
-		c.done(o.reply, o.err)
+		c.done(o.Pair())
 	}
 	c.mustHave(id, 166)
 	c.mustHold()
 	if asked, operations := c.outside.calls(); asked != 3 || operations != 3 || tries.Load() < 3 {
 		t.Errorf("asked %d times about %d operations in %d tries", asked, operations, tries.Load())
 	}
-	if n, other := events.of(wallet.Conflict), events.of(wallet.Transient); n != int(tries.Load())-1 || other != 0 {
+	if n, other := events.Of(wallet.Conflict), events.Of(wallet.Transient); n != int(tries.Load())-1 || other != 0 {
 		t.Errorf("%d conflicts and %d other transient errors in %d tries", n, other, tries.Load())
 	}
 }
@@ -184,7 +185,7 @@ func TestStrategies_WithATransactionKeepTheBooks(t *testing.T) {
 			if n := c.operations(); n != operations {
 				t.Errorf("%d answers, want %d", n, operations)
 			}
-			if n := c.events.of(wallet.GuardTripped); n > 0 {
+			if n := c.events.Of(wallet.GuardTripped); n > 0 {
 				t.Errorf("the last guard tripped %d times", n)
 			}
 			c.mustHold()

@@ -35,7 +35,7 @@ func TestSession_IsUsableBehindACommitThatTimedOut(t *testing.T) {
 			}})
 			c.failCommand(client, times(1), "commitTransaction", commitFaults["write concern timed out"]...)
 			c.done(svc.Credit(t.Context(), ask(p.alice), p.a, 30))
-			if a, r := events.of(wallet.Ambiguous), events.of(wallet.Resolved); a != 1 || r != 1 {
+			if a, r := events.Of(wallet.Ambiguous), events.Of(wallet.Resolved); a != 1 || r != 1 {
 				t.Errorf("%d ambiguous, %d resolved, want 1 and 1", a, r)
 			}
 			c.mustHave(p.a, 133)

@@ -11,6 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
 
 	"shop/compose/local/stack"
+	"shop/locking/locktest"
 )
 
 // set is a replica set of three of one test, which may pause and kill its members.
@@ -24,7 +25,7 @@ type set struct {
 // private is a server of one test, which may do to it what others would feel.
 func private(t *testing.T) (url string) {
 	t.Helper()
-	all, err := stack.Attach(env(t, "SHOP_STACK"))
+	all, err := stack.Attach(locktest.Env(t, "SHOP_STACK"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +43,7 @@ func private(t *testing.T) (url string) {
 
 func newSet(t *testing.T) *set {
 	t.Helper()
-	all, err := stack.Attach(env(t, "SHOP_STACK"))
+	all, err := stack.Attach(locktest.Env(t, "SHOP_STACK"))
 	if err != nil {
 		t.Fatal(err)
 	}

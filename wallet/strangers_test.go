@@ -9,6 +9,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"shop/locking"
+	"shop/locking/locktest"
 	"shop/wallet"
 )
 
@@ -21,10 +22,10 @@ func TestCredit_StrangerWaitsInNoLineAndLocksNothing(t *testing.T) {
 			t.Parallel()
 			c := open(t, wallet.Config{})
 			p := c.pair(100, 100)
-			stop := &stopAt{step: wallet.AfterGuard, reached: make(chan struct{}), goOn: make(chan struct{})}
-			svc, w := c.watched(wallet.Config{Strategy: strategy, Failpoint: stop.hook})
-			owner := beside(func() (wallet.Reply, error) { return svc.Debit(t.Context(), ask(p.alice), p.a, 10) })
-			<-stop.reached
+			pause, reached, resume := locktest.PauseAt(wallet.AfterGuard)
+			svc, w := c.watched(wallet.Config{Strategy: strategy, Failpoint: pause})
+			owner := locktest.Beside(func() (wallet.Reply, error) { return svc.Debit(t.Context(), ask(p.alice), p.a, 10) })
+			<-reached
 			sent := len(w.names(t))
 			if _, err := svc.Credit(t.Context(), ask(p.bob), p.a, 10); !errors.Is(err, wallet.ErrForbidden) {
 				t.Errorf("credit: %v, want ErrForbidden", err)
@@ -35,9 +36,8 @@ func TestCredit_StrangerWaitsInNoLineAndLocksNothing(t *testing.T) {
 			if more := w.names(t)[sent:]; len(more) > 0 {
 				t.Errorf("the stranger's requests sent %q", more)
 			}
-			close(stop.goOn)
-			o := <-owner
-			c.done(o.reply, o.err)
+			resume()
+			c.done((<-owner).Pair())
 			c.mustHave(p.a, 90)
 			c.mustHold()
 		})
@@ -48,32 +48,32 @@ func TestCredit_StrangerWaitsInNoLineAndLocksNothing(t *testing.T) {
 // share of the places, so that the owner has room.
 func TestLine_OneClientCannotFillThatOfItsPayee(t *testing.T) {
 	t.Parallel()
-	stop := &stopAt{step: wallet.AfterGuard, reached: make(chan struct{}), goOn: make(chan struct{})}
-	c := open(t, wallet.Config{Line: 4, Failpoint: stop.hook})
+	pause, reached, resume := locktest.PauseAt(wallet.AfterGuard)
+	c := open(t, wallet.Config{Line: 4, Failpoint: pause})
 	p := c.pair(100, 100)
 	for bytes.Compare(p.b[:], p.a[:]) > 0 { // the payee's line is the first that a payment waits in
 		p = c.pair(100, 100)
 	}
-	first := beside(func() (wallet.Reply, error) { return c.Debit(t.Context(), ask(p.bob), p.b, 10) })
-	<-stop.reached
+	first := locktest.Beside(func() (wallet.Reply, error) { return c.Debit(t.Context(), ask(p.bob), p.b, 10) })
+	<-reached
 	const payments = 6
 	paid := make(chan outcome, payments)
 	for range payments {
 		go func() {
 			reply, err := c.Pay(t.Context(), ask(p.alice), p.pay(1))
-			paid <- outcome{reply, err}
+			paid <- outcome{Reply: reply, Err: err}
 		}()
 	}
-	if o := <-paid; !errors.Is(o.err, locking.ErrBusy) { // alice has all that she gets
-		t.Errorf("%s, %v, want ErrBusy", o.reply.Body, o.err)
+	if o := <-paid; !errors.Is(o.Err, locking.ErrBusy) { // alice has all that she gets
+		t.Errorf("%s, %v, want ErrBusy", o.Reply.Body, o.Err)
 	}
-	second := beside(func() (wallet.Reply, error) { return c.Debit(t.Context(), ask(p.bob), p.b, 10) })
+	second := locktest.Beside(func() (wallet.Reply, error) { return c.Debit(t.Context(), ask(p.bob), p.b, 10) })
 	for n := 1; n < payments-1; n++ {
 		<-paid
 	}
-	close(stop.goOn)
+	resume()
 	for _, o := range []outcome{<-first, <-second, <-paid} {
-		c.done(o.reply, o.err)
+		c.done(o.Pair())
 	}
 	c.mustHave(p.b, 81)
 	c.mustHold()
@@ -96,31 +96,31 @@ func TestRefusal_IsSentOnlyAfterAMajorityHasWhatItWasReadFrom(t *testing.T) {
 	id := uuid.New()
 	unseen["_id"] = binary(id)
 	s.atPrimary(primary, c.db.Name(), bson.D{{Key: "insert", Value: "wallets"}, {Key: "documents", Value: bson.A{unseen}}})
-	stranger := beside(func() (wallet.Reply, error) { return c.Debit(t.Context(), ask(p.alice), id, 1) })
+	stranger := locktest.Beside(func() (wallet.Reply, error) { return c.Debit(t.Context(), ask(p.alice), id, 1) })
 	s.atPrimary(primary, c.db.Name(), bson.D{{Key: "update", Value: "wallets"}, {Key: "updates", Value: bson.A{bson.D{
 		{Key: "q", Value: bson.D{{Key: "_id", Value: binary(full)}}},
 		{Key: "u", Value: bson.D{{Key: "$set", Value: bson.D{{Key: "balance", Value: int64(1<<63 - 1)}}}}},
 	}}}})
 	var owners []<-chan outcome
 	for _, svc := range []*wallet.Service{c.Service, inc} {
-		owners = append(owners, beside(func() (wallet.Reply, error) { return svc.Credit(t.Context(), ask(p.alice), full, 1) }))
+		owners = append(owners, locktest.Beside(func() (wallet.Reply, error) { return svc.Credit(t.Context(), ask(p.alice), full, 1) }))
 	}
-	if o := <-stranger; !errors.Is(o.err, locking.ErrBusy) {
-		t.Errorf("%v: an answer about a wallet that one of three has, want ErrBusy", o.err)
+	if o := <-stranger; !errors.Is(o.Err, locking.ErrBusy) {
+		t.Errorf("%v: an answer about a wallet that one of three has, want ErrBusy", o.Err)
 	}
 	for _, owner := range owners {
-		if o := <-owner; !errors.Is(o.err, locking.ErrOutcomeUnknown) {
-			t.Errorf("%s, %v: an answer about a balance that one of three has, want ErrOutcomeUnknown", o.reply.Body, o.err)
+		if o := <-owner; !errors.Is(o.Err, locking.ErrOutcomeUnknown) {
+			t.Errorf("%s, %v: an answer about a balance that one of three has, want ErrOutcomeUnknown", o.Reply.Body, o.Err)
 		}
 	}
 	s.replicate(others, "on")
 	for _, svc := range []*wallet.Service{c.Service, inc} {
 		req := ask(p.alice)
-		o := <-beside(func() (wallet.Reply, error) {
+		o := <-locktest.Beside(func() (wallet.Reply, error) {
 			return until(t.Context(), func() (wallet.Reply, error) { return svc.Credit(t.Context(), req, full, 1) })
 		})
-		if !errors.Is(o.err, wallet.ErrInvalid) {
-			t.Errorf("%s, %v, want ErrInvalid", o.reply.Body, o.err)
+		if !errors.Is(o.Err, wallet.ErrInvalid) {
+			t.Errorf("%s, %v, want ErrInvalid", o.Reply.Body, o.Err)
 		}
 	}
 	if _, err := c.Debit(t.Context(), ask(p.alice), id, 1); !errors.Is(err, wallet.ErrForbidden) {
@@ -145,7 +145,7 @@ func TestSchema_ThatRefusesIsAnErrorAtOnce(t *testing.T) {
 			if err == nil || errors.Is(err, locking.ErrBusy) || errors.Is(err, locking.ErrOutcomeUnknown) {
 				t.Errorf("%v, want an error that says nothing of coming again", err)
 			}
-			if tripped, retried := c.events.of(wallet.GuardTripped), c.events.of(wallet.Retried); tripped != 1 || retried != 0 {
+			if tripped, retried := c.events.Of(wallet.GuardTripped), c.events.Of(wallet.Retried); tripped != 1 || retried != 0 {
 				t.Errorf("tripped %d times, %d retries, want 1 and 0", tripped, retried)
 			}
 			c.mustHave(p.a, 100)

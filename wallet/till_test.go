@@ -3,9 +3,8 @@ package wallet_test
 import (
 	"context"
 	"crypto/sha256"
-	"os"
+	"errors"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -13,7 +12,14 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
+	"shop/locking"
+	"shop/locking/locktest"
 	"shop/wallet"
+)
+
+type (
+	events  = locktest.Counts[wallet.EventKind] // what the Service reports
+	outcome = locktest.Outcome[wallet.Reply]
 )
 
 // till is a database of its own on the real server, an outside of its own, and
@@ -28,39 +34,11 @@ type till struct {
 	events  *events
 }
 
-// events counts what the Service reports.
-type events struct {
-	mu sync.Mutex
-	n  map[wallet.EventKind]int
-}
-
-func (e *events) count(kind wallet.EventKind, _ string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.n[kind]++
-}
-
-func (e *events) of(kind wallet.EventKind) int {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.n[kind]
-}
-
-// env reads an address. A missing server fails the test: nothing is skipped.
-func env(t testing.TB, name string) string {
-	t.Helper()
-	v := os.Getenv(name)
-	if v == "" {
-		t.Fatalf("%s is not set: run the tests with `make test`, or `go run ./compose/local exec -- go test ./...`", name)
-	}
-	return v
-}
-
 // open makes a database, migrates it, and opens a Service on it with cfg. The
 // outside gives a tenth of each credit.
 func open(t testing.TB, cfg wallet.Config) *till {
 	t.Helper()
-	return openAt(t, env(t, "SHOP_MONGO_URL"), cfg)
+	return openAt(t, locktest.Env(t, "SHOP_MONGO_URL"), cfg)
 }
 
 func openAt(t testing.TB, url string, cfg wallet.Config) *till {
@@ -119,9 +97,9 @@ func connect(t testing.TB, url string) *mongo.Client {
 // another opens a second Service, as another process would.
 func (c *till) another(cfg wallet.Config) (*wallet.Service, *events) {
 	c.t.Helper()
-	e := &events{n: map[wallet.EventKind]int{}}
+	e := &events{}
 	if cfg.Count == nil {
-		cfg.Count = e.count
+		cfg.Count = e.Count
 	}
 	svc, err := wallet.New(cfg)
 	if err != nil {
@@ -166,6 +144,18 @@ func ask(client uuid.UUID) wallet.Request { return askBy(client, uuid.NewString(
 
 func askBy(client uuid.UUID, key string) wallet.Request {
 	return wallet.Request{Client: client, Key: key, Fingerprint: sha256.Sum256([]byte("body"))}
+}
+
+// until repeats a request with the same key until it has a final answer, as a client
+// does after ErrBusy or ErrOutcomeUnknown.
+func until(ctx context.Context, do func() (wallet.Reply, error)) (wallet.Reply, error) {
+	for {
+		reply, err := do()
+		again := errors.Is(err, locking.ErrBusy) || errors.Is(err, locking.ErrOutcomeUnknown)
+		if !again || ctx.Err() != nil {
+			return reply, err
+		}
+	}
 }
 
 // done checks that the operation happened.

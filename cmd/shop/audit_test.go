@@ -7,6 +7,8 @@ import (
 	"github.com/google/uuid"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"shop/locking/idempotency/pgtx/pgtest"
 )
 
 func TestAudit_PrintsEachInvariantAndFailsWithTheIDsOfWhatBreaksOne(t *testing.T) {
@@ -73,7 +75,7 @@ func TestAudit_SaysWhenThereAreNoWalletsToLookAt(t *testing.T) {
 }
 
 func TestAudit_ADatabaseWithoutTablesIsNoPass(t *testing.T) {
-	if out, err := shop(t, "audit", "--postgres-url", newSchema(t)); exitCode(err) != 2 {
+	if out, err := shop(t, "audit", "--postgres-url", pgtest.Schema(t)); exitCode(err) != 2 {
 		t.Errorf("exit status %d, %v\n%s", exitCode(err), err, out)
 	}
 }

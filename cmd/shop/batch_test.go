@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"shop/locking/locktest"
 )
 
 // expired makes a hold whose time is over, and two keys that are old enough to be forgotten.
@@ -111,9 +113,9 @@ func TestBatch_WhatCannotBeDoneIsTriedAgain(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	log, end := &lines{}, make(chan error, 1)
 	go func() { end <- run(ctx, append(flags, "--every=50ms"), io.Discard, log) }()
-	until(t, "it says so", func() bool { return log.find("not all of it could be done; it is tried again") != nil })
+	locktest.Eventually(t, "it says so", func() bool { return log.find("not all of it could be done; it is tried again") != nil })
 	do(t, etcd.Start)
-	until(t, "the hold has expired", func() bool { return query(t, url, `SELECT count(*) FROM transfers WHERE state = 'expired'`) == 1 })
+	locktest.Eventually(t, "the hold has expired", func() bool { return query(t, url, `SELECT count(*) FROM transfers WHERE state = 'expired'`) == 1 })
 	stop()
 	if err := <-end; err != nil {
 		t.Errorf("after a signal: %v", err)

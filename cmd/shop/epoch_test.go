@@ -3,6 +3,8 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"shop/locking/locktest"
 )
 
 // etcd is wiped under a PostgreSQL that remembers its fences: nothing moves, not
@@ -20,7 +22,7 @@ func TestEpoch_AfterAWipeNothingMovesUntilTheOperatorSaysSo(t *testing.T) {
 	wantEpoch := func(name string, p payer) {
 		t.Helper()
 		var last string
-		until(t, name+" says fence-epoch", func() bool { // until it knows that etcd is there again, it says busy
+		locktest.Eventually(t, name+" says fence-epoch", func() bool { // until it knows that etcd is there again, it says busy
 			_, last = p.pay("after")
 			return !strings.Contains(last, "/problems/busy")
 		})

@@ -15,6 +15,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"shop/inventory"
+	"shop/locking/locktest"
 	"shop/transfer"
 	"shop/wallet"
 )
@@ -173,7 +174,7 @@ func TestFailpoint_KillEndsTheProcessAtAStepOfAWallet(t *testing.T) {
 func diesAt(t *testing.T, step, url, key string, ask func(*replica) (int, string)) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "serve", "--listen=127.0.0.1:0", "--metrics-listen=",
-		"--postgres-url", url, "--redis-url", env(t, "SHOP_REDIS_URL"), "--lab", "--strategy=row", "--lock-prefix", t.Name(), "--failpoint="+step+"=kill")
+		"--postgres-url", url, "--redis-url", locktest.Env(t, "SHOP_REDIS_URL"), "--lab", "--strategy=row", "--lock-prefix", t.Name(), "--failpoint="+step+"=kill")
 	r := &replica{t: t, key: key, log: &lines{}, end: make(chan error, 1)}
 	cmd.Env, cmd.Stderr = append(os.Environ(), asShop+"=1"), r.log
 	if err := cmd.Start(); err != nil {
@@ -182,7 +183,7 @@ func diesAt(t *testing.T, step, url, key string, ask func(*replica) (int, string
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	r.awaitServing()
-	until(t, step+": no answer", func() bool { // busy until the locks of the one before have run out
+	locktest.Eventually(t, step+": no answer", func() bool { // busy until the locks of the one before have run out
 		status, _ := ask(r)
 		return status == 0
 	})

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"testing"
 	"time"
+
+	"shop/locking/locktest"
 )
 
 // serving is a lifecycle under test, with a handler that answers when it is let.
@@ -81,7 +83,7 @@ func TestLifecycle_DrainsFirstThenClosesTheDoorThenLetsRequestsEnd(t *testing.T)
 	if r := <-drained; r.status != 200 || r.err != nil {
 		t.Errorf("while draining: %+v", r)
 	}
-	until(t, "no new connections", func() bool {
+	locktest.Eventually(t, "no new connections", func() bool {
 		_, err := s.get("/now")
 		return err != nil
 	})

@@ -2,18 +2,16 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
-	"net/url"
 	"os"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/goleak"
+
+	"shop/locking/idempotency/pgtx/pgtest"
 )
 
 // asShop makes the test binary be the program itself, for tests that need a process of their own.
@@ -39,7 +37,7 @@ func shop(t *testing.T, args ...string) (string, error) {
 // newDatabase is a schema of its own, migrated and seeded.
 func newDatabase(t *testing.T) (databaseURL string, keys map[string]string) {
 	t.Helper()
-	databaseURL = newSchema(t)
+	databaseURL = pgtest.Schema(t)
 	if out, err := shop(t, "migrate", "--postgres-url", databaseURL); err != nil {
 		t.Fatal(out, err)
 	}
@@ -99,45 +97,6 @@ func execute(t *testing.T, databaseURL, sql string, args ...any) {
 	}
 }
 
-func newSchema(t *testing.T) string {
-	t.Helper()
-	base := env(t, "SHOP_POSTGRES_URL")
-	conn, err := pgx.Connect(t.Context(), base)
-	if err != nil {
-		t.Fatal(err)
-	}
-	schema := "cmd_" + strings.ReplaceAll(uuid.NewString(), "-", "")
-	if _, err := conn.Exec(t.Context(), "CREATE SCHEMA "+schema); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { // t.Context has ended by now
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		defer conn.Close(ctx)
-		if _, err := conn.Exec(ctx, "DROP SCHEMA "+schema+" CASCADE"); err != nil {
-			t.Errorf("drop schema: %v", err)
-		}
-	})
-	u, err := url.Parse(base)
-	if err != nil {
-		t.Fatal(err)
-	}
-	q := u.Query()
-	q.Set("search_path", schema)
-	u.RawQuery = q.Encode()
-	return u.String()
-}
-
-// env reads an address. A missing server fails the test: nothing is skipped.
-func env(t *testing.T, name string) string {
-	t.Helper()
-	v := os.Getenv(name)
-	if v == "" {
-		t.Fatalf("%s is not set: run the tests with `make test`, or `go run ./compose/local exec -- go test ./...`", name)
-	}
-	return v
-}
-
 // lines is an output that may be read while it is written.
 type lines struct {
 	mu  sync.Mutex
@@ -165,14 +124,4 @@ func (l *lines) find(message string) map[string]any {
 		}
 	}
 	return nil
-}
-
-// until polls for what must become true.
-func until(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !holds(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not within 20 s: %s", what)
-		}
-	}
 }

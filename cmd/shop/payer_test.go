@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"shop/compose/local/stack"
+	"shop/locking/locktest"
 )
 
 // privateEtcd is a server of one test, which may break it.
@@ -17,7 +18,7 @@ func privateEtcd(t *testing.T) *stack.Server { return private(t, "etcd") }
 
 func private(t *testing.T, kind string) *stack.Server {
 	t.Helper()
-	all, err := stack.Attach(env(t, "SHOP_STACK"))
+	all, err := stack.Attach(locktest.Env(t, "SHOP_STACK"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +47,7 @@ func do(t *testing.T, what func(context.Context) error) {
 func wipe(t *testing.T, etcd *stack.Server) {
 	t.Helper()
 	do(t, etcd.Kill)
-	if err := os.RemoveAll(filepath.Join(env(t, "SHOP_STACK"), etcd.Name, "data")); err != nil {
+	if err := os.RemoveAll(filepath.Join(locktest.Env(t, "SHOP_STACK"), etcd.Name, "data")); err != nil {
 		t.Fatal(err)
 	}
 	do(t, etcd.Start)
@@ -77,7 +78,7 @@ func (r *replica) wantReady(transfers, wallets string) {
 	r.t.Helper()
 	status := map[bool]string{true: "ok", false: "degraded"}[transfers == "ok" && wallets == "ok"]
 	want := fmt.Sprintf(`{"status":%q,"postgres":"ok","locks":"ok","transfers":%q,"wallets":%q}`, status, transfers, wallets)
-	until(r.t, want, func() bool { // an answer is kept for a moment
+	locktest.Eventually(r.t, want, func() bool { // an answer is kept for a moment
 		code, body := r.get(r.url + "/readyz")
 		return code == 200 && strings.TrimSpace(body) == want
 	})

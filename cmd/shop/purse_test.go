@@ -11,6 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
+	"shop/locking/locktest"
 	"shop/wallet"
 )
 
@@ -35,7 +36,7 @@ func ownMongo(t *testing.T, base string) *mongo.Database {
 // sharedMongo is one that is dropped afterwards, since its server stays.
 func sharedMongo(t *testing.T) *mongo.Database {
 	t.Helper()
-	db := ownMongo(t, env(t, "SHOP_MONGO_URL"))
+	db := ownMongo(t, locktest.Env(t, "SHOP_MONGO_URL"))
 	t.Cleanup(func() { // t.Context has ended by now
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()

@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"shop/locking/locktest"
 )
 
 // replica is a shop that serves.
@@ -40,7 +42,7 @@ func startReplica(t *testing.T, databaseURL, key string, flags ...string) *repli
 
 func (r *replica) awaitServing() {
 	r.t.Helper()
-	until(r.t, "serving", func() bool { return r.log.find("serving") != nil || len(r.end) > 0 })
+	locktest.Eventually(r.t, "serving", func() bool { return r.log.find("serving") != nil || len(r.end) > 0 })
 	line := r.log.find("serving")
 	if line == nil {
 		r.t.Fatalf("it does not serve: %v\n%s", <-r.end, r.log)
@@ -83,7 +85,7 @@ func (r *replica) send(method, path, key, body string) (int, string) {
 
 func TestServe_ThreeReplicasOnOneMachineShareOneShop(t *testing.T) {
 	url, keys := newDatabase(t)
-	env(t, "SHOP_REDIS_URL")
+	locktest.Env(t, "SHOP_REDIS_URL")
 	var replicas []*replica
 	for range 3 {
 		replicas = append(replicas, startReplica(t, url, keys["alice"]))
@@ -119,12 +121,12 @@ func TestServe_TermLetsARequestInFlightEnd(t *testing.T) {
 		status, _ := r.buy("k")
 		answered <- status
 	}()
-	until(t, "a request in flight", func() bool {
+	locktest.Eventually(t, "a request in flight", func() bool {
 		_, text := r.get(r.metrics)
 		return strings.Contains(text, "\nhttp_requests_in_flight 1\n")
 	})
 	r.stop()
-	until(t, "draining", func() bool {
+	locktest.Eventually(t, "draining", func() bool {
 		status, body := r.get(r.url + "/readyz")
 		return status == 503 && strings.Contains(body, `"draining"`)
 	})
@@ -145,12 +147,12 @@ func TestServe_TermWaitsForNoSlowBody(t *testing.T) {
 	if _, err := fmt.Fprintf(conn, "POST /v1/orders HTTP/1.1\r\nHost: shop\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nIdempotency-Key: k\r\nContent-Length: 50\r\n\r\n{", keys["alice"]); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the body is being read", func() bool {
+	locktest.Eventually(t, "the body is being read", func() bool {
 		_, text := r.get(r.metrics)
 		return strings.Contains(text, "\nhttp_requests_in_flight 1\n")
 	})
 	r.stop()
-	until(t, "stopped", func() bool { return r.log.find("stopped: every request got its answer") != nil })
+	locktest.Eventually(t, "stopped", func() bool { return r.log.find("stopped: every request got its answer") != nil })
 	answer, err := io.ReadAll(conn)
 	if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 503") || !strings.Contains(string(answer), "Nothing was done") {
 		t.Errorf("%v %s", err, answer)

@@ -5,6 +5,8 @@ import (
 	"net"
 	"strings"
 	"testing"
+
+	"shop/locking/idempotency/pgtx/pgtest"
 )
 
 // badSettings must each be refused before anything is touched, with words that say what to do.
@@ -150,7 +152,7 @@ func TestServe_ADatabaseThatIsNotThereOrNotMigratedIsSaidAtOnce(t *testing.T) {
 	if exitCode(err) != 2 || !strings.Contains(err.Error(), "is it running") || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("no server: %v", err)
 	}
-	_, err = shop(t, append(free, "--postgres-url", newSchema(t))...)
+	_, err = shop(t, append(free, "--postgres-url", pgtest.Schema(t))...)
 	if exitCode(err) != 2 || !strings.Contains(err.Error(), "shop migrate") {
 		t.Errorf("no tables: %v", err)
 	}

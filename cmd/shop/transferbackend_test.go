@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"shop/locking/locktest"
 )
 
 // wantWithoutEtcd: no money moves, and that is told at once; all else goes on.
@@ -58,7 +60,7 @@ func TestServe_WithoutEtcdItSellsAndShowsAndMoneyMovesAgainByItself(t *testing.T
 			t.Errorf("%s: a replay: %d %s", name, status, body)
 		}
 		do(t, f.back)
-		until(t, name+": money moves", func() bool {
+		locktest.Eventually(t, name+": money moves", func() bool {
 			status, _ := p.pay("after-" + name)
 			return status == 201
 		})
@@ -79,7 +81,7 @@ func TestServe_StartedWithoutEtcdItSellsAndMoneyMovesWhenItComes(t *testing.T) {
 	p := startPayer(t, url, keys["alice"], "--etcd-endpoints", etcd.Addr, "--transfer-lock-ttl=3s")
 	p.wantWithoutEtcd("from-the-start")
 	do(t, etcd.Start)
-	until(t, "money moves", func() bool {
+	locktest.Eventually(t, "money moves", func() bool {
 		status, _ := p.pay("after")
 		return status == 201
 	})
@@ -125,7 +127,7 @@ func TestServe_OneKeyAtThreeReplicasAtOnceIsOneTransfer(t *testing.T) {
 // The lab offers what can be had: without etcd, what needs none.
 func TestServe_TheLabOffersOnlyWhatItsServersCanDo(t *testing.T) {
 	url, keys := newDatabase(t)
-	for endpoints, want := range map[string]int{env(t, "SHOP_ETCD_ENDPOINTS"): 201, "": 400} {
+	for endpoints, want := range map[string]int{locktest.Env(t, "SHOP_ETCD_ENDPOINTS"): 201, "": 400} {
 		p := startPayer(t, url, keys["alice"], "--lab", "--transfer-strategy=row", "--etcd-endpoints="+endpoints)
 		for _, strategy := range []string{"row", "naive", "serializable"} {
 			if status, body := p.payBy(strategy, endpoints); status != 201 {

@@ -10,6 +10,8 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"shop/locking/locktest"
 )
 
 // wantWithoutMongo: requests for wallets are busy without a wait.
@@ -79,7 +81,7 @@ func TestServe_WithoutMongoDBItSellsAndMovesMoneyAndWalletsOpenAgainByThemselves
 		p.wantWithoutMongo(name)
 		payer{p.replica, ids["alice"], ids["bob"]}.wantTheRest(name)
 		do(t, f.back)
-		until(t, name+": wallets are open", func() bool {
+		locktest.Eventually(t, name+": wallets are open", func() bool {
 			status, _ := p.credit("while-down-" + name)
 			return status == 201
 		})
@@ -103,7 +105,7 @@ func TestServe_StartedWithoutMongoDBItServesAndWalletsOpenWhenItComes(t *testing
 	p.wantWithoutMongo("from-the-start")
 	payer{p.replica, ids["alice"], ids["bob"]}.wantTheRest("from-the-start")
 	do(t, server.Start)
-	until(t, "wallets are open", func() bool {
+	locktest.Eventually(t, "wallets are open", func() bool {
 		status, _ := p.credit("after")
 		return status == 201
 	})

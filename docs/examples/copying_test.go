@@ -4,9 +4,7 @@ package examples
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
-	"net/url"
 	"os"
 	"os/exec"
 	"path"
@@ -18,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
+	"shop/locking/idempotency/pgtx/pgtest"
 )
 
 const (
@@ -73,7 +71,7 @@ func TestCopying_EachExampleRunsInAnEmptyModule(t *testing.T) {
 			t.Parallel()
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			dir, postgres := copied(t, r.take), schema(t)
+			dir, postgres := copied(t, r.take), pgtest.Schema(t) // the same example may run beside it
 			file, names := example(t, r)
 			run := []string{"test", "-vet=off", "-count=1", "-timeout=2m", "-v", "-run=^(" + strings.Join(names, "|") + ")$", "./" + path.Dir(file)}
 			for _, args := range [][]string{{"build", "./..."}, {"vet", "./..."}, run} {
@@ -226,40 +224,6 @@ func goCommand(t *testing.T, dir, postgres string, args ...string) (string, erro
 	cmd.WaitDelay = 5 * time.Second
 	out, err := cmd.CombinedOutput()
 	return string(out), err
-}
-
-// schema makes a schema of PostgreSQL for one module, since the same example may run
-// beside it, and returns the URL that leads there.
-func schema(t *testing.T) string {
-	t.Helper()
-	base := os.Getenv("SHOP_POSTGRES_URL")
-	if base == "" {
-		t.Fatal("SHOP_POSTGRES_URL is not set: run the tests with `make test`, or `go run ./compose/local exec -- go test ./docs/examples/...`")
-	}
-	conn, err := pgx.Connect(t.Context(), base)
-	if err != nil {
-		t.Fatal(err)
-	}
-	name := "copied_" + strings.ToLower(rand.Text())
-	t.Cleanup(func() { // t.Context has ended by now
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		defer cancel()
-		if _, err := conn.Exec(ctx, "DROP SCHEMA "+name+" CASCADE"); err != nil {
-			t.Errorf("drop schema: %v", err)
-		}
-		_ = conn.Close(ctx)
-	})
-	if _, err := conn.Exec(t.Context(), "CREATE SCHEMA "+name); err != nil {
-		t.Fatal(err)
-	}
-	u, err := url.Parse(base)
-	if err != nil {
-		t.Fatal(err)
-	}
-	query := u.Query()
-	query.Set("search_path", name)
-	u.RawQuery = query.Encode()
-	return u.String()
 }
 
 func read(t *testing.T, file string) string {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -22,11 +21,7 @@ const minTTL = 2 * time.Second
 // endpoints are of the etcd on which the tests run.
 func endpoints(t testing.TB) []string {
 	t.Helper()
-	e := os.Getenv("SHOP_ETCD_ENDPOINTS")
-	if e == "" {
-		t.Fatal("SHOP_ETCD_ENDPOINTS is not set: run the tests with `make test`, or `go run ./compose/local exec -- go test ./...`")
-	}
-	return strings.Split(e, ",")
+	return strings.Split(locktest.Env(t, "SHOP_ETCD_ENDPOINTS"), ",")
 }
 
 // target is an etcd, and a kind of Store, to run on.

@@ -52,6 +52,9 @@
 //	Proxy    TCP in between: cut, refuse, freeze, or look at each read.
 //	Faults   a Proxy that loses, delays and drops single requests about locks.
 //
+// What tests of a service on top of it need: failpoints that act at one step of an
+// operation (OnceAt, MeetAt, PauseAt), Beside, and Counts of its events.
+//
 // There are no sleeps: the suite waits for an event, or asks again until a
 // deadline. Checks run in parallel, each in a key space of its own.
 package locktest

@@ -367,6 +367,17 @@ func FreeAddr(t testing.TB) string {
 
 var addrs sync.Map // given away by this process
 
+// Env reads the address of a server that tests share. A missing one fails the test:
+// nothing is skipped.
+func Env(t testing.TB, name string) string {
+	t.Helper()
+	addr := os.Getenv(name)
+	if addr == "" {
+		t.Fatalf("%s is not set: run the tests with `make test`, or `go run ./compose/local exec -- go test ./...`", name)
+	}
+	return addr
+}
+
 // Eventually asks again and again until ok says yes.
 func Eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()

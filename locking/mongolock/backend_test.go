@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -23,14 +22,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // mongoURL is the server on which the tests run.
-func mongoURL(t testing.TB) string {
-	t.Helper()
-	u := os.Getenv("SHOP_MONGO_URL")
-	if u == "" {
-		t.Fatal("SHOP_MONGO_URL is not set: run the tests with `make test`, or `go run ./compose/local exec -- go test ./...`")
-	}
-	return u
-}
+func mongoURL(t testing.TB) string { t.Helper(); return locktest.Env(t, "SHOP_MONGO_URL") }
 
 // target is a MongoDB, and a kind of Store, to run on.
 type target struct {

@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"net"
 	"net/url"
-	"os"
 	"testing"
 	"time"
 
@@ -17,14 +16,7 @@ import (
 )
 
 // redisURL is the server on which the tests run.
-func redisURL(t testing.TB) string {
-	t.Helper()
-	u := os.Getenv("SHOP_REDIS_URL")
-	if u == "" {
-		t.Fatal("SHOP_REDIS_URL is not set: run the tests with `make test`, or `go run ./compose/local exec -- go test ./...`")
-	}
-	return u
-}
+func redisURL(t testing.TB) string { t.Helper(); return locktest.Env(t, "SHOP_REDIS_URL") }
 
 // target is a kind of Redis, and of Store, to run on.
 type target struct {

@@ -15,6 +15,7 @@ import (
 
 	"shop/cmd/shop/api"
 	"shop/inventory"
+	"shop/locking/locktest"
 )
 
 // dribble is a purchase by alice of whose body only the first byte has arrived.
@@ -99,7 +100,7 @@ func TestAdmission_BodiesThatComeSlowlyHoldNoPlace(t *testing.T) {
 	for n := range 3 {
 		slow = append(slow, s.dribble(fmt.Sprintf("k%d", n)))
 	}
-	until(t, "all are read", func() bool { return s.server.Reading() == 3 })
+	locktest.Eventually(t, "all are read", func() bool { return s.server.Reading() == 3 })
 	s.do("GET", "/v1/products", "", s.as("bob")).want(t, 200, "")
 	s.buy("k", "coffee", "1", s.as("bob")).want(t, 201, "")
 	s.buy("k", "coffee", "1").want(t, 429, api.TypeRateLimited) // they are alice's share
@@ -129,7 +130,7 @@ func TestAdmission_ACloseEndsTheReadingOfBodiesAndLetsTheWorkGoOn(t *testing.T) 
 	wg.Go(func() { worked = s.buy("k1", "coffee", "1") })
 	<-orders.in
 	before := s.dribble("k2")
-	until(t, "it is read", func() bool { return s.server.Reading() == 1 })
+	locktest.Eventually(t, "it is read", func() bool { return s.server.Reading() == 1 })
 	s.server.Close()
 	last := s.dribble("k3") // these came through the door last
 	last.send(last.rest)
@@ -159,7 +160,7 @@ func TestAdmission_OneClientHasItsShareOfThePlaces(t *testing.T) {
 	for n := range all {
 		go func() { answers <- s.buy(fmt.Sprintf("k%d", n), "coffee", "1") }()
 	}
-	until(t, "each is at work or refused", func() bool { return len(orders.in)+len(answers) == all })
+	locktest.Eventually(t, "each is at work or refused", func() bool { return len(orders.in)+len(answers) == all })
 	if len(orders.in) != 2 {
 		t.Errorf("%d of alice's requests are at work, want 2", len(orders.in))
 	}

@@ -8,7 +8,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"io/fs"
 	"strings"
 	"time"
 
@@ -16,9 +15,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/jackc/pgx/v5/stdlib"
-	"github.com/pressly/goose/v3"
-	"github.com/pressly/goose/v3/lock"
+
+	"shop/locking/migrate"
 )
 
 // Client is a stored client of the API.
@@ -123,29 +121,7 @@ func findClient(ctx context.Context, pool *pgxpool.Pool, keySHA256 []byte) (Clie
 var migrations embed.FS
 
 // Migrate brings the tables of this package up to date. Several processes may run it at
-// once: goose holds a session-level advisory lock.
+// once.
 func Migrate(ctx context.Context, databaseURL string) error {
-	config, err := pgx.ParseConfig(databaseURL)
-	if err != nil {
-		return fmt.Errorf("api: migrate: %w", err)
-	}
-	files, err := fs.Sub(migrations, "migrations")
-	if err != nil {
-		return fmt.Errorf("api: migrate: %w", err)
-	}
-	locker, err := lock.NewPostgresSessionLocker()
-	if err != nil {
-		return fmt.Errorf("api: migrate: %w", err)
-	}
-	db := stdlib.OpenDB(*config)
-	defer db.Close()
-	provider, err := goose.NewProvider(goose.DialectPostgres, db, files,
-		goose.WithTableName("goose_api_version"), goose.WithSessionLocker(locker))
-	if err != nil {
-		return fmt.Errorf("api: migrate: %w", err)
-	}
-	if _, err := provider.Up(ctx); err != nil {
-		return fmt.Errorf("api: migrate: %w", err)
-	}
-	return nil
+	return migrate.Up(ctx, databaseURL, migrations, "goose_api_version")
 }

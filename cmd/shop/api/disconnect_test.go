@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"shop/inventory"
+	"shop/locking/locktest"
 )
 
 // A client that goes away ends its request's context. Wherever that happens, the
@@ -40,7 +41,7 @@ func TestDisconnect_LeavesNoHalfState(t *testing.T) {
 				t.Fatalf("the client did not go away: %v", err)
 			}
 			<-noticed
-			until(t, "the request has ended", func() bool { return s.inFlight() == 0 })
+			locktest.Eventually(t, "the request has ended", func() bool { return s.inFlight() == 0 })
 			s.wantOrders(map[bool]int{true: 1, false: 0}[c.happened])
 			again := s.do("POST", "/v1/orders", good, "Idempotency-Key: k").want(t, 201, "")
 			if replayed := again.header.Get("Idempotency-Replayed") == "true"; replayed != c.happened {

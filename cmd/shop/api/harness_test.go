@@ -6,21 +6,16 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
-	"os"
-	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"shop/cmd/shop/api"
 	"shop/inventory"
-	"shop/locking/idempotency/pgtx"
+	"shop/locking/idempotency/pgtx/pgtest"
 	"shop/transfer"
 )
 
@@ -51,7 +46,7 @@ func open(t *testing.T, options ...option) *shop {
 		t: t, metrics: prometheus.NewRegistry(), log: &lines{},
 		keys: map[string]string{}, ids: map[string]uuid.UUID{}, spec: newSpecChecker(t),
 	}
-	s.pool = newPool(t, newSchema(t))
+	s.pool = pgtest.Pool(t, newSchema(t))
 	log := slog.New(slog.NewJSONHandler(s.log, nil))
 	stock := inventory.Config{Pool: s.pool, Strategy: "row", Encode: api.Encode, Log: log}
 	front := api.Config{
@@ -114,51 +109,16 @@ func (s *shop) serve() {
 	})
 }
 
+// newSchema has the tables of every package.
 func newSchema(t *testing.T) string {
 	t.Helper()
-	base := env(t, "SHOP_POSTGRES_URL")
-	conn := must(pgx.Connect(t.Context(), base))(t)
-	schema := "api_" + strings.ReplaceAll(uuid.NewString(), "-", "")
-	if _, err := conn.Exec(t.Context(), "CREATE SCHEMA "+schema); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { // t.Context has ended by now
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		defer conn.Close(ctx)
-		if _, err := conn.Exec(ctx, "DROP SCHEMA "+schema+" CASCADE"); err != nil {
-			t.Errorf("drop schema: %v", err)
-		}
-	})
-	u := must(url.Parse(base))(t)
-	q := u.Query()
-	q.Set("search_path", schema)
-	u.RawQuery = q.Encode()
+	url := pgtest.Schema(t)
 	for _, migrate := range []func(context.Context, string) error{inventory.Migrate, transfer.Migrate, api.Migrate} {
-		if err := migrate(t.Context(), u.String()); err != nil {
+		if err := migrate(t.Context(), url); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return u.String()
-}
-
-func newPool(t *testing.T, url string) *pgxpool.Pool {
-	t.Helper()
-	config := must(pgtx.PoolConfig(url))(t)
-	config.MaxConns = 8
-	pool := must(pgxpool.NewWithConfig(t.Context(), config))(t)
-	t.Cleanup(pool.Close)
-	return pool
-}
-
-// env reads an address. A missing server fails the test: nothing is skipped.
-func env(t *testing.T, name string) string {
-	t.Helper()
-	v := os.Getenv(name)
-	if v == "" {
-		t.Fatalf("%s is not set: run the tests with `make test`, or `go run ./compose/local exec -- go test ./...`", name)
-	}
-	return v
+	return url
 }
 
 func must[T any](v T, err error) func(*testing.T) T {
@@ -187,14 +147,4 @@ func (l *lines) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.buf.String()
-}
-
-// until polls for what must become true.
-func until(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !holds(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not within 10 s: %s", what)
-		}
-	}
 }

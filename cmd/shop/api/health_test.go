@@ -9,6 +9,7 @@ import (
 
 	"shop/cmd/shop/api"
 	"shop/inventory"
+	"shop/locking/locktest"
 )
 
 // answering makes /readyz say what degraded and err say.
@@ -75,7 +76,7 @@ func TestReady_ManyProbesAreOneQuestion(t *testing.T) {
 		wg.Go(func() { s.do("GET", "/readyz", "") })
 	}
 	<-in
-	until(t, "all have come", func() bool { return s.inFlight() == 20 })
+	locktest.Eventually(t, "all have come", func() bool { return s.inFlight() == 20 })
 	close(out)
 	wg.Wait()
 	if asked > 5 { // more than one only if the machine slept for the time that an answer is kept

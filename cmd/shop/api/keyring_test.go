@@ -13,6 +13,7 @@ import (
 
 	"shop/cmd/shop/api"
 	"shop/inventory"
+	"shop/locking/locktest"
 )
 
 // clock is the keyring's, and stands still.
@@ -74,7 +75,7 @@ func TestKeys_ASlowLookupProlongsNoKey(t *testing.T) {
 	var slow answer
 	var wg sync.WaitGroup
 	wg.Go(func() { slow = s.do("GET", "/v1/products", "") })
-	until(t, "the lookup is under way", func() bool { return s.front.Pool.Stat().AcquiredConns() == 1 })
+	locktest.Eventually(t, "the lookup is under way", func() bool { return s.front.Pool.Stat().AcquiredConns() == 1 })
 	c.pass(5 * time.Second)
 	unlock()
 	wg.Wait()
@@ -126,7 +127,7 @@ func TestKeys_StrangersTakeNeitherPlacesNorTheConnections(t *testing.T) {
 	for n := range all {
 		go func() { statuses <- s.do("GET", "/v1/products", "", unknown(n)).status }()
 	}
-	until(t, "all have come", func() bool { return s.inFlight() == all && s.front.Pool.Stat().AcquiredConns() >= api.LookupsMax })
+	locktest.Eventually(t, "all have come", func() bool { return s.inFlight() == all && s.front.Pool.Stat().AcquiredConns() >= api.LookupsMax })
 	s.do("GET", "/v1/products", "", s.as("bob")).want(t, 200, "")
 	if n := s.front.Pool.Stat().AcquiredConns(); n > api.LookupsMax {
 		t.Errorf("%d connections look up unknown keys, want at most %d", n, api.LookupsMax)
@@ -150,7 +151,7 @@ func TestKeys_RequestsThatWaitForOneKeyShareItsLookup(t *testing.T) {
 		go func() { statuses <- s.do("GET", "/v1/orders/1", "").status }()
 	}
 	asked := s.front.Pool.Stat().AcquireCount()
-	until(t, "all have come", func() bool { return s.inFlight() == all })
+	locktest.Eventually(t, "all have come", func() bool { return s.inFlight() == all })
 	unlock()
 	for range all {
 		if status := <-statuses; status != 400 { // it got past the key, and needs no connection

@@ -12,6 +12,7 @@ import (
 
 	"shop/cmd/shop/api"
 	"shop/inventory"
+	"shop/locking/idempotency/pgtx/pgtest"
 	"shop/transfer"
 )
 
@@ -36,7 +37,7 @@ func TestOutage_WithoutTheDatabaseOfKeysNothingWasDone(t *testing.T) {
 	for name, address := range map[string]string{"refused": "127.0.0.1:1", "silent": silent.Addr().String()} {
 		t.Run(name, func(t *testing.T) {
 			away := s.besideWith(func(c *api.Config) {
-				c.Pool = newPool(t, "postgres://none@"+address+"/none?sslmode=disable&connect_timeout=60")
+				c.Pool = pgtest.Pool(t, "postgres://none@"+address+"/none?sslmode=disable&connect_timeout=60")
 				c.Limits.Request = 500 * time.Millisecond
 			})
 			for _, a := range []answer{away.buy("k", "coffee", "1"), away.do("GET", "/v1/products", "")} {
@@ -52,7 +53,7 @@ func TestOutage_WithoutTheDatabaseOfKeysNothingWasDone(t *testing.T) {
 func TestOutage_AReadWithoutItsDatabaseIsBusyAndNoFault(t *testing.T) {
 	t.Parallel()
 	s := open(t)
-	pool := newPool(t, "postgres://none@127.0.0.1:1/none?sslmode=disable")
+	pool := pgtest.Pool(t, "postgres://none@127.0.0.1:1/none?sslmode=disable")
 	away := s.besideWith(func(c *api.Config) {
 		stock := must(inventory.New(inventory.Config{Pool: pool, Strategy: "row", Encode: api.Encode}))(t)
 		c.Orders, c.Catalog = stock, stock

@@ -15,6 +15,7 @@ import (
 	"shop/cmd/shop/api"
 	"shop/inventory"
 	"shop/locking/etcdlock"
+	"shop/locking/locktest"
 	"shop/transfer"
 )
 
@@ -31,7 +32,7 @@ func (s *shop) openTransferBackend(front *api.Config) {
 // locksIn is a store of locks in the real etcd, under a prefix that servers may share.
 func locksIn(t *testing.T, prefix string) *etcdlock.Store {
 	t.Helper()
-	config := etcdlock.Config(strings.Split(env(t, "SHOP_ETCD_ENDPOINTS"), ",")...)
+	config := etcdlock.Config(strings.Split(locktest.Env(t, "SHOP_ETCD_ENDPOINTS"), ",")...)
 	config.Logger = zap.NewNop()
 	client := must(clientv3.New(config))(t)
 	t.Cleanup(func() { _ = client.Close() })

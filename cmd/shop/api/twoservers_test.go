@@ -12,6 +12,7 @@ import (
 
 	"shop/cmd/shop/api"
 	"shop/inventory"
+	"shop/locking/idempotency/pgtx/pgtest"
 	"shop/transfer"
 )
 
@@ -20,7 +21,7 @@ import (
 func (s *shop) beside(prefix string) *shop {
 	s.t.Helper()
 	other := *s
-	other.pool = newPool(s.t, s.pool.Config().ConnString())
+	other.pool = pgtest.Pool(s.t, s.pool.Config().ConnString())
 	store := locksIn(s.t, prefix)
 	service := must(transfer.New(transfer.Config{Pool: other.pool, Locks: store, Epoch: store.Epoch(), Encode: api.EncodeTransfer}))(s.t)
 	front := s.front

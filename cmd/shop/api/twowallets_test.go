@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"shop/cmd/shop/api"
+	"shop/locking/idempotency/pgtx/pgtest"
 )
 
 // besideWallets is another server of the same shop: its own connections, lines
@@ -17,7 +18,7 @@ import (
 func (s *shop) besideWallets() *shop {
 	s.t.Helper()
 	other := *s
-	other.pool = newPool(s.t, s.pool.Config().ConnString())
+	other.pool = pgtest.Pool(s.t, s.pool.Config().ConnString())
 	db := connectMongo(s.t).Database(s.walletBackend.db.Name())
 	front := s.front
 	front.Pool, front.Metrics = other.pool, prometheus.NewRegistry()

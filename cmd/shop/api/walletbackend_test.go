@@ -18,6 +18,7 @@ import (
 	"shop/cmd/shop/api"
 	"shop/inventory"
 	"shop/locking"
+	"shop/locking/locktest"
 	"shop/wallet"
 )
 
@@ -94,7 +95,7 @@ func (c *walletBackend) serve(t *testing.T, db *mongo.Database) *wallet.Service 
 
 func connectMongo(t *testing.T) *mongo.Client {
 	t.Helper()
-	client := must(mongo.Connect(must(wallet.ClientOptions(env(t, "SHOP_MONGO_URL")))(t)))(t)
+	client := must(mongo.Connect(must(wallet.ClientOptions(locktest.Env(t, "SHOP_MONGO_URL")))(t)))(t)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()

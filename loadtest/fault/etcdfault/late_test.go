@@ -3,8 +3,6 @@ package etcdfault
 import (
 	"context"
 	"errors"
-	"fmt"
-	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -15,35 +13,24 @@ import (
 	"shop/loadtest/fault"
 	"shop/loadtest/fault/pgfault"
 	"shop/loadtest/internal/testbed"
+	"shop/locking/idempotency/pgtx/pgtest"
 	"shop/transfer"
 )
 
 // newBank is a schema of its own with rich accounts.
 func newBank(t *testing.T) (database string, owner uuid.UUID, accounts []string) {
 	t.Helper()
-	u, err := url.Parse(testbed.Env(t, "SHOP_POSTGRES_URL"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	schema := fmt.Sprintf("etcdfault_%d", time.Now().UnixNano())
-	q := u.Query()
-	q.Set("search_path", schema)
-	u.RawQuery = q.Encode()
-	database, owner = u.String(), uuid.New()
-	conn := dial(t, database)
-	exec := func(ctx context.Context, sql string, args ...any) {
-		if _, err := conn.Exec(ctx, sql, args...); err != nil {
-			t.Fatal(err)
-		}
-	}
-	exec(t.Context(), "CREATE SCHEMA "+schema)
-	t.Cleanup(func() { exec(context.Background(), "DROP SCHEMA "+schema+" CASCADE") })
+	database, owner = pgtest.Schema(t), uuid.New()
 	if err := transfer.Migrate(t.Context(), database); err != nil {
 		t.Fatal(err)
 	}
+	conn := dial(t, database)
 	for range 3 {
 		id := uuid.New()
-		exec(t.Context(), `INSERT INTO accounts (id, owner_id, currency, opening, balance) VALUES ($1, $2, 'EUR', 1000000, 1000000)`, id, owner)
+		_, err := conn.Exec(t.Context(), `INSERT INTO accounts (id, owner_id, currency, opening, balance) VALUES ($1, $2, 'EUR', 1000000, 1000000)`, id, owner)
+		if err != nil {
+			t.Fatal(err)
+		}
 		accounts = append(accounts, id.String())
 	}
 	return database, owner, accounts

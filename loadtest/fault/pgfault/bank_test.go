@@ -3,14 +3,13 @@ package pgfault
 import (
 	"context"
 	"fmt"
-	"net/url"
 	"testing"
 	"time"
 
-	"shop/loadtest/internal/testbed"
-
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
+	"shop/locking/idempotency/pgtx/pgtest"
 )
 
 // bank is a schema of its own with the tables that faults look for.
@@ -23,18 +22,9 @@ type bank struct {
 
 func newBank(t testing.TB) *bank {
 	t.Helper()
-	u, err := url.Parse(testbed.Env(t, "SHOP_POSTGRES_URL"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	schema := fmt.Sprintf("fault_%d", time.Now().UnixNano())
-	q := u.Query()
-	q.Set("search_path", schema)
-	u.RawQuery = q.Encode()
-	b := &bank{t: t, url: u.String(), id: uuid.New()}
+	b := &bank{t: t, url: pgtest.Schema(t), id: uuid.New()}
 	b.conn = b.connect(b.url)
 	for _, sql := range []string{
-		"CREATE SCHEMA " + schema,
 		`CREATE TABLE accounts (id uuid PRIMARY KEY, balance bigint NOT NULL,
 			version bigint NOT NULL DEFAULT 0, fence bigint NOT NULL DEFAULT 0)`,
 		fmt.Sprintf("INSERT INTO accounts VALUES ('%s', 100)", b.id),
@@ -43,13 +33,6 @@ func newBank(t testing.TB) *bank {
 			t.Fatal(err)
 		}
 	}
-	t.Cleanup(func() {
-		conn := b.connect(b.url)
-		_, err := conn.Exec(context.Background(), "DROP SCHEMA "+schema+" CASCADE")
-		if err != nil {
-			t.Error(err)
-		}
-	})
 	return b
 }
 

@@ -16,21 +16,16 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/goleak"
+
+	"shop/locking/idempotency/pgtx/pgtest"
+	"shop/locking/locktest"
 )
 
 // Env reads the address of a server. A missing one fails the test: nothing is skipped.
-func Env(t testing.TB, name string) string {
-	t.Helper()
-	url := os.Getenv(name)
-	if url == "" {
-		t.Fatalf("%s is not set: run the tests with `make test`, or `go run ./compose/local exec -- go test ./...`", name)
-	}
-	return url
-}
+var Env = locktest.Env
 
 // Connect connects to a database until the test ends.
 func Connect(t testing.TB, url string) *pgx.Conn {
@@ -46,11 +41,7 @@ func Connect(t testing.TB, url string) *pgx.Conn {
 // Schema gives a connection to a schema of its own, in which a lesson's tables are.
 func Schema(t testing.TB, lesson string) *pgx.Conn {
 	t.Helper()
-	conn := Connect(t, Env(t, "SHOP_POSTGRES_URL"))
-	schema := fmt.Sprintf("loadtest_%d_%d", os.Getpid(), time.Now().UnixNano())
-	Exec(t, conn, "CREATE SCHEMA "+schema)
-	t.Cleanup(func() { Exec(t, conn, "DROP SCHEMA "+schema+" CASCADE") })
-	Exec(t, conn, "SET search_path = "+schema)
+	conn := Connect(t, pgtest.Schema(t))
 	Migrate(t, conn, lesson)
 	return conn
 }

@@ -9,16 +9,17 @@ import (
 
 	"shop/locking"
 	"shop/locking/idempotency/pgtx"
+	"shop/locking/idempotency/pgtx/pgtest"
 	"shop/locking/locktest"
 )
 
 func TestWait_ForARowIsBounded(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t, nil)
-	release := d.holding(`SELECT FROM counters WHERE name = 'a' FOR UPDATE`)
+	release := d.Hold(`SELECT FROM counters WHERE name = 'a' FOR UPDATE`)
 	req := ask()
 	for setting, db := range map[string]*pgtx.DB{"lock_timeout=100": nil, "statement_timeout=100": nil} {
-		db, _ = d.open(newPool(t, d.url, setting), nil)
+		db, _ = d.open(pgtest.Pool(t, d.URL, setting), nil)
 		if _, err := db.Do(t.Context(), req, raise(req, "a")); !errors.Is(err, locking.ErrBusy) {
 			t.Errorf("%s: %v, want ErrBusy", setting, err)
 		}
@@ -35,10 +36,10 @@ func TestWait_ForARowIsBounded(t *testing.T) {
 func TestLookup_ThatTimesOutIsBusy(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t, nil)
-	release := d.holding(`LOCK TABLE idempotency_keys`)
+	release := d.Hold(`LOCK TABLE idempotency_keys`)
 	req := ask()
 	for _, setting := range []string{"lock_timeout=100", "statement_timeout=100"} {
-		db, _ := d.open(newPool(t, d.url, setting), nil)
+		db, _ := d.open(pgtest.Pool(t, d.URL, setting), nil)
 		if _, _, err := db.Lookup(t.Context(), req); !errors.Is(err, locking.ErrBusy) {
 			t.Errorf("%s: %v, want ErrBusy", setting, err)
 		}
@@ -50,7 +51,7 @@ func TestLookup_ThatTimesOutIsBusy(t *testing.T) {
 func TestWait_EndsWithTheCallersDeadline(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t, nil)
-	release := d.holding(`SELECT FROM counters WHERE name = 'a' FOR UPDATE`)
+	release := d.Hold(`SELECT FROM counters WHERE name = 'a' FOR UPDATE`)
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	req := ask()
@@ -71,14 +72,17 @@ func within(t *testing.T) context.Context {
 func TestWait_ForAConnectionIsBounded(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t, nil)
-	pool := newPool(t, d.url)
-	for range pool.Config().MaxConns {
-		conn, err := pool.Acquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Release()
+	settings, err := pgtx.PoolConfig(d.URL)
+	if err != nil {
+		t.Fatal(err)
 	}
+	settings.MaxConns = 1
+	pool := pgtest.Open(t, settings)
+	conn, err := pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
 	db, _ := d.open(pool, func(cfg *pgtx.Config) { cfg.Limit = time.Hour })
 	req := ask()
 	if _, err := db.Do(within(t), req, raise(req, "a")); !errors.Is(err, locking.ErrBusy) || !errors.Is(err, pgtx.ErrUnreachable) {
@@ -120,10 +124,10 @@ func TestWait_OutlivesAStoppedHolder(t *testing.T) {
 	t.Parallel()
 	reached, resume := make(chan struct{}), make(chan struct{})
 	d := newDatabase(t, nil)
-	stopped, e := d.open(newPool(t, d.url), once(pgtx.AfterGuard, func(context.Context) {
+	stopped, e := d.open(pgtest.Pool(t, d.URL), failpoint(locktest.OnceAt(pgtx.AfterGuard, func(context.Context) {
 		close(reached)
 		<-resume
-	}))
+	})))
 	done := make(chan error)
 	go func() {
 		req := ask()
@@ -139,7 +143,7 @@ func TestWait_OutlivesAStoppedHolder(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Errorf("the stopped one: %v", err)
 	}
-	if e.of(pgtx.Retried)+e.of(pgtx.Ambiguous) == 0 {
+	if e.Of(pgtx.Retried)+e.Of(pgtx.Ambiguous) == 0 {
 		t.Error("the server did not end its transaction")
 	}
 	d.want(2)

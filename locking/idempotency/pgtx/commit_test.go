@@ -14,27 +14,28 @@ import (
 
 	"shop/locking"
 	"shop/locking/idempotency/pgtx"
+	"shop/locking/idempotency/pgtx/pgtest"
 	"shop/locking/locktest"
 )
 
 // behindProxy opens a DB whose connections go through a proxy, with all its statements prepared.
 func (d *database) behindProxy(change func(*pgtx.Config)) (*pgtx.DB, *events, *locktest.Proxy) {
-	d.t.Helper()
-	u, err := url.Parse(d.url)
+	d.T.Helper()
+	u, err := url.Parse(d.URL)
 	if err != nil {
-		d.t.Fatal(err)
+		d.T.Fatal(err)
 	}
-	p := locktest.NewProxy(d.t, u.Host)
+	p := locktest.NewProxy(d.T, u.Host)
 	u.Host = p.Addr
-	db, e := d.open(newPool(d.t, u.String()), change)
+	db, e := d.open(pgtest.Pool(d.T, u.String()), change)
 	warm := ask()
 	for _, body := range []pgtx.Body{raise(warm, "b"), refuse("b")} {
-		if _, err := db.Do(d.t.Context(), ask(), body); err != nil {
-			d.t.Fatal(err)
+		if _, err := db.Do(d.T.Context(), ask(), body); err != nil {
+			d.T.Fatal(err)
 		}
 	}
-	if _, err := d.pool.Exec(d.t.Context(), `DELETE FROM effects`); err != nil {
-		d.t.Fatal(err)
+	if _, err := d.Pool.Exec(d.T.Context(), `DELETE FROM effects`); err != nil {
+		d.T.Fatal(err)
 	}
 	return db, e, p
 }
@@ -85,7 +86,7 @@ func TestDo_ConnectionCutAtAnyMessageIsOneEffect(t *testing.T) {
 				if messages < 3 {
 					t.Errorf("%d messages were disturbed, want at least 3", messages)
 				}
-				if a, r := e.of(pgtx.Ambiguous), e.of(pgtx.Resolved); a == 0 || r != a {
+				if a, r := e.Of(pgtx.Ambiguous), e.Of(pgtx.Resolved); a == 0 || r != a {
 					t.Errorf("%d ambiguous, %d resolved, want all of at least 1", a, r)
 				}
 			})
@@ -147,7 +148,7 @@ func TestCommit_ThatCannotBeDecidedIsUnknownAndNothingElse(t *testing.T) {
 				t.Errorf("%s: %v also says %v", name, err, lie)
 			}
 		}
-		if e.of(pgtx.Resolved) != 0 {
+		if e.Of(pgtx.Resolved) != 0 {
 			t.Errorf("%s: counted as resolved", name)
 		}
 		p.Up(t)
@@ -164,19 +165,19 @@ func TestCommit_WithoutReplyIsLookedUpWhenTheNextTransactionCannotRun(t *testing
 	t.Parallel()
 	d := newDatabase(t, nil)
 	_, _, p := d.behindProxy(nil)
-	u, err := url.Parse(d.url)
+	u, err := url.Parse(d.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
 	u.Host = p.Addr
 	release := func() {}
 	attempts := -1 // the first one prepares the statements
-	db, e := d.open(newPool(t, u.String(), "lock_timeout=100"), func(cfg *pgtx.Config) {
+	db, e := d.open(pgtest.Pool(t, u.String(), "lock_timeout=100"), func(cfg *pgtx.Config) {
 		cfg.Failpoint = func(_ context.Context, step pgtx.Step, _ string) {
 			switch {
 			case step == pgtx.AfterAcquire:
 				if attempts++; attempts == 2 {
-					release = d.holding(`SELECT FROM counters WHERE name = 'a' FOR UPDATE`) // waits for the end of the first
+					release = d.Hold(`SELECT FROM counters WHERE name = 'a' FOR UPDATE`) // waits for the end of the first
 				}
 			case step == pgtx.BeforeCommit && attempts == 1:
 				cut, _ := locktest.Nth(1, cuts["reply lost"])
@@ -187,7 +188,7 @@ func TestCommit_WithoutReplyIsLookedUpWhenTheNextTransactionCannotRun(t *testing
 	if _, err := db.Do(t.Context(), ask(), raise(ask(), "b")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.pool.Exec(t.Context(), `DELETE FROM effects`); err != nil {
+	if _, err := d.Pool.Exec(t.Context(), `DELETE FROM effects`); err != nil {
 		t.Fatal(err)
 	}
 	req := ask()
@@ -196,7 +197,7 @@ func TestCommit_WithoutReplyIsLookedUpWhenTheNextTransactionCannotRun(t *testing
 	if err != nil || !reply.Replayed || reply.Status != 201 {
 		t.Errorf("%+v, %v: want the reply of the first transaction", reply, err)
 	}
-	if a, r := e.of(pgtx.Ambiguous), e.of(pgtx.Resolved); a != 1 || r != 1 || attempts != 2 {
+	if a, r := e.Of(pgtx.Ambiguous), e.Of(pgtx.Resolved); a != 1 || r != 1 || attempts != 2 {
 		t.Errorf("%d ambiguous, %d resolved in %d attempts, want 1 and 1 in 2", a, r, attempts)
 	}
 	d.want(1)
@@ -245,8 +246,8 @@ func TestCommit_AnsweredByFatalIsDecidedByTheKey(t *testing.T) {
 	p.OnRequest(atCommit)
 	req := ask()
 	reply, err := db.Do(t.Context(), req, raise(req, "a"))
-	if err != nil || reply.Status != 201 || !reply.Replayed || e.of(pgtx.Ambiguous) != 1 || e.of(pgtx.Resolved) != 1 {
-		t.Errorf("%+v, %v, %d ambiguous, %d resolved", reply, err, e.of(pgtx.Ambiguous), e.of(pgtx.Resolved))
+	if err != nil || reply.Status != 201 || !reply.Replayed || e.Of(pgtx.Ambiguous) != 1 || e.Of(pgtx.Resolved) != 1 {
+		t.Errorf("%+v, %v, %d ambiguous, %d resolved", reply, err, e.Of(pgtx.Ambiguous), e.Of(pgtx.Resolved))
 	}
 	d.want(1)
 }
@@ -264,8 +265,8 @@ func TestCommit_IsNotCutByAClientThatLeaves(t *testing.T) {
 	p.OnRequest(disturb)
 	req := ask()
 	reply, err := db.Do(ctx, req, raise(req, "a"))
-	if err != nil || reply.Status != 201 || e.of(pgtx.Ambiguous) != 0 {
-		t.Errorf("%+v, %v, %d ambiguous: the COMMIT was on its way", reply, err, e.of(pgtx.Ambiguous))
+	if err != nil || reply.Status != 201 || e.Of(pgtx.Ambiguous) != 0 {
+		t.Errorf("%+v, %v, %d ambiguous: the COMMIT was on its way", reply, err, e.Of(pgtx.Ambiguous))
 	}
 	d.want(1)
 }

@@ -14,12 +14,14 @@ import (
 	"shop/locking"
 	"shop/locking/idempotency"
 	"shop/locking/idempotency/pgtx"
+	"shop/locking/idempotency/pgtx/pgtest"
+	"shop/locking/locktest"
 )
 
 func TestKey_SameAtTheSameMomentHasOneEffectAndOneBody(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t, nil)
-	other, _ := d.open(newPool(t, d.url), nil)
+	other, _ := d.open(pgtest.Pool(t, d.URL), nil)
 	for round := range int64(5) {
 		req := ask()
 		const senders = 8
@@ -49,7 +51,7 @@ func TestKey_SameAtTheSameMomentHasOneEffectAndOneBody(t *testing.T) {
 // else: the INSERT keeps them apart.
 func TestKey_OfTwoRequestsLetsOneThrough(t *testing.T) {
 	t.Parallel()
-	d := newDatabase(t, meet(2))
+	d := newDatabase(t, failpoint(locktest.MeetAt(2, pgtx.AfterGuard)))
 	first := ask()
 	second := first
 	second.Fingerprint[0]++
@@ -60,32 +62,14 @@ func TestKey_OfTwoRequestsLetsOneThrough(t *testing.T) {
 	if (one == nil) == (two == nil) || !errors.Is(errors.Join(one, two), idempotency.ErrKeyReused) {
 		t.Errorf("%v and %v, want one nil and one ErrKeyReused", one, two)
 	}
-	if got := d.number(`SELECT sum(n)::bigint FROM counters`); got != 1 {
+	if got := d.Number(`SELECT sum(n)::bigint FROM counters`); got != 1 {
 		t.Errorf("%d raises, want 1", got)
 	}
 }
 
-// meet lets the first n transactions wait for each other behind their read.
-func meet(n int) func(*pgtx.Config) {
-	var all sync.WaitGroup
-	all.Add(n)
-	arrivals := make(chan struct{}, n)
-	for range n {
-		arrivals <- struct{}{}
-	}
-	return func(cfg *pgtx.Config) {
-		cfg.Failpoint = func(_ context.Context, step pgtx.Step, _ string) {
-			if step != pgtx.AfterGuard {
-				return
-			}
-			select {
-			case <-arrivals:
-				all.Done()
-				all.Wait()
-			default:
-			}
-		}
-	}
+// failpoint is a change of what a DB is opened with.
+func failpoint(f locktest.Failpoint[pgtx.Step]) func(*pgtx.Config) {
+	return func(cfg *pgtx.Config) { cfg.Failpoint = f }
 }
 
 func TestKey_OfAnotherRequestIsRefusedWithoutEffect(t *testing.T) {
@@ -158,14 +142,14 @@ func TestKey_RefusalIsStoredWithoutTheRowLock(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t, nil)
 	req := ask()
-	release := d.holding(`INSERT INTO idempotency_keys VALUES ($1, $2, $3, 0, '')`, req.Client, req.Key, req.Fingerprint[:])
+	release := d.Hold(`INSERT INTO idempotency_keys VALUES ($1, $2, $3, 0, '')`, req.Client, req.Key, req.Fingerprint[:])
 	done := make(chan error)
 	go func() {
 		_, err := d.Run(t.Context(), &pgtx.Op{Request: req}, refuse("a"))
 		done <- err
 	}()
 	d.blocked(1)
-	if _, err := d.pool.Exec(t.Context(), `SELECT FROM counters WHERE name = 'a' FOR UPDATE NOWAIT`); err != nil {
+	if _, err := d.Pool.Exec(t.Context(), `SELECT FROM counters WHERE name = 'a' FOR UPDATE NOWAIT`); err != nil {
 		t.Errorf("the row is locked while the refusal is stored: %v", err)
 	}
 	release()
@@ -191,7 +175,7 @@ func TestKey_IsNotSpentByAnError(t *testing.T) {
 		}
 	}
 	d.want(0)
-	if got := d.pool.Stat().NewConnsCount(); got != 1 {
+	if got := d.Pool.Stat().NewConnsCount(); got != 1 {
 		t.Errorf("%d connections were made: what changes nothing gives its connection back", got)
 	}
 	if reply, err := d.Do(t.Context(), req, raise(req, "a")); err != nil || reply.Replayed {
@@ -204,8 +188,8 @@ func TestKey_InProgressIsNeitherBusyNorAnOutcome(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t, nil)
 	req := ask()
-	release := d.holding(`INSERT INTO idempotency_keys VALUES ($1, $2, $3, 0, '')`, req.Client, req.Key, req.Fingerprint[:])
-	impatient, _ := d.open(newPool(t, d.url, "lock_timeout=100"), nil)
+	release := d.Hold(`INSERT INTO idempotency_keys VALUES ($1, $2, $3, 0, '')`, req.Client, req.Key, req.Fingerprint[:])
+	impatient, _ := d.open(pgtest.Pool(t, d.URL, "lock_timeout=100"), nil)
 	for name, body := range map[string]pgtx.Body{"effect": raise(req, "a"), "refusal": refuse("a")} {
 		_, err := impatient.Do(t.Context(), req, body)
 		if !errors.Is(err, idempotency.ErrInProgress) || errors.Is(err, locking.ErrBusy) {
@@ -229,21 +213,21 @@ func TestPurge_DeletesTheOldAndKeepsTheRest(t *testing.T) {
 		}
 	}
 	for age, want := range map[string]int64{"23 hours 59 minutes": 0, "24 hours 1 minute": 1} {
-		if _, err := d.pool.Exec(t.Context(), `UPDATE idempotency_keys SET created_at = now() - $2::interval WHERE key = $1`, old.Key, age); err != nil {
+		if _, err := d.Pool.Exec(t.Context(), `UPDATE idempotency_keys SET created_at = now() - $2::interval WHERE key = $1`, old.Key, age); err != nil {
 			t.Fatal(err)
 		}
-		if n, err := pgtx.Purge(t.Context(), d.pool, pgtx.KeysKept); n != want || err != nil {
+		if n, err := pgtx.Purge(t.Context(), d.Pool, pgtx.KeysKept); n != want || err != nil {
 			t.Errorf("%s: purged %d, %v, want %d", age, n, err, want)
 		}
 		if want == 1 {
 			break
 		}
-		_, _ = d.pool.Exec(t.Context(), `UPDATE idempotency_keys SET created_at = now()`)
+		_, _ = d.Pool.Exec(t.Context(), `UPDATE idempotency_keys SET created_at = now()`)
 	}
 	if reply, err := d.Do(t.Context(), fresh, raise(fresh, "a")); err != nil || !reply.Replayed {
 		t.Errorf("fresh: %+v, %v", reply, err)
 	}
-	if _, err := pgtx.Purge(t.Context(), d.pool, pgtx.KeysKept-time.Second); err == nil {
+	if _, err := pgtx.Purge(t.Context(), d.Pool, pgtx.KeysKept-time.Second); err == nil {
 		t.Error("purged what is younger than a day")
 	}
 }
@@ -251,7 +235,7 @@ func TestPurge_DeletesTheOldAndKeepsTheRest(t *testing.T) {
 func TestMigrate_ByManyAtOnceAndAgain(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t, nil)
-	if _, err := d.pool.Exec(t.Context(), `DROP TABLE idempotency_keys`); err != nil {
+	if _, err := d.Pool.Exec(t.Context(), `DROP TABLE idempotency_keys`); err != nil {
 		t.Fatal(err)
 	}
 	var wg sync.WaitGroup
@@ -263,7 +247,7 @@ func TestMigrate_ByManyAtOnceAndAgain(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if n := d.number(`SELECT count(*) FROM idempotency_keys`); n != 0 {
+	if n := d.Number(`SELECT count(*) FROM idempotency_keys`); n != 0 {
 		t.Errorf("%d keys in a new table", n)
 	}
 }

@@ -24,7 +24,7 @@ func TestRun_ProcessKilledAtAnyStepIsOneEffect(t *testing.T) {
 	for n, step := range steps {
 		req := ask()
 		victim := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^$")
-		victim.Env = append(os.Environ(), "PGTX_KILL_AT="+string(step), "PGTX_URL="+d.url, "PGTX_REQUEST="+req.Client.String()+" "+req.Key)
+		victim.Env = append(os.Environ(), "PGTX_KILL_AT="+string(step), "PGTX_URL="+d.URL, "PGTX_REQUEST="+req.Client.String()+" "+req.Key)
 		out, err := victim.CombinedOutput()
 		var exit *exec.ExitError
 		if !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {

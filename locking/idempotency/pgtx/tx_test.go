@@ -14,6 +14,8 @@ import (
 	"shop/locking"
 	"shop/locking/idempotency"
 	"shop/locking/idempotency/pgtx"
+	"shop/locking/idempotency/pgtx/pgtest"
+	"shop/locking/locktest"
 )
 
 // Behind the look at the key there are two round trips, and none for a refusal's ROLLBACK.
@@ -44,7 +46,7 @@ func TestDo_RoundTrips(t *testing.T) {
 // one that lost runs again, its body included.
 func TestRun_ASerializationFailureRunsTheWholeTransactionAgain(t *testing.T) {
 	t.Parallel()
-	d := newDatabase(t, meet(2))
+	d := newDatabase(t, failpoint(locktest.MeetAt(2, pgtx.AfterGuard)))
 	var wg sync.WaitGroup
 	for range 2 {
 		wg.Go(func() {
@@ -55,7 +57,7 @@ func TestRun_ASerializationFailureRunsTheWholeTransactionAgain(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if d.of(pgtx.Retried) == 0 {
+	if d.Of(pgtx.Retried) == 0 {
 		t.Error("nothing was retried: they did not meet")
 	}
 	d.want(2)
@@ -63,9 +65,9 @@ func TestRun_ASerializationFailureRunsTheWholeTransactionAgain(t *testing.T) {
 
 func TestRun_ADeadlockIsRetried(t *testing.T) {
 	t.Parallel()
-	d := newDatabase(t, meet(2))
-	pool := newPool(t, d.url, "lock_timeout=0")
-	db, e := d.open(pool, meet(2))
+	d := newDatabase(t, failpoint(locktest.MeetAt(2, pgtx.AfterGuard)))
+	pool := pgtest.Pool(t, d.URL, "lock_timeout=0")
+	db, e := d.open(pool, failpoint(locktest.MeetAt(2, pgtx.AfterGuard)))
 	both := func(first, second string) pgtx.Body {
 		return func(ctx context.Context, tx *pgtx.Tx) (idempotency.Reply, error) {
 			if _, err := pgtx.Select[int64](ctx, tx, `SELECT n FROM counters WHERE name = $1 FOR UPDATE`, first); err != nil {
@@ -87,10 +89,10 @@ func TestRun_ADeadlockIsRetried(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if e.of(pgtx.Retried) == 0 {
+	if e.Of(pgtx.Retried) == 0 {
 		t.Error("nothing was retried: they did not deadlock")
 	}
-	if got := d.number(`SELECT sum(n)::bigint FROM counters`); got != 2 {
+	if got := d.Number(`SELECT sum(n)::bigint FROM counters`); got != 2 {
 		t.Errorf("%d raises, want 2", got)
 	}
 }
@@ -117,8 +119,8 @@ func TestRun_GuardAndRetryAreBoundedAndEndAsBusy(t *testing.T) {
 		if _, err := d.Do(t.Context(), ask(), c.body); !errors.Is(err, locking.ErrBusy) {
 			t.Errorf("%s: %v, want ErrBusy", name, err)
 		}
-		if attempts != 20 || d.of(c.event) != 20 {
-			t.Errorf("%s: %d attempts, %d counted, want 20", name, attempts, d.of(c.event))
+		if attempts != 20 || d.Of(c.event) != 20 {
+			t.Errorf("%s: %d attempts, %d counted, want 20", name, attempts, d.Of(c.event))
 		}
 	}
 	d.want(0)
@@ -152,7 +154,7 @@ func TestCommit_AnsweredRollbackIsNoSuccess(t *testing.T) {
 	if err != nil || attempts != 2 {
 		t.Errorf("%v after %d attempts, want success after 2", err, attempts)
 	}
-	if got := d.number(`SELECT n FROM counters WHERE name = 'b'`); got != 1 {
+	if got := d.Number(`SELECT n FROM counters WHERE name = 'b'`); got != 1 {
 		t.Errorf("counter %d, want 1", got)
 	}
 }
@@ -166,7 +168,7 @@ func TestRun_WithoutAKeyStoresNothing(t *testing.T) {
 	if _, err := d.Run(t.Context(), &pgtx.Op{}, raise(ask(), "a")); err != nil {
 		t.Error(err)
 	}
-	if got := d.number(`SELECT count(*) FROM idempotency_keys`); got != 0 {
+	if got := d.Number(`SELECT count(*) FROM idempotency_keys`); got != 0 {
 		t.Errorf("%d keys were stored", got)
 	}
 }
@@ -196,7 +198,7 @@ func TestOp_DeferredBeginsWhereTheBodySays(t *testing.T) {
 	if !errors.Is(err, stays) {
 		t.Error(err)
 	}
-	if a, b := d.number(`SELECT n FROM counters WHERE name = 'a'`), d.number(`SELECT n FROM counters WHERE name = 'b'`); a != 1 || b != 0 {
+	if a, b := d.Number(`SELECT n FROM counters WHERE name = 'a'`), d.Number(`SELECT n FROM counters WHERE name = 'b'`); a != 1 || b != 0 {
 		t.Errorf("counters %d and %d, want 1 and 0", a, b)
 	}
 	_, err = d.Run(t.Context(), &pgtx.Op{Request: ask(), Deferred: true}, func(context.Context, *pgtx.Tx) (idempotency.Reply, error) {
@@ -230,7 +232,7 @@ func TestOp_DeferredBeginsAgainAfterItsOwnCommit(t *testing.T) {
 	if !errors.Is(err, stays) {
 		t.Error(err)
 	}
-	if a, b := d.number(`SELECT n FROM counters WHERE name = 'a'`), d.number(`SELECT n FROM counters WHERE name = 'b'`); a != 1 || b != 0 {
+	if a, b := d.Number(`SELECT n FROM counters WHERE name = 'a'`), d.Number(`SELECT n FROM counters WHERE name = 'b'`); a != 1 || b != 0 {
 		t.Errorf("counters %d and %d, want 1 and 0", a, b)
 	}
 }
@@ -240,7 +242,7 @@ func TestOp_DeferredBeginsAgainAfterItsOwnCommit(t *testing.T) {
 func TestTx_KeyHereLocksTheRowsBeforeTheKey(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t, nil)
-	release := d.holding(`SELECT FROM counters WHERE name = 'a' FOR UPDATE`)
+	release := d.Hold(`SELECT FROM counters WHERE name = 'a' FOR UPDATE`)
 	req := ask()
 	done := make(chan error)
 	go func() {
@@ -253,7 +255,7 @@ func TestTx_KeyHereLocksTheRowsBeforeTheKey(t *testing.T) {
 		done <- err
 	}()
 	d.blocked(1)
-	d.holding(`INSERT INTO idempotency_keys VALUES ($1, $2, $3, 0, '')`, req.Client, req.Key, req.Fingerprint[:])() // nothing to wait for
+	d.Hold(`INSERT INTO idempotency_keys VALUES ($1, $2, $3, 0, '')`, req.Client, req.Key, req.Fingerprint[:])() // nothing to wait for
 	release()
 	if err := <-done; err != nil {
 		t.Error(err)
@@ -310,7 +312,7 @@ func TestSelect_FillsStructsByPositionAndSingleValues(t *testing.T) {
 func TestNew_RefusesAPoolWithoutLimits(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t, nil)
-	for name, cfg := range map[string]pgtx.Config{"no pool": {}, "no limits": {Pool: newPool(t, d.url, "lock_timeout=")}} {
+	for name, cfg := range map[string]pgtx.Config{"no pool": {}, "no limits": {Pool: pgtest.Pool(t, d.URL, "lock_timeout=")}} {
 		if _, err := pgtx.New(cfg); err == nil {
 			t.Errorf("%s: accepted", name)
 		}
@@ -324,7 +326,7 @@ func TestPoolConfig_BoundsEveryWaitOfEveryConnection(t *testing.T) {
 		"lock_timeout": "2s", "statement_timeout": "4s", "idle_in_transaction_session_timeout": "1500ms",
 	} {
 		var got string
-		if err := d.pool.QueryRow(t.Context(), `SELECT current_setting($1)`, name).Scan(&got); err != nil || got != want {
+		if err := d.Pool.QueryRow(t.Context(), `SELECT current_setting($1)`, name).Scan(&got); err != nil || got != want {
 			t.Errorf("%s is %q, %v, want %q", name, got, err, want)
 		}
 	}

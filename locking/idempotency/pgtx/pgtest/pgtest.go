@@ -1,0 +1,138 @@
+// Package pgtest gives a test a schema of its own on the real PostgreSQL.
+package pgtest
+
+import (
+	"context"
+	"crypto/rand"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"shop/locking/idempotency/pgtx"
+)
+
+// Database is a schema of one test, and a pool of connections to it.
+type Database struct {
+	T    testing.TB
+	URL  string // with search_path
+	Pool *pgxpool.Pool
+}
+
+// New makes a schema that is dropped when the test ends.
+func New(t testing.TB) *Database {
+	t.Helper()
+	databaseURL := Schema(t)
+	return &Database{T: t, URL: databaseURL, Pool: Pool(t, databaseURL)}
+}
+
+// Schema makes the schema at SHOP_POSTGRES_URL, and returns the URL with it as search_path.
+// A missing server fails the test: nothing is skipped.
+func Schema(t testing.TB) (databaseURL string) {
+	t.Helper()
+	base := os.Getenv("SHOP_POSTGRES_URL")
+	if base == "" {
+		t.Fatal("SHOP_POSTGRES_URL is not set: run the tests with `make test`, or set it to a PostgreSQL server")
+	}
+	u, err := url.Parse(base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := pgx.Connect(t.Context(), base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	schema := "t_" + strings.ToLower(rand.Text())
+	t.Cleanup(func() { // t.Context has ended by now
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		defer conn.Close(ctx)
+		if _, err := conn.Exec(ctx, "DROP SCHEMA IF EXISTS "+schema+" CASCADE"); err != nil {
+			t.Errorf("drop schema: %v", err)
+		}
+	})
+	if _, err := conn.Exec(t.Context(), "CREATE SCHEMA "+schema); err != nil {
+		t.Fatal(err)
+	}
+	query := u.Query()
+	query.Set("search_path", schema)
+	u.RawQuery = query.Encode()
+	return u.String()
+}
+
+// Pool opens a pool with the limits of pgtx.PoolConfig, closed when the test ends.
+// Settings are run-time parameters of its sessions: "lock_timeout=100".
+func Pool(t testing.TB, databaseURL string, settings ...string) *pgxpool.Pool {
+	t.Helper()
+	cfg, err := pgtx.PoolConfig(databaseURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.MaxConns = 32
+	// A pool tries a connection that was idle for a second: one round trip more, now and then.
+	cfg.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
+	for _, setting := range settings {
+		name, value, _ := strings.Cut(setting, "=")
+		cfg.ConnConfig.RuntimeParams[name] = value
+	}
+	return Open(t, cfg)
+}
+
+// Open opens a pool as configured, closed when the test ends.
+func Open(t testing.TB, cfg *pgxpool.Config) *pgxpool.Pool {
+	t.Helper()
+	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+// Exec runs a statement.
+func (d *Database) Exec(sql string, args ...any) {
+	d.T.Helper()
+	if _, err := d.Pool.Exec(context.Background(), sql, args...); err != nil {
+		d.T.Fatal(err)
+	}
+}
+
+// Number runs a query that returns one number.
+func (d *Database) Number(sql string, args ...any) (n int64) {
+	d.T.Helper()
+	if err := d.Pool.QueryRow(context.Background(), sql, args...).Scan(&n); err != nil {
+		d.T.Fatal(err)
+	}
+	return n
+}
+
+// Hold runs a statement in a transaction of its own, which stays open until release.
+func (d *Database) Hold(sql string, args ...any) (release func()) {
+	d.T.Helper()
+	tx, err := Pool(d.T, d.URL, "idle_in_transaction_session_timeout=0").Begin(d.T.Context())
+	if err != nil {
+		d.T.Fatal(err)
+	}
+	release = sync.OnceFunc(func() { _ = tx.Rollback(context.Background()) })
+	d.T.Cleanup(release) // before the pool's, which waits for the transaction
+	if _, err := tx.Exec(d.T.Context(), sql, args...); err != nil {
+		d.T.Fatal(err)
+	}
+	return release
+}
+
+// Waiting counts the sessions at tables of this schema that wait for a lock.
+func (d *Database) Waiting() int64 {
+	d.T.Helper()
+	return d.Number(`
+		SELECT count(DISTINCT pid)
+		FROM pg_locks
+		WHERE NOT granted
+		AND pid IN (SELECT l.pid FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
+		            WHERE c.relnamespace = current_schema()::regnamespace)`)
+}
