@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"shop/inventory"
+	"shop/locking/idempotency"
 	"shop/locking/idempotency/pgtx/pgtest"
 )
 
@@ -31,30 +32,51 @@ func TestMigrate_ByManyAtOnceAndAgain(t *testing.T) {
 	}
 }
 
-func TestMigrate_MovesTheKeysToTheSharedTable(t *testing.T) {
+// The keys of a database of the first version go to the table that is shared. Where a
+// transfer has the same key, nothing is lost, and the order is not made again.
+func TestMigrate_TakesTheKeysAlongAndKeepsThoseThatCollide(t *testing.T) {
 	t.Parallel()
-	s := open(t, inventory.Config{})
-	s.stock("A", 1)
-	req := ask()
-	first, err := s.Buy(t.Context(), req, one("A"))
-	if err != nil {
-		t.Fatal(err)
+	for _, collides := range []bool{false, true} {
+		s := open(t, inventory.Config{})
+		s.stock("A", 2)
+		plain, shared := ask(), ask()
+		first, err := s.Buy(t.Context(), plain, one("A"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Buy(t.Context(), shared, one("A")); err != nil {
+			t.Fatal(err)
+		}
+		s.mustHold()
+		s.Exec(`
+			CREATE TABLE order_keys (LIKE idempotency_keys INCLUDING ALL);
+			INSERT INTO order_keys SELECT * FROM idempotency_keys;
+			DELETE FROM idempotency_keys;
+			DELETE FROM inventory_goose_version WHERE version_id = 2`)
+		if collides {
+			s.Exec(`INSERT INTO idempotency_keys VALUES ($1, $2, $3, 201, 'a transfer')`, shared.Client, shared.Key, bytes.Repeat([]byte{1}, 32))
+		}
+		if err := inventory.Migrate(t.Context(), s.URL); err != nil {
+			t.Fatal(err)
+		}
+		if again, err := s.Buy(t.Context(), plain, one("A")); err != nil || !again.Replayed || !bytes.Equal(again.Body, first.Body) {
+			t.Errorf("%+v, %v: want the stored reply", again, err)
+		}
+		if _, err := s.Buy(t.Context(), shared, one("A")); errors.Is(err, idempotency.ErrKeyReused) != collides {
+			t.Errorf("collision %v: %v", collides, err)
+		}
+		if left := s.left("A"); left != 0 {
+			t.Errorf("%d left, want 0", left)
+		}
+		if collides {
+			if n := s.Number(`SELECT count(*) FROM order_keys_collided WHERE key = $1 AND status = 0 AND body <> 'a transfer'`, shared.Key); n != 1 {
+				t.Errorf("%d records of the order, want 1", n)
+			}
+		}
+		if n := s.Number(`SELECT count(*) FROM pg_tables WHERE schemaname = current_schema() AND tablename = 'order_keys'`); n != 0 {
+			t.Error("order_keys is still there")
+		}
 	}
-	s.Exec(`
-		CREATE TABLE order_keys (LIKE idempotency_keys INCLUDING ALL);
-		INSERT INTO order_keys SELECT * FROM idempotency_keys;
-		DROP TABLE idempotency_keys;
-		DELETE FROM inventory_goose_version WHERE version_id = 2`)
-	if err := inventory.Migrate(t.Context(), s.URL); err != nil {
-		t.Fatal(err)
-	}
-	if again, err := s.Buy(t.Context(), req, one("A")); err != nil || !again.Replayed || !bytes.Equal(again.Body, first.Body) {
-		t.Errorf("%+v, %v: want the stored reply", again, err)
-	}
-	if left := s.Number(`SELECT count(*) FROM pg_tables WHERE schemaname = current_schema() AND tablename = 'order_keys'`); left != 0 {
-		t.Error("order_keys is still there")
-	}
-	s.mustHold()
 }
 
 func TestMigrate_WithoutASchemaSaysSo(t *testing.T) {
