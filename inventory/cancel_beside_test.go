@@ -8,7 +8,7 @@ import (
 	"shop/locking/locktest"
 )
 
-func TestCancel_BesideBuyersOfEveryStrategy(t *testing.T) {
+func TestCancel_WhileEachStrategyBuysKeepsTheInvariants(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range safe() {
 		t.Run(strategy, func(t *testing.T) {

@@ -150,7 +150,7 @@ func replicaOf(t *testing.T, host, port string) func(*locktest.Server) {
 
 // Without the lock in front, buyers of one row queue inside PostgreSQL: half of
 // the connections at most, whatever the reason, so that all else goes on.
-func TestRedisRow_WithoutTheLockAFewGoOnAndTheRestComeAgain(t *testing.T) {
+func TestRedisRow_WithoutTheLockAFewBuyAtOnceAndTheRestAreBusy(t *testing.T) {
 	t.Parallel()
 	const buyers, most = 12, 2
 	type bystander struct{}

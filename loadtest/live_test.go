@@ -80,7 +80,7 @@ func TestReplay_ADecidedKeyThatGetsAnotherAnswerInTheEndIsNoticed(t *testing.T) 
 	}
 }
 
-func TestReplay_TryLaterIsNoAnswerToADecidedKey(t *testing.T) {
+func TestReplay_BusyIsNoReplyToADecidedKey(t *testing.T) {
 	var asked atomic.Int32
 	run := decidedRun(t, func() string {
 		if asked.Add(1) == 1 {

@@ -58,7 +58,7 @@ func TestRetrier_GivesUpWithItsContextAndLeavesTheKeyUndecided(t *testing.T) {
 }
 
 // What p50 and p99 are of is said where they are printed.
-func TestRetrier_WhatItSendsIsInNoLatency(t *testing.T) {
+func TestRetrier_ItsRequestsCountInNoLatency(t *testing.T) {
 	var n atomic.Int64
 	r := newTestRun(t, 2, func(w http.ResponseWriter, _ *http.Request) {
 		if n.Add(1) == 1 {

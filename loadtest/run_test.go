@@ -13,7 +13,7 @@ import (
 	"shop/loadtest/internal/testbed"
 )
 
-func TestRun_WhatFollowsIsRecordedAndRetriedUntilItIsDecided(t *testing.T) {
+func TestRun_FollowUpsAreRecordedAndRetriedUntilTheyAreDecided(t *testing.T) {
 	var mu sync.Mutex
 	asked := map[string]int{}
 	bases := testbed.Serve(t, 2, func(w http.ResponseWriter, req *http.Request) {

@@ -119,7 +119,7 @@ func (f *foreign) target(t *testing.T, sql string) *Target {
 	}
 }
 
-func TestTarget_IsJudgedByItsOwnersSQLOverWhatClientsWereTold(t *testing.T) {
+func TestTarget_IsJudgedByItsOwnersSQLOverTheRepliesOfClients(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		honest  bool

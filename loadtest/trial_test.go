@@ -7,7 +7,7 @@ import (
 	"shop/loadtest/fault"
 )
 
-func TestApart_TheShelfMaySayNeitherMoreNorLessThanTheOrders(t *testing.T) {
+func TestApart_TheStockMayBeNeitherMoreNorLessThanTheOrdersLeave(t *testing.T) {
 	for _, c := range []struct {
 		level Level
 		found int
@@ -22,7 +22,7 @@ func TestApart_TheShelfMaySayNeitherMoreNorLessThanTheOrders(t *testing.T) {
 	}
 }
 
-func TestTrial_EachSignOfLifeThatIsMissingBreaksLiveness(t *testing.T) {
+func TestTrial_EachSuccessThatIsMissingBreaksLiveness(t *testing.T) {
 	h := NewHistory()
 	r := &Trial{
 		Scenario: Scenario{Flow: &Flow{}}, proof: &Proof{}, Run: &Run{History: h}, silent: []string{"a silent key"},

@@ -35,7 +35,7 @@ func TestOpenAccount_OnceAndWithinBounds(t *testing.T) {
 	}
 }
 
-func TestAccount_ShowsItsOwnerWhatIsThereAndWhy(t *testing.T) {
+func TestAccount_ShowsItsOwnerBalanceHeldAndEntries(t *testing.T) {
 	t.Parallel()
 	b := open(t, transfer.Config{Strategy: "etcd-fenced"})
 	p := b.pair(100, 0)

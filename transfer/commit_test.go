@@ -127,7 +127,7 @@ func TestCommit_WithoutAnswerIsDecidedByTheSameKey(t *testing.T) {
 
 // The whole write of etcd-fence-only is one message. One that arrives when the
 // second attempt is done has the same fence, which passes, and the same key.
-func TestCommit_ThatArrivesBehindItsSecondAttemptIsRefusedByTheKey(t *testing.T) {
+func TestCommit_ThatArrivesAfterItsSecondAttemptIsRefusedByTheKey(t *testing.T) {
 	t.Parallel()
 	ready, refused := make(chan struct{}), make(chan struct{})
 	arrive := sync.OnceFunc(func() { close(ready) })

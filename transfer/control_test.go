@@ -70,7 +70,7 @@ func (b *bank) late(t *testing.T, step transfer.Step, nth int32, first, second t
 
 // The holder is late between its read, which was guarded, and its write. The
 // strategies differ in the predicate of that write, and in nothing else.
-func TestEtcdUnfenced_ALateHolderPutsBackWhatTheNextOneMovedAndOnePredicateRefusesIt(t *testing.T) {
+func TestEtcdUnfenced_ALateHolderOverwritesTheNextOneUnlessItsWriteComparesFences(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range []string{"etcd-unfenced", "etcd-fence-only"} {
 		t.Run(strategy, func(t *testing.T) {
@@ -92,7 +92,7 @@ func TestEtcdUnfenced_ALateHolderPutsBackWhatTheNextOneMovedAndOnePredicateRefus
 
 // The article's lock is per transfer: two transfers of one account are both let
 // in, and the payee is written with what one of them had read. Neither is late.
-func TestLeaseIDFence_LosesWhatThePayeeGotMeanwhile(t *testing.T) {
+func TestLeaseIDFence_LosesAConcurrentCreditOfThePayee(t *testing.T) {
 	t.Parallel()
 	b := open(t, transfer.Config{Strategy: "lease-id-fence", Failpoint: locktest.MeetAt(2, transfer.AfterGuard)})
 	alice, bob := uuid.New(), uuid.New()
@@ -106,7 +106,7 @@ func TestLeaseIDFence_LosesWhatThePayeeGotMeanwhile(t *testing.T) {
 
 // Three members, a replica on each: the ids of one member's leases are always
 // below another's. No holder is late here, and nothing else writes.
-func TestLeaseIDFence_RefusesRightfulHolders(t *testing.T) {
+func TestLeaseIDFence_RefusesHoldersThatAreNotLate(t *testing.T) {
 	t.Parallel()
 	members := locktest.StartEtcd(t, 3)
 	b := open(t, transfer.Config{Strategy: "lease-id-fence"})

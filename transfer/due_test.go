@@ -26,7 +26,7 @@ func (b *bank) expiredHolds(p pair, n int) {
 
 // However many holds the missing money is in, it is free. Where all of it together
 // would not do, the refusal gives back nothing, and costs nothing.
-func TestHold_ExpiredMoneyIsThereHoweverManyHoldsItIsIn(t *testing.T) {
+func TestHold_ExpiredMoneyIsAvailableHoweverManyHoldsHadIt(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range []string{"row", "etcd-fenced"} {
 		t.Run(strategy, func(t *testing.T) {

@@ -21,7 +21,7 @@ func (b *bank) wiped(t *testing.T, now string) *transfer.Service {
 	return svc
 }
 
-func TestEpoch_AWipedEtcdIsRefusedUntilAnOperatorSaysSo(t *testing.T) {
+func TestEpoch_AWipedEtcdIsRefusedUntilAnOperatorBeginsANewEpoch(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range []string{"etcd-fenced", "etcd-fence-only"} {
 		t.Run(strategy, func(t *testing.T) {
@@ -77,7 +77,7 @@ func TestEpoch_AnUnchangedNameWithOldNumbersStaysStale(t *testing.T) {
 	b.mustHave(p.a, 99, 0)
 }
 
-func TestEpoch_TouchesOnlyTheEpochThatWas(t *testing.T) {
+func TestEpoch_ANewOneChangesOnlyAccountsOfTheOldOne(t *testing.T) {
 	t.Parallel()
 	b := open(t, transfer.Config{Strategy: "etcd-fenced"})
 	p := b.pair(100, 0)

@@ -67,7 +67,7 @@ func TestFence_OneSharedAccountIsEnough(t *testing.T) {
 // A guard at the write alone is not enough. The guard at the read stops a holder
 // that was late before it: it must not write what this one has not seen. Without it
 // the late one passes, since the newer fence is nowhere to be seen yet.
-func TestFence_AtTheReadToo(t *testing.T) {
+func TestFence_IsComparedAtTheReadToo(t *testing.T) {
 	t.Parallel()
 	b := open(t, transfer.Config{Strategy: "etcd-fence-only"})
 	p := b.pair(100, 50)
@@ -88,7 +88,7 @@ func TestFence_AtTheReadToo(t *testing.T) {
 
 // Paused behind the guard, the rows are locked: a holder with a newer fence waits
 // at the row, and both transfers are right: B2.
-func TestFence_BehindTheGuardTheRowLockKeepsTheNextOneWaiting(t *testing.T) {
+func TestFence_AfterTheGuardTheNextHolderWaitsForTheRowLock(t *testing.T) {
 	t.Parallel()
 	b := open(t, transfer.Config{Strategy: "etcd-fenced"})
 	p := b.pair(100, 50)
@@ -107,7 +107,7 @@ func TestFence_BehindTheGuardTheRowLockKeepsTheNextOneWaiting(t *testing.T) {
 
 // Stopped behind the guard for longer than a transaction may be idle: PostgreSQL
 // takes the rows away, and the COMMIT of the stopped one fails. It runs again.
-func TestFence_AStoppedHolderHoldsNoOtherUp(t *testing.T) {
+func TestFence_AStoppedHolderDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	b := open(t, transfer.Config{Strategy: "etcd-fenced"})
 	p := b.pair(100, 50)
@@ -130,7 +130,7 @@ func TestFence_AStoppedHolderHoldsNoOtherUp(t *testing.T) {
 // A writer that comes between the read and the write of etcd-fence-only is noticed
 // by its fence, under etcd-fenced too. A writer without one is not noticed: the
 // limit of a fence.
-func TestFence_OnlyNoticesTheWritersThatBringAFence(t *testing.T) {
+func TestFence_RefusesOnlyWritersThatSendAFence(t *testing.T) {
 	t.Parallel()
 	for _, between := range []string{"etcd-fenced", "row"} {
 		t.Run(between, func(t *testing.T) {

@@ -197,7 +197,7 @@ func TestHold_ThatThePayeeCannotTakeIsRefusedAndStaysReserved(t *testing.T) {
 // A payer who is short gets the expired money first, and is then refused only if
 // it does not suffice. Other accounts' rows are not locked with it: each
 // hold is given back under its own two.
-func TestHold_ExpiredMoneyIsThereForTheNextRequest(t *testing.T) {
+func TestHold_ExpiredMoneyIsAvailableToTheNextRequest(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range safe() {
 		t.Run(strategy, func(t *testing.T) {
@@ -219,7 +219,7 @@ func TestHold_ExpiredMoneyIsThereForTheNextRequest(t *testing.T) {
 	}
 }
 
-func TestSweep_GivesBackWhatIsDueAndNothingElse(t *testing.T) {
+func TestSweep_ExpiresTheHoldsThatAreDueAndNoOthers(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range safe() {
 		t.Run(strategy, func(t *testing.T) {

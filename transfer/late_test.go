@@ -19,7 +19,7 @@ import (
 // Kleppmann's packet: sent in time, delivered long after, when its sender has
 // gone: B3. etcd-unfenced and etcd-fence-only send their whole write in it, COMMIT
 // included, and differ in one predicate; etcd-fenced sends its guard.
-func TestFence_APacketThatArrivesLate(t *testing.T) {
+func TestFence_RefusesAPacketThatArrivesLate(t *testing.T) {
 	t.Parallel()
 	for strategy, c := range map[string]struct {
 		balance int64

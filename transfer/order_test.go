@@ -57,7 +57,7 @@ func TestTransfer_LocksTheLowerRowFirst(t *testing.T) {
 
 // A write outside of the transaction of its read locks its rows in the message of
 // the key, and before the key.
-func TestOutside_LocksTheRowsBeforeTheKey(t *testing.T) {
+func TestEtcdUnfenced_LocksTheRowsBeforeTheKey(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range []string{"etcd-unfenced", "etcd-fence-only"} {
 		b := open(t, transfer.Config{Strategy: strategy})

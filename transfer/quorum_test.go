@@ -24,7 +24,7 @@ func (b *bank) mustBeUnavailable(svc *transfer.Service, p pair) (waited time.Dur
 
 // Silent (paused: no quorum looks like this) or gone: no new transfer begins, the
 // one that holds its locks finishes, and service returns by itself.
-func TestEtcd_WithoutItNoMoneyMovesAndThoseUnderWayFinish(t *testing.T) {
+func TestEtcd_WithoutItNewTransfersAreBusyAndThoseUnderWayFinish(t *testing.T) {
 	t.Parallel()
 	for name, f := range map[string]struct {
 		end, back func(*locktest.Server)

@@ -43,7 +43,7 @@ func (i *inside) failpoint(_ context.Context, step transfer.Step, _ string) {
 // Transfers that share one account, payer or payee, higher or lower, share a lock:
 // none is let in beside another, so that without a fault the fence refuses none. A
 // lock on one of both accounts, or on the transfer, would leave that to the fence.
-func TestLock_IsOnBothAccountsAndRightfulHoldersAreNeverRefused(t *testing.T) {
+func TestLock_IsOnBothAccountsAndHoldersThatAreNotLateAreNeverRefused(t *testing.T) {
 	t.Parallel()
 	const transfers = 24
 	for _, strategy := range []string{"etcd-fenced", "etcd-fence-only"} {

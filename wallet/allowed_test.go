@@ -50,8 +50,8 @@ func TestRequest_ThatIsNotAllowedIsRefusedAndNotStored(t *testing.T) {
 			if n := c.operations(); n != 0 {
 				t.Errorf("%d operations are stored", n)
 			}
-			if asked, _ := c.outside.calls(); asked != 0 && strategy != "inc" && strategy != "lock-late" {
-				t.Errorf("the outside was asked %d times", asked)
+			if asked, _ := c.bonus.calls(); asked != 0 && strategy != "inc" && strategy != "lock-late" {
+				t.Errorf("the bonus service was asked %d times", asked)
 			}
 			c.mustHave(p.a, 100)
 			c.mustHave(p.b, 100)

@@ -15,20 +15,20 @@ import (
 )
 
 // BenchmarkCredit credits one hot wallet with 1, 8 and 32 clients at once,
-// closed loop; lockid also without its line. Read lost/op, asked/op and tries/op:
+// closed loop; lockid also without its queue. Read lost/op, asked/op and tries/op:
 // the rates move with the machine.
 func BenchmarkCredit(b *testing.B) {
-	const noLine = "lockid-no-line"
+	const noQueue = "lockid-no-queue"
 	for _, clients := range []int{1, 8, 32} {
-		for _, strategy := range append(all(), noLine) {
+		for _, strategy := range append(all(), noQueue) {
 			b.Run(fmt.Sprintf("%d/%s", clients, strategy), func(b *testing.B) {
 				cfg := wallet.Config{Strategy: strategy}
-				if strategy == noLine {
-					cfg = wallet.Config{Line: -1}
+				if strategy == noQueue {
+					cfg = wallet.Config{QueueMax: -1}
 				}
 				c := open(b, cfg)
 				waits := c.hammer(clients, b.N)
-				asked, _ := c.outside.calls()
+				asked, _ := c.bonus.calls()
 				b.ReportMetric(float64(b.N)/waits.elapsed.Seconds(), "credits/s")
 				b.ReportMetric(waits.p99().Seconds()*1000, "p99-ms")
 				b.ReportMetric(1-float64(waits.kept)/float64(b.N), "lost/op")
@@ -46,11 +46,11 @@ func BenchmarkCredit(b *testing.B) {
 // A comparison would say nothing then.
 func once() bool { return flag.Lookup("test.benchtime").Value.String() == "1x" }
 
-// BenchmarkLine is lockid with the line of this process against lockid without
+// BenchmarkQueue is lockid with the queue of this process against lockid without
 // it, 32 clients at one wallet: ten pairs, one after the other, so that what the
 // machine does meanwhile happens to both. It reports the medians of the ten
 // ratios, and fails unless the wait at p99 is a tenth at most and the throughput twice as high at least.
-func BenchmarkLine(b *testing.B) {
+func BenchmarkQueue(b *testing.B) {
 	clients, credits, pairs := 32, 400, 10
 	if once() {
 		credits, pairs = 32, 1
@@ -58,17 +58,17 @@ func BenchmarkLine(b *testing.B) {
 	for b.Loop() {
 		var rates, p99s []float64
 		for range pairs {
-			plain := open(b, wallet.Config{Line: -1}).hammer(clients, credits)
+			plain := open(b, wallet.Config{QueueMax: -1}).hammer(clients, credits)
 			lined := open(b, wallet.Config{}).hammer(clients, credits)
 			rates = append(rates, plain.elapsed.Seconds()/lined.elapsed.Seconds())
 			p99s = append(p99s, lined.p99().Seconds()/plain.p99().Seconds())
-			b.Logf("plain %4.0f/s p99 %v, in line %4.0f/s p99 %v", float64(credits)/plain.elapsed.Seconds(), plain.p99().Round(time.Millisecond), float64(credits)/lined.elapsed.Seconds(), lined.p99().Round(time.Millisecond))
+			b.Logf("plain %4.0f/s p99 %v, queued %4.0f/s p99 %v", float64(credits)/plain.elapsed.Seconds(), plain.p99().Round(time.Millisecond), float64(credits)/lined.elapsed.Seconds(), lined.p99().Round(time.Millisecond))
 		}
 		rate, p99 := median(rates), median(p99s)
 		b.ReportMetric(rate, "x-throughput")
 		b.ReportMetric(p99, "x-p99")
 		if (rate < 2 || p99 > 0.1) && !once() {
-			b.Errorf("%.2f of the throughput and %.3f of the p99 without a line, want 2 at least and 0.1 at most; the ten: %.2f and %.3f", rate, p99, rates, p99s)
+			b.Errorf("%.2f of the throughput and %.3f of the p99 without a queue, want 2 at least and 0.1 at most; the ten: %.2f and %.3f", rate, p99, rates, p99s)
 		}
 	}
 }
@@ -91,7 +91,7 @@ func (w waits) p99() time.Duration {
 }
 
 // hammer lets clients credit one wallet until credits are done.
-func (c *till) hammer(clients, credits int) waits {
+func (c *fixture) hammer(clients, credits int) waits {
 	c.t.Helper()
 	const amount = 10
 	owner := uuid.New()
@@ -119,6 +119,6 @@ func (c *till) hammer(clients, credits int) waits {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	w.kept = found.Balance / (amount + amount/10) // the outside gives a tenth
+	w.kept = found.Balance / (amount + amount/10) // the bonus service gives a tenth
 	return w
 }

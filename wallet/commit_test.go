@@ -21,7 +21,7 @@ import (
 // The tests of this file are not parallel: a server has one failCommand.
 
 // replica is a Service on a client of its own, whose name the server knows.
-func (c *till) replica(cfg wallet.Config, watch ...*event.CommandMonitor) (svc *wallet.Service, e *events, name string) {
+func (c *fixture) replica(cfg wallet.Config, watch ...*event.CommandMonitor) (svc *wallet.Service, e *events, name string) {
 	c.t.Helper()
 	name = "wallet-" + uuid.NewString()
 	o, err := wallet.ClientOptions(c.url)
@@ -36,13 +36,13 @@ func (c *till) replica(cfg wallet.Config, watch ...*event.CommandMonitor) (svc *
 		c.t.Fatal(err)
 	}
 	c.t.Cleanup(func() { _ = client.Disconnect(context.Background()) })
-	cfg.Database, cfg.Bonus = client.Database(c.db.Name()), c.outside.ask
+	cfg.Database, cfg.Bonus = client.Database(c.db.Name()), c.bonus.ask
 	svc, e = c.another(cfg)
 	return svc, e, name
 }
 
 // failCommand lets the server fail what a client sends. Off when the test ends.
-func (c *till) failCommand(client string, mode any, command string, how ...bson.E) (off func()) {
+func (c *fixture) failCommand(client string, mode any, command string, how ...bson.E) (off func()) {
 	c.t.Helper()
 	data := append(bson.D{{Key: "failCommands", Value: bson.A{command}}, {Key: "appName", Value: client}}, how...)
 	c.admin(bson.D{
@@ -57,7 +57,7 @@ func (c *till) failCommand(client string, mode any, command string, how ...bson.
 	return off
 }
 
-func (c *till) admin(command bson.D) {
+func (c *fixture) admin(command bson.D) {
 	c.t.Helper()
 	if err := c.db.Client().Database("admin").RunCommand(c.patient(), command).Err(); err != nil {
 		c.t.Fatal(err)
@@ -137,7 +137,7 @@ func TestCommit_UnknownIsCountedAndResolved(t *testing.T) {
 
 // A majority that does not answer for what the primary has committed: the turn was
 // given on. The requests wait for it again, or all of them would meet at the wallet.
-func TestCommit_UnknownBehindTheTurnWaitsForItAgain(t *testing.T) {
+func TestCommit_UnknownAfterLeavingTheQueueQueuesAgain(t *testing.T) {
 	c := open(t, wallet.Config{})
 	p := c.pair(100, 0)
 	const requests = 16

@@ -1,5 +1,5 @@
 // Package wallet keeps money in MongoDB, on several servers, and asks an outside
-// service for a bonus on the way: no update is lost, and the outside is asked
+// service for a bonus on the way: no update is lost, and the bonus service is asked
 // once, whatever collides, dies or is late meanwhile.
 //
 // # The question
@@ -9,7 +9,7 @@
 // transaction, one of them writes over the other: the update is lost. With one,
 // MongoDB lets the second one do all its work, and refuses its write at the end
 // (WriteConflict). WithTransaction then runs the whole callback again. The balance
-// is right, and the outside has been asked twice. May it be?
+// is right, and the bonus service has been asked twice. May it be?
 //
 // What if the conflict came first? A statement that writes to the wallet is a
 // lock: the second transaction is refused there, before it has read or asked
@@ -32,33 +32,33 @@
 //	M3      no operation twice
 //	M4      all members of the replica set agree, and nothing that was acknowledged is rolled back
 //	M5      one key of one client, while it is kept = at most one effect, and one answer, byte for byte
-//	W-SIDE  without faults and while no request comes to its time limit no request asks the outside twice,
+//	W-SIDE  without faults and while no request comes to its time limit no request asks the bonus service twice,
 //	        and under lockid no operation is asked for twice;
-//	        under every fault the outside applies an operation once, and what it gave is in a balance only if it was committed
+//	        under every fault the bonus service applies an operation once, and what it gave is in a balance only if it was committed
 //
 // "Once" is for collisions. A server that dies behind the call is followed by
-// another that asks again. No lock helps there. So the outside gets the
+// another that asks again. No lock helps there. So the bonus service gets the
 // operation's id, which is made of client and key and the same in every attempt,
-// and must apply it once. Ask names the operation, the request and the attempt.
+// and must apply it once. BonusRequest names the operation, the request and the attempt.
 //
 // # An operation
 //
 //	c1   check: amount, key                                 ErrInvalid, before anything is read
 //	     read the wallets, which a majority has             ErrNotFound, ErrForbidden, ErrInvalid (currency), before anything is locked
-//	     wait for the turn at each wallet, in id order      ErrBusy when the line, or the client's share of it, is full
+//	     wait for the turn at each wallet, in id order      ErrBusy when the queue, or the client's share of it, is full
 //	     ┌─────────────────────────────────── the callback, 1 to attemptsMax times
 //	c2   │ (the transaction begins with its first statement)
 //	c3   │ ForUpdate(lower id)    lock and read ──WriteConflict──► abort, a short pause, again
 //	c4   │ ForUpdate(higher id)
 //	     │ find the operation ──found──► replay, or idempotency.ErrKeyReused
 //	     │ decide ──► ErrInvalid (it cannot hold that) · refused: insert the operation with the refusal
-//	     │ ask the outside (credits)                        the only effect that is not in the transaction
+//	     │ ask the bonus service (credits)                  the only effect that is not in the transaction
 //	c5   │ update each wallet, insert its entries, insert the operation with the answer
 //	     └────────────────────────────────────────────
 //	c6   commit at the primary, which gives the wallets free
 //	     │ ──TransientTransactionError──► the callback again
 //	     │ ──anything else──► unknown: again, with the same key
-//	     take one of majorityMax places, leave the lines
+//	     take one of majorityMax places, leave the queues
 //	     commit again, until a majority has it
 //	     │ ──it is gone──► unknown: wait for the turn again, with the same key
 //	     │ ──no time is left──► ErrOutcomeUnknown; what may be open of it at the server is ended
@@ -79,7 +79,7 @@
 // If it reads no operation then, there is none, and there will be none.
 //
 // Each refusal is sent after what it was read from is majority-committed. Owner, currency and
-// existence of a wallet never change, and are read with majority before the line.
+// existence of a wallet never change, and are read with majority before the queue.
 // idempotency.ErrKeyReused and the decisions about the balance are commits with majority of the
 // transaction that read it, though they store nothing.
 //
@@ -116,11 +116,11 @@
 //
 // # How much one wallet, or one client, may take
 //
-//	LineMax        requests wait for a wallet in one process; a quarter of them at most of one client
+//	QueueMax       requests wait for a wallet in one process; a quarter of them at most of one client
 //	majorityMax    requests wait for a majority without their turn, in all; the next one waits with its turn.
 //	               The connections above that (poolMax) are for reads and short statements
-//	before both    requests for a wallet of another client are refused: they wait in no line and lock nothing.
-//	               In the line of its payee a payment takes a place of its client's share
+//	before both    requests for a wallet of another client are refused: they wait in no queue and lock nothing.
+//	               In the queue of its payee a payment takes a place of its client's share
 //
 // # What may happen, and what then
 //
@@ -135,7 +135,7 @@
 //	C8   an old primary answers reads          nothing is stored on the word of a read outside of the transaction
 //	C9   rollback after a fail-over            majority is set here, not left to the connection string
 //	C10  one key, twice at once                WriteConflict or DuplicateKey: returned, run again, replayed
-//	C11  the callback runs several times       results leave by return value; the outside hears one operation
+//	C11  the callback runs several times       results leave by return value; the bonus service hears one operation
 //	C12  the lock changes nothing              it would lock nothing: the id is new in each attempt (see constant-lock)
 //	C13  A→B and B→A                           one order; backoff with jitter; bounded
 //	C14  the majority is gone                  no commit is acknowledged: ErrBusy before it, ErrOutcomeUnknown in it
@@ -151,7 +151,7 @@
 //	ErrInvalid, ErrNotFound,   not stored; it happens again if nothing changes
 //	ErrForbidden
 //	idempotency.ErrKeyReused               not stored; the key belongs to another request
-//	ErrBusy                    this attempt did nothing (but may have asked the outside); the key is still open
+//	ErrBusy                    this attempt did nothing (but may have asked the bonus service); the key is still open
 //	ErrOutcomeUnknown          a commit was sent and could not be decided in time: unknown
 //	ctx's error                this attempt did nothing; another with the same key may have
 //

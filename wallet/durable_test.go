@@ -23,7 +23,7 @@ import (
 // The turn passes to the next request when the primary has committed. That request
 // may read what will be rolled back, but its reply waits for a majority. Here the
 // primary dies with both: neither has a reply, both run again, both happen once.
-func TestKey_OfAnotherRequestIsRefusedOnlyAfterAMajorityHasThat(t *testing.T) {
+func TestKey_OfAnotherRequestIsRefusedOnlyAfterAMajorityHasThatRequest(t *testing.T) {
 	s := newSet(t)
 	c := openAt(t, s.url, wallet.Config{})
 	p := c.pair(100, 0)
@@ -100,7 +100,7 @@ func TestCommit_NoQueuedRequestIsAnsweredByThePrimaryAlone(t *testing.T) {
 
 // failBehindTheTurn is a replica whose first commit passes. The next ones, which wait
 // for the majority, fail.
-func (c *till) failBehindTheTurn(mode any, fault bson.D) (svc *wallet.Service, e *events) {
+func (c *fixture) failBehindTheTurn(mode any, fault bson.D) (svc *wallet.Service, e *events) {
 	var (
 		client string
 		first  sync.Once
@@ -114,7 +114,7 @@ func (c *till) failBehindTheTurn(mode any, fault bson.D) (svc *wallet.Service, e
 }
 
 // What the primary has may be rolled back, so no reply is sent because of it.
-func TestCommit_BehindTheTurnIsSentUntilItIsAnswered(t *testing.T) {
+func TestCommit_AfterLeavingTheQueueIsSentUntilItIsAnswered(t *testing.T) {
 	c := open(t, wallet.Config{})
 	for name, fault := range commitFaults {
 		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
@@ -131,7 +131,7 @@ func TestCommit_BehindTheTurnIsSentUntilItIsAnswered(t *testing.T) {
 	}
 }
 
-func TestCommit_BehindTheTurnThatIsNeverAnsweredIsUnknown(t *testing.T) {
+func TestCommit_AfterLeavingTheQueueWithoutAnAnswerIsUnknown(t *testing.T) {
 	c := open(t, wallet.Config{})
 	p := c.pair(100, 0)
 	svc, events := c.failBehindTheTurn(always, commitFaults["time expired"])
@@ -147,10 +147,10 @@ func TestCommit_BehindTheTurnThatIsNeverAnsweredIsUnknown(t *testing.T) {
 	c.mustHold()
 }
 
-// Whatever the turn in the line ends with, the client is answered by a majority.
-func TestCommit_TheLastIsWithMajority(t *testing.T) {
+// However a request leaves the queue, the client is answered by a majority.
+func TestCommit_TheLastOneIsWithMajority(t *testing.T) {
 	t.Parallel()
-	for name, cfg := range map[string]wallet.Config{"in line": {}, "no line": {Line: -1}, "inc": {Strategy: "inc"}, "txn": {Strategy: "txn"}} {
+	for name, cfg := range map[string]wallet.Config{"queue": {}, "no queue": {QueueMax: -1}, "inc": {Strategy: "inc"}, "txn": {Strategy: "txn"}} {
 		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
 			t.Parallel()
 			c := open(t, wallet.Config{})
@@ -161,7 +161,7 @@ func TestCommit_TheLastIsWithMajority(t *testing.T) {
 				t.Errorf("%s, %v", reply.Body, err)
 			}
 			levels := w.concerns()
-			if last := levels[len(levels)-1]; last != `"majority"` || ((name == "no line" || name == "txn") && slices.Contains(levels, `{"$numberInt":"1"}`)) {
+			if last := levels[len(levels)-1]; last != `"majority"` || ((name == "no queue" || name == "txn") && slices.Contains(levels, `{"$numberInt":"1"}`)) {
 				t.Errorf("commits with write concern %q", levels)
 			}
 		})
@@ -187,7 +187,7 @@ func TestCommit_SlowMajorityOfOneWalletLeavesConnectionsToOthers(t *testing.T) {
 	}}))
 	s.must(err)
 	t.Cleanup(func() { _ = client.Disconnect(context.Background()) })
-	svc, _ := c.another(wallet.Config{Database: client.Database(c.db.Name()), Bonus: c.outside.ask, Line: 1024})
+	svc, _ := c.another(wallet.Config{Database: client.Database(c.db.Name()), Bonus: c.bonus.ask, QueueMax: 1024})
 	primary, others := s.roles()
 	s.replicate(others, "off")
 	const requests = 130

@@ -52,7 +52,7 @@ func cancelled(cancel context.CancelFunc) wallet.Config {
 func bonus(badly func() error) func(context.CancelFunc) wallet.Config {
 	return func(context.CancelFunc) wallet.Config {
 		var once sync.Once
-		return wallet.Config{Bonus: func(context.Context, wallet.Ask) (_ int64, err error) {
+		return wallet.Config{Bonus: func(context.Context, wallet.BonusRequest) (_ int64, err error) {
 			once.Do(func() { err = badly() })
 			return 0, err
 		}}
@@ -60,13 +60,13 @@ func bonus(badly func() error) func(context.CancelFunc) wallet.Config {
 }
 
 // A session that is not ended keeps its transaction, and so the wallet, until the
-// server ends it. A turn that is not given on keeps the wallet while the process lives.
-func TestRequest_LeavesNoSessionAndNoTurnBehindHoweverItEnds(t *testing.T) {
+// server ends it. A ticket that is not given back keeps the wallet while the process lives.
+func TestRequest_LeavesNoSessionAndNoTicketBehindHoweverItEnds(t *testing.T) {
 	t.Parallel()
 	for name, ending := range endings {
 		for _, strategy := range safe() {
-			for _, line := range []int{0, -1} {
-				t.Run(fmt.Sprintf("%s/%s/line %d", name, strategy, line), func(t *testing.T) {
+			for _, queueMax := range []int{0, -1} {
+				t.Run(fmt.Sprintf("%s/%s/queue %d", name, strategy, queueMax), func(t *testing.T) {
 					t.Parallel()
 					c := open(t, wallet.Config{})
 					p := c.pair(100, 0)
@@ -77,7 +77,7 @@ func TestRequest_LeavesNoSessionAndNoTurnBehindHoweverItEnds(t *testing.T) {
 						cfg = ending.cfg(cancel)
 					}
 					client := connect(t, c.url)
-					cfg.Database, cfg.Strategy, cfg.Line = client.Database(c.db.Name()), strategy, line
+					cfg.Database, cfg.Strategy, cfg.QueueMax = client.Database(c.db.Name()), strategy, queueMax
 					svc, _ := c.another(cfg)
 					func() {
 						defer func() {
@@ -98,9 +98,9 @@ func TestRequest_LeavesNoSessionAndNoTurnBehindHoweverItEnds(t *testing.T) {
 }
 
 // Within one process no operation meets another one of the same wallet: the next in
-// line begins when the primary has committed, and not before. Each commit is kept
+// the queue begins when the primary has committed, and not before. Each commit is kept
 // waiting, so that a successor that began before it would be refused at the lock.
-func TestLine_TheTurnIsGivenOnBehindTheCommit(t *testing.T) {
+func TestQueue_TheNextRequestBeginsAfterTheCommitAtThePrimary(t *testing.T) {
 	for _, strategy := range safe() {
 		t.Run(strategy, func(t *testing.T) {
 			c := open(t, wallet.Config{})
@@ -166,7 +166,7 @@ func TestStatement_IsBoundedByTheClientAndNotByTheRequest(t *testing.T) {
 
 // What is read outside of a transaction, and what is written there, a majority has;
 // what is in one sees one moment. A connection string could say otherwise.
-func TestWire_NothingIsReadOrWrittenLessSurelyThanByAMajority(t *testing.T) {
+func TestCommands_ReadAndWriteWithMajorityOrSnapshot(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range all() {
 		t.Run(strategy, func(t *testing.T) {

@@ -34,7 +34,7 @@ var kinds = map[string]struct {
 
 // atEveryStep tries each kind of operation with each strategy that has a
 // transaction, once for each step.
-func atEveryStep(t *testing.T, try func(c *till, kind string, step wallet.Step, p pair)) {
+func atEveryStep(t *testing.T, try func(c *fixture, kind string, step wallet.Step, p pair)) {
 	for kind, k := range kinds {
 		for _, strategy := range all() {
 			if strategy == "naive" {
@@ -60,7 +60,7 @@ func atEveryStep(t *testing.T, try func(c *till, kind string, step wallet.Step, 
 
 func TestRequest_CancelledAtAnyStepIsAllOrNothing(t *testing.T) {
 	t.Parallel()
-	atEveryStep(t, func(c *till, kind string, step wallet.Step, p pair) {
+	atEveryStep(t, func(c *fixture, kind string, step wallet.Step, p pair) {
 		gone := errors.New("the client has gone")
 		ctx, cancel := context.WithCancelCause(c.t.Context())
 		defer cancel(nil)
@@ -87,7 +87,7 @@ func TestRequest_CancelledAtAnyStepIsAllOrNothing(t *testing.T) {
 // stopped for so long), or it was killed. What follows is NoSuchTransaction.
 func TestTransaction_EndedByTheServerIsRunAgain(t *testing.T) {
 	t.Parallel()
-	atEveryStep(t, func(c *till, kind string, step wallet.Step, p pair) {
+	atEveryStep(t, func(c *fixture, kind string, step wallet.Step, p pair) {
 		cfg := c.cfg
 		ended := false
 		cfg.Failpoint = locktest.OnceAt(step, func(ctx context.Context) {
@@ -105,7 +105,7 @@ func TestTransaction_EndedByTheServerIsRunAgain(t *testing.T) {
 		if step == wallet.AfterGuard && events.Of(wallet.Expired) != events.Of(wallet.Transient) {
 			c.t.Errorf("%v, want each of them expired", events)
 		}
-		if asked, operations := c.outside.calls(); asked > 0 && asked == operations && step == wallet.BeforeCommit && c.cfg.Strategy != "inc" {
+		if asked, operations := c.bonus.calls(); asked > 0 && asked == operations && step == wallet.BeforeCommit && c.cfg.Strategy != "inc" {
 			c.t.Error("the second attempt did not ask")
 		}
 	})
@@ -146,12 +146,12 @@ func TestWallet_HeldByAnotherProcessIsBusyUntilItEnds(t *testing.T) {
 
 // A process that hands a wallet on from client to client takes it again sooner than
 // another process asks. It leaves it to the other one all the same.
-func TestLine_ABusyProcessLetsAnotherIn(t *testing.T) {
+func TestQueue_ABusyProcessLeavesTheWalletToAnother(t *testing.T) {
 	t.Parallel()
 	c := open(t, wallet.Config{})
 	p := c.pair(0, 0)
 	cfg := c.cfg
-	cfg.Bonus = c.outside.slow
+	cfg.Bonus = c.bonus.slow
 	busy, _ := c.another(cfg)
 	other, _ := c.another(cfg)
 	const clients, credits, most = 8, 8, 200
@@ -193,10 +193,10 @@ func TestLine_ABusyProcessLetsAnotherIn(t *testing.T) {
 	c.mustHold()
 }
 
-func TestLine_FullIsBusyAndARequestThatLeavesItDidNothing(t *testing.T) {
+func TestQueue_FullIsBusyAndARequestThatLeavesItDidNothing(t *testing.T) {
 	t.Parallel()
 	pause, reached, resume := locktest.PauseAt(wallet.AfterGuard)
-	c := open(t, wallet.Config{Line: 1, Failpoint: pause})
+	c := open(t, wallet.Config{QueueMax: 1, Failpoint: pause})
 	p := c.pair(100, 0)
 	one := locktest.Beside(func() (wallet.Reply, error) { return c.Credit(t.Context(), ask(p.alice), p.a, 10) })
 	<-reached
@@ -212,8 +212,8 @@ func TestLine_FullIsBusyAndARequestThatLeavesItDidNothing(t *testing.T) {
 		waits = three
 	case refused = <-three:
 	}
-	if !errors.Is(refused.Err, locking.ErrBusy) || c.events.Of(wallet.LineFull) != 1 {
-		t.Errorf("%v, want ErrBusy; %d times full", refused.Err, c.events.Of(wallet.LineFull))
+	if !errors.Is(refused.Err, locking.ErrBusy) || c.events.Of(wallet.QueueFull) != 1 {
+		t.Errorf("%v, want ErrBusy; %d times full", refused.Err, c.events.Of(wallet.QueueFull))
 	}
 	cancel(gone)
 	if o := <-waits; !errors.Is(o.Err, gone) {

@@ -10,14 +10,14 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
-// inc: ask first, then let the server add. Right where the outside applies an
+// inc: ask first, then let the server add. Right where the bonus service applies an
 // operation once however often it is asked.
 //
 // The plain answer where nothing is computed from the balance: the statement that
 // adds is the lock, and it is short. The question is outside of the transaction, so
 // that no collision repeats it. But it is asked before it is known whether there
 // will be an effect: for requests that are refused, and by each of two that have the same key.
-// It is asked before the line too, so that no other request waits for the outside.
+// It is asked before the queue too, so that no other request waits for the bonus service.
 func (s *Service) inc(ctx context.Context, j *job) (Reply, error) {
 	reply, found, err := s.look(undated{ctx}, j.req)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 
 // broken lists what breaks the invariants. Whether a refusal was done is not among it:
 // without an Encode of their own the tests store no status.
-func (c *till) broken() (list []string) {
+func (c *fixture) broken() (list []string) {
 	c.t.Helper()
 	checks := slices.DeleteFunc(slices.Clone(wallet.Invariants.Checks), func(k invariant.Check) bool { return k.Name == "I-ONCE answers" })
 	findings, err := invariant.Run(c.patient(), checks, wallet.Pipelines(c.db))
@@ -25,10 +25,10 @@ func (c *till) broken() (list []string) {
 		}
 	}
 	stored := c.stored()
-	c.outside.mu.Lock()
-	defer c.outside.mu.Unlock()
+	c.bonus.mu.Lock()
+	defer c.bonus.mu.Unlock()
 	for _, op := range stored {
-		if given := c.outside.given[op.ID]; op.Kind == wallet.Credit && op.Bonus != given.Amount/10 {
+		if given := c.bonus.given[op.ID]; op.Kind == wallet.Credit && op.Bonus != given.Amount/10 {
 			list = append(list, fmt.Sprintf("W-SIDE: operation %s has a bonus of %d, the bonus service gave %d", op.ID, op.Bonus, given.Amount/10))
 		}
 	}
@@ -36,7 +36,7 @@ func (c *till) broken() (list []string) {
 }
 
 // stored are all operations, refusals included.
-func (c *till) stored() (all []wallet.Operation) {
+func (c *fixture) stored() (all []wallet.Operation) {
 	c.t.Helper()
 	ctx := c.patient()
 	cursor, err := c.db.Collection("wallet_operations").Find(ctx, bson.D{})
@@ -50,7 +50,7 @@ func (c *till) stored() (all []wallet.Operation) {
 }
 
 // mustHold fails the test if an invariant is broken.
-func (c *till) mustHold() {
+func (c *fixture) mustHold() {
 	c.t.Helper()
 	for _, line := range c.broken() {
 		c.t.Error(line)
@@ -58,7 +58,7 @@ func (c *till) mustHold() {
 }
 
 // mustBreak fails the test if a negative control broke nothing.
-func (c *till) mustBreak() {
+func (c *fixture) mustBreak() {
 	c.t.Helper()
 	if len(c.broken()) == 0 {
 		c.t.Error("the invariants hold: the control did not fail, or the check is blind")

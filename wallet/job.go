@@ -26,7 +26,7 @@ type job struct {
 	unknown bool   // an earlier commit may have happened: no error may say otherwise
 }
 
-// Credit adds amount to the client's wallet, and the bonus that the outside gives for it.
+// Credit adds amount to the client's wallet, and the bonus that the bonus service gives for it.
 //
 // A nil error means that the Reply is stored under the request's key: the
 // operation, or a refusal. While the key is kept (KeysKept; what had an effect stays)
@@ -62,7 +62,7 @@ func (s *Service) do(ctx context.Context, req Request, op Operation) (Reply, err
 }
 
 // operationID is one for each key of each client. The operation is stored under
-// it and the outside knows it by it, so that a request which comes back, to
+// it and the bonus service knows it by it, so that a request which comes back, to
 // another server, after any accident, is the same for both.
 func operationID(req Request) uuid.UUID {
 	return uuid.NewHash(sha256.New(), req.Client, []byte(req.Key), 8) // version 8: made by a rule of one's own

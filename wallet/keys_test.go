@@ -46,7 +46,7 @@ func TestKey_SameAtTheSameMomentHasOneEffectAndOneBody(t *testing.T) {
 			}
 			c.mustHave(p.a, 133)
 			c.mustHold()
-			if asked, operations := c.outside.calls(); operations != 1 || strategy == "lockid" && asked != 1 {
+			if asked, operations := c.bonus.calls(); operations != 1 || strategy == "lockid" && asked != 1 {
 				t.Errorf("asked %d times about %d operations", asked, operations)
 			}
 		})
@@ -55,7 +55,7 @@ func TestKey_SameAtTheSameMomentHasOneEffectAndOneBody(t *testing.T) {
 
 // Two with one key that lock different wallets meet nowhere but at the key: the
 // second insert is a WriteConflict, or a DuplicateKey.
-func TestKey_SameForAnotherWalletLetsOneThrough(t *testing.T) {
+func TestKey_SameForTwoWalletsAtOnceIsDoneForOne(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range safe() {
 		t.Run(strategy, func(t *testing.T) {
@@ -80,7 +80,7 @@ func TestKey_SameForAnotherWalletLetsOneThrough(t *testing.T) {
 	}
 }
 
-// No request holds the key while the outside is asked, so it is the outside that refuses.
+// No request holds the key while the bonus service is asked, so it is the bonus service that refuses.
 func TestKey_SameForTwoCreditsGivesNeitherTheOthersBonus(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range safe() {
@@ -163,7 +163,7 @@ func TestKey_RefusalIsStoredAndReplayedWhenThereIsMoney(t *testing.T) {
 	}
 }
 
-func TestReplay_NeedsNoOutside(t *testing.T) {
+func TestReplay_NeedsNoBonusService(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range safe() {
 		t.Run(strategy, func(t *testing.T) {
@@ -172,7 +172,7 @@ func TestReplay_NeedsNoOutside(t *testing.T) {
 			p := c.pair(100, 0)
 			req := ask(p.alice)
 			c.done(c.Credit(t.Context(), req, p.a, 30))
-			c.outside.fails = 1
+			c.bonus.fails = 1
 			reply, err := c.Credit(t.Context(), req, p.a, 30)
 			if err != nil || !reply.Replayed {
 				t.Errorf("%+v, %v", reply, err)

@@ -11,7 +11,7 @@ import (
 // lockID: the lock is the transaction's first statement. Right, and the default.
 //
 // Of two credits, one is refused at that statement, before it has read the
-// balance or asked the outside, and begins again. No other transaction is between
+// balance or asked the bonus service, and begins again. No other transaction is between
 // that statement and the commit. lockID reads what the lock returns, not the wallet
 // again: the snapshot of a transaction is that of its first statement, the lock. With
 // a lookup of the key before it, the snapshot would be that of the lookup.

@@ -2,11 +2,11 @@ package wallet
 
 import "context"
 
-// lockLate: the right lock in the wrong place, behind the question to the
-// outside.
+// lockLate: the right lock in the wrong place, behind the request to the
+// bonus service.
 //
 // The balances are right, since the lock is before the reading. But a request that
-// is refused at it has asked the outside, and asks again. It is lockid with the slow
+// is refused at it has asked the bonus service, and asks again. It is lockid with the slow
 // call moved up, to hold the lock for a shorter time.
 func (s *Service) lockLate(ctx context.Context, j *job) (Reply, error) {
 	return s.transact(ctx, j, func(ctx context.Context) (Reply, error) {

@@ -81,7 +81,7 @@ func (w *wire) lockIDs() (ids []string) {
 }
 
 // watched is a Service whose statements are seen.
-func (c *till) watched(cfg wallet.Config) (*wallet.Service, *wire) {
+func (c *fixture) watched(cfg wallet.Config) (*wallet.Service, *wire) {
 	c.t.Helper()
 	w := &wire{}
 	o, err := wallet.ClientOptions(c.url)
@@ -94,7 +94,7 @@ func (c *till) watched(cfg wallet.Config) (*wallet.Service, *wire) {
 	}
 	c.t.Cleanup(func() { _ = client.Disconnect(context.Background()) })
 	w.db = client.Database(c.db.Name())
-	cfg.Database, cfg.Bonus = w.db, c.outside.ask
+	cfg.Database, cfg.Bonus = w.db, c.bonus.ask
 	svc, _ := c.another(cfg)
 	return svc, w
 }

@@ -21,7 +21,7 @@ func (poolCleared) Error() string {
 func (poolCleared) Retryable() bool { return true }
 
 // What is read or written outside of a transaction has no label that says so.
-func TestOutside_WithoutAPrimaryIsBusy(t *testing.T) {
+func TestStatement_OutsideOfATransactionWithoutAPrimaryIsBusy(t *testing.T) {
 	t.Parallel()
 	for _, away := range []error{
 		mongo.CommandError{Code: 13435, Message: "not primary and secondaryOk=false"},

@@ -30,10 +30,10 @@ const processEnv = "WALLET_TEST_PROCESS"
 // crediting is what one process does: its clients credit one wallet, closed loop,
 // until its standard input ends.
 type crediting struct {
-	URL, Database string
-	BonusURL      string
-	Owner, Wallet uuid.UUID
-	Clients, Line int
+	URL, Database     string
+	BonusURL          string
+	Owner, Wallet     uuid.UUID
+	Clients, QueueMax int
 }
 
 // credited is what became of it. A wait ends with the success, refusals included.
@@ -54,8 +54,8 @@ func (c crediting) run(in io.Reader, out io.Writer) error {
 		return err
 	}
 	defer func() { _ = client.Disconnect(context.Background()) }()
-	service := &outside{client: http.DefaultClient, url: c.BonusURL}
-	svc, err := wallet.New(wallet.Config{Database: client.Database(c.Database), Line: c.Line, Bonus: service.slow})
+	service := &bonusService{client: http.DefaultClient, url: c.BonusURL}
+	svc, err := wallet.New(wallet.Config{Database: client.Database(c.Database), QueueMax: c.QueueMax, Bonus: service.slow})
 	if err != nil {
 		return err
 	}
@@ -117,7 +117,7 @@ func (c crediting) credit(ctx context.Context, svc *wallet.Service) (did credite
 
 // together runs one process for each of clients, lets them credit one wallet for
 // a time, and returns what each did.
-func (c *till) together(long time.Duration, line int, clients ...int) []credited {
+func (c *fixture) together(long time.Duration, queueMax int, clients ...int) []credited {
 	c.t.Helper()
 	owner := uuid.New()
 	id := c.wallet(owner, 0)
@@ -128,7 +128,7 @@ func (c *till) together(long time.Duration, line int, clients ...int) []credited
 	}
 	processes := make([]process, len(clients))
 	for i, n := range clients {
-		job, err := json.Marshal(crediting{c.url, c.db.Name(), c.outside.url, owner, id, n, line})
+		job, err := json.Marshal(crediting{c.url, c.db.Name(), c.bonus.url, owner, id, n, queueMax})
 		must(c.t, err)
 		cmd := exec.CommandContext(c.t.Context(), os.Args[0])
 		cmd.Env = append(os.Environ(), processEnv+"="+string(job))

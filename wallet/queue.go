@@ -12,10 +12,10 @@ import (
 	"shop/locking"
 )
 
-// errLineFull matches locking.ErrBusy.
-var errLineFull = fmt.Errorf("%w: wallet: too many requests wait for this wallet", locking.ErrBusy)
+// errQueueFull matches locking.ErrBusy.
+var errQueueFull = fmt.Errorf("%w: wallet: too many requests wait for this wallet", locking.ErrBusy)
 
-// lines is the keyed queue of this process, one queue for each wallet that a request
+// queues is the keyed queue of this process, one queue for each wallet that a request
 // works on. It makes nothing right, MongoDB does that. It spares MongoDB the requests
 // that would lose: MongoDB cannot let a writer wait, only abort it.
 //
@@ -23,7 +23,7 @@ var errLineFull = fmt.Errorf("%w: wallet: too many requests wait for this wallet
 // that hands the wallet on within itself takes it again in less time than another
 // process needs to ask. So after a run it leaves the wallet alone for a gap, in
 // which each head of the others asks at least once.
-type lines struct {
+type queues struct {
 	queue    locking.Queue[uuid.UUID]
 	majority chan struct{} // a place for each request that waits for the majority, without its turn
 
@@ -38,8 +38,8 @@ type run struct {
 	jobs  int       // that have their turn, or have just given it on
 }
 
-func newLines(bound int) *lines {
-	return &lines{
+func newQueues(bound int) *queues {
+	return &queues{
 		queue:    locking.Queue[uuid.UUID]{Max: bound, Share: (bound + 3) / 4},
 		majority: make(chan struct{}, majorityMax),
 		runs:     map[uuid.UUID]*run{},
@@ -53,10 +53,10 @@ func (s *Service) turn(ctx context.Context, j *job) (err error) {
 		return nil
 	}
 	leave := func() {}
-	if s.lined() {
-		leave, err = s.lines.enter(ctx, j)
-		if errors.Is(err, errLineFull) {
-			s.count(LineFull, s.method.Name)
+	if s.queued() {
+		leave, err = s.queues.enter(ctx, j)
+		if errors.Is(err, errQueueFull) {
+			s.count(QueueFull, s.method.Name)
 		}
 		if err != nil {
 			return err
@@ -66,7 +66,7 @@ func (s *Service) turn(ctx context.Context, j *job) (err error) {
 	return s.step(ctx, AfterAcquire)
 }
 
-func (s *Service) lined() bool { return s.lines != nil && s.method.lined }
+func (s *Service) queued() bool { return s.queues != nil && s.method.queued }
 
 // giveTurn gives the job's turn on, if it has one.
 func (j *job) giveTurn() {
@@ -79,14 +79,14 @@ func (j *job) giveTurn() {
 // enter waits for the turn at all wallets of the job. leave gives it on. The bounds
 // are for new requests: one whose commit is unknown was in the queue before, and has
 // to find out.
-func (l *lines) enter(ctx context.Context, j *job) (leave func(), err error) {
+func (l *queues) enter(ctx context.Context, j *job) (leave func(), err error) {
 	var client any
 	if !j.unknown {
 		client = j.req.Client
 	}
 	t, ok := l.queue.Join(client, j.ids()...)
 	if !ok {
-		return nil, errLineFull
+		return nil, errQueueFull
 	}
 	if !t.Wait(ctx) {
 		return nil, context.Cause(ctx)
@@ -100,7 +100,7 @@ func (l *lines) enter(ctx context.Context, j *job) (leave func(), err error) {
 }
 
 // begin finds the run of each wallet, or begins one.
-func (l *lines) begin(ids []uuid.UUID) (runs []*run) {
+func (l *queues) begin(ids []uuid.UUID) (runs []*run) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, id := range ids {
@@ -117,7 +117,7 @@ func (l *lines) begin(ids []uuid.UUID) (runs []*run) {
 
 // giveOn gives the turn at one wallet to the next job: at once, or after a gap, if
 // this process has had the wallet for long enough.
-func (l *lines) giveOn(t *locking.Ticket[uuid.UUID], id uuid.UUID, r *run) {
+func (l *queues) giveOn(t *locking.Ticket[uuid.UUID], id uuid.UUID, r *run) {
 	l.mu.Lock()
 	over := time.Since(r.since) >= r.length()
 	l.mu.Unlock()
@@ -137,7 +137,7 @@ func (l *lines) giveOn(t *locking.Ticket[uuid.UUID], id uuid.UUID, r *run) {
 
 // unused forgets the run of a wallet that no job works on, but not at once: a client
 // that comes again goes on with it.
-func (l *lines) unused(id uuid.UUID, r *run) {
+func (l *queues) unused(id uuid.UUID, r *run) {
 	time.AfterFunc(gap, func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -156,7 +156,7 @@ func (r *run) length() time.Duration {
 }
 
 // held notes that another process has one of the wallets: a new run begins.
-func (l *lines) held(ids []uuid.UUID) {
+func (l *queues) held(ids []uuid.UUID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, id := range ids {

@@ -22,10 +22,10 @@ func at(ids ...uuid.UUID) *job {
 	return j
 }
 
-func TestLines_AreForgottenWhenEmpty(t *testing.T) {
+func TestQueues_AreForgottenWhenEmpty(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l := newLines(1)
+		l := newQueues(1)
 		for range 3 {
 			leave, err := l.enter(t.Context(), at(uuid.New(), uuid.New()))
 			if err != nil {
@@ -45,7 +45,7 @@ func TestLines_AreForgottenWhenEmpty(t *testing.T) {
 }
 
 // Another process takes the wallet only while this one leaves it alone.
-func TestLines_LeaveAGapAfterEachRun(t *testing.T) {
+func TestQueues_LeaveAGapAfterEachRun(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		others bool
@@ -55,7 +55,7 @@ func TestLines_LeaveAGapAfterEachRun(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				const takes = 10 * time.Millisecond
-				l, id := newLines(16), uuid.New()
+				l, id := newQueues(16), uuid.New()
 				var gaps, turns int
 				last := time.Now()
 				for begin := last; time.Since(begin) < 4*c.run; {
@@ -86,10 +86,10 @@ func TestLines_LeaveAGapAfterEachRun(t *testing.T) {
 
 // A client fills its own share of a queue, and no more. A request whose commit is
 // unknown has to find out, however full the queue is.
-func TestLines_AreBoundedForNewRequests(t *testing.T) {
+func TestQueues_AreBoundedForNewRequests(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l, id, other := newLines(2), uuid.New(), uuid.New()
+		l, id, other := newQueues(2), uuid.New(), uuid.New()
 		leave, err := l.enter(t.Context(), at(id))
 		if err != nil {
 			t.Fatal(err)
@@ -106,11 +106,11 @@ func TestLines_AreBoundedForNewRequests(t *testing.T) {
 		}
 		greedy := at(id)
 		wait(greedy)
-		if _, err := l.enter(t.Context(), greedy); !errors.Is(err, errLineFull) || !errors.Is(err, locking.ErrBusy) {
+		if _, err := l.enter(t.Context(), greedy); !errors.Is(err, errQueueFull) || !errors.Is(err, locking.ErrBusy) {
 			t.Errorf("%v, want the queue full for a client with its share of it", err)
 		}
 		wait(at(id))
-		if _, err := l.enter(t.Context(), at(other, id)); !errors.Is(err, errLineFull) || l.queue.Len(other) != 0 {
+		if _, err := l.enter(t.Context(), at(other, id)); !errors.Is(err, errQueueFull) || l.queue.Len(other) != 0 {
 			t.Errorf("%v, want the queue full; %d in that of the other wallet", err, l.queue.Len(other))
 		}
 		unknown := at(id)
@@ -122,9 +122,9 @@ func TestLines_AreBoundedForNewRequests(t *testing.T) {
 }
 
 // A payment waits in the queues of both wallets.
-func TestLines_TwoInOneOrderNeverWaitInACircle(t *testing.T) {
+func TestQueues_TwoWalletsInEitherOrderNeverDeadlock(t *testing.T) {
 	t.Parallel()
-	l := newLines(64)
+	l := newQueues(64)
 	a, b := uuid.UUID{1}, uuid.UUID{2}
 	done := make(chan struct{})
 	const each = 200
@@ -145,7 +145,7 @@ func TestLines_TwoInOneOrderNeverWaitInACircle(t *testing.T) {
 		<-done
 	}
 	if n := l.queue.Len(a) + l.queue.Len(b); n != 0 {
-		t.Errorf("%d are left in line", n)
+		t.Errorf("%d are left in the queue", n)
 	}
 }
 

@@ -15,9 +15,9 @@ import (
 )
 
 // twoCredits are two credits of one wallet that meet at a step.
-func twoCredits(t *testing.T, strategy string, at wallet.Step) (c *till, id uuid.UUID) {
+func twoCredits(t *testing.T, strategy string, at wallet.Step) (c *fixture, id uuid.UUID) {
 	t.Helper()
-	c = open(t, wallet.Config{Strategy: strategy, Line: -1, Failpoint: locktest.MeetAt(2, at)})
+	c = open(t, wallet.Config{Strategy: strategy, QueueMax: -1, Failpoint: locktest.MeetAt(2, at)})
 	alice := uuid.New()
 	id = c.wallet(alice, 100)
 	one := locktest.Beside(func() (wallet.Reply, error) { return c.Credit(t.Context(), ask(alice), id, 30) })
@@ -51,7 +51,7 @@ func TestNaive_SpendsTheSameMoneyTwice(t *testing.T) {
 // ask, one of them is refused at its write and asks again. lock-late reads nothing
 // before its lock, so that one of the two has to meet the lock of the other: the
 // first stands still behind its lock until the second has begun again.
-func TestControls_KeepTheBalanceAndAskAgain(t *testing.T) {
+func TestControls_KeepTheBalanceAndCallTheBonusServiceAgain(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range []string{"txn", "constant-lock", "lock-late"} {
 		t.Run(strategy, func(t *testing.T) {
@@ -64,7 +64,7 @@ func TestControls_KeepTheBalanceAndAskAgain(t *testing.T) {
 			if strategy == "lock-late" {
 				failpoint = secondBeginsTwice()
 			}
-			svc, _ := c.another(wallet.Config{Database: c.db, Strategy: strategy, Bonus: c.outside.ask, Failpoint: failpoint})
+			svc, _ := c.another(wallet.Config{Database: c.db, Strategy: strategy, Bonus: c.bonus.ask, Failpoint: failpoint})
 			credit := func(amount int64) <-chan outcome {
 				req := ask(alice)
 				return locktest.Beside(func() (wallet.Reply, error) {
@@ -77,8 +77,8 @@ func TestControls_KeepTheBalanceAndAskAgain(t *testing.T) {
 			}
 			c.mustHave(id, 100+11+33+22)
 			c.mustHold()
-			if c.outside.twice() == 0 {
-				t.Error("the outside was not asked twice: the control did not fail, or the check is blind")
+			if c.bonus.twice() == 0 {
+				t.Error("the bonus service was not asked twice: the control did not fail, or the check is blind")
 			}
 		})
 	}
@@ -97,19 +97,19 @@ func secondBeginsTwice() func(context.Context, wallet.Step, string) {
 	}
 }
 
-// What the default is for, with the line taken away: two that begin at once.
-func TestLockID_AsksOnceThoughTheyCollide(t *testing.T) {
+// What the default is for, without its queue: two requests that begin at once.
+func TestLockID_CallsTheBonusServiceOnceThoughWritersCollide(t *testing.T) {
 	t.Parallel()
-	c := open(t, wallet.Config{Line: -1})
+	c := open(t, wallet.Config{QueueMax: -1})
 	alice := uuid.New()
 	id := c.wallet(alice, 100)
 	c.done(c.Credit(t.Context(), ask(alice), id, 10)) // were the lockId a constant, it would be there now
 	pause, reached, resume := locktest.PauseAt(wallet.AfterGuard)
-	holder, _ := c.another(wallet.Config{Database: c.db, Line: -1, Bonus: c.outside.ask, Failpoint: pause})
+	holder, _ := c.another(wallet.Config{Database: c.db, QueueMax: -1, Bonus: c.bonus.ask, Failpoint: pause})
 	one := locktest.Beside(func() (wallet.Reply, error) { return holder.Credit(t.Context(), ask(alice), id, 30) })
 	<-reached
 	var tries atomic.Int32
-	refused, events := c.another(wallet.Config{Database: c.db, Line: -1, Bonus: c.outside.ask, Failpoint: func(_ context.Context, step wallet.Step, _ string) {
+	refused, events := c.another(wallet.Config{Database: c.db, QueueMax: -1, Bonus: c.bonus.ask, Failpoint: func(_ context.Context, step wallet.Step, _ string) {
 		if step == wallet.AfterBegin && tries.Add(1) == 3 {
 			resume()
 		}
@@ -120,7 +120,7 @@ func TestLockID_AsksOnceThoughTheyCollide(t *testing.T) {
 	}
 	c.mustHave(id, 166)
 	c.mustHold()
-	if asked, operations := c.outside.calls(); asked != 3 || operations != 3 || tries.Load() < 3 {
+	if asked, operations := c.bonus.calls(); asked != 3 || operations != 3 || tries.Load() < 3 {
 		t.Errorf("asked %d times about %d operations in %d tries", asked, operations, tries.Load())
 	}
 	if n, other := events.Of(wallet.Conflict), events.Of(wallet.Transient); n != int(tries.Load())-1 || other != 0 {
@@ -130,7 +130,7 @@ func TestLockID_AsksOnceThoughTheyCollide(t *testing.T) {
 
 // churn runs operations of all kinds between eight wallets, half of which have
 // next to nothing, on two replicas. Every tenth request is sent twice.
-func (c *till) churn(operations int, seed uint64) {
+func (c *fixture) churn(operations int, seed uint64) {
 	c.t.Helper()
 	replica, _ := c.another(c.cfg)
 	random := rand.New(rand.NewPCG(seed, seed))
@@ -171,7 +171,7 @@ func (c *till) churn(operations int, seed uint64) {
 	wg.Wait()
 }
 
-func TestStrategies_WithATransactionKeepTheBooks(t *testing.T) {
+func TestStrategies_WithATransactionKeepTheInvariants(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range all() {
 		if strategy == "naive" {
@@ -189,7 +189,7 @@ func TestStrategies_WithATransactionKeepTheBooks(t *testing.T) {
 				t.Errorf("the last guard tripped %d times", n)
 			}
 			c.mustHold()
-			if twice := c.outside.twice(); slices.Contains(safe(), strategy) && twice > 0 {
+			if twice := c.bonus.twice(); slices.Contains(safe(), strategy) && twice > 0 {
 				t.Errorf("%d requests asked twice", twice)
 			}
 		})

@@ -68,15 +68,15 @@ func (s *Service) refused(ctx context.Context, j *job, wallets []Wallet, err err
 	return s.store(ctx, j, op, reply, no.Error())
 }
 
-// ask asks the outside, for credits. It may be asked in vain: the
-// transaction can still fail, and the outside does not hear of it.
+// ask asks the bonus service, for credits. It may be asked in vain: the
+// transaction can still fail, and the bonus service does not hear of it.
 func (s *Service) ask(ctx context.Context, j *job) (int64, error) {
 	if j.op.Kind != Credit {
 		return 0, nil
 	}
 	bounded, cancel := context.WithTimeout(ctx, BonusTimeout)
 	defer cancel()
-	bonus, err := s.bonus(bounded, Ask{
+	bonus, err := s.bonus(bounded, BonusRequest{
 		Operation: j.op.ID, Request: j.request, Attempt: max(j.attempt, 1),
 		Wallet: j.op.Wallet, Amount: j.op.Amount,
 	})

@@ -21,11 +21,11 @@ type Service struct {
 	entries    *mongo.Collection
 	operations *mongo.Collection
 	method     method
-	bonus      Bonus
+	bonus      BonusFunc
 	encode     Encode
 	count      func(EventKind, string)
 	failpoint  func(context.Context, Step, string)
-	lines      *lines // nil: there are none
+	queues     *queues // nil: there are none
 }
 
 // New checks cfg and makes a Service. It does no I/O.
@@ -44,8 +44,8 @@ func New(cfg Config) (*Service, error) {
 		count:      cfg.Count,
 		failpoint:  cfg.Failpoint,
 	}
-	if cfg.Line >= 0 {
-		s.lines = newLines(cmp.Or(cfg.Line, LineMax))
+	if cfg.QueueMax >= 0 {
+		s.queues = newQueues(cmp.Or(cfg.QueueMax, QueueMax))
 	}
 	if s.encode == nil {
 		s.encode = encodeJSON
@@ -54,7 +54,7 @@ func New(cfg Config) (*Service, error) {
 		s.count = func(EventKind, string) {}
 	}
 	if s.bonus == nil {
-		s.bonus = func(context.Context, Ask) (int64, error) { return 0, nil }
+		s.bonus = func(context.Context, BonusRequest) (int64, error) { return 0, nil }
 	}
 	return s.With(cmp.Or(cfg.Strategy, "lockid"))
 }

@@ -37,8 +37,8 @@ func forget(ctx context.Context, session *mongo.Session) {
 // wallet brings no more of them.
 func (s *Service) settle(ctx context.Context, session *mongo.Session, j *job) error {
 	select {
-	case s.lines.majority <- struct{}{}:
-		defer func() { <-s.lines.majority }()
+	case s.queues.majority <- struct{}{}:
+		defer func() { <-s.queues.majority }()
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}

@@ -16,10 +16,10 @@ import (
 
 // A commit that is sent again and then not answered: for the driver it is committed
 // and committing still, and what comes next in its session must not be taken for it.
-func TestSession_IsUsableBehindACommitThatTimedOut(t *testing.T) {
+func TestSession_IsUsableAfterACommitThatTimedOut(t *testing.T) {
 	silent := bson.D{{Key: "blockConnection", Value: true}, {Key: "blockTimeMS", Value: (wallet.ClientTimeout + wallet.ClientTimeout/4).Milliseconds()}}
-	for _, line := range []int{0, -1} {
-		t.Run(fmt.Sprintf("line %d", line), func(t *testing.T) {
+	for _, queueMax := range []int{0, -1} {
+		t.Run(fmt.Sprintf("queue %d", queueMax), func(t *testing.T) {
 			c := open(t, wallet.Config{})
 			p := c.pair(100, 0)
 			var (
@@ -28,7 +28,7 @@ func TestSession_IsUsableBehindACommitThatTimedOut(t *testing.T) {
 				client string
 				first  sync.Once
 			)
-			svc, events, client = c.replica(wallet.Config{Line: line}, &event.CommandMonitor{Succeeded: func(_ context.Context, e *event.CommandSucceededEvent) {
+			svc, events, client = c.replica(wallet.Config{QueueMax: queueMax}, &event.CommandMonitor{Succeeded: func(_ context.Context, e *event.CommandSucceededEvent) {
 				if e.CommandName == "commitTransaction" {
 					first.Do(func() { c.failCommand(client, times(1), "commitTransaction", silent...) })
 				}

@@ -132,7 +132,7 @@ func (s *set) lockID(member *stack.Server, database string, id uuid.UUID) (lockI
 }
 
 // mustAgree waits until every member has everything, and compares what they have.
-func (s *set) mustAgree(c *till) {
+func (s *set) mustAgree(c *fixture) {
 	s.t.Helper()
 	c.admin(bson.D{
 		{Key: "appendOplogNote", Value: 1},

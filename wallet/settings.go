@@ -16,13 +16,13 @@ import (
 // The bounds of every wait.
 const (
 	ClientTimeout  = 2 * time.Second // a statement in a transaction, a commit, and how long WithTransaction goes on trying; its own default is 120 s
-	BonusTimeout   = 1 * time.Second // the outside's answer: the wallet is locked meanwhile
+	BonusTimeout   = 1 * time.Second // the bonus service's answer: the wallet is locked meanwhile
 	RequestTimeout = 4 * time.Second // the turn and all attempts; what has begun to commit then may take a few ClientTimeouts more
 
-	// LineMax is how many requests wait in this process for one wallet, unless Config
+	// QueueMax is how many requests wait in this process for one wallet, unless Config
 	// says otherwise. A quarter of them may be of one client. It is well below what
 	// the server has in flight (256), so that a wallet cannot take all of that.
-	LineMax = 128
+	QueueMax = 128
 
 	// runShared is how long a process keeps a wallet that others want too, runAlone
 	// how long it keeps one that it had alone so far. Then it leaves it to the others
@@ -33,7 +33,7 @@ const (
 	heldPause = 10 * time.Millisecond
 
 	// poolMax is how many connections there are to the primary, majorityMax how many
-	// of them may wait for a majority behind a turn: the rest are for reads, and for
+	// of them may wait for a majority after their turn: the rest are for reads, and for
 	// statements, which are short.
 	poolMax     = 100
 	majorityMax = 64

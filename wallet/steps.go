@@ -7,10 +7,10 @@ type Step string
 // AfterCall is passed by credits only: by lock-late before AfterGuard, by inc before AfterAcquire.
 const (
 	BeforeAcquire Step = "before-acquire" // c1: checked; nothing is held
-	AfterAcquire  Step = "after-acquire"  // it has its turn in this process, where the strategy has lines
+	AfterAcquire  Step = "after-acquire"  // it has its turn in this process, where the strategy has queues
 	AfterBegin    Step = "after-begin"    // c2: the callback runs, nothing was sent
 	AfterGuard    Step = "after-guard"    // c4: all wallets were read (and locked, where they are)
-	AfterCall     Step = "after-call"     // the outside has answered
+	AfterCall     Step = "after-call"     // the bonus service has answered
 	BeforeCommit  Step = "before-commit"  // c5: everything is written
 	AfterCommit   Step = "after-commit"   // c6: and a majority has it; the turn was given on before that
 	AfterRelease  Step = "after-release"  // the job is over, the client has no reply yet
@@ -33,6 +33,6 @@ const (
 	Ambiguous    EventKind = "ambiguous"     // a commit whose result is unknown, behind the driver's own retries
 	Resolved     EventKind = "resolved"      // … and was decided by running again with the same key
 	GuardTripped EventKind = "guard_tripped" // the schema refused a balance: the last guard
-	LineFull     EventKind = "line_full"     // refused, because too many wait for the wallet
-	Unavailable  EventKind = "unavailable"   // the outside did not answer
+	QueueFull    EventKind = "line_full"     // refused, because too many wait for the wallet
+	Unavailable  EventKind = "unavailable"   // the bonus service did not answer
 )

@@ -15,7 +15,7 @@ import (
 
 // The wallet is held, and another request waits for it. A request of another
 // client is refused meanwhile, and has locked nothing.
-func TestCredit_StrangerWaitsInNoLineAndLocksNothing(t *testing.T) {
+func TestCredit_StrangerWaitsInNoQueueAndLocksNothing(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range safe() {
 		t.Run(strategy, func(t *testing.T) {
@@ -44,14 +44,14 @@ func TestCredit_StrangerWaitsInNoLineAndLocksNothing(t *testing.T) {
 	}
 }
 
-// Any client may pay to a wallet, and its requests wait in the wallet's line: with a
+// Any client may pay to a wallet, and its requests wait in the wallet's queue: with a
 // share of the places, so that the owner has room.
-func TestLine_OneClientCannotFillThatOfItsPayee(t *testing.T) {
+func TestQueue_OneClientCannotFillThatOfItsPayee(t *testing.T) {
 	t.Parallel()
 	pause, reached, resume := locktest.PauseAt(wallet.AfterGuard)
-	c := open(t, wallet.Config{Line: 4, Failpoint: pause})
+	c := open(t, wallet.Config{QueueMax: 4, Failpoint: pause})
 	p := c.pair(100, 100)
-	for bytes.Compare(p.b[:], p.a[:]) > 0 { // the payee's line is the first that a payment waits in
+	for bytes.Compare(p.b[:], p.a[:]) > 0 { // the payee's queue is the first that a payment waits in
 		p = c.pair(100, 100)
 	}
 	first := locktest.Beside(func() (wallet.Reply, error) { return c.Debit(t.Context(), ask(p.bob), p.b, 10) })
@@ -85,7 +85,7 @@ func TestRefusal_IsSentOnlyAfterAMajorityHasWhatItWasReadFrom(t *testing.T) {
 	c := openAt(t, s.url, wallet.Config{})
 	p := c.pair(100, 0)
 	full := c.wallet(p.alice, 100)
-	inc, _ := c.another(wallet.Config{Database: c.db, Strategy: "inc", Bonus: c.outside.ask})
+	inc, _ := c.another(wallet.Config{Database: c.db, Strategy: "inc", Bonus: c.bonus.ask})
 	primary, others := s.roles()
 	s.replicate(others, "off")
 	wallets := s.direct[primary].Database(c.db.Name()).Collection("wallets")

@@ -61,10 +61,10 @@ func (s *Service) transact(ctx context.Context, j *job, do work) (Reply, error) 
 func (s *Service) locked(ctx context.Context, session *mongo.Session, j *job, do work) (Reply, error) {
 	for begin := time.Now(); ; {
 		reply, err := s.round(ctx, session, j, do)
-		if !errors.Is(err, errHeld) || !s.lined() {
+		if !errors.Is(err, errHeld) || !s.queued() {
 			return reply, err
 		}
-		s.lines.held(j.ids())
+		s.queues.held(j.ids())
 		wait := heldPause
 		if time.Since(begin) > runShared+gap { // it lost a gap, so that it is before those that have just lost the wallet
 			wait /= 3
@@ -95,7 +95,7 @@ func (s *Service) round(ctx context.Context, session *mongo.Session, j *job, do 
 		}
 		if ended = err == nil; !ended {
 			s.countCause(err)
-			if s.lined() && errors.Is(err, errHeld) {
+			if s.queued() && errors.Is(err, errHeld) {
 				j.attempt--
 				return nil, errHeld // without its label: the driver would wait longer than the wallet is held
 			}
@@ -103,7 +103,7 @@ func (s *Service) round(ctx context.Context, session *mongo.Session, j *job, do 
 		}
 		return reply, nil // a value: what an aborted attempt found out is forgotten with it
 	}, s.durably())
-	if err == nil && s.lined() {
+	if err == nil && s.queued() {
 		err = s.settle(ctx, session, j)
 		s.countCause(err)
 	}
@@ -124,16 +124,16 @@ func (s *Service) round(ctx context.Context, session *mongo.Session, j *job, do 
 // durably are the options of every transaction: all its statements see one
 // moment, and it is acknowledged when a majority has it.
 //
-// A job that has its turn in a line commits twice. MongoDB gives a wallet free
+// A job that has its turn in a queue commits twice. MongoDB gives a wallet free
 // when the primary has committed, and waits for the majority behind that. So the
 // turn is given on there too, and the client is answered when the commit, sent
 // again, has been acknowledged by a majority (which the driver asks for with every
-// repetition, whatever the first had asked for). The next in line may read what
+// repetition, whatever the first had asked for). The next one in the queue may read what
 // could still be rolled back, but its own commit is behind ours in the oplog: a
 // majority that has it has ours.
 func (s *Service) durably() *options.TransactionOptionsBuilder {
 	o := options.Transaction().SetReadConcern(snapshot).SetReadPreference(primary)
-	if s.lined() {
+	if s.queued() {
 		return o.SetWriteConcern(atPrimary)
 	}
 	return o.SetWriteConcern(writes)

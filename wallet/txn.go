@@ -2,13 +2,13 @@ package wallet
 
 import "context"
 
-// txn: WithTransaction, read first. The balances are right, the outside is asked
+// txn: WithTransaction, read first. The balances are right, the bonus service is asked
 // too often.
 //
 // All statements see one moment, and MongoDB refuses to overwrite what has
 // changed since. So nothing is lost. But the refusal comes with the write, which
-// is behind the question to the outside, and the callback runs again from its
-// beginning: with 32 writers the outside is asked several times for each credit (BenchmarkCredit).
+// is behind the question to the bonus service, and the callback runs again from its
+// beginning: with 32 writers the bonus service is asked several times for each credit (BenchmarkCredit).
 func (s *Service) txn(ctx context.Context, j *job) (Reply, error) {
 	return s.transact(ctx, j, func(ctx context.Context) (Reply, error) {
 		wallets, err := s.read(ctx, j)

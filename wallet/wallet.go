@@ -31,7 +31,7 @@ type Operation struct {
 	Wallet    uuid.UUID  `bson:"wallet"` // of a payment: the payer's
 	To        *uuid.UUID `bson:"to,omitempty"`
 	Amount    int64      `bson:"amount"`
-	Bonus     int64      `bson:"bonus"` // what the outside gave for a credit
+	Bonus     int64      `bson:"bonus"` // what the bonus service gave for a credit
 	Currency  string     `bson:"currency,omitempty"`
 	CreatedAt time.Time  `bson:"createdAt"`
 }
@@ -67,9 +67,9 @@ type (
 // inside the transaction, perhaps several times, and must not do I/O.
 type Encode func(Operation, error) (Reply, error)
 
-// Ask is a question to the outside. The outside answers an Operation that it knows
+// BonusRequest is sent to the bonus service, which answers an Operation that it knows
 // with what it answered before, and applies nothing twice.
-type Ask struct {
+type BonusRequest struct {
 	Operation uuid.UUID // the same in every request and attempt
 	Request   uuid.UUID // one call of Credit
 	Attempt   int       // of that request, from 1
@@ -77,10 +77,11 @@ type Ask struct {
 	Amount    int64
 }
 
-// Bonus asks the outside what a credit gets on top, 0 or more. It has an effect
-// there that no transaction takes back. An error means that there is no answer now,
-// idempotency.ErrKeyReused that the outside knows the Operation for another wallet or amount.
-type Bonus func(context.Context, Ask) (int64, error)
+// BonusFunc asks the bonus service what a credit gets on top, 0 or more. It has an effect
+// there that no transaction takes back. An error means that there is no answer now;
+// idempotency.ErrKeyReused, that the service knows the Operation for another wallet or
+// amount.
+type BonusFunc func(context.Context, BonusRequest) (int64, error)
 
 // Errors that certainly moved nothing. The first is stored under the key.
 var (
@@ -103,7 +104,7 @@ func (e *InsufficientFundsError) Error() string {
 }
 func (e *InsufficientFundsError) Is(target error) bool { return target == ErrInsufficientFunds }
 
-// UnavailableError is an outside that does not answer: nothing is credited
+// UnavailableError is a bonus service that does not answer: nothing is credited
 // without it. It matches locking.ErrBusy, since it means the same to a client:
 // nothing was done, come again.
 type UnavailableError struct{ Err error }
@@ -116,12 +117,12 @@ func (e *UnavailableError) Is(target error) bool { return target == locking.ErrB
 // Config of a Service. Database is required, of a client made with ClientOptions.
 type Config struct {
 	Database *mongo.Database
-	Bonus    Bonus  // nil: there is none
-	Strategy string // default "lockid"
-	Encode   Encode // nil: status 0 and the outcome as JSON
-	// Line is how many may wait in this process for one wallet, for lockid and
-	// inc; 0: LineMax. Negative: there is no line, as in the other strategies.
-	Line int
+	Bonus    BonusFunc // nil: there is none
+	Strategy string    // default "lockid"
+	Encode   Encode    // nil: status 0 and the outcome as JSON
+	// QueueMax is how many may wait in this process for one wallet, for lockid and
+	// inc; 0: the constant QueueMax. Negative: there is no queue, as in the other strategies.
+	QueueMax int
 	// Count, if not nil, is called for each event worth counting.
 	Count func(kind EventKind, strategy string)
 	// Failpoint is where tests interfere; nil in production.

@@ -40,7 +40,7 @@ func TestCredit_AddsTheAmountAndTheBonus(t *testing.T) {
 			c.done(c.Credit(t.Context(), ask(p.alice), p.a, 30))
 			c.mustHave(p.a, 133)
 			c.mustHold()
-			if asked, _ := c.outside.calls(); asked != 1 {
+			if asked, _ := c.bonus.calls(); asked != 1 {
 				t.Errorf("asked %d times", asked)
 			}
 		})
@@ -60,14 +60,14 @@ func TestDebitAndPay_MoveWhatIsThere(t *testing.T) {
 			c.mustHave(p.a, 25)
 			c.mustHave(p.b, 45)
 			c.mustHold()
-			if asked, _ := c.outside.calls(); asked != 0 {
+			if asked, _ := c.bonus.calls(); asked != 0 {
 				t.Errorf("asked %d times", asked)
 			}
 		})
 	}
 }
 
-func TestShortOfFunds_IsRefusedAndChangesNothing(t *testing.T) {
+func TestInsufficientFunds_AreRefusedAndChangeNothing(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range all() {
 		t.Run(strategy, func(t *testing.T) {
@@ -87,14 +87,14 @@ func TestShortOfFunds_IsRefusedAndChangesNothing(t *testing.T) {
 	}
 }
 
-func TestOutsideThatFails_CreditsNothingAndTheKeyIsOpen(t *testing.T) {
+func TestBonusService_ThatFailsCreditsNothingAndTheKeyIsOpen(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range safe() {
 		t.Run(strategy, func(t *testing.T) {
 			t.Parallel()
 			c := open(t, wallet.Config{Strategy: strategy})
 			p := c.pair(100, 0)
-			c.outside.fails = 1
+			c.bonus.fails = 1
 			req := ask(p.alice)
 			unavailable := new(wallet.UnavailableError)
 			if _, err := c.Credit(t.Context(), req, p.a, 30); !errors.Is(err, locking.ErrBusy) || !errors.As(err, &unavailable) {
@@ -103,7 +103,7 @@ func TestOutsideThatFails_CreditsNothingAndTheKeyIsOpen(t *testing.T) {
 			c.mustHave(p.a, 100)
 			c.done(c.Credit(t.Context(), req, p.a, 30))
 			c.mustHave(p.a, 133)
-			if asked, operations := c.outside.calls(); asked != 2 || operations != 1 {
+			if asked, operations := c.bonus.calls(); asked != 2 || operations != 1 {
 				t.Errorf("asked %d times about %d operations", asked, operations)
 			}
 			c.mustHold()
@@ -123,7 +123,7 @@ func TestCredit_ThatLeavesNoRoomForTheLargestBonusAsksForNone(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/%d", strategy, room), func(t *testing.T) {
 				t.Parallel()
 				asked := 0
-				c := open(t, wallet.Config{Strategy: strategy, Bonus: func(context.Context, wallet.Ask) (int64, error) {
+				c := open(t, wallet.Config{Strategy: strategy, Bonus: func(context.Context, wallet.BonusRequest) (int64, error) {
 					asked++
 					return wallet.AmountMax, nil
 				}})
@@ -151,7 +151,7 @@ func TestCredit_ThatAWalletCannotHoldIsInvalid(t *testing.T) {
 	for _, strategy := range safe() {
 		t.Run(strategy, func(t *testing.T) {
 			t.Parallel()
-			most := func(context.Context, wallet.Ask) (int64, error) { return wallet.AmountMax, nil }
+			most := func(context.Context, wallet.BonusRequest) (int64, error) { return wallet.AmountMax, nil }
 			c := open(t, wallet.Config{Strategy: strategy, Bonus: most})
 			p := c.pair(0, 0)
 			full := bson.D{{Key: "$set", Value: bson.D{{Key: "balance", Value: int64(math.MaxInt64 - 10)}}}}

@@ -80,7 +80,7 @@ func (c *serveCmd) assemble(ctx context.Context, log *slog.Logger, reg *promethe
 		return nil, err
 	}
 	purses := wallet.Config{
-		Line:      min(wallet.LineMax, max(1, c.Limits.MaxInFlight/2)), // a wallet's queue never fills the server
+		QueueMax:  min(wallet.QueueMax, max(1, c.Limits.MaxInFlight/2)), // a wallet's queue never fills the server
 		Encode:    api.EncodeWallet,
 		Count:     countEvents(reg, "wallet", walletKinds, walletStrategyNames()),
 		Failpoint: hook[wallet.Step]("wallet", c.Lab.Failpoints, draw),

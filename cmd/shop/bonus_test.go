@@ -19,19 +19,19 @@ import (
 	"shop/wallet/bonus"
 )
 
-// newOutside is a bonus service.
-func newOutside(t *testing.T) *bonus.Service {
+// newBonusService is a bonus service.
+func newBonusService(t *testing.T) *bonus.Service {
 	t.Helper()
-	outside, err := bonus.Serve()
+	service, err := bonus.Serve()
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := outside.Close(); err != nil {
+		if err := service.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	return outside
+	return service
 }
 
 func newClient(t *testing.T, url string) *bonusClient {
@@ -41,13 +41,13 @@ func newClient(t *testing.T, url string) *bonusClient {
 	return client
 }
 
-func question() wallet.Ask {
-	return wallet.Ask{Operation: uuid.New(), Request: uuid.New(), Attempt: 2, Wallet: uuid.New(), Amount: 100}
+func question() wallet.BonusRequest {
+	return wallet.BonusRequest{Operation: uuid.New(), Request: uuid.New(), Attempt: 2, Wallet: uuid.New(), Amount: 100}
 }
 
-func TestBonus_SaysWhoAsksAndIsGivenTheSameAgain(t *testing.T) {
-	outside := newOutside(t)
-	client := newClient(t, outside.URL())
+func TestBonus_SendsTheWholeRequestAndGetsTheSameAgain(t *testing.T) {
+	service := newBonusService(t)
+	client := newClient(t, service.URL())
 	a := question()
 	first, err := client.ask(t.Context(), a)
 	if err != nil || first < 1 {
@@ -56,17 +56,17 @@ func TestBonus_SaysWhoAsksAndIsGivenTheSameAgain(t *testing.T) {
 	if again, err := client.ask(t.Context(), a); again != first || err != nil {
 		t.Errorf("%d, %v; want %d", again, err, first)
 	}
-	for i, call := range outside.Calls() {
-		got := wallet.Ask{Operation: call.Operation, Request: call.Request, Attempt: call.Attempt, Wallet: call.Wallet, Amount: call.Amount}
+	for i, call := range service.Calls() {
+		got := wallet.BonusRequest{Operation: call.Operation, Request: call.Request, Attempt: call.Attempt, Wallet: call.Wallet, Amount: call.Amount}
 		if got != a || call.First != (i == 0) {
 			t.Errorf("it heard %+v, want %+v", call, a)
 		}
 	}
 }
 
-func TestBonus_AnotherWalletOrAmountUnderTheSameOperationIsAKeyThatWasUsed(t *testing.T) {
-	outside := newOutside(t)
-	client := newClient(t, outside.URL())
+func TestBonus_AnotherWalletOrAmountUnderTheSameOperationIsErrKeyReused(t *testing.T) {
+	service := newBonusService(t)
+	client := newClient(t, service.URL())
 	a := question()
 	first, err := client.ask(t.Context(), a)
 	if err != nil {
@@ -74,7 +74,7 @@ func TestBonus_AnotherWalletOrAmountUnderTheSameOperationIsAKeyThatWasUsed(t *te
 	}
 	otherWallet, otherAmount := a, a
 	otherWallet.Wallet, otherAmount.Amount = uuid.New(), 101
-	for _, other := range []wallet.Ask{otherWallet, otherAmount} {
+	for _, other := range []wallet.BonusRequest{otherWallet, otherAmount} {
 		if bonus, err := client.ask(t.Context(), other); bonus != 0 || !errors.Is(err, idempotency.ErrKeyReused) {
 			t.Errorf("%d, %v, want ErrKeyReused", bonus, err)
 		}
@@ -82,7 +82,7 @@ func TestBonus_AnotherWalletOrAmountUnderTheSameOperationIsAKeyThatWasUsed(t *te
 	if again, err := client.ask(t.Context(), a); again != first || err != nil {
 		t.Errorf("%d, %v; want %d as before", again, err, first)
 	}
-	if calls := outside.Calls(); len(calls) != 4 || calls[0].Refused || !calls[1].Refused || !calls[2].Refused || calls[2].First || calls[3].Refused {
+	if calls := service.Calls(); len(calls) != 4 || calls[0].Refused || !calls[1].Refused || !calls[2].Refused || calls[2].First || calls[3].Refused {
 		t.Errorf("it heard %+v", calls)
 	}
 }
@@ -165,8 +165,8 @@ func silent(t *testing.T) string {
 func TestServe_ABonusServiceThatDoesNotAnswerCreditsNothing(t *testing.T) {
 	db := sharedMongo(t)
 	url, keys := newDatabase(t)
-	id, outside := wallets(t, url)["alice"], newOutside(t)
-	broken := map[string]string{"silent": "http://" + silent(t), "gone": "http://127.0.0.1:1", "another service": outside.URL() + "/v2"}
+	id, service := wallets(t, url)["alice"], newBonusService(t)
+	broken := map[string]string{"silent": "http://" + silent(t), "gone": "http://127.0.0.1:1", "another service": service.URL() + "/v2"}
 	for name, at := range broken {
 		p := startPurse(t, url, keys["alice"], id, "--bonus-url", at)
 		start := time.Now()
@@ -186,7 +186,7 @@ func TestServe_ABonusServiceThatDoesNotAnswerCreditsNothing(t *testing.T) {
 	if n := documents(t, db, "wallet_operations"); n != int64(len(broken)) {
 		t.Errorf("%d operations; want the debits, %d", n, len(broken))
 	}
-	p := startPurse(t, url, keys["alice"], id, "--bonus-url", outside.URL()+"/")
+	p := startPurse(t, url, keys["alice"], id, "--bonus-url", service.URL()+"/")
 	if status, body := p.credit("k"); status != 201 || !strings.Contains(body, `"bonus":1,`) {
 		t.Errorf("%d %s", status, body)
 	}
@@ -195,7 +195,7 @@ func TestServe_ABonusServiceThatDoesNotAnswerCreditsNothing(t *testing.T) {
 	}
 }
 
-func TestServe_WithoutABonusServiceThereIsNoneAndTheLabHasOneOfItsOwn(t *testing.T) {
+func TestServe_WithoutABonusServiceThereIsNoBonusAndTheLabStartsOne(t *testing.T) {
 	sharedMongo(t)
 	url, keys := newDatabase(t)
 	id := wallets(t, url)["alice"]

@@ -71,7 +71,7 @@ func (s *serving) getSlow() chan result {
 	return answered
 }
 
-func TestLifecycle_DrainsFirstThenClosesTheDoorThenLetsRequestsEnd(t *testing.T) {
+func TestLifecycle_DrainsFirstThenClosesTheListenerThenLetsRequestsEnd(t *testing.T) {
 	var s *serving
 	drained := make(chan result, 1)
 	s = startServing(t, lifecycle{timeout: time.Minute, drain: func() {
@@ -101,7 +101,7 @@ func TestLifecycle_DrainsFirstThenClosesTheDoorThenLetsRequestsEnd(t *testing.T)
 	}
 }
 
-func TestLifecycle_ARequestThatDoesNotEndIsCancelledAndTold(t *testing.T) {
+func TestLifecycle_ARequestThatDoesNotEndIsCancelledAndReported(t *testing.T) {
 	s := startServing(t, lifecycle{timeout: 20 * time.Millisecond, drain: func() {}})
 	slow := s.getSlow()
 	s.stop()

@@ -29,7 +29,7 @@ var (
 	}
 	walletKinds = []wallet.EventKind{
 		wallet.Retried, wallet.Conflict, wallet.Transient, wallet.Expired, wallet.Ambiguous, wallet.Resolved,
-		wallet.GuardTripped, wallet.LineFull, wallet.Unavailable,
+		wallet.GuardTripped, wallet.QueueFull, wallet.Unavailable,
 	}
 )
 

@@ -174,7 +174,7 @@ func (s walletSettings) open(ctx context.Context, mongo mongoSettings, lab bool,
 }
 
 // bonusFunc is the function that requests a bonus; nil: there is no bonus.
-func (b *walletBackend) bonusFunc(bonusURL string, lab bool) (wallet.Bonus, error) {
+func (b *walletBackend) bonusFunc(bonusURL string, lab bool) (wallet.BonusFunc, error) {
 	if bonusURL == "" && lab {
 		var err error
 		if b.lab, err = bonus.Serve(); err != nil {

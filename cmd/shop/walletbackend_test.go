@@ -148,10 +148,10 @@ func TestServe_WithoutAMongoURLThereAreNoWallets(t *testing.T) {
 func TestServe_OneKeyAtThreeReplicasAtOnceIsOneCredit(t *testing.T) {
 	db := sharedMongo(t)
 	url, keys := newDatabase(t)
-	id, outside := wallets(t, url)["alice"], newOutside(t)
+	id, service := wallets(t, url)["alice"], newBonusService(t)
 	var replicas []purse
 	for range 3 {
-		replicas = append(replicas, startPurse(t, url, keys["alice"], id, "--bonus-url", outside.URL()))
+		replicas = append(replicas, startPurse(t, url, keys["alice"], id, "--bonus-url", service.URL()))
 	}
 	for i := range 10 {
 		var (
@@ -169,7 +169,7 @@ func TestServe_OneKeyAtThreeReplicasAtOnceIsOneCredit(t *testing.T) {
 	if n := documents(t, db, "wallet_operations"); n != 10 {
 		t.Errorf("%d operations, want 10", n)
 	}
-	if calls := outside.Calls(); len(calls) != 10 || !calls[9].First {
+	if calls := service.Calls(); len(calls) != 10 || !calls[9].First {
 		t.Errorf("the bonus service was called %d times for 10 credits: %+v", len(calls), calls)
 	}
 }

@@ -19,7 +19,7 @@ func TestProve_WalletsOfRealReplicasAreLoadedAndAudited(t *testing.T) {
 	}
 }
 
-func TestProve_TheControlThatAsksInVainIsCaught(t *testing.T) {
+func TestProve_TheControlThatCallsTheBonusServiceInVainIsCaught(t *testing.T) {
 	report := proven(t, "--flow", "wallet", "--strategy", "txn", "--fault", "none", "--replicas", "2", "--duration", "3s")
 	if s := report.Scenarios[0]; s.Violations["W-SIDE"] == 0 || s.Violations["M2"] != 0 {
 		t.Errorf("%+v", s)

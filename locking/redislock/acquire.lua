@@ -4,7 +4,7 @@
 -- ARGV[1]  owner: random, of this acquisition alone
 -- ARGV[2]  TTL in milliseconds
 -- ARGV[3]  how many of KEYS are locks
--- returns  the fence, or 0 when someone else has one of the locks
+-- returns  the fence, or 0 when another owner has one of the locks
 --
 -- A lock's value is "fence:owner". Everything is read before anything is
 -- written, so that an error (WRONGTYPE, OOM) leaves no lock half taken.

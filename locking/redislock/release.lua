@@ -1,4 +1,4 @@
--- Deletes the locks of one owner, and nobody else's.
+-- Deletes the locks that one owner holds, and no others.
 --
 -- KEYS     the locks
 -- ARGV[1]  the grant: "fence:owner", exactly as acquire.lua wrote it

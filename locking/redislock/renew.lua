@@ -5,8 +5,8 @@
 -- ARGV[2]  TTL in milliseconds
 -- returns  1, or 0 when one of the locks is not under this grant any more
 --
--- Never SET: to write back a lock that had gone would hide that somebody else
--- may have held it meanwhile. The fence is compared as well as the owner, so
+-- Never SET: to write back a lock that had gone would hide that another
+-- owner may have held it meanwhile. The fence is compared as well as the owner, so
 -- that a delayed duplicate of the acquire request cannot bring a grant back.
 for i = 1, #KEYS do
   if redis.call('GET', KEYS[i]) ~= ARGV[1] then return 0 end

@@ -93,7 +93,7 @@ func (h heldOrders) BuyWith(ctx context.Context, strategy string, req inventory.
 	return h.Orders.BuyWith(ctx, strategy, req, lines)
 }
 
-func TestAdmission_BodiesThatComeSlowlyHoldNoPlace(t *testing.T) {
+func TestAdmission_SlowBodiesAreNotInFlight(t *testing.T) {
 	t.Parallel()
 	s := open(t, func(c *api.Config, _ *inventory.Config) { c.Limits.InFlight, c.Limits.Share = 2, 3 })
 	var slow []*dribble
@@ -152,7 +152,7 @@ func TestAdmission_ARefusalDoesNotWaitForItsBody(t *testing.T) {
 	s.dribble("k").answer().want(t, 401, api.TypeUnauthorized)
 }
 
-func TestAdmission_OneClientHasItsShareOfThePlaces(t *testing.T) {
+func TestAdmission_OneClientHasItsShareOfTheRequestsInFlight(t *testing.T) {
 	t.Parallel()
 	const all = 8
 	s, orders := open(t).holdOrders(all) // and so a share of 2

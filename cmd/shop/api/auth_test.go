@@ -43,7 +43,7 @@ func TestAuth_SchemeInAnyCase(t *testing.T) {
 	}
 }
 
-func TestAuth_TwoHeadersAreNone(t *testing.T) {
+func TestAuth_TwoAuthorizationHeadersAreUnauthorized(t *testing.T) {
 	s := open(t)
 	req := must(http.NewRequest("GET", s.api+"/v1/products", nil))(t)
 	req.Header["Authorization"] = []string{"Bearer " + s.keys["alice"], "Bearer " + s.keys["bob"]}

@@ -19,7 +19,7 @@ func answering(degraded api.Degraded, err error) option {
 	}
 }
 
-func TestReady_SaysHowItStands(t *testing.T) {
+func TestReady_ReportsEachServer(t *testing.T) {
 	for _, c := range []struct {
 		degraded api.Degraded
 		err      error

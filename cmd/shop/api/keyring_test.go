@@ -117,7 +117,7 @@ func TestKeys_UnknownKeysOfOneAddressAreLimited(t *testing.T) {
 	s.do("GET", "/v1/products", "", "Authorization: Bearer nonsense").want(t, 401, api.TypeUnauthorized)
 }
 
-func TestKeys_StrangersTakeNeitherPlacesNorTheConnections(t *testing.T) {
+func TestKeys_UnknownKeysTakeNeitherRequestsInFlightNorConnections(t *testing.T) {
 	t.Parallel()
 	const all = 20
 	s := open(t, withKeyPool(t), func(c *api.Config, _ *inventory.Config) { c.Limits.InFlight = all / 2 })

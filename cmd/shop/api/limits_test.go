@@ -40,7 +40,7 @@ func TestLimits_EachClientHasARateOfItsOwn(t *testing.T) {
 	s.do("GET", "/livez", "").want(t, 200, "")
 }
 
-func TestLimits_AFullServerRefusesAtTheDoorAndStaysAlive(t *testing.T) {
+func TestLimits_AFullServerRefusesAtOnceAndStaysLive(t *testing.T) {
 	s, orders := open(t).holdOrders(1)
 	var first answer
 	var wg sync.WaitGroup
@@ -132,7 +132,7 @@ func TestErrors_OfTheDomainReachTheClientAsTheirProblem(t *testing.T) {
 }
 
 // Two requests with one key at the same moment: one effect, one answer.
-func TestBuy_TwinsAreOneOrder(t *testing.T) {
+func TestBuy_DuplicatesAtOnceAreOneOrder(t *testing.T) {
 	in, out := make(chan struct{}, 2), make(chan struct{})
 	s := open(t, at(inventory.BeforeCommit, func(context.Context) {
 		in <- struct{}{}

@@ -109,7 +109,7 @@ func TestRefusals_OfOrdersLeaveNoTrace(t *testing.T) {
 	}
 }
 
-func TestRefusals_SayWhere(t *testing.T) {
+func TestRefusals_PointToTheInvalidMember(t *testing.T) {
 	s := open(t)
 	a := s.do("POST", "/v1/orders", orderOf(line("coffee", "1"), line("tea", "0")), "Idempotency-Key: k").want(t, 422, api.TypeInvalidRequest)
 	if a.problem.Pointer != "/lines/1/quantity" {

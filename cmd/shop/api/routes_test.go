@@ -49,7 +49,7 @@ func TestRefusals_OfRoutesAndMethods(t *testing.T) {
 }
 
 // An id that is none is told as what it is, and by its name.
-func TestRefusals_NameTheIDThatIsNone(t *testing.T) {
+func TestRefusals_NameTheMalformedID(t *testing.T) {
 	s := open(t)
 	id := "00000000-0000-0000-0000-000000000000"
 	for _, bad := range []string{"xyz", id[1:], id + "0", strings.ReplaceAll(id, "-", ""), "urn:uuid:" + id, "%7B" + id + "%7D", id[:35] + "g", id + "%0A"} {
@@ -79,7 +79,7 @@ func TestMethods_HeadAndOptions(t *testing.T) {
 	}
 }
 
-func TestRefusals_TwoKeysAreNone(t *testing.T) {
+func TestRefusals_TwoIdempotencyKeysAreMalformed(t *testing.T) {
 	s := open(t)
 	req := must(http.NewRequest("POST", s.api+"/v1/orders", strings.NewReader(good)))(t)
 	req.Header = http.Header{

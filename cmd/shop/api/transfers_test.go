@@ -78,7 +78,7 @@ func TestTransfer_OnlyTheOwnerMayDebit(t *testing.T) {
 	s.move("k", moveOf(b, a, "500"), s.as("bob")).want(t, 201, "") // so that the key is still free
 }
 
-func TestTransfer_WhatIsAnothersIsAsIfItWereNot(t *testing.T) {
+func TestTransfer_OfAnotherClientIsNotFound(t *testing.T) {
 	s := open(t)
 	a, b := s.account("alice", 1000), s.account("bob", 500)
 	id := s.move("k", moveOf(a, b, "10", pending)).want(t, 201, "").id(t)

@@ -104,7 +104,7 @@ func TestTransfer_RefusedByTheFenceIsReportedAndTheKeyStaysFree(t *testing.T) {
 	s.wantMoney("alice", a, 997, 0)
 }
 
-func TestTransfer_TheLabLetsARequestChoose(t *testing.T) {
+func TestTransfer_TheLabLetsARequestChooseItsStrategy(t *testing.T) {
 	lab := func(front *api.Config, _ *inventory.Config) { front.TransferLab = []string{"row", "naive"} }
 	s := open(t, lab)
 	a, b := s.account("alice", 1000), s.account("bob", 0)

@@ -62,7 +62,7 @@ func (s *shop) post(key, id, how, body string) func() (answer, error) {
 }
 
 // The same key at two servers at the same moment: one of them does it, both
-// clients are told the same, to the byte, and the outside is asked once.
+// clients are told the same, to the byte, and the bonus service is asked once.
 func TestWallet_OneKeyAtTwoServersAtOnceIsOneOperation(t *testing.T) {
 	s := openWallets(t)
 	servers := []*shop{s, s.besideWallets()}

@@ -23,17 +23,17 @@ import (
 )
 
 // walletBackend is what is behind the routes of wallets: a database of its own in the
-// real MongoDB, and an outside that gives a tenth, unless it fails.
+// real MongoDB, and a bonus service that gives a tenth, unless it fails.
 type walletBackend struct {
 	*wallet.Service
 	db *mongo.Database
 
 	mu    sync.Mutex
-	asked []wallet.Ask
+	asked []wallet.BonusRequest
 	fails error
 }
 
-func (c *walletBackend) bonus(_ context.Context, a wallet.Ask) (int64, error) {
+func (c *walletBackend) bonus(_ context.Context, a wallet.BonusRequest) (int64, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.asked = append(c.asked, a)

@@ -156,7 +156,7 @@ func TestWallet_WithoutMongoDBTheyAreBusyAndTheRestGoesOn(t *testing.T) {
 	s.buy("k", "coffee", "1").want(t, 201, "")
 }
 
-func TestWallet_TheLabLetsARequestChoose(t *testing.T) {
+func TestWallet_TheLabLetsARequestChooseItsStrategy(t *testing.T) {
 	s := openWallets(t, lab("inc", "naive"))
 	a, b := s.wallet("alice", 1000), s.wallet("bob", 0)
 	for _, how := range []struct{ route, body string }{{"credits", amountOf("10")}, {"debits", amountOf("1")}, {"payments", paymentOf(b, "1")}} {

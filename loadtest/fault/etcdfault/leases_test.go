@@ -13,7 +13,7 @@ import (
 	"shop/loadtest/fault"
 )
 
-func TestLeasesRevoked_EveryHolderBelowThePrefixLosesItsLockAndNobodyElse(t *testing.T) {
+func TestLeasesRevoked_EveryHolderBelowThePrefixLosesItsLockAndNoOther(t *testing.T) {
 	client, prefix := shared(t)
 	one, two, other := open(t, client, prefix, 6*time.Second), open(t, client, prefix, 6*time.Second), open(t, client, prefix+"x", 6*time.Second)
 	var held []locking.Lease
@@ -59,7 +59,7 @@ func TestLeasesRevoked_CalledOffItSaysWhatItDid(t *testing.T) {
 	}
 }
 
-func TestEvict_TakesTheLeaseOfTheHolderAndNotOfWhoWaits(t *testing.T) {
+func TestEvict_TakesTheLeaseOfTheHolderAndOfNoWaiter(t *testing.T) {
 	client, prefix := shared(t)
 	if evicted, err := Evict(t.Context(), client, prefix, "account/1"); evicted || err != nil {
 		t.Errorf("a lease without a holder: %v, %v", evicted, err)

@@ -57,7 +57,7 @@ func RolledBack(ctx context.Context, set Set, database string) (operations []str
 	return slices.Sorted(maps.Keys(taken)), err
 }
 
-// textOf is an operation's id as everybody else writes it.
+// textOf is an operation's id as the rest of the program writes it.
 func textOf(id bson.RawValue) string {
 	_, data, _ := id.BinaryOK()
 	known, err := uuid.FromBytes(data)

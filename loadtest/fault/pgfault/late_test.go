@@ -129,7 +129,7 @@ func twiceEach(records []LateRecord) bool {
 	return ways[Revoked] > 1 && ways[Stopped] > 1
 }
 
-func TestLateWrite_AGuardRefusesEachInBothWays(t *testing.T) {
+func TestLateWrite_AGuardRefusesEachAfterAPauseAndAfterARevokedLease(t *testing.T) {
 	r := &branch{bank: newBank(t), fenced: true}
 	records, seen := injectLate(t, r, twiceEach)
 	if n := seen["late_writes"]; seen["late_refused"] != n || seen["late_committed"] != 0 || len(records) != int(n) {
@@ -149,7 +149,7 @@ func TestLateWrite_AGuardRefusesEachInBothWays(t *testing.T) {
 	}
 }
 
-func TestLateWrite_WithoutAGuardEachPutsBackWhatWas(t *testing.T) {
+func TestLateWrite_WithoutAGuardEachOverwritesTheNewerOne(t *testing.T) {
 	r := &branch{bank: newBank(t)}
 	records, seen := injectLate(t, r, twiceEach)
 	if n := seen["late_writes"]; seen["late_refused"] != 0 || seen["late_committed"] != n {
@@ -195,7 +195,7 @@ func TestLateWrite_WithoutANewerHolderNothingIsLate(t *testing.T) {
 	}
 }
 
-func TestLateWrite_CalledOffItLetsGo(t *testing.T) {
+func TestLateWrite_CancelledItReleasesTheSegmentThatItHolds(t *testing.T) {
 	r := &branch{bank: newBank(t)}
 	w := r.bank.proxy()
 	end := r.begin(t, w)
@@ -215,7 +215,7 @@ func TestLateWrite_CalledOffItLetsGo(t *testing.T) {
 
 // A guarded read is a transaction of its own, which writes the fence. It moves no
 // money; the write behind it is what has to be late.
-func TestLateWrite_AGuardedReadGoesBy(t *testing.T) {
+func TestLateWrite_AGuardedReadIsNotHeldBack(t *testing.T) {
 	b := newBank(t)
 	w := b.proxy()
 	conn := b.connect(w.URL())

@@ -98,7 +98,7 @@ func TestPauses_AReplicaThatHoldsNothingIsResumedAndStoppedAgain(t *testing.T) {
 	})
 }
 
-func TestPauses_ALockThatIsThereAllTheTimeWasNotOutlived(t *testing.T) {
+func TestPauses_APauseIsCountedAsOutlivedOnlyIfTheLockWent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		always := func(context.Context) bool { return true }
 		events, err := Pauses{Replicas: newSleepers(), TTL: 2 * time.Second, Aim: always}.Inject(t.Context(), 4*time.Second)

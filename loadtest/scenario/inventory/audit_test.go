@@ -187,7 +187,7 @@ func TestAudit_FindsEachPlantedViolation(t *testing.T) {
 	}
 }
 
-func TestAudit_FindsNothingInAnHonestShop(t *testing.T) {
+func TestAudit_FindsNothingInACorrectShop(t *testing.T) {
 	for _, check := range slices.Concat(inventory.Invariants.Checks, HistoryChecks) {
 		t.Run(check.Name, func(t *testing.T) {
 			if ids := look(t, check, violation{}); len(ids) != 0 {
@@ -197,7 +197,7 @@ func TestAudit_FindsNothingInAnHonestShop(t *testing.T) {
 	}
 }
 
-func TestAuditInventory_IsAllZeroInAnHonestShopAndCountsUnitsSoldTwice(t *testing.T) {
+func TestAuditInventory_IsAllZeroInACorrectShopAndCountsUnitsSoldTwice(t *testing.T) {
 	conn := testbed.Schema(t, "inventory")
 	testbed.Exec(t, conn, honestShop)
 	counts, err := inventory.Audit(t.Context(), conn)

@@ -9,7 +9,7 @@ import (
 	"shop/loadtest"
 )
 
-func TestStory_FirstTheClashThenTheSalesBeyondTheEnd(t *testing.T) {
+func TestStory_ShowsTheConflictFirstThenTheOversoldOrders(t *testing.T) {
 	const ms = time.Millisecond
 	sold := func(key string, replica int, sold int64, start, end time.Duration) sale {
 		return sale{key, 1, sold, loadtest.Attempt{Replica: replica, Start: start, End: end}}

@@ -14,7 +14,7 @@ import (
 	"shop/loadtest/internal/testbed"
 )
 
-func TestWatch_SeesTheShelfAndTheOrdersPartWays(t *testing.T) {
+func TestWatch_SeesThatStockAndOrdersDiffer(t *testing.T) {
 	db, err := loadtest.CreateDatabase(t.Context(), testbed.Env(t, "SHOP_POSTGRES_URL"), fmt.Sprintf("loadtest_%d_%d", os.Getpid(), time.Now().UnixNano()))
 	if err != nil {
 		t.Fatal(err)

@@ -145,7 +145,7 @@ func TestAuditTransfer_FindsEachPlantedViolation(t *testing.T) {
 	}
 }
 
-func TestAuditTransfer_FindsNothingInAnHonestBank(t *testing.T) {
+func TestAuditTransfer_FindsNothingInCorrectAccounts(t *testing.T) {
 	for _, check := range slices.Concat(transfer.Invariants.Checks, MoveChecks) {
 		if ids := findIn(t, check, theft{}); len(ids) != 0 {
 			t.Errorf("%s found %v", check.Name, ids)

@@ -35,7 +35,7 @@ func refusingBank(t *testing.T, scenario loadtest.Scenario) *loadtest.Proof {
 	return proof
 }
 
-func TestProof_ABankThatRefusesEverythingIsNotSafe(t *testing.T) {
+func TestProof_AServiceThatRefusesEveryTransferIsNotSafe(t *testing.T) {
 	proof := refusingBank(t, New().Safe("row", loadtest.NoFault))
 	asked := 0
 	proof.Leftovers = func(_ context.Context, trial *loadtest.Trial) ([]string, error) {

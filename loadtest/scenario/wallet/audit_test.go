@@ -76,7 +76,7 @@ func TestAuditWallet_FindsEachPlantedViolation(t *testing.T) {
 	}
 }
 
-func TestAuditWallet_FindsNothingInHonestWallets(t *testing.T) {
+func TestAuditWallet_FindsNothingInCorrectWallets(t *testing.T) {
 	for name, ids := range findIn(t, defect{}, walletChecks()...) {
 		if len(ids) != 0 {
 			t.Errorf("%s found %v", name, ids)

@@ -23,7 +23,7 @@ func words(edit func(map[string]loadtest.Record)) (records []loadtest.Record) {
 	return records
 }
 
-func TestDeniedRight_OnlyMoneyMayBeShortAndASharedKeyTaken(t *testing.T) {
+func TestDeniedRight_OwnersAreRefusedOnlyForFundsOrForASharedKey(t *testing.T) {
 	if found := deniedRight(words(nil)); len(found) != 0 {
 		t.Errorf("found %v", found)
 	}
@@ -68,7 +68,7 @@ func shareKey(first, second, problem string) func(map[string]loadtest.Record) {
 	})
 }
 
-func TestWronglyShort_WhoHasEnoughMustNotBeRefused(t *testing.T) {
+func TestWronglyShort_AWalletWithEnoughMustNotBeRefused(t *testing.T) {
 	wallets := []Seed{{ID: uuid.MustParse(wallet1)}, {ID: uuid.MustParse(wallet3), Ample: true}}
 	if found := wronglyShort(words(nil), wallets); len(found) != 0 {
 		t.Errorf("found %v", found)

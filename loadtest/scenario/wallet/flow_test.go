@@ -103,7 +103,7 @@ func TestFlow_AnElectionTakesItsTimeInTheBoundOfWhatMustSucceedAfterIt(t *testin
 	}
 }
 
-func TestJudge_AControlThatAsksInVainKeepsTheBooks(t *testing.T) {
+func TestJudge_AControlThatCallsTheBonusServiceInVainKeepsTheBalances(t *testing.T) {
 	txn := flow.Controls[1]
 	asked := map[string]int64{"W-SIDE": 40, "M2": 0, "drift": 0, "W-WIRE": 9}
 	if verdict, expected := loadtest.Judge(txn, asked, nil); verdict != loadtest.Violated || !expected {

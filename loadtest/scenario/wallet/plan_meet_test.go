@@ -105,7 +105,7 @@ func TestNewPlan_SomeOfTheRingAreCreditedWhileTheyPay(t *testing.T) {
 	}
 }
 
-func TestNewPlan_EachSaverIsAloneAndOneComesAllTheTime(t *testing.T) {
+func TestNewPlan_QuietWalletsAreCreditedAloneAndAtShortIntervals(t *testing.T) {
 	plan := NewPlan(quickLoad)
 	place := places(plan)
 	last, count := time.Duration(0), map[int]int{}

@@ -128,7 +128,7 @@ func TestNewPlan_AmpleWalletsHaveAllThatTheyAreAskedForAndOthersAreShort(t *test
 	}
 }
 
-func TestNewPlan_ABurstIsWholeHoweverLittleIsAskedFor(t *testing.T) {
+func TestNewPlan_ABurstIsWholeHoweverSmallTheLoad(t *testing.T) {
 	if n := len(NewPlan(loadtest.Load{Rate: 10, Duration: time.Second, Replicas: 2}).Intents); n != walletBurst+savers {
 		t.Errorf("%d intents, want %d", n, walletBurst+savers)
 	}

@@ -29,7 +29,7 @@ func replicaOf(t *testing.T, at string) *mongo.Client {
 	return client
 }
 
-func TestWaitMongoQuiet_ReturnsOnlyWhenNobodyWithTheNameIsConnected(t *testing.T) {
+func TestWaitMongoQuiet_ReturnsOnlyWhenNoClientOfTheNameIsConnected(t *testing.T) {
 	db, at := ownMongo(t)
 	if err := waitQuiet(t.Context(), db, db.Name(), loadtest.QuietWait); err != nil {
 		t.Errorf("no connection is left, and yet: %v", err)
@@ -107,7 +107,7 @@ func underWay(t *testing.T, db *mongo.Database) int {
 }
 
 // The transaction of a dead client is open for a minute. The audit need not wait for it.
-func TestWaitMongoQuiet_ATransactionThatNobodyCanCommitIsNoReasonToWaitAndIsNotSeen(t *testing.T) {
+func TestWaitMongoQuiet_DoesNotWaitForATransactionWhoseClientIsDead(t *testing.T) {
 	db, at := ownMongo(t)
 	do(t, db, honestWallets())
 	dead := replicaOf(t, at)

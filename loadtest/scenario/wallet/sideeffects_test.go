@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// fair is an outside that was asked about two credits, and about one of them again
+// fair is a bonus service that was asked about two credits, and about one of them again
 // by another request.
 func fair() (calls []bonus.Call, credits []credit) {
 	a, b, w := uuid.MustParse(operation1), uuid.MustParse(operation2), uuid.MustParse(wallet1)

@@ -15,7 +15,7 @@ import (
 	"shop/loadtest/fault"
 )
 
-func TestWatchWallets_SeesBalancesAndEntriesPartWays(t *testing.T) {
+func TestWatchWallets_SeesThatBalancesAndEntriesDiffer(t *testing.T) {
 	db, at := ownMongo(t)
 	do(t, db, honestWallets())
 	clock := time.Now()
@@ -52,7 +52,7 @@ func TestWatchWallets_SeesBalancesAndEntriesPartWays(t *testing.T) {
 }
 
 // What a transaction did between two statements is never seen by halves.
-func TestWatchWallets_ALookIsOneMoment(t *testing.T) {
+func TestWatchWallets_EachSampleIsOneSnapshot(t *testing.T) {
 	db, at := ownMongo(t)
 	do(t, db, honestWallets())
 	watching, stop := context.WithCancel(t.Context())
@@ -98,7 +98,7 @@ func payment(t *testing.T, db *mongo.Database) {
 	}
 }
 
-func TestWatchWallets_WhatCannotBeLookedAtIsAnErrorAtOnce(t *testing.T) {
+func TestWatchWallets_ADatabaseThatCannotBeReadIsAnErrorAtOnce(t *testing.T) {
 	if _, err := sample(t.Context(), "", func() time.Duration { return 0 }); err == nil {
 		t.Error("there is no address, and it is no error")
 	}

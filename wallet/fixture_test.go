@@ -22,28 +22,28 @@ type (
 	outcome = locktest.Outcome[wallet.Reply]
 )
 
-// till is a database of its own on the real server, an outside of its own, and
+// fixture is a database of its own on the real server, a bonus service of its own, and
 // what the tests need of them.
-type till struct {
+type fixture struct {
 	*wallet.Service
-	t       testing.TB
-	url     string
-	db      *mongo.Database
-	cfg     wallet.Config
-	outside *outside
-	events  *events
+	t      testing.TB
+	url    string
+	db     *mongo.Database
+	cfg    wallet.Config
+	bonus  *bonusService
+	events *events
 }
 
 // open makes a database, migrates it, and opens a Service on it with cfg. The
-// outside gives a tenth of each credit.
-func open(t testing.TB, cfg wallet.Config) *till {
+// bonus service gives a tenth of each credit.
+func open(t testing.TB, cfg wallet.Config) *fixture {
 	t.Helper()
 	return openAt(t, locktest.Env(t, "SHOP_MONGO_URL"), cfg)
 }
 
-func openAt(t testing.TB, url string, cfg wallet.Config) *till {
+func openAt(t testing.TB, url string, cfg wallet.Config) *fixture {
 	t.Helper()
-	c := &till{t: t, url: url, outside: newOutside(t)}
+	c := &fixture{t: t, url: url, bonus: newBonusService(t)}
 	c.db = connect(t, c.url).Database("t_" + strings.ReplaceAll(uuid.NewString(), "-", ""))
 	t.Cleanup(func() { c.dropped(c.db) })
 	if err := wallet.Migrate(t.Context(), c.db); err != nil {
@@ -52,21 +52,21 @@ func openAt(t testing.TB, url string, cfg wallet.Config) *till {
 	c.cfg = cfg
 	c.cfg.Database = c.db
 	if c.cfg.Bonus == nil {
-		c.cfg.Bonus = c.outside.ask
+		c.cfg.Bonus = c.bonus.ask
 	}
 	c.Service, c.events = c.another(c.cfg)
 	return c
 }
 
-// in is the same till in a test of its own.
-func (c *till) in(t testing.TB) *till {
+// in is the same fixture in a test of its own.
+func (c *fixture) in(t testing.TB) *fixture {
 	own := *c
 	own.t = t
 	return &own
 }
 
 // dropped removes a database, when t.Context has ended.
-func (c *till) dropped(db *mongo.Database) {
+func (c *fixture) dropped(db *mongo.Database) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := db.Drop(ctx); err != nil {
@@ -95,7 +95,7 @@ func connect(t testing.TB, url string) *mongo.Client {
 }
 
 // another opens a second Service, as another process would.
-func (c *till) another(cfg wallet.Config) (*wallet.Service, *events) {
+func (c *fixture) another(cfg wallet.Config) (*wallet.Service, *events) {
 	c.t.Helper()
 	e := &events{}
 	if cfg.Count == nil {
@@ -109,7 +109,7 @@ func (c *till) another(cfg wallet.Config) (*wallet.Service, *events) {
 }
 
 // wallet opens one in EUR.
-func (c *till) wallet(owner uuid.UUID, opening int64) uuid.UUID {
+func (c *fixture) wallet(owner uuid.UUID, opening int64) uuid.UUID {
 	c.t.Helper()
 	id := uuid.New()
 	opened, err := c.OpenWallet(c.t.Context(), wallet.Wallet{ID: id, Owner: owner, Currency: "EUR", Opening: opening})
@@ -125,7 +125,7 @@ type pair struct {
 	a, b       uuid.UUID // their wallets
 }
 
-func (c *till) pair(openings ...int64) (p pair) {
+func (c *fixture) pair(openings ...int64) (p pair) {
 	p.alice, p.bob = uuid.New(), uuid.New()
 	p.a, p.b = c.wallet(p.alice, openings[0]), c.wallet(p.bob, openings[1])
 	return p
@@ -159,7 +159,7 @@ func until(ctx context.Context, do func() (wallet.Reply, error)) (wallet.Reply, 
 }
 
 // done checks that the operation happened.
-func (c *till) done(reply wallet.Reply, err error) {
+func (c *fixture) done(reply wallet.Reply, err error) {
 	c.t.Helper()
 	if err != nil || isRefused(reply) {
 		c.t.Errorf("%s, %v: want it done", reply.Body, err)
@@ -170,14 +170,14 @@ func isRefused(reply wallet.Reply) bool { return strings.Contains(string(reply.B
 
 // patient is for what a test itself asks: a member that was started again may take
 // longer to catch up than the client's 2 s, which hold where a ctx has no deadline.
-func (c *till) patient() context.Context {
+func (c *fixture) patient() context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	c.t.Cleanup(cancel)
 	return ctx
 }
 
 // mustHave checks the balance of a wallet.
-func (c *till) mustHave(id uuid.UUID, balance int64) {
+func (c *fixture) mustHave(id uuid.UUID, balance int64) {
 	c.t.Helper()
 	var w wallet.Wallet
 	if err := c.db.Collection("wallets").FindOne(c.patient(), bson.D{{Key: "_id", Value: id}}).Decode(&w); err != nil {
@@ -189,7 +189,7 @@ func (c *till) mustHave(id uuid.UUID, balance int64) {
 }
 
 // operations counts those that are stored, refusals included.
-func (c *till) operations() int64 {
+func (c *fixture) operations() int64 {
 	c.t.Helper()
 	n, err := c.db.Collection("wallet_operations").CountDocuments(c.patient(), bson.D{})
 	if err != nil {

@@ -17,29 +17,29 @@ import (
 	"shop/wallet"
 )
 
-// outside is a bonus service as it is met in the wild: a real HTTP server. It
+// bonusService is one as it is met in the wild: a real HTTP server. It
 // applies each operation once, gives the same answer when it is asked again, refuses
 // one that it knows for another wallet or amount, and records each Ask.
-type outside struct {
+type bonusService struct {
 	client *http.Client
 	url    string
 
 	mu    sync.Mutex
-	given map[uuid.UUID]wallet.Ask // by operation: what it was applied for
-	asked []wallet.Ask
+	given map[uuid.UUID]wallet.BonusRequest // by operation: what it was applied for
+	asked []wallet.BonusRequest
 	fails int // so many of the next questions get 500, after they were applied
 }
 
-func newOutside(t testing.TB) *outside {
-	o := &outside{given: map[uuid.UUID]wallet.Ask{}}
+func newBonusService(t testing.TB) *bonusService {
+	o := &bonusService{given: map[uuid.UUID]wallet.BonusRequest{}}
 	server := httptest.NewServer(http.HandlerFunc(o.serve))
 	o.client, o.url = server.Client(), server.URL
 	t.Cleanup(server.Close)
 	return o
 }
 
-func (o *outside) serve(w http.ResponseWriter, r *http.Request) {
-	var a wallet.Ask
+func (o *bonusService) serve(w http.ResponseWriter, r *http.Request) {
+	var a wallet.BonusRequest
 	if err := json.NewDecoder(r.Body).Decode(&a); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
@@ -63,8 +63,8 @@ func (o *outside) serve(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(a.Amount / 10)
 }
 
-// ask is the wallet's side of it: wallet.Bonus.
-func (o *outside) ask(ctx context.Context, a wallet.Ask) (bonus int64, err error) {
+// ask is the wallet's side of it: wallet.BonusFunc.
+func (o *bonusService) ask(ctx context.Context, a wallet.BonusRequest) (bonus int64, err error) {
 	body, err := json.Marshal(a)
 	if err != nil {
 		return 0, err
@@ -91,20 +91,20 @@ func (o *outside) ask(ctx context.Context, a wallet.Ask) (bonus int64, err error
 const bonusTakes = 10 * time.Millisecond
 
 // slow is ask of a service that takes its time.
-func (o *outside) slow(ctx context.Context, a wallet.Ask) (int64, error) {
+func (o *bonusService) slow(ctx context.Context, a wallet.BonusRequest) (int64, error) {
 	time.Sleep(bonusTakes)
 	return o.ask(ctx, a)
 }
 
 // calls counts the questions, and the operations that they were about.
-func (o *outside) calls() (asked, operations int) {
+func (o *bonusService) calls() (asked, operations int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return len(o.asked), len(o.given)
 }
 
 // twice counts the requests that asked more than once: W-SIDE.
-func (o *outside) twice() (requests int) {
+func (o *bonusService) twice() (requests int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	n := map[uuid.UUID]int{}
