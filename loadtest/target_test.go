@@ -84,11 +84,11 @@ func TestTemplate_ADayOfLoadIsSpreadOverTheDay(t *testing.T) {
 // foreign is a service that is not ours: it knows no problem types, takes each key
 // once, and keeps what it did in memory. Honest means that all it says is true.
 type foreign struct {
-	mu     sync.Mutex
-	honest bool
-	seen   map[string]int
-	both   sync.WaitGroup // the first two requests, which wait for each other: they overlap
-	came   atomic.Int64
+	mu      sync.Mutex
+	correct bool
+	seen    map[string]int
+	both    sync.WaitGroup // the first two requests, which wait for each other: they overlap
+	came    atomic.Int64
 }
 
 func (f *foreign) ServeHTTP(w http.ResponseWriter, req *http.Request) {
@@ -100,7 +100,7 @@ func (f *foreign) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	defer f.mu.Unlock()
 	key := req.Header.Get("X-Request-Id")
 	f.seen[key]++
-	if !f.honest && f.seen[key] > 1 {
+	if !f.correct && f.seen[key] > 1 {
 		_, _ = w.Write([]byte("another answer"))
 		return
 	}
@@ -122,7 +122,7 @@ func (f *foreign) target(t *testing.T, sql string) *Target {
 func TestTarget_IsJudgedByItsOwnersSQLOverTheRepliesOfClients(t *testing.T) {
 	for _, c := range []struct {
 		name    string
-		honest  bool
+		correct bool
 		sql     string
 		verdict Verdict
 		broken  string
@@ -132,7 +132,7 @@ func TestTarget_IsJudgedByItsOwnersSQLOverTheRepliesOfClients(t *testing.T) {
 		{"two answers to one key", false, "SELECT 1 WHERE false;", Violated, "I-ONCE"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			report, err := (&foreign{honest: c.honest}).target(t, c.sql).Run(t.Context())
+			report, err := (&foreign{correct: c.correct}).target(t, c.sql).Run(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -155,7 +155,7 @@ func TestTarget_QueriesThatCannotRunAreAnErrorBeforeTheFirstRequest(t *testing.T
 		"no column":   "SELECT answer FROM proof_answers;",
 		"a cut quote": "SELECT 'all;",
 	} {
-		shop := &foreign{honest: true}
+		shop := &foreign{correct: true}
 		if report, err := shop.target(t, sql).Run(t.Context()); err == nil {
 			t.Errorf("%s: no error, but %v", name, report.AsExpected)
 		}

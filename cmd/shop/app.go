@@ -79,13 +79,13 @@ func (c *serveCmd) assemble(ctx context.Context, log *slog.Logger, reg *promethe
 	if a.transfers, err = c.Transfers.open(ctx, c.Lab.Lab, money, log, reg); err != nil {
 		return nil, err
 	}
-	purses := wallet.Config{
+	wallets := wallet.Config{
 		QueueMax:  min(wallet.QueueMax, max(1, c.Limits.MaxInFlight/2)), // a wallet's queue never fills the server
 		Encode:    api.EncodeWallet,
 		Count:     countEvents(reg, "wallet", walletKinds, walletStrategyNames()),
 		Failpoint: hook[wallet.Step]("wallet", c.Lab.Failpoints, draw),
 	}
-	if a.wallets, err = c.Wallets.open(ctx, c.mongoSettings, c.Lab.Lab, purses, log); err != nil {
+	if a.wallets, err = c.Wallets.open(ctx, c.mongoSettings, c.Lab.Lab, wallets, log); err != nil {
 		return nil, err
 	}
 	if a.locks != nil {

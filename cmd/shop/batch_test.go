@@ -13,10 +13,10 @@ import (
 )
 
 // expired makes a hold whose time is over, and two keys that are old enough to be forgotten.
-func expired(t *testing.T) (url string, p payer) {
+func expired(t *testing.T) (url string, p transferReplica) {
 	t.Helper()
 	url, keys := newDatabase(t)
-	p = startPayer(t, url, keys["alice"])
+	p = startTransferReplica(t, url, keys["alice"])
 	if status, body := p.pay("hold", `,"pending":true,"expires_in":"1h"`); status != 201 {
 		t.Fatalf("%d %s", status, body)
 	}
@@ -53,7 +53,7 @@ func TestBatch_SweepsExpiredHoldsAndForgetsOldKeysOnce(t *testing.T) {
 func TestBatch_ForgetsOldRefusalsOfWallets(t *testing.T) {
 	db := sharedMongo(t)
 	url, keys := newDatabase(t)
-	p := startPurse(t, url, keys["alice"], wallets(t, url)["alice"])
+	p := startWalletReplica(t, url, keys["alice"], wallets(t, url)["alice"])
 	for _, key := range []string{"old", "new"} {
 		if status, body := p.write("debits", key, `{"amount":1000000}`); status != 409 {
 			t.Fatalf("%d %s", status, body)

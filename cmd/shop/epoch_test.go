@@ -13,13 +13,13 @@ func TestEpoch_AfterAWipeNothingMovesUntilTheOperatorSaysSo(t *testing.T) {
 	etcd := privateEtcd(t)
 	url, keys := newDatabase(t)
 	flags := []string{"--etcd-endpoints", etcd.Addr, "--transfer-lock-ttl=3s"}
-	p := startPayer(t, url, keys["alice"], flags...)
+	p := startTransferReplica(t, url, keys["alice"], flags...)
 	status, stored := p.pay("before")
 	if status != 201 {
 		t.Fatalf("%d %s", status, stored)
 	}
 	wipe(t, etcd)
-	wantEpoch := func(name string, p payer) {
+	wantEpoch := func(name string, p transferReplica) {
 		t.Helper()
 		var last string
 		locktest.Eventually(t, name+" says fence-epoch", func() bool { // until it knows that etcd is there again, it says busy
@@ -31,7 +31,7 @@ func TestEpoch_AfterAWipeNothingMovesUntilTheOperatorSaysSo(t *testing.T) {
 		}
 	}
 	wantEpoch("the server that was there", p)
-	restarted := startPayer(t, url, keys["alice"], flags...)
+	restarted := startTransferReplica(t, url, keys["alice"], flags...)
 	wantEpoch("one that was started since", restarted)
 	if status, body := restarted.pay("before"); status != 201 || body != stored {
 		t.Errorf("a replay: %d %s", status, body)
@@ -43,7 +43,7 @@ func TestEpoch_AfterAWipeNothingMovesUntilTheOperatorSaysSo(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	wantEpoch("the server that was not restarted", restarted)
-	again := startPayer(t, url, keys["alice"], flags...)
+	again := startTransferReplica(t, url, keys["alice"], flags...)
 	if status, body := again.pay("after"); status != 201 {
 		t.Errorf("after the command and a restart: %d %s", status, body)
 	}

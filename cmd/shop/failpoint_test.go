@@ -139,7 +139,7 @@ func TestFailpoint_KillEndsTheProcessAtItsStep(t *testing.T) {
 			if table == "orders" {
 				return r.buy(step)
 			}
-			return payer{r, ids["alice"], ids["bob"]}.pay(step)
+			return transferReplica{r, ids["alice"], ids["bob"]}.pay(step)
 		})
 		if got := query(t, url, `SELECT count(*) FROM `+table+` WHERE idempotency_key = $1`, step); got != want {
 			t.Errorf("%s: %d %s, want %d", step, got, table, want)
@@ -157,8 +157,8 @@ func TestFailpoint_KillEndsTheProcessAtAStepOfAWallet(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, step := range wallet.Steps() {
-		id := openPurse(t, db, w.Owner, 0)
-		diesAt(t, "wallet/"+string(step), url, keys["alice"], func(r *replica) (int, string) { return purse{r, id}.credit(string(step)) })
+		id := openWallet(t, db, w.Owner, 0)
+		diesAt(t, "wallet/"+string(step), url, keys["alice"], func(r *replica) (int, string) { return walletReplica{r, id}.credit(string(step)) })
 		var want int64
 		if step == wallet.AfterCommit || step == wallet.AfterRelease {
 			want = 1

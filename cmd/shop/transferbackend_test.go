@@ -12,7 +12,7 @@ import (
 )
 
 // wantWithoutEtcd: no money moves, and that is told at once; all else goes on.
-func (p payer) wantWithoutEtcd(stored string) {
+func (p transferReplica) wantWithoutEtcd(stored string) {
 	p.t.Helper()
 	p.pay("first-to-notice") // waits for an answer
 	start := time.Now()
@@ -44,7 +44,7 @@ func (p payer) wantWithoutEtcd(stored string) {
 func TestServe_WithoutEtcdItSellsAndShowsAndMoneyMovesAgainByItself(t *testing.T) {
 	etcd := privateEtcd(t)
 	url, keys := newDatabase(t)
-	p := startPayer(t, url, keys["alice"], "--etcd-endpoints", etcd.Addr, "--transfer-lock-ttl=3s")
+	p := startTransferReplica(t, url, keys["alice"], "--etcd-endpoints", etcd.Addr, "--transfer-lock-ttl=3s")
 	p.wantHealth("ok")
 	status, stored := p.pay("before")
 	if status != 201 {
@@ -78,7 +78,7 @@ func TestServe_StartedWithoutEtcdItSellsAndMoneyMovesWhenItComes(t *testing.T) {
 	etcd := privateEtcd(t)
 	do(t, etcd.Kill)
 	url, keys := newDatabase(t)
-	p := startPayer(t, url, keys["alice"], "--etcd-endpoints", etcd.Addr, "--transfer-lock-ttl=3s")
+	p := startTransferReplica(t, url, keys["alice"], "--etcd-endpoints", etcd.Addr, "--transfer-lock-ttl=3s")
 	p.wantWithoutEtcd("from-the-start")
 	do(t, etcd.Start)
 	locktest.Eventually(t, "money moves", func() bool {
@@ -92,7 +92,7 @@ func TestServe_StartedWithoutEtcdItSellsAndMoneyMovesWhenItComes(t *testing.T) {
 func TestServe_AStrategyWithoutEtcdNeedsNone(t *testing.T) {
 	url, keys := newDatabase(t)
 	t.Setenv("SHOP_ETCD_ENDPOINTS", "")
-	p := startPayer(t, url, keys["alice"], "--transfer-strategy=row")
+	p := startTransferReplica(t, url, keys["alice"], "--transfer-strategy=row")
 	if status, body := p.pay("k"); status != 201 {
 		t.Errorf("%d %s", status, body)
 	}
@@ -102,9 +102,9 @@ func TestServe_AStrategyWithoutEtcdNeedsNone(t *testing.T) {
 // Three replicas, one key at the same moment: one transfer, one answer.
 func TestServe_OneKeyAtThreeReplicasAtOnceIsOneTransfer(t *testing.T) {
 	url, keys := newDatabase(t)
-	var replicas []payer
+	var replicas []transferReplica
 	for range 3 {
-		replicas = append(replicas, startPayer(t, url, keys["alice"]))
+		replicas = append(replicas, startTransferReplica(t, url, keys["alice"]))
 	}
 	for i := range 10 {
 		var (
@@ -128,7 +128,7 @@ func TestServe_OneKeyAtThreeReplicasAtOnceIsOneTransfer(t *testing.T) {
 func TestServe_TheLabOffersOnlyWhatItsServersCanDo(t *testing.T) {
 	url, keys := newDatabase(t)
 	for endpoints, want := range map[string]int{locktest.Env(t, "SHOP_ETCD_ENDPOINTS"): 201, "": 400} {
-		p := startPayer(t, url, keys["alice"], "--lab", "--transfer-strategy=row", "--etcd-endpoints="+endpoints)
+		p := startTransferReplica(t, url, keys["alice"], "--lab", "--transfer-strategy=row", "--etcd-endpoints="+endpoints)
 		for _, strategy := range []string{"row", "naive", "serializable"} {
 			if status, body := p.payBy(strategy, endpoints); status != 201 {
 				t.Errorf("%s with %q: %d %s", strategy, endpoints, status, body)

@@ -15,7 +15,7 @@ import (
 )
 
 // wantWithoutMongo: requests for wallets are busy without a wait.
-func (p purse) wantWithoutMongo(name string) {
+func (p walletReplica) wantWithoutMongo(name string) {
 	p.t.Helper()
 	p.credit("first-to-notice-" + name) // waits for an answer
 	p.wantReady("ok", "unreachable")
@@ -39,7 +39,7 @@ func (p purse) wantWithoutMongo(name string) {
 }
 
 // wantTheRest: everything but wallets goes on. Orders and transfers share one table of keys.
-func (p payer) wantTheRest(name string) {
+func (p transferReplica) wantTheRest(name string) {
 	p.t.Helper()
 	if status, body := p.buy("while-down-" + name); status != 201 {
 		p.t.Errorf("a purchase: %d %s", status, body)
@@ -66,7 +66,7 @@ func TestServe_WithoutMongoDBItSellsAndMovesMoneyAndWalletsOpenAgainByThemselves
 	server := private(t, "mongo")
 	db := ownMongo(t, server.Env["SHOP_MONGO_URL"])
 	url, keys := newDatabase(t)
-	p, ids := startPurse(t, url, keys["alice"], wallets(t, url)["alice"]), accounts(t, url)
+	p, ids := startWalletReplica(t, url, keys["alice"], wallets(t, url)["alice"]), accounts(t, url)
 	p.wantReady("ok", "ok")
 	status, stored := p.credit("before")
 	if status != 201 {
@@ -79,7 +79,7 @@ func TestServe_WithoutMongoDBItSellsAndMovesMoneyAndWalletsOpenAgainByThemselves
 		forgetSoon(t, db)
 		do(t, f.end)
 		p.wantWithoutMongo(name)
-		payer{p.replica, ids["alice"], ids["bob"]}.wantTheRest(name)
+		transferReplica{p.replica, ids["alice"], ids["bob"]}.wantTheRest(name)
 		do(t, f.back)
 		locktest.Eventually(t, name+": wallets are open", func() bool {
 			status, _ := p.credit("while-down-" + name)
@@ -101,9 +101,9 @@ func TestServe_StartedWithoutMongoDBItServesAndWalletsOpenWhenItComes(t *testing
 	url, keys := newDatabase(t)
 	id, ids := wallets(t, url)["alice"], accounts(t, url)
 	do(t, server.Kill)
-	p := startPurse(t, url, keys["alice"], id)
+	p := startWalletReplica(t, url, keys["alice"], id)
 	p.wantWithoutMongo("from-the-start")
-	payer{p.replica, ids["alice"], ids["bob"]}.wantTheRest("from-the-start")
+	transferReplica{p.replica, ids["alice"], ids["bob"]}.wantTheRest("from-the-start")
 	do(t, server.Start)
 	locktest.Eventually(t, "wallets are open", func() bool {
 		status, _ := p.credit("after")
@@ -116,7 +116,7 @@ func TestServe_StartedWithoutMongoDBItServesAndWalletsOpenWhenItComes(t *testing
 func TestServe_WalletsOpenWhenMongoDBHasBeenMigrated(t *testing.T) {
 	url, keys := newDatabase(t)
 	sharedMongo(t)
-	p := startPurse(t, url, keys["alice"], "00000000-0000-0000-0000-000000000000")
+	p := startWalletReplica(t, url, keys["alice"], "00000000-0000-0000-0000-000000000000")
 	p.wantWithoutMongo("not-migrated")
 	if _, err := shop(t, "seed", "--postgres-url", url); exitCode(err) != 2 || !strings.Contains(err.Error(), "shop migrate") {
 		t.Errorf("seed: %v", err)
@@ -139,9 +139,9 @@ func TestServe_WithoutAMongoURLThereAreNoWallets(t *testing.T) {
 		t.Errorf("seeded: %v", got)
 	}
 	ids := accounts(t, url)
-	p := startPurse(t, url, keys["alice"], "00000000-0000-0000-0000-000000000000", "--lab")
+	p := startWalletReplica(t, url, keys["alice"], "00000000-0000-0000-0000-000000000000", "--lab")
 	p.wantWithoutMongo("never")
-	payer{p.replica, ids["alice"], ids["bob"]}.wantTheRest("never")
+	transferReplica{p.replica, ids["alice"], ids["bob"]}.wantTheRest("never")
 }
 
 // Three replicas, one key at the same moment: one operation, one answer.
@@ -149,9 +149,9 @@ func TestServe_OneKeyAtThreeReplicasAtOnceIsOneCredit(t *testing.T) {
 	db := sharedMongo(t)
 	url, keys := newDatabase(t)
 	id, service := wallets(t, url)["alice"], newBonusService(t)
-	var replicas []purse
+	var replicas []walletReplica
 	for range 3 {
-		replicas = append(replicas, startPurse(t, url, keys["alice"], id, "--bonus-url", service.URL()))
+		replicas = append(replicas, startWalletReplica(t, url, keys["alice"], id, "--bonus-url", service.URL()))
 	}
 	for i := range 10 {
 		var (
@@ -177,7 +177,7 @@ func TestServe_OneKeyAtThreeReplicasAtOnceIsOneCredit(t *testing.T) {
 func TestServe_TheLabLetsARequestChooseHowAWalletIsWritten(t *testing.T) {
 	sharedMongo(t)
 	url, keys := newDatabase(t)
-	p := startPurse(t, url, keys["alice"], wallets(t, url)["alice"], "--lab", "--wallet-strategy=txn")
+	p := startWalletReplica(t, url, keys["alice"], wallets(t, url)["alice"], "--lab", "--wallet-strategy=txn")
 	for _, strategy := range append(walletStrategyNames(), "") {
 		how := "credits"
 		if strategy != "" {

@@ -8,7 +8,7 @@ CREATE TABLE accounts (
     held         bigint NOT NULL DEFAULT 0 CHECK (held >= 0), -- the sum of its reserved transfers
     version      bigint NOT NULL DEFAULT 0,                   -- counts the writes, under the row lock
     fence        bigint NOT NULL DEFAULT 0 CHECK (fence >= 0),
-    fence_source text   NOT NULL DEFAULT '',                  -- who hands the fences out; '': nobody has yet
+    fence_source text   NOT NULL DEFAULT '',                  -- the counter of the fence; '': none yet
     lease_token  text   NOT NULL DEFAULT '',                  -- of lease-id-fence alone, which is wrong
     created_at   timestamptz NOT NULL DEFAULT now(),
     CONSTRAINT accounts_funds CHECK (balance >= held)         -- the last guard

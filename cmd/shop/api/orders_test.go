@@ -177,10 +177,10 @@ func TestKey_IsOneForOrdersAndTransfers(t *testing.T) {
 	t.Parallel()
 	s := openWallets(t)
 	from, to := s.account("alice", 100), s.account("bob", 0)
-	purse := s.wallet("alice", 100)
+	id := s.wallet("alice", 100)
 	s.buy("k", "coffee", "1").want(t, 201, "")
 	s.move("k", moveOf(from, to, "10")).want(t, 422, api.TypeIdempotencyKeyReused)
-	s.debit("k", purse, "10").want(t, 201, "")
+	s.debit("k", id, "10").want(t, 201, "")
 	s.wantMoney("alice", from, 100, 0)
 
 	first := s.move("k2", moveOf(from, to, "10")).want(t, 201, "")

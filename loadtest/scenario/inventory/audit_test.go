@@ -17,7 +17,7 @@ import (
 // The shop of these tests: 10 cups and 10 plates, of which three orders took
 // 2 cups, 1 cup and 4 plates, and 3 plates; the last was cancelled. A bowl that
 // was never touched: the checks must see it too.
-const honestShop = `
+const correctShop = `
 INSERT INTO products (sku, name, price, currency, stock) VALUES
 	('cup', 'Cup', 100, 'EUR', 7), ('plate', 'Plate', 200, 'EUR', 6), ('bowl', 'Bowl', 300, 'EUR', 0);
 INSERT INTO orders (id, client_id, idempotency_key, status, total, currency, cancelled_at) VALUES
@@ -50,8 +50,8 @@ const (
 	client = "00000000-0000-0000-0000-0000000000c1"
 )
 
-// honestHistory is what the clients of honestShop were told.
-func honestHistory() ([]Stock, []Line) {
+// correctHistory are the replies that the clients of correctShop got.
+func correctHistory() ([]Stock, []Line) {
 	id, who := uuid.MustParse, uuid.MustParse(client)
 	return []Stock{{"cup", 10}, {"plate", 10}, {"bowl", 0}}, []Line{
 		{who, "k1", Buy, id(order1), "cup", 2, loadtest.OK},
@@ -65,13 +65,13 @@ func honestHistory() ([]Stock, []Line) {
 	}
 }
 
-// violation is planted by SQL in honestShop, or by an edit of what clients were told.
+// violation is planted by SQL in correctShop, or by an edit of the replies that clients got.
 type violation struct {
-	check string // which must find it
-	name  string
-	sql   string
-	told  func([]Line) []Line
-	ids   []string
+	check   string // which must find it
+	name    string
+	sql     string
+	replies func([]Line) []Line
+	ids     []string
 }
 
 // What a service does that sells what was never there and keeps its books.
@@ -133,14 +133,14 @@ UPDATE stock_movements SET quantity = -2 WHERE order_id = '` + order2 + `' AND s
 	{check: "I-ACK bought", name: "acknowledged with another amount", sql: `UPDATE order_lines SET quantity = 1 WHERE order_id = '` + order1 + `'`, ids: []string{order1}},
 	{check: "I-ACK bought", name: "acknowledged to another client", sql: `UPDATE orders SET client_id = gen_random_uuid() WHERE id = '` + order1 + `'`, ids: []string{order1}},
 	{check: "I-ACK cancelled", name: "cancelled, and still sold", sql: `UPDATE orders SET status = 'confirmed', cancelled_at = NULL WHERE id = '` + order3 + `'`, ids: []string{order3}},
-	{check: "I-REJ", name: "refused, and bought all the same", told: func(lines []Line) []Line { lines[0].Outcome = loadtest.Rejected; return lines }, ids: []string{order1}},
-	{check: "I-REJ unasked", name: "an order that no client asked for", told: func(lines []Line) []Line { return lines[1:] }, ids: []string{order1}},
+	{check: "I-REJ", name: "refused, and bought all the same", replies: func(lines []Line) []Line { lines[0].Outcome = loadtest.Rejected; return lines }, ids: []string{order1}},
+	{check: "I-REJ unasked", name: "an order that no client asked for", replies: func(lines []Line) []Line { return lines[1:] }, ids: []string{order1}},
 }
 
 // look runs one check over a shop, and gives the ids that it found.
 func look(t *testing.T, check invariant.Check, plant violation) []string {
 	t.Helper()
-	findings, err := invariant.Run(t.Context(), []invariant.Check{check}, invariant.SQL(looted(t, plant)))
+	findings, err := invariant.Run(t.Context(), []invariant.Check{check}, invariant.SQL(violated(t, plant)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,15 +151,15 @@ func look(t *testing.T, check invariant.Check, plant violation) []string {
 	return finding.IDs
 }
 
-// looted is a shop with a violation, and with what its clients were told beside it.
-func looted(t *testing.T, plant violation) *pgx.Conn {
+// violated is a shop with a violation, and with the replies that its clients got.
+func violated(t *testing.T, plant violation) *pgx.Conn {
 	t.Helper()
 	conn := testbed.Schema(t, "inventory")
-	testbed.Exec(t, conn, honestShop)
+	testbed.Exec(t, conn, correctShop)
 	testbed.Exec(t, conn, plant.sql)
-	opening, lines := honestHistory()
-	if plant.told != nil {
-		lines = plant.told(lines)
+	opening, lines := correctHistory()
+	if plant.replies != nil {
+		lines = plant.replies(lines)
 	}
 	if err := LoadHistory(t.Context(), conn, opening, lines); err != nil {
 		t.Fatal(err)
@@ -199,7 +199,7 @@ func TestAudit_FindsNothingInACorrectShop(t *testing.T) {
 
 func TestAuditInventory_IsAllZeroInACorrectShopAndCountsUnitsSoldTwice(t *testing.T) {
 	conn := testbed.Schema(t, "inventory")
-	testbed.Exec(t, conn, honestShop)
+	testbed.Exec(t, conn, correctShop)
 	counts, err := inventory.Audit(t.Context(), conn)
 	if err != nil {
 		t.Fatal(err)
@@ -240,7 +240,7 @@ func TestAudit_AKeyMayBeUsedAgainAfterItsAnswerIsPurged(t *testing.T) {
 }
 
 func TestOversold_CountsFromWhatThePlanPutThere(t *testing.T) {
-	conn := looted(t, violation{sql: restockedAndSold}) // 11 of the plan's 10 cups
+	conn := violated(t, violation{sql: restockedAndSold}) // 11 of the plan's 10 cups
 	for put, want := range map[string]int64{inventory.Invariants.Numbers[0].Query: 0, oversoldSQL: 1} {
 		if n, err := invariant.Number(t.Context(), conn, put); err != nil || n != want {
 			t.Errorf("by %q: %d, %v, want %d", put, n, err, want)

@@ -26,7 +26,7 @@ func TestWatch_SeesThatStockAndOrdersDiffer(t *testing.T) {
 	})
 	conn := testbed.Connect(t, db.URL)
 	testbed.Migrate(t, conn, "inventory")
-	testbed.Exec(t, conn, honestShop)
+	testbed.Exec(t, conn, correctShop)
 	clock := time.Now()
 	watching, stop := context.WithCancel(t.Context())
 	var samples []loadtest.Sample
@@ -62,13 +62,13 @@ func TestWatch_SeesThatStockAndOrdersDiffer(t *testing.T) {
 
 func TestFindOversale_TellsTheSalesOfTheFirstProductThatCrossedTheLine(t *testing.T) {
 	conn := testbed.Schema(t, "inventory")
-	testbed.Exec(t, conn, honestShop)
+	testbed.Exec(t, conn, correctShop)
 	records := []loadtest.Record{
 		{Intent: loadtest.Intent{Key: "k1"}, Attempts: []loadtest.Attempt{{Key: "k1", Replica: 1, Outcome: loadtest.OK, Start: 1, End: 3}}},
 		{Intent: loadtest.Intent{Key: "k2"}, Attempts: []loadtest.Attempt{{Key: "k2", Outcome: loadtest.Unknown}, {Key: "k2", Replica: 2, Outcome: loadtest.OK, Start: 2, End: 4}}},
 	}
 	if o, err := findOversale(t.Context(), conn, records); err != nil || o != nil {
-		t.Errorf("an honest shop: %+v, %v", o, err)
+		t.Errorf("a correct shop: %+v, %v", o, err)
 	}
 	testbed.Exec(t, conn, `DELETE FROM stock_movements WHERE kind = 'restock'; UPDATE stock_movements SET quantity = 2 WHERE kind = 'opening' AND sku = 'cup'`)
 	o, err := findOversale(t.Context(), conn, records)

@@ -17,7 +17,7 @@ import (
 // The bank of these tests: of 1000, one account paid 100 to another, 150 of a
 // hold of 200, has 70 on hold, and had 50 and 60, which were voided and expired.
 // A third account that was never touched: the checks must see it too.
-const honestBank = `
+const correctAccounts = `
 INSERT INTO accounts (id, owner_id, currency, opening, balance, held, version) VALUES
 	('00000000-0000-0000-0000-0000000000a1', '00000000-0000-0000-0000-0000000000c1', 'EUR', 1000, 750, 70, 7),
 	('00000000-0000-0000-0000-0000000000a2', '00000000-0000-0000-0000-0000000000c2', 'EUR', 0, 250, 0, 2),
@@ -52,7 +52,7 @@ const (
 	account3  = "00000000-0000-0000-0000-0000000000a3"
 )
 
-// opened is what the plan of honestBank opened, and for whom.
+// opened is what the plan of correctAccounts opened, and for whom.
 func opened() ([]Account, []loadtest.Credentials) {
 	id := uuid.MustParse
 	return []Account{
@@ -64,8 +64,8 @@ func opened() ([]Account, []loadtest.Credentials) {
 	}
 }
 
-// honestAnswers is what the clients of honestBank were told.
-func honestAnswers() map[string]loadtest.Record {
+// correctReplies are the replies that the clients of correctAccounts got.
+func correctReplies() map[string]loadtest.Record {
 	from, to := uuid.MustParse(account1), uuid.MustParse(account2)
 	records := map[string]loadtest.Record{}
 	add := func(key string, action loadtest.Action, m Move, outcome loadtest.Outcome, id, answer string) {
@@ -98,15 +98,15 @@ func honestAnswers() map[string]loadtest.Record {
 	return records
 }
 
-// robbed is a bank after a theft, with what its clients were told loaded beside it.
-func robbed(t *testing.T, plant theft) *pgx.Conn {
+// violated is a bank after a violation, with the replies that its clients got loaded.
+func violated(t *testing.T, plant violation) *pgx.Conn {
 	t.Helper()
 	conn := testbed.Schema(t, "transfer")
-	testbed.Exec(t, conn, honestBank)
+	testbed.Exec(t, conn, correctAccounts)
 	testbed.Exec(t, conn, plant.sql)
-	answers := honestAnswers()
-	if plant.told != nil {
-		plant.told(answers)
+	answers := correctReplies()
+	if plant.replies != nil {
+		plant.replies(answers)
 	}
 	var records []loadtest.Record
 	for _, r := range answers {
@@ -120,9 +120,9 @@ func robbed(t *testing.T, plant theft) *pgx.Conn {
 }
 
 // findIn runs one check over a bank, and gives the ids that it found.
-func findIn(t *testing.T, check invariant.Check, plant theft) []string {
+func findIn(t *testing.T, check invariant.Check, plant violation) []string {
 	t.Helper()
-	findings, err := invariant.Run(t.Context(), []invariant.Check{check}, invariant.SQL(robbed(t, plant)))
+	findings, err := invariant.Run(t.Context(), []invariant.Check{check}, invariant.SQL(violated(t, plant)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +131,7 @@ func findIn(t *testing.T, check invariant.Check, plant theft) []string {
 
 func TestAuditTransfer_FindsEachPlantedViolation(t *testing.T) {
 	for _, check := range slices.Concat(transfer.Invariants.Checks, MoveChecks) {
-		planted := slices.DeleteFunc(slices.Clone(thefts), func(p theft) bool { return p.check != check.Name })
+		planted := slices.DeleteFunc(slices.Clone(violations), func(p violation) bool { return p.check != check.Name })
 		if len(planted) == 0 {
 			t.Errorf("nothing is planted for %q: it is not known to find anything", check.Name)
 		}
@@ -147,7 +147,7 @@ func TestAuditTransfer_FindsEachPlantedViolation(t *testing.T) {
 
 func TestAuditTransfer_FindsNothingInCorrectAccounts(t *testing.T) {
 	for _, check := range slices.Concat(transfer.Invariants.Checks, MoveChecks) {
-		if ids := findIn(t, check, theft{}); len(ids) != 0 {
+		if ids := findIn(t, check, violation{}); len(ids) != 0 {
 			t.Errorf("%s found %v", check.Name, ids)
 		}
 	}
@@ -155,7 +155,7 @@ func TestAuditTransfer_FindsNothingInCorrectAccounts(t *testing.T) {
 
 func TestAuditTransfer_CountsHowFarBalancesAreFromTheirEntries(t *testing.T) {
 	conn := testbed.Schema(t, "transfer")
-	testbed.Exec(t, conn, honestBank)
+	testbed.Exec(t, conn, correctAccounts)
 	want := map[string]int64{"T1": 0, "T2": 0, "T3": 0, "T4": 0, "I-ONCE": 0, "drift": 0}
 	for _, change := range []string{``, `
 		UPDATE accounts SET balance = balance + 30 WHERE id = '` + account2 + `';
@@ -186,7 +186,7 @@ func TestAuditTransfer_AKeyMayBeUsedAgainAfterItsAnswerIsPurged(t *testing.T) {
 		"purged the second time": reuses("24 hours", "201") + `DELETE FROM idempotency_keys WHERE key = 'k1'`,
 	} {
 		for _, check := range transfer.Invariants.Checks {
-			if ids := findIn(t, check, theft{sql: plant}); len(ids) != 0 {
+			if ids := findIn(t, check, violation{sql: plant}); len(ids) != 0 {
 				t.Errorf("%s: %s found %v", name, check.Name, ids)
 			}
 		}
@@ -204,7 +204,7 @@ func TestDrift_CountsFromWhatThePlanOpened(t *testing.T) {
 		"one account more": {accountBeside, 70},
 		"one is gone":      {`DELETE FROM accounts WHERE id = '` + account3 + `'`, 500},
 	} {
-		if n, err := invariant.Number(t.Context(), robbed(t, theft{sql: c.sql}), driftSQL); err != nil || n != c.want {
+		if n, err := invariant.Number(t.Context(), violated(t, violation{sql: c.sql}), driftSQL); err != nil || n != c.want {
 			t.Errorf("%s: drift %d, %v, want %d", name, n, err, c.want)
 		}
 	}

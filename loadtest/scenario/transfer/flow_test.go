@@ -53,7 +53,7 @@ func TestInconclusive_EachFaultOfTheMoneyMustHaveLandedAndDoneWhatItIsFor(t *tes
 	}
 	forgotten := map[string]int64{"overlaps": 1, "commits_cut_before": 1, "commits_cut_after": 1, "ambiguous": 3, "resolved": 1, "outcome_unknown": 1}
 	if reasons := loadtest.InconclusiveReasons(sound(CommitCut), forgotten); len(reasons) != 1 {
-		t.Errorf("a COMMIT without an answer of which no client was told: %v", reasons)
+		t.Errorf("a COMMIT without an answer of which no client was replies: %v", reasons)
 	}
 }
 

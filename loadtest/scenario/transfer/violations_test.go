@@ -6,16 +6,16 @@ import (
 	"shop/loadtest"
 )
 
-// theft is planted by SQL in honestBank, or by an edit of what clients were told.
-type theft struct {
-	check string // which must find it
-	name  string
-	sql   string
-	told  func(map[string]loadtest.Record)
-	ids   []string
+// violation is planted by SQL in correctAccounts, or by an edit of the replies that clients got.
+type violation struct {
+	check   string // which must find it
+	name    string
+	sql     string
+	replies func(map[string]loadtest.Record)
+	ids     []string
 }
 
-// forgery edits what was told of one key.
+// forgery edits the record of one key.
 func forgery(key string, edit func(*loadtest.Record)) func(map[string]loadtest.Record) {
 	return func(records map[string]loadtest.Record) {
 		r := records[key]
@@ -39,7 +39,7 @@ const (
 	accountBeside = `INSERT INTO accounts (id, owner_id, currency, opening, balance) VALUES ('00000000-0000-0000-0000-0000000000a9', '` + client + `', 'EUR', 70, 70)`
 )
 
-var thefts = []theft{
+var violations = []violation{
 	{check: "T1 opened", name: "balance and opening both raised", sql: bothRaised, ids: []string{account3}},
 	{check: "T1 opened", name: "an account that was not opened", sql: accountBeside, ids: []string{"00000000-0000-0000-0000-0000000000a9"}},
 	{check: "T1 opened", name: "an account that is gone", sql: `DELETE FROM accounts WHERE id = '` + account3 + `'`, ids: []string{account3}},
@@ -71,30 +71,30 @@ var thefts = []theft{
 	{check: "I-ACK made", name: "acknowledged, and lost", sql: noEntries + `DELETE FROM ledger_entries WHERE transfer_id = '` + transfer1 + `'; DELETE FROM transfers WHERE id = '` + transfer1 + `'`, ids: []string{"k1"}},
 	{check: "I-ACK made", name: "another amount than was asked for", sql: `UPDATE transfers SET amount = 101, settled = 101 WHERE id = '` + transfer1 + `'`, ids: []string{"k1"}},
 	{check: "I-ACK made", name: "the other way round", sql: `UPDATE transfers SET from_id = to_id, to_id = from_id WHERE id = '` + transfer1 + `'`, ids: []string{"k1"}},
-	{check: "I-ACK made", name: "told of another amount", told: forgery("k1", func(r *loadtest.Record) {
+	{check: "I-ACK made", name: "told of another amount", replies: forgery("k1", func(r *loadtest.Record) {
 		r.Body = []byte(`{"id":"` + transfer1 + `","from":"` + account1 + `","to":"` + account2 + `","amount":99,"state":"posted"}`)
 	}), ids: []string{"k1"}},
-	{check: "I-ACK made", name: "told that it moved, and it is only held", told: forgery("k5", func(r *loadtest.Record) { r.Action = Pay }), ids: []string{"k5"}},
-	{check: "I-ACK made", name: "told of no transfer at all", told: forgery("k1", func(r *loadtest.Record) { r.Body = []byte(`<html>`) }), ids: []string{"k1"}},
+	{check: "I-ACK made", name: "told that it moved, and it is only held", replies: forgery("k5", func(r *loadtest.Record) { r.Action = Pay }), ids: []string{"k5"}},
+	{check: "I-ACK made", name: "told of no transfer at all", replies: forgery("k1", func(r *loadtest.Record) { r.Body = []byte(`<html>`) }), ids: []string{"k1"}},
 	{check: "I-ACK made", name: "told of another end of the hold", sql: `UPDATE transfers SET expires_at = '2098-01-01' WHERE id = '` + transfer5 + `'`, ids: []string{"k5"}},
-	{check: "I-ACK made", name: "held for another time than was asked for", told: forgery("k2", func(r *loadtest.Record) { move(r.Intent).Hold = &Hold{For: time.Hour} }), ids: []string{"k2"}},
+	{check: "I-ACK made", name: "held for another time than was asked for", replies: forgery("k2", func(r *loadtest.Record) { move(r.Intent).Hold = &Hold{For: time.Hour} }), ids: []string{"k2"}},
 	{check: "I-ACK made", name: "made for another client", sql: `UPDATE transfers SET client_id = '00000000-0000-0000-0000-0000000000c2' WHERE id = '` + transfer1 + `'`, ids: []string{"k1"}},
 	{check: "I-ACK ended", name: "told posted, and it is expired", sql: `UPDATE transfers SET state = 'expired', settled = 0 WHERE id = '` + transfer2 + `'`, ids: []string{"post-k2"}},
 	{check: "I-ACK ended", name: "all of it posted, and a part was asked for", sql: `UPDATE transfers SET settled = 200 WHERE id = '` + transfer2 + `'`, ids: []string{"post-k2"}},
 	{check: "I-ACK ended", name: "told voided, and it is posted", sql: `UPDATE transfers SET state = 'posted', settled = 50 WHERE id = '` + transfer3 + `'`, ids: []string{"void-k3"}},
-	{check: "I-REJ", name: "refused, and done", told: forgery("k1", refusedWith("insufficient-funds")), ids: []string{"k1"}},
-	{check: "I-REJ", name: "never sent, and done", told: forgery("k1", func(r *loadtest.Record) {
+	{check: "I-REJ", name: "refused, and done", replies: forgery("k1", refusedWith("insufficient-funds")), ids: []string{"k1"}},
+	{check: "I-REJ", name: "never sent, and done", replies: forgery("k1", func(r *loadtest.Record) {
 		r.Outcome, r.Attempts = loadtest.Open, []loadtest.Attempt{{Outcome: loadtest.Open}}
 	}), ids: []string{"k1"}},
-	{check: "I-REJ unasked", name: "no client asked for it", told: func(records map[string]loadtest.Record) { delete(records, "k1") }, ids: []string{transfer1}},
-	{check: "I-HOLD told", name: "posted and voided, both told ok", told: forgery("void-k2", func(r *loadtest.Record) { r.Outcome = loadtest.OK }), ids: []string{transfer2}},
-	{check: "I-HOLD told", name: "posted, and void told that it expired", told: forgery("void-k2", refusedWith("expired")), ids: []string{transfer2}},
-	{check: "I-HOLD told", name: "told settled, and it expired", told: forgery("void-k4", refusedWith("already-settled")), ids: []string{transfer4}},
-	{check: "I-HOLD told", name: "told expired, and it is still held", told: func(records map[string]loadtest.Record) {
+	{check: "I-REJ unasked", name: "no client asked for it", replies: func(records map[string]loadtest.Record) { delete(records, "k1") }, ids: []string{transfer1}},
+	{check: "I-HOLD told", name: "posted and voided, both told ok", replies: forgery("void-k2", func(r *loadtest.Record) { r.Outcome = loadtest.OK }), ids: []string{transfer2}},
+	{check: "I-HOLD told", name: "posted, and void told that it expired", replies: forgery("void-k2", refusedWith("expired")), ids: []string{transfer2}},
+	{check: "I-HOLD told", name: "told settled, and it expired", replies: forgery("void-k4", refusedWith("already-settled")), ids: []string{transfer4}},
+	{check: "I-HOLD told", name: "told expired, and it is still held", replies: func(records map[string]loadtest.Record) {
 		forgery("post-k4", func(r *loadtest.Record) { move(r.Intent).Of = records["k5"].Made })(records)
 	}, ids: []string{transfer5}},
-	{check: "I-HOLD unasked", name: "posted, and no client asked for that", told: func(records map[string]loadtest.Record) { delete(records, "post-k2") }, ids: []string{transfer2}},
-	{check: "I-HOLD unasked", name: "voided by a request that never left", told: forgery("void-k3", func(r *loadtest.Record) { r.Attempts = nil }), ids: []string{transfer3}},
+	{check: "I-HOLD unasked", name: "posted, and no client asked for that", replies: func(records map[string]loadtest.Record) { delete(records, "post-k2") }, ids: []string{transfer2}},
+	{check: "I-HOLD unasked", name: "voided by a request that never left", replies: forgery("void-k3", func(r *loadtest.Record) { r.Attempts = nil }), ids: []string{transfer3}},
 	{check: "I-HOLD over", name: "over, and still held", sql: `UPDATE transfers SET expires_at = now() - interval '1 second' WHERE id = '` + transfer5 + `'`, ids: []string{transfer5}},
 	{check: "I-HOLD late", name: "posted after its end", sql: `UPDATE transfers SET ended_at = expires_at + interval '2 milliseconds' WHERE id = '` + transfer2 + `'`, ids: []string{transfer2}},
 	{check: "I-HOLD late", name: "expired before its end", sql: `UPDATE transfers SET ended_at = expires_at - interval '1 millisecond' WHERE id = '` + transfer4 + `'`, ids: []string{transfer4}},

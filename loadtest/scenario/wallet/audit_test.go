@@ -13,15 +13,15 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
-// defective is wallets with a defect, and with what its clients were told beside it.
-func defective(t *testing.T, plant defect) *mongo.Database {
+// violated is wallets with a violation, and with the replies that its clients got.
+func violated(t *testing.T, plant violation) *mongo.Database {
 	t.Helper()
 	db, _ := ownMongo(t)
-	do(t, db, honestWallets())
+	do(t, db, correctWallets())
 	do(t, db, plant.do)
-	answers := honestAnswers()
-	if plant.told != nil {
-		plant.told(answers)
+	answers := correctReplies()
+	if plant.replies != nil {
+		plant.replies(answers)
 	}
 	var records []loadtest.Record
 	for _, r := range answers {
@@ -40,9 +40,9 @@ func defective(t *testing.T, plant defect) *mongo.Database {
 }
 
 // findIn runs checks over wallets, and gives the ids that they found, by check.
-func findIn(t *testing.T, plant defect, checks ...invariant.Check) map[string][]string {
+func findIn(t *testing.T, plant violation, checks ...invariant.Check) map[string][]string {
 	t.Helper()
-	db := defective(t, plant)
+	db := violated(t, plant)
 	found := map[string][]string{}
 	for _, check := range checks {
 		findings, err := invariant.Run(t.Context(), []invariant.Check{check}, wallet.Pipelines(db))
@@ -62,7 +62,7 @@ func walletChecks() []invariant.Check { return slices.Concat(wallet.Invariants.C
 
 func TestAuditWallet_FindsEachPlantedViolation(t *testing.T) {
 	for _, check := range walletChecks() {
-		planted := slices.DeleteFunc(slices.Clone(defects), func(d defect) bool { return d.check != check.Name })
+		planted := slices.DeleteFunc(slices.Clone(violations), func(d violation) bool { return d.check != check.Name })
 		if len(planted) == 0 {
 			t.Errorf("nothing is planted for %q: it is not known to find anything", check.Name)
 		}
@@ -77,7 +77,7 @@ func TestAuditWallet_FindsEachPlantedViolation(t *testing.T) {
 }
 
 func TestAuditWallet_FindsNothingInCorrectWallets(t *testing.T) {
-	for name, ids := range findIn(t, defect{}, walletChecks()...) {
+	for name, ids := range findIn(t, violation{}, walletChecks()...) {
 		if len(ids) != 0 {
 			t.Errorf("%s found %v", name, ids)
 		}
@@ -89,10 +89,10 @@ func TestAuditWallet_CountsHowFarBalancesAreFromTheirEntries(t *testing.T) {
 	want := map[string]int64{"M1": 0, "M2": 0, "M3": 0, "I-ONCE": 0, "drift": 0}
 	for _, change := range []string{
 		``,
-		honestWallets(),
+		correctWallets(),
 		update("wallets", byID(wallet2), `{"$inc": {"balance": 30}}`) + update("wallets", byID(wallet3), `{"$inc": {"balance": -30}}`),
 	} {
-		if change != "" && change != honestWallets() {
+		if change != "" && change != correctWallets() {
 			want["M2"], want["drift"] = 2, 60 // M1 sees nothing: what one has lost the other has
 		}
 		do(t, db, change)
@@ -114,7 +114,7 @@ func TestAddUp_CountsFromWhatThePlanOpened(t *testing.T) {
 		walletBeside:  70,
 		removedWallet: 500,
 	} {
-		all, err := wallet.AddUp(t.Context(), defective(t, defect{do: do}), plannedOpenings)
+		all, err := wallet.AddUp(t.Context(), violated(t, violation{do: do}), plannedOpenings)
 		if err != nil || all.Drift != want {
 			t.Errorf("after %q: drift %d, %v, want %d", do, all.Drift, err, want)
 		}

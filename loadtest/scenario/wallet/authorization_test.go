@@ -10,9 +10,9 @@ import (
 	"github.com/google/uuid"
 )
 
-// words are those of honestWallets's clients, in order, after an edit.
+// words are those of correctWallets's clients, in order, after an edit.
 func words(edit func(map[string]loadtest.Record)) (records []loadtest.Record) {
-	all := honestAnswers()
+	all := correctReplies()
 	if edit != nil {
 		edit(all)
 	}

@@ -100,7 +100,7 @@ func entryDocument(operation, wallet string, delta int) string {
 // The wallets of these tests: the first had 1000, got 100 and a bonus of 10, gave
 // 30 and 5 away, paid 200 to the second, and was refused 9999. The third was never
 // touched: the checks must see it too.
-func honestWallets() string {
+func correctWallets() string {
 	return insert("wallets", walletDocument(wallet1, client, 1000, 875), walletDocument(wallet2, client2, 0, 200), walletDocument(wallet3, client, 500, 500)) +
 		insert("wallet_operations",
 			operationDocument(operation1, "k1", "credit", "", 100, 10, 201),
@@ -114,8 +114,8 @@ func honestWallets() string {
 			entryDocument(operation5, wallet1, -5))
 }
 
-// honestAnswers is what the clients of honestWallets were told.
-func honestAnswers() map[string]loadtest.Record {
+// correctReplies are the replies that the clients of correctWallets got.
+func correctReplies() map[string]loadtest.Record {
 	records := map[string]loadtest.Record{}
 	add := func(key string, action loadtest.Action, m Move, outcome loadtest.Outcome, problem, made, answer string) {
 		r := loadtest.Record{Intent: loadtest.Intent{Key: key, Action: action, Of: m}, Outcome: outcome}
@@ -140,7 +140,7 @@ func honestAnswers() map[string]loadtest.Record {
 	return records
 }
 
-// forgery edits what was told of one key.
+// forgery edits the record of one key.
 func forgery(key string, edit func(*loadtest.Record)) func(map[string]loadtest.Record) {
 	return func(records map[string]loadtest.Record) {
 		r := records[key]

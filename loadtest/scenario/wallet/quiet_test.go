@@ -52,7 +52,7 @@ func TestWaitMongoQuiet_ReturnsOnlyWhenNoClientOfTheNameIsConnected(t *testing.T
 // it is not quiet; and then what it did is seen.
 func TestWaitMongoQuiet_WaitsForACommandWhoseClientIsDead(t *testing.T) {
 	db, at := ownMongo(t)
-	do(t, db, honestWallets())
+	do(t, db, correctWallets())
 	dying := replicaOf(t, at).Database(db.Name())
 	slow := bson.D{ // seconds of work, and a write in each
 		{Key: "update", Value: "wallets"},
@@ -109,7 +109,7 @@ func underWay(t *testing.T, db *mongo.Database) int {
 // The transaction of a dead client is open for a minute. The audit need not wait for it.
 func TestWaitMongoQuiet_DoesNotWaitForATransactionWhoseClientIsDead(t *testing.T) {
 	db, at := ownMongo(t)
-	do(t, db, honestWallets())
+	do(t, db, correctWallets())
 	dead := replicaOf(t, at)
 	session, err := dead.StartSession()
 	if err != nil {

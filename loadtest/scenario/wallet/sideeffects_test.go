@@ -167,7 +167,7 @@ func TestSideEffects_FindsUnderEveryStrategyAndFault(t *testing.T) {
 
 func TestStoredCredits_AreThoseThatWereDone(t *testing.T) {
 	db, _ := ownMongo(t)
-	do(t, db, honestWallets())
+	do(t, db, correctWallets())
 	do(t, db, insert("wallet_operations", operationDocument(uuid.NewString(), "k7", "credit", `, "refused": "no"`, 1, 0, 409)))
 	credits, err := storedCredits(t.Context(), db)
 	want := credit{uuid.MustParse(operation1), uuid.MustParse(wallet1), 100, 10}

@@ -2,13 +2,13 @@ package wallet
 
 import "shop/loadtest"
 
-// defect is planted by commands in honestWallets, or by an edit of what clients were told.
-type defect struct {
-	check string // which must find it
-	name  string
-	do    string
-	told  func(map[string]loadtest.Record)
-	ids   []string
+// violation is planted by commands in correctWallets, or by an edit of the replies that clients got.
+type violation struct {
+	check   string // which must find it
+	name    string
+	do      string
+	replies func(map[string]loadtest.Record)
+	ids     []string
 }
 
 func byID(text string) string { return `{"_id": ` + id(text) + `}` }
@@ -22,7 +22,7 @@ var (
 	removedWallet = remove("wallets", byID(wallet3))
 )
 
-var defects = []defect{
+var violations = []violation{
 	{check: "M1 opened", name: "balance and opening both raised", do: raisedAlike, ids: []string{wallet3}},
 	{check: "M1 opened", name: "a wallet that was not opened", do: walletBeside, ids: []string{operation1}},
 	{check: "M1 opened", name: "a wallet that is gone", do: removedWallet, ids: []string{wallet3}},
@@ -32,7 +32,7 @@ var defects = []defect{
 	{check: "M1", name: "lost by a wallet without entries", do: update("wallets", byID(wallet3), `{"$set": {"balance": 0}}`), ids: []string{"off by -500"}},
 	{check: "M1", name: "an update that was lost", do: update("wallets", byID(wallet1), `{"$inc": {"balance": -110}}`), ids: []string{"off by -110"}},
 	{check: "M1", name: "the wallet is gone", do: remove("wallets", byID(wallet2)), ids: []string{"off by -200"}},
-	{check: "M2 wallets", name: "two defects that make up for each other", do: update("wallets", byID(wallet1), `{"$inc": {"balance": -7}}`) + update("wallets", byID(wallet2), `{"$inc": {"balance": 7}}`), ids: []string{wallet1, wallet2}},
+	{check: "M2 wallets", name: "two violations that make up for each other", do: update("wallets", byID(wallet1), `{"$inc": {"balance": -7}}`) + update("wallets", byID(wallet2), `{"$inc": {"balance": 7}}`), ids: []string{wallet1, wallet2}},
 	{check: "M2 wallets", name: "money in a wallet that no entry names", do: update("wallets", byID(wallet3), `{"$inc": {"balance": 1}}`), ids: []string{wallet3}},
 	{check: "M2 wallets", name: "less than nothing", do: update("wallets", byID(wallet3), `{"$set": {"balance": -5, "opening": -5}}`), ids: []string{wallet3}},
 	{check: "M2 wallets", name: "an entry of a wallet that is not there", do: remove("wallets", byID(wallet2)), ids: []string{wallet2}},
@@ -61,24 +61,24 @@ var defects = []defect{
 	{check: "I-ACK done", name: "of another kind", do: update("wallet_operations", byID(operation2), `{"$set": {"kind": "credit"}}`), ids: []string{"k2"}},
 	{check: "I-ACK done", name: "done for another client", do: update("wallet_operations", byID(operation1), `{"$set": {"client": `+id(client2)+`}}`), ids: []string{"k1"}},
 	{check: "I-ACK done", name: "under another key", do: update("wallet_operations", byID(operation1), `{"$set": {"key": "k9"}}`), ids: []string{"k1"}},
-	{check: "I-ACK done", name: "told of another amount", told: forgery("k2", func(r *loadtest.Record) {
+	{check: "I-ACK done", name: "told of another amount", replies: forgery("k2", func(r *loadtest.Record) {
 		r.Body = []byte(`{"id":"` + operation2 + `","wallet":"` + wallet1 + `","kind":"debit","amount":29,"bonus":0}`)
 	}), ids: []string{"k2"}},
-	{check: "I-ACK done", name: "told of a debit, asked for a credit", told: forgery("k2", func(r *loadtest.Record) { r.Action = Credit }), ids: []string{"k2"}},
-	{check: "I-ACK done", name: "told of no operation at all", told: forgery("k1", func(r *loadtest.Record) { r.Body = []byte(`<html>`) }), ids: []string{"k1"}},
-	{check: "I-ACK done", name: "told of what the key did for another wallet", told: func(records map[string]loadtest.Record) {
+	{check: "I-ACK done", name: "told of a debit, asked for a credit", replies: forgery("k2", func(r *loadtest.Record) { r.Action = Credit }), ids: []string{"k2"}},
+	{check: "I-ACK done", name: "told of no operation at all", replies: forgery("k1", func(r *loadtest.Record) { r.Body = []byte(`<html>`) }), ids: []string{"k1"}},
+	{check: "I-ACK done", name: "told of what the key did for another wallet", replies: func(records map[string]loadtest.Record) {
 		forgery("s2", func(r *loadtest.Record) {
 			r.Outcome, r.Made, r.Body = loadtest.OK, records["s1"].Made, records["s1"].Body
 		})(records)
 	}, ids: []string{"s2"}},
 	{check: "I-ACK refused", name: "refused, and the refusal is not kept", do: remove("wallet_operations", byID(operation4)), ids: []string{"k4"}},
-	{check: "I-ACK refused", name: "refused, and done", told: forgery("k1", refusedWith("insufficient-funds")), ids: []string{"k1"}},
-	{check: "I-REJ", name: "refused, and done", told: forgery("k1", refusedWith("insufficient-funds")), ids: []string{"k1"}},
+	{check: "I-ACK refused", name: "refused, and done", replies: forgery("k1", refusedWith("insufficient-funds")), ids: []string{"k1"}},
+	{check: "I-REJ", name: "refused, and done", replies: forgery("k1", refusedWith("insufficient-funds")), ids: []string{"k1"}},
 	{check: "I-REJ", name: "refused because of its key, and done", do: insert("wallet_operations", `{"client": `+id(client)+`, "key": "shared", "kind": "debit", "wallet": `+id(wallet3)+`}`), ids: []string{"s2"}},
-	{check: "I-REJ", name: "never sent, and done", told: forgery("k1", func(r *loadtest.Record) {
+	{check: "I-REJ", name: "never sent, and done", replies: forgery("k1", func(r *loadtest.Record) {
 		r.Outcome, r.Attempts = loadtest.Open, []loadtest.Attempt{{Outcome: loadtest.Open}}
 	}), ids: []string{"k1"}},
-	{check: "I-REJ unasked", name: "no client asked for it", told: func(records map[string]loadtest.Record) { delete(records, "k1") }, ids: []string{operation1}},
+	{check: "I-REJ unasked", name: "no client asked for it", replies: func(records map[string]loadtest.Record) { delete(records, "k1") }, ids: []string{operation1}},
 	{check: "I-REJ unasked", name: "asked for another wallet", do: update("wallet_operations", byID(operation2), `{"$set": {"wallet": `+id(wallet3)+`}}`), ids: []string{operation2}},
-	{check: "I-REJ unasked", name: "a refusal that no client asked for", told: func(records map[string]loadtest.Record) { delete(records, "k4") }, ids: []string{operation4}},
+	{check: "I-REJ unasked", name: "a refusal that no client asked for", replies: func(records map[string]loadtest.Record) { delete(records, "k4") }, ids: []string{operation4}},
 }

@@ -17,7 +17,7 @@ import (
 
 func TestWatchWallets_SeesThatBalancesAndEntriesDiffer(t *testing.T) {
 	db, at := ownMongo(t)
-	do(t, db, honestWallets())
+	do(t, db, correctWallets())
 	clock := time.Now()
 	watching, stop := context.WithCancel(t.Context())
 	var samples []loadtest.Sample
@@ -54,7 +54,7 @@ func TestWatchWallets_SeesThatBalancesAndEntriesDiffer(t *testing.T) {
 // What a transaction did between two statements is never seen by halves.
 func TestWatchWallets_EachSampleIsOneSnapshot(t *testing.T) {
 	db, at := ownMongo(t)
-	do(t, db, honestWallets())
+	do(t, db, correctWallets())
 	watching, stop := context.WithCancel(t.Context())
 	watched := make(chan []loadtest.Sample, 1)
 	go func() {

@@ -53,23 +53,23 @@ func wipe(t *testing.T, etcd *stack.Server) {
 	do(t, etcd.Start)
 }
 
-// payer is a replica, asked to move alice's money to bob.
-type payer struct {
+// transferReplica is a replica, and an account of alice's and of bob's.
+type transferReplica struct {
 	*replica
 	from, to string
 }
 
-func startPayer(t *testing.T, url, key string, flags ...string) payer {
+func startTransferReplica(t *testing.T, url, key string, flags ...string) transferReplica {
 	t.Helper()
 	ids := accounts(t, url)
-	return payer{startReplica(t, url, key, append([]string{"--strategy=row"}, flags...)...), ids["alice"], ids["bob"]}
+	return transferReplica{startReplica(t, url, key, append([]string{"--strategy=row"}, flags...)...), ids["alice"], ids["bob"]}
 }
 
-func (p payer) pay(key string, more ...string) (int, string) {
+func (p transferReplica) pay(key string, more ...string) (int, string) {
 	return p.send("POST", "/v1/transfers", key, fmt.Sprintf(`{"from":%q,"to":%q,"amount":100,"currency":"EUR"%s}`, p.from, p.to, strings.Join(more, "")))
 }
 
-func (p payer) wantHealth(transfers string) {
+func (p transferReplica) wantHealth(transfers string) {
 	p.t.Helper()
 	p.wantReady(transfers, "ok")
 }
@@ -85,6 +85,6 @@ func (r *replica) wantReady(transfers, wallets string) {
 }
 
 // payBy lets a request choose.
-func (p payer) payBy(strategy, key string) (int, string) {
+func (p transferReplica) payBy(strategy, key string) (int, string) {
 	return p.send("POST", "/v1/transfers?strategy="+strategy, strategy+key, fmt.Sprintf(`{"from":%q,"to":%q,"amount":1,"currency":"EUR"}`, p.from, p.to))
 }

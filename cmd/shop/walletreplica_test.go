@@ -57,19 +57,19 @@ func wallets(t *testing.T, databaseURL string) map[string]string {
 	return readSeed(out, "WALLET")
 }
 
-// purse is a replica, asked about a wallet of alice's.
-type purse struct {
+// walletReplica is a replica and a wallet of alice's.
+type walletReplica struct {
 	*replica
 	id string
 }
 
-func startPurse(t *testing.T, url, key, id string, flags ...string) purse {
+func startWalletReplica(t *testing.T, url, key, id string, flags ...string) walletReplica {
 	t.Helper()
-	return purse{startReplica(t, url, key, append([]string{"--strategy=row"}, flags...)...), id}
+	return walletReplica{startReplica(t, url, key, append([]string{"--strategy=row"}, flags...)...), id}
 }
 
-// openPurse opens a wallet of the owner.
-func openPurse(t *testing.T, db *mongo.Database, owner uuid.UUID, opening int64) string {
+// openWallet opens a wallet of the owner.
+func openWallet(t *testing.T, db *mongo.Database, owner uuid.UUID, opening int64) string {
 	t.Helper()
 	service, err := wallet.New(wallet.Config{Database: db})
 	if err != nil {
@@ -82,15 +82,17 @@ func openPurse(t *testing.T, db *mongo.Database, owner uuid.UUID, opening int64)
 	return id.String()
 }
 
-func (p purse) credit(key string) (int, string) { return p.write("credits", key, `{"amount":100}`) }
+func (p walletReplica) credit(key string) (int, string) {
+	return p.write("credits", key, `{"amount":100}`)
+}
 
-func (p purse) debit(key string) (int, string) { return p.write("debits", key, `{"amount":1}`) }
+func (p walletReplica) debit(key string) (int, string) { return p.write("debits", key, `{"amount":1}`) }
 
-func (p purse) write(how, key, body string) (int, string) {
+func (p walletReplica) write(how, key, body string) (int, string) {
 	return p.send("POST", "/v1/wallets/"+p.id+"/"+how, key, body)
 }
 
-func (p purse) read() (int, string) { return p.send("GET", "/v1/wallets/"+p.id, "", "") }
+func (p walletReplica) read() (int, string) { return p.send("GET", "/v1/wallets/"+p.id, "", "") }
 
 // documents counts those of a collection.
 func documents(t *testing.T, db *mongo.Database, collection string) int64 {
