@@ -19,7 +19,7 @@ func TestAttempt_IsBoundedAndTheLastIsNotRunAgain(t *testing.T) {
 			ran++
 			return Reply{}, nil
 		})
-		if err != nil && (hasLabel(err, "TransientTransactionError") || !errors.Is(toCaller(t.Context(), err), locking.ErrBusy)) {
+		if err != nil && (hasLabel(err, "TransientTransactionError") || !errors.Is(toPublic(t.Context(), err), locking.ErrBusy)) {
 			t.Errorf("%v, want busy, and no label that has it run again", err)
 		}
 	}

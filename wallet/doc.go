@@ -1,4 +1,4 @@
-// Package wallet keeps money in MongoDB, on several servers, and asks an outside
+// Package wallet keeps money in MongoDB, on several servers, and asks another
 // service for a bonus on the way: no update is lost, and the bonus service is asked
 // once, whatever collides, dies or is late meanwhile.
 //
@@ -34,7 +34,8 @@
 //	M5      one key of one client, while it is kept = at most one effect, and one answer, byte for byte
 //	W-SIDE  without faults and while no request comes to its time limit no request asks the bonus service twice,
 //	        and under lockid no operation is asked for twice;
-//	        under every fault the bonus service applies an operation once, and what it gave is in a balance only if it was committed
+//	        under every fault the bonus service applies an operation once, and what it gave is in a
+//	        balance only if it was committed
 //
 // "Once" is for collisions. A server that dies behind the call is followed by
 // another that asks again. No lock helps there. So the bonus service gets the

@@ -19,19 +19,19 @@ import (
 // will be an effect: for requests that are refused, and by each of two that have the same key.
 // It is asked before the queue too, so that no other request waits for the bonus service.
 func (s *Service) inc(ctx context.Context, j *job) (Reply, error) {
-	reply, found, err := s.look(undated{ctx}, j.req)
+	reply, found, err := s.lookupReply(undated{ctx}, j.req)
 	if err != nil {
-		return Reply{}, toCaller(ctx, err)
+		return Reply{}, toPublic(ctx, err)
 	}
 	if found {
 		return reply, nil
 	}
 	bonus, err := s.ask(ctx, j)
 	if err != nil {
-		return Reply{}, toCaller(ctx, err)
+		return Reply{}, toPublic(ctx, err)
 	}
 	return s.transact(ctx, j, func(ctx context.Context) (Reply, error) {
-		if reply, found, err := s.look(ctx, j.req); found || err != nil {
+		if reply, found, err := s.lookupReply(ctx, j.req); found || err != nil {
 			return reply, err
 		}
 		op := j.op

@@ -26,7 +26,7 @@ type job struct {
 	unknown bool   // an earlier commit may have happened: no error may say otherwise
 }
 
-// Credit adds amount to the client's wallet, and the bonus that the bonus service gives for it.
+// Credit adds amount to the client's wallet, and the bonus that BonusFunc returns for it.
 //
 // A nil error means that the Reply is stored under the request's key: the
 // operation, or a refusal. While the key is kept (KeysKept; what had an effect stays)

@@ -41,17 +41,17 @@ func (r record) reply(req Request) (Reply, error) {
 	return Reply{Status: r.Status, Body: r.Body, Replayed: true}, nil
 }
 
-// look finds the answer that was stored under the request's key. Behind the lock
+// lookupReply finds the answer that was stored under the request's key. Behind the lock
 // of a wallet, not found is a fact for operations on that wallet. For a key
 // that is used for two wallets at once it is none: then the insert fails.
-func (s *Service) look(ctx context.Context, req Request) (reply Reply, found bool, err error) {
+func (s *Service) lookupReply(ctx context.Context, req Request) (reply Reply, found bool, err error) {
 	var r record
 	err = s.operations.FindOne(ctx, bson.D{{Key: "_id", Value: operationID(req)}}).Decode(&r)
 	if errors.Is(err, mongo.ErrNoDocuments) {
 		return Reply{}, false, nil
 	}
 	if err != nil {
-		return Reply{}, false, explain("look key up", err)
+		return Reply{}, false, classify("look key up", err)
 	}
 	reply, err = r.reply(req)
 	return reply, err == nil, err

@@ -19,17 +19,17 @@ func (s *Service) naive(ctx context.Context, j *job) (Reply, error) {
 	}
 	wallets, err := s.read(ctx, j)
 	if err != nil {
-		return Reply{}, toCaller(ctx, err)
+		return Reply{}, toPublic(ctx, err)
 	}
 	reply, err := s.finish(ctx, j, wallets, s.ask)
 	if errors.Is(err, errKeyTaken) { // what it did to the balance stays
-		reply, _, err = s.look(ctx, j.req)
+		reply, _, err = s.lookupReply(ctx, j.req)
 	}
 	if err == nil {
 		_ = s.step(ctx, AfterCommit)
 		return reply, nil
 	}
-	if err = toCaller(ctx, err); errors.Is(err, locking.ErrBusy) || ctx.Err() != nil {
+	if err = toPublic(ctx, err); errors.Is(err, locking.ErrBusy) || ctx.Err() != nil {
 		return Reply{}, fmt.Errorf("%w: %v", locking.ErrOutcomeUnknown, err) // some of it may be there
 	}
 	return Reply{}, err

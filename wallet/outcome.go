@@ -56,9 +56,9 @@ var stateCodes = []int{
 	13436, // NotPrimaryOrSecondary
 }
 
-// explain says what a server's error means to us. It wraps with %w, always: the
+// classify says what a server's error means to us. It wraps with %w, always: the
 // labels by which WithTransaction knows what to run again are found through the chain.
-func explain(doing string, err error) error {
+func classify(doing string, err error) error {
 	switch {
 	case err == nil:
 		return nil
@@ -71,8 +71,8 @@ func explain(doing string, err error) error {
 	}
 }
 
-// toCaller says what the last error of a job that has no answer means to the caller.
-func toCaller(ctx context.Context, err error) error {
+// toPublic says what the last error of a job that has no answer means to the caller.
+func toPublic(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)

@@ -79,35 +79,35 @@ func (j *job) giveTurn() {
 // enter waits for the turn at all wallets of the job. leave gives it on. The bounds
 // are for new requests: one whose commit is unknown was in the queue before, and has
 // to find out.
-func (l *queues) enter(ctx context.Context, j *job) (leave func(), err error) {
+func (q *queues) enter(ctx context.Context, j *job) (leave func(), err error) {
 	var client any
 	if !j.unknown {
 		client = j.req.Client
 	}
-	t, ok := l.queue.Join(client, j.ids()...)
+	t, ok := q.queue.Join(client, j.ids()...)
 	if !ok {
 		return nil, errQueueFull
 	}
 	if !t.Wait(ctx) {
 		return nil, context.Cause(ctx)
 	}
-	runs := l.begin(j.ids())
+	runs := q.begin(j.ids())
 	return sync.OnceFunc(func() {
 		for i, id := range j.ids() {
-			l.giveOn(t, id, runs[i])
+			q.giveOn(t, id, runs[i])
 		}
 	}), nil
 }
 
 // begin finds the run of each wallet, or begins one.
-func (l *queues) begin(ids []uuid.UUID) (runs []*run) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (q *queues) begin(ids []uuid.UUID) (runs []*run) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	for _, id := range ids {
-		r := l.runs[id]
+		r := q.runs[id]
 		if r == nil {
 			r = &run{since: time.Now()}
-			l.runs[id] = r
+			q.runs[id] = r
 		}
 		r.jobs++
 		runs = append(runs, r)
@@ -117,32 +117,32 @@ func (l *queues) begin(ids []uuid.UUID) (runs []*run) {
 
 // giveOn gives the turn at one wallet to the next job: at once, or after a gap, if
 // this process has had the wallet for long enough.
-func (l *queues) giveOn(t *locking.Ticket[uuid.UUID], id uuid.UUID, r *run) {
-	l.mu.Lock()
+func (q *queues) giveOn(t *locking.Ticket[uuid.UUID], id uuid.UUID, r *run) {
+	q.mu.Lock()
 	over := time.Since(r.since) >= r.length()
-	l.mu.Unlock()
+	q.mu.Unlock()
 	if !over {
 		t.Leave(id)
-		l.unused(id, r)
+		q.unused(id, r)
 		return
 	}
 	time.AfterFunc(gap, func() {
-		l.mu.Lock()
+		q.mu.Lock()
 		r.since = time.Now()
-		l.mu.Unlock()
+		q.mu.Unlock()
 		t.Leave(id)
-		l.unused(id, r)
+		q.unused(id, r)
 	})
 }
 
 // unused forgets the run of a wallet that no job works on, but not at once: a client
 // that comes again goes on with it.
-func (l *queues) unused(id uuid.UUID, r *run) {
+func (q *queues) unused(id uuid.UUID, r *run) {
 	time.AfterFunc(gap, func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
+		q.mu.Lock()
+		defer q.mu.Unlock()
 		if r.jobs--; r.jobs == 0 {
-			delete(l.runs, id)
+			delete(q.runs, id)
 		}
 	})
 }
@@ -156,11 +156,11 @@ func (r *run) length() time.Duration {
 }
 
 // held notes that another process has one of the wallets: a new run begins.
-func (l *queues) held(ids []uuid.UUID) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (q *queues) held(ids []uuid.UUID) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	for _, id := range ids {
-		if r := l.runs[id]; r != nil {
+		if r := q.runs[id]; r != nil {
 			r.since = time.Now()
 			r.lost = r.since
 		}

@@ -25,7 +25,7 @@ func (s *Service) finish(ctx context.Context, j *job, wallets []Wallet, ask aske
 	if err := s.step(ctx, AfterGuard); err != nil {
 		return Reply{}, err
 	}
-	if reply, found, err := s.look(ctx, j.req); found || err != nil {
+	if reply, found, err := s.lookupReply(ctx, j.req); found || err != nil {
 		return reply, err
 	}
 	if err := j.fits(wallets); err != nil {
@@ -97,7 +97,7 @@ func (s *Service) ask(ctx context.Context, j *job) (int64, error) {
 // time from the server. Under a lock the reading is still true; in a transaction
 // MongoDB refuses this write if it is not; under naive this puts the past back.
 func (s *Service) save(ctx context.Context, w *Wallet, balance int64) error {
-	return explain("save wallet", s.wallets.FindOneAndUpdate(ctx,
+	return classify("save wallet", s.wallets.FindOneAndUpdate(ctx,
 		bson.D{{Key: "_id", Value: w.ID}},
 		bson.D{
 			{Key: "$set", Value: bson.D{{Key: "balance", Value: balance}}},
@@ -119,7 +119,7 @@ func (s *Service) insert(ctx context.Context, j *job, op Operation, wallets []Wa
 		entries = append(entries, Entry{Operation: op.ID, Wallet: w.ID, Delta: op.delta(w.ID), CreatedAt: op.CreatedAt})
 	}
 	if _, err := s.entries.InsertMany(ctx, entries); err != nil {
-		return Reply{}, explain("insert entries", err)
+		return Reply{}, classify("insert entries", err)
 	}
 	return s.store(ctx, j, op, reply, "")
 }
@@ -127,7 +127,7 @@ func (s *Service) insert(ctx context.Context, j *job, op Operation, wallets []Wa
 // store inserts the operation with its key and its answer.
 func (s *Service) store(ctx context.Context, j *job, op Operation, reply Reply, refused string) (Reply, error) {
 	_, err := s.operations.InsertOne(ctx, newRecord(j.req, op, reply, refused))
-	return reply, explain("insert operation", err)
+	return reply, classify("insert operation", err)
 }
 
 // read finds the job's wallets without a lock, in id order.
@@ -171,7 +171,7 @@ func (s *Service) of(ctx context.Context, concern *readconcern.ReadConcern, ids 
 	if err == nil {
 		err = cursor.All(undated{ctx}, &found)
 	}
-	return found, explain("whose wallet", err)
+	return found, classify("whose wallet", err)
 }
 
 // each gets at the job's wallets one after the other, in id order.
@@ -187,7 +187,7 @@ func each(j *job, get func(id uuid.UUID, w *Wallet) error) ([]Wallet, error) {
 			return nil, fmt.Errorf("%w: %w", errHeld, err)
 		}
 		if err != nil {
-			return nil, explain("wallet "+id.String(), err)
+			return nil, classify("wallet "+id.String(), err)
 		}
 	}
 	return wallets, nil

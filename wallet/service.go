@@ -80,13 +80,13 @@ func (s *Service) With(strategy string) (*Service, error) {
 
 // request runs a job with the Service's strategy.
 func (s *Service) request(ctx context.Context, j *job) (Reply, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, RequestTimeout, errPatience)
+	ctx, cancel := context.WithTimeoutCause(ctx, RequestTimeout, errRequestTimeout)
 	defer cancel()
 	if err := s.step(ctx, BeforeAcquire); err != nil {
 		return Reply{}, err
 	}
 	if err := s.allowed(ctx, j); err != nil {
-		return Reply{}, toCaller(ctx, err)
+		return Reply{}, toPublic(ctx, err)
 	}
 	reply, err := s.method.run(s, ctx, j)
 	_ = s.step(ctx, AfterRelease)

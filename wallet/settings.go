@@ -49,9 +49,9 @@ const (
 	roundsMax   = 10
 )
 
-// errPatience ends a request that has taken RequestTimeout. What it says holds
+// errRequestTimeout ends a request that has taken RequestTimeout. What it says holds
 // unless a commit is unknown, and then request says so.
-var errPatience = fmt.Errorf("%w: wallet: not done after %v", locking.ErrBusy, RequestTimeout)
+var errRequestTimeout = fmt.Errorf("%w: wallet: not done after %v", locking.ErrBusy, RequestTimeout)
 
 // What is read and written, and how surely. None of it is left to defaults: a
 // server before 5.0, or a replica set with an arbiter, acknowledges a commit that

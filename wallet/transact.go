@@ -51,7 +51,7 @@ func (s *Service) transact(ctx context.Context, j *job, do work) (Reply, error) 
 	if j.unknown {
 		s.abandon(ctx, session)
 	}
-	return Reply{}, toCaller(ctx, err)
+	return Reply{}, toPublic(ctx, err)
 }
 
 // locked is a round in which the job got its wallets. While another process has

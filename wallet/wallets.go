@@ -38,7 +38,7 @@ func (s *Service) OpenWallet(ctx context.Context, w Wallet) (opened bool, err er
 		return false, nil
 	}
 	if err != nil {
-		return false, toCaller(ctx, fmt.Errorf("wallet: open wallet %s: %w", w.ID, err))
+		return false, toPublic(ctx, fmt.Errorf("wallet: open wallet %s: %w", w.ID, err))
 	}
 	return result.UpsertedCount == 1, nil
 }
@@ -74,11 +74,11 @@ func (s *Service) Wallet(ctx context.Context, client, id uuid.UUID) (Wallet, err
 		}}},
 	})
 	if err != nil {
-		return Wallet{}, toCaller(ctx, fmt.Errorf("wallet: wallet %s: %w", id, err))
+		return Wallet{}, toPublic(ctx, fmt.Errorf("wallet: wallet %s: %w", id, err))
 	}
 	var found []Wallet
 	if err := cursor.All(ctx, &found); err != nil {
-		return Wallet{}, toCaller(ctx, fmt.Errorf("wallet: wallet %s: %w", id, err))
+		return Wallet{}, toPublic(ctx, fmt.Errorf("wallet: wallet %s: %w", id, err))
 	}
 	if len(found) == 0 {
 		return Wallet{}, fmt.Errorf("%w: wallet %s", ErrNotFound, id)
