@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"shop/loadtest/fault"
+	"shop/locking/locktest"
 
 	"github.com/google/uuid"
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -113,6 +114,7 @@ func TestPrimaryKill_OfRealOperationsNothingIsLost(t *testing.T) {
 	defer cancel()
 	done := make(chan int64, 1)
 	go func() { done <- c.churn(ctx, 3) }()
+	locktest.Eventually(t, "operations are under way", func() bool { return c.operations() > 0 }) // so that the primary alone has some
 	events, err := PrimaryKill{Set: set, Times: 1}.Inject(t.Context(), time.Minute)
 	cancel()
 	n := <-done
