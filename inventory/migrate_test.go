@@ -3,34 +3,12 @@ package inventory_test
 import (
 	"bytes"
 	"errors"
-	"sync"
 	"testing"
 
 	"shop/inventory"
 	"shop/locking/idempotency"
 	"shop/locking/idempotency/pgtx/pgtest"
 )
-
-func TestMigrate_ByManyAtOnceAndAgain(t *testing.T) {
-	t.Parallel()
-	url := pgtest.Schema(t)
-	var wg sync.WaitGroup
-	for range 3 {
-		wg.Go(func() {
-			if err := inventory.Migrate(t.Context(), url); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	wg.Wait()
-	if err := inventory.Migrate(t.Context(), url); err != nil {
-		t.Error(err)
-	}
-	var versions int
-	if err := pgtest.Pool(t, url).QueryRow(t.Context(), `SELECT count(*) FROM inventory_goose_version WHERE version_id > 0`).Scan(&versions); err != nil || versions != 2 {
-		t.Errorf("%d versions, %v, want 2", versions, err)
-	}
-}
 
 // The keys of a database of the first version go to the table that is shared. Where a
 // transfer has the same key, nothing is lost, and the order is not made again.
@@ -76,14 +54,6 @@ func TestMigrate_TakesTheKeysAlongAndKeepsThoseThatCollide(t *testing.T) {
 		if n := s.Number(`SELECT count(*) FROM pg_tables WHERE schemaname = current_schema() AND tablename = 'order_keys'`); n != 0 {
 			t.Error("order_keys is still there")
 		}
-	}
-}
-
-func TestMigrate_WithoutASchemaSaysSo(t *testing.T) {
-	t.Parallel()
-	u := pgtest.Schema(t)
-	if err := inventory.Migrate(t.Context(), u+"_nowhere"); err == nil {
-		t.Error("migrated nothing, and said nothing")
 	}
 }
 

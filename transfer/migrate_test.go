@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"slices"
-	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -13,27 +12,6 @@ import (
 	"shop/locking/idempotency/pgtx/pgtest"
 	"shop/transfer"
 )
-
-func TestMigrate_ByManyAtOnceAndAgain(t *testing.T) {
-	t.Parallel()
-	url := pgtest.Schema(t)
-	var wg sync.WaitGroup
-	for range 3 {
-		wg.Go(func() {
-			if err := transfer.Migrate(t.Context(), url); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	wg.Wait()
-	if err := transfer.Migrate(t.Context(), url); err != nil {
-		t.Error(err)
-	}
-	var versions int
-	if err := pgtest.Pool(t, url).QueryRow(t.Context(), `SELECT count(*) FROM transfer_goose_version WHERE version_id > 0`).Scan(&versions); err != nil || versions != 3 {
-		t.Errorf("%d versions, %v, want 3", versions, err)
-	}
-}
 
 // The keys of a database of the first version go to the table that is shared. Where
 // an order has the same key, nothing is lost, and the transfer is not made again.
@@ -75,13 +53,6 @@ func TestMigrate_TakesTheKeysAlongAndKeepsThoseThatCollide(t *testing.T) {
 		if n := b.Number(`SELECT count(*) FROM pg_tables WHERE schemaname = current_schema() AND tablename = 'transfer_keys'`); n != 0 {
 			t.Error("a server of the first version would go on")
 		}
-	}
-}
-
-func TestMigrate_WithoutASchemaSaysSo(t *testing.T) {
-	t.Parallel()
-	if err := transfer.Migrate(t.Context(), pgtest.Schema(t)+"_nowhere"); err == nil {
-		t.Error("migrated nothing, and said nothing")
 	}
 }
 
