@@ -5,7 +5,7 @@
 // # The question
 //
 // Two servers want to change the same thing. A mutex in one of them does not
-// bind the other. So they ask a third, the store, and it grants the key to one of
+// bind the other. So they ask a third, the store, which grants the key to one of
 // them. How long may that holder rely on it?
 //
 // # Exclusion, and why it has an end
@@ -16,10 +16,10 @@
 // frozen machine), or whose packet is late, acts after its TTL as if it were
 // before, and meanwhile the store has granted the key to the next one. No TTL is
 // long enough, and no look at the clock helps: the pause may come between the
-// look and the write. Two statements follow, and the whole project rests on them:
+// look and the write. Two statements follow:
 //
-//	a lease makes it rare that two work at once:       use it to be fast
-//	only the resource itself can make it impossible:   guard it, to be right
+//	a lease makes it rare that two holders act at once:  use it to be fast
+//	only the resource itself can make it impossible:     guard it, to be right
 //
 // # The trust window
 //
@@ -32,11 +32,11 @@
 //	server                  |<--------------- TTL --------------------->|
 //	                        granted                              forgotten
 //
-// The server starts to count later than we do, so that our trust ends before its
-// memory, however slow the answer was. The margin, the store's, is for clocks
+// The server starts to count later than the client, whose trust thus ends before the
+// server forgets, however slow the answer was. The margin, the store's, is for clocks
 // that run at different rates. A change of the wall clock changes nothing. The
-// monotonic clock stands still while the machine is suspended: that is one more
-// pause, and the guard's business.
+// monotonic clock stands still while the machine is suspended: that is one more pause,
+// which the guard has to refuse.
 //
 // # The life of a lease in Do
 //
@@ -53,8 +53,8 @@
 //	                         +------+          fn returned
 //
 // Invariant: while fn's ctx has not ended, the server had not forgotten the lease
-// at the last moment at which this process ran; as far as the store keeps what
-// it has granted, which one that fails over to a replica may not. Nothing ever
+// at the last moment at which this process ran. This holds for a store that keeps what
+// it has granted; one that fails over to a replica may lose it. Nothing ever
 // goes back from lost to held: a renewal that finds the key free, and takes it
 // again, would hide that there was another holder in between.
 //
@@ -80,8 +80,8 @@
 //
 // # Writes
 //
-// A ctx that ends does not stop a statement at the server. It stops us from
-// hearing what became of it. So a write begins only while there is trust, and
+// A ctx that ends does not stop a statement at the server. It only keeps its result from
+// the client. So a write begins only while there is trust, and
 // once begun it is not cut by a client that leaves or a lease that is lost:
 //
 //	err := locking.Do(ctx, store, locking.Options{}, keys, func(ctx context.Context, l locking.Lease) error {
@@ -100,12 +100,12 @@
 // This guard is the *first* statement that touches the protected thing, before
 // the read on which the decision rests. A guard at the write alone lets an update
 // be lost: A reads 100, B reads 100, A writes with fence 5, B writes with fence 6.
-// Equal passes: one holder may write several times. A fence is worth what its
-// counter is worth: one that may be lost with the data it stands in must not
-// guard what outlives that data.
+// Equal passes: one holder may write several times. A fence is as durable as its
+// counter: one that may be lost with the store's data must not
+// guard a resource that outlives that data.
 //
 // Where the resource is a database that can lock a row, SELECT … FOR UPDATE is
-// the guard, and needs no fence: the database knows when its own holder is gone.
+// the guard, and needs no fence: the database ends the lock with the holder's transaction.
 //
 // # Which lock when
 //
@@ -123,8 +123,8 @@
 //     has to count from before the grant.
 //   - M. Kleppmann, "How to do distributed locking", 2016: the pause, the fencing
 //     token, efficiency against correctness.
-//   - antirez, "Is Redlock safe?", 2016 (antirez.com/news/101): the answer to it; read
-//     both, and whether a resource that checks still needs the lock.
+//   - antirez, "Is Redlock safe?", 2016 (antirez.com/news/101): the answer to it, which
+//     asks whether a resource that checks a token still needs the lock.
 //   - Redis, "Distributed Locks with Redis": SET NX PX, the random owner, release by
 //     compare and delete, validity from before the request, a limit to reacquisition.
 //   - etcd, "etcd versus other key-value stores" (Documentation/learning/why.md), notes

@@ -7,9 +7,9 @@
 //
 // The invariant: at any moment at most one lease of a key is within its Until,
 // as long as clocks run at about the same rate. And, whatever the clocks do: of
-// two grants of one key the later has the greater Fence. The first makes work
-// rare that has to be thrown away; the second is what makes it right, if the
-// resource looks at it (package locking: the guard).
+// two grants of one key the later has the greater Fence. The first makes wasted
+// work rare. The second makes the result right, if the
+// resource checks the fence (package locking: the guard).
 //
 // # What is stored
 //
@@ -56,7 +56,7 @@
 // a release wakes one process and not all. Every grant is a new waiter in etcd, at
 // the end of the queue; so a process with many waiters has one turn in each round,
 // like one with few. First come, first served holds in a process, and in etcd among
-// the first of each process. (The benchmark of starvation needs both.)
+// the first of each process.
 //
 // TryAcquire enters only if all queues are empty, in the same one transaction: a
 // refused one has left nothing behind.
@@ -95,8 +95,8 @@
 // leave orphans too. They are removed in the same way, without a fencing key: no
 // request that puts them can be under way.
 //
-// An answer is not always a refusal either. etcd applies a transaction for which it
-// finds no space, and answers that there is none. The names of that attempt are
+// An error is not always a refusal. etcd may apply a transaction for which it
+// finds no space, and answer that there is none. The names of that attempt are
 // deleted too, but it needs no fencing key: after an answer nothing arrives.
 //
 // # What each piece is for
@@ -105,7 +105,7 @@
 // the Leases and waiters of all other callers in the process hang on that session, and
 // a request is without an answer whenever its caller's ctx ends in the middle of it.
 //
-//	nonce            a late request is no one else's (TestAcquire_NoNameIsUsedAgain…)
+//	nonce            a late request belongs to no other attempt (TestAcquire_NoNameIsUsedAgain…)
 //	… used again     etcd remembers deleted names until its next compaction, and walks over all of
 //	                 them when a queue is read: a hot key would get slower (TestAcquire_AHotKeyKeepsItsNames).
 //	                 Only the nonce of an answered release is used again.

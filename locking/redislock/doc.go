@@ -2,12 +2,12 @@
 // key or several at once, with a fence.
 //
 // The question: several programs want to do something one at a time, and they
-// have a Redis. What may they believe, and when do they have to stop?
+// have a Redis. How long may a holder rely on its lock, and when must it stop?
 //
 // The invariant: at any moment at most one lease of a key is within its Until,
 // as long as Redis keeps what it has acknowledged and its clock does not jump.
-// Both conditions fail in practice (below), so this lock saves work; what has to
-// be *right* is decided where the work is written, by a row lock or by the Fence.
+// Both conditions fail in practice (below), so this lock saves work. Correctness is
+// decided where the work is written, by a row lock or by the Fence.
 //
 // # What is stored
 //
@@ -37,7 +37,7 @@
 //
 // Until counts from before the request that set the TTL, on the monotonic clock,
 // and leaves a hundredth of the TTL + 2 ms for clocks that run at different
-// rates. An answer that was long on its way brings no trust with it.
+// rates. A slow answer does not prolong the trust.
 //
 // # What can go wrong
 //
@@ -76,11 +76,11 @@
 //
 // # The client
 //
-// A client as go-redis makes it does not suit; New refuses those it can see
-// through. Connect makes one for a single server, Tune one of any kind. In a
+// A client with go-redis' defaults does not suit: New refuses it, unless it is wrapped.
+// Connect makes one for a single server, Tune the options of any kind. In a
 // Cluster several keys in one lease need Options.HashTag.
 //
-// The end of ctx is heard at once, with one exception: a cancellation (not a
+// A request returns as soon as ctx ends, with one exception: a cancellation (not a
 // deadline) while the first request to a server that has just fallen silent is
 // waiting, which takes a sixth of the TTL or 250 ms, whichever is less.
 //
