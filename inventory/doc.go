@@ -5,7 +5,7 @@
 //
 // One piece is left and two buyers ask for it at the same moment, on different
 // servers. Both read that it is there. Both take it. How is one of them stopped, at
-// which price, and what is left of that when a server is killed, a client leaves, a
+// which price, and does that still hold when a server is killed, a client leaves, a
 // connection breaks, or the lock service loses its data?
 //
 // Nine answers stand side by side, one file each: naive, redis-only, redis+row,
@@ -14,8 +14,8 @@
 //
 //	the lock makes it fast, the database makes it right
 //
-// All of them run in the transaction of package pgtx, which keeps the promise of the
-// idempotency key, and bounds, retries and decides what PostgreSQL leaves open. This
+// All of them run in a transaction of package pgtx, which stores the reply under the
+// idempotency key, bounds every wait, retries, and decides lost COMMITs. This
 // package is what a purchase reads, decides and writes.
 //
 // # The invariant
@@ -27,7 +27,7 @@
 // # The order of locks
 //
 // A transaction that takes several locks takes them in this order, so that none
-// waits for another in a circle: the nine strategies, Cancel, and redis+row without Redis.
+// waits for another in a circle. This holds for the nine strategies, for Cancel, and for redis+row without Redis.
 //
 //	1  the lock store's keys            all or none, by sku
 //	2  advisory locks                   by their number
@@ -85,8 +85,8 @@
 //	A21  PostgreSQL falls silent                none of its own time-outs is heard: ErrBusy after pgtx.Limit,
 //	                                            or unknown if a COMMIT was sent
 //
-// Below all of it stands CHECK (stock >= 0) under a relative write: if a lock is
-// forgotten tomorrow, the last piece is refused by the table. Each trip is counted, GuardTripped.
+// The last guard is CHECK (stock >= 0) under a relative write: should a lock be
+// missing, the table refuses to sell the last piece twice. Each refusal is counted (GuardTripped).
 //
 // # What the caller gets
 //

@@ -6,12 +6,12 @@
 // A server holds the lock of two accounts, has checked that the money is there,
 // and is about to write. It stops: a garbage collection, a frozen machine, a
 // packet that takes a detour. Its lease runs out, the next server gets the lock,
-// moves the same money, and is done. Now the first one's write arrives. It was
-// allowed when it was sent. Who refuses it?
+// moves the same money, and is done. Now the first server's write arrives. It was
+// allowed when it was sent. What refuses it?
 //
-// Not the lock service, past which it goes. Not a look at the clock before the
-// write: the stop comes after the look. The row does, if it remembers the newest
-// holder that has been there, and each write says which holder it is of: the fence.
+// Not the lock service: the write does not pass through it. Not a look at the clock before the
+// write: the stop may come after the look. The row does, if it remembers the newest
+// holder that has written, and each write says which holder sends it: the fence.
 //
 // Seven answers stand side by side, one file each: naive, etcd-unfenced,
 // etcd-fence-only, lease-id-fence, row, serializable, etcd-fenced. Strategies says
@@ -26,10 +26,10 @@
 // # The invariant
 //
 //	T1  the sum of all balances is the sum of all openings, after every commit
-//	T2  a posted transfer has two entries that sum up to nothing, every other one has none
+//	T2  a posted transfer has two entries that sum up to nothing, every other transfer has none
 //	T3  balance = opening + the account's entries, and balance ≥ held ≥ 0
 //	T4  the fences of an account's entries never go down, in the order of its versions
-//	T5  one key of one client, while it is kept = at most one effect, and one reply, byte for byte
+//	T5  one key of one client, while it is kept = at most one effect, and one reply, byte for byte (I-ONCE in the report)
 //	    held = the sum of the account's reserved transfers; of Post, Void and Sweep exactly one wins
 //
 // # The order of locks
@@ -42,8 +42,8 @@
 //	3  the row of the transfer    Post, Void and Sweep only
 //	4  the idempotency key        its INSERT waits for a transaction that inserts the same key
 //
-// (lease-id-fence takes another lock in step 1. It is one of its mistakes. naive and
-// serializable lock no row before they write: theirs come behind the key.) A
+// (lease-id-fence takes another lock in step 1, which is one of its mistakes. naive and
+// serializable lock no row before they write, and so lock rows after the key.) A
 // statement that waited for a lock still sees what it saw when it began, but for
 // the row that it locked, so that what a lock protects is read by that
 // statement or a later one. A look at the key before all this may replay a
@@ -88,7 +88,7 @@
 // It changes once, under the rows of both accounts, by a statement that names the
 // state it expects and reads the clock behind all waiting:
 // WHERE state = 'reserved' AND expires_at > clock_timestamp(). That its time is over
-// does not give the money back. A committed expired row does, or else a Post that
+// does not give the money back. A committed expired row does: otherwise a Post that
 // found the hold in time could find its money spent. When a Post returns that the
 // hold has expired, the hold is expired.
 //
@@ -110,18 +110,18 @@
 //	B13  two requests of one server                 two acquisitions; the store keeps them apart
 //	B14  X→Y and Y→X at the same moment             one order of locks; 40P01 and 40001 run the whole transaction again
 //	B15  X→X, nothing, less, too much, no account   refused before any lock, or in the transaction; no effect
-//	B16  etcd is wiped or restored                  EpochError until NewEpoch; a fence says whose it is
+//	B16  etcd is wiped or restored                  EpochError until NewEpoch: the epoch is stored beside the fence
 //	B17  PostgreSQL restarts                        before COMMIT: run again; in it: decided by the same key
 //	B18  one key: at once, again, otherwise         one effect; replayed; idempotency.ErrKeyReused; each client has its own keys
 //	B19  a key "in progress" for ever               cannot be: it is committed with its effect
 //	B20  many spend the same money                  no more than it suffices for; the others are refused, or busy
 //	B21  a server's clock jumps                     nothing is decided by it: time is the database's, trust is monotonic
 //
-// Below all of it stands CHECK (balance >= held): if a lock is missing,
-// an overdraft is refused by the table. Each refusal is counted, GuardTripped.
-// It does not notice a lost update, and nothing else does at the time: the audit
-// finds it (T3). What prevents it is the row lock, SERIALIZABLE, or the fence at
-// the read and at the write, which refuses a late holder and no other.
+// The last guard is CHECK (balance >= held): should a lock be missing,
+// the table refuses an overdraft. Each refusal is counted (GuardTripped).
+// It does not notice a lost update, which only the audit
+// finds (T3). What prevents a lost update is the row lock, SERIALIZABLE, or the fence at
+// the read and at the write, which refuses late holders only.
 //
 // # What the caller gets
 //
@@ -137,7 +137,7 @@
 //	ErrOutcomeUnknown            a COMMIT was sent and could not be decided in time: unknown
 //	ctx's error                  this attempt did nothing; another with the same key may have
 //
-// "Unknown" and "still open" have the same cure: send the same key again.
+// After "unknown" and "still open" the client does the same: it sends the same key again.
 //
 // # Sources
 //

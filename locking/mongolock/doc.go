@@ -13,7 +13,7 @@
 //
 // # ForUpdate
 //
-// By a write that comes first, and writes nothing but "I was here":
+// By a write that comes first, and changes nothing but a marker:
 //
 //	tx:  ForUpdate(ctx, wallets, id, &w)   {$set: {lockId: something new}}   ← first
 //	     … work with w, as it was returned …
@@ -28,8 +28,8 @@
 //	                                         ▼ it runs again from its beginning
 //
 // Invariant: of all transactions that lock a document and commit, each has read
-// what the one before left behind; and of those that are behind their lock at one
-// time there is one.
+// what the one before left behind; and at any time at most one transaction holds
+// the lock.
 //
 // No transaction waits here: the second one is refused, and has to try again. With
 // many writers of one document that is slow (the driver's backoff), so let them queue
@@ -58,14 +58,14 @@
 // Invariant: at any moment at most one lease of a key is within its Until, as long
 // as the clocks of the servers that become primary agree within the margin; and of
 // two grants of one key the later has the greater Fence, as long as the document is
-// there. The first makes it rare that two work at once, the second makes it right.
+// there. The first makes it rare that two holders act at once; the second lets Guard refuse the late one.
 //
 // # The guard
 //
-// Guard keeps the greatest fence beside the resource, and refuses the older ones.
-// It also counts. An update that changes nothing takes no lock in MongoDB, so
-// that with the fence alone the holder of fence 5 could pass with it a second
-// time, the holder of 6 pass and commit, and the first commit after that.
+// Guard keeps the greatest fence beside the resource, and refuses older ones. It also
+// counts its passes: an update that changes nothing takes no lock in MongoDB. With the
+// fence alone the holder of fence 5 could pass a second time, the holder of 6 pass and
+// commit, and the first commit after that.
 //
 // # What goes wrong, and what happens then
 //
@@ -97,7 +97,7 @@
 //	                                    and Release: ErrLost                fence
 //	a new primary is elected            ErrOutcomeUnknown until then; the   busy
 //	                                    lease is there if it was granted
-//	… whose clock is ahead              Renew: ErrLost, or no word at all   free too early: two
+//	… whose clock is ahead              Renew: ErrLost, or nothing          free too early: two
 //	                                    until its next Renew                holders until then
 //	… whose clock is behind             nothing                             busy for longer
 //	no majority                         ErrOutcomeUnknown                   the same

@@ -4,11 +4,11 @@
 //
 // A lease grants a key for a limited time. A holder that is paused, or whose packet
 // is late, writes after that time, when the key has another holder. No look at a
-// clock prevents it: the pause comes between the look and the write. What does?
+// clock prevents it: the pause may come between the look and the write. What does?
 //
 // # The guard
 //
-// The database does, if it knows which holder is newer. Each grant of a lease has a
+// The database can refuse the write, if it knows which holder is newer. Each grant of a lease has a
 // Fence, greater than all before it. Guard takes it along into the transaction
 // that writes, and keeps the greatest one beside the resource:
 //

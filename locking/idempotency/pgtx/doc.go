@@ -64,14 +64,14 @@
 //
 // A COMMIT without an answer is decided by running again, never by a look alone.
 // A look that finds the key is a fact. A look that does not find it proves
-// nothing, the COMMIT may still be on its way; but a second transaction inserts
+// nothing: the COMMIT may still be on its way. But a second transaction inserts
 // the same key, and so it waits for the first one, conflicts with it, or commits
 // in its place.
 //
 // # What it does not promise
 //
 // A body may run several times, and one of its runs may be rolled back after it
-// returned. It must not do I/O of its own; what it tells the outside must wait
+// returned. It must not do I/O of its own: a message to another service must wait
 // for Run, or be an outbox row. Purge deletes old keys: a key that is repeated
 // after that is a new request.
 //
@@ -81,7 +81,7 @@
 // key to two operations by mistake gets ErrKeyReused from the second, since the
 // fingerprint has the operation in it. With a table for each, both would happen.
 //
-// Sources: PostgreSQL manual, chapters 13.5 (serialization failure handling) and
-// 54.2.3 (extended query, pipelining); B. Leach, "Implementing Stripe-like
+// Sources: PostgreSQL manual, 13.5 Serialization Failure Handling, and Message Flow:
+// Extended Query, Pipelining; B. Leach, "Implementing Stripe-like
 // Idempotency Keys in Postgres" (2017); pgconn.SafeToRetry.
 package pgtx
