@@ -1,6 +1,6 @@
-// Package wallet keeps money in MongoDB, on several servers, and asks another
-// service for a bonus on the way: no update is lost, and the bonus service is asked
-// once, whatever collides, dies or is late meanwhile.
+// Package wallet keeps money in MongoDB, on several servers, and asks a bonus service
+// what a credit gets on top: no update is lost, and transactions that collide do not
+// make the bonus service be asked twice.
 //
 // # The question
 //
@@ -9,12 +9,12 @@
 // transaction, one of them writes over the other: the update is lost. With one,
 // MongoDB lets the second one do all its work, and refuses its write at the end
 // (WriteConflict). WithTransaction then runs the whole callback again. The balance
-// is right, and the bonus service has been asked twice. May it be?
+// is right, and the bonus service has been asked twice. How is it asked once?
 //
 // What if the conflict came first? A statement that writes to the wallet is a
 // lock: the second transaction is refused there, before it has read or asked
-// anything. There is nothing to write yet, so it writes an id that means nothing,
-// and that is new each time, since a write that changes nothing locks nothing:
+// anything. There is nothing to write yet, so it writes an id without a meaning
+// that is new each time, since a write that changes nothing locks nothing:
 //
 //	findOneAndUpdate({_id: wallet}, {$set: {lockId: <new>}})   first in the transaction
 //
@@ -31,11 +31,10 @@
 //	        to nothing, a refusal none; a wallet's balance = its opening + its entries, and is never below 0
 //	M3      no operation twice
 //	M4      all members of the replica set agree, and nothing that was acknowledged is rolled back
-//	M5      one key of one client, while it is kept = at most one effect, and one answer, byte for byte
-//	W-SIDE  without faults and while no request comes to its time limit no request asks the bonus service twice,
+//	M5      one key of one client, while it is kept = at most one effect, and one answer, byte for byte (I-ONCE in the report)
+//	W-SIDE  without faults, and while no request comes to a time limit, no request asks the bonus service twice,
 //	        and under lockid no operation is asked for twice;
-//	        under every fault the bonus service applies an operation once, and what it gave is in a
-//	        balance only if it was committed
+//	        under every fault the bonus service applies an operation once, and its bonus is in a balance exactly if it was committed
 //
 // "Once" is for collisions. A server that dies behind the call is followed by
 // another that asks again. No lock helps there. So the bonus service gets the
@@ -46,7 +45,7 @@
 //
 //	c1   check: amount, key                                 ErrInvalid, before anything is read
 //	     read the wallets, which a majority has             ErrNotFound, ErrForbidden, ErrInvalid (currency), before anything is locked
-//	     wait for the turn at each wallet, in id order      ErrBusy when the queue, or the client's share of it, is full
+//	     wait in the queue of each wallet, in id order      ErrBusy when the queue, or the client's share of it, is full
 //	     ┌─────────────────────────────────── the callback, 1 to attemptsMax times
 //	c2   │ (the transaction begins with its first statement)
 //	c3   │ ForUpdate(lower id)    lock and read ──WriteConflict──► abort, a short pause, again
@@ -61,7 +60,7 @@
 //	     │ ──anything else──► unknown: again, with the same key
 //	     take one of majorityMax places, leave the queues
 //	     commit again, until a majority has it
-//	     │ ──it is gone──► unknown: wait for the turn again, with the same key
+//	     │ ──it is gone──► unknown: wait in the queues again, with the same key
 //	     │ ──no time is left──► ErrOutcomeUnknown; what may be open of it at the server is ended
 //	c7   answer
 //
@@ -79,23 +78,23 @@
 // holds it, no other transaction on this wallet is open, the first one included.
 // If it reads no operation then, there is none, and there will be none.
 //
-// Each refusal is sent after what it was read from is majority-committed. Owner, currency and
-// existence of a wallet never change, and are read with majority before the queue.
-// idempotency.ErrKeyReused and the decisions about the balance are commits with majority of the
-// transaction that read it, though they store nothing.
+// A refusal is sent when the data that it rests on is majority-committed. Owner, currency and
+// existence of a wallet never change, and are read with read concern majority before the queue.
+// idempotency.ErrKeyReused and the decisions about the balance are sent after the transaction that
+// read the data is majority-committed, though it stores nothing.
 //
 // An operation that had an effect stays: it is the ledger, and its _id is the key.
 // A refusal is forgotten after a day (KeysKept, Purge): its key is then a new request.
 //
 // # The order
 //
-//	1  turns in this process     by wallet id, in byte order
+//	1  queues of this process    by wallet id, in byte order
 //	2  wallets                   by id, in byte order: MongoDB's order of UUIDs too
 //	3  the operation             its _id is made of client and key: MongoDB's own unique index is the idempotency
 //
 // No transaction waits in 2 and 3: MongoDB aborts the second, at once. That cannot
 // deadlock, but two payments in opposite directions could abort each other for
-// ever. With one order one of them gets through. The waiting is done in 1, where it is
+// ever. With one order one of them gets through. Requests wait in 1, where the queue is
 // fair: 32 writers of one wallet that retry with a backoff need seconds at p99, and
 // throw work away (BenchmarkCredit).
 //
@@ -117,8 +116,8 @@
 //
 // # How much one wallet, or one client, may take
 //
-//	QueueMax       requests wait for a wallet in one process; a quarter of them at most of one client
-//	majorityMax    requests wait for a majority without their turn, in all; the next one waits with its turn.
+//	QueueMax       requests wait for a wallet in one process; at most a quarter of them are of one client
+//	majorityMax    requests, of all wallets, wait for a majority after they left their queues; the next one waits in them.
 //	               The connections above that (poolMax) are for reads and short statements
 //	before both    requests for a wallet of another client are refused: they wait in no queue and lock nothing.
 //	               In the queue of its payee a payment takes a place of its client's share
@@ -128,22 +127,22 @@
 //	C1   two lock the same wallet              the second is aborted at once, with the label, and run again: nothing was asked
 //	C2   the primary goes before commit        transient: the callback runs on the new one; one effect
 //	C3   … behind the commit, before its reply majority, and the driver's retry of the commit: one effect
-//	C4   the commit stays unknown              run again with the same key, in its turn, else ErrOutcomeUnknown; never a refusal.
+//	C4   the commit stays unknown              run again with the same key, through the queue, else ErrOutcomeUnknown; never a refusal.
 //	                                           Its transaction may be open at the server: killSessions ends it
-//	C5   we are killed in the callback         the server aborts after transactionLifetimeLimitSeconds; until then ErrBusy
-//	C6   we are stopped for longer than that   NoSuchTransaction, transient: run again; nothing is left of the first
+//	C5   killed in the callback                the server aborts after transactionLifetimeLimitSeconds; until then ErrBusy
+//	C6   stopped for longer than that          NoSuchTransaction, transient: run again; nothing is left of the first
 //	C7   the client leaves                     before the commit: aborted; in it: it ends, bounded by the client's time-out
-//	C8   an old primary answers reads          nothing is stored on the word of a read outside of the transaction
+//	C8   an old primary answers reads          nothing that is stored rests on a read outside of the transaction
 //	C9   rollback after a fail-over            majority is set here, not left to the connection string
 //	C10  one key, twice at once                WriteConflict or DuplicateKey: returned, run again, replayed
-//	C11  the callback runs several times       results leave by return value; the bonus service hears one operation
+//	C11  the callback runs several times       results leave by return value; the bonus service gets one operation's id
 //	C12  the lock changes nothing              it would lock nothing: the id is new in each attempt (see constant-lock)
 //	C13  A→B and B→A                           one order; backoff with jitter; bounded
 //	C14  the majority is gone                  no commit is acknowledged: ErrBusy before it, ErrOutcomeUnknown in it
 //	C15  an index is built, a collection made  aborted after 5 ms, transient; Migrate runs before there is traffic
 //
-// Below all of it stands the schema: balance ≥ 0. Each trip is counted,
-// GuardTripped, and is an error that matches none of those below: no retry mends it.
+// The last guard is the schema: balance ≥ 0. Each refusal is counted,
+// GuardTripped, and is an error that matches none of those below: no retry helps.
 // It does not notice a lost update.
 //
 // # What the caller gets
@@ -151,12 +150,12 @@
 //	Reply, nil error           stored: the operation, or the refusal (ErrInsufficientFunds), as Encode put it
 //	ErrInvalid, ErrNotFound,   not stored; it happens again if nothing changes
 //	ErrForbidden
-//	idempotency.ErrKeyReused               not stored; the key belongs to another request
+//	idempotency.ErrKeyReused   not stored; the key belongs to another request
 //	ErrBusy                    this attempt did nothing (but may have asked the bonus service); the key is still open
 //	ErrOutcomeUnknown          a commit was sent and could not be decided in time: unknown
 //	ctx's error                this attempt did nothing; another with the same key may have
 //
-// "Unknown" and "still open" have the same cure: send the same key again.
+// After "unknown" and "still open" the client does the same: it sends the same key again.
 // ErrBusy and ErrOutcomeUnknown are those of package locking.
 //
 // # Sources
