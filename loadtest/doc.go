@@ -1,16 +1,16 @@
 // Package loadtest loads a service from outside, breaks what it depends on, and
 // reads from its database what really happened.
 //
-// Question: how is it known that it never oversells, and never loses money,
-// other than by reading it?
+// Question: how is it known, other than by reading its code, that a service never
+// oversells and never loses money?
 //
 // # What a proof is
 //
 // The same workload is sent to several replicas at once, whatever strategy they
-// run. Meanwhile one fault is injected. Afterwards no process that took part is asked: all
+// run. Meanwhile one fault is injected. Afterwards no process that took part is trusted: all
 // replicas are stopped, the proof waits until no connection of theirs is left on the
 // database, and SQL (or aggregations, in MongoDB) compares the tables with each
-// other and with what every client was told.
+// other and with every reply that a client got.
 //
 // What is sent and what must be true of it is a Flow; all else is the same for all. The
 // flows are packages below scenario/, and prove hands them to the engine:
@@ -19,7 +19,7 @@
 //	          one in ten twice        │    ──▶ replica 2 ├──▶ PostgreSQL, MongoDB, Redis …
 //	             at once              │    ──▶ replica 3 ┘        ▲
 //	                                  ▼                            │ fault
-//	undecided? ◀── what each key was told                          │
+//	undecided? ◀── the replies for each key                        │
 //	    └──▶ retrier: same key, next replica                     audit,
 //	                                                    when all replicas are gone
 //
@@ -31,17 +31,17 @@
 //
 // # What it is not
 //
-// No tool passes anything. A run that finds nothing reports that it found
+// No run proves that there is no error. A run that finds nothing reports that it found
 // nothing, in so many requests, under this fault, on this machine. Therefore:
 //
 //   - Controls run under the same load. A control that is not caught fails the proof: the
-//     checker is blind. Each says what it must break and what must hold all the same.
+//     checks do not work. Each says what it must break and what must hold all the same.
 //   - Inconclusive ("void" in prove.json): a run in which nothing could have gone wrong is
-//     neither good nor bad (see InconclusiveReasons). No two requests for one product met on
-//     different replicas; the fault did not land; or it did not cause what it is for.
+//     neither good nor bad (see InconclusiveReasons): no two requests for one product met on
+//     different replicas, the fault did not happen, or it did not have its effect.
 //   - Safe is more than unbroken: everything that was there must be sold, and a purchase
 //     must succeed soon after each fault. A service that answers 503 to everything oversells
-//     nothing, and fails. Money has to be spent to the last unit.
+//     nothing, and fails. What is left of the money must be spendable to the last unit.
 //   - Every audit query has a test in which it finds a planted violation.
 //
 // # What a client may conclude from an answer
@@ -52,24 +52,24 @@
 //	open       busy, lost, no connection: this attempt did not    same key again
 //	unknown    in progress, 500, 504, no answer: it may have      same key again
 //
-// By the type of the problem, never by the status: see Classify. A key is sent
-// again until it is decided or patience ends; one that stays undecided breaks
+// The type of the problem decides, never the status: see Classify. A key is sent
+// again until it is decided or its time (Proof.Patience) is over. A key that stays undecided breaks
 // liveness (I-LIVE). Sold out is an answer, and no error.
 //
 // # Invariants
 //
 // They are defined beside their queries: those that can be checked in the tables alone in
 // the lessons (inventory/invariants.sql, transfer/invariants.sql, wallet/invariants.go), those
-// that compare the tables with what clients were told in the flows, and those of every flow
+// that compare the tables with the replies to clients in the flows, and those of every flow
 // in Invariants. `bin/prove --help` and the report list them with their names.
 //
 // # Where the widening delay sits
 //
 // Replicas pause between reading the stock, or the accounts, and acting on it (after-guard),
-// for a time drawn from one exponential distribution with the same seed for all strategies.
-// That makes the controls fail within seconds. Before the read (after-acquire) it would widen
-// nothing for naive, which holds no lock to lose; and with a constant pause the request that
-// comes first would always write first.
+// for a time drawn from one exponential distribution with the same seed for all strategies;
+// transfers also before their guard, and not under late-write, which delays by itself. That
+// makes the controls fail within seconds. Before the read (after-acquire) it would not widen
+// the race of naive; and with a constant pause the request that comes first would always write first.
 //
 // # Traps
 //
@@ -79,12 +79,12 @@
 //   - Time stamps are monotonic and of one clock, that of the History.
 //   - An audit while a killed replica's last COMMIT is on its way sees half of it
 //     (WaitQuiet, and waitQuiet of the wallet flow).
-//   - MongoDB gives no hint which connections are whose, other than the name that a
+//   - MongoDB tells connections of different clients apart only by the name that a
 //     client gives itself: the URL of a scenario has it.
 //
 // # Sources
 //
-// Outcome classes, the nemesis, and "no tool passes": Jepsen (Kingsbury). Inconclusive
+// Outcome classes, the nemesis, and that no run proves the absence of errors: Jepsen (Kingsbury). Inconclusive
 // runs, a minimum of traffic, a last operation that must succeed: the robustness
 // suite of etcd. That a lock may always be lost, so that only the store can tell:
 // Kleppmann, How to do distributed locking. Open loop and coordinated omission:

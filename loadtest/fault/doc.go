@@ -1,12 +1,12 @@
 // Package fault does to a system, while it is under load, what operators,
 // kernels and networks do to it.
 //
-// Question: does it still hold when the thing it leans on goes away?
+// Question: do the invariants still hold when a server that the system needs goes away?
 //
 //	fault          type                        what happens                                    must show, or the run is inconclusive
 //	crash          replicafault.Crash          SIGKILL to a replica, started again             requests were cut off in the middle
 //	crash          replicafault.CrashSteps     SIGKILL at each step of a request, in turn      crash_STEP of each step
-//	pause          replicafault.Pauses         SIGSTOP to a replica for 1.5 to 5 TTLs          pauses, and work that was ended by trust
+//	pause          replicafault.Pauses         SIGSTOP to a replica for 1.5 to 5 TTLs          pauses, and work ended with the trust in its lease
 //	lock-lost      redisfault.LockLost         lock keys in Redis deleted under their holders  keys were there, and holders noticed
 //	redis-down     redisfault.Down             SIGKILL to Redis, started again                 purchases without the lock, and then with it
 //	late-write     pgfault.LateWrite           a write to PostgreSQL is held until a newer     late_writes, late_stopped; late_refused of a
@@ -26,14 +26,14 @@
 //
 // Each returns what it did and when, as Events, with the evidence in numbers: a
 // fault that cannot be shown to have happened proves nothing. Faults come one
-// class at a time, so that a violation can be blamed on one. Each ends with its
-// time, or a little after it: by as long as the last thing takes that it undoes.
+// class at a time, so that a violation has one cause. Each ends with its
+// time, or a little later: when its last action is undone.
 //
 // Faults between a replica and a server act in a proxy (package proxy), which the replica
 // gets as its database: pgfault.Proxy, mongofault.Proxy. LateWrite in its second way, the
-// stopped replica, wants replicas without failpoints: with them each step of a transfer is
-// a segment of its own, and PostgreSQL ends the open transaction of a silent client; so it
-// is done in the first way only.
+// stopped replica, needs replicas without failpoints: with failpoints each step of a transfer is
+// a segment of its own, and PostgreSQL ends the open transaction of a silent client. There the
+// lease is only revoked.
 //
 // Sources: the nemesis of Jepsen; the failpoints of etcd's robustness suite
 // (which voids a run whose fault did not land); `etcdctl lease revoke` in etcd's

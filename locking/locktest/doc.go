@@ -11,13 +11,13 @@
 //
 //   - Exclusion: one holder at a time, also among goroutines that share a Store
 //     and among Stores that know nothing of each other.
-//   - Release and Renew touch only one's own; a lost lease stays lost.
+//   - Release and Renew touch only their own lease; a lost lease stays lost.
 //   - Until never exceeds the time before the request plus the TTL, and is
 //     monotonic: a reply that was long on its way does not prolong trust.
-//   - A ctx that ends is heard at once, as ctx.Err, and leaves no waiter behind.
+//   - When ctx ends, a request returns at once with ctx.Err, and leaves no waiter behind.
 //   - A request whose reply was lost is never reported as ErrBusy, and blocks
 //     the keys no longer than the TTL.
-//   - Different keys are different locks, however odd; what is no key is ErrKey.
+//   - Different keys are different locks, whatever their bytes; an invalid key is ErrKey.
 //   - A TTL that the store cannot represent is an error, not a rounding.
 //   - After a panic in the function given to locking.Do the keys are free.
 //

@@ -7,7 +7,7 @@
 //
 //	ok        2xx: it happened, and is committed together with this answer
 //	rejected  a stored refusal, or a request that was never valid: it did not happen
-//	open      busy, lost, stale, fence-epoch, rate-limited: this attempt did nothing, the key is still free
+//	open      busy, lost, stale, fence-epoch, rate-limited, request-timeout: this attempt did nothing, the key is still free
 //	unknown   in-progress, outcome-unknown, timeout, internal, no reply
 //
 // Open and unknown are resolved in the same way: send the same key again. The

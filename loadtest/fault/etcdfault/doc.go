@@ -5,11 +5,11 @@
 // what it granted, or does not answer?
 //
 //	LeasesRevoked  all leases with keys below a prefix are revoked, again and
-//	               again: every holder goes on in the belief that it holds
+//	               again: every holder goes on as if it still held its lock
 //	LeaderKill     the leader is killed, and started again: an election, and
 //	               every lease gets its TTL again
 //	NoQuorum       two of three members are gone for a while: nothing is granted
 //
-// Evict takes one holder's lease away, for fault.LateWrite. Leftovers is what
-// should be nothing when all replicas have stopped.
+// Evict takes one holder's lease away, for pgfault.LateWrite. Leftovers lists what
+// is left of locks when all replicas have stopped: nothing, if all is well.
 package etcdfault

@@ -4,6 +4,6 @@
 // (Restart).
 //
 // The first two act in a Proxy, which a replica gets as its database. It reads what passes
-// as segments: what a client sends before it waits for an answer. What a segment means to
-// money is asked of package transfer.
+// as segments: what a client sends before it waits for an answer. Package transfer tells
+// what each statement does to money (StatementOf).
 package pgfault
