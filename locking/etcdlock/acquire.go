@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -21,96 +20,91 @@ import (
 // tries once more, for at most half the TTL. If it cannot, the error is
 // locking.ErrOutcomeUnknown and the rest is done in the background.
 func (s *Store) TryAcquire(ctx context.Context, keys ...string) (locking.Lease, error) {
-	return s.acquire(ctx, keys, (*attempt).tryEnter, func(_ context.Context, keys []string) (*locking.Ticket[string], error) {
-		if t, ok := s.queue.TryJoin(keys...); ok {
-			return t, nil
-		}
-		return nil, locking.ErrBusy
-	})
+	return s.acquire(ctx, keys, false)
 }
 
 // Acquire waits for all keys, in the order of arrival: in this process first,
 // then among the processes. If ctx ends first, the error matches ctx.Err(), and
 // locking.ErrBusy too if it stood in a queue, which it has left then.
 func (s *Store) Acquire(ctx context.Context, keys ...string) (locking.Lease, error) {
-	return s.acquire(ctx, keys, (*attempt).enterAndWait, func(ctx context.Context, keys []string) (*locking.Ticket[string], error) {
-		t, _ := s.queue.Join(nil, keys...)
-		if !t.Wait(ctx) {
-			return nil, fmt.Errorf("%w: %w", locking.ErrBusy, ended(ctx))
-		}
-		return t, nil
-	})
+	return s.acquire(ctx, keys, true)
 }
 
-// acquire is both ways to acquire: a turn in this process, then one in etcd.
-func (s *Store) acquire(ctx context.Context, keys []string, enter func(*attempt, context.Context) error,
-	join func(context.Context, []string) (*locking.Ticket[string], error),
-) (lease locking.Lease, err error) {
-	if keys, err = checkKeys(keys); err != nil {
-		return lease, err
+func (s *Store) acquire(ctx context.Context, keys []string, wait bool) (locking.Lease, error) {
+	keys, err := checkKeys(keys)
+	if err != nil {
+		return locking.Lease{}, err
 	}
-	ctx, cancel := s.lifeOf(ctx)
+	ctx, cancel := under(ctx, s.life, ErrClosed)
 	defer cancel()
-	if err = ctx.Err(); err != nil {
-		return lease, fmt.Errorf("etcdlock: acquire %q: %w", keys, ended(ctx))
-	}
-	t, err := join(ctx, keys)
-	if err == nil {
-		if lease, err = s.attempts(ctx, keys, t, enter); err != nil {
-			t.Leave(keys...)
-			if t.Waited && ctx.Err() != nil && !errors.Is(err, locking.ErrBusy) {
-				err = fmt.Errorf("%w: %w", locking.ErrBusy, err) // the turn came late: what was left of ctx says nothing about etcd
-			}
-		}
-	}
+	lease, err := s.inTurn(ctx, keys, wait)
 	if err != nil {
 		return locking.Lease{}, fmt.Errorf("etcdlock: acquire %q: %w", keys, err)
 	}
 	return lease, nil
 }
 
+// inTurn goes to etcd when the turn in this process has come.
+func (s *Store) inTurn(ctx context.Context, keys []string, wait bool) (locking.Lease, error) {
+	if ctx.Err() != nil {
+		return locking.Lease{}, ended(ctx)
+	}
+	var t *locking.Ticket[string]
+	if wait {
+		if t, _ = s.queue.Join(nil, keys...); !t.Wait(ctx) {
+			return locking.Lease{}, left(ctx)
+		}
+	} else {
+		var free bool
+		if t, free = s.queue.TryJoin(keys...); !free {
+			return locking.Lease{}, locking.ErrBusy
+		}
+	}
+	lease, err := s.attempts(ctx, t, keys, wait)
+	if err != nil {
+		t.Leave(keys...)
+		if t.Waited && ctx.Err() != nil && !errors.Is(err, locking.ErrBusy) {
+			err = fmt.Errorf("%w: %w", locking.ErrBusy, err) // the turn came late: what was left of ctx says nothing about etcd
+		}
+	}
+	return lease, err
+}
+
 // attempts makes one attempt after another until one ends with a grant, or in a
 // way that the next would too. Each begins when certainly nothing is left of the
 // one before.
-func (s *Store) attempts(ctx context.Context, keys []string, t *locking.Ticket[string], enter func(*attempt, context.Context) error) (locking.Lease, error) {
+func (s *Store) attempts(ctx context.Context, t *locking.Ticket[string], keys []string, wait bool) (locking.Lease, error) {
 	var giveUp time.Time // after the first attempt without an answer
 	for {
 		x, err := s.ready(ctx)
 		if err != nil {
 			return locking.Lease{}, err
 		}
-		a, sent := x.attempt(keys), time.Now()
-		err = enter(a, ctx)
-		if err == nil {
-			if l, ok := s.grant(a, t); ok {
+		a, sent := &attempt{session: x, ticket: t, keys: keys, nonce: s.nonce()}, time.Now()
+		if err = a.enter(ctx, wait); err == nil {
+			if l, granted := a.grant(); granted {
 				return l, nil
 			}
 			continue // the session died under it
 		}
-		undone := s.undo(a, err)
+		undone := a.undo(err)
 		switch silent := errors.Is(err, locking.ErrOutcomeUnknown); {
 		case errors.Is(err, errAgain):
 			continue
-		case a.fence > 0 && ctx.Err() != nil:
-			return locking.Lease{}, fmt.Errorf("%w: %w", locking.ErrBusy, err)
 		case !silent || ctx.Err() != nil:
 			return locking.Lease{}, err
 		case giveUp.IsZero():
 			giveUp = sent.Add(s.ttl / 2)
 		}
 		limited, cancel := context.WithDeadline(ctx, giveUp)
+		confirmed := false
 		select {
-		case <-undone:
-			err = nil
-		case <-x.done:
+		case confirmed = <-undone:
 		case <-limited.Done():
 		}
 		cancel()
-		switch {
-		case err != nil:
+		if !confirmed {
 			return locking.Lease{}, err
-		case time.Now().After(giveUp):
-			return locking.Lease{}, errUndone
 		}
 	}
 }
@@ -118,21 +112,29 @@ func (s *Store) attempts(ctx context.Context, keys []string, t *locking.Ticket[s
 // attempt is one try to get the keys, under names that no other has.
 type attempt struct {
 	session *session
+	ticket  *locking.Ticket[string]
 	keys    []string
 	nonce   string // what its names end with
-	queues  []string
-	names   []string
-	fence   int64 // the revision of the waiters; 0: none is there
+	fence   int64  // the revision of the waiters; 0: none is there
 }
 
-func (x *session) attempt(keys []string) *attempt {
-	a := &attempt{session: x, keys: keys, nonce: x.store.nonce()}
-	for _, k := range keys {
-		queue := x.store.queueOf(k)
-		a.queues = append(a.queues, queue)
-		a.names = append(a.names, queue+a.nonce)
+// name is that of the waiter for a key.
+func (a *attempt) name(key string) string { return a.session.store.queueOf(key) + a.nonce }
+
+// mine compares: all waiters are there, and of this attempt.
+func (a *attempt) mine() (all []clientv3.Cmp) {
+	for _, k := range a.keys {
+		all = append(all, clientv3.Compare(clientv3.CreateRevision(a.name(k)), "=", a.fence))
 	}
-	return a
+	return all
+}
+
+// deletes takes all waiters out of their queues.
+func (a *attempt) deletes() (all []clientv3.Op) {
+	for _, k := range a.keys {
+		all = append(all, clientv3.OpDelete(a.name(k)))
+	}
+	return all
 }
 
 // nonce gives what no other attempt's names end with: that of one which is over and
@@ -148,40 +150,29 @@ func (s *Store) nonce() string {
 	return rand.Text() // at least 128 random bits
 }
 
-// owner is a grant's: no other has this nonce at this revision.
-func (a *attempt) owner() string { return a.nonce + "-" + strconv.FormatInt(a.fence, 10) }
-
-// errAgain: this attempt has certainly left nothing, through no fault of the
-// caller or the keys. The next one may do better.
+// errAgain: this attempt has certainly left nothing that a later one would wait for,
+// through no fault of the caller or the keys. The next one may do better.
 var errAgain = errors.New("etcdlock: session changed under the attempt")
 
-// tryEnter takes the keys if all their queues are empty: one transaction.
-// A range without keys is as good as a key that was never created: revision 0.
-func (a *attempt) tryEnter(ctx context.Context) error {
-	empty := make([]clientv3.Cmp, 0, len(a.queues))
-	for _, q := range a.queues {
-		empty = append(empty, clientv3.Compare(clientv3.CreateRevision(q), "=", 0).WithPrefix())
-	}
-	answer, err := a.enter(ctx, empty, nil)
-	if err == nil && !answer.Succeeded {
-		return locking.ErrBusy
-	}
-	return err
-}
-
-// enter puts a waiter into each queue, after it has done the reads: one transaction,
-// one revision. It does nothing if the conditions are not met, or the attempt is
+// put puts a waiter into each queue: one transaction, one revision. To wait, it reads
+// the queues first; to try, it demands that they are empty. (A range without keys is as
+// good as a key that was never created: revision 0.) It does nothing if the attempt is
 // fenced, or etcd has another epoch than the Store.
-func (a *attempt) enter(ctx context.Context, conditions []clientv3.Cmp, reads []clientv3.Op) (*clientv3.TxnResponse, error) {
+func (a *attempt) put(ctx context.Context, wait bool) (*clientv3.TxnResponse, error) {
 	x, s := a.session, a.session.store
-	conditions = append(conditions, s.sameEpoch(), clientv3.Compare(clientv3.CreateRevision(s.fencingKey(a.nonce)), "=", 0))
-	ops := reads
-	for _, n := range a.names {
-		ops = append(ops, clientv3.OpPut(n, "", clientv3.WithLease(x.id)))
+	conditions := []clientv3.Cmp{s.sameEpoch(), clientv3.Compare(clientv3.CreateRevision(s.fencingKey(a.nonce)), "=", 0)}
+	var ops []clientv3.Op
+	if wait {
+		ops = a.predecessors(0)
+	} else {
+		for _, k := range a.keys {
+			conditions = append(conditions, clientv3.Compare(clientv3.CreateRevision(s.queueOf(k)), "=", 0).WithPrefix())
+		}
 	}
-	limited, cancel := within(ctx, requestTimeout(s.ttl))
-	defer cancel()
-	answer, err := s.client.Txn(limited).If(conditions...).Then(ops...).Else(clientv3.OpGet(epochKey(s.prefix))).Commit()
+	for _, k := range a.keys {
+		ops = append(ops, clientv3.OpPut(a.name(k), "", clientv3.WithLease(x.id)))
+	}
+	answer, err := s.txn(ctx, conditions, ops, clientv3.OpGet(epochKey(s.prefix)))
 	switch {
 	case errors.Is(err, rpctypes.ErrLeaseNotFound):
 		x.die(errRevoked)
@@ -191,67 +182,59 @@ func (a *attempt) enter(ctx context.Context, conditions []clientv3.Cmp, reads []
 	case answer.Succeeded:
 		a.fence = answer.Header.Revision
 	}
-	if answer.Header.ClusterId != s.epoch.cluster || !answer.Succeeded && !s.isEpoch(answer.Responses[0].GetResponseRange()) {
-		return nil, ErrEpoch // of a cluster restored as a new one the answer tells: what the attempt has put is undone
+	switch {
+	case answer.Header.ClusterId != s.epoch.cluster, // restored as a new one, and the value with it: what was put is undone
+		!answer.Succeeded && !s.isEpoch(answer.Responses[0].GetResponseRange()):
+		return nil, ErrEpoch
+	case answer.Succeeded:
+		return answer, nil
+	case wait:
+		return nil, errAgain
 	}
-	return answer, nil
+	return nil, locking.ErrBusy
 }
 
-// undo takes care that nothing stays of an attempt that has failed. undone closes
-// when etcd has confirmed that.
-func (s *Store) undo(a *attempt, err error) (undone <-chan struct{}) {
+// undo takes care that nothing stays of an attempt that has failed.
+func (a *attempt) undo(err error) (undone <-chan bool) {
+	s := a.session.store
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
-	case a.fence > 0, errors.Is(err, ErrNoSpace):
-		return a.session.removeOrphans(a.names, "")
-	case errors.Is(err, locking.ErrOutcomeUnknown):
-		return a.session.removeOrphans(a.names, s.fencingKey(a.nonce))
+	silent := a.fence == 0 && errors.Is(err, locking.ErrOutcomeUnknown)
+	if silent || a.fence > 0 || errors.Is(err, ErrNoSpace) {
+		return a.remove(silent)
 	}
 	return nil
 }
 
-// removeOrphans removes, in the background, names for which no caller waits: waiters
-// whose callers left, Leases that ran out, releases and attempts without an answer.
-// With the fencing key of an attempt, which may still be on its way, the same
-// transaction makes that do nothing when it arrives. The caller holds the mutex.
-func (x *session) removeOrphans(names []string, fencingKey string) (done <-chan struct{}) {
-	confirmed := make(chan struct{})
-	if x.dead == nil && !x.store.closed { // else it is revoked soon, or left to the TTL
-		x.store.work.Go(func() { x.remove(names, fencingKey, confirmed) })
+// remove removes, in the background, names for which no caller waits: of waiters whose
+// callers left, Leases that ran out, releases and attempts without an answer. Of one that
+// may still arrive the same transaction puts the fencing key, so that it does nothing
+// then. The caller holds the mutex.
+//
+// removed gets true when etcd has confirmed it. After a third of the TTL without that,
+// the session is given up: others are waiting behind what is left there.
+func (a *attempt) remove(mayArrive bool) (removed <-chan bool) {
+	x, s, result := a.session, a.session.store, make(chan bool, 1)
+	if x.life.Err() != nil { // it is revoked soon, or left to the TTL
+		result <- false
+		return result
 	}
-	return confirmed
-}
-
-// remove tries for a third of the TTL. Then the session is given up: others are
-// waiting behind what is left there.
-func (x *session) remove(names []string, fencingKey string, confirmed chan<- struct{}) {
-	s := x.store
-	ops := deletes(names)
-	if fencingKey != "" {
-		ops = append(ops, clientv3.OpPut(fencingKey, "", clientv3.WithLease(x.id)))
+	ops := a.deletes()
+	if mayArrive {
+		ops = append(ops, clientv3.OpPut(s.fencingKey(a.nonce), "", clientv3.WithLease(x.id)))
 	}
-	for begin := time.Now(); ; {
-		ctx, cancel := within(context.WithoutCancel(s.life), s.ttl/12)
-		_, err := s.client.Txn(ctx).Then(ops...).Commit()
-		cancel()
+	s.work.Go(func() {
+		err := persist(x.life, s.ttl/3, s.ttl/12, func(ctx context.Context) error {
+			_, err := s.client.Txn(ctx).Then(ops...).Commit()
+			return err
+		})
 		switch {
-		case err == nil:
-			close(confirmed)
-			return
 		case errors.Is(err, rpctypes.ErrLeaseNotFound):
 			x.die(errRevoked)
-			return
-		case time.Since(begin) >= s.ttl/3:
+		case err != nil:
 			x.die(errOrphans)
-			return
 		}
-		select {
-		case <-time.After(s.ttl / 100):
-		case <-x.done:
-			return
-		case <-s.life.Done():
-			return
-		}
-	}
+		result <- err == nil
+	})
+	return result
 }

@@ -138,7 +138,7 @@ func oneByOne(s *Store) locking.Store {
 // guesses takes silence for an answer: busy, or lost.
 func guesses(s *Store) locking.Store {
 	guess := func(err, instead error) error {
-		if errors.Is(err, locking.ErrOutcomeUnknown) || errors.Is(err, errNoAnswer) || errors.Is(err, errUndone) {
+		if errors.Is(err, locking.ErrOutcomeUnknown) || errors.Is(err, errNoAnswer) {
 			return instead
 		}
 		return err

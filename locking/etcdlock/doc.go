@@ -24,12 +24,12 @@
 //
 // # Where to find what
 //
-//	etcdlock.go   Store: New, Close, the names in etcd
-//	client.go     the client's settings, the bounds of a request, what an error says
-//	session.go    the session: keep-alive, Until, its end
+//	etcdlock.go   Store: the client's settings, New, Close, the names in etcd
 //	acquire.go    an attempt, and what becomes of one without an answer
 //	wait.go       a waiter and its predecessor
 //	lease.go      a Lease: Renew, Release, its end
+//	session.go    the session: keep-alive, its end, the next one
+//	request.go    the bounds of a request, what an error says
 //	epoch.go      the epoch of fences
 //
 // # Queues, and why they cannot deadlock
@@ -65,7 +65,7 @@
 //
 // A Store has one session, kept alive each third of the TTL. Until counts from
 // the sending of the last keep-alive that was answered, less a hundredth of the
-// TTL for clocks that run at different rates. Renew brings a newer one, and
+// TTL for clocks that run at different rates. Renew sends one of its own, and
 // looks whether the keys are still there. A Lease that is not renewed is deleted
 // at its Until by this process, although the session lives on: an abandoned one
 // is not kept for ever.

@@ -34,15 +34,11 @@ func (s *Store) Epoch() string { return s.epoch.String() }
 // findEpoch reads the epoch, and makes it if there is none. Only New does: a Store
 // that runs may not take a wiped etcd for a new one.
 func (s *Store) findEpoch(ctx context.Context) (epoch, error) {
-	ctx, cancel := within(ctx, requestTimeout(s.ttl))
-	defer cancel()
 	key, value := epochKey(s.prefix), rand.Text()
-	answer, err := s.client.Txn(ctx).
-		If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).
-		Then(clientv3.OpPut(key, value)).
-		Else(clientv3.OpGet(key)).Commit()
+	none := clientv3.Compare(clientv3.CreateRevision(key), "=", 0)
+	answer, err := s.txn(ctx, []clientv3.Cmp{none}, []clientv3.Op{clientv3.OpPut(key, value)}, clientv3.OpGet(key))
 	if err != nil {
-		return epoch{}, err
+		return epoch{}, plain(ctx, err)
 	}
 	if !answer.Succeeded {
 		value = string(answer.Responses[0].GetResponseRange().Kvs[0].Value)

@@ -34,6 +34,22 @@ var (
 	ErrClosed = errors.New("etcdlock: store is closed")
 )
 
+// Config is what a client for locks needs; add TLS, a user, a Logger:
+//
+//	client, err := clientv3.New(etcdlock.Config("127.0.0.1:2379"))
+//
+// A connection that died in silence is given up after 15 s: a watch would wait
+// on it for ever. (Pings more often than every 10 s are not sent by gRPC, and
+// more often than every 5 s not taken by etcd.) The client does not connect yet.
+func Config(endpoints ...string) clientv3.Config {
+	return clientv3.Config{
+		Endpoints:            endpoints,
+		DialTimeout:          2 * time.Second,
+		DialKeepAliveTime:    10 * time.Second,
+		DialKeepAliveTimeout: 5 * time.Second,
+	}
+}
+
 // Options of a Store. The zero value is usable.
 type Options struct {
 	// Prefix begins every name in etcd; empty: "lock". Stores exclude each other
@@ -58,10 +74,9 @@ type Store struct {
 	work sync.WaitGroup // all goroutines of the Store
 
 	mu      sync.Mutex
-	session *session      // what goes to etcd next goes on it; nil: there is none
-	down    error         // why there is none, if it was tried
-	changed chan struct{} // closed, and replaced, when something in here has changed
-	closed  bool
+	session *session          // what goes to etcd next goes on it; nil: there is none
+	down    error             // why there is none, if it was tried
+	tried   chan struct{}     // closed, and replaced, at the end of each try to open a session
 	grants  map[string]*grant // by owner
 	nonces  []string          // free for the next attempts
 }
@@ -78,17 +93,16 @@ func New(ctx context.Context, client *clientv3.Client, ttl time.Duration, o Opti
 	}
 	s := &Store{
 		client: client, prefix: prefix, ttl: ttl, trust: ttl - margin(ttl),
-		changed: make(chan struct{}), grants: map[string]*grant{},
+		tried: make(chan struct{}), grants: map[string]*grant{},
 	}
 	s.life, s.end = context.WithCancelCause(context.Background())
 	if s.epoch, err = s.findEpoch(ctx); err != nil {
-		return nil, fmt.Errorf("etcdlock: find the epoch: %w", plain(ctx, err))
+		return nil, fmt.Errorf("etcdlock: find the epoch: %w", err)
 	}
 	first, err := s.open(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("etcdlock: open a session: %w", plain(ctx, err))
+		return nil, fmt.Errorf("etcdlock: open a session: %w", err)
 	}
-	s.session = first
 	s.work.Go(func() { s.run(first) })
 	return s, nil
 }
@@ -100,27 +114,13 @@ func margin(ttl time.Duration) time.Duration { return ttl / 100 }
 // work, at most as long as for one answer. If a Lease is still held, its keys
 // are left to the TTL; else nothing of this Store stays in etcd.
 func (s *Store) Close() {
-	s.end(ErrClosed)
 	s.mu.Lock()
-	if x := s.session; x != nil {
-		x.kill(ErrClosed)
+	if s.session != nil {
+		s.session.kill(ErrClosed)
 	}
-	s.closed = true
-	for _, g := range s.grants {
-		g.timer.Stop()
-	}
+	s.end(ErrClosed) // under the mutex, like all that starts work: after this, none does
 	s.mu.Unlock()
 	s.work.Wait()
-}
-
-// lifeOf is ctx, which ends with the Store too, as ErrClosed.
-func (s *Store) lifeOf(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(s.life, func() { cancel(ErrClosed) })
-	if s.life.Err() != nil {
-		cancel(ErrClosed)
-	}
-	return ctx, func() { stop(); cancel(nil) }
 }
 
 // queueOf is the part that the names of all waiters for a key have in common:
@@ -133,7 +133,7 @@ func (s *Store) queueOf(key string) string {
 	return s.prefix + "/" + strconv.Itoa(len(key)) + ":" + key + "/"
 }
 
-// fencingKey is the name of what stops the attempt of a nonce: see orphans.
+// fencingKey is the name of what stops the attempt of a nonce: see attempt.remove.
 func (s *Store) fencingKey(nonce string) string { return s.prefix + "/fenced:" + nonce }
 
 // epochKey is the name of the epoch's value.

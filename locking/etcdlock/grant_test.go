@@ -1,6 +1,7 @@
 package etcdlock
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -23,12 +24,12 @@ func TestGrant_NeedsALiveSession(t *testing.T) {
 			x := store.session
 			keys := []string{"k"}
 			p, _ := store.queue.TryJoin(keys...)
-			a := x.attempt(keys)
-			if err := a.tryEnter(t.Context()); err != nil {
+			a := &attempt{session: x, ticket: p, keys: keys, nonce: store.nonce()}
+			if err := a.enter(t.Context(), false); err != nil {
 				t.Fatal(err)
 			}
 			end(x)
-			if l, granted := store.grant(a, p); granted {
+			if l, granted := a.grant(); granted {
 				t.Errorf("granted %+v", l)
 			}
 			p.Leave(keys...)
@@ -36,8 +37,8 @@ func TestGrant_NeedsALiveSession(t *testing.T) {
 				l, err := store.TryAcquire(t.Context(), "k")
 				return err == nil && store.Release(t.Context(), l) == nil
 			})
-			if !errors.Is(x.dead, locking.ErrLost) || id(store) == x.id {
-				t.Errorf("session %x is %v", x.id, x.dead)
+			if !errors.Is(context.Cause(x.life), locking.ErrLost) || id(store) == x.id {
+				t.Errorf("session %x is %v", x.id, context.Cause(x.life))
 			}
 		})
 	}

@@ -15,20 +15,11 @@ import (
 // session is one lease of etcd, under which everything is stored. A Store has
 // one at a time for new work; an older one may still have Leases under it.
 type session struct {
-	store    *Store
-	id       clientv3.LeaseID
-	done     chan struct{} // closed when it is dead
-	renewNow chan struct{} // asks for a keep-alive now
-
-	// The rest is guarded by the Store's mutex, and each change told by changed.
-
-	dead   error     // why nothing goes on it any more; nil: alive
-	until  time.Time // how long it may be trusted
-	failed error     // the last keep-alive, nil if it was good
-	fails  int       // how many were not
-
-	held    int  // Leases under it
-	retired bool // its end is known to etcd, or will be
+	store *Store
+	id    clientv3.LeaseID
+	life  context.Context // ends when nothing new goes on the session any more, with the reason as its cause
+	end   context.CancelCauseFunc
+	until time.Time // how long it may be trusted; guarded by the Store's mutex
 }
 
 // Why a session is dead.
@@ -38,67 +29,49 @@ var (
 	errOrphans = fmt.Errorf("%w: session given up: what an attempt may have left could not be removed", locking.ErrLost)
 )
 
-// open makes a session: a lease of etcd.
-func (s *Store) open(ctx context.Context) (*session, error) {
-	ctx, cancel := within(ctx, requestTimeout(s.ttl))
-	defer cancel()
-	sent := time.Now()
-	lease, err := s.client.Grant(ctx, int64(s.ttl/time.Second))
-	if err != nil {
-		return nil, err
-	}
-	if granted := time.Duration(lease.TTL) * time.Second; granted != s.ttl {
-		_, _ = s.client.Revoke(ctx, lease.ID)
-		return nil, fmt.Errorf("%w: %v: etcd makes it %v", ErrTTL, s.ttl, granted)
-	}
-	return &session{
-		store: s, id: lease.ID, until: sent.Add(s.trust),
-		done: make(chan struct{}), renewNow: make(chan struct{}, 1),
-	}, nil
-}
-
 // run keeps the Store's session alive, and opens another when it is dead, until
 // the Store is closed.
 func (s *Store) run(x *session) {
-	for x != nil {
-		x.keep()
-		x = s.reopen()
-	}
-}
-
-// reopen tries until it has a session. nil: the Store is closed.
-func (s *Store) reopen() *session {
-	for s.life.Err() == nil {
-		x, err := s.open(s.life)
-		if s.opened(x, err) {
-			return x
-		}
-		if err == nil {
-			x.revoke() // closed meanwhile
-			break
+	for x.keep(); s.life.Err() == nil; {
+		if next, err := s.open(s.life); err == nil {
+			next.keep()
+			continue
 		}
 		s.reconnect()
 		sleep(s.life, s.ttl/12)
 	}
-	return nil
 }
 
-// opened makes a new session, or the lack of one, known.
-func (s *Store) opened(x *session, err error) bool {
+// open makes a session, and makes it known, or the lack of one.
+func (s *Store) open(ctx context.Context) (*session, error) {
+	x, err := s.newSession(ctx)
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return false
-	}
 	s.session, s.down = x, err
-	s.tell()
-	return err == nil
+	close(s.tried)
+	s.tried = make(chan struct{})
+	s.mu.Unlock()
+	if err == nil && s.life.Err() != nil {
+		x.revoke() // the Store was closed meanwhile
+	}
+	return x, err
 }
 
-// tell wakes all that wait for something to change. The caller holds the mutex.
-func (s *Store) tell() {
-	close(s.changed)
-	s.changed = make(chan struct{})
+// newSession is a lease of etcd.
+func (s *Store) newSession(ctx context.Context) (*session, error) {
+	limited, cancel := within(ctx, requestTimeout(s.ttl))
+	defer cancel()
+	sent := time.Now()
+	lease, err := s.client.Grant(limited, int64(s.ttl/time.Second))
+	if err != nil {
+		return nil, plain(ctx, err)
+	}
+	if granted := time.Duration(lease.TTL) * time.Second; granted != s.ttl {
+		_, _ = s.client.Revoke(limited, lease.ID)
+		return nil, fmt.Errorf("%w: %v: etcd makes it %v", ErrTTL, s.ttl, granted)
+	}
+	x := &session{store: s, id: lease.ID, until: sent.Add(s.trust)}
+	x.life, x.end = context.WithCancelCause(s.life)
+	return x, nil
 }
 
 // ready gives the session for an attempt. It waits while one is being opened; but if
@@ -106,105 +79,67 @@ func (s *Store) tell() {
 func (s *Store) ready(ctx context.Context) (*session, error) {
 	for {
 		s.mu.Lock()
-		x, down, changed, closed := s.session, s.down, s.changed, s.closed
+		x, down, tried := s.session, s.down, s.tried
 		s.mu.Unlock()
 		switch {
-		case closed:
+		case s.life.Err() != nil:
 			return nil, ErrClosed
 		case ctx.Err() != nil:
 			return nil, ended(ctx)
 		case x != nil:
 			return x, nil
 		case down != nil:
-			return nil, fmt.Errorf("no session: %w", plain(ctx, down))
+			return nil, fmt.Errorf("no session: %w", down)
 		}
 		select {
-		case <-changed:
+		case <-tried:
 		case <-ctx.Done():
 		}
 	}
 }
 
-// keep asks etcd each third of the TTL to keep the lease, and again after a
-// twelfth if there was no answer, until the session is dead or the Store closed.
+// keep renews the session each third of the TTL, and again after a twelfth if there
+// was no answer, until it is dead.
 func (x *session) keep() {
-	s := x.store
-	timer := time.NewTimer(s.ttl / 3)
-	defer timer.Stop()
-	for {
-		select {
-		case <-timer.C:
-		case <-x.renewNow:
-		case <-x.done:
-			return
-		case <-s.life.Done():
-			return
+	ttl := x.store.ttl
+	for pause := ttl / 3; sleep(x.life, pause); {
+		pause = ttl / 3
+		if x.renew(x.life) != nil {
+			pause = ttl / 12
 		}
-		timer.Reset(x.keepOnce())
 	}
 }
 
-// keepOnce asks once, and says when to ask again. The answer counts from the
-// sending, and comes too late when the trust has ended meanwhile: then the
-// process was asleep, and what has happened since is not known here.
-func (x *session) keepOnce() (next time.Duration) {
+// renew asks etcd to keep the lease. The answer counts from the sending, and comes too
+// late when the trust has ended meanwhile: then the process was asleep, and what has
+// happened since is not known here. A session that was given up is not kept.
+func (x *session) renew(ctx context.Context) error {
 	s := x.store
 	s.mu.Lock()
-	until := x.until
+	until, dead := x.until, context.Cause(x.life)
 	s.mu.Unlock()
+	if dead != nil {
+		return dead
+	}
 	sent := time.Now()
-	ctx, cancel := context.WithTimeout(s.life, min(requestTimeout(s.ttl), until.Sub(sent)))
+	limited, cancel := within(ctx, min(requestTimeout(s.ttl), until.Sub(sent)))
 	defer cancel()
-	_, err := s.client.KeepAliveOnce(ctx, x.id)
+	_, err := s.client.KeepAliveOnce(limited, x.id)
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	defer s.tell()
 	switch {
 	case !time.Now().Before(x.until):
 		x.kill(errUnheard)
 	case errors.Is(err, rpctypes.ErrLeaseNotFound):
 		x.kill(errRevoked)
 	case err != nil:
-		x.failed = fmt.Errorf("keep-alive: %w", plain(s.life, err))
-		x.fails++
 		s.reconnect()
-		return time.Until(sent.Add(s.ttl / 12))
-	default:
-		x.failed = nil
+		return fmt.Errorf("keep-alive: %w", plain(ctx, err))
+	case x.until.Before(sent.Add(s.trust)):
 		x.until = sent.Add(s.trust)
 	}
-	return time.Until(sent.Add(s.ttl / 3))
-}
-
-// fresher waits until the session's trust goes beyond after.
-func (x *session) fresher(ctx context.Context, after time.Time) error {
-	s := x.store
-	for before := -1; ; {
-		s.mu.Lock()
-		dead, until, failed, fails, changed := x.dead, x.until, x.failed, x.fails, s.changed
-		s.mu.Unlock()
-		if before < 0 {
-			before = fails
-		}
-		switch {
-		case dead != nil:
-			return dead
-		case until.After(after):
-			return nil
-		case fails > before:
-			return failed
-		}
-		select {
-		case x.renewNow <- struct{}{}:
-		default: // asked for already
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return ended(ctx)
-		}
-	}
+	return context.Cause(x.life)
 }
 
 // die ends the session: see kill.
@@ -214,28 +149,22 @@ func (x *session) die(why error) {
 	x.kill(why)
 }
 
-// kill ends the session, once: nothing new goes on it, and it is not kept alive. What
-// etcd has forgotten, or may have, is lost at once; otherwise each Lease goes on to
-// its Until, and the lease is revoked after the last. The caller holds the mutex.
+// kill ends the session, once: nothing new goes on it, and it is not kept alive. If
+// etcd has forgotten it, its Leases are lost at once; otherwise each goes on to its
+// Until, and the lease is revoked after the last. The caller holds the mutex.
 func (x *session) kill(why error) {
-	if x.dead != nil {
+	if x.life.Err() != nil {
 		return
 	}
-	x.dead = why
-	close(x.done)
-	s := x.store
-	if s.session == x {
-		s.session, s.down = nil, nil
-		if !errors.Is(why, errRevoked) {
-			s.down = errNoAnswer // etcd is silent: no need to wait for the next session's failure
-		}
+	x.end(why)
+	s, revoked := x.store, errors.Is(why, errRevoked)
+	s.session, s.down = nil, nil
+	if !revoked {
+		s.down = errNoAnswer // etcd is silent: no need to wait for the next session's failure
 	}
-	s.tell()
-	if errors.Is(why, errRevoked) || errors.Is(why, errUnheard) {
-		for _, g := range s.grants {
-			if g.session == x {
-				s.drop(g)
-			}
+	for _, g := range s.grants {
+		if revoked && g.session == x {
+			s.drop(g)
 		}
 	}
 	x.retire()
@@ -246,22 +175,22 @@ func (x *session) kill(why error) {
 // the mutex.
 func (x *session) retire() {
 	s := x.store
-	if x.dead == nil || x.held > 0 || x.retired || s.closed || errors.Is(x.dead, errRevoked) {
+	if x.life.Err() == nil || s.life.Err() != nil {
 		return
 	}
-	x.retired = true
+	for _, g := range s.grants {
+		if g.session == x {
+			return
+		}
+	}
 	s.work.Go(x.revoke)
 }
 
 // revoke tries until etcd answers, or the TTL has done it.
 func (x *session) revoke() {
 	s := x.store
-	for end := time.Now().Add(s.ttl); time.Now().Before(end); {
-		ctx, cancel := within(context.WithoutCancel(s.life), requestTimeout(s.ttl))
+	_ = persist(s.life, s.ttl, requestTimeout(s.ttl), func(ctx context.Context) error {
 		_, err := s.client.Revoke(ctx, x.id)
-		cancel()
-		if err == nil || errors.Is(err, rpctypes.ErrLeaseNotFound) || !sleep(s.life, s.ttl/12) {
-			return
-		}
-	}
+		return err
+	})
 }

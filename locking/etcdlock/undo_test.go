@@ -155,8 +155,8 @@ func TestSession_IsGivenUpWhenAnOrphanCannotBeRemoved(t *testing.T) {
 		t.Errorf("a second attempt: got %v after %v", err, ranSince(asked))
 	}
 	locktest.Eventually(t, "the session is given up", func() bool { return id(store) != session })
-	if since := time.Since(asked); since < ttl/3 || ranSince(asked) > ttl || !errors.Is(first.dead, errOrphans) {
-		t.Errorf("given up after %v: %v", since, first.dead)
+	if since := time.Since(asked); since < ttl/3 || ranSince(asked) > ttl || !errors.Is(context.Cause(first.life), errOrphans) {
+		t.Errorf("given up after %v: %v", since, context.Cause(first.life))
 	}
 	if _, err := store.Renew(t.Context(), held); !errors.Is(err, locking.ErrLost) {
 		t.Errorf("renew under the old session: got %v, want ErrLost", err)

@@ -3,18 +3,17 @@ package etcdlock
 import (
 	"context"
 	"errors"
-	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// enterAndWait puts waiters into the queues, and returns when none is before them.
-func (a *attempt) enterAndWait(ctx context.Context) error {
-	answer, err := a.enter(ctx, nil, a.predecessors(0))
-	if err == nil && !answer.Succeeded {
-		err = errAgain
-	}
+// enter puts waiters into the queues, and returns when none is before them. A
+// waiter that only tries comes into empty queues, or into none.
+func (a *attempt) enter(ctx context.Context, wait bool) error {
+	ctx, cancel := under(ctx, a.session.life, errAgain)
+	defer cancel()
+	answer, err := a.put(ctx, wait)
 	for err == nil {
 		before := predecessor(answer)
 		if before == "" {
@@ -27,8 +26,9 @@ func (a *attempt) enterAndWait(ctx context.Context) error {
 
 // predecessors read, in each queue, the last that came at revision most or before; 0: the last.
 func (a *attempt) predecessors(most int64) (reads []clientv3.Op) {
-	for _, q := range a.queues {
-		reads = append(reads, clientv3.OpGet(q, append(clientv3.WithLastCreate(), clientv3.WithMaxCreateRev(most), clientv3.WithKeysOnly())...))
+	for _, k := range a.keys {
+		queue := a.session.store.queueOf(k)
+		reads = append(reads, clientv3.OpGet(queue, append(clientv3.WithLastCreate(), clientv3.WithMaxCreateRev(most), clientv3.WithKeysOnly())...))
 	}
 	return reads
 }
@@ -54,68 +54,46 @@ func predecessor(answer *clientv3.TxnResponse) string {
 // the connection breaks, the client goes on from the revision that it has seen; if that
 // is compacted by then, the watch ends, and the queues are read.
 func (a *attempt) await(ctx context.Context, name string, read int64) (*clientv3.TxnResponse, error) {
+	s := a.session.store
 	watching, stop := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer stop()
-	events := a.session.store.client.Watch(watching, name, clientv3.WithCreatedNotify(), clientv3.WithFilterPut())
+	events := s.client.Watch(watching, name, clientv3.WithCreatedNotify(), clientv3.WithFilterPut())
 	for {
 		select {
 		case e, open := <-events:
 			switch {
 			case len(e.Events) > 0, e.CompactRevision > 0:
-				return a.lookAgain(ctx)
+				return a.look(ctx)
 			case !open, e.Err() != nil: // no leader, or the client is closed
-				if err := a.pause(ctx); err != nil {
-					return nil, err
+				if !sleep(ctx, s.ttl/50) {
+					return nil, left(ctx)
 				}
-				return a.lookAgain(ctx)
+				return a.look(ctx)
 			case e.Created && e.Header.Revision > read:
-				if answer, err := a.lookAgain(ctx); err != nil || predecessor(answer) != name {
+				if answer, err := a.look(ctx); err != nil || predecessor(answer) != name {
 					return answer, err
 				}
 			}
-		case <-a.session.done:
-			return nil, errAgain
 		case <-ctx.Done():
-			return nil, ended(ctx)
+			return nil, left(ctx)
 		}
 	}
 }
 
-// lookAgain looks until etcd answers. A waiter is safe as long as its session:
-// that etcd is away for a while costs it nothing.
-func (a *attempt) lookAgain(ctx context.Context) (*clientv3.TxnResponse, error) {
-	for {
-		answer, err := a.look(ctx)
-		if err == nil || errors.Is(err, errAgain) || refused(err) && !errors.Is(err, rpctypes.ErrNoLeader) {
-			return answer, err
-		}
-		if err := a.pause(ctx); err != nil {
-			return nil, err
-		}
-	}
-}
-
-// look asks, for each queue, which is the last before us, as long as all of our own
-// waiters are there, and the epoch; else it returns errAgain.
+// look asks until etcd answers which waiter is the last before us, for each queue, as
+// long as all of our own are there; else it returns errAgain. A waiter is safe as long
+// as its session: that etcd is away for a while costs it nothing.
 func (a *attempt) look(ctx context.Context) (*clientv3.TxnResponse, error) {
 	s := a.session.store
-	limited, cancel := within(ctx, requestTimeout(s.ttl))
-	defer cancel()
-	answer, err := s.client.Txn(limited).If(append(mine(a.names, a.fence), s.sameEpoch())...).Then(a.predecessors(a.fence - 1)...).Commit()
-	if err == nil && !answer.Succeeded {
-		return nil, errAgain
-	}
-	return answer, err
-}
-
-// pause waits a little, for etcd to come back.
-func (a *attempt) pause(ctx context.Context) error {
-	select {
-	case <-time.After(a.session.store.ttl / 50):
-		return nil
-	case <-a.session.done:
-		return errAgain
-	case <-ctx.Done():
-		return ended(ctx)
+	for {
+		answer, err := s.txn(ctx, append(a.mine(), s.sameEpoch()), a.predecessors(a.fence-1))
+		switch {
+		case err == nil && !answer.Succeeded:
+			return nil, errAgain
+		case err == nil, refused(err) && !errors.Is(err, rpctypes.ErrNoLeader):
+			return answer, err
+		case !sleep(ctx, s.ttl/50):
+			return nil, left(ctx)
+		}
 	}
 }

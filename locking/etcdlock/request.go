@@ -14,22 +14,6 @@ import (
 	"shop/locking"
 )
 
-// Config is what a client for locks needs; add TLS, a user, a Logger:
-//
-//	client, err := clientv3.New(etcdlock.Config("127.0.0.1:2379"))
-//
-// A connection that died in silence is given up after 15 s: a watch would wait
-// on it for ever. (Pings more often than every 10 s are not sent by gRPC, and
-// more often than every 5 s not taken by etcd.) The client does not connect yet.
-func Config(endpoints ...string) clientv3.Config {
-	return clientv3.Config{
-		Endpoints:            endpoints,
-		DialTimeout:          2 * time.Second,
-		DialKeepAliveTime:    10 * time.Second,
-		DialKeepAliveTimeout: 5 * time.Second,
-	}
-}
-
 // requestTimeout is how long one answer is waited for: three fit into a TTL.
 func requestTimeout(ttl time.Duration) time.Duration { return ttl / 3 }
 
@@ -47,21 +31,49 @@ func within(ctx context.Context, d time.Duration) (context.Context, context.Canc
 	}
 }
 
-// reconnect lets the client try again to connect now: its own pause between two
-// tries grows to two minutes.
-func (s *Store) reconnect() { s.client.ActiveConnection().ResetConnectBackoff() }
+// txn makes one transaction.
+func (s *Store) txn(ctx context.Context, conditions []clientv3.Cmp, then []clientv3.Op, otherwise ...clientv3.Op) (*clientv3.TxnResponse, error) {
+	limited, cancel := within(ctx, requestTimeout(s.ttl))
+	defer cancel()
+	return s.client.Txn(limited).If(conditions...).Then(then...).Else(otherwise...).Commit()
+}
+
+// under is ctx, which ends with life too, and then because of why.
+func under(ctx, life context.Context, why error) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(life, func() { cancel(why) })
+	if life.Err() != nil {
+		cancel(why)
+	}
+	return ctx, func() { stop(); cancel(nil) }
+}
+
+// persist asks until etcd answers, for at most d, and until life ends. One request
+// has each, and is not cut short: Close waits for it.
+func persist(life context.Context, d, each time.Duration, ask func(context.Context) error) error {
+	for end := time.Now().Add(d); ; {
+		ctx, cancel := within(context.WithoutCancel(life), each)
+		err := ask(ctx)
+		cancel()
+		if err == nil || errors.Is(err, rpctypes.ErrLeaseNotFound) || time.Now().After(end) || !sleep(life, each/8) {
+			return err
+		}
+	}
+}
 
 // sleep waits for d. It returns false if ctx ended first.
 func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 		return true
 	case <-ctx.Done():
 		return false
 	}
 }
+
+// reconnect lets the client try again to connect now: its own pause between two
+// tries grows to two minutes.
+func (s *Store) reconnect() { s.client.ActiveConnection().ResetConnectBackoff() }
 
 // ErrNoSpace is returned while etcd's database is as large as its quota: etcd then
 // takes no writes, until an operator makes room. Nothing was acquired. Leases that
@@ -69,28 +81,24 @@ func sleep(ctx context.Context, d time.Duration) bool {
 var ErrNoSpace = errors.New("etcd is full and takes no writes: compact and defrag it (with etcdctl, each member), " +
 	"raise --quota-backend-bytes if that frees too little, then etcdctl alarm disarm; let it compact by itself with --auto-compaction-retention")
 
-var (
-	errNoAnswer = errors.New("no answer in time")
-	errUndone   = fmt.Errorf("%w; what was asked for is undone", errNoAnswer)
-)
+var errNoAnswer = errors.New("no answer in time")
 
-// classify separates what certainly did not happen (etcd refused it) from what
-// may have happened. ctx is the caller's, and not the one that bounds the request.
-func classify(ctx context.Context, err error) error {
-	switch {
-	case err == nil, refused(err):
-		return err
-	case errors.Is(err, rpctypes.ErrNoSpace):
-		return noSpace(err)
-	}
-	return fmt.Errorf("%w: %w", locking.ErrOutcomeUnknown, plain(ctx, err))
-}
-
-// noSpace is an answer, so that nothing of the request can arrive later. But the
+// classify marks what may have happened as locking.ErrOutcomeUnknown. ctx is the
+// caller's, and not the one that bounds the request.
+//
+// ErrNoSpace is an answer, so that nothing of the request can arrive later. But the
 // request may have been applied: etcd looks for space when a request arrives and
 // again when it applies it, and the second time it applies it all the same, raises
 // the alarm, and answers that there is no space.
-func noSpace(err error) error { return fmt.Errorf("%w: %w", ErrNoSpace, err) }
+func classify(ctx context.Context, err error) error {
+	if err == nil || refused(err) {
+		return err
+	}
+	if err = plain(ctx, err); errors.Is(err, ErrNoSpace) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", locking.ErrOutcomeUnknown, err)
+}
 
 // refused tells that err is etcd's answer, and says that nothing was done. These
 // are the errors that etcd finds before it changes anything: in the request itself,
@@ -120,15 +128,14 @@ func plain(ctx context.Context, err error) error {
 	if end, ok := ctx.Deadline(); ok && !time.Now().Before(end) {
 		<-ctx.Done() // gRPC's timer was faster than that of ctx
 	}
-	if ctx.Err() != nil {
+	switch code := status.Code(err); {
+	case errors.Is(err, rpctypes.ErrNoSpace):
+		return fmt.Errorf("%w: %w", ErrNoSpace, err)
+	case ctx.Err() != nil:
 		return ended(ctx)
-	}
-	if code := status.Code(err); code == codes.DeadlineExceeded || code == codes.Canceled ||
-		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+	case code == codes.DeadlineExceeded, code == codes.Canceled,
+		errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return errNoAnswer
-	}
-	if errors.Is(err, rpctypes.ErrNoSpace) {
-		return noSpace(err)
 	}
 	return err
 }
@@ -141,3 +148,6 @@ func ended(ctx context.Context) error {
 	}
 	return fmt.Errorf("%w: %w", err, cause)
 }
+
+// left is why a request has left the queue that it stood in.
+func left(ctx context.Context) error { return fmt.Errorf("%w: %w", locking.ErrBusy, ended(ctx)) }
