@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -51,13 +52,11 @@ func (s *Service) settle(ctx context.Context, req Request, id uuid.UUID, to Stat
 	if amount > tr.Amount {
 		return Reply{}, fmt.Errorf("%w: %d of a hold of %d", ErrInvalid, amount, tr.Amount)
 	}
-	o := s.onHold(req, tr, change{to: to})
+	c := change{to: to}
 	if to == Posted {
-		o.change.settled = amount
-		if amount == 0 {
-			o.change.settled = tr.Amount
-		}
+		c.settled = cmp.Or(amount, tr.Amount)
 	}
+	o := s.onHold(req, tr, c)
 	o.decide = settleNow
 	return s.run(ctx, o)
 }

@@ -12,16 +12,12 @@ import (
 	"shop/locking/idempotency/pgtx"
 )
 
+// AmountMax is the largest amount of one transfer: what every JSON reader
+// understands exactly, and far below what a balance can hold.
+const AmountMax = 1<<53 - 1
+
 // HoldMax is the longest time for which money can be held.
 const HoldMax = 30 * 24 * time.Hour
-
-// A payer who is short gets expired money back dueMax holds at a time, at most
-// dueRounds times in one request. After that the request is busy, and the next one
-// with its key goes on where it ended.
-const (
-	dueMax    = 20
-	dueRounds = 50
-)
 
 // Transfer moves money at once, or nothing.
 //
@@ -73,11 +69,14 @@ func (s *Service) move(ctx context.Context, req Request, m Move, expiresIn time.
 	// Before any lock: a replay needs no account and no etcd, and a request for
 	// another client's account waits in no queue. The owner of an account never changes.
 	owner, owners := pgtx.Alongside[uuid.UUID](`SELECT owner_id FROM accounts WHERE id = $1`, m.From)
-	if reply, found, err := s.db.Lookup(ctx, req, owner); found || err != nil {
+	reply, found, err := s.db.Lookup(ctx, req, owner)
+	switch {
+	case found, err != nil:
 		return reply, err
-	}
-	if err := mayPay(req, m.From, *owners); err != nil {
-		return Reply{}, err
+	case len(*owners) == 0:
+		return Reply{}, fmt.Errorf("%w: account %s", ErrNotFound, m.From)
+	case (*owners)[0] != req.Client:
+		return Reply{}, fmt.Errorf("%w: %s", ErrForbidden, m.From)
 	}
 	return s.run(ctx, o)
 }
@@ -130,37 +129,4 @@ func (m Move) transfer(o *operation, from, to *account, expiresIn time.Duration)
 		tr.State, tr.Settled, tr.EndedAt = Posted, m.Amount, &now
 	}
 	return tr
-}
-
-// dueError is a refusal that need not be: holds of the payer have expired, their
-// money has not been given back yet, and it would do.
-type dueError struct{ holds []Transfer }
-
-func (e *dueError) Error() string { return fmt.Sprintf("transfer: %d expired holds", len(e.holds)) }
-
-// short is the end of an attempt whose payer has too little: the refusal, unless
-// enough of the missing money is held by what has expired. That is not simply
-// counted as available: money comes back only when its hold is committed as
-// expired, under the rows of that hold, so that a Post can never find it spent.
-func (a *attempt) short(ctx context.Context, from *account, tr Transfer, available int64) (Reply, error) {
-	refusal := &InsufficientFundsError{from.ID, tr.Amount, available}
-	missing := tr.Amount - available
-	if from.Held < missing {
-		return a.s.refuse(tr, refusal)
-	}
-	due := pgtx.Query[Transfer](a.Tx, selectTransfer+`
-		WHERE from_id = $1 AND state = 'reserved' AND expires_at <= clock_timestamp()
-		ORDER BY expires_at
-		LIMIT $2`, from.ID, dueMax)
-	sum, err := pgtx.Select[int64](ctx, a.Tx, `
-		SELECT COALESCE(sum(amount), 0)::bigint
-		FROM transfers
-		WHERE from_id = $1 AND state = 'reserved' AND expires_at <= clock_timestamp()`, from.ID)
-	if err != nil {
-		return Reply{}, err
-	}
-	if len(*due) == 0 || sum[0] < missing {
-		return a.s.refuse(tr, refusal)
-	}
-	return Reply{}, &dueError{*due}
 }

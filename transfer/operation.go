@@ -3,6 +3,7 @@ package transfer
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -13,10 +14,6 @@ import (
 	"shop/locking"
 	"shop/locking/idempotency/pgtx"
 )
-
-// AmountMax is the largest amount of one transfer: what every JSON reader
-// understands exactly, and far below what a balance can hold.
-const AmountMax = 1<<53 - 1
 
 // operation is one change of money on its way, checked and in lock order: what
 // survives from attempt to attempt. Which strategy runs it makes no difference
@@ -62,6 +59,22 @@ type account struct {
 	Balance  int64
 	Held     int64
 	At       time.Time // the server's clock
+}
+
+// run runs an operation with the Service's strategy.
+func (s *Service) run(ctx context.Context, o *operation) (Reply, error) {
+	if err := s.step(ctx, BeforeAcquire); err != nil {
+		return Reply{}, err
+	}
+	reply, err := s.method(s, ctx, o)
+	for due := new(dueError); errors.As(err, &due); {
+		reply, err = s.runAfter(ctx, o, due)
+	}
+	if err != nil && o.Unknown() && !errors.Is(err, locking.ErrOutcomeUnknown) {
+		err = fmt.Errorf("%w: %v", locking.ErrOutcomeUnknown, err) // it is not the error of the attempt that may have committed
+	}
+	_ = s.step(ctx, AfterRelease)
+	return reply, err
 }
 
 // transact runs body in transactions, until the operation's outcome is known.
@@ -117,7 +130,7 @@ func (a *attempt) findAccounts(ctx context.Context) (from, to *account, err erro
 	case from == nil:
 		err = fmt.Errorf("%w: account %s", ErrNotFound, a.from)
 	case a.Key != "" && from.Owner != a.Client:
-		return nil, nil, mayPay(a.Request, a.from, []uuid.UUID{from.Owner}) // before anything is said about the payee
+		return nil, nil, fmt.Errorf("%w: %s", ErrForbidden, a.from) // before anything is said about the payee
 	case to == nil:
 		err = fmt.Errorf("%w: account %s", ErrNotFound, a.to)
 	}
@@ -134,17 +147,6 @@ func (a *attempt) find(id uuid.UUID) *account {
 				return &(*rows)[i]
 			}
 		}
-	}
-	return nil
-}
-
-// mayPay checks the client as the payer; owners are those of the account, at most one.
-func mayPay(req Request, from uuid.UUID, owners []uuid.UUID) error {
-	switch {
-	case len(owners) == 0:
-		return fmt.Errorf("%w: account %s", ErrNotFound, from)
-	case owners[0] != req.Client:
-		return fmt.Errorf("%w: %s", ErrForbidden, from)
 	}
 	return nil
 }

@@ -4,14 +4,30 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"shop/locking"
 	"shop/locking/breaker"
 	"shop/locking/idempotency/pgtx"
 )
+
+// Config of a Service. Pool is required; the stores for the strategies that use them.
+type Config struct {
+	Pool     *pgxpool.Pool   // made with pgtx.PoolConfig
+	Locks    locking.Store   // one that fences, and whose fences outlive a restart: etcd's
+	Epoch    string          // names the counter of its fences: changes whenever they begin anew
+	LeaseIDs locking.Store   // for lease-id-fence alone: one whose Fence is the lease's id
+	Lock     locking.Options // zero fields: what suits locks that are held for milliseconds
+	Strategy string          // default "etcd-fenced"
+	Encode   Encode          // nil: status 0 and the outcome as JSON
+	// Count receives events; nil: nothing is counted.
+	Count func(kind EventKind, strategy string)
+	// Failpoint is called at each step, for tests; nil in production.
+	Failpoint func(ctx context.Context, step Step, strategy string)
+}
 
 // Service moves money. It is safe for concurrent use; several processes may share one database.
 type Service struct {
@@ -82,36 +98,6 @@ func (s *Service) With(strategy string) (*Service, error) {
 	return nil, fmt.Errorf("%w: no strategy %q", ErrInvalid, strategy)
 }
 
-// run runs an operation with the Service's strategy.
-func (s *Service) run(ctx context.Context, o *operation) (Reply, error) {
-	if err := s.step(ctx, BeforeAcquire); err != nil {
-		return Reply{}, err
-	}
-	reply, err := s.method(s, ctx, o)
-	for due := new(dueError); errors.As(err, &due); {
-		reply, err = s.runAfter(ctx, o, due)
-	}
-	if err != nil && o.Unknown() && !errors.Is(err, locking.ErrOutcomeUnknown) {
-		err = fmt.Errorf("%w: %v", locking.ErrOutcomeUnknown, err) // it is not the error of the attempt that may have committed
-	}
-	_ = s.step(ctx, AfterRelease)
-	return reply, err
-}
-
-// runAfter runs an operation again when the payer's expired holds have given back
-// their money, each in a transaction of its own, under its own two accounts.
-func (s *Service) runAfter(ctx context.Context, o *operation, due *dueError) (Reply, error) {
-	if o.rounds++; o.rounds > dueRounds {
-		return Reply{}, fmt.Errorf("%w: gave %d expired holds of account %s back, and there are more", locking.ErrBusy, dueMax*dueRounds, o.from)
-	}
-	for _, tr := range due.holds {
-		if _, err := s.expire(ctx, tr); err != nil {
-			return Reply{}, fmt.Errorf("transfer: expire hold %s: %w", tr.ID, err)
-		}
-	}
-	return s.method(s, ctx, o)
-}
-
 // step lets a test act outside of the transaction.
 func (s *Service) step(ctx context.Context, step Step) error {
 	if s.failpoint == nil {
@@ -130,3 +116,39 @@ func encodeJSON(t Transfer, refusal error) (Reply, error) {
 	body, err := json.Marshal(outcome)
 	return Reply{Body: body}, err
 }
+
+// Step is a point of a transfer at which a test may stop, slow or kill the process.
+type Step = pgtx.Step
+
+// The steps, in order. Strategies without a lock store begin with AfterAcquire, naive
+// begins its transaction after AfterGuard, and etcd-fence-only and etcd-unfenced
+// pass AfterBegin twice.
+const (
+	BeforeAcquire Step = "before-acquire"  // b2: checked; nothing is held
+	AfterAcquire       = pgtx.AfterAcquire // b5: both locks are held, nothing was read
+	AfterBegin         = pgtx.AfterBegin   // b6: in a transaction, and past the last look at ctx before the guard
+	AfterGuard         = pgtx.AfterGuard   // b8: both accounts were read (and locked, where they are)
+	AfterKey           = pgtx.AfterKey     // b7: the idempotency key is inserted; behind the rows, as the order of locks has it
+	BeforeCommit       = pgtx.BeforeCommit // b9: everything is written
+	AfterCommit        = pgtx.AfterCommit  // b10: and committed
+	AfterRelease  Step = "after-release"   // b11: the locks were given back, no reply was sent yet
+)
+
+// Steps lists them in order.
+func Steps() []Step {
+	return []Step{BeforeAcquire, AfterAcquire, AfterBegin, AfterGuard, AfterKey, BeforeCommit, AfterCommit, AfterRelease}
+}
+
+// EventKind is something worth counting.
+type EventKind = pgtx.Event
+
+// The kinds of event.
+const (
+	FenceRefused EventKind = "fence_refused"   // the guard refused an old fence: ErrStale
+	GuardTripped           = pgtx.GuardTripped // CHECK (balance >= held) refused a write: the last guard
+	Retried                = pgtx.Retried      // a whole transaction ran again (40001, 40P01, connection lost …)
+	Ambiguous              = pgtx.Ambiguous    // a COMMIT whose answer was lost
+	Resolved               = pgtx.Resolved     // … and was decided by running again with the same key
+	Unavailable  EventKind = "unavailable"     // refused, because the lock service did not answer
+	Swept        EventKind = "swept"           // a hold expired, and its money is free
+)

@@ -7,6 +7,14 @@ import (
 	"shop/locking"
 )
 
+// Strategy describes one way to move money.
+type Strategy struct {
+	Name   string
+	Safe   bool
+	Stores []string // "postgres", "etcd"
+	Why    string   // one sentence
+}
+
 // runFunc runs an operation under a strategy's locks.
 type runFunc func(*Service, context.Context, *operation) (Reply, error)
 
