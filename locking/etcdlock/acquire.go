@@ -96,13 +96,12 @@ func (s *Store) attempts(ctx context.Context, t *locking.Ticket[string], keys []
 		case giveUp.IsZero():
 			giveUp = sent.Add(s.ttl / 2)
 		}
-		limited, cancel := context.WithDeadline(ctx, giveUp)
 		confirmed := false
 		select {
 		case confirmed = <-undone:
-		case <-limited.Done():
+		case <-time.After(time.Until(giveUp)):
+		case <-ctx.Done():
 		}
-		cancel()
 		if !confirmed {
 			return locking.Lease{}, err
 		}
@@ -192,49 +191,4 @@ func (a *attempt) put(ctx context.Context, wait bool) (*clientv3.TxnResponse, er
 		return nil, errAgain
 	}
 	return nil, locking.ErrBusy
-}
-
-// undo takes care that nothing stays of an attempt that has failed.
-func (a *attempt) undo(err error) (undone <-chan bool) {
-	s := a.session.store
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	silent := a.fence == 0 && errors.Is(err, locking.ErrOutcomeUnknown)
-	if silent || a.fence > 0 || errors.Is(err, ErrNoSpace) {
-		return a.remove(silent)
-	}
-	return nil
-}
-
-// remove removes, in the background, names for which no caller waits: of waiters whose
-// callers left, Leases that ran out, releases and attempts without an answer. Of one that
-// may still arrive the same transaction puts the fencing key, so that it does nothing
-// then. The caller holds the mutex.
-//
-// removed gets true when etcd has confirmed it. After a third of the TTL without that,
-// the session is given up: others are waiting behind what is left there.
-func (a *attempt) remove(mayArrive bool) (removed <-chan bool) {
-	x, s, result := a.session, a.session.store, make(chan bool, 1)
-	if x.life.Err() != nil { // it is revoked soon, or left to the TTL
-		result <- false
-		return result
-	}
-	ops := a.deletes()
-	if mayArrive {
-		ops = append(ops, clientv3.OpPut(s.fencingKey(a.nonce), "", clientv3.WithLease(x.id)))
-	}
-	s.work.Go(func() {
-		err := persist(x.life, s.ttl/3, s.ttl/12, func(ctx context.Context) error {
-			_, err := s.client.Txn(ctx).Then(ops...).Commit()
-			return err
-		})
-		switch {
-		case errors.Is(err, rpctypes.ErrLeaseNotFound):
-			x.die(errRevoked)
-		case err != nil:
-			x.die(errOrphans)
-		}
-		result <- err == nil
-	})
-	return result
 }

@@ -73,7 +73,7 @@ func TestClose_LeavesAHeldLeaseToTheTTL(t *testing.T) {
 }
 
 // Close joins whatever is under way (goleak looks after each run), also when etcd
-// says nothing and traces wait to be removed; and it does not take the TTL.
+// says nothing and orphans wait to be removed; and it does not take the TTL.
 func TestClose_JoinsTheBackground(t *testing.T) {
 	t.Parallel()
 	const ttl = 6 * time.Second

@@ -25,8 +25,9 @@
 // # Where to find what
 //
 //	etcdlock.go   Store: the client's settings, New, Close, the names in etcd
-//	acquire.go    an attempt, and what becomes of one without an answer
+//	acquire.go    an attempt to get the keys
 //	wait.go       a waiter and its predecessor
+//	orphans.go    what becomes of an attempt that has failed
 //	lease.go      a Lease: Renew, Release, its end
 //	session.go    the session: keep-alive, its end, the next one
 //	request.go    the bounds of a request, what an error says

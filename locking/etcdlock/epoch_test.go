@@ -30,7 +30,7 @@ func wantForeign(t *testing.T, s *Store, client *clientv3.Client) {
 	locktest.Eventually(t, "the queue is empty", func() bool { return len(inQueue(t, client, s.prefix, "a")) == 0 })
 }
 
-// holderAndWaiter have old work to do when the source changes.
+// holderAndWaiter have old work to do when the epoch changes.
 func holderAndWaiter(t *testing.T, g target, ttl time.Duration) (s *Store, held locking.Lease, waited <-chan error) {
 	t.Helper()
 	s, client := g.must(t, ttl), g.client(t)
@@ -47,7 +47,7 @@ func holderAndWaiter(t *testing.T, g target, ttl time.Duration) (s *Store, held 
 	return s, held, result
 }
 
-// valueIn is the source's value that etcd has; false: none.
+// valueIn is the epoch's value that etcd has; false: none.
 func valueIn(t *testing.T, client *clientv3.Client, prefix string) (string, bool) {
 	t.Helper()
 	answer, err := client.Get(t.Context(), epochKey(prefix))
@@ -72,7 +72,7 @@ func TestEpoch_IsOneForAllStoresAndOutlivesARestart(t *testing.T) {
 	release(t, first, before)
 	m.Restart()
 	if now := g.must(t, 10*time.Second).Epoch(); now != first.Epoch() {
-		t.Errorf("source %s after a restart, was %s", now, first.Epoch())
+		t.Errorf("epoch %s after a restart, was %s", now, first.Epoch())
 	}
 	locktest.Eventually(t, "the Store goes on", func() bool {
 		l, err := first.TryAcquire(t.Context(), "k")
@@ -101,12 +101,12 @@ func TestEpoch_WipedEtcdGrantsNothingUntilAStoreIsOpened(t *testing.T) {
 	}
 	wantForeign(t, store, client)
 	if value, there := valueIn(t, client, g.prefix); there {
-		t.Errorf("a running Store has made source %s", value)
+		t.Errorf("a running Store has made epoch %s", value)
 	}
 	next := g.must(t, 3*time.Second)
 	cluster, _, _ := strings.Cut(strings.TrimPrefix(next.Epoch(), "etcd-"), "-")
 	if next.Epoch() == store.Epoch() || !strings.Contains(store.Epoch(), cluster) {
-		t.Errorf("source %s, then %s, want another one of the same cluster", store.Epoch(), next.Epoch())
+		t.Errorf("epoch %s, then %s, want another one of the same cluster", store.Epoch(), next.Epoch())
 	}
 	release(t, next, take(t, next, "a", "b"))
 	wantForeign(t, store, client)
@@ -128,7 +128,7 @@ func TestEpoch_AnotherClusterWithTheSameValueGrantsNothing(t *testing.T) {
 	wantForeign(t, store, client)
 	next := g.must(t, 3*time.Second)
 	if next.Epoch() == store.Epoch() {
-		t.Errorf("the source is %s as before", next.Epoch())
+		t.Errorf("the epoch is %s as before", next.Epoch())
 	}
 	release(t, next, take(t, next, "a", "b"))
 	wantForeign(t, store, client)
@@ -153,7 +153,7 @@ func TestNewEpoch_EndsAllWorkOfTheOldOne(t *testing.T) {
 	}
 	next := g.must(t, 20*time.Second)
 	if next.Epoch() != now {
-		t.Errorf("source %s, want %s", next.Epoch(), now)
+		t.Errorf("epoch %s, want %s", next.Epoch(), now)
 	}
 	l, err := next.Acquire(t.Context(), "k") // the old holder and waiter leave in the background
 	if err != nil {
@@ -166,8 +166,8 @@ func TestNewEpoch_WhereThereIsNoneIsTheFirst(t *testing.T) {
 	t.Parallel()
 	g := shared(t)
 	was, now, err := NewEpoch(t.Context(), g.client(t), g.prefix)
-	if source := g.must(t, minTTL).Epoch(); err != nil || was != "" || source != now {
-		t.Errorf("was %q, now %s, %v; a Store has %s", was, now, err, source)
+	if epoch := g.must(t, minTTL).Epoch(); err != nil || was != "" || epoch != now {
+		t.Errorf("was %q, now %s, %v; a Store has %s", was, now, err, epoch)
 	}
 }
 

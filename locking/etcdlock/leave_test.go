@@ -116,13 +116,13 @@ func TestAcquire_LeavingTheLineOfTheProcess(t *testing.T) {
 		_, err := store.Acquire(ctx, "k")
 		left <- err
 	}()
-	locktest.Eventually(t, "it stands in the line", func() bool { return store.queue.Len("k") == 2 })
+	locktest.Eventually(t, "it stands in the queue", func() bool { return store.queue.Len("k") == 2 })
 	cancel()
 	if err := <-left; !errors.Is(err, locking.ErrBusy) || !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want ctx's error and ErrBusy", err)
 	}
 	if n := store.queue.Len("k"); n != 1 {
-		t.Errorf("%d in the line", n)
+		t.Errorf("%d in the queue", n)
 	}
 	release(t, store, held)
 	release(t, store, take(t, store, "k"))

@@ -37,7 +37,7 @@ func TestNew_RefusesAPrefixThatCouldRunIntoAKey(t *testing.T) {
 			t.Errorf("prefix %q was accepted", prefix)
 		}
 		if _, _, err := NewEpoch(t.Context(), client, prefix); err == nil {
-			t.Errorf("prefix %q was accepted for a source", prefix)
+			t.Errorf("prefix %q was accepted for an epoch", prefix)
 		}
 	}
 }

@@ -161,7 +161,7 @@ func TestAcquire_TurnThatComesTooLateIsBusy(t *testing.T) {
 	leaveFirst, first := acquire()
 	locktest.Eventually(t, "the first is in etcd", func() bool { return waiting(t, client, g.prefix, "k") == 1 })
 	leaveSecond, second := acquire()
-	locktest.Eventually(t, "the second is in line", func() bool { return store.queue.Len("k") == 2 })
+	locktest.Eventually(t, "the second is in the queue", func() bool { return store.queue.Len("k") == 2 })
 	defer slow.holdNext("/Txn")()
 	leaveFirst()
 	locktest.Eventually(t, "the second's turn has come", func() bool { return slow.heldSoFar() == 1 })

@@ -48,19 +48,6 @@ func under(ctx, life context.Context, why error) (context.Context, context.Cance
 	return ctx, func() { stop(); cancel(nil) }
 }
 
-// persist asks until etcd answers, for at most d, and until life ends. One request
-// has each, and is not cut short: Close waits for it.
-func persist(life context.Context, d, each time.Duration, ask func(context.Context) error) error {
-	for end := time.Now().Add(d); ; {
-		ctx, cancel := within(context.WithoutCancel(life), each)
-		err := ask(ctx)
-		cancel()
-		if err == nil || errors.Is(err, rpctypes.ErrLeaseNotFound) || time.Now().After(end) || !sleep(life, each/8) {
-			return err
-		}
-	}
-}
-
 // sleep waits for d. It returns false if ctx ended first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	select {

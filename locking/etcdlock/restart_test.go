@@ -44,7 +44,7 @@ func TestRestart_HolderAndWaiterKeepTheirPlaces(t *testing.T) {
 	}
 }
 
-// The history that a watch would go on from is gone: the line was cut, what it
+// The history that a watch would go on from is gone: the connection was cut, what it
 // waits for happened, and etcd compacted past it. The queue is read again.
 func TestAcquire_CompactionWhileWaitingIsNoGap(t *testing.T) {
 	t.Parallel()

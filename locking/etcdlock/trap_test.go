@@ -31,7 +31,7 @@ func TestAcquire_GoroutinesOfOneStoreExcludeEachOther(t *testing.T) {
 		}
 		waited <- second
 	}()
-	locktest.Eventually(t, "the second stands in the line", func() bool { return store.queue.Len("k") == 2 })
+	locktest.Eventually(t, "the second stands in the queue", func() bool { return store.queue.Len("k") == 2 })
 	select {
 	case second := <-waited:
 		t.Fatalf("%+v was granted while %+v was held", second, first)

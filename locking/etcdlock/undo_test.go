@@ -76,7 +76,7 @@ func TestAcquire_CtxThatEndsAfterTheTxnWasAppliedLeavesNoOrphan(t *testing.T) {
 // undone, and then it is made anew.
 func TestAcquire_LostAnswerIsUndoneAndMadeAnew(t *testing.T) {
 	t.Parallel()
-	for name, said := range map[string]error{"silence": nil, "etcd does not know": rpctypes.ErrGRPCTimeout, "the line broke": status.Error(codes.Unavailable, "EOF")} {
+	for name, said := range map[string]error{"silence": nil, "etcd does not know": rpctypes.ErrGRPCTimeout, "the connection broke": status.Error(codes.Unavailable, "EOF")} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			store, w, other, g := behindProxy(t, 3*time.Second)

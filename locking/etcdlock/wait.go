@@ -46,13 +46,11 @@ func predecessor(answer *clientv3.TxnResponse) string {
 // await watches one predecessor, which was there at the revision of the read, until
 // it is gone, and returns what the queues look like then.
 //
-// The watch begins at the present revision and says which that is. If it is the
-// read's, nothing has happened in between; if not, the queues are read once
-// more, beside the watch: no gap, whatever has been compacted. (To watch from the
-// read's revision on would be no gap either, but etcd looks after watches that
-// begin in the past every 100 ms only, and in a busy etcd all of them do.) When
-// the connection breaks, the client goes on from the revision that it has seen; if that
-// is compacted by then, the watch ends, and the queues are read.
+// The watch begins at the present revision and says which that is. If it is not the
+// read's, the queues are read once more, beside the watch: no gap, whatever has been
+// compacted. (To watch from the read's revision on would be no gap either, but etcd
+// looks after watches that begin in the past every 100 ms only, and in a busy etcd all
+// of them do.)
 func (a *attempt) await(ctx context.Context, name string, read int64) (*clientv3.TxnResponse, error) {
 	s := a.session.store
 	watching, stop := context.WithCancel(clientv3.WithRequireLeader(ctx))

@@ -1,0 +1,70 @@
+package etcdlock
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"shop/locking"
+)
+
+// undo takes care that nothing stays of an attempt that has failed.
+func (a *attempt) undo(err error) (undone <-chan bool) {
+	s := a.session.store
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	silent := a.fence == 0 && errors.Is(err, locking.ErrOutcomeUnknown)
+	if silent || a.fence > 0 || errors.Is(err, ErrNoSpace) {
+		return a.remove(silent)
+	}
+	return nil
+}
+
+// remove removes, in the background, names for which no caller waits: of waiters whose
+// callers left, Leases that ran out, releases and attempts without an answer. Of one that
+// may still arrive the same transaction puts the fencing key, so that it does nothing
+// then. The caller holds the mutex.
+//
+// removed gets true when etcd has confirmed it. After a third of the TTL without that,
+// the session is given up: others are waiting behind what is left there.
+func (a *attempt) remove(mayArrive bool) (removed <-chan bool) {
+	x, s, result := a.session, a.session.store, make(chan bool, 1)
+	if x.life.Err() != nil { // it is revoked soon, or left to the TTL
+		result <- false
+		return result
+	}
+	ops := a.deletes()
+	if mayArrive {
+		ops = append(ops, clientv3.OpPut(s.fencingKey(a.nonce), "", clientv3.WithLease(x.id)))
+	}
+	s.work.Go(func() {
+		err := persist(x.life, s.ttl/3, s.ttl/12, func(ctx context.Context) error {
+			_, err := s.client.Txn(ctx).Then(ops...).Commit()
+			return err
+		})
+		switch {
+		case errors.Is(err, rpctypes.ErrLeaseNotFound):
+			x.die(errRevoked)
+		case err != nil:
+			x.die(errOrphans)
+		}
+		result <- err == nil
+	})
+	return result
+}
+
+// persist asks until etcd answers, for at most d, and until life ends. One request
+// has each, and is not cut short: Close waits for it.
+func persist(life context.Context, d, each time.Duration, ask func(context.Context) error) error {
+	for end := time.Now().Add(d); ; {
+		ctx, cancel := within(context.WithoutCancel(life), each)
+		err := ask(ctx)
+		cancel()
+		if err == nil || errors.Is(err, rpctypes.ErrLeaseNotFound) || time.Now().After(end) || !sleep(life, each/8) {
+			return err
+		}
+	}
+}
