@@ -15,7 +15,7 @@
 //
 // Seven answers stand side by side, one file each: naive, etcd-unfenced,
 // etcd-fence-only, lease-id-fence, row, serializable, etcd-fenced. Strategies says
-// which are right. All of them check and write alike (move.go, holds.go,
+// which are right. All of them check and write alike (move.go, due.go, holds.go,
 // operation.go); they differ in what their reading of the two accounts is worth.
 // etcd-unfenced and etcd-fence-only differ in the fence's predicate alone
 // (outside.go). The transaction is that of package pgtx, which decides lost COMMITs,
