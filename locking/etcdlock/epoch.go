@@ -38,7 +38,7 @@ func (s *Store) findEpoch(ctx context.Context) (epoch, error) {
 	none := clientv3.Compare(clientv3.CreateRevision(key), "=", 0)
 	answer, err := s.txn(ctx, []clientv3.Cmp{none}, []clientv3.Op{clientv3.OpPut(key, value)}, clientv3.OpGet(key))
 	if err != nil {
-		return epoch{}, plain(ctx, err)
+		return epoch{}, maskTimeout(ctx, err)
 	}
 	if !answer.Succeeded {
 		value = string(answer.Responses[0].GetResponseRange().Kvs[0].Value)
@@ -58,7 +58,7 @@ func NewEpoch(ctx context.Context, client *clientv3.Client, prefix string) (was,
 	value := rand.Text()
 	answer, err := client.Put(ctx, epochKey(prefix), value, clientv3.WithPrevKV())
 	if err != nil {
-		return "", "", fmt.Errorf("etcdlock: new epoch: %w", plain(ctx, err))
+		return "", "", fmt.Errorf("etcdlock: new epoch: %w", maskTimeout(ctx, err))
 	}
 	cluster := answer.Header.ClusterId
 	if answer.PrevKv != nil {

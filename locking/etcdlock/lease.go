@@ -115,7 +115,7 @@ func (g *grant) extend(ctx context.Context, until time.Time) (time.Time, error) 
 	look := clientv3.OpGet(g.name(g.keys[0]), clientv3.WithCountOnly())
 	answer, err := s.txn(ctx, append(g.mine(), s.sameEpoch()), []clientv3.Op{look})
 	if err != nil {
-		return until, plain(ctx, err)
+		return until, maskTimeout(ctx, err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

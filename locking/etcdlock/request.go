@@ -81,7 +81,7 @@ func classify(ctx context.Context, err error) error {
 	if err == nil || refused(err) {
 		return err
 	}
-	if err = plain(ctx, err); errors.Is(err, ErrNoSpace) {
+	if err = maskTimeout(ctx, err); errors.Is(err, ErrNoSpace) {
 		return err
 	}
 	return fmt.Errorf("%w: %w", locking.ErrOutcomeUnknown, err)
@@ -109,9 +109,9 @@ func refused(err error) bool {
 	return false
 }
 
-// plain says ctx's error if ctx has ended, and hides what only looks like it: a
+// maskTimeout says ctx's error if ctx has ended, and hides what only looks like it: a
 // time-out of ours is not the end of the caller's ctx.
-func plain(ctx context.Context, err error) error {
+func maskTimeout(ctx context.Context, err error) error {
 	if end, ok := ctx.Deadline(); ok && !time.Now().Before(end) {
 		<-ctx.Done() // gRPC's timer was faster than that of ctx
 	}

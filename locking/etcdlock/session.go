@@ -63,7 +63,7 @@ func (s *Store) newSession(ctx context.Context) (*session, error) {
 	sent := time.Now()
 	lease, err := s.client.Grant(limited, int64(s.ttl/time.Second))
 	if err != nil {
-		return nil, plain(ctx, err)
+		return nil, maskTimeout(ctx, err)
 	}
 	if granted := time.Duration(lease.TTL) * time.Second; granted != s.ttl {
 		_, _ = s.client.Revoke(limited, lease.ID)
@@ -122,9 +122,9 @@ func (x *session) renew(ctx context.Context) error {
 		return dead
 	}
 	sent := time.Now()
-	limited, cancel := within(ctx, min(requestTimeout(s.ttl), until.Sub(sent)))
+	limited, cancel := context.WithTimeout(ctx, min(requestTimeout(s.ttl), until.Sub(sent)))
 	defer cancel()
-	_, err := s.client.KeepAliveOnce(limited, x.id)
+	_, err := s.client.KeepAliveOnce(limited, x.id) // without WithRequireLeader, whose refusal it repeats without a pause
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -135,7 +135,7 @@ func (x *session) renew(ctx context.Context) error {
 		x.kill(errRevoked)
 	case err != nil:
 		s.reconnect()
-		return fmt.Errorf("keep-alive: %w", plain(ctx, err))
+		return fmt.Errorf("keep-alive: %w", maskTimeout(ctx, err))
 	case x.until.Before(sent.Add(s.trust)):
 		x.until = sent.Add(s.trust)
 	}
