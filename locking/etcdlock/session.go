@@ -170,12 +170,11 @@ func (x *session) kill(why error) {
 	x.retire()
 }
 
-// retire revokes the lease of a dead session when no Lease is under it any more.
-// What is left of it in etcd, in whatever state, is gone then. The caller holds
-// the mutex.
+// retire revokes the lease of a dead session when no Lease is under it any more, and
+// with it goes what is left in etcd, in whatever state. The caller holds the mutex.
 func (x *session) retire() {
 	s := x.store
-	if x.life.Err() == nil || s.life.Err() != nil {
+	if x.life.Err() == nil || s.life.Err() != nil || errors.Is(context.Cause(x.life), errRevoked) {
 		return
 	}
 	for _, g := range s.grants {
