@@ -30,42 +30,33 @@ func (s *Store) Acquire(ctx context.Context, keys ...string) (locking.Lease, err
 	return s.acquire(ctx, keys, true)
 }
 
-func (s *Store) acquire(ctx context.Context, keys []string, wait bool) (locking.Lease, error) {
-	keys, err := checkKeys(keys)
-	if err != nil {
-		return locking.Lease{}, err
+func (s *Store) acquire(ctx context.Context, keys []string, wait bool) (lease locking.Lease, err error) {
+	if keys, err = checkKeys(keys); err != nil {
+		return lease, err
 	}
+	defer describe(&err, "acquire", keys)
 	ctx, cancel := under(ctx, s.life, ErrClosed)
 	defer cancel()
-	lease, err := s.inTurn(ctx, keys, wait)
-	if err != nil {
-		return locking.Lease{}, fmt.Errorf("etcdlock: acquire %q: %w", keys, err)
-	}
-	return lease, nil
-}
-
-// inTurn goes to etcd when the turn in this process has come.
-func (s *Store) inTurn(ctx context.Context, keys []string, wait bool) (locking.Lease, error) {
 	if ctx.Err() != nil {
-		return locking.Lease{}, ended(ctx)
+		return lease, ended(ctx)
 	}
-	var t *locking.Ticket[string]
+	var t *locking.Ticket[string] // the turn in this process
 	if wait {
 		if t, _ = s.queue.Join(nil, keys...); !t.Wait(ctx) {
-			return locking.Lease{}, left(ctx)
+			return lease, left(ctx)
 		}
 	} else {
 		var free bool
 		if t, free = s.queue.TryJoin(keys...); !free {
-			return locking.Lease{}, locking.ErrBusy
+			return lease, locking.ErrBusy
 		}
 	}
-	lease, err := s.attempts(ctx, t, keys, wait)
-	if err != nil {
-		t.Leave(keys...)
-		if t.Waited && ctx.Err() != nil && !errors.Is(err, locking.ErrBusy) {
-			err = fmt.Errorf("%w: %w", locking.ErrBusy, err) // the turn came late: what was left of ctx says nothing about etcd
-		}
+	if lease, err = s.attempts(ctx, t, keys, wait); err == nil {
+		return lease, nil
+	}
+	t.Leave(keys...)
+	if t.Waited && ctx.Err() != nil && !errors.Is(err, locking.ErrBusy) {
+		err = fmt.Errorf("%w: %w", locking.ErrBusy, err) // the turn came late: what was left of ctx says nothing about etcd
 	}
 	return lease, err
 }

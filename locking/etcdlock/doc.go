@@ -24,7 +24,8 @@
 //
 // # Where to find what
 //
-//	etcdlock.go   Store: the client's settings, New, Close, the names in etcd
+//	client.go     New, and the client's settings
+//	etcdlock.go   Store, Close, the names in etcd
 //	acquire.go    an attempt to get the keys
 //	wait.go       a waiter and its predecessor
 //	orphans.go    what becomes of an attempt that has failed

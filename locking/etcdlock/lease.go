@@ -2,7 +2,6 @@ package etcdlock
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -93,61 +92,44 @@ func (s *Store) grantOf(l locking.Lease) (*grant, error) {
 // Renew brings a later Until, that of a keep-alive which etcd has answered, and
 // looks whether the keys are still ours. It returns locking.ErrLost, finally, if
 // they are not, or if l was not renewed before its Until.
-func (s *Store) Renew(ctx context.Context, l locking.Lease) (locking.Lease, error) {
+func (s *Store) Renew(ctx context.Context, l locking.Lease) (_ locking.Lease, err error) {
+	defer describe(&err, "renew", l.Keys)
 	g, err := s.grantOf(l)
 	if err == nil {
 		err = g.session.renew(ctx)
 	}
-	if err == nil {
-		l.Until, err = g.extend(ctx, l.Until)
-	}
 	if err != nil {
-		return l, fmt.Errorf("etcdlock: renew %q: %w", l.Keys, err)
+		return l, err
 	}
-	return l, nil
-}
-
-// extend moves Until to the session's, if the keys are still under this grant, in the
-// Store's epoch. The read is there because etcd answers a transaction without one from
-// what the member knows, which may be old.
-func (g *grant) extend(ctx context.Context, until time.Time) (time.Time, error) {
-	x, s := g.session, g.session.store
+	// The read is there because etcd answers a transaction without one from what the
+	// member knows, which may be old.
 	look := clientv3.OpGet(g.name(g.keys[0]), clientv3.WithCountOnly())
 	answer, err := s.txn(ctx, append(g.mine(), s.sameEpoch()), []clientv3.Op{look})
 	if err != nil {
-		return until, maskTimeout(ctx, err)
+		return l, maskTimeout(ctx, err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !answer.Succeeded {
 		s.abandon(g) // if one key is gone, the others have to go
 	}
-	if s.grants[g.lease.Owner] != g || x.life.Err() != nil {
-		return until, locking.ErrLost
+	if s.grants[g.lease.Owner] != g || g.session.life.Err() != nil {
+		return l, locking.ErrLost
 	}
-	g.lease.Until = x.until // the timer looks when it fires
-	return x.until, nil
+	g.lease.Until = g.session.until // the timer looks when it fires
+	return g.lease, nil
 }
 
-// Release gives the keys back. It returns locking.ErrLost if one of them was not
-// under this lease any more; the others are given back all the same. After
-// any other error it goes on trying in the background.
-func (s *Store) Release(ctx context.Context, l locking.Lease) error {
+// Release gives the keys back, if all of them are still those that were granted. If one
+// is not, it returns locking.ErrLost, and the others are given back all the same, in the
+// background: no other attempt has their names. After any other error it goes on
+// trying there.
+func (s *Store) Release(ctx context.Context, l locking.Lease) (err error) {
+	defer describe(&err, "release", l.Keys)
 	g, err := s.grantOf(l)
-	if err == nil {
-		err = g.release(ctx)
-	}
 	if err != nil {
-		return fmt.Errorf("etcdlock: release %q: %w", l.Keys, err)
+		return err
 	}
-	return nil
-}
-
-// release deletes the keys if all of them are still those that were granted. If
-// one is not, the lease was lost, and the others go in the background: no other
-// attempt has their names.
-func (g *grant) release(ctx context.Context) error {
-	s := g.session.store
 	answer, err := s.txn(ctx, g.mine(), g.deletes())
 	if err = classify(ctx, err); err == nil && !answer.Succeeded {
 		err = locking.ErrLost

@@ -62,6 +62,13 @@ func sleep(ctx context.Context, d time.Duration) bool {
 // tries grows to two minutes.
 func (s *Store) reconnect() { s.client.ActiveConnection().ResetConnectBackoff() }
 
+// describe adds to an error what failed.
+func describe(err *error, operation string, keys []string) {
+	if *err != nil {
+		*err = fmt.Errorf("etcdlock: %s %q: %w", operation, keys, *err)
+	}
+}
+
 // ErrNoSpace is returned while etcd's database is as large as its quota: etcd then
 // takes no writes, until an operator makes room. Nothing was acquired. Leases that
 // were granted before can be renewed and released, neither of which needs space.

@@ -1,0 +1,76 @@
+package etcdlock
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// Config is what a client for locks needs; add TLS, a user, a Logger:
+//
+//	client, err := clientv3.New(etcdlock.Config("127.0.0.1:2379"))
+//
+// A connection that died in silence is given up after 15 s: a watch would wait
+// on it for ever. (Pings more often than every 10 s are not sent by gRPC, and
+// more often than every 5 s not taken by etcd.) The client does not connect yet.
+func Config(endpoints ...string) clientv3.Config {
+	return clientv3.Config{
+		Endpoints:            endpoints,
+		DialTimeout:          2 * time.Second,
+		DialKeepAliveTime:    10 * time.Second,
+		DialKeepAliveTimeout: 5 * time.Second,
+	}
+}
+
+// Options of a Store. The zero value is usable.
+type Options struct {
+	// Prefix begins every name in etcd; empty: "lock". Stores exclude each other
+	// only if they have the same one.
+	Prefix string
+}
+
+// ErrTTL tells that etcd would give another TTL than the one that was asked for.
+var ErrTTL = errors.New("etcdlock: TTL must be whole seconds, and at least one and a half of etcd's election timeout (2s with its defaults)")
+
+// New makes a Store whose leases last ttl, and opens its session: etcd has to be
+// there. A TTL that etcd would round, or raise to its minimum, is ErrTTL.
+func New(ctx context.Context, client *clientv3.Client, ttl time.Duration, o Options) (*Store, error) {
+	if ttl < time.Second || ttl%time.Second != 0 {
+		return nil, fmt.Errorf("%w: %v", ErrTTL, ttl)
+	}
+	prefix, err := checkPrefix(o.Prefix)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{
+		client: client, prefix: prefix, ttl: ttl, trust: ttl - margin(ttl),
+		tried: make(chan struct{}), grants: map[string]*grant{},
+	}
+	s.life, s.end = context.WithCancelCause(context.Background())
+	if s.epoch, err = s.findEpoch(ctx); err != nil {
+		return nil, fmt.Errorf("etcdlock: find the epoch: %w", err)
+	}
+	first, err := s.open(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("etcdlock: open a session: %w", err)
+	}
+	s.work.Go(func() { s.run(first) })
+	return s, nil
+}
+
+// margin is what Until leaves of a TTL for clocks that run at different rates.
+func margin(ttl time.Duration) time.Duration { return ttl / 100 }
+
+// checkPrefix fills in the prefix, and refuses a colon: the first one in a name
+// has to be ours.
+func checkPrefix(prefix string) (string, error) {
+	if strings.ContainsAny(prefix, ":\x00") {
+		return "", fmt.Errorf("etcdlock: prefix %q has a colon, or NUL: a colon marks the length of a key", prefix)
+	}
+	return cmp.Or(prefix, "lock"), nil
+}
