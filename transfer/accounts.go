@@ -68,7 +68,7 @@ func (s *Service) OpenAccount(ctx context.Context, a Account) (opened bool, err 
 		tag, err := conn.Exec(ctx, `
 			INSERT INTO accounts (id, owner_id, currency, opening, balance, fence_epoch)
 			VALUES ($1, $2, $3, $4, $4, $5)
-			ON CONFLICT (id) DO NOTHING`, a.ID, a.Owner, a.Currency, a.Opening, s.epoch)
+			ON CONFLICT (id) DO NOTHING`, a.ID, a.Owner, a.Currency, a.Opening, s.cfg.Epoch)
 		opened = tag.RowsAffected() == 1
 		return err
 	})

@@ -22,9 +22,9 @@ const probeEvery = 250 * time.Millisecond
 func (s *Service) newBreaker() *breaker.Breaker {
 	key := "probe/" + uuid.NewString()
 	return breaker.New(breaker.Config{
-		Every: probeEvery, Timeout: s.lock.MaxWait,
+		Every: probeEvery, Timeout: s.cfg.Lock.MaxWait,
 		Probe: func(ctx context.Context) error {
-			store := cmp.Or(s.locks, s.leaseIDs)
+			store := cmp.Or(s.cfg.Locks, s.cfg.LeaseIDs)
 			lease, err := store.TryAcquire(ctx, key)
 			switch {
 			case err == nil:

@@ -29,7 +29,7 @@ func (s *Service) etcdFenced(ctx context.Context, o *operation) (Reply, error) {
 }
 
 func (s *Service) underFence(ctx context.Context, o *operation) (Reply, error) {
-	return s.underLock(ctx, o, s.locks, o.lockNames(), func(ctx context.Context, l locking.Lease) (Reply, error) {
+	return s.underLock(ctx, o, s.cfg.Locks, o.lockNames(), func(ctx context.Context, l locking.Lease) (Reply, error) {
 		return s.transact(ctx, o, func(ctx context.Context, a *attempt) (Reply, error) {
 			a.guard(l.Fence)
 			return a.readAndDecide(ctx)
@@ -53,7 +53,7 @@ func (s *Service) underFence(ctx context.Context, o *operation) (Reply, error) {
 //
 // An account that was never fenced takes the epoch of the first fence.
 func (a *attempt) guard(fence locking.Fence) {
-	a.guards, a.fence, a.epoch = true, fence, a.s.epoch
+	a.guards, a.fence, a.epoch = true, fence, a.s.cfg.Epoch
 	for _, id := range a.pair() {
 		a.read(`
 			UPDATE accounts
@@ -86,7 +86,7 @@ func (a *attempt) explainMiss(ctx context.Context, missed error) error {
 		case r.Epoch != "" && r.Epoch != a.epoch:
 			return &EpochError{Account: r.ID, Epoch: a.epoch, Seen: r.Epoch}
 		case locking.Fence(r.Fence) > a.fence:
-			a.s.count(FenceRefused, a.s.strategy)
+			a.s.cfg.Count(FenceRefused, a.s.cfg.Strategy)
 			return &StaleError{Account: r.ID, Fence: a.fence, Seen: locking.Fence(r.Fence)}
 		}
 	}
@@ -120,12 +120,12 @@ func (s *Service) underLock(ctx context.Context, o *operation, store locking.Sto
 	case ctx.Err() != nil:
 		return Reply{}, context.Cause(ctx)
 	default:
-		s.count(Unavailable, s.strategy)
+		s.cfg.Count(Unavailable, s.cfg.Strategy)
 		return Reply{}, &UnavailableError{err}
 	}
 	var entered bool
 	var fnErr error
-	err = locking.Do(ctx, store, s.lock, names, func(ctx context.Context, l locking.Lease) error {
+	err = locking.Do(ctx, store, s.cfg.Lock, names, func(ctx context.Context, l locking.Lease) error {
 		entered = true
 		if fnErr = errUnfenced; l.Fence > 0 {
 			reply, fnErr = fn(ctx, l)
@@ -145,6 +145,6 @@ func (s *Service) underLock(ctx context.Context, o *operation, store locking.Sto
 	}
 	// No answer is never taken for a grant, and no money moves without one.
 	s.breaker.Failed(err)
-	s.count(Unavailable, s.strategy)
+	s.cfg.Count(Unavailable, s.cfg.Strategy)
 	return Reply{}, &UnavailableError{err}
 }

@@ -62,7 +62,7 @@ func (s *Service) settle(ctx context.Context, req Request, id uuid.UUID, to Stat
 }
 
 func (s *Service) onHold(req Request, tr Transfer, c change) *operation {
-	return &operation{Op: pgtx.Op{Request: req, Label: s.strategy}, id: tr.ID, from: tr.From, to: tr.To, change: &c}
+	return &operation{Op: pgtx.Op{Request: req, Label: s.cfg.Strategy}, id: tr.ID, from: tr.From, to: tr.To, change: &c}
 }
 
 // settleNow is the rest of a Post or a Void, after the change was tried.

@@ -49,7 +49,7 @@ func (s *Service) move(ctx context.Context, req Request, m Move, expiresIn time.
 	if err != nil {
 		return Reply{}, err
 	}
-	o := &operation{Op: pgtx.Op{Request: req, Label: s.strategy}, id: id, from: m.From, to: m.To}
+	o := &operation{Op: pgtx.Op{Request: req, Label: s.cfg.Strategy}, id: id, from: m.From, to: m.To}
 	o.decide = func(ctx context.Context, a *attempt, from, to *account) (Reply, error) {
 		if err := m.validate(from, to); err != nil {
 			return Reply{}, err

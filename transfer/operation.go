@@ -77,13 +77,22 @@ func (s *Service) run(ctx context.Context, o *operation) (Reply, error) {
 	return reply, err
 }
 
+// step lets a test act outside of the transaction.
+func (s *Service) step(ctx context.Context, step Step) error {
+	if s.cfg.Failpoint == nil {
+		return nil
+	}
+	s.cfg.Failpoint(ctx, step, s.cfg.Strategy)
+	return context.Cause(ctx)
+}
+
 // transact runs body in transactions, until the operation's outcome is known.
 func (s *Service) transact(ctx context.Context, o *operation, body func(context.Context, *attempt) (Reply, error)) (Reply, error) {
 	reply, err := s.db.Run(ctx, &o.Op, func(ctx context.Context, tx *pgtx.Tx) (Reply, error) {
 		return body(ctx, &attempt{Tx: tx, operation: o, s: s})
 	})
 	if err == nil && o.expires {
-		s.count(Swept, s.strategy)
+		s.cfg.Count(Swept, s.cfg.Strategy)
 	}
 	return reply, err
 }
@@ -195,7 +204,7 @@ func (a *attempt) save(accounts ...*account) {
 
 // encoded is the reply that is stored.
 func (s *Service) encoded(tr Transfer, refusal error) (Reply, error) {
-	reply, err := s.encode(tr, refusal)
+	reply, err := s.cfg.Encode(tr, refusal)
 	if err != nil {
 		return Reply{}, fmt.Errorf("transfer: encode the outcome: %w", err)
 	}

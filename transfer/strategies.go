@@ -49,9 +49,9 @@ func (m method) usesEtcd() bool { return slices.Contains(m.Stores, "etcd") }
 // locks is the store that the method asks.
 func (m method) locks(s *Service) locking.Store {
 	if m.Name == "lease-id-fence" {
-		return s.leaseIDs
+		return s.cfg.LeaseIDs
 	}
-	return s.locks
+	return s.cfg.Locks
 }
 
 // Strategies lists the ways to move money, in the order of the story.

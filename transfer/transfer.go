@@ -8,7 +8,9 @@ import (
 	"github.com/google/uuid"
 
 	"shop/locking"
+	"shop/locking/breaker"
 	"shop/locking/idempotency"
+	"shop/locking/idempotency/pgtx"
 )
 
 // Move is what a client asks for. Amount is in minor units of Currency (ISO 4217).
@@ -129,3 +131,11 @@ func (e *EpochError) Error() string {
 	return fmt.Sprintf("transfer: account %s is fenced in epoch %q, this lock service is in %q: was it wiped or restored? then start a new fence epoch", e.Account, e.Seen, e.Epoch)
 }
 func (e *EpochError) Is(target error) bool { return target == ErrEpoch }
+
+// Service moves money. It is safe for concurrent use; several processes may share one database.
+type Service struct {
+	cfg     Config // as New has completed it
+	db      *pgtx.DB
+	method  runFunc          // the strategy's
+	breaker *breaker.Breaker // in front of cfg.Locks
+}

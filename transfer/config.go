@@ -10,7 +10,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"shop/locking"
-	"shop/locking/breaker"
 	"shop/locking/idempotency/pgtx"
 )
 
@@ -29,53 +28,27 @@ type Config struct {
 	Failpoint func(ctx context.Context, step Step, strategy string)
 }
 
-// Service moves money. It is safe for concurrent use; several processes may share one database.
-type Service struct {
-	db        *pgtx.DB
-	strategy  string
-	method    runFunc
-	locks     locking.Store
-	epoch     string
-	leaseIDs  locking.Store
-	lock      locking.Options
-	encode    Encode
-	count     func(EventKind, string)
-	failpoint func(context.Context, Step, string)
-	breaker   *breaker.Breaker // in front of locks
-}
-
 // New checks cfg and makes a Service. It does no I/O.
 func New(cfg Config) (*Service, error) {
 	db, err := pgtx.New(pgtx.Config{
-		Pool:  cfg.Pool,
-		Count: cfg.Count, Failpoint: cfg.Failpoint,
-		Guards: []string{"accounts_funds", "accounts_held_check"},
+		Pool: cfg.Pool, Guards: []string{"accounts_funds", "accounts_held_check"}, Count: cfg.Count, Failpoint: cfg.Failpoint,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("transfer: %w", err)
 	}
-	s := &Service{
-		db:        db,
-		locks:     cfg.Locks,
-		epoch:     cfg.Epoch,
-		leaseIDs:  cfg.LeaseIDs,
-		lock:      cfg.Lock,
-		encode:    cfg.Encode,
-		count:     cfg.Count,
-		failpoint: cfg.Failpoint,
-	}
 	// The lock is held for milliseconds: should the store have no queue, a waiter
 	// asks that often.
-	s.lock.Backoff.Base = cmp.Or(s.lock.Backoff.Base, time.Millisecond)
-	s.lock.Backoff.Max = cmp.Or(s.lock.Backoff.Max, 20*time.Millisecond)
-	s.lock.MaxWait = cmp.Or(s.lock.MaxWait, pgtx.LockTimeout)
-	s.lock.MaxHold = cmp.Or(s.lock.MaxHold, 10*time.Second)
-	if s.encode == nil {
-		s.encode = encodeJSON
+	cfg.Lock.Backoff.Base = cmp.Or(cfg.Lock.Backoff.Base, time.Millisecond)
+	cfg.Lock.Backoff.Max = cmp.Or(cfg.Lock.Backoff.Max, 20*time.Millisecond)
+	cfg.Lock.MaxWait = cmp.Or(cfg.Lock.MaxWait, pgtx.LockTimeout)
+	cfg.Lock.MaxHold = cmp.Or(cfg.Lock.MaxHold, 10*time.Second)
+	if cfg.Encode == nil {
+		cfg.Encode = encodeJSON
 	}
-	if s.count == nil {
-		s.count = func(EventKind, string) {}
+	if cfg.Count == nil {
+		cfg.Count = func(EventKind, string) {}
 	}
+	s := &Service{cfg: cfg, db: db}
 	s.breaker = s.newBreaker()
 	return s.With(cmp.Or(cfg.Strategy, "etcd-fenced"))
 }
@@ -86,25 +59,16 @@ func (s *Service) With(strategy string) (*Service, error) {
 		switch {
 		case m.Name != strategy:
 			continue
-		case m.fenced && s.epoch == "":
+		case m.fenced && s.cfg.Epoch == "":
 			return nil, fmt.Errorf("transfer: strategy %q needs Config.Epoch: fences of two counters cannot be compared", strategy)
 		case m.locks(s) == nil && m.usesEtcd():
 			return nil, fmt.Errorf("transfer: strategy %q needs its lock store", strategy)
 		}
 		other := *s
-		other.strategy, other.method = m.Name, m.run
+		other.cfg.Strategy, other.method = m.Name, m.run
 		return &other, nil
 	}
 	return nil, fmt.Errorf("%w: no strategy %q", ErrInvalid, strategy)
-}
-
-// step lets a test act outside of the transaction.
-func (s *Service) step(ctx context.Context, step Step) error {
-	if s.failpoint == nil {
-		return nil
-	}
-	s.failpoint(ctx, step, s.strategy)
-	return context.Cause(ctx)
 }
 
 // encodeJSON is the Encode without a wire format of its own.
