@@ -32,13 +32,15 @@ var (
 // run keeps the Store's session alive, and opens another when it is dead, until
 // the Store is closed.
 func (s *Store) run(x *session) {
-	for x.keep(); s.life.Err() == nil; {
-		if next, err := s.open(s.life); err == nil {
-			next.keep()
+	x.keep()
+	for s.life.Err() == nil {
+		next, err := s.open(s.life)
+		if err != nil {
+			s.reconnect()
+			sleep(s.life, s.ttl/12)
 			continue
 		}
-		s.reconnect()
-		sleep(s.life, s.ttl/12)
+		next.keep()
 	}
 }
 
