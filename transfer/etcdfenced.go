@@ -23,13 +23,14 @@ import (
 func (s *Service) etcdFenced(ctx context.Context, o *operation) (Reply, error) {
 	reply, err := s.underFence(ctx, o)
 	if o.Unknown() && errors.Is(err, locking.ErrOutcomeUnknown) && ctx.Err() == nil {
-		return s.underFence(ctx, o) // the lease ended before the COMMIT was decided: the next one, with its newer fence, may decide it
+		// The lease ended before the COMMIT was decided: the next one, with its newer fence, may decide it.
+		return s.underFence(ctx, o)
 	}
 	return reply, err
 }
 
 func (s *Service) underFence(ctx context.Context, o *operation) (Reply, error) {
-	return s.underLock(ctx, o, s.cfg.Locks, o.lockNames(), func(ctx context.Context, l locking.Lease) (Reply, error) {
+	return s.underLock(ctx, s.cfg.Locks, o.lockNames(), func(ctx context.Context, l locking.Lease) (Reply, error) {
 		return s.transact(ctx, o, func(ctx context.Context, a *attempt) (Reply, error) {
 			a.guard(l.Fence)
 			return a.readAndDecide(ctx)
@@ -107,14 +108,16 @@ func (o *operation) lockNames() []string {
 // would pass the guard, so that none may begin.
 var errUnfenced = &UnavailableError{errors.New("its lease has no fence: this store cannot fence, and transfers need one that does")}
 
-// underLock runs fn while the store grants all names to this operation, in one
+// underLock runs fn while the store grants all names to an operation, in one
 // acquisition: all or none, so that no operation waits for one account while it
 // holds the other.
 //
 // The result of fn is the result. If the lease went away meanwhile, fn's ctx
 // ended with locking.ErrLost as its cause, and fn either stopped in time, or
 // committed, and then the transfer stands. A release that fails changes neither.
-func (s *Service) underLock(ctx context.Context, o *operation, store locking.Store, names []string, fn func(context.Context, locking.Lease) (Reply, error)) (reply Reply, err error) {
+func (s *Service) underLock(ctx context.Context, store locking.Store, names []string,
+	fn func(context.Context, locking.Lease) (Reply, error),
+) (reply Reply, err error) {
 	switch err := s.breaker.Allow(ctx); {
 	case err == nil:
 	case ctx.Err() != nil:

@@ -26,7 +26,7 @@ import (
 // With one member, one server and one transfer at a time it passes every test.
 func (s *Service) leaseIDFence(ctx context.Context, o *operation) (Reply, error) {
 	lock := []string{"transfer/" + o.id.String()}
-	return s.underLock(ctx, o, s.cfg.LeaseIDs, lock, func(ctx context.Context, l locking.Lease) (Reply, error) {
+	return s.underLock(ctx, s.cfg.LeaseIDs, lock, func(ctx context.Context, l locking.Lease) (Reply, error) {
 		return s.transact(ctx, o, func(ctx context.Context, a *attempt) (Reply, error) {
 			token := strconv.FormatInt(int64(l.Fence), 16)
 			a.fence, a.epoch = l.Fence, "lease id"

@@ -71,7 +71,8 @@ func (s *Service) run(ctx context.Context, o *operation) (Reply, error) {
 		reply, err = s.runAfter(ctx, o, due)
 	}
 	if err != nil && o.Unknown() && !errors.Is(err, locking.ErrOutcomeUnknown) {
-		err = fmt.Errorf("%w: %v", locking.ErrOutcomeUnknown, err) // it is not the error of the attempt that may have committed
+		// It is not the error of the attempt that may have committed.
+		err = fmt.Errorf("%w: %v", locking.ErrOutcomeUnknown, err)
 	}
 	_ = s.step(ctx, AfterRelease)
 	return reply, err

@@ -27,7 +27,7 @@ import (
 // 5, B writes with fence 6.
 func (s *Service) outside(ctx context.Context, o *operation, write string) (Reply, error) {
 	o.Deferred = true
-	return s.underLock(ctx, o, s.cfg.Locks, o.lockNames(), func(ctx context.Context, l locking.Lease) (Reply, error) {
+	return s.underLock(ctx, s.cfg.Locks, o.lockNames(), func(ctx context.Context, l locking.Lease) (Reply, error) {
 		reply, err := s.transact(ctx, o, func(ctx context.Context, a *attempt) (Reply, error) {
 			if err := a.readOutside(ctx, l.Fence); err != nil {
 				return Reply{}, err

@@ -40,7 +40,7 @@ func (s *Store) acquire(ctx context.Context, keys []string, wait bool) (lease lo
 	if ctx.Err() != nil {
 		return lease, ended(ctx)
 	}
-	var t *locking.Ticket[string] // the turn in this process
+	var t *ticket
 	if wait {
 		if t, _ = s.queue.Join(nil, keys...); !t.Wait(ctx) {
 			return lease, left(ctx)
@@ -56,7 +56,8 @@ func (s *Store) acquire(ctx context.Context, keys []string, wait bool) (lease lo
 	}
 	t.Leave(keys...)
 	if t.Waited && ctx.Err() != nil && !errors.Is(err, locking.ErrBusy) {
-		err = fmt.Errorf("%w: %w", locking.ErrBusy, err) // the turn came late: what was left of ctx says nothing about etcd
+		// The turn came late: what was left of ctx says nothing about etcd.
+		err = fmt.Errorf("%w: %w", locking.ErrBusy, err)
 	}
 	return lease, err
 }
@@ -64,7 +65,7 @@ func (s *Store) acquire(ctx context.Context, keys []string, wait bool) (lease lo
 // attempts makes one attempt after another until one ends with a grant, or in a
 // way that the next would too. Each begins when certainly nothing is left of the
 // one before.
-func (s *Store) attempts(ctx context.Context, t *locking.Ticket[string], keys []string, wait bool) (locking.Lease, error) {
+func (s *Store) attempts(ctx context.Context, t *ticket, keys []string, wait bool) (locking.Lease, error) {
 	var giveUp time.Time // after the first attempt without an answer
 	for {
 		x, err := s.ready(ctx)
@@ -99,10 +100,13 @@ func (s *Store) attempts(ctx context.Context, t *locking.Ticket[string], keys []
 	}
 }
 
+// ticket is a place in the queues of this process.
+type ticket = locking.Ticket[string]
+
 // attempt is one try to get the keys, under names that no other has.
 type attempt struct {
 	session *session
-	ticket  *locking.Ticket[string]
+	ticket  *ticket
 	keys    []string
 	nonce   string // what its names end with
 	fence   int64  // the revision of the waiters; 0: none is there
@@ -173,7 +177,7 @@ func (a *attempt) put(ctx context.Context, wait bool) (*clientv3.TxnResponse, er
 		a.fence = answer.Header.Revision
 	}
 	switch {
-	case answer.Header.ClusterId != s.epoch.cluster, // restored as a new one, and the value with it: what was put is undone
+	case answer.Header.ClusterId != s.epoch.cluster, // restored as a new one, with the value: what was put is undone
 		!answer.Succeeded && !s.isEpoch(answer.Responses[0].GetResponseRange()):
 		return nil, ErrEpoch
 	case answer.Succeeded:

@@ -32,7 +32,9 @@ func within(ctx context.Context, d time.Duration) (context.Context, context.Canc
 }
 
 // txn makes one transaction.
-func (s *Store) txn(ctx context.Context, conditions []clientv3.Cmp, then []clientv3.Op, otherwise ...clientv3.Op) (*clientv3.TxnResponse, error) {
+func (s *Store) txn(ctx context.Context, conditions []clientv3.Cmp, then []clientv3.Op,
+	otherwise ...clientv3.Op,
+) (*clientv3.TxnResponse, error) {
 	limited, cancel := within(ctx, requestTimeout(s.ttl))
 	defer cancel()
 	return s.client.Txn(limited).If(conditions...).Then(then...).Else(otherwise...).Commit()

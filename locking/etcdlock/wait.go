@@ -26,9 +26,9 @@ func (a *attempt) enter(ctx context.Context, wait bool) error {
 
 // predecessors read, in each queue, the last that came at revision most or before; 0: the last.
 func (a *attempt) predecessors(most int64) (reads []clientv3.Op) {
+	last := append(clientv3.WithLastCreate(), clientv3.WithMaxCreateRev(most), clientv3.WithKeysOnly())
 	for _, k := range a.keys {
-		queue := a.session.store.queueOf(k)
-		reads = append(reads, clientv3.OpGet(queue, append(clientv3.WithLastCreate(), clientv3.WithMaxCreateRev(most), clientv3.WithKeysOnly())...))
+		reads = append(reads, clientv3.OpGet(a.session.store.queueOf(k), last...))
 	}
 	return reads
 }
