@@ -2,6 +2,7 @@ package inventory
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -10,6 +11,34 @@ import (
 
 	"shop/locking/idempotency/pgtx"
 )
+
+// OrderLine is a Line with the price at which it was sold.
+type OrderLine struct {
+	SKU       string
+	Quantity  int64
+	UnitPrice int64
+}
+
+// Status of an order.
+type Status string
+
+// An order is confirmed from its first moment, and may be cancelled once.
+const (
+	Confirmed Status = "confirmed"
+	Cancelled Status = "cancelled"
+)
+
+// Order is a purchase that happened.
+type Order struct {
+	ID          uuid.UUID
+	Client      uuid.UUID
+	Status      Status
+	Lines       []OrderLine
+	Total       int64
+	Currency    string
+	CreatedAt   time.Time
+	CancelledAt *time.Time
+}
 
 // Order finds an order of the client. Another client's is ErrNotFound, like one that does not exist.
 func (s *Service) Order(ctx context.Context, client, id uuid.UUID) (o Order, err error) {
@@ -70,7 +99,7 @@ func (s *Service) Cancel(ctx context.Context, req Request, id uuid.UUID) (Reply,
 		}
 		order.Status, order.CancelledAt = Cancelled, &now
 		giveBack(tx, id)
-		return s.encodeOrder(order)
+		return s.cfg.Encode(order, nil)
 	})
 }
 
@@ -135,4 +164,14 @@ func giveBack(tx *pgtx.Tx, id uuid.UUID) {
 		SELECT sku, 'cancel', quantity, order_id
 		FROM order_lines
 		WHERE order_id = $1`, id)
+}
+
+// encodeJSON is the default of Config.Encode.
+func encodeJSON(o Order, refusal error) (Reply, error) {
+	var outcome any = o
+	if refusal != nil {
+		outcome = map[string]string{"refused": refusal.Error()}
+	}
+	body, err := json.Marshal(outcome)
+	return Reply{Body: body}, err
 }

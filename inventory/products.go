@@ -4,10 +4,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 )
+
+// Product is something that is sold. Price is in minor units of Currency (ISO 4217).
+type Product struct {
+	SKU      string
+	Name     string
+	Price    int64
+	Currency string
+	Stock    int64
+}
 
 // AddProduct makes a product with its opening stock, once: if the sku exists,
 // nothing changes and created is false. So it may be repeated after any error.
@@ -18,7 +29,7 @@ func (s *Service) AddProduct(ctx context.Context, p Product) (created bool, err 
 	ctx, cancel := s.db.Bound(ctx)
 	defer cancel()
 	// One statement, so that no product is without its opening movement.
-	tag, err := s.pool.Exec(ctx, `
+	tag, err := s.cfg.Pool.Exec(ctx, `
 		WITH added AS (
 			INSERT INTO products (sku, name, price, currency, stock)
 			VALUES ($1, $2, $3, $4, $5)
@@ -73,4 +84,11 @@ func invalidIfData(err error) error {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	return err
+}
+
+func checkSKU(sku string) error {
+	if len(sku) < 1 || len(sku) > 64 || !utf8.ValidString(sku) || strings.ContainsRune(sku, 0) {
+		return fmt.Errorf("%w: a sku must be 1 to 64 bytes of UTF-8, without NUL", ErrInvalid)
+	}
+	return nil
 }

@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/google/uuid"
 
@@ -39,8 +37,11 @@ func newPurchase(strategy string, req Request, lines []Line) (*purchase, error) 
 	sorted := slices.SortedFunc(slices.Values(lines), func(a, b Line) int { return cmp.Compare(a.SKU, b.SKU) })
 	p := &purchase{Op: &pgtx.Op{Request: req, Label: strategy}, lines: sorted}
 	for i, l := range sorted {
-		if err := checkLine(l); err != nil {
+		if err := checkSKU(l.SKU); err != nil {
 			return nil, err
+		}
+		if l.Quantity < 1 {
+			return nil, fmt.Errorf("%w: quantity %d of %q", ErrInvalid, l.Quantity, l.SKU)
 		}
 		if i > 0 && sorted[i-1].SKU == l.SKU {
 			return nil, fmt.Errorf("%w: %q twice", ErrInvalid, l.SKU)
@@ -50,23 +51,6 @@ func newPurchase(strategy string, req Request, lines []Line) (*purchase, error) 
 	var err error
 	p.id, err = uuid.NewV7()
 	return p, err
-}
-
-func checkLine(l Line) error {
-	if err := checkSKU(l.SKU); err != nil {
-		return err
-	}
-	if l.Quantity < 1 {
-		return fmt.Errorf("%w: quantity %d of %q", ErrInvalid, l.Quantity, l.SKU)
-	}
-	return nil
-}
-
-func checkSKU(sku string) error {
-	if len(sku) < 1 || len(sku) > 64 || !utf8.ValidString(sku) || strings.ContainsRune(sku, 0) {
-		return fmt.Errorf("%w: a sku must be 1 to 64 bytes of UTF-8, without NUL", ErrInvalid)
-	}
-	return nil
 }
 
 // item is a product as a transaction reads it.
@@ -170,13 +154,5 @@ func (s *Service) record(tx *pgtx.Tx, p *purchase, order Order) (Reply, error) {
 		SELECT l.sku, 'sale', -l.quantity, $1
 		FROM unnest($2::text[], $3::bigint[]) AS l(sku, quantity)`,
 		order.ID, p.skus, quantities)
-	return s.encodeOrder(order)
-}
-
-func (s *Service) encodeOrder(order Order) (Reply, error) {
-	reply, err := s.encode(order, nil)
-	if err != nil {
-		return Reply{}, fmt.Errorf("inventory: encode order: %w", err)
-	}
-	return reply, nil
+	return s.cfg.Encode(order, nil)
 }

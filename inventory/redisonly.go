@@ -18,8 +18,7 @@ func (s *Service) redisOnly(ctx context.Context, p *purchase) (Reply, error) {
 	reply, err := s.underLock(ctx, p, func(ctx context.Context) (Reply, error) {
 		return s.naive(ctx, p)
 	})
-	var none *noLockError
-	if errors.As(err, &none) { // no lock, no sale: nothing else guards the stock
+	if errors.Is(err, errNoLock) { // no lock, no sale: nothing else guards the stock
 		return Reply{}, fmt.Errorf("%w: %v", locking.ErrBusy, err)
 	}
 	return reply, err

@@ -3,6 +3,8 @@ package inventory
 import (
 	"context"
 	"errors"
+	"fmt"
+	"time"
 
 	"shop/locking"
 )
@@ -23,34 +25,81 @@ func (s *Service) redisRow(ctx context.Context, p *purchase) (Reply, error) {
 	reply, err := s.underLock(ctx, p, func(ctx context.Context) (Reply, error) {
 		return s.row(ctx, p)
 	})
-	var none *noLockError
 	switch {
-	case errors.As(err, &none):
-		return s.rowAlone(ctx, p, none)
+	case errors.Is(err, errNoLock):
+		return s.rowAlone(ctx, p, err)
 	case errors.Is(err, locking.ErrOutcomeUnknown) && ctx.Err() == nil:
 		return s.row(ctx, p) // the lease ended before the COMMIT was decided: the row lock and the key can decide it alone
 	}
 	return reply, err
 }
 
-// rowAlone is row for as many purchases at once as the database can bear. The
-// bound is one for all reasons: when the waiters of a flash sale time out together,
-// a few of them go on, the others are busy, and half of the connections stay with
-// the purchases that hold their locks, and with all other products.
-func (s *Service) rowAlone(ctx context.Context, p *purchase, why *noLockError) (Reply, error) {
-	leave, err := s.bypass.enter(ctx)
-	if errors.Is(err, locking.ErrBusy) {
-		s.count(Shed, p.Label)
+// slotTimeout is how long a purchase waits to go on without the lock.
+const slotTimeout = 100 * time.Millisecond
+
+// rowAlone is row for as many purchases at once as the database can bear: without the
+// lock store in front, buyers of one row queue inside PostgreSQL, each with a
+// connection. The bound is one for all reasons: when the waiters of a flash sale time
+// out together, a few of them go on, the others are busy, and half of the connections
+// stay with the purchases that hold their locks, and with all other products.
+func (s *Service) rowAlone(ctx context.Context, p *purchase, why error) (Reply, error) {
+	select {
+	case s.bypass <- struct{}{}:
+		defer func() { <-s.bypass }()
+	case <-time.After(slotTimeout):
+		s.cfg.Count(Shed, p.Label)
+		return Reply{}, fmt.Errorf("%w: %d purchases already go on without the lock", locking.ErrBusy, cap(s.bypass))
+	case <-ctx.Done():
+		return Reply{}, context.Cause(ctx)
 	}
-	if err != nil {
-		return Reply{}, err
-	}
-	defer leave()
 	if errors.Is(why, locking.ErrBusy) {
-		s.count(Bypassed, p.Label)
-		s.bypass.busy(p.skus, why)
+		s.cfg.Count(Bypassed, p.Label)
+		s.logBusy.Do(func() { // each purchase of the product waits for the same stuck lock
+			s.cfg.Log.Warn("inventory: a lock stays busy; redis+row goes on with the row lock alone",
+				"skus", p.skus, "at_once", cap(s.bypass), "error", why)
+		})
 	} else {
-		s.count(Degraded, p.Label)
+		s.cfg.Count(Degraded, p.Label)
 	}
 	return s.row(ctx, p)
+}
+
+// errNoLock marks why a purchase has no lock: locking.ErrBusy when another holder kept
+// it for all of MaxWait; else the lock store gave no answer, which is neither a grant
+// nor "busy".
+var errNoLock = errors.New("inventory: no lock")
+
+// underLock runs fn while the lock store grants all skus to this purchase.
+//
+// What fn returns is what happened. If the lease was lost meanwhile, fn's ctx
+// ended with locking.ErrLost as its cause, and fn either stopped in time, or
+// committed, and then the purchase stands.
+func (s *Service) underLock(ctx context.Context, p *purchase, fn func(context.Context) (Reply, error)) (reply Reply, err error) {
+	if err := s.breaker.Allow(ctx); err != nil {
+		return Reply{}, fmt.Errorf("%w: %w", errNoLock, err)
+	}
+	keys := make([]string, len(p.skus)) // in the same order
+	for i, sku := range p.skus {
+		keys[i] = "product/" + sku
+	}
+	entered, start := false, time.Now()
+	noLease := locking.Do(ctx, s.cfg.Locks, s.cfg.Lock, keys, func(ctx context.Context, _ locking.Lease) error {
+		entered = true
+		reply, err = fn(ctx)
+		return err
+	})
+	if entered {
+		return reply, err
+	}
+	busy := errors.Is(noLease, locking.ErrBusy)
+	switch {
+	case ctx.Err() != nil:
+		if ctx.Err() == context.DeadlineExceeded && !busy && time.Since(start) > slotTimeout {
+			s.breaker.Failed(noLease) // not one answer in all the time that the caller had
+		}
+		return Reply{}, context.Cause(ctx)
+	case !busy:
+		s.breaker.Failed(noLease)
+	}
+	return Reply{}, fmt.Errorf("%w: %w", errNoLock, noLease)
 }

@@ -48,7 +48,7 @@ func Do(ctx context.Context, s Store, o Options, keys []string, fn func(context.
 	h := newHold(ctx, s, o, lease)
 	defer func() { err = h.end(err) }() // no recover: a panic keeps its value and its stack
 	if h.Err() != nil {
-		return gone(h) // the grant came too late, for the caller or for itself
+		return ended(h) // the grant came too late, for the caller or for itself
 	}
 	return fn(h, lease)
 }
@@ -56,9 +56,7 @@ func Do(ctx context.Context, s Store, o Options, keys []string, fn func(context.
 // end is everything after fn: in this order, so that nothing renews what is released.
 func (h *hold) end(result error) error {
 	h.stop()
-	if err := h.release(result); h.lost == nil && errors.Is(err, ErrLost) {
-		h.lost = err
-	}
+	h.release(result)
 	if result == nil || h.lost == nil || errors.Is(result, h.lost) {
 		return result
 	}
@@ -66,23 +64,23 @@ func (h *hold) end(result error) error {
 }
 
 // release gives the keys back, on a ctx that outlives the caller's.
-func (h *hold) release(result error) error {
+func (h *hold) release(result error) {
 	if errors.Is(result, ErrOutcomeUnknown) {
 		h.tell(Left, result)
-		return nil
+		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.Context), positive(h.opts.ReleaseTimeout, time.Second))
 	defer cancel()
 	err := h.store.Release(ctx, h.lease)
-	switch {
-	case err == nil:
-		h.tell(Released, nil)
-		return nil
-	case errors.Is(err, ErrLost) && h.lost == nil:
+	if errors.Is(err, ErrLost) && h.lost == nil {
+		h.lost = err
 		h.tell(Lost, err)
 	}
-	h.tell(Left, err)
-	return err
+	if err != nil {
+		h.tell(Left, err)
+	} else {
+		h.tell(Released, nil)
+	}
 }
 
 // hold is a lease while fn runs: fn's ctx, and what the keeper knows.
@@ -111,15 +109,8 @@ type hold struct {
 	keeper sync.WaitGroup
 }
 
+// holdKey is under which trust finds the hold in any ctx derived from fn's.
 type holdKey struct{}
-
-// Value lets trust find the hold in any ctx derived from fn's.
-func (h *hold) Value(key any) any {
-	if key == (holdKey{}) {
-		return h
-	}
-	return h.Context.Value(key)
-}
 
 // newHold begins to count. The keeper's goroutine begins when the first renewal
 // is due: most holds are over before that.
@@ -127,7 +118,7 @@ func newHold(ctx context.Context, s Store, o Options, lease Lease) *hold {
 	h := &hold{store: s, opts: o, lease: lease, granted: time.Now(), quit: make(chan struct{})}
 	h.opts.MaxHold = positive(o.MaxHold, time.Minute)
 	h.opts.Poll = positive(o.Poll, time.Second)
-	h.Context, h.cancel = context.WithCancelCause(ctx)
+	h.Context, h.cancel = context.WithCancelCause(context.WithValue(ctx, holdKey{}, h))
 	h.outer, _ = ctx.Value(holdKey{}).(*hold)
 	h.until = h.trustOf(lease, h.granted)
 	h.ttl = h.until.Sub(h.granted)
@@ -202,100 +193,6 @@ func (h *hold) tell(kind Kind, err error) {
 	}
 }
 
-// keep renews until fn has returned or the trust is over. Each wait is for the
-// first of four: fn's end, the answer under way, the next thing to do, the end of
-// the trust. The requests run beside it, so that a Store that does not come back
-// cannot keep the trust from ending in time.
-func (h *hold) keep() {
-	defer h.keeper.Done()
-	life, end := context.WithCancel(context.WithoutCancel(h.Context)) // fn may outlive the caller's ctx
-	var asked chan answer                                             // nil: no request is under way
-	defer func() {
-		end()
-		if asked != nil {
-			<-asked
-		}
-	}()
-	due := h.granted.Add(h.ttl / 3)
-	wake := time.NewTimer(0)
-	defer wake.Stop()
-	for !h.over(time.Now()) {
-		if asked == nil && !time.Now().Before(due) {
-			asked = h.renew(life)
-		}
-		wake.Reset(time.Until(h.next(due, asked != nil)))
-		select {
-		case <-h.quit:
-			return
-		case <-wake.C:
-		case a := <-asked:
-			asked, due = nil, h.learn(a)
-		}
-	}
-}
-
-// next is when there is something to do if no answer comes.
-func (h *hold) next(due time.Time, asked bool) time.Time {
-	next := h.granted.Add(h.opts.MaxHold)
-	if h.until.Before(next) {
-		next = h.until
-	}
-	if !asked && due.Before(next) {
-		next = due
-	}
-	return next
-}
-
-// answer is what came of a renewal.
-type answer struct {
-	sent  time.Time
-	lease Lease
-	err   error
-}
-
-// renew asks the store. An attempt has a third of the TTL, so that a lost packet
-// does not cost all the trust, and at most the trust that is left: later, the
-// answer would be of no use.
-func (h *hold) renew(life context.Context) chan answer {
-	sent := time.Now()
-	ctx, cancel := context.WithTimeout(life, min(h.ttl/3, h.until.Sub(sent)))
-	asked := make(chan answer, 1)
-	go func() {
-		defer cancel()
-		lease, err := h.store.Renew(ctx, h.lease)
-		asked <- answer{sent, lease, err}
-	}()
-	return asked
-}
-
-// learn takes an answer in, and says when the next request is due: a third of
-// the TTL after this one, or a twelfth if it brought nothing.
-func (h *hold) learn(a answer) (due time.Time) {
-	soon := a.sent.Add(h.ttl / 12)
-	now := time.Now()
-	switch {
-	case h.over(now): // trust that has ended stays ended, whatever the answer says
-		return soon
-	case errors.Is(a.err, ErrLost):
-		h.lose(now, a.err)
-		return soon
-	case a.err != nil:
-		h.failed = a.err
-		h.tell(Failed, a.err)
-		return soon
-	}
-	defer h.tell(Renewed, nil)
-	h.failed = nil
-	until := h.trustOf(a.lease, a.sent)
-	if !until.After(h.until) {
-		return soon // a store that renews by itself, and did not lately
-	}
-	h.ttl = max(h.ttl, until.Sub(a.sent))
-	h.lease.Until = a.lease.Until
-	h.trust(until)
-	return a.sent.Add(h.ttl / 3)
-}
-
 // trust returns until when the leases that ctx works under may be trusted: the
 // earliest of them, renewals up to now included. False: ctx does not come from Do.
 func trust(ctx context.Context) (until time.Time, held bool) {
@@ -323,7 +220,7 @@ func trust(ctx context.Context) (until time.Time, held bool) {
 // A ctx that does not come from Do is bounded by limit alone.
 func Detach(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc, error) {
 	if ctx.Err() != nil {
-		return nil, nil, gone(ctx)
+		return nil, nil, ended(ctx)
 	}
 	now := time.Now()
 	end := now.Add(limit)

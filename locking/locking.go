@@ -60,30 +60,22 @@ var (
 // first.
 var ErrMaxHold = fmt.Errorf("%w: held for the longest time allowed", ErrLost)
 
-// ended says why ctx ended: errors.Is finds ctx.Err() and the cause.
+// ended says why ctx ended: errors.Is finds ctx.Err() and the cause. A lost lease is
+// the exception: its error does not match ctx.Err(), which would mean that the
+// caller has gone away.
 func ended(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
-	if errors.Is(cause, err) {
+	if errors.Is(cause, err) || errors.Is(cause, ErrLost) {
 		return cause
 	}
 	return fmt.Errorf("%w: %w", err, cause)
 }
 
-// gone is ended for a ctx of Do. The error of a lost lease does not match ctx.Err(),
-// which would mean that the caller has gone away.
-func gone(ctx context.Context) error {
-	if cause := context.Cause(ctx); errors.Is(cause, ErrLost) {
-		return cause
-	}
-	return ended(ctx)
-}
-
 // KeyMax is the longest key, in bytes.
 const KeyMax = 512
 
-// CheckKeys returns ErrKey, and which key, unless there is at least one key and
-// each is valid UTF-8 without NUL, 1 to KeyMax bytes long. The narrowest rule
-// that all backends can keep, so that a key that is good here is good everywhere.
+// CheckKeys returns ErrKey, and which key, unless there is at least one key and each
+// keeps the narrowest rule of all backends: a key that is good here is good everywhere.
 func CheckKeys(keys []string) error {
 	if len(keys) == 0 {
 		return fmt.Errorf("%w: none was given", ErrKey)
@@ -101,69 +93,13 @@ func CheckKeys(keys []string) error {
 	return nil
 }
 
-// SortedKeys checks keys and returns them as a set, for a Store to take them in
-// that order and to put into the Lease: in byte order, the same for every request, so
-// that two requests for the same keys cannot wait for each other; and each key once,
-// because a caller that derives keys from its data may well name one twice, and must
-// not be busy by its own lock. The result is a copy.
+// SortedKeys checks keys, and returns a copy for a Store to take in that order and to
+// put into the Lease: in byte order, so that two requests for the same keys cannot
+// wait for each other, and each key once, so that a caller that names one twice is
+// not busy by its own lock.
 func SortedKeys(keys []string) ([]string, error) {
 	if err := CheckKeys(keys); err != nil {
 		return nil, err
 	}
-	sorted := slices.Clone(keys)
-	slices.Sort(sorted)
-	return slices.Compact(sorted), nil
-}
-
-// Kind says what happened to a lock.
-type Kind string
-
-// The kinds of Event. Each Acquired of Do is followed by exactly one Released or
-// Left, and before that by at most one Lost.
-const (
-	Attempt  Kind = "attempt"   // the store is asked
-	Busy     Kind = "busy"      // … and another holder has a key
-	Acquired Kind = "acquired"  // … and granted
-	TimedOut Kind = "timed_out" // ctx ended before a grant
-	Failed   Kind = "failed"    // the store gave no answer, to acquire or renew; Err
-	Renewed  Kind = "renewed"   // the trust goes on
-	Lost     Kind = "lost"      // the trust is over while fn runs, or was when it returned; Err is the cause
-	Released Kind = "released"  // fn returned, the keys are free
-	Left     Kind = "left"      // fn returned, the keys were not given back: lost before, no answer, or left to run out on purpose; Err
-)
-
-// Event is what an Observer receives.
-type Event struct {
-	Kind  Kind
-	Keys  []string // not to be changed
-	Owner string
-	Fence Fence
-	Wait  time.Duration // from the first attempt
-	Held  time.Duration // since the grant
-	Err   error
-}
-
-// Observer receives each event, in the goroutine in which it happened: it must
-// be safe for concurrent use, and must not block, because a renewal may be waiting.
-type Observer func(Event)
-
-// Observers tells each of list, in order. nil ones are left out; if there is none left, it is nil.
-func Observers(list ...Observer) Observer {
-	var all []Observer
-	for _, o := range list {
-		if o != nil {
-			all = append(all, o)
-		}
-	}
-	switch len(all) {
-	case 0:
-		return nil
-	case 1:
-		return all[0]
-	}
-	return func(e Event) {
-		for _, o := range all {
-			o(e)
-		}
-	}
+	return slices.Compact(slices.Sorted(slices.Values(keys))), nil
 }

@@ -22,9 +22,8 @@ type Resolver struct {
 	end            context.CancelFunc
 	orphans        chan struct{} // a place for each removal under way
 
-	mu     sync.Mutex // no start after Close: it would not be waited for
-	closed bool
-	work   sync.WaitGroup
+	mu   sync.Mutex // no start after Close: it would not be waited for
+	work sync.WaitGroup
 }
 
 // NewResolver makes the Resolver of a Store with this TTL, whose answers are waited
@@ -67,7 +66,7 @@ func (r *Resolver) Abandon(remove func(context.Context) error) {
 	default:
 		return
 	}
-	started := r.Go(func() {
+	r.Go(func() {
 		defer func() { <-r.orphans }()
 		ctx, cancel := context.WithTimeout(r.life, r.ttl)
 		defer cancel()
@@ -75,16 +74,13 @@ func (r *Resolver) Abandon(remove func(context.Context) error) {
 			pause = min(2*pause, r.requestTimeout)
 		}
 	})
-	if !started {
-		<-r.orphans
-	}
 }
 
 // Go runs f in a goroutine that Close waits for. False: it is closed.
 func (r *Resolver) Go(f func()) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.closed {
+	if r.Closed() {
 		return false
 	}
 	r.work.Go(f)
@@ -97,13 +93,10 @@ func (r *Resolver) Closed() bool { return r.life.Err() != nil }
 // Close ends the background work and waits for it, at most as long as for one answer.
 func (r *Resolver) Close() {
 	r.mu.Lock()
-	r.closed = true
-	r.mu.Unlock()
 	r.end()
+	r.mu.Unlock()
 	r.work.Wait()
 }
-
-var errNoAnswer = errors.New("no answer in time")
 
 // NoAnswer marks err as one that leaves the outcome open: ErrOutcomeUnknown. If the
 // caller's ctx has ended, that is the reason given.
@@ -121,7 +114,7 @@ func NoAnswer(ctx context.Context, err error) error {
 // the caller's ctx: errors.Is must say so only when it is.
 func MaskTimeout(ctx context.Context, err error) error {
 	if ctx.Err() == nil && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)) {
-		return fmt.Errorf("%w (%v)", errNoAnswer, err)
+		return fmt.Errorf("no answer in time (%v)", err)
 	}
 	return err
 }

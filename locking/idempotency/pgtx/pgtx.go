@@ -1,155 +1,198 @@
 package pgtx
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
-	"strconv"
-	"strings"
+	"math/rand/v2"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"shop/locking"
+	"shop/locking/idempotency"
 )
 
-// The limits of every wait. Their order matters: the server ends a transaction
-// that has stopped (idle) before the requests that wait for its rows give up
-// (lock), and a statement that takes several locks is bounded as a whole.
-const (
-	IdleTimeout        = 1500 * time.Millisecond // between two statements of a transaction
-	LockTimeout        = 2 * time.Second         // one row, advisory lock or unique key; also a free connection of the pool
-	StatementTimeout   = 4 * time.Second
-	TransactionTimeout = 6 * time.Second // PostgreSQL 17 and later
-	CommitTimeout      = 3 * time.Second // the last round trip, with COMMIT
-	Limit              = 8 * time.Second // a whole Run, for a server that falls silent: none of the above is heard then
-)
+// Body reads, decides, queues what is to be written, and returns the reply that
+// is committed with it. It runs once for each attempt: what an attempt found out
+// must not survive it. Any error rolls back; those that Tx returned are passed on
+// as they are, so that Run can tell which of them to retry.
+type Body func(ctx context.Context, tx *Tx) (idempotency.Reply, error)
 
-// Config of a DB. Pool is required.
-type Config struct {
-	Pool *pgxpool.Pool // made with PoolConfig
-	// Guards are names of CHECK constraints that refuse a write only if the
-	// decision was made on data that has changed since: the transaction runs again.
-	Guards []string
-	// Limit bounds one Run or Read, but not a COMMIT on its way. 0: the constant Limit
-	Limit time.Duration
-	// Count receives events with the label of their Op; nil: nothing is counted.
-	Count func(event Event, label string)
-	// Failpoint is called at each step, for tests; nil in production. While it is
-	// set, statements are sent before each step, and not pipelined beyond it.
-	Failpoint func(ctx context.Context, step Step, label string)
+// errRefused marks the reply of Refuse.
+var errRefused = errors.New("pgtx: refused")
+
+// Refuse is how a body returns a refusal that is stored and replayed ("out of
+// stock"): everything that the body did is rolled back, and reply is committed with the key.
+func Refuse(reply idempotency.Reply) (idempotency.Reply, error) { return reply, errRefused }
+
+// Op is one request while Run works at it: what survives from attempt to attempt,
+// and from one Run to the next.
+type Op struct {
+	idempotency.Request        // without a Key: no client asked (a batch job), and no reply is stored
+	Label               string // for Config.Count and Config.Failpoint
+	Begin               string // "": BeginReadCommitted
+
+	// Deferred leaves BEGIN to the body (Tx.Begin). What the body flushes before
+	// that is committed by itself.
+	Deferred bool
+
+	unknown bool // an earlier COMMIT may have happened: no error may claim otherwise
 }
 
-// Event is something worth counting.
-type Event string
-
-// The events.
-const (
-	Retried      Event = "retried"       // a transaction ran again: serialization failure, deadlock, lost connection, ErrRetry
-	GuardTripped Event = "guard_tripped" // a constraint of Config.Guards refused a write
-	Ambiguous    Event = "ambiguous"     // a COMMIT was sent and not answered
-	Resolved     Event = "resolved"      // … and was decided afterwards
-)
-
-// ErrUnreachable is a PostgreSQL that has no free connection, or does not answer:
-// the next request would fail like this one. It matches locking.ErrBusy.
-var ErrUnreachable = fmt.Errorf("%w: PostgreSQL gives no connection or no answer", locking.ErrBusy)
-
-// Step is a point of a transaction at which a test may stop, slow or kill the process.
-type Step string
-
-// The steps, in order. AfterGuard is for bodies to call, with Tx.Step.
-const (
-	AfterAcquire Step = "after-acquire" // a connection is there, nothing was sent
-	AfterBegin   Step = "after-begin"
-	AfterGuard   Step = "after-guard" // what the decision needs was read, and locked or guarded
-	AfterKey     Step = "after-key"
-	BeforeCommit Step = "before-commit"
-	AfterCommit  Step = "after-commit"
-)
+// Unknown reports whether a COMMIT of this request was sent, not answered, and
+// not decided yet.
+func (op *Op) Unknown() bool { return op.unknown }
 
 // DB runs transactions on a pool. It is safe for concurrent use.
-type DB struct {
-	pool   *pgxpool.Pool
-	guards []string
-	limit  time.Duration
-	count  func(Event, string)
-	hook   func(context.Context, Step, string)
+type DB struct{ cfg Config }
+
+// Do is Lookup, and Run if the key has no reply yet.
+func (db *DB) Do(ctx context.Context, req idempotency.Request, body Body) (idempotency.Reply, error) {
+	if err := req.Check(); err != nil {
+		return idempotency.Reply{}, err
+	}
+	if reply, found, err := db.Lookup(ctx, req); found || err != nil {
+		return reply, err
+	}
+	return db.Run(ctx, &Op{Request: req}, body)
 }
 
-// New checks cfg. It does no I/O.
-func New(cfg Config) (*DB, error) {
-	if cfg.Pool == nil {
-		return nil, errors.New("pgtx: Config.Pool is missing")
-	}
-	if cfg.Pool.Config().ConnConfig.RuntimeParams["lock_timeout"] == "" {
-		return nil, errors.New("pgtx: the waits of Config.Pool are not bounded: make it with PoolConfig")
-	}
-	db := &DB{pool: cfg.Pool, guards: cfg.Guards, limit: cmp.Or(cfg.Limit, Limit), count: cfg.Count, hook: cfg.Failpoint}
-	if db.count == nil {
-		db.count = func(Event, string) {}
-	}
-	return db, nil
-}
-
-// ErrURL repeats neither the URL nor what its parser says of it: any part of a
-// malformed URL may be the password.
-var ErrURL = errors.New("pgtx: not a URL of PostgreSQL (not shown, since it may hold a password): want postgres://user:password@host:5432/database")
-
-// PoolConfig parses databaseURL and bounds every wait at the server.
+// Run runs body in a transaction until its outcome is known, within bounds.
 //
-// The settings are session defaults in the start-up packet. They cost nothing for
-// each transaction, and they hold for statements outside of one as well. What the
-// URL says wins. Behind a pooler that drops start-up parameters (PgBouncer in
-// transaction mode), set them with ALTER ROLE too.
-func PoolConfig(databaseURL string) (*pgxpool.Config, error) {
-	cfg, err := pgxpool.ParseConfig(databaseURL)
-	if err != nil {
-		return nil, ErrURL
+// A nil error means that the reply is committed under the request's key, by this
+// Run or by an earlier request. The package comment has a table of the errors.
+func (db *DB) Run(ctx context.Context, op *Op, body Body) (reply idempotency.Reply, err error) {
+	ctx, cancel := db.Bound(ctx)
+	defer cancel()
+	err = retry(ctx, func() error {
+		reply, err = db.attempt(ctx, op, body)
+		if errors.Is(err, errKeyTaken) {
+			reply, err = db.stored(ctx, op, err)
+		}
+		return err
+	}, func(failed *retryError) {
+		db.cfg.Count(failed.event, op.Label)
+		op.unknown = op.unknown || failed == errNoAnswer
+	})
+	if op.unknown && err != nil && op.Key != "" {
+		reply, err = db.stored(ctx, op, err)
 	}
-	for name, d := range map[string]time.Duration{
-		"lock_timeout":                        LockTimeout,
-		"statement_timeout":                   StatementTimeout,
-		"idle_in_transaction_session_timeout": IdleTimeout,
-	} {
-		if cfg.ConnConfig.RuntimeParams[name] == "" {
-			cfg.ConnConfig.RuntimeParams[name] = milliseconds(d)
+	switch {
+	case !op.unknown:
+	case err == nil, errors.Is(err, idempotency.ErrKeyReused):
+		op.unknown = false
+		db.cfg.Count(Resolved, op.Label)
+	default: // "busy" or "cancelled" would claim that nothing happened
+		err = &unknownError{err}
+	}
+	return reply, err
+}
+
+// stored is the reply under the key, if there is one, else err.
+func (db *DB) stored(ctx context.Context, op *Op, err error) (idempotency.Reply, error) {
+	reply, found, lookErr := db.Lookup(ctx, op.Request)
+	if found || errors.Is(lookErr, idempotency.ErrKeyReused) {
+		return reply, lookErr
+	}
+	return idempotency.Reply{}, err
+}
+
+// attempt is one transaction.
+func (db *DB) attempt(ctx context.Context, op *Op, body Body) (idempotency.Reply, error) {
+	conn, err := db.connection(ctx)
+	if err != nil {
+		return idempotency.Reply{}, err
+	}
+	defer conn.Release()
+	t := &Tx{db: db, op: op, conn: conn.Conn()}
+	defer t.rollback(ctx)
+	if err := t.Step(ctx, AfterAcquire); err != nil {
+		return idempotency.Reply{}, err
+	}
+	if !op.Deferred {
+		if err := t.Begin(ctx, op.Begin); err != nil {
+			return idempotency.Reply{}, err
 		}
 	}
-	cfg.AfterConnect = boundTransactions
-	if cfg.ConnConfig.ConnectTimeout == 0 {
-		cfg.ConnConfig.ConnectTimeout = StatementTimeout // or a connection that hangs takes a place in the pool for two minutes
+	reply, err := body(ctx, t)
+	if errors.Is(err, errRefused) {
+		t.undo()
+		err = nil
 	}
-	return cfg, nil
+	if err == nil {
+		err = t.finish(ctx, reply)
+	}
+	if err != nil {
+		return idempotency.Reply{}, err
+	}
+	return reply, nil
 }
 
-// boundTransactions sets what an older server would refuse in the start-up packet.
-func boundTransactions(ctx context.Context, conn *pgx.Conn) error {
-	version, _, _ := strings.Cut(conn.PgConn().ParameterStatus("server_version"), ".")
-	if n, err := strconv.Atoi(version); err != nil || n < 17 {
-		return nil
-	}
-	_, err := conn.Exec(ctx, "SET transaction_timeout = "+milliseconds(TransactionTimeout))
-	return err
+// Read runs fn on a connection outside of a transaction, and again if that
+// connection turns out to be broken: fn must be safe to run twice. An ERROR of the
+// server of which Unavailable is true is returned as locking.ErrBusy.
+func (db *DB) Read(ctx context.Context, fn func(ctx context.Context, conn *pgx.Conn) error) error {
+	ctx, cancel := db.Bound(ctx)
+	defer cancel()
+	return retry(ctx, func() error {
+		conn, err := db.connection(ctx)
+		if err != nil {
+			return err
+		}
+		defer conn.Release()
+		return db.classify(ctx, conn.Conn(), fn(ctx, conn.Conn()))
+	}, func(*retryError) {})
 }
 
-func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
+// Lookup finds the reply that is stored under the request's key. Found is a fact.
+// Not found proves nothing: the first request may be committing at this moment.
+// So a Lookup may replay, and decides nothing else.
+//
+// The statements of more are sent in the same round trip: what else is to be
+// known before a request waits for a lock. See Alongside.
+func (db *DB) Lookup(ctx context.Context, req idempotency.Request, more ...*pgx.QueuedQuery) (reply idempotency.Reply, found bool, err error) {
+	type row struct {
+		Fingerprint []byte
+		Status      int
+		Body        []byte
+	}
+	// No lock: a reply is complete from the moment it is visible, and never changes.
+	stored, rows := Alongside[row](`
+		SELECT fingerprint, status, body
+		FROM idempotency_keys
+		WHERE client_id = $1 AND key = $2`, req.Client, req.Key)
+	err = db.Read(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		batch := &pgx.Batch{} // with queries of its own: they remember what a connection has prepared
+		for _, q := range append(more, stored) {
+			batch.Queue(q.SQL, q.Arguments...).Fn = q.Fn
+		}
+		return conn.SendBatch(ctx, batch).Close()
+	})
+	switch {
+	case err != nil:
+		return idempotency.Reply{}, false, fmt.Errorf("pgtx: look up the key: %w", err)
+	case len(*rows) == 0:
+		return idempotency.Reply{}, false, nil
+	}
+	first := (*rows)[0]
+	if string(first.Fingerprint) != string(req.Fingerprint[:]) {
+		return idempotency.Reply{}, false, idempotency.ErrKeyReused
+	}
+	return idempotency.Reply{Status: first.Status, Body: first.Body, Replayed: true}, true, nil
+}
 
 // Bound is ctx with the limit of one Run or Read, for a request of several.
 func (db *DB) Bound(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, db.limit, fmt.Errorf("%w: pgtx: not done after %v", ErrUnreachable, db.limit))
+	return context.WithTimeoutCause(ctx, db.cfg.Limit, fmt.Errorf("%w: pgtx: not done after %v", ErrUnreachable, db.cfg.Limit))
 }
 
 // connection waits for a free one no longer than for a lock.
 func (db *DB) connection(ctx context.Context) (*pgxpool.Conn, error) {
 	bounded, cancel := context.WithTimeout(ctx, LockTimeout)
 	defer cancel()
-	conn, err := db.pool.Acquire(bounded)
+	conn, err := db.cfg.Pool.Acquire(bounded)
 	switch {
 	case err == nil:
 		return conn, nil
@@ -162,52 +205,64 @@ func (db *DB) connection(ctx context.Context) (*pgxpool.Conn, error) {
 	}
 }
 
-// Read runs fn on a connection outside of a transaction, and again if that
-// connection turns out to be broken: fn must be safe to run twice. An error of
-// which Unavailable is true is returned as locking.ErrBusy.
-func (db *DB) Read(ctx context.Context, fn func(ctx context.Context, conn *pgx.Conn) error) (err error) {
-	ctx, cancel := db.Bound(ctx)
-	defer cancel()
-	for try := range attemptsMax {
-		if err := pause(ctx, try); err != nil {
-			return err
-		}
-		if err = db.readOnce(ctx, fn); !errors.Is(err, errLostConn) {
-			return err
-		}
-	}
-	return exhausted(err)
+// retryError is the error of an attempt that the next one may not meet.
+type retryError struct {
+	text  string
+	event Event
+	last  error // what it is to the caller when no attempt is left
 }
 
-func (db *DB) readOnce(ctx context.Context, fn func(context.Context, *pgx.Conn) error) error {
-	conn, err := db.connection(ctx)
-	if err != nil {
-		return err
-	}
-	defer conn.Release()
-	switch err = fn(ctx, conn.Conn()); {
-	case err == nil:
-		return nil
-	case ctx.Err() != nil:
-		return context.Cause(ctx)
-	case conn.Conn().IsClosed():
-		return fmt.Errorf("%w: %w", errLostConn, err)
-	case Unavailable(err):
-		return fmt.Errorf("%w: %w", locking.ErrBusy, err)
-	}
-	return err
-}
+func (e *retryError) Error() string { return "pgtx: " + e.text }
 
-// Unavailable reports that err is about the state of PostgreSQL or of the network,
-// and not about the statement: another request may not meet it.
-func Unavailable(err error) bool {
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) {
-		return strings.HasPrefix(pg.Code, "08") || // connection exception
-			strings.HasPrefix(pg.Code, "53") || // insufficient resources, such as connections
-			strings.HasPrefix(pg.Code, "57") || // operator intervention: shutdown, starting up, statement_timeout
-			pg.Code == "55P03" // lock_not_available: lock_timeout
+var (
+	// ErrRetry is for bodies that find out that what they read has changed.
+	ErrRetry    error = &retryError{"lost a race, run the whole transaction again", Retried, locking.ErrBusy}
+	errGuard          = &retryError{"a guard constraint refused the write", GuardTripped, locking.ErrBusy}
+	errKeyTaken       = &retryError{"the key has a reply already", Retried, locking.ErrBusy}
+	errLostConn       = &retryError{"connection lost before COMMIT was sent", Retried, ErrUnreachable}
+	errNoAnswer       = &retryError{"COMMIT sent, no answer", Ambiguous, locking.ErrOutcomeUnknown}
+
+	// ErrUnreachable is a PostgreSQL that has no free connection, or does not answer:
+	// the next request would fail like this one. It matches locking.ErrBusy.
+	ErrUnreachable = fmt.Errorf("%w: PostgreSQL gives no connection or no answer", locking.ErrBusy)
+)
+
+// unknownError matches locking.ErrOutcomeUnknown and no other error, so that no
+// caller takes it for "busy". As finds the error of the last attempt in it.
+type unknownError struct{ last error }
+
+func (e *unknownError) Error() string {
+	return fmt.Sprintf("%v: %v", locking.ErrOutcomeUnknown, e.last)
+}
+func (e *unknownError) Is(target error) bool { return target == locking.ErrOutcomeUnknown }
+func (e *unknownError) As(target any) bool   { return errors.As(e.last, target) }
+
+// attemptsMax bounds how often one Run runs its transaction; the pauses between
+// the attempts grow to pauseMax and add up to about two seconds.
+const (
+	attemptsMax = 20
+	pauseBase   = 2 * time.Millisecond
+	pauseMax    = 250 * time.Millisecond
+)
+
+// retry calls try until its error is no retryError; failed is told of each that is.
+// The pauses are exponential with full jitter, so that two transactions that
+// collided do not collide again.
+func retry(ctx context.Context, try func() error, failed func(*retryError)) error {
+	for n := 1; ; n++ {
+		err := try()
+		var again *retryError
+		if !errors.As(err, &again) {
+			return err
+		}
+		failed(again)
+		if n == attemptsMax {
+			return fmt.Errorf("%w: gave up after %d attempts: %v", again.last, n, err)
+		}
+		select {
+		case <-time.After(rand.N(min(pauseBase<<min(n-1, 16), pauseMax))):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
-	var network net.Error
-	return errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || pgconn.SafeToRetry(err)
 }

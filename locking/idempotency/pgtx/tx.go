@@ -17,6 +17,14 @@ import (
 	"shop/locking/idempotency"
 )
 
+// The statements that begin a transaction. READ COMMITTED is named, since a server
+// may have another default: each of its statements sees what was committed before
+// that statement, so that what is read after a lock is fresh.
+const (
+	BeginReadCommitted = "begin isolation level read committed"
+	BeginSerializable  = "begin isolation level serializable"
+)
+
 // Tx is a transaction in as few round trips as its decisions need. It belongs to
 // one attempt of one Run, and to one goroutine.
 type Tx struct {
@@ -24,11 +32,9 @@ type Tx struct {
 	op   *Op
 	conn *pgx.Conn
 
-	opening  []string // statements in front of the next round trip: BEGIN, or ROLLBACK and BEGIN
-	queue    []*pgx.QueuedQuery
-	keyAt    int              // how much of the queue goes in front of the key; see KeyHere
-	key      *pgx.QueuedQuery // the INSERT of the idempotency key, while it is queued
-	answered int              // statements of the round trip on its way that were answered
+	queue     []*pgx.QueuedQuery
+	keyAt     int  // how much of the queue goes in front of the key; see KeyHere
+	beginning bool // BEGIN is queued
 }
 
 // Begin begins the transaction, where Op.Deferred leaves that to the body. sql
@@ -44,19 +50,25 @@ func (t *Tx) Begin(ctx context.Context, sql string) error {
 	if t.began() {
 		return errors.New("pgtx: the transaction has begun")
 	}
-	t.opening = []string{cmp.Or(sql, BeginReadCommitted)}
-	if t.db.hook == nil {
+	t.begin(cmp.Or(sql, BeginReadCommitted))
+	if t.db.cfg.Failpoint == nil {
 		return nil
 	}
 	if err := t.Flush(ctx); err != nil {
 		return err
 	}
-	t.db.hook(ctx, AfterBegin, t.op.Label)
+	t.db.cfg.Failpoint(ctx, AfterBegin, t.op.Label)
 	return nil
 }
 
+func (t *Tx) begin(sql string) {
+	t.Exec(sql)
+	t.KeyHere()
+	t.beginning = true
+}
+
 // began reports that what is sent next belongs to a transaction.
-func (t *Tx) began() bool { return len(t.opening) > 0 || t.conn.PgConn().TxStatus() != 'I' }
+func (t *Tx) began() bool { return t.beginning || t.conn.PgConn().TxStatus() != 'I' }
 
 // KeyHere puts the key behind what is queued so far: for a body that locks its
 // rows in the round trip of COMMIT, and must lock them before the key.
@@ -67,7 +79,6 @@ func (t *Tx) Exec(sql string, args ...any) *pgconn.CommandTag {
 	var tag pgconn.CommandTag
 	q := &pgx.QueuedQuery{SQL: sql, Arguments: args}
 	q.Exec(func(ct pgconn.CommandTag) error {
-		t.answered++
 		tag = ct
 		return nil
 	})
@@ -80,14 +91,6 @@ func (t *Tx) Exec(sql string, args ...any) *pgconn.CommandTag {
 // it is no struct.
 func Query[T any](t *Tx, sql string, args ...any) *[]T {
 	q, list := Alongside[T](sql, args...)
-	collect := q.Fn
-	q.Fn = func(br pgx.BatchResults) error {
-		if err := collect(br); err != nil {
-			return err
-		}
-		t.answered++
-		return nil
-	}
 	t.queue = append(t.queue, q)
 	return list
 }
@@ -123,44 +126,34 @@ func rowTo[T any]() pgx.RowToFunc[T] {
 // Step lets a test act at this point. What is queued is sent first, so that the
 // fault finds the transaction where the step's name says. Without a failpoint it does nothing.
 func (t *Tx) Step(ctx context.Context, step Step) error {
-	if t.db.hook == nil {
+	if t.db.cfg.Failpoint == nil {
 		return nil
 	}
 	if err := t.Flush(ctx); err != nil {
 		return err
 	}
-	t.db.hook(ctx, step, t.op.Label)
+	t.db.cfg.Failpoint(ctx, step, t.op.Label)
 	return context.Cause(ctx)
 }
 
 // Flush sends what is queued and reads all answers: one round trip, or none.
 func (t *Tx) Flush(ctx context.Context) error {
-	if len(t.queue)+len(t.opening) == 0 {
+	if len(t.queue) == 0 {
 		return nil
 	}
-	batch := &pgx.Batch{}
-	for _, sql := range t.opening {
-		batch.Queue(sql).Exec(func(pgconn.CommandTag) error {
-			t.answered++
-			return nil
-		})
-	}
-	batch.QueuedQueries = append(batch.QueuedQueries, t.queue...)
-	keyAt := slices.Index(batch.QueuedQueries, t.key)
-	t.opening, t.queue, t.keyAt, t.key, t.answered = nil, nil, 0, nil, 0
-	if err := t.conn.SendBatch(ctx, batch).Close(); err != nil {
-		return t.classify(ctx, err, t.answered == keyAt)
-	}
-	return nil
+	batch := &pgx.Batch{QueuedQueries: t.queue}
+	t.queue, t.keyAt, t.beginning = nil, 0, false
+	return t.db.classify(ctx, t.conn, t.conn.SendBatch(ctx, batch).Close())
 }
 
 // undo rolls back what the body did, in the round trip of what comes next, and
 // begins anew: row locks are free before the key's fsync.
 func (t *Tx) undo() {
-	t.opening, t.queue, t.keyAt = []string{BeginReadCommitted}, nil, 0
+	t.queue = nil
 	if t.conn.PgConn().TxStatus() != 'I' {
-		t.opening = []string{"rollback", BeginReadCommitted}
+		t.Exec("rollback")
 	}
+	t.begin(BeginReadCommitted)
 }
 
 // finish sends the key, what the body left queued, and COMMIT.
@@ -194,8 +187,18 @@ func (t *Tx) insertKey(reply idempotency.Reply) {
 	if body == nil {
 		body = []byte{}
 	}
-	t.Exec(InsertKey, t.op.Client, t.op.Key, t.op.Fingerprint[:], reply.Status, body)
-	t.key = t.queue[len(t.queue)-1]
+	insert := &pgx.QueuedQuery{
+		SQL:       InsertKey,
+		Arguments: []any{t.op.Client, t.op.Key, t.op.Fingerprint[:], reply.Status, body},
+	}
+	insert.Fn = func(br pgx.BatchResults) error {
+		_, err := br.Exec()
+		if pg := refusal(err); pg != nil && pg.Code == "55P03" { // lock_not_available: it waited for the key, not for a row
+			return fmt.Errorf("%w: %w", idempotency.ErrInProgress, err)
+		}
+		return err
+	}
+	t.queue = append(t.queue, insert)
 }
 
 // commit sends the rest and COMMIT. From here on the commit cannot be cancelled: a
@@ -214,8 +217,8 @@ func (t *Tx) commit(ctx context.Context) error {
 	err = t.Flush(detached)
 	switch {
 	case tag.String() == "COMMIT": // answered: anything else that went wrong came later
-		if t.db.hook != nil {
-			t.db.hook(ctx, AfterCommit, t.op.Label)
+		if t.db.cfg.Failpoint != nil {
+			t.db.cfg.Failpoint(ctx, AfterCommit, t.op.Label)
 		}
 		return nil
 	case tag.String() == "ROLLBACK": // COMMIT of a failed transaction is no error, and no commit
@@ -223,7 +226,7 @@ func (t *Tx) commit(ctx context.Context) error {
 	case isRefusal(err):
 		return err
 	default:
-		return &ambiguousError{err}
+		return fmt.Errorf("%w: %w", errNoAnswer, err)
 	}
 }
 
@@ -238,46 +241,40 @@ func (t *Tx) rollback(ctx context.Context) {
 	_, _ = t.conn.Exec(ctx, "rollback") // Release destroys a connection that is still inside a transaction
 }
 
-// isRefusal reports that nothing of the last round trip was committed: it was not
-// sent, or the server answered with an ERROR. A FATAL is no such answer, it may follow a COMMIT.
-func isRefusal(err error) bool {
-	var refused *pgconn.PgError
-	if errors.As(err, &refused) {
-		return refused.SeverityUnlocalized == "ERROR"
+// isRefusal reports that nothing of the last round trip was committed.
+func isRefusal(err error) bool { return refusal(err) != nil || pgconn.SafeToRetry(err) }
+
+// refusal is the server's ERROR in err; nil: there is none. A FATAL refuses nothing:
+// it may follow a COMMIT.
+func refusal(err error) *pgconn.PgError {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) && pg.SeverityUnlocalized == "ERROR" {
+		return pg
 	}
-	return pgconn.SafeToRetry(err)
+	return nil
 }
 
 // classify says what an error of a round trip means. By SQLSTATE, never by text:
 // texts are translated.
-func (t *Tx) classify(ctx context.Context, err error, atKey bool) error {
-	var pg *pgconn.PgError
-	switch refused := errors.As(err, &pg) && pg.SeverityUnlocalized == "ERROR"; {
-	case refused:
-		return t.classifyState(ctx, pg, atKey)
-	case ctx.Err() != nil:
+func (db *DB) classify(ctx context.Context, conn *pgx.Conn, err error) error {
+	pg := refusal(err)
+	switch {
+	case err == nil, errors.Is(err, idempotency.ErrInProgress):
+		return err
+	case ctx.Err() != nil && (pg == nil || pg.Code == "57014"): // query_canceled
 		return context.Cause(ctx)
-	case t.conn.IsClosed():
+	case pg == nil && conn.IsClosed():
 		return fmt.Errorf("%w: %w", errLostConn, err)
+	case pg == nil:
+		return err
+	case pg.Code == "40001", pg.Code == "40P01": // serialization_failure, deadlock_detected
+		return fmt.Errorf("%w: %w", ErrRetry, err)
+	case pg.Code == "23514" && slices.Contains(db.cfg.Guards, pg.ConstraintName): // check_violation
+		return fmt.Errorf("%w: %w", errGuard, err)
+	case pg.Code == "23505" && pg.ConstraintName == "idempotency_keys_pkey": // unique_violation
+		return fmt.Errorf("%w: %w", errKeyTaken, err)
+	case Unavailable(pg): // the server ran out of time or memory, and rolls back
+		return fmt.Errorf("%w: %w", locking.ErrBusy, err)
 	}
 	return err
-}
-
-func (t *Tx) classifyState(ctx context.Context, pg *pgconn.PgError, atKey bool) error {
-	switch {
-	case pg.Code == "40001", pg.Code == "40P01": // serialization_failure, deadlock_detected
-		return fmt.Errorf("%w: %w", ErrRetry, pg)
-	case pg.Code == "23514" && slices.Contains(t.db.guards, pg.ConstraintName): // check_violation
-		return fmt.Errorf("%w: %w", errGuard, pg)
-	case pg.Code == "23505" && pg.ConstraintName == "idempotency_keys_pkey": // unique_violation
-		return fmt.Errorf("%w: %w", errKeyTaken, pg)
-	case pg.Code == "55P03" && atKey: // lock_not_available, behind a transaction with the same key
-		return fmt.Errorf("%w: %w", idempotency.ErrInProgress, pg)
-	case pg.Code == "57014" && ctx.Err() != nil: // query_canceled, by the end of ctx
-		return context.Cause(ctx)
-	case Unavailable(pg): // the server ran out of time or memory, and rolls back
-		return fmt.Errorf("%w: %w", locking.ErrBusy, pg)
-	default:
-		return pg
-	}
 }

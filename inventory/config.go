@@ -1,0 +1,85 @@
+package inventory
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/time/rate"
+
+	"shop/locking"
+	"shop/locking/idempotency/pgtx"
+)
+
+// Config of a Service. Pool is required; Locks only for strategies that use Redis.
+type Config struct {
+	Pool      *pgxpool.Pool // made with pgtx.PoolConfig
+	Locks     locking.Store
+	Lock      locking.Options // zero fields: what suits locks that are held for milliseconds
+	Strategy  string          // default "redis+row"
+	Encode    Encode          // nil: status 0 and the outcome as JSON
+	Log       *slog.Logger
+	Count     func(kind EventKind, strategy string)                 // nil: nothing is counted
+	Failpoint func(ctx context.Context, step Step, strategy string) // nil in production
+}
+
+// Step is a point of a purchase at which a test may stop, slow or kill the process.
+type Step = pgtx.Step
+
+// The steps, in order.
+const (
+	AfterAcquire = pgtx.AfterAcquire // the Redis lock is held, where there is one; nothing was read
+	AfterGuard   = pgtx.AfterGuard   // the stock was read, under its lock where there is one
+	BeforeCommit = pgtx.BeforeCommit
+	AfterCommit  = pgtx.AfterCommit
+)
+
+// EventKind is something worth counting.
+type EventKind = pgtx.Event
+
+// The kinds of event.
+const (
+	GuardTripped           = pgtx.GuardTripped // CHECK (stock >= 0) refused a write: the last guard
+	Retried                = pgtx.Retried      // a transaction ran again: 40001, 40P01, version conflict, advisory lock not free …
+	Ambiguous              = pgtx.Ambiguous    // a COMMIT was sent and not answered
+	Resolved               = pgtx.Resolved     // … and was decided by running again with the same key
+	Degraded     EventKind = "degraded"        // a purchase went on with the row lock alone, Redis being unreachable
+	Bypassed     EventKind = "bypassed"        // … or its lock having been busy for all of MaxWait
+	Shed         EventKind = "shed"            // … or was refused, as many as may go on so being at work
+)
+
+// New checks cfg and makes a Service. It does no I/O.
+func New(cfg Config) (*Service, error) {
+	db, err := pgtx.New(pgtx.Config{
+		Pool: cfg.Pool, Guards: []string{"products_stock_check"}, Count: cfg.Count, Failpoint: cfg.Failpoint,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("inventory: %w", err)
+	}
+	cfg.Strategy = cmp.Or(cfg.Strategy, "redis+row")
+	cfg.Log = cmp.Or(cfg.Log, slog.Default())
+	// The lock is held for milliseconds, so a waiter asks that often.
+	cfg.Lock.Backoff.Base = cmp.Or(cfg.Lock.Backoff.Base, time.Millisecond)
+	cfg.Lock.Backoff.Max = cmp.Or(cfg.Lock.Backoff.Max, 20*time.Millisecond)
+	cfg.Lock.MaxWait = cmp.Or(cfg.Lock.MaxWait, pgtx.LockTimeout)
+	cfg.Lock.MaxHold = cmp.Or(cfg.Lock.MaxHold, 10*time.Second)
+	if cfg.Encode == nil {
+		cfg.Encode = encodeJSON
+	}
+	if cfg.Count == nil {
+		cfg.Count = func(EventKind, string) {}
+	}
+	s := &Service{
+		cfg: cfg, db: db,
+		bypass:  make(chan struct{}, max(1, int(cfg.Pool.Config().MaxConns)/2)),
+		logBusy: rate.Sometimes{Interval: 10 * time.Second},
+	}
+	s.breaker = s.newBreaker()
+	if _, err := s.method(cfg.Strategy); err != nil {
+		return nil, err
+	}
+	return s, nil
+}

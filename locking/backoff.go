@@ -1,0 +1,55 @@
+package locking
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+)
+
+// Backoff is exponential with jitter. The zero value is usable.
+type Backoff struct {
+	Base time.Duration  // ceiling of the first wait; 0: 10 ms
+	Max  time.Duration  // ceiling of the longest wait; 0: 500 ms
+	Rand func() float64 // in [0, 1), safe for concurrent use; nil: random. A test gives its own.
+}
+
+// Wait returns how long to wait after attempt n, counted from 0: between one
+// half of a ceiling and all of it, where the ceiling doubles up to Max.
+//
+// Half of it is fixed, so that no client hammers the store by bad luck, and half is
+// random, so that clients that collided once do not collide again. It is not fair:
+// the longer a client has waited, the more rarely it asks. Keep Max near the
+// time for which the lock is usually held, or use a Store that is a Waiter.
+func (b Backoff) Wait(n int) time.Duration {
+	base, most := positive(b.Base, 10*time.Millisecond), positive(b.Max, 500*time.Millisecond)
+	ceiling := most
+	if n < 62 && base <= most>>n { // not base<<n, which overflows
+		ceiling = base << n
+	}
+	random := b.Rand
+	if random == nil {
+		random = rand.Float64
+	}
+	fixed := ceiling / 2
+	return fixed + time.Duration(random()*float64(ceiling-fixed))
+}
+
+// positive is d, or otherwise if d says nothing.
+func positive(d, otherwise time.Duration) time.Duration {
+	if d > 0 {
+		return d
+	}
+	return otherwise
+}
+
+// sleep waits for d. It returns false, at once, when ctx ends first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
+	}
+}

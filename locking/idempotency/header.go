@@ -1,0 +1,55 @@
+package idempotency
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"strings"
+)
+
+// ParseKey reads the value of the header field Idempotency-Key. The draft
+// standard has a quoted string (RFC 8941, section 3.3.3), most clients send the
+// characters alone. Both are accepted, and "a" and a are one key: a client that
+// changes its library must not pay twice. Everything else is ErrKey.
+func ParseKey(header string) (string, error) {
+	key := strings.Trim(header, " \t")
+	if strings.HasPrefix(key, `"`) {
+		var ok bool
+		if key, ok = unquote(key); !ok {
+			return "", fmt.Errorf("%w, bare or as a quoted string (RFC 8941)", ErrKey)
+		}
+	}
+	return key, Request{Key: key}.Check()
+}
+
+// unquote reads an sf-string: only \" and \\ are escaped, and nothing follows the closing quote.
+func unquote(s string) (string, bool) {
+	var b strings.Builder
+	for i := 1; i < len(s); i++ {
+		switch c := s[i]; c {
+		case '"':
+			return b.String(), i == len(s)-1
+		case '\\':
+			i++
+			if i == len(s) || (s[i] != '"' && s[i] != '\\') {
+				return "", false
+			}
+			b.WriteByte(s[i])
+		default:
+			b.WriteByte(c)
+		}
+	}
+	return "", false
+}
+
+// Fingerprint identifies what a request asks for: its operation (method and
+// route) and its intent, as JSON. Two requests with one key must have equal
+// fingerprints. Pass parsed values, not the bytes of the body, so that white
+// space and the order of members do not count. The fields of intent must be exported.
+func Fingerprint(operation string, intent any) ([32]byte, error) {
+	data, err := json.Marshal(intent)
+	if err != nil {
+		return [32]byte{}, fmt.Errorf("idempotency: fingerprint of %s: %w", operation, err)
+	}
+	return sha256.Sum256(append([]byte(operation+"\n"), data...)), nil
+}
