@@ -20,26 +20,22 @@ type Options struct {
 
 // Do runs fn while it holds the keys, and returns what fn returned.
 //
-// The lease is renewed while fn runs, also after the caller's ctx ended: fn may
-// be in the middle of a write. When the lease is lost, or cannot be trusted any
-// more, or was held for MaxHold, fn's ctx is cancelled, before another holder can
-// have the keys, and context.Cause tells why (ErrLost, ErrMaxHold). fn is
-// expected to return then; Do waits for it however long that takes, and releases
-// after it.
+// The lease is renewed while fn runs, also after the caller's ctx ended: fn may be
+// in the middle of a write. When the lease is lost, or was held for MaxHold, fn's ctx
+// is cancelled, before another holder can have the keys, and context.Cause tells why
+// (ErrLost, ErrMaxHold). Do waits for fn however long it takes, and then releases.
 //
 //   - fn's nil is nil, whatever became of the lease: what fn did is done.
 //   - fn's error is returned as it is; if the lease was lost, joined with ErrLost.
 //   - An error of fn that matches ErrOutcomeUnknown leaves the lease to run out:
-//     its write may still be on the way. fn has to say so: to a caller, an error
-//     that matches ErrLost, and not that, is an attempt that did nothing.
+//     its write may still be on the way. ErrLost without it is an attempt that did
+//     nothing.
 //   - A panic, or runtime.Goexit, in fn releases the lease and goes on.
 //   - If fn did not run, the error is that of Acquire, or ErrLost for a grant that
-//     came too late to be used. It never matches ErrOutcomeUnknown.
+//     came too late to be used.
 //
-// A write that must not be cut in half when ctx ends goes through Commit or
-// Detach. And since fn may run on for a while without the lock, being paused or
-// not looking at ctx, what it writes to is guarded by the Fence, or by a lock of
-// its own.
+// A write that must not be cut in half when ctx ends goes through Commit or Detach.
+// What fn writes to has a guard of its own: fn may be paused beyond the lease.
 func Do(ctx context.Context, s Store, o Options, keys []string, fn func(context.Context, Lease) error) (err error) {
 	lease, err := Acquire(ctx, s, o, keys...)
 	if err != nil {
@@ -212,12 +208,10 @@ func trust(ctx context.Context) (until time.Time, held bool) {
 // client's leaving nor the loss of the lease cancels it. It ends after limit,
 // and no later than the trust at the time of the call.
 //
-// Cancelling a write does not undo it: what was sent may still happen, and its
-// answer is not received. So the time to give up is before the write, which is
-// when Detach returns an error: ctx has ended (the error matches ctx.Err() and
-// its cause) or the trust is over (ErrLost). Then nothing was sent, and leaving is free.
-//
-// A ctx that does not come from Do is bounded by limit alone.
+// Cancelling a write does not undo it. The time to give up is before the write, which
+// is when Detach returns an error: ctx has ended (the error matches ctx.Err() and its
+// cause) or the trust is over (ErrLost). A ctx that does not come from Do is bounded
+// by limit alone.
 func Detach(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc, error) {
 	if ctx.Err() != nil {
 		return nil, nil, ended(ctx)

@@ -57,9 +57,8 @@ func (r *Resolver) Acquire(ctx context.Context, ask func() error, remove func(co
 }
 
 // Abandon calls remove in the background until it returns nil, for at most one TTL:
-// then nothing is left to remove. A request that is still on its way to the server
-// when remove has its answer can leave a lock behind that has no holder; the TTL
-// ends that.
+// then nothing is left to remove. The TTL also ends a lock of a request that arrives
+// after remove.
 func (r *Resolver) Abandon(remove func(context.Context) error) {
 	select {
 	case r.orphans <- struct{}{}:

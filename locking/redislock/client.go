@@ -1,6 +1,7 @@
 package redislock
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
@@ -8,7 +9,40 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"shop/locking"
 )
+
+// TTLMin is the shortest TTL of a Store. A TTL is a whole number of
+// milliseconds, because that is what Redis counts in.
+const TTLMin = 10 * time.Millisecond
+
+// New makes a Store whose leases last ttl. Settings of the client that would
+// break a lock are refused where they can be seen; see Tune.
+func New(client redis.UniversalClient, ttl time.Duration, o Options) (*Store, error) {
+	if ttl < TTLMin || ttl%time.Millisecond != 0 {
+		return nil, fmt.Errorf("redislock: TTL %v: must be whole milliseconds, at least %v: Redis cannot represent it, and it is not rounded", ttl, TTLMin)
+	}
+	if err := checkNaming(o); err != nil {
+		return nil, err
+	}
+	if err := checkClient(client, ttl); err != nil {
+		return nil, err
+	}
+	_, cluster := client.(*redis.ClusterClient)
+	_, single := client.(*redis.Client)
+	return &Store{
+		client: client, prefix: cmp.Or(o.Prefix, "lock"), tag: o.HashTag,
+		ttl: ttl, trust: ttl - margin(ttl), requestTimeout: requestTimeout(ttl),
+		cluster: cluster, replays: !single,
+		scripts:  newScripts(),
+		resolver: locking.NewResolver(ttl, requestTimeout(ttl)),
+	}, nil
+}
+
+// margin is what Until leaves of a TTL: one part in a hundred for clocks that
+// run at different rates, and 2 ms because Redis counts whole milliseconds.
+func margin(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecond }
 
 // requestTimeout is how long one answer is waited for: several must fit into the half
 // TTL in which TryAcquire asks again, and Do renews every third of a TTL. It

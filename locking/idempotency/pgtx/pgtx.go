@@ -16,8 +16,8 @@ import (
 
 // Body reads, decides, queues what is to be written, and returns the reply that
 // is committed with it. It runs once for each attempt: what an attempt found out
-// must not survive it. Any error rolls back; those that Tx returned are passed on
-// as they are, so that Run can tell which of them to retry.
+// must not survive it. Any error rolls back. Those of Tx are returned wrapped or as
+// they are, so that Run knows which of them to retry.
 type Body func(ctx context.Context, tx *Tx) (idempotency.Reply, error)
 
 // errRefused marks the reply of Refuse.

@@ -51,14 +51,7 @@ func (t *Tx) Begin(ctx context.Context, sql string) error {
 		return errors.New("pgtx: the transaction has begun")
 	}
 	t.begin(cmp.Or(sql, BeginReadCommitted))
-	if t.db.cfg.Failpoint == nil {
-		return nil
-	}
-	if err := t.Flush(ctx); err != nil {
-		return err
-	}
-	t.db.cfg.Failpoint(ctx, AfterBegin, t.op.Label)
-	return nil
+	return t.failpoint(ctx, AfterBegin)
 }
 
 func (t *Tx) begin(sql string) {
@@ -123,17 +116,25 @@ func rowTo[T any]() pgx.RowToFunc[T] {
 	return pgx.RowTo[T]
 }
 
-// Step lets a test act at this point. What is queued is sent first, so that the
-// fault finds the transaction where the step's name says. Without a failpoint it does nothing.
+// Step lets a test act at this point, and returns why ctx has ended, if it has.
 func (t *Tx) Step(ctx context.Context, step Step) error {
+	if err := t.failpoint(ctx, step); err != nil {
+		return err
+	}
+	return context.Cause(ctx)
+}
+
+// failpoint calls Config.Failpoint. What is queued is sent first, so that the fault
+// finds the transaction where the step's name says.
+func (t *Tx) failpoint(ctx context.Context, step Step) error {
 	if t.db.cfg.Failpoint == nil {
 		return nil
 	}
-	if err := t.Flush(ctx); err != nil {
-		return err
+	err := t.Flush(ctx)
+	if err == nil {
+		t.db.cfg.Failpoint(ctx, step, t.op.Label)
 	}
-	t.db.cfg.Failpoint(ctx, step, t.op.Label)
-	return context.Cause(ctx)
+	return err
 }
 
 // Flush sends what is queued and reads all answers: one round trip, or none.
@@ -217,10 +218,7 @@ func (t *Tx) commit(ctx context.Context) error {
 	err = t.Flush(detached)
 	switch {
 	case tag.String() == "COMMIT": // answered: anything else that went wrong came later
-		if t.db.cfg.Failpoint != nil {
-			t.db.cfg.Failpoint(ctx, AfterCommit, t.op.Label)
-		}
-		return nil
+		return t.failpoint(ctx, AfterCommit)
 	case tag.String() == "ROLLBACK": // COMMIT of a failed transaction is no error, and no commit
 		return ErrRetry
 	case isRefusal(err):
