@@ -1,7 +1,6 @@
 package locking
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,9 +35,8 @@ func Acquire(ctx context.Context, s Store, o Options, keys ...string) (Lease, er
 		return Lease{}, a.giveUp(nil)
 	}
 	ask := s.TryAcquire
-	waiter, waits := s.(Waiter)
-	if waits {
-		ask = waiter.Acquire
+	if w, ok := s.(Waiter); ok {
+		ask = w.Acquire
 	}
 	for n := 0; ; n++ {
 		a.tell(Attempt, Lease{}, nil)
@@ -47,7 +45,7 @@ func Acquire(ctx context.Context, s Store, o Options, keys ...string) (Lease, er
 			a.tell(Acquired, lease, nil)
 			return lease, nil
 		}
-		if waits || !errors.Is(err, ErrBusy) {
+		if !errors.Is(err, ErrBusy) {
 			return Lease{}, a.giveUp(err)
 		}
 		a.busy = err
@@ -67,12 +65,9 @@ type acquisition struct {
 	busy         error // the store's last answer of that kind
 }
 
-// giveUp is the end without a lease. err is what the store said after its last "busy":
-// its own failure, or a request cut short; nil: nothing.
+// giveUp is the end without a lease. err is what the store said after its last
+// "busy": its own failure, or a request cut short; nil: the wait ended between two.
 func (a *acquisition) giveUp(err error) error {
-	if errors.Is(err, ErrBusy) {
-		a.busy, err = err, nil // of a Waiter, whose error also matches ctx.Err()
-	}
 	kind, waited := TimedOut, time.Since(a.start).Round(time.Millisecond)
 	switch {
 	case a.ctx.Err() != nil:
@@ -88,7 +83,7 @@ func (a *acquisition) giveUp(err error) error {
 		}
 		err = fmt.Errorf("locking: acquire %q: gave up after %v: %w", a.keys, waited, why)
 	case a.waiting.Err() == nil: // asking again would be of no use
-		kind, err = Failed, cmp.Or(err, a.busy)
+		kind = Failed
 	case a.busy != nil: // the end of a.waiting is not wrapped: the caller has time left
 		err = fmt.Errorf("locking: acquire %q: gave up after %v: %w", a.keys, waited, ErrBusy)
 	default:

@@ -184,13 +184,9 @@ const InsertKey = `
 // transaction that inserts the same key, and if that one commits, 23505
 // (unique_violation) ends the batch.
 func (t *Tx) insertKey(reply idempotency.Reply) {
-	body := reply.Body
-	if body == nil {
-		body = []byte{}
-	}
 	insert := &pgx.QueuedQuery{
 		SQL:       InsertKey,
-		Arguments: []any{t.op.Client, t.op.Key, t.op.Fingerprint[:], reply.Status, body},
+		Arguments: []any{t.op.Client, t.op.Key, t.op.Fingerprint[:], reply.Status, append([]byte{}, reply.Body...)}, // never NULL
 	}
 	insert.Fn = func(br pgx.BatchResults) error {
 		_, err := br.Exec()
