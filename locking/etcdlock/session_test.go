@@ -148,3 +148,18 @@ func TestRenew_LateAnswerDoesNotProlongTrust(t *testing.T) {
 		release(t, store, next)
 	}
 }
+
+// A session that was given up is kept alive no more: its lease is to end.
+func TestRenew_UnderASessionThatWasGivenUpSendsNoKeepAlive(t *testing.T) {
+	t.Parallel()
+	store, w, _, _ := behindProxy(t, 20*time.Second)
+	lease, session := take(t, store, "k"), store.session
+	session.die(errOrphans)
+	defer w.holdNext("/LeaseKeepAlive")()
+	if _, err := store.Renew(t.Context(), lease); !errors.Is(err, locking.ErrLost) {
+		t.Errorf("renew: got %v, want ErrLost", err)
+	}
+	if n := w.heldSoFar(); n > 0 {
+		t.Errorf("%d keep-alives were sent", n)
+	}
+}
