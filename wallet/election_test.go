@@ -8,6 +8,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"shop/compose/local/stack/stacktest"
 	"shop/wallet"
 )
 
@@ -15,7 +16,7 @@ import (
 // transactions are aborted, commits lose their answers. An operation waits for the
 // step-down with its transaction open: one at least is aborted.
 func TestPrimary_ThatStepsDownCostsNoMoneyAndNoSecondBonus(t *testing.T) {
-	url := private(t)
+	url := stacktest.Private(t, "mongo")[0].Env["SHOP_MONGO_URL"]
 	for _, strategy := range safe() {
 		t.Run(strategy, func(t *testing.T) {
 			var operations atomic.Int32

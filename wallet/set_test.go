@@ -11,7 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
 
 	"shop/compose/local/stack"
-	"shop/locking/locktest"
+	"shop/compose/local/stack/stacktest"
 )
 
 // set is a replica set of three of one test, which may pause and kill its members.
@@ -22,46 +22,11 @@ type set struct {
 	direct  map[*stack.Server]*mongo.Client
 }
 
-// private is a server of one test, which may do to it what others would feel.
-func private(t *testing.T) (url string) {
-	t.Helper()
-	all, err := stack.Attach(locktest.Env(t, "SHOP_STACK"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	server, err := all.Private(t.Context(), "mongo")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := server.Kill(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
-	return server.Env["SHOP_MONGO_URL"]
-}
-
 func newSet(t *testing.T) *set {
 	t.Helper()
-	all, err := stack.Attach(locktest.Env(t, "SHOP_STACK"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	first, err := all.Private(t.Context(), "mongo3")
-	if err != nil {
-		t.Fatal(err)
-	}
-	servers, err := all.Servers(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &set{t: t, url: first.Env["SHOP_MONGO_URL"], direct: map[*stack.Server]*mongo.Client{}}
-	for _, member := range servers {
-		if member.Env["SHOP_MONGO_URL"] != s.url {
-			continue
-		}
-		s.members = append(s.members, member)
-		t.Cleanup(func() { s.must(member.Kill(context.Background())) })
+	s := &set{t: t, members: stacktest.Private(t, "mongo3"), direct: map[*stack.Server]*mongo.Client{}}
+	s.url = s.members[0].Env["SHOP_MONGO_URL"]
+	for _, member := range s.members {
 		client, err := mongo.Connect(options.Client().ApplyURI("mongodb://" + member.Addr + "/?directConnection=true"))
 		s.must(err)
 		t.Cleanup(func() { _ = client.Disconnect(context.Background()) })

@@ -9,6 +9,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"shop/compose/local/stack/stacktest"
 	"shop/locking/locktest"
 )
 
@@ -100,7 +101,7 @@ func TestBatch_TakesTheLocksOfItsStrategy(t *testing.T) {
 // goes on until it is done.
 func TestBatch_WhatCannotBeDoneIsTriedAgain(t *testing.T) {
 	url, _ := expired(t)
-	etcd := privateEtcd(t)
+	etcd := stacktest.Private(t, "etcd")[0]
 	do(t, etcd.Kill)
 	execute(t, url, `UPDATE accounts SET fence = 0, fence_epoch = ''`) // the hold was made under another etcd
 	flags := []string{"batch", "--postgres-url", url, "--lock-prefix", t.Name(), "--etcd-endpoints", etcd.Addr, "--transfer-lock-ttl=3s"}

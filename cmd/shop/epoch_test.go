@@ -4,13 +4,14 @@ import (
 	"strings"
 	"testing"
 
+	"shop/compose/local/stack/stacktest"
 	"shop/locking/locktest"
 )
 
 // etcd is wiped under a PostgreSQL that remembers its fences: nothing moves, not
 // even after a restart, until an operator says so.
 func TestEpoch_AfterAWipeNothingMovesUntilTheOperatorSaysSo(t *testing.T) {
-	etcd := privateEtcd(t)
+	etcd := stacktest.Private(t, "etcd")[0]
 	url, keys := newDatabase(t)
 	flags := []string{"--etcd-endpoints", etcd.Addr, "--transfer-lock-ttl=3s"}
 	p := startTransferReplica(t, url, keys["alice"], flags...)

@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"shop/compose/local/stack/stacktest"
 	"shop/inventory"
 	"shop/locking/locktest"
 	"shop/transfer"
@@ -150,7 +151,7 @@ func TestFailpoint_KillEndsTheProcessAtItsStep(t *testing.T) {
 // Of a wallet too. Its lock goes with the transaction that the dead one left, and
 // that stays for a minute: so each step has a wallet of its own, and the test a server.
 func TestFailpoint_KillEndsTheProcessAtAStepOfAWallet(t *testing.T) {
-	db := ownMongo(t, private(t, "mongo").Env["SHOP_MONGO_URL"])
+	db := ownMongo(t, stacktest.Private(t, "mongo")[0].Env["SHOP_MONGO_URL"])
 	url, keys := newDatabase(t)
 	var w wallet.Wallet
 	if err := db.Collection("wallets").FindOne(t.Context(), bson.D{{Key: "_id", Value: uuid.MustParse(wallets(t, url)["alice"])}}).Decode(&w); err != nil {

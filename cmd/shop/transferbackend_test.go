@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"shop/compose/local/stack/stacktest"
 	"shop/locking/locktest"
 )
 
@@ -42,7 +43,7 @@ func (p transferReplica) wantWithoutEtcd(stored string) {
 }
 
 func TestServe_WithoutEtcdItSellsAndShowsAndMoneyMovesAgainByItself(t *testing.T) {
-	etcd := privateEtcd(t)
+	etcd := stacktest.Private(t, "etcd")[0]
 	url, keys := newDatabase(t)
 	p := startTransferReplica(t, url, keys["alice"], "--etcd-endpoints", etcd.Addr, "--transfer-lock-ttl=3s")
 	p.wantHealth("ok")
@@ -75,7 +76,7 @@ func TestServe_WithoutEtcdItSellsAndShowsAndMoneyMovesAgainByItself(t *testing.T
 }
 
 func TestServe_StartedWithoutEtcdItSellsAndMoneyMovesWhenItComes(t *testing.T) {
-	etcd := privateEtcd(t)
+	etcd := stacktest.Private(t, "etcd")[0]
 	do(t, etcd.Kill)
 	url, keys := newDatabase(t)
 	p := startTransferReplica(t, url, keys["alice"], "--etcd-endpoints", etcd.Addr, "--transfer-lock-ttl=3s")

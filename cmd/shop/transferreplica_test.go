@@ -7,34 +7,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"shop/compose/local/stack"
 	"shop/locking/locktest"
 )
-
-// privateEtcd is a server of one test, which may break it.
-func privateEtcd(t *testing.T) *stack.Server { return private(t, "etcd") }
-
-func private(t *testing.T, kind string) *stack.Server {
-	t.Helper()
-	all, err := stack.Attach(locktest.Env(t, "SHOP_STACK"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	server, err := all.Private(t.Context(), kind)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-		defer cancel()
-		if err := server.Kill(ctx); err != nil {
-			t.Error(err)
-		}
-	})
-	return server
-}
 
 func do(t *testing.T, what func(context.Context) error) {
 	t.Helper()

@@ -11,6 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
+	"shop/compose/local/stack/stacktest"
 	"shop/locking/locktest"
 )
 
@@ -63,7 +64,7 @@ func forgetSoon(t *testing.T, db *mongo.Database) {
 }
 
 func TestServe_WithoutMongoDBItSellsAndMovesMoneyAndWalletsOpenAgainByThemselves(t *testing.T) {
-	server := private(t, "mongo")
+	server := stacktest.Private(t, "mongo")[0]
 	db := ownMongo(t, server.Env["SHOP_MONGO_URL"])
 	url, keys := newDatabase(t)
 	p, ids := startWalletReplica(t, url, keys["alice"], wallets(t, url)["alice"]), accounts(t, url)
@@ -96,7 +97,7 @@ func TestServe_WithoutMongoDBItSellsAndMovesMoneyAndWalletsOpenAgainByThemselves
 }
 
 func TestServe_StartedWithoutMongoDBItServesAndWalletsOpenWhenItComes(t *testing.T) {
-	server := private(t, "mongo")
+	server := stacktest.Private(t, "mongo")[0]
 	ownMongo(t, server.Env["SHOP_MONGO_URL"])
 	url, keys := newDatabase(t)
 	id, ids := wallets(t, url)["alice"], accounts(t, url)
