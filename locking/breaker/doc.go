@@ -7,8 +7,8 @@
 //	   │                 └────────────── no answer ─────────────┘        │
 //	   └──────────────────────────────── an answer ──────────────────────┘
 //
-// Only the lack of an answer opens it. "Busy" is an answer, and so is a refusal: what
-// is one, the callers decide, who call Failed, and the probe. A probe is a request of
-// its own, bounded in time, so that no caller's long wait is taken for one. The state
+// Only the lack of an answer opens it. "Busy" is an answer, and so is a refusal: the
+// callers, which call Failed, and the probe decide what an answer is. A probe is a request of
+// its own, bounded in time, so that a caller's long wait is not taken for a failure. The state
 // machine is that of github.com/sony/gobreaker.
 package breaker

@@ -1,4 +1,4 @@
-// Package idempotency has the words for a request that takes effect once,
+// Package idempotency has the types and rules of a request that takes effect once,
 // however often it is sent.
 //
 // # The question
