@@ -154,13 +154,13 @@ func (h *hold) over(now time.Time) bool {
 // lose ends fn's ctx, and the trust at the given time, for good.
 func (h *hold) lose(until time.Time, why error) {
 	h.lost = why
-	h.trust(until)
+	h.setUntil(until)
 	h.cancel(why)
 	h.tell(Lost, why)
 }
 
-// trust moves the end of the trust.
-func (h *hold) trust(until time.Time) {
+// setUntil moves the end of the trust.
+func (h *hold) setUntil(until time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.until = until
@@ -176,7 +176,7 @@ func (h *hold) stop() {
 	h.keeper.Wait()
 	now := time.Now()
 	h.over(now)
-	h.trust(now)
+	h.setUntil(now)
 	h.cancel(nil)
 }
 

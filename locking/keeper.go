@@ -96,6 +96,6 @@ func (h *hold) learn(a answer) (due time.Time) {
 	}
 	h.ttl = max(h.ttl, until.Sub(a.sent))
 	h.lease.Until = a.lease.Until
-	h.trust(until)
+	h.setUntil(until)
 	return a.sent.Add(h.ttl / 3)
 }

@@ -63,12 +63,12 @@ func (db *DB) Do(ctx context.Context, req idempotency.Request, body Body) (idemp
 //
 // A nil error means that the reply is committed under the request's key, by this
 // Run or by an earlier request. The package comment has a table of the errors.
-func (db *DB) Run(ctx context.Context, op *Op, body Body) (reply idempotency.Reply, err error) {
+func (db *DB) Run(ctx context.Context, op *Op, body Body) (idempotency.Reply, error) {
 	ctx, cancel := db.Bound(ctx)
 	defer cancel()
-	err = retry(ctx, func() error {
-		reply, err = db.attempt(ctx, op, body)
-		if errors.Is(err, errKeyTaken) {
+	var reply idempotency.Reply
+	err := retry(ctx, func() (err error) {
+		if reply, err = db.attempt(ctx, op, body); errors.Is(err, errKeyTaken) {
 			reply, err = db.stored(ctx, op, err)
 		}
 		return err
