@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -53,24 +54,52 @@ func (d *Database) server(ctx context.Context, sql string) error {
 const QuietWait = 20 * time.Second
 
 // WaitQuiet returns when no other connection to the database of conn is left, or with an
-// error when one is left after patience. The last COMMIT of a killed replica may still
+// error when one is left after the limit. The last COMMIT of a killed replica may still
 // be on its way: an audit before that would see half of it.
-func WaitQuiet(ctx context.Context, conn *pgx.Conn, patience time.Duration) error {
-	began := time.Now()
-	for {
-		others, err := invariant.Number(ctx, conn, `
+func WaitQuiet(ctx context.Context, conn *pgx.Conn, limit time.Duration) error {
+	return WaitNone(ctx, limit, "connections are left on the database", func() (int64, error) {
+		return invariant.Number(ctx, conn, `
 SELECT count(*)
 FROM pg_stat_activity
 WHERE datname = current_database()
   AND backend_type = 'client backend'
   AND pid <> pg_backend_pid()`)
+	})
+}
+
+// WaitNone returns when nothing is left of what is counted, or with an error when
+// something is left after the limit.
+func WaitNone(ctx context.Context, limit time.Duration, what string, count func() (int64, error)) error {
+	began := time.Now()
+	for {
+		n, err := count()
 		switch {
-		case err != nil || others == 0:
+		case err != nil || n == 0:
 			return err
-		case time.Since(began) > patience || !fault.Wait(ctx, 20*time.Millisecond):
-			return fmt.Errorf("%d connections are left on the database after %v: it cannot be audited", others, time.Since(began).Round(time.Millisecond))
+		case time.Since(began) > limit || !fault.Wait(ctx, 20*time.Millisecond):
+			return fmt.Errorf("%d %s after %v: it cannot be audited", n, what, time.Since(began).Round(time.Millisecond))
 		}
 	}
+}
+
+// FillTable puts a row for each item into a temporary table, for the queries of an audit
+// to join. It makes the table, unless it is there.
+func FillTable[T any](ctx context.Context, conn *pgx.Conn, name, columns string, items []T, row func(T) []any) error {
+	var names []string
+	for column := range strings.SplitSeq(columns, ",") {
+		names = append(names, strings.Fields(column)[0])
+	}
+	_, err := conn.Exec(ctx, "CREATE TEMPORARY TABLE IF NOT EXISTS "+name+" ("+columns+")")
+	if err == nil {
+		_, err = conn.CopyFrom(ctx, pgx.Identifier{name}, names, pgx.CopyFromSlice(len(items), func(i int) ([]any, error) { return row(items[i]), nil }))
+	}
+	if err == nil {
+		_, err = conn.Exec(ctx, "ANALYZE "+name)
+	}
+	if err != nil {
+		return fmt.Errorf("audit: fill %s: %w", name, err)
+	}
+	return nil
 }
 
 // withDatabase is url with another database in its path.

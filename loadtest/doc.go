@@ -13,7 +13,8 @@
 // other and with every reply that a client got.
 //
 // What is sent and what must be true of it is a Flow; all else is the same for all. The
-// flows are packages below scenario/, and prove hands them to the engine:
+// flows are packages below scenario/ (scenario/money is what two of them share), and prove hands
+// them to the engine:
 //
 //	plan ──▶ vegeta, open loop ──▶ recorder ──▶ replica 1 ┐
 //	          one in ten twice        │    ──▶ replica 2 ├──▶ PostgreSQL, MongoDB, Redis …
@@ -43,6 +44,10 @@
 //     must succeed soon after each fault. A service that answers 503 to everything oversells
 //     nothing, and fails. What is left of the money must be spendable to the last unit.
 //   - Every audit query has a test in which it finds a planted violation.
+//   - A machine that is too busy breaks I-LIVE and I-SPENT, which have bounds in time, of a
+//     service that is right. The verdict stays: a service that takes all processor time would
+//     look the same. But the number of keys that the attacker itself sent late (sent_late) is
+//     in the evidence, and stands beside the verdict if it is more than one in ten.
 //
 // # What a client may conclude from an answer
 //
@@ -53,8 +58,8 @@
 //	unknown    in progress, 500, 504, no answer: it may have      same key again
 //
 // The type of the problem decides, never the status: see Classify. A key is sent
-// again until it is decided or its time (Proof.Patience) is over. A key that stays undecided breaks
-// liveness (I-LIVE). Sold out is an answer, and no error.
+// again until it is decided or its time (Proof.Grace) is over. A key that stays undecided
+// breaks liveness (I-LIVE). Sold out is an answer, and no error.
 //
 // # Invariants
 //

@@ -33,30 +33,44 @@ type Flow struct {
 	Postcheck func(context.Context, *Trial) invariant.Findings
 	// Audit reads what really happened, when all replicas are gone.
 	Audit func(context.Context, *Trial, []Record) (Audited, error)
-	// Inconclusive says why a run shows nothing, beside what makes any run inconclusive.
+	// Inconclusive says why a run shows nothing, where Needs cannot say it. May be nil.
 	Inconclusive func(Scenario, map[string]int64) []string
 
-	Invariants []invariant.Invariant // beside those of every flow
-	Evidence   map[string]string     // what its numbers count, beside those of every flow
-	Controls   []Scenario
-	Faults     []StoreFaults
-	Outages    []Fault                      // those in which the lock service is away for a while
-	Slower     int                          // it sends so many times less often than the load says; 0: just as often
-	Least      map[Fault]int                // shortest load under a fault, in TTLs of a lock
-	Stretch    map[Fault]int                // the same, with no more requests than otherwise
-	Recovery   map[Fault]time.Duration      // what servers need under a fault before anything can succeed
-	Quick      func(Scenario) bool          // part of the short proof, besides each safe strategy without a fault
-	Counters   map[string]map[string]string // evidence in /metrics: by metric and kind
-	Summary    func(Result) string          // a result in words
-	Gauge      func(Result) Gauge           // nil: there is none
-	Curves     []Curve                      // of the samples
-	Words      Words
+	Invariants   []invariant.Invariant // beside those of every flow
+	Evidence     map[string]string     // what its numbers count, beside those of every flow
+	Counted      []string              // of these, the kinds that its replicas count in /metrics, in NAME_events_total
+	Steps        []string              // at which CrashSteps kills replicas; none: they are killed at any moment
+	Needs        []Need                // without which any run shows nothing
+	Faults       []FaultSpec           // in the order in which they are tried, NoFault first
+	Controls     []Scenario
+	ControlGrace time.Duration       // how long a control may leave a key undecided, where that says nothing; 0: as long as all
+	Quick        []string            // STRATEGY/FAULT: part of the short proof, besides each safe strategy without a fault
+	Slower       int                 // it sends so many times less often than the load says; 0: just as often
+	Summary      func(Result) string // a result in words
+	Gauge        func(Result) Gauge  // nil: there is none
+	Curves       []Curve             // of the samples
+	Words        Words
 }
 
-// StoreFaults are the faults of a store, in the order in which they are tried.
-type StoreFaults struct {
-	Store  string
-	Faults []Fault
+// FaultSpec is what a flow has to know of a fault.
+type FaultSpec struct {
+	Fault    Fault
+	Store    string        // strategies that use it must survive the fault; "": all must
+	Needs    []Need        // without which a run shows nothing
+	Outage   bool          // the lock service is away for a while
+	Least    int           // shortest load, in TTLs of a lock
+	Stretch  int           // the same, with no more requests than otherwise
+	Recovery time.Duration // what servers need before anything can succeed
+}
+
+// spec is what is known of a fault; nothing, if it is none of the flow's.
+func (f *Flow) spec(fault Fault) (known FaultSpec) {
+	for _, u := range f.Faults {
+		if u.Fault == fault {
+			return u
+		}
+	}
+	return known
 }
 
 // Audited is what a flow's audit found.
@@ -105,31 +119,21 @@ type Bar struct {
 	Over       bool // it got what was not there
 }
 
-// Matrix is every control, then every safe strategy under no fault, under a
-// crash, and under the faults of each store that it uses; sorted by fault, so that a
-// control stands beside the strategies that must do better under the same.
+// Matrix is every control, and every safe strategy under each fault of the stores that it
+// uses; sorted by fault, so that a control stands beside the strategies that must do
+// better under the same.
 func (f *Flow) Matrix(strategies []Strategy) []Scenario {
 	matrix := slices.Clone(f.Controls)
 	for _, s := range strategies {
-		if !s.Safe {
-			continue
-		}
-		matrix = append(matrix, f.Safe(s.Name, NoFault), f.Safe(s.Name, Crash))
-		for _, of := range f.Faults {
-			if !slices.Contains(s.Stores, of.Store) {
-				continue
-			}
-			for _, fault := range of.Faults {
-				matrix = append(matrix, f.Safe(s.Name, fault))
+		for _, u := range f.Faults {
+			if s.Safe && (u.Store == "" || slices.Contains(s.Stores, u.Store)) {
+				matrix = append(matrix, f.Safe(s.Name, u.Fault))
 			}
 		}
 	}
-	order := []Fault{NoFault}
-	for _, of := range f.Faults {
-		order = append(order, of.Faults...)
+	place := func(s Scenario) int {
+		return slices.IndexFunc(f.Faults, func(u FaultSpec) bool { return u.Fault == s.Fault })
 	}
-	order = append(order, Crash)
-	place := func(s Scenario) int { return slices.Index(order, s.Fault) }
 	slices.SortStableFunc(matrix, func(a, b Scenario) int { return cmp.Compare(place(a), place(b)) })
 	return matrix
 }
@@ -141,27 +145,101 @@ func (f *Flow) Safe(strategy string, fault Fault) Scenario {
 
 // Control is a scenario that must be violated.
 func (f *Flow) Control(strategy string, fault Fault, keeps []string, breaks ...string) Scenario {
-	return Scenario{Flow: f, Strategy: strategy, Fault: fault, Expect: Violated, Breaks: breaks, Keeps: keeps}
+	return Scenario{Flow: f, Strategy: strategy, Fault: fault, Expect: Violated, Breaks: breaks, Keeps: keeps, Grace: f.ControlGrace}
 }
 
-// calm is a safe strategy without a fault, and no control.
-func (f *Flow) calm(s Scenario) bool {
+// quick tells whether a scenario is part of the short proof: chosen by the flow, or a safe
+// strategy without a fault that is no control.
+func (f *Flow) quick(s Scenario) bool {
 	isControl := slices.ContainsFunc(f.Controls, func(c Scenario) bool { return c.Name() == s.Name() })
-	return s.Expect == Safe && s.Fault == NoFault && !isControl
+	return slices.Contains(f.Quick, s.Strategy+"/"+string(s.Fault)) || s.Expect == Safe && s.Fault == NoFault && !isControl
 }
 
 // Load is a flow's load under a fault: longer, if the fault needs that.
 func (f *Flow) Load(l Load, fault Fault, lockTTL time.Duration) Load {
+	u := f.spec(fault)
 	l.Rate = max(1, l.Rate/max(1, f.Slower))
-	if longer := time.Duration(f.Stretch[fault]) * lockTTL; longer > l.Duration {
+	if longer := time.Duration(u.Stretch) * lockTTL; longer > l.Duration {
 		l.Rate = max(1, int(float64(l.Rate)*l.Duration.Seconds()/longer.Seconds()))
 		l.Duration = longer
 	}
-	l.Duration = max(l.Duration, time.Duration(f.Least[fault])*lockTTL)
+	l.Duration = max(l.Duration, time.Duration(u.Least)*lockTTL)
 	return l
 }
 
 // Bound is how soon something must succeed after a fault.
 func (f *Flow) Bound(fault Fault, lockTTL time.Duration) time.Duration {
-	return LiveBound(lockTTL) + f.Recovery[fault]
+	return LiveBound(lockTTL) + f.spec(fault).Recovery
+}
+
+// Scenario is a strategy under a fault, and what must come of it.
+type Scenario struct {
+	Flow     *Flow
+	Strategy string
+	Fault    Fault
+	Expect   Verdict
+	Breaks   []string // a control: at least these must be broken
+	Keeps    []string // a control: and these must hold all the same
+
+	Grace time.Duration // after the load, until every key must be decided; 0: the proof's
+}
+
+// Name is unique in a matrix.
+func (s Scenario) Name() string { return scenarioName(s.Flow.Name, s.Strategy, s.Fault) }
+
+func scenarioName(flow, strategy string, fault Fault) string {
+	return flow + "/" + strategy + "/" + string(fault)
+}
+
+// Fault names what is done while the load runs. Faults of the stores are named by
+// the flows that use them.
+type Fault string
+
+// The faults of every flow's replicas.
+const (
+	NoFault Fault = "none"
+	Crash   Fault = "crash"
+	Pause   Fault = "pause"
+)
+
+// Strategy is one that a lesson offers.
+type Strategy struct {
+	Name   string
+	Safe   bool
+	Stores []string
+	Why    string
+}
+
+// Only keeps the scenarios of the named flow, strategy and fault; an empty name is any.
+func Only(matrix []Scenario, flow, strategy, fault string) []Scenario {
+	return slices.DeleteFunc(slices.Clone(matrix), func(s Scenario) bool {
+		return flow != "" && s.Flow.Name != flow || strategy != "" && s.Strategy != strategy || fault != "" && string(s.Fault) != fault
+	})
+}
+
+// Quick is the part of a matrix that shows the point in two or three minutes: what
+// the flows chose, and every safe strategy once, under the load that catches the controls.
+func Quick(matrix []Scenario) []Scenario {
+	return slices.DeleteFunc(slices.Clone(matrix), func(s Scenario) bool { return !s.Flow.quick(s) })
+}
+
+// StepsOf are the names of a lesson's steps.
+func StepsOf[S ~string](steps []S) (names []string) {
+	for _, s := range steps {
+		names = append(names, string(s))
+	}
+	return names
+}
+
+// StrategiesOf are those that a lesson offers.
+func StrategiesOf[S ~struct {
+	Name   string
+	Safe   bool
+	Stores []string
+	Why    string
+}](list []S) (strategies []Strategy) {
+	for _, s := range list {
+		strategies = append(strategies, Strategy(s))
+	}
+	return strategies
 }

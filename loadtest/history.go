@@ -121,63 +121,11 @@ func stored(a Attempt) bool {
 	return a.Outcome == OK || kept[a.Problem]
 }
 
-// Decided tells whether the key has a final outcome.
-func (h *History) Decided(key string) bool {
+// Record is a copy of what is known of a key.
+func (h *History) Record(key string) Record {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.records[key].Outcome.Final()
-}
-
-func (h *History) outcome(r *Record) Outcome {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return r.Outcome
-}
-
-// answered tells whether the latest attempt for a key got a final answer.
-func (h *History) answered(key string) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	attempts := h.records[key].Attempts
-	return len(attempts) > 0 && attempts[len(attempts)-1].Outcome.Final()
-}
-
-// Last describes how the latest attempt for a key ended.
-func (h *History) Last(key string) string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	attempts := h.records[key].Attempts
-	if len(attempts) == 0 {
-		return "never sent"
-	}
-	a := attempts[len(attempts)-1]
-	return fmt.Sprintf("%s (%d %s)", a.Outcome, a.Status, a.Problem)
-}
-
-// Problem is that of the latest attempt for a key; "" if there was none.
-func (h *History) Problem(key string) string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	attempts := h.records[key].Attempts
-	if len(attempts) == 0 {
-		return ""
-	}
-	return attempts[len(attempts)-1].Problem
-}
-
-// Tally is how many keys there are, and how many of them are bought and refused.
-func (h *History) Tally() (keys, ok, rejected int) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, r := range h.order {
-		switch r.Outcome {
-		case OK:
-			ok++
-		case Rejected:
-			rejected++
-		}
-	}
-	return len(h.order), ok, rejected
+	return h.records[key].copy()
 }
 
 // Records is a copy of all records so far, in the order of their first attempt.
@@ -186,20 +134,37 @@ func (h *History) Records() []Record {
 	defer h.mu.Unlock()
 	records := make([]Record, len(h.order))
 	for i, r := range h.order {
-		records[i] = *r
-		records[i].Attempts = slices.Clone(r.Attempts)
+		records[i] = r.copy()
 	}
 	return records
 }
 
+func (r *Record) copy() Record {
+	c := *r
+	c.Attempts = slices.Clone(r.Attempts)
+	return c
+}
+
+// Last is the latest attempt; of no outcome if there was none.
+func (r Record) Last() (last Attempt) {
+	if n := len(r.Attempts); n > 0 {
+		last = r.Attempts[n-1]
+	}
+	return last
+}
+
+// Ended describes how the latest attempt ended.
+func (r Record) Ended() string {
+	last := r.Last()
+	if last.Outcome == "" {
+		return "never sent"
+	}
+	return fmt.Sprintf("%s (%d %s)", last.Outcome, last.Status, last.Problem)
+}
+
 // Sent tells whether any attempt got as far as a connection.
 func (r Record) Sent() bool {
-	for _, a := range r.Attempts {
-		if a.Sends > 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.Attempts, func(a Attempt) bool { return a.Sends > 0 })
 }
 
 // deciding is the attempt that decided the key, if one did.

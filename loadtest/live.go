@@ -49,26 +49,24 @@ func Stalls(h *History, records []Record, events []fault.Event, bound time.Durat
 	return stalls
 }
 
-// undecided lists the keys that no retry decided in time.
-func undecided(records []Record) []string {
-	var keys []string
+// keys lists those of some records.
+func keys(records []Record, of func(Record) bool) (list []string) {
 	for _, r := range records {
-		if !r.Outcome.Final() {
-			keys = append(keys, r.Key)
+		if of(r) {
+			list = append(list, r.Key)
 		}
 	}
-	return keys
+	return list
+}
+
+// undecided lists the keys that no retry decided in time.
+func undecided(records []Record) []string {
+	return keys(records, func(r Record) bool { return !r.Outcome.Final() })
 }
 
 // diverged lists the keys that got two different final answers.
 func diverged(records []Record) []string {
-	var keys []string
-	for _, r := range records {
-		if r.Diverged {
-			keys = append(keys, r.Key)
-		}
-	}
-	return keys
+	return keys(records, func(r Record) bool { return r.Diverged })
 }
 
 // replays is how many decided keys are sent once more when all is over.
@@ -77,9 +75,9 @@ const replays = 40
 // replay sends some decided keys again, to other replicas or ones that were killed
 // since: the same answer must come, byte for byte (the history notices if not). "Try
 // later" is no answer. It returns how many keys were answered, and those that were not
-// while patience lasted.
+// in time.
 func (r *Run) replay(ctx context.Context) (answered int64, silent []string) {
-	ctx, stop := context.WithTimeout(ctx, patience)
+	ctx, stop := context.WithTimeout(ctx, grace)
 	defer stop()
 	records := r.History.Records()
 	for i := 0; i < len(records); i += max(1, len(records)/replays) {
@@ -88,7 +86,7 @@ func (r *Run) replay(ctx context.Context) (answered int64, silent []string) {
 		case r.askAgain(ctx, i, record.Intent):
 			answered++
 		default:
-			silent = append(silent, record.Key+": decided, and asked again it ended as "+r.History.Last(record.Key))
+			silent = append(silent, record.Key+": decided, and asked again it ended as "+r.History.Record(record.Key).Ended())
 		}
 	}
 	return answered, silent
@@ -96,14 +94,10 @@ func (r *Run) replay(ctx context.Context) (answered int64, silent []string) {
 
 // askAgain sends a decided key until its answer is final again, or ctx ends.
 func (r *Run) askAgain(ctx context.Context, replica int, i Intent) bool {
-	header := r.headers.of(i)
-	for {
-		if send(ctx, r.client, r.bases[replica%len(r.bases)], i, header) == nil && r.History.answered(i.Key) {
-			return true
-		}
+	for ; r.send(ctx, replica, i) != nil || !r.History.Record(i.Key).Last().Outcome.Final(); replica++ {
 		if !fault.Wait(ctx, retryFirst) {
 			return false
 		}
-		replica++
 	}
+	return true
 }

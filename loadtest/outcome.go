@@ -25,7 +25,7 @@ func (o Outcome) Final() bool { return o == OK || o == Rejected }
 // Unknown: the conservative answer, and the one that costs another attempt.
 //
 // The status alone never decides: 409 is out-of-stock (final) or in-progress
-// (the twin of this request may be committing right now), 503 is busy (nothing
+// (a duplicate of this request may be committing right now), 503 is busy (nothing
 // was done) or outcome-unknown (a COMMIT was sent, and no answer came).
 var outcomes = map[string]Outcome{
 	// Stored with the key.
@@ -88,7 +88,7 @@ func problemType(header http.Header, body []byte) string {
 
 // ClassifyByStatus is for a service that does not speak problem types. It trusts
 // a status only where every reading of it says that nothing happened; 409 may be
-// a twin in progress and is Unknown, unless the caller lists it as a refusal.
+// a duplicate in progress and is Unknown, unless the caller lists it as a refusal.
 func ClassifyByStatus(refusals ...int) func(int, http.Header, []byte) (Outcome, string) {
 	final := map[int]bool{400: true, 401: true, 403: true, 404: true, 405: true, 410: true, 413: true, 415: true, 422: true}
 	for _, status := range refusals {

@@ -1,6 +1,7 @@
 package loadtest
 
 import (
+	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"math/rand/v2"
@@ -8,6 +9,27 @@ import (
 
 	"github.com/google/uuid"
 )
+
+// Intent is one thing a client wants, under one idempotency key. It is sent as
+// often as it takes to learn what became of it.
+type Intent struct {
+	Client    int    // its sender: a place among the credentials
+	Key       string // names it in the history
+	SharedKey string // the idempotency key that it is sent under, if that is another one: two intents may share it
+	Action    Action
+	Method    string
+	Path      string
+	Body      []byte
+	Contends  []string // what it has to be alone with: products, accounts, wallets
+	Of        any      // what is asked for, in a type of the flow
+	Ends      bool     // it ends what was begun by another one: its success does not show that something new can begin
+}
+
+// Action is what a request asks for, in a word of the flow.
+type Action string
+
+// IdempotencyKey is the key that it is sent under.
+func (i Intent) IdempotencyKey() string { return cmp.Or(i.SharedKey, i.Key) }
 
 // Load is what a plan is made from. The same Load gives the same plan, so that
 // two strategies are asked exactly the same at the same moments.
@@ -41,6 +63,15 @@ type Plan struct {
 
 // DuplicateEvery: one intent in so many is sent twice at the same moment, to two replicas.
 const DuplicateEvery = 10
+
+// Add plans to send an intent to a replica, and one in DuplicateEvery to another one too.
+func (p *Plan) Add(random *rand.Rand, replicas int, r ScheduledRequest) {
+	p.Schedule = append(p.Schedule, r)
+	if len(p.Intents)%DuplicateEvery == 0 {
+		p.Schedule = append(p.Schedule, ScheduledRequest{r.At, OtherReplica(random, r.Replica, replicas), r.Intent})
+	}
+	p.Intents = append(p.Intents, r.Intent)
+}
 
 // OtherReplica is another one than this, if there is one.
 func OtherReplica(random *rand.Rand, replica, replicas int) int {

@@ -1,12 +1,20 @@
 package loadtest
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	vegeta "github.com/tsenart/vegeta/v12/lib"
+
 	"shop/loadtest/fault"
+	"shop/locking/invariant"
 )
 
 // Proof is a set of scenarios and all that is needed to run them.
@@ -15,7 +23,7 @@ type Proof struct {
 	Load      Load
 	Calm      time.Duration            // of the load of a scenario without a fault; 0: as the others
 	LockTTL   map[string]time.Duration // by flow
-	Patience  time.Duration            // after the load, until every key must be decided; 0: 20 s
+	Grace     time.Duration            // after the load, until every key must be decided; 0: 20 s
 	Keep      bool                     // the databases stay
 
 	// Server is the postgres:// URL of a server on which a scenario's database may be made.
@@ -30,7 +38,7 @@ type Proof struct {
 	// Leftovers lists the trial's locks that are still in the lock service when no
 	// process is left to hold them. May be nil.
 	Leftovers func(context.Context, *Trial) ([]string, error)
-	// Say is told how it goes; Tick, more often, while the load runs.
+	// Say gets a line for each step of the proof; Tick gets the state of the load, twice a second.
 	Say  func(format string, args ...any)
 	Tick func(line string)
 }
@@ -99,7 +107,7 @@ func (p *Proof) scenario(ctx context.Context, t *Trial) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	if t.Replicas, err = StartReplicas(ctx, program, p.Load.Replicas, t.Scenario.Flow.Counters); err != nil {
+	if t.Replicas, err = StartReplicas(ctx, program, p.Load.Replicas, t.Scenario.Flow); err != nil {
 		return Result{}, err
 	}
 	defer t.Replicas.KillAll()
@@ -121,4 +129,181 @@ func headersOf(clients []Credentials) Headers {
 		h.Clients = append(h.Clients, http.Header{"Authorization": {"Bearer " + c.Key}, "Content-Type": {"application/json"}})
 	}
 	return h
+}
+
+// Trial is one scenario under way.
+type Trial struct {
+	Scenario Scenario
+	Plan     Plan
+	Prefix   string        // of the locks; and the name of the databases
+	Postgres string        // URL of the database that it has for itself
+	State    any           // what Flow.Open opened
+	Clients  []Credentials // that send the plan
+	Replicas *Replicas
+	*Run     // of the plan, on the replicas
+	Samples  []Sample
+
+	proof     *Proof
+	duration  time.Duration // of the load
+	fault     fault.Fault
+	latencies vegeta.Metrics
+	events    []fault.Event
+	acquired  int64 // locks taken until the fault was over
+	decided   time.Duration
+	loaded    int // keys of the load: those behind them are the postcheck's
+	postcheck invariant.Findings
+	left      []string // locks that no process holds, and that are there
+	replayed  int64
+	silent    []string // keys that were decided, and got no final answer again
+}
+
+// Faults begin when the load is in full swing, and end while there is still
+// something to sell: a success after them must be possible.
+const (
+	faultFrom = 0.10
+	faultPart = 0.65
+)
+
+// run is the protocol: load and fault together, then the postcheck, then all
+// replicas are stopped, then the audit.
+func (t *Trial) run(ctx context.Context) (Result, error) {
+	run, err := NewRun(ctx, t.Replicas.Bases(), headersOf(t.Clients), t.duration+t.Grace(), Classify)
+	if err != nil {
+		return Result{}, err
+	}
+	t.Run, run.followUp = run, t.Scenario.Flow.FollowUp
+	t.Replicas.UnderWay = run.recorder.UnderWay
+	defer run.Close()
+	if err := t.load(ctx); err != nil {
+		return Result{}, err
+	}
+	t.postcheck = t.Scenario.Flow.Postcheck(ctx, t)
+	t.replayed, t.silent = run.replay(ctx)
+	t.Replicas.Stop(ctx)
+	if err := errors.Join(ctx.Err(), t.leftovers(ctx)); err != nil {
+		return Result{}, err
+	}
+	return t.audit(ctx)
+}
+
+// load sends the plan while the fault is injected and the database is watched.
+func (t *Trial) load(ctx context.Context) error {
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	watched, injected := make(chan error, 1), make(chan error, 1)
+	go func() {
+		var err error
+		t.Samples, err = t.Scenario.Flow.Watch(watching, t)
+		watched <- err
+	}()
+	go func() { injected <- t.inject(ctx) }()
+	go progress(watching, t.History, t.proof.Tick)
+	t.latencies = t.Send(ctx, t.Plan.Schedule)
+	t.decided = t.History.Now()
+	t.loaded = len(t.History.Records())
+	err := <-injected
+	stop()
+	return errors.Join(err, <-watched)
+}
+
+func (t *Trial) inject(ctx context.Context) error {
+	if !fault.Wait(ctx, time.Duration(faultFrom*float64(t.duration))) {
+		return ctx.Err()
+	}
+	var err error
+	t.events, err = t.fault.Inject(ctx, time.Duration(faultPart*float64(t.duration)))
+	if err != nil {
+		return fmt.Errorf("fault %s: %w", t.Scenario.Fault, err)
+	}
+	t.acquired = t.Replicas.Peek(ctx)["lock_acquired"]
+	return nil
+}
+
+// progress reports how far the load has come, twice a second.
+func progress(ctx context.Context, h *History, say func(string)) {
+	for fault.Wait(ctx, 500*time.Millisecond) {
+		keys, ok, rejected := tally(h.Records())
+		say(fmt.Sprintf("    %4.1f s  %5d ok  %5d rejected  %5d to come", h.Now().Seconds(), ok, rejected, keys-ok-rejected))
+	}
+}
+
+// audit reads what really happened, from outside, when nothing can change it any more.
+func (t *Trial) audit(ctx context.Context) (Result, error) {
+	records, flow := t.History.Records(), t.Scenario.Flow
+	audited, err := flow.Audit(ctx, t, records)
+	if err != nil {
+		return Result{}, err
+	}
+	findings := audited.Findings
+	findings.Merge(t.postcheck)
+	findings.Add("I-ONCE", diverged(records)...)
+	findings.Add("I-LIVE", t.lifeless(records)...)
+	findings.Add(flow.During, Apart(t.Samples)...)
+	if flow.Leftover != "" {
+		findings.Add(flow.Leftover, t.left...)
+	}
+	violations := findings.Counts()
+	violations[flow.Number] = audited.Number
+	result := t.result(records, violations, audited.Evidence)
+	result.Findings, result.Story = findings, audited.Story
+	return result, nil
+}
+
+// Quiet connects to the database when no other connection to it is left.
+func (t *Trial) Quiet(ctx context.Context) (*pgx.Conn, error) {
+	conn, err := pgx.Connect(ctx, t.Postgres)
+	if err != nil {
+		return nil, err
+	}
+	if err := WaitQuiet(ctx, conn, QuietWait); err != nil {
+		_ = conn.Close(context.WithoutCancel(ctx))
+		return nil, err
+	}
+	return conn, nil
+}
+
+// leftovers waits until the locks of killed processes have run out, and lists those that do not.
+func (t *Trial) leftovers(ctx context.Context) (err error) {
+	if t.Scenario.Flow.Leftover == "" || t.proof.Leftovers == nil {
+		return nil
+	}
+	for end := time.Now().Add(LiveBound(t.TTL())); ; {
+		t.left, err = t.proof.Leftovers(ctx, t)
+		if err != nil || len(t.left) == 0 || time.Now().After(end) || !fault.Wait(ctx, 50*time.Millisecond) {
+			return err
+		}
+	}
+}
+
+// Grace bounds the wait for keys that are not decided, and the postcheck.
+func (t *Trial) Grace() time.Duration {
+	return cmp.Or(t.Scenario.Grace, t.proof.Grace, grace)
+}
+
+// TTL is that of the flow's locks.
+func (t *Trial) TTL() time.Duration { return t.proof.LockTTL[t.Scenario.Flow.Name] }
+
+// Keep says whether the databases stay.
+func (t *Trial) Keep() bool { return t.proof.Keep }
+
+// Loaded are the records of the load, without those of the postcheck.
+func (t *Trial) Loaded(records []Record) []Record { return records[:t.loaded] }
+
+// lifeless is all that breaks I-LIVE.
+func (t *Trial) lifeless(records []Record) []string {
+	bound := t.Scenario.Flow.Bound(t.Scenario.Fault, t.TTL())
+	return slices.Concat(Stalls(t.History, records, t.events, bound), t.silent, undecided(records))
+}
+
+// result puts the numbers together and judges them.
+func (t *Trial) result(records []Record, violations, evidence map[string]int64) Result {
+	result := NewResult(t.Scenario, t.Replicas.Len())
+	result.measure(records[:t.loaded], t.decided, t.latencies.Latencies)
+	result.Violations, result.Evidence = violations, t.evidence(records)
+	maps.Copy(result.Evidence, evidence)
+	result.Inconclusive = InconclusiveReasons(t.Scenario, result.Evidence)
+	result.Verdict, result.AsExpected = Judge(t.Scenario, violations, result.Inconclusive)
+	result.Plan, result.Records, result.Events = t.Plan, records, t.events
+	result.Epoch, result.Samples = t.History.Epoch, t.Samples
+	return result
 }

@@ -3,7 +3,6 @@ package loadtest
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -133,14 +132,4 @@ func (r *Recorder) Client(maxConns int, timeout time.Duration) *http.Client {
 	return &http.Client{Transport: r, Timeout: timeout, CheckRedirect: func(*http.Request, []*http.Request) error {
 		return http.ErrUseLastResponse
 	}}
-}
-
-// newRequest makes a request for an intent to one replica.
-func newRequest(ctx context.Context, base string, i Intent, header http.Header) (*http.Request, error) {
-	req, err := http.NewRequestWithContext(ctx, i.Method, strings.TrimSuffix(base, "/")+i.Path, bytes.NewReader(i.Body))
-	if err != nil {
-		return nil, err
-	}
-	req.Header = header.Clone()
-	return req, nil
 }

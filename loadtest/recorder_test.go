@@ -20,8 +20,7 @@ func (r *testRun) send(t *testing.T, base, key string) error {
 
 func (r *testRun) again(t *testing.T, base, key string) error {
 	t.Helper()
-	header := http.Header{"Idempotency-Key": {key}}
-	return send(t.Context(), r.client, base, *buy(key), header)
+	return NewRetrier(r.client, []string{base}, oneClient, r.history).send(t.Context(), 0, *buy(key))
 }
 
 // breakConnection closes the client's connection without an answer.

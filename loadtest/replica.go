@@ -4,14 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net"
-	"net/http"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
+
+	"shop/loadtest/fault"
 )
 
 // Program says how to start one replica of the service.
@@ -45,15 +49,13 @@ type Replicas struct {
 
 type replica struct {
 	addr, metrics string
-	mu            sync.Mutex
-	cmd           *exec.Cmd
-	done          chan struct{} // closed when the process has ended
+	process
 }
 
-// StartReplicas starts n of them and waits until all are ready. Their counters are read
-// beside those of their locks.
-func StartReplicas(ctx context.Context, p Program, n int, counters map[string]map[string]string) (*Replicas, error) {
-	rs := &Replicas{program: p, Counters: NewCounters(counters)}
+// StartReplicas starts n of them and waits until all are ready. What the flow counts is
+// read beside what all count of their locks.
+func StartReplicas(ctx context.Context, p Program, n int, of *Flow) (*Replicas, error) {
+	rs := &Replicas{program: p, Counters: NewCounters(of)}
 	addrs, err := freeAddrs(2 * n)
 	if err != nil {
 		return nil, err
@@ -177,23 +179,165 @@ func (rs *Replicas) KillAll() {
 	}
 }
 
-// private asks replicas about themselves. It keeps no connection: the process at
-// the other end may be another one next time.
-var private = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+// process is one of a Program, in one life after the other.
+type process struct {
+	mu   sync.Mutex
+	cmd  *exec.Cmd     // of the latest life; nil: there was none
+	done chan struct{} // closed when it has ended
+}
 
-func get(ctx context.Context, url string) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+// start begins a life, whose output goes to the end of a log; not when ctx has ended.
+func (p *process) start(ctx context.Context, of *Program, args []string, logFile string) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	log, err := os.OpenFile(logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return err
 	}
-	res, err := private.Do(req)
-	if err != nil {
-		return err
+	defer log.Close() // the child has its own copy
+	cmd, done := exec.Command(of.Path, args...), make(chan struct{})
+	// What it runs with is on its command line, whatever the caller's environment says.
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(setting string) bool { return strings.HasPrefix(setting, "SHOP_") })
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := of.Spawn(cmd); err != nil {
+		return fmt.Errorf("start: %w", err)
 	}
-	_, _ = io.Copy(io.Discard, res.Body)
-	_ = res.Body.Close()
-	if res.StatusCode != http.StatusOK {
-		return errors.New(res.Status)
+	p.cmd, p.done = cmd, done
+	go func() { _ = cmd.Wait(); close(done) }() // a killed one is not an error
+	if of.Adopt == nil {
+		return nil
+	}
+	if err := of.Adopt(cmd.Process.Pid); err != nil {
+		_ = cmd.Process.Kill()
+		<-done
+		return fmt.Errorf("tell the supervisor: %w", err)
 	}
 	return nil
+}
+
+// send sends a signal. A process that has ended is an error.
+func (p *process) send(sig os.Signal) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cmd == nil {
+		return os.ErrProcessDone
+	}
+	return p.cmd.Process.Signal(sig)
+}
+
+// signal sends a signal to a process that may have ended by itself, and returns a channel
+// that is closed when it has ended.
+func (p *process) signal(sig os.Signal) <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cmd == nil { // never started
+		ended := make(chan struct{})
+		close(ended)
+		return ended
+	}
+	_ = p.cmd.Process.Signal(sig)
+	return p.done
+}
+
+// killed tells whether a process that has ended was ended by SIGKILL.
+func (p *process) killed() bool {
+	status, known := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
+	return known && status.Signaled() && status.Signal() == syscall.SIGKILL
+}
+
+// Start starts replica n, with extra arguments behind its own, and waits until
+// it says that it is ready; or until it killed itself, which a replica with a failpoint
+// may do before it was seen ready: Ended tells.
+func (rs *Replicas) Start(ctx context.Context, n int, extra ...string) error {
+	r := rs.all[n]
+	if err := r.start(ctx, &rs.program, append(rs.program.Args(n, r.addr, r.metrics), extra...), rs.logFile(n)); err != nil {
+		return fmt.Errorf("replica %d: %w", n+1, err)
+	}
+	err := rs.waitReady(ctx, n)
+	if errors.Is(err, errEnded) && len(extra) > 0 && r.killed() {
+		return nil
+	}
+	return err
+}
+
+var errEnded = errors.New("ended before it was ready")
+
+func (rs *Replicas) logFile(n int) string {
+	return filepath.Join(rs.program.Logs, fmt.Sprintf("replica-%d.log", n+1))
+}
+
+func (rs *Replicas) waitReady(ctx context.Context, n int) error {
+	ctx, cancel := context.WithTimeout(ctx, readyWait)
+	defer cancel()
+	for {
+		if _, err := fetch(ctx, "http://"+rs.all[n].addr+"/readyz", nil); err == nil {
+			return nil
+		}
+		select {
+		case <-rs.Ended(n):
+			return fmt.Errorf("replica %d %w:\n%s", n+1, errEnded, tail(rs.logFile(n)))
+		default:
+		}
+		if !fault.Wait(ctx, 10*time.Millisecond) {
+			return fmt.Errorf("replica %d is not ready after %v:\n%s", n+1, readyWait, tail(rs.logFile(n)))
+		}
+	}
+}
+
+// tail is the end of a log, for an error message.
+func tail(file string) string {
+	text, _ := os.ReadFile(file)
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	return strings.Join(lines[max(0, len(lines)-10):], "\n")
+}
+
+// sidecar is a process that works on the same database as the replicas, and is
+// started again when it ends: a fault that takes its servers away may end it too.
+type sidecar struct {
+	process
+	end   context.CancelFunc
+	ended chan struct{}
+}
+
+// sidecarRest is between two lives of it.
+const sidecarRest = 100 * time.Millisecond
+
+// startSidecar begins its first life. What goes wrong is in its log.
+func startSidecar(p Program) *sidecar {
+	ctx, end := context.WithCancel(context.Background())
+	s := &sidecar{end: end, ended: make(chan struct{})}
+	go func() {
+		defer close(s.ended)
+		for again := true; again; again = fault.Wait(ctx, sidecarRest) {
+			_ = s.start(ctx, &p, p.Sidecar(), filepath.Join(p.Logs, "sidecar.log"))
+			<-s.signal(syscall.Signal(0))
+		}
+	}()
+	return s
+}
+
+// stop asks it to end, and kills it if it does not.
+func (s *sidecar) stop() {
+	if s == nil {
+		return
+	}
+	s.end()
+	s.signal(syscall.SIGTERM)
+	select {
+	case <-s.ended:
+	case <-time.After(stopWait):
+		s.kill()
+	}
+}
+
+func (s *sidecar) kill() {
+	if s == nil {
+		return
+	}
+	s.end()
+	s.signal(syscall.SIGKILL)
+	<-s.ended
 }

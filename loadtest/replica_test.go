@@ -20,7 +20,7 @@ func replicaProgram(t *testing.T, mode string) Program {
 }
 
 // guard counts what the replicas of these tests count.
-var guard = map[string]map[string]string{"inventory_events_total": {"guard_tripped": "guard_tripped"}}
+var guard = &Flow{Name: "inventory", Counted: []string{"guard_tripped"}}
 
 func alive(addr string) bool {
 	client := http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}

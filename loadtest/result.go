@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	vegeta "github.com/tsenart/vegeta/v12/lib"
+
 	"shop/loadtest/fault"
 	"shop/locking/invariant"
 )
@@ -83,20 +85,27 @@ func NewResult(s Scenario, replicas int) Result {
 	}
 }
 
-// count tells the keys apart by what became of them.
-func (r *Result) count(records []Record, decided time.Duration) {
-	r.Requests = len(records)
-	for _, record := range records {
-		switch record.Outcome {
+// measure counts the keys of the load by what became of them, and takes over how long it took.
+func (r *Result) measure(records []Record, decided time.Duration, first vegeta.LatencyMetrics) {
+	r.Requests, r.OK, r.Rejected = tally(records)
+	r.Unknown = r.Requests - r.OK - r.Rejected
+	r.PerSecond = float64(r.OK+r.Rejected) / decided.Seconds()
+	r.P50, r.P99 = milliseconds(first.P50), milliseconds(first.P99)
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// tally is how many keys there are, and how many of them happened and were refused.
+func tally(records []Record) (keys, ok, rejected int) {
+	for _, r := range records {
+		switch r.Outcome {
 		case OK:
-			r.OK++
+			ok++
 		case Rejected:
-			r.Rejected++
-		default:
-			r.Unknown++
+			rejected++
 		}
 	}
-	r.PerSecond = float64(r.OK+r.Rejected) / decided.Seconds()
+	return len(records), ok, rejected
 }
 
 // list is [] in JSON where there is none, not null.
@@ -122,6 +131,9 @@ func (r Result) Sentence() string {
 	}
 	if !r.AsExpected {
 		text += fmt.Sprintf(" [expected: %s%s]", r.Expect, r.unmet())
+		if n := r.Evidence["sent_late"]; n*10 > int64(r.Requests) {
+			text += fmt.Sprintf("\n      the machine was too busy: the attacker itself sent %d of %d keys late; what was not in time (I-LIVE, I-SPENT) may be in time on a quiet one", n, r.Requests)
+		}
 		for _, invariant := range flow.Broken(r.Violations) {
 			text += fmt.Sprintf("\n      %s: %d, such as %s", flow.names([]string{invariant}), r.Violations[invariant], strings.Join(r.Findings[invariant].IDs[:min(3, len(r.Findings[invariant].IDs))], "; "))
 		}
@@ -154,14 +166,27 @@ func (f *Flow) names(codes []string) string {
 	return strings.Join(names, ", ")
 }
 
-// Headline says in one sentence what was proven, and what failed as it should.
-func (r Report) Headline() string {
-	met, controls := 0, 0
-	var claims []string
+// Met is how many scenarios came out as expected.
+func (r Report) Met() (n int) {
 	for _, s := range r.Scenarios {
 		if s.AsExpected {
-			met++
+			n++
 		}
+	}
+	return n
+}
+
+// All is how many scenarios there are, or were to be in a run that was called off.
+func (r Report) All() int { return max(len(r.Scenarios), r.Planned) }
+
+// Foreign tells whether this is about a service that is not ours.
+func (r Report) Foreign() bool { return len(r.Scenarios) > 0 && r.Scenarios[0].Flow == TargetFlow }
+
+// Headline says in one sentence what was proven, and what failed as it should.
+func (r Report) Headline() string {
+	controls := 0
+	var claims []string
+	for _, s := range r.Scenarios {
 		if s.Expect == Violated {
 			controls++
 		}
@@ -173,8 +198,8 @@ func (r Report) Headline() string {
 	case r.CalledOff() != "":
 		return "This run was " + r.CalledOff() + "."
 	case !r.AsExpected:
-		return fmt.Sprintf("%d of %d scenarios did not come out as expected.", len(r.Scenarios)-met, len(r.Scenarios))
-	case len(r.Scenarios) > 0 && r.Scenarios[0].Flow == TargetFlow:
+		return fmt.Sprintf("%d of %d scenarios did not come out as expected.", len(r.Scenarios)-r.Met(), len(r.Scenarios))
+	case r.Foreign():
 		return "Nothing was found."
 	}
 	text := fmt.Sprintf("In %d of %d scenarios %s", len(r.Scenarios)-controls, len(r.Scenarios), strings.Join(claims, ", and "))

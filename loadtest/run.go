@@ -1,13 +1,19 @@
 package loadtest
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"math/rand/v2"
 	"net/http"
 	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	vegeta "github.com/tsenart/vegeta/v12/lib"
@@ -17,14 +23,9 @@ import (
 
 // Run is one plan, sent to some replicas until every key is decided.
 type Run struct {
-	History *History
-
-	bases    []string
-	headers  Headers
+	*Retrier
 	recorder *Recorder
-	client   *http.Client
-	retrier  *Retrier
-	retrying context.Context // ends with the retrier's patience
+	retrying context.Context // ends when no key is retried any more
 	end      context.CancelFunc
 	followUp func(Record) []ScheduledRequest // what an answer gives rise to; may be nil
 }
@@ -34,7 +35,7 @@ type Run struct {
 const (
 	maxConns      = 64
 	clientTimeout = 10 * time.Second
-	patience      = 20 * time.Second // of the retrier, after the last scheduled request
+	grace         = 20 * time.Second // after the last scheduled request, until every key must be decided
 )
 
 // NewRun sends nothing yet. Undecided keys are retried until retryFor is over.
@@ -49,79 +50,246 @@ func NewRun(ctx context.Context, bases []string, headers Headers, retryFor time.
 		}
 		numbers[u.Host] = n
 	}
-	r := &Run{bases: bases, headers: headers, History: NewHistory()}
+	r := &Run{recorder: &Recorder{History: NewHistory(), Header: headers.Key, Replicas: numbers, Classify: classify}}
 	r.retrying, r.end = context.WithTimeout(ctx, retryFor)
-	r.recorder = &Recorder{History: r.History, Header: headers.Key, Replicas: numbers, Classify: classify}
-	r.client = r.recorder.Client(maxConns, clientTimeout)
-	r.retrier = NewRetrier(r.client, bases, headers, r.History)
-	r.recorder.Undecided = func(record *Record) { r.retrier.Retry(r.retrying, record) }
+	r.Retrier = NewRetrier(r.recorder.Client(maxConns, clientTimeout), bases, headers, r.recorder.History)
+	r.recorder.Undecided = func(record *Record) { r.Retry(r.retrying, record) }
 	r.recorder.Decided = func(record Record) {
 		if r.followUp != nil {
-			r.retrier.FollowUp(r.retrying, r.followUp(record))
+			r.FollowUp(r.retrying, r.followUp(record))
 		}
 	}
 	return r, nil
 }
 
-// Send sends the schedule, and returns when every key is decided or patience ends.
+// Send sends the schedule, and returns when every key is decided or its time is over.
 func (r *Run) Send(ctx context.Context, schedule []ScheduledRequest) vegeta.Metrics {
 	for i, request := range schedule {
 		if i == 0 || schedule[i-1].Intent != request.Intent { // the intent of a duplicate is known already
 			r.History.Intend(*request.Intent)
 		}
 	}
-	metrics := Attack(ctx, r.client, r.bases, r.headers, schedule)
-	r.retrier.Wait()
+	metrics := Attack(ctx, r.Client, r.Bases, r.Headers, schedule)
+	r.Wait()
 	return metrics
 }
 
-// Settle sends one intent, and retries it until it is decided. It returns whether
-// it happened.
-func (r *Run) Settle(ctx context.Context, replica int, i *Intent) bool {
-	record := r.History.Intend(*i)
-	_ = send(ctx, r.client, r.bases[replica%len(r.bases)], *i, r.headers.of(*i))
-	r.retrier.Wait()
-	return r.History.outcome(record) == OK
+// Settle sends one intent, and retries it until it is decided. It returns what came of it.
+func (r *Run) Settle(ctx context.Context, replica int, i *Intent) Record {
+	r.History.Intend(*i)
+	_ = r.send(ctx, replica, *i)
+	r.Wait()
+	return r.History.Record(i.Key)
 }
 
 // Ask reads a number from one replica after the other, until one answers.
 func (r *Run) Ask(ctx context.Context, replica int, path string, client int, field string) (int64, error) {
-	for {
-		n, err := read(ctx, r.bases[replica%len(r.bases)]+path, r.headers.Clients[client], field)
+	for ; ; replica++ {
+		n, err := read(ctx, r.Bases[replica%len(r.Bases)]+path, r.Headers.Clients[client], field)
 		if err == nil || !fault.Wait(ctx, retryFirst) {
 			return n, err
 		}
-		replica++
 	}
 }
 
 // Close ends what is under way.
 func (r *Run) Close() {
 	r.end()
-	r.retrier.Wait()
-	r.client.CloseIdleConnections()
+	r.Wait()
+	r.Client.CloseIdleConnections()
 }
 
 // read reads one field of a JSON answer.
-func read(ctx context.Context, url string, header http.Header, field string) (int64, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+func read(ctx context.Context, url string, header http.Header, field string) (n int64, err error) {
+	body, err := fetch(ctx, url, header)
 	if err != nil {
 		return 0, err
-	}
-	req.Header = header.Clone()
-	res, err := private.Do(req)
-	if err != nil {
-		return 0, err
-	}
-	defer res.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(res.Body, bodyMax))
-	if err != nil || res.StatusCode != http.StatusOK {
-		return 0, errors.Join(fmt.Errorf("%s: %s", res.Status, body), err)
 	}
 	var shown map[string]json.RawMessage
-	var n int64
 	if err := errors.Join(json.Unmarshal(body, &shown), json.Unmarshal(shown[field], &n)); err != nil {
 		return 0, fmt.Errorf("no %s in it: %s", field, body)
 	}
 	return n, nil
+}
+
+// private asks services without a record. It keeps no connection: the process at the
+// other end may be another one next time.
+var private = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+
+// fetch reads a resource.
+func fetch(ctx context.Context, url string, header http.Header) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(req.Header, header)
+	res, err := private.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(res.Body, bodyMax))
+	if err == nil && res.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", res.Status, body)
+	}
+	return body, err
+}
+
+// Retrier sends undecided keys again, to one replica after the other, until they
+// are decided: what a careful client does. It gives up in the end, and a key
+// that outlives it stays undecided in the history, which fails the proof.
+type Retrier struct {
+	Client  *http.Client
+	Bases   []string
+	Headers Headers
+	History *History
+
+	work  sync.WaitGroup
+	slots chan struct{}
+}
+
+// Waits between attempts for one key double from the first to the last, and
+// are cut by a random part, so that the retries do not come at the same moment.
+const (
+	retryFirst = 30 * time.Millisecond
+	retryLast  = time.Second
+	retryWidth = 128 // at once: a request that waits for a lock must not hold back all others
+)
+
+// NewRetrier makes a Retrier whose attempts go through client, and so into history.
+func NewRetrier(client *http.Client, bases []string, headers Headers, history *History) *Retrier {
+	return &Retrier{
+		Client: client, Bases: bases, Headers: headers, History: history,
+		slots: make(chan struct{}, retryWidth),
+	}
+}
+
+// Retry retries one intent until it is decided, or ctx ends.
+func (r *Retrier) Retry(ctx context.Context, record *Record) {
+	r.work.Go(func() {
+		replica := rand.IntN(len(r.Bases))
+		for wait := retryFirst; !r.decided(record); wait = min(2*wait, retryLast) {
+			if !fault.Wait(ctx, wait/2+rand.N(wait/2)) {
+				return
+			}
+			r.once(ctx, record, replica)
+			replica++
+		}
+	})
+}
+
+// FollowUp sends what an answer gives rise to, each request At so long from now. It is
+// to be called from an attempt under way, so that Wait cannot miss it.
+func (r *Retrier) FollowUp(ctx context.Context, requests []ScheduledRequest) {
+	for _, request := range requests {
+		r.work.Go(func() {
+			if !fault.Wait(ctx, request.At) {
+				return
+			}
+			r.History.Intend(*request.Intent)
+			_ = r.send(ctx, request.Replica, *request.Intent)
+		})
+	}
+}
+
+func (r *Retrier) once(ctx context.Context, record *Record, replica int) {
+	r.slots <- struct{}{}
+	defer func() { <-r.slots }()
+	if ctx.Err() != nil || r.decided(record) { // its duplicate was quicker
+		return
+	}
+	_ = r.send(ctx, replica, record.Intent)
+}
+
+func (r *Retrier) decided(record *Record) bool { return r.History.Record(record.Key).Outcome.Final() }
+
+// Wait returns when nothing is left to retry. Call it when no more Retry can come.
+func (r *Retrier) Wait() { r.work.Wait() }
+
+// send makes one attempt at a replica. What came of it is in the history.
+func (r *Retrier) send(ctx context.Context, replica int, i Intent) error {
+	url := strings.TrimSuffix(r.Bases[replica%len(r.Bases)], "/") + i.Path
+	req, err := http.NewRequestWithContext(ctx, i.Method, url, bytes.NewReader(i.Body))
+	if err != nil {
+		return err
+	}
+	req.Header = r.Headers.of(i)
+	res, err := r.Client.Do(req)
+	if err != nil {
+		return err
+	}
+	_, _ = io.Copy(io.Discard, res.Body)
+	return res.Body.Close()
+}
+
+// Attack sends the requests of a schedule to the bases (replica number → URL) at their
+// moments, whatever becomes of those before: an open loop, as real buyers are.
+// It returns the latencies as vegeta saw them, waiting for a connection included.
+//
+// An Attacker is good for one attack: a second one on it sends next to nothing,
+// without an error. So there is a new one in each call.
+func Attack(ctx context.Context, client *http.Client, bases []string, headers Headers, schedule []ScheduledRequest) vegeta.Metrics {
+	attacker := vegeta.NewAttacker(vegeta.Client(client))
+	stop := context.AfterFunc(ctx, func() { attacker.Stop() })
+	defer stop()
+	var metrics vegeta.Metrics
+	for result := range attacker.Attack(targeter(ctx, bases, headers, schedule), pacer(schedule), 0, "") {
+		metrics.Add(result)
+	}
+	metrics.Close()
+	return metrics
+}
+
+// targeter hands the requests out in order. It must do next to nothing: its time
+// is counted as latency.
+func targeter(ctx context.Context, bases []string, headers Headers, schedule []ScheduledRequest) vegeta.Targeter {
+	var next atomic.Int64
+	return func(t *vegeta.Target) error {
+		if err := ctx.Err(); err != nil {
+			return err // vegeta may still take a tick for which it was waiting
+		}
+		i := int(next.Add(1)) - 1
+		if i >= len(schedule) {
+			return errors.New("loadtest: no request is left") // the pacer stops before
+		}
+		request := schedule[i]
+		t.Method, t.Body = request.Intent.Method, request.Intent.Body
+		t.URL = strings.TrimSuffix(bases[request.Replica], "/") + request.Intent.Path
+		t.Header = headers.of(*request.Intent)
+		return nil
+	}
+}
+
+// Headers are what requests carry: the sender's own, and the idempotency key
+// under the name that the service knows it by. (And for the Recorder, which takes
+// it out, the name of the intent.)
+type Headers struct {
+	Key     string
+	Clients []http.Header // by Intent.Client
+}
+
+func (h Headers) of(i Intent) http.Header {
+	header := h.Clients[i.Client].Clone()
+	header.Set(h.Key, i.IdempotencyKey())
+	header.Set(historyKey, i.Key)
+	return header
+}
+
+// pacer waits for the moment of the next request. Duplicates have the same moment, so
+// the second is sent at once, on a worker of its own.
+type pacer []ScheduledRequest
+
+func (p pacer) Pace(elapsed time.Duration, hits uint64) (time.Duration, bool) {
+	if hits >= uint64(len(p)) {
+		return 0, true
+	}
+	return max(0, p[hits].At-elapsed), false
+}
+
+// Rate is for vegeta's own plots only.
+func (p pacer) Rate(time.Duration) float64 {
+	if len(p) == 0 || p[len(p)-1].At == 0 {
+		return 0
+	}
+	return float64(len(p)) / p[len(p)-1].At.Seconds()
 }

@@ -35,36 +35,43 @@ func (s Sample) Total() (sum Level) {
 // SampleEvery is often enough for a curve, and rare enough not to be load.
 const SampleEvery = 100 * time.Millisecond
 
-// WatchSQL samples the levels of a database until ctx ends. The statement returns a row
-// for each: a name, what is said and what is true. An outage of the server is no error,
-// but a gap between two samples.
+// Watch samples some levels until ctx ends. An outage of the server is no error, but a gap
+// between two samples; the first one, before anything is broken, has to work.
+func Watch(ctx context.Context, clock func() time.Duration, look func() ([]Level, error)) (samples []Sample, err error) {
+	for going := true; going; going = fault.Wait(ctx, SampleEvery) {
+		at := clock()
+		levels, err := look()
+		switch {
+		case ctx.Err() != nil:
+			return samples, nil
+		case err == nil:
+			samples = append(samples, Sample{at, levels})
+		case len(samples) == 0:
+			return nil, err
+		}
+	}
+	return samples, nil
+}
+
+// WatchSQL samples the levels of a database. The statement returns a row for each: a name,
+// what is said and what is true.
 func WatchSQL(ctx context.Context, databaseURL, sql string, clock func() time.Duration) ([]Sample, error) {
 	conn, err := pgx.Connect(ctx, databaseURL)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	var samples []Sample
-	for {
-		s := Sample{At: clock()}
-		rows, _ := conn.Query(ctx, sql) // CollectRows tells its error
-		s.Levels, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Level])
-		switch {
-		case ctx.Err() != nil:
-			return samples, nil
-		case err == nil:
-			samples = append(samples, s)
-		case !conn.IsClosed():
-			return samples, err
-		default:
-			if again, err := pgx.Connect(ctx, databaseURL); err == nil {
-				conn = again
+	return Watch(ctx, clock, func() ([]Level, error) {
+		if conn.IsClosed() {
+			again, err := pgx.Connect(ctx, databaseURL)
+			if err != nil {
+				return nil, err
 			}
+			conn = again
 		}
-		if !fault.Wait(ctx, SampleEvery) {
-			return samples, nil
-		}
-	}
+		rows, _ := conn.Query(ctx, sql) // CollectRows tells its error
+		return pgx.CollectRows(rows, pgx.RowToStructByPos[Level])
+	})
 }
 
 // Apart lists where what is said and what is true did not agree.
@@ -89,12 +96,3 @@ func (s Sample) Level(name string) (n int64, seen bool) {
 	}
 	return 0, false
 }
-
-// DriftLevel is how far balances are from their entries.
-const DriftLevel = "drift"
-
-// Drift is the curve of that level.
-var Drift = Curve{Class: "line true", Of: func(s Sample) int64 {
-	n, _ := s.Level(DriftLevel)
-	return n
-}}

@@ -1,16 +1,18 @@
 package loadtest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
+	"math/rand/v2"
 	"net/http"
+	"text/template"
 	"time"
 
-	"shop/locking/invariant"
-
 	"github.com/jackc/pgx/v5"
+
+	"shop/locking/invariant"
 )
 
 // Target is a service that is not ours: given addresses to load, and given SQL that says
@@ -58,7 +60,7 @@ func (t *Target) Run(ctx context.Context) (Report, error) {
 	if err := t.rehearse(ctx, conn); err != nil {
 		return Report{}, err
 	}
-	r, err := NewRun(ctx, t.Bases, Headers{t.KeyHeader, []http.Header{t.Header}}, t.Load.Duration+patience, t.Classify)
+	r, err := NewRun(ctx, t.Bases, Headers{t.KeyHeader, []http.Header{t.Header}}, t.Load.Duration+grace, t.Classify)
 	if err != nil {
 		return Report{}, err
 	}
@@ -79,10 +81,9 @@ func (t *Target) Run(ctx context.Context) (Report, error) {
 	}
 	scenario := targetFlow.Safe(t.Name, NoFault)
 	result := NewResult(scenario, len(t.Bases))
-	result.count(records, decided)
-	result.P50, result.P99 = milliseconds(latencies.Latencies.P50), milliseconds(latencies.Latencies.P99)
-	result.Evidence = map[string]int64{"overlaps": Overlaps(records, len(t.Bases))}
-	maps.Copy(result.Evidence, onTheWire(records))
+	result.measure(records, decided, latencies.Latencies)
+	result.Evidence = onTheWire(records)
+	result.Evidence["overlaps"] = Overlaps(records, len(t.Bases))
 	result.Findings, result.Violations = findings, findings.Counts()
 	result.Records, result.Epoch = records, r.History.Epoch
 	if result.Evidence["overlaps"] == 0 {
@@ -101,8 +102,8 @@ func (t *Target) rehearse(ctx context.Context, conn *pgx.Conn) error {
 	if len(t.Checks) == 0 {
 		return errors.New("audit: there is no query in the file: nothing would be checked")
 	}
-	if _, err := conn.Exec(ctx, answersTable); err != nil {
-		return fmt.Errorf("audit: %w", err)
+	if err := t.fillAnswers(ctx, conn, nil); err != nil {
+		return err
 	}
 	for _, check := range t.Checks {
 		if _, err := conn.Prepare(ctx, "", check.Query); err != nil {
@@ -113,7 +114,7 @@ func (t *Target) rehearse(ctx context.Context, conn *pgx.Conn) error {
 }
 
 func (t *Target) audit(ctx context.Context, conn *pgx.Conn, records []Record) (invariant.Findings, error) {
-	if err := loadAnswers(ctx, conn, records); err != nil {
+	if err := t.fillAnswers(ctx, conn, records); err != nil {
 		return nil, err
 	}
 	findings, err := invariant.Run(ctx, t.Checks, invariant.SQL(conn))
@@ -125,17 +126,70 @@ func (t *Target) audit(ctx context.Context, conn *pgx.Conn, records []Record) (i
 	return findings, nil
 }
 
-// answersTable is what clients were told, for the queries of the audit to join.
-const answersTable = `CREATE TEMPORARY TABLE proof_answers (key text PRIMARY KEY, outcome text, status int, body text)`
+// fillAnswers puts what clients were answered into a table, for the queries of the audit to join.
+func (t *Target) fillAnswers(ctx context.Context, conn *pgx.Conn, records []Record) error {
+	return FillTable(ctx, conn, "proof_answers", "key text PRIMARY KEY, outcome text, status int, body text", records, func(r Record) []any {
+		return []any{r.Key, string(r.Outcome), r.deciding().Status, string(r.Body)}
+	})
+}
 
-func loadAnswers(ctx context.Context, conn *pgx.Conn, records []Record) error {
-	_, err := conn.CopyFrom(ctx, pgx.Identifier{"proof_answers"}, []string{"key", "outcome", "status", "body"},
-		pgx.CopyFromSlice(len(records), func(i int) ([]any, error) {
-			r := records[i]
-			return []any{r.Key, string(r.Outcome), r.deciding().Status, string(r.Body)}, nil
-		}))
-	if err != nil {
-		return fmt.Errorf("audit: copy answers: %w", err)
+// Template makes the requests to a service that is not ours. Path and Body are
+// text/template with
+//
+//	{{.N}}            the number of the request, from 0
+//	{{.Key}}          its idempotency key
+//	{{pick "a" "b"}}  one of them
+//	{{int 1 3}}       a number from 1 to 3
+//
+// drawn from the seed, so that the same seed sends the same.
+type Template struct {
+	Method, Path, Body string
+}
+
+// schedule draws a request for each moment of the load; one in ten is sent twice
+// at once, to two addresses if there are two.
+func (t *Template) schedule(load Load) ([]ScheduledRequest, error) {
+	random := rand.New(rand.NewPCG(uint64(load.Seed), 0))
+	functions := template.FuncMap{
+		"pick": func(choices ...string) string { return choices[random.IntN(len(choices))] },
+		"int":  func(low, high int) int { return low + random.IntN(max(1, high-low+1)) },
 	}
-	return nil
+	path, err := template.New("path").Funcs(functions).Option("missingkey=error").Parse(t.Path)
+	if err != nil {
+		return nil, err
+	}
+	body, err := template.New("body").Funcs(functions).Option("missingkey=error").Parse(t.Body)
+	if err != nil {
+		return nil, err
+	}
+	run := rand.Uint32() // the service is not new: keys of an earlier run are taken
+	n := max(1, int(load.Duration.Seconds()*float64(load.Rate)))
+	var plan Plan
+	for i := range n {
+		fields := struct {
+			N   int
+			Key string
+		}{i, fmt.Sprintf("prove-%08x-%06d", run, i)}
+		var p, b bytes.Buffer
+		if err := path.Execute(&p, fields); err != nil {
+			return nil, err
+		}
+		if err := body.Execute(&b, fields); err != nil {
+			return nil, err
+		}
+		intent := &Intent{Key: fields.Key, Method: t.Method, Path: p.String(), Body: b.Bytes(), Contends: []string{"anything"}}
+		plan.Add(random, load.Replicas, ScheduledRequest{load.At(i, n), random.IntN(load.Replicas), intent})
+	}
+	return plan.Schedule, nil
+}
+
+// ParseChecks reads a file of queries, each of which ends with a semicolon at the end of a
+// line. A comment "-- name: S1" before one names it.
+func ParseChecks(text string) []invariant.Check {
+	checks := invariant.Parse(text).Checks
+	for i := range checks {
+		// Whatever columns it returns, a row is a violation, and its text is its id.
+		checks[i].Query = "SELECT violation::text FROM (\n" + checks[i].Query + "\n) violation"
+	}
+	return checks
 }

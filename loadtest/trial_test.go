@@ -25,7 +25,7 @@ func TestApart_TheStockMayBeNeitherMoreNorLessThanTheOrdersLeave(t *testing.T) {
 func TestTrial_EachSuccessThatIsMissingBreaksLiveness(t *testing.T) {
 	h := NewHistory()
 	r := &Trial{
-		Scenario: Scenario{Flow: &Flow{}}, proof: &Proof{}, Run: &Run{History: h}, silent: []string{"a silent key"},
+		Scenario: Scenario{Flow: &Flow{}}, proof: &Proof{}, Run: &Run{Retrier: &Retrier{History: h}}, silent: []string{"a silent key"},
 		events: []fault.Event{{What: "a fault", At: h.Epoch, Until: h.Epoch}},
 	}
 	found := strings.Join(r.lifeless([]Record{{Intent: Intent{Key: "an open key"}, Outcome: Open}}), "; ")

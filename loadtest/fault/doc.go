@@ -8,12 +8,12 @@
 //	crash          replicafault.CrashSteps     SIGKILL at each step of a request, in turn      crash_STEP of each step
 //	pause          replicafault.Pauses         SIGSTOP to a replica for 1.5 to 5 TTLs          pauses, and work ended with the trust in its lease
 //	lock-lost      redisfault.LockLost         lock keys in Redis deleted under their holders  keys were there, and holders noticed
-//	redis-down     redisfault.Down             SIGKILL to Redis, started again                 purchases without the lock, and then with it
+//	redis-down     fault.Restart               SIGKILL to Redis, started again                 purchases without the lock, and then with it
 //	late-write     pgfault.LateWrite           a write to PostgreSQL is held until a newer     late_writes, late_stopped; late_refused of a
 //	                                           holder has written, and then delivered          safe strategy, late_committed of an unsafe one
 //	commit-cut     pgfault.CommitCut           the connection breaks right before, or after,   commits_cut_before, commits_cut_after
 //	                                           COMMIT gets to PostgreSQL
-//	pg-restart     pgfault.Restart             SIGKILL to PostgreSQL, started again            pg_restarts
+//	pg-restart     fault.Restart               SIGKILL to PostgreSQL, started again           pg_restarts
 //	lease-revoked  etcdfault.LeasesRevoked     leases revoked in etcd, many times              leases_revoked, and fences that were refused
 //	leader-kill    etcdfault.LeaderKill        SIGKILL to the leader of three members          members_killed, elections
 //	no-quorum      etcdfault.NoQuorum          two of three members killed, or paused          quorum_losses
@@ -38,75 +38,5 @@
 // Sources: the nemesis of Jepsen; the failpoints of etcd's robustness suite
 // (which voids a run whose fault did not land); `etcdctl lease revoke` in etcd's
 // own contrib/lock, the cheapest way to lose a lock without failing anything over;
-// M. Kleppmann, "How to do distributed locking" (2016): the packet that is late.
+// M. Kleppmann, "How to do distributed locking" (2016): the write that is late.
 package fault
-
-import (
-	"context"
-	"time"
-)
-
-// Event is one thing that was done.
-type Event struct {
-	What  string // "replica 2 killed"
-	At    time.Time
-	Until time.Time        // when it was undone; At if there was nothing to undo
-	Hits  int64            // how often it hit something
-	Seen  map[string]int64 // evidence, by name; of several events it is added up
-}
-
-// Fault is done over a while, under load. It returns when all is undone. If ctx
-// ends early it undoes what it did, and says what it did until then.
-type Fault interface {
-	Inject(ctx context.Context, over time.Duration) ([]Event, error)
-}
-
-// None does nothing.
-type None struct{}
-
-// Inject returns at once.
-func (None) Inject(context.Context, time.Duration) ([]Event, error) { return nil, nil }
-
-// Wait returns false if ctx ends first.
-func Wait(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-// Within waits for c to be closed; false: not in time.
-func Within(ctx context.Context, d time.Duration, c <-chan struct{}) bool {
-	limit := time.NewTimer(d)
-	defer limit.Stop()
-	select {
-	case <-c:
-		return true
-	case <-limit.C:
-	case <-ctx.Done():
-	}
-	return false
-}
-
-// undoWait bounds the undoing of one thing.
-const undoWait = 15 * time.Second
-
-// Undoing is for what has to be undone, also when ctx has ended.
-func Undoing(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), undoWait)
-}
-
-// Seen is the evidence of several events.
-func Seen(events []Event) map[string]int64 {
-	seen := map[string]int64{}
-	for _, e := range events {
-		for name, n := range e.Seen {
-			seen[name] += n
-		}
-	}
-	return seen
-}

@@ -28,6 +28,7 @@ import (
 	"shop/loadtest/fault"
 	"shop/loadtest/fault/mongofault"
 	"shop/loadtest/fault/pgfault"
+	"shop/loadtest/fault/replicafault"
 	"shop/locking/idempotency/pgtx"
 )
 
@@ -51,7 +52,6 @@ type environment struct {
 	settings     *app
 	stack        *stack.Stack                // nil without one
 	private      map[string]*stack.Server    // by kind: those that only the scenarios use that break them
-	cluster      []*stack.Server             // the three members of the private etcd, when it is there
 	proxies      []*pgfault.Proxy            // to PostgreSQL, of the scenario under way, one for each replica; nil: none
 	mongoProxies []*mongofault.Proxy         // to MongoDB, likewise
 	etcds        map[string]*clientv3.Client // by endpoints
@@ -81,26 +81,38 @@ func (e *environment) closeProxies() {
 	e.proxies, e.mongoProxies = nil, nil
 }
 
-// matrix is that of all flows, with the strategies that the lessons offer.
-func (e *environment) matrix() []loadtest.Scenario {
-	var purchases, transfers, wallets []loadtest.Strategy
-	for _, s := range inventory.Strategies() {
-		purchases = append(purchases, loadtest.Strategy{Name: s.Name, Safe: s.Safe, Stores: s.Stores})
-	}
-	for _, s := range transfer.Strategies() {
-		transfers = append(transfers, loadtest.Strategy{Name: s.Name, Safe: s.Safe, Stores: s.Stores})
-	}
-	for _, s := range wallet.Strategies() {
-		wallets = append(wallets, loadtest.Strategy{Name: s.Name, Safe: s.Safe, Stores: s.Stores})
-	}
-	flows := e.flows()
-	return slices.Concat(flows[0].Matrix(purchases), flows[1].Matrix(transfers), flows[2].Matrix(wallets))
+// lesson is a flow with the strategies that its lesson offers, and how it stands in the
+// environment.
+type lesson struct {
+	*loadtest.Flow
+	offers  []loadtest.Strategy
+	replica func(*loadtest.Trial, *loadtest.Program) error
+	fault   func(*loadtest.Trial) (fault.Fault, error) // but for those of the replicas' processes
+	prepare func(context.Context, *pgxpool.Pool, *loadtest.Trial) ([]loadtest.Credentials, error)
 }
 
-// flows are all that there are.
-func (e *environment) flows() []*loadtest.Flow {
-	wallets := walletflow.Environment{Mongo: e.mongoURL, Members: e.compare, WireReport: e.wireReport}
-	return []*loadtest.Flow{inventoryflow.New(), transferflow.New(), walletflow.New(wallets)}
+// lessons are all that there are.
+func (e *environment) lessons() []lesson {
+	wallets := walletflow.New(walletflow.Environment{Mongo: e.mongoURL, Members: e.compare, WireReport: e.wireReport})
+	return []lesson{
+		{inventoryflow.New(), loadtest.StrategiesOf(inventory.Strategies()), e.inventoryReplica, e.inventoryFault, stockShelves},
+		{transferflow.New(), loadtest.StrategiesOf(transfer.Strategies()), e.transferReplica, e.transferFault, openAccounts},
+		{wallets, loadtest.StrategiesOf(wallet.Strategies()), e.walletReplica, e.walletFault, openWallets},
+	}
+}
+
+// of is the lesson of a trial.
+func (e *environment) of(t *loadtest.Trial) lesson {
+	all := e.lessons()
+	return all[slices.IndexFunc(all, func(l lesson) bool { return l.Name == t.Scenario.Flow.Name })]
+}
+
+// matrix is that of all flows.
+func (e *environment) matrix() (all []loadtest.Scenario) {
+	for _, l := range e.lessons() {
+		all = append(all, l.Matrix(l.offers)...)
+	}
+	return all
 }
 
 // check finds out whether the program and all servers are there that the scenarios need.
@@ -161,14 +173,19 @@ var address = map[string]string{
 	"mongo": "SHOP_MONGO_URL", "mongo3": "SHOP_MONGO_URL",
 }
 
-// together are all servers that share the setting of one: the members of its cluster.
-func (e *environment) together(first *stack.Server) (members []*stack.Server, err error) {
+// members are the private servers of a kind that share the setting of one, which is
+// started when it is first needed.
+func (e *environment) members(kind string) (members []fault.Member, err error) {
+	first, err := e.server(kind)
+	if err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), serverWait)
 	defer cancel()
 	all, err := e.stack.Servers(ctx)
 	for _, s := range all {
 		if s.Env[address[s.Kind]] == first.Env[address[first.Kind]] {
-			members = append(members, s)
+			members = append(members, fault.Member{Addr: s.Addr, Dir: s.Dir, Server: s})
 		}
 	}
 	return members, err
@@ -176,13 +193,12 @@ func (e *environment) together(first *stack.Server) (members []*stack.Server, er
 
 // retire ends the private servers of a kind; the next scenario gets another.
 func (e *environment) retire(ctx context.Context, kind string) error {
-	first := e.private[kind]
-	if first == nil {
+	if e.private[kind] == nil {
 		return nil
 	}
-	members, err := e.together(first)
+	members, err := e.members(kind)
 	for _, m := range members {
-		err = errors.Join(err, m.Kill(ctx))
+		err = errors.Join(err, m.Server.Kill(ctx))
 	}
 	delete(e.private, kind)
 	return err
@@ -193,26 +209,28 @@ func (e *environment) postgresURL(s loadtest.Scenario) (string, error) {
 	if s.Fault != transferflow.PGRestart {
 		return e.settings.PostgresURL, nil
 	}
-	server, err := e.server("postgres")
+	return e.privateURL("postgres")
+}
+
+// privateURL is the setting of a private server.
+func (e *environment) privateURL(kind string) (string, error) {
+	server, err := e.server(kind)
 	if err != nil {
 		return "", err
 	}
-	return server.Env["SHOP_POSTGRES_URL"], nil
+	return server.Env[address[kind]], nil
 }
 
-// flow is what differs between the flows in their environment.
-type flow struct {
-	replica func(*loadtest.Trial, *loadtest.Program) error
-	fault   func(*loadtest.Trial) (fault.Fault, error)
-	prepare func(context.Context, *pgxpool.Pool, *loadtest.Trial) ([]loadtest.Credentials, error)
-}
-
-func (e *environment) of(t *loadtest.Trial) flow {
-	return map[string]flow{
-		"inventory": {e.inventoryReplica, e.inventoryFault, stockShelves},
-		"transfer":  {e.transferReplica, e.transferFault, openAccounts},
-		"wallet":    {e.walletReplica, e.walletFault, openWallets},
-	}[t.Scenario.Flow.Name]
+// through gives each replica its own way to a database, through a proxy.
+func through[P interface{ URL() string }](replicas int, databaseURL string, open func(string) (P, error)) (proxies []P, urls []string, err error) {
+	for range replicas {
+		p, err := open(databaseURL)
+		if err != nil {
+			return proxies, nil, err
+		}
+		proxies, urls = append(proxies, p), append(urls, p.URL())
+	}
+	return proxies, urls, nil
 }
 
 // replica says how to start a replica.
@@ -254,12 +272,22 @@ func (e *environment) adopt(pid int) error {
 	return e.stack.Adopt(pid)
 }
 
-// fault makes what happens to the servers of a scenario.
+// stepWait is how long a replica may live that is to die at a step: some come
+// only with a request that needs it.
+const stepWait = 3 * time.Second
+
+// fault makes what happens to the replicas of a scenario, or to their servers.
 func (e *environment) fault(t *loadtest.Trial) (fault.Fault, error) {
-	if t.Scenario.Fault == loadtest.NoFault {
+	l := e.of(t)
+	switch {
+	case t.Scenario.Fault == loadtest.NoFault:
 		return fault.None{}, nil
+	case t.Scenario.Fault == loadtest.Crash && len(l.Steps) > 0:
+		return replicafault.CrashSteps{Replicas: t.Replicas, Flow: l.Name, Steps: l.Steps, Wait: stepWait}, nil
+	case t.Scenario.Fault == loadtest.Crash:
+		return replicafault.Crash{Victims: t.Replicas, Times: 6}, nil
 	}
-	return e.of(t).fault(t)
+	return l.fault(t)
 }
 
 // prepare fills a scenario's stores with tables, and with what its flow needs.

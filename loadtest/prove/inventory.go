@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"shop/loadtest/fault/redisfault"
-	"shop/loadtest/fault/replicafault"
 	inventoryflow "shop/loadtest/scenario/inventory"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -22,11 +21,10 @@ func (e *environment) inventoryReplica(t *loadtest.Trial, p *loadtest.Program) e
 	s := t.Scenario
 	redisURL := e.settings.RedisURL
 	if s.Fault == inventoryflow.RedisDown {
-		server, err := e.server("redis")
-		if err != nil {
+		var err error
+		if redisURL, err = e.privateURL("redis"); err != nil {
 			return err
 		}
-		redisURL = server.Env["SHOP_REDIS_URL"]
 	}
 	p.Args = func(_ int, listen, metrics string) []string {
 		return append(e.serve(listen, metrics, t.Prefix, redisURL),
@@ -38,11 +36,9 @@ func (e *environment) inventoryReplica(t *loadtest.Trial, p *loadtest.Program) e
 	return nil
 }
 
-// inventoryFault breaks replicas, Redis, or what is in it.
+// inventoryFault breaks Redis, or what is in it.
 func (e *environment) inventoryFault(t *loadtest.Trial) (fault.Fault, error) {
 	switch t.Scenario.Fault {
-	case loadtest.Crash:
-		return replicafault.Crash{Victims: t.Replicas, Times: 6}, nil
 	case inventoryflow.LockLost:
 		options, err := redis.ParseURL(e.settings.RedisURL)
 		if err != nil {
@@ -53,7 +49,7 @@ func (e *environment) inventoryFault(t *loadtest.Trial) (fault.Fault, error) {
 		return redisfault.LockLost{Client: client, Prefix: t.Prefix, Every: 2 * time.Millisecond}, nil
 	case inventoryflow.RedisDown:
 		server, err := e.server("redis")
-		return redisfault.Down{Name: "redis", Server: server, Part: 0.5}, err
+		return fault.Restart{Server: server, Name: "redis", Evidence: "redis_kills", Times: 1, Dead: 0.5}, err
 	}
 	return nil, fmt.Errorf("no such fault: %q", t.Scenario.Fault)
 }

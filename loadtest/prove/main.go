@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -90,7 +91,7 @@ func main() {
 func invariants() string {
 	var text strings.Builder
 	seen := map[string]bool{}
-	for _, f := range (&environment{}).flows() {
+	for _, f := range (&environment{}).lessons() {
 		fmt.Fprintf(&text, "\n\nInvariants of %s:", f.Name)
 		for _, i := range f.AllInvariants() {
 			if !seen[i.Code] || !slices.Contains(loadtest.Invariants, i) {
@@ -236,4 +237,49 @@ func (c *app) program() (string, error) {
 		return "", fmt.Errorf("the program under proof: %w; build it beside this one (go build -o bin/ ./cmd/shop ./loadtest/prove), or say with --shop where it is", err)
 	}
 	return path, nil
+}
+
+// progress reports how a long command goes: lines for a log, and on a terminal one
+// more line that is written over and over.
+type progress struct {
+	mu       sync.Mutex
+	w        io.Writer
+	terminal bool
+	pending  bool // the last line is to be written over
+}
+
+func newProgress(w io.Writer) *progress {
+	t := &progress{w: w}
+	if f, ok := w.(*os.File); ok {
+		info, err := f.Stat()
+		t.terminal = err == nil && info.Mode()&os.ModeCharDevice != 0
+	}
+	return t
+}
+
+// say prints a line that stays.
+func (t *progress) say(format string, args ...any) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.erase()
+	fmt.Fprintf(t.w, format+"\n", args...)
+}
+
+// tick prints a line that the next one takes the place of; only on a terminal.
+func (t *progress) tick(line string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.terminal {
+		return
+	}
+	t.erase()
+	fmt.Fprint(t.w, line)
+	t.pending = true
+}
+
+func (t *progress) erase() {
+	if t.pending {
+		fmt.Fprint(t.w, "\r\x1b[K")
+		t.pending = false
+	}
 }

@@ -9,13 +9,13 @@ import (
 	"strings"
 	"time"
 
+	"shop/loadtest/scenario/money"
 	transferflow "shop/loadtest/scenario/transfer"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
-	"shop/compose/local/stack"
 	"shop/loadtest"
 	"shop/loadtest/fault"
 	"shop/loadtest/fault/etcdfault"
@@ -81,50 +81,26 @@ func (e *environment) endpoints(s loadtest.Scenario) ([]string, error) {
 	if !threeMembers(s) {
 		return []string{e.settings.Etcd}, nil
 	}
-	members, err := e.etcdMembers()
-	if err != nil {
-		return nil, err
-	}
-	if s.Strategy != "lease-id-fence" {
-		return []string{members[0].Env["SHOP_ETCD_ENDPOINTS"]}, nil
-	}
+	members, err := e.members("etcd3")
 	var each []string
 	for _, m := range members {
 		each = append(each, m.Addr)
 	}
-	return each, nil
+	if s.Strategy != "lease-id-fence" {
+		each = []string{strings.Join(each, ",")}
+	}
+	return each, err
 }
 
-// etcdMembers are those of the private cluster.
-func (e *environment) etcdMembers() ([]*stack.Server, error) {
-	if e.cluster != nil {
-		return e.cluster, nil
-	}
-	first, err := e.server("etcd3")
-	if err != nil {
-		return nil, err
-	}
-	e.cluster, err = e.together(first)
-	return e.cluster, err
-}
-
-// proxy gives each replica its own way to the database, through a proxy where a fault
-// needs one. Those of the scenario before are closed.
-func (e *environment) proxy(s loadtest.Scenario, databaseURL string) ([]string, error) {
+// proxy gives each replica its own way to the database, where a fault needs one. The
+// proxies of the scenario before are closed.
+func (e *environment) proxy(s loadtest.Scenario, databaseURL string) (urls []string, err error) {
 	e.closeProxies()
-	urls := slices.Repeat([]string{databaseURL}, e.settings.Replicas)
 	if s.Fault != transferflow.LateWrite && s.Fault != transferflow.CommitCut {
-		return urls, nil
+		return slices.Repeat([]string{databaseURL}, e.settings.Replicas), nil
 	}
-	for n := range urls {
-		w, err := pgfault.NewProxy(databaseURL)
-		if err != nil {
-			return nil, err
-		}
-		e.proxies = append(e.proxies, w)
-		urls[n] = w.URL()
-	}
-	return urls, nil
+	e.proxies, urls, err = through(e.settings.Replicas, databaseURL, pgfault.NewProxy)
+	return urls, err
 }
 
 // etcd is a client for the faults and the audit of a scenario.
@@ -148,27 +124,17 @@ func (e *environment) etcd(s loadtest.Scenario) (*clientv3.Client, error) {
 	return client, nil
 }
 
-// stepWait is how long a replica may live that is to die at a step: some come
-// only with a request that needs it.
-const stepWait = 3 * time.Second
-
-// transferFault breaks replicas, their packets, their leases, etcd or PostgreSQL.
+// transferFault stops replicas, and breaks their packets, their leases, etcd or PostgreSQL.
 func (e *environment) transferFault(t *loadtest.Trial) (fault.Fault, error) {
 	s := t.Scenario
 	switch s.Fault {
-	case loadtest.Crash:
-		var steps []string
-		for _, step := range transfer.Steps() {
-			steps = append(steps, string(step))
-		}
-		return replicafault.CrashSteps{Replicas: t.Replicas, Flow: "transfer", Steps: steps, Wait: stepWait}, nil
 	case loadtest.Pause:
 		return replicafault.Pauses{Replicas: t.Replicas, TTL: lockTTLs["transfer"]}, nil
 	case transferflow.CommitCut:
 		return pgfault.CommitCut{Proxies: e.proxies, Every: 100 * time.Millisecond}, nil
 	case transferflow.PGRestart:
 		server, err := e.server("postgres")
-		return pgfault.Restart{Postgres: server, Times: 3}, err
+		return fault.Restart{Server: server, Name: "postgres", Evidence: "pg_restarts", Times: 3}, err
 	}
 	client, err := e.etcd(s)
 	if err != nil {
@@ -185,19 +151,15 @@ func (e *environment) transferFault(t *loadtest.Trial) (fault.Fault, error) {
 	case transferflow.LeaseRevoked:
 		return etcdfault.LeasesRevoked{Client: client, Prefix: t.Prefix, Every: lockTTLs["transfer"] / 8}, nil
 	}
-	members, err := e.etcdMembers()
+	members, err := e.members("etcd3")
 	if err != nil {
 		return nil, err
 	}
-	var cluster []etcdfault.Member
-	for _, m := range members {
-		cluster = append(cluster, etcdfault.Member{Addr: m.Addr, Server: m})
-	}
 	switch s.Fault {
 	case transferflow.LeaderKill:
-		return etcdfault.LeaderKill{Client: client, Members: cluster, Times: 2}, nil
+		return etcdfault.LeaderKill{Client: client, Members: members, Times: 2}, nil
 	case transferflow.NoQuorum:
-		return etcdfault.NoQuorum{Client: client, Members: cluster, Times: 2, Part: 0.4}, nil
+		return etcdfault.NoQuorum{Client: client, Members: members, Times: 2, Part: 0.4}, nil
 	}
 	return nil, fmt.Errorf("no such fault: %q", s.Fault)
 }
@@ -229,7 +191,7 @@ func openAccounts(ctx context.Context, pool *pgxpool.Pool, t *loadtest.Trial) ([
 	if err != nil {
 		return nil, err
 	}
-	for _, a := range transferflow.Accounts(t.Plan) {
+	for _, a := range money.Accounts(t.Plan) {
 		account := transfer.Account{ID: a.ID, Owner: clients[a.Client].ID, Currency: a.Currency, Opening: a.Opening}
 		if _, err := service.OpenAccount(ctx, account); err != nil {
 			return nil, err

@@ -3,18 +3,18 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
-
-	walletflow "shop/loadtest/scenario/wallet"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"go.mongodb.org/mongo-driver/v2/mongo"
-	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/connstring"
 
 	"shop/loadtest"
 	"shop/loadtest/fault"
 	"shop/loadtest/fault/mongofault"
 	"shop/loadtest/fault/replicafault"
+	"shop/loadtest/scenario/money"
+	walletflow "shop/loadtest/scenario/wallet"
 	"shop/wallet"
 )
 
@@ -39,24 +39,15 @@ func (e *environment) walletReplica(t *loadtest.Trial, p *loadtest.Program) erro
 	return nil
 }
 
-// proxyMongo gives each replica its own way to MongoDB: through a proxy, where it leads to
-// one and the same primary all the time.
-func (e *environment) proxyMongo(s loadtest.Scenario, databaseURL string) ([]string, error) {
+// proxyMongo gives each replica its own way to MongoDB, where it leads to one and the same
+// primary all the time.
+func (e *environment) proxyMongo(s loadtest.Scenario, databaseURL string) (urls []string, err error) {
 	e.closeProxies()
-	urls := make([]string, e.settings.Replicas)
-	for n := range urls {
-		urls[n] = databaseURL
-		if s.Fault != loadtest.NoFault && s.Fault != walletflow.CommitUnknown {
-			continue
-		}
-		w, err := mongofault.NewProxy(databaseURL)
-		if err != nil {
-			return nil, err
-		}
-		e.mongoProxies = append(e.mongoProxies, w)
-		urls[n] = w.URL()
+	if s.Fault != loadtest.NoFault && s.Fault != walletflow.CommitUnknown {
+		return slices.Repeat([]string{databaseURL}, e.settings.Replicas), nil
 	}
-	return urls, nil
+	e.mongoProxies, urls, err = through(e.settings.Replicas, databaseURL, mongofault.NewProxy)
+	return urls, err
 }
 
 // wireReport is what the proxies saw of the replicas, by the rules of the strategy.
@@ -71,17 +62,10 @@ func (e *environment) wireReport(s loadtest.Scenario) (all walletflow.WireReport
 	return all
 }
 
-// walletFault breaks replicas, commits or members of the replica set.
+// walletFault stops replicas, and breaks commits or members of the replica set.
 func (e *environment) walletFault(t *loadtest.Trial) (fault.Fault, error) {
 	s := t.Scenario
-	if s.Fault == loadtest.Crash {
-		var steps []string
-		for _, step := range wallet.Steps() {
-			steps = append(steps, string(step))
-		}
-		return replicafault.CrashSteps{Replicas: t.Replicas, Flow: "wallet", Steps: steps, Wait: stepWait}, nil
-	}
-	set, err := e.mongoSet(mongoKind(s))
+	set, err := e.members(mongoKind(s))
 	if err != nil {
 		return nil, err
 	}
@@ -113,11 +97,7 @@ func openWallets(ctx context.Context, pool *pgxpool.Pool, t *loadtest.Trial) ([]
 		return nil, err
 	}
 	defer func() { _ = client.Disconnect(context.WithoutCancel(ctx)) }()
-	at, err := connstring.Parse(mongoURL)
-	if err != nil {
-		return nil, err
-	}
-	db := client.Database(at.Database)
+	db := client.Database(t.Prefix)
 	service, err := wallet.New(wallet.Config{Database: db})
 	if err != nil {
 		return nil, err
@@ -126,11 +106,71 @@ func openWallets(ctx context.Context, pool *pgxpool.Pool, t *loadtest.Trial) ([]
 	if err != nil {
 		return nil, err
 	}
-	for _, seed := range walletflow.Seeds(t.Plan) {
+	for _, seed := range money.Accounts(t.Plan) {
 		w := wallet.Wallet{ID: seed.ID, Owner: clients[seed.Client].ID, Currency: seed.Currency, Opening: seed.Opening}
 		if _, err := service.OpenWallet(ctx, w); err != nil {
 			return nil, err
 		}
 	}
 	return clients, nil
+}
+
+// mongoKind is the replica set that a scenario needs for itself: three members, to
+// lose one, or because transactions of killed replicas have to end sooner than by a
+// server's default. "": it shares the one that all use.
+func mongoKind(s loadtest.Scenario) string {
+	if s.Flow.Name != "wallet" || s.Fault == loadtest.NoFault {
+		return ""
+	}
+	return "mongo3"
+}
+
+// transactionLifetime is how long MongoDB keeps the transaction of a silent client. A
+// replica that is stopped must outlive it, and still have time left when it goes on.
+func transactionLifetime(s loadtest.Scenario) time.Duration {
+	if s.Fault == loadtest.Pause {
+		return time.Second
+	}
+	return lockTTLs["wallet"]
+}
+
+// aimWait is longer than a replica at work is silent within a transaction.
+const aimWait = 100 * time.Millisecond
+
+// mongoURL is the server for a scenario's wallets.
+func (e *environment) mongoURL(s loadtest.Scenario) (string, error) {
+	kind := mongoKind(s)
+	if kind == "" {
+		return e.settings.MongoURL, nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), serverWait)
+	defer cancel()
+	// A set that an earlier scenario has broken is not used again: its members avoid for
+	// a minute a member that did not answer. That would be a second fault.
+	if err := e.retire(ctx, kind); err != nil {
+		return "", err
+	}
+	set, err := e.members(kind)
+	if err != nil {
+		return "", err
+	}
+	return e.private[kind].Env["SHOP_MONGO_URL"], mongofault.Lifetime(ctx, set, int(transactionLifetime(s).Seconds()))
+}
+
+// compare says where the members of a scenario's own replica set differ. The shared
+// one has a single member.
+func (e *environment) compare(ctx context.Context, s loadtest.Scenario, database string) (m walletflow.Members, err error) {
+	kind := mongoKind(s)
+	if kind == "" {
+		return m, nil
+	}
+	set, err := e.members(kind)
+	if err != nil {
+		return m, err
+	}
+	if m.Apart, err = mongofault.Agree(ctx, set, database); err != nil {
+		return m, err
+	}
+	m.RolledBack, err = mongofault.RolledBack(ctx, set, database)
+	return m, err
 }

@@ -3,11 +3,19 @@
 package report
 
 import (
+	"bytes"
+	_ "embed"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"html/template"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"text/tabwriter"
 
 	"shop/loadtest"
 )
@@ -15,53 +23,181 @@ import (
 // Write makes prove.json and index.html in a folder, and the whole history of
 // what was not as expected.
 func Write(folder string, r loadtest.Report) error {
-	if err := os.MkdirAll(folder, 0o755); err != nil {
-		return err
-	}
 	text, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(filepath.Join(folder, "prove.json"), append(text, '\n'), 0o644); err != nil {
+	if err := errors.Join(err, os.MkdirAll(folder, 0o755)); err != nil {
 		return err
 	}
 	old, _ := filepath.Glob(filepath.Join(folder, "history-*.jsonl"))
 	for _, file := range old { // of an earlier run: they would mislead
 		_ = os.Remove(file)
 	}
+	var page bytes.Buffer
+	failed := HTML(&page, r)
+	files := map[string][]byte{"prove.json": append(text, '\n'), "index.html": page.Bytes()}
 	for _, s := range r.Scenarios {
-		if s.AsExpected {
-			continue
-		}
-		name := "history-" + strings.ReplaceAll(s.Name(), "/", "-") + ".jsonl"
-		if err := create(filepath.Join(folder, name), func(w io.Writer) error { return history(w, s) }); err != nil {
-			return err
+		if !s.AsExpected {
+			files["history-"+strings.ReplaceAll(s.Name(), "/", "-")+".jsonl"] = history(s)
 		}
 	}
-	return create(filepath.Join(folder, "index.html"), func(w io.Writer) error { return HTML(w, r) })
+	for name, content := range files {
+		failed = errors.Join(failed, os.WriteFile(filepath.Join(folder, name), content, 0o644))
+	}
+	return failed
 }
 
 // history is every attempt of a scenario, a line each.
-func history(w io.Writer, r loadtest.Result) error {
-	lines := json.NewEncoder(w)
+func history(r loadtest.Result) []byte {
+	var text bytes.Buffer
+	lines := json.NewEncoder(&text)
 	for _, record := range r.Records {
 		for _, attempt := range record.Attempts {
-			if err := lines.Encode(attempt); err != nil {
-				return err
-			}
+			_ = lines.Encode(attempt) // into memory, of plain values
 		}
+	}
+	return text.Bytes()
+}
+
+//go:embed report.html
+var pageText string
+
+// page needs nothing but itself: no script, no font, no address.
+var page = template.Must(template.New("report").Funcs(template.FuncMap{
+	"px":       func(v float64) string { return strings.TrimSuffix(fmt.Sprintf("%.1f", v), ".0") },
+	"add":      func(a, b float64) float64 { return a + b },
+	"anchor":   func(name string) string { return strings.NewReplacer("/", "-", "+", "-").Replace(name) },
+	"first":    first,
+	"groups":   groups,
+	"drawbars": drawBars,
+}).Parse(pageText))
+
+// HTML writes the page.
+func HTML(w io.Writer, r loadtest.Report) error {
+	if err := page.Execute(w, r); err != nil {
+		return fmt.Errorf("report: %w", err)
 	}
 	return nil
 }
 
-func create(path string, write func(io.Writer) error) error {
-	file, err := os.Create(path)
-	if err != nil {
-		return err
+// Invariants are all that were checked, those that hold included: the flow's, those of
+// every flow, and others (of a service that is not ours) after them.
+func (r result) Invariants() (list []named) {
+	flow := r.Scenario.Flow
+	known := map[string]bool{}
+	for _, i := range flow.AllInvariants() {
+		if n, checked := r.Violations[i.Code]; checked && !known[i.Code] {
+			list = append(list, named{i.Code, i.String(), i.Means, n})
+		}
+		known[i.Code] = true
 	}
-	if err := write(file); err != nil {
-		_ = file.Close()
-		return err
+	for _, code := range slices.Sorted(maps.Keys(r.Violations)) {
+		if !known[code] {
+			list = append(list, named{code, code, flow.Explain(code), r.Violations[code]})
+		}
 	}
-	return file.Close()
+	return list
+}
+
+// named is a number with its name and what it counts.
+type named struct {
+	Code, Name, Means string
+	N                 int64
+}
+
+// Counted is the evidence that is not 0.
+func (r result) Counted() (list []named) {
+	for _, name := range slices.Sorted(maps.Keys(r.Evidence)) {
+		if n := r.Evidence[name]; n != 0 {
+			list = append(list, named{name, name, r.Scenario.Flow.Explain(name), n})
+		}
+	}
+	return list
+}
+
+// first keeps a list short.
+func first(ids []string) string {
+	const most = 8
+	if len(ids) > most {
+		return strings.Join(ids[:most], ", ") + " …"
+	}
+	return strings.Join(ids, ", ")
+}
+
+// bar is a gauge, in percent.
+type bar struct{ Done, Over, There float64 }
+
+// Bar shows the flow's gauge on a scale that all scenarios share; nil: there is none.
+func (r result) Bar() *bar {
+	if r.Scenario.Flow.Gauge == nil {
+		return nil
+	}
+	g := r.Scenario.Flow.Gauge(r.Result)
+	if g.There == 0 {
+		return nil
+	}
+	most := 1.35 * float64(g.There)
+	return &bar{
+		Done:  100 * min(float64(g.Done-g.Over), most) / most,
+		Over:  100 * min(float64(g.Over), most-float64(g.There)) / most,
+		There: 100 * float64(g.There) / most,
+	}
+}
+
+// Table prints the report for people: a table for each flow.
+func Table(w io.Writer, r loadtest.Report) error {
+	for i, group := range groups(r) {
+		if i > 0 {
+			fmt.Fprintln(w)
+		}
+		if err := group.table(w); err != nil {
+			return err
+		}
+	}
+	if r.CalledOff() == "" {
+		return nil
+	}
+	_, err := fmt.Fprintln(w, "\nNOT AS EXPECTED: "+r.CalledOff())
+	return err
+}
+
+// group is what the scenarios of one flow showed.
+type group struct {
+	*loadtest.Flow
+	Results []result
+	Several bool // there are other groups
+}
+
+// result is drawn by its methods.
+type result struct{ loadtest.Result }
+
+// groups are the scenarios by flow, in the order in which they came.
+func groups(r loadtest.Report) (groups []group) {
+	for _, of := range r.Scenarios {
+		i := slices.IndexFunc(groups, func(g group) bool { return g.Name == of.Flow })
+		if i < 0 {
+			i, groups = len(groups), append(groups, group{Flow: of.Scenario.Flow})
+		}
+		groups[i].Results = append(groups[i].Results, result{of})
+	}
+	for i := range groups {
+		groups[i].Several = len(groups) > 1
+	}
+	return groups
+}
+
+func (g group) table(w io.Writer) error {
+	if g.Several {
+		fmt.Fprintln(w, g.Name)
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(t, "strategy\tfault\texpected\tverdict\t\t%s\trequests\tok\trejected\tunknown\tper s\tp50 ms\tp99 ms\t\n", g.Number)
+	for _, s := range g.Results {
+		mark := "ok"
+		if !s.AsExpected {
+			mark = "NOT AS EXPECTED"
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%.0f\t%.1f\t%.1f\t\n",
+			s.Strategy, s.Fault, s.Expect, s.Verdict, mark, s.Violations[g.Number],
+			s.Requests, s.OK, s.Rejected, s.Unknown, s.PerSecond, s.P50, s.P99)
+	}
+	return t.Flush()
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"shop/loadtest"
+	"shop/loadtest/scenario/money"
 	"shop/loadtest/scenario/transfer"
 
 	"shop/locking/invariant"
@@ -42,8 +43,8 @@ func bothFlows() loadtest.Report {
 			paid(transfer.Pay, loadtest.OK, ""), // of the postcheck
 		},
 		Samples: []loadtest.Sample{
-			{At: 0, Levels: []loadtest.Level{{Name: "EUR", Says: 100, True: 100}, {Name: loadtest.DriftLevel, Says: 0}}},
-			{At: 500 * ms, Levels: []loadtest.Level{{Name: "EUR", Says: 70, True: 100}, {Name: loadtest.DriftLevel, Says: 60}}},
+			{At: 0, Levels: []loadtest.Level{{Name: "EUR", Says: 100, True: 100}, {Name: money.DriftLevel, Says: 0}}},
+			{At: 500 * ms, Levels: []loadtest.Level{{Name: "EUR", Says: 70, True: 100}, {Name: money.DriftLevel, Says: 60}}},
 		},
 	}
 	r.Scenarios = append(r.Scenarios, naive)

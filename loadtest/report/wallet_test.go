@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"shop/loadtest"
+	"shop/loadtest/scenario/money"
 	"shop/loadtest/scenario/wallet"
 
 	"shop/locking/invariant"
@@ -36,7 +37,7 @@ func threeFlows() loadtest.Report {
 			asked(wallet.Pay, loadtest.OK, ""), asked(wallet.Debit, loadtest.Rejected, "idempotency-key-reused"),
 			asked(wallet.Debit, loadtest.OK, ""), // of the postcheck
 		},
-		Samples: []loadtest.Sample{{Levels: []loadtest.Level{{Name: "balances", Says: 100, True: 100}, {Name: loadtest.DriftLevel}}}},
+		Samples: []loadtest.Sample{{Levels: []loadtest.Level{{Name: "balances", Says: 100, True: 100}, {Name: money.DriftLevel}}}},
 	}
 	r.Scenarios = append(r.Scenarios, txn)
 	r.Bound["wallet"] = 5 * time.Second

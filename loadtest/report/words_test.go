@@ -17,11 +17,15 @@ import (
 
 func TestWords_EveryNumberAndInvariantIsExplained(t *testing.T) {
 	for _, flow := range []*loadtest.Flow{inventory.New(), transfer.New(), wallet.New(wallet.Environment{})} {
-		for _, names := range flow.Counters {
-			for _, name := range names {
-				if flow.Explain(name) == "" {
-					t.Errorf("%s is not explained on the page", name)
-				}
+		numbers := slices.Clone(flow.Counted)
+		for _, under := range flow.Faults {
+			for _, need := range under.Needs {
+				numbers = append(numbers, need.Evidence)
+			}
+		}
+		for _, name := range numbers {
+			if flow.Explain(name) == "" {
+				t.Errorf("%s is not explained on the page", name)
 			}
 		}
 		if flow.Explain(flow.Number) == "" || invariant.Find(flow.AllInvariants(), flow.During).Means == "" {

@@ -58,21 +58,16 @@ func TestLeaderKill_CalledOffTheLeaderIsStartedAgain(t *testing.T) {
 	}
 }
 
-// cancelling is a server whose kill calls the run off.
+// cancelling is a node whose kill calls the run off.
 type cancelling struct {
-	server interface {
-		Kill(context.Context) error
-		Start(context.Context) error
-	}
+	fault.Node
 	cancel func()
 }
 
 func (c cancelling) Kill(ctx context.Context) error {
 	defer c.cancel()
-	return c.server.Kill(ctx)
+	return c.Node.Kill(ctx)
 }
-
-func (c cancelling) Start(ctx context.Context) error { return c.server.Start(ctx) }
 
 func TestNoQuorum_NothingIsGrantedAndThenItIsAgain(t *testing.T) {
 	client, members := three(t)

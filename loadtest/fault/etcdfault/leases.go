@@ -26,29 +26,16 @@ type LeasesRevoked struct {
 
 // Inject counts the leases that were there to be revoked.
 func (l LeasesRevoked) Inject(ctx context.Context, over time.Duration) ([]fault.Event, error) {
-	event := fault.Event{What: "leases revoked", At: time.Now()}
-	for end := event.At.Add(over); time.Now().Before(end); {
-		n, err := revokeAll(ctx, l.Client, l.Prefix)
-		event.Hits += n
-		event.Until = time.Now()
-		event.Seen = map[string]int64{"leases_revoked": event.Hits}
-		if err != nil {
-			return []fault.Event{event}, fmt.Errorf("revoke leases: %w", err)
-		}
-		if !fault.Wait(ctx, min(l.Every, time.Until(end))) {
-			break
-		}
-	}
-	return []fault.Event{event}, ctx.Err()
+	return fault.Repeat(ctx, over, l.Every, "leases revoked", "leases_revoked", l.revokeAll)
 }
 
-func revokeAll(ctx context.Context, client *clientv3.Client, prefix string) (hits int64, err error) {
-	keys, err := client.Get(ctx, prefix+"/", clientv3.WithPrefix()) // WithKeysOnly would leave out the leases
+func (l LeasesRevoked) revokeAll(ctx context.Context) (hits int64, err error) {
+	keys, err := l.Client.Get(ctx, l.Prefix+"/", clientv3.WithPrefix()) // WithKeysOnly would leave out the leases
 	if err != nil {
 		return 0, err
 	}
 	for _, id := range leasesOf(keys.Kvs) {
-		revoked, err := revoke(ctx, client, id)
+		revoked, err := revoke(ctx, l.Client, id)
 		if err != nil {
 			return hits, err
 		}

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"shop/compose/local/stack"
+	"shop/loadtest/fault"
 	"shop/loadtest/internal/testbed"
 	"shop/locking/etcdlock"
 )
@@ -53,7 +54,7 @@ func open(t testing.TB, client *clientv3.Client, prefix string, ttl time.Duratio
 }
 
 // three starts a cluster for one test.
-func three(t *testing.T) (*clientv3.Client, []Member) {
+func three(t *testing.T) (*clientv3.Client, []fault.Member) {
 	t.Helper()
 	all, err := stack.Attach(testbed.Env(t, "SHOP_STACK"))
 	if err != nil {
@@ -67,7 +68,7 @@ func three(t *testing.T) (*clientv3.Client, []Member) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var members []Member
+	var members []fault.Member
 	var endpoints []string
 	for _, s := range servers {
 		if s.Env["SHOP_ETCD_ENDPOINTS"] != first.Env["SHOP_ETCD_ENDPOINTS"] {
@@ -78,7 +79,7 @@ func three(t *testing.T) (*clientv3.Client, []Member) {
 			defer cancel()
 			_ = s.Kill(ctx)
 		})
-		members, endpoints = append(members, Member{s.Addr, s}), append(endpoints, s.Addr)
+		members, endpoints = append(members, fault.Member{Addr: s.Addr, Server: s}), append(endpoints, s.Addr)
 	}
 	return connect(t, endpoints...), members
 }

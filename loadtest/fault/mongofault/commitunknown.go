@@ -18,11 +18,11 @@ import (
 //	unsure  every commit is done, and the server says that it may be lost:
 //	        a write concern error
 //
-// After a cut the driver sends the commit again by itself, and hears that it was
-// done. In the other phase the replica has to find out.
+// After a cut the driver sends the commit again by itself, and is answered
+// that it was done. In the other phase the replica has to find out.
 type CommitUnknown struct {
 	Proxies []*Proxy
-	Every   time.Duration // one cut, on one of the wires after the other
+	Every   time.Duration // one cut, on one proxy after the other
 	Phase   time.Duration // at most half of the time, so that both ways are tried
 }
 
@@ -32,7 +32,7 @@ type CommitUnknown struct {
 const maxTimeExpired = 50
 
 // Inject counts the answers that were swallowed, and the write concern errors
-// that clients were told. Everything is as it was at the end.
+// that clients were answered. Everything is as it was at the end.
 func (c CommitUnknown) Inject(ctx context.Context, over time.Duration) ([]fault.Event, error) {
 	var events []fault.Event
 	end, part := time.Now().Add(over), min(c.Phase, over/2)
@@ -52,7 +52,7 @@ func (c CommitUnknown) Inject(ctx context.Context, over time.Duration) ([]fault.
 
 func (c CommitUnknown) cut(ctx context.Context, d time.Duration) (fault.Event, error) {
 	event := fault.Event{What: "answers to commits cut", At: time.Now()}
-	before := c.sum((*Proxy).cutSoFar)
+	before := c.sum(cutSoFar)
 	for i, end := 0, event.At.Add(d); time.Now().Before(end); i++ {
 		c.Proxies[i%len(c.Proxies)].cuts.Store(1)
 		if !fault.Wait(ctx, min(c.Every, time.Until(end))) {
@@ -62,19 +62,19 @@ func (c CommitUnknown) cut(ctx context.Context, d time.Duration) (fault.Event, e
 	for _, w := range c.Proxies {
 		w.cuts.Store(0)
 	}
-	event.Until, event.Hits = time.Now(), c.sum((*Proxy).cutSoFar)-before
+	event.Until, event.Hits = time.Now(), c.sum(cutSoFar)-before
 	event.Seen = map[string]int64{"commits_cut": event.Hits}
 	return event, nil
 }
 
 func (c CommitUnknown) unsure(ctx context.Context, d time.Duration) (event fault.Event, err error) {
 	event = fault.Event{What: "commits not acknowledged", At: time.Now()}
-	whole, cancel := undoing(ctx)
+	whole, cancel := fault.Undoing(ctx)
 	defer cancel()
-	before := c.sum((*Proxy).failedSoFar)
+	before := c.sum(failedSoFar)
 	defer func() {
 		err = errors.Join(err, c.failCommits(whole, "off"))
-		event.Until, event.Hits = time.Now(), c.sum((*Proxy).failedSoFar)-before
+		event.Until, event.Hits = time.Now(), c.sum(failedSoFar)-before
 		event.Seen = map[string]int64{"commits_failed": event.Hits}
 	}()
 	if err := c.failCommits(whole, "alwaysOn"); err != nil {
@@ -84,8 +84,8 @@ func (c CommitUnknown) unsure(ctx context.Context, d time.Duration) (event fault
 	return event, nil
 }
 
-// failCommits is for the clients of the proxies alone. All members
-// are told: one of them is the primary.
+// failCommits is for the clients of the proxies alone. It is set on all members: one of
+// them is the primary.
 func (c CommitUnknown) failCommits(ctx context.Context, mode string) (err error) {
 	for _, host := range c.Proxies[0].hosts {
 		_, failed := command(ctx, host, "admin", bson.D{
@@ -109,5 +109,5 @@ func (c CommitUnknown) sum(of func(*Proxy) int64) (n int64) {
 	return n
 }
 
-func (w *Proxy) cutSoFar() int64    { return w.cut.Load() }
-func (w *Proxy) failedSoFar() int64 { return w.failed.Load() }
+func cutSoFar(p *Proxy) int64    { return p.cut.Load() }
+func failedSoFar(p *Proxy) int64 { return p.failed.Load() }

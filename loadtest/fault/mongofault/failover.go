@@ -3,7 +3,6 @@ package mongofault
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -18,31 +17,6 @@ const (
 	PrimaryKillNeeds  = 7 * time.Second
 )
 
-// series does one thing several times, spread evenly. It does not begin what it
-// could not end in time.
-func series(ctx context.Context, over time.Duration, times int, needs time.Duration, once func(context.Context) (fault.Event, error)) (events []fault.Event, err error) {
-	began := time.Now()
-	for i := range times {
-		due := over * time.Duration(i) / time.Duration(times)
-		if !fault.Wait(ctx, due-time.Since(began)) || over-time.Since(began) < needs {
-			break
-		}
-		event, err := once(ctx)
-		if event.Hits > 0 {
-			events = append(events, event)
-		}
-		if err != nil {
-			return events, fmt.Errorf("%s: %w", event.What, err)
-		}
-	}
-	return events, ctx.Err()
-}
-
-// undoing is for what is not to be called off half way.
-func undoing(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), undoWait)
-}
-
 // StepDown tells the primary to step down, which ends the transactions that are
 // open: the first time it hands over to another, in no time, then it just stops,
 // and the others find out after two seconds, and so on.
@@ -53,16 +27,12 @@ type StepDown struct {
 
 // Inject counts the elections: a split vote takes more than one.
 func (s StepDown) Inject(ctx context.Context, over time.Duration) ([]fault.Event, error) {
-	rounds := 0
-	return series(ctx, over, s.Times, StepDownNeeds, func(ctx context.Context) (fault.Event, error) {
-		rounds++
-		alone := len(s.Set) == 1 // there is no other to hand over to
-		return s.once(ctx, alone || rounds%2 == 0)
-	})
+	return fault.Series(ctx, over, s.Times, StepDownNeeds, s.once)
 }
 
-func (s StepDown) once(ctx context.Context, hard bool) (event fault.Event, err error) {
-	whole, cancel := undoing(ctx)
+func (s StepDown) once(ctx context.Context, round int) (event fault.Event, err error) {
+	hard := round%2 == 1 || len(s.Set) == 1 // alone it has no other to hand over to
+	whole, cancel := fault.Undoing(ctx)
 	defer cancel()
 	old, before, err := s.Set.primary(whole, 0)
 	if err != nil {
@@ -104,11 +74,11 @@ const linger = 500 * time.Millisecond
 
 // Inject counts the elections. The old primary goes on in every ending.
 func (p PrimaryPause) Inject(ctx context.Context, over time.Duration) ([]fault.Event, error) {
-	return series(ctx, over, p.Times, PrimaryPauseNeeds, p.once)
+	return fault.Series(ctx, over, p.Times, PrimaryPauseNeeds, p.once)
 }
 
-func (p PrimaryPause) once(ctx context.Context) (event fault.Event, err error) {
-	whole, cancel := undoing(ctx)
+func (p PrimaryPause) once(ctx context.Context, _ int) (event fault.Event, err error) {
+	whole, cancel := fault.Undoing(ctx)
 	defer cancel()
 	old, before, err := p.Set.primary(whole, 0)
 	if err != nil {
@@ -129,4 +99,114 @@ func (p PrimaryPause) once(ctx context.Context) (event fault.Event, err error) {
 	event.Hits, event.Seen = 1, map[string]int64{"primary_pauses": 1, "elections": term - before}
 	fault.Wait(ctx, linger)
 	return event, nil
+}
+
+// PrimaryKill kills a primary that is alone with its latest writes:
+//
+//	0 ms     both secondaries fetch nothing more, and are stopped; the primary goes on, and
+//	         acknowledges what asks for no more than the primary. A majority acknowledges nothing
+//	500 ms   the primary is killed, the secondaries go on: one is elected, and has none of it
+//	~3 s     the dead one is started, finds that it has what no other has, and rolls it back,
+//	         into files below rollback/
+//
+// Stopping alone would lose nothing: a primary sends what it writes without being
+// asked, into sockets, where it waits for the secondaries to go on, long after the
+// primary's death.
+type PrimaryKill struct {
+	Set   Set // of three
+	Times int
+}
+
+// alone is how long the primary writes what no other has.
+const alone = 500 * time.Millisecond
+
+// Inject counts the elections, and the documents that were taken back. At the end
+// of each kill all members are up, and have caught up.
+func (k PrimaryKill) Inject(ctx context.Context, over time.Duration) ([]fault.Event, error) {
+	return fault.Series(ctx, over, k.Times, PrimaryKillNeeds, k.once)
+}
+
+func (k PrimaryKill) once(ctx context.Context, _ int) (event fault.Event, err error) {
+	whole, cancel := fault.Undoing(ctx)
+	defer cancel()
+	old, before, err := k.Set.primary(whole, 0)
+	if err != nil {
+		return event, err
+	}
+	lifetime, err := lifetimeOf(whole, old)
+	if err != nil {
+		return event, err
+	}
+	taken, err := takenBack(old, "*")
+	if err != nil {
+		return event, err
+	}
+	event = fault.Event{What: "primary " + old.Addr + " killed", At: time.Now(), Hits: 1}
+	event.Seen = map[string]int64{"primary_kills": 1}
+	defer func() { event.Until = time.Now() }()
+	if err := k.killAlone(whole, old); err != nil {
+		return event, err
+	}
+	_, term, err := k.Set.others(old).primary(whole, before+1)
+	if err == nil {
+		event.Seen["elections"] = term - before
+	}
+	if err := errors.Join(err, old.Server.Start(whole)); err != nil {
+		return event, err
+	}
+	err = errors.Join(k.Set.caughtUp(whole), setLifetime(whole, old, lifetime))
+	after, failed := takenBack(old, "*")
+	event.Seen["rolled_back"] = int64(len(after) - len(taken))
+	return event, errors.Join(err, failed)
+}
+
+// killAlone kills the primary when it has written for a while what no other has.
+func (k PrimaryKill) killAlone(ctx context.Context, primary fault.Member) (err error) {
+	others := k.Set.others(primary)
+	defer func() {
+		for _, m := range others {
+			err = errors.Join(err, m.Server.Resume(ctx), fetch(ctx, m))
+		}
+	}()
+	for _, m := range others {
+		if err := fetchNothing(ctx, m, primary); err != nil {
+			return err
+		}
+	}
+	for _, m := range others {
+		if err := m.Server.Pause(ctx); err != nil {
+			return err
+		}
+	}
+	fault.Wait(ctx, alone)
+	return primary.Server.Kill(ctx)
+}
+
+// noFetching is a switch in the server, for MongoDB's own tests of rollbacks.
+const noFetching = "stopReplProducer"
+
+// fetchNothing returns when m has given up fetching from the primary: it notices
+// with the next write that it is sent.
+func fetchNothing(ctx context.Context, m, primary fault.Member) error {
+	answer, err := command(ctx, m.Addr, "admin", bson.D{{Key: "configureFailPoint", Value: noFetching}, {Key: "mode", Value: "alwaysOn"}})
+	if err != nil {
+		return err
+	}
+	entered, _ := answer.Lookup("count").AsInt64OK()
+	if _, err := command(ctx, primary.Addr, "admin", bson.D{
+		{Key: "appendOplogNote", Value: 1},
+		{Key: "data", Value: bson.D{{Key: "fetch", Value: "nothing"}}},
+		{Key: "writeConcern", Value: bson.D{{Key: "w", Value: 1}}},
+	}); err != nil {
+		return err
+	}
+	_, err = command(ctx, m.Addr, "admin", bson.D{
+		{Key: "waitForFailPoint", Value: noFetching}, {Key: "timesEntered", Value: entered + 1}, {Key: "maxTimeMS", Value: 10000},
+	})
+	return err
+}
+
+func fetch(ctx context.Context, m fault.Member) error {
+	_, err := command(ctx, m.Addr, "admin", bson.D{{Key: "configureFailPoint", Value: noFetching}, {Key: "mode", Value: "off"}})
+	return err
 }

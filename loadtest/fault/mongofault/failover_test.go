@@ -75,11 +75,11 @@ func TestPrimaryPause_AnotherIsElectedAndTheOldOneComesBack(t *testing.T) {
 
 // cancelling is a server whose pause calls the run off.
 type cancelling struct {
-	Server
+	fault.Node
 	cancel func()
 }
 
 func (c cancelling) Pause(ctx context.Context) error {
 	defer c.cancel()
-	return c.Server.Pause(ctx)
+	return c.Node.Pause(ctx)
 }

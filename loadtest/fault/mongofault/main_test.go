@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"shop/compose/local/stack"
+	"shop/loadtest/fault"
 	"shop/loadtest/internal/testbed"
 )
 
@@ -41,7 +42,7 @@ func private(t *testing.T, kind string) (url string, set Set) {
 			defer cancel()
 			_ = s.Kill(ctx)
 		})
-		set = append(set, Member{Addr: s.Addr, Dir: s.Dir, Server: s})
+		set = append(set, fault.Member{Addr: s.Addr, Dir: s.Dir, Server: s})
 	}
 	return url, set
 }

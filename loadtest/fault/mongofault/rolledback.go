@@ -11,11 +11,52 @@ import (
 
 	"github.com/google/uuid"
 	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"shop/loadtest/fault"
 )
+
+// Agree waits until all members have caught up, and tells in which collections
+// they are apart. No client may write meanwhile.
+func Agree(ctx context.Context, set Set, database string) (apart []string, err error) {
+	if err := set.caughtUp(ctx); err != nil {
+		return nil, err
+	}
+	var first map[string]string
+	for i, m := range set {
+		hashes, err := hashesOf(ctx, m, database)
+		if err != nil {
+			return nil, err
+		}
+		if i == 0 {
+			first = hashes
+		}
+		all := maps.Clone(hashes)
+		maps.Copy(all, first)
+		for collection := range all {
+			if first[collection] != hashes[collection] {
+				apart = append(apart, fmt.Sprintf("%s is not the same on %s and %s", collection, set[0].Addr, m.Addr))
+			}
+		}
+	}
+	slices.Sort(apart)
+	return apart, nil
+}
+
+// hashesOf are those of the collections of a member.
+func hashesOf(ctx context.Context, m fault.Member, database string) (map[string]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, catchUpWait)
+	defer cancel()
+	answer, err := command(ctx, m.Addr, database, bson.D{{Key: "dbHash", Value: 1}})
+	if err != nil {
+		return nil, err
+	}
+	var hashes struct{ Collections map[string]string }
+	return hashes.Collections, bson.Unmarshal(answer, &hashes)
+}
 
 // RolledBack lists the operations of a wallet that a member has taken back and
 // that are not there now. Most of those taken back are there: the client that asked for
-// one was not told that it was done, asked again, and it got the same id.
+// one got no answer, sent it again, and it got the same id.
 //
 // Members put what they take back into files, by collection; each database has
 // others, so that what was done to an earlier one is not found.
@@ -69,7 +110,7 @@ func textOf(id bson.RawValue) string {
 
 // folderOf is the collection's own id: another database has another one under
 // the same name.
-func folderOf(ctx context.Context, m Member, database, collection string) (string, error) {
+func folderOf(ctx context.Context, m fault.Member, database, collection string) (string, error) {
 	answer, err := command(ctx, m.Addr, database, bson.D{
 		{Key: "listCollections", Value: 1}, {Key: "filter", Value: bson.D{{Key: "name", Value: collection}}},
 	})
@@ -84,7 +125,7 @@ func folderOf(ctx context.Context, m Member, database, collection string) (strin
 }
 
 // takenBack is what a member has taken back of one collection, or of all: *.
-func takenBack(m Member, folder string) (documents []bson.Raw, err error) {
+func takenBack(m fault.Member, folder string) (documents []bson.Raw, err error) {
 	files, err := filepath.Glob(filepath.Join(m.Dir, "rollback", folder, "*.bson"))
 	if err != nil {
 		return nil, err

@@ -14,46 +14,33 @@ import (
 	"shop/loadtest/fault"
 )
 
-// Member is one of the members of a replica set.
-type Member struct {
-	Addr   string // host:port
-	Dir    string // where its data is: rollback/ below it is read
-	Server Server
-}
-
-// Server is a mongod that can be killed and started again, and stand still.
-type Server interface {
-	fault.Server
-	fault.Freezer
-}
-
 // Set is a replica set, with all its members.
-type Set []Member
+type Set []fault.Member
 
 // The bounds. An election takes two to four seconds with a timeout of two; a
 // member that stands still does not answer.
 const (
 	askWait      = 500 * time.Millisecond
 	electionWait = 20 * time.Second
-	undoWait     = 2 * time.Minute // a member may avoid another for a minute
+	catchUpWait  = 2 * time.Minute // a member may avoid another for a minute
 	askEvery     = 20 * time.Millisecond
 )
 
 // primary waits until a member takes writes, in a term that is not older than this.
-func (s Set) primary(ctx context.Context, term int64) (Member, int64, error) {
+func (s Set) primary(ctx context.Context, term int64) (fault.Member, int64, error) {
 	var addrs []string
 	for _, m := range s {
 		addrs = append(addrs, m.Addr)
 	}
 	n, term, err := primaryOf(ctx, addrs, term)
 	if err != nil {
-		return Member{}, 0, err
+		return fault.Member{}, 0, err
 	}
 	return s[n], term, nil
 }
 
 // others are all but one.
-func (s Set) others(than Member) (others Set) {
+func (s Set) others(than fault.Member) (others Set) {
 	for _, m := range s {
 		if m.Addr != than.Addr {
 			others = append(others, m)
@@ -100,7 +87,7 @@ func primaryIn(ctx context.Context, addr string) int64 {
 // caughtUp waits until all members have all that the primary has. What one has
 // that it should not have was taken back before that.
 func (s Set) caughtUp(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, undoWait)
+	ctx, cancel := context.WithTimeout(ctx, catchUpWait)
 	defer cancel()
 	for {
 		primary, _, err := s.primary(ctx, 0)
@@ -118,7 +105,7 @@ func (s Set) caughtUp(ctx context.Context) error {
 
 // note writes into the set's log, and waits until every member has it. In short
 // waits: the primary may be another by then.
-func (s Set) note(ctx context.Context, primary Member) error {
+func (s Set) note(ctx context.Context, primary fault.Member) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	answer, err := command(ctx, primary.Addr, "admin", bson.D{
@@ -152,4 +139,56 @@ func hostsOf(mongoURL string) (hosts []string, direct func(host string) string, 
 	return strings.Split(authority[at:], ","), func(host string) string {
 		return "mongodb://" + authority[:at] + host + "/" + path + "?" + settings.Encode()
 	}, nil
+}
+
+const lifetimeLimit = "transactionLifetimeLimitSeconds"
+
+// Lifetime sets for how long all members keep a transaction whose client is
+// silent: the locks of one that was stopped, or has died, are there until then.
+// A member that is started again has forgotten it; PrimaryKill reminds the one it starts.
+func Lifetime(ctx context.Context, set Set, seconds int) error {
+	for _, m := range set {
+		if err := setLifetime(ctx, m, seconds); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func setLifetime(ctx context.Context, m fault.Member, seconds int) error {
+	_, err := command(ctx, m.Addr, "admin", bson.D{{Key: "setParameter", Value: 1}, {Key: lifetimeLimit, Value: seconds}})
+	return err
+}
+
+func lifetimeOf(ctx context.Context, m fault.Member) (seconds int, err error) {
+	answer, err := command(ctx, m.Addr, "admin", bson.D{{Key: "getParameter", Value: 1}, {Key: lifetimeLimit, Value: 1}})
+	n, _ := answer.Lookup(lifetimeLimit).AsInt64OK()
+	return int(n), err
+}
+
+// Abandoned tells whether a transaction is open at the primary whose client has
+// been silent for a while. It looks until one must have been, if there is one.
+func Abandoned(ctx context.Context, set Set, silent time.Duration) bool {
+	ctx, cancel := context.WithTimeout(ctx, catchUpWait)
+	defer cancel()
+	fault.Wait(ctx, silent)
+	primary, _, err := set.primary(ctx, 0)
+	if err != nil {
+		return false
+	}
+	answer, err := command(ctx, primary.Addr, "admin", bson.D{
+		{Key: "aggregate", Value: 1},
+		{Key: "pipeline", Value: bson.A{
+			bson.D{{Key: "$currentOp", Value: bson.D{{Key: "allUsers", Value: true}, {Key: "idleSessions", Value: true}}}},
+			bson.D{{Key: "$match", Value: bson.D{
+				{Key: "type", Value: "idleSession"},
+				{Key: "transaction.timeInactiveMicros", Value: bson.D{{Key: "$gte", Value: silent.Microseconds() / 2}}},
+			}}},
+			bson.D{{Key: "$limit", Value: 1}},
+		}},
+		{Key: "cursor", Value: bson.D{}},
+	})
+	found, _ := answer.Lookup("cursor", "firstBatch").ArrayOK()
+	values, _ := found.Values()
+	return err == nil && len(values) > 0
 }

@@ -30,7 +30,7 @@ type LateWrite struct {
 	Proxies  []*Proxy       // of the replicas, by number
 	Replicas fault.Pausable // the same
 	TTL      time.Duration
-	URL      string                                                  // of the database, past the wires
+	URL      string                                                  // of the database, past the proxies
 	Evict    func(ctx context.Context, account string) (bool, error) // takes away the lease of the holder of that account; false: there is none
 	Record   func(LateRecord)                                        // is given each late write; may be nil
 }

@@ -1,9 +1,8 @@
-// Package redisfault takes locks out of Redis under their holders, and Redis away.
+// Package redisfault takes locks out of Redis under their holders.
 package redisfault
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"time"
 
@@ -23,20 +22,7 @@ type LockLost struct {
 
 // Inject counts only deletions that hit a lock. Fence counters are left alone.
 func (l LockLost) Inject(ctx context.Context, over time.Duration) ([]fault.Event, error) {
-	event := fault.Event{What: "locks deleted", At: time.Now()}
-	for end := event.At.Add(over); time.Now().Before(end); {
-		n, err := l.sweep(ctx)
-		event.Hits += n
-		event.Seen = map[string]int64{"locks_deleted": event.Hits}
-		event.Until = time.Now()
-		if err != nil {
-			return []fault.Event{event}, fmt.Errorf("delete locks: %w", err)
-		}
-		if !fault.Wait(ctx, l.Every) {
-			break
-		}
-	}
-	return []fault.Event{event}, ctx.Err()
+	return fault.Repeat(ctx, over, l.Every, "locks deleted", "locks_deleted", l.sweep)
 }
 
 func (l LockLost) sweep(ctx context.Context) (hits int64, err error) {
@@ -62,29 +48,4 @@ func (l LockLost) sweep(ctx context.Context) (hits int64, err error) {
 func lockPattern(prefix string) string {
 	quote := strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`)
 	return quote.Replace(prefix) + "{*}lock:*"
-}
-
-// Down kills a server, leaves it dead for Part of the time, and starts it again.
-type Down struct {
-	Name   string
-	Server fault.Server
-	Part   float64 // of the time; the rest shows whether the system comes back to it
-}
-
-// Inject always starts the server again, also when ctx ended meanwhile.
-func (d Down) Inject(ctx context.Context, over time.Duration) ([]fault.Event, error) {
-	event := fault.Event{What: d.Name + " killed", At: time.Now(), Hits: 1, Seen: map[string]int64{d.Name + "_kills": 1}}
-	whole, done := fault.Undoing(ctx) // a kill that is called off half way, and late, would undo the start
-	defer done()
-	if err := d.Server.Kill(whole); err != nil {
-		return nil, fmt.Errorf("kill %s: %w", d.Name, err)
-	}
-	fault.Wait(ctx, time.Duration(float64(over)*d.Part))
-	late, cancel := fault.Undoing(ctx)
-	defer cancel()
-	if err := d.Server.Start(late); err != nil {
-		return []fault.Event{event}, fmt.Errorf("start %s again: %w", d.Name, err)
-	}
-	event.Until = time.Now()
-	return []fault.Event{event}, ctx.Err()
 }

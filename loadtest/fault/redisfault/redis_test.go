@@ -2,7 +2,6 @@ package redisfault
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"testing"
@@ -11,28 +10,8 @@ import (
 	"shop/loadtest/fault"
 	"shop/loadtest/internal/testbed"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
 )
-
-func TestDown_IsStartedAgainAlsoWhenTheRunIsCalledOff(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	s := &testbed.Server{}
-	if _, err := (Down{Name: "redis", Server: s, Part: 0.5}).Inject(ctx, time.Hour); !errors.Is(err, context.Canceled) {
-		t.Errorf("error %v, want %v", err, context.Canceled)
-	}
-	if diff := cmp.Diff([]string{"kill", "start"}, s.Done); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
-func TestDown_ServerThatDoesNotStartIsAnError(t *testing.T) {
-	s := &testbed.Server{Log: testbed.Log{Fails: "start"}}
-	if _, err := (Down{Name: "redis", Server: s}).Inject(t.Context(), 0); err == nil {
-		t.Error("no error")
-	}
-}
 
 func connect(t *testing.T) (*redis.Client, string) {
 	t.Helper()

@@ -5,6 +5,7 @@ package replicafault
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -20,23 +21,73 @@ type Crash struct {
 
 // Inject spreads the kills evenly.
 func (c Crash) Inject(ctx context.Context, over time.Duration) ([]fault.Event, error) {
-	var events []fault.Event
-	began := time.Now()
-	for i := range c.Times {
-		due := over * time.Duration(i) / time.Duration(c.Times)
-		if !fault.Wait(ctx, due-time.Since(began)) {
-			return events, ctx.Err()
-		}
-		n := i % c.Victims.Len()
+	return fault.Series(ctx, over, c.Times, 0, func(ctx context.Context, round int) (fault.Event, error) {
+		n := round % c.Victims.Len()
 		event := fault.Event{What: fmt.Sprintf("replica %d killed", n+1), At: time.Now(), Hits: 1, Seen: map[string]int64{"crashes": 1}}
 		if err := c.Victims.Kill(ctx, n); err != nil {
-			return events, fmt.Errorf("kill replica %d: %w", n+1, err)
+			return fault.Event{}, fmt.Errorf("kill replica %d: %w", n+1, err)
 		}
-		if err := c.Victims.Start(ctx, n); err != nil {
-			return append(events, event), fmt.Errorf("start replica %d again: %w", n+1, err)
-		}
+		err := c.Victims.Start(ctx, n)
 		event.Until = time.Now()
-		events = append(events, event)
+		return event, err
+	})
+}
+
+// CrashSteps kills at each step of a flow in turn: a replica is started with a
+// failpoint that is SIGKILL, and dies at the first request that comes by. One
+// replica after the other; a step that no request reaches is no hit.
+type CrashSteps struct {
+	Replicas interface {
+		fault.Victims
+		Ended(n int) <-chan struct{} // closed when the one that was started last has ended
 	}
-	return events, nil
+	Flow  string // "transfer"
+	Steps []string
+	Wait  time.Duration // for each step, until the replica has died
+}
+
+// Inject goes through all steps once, spread over the time as far as it is
+// enough. Each replica is started again without a failpoint.
+func (c CrashSteps) Inject(ctx context.Context, over time.Duration) ([]fault.Event, error) {
+	return fault.Series(ctx, over, len(c.Steps), 0, func(ctx context.Context, round int) (fault.Event, error) {
+		return c.crash(ctx, round%c.Replicas.Len(), c.Steps[round])
+	})
+}
+
+func (c CrashSteps) crash(ctx context.Context, n int, step string) (event fault.Event, err error) {
+	event = fault.Event{What: fmt.Sprintf("replica %d killed at %s", n+1, step), At: time.Now()}
+	if err := c.Replicas.Kill(ctx, n); err != nil {
+		return event, err
+	}
+	defer func() {
+		late, cancel := fault.Undoing(ctx)
+		defer cancel()
+		err = errors.Join(err, c.Replicas.Start(late, n))
+		event.Until = time.Now()
+	}()
+	died, err := c.diesAt(ctx, n, step)
+	if died {
+		event.Hits, event.Seen = 1, map[string]int64{"crashes": 1, "crash_" + step: 1}
+		return event, err
+	}
+	event.What = fmt.Sprintf("replica %d did not come to %s", n+1, step)
+	late, cancel := fault.Undoing(ctx)
+	defer cancel()
+	return event, errors.Join(err, c.Replicas.Kill(late, n))
+}
+
+// diesAt starts the replica with its failpoint. It may die as soon as it can be
+// asked, so that the start fails.
+func (c CrashSteps) diesAt(ctx context.Context, n int, step string) (died bool, err error) {
+	startErr := c.Replicas.Start(ctx, n, "--failpoint", c.Flow+"/"+step+"=kill")
+	ended := c.Replicas.Ended(n)
+	if startErr != nil {
+		select {
+		case <-ended:
+			return true, nil
+		default:
+			return false, startErr
+		}
+	}
+	return fault.Within(ctx, c.Wait, ended), nil
 }

@@ -25,7 +25,7 @@ func New(t *testing.T, scenario loadtest.Scenario, prepare func(context.Context,
 	return &loadtest.Proof{
 		Scenarios: []loadtest.Scenario{scenario},
 		Load:      loadtest.Load{Rate: 100, Duration: time.Second, Seed: 1, Replicas: 2},
-		LockTTL:   map[string]time.Duration{scenario.Flow.Name: time.Second}, Patience: time.Second,
+		LockTTL:   map[string]time.Duration{scenario.Flow.Name: time.Second}, Grace: time.Second,
 		Server: func(loadtest.Scenario) (string, error) { return testbed.Env(t, "SHOP_POSTGRES_URL"), nil },
 		Prepare: func(ctx context.Context, trial *loadtest.Trial) (clients []loadtest.Credentials, err error) {
 			for range trial.Plan.Clients {

@@ -2,7 +2,6 @@ package inventory
 
 import (
 	"context"
-	"fmt"
 
 	"shop/loadtest"
 	"shop/locking/invariant"
@@ -126,31 +125,16 @@ WHERE p.stock > 0`,
 
 // LoadHistory copies what clients were told into temporary tables of conn.
 func LoadHistory(ctx context.Context, conn *pgx.Conn, opening []Stock, lines []Line) error {
-	_, err := conn.Exec(ctx, `
-CREATE TEMPORARY TABLE proof_opening (sku text, quantity bigint);
-CREATE TEMPORARY TABLE proof_lines (
-	client_id uuid, key text, action text, order_id uuid, sku text, quantity bigint, outcome text)`)
+	err := loadtest.FillTable(ctx, conn, "proof_opening", "sku text, quantity bigint", opening, func(s Stock) []any {
+		return []any{s.SKU, s.Quantity}
+	})
 	if err != nil {
-		return fmt.Errorf("audit: %w", err)
+		return err
 	}
-	_, err = conn.CopyFrom(ctx, pgx.Identifier{"proof_opening"}, []string{"sku", "quantity"},
-		pgx.CopyFromSlice(len(opening), func(i int) ([]any, error) {
-			return []any{opening[i].SKU, opening[i].Quantity}, nil
-		}))
-	if err != nil {
-		return fmt.Errorf("audit: copy opening: %w", err)
-	}
-	_, err = conn.CopyFrom(ctx, pgx.Identifier{"proof_lines"},
-		[]string{"client_id", "key", "action", "order_id", "sku", "quantity", "outcome"},
-		pgx.CopyFromSlice(len(lines), func(i int) ([]any, error) {
-			l := lines[i]
-			return []any{l.Client, l.Key, string(l.Action), l.Order, l.SKU, l.Quantity, string(l.Outcome)}, nil
-		}))
-	if err != nil {
-		return fmt.Errorf("audit: copy history: %w", err)
-	}
-	_, err = conn.Exec(ctx, `ANALYZE proof_opening; ANALYZE proof_lines`)
-	return err
+	const columns = "client_id uuid, key text, action text, order_id uuid, sku text, quantity bigint, outcome text"
+	return loadtest.FillTable(ctx, conn, "proof_lines", columns, lines, func(l Line) []any {
+		return []any{l.Client, l.Key, string(l.Action), l.Order, l.SKU, l.Quantity, string(l.Outcome)}
+	})
 }
 
 // lines is what clients were told, a row for each product of each key.

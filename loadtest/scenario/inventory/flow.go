@@ -35,19 +35,12 @@ func New() *loadtest.Flow {
 			findings.Add("I-LIVE", buyAgain(ctx, t.Run, Products(t.Plan))...)
 			return findings
 		},
-		Audit:        audit,
-		Inconclusive: inconclusive,
-		Faults:       []loadtest.StoreFaults{{Store: "redis", Faults: []loadtest.Fault{LockLost, RedisDown}}},
-		Outages:      []loadtest.Fault{RedisDown},
-		Quick: func(s loadtest.Scenario) bool {
-			// The control and the real thing under the same load, the lock taken away from
-			// both, and what else the real thing must survive.
-			return s.Strategy == "redis+row" || s.Strategy == "naive" || s.Strategy == "redis-only" && s.Fault == LockLost
-		},
-		Counters: map[string]map[string]string{"inventory_events_total": {
-			"guard_tripped": "guard_tripped", "retried": "retried", "degraded": "degraded", "bypassed": "bypassed", "shed": "shed",
-			"ambiguous": "ambiguous", "resolved": "resolved",
-		}},
+		Audit:  audit,
+		Faults: faults,
+		// The control and the real thing under the same load, the lock taken away from both,
+		// and what else the real thing must survive.
+		Quick:   []string{"naive/none", "redis-only/lock-lost", "redis+row/none", "redis+row/lock-lost", "redis+row/redis-down", "redis+row/crash"},
+		Counted: []string{"guard_tripped", "retried", "degraded", "bypassed", "shed", "ambiguous", "resolved"},
 		Invariants: slices.Concat(inventory.Invariants.Invariants, []invariant.Invariant{
 			{Code: "S1-DURING", Name: "stock-balance-during", Means: "S1 in every sample while the load runs"},
 			{Code: "S2", Name: "sold-as-answered", Means: "what left the shelf is what buyers were told, give or take what is unknown"},
@@ -105,26 +98,22 @@ LEFT JOIN (SELECT l.sku, sum(l.quantity) AS units
            GROUP BY l.sku) bought ON bought.sku = p.sku
 ORDER BY p.sku`
 
-// crashesMin is how many kills make a crash run.
-const crashesMin = 5
-
-func inconclusive(s loadtest.Scenario, evidence map[string]int64) []string {
-	switch s.Fault {
-	case loadtest.Crash:
-		return loadtest.Lacking(evidence,
-			loadtest.Need{Evidence: "crashes", Least: crashesMin, Why: "fewer than 5 replicas were killed"},
-			loadtest.Need{Evidence: "cut_off", Least: 1, Why: "no request was cut off by a kill"})
-	case LockLost:
-		return loadtest.Lacking(evidence,
-			loadtest.Need{Evidence: "locks_deleted", Least: 1, Why: "no deletion hit a lock"},
-			loadtest.Need{Evidence: "lock_lost", Least: 1, Why: "no holder noticed that its lock was gone"})
-	case RedisDown:
-		return loadtest.Lacking(evidence,
-			loadtest.Need{Evidence: "redis_kills", Least: 1, Why: "Redis was not killed"},
-			loadtest.Need{Evidence: "degraded", Least: 1, Why: "no purchase went on without the lock while Redis was down"},
-			loadtest.Need{Evidence: "lock_acquired_after", Least: 1, Why: "no lock was taken after Redis was back"})
-	}
-	return nil
+// faults are those of a purchase's stores and replicas, and what must be seen under each.
+var faults = []loadtest.FaultSpec{
+	{Fault: loadtest.NoFault},
+	{Fault: LockLost, Store: "redis", Needs: []loadtest.Need{
+		{Evidence: "locks_deleted", Why: "no deletion hit a lock"},
+		{Evidence: "lock_lost", Why: "no holder noticed that its lock was gone"},
+	}},
+	{Fault: RedisDown, Store: "redis", Outage: true, Needs: []loadtest.Need{
+		{Evidence: "redis_kills", Why: "Redis was not killed"},
+		{Evidence: "degraded", Why: "no purchase went on without the lock while Redis was down"},
+		{Evidence: "lock_acquired_after", Why: "no lock was taken after Redis was back"},
+	}},
+	{Fault: loadtest.Crash, Needs: []loadtest.Need{
+		{Evidence: "crashes", Least: 5, Why: "fewer than 5 replicas were killed"},
+		{Evidence: "cut_off", Why: "no request was cut off by a kill"},
+	}},
 }
 
 // audit reads what was sold from the database.
@@ -162,12 +151,41 @@ func sold(r loadtest.Result) (n int64) {
 	for _, record := range r.Records {
 		for _, l := range cart(record.Intent) {
 			switch {
-			case record.Outcome == loadtest.OK && record.Action == Buy:
+			case record.Outcome != loadtest.OK:
+			case record.Action == Buy:
 				n += l.Quantity
-			case record.Outcome == loadtest.OK && record.Action == Cancel:
+			case record.Action == Cancel:
 				n -= l.Quantity
 			}
 		}
 	}
 	return n
+}
+
+// buyAgain shows on every product that it can still be sold: an order is cancelled, and
+// the unit that it gives back is bought. It returns the products where that failed.
+func buyAgain(ctx context.Context, run *loadtest.Run, stock []Stock) []string {
+	cancelled := map[string]*loadtest.Intent{}
+	for _, r := range run.History.Records() {
+		if lines := cart(r.Intent); r.Outcome == loadtest.OK && r.Action == Buy && len(lines) == 1 && lines[0].Quantity == 1 {
+			if sku := lines[0].SKU; cancelled[sku] == nil {
+				cancelled[sku] = intend("cancel-"+r.Key, Cancel, "/v1/orders/"+r.Made.String()+"/cancel", lines, nil)
+			}
+		}
+	}
+	var dead []string
+	for n, s := range stock {
+		one := []Stock{{s.SKU, 1}}
+		again := intend("final-"+s.SKU, Buy, "/v1/orders", one, buyBody(one))
+		back := cancelled[s.SKU]
+		switch {
+		case back == nil:
+			dead = append(dead, s.SKU+": no order of it succeeded")
+		case run.Settle(ctx, n, back).Outcome != loadtest.OK:
+			dead = append(dead, s.SKU+": the last cancellation ended as "+run.History.Record(back.Key).Ended())
+		case run.Settle(ctx, n+1, again).Outcome != loadtest.OK:
+			dead = append(dead, s.SKU+": the last purchase ended as "+run.History.Record(again.Key).Ended())
+		}
+	}
+	return dead
 }

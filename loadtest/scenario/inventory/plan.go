@@ -69,13 +69,7 @@ func NewPlan(load loadtest.Load) loadtest.Plan {
 			single[want[0].drop]++
 		}
 		intent := buyIntent(fmt.Sprintf("buy-%d-%06d", load.Seed, i), want)
-		plan.Intents = append(plan.Intents, intent)
-		replica := random.IntN(load.Replicas)
-		plan.Schedule = append(plan.Schedule, loadtest.ScheduledRequest{At: at, Replica: replica, Intent: intent})
-		if i%loadtest.DuplicateEvery == 0 {
-			other := loadtest.OtherReplica(random, replica, load.Replicas)
-			plan.Schedule = append(plan.Schedule, loadtest.ScheduledRequest{At: at, Replica: other, Intent: intent})
-		}
+		plan.Add(random, load.Replicas, loadtest.ScheduledRequest{At: at, Replica: random.IntN(load.Replicas), Intent: intent})
 	}
 	var given []Stock
 	for d := range drops {

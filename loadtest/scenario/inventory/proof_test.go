@@ -13,7 +13,6 @@ import (
 
 	"shop/loadtest"
 	"shop/loadtest/fault"
-	"shop/loadtest/fault/redisfault"
 	"shop/loadtest/internal/testbed"
 	"shop/loadtest/internal/testproof"
 	"shop/locking/invariant"
@@ -77,7 +76,7 @@ func TestProof_AControlThatIsNotCaughtIsNotAsExpected(t *testing.T) {
 func TestProof_AFaultThatFailsIsAnError(t *testing.T) {
 	proof := refusingProof(t, New().Safe("row", loadtest.Crash))
 	proof.Fault = func(*loadtest.Trial) (fault.Fault, error) {
-		return redisfault.Down{Name: "redis", Server: nowhere{}}, nil
+		return fault.Restart{Name: "redis", Server: nowhere{}, Times: 1}, nil
 	}
 	report, err := proof.Run(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "no such server") {

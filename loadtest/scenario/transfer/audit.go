@@ -3,13 +3,17 @@ package transfer
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
-
-	"shop/loadtest"
-	"shop/locking/invariant"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
+	"shop/loadtest"
+	"shop/loadtest/fault"
+	"shop/loadtest/scenario/money"
+	"shop/locking/invariant"
+	"shop/transfer"
 )
 
 // MoveChecks compare the tables with what the plan opened and with what clients
@@ -143,36 +147,22 @@ LEFT JOIN (SELECT account_id, sum(delta) AS moved
 
 // LoadMoves copies what the plan opened, and what clients were told, into
 // temporary tables of conn.
-func LoadMoves(ctx context.Context, conn *pgx.Conn, opened []Account, records []loadtest.Record, clients []loadtest.Credentials) error {
-	_, err := conn.Exec(ctx, `
-CREATE TEMPORARY TABLE proof_accounts (id uuid, owner_id uuid, currency text, opening bigint);
-CREATE TEMPORARY TABLE proof_moves (
-	client_id uuid, key text, action text, from_id uuid, to_id uuid, amount bigint, hold uuid, lasts interval,
-	sent boolean, outcome text, problem text, made uuid, answer jsonb)`)
+func LoadMoves(ctx context.Context, conn *pgx.Conn, opened []money.Account, records []loadtest.Record, clients []loadtest.Credentials) error {
+	err := loadtest.FillTable(ctx, conn, "proof_accounts", "id uuid, owner_id uuid, currency text, opening bigint", opened, func(a money.Account) []any {
+		return []any{a.ID, uuid.UUID(clients[a.Client].ID), a.Currency, a.Opening}
+	})
 	if err != nil {
-		return fmt.Errorf("audit: %w", err)
+		return err
 	}
-	columns := []string{"id", "owner_id", "currency", "opening"}
-	_, err = conn.CopyFrom(ctx, pgx.Identifier{"proof_accounts"}, columns, pgx.CopyFromSlice(len(opened), func(i int) ([]any, error) {
-		a := opened[i]
-		return []any{a.ID, uuid.UUID(clients[a.Client].ID), a.Currency, a.Opening}, nil
-	}))
-	if err != nil {
-		return fmt.Errorf("audit: copy openings: %w", err)
-	}
-	columns = []string{"client_id", "key", "action", "from_id", "to_id", "amount", "hold", "lasts", "sent", "outcome", "problem", "made", "answer"}
-	_, err = conn.CopyFrom(ctx, pgx.Identifier{"proof_moves"}, columns, pgx.CopyFromSlice(len(records), func(i int) ([]any, error) {
-		r, m := records[i], move(records[i].Intent)
+	const columns = `client_id uuid, key text, action text, from_id uuid, to_id uuid, amount bigint, hold uuid, lasts interval,
+	sent boolean, outcome text, problem text, made uuid, answer jsonb`
+	return loadtest.FillTable(ctx, conn, "proof_moves", columns, records, func(r loadtest.Record) []any {
+		m := move(r.Intent)
 		return []any{
 			uuid.UUID(clients[r.Client].ID), r.Key, string(r.Action), m.From, m.To, m.Amount, m.Of, m.lasts(),
 			r.Sent(), string(r.Outcome), r.Problem(), r.Made, r.Answer(),
-		}, nil
-	}))
-	if err != nil {
-		return fmt.Errorf("audit: copy history: %w", err)
-	}
-	_, err = conn.Exec(ctx, `ANALYZE proof_accounts; ANALYZE proof_moves`)
-	return err
+		}
+	})
 }
 
 // lasts is how long a hold was asked for; nil: there is none.
@@ -181,4 +171,92 @@ func (m *Move) lasts() *time.Duration {
 		return nil
 	}
 	return &m.Hold.For
+}
+
+// audit reads from the database where the money is.
+func audit(ctx context.Context, t *loadtest.Trial, records []loadtest.Record) (a loadtest.Audited, err error) {
+	conn, err := t.Quiet(ctx)
+	if err != nil {
+		return a, err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	if err := LoadMoves(ctx, conn, money.Accounts(t.Plan), records, t.Clients); err != nil {
+		return a, err
+	}
+	if a.Findings, err = invariant.Run(ctx, slices.Concat(transfer.Invariants.Checks, MoveChecks), invariant.SQL(conn)); err != nil {
+		return a, err
+	}
+	a.Findings.Add("I-SPENT", money.WronglyRefused(t.Loaded(records), money.Accounts(t.Plan), payer)...)
+	a.Findings.Add("I-RIGHT", turnedAway(t)...)
+	if a.Evidence, err = ends(ctx, conn); err != nil {
+		return a, err
+	}
+	for _, record := range records {
+		if record.Refused(money.Short) {
+			a.Evidence["short"]++
+		}
+	}
+	a.Number, err = invariant.Number(ctx, conn, driftSQL)
+	return a, err
+}
+
+// turnedAway says that rightful holders were refused: there was no fault, and none of
+// them lost its lock on the way.
+func turnedAway(t *loadtest.Trial) []string {
+	counts := t.Replicas.Counters.Sum()
+	if n := counts["fence_refused"]; t.Scenario.Fault == loadtest.NoFault && counts["lock_lost"] == 0 && n > 0 {
+		return []string{fmt.Sprintf("%d holders of a lock, refused although none was late", n)}
+	}
+	return nil
+}
+
+// ends counts what moved, and the holds by how they ended: whether the three met at all.
+func ends(ctx context.Context, conn *pgx.Conn) (map[string]int64, error) {
+	counts := map[string]int64{}
+	for _, state := range []string{"posted", "voided", "expired"} {
+		n, err := invariant.Number(ctx, conn, `SELECT count(*) FROM transfers WHERE expires_at IS NOT NULL AND state = '`+state+`'`)
+		if err != nil {
+			return nil, err
+		}
+		counts["holds_"+state] = n
+	}
+	moved, err := invariant.Number(ctx, conn, `SELECT count(*) FROM transfers WHERE state = 'posted'`)
+	counts["moved"] = moved
+	return counts, err
+}
+
+// payer is the account that a request is to take from.
+func payer(i loadtest.Intent) uuid.UUID { return move(i).From }
+
+// spend shows that all money can be spent, and no more than all of it: when the
+// holds are over, each account sends what is available to the next one.
+func spend(ctx context.Context, t *loadtest.Trial) invariant.Findings {
+	awaitHolds(ctx, t)
+	accounts := money.Accounts(t.Plan)
+	return money.Postcheck(ctx, t, "account", func(ctx context.Context, i int, from money.Account) string {
+		return spendAll(ctx, t.Run, i, from, accounts[(i+1)%len(accounts)])
+	})
+}
+
+// awaitHolds returns when no hold is left, or the sweeper has had time for all of
+// them. Those that are left then are found by the audit.
+func awaitHolds(ctx context.Context, t *loadtest.Trial) {
+	conn, err := pgx.Connect(ctx, t.Postgres)
+	if err != nil {
+		return // the audit finds those that are left
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	for end := time.Now().Add(loadtest.LiveBound(t.TTL())); time.Now().Before(end); {
+		n, err := invariant.Number(ctx, conn, `SELECT count(*) FROM transfers WHERE state = 'reserved'`)
+		if err == nil && n == 0 || !fault.Wait(ctx, 20*time.Millisecond) {
+			return
+		}
+	}
+}
+
+// spendAll says what went wrong; "" is nothing.
+func spendAll(ctx context.Context, run *loadtest.Run, replica int, from, to money.Account) string {
+	return money.SpendAll(ctx, run, replica, from, "/v1/accounts/", "available", func(key string, amount int64) *loadtest.Intent {
+		return moveIntent(from.Client, key, &Move{From: from.ID, To: to.ID, Amount: amount})
+	})
 }

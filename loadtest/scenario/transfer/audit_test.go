@@ -6,6 +6,7 @@ import (
 
 	"shop/loadtest"
 	"shop/loadtest/internal/testbed"
+	"shop/loadtest/scenario/money"
 	"shop/locking/invariant"
 	"shop/transfer"
 
@@ -53,9 +54,9 @@ const (
 )
 
 // opened is what the plan of correctAccounts opened, and for whom.
-func opened() ([]Account, []loadtest.Credentials) {
+func opened() ([]money.Account, []loadtest.Credentials) {
 	id := uuid.MustParse
-	return []Account{
+	return []money.Account{
 		{ID: id(account1), Client: 0, Opening: 1000, Currency: "EUR"},
 		{ID: id(account2), Client: 1, Opening: 0, Currency: "EUR"},
 		{ID: id(account3), Client: 2, Opening: 500, Currency: "EUR"},

@@ -15,15 +15,15 @@ func TestInconclusive_EachFaultOfTheMoneyMustHaveLandedAndDoneWhatItIsFor(t *tes
 	for _, step := range transfer.Steps() {
 		killed["crash_"+string(step)] = 1
 	}
-	unsafe := func(fault loadtest.Fault) loadtest.Scenario { return control(New(), "etcd-unfenced", fault) }
+	unsafe := func(fault loadtest.Fault) loadtest.Scenario { return New().Control("etcd-unfenced", fault, kept, "T3") }
 	sound := func(fault loadtest.Fault) loadtest.Scenario { return New().Safe("etcd-fenced", fault) }
 	for _, c := range []struct {
 		scenario loadtest.Scenario
 		enough   map[string]int64
 	}{
 		{sound(loadtest.NoFault), map[string]int64{"moved": 1, "short": 1, "holds_posted": 1, "holds_voided": 1, "holds_expired": 1, "samples": 1}},
-		{control(New(), "naive", loadtest.NoFault), nil},
-		{control(New(), "lease-id-fence", loadtest.NoFault), nil},
+		{New().Control("naive", loadtest.NoFault, kept, "T3"), nil},
+		{New().Control("lease-id-fence", loadtest.NoFault, kept, "T3"), nil},
 		{sound(LateWrite), map[string]int64{"late_writes": 1, "late_stopped": 1, "late_refused": 1}},
 		{unsafe(LateWrite), map[string]int64{"late_writes": 1, "late_stopped": 1, "late_committed": 1}},
 		{sound(loadtest.Pause), map[string]int64{"pauses": 2, "lock_lost": 1}},
@@ -111,10 +111,10 @@ func TestJudge_ADriftAloneBreaksNothing(t *testing.T) {
 		t.Errorf("%s, %v", verdict, expected)
 	}
 	broke := map[string]int64{"T3": 2, "T1": 0, "I-LIVE": 4}
-	if verdict, expected := loadtest.Judge(control(New(), "lease-id-fence", loadtest.NoFault), broke, nil); verdict != loadtest.Violated || !expected {
+	if verdict, expected := loadtest.Judge(New().Control("lease-id-fence", loadtest.NoFault, kept, "T3"), broke, nil); verdict != loadtest.Violated || !expected {
 		t.Errorf("%s, %v; I-LIVE is nothing that it must keep", verdict, expected)
 	}
-	if _, expected := loadtest.Judge(control(New(), "lease-id-fence", loadtest.NoFault), broke, []string{"no rightful holder was refused"}); expected {
+	if _, expected := loadtest.Judge(New().Control("lease-id-fence", loadtest.NoFault, kept, "T3"), broke, []string{"no rightful holder was refused"}); expected {
 		t.Error("it refused no request, and is as expected")
 	}
 }

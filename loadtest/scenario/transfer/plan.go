@@ -1,14 +1,16 @@
 package transfer
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"time"
 
-	"shop/loadtest"
-
 	"github.com/google/uuid"
+
+	"shop/loadtest"
+	"shop/loadtest/scenario/money"
 )
 
 // The actions of this flow.
@@ -18,21 +20,6 @@ const (
 	PostHold loadtest.Action = "post"
 	VoidHold loadtest.Action = "void"
 )
-
-// Account is opened before the first request.
-type Account struct {
-	ID       uuid.UUID
-	Client   int // its owner
-	Opening  int64
-	Currency string
-	Ample    bool // suffices for all that it is asked for: it must never be refused
-}
-
-// Accounts are those that a plan opens.
-func Accounts(p loadtest.Plan) []Account {
-	given, _ := p.Given.([]Account)
-	return given
-}
 
 // Move is what a transfer is about.
 type Move struct {
@@ -80,9 +67,9 @@ const (
 func NewPlan(load loadtest.Load) loadtest.Plan {
 	random := rand.New(rand.NewPCG(uint64(load.Seed), 1))
 	plan := loadtest.Plan{Clients: clients}
-	var accounts []Account
+	var accounts []money.Account
 	for c := range clients {
-		accounts = append(accounts, Account{ID: loadtest.DrawID(random), Client: c, Currency: currency, Ample: c >= hot && c < hot+ample})
+		accounts = append(accounts, money.Account{ID: loadtest.DrawID(random), Client: c, Currency: currency, Ample: c >= hot && c < hot+ample})
 	}
 	asked := make([]int64, clients)
 	n := int(load.Duration.Seconds() * float64(load.Rate))
@@ -97,14 +84,7 @@ func NewPlan(load loadtest.Load) loadtest.Plan {
 			Amount: drawAmount(random, from), Hold: drawHold(random, load),
 		})
 		asked[from] += move(*intent).Amount
-		plan.Intents = append(plan.Intents, intent)
-		at := load.At(i-from, n)
-		replica := random.IntN(load.Replicas)
-		plan.Schedule = append(plan.Schedule, loadtest.ScheduledRequest{At: at, Replica: replica, Intent: intent})
-		if i%loadtest.DuplicateEvery == 0 {
-			other := loadtest.OtherReplica(random, replica, load.Replicas)
-			plan.Schedule = append(plan.Schedule, loadtest.ScheduledRequest{At: at, Replica: other, Intent: intent})
-		}
+		plan.Add(random, load.Replicas, loadtest.ScheduledRequest{At: load.At(i-from, n), Replica: random.IntN(load.Replicas), Intent: intent})
 	}
 	for c := range accounts {
 		accounts[c].Opening = drawOpening(random, c, asked[c])
@@ -197,4 +177,51 @@ func intend(client int, key string, action loadtest.Action, path string, m *Move
 		Client: client, Key: key, Action: action, Method: http.MethodPost, Path: path, Of: m,
 		Contends: []string{m.From.String(), m.To.String()}, Ends: action == PostHold || action == VoidHold,
 	}
+}
+
+// answer is what a client reads of a transfer.
+type answer struct {
+	ID        uuid.UUID `json:"id"`
+	ExpiresAt time.Time `json:"expires_at"`
+}
+
+// settle is what a client does about a hold: it posts and voids it at the same
+// moment, on two replicas. The moment is counted from the end of the hold by the
+// database's clock; if that is not ours, it is only another moment.
+func settle(r loadtest.Record) []loadtest.ScheduledRequest {
+	m := move(r.Intent)
+	if r.Action != Reserve || r.Outcome != loadtest.OK || m.Hold.Left {
+		return nil
+	}
+	var t answer
+	if json.Unmarshal(r.Body, &t) != nil {
+		return nil // not as told: I-ACK
+	}
+	h, at := m.Hold, time.Until(t.ExpiresAt)+m.Hold.Settle
+	var part int64
+	if h.Part {
+		part = max(1, m.Amount/2)
+	}
+	return []loadtest.ScheduledRequest{
+		{At: at, Replica: h.Post, Intent: postIntent(r, t.ID, part)},
+		{At: at, Replica: h.Void, Intent: voidIntent(r, t.ID)},
+	}
+}
+
+func postIntent(r loadtest.Record, id uuid.UUID, part int64) *loadtest.Intent {
+	i := endIntent(r, PostHold, id, part)
+	if part > 0 {
+		i.Body = loadtest.Encode(map[string]int64{"amount": part})
+	}
+	return i
+}
+
+func voidIntent(r loadtest.Record, id uuid.UUID) *loadtest.Intent {
+	return endIntent(r, VoidHold, id, 0)
+}
+
+func endIntent(r loadtest.Record, action loadtest.Action, id uuid.UUID, amount int64) *loadtest.Intent {
+	m := move(r.Intent)
+	path := "/v1/transfers/" + id.String() + "/" + string(action)
+	return intend(r.Client, string(action)+"-"+r.Key, action, path, &Move{From: m.From, To: m.To, Amount: amount, Of: id})
 }

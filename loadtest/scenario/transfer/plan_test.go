@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"shop/loadtest"
+	"shop/loadtest/scenario/money"
 
 	"github.com/google/uuid"
 )
@@ -17,7 +18,7 @@ var quickLoad = loadtest.Load{Rate: 200, Duration: 6 * time.Second, Seed: 1, Rep
 // owners gives the client of each account.
 func owners(plan loadtest.Plan) map[uuid.UUID]int {
 	owner := map[uuid.UUID]int{}
-	for _, a := range Accounts(plan) {
+	for _, a := range money.Accounts(plan) {
 		owner[a.ID] = a.Client
 	}
 	return owner
@@ -29,7 +30,7 @@ func TestNewPlan_SameSeedSamePlanOtherSeedOtherPlan(t *testing.T) {
 	}
 	other := quickLoad
 	other.Seed = 2
-	if reflect.DeepEqual(Accounts(NewPlan(quickLoad)), Accounts(NewPlan(other))) {
+	if reflect.DeepEqual(money.Accounts(NewPlan(quickLoad)), money.Accounts(NewPlan(other))) {
 		t.Error("another seed gives the same accounts")
 	}
 }
@@ -118,7 +119,7 @@ func TestNewPlan_AmpleAccountsHaveAllThatTheyAreAskedForAndManyOthersHaveNot(t *
 			asked[i.Client] += move(*i).Amount
 		}
 		enough, short := 0, 0
-		for _, a := range Accounts(plan) {
+		for _, a := range money.Accounts(plan) {
 			switch {
 			case a.Ample && a.Opening < asked[a.Client]:
 				t.Errorf("seed %d: account %d has %d and is asked for %d", seed, a.Client, a.Opening, asked[a.Client])

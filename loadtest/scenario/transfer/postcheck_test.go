@@ -11,6 +11,7 @@ import (
 
 	"shop/loadtest"
 	"shop/loadtest/internal/testbed"
+	"shop/loadtest/scenario/money"
 
 	"github.com/google/uuid"
 )
@@ -47,9 +48,9 @@ func (b *bank) serve(w http.ResponseWriter, req *http.Request) {
 	testbed.Created(w, transfer1)
 }
 
-func bankOf(t *testing.T, wrong string) (*loadtest.Run, []Account) {
+func bankOf(t *testing.T, wrong string) (*loadtest.Run, []money.Account) {
 	t.Helper()
-	accounts := []Account{{ID: uuid.New(), Opening: 100}, {ID: uuid.New(), Client: 1}}
+	accounts := []money.Account{{ID: uuid.New(), Opening: 100}, {ID: uuid.New(), Client: 1}}
 	b := &bank{money: map[string]int64{accounts[0].ID.String(): 100}, wrong: wrong}
 	bases := testbed.Serve(t, 2, b.serve)
 	run, err := loadtest.NewRun(t.Context(), bases, loadtest.Headers{Key: "Idempotency-Key", Clients: []http.Header{{}, {}}}, time.Second, loadtest.Classify)
@@ -63,8 +64,8 @@ func bankOf(t *testing.T, wrong string) (*loadtest.Run, []Account) {
 func TestSpendAll_WhatIsAvailableCanBeSentAndNotOneMore(t *testing.T) {
 	for wrong, want := range map[string]string{
 		"":                            "",
-		"it shows too much":           "101 are available, and to send them ended as rejected (409 insufficient-funds)",
-		"it spends what is not there": "all 100 were sent, and 1 more ended as ok (201 )",
+		"it shows too much":           "it has 101, and spending them ended as rejected (409 insufficient-funds)",
+		"it spends what is not there": "all 100 were spent, and 1 more ended as ok (201 )",
 	} {
 		run, accounts := bankOf(t, wrong)
 		if got := spendAll(t.Context(), run, 0, accounts[0], accounts[1]); got != want {
@@ -81,11 +82,11 @@ func TestSpendAll_AnEmptyAccountIsAskedForOneAndRefuses(t *testing.T) {
 }
 
 func TestWronglyRefused_AnAmpleAccountMustNotBeRefused(t *testing.T) {
-	accounts := []Account{{Ample: true}, {}}
-	refusal := func(client int, problem string) loadtest.Record {
-		return loadtest.Record{Intent: loadtest.Intent{Client: client, Key: problem}, Outcome: loadtest.Rejected, Attempts: []loadtest.Attempt{{Outcome: loadtest.Rejected, Problem: problem}}}
+	accounts := []money.Account{{ID: uuid.New(), Ample: true}, {ID: uuid.New()}}
+	refusal := func(account int, problem string) loadtest.Record {
+		return loadtest.Record{Intent: loadtest.Intent{Key: problem, Of: &Move{From: accounts[account].ID}}, Outcome: loadtest.Rejected, Attempts: []loadtest.Attempt{{Outcome: loadtest.Rejected, Problem: problem}}}
 	}
-	found := wronglyRefused([]loadtest.Record{refusal(0, "insufficient-funds"), refusal(1, "insufficient-funds"), refusal(0, "already-settled")}, accounts)
+	found := money.WronglyRefused([]loadtest.Record{refusal(0, "insufficient-funds"), refusal(1, "insufficient-funds"), refusal(0, "already-settled")}, accounts, payer)
 	if len(found) != 1 || !strings.Contains(found[0], "insufficient-funds") {
 		t.Errorf("%v, want the refusal of the first alone", found)
 	}

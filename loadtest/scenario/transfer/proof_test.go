@@ -13,6 +13,7 @@ import (
 	"shop/loadtest/fault"
 	"shop/loadtest/internal/testbed"
 	"shop/loadtest/internal/testproof"
+	"shop/loadtest/scenario/money"
 )
 
 func TestMain(m *testing.M) { testbed.Main(m) }
@@ -23,7 +24,7 @@ func refusingBank(t *testing.T, scenario loadtest.Scenario) *loadtest.Proof {
 	proof := testproof.New(t, scenario, func(ctx context.Context, trial *loadtest.Trial, clients []loadtest.Credentials) error {
 		conn := testbed.Connect(t, trial.Postgres)
 		testbed.Migrate(t, conn, "transfer")
-		for _, a := range Accounts(trial.Plan) {
+		for _, a := range money.Accounts(trial.Plan) {
 			if _, err := conn.Exec(ctx, `INSERT INTO accounts (id, owner_id, currency, opening, balance) VALUES ($1, $2, $3, $4, $4)`,
 				a.ID, uuid.UUID(clients[a.Client].ID), a.Currency, a.Opening); err != nil {
 				return err
@@ -31,7 +32,7 @@ func refusingBank(t *testing.T, scenario loadtest.Scenario) *loadtest.Proof {
 		}
 		return conn.Close(ctx)
 	})
-	proof.LockTTL = map[string]time.Duration{"transfer": -loadtest.LiveMargin + 100*time.Millisecond} // no patience with locks
+	proof.LockTTL = map[string]time.Duration{"transfer": -loadtest.LiveMargin + 100*time.Millisecond} // locks must be gone at once
 	return proof
 }
 
@@ -67,7 +68,7 @@ func TestProof_AServiceThatRefusesEveryTransferIsNotSafe(t *testing.T) {
 
 func TestProof_LocksThatRunOutInTimeAreNotLeft(t *testing.T) {
 	proof := refusingBank(t, New().Safe("row", loadtest.NoFault))
-	proof.Patience = 100 * time.Millisecond
+	proof.Grace = 100 * time.Millisecond
 	left := []string{"a", "b"}
 	proof.Leftovers = func(context.Context, *loadtest.Trial) ([]string, error) {
 		left = left[1:]
@@ -83,8 +84,8 @@ func TestProof_LocksThatRunOutInTimeAreNotLeft(t *testing.T) {
 }
 
 func TestProof_MoneyThatIsLostForAMomentIsSeenWhileTheLoadRuns(t *testing.T) {
-	proof := refusingBank(t, control(New(), "naive", loadtest.NoFault))
-	proof.Patience = 100 * time.Millisecond
+	proof := refusingBank(t, New().Control("naive", loadtest.NoFault, kept, "T3"))
+	proof.Grace = 100 * time.Millisecond
 	proof.Fault = func(trial *loadtest.Trial) (fault.Fault, error) {
 		return loss{testbed.Connect(t, trial.Postgres)}, nil
 	}

@@ -4,15 +4,20 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-
-	"shop/loadtest"
-	"shop/locking/invariant"
+	"slices"
+	"strings"
 
 	"github.com/google/uuid"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
+
+	"shop/loadtest"
+	"shop/loadtest/scenario/money"
+	"shop/locking/invariant"
+	"shop/wallet"
+	"shop/wallet/bonus"
 )
 
 // both puts together what clients were told of a key at a wallet, and what is
@@ -109,7 +114,7 @@ var kinds = map[loadtest.Action]string{Credit: "credit", Debit: "debit", Pay: "p
 // LoadTold puts what the plan opened, and what clients were told, beside what is
 // stored. It is acknowledged by a majority: the moments that are read after it are
 // not before it.
-func LoadTold(ctx context.Context, db *mongo.Database, wallets []Seed, records []loadtest.Record, clients []loadtest.Credentials) error {
+func LoadTold(ctx context.Context, db *mongo.Database, wallets []money.Account, records []loadtest.Record, clients []loadtest.Credentials) error {
 	opened := make([]any, 0, len(wallets))
 	for _, w := range wallets {
 		opened = append(opened, bson.D{
@@ -171,4 +176,101 @@ func operation(r loadtest.Record) bson.D {
 // uuidValue is a UUID as MongoDB keeps it.
 func uuidValue(id uuid.UUID) bson.Binary {
 	return bson.Binary{Subtype: bson.TypeBinaryUUID, Data: id[:]}
+}
+
+// audit reads from MongoDB where the money is, compares its members, and asks the bonus
+// service which requests it got.
+func (env Environment) audit(ctx context.Context, t *loadtest.Trial, records []loadtest.Record) (a loadtest.Audited, err error) {
+	own := Of(t)
+	if err := waitQuiet(ctx, own.db, t.Prefix, loadtest.QuietWait); err != nil {
+		return a, err
+	}
+	var members Members
+	if env.Members != nil { // before there is something in the database that no replica put there
+		if members, err = env.Members(ctx, t.Scenario, t.Prefix); err != nil {
+			return a, err
+		}
+	}
+	if err := LoadTold(ctx, own.db, money.Accounts(t.Plan), records, t.Clients); err != nil {
+		return a, err
+	}
+	if a.Findings, err = invariant.Run(ctx, slices.Concat(wallet.Invariants.Checks, ToldChecks), wallet.Pipelines(own.db)); err != nil {
+		return a, err
+	}
+	a.Findings.Add("I-RIGHT", deniedRight(records)...)
+	a.Findings.Add("I-ONCE", sharedTwice(records)...)
+	a.Findings.Add("I-SPENT", money.WronglyRefused(t.Loaded(records), money.Accounts(t.Plan), payer)...)
+	if env.Members != nil {
+		a.Findings.Add("M4", members.broken(records)...)
+	}
+	credits, err := storedCredits(ctx, own.db)
+	if err != nil {
+		return a, err
+	}
+	calls := own.bonus.Calls()
+	a.Findings.Add("W-SIDE", auditSideEffects(t.Scenario, calls, credits, lateOperations(records))...)
+	a.Evidence = tally(t.Loaded(records))
+	answered := slices.DeleteFunc(slices.Clone(calls), func(c bonus.Call) bool { return c.Refused })
+	a.Evidence["asked"], a.Evidence["asked_again"] = int64(len(answered)), int64(len(answered)-len(credits))
+	a.Evidence["mongo_clients"] = own.clients
+	if env.WireReport != nil {
+		seen := env.WireReport(t.Scenario)
+		a.Evidence["overheard"] = seen.Transactions
+		if seen.Transactions > 0 || len(seen.Breaches) > 0 { // naive has no transactions
+			a.Findings.Add("W-WIRE", seen.Breaches...)
+		}
+	}
+	all, err := wallet.AddUp(ctx, own.db, plannedOpenings)
+	a.Number = all.Drift
+	return a, err
+}
+
+// sharers are the intents of each key that two were sent under.
+func sharers(records []loadtest.Record) map[string][]loadtest.Record {
+	shared := map[string][]loadtest.Record{}
+	for _, r := range records {
+		if r.SharedKey != "" {
+			shared[r.SharedKey] = append(shared[r.SharedKey], r)
+		}
+	}
+	for _, r := range records {
+		if _, is := shared[r.Key]; is { // the first to have the key, which is also its name
+			shared[r.Key] = append(shared[r.Key], r)
+		}
+	}
+	return shared
+}
+
+// sharedTwice lists the keys that two wallets were debited under at once, where
+// not exactly one of them was. (As long as one is undecided, it may be that one.)
+func sharedTwice(records []loadtest.Record) (wrong []string) {
+	for key, intents := range sharers(records) {
+		done, open := 0, 0
+		for _, r := range intents {
+			switch {
+			case r.Outcome == loadtest.OK:
+				done++
+			case r.Outcome != loadtest.Rejected || r.Refused(money.Short): // decided by a stored refusal: that has the key
+				open++
+			}
+		}
+		if done > 1 || done == 0 && open == 0 {
+			wrong = append(wrong, fmt.Sprintf("%s: %d of %d were done", key, done, len(intents)))
+		}
+	}
+	return wrong
+}
+
+// deniedRight lists the refusals that no client had to expect. All of them have a right to
+// what they ask for: only money may be short, and the second of two intents under one key
+// is refused.
+func deniedRight(records []loadtest.Record) (wrong []string) {
+	shared := sharers(records)
+	for _, r := range records {
+		planned := r.Refused(money.Short) || strings.HasPrefix(r.Key, "trespass-") || r.Refused(keyReused) && (len(shared[r.SharedKey]) > 1)
+		if r.Outcome == loadtest.Rejected && !planned {
+			wrong = append(wrong, r.Key+": "+r.Problem())
+		}
+	}
+	return wrong
 }

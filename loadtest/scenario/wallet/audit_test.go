@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"shop/loadtest"
+	"shop/loadtest/scenario/money"
 	"shop/locking/invariant"
 	"shop/wallet"
 
@@ -27,7 +28,7 @@ func violated(t *testing.T, plant violation) *mongo.Database {
 	for _, r := range answers {
 		records = append(records, r)
 	}
-	plan := []Seed{
+	plan := []money.Account{
 		{ID: uuid.MustParse(wallet1), Opening: 1000, Currency: "EUR"},
 		{ID: uuid.MustParse(wallet2), Client: 1, Currency: "EUR"},
 		{ID: uuid.MustParse(wallet3), Opening: 500, Currency: "EUR"},

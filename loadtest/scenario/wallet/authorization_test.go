@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"shop/loadtest"
+	"shop/loadtest/scenario/money"
 
 	"github.com/google/uuid"
 )
@@ -68,12 +69,12 @@ func shareKey(first, second, problem string) func(map[string]loadtest.Record) {
 	})
 }
 
-func TestWronglyShort_AWalletWithEnoughMustNotBeRefused(t *testing.T) {
-	wallets := []Seed{{ID: uuid.MustParse(wallet1)}, {ID: uuid.MustParse(wallet3), Ample: true}}
-	if found := wronglyShort(words(nil), wallets); len(found) != 0 {
+func TestWronglyRefused_AWalletWithEnoughMustNotBeRefused(t *testing.T) {
+	wallets := []money.Account{{ID: uuid.MustParse(wallet1)}, {ID: uuid.MustParse(wallet3), Ample: true}}
+	if found := money.WronglyRefused(words(nil), wallets, payer); len(found) != 0 {
 		t.Errorf("found %v", found)
 	}
-	found := wronglyShort(words(forgery("s2", refusedWith("insufficient-funds"))), wallets)
+	found := money.WronglyRefused(words(forgery("s2", refusedWith("insufficient-funds"))), wallets, payer)
 	if len(found) != 1 || !strings.HasPrefix(found[0], "s2") {
 		t.Errorf("%v, want the refusal of the ample one alone", found)
 	}

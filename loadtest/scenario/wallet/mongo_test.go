@@ -28,7 +28,7 @@ func ownMongo(t *testing.T) (db *mongo.Database, at string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := dropMongo(context.Background(), at); err != nil {
+		if err := db.Drop(context.Background()); err != nil {
 			t.Error(err)
 		}
 		if err := db.Client().Disconnect(context.Background()); err != nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"shop/loadtest"
+	"shop/loadtest/scenario/money"
 
 	"github.com/google/uuid"
 )
@@ -17,21 +18,6 @@ const (
 	Debit  loadtest.Action = "debit"
 	Pay    loadtest.Action = "pay"
 )
-
-// Seed is a wallet that is opened before the first request.
-type Seed struct {
-	ID       uuid.UUID
-	Client   int // its owner
-	Opening  int64
-	Currency string
-	Ample    bool // suffices for all that it is asked for: it must never be refused
-}
-
-// Seeds are the wallets that a plan opens.
-func Seeds(p loadtest.Plan) []Seed {
-	given, _ := p.Given.([]Seed)
-	return given
-}
 
 // Move is what an operation is about. A credit comes from nowhere, a debit goes there.
 type Move struct {
@@ -73,9 +59,9 @@ const (
 func NewPlan(load loadtest.Load) loadtest.Plan {
 	random := rand.New(rand.NewPCG(uint64(load.Seed), 2))
 	plan := loadtest.Plan{Clients: 1 + ring + savers + 1}
-	var wallets []Seed
+	var wallets []money.Account
 	for w := range plan.Clients + 1 {
-		wallets = append(wallets, Seed{ID: loadtest.DrawID(random), Client: min(w, plan.Clients-1), Currency: currency})
+		wallets = append(wallets, money.Account{ID: loadtest.DrawID(random), Client: min(w, plan.Clients-1), Currency: currency})
 	}
 	n := int(load.Duration.Seconds() * float64(load.Rate))
 	bursts := max(1, (n+walletBurst+savers-1)/(walletBurst+savers))
@@ -84,13 +70,7 @@ func NewPlan(load loadtest.Load) loadtest.Plan {
 		d.together(load.At(b, bursts))
 		d.alone(load.At(b, bursts), load.At(b+1, bursts))
 		for _, request := range d.requests {
-			plan.Schedule = append(plan.Schedule, request)
-			if len(plan.Intents)%loadtest.DuplicateEvery == 0 {
-				duplicate := request
-				duplicate.Replica = loadtest.OtherReplica(random, request.Replica, load.Replicas)
-				plan.Schedule = append(plan.Schedule, duplicate)
-			}
-			plan.Intents = append(plan.Intents, request.Intent)
+			plan.Add(random, load.Replicas, request)
 		}
 	}
 	fund(random, wallets, plan.Intents)
@@ -102,7 +82,7 @@ func NewPlan(load loadtest.Load) loadtest.Plan {
 type draw struct {
 	*rand.Rand
 	load     loadtest.Load
-	wallets  []Seed
+	wallets  []money.Account
 	burst    int
 	requests []loadtest.ScheduledRequest
 }
@@ -161,7 +141,7 @@ func (d *draw) alone(from, until time.Duration) {
 
 // fund gives half of the ring, and the wallets that one owner has to itself, all that
 // they will be asked for, and the others next to nothing.
-func fund(random *rand.Rand, wallets []Seed, intents []*loadtest.Intent) {
+func fund(random *rand.Rand, wallets []money.Account, intents []*loadtest.Intent) {
 	asked := map[uuid.UUID]int64{}
 	for _, i := range intents {
 		asked[move(*i).From] += move(*i).Amount
@@ -177,7 +157,7 @@ func fund(random *rand.Rand, wallets []Seed, intents []*loadtest.Intent) {
 }
 
 // intend is a request of the owner of the wallet that pays, or is credited.
-func intend(wallets []Seed, key string, action loadtest.Action, m Move) *loadtest.Intent {
+func intend(wallets []money.Account, key string, action loadtest.Action, m Move) *loadtest.Intent {
 	at := m.wallet()
 	path := map[loadtest.Action]string{Credit: "credits", Debit: "debits", Pay: "payments"}[action]
 	body := map[string]any{"amount": m.Amount}
@@ -200,6 +180,9 @@ func intend(wallets []Seed, key string, action loadtest.Action, m Move) *loadtes
 	}
 	return i
 }
+
+// payer is the wallet that a request is made at.
+func payer(i loadtest.Intent) uuid.UUID { return move(i).wallet() }
 
 // wallet is the one that a request is made at.
 func (m Move) wallet() uuid.UUID {

@@ -5,11 +5,12 @@ import (
 	"time"
 
 	"shop/loadtest"
+	"shop/loadtest/scenario/money"
 )
 
 func TestNewPlan_TheHotWalletIsCreditedAndDebitedSeveralTimesAtOnceOnSeveralReplicas(t *testing.T) {
 	plan := NewPlan(quickLoad)
-	hot := Seeds(plan)[hotWallet].ID
+	hot := money.Accounts(plan)[hotWallet].ID
 	spread := 0
 	for at, requests := range bursts(plan) {
 		credits, debits, replicas := map[*loadtest.Intent]bool{}, map[*loadtest.Intent]bool{}, map[int]bool{}
@@ -155,7 +156,7 @@ func TestNewPlan_OneKeyIsUsedForTwoWalletsOfOneClientAtOnceOnTwoReplicas(t *test
 			t.Errorf("at %v: %d intents under %d keys, for wallets %v, on %d replicas", at, len(shared), len(keys), wallets, len(together))
 		}
 	}
-	if a, b := Seeds(plan)[len(place)-2], Seeds(plan)[len(place)-1]; a.Client != b.Client {
+	if a, b := money.Accounts(plan)[len(place)-2], money.Accounts(plan)[len(place)-1]; a.Client != b.Client {
 		t.Errorf("the wallets are of clients %d and %d: a key belongs to a client", a.Client, b.Client)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"shop/loadtest"
+	"shop/loadtest/scenario/money"
 
 	"github.com/google/uuid"
 )
@@ -18,7 +19,7 @@ var quickLoad = loadtest.Load{Rate: 200, Duration: 6 * time.Second, Seed: 1, Rep
 // places gives the number of each wallet.
 func places(plan loadtest.Plan) map[uuid.UUID]int {
 	place := map[uuid.UUID]int{}
-	for n, w := range Seeds(plan) {
+	for n, w := range money.Accounts(plan) {
 		place[w.ID] = n
 	}
 	return place
@@ -40,7 +41,7 @@ func TestNewPlan_SameSeedSamePlanOtherSeedOtherPlan(t *testing.T) {
 	}
 	other := quickLoad
 	other.Seed = 2
-	if reflect.DeepEqual(Seeds(NewPlan(quickLoad)), Seeds(NewPlan(other))) {
+	if reflect.DeepEqual(money.Accounts(NewPlan(quickLoad)), money.Accounts(NewPlan(other))) {
 		t.Error("another seed gives the same wallets")
 	}
 }
@@ -67,7 +68,7 @@ func TestNewPlan_EachIsSentByTheOwnerOfItsWalletToItsRoute(t *testing.T) {
 		case Pay:
 			route = "/payments"
 		}
-		if owner := Seeds(plan)[place[at]].Client; owner != i.Client || i.Path != "/v1/wallets/"+at.String()+route || names[i.Key] {
+		if owner := money.Accounts(plan)[place[at]].Client; owner != i.Client || i.Path != "/v1/wallets/"+at.String()+route || names[i.Key] {
 			t.Errorf("client %d sends %s, named %s, for a wallet of %d", i.Client, i.Path, i.Key, owner)
 		}
 		if body.Amount != move(*i).Amount || body.Amount < 1 || i.Action == Pay && body.To != move(*i).To || i.Action != Pay && strings.Contains(string(i.Body), "to") {
@@ -112,7 +113,7 @@ func TestNewPlan_AmpleWalletsHaveAllThatTheyAreAskedForAndOthersAreShort(t *test
 			asked[move(*i).From] += move(*i).Amount
 		}
 		enough := 0
-		for n, w := range Seeds(plan) {
+		for n, w := range money.Accounts(plan) {
 			switch {
 			case w.Ample && w.Opening < asked[w.ID]:
 				t.Errorf("seed %d: wallet %d has %d and is asked for %d", seed, n, w.Opening, asked[w.ID])
@@ -122,7 +123,7 @@ func TestNewPlan_AmpleWalletsHaveAllThatTheyAreAskedForAndOthersAreShort(t *test
 				t.Errorf("seed %d: wallet %d has %d and is asked for %d: it is not short", seed, n, w.Opening, asked[w.ID])
 			}
 		}
-		if enough != ring/2+savers+twoOfOne || Seeds(plan)[hotWallet].Ample {
+		if enough != ring/2+savers+twoOfOne || money.Accounts(plan)[hotWallet].Ample {
 			t.Errorf("seed %d: %d have enough", seed, enough)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"shop/loadtest"
 	"shop/loadtest/internal/testbed"
+	"shop/loadtest/scenario/money"
 
 	"github.com/google/uuid"
 )
@@ -60,9 +61,9 @@ func (c *cashier) serve(w http.ResponseWriter, req *http.Request) {
 	testbed.Created(w, operation1)
 }
 
-func cashierWith(t *testing.T, wrong string) (*loadtest.Run, []Seed) {
+func cashierWith(t *testing.T, wrong string) (*loadtest.Run, []money.Account) {
 	t.Helper()
-	wallets := []Seed{{ID: uuid.New(), Opening: 100}, {ID: uuid.New()}}
+	wallets := []money.Account{{ID: uuid.New(), Opening: 100}, {ID: uuid.New()}}
 	c := &cashier{money: map[string]int64{wallets[0].ID.String(): 100}, keys: map[string]string{}, wrong: wrong}
 	bases := testbed.Serve(t, 2, c.serve)
 	run, err := loadtest.NewRun(t.Context(), bases, loadtest.Headers{Key: "Idempotency-Key", Clients: []http.Header{{}}}, time.Second, loadtest.Classify)
@@ -76,8 +77,8 @@ func cashierWith(t *testing.T, wrong string) (*loadtest.Run, []Seed) {
 func TestEmptyWallet_AllCanBeTakenOutAndNotOneMore(t *testing.T) {
 	for wrong, want := range map[string]string{
 		"":                            "",
-		"it shows too much":           "it has 101, and to take them out ended as rejected (409 insufficient-funds)",
-		"it spends what is not there": "all 100 were taken out, and 1 more ended as ok (201 )",
+		"it shows too much":           "it has 101, and spending them ended as rejected (409 insufficient-funds)",
+		"it spends what is not there": "all 100 were spent, and 1 more ended as ok (201 )",
 	} {
 		run, wallets := cashierWith(t, wrong)
 		if got := emptyWallet(t.Context(), run, 0, wallets, wallets[0]); got != want {

@@ -15,6 +15,7 @@ import (
 	"shop/loadtest/fault"
 	"shop/loadtest/internal/testbed"
 	"shop/loadtest/internal/testproof"
+	"shop/loadtest/scenario/money"
 )
 
 func TestMain(m *testing.M) { testbed.Main(m) }
@@ -33,14 +34,14 @@ func refusingWallets(t *testing.T, had *Stores, env Environment) *loadtest.Proof
 			return err
 		}
 		var wallets []string
-		for _, w := range Seeds(trial.Plan) {
+		for _, w := range money.Accounts(trial.Plan) {
 			wallets = append(wallets, walletDocument(w.ID.String(), uuid.UUID(clients[w.Client].ID).String(), int(w.Opening), int(w.Opening)))
 		}
 		do(t, db, insert("wallets", wallets...))
 		return db.Client().Disconnect(ctx)
 	}
 	proof := testproof.New(t, New(env).Safe("lockid", loadtest.NoFault), prepare)
-	proof.Patience, proof.LockTTL = 100*time.Millisecond, map[string]time.Duration{}
+	proof.Grace, proof.LockTTL = 100*time.Millisecond, map[string]time.Duration{}
 	return proof
 }
 

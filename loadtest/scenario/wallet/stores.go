@@ -8,11 +8,14 @@ import (
 	"slices"
 	"time"
 
-	"shop/loadtest"
-	"shop/wallet/bonus"
-
+	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"shop/loadtest"
+	"shop/loadtest/scenario/money"
+	"shop/wallet"
+	"shop/wallet/bonus"
 )
 
 // Stores are what a trial of this flow has for itself, beside PostgreSQL.
@@ -20,6 +23,7 @@ type Stores struct {
 	Mongo string // URL of its database
 	Bonus string // URL of its bonus service
 
+	db      *mongo.Database
 	bonus   *bonus.Service
 	clients int64 // connections of the replicas to MongoDB, when the load was over
 }
@@ -73,15 +77,25 @@ func (env Environment) open(ctx context.Context, t *loadtest.Trial) (closing fun
 	if own.Mongo, err = withMongoDatabase(server, t.Prefix); err != nil {
 		return nil, err
 	}
+	if own.db, err = mongoDatabase(own.Mongo); err != nil {
+		return nil, err
+	}
+	disconnect := func() {
+		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), mongoWait)
+		defer cancel()
+		if !t.Keep() {
+			_ = own.db.Drop(late)
+		}
+		_ = own.db.Client().Disconnect(late)
+	}
 	if own.bonus, err = bonus.Serve(); err != nil {
+		disconnect()
 		return nil, fmt.Errorf("bonus service: %w", err)
 	}
 	own.Bonus, t.State = own.bonus.URL(), own
 	return func() {
 		_ = own.bonus.Close()
-		if !t.Keep() {
-			_ = dropMongo(ctx, own.Mongo)
-		}
+		disconnect()
 	}, nil
 }
 
@@ -120,13 +134,95 @@ const (
 	mongoWait = 15 * time.Second // for an answer of MongoDB: longer than an election
 )
 
-// dropMongo removes a scenario's database, also when ctx has ended.
-func dropMongo(ctx context.Context, at string) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), mongoWait)
-	defer cancel()
-	db, err := mongoDatabase(at)
+// watch samples all wallets and all entries, at one moment each time.
+func watch(ctx context.Context, t *loadtest.Trial) ([]loadtest.Sample, error) {
+	return sample(ctx, Of(t).db, t.History.Now)
+}
+
+func sample(ctx context.Context, db *mongo.Database, clock func() time.Duration) ([]loadtest.Sample, error) {
+	return loadtest.Watch(ctx, clock, func() ([]loadtest.Level, error) {
+		all, err := wallet.AddUp(ctx, db, wallet.Openings)
+		return []loadtest.Level{
+			{Name: "balances", Says: all.Says, True: all.True}, {Name: money.DriftLevel, Says: all.Drift}, {Name: "wallets below 0", Says: all.Below},
+		}, err
+	})
+}
+
+// waitQuiet returns when no member of the set has a connection left of the clients with
+// the name, or with an error when one is left after the limit. From then on nothing changes
+// in what they wrote to, for all of them are dead:
+//
+//   - A mongod shows a connection until its thread has ended, which is when it has
+//     carried out all that arrived and has read the end. So no command of theirs is
+//     waiting, on its way, or running: no commit either.
+//   - A transaction of a dead one may stay open, with its locks, until
+//     transactionLifetimeLimitSeconds. It is not visible, and only a commit that
+//     is sent could change that: the server ends it by an abort.
+//   - All members are asked: a primary that was deposed may be one again.
+//
+// What was committed is there from then on, but perhaps not at a majority yet: the
+// next write that a majority acknowledges, at this primary, is behind all of it
+// (LoadTold), and so is every snapshot that is read later.
+//
+// Connections of others do not matter, since the server may have other work to do.
+func waitQuiet(ctx context.Context, db *mongo.Database, name string, limit time.Duration) error {
+	members, err := mongoMembers(ctx, db)
+	defer func() {
+		for _, m := range members {
+			_ = m.Disconnect(context.WithoutCancel(ctx))
+		}
+	}()
 	if err != nil {
 		return err
 	}
-	return errors.Join(db.Drop(ctx), db.Client().Disconnect(ctx))
+	return loadtest.WaitNone(ctx, limit, "connections are left to MongoDB", func() (left int64, err error) {
+		for _, m := range members {
+			n, err := connections(ctx, m, name)
+			if err != nil {
+				return 0, err
+			}
+			left += n
+		}
+		return left, nil
+	})
+}
+
+// countClients counts the connections of the replicas. If there were none while they are
+// alive, the end of the last one could not be awaited: the run is inconclusive.
+func (s *Stores) countClients(ctx context.Context, name string) {
+	s.clients, _ = connections(ctx, s.db.Client(), name)
+}
+
+// mongoMembers is a client for each member.
+func mongoMembers(ctx context.Context, db *mongo.Database) (members []*mongo.Client, err error) {
+	var hello struct{ Hosts []string }
+	if err := db.RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}).Decode(&hello); err != nil {
+		return nil, fmt.Errorf("audit: members: %w", err)
+	}
+	for _, host := range hello.Hosts {
+		m, err := mongo.Connect(options.Client().ApplyURI("mongodb://" + host + "/?directConnection=true").
+			SetAppName(auditor).SetTimeout(mongoWait).SetServerSelectionTimeout(mongoWait))
+		if err != nil {
+			return members, err
+		}
+		members = append(members, m)
+	}
+	return members, nil
+}
+
+// connections counts those of one member, at work or not. (A transaction without
+// a connection is an idle session, and none.)
+func connections(ctx context.Context, member *mongo.Client, name string) (int64, error) {
+	cursor, err := member.Database("admin").Aggregate(ctx, mongo.Pipeline{
+		{{Key: "$currentOp", Value: bson.D{{Key: "allUsers", Value: true}, {Key: "idleConnections", Value: true}, {Key: "idleSessions", Value: false}}}},
+		{{Key: "$match", Value: bson.D{{Key: "appName", Value: name}}}},
+	})
+	if err != nil {
+		return 0, fmt.Errorf("audit: connections: %w", err)
+	}
+	var found []bson.Raw
+	if err := cursor.All(ctx, &found); err != nil {
+		return 0, fmt.Errorf("audit: connections: %w", err)
+	}
+	return int64(len(found)), nil
 }

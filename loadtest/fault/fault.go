@@ -1,0 +1,174 @@
+package fault
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Event is one thing that was done.
+type Event struct {
+	What  string // "replica 2 killed"; "": nothing was done
+	At    time.Time
+	Until time.Time        // when it was undone; At if there was nothing to undo
+	Hits  int64            // how often it hit something
+	Seen  map[string]int64 // evidence, by name; of several events it is added up
+}
+
+// Fault is done over a while, under load. It returns when all is undone. If ctx
+// ends early it undoes what it did, and says what it did until then.
+type Fault interface {
+	Inject(ctx context.Context, over time.Duration) ([]Event, error)
+}
+
+// None does nothing.
+type None struct{}
+
+// Inject returns at once.
+func (None) Inject(context.Context, time.Duration) ([]Event, error) { return nil, nil }
+
+// Victims are the replicas of a service, by number from 0.
+type Victims interface {
+	Len() int
+	Kill(ctx context.Context, n int) error                   // SIGKILL: no goodbye, no flushing
+	Start(ctx context.Context, n int, extra ...string) error // on the same address, with extra arguments; returns when it answers
+}
+
+// Pausable are replicas that can be stopped and let go on.
+type Pausable interface {
+	Pause(n int) error  // SIGSTOP: connections stay open, nothing answers
+	Resume(n int) error // also of one that is not paused
+}
+
+// Server is one that can be killed and started again with its address and data.
+type Server interface {
+	Kill(ctx context.Context) error
+	Start(ctx context.Context) error // returns when it answers
+}
+
+// Node is a server that can stand still too: its connections stay open, and nothing answers.
+type Node interface {
+	Server
+	Pause(ctx context.Context) error
+	Resume(ctx context.Context) error
+}
+
+// Member is one of the nodes of a cluster.
+type Member struct {
+	Addr   string // host:port, for clients
+	Dir    string // where its data is
+	Server Node
+}
+
+// Wait returns false if ctx ends first.
+func Wait(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// Within waits for c to be closed; false: not in time.
+func Within(ctx context.Context, d time.Duration, c <-chan struct{}) bool {
+	limit := time.NewTimer(d)
+	defer limit.Stop()
+	select {
+	case <-c:
+		return true
+	case <-limit.C:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// undoWait bounds the undoing of one thing. A member of a replica set may avoid another
+// one for a minute.
+const undoWait = 2 * time.Minute
+
+// Undoing is for what has to be undone, also when ctx has ended, and for what must not be
+// called off half way: a kill that comes late would undo the start behind it.
+func Undoing(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), undoWait)
+}
+
+// Seen is the evidence of several events.
+func Seen(events []Event) map[string]int64 {
+	seen := map[string]int64{}
+	for _, e := range events {
+		for name, n := range e.Seen {
+			seen[name] += n
+		}
+	}
+	return seen
+}
+
+// Series does one thing several times, spread evenly over a while. What needs more time
+// than is left is not begun; 0: it is begun in any case.
+func Series(ctx context.Context, over time.Duration, times int, needs time.Duration, once func(ctx context.Context, round int) (Event, error)) (events []Event, err error) {
+	began := time.Now()
+	for round := range times {
+		due := over * time.Duration(round) / time.Duration(times)
+		if !Wait(ctx, due-time.Since(began)) || needs > 0 && over-time.Since(began) < needs {
+			break
+		}
+		event, err := once(ctx, round)
+		if event.What != "" {
+			events = append(events, event)
+		}
+		if err != nil {
+			return events, fmt.Errorf("%s: %w", cmp.Or(event.What, "not done"), err)
+		}
+	}
+	return events, ctx.Err()
+}
+
+// Repeat does one thing again and again, and reports its hits as one event.
+func Repeat(ctx context.Context, over, every time.Duration, what, evidence string, once func(context.Context) (hits int64, err error)) ([]Event, error) {
+	event := Event{What: what, At: time.Now()}
+	for end := event.At.Add(over); time.Now().Before(end); {
+		n, err := once(ctx)
+		event.Hits += n
+		event.Until, event.Seen = time.Now(), map[string]int64{evidence: event.Hits}
+		if err != nil {
+			return []Event{event}, fmt.Errorf("%s: %w", what, err)
+		}
+		if !Wait(ctx, min(every, time.Until(end))) {
+			break
+		}
+	}
+	return []Event{event}, ctx.Err()
+}
+
+// Restart kills a server and starts it again: every connection breaks, every open
+// transaction is rolled back, and the answer to what is on its way is lost.
+type Restart struct {
+	Server   Server
+	Name     string
+	Evidence string // that counts the restarts
+	Times    int
+	Dead     float64 // the part of the time for which the server stays dead; 0: it starts at once
+}
+
+// Inject spreads the restarts evenly. It always starts the server again.
+func (r Restart) Inject(ctx context.Context, over time.Duration) ([]Event, error) {
+	return Series(ctx, over, r.Times, 0, func(ctx context.Context, _ int) (Event, error) {
+		event := Event{What: r.Name + " killed", At: time.Now(), Hits: 1, Seen: map[string]int64{r.Evidence: 1}}
+		whole, cancel := Undoing(ctx)
+		defer cancel()
+		killed := r.Server.Kill(whole)
+		if killed == nil {
+			Wait(ctx, time.Duration(r.Dead*float64(over)/float64(r.Times)))
+		}
+		late, done := Undoing(ctx)
+		defer done()
+		started := r.Server.Start(late)
+		event.Until = time.Now()
+		return event, errors.Join(killed, started)
+	})
+}
