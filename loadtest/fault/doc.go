@@ -13,7 +13,7 @@
 //	                                           holder has written, and then delivered          safe strategy, late_committed of an unsafe one
 //	commit-cut     pgfault.CommitCut           the connection breaks right before, or after,   commits_cut_before, commits_cut_after
 //	                                           COMMIT gets to PostgreSQL
-//	pg-restart     fault.Restart               SIGKILL to PostgreSQL, started again           pg_restarts
+//	pg-restart     fault.Restart               SIGKILL to PostgreSQL, started again            pg_restarts
 //	lease-revoked  etcdfault.LeasesRevoked     leases revoked in etcd, many times              leases_revoked, and fences that were refused
 //	leader-kill    etcdfault.LeaderKill        SIGKILL to the leader of three members          members_killed, elections
 //	no-quorum      etcdfault.NoQuorum          two of three members killed, or paused          quorum_losses
