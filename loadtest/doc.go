@@ -44,10 +44,6 @@
 //     must succeed soon after each fault. A service that answers 503 to everything oversells
 //     nothing, and fails. What is left of the money must be spendable to the last unit.
 //   - Every audit query has a test in which it finds a planted violation.
-//   - A machine that is too busy breaks I-LIVE and I-SPENT, which have bounds in time, of a
-//     service that is right. The verdict stays: a service that takes all processor time would
-//     look the same. But the number of keys that the attacker itself sent late (sent_late) is
-//     in the evidence, and stands beside the verdict if it is more than one in ten.
 //
 // # What a client may conclude from an answer
 //

@@ -24,7 +24,7 @@ func (t *Trial) evidence(records []Record) map[string]int64 {
 	maps.Copy(evidence, fromOutside(records, t.Replicas.Len(), t.events, t.History.Epoch))
 	planned := int64(len(t.Plan.Schedule)+len(records)-len(t.Plan.Intents)) + t.replayed
 	evidence["sent_again"], evidence["replayed"] = evidence["attempts"]-planned, t.replayed
-	evidence["samples"], evidence["sent_late"] = int64(len(t.Samples)), sentLate(t.Plan, records)
+	evidence["samples"] = int64(len(t.Samples))
 	for _, e := range t.events {
 		for name, n := range e.Seen {
 			evidence[name] += n
@@ -45,27 +45,6 @@ func fromOutside(records []Record, replicas int, events []fault.Event, epoch tim
 	evidence["overlaps"] = Overlaps(records, replicas)
 	evidence["cut_off"] = cutOff(records, events, epoch)
 	return evidence
-}
-
-// lateFrom is how late the attacker is on a machine that is too busy to prove anything fast.
-const lateFrom = 100 * time.Millisecond
-
-// sentLate counts the keys of a plan whose first request the attacker began late by its own
-// clock. It waits for no answer, so that a service that is slow does not make it late; only
-// a lack of processor time does.
-func sentLate(p Plan, records []Record) (n int64) {
-	due := map[string]time.Duration{}
-	for _, request := range p.Schedule {
-		due[request.Intent.Key] = request.At
-	}
-	for _, r := range records {
-		at, planned := due[r.Key]
-		inTime := func(a Attempt) bool { return a.Start-at <= lateFrom }
-		if planned && len(r.Attempts) > 0 && !slices.ContainsFunc(r.Attempts, inTime) {
-			n++
-		}
-	}
-	return n
 }
 
 // onTheWire counts attempts.

@@ -1,7 +1,6 @@
 package loadtest
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -65,40 +64,5 @@ func TestEvidence_OfAFaultIsWhatItHit(t *testing.T) {
 	r.Scenario.Fault, r.events = lost, []fault.Event{{Seen: map[string]int64{"locks_deleted": 40}}}
 	if e := r.evidence(nil); e["locks_deleted"] != 40 {
 		t.Errorf("lock-lost: %v", e)
-	}
-}
-
-func TestSentLate_IsWhatTheAttackerBeganLateNotWhatWasAnsweredLate(t *testing.T) {
-	const second = time.Second
-	plan := Plan{Schedule: []ScheduledRequest{{second, 0, buy("k")}, {second, 1, buy("k")}}}
-	for _, c := range []struct {
-		name     string
-		key      string
-		attempts []Attempt
-		want     int64
-	}{
-		{"answered late, and sent again", "k", []Attempt{{Start: second, End: 9 * second}, {Start: 9 * second, End: 10 * second}}, 0},
-		{"its duplicate was late", "k", []Attempt{{Start: 2 * second}, {Start: second + lateFrom}}, 0},
-		{"sent late", "k", []Attempt{{Start: second + lateFrom + 1}, {Start: 2 * second}}, 1},
-		{"never sent", "k", nil, 0},
-		{"not of the plan", "post-k", []Attempt{{Start: 9 * second}}, 0},
-	} {
-		if n := sentLate(plan, []Record{{Intent: Intent{Key: c.key}, Attempts: c.attempts}}); n != c.want {
-			t.Errorf("%s: %d, want %d", c.name, n, c.want)
-		}
-	}
-}
-
-func TestSentence_SaysThatTheMachineWasBusyOnlyOfWhatIsNotAsExpected(t *testing.T) {
-	flow := &Flow{Summary: func(Result) string { return "" }}
-	for _, c := range []struct {
-		late       int64
-		asExpected bool
-		want       bool
-	}{{11, false, true}, {10, false, false}, {11, true, false}} {
-		r := Result{Requests: 100, Evidence: map[string]int64{"sent_late": c.late}, AsExpected: c.asExpected, Detail: Detail{Scenario: Scenario{Flow: flow}}}
-		if got := strings.Contains(r.Sentence(), "too busy"); got != c.want {
-			t.Errorf("%+v: %q", c, r.Sentence())
-		}
 	}
 }

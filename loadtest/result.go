@@ -131,9 +131,6 @@ func (r Result) Sentence() string {
 	}
 	if !r.AsExpected {
 		text += fmt.Sprintf(" [expected: %s%s]", r.Expect, r.unmet())
-		if n := r.Evidence["sent_late"]; n*10 > int64(r.Requests) {
-			text += fmt.Sprintf("\n      the machine was too busy: the attacker itself sent %d of %d keys late; what was not in time (I-LIVE, I-SPENT) may be in time on a quiet one", n, r.Requests)
-		}
 		for _, invariant := range flow.Broken(r.Violations) {
 			text += fmt.Sprintf("\n      %s: %d, such as %s", flow.names([]string{invariant}), r.Violations[invariant], strings.Join(r.Findings[invariant].IDs[:min(3, len(r.Findings[invariant].IDs))], "; "))
 		}

@@ -108,7 +108,6 @@ var evidence = map[string]string{
 	"outcome_unknown":     "of these, COMMITs that the replica could not decide either",
 	"cut_off":             "requests that lost their replica in the middle",
 	"silent_retries":      "requests retried by net/http itself",
-	"sent_late":           "keys that the attacker itself sent more than 100 ms late, for lack of processor time",
 	"samples":             "samples of the database while the load ran",
 	"crashes":             "replicas killed",
 	"lock_acquired":       "locks taken",
