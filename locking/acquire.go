@@ -10,11 +10,11 @@ import (
 // Acquire waits for the keys until ctx ends, or for Options.MaxWait: in the
 // store's own queue if it is a Waiter, else by asking again after Options.Backoff.
 //
-// When ctx ends first, the error matches ctx.Err(), and ErrBusy too if a busy
-// key is what it waited for. After MaxWait it matches ErrBusy; unless the store
-// has not answered at all, which is not called busy. Any other error of the
-// store is returned at once: whether to go on without a lock service is not for
-// a lock to decide.
+// When ctx ends first, the error matches ctx.Err() (ErrLost instead, if ctx is that of
+// a Do whose lease is lost), and ErrBusy too if a busy key is what it waited for. After
+// MaxWait it matches ErrBusy; unless the store has not answered at all, which is not
+// called busy. Any other error of the store is returned at once: whether to go on
+// without a lock service is not for a lock to decide.
 //
 // Whatever the error, nothing is held, and it never matches ErrOutcomeUnknown: a
 // request without answer may have taken the *lock*, which the store clears up; to

@@ -138,6 +138,18 @@ func TestAcquire_CtxThatHasEndedTakesNothing(t *testing.T) {
 	}
 }
 
+// The caller of the outer Do is still there: its lease is gone.
+func TestAcquire_InsideALostLeaseFailsWithTheLoss(t *testing.T) {
+	err := refused().under(t, func(ctx context.Context) error {
+		<-ctx.Done()
+		_, err := locking.Acquire(ctx, &script{}, locking.Options{}, one...)
+		return err
+	})
+	if !errors.Is(err, locking.ErrLost) || errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want ErrLost and not Canceled", err)
+	}
+}
+
 func TestAcquire_BadKeysNeverReachTheStore(t *testing.T) {
 	s := &script{}
 	for _, keys := range [][]string{nil, {}, {""}, {"good", "a\x00b"}} {
