@@ -83,7 +83,7 @@
 //	└──────────┘  Sweep; a late Post  ├─────────┤
 //	          └──────────────────────►│ expired │  all of it is free
 //	              or Void; a payer    └─────────┘
-//	              who is short
+//	              that is short
 //
 // It changes once, under the rows of both accounts, by a statement that names the
 // state it expects and reads the clock behind all waiting:
