@@ -103,22 +103,29 @@ func (p PrimaryPause) once(ctx context.Context, _ int) (event fault.Event, err e
 
 // PrimaryKill kills a primary that is alone with its latest writes:
 //
-//	0 ms     both secondaries fetch nothing more, and are stopped; the primary goes on, and
-//	         acknowledges what asks for no more than the primary. A majority acknowledges nothing
-//	500 ms   the primary is killed, the secondaries go on: one is elected, and has none of it
+//	0 ms     both secondaries fetch nothing more. The primary goes on, and acknowledges
+//	         what asks for no more than the primary; a majority acknowledges nothing new
+//	~100 ms  a client has written: the secondaries are stopped
+//	~600 ms  the primary is killed, the secondaries go on: one is elected, and has none of it
 //	~3 s     the dead one is started, finds that it has what no other has, and rolls it back,
 //	         into files below rollback/
 //
 // Stopping alone would lose nothing: a primary sends what it writes without being
 // asked, into sockets, where it waits for the secondaries to go on, long after the
-// primary's death.
+// primary's death. And stopping at once may lose nothing either: clients that wait
+// for the acknowledgement of what the secondaries have fetched write nothing more.
 type PrimaryKill struct {
 	Set   Set // of three
 	Times int
 }
 
-// alone is how long the primary writes what no other has.
-const alone = 500 * time.Millisecond
+// alone is how long the primary writes what no other has, and writeWait how long a
+// client's first such write is waited for: secondaries that fetch nothing acknowledge with
+// their next heartbeat, every two seconds, what they have.
+const (
+	alone     = 500 * time.Millisecond
+	writeWait = 5 * time.Second
+)
 
 // Inject counts the elections, and the documents that were taken back. At the end
 // of each kill all members are up, and have caught up.
@@ -173,6 +180,9 @@ func (k PrimaryKill) killAlone(ctx context.Context, primary fault.Member) (err e
 			return err
 		}
 	}
+	if err := written(ctx, primary); err != nil {
+		return err
+	}
 	for _, m := range others {
 		if err := m.Server.Pause(ctx); err != nil {
 			return err
@@ -180,6 +190,31 @@ func (k PrimaryKill) killAlone(ctx context.Context, primary fault.Member) (err e
 	}
 	fault.Wait(ctx, alone)
 	return primary.Server.Kill(ctx)
+}
+
+// written returns when a client has written to the primary, and the journal has it, or
+// after writeWait: then there may be nothing to roll back, and the evidence tells.
+func written(ctx context.Context, primary fault.Member) error {
+	from, err := lastWrite(ctx, primary)
+	for end := time.Now().Add(writeWait); err == nil && time.Now().Before(end) && fault.Wait(ctx, askEvery); {
+		var now bson.RawValue
+		if now, err = lastWrite(ctx, primary); !now.Equal(from) {
+			break
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return note(ctx, primary, "written", bson.D{{Key: "w", Value: 1}, {Key: "j", Value: true}})
+}
+
+// lastWrite is when a client last wrote to m: its oplog less the notes.
+func lastWrite(ctx context.Context, m fault.Member) (at bson.RawValue, err error) {
+	answer, err := command(ctx, m.Addr, "local", bson.D{
+		{Key: "find", Value: "oplog.rs"}, {Key: "filter", Value: bson.D{{Key: "op", Value: bson.D{{Key: "$ne", Value: "n"}}}}},
+		{Key: "sort", Value: bson.D{{Key: "$natural", Value: -1}}}, {Key: "limit", Value: 1}, {Key: "projection", Value: bson.D{{Key: "ts", Value: 1}}},
+	})
+	return answer.Lookup("cursor", "firstBatch", "0", "ts"), err
 }
 
 // noFetching is a switch in the server, for MongoDB's own tests of rollbacks.
@@ -193,11 +228,7 @@ func fetchNothing(ctx context.Context, m, primary fault.Member) error {
 		return err
 	}
 	entered, _ := answer.Lookup("count").AsInt64OK()
-	if _, err := command(ctx, primary.Addr, "admin", bson.D{
-		{Key: "appendOplogNote", Value: 1},
-		{Key: "data", Value: bson.D{{Key: "fetch", Value: "nothing"}}},
-		{Key: "writeConcern", Value: bson.D{{Key: "w", Value: 1}}},
-	}); err != nil {
+	if err := note(ctx, primary, "fetch nothing", bson.D{{Key: "w", Value: 1}}); err != nil {
 		return err
 	}
 	_, err = command(ctx, m.Addr, "admin", bson.D{

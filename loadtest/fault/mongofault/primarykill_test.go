@@ -133,3 +133,45 @@ func TestPrimaryKill_OfRealOperationsNothingIsLost(t *testing.T) {
 		}
 	}
 }
+
+// Clients that all wait for an acknowledgement write nothing that is the primary's alone:
+// what they wrote, the secondaries have fetched. The kill waits until one goes on.
+func TestPrimaryKill_WaitsForAWriteOfThePrimaryAlone(t *testing.T) {
+	t.Parallel()
+	url, set := private(t, "mongo3")
+	c := newPair(t, url, "lockid", 1)
+	primary, _, err := set.primary(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	others := set.others(primary)
+	applying := func(mode string) {
+		for _, m := range others {
+			if _, err := command(t.Context(), m.Addr, "admin", bson.D{{Key: "configureFailPoint", Value: "rsSyncApplyStop"}, {Key: "mode", Value: mode}}); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	fetching := func(m fault.Member) bool {
+		answer, err := command(t.Context(), m.Addr, "admin", bson.D{{Key: "getParameter", Value: 1}, {Key: "failpoint." + noFetching, Value: 1}})
+		entered, _ := answer.Lookup("failpoint."+noFetching, "timesEntered").AsInt64OK()
+		return err != nil || entered == 0
+	}
+	applying("alwaysOn")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan int64, 1)
+	go func() { done <- c.churn(ctx, 1) }()
+	locktest.Eventually(t, "the client waits for its first acknowledgement", func() bool { return c.operations() == 1 })
+	go func() {
+		locktest.Eventually(t, "the secondaries fetch nothing", func() bool { return !slices.ContainsFunc(others, fetching) })
+		applying("off")
+	}()
+	events, err := PrimaryKill{Set: set, Times: 1}.Inject(t.Context(), time.Minute)
+	cancel()
+	<-done
+	struck(t, set, events, err, 1)
+	if fault.Seen(events)["rolled_back"] == 0 {
+		t.Error("nothing was rolled back")
+	}
+}

@@ -92,7 +92,7 @@ func (s Set) caughtUp(ctx context.Context) error {
 	for {
 		primary, _, err := s.primary(ctx, 0)
 		if err == nil {
-			err = s.note(ctx, primary)
+			err = s.reached(ctx, primary)
 		}
 		if err == nil {
 			return nil
@@ -103,15 +103,20 @@ func (s Set) caughtUp(ctx context.Context) error {
 	}
 }
 
-// note writes into the set's log, and waits until every member has it. In short
+// reached writes into the set's log, and waits until every member has it. In short
 // waits: the primary may be another by then.
-func (s Set) note(ctx context.Context, primary fault.Member) error {
+func (s Set) reached(ctx context.Context, primary fault.Member) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
+	return note(ctx, primary, "caught up", bson.D{{Key: "w", Value: len(s)}, {Key: "wtimeout", Value: 2000}})
+}
+
+// note writes a text into the primary's log, with a write concern.
+func note(ctx context.Context, primary fault.Member, text string, concern bson.D) error {
 	answer, err := command(ctx, primary.Addr, "admin", bson.D{
 		{Key: "appendOplogNote", Value: 1},
-		{Key: "data", Value: bson.D{{Key: "caught", Value: "up"}}},
-		{Key: "writeConcern", Value: bson.D{{Key: "w", Value: len(s)}, {Key: "wtimeout", Value: 2000}}},
+		{Key: "data", Value: bson.D{{Key: "note", Value: text}}},
+		{Key: "writeConcern", Value: concern},
 	})
 	if failed, ok := answer.Lookup("writeConcernError").DocumentOK(); ok && err == nil {
 		err = fmt.Errorf("%s: %v", primary.Addr, failed)
