@@ -22,13 +22,18 @@ prove: build ## the full proof: each strategy under each fault of its stores
 run: build ## start the servers and one replica to explore with curl; Ctrl-C stops them
 	@$(STACK) -- bash -c '$(SHOP) migrate && $(SHOP) seed && exec $(SHOP) serve --lab'
 
-test: lint race benchonce proof ## everything CI runs: lint, Go tests on real servers, each benchmark once, the quick proof
+test: ## everything CI runs: lint, Go tests on real servers, each benchmark once, the quick proof
+	@$(MAKE) --no-print-directory -j 2 race lint
+	@$(MAKE) --no-print-directory benchonce proof
 
 lint: vet staticcheck gofumpt generated ## vet, staticcheck, gofumpt, generated code
 
+# Tests mostly wait: four packages at a time, those that take longest first.
+LONGEST = ./wallet ./cmd/shop ./transfer ./cmd/shop/api ./loadtest/fault/mongofault
+
 race: build ## only the Go tests, under the race detector, on real servers
 	@bin/local need gcc gcc libc6-dev && bin/local need ps procps
-	$(call timed,go test -race,$(STACK) -- go test -race -shuffle=on -count=1 ./...)
+	$(call timed,go test -race,$(STACK) -- go test -race -p 4 -shuffle=on -count=1 $(LONGEST) ./...)
 
 proof: build
 	$(call timed,prove --quick,$(STACK) -- $(PROVE) --quick)
