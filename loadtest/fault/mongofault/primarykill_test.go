@@ -147,7 +147,7 @@ func TestPrimaryKill_WaitsForAWriteOfThePrimaryAlone(t *testing.T) {
 	others := set.others(primary)
 	applying := func(mode string) {
 		for _, m := range others {
-			if _, err := command(t.Context(), m.Addr, "admin", bson.D{{Key: "configureFailPoint", Value: "rsSyncApplyStop"}, {Key: "mode", Value: mode}}); err != nil {
+			if _, err := command(context.Background(), m.Addr, "admin", bson.D{{Key: "configureFailPoint", Value: "rsSyncApplyStop"}, {Key: "mode", Value: mode}}); err != nil {
 				t.Error(err)
 			}
 		}
@@ -157,17 +157,29 @@ func TestPrimaryKill_WaitsForAWriteOfThePrimaryAlone(t *testing.T) {
 		entered, _ := answer.Lookup("failpoint."+noFetching, "timesEntered").AsInt64OK()
 		return err != nil || entered == 0
 	}
+	before, err := lastWrite(t.Context(), primary)
+	if err != nil {
+		t.Fatal(err)
+	}
 	applying("alwaysOn")
+	t.Cleanup(func() { applying("off") })
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	done := make(chan int64, 1)
 	go func() { done <- c.churn(ctx, 1) }()
-	locktest.Eventually(t, "the client waits for its first acknowledgement", func() bool { return c.operations() == 1 })
+	locktest.Eventually(t, "the client has written", func() bool {
+		now, err := lastWrite(t.Context(), primary)
+		return err == nil && !now.Equal(before)
+	})
+	var events []fault.Event
+	injected := make(chan struct{})
 	go func() {
-		locktest.Eventually(t, "the secondaries fetch nothing", func() bool { return !slices.ContainsFunc(others, fetching) })
-		applying("off")
+		defer close(injected)
+		events, err = PrimaryKill{Set: set, Times: 1}.Inject(t.Context(), time.Minute)
 	}()
-	events, err := PrimaryKill{Set: set, Times: 1}.Inject(t.Context(), time.Minute)
+	locktest.Eventually(t, "the secondaries fetch nothing", func() bool { return !slices.ContainsFunc(others, fetching) })
+	applying("off")
+	<-injected
 	cancel()
 	<-done
 	struck(t, set, events, err, 1)
