@@ -211,8 +211,11 @@ func written(ctx context.Context, primary fault.Member) error {
 // lastWrite is when a client last wrote to m: its oplog less the notes.
 func lastWrite(ctx context.Context, m fault.Member) (at bson.RawValue, err error) {
 	answer, err := command(ctx, m.Addr, "local", bson.D{
-		{Key: "find", Value: "oplog.rs"}, {Key: "filter", Value: bson.D{{Key: "op", Value: bson.D{{Key: "$ne", Value: "n"}}}}},
-		{Key: "sort", Value: bson.D{{Key: "$natural", Value: -1}}}, {Key: "limit", Value: 1}, {Key: "projection", Value: bson.D{{Key: "ts", Value: 1}}},
+		{Key: "find", Value: "oplog.rs"},
+		{Key: "filter", Value: bson.D{{Key: "op", Value: bson.D{{Key: "$ne", Value: "n"}}}}},
+		{Key: "sort", Value: bson.D{{Key: "$natural", Value: -1}}},
+		{Key: "limit", Value: 1},
+		{Key: "projection", Value: bson.D{{Key: "ts", Value: 1}}},
 	})
 	return answer.Lookup("cursor", "firstBatch", "0", "ts"), err
 }
