@@ -1,7 +1,6 @@
 package etcdfault
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"strings"
@@ -12,7 +11,7 @@ import (
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
-	"shop/compose/local/stack"
+	"shop/compose/local/stack/stacktest"
 	"shop/loadtest/fault"
 	"shop/loadtest/internal/testbed"
 	"shop/locking/etcdlock"
@@ -56,29 +55,9 @@ func open(t testing.TB, client *clientv3.Client, prefix string, ttl time.Duratio
 // three starts a cluster for one test.
 func three(t *testing.T) (*clientv3.Client, []fault.Member) {
 	t.Helper()
-	all, err := stack.Attach(testbed.Env(t, "SHOP_STACK"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	first, err := all.Private(t.Context(), "etcd3")
-	if err != nil {
-		t.Fatal(err)
-	}
-	servers, err := all.Servers(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
 	var members []fault.Member
 	var endpoints []string
-	for _, s := range servers {
-		if s.Env["SHOP_ETCD_ENDPOINTS"] != first.Env["SHOP_ETCD_ENDPOINTS"] {
-			continue
-		}
-		t.Cleanup(func() {
-			ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-			defer cancel()
-			_ = s.Kill(ctx)
-		})
+	for _, s := range stacktest.Private(t, "etcd3") {
 		members, endpoints = append(members, fault.Member{Addr: s.Addr, Server: s}), append(endpoints, s.Addr)
 	}
 	return connect(t, endpoints...), members

@@ -10,9 +10,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.uber.org/goleak"
 
-	"shop/compose/local/stack"
+	"shop/compose/local/stack/stacktest"
 	"shop/loadtest/fault"
-	"shop/loadtest/internal/testbed"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -20,29 +19,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // private starts a set for one test: of one member, "mongo", or of three, "mongo3".
 func private(t *testing.T, kind string) (url string, set Set) {
 	t.Helper()
-	all, err := stack.Attach(testbed.Env(t, "SHOP_STACK"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	first, err := all.Private(t.Context(), kind)
-	if err != nil {
-		t.Fatal(err)
-	}
-	servers, err := all.Servers(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	url = first.Env["SHOP_MONGO_URL"]
-	for _, s := range servers {
-		if s.Env["SHOP_MONGO_URL"] != url {
-			continue
-		}
-		t.Cleanup(func() {
-			ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-			defer cancel()
-			_ = s.Kill(ctx)
-		})
-		set = append(set, fault.Member{Addr: s.Addr, Dir: s.Dir, Server: s})
+	for _, s := range stacktest.Private(t, kind) {
+		url, set = s.Env["SHOP_MONGO_URL"], append(set, fault.Member{Addr: s.Addr, Dir: s.Dir, Server: s})
 	}
 	return url, set
 }

@@ -7,21 +7,12 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"shop/compose/local/stack"
+	"shop/compose/local/stack/stacktest"
 	"shop/loadtest/fault"
-	"shop/loadtest/internal/testbed"
 )
 
 func TestRestart_PostgresComesBackWithItsDataEachTime(t *testing.T) {
-	all, err := stack.Attach(testbed.Env(t, "SHOP_STACK"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	postgres, err := all.Private(t.Context(), "postgres")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = postgres.Kill(context.Background()) })
+	postgres := stacktest.Private(t, "postgres")[0]
 	url := postgres.Env["SHOP_POSTGRES_URL"]
 	exec := func(sql string) error {
 		conn, err := pgx.Connect(t.Context(), url)
