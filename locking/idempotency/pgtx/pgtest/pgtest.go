@@ -4,6 +4,7 @@ package pgtest
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"net/url"
 	"os"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"shop/locking/idempotency/pgtx"
@@ -52,8 +54,16 @@ func Schema(t testing.TB) (databaseURL string) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		defer conn.Close(ctx)
-		if _, err := conn.Exec(ctx, "DROP SCHEMA IF EXISTS "+schema+" CASCADE"); err != nil {
-			t.Errorf("drop schema: %v", err)
+		var pg *pgconn.PgError
+		for {
+			_, err := conn.Exec(ctx, "DROP SCHEMA IF EXISTS "+schema+" CASCADE")
+			if errors.As(err, &pg) && pg.Code == "40P01" {
+				continue // a deadlock with a session whose client was killed
+			}
+			if err != nil {
+				t.Errorf("drop schema: %v", err)
+			}
+			return
 		}
 	})
 	if _, err := conn.Exec(t.Context(), "CREATE SCHEMA "+schema); err != nil {
