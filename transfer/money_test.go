@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 
@@ -103,5 +104,23 @@ func TestTransfer_SafeStrategiesConserveMoneyAndDoubleEntry(t *testing.T) {
 			}
 			b.mustHold()
 		})
+	}
+}
+
+// What is counted and stopped under another strategy carries that one's name.
+func TestWith_IsTheServiceUnderAnotherName(t *testing.T) {
+	t.Parallel()
+	var names []string
+	b := open(t, transfer.Config{Strategy: "row", Failpoint: func(_ context.Context, _ transfer.Step, strategy string) {
+		names = append(names, strategy)
+	}})
+	other, err := b.With("serializable")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := b.pair(100, 0)
+	b.transferred(other.Transfer(t.Context(), ask(p.alice), p.move(1)))
+	if names = slices.Compact(names); len(names) != 1 || names[0] != "serializable" {
+		t.Errorf("steps of %q, want serializable alone", names)
 	}
 }
