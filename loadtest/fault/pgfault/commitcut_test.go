@@ -27,10 +27,16 @@ func TestCommitCut_BeforeIsNotCommittedAndAfterIs(t *testing.T) {
 			told <- n
 		}()
 	}
-	began := time.Now()
-	events, err := CommitCut{Proxies: wires, Every: 10 * time.Millisecond}.Inject(t.Context(), 400*time.Millisecond)
-	if took := time.Since(began); err != nil || took < 350*time.Millisecond || took > 5*time.Second {
-		t.Fatalf("%v after %v", err, took)
+	var before, after int64
+	for limit := time.Now().Add(time.Minute); (before < 2 || after < 2) && time.Now().Before(limit); {
+		events, err := CommitCut{Proxies: wires, Every: 10 * time.Millisecond}.Inject(t.Context(), 400*time.Millisecond)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, a := events[0].Seen["commits_cut_before"], events[0].Seen["commits_cut_after"]
+		if before, after = before+b, after+a; b-a < 0 || b-a > 1 || events[0].Hits != b+a {
+			t.Errorf("%d before, %d after, %d in all", b, a, events[0].Hits)
+		}
 	}
 	stop()
 	var ok, broken int64
@@ -38,8 +44,7 @@ func TestCommitCut_BeforeIsNotCommittedAndAfterIs(t *testing.T) {
 		n := soon(t, "a client", told)
 		ok, broken = ok+n[0], broken+n[1]
 	}
-	before, after := events[0].Seen["commits_cut_before"], events[0].Seen["commits_cut_after"]
-	if before < 2 || after < 2 || before-after < 0 || before-after > 1 || events[0].Hits != before+after || broken != before+after {
+	if before < 2 || after < 2 || broken != before+after {
 		t.Errorf("%d before, %d after, %d clients saw it", before, after, broken)
 	}
 	if _, version, _ := b.row(); version != ok+after {
