@@ -13,7 +13,7 @@ timed = @start=$$SECONDS; $(2) || { echo "FAIL $(1) after $$((SECONDS - start)) 
 help: ## this text
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
-demo: build ## the proof: real servers, three replicas, thousands of clients, a table of the strategies that oversold or lost money
+demo: build ## the short proof: real servers, three replicas under load and faults, a verdict on each strategy
 	@$(STACK) -- $(PROVE) --quick
 
 prove: build ## the full proof: each strategy under each fault of its stores

@@ -83,7 +83,7 @@ WHERE k.status NOT BETWEEN 200 AND 299 AND k.created_at - o.created_at < interva
    OR k.status IS NULL AND o.created_at > now() - interval '23 hours';
 
 -- number: oversold
--- finds: units promised to buyers beyond all that was put on the shelf
+-- finds: units in confirmed orders beyond all that was opened or restocked
 SELECT COALESCE(sum(GREATEST(bought.units - COALESCE(put.units, 0), 0)), 0)::bigint
 FROM (SELECT l.sku, sum(l.quantity) AS units
       FROM order_lines l

@@ -55,7 +55,7 @@ func (e *OutOfStockError) Error() string {
 }
 func (e *OutOfStockError) Is(target error) bool { return target == ErrOutOfStock }
 
-// Service sells. It is safe for concurrent use; several processes may share one database.
+// Service keeps the stock and its orders. It is safe for concurrent use; several processes may share one database.
 type Service struct {
 	cfg     Config // as New has completed it
 	db      *pgtx.DB

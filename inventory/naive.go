@@ -17,7 +17,7 @@ func (s *Service) naive(ctx context.Context, p *purchase) (Reply, error) {
 		items, order, err := p.readAndDecide(ctx, tx, `
 			SELECT sku, price, currency, stock, version, now()
 			FROM products
-			WHERE sku = ANY($1)`) // no lock: from here on, it is about the past
+			WHERE sku = ANY($1)`) // no lock: another purchase may change it at once
 		if err != nil {
 			return Reply{}, err
 		}

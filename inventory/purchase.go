@@ -98,7 +98,7 @@ func (p *purchase) price(items []item) (Order, error) {
 	return order, nil
 }
 
-// decide is price, and refuses what is not there.
+// decide makes the order as price does, and refuses it if the stock does not suffice.
 func (p *purchase) decide(items []item) (Order, error) {
 	order, err := p.price(items)
 	if err != nil {

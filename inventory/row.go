@@ -6,7 +6,7 @@ import (
 	"shop/locking/idempotency/pgtx"
 )
 
-// row: SELECT … FOR UPDATE, then write. Right, and enough.
+// row: SELECT … FOR UPDATE, then write. Safe without any other lock.
 //
 // The lock is the row itself: no code can forget it or lose it, and PostgreSQL
 // always knows of it, since it lives and dies with the transaction. The second

@@ -36,7 +36,7 @@ func TestStrategies_TellWhy(t *testing.T) {
 			t.Errorf("%s does not say why", s.Name)
 		}
 	}
-	list[0].Stores[0] = "mine" // a caller may do with it what he likes
+	list[0].Stores[0] = "mine" // the list is the caller's to change
 	if slices.Contains(inventory.Strategies()[0].Stores, "mine") {
 		t.Error("the list is shared")
 	}

@@ -43,7 +43,7 @@ type Flow struct {
 	Needs        []Need                // without which any run shows nothing
 	Faults       []FaultSpec           // in the order in which they are tried, NoFault first
 	Controls     []Scenario
-	ControlGrace time.Duration       // how long a control may leave a key undecided, where that says nothing; 0: as long as all
+	ControlGrace time.Duration       // how long a control may leave a key undecided; 0: as long as the others
 	Quick        []string            // STRATEGY/FAULT: part of the short proof, besides each safe strategy without a fault
 	Slower       int                 // it sends so many times less often than the load says; 0: just as often
 	Summary      func(Result) string // a result in words
@@ -78,7 +78,7 @@ type Audited struct {
 	Findings invariant.Findings
 	Number   int64 // Flow.Number
 	Evidence map[string]int64
-	Story    *Story // how it came to a violation; nil: not told
+	Story    *Story // how it came to a violation; nil: there is none
 }
 
 // Words are what the page calls things.
@@ -116,7 +116,7 @@ type StoryPart struct {
 type Bar struct {
 	Who, Then  string
 	Start, End time.Duration
-	Over       bool // it got what was not there
+	Over       bool // it sold beyond the stock
 }
 
 // Matrix is every control, and every safe strategy under each fault of the stores that it
@@ -217,8 +217,8 @@ func Only(matrix []Scenario, flow, strategy, fault string) []Scenario {
 	})
 }
 
-// Quick is the part of a matrix that shows the point in two or three minutes: what
-// the flows chose, and every safe strategy once, under the load that catches the controls.
+// Quick is the part of a matrix that takes about three minutes: what the flows
+// chose, and every safe strategy once, under the load that catches the controls.
 func Quick(matrix []Scenario) []Scenario {
 	return slices.DeleteFunc(slices.Clone(matrix), func(s Scenario) bool { return !s.Flow.quick(s) })
 }

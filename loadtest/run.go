@@ -136,8 +136,8 @@ func fetch(ctx context.Context, url string, header http.Header) ([]byte, error) 
 }
 
 // Retrier sends undecided keys again, to one replica after the other, until they
-// are decided: what a careful client does. It gives up in the end, and a key
-// that outlives it stays undecided in the history, which fails the proof.
+// are decided, as a client has to. It gives up when its ctx ends: a key that is
+// undecided then stays so in the history, which fails the proof.
 type Retrier struct {
 	Client  *http.Client
 	Bases   []string

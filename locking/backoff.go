@@ -16,7 +16,7 @@ type Backoff struct {
 // Wait returns how long to wait after attempt n, counted from 0: between one
 // half of a ceiling and all of it, where the ceiling doubles up to Max.
 //
-// Half of it is fixed, so that no client hammers the store by bad luck, and half is
+// Half of it is fixed, so that no wait is close to zero, and half is
 // random, so that clients that collided once do not collide again. It is not fair:
 // the longer a client has waited, the more rarely it asks. Keep Max near the
 // time for which the lock is usually held, or use a Store that is a Waiter.
@@ -34,7 +34,7 @@ func (b Backoff) Wait(n int) time.Duration {
 	return fixed + time.Duration(random()*float64(ceiling-fixed))
 }
 
-// positive is d, or otherwise if d says nothing.
+// positive returns d, or otherwise if d is not positive.
 func positive(d, otherwise time.Duration) time.Duration {
 	if d > 0 {
 		return d

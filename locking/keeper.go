@@ -50,7 +50,7 @@ func (h *hold) next(due time.Time, asked bool) time.Time {
 	return next
 }
 
-// answer is what came of a renewal.
+// answer is the result of a renewal.
 type answer struct {
 	sent  time.Time
 	lease Lease
@@ -72,8 +72,8 @@ func (h *hold) renew(life context.Context) chan answer {
 	return asked
 }
 
-// learn takes an answer in, and says when the next request is due: a third of
-// the TTL after this one, or a twelfth if it brought nothing.
+// learn applies an answer, and returns when the next request is due: a third of
+// the TTL after this one, or a twelfth if the answer did not extend the lease.
 func (h *hold) learn(a answer) (due time.Time) {
 	soon := a.sent.Add(h.ttl / 12)
 	now := time.Now()

@@ -90,8 +90,8 @@ func TestEtcdUnfenced_ALateHolderOverwritesTheNextOneUnlessItsWriteComparesFence
 	}
 }
 
-// The article's lock is per transfer: two transfers of one account are both let
-// in, and the payee is written with what one of them had read. Neither is late.
+// The lock is per transfer: two transfers of one account are both let in, and the
+// payee is written with what one of them had read. Neither is late.
 func TestLeaseIDFence_LosesAConcurrentCreditOfThePayee(t *testing.T) {
 	t.Parallel()
 	b := open(t, transfer.Config{Strategy: "lease-id-fence", Failpoint: locktest.MeetAt(2, transfer.AfterGuard)})

@@ -8,7 +8,7 @@ import (
 	"shop/locking/idempotency/pgtx"
 )
 
-// A payer who is short gets expired money back dueMax holds at a time, at most
+// A payer that is short gets expired money back dueMax holds at a time, at most
 // dueRounds times in one request. After that the request is busy, and the next one
 // with its key goes on where it ended.
 const (
@@ -22,9 +22,9 @@ type dueError struct{ holds []Transfer }
 
 func (e *dueError) Error() string { return fmt.Sprintf("transfer: %d expired holds", len(e.holds)) }
 
-// short is the end of an attempt whose payer has too little: the refusal, unless
-// enough of the missing money is held by what has expired. That is not simply
-// counted as available: money comes back only when its hold is committed as
+// short ends an attempt whose payer has too little. It refuses, unless expired
+// holds of the payer cover what is missing. Their money is not simply counted as
+// available: it comes back only when its hold is committed as
 // expired, under the rows of that hold, so that a Post can never find it spent.
 func (a *attempt) short(ctx context.Context, from *account, tr Transfer, available int64) (Reply, error) {
 	refusal := &InsufficientFundsError{from.ID, tr.Amount, available}

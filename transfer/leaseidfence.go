@@ -10,8 +10,8 @@ import (
 	"shop/locking/idempotency/pgtx"
 )
 
-// leaseIDFence: the fence as an article has it. Wrong in five ways, and each of
-// them reads well.
+// leaseIDFence: the id of an etcd lease as the fence, as published examples have it
+// (doc.go, Sources). Wrong in five ways.
 //
 //   - The lock is one per transfer, so that two transfers of one account do not
 //     exclude each other.

@@ -47,7 +47,7 @@ type attempt struct {
 	hold   *[]Transfer        // the hold, behind its change
 	ended  *pgconn.CommandTag // UPDATE 1: it was this attempt that changed it
 	fence  locking.Fence      // under which it writes; 0: the strategy has none
-	epoch  string             // … and whose counter that is
+	epoch  string             // of the counter that made fence
 	guards bool               // a guard was queued: a missing row may be one that refused
 }
 

@@ -2,8 +2,8 @@ package transfer
 
 import "context"
 
-// row: SELECT … FOR UPDATE of both accounts, then write. Right, and enough where
-// everything that moves is in one database.
+// row: SELECT … FOR UPDATE of both accounts, then write. Safe without
+// any other lock, where everything that moves is in one database.
 //
 // The lock is the row itself. It cannot be forgotten, lost, or held without the
 // database knowing: it lives and dies with the transaction. The second transfer

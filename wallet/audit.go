@@ -15,8 +15,8 @@ import (
 	"shop/locking/invariant"
 )
 
-// Pipelines asks a check of a database: its Query are the stages of an aggregation, as in
-// the shell, whose results have the ids of what breaks an invariant as _id.
+// Pipelines runs checks on a database. The Query of a check is the stages of an
+// aggregation, as in the shell; the _id of each result is what breaks the invariant.
 func Pipelines(db *mongo.Database) func(context.Context, invariant.Check) ([]string, error) {
 	return func(ctx context.Context, check invariant.Check) (ids []string, err error) {
 		var found []struct {
@@ -47,8 +47,8 @@ func Aggregate(ctx context.Context, db *mongo.Database, from, pipeline string, i
 	return cursor.All(ctx, into)
 }
 
-// idText is an _id for people: a UUID as it is written, a key of several parts
-// with spaces between them.
+// idText formats an _id: a UUID in its usual form, the parts of a compound key with
+// spaces between them.
 func idText(id bson.RawValue) string {
 	if text, is := id.StringValueOK(); is {
 		return text

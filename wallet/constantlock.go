@@ -14,8 +14,8 @@ var sameID = bson.ObjectID{'l', 'o', 'c', 'k', 'e', 'd'}
 // never again.
 //
 // $set to the value that is there changes nothing, so that the server writes
-// nothing and sees no conflict: two transactions pass, and it is txn again. MongoDB's own
-// manual had it like this (SERVER-77616). No test with one writer can tell.
+// nothing and sees no conflict: two transactions pass, as under txn. MongoDB's own
+// manual had it like this (SERVER-77616). A test with one writer does not show it.
 func (s *Service) constantLock(ctx context.Context, j *job) (Reply, error) {
 	return s.transact(ctx, j, func(ctx context.Context) (Reply, error) {
 		wallets, err := each(j, func(id uuid.UUID, w *Wallet) error {

@@ -36,8 +36,8 @@
 //	        and under lockid no operation is asked for twice;
 //	        under every fault the bonus service applies an operation once, and its bonus is in a balance exactly if it was committed
 //
-// "Once" is for collisions. A server that dies behind the call is followed by
-// another that asks again. No lock helps there. So the bonus service gets the
+// "Once" holds for collisions only. If a server dies after the call, the repetition
+// at another server asks again, and no lock prevents that. So the bonus service gets the
 // operation's id, which is made of client and key and the same in every attempt,
 // and must apply it once. BonusRequest names the operation, the request and the attempt.
 //

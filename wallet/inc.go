@@ -51,7 +51,7 @@ func (s *Service) inc(ctx context.Context, j *job) (Reply, error) {
 	})
 }
 
-// add adds to a wallet if it stays at 0 or above, and can hold it, else it finds it as it is.
+// add adds delta to a balance if it stays at 0 or above and within int64, else it reads the wallet.
 func (s *Service) add(ctx context.Context, id uuid.UUID, w *Wallet, delta int64) error {
 	possible := bson.D{{Key: "$gte", Value: -delta}}
 	if delta > 0 {

@@ -9,20 +9,20 @@ import (
 	"shop/locking/invariant"
 )
 
-// Openings is what the service says a wallet was opened with.
+// Openings is a pipeline over the wallets: their balances, and the openings stored there.
 const Openings = `
 {"$project": {"wallet": "$_id", "says": "$balance", "true": "$opening"}}`
 
-// sums are what each wallet says, and what it should: its opening and its
-// entries. An entry of a wallet that is not there makes one that says nothing.
+// sums yields for each wallet its balance (says), and its opening plus its entries
+// (true). Entries of a wallet that is not there yield one with balance 0.
 func sums(openings string) string {
 	return openings + `,
 {"$unionWith": {"coll": "wallet_entries", "pipeline": [{"$project": {"wallet": 1, "true": "$delta"}}]}},
 {"$group": {"_id": "$wallet", "says": {"$sum": "$says"}, "true": {"$sum": "$true"}}}`
 }
 
-// total sums them up: the number of all, how far they are from the truth, and
-// how many are below 0.
+// total adds them up: both sums, the absolute differences, and how many balances
+// are below 0.
 func total(openings string) string {
 	return sums(openings) + `,
 {"$group": {
@@ -131,12 +131,12 @@ func Audit(ctx context.Context, db *mongo.Database) (map[string]int64, error) {
 	return counts, err
 }
 
-// Total is all wallets together. Drift is the number that an owner feels: minor
-// units by which balances differ from what their entries say.
+// Total is all wallets together. Drift is the sum of the minor units by which
+// balances differ from their openings and entries; Below counts those below 0.
 type Total struct{ Says, True, Drift, Below int64 }
 
-// AddUp compares all wallets with some openings, the service's own or another's, and
-// all entries.
+// AddUp compares all balances with all entries and the openings of a pipeline:
+// Openings, or another.
 func AddUp(ctx context.Context, db *mongo.Database, openings string) (Total, error) {
 	var all []Total
 	err := Aggregate(ctx, db, "wallets", total(openings), &all)

@@ -15,8 +15,8 @@ import (
 // every JSON reader understands exactly, and far below what a balance can hold.
 const AmountMax = 1<<53 - 1
 
-// job is one operation on its way, checked: what survives from attempt to
-// attempt. What an attempt found out does not.
+// job is one checked operation: the state that is kept from attempt to attempt.
+// What an attempt reads is not kept.
 type job struct {
 	req     Request
 	op      Operation // as it is asked for: without bonus, currency, time
@@ -62,10 +62,10 @@ func (s *Service) do(ctx context.Context, req Request, op Operation) (Reply, err
 }
 
 // operationID is one for each key of each client. The operation is stored under
-// it and the bonus service knows it by it, so that a request which comes back, to
-// another server, after any accident, is the same for both.
+// it, and it is sent to the bonus service, so that a repetition at any server is the
+// same operation for both.
 func operationID(req Request) uuid.UUID {
-	return uuid.NewHash(sha256.New(), req.Client, []byte(req.Key), 8) // version 8: made by a rule of one's own
+	return uuid.NewHash(sha256.New(), req.Client, []byte(req.Key), 8) // version 8: a custom format
 }
 
 // check finds what is wrong with an operation before anything is locked.

@@ -41,9 +41,9 @@ func (r record) reply(req Request) (Reply, error) {
 	return Reply{Status: r.Status, Body: r.Body, Replayed: true}, nil
 }
 
-// lookupReply finds the answer that was stored under the request's key. Behind the lock
-// of a wallet, not found is a fact for operations on that wallet. For a key
-// that is used for two wallets at once it is none: then the insert fails.
+// lookupReply finds the answer that was stored under the request's key. Under the lock
+// of a wallet, not found is final for operations on that wallet. A key that is used
+// for two wallets at once can be inserted after it: then the second insert fails.
 func (s *Service) lookupReply(ctx context.Context, req Request) (reply Reply, found bool, err error) {
 	var r record
 	err = s.operations.FindOne(ctx, bson.D{{Key: "_id", Value: operationID(req)}}).Decode(&r)

@@ -10,9 +10,9 @@ import (
 )
 
 // Migrate makes the collections, their schemas and indexes, or brings them up to
-// date. It may be repeated, and run by many at once. It is to be run before there
-// is traffic: a transaction that meets it is aborted, and one that had to make its
-// collection on the way would meet itself.
+// date. It may be repeated, and run by many at once. Run it before there is
+// traffic: a transaction that meets it is aborted. No transaction makes a collection,
+// since Migrate has made them.
 func Migrate(ctx context.Context, db *mongo.Database) error {
 	db = durable(db)
 	for _, c := range collections() {

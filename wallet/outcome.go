@@ -13,7 +13,7 @@ import (
 	"shop/locking/idempotency"
 )
 
-// What one attempt can end with besides an answer. None of them is seen outside.
+// The errors of one attempt. None of them is exported.
 var (
 	errHeld     = errors.New("wallet: another process has the wallet")
 	errKeyTaken = errors.New("wallet: the key has an answer already")
@@ -21,8 +21,8 @@ var (
 	errAttempts = fmt.Errorf("wallet: gave up after %d attempts", attemptsMax)
 )
 
-// verdictError is an answer that is not stored. The reply is sent after the commit of
-// what it was read from is majority-acknowledged.
+// verdictError is a refusal that is not stored. It is returned after the transaction
+// that found its reason is majority-acknowledged.
 type verdictError struct{ error }
 
 func (e *verdictError) Unwrap() error { return e.error }
@@ -37,7 +37,7 @@ type ambiguousError struct{ err error }
 func (e *ambiguousError) Error() string { return "wallet: commit sent, no answer: " + e.err.Error() }
 func (e *ambiguousError) Unwrap() error { return e.err }
 
-// The server's codes that mean something to us.
+// The server's error codes that this package tells apart.
 const (
 	namespaceExists           = 48 // the collection is there already
 	writeConflict             = 112
@@ -56,8 +56,8 @@ var stateCodes = []int{
 	13436, // NotPrimaryOrSecondary
 }
 
-// classify says what a server's error means to us. It wraps with %w, always: the
-// labels by which WithTransaction knows what to run again are found through the chain.
+// classify names a server's error. It always wraps with %w, so that WithTransaction
+// finds the labels of errors after which it runs the callback again.
 func classify(doing string, err error) error {
 	switch {
 	case err == nil:
@@ -71,7 +71,7 @@ func classify(doing string, err error) error {
 	}
 }
 
-// toPublic says what the last error of a job that has no answer means to the caller.
+// toPublic turns the last error of a job without a reply into the caller's error.
 func toPublic(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
@@ -80,13 +80,13 @@ func toPublic(ctx context.Context, err error) error {
 		return err
 	case errors.Is(err, errKeyTaken), errors.Is(err, errAttempts),
 		hasLabel(err, "TransientTransactionError"), isAway(err):
-		return fmt.Errorf("%w: %v", locking.ErrBusy, err) // aborted, or never begun; whose time-out it was is not the caller's
+		return fmt.Errorf("%w: %v", locking.ErrBusy, err) // aborted, or never begun; %v, since a time-out in err is not that of the caller's ctx
 	default:
 		return err
 	}
 }
 
-// countCause counts why a transaction did not happen. What has no label has its own end.
+// countCause counts why a transaction was aborted. Errors of other kinds are not counted.
 func (s *Service) countCause(err error) {
 	switch {
 	case hasCode(err, writeConflict):
@@ -99,8 +99,8 @@ func (s *Service) countCause(err error) {
 	}
 }
 
-// isAway says that there was no answer, or none of a primary. In a transaction
-// the driver puts a label on all of these, on reads and writes outside of one it does not.
+// isAway says that no primary answered. In a transaction the driver puts a label
+// on all of these errors; outside of one it puts none on them.
 func isAway(err error) bool {
 	// A statement that got no connection, since it could not be dialled or the pool was
 	// cleared meanwhile: nothing was sent, and the driver puts no label on it.

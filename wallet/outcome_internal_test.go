@@ -20,7 +20,7 @@ func (poolCleared) Error() string {
 }
 func (poolCleared) Retryable() bool { return true }
 
-// What is read or written outside of a transaction has no label that says so.
+// Errors of reads and writes outside of a transaction have no transient label.
 func TestStatement_OutsideOfATransactionWithoutAPrimaryIsBusy(t *testing.T) {
 	t.Parallel()
 	for _, away := range []error{

@@ -16,8 +16,8 @@ import (
 var errQueueFull = fmt.Errorf("%w: wallet: too many requests wait for this wallet", locking.ErrBusy)
 
 // queues is the keyed queue of this process, one queue for each wallet that a request
-// works on. It makes nothing right, MongoDB does that. It spares MongoDB the requests
-// that would lose: MongoDB cannot let a writer wait, only abort it.
+// works on. Correctness does not depend on it. It spares MongoDB the requests that
+// would lose: MongoDB cannot let a writer wait, only abort it.
 //
 // Of several processes, the head of each queue contends for the wallet. A process
 // that hands the wallet on within itself takes it again in less time than another
@@ -77,8 +77,8 @@ func (j *job) giveTurn() {
 }
 
 // enter waits for the turn at all wallets of the job. leave gives it on. The bounds
-// are for new requests: one whose commit is unknown was in the queue before, and has
-// to find out.
+// are for new requests: one whose commit is unknown was in the queue before, and
+// must be resolved.
 func (q *queues) enter(ctx context.Context, j *job) (leave func(), err error) {
 	var client any
 	if !j.unknown {

@@ -19,8 +19,8 @@ import (
 // asker finds out the bonus of a job.
 type asker func(context.Context, *job) (int64, error)
 
-// finish is what comes behind the reading of the wallets in all strategies but
-// inc: replay, decide, ask, write. What the reading is worth is theirs.
+// finish is what follows the reading of the wallets in all strategies but inc: replay,
+// decide, ask, write. Whether the wallets can still change depends on the strategy.
 func (s *Service) finish(ctx context.Context, j *job, wallets []Wallet, ask asker) (Reply, error) {
 	if err := s.step(ctx, AfterGuard); err != nil {
 		return Reply{}, err
@@ -44,11 +44,11 @@ func (s *Service) finish(ctx context.Context, j *job, wallets []Wallet, ask aske
 	return s.insert(ctx, j, op, wallets)
 }
 
-// refused stores a refusal, if err is one that is stored. In the transaction that
-// found the reason, and not behind it: what it has read may be of a primary that is
-// deposed, and only its own commit, with majority, says that it was not. The
-// balances are written as they were, so that one that has changed refuses this. The
-// other refusals are committed for the same reason, with nothing stored.
+// refused stores a refusal, if err is one that is stored. It does so in the
+// transaction that found the reason: that may have read from a deposed primary, and
+// only its own majority commit shows that it did not. The balances are written back
+// unchanged, so that a change since the reading is a WriteConflict. The other refusals
+// are committed for the same reason, with nothing stored.
 func (s *Service) refused(ctx context.Context, j *job, wallets []Wallet, err error) (Reply, error) {
 	for i := range wallets {
 		if err := s.save(ctx, &wallets[i], wallets[i].Balance); err != nil {
@@ -68,8 +68,8 @@ func (s *Service) refused(ctx context.Context, j *job, wallets []Wallet, err err
 	return s.store(ctx, j, op, reply, no.Error())
 }
 
-// ask asks the bonus service, for credits. It may be asked in vain: the
-// transaction can still fail, and the bonus service does not hear of it.
+// ask asks the bonus service, for credits. The transaction can still fail after
+// that, and the bonus service does not hear of it.
 func (s *Service) ask(ctx context.Context, j *job) (int64, error) {
 	if j.op.Kind != Credit {
 		return 0, nil
@@ -94,8 +94,8 @@ func (s *Service) ask(ctx context.Context, j *job) (int64, error) {
 }
 
 // save writes the balance that was computed from what was read, and takes the
-// time from the server. Under a lock the reading is still true; in a transaction
-// MongoDB refuses this write if it is not; under naive this puts the past back.
+// time from the server. Under a lock the wallet has not changed since. In a transaction
+// MongoDB refuses this write if it has. Under naive this overwrites the change.
 func (s *Service) save(ctx context.Context, w *Wallet, balance int64) error {
 	return classify("save wallet", s.wallets.FindOneAndUpdate(ctx,
 		bson.D{{Key: "_id", Value: w.ID}},
@@ -105,8 +105,8 @@ func (s *Service) save(ctx context.Context, w *Wallet, balance int64) error {
 		}, after()).Decode(w))
 }
 
-// insert writes what is left of an operation whose wallets are written: their
-// entries, and the operation with the answer. Its _id is the key: the second insert
+// insert writes the rest of an operation after its wallets: their entries, and
+// the operation with the answer. Its _id is the key: the second insert
 // of one gets WriteConflict, or DuplicateKey.
 func (s *Service) insert(ctx context.Context, j *job, op Operation, wallets []Wallet) (Reply, error) {
 	op.Currency, op.CreatedAt = wallets[0].Currency, latest(wallets)
@@ -138,9 +138,9 @@ func (s *Service) read(ctx context.Context, j *job) ([]Wallet, error) {
 }
 
 // allowed refuses, before it waits or locks anything, a job whose client does not
-// own the wallet, or whose wallets are not there or of two currencies. Requests of
-// strangers are not in the way of the owner. The answer holds: a majority has what
-// it was read from, and it never changes. A wallet that is not found is looked for
+// own the wallet, or whose wallets do not exist or differ in currency: other clients'
+// requests do not delay the owner's. The refusal is final, since a majority has what
+// it rests on, and that never changes. A wallet that is not found is looked for
 // once more, linearizable: a new primary may not yet know what a majority has.
 func (s *Service) allowed(ctx context.Context, j *job) error {
 	ids := j.ids()

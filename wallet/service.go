@@ -93,7 +93,7 @@ func (s *Service) request(ctx context.Context, j *job) (Reply, error) {
 	if errors.Is(err, errGuard) {
 		s.count(GuardTripped, s.method.Name)
 	}
-	if err != nil && j.unknown && !errors.Is(err, idempotency.ErrKeyReused) { // whatever it was, it was not the first attempt's
+	if err != nil && j.unknown && !errors.Is(err, idempotency.ErrKeyReused) { // err is of a later round; the unknown commit may have happened
 		return Reply{}, fmt.Errorf("%w: %v", locking.ErrOutcomeUnknown, err)
 	}
 	if err == nil && j.unknown {
@@ -102,7 +102,7 @@ func (s *Service) request(ctx context.Context, j *job) (Reply, error) {
 	return reply, err
 }
 
-// step is where a test may stop, slow or kill us.
+// step is where a test may stop, slow or kill the process.
 func (s *Service) step(ctx context.Context, step Step) error {
 	if s.failpoint == nil {
 		return nil

@@ -8,17 +8,16 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
-// undated hides when a ctx ends, not that it does. Where the driver sees a
+// undated hides the deadline of a ctx, not its end. Where the driver sees a
 // deadline, it drops the client's time-out, and waits for a silent server until then.
 type undated struct{ context.Context }
 
 func (undated) Deadline() (at time.Time, ok bool) { return }
 
-// forget ends what the driver remembers of a commit without result. One that timed
-// out is committing still, for the driver, and it would begin the next transaction
-// with each of its statements; an abort ends that, and what was committed cannot be
-// aborted. Where there is nothing to abort, a transaction is begun for it, of which
-// nothing is sent.
+// forget resets the driver's state after a commit without result. For the driver, a
+// commit that timed out is still under way, and each statement of the next transaction
+// would begin it anew. An abort ends that state, and cannot undo a commit. Where there
+// is nothing to abort, a transaction is begun for it, of which nothing is sent.
 func forget(ctx context.Context, session *mongo.Session) {
 	if !session.TransactionRunning() {
 		_ = session.StartTransaction()
@@ -26,15 +25,14 @@ func forget(ctx context.Context, session *mongo.Session) {
 	_ = session.AbortTransaction(context.WithoutCancel(ctx))
 }
 
-// settle gives the job's turn on, and commits what the primary has committed,
-// until a majority has it, or the server says that it is gone: then it was rolled
-// back with its primary. Nothing else is done in the session before that: for the
-// driver, a commit that timed out is committing still, and it would begin each next
-// transaction twice.
+// settle gives the job's turn on, and repeats the commit until a majority has it, or
+// the server says that the transaction is gone: then it was rolled back with its
+// primary. Nothing else is done in the session before that: for the driver, a commit
+// that timed out is still under way, and it would begin each next transaction twice.
 //
 // Each of these commits takes a connection until the majority answers. When
-// majorityMax of them wait, the job waits for a place with its turn, so that its
-// wallet brings no more of them.
+// majorityMax of them wait, the job keeps its turn until there is a place, so that
+// its wallet adds no more of them.
 func (s *Service) settle(ctx context.Context, session *mongo.Session, j *job) error {
 	select {
 	case s.queues.majority <- struct{}{}:

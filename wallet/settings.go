@@ -49,16 +49,16 @@ const (
 	roundsMax   = 10
 )
 
-// errRequestTimeout ends a request that has taken RequestTimeout. What it says holds
-// unless a commit is unknown, and then request says so.
+// errRequestTimeout ends a request that has taken RequestTimeout. If a commit is
+// unknown by then, request returns ErrOutcomeUnknown instead.
 var errRequestTimeout = fmt.Errorf("%w: wallet: not done after %v", locking.ErrBusy, RequestTimeout)
 
-// What is read and written, and how surely. None of it is left to defaults: a
+// The read and write concerns. None of them is left to defaults: a
 // server before 5.0, or a replica set with an arbiter, acknowledges a commit that
-// only the primary has (writeConcern 1), and forgets it with the primary.
+// only the primary has (writeConcern 1), and a fail-over rolls it back.
 var (
 	writes    = writeconcern.Majority()
-	atPrimary = writeconcern.W1() // never the last word: see durably
+	atPrimary = writeconcern.W1() // the first of two commits: see durably
 	reads     = readconcern.Majority()
 	snapshot  = readconcern.Snapshot()
 	newest    = readconcern.Linearizable()

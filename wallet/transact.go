@@ -23,9 +23,9 @@ type work func(ctx context.Context) (Reply, error)
 // did not happen. What may have happened is run again here: the next callback
 // finds the operation under its key, or has the lock and does not find it.
 //
-// All of it in one session. A transaction whose commit got lost stays open at the
+// All rounds use one session. A transaction whose commit got lost stays open at the
 // server, with its locks; the next one in the same session ends it. In another
-// session it would be refused by its own predecessor, for a minute.
+// session the lost transaction would refuse the next one, for a minute.
 func (s *Service) transact(ctx context.Context, j *job, do work) (Reply, error) {
 	session, err := s.client.StartSession()
 	if err != nil {
@@ -66,7 +66,7 @@ func (s *Service) locked(ctx context.Context, session *mongo.Session, j *job, do
 		}
 		s.queues.held(j.ids())
 		wait := heldPause
-		if time.Since(begin) > runShared+gap { // it lost a gap, so that it is before those that have just lost the wallet
+		if time.Since(begin) > runShared+gap { // it lost a gap: it asks more often than the heads that have just had the wallet
 			wait /= 3
 		}
 		if err := sleep(ctx, wait/2+rand.N(wait/2)); err != nil {
@@ -75,8 +75,8 @@ func (s *Service) locked(ctx context.Context, session *mongo.Session, j *job, do
 	}
 }
 
-// round is one WithTransaction. It returns the callback's reply beside an error
-// if what failed was the commit, and in no other case: so that is how we know.
+// round is one WithTransaction. WithTransaction returns the callback's reply beside
+// an error only if the commit failed: that is an ambiguousError.
 func (s *Service) round(ctx context.Context, session *mongo.Session, j *job, do work) (Reply, error) {
 	if j.unknown {
 		forget(ctx, session)
@@ -84,11 +84,11 @@ func (s *Service) round(ctx context.Context, session *mongo.Session, j *job, do 
 	ended := false // the callback came to its end: next was the commit
 	reply, err := session.WithTransaction(undated{ctx}, func(ctx context.Context) (any, error) {
 		if ended {
-			s.count(Transient, s.method.Name) // behind a commit, only this label leads here
+			s.count(Transient, s.method.Name) // after a commit the driver runs the callback again for this label only
 		}
 		reply, err := s.attempt(ctx, j, do)
 		if isVerdict(err) {
-			// What it was read from may still be rolled back. So this transaction commits,
+			// The data that it rests on may still be rolled back. So this transaction commits,
 			// and the reply is sent after the commit is majority-acknowledged.
 			ended = true
 			return err, nil
@@ -101,7 +101,7 @@ func (s *Service) round(ctx context.Context, session *mongo.Session, j *job, do 
 			}
 			return nil, err
 		}
-		return reply, nil // a value: what an aborted attempt found out is forgotten with it
+		return reply, nil // as a return value: the reply of an aborted attempt is dropped with it
 	}, s.durably())
 	if err == nil && s.queued() {
 		err = s.settle(ctx, session, j)
@@ -145,7 +145,7 @@ func (s *Service) attempt(ctx context.Context, j *job, do work) (Reply, error) {
 		s.count(Retried, s.method.Name)
 	}
 	if j.attempt > attemptsMax {
-		return Reply{}, errAttempts // without a label, so that it is the last
+		return Reply{}, errAttempts // without a label: WithTransaction ends
 	}
 	if err := s.step(ctx, AfterBegin); err != nil {
 		return Reply{}, err
@@ -167,8 +167,8 @@ func (s *Service) again(j *job, err error) bool {
 	case errors.Is(err, errKeyTaken):
 		return true
 	case j.unknown:
-		// A fail-over takes longer than WithTransaction is patient, and
-		// "busy" would be a lie: there is something to find out.
+		// A fail-over takes longer than WithTransaction tries, and ErrBusy
+		// would be wrong: the earlier commit may have happened.
 		return hasLabel(err, "TransientTransactionError") || isAway(err) || errors.Is(err, locking.ErrBusy)
 	default:
 		return false

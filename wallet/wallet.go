@@ -56,7 +56,7 @@ type Entry struct {
 	CreatedAt time.Time `bson:"createdAt"`
 }
 
-// Request and Reply are those of every lesson.
+// Request and Reply are those of package idempotency.
 type (
 	Request = idempotency.Request
 	Reply   = idempotency.Reply
@@ -106,7 +106,7 @@ func (e *InsufficientFundsError) Is(target error) bool { return target == ErrIns
 
 // UnavailableError is a bonus service that does not answer: nothing is credited
 // without it. It matches locking.ErrBusy, since it means the same to a client:
-// nothing was done, come again.
+// nothing was done, and the same key may be sent again.
 type UnavailableError struct{ Err error }
 
 func (e *UnavailableError) Error() string {

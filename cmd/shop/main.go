@@ -30,7 +30,7 @@ type cli struct {
 	Version kong.VersionFlag `help:"Print the version."`
 }
 
-const description = `A shop that sells stock to many buyers at once and never sells what is not there.
+const description = `A shop that sells stock, transfers money and keeps wallets, for many clients at once: it never oversells and loses no money.
 
 Each setting is a flag or an environment variable; the flag wins. Exit status:
 0 all right, 1 failed, 2 wrong usage or could not even start.`

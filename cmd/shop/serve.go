@@ -58,7 +58,7 @@ type limitFlags struct {
 type labFlags struct {
 	Lab        bool        `env:"SHOP_LAB" help:"Unsafe strategies, ?strategy=NAME and failpoints; on loopback addresses only."`
 	Failpoints []failpoint `name:"failpoint" env:"SHOP_FAILPOINT" sep:";" placeholder:"STEP=WHAT" help:"At after-acquire, after-guard, before-commit or after-commit (of one flow alone: inventory/STEP, transfer/STEP, wallet/STEP; the last two have more of them): exp:MEAN or sleep:D to pause, kill, stop. Repeatable; in the environment separated by semicolons."`
-	Seed       uint64      `env:"SHOP_SEED" default:"1" help:"Of the pauses that exp draws."`
+	Seed       uint64      `env:"SHOP_SEED" default:"1" help:"Seed of the random pauses of exp:MEAN."`
 }
 
 // logFlags configure the log, which goes to standard error.

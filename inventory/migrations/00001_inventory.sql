@@ -12,7 +12,7 @@ CREATE TABLE products (
 CREATE TABLE orders (
     id              uuid PRIMARY KEY,
     client_id       uuid        NOT NULL,
-    idempotency_key text        NOT NULL, -- for the audit; unique in order_keys
+    idempotency_key text        NOT NULL, -- for the audit; unique in order_keys, from 00002 on in idempotency_keys
     status          text        NOT NULL CHECK (status IN ('confirmed', 'cancelled')),
     total           bigint      NOT NULL CHECK (total >= 0),
     currency        text        NOT NULL CHECK (currency ~ '^[A-Z]{3}$'),

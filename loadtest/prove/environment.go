@@ -32,10 +32,11 @@ import (
 	"shop/locking/idempotency/pgtx"
 )
 
-// widening is the mean of the pause between reading and acting on it. That is where the
-// race of naive is, and where a strategy that holds only a lock loses it; at
-// after-acquire nothing has been read yet, and naive would have no pause inside its race. It is the same for every strategy, so that what differs
-// is the strategy.
+// widening is the mean of the pause at after-guard, between reading and acting on it: where
+// naive races, and where a strategy that holds only a lock loses it. Transfers also pause at
+// after-begin. Some faults change the pauses: late-write has none, pause makes those of
+// wallets five times as long, lease-revoked those at after-begin. All strategies under
+// one fault have the same pauses.
 const widening = 2 * time.Millisecond
 
 // lockTTLs of the replicas under proof: longer than any request takes, and short

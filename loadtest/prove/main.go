@@ -43,11 +43,11 @@ type app struct {
 	Flow     string        `help:"Only this flow: inventory, transfer or wallet."`
 	Strategy string        `help:"Only this strategy."`
 	Fault    string        `help:"Only this fault, as the first line of a scenario names it: none, crash, lock-lost, late-write, step-down …"`
-	Quick    bool          `help:"Two or three minutes that show the point, with every safe strategy once, instead of the whole matrix."`
+	Quick    bool          `help:"About three minutes instead of the whole matrix: every safe strategy once, and the faults that show the point."`
 	Replicas int           `default:"3" help:"Replicas of the shop under load."`
-	Rate     int           `default:"200" help:"Buyers per second."`
-	Duration time.Duration `help:"Of the load of one scenario. Default: 8s; with --quick 6s, and 2s without a fault."`
-	Seed     int64         `default:"1" help:"Of the load and of the pauses; the same seed is the same load."`
+	Rate     int           `default:"200" help:"New requests per second; half as many for wallets, fewer where a fault needs a longer load."`
+	Duration time.Duration `help:"Length of the load of one scenario. Default: 8s; with --quick 6s, and 2s without a fault."`
+	Seed     int64         `default:"1" help:"Seed of the load and of the pauses; the same seed is the same load."`
 	Out      string        `default:"report" type:"path" help:"Folder for prove.json, index.html and the replicas' logs."`
 	Keep     bool          `help:"Keep the databases of the scenarios."`
 
@@ -77,7 +77,7 @@ func (c *app) Validate() error {
 }
 
 func main() {
-	logging.Disable() // go-redis: what matters of its connections comes back as errors
+	logging.Disable() // go-redis also returns its connection errors
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	status, err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)

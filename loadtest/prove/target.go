@@ -11,9 +11,9 @@ import (
 	"shop/loadtest"
 )
 
-// targetFlags turn prove on a service that is not ours: it gets the same kind
-// of load, with the same care for keys, and its owner's SQL is the audit. For a
-// shop that runs already:
+// targetFlags turn prove on a service that is not ours. It gets the same kind of
+// load, undecided keys are sent again until they are decided, and the SQL of
+// --audit-sql is the audit. For a shop that runs already:
 //
 //	prove --target http://127.0.0.1:8080 --audit-sql audit.sql \
 //	  --header "Authorization: Bearer $SHOP_KEY_ALICE" --refusal 409 \
@@ -21,7 +21,7 @@ import (
 type targetFlags struct {
 	Target    []string `sep:"none" placeholder:"URL" help:"Load this service instead of our own replicas; repeat it for each replica."`
 	AuditSQL  string   `name:"audit-sql" type:"existingfile" placeholder:"FILE" help:"Queries for --postgres-url, each ending with a semicolon at the end of a line, each of which must return no row. A comment '-- name: S1' before one names it. They can join proof_answers (key, outcome, status, body): what clients were told."`
-	Method    string   `default:"POST" help:"Of the requests."`
+	Method    string   `default:"POST" help:"Method of the requests."`
 	Path      string   `default:"/" placeholder:"TEMPLATE" help:"Path and query. Go template: {{.N}} {{.Key}} {{pick \"a\" \"b\"}} {{int 1 3}}."`
 	Body      string   `placeholder:"TEMPLATE" help:"Body, likewise."`
 	Header    []string `sep:"none" placeholder:"NAME: VALUE" help:"Sent with each request; repeatable."`

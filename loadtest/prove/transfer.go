@@ -114,7 +114,7 @@ func (e *environment) etcd(s loadtest.Scenario) (*clientv3.Client, error) {
 		return client, nil
 	}
 	config := etcdlock.Config(endpoints...)
-	config.Logger = zap.NewNop() // what matters of its connections comes back as errors
+	config.Logger = zap.NewNop() // the client also returns its connection errors
 	client, err := clientv3.New(config)
 	if err != nil {
 		return nil, err

@@ -35,7 +35,7 @@ func acquire(ctx context.Context, store locking.Store, keys ...string) (lease lo
 
 // asksMax is how often a store may say that it cannot tell before the check fails:
 // one with a short TTL waits for a fraction of a second each time. triesMax is how
-// often a check is tried whose round the machine has spoiled.
+// often a check is tried when the machine stalls during it.
 const (
 	asksMax  = 40
 	triesMax = 8

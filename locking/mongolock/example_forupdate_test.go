@@ -17,9 +17,9 @@ import (
 	"shop/locking/mongolock"
 )
 
-// surely is for every transaction: all its statements see one moment, and it is
-// acknowledged when a majority has it.
-var surely = options.Transaction().SetReadConcern(readconcern.Snapshot()).SetWriteConcern(writeconcern.Majority())
+// txOptions are the options of every transaction: all its statements see one snapshot,
+// and its commit is acknowledged when a majority has it.
+var txOptions = options.Transaction().SetReadConcern(readconcern.Snapshot()).SetWriteConcern(writeconcern.Majority())
 
 // connect bounds every wait: a statement, a commit, and how long WithTransaction
 // repeats its callback. Without it that is 120 s, and a commit waits without bound.
@@ -67,7 +67,7 @@ func credit(ctx context.Context, db *mongo.Database, bonusOf func(context.Contex
 		}
 		_, err = operations.InsertOne(ctx, op)
 		return op, err
-	}, surely)
+	}, txOptions)
 	op, _ := done.(operation) // none, if there is an error
 	return op, err
 }

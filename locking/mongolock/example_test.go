@@ -43,7 +43,7 @@ func Example() {
 		defer session.EndSession(ctx)
 		_, err = session.WithTransaction(ctx, func(ctx context.Context) (any, error) {
 			return nil, mongolock.Guard(ctx, guards, "report/2026-11", l.Fence) // … and then the work
-		}, surely)
+		}, txOptions)
 		return err
 	})
 	fmt.Println("done:", err)

@@ -18,7 +18,7 @@ CREATE TABLE accounts (
 CREATE TABLE transfers (
     id              uuid PRIMARY KEY,
     client_id       uuid   NOT NULL,
-    idempotency_key text   NOT NULL, -- for the audit; unique in transfer_keys
+    idempotency_key text   NOT NULL, -- for the audit; unique in transfer_keys, from 00002 on in idempotency_keys
     from_id         uuid   NOT NULL REFERENCES accounts,
     to_id           uuid   NOT NULL REFERENCES accounts,
     amount          bigint NOT NULL CHECK (amount > 0),

@@ -623,7 +623,7 @@ type UnsupportedMediaType = Problem
 
 // PlaceOrderParams defines parameters for PlaceOrder.
 type PlaceOrderParams struct {
-	// Strategy How stock is taken, money moved, or a wallet written; only in the lab (`shop serve --lab`), by a name that `shop serve --help` lists. Outside the lab every value is malformed (400), and so is every other name in it.
+	// Strategy How stock is taken, money moved, or a wallet written; only in the lab (`shop serve --lab`). Any other name, and outside the lab every value, is malformed (400); in the lab the problem for `strategy=x` lists the names.
 	Strategy *Strategy `form:"strategy,omitempty" json:"strategy,omitempty"`
 
 	// IdempotencyKey Names the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941, with \" and \\ escaped); both forms are the same key. An empty header is none, and two headers are malformed. A key is unique for its client over all orders and transfers: used for a second request it is `idempotency-key-reused`. Wallets have keys of their own. Outcomes are kept for at least 24 hours. A key that is used again for the money of another client is `idempotency-key-reused` for transfers, which look for the key first, and `forbidden` for wallets, which look for the owner first.
@@ -638,7 +638,7 @@ type CancelOrderParams struct {
 
 // CreateTransferParams defines parameters for CreateTransfer.
 type CreateTransferParams struct {
-	// Strategy How stock is taken, money moved, or a wallet written; only in the lab (`shop serve --lab`), by a name that `shop serve --help` lists. Outside the lab every value is malformed (400), and so is every other name in it.
+	// Strategy How stock is taken, money moved, or a wallet written; only in the lab (`shop serve --lab`). Any other name, and outside the lab every value, is malformed (400); in the lab the problem for `strategy=x` lists the names.
 	Strategy *Strategy `form:"strategy,omitempty" json:"strategy,omitempty"`
 
 	// IdempotencyKey Names the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941, with \" and \\ escaped); both forms are the same key. An empty header is none, and two headers are malformed. A key is unique for its client over all orders and transfers: used for a second request it is `idempotency-key-reused`. Wallets have keys of their own. Outcomes are kept for at least 24 hours. A key that is used again for the money of another client is `idempotency-key-reused` for transfers, which look for the key first, and `forbidden` for wallets, which look for the owner first.
@@ -647,7 +647,7 @@ type CreateTransferParams struct {
 
 // PostTransferParams defines parameters for PostTransfer.
 type PostTransferParams struct {
-	// Strategy How stock is taken, money moved, or a wallet written; only in the lab (`shop serve --lab`), by a name that `shop serve --help` lists. Outside the lab every value is malformed (400), and so is every other name in it.
+	// Strategy How stock is taken, money moved, or a wallet written; only in the lab (`shop serve --lab`). Any other name, and outside the lab every value, is malformed (400); in the lab the problem for `strategy=x` lists the names.
 	Strategy *Strategy `form:"strategy,omitempty" json:"strategy,omitempty"`
 
 	// IdempotencyKey Names the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941, with \" and \\ escaped); both forms are the same key. An empty header is none, and two headers are malformed. A key is unique for its client over all orders and transfers: used for a second request it is `idempotency-key-reused`. Wallets have keys of their own. Outcomes are kept for at least 24 hours. A key that is used again for the money of another client is `idempotency-key-reused` for transfers, which look for the key first, and `forbidden` for wallets, which look for the owner first.
@@ -656,7 +656,7 @@ type PostTransferParams struct {
 
 // VoidTransferParams defines parameters for VoidTransfer.
 type VoidTransferParams struct {
-	// Strategy How stock is taken, money moved, or a wallet written; only in the lab (`shop serve --lab`), by a name that `shop serve --help` lists. Outside the lab every value is malformed (400), and so is every other name in it.
+	// Strategy How stock is taken, money moved, or a wallet written; only in the lab (`shop serve --lab`). Any other name, and outside the lab every value, is malformed (400); in the lab the problem for `strategy=x` lists the names.
 	Strategy *Strategy `form:"strategy,omitempty" json:"strategy,omitempty"`
 
 	// IdempotencyKey Names the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941, with \" and \\ escaped); both forms are the same key. An empty header is none, and two headers are malformed. A key is unique for its client over all orders and transfers: used for a second request it is `idempotency-key-reused`. Wallets have keys of their own. Outcomes are kept for at least 24 hours. A key that is used again for the money of another client is `idempotency-key-reused` for transfers, which look for the key first, and `forbidden` for wallets, which look for the owner first.
@@ -665,7 +665,7 @@ type VoidTransferParams struct {
 
 // CreditWalletParams defines parameters for CreditWallet.
 type CreditWalletParams struct {
-	// Strategy How stock is taken, money moved, or a wallet written; only in the lab (`shop serve --lab`), by a name that `shop serve --help` lists. Outside the lab every value is malformed (400), and so is every other name in it.
+	// Strategy How stock is taken, money moved, or a wallet written; only in the lab (`shop serve --lab`). Any other name, and outside the lab every value, is malformed (400); in the lab the problem for `strategy=x` lists the names.
 	Strategy *Strategy `form:"strategy,omitempty" json:"strategy,omitempty"`
 
 	// IdempotencyKey Names the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941, with \" and \\ escaped); both forms are the same key. An empty header is none, and two headers are malformed. A key is unique for its client over all orders and transfers: used for a second request it is `idempotency-key-reused`. Wallets have keys of their own. Outcomes are kept for at least 24 hours. A key that is used again for the money of another client is `idempotency-key-reused` for transfers, which look for the key first, and `forbidden` for wallets, which look for the owner first.
@@ -674,7 +674,7 @@ type CreditWalletParams struct {
 
 // DebitWalletParams defines parameters for DebitWallet.
 type DebitWalletParams struct {
-	// Strategy How stock is taken, money moved, or a wallet written; only in the lab (`shop serve --lab`), by a name that `shop serve --help` lists. Outside the lab every value is malformed (400), and so is every other name in it.
+	// Strategy How stock is taken, money moved, or a wallet written; only in the lab (`shop serve --lab`). Any other name, and outside the lab every value, is malformed (400); in the lab the problem for `strategy=x` lists the names.
 	Strategy *Strategy `form:"strategy,omitempty" json:"strategy,omitempty"`
 
 	// IdempotencyKey Names the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941, with \" and \\ escaped); both forms are the same key. An empty header is none, and two headers are malformed. A key is unique for its client over all orders and transfers: used for a second request it is `idempotency-key-reused`. Wallets have keys of their own. Outcomes are kept for at least 24 hours. A key that is used again for the money of another client is `idempotency-key-reused` for transfers, which look for the key first, and `forbidden` for wallets, which look for the owner first.
@@ -683,7 +683,7 @@ type DebitWalletParams struct {
 
 // PayFromWalletParams defines parameters for PayFromWallet.
 type PayFromWalletParams struct {
-	// Strategy How stock is taken, money moved, or a wallet written; only in the lab (`shop serve --lab`), by a name that `shop serve --help` lists. Outside the lab every value is malformed (400), and so is every other name in it.
+	// Strategy How stock is taken, money moved, or a wallet written; only in the lab (`shop serve --lab`). Any other name, and outside the lab every value, is malformed (400); in the lab the problem for `strategy=x` lists the names.
 	Strategy *Strategy `form:"strategy,omitempty" json:"strategy,omitempty"`
 
 	// IdempotencyKey Names the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941, with \" and \\ escaped); both forms are the same key. An empty header is none, and two headers are malformed. A key is unique for its client over all orders and transfers: used for a second request it is `idempotency-key-reused`. Wallets have keys of their own. Outcomes are kept for at least 24 hours. A key that is used again for the money of another client is `idempotency-key-reused` for transfers, which look for the key first, and `forbidden` for wallets, which look for the owner first.
@@ -4680,92 +4680,92 @@ func (sh *strictHandler) PayFromWallet(ctx echo.Context, id WalletID, params Pay
 // const string: with thousands of chunks the chained `+` fold is several
 // times slower for the Go compiler than parsing a slice literal.
 var swaggerSpec = []string{
-	"7D3bchu3kr+CTE7VsesMJZKS7Ih6Uhxro40dqSTrpGolbQTONEkczQBjAEOaUZjH/YD9xP2SLTQwN3J4",
-	"1SWKj/xiDmYANBrdjb5Cd14g4kRw4Fp5nTsvoZLGoEHi03EIcSI08GD8E4xNSwgqkCzRTHCv4/1MY1BE",
-	"D4AwroHrDmkRLUh7b48kknFNuxGQw/N3x8ckGFBJAzOwT7pUAhGSUEUo+ZwKDSFRWjLeJ6/Ojt6R7/Z3",
-	"Wz4ZMT0gV1dXHqE8ND+uCKiAJhC+PiBdoQekJ2SsiBnMgKBoDOQWxlvkkBOIEz0mA6AhSMIU4YKDjwPp",
-	"kXDttmtMIzMOhFvk0HQ3X6ecfU7BjE+YViSIGHBNxBAkoVFEhLS9zWiSctUDqTokVRBiF0oUBIKHRMLn",
-	"FJQmTJtBb1iBzcYtjBsSTJebLfILjSLQigzoEFegiOiZJTFJxIhvkZNUB8Jg2sB7C4m202gSAVWatHfJ",
-	"QKRSZQvQA4oTIkC0TxnH7w2OYsFhbEanXOgByGxpC8CzfbNl+mQ0YMGARELc5qOaSXtMKm0xfNMTssvC",
-	"ELjtPLLLq+0qRhyk7bzl+R4zVGV3x/M9TmPwOmUqbBgy9D2DWCYh9DpapuB7KhhATA19whcaJ5Hp9abX",
-	"ClrBXruBu9Voeb4X0y8fgPf1wOvstdq+FzOePbd8L6FagzQA/Pery2++bfxxfUkaf1zfNf323s7k8pvG",
-	"H9e/2/bfr7xXl+SbbxtXV5dXV9fYcmV+e+a/69d3Lb+9tze58l7/zfM9PU4MPJbAvcnE904MRMc/GHhx",
-	"wQnVg2K5LFy4QkOsVHsdL03xyxLYl83G/mHjiDZ613ffTV41ys+7k9d3O5NKU6s9qYfvXEuqoV/D8D+K",
-	"EVFaBLeGYjS9Be47morFEEIfudptOBlJpjXwAyJ4NCaM44ZHtEte3aiBSIgCOQTSaES0e/PaJ90xocTg",
-	"wBJw9ZsBRMkNiZjSCvlBsRDy8WAIckyGNErBwJVzNHm122y+tkSphHllv7Skj1MxTlhBeZ9TkONiJ1SG",
-	"hzL+y/imjd/+QRrXdy1/Zx4uPznO2XS7/yah53W8b7cLOb1t36rti4vjH3ASK0AecYqJ6a8SwRXgwXCU",
-	"cbh5CAQKf/OTJknEAmqoZTuRohtB/I9/KYGfrTbhqe1l56wSXy5WvInv/Qg0Mow7d/r1pnXD1cz6yRwt",
-	"mmpwQplIwEmQqszpoLSQoLYMUMfckAaNnhIrzM3ZISm/5WLEyWgASOBMkwFNEuAQWuCGNGLh08KGUzbc",
-	"QeiT+jPGQPcxY9qnhC+XFD6JmVKM9xtTEBrQfhb6SKT8SSHjQjd6ZtKOoTkJhQ6DOol91EiPgWF++Xdl",
-	"QD2jGj6wmOmnxaMRk43IzmsAZrnOpICHimghSJwGA4R+QIsGknKjoI3oGF9hM+XjnJRRGQqMoO5JESO7",
-	"0TCUoNQBrj8UHDzfaQwomc5Ay3HjsKdBVpfmRLNhlz5IswqDL+ghAT4hrkSqG6LXwFPUJzSSQMNxI6A8",
-	"gCgy6EN5Eh4QxhuJFH2z2Jy3H2CtJwlIamF5SkGg0l6PBYYmGr2Uhypbp1dAlh2Vfy5gPoEviTkoi81R",
-	"oPUjbw3Kx08sBpHqJ+VcO3ND26lR2pCuCMeW6wxDqkiMorFf8BtqiLh3D3X6okJcB95xcYRtkXMjULpj",
-	"bQ0z/KEFARoMzJkMmplO2SltDMHqlpTNiDNIIjq2K6jOeA6aCE5oacitiv4HPI29zqVntCjvelblm+To",
-	"WYXT1sOT1fOKcb82jK0gAdZDWD7g14OpP0FI5MJhiYb5SYgPVPbhSWETohHhpBPfu+A01QMh2W9Pe6an",
-	"5XktHEPKItqNnhQX3VSNfRIJo2krTSPo5ELbJ1SZbbNGOFrV6BfrpVHkrPaQatqlClVNOqLjA9IDHkAD",
-	"EhEMKiPxkFBOBIqhXKEjNNAHRFhXVeMBDsULrtIkEVJD+BFCRj/hR0+5qfn8jdgA0EAwzYeutxn8MAhE",
-	"6qAJQ+RpGp1KgxzNjLHco5EC30tKTXdehTyq0/4yoJoElJMuEJWYhfqFz4dx/Wa38DNkCPO9L9bN5XX2",
-	"Jr7XpZFRJ2fHPuYkZlxIknKmVd3AMeMsNkKouWiSnYnvBRKohvBXqiteqdCYAkZgzHhDSv3fmv6plEZe",
-	"1kB5fkJ22623U86tw8Z/Xd/t1LhZSgO3J74HXEuH5llLPqIalLYOR8/3mIZYLaMRt8XvuZZoD7rZqZR0",
-	"XJ78zcRQe1Qj+E/sueH2xScj56GVgJwYku6YDEQU3mNLdie+Z437aQfhXGS1rFsncwtdWj9Rvi8FHbll",
-	"+SWyLdBcoYTizBLdf0GgDboq6FuPTe5DY7vI0JGmc1hsRNGWNHo+q7BFh3DoU82GkHupEzpGbK/Bh4YS",
-	"dUmdWWNXfG8IUjm9sZaQqEWpT6iRpYStKSN2pjc+BzRDWQHC8u2NM/m3SNZskR9Y35jvgkfjDmlvNfEY",
-	"aUMTgxrS2eF15E+/WPLfbzbftvb323u7b3eb+/utEme0ZlabA+ZMq3Xlc76ohYLBfjWNTde5FllpyBbA",
-	"Mr992e5Oaiar7sdRJEbk//7nfwnjQyoZ5RqfeBp3QRrNdshEhEep2vJqRiscrmvgMRLBrSprtuLW872U",
-	"S6NZoyC5rmMF83VjSCWnsRnn0vtgxjn5yfPtr4vqAJVzKRFKG8v8AWY9dUPhxNnDvLkNwytNdTo7cwh9",
-	"SUMk71BSxu2EaUlJXA0euwUIjf35QzGwayiGtw0X1UkqUiYP6s0yb2mRRvMrxXiUjyFQiBSQvgDD0HgY",
-	"3AvRmZlmMZ0/zUO1Ee0uqLgEdOfeUOU4JAocqyo//EpcKBfX4X7PW8XetNxw1FMnNz4wDptJss8p5Zrp",
-	"GjXr3gK51cR/y+Swuk2XCdLzny5mpKjp5hfg12HFuo3WVCkyR+vmius9lJI3j6X47m2i/vlexLhFy0qK",
-	"MOLbkOIiLXinVg4GgvcYhnf8YgtW5Cmc9l1pANtQHqWqdgltQ3CPY/zs1qrNbskZSjMoKvr0Ek2qQO/m",
-	"LD5/Ta1l2qrj04X0YlD3ayLZ4xqXiyVBBYq5eNxMWub8UF3aexoMiLpNiUDzzRwbjBPBgWS7e2DPkd12",
-	"e1WrsizSJyhVj223tpWo7qk1xWnTyLEQ16HhlI5jeBoF2FD7yskKFcNDGKtyvr5slK77LmARlfqEahIL",
-	"pXOT3Fi6B5h7JlJNmMbdfji7xNB5X6AnqaFuWdIQiV1QIxEYybfpGZM6fT7zVS1DRHXBZ0fvyP7uHh4q",
-	"VQwVnqtZP4l76ULNtCvSio257Gz5buIv93GJNAo39HK1mmjfaMqiepm1Ao6nFMoIero+4Qkj0iOwaYYS",
-	"1oP0LZokbtrp0f/z/ORn4t4SLXIiHEnB+1nGlNNha9G93jL3Cik/u+OJFGEaTO/4fad8U9EGFnsUNdOW",
-	"WBa697RzA2eaReb4VdvlyLrnl17MBNkrb2dDwJXXLhpcO6ALDFfe5ZkbU5NUMmEq7/IslGrrnISUyqj1",
-	"6TTVifNQdaW9ErIovyiyrCrQgB6IsGEWR6NIjKY6FVGY6hy1HvTyJ1Px5+q7UlZJ5YUx3ioNkZhCKUY/",
-	"qssqYhmV9tmARWlVNUBl6VarWrbjBE5SfdI7d1RpGg4t+bwrkaNpPi4R4pGjQ9P+PqfAUufznPRMY56i",
-	"lI2E1HaWE5tp/FgiM3y2BDaV4+0GqDSeZWRlxz4t6Mk0XFQpyTQdlWgIp0Lq+Vnow5x2THMeL8wGqgn4",
-	"2FdTCRKusZTsZFu+t4Rhfn4Q+cLPHTEgZIYM3jsqcJtj9v8i334ErDLPcWnLK9qwdSjUi1OXA7vh+dmy",
-	"w3NdF0Yu3Nfq1qacr3ck7c9oYRbRVv76i/wQp/aQWNfmfgyL15zZNr91yYHx6ObKaqaTPZZWcOUudBGh",
-	"KYTLzhZWsTDtJAt27gNbW5N2isHqboKMSCZLTJd84Dp4z3+6qObzB6LXA5glFNr4rdnY3/oV07Df7Nal",
-	"YRcuxUcxIjoFI9oERxss29AU372ni+m7x3IxvcHYarghWKixW11KbTTA/sT3elLEa/m42pu5xTK9rl70",
-	"YqnD5gJjz6nEFS02iwR7NoCBP4aCWd9+poKu50w/K4bMmk6zobOGf2ZTZA3vi6kqJoy171dG4k6tjwy3",
-	"z68Y/QWup+SYwc9Sj1mx1KfwcTwcV5VYgfF6ozNCCzB3SWD+DuNkv6l80tqLjZxpDXaasfVVkAR4yHgf",
-	"vflIMZnYbO3F1cqnnZnCp41svBI3Lvf6+J6Dz661R9NIz3FX/CiisChV6xgUYNjJLVOUDeGuEBFQvgbI",
-	"G7qpagk3J4c6ysRh6s4No/9Ks3tpkoAkAVVQFEQyTrqSBqAO3NbndY02z31B7der9Yu/fr+6ulu/19XV",
-	"5HUtRf+Sa8Nr8OCzT1Xa+0ulKtk9WJqp9LjJQitnBpWhfbrEoJ0HSgxCZ90IC4NTvX5ykChnh2++DcUw",
-	"Re7OSmivZKc/hmN9iX26mjaM6YyCp3N4BF9hPTMJJIRMT+/Z5oLjzXPVw9/mzFsd8iMNsUbRVV5RHhLr",
-	"L1xL9b1lttAtD9wiWpG4uvh/YsNKa+VDvMsGsY8/uKHs02kx4FQYtzb/jRIHgZ+n5sHf1TrL3F3guqmf",
-	"QK43Qb32i5jNZy4pEpa+V48Uo4ESpJLp8bmR+1nmWMx47S0NhlEOT4+xTB9L/wl+y7C8Wci8BAFVKqAS",
-	"+cDNOdA6Qd0XiWq14ceOBFcY2KyF8V7NTr/HSu3sBgWsCA8GlPdBESVi0AOj7QZUmpPGLGnqkgAk/wFV",
-	"GKTFsg0JkGWnq065coG8an/58to3TSELMc/ddOYwBElGLIpckSKWNZpFvqI2PYZGr7NyzJiO7e0NRUWJ",
-	"QcuNWexNVjbifMhE0bGydyFYCrP+NkIjA2soAEs7sSQlrFxs4e5ySLlmkb08wS7HKIohBMaS28IEhAC4",
-	"QpXK1X9/PP7k+V4qI4d31dneFglwJVIZwJaQ/W3XaTtm1m9jQzGeGoiklAza8VqePbo4TZjX8Xa2mls7",
-	"VoYNkAq3IzaE38yvvmWv/Hw6Dr2O9wHfThWTt5vNeXpN/l1eoO17u6t8Xji7J763t0qP3Mtb5i+vc3nt",
-	"eyqNY2p0lCxQFoAyRKdGIG2yJO2rymGsvGszzDa66uej48y+fub4MB12VodoAfrOsnQ8wy9dIMocVAOQ",
-	"sBCJw9a2C0er7TsWTuai8z9AZ+UYfuUmm8tHuhbhun7nHqR0LVvJnCsJHEa2NqOA3WZreY+Lqaqm3ebu",
-	"8k55JMp0aO8v71CO4jwabZbTYLHPCivJgkBI0DkJn/D8Iois8J6IEc/2Q7l7i5hWmQHnzKEyiReZtwWF",
-	"Z5nhcyk7tSrU4xEcTjCH3GyauDrA3CcqgTSNok0JXtKSXTgkWX/wxBS5wt4fla8N+YpIspCxZeXv8npS",
-	"EblWjypy/kXPXYLTi8QIrTSdb695aQh3qhJggVy2N2FhlEioGro9jWgANk13RiLXLbX4ZHsqLj3xl/bI",
-	"ry2ychmPmu9FOH7YMvU8Z6+q5DsH4xR3rkDT5/k1CM9WjDe/W4FnqhF67LYKq7k8c/N9awWuyVMGsMPe",
-	"KquvSSpAQdBehantlTlf6Vn2fTpWKNAxidSYMlzwqi5m+XuK35dqYZtxfHYt2qOqVXOvmjCnHC7vRaV6",
-	"JiqVJbYVyXHbJvfNP4psttU9KdNf+9i6/lrPhDWF+4u49c5Ap5K7oJ69/gm+0EBHY6wrWETo5RycOY4V",
-	"pU+zjx5RfJbTiOYI0QzWJ5WjXyG5HEZRjku8HVPdpmUaKdKnpqlk+07dpgsP6CxFaxU3ic0528xPYgv7",
-	"rh+fIJcQ48uZ/iec6TnuF9FspQh5zsmNwZBPxR0Ff3lDcjpv6WFtyeLSq+fsiHmGVmgFcX+GNbri1UZ5",
-	"dtddXgPlHUkR2xvJRfVG9NxRXKpD8rYxlSkrzNltt4uQj1PCZsuO5hezTPwnuyp2i5z0bOYFLhDHJQHl",
-	"XGii6BgDagoQA27EDrnpSRHfEPic0sig50aLmwNy41LSbvJiv5siJ+/GXkeK1VdDkAoOKm9zjycXJEyt",
-	"qLI3lLZivAvrbbs52PpaZftHzMezV0JQ7WpihbQ3GBGmDQK6YNNk0Qkul/i+86aljoWND4HSNdyPqo4s",
-	"unDQ6CPZUl8UkmfiZMhpby0a3c40lTlub6EehlT9v6J2Uy7anszeHf/cNZkXveTFSz573A0gCu2Z57u/",
-	"AUMSKrUNmdk7MSVEQJX7gzgSlF5PpAyFzeqrFyn/FCz8q4iUr5nZN+TaFz7yzjL2KFhpCYO4C7uWaoW/",
-	"ZCmV63FF/ldTHlUjdMDN0QftEl+0wWeiDRZ/qmp5Ek92A10tuW7bvOnFXq2Q3Z90/5IaYvVqzof1fpVu",
-	"x39xf72oi08ftglDTEi36f3WJZdXqujMc2UfFcghC4D0JeXukkqmV5cxWJKxQMRgncWLhHmRMM/FkK1i",
-	"7kU0PbFo+kRvQRGR6kI++YRV7qYngRiCVGuJIVcutSgNlI6PpIj/PUXR1D2ML7LoRRbdO9r3ycWfdHHT",
-	"lP3jugkdq68m1HejRSlsV1qruxkxocZIU1mk76A+Joiy7Kv2TRbaphb5X3a2qPJnSzJrhPp0OUGp2tPV",
-	"E+AfDLLS2tYRbqO8dGNNF2+epjIYoK/HqL/u2kVXO5DnFbkcNyOip3q7JJFMd2aSZHc6uq55Gsls5/zy",
-	"eFsB6v6oiutX+JhmO37EeCba/ZRkJbmuX4aq2V5HQuZ/CKm8tqJWYoJ1zYGIY8vOLxlxa1H75P8DAAD/",
-	"/w==",
+	"7D3bchu3kr+CTE7VsesMJZKS7IiqfVAca6ONHakk66RqJW0EzjRJHM0AYwBDmlGYx/2A/cT9ki00MDdy",
+	"eNUlild+MQczuHSju9FX6M4LRJwIDlwrr3PnJVTSGDRIfDoOIU6EBh6Mf4KxaQlBBZIlmgnudbyfaQyK",
+	"6AEQxjVw3SEtogVp7+2RRDKuaTcCcnj+7viYBAMqaWAG9kmXSiBCEqoIJZ9ToSEkSkvG++TV2dE78t3+",
+	"bssnI6YH5OrqyiOUh+bHFQEV0ATC1wekK/SA9ISMFTGDmSUoGgO5hfEWOeQE4kSPyQBoCJIwRbjg4ONA",
+	"eiRcu+0a08iMA+EWOTTdzdcpZ59TMOMTphUJIgZcEzEESWgUESFtbzOapFz1QKoOSRWE2IUSBYHgIZHw",
+	"OQWlCdNm0BtWYLNxC+OGBNPlZov8QqMItCIDOkQIFBE9AxKTRIz4FjlJdSAMps16byHRdhpNIqBKk/Yu",
+	"GYhUqgwAPaA4IS6I9inj+L3BUSw4jM3olAs9AJmBtmB5tm8Gpk9GAxYMSCTEbT6qmbTHpNIWwzc9Ibss",
+	"DIHbziMLXm1XMeIgbectz/eYoSq7O57vcRqD1ylTYcOQoe8ZxDIJodfRMgXfU8EAYmroE77QOIlMrze9",
+	"VtAK9toN3K1Gy/O9mH75ALyvB15nr9X2vZjx7LnlewnVGqRZwH+9uvzm28Yf15ek8cf1XdNv7+1MLr9p",
+	"/HH9u23//cp7dUm++bZxdXV5dXWNLVfmt2f+u3591/Lbe3uTK+/13zzf0+PErMcSuDeZ+N6JWdHxD2a9",
+	"CHBC9aAAl4ULITTESrXX8dIUvywt+7LZ2D9sHNFG7/ruu8mrRvl5d/L6bmdSaWq1J/XrO9eSaujXMPyP",
+	"YkSUFsGtoRhNb4H7jqZiMYTQR652G05GkmkN/IAIHo0J47jhEe2SVzdqIBKiQA6BNBoR7d68Nlw7JpYo",
+	"DSIsKYlUKxZC3hOGIMdkSKMUfLOEnHnJq91m8/VBeRbzfyJFN4IYye1GObD+7csNiZjSVnKZyVROe59T",
+	"kONiL7IuXnkHyhinjd/+QRrXdy1/Zx42Pzne2XTD/yah53W8b7cLSb1t36rti4vjH3ASK0IecYqJ6a8S",
+	"wRXg0XCU8bh5CASKf/OTJknEAmroZdth/x//UgI/W23CU9vLzlklv1yweBPf+xFoZFh37vTrTeuGq5n1",
+	"kzlcNNXgxDKRgJMghZrzQWkhDQ1NfO+YG9Kg0VNihbk5OyTlt1yMOBkNABmJaTKgSQIcQru4IY1Y+LRr",
+	"wykb7ij0Sf0pY1b3MePlp1xfLkB8EjOlGO83plZolvaz0Eci5U+6Mi50o2cm7Riak1BoMaiV2EeN9BgY",
+	"5pd/V2apZ1TDBxYz/bR4NGKyEdl5zYJZrjUp4KEiWggSp8EAVz+gRQNJuVHRRnSMr7CZ8nFOyqgOBUa1",
+	"60kRI7vRMJSg1AHCHwoOnu90BpRMZ6DluHHY0yCroDnRbNilD9JAYfAFPSTAJ8SVSHVD9Bp4jvqERhJo",
+	"OG4ElAcQRQZ9KE9Cc5g1Ein6Btictx8A1pMEJLVreUpBoNJejwWGJhq9lIcqg9MrVpYdlX/uwnwCXxJz",
+	"UBabo0DrR94alI+fWAwi1U/KuXbmhrZTo7QhXRGOLdcZhlSRGEVjv+A31BFx7x7q9EWVuG55x8URtkXO",
+	"jUDpjrU1zfCHFgRoMDBnMmhmOmWntDEFq1tSNiTOIIno2EJQnfEcNBGc0NKQWxX9D3gae51Lz2hR3vWs",
+	"yjfJ0bMKp62HJ6vnFeN+bRhbQQKsh7B8wK8HU3+CkMiFwxIN85MQH6jsw5OuTYhGhJNOfO+C01QPhGS/",
+	"Pe2ZnpbntesYUhbRbvSkuOimauyTSBhNW2kaQScX2j6hymybNZDR9kbPWC+NIme3h1TTLlWoatIRHR+Q",
+	"HvAAGpCIYFAZiYeEciJQDOUKHaGBPjAmeyBiaDzAoXjBVZokQmoIP0LI6Cf86Ck3NZ+/EZsFNHCZ5kPX",
+	"2wx+GAQidasJQ+RpGp1KgxzNjLHco5EC30tKTXdehTyq0/4yoJoElJMuEJUYQP3C68O4frNb+BkyhPne",
+	"F+vo8jp7E9/r0siok7NjH3MSMy4kSTnTqm7gmHEWGyHUXDTJzsT3AglUQ/gr1RW/VGhMASMwZrwhpf5v",
+	"Tf9USiMva1Z5fkJ22623U+6tw8Z/Xt/t1LhZSgO3J74HXEuH5llLPqIalLYuR8/3mIZYLaMRt8XvuZZo",
+	"D7rZqZR0XJ78zcRQe1Qj+E/sueH2xScj56OVgJwYku6YDEQU3mNLdie+Z437aRfhXGS1rFsncwtdWj9R",
+	"vi8FHTmw/BLZFmiuUEJxZonuvyDQBl0V9K3HJvehsV1k6EjTOSw2omhLGj2fVdiiQzj0qWZDyP3UCR0j",
+	"ttfgQ0OJuqTOrLErvjcEqZzeWEtI1KLUJ9TIUsLWlBE70xufLzRDWbGE5dsbZ/JvkazZIj+wvjHfBY/G",
+	"HdLeauIx0oYmhjWks8PryJ9+seS/32y+be3vt/d23+429/dbJc5ozUCbL8yZVuvK5xyohYLBfjWNTde5",
+	"FllpyBasZX77st2d1ExW3Y+jSIzI//73/xDGh1QyyjU+8TTugjSa7ZCJCI9S9IfPjFY4XNfAYySCW1XW",
+	"bMWt53spl0azRkFyXccK5uvGkEr0zptuH8w4Jz95vv11UR2gci4lQmljmT/ArKduKJw4e5g3t2F4palO",
+	"Z2cOoS9piOQdSsq4nTAtKYmrrcduAa7G/vyhGNg1FMPbhovqJBUpk4f1Zpm3BKTR/EpRHuVjEBQiBaQv",
+	"wDA0Hgb3QnRmpllM50/zUG1EuwsrLlm6c2+ociQSBY5VlR8eEhfMRTjc73lQ7E3LDUc9dXLjA+OwmST7",
+	"nFKuma5Rs+4tkFtN/LdMDqvbdJkgPf/pYkaKmm5+sfw6rFi30ZoqReZo3VxxvYdS8uaxFN+9TdQ/34sY",
+	"t2hZSRFGfBtSXKQF79TKwUDwHsPwjl9swYo8hdO+Kw1gG8qjVNUuoW0I7nGMn91atdmBnKE0W0VFn16i",
+	"SRXo3ZzF58PUWqatOj5dSC8Gdb8mkj2ucblYElRWMRePm0nLnB+qoL2nwYCo25QINN/MscE4ERxItrsH",
+	"9hzZbbdXtSrLIn2CUvXYdmtbieqeWlOcNo0cu+I6NJzScQxPowAbal85WaFieAhjVc7Xl43SdV8AFlGp",
+	"T6gmsVA6N8mNpXuA2Wci1YRp3O2Hs0sMnfcFepIa6pYlDZFYgBqJwEi+Tc+Y1Onzma9qGSKqAJ8dvSP7",
+	"u3t4qFQxVHiuZv0k7qULNdOuSCs25rKz5buJv9zHJdIo3NDL1WqifaMpi+pl1go4nlIoI+jp+pQnjEiP",
+	"wCYaSlhvpW/RJHHTTo/+H+cnPxP3lmiRE+FICt7PspmcDluL7vXA3Cuk/OyOJ1KEaTC94/ed8k1FG1js",
+	"UdRMW2JZ6N7Tzg2caRaZ41dtlyPrnl96MRNkr7ydDQFXXrtocO2ALjBceZdnbkxNUsmEqbzLs1CqrXMS",
+	"Uiqj1qfTVCfOQ9WV9krIovyiyLKqrAb0QIQNAxyNIjGa6lREYapz1HrQy59MxZ+r70pZJZUXxnirNERi",
+	"CqUY/aiCVcQyKu2zAYsSVDWLytKtVrVsxwmcpPqkd+6o0jQcWvJ5VyJH03xcIsQjR4em/X1OgaXO5znp",
+	"mcY8RSkbCantLCc20/ixRGb4bAlsKsvbDVBpPMvIyo59WtCTabioUpJpOirREE6F1POz0Ic57ZjmPF6Y",
+	"DVQT8LGvphIkXGMp2cm2fG8Jw/z8IHLAzx0x4MoMGbx3VOA2x+z/Rb79uLDKPMelLa9ow9ahUC9OXRbs",
+	"hudnyw7PdV0YuXBfq1ubdL7ekbQ/o4VZRFv56y/yQ5zaQ2Jdm/sxLF5zZtv81iUHxqObK6uZTvZYWsGV",
+	"u9BFhKYQgp0BVrEw7SQLdu4DW1uTdorB6m6CjEgmS0yXfOC69Z7/dFHN6A9ErwcwSyi08Vuzsb/1K6Zh",
+	"v9mtS8MuXIqPYkR0Cka0CY42WLahKb57TxfTd4/lYnqDsdVww2Whxm51KbXRAPsT3+tJEa/l42pv5hbL",
+	"9Lp60YvFDpsLjD2nEle02CwS7NkABv4YCmZ9+5kKup4z/awYMms6zYbOGv6ZTZE1vC+mqpgw1r5fGYk7",
+	"tT4y3D6/YvQXuJ6SYwY/Sz1mBahP4eN4OK4qsQLj9UZnhBZg7pLA/B3GyX5T+aS1Fxs50xrsNGPrqyAJ",
+	"8JDxPnrzkWIysdnai6u1TzszpU8b2Xglblzu9fE9tz4La4+mkZ7jrvhRRGFRrNYxKMCwkwNTlA3hrhAR",
+	"UL7Gkjd0U9USbk4OdZSJw9SdG0b/lWb30iQBSQKqoCiJZJx0JQ1AHbitzysbbZ77guqvV+uXf/1+dXW3",
+	"fq+rq8nrWor+JdeG1+DBZ5+qtPeXSlWye7A0U+lxk4VWzgwqr/bpEoN2HigxCJ11IywNTvX6yUGinB2+",
+	"+TYUwxS5OyuhvZKd/hiO9SX26WraMKYzCp7O4RF8hRXNJJAQMj29Z5sLjjfPVQ9/mzNvdciPNMQaRVd5",
+	"RXlIrL9wLdX3ltlCtzxwi2hF4uri/4kNK62VD/EuG8Q+/uCGsk+nxYBTYdza/DdK3Ar8PDUP/q7WAXN3",
+	"geumfgK53gT12i9iNp+5pEhY+l49UowGSpBKpsfnRu5nmWMx47X3NBhGOTw9xkJ9LP4n+C3D8mYh8xIE",
+	"VKmASuQDN+dA6wR1XySq1YYfOxJcYWADC+O9mp1+j7Xe2R0KeKlBMKC8D4ooEYMeGG03oNKcNAakqWsC",
+	"kPwHVGGQFss2JECWna465coF8qr95ctr3zSFLMQ8d9OZwxAkGbEockWKWNZogHxFbXoMjV5n5ZgxHdv7",
+	"G4qKEoOWGwPsTVY2kpWjKzpW9jYES2HW30ZoZNYaCsDSTixJCStXW7jbHFKuWWSvT7DgGEUxhMBYcluY",
+	"gBAAV6hSufrvj8efPN9LZeTwrjrb2yIBrkQqA9gSsr/tOm3HzPptbCjGUwORlJJBO17Ls0cXpwnzOt7O",
+	"VnNrx8qwAVLhdsSG8Jv51bfslZ9Px6HX8T7g26li8nazOU+vyb/LC7R9b3eVzwtn98T39lbpkXt5y/zl",
+	"dS6vfU+lcUyNjpIFygJQhujUCKRNlqR9VTmMlXdthtlGV/18dJzZ188cH6bDzuorWoC+sywdz/BLF4gy",
+	"B9UAJCxE4rC17cLRavuOhZO56Px30Fk5hl+5y+byka5FuK7fuQcpXcsgmXMlgcPI1mYUsNtsLe9xMVXV",
+	"tNvcXd4pj0SZDu395R3KUZxHo81yGiz2WQGSLAiEBJ2T8AnPL4LICu+JGPFsP5S7uYhplRlwzhwqk3iR",
+	"eVtQeJYZPpeyU6tCPR7B4QRzyM2miasDzH2iEkjTKNqU4FUu2ZVDkvUHT0yRK+z9UfnakK+IJAsZW1b+",
+	"Lq8nFZFr9agi51/03DU6vUiM0ErT+faal4ZwpyoBFshlexcWRomEqqHb04gGYNN0ZyRyHajFJ9tTcemJ",
+	"v7RHfnGRlct41HwvwvHDlqnnOXtVJd85GKe4cwWaPs+vQXi2Yrz53Qo8U43QY7dVWM3lmZvvWytwTZ4y",
+	"gB32VoG+JqkABUF7Faa2V+Z8pWfZ9+lYoUDHJFJjynDBq7qY5e8pfl+qhW3G8dnFaI+qVs29asKccgje",
+	"i0r1TFQqS2wrkuO2Te6bfxTZbKt7Uqa/9rF1/bWeCWsK9xdx652BTiV3QT17/RN8oYGOxlhXsIjQyzk4",
+	"cxwrSp9mHz2i+CynEc0Rotlan1SOfoXkchhFOS590h0TdZuWaaRIn5qmku07dZsuPKCzFK1V3CQ252wz",
+	"P4kt7Lt+fIJcQowvZ/qfcKbnuF9Es5Ui5DknNwZDPhV3FPzlDcnpvKWHtSWLS6+esyPmGVqhFcT9Gdbo",
+	"ilcb5dldd3kNlHckRWzvJBfVO9FzR3GpDsnbxlSmrDBnt90uQj5OCZstO5pfzDLxn+yq2C1y0rOZFwgg",
+	"jksCyrnQRNExBtQUIAbciB1y05MiviHwOaWRQc+NFjcH5MalpN3kxX43RU7ejb2OFKuvhiAVHFTe5h5P",
+	"LkiYWlFlbyhtxXgX1tt2c7D1tcr2j5iPZ6+EoNrVxAppbzAiTBsEdMGmyaITXC7xfedNSx0LGx8CpWu4",
+	"H1UdWXThoNFHMlBfFJJn4mTIaW8tGt3ONJU5bm+hHoZU/b+idlMu2p7M3h3/3DWZF73kxUs+e9wNIArt",
+	"mee7vwJDEiq1DZnZOzElRECV+5M4EpReT6QMhc3qqxcp/xQs/KuIlK+Z2Tfk2hc+8s4y9ihYaQmDuAu7",
+	"lmqFv2QpletxRf5XUx5VI3SLm6MPWhBftMFnog0Wf6xqeRJPdgNdLblu27zpxV6tkN2fdP+SGmL1as6H",
+	"9X6Vbsd/cX+9qItPH7YJQ0xIt+n91iWXV6rozHNlHxXIIQuA9CXl7pJKpleXMViSsUDEYJ3Fi4R5kTDP",
+	"xZCtYu5FND2xaPpEb0ERkepCPvmEVe6mJ4EYglRriSFXLrUoDZSOj6SI/3+Koql7GF9k0Yssune075OL",
+	"P+nipin753UTOlZfTajvRotS2K4Eq7sZMaHGSFNZpO+gPiaIsuyr9k0W2qYW+d92tqjyZ0sya4T6dDlB",
+	"qdrT1RPgHwyy0trWEW6jvHRjTRdvnqYyGKCvx6i/7tpFVzuQ5xW5HDcjoqd6uySRTHdmkmR3OrqueRrJ",
+	"bOf88nhbAer+qIrrV/iYZjt+xHgm2v2UZCW5rl+GqtleR0LmfwipDFtRKzHBuuZAxLFl55eMuLWoffJ/",
+	"AQAA//8=",
 }
 
 // decodeSpec returns the embedded OpenAPI spec as raw JSON bytes,

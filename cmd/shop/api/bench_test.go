@@ -22,8 +22,8 @@ func (atOnce) BuyWith(context.Context, string, inventory.Request, []inventory.Li
 	return Encode(inventory.Order{ID: uuid.Nil, Status: inventory.Confirmed, Currency: "EUR"}, nil)
 }
 
-// BenchmarkBuy_TheWayToTheDomainAndBack is what HTTP, keys, limits, validation and the log cost.
-func BenchmarkBuy_TheWayToTheDomainAndBack(b *testing.B) {
+// BenchmarkBuy_APIOverhead is what HTTP, keys, limits, validation and the log cost.
+func BenchmarkBuy_APIOverhead(b *testing.B) {
 	s := unconnected(b, func(c *Config) {
 		c.Orders, c.Log = atOnce{}, slog.New(slog.NewJSONHandler(io.Discard, nil))
 	})

@@ -59,10 +59,10 @@ const (
 	noTransfer  = "Both accounts must be in the currency of the transfer, and no more can be posted than was held."
 	notYourOwn  = "Only its owner may take money from an account."
 	notYourCash = "Only its owner may credit or debit a wallet, or pay from it."
-	noOperation = "Both wallets must be in the same currency, and there is an end to what one can hold."
+	noOperation = "Both wallets must be in the same currency, and no balance may rise above its limit."
 	gaveBack    = "The order was cancelled before, and its stock was given back then."
 	noOrder     = "The lines make no order: their currencies differ, or the total is too large."
-	notYours    = "There is none, or it is not yours." // which of both is not told: it would say what others have
+	notYours    = "There is none, or it is not yours." // one text for both: a difference would disclose what other clients have
 	noRoute     = "There is no such route."
 	wrongMethod = "The header Allow lists the methods of this route."
 	unreadable  = "A header is there twice, or a whole number is not written in digits only."

@@ -15,8 +15,8 @@ import (
 	"shop/loadtest/fault"
 )
 
-// LeasesRevoked is the operator that takes the holders for hung: `etcdctl lease
-// revoke`, of all leases that have keys below Prefix/. The holders find out when
+// LeasesRevoked revokes all leases that have keys below Prefix/, as an operator does
+// with `etcdctl lease revoke` who takes the holders for hung. The holders find out when
 // they renew, up to a third of the TTL later; the next ones come in at once.
 type LeasesRevoked struct {
 	Client *clientv3.Client

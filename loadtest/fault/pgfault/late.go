@@ -35,9 +35,9 @@ type LateWrite struct {
 	Record   func(LateRecord)                                        // is given each late write; may be nil
 }
 
-// The bounds of one late write. Those in parts of the TTL: a stopped replica's
-// lease ends within one, a revoked one is noticed within a third; then the next
-// next has to come by.
+// The bounds of one late write, some in parts of the TTL. The lease of a stopped
+// replica ends within one TTL, and half a TTL is left for a newer holder. A replica
+// notices a revoked lease within a third of the TTL, so a newer holder has a quarter.
 const (
 	stoppedHalves  = 3
 	expiryLate     = 500 * time.Millisecond // etcd looks that often for leases that are over

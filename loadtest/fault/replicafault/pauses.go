@@ -96,7 +96,8 @@ const (
 	aimEvery = 20 * time.Millisecond
 )
 
-// stop stops replica n, where it matters if there is an Aim and luck.
+// stop stops replica n. With an Aim it tries up to aims times to stop it while it
+// holds a lock, and returns whether it does.
 func (p Pauses) stop(ctx context.Context, n int) (holds bool, err error) {
 	for try := 1; ; try++ {
 		err := p.Replicas.Pause(n)

@@ -99,7 +99,7 @@ const (
 )
 
 // story tells how the first product was sold beyond what was there: first how the shop
-// lost count, then the orders that got what was not there. nil: nothing was oversold.
+// lost count, then the sales beyond the stock. nil: nothing was oversold.
 func (o *oversale) story(samples []loadtest.Sample) *loadtest.Story {
 	if o == nil {
 		return nil
@@ -107,7 +107,7 @@ func (o *oversale) story(samples []loadtest.Sample) *loadtest.Story {
 	end := o.crossing()
 	place, met := clashes(o.Sales[:end])
 	return &loadtest.Story{
-		Title: "The first that got what was not there",
+		Title: "The first sale beyond the stock",
 		Parts: []loadtest.StoryPart{
 			{
 				Text: fmt.Sprintf("There were %d units of %s. Where bars lie over each other, two replicas had a buyer of it at the same moment: "+

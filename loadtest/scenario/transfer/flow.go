@@ -36,7 +36,7 @@ var evidence = map[string]string{
 	"late_writes":        "writes delivered after a newer holder had written",
 	"late_revoked":       "of these, from a replica that did not know yet that its lease was revoked",
 	"late_stopped":       "of these, from a replica that stood still until its lease was over",
-	"late_refused":       "of these, refused by the guard",
+	"late_refused":       "of these, refused by PostgreSQL: an SQL error, or no row matched",
 	"late_committed":     "of these, committed",
 	"moved":              "transfers that moved money",
 	"short":              "requests refused for lack of funds",

@@ -104,7 +104,7 @@ func TestQuick_HasTheControlsEverySafeStrategyAndTheLateWrite(t *testing.T) {
 	}
 }
 
-// A drift is what an owner feels, and no invariant: T3 is.
+// Drift is a number of the report and no invariant; T3 is one.
 func TestJudge_ADriftAloneBreaksNothing(t *testing.T) {
 	clean := map[string]int64{"T1": 0, "T3": 0, "drift": 7}
 	if verdict, expected := loadtest.Judge(New().Safe("row", loadtest.NoFault), clean, nil); verdict != loadtest.Safe || !expected {

@@ -38,10 +38,10 @@ const both = `
 	"sent": {"$max": "$sent"}, "operation": {"$max": "$operation"}, "done": {"$sum": "$done"}, "refused": {"$sum": "$refused"}
 }}`
 
-// ToldChecks compare what is stored with what the plan opened and with what
-// clients were told. They need the collections that LoadTold fills: a document for
+// HistoryChecks compare what is stored with what the plan opened and with what
+// clients were told. They need the collections that LoadHistory fills: a document for
 // each wallet, and one for each intent.
-var ToldChecks = []invariant.Check{
+var HistoryChecks = []invariant.Check{
 	{
 		// A service that raises an opening, or opens a wallet, agrees with itself.
 		Name: "M1 opened", Invariant: "M1", From: "wallets",
@@ -111,10 +111,10 @@ const (
 // kinds are what a service calls what was asked for.
 var kinds = map[loadtest.Action]string{Credit: "credit", Debit: "debit", Pay: "payment"}
 
-// LoadTold puts what the plan opened, and what clients were told, beside what is
-// stored. It is acknowledged by a majority: the moments that are read after it are
-// not before it.
-func LoadTold(ctx context.Context, db *mongo.Database, wallets []money.Account, records []loadtest.Record, clients []loadtest.Credentials) error {
+// LoadHistory inserts the plan's openings and the clients' summaries into collections
+// beside those of the service. The inserts are acknowledged by a majority, so that
+// every later snapshot contains them.
+func LoadHistory(ctx context.Context, db *mongo.Database, wallets []money.Account, records []loadtest.Record, clients []loadtest.Credentials) error {
 	opened := make([]any, 0, len(wallets))
 	for _, w := range wallets {
 		opened = append(opened, bson.D{
@@ -191,10 +191,10 @@ func (env Environment) audit(ctx context.Context, t *loadtest.Trial, records []l
 			return a, err
 		}
 	}
-	if err := LoadTold(ctx, own.db, money.Accounts(t.Plan), records, t.Clients); err != nil {
+	if err := LoadHistory(ctx, own.db, money.Accounts(t.Plan), records, t.Clients); err != nil {
 		return a, err
 	}
-	if a.Findings, err = invariant.Run(ctx, slices.Concat(wallet.Invariants.Checks, ToldChecks), wallet.Pipelines(own.db)); err != nil {
+	if a.Findings, err = invariant.Run(ctx, slices.Concat(wallet.Invariants.Checks, HistoryChecks), wallet.Pipelines(own.db)); err != nil {
 		return a, err
 	}
 	a.Findings.Add("I-RIGHT", deniedRight(records)...)

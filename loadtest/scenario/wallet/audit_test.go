@@ -34,7 +34,7 @@ func violated(t *testing.T, plant violation) *mongo.Database {
 		{ID: uuid.MustParse(wallet3), Opening: 500, Currency: "EUR"},
 	}
 	clients := []loadtest.Credentials{{ID: uuid.MustParse(client)}, {ID: uuid.MustParse(client2)}}
-	if err := LoadTold(t.Context(), db, plan, records, clients); err != nil {
+	if err := LoadHistory(t.Context(), db, plan, records, clients); err != nil {
 		t.Fatal(err)
 	}
 	return db
@@ -59,7 +59,7 @@ func findIn(t *testing.T, plant violation, checks ...invariant.Check) map[string
 	return found
 }
 
-func walletChecks() []invariant.Check { return slices.Concat(wallet.Invariants.Checks, ToldChecks) }
+func walletChecks() []invariant.Check { return slices.Concat(wallet.Invariants.Checks, HistoryChecks) }
 
 func TestAuditWallet_FindsEachPlantedViolation(t *testing.T) {
 	for _, check := range walletChecks() {

@@ -162,7 +162,7 @@ func sample(ctx context.Context, db *mongo.Database, clock func() time.Duration)
 //
 // What was committed is there from then on, but perhaps not at a majority yet: the
 // next write that a majority acknowledges, at this primary, is behind all of it
-// (LoadTold), and so is every snapshot that is read later.
+// (LoadHistory), and so is every snapshot that is read later.
 //
 // Connections of others do not matter, since the server may have other work to do.
 func waitQuiet(ctx context.Context, db *mongo.Database, name string, limit time.Duration) error {

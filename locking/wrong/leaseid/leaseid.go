@@ -1,5 +1,5 @@
-// Package leaseid is a lock over etcd with the mistake of an article that many
-// have copied: the id of the lease is handed out as the fence. It is here to fail.
+// Package leaseid is a lock over etcd with a mistake of published examples (etcd's
+// contrib/lock): the id of the lease is handed out as the fence. It is here to fail.
 //
 // As a lock it is right: a key is created if it is not there, under a lease of
 // its own, and revoking the lease gives it back. Its Fence breaks the promise
