@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"testing"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/goleak"
 
 	"shop/compose/local/stack"
@@ -230,5 +231,18 @@ func TestQuick_HasEverySafeStrategyOnceWithoutAFault(t *testing.T) {
 		if safe {
 			t.Errorf("%s is not part of the quick proof", name)
 		}
+	}
+}
+
+// A client that takes all members for one address reaches none of them, and waits for ever.
+func TestEtcd_AClientOfTheFaultsKnowsEachMember(t *testing.T) {
+	e := environment{settings: &app{Etcd: "127.0.0.1:1,127.0.0.1:2"}, etcds: map[string]*clientv3.Client{}}
+	defer e.close()
+	client, err := e.etcd(loadtest.Scenario{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := client.Endpoints(); len(got) != 2 {
+		t.Errorf("%q, want two addresses", got)
 	}
 }

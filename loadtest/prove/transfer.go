@@ -113,7 +113,7 @@ func (e *environment) etcd(s loadtest.Scenario) (*clientv3.Client, error) {
 	if client := e.etcds[all]; client != nil {
 		return client, nil
 	}
-	config := etcdlock.Config(endpoints...)
+	config := etcdlock.Config(strings.Split(all, ",")...)
 	config.Logger = zap.NewNop() // the client also returns its connection errors
 	client, err := clientv3.New(config)
 	if err != nil {
@@ -206,5 +206,7 @@ func (e *environment) leftovers(ctx context.Context, t *loadtest.Trial) ([]strin
 	if err != nil {
 		return nil, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, serverWait)
+	defer cancel()
 	return etcdfault.Leftovers(ctx, client, t.Prefix)
 }
