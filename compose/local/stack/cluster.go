@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sync/errgroup"
+	"time"
 )
 
 // newCluster gives the members of one server names, ports and a common secret.
@@ -80,11 +81,13 @@ func destroy(members []*instance) error {
 	return errors.Join(errs...)
 }
 
-// scrub removes what a killed server leaves outside its folder.
-func scrub(r record) {
+// scrub removes what a killed server leaves outside its folder. A process that was
+// killed may let go of it a moment after its end.
+func scrub(r record) error {
 	if k := kinds[r.Kind]; k != nil && k.scrub != nil {
-		k.scrub(r)
+		return poll(10*time.Second, func() error { return k.scrub(r) })
 	}
+	return nil
 }
 
 // Ports are picked below the ephemeral range (Linux from 32768, macOS from 49152).

@@ -267,9 +267,10 @@ func (i *instance) killNow() error {
 	if err := i.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
-	err := killAll(i.snapshot().family, 10*time.Second)
+	now := i.snapshot()
+	err := killAll(now.family, 10*time.Second)
 	<-i.exited
-	return err
+	return errors.Join(err, scrub(now))
 }
 
 // pause sends SIGSTOP to all processes of the server and returns when each is

@@ -26,9 +26,9 @@ type kind struct {
 	join  func(context.Context, *instance) error // once, when all members are ready; gets the first
 	url   func(*instance) string                 // the value of the variable
 
-	stop  syscall.Signal // clean shutdown
-	quick syscall.Signal // fastest end that leaves nothing outside the folder
-	scrub func(record)   // removes what a killed server leaves outside its folder
+	stop  syscall.Signal     // clean shutdown
+	quick syscall.Signal     // fastest end that leaves nothing outside the folder
+	scrub func(record) error // removes what a killed server leaves outside its folder; an error: it is still in use
 }
 
 var kinds = map[string]*kind{}

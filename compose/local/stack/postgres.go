@@ -69,14 +69,16 @@ func psql(ctx context.Context, i *instance, statement string) error {
 
 // scrubSharedMemory removes the System V segment that a killed postmaster leaves:
 // it is in no folder and would stay until the next boot.
-func scrubSharedMemory(r record) {
+func scrubSharedMemory(r record) error {
 	fields := strings.Fields(postmasterPid(r)[6]) // key, id
 	if len(fields) != 2 {
-		return
+		return nil
 	}
-	if id, err := strconv.Atoi(fields[1]); err == nil {
-		removeSharedMemory(id)
+	id, err := strconv.Atoi(fields[1])
+	if err != nil {
+		return nil
 	}
+	return removeSharedMemory(id)
 }
 
 // postmasterPid reads the lines of postmaster.pid: pid, folder, start, port, socket
@@ -88,11 +90,16 @@ func postmasterPid(r record) [8]string {
 	return lines
 }
 
-// removeSharedMemory removes a System V segment if no process is attached to it.
-func removeSharedMemory(id int) {
+// removeSharedMemory removes a System V segment, if it is there. An error: a process
+// is attached to it.
+func removeSharedMemory(id int) error {
 	var desc unix.SysvShmDesc
-	if _, err := unix.SysvShmCtl(id, unix.IPC_STAT, &desc); err != nil || desc.Nattch > 0 {
-		return
+	switch _, err := unix.SysvShmCtl(id, unix.IPC_STAT, &desc); {
+	case err != nil:
+		return nil
+	case desc.Nattch > 0:
+		return fmt.Errorf("%d processes are attached to shared memory %d", desc.Nattch, id)
 	}
 	_, _ = unix.SysvShmCtl(id, unix.IPC_RMID, nil)
+	return nil
 }

@@ -85,6 +85,6 @@ func (r record) end() error {
 		return nil
 	})
 	err := killAll(r.family, 5*time.Second)
-	scrub(r)
+	_ = scrub(r)
 	return err
 }

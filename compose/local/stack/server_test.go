@@ -3,13 +3,16 @@ package stack_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"golang.org/x/sys/unix"
 
 	"shop/compose/local/stack"
 )
@@ -213,4 +216,38 @@ func TestLock_IsHeldAsLongAsTheSupervisorLives(t *testing.T) {
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); !errors.Is(err, syscall.EWOULDBLOCK) {
 		t.Fatalf("the lock of a running stack is free: %v", err)
 	}
+}
+
+// A process that was killed may be attached to PostgreSQL's shared memory a moment
+// longer, for example while another one reads its /proc: Start would be refused.
+func TestServer_KillWaitsUntilSharedMemoryIsFree(t *testing.T) {
+	t.Parallel()
+	srv := server(t, open(t, "postgres"), "postgres")
+	pidFile, err := os.ReadFile(filepath.Join(srv.Dir, "data", "postmaster.pid"))
+	must(t, "read postmaster.pid", err)
+	var key, id int
+	_, err = fmt.Sscan(strings.Split(string(pidFile), "\n")[6], &key, &id)
+	must(t, "find the segment", err)
+	memory, err := unix.SysvShmAttach(id, 0, unix.SHM_RDONLY)
+	must(t, "attach", err)
+
+	pid, killed, early := srv.PID, make(chan struct{}), false
+	go func() {
+		defer close(killed)
+		err = srv.Kill(t.Context())
+	}()
+	for syscall.Kill(pid, 0) == nil {
+		time.Sleep(time.Millisecond)
+	}
+	select {
+	case <-killed:
+		early = true
+	case <-time.After(100 * time.Millisecond):
+	}
+	must(t, "detach", unix.SysvShmDetach(memory))
+	<-killed
+	if must(t, "Kill", err); early {
+		t.Error("Kill returned while a process was attached")
+	}
+	must(t, "Start", srv.Start(t.Context()))
 }
