@@ -9,9 +9,9 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"time"
 
 	"golang.org/x/sync/errgroup"
-	"time"
 )
 
 // newCluster gives the members of one server names, ports and a common secret.
