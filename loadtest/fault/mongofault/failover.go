@@ -44,6 +44,9 @@ func (s StepDown) once(ctx context.Context, round int) (event fault.Event, err e
 		event.What += " by force"
 		wait = 1
 	}
+	if err := holdTransaction(whole, old); err != nil {
+		return event, err
+	}
 	_, err = command(whole, old.Addr, "admin", bson.D{
 		{Key: "replSetStepDown", Value: 60}, {Key: "secondaryCatchUpPeriodSecs", Value: wait}, {Key: "force", Value: hard},
 	})
@@ -89,6 +92,9 @@ func (p PrimaryPause) once(ctx context.Context, _ int) (event fault.Event, err e
 		err = errors.Join(err, old.Server.Resume(whole), p.Set.caughtUp(whole))
 		event.Until = time.Now()
 	}()
+	if err := holdTransaction(whole, old); err != nil {
+		return event, err
+	}
 	if err := old.Server.Pause(whole); err != nil {
 		return event, err
 	}
@@ -99,6 +105,40 @@ func (p PrimaryPause) once(ctx context.Context, _ int) (event fault.Event, err e
 	event.Hits, event.Seen = 1, map[string]int64{"primary_pauses": 1, "elections": term - before}
 	fault.Wait(ctx, linger)
 	return event, nil
+}
+
+// transactionWait bounds the wait for a transaction. held is how long one is held.
+const (
+	transactionWait = 2 * time.Second
+	held            = time.Second
+)
+
+// holdTransaction returns when an insert, which the wallet's transactions do behind their
+// locks, stands still at the primary for a while: a transaction is open that the
+// primary's end can interrupt. Without one in transactionWait the fault goes on, and the
+// evidence tells.
+func holdTransaction(ctx context.Context, primary fault.Member) error {
+	answer, err := command(ctx, primary.Addr, "admin", bson.D{
+		{Key: "configureFailPoint", Value: "failCommand"},
+		{Key: "mode", Value: bson.D{{Key: "times", Value: 1}}},
+		{Key: "data", Value: bson.D{
+			{Key: "failCommands", Value: bson.A{"insert"}},
+			{Key: "blockConnection", Value: true},
+			{Key: "blockTimeMS", Value: held.Milliseconds()},
+		}},
+	})
+	if err != nil {
+		return err
+	}
+	entered, _ := answer.Lookup("count").AsInt64OK()
+	if _, err = command(ctx, primary.Addr, "admin", bson.D{
+		{Key: "waitForFailPoint", Value: "failCommand"},
+		{Key: "timesEntered", Value: entered + 1},
+		{Key: "maxTimeMS", Value: transactionWait.Milliseconds()},
+	}); err != nil {
+		_, err = command(ctx, primary.Addr, "admin", bson.D{{Key: "configureFailPoint", Value: "failCommand"}, {Key: "mode", Value: "off"}})
+	}
+	return err
 }
 
 // PrimaryKill kills a primary that is alone with its latest writes:
