@@ -38,6 +38,7 @@ type rpcProxy struct {
 
 	watches <-chan struct{} // until it closes, no watch begins
 	txns    int             // transactions so far
+	streams int             // of watches so far
 }
 
 func newProxy(t testing.TB, target string) *rpcProxy {
@@ -79,6 +80,8 @@ func (w *rpcProxy) lostSoFar() (n int) { w.set(func(w *rpcProxy) { n = w.lost })
 func (w *rpcProxy) heldSoFar() (n int) { w.set(func(w *rpcProxy) { n = w.held }); return n }
 
 func (w *rpcProxy) txnsSoFar() (n int) { w.set(func(w *rpcProxy) { n = w.txns }); return n }
+
+func (w *rpcProxy) streamsSoFar() (n int) { w.set(func(w *rpcProxy) { n = w.streams }); return n }
 
 func (w *rpcProxy) servedSoFar() (n int) { w.set(func(w *rpcProxy) { n = w.served }); return n }
 
@@ -134,6 +137,7 @@ func (w *rpcProxy) pass(_ any, client grpc.ServerStream) error {
 	if strings.HasSuffix(method, "/Watch") {
 		var wait <-chan struct{}
 		w.set(func(w *rpcProxy) {
+			w.streams++
 			if wait = w.watches; wait != nil {
 				w.held++
 			}

@@ -144,7 +144,6 @@ func TestAcquire_ReleaseWakesOneWaiter(t *testing.T) {
 func TestAcquire_TurnThatComesTooLateIsBusy(t *testing.T) {
 	t.Parallel()
 	g := shared(t)
-	client := g.client(t)
 	take(t, g.must(t, 20*time.Second), "k")
 	slow := newProxy(t, g.endpoints[0])
 	g.endpoints = []string{slow.addr}
@@ -159,7 +158,7 @@ func TestAcquire_TurnThatComesTooLateIsBusy(t *testing.T) {
 		return cancel, failed
 	}
 	leaveFirst, first := acquire()
-	locktest.Eventually(t, "the first is in etcd", func() bool { return waiting(t, client, g.prefix, "k") == 1 })
+	locktest.Eventually(t, "the first has its answer, and watches", func() bool { return slow.streamsSoFar() == 1 })
 	leaveSecond, second := acquire()
 	locktest.Eventually(t, "the second is in the queue", func() bool { return store.queue.Len("k") == 2 })
 	defer slow.holdNext("/Txn")()
