@@ -11,6 +11,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"shop/locking"
+	"shop/locking/idempotency"
 	"shop/locking/idempotency/pgtx"
 )
 
@@ -67,7 +68,7 @@ func New(cfg Config) (*Service, error) {
 	cfg.Lock.MaxWait = cmp.Or(cfg.Lock.MaxWait, pgtx.LockTimeout)
 	cfg.Lock.MaxHold = cmp.Or(cfg.Lock.MaxHold, 10*time.Second)
 	if cfg.Encode == nil {
-		cfg.Encode = encodeJSON
+		cfg.Encode = idempotency.JSON[Order]
 	}
 	if cfg.Count == nil {
 		cfg.Count = func(EventKind, string) {}

@@ -2,7 +2,6 @@ package inventory
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -164,14 +163,4 @@ func giveBack(tx *pgtx.Tx, id uuid.UUID) {
 		SELECT sku, 'cancel', quantity, order_id
 		FROM order_lines
 		WHERE order_id = $1`, id)
-}
-
-// encodeJSON is the default of Config.Encode.
-func encodeJSON(o Order, refusal error) (Reply, error) {
-	var outcome any = o
-	if refusal != nil {
-		outcome = map[string]string{"refused": refusal.Error()}
-	}
-	body, err := json.Marshal(outcome)
-	return Reply{Body: body}, err
 }

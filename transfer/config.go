@@ -3,13 +3,13 @@ package transfer
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"shop/locking"
+	"shop/locking/idempotency"
 	"shop/locking/idempotency/pgtx"
 )
 
@@ -43,7 +43,7 @@ func New(cfg Config) (*Service, error) {
 	cfg.Lock.MaxWait = cmp.Or(cfg.Lock.MaxWait, pgtx.LockTimeout)
 	cfg.Lock.MaxHold = cmp.Or(cfg.Lock.MaxHold, 10*time.Second)
 	if cfg.Encode == nil {
-		cfg.Encode = encodeJSON
+		cfg.Encode = idempotency.JSON[Transfer]
 	}
 	if cfg.Count == nil {
 		cfg.Count = func(EventKind, string) {}
@@ -69,16 +69,6 @@ func (s *Service) With(strategy string) (*Service, error) {
 		return &other, nil
 	}
 	return nil, fmt.Errorf("%w: no strategy %q", ErrInvalid, strategy)
-}
-
-// encodeJSON is the Encode without a wire format of its own.
-func encodeJSON(t Transfer, refusal error) (Reply, error) {
-	var outcome any = t
-	if refusal != nil {
-		outcome = map[string]string{"refused": refusal.Error()}
-	}
-	body, err := json.Marshal(outcome)
-	return Reply{Body: body}, err
 }
 
 // Step is a point of a transfer at which a test may stop, slow or kill the process.

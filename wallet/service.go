@@ -3,7 +3,6 @@ package wallet
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -48,7 +47,7 @@ func New(cfg Config) (*Service, error) {
 		s.queues = newQueues(cmp.Or(cfg.QueueMax, QueueMax))
 	}
 	if s.encode == nil {
-		s.encode = encodeJSON
+		s.encode = idempotency.JSON[Operation]
 	}
 	if s.count == nil {
 		s.count = func(EventKind, string) {}
@@ -109,14 +108,4 @@ func (s *Service) step(ctx context.Context, step Step) error {
 	}
 	s.failpoint(ctx, step, s.method.Name)
 	return context.Cause(ctx)
-}
-
-// encodeJSON is the Encode of a caller without a wire format of its own.
-func encodeJSON(op Operation, refusal error) (Reply, error) {
-	var outcome any = op
-	if refusal != nil {
-		outcome = map[string]string{"refused": refusal.Error()}
-	}
-	body, err := json.Marshal(outcome)
-	return Reply{Body: body}, err
 }

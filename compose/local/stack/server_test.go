@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"shop/compose/local/stack"
+	"shop/locking/locktest"
 )
 
 // Goal: when Open, Kill, Stop, Pause, Resume or Start returns, its effect is complete,
@@ -236,9 +237,7 @@ func TestServer_KillWaitsUntilSharedMemoryIsFree(t *testing.T) {
 		defer close(killed)
 		err = srv.Kill(t.Context())
 	}()
-	for syscall.Kill(pid, 0) == nil {
-		time.Sleep(time.Millisecond)
-	}
+	locktest.Eventually(t, "the server is dead", func() bool { return syscall.Kill(pid, 0) != nil })
 	select {
 	case <-killed:
 		early = true

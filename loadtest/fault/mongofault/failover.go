@@ -38,14 +38,14 @@ func (s StepDown) once(ctx context.Context, round int) (event fault.Event, err e
 	if err != nil {
 		return event, err
 	}
+	if err := holdTransaction(whole, old); err != nil {
+		return event, err
+	}
 	event = fault.Event{What: "primary " + old.Addr + " steps down", At: time.Now()}
 	wait := 10
 	if hard {
 		event.What += " by force"
 		wait = 1
-	}
-	if err := holdTransaction(whole, old); err != nil {
-		return event, err
 	}
 	_, err = command(whole, old.Addr, "admin", bson.D{
 		{Key: "replSetStepDown", Value: 60}, {Key: "secondaryCatchUpPeriodSecs", Value: wait}, {Key: "force", Value: hard},
@@ -87,14 +87,14 @@ func (p PrimaryPause) once(ctx context.Context, _ int) (event fault.Event, err e
 	if err != nil {
 		return event, err
 	}
+	if err := holdTransaction(whole, old); err != nil {
+		return event, err
+	}
 	event = fault.Event{What: "primary " + old.Addr + " stopped", At: time.Now()}
 	defer func() {
 		err = errors.Join(err, old.Server.Resume(whole), p.Set.caughtUp(whole))
 		event.Until = time.Now()
 	}()
-	if err := holdTransaction(whole, old); err != nil {
-		return event, err
-	}
 	if err := old.Server.Pause(whole); err != nil {
 		return event, err
 	}
@@ -188,10 +188,10 @@ func (k PrimaryKill) once(ctx context.Context, _ int) (event fault.Event, err er
 	if err != nil {
 		return event, err
 	}
-	event = fault.Event{What: "primary " + old.Addr + " killed", At: time.Now(), Hits: 1}
+	event = fault.Event{What: "primary " + old.Addr + " killed", Hits: 1}
 	event.Seen = map[string]int64{"primary_kills": 1}
 	defer func() { event.Until = time.Now() }()
-	if err := k.killAlone(whole, old); err != nil {
+	if event.At, err = k.killAlone(whole, old); err != nil {
 		return event, err
 	}
 	_, term, err := k.Set.others(old).primary(whole, before+1)
@@ -207,8 +207,9 @@ func (k PrimaryKill) once(ctx context.Context, _ int) (event fault.Event, err er
 	return event, errors.Join(err, failed)
 }
 
-// killAlone kills the primary when it has written for a while what no other has.
-func (k PrimaryKill) killAlone(ctx context.Context, primary fault.Member) (err error) {
+// killAlone kills the primary when it has written for a while what no other has, and
+// returns when that was.
+func (k PrimaryKill) killAlone(ctx context.Context, primary fault.Member) (at time.Time, err error) {
 	others := k.Set.others(primary)
 	defer func() {
 		for _, m := range others {
@@ -217,19 +218,20 @@ func (k PrimaryKill) killAlone(ctx context.Context, primary fault.Member) (err e
 	}()
 	for _, m := range others {
 		if err := fetchNothing(ctx, m, primary); err != nil {
-			return err
+			return time.Now(), err
 		}
 	}
 	if err := written(ctx, primary); err != nil {
-		return err
+		return time.Now(), err
 	}
 	for _, m := range others {
 		if err := m.Server.Pause(ctx); err != nil {
-			return err
+			return time.Now(), err
 		}
 	}
 	fault.Wait(ctx, alone)
-	return primary.Server.Kill(ctx)
+	at = time.Now()
+	return at, primary.Server.Kill(ctx)
 }
 
 // written returns when a client has written to the primary, and the journal has it, or
