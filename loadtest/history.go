@@ -78,7 +78,7 @@ func (h *History) Add(a Attempt, body []byte) (retry, decided *Record) {
 	case r.Outcome.Final() && !was.Final():
 		now := *r
 		return nil, &now
-	case r.Outcome.Final() || r.retried:
+	case r.Outcome.Final() || r.retried || r.abandoned():
 		return nil, nil
 	}
 	r.retried = true
@@ -95,6 +95,8 @@ func (r *Record) learn(a Attempt, body []byte) {
 		return
 	case !r.Outcome.Final():
 		r.Outcome, r.Body = a.Outcome, body
+	case r.Reads:
+		return // each answer stands for its own moment
 	case r.Outcome != a.Outcome:
 		r.Diverged = true // bought and refused: keep that it was bought
 		if a.Outcome == OK {
@@ -109,6 +111,10 @@ func (r *Record) learn(a Attempt, body []byte) {
 		r.Made = answer.ID
 	}
 }
+
+// abandoned tells whether a client has given up on a key of which each attempt is known to
+// have done nothing.
+func (r *Record) abandoned() bool { return r.GivesUp && r.Outcome == Open && len(r.Attempts) > 0 }
 
 // kept are the refusals that a service stores with the key.
 var kept = map[string]bool{

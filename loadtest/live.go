@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"shop/loadtest/fault"
@@ -23,7 +24,7 @@ func Stalls(h *History, records []Record, events []fault.Event, bound time.Durat
 	var successes []time.Duration
 	for _, r := range records {
 		for _, a := range r.Attempts {
-			if a.Outcome == OK && !r.Ends {
+			if a.Outcome == OK && !r.Ends && !r.Reads {
 				successes = append(successes, a.End)
 			}
 		}
@@ -61,7 +62,17 @@ func keys(records []Record, of func(Record) bool) (list []string) {
 
 // undecided lists the keys that no retry decided in time.
 func undecided(records []Record) []string {
-	return keys(records, func(r Record) bool { return !r.Outcome.Final() })
+	return keys(records, func(r Record) bool { return !r.Outcome.Final() && !r.abandoned() })
+}
+
+// allowed lists the requests that are not allowed, and were not refused as they must be.
+func allowed(records []Record) (wrong []string) {
+	for _, r := range records {
+		if len(r.Refusals) > 0 && !slices.Contains(r.Refusals, r.Problem()) {
+			wrong = append(wrong, fmt.Sprintf("%s: %s; want %s", r.Key, r.Ended(), strings.Join(r.Refusals, " or ")))
+		}
+	}
+	return wrong
 }
 
 // diverged lists the keys that got two different final answers.
@@ -82,7 +93,7 @@ func (r *Run) replay(ctx context.Context) (answered int64, silent []string) {
 	records := r.History.Records()
 	for i := 0; i < len(records); i += max(1, len(records)/replays) {
 		switch record := records[i]; {
-		case !record.Outcome.Final():
+		case !record.Outcome.Final() || record.Reads:
 		case r.askAgain(ctx, i, record.Intent):
 			answered++
 		default:

@@ -23,6 +23,9 @@ type Intent struct {
 	Contends  []string // what it has to be alone with: products, accounts, wallets
 	Of        any      // what is asked for, in a type of the flow
 	Ends      bool     // it ends what was begun by another one: its success does not show that something new can begin
+	Reads     bool     // it changes nothing: each answer stands for its own moment, and two may differ
+	Refusals  []string // it is not allowed: it must end in one of these problems, and have no effect; none: it is allowed
+	GivesUp   bool     // it is not sent again after an answer that it did nothing: it stays open, and must have no effect
 }
 
 // Action is what a request asks for, in a word of the flow.

@@ -238,6 +238,7 @@ func (t *Trial) audit(ctx context.Context) (Result, error) {
 	findings.Merge(t.postcheck)
 	findings.Add("I-ONCE", diverged(records)...)
 	findings.Add("I-LIVE", t.lifeless(records)...)
+	findings.Add("I-DENY", allowed(records)...)
 	findings.Add(flow.During, Apart(t.Samples)...)
 	if flow.Leftover != "" {
 		findings.Add(flow.Leftover, t.left...)

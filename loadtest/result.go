@@ -33,8 +33,9 @@ func (r Report) CalledOff() string {
 	return fmt.Sprintf("called off after %d of %d", len(r.Scenarios), r.Planned)
 }
 
-// Result is what one scenario showed. Requests, OK, Rejected and Unknown count
-// keys, not attempts; the latencies are those of first attempts.
+// Result is what one scenario showed. Requests, OK, Rejected, GivenUp and Unknown count the
+// keys of requests that are to change something, not attempts; the latencies are those of
+// first attempts.
 type Result struct {
 	Flow       string           `json:"flow"`
 	Strategy   string           `json:"strategy"`
@@ -48,7 +49,9 @@ type Result struct {
 	Requests   int              `json:"requests"`
 	OK         int              `json:"ok"`
 	Rejected   int              `json:"rejected"`
+	GivenUp    int              `json:"given_up"`
 	Unknown    int              `json:"unknown"`
+	Reads      int              `json:"reads"` // that were answered
 	Violations map[string]int64 `json:"violations"`
 	Evidence   map[string]int64 `json:"evidence"`
 	PerSecond  float64          `json:"per_second"` // keys decided
@@ -65,6 +68,7 @@ type Detail struct {
 	Findings     invariant.Findings
 	Inconclusive []string // why the run shows nothing
 	Records      []Record
+	Loaded       int // of these, sent by the load: those behind them are the postcheck's
 	Events       []fault.Event
 	Epoch        time.Time
 	Samples      []Sample
@@ -87,17 +91,25 @@ func NewResult(s Scenario, replicas int) Result {
 
 // measure counts the keys of the load by what became of them, and takes over how long it took.
 func (r *Result) measure(records []Record, decided time.Duration, first vegeta.LatencyMetrics) {
+	r.Reads = len(keys(records, func(r Record) bool { return r.Reads && r.Outcome.Final() }))
+	r.GivenUp = len(keys(records, func(r Record) bool { return r.abandoned() }))
+	r.Loaded = len(records)
 	r.Requests, r.OK, r.Rejected = tally(records)
-	r.Unknown = r.Requests - r.OK - r.Rejected
+	r.Unknown = r.Requests - r.OK - r.Rejected - r.GivenUp
 	r.PerSecond = float64(r.OK+r.Rejected) / decided.Seconds()
 	r.P50, r.P99 = milliseconds(first.P50), milliseconds(first.P99)
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// tally is how many keys there are, and how many of them happened and were refused.
+// tally is how many keys there are of requests that are to change something, and how many
+// of them happened and were refused.
 func tally(records []Record) (keys, ok, rejected int) {
 	for _, r := range records {
+		if r.Reads {
+			continue
+		}
+		keys++
 		switch r.Outcome {
 		case OK:
 			ok++
@@ -105,7 +117,7 @@ func tally(records []Record) (keys, ok, rejected int) {
 			rejected++
 		}
 	}
-	return len(records), ok, rejected
+	return keys, ok, rejected
 }
 
 // list is [] in JSON where there is none, not null.

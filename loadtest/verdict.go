@@ -92,6 +92,7 @@ var Invariants = []invariant.Invariant{
 	invariant.OncePerKey,
 	{Code: "I-ACK", Name: "acknowledged-is-stored", Means: "what was acknowledged is there, as acknowledged"},
 	{Code: "I-REJ", Name: "refused-is-absent", Means: "what was refused, or never asked for, is not there"},
+	{Code: "I-DENY", Name: "not-allowed-is-refused", Means: "a request that its client is not allowed to make is refused, with a problem that says why"},
 	{Code: "I-LIVE", Name: "liveness", Means: "new requests succeed within a bound after each fault, every key is decided, a decided key gets the same answer when it is sent again, and in the end everything still works"},
 }
 

@@ -115,8 +115,8 @@ func TestWrite_JSONHasExactlyTheShapeThatOthersRead(t *testing.T) {
 	if err := json.Unmarshal(text, &whole); err != nil {
 		t.Fatal(err)
 	}
-	if len(whole.Scenarios) != 2 || len(whole.Scenarios[1]) != 18 {
-		t.Errorf("%d scenarios, %d fields in the second; want 2 and 18", len(whole.Scenarios), len(whole.Scenarios[1]))
+	if len(whole.Scenarios) != 2 || len(whole.Scenarios[1]) != 20 {
+		t.Errorf("%d scenarios, %d fields in the second; want 2 and 20", len(whole.Scenarios), len(whole.Scenarios[1]))
 	}
 	if breaks, ok := whole.Scenarios[1]["breaks"].([]any); !ok || len(breaks) != 0 {
 		t.Errorf("breaks of a safe scenario: %v, want an empty list and not null", whole.Scenarios[1]["breaks"])

@@ -36,7 +36,7 @@ func bothFlows() loadtest.Report {
 	naive.Evidence = map[string]int64{"overlaps": 2, "late_refused": 12, "crash_after-key": 1}
 	naive.Detail = loadtest.Detail{
 		Scenario: naive.Scenario,
-		Findings: invariant.Findings{"T3": {Count: 2, IDs: []string{account1, account2}}}, Epoch: r.When,
+		Findings: invariant.Findings{"T3": {Count: 2, IDs: []string{account1, account2}}}, Epoch: r.When, Loaded: 5,
 		Records: []loadtest.Record{
 			paid(transfer.Pay, loadtest.OK, ""), paid(transfer.Pay, loadtest.Rejected, "insufficient-funds"), paid(transfer.Reserve, loadtest.OK, ""),
 			paid(transfer.PostHold, loadtest.OK, ""), paid(transfer.VoidHold, loadtest.Rejected, "already-settled"),

@@ -31,7 +31,7 @@ func threeFlows() loadtest.Report {
 	txn.Evidence = map[string]int64{"overlaps": 2, "asked_again": 12, "conflict": 40}
 	txn.Detail = loadtest.Detail{
 		Scenario: txn.Scenario,
-		Findings: invariant.Findings{"W-SIDE": {Count: 2, IDs: []string{"request r asked about operation o again"}}}, Epoch: r.When,
+		Findings: invariant.Findings{"W-SIDE": {Count: 2, IDs: []string{"request r asked about operation o again"}}}, Epoch: r.When, Loaded: 5,
 		Records: []loadtest.Record{
 			asked(wallet.Credit, loadtest.OK, ""), asked(wallet.Credit, loadtest.OK, ""), asked(wallet.Debit, loadtest.Rejected, "insufficient-funds"),
 			asked(wallet.Pay, loadtest.OK, ""), asked(wallet.Debit, loadtest.Rejected, "idempotency-key-reused"),

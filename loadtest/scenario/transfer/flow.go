@@ -184,7 +184,7 @@ var faults = []loadtest.FaultSpec{
 // summary counts the transfers of the load, without those of the postcheck.
 func summary(r loadtest.Result) string {
 	var moved, short, holds int
-	for _, record := range r.Records[:r.Requests] {
+	for _, record := range r.Records[:r.Loaded] {
 		switch {
 		case record.Action == Pay && record.Outcome == loadtest.OK, record.Action == PostHold && record.Outcome == loadtest.OK:
 			moved++

@@ -179,7 +179,7 @@ var faults = []loadtest.FaultSpec{
 
 // summary counts the operations of the load, without those of the postcheck.
 func summary(r loadtest.Result) string {
-	did := tally(r.Records[:r.Requests])
+	did := tally(r.Records[:r.Loaded])
 	parts := []string{
 		fmt.Sprintf("%d credits, %d debits, %d payments", did["credits"], did["debits"], did["payments"]),
 		fmt.Sprintf("%d refused for lack of funds", did["short"]),
