@@ -85,7 +85,9 @@ const golden = `{
       "requests": 2,
       "ok": 2,
       "rejected": 0,
+      "given_up": 0,
       "unknown": 0,
+      "reads": 0,
       "violations": {
         "I-ONCE": 0,
         "S1": 1,
