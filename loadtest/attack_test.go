@@ -78,9 +78,9 @@ func TestAttack_RecordsKeyReplicaAndOutcomeOfEachAttempt(t *testing.T) {
 			testbed.Problem(w, http.StatusConflict, "out-of-stock")
 		}
 	})
-	metrics := Attack(t.Context(), r.client, r.bases, oneClient, r.intend("bought", "sold-out"))
-	if metrics.Requests != 2 {
-		t.Errorf("vegeta made %d requests, want 2", metrics.Requests)
+	results := Attack(t.Context(), r.client, r.bases, oneClient, time.Now(), r.intend("bought", "sold-out"))
+	if len(results) != 2 {
+		t.Errorf("vegeta made %d requests, want 2", len(results))
 	}
 	bought, soldOut := r.record(t, "bought"), r.record(t, "sold-out")
 	if bought.Outcome != OK || bought.Made.String() != order1 || bought.Attempts[0].Replica != 0 {
@@ -99,9 +99,9 @@ func TestAttack_RecordsKeyReplicaAndOutcomeOfEachAttempt(t *testing.T) {
 func TestAttack_CanBeDoneAgainAndSendsEveryRequest(t *testing.T) {
 	r := newTestRun(t, 1, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusCreated) })
 	for round := range 2 {
-		metrics := Attack(t.Context(), r.client, r.bases, oneClient, r.intend("a", "b", "c"))
-		if metrics.Requests != 3 {
-			t.Errorf("round %d: %d requests, want 3", round, metrics.Requests)
+		results := Attack(t.Context(), r.client, r.bases, oneClient, time.Now(), r.intend("a", "b", "c"))
+		if len(results) != 3 {
+			t.Errorf("round %d: %d requests, want 3", round, len(results))
 		}
 	}
 }
@@ -116,7 +116,7 @@ func TestAttack_DuplicatesAreUnderWayTogether(t *testing.T) {
 	})
 	schedule := r.intend("twice")
 	schedule = append(schedule, ScheduledRequest{0, 1, schedule[0].Intent})
-	Attack(t.Context(), r.client, r.bases, oneClient, schedule)
+	Attack(t.Context(), r.client, r.bases, oneClient, time.Now(), schedule)
 	if n := Overlaps(r.history.Records(), 2); n != 2 {
 		t.Errorf("%d overlaps, want 2", n)
 	}
@@ -130,8 +130,8 @@ func TestAttack_StopsWithItsContext(t *testing.T) {
 	})
 	schedule := r.intend("now", "later")
 	schedule[1].At = 300 * time.Millisecond
-	if metrics := Attack(ctx, r.client, r.bases, oneClient, schedule); metrics.Requests > 2 {
-		t.Errorf("%d requests", metrics.Requests)
+	if results := Attack(ctx, r.client, r.bases, oneClient, time.Now(), schedule); len(results) > 2 {
+		t.Errorf("%d requests", len(results))
 	}
 	if sent := r.record(t, "later").Attempts; len(sent) != 0 {
 		t.Errorf("sent after the end: %+v", sent)

@@ -76,7 +76,7 @@
 //
 //   - net/http repeats a request with an Idempotency-Key by itself (Recorder).
 //   - A vegeta.Attacker is good for one attack, and its Success counts a 409 as
-//     a failure; neither is used here for anything but latencies (Attack).
+//     a failure; neither is used here for anything but its own file (Attack).
 //   - Time stamps are monotonic and of one clock, that of the History.
 //   - An audit while a killed replica's last COMMIT is on its way sees half of it
 //     (WaitQuiet, and waitQuiet of the wallet flow).

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"shop/locking/invariant"
@@ -186,6 +187,9 @@ type Scenario struct {
 
 // Name is unique in a matrix.
 func (s Scenario) Name() string { return scenarioName(s.Flow.Name, s.Strategy, s.Fault) }
+
+// Folder is where its files are, below that of the report.
+func (s Scenario) Folder() string { return strings.ReplaceAll(s.Name(), "/", "-") }
 
 func scenarioName(flow, strategy string, fault Fault) string {
 	return flow + "/" + strategy + "/" + string(fault)

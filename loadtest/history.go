@@ -26,8 +26,9 @@ type Attempt struct {
 // Record is all that is known of one intent.
 type Record struct {
 	Intent
-	Outcome  Outcome   // of the key: final as soon as one attempt was
-	Made     uuid.UUID // the id in the answer
+	Planned  time.Duration // when the plan has its first request, on the clock of the attempts
+	Outcome  Outcome       // of the key: final as soon as one attempt was
+	Made     uuid.UUID     // the id in the answer
 	Attempts []Attempt
 	Diverged bool   // two final answers of this key differ: I-ONCE is broken
 	Body     []byte // of the answer that decided it
@@ -51,11 +52,35 @@ func NewHistory() *History {
 // Now is the time of the history's clock.
 func (h *History) Now() time.Duration { return time.Since(h.Epoch) }
 
-// Intend makes an intent known, before it is sent.
-func (h *History) Intend(i Intent) *Record {
+// Intend makes an intent known that is to be sent now.
+func (h *History) Intend(i Intent) *Record { return h.IntendAt(h.Now(), i) }
+
+// IntendAt makes an intent known, before it is sent, with the time for which it is planned.
+func (h *History) IntendAt(planned time.Duration, i Intent) *Record {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	r := &Record{Intent: i, Outcome: Open}
+	return h.intend(planned, i)
+}
+
+// IntendAll makes the intents of a schedule known that begins as soon as they are, and says when.
+func (h *History) IntendAll(schedule []ScheduledRequest) (begin time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	known := len(h.order)
+	for i, request := range schedule {
+		if i == 0 || schedule[i-1].Intent != request.Intent { // the intent of a duplicate is known already
+			h.intend(request.At, *request.Intent)
+		}
+	}
+	begin = h.Now()
+	for _, r := range h.order[known:] {
+		r.Planned += begin
+	}
+	return begin
+}
+
+func (h *History) intend(planned time.Duration, i Intent) *Record {
+	r := &Record{Intent: i, Planned: planned, Outcome: Open}
 	h.records[i.Key] = r
 	h.order = append(h.order, r)
 	return r

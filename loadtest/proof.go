@@ -146,7 +146,7 @@ type Trial struct {
 	proof     *Proof
 	duration  time.Duration // of the load
 	fault     fault.Fault
-	latencies vegeta.Metrics
+	sent      vegeta.Results
 	events    []fault.Event
 	acquired  int64 // locks taken until the fault was over
 	decided   time.Duration
@@ -198,7 +198,7 @@ func (t *Trial) load(ctx context.Context) error {
 	}()
 	go func() { injected <- t.inject(ctx) }()
 	go progress(watching, t.History, t.proof.Tick)
-	t.latencies = t.Send(ctx, t.Plan.Schedule)
+	t.sent = t.Send(ctx, t.Plan.Schedule)
 	t.decided = t.History.Now()
 	t.loaded = len(t.History.Records())
 	err := <-injected
@@ -299,12 +299,12 @@ func (t *Trial) lifeless(records []Record) []string {
 // result puts the numbers together and judges them.
 func (t *Trial) result(records []Record, violations, evidence map[string]int64) Result {
 	result := NewResult(t.Scenario, t.Replicas.Len())
-	result.measure(records[:t.loaded], t.decided, t.latencies.Latencies)
+	result.measure(records[:t.loaded], t.decided)
 	result.Violations, result.Evidence = violations, t.evidence(records)
 	maps.Copy(result.Evidence, evidence)
-	result.Inconclusive = InconclusiveReasons(t.Scenario, result.Evidence)
+	result.Inconclusive = append(InconclusiveReasons(t.Scenario, result.Evidence), lagging(result.Latency.Lag)...)
 	result.Verdict, result.AsExpected = Judge(t.Scenario, violations, result.Inconclusive)
 	result.Plan, result.Records, result.Events = t.Plan, records, t.events
-	result.Epoch, result.Samples = t.History.Epoch, t.Samples
+	result.Epoch, result.Samples, result.Sent = t.History.Epoch, t.Samples, t.sent
 	return result
 }

@@ -34,8 +34,8 @@ func (r Report) CalledOff() string {
 }
 
 // Result is what one scenario showed. Requests, OK, Rejected, GivenUp and Unknown count the
-// keys of requests that are to change something, not attempts; the latencies are those of
-// first attempts.
+// keys of requests that are to change something, not attempts. P50 and P99 are those of
+// Latency.Decided: of the same keys, from the planned start to the decision.
 type Result struct {
 	Flow       string           `json:"flow"`
 	Strategy   string           `json:"strategy"`
@@ -57,6 +57,7 @@ type Result struct {
 	PerSecond  float64          `json:"per_second"` // keys decided
 	P50        float64          `json:"p50_ms"`
 	P99        float64          `json:"p99_ms"`
+	Latency    Latency          `json:"latency"`
 
 	Detail `json:"-"`
 }
@@ -73,12 +74,16 @@ type Detail struct {
 	Epoch        time.Time
 	Samples      []Sample
 	Story        *Story
+	Sent         vegeta.Results // vegeta's own, of the requests of the plan
 }
 
 // Name of the scenario.
 func (r Result) Name() string {
 	return scenarioName(r.Flow, r.Strategy, r.Fault)
 }
+
+// Folder is where the files of a scenario are, below that of the report.
+func (r Result) Folder() string { return r.Scenario.Folder() }
 
 // NewResult is that of a scenario of which nothing is known yet.
 func NewResult(s Scenario, replicas int) Result {
@@ -90,14 +95,15 @@ func NewResult(s Scenario, replicas int) Result {
 }
 
 // measure counts the keys of the load by what became of them, and takes over how long it took.
-func (r *Result) measure(records []Record, decided time.Duration, first vegeta.LatencyMetrics) {
+func (r *Result) measure(records []Record, decided time.Duration) {
 	r.Reads = len(keys(records, func(r Record) bool { return r.Reads && r.Outcome.Final() }))
 	r.GivenUp = len(keys(records, func(r Record) bool { return r.abandoned() }))
 	r.Loaded = len(records)
 	r.Requests, r.OK, r.Rejected = tally(records)
 	r.Unknown = r.Requests - r.OK - r.Rejected - r.GivenUp
 	r.PerSecond = float64(r.OK+r.Rejected) / decided.Seconds()
-	r.P50, r.P99 = milliseconds(first.P50), milliseconds(first.P99)
+	r.Latency = latencyOf(records, decided)
+	r.P50, r.P99 = r.Latency.Decided.P50, r.Latency.Decided.P99
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"io"
 	"net/http"
-	"os"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -32,7 +30,7 @@ func TestRetrier_SendsTheSameKeyUntilItIsDecided(t *testing.T) {
 		}
 	})
 	r.recorder.Undecided = func(record *Record) { r.retrier.Retry(t.Context(), record) }
-	Attack(t.Context(), r.client, r.bases, oneClient, r.intend("k"))
+	Attack(t.Context(), r.client, r.bases, oneClient, time.Now(), r.intend("k"))
 	r.retrier.Wait()
 	record := r.record(t, "k")
 	different := 0
@@ -49,34 +47,10 @@ func TestRetrier_GivesUpWithItsContextAndLeavesTheKeyUndecided(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	r.recorder.Undecided = func(record *Record) { r.retrier.Retry(ctx, record) }
-	Attack(t.Context(), r.client, r.bases, oneClient, r.intend("k"))
+	Attack(t.Context(), r.client, r.bases, oneClient, time.Now(), r.intend("k"))
 	r.retrier.Wait()
 	record := r.record(t, "k") // unknown, if the end came in the middle of an attempt
 	if undecided := record.Outcome == Open || record.Outcome == Unknown; !undecided || len(record.Attempts) < 2 {
 		t.Errorf("outcome %s after %d attempts; want open or unknown after several", record.Outcome, len(record.Attempts))
-	}
-}
-
-// What p50 and p99 are of is said where they are printed.
-func TestRetrier_ItsRequestsCountInNoLatency(t *testing.T) {
-	var n atomic.Int64
-	r := newTestRun(t, 2, func(w http.ResponseWriter, _ *http.Request) {
-		if n.Add(1) == 1 {
-			testbed.Problem(w, http.StatusServiceUnavailable, "busy")
-			return
-		}
-		created(order1)(w)
-	})
-	r.recorder.Undecided = func(record *Record) { r.retrier.Retry(t.Context(), record) }
-	metrics := Attack(t.Context(), r.client, r.bases, oneClient, r.intend("k"))
-	r.retrier.Wait()
-	if attempts := len(r.record(t, "k").Attempts); metrics.Requests != 1 || attempts != 2 {
-		t.Errorf("latencies of %d requests, %d attempts; want 1 of 2", metrics.Requests, attempts)
-	}
-	for _, page := range []string{"report/report.html", "../README.md"} {
-		text, err := os.ReadFile(page)
-		if err != nil || !strings.Contains(string(text), "first attempts only") {
-			t.Errorf("%s does not say that latencies are of first attempts only (%v)", page, err)
-		}
 	}
 }

@@ -63,15 +63,11 @@ func NewRun(ctx context.Context, bases []string, headers Headers, retryFor time.
 }
 
 // Send sends the schedule, and returns when every key is decided or its time is over.
-func (r *Run) Send(ctx context.Context, schedule []ScheduledRequest) vegeta.Metrics {
-	for i, request := range schedule {
-		if i == 0 || schedule[i-1].Intent != request.Intent { // the intent of a duplicate is known already
-			r.History.Intend(*request.Intent)
-		}
-	}
-	metrics := Attack(ctx, r.Client, r.Bases, r.Headers, schedule)
+func (r *Run) Send(ctx context.Context, schedule []ScheduledRequest) vegeta.Results {
+	begin := r.History.Epoch.Add(r.History.IntendAll(schedule))
+	results := Attack(ctx, r.Client, r.Bases, r.Headers, begin, schedule)
 	r.Wait()
-	return metrics
+	return results
 }
 
 // Settle sends one intent, and retries it until it is decided. It returns what came of it.
@@ -181,12 +177,13 @@ func (r *Retrier) Retry(ctx context.Context, record *Record) {
 // FollowUp sends what an answer gives rise to, each request At so long from now. It is
 // to be called from an attempt under way, so that Wait cannot miss it.
 func (r *Retrier) FollowUp(ctx context.Context, requests []ScheduledRequest) {
+	now := r.History.Now()
 	for _, request := range requests {
 		r.work.Go(func() {
 			if !fault.Wait(ctx, request.At) {
 				return
 			}
-			r.History.Intend(*request.Intent)
+			r.History.IntendAt(now+request.At, *request.Intent)
 			_ = r.send(ctx, request.Replica, *request.Intent)
 		})
 	}
@@ -223,21 +220,25 @@ func (r *Retrier) send(ctx context.Context, replica int, i Intent) error {
 }
 
 // Attack sends the requests of a schedule to the bases (replica number → URL) at their
-// moments, whatever becomes of those before: an open loop, as real buyers are.
-// It returns the latencies as vegeta saw them, waiting for a connection included.
+// moments, counted from begin, whatever becomes of those before: an open loop, as real buyers
+// are. It returns vegeta's own results, one for each request of the schedule and none for what
+// is sent again, without what was in the answers: the History has that.
 //
 // An Attacker is good for one attack: a second one on it sends next to nothing,
 // without an error. So there is a new one in each call.
-func Attack(ctx context.Context, client *http.Client, bases []string, headers Headers, schedule []ScheduledRequest) vegeta.Metrics {
+func Attack(ctx context.Context, client *http.Client, bases []string, headers Headers, begin time.Time, schedule []ScheduledRequest) (results vegeta.Results) {
 	attacker := vegeta.NewAttacker(vegeta.Client(client))
 	stop := context.AfterFunc(ctx, func() { attacker.Stop() })
 	defer stop()
-	var metrics vegeta.Metrics
-	for result := range attacker.Attack(targeter(ctx, bases, headers, schedule), pacer(schedule), 0, "") {
-		metrics.Add(result)
+	for result := range attacker.Attack(targeter(ctx, bases, headers, schedule), pacer{begin, schedule}, 0, "") {
+		result.Body, result.Headers = nil, nil
+		if u, err := url.Parse(result.URL); err == nil {
+			result.URL = u.Redacted()
+		}
+		results.Add(result)
 	}
-	metrics.Close()
-	return metrics
+	results.Close()
+	return results
 }
 
 // targeter hands the requests out in order. It must do next to nothing: its time
@@ -277,19 +278,23 @@ func (h Headers) of(i Intent) http.Header {
 
 // pacer waits for the moment of the next request. Duplicates have the same moment, so
 // the second is sent at once, on a worker of its own.
-type pacer []ScheduledRequest
+type pacer struct {
+	begin    time.Time
+	schedule []ScheduledRequest
+}
 
-func (p pacer) Pace(elapsed time.Duration, hits uint64) (time.Duration, bool) {
-	if hits >= uint64(len(p)) {
+func (p pacer) Pace(_ time.Duration, hits uint64) (time.Duration, bool) {
+	if hits >= uint64(len(p.schedule)) {
 		return 0, true
 	}
-	return max(0, p[hits].At-elapsed), false
+	return max(0, time.Until(p.begin.Add(p.schedule[hits].At))), false
 }
 
 // Rate is for vegeta's own plots only.
 func (p pacer) Rate(time.Duration) float64 {
-	if len(p) == 0 || p[len(p)-1].At == 0 {
+	n := len(p.schedule)
+	if n == 0 || p.schedule[n-1].At == 0 {
 		return 0
 	}
-	return float64(len(p)) / p[len(p)-1].At.Seconds()
+	return float64(n) / p.schedule[n-1].At.Seconds()
 }

@@ -68,7 +68,7 @@ func (t *Target) Run(ctx context.Context) (Report, error) {
 	t.Say("%s: %d requests to %d addresses", t.Name, len(schedule), len(t.Bases))
 	watching, stop := context.WithCancel(ctx)
 	go progress(watching, r.History, t.Tick)
-	latencies := r.Send(ctx, schedule)
+	sent := r.Send(ctx, schedule)
 	decided := r.History.Now()
 	stop()
 	if err := ctx.Err(); err != nil {
@@ -81,13 +81,14 @@ func (t *Target) Run(ctx context.Context) (Report, error) {
 	}
 	scenario := targetFlow.Safe(t.Name, NoFault)
 	result := NewResult(scenario, len(t.Bases))
-	result.measure(records, decided, latencies.Latencies)
+	result.measure(records, decided)
 	result.Evidence = onTheWire(records)
 	result.Evidence["overlaps"] = Overlaps(records, len(t.Bases))
 	result.Findings, result.Violations = findings, findings.Counts()
-	result.Records, result.Epoch = records, r.History.Epoch
+	result.Records, result.Epoch, result.Sent = records, r.History.Epoch, sent
+	result.Inconclusive = lagging(result.Latency.Lag)
 	if result.Evidence["overlaps"] == 0 {
-		result.Inconclusive = []string{"no two requests overlapped"}
+		result.Inconclusive = append(result.Inconclusive, "no two requests overlapped")
 	}
 	if result.OK == 0 {
 		result.Inconclusive = append(result.Inconclusive, "no request succeeded")

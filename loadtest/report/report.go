@@ -17,11 +17,13 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	vegeta "github.com/tsenart/vegeta/v12/lib"
+
 	"shop/loadtest"
 )
 
-// Write makes prove.json and index.html in a folder, and the whole history of
-// what was not as expected.
+// Write makes prove.json and index.html in a folder, the whole history of what was not as
+// expected, and in a folder of each scenario the results of vegeta.
 func Write(folder string, r loadtest.Report) error {
 	text, err := json.MarshalIndent(r, "", "  ")
 	if err := errors.Join(err, os.MkdirAll(folder, 0o755)); err != nil {
@@ -42,7 +44,26 @@ func Write(folder string, r loadtest.Report) error {
 	for name, content := range files {
 		failed = errors.Join(failed, os.WriteFile(filepath.Join(folder, name), content, 0o644))
 	}
+	for _, s := range r.Scenarios {
+		failed = errors.Join(failed, writeAttack(filepath.Join(folder, s.Folder()), s))
+	}
 	return failed
+}
+
+// writeAttack writes attack.bin, for vegeta report and vegeta plot.
+func writeAttack(folder string, of loadtest.Result) error {
+	var file bytes.Buffer
+	encode := vegeta.NewEncoder(&file)
+	for _, result := range of.Sent {
+		result.Attack = of.Name() // what a plot of several calls it
+		if err := encode(&result); err != nil {
+			return fmt.Errorf("attack.bin: %w", err)
+		}
+	}
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(folder, "attack.bin"), file.Bytes(), 0o644)
 }
 
 // history is every attempt of a scenario, a line each.

@@ -33,6 +33,7 @@ func exampleReport() loadtest.Report {
 	naive := loadtest.NewResult(sales.Controls[0], 3)
 	naive.Verdict, naive.AsExpected = loadtest.Violated, true
 	naive.Requests, naive.OK, naive.PerSecond, naive.P50, naive.P99 = 2, 2, 950.1, 3.1, 20.5
+	naive.Latency.Decided = loadtest.Percentiles{N: 2, P50: 3.1, P90: 20.5, P99: 20.5, P999: 20.5, Max: 20.5}
 	naive.Violations = map[string]int64{"S1": 1, "oversold": 1, "I-ONCE": 0}
 	naive.Evidence = map[string]int64{"overlaps": 2}
 	naive.Detail = loadtest.Detail{
@@ -98,7 +99,41 @@ const golden = `{
       },
       "per_second": 950.1,
       "p50_ms": 3.1,
-      "p99_ms": 20.5
+      "p99_ms": 20.5,
+      "latency": {
+        "decided": {
+          "n": 2,
+          "p50_ms": 3.1,
+          "p90_ms": 20.5,
+          "p99_ms": 20.5,
+          "p999_ms": 20.5,
+          "max_ms": 20.5
+        },
+        "first_answer": {
+          "n": 0,
+          "p50_ms": 0,
+          "p90_ms": 0,
+          "p99_ms": 0,
+          "p999_ms": 0,
+          "max_ms": 0
+        },
+        "reads": {
+          "n": 0,
+          "p50_ms": 0,
+          "p90_ms": 0,
+          "p99_ms": 0,
+          "p999_ms": 0,
+          "max_ms": 0
+        },
+        "lag": {
+          "n": 0,
+          "p50_ms": 0,
+          "p90_ms": 0,
+          "p99_ms": 0,
+          "p999_ms": 0,
+          "max_ms": 0
+        }
+      }
     },`
 
 func TestWrite_JSONHasExactlyTheShapeThatOthersRead(t *testing.T) {
@@ -117,8 +152,8 @@ func TestWrite_JSONHasExactlyTheShapeThatOthersRead(t *testing.T) {
 	if err := json.Unmarshal(text, &whole); err != nil {
 		t.Fatal(err)
 	}
-	if len(whole.Scenarios) != 2 || len(whole.Scenarios[1]) != 20 {
-		t.Errorf("%d scenarios, %d fields in the second; want 2 and 20", len(whole.Scenarios), len(whole.Scenarios[1]))
+	if len(whole.Scenarios) != 2 || len(whole.Scenarios[1]) != 21 {
+		t.Errorf("%d scenarios, %d fields in the second; want 2 and 21", len(whole.Scenarios), len(whole.Scenarios[1]))
 	}
 	if breaks, ok := whole.Scenarios[1]["breaks"].([]any); !ok || len(breaks) != 0 {
 		t.Errorf("breaks of a safe scenario: %v, want an empty list and not null", whole.Scenarios[1]["breaks"])

@@ -1,0 +1,109 @@
+package loadtest
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Latency is how long the keys of a load took. Each begins at the planned start of its key, not
+// when its request was sent: a generator that waits for a slow service would otherwise leave
+// out the waiting (coordinated omission).
+type Latency struct {
+	Decided     Percentiles `json:"decided"`      // of writes, to the answer that decided the key, retries included
+	FirstAnswer Percentiles `json:"first_answer"` // of writes, to the first answer, whatever it says
+	Reads       Percentiles `json:"reads"`        // of reads, to the answer that decided the key
+	Lag         Percentiles `json:"lag"`          // of the generator: of all keys, to the real start of the first request
+}
+
+// Percentiles are of N durations, in milliseconds. Each is one of them (the nearest rank):
+// nothing is estimated.
+type Percentiles struct {
+	N    int     `json:"n"`
+	P50  float64 `json:"p50_ms"`
+	P90  float64 `json:"p90_ms"`
+	P99  float64 `json:"p99_ms"`
+	P999 float64 `json:"p999_ms"`
+	Max  float64 `json:"max_ms"`
+}
+
+// percentiles sorts the durations.
+func percentiles(all []time.Duration) Percentiles {
+	slices.Sort(all)
+	n := len(all)
+	if n == 0 {
+		return Percentiles{}
+	}
+	at := func(permille int) float64 { return milliseconds(all[(n*permille+999)/1000-1]) }
+	return Percentiles{N: n, P50: at(500), P90: at(900), P99: at(990), P999: at(999), Max: at(1000)}
+}
+
+// latencyOf measures the keys of a load that ended at end. A key that was not decided by then
+// took at least until then. One that its client gave up has no latency but a first answer.
+func latencyOf(records []Record, end time.Duration) Latency {
+	var decided, answered, reads, lag []time.Duration
+	for _, r := range records {
+		if started, was := r.started(); was {
+			lag = append(lag, started-r.Planned)
+		}
+		took := r.DecidedAt(end) - r.Planned
+		switch {
+		case r.Reads:
+			reads = append(reads, took)
+		case !r.abandoned():
+			decided = append(decided, took)
+		}
+		if first, was := r.firstAnswer(); was && !r.Reads {
+			answered = append(answered, first-r.Planned)
+		}
+	}
+	return Latency{Decided: percentiles(decided), FirstAnswer: percentiles(answered), Reads: percentiles(reads), Lag: percentiles(lag)}
+}
+
+// started is when the first request of a key was sent, if one was.
+func (r Record) started() (at time.Duration, was bool) {
+	for _, a := range r.Attempts {
+		if !was || a.Start < at {
+			at, was = a.Start, true
+		}
+	}
+	return at, was
+}
+
+// firstAnswer is when the first answer was there, if one came.
+func (r Record) firstAnswer() (at time.Duration, was bool) {
+	return r.earliest(func(a Attempt) bool { return a.Status != 0 })
+}
+
+// DecidedAt is when the first final answer was there; end, if none was.
+func (r Record) DecidedAt(end time.Duration) time.Duration {
+	at, was := r.earliest(func(a Attempt) bool { return a.Outcome.Final() })
+	if !was {
+		return end
+	}
+	return at
+}
+
+// earliest is the first end of the attempts that count.
+func (r Record) earliest(counts func(Attempt) bool) (at time.Duration, was bool) {
+	for _, a := range r.Attempts {
+		if counts(a) && (!was || a.End < at) {
+			at, was = a.End, true
+		}
+	}
+	return at, was
+}
+
+// LagBound is how late one request in a hundred may be sent. Beyond it, the service did not get
+// the load of the plan: a fault of a few seconds meets other requests than were planned for it.
+// On two cores that other programs use as well, the lag of one in a hundred is some 10 ms, and
+// at a pause of the whole machine some 100 ms.
+const LagBound = time.Second
+
+// lagging says why the load was not that of the plan; nothing, if it was.
+func lagging(lag Percentiles) []string {
+	if lag.P99 <= milliseconds(LagBound) {
+		return nil
+	}
+	return []string{fmt.Sprintf("the generator lagged: one request in a hundred was sent %.0f ms or more after its planned start, bound %.0f ms", lag.P99, milliseconds(LagBound))}
+}
