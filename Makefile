@@ -19,10 +19,16 @@ demo: build ## the short proof: real servers, three replicas under load and faul
 prove: build ## the full proof: each strategy under each fault of its stores
 	@$(STACK) -- $(PROVE)
 
+mutants: build ## the proof of the proof: services that are wrong in one place, each of which it must catch
+	$(call timed,mutants,$(STACK) -- bin/mutants --unchanged)
+
+tenth: build ## a tenth of the mutants, another one each day, as CI runs them behind make test
+	$(call timed,a tenth of the mutants,$(STACK) -- bin/mutants --tenth today)
+
 run: build ## start the servers and one replica to explore with curl; Ctrl-C stops them
 	@$(STACK) -- bash -c '$(SHOP) migrate && $(SHOP) seed && exec $(SHOP) serve --lab'
 
-test: ## everything CI runs: lint, Go tests on real servers, each benchmark once, the quick proof
+test: ## what CI runs before tenth: lint, Go tests on real servers, each benchmark once, the quick proof
 	@$(MAKE) --no-print-directory -j 2 race lint
 	@$(MAKE) --no-print-directory benchonce proof
 
@@ -51,7 +57,7 @@ clean: ## remove bin and report
 	@rm -rf bin report
 
 build:
-	$(call timed,build,go build -o bin/ ./cmd/shop ./loadtest/prove ./compose/local)
+	$(call timed,build,go build -o bin/ ./cmd/shop ./loadtest/prove ./loadtest/mutants ./compose/local)
 
 vet:
 	$(call timed,go vet,go vet ./... && for m in $$(find . -mindepth 2 -name go.mod -exec dirname {} \;); do go vet -C $$m ./... || exit 1; done)
@@ -65,4 +71,4 @@ generated:
 gofumpt:
 	$(call timed,gofumpt,{ out=$$(go tool gofumpt -l .); test -z "$$out" || { echo "not formatted (go tool gofumpt -w .):"; echo "$$out"; exit 1; }; })
 
-.PHONY: help demo prove run test lint race proof bench benchonce clean build vet staticcheck gofumpt generated
+.PHONY: help demo prove mutants tenth run test lint race proof bench benchonce clean build vet staticcheck gofumpt generated

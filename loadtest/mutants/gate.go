@@ -1,0 +1,176 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"shop/loadtest"
+)
+
+// gate runs mutants, one after the other: two loads at once would disturb each other.
+type gate struct {
+	*app
+	out   io.Writer
+	tree  string // absolute, as go build -overlay wants it
+	temp  string
+	tried int
+	bad   int
+}
+
+func (c *app) newGate(out io.Writer) (g *gate, err error) {
+	g = &gate{app: c, out: out}
+	if g.tree, err = filepath.Abs(c.Tree); err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(c.Prove); err != nil && !c.Build {
+		return nil, fmt.Errorf("%w; make mutants builds it, and starts the servers that it needs", err)
+	}
+	g.temp, err = os.MkdirTemp("", "mutants")
+	return g, err
+}
+
+func (g *gate) close() { _ = os.RemoveAll(g.temp) }
+
+// run is the whole gate.
+func (g *gate) run(ctx context.Context, mutants []mutant) (status int, err error) {
+	start := time.Now()
+	if g.Unchanged && !g.Build {
+		for _, m := range scenarios(mutants) {
+			g.try(ctx, m, unchanged)
+		}
+	}
+	for _, m := range mutants {
+		g.try(ctx, m, m.judge)
+	}
+	switch {
+	case ctx.Err() != nil:
+		return couldNotRun, errors.New("called off")
+	case g.tried == 0:
+		return couldNotRun, errors.New("there is no mutant to try")
+	}
+	fmt.Fprintf(g.out, "%d of %d as they must be, in %.0f s\n", g.tried-g.bad, g.tried, time.Since(start).Seconds())
+	if g.bad > 0 {
+		return notCaught, fmt.Errorf("%d of %d are not as they must be; prove's reports are in %s", g.bad, g.tried, g.Out)
+	}
+	return allCaught, nil
+}
+
+// try builds a mutant, runs prove on it, and prints a line.
+func (g *gate) try(ctx context.Context, m mutant, judge func(finding) judgement) {
+	if ctx.Err() != nil {
+		return
+	}
+	start := time.Now()
+	j := g.outcome(ctx, m, judge)
+	if ctx.Err() != nil {
+		return // it says nothing of the mutant
+	}
+	g.tried++
+	if !j.word.good() {
+		g.bad++
+	}
+	fmt.Fprintf(g.out, "%-8s  %-40s  %5.1f s  %s\n", j.word, m.Name, time.Since(start).Seconds(), j.text)
+}
+
+func (g *gate) outcome(ctx context.Context, m mutant, judge func(finding) judgement) judgement {
+	shop, err := g.build(ctx, m)
+	switch {
+	case err != nil:
+		return failure(err)
+	case g.Build:
+		return judgement{built, ""}
+	}
+	defer os.Remove(shop)
+	found, err := g.prove(ctx, m, shop)
+	if err != nil {
+		return failure(err)
+	}
+	return judge(found)
+}
+
+// build makes the program of a mutant. The tree is not touched: go build reads the changed
+// files elsewhere. Only their packages are compiled anew.
+func (g *gate) build(ctx context.Context, m mutant) (program string, err error) {
+	changed, err := m.changed(g.tree)
+	if err != nil {
+		return "", err
+	}
+	dir, err := os.MkdirTemp(g.temp, "")
+	if err != nil {
+		return "", err
+	}
+	overlay := struct{ Replace map[string]string }{map[string]string{}}
+	for path, text := range changed {
+		file := filepath.Join(dir, strings.ReplaceAll(path, "/", "-"))
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			return "", err
+		}
+		overlay.Replace[filepath.Join(g.tree, filepath.FromSlash(path))] = file
+	}
+	list, err := json.Marshal(overlay)
+	if err != nil {
+		return "", err
+	}
+	file := filepath.Join(dir, "overlay.json")
+	if err := os.WriteFile(file, list, 0o644); err != nil {
+		return "", err
+	}
+	program = filepath.Join(dir, "shop")
+	cmd := exec.CommandContext(ctx, "go", "build", "-overlay", file, "-buildvcs=false", "-ldflags=-s -w", "-o", program, "./cmd/shop")
+	cmd.Dir = g.tree
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w\n%s", err, bytes.TrimSpace(out))
+	}
+	return program, nil
+}
+
+// defaultFlags make the load short: a mutant that breaks only under a longer one says so.
+var defaultFlags = []string{"--duration", "2s"}
+
+// calledOffWait is how long prove has to end its replicas.
+const calledOffWait = 15 * time.Second
+
+// prove loads the program of a mutant, and reads what was found.
+func (g *gate) prove(ctx context.Context, m mutant, shop string) (finding, error) {
+	dir := filepath.Join(g.Out, filepath.FromSlash(m.Name))
+	report := filepath.Join(dir, "prove.json")
+	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o755)); err != nil {
+		return finding{}, err
+	}
+	args := append([]string{"--shop", shop, "--out", dir}, m.Scenario.flags()...)
+	args = append(append(args, defaultFlags...), m.Prove...)
+	cmd := exec.CommandContext(ctx, g.Prove, args...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = calledOffWait
+	out, err := cmd.CombinedOutput()
+	_ = os.WriteFile(filepath.Join(dir, "prove.log"), out, 0o644)
+	found, readErr := readFinding(report)
+	if exit := new(exec.ExitError); errors.As(err, &exit) && exit.ExitCode() == 1 || err == nil {
+		return found, readErr // 1: not as expected, which is what is wanted
+	}
+	return finding{}, fmt.Errorf("prove: %w\n%s", err, lastLines(string(out)))
+}
+
+// lastLines are those that say why a program ended.
+func lastLines(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return strings.Join(lines[max(0, len(lines)-5):], "\n")
+}
+
+// unchanged judges the shop as it is.
+func unchanged(f finding) judgement {
+	if f.Verdict == loadtest.Safe {
+		return judgement{safe, "unchanged"}
+	}
+	return judgement{failed, fmt.Sprintf("the shop as it is: verdict %s; broken: %s", f.Verdict, strings.Join(f.broken(), ", "))}
+}

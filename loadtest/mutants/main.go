@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/alecthomas/kong"
+)
+
+const description = `Runs prove on services that are wrong in one place, and fails unless each is caught by the
+invariant that it names.
+
+Exit status: 0 all are caught, 1 one is not, 2 wrong usage or could not run.`
+
+// app holds the settings of the gate; --help is their documentation.
+type app struct {
+	Only      []string `placeholder:"NAME" help:"Only these mutants, as --list names them; a folder is all that is in it."`
+	Tenth     string   `placeholder:"DATE" help:"Only a tenth of them, another one each day: a date as in 2006-01-02, or today."`
+	List      bool     `help:"Print what there is, and end."`
+	Build     bool     `help:"Only apply and build them."`
+	Unchanged bool     `help:"Before the mutants, the shop as it is, in each of their scenarios: it must be safe."`
+	Tree      string   `default:"." type:"existingdir" placeholder:"DIR" help:"The repository."`
+	Prove     string   `default:"bin/prove" type:"path" placeholder:"FILE" help:"The program that loads and audits. Its servers come from its environment: bin/local exec."`
+	Out       string   `default:"report/mutants" type:"path" placeholder:"DIR" help:"Folder for prove's reports."`
+}
+
+// The exit statuses.
+const (
+	allCaught = iota
+	notCaught
+	couldNotRun
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	status, err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "mutants:", err)
+	}
+	os.Exit(status)
+}
+
+// run is the program without its process, so that tests run the whole of it.
+func run(ctx context.Context, args []string, out, log io.Writer) (status int, err error) {
+	var (
+		c      app
+		helped bool
+	)
+	parser, err := kong.New(&c, kong.Name("mutants"), kong.Description(description),
+		kong.Writers(out, log), kong.Exit(func(int) { helped = true }))
+	if err != nil {
+		return couldNotRun, err
+	}
+	_, err = parser.Parse(args)
+	switch {
+	case helped:
+		return allCaught, nil
+	case err != nil:
+		return couldNotRun, fmt.Errorf("%w\nmutants --help tells more", err)
+	}
+	chosen, err := c.choose(time.Now())
+	switch {
+	case err != nil:
+		return couldNotRun, err
+	case c.List:
+		list(out, chosen)
+		return allCaught, nil
+	}
+	g, err := c.newGate(out)
+	if err != nil {
+		return couldNotRun, err
+	}
+	defer g.close()
+	return g.run(ctx, chosen)
+}
+
+// choose reads the mutants, and keeps those that are wanted.
+func (c *app) choose(now time.Time) ([]mutant, error) {
+	all, err := readAll(c.Tree)
+	if err == nil && len(c.Only) > 0 {
+		all, err = only(all, c.Only)
+	}
+	if err != nil || c.Tenth == "" {
+		return all, err
+	}
+	day := now.UTC()
+	if c.Tenth != "today" {
+		if day, err = time.Parse(time.DateOnly, c.Tenth); err != nil {
+			return nil, fmt.Errorf("--tenth: %w", err)
+		}
+	}
+	return tenth(all, day), nil
+}
+
+func list(out io.Writer, mutants []mutant) {
+	for _, m := range mutants {
+		fmt.Fprintf(out, "%s\n    %s\n    %s in %s %s\n", m.Name, m.Teaches, m.Invariant, m.Scenario, strings.Join(m.Prove, " "))
+	}
+	fmt.Fprintf(out, "%d mutants\n", len(mutants))
+}

@@ -1,0 +1,157 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// mutant is a service that is wrong in one place.
+type mutant struct {
+	Name      string // FLOW/NAME
+	Teaches   string
+	Scenario  scenario
+	Invariant string   // that must catch it
+	Prove     []string // more flags
+	files     []fileDiff
+}
+
+// scenario is one of prove's.
+type scenario struct{ Flow, Strategy, Fault string }
+
+func (s scenario) String() string { return s.Flow + "/" + s.Strategy + "/" + s.Fault }
+
+// flags choose the scenario.
+func (s scenario) flags() []string {
+	return []string{"--flow", s.Flow, "--strategy", s.Strategy, "--fault", s.Fault}
+}
+
+// parseMutant reads a file: what it says of itself, then the diff.
+func parseMutant(name, text string) (m mutant, err error) {
+	m.Name = name
+	head, diff, found := strings.Cut(text, "--- a/")
+	if !found {
+		return m, fmt.Errorf("%s: no diff: want --- a/FILE", name)
+	}
+	if err := m.readHead(head); err != nil {
+		return m, fmt.Errorf("%s: %w", name, err)
+	}
+	if m.files, err = parseDiff("--- a/" + diff); err != nil {
+		return m, fmt.Errorf("%s: %w", name, err)
+	}
+	return m, nil
+}
+
+func (m *mutant) readHead(head string) error {
+	for line := range strings.Lines(head) {
+		line = strings.TrimSpace(line)
+		key, value, _ := strings.Cut(line, ": ")
+		switch key {
+		case "teaches":
+			m.Teaches = value
+		case "scenario":
+			parts := strings.Split(value, "/")
+			if len(parts) != 3 {
+				return fmt.Errorf("want scenario: FLOW/STRATEGY/FAULT, and not %s", value)
+			}
+			m.Scenario = scenario{parts[0], parts[1], parts[2]}
+		case "invariant":
+			m.Invariant = value
+		case "prove":
+			m.Prove = strings.Fields(value)
+		default:
+			if line != "" && !strings.HasPrefix(line, "diff ") && !strings.HasPrefix(line, "index ") {
+				return fmt.Errorf("want teaches, scenario, invariant or prove, and not %q", line)
+			}
+		}
+	}
+	if m.Teaches == "" || m.Scenario == (scenario{}) || m.Invariant == "" {
+		return errors.New("teaches, scenario and invariant are needed above the diff")
+	}
+	return nil
+}
+
+// folder holds the mutants, below the root of the tree.
+const folder = "loadtest/mutants"
+
+// readAll reads all mutants of a tree, in order of their names.
+func readAll(tree string) (all []mutant, err error) {
+	root := filepath.Join(tree, folder)
+	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || filepath.Ext(path) != ".diff" {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(root, strings.TrimSuffix(path, ".diff"))
+		if err != nil {
+			return err
+		}
+		m, err := parseMutant(filepath.ToSlash(name), string(text))
+		all = append(all, m)
+		return err
+	})
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(all) == 0 {
+		err = fmt.Errorf("no mutants in %s: run this in the root of the repository", root)
+	}
+	return all, err
+}
+
+// changed are the files of the tree that a mutant changes, as it has them.
+func (m mutant) changed(tree string) (map[string]string, error) {
+	files := map[string]string{}
+	for _, f := range m.files {
+		text, err := os.ReadFile(filepath.Join(tree, f.path))
+		if err != nil {
+			return nil, err
+		}
+		if files[f.path], err = f.apply(string(text)); err != nil {
+			return nil, err
+		}
+	}
+	return files, nil
+}
+
+// only keeps the mutants of some names; the name of a folder is all that is in it.
+func only(all []mutant, names []string) ([]mutant, error) {
+	var chosen []mutant
+	for _, name := range names {
+		n := len(chosen)
+		for _, m := range all {
+			if m.Name == name || strings.HasPrefix(m.Name, strings.TrimSuffix(name, "/")+"/") {
+				chosen = append(chosen, m)
+			}
+		}
+		if len(chosen) == n {
+			return nil, fmt.Errorf("no mutant is called %s; --list tells which there are", name)
+		}
+	}
+	return chosen, nil
+}
+
+// tenth is every tenth mutant, beginning with another one each day: in ten days all have
+// had their turn.
+func tenth(all []mutant, day time.Time) (chosen []mutant) {
+	date := day.Unix() / int64((24 * time.Hour).Seconds())
+	for i := int(date % 10); i < len(all); i += 10 {
+		chosen = append(chosen, all[i])
+	}
+	return chosen
+}
+
+// scenarios are those that some mutants name, each with the flags of the first that does.
+func scenarios(mutants []mutant) (distinct []mutant) {
+	for _, m := range mutants {
+		if !slices.ContainsFunc(distinct, func(d mutant) bool { return d.Scenario == m.Scenario }) {
+			distinct = append(distinct, mutant{Name: m.Scenario.String(), Scenario: m.Scenario, Prove: m.Prove})
+		}
+	}
+	return distinct
+}

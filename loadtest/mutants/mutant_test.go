@@ -1,0 +1,151 @@
+package main
+
+import (
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// root is the repository's, seen from here.
+const root = "../.."
+
+// That each of them builds, make mutants says: here it would take minutes.
+func TestMutants_EachAppliesToTheTreeAndNamesWhatProveHas(t *testing.T) {
+	all, err := readAll(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	taught := map[string]string{}
+	for _, m := range all {
+		if err := m.check(); err != nil {
+			t.Errorf("%s: %v", m.Name, err)
+		}
+		if flow, _, _ := strings.Cut(m.Name, "/"); flow != m.Scenario.Flow {
+			t.Errorf("%s is in the folder of another flow than that of %s", m.Name, m.Scenario)
+		}
+		if other := taught[m.Teaches+m.Scenario.Flow]; other != "" {
+			t.Errorf("%s teaches what %s does", m.Name, other)
+		}
+		taught[m.Teaches+m.Scenario.Flow] = m.Name
+		changed, err := m.changed(root)
+		if err != nil {
+			t.Errorf("%s: %v", m.Name, err)
+		}
+		for path, text := range changed {
+			if filepath.Ext(path) != ".go" {
+				continue
+			}
+			if _, err := parser.ParseFile(token.NewFileSet(), path, text, parser.SkipObjectResolution); err != nil {
+				t.Errorf("%s: %v", m.Name, err)
+			}
+		}
+	}
+}
+
+func TestMutants_ChangeServicesAndNotTheProof(t *testing.T) {
+	all, err := readAll(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range all {
+		for _, f := range m.files {
+			if strings.HasPrefix(f.path, "loadtest/") || strings.HasSuffix(f.path, "_test.go") {
+				t.Errorf("%s changes %s", m.Name, f.path)
+			}
+		}
+	}
+}
+
+const wrong = `teaches: two and two is five
+scenario: inventory/row/none
+invariant: S1
+prove: --duration 4s --rate 300
+
+--- a/song.txt
++++ b/song.txt
+@@ -2,1 +2,1 @@
+-two
++TWO
+`
+
+func TestParseMutant_ReadsWhatItSaysOfItself(t *testing.T) {
+	m, err := parseMutant("inventory/wrong", wrong)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.Teaches != "two and two is five" || m.Scenario != (scenario{"inventory", "row", "none"}) || m.Invariant != "S1" ||
+		!slices.Equal(m.Prove, []string{"--duration", "4s", "--rate", "300"}) || len(m.files) != 1 {
+		t.Errorf("%+v", m)
+	}
+}
+
+func TestParseMutant_RefusesAHeadThatLacksSomething(t *testing.T) {
+	for what, edit := range map[string][2]string{
+		"teaches, scenario": {"teaches: two and two is five\n", ""},
+		"invariant":         {"invariant: S1\n", ""},
+		"FLOW/STRATEGY":     {"inventory/row/none", "inventory/row"},
+		`not "caught by`:    {"invariant: S1", "caught by: S1"},
+		"no diff":           {"--- a/song.txt\n", ""},
+	} {
+		_, err := parseMutant("inventory/wrong", strings.Replace(wrong, edit[0], edit[1], 1))
+		if err == nil || !strings.Contains(err.Error(), what) || !strings.Contains(err.Error(), "inventory/wrong") {
+			t.Errorf("%q for %q: error %v, want one with %q", edit[1], edit[0], err, what)
+		}
+	}
+}
+
+func TestCheck_KnowsScenariosAndInvariants(t *testing.T) {
+	for want, edit := range map[string][2]string{
+		"no flow":        {"inventory/row", "shelves/row"},
+		"no invariant":   {"invariant: S1", "invariant: T1"},
+		"no scenario":    {"row/none", "row/lock-lost"}, // row has no lock to lose
+		"must be safe":   {"row/none", "naive/none"},
+		"no scenario of": {"row/none", "column/none"},
+	} {
+		m, err := parseMutant("inventory/wrong", strings.Replace(wrong, edit[0], edit[1], 1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := m.check(); err == nil || !strings.Contains(err.Error(), strings.TrimSuffix(want, " of")) {
+			t.Errorf("%q: error %v, want %q", edit[1], err, want)
+		}
+	}
+}
+
+func TestTenth_InTenDaysEachMutantHasItsTurnOnce(t *testing.T) {
+	var all []mutant
+	for i := range 47 {
+		all = append(all, mutant{Name: string(rune('A' + i))})
+	}
+	seen := map[string]int{}
+	day := time.Date(2026, 2, 25, 23, 0, 0, 0, time.UTC)
+	for i := range 10 {
+		chosen := tenth(all, day.AddDate(0, 0, i))
+		if n := len(chosen); n != 4 && n != 5 {
+			t.Errorf("day %d: %d of 47", i, n)
+		}
+		for _, m := range chosen {
+			seen[m.Name]++
+		}
+	}
+	for _, m := range all {
+		if seen[m.Name] != 1 {
+			t.Errorf("%s had %d turns", m.Name, seen[m.Name])
+		}
+	}
+}
+
+func TestOnly_KeepsMutantsAndFolders(t *testing.T) {
+	all := []mutant{{Name: "a/x"}, {Name: "a/y"}, {Name: "b/x"}}
+	chosen, err := only(all, []string{"b/x", "a/"})
+	if err != nil || len(chosen) != 3 || chosen[0].Name != "b/x" || chosen[2].Name != "a/y" {
+		t.Errorf("%+v, %v", chosen, err)
+	}
+	if _, err := only(all, []string{"a/x", "c"}); err == nil || !strings.Contains(err.Error(), "c") {
+		t.Errorf("error %v", err)
+	}
+}
