@@ -84,7 +84,6 @@ type Audited struct {
 
 // Words are what the page calls things.
 type Words struct {
-	Claim    string // what is to be shown
 	Workload string // which clients send what
 	Gauge    string // what a bar of Flow.Gauge is
 	Done     string // a key with an effect

@@ -17,12 +17,21 @@ type Report struct {
 	Seed       int64    `json:"seed"`
 	AsExpected bool     `json:"as_expected"`
 	Scenarios  []Result `json:"scenarios"`
+	Origin     Origin   `json:"origin"`
 
 	Load    Load                     `json:"-"`
 	Calm    time.Duration            `json:"-"` // of the load without a fault; 0: the same
 	Bound   map[string]time.Duration `json:"-"` // of I-LIVE, by flow
 	When    time.Time                `json:"-"`
 	Planned int                      `json:"-"` // scenarios; fewer are there if the run was called off
+}
+
+// Origin says with what a report was made.
+type Origin struct {
+	Command string   `json:"command"` // without what is secret
+	Commit  string   `json:"commit"`
+	Machine string   `json:"machine"`
+	Servers []string `json:"servers"` // with their versions
 }
 
 // CalledOff says how far a run came that did not come to its end; else it is empty.
@@ -75,6 +84,7 @@ type Detail struct {
 	Samples      []Sample
 	Story        *Story
 	Sent         vegeta.Results // vegeta's own, of the requests of the plan
+	Files        []string       // in its folder
 }
 
 // Name of the scenario.
@@ -196,30 +206,3 @@ func (r Report) All() int { return max(len(r.Scenarios), r.Planned) }
 
 // Foreign tells whether this is about a service that is not ours.
 func (r Report) Foreign() bool { return len(r.Scenarios) > 0 && r.Scenarios[0].Flow == TargetFlow }
-
-// Headline says in one sentence what was proven, and what failed as it should.
-func (r Report) Headline() string {
-	controls := 0
-	var claims []string
-	for _, s := range r.Scenarios {
-		if s.Expect == Violated {
-			controls++
-		}
-		if claim := s.Scenario.Flow.Words.Claim; !slices.Contains(claims, claim) {
-			claims = append(claims, claim)
-		}
-	}
-	switch {
-	case r.CalledOff() != "":
-		return "This run was " + r.CalledOff() + "."
-	case !r.AsExpected:
-		return fmt.Sprintf("%d of %d scenarios did not come out as expected.", len(r.Scenarios)-r.Met(), len(r.Scenarios))
-	case r.Foreign():
-		return "Nothing was found."
-	}
-	text := fmt.Sprintf("In %d of %d scenarios %s", len(r.Scenarios)-controls, len(r.Scenarios), strings.Join(claims, ", and "))
-	if controls > 0 {
-		text += fmt.Sprintf("; the other %d, which are wrong on purpose, failed as they should", controls)
-	}
-	return text + "."
-}

@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 
@@ -236,14 +235,14 @@ func through[P interface{ URL() string }](replicas int, databaseURL string, open
 
 // replica says how to start a replica.
 func (e *environment) replica(t *loadtest.Trial) (loadtest.Program, error) {
-	logs := filepath.Join(e.settings.Out, "logs", strings.ReplaceAll(t.Scenario.Name(), "/", "-"))
-	if err := os.RemoveAll(logs); err != nil {
+	folder := filepath.Join(e.settings.Out, t.Scenario.Folder())
+	if err := os.RemoveAll(folder); err != nil {
 		return loadtest.Program{}, err
 	}
-	if err := os.MkdirAll(logs, 0o755); err != nil {
+	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return loadtest.Program{}, err
 	}
-	p := loadtest.Program{Path: e.program, Logs: logs, Spawn: e.spawn, Adopt: e.adopt}
+	p := loadtest.Program{Path: e.program, Logs: folder, Spawn: e.spawn, Adopt: e.adopt}
 	err := e.of(t).replica(t, &p)
 	return p, err
 }

@@ -48,9 +48,10 @@ type app struct {
 	Rate     int           `default:"200" help:"New requests per second; half as many for wallets, fewer where a fault needs a longer load."`
 	Duration time.Duration `help:"Length of the load of one scenario. Default: 8s; with --quick 6s, and 2s without a fault."`
 	Seed     int64         `default:"1" help:"Seed of the load and of the pauses; the same seed is the same load."`
-	Out      string        `default:"report" type:"path" help:"Folder for prove.json, index.html and the replicas' logs."`
+	Out      string        `default:"report" type:"path" help:"Folder for prove.json and index.html, and for a folder of each scenario with its files."`
 	Keep     bool          `help:"Keep the databases of the scenarios."`
 
+	args   []string      // the command line, without the program
 	calm   time.Duration // Duration where there is no fault; 0: the same
 	Target targetFlags   `embed:"" group:"A service that is not ours"`
 }
@@ -128,6 +129,7 @@ func run(ctx context.Context, args []string, out, log io.Writer) (status int, er
 	case err != nil:
 		return couldNotRun, fmt.Errorf("%w\nprove --help tells more", err)
 	}
+	c.args = args
 	return c.run(ctx, out, log)
 }
 
@@ -141,6 +143,7 @@ func (c *app) run(ctx context.Context, out, log io.Writer) (status int, err erro
 	}
 	r, err := c.prove(ctx, newProgress(log))
 	if r.Planned > 0 { // else nothing was tried
+		r.Origin = c.origin(context.WithoutCancel(ctx))
 		err = errors.Join(err, c.write(out, r))
 	}
 	switch {

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -63,50 +64,129 @@ func (c *chart) time(until time.Duration, r result) func(time.Duration) float64 
 	return at
 }
 
-// until is the end of the time axis: when the last key was decided.
+// until is the end of the time axis: when the last key of the load was decided, or was
+// asked for in vain.
 func (r result) until() time.Duration {
-	var last time.Duration
-	for _, record := range r.Records {
-		for _, a := range record.Attempts {
-			last = max(last, a.End)
-		}
+	last := time.Second
+	for _, record := range r.Records[:r.Loaded] {
+		last = max(last, record.DecidedAt(record.Last().End))
 	}
-	return max(last, time.Second)
+	return last
 }
 
-// Latency is a dot for every attempt, on a logarithmic scale.
-func (r result) Latency() chart {
-	c := newChart()
-	x := c.time(r.until(), r)
-	top := 1.0 // decades above 1 ms
-	for _, record := range r.Records {
-		for _, a := range record.Attempts {
-			top = max(top, math.Ceil(decades(a)))
+// binsMost bounds the points of a line, and with them the size of the page.
+const binsMost = 80
+
+// bins are spans of time of the same length, in each of which values are put together.
+type bins struct {
+	width time.Duration
+	n     int
+}
+
+func newBins(until time.Duration) bins {
+	width := 100 * time.Millisecond
+	for _, factor := range []time.Duration{2, 5, 10, 20, 50, 100, 300, 600, 3000, 6000} {
+		if until <= binsMost*width {
+			break
 		}
+		width = factor * 100 * time.Millisecond
+	}
+	width = max(width, until/binsMost+1)
+	return bins{width, int(until/width) + 1}
+}
+
+// of is the number of the bin of a moment; the last one's also behind the end.
+func (b bins) of(at time.Duration) int { return max(0, min(b.n-1, int(at/b.width))) }
+
+// line draws a value for the middle of each bin, and leaves a gap where it is not a number.
+func (b bins) line(class string, x func(time.Duration) float64, y func(float64) float64, values []float64) shape {
+	var d strings.Builder
+	command := "M"
+	for i, v := range values {
+		if math.IsNaN(v) {
+			command = "M"
+			continue
+		}
+		fmt.Fprintf(&d, "%s%.1f %.1f", command, x(time.Duration(i)*b.width+b.width/2), y(v))
+		if command == "M" {
+			d.WriteString("h0") // a dot, if it has no neighbour
+		}
+		command = "L"
+	}
+	return shape{class, d.String()}
+}
+
+// Rate is how many keys were done and refused, and how many answers decided nothing, per second.
+func (r result) Rate() chart {
+	c, until := newChart(), r.until()
+	x, b := c.time(until, r), newBins(until)
+	rates := map[loadtest.Outcome][]float64{}
+	count := func(outcome loadtest.Outcome, at time.Duration) {
+		if rates[outcome] == nil {
+			rates[outcome] = make([]float64, b.n)
+		}
+		rates[outcome][b.of(at)] += 1 / b.width.Seconds()
+	}
+	for _, record := range r.Records[:r.Loaded] {
+		if record.Outcome.Final() {
+			count(record.Outcome, record.DecidedAt(0))
+		}
+		for _, a := range record.Attempts {
+			if !a.Outcome.Final() {
+				count(a.Outcome, a.End)
+			}
+		}
+	}
+	top := 1.0
+	for _, values := range rates {
+		top = max(top, slices.Max(values))
 	}
 	y := scale(0, top, c.Bottom, c.Top)
-	for d := 0.0; d <= top; d++ {
-		c.YTicks = append(c.YTicks, tick{y(d), duration(math.Pow(10, d))})
+	for _, v := range niceSteps(0, top) {
+		c.YTicks = append(c.YTicks, tick{y(v), fmt.Sprintf("%.0f/s", v)})
 	}
-	dots := map[string]*strings.Builder{}
-	for _, record := range r.Records {
-		for _, a := range record.Attempts {
-			class := string(a.Outcome)
-			if dots[class] == nil {
-				dots[class] = &strings.Builder{}
-			}
-			fmt.Fprintf(dots[class], "M%.1f %.1fh0", x(a.Start), y(decades(a)))
-		}
-	}
-	for _, class := range []loadtest.Outcome{loadtest.Rejected, loadtest.OK, loadtest.Open, loadtest.Unknown} { // the rare ones on top
-		if d := dots[string(class)]; d != nil {
-			c.Shapes = append(c.Shapes, shape{"dot " + string(class), d.String()})
+	for _, outcome := range []loadtest.Outcome{loadtest.Rejected, loadtest.OK, loadtest.Open, loadtest.Unknown} { // the rare ones on top
+		if values := rates[outcome]; values != nil {
+			c.Shapes = append(c.Shapes, b.line("line "+string(outcome), x, y, values))
 		}
 	}
 	return c
 }
 
-func decades(a loadtest.Attempt) float64 { return max(0, math.Log10(milliseconds(a.End-a.Start))) }
+// Latencies are those of the keys that are to change something, by their planned start: the
+// median, p99 and the longest of each bin, on a logarithmic scale.
+func (r result) Latencies() chart {
+	c, until := newChart(), r.until()
+	x, b := c.time(until, r), newBins(until)
+	took, top := make([][]float64, b.n), 1.0 // decades above 1 ms
+	for _, record := range r.Records[:r.Loaded] {
+		if record.Reads || record.GivesUp && !record.Outcome.Final() {
+			continue
+		}
+		d := max(0, math.Log10(milliseconds(record.DecidedAt(until)-record.Planned)))
+		i := b.of(record.Planned)
+		took[i], top = append(took[i], d), max(top, math.Ceil(d))
+	}
+	y := scale(0, top, c.Bottom, c.Top)
+	for d := 0.0; d <= top; d++ {
+		c.YTicks = append(c.YTicks, tick{y(d), duration(math.Pow(10, d))})
+	}
+	for _, line := range []struct {
+		class   string
+		percent int
+	}{{"line max", 100}, {"line p99", 99}, {"line p50", 50}} {
+		values := make([]float64, b.n)
+		for i, all := range took {
+			slices.Sort(all)
+			values[i] = math.NaN()
+			if n := len(all); n > 0 {
+				values[i] = all[(n*line.percent+99)/100-1]
+			}
+		}
+		c.Shapes = append(c.Shapes, b.line(line.class, x, y, values))
+	}
+	return c
+}
 
 func duration(ms float64) string {
 	if ms >= 1000 {

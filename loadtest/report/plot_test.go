@@ -37,23 +37,61 @@ func classes(c chart) (list []string) {
 	return list
 }
 
-func TestLatency_ADotForEachAttemptByOutcomeTheRareOnesOnTop(t *testing.T) {
-	r := result{loadtest.Result{Detail: loadtest.Detail{Records: []loadtest.Record{{Attempts: []loadtest.Attempt{
-		{Start: 0, End: 100 * time.Microsecond, Outcome: loadtest.OK}, // under a millisecond
-		{Start: time.Second, End: 9 * time.Second, Outcome: loadtest.Unknown},
-		{Start: 9 * time.Second, End: 9*time.Second + 5*time.Millisecond, Outcome: loadtest.Rejected},
-		{Start: 2 * time.Second, End: 2*time.Second + time.Millisecond, Outcome: loadtest.Rejected},
-	}}}}}}
-	c := r.Latency()
+// loaded is a result with these records, all of the load.
+func loaded(records ...loadtest.Record) result {
+	return result{loadtest.Result{Detail: loadtest.Detail{Records: records, Loaded: len(records)}}}
+}
+
+// key was planned for a moment and decided by one answer.
+func key(planned, decided time.Duration, outcome loadtest.Outcome) loadtest.Record {
+	return loadtest.Record{Planned: planned, Outcome: outcome, Attempts: []loadtest.Attempt{{Start: planned, End: decided, Outcome: outcome, Status: 200}}}
+}
+
+func TestRate_ALineForEachOutcomeTheRareOnesOnTop(t *testing.T) {
+	const ms = time.Millisecond
+	busy := key(0, 3950*ms, loadtest.OK)
+	busy.Attempts = append([]loadtest.Attempt{{End: 50 * ms, Outcome: loadtest.Open}, {End: 1950 * ms, Outcome: loadtest.Unknown}}, busy.Attempts...)
+	r := loaded(busy, key(0, 3960*ms, loadtest.OK), key(0, 20*ms, loadtest.Rejected))
+	r.Records = append(r.Records, key(9*time.Second, 10*time.Second, loadtest.OK)) // of the postcheck
+	c := r.Rate()
 	within(t, c)
-	if diff := cmp.Diff([]string{"dot rejected", "dot ok", "dot unknown"}, classes(c)); diff != "" {
+	if diff := cmp.Diff([]string{"line rejected", "line ok", "line open", "line unknown"}, classes(c)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if n := strings.Count(c.Shapes[0].D, "M"); n != 2 {
-		t.Errorf("%d dots of refusals, want 2", n)
+	if top := c.YTicks[len(c.YTicks)-1].Label; top != "20/s" { // two in a tenth of a second
+		t.Errorf("the scale ends at %s, want 20/s", top)
 	}
-	if top := c.YTicks[len(c.YTicks)-1].Label; top != "10 s" {
+	if last := c.XTicks[len(c.XTicks)-1].Label; last != "3 s" {
+		t.Errorf("the time ends at %s, want 3 s: the load ended before 4 s", last)
+	}
+}
+
+func TestLatencies_AreByPlannedStartWithGapsWhereNothingWasPlanned(t *testing.T) {
+	const ms = time.Millisecond
+	undecided := key(50*ms, 60*ms, loadtest.Unknown)
+	read := key(0, 7*time.Second, loadtest.OK)
+	read.Reads = true
+	r := loaded(key(0, 10*ms, loadtest.OK), key(10*ms, 12*ms, loadtest.Rejected), undecided, read, key(6*time.Second, 6001*ms, loadtest.OK))
+	c := r.Latencies()
+	within(t, c)
+	if diff := cmp.Diff([]string{"line max", "line p99", "line p50"}, classes(c)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for _, s := range c.Shapes {
+		if strings.Count(s.D, "M") != 2 || strings.Contains(s.D, "L") {
+			t.Errorf("%s: %s; want two dots", s.Class, s.D)
+		}
+	}
+	if top := c.YTicks[len(c.YTicks)-1].Label; top != "10 s" { // the undecided key waited until the end
 		t.Errorf("the scale ends at %s, want 10 s", top)
+	}
+}
+
+func TestBins_TheNumberOfPointsIsBounded(t *testing.T) {
+	for _, until := range []time.Duration{time.Second, 8 * time.Second, 81 * time.Second, time.Hour, 8*time.Hour + 1, 1000 * time.Hour} {
+		if b := newBins(until); b.n > binsMost+1 || b.n < 2 || b.of(until) != b.n-1 || b.of(2*until) != b.n-1 || b.of(-1) != 0 {
+			t.Errorf("%v: %d bins of %v", until, b.n, b.width)
+		}
 	}
 }
 
@@ -62,7 +100,7 @@ func TestLevels_AnOversaleGoesBelowZeroAndIsFilled(t *testing.T) {
 		return loadtest.Sample{At: at, Levels: []loadtest.Level{{Name: "a", Says: shelf, True: truth}}}
 	}
 	r := result{loadtest.Result{Detail: loadtest.Detail{Scenario: inventory.New().Safe("row", loadtest.NoFault), Samples: []loadtest.Sample{level(0, 100, 100), level(time.Second, 40, 10), level(2*time.Second, 0, -60)}}}}
-	r.Records = []loadtest.Record{{Attempts: []loadtest.Attempt{{End: 2 * time.Second}}}}
+	r.Records, r.Loaded = []loadtest.Record{key(0, 2*time.Second, loadtest.OK)}, 1
 	c := r.Levels()
 	within(t, c)
 	if diff := cmp.Diff([]string{"below", "line true", "line shelf"}, classes(c)); diff != "" {
@@ -79,9 +117,9 @@ func TestLevels_AnOversaleGoesBelowZeroAndIsFilled(t *testing.T) {
 
 func TestChart_MarksTheTimeOfAFault(t *testing.T) {
 	epoch := time.Now()
-	r := result{loadtest.Result{Detail: loadtest.Detail{Epoch: epoch, Events: []fault.Event{{At: epoch.Add(time.Second), Until: epoch.Add(3 * time.Second)}}}}}
-	r.Records = []loadtest.Record{{Attempts: []loadtest.Attempt{{End: 4 * time.Second, Outcome: loadtest.OK}}}}
-	c := r.Latency()
+	r := loaded(key(0, 4*time.Second, loadtest.OK))
+	r.Epoch, r.Events = epoch, []fault.Event{{At: epoch.Add(time.Second), Until: epoch.Add(3 * time.Second)}}
+	c := r.Latencies()
 	quarter := (c.Right - c.Left) / 4
 	if len(c.Bands) != 1 || c.Bands[0].X != c.Left+quarter || c.Bands[0].Width != 2*quarter {
 		t.Errorf("%+v, want a band from the first to the third quarter", c.Bands)

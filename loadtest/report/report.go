@@ -33,8 +33,12 @@ func Write(folder string, r loadtest.Report) error {
 	for _, file := range old { // of an earlier run: they would mislead
 		_ = os.Remove(file)
 	}
+	var failed error
+	for i := range r.Scenarios {
+		failed = errors.Join(failed, writeAttack(folder, &r.Scenarios[i]))
+	}
 	var page bytes.Buffer
-	failed := HTML(&page, r)
+	failed = errors.Join(failed, HTML(&page, r))
 	files := map[string][]byte{"prove.json": append(text, '\n'), "index.html": page.Bytes()}
 	for _, s := range r.Scenarios {
 		if !s.AsExpected {
@@ -44,14 +48,12 @@ func Write(folder string, r loadtest.Report) error {
 	for name, content := range files {
 		failed = errors.Join(failed, os.WriteFile(filepath.Join(folder, name), content, 0o644))
 	}
-	for _, s := range r.Scenarios {
-		failed = errors.Join(failed, writeAttack(filepath.Join(folder, s.Folder()), s))
-	}
 	return failed
 }
 
-// writeAttack writes attack.bin, for vegeta report and vegeta plot.
-func writeAttack(folder string, of loadtest.Result) error {
+// writeAttack writes attack.bin, for vegeta report and vegeta plot, and lists what else is in
+// the folder of a scenario.
+func writeAttack(folder string, of *loadtest.Result) error {
 	var file bytes.Buffer
 	encode := vegeta.NewEncoder(&file)
 	for _, result := range of.Sent {
@@ -60,10 +62,19 @@ func writeAttack(folder string, of loadtest.Result) error {
 			return fmt.Errorf("attack.bin: %w", err)
 		}
 	}
+	folder = filepath.Join(folder, of.Folder())
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(folder, "attack.bin"), file.Bytes(), 0o644)
+	if err := os.WriteFile(filepath.Join(folder, "attack.bin"), file.Bytes(), 0o644); err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(folder)
+	of.Files = nil
+	for _, e := range entries {
+		of.Files = append(of.Files, e.Name())
+	}
+	return err
 }
 
 // history is every attempt of a scenario, a line each.
@@ -203,6 +214,62 @@ func groups(r loadtest.Report) (groups []group) {
 		groups[i].Several = len(groups) > 1
 	}
 	return groups
+}
+
+// Faults are those under which the flow was tried, in its order.
+func (g group) Faults() (faults []loadtest.Fault) {
+	for _, spec := range g.Flow.Faults {
+		if slices.ContainsFunc(g.Results, func(r result) bool { return r.Fault == spec.Fault }) {
+			faults = append(faults, spec.Fault)
+		}
+	}
+	return faults
+}
+
+// strategy is a row of the matrix.
+type strategy struct {
+	Name  string
+	Cells []*result // by fault; nil: not tried
+}
+
+// Matrix are the strategies that were tried, each with what came of it under each fault.
+func (g group) Matrix() (rows []strategy) {
+	faults := g.Faults()
+	for i := range g.Results {
+		r := &g.Results[i]
+		at := slices.IndexFunc(rows, func(s strategy) bool { return s.Name == r.Strategy })
+		if at < 0 {
+			at, rows = len(rows), append(rows, strategy{r.Strategy, make([]*result, len(faults))})
+		}
+		if column := slices.Index(faults, r.Fault); column >= 0 {
+			rows[at].Cells[column] = r
+		}
+	}
+	return rows
+}
+
+// measured is a row of the latencies.
+type measured struct {
+	Name, Means string
+	loadtest.Percentiles
+}
+
+// Each is a cell of it.
+func (m measured) Each() []float64 { return []float64{m.P50, m.P90, m.P99, m.P999, m.Max} }
+
+// Measured are the latencies that there are, and the lag of the generator.
+func (r result) Measured() (rows []measured) {
+	for _, row := range []measured{
+		{"decided", "keys that are to change something: from the planned start to the decision", r.Latency.Decided},
+		{"first answer", "the same: to the first answer, whatever it says", r.Latency.FirstAnswer},
+		{"reads", "reads: from the planned start to the answer", r.Latency.Reads},
+		{"lag", "the generator: from the planned start of a key to the real one", r.Latency.Lag},
+	} {
+		if row.N > 0 {
+			rows = append(rows, row)
+		}
+	}
+	return rows
 }
 
 func (g group) table(w io.Writer) error {

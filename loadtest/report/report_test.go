@@ -38,7 +38,7 @@ func exampleReport() loadtest.Report {
 	naive.Evidence = map[string]int64{"overlaps": 2}
 	naive.Detail = loadtest.Detail{
 		Scenario: naive.Scenario, Plan: loadtest.Plan{Given: []inventory.Stock{{SKU: "drop-00", Quantity: 1}}},
-		Findings: invariant.Findings{"S1": {Count: 1, IDs: []string{"drop-00<b>"}}}, Records: []loadtest.Record{a, b}, Epoch: epoch,
+		Findings: invariant.Findings{"S1": {Count: 1, IDs: []string{"drop-00<b>"}}}, Records: []loadtest.Record{a, b}, Loaded: 2, Epoch: epoch,
 		Samples: []loadtest.Sample{
 			{At: 0, Levels: []loadtest.Level{{Name: "drop-00", Says: 1, True: 1}}},
 			{At: 30 * ms, Levels: []loadtest.Level{{Name: "drop-00", Says: 0, True: -1}}},
@@ -52,12 +52,13 @@ func exampleReport() loadtest.Report {
 	row.Verdict, row.AsExpected, row.Requests, row.OK = loadtest.Safe, true, 1, 1
 	row.Violations, row.Evidence = map[string]int64{"S1": 0, "oversold": 0}, map[string]int64{"degraded": 7}
 	row.Detail = loadtest.Detail{
-		Scenario: row.Scenario, Plan: naive.Plan, Findings: invariant.Findings{}, Records: []loadtest.Record{a}, Epoch: epoch,
+		Scenario: row.Scenario, Plan: naive.Plan, Findings: invariant.Findings{}, Records: []loadtest.Record{a}, Loaded: 1, Epoch: epoch,
 		Events: []fault.Event{{What: "redis killed", At: epoch.Add(100 * ms), Until: epoch.Add(200 * ms), Hits: 1}},
 	}
 	return loadtest.Report{
 		Seed: 1, AsExpected: true, Scenarios: []loadtest.Result{naive, row}, When: epoch, Bound: map[string]time.Duration{"inventory": 4 * time.Second},
-		Load: loadtest.Load{Rate: 200, Duration: 6 * time.Second, Seed: 1, Replicas: 3},
+		Origin: loadtest.Origin{Command: "prove --quick", Commit: "0123456789ab", Machine: "2 cores", Servers: []string{"Redis 7"}},
+		Load:   loadtest.Load{Rate: 200, Duration: 6 * time.Second, Seed: 1, Replicas: 3},
 	}
 }
 
@@ -189,9 +190,14 @@ func TestHTML_ShowsVerdictsFirstThenWhatHappened(t *testing.T) {
 	page := renderHTML(t, exampleReport())
 	last := -1
 	for _, piece := range []string{
-		"2 of 2 as expected", `href="#inventory-naive-none"`, "control, caught", `href="#inventory-redis-row-redis-down"`, // the table
+		"2 of 2 as expected", "2 scenarios, 3 operations, 1 fault: no violation in 1 safe one, the known-bad one caught.",
+		"prove --quick", "0123456789ab", "2 cores", "Redis 7", // what was tried
+		`<th scope="col">no fault</th><th scope="col">redis-down</th>`, // the matrix
+		`<th scope="row">naive</th><td><a class="pill violated" href="#inventory-naive-none">violated</a> <span class="met">✓ control, caught</span></td><td><span class="soft" aria-label="not tried">–</span></td>`,
+		`<th scope="row">redis&#43;row</th><td><span class="soft" aria-label="not tried">–</span></td><td><a class="pill safe" href="#inventory-redis-row-redis-down">safe</a> <span class="met">✓</span>`,
 		`id="inventory-naive-none"`, "There were 1 units of", "replica 1 sells 1", "1 of 1 sold", "replica 2 sells 1", "2 of 1 sold",
-		"Latency of every request", "Units left", "drop-00&lt;b&gt;", // what is from outside is escaped
+		"Keys decided", "From the planned start of a key", "Units left", "drop-00&lt;b&gt;", // what is from outside is escaped
+		`title="keys that are to change something`, "20.5",
 		`id="inventory-redis-row-redis-down"`, `class="band"`, "redis killed", "No tool passes anything",
 	} {
 		at := strings.Index(page[last+1:], piece)
@@ -219,7 +225,7 @@ func TestHTML_SaysSoWhenSomethingIsNotAsExpected(t *testing.T) {
 	r.AsExpected = false
 	r.Scenarios[1].AsExpected, r.Scenarios[1].Verdict, r.Scenarios[1].Inconclusive = false, loadtest.Inconclusive, []string{"Redis was not killed"}
 	page := renderHTML(t, r)
-	for _, piece := range []string{"1 of 2 scenarios did not come out as expected", "1 of 2", "expected safe", "shows nothing: Redis was not killed"} {
+	for _, piece := range []string{"nothing shown by 1 of 1 safe one,", "1 of 2", "✗ expected safe", "shows nothing: Redis was not killed"} {
 		if !strings.Contains(page, piece) {
 			t.Errorf("%q is not on the page", piece)
 		}

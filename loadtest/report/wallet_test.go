@@ -60,7 +60,7 @@ func TestHTML_ShowsThreeFlows(t *testing.T) {
 	page := renderHTML(t, threeFlows())
 	last := -1
 	for _, piece := range []string{
-		"In 1 of 4 scenarios nothing was sold twice, and no money was lost or made, and no update was lost and no bonus given in vain; the other 3, which are wrong on purpose, failed as they should.",
+		"4 scenarios, 13 operations, 1 fault: no violation in 1 safe one, all 3 known-bad ones caught.",
 		"wallet has to succeed again within 5s", `id="wallet-txn-none"`, "request r asked about operation o again",
 		"of these, more than there are credits",
 	} {

@@ -63,8 +63,8 @@ func New() *loadtest.Flow {
 			{Class: "line shelf", Of: func(s loadtest.Sample) int64 { return s.Total().Says }},
 		},
 		Words: loadtest.Words{
-			Claim: "nothing was sold twice", Workload: "buyers who want at least twice of what is there",
-			Gauge: "sold, of what was there", Done: "bought",
+			Workload: "buyers who want at least twice of what is there",
+			Gauge:    "sold, of what was there", Done: "bought",
 			Levels: "Units left: dashed, what the shelf says; solid, what is left after all orders. They must be one line, and never go below 0.",
 			Note:   "The mark in a bar is all that was there; red is what was sold beyond it.",
 		},

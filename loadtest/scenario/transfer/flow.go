@@ -86,7 +86,6 @@ func New() *loadtest.Flow {
 		Summary:  summary,
 		Curves:   []loadtest.Curve{money.Drift},
 		Words: loadtest.Words{
-			Claim:    "no money was lost or made",
 			Workload: "64 clients who send at the same moment, again and again, and all have to do with 8 accounts that are short of money",
 			Done:     "done",
 			Levels:   money.Levels,

@@ -95,7 +95,6 @@ func New(env Environment) *loadtest.Flow {
 		Summary:  summary,
 		Curves:   []loadtest.Curve{money.Drift},
 		Words: loadtest.Words{
-			Claim:    "no update was lost and no bonus given in vain",
 			Workload: "clients who credit and debit one wallet at the same moment, again and again, pay each other in both directions, and use one key for two wallets",
 			Done:     "done",
 			Levels:   money.Levels,

@@ -1,0 +1,106 @@
+package loadtest
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Headline says in one sentence what was tried and what was found.
+func (r Report) Headline() string {
+	if off := r.CalledOff(); off != "" {
+		return "This run was " + off + "."
+	}
+	what := []string{counted(len(r.Scenarios), "scenario"), counted(r.Operations(), "operation")}
+	if !r.Foreign() {
+		what = append(what, counted(r.Faults(), "fault"))
+	}
+	var found []string
+	for _, text := range []string{r.expected(Safe).safe(), r.expected(Violated).caught()} {
+		if text != "" {
+			found = append(found, text)
+		}
+	}
+	return strings.Join(what, ", ") + ": " + strings.Join(found, ", ") + "."
+}
+
+// Operations is how many keys there were: those that are to change something, and the reads
+// that were answered.
+func (r Report) Operations() (n int) {
+	for _, s := range r.Scenarios {
+		n += s.Requests + s.Reads
+	}
+	return n
+}
+
+// Faults is how often a fault hit something.
+func (r Report) Faults() (n int) {
+	for _, s := range r.Scenarios {
+		for _, e := range s.Events {
+			n += int(e.Hits)
+		}
+	}
+	return n
+}
+
+// tried counts the scenarios of which one verdict is expected.
+type tried struct{ all, met, violated, void int }
+
+func (r Report) expected(verdict Verdict) (o tried) {
+	for _, s := range r.Scenarios {
+		if s.Expect != verdict {
+			continue
+		}
+		o.all++
+		if s.AsExpected {
+			o.met++
+		}
+		switch s.Verdict {
+		case Violated:
+			o.violated++
+		case Inconclusive:
+			o.void++
+		}
+	}
+	return o
+}
+
+// safe says what was found in those that must be safe; nothing, if there are none.
+func (o tried) safe() string {
+	var found []string
+	if o.violated > 0 {
+		found = append(found, fmt.Sprintf("violations in %d of %s", o.violated, counted(o.all, "safe one")))
+	}
+	if o.void > 0 {
+		found = append(found, fmt.Sprintf("nothing shown by %d of %s", o.void, counted(o.all, "safe one")))
+	}
+	if len(found) == 0 && o.all > 0 {
+		found = append(found, "no violation in "+counted(o.all, "safe one"))
+	}
+	return strings.Join(found, ", ")
+}
+
+// caught says how many were caught of those that must be violated; nothing, if there are none.
+func (o tried) caught() string {
+	switch {
+	case o.all == 0:
+		return ""
+	case o.met < o.all:
+		return fmt.Sprintf("only %d of %s caught", o.met, counted(o.all, "known-bad one"))
+	case o.all == 1:
+		return "the known-bad one caught"
+	}
+	return "all " + counted(o.all, "known-bad one") + " caught"
+}
+
+// counted is a number of things, in words: 61,000 operations, 1 fault.
+func counted(n int, thing string) string {
+	digits := strconv.Itoa(n)
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	if n != 1 {
+		thing += "s"
+	}
+	return digits + " " + thing
+}
