@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"shop/loadtest/linear"
 	"shop/locking/invariant"
 )
 
@@ -34,6 +35,9 @@ type Flow struct {
 	Postcheck func(context.Context, *Trial) invariant.Findings
 	// Audit reads what really happened, when all replicas are gone.
 	Audit func(context.Context, *Trial, []Record) (Audited, error)
+	// Linear gives the parts of a history that have nothing to do with each other, each with
+	// its model. May be nil: histories are not checked.
+	Linear func(linear.History) ([]linear.Partition, error)
 	// Inconclusive says why a run shows nothing, where Needs cannot say it. May be nil.
 	Inconclusive func(Scenario, map[string]int64) []string
 

@@ -36,6 +36,7 @@ func New() *loadtest.Flow {
 			return findings
 		},
 		Audit:  audit,
+		Linear: linearize,
 		Faults: faults,
 		// The control and the real thing under the same load, the lock taken away from both,
 		// and what else the real thing must survive.

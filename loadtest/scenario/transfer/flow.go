@@ -65,6 +65,7 @@ func New() *loadtest.Flow {
 		FollowUp:     settle,
 		Postcheck:    spend,
 		Audit:        audit,
+		Linear:       linearize,
 		Inconclusive: inconclusive,
 		Steps:        loadtest.StepsOf(transfer.Steps()),
 		Faults:       faults,

@@ -75,6 +75,7 @@ func New(env Environment) *loadtest.Flow {
 		Watch:        watch,
 		Postcheck:    spend,
 		Audit:        env.audit,
+		Linear:       linearize,
 		Inconclusive: inconclusive,
 		Steps:        loadtest.StepsOf(wallet.Steps()),
 		Needs:        []loadtest.Need{{Evidence: "mongo_clients", Why: "no replica was known to MongoDB by its name, so that the end of the last one could not be awaited"}},

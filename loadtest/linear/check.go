@@ -1,0 +1,176 @@
+package linear
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"runtime/metrics"
+	"sync"
+	"time"
+)
+
+// Limits bound a check.
+type Limits struct {
+	Time time.Duration // of each partition; 0: a minute
+	Heap uint64        // of the process, in bytes; 0: 4 GiB
+}
+
+// The limits where none are given.
+const (
+	TimeDefault = time.Minute
+	HeapDefault = 4 << 30
+)
+
+// Result is what a check found.
+type Result struct {
+	Operations int // that took part
+	Partitions int
+	Legal      int
+	Illegal    int
+	Undecided  int
+	Took       time.Duration
+	Failures   []Failure // the partitions that are not legal
+}
+
+// Failure is a partition that is not legal.
+type Failure struct {
+	Partition // of an illegal one what is left after cutting it down
+	Verdict   Verdict
+	Whole     int   // how many operations the partition had
+	Why       error // of an undecided one
+}
+
+// The reasons why a check ran out.
+var (
+	errTime = errors.New("its time is over")
+	errHeap = errors.New("the heap is full")
+)
+
+// Check decides partitions, as many at a time as there are CPUs.
+func Check(ctx context.Context, partitions []Partition, limits Limits) Result {
+	start := time.Now()
+	if limits.Time == 0 {
+		limits.Time = TimeDefault
+	}
+	if limits.Heap == 0 {
+		limits.Heap = HeapDefault
+	}
+	ctx, stop := watchHeap(ctx, limits.Heap)
+	defer stop()
+	failures := make([]*Failure, len(partitions))
+	slots := make(chan struct{}, runtime.GOMAXPROCS(0))
+	var work sync.WaitGroup
+	for i, p := range partitions {
+		slots <- struct{}{}
+		work.Go(func() {
+			defer func() { <-slots }()
+			failures[i] = p.check(ctx, limits.Time)
+		})
+	}
+	work.Wait()
+	r := Result{Operations: operations(partitions), Partitions: len(partitions)}
+	for _, f := range failures {
+		switch {
+		case f == nil:
+			r.Legal++
+			continue
+		case f.Verdict == Illegal:
+			r.Illegal++
+		default:
+			r.Undecided++
+		}
+		r.Failures = append(r.Failures, *f)
+	}
+	r.Took = time.Since(start)
+	return r
+}
+
+// operations counts those that some partition has.
+func operations(partitions []Partition) int {
+	seen := map[*Operation]bool{}
+	for _, p := range partitions {
+		for _, s := range p.Steps {
+			seen[s.Of] = true
+		}
+	}
+	return len(seen)
+}
+
+// check is nil if the partition is legal.
+func (p Partition) check(ctx context.Context, limit time.Duration) *Failure {
+	bounded, stop := context.WithTimeoutCause(ctx, limit, errTime)
+	defer stop()
+	part, verdict := p.decide(bounded)
+	switch verdict {
+	case Legal:
+		return nil
+	case Undecided:
+		return &Failure{p, verdict, len(p.Steps), context.Cause(bounded)}
+	}
+	cutting, stop := context.WithTimeoutCause(ctx, limit, errTime) // a verdict is there: this is only to show it
+	defer stop()
+	return &Failure{part.cut(cutting), verdict, len(p.Steps), nil}
+}
+
+// partTime is the share of the time for each part: the whole is still to be searched.
+const partTime = 4
+
+// decide gives the verdict, and the part that it is about.
+func (p Partition) decide(ctx context.Context) (Partition, Verdict) {
+	if p.witness() != nil {
+		return p, Legal
+	}
+	for _, part := range p.Parts {
+		bounded, stop := ctx, context.CancelFunc(func() {})
+		if end, has := ctx.Deadline(); has {
+			bounded, stop = context.WithTimeoutCause(ctx, time.Until(end)/partTime, errTime)
+		}
+		failed, verdict := part.decide(bounded)
+		stop()
+		if verdict == Illegal {
+			return failed, Illegal
+		}
+	}
+	return p, p.search(ctx)
+}
+
+// Sentence says what is wrong with the partition.
+func (f Failure) Sentence() string {
+	if f.Verdict == Undecided {
+		return fmt.Sprintf("%s: %d operations, and no verdict: %v", f.Object, f.Whole, f.Why)
+	}
+	last := Step{Text: "nothing"}
+	for _, s := range f.Steps {
+		if s.Return != Forever && s.Return >= last.Return {
+			last = s
+		}
+	}
+	return fmt.Sprintf("%s: no order of operations gives the answers up to %s, after %v (%d operations of %d)",
+		f.Object, last.Text, time.Duration(last.Return).Round(time.Microsecond), len(f.Steps), f.Whole)
+}
+
+// heapEvery is how often the heap is looked at: a search adds a few hundred MB in a second.
+const heapEvery = 100 * time.Millisecond
+
+// watchHeap ends ctx when the process has more than so much on its heap.
+func watchHeap(ctx context.Context, most uint64) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	var work sync.WaitGroup
+	work.Go(func() {
+		sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+		tick := time.NewTicker(heapEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			if metrics.Read(sample); sample[0].Value.Uint64() > most {
+				cancel(errHeap)
+			}
+		}
+	})
+	return ctx, func() { cancel(nil); work.Wait() }
+}

@@ -1,0 +1,239 @@
+package linear
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// shelf is the model of these tests: units of one product.
+type shelf int64
+
+func (s shelf) Equal(t State) bool { return s == t }
+func (s shelf) String() string     { return fmt.Sprintf("%d left", int64(s)) }
+
+// at is an operation from call to end (0: none).
+func at(call, end int64, outcome string) *Operation {
+	return &Operation{Key: "k", Call: call, Return: end, Outcome: outcome}
+}
+
+// take takes n units, refused leaves fewer than n there, shows reads the shelf.
+func take(o *Operation, n int64) Step {
+	return NewStep(o, fmt.Sprintf("take %d", n)).Does(func(s State) (State, bool) { return s.(shelf) - shelf(n), s.(shelf) >= shelf(n) })
+}
+
+func refused(o *Operation, n int64) Step {
+	return NewStep(o, fmt.Sprintf("%d refused", n)).Checks(func(s State) bool { return s.(shelf) < shelf(n) })
+}
+
+func shows(call, end, n int64) Step {
+	return NewStep(at(call, end, OK), fmt.Sprintf("%d there", n)).Checks(func(s State) bool { return s == shelf(n) })
+}
+
+func of(start int64, steps ...Step) Partition {
+	return Partition{Object: "cup", Start: shelf(start), Steps: steps}
+}
+
+// verdict is that of the whole check.
+func verdict(t *testing.T, p Partition) Verdict {
+	t.Helper()
+	r := Check(t.Context(), []Partition{p}, Limits{})
+	if len(r.Failures) == 0 {
+		return Legal
+	}
+	return r.Failures[0].Verdict
+}
+
+func TestCheck_OperationsTakeEffectBetweenCallAndReturn(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		p    Partition
+		want Verdict
+	}{
+		{"nothing", of(1), Legal},
+		{"one after the other", of(2, take(at(1, 2, OK), 1), take(at(3, 4, OK), 1), shows(5, 6, 0)), Legal},
+		{"sold twice", of(1, take(at(1, 5, OK), 1), take(at(2, 6, OK), 1)), Illegal},
+		{"a read beside a write sees it or not", of(1, take(at(1, 5, OK), 1), shows(2, 3, 1), shows(2, 6, 0)), Legal},
+		{"a stale read", of(1, take(at(1, 2, OK), 1), shows(3, 4, 1)), Illegal},
+		{"back in time", of(1, take(at(1, 9, OK), 1), shows(2, 3, 0), shows(4, 5, 1)), Illegal},
+		{"bounds meet", of(1, take(at(1, 3, OK), 1), shows(3, 4, 1)), Legal},
+		{"refused although there was enough", of(2, take(at(1, 2, OK), 1), refused(at(3, 4, Rejected), 1)), Illegal},
+		{"refused rightly", of(1, take(at(1, 9, OK), 1), refused(at(3, 4, Rejected), 1)), Legal},
+		{"an unknown that happened", of(1, take(at(1, 0, "unknown"), 1), shows(5, 6, 1), shows(7, 8, 0)), Legal},
+		{"an unknown that did not", of(1, take(at(1, 0, "unknown"), 1), shows(7, 8, 1)), Legal},
+		{"an unknown that could not", of(1, take(at(1, 0, "unknown"), 2), shows(7, 8, 1)), Legal},
+		{"an unknown before it was called", of(1, take(at(5, 0, "unknown"), 1), shows(1, 2, 0)), Illegal},
+		{"an answer that cannot be", of(1, NewStep(at(1, 2, OK), "").Never()), Illegal},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := verdict(t, c.p); got != c.want {
+				t.Errorf("%s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+// drawn is a random history, mostly legal: each operation takes effect at a moment of its
+// interval. A liar answers some reads with another number.
+func drawn(random *rand.Rand, n int, liar bool) Partition {
+	const start = 20
+	left, p := int64(start), of(start)
+	for i := range int64(n) {
+		call, end := 10*i-random.Int64N(40)+40, 10*i+random.Int64N(40)+40
+		switch q := 1 + random.Int64N(3); {
+		case random.IntN(2) == 0 && liar && random.IntN(4) == 0:
+			p.Steps = append(p.Steps, shows(call, end, left+1-random.Int64N(3)))
+		case random.IntN(2) == 0:
+			p.Steps = append(p.Steps, shows(call, end, left))
+		case left < q:
+			p.Steps = append(p.Steps, refused(at(call, end, Rejected), q))
+		default:
+			left -= q
+			s := take(at(call, end, OK), q)
+			s.Order = i + 1
+			p.Steps = append(p.Steps, s)
+		}
+	}
+	return p
+}
+
+func TestCheck_AWitnessSaysNoMoreThanTheSearch(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	found := map[Verdict]int{}
+	for range 400 {
+		p := drawn(random, 12, true)
+		want := p.search(t.Context())
+		found[want]++
+		if witness := p.witness(); witness != nil && (want != Legal || !p.verify(witness)) {
+			t.Fatalf("a witness %v of what is %s", witness, want)
+		}
+		for i := range p.Steps { // and an order of the writes that means nothing
+			if p.Steps[i].Order != 0 {
+				p.Steps[i].Order = 1 + random.Int64N(5)
+			}
+		}
+		if got := verdict(t, p); got != want {
+			t.Fatalf("%s with places that mean nothing, want %s", got, want)
+		}
+	}
+	if found[Legal] < 50 || found[Illegal] < 50 {
+		t.Errorf("%v: one of them was not tried", found)
+	}
+}
+
+func TestCheck_AWitnessDecidesALongHistory(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	for range 20 {
+		if p := drawn(random, 2000, false); p.witness() == nil {
+			t.Fatal("the order in which the writes took effect, and no witness")
+		}
+	}
+}
+
+func TestVerify_AnOrderThatIsNoneIsRefused(t *testing.T) {
+	p := of(2, take(at(1, 2, OK), 1), take(at(3, 4, OK), 1), shows(5, 6, 0))
+	for _, c := range []struct {
+		order []int
+		want  bool
+	}{
+		{[]int{0, 1, 2}, true},
+		{[]int{1, 0, 2}, false},    // against the time
+		{[]int{0, 1}, false},       // one is left out
+		{[]int{0, 1, 1}, false},    // one is there twice
+		{[]int{0, 2, 1}, false},    // another answer
+		{[]int{0, 1, 2, 2}, false}, // one too many
+	} {
+		if got := p.verify(c.order); got != c.want {
+			t.Errorf("%v: %v", c.order, got)
+		}
+	}
+}
+
+func TestCheck_AnIllegalPartIsWhatFailed(t *testing.T) {
+	whole := of(1, take(at(1, 2, OK), 1), shows(3, 4, 1), shows(5, 6, 0))
+	part := of(1, take(at(1, 2, OK), 1), shows(3, 4, 1))
+	part.Object = "one account"
+	whole.Parts = []Partition{of(1), part}
+	r := Check(t.Context(), []Partition{whole, of(1)}, Limits{})
+	if r.Operations != 3 || r.Partitions != 2 || r.Legal != 1 || r.Illegal != 1 || r.Failures[0].Object != "one account" || r.Failures[0].Whole != 3 {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestCut_LeavesTheShortestBeginningAndWhatItTakes(t *testing.T) {
+	p := of(100)
+	for i := range int64(50) {
+		p.Steps = append(p.Steps, take(at(10*i+1, 10*i+3, OK), 1), shows(10*i+5, 10*i+6, 99-i))
+	}
+	p.Steps[41].Next = func(s State) (State, bool) { return s, s == shelf(7) } // the read from 205 to 206
+	p.Steps = append(p.Steps, take(at(150, 0, "unknown"), 1))
+	f := Check(t.Context(), []Partition{p}, Limits{}).Failures[0]
+	if f.Verdict != Illegal || f.Whole != 101 {
+		t.Fatalf("%+v", f)
+	}
+	var reads int
+	for _, s := range f.Steps {
+		if s.Reads {
+			reads++
+		}
+		if s.Return != Forever && s.Return > 206 {
+			t.Errorf("%s returns at %d, behind the one that fails", s.Text, s.Return)
+		}
+	}
+	if reads != 1 || len(f.Steps) != 1+21+1 {
+		t.Errorf("%d reads and %d steps are left, want 1 and 23", reads, len(f.Steps))
+	}
+	if !strings.Contains(f.Sentence(), "cup") || !strings.Contains(f.Sentence(), "79 there") {
+		t.Error(f.Sentence())
+	}
+	var page bytes.Buffer
+	if err := f.Draw(t.Context(), &page); err != nil || !strings.Contains(page.String(), "79 there") || !f.Drawable() {
+		t.Errorf("%v: no drawing of it", err)
+	}
+}
+
+// hard is a partition whose search takes longer than any limit: of forty amounts at once, no
+// choice adds up to what was read.
+func hard() Partition {
+	p := of(1 << 50)
+	for i := range int64(40) {
+		p.Steps = append(p.Steps, take(at(1, 100, OK), 2<<i))
+	}
+	p.Steps = append(p.Steps, shows(2, 3, 1))
+	return p
+}
+
+func TestCheck_WhatRunsOutIsUndecided(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		limits Limits
+		why    error
+	}{
+		{"of time", Limits{Time: 50 * time.Millisecond}, errTime},
+		{"of memory", Limits{Heap: 1}, errHeap},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := Check(t.Context(), []Partition{hard(), of(1)}, c.limits)
+			if r.Undecided != 1 || r.Legal != 1 || r.Failures[0].Verdict != Undecided || !errors.Is(r.Failures[0].Why, c.why) {
+				t.Fatalf("%+v", r)
+			}
+			if text := r.Failures[0].Sentence(); !strings.Contains(text, "no verdict") || r.Failures[0].Drawable() {
+				t.Error(text)
+			}
+		})
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	if r := Check(ctx, []Partition{hard()}, Limits{}); r.Undecided != 1 {
+		t.Errorf("%+v of a check that was called off", r)
+	}
+}

@@ -1,0 +1,288 @@
+package linear
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"time"
+)
+
+// History is what clients of one scenario saw, and what the database shows of what they
+// did not see the end of.
+type History struct {
+	Header     Header
+	Operations []Operation
+}
+
+// Format names the kind of file in its first line, Version how it is written.
+const (
+	Format  = "shop-history"
+	Version = 1
+)
+
+// Header is the first line of a file.
+type Header struct {
+	Format   string          `json:"format"`
+	Version  int             `json:"version"`
+	Flow     string          `json:"flow"`
+	Strategy string          `json:"strategy"`
+	Fault    string          `json:"fault"`
+	Seed     int64           `json:"seed"`
+	Epoch    time.Time       `json:"epoch"`   // when its clock was 0
+	Audited  bool            `json:"audited"` // the database was asked for the effects of all operations
+	Given    json.RawMessage `json:"given"`   // what was there before the first request, in a type of the flow
+}
+
+// Operation is one thing that a client wanted, under one key; of a read, one answer. An
+// operation of the service itself (a hold that expires) has the client Service.
+type Operation struct {
+	Client   int             `json:"client"`
+	Key      string          `json:"key"`
+	Under    string          `json:"under,omitempty"` // the idempotency key, if it is another one
+	Action   string          `json:"action"`
+	Method   string          `json:"method,omitempty"`
+	Path     string          `json:"path,omitempty"`
+	Body     json.RawMessage `json:"body,omitempty"`
+	Objects  []string        `json:"objects,omitempty"`
+	Reads    bool            `json:"reads,omitempty"` // it changes nothing
+	Replica  int             `json:"replica"`         // that decided it, or was asked last
+	Call     int64           `json:"call"`            // nanoseconds since the epoch, monotonic
+	Return   int64           `json:"return,omitempty"`
+	Outcome  string          `json:"outcome"`
+	Problem  string          `json:"problem,omitempty"`
+	Status   int             `json:"status,omitempty"`
+	Answer   json.RawMessage `json:"answer,omitempty"`
+	Attempts []Attempt       `json:"attempts,omitempty"`
+
+	Effect Effect          `json:"effect,omitempty"` // what the database shows
+	Stored json.RawMessage `json:"stored,omitempty"` // the answer, as the database has it, of one that got none
+	Order  int64           `json:"order,omitempty"`  // its place among the writes of the database; 0: none
+}
+
+// Service is the client of an operation that no client asked for.
+const Service = -1
+
+// Attempt is one request that was sent for an operation.
+type Attempt struct {
+	Replica int    `json:"replica"`
+	Start   int64  `json:"start"`
+	End     int64  `json:"end"`
+	Status  int    `json:"status"`
+	Outcome string `json:"outcome"`
+	Problem string `json:"problem,omitempty"`
+	Sends   int    `json:"sends"`
+}
+
+// The outcomes of an operation; any other is one that may have happened.
+const (
+	OK       = "ok"
+	Rejected = "rejected"
+	Open     = "open"
+)
+
+// Effect is what the database shows of an operation when the service is gone.
+type Effect string
+
+// Of an operation that the database was not asked about, the effect is not known.
+const (
+	NotKnown Effect = ""
+	Yes      Effect = "yes"
+	No       Effect = "no"
+)
+
+// Fate is what became of an operation.
+type Fate int
+
+// The fates, which follow from the outcome and the effect.
+const (
+	Nothing       Fate = iota // it has no effect, and no answer that says anything
+	Done                      // it happened
+	Refused                   // it was refused; Problem says why
+	Maybe                     // it happened or did not
+	Contradiction             // it was answered that it did not happen, and it did
+)
+
+// Fate puts together what the client was told and what the database shows.
+func (o *Operation) Fate() Fate {
+	told := o.Outcome == Rejected || o.Outcome == Open
+	switch {
+	case told && o.Effect == Yes:
+		return Contradiction
+	case o.Outcome == OK:
+		return Done
+	case o.Outcome == Rejected:
+		return Refused
+	case o.Reads || told || o.Effect == No:
+		return Nothing
+	case o.Effect == Yes:
+		return Done
+	default:
+		return Maybe
+	}
+}
+
+// Forever is the return of an operation without an end.
+const Forever = math.MaxInt64
+
+// End is when the operation had happened or was refused, at the latest.
+func (o *Operation) End() int64 {
+	if o.Return == 0 || o.Outcome != OK && o.Outcome != Rejected && o.Fate() != Contradiction {
+		return Forever
+	}
+	return o.Return
+}
+
+// Told fills answer, a pointer to a struct, with the answer, or with what the database has
+// in its place. It reports whether that could be read.
+func (o *Operation) Told(answer any) bool {
+	text := o.Answer
+	if o.Outcome != OK && o.Outcome != Rejected {
+		text = o.Stored
+	}
+	return json.Unmarshal(text, answer) == nil
+}
+
+// Asked fills request, a pointer to a struct, with the body of the request.
+func (o *Operation) Asked(request any) bool { return json.Unmarshal(o.Body, request) == nil }
+
+// PathIs fills the places of a pattern, such as /v1/orders/*/cancel, from the path.
+func (o *Operation) PathIs(method, pattern string) (places []string, is bool) {
+	path, want := strings.Split(o.Path, "/"), strings.Split(pattern, "/")
+	if o.Method != method || len(path) != len(want) {
+		return nil, false
+	}
+	for i, part := range want {
+		switch {
+		case part == "*":
+			places = append(places, path[i])
+		case part != path[i]:
+			return nil, false
+		}
+	}
+	return places, true
+}
+
+// Raw is a text as it is written into a history: JSON as it is, anything else as a string.
+func Raw(text []byte) json.RawMessage {
+	switch {
+	case len(text) == 0:
+		return nil
+	case json.Valid(text):
+		return text
+	}
+	quoted, _ := json.Marshal(string(text)) // a string can be nothing but valid
+	return quoted
+}
+
+// Writer writes a history: the header, a line for each operation, and a last line that says
+// how many there were.
+type Writer struct {
+	lines *json.Encoder
+	n     int
+}
+
+// NewWriter writes the header.
+func NewWriter(w io.Writer, h Header) (*Writer, error) {
+	h.Format, h.Version = Format, Version
+	lines := json.NewEncoder(w)
+	lines.SetEscapeHTML(false)
+	return &Writer{lines: lines}, lines.Encode(h)
+}
+
+// Write adds an operation.
+func (w *Writer) Write(o Operation) error {
+	w.n++
+	return w.lines.Encode(o)
+}
+
+// last is the last line of a file. A file without it was cut off.
+type last struct {
+	Operations *int `json:"operations"`
+}
+
+// Close writes the last line. The file is the caller's to close.
+func (w *Writer) Close() error { return w.lines.Encode(last{&w.n}) }
+
+// Write writes a whole history.
+func Write(to io.Writer, h History) error {
+	w, err := NewWriter(to, h.Header)
+	if err != nil {
+		return err
+	}
+	for _, o := range h.Operations {
+		if err := w.Write(o); err != nil {
+			return err
+		}
+	}
+	return w.Close()
+}
+
+// lineMax bounds a line of a file: the answer to an operation is at most 1 MiB.
+const lineMax = 8 << 20
+
+// Read reads a whole history, one line at a time.
+func Read(from io.Reader) (h History, err error) {
+	lines := bufio.NewScanner(from)
+	lines.Buffer(nil, lineMax)
+	n, ended := 0, false
+	for lines.Scan() {
+		n++
+		switch {
+		case ended:
+			return h, fmt.Errorf("line %d: there is something behind the last line", n)
+		case n == 1:
+			err = readHeader(lines.Bytes(), &h.Header)
+		default:
+			ended, err = h.readLine(lines.Bytes())
+		}
+		if err != nil {
+			return h, fmt.Errorf("line %d: %w", n, err)
+		}
+	}
+	switch {
+	case lines.Err() != nil:
+		return h, fmt.Errorf("line %d: %w", n+1, lines.Err())
+	case n == 0:
+		return h, errors.New("the file is empty")
+	case !ended:
+		return h, fmt.Errorf("the file ends after line %d, without the line that says how many operations there are: it was cut off", n)
+	}
+	return h, nil
+}
+
+func readHeader(text []byte, h *Header) error {
+	if json.Unmarshal(text, h) != nil || h.Format != Format {
+		return fmt.Errorf("no header with the format %q: this is no history", Format)
+	}
+	if h.Version != Version {
+		return fmt.Errorf("version %d of the format; this program reads version %d", h.Version, Version)
+	}
+	return nil
+}
+
+// readLine reads an operation, or the last line.
+func (h *History) readLine(text []byte) (ended bool, err error) {
+	var line struct {
+		last
+		Operation
+	}
+	if err := json.Unmarshal(text, &line); err != nil {
+		return false, fmt.Errorf("no operation: %w", err)
+	}
+	switch n := line.Operations; {
+	case n != nil && *n != len(h.Operations):
+		return false, fmt.Errorf("%d operations are announced, and %d are there", *n, len(h.Operations))
+	case n != nil:
+		return true, nil
+	case line.Key == "":
+		return false, errors.New("an operation without a key")
+	case line.Call < 0 || line.Return != 0 && line.Return < line.Call:
+		return false, fmt.Errorf("%s: it returns before it is called", line.Key)
+	}
+	h.Operations = append(h.Operations, line.Operation)
+	return false, nil
+}

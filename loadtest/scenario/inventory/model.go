@@ -1,0 +1,239 @@
+package inventory
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+
+	"shop/loadtest/linear"
+)
+
+// A partition is a product: its stock, and the orders of it. An order of two products is
+// projected on each of them. That raises no false alarm: what is one moment for both is a
+// moment for each. It also means that a purchase that takes its products at two moments is
+// not seen here; I-WHOLE and S1-DURING look for that.
+
+// product is the state of the model.
+type product struct {
+	stock  int64
+	orders string // a byte for each order: of what is there of it
+}
+
+// What is there of an order.
+const (
+	absent    = '-'
+	confirmed = 'b'
+	cancelled = 'c'
+)
+
+// Equal and String make it a linear.State.
+func (p product) Equal(other linear.State) bool { return p == other }
+func (p product) String() string                { return fmt.Sprintf("%d left", p.stock) }
+
+// with is the state after an order became something, and the stock changed by so many.
+func (p product) with(order int, is byte, units int64) product {
+	orders := []byte(p.orders)
+	orders[order] = is
+	return product{p.stock + units, string(orders)}
+}
+
+// placed is a purchase and its place in product.orders.
+type placed struct {
+	lines []Stock
+	place map[string]int // by product
+}
+
+// model sorts the operations of a history by product.
+type model struct {
+	products map[string]*linear.Partition
+	orders   map[string]placed // by id
+	count    map[string]int    // of the orders of a product
+}
+
+// linearize gives the partitions of a history.
+func linearize(h linear.History) ([]linear.Partition, error) {
+	var given []Stock
+	if err := json.Unmarshal(h.Header.Given, &given); err != nil {
+		return nil, fmt.Errorf("what was on the shelves: %w", err)
+	}
+	m := model{map[string]*linear.Partition{}, map[string]placed{}, map[string]int{}}
+	for _, s := range given {
+		m.products[s.SKU] = &linear.Partition{Object: "product " + s.SKU, Start: product{stock: s.Quantity}}
+	}
+	for i := range h.Operations { // those that place an order first: others are about them
+		if o := &h.Operations[i]; isPurchase(o) {
+			m.purchase(o)
+		}
+	}
+	for i := range h.Operations {
+		if o := &h.Operations[i]; !isPurchase(o) {
+			m.other(o)
+		}
+	}
+	var partitions []linear.Partition
+	for _, sku := range slices.Sorted(maps.Keys(m.products)) {
+		p := m.products[sku]
+		start, _ := p.Start.(product)
+		for range m.count[sku] {
+			start.orders += string(rune(absent))
+		}
+		p.Start = start
+		partitions = append(partitions, *p)
+	}
+	return partitions, nil
+}
+
+func isPurchase(o *linear.Operation) bool {
+	_, is := o.PathIs(http.MethodPost, "/v1/orders")
+	return is
+}
+
+// add puts a step to those of a product. One of a product that the plan does not know is
+// among those of a product that had none.
+func (m model) add(sku string, s linear.Step) {
+	if m.products[sku] == nil {
+		m.products[sku] = &linear.Partition{Object: "product " + sku, Start: product{}}
+	}
+	m.products[sku].Steps = append(m.products[sku].Steps, s)
+}
+
+func (m model) purchase(o *linear.Operation) {
+	var asked struct{ Lines []Stock }
+	if !o.Asked(&asked) || len(asked.Lines) == 0 {
+		return // malformed on purpose: nothing that a product is about
+	}
+	switch o.Fate() {
+	case linear.Done, linear.Maybe:
+		m.bought(o, asked.Lines)
+	case linear.Refused:
+		m.soldOut(o, asked.Lines)
+	case linear.Contradiction:
+		m.add(asked.Lines[0].SKU, linear.NewStep(o, o.Key+": told that it is not bought, and it is").Never())
+	}
+}
+
+func (m model) bought(o *linear.Operation, lines []Stock) {
+	var made struct{ ID string }
+	o.Told(&made)
+	order := placed{lines, map[string]int{}}
+	for _, l := range lines {
+		place := m.count[l.SKU]
+		m.count[l.SKU]++
+		order.place[l.SKU] = place
+		step := linear.NewStep(o, fmt.Sprintf("%s: buy %d", o.Key, l.Quantity))
+		m.add(l.SKU, step.Does(func(s linear.State) (linear.State, bool) {
+			p := s.(product)
+			return p.with(place, confirmed, -l.Quantity), p.stock >= l.Quantity
+		}))
+	}
+	if made.ID != "" {
+		m.orders[made.ID] = order
+	}
+}
+
+// soldOut is a refusal. It names the product that was short, and how many were left of it.
+func (m model) soldOut(o *linear.Operation, lines []Stock) {
+	var why struct {
+		SKU  string
+		Left *int64
+	}
+	if o.Problem != "out-of-stock" || !o.Told(&why) {
+		return // never valid, whatever is there
+	}
+	for _, l := range lines {
+		if l.SKU != why.SKU && len(lines) > 1 {
+			continue
+		}
+		step := linear.NewStep(o, fmt.Sprintf("%s: %d refused", o.Key, l.Quantity))
+		m.add(l.SKU, step.Checks(func(s linear.State) bool {
+			left := s.(product).stock
+			return left < l.Quantity && (why.Left == nil || *why.Left == left)
+		}))
+	}
+}
+
+// other is an operation that is no purchase.
+func (m model) other(o *linear.Operation) {
+	if id, is := o.PathIs(http.MethodPost, "/v1/orders/*/cancel"); is {
+		m.cancellation(o, id[0])
+		return
+	}
+	if o.Fate() != linear.Done {
+		return // a read without an answer, or of what is not the reader's
+	}
+	if id, is := o.PathIs(http.MethodGet, "/v1/orders/*"); is {
+		m.readOrder(o, id[0])
+	}
+	if _, is := o.PathIs(http.MethodGet, "/v1/products/*"); is {
+		var shown shownProduct
+		if o.Told(&shown) {
+			m.readProduct(o, shown)
+		}
+	}
+	if _, is := o.PathIs(http.MethodGet, "/v1/products"); is {
+		var shown struct{ Products []shownProduct }
+		o.Told(&shown)
+		for _, p := range shown.Products {
+			m.readProduct(o, p)
+		}
+	}
+}
+
+// shownProduct is a product in an answer.
+type shownProduct struct {
+	SKU   string
+	Stock int64
+}
+
+func (m model) readProduct(o *linear.Operation, shown shownProduct) {
+	step := linear.NewStep(o, fmt.Sprintf("%s: %d left", o.Key, shown.Stock))
+	m.add(shown.SKU, step.Checks(func(s linear.State) bool { return s.(product).stock == shown.Stock }))
+}
+
+// is tells whether an order is something; one that no purchase named is not there.
+func (m model) is(id, sku string, what byte) func(linear.State) bool {
+	place, known := m.orders[id].place[sku]
+	return func(s linear.State) bool { return known && s.(product).orders[place] == what }
+}
+
+// linesOf are those of an order; where there is none, one that stands for what the operation
+// is about, so that it is looked at all the same.
+func (m model) linesOf(o *linear.Operation, id string) []Stock {
+	if order, known := m.orders[id]; known {
+		return order.lines
+	}
+	return []Stock{{SKU: append(slices.Clone(o.Objects), "of an order that no purchase named")[0]}}
+}
+
+func (m model) readOrder(o *linear.Operation, id string) {
+	var shown struct{ Status string }
+	o.Told(&shown)
+	what := map[string]byte{"confirmed": confirmed, "cancelled": cancelled}[shown.Status]
+	for _, l := range m.linesOf(o, id) {
+		m.add(l.SKU, linear.NewStep(o, o.Key+": it is "+shown.Status).Checks(m.is(id, l.SKU, what)))
+	}
+}
+
+func (m model) cancellation(o *linear.Operation, id string) {
+	for _, l := range m.linesOf(o, id) {
+		step := linear.NewStep(o, fmt.Sprintf("%s: cancel %d", o.Key, l.Quantity))
+		switch fate := o.Fate(); {
+		case fate == linear.Done || fate == linear.Maybe:
+			is := m.is(id, l.SKU, confirmed)
+			place := m.orders[id].place[l.SKU]
+			m.add(l.SKU, step.Does(func(s linear.State) (linear.State, bool) {
+				if !is(s) {
+					return s, false
+				}
+				return s.(product).with(place, cancelled, l.Quantity), true
+			}))
+		case fate == linear.Refused && o.Problem == "already-cancelled":
+			step.Text = o.Key + ": it is cancelled"
+			m.add(l.SKU, step.Checks(m.is(id, l.SKU, cancelled)))
+		case fate == linear.Contradiction:
+			m.add(l.SKU, step.Never())
+		}
+	}
+}

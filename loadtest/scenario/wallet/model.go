@@ -1,0 +1,200 @@
+package wallet
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"shop/loadtest"
+	"shop/loadtest/linear"
+	"shop/loadtest/scenario/money"
+)
+
+// A partition is a group of wallets that pay each other: a connected component, computed from
+// the requests. Its parts are the single wallets.
+
+// purse is the state of one wallet.
+type purse struct {
+	balance int64
+	unsure  bool // a credit may have happened, and what its bonus was is not known
+}
+
+func (p purse) add(n int64) purse { return purse{p.balance + n, p.unsure} }
+
+// purses are the state of the model. A step works on a copy.
+type purses []purse
+
+// Equal and String make them a linear.State.
+func (p purses) Equal(other linear.State) bool { return slices.Equal(p, other.(purses)) }
+
+func (p purses) String() string {
+	balances := make([]int64, len(p))
+	for i := range p {
+		balances[i] = p[i].balance
+	}
+	return fmt.Sprint(balances)
+}
+
+// change is what an operation does to wallets.
+type change struct {
+	of       *linear.Operation
+	from, to string // "": from outside, or to there
+	amount   int64
+	bonus    *int64 // nil: it is not known
+}
+
+// model has the changes and the reads of a history.
+type model struct {
+	changes []change
+	reads   []*linear.Operation
+	late    bool // a read may show a state that is past
+}
+
+// staleUnder are the faults in which a primary that was deposed does not know it for a while.
+// It answers reads, so that they show some state of the past (SERVER-89619); what it writes no
+// majority acknowledges.
+var staleUnder = []loadtest.Fault{StepDown, PrimaryPause, PrimaryKill}
+
+// linearize gives the partitions of a history.
+func linearize(h linear.History) ([]linear.Partition, error) {
+	var given []money.Account
+	if err := json.Unmarshal(h.Header.Given, &given); err != nil {
+		return nil, fmt.Errorf("the wallets that were there: %w", err)
+	}
+	m := model{late: slices.Contains(staleUnder, loadtest.Fault(h.Header.Fault))}
+	for i := range h.Operations {
+		m.sort(&h.Operations[i])
+	}
+	opening := map[string]int64{}
+	groups := money.Groups{}
+	for _, w := range given {
+		opening[w.ID.String()] = w.Opening
+		groups.Find(w.ID.String())
+	}
+	for _, c := range m.changes {
+		if c.from != "" && c.to != "" {
+			groups.Join(c.from, c.to)
+		}
+	}
+	var partitions []linear.Partition
+	for _, members := range groups.All() {
+		p := m.view(opening, members...)
+		if len(members) > 1 {
+			for _, one := range members {
+				p.Parts = append(p.Parts, m.view(opening, one))
+			}
+		}
+		if len(p.Steps) > 0 {
+			partitions = append(partitions, p)
+		}
+	}
+	return partitions, nil
+}
+
+// sort puts an operation where it belongs, if it says anything.
+func (m *model) sort(o *linear.Operation) {
+	if _, is := o.PathIs(http.MethodGet, "/v1/wallets/*"); is && o.Fate() == linear.Done {
+		m.reads = append(m.reads, o)
+	}
+	if o.Fate() == linear.Nothing || o.Fate() == linear.Refused && o.Problem != money.Short {
+		return // never valid, whatever is there
+	}
+	var asked struct {
+		Amount int64
+		To     uuid.UUID
+	}
+	o.Asked(&asked)
+	none := int64(0)
+	if id, is := o.PathIs(http.MethodPost, "/v1/wallets/*/credits"); is {
+		var told struct{ Bonus *int64 }
+		o.Told(&told)
+		m.changes = append(m.changes, change{o, "", id[0], asked.Amount, told.Bonus})
+	}
+	if id, is := o.PathIs(http.MethodPost, "/v1/wallets/*/debits"); is {
+		m.changes = append(m.changes, change{o, id[0], "", asked.Amount, &none})
+	}
+	if id, is := o.PathIs(http.MethodPost, "/v1/wallets/*/payments"); is {
+		m.changes = append(m.changes, change{o, id[0], asked.To.String(), asked.Amount, &none})
+	}
+}
+
+// view is what the history is of some wallets.
+func (m model) view(opening map[string]int64, members ...string) linear.Partition {
+	p := linear.Partition{Object: "wallet " + members[0]}
+	if len(members) > 1 {
+		p.Object = fmt.Sprintf("the %d wallets from %s on", len(members), members[0])
+	}
+	var start purses
+	places := map[string]int{}
+	for i, id := range members {
+		places[id] = i
+		start = append(start, purse{balance: opening[id]})
+	}
+	p.Start = start
+	for _, c := range m.changes {
+		from, pays := places[c.from]
+		to, gets := places[c.to]
+		if step, says := c.step(from, to, pays, gets); says {
+			p.Steps = append(p.Steps, step)
+		}
+	}
+	for _, o := range m.reads {
+		var shown struct {
+			ID      string
+			Balance int64
+		}
+		if at, has := places[pathID(o)]; has && o.Told(&shown) {
+			step := linear.NewStep(o, fmt.Sprintf("%s: %d there", o.Key, shown.Balance))
+			if m.late {
+				step.Call = 0
+			}
+			p.Steps = append(p.Steps, step.Checks(func(s linear.State) bool {
+				w := s.(purses)[at]
+				return w.unsure || w.balance == shown.Balance
+			}))
+		}
+	}
+	return p
+}
+
+func pathID(o *linear.Operation) string {
+	id, _ := o.PathIs(http.MethodGet, "/v1/wallets/*")
+	return id[0]
+}
+
+// step is the change as a view has it that may have the payer, the payee, or both.
+func (c change) step(from, to int, pays, gets bool) (step linear.Step, says bool) {
+	step = linear.NewStep(c.of, fmt.Sprintf("%s: %s %d", c.of.Key, c.of.Action, c.amount))
+	switch fate := c.of.Fate(); {
+	case !pays && !gets, fate == linear.Refused && !pays:
+		return step, false
+	case fate == linear.Contradiction:
+		return step.Never(), true
+	case fate == linear.Refused:
+		var why struct{ Available *int64 }
+		c.of.Told(&why)
+		step.Text += " refused"
+		return step.Checks(func(s linear.State) bool {
+			w := s.(purses)[from]
+			return w.unsure || w.balance < c.amount && (why.Available == nil || *why.Available == w.balance)
+		}), true
+	}
+	return step.Does(func(s linear.State) (linear.State, bool) {
+		p, enough := slices.Clone(s.(purses)), true
+		if pays {
+			enough = p[from].unsure || p[from].balance >= c.amount
+			p[from] = p[from].add(-c.amount)
+		}
+		if gets {
+			if p[to] = p[to].add(c.amount); c.bonus != nil {
+				p[to] = p[to].add(*c.bonus)
+			} else {
+				p[to].unsure = true
+			}
+		}
+		return p, enough
+	}), true
+}
