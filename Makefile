@@ -53,6 +53,9 @@ bench: build ## benchmarks on real servers; compare the ratios, not the numbers
 benchonce: build
 	$(call timed,each benchmark once,{ out=$$($(STACK) -- go test -run '^$$' -bench . -benchtime 1x $(BENCHED) 2>&1) || { echo "$$out"; false; }; })
 
+picture: ## docs/report.png, the top of the report of the last make demo (needs chromium)
+	@chromium --headless --no-sandbox --hide-scrollbars --window-size=1180,1010 --screenshot=docs/report.png report/index.html
+
 clean: ## remove bin and report
 	@rm -rf bin report
 
@@ -71,4 +74,4 @@ generated:
 gofumpt:
 	$(call timed,gofumpt,{ out=$$(go tool gofumpt -l .); test -z "$$out" || { echo "not formatted (go tool gofumpt -w .):"; echo "$$out"; exit 1; }; })
 
-.PHONY: help demo prove mutants tenth run test lint race proof bench benchonce clean build vet staticcheck gofumpt generated
+.PHONY: help demo prove mutants tenth run test lint race proof bench benchonce picture clean build vet staticcheck gofumpt generated
