@@ -40,9 +40,12 @@
 //   - Inconclusive ("void" in prove.json): a run in which nothing could have gone wrong is
 //     neither good nor bad (see InconclusiveReasons): no two requests for one product met on
 //     different replicas, the fault did not happen, or it did not have its effect.
-//   - Safe is more than unbroken: everything that was there must be sold, and a purchase
-//     must succeed soon after each fault. A service that answers 503 to everything oversells
+//   - Safe is more than unbroken: everything that was there must be sold, a purchase
+//     must succeed soon after each fault, and the service must keep up with the load (Pace).
+//     A service that answers 503 to everything, or to every second request, oversells
 //     nothing, and fails. What is left of the money must be spendable to the last unit.
+//   - Evidence comes from the history of the clients, the fault, a server or the wire. What
+//     replicas count about themselves may explain a run. No verdict depends on it.
 //   - Every audit query has a test in which it finds a planted violation.
 //
 // # What a client may conclude from an answer

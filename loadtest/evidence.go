@@ -18,24 +18,25 @@ import (
 	"shop/loadtest/fault"
 )
 
-// evidence is every number that is no verdict.
+// evidence is every number from outside that is no verdict: of the history, of the fault, of
+// the servers and of the wire.
 func (t *Trial) evidence(records []Record) map[string]int64 {
-	evidence := maps.Clone(t.Replicas.Counters.Sum())
-	maps.Copy(evidence, fromOutside(records, t.Replicas.Len(), t.events, t.History.Epoch))
+	evidence := fromOutside(records, t.Replicas.Len(), t.events, t.History.Epoch)
 	planned := int64(len(t.Plan.Schedule)+len(records)-len(t.Plan.Intents)) + t.replayed
 	evidence["sent_again"], evidence["replayed"] = evidence["attempts"]-planned, t.replayed
 	evidence["samples"] = int64(len(t.Samples))
+	_, done, _ := tally(t.Loaded(records))
+	evidence["done"] = int64(done)
 	for _, e := range t.events {
+		if e.Replica > 0 && !struck(records, e, t.History.Epoch) {
+			continue // it was done, and hit no request
+		}
 		for name, n := range e.Seen {
 			evidence[name] += n
 		}
 	}
-	if t.Scenario.Fault == NoFault {
-		evidence["rightful_refused"] = evidence["fence_refused"] // no holder was late: each had a right
-	}
-	if t.Scenario.Flow.spec(t.Scenario.Fault).Outage {
-		evidence["lock_acquired_after"] = evidence["lock_acquired"] - t.acquired
-	}
+	maps.Copy(evidence, t.Witnessed)
+	maps.Copy(evidence, t.pace)
 	return evidence
 }
 
@@ -44,8 +45,13 @@ func fromOutside(records []Record, replicas int, events []fault.Event, epoch tim
 	evidence := onTheWire(records)
 	evidence["overlaps"] = Overlaps(records, replicas)
 	evidence["cut_off"] = cutOff(records, events, epoch)
+	maps.Copy(evidence, meanwhile(records, events, epoch))
+	evidence["decided_after_cut"] = decidedAfterCut(records, events)
 	return evidence
 }
+
+// answers are problems that are counted by themselves.
+var answers = map[string]string{"outcome-unknown": "outcome_unknown", "stale": "stale_answers", "lost": "lost_answers"}
 
 // onTheWire counts attempts.
 func onTheWire(records []Record) map[string]int64 {
@@ -56,13 +62,78 @@ func onTheWire(records []Record) map[string]int64 {
 			if a.Outcome == Unknown {
 				evidence["unknown_answers"]++
 			}
-			if a.Problem == "outcome-unknown" {
-				evidence["outcome_unknown"]++
+			if name := answers[a.Problem]; name != "" {
+				evidence[name]++
 			}
 			evidence["silent_retries"] += int64(max(0, a.Sends-1))
 		}
 	}
 	return evidence
+}
+
+// meanwhile counts what became of the attempts that were under way while a fault lasted.
+func meanwhile(records []Record, events []fault.Event, epoch time.Time) map[string]int64 {
+	counts := map[string]int64{}
+	for _, r := range records {
+		for _, a := range r.Attempts {
+			if a.Sends == 0 || !metFault(a, events, epoch) {
+				continue
+			}
+			counts["hit"]++
+			if !a.Outcome.Final() {
+				counts["disturbed"]++
+			}
+			if a.Outcome == Open {
+				counts["refused_meanwhile"]++
+			}
+			if a.Outcome == OK && !r.Reads && inside(a, events, epoch) {
+				counts["done_meanwhile"]++
+			}
+		}
+	}
+	return counts
+}
+
+// inside tells whether an attempt began and ended while a fault lasted.
+func inside(a Attempt, events []fault.Event, epoch time.Time) bool {
+	return slices.ContainsFunc(events, func(e fault.Event) bool {
+		return a.Start >= e.At.Sub(epoch) && a.End <= e.Until.Sub(epoch)
+	})
+}
+
+// decidedAfterCut counts the keys whose COMMIT a fault has cut or left in doubt, and that their
+// clients know the end of.
+func decidedAfterCut(records []Record, events []fault.Event) (n int64) {
+	cut := map[string]bool{}
+	for _, e := range events {
+		for _, key := range e.Keys {
+			cut[key] = true
+		}
+	}
+	for _, r := range records {
+		if cut[r.IdempotencyKey()] && r.Outcome.Final() {
+			n++
+		}
+	}
+	return n
+}
+
+// struck tells whether what was done to a replica hit one of its requests: a kill, one that
+// got no answer; a pause, one that waited for its end.
+func struck(records []Record, e fault.Event, epoch time.Time) bool {
+	at, until := e.At.Sub(epoch), e.Until.Sub(epoch)
+	for _, r := range records {
+		for _, a := range r.Attempts {
+			if a.Replica != e.Replica-1 || a.Sends == 0 {
+				continue
+			}
+			cut := a.Status == 0 && a.End >= at && a.Start <= until
+			if cut && (e.Ends || a.Start <= at) || !e.Ends && a.Start <= at && a.End >= until {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // cutOff counts the attempts that were under way at the moment of a fault and
@@ -88,23 +159,9 @@ func metFault(a Attempt, events []fault.Event, epoch time.Time) bool {
 	return false
 }
 
-// Peek sums what all replicas have counted up to now, those that were killed included.
-func (rs *Replicas) Peek(ctx context.Context) map[string]int64 {
-	sum := rs.Counters.Sum()
-	for _, r := range rs.all {
-		counts, err := rs.Counters.scrape(ctx, r.metrics)
-		if err != nil {
-			continue // it is down at the moment
-		}
-		for name, n := range counts {
-			sum[name] += n
-		}
-	}
-	return sum
-}
-
 // Counters add up what replicas say about themselves in /metrics, over replicas
-// and over their restarts. It is evidence of what happened inside, never a verdict.
+// and over their restarts. They explain what happened inside, and neither save a run nor void one:
+// a lock that talks to no server can count as it likes.
 type Counters struct {
 	flow *Flow
 	mu   sync.Mutex

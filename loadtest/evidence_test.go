@@ -48,21 +48,82 @@ func TestOnTheWire_CountsAttemptsUnknownAnswersAndRetriesByNetHTTP(t *testing.T)
 }
 
 func TestEvidence_OfAFaultIsWhatItHit(t *testing.T) {
-	const away, lost Fault = "redis-down", "lock-lost"
 	r := &Trial{
-		Scenario: Scenario{Flow: &Flow{Faults: []FaultSpec{{Fault: away, Outage: true}}}, Fault: away}, Replicas: &Replicas{Counters: NewCounters(nil)}, acquired: 5,
-		Run: &Run{Retrier: &Retrier{History: NewHistory()}}, events: []fault.Event{{Seen: map[string]int64{"redis_kills": 1}}},
+		Scenario: Scenario{Flow: &Flow{}}, Replicas: &Replicas{counters: NewCounters(nil)}, Witnessed: map[string]int64{"lock_calls": 7},
+		Run: &Run{Retrier: &Retrier{History: NewHistory()}},
 	}
-	r.Replicas.Counters.kept["lock_acquired"] = 7
-	if e := r.evidence(nil); e["redis_kills"] != 1 || e["lock_acquired_after"] != 2 {
-		t.Errorf("redis-down: %v", e)
+	r.Replicas.counters.kept["lock_acquired"] = 7
+	epoch := r.History.Epoch
+	kill := func(replica int, at time.Duration) fault.Event {
+		return fault.Event{At: epoch.Add(at), Until: epoch.Add(at + time.Second), Seen: map[string]int64{"crashes": 1}, Replica: replica, Ends: true}
 	}
-	r.Scenario.Fault, r.events = Crash, []fault.Event{{Seen: map[string]int64{"crashes": 1}}, {Seen: map[string]int64{"crashes": 1}}}
-	if e := r.evidence(nil); e["crashes"] != 2 {
-		t.Errorf("crash: %v", e)
+	cut := Record{Attempts: []Attempt{{Replica: 1, Start: time.Second, End: 2 * time.Second, Sends: 1}}}
+	r.events = []fault.Event{{Seen: map[string]int64{"redis_kills": 1}}, {Seen: map[string]int64{"redis_kills": 1}}}
+	e := r.evidence([]Record{cut})
+	if e["redis_kills"] != 2 || e["lock_calls"] != 7 {
+		t.Errorf("the sum of all events, and what the witness saw: %v", e)
 	}
-	r.Scenario.Fault, r.events = lost, []fault.Event{{Seen: map[string]int64{"locks_deleted": 40}}}
-	if e := r.evidence(nil); e["locks_deleted"] != 40 {
-		t.Errorf("lock-lost: %v", e)
+	if _, is := e["lock_acquired"]; is {
+		t.Error("what replicas count about themselves is evidence")
+	}
+	for _, c := range []struct {
+		name  string
+		event fault.Event
+		want  int64
+	}{
+		{"a kill that cut a request off", kill(2, 1500*time.Millisecond), 1},
+		{"a kill of another replica", kill(1, 1500*time.Millisecond), 0},
+		{"a kill when it was idle", kill(2, 3*time.Second), 0},
+	} {
+		r.events = []fault.Event{c.event}
+		if n := r.evidence([]Record{cut})["crashes"]; n != c.want {
+			t.Errorf("%s: counted %d times, want %d", c.name, n, c.want)
+		}
+	}
+}
+
+func TestStruck_APauseMustHaveHeldARequestToItsEnd(t *testing.T) {
+	const second = time.Second
+	epoch := time.Now()
+	pause := fault.Event{At: epoch.Add(2 * second), Until: epoch.Add(5 * second), Replica: 1}
+	for _, c := range []struct {
+		name    string
+		attempt Attempt
+		want    bool
+	}{
+		{"waited for its end", Attempt{Start: second, End: 6 * second, Status: 201, Sends: 1}, true},
+		{"given up by its client meanwhile", Attempt{Start: second, End: 4 * second, Sends: 1}, true},
+		{"answered before", Attempt{Start: second, End: 2*second + 1, Status: 201, Sends: 1}, false},
+		{"sent to the stopped replica", Attempt{Start: 3 * second, End: 6 * second, Status: 201, Sends: 1}, false},
+		{"at another replica", Attempt{Replica: 1, Start: second, End: 6 * second, Status: 201, Sends: 1}, false},
+	} {
+		if got := struck([]Record{{Attempts: []Attempt{c.attempt}}}, pause, epoch); got != c.want {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+func TestMeanwhile_CountsWhatBecameOfTheRequestsThatMetAFault(t *testing.T) {
+	const second = time.Second
+	epoch := time.Now()
+	events := []fault.Event{{At: epoch.Add(2 * second), Until: epoch.Add(4 * second), Keys: []string{"cut", "lost"}}}
+	attempt := func(start, end time.Duration, outcome Outcome) []Attempt {
+		return []Attempt{{Start: start, End: end, Outcome: outcome, Sends: 1}}
+	}
+	records := []Record{
+		{Attempts: attempt(2*second, 3*second, OK)},
+		{Attempts: attempt(1*second, 3*second, OK)},
+		{Attempts: attempt(3*second, 5*second, Open)},
+		{Attempts: attempt(3*second, 5*second, Unknown)},
+		{Attempts: attempt(5*second, 6*second, OK)},
+		{Intent: Intent{Key: "cut"}, Outcome: OK},
+		{Intent: Intent{Key: "lost"}, Outcome: Unknown},
+	}
+	want := map[string]int64{"hit": 4, "disturbed": 2, "refused_meanwhile": 1, "done_meanwhile": 1}
+	if diff := cmp.Diff(want, meanwhile(records, events, epoch)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if n := decidedAfterCut(records, events); n != 1 {
+		t.Errorf("%d keys decided of two whose COMMIT was cut, want 1", n)
 	}
 }

@@ -41,13 +41,15 @@ type Flow struct {
 	// Inconclusive says why a run shows nothing, where Needs cannot say it. May be nil.
 	Inconclusive func(Scenario, map[string]int64) []string
 
-	Invariants   []invariant.Invariant // beside those of every flow
-	Evidence     map[string]string     // what its numbers count, beside those of every flow
-	Counted      []string              // of these, the kinds that its replicas count in /metrics, in NAME_events_total
-	Steps        []string              // at which CrashSteps kills replicas; none: they are killed at any moment
-	Needs        []Need                // without which any run shows nothing
-	Faults       []FaultSpec           // in the order in which they are tried, NoFault first
+	Invariants   []invariant.Invariant      // beside those of every flow
+	Evidence     map[string]string          // what its numbers count, beside those of every flow
+	Counted      []string                   // of these, the kinds that its replicas count in /metrics, in NAME_events_total
+	Locked       func(strategy string) bool // it takes a lock for each key that has an effect, and the lock service counts them; nil: none does
+	Steps        []string                   // at which CrashSteps kills replicas; none: they are killed at any moment
+	Needs        []Need                     // without which any run shows nothing
+	Faults       []FaultSpec                // in the order in which they are tried, NoFault first
 	Controls     []Scenario
+	Pace         Pace                // what it must keep up under load, whatever the fault
 	ControlGrace time.Duration       // how long a control may leave a key undecided; 0: as long as the others
 	Quick        []string            // STRATEGY/FAULT: part of the short proof, besides each safe strategy without a fault
 	Slower       int                 // it sends so many times less often than the load says; 0: just as often
@@ -62,10 +64,11 @@ type FaultSpec struct {
 	Fault    Fault
 	Store    string        // strategies that use it must survive the fault; "": all must
 	Needs    []Need        // without which a run shows nothing
-	Outage   bool          // the lock service is away for a while
+	Outage   bool          // the lock service is away for a while, and not each key has a lock
 	Least    int           // shortest load, in TTLs of a lock
 	Stretch  int           // the same, with no more requests than otherwise
 	Recovery time.Duration // what servers need before anything can succeed
+	Pace     Pace          // what must be kept up all the same
 }
 
 // spec is what is known of a fault; nothing, if it is none of the flow's.

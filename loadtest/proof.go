@@ -38,10 +38,16 @@ type Proof struct {
 	// Leftovers lists the trial's locks that are still in the lock service when no
 	// process is left to hold them. May be nil.
 	Leftovers func(context.Context, *Trial) ([]string, error)
+	// Witness sees what the replicas do to a server, from when it is opened; nil: there is none.
+	Witness func(context.Context, *Trial) (Witness, error)
 	// Say gets a line for each step of the proof; Tick gets the state of the load, twice a second.
 	Say  func(format string, args ...any)
 	Tick func(line string)
 }
+
+// Witness says in numbers what it has seen, and ends. It is asked when load and fault are
+// over and the replicas still live.
+type Witness func(context.Context, []fault.Event) (map[string]int64, error)
 
 // Run runs the scenarios one after the other. The error is about what could not
 // be run; that a proof failed is in the report. With an error, the report
@@ -142,13 +148,15 @@ type Trial struct {
 	Replicas *Replicas
 	*Run     // of the plan, on the replicas
 	Samples  []Sample
+	// Witnessed is what a server says of the load: what was done to it, and by it.
+	Witnessed map[string]int64
 
 	proof     *Proof
 	duration  time.Duration // of the load
 	fault     fault.Fault
 	sent      vegeta.Results
 	events    []fault.Event
-	acquired  int64 // locks taken until the fault was over
+	pace      map[string]int64 // how it kept up under the load
 	decided   time.Duration
 	loaded    int // keys of the load: those behind them are the postcheck's
 	postcheck invariant.Findings
@@ -190,6 +198,10 @@ func (t *Trial) run(ctx context.Context) (Result, error) {
 func (t *Trial) load(ctx context.Context) error {
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
+	witness, err := t.witness(ctx)
+	if err != nil {
+		return fmt.Errorf("witness: %w", err)
+	}
 	watched, injected := make(chan error, 1), make(chan error, 1)
 	go func() {
 		var err error
@@ -201,9 +213,23 @@ func (t *Trial) load(ctx context.Context) error {
 	t.sent = t.Send(ctx, t.Plan.Schedule)
 	t.decided = t.History.Now()
 	t.loaded = len(t.History.Records())
-	err := <-injected
+	err = <-injected
 	stop()
-	return errors.Join(err, <-watched)
+	var unseen error
+	if t.Witnessed, unseen = witness(ctx, t.events); unseen != nil {
+		unseen = fmt.Errorf("witness: %w", unseen)
+	}
+	return errors.Join(err, <-watched, unseen)
+}
+
+// witness opens the scenario's.
+func (t *Trial) witness(ctx context.Context) (Witness, error) {
+	if t.proof.Witness != nil {
+		if w, err := t.proof.Witness(ctx, t); w != nil || err != nil {
+			return w, err
+		}
+	}
+	return func(context.Context, []fault.Event) (map[string]int64, error) { return nil, nil }, nil
 }
 
 func (t *Trial) inject(ctx context.Context) error {
@@ -215,7 +241,6 @@ func (t *Trial) inject(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("fault %s: %w", t.Scenario.Fault, err)
 	}
-	t.acquired = t.Replicas.Peek(ctx)["lock_acquired"]
 	return nil
 }
 
@@ -239,6 +264,7 @@ func (t *Trial) audit(ctx context.Context) (Result, error) {
 	findings.Add("I-ONCE", diverged(records)...)
 	findings.Add("I-LIVE", t.lifeless(records)...)
 	findings.Add("I-DENY", allowed(records)...)
+	findings.Merge(t.keptUp(records))
 	findings.Add(flow.During, Apart(t.Samples)...)
 	if flow.Leftover != "" {
 		findings.Add(flow.Leftover, t.left...)
@@ -296,7 +322,16 @@ func (t *Trial) lifeless(records []Record) []string {
 	return slices.Concat(Stalls(t.History, records, t.events, bound), t.silent, undecided(records))
 }
 
-// result puts the numbers together and judges them.
+// keptUp is how the service kept up with the load.
+func (t *Trial) keptUp(records []Record) invariant.Findings {
+	tempo := newTempo(t.History, t.Loaded(records), t.events, t.duration)
+	findings, figures := tempo.judge(t.Scenario.Flow.pace(t.Scenario.Fault, t.TTL()))
+	t.pace = figures
+	return findings
+}
+
+// result puts the numbers together and judges them. Those of the replicas about themselves
+// come when it is judged.
 func (t *Trial) result(records []Record, violations, evidence map[string]int64) Result {
 	result := NewResult(t.Scenario, t.Replicas.Len())
 	result.measure(records[:t.loaded], t.decided)
@@ -304,6 +339,11 @@ func (t *Trial) result(records []Record, violations, evidence map[string]int64) 
 	maps.Copy(result.Evidence, evidence)
 	result.Inconclusive = append(InconclusiveReasons(t.Scenario, result.Evidence), lagging(result.Latency.Lag)...)
 	result.Verdict, result.AsExpected = Judge(t.Scenario, violations, result.Inconclusive)
+	for name, n := range t.Replicas.counters.Sum() {
+		if _, known := result.Evidence[name]; !known {
+			result.Evidence[name] = n
+		}
+	}
 	result.Plan, result.Records, result.Events = t.Plan, records, t.events
 	result.Epoch, result.Samples, result.Sent = t.History.Epoch, t.Samples, t.sent
 	return result

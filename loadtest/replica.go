@@ -42,7 +42,7 @@ const (
 type Replicas struct {
 	program  Program
 	all      []*replica
-	Counters *Counters
+	counters *Counters
 	UnderWay func(n int) int // how many requests replica n has not answered; may be nil
 	sidecar  *sidecar        // nil without one
 }
@@ -55,7 +55,7 @@ type replica struct {
 // StartReplicas starts n of them and waits until all are ready. What the flow counts is
 // read beside what all count of their locks.
 func StartReplicas(ctx context.Context, p Program, n int, of *Flow) (*Replicas, error) {
-	rs := &Replicas{program: p, Counters: NewCounters(of)}
+	rs := &Replicas{program: p, counters: NewCounters(of)}
 	addrs, err := freeAddrs(2 * n)
 	if err != nil {
 		return nil, err
@@ -117,29 +117,48 @@ func (rs *Replicas) Bases() []string {
 	return bases
 }
 
-// busyWait is how long a kill waits for a request to interrupt.
-const busyWait = time.Second
+// busyWait is how long a kill waits for a request to interrupt, and for the last of those that
+// it cut off. wireWait is longer than an answer is on its way.
+const (
+	busyWait = time.Second
+	wireWait = 2 * time.Millisecond
+)
 
 // Kill ends replica n in the middle of a request: a kill that interrupts nothing
-// shows little, and on a quick machine a replica is idle most of the time. What
-// it has counted so far is read before.
+// shows little, and on a quick machine a replica is idle most of the time. So it is stopped
+// first, and goes on if it had answered everything. What it has counted so far is read before.
+// Kill returns when every request that was under way is known to be cut off.
 func (rs *Replicas) Kill(ctx context.Context, n int) error {
-	rs.Counters.Keep(ctx, rs.all[n].metrics)
-	rs.awaitWork(n)
+	rs.counters.Keep(ctx, rs.all[n].metrics)
+	for end := time.Now().Add(busyWait); ; {
+		rs.awaitWork(n, end)
+		rs.all[n].signal(syscall.SIGSTOP)
+		time.Sleep(wireWait)
+		if rs.UnderWay == nil || rs.UnderWay(n) > 0 || time.Now().After(end) {
+			break
+		}
+		rs.all[n].signal(syscall.SIGCONT)
+	}
 	<-rs.all[n].signal(syscall.SIGKILL)
+	for end := time.Now().Add(busyWait); rs.UnderWay != nil && rs.UnderWay(n) > 0 && time.Now().Before(end); {
+		time.Sleep(pollEvery)
+	}
 	return nil
 }
 
-// awaitWork waits a while for a request that replica n has not answered.
-func (rs *Replicas) awaitWork(n int) {
-	for end := time.Now().Add(busyWait); rs.UnderWay != nil && rs.UnderWay(n) == 0 && time.Now().Before(end); {
-		time.Sleep(100 * time.Microsecond)
+// pollEvery is short beside the time that a request takes.
+const pollEvery = 100 * time.Microsecond
+
+// awaitWork waits until then for a request that replica n has not answered.
+func (rs *Replicas) awaitWork(n int, end time.Time) {
+	for rs.UnderWay != nil && rs.UnderWay(n) == 0 && time.Now().Before(end) {
+		time.Sleep(pollEvery)
 	}
 }
 
 // Pause stops replica n in the middle of a request (SIGSTOP): it knows nothing of it.
 func (rs *Replicas) Pause(n int) error {
-	rs.awaitWork(n)
+	rs.awaitWork(n, time.Now().Add(busyWait))
 	return rs.all[n].send(syscall.SIGSTOP)
 }
 
@@ -155,7 +174,7 @@ func (rs *Replicas) Ended(n int) <-chan struct{} { return rs.all[n].signal(sysca
 func (rs *Replicas) Stop(ctx context.Context) {
 	rs.sidecar.stop()
 	for _, r := range rs.all {
-		rs.Counters.Keep(ctx, r.metrics)
+		rs.counters.Keep(ctx, r.metrics)
 	}
 	var ending []<-chan struct{}
 	for _, r := range rs.all {

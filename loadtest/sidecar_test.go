@@ -93,7 +93,7 @@ func TestReplicas_OneThatKillsItselfAtOnceHasStartedOneThatFailsHasNot(t *testin
 	program := replicaProgram(t, "good")
 	args := program.Args
 	program.Args = func(n int, listen, metrics string) []string { return args(n, listen, metrics)[:1] }
-	replicas := &Replicas{program: program, all: []*replica{{addr: "127.0.0.1:1", metrics: "127.0.0.1:1"}}, Counters: NewCounters(nil)}
+	replicas := &Replicas{program: program, all: []*replica{{addr: "127.0.0.1:1", metrics: "127.0.0.1:1"}}, counters: NewCounters(nil)}
 	if err := replicas.Start(t.Context(), 0, "suicide", "", ""); err != nil {
 		t.Errorf("a SIGKILL by its own hand: %v", err)
 	}

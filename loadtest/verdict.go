@@ -1,6 +1,7 @@
 package loadtest
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -66,20 +67,26 @@ type Need struct {
 
 // InconclusiveReasons says why a run shows nothing; none if it does.
 //
-// The numbers are those of the evidence: overlaps are counted from outside, what
-// a fault hit by the fault, the rest by the replicas about themselves.
+// The numbers are those of the evidence from outside: of the clients' history, of the fault,
+// of a server, or of the wire. What replicas count about themselves is not among them.
 func InconclusiveReasons(s Scenario, evidence map[string]int64) (reasons []string) {
 	needs := []Need{{Evidence: "overlaps", Why: "no two requests for the same overlapped on different replicas"}}
+	if s.Fault != NoFault {
+		needs = append(needs, Need{Evidence: "hit", Why: "no request was under way while the fault lasted"})
+	}
 	needs = slices.Concat(needs, s.Flow.Needs, s.Flow.spec(s.Fault).Needs)
 	if s.Fault == Crash {
 		for _, step := range s.Flow.Steps {
-			needs = append(needs, Need{Evidence: "crash_" + step, Why: "no replica was killed at " + step})
+			needs = append(needs, Need{Evidence: "crash_" + step, Why: "no request was cut off by a kill at " + step})
 		}
 	}
 	for _, n := range needs {
 		if evidence[n.Evidence] < max(1, n.Least) && (n.Expect == "" || n.Expect == s.Expect) {
 			reasons = append(reasons, n.Why)
 		}
+	}
+	if s.Flow.Locked != nil && s.Flow.Locked(s.Strategy) && !s.Flow.spec(s.Fault).Outage && evidence["lock_calls"] < evidence["done"] {
+		reasons = append(reasons, "the lock service was asked for fewer locks than keys had an effect")
 	}
 	if s.Flow.Inconclusive != nil {
 		reasons = append(reasons, s.Flow.Inconclusive(s, evidence)...)
@@ -94,36 +101,59 @@ var Invariants = []invariant.Invariant{
 	{Code: "I-REJ", Name: "refused-is-absent", Means: "what was refused, or never asked for, is not there"},
 	{Code: "I-DENY", Name: "not-allowed-is-refused", Means: "a request that its client is not allowed to make is refused, with a problem that says why"},
 	{Code: "I-LIVE", Name: "liveness", Means: "new requests succeed within a bound after each fault, every key is decided, a decided key gets the same answer when it is sent again, and in the end everything still works"},
+	{Code: "I-GOODPUT", Name: "goodput", Means: "outside of an outage a part of the keys that wait is decided in each two seconds, and no fault keeps nearly all of them waiting for longer than it lasts and the bound of I-LIVE"},
+	{Code: "I-RECOVER", Name: "recovery", Means: "after the end of a fault, within a bound, as much is decided in a second as 90 % of the rate before it, or all that waits"},
+	{Code: "I-BUSY", Name: "busy-share", Means: "outside of the outages, few first answers are that nothing was done"},
+	{Code: "I-ERROR", Name: "error-share", Means: "outside of the outages, few first answers are unknown, or do not come"},
 }
 
 // AllInvariants are those of a flow, its own first.
 func (f *Flow) AllInvariants() []invariant.Invariant { return slices.Concat(f.Invariants, Invariants) }
 
-// evidence says what the numbers of every flow count that are not verdicts.
+// evidence says what the numbers of every flow count that are not verdicts, and that come from
+// outside of the replicas.
 var evidence = map[string]string{
-	"overlaps":            "requests under way for a product, an account or a wallet, while another replica had one for the same",
-	"attempts":            "requests on the wire, repetitions included",
-	"sent_again":          "repetitions of a key that was not decided",
-	"replayed":            "decided keys that were asked again in the end, and answered",
-	"unknown_answers":     "answers, or missing answers, after which the client could not know",
-	"outcome_unknown":     "of these, COMMITs that the replica could not decide either",
-	"cut_off":             "requests that lost their replica in the middle",
-	"silent_retries":      "requests retried by net/http itself",
-	"samples":             "samples of the database while the load ran",
-	"crashes":             "replicas killed",
-	"lock_acquired":       "locks taken",
-	"lock_acquired_after": "locks taken after the lock service was back",
-	"lock_busy":           "attempts to take a lock that another holder had",
-	"lock_timed_out":      "waits for a lock that were given up",
-	"lock_lost":           "holders that noticed that their lock was gone",
-	"guard_tripped":       "times the last guard, a CHECK of the table or the schema, refused a write",
-	"retried":             "transactions that ran again",
-	"ambiguous":           "COMMITs that got no answer",
-	"resolved":            "and that were decided by the same key",
-	"rightful_refused":    "… although no holder was late: rightful holders",
-	"unavailable":         "requests refused because the lock service, or the bonus service, did not answer",
-	"pauses":              "times a replica was stopped for longer than its lease",
-	"elections":           "new leaders of the lock service, or new primaries",
+	"overlaps":          "requests under way for a product, an account or a wallet, while another replica had one for the same",
+	"attempts":          "requests on the wire, repetitions included",
+	"sent_again":        "repetitions of a key that was not decided",
+	"replayed":          "decided keys that were asked again in the end, and answered",
+	"unknown_answers":   "answers, or missing answers, after which the client could not know",
+	"outcome_unknown":   "of these, COMMITs that the replica could not decide either",
+	"stale_answers":     "answers that nothing was done since the row has seen a newer fence",
+	"lost_answers":      "answers that nothing was done since the lock was lost",
+	"hit":               "requests under way while a fault lasted",
+	"done":              "keys of the load that had an effect",
+	"cut_off":           "requests that lost their replica in the middle",
+	"disturbed":         "requests under way while a fault lasted that were not decided by their answer, or got none",
+	"refused_meanwhile": "answers, while a fault lasted, that nothing was done",
+	"done_meanwhile":    "requests that were sent, and succeeded, while a fault lasted",
+	"decided_after_cut": "keys whose COMMIT was cut or left in doubt on the wire, and that were decided",
+	"silent_retries":    "requests retried by net/http itself",
+	"samples":           "samples of the database while the load ran",
+	"crashes":           "kills of a replica that cut a request off",
+	"rightful_refused":  "… although no lease had ended: rightful holders",
+	"pauses":            "times a replica was stopped for longer than its lease, with a request in its hands",
+	"elections":         "new leaders of the lock service, or new primaries",
+	"lock_calls":        "calls of the replicas to the lock service that take or give back a lock, by what the server counts",
+	"lock_calls_after":  "of these, after the lock service was back",
+	"leases_ended":      "leases that the lock service ended while the process that had them lived",
+	"goodput_percent":   "least part of the waiting keys that was decided in two seconds outside of an outage",
+	"recovery_ms":       "longest time from the end of a fault to 90 % of the rate before",
+	"busy_percent":      "part of the first answers outside of the outages that nothing was done",
+	"error_percent":     "part of the first answers outside of the outages that are unknown, or did not come",
+}
+
+// counted says what replicas count about themselves. It may explain a run, and saves none.
+var counted = map[string]string{
+	"lock_acquired":  "locks taken",
+	"lock_busy":      "attempts to take a lock that another holder had",
+	"lock_timed_out": "waits for a lock that were given up",
+	"lock_lost":      "holders that noticed that their lock was gone",
+	"guard_tripped":  "times the last guard, a CHECK of the table or the schema, refused a write",
+	"retried":        "transactions that ran again",
+	"ambiguous":      "COMMITs that got no answer",
+	"resolved":       "and that were decided by the same key",
+	"unavailable":    "requests refused because the lock service, or the bonus service, did not answer",
 }
 
 // Explain says what a number of the evidence counts, or the flow's number.
@@ -131,8 +161,10 @@ func (f *Flow) Explain(name string) string {
 	if step, at := strings.CutPrefix(name, "crash_"); at {
 		return "replicas that killed themselves at " + step
 	}
-	if own := f.Evidence[name]; own != "" {
-		return own
-	}
-	return evidence[name]
+	return cmp.Or(f.Evidence[name], evidence[name], counted[name])
+}
+
+// Counts tells whether a number is one that replicas count about themselves.
+func (f *Flow) Counts(name string) bool {
+	return counted[name] != "" || slices.Contains(f.Counted, name)
 }

@@ -4,25 +4,29 @@
 // Question: do the invariants still hold when a server that the system needs goes away?
 //
 //	fault          type                        what happens                                    must show, or the run is inconclusive
-//	crash          replicafault.Crash          SIGKILL to a replica, started again             crashes, cut_off: requests lost their replica
-//	crash          replicafault.CrashSteps     SIGKILL at each step of a request, in turn      cut_off, crash_STEP of each step
-//	pause          replicafault.Pauses         SIGSTOP to a replica for 1.5 to 5 TTLs          pauses; lock_lost, or in MongoDB outlived
-//	lock-lost      redisfault.LockLost         lock keys in Redis deleted under their holders  locks_deleted, lock_lost: holders noticed
-//	redis-down     fault.Restart               SIGKILL to Redis, started again                 redis_kills, degraded, lock_acquired_after
+//	crash          replicafault.Crash          SIGKILL to a replica, started again             crashes: kills that cut a request off; cut_off
+//	crash          replicafault.CrashSteps     SIGKILL at each step of a request, in turn      cut_off, crash_STEP of each step, a request cut off
+//	pause          replicafault.Pauses         SIGSTOP to a replica for 1.5 to 5 TTLs          pauses that held a request; leases_ended (etcd), or outlived (MongoDB)
+//	lock-lost      redisfault.LockLost         lock keys in Redis deleted under their holders  locks_deleted, lock_calls (Redis)
+//	redis-down     fault.Restart               SIGKILL to Redis, started again                 redis_kills, done_meanwhile, lock_calls_after (Redis)
 //	late-write     pgfault.LateWrite           a write to PostgreSQL is held until a newer     late_writes, late_stopped; late_refused of a
 //	                                           holder has written, and then delivered          safe strategy, late_committed of an unsafe one
 //	commit-cut     pgfault.CommitCut           the connection breaks right before, or after,   commits_cut_before, commits_cut_after,
-//	                                           COMMIT gets to PostgreSQL                       ambiguous, resolved
-//	pg-restart     fault.Restart               SIGKILL to PostgreSQL, started again            pg_restarts
-//	lease-revoked  etcdfault.LeasesRevoked     leases revoked in etcd, many times              leases_revoked; fence_refused of a safe strategy
+//	                                           COMMIT gets to PostgreSQL                       decided_after_cut
+//	pg-restart     fault.Restart               SIGKILL to PostgreSQL, started again            pg_restarts, disturbed
+//	lease-revoked  etcdfault.LeasesRevoked     leases revoked in etcd, many times              leases_revoked; stale_answers of a safe strategy
 //	leader-kill    etcdfault.LeaderKill        SIGKILL to the leader of three members          elections
-//	no-quorum      etcdfault.NoQuorum          two of three members killed, or paused          quorum_losses, unavailable, lock_acquired_after
-//	step-down      mongofault.StepDown         replSetStepDown to the primary                  elections, transient
-//	primary-pause  mongofault.PrimaryPause     SIGSTOP to the primary until there is another   elections, transient
-//	primary-kill   mongofault.PrimaryKill      SIGKILL to a primary with writes that no other  elections, ambiguous, rolled_back
+//	no-quorum      etcdfault.NoQuorum          two of three members killed, or paused          quorum_losses, refused_meanwhile, lock_calls_after (etcd)
+//	step-down      mongofault.StepDown         replSetStepDown to the primary                  elections, transactions_open (MongoDB)
+//	primary-pause  mongofault.PrimaryPause     SIGSTOP to the primary until there is another   elections, transactions_open (MongoDB)
+//	primary-kill   mongofault.PrimaryKill      SIGKILL to a primary with writes that no other  elections, rolled_back
 //	                                           member has, started again
 //	commit-unknown mongofault.CommitUnknown    the answer to a commit is swallowed, or says    commits_cut, commits_failed,
-//	                                           that the write concern was not reached          ambiguous, resolved
+//	                                           that the write concern was not reached          decided_after_cut
+//
+// Under each of them a request must have been hit: under way while it lasted. What replicas
+// count about themselves is no evidence. The lock service is watched from outside: redisfault.Calls
+// counts what it was asked for, etcdfault.Queued what was put into its queues.
 //
 // Each returns what it did and when, as Events, with the evidence in numbers: a
 // fault that cannot be shown to have happened proves nothing. Faults come one

@@ -15,6 +15,13 @@ type Event struct {
 	Until time.Time        // when it was undone; At if there was nothing to undo
 	Hits  int64            // how often it hit something
 	Seen  map[string]int64 // evidence, by name; of several events it is added up
+
+	// Replica is to whose process it was done, from 1; 0: to none. Then the event is evidence
+	// only if it hit a request: one that got no answer, where it Ends the process, or one
+	// that had to wait.
+	Replica int
+	Ends    bool
+	Keys    []string // idempotency keys whose COMMIT it cut or left in doubt, as seen on the wire
 }
 
 // Fault is done over a while, under load. It returns when all is undone. If ctx

@@ -89,15 +89,16 @@ type lesson struct {
 	replica func(*loadtest.Trial, *loadtest.Program) error
 	fault   func(*loadtest.Trial) (fault.Fault, error) // but for those of the replicas' processes
 	prepare func(context.Context, *pgxpool.Pool, *loadtest.Trial) ([]loadtest.Credentials, error)
+	witness func(context.Context, *loadtest.Trial) (loadtest.Witness, error) // of its lock service; nil: it has none
 }
 
 // lessons are all that there are.
 func (e *environment) lessons() []lesson {
 	wallets := walletflow.New(walletflow.Environment{Mongo: e.mongoURL, Members: e.compare, WireReport: e.wireReport})
 	return []lesson{
-		{inventoryflow.New(), loadtest.StrategiesOf(inventory.Strategies()), e.inventoryReplica, e.inventoryFault, stockShelves},
-		{transferflow.New(), loadtest.StrategiesOf(transfer.Strategies()), e.transferReplica, e.transferFault, openAccounts},
-		{wallets, loadtest.StrategiesOf(wallet.Strategies()), e.walletReplica, e.walletFault, openWallets},
+		{inventoryflow.New(), loadtest.StrategiesOf(inventory.Strategies()), e.inventoryReplica, e.inventoryFault, stockShelves, e.redisWitness},
+		{transferflow.New(), loadtest.StrategiesOf(transfer.Strategies()), e.transferReplica, e.transferFault, openAccounts, e.etcdWitness},
+		{wallets, loadtest.StrategiesOf(wallet.Strategies()), e.walletReplica, e.walletFault, openWallets, nil},
 	}
 }
 
@@ -274,7 +275,7 @@ func (e *environment) adopt(pid int) error {
 
 // stepWait is how long a replica may live that is to die at a step: some come
 // only with a request that needs it.
-const stepWait = 3 * time.Second
+const stepWait = 5 * time.Second
 
 // fault makes what happens to the replicas of a scenario, or to their servers.
 func (e *environment) fault(t *loadtest.Trial) (fault.Fault, error) {
@@ -310,6 +311,25 @@ func (e *environment) prepare(ctx context.Context, t *loadtest.Trial) ([]loadtes
 	}
 	defer pool.Close()
 	return e.of(t).prepare(ctx, pool, t)
+}
+
+// witness sees what replicas whose strategy takes locks do to the lock service.
+func (e *environment) witness(ctx context.Context, t *loadtest.Trial) (loadtest.Witness, error) {
+	l := e.of(t)
+	if l.witness == nil || !l.Locked(t.Scenario.Strategy) {
+		return nil, nil
+	}
+	return l.witness(ctx, t)
+}
+
+// over is when the last of some events was undone.
+func over(events []fault.Event) (last time.Time) {
+	for _, event := range events {
+		if event.Until.After(last) {
+			last = event.Until
+		}
+	}
+	return last
 }
 
 // addClients makes the plan's clients.

@@ -19,12 +19,9 @@ import (
 // inventoryReplica sells stock with the scenario's strategy.
 func (e *environment) inventoryReplica(t *loadtest.Trial, p *loadtest.Program) error {
 	s := t.Scenario
-	redisURL := e.settings.RedisURL
-	if s.Fault == inventoryflow.RedisDown {
-		var err error
-		if redisURL, err = e.privateURL("redis"); err != nil {
-			return err
-		}
+	redisURL, err := e.redisURL(s)
+	if err != nil {
+		return err
 	}
 	p.Args = func(_ int, listen, metrics string) []string {
 		return append(e.serve(listen, metrics, t.Prefix, redisURL),
@@ -36,16 +33,53 @@ func (e *environment) inventoryReplica(t *loadtest.Trial, p *loadtest.Program) e
 	return nil
 }
 
+// redisURL is the shared server, or for a scenario that kills it one of our own.
+func (e *environment) redisURL(s loadtest.Scenario) (string, error) {
+	if s.Fault != inventoryflow.RedisDown {
+		return e.settings.RedisURL, nil
+	}
+	return e.privateURL("redis")
+}
+
+// redis is a client for the faults and the evidence of a scenario.
+func (e *environment) redis(s loadtest.Scenario) (*redis.Client, error) {
+	url, err := e.redisURL(s)
+	if err != nil {
+		return nil, err
+	}
+	options, err := redis.ParseURL(url)
+	if err != nil {
+		return nil, err
+	}
+	client := redis.NewClient(options)
+	e.closing = append(e.closing, func() { _ = client.Close() })
+	return client, nil
+}
+
+// redisWitness counts what Redis is asked for.
+func (e *environment) redisWitness(ctx context.Context, t *loadtest.Trial) (loadtest.Witness, error) {
+	client, err := e.redis(t.Scenario)
+	if err != nil {
+		return nil, err
+	}
+	calls, err := redisfault.CountCalls(ctx, client)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, _ []fault.Event) (map[string]int64, error) {
+		all, after, err := calls.Stop(ctx)
+		return map[string]int64{"lock_calls": all, "lock_calls_after": after}, err
+	}, nil
+}
+
 // inventoryFault breaks Redis, or what is in it.
 func (e *environment) inventoryFault(t *loadtest.Trial) (fault.Fault, error) {
 	switch t.Scenario.Fault {
 	case inventoryflow.LockLost:
-		options, err := redis.ParseURL(e.settings.RedisURL)
+		client, err := e.redis(t.Scenario)
 		if err != nil {
 			return nil, err
 		}
-		client := redis.NewClient(options)
-		e.closing = append(e.closing, func() { _ = client.Close() })
 		return redisfault.LockLost{Client: client, Prefix: t.Prefix, Every: 2 * time.Millisecond}, nil
 	case inventoryflow.RedisDown:
 		server, err := e.server("redis")

@@ -193,6 +193,7 @@ func (c *app) prove(ctx context.Context, tell *progress) (loadtest.Report, error
 		Program:   env.replica,
 		Fault:     env.fault,
 		Leftovers: env.leftovers,
+		Witness:   env.witness,
 		Say:       tell.say,
 		Tick:      tell.tick,
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"regexp"
 	"strings"
 	"syscall"
@@ -244,5 +245,29 @@ func TestEtcd_AClientOfTheFaultsKnowsEachMember(t *testing.T) {
 	}
 	if got := client.Endpoints(); len(got) != 2 {
 		t.Errorf("%q, want two addresses", got)
+	}
+}
+
+// A service that counts its own events could count what a run needs. (That what replicas count
+// is not even shown to the judge is TestEvidence_OfAFaultIsWhatItHit.)
+func TestNeeds_NoneIsWhatReplicasCountAboutThemselves(t *testing.T) {
+	for _, l := range (&environment{}).lessons() {
+		needs := slices.Clone(l.Needs)
+		for _, under := range l.Faults {
+			needs = append(needs, under.Needs...)
+		}
+		if len(needs) == 0 {
+			t.Errorf("%s needs nothing", l.Name)
+		}
+		for _, need := range needs {
+			if l.Counts(need.Evidence) {
+				t.Errorf("%s needs %s, which its replicas count", l.Name, need.Evidence)
+			}
+		}
+		for _, name := range slices.Concat(l.Counted, []string{"lock_acquired", "lock_busy", "lock_lost", "lock_timed_out"}) {
+			if !l.Counts(name) {
+				t.Errorf("%s: %s is taken for evidence from outside", l.Name, name)
+			}
+		}
 	}
 }

@@ -124,6 +124,24 @@ func (e *environment) etcd(s loadtest.Scenario) (*clientv3.Client, error) {
 	return client, nil
 }
 
+// etcdWitness watches the queues of the locks.
+func (e *environment) etcdWitness(ctx context.Context, t *loadtest.Trial) (loadtest.Witness, error) {
+	client, err := e.etcd(t.Scenario)
+	if err != nil {
+		return nil, err
+	}
+	queues, err := etcdfault.WatchQueues(ctx, client, t.Prefix)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, events []fault.Event) (map[string]int64, error) {
+		ctx, cancel := context.WithTimeout(ctx, serverWait)
+		defer cancel()
+		seen, err := queues.Stop(ctx, over(events))
+		return map[string]int64{"lock_calls": seen.All, "lock_calls_after": seen.After, "leases_ended": seen.Ended}, err
+	}, nil
+}
+
 // transferFault stops replicas, and breaks their packets, their leases, etcd or PostgreSQL.
 func (e *environment) transferFault(t *loadtest.Trial) (fault.Fault, error) {
 	s := t.Scenario

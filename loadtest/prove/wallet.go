@@ -55,6 +55,7 @@ func (e *environment) wireReport(s loadtest.Scenario) (all walletflow.WireReport
 	for n, w := range e.mongoProxies {
 		transactions, breaches := w.Breaches(s.Strategy)
 		all.Transactions += transactions
+		all.Conflicts += w.Conflicts()
 		for _, b := range breaches {
 			all.Breaches = append(all.Breaches, fmt.Sprintf("replica %d: %s", n+1, b))
 		}

@@ -63,7 +63,7 @@ func (c CommitUnknown) cut(ctx context.Context, d time.Duration) (fault.Event, e
 		w.cuts.Store(0)
 	}
 	event.Until, event.Hits = time.Now(), c.sum(cutSoFar)-before
-	event.Seen = map[string]int64{"commits_cut": event.Hits}
+	event.Seen, event.Keys = map[string]int64{"commits_cut": event.Hits}, c.doubts()
 	return event, nil
 }
 
@@ -75,7 +75,7 @@ func (c CommitUnknown) unsure(ctx context.Context, d time.Duration) (event fault
 	defer func() {
 		err = errors.Join(err, c.failCommits(whole, "off"))
 		event.Until, event.Hits = time.Now(), c.sum(failedSoFar)-before
-		event.Seen = map[string]int64{"commits_failed": event.Hits}
+		event.Seen, event.Keys = map[string]int64{"commits_failed": event.Hits}, c.doubts()
 	}()
 	if err := c.failCommits(whole, "alwaysOn"); err != nil {
 		return event, err
@@ -100,6 +100,14 @@ func (c CommitUnknown) failCommits(ctx context.Context, mode string) (err error)
 		err = errors.Join(err, failed)
 	}
 	return err
+}
+
+// doubts are the keys that the proxies saw in doubt since the last time.
+func (c CommitUnknown) doubts() (keys []string) {
+	for _, w := range c.Proxies {
+		keys = append(keys, w.recorder.takeDoubts()...)
+	}
+	return keys
 }
 
 func (c CommitUnknown) sum(of func(*Proxy) int64) (n int64) {

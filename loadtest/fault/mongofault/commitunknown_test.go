@@ -2,6 +2,7 @@ package mongofault
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -28,6 +29,13 @@ func TestCommitUnknown_OfRealOperationsNothingIsLostAndAllIsResolved(t *testing.
 			t.Logf("%d operations, %v, %v in %v", n, seen, c.events, took.Round(time.Millisecond))
 			if err != nil || took > 4*time.Second || seen["commits_cut"] < 3 || seen["commits_failed"] < 3 {
 				t.Errorf("%v, %v", seen, err)
+			}
+			var keys []string
+			for _, e := range events {
+				keys = append(keys, e.Keys...)
+			}
+			if n := int64(len(keys)); n < 3 || n > seen["commits_cut"]+seen["commits_failed"] || slices.Contains(keys, "") {
+				t.Errorf("%d keys of commits in doubt, %v: %.5q", n, seen, keys)
 			}
 			if c.events[wallet.Ambiguous] == 0 || c.events[wallet.Resolved] == 0 || c.wrong() != 0 || c.operations() != n {
 				t.Errorf("%v, wrong by %d, %d operations stored", c.events, c.wrong(), c.operations())

@@ -41,6 +41,10 @@ func (s StepDown) once(ctx context.Context, round int) (event fault.Event, err e
 	if err := holdTransaction(whole, old); err != nil {
 		return event, err
 	}
+	open, err := openTransactions(whole, old)
+	if err != nil {
+		return event, err
+	}
 	event = fault.Event{What: "primary " + old.Addr + " steps down", At: time.Now()}
 	wait := 10
 	if hard {
@@ -57,7 +61,7 @@ func (s StepDown) once(ctx context.Context, round int) (event fault.Event, err e
 	_, err = command(whole, old.Addr, "admin", bson.D{{Key: "replSetFreeze", Value: 0}})
 	_, term, elected := s.Set.primary(whole, before+1)
 	if err = errors.Join(err, elected); err == nil {
-		event.Hits, event.Seen = 1, map[string]int64{"step_downs": 1, "elections": term - before}
+		event.Hits, event.Seen = 1, map[string]int64{"step_downs": 1, "elections": term - before, "transactions_open": open}
 	}
 	err = errors.Join(err, s.Set.caughtUp(whole))
 	event.Until = time.Now()
@@ -90,6 +94,10 @@ func (p PrimaryPause) once(ctx context.Context, _ int) (event fault.Event, err e
 	if err := holdTransaction(whole, old); err != nil {
 		return event, err
 	}
+	open, err := openTransactions(whole, old)
+	if err != nil {
+		return event, err
+	}
 	event = fault.Event{What: "primary " + old.Addr + " stopped", At: time.Now()}
 	defer func() {
 		err = errors.Join(err, old.Server.Resume(whole), p.Set.caughtUp(whole))
@@ -102,7 +110,7 @@ func (p PrimaryPause) once(ctx context.Context, _ int) (event fault.Event, err e
 	if err != nil {
 		return event, err
 	}
-	event.Hits, event.Seen = 1, map[string]int64{"primary_pauses": 1, "elections": term - before}
+	event.Hits, event.Seen = 1, map[string]int64{"primary_pauses": 1, "elections": term - before, "transactions_open": open}
 	fault.Wait(ctx, linger)
 	return event, nil
 }
@@ -139,6 +147,13 @@ func holdTransaction(ctx context.Context, primary fault.Member) error {
 		_, err = command(ctx, primary.Addr, "admin", bson.D{{Key: "configureFailPoint", Value: "failCommand"}, {Key: "mode", Value: "off"}})
 	}
 	return err
+}
+
+// openTransactions is how many are open at a member, by its own count.
+func openTransactions(ctx context.Context, m fault.Member) (int64, error) {
+	answer, err := command(ctx, m.Addr, "admin", bson.D{{Key: "serverStatus", Value: 1}})
+	n, _ := answer.Lookup("transactions", "currentOpen").AsInt64OK()
+	return n, err
 }
 
 // PrimaryKill kills a primary that is alone with its latest writes:

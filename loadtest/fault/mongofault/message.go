@@ -2,6 +2,7 @@ package mongofault
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/binary"
@@ -44,6 +45,25 @@ func (m message) body() bson.Raw {
 		return nil
 	}
 	return bson.Raw(m[bodyAt : bodyAt+size])
+}
+
+// first is the first document behind the body: of an insert, what it inserts. nil: there is none.
+func (m message) first() bson.Raw {
+	body := m.body()
+	if all, ok := body.Lookup("documents").ArrayOK(); ok {
+		one, _ := all.IndexErr(0)
+		document, _ := one.DocumentOK()
+		return document
+	}
+	rest := m[min(len(m), bodyAt+len(body)):]
+	if len(body) == 0 || len(rest) < 5 || rest[0] != 1 {
+		return nil
+	}
+	_, documents, _ := bytes.Cut(rest[5:], []byte{0}) // behind the name
+	if all := documentsIn(documents); len(all) > 0 {
+		return all[0]
+	}
+	return nil
 }
 
 // read reads one message, into buf if it is large enough.

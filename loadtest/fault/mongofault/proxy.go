@@ -63,6 +63,13 @@ func (p *Proxy) Breaches(strategy string) (transactions int64, breaches []string
 	return p.recorder.report(strategy)
 }
 
+// Conflicts is how many locks the server refused because another transaction had them.
+func (p *Proxy) Conflicts() int64 {
+	p.recorder.mu.Lock()
+	defer p.recorder.mu.Unlock()
+	return p.recorder.refusals
+}
+
 // dial connects to the primary. Where there is none the client is refused, and comes again.
 func (p *Proxy) dial(ctx context.Context) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, askWait)
@@ -122,7 +129,7 @@ const moreToCome = 1 << 1
 
 // request handles what the client says.
 func (c *conn) request(m message) (pass, on bool) {
-	s, ok := understand(m.body())
+	s, ok := understand(m)
 	if !ok {
 		return true, true
 	}
@@ -154,8 +161,10 @@ func (c *conn) answer(m message) (pass, on bool) {
 		return true, !slices.Contains(noPrimary, code)
 	case s.command != commit:
 	case unsure:
+		c.proxy.recorder.inDoubt(s)
 		c.proxy.failed.Add(1)
 	case c.proxy.toCut():
+		c.proxy.recorder.inDoubt(s)
 		c.proxy.cut.Add(1)
 		return false, false
 	}

@@ -17,6 +17,8 @@ type recorder struct {
 	open     map[string]transaction
 	lockIDs  map[bson.ObjectID]owner
 	breaches map[breach]int
+	refusals int64    // locks that were refused because of another transaction
+	doubts   []string // keys of operations whose commit was left without a clear answer
 }
 
 // owner of a lockId.
@@ -29,6 +31,7 @@ type owner struct {
 type transaction struct {
 	number  int64
 	refused string // the statement that was answered with an error, and with which
+	key     string // idempotency key of the operation that it has inserted
 }
 
 // breach of a rule, of which there may be many.
@@ -57,6 +60,11 @@ func (r *recorder) record(s statement) {
 	case ends:
 	case !known || t.number != s.number:
 		r.begin(s)
+	}
+	if s.key != "" {
+		t := r.open[s.session]
+		t.key = s.key
+		r.open[s.session] = t
 	}
 	if s.lockID.IsZero() {
 		return
@@ -97,10 +105,33 @@ func (r *recorder) refused(s statement, code int64) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if !s.lockID.IsZero() && code == writeConflict {
+		r.refusals++
+	}
 	if t := r.open[s.session]; t.number == s.number && t.refused == "" {
 		t.refused = fmt.Sprintf("%s, which was answered with error %d", s.name(), code)
 		r.open[s.session] = t
 	}
+}
+
+// writeConflict is the error of a write to what another open transaction has written.
+const writeConflict = 112
+
+// inDoubt notes that a commit was done, or may have been, and that its client was not told so.
+func (r *recorder) inDoubt(s statement) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if t := r.open[s.session]; t.number == s.number && t.key != "" {
+		r.doubts = append(r.doubts, t.key)
+	}
+}
+
+// takeDoubts gives the keys of the operations that were left in doubt since the last time.
+func (r *recorder) takeDoubts() (keys []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	keys, r.doubts = r.doubts, nil
+	return keys
 }
 
 // report lists the breaches of the rules of a strategy.
@@ -125,6 +156,7 @@ type statement struct {
 	number        int64 // of the transaction in its session
 	inTransaction bool
 	lockID        bson.ObjectID // of a lock; zero: it is none
+	key           string        // idempotency key of the operation that it inserts; "": none
 }
 
 const (
@@ -134,7 +166,8 @@ const (
 
 // understand reads a command; false: it is none that matters. Those that end a
 // transaction go to the database admin.
-func understand(body bson.Raw) (s statement, matters bool) {
+func understand(m message) (s statement, matters bool) {
+	body := m.body()
 	first, err := body.IndexErr(0)
 	if err != nil {
 		return s, false
@@ -154,6 +187,9 @@ func understand(body bson.Raw) (s statement, matters bool) {
 	}
 	if s.command == "findAndModify" && s.collection == "wallets" {
 		s.lockID = lockOf(body)
+	}
+	if s.command == "insert" && s.collection == "wallet_operations" {
+		s.key, _ = m.first().Lookup("key").StringValueOK()
 	}
 	return s, true
 }

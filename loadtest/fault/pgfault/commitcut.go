@@ -46,6 +46,7 @@ func (c CommitCut) Inject(ctx context.Context, over time.Duration) ([]fault.Even
 		w.intercept(nil)
 	}
 	before, after := s.stop(ctx)
+	event.Keys = s.cutKeys
 	event.Until, event.Hits = time.Now(), before+after
 	event.Seen = map[string]int64{"commits_cut_before": before, "commits_cut_after": after}
 	return []fault.Event{event}, ctx.Err()
@@ -55,10 +56,11 @@ func (c CommitCut) Inject(ctx context.Context, over time.Duration) ([]fault.Even
 type scissors struct {
 	orders chan action
 
-	mu     sync.Mutex
-	before int64
-	after  []*segment
-	keys   map[string]bool // of those that were cut
+	mu      sync.Mutex
+	before  int64
+	after   []*segment
+	keys    map[string]bool // of those that were cut, with their clients
+	cutKeys []string        // … without
 }
 
 func (s *scissors) cut(p *segment) action {
@@ -74,6 +76,7 @@ func (s *scissors) cut(p *segment) action {
 	case m := <-s.orders:
 		if p.tx.key != "" {
 			s.keys[p.tx.key] = true
+			s.cutKeys = append(s.cutKeys, p.tx.plain)
 		}
 		if m == cutBefore {
 			s.before++

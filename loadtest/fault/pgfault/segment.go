@@ -42,6 +42,7 @@ type transaction struct {
 	wrote   bool   // … and not only a fence
 	over    bool   // the client has said so
 	key     string // the idempotency key that it has inserted, with its client
+	plain   string // … without
 
 	once      sync.Once
 	ended     chan struct{} // closed when the rest is known, or never will be
@@ -114,6 +115,9 @@ func (c *conn) add(p *segment, sql string, params [][]byte) {
 		t.wrote = true
 	case strings.HasPrefix(s.sql, writeKey):
 		t.key = string(bytes.Join(s.params[:min(2, len(s.params))], nil))
+		if len(s.params) > 1 {
+			t.plain = string(s.params[1])
+		}
 	case strings.HasPrefix(s.sql, "commit"):
 		p.commits = p.commits || t.wrote
 		t.over = true

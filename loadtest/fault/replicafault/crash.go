@@ -23,7 +23,10 @@ type Crash struct {
 func (c Crash) Inject(ctx context.Context, over time.Duration) ([]fault.Event, error) {
 	return fault.Series(ctx, over, c.Times, 0, func(ctx context.Context, round int) (fault.Event, error) {
 		n := round % c.Victims.Len()
-		event := fault.Event{What: fmt.Sprintf("replica %d killed", n+1), At: time.Now(), Hits: 1, Seen: map[string]int64{"crashes": 1}}
+		event := fault.Event{
+			What: fmt.Sprintf("replica %d killed", n+1), At: time.Now(), Hits: 1, Seen: map[string]int64{"crashes": 1},
+			Replica: n + 1, Ends: true,
+		}
 		if err := c.Victims.Kill(ctx, n); err != nil {
 			return fault.Event{}, fmt.Errorf("kill replica %d: %w", n+1, err)
 		}
@@ -55,10 +58,11 @@ func (c CrashSteps) Inject(ctx context.Context, over time.Duration) ([]fault.Eve
 }
 
 func (c CrashSteps) crash(ctx context.Context, n int, step string) (event fault.Event, err error) {
-	event = fault.Event{What: fmt.Sprintf("replica %d killed at %s", n+1, step), At: time.Now()}
+	event = fault.Event{What: fmt.Sprintf("replica %d killed at %s", n+1, step), At: time.Now(), Replica: n + 1, Ends: true}
 	if err := c.Replicas.Kill(ctx, n); err != nil {
 		return event, err
 	}
+	event.At = time.Now() // what this first kill cut off is no evidence of a death at the step
 	defer func() {
 		late, cancel := fault.Undoing(ctx)
 		defer cancel()

@@ -71,7 +71,7 @@ func (p Pauses) series(ctx context.Context, n int, end time.Time) (events []faul
 // once is one pause. One that was called off before the lock ran out is none.
 func (p Pauses) once(ctx context.Context, n int, d time.Duration) (fault.Event, error) {
 	holds, err := p.stop(ctx, n)
-	e := fault.Event{What: fmt.Sprintf("replica %d stopped for %.1f TTL", n+1, float64(d)/float64(p.TTL)), At: time.Now()}
+	e := fault.Event{What: fmt.Sprintf("replica %d stopped for %.1f TTL", n+1, float64(d)/float64(p.TTL)), At: time.Now(), Replica: n + 1}
 	if err == nil {
 		fault.Wait(ctx, d)
 	}

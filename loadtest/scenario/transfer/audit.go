@@ -187,9 +187,13 @@ func audit(ctx context.Context, t *loadtest.Trial, records []loadtest.Record) (a
 		return a, err
 	}
 	a.Findings.Add("I-SPENT", money.WronglyRefused(t.Loaded(records), money.Accounts(t.Plan), payer)...)
-	a.Findings.Add("I-RIGHT", turnedAway(t)...)
+	rightful := turnedAway(t, staleAnswers(records))
+	a.Findings.Add("I-RIGHT", rightful...)
 	if a.Evidence, err = ends(ctx, conn); err != nil {
 		return a, err
+	}
+	if len(rightful) > 0 {
+		a.Evidence["rightful_refused"] = staleAnswers(records)
 	}
 	for _, record := range records {
 		if record.Refused(money.Short) {
@@ -200,14 +204,25 @@ func audit(ctx context.Context, t *loadtest.Trial, records []loadtest.Record) (a
 	return a, err
 }
 
-// turnedAway says that rightful holders were refused: there was no fault, and none of
-// them lost its lock on the way.
-func turnedAway(t *loadtest.Trial) []string {
-	counts := t.Replicas.Counters.Sum()
-	if n := counts["fence_refused"]; t.Scenario.Fault == loadtest.NoFault && counts["lock_lost"] == 0 && n > 0 {
-		return []string{fmt.Sprintf("%d holders of a lock, refused although none was late", n)}
+// turnedAway says that rightful holders were refused: there was no fault, and etcd ended none of
+// their leases on the way.
+func turnedAway(t *loadtest.Trial, stale int64) []string {
+	if t.Scenario.Fault == loadtest.NoFault && t.Witnessed["leases_ended"] == 0 && stale > 0 {
+		return []string{fmt.Sprintf("%d holders of a lock, refused although none was late", stale)}
 	}
 	return nil
+}
+
+// staleAnswers counts the refusals by a fence.
+func staleAnswers(records []loadtest.Record) (n int64) {
+	for _, r := range records {
+		for _, a := range r.Attempts {
+			if a.Problem == "stale" {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // ends counts what moved, and the holds by how they ended: whether the three met at all.

@@ -26,13 +26,13 @@ func TestInconclusive_EachFaultOfTheMoneyMustHaveLandedAndDoneWhatItIsFor(t *tes
 		{New().Control("lease-id-fence", loadtest.NoFault, kept, "T3"), nil},
 		{sound(LateWrite), map[string]int64{"late_writes": 1, "late_stopped": 1, "late_refused": 1}},
 		{unsafe(LateWrite), map[string]int64{"late_writes": 1, "late_stopped": 1, "late_committed": 1}},
-		{sound(loadtest.Pause), map[string]int64{"pauses": 2, "lock_lost": 1}},
-		{sound(LeaseRevoked), map[string]int64{"leases_revoked": 5, "fence_refused": 1}},
+		{sound(loadtest.Pause), map[string]int64{"pauses": 2, "leases_ended": 1}},
+		{sound(LeaseRevoked), map[string]int64{"leases_revoked": 5, "stale_answers": 1}},
 		{unsafe(LeaseRevoked), map[string]int64{"leases_revoked": 5}},
 		{sound(LeaderKill), map[string]int64{"elections": 1}},
-		{sound(NoQuorum), map[string]int64{"quorum_losses": 1, "unavailable": 1, "lock_acquired_after": 1}},
-		{sound(PGRestart), map[string]int64{"pg_restarts": 1}},
-		{sound(CommitCut), map[string]int64{"commits_cut_before": 1, "commits_cut_after": 1, "ambiguous": 1, "resolved": 1}},
+		{sound(NoQuorum), map[string]int64{"quorum_losses": 1, "refused_meanwhile": 1, "lock_calls_after": 1}},
+		{sound(PGRestart), map[string]int64{"pg_restarts": 1, "disturbed": 1}},
+		{sound(CommitCut), map[string]int64{"commits_cut_before": 1, "commits_cut_after": 1, "decided_after_cut": 1}},
 		{sound(loadtest.Crash), killed},
 	} {
 		enough := maps.Clone(c.enough)
@@ -40,6 +40,9 @@ func TestInconclusive_EachFaultOfTheMoneyMustHaveLandedAndDoneWhatItIsFor(t *tes
 			enough = map[string]int64{}
 		}
 		enough["overlaps"] = 1
+		if c.scenario.Fault != loadtest.NoFault {
+			enough["hit"] = 1
+		}
 		if reasons := loadtest.InconclusiveReasons(c.scenario, enough); len(reasons) != 0 {
 			t.Errorf("%s: inconclusive although all is there: %v", c.scenario.Name(), reasons)
 		}
@@ -51,9 +54,9 @@ func TestInconclusive_EachFaultOfTheMoneyMustHaveLandedAndDoneWhatItIsFor(t *tes
 			}
 		}
 	}
-	forgotten := map[string]int64{"overlaps": 1, "commits_cut_before": 1, "commits_cut_after": 1, "ambiguous": 3, "resolved": 1, "outcome_unknown": 1}
-	if reasons := loadtest.InconclusiveReasons(sound(CommitCut), forgotten); len(reasons) != 1 {
-		t.Errorf("a COMMIT without an answer of which no client was replies: %v", reasons)
+	silent := map[string]int64{"overlaps": 1, "hit": 1, "leases_revoked": 5, "done": 3, "lock_acquired": 3, "fence_refused": 1, "lock_lost": 5}
+	if reasons := loadtest.InconclusiveReasons(sound(LeaseRevoked), silent); len(reasons) != 2 {
+		t.Errorf("locks and refusals that only the replicas counted: %v", reasons)
 	}
 }
 

@@ -40,27 +40,29 @@ type Environment struct {
 
 // evidence is what a number of the report counts.
 var evidence = map[string]string{
-	"drift":          "minor units by which balances differ from their openings and their entries",
-	"conflict":       "transactions that were refused because of another one",
-	"transient":      "transactions that were lost for another reason, such as their primary",
-	"expired":        "of these, ended by the server: they had been open for too long",
-	"outlived":       "pauses in which the server ended the transaction of the stopped replica",
-	"step_downs":     "primaries that were told to step down",
-	"primary_pauses": "primaries that stood still until another was elected",
-	"primary_kills":  "primaries killed with writes that no other member had",
-	"rolled_back":    "documents that a killed primary rolled back",
-	"line_full":      "requests refused because too many waited for the wallet",
-	"credits":        "credits that were done",
-	"debits":         "debits that were done",
-	"payments":       "payments that were done",
-	"short":          "requests refused for lack of funds",
-	"keys_shared":    "requests refused because their key had been used for another one",
-	"asked":          "requests to the bonus service",
-	"asked_again":    "of these, more than there are credits",
-	"overheard":      "transactions whose every statement was seen by a proxy",
-	"mongo_clients":  "connections of the replicas to MongoDB when the load was over",
-	"commits_cut":    "connections cut when their commit had been delivered",
-	"commits_failed": "commits that were applied and answered with an error",
+	"drift":             "minor units by which balances differ from their openings and their entries",
+	"lock_conflicts":    "locks that MongoDB refused because another transaction had them, as the proxies saw it",
+	"transactions_open": "transactions open at a primary when it was stopped or told to step down, by its own count",
+	"conflict":          "transactions that were refused because of another one",
+	"transient":         "transactions that were lost for another reason, such as their primary",
+	"expired":           "of these, ended by the server: they had been open for too long",
+	"outlived":          "pauses in which the server ended the transaction of the stopped replica",
+	"step_downs":        "primaries that were told to step down",
+	"primary_pauses":    "primaries that stood still until another was elected",
+	"primary_kills":     "primaries killed with writes that no other member had",
+	"rolled_back":       "documents that a killed primary rolled back",
+	"line_full":         "requests refused because too many waited for the wallet",
+	"credits":           "credits that were done",
+	"debits":            "debits that were done",
+	"payments":          "payments that were done",
+	"short":             "requests refused for lack of funds",
+	"keys_shared":       "requests refused because their key had been used for another one",
+	"asked":             "requests to the bonus service",
+	"asked_again":       "of these, more than there are credits",
+	"overheard":         "transactions whose every statement was seen by a proxy",
+	"mongo_clients":     "connections of the replicas to MongoDB when the load was over",
+	"commits_cut":       "connections cut when their commit had been delivered",
+	"commits_failed":    "commits that were applied and answered with an error",
 }
 
 // New is the flow of wallets.
@@ -123,12 +125,12 @@ var kept = []string{"M1", "M1-DURING", "M2", "M3", "I-ONCE", "I-REJ"}
 
 // inconclusive says what must be seen of some strategies alone.
 func inconclusive(s loadtest.Scenario, e map[string]int64) (reasons []string) {
-	if s.Strategy == "lockid" && s.Fault == loadtest.NoFault && e["conflict"] == 0 {
+	if s.Strategy == "lockid" && s.Fault == loadtest.NoFault && e["lock_conflicts"] == 0 {
 		reasons = append(reasons, "no transaction was refused at the lock")
 	}
 	// A transaction of inc is so short that there may be none to lose at that moment.
-	if s.Strategy != "inc" && (s.Fault == StepDown || s.Fault == PrimaryPause) && e["transient"] == 0 {
-		reasons = append(reasons, "no transaction was lost with its primary")
+	if s.Strategy != "inc" && (s.Fault == StepDown || s.Fault == PrimaryPause) && e["transactions_open"] == 0 {
+		reasons = append(reasons, "no transaction was open at a primary when it went")
 	}
 	return reasons
 }
@@ -165,14 +167,12 @@ var faults = []loadtest.FaultSpec{
 	// Nothing that needs a majority was committed in its last half second.
 	{Fault: PrimaryKill, Store: "mongo", Stretch: 7, Recovery: failOverTime, Needs: []loadtest.Need{
 		failOver,
-		{Evidence: "ambiguous", Why: "no commit was left that only the killed primary had"},
-		{Evidence: "rolled_back", Why: "the killed primary had nothing to roll back"},
+		{Evidence: "rolled_back", Why: "the killed primary had nothing to roll back: no write that only it had"},
 	}},
 	{Fault: CommitUnknown, Store: "mongo", Needs: []loadtest.Need{
 		{Evidence: "commits_cut", Why: "no connection was cut behind its commit"},
 		{Evidence: "commits_failed", Why: "no commit was answered with an error although it was applied"},
-		{Evidence: "ambiguous", Why: "no commit of unknown result"},
-		{Evidence: "resolved", Why: "none of them was decided by running again"},
+		{Evidence: "decided_after_cut", Why: "no key whose commit was left in doubt was decided"},
 	}},
 	{Fault: loadtest.Crash, Stretch: 8, Needs: []loadtest.Need{{Evidence: "cut_off", Why: "no request was cut off by a kill"}}},
 }

@@ -22,7 +22,7 @@ func TestInconclusive_EachFaultOfTheWalletsMustHaveLandedAndDoneWhatItIsFor(t *t
 		"credits": 1, "debits": 1, "payments": 1, "short": 1, "keys_shared": 1, "replayed": 1, "overheard": 1, "samples": 1,
 	}
 	collided := maps.Clone(put)
-	collided["conflict"] = 1
+	collided["lock_conflicts"] = 1
 	for _, c := range []struct {
 		scenario loadtest.Scenario
 		enough   map[string]int64
@@ -31,16 +31,19 @@ func TestInconclusive_EachFaultOfTheWalletsMustHaveLandedAndDoneWhatItIsFor(t *t
 		{sound("lockid", loadtest.NoFault), collided},
 		{flow.Controls[0], nil},
 		{flow.Controls[1], nil},
-		{sound("lockid", StepDown), map[string]int64{"elections": 1, "transient": 1}},
-		{sound("lockid", PrimaryPause), map[string]int64{"elections": 1, "transient": 1}},
+		{sound("lockid", StepDown), map[string]int64{"elections": 1, "transactions_open": 1}},
+		{sound("lockid", PrimaryPause), map[string]int64{"elections": 1, "transactions_open": 1}},
 		{sound("inc", PrimaryPause), map[string]int64{"elections": 1}},
-		{sound("lockid", PrimaryKill), map[string]int64{"elections": 1, "ambiguous": 1, "rolled_back": 1}},
-		{sound("lockid", CommitUnknown), map[string]int64{"commits_cut": 1, "commits_failed": 1, "ambiguous": 1, "resolved": 1}},
+		{sound("lockid", PrimaryKill), map[string]int64{"elections": 1, "rolled_back": 1}},
+		{sound("lockid", CommitUnknown), map[string]int64{"commits_cut": 1, "commits_failed": 1, "decided_after_cut": 1}},
 		{sound("lockid", loadtest.Pause), map[string]int64{"pauses": 1, "outlived": 1}},
 		{sound("lockid", loadtest.Crash), killed},
 	} {
 		enough := map[string]int64{"overlaps": 1, "mongo_clients": 1}
 		maps.Copy(enough, c.enough)
+		if c.scenario.Fault != loadtest.NoFault {
+			enough["hit"] = 1
+		}
 		if reasons := loadtest.InconclusiveReasons(c.scenario, enough); len(reasons) != 0 {
 			t.Errorf("%s: inconclusive although all is there: %v", c.scenario.Name(), reasons)
 		}

@@ -59,6 +59,7 @@ func (m Members) broken(records []loadtest.Record) []string {
 type WireReport struct {
 	Transactions int64    // 0, and no breach: there was no proxy
 	Breaches     []string // of the rules of the strategy
+	Conflicts    int64    // locks that were refused because of another transaction
 }
 
 var errNoMongo = errors.New("no MongoDB: the environment names no server for it")

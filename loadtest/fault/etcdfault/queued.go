@@ -1,0 +1,94 @@
+package etcdfault
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// Queued counts the names that are put into the queues of the locks below a prefix, each of
+// which is one lock that a process asked for, and notes the leases that they hang on: a
+// watch, so that the revisions of etcd say it and not the processes.
+type Queued struct {
+	client *clientv3.Client
+	stop   context.CancelFunc
+	work   sync.WaitGroup
+
+	mu      sync.Mutex
+	moments []time.Time // when each put was seen
+	leases  map[clientv3.LeaseID]bool
+	err     error
+}
+
+// WatchQueues begins to count.
+func WatchQueues(ctx context.Context, client *clientv3.Client, prefix string) (*Queued, error) {
+	q := &Queued{client: client, leases: map[clientv3.LeaseID]bool{}}
+	ctx, q.stop = context.WithCancel(ctx)
+	events := client.Watch(ctx, prefix+"/", clientv3.WithPrefix(), clientv3.WithFilterDelete(), clientv3.WithCreatedNotify())
+	select {
+	case created := <-events:
+		if err := created.Err(); err != nil {
+			q.stop()
+			return nil, fmt.Errorf("watch %s/: %w", prefix, err)
+		}
+	case <-time.After(askWait):
+		q.stop()
+		return nil, fmt.Errorf("watch %s/: not begun after %v", prefix, askWait)
+	}
+	q.work.Go(func() {
+		for answer := range events {
+			q.take(answer, len(prefix))
+		}
+	})
+	return q, nil
+}
+
+func (q *Queued) take(answer clientv3.WatchResponse, prefix int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if err := answer.Err(); err != nil && answer.Canceled {
+		q.err = err
+		return
+	}
+	for _, e := range answer.Events {
+		if isQueue(string(e.Kv.Key)[prefix:]) {
+			q.moments = append(q.moments, time.Now())
+			q.leases[clientv3.LeaseID(e.Kv.Lease)] = true
+		}
+	}
+}
+
+// Seen is what a watch of queues saw.
+type Seen struct {
+	All, After int64 // names put: all, and those after a moment
+	Ended      int64 // leases of theirs that are over now
+}
+
+// Stop ends the watch. The processes must still be there: a lease that ends with its process is
+// no lost one.
+func (q *Queued) Stop(ctx context.Context, moment time.Time) (seen Seen, err error) {
+	q.stop()
+	q.work.Wait()
+	if q.err != nil && ctx.Err() == nil {
+		return seen, fmt.Errorf("watch: %w", q.err)
+	}
+	seen.All = int64(len(q.moments))
+	for _, at := range q.moments {
+		if at.After(moment) {
+			seen.After++
+		}
+	}
+	for id := range q.leases {
+		left, err := q.client.TimeToLive(ctx, id)
+		if err != nil {
+			return seen, fmt.Errorf("lease %x: %w", id, err)
+		}
+		if left.TTL <= 0 {
+			seen.Ended++
+		}
+	}
+	return seen, nil
+}

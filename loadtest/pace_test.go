@@ -1,0 +1,188 @@
+package loadtest
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"shop/loadtest/fault"
+)
+
+const (
+	paceRate = 100 // keys a second
+	paceLoad = 16 * time.Second
+	paceTTL  = 2 * time.Second
+)
+
+// decides says when a key that is sent at a moment is decided, and what answers come before that.
+type decides func(n int, sent time.Duration) (at time.Duration, before []Outcome)
+
+// prompt decides each at once.
+func prompt(_ int, sent time.Duration) (time.Duration, []Outcome) {
+	return sent + 50*time.Millisecond, nil
+}
+
+// stands is prompt, but decides nothing from one moment to another.
+func stands(from, to time.Duration) decides {
+	return func(_ int, sent time.Duration) (time.Duration, []Outcome) {
+		if at := sent + 50*time.Millisecond; at < from || at >= to {
+			return at, nil
+		}
+		return to, nil
+	}
+}
+
+// sometimes begins with an answer, for one key in so many.
+func sometimes(outcome Outcome, every int) decides {
+	return func(n int, sent time.Duration) (time.Duration, []Outcome) {
+		if n%every == 0 {
+			return sent + 100*time.Millisecond, []Outcome{outcome}
+		}
+		return prompt(n, sent)
+	}
+}
+
+// catchingUp decides so many a second, from a moment on, of what has come since another.
+func catchingUp(since, from time.Duration, rate int) decides {
+	return func(n int, sent time.Duration) (time.Duration, []Outcome) {
+		if sent < since {
+			return prompt(n, sent)
+		}
+		place := float64(sent-since) / float64(time.Second) * paceRate
+		return max(sent, from+time.Duration(place/float64(rate)*float64(time.Second))), nil
+	}
+}
+
+// played is a history in which keys come evenly and are decided as when says.
+func played(when decides) (*History, []Record) {
+	h := NewHistory()
+	var records []Record
+	for n := range int(paceLoad.Seconds() * paceRate) {
+		sent := time.Duration(n) * time.Second / paceRate
+		at, before := when(n, sent)
+		r := Record{Intent: Intent{Key: fmt.Sprint(n)}, Planned: sent, Outcome: OK}
+		for _, o := range before {
+			r.Attempts = append(r.Attempts, Attempt{Start: sent, End: sent + 10*time.Millisecond, Status: 503, Outcome: o, Sends: 1})
+		}
+		r.Attempts = append(r.Attempts, Attempt{Start: sent + time.Duration(len(before))*20*time.Millisecond, End: at, Status: 201, Outcome: OK, Sends: 1})
+		records = append(records, r)
+	}
+	return h, records
+}
+
+// broke are the invariants of liveness that a history breaks.
+func broke(h *History, records []Record, events []fault.Event) string {
+	flow := &Flow{Faults: []FaultSpec{{Fault: Crash}}}
+	findings, _ := newTempo(h, records, events, paceLoad).judge(flow.pace(Crash, paceTTL))
+	violations := findings.Counts()
+	maps.DeleteFunc(violations, func(_ string, n int64) bool { return n == 0 })
+	return strings.Join(slices.Sorted(maps.Keys(violations)), " ")
+}
+
+// faults are some that begin every so often, from two seconds on.
+func faults(h *History, times int, every, last time.Duration) (events []fault.Event) {
+	for n := range times {
+		at := h.Epoch.Add(2*time.Second + time.Duration(n)*every)
+		events = append(events, fault.Event{What: "a kill", At: at, Until: at.Add(last)})
+	}
+	return events
+}
+
+func TestPace_WhatAServiceMustKeepUp(t *testing.T) {
+	const second = time.Second
+	// Of ten seconds, 29 keys: one in 35 is decided, and the others when it is over.
+	trickle := func(n int, sent time.Duration) (time.Duration, []Outcome) {
+		if sent >= 3*second && sent < 13*second && n%35 != 0 {
+			return 13*second + time.Duration(n)*time.Millisecond, nil
+		}
+		return prompt(n, sent)
+	}
+	inLulls := func(n int, sent time.Duration) (time.Duration, []Outcome) { // after each of three faults
+		for _, fault := range []time.Duration{2 * second, 6 * second, 10 * second} {
+			if sent >= fault && sent < fault+2700*time.Millisecond {
+				return fault + 2700*time.Millisecond, nil
+			}
+		}
+		return prompt(n, sent)
+	}
+	for _, c := range []struct {
+		name   string
+		when   decides
+		faults int // one every four seconds, of half a second
+		want   string
+	}{
+		{"all at once", prompt, 0, ""},
+		{"half of the first answers are busy", sometimes(Open, 2), 0, "I-BUSY"},
+		{"one in six is", sometimes(Open, 6), 0, ""},
+		{"one in five first answers is unknown", sometimes(Unknown, 5), 0, "I-ERROR"},
+		{"one in twelve is", sometimes(Unknown, 12), 0, ""},
+		{"nothing for three seconds", stands(4*second, 7*second), 0, "I-GOODPUT"},
+		{"nothing for one second", stands(4*second, 5*second), 0, ""},
+		{"it is too slow for the load, and keeps on", catchingUp(0, 0, paceRate*2/5), 0, ""},
+		{"it is far too slow", catchingUp(0, 0, paceRate/10), 0, "I-GOODPUT"},
+		{"it stands still for 2.7 s after each fault", inLulls, 3, ""},
+		{"29 keys in ten seconds of faults", trickle, 3, "I-GOODPUT"},
+		{"nothing for ten seconds of faults", stands(3*second, 13*second), 3, "I-GOODPUT"},
+		{"the fault has an effect for four seconds", stands(2*second, 6500*time.Millisecond), 1, ""},
+		{"it comes back slowly", catchingUp(2*second, 3*second, paceRate/3), 1, "I-RECOVER"},
+		{"it comes back, and catches up", catchingUp(2*second, 6*second, 3*paceRate), 1, ""},
+		{"half of the answers are busy, also outside of the outage", sometimes(Open, 2), 1, "I-BUSY"},
+	} {
+		h, records := played(c.when)
+		if got := broke(h, records, faults(h, c.faults, 4*second, second/2)); got != c.want {
+			t.Errorf("%s: broke %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+func TestPace_AnAnswerInAnOutageIsNoShareOfIt(t *testing.T) {
+	h, records := played(func(n int, sent time.Duration) (time.Duration, []Outcome) {
+		if sent >= 2*time.Second && sent < 7*time.Second {
+			return sent + 100*time.Millisecond, []Outcome{Open}
+		}
+		return prompt(n, sent)
+	})
+	if got := broke(h, records, faults(h, 1, 0, 5*time.Second)); got != "" {
+		t.Errorf("busy while the fault lasted: broke %q", got)
+	}
+	if got := broke(h, records, nil); got != "I-BUSY" {
+		t.Errorf("busy without a fault: broke %q, want I-BUSY", got)
+	}
+}
+
+func TestPace_WhatAClientGivesUpNoLongerWaits(t *testing.T) {
+	h, records := played(prompt)
+	for i := range records {
+		if i%2 == 0 && i > paceRate {
+			records[i].GivesUp, records[i].Outcome = true, Open
+			records[i].Attempts[0].Outcome = Open
+		}
+	}
+	if got := broke(h, records, nil); got != "I-BUSY" {
+		t.Errorf("half given up after busy: broke %q, want I-BUSY alone", got)
+	}
+	for i := range records {
+		records[i].Outcome, records[i].GivesUp = Unknown, false
+	}
+	if got := broke(h, records, nil); !strings.Contains(got, "I-GOODPUT") {
+		t.Errorf("nothing is decided: broke %q, want I-GOODPUT too", got)
+	}
+	for i := range records {
+		records[i].Reads = true
+	}
+	if got := broke(h, records, nil); got != "" {
+		t.Errorf("reads alone: broke %q", got)
+	}
+}
+
+func TestPace_AFlowAndAFaultMayHaveBoundsOfTheirOwn(t *testing.T) {
+	flow := &Flow{Pace: Pace{Busy: 0.5}, Faults: []FaultSpec{{Fault: Crash, Recovery: time.Second, Pace: Pace{Errors: 0.3}}}}
+	want := DefaultPace
+	want.Busy, want.Errors, want.Lull, want.Recover = 0.5, 0.3, LiveBound(paceTTL)+time.Second, LiveBound(paceTTL)+time.Second+RecoverMargin
+	if got := flow.pace(Crash, paceTTL); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
