@@ -129,6 +129,7 @@ func before(moments []time.Duration, at time.Duration) int {
 // waiting is how many keys were sent and not decided at a moment, got how many were
 // decided in a span.
 func (t *tempo) waiting(at time.Duration) int { return before(t.sent, at) - before(t.decided, at) }
+
 func (t *tempo) got(from, to time.Duration) int {
 	return before(t.decided, to) - before(t.decided, from)
 }

@@ -143,8 +143,8 @@ var evidence = map[string]string{
 	"error_percent":     "part of the first answers outside of the outages that are unknown, or did not come",
 }
 
-// counted says what replicas count about themselves. It may explain a run, and saves none.
-var counted = map[string]string{
+// explaining says what replicas count about themselves. It may explain a run, and saves none.
+var explaining = map[string]string{
 	"lock_acquired":  "locks taken",
 	"lock_busy":      "attempts to take a lock that another holder had",
 	"lock_timed_out": "waits for a lock that were given up",
@@ -161,10 +161,10 @@ func (f *Flow) Explain(name string) string {
 	if step, at := strings.CutPrefix(name, "crash_"); at {
 		return "replicas that killed themselves at " + step
 	}
-	return cmp.Or(f.Evidence[name], evidence[name], counted[name])
+	return cmp.Or(f.Evidence[name], evidence[name], explaining[name])
 }
 
 // Counts tells whether a number is one that replicas count about themselves.
 func (f *Flow) Counts(name string) bool {
-	return counted[name] != "" || slices.Contains(f.Counted, name)
+	return explaining[name] != "" || slices.Contains(f.Counted, name)
 }
