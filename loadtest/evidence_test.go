@@ -127,3 +127,30 @@ func TestMeanwhile_CountsWhatBecameOfTheRequestsThatMetAFault(t *testing.T) {
 		t.Errorf("%d keys decided of two whose COMMIT was cut, want 1", n)
 	}
 }
+
+// A lock that counts its own events, and talks to no lock service, is found by what that counts.
+func TestUnlocked_ALockThatAsksForNothingIsFoundAlsoWhereTheLockServiceIsAway(t *testing.T) {
+	const away Fault = "redis-down"
+	flow := &Flow{Locked: func(strategy string) bool { return strategy == "redis+row" }, Faults: []FaultSpec{{Fault: away, Outage: true}}}
+	records := []Record{{Outcome: OK}, {Outcome: OK}, {Outcome: Rejected}, {Intent: Intent{Reads: true}, Outcome: OK}}
+	for _, c := range []struct {
+		strategy string
+		fault    Fault
+		asked    int64
+		found    int
+	}{
+		{"redis+row", NoFault, 2, 0},
+		{"redis+row", NoFault, 1, 1},
+		{"redis+row", away, 1, 0},
+		{"redis+row", away, 0, 1},
+		{"row", NoFault, 0, 0},
+	} {
+		r := &Trial{Scenario: flow.Safe(c.strategy, c.fault), loaded: len(records), Witnessed: map[string]int64{"lock_calls": c.asked}}
+		if found := r.unlocked(records); len(found) != c.found {
+			t.Errorf("%s under %s, asked for %d locks: %v", c.strategy, c.fault, c.asked, found)
+		}
+	}
+	if reasons := InconclusiveReasons(flow.Safe("redis+row", NoFault), map[string]int64{"overlaps": 1, "lock_acquired": 300}); len(reasons) != 1 {
+		t.Errorf("not watched, and only its own count: %v", reasons)
+	}
+}

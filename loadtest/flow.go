@@ -191,6 +191,9 @@ type Scenario struct {
 	Grace time.Duration // after the load, until every key must be decided; 0: the proof's
 }
 
+// locked tells whether its strategy takes a lock for each key that has an effect.
+func (s Scenario) locked() bool { return s.Flow.Locked != nil && s.Flow.Locked(s.Strategy) }
+
 // Name is unique in a matrix.
 func (s Scenario) Name() string { return scenarioName(s.Flow.Name, s.Strategy, s.Fault) }
 

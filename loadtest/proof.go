@@ -265,6 +265,7 @@ func (t *Trial) audit(ctx context.Context) (Result, error) {
 	findings.Add("I-LIVE", t.lifeless(records)...)
 	findings.Add("I-DENY", allowed(records)...)
 	findings.Merge(t.keptUp(records))
+	findings.Add("I-LOCKED", t.unlocked(records)...)
 	findings.Add(flow.During, Apart(t.Samples)...)
 	if flow.Leftover != "" {
 		findings.Add(flow.Leftover, t.left...)
@@ -320,6 +321,23 @@ func (t *Trial) Loaded(records []Record) []Record { return records[:t.loaded] }
 func (t *Trial) lifeless(records []Record) []string {
 	bound := t.Scenario.Flow.Bound(t.Scenario.Fault, t.TTL())
 	return slices.Concat(Stalls(t.History, records, t.events, bound), t.silent, undecided(records))
+}
+
+// unlocked says that keys had an effect without a lock. While the lock service is away that may
+// be so; but one that is never asked for a lock has none to lose.
+func (t *Trial) unlocked(records []Record) []string {
+	asked, watched := t.Witnessed["lock_calls"]
+	if !watched || !t.Scenario.locked() {
+		return nil
+	}
+	_, done, _ := tally(t.Loaded(records))
+	if t.Scenario.Flow.spec(t.Scenario.Fault).Outage {
+		done = min(done, 1)
+	}
+	if asked >= int64(done) {
+		return nil
+	}
+	return []string{fmt.Sprintf("%d keys had an effect, and the lock service was asked for %d locks", done, asked)}
 }
 
 // keptUp is how the service kept up with the load.

@@ -85,8 +85,8 @@ func InconclusiveReasons(s Scenario, evidence map[string]int64) (reasons []strin
 			reasons = append(reasons, n.Why)
 		}
 	}
-	if s.Flow.Locked != nil && s.Flow.Locked(s.Strategy) && !s.Flow.spec(s.Fault).Outage && evidence["lock_calls"] < evidence["done"] {
-		reasons = append(reasons, "the lock service was asked for fewer locks than keys had an effect")
+	if _, watched := evidence["lock_calls"]; s.locked() && !watched {
+		reasons = append(reasons, "the lock service was not watched")
 	}
 	if s.Flow.Inconclusive != nil {
 		reasons = append(reasons, s.Flow.Inconclusive(s, evidence)...)
@@ -101,6 +101,7 @@ var Invariants = []invariant.Invariant{
 	{Code: "I-REJ", Name: "refused-is-absent", Means: "what was refused, or never asked for, is not there"},
 	{Code: "I-DENY", Name: "not-allowed-is-refused", Means: "a request that its client is not allowed to make is refused, with a problem that says why"},
 	{Code: "I-LIVE", Name: "liveness", Means: "new requests succeed within a bound after each fault, every key is decided, a decided key gets the same answer when it is sent again, and in the end everything still works"},
+	{Code: "I-LOCKED", Name: "locks-are-asked-for", Means: "a strategy that takes a lock for each key asks the lock service for as many as keys have an effect, as the service counts them"},
 	{Code: "I-GOODPUT", Name: "goodput", Means: "outside of an outage a part of the keys that wait is decided in each two seconds, and no fault keeps nearly all of them waiting for longer than it lasts and the bound of I-LIVE"},
 	{Code: "I-RECOVER", Name: "recovery", Means: "after the end of a fault, within a bound, as much is decided in a second as 90 % of the rate before it, or all that waits"},
 	{Code: "I-BUSY", Name: "busy-share", Means: "outside of the outages, few first answers are that nothing was done"},

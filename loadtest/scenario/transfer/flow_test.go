@@ -40,16 +40,17 @@ func TestInconclusive_EachFaultOfTheMoneyMustHaveLandedAndDoneWhatItIsFor(t *tes
 			enough = map[string]int64{}
 		}
 		enough["overlaps"] = 1
+		watched := map[string]int64{"lock_calls": 1}
 		if c.scenario.Fault != loadtest.NoFault {
 			enough["hit"] = 1
 		}
-		if reasons := loadtest.InconclusiveReasons(c.scenario, enough); len(reasons) != 0 {
+		if reasons := loadtest.InconclusiveReasons(c.scenario, with(enough, watched)); len(reasons) != 0 {
 			t.Errorf("%s: inconclusive although all is there: %v", c.scenario.Name(), reasons)
 		}
 		for missing := range enough {
 			less := maps.Clone(enough)
 			less[missing]--
-			if reasons := loadtest.InconclusiveReasons(c.scenario, less); len(reasons) != 1 {
+			if reasons := loadtest.InconclusiveReasons(c.scenario, with(less, watched)); len(reasons) != 1 {
 				t.Errorf("%s with too few %s: %d reasons %v, want 1", c.scenario.Name(), missing, len(reasons), reasons)
 			}
 		}
@@ -58,6 +59,12 @@ func TestInconclusive_EachFaultOfTheMoneyMustHaveLandedAndDoneWhatItIsFor(t *tes
 	if reasons := loadtest.InconclusiveReasons(sound(LeaseRevoked), silent); len(reasons) != 2 {
 		t.Errorf("locks and refusals that only the replicas counted: %v", reasons)
 	}
+}
+
+func with(evidence, more map[string]int64) map[string]int64 {
+	all := maps.Clone(evidence)
+	maps.Copy(all, more)
+	return all
 }
 
 var waysToPay = []loadtest.Strategy{
