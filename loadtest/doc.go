@@ -67,6 +67,14 @@
 // that compare the tables with the replies to clients in the flows, and those of every flow
 // in Invariants. `bin/prove --help` and the report list them with their names.
 //
+// # Histories
+//
+// Each operation of a scenario goes to history.jsonl in its folder, with what the database
+// shows of those without an answer. Package linear checks it: the answers must be those of a
+// service that does one operation after the other (I-LIN). The models are those of the flows.
+// A check that runs out of time or memory makes the run inconclusive. "prove check FILE" judges
+// a history again, without a server.
+//
 // # Where the widening delay sits
 //
 // Replicas pause between reading the stock, or the accounts, and acting on it (after-guard),

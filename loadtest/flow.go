@@ -86,7 +86,9 @@ type Audited struct {
 	Findings invariant.Findings
 	Number   int64 // Flow.Number
 	Evidence map[string]int64
-	Story    *Story // how it came to a violation; nil: there is none
+	Story    *Story             // how it came to a violation; nil: there is none
+	Effects  []Stored           // of all keys that the database has, so that others have none; nil: it was not asked
+	Own      []linear.Operation // what the service did by itself
 }
 
 // Words are what the page calls things.

@@ -21,6 +21,7 @@ type Attempt struct {
 	Outcome Outcome       `json:"outcome"`
 	Problem string        `json:"problem,omitempty"`
 	Sends   int           `json:"sends"` // requests written for it: never more than 1, see Recorder
+	Body    []byte        `json:"-"`     // of an answer to a read: each shows its own moment
 }
 
 // Record is all that is known of one intent.
@@ -97,6 +98,9 @@ func (h *History) Add(a Attempt, body []byte) (retry, decided *Record) {
 		return nil, nil // not one of ours: a warm-up
 	}
 	was := r.Outcome
+	if r.Reads {
+		a.Body = body
+	}
 	r.Attempts = append(r.Attempts, a)
 	r.learn(a, body)
 	switch {

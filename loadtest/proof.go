@@ -14,6 +14,7 @@ import (
 	vegeta "github.com/tsenart/vegeta/v12/lib"
 
 	"shop/loadtest/fault"
+	"shop/loadtest/linear"
 	"shop/locking/invariant"
 )
 
@@ -25,6 +26,8 @@ type Proof struct {
 	LockTTL   map[string]time.Duration // by flow
 	Grace     time.Duration            // after the load, until every key must be decided; 0: 20 s
 	Keep      bool                     // the databases stay
+	Out       string                   // folder for the histories, one below it for each scenario; "": they are not kept
+	Limits    linear.Limits            // of the check of each history
 
 	// Server is the postgres:// URL of a server on which a scenario's database may be made.
 	Server func(s Scenario) (string, error)
@@ -270,10 +273,14 @@ func (t *Trial) audit(ctx context.Context) (Result, error) {
 	if flow.Leftover != "" {
 		findings.Add(flow.Leftover, t.left...)
 	}
-	violations := findings.Counts()
-	violations[flow.Number] = audited.Number
-	result := t.result(records, violations, audited.Evidence)
+	result := t.result(records, audited.Evidence)
 	result.Findings, result.Story = findings, audited.Story
+	if err := t.linearize(ctx, &result, records, audited); err != nil {
+		return Result{}, err
+	}
+	result.Violations = findings.Counts()
+	result.Violations[flow.Number] = audited.Number
+	result.Verdict, result.AsExpected = Judge(t.Scenario, result.Violations, result.Inconclusive)
 	return result, nil
 }
 
@@ -348,15 +355,14 @@ func (t *Trial) keptUp(records []Record) invariant.Findings {
 	return findings
 }
 
-// result puts the numbers together and judges them. Those of the replicas about themselves
-// come when it is judged.
-func (t *Trial) result(records []Record, violations, evidence map[string]int64) Result {
+// result puts the numbers together, without a verdict. Those of the replicas about themselves
+// come when it is known what the run shows.
+func (t *Trial) result(records []Record, evidence map[string]int64) Result {
 	result := NewResult(t.Scenario, t.Replicas.Len())
 	result.measure(records[:t.loaded], t.decided)
-	result.Violations, result.Evidence = violations, t.evidence(records)
+	result.Evidence = t.evidence(records)
 	maps.Copy(result.Evidence, evidence)
 	result.Inconclusive = append(InconclusiveReasons(t.Scenario, result.Evidence), lagging(result.Latency.Lag)...)
-	result.Verdict, result.AsExpected = Judge(t.Scenario, violations, result.Inconclusive)
 	for name, n := range t.Replicas.counters.Sum() {
 		if _, known := result.Evidence[name]; !known {
 			result.Evidence[name] = n

@@ -60,7 +60,8 @@ type Result struct {
 	Rejected   int              `json:"rejected"`
 	GivenUp    int              `json:"given_up"`
 	Unknown    int              `json:"unknown"`
-	Reads      int              `json:"reads"` // that were answered
+	Reads      int              `json:"reads"`   // that were answered
+	Checked    int              `json:"checked"` // operations that were checked for linearizability
 	Violations map[string]int64 `json:"violations"`
 	Evidence   map[string]int64 `json:"evidence"`
 	PerSecond  float64          `json:"per_second"` // keys decided

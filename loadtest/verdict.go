@@ -100,6 +100,7 @@ var Invariants = []invariant.Invariant{
 	{Code: "I-ACK", Name: "acknowledged-is-stored", Means: "what was acknowledged is there, as acknowledged"},
 	{Code: "I-REJ", Name: "refused-is-absent", Means: "what was refused, or never asked for, is not there"},
 	{Code: "I-DENY", Name: "not-allowed-is-refused", Means: "a request that its client is not allowed to make is refused, with a problem that says why"},
+	{Code: "I-LIN", Name: "linearizable", Means: "the answers are those of a service that does one operation after the other, each between its call and its return"},
 	{Code: "I-LIVE", Name: "liveness", Means: "new requests succeed within a bound after each fault, every key is decided, a decided key gets the same answer when it is sent again, and in the end everything still works"},
 	{Code: "I-LOCKED", Name: "locks-are-asked-for", Means: "a strategy that takes a lock for each key asks the lock service for as many as keys have an effect, as the service counts them"},
 	{Code: "I-GOODPUT", Name: "goodput", Means: "outside of an outage a part of the keys that wait is decided in each two seconds, and no fault keeps nearly all of them waiting for longer than it lasts and the bound of I-LIVE"},
@@ -155,6 +156,8 @@ var explaining = map[string]string{
 	"ambiguous":      "COMMITs that got no answer",
 	"resolved":       "and that were decided by the same key",
 	"unavailable":    "requests refused because the lock service, or the bonus service, did not answer",
+	"partitions":     "parts of the history that were checked for linearizability",
+	"check_ms":       "milliseconds that the check of the history took",
 }
 
 // Explain says what a number of the evidence counts, or the flow's number.

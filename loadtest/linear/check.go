@@ -41,10 +41,10 @@ type Failure struct {
 	Why       error // of an undecided one
 }
 
-// The reasons why a check ran out.
+// The reasons why a check, or a drawing, ran out.
 var (
-	errTime = errors.New("its time is over")
-	errHeap = errors.New("the heap is full")
+	ErrTime = errors.New("its time is over")
+	ErrHeap = errors.New("the heap is full")
 )
 
 // Check decides partitions, as many at a time as there are CPUs.
@@ -99,7 +99,7 @@ func operations(partitions []Partition) int {
 
 // check is nil if the partition is legal.
 func (p Partition) check(ctx context.Context, limit time.Duration) *Failure {
-	bounded, stop := context.WithTimeoutCause(ctx, limit, errTime)
+	bounded, stop := context.WithTimeoutCause(ctx, limit, ErrTime)
 	defer stop()
 	part, verdict := p.decide(bounded)
 	switch verdict {
@@ -108,7 +108,7 @@ func (p Partition) check(ctx context.Context, limit time.Duration) *Failure {
 	case Undecided:
 		return &Failure{p, verdict, len(p.Steps), context.Cause(bounded)}
 	}
-	cutting, stop := context.WithTimeoutCause(ctx, limit, errTime) // a verdict is there: this is only to show it
+	cutting, stop := context.WithTimeoutCause(ctx, limit, ErrTime) // a verdict is there: this is only to show it
 	defer stop()
 	return &Failure{part.cut(cutting), verdict, len(p.Steps), nil}
 }
@@ -124,7 +124,7 @@ func (p Partition) decide(ctx context.Context) (Partition, Verdict) {
 	for _, part := range p.Parts {
 		bounded, stop := ctx, context.CancelFunc(func() {})
 		if end, has := ctx.Deadline(); has {
-			bounded, stop = context.WithTimeoutCause(ctx, time.Until(end)/partTime, errTime)
+			bounded, stop = context.WithTimeoutCause(ctx, time.Until(end)/partTime, ErrTime)
 		}
 		failed, verdict := part.decide(bounded)
 		stop()
@@ -168,7 +168,7 @@ func watchHeap(ctx context.Context, most uint64) (context.Context, func()) {
 			case <-tick.C:
 			}
 			if metrics.Read(sample); sample[0].Value.Uint64() > most {
-				cancel(errHeap)
+				cancel(ErrHeap)
 			}
 		}
 	})

@@ -218,8 +218,8 @@ func TestCheck_WhatRunsOutIsUndecided(t *testing.T) {
 		limits Limits
 		why    error
 	}{
-		{"of time", Limits{Time: 50 * time.Millisecond}, errTime},
-		{"of memory", Limits{Heap: 1}, errHeap},
+		{"of time", Limits{Time: 50 * time.Millisecond}, ErrTime},
+		{"of memory", Limits{Heap: 1}, ErrHeap},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := Check(t.Context(), []Partition{hard(), of(1)}, c.limits)

@@ -83,7 +83,7 @@ func (f Failure) Drawable() bool { return f.Verdict == Illegal && len(f.Steps) <
 
 // Draw writes the page on which porcupine shows the failure.
 func (f Failure) Draw(ctx context.Context, w io.Writer) error {
-	ctx, stop := context.WithTimeoutCause(ctx, drawTime, errTime)
+	ctx, stop := context.WithTimeoutCause(ctx, drawTime, ErrTime)
 	defer stop()
 	return f.draw(ctx, w)
 }

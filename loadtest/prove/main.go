@@ -54,6 +54,10 @@ type app struct {
 	args   []string      // the command line, without the program
 	calm   time.Duration // Duration where there is no fault; 0: the same
 	Target targetFlags   `embed:"" group:"A service that is not ours"`
+	Limits limitFlags    `embed:"" group:"Linearizability"`
+
+	Prove struct{}     `cmd:"" default:"1" hidden:""`
+	Check checkCommand `cmd:"" help:"Judge histories of earlier runs again, without a server."`
 }
 
 // The defaults of --duration.
@@ -74,7 +78,7 @@ func (c *app) Validate() error {
 	if len(c.Target.Target) > 0 && (c.Strategy != "" || c.Flow != "" || c.Fault != "" || c.Quick) {
 		return errors.New("--strategy, --flow, --fault and --quick choose from our own scenarios: a service given with --target has none of them")
 	}
-	return c.Target.validate()
+	return errors.Join(c.Limits.validate(), c.Target.validate())
 }
 
 func main() {
@@ -122,12 +126,14 @@ func run(ctx context.Context, args []string, out, log io.Writer) (status int, er
 	if err != nil {
 		return couldNotRun, err
 	}
-	_, err = parser.Parse(args)
+	command, err := parser.Parse(args)
 	switch {
 	case helped:
 		return asExpected, nil
 	case err != nil:
 		return couldNotRun, fmt.Errorf("%w\nprove --help tells more", err)
+	case strings.HasPrefix(command.Command(), "check"):
+		return c.Check.run(ctx, out, c.Limits.limits())
 	}
 	c.args = args
 	return c.run(ctx, out, log)
@@ -189,6 +195,8 @@ func (c *app) prove(ctx context.Context, tell *progress) (loadtest.Report, error
 		LockTTL:   lockTTLs,
 		Server:    env.postgresURL,
 		Keep:      c.Keep,
+		Out:       c.Out,
+		Limits:    c.Limits.limits(),
 		Prepare:   env.prepare,
 		Program:   env.replica,
 		Fault:     env.fault,

@@ -20,40 +20,32 @@ import (
 	vegeta "github.com/tsenart/vegeta/v12/lib"
 
 	"shop/loadtest"
+	"shop/loadtest/linear"
 )
 
-// Write makes prove.json and index.html in a folder, the whole history of what was not as
-// expected, and in a folder of each scenario the results of vegeta.
+// Write makes prove.json and index.html in a folder, and in a folder of each scenario the
+// results of vegeta and the history, where the proof has not written it.
 func Write(folder string, r loadtest.Report) error {
 	text, err := json.MarshalIndent(r, "", "  ")
 	if err := errors.Join(err, os.MkdirAll(folder, 0o755)); err != nil {
 		return err
 	}
-	old, _ := filepath.Glob(filepath.Join(folder, "history-*.jsonl"))
-	for _, file := range old { // of an earlier run: they would mislead
-		_ = os.Remove(file)
-	}
 	var failed error
 	for i := range r.Scenarios {
-		failed = errors.Join(failed, writeAttack(folder, &r.Scenarios[i]))
+		failed = errors.Join(failed, writeFiles(folder, r, &r.Scenarios[i]))
 	}
 	var page bytes.Buffer
 	failed = errors.Join(failed, HTML(&page, r))
 	files := map[string][]byte{"prove.json": append(text, '\n'), "index.html": page.Bytes()}
-	for _, s := range r.Scenarios {
-		if !s.AsExpected {
-			files["history-"+strings.ReplaceAll(s.Name(), "/", "-")+".jsonl"] = history(s)
-		}
-	}
 	for name, content := range files {
 		failed = errors.Join(failed, os.WriteFile(filepath.Join(folder, name), content, 0o644))
 	}
 	return failed
 }
 
-// writeAttack writes attack.bin, for vegeta report and vegeta plot, and lists what else is in
-// the folder of a scenario.
-func writeAttack(folder string, of *loadtest.Result) error {
+// writeFiles writes attack.bin, for vegeta report and vegeta plot, and the history, and lists
+// what else is in the folder of a scenario.
+func writeFiles(folder string, r loadtest.Report, of *loadtest.Result) error {
 	var file bytes.Buffer
 	encode := vegeta.NewEncoder(&file)
 	for _, result := range of.Sent {
@@ -69,24 +61,19 @@ func writeAttack(folder string, of *loadtest.Result) error {
 	if err := os.WriteFile(filepath.Join(folder, "attack.bin"), file.Bytes(), 0o644); err != nil {
 		return err
 	}
+	history := filepath.Join(folder, loadtest.HistoryFile)
+	if _, err := os.Stat(history); err != nil {
+		header := linear.Header{Flow: of.Flow, Strategy: of.Strategy, Fault: string(of.Fault), Seed: r.Seed, Epoch: of.Epoch}
+		if err := loadtest.WriteHistory(history, loadtest.Written(header, of.Records)); err != nil {
+			return err
+		}
+	}
 	entries, err := os.ReadDir(folder)
 	of.Files = nil
 	for _, e := range entries {
 		of.Files = append(of.Files, e.Name())
 	}
 	return err
-}
-
-// history is every attempt of a scenario, a line each.
-func history(r loadtest.Result) []byte {
-	var text bytes.Buffer
-	lines := json.NewEncoder(&text)
-	for _, record := range r.Records {
-		for _, attempt := range record.Attempts {
-			_ = lines.Encode(attempt) // into memory, of plain values
-		}
-	}
-	return text.Bytes()
 }
 
 //go:embed report.html

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"shop/loadtest"
+	"shop/loadtest/linear"
 	"shop/loadtest/scenario/inventory"
 
 	"github.com/google/go-cmp/cmp"
@@ -90,6 +91,7 @@ const golden = `{
       "given_up": 0,
       "unknown": 0,
       "reads": 0,
+      "checked": 0,
       "violations": {
         "I-ONCE": 0,
         "S1": 1,
@@ -153,27 +155,30 @@ func TestWrite_JSONHasExactlyTheShapeThatOthersRead(t *testing.T) {
 	if err := json.Unmarshal(text, &whole); err != nil {
 		t.Fatal(err)
 	}
-	if len(whole.Scenarios) != 2 || len(whole.Scenarios[1]) != 21 {
-		t.Errorf("%d scenarios, %d fields in the second; want 2 and 21", len(whole.Scenarios), len(whole.Scenarios[1]))
+	if len(whole.Scenarios) != 2 || len(whole.Scenarios[1]) != 22 {
+		t.Errorf("%d scenarios, %d fields in the second; want 2 and 22", len(whole.Scenarios), len(whole.Scenarios[1]))
 	}
 	if breaks, ok := whole.Scenarios[1]["breaks"].([]any); !ok || len(breaks) != 0 {
 		t.Errorf("breaks of a safe scenario: %v, want an empty list and not null", whole.Scenarios[1]["breaks"])
 	}
 }
 
-func TestWrite_KeepsTheHistoryOfWhatIsNotAsExpected(t *testing.T) {
+func TestWrite_AHistoryIsWrittenWhereTheProofDidNot(t *testing.T) {
 	folder := t.TempDir()
 	r := exampleReport()
-	r.Scenarios[0].AsExpected = false
+	own := filepath.Join(folder, r.Scenarios[1].Folder(), loadtest.HistoryFile)
+	if err := loadtest.WriteHistory(own, linear.History{}); err != nil {
+		t.Fatal(err)
+	}
 	if err := Write(folder, r); err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(filepath.Join(folder, "history-inventory-naive-none.jsonl"))
-	if err != nil || strings.Count(string(text), "\n") != 2 || !strings.Contains(string(text), `"key":"b","replica":1,"start":12000000`) {
+	text, err := os.ReadFile(filepath.Join(folder, r.Scenarios[0].Folder(), loadtest.HistoryFile))
+	if err != nil || strings.Count(string(text), "\n") != 4 || !strings.Contains(string(text), `"attempts":[{"replica":1,"start":12000000`) {
 		t.Errorf("%v:\n%s", err, text)
 	}
-	if files, _ := filepath.Glob(filepath.Join(folder, "history-*")); len(files) != 1 {
-		t.Errorf("%v, want only that one", files)
+	if text, err := os.ReadFile(own); err != nil || strings.Count(string(text), "\n") != 2 {
+		t.Errorf("%v: the history of the proof was written over:\n%s", err, text)
 	}
 }
 

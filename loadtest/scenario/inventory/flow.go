@@ -135,6 +135,9 @@ func audit(ctx context.Context, t *loadtest.Trial, records []loadtest.Record) (a
 	if a.Findings, err = invariant.Run(ctx, checks, invariant.SQL(conn)); err != nil {
 		return a, err
 	}
+	if a.Effects, err = loadtest.StoredSQL(ctx, conn, effectsSQL); err != nil {
+		return a, err
+	}
 	if a.Number, err = invariant.Number(ctx, conn, oversoldSQL); err != nil {
 		return a, err
 	}

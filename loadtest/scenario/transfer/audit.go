@@ -200,6 +200,9 @@ func audit(ctx context.Context, t *loadtest.Trial, records []loadtest.Record) (a
 			a.Evidence["short"]++
 		}
 	}
+	if err := effects(ctx, conn, &a); err != nil {
+		return a, err
+	}
 	a.Number, err = invariant.Number(ctx, conn, driftSQL)
 	return a, err
 }

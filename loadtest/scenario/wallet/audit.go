@@ -220,6 +220,9 @@ func (env Environment) audit(ctx context.Context, t *loadtest.Trial, records []l
 			a.Findings.Add("W-WIRE", seen.Breaches...)
 		}
 	}
+	if a.Effects, err = effects(ctx, own.db); err != nil {
+		return a, err
+	}
 	all, err := wallet.AddUp(ctx, own.db, plannedOpenings)
 	a.Number = all.Drift
 	return a, err

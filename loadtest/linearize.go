@@ -1,0 +1,247 @@
+package loadtest
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"shop/loadtest/linear"
+)
+
+// HistoryFile is the history of a scenario, in its folder.
+const HistoryFile = "history.jsonl"
+
+// Written is what records are in a history: an operation for each, and for each answer to a
+// read. It has nothing of what the database shows.
+func Written(header linear.Header, records []Record) linear.History {
+	return effects{}.written(header, records)
+}
+
+func (e effects) written(header linear.Header, records []Record) linear.History {
+	h := linear.History{Header: header}
+	for _, r := range records {
+		if r.Reads {
+			h.Operations = append(h.Operations, r.answers()...)
+			continue
+		}
+		o := r.operation()
+		if header.Audited {
+			e.annotate(&o, r)
+		}
+		h.Operations = append(h.Operations, o)
+	}
+	return h
+}
+
+// describe is what an operation is about.
+func (r Record) describe() linear.Operation {
+	return linear.Operation{
+		Client: r.Client, Key: r.Key, Under: r.SharedKey, Action: string(r.Action),
+		Method: r.Method, Path: r.Path, Body: linear.Raw(r.Intent.Body), Objects: r.Contends, Reads: r.Reads,
+	}
+}
+
+// answers are the operations of a read: each attempt may show another state.
+func (r Record) answers() (list []linear.Operation) {
+	for _, a := range r.Attempts {
+		o := r.describe()
+		o.Replica, o.Call, o.Attempts = a.Replica, int64(a.Start), []linear.Attempt{a.written()}
+		o.Outcome, o.Problem, o.Status = string(a.Outcome), a.Problem, a.Status
+		if a.Outcome.Final() {
+			o.Return, o.Answer = int64(a.End), linear.Raw(a.Body)
+		}
+		list = append(list, o)
+	}
+	return list
+}
+
+// operation is that of a request that is to change something. It was called when the first
+// attempt began that may have done something, and returned with the first final answer.
+func (r Record) operation() linear.Operation {
+	o := r.describe()
+	last := r.Last()
+	o.Outcome, o.Replica, o.Problem, o.Status = string(r.Outcome), last.Replica, last.Problem, last.Status
+	called, returned := false, false
+	for _, a := range r.Attempts {
+		o.Attempts = append(o.Attempts, a.written())
+		if start := int64(a.Start); a.Outcome != Open && (!called || start < o.Call) {
+			o.Call, called = start, true
+		}
+		if end := int64(a.End); a.Outcome.Final() && a.Outcome == r.Outcome && (!returned || end < o.Return) {
+			o.Return, returned = end, true
+			o.Replica, o.Problem, o.Status, o.Answer = a.Replica, a.Problem, a.Status, linear.Raw(r.Body)
+		}
+	}
+	if !called && len(r.Attempts) > 0 { // none of them did anything: it says so
+		o.Call, o.Return = int64(r.Attempts[0].Start), int64(last.End)
+		for _, a := range r.Attempts {
+			o.Call, o.Return = min(o.Call, int64(a.Start)), max(o.Return, int64(a.End))
+		}
+	}
+	return o
+}
+
+func (a Attempt) written() linear.Attempt {
+	return linear.Attempt{
+		Replica: a.Replica, Start: int64(a.Start), End: int64(a.End),
+		Status: a.Status, Outcome: string(a.Outcome), Problem: a.Problem, Sends: a.Sends,
+	}
+}
+
+// effects finds what the database shows of a key, and the records that were sent under it.
+type effects struct {
+	stored  map[storedKey]Stored
+	sharers map[sharedKey][]Record
+	clients []Credentials // by Intent.Client
+}
+
+type storedKey struct {
+	client [16]byte
+	key    string
+}
+
+type sharedKey struct {
+	client int
+	key    string
+}
+
+func newEffects(stored []Stored, records []Record, clients []Credentials) effects {
+	e := effects{map[storedKey]Stored{}, map[sharedKey][]Record{}, clients}
+	for _, s := range stored {
+		e.stored[storedKey{s.Client, s.Key}] = s
+	}
+	for _, r := range records {
+		if !r.Reads {
+			shared := sharedKey{r.Client, r.IdempotencyKey()}
+			e.sharers[shared] = append(e.sharers[shared], r)
+		}
+	}
+	return e
+}
+
+// annotate adds what the database shows. Of what was acknowledged only the place is missing.
+func (e effects) annotate(o *linear.Operation, r Record) {
+	effect, stored := e.of(r)
+	if effect == linear.Yes {
+		o.Order = stored.Order
+	}
+	if r.Outcome == OK {
+		return
+	}
+	if o.Effect = effect; effect == linear.Yes {
+		o.Stored = stored.Answer
+	}
+}
+
+// of is what the database shows of a record. The effect of a key that two were sent under is
+// that of the one that was answered ok; if there is none, it is not known of which.
+func (e effects) of(r Record) (linear.Effect, Stored) {
+	s, has := e.stored[storedKey{e.clients[r.Client].ID, r.IdempotencyKey()}]
+	sharers := e.sharers[sharedKey{r.Client, r.IdempotencyKey()}]
+	switch {
+	case !has:
+		return linear.No, s
+	case len(sharers) == 1 || r.Outcome == OK:
+		return linear.Yes, s
+	}
+	for _, other := range sharers {
+		if other.Outcome == OK {
+			return linear.No, s
+		}
+	}
+	return linear.NotKnown, s
+}
+
+// linearize writes the history of a scenario and checks it. What it finds goes to r.
+func (t *Trial) linearize(ctx context.Context, r *Result, records []Record, audited Audited) error {
+	s := t.Scenario
+	if s.Flow.Linear == nil {
+		return nil
+	}
+	given, err := json.Marshal(t.Plan.Given)
+	if err != nil {
+		return fmt.Errorf("what the plan gave: %w", err)
+	}
+	h := newEffects(audited.Effects, records, t.Clients).written(linear.Header{
+		Flow: s.Flow.Name, Strategy: s.Strategy, Fault: string(s.Fault), Seed: t.proof.Load.Seed,
+		Epoch: t.History.Epoch, Given: given, Audited: audited.Effects != nil,
+	}, records)
+	h.Operations = append(h.Operations, audited.Own...)
+	folder := filepath.Join(t.proof.Out, s.Folder())
+	if t.proof.Out != "" {
+		if err := WriteHistory(filepath.Join(folder, HistoryFile), h); err != nil {
+			return err
+		}
+	}
+	partitions, err := s.Flow.Linear(h)
+	if err != nil {
+		return fmt.Errorf("%s: %w", HistoryFile, err)
+	}
+	checked := linear.Check(ctx, partitions, t.proof.Limits)
+	r.judge(checked)
+	if t.proof.Out == "" {
+		return ctx.Err()
+	}
+	return errors.Join(ctx.Err(), Draw(ctx, folder, checked))
+}
+
+// judge takes over what a check found. A check that ran out makes the run inconclusive; of a
+// control only what it must break and keep counts.
+func (r *Result) judge(checked linear.Result) {
+	r.Checked = checked.Operations
+	r.Evidence["partitions"], r.Evidence["check_ms"] = int64(checked.Partitions), checked.Took.Milliseconds()
+	var illegal []string
+	for _, f := range checked.Failures {
+		if f.Verdict == linear.Illegal {
+			illegal = append(illegal, f.Sentence())
+		} else if r.Expect == Safe {
+			r.Inconclusive = append(r.Inconclusive, "the history is not checked: "+f.Sentence())
+		}
+	}
+	r.Findings.Add("I-LIN", illegal...)
+}
+
+// WriteHistory writes the file of a history.
+func WriteHistory(name string, h linear.History) error {
+	return writeFile(name, func(w io.Writer) error {
+		buffered := bufio.NewWriter(w)
+		return errors.Join(linear.Write(buffered, h), buffered.Flush())
+	})
+}
+
+// Draw draws the illegal partitions of a check into files of a folder.
+func Draw(ctx context.Context, folder string, checked linear.Result) (err error) {
+	n := 0
+	for _, f := range checked.Failures {
+		if n++; n > drawings || !f.Drawable() {
+			continue
+		}
+		name := filepath.Join(folder, fmt.Sprintf("illegal-%d.html", n))
+		failed := writeFile(name, func(w io.Writer) error { return f.Draw(ctx, w) })
+		if errors.Is(failed, linear.ErrTime) { // the verdict stands without it
+			failed = os.Remove(name)
+		}
+		err = errors.Join(err, failed)
+	}
+	return err
+}
+
+// drawings is how many illegal partitions of a scenario are drawn: of ten products that were
+// oversold, one tells it as well as another.
+const drawings = 3
+
+func writeFile(name string, write func(io.Writer) error) error {
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		return err
+	}
+	file, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(write(file), file.Close())
+}

@@ -1,0 +1,161 @@
+package loadtest
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"shop/loadtest/linear"
+	"shop/locking/invariant"
+)
+
+// attempts of a key, at 10 to 20, 30 to 40 and so on.
+func attempts(outcomes ...Outcome) (list []Attempt) {
+	for i, o := range outcomes {
+		start := time.Duration(20*i + 10)
+		list = append(list, Attempt{Replica: i, Start: start, End: start + 10, Outcome: o, Status: 200 + i, Problem: string(o)})
+	}
+	return list
+}
+
+func TestWritten_AnOperationLastsFromWhatMayHaveDoneItToTheFirstAnswer(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		outcome   Outcome
+		attempts  []Attempt
+		call, end int64
+	}{
+		{"at once", OK, attempts(OK), 10, 20},
+		{"busy first", OK, attempts(Open, OK), 30, 40},
+		{"unknown first", OK, attempts(Unknown, Open, OK), 10, 60},
+		{"answered twice", OK, attempts(OK, OK), 10, 20},
+		{"bought and refused", OK, attempts(Rejected, OK), 10, 40},
+		{"undecided", Unknown, attempts(Open, Unknown, Open), 30, 0},
+		{"given up", Open, attempts(Open, Open), 10, 40},
+		{"never sent", Open, nil, 0, 0},
+	} {
+		o := Record{Intent: Intent{Key: "a"}, Outcome: c.outcome, Attempts: c.attempts}.operation()
+		if o.Call != c.call || o.Return != c.end || o.Outcome != string(c.outcome) || len(o.Attempts) != len(c.attempts) {
+			t.Errorf("%s: %+v", c.name, o)
+		}
+	}
+}
+
+func TestWritten_EachAnswerToAReadIsAnOperation(t *testing.T) {
+	h := NewHistory()
+	h.Intend(Intent{Key: "r", Reads: true, Method: "GET", Path: "/x"})
+	for i, a := range attempts(OK, Unknown, OK) {
+		a.Key = "r"
+		h.Add(a, []byte{'1' + byte(i)})
+	}
+	got := Written(linear.Header{}, h.Records()).Operations
+	var answers []string
+	for _, o := range got {
+		if !o.Reads || len(o.Attempts) != 1 || o.Call != o.Attempts[0].Start {
+			t.Errorf("%+v", o)
+		}
+		answers = append(answers, string(o.Answer))
+	}
+	if !reflect.DeepEqual(answers, []string{"1", "", "3"}) || got[1].Return != 0 || got[1].Fate() != linear.Nothing || got[2].Return != 60 {
+		t.Errorf("%q: %+v", answers, got)
+	}
+}
+
+func TestEffects_AreThoseOfTheRequestThatHadTheKey(t *testing.T) {
+	clients := []Credentials{{ID: [16]byte{1}}, {ID: [16]byte{2}}}
+	record := func(client int, name, key string, outcome Outcome) Record {
+		return Record{Intent: Intent{Client: client, Key: name, SharedKey: key}, Outcome: outcome}
+	}
+	records := []Record{
+		record(0, "a", "", Unknown),             // done
+		record(1, "b", "a", Unknown),            // the key of another client: not done
+		record(0, "c", "", OK),                  // done, as it was told
+		record(0, "d", "c", Rejected),           // refused because of c
+		record(0, "e", "", Unknown),             // of two with one key,
+		record(0, "f", "e", Open),               // one was done
+		record(0, "g", "", Open),                // not done
+		record(0, "h", "", Open),                // done, against its answer
+		{Intent: Intent{Key: "i", Reads: true}}, // a read has no effect
+	}
+	stored := []Stored{
+		{clients[0].ID, "a", []byte(`{"id":1}`), 7},
+		{clients[0].ID, "c", []byte(`{"id":2}`), 8},
+		{clients[0].ID, "e", nil, 9},
+		{clients[0].ID, "h", nil, 10},
+	}
+	h := newEffects(stored, records, clients).written(linear.Header{Audited: true}, records)
+	want := []struct {
+		effect linear.Effect
+		stored string
+		order  int64
+	}{{linear.Yes, `{"id":1}`, 7}, {linear.No, "", 0}, {"", "", 8}, {linear.No, "", 0}, {"", "", 0}, {"", "", 0}, {linear.No, "", 0}, {linear.Yes, "", 10}}
+	for i, w := range want {
+		if o := h.Operations[i]; o.Effect != w.effect || string(o.Stored) != w.stored || o.Order != w.order {
+			t.Errorf("%s: %q %s %d, want %+v", o.Key, o.Effect, o.Stored, o.Order, w)
+		}
+	}
+	if len(h.Operations) != len(want) {
+		t.Errorf("%d operations, want %d", len(h.Operations), len(want))
+	}
+}
+
+// flip is a state that two writes cannot both change.
+type flip bool
+
+func (f flip) Equal(other linear.State) bool { return f == other }
+func (flip) String() string                  { return "" }
+
+func TestTrial_AnIllegalHistoryBreaksAnInvariantAndIsKeptAndDrawn(t *testing.T) {
+	flow := &Flow{Name: "lamp", Linear: func(h linear.History) ([]linear.Partition, error) {
+		p := linear.Partition{Object: "the lamp", Start: flip(false)}
+		for i := range h.Operations {
+			p.Steps = append(p.Steps, linear.NewStep(&h.Operations[i], "turn on").Does(func(s linear.State) (linear.State, bool) { return flip(true), s == flip(false) }))
+		}
+		return []linear.Partition{p}, nil
+	}}
+	for _, c := range []struct {
+		records []Record
+		broken  int64
+	}{
+		{[]Record{{Intent: Intent{Key: "a"}, Outcome: OK, Attempts: attempts(OK)}}, 0},
+		{[]Record{{Intent: Intent{Key: "a"}, Outcome: OK, Attempts: attempts(OK)}, {Intent: Intent{Key: "b"}, Outcome: OK, Attempts: attempts(OK)}}, 1},
+	} {
+		trial := &Trial{
+			Scenario: flow.Safe("row", NoFault), proof: &Proof{Out: t.TempDir()}, Run: &Run{Retrier: &Retrier{History: NewHistory()}},
+		}
+		result := NewResult(trial.Scenario, 2)
+		result.Evidence, result.Findings = map[string]int64{}, invariant.Findings{}
+		if err := trial.linearize(t.Context(), &result, c.records, Audited{}); err != nil {
+			t.Fatal(err)
+		}
+		if n := result.Findings.Counts()["I-LIN"]; n != c.broken || result.Checked != len(c.records) || len(result.Inconclusive) != 0 {
+			t.Errorf("%d violations, want %d: %+v", n, c.broken, result)
+		}
+		folder := filepath.Join(trial.proof.Out, "lamp-row-none")
+		text, err := os.ReadFile(filepath.Join(folder, HistoryFile))
+		if err != nil || !strings.Contains(string(text), `"key":"a"`) {
+			t.Errorf("%v: %s", err, text)
+		}
+		if _, err := os.Stat(filepath.Join(folder, "illegal-1.html")); (err == nil) != (c.broken > 0) {
+			t.Errorf("a drawing: %v", err)
+		}
+	}
+}
+
+func TestResult_ACheckThatRanOutShowsNothingOfASafeScenario(t *testing.T) {
+	ranOut := linear.Result{Undecided: 1, Failures: []linear.Failure{{Partition: linear.Partition{Object: "the lamp"}, Verdict: linear.Undecided, Why: linear.ErrTime}}}
+	flow := &Flow{Name: "lamp"}
+	for _, c := range []struct {
+		scenario Scenario
+		reasons  int
+	}{{flow.Safe("row", NoFault), 1}, {flow.Control("naive", NoFault, nil, "S1"), 0}} {
+		result := NewResult(c.scenario, 2)
+		result.Evidence, result.Findings = map[string]int64{}, invariant.Findings{}
+		if result.judge(ranOut); len(result.Inconclusive) != c.reasons || result.Findings.Counts()["I-LIN"] != 0 {
+			t.Errorf("%s: %q", c.scenario.Name(), result.Inconclusive)
+		}
+	}
+}

@@ -1,0 +1,17 @@
+package inventory
+
+// effectsSQL lists what was bought and cancelled, by the key that did it. The movements are
+// written under the row locks of their products, and numbered in that order.
+const effectsSQL = `
+SELECT o.client_id, o.idempotency_key, jsonb_build_object('id', o.id), min(m.id)
+FROM orders o
+JOIN stock_movements m ON m.order_id = o.id AND m.kind = 'sale'
+GROUP BY o.id
+UNION ALL
+SELECT k.client_id, k.key, jsonb_build_object('id', k.answer ->> 'id'), min(m.id)
+FROM (SELECT client_id, key, convert_from(body, 'UTF8')::jsonb AS answer
+      FROM idempotency_keys
+      WHERE status = 201) k
+JOIN stock_movements m ON m.order_id = (k.answer ->> 'id')::uuid AND m.kind = 'cancel'
+WHERE k.answer ->> 'status' = 'cancelled'
+GROUP BY k.client_id, k.key, k.answer`

@@ -1,0 +1,56 @@
+package transfer
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"shop/loadtest"
+	"shop/loadtest/linear"
+)
+
+// effectsSQL lists what was paid, held, posted and voided, by the key that did it. The times
+// are read under the locks of both accounts, so that they are in the order of the writes.
+const effectsSQL = `
+SELECT client_id, idempotency_key, jsonb_build_object('id', id), (extract(epoch FROM created_at) * 1000000)::bigint
+FROM transfers
+UNION ALL
+SELECT k.client_id, k.key, jsonb_build_object('id', t.id), (extract(epoch FROM t.ended_at) * 1000000)::bigint
+FROM (SELECT client_id, key, convert_from(body, 'UTF8')::jsonb AS answer
+      FROM idempotency_keys
+      WHERE status = 201) k
+JOIN transfers t ON t.id = (k.answer ->> 'id')::uuid
+WHERE t.expires_at IS NOT NULL AND k.answer ->> 'state' IN ('posted', 'voided') AND t.ended_at IS NOT NULL`
+
+// expiredSQL lists the holds that the service ended because their time was over.
+const expiredSQL = `
+SELECT idempotency_key, id, (extract(epoch FROM ended_at) * 1000000)::bigint
+FROM transfers
+WHERE state = 'expired'
+ORDER BY ended_at`
+
+// effects are what the database shows of all keys, and what the service did by itself.
+func effects(ctx context.Context, conn *pgx.Conn, a *loadtest.Audited) (err error) {
+	if a.Effects, err = loadtest.StoredSQL(ctx, conn, effectsSQL); err != nil {
+		return err
+	}
+	var (
+		key   string
+		id    uuid.UUID
+		order int64
+	)
+	rows, _ := conn.Query(ctx, expiredSQL)
+	_, err = pgx.ForEachRow(rows, []any{&key, &id, &order}, func() error {
+		a.Own = append(a.Own, linear.Operation{
+			Client: linear.Service, Key: "expire-" + key, Action: string(Expire), Outcome: string(loadtest.Unknown),
+			Effect: linear.Yes, Stored: loadtest.Encode(map[string]uuid.UUID{"id": id}), Order: order,
+		})
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("audit: expired holds: %w", err)
+	}
+	return nil
+}
