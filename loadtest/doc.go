@@ -39,7 +39,8 @@
 //     checks do not work. Each says what it must break and what must hold all the same.
 //   - Inconclusive ("void" in prove.json): a run in which nothing could have gone wrong is
 //     neither good nor bad (see InconclusiveReasons): no two requests for one product met on
-//     different replicas, the fault did not happen, or it did not have its effect.
+//     different replicas, the fault did not happen, it did not have its effect, or the load
+//     was not sent when the plan says (LagBound).
 //   - Safe is more than unbroken: everything that was there must be sold, a purchase
 //     must succeed soon after each fault, and the service must keep up with the load (Pace).
 //     A service that answers 503 to everything, or to every second request, oversells
@@ -75,6 +76,12 @@
 // A check that runs out of time or memory makes the run inconclusive. "prove check FILE" judges
 // a history again, without a server.
 //
+// # What a latency is
+//
+// The time of a key begins when the plan has its first request, and ends with the answer that
+// decides it: what a client waits for, every repetition included (Latency). The percentiles
+// are computed from all keys.
+//
 // # Where the widening delay sits
 //
 // Replicas pause between reading the stock, or the accounts, and acting on it (after-guard),
@@ -86,8 +93,8 @@
 // # Traps
 //
 //   - net/http repeats a request with an Idempotency-Key by itself (Recorder).
-//   - A vegeta.Attacker is good for one attack, and its Success counts a 409 as
-//     a failure; neither is used here for anything but its own file (Attack).
+//   - A vegeta.Attacker is good for one attack, and its Success counts a 409 as a failure.
+//     Its results are written for its own tools, and nothing is judged by them (Attack).
 //   - Time stamps are monotonic and of one clock, that of the History.
 //   - An audit while a killed replica's last COMMIT is on its way sees half of it
 //     (WaitQuiet, and waitQuiet of the wallet flow).
