@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,21 +13,46 @@ import (
 
 	vegeta "github.com/tsenart/vegeta/v12/lib"
 	"github.com/tsenart/vegeta/v12/lib/plot"
+
+	"shop/loadtest"
+	"shop/loadtest/internal/testbed"
 )
+
+// sent are the results of vegeta for three requests, one of them refused.
+func sent(t *testing.T, user string) vegeta.Results {
+	t.Helper()
+	bases := testbed.Serve(t, 2, func(w http.ResponseWriter, req *http.Request) {
+		if req.Header.Get("Idempotency-Key") == "late" {
+			testbed.Problem(w, http.StatusConflict, "out-of-stock")
+			return
+		}
+		testbed.Created(w, account1)
+	})
+	for i := range bases {
+		bases[i] = strings.Replace(bases[i], "://", "://"+user, 1)
+	}
+	run, err := loadtest.NewRun(t.Context(), bases, loadtest.Headers{Key: "Idempotency-Key", Clients: []http.Header{{}}}, time.Second, loadtest.Classify)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(run.Close)
+	first, late := &loadtest.Intent{Key: "first", Method: http.MethodPost}, &loadtest.Intent{Key: "late", Method: http.MethodPost}
+	return run.Send(t.Context(), []loadtest.ScheduledRequest{{Intent: first}, {Replica: 1, Intent: first}, {At: time.Millisecond, Intent: late}})
+}
 
 func TestWrite_VegetaReadsWhatItSentAndThePageLinksTheFiles(t *testing.T) {
 	folder, r := t.TempDir(), exampleReport()
-	r.Scenarios[0].Sent = vegeta.Results{
-		{Seq: 0, Code: 201, Timestamp: r.When, Latency: 3 * time.Millisecond, Method: "POST", URL: "http://127.0.0.1:1/v1/orders"},
-		{Seq: 1, Code: 409, Timestamp: r.When.Add(time.Second), Latency: 9 * time.Millisecond, Error: "409 Conflict", Method: "POST", URL: "http://127.0.0.1:2/v1/orders"},
-	}
-	log := filepath.Join(folder, "inventory-redis+row-redis-down", "replica-1.log")
+	r.Scenarios[0].Sent = sent(t, "reader:s3cret@")
+	log := filepath.Join(folder, "inventory-naive-none", "replica-1.log")
 	if err := errors.Join(os.MkdirAll(filepath.Dir(log), 0o755), os.WriteFile(log, nil, 0o600), Write(folder, r)); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(filepath.Join(folder, "inventory-naive-none", "attack.bin"))
 	if err != nil {
 		t.Fatal(err)
+	}
+	if bytes.Contains(text, []byte("s3cret")) || bytes.Contains(text, []byte("out-of-stock")) {
+		t.Error("a password is in the file, or what was in an answer")
 	}
 	var metrics vegeta.Metrics
 	drawn := plot.New()
@@ -50,11 +76,14 @@ func TestWrite_VegetaReadsWhatItSentAndThePageLinksTheFiles(t *testing.T) {
 	if err := errors.Join(failed, vegeta.NewTextReporter(&metrics).Report(&printed)); err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(printed.String(), "201:1  409:1") || !strings.Contains(plotted.String(), "inventory/naive/none") {
+	if !strings.Contains(printed.String(), "201:2  409:1") || !strings.Contains(plotted.String(), "inventory/naive/none") {
 		t.Errorf("vegeta report prints\n%s", printed.String())
 	}
+	if _, err := os.Stat(filepath.Join(folder, "inventory-redis+row-redis-down", "attack.bin")); err == nil {
+		t.Error("there is a file of a scenario that sent nothing")
+	}
 	page, err := os.ReadFile(filepath.Join(folder, "index.html"))
-	for _, link := range []string{`href="inventory-naive-none/attack.bin"`, `href="inventory-redis&#43;row-redis-down/attack.bin"`, `href="inventory-redis&#43;row-redis-down/replica-1.log"`} {
+	for _, link := range []string{`href="inventory-naive-none/attack.bin"`, `href="inventory-naive-none/replica-1.log"`} {
 		if err != nil || !strings.Contains(string(page), link) {
 			t.Errorf("%s is not on the page (%v)", link, err)
 		}

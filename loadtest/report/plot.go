@@ -198,6 +198,7 @@ func duration(ms float64) string {
 // Levels are the flow's curves over time. What is below 0 is filled.
 func (r result) Levels() chart {
 	c := newChart()
+	r.Samples = thin(r.Samples, r.Scenario.Flow.Curves)
 	x := c.time(r.until(), r)
 	low, high := 0.0, 1.0
 	for _, s := range r.Samples {
@@ -235,6 +236,35 @@ func (r result) Levels() chart {
 		c.Shapes = append(c.Shapes, shape{curve.Class, line.String()})
 	}
 	return c
+}
+
+// thin keeps of many samples, in each of binsMost parts, those with the least and the greatest
+// value of each curve.
+func thin(samples []loadtest.Sample, curves []loadtest.Curve) (kept []loadtest.Sample) {
+	part := len(samples)/binsMost + 1
+	if part <= 2*len(curves) {
+		return samples
+	}
+	for some := range slices.Chunk(samples, part) {
+		var keep []int
+		for _, curve := range curves {
+			low, high := 0, 0
+			for i, s := range some {
+				switch v := curve.Of(s); {
+				case v < curve.Of(some[low]):
+					low = i
+				case v > curve.Of(some[high]):
+					high = i
+				}
+			}
+			keep = append(keep, low, high)
+		}
+		slices.Sort(keep)
+		for _, i := range slices.Compact(keep) {
+			kept = append(kept, some[i])
+		}
+	}
+	return kept
 }
 
 // niceSteps are round numbers between two values, 0 among them.

@@ -115,6 +115,23 @@ func TestLevels_AnOversaleGoesBelowZeroAndIsFilled(t *testing.T) {
 	}
 }
 
+func TestLevels_OfALongRunKeepTheExtremesAndFewPoints(t *testing.T) {
+	r := loaded(key(0, time.Hour, loadtest.OK))
+	r.Scenario = inventory.New().Safe("row", loadtest.NoFault)
+	for at := time.Duration(0); at < time.Hour; at += loadtest.SampleEvery {
+		units := int64(100)
+		if at == 20*time.Minute {
+			units = -1
+		}
+		r.Samples = append(r.Samples, loadtest.Sample{At: at, Levels: []loadtest.Level{{Name: "a", Says: 100, True: units}}})
+	}
+	c := r.Levels()
+	within(t, c)
+	if n := strings.Count(c.Shapes[1].D, "L"); c.Shapes[0].Class != "below" || n < 80 || n > 4*binsMost {
+		t.Errorf("shapes %v, %d points; want what is below 0, and between 80 and %d points", classes(c), n, 4*binsMost)
+	}
+}
+
 func TestChart_MarksTheTimeOfAFault(t *testing.T) {
 	epoch := time.Now()
 	r := loaded(key(0, 4*time.Second, loadtest.OK))

@@ -43,22 +43,11 @@ func Write(folder string, r loadtest.Report) error {
 	return failed
 }
 
-// writeFiles writes attack.bin, for vegeta report and vegeta plot, and the history, and lists
-// what else is in the folder of a scenario.
+// writeFiles writes attack.bin and the history, and lists what else is in the folder of a
+// scenario.
 func writeFiles(folder string, r loadtest.Report, of *loadtest.Result) error {
-	var file bytes.Buffer
-	encode := vegeta.NewEncoder(&file)
-	for _, result := range of.Sent {
-		result.Attack = of.Name() // what a plot of several calls it
-		if err := encode(&result); err != nil {
-			return fmt.Errorf("attack.bin: %w", err)
-		}
-	}
 	folder = filepath.Join(folder, of.Folder())
-	if err := os.MkdirAll(folder, 0o755); err != nil {
-		return err
-	}
-	if err := os.WriteFile(filepath.Join(folder, "attack.bin"), file.Bytes(), 0o644); err != nil {
+	if err := errors.Join(os.MkdirAll(folder, 0o755), writeAttack(folder, of)); err != nil {
 		return err
 	}
 	history := filepath.Join(folder, loadtest.HistoryFile)
@@ -74,6 +63,23 @@ func writeFiles(folder string, r loadtest.Report, of *loadtest.Result) error {
 		of.Files = append(of.Files, e.Name())
 	}
 	return err
+}
+
+// writeAttack writes what was sent, for vegeta report and vegeta plot. (An empty file is none
+// to them.)
+func writeAttack(folder string, of *loadtest.Result) error {
+	if len(of.Sent) == 0 {
+		return nil
+	}
+	var file bytes.Buffer
+	encode := vegeta.NewEncoder(&file)
+	for _, result := range of.Sent {
+		result.Attack = of.Name() // what a plot of several calls it
+		if err := encode(&result); err != nil {
+			return fmt.Errorf("attack.bin: %w", err)
+		}
+	}
+	return os.WriteFile(filepath.Join(folder, "attack.bin"), file.Bytes(), 0o644)
 }
 
 //go:embed report.html
