@@ -36,7 +36,7 @@ const RecoverMargin = 3 * time.Second
 // lullShare is the part of the keys that wait that ends a lull, and recovered the part of
 // the rate before a fault that ends its aftermath.
 const (
-	lullShare = 0.1
+	lullShare = 0.25
 	recovered = 0.9
 )
 
