@@ -41,13 +41,15 @@ func TestReplicas_AKilledOneComesBackOnItsAddressAndItsCountsAreKept(t *testing.
 	}
 	defer replicas.KillAll()
 	addr := replicas.all[0].addr
-	asked := 0 // idle when it is asked first: the kill waits for a request
-	replicas.UnderWay = func(int) int { asked++; return asked / 2 }
+	// Idle; busy, and idle again when it is stopped: it goes on; busy, and still so when it is
+	// stopped; killed, and its client does not know yet; known to be cut off.
+	underWay, asked := []int{0, 1, 0, 1, 1, 1, 0}, 0
+	replicas.UnderWay = func(int) int { asked++; return underWay[min(asked, len(underWay))-1] }
 	if err := replicas.Kill(t.Context(), 0); err != nil {
 		t.Fatal(err)
 	}
-	if asked != 2 {
-		t.Errorf("asked %d times for a request to interrupt, want 2", asked)
+	if asked != len(underWay) {
+		t.Errorf("asked %d times for a request to interrupt, want %d", asked, len(underWay))
 	}
 	if alive(addr) {
 		t.Error("killed, and it still answers")
