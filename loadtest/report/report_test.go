@@ -34,6 +34,7 @@ func exampleReport() loadtest.Report {
 	naive := loadtest.NewResult(sales.Controls[0], 3)
 	naive.Verdict, naive.AsExpected = loadtest.Violated, true
 	naive.Requests, naive.OK, naive.PerSecond, naive.P50, naive.P99 = 2, 2, 950.1, 3.1, 20.5
+	naive.Checked = 1234
 	naive.Latency.Decided = loadtest.Percentiles{N: 2, P50: 3.1, P90: 20.5, P99: 20.5, P999: 20.5, Max: 20.5}
 	naive.Violations = map[string]int64{"S1": 1, "oversold": 1, "I-ONCE": 0}
 	naive.Evidence = map[string]int64{"overlaps": 2}
@@ -91,7 +92,7 @@ const golden = `{
       "given_up": 0,
       "unknown": 0,
       "reads": 0,
-      "checked": 0,
+      "checked": 1234,
       "violations": {
         "I-ONCE": 0,
         "S1": 1,
@@ -196,7 +197,7 @@ func TestHTML_ShowsVerdictsFirstThenWhatHappened(t *testing.T) {
 	last := -1
 	for _, piece := range []string{
 		"2 of 2 as expected", "2 scenarios, 3 operations, 1 fault: no violation in 1 safe one, the known-bad one caught.",
-		"prove --quick", "0123456789ab", "2 cores", "Redis 7", // what was tried
+		"1234 operations checked for linearizability", "prove --quick", "0123456789ab", "2 cores", "Redis 7", // what was tried
 		`<th scope="col">no fault</th><th scope="col">redis-down</th>`, // the matrix
 		`<th scope="row">naive</th><td><a class="pill violated" href="#inventory-naive-none">violated</a> <span class="met">✓ control, caught</span></td><td><span class="soft" aria-label="not tried">–</span></td>`,
 		`<th scope="row">redis&#43;row</th><td><span class="soft" aria-label="not tried">–</span></td><td><a class="pill safe" href="#inventory-redis-row-redis-down">safe</a> <span class="met">✓</span>`,
