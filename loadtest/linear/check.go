@@ -113,19 +113,15 @@ func (p Partition) check(ctx context.Context, limit time.Duration) *Failure {
 	return &Failure{part.cut(cutting), verdict, len(p.Steps), nil}
 }
 
-// partTime is the share of the time for each part: the whole is still to be searched.
-const partTime = 4
-
-// decide gives the verdict, and the part that it is about.
+// decide gives the verdict, and the part that it is about. The parts share half of the time:
+// most of what is wrong shows in one of them, where there is much less to try.
 func (p Partition) decide(ctx context.Context) (Partition, Verdict) {
 	if p.witness() != nil {
 		return p, Legal
 	}
 	for _, part := range p.Parts {
-		bounded, stop := ctx, context.CancelFunc(func() {})
-		if end, has := ctx.Deadline(); has {
-			bounded, stop = context.WithTimeoutCause(ctx, time.Until(end)/partTime, ErrTime)
-		}
+		end, _ := ctx.Deadline()
+		bounded, stop := context.WithTimeoutCause(ctx, time.Until(end)/time.Duration(2*len(p.Parts)), ErrTime)
 		failed, verdict := part.decide(bounded)
 		stop()
 		if verdict == Illegal {

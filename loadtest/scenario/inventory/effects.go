@@ -8,10 +8,9 @@ FROM orders o
 JOIN stock_movements m ON m.order_id = o.id AND m.kind = 'sale'
 GROUP BY o.id
 UNION ALL
-SELECT k.client_id, k.key, jsonb_build_object('id', k.answer ->> 'id'), min(m.id)
-FROM (SELECT client_id, key, convert_from(body, 'UTF8')::jsonb AS answer
+SELECT k.client_id, k.key, jsonb_build_object('id', k.id), min(m.id)
+FROM (SELECT client_id, key, substring(encode(body, 'escape') FROM '"id":"([0-9a-f-]{36})","status":"cancelled"')::uuid AS id
       FROM idempotency_keys
       WHERE status = 201) k
-JOIN stock_movements m ON m.order_id = (k.answer ->> 'id')::uuid AND m.kind = 'cancel'
-WHERE k.answer ->> 'status' = 'cancelled'
-GROUP BY k.client_id, k.key, k.answer`
+JOIN stock_movements m ON m.order_id = k.id AND m.kind = 'cancel'
+GROUP BY k.client_id, k.key, k.id`

@@ -18,11 +18,11 @@ SELECT client_id, idempotency_key, jsonb_build_object('id', id), (extract(epoch 
 FROM transfers
 UNION ALL
 SELECT k.client_id, k.key, jsonb_build_object('id', t.id), (extract(epoch FROM t.ended_at) * 1000000)::bigint
-FROM (SELECT client_id, key, convert_from(body, 'UTF8')::jsonb AS answer
+FROM (SELECT client_id, key, encode(body, 'escape') AS answer
       FROM idempotency_keys
       WHERE status = 201) k
-JOIN transfers t ON t.id = (k.answer ->> 'id')::uuid
-WHERE t.expires_at IS NOT NULL AND k.answer ->> 'state' IN ('posted', 'voided') AND t.ended_at IS NOT NULL`
+JOIN transfers t ON t.id = substring(k.answer FROM '"id":"([0-9a-f-]{36})"')::uuid
+WHERE t.ended_at IS NOT NULL AND k.answer ~ '"state":"(posted|voided)"' AND (t.client_id, t.idempotency_key) <> (k.client_id, k.key)`
 
 // expiredSQL lists the holds that the service ended because their time was over.
 const expiredSQL = `
