@@ -64,7 +64,7 @@ func (c *Calls) Stop(ctx context.Context) (all, after int64, err error) {
 }
 
 func (c *Calls) read(ctx context.Context) error {
-	info, err := c.client.Info(ctx, "server", "commandstats").Result()
+	info, err := c.client.Info(ctx, "all").Result()
 	if err != nil {
 		return fmt.Errorf("calls of redis: %w", err)
 	}
