@@ -104,7 +104,7 @@ func (t *tempo) add(r Record) {
 	case r.abandoned():
 		t.decided = append(t.decided, r.Last().End)
 	}
-	if t.within(first.Start, first.Start, afterOutage) || first.Sends == 0 {
+	if t.within(first.Start, first.End, afterOutage) || first.Sends == 0 {
 		return
 	}
 	t.answers++

@@ -151,6 +151,16 @@ func TestPace_AnAnswerInAnOutageIsNoShareOfIt(t *testing.T) {
 	if got := broke(h, records, nil); got != "I-BUSY" {
 		t.Errorf("busy without a fault: broke %q, want I-BUSY", got)
 	}
+	h, records = played(prompt)
+	for i := range 2 * paceRate { // cut off by the kill, for which they have waited
+		records[i].Attempts = append([]Attempt{{Start: records[i].Planned, End: 2 * time.Second, Outcome: Unknown, Sends: 1}}, records[i].Attempts...)
+	}
+	if got := broke(h, records, faults(h, 1, 0, time.Second)); got != "" {
+		t.Errorf("cut off by a fault: broke %q", got)
+	}
+	if got := broke(h, records, nil); got != "I-ERROR" {
+		t.Errorf("the same without a fault: broke %q, want I-ERROR", got)
+	}
 }
 
 func TestPace_WhatAClientGivesUpNoLongerWaits(t *testing.T) {
