@@ -1,0 +1,94 @@
+package nemesis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"shop/loadtest/fault"
+)
+
+// Nemesis runs the schedule that is drawn from a plan.
+type Nemesis struct {
+	Plan
+	Say func(Schedule) // gets the schedule before it begins; may be nil
+}
+
+// Inject runs the schedule, and returns when all is undone. An event is counted as a
+// fault if it hit something.
+func (n Nemesis) Inject(ctx context.Context, over time.Duration) (events []fault.Event, err error) {
+	n.Over = over
+	schedule := n.Draw()
+	if len(schedule) == 0 {
+		return nil, fmt.Errorf("no fault fits into %v: the load has to be longer", over)
+	}
+	if n.Say != nil {
+		n.Say(schedule)
+	}
+	began := time.Now()
+	for _, round := range schedule {
+		if over-time.Since(began) < round.length() || !fault.Wait(ctx, round.At-time.Since(began)) {
+			continue
+		}
+		done, err := round.run(ctx)
+		events = append(events, done...)
+		if err != nil {
+			return events, err
+		}
+		if !fault.Wait(ctx, gapLeast) {
+			break
+		}
+	}
+	return events, ctx.Err()
+}
+
+// run does what is in the round at once. If one fault fails the other is called off, too.
+func (r Round) run(ctx context.Context) (events []fault.Event, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	done, errs := make([][]fault.Event, len(r.Steps)), make([]error, len(r.Steps))
+	var work sync.WaitGroup
+	for n, s := range r.Steps {
+		work.Go(func() {
+			if !fault.Wait(ctx, s.After) {
+				return
+			}
+			var failed error
+			done[n], failed = s.Part.Fault.Inject(ctx, s.For)
+			if failed != nil && (ctx.Err() == nil || !errors.Is(failed, ctx.Err())) {
+				errs[n] = fmt.Errorf("%s: %w", s.Part.Name, failed)
+				cancel()
+			}
+		})
+	}
+	work.Wait()
+	hitting := 0
+	for _, of := range done {
+		for n := range of {
+			note(&of[n], "faults")
+		}
+		if n := slices.IndexFunc(of, hit); n >= 0 {
+			if hitting++; hitting == len(r.Steps) && hitting > 1 {
+				note(&of[n], "faults_at_once")
+			}
+		}
+		events = append(events, of...)
+	}
+	return events, errors.Join(errs...)
+}
+
+func hit(e fault.Event) bool { return e.Hits > 0 }
+
+// note makes an event that hit something evidence.
+func note(e *fault.Event, evidence string) {
+	if !hit(*e) {
+		return
+	}
+	if e.Seen == nil {
+		e.Seen = map[string]int64{}
+	}
+	e.Seen[evidence] = 1
+}

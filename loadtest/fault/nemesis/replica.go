@@ -1,0 +1,80 @@
+package nemesis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"shop/loadtest/fault"
+)
+
+// Replicas are what Killed, Vanished and Paused are done to.
+type Replicas interface {
+	fault.Victims
+	fault.Pausable
+}
+
+// How long what is done to a replica lasts.
+const (
+	shortest = time.Second
+	longest  = 4 * time.Second
+)
+
+// Killed kills replica n, from 0, and starts it again at the end.
+func Killed(all Replicas, n int) Part {
+	return Part{
+		Name: fmt.Sprintf("replica %d killed", n+1), Replica: n + 1, Starts: true, Shortest: shortest, Longest: longest,
+		Fault: killed{all, n},
+	}
+}
+
+type killed struct {
+	all Replicas
+	n   int
+}
+
+// Inject counts the kill; whether it cut a request off shows the history.
+func (k killed) Inject(ctx context.Context, over time.Duration) ([]fault.Event, error) {
+	e := fault.Event{
+		What: fmt.Sprintf("replica %d killed", k.n+1), At: time.Now(), Hits: 1, Seen: map[string]int64{"crashes": 1},
+		Replica: k.n + 1, Ends: true,
+	}
+	late, cancel := fault.Undoing(ctx)
+	defer cancel()
+	err := k.all.Kill(late, k.n)
+	if err == nil {
+		fault.Wait(ctx, over)
+	}
+	err = errors.Join(err, k.all.Start(late, k.n))
+	e.Until = time.Now()
+	return []fault.Event{e}, err
+}
+
+// Paused stops replica n, from 0, and lets it go on at the end.
+func Paused(all Replicas, n int) Part {
+	return Part{
+		Name: fmt.Sprintf("replica %d stopped", n+1), Replica: n + 1, Shortest: shortest, Longest: longest,
+		Fault: paused{all, n},
+	}
+}
+
+type paused struct {
+	all Replicas
+	n   int
+}
+
+// Inject counts the pause; whether a request had to wait shows the history.
+func (p paused) Inject(ctx context.Context, over time.Duration) ([]fault.Event, error) {
+	err := p.all.Pause(p.n)
+	e := fault.Event{
+		What: fmt.Sprintf("replica %d stopped", p.n+1), At: time.Now(), Hits: 1, Seen: map[string]int64{"pauses": 1},
+		Replica: p.n + 1,
+	}
+	if err == nil {
+		fault.Wait(ctx, over)
+	}
+	err = errors.Join(err, p.all.Resume(p.n))
+	e.Until = time.Now()
+	return []fault.Event{e}, err
+}
