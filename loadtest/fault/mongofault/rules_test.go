@@ -141,5 +141,8 @@ func TestBreaches_AnErrorThatEndsTheTransactionIsNoBreach(t *testing.T) {
 	if err != nil || attempts < 2 {
 		t.Errorf("%v after %d attempts", err, attempts)
 	}
+	if n := c.w.Conflicts(); n != int64(attempts-1) {
+		t.Errorf("%d locks were refused, want one in each attempt but the last: %d", n, attempts-1)
+	}
 	c.wantBreaches("lockid", int64(1+attempts))
 }

@@ -2,6 +2,7 @@ package pgfault
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 )
@@ -77,5 +78,27 @@ func TestCommitCut_NothingIsCutWhereNothingIsWritten(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// The key is what the history knows a request by: that its COMMIT was cut, and that it was
+// decided, is seen from outside.
+func TestCommitCut_NamesTheKeysWhoseCommitItCut(t *testing.T) {
+	s := &scissors{orders: make(chan action, 1), keys: map[string]bool{}}
+	for _, key := range []string{"a", "b", "b"} {
+		c, p := &conn{}, &segment{asks: true}
+		c.add(p, "begin", nil)
+		c.add(p, writeKey, [][]byte{make([]byte, 16), []byte(key), nil, nil, nil})
+		c.add(p, "insert into ledger_entries", nil)
+		p.tx.wrote = true
+		c.add(p, "commit", nil)
+		select {
+		case s.orders <- cutBefore:
+		default: // the last one was not carried out: a key is cut once
+		}
+		s.cut(p)
+	}
+	if before, _ := s.stop(t.Context()); before != 2 || strings.Join(s.cutKeys, " ") != "a b" {
+		t.Errorf("%d cut, of %q; want a and b", before, s.cutKeys)
 	}
 }
