@@ -1,6 +1,7 @@
 package loadtest
 
 import (
+	"cmp"
 	"encoding/json"
 	"mime"
 	"net/http"
@@ -86,24 +87,22 @@ func problemType(header http.Header, body []byte) string {
 	return problem.Type[strings.LastIndexByte(problem.Type, '/')+1:]
 }
 
-// ClassifyByStatus is for a service that does not speak problem types. It trusts
-// a status only where every reading of it says that nothing happened; 409 may be
-// a duplicate in progress and is Unknown, unless the caller lists it as a refusal.
-func ClassifyByStatus(refusals ...int) func(int, http.Header, []byte) (Outcome, string) {
-	final := map[int]bool{400: true, 401: true, 403: true, 404: true, 405: true, 410: true, 413: true, 415: true, 422: true}
-	for _, status := range refusals {
-		final[status] = true
+// neverDone are statuses of which every reading says that nothing happened, and never will.
+var neverDone = map[int]bool{400: true, 401: true, 403: true, 404: true, 405: true, 410: true, 413: true, 415: true, 422: true}
+
+// ClassifyByStatus is for a service that does not speak problem types. It trusts a status
+// only where every reading of it says that nothing happened; 409 may be a duplicate in
+// progress and is Unknown.
+func ClassifyByStatus(status int, header http.Header, body []byte) (Outcome, string) {
+	outcome, problem := Classify(status, header, body)
+	said := cmp.Or(problem, http.StatusText(status))
+	switch _, known := outcomes[problem]; {
+	case outcome == OK || known:
+		return outcome, problem
+	case neverDone[status]:
+		return Rejected, said
+	case status == http.StatusTooManyRequests:
+		return Open, said
 	}
-	return func(status int, header http.Header, body []byte) (Outcome, string) {
-		outcome, problem := Classify(status, header, body)
-		switch _, known := outcomes[problem]; {
-		case outcome == OK || known:
-			return outcome, problem
-		case final[status]:
-			return Rejected, http.StatusText(status)
-		case status == http.StatusTooManyRequests:
-			return Open, http.StatusText(status)
-		}
-		return Unknown, http.StatusText(status)
-	}
+	return Unknown, said
 }

@@ -60,17 +60,17 @@ func TestClassify_AnswersWithoutAProblemAreOKOrUnknown(t *testing.T) {
 }
 
 func TestClassifyByStatus_TrustsOnlyWhatCanMeanNothingElse(t *testing.T) {
-	byStatus := ClassifyByStatus(http.StatusConflict)
-	for status, want := range map[int]Outcome{200: OK, 404: Rejected, 409: Rejected, 429: Open, 408: Unknown, 500: Unknown, 503: Unknown} {
-		if got, _ := byStatus(status, http.Header{}, nil); got != want {
+	for status, want := range map[int]Outcome{200: OK, 404: Rejected, 409: Unknown, 429: Open, 408: Unknown, 500: Unknown, 503: Unknown} {
+		if got, _ := ClassifyByStatus(status, http.Header{}, nil); got != want {
 			t.Errorf("%d: got %s, want %s", status, got, want)
 		}
 	}
-	if got, _ := ClassifyByStatus()(http.StatusConflict, http.Header{}, nil); got != Unknown {
-		t.Errorf("409 that is not listed: got %s, want %s", got, Unknown)
+	header, body := problemBody("out-of-stock", 409) // a type, where there is one, says more
+	if got, _ := ClassifyByStatus(http.StatusConflict, header, body); got != Rejected {
+		t.Errorf("409 out-of-stock: got %s, want %s", got, Rejected)
 	}
-	header, body := problemBody("in-progress", 409) // a type, where there is one, says more
-	if got, _ := byStatus(http.StatusConflict, header, body); got != Unknown {
-		t.Errorf("409 in-progress: got %s, want %s", got, Unknown)
+	header, body = problemBody("of-another-service", 409)
+	if got, problem := ClassifyByStatus(http.StatusConflict, header, body); got != Unknown || problem != "of-another-service" {
+		t.Errorf("409 of an unknown type: got %s, %s", got, problem)
 	}
 }

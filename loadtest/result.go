@@ -68,6 +68,7 @@ type Result struct {
 	P50        float64          `json:"p50_ms"`
 	P99        float64          `json:"p99_ms"`
 	Latency    Latency          `json:"latency"`
+	Hints      []string         `json:"hints,omitempty"` // settings of a service that is not ours that may be wrong
 
 	Detail `json:"-"`
 }

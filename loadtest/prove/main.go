@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,15 +46,16 @@ type app struct {
 	Fault    string        `help:"Only this fault, as the first line of a scenario names it: none, crash, lock-lost, late-write, step-down …"`
 	Quick    bool          `help:"About three minutes instead of the whole matrix: every safe strategy once, and the faults that show the point."`
 	Replicas int           `default:"3" help:"Replicas of the shop under load."`
-	Rate     int           `default:"200" help:"New requests per second; half as many for wallets, fewer where a fault needs a longer load."`
+	Rate     int           `help:"New requests per second; half as many for wallets, fewer where a fault needs a longer load. Default: 200."`
 	Duration time.Duration `help:"Length of the load of one scenario. Default: 8s; with --quick 6s, and 2s without a fault."`
-	Seed     int64         `default:"1" help:"Seed of the load and of the pauses; the same seed is the same load."`
+	Seed     int64         `help:"Seed of the load and of the pauses; the same seed is the same load. Default: 1."`
 	Out      string        `default:"report" type:"path" help:"Folder for prove.json and index.html, and for a folder of each scenario with its files."`
 	Keep     bool          `help:"Keep the databases of the scenarios."`
+	JUnit    string        `name:"junit" type:"path" placeholder:"FILE" help:"Write the result as JUnit XML too."`
+	Target   string        `type:"existingfile" placeholder:"FILE" help:"Prove the service that this YAML file describes instead of our own replicas; --rate, --duration and --seed win over the file. docs/ci.md is its manual."`
 
 	args   []string      // the command line, without the program
 	calm   time.Duration // Duration where there is no fault; 0: the same
-	Target targetFlags   `embed:"" group:"A service that is not ours"`
 	Limits limitFlags    `embed:"" group:"Linearizability"`
 
 	Prove struct{}     `cmd:"" default:"1" hidden:""`
@@ -70,15 +72,14 @@ const (
 // Validate finds what cannot work.
 func (c *app) Validate() error {
 	switch {
-	case c.Rate < 1 || c.Replicas < 1 || c.Duration < 0:
+	case c.Rate < 0 || c.Replicas < 1 || c.Duration < 0:
 		return errors.New("--rate and --replicas must be at least 1, --duration above 0")
-	case c.Replicas < 2 && len(c.Target.Target) == 0:
+	case c.Replicas < 2:
 		return errors.New("--replicas must be at least 2: a single replica cannot race with another")
-	}
-	if len(c.Target.Target) > 0 && (c.Strategy != "" || c.Flow != "" || c.Fault != "" || c.Quick) {
+	case c.Target != "" && (c.Strategy != "" || c.Flow != "" || c.Fault != "" || c.Quick):
 		return errors.New("--strategy, --flow, --fault and --quick choose from our own scenarios: a service given with --target has none of them")
 	}
-	return errors.Join(c.Limits.validate(), c.Target.validate())
+	return c.Limits.validate()
 }
 
 func main() {
@@ -141,12 +142,6 @@ func run(ctx context.Context, args []string, out, log io.Writer) (status int, er
 
 // run loads, audits and reports.
 func (c *app) run(ctx context.Context, out, log io.Writer) (status int, err error) {
-	if c.Duration == 0 {
-		c.Duration = durationWhole
-		if c.Quick {
-			c.Duration, c.calm = durationQuick, durationCalm
-		}
-	}
 	r, err := c.prove(ctx, newProgress(log))
 	if r.Planned > 0 { // else nothing was tried
 		r.Origin = c.origin(context.WithoutCancel(ctx))
@@ -161,6 +156,17 @@ func (c *app) run(ctx context.Context, out, log io.Writer) (status int, err erro
 	return asExpected, nil
 }
 
+// setDefaults are those of our own scenarios.
+func (c *app) setDefaults() {
+	c.Rate, c.Seed = cmp.Or(c.Rate, 200), cmp.Or(c.Seed, 1)
+	if c.Duration == 0 {
+		c.Duration = durationWhole
+		if c.Quick {
+			c.Duration, c.calm = durationQuick, durationCalm
+		}
+	}
+}
+
 // write prints the table, and writes the report: of a run that was called off
 // too, in place of an earlier one, which would be taken for its result.
 func (c *app) write(out io.Writer, r loadtest.Report) error {
@@ -168,14 +174,18 @@ func (c *app) write(out io.Writer, r loadtest.Report) error {
 	if err := errors.Join(report.Table(out, r), report.Write(c.Out, r)); err != nil {
 		return err
 	}
+	if err := c.forCI(r); err != nil {
+		return err
+	}
 	_, err := fmt.Fprintf(out, "\n%s\n%s\n%s\n", r.Headline(), filepath.Join(c.Out, "index.html"), filepath.Join(c.Out, "prove.json"))
 	return err
 }
 
 func (c *app) prove(ctx context.Context, tell *progress) (loadtest.Report, error) {
-	if len(c.Target.Target) > 0 {
+	if c.Target != "" {
 		return c.proveTarget(ctx, tell)
 	}
+	c.setDefaults()
 	env := &environment{settings: c, private: map[string]*stack.Server{}, etcds: map[string]*clientv3.Client{}}
 	defer env.close()
 	scenarios, err := c.scenarios(env.matrix())

@@ -1,0 +1,67 @@
+package report
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"shop/loadtest"
+)
+
+// Summary writes a report in Markdown, as GitHub Actions shows it below a run: the verdicts
+// in a table, and what was found where a verdict is not the expected one.
+func Summary(w io.Writer, r loadtest.Report) error {
+	var text bytes.Buffer
+	fmt.Fprintf(&text, "### prove: %s\n\n", r.Headline())
+	fmt.Fprintln(&text, "| scenario | expected | verdict | requests | ok | rejected | unknown | per s | p99 ms |")
+	fmt.Fprintln(&text, "|---|---|---|--:|--:|--:|--:|--:|--:|")
+	for _, s := range r.Scenarios {
+		mark := "✅"
+		if !s.AsExpected {
+			mark = "❌"
+		}
+		fmt.Fprintf(&text, "| %s | %s | %s %s | %d | %d | %d | %d | %.0f | %.1f |\n",
+			cell(s.Name()), s.Expect, mark, s.Verdict, s.Requests, s.OK, s.Rejected, s.Unknown, s.PerSecond, s.P99)
+	}
+	for _, s := range r.Scenarios {
+		if !s.AsExpected {
+			explain(&text, result{s})
+		}
+	}
+	if _, err := w.Write(append(text.Bytes(), '\n')); err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	return nil
+}
+
+// explain lists what broke, and why a run shows nothing.
+func explain(text *bytes.Buffer, r result) {
+	fmt.Fprintf(text, "\n**%s**\n\n", cell(r.Name()))
+	for _, reason := range r.Inconclusive {
+		fmt.Fprintf(text, "- shows nothing: %s\n", cell(reason))
+	}
+	for _, i := range r.Invariants() {
+		if i.N == 0 || i.Code == r.Scenario.Flow.Number {
+			continue
+		}
+		fmt.Fprintf(text, "- %s: %d", cell(i.Name), i.N)
+		if i.Means != "" {
+			fmt.Fprintf(text, " (%s)", cell(i.Means))
+		}
+		ids := r.Findings[i.Code].IDs
+		for _, id := range slices.Clone(ids[:min(3, len(ids))]) {
+			fmt.Fprintf(text, "\n  - %s", cell(id))
+		}
+		fmt.Fprintln(text)
+	}
+	for _, hint := range r.Hints {
+		fmt.Fprintf(text, "- hint: %s\n", cell(hint))
+	}
+}
+
+// cell is text that stays within its line and cell, and is no HTML.
+func cell(text string) string {
+	return strings.NewReplacer("\n", " ", "|", "\\|", "<", "&lt;", "*", "\\*", "`", "\\`").Replace(text)
+}

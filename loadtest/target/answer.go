@@ -1,0 +1,97 @@
+package target
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"shop/loadtest"
+)
+
+// Answers says what the answers of the service mean. An entry is a status, or a status and
+// the value of a field: "409", "409 sold-out". What is not listed means:
+//
+//	2xx                                      ok
+//	400 401 403 404 405 410 413 415 422      rejected
+//	429                                      open
+//	any other, and no answer                 unknown
+type Answers struct {
+	Field    string   // of a JSON answer, such as error or error.code; default: the last part of an RFC 9457 type
+	OK       []string // it happened
+	Rejected []string // it did not happen, and never will under this key
+	Open     []string // this attempt did nothing: the key is sent again
+	Unknown  []string // it may have happened: the key is sent again
+}
+
+// rules are the listed answers.
+type rules map[string]loadtest.Outcome
+
+func (f *File) checkAnswers() error {
+	f.rules = rules{}
+	for _, list := range []struct {
+		name    string
+		entries []string
+		outcome loadtest.Outcome
+	}{
+		{"ok", f.Answers.OK, loadtest.OK},
+		{"rejected", f.Answers.Rejected, loadtest.Rejected},
+		{"open", f.Answers.Open, loadtest.Open},
+		{"unknown", f.Answers.Unknown, loadtest.Unknown},
+	} {
+		for i, entry := range list.entries {
+			wrong := func(format string, args ...any) error {
+				return f.at(place("answers", list.name, i), format, args...)
+			}
+			status, value, _ := strings.Cut(strings.TrimSpace(entry), " ")
+			number, err := strconv.Atoi(status)
+			if err != nil || number < 100 || number > 599 {
+				return wrong("want a status, or a status and a value, such as 409 or 409 sold-out, not %q", entry)
+			}
+			rule := strings.TrimSpace(status + " " + strings.TrimSpace(value))
+			if before, twice := f.rules[rule]; twice {
+				return wrong("%s is %s above already", rule, before)
+			}
+			f.rules[rule] = list.outcome
+		}
+	}
+	return nil
+}
+
+// classify says what an answer means, and in which words the report speaks of it.
+func (f *File) classify(status int, header http.Header, body []byte) (loadtest.Outcome, string) {
+	outcome, problem := loadtest.ClassifyByStatus(status, header, body)
+	value := problem
+	if f.Answers.Field != "" {
+		value = field(body, f.Answers.Field)
+	}
+	for _, rule := range []string{fmt.Sprintf("%d %s", status, value), strconv.Itoa(status)} {
+		if listed, found := f.rules[rule]; found {
+			return listed, value
+		}
+	}
+	return outcome, value
+}
+
+// field is a value in a JSON body, by its path: "error.code".
+func field(body []byte, path string) string {
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	decoder.UseNumber()
+	var value any
+	if decoder.Decode(&value) != nil {
+		return ""
+	}
+	for name := range strings.SplitSeq(path, ".") {
+		object, is := value.(map[string]any)
+		if !is {
+			return ""
+		}
+		value = object[name]
+	}
+	if value == nil {
+		return ""
+	}
+	return fmt.Sprint(value)
+}

@@ -1,0 +1,275 @@
+package target
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"shop/loadtest"
+	"shop/locking/invariant"
+)
+
+// Audit is one thing that must be true after the load: a query that must return no row, a
+// file of queries, or a command that must print no line and exit with status 0.
+type Audit struct {
+	Name    string
+	Means   string   // what must be true, for the report
+	SQL     string   `yaml:"sql"`
+	File    string   // of queries, each ending with a semicolon at the end of a line, named by a comment "-- name: S1" before it
+	Command []string // finds the answers of clients, as JSON lines, in the file that PROVE_ANSWERS names
+	Empty   bool     `yaml:"may_be_empty"` // its tables may be empty: it looks for what must not be there at all
+
+	checks []invariant.Check
+}
+
+// commandTime bounds a command.
+const commandTime = time.Minute
+
+func (f *File) checkAudits() error {
+	if len(f.Audits) == 0 && f.Supply.Kind == 0 {
+		return f.at(nil, "%v", errNothingChecked)
+	}
+	names := map[string]bool{}
+	for i := range f.Audits {
+		a := &f.Audits[i]
+		kinds := 0
+		for _, given := range []bool{a.SQL != "", a.File != "", len(a.Command) > 0} {
+			if given {
+				kinds++
+			}
+		}
+		switch {
+		case kinds != 1:
+			return f.at(place("audits", i), "an audit has one of sql, file and command")
+		case a.File == "" && (a.Name == "" || names[a.Name]):
+			return f.at(place("audits", i, "name"), "each audit needs a name of its own: the report says by it what broke")
+		case a.File != "" && a.Name != "":
+			return f.at(place("audits", i, "name"), "the queries of a file have names of their own: -- name: stock-balance")
+		case len(a.Command) == 0 && f.Database == "":
+			return f.at(place("audits", i), "an audit in SQL needs a database: postgres://…, or ${NAME}")
+		}
+		names[a.Name] = true
+		if a.SQL != "" {
+			a.checks = []invariant.Check{{Name: a.Name, Invariant: a.Name, Query: strings.TrimSuffix(strings.TrimSpace(a.SQL), ";")}}
+		}
+	}
+	return nil
+}
+
+// load reads the files of queries, and looks for the commands.
+func (f *File) load() error {
+	for i := range f.Audits {
+		a := &f.Audits[i]
+		if a.File != "" {
+			text, err := os.ReadFile(f.beside(a.File))
+			if err != nil {
+				return f.at(place("audits", i, "file"), "%v", err)
+			}
+			if a.checks = invariant.Parse(string(text)).Checks; len(a.checks) == 0 {
+				return f.at(place("audits", i, "file"), "%s: there is no query in it", a.File)
+			}
+		}
+		if len(a.Command) > 0 {
+			if strings.ContainsRune(a.Command[0], filepath.Separator) {
+				a.Command[0] = f.beside(a.Command[0])
+			}
+			if _, err := exec.LookPath(a.Command[0]); err != nil {
+				return f.at(place("audits", i, "command"), "%v", err)
+			}
+		}
+	}
+	return nil
+}
+
+// beside is a path as seen from the file.
+func (f *File) beside(path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	absolute, err := filepath.Abs(filepath.Join(f.dir, path))
+	if err != nil {
+		return filepath.Join(f.dir, path)
+	}
+	return absolute
+}
+
+// query makes of any columns one text: a row is a violation.
+func query(check invariant.Check) invariant.Check {
+	check.Query = "SELECT violation::text FROM (\n" + check.Query + "\n) violation"
+	return check
+}
+
+// rehearse finds a query that cannot run before the service is loaded for it.
+func (f *File) rehearse(ctx context.Context, conn *pgx.Conn) error {
+	if err := fillAnswers(ctx, conn, nil, nil); err != nil {
+		return err
+	}
+	for i, a := range f.Audits {
+		for _, check := range a.checks {
+			if _, err := conn.Prepare(ctx, "", query(check).Query); err != nil {
+				return f.at(place("audits", i), "audit %s: %v", check.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// audit asks all of them. It also returns why some show nothing.
+func (f *File) audit(ctx context.Context, conn *pgx.Conn, records []loadtest.Record) (findings invariant.Findings, blind []string, err error) {
+	if conn != nil {
+		if err := fillAnswers(ctx, conn, records, f.Clients); err != nil {
+			return nil, nil, err
+		}
+	}
+	findings = invariant.Findings{}
+	for _, a := range f.Audits {
+		for _, check := range a.checks {
+			found, err := invariant.Run(ctx, []invariant.Check{query(check)}, invariant.SQL(conn))
+			if err != nil {
+				return nil, nil, err
+			}
+			findings.Merge(found)
+			empty, err := emptyTables(ctx, conn, check.Query)
+			if err != nil {
+				return nil, nil, err
+			}
+			if !a.Empty && len(empty) > 0 && found[check.Invariant].Count == 0 {
+				blind = append(blind, fmt.Sprintf("audit %s found nothing because there was nothing to read: %s is empty: is this the database of the service? (If it must be empty, set may_be_empty: true)",
+					check.Name, strings.Join(empty, ", ")))
+			}
+		}
+		if len(a.Command) > 0 {
+			lines, err := f.command(ctx, a, records)
+			if err != nil {
+				return nil, nil, err
+			}
+			findings.Add(a.Name, lines...)
+		}
+	}
+	return findings, blind, nil
+}
+
+// emptyTables lists the tables that a query reads, if all of them are empty.
+func emptyTables(ctx context.Context, conn *pgx.Conn, sql string) (tables []string, err error) {
+	var plans []byte
+	if err := conn.QueryRow(ctx, "EXPLAIN (VERBOSE, FORMAT JSON) "+sql).Scan(&plans); err != nil {
+		return nil, fmt.Errorf("audit: explain: %w", err)
+	}
+	var tree any
+	if err := json.Unmarshal(plans, &tree); err != nil {
+		return nil, fmt.Errorf("audit: explain: %w", err)
+	}
+	read := map[string]bool{}
+	relations(tree, read)
+	for table := range read {
+		var filled bool
+		if err := conn.QueryRow(ctx, "SELECT EXISTS (SELECT FROM "+table+")").Scan(&filled); err != nil {
+			return nil, fmt.Errorf("audit: %w", err)
+		}
+		if filled {
+			return nil, nil
+		}
+		tables = append(tables, table)
+	}
+	return tables, nil
+}
+
+// relations finds the tables in a plan of PostgreSQL, temporary ones excluded: proof_answers
+// is never empty.
+func relations(node any, found map[string]bool) {
+	switch node := node.(type) {
+	case []any:
+		for _, each := range node {
+			relations(each, found)
+		}
+	case map[string]any:
+		schema, _ := node["Schema"].(string)
+		if name, is := node["Relation Name"].(string); is && !strings.HasPrefix(schema, "pg_temp") {
+			found[pgx.Identifier{schema, name}.Sanitize()] = true
+		}
+		for _, each := range node {
+			relations(each, found)
+		}
+	}
+}
+
+// answersColumns is what queries can join: what the clients were told.
+const answersColumns = "key text PRIMARY KEY, request text, client text, object text, units int, outcome text, status int, body text"
+
+func fillAnswers(ctx context.Context, conn *pgx.Conn, records []loadtest.Record, clients []Client) error {
+	return loadtest.FillTable(ctx, conn, "proof_answers", answersColumns, records, func(r loadtest.Record) []any {
+		a := answerOf(r, clients)
+		return []any{a.Key, a.Request, a.Client, a.Object, a.Units, a.Outcome, a.Status, strings.ReplaceAll(a.Body, "\x00", "")}
+	})
+}
+
+// answer is what a client was told, for commands.
+type answer struct {
+	Key     string `json:"key"`
+	Request string `json:"request"`
+	Client  string `json:"client"`
+	Object  string `json:"object"`
+	Units   int    `json:"units"`
+	Outcome string `json:"outcome"`
+	Status  int    `json:"status"`
+	Body    string `json:"body"`
+}
+
+func answerOf(r loadtest.Record, clients []Client) answer {
+	s := of(r.Intent)
+	return answer{r.Key, string(r.Action), clients[r.Client].Name, s.Object, s.Units, string(r.Outcome), r.Status(), string(r.Body)}
+}
+
+// command runs a command, and returns what it found: its lines, or how it failed.
+func (f *File) command(ctx context.Context, a Audit, records []loadtest.Record) (lines []string, err error) {
+	folder, err := os.MkdirTemp("", "prove")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(folder)
+	path := filepath.Join(folder, "answers.jsonl")
+	var answers bytes.Buffer
+	encoder := json.NewEncoder(&answers)
+	for _, r := range records {
+		_ = encoder.Encode(answerOf(r, f.Clients)) // into memory, of plain values
+	}
+	if err := os.WriteFile(path, answers.Bytes(), 0o600); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, commandTime)
+	defer cancel()
+	var out, log bytes.Buffer
+	cmd := exec.CommandContext(ctx, a.Command[0], a.Command[1:]...)
+	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = f.dir, append(os.Environ(), "PROVE_ANSWERS="+path), &out, &log
+	err = cmd.Run()
+	for scan := bufio.NewScanner(&out); scan.Scan(); {
+		if line := strings.TrimSpace(scan.Text()); line != "" {
+			lines = append(lines, line)
+		}
+	}
+	var exit *exec.ExitError
+	switch {
+	case ctx.Err() != nil:
+		return nil, fmt.Errorf("audit %s: no end within %v", a.Name, commandTime)
+	case err != nil && !errors.As(err, &exit):
+		return nil, fmt.Errorf("audit %s: %w", a.Name, err)
+	case err != nil && len(lines) == 0:
+		lines = []string{fmt.Sprintf("%v: %s", err, lastLine(log.String()))}
+	}
+	return lines, nil
+}
+
+func lastLine(text string) string {
+	text = strings.TrimSpace(text)
+	return text[strings.LastIndexByte(text, '\n')+1:]
+}

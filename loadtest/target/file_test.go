@@ -1,0 +1,137 @@
+package target
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// small is the least that a file must say; more is put behind it.
+const small = `services: [http://127.0.0.1:1]
+supply: {coffee: 10}
+requests:
+  - {name: buy, path: /orders, takes: 1..3, body: '{"sku": "{{.Object}}", "quantity": {{.Units}}}'}
+`
+
+func env(pairs ...string) func(string) string {
+	return func(name string) string {
+		for i := 0; i+1 < len(pairs); i += 2 {
+			if pairs[i] == name {
+				return pairs[i+1]
+			}
+		}
+		return ""
+	}
+}
+
+// parsed is a file that must be right.
+func parsed(t *testing.T, text string) *File {
+	t.Helper()
+	f, err := parse([]byte(text), env("KEY", "s3cret"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func TestRead_WhatIsLeftOutHasADefault(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "shop.yaml")
+	if err := os.WriteFile(path, []byte(small), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := Read(path, env())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.Name != "shop" || f.Rate != defaultRate || f.Duration != defaultDuration || f.Seed != 1 || f.KeyHeader != "Idempotency-Key" || len(f.Clients) != 1 {
+		t.Errorf("%+v", f)
+	}
+	if r := f.Requests[0]; r.Method != "POST" || r.Weight != 1 || r.Reads || len(r.Objects) != 1 || r.Objects[0] != "coffee" || r.least != 1 || r.most != 3 {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestParse_AMistakeIsSaidWithItsLine(t *testing.T) {
+	for _, c := range []struct {
+		name, text string
+		says       []string
+	}{
+		{"an unknown field", small + "treshold: 1\n", []string{"line 5", `no field "treshold"`}},
+		{"an unknown field of a request", small + "  - {name: a, path: /, objets: [b]}\n", []string{"line 5", `no field "objets"`}},
+		{"no YAML", "services: [\n", []string{"line "}},
+		{"a list where a number must be", small + "rate: [1]\n", []string{"line 5: a list stands where a number must"}},
+		{"no service", "requests:\n  - {name: a, path: /}\n", []string{"line 1", "services"}},
+		{"no request", "services: [http://127.0.0.1:1]\n", []string{"line 1", "requests"}},
+		{"not a URL", strings.Replace(small, "http://127.0.0.1:1", "me:hunter2@host", 1), []string{"line 1", "not the URL"}},
+		{"nothing is checked", "services: [http://127.0.0.1:1]\nrequests:\n  - {name: a, path: /}\n", []string{"neither a supply nor audits"}},
+		{"a rate of 0", small + "rate: 0\n", []string{"line 5", "rate"}},
+		{"a duration without a unit", small + "duration: 5\n", []string{"line 5: a number `5` stands where a duration such as 5s must"}},
+		{"a variable that is not set", small + "clients:\n  - headers: {Authorization: '${NOT_SET}'}\n", []string{"line 6", "${NOT_SET} is not set"}},
+		{"two requests of one name", small + "  - {name: buy, path: /}\n", []string{"line 5", "name of its own"}},
+		{"a path without /", small + "  - {name: a, path: orders}\n", []string{"line 5", "begin with /"}},
+		{"a template that is not closed", small + "  - {name: a, path: '/{{.Object'}\n", []string{"line 5", "path"}},
+		{"a field that no template has", small + "  - {name: a, path: '/{{.Sku}}'}\n", []string{"line 5", "Sku"}},
+		{"a body that is not JSON", small + "  - {name: a, path: /, body: 'sku={{.Object}}'}\n", []string{"line 5", "not JSON"}},
+		{"after nothing", small + "  - {name: a, path: /, after: by}\n", []string{"line 5", `no request "by"`}},
+		{"all after others", "services: [http://h]\nsupply: {a: 1}\nrequests:\n  - {name: a, path: /, after: a}\n", []string{"none can be the first"}},
+		{"gives without a taker", small + "  - {name: a, path: /, gives: true}\n", []string{"line 5", "gives"}},
+		{"another client of one", small + "  - {name: a, path: /, after: buy, as: other}\n", []string{"line 5", "second one"}},
+		{"a share without after", small + "  - {name: a, path: /, share: 5%}\n", []string{"line 5", "share"}},
+		{"a share without %", small + "  - {name: a, path: /, after: buy, share: 0.5}\n", []string{"line 5", "5%"}},
+		{"takes that is no amount", small + "  - {name: a, path: /, takes: 3..1}\n", []string{"line 5", "1..3"}},
+		{"takes of nothing", "services: [http://h]\nrequests:\n  - {name: a, path: /, takes: 1}\n", []string{"line 3", "there is none"}},
+		{"too many objects", small + "  - {name: a, path: /, objects: ['x-{1..99999}']}\n", []string{"line 5", "at most"}},
+		{"one object where two must be", small + "  - {name: a, path: '/{{.Other}}'}\n", []string{"line 5", "needs two"}},
+		{"a supply of words", strings.Replace(small, "coffee: 10", "coffee: many", 1), []string{"line 2", "number"}},
+		{"a supply as a list", strings.Replace(small, "{coffee: 10}", "[coffee]", 1), []string{"line 2", "{object: units}"}},
+		{"a supply in SQL without a database", strings.Replace(small, "{coffee: 10}", "SELECT 1", 1), []string{"line 2", "database"}},
+		{"an answer that is no status", small + "answers: {rejected: [sold-out]}\n", []string{"line 5", "409 sold-out"}},
+		{"an answer with two meanings", small + "answers:\n  ok: [409]\n  rejected: [409]\n", []string{"line 7", "409 is ok above"}},
+		{"an audit of nothing", small + "audits:\n  - {name: a}\n", []string{"line 6", "one of sql, file and command"}},
+		{"an audit without a name", small + "audits:\n  - {command: [true]}\n", []string{"line 6", "name of its own"}},
+		{"an audit without a database", small + "audits:\n  - {name: a, sql: SELECT 1}\n", []string{"line 6", "needs a database"}},
+		{"a limit without %", small + "limits: {most_errors: 3}\n", []string{"line 5", "most_errors", "5%"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := parse([]byte(c.text), env())
+			if err == nil {
+				t.Fatal("no error")
+			}
+			for _, want := range c.says {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%v; want %q in it", err, want)
+				}
+			}
+			if strings.Contains(err.Error(), "hunter2") {
+				t.Errorf("a password is shown: %v", err)
+			}
+		})
+	}
+}
+
+func TestParse_VariablesAreFilledInWhereSecretsAndAddressesStand(t *testing.T) {
+	f := parsed(t, `services: ["${URL:-http://127.0.0.1:8080}"]
+database: postgres://me:${KEY}@db/shop
+duration: 90s
+clients:
+  - {name: alice, headers: {Authorization: "Bearer ${KEY}"}}
+requests:
+  - {name: buy, path: /, body: '{"price": "${KEY}"}'}
+audits:
+  - {name: ledger, command: [check, "--key=${KEY}"]}
+`)
+	for got, want := range map[string]string{
+		f.Services[0]: "http://127.0.0.1:8080", f.Database: "postgres://me:s3cret@db/shop",
+		f.Clients[0].Headers["Authorization"]: "Bearer s3cret", f.Audits[0].Command[1]: "--key=s3cret",
+		f.Requests[0].Body: `{"price": "${KEY}"}`, // a body is no place for a secret
+	} {
+		if got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+	if f.Duration != 90*time.Second {
+		t.Errorf("duration %v", f.Duration)
+	}
+}

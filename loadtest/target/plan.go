@@ -1,0 +1,168 @@
+package target
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"net/http"
+	"text/template"
+	"time"
+
+	"shop/loadtest"
+)
+
+// drawn is what a template may use.
+type drawn struct {
+	N             int
+	Key           string
+	Object, Other string
+	Units         int
+	Client        string
+	Answer        map[string]any
+}
+
+// sent is what an intent asks for: its Of.
+type sent struct {
+	drawn
+	request *Request
+}
+
+func of(r loadtest.Intent) sent {
+	s, _ := r.Of.(sent)
+	return s
+}
+
+// plan draws requests for the load, and what follows their answers.
+type plan struct {
+	file     *File
+	replicas int
+	run      uint32 // the service is not new: keys of an earlier run are taken
+}
+
+// givesUp: one request in so many is not sent again after an answer that it did nothing, as
+// a client does that goes away. It must have no effect then.
+const givesUp = 20
+
+// draw makes the whole plan. The same seed makes the same requests, under new keys.
+func (p *plan) draw(load loadtest.Load) (loadtest.Plan, error) {
+	random := rand.New(rand.NewPCG(uint64(load.Seed), 0))
+	n := max(1, int(load.Duration.Seconds()*float64(load.Rate)))
+	drawn := loadtest.Plan{Clients: len(p.file.Clients)}
+	for i := range n {
+		r := p.choose(random)
+		intent, err := p.intent(random, r, i, random.IntN(len(p.file.Clients)), sent{}, fmt.Sprintf("prove-%08x-%06d", p.run, i))
+		if err != nil {
+			return drawn, fmt.Errorf("request %q: %w", r.Name, err)
+		}
+		drawn.Add(random, load.Replicas, loadtest.ScheduledRequest{At: load.At(i, n), Replica: random.IntN(load.Replicas), Intent: intent})
+	}
+	return drawn, nil
+}
+
+// choose draws one of the requests that come by themselves, by weight.
+func (p *plan) choose(random *rand.Rand) *Request {
+	total := 0
+	for _, r := range p.file.Requests {
+		if r.After == "" {
+			total += r.Weight
+		}
+	}
+	at := random.IntN(total)
+	for i := range p.file.Requests {
+		r := &p.file.Requests[i]
+		if r.After != "" {
+			continue
+		}
+		if at -= r.Weight; at < 0 {
+			return r
+		}
+	}
+	panic("unreachable: at is below the sum of the weights")
+}
+
+// intent fills in a template, for what it follows if it follows something.
+func (p *plan) intent(random *rand.Rand, r *Request, n, client int, follows sent, key string) (*loadtest.Intent, error) {
+	fields := follows.drawn
+	fields.N, fields.Key, fields.Client = n, key, p.file.Clients[client].Name
+	if len(r.Objects) > 0 {
+		i := random.IntN(len(r.Objects))
+		fields.Object = r.Objects[i]
+		fields.Other = r.Objects[(i+1+random.IntN(max(1, len(r.Objects)-1)))%len(r.Objects)]
+	}
+	if r.Takes != "" {
+		fields.Units = r.least + random.IntN(r.most-r.least+1)
+	}
+	path, body, err := r.fill(fields, template.FuncMap{
+		"pick": func(choices ...string) string { return choices[random.IntN(len(choices))] },
+		"int":  func(low, high int) int { return low + random.IntN(max(1, high-low+1)) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	contends := []string{fields.Object}
+	if fields.Object == "" {
+		contends[0] = r.Name
+	}
+	if r.other {
+		contends = append(contends, fields.Other)
+	}
+	return &loadtest.Intent{
+		Client: client, Key: key, Action: loadtest.Action(r.Name), Method: r.Method, Path: path, Body: body,
+		Contends: contends, Of: sent{fields, r}, Ends: r.After != "", Reads: r.Reads,
+		GivesUp: !r.Reads && random.IntN(givesUp) == 0,
+	}, nil
+}
+
+// follow is what a success gives rise to. It draws from the seed and the number of the
+// request, since answers come in any order.
+func (p *plan) follow(record loadtest.Record) (requests []loadtest.ScheduledRequest) {
+	before := of(record.Intent)
+	if record.Outcome != loadtest.OK || before.request == nil || before.request.After != "" {
+		return nil
+	}
+	decoder := json.NewDecoder(bytes.NewReader(record.Body))
+	decoder.UseNumber() // a large number is an id, and no float
+	_ = decoder.Decode(&before.Answer)
+	for i := range p.file.Requests {
+		r := &p.file.Requests[i]
+		if r.After != before.request.Name {
+			continue
+		}
+		random := rand.New(rand.NewPCG(uint64(p.file.Seed), hash(fmt.Sprint(i, " ", before.N))))
+		share, _ := r.Share.share(defaultShare) // checked
+		if random.Float64() >= share {
+			continue
+		}
+		client := record.Client
+		if r.As == "other" {
+			client = (client + 1 + random.IntN(len(p.file.Clients)-1)) % len(p.file.Clients)
+		}
+		intent, err := p.intent(random, r, before.N, client, before, fmt.Sprintf("%s-%d", record.Key, i))
+		if err != nil {
+			continue // the answer does not have what it needs: the review says that it was never sent
+		}
+		requests = append(requests, loadtest.ScheduledRequest{At: time.Duration(random.IntN(50)) * time.Millisecond, Replica: random.IntN(p.replicas), Intent: intent})
+	}
+	return requests
+}
+
+func hash(text string) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(text))
+	return h.Sum64()
+}
+
+// headers are those of the clients.
+func (f *File) headers() loadtest.Headers {
+	headers := loadtest.Headers{Key: f.KeyHeader}
+	for _, c := range f.Clients {
+		header := http.Header{"Content-Type": {"application/json"}}
+		for name, value := range c.Headers {
+			header.Set(name, value)
+		}
+		headers.Clients = append(headers.Clients, header)
+	}
+	return headers
+}

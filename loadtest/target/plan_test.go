@@ -1,0 +1,120 @@
+package target
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"shop/loadtest"
+)
+
+const mixed = `services: [http://127.0.0.1:1, http://127.0.0.1:2]
+clients: [{name: alice}, {name: bob}]
+supply: {coffee: 10, tea: 10}
+requests:
+  - {name: buy, weight: 3, path: '/{{.Client}}', takes: 1..3, body: '{"key": "{{.Key}}", "sku": "{{.Object}}", "n": {{.Units}}}'}
+  - {name: move, path: '/{{.Object}}/{{.Other}}', body: '["{{pick "a" "b"}}", {{int 1 3}}]'}
+  - {name: look, method: GET, path: '/{{.Object}}'}
+  - {name: cancel, after: buy, share: 50%, path: '/orders/{{.Answer.id}}', gives: true}
+  - {name: spy, after: buy, share: 100%, as: other, method: GET, path: '/orders/{{.Answer.id}}', expect: [404]}
+  - {name: lost, after: buy, share: 100%, path: '/{{.Answer.nothing}}'}
+`
+
+func drawOf(t *testing.T, f *File, run uint32) (loadtest.Plan, *plan) {
+	t.Helper()
+	p := &plan{file: f, replicas: 2, run: run}
+	drawn, err := p.draw(loadtest.Load{Rate: 500, Duration: 2 * time.Second, Seed: 7, Replicas: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return drawn, p
+}
+
+func TestPlan_SameSeedSameRequestsUnderNewKeys(t *testing.T) {
+	f := parsed(t, mixed)
+	first, _ := drawOf(t, f, 1)
+	second, _ := drawOf(t, f, 2)
+	if len(first.Intents) != 1000 || len(first.Schedule) != 1100 {
+		t.Errorf("%d requests of %d keys, want 1000 and 100 duplicates", len(first.Schedule), len(first.Intents))
+	}
+	for i, a := range first.Intents {
+		b := second.Intents[i]
+		if a.Key == b.Key || a.Path != b.Path || strings.ReplaceAll(string(a.Body), a.Key, b.Key) != string(b.Body) || a.Client != b.Client {
+			t.Fatalf("request %d: %s %s and %s %s", i, a.Path, a.Body, b.Path, b.Body)
+		}
+	}
+}
+
+func TestPlan_DrawsByWeightAmongAllClientsAndObjects(t *testing.T) {
+	drawn, _ := drawOf(t, parsed(t, mixed), 1)
+	count := map[string]int{}
+	for _, i := range drawn.Intents {
+		s := of(*i)
+		count[string(i.Action)]++
+		count[s.Client]++
+		count["on "+s.Object]++
+		if i.GivesUp {
+			count["gives up"]++
+		}
+		if i.Action == "move" && (s.Object == s.Other || len(i.Contends) != 2) || i.Action == "buy" && len(i.Contends) != 1 {
+			t.Fatalf("%s of %s and %s contends for %v", i.Action, s.Object, s.Other, i.Contends)
+		}
+		if i.Reads != (i.Action == "look") || i.Reads && i.GivesUp {
+			t.Fatalf("%s: reads %v, gives up %v", i.Action, i.Reads, i.GivesUp)
+		}
+	}
+	for name, want := range map[string]int{"buy": 600, "move": 200, "look": 200, "alice": 500, "bob": 500, "on coffee": 500, "on tea": 500, "gives up": 40, "cancel": 0} {
+		if got := count[name]; got < want*7/10 || got > want*13/10 {
+			t.Errorf("%s: %d of 1000, want about %d", name, got, want)
+		}
+	}
+}
+
+func TestPlan_ADayOfLoadIsSpreadOverTheDay(t *testing.T) {
+	load := loadtest.Load{Rate: 2, Duration: 24 * time.Hour, Seed: 1, Replicas: 2}
+	drawn, err := (&plan{file: parsed(t, small), replicas: 2}).draw(load)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, request := range drawn.Schedule {
+		if request.At < 0 || i > 0 && request.At < drawn.Schedule[i-1].At {
+			t.Fatalf("request %d comes at %v", i, request.At)
+		}
+	}
+	if last := drawn.Schedule[len(drawn.Schedule)-1].At; last > load.Duration || last < load.Duration-time.Second {
+		t.Errorf("the last request comes at %v", last)
+	}
+}
+
+func TestPlan_ASuccessIsFollowedWithWhatItsAnswerHolds(t *testing.T) {
+	drawn, p := drawOf(t, parsed(t, mixed), 1)
+	sent := map[string]int{}
+	buys := 0
+	for _, i := range drawn.Intents {
+		if i.Action != "buy" {
+			continue
+		}
+		buys++
+		record := loadtest.Record{Intent: *i, Outcome: loadtest.OK, Body: []byte(`{"id": 12345678901234567890}`)}
+		again := p.follow(record)
+		for n, request := range p.follow(record) {
+			got := request.Intent
+			sent[string(got.Action)]++
+			if got.Path != "/orders/12345678901234567890" || got.Key == i.Key || got.Key != again[n].Intent.Key {
+				t.Fatalf("%+v", got)
+			}
+			if other := got.Client != i.Client; other != (got.Action == "spy") {
+				t.Fatalf("%s comes from client %d, after client %d", got.Action, got.Client, i.Client)
+			}
+			if of(*got).Object != of(*i).Object || of(*got).Units != of(*i).Units {
+				t.Fatalf("it follows %v, and is about %v", of(*i).drawn, of(*got).drawn)
+			}
+		}
+		if refused := p.follow(loadtest.Record{Intent: *i, Outcome: loadtest.Rejected}); len(refused) > 0 {
+			t.Fatal("a refusal is followed")
+		}
+	}
+	if sent["spy"] != buys || sent["lost"] != 0 || sent["cancel"] < buys*4/10 || sent["cancel"] > buys*6/10 {
+		t.Errorf("after %d purchases: %v", buys, sent)
+	}
+}

@@ -1,0 +1,260 @@
+package target
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"text/template"
+)
+
+// Request is a template of requests. Path and Body are text/template with
+//
+//	{{.Object}}       the object that it is about: requests for one object contend for it
+//	{{.Other}}        another one of its objects, for which it contends too
+//	{{.Units}}        how many units of the object it takes
+//	{{.Key}}          its idempotency key
+//	{{.N}}            its number, from 0
+//	{{.Client}}       the name of its client
+//	{{.Answer.id}}    a field of the answer that it follows
+//	{{pick "a" "b"}}  one of them
+//	{{int 1 3}}       a number from 1 to 3
+//
+// drawn from the seed, so that the same seed sends the same.
+type Request struct {
+	Name    string
+	Weight  int    // how often it is drawn, compared with the others; default 1
+	Method  string // default POST
+	Path    string
+	Body    string
+	Objects []string // one is drawn for each request; default: those of the supply. "seat-{1..20}" is twenty
+	Takes   string   // units of its object that a success takes: "1" or "1..3"
+	Gives   bool     // a success gives back what the request took that it follows
+	Reads   bool     // it changes nothing, and two answers may differ; GET and HEAD do so anyway
+	Expect  []int    // it is not allowed, or cannot work: it must end with one of these statuses
+	After   string   // sent after a success of this request, and not by itself
+	Share   Percent  // after how many of them; default 10%
+	As      string   // who sends what comes after: "same" client, the default, or an "other" one
+
+	least, most int // of Takes
+	path, body  *template.Template
+	other       bool // it is about two objects
+}
+
+// Percent is a share: "5%" in YAML.
+type Percent string
+
+func (p Percent) share(otherwise float64) (float64, error) {
+	if p == "" {
+		return otherwise, nil
+	}
+	n, err := strconv.ParseFloat(strings.TrimSuffix(string(p), "%"), 64)
+	if err != nil || !strings.HasSuffix(string(p), "%") && n != 0 || n < 0 || n > 100 {
+		return 0, fmt.Errorf("want a share such as 5%%, not %q", string(p))
+	}
+	return n / 100, nil
+}
+
+// defaultShare of the successes after which another request is sent.
+const defaultShare = 0.1
+
+func (f *File) checkRequests() error {
+	names := map[string]bool{}
+	alone := 0
+	for i := range f.Requests {
+		r := &f.Requests[i]
+		if r.Name == "" || names[r.Name] {
+			return f.at(place("requests", i, "name"), "each request needs a name of its own")
+		}
+		names[r.Name] = true
+		if err := f.prepare(i, r); err != nil {
+			return err
+		}
+		if r.After == "" {
+			alone += r.Weight
+		}
+	}
+	if alone == 0 {
+		return f.at(place("requests"), "each request comes after another one: none can be the first")
+	}
+	for i, r := range f.Requests {
+		k := slices.IndexFunc(f.Requests, func(p Request) bool { return p.Name == r.After })
+		switch {
+		case r.After != "" && k < 0:
+			return f.at(place("requests", i, "after"), "there is no request %q", r.After)
+		case r.After != "" && f.Requests[k].After != "":
+			return f.at(place("requests", i, "after"), "%q comes after another one itself", r.After)
+		case r.Gives && (k < 0 || f.Requests[k].Takes == ""):
+			return f.at(place("requests", i, "gives"), "gives: it comes after no request that takes something")
+		case r.As == "other" && len(f.Clients) < 2:
+			return f.at(place("requests", i, "as"), "as: other needs a second one among the clients")
+		}
+	}
+	return nil
+}
+
+// prepare fills in what a request leaves out, and tries its templates.
+func (f *File) prepare(i int, r *Request) (err error) {
+	wrong := func(field, format string, args ...any) error {
+		return f.at(place("requests", i, field), field+": "+format, args...)
+	}
+	if r.Method == "" {
+		r.Method = http.MethodPost
+	}
+	r.Reads = r.Reads || r.Method == http.MethodGet || r.Method == http.MethodHead
+	if r.Weight == 0 {
+		r.Weight = 1
+	}
+	_, wrongShare := r.Share.share(0)
+	switch {
+	case r.Weight < 0:
+		return wrong("weight", "must be at least 1")
+	case !strings.HasPrefix(r.Path, "/"):
+		return wrong("path", "must begin with /")
+	case wrongShare != nil:
+		return wrong("share", "%v", wrongShare)
+	case r.Share != "" && r.After == "":
+		return wrong("share", "is of a request that comes after another one: set after, or weight")
+	case !slices.Contains([]string{"", "same", "other"}, r.As) || r.As != "" && r.After == "":
+		return wrong("as", "want same or other, for a request that comes after another one")
+	}
+	if r.least, r.most, err = amount(r.Takes); err != nil {
+		return wrong("takes", "%v", err)
+	}
+	if r.Objects, err = f.objects(r); err != nil {
+		return wrong("objects", "%v", err)
+	}
+	r.other = strings.Contains(r.Path+r.Body, ".Other")
+	if r.other && len(r.Objects) < 2 {
+		return wrong("objects", "{{.Other}} needs two of them")
+	}
+	return f.try(r, wrong)
+}
+
+// try draws one request, so that a template that cannot be filled in is found now.
+func (f *File) try(r *Request, wrong func(field, format string, args ...any) error) (err error) {
+	functions := template.FuncMap{
+		"pick": func(choices ...string) string { return choices[0] },
+		"int":  func(low, _ int) int { return low },
+	}
+	if r.path, err = template.New("path").Funcs(functions).Option("missingkey=error").Parse(r.Path); err != nil {
+		return wrong("path", "%v", err)
+	}
+	if r.body, err = template.New("body").Funcs(functions).Option("missingkey=error").Parse(r.Body); err != nil {
+		return wrong("body", "%v", err)
+	}
+	if r.After != "" { // what an answer holds is not known yet
+		return nil
+	}
+	fields := drawn{Key: "key", Client: f.Clients[0].Name, Units: max(1, r.least)}
+	if len(r.Objects) > 0 {
+		fields.Object, fields.Other = r.Objects[0], r.Objects[len(r.Objects)-1]
+	}
+	_, body, err := r.fill(fields, functions)
+	if err != nil {
+		return wrong("body", "%v", err)
+	}
+	if len(body) > 0 && !json.Valid(body) && len(r.Expect) == 0 && f.sendsJSON() {
+		return wrong("body", "%s is not JSON: if it is not meant to be, set Content-Type in the headers of the clients", body)
+	}
+	return nil
+}
+
+// sendsJSON tells whether no client says that it sends something else.
+func (f *File) sendsJSON() bool {
+	for _, c := range f.Clients {
+		for name, value := range c.Headers {
+			if http.CanonicalHeaderKey(name) == "Content-Type" && !strings.Contains(value, "json") {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// fill makes a path and a body.
+func (r *Request) fill(fields drawn, functions template.FuncMap) (path string, body []byte, err error) {
+	var p, b bytes.Buffer
+	for _, part := range []struct {
+		template *template.Template
+		into     *bytes.Buffer
+	}{{r.path, &p}, {r.body, &b}} {
+		own, err := part.template.Clone() // several answers are followed at once
+		if err != nil {
+			return "", nil, err
+		}
+		if err := own.Funcs(functions).Execute(part.into, fields); err != nil {
+			return "", nil, err
+		}
+	}
+	return p.String(), b.Bytes(), nil
+}
+
+// amount reads "1" or "1..3".
+func amount(text string) (least, most int, err error) {
+	if text == "" {
+		return 0, 0, nil
+	}
+	from, to, isRange := strings.Cut(text, "..")
+	if !isRange {
+		to = from
+	}
+	least, wrongLeast := strconv.Atoi(from)
+	most, wrongMost := strconv.Atoi(to)
+	if wrongLeast != nil || wrongMost != nil || least < 1 || most < least {
+		return 0, 0, fmt.Errorf("want a number from 1 on, or two such as 1..3, not %q", text)
+	}
+	return least, most, nil
+}
+
+// objects are those of a request, else those of the supply.
+func (f *File) objects(r *Request) ([]string, error) {
+	names := f.supplied
+	if r.After != "" { // the object of what it follows
+		names = nil
+	}
+	if r.Objects != nil {
+		names = nil
+		for _, text := range r.Objects {
+			each, err := enumerate(text)
+			if err != nil {
+				return nil, err
+			}
+			names = append(names, each...)
+		}
+	}
+	if r.Takes != "" && len(names) == 0 {
+		return nil, errors.New("it takes units of an object, and there is none: list them here or in supply")
+	}
+	if strings.Contains(r.Path+r.Body, ".Object") && len(names) == 0 && r.After == "" {
+		return nil, errors.New("there is none for {{.Object}}: list them here or in supply")
+	}
+	return names, nil
+}
+
+var counted = regexp.MustCompile(`^(.*)\{(\d+)\.\.(\d+)\}(.*)$`)
+
+// mostObjects bounds what "seat-{1..20}" stands for.
+const mostObjects = 10_000
+
+// enumerate gives the names that a text with "{1..20}" in it stands for; any other, itself.
+func enumerate(text string) (names []string, err error) {
+	parts := counted.FindStringSubmatch(text)
+	if parts == nil {
+		return []string{text}, nil
+	}
+	from, _ := strconv.Atoi(parts[2])
+	to, _ := strconv.Atoi(parts[3])
+	if from > to || to-from >= mostObjects {
+		return nil, fmt.Errorf("%s: want at least one and at most %d", text, mostObjects)
+	}
+	for n := from; n <= to; n++ {
+		names = append(names, fmt.Sprintf("%s%d%s", parts[1], n, parts[4]))
+	}
+	return names, nil
+}

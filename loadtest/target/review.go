@@ -1,0 +1,237 @@
+package target
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"shop/loadtest"
+)
+
+// review says why a run shows nothing, and which setting may be wrong.
+type review struct {
+	file    *File
+	supply  map[string]int
+	records []loadtest.Record
+	blind   []string // audits that had nothing to read
+}
+
+// inconclusive says why the run could not have found anything.
+func (v *review) inconclusive(overlaps int64) (reasons []string) {
+	if !slices.ContainsFunc(v.records, func(r loadtest.Record) bool { return r.Outcome == loadtest.OK && !r.Reads }) {
+		return []string{"no request succeeded: " + ended(v.records)} // all else follows from it
+	}
+	if overlaps == 0 {
+		reasons = append(reasons, "no two requests for the same object overlapped: raise rate, or name fewer objects")
+	}
+	for _, request := range v.file.Requests {
+		if reason := v.vain(request); reason != "" {
+			reasons = append(reasons, reason)
+		}
+	}
+	if reason := v.notSoldOut(); reason != "" {
+		reasons = append(reasons, reason)
+	}
+	return append(reasons, v.blind...)
+}
+
+// vain says why a request of the file showed nothing.
+func (v *review) vain(request Request) string {
+	own := v.of(request)
+	switch {
+	case len(own) == 0 && request.After != "":
+		return fmt.Sprintf("request %q was never sent: no success of %q, or its answers lack a field that the templates name (or raise share)", request.Name, request.After)
+	case len(own) == 0:
+		return fmt.Sprintf("request %q was never sent: raise its weight, or duration", request.Name)
+	case len(request.Expect) > 0 || slices.ContainsFunc(own, func(r loadtest.Record) bool { return r.Outcome == loadtest.OK }):
+		return ""
+	}
+	return fmt.Sprintf("no request %q succeeded: %s: if that is how it must be, set expect: [STATUS]", request.Name, ended(own))
+}
+
+// of are the records of one request of the file.
+func (v *review) of(request Request) (own []loadtest.Record) {
+	for _, r := range v.records {
+		if string(r.Action) == request.Name {
+			own = append(own, r)
+		}
+	}
+	return own
+}
+
+// notSoldOut says that there was so much of everything that nothing could be sold twice.
+func (v *review) notSoldOut() string {
+	wanted, there := 0, 0
+	for _, b := range balances(v.supply, v.records) {
+		if b.wanted > b.there {
+			return ""
+		}
+		wanted, there = wanted+b.wanted, there+b.there
+	}
+	if v.supply == nil {
+		return ""
+	}
+	return fmt.Sprintf("clients wanted %d units, and %d were there: nothing could be sold out: raise rate or duration, or lower the supply", wanted, there)
+}
+
+// hints say which setting may be wrong.
+func (v *review) hints() (hints []string) {
+	hints = append(hints, v.undecided()...)
+	hints = append(hints, v.all()...)
+	hints = append(hints, v.keyIgnored()...)
+	return append(hints, v.silentServices()...)
+}
+
+// undecided finds keys that all ended in the same way, which the file may have to list.
+func (v *review) undecided() (hints []string) {
+	for _, group := range endings(v.records, func(r loadtest.Record) bool { return !r.Outcome.Final() && !r.GivesUp }) {
+		entry := strings.TrimSpace(fmt.Sprintf("%d %s", group.status, v.listed(group)))
+		switch {
+		case group.status == 0:
+			hints = append(hints, fmt.Sprintf("%d keys ended without an answer: does the service run, and is its log without an error?", group.n))
+		case group.status >= 500 && v.file.rules[entry] == "":
+			hints = append(hints, fmt.Sprintf("%d keys ended in %s: the log of the service may say why; if it means that nothing was done, set answers: {open: [%s]}", group.n, entry, entry))
+		case v.file.rules[entry] == loadtest.Open || v.file.rules[entry] == loadtest.Unknown:
+			hints = append(hints, fmt.Sprintf("%d keys ended in %s, which the file lists as %s, and no repetition within %v decided them", group.n, entry, v.file.rules[entry], v.file.Decide))
+		default:
+			hints = append(hints, fmt.Sprintf("%d keys ended in %s: is that a refusal? Set answers: {rejected: [%s]}", group.n, entry, entry))
+		}
+	}
+	return hints
+}
+
+// listed is what tells an answer apart in a rule, if something does.
+func (v *review) listed(e ending) string {
+	if e.problem == http.StatusText(e.status) {
+		return ""
+	}
+	return e.problem
+}
+
+// all finds what every answer had in common.
+func (v *review) all() []string {
+	groups := endings(v.records, func(r loadtest.Record) bool { return len(of(r.Intent).expect()) == 0 })
+	if len(groups) == 0 || 2*groups[0].n < len(v.records) {
+		return nil
+	}
+	hint := map[int]string{
+		401: "are the headers of the clients right, and are their secrets still valid?",
+		403: "may these clients do this?",
+		404: "are the path and the objects right?",
+		405: "is the method right?",
+		400: "is the body right?",
+		415: "is the Content-Type in the headers of the clients right?",
+		422: "is the body right?",
+	}[groups[0].status]
+	if hint == "" {
+		return nil
+	}
+	text := fmt.Sprintf("%d of %d keys ended in %d: %s", groups[0].n, len(v.records), groups[0].status, hint)
+	if body := groups[0].body; body != "" {
+		text += " The service says: " + body
+	}
+	return []string{text}
+}
+
+func (s sent) expect() []int {
+	if s.request == nil {
+		return nil
+	}
+	return s.request.Expect
+}
+
+// keyIgnored notices a service that knows the key by another name.
+func (v *review) keyIgnored() []string {
+	twice, diverged := 0, 0
+	for _, r := range v.records {
+		if r.Reads || r.Outcome != loadtest.OK {
+			continue
+		}
+		answers := 0
+		for _, a := range r.Attempts {
+			if a.Outcome == loadtest.OK {
+				answers++
+			}
+		}
+		if answers > 1 {
+			if twice++; r.Diverged {
+				diverged++
+			}
+		}
+	}
+	if twice < 3 || diverged < twice {
+		return nil
+	}
+	return []string{fmt.Sprintf("each of %d keys that succeeded and were sent again got another answer: does the service read the key from the header %s? Set idempotency_header", twice, v.file.KeyHeader)}
+}
+
+// silentServices are addresses that gave no success.
+func (v *review) silentServices() (hints []string) {
+	ok := make([]int, len(v.file.Services))
+	any := 0
+	for _, r := range v.records {
+		for _, a := range r.Attempts {
+			if a.Outcome == loadtest.OK {
+				ok[a.Replica]++
+				any++
+			}
+		}
+	}
+	for i, n := range ok {
+		if n == 0 && any > 0 {
+			hints = append(hints, fmt.Sprintf("services[%d] gave no success, and the others %d: is it the same service?", i, any))
+		}
+	}
+	return hints
+}
+
+// ending is how some keys ended.
+type ending struct {
+	status  int
+	problem string
+	body    string // of one of them
+	n       int
+}
+
+// endings are groups of keys that ended alike, the largest first.
+func endings(records []loadtest.Record, which func(loadtest.Record) bool) (groups []ending) {
+	for _, r := range records {
+		if !which(r) {
+			continue
+		}
+		e := ending{status: r.Status(), problem: r.Last().Problem}
+		i := slices.IndexFunc(groups, func(g ending) bool { return g.status == e.status && g.problem == e.problem })
+		if i < 0 {
+			e.body = brief(r.Body)
+			i, groups = len(groups), append(groups, e)
+		}
+		groups[i].n++
+	}
+	slices.SortStableFunc(groups, func(a, b ending) int { return cmp.Compare(b.n, a.n) })
+	return groups
+}
+
+// ended says how some keys ended, the most frequent ways first.
+func ended(records []loadtest.Record) string {
+	var texts []string
+	for _, e := range endings(records, func(loadtest.Record) bool { return true }) {
+		text := fmt.Sprintf("%d ended in %d %s", e.n, e.status, e.problem)
+		if e.status == 0 {
+			text = fmt.Sprintf("%d got no answer", e.n)
+		}
+		texts = append(texts, strings.TrimSpace(text))
+	}
+	return strings.Join(texts[:min(3, len(texts))], ", ")
+}
+
+// brief is the beginning of an answer.
+func brief(body []byte) string {
+	const most = 120
+	text := strings.Join(strings.Fields(string(body)), " ")
+	if len(text) > most {
+		return strings.ToValidUTF8(text[:most], "") + "…"
+	}
+	return text
+}

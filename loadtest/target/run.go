@@ -1,0 +1,149 @@
+package target
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"shop/loadtest"
+	"shop/loadtest/fault"
+	"shop/locking/invariant"
+)
+
+// Log reports how a run goes: Say a line that stays, Tick one that the next takes the place of.
+type Log struct {
+	Say  func(format string, args ...any)
+	Tick func(line string)
+}
+
+// Run loads the service, and judges what came of it. The error is about what could not be
+// run; that the service failed is in the report.
+func (f *File) Run(ctx context.Context, log Log) (loadtest.Report, error) {
+	if err := f.load(); err != nil {
+		return loadtest.Report{}, err
+	}
+	conn, err := f.connect(ctx)
+	if err != nil {
+		return loadtest.Report{}, err
+	}
+	if conn != nil {
+		defer conn.Close(context.WithoutCancel(ctx))
+	}
+	supply, err := f.supply(ctx, conn)
+	if err != nil {
+		return loadtest.Report{}, err
+	}
+	p := &plan{file: f, replicas: len(f.Services), run: rand.Uint32()}
+	load := loadtest.Load{Rate: f.Rate, Duration: f.Duration, Seed: f.Seed, Replicas: len(f.Services)}
+	drawn, err := p.draw(load)
+	if err != nil {
+		return loadtest.Report{}, err
+	}
+	if err := f.await(ctx); err != nil {
+		return loadtest.Report{}, err
+	}
+	v := &review{file: f, supply: supply}
+	t := loadtest.Target{
+		Name: f.Name, Bases: f.Services, Headers: f.headers(), Classify: f.classify, Plan: drawn, FollowUp: p.follow,
+		Load: load, Grace: f.Decide, Undecided: f.limits.undecided, Invariants: f.invariants(),
+		Audit: func(ctx context.Context, records []loadtest.Record) (loadtest.Audited, error) {
+			return f.judge(ctx, conn, v, records)
+		},
+		Review: func(r loadtest.Result) (inconclusive, hints []string) {
+			return v.inconclusive(r.Evidence["overlaps"]), v.hints()
+		},
+		Say: log.Say, Tick: log.Tick,
+	}
+	return t.Run(ctx)
+}
+
+// connect opens the database, if there is one, and tries the audits on it.
+func (f *File) connect(ctx context.Context) (*pgx.Conn, error) {
+	if f.Database == "" {
+		return nil, nil
+	}
+	config, err := pgx.ParseConfig(f.Database)
+	if err != nil {
+		return nil, f.at(place("database"), "not the URL of a database (not shown, since it may hold a password): want postgres://user:password@host/name")
+	}
+	conn, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return nil, fmt.Errorf("database: %w", err)
+	}
+	if err := f.rehearse(ctx, conn); err != nil {
+		_ = conn.Close(context.WithoutCancel(ctx))
+		return nil, err
+	}
+	return conn, nil
+}
+
+// await returns when each service accepts connections.
+func (f *File) await(ctx context.Context) error {
+	deadline := time.Now().Add(f.Start)
+	for i, service := range f.Services {
+		u, err := url.Parse(service) // checked
+		if err != nil {
+			return err
+		}
+		host := u.Host
+		if u.Port() == "" {
+			host = net.JoinHostPort(u.Hostname(), map[string]string{"http": "80", "https": "443"}[u.Scheme])
+		}
+		for {
+			conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", host)
+			if err == nil {
+				_ = conn.Close()
+				break
+			}
+			if time.Now().After(deadline) || !fault.Wait(ctx, 50*time.Millisecond) {
+				return f.at(place("services", i), "%s accepts no connection within %v: does the service run? %v", u.Host, f.Start, err)
+			}
+		}
+	}
+	return nil
+}
+
+// judge puts together what was found.
+func (f *File) judge(ctx context.Context, conn *pgx.Conn, v *review, records []loadtest.Record) (loadtest.Audited, error) {
+	v.records = records
+	findings, blind, err := f.audit(ctx, conn, records)
+	if err != nil {
+		return loadtest.Audited{}, err
+	}
+	v.blind = blind
+	supplied, over := judgeSupply(v.supply, records)
+	findings.Merge(supplied)
+	findings.Merge(f.judgeLimits(records))
+	findings.Add("I-DENY", allowed(records)...)
+	return loadtest.Audited{Findings: findings, Number: over}, nil
+}
+
+// allowed lists the requests that must not succeed, and ended otherwise than they must.
+func allowed(records []loadtest.Record) (wrong []string) {
+	for _, r := range records {
+		if expect := of(r.Intent).expect(); len(expect) > 0 && !slices.Contains(expect, r.Status()) {
+			wrong = append(wrong, fmt.Sprintf("%s: %s %s by %s ended in %d %s; want %v", r.Action, r.Method, r.Path, of(r.Intent).Client, r.Status(), r.Problem(), expect))
+		}
+	}
+	return wrong
+}
+
+// invariants are those of the file, with their names.
+func (f *File) invariants() []invariant.Invariant {
+	all := []invariant.Invariant{withinLimits}
+	if f.Supply.Kind != 0 {
+		all = append(all, supplyKept, allSold)
+	}
+	for _, a := range f.Audits {
+		if a.Name != "" {
+			all = append(all, invariant.Invariant{Code: a.Name, Name: a.Name, Means: a.Means})
+		}
+	}
+	return all
+}
