@@ -37,8 +37,11 @@ lint: vet staticcheck gofumpt generated ## vet, staticcheck, gofumpt, generated 
 # Tests mostly wait: four packages at a time, those that take longest first.
 LONGEST = ./wallet ./cmd/shop ./transfer ./cmd/shop/api ./loadtest/fault/mongofault
 
+# The driver of the shops in loadtest/examples.
+PSYCOPG = /usr/lib/python3/dist-packages/psycopg2/__init__.py
+
 race: build ## only the Go tests, under the race detector, on real servers
-	@bin/local need gcc gcc libc6-dev && bin/local need ps procps
+	@bin/local need gcc gcc libc6-dev && bin/local need ps procps && bin/local need $(PSYCOPG) python3-psycopg2
 	$(call timed,go test -race,$(STACK) -- go test -race -p 4 -shuffle=on -count=1 $(LONGEST) ./...)
 
 proof: build

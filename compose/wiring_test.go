@@ -10,7 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/compose-spec/compose-go/v2/cli"
 	"github.com/compose-spec/compose-go/v2/types"
+
+	"shop/loadtest/target"
 )
 
 func TestCompose_PassesOnlyKnownSettingsAndTheAddressOfEveryServer(t *testing.T) {
@@ -260,4 +263,50 @@ func argument(command []string, name string) string {
 		return command[n+1]
 	}
 	return ""
+}
+
+// `up` does not load the shop; `run prove` does, at each replica's address inside the network.
+func TestCompose_ProveLoadsEveryReplicaWhenItIsAskedFor(t *testing.T) {
+	if _, started := project(t).Services["prove"]; started {
+		t.Error("`up` starts prove")
+	}
+	options, err := cli.NewProjectOptions([]string{"compose.yaml"}, cli.WithEnv([]string{"SHOP_KEY_ALICE=a", "SHOP_KEY_BOB=b"}), cli.WithResolvedPaths(true), cli.WithProfiles([]string{"prove"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := options.LoadProject(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	prove := p.Services["prove"]
+	if prove.MemLimit <= 0 || !oneShot(prove) || prove.Image != built(t, p).Image || argument(prove.Entrypoint, "/prove") != "--target" {
+		t.Errorf("%+v", prove)
+	}
+	mounted := argument(prove.Entrypoint, "--target")
+	i := slices.IndexFunc(prove.Volumes, func(v types.ServiceVolumeConfig) bool { return v.Target == mounted })
+	if i < 0 {
+		t.Fatalf("%s is not mounted: %+v", mounted, prove.Volumes)
+	}
+	env := func(name string) string {
+		if value := prove.Environment[name]; value != nil {
+			return *value
+		}
+		return ""
+	}
+	file, err := target.Read(prove.Volumes[i].Source, env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	_, replicas, _ := services(t, project(t))
+	for _, replica := range replicas {
+		want = append(want, "http://"+replica.Name+":8080")
+		if d := prove.DependsOn[replica.Name]; d.Condition != types.ServiceConditionHealthy {
+			t.Errorf("it does not wait until %s is ready", replica.Name)
+		}
+	}
+	slices.Sort(want)
+	if !slices.Equal(file.Services, want) || len(want) != 3 {
+		t.Errorf("it loads %v, want %v", file.Services, want)
+	}
 }

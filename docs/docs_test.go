@@ -55,7 +55,7 @@ func check(page string, known map[string]bool) (wrong []string) {
 		}
 		inside := lines[begin+1 : at]
 		switch code {
-		case "go", "sql":
+		case "go", "sql", "yaml":
 			if err := quoted(code, source(lines[:begin]), inside); err != nil {
 				note(begin, "%v", err)
 			}

@@ -20,7 +20,7 @@ type commands struct {
 	Exec   execCmd   `cmd:"" help:"Run a command with a stack of its own, and stop the stack in every ending."`
 	Up     upCmd     `cmd:"" help:"Start a stack in the background and print its settings, for eval."`
 	Status statusCmd `cmd:"" help:"List the running stacks with servers, addresses and pids."`
-	Need   needCmd   `cmd:"" help:"Install packages unless a tool is on PATH."`
+	Need   needCmd   `cmd:"" help:"Install packages unless a tool is on PATH, or a file is there."`
 	Down   downCmd   `cmd:"" help:"Stop the stack in SHOP_STACK, or all stacks that up has started."`
 }
 
@@ -56,7 +56,7 @@ func run(args []string) int {
 }
 
 type needCmd struct {
-	Tool     string   `arg:"" help:"A program that must be on PATH."`
+	Tool     string   `arg:"" help:"A program that must be on PATH, or the absolute path of a file."`
 	Packages []string `arg:"" help:"The packages that contain it."`
 }
 

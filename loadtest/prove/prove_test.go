@@ -117,11 +117,12 @@ func TestProve_WhatCannotRunIsExitStatus2AndSaysWhatToDo(t *testing.T) {
 		{"no program", nil, []string{"--shop", "/nowhere/shop"}, "go build -o bin/ ./cmd/shop"},
 		{"one replica", nil, []string{"--replicas", "1"}, "at least 2"},
 		{"not a quick one", nil, []string{"--quick", "--strategy", "constant-lock"}, "not part of --quick"},
-		{"a target with a strategy", nil, []string{"--target", "http://127.0.0.1:1", "--audit-sql", "main.go", "--strategy", "row"}, "--target has none"},
-		{"a target with --quick", nil, []string{"--target", "http://127.0.0.1:1", "--audit-sql", "main.go", "--quick"}, "--target has none"},
-		{"a target with a fault", nil, []string{"--target", "http://127.0.0.1:1", "--audit-sql", "main.go", "--fault", "crash"}, "--target has none"},
-		{"a target with a flow", nil, []string{"--target", "http://127.0.0.1:1", "--audit-sql", "main.go", "--flow", "inventory"}, "--target has none"},
-		{"a target without SQL", nil, []string{"--target", "http://127.0.0.1:1"}, "--audit-sql"},
+		{"a target with a strategy", nil, []string{"--target", "main.go", "--strategy", "row"}, "--target has none"},
+		{"a target with --quick", nil, []string{"--target", "main.go", "--quick"}, "--target has none"},
+		{"a target with a fault", nil, []string{"--target", "main.go", "--fault", "crash"}, "--target has none"},
+		{"a target with a flow", nil, []string{"--target", "main.go", "--flow", "inventory"}, "--target has none"},
+		{"a target that is no file", nil, []string{"--target", "http://127.0.0.1:1"}, "http://127.0.0.1:1"},
+		{"a target that is no YAML", nil, []string{"--target", "main.go"}, "main.go: line "},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for name, value := range c.env {
@@ -146,7 +147,7 @@ func shop(t *testing.T, args ...string) string {
 }
 
 // startShop serves a new database with the demo's products until the test ends.
-func startShop(t *testing.T) (url, key, databaseURL string) {
+func startShop(t *testing.T) (url string, keys []string, databaseURL string) {
 	t.Helper()
 	db, err := loadtest.CreateDatabase(t.Context(), os.Getenv("SHOP_POSTGRES_URL"), "prove "+t.Name())
 	if err != nil {
@@ -159,7 +160,9 @@ func startShop(t *testing.T) (url, key, databaseURL string) {
 	})
 	only := []string{"--postgres-url", db.URL, "--mongo-url="}
 	shop(t, append([]string{"migrate"}, only...)...)
-	key = regexp.MustCompile(`SHOP_KEY_ALICE=(\S+)`).FindStringSubmatch(shop(t, append([]string{"seed"}, only...)...))[1]
+	for _, match := range regexp.MustCompile(`SHOP_KEY_\w+=(\S+)`).FindAllStringSubmatch(shop(t, append([]string{"seed"}, only...)...), -1) {
+		keys = append(keys, match[1]) // of alice, bob, and the administrator
+	}
 	serve := exec.Command(shopProgram, append([]string{"serve", "--strategy=row", "--transfer-strategy=row", "--listen=127.0.0.1:0", "--metrics-listen="}, only...)...)
 	log, err := serve.StderrPipe()
 	if err != nil {
@@ -178,38 +181,49 @@ func startShop(t *testing.T) (url, key, databaseURL string) {
 	for lines := bufio.NewScanner(log); lines.Scan(); {
 		var line struct{ Msg, Address string }
 		if json.Unmarshal(lines.Bytes(), &line) == nil && line.Msg == "serving" {
-			return "http://" + line.Address, key, db.URL
+			return "http://" + line.Address, keys, db.URL
 		}
 	}
 	t.Fatal("shop ended before it served")
-	return "", "", ""
+	return "", nil, ""
 }
 
-func TestProve_AnyServiceIsLoadedAndJudgedByItsOwnSQL(t *testing.T) {
-	url, key, databaseURL := startShop(t)
-	sql := filepath.Join(t.TempDir(), "audit.sql")
-	queries := "-- name: lost\nSELECT key FROM proof_answers a LEFT JOIN orders o ON o.idempotency_key = a.key WHERE a.outcome = 'ok' AND o.id IS NULL;\n" +
-		"-- name: ghost\nSELECT key FROM proof_answers a JOIN orders o ON o.idempotency_key = a.key WHERE a.outcome = 'rejected';\n"
-	if err := os.WriteFile(sql, []byte(queries), 0o600); err != nil {
-		t.Fatal(err)
+// The file that Compose's service prove is given, here on a shop at another address.
+func TestProve_AnyServiceIsLoadedAndJudgedByTheFileOfItsOwner(t *testing.T) {
+	url, keys, databaseURL := startShop(t)
+	for name, value := range map[string]string{"SHOP_1": url, "SHOP_2": url, "SHOP_3": url, "SHOP_KEY_ALICE": keys[0], "SHOP_KEY_BOB": keys[1], "SHOP_POSTGRES_URL": databaseURL} {
+		t.Setenv(name, value)
 	}
-	args := []string{
-		"--target", url, "--audit-sql", sql, "--postgres-url", databaseURL, "--duration", "1s", "--rate", "100",
-		"--header", "Authorization: Bearer " + key, "--path", "/v1/orders",
-		"--body", `{"lines":[{"sku":"{{pick "ticket" "last-one"}}","quantity":{{int 1 2}}}]}`,
-	}
+	const file = "../../compose/prove.yaml"
+	folder := t.TempDir()
+	junit, summary := filepath.Join(folder, "junit.xml"), filepath.Join(folder, "summary.md")
+	t.Setenv("GITHUB_STEP_SUMMARY", summary)
+	args := []string{"--target", file, "--duration", "2s", "--seed", "7", "--junit", junit}
 	if status, out, _, err := prove(t, args...); status != asExpected || err != nil {
 		t.Errorf("exit status %d, %v after\n%s", status, err, out)
 	}
+	for path, want := range map[string]string{junit: `failures="0"`, summary: "Nothing was found."} {
+		if text, err := os.ReadFile(path); err != nil || !strings.Contains(string(text), want) {
+			t.Errorf("%v; no %q in %s", err, want, text)
+		}
+	}
 	// a file where the folder should be: nothing is sent, and no path of a report is printed
-	if status, out, _, _ := prove(t, append(args, "--out", sql)...); status != couldNotRun || strings.Contains(out, "index.html") || strings.Contains(out, "requests") {
+	if status, out, _, _ := prove(t, append(args, "--out", junit)...); status != couldNotRun || strings.Contains(out, "index.html") || strings.Contains(out, "requests") {
 		t.Errorf("no folder for the report: exit status %d, want 2\n%s", status, out)
 	}
-	if err := os.WriteFile(sql, []byte("SELECT id, 'sold' FROM orders;\n"), 0o600); err != nil {
+	text, err := os.ReadFile(file)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if status, out, _, _ := prove(t, args...); status != notAsExpected {
+	wrong := filepath.Join(folder, "wrong.yaml")
+	if err := os.WriteFile(wrong, append(text, "\n  - {name: nothing-sold, sql: SELECT id FROM orders}\n"...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if status, out, _, _ := prove(t, append(args, "--target", wrong)...); status != notAsExpected {
 		t.Errorf("a query that finds rows: exit status %d, want 1\n%s", status, out)
+	}
+	if text, err := os.ReadFile(junit); err != nil || !strings.Contains(string(text), `name="nothing-sold"`) || strings.Contains(string(text), `failures="0" time`) {
+		t.Errorf("%v; JUnit:\n%s", err, text)
 	}
 }
 

@@ -146,7 +146,8 @@ func (b *balance) take(r loadtest.Record, units int) {
 		b.got += units
 	}
 	if (r.Outcome == loadtest.OK || r.Outcome == loadtest.Unknown) && len(r.Attempts) > 0 {
-		b.takers = append(b.takers, moment{r.Attempts[0].Start, units})
+		first := slices.MinFunc(r.Attempts, func(a, b loadtest.Attempt) int { return cmp.Compare(a.Start, b.Start) })
+		b.takers = append(b.takers, moment{first.Start, units})
 		return
 	}
 	for _, a := range r.Attempts {

@@ -107,6 +107,12 @@ func has(tool string) bool {
 	return err == nil
 }
 
+// isFile tells whether there is a file at an absolute path, such as a library's.
+func isFile(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil && filepath.IsAbs(path)
+}
+
 // cacheDir is where built and downloaded programs are kept.
 func cacheDir() (string, error) {
 	dir, err := os.UserCacheDir()
@@ -216,10 +222,10 @@ func moduleRoot() (string, error) {
 }
 
 // Need installs packages if a tool that is no server (for example the C compiler
-// that the race detector needs) is not on PATH. Each name must be a package of
-// Debian and of Homebrew.
+// that the race detector needs) is not on PATH, or a file is not there, which is given by
+// its absolute path. Each name must be a package of Debian and of Homebrew.
 func Need(ctx context.Context, tool string, packages []string, log io.Writer) error {
-	if has(tool) {
+	if has(tool) || isFile(tool) {
 		return nil
 	}
 	unlock, err := lockInstall(ctx, log)
@@ -227,7 +233,7 @@ func Need(ctx context.Context, tool string, packages []string, log io.Writer) er
 		return err
 	}
 	defer unlock()
-	if has(tool) { // installed by the process that held the lock
+	if has(tool) || isFile(tool) { // installed by the process that held the lock
 		return nil
 	}
 	return installPackages(ctx, packages, packages, log)

@@ -153,6 +153,12 @@ func TestNeed_InstallsOnlyWhatIsMissing(t *testing.T) {
 	if err := Need(t.Context(), "gcc", []string{"gcc", "libc6-dev"}, io.Discard); err != nil {
 		t.Errorf("with the tool on PATH: %v", err)
 	}
+	if err := Need(t.Context(), os.Getenv("PATH")+"/gcc", []string{"gcc"}, io.Discard); err != nil {
+		t.Errorf("with the file: %v", err)
+	}
+	if err := Need(t.Context(), "/nowhere/library.py", []string{"library"}, io.Discard); err == nil || !strings.Contains(err.Error(), "missing: library") {
+		t.Errorf("without the file: %v", err)
+	}
 	if err := os.Remove(os.Getenv("PATH") + "/gcc"); err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,170 @@
+// Package examples has no Go code: a shop in Python, the file that proves it, and three shops
+// that are wrong in one place. Its test runs the gate of docs/ci.md on all four.
+package examples
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+
+	"shop/loadtest"
+	"shop/loadtest/internal/testbed"
+)
+
+// prove is the path of prove, built for these tests.
+var prove string
+
+func TestMain(m *testing.M) {
+	folder, err := os.MkdirTemp("", "examples")
+	if err == nil {
+		prove = filepath.Join(folder, "prove")
+		build := exec.Command("go", "build", "-o", prove, "shop/loadtest/prove")
+		build.Stderr = os.Stderr
+		err = build.Run()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "build prove:", err)
+		os.Exit(1)
+	}
+	status := m.Run()
+	_ = os.RemoveAll(folder)
+	os.Exit(status)
+}
+
+// freeURL is an address at which nothing listens.
+func freeURL(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return "http://" + l.Addr().String()
+}
+
+// gate runs the gate on a shop with a database of its own.
+func gate(t *testing.T, shop string) (status int, result loadtest.Result, out string) {
+	t.Helper()
+	db, err := loadtest.CreateDatabase(t.Context(), testbed.Env(t, "SHOP_POSTGRES_URL"), fmt.Sprintf("example %s", t.Name()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Drop(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	folder := t.TempDir()
+	cmd := exec.CommandContext(t.Context(), "./gate", shop, "--out", folder)
+	cmd.Env = append(os.Environ(), "DATABASE_URL="+db.URL, "PROVE="+prove, "SHOP_1="+freeURL(t), "SHOP_2="+freeURL(t), "GITHUB_STEP_SUMMARY=")
+	printed, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(folder, "prove.json"))
+	var report loadtest.Report
+	if err := errors.Join(err, json.Unmarshal(text, &report)); err != nil || len(report.Scenarios) != 1 {
+		t.Fatalf("%v\n%s", err, printed)
+	}
+	return cmd.ProcessState.ExitCode(), report.Scenarios[0], string(printed)
+}
+
+func TestGate_TheRightShopPassesAndEachWrongOneFailsByTheNameOfWhatItBreaks(t *testing.T) {
+	for _, c := range []struct {
+		shop   string
+		breaks []string
+		keeps  []string
+	}{
+		{"shop.py", nil, []string{"I-ONCE", "I-LIVE", "I-DENY", "I-SUPPLY", "I-SOLD", "I-LIMIT", "stock-balance", "one-order-per-key", "acknowledged-is-stored", "refused-is-absent"}},
+		{"wrong/no_lock.py", []string{"stock-balance"}, []string{"I-ONCE", "I-DENY", "one-order-per-key", "acknowledged-is-stored"}},
+		{"wrong/key_apart.py", []string{"I-ONCE", "one-order-per-key"}, []string{"I-DENY", "stock-balance"}},
+		{"wrong/early_answer.py", []string{"acknowledged-is-stored", "I-SUPPLY"}, []string{"I-DENY", "stock-balance", "one-order-per-key"}},
+	} {
+		t.Run(c.shop, func(t *testing.T) {
+			status, result, out := gate(t, c.shop)
+			for _, name := range c.breaks {
+				if result.Violations[name] == 0 || !strings.Contains(out, name) {
+					t.Errorf("%s is not found, or not printed", name)
+				}
+			}
+			for _, name := range c.keeps {
+				if n, checked := result.Violations[name]; n != 0 || !checked {
+					t.Errorf("%s: %d violations, checked: %v", name, n, checked)
+				}
+			}
+			want := 0
+			if len(c.breaks) > 0 {
+				want = 1
+			}
+			if status != want || t.Failed() {
+				t.Errorf("exit status %d, want %d:\n%s", status, want, out)
+			}
+		})
+	}
+}
+
+// The workflow cannot run here: what it says must at least be there.
+func TestWorkflow_NamesFlagsAndFilesThatThereAre(t *testing.T) {
+	text, err := os.ReadFile("workflow.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var workflow struct {
+		On   []string
+		Jobs map[string]struct {
+			Env   map[string]string
+			Steps []struct{ Name, Run, Uses string }
+		}
+	}
+	if err := yaml.Unmarshal(text, &workflow); err != nil || len(workflow.On) == 0 || len(workflow.Jobs) != 1 {
+		t.Fatalf("%v: %+v", err, workflow)
+	}
+	help, err := exec.CommandContext(t.Context(), prove, "--help").CombinedOutput()
+	if err != nil {
+		t.Fatal(err)
+	}
+	proofs := 0
+	for _, job := range workflow.Jobs {
+		for _, step := range job.Steps {
+			if (step.Run == "") == (step.Uses == "") {
+				t.Errorf("a step has one of run and uses: %+v", step)
+			}
+			for _, file := range regexp.MustCompile(`[\w/]+\.(py|yaml)\b`).FindAllString(step.Run, -1) {
+				if !strings.HasPrefix(file, "/") {
+					if _, err := os.Stat(file); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+			if !strings.Contains(step.Run, "bin/prove ") {
+				continue
+			}
+			proofs++
+			for _, flag := range regexp.MustCompile(`--[a-z-]+`).FindAllString(step.Run, -1) {
+				if !slices.ContainsFunc(strings.Fields(string(help)), func(word string) bool { return word == flag || strings.HasPrefix(word, flag+"=") }) {
+					t.Errorf("prove has no %s", flag)
+				}
+			}
+		}
+		for _, name := range []string{"DATABASE_URL", "SHOP_1", "SHOP_2"} {
+			if job.Env[name] == "" {
+				t.Errorf("%s is not set, and prove.yaml needs it", name)
+			}
+		}
+	}
+	if proofs != 1 {
+		t.Errorf("prove runs %d times", proofs)
+	}
+}

@@ -1,0 +1,28 @@
+"""Wrong: it reads the stock without a lock, and writes the number that it computed.
+
+Two purchases read the same number, and the second one overwrites what the first one took. A
+CHECK (stock >= 0) does not help: the number is never below 0. prove finds stock-balance and
+no-more-than-there-was broken.
+"""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+import shop
+
+
+class NoLock(shop.Shop):
+    def take(self, db, sku, quantity):
+        db.execute("SELECT stock FROM products WHERE sku = %s", (sku,))
+        row = db.fetchone()
+        if row is None:
+            raise shop.Refused(404, "no-such-product")
+        self.check()
+        if row[0] < quantity:
+            return False
+        db.execute("UPDATE products SET stock = %s WHERE sku = %s", (row[0] - quantity, sku))
+        return True
+
+
+shop.main(NoLock)
