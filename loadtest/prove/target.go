@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"path/filepath"
 
 	"shop/loadtest"
 	"shop/loadtest/report"
@@ -19,7 +20,11 @@ func (c *app) proveTarget(ctx context.Context, tell *progress) (loadtest.Report,
 		return loadtest.Report{}, err
 	}
 	file.Rate, file.Duration, file.Seed = cmp.Or(c.Rate, file.Rate), cmp.Or(c.Duration, file.Duration), cmp.Or(c.Seed, file.Seed)
+	c.PostgresURL = file.Database // the report names its version
 	if err := os.MkdirAll(c.Out, 0o755); err != nil { // before the first request
+		return loadtest.Report{}, err
+	}
+	if err := os.RemoveAll(filepath.Join(c.Out, file.Folder())); err != nil { // of an earlier run
 		return loadtest.Report{}, err
 	}
 	return file.Run(ctx, target.Log{Say: tell.say, Tick: tell.tick})

@@ -63,6 +63,11 @@ func (f *File) Run(ctx context.Context, log Log) (loadtest.Report, error) {
 	return t.Run(ctx)
 }
 
+// Folder is where the report has the files of its run.
+func (f *File) Folder() string {
+	return (&loadtest.Flow{Name: loadtest.TargetFlow}).Safe(f.Name, loadtest.NoFault).Folder()
+}
+
 // connect opens the database, if there is one, and tries the audits on it.
 func (f *File) connect(ctx context.Context) (*pgx.Conn, error) {
 	if f.Database == "" {
