@@ -20,7 +20,7 @@ func (c *app) proveTarget(ctx context.Context, tell *progress) (loadtest.Report,
 		return loadtest.Report{}, err
 	}
 	file.Rate, file.Duration, file.Seed = cmp.Or(c.Rate, file.Rate), cmp.Or(c.Duration, file.Duration), cmp.Or(c.Seed, file.Seed)
-	c.PostgresURL = file.Database // the report names its version
+	c.PostgresURL = file.Database                     // the report names its version
 	if err := os.MkdirAll(c.Out, 0o755); err != nil { // before the first request
 		return loadtest.Report{}, err
 	}
