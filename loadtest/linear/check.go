@@ -1,6 +1,7 @@
 package linear
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -97,6 +98,9 @@ func operations(partitions []Partition) int {
 	return len(seen)
 }
 
+// errOther is a fault of this package: two searches do not agree.
+var errOther = errors.New("it was found illegal, and porcupine finds a legal order")
+
 // check is nil if the partition is legal.
 func (p Partition) check(ctx context.Context, limit time.Duration) *Failure {
 	bounded, stop := context.WithTimeoutCause(ctx, limit, ErrTime)
@@ -106,29 +110,41 @@ func (p Partition) check(ctx context.Context, limit time.Duration) *Failure {
 	case Legal:
 		return nil
 	case Undecided:
-		return &Failure{p, verdict, len(p.Steps), context.Cause(bounded)}
+		return &Failure{p, verdict, len(p.Steps), cmp.Or(context.Cause(bounded), ErrTime)}
 	}
 	cutting, stop := context.WithTimeoutCause(ctx, limit, ErrTime) // a verdict is there: this is only to show it
 	defer stop()
-	return &Failure{part.cut(cutting), verdict, len(p.Steps), nil}
+	if part = part.cut(cutting); part.porcupine(cutting) == Legal {
+		return &Failure{p, Undecided, len(p.Steps), errOther}
+	}
+	return &Failure{part, verdict, len(p.Steps), nil}
 }
 
-// decide gives the verdict, and the part that it is about. The parts share half of the time:
+// decide gives the verdict, and the part that it is about. The parts have half of the time:
 // most of what is wrong shows in one of them, where there is much less to try.
 func (p Partition) decide(ctx context.Context) (Partition, Verdict) {
-	if p.witness() != nil {
-		return p, Legal
+	if len(p.Parts) == 0 {
+		return p, p.order(ctx)
+	}
+	end, _ := ctx.Deadline()
+	half := time.Until(end) / 2
+	verdict := p.within(ctx, half)
+	if verdict == Legal {
+		return p, verdict
 	}
 	for _, part := range p.Parts {
-		end, _ := ctx.Deadline()
-		bounded, stop := context.WithTimeoutCause(ctx, time.Until(end)/time.Duration(2*len(p.Parts)), ErrTime)
-		failed, verdict := part.decide(bounded)
-		stop()
-		if verdict == Illegal {
-			return failed, Illegal
+		if part.within(ctx, half/time.Duration(len(p.Parts))) == Illegal {
+			return part, Illegal
 		}
 	}
-	return p, p.search(ctx)
+	return p, verdict
+}
+
+// within is the verdict in so much time.
+func (p Partition) within(ctx context.Context, limit time.Duration) Verdict {
+	ctx, stop := context.WithTimeout(ctx, limit)
+	defer stop()
+	return p.order(ctx)
 }
 
 // Sentence says what is wrong with the partition.

@@ -13,7 +13,7 @@ import (
 func (p Partition) cut(ctx context.Context) Partition {
 	p.Parts = nil
 	illegal := func(q Partition) bool {
-		return ctx.Err() == nil && q.witness() == nil && q.search(ctx) == Illegal
+		return ctx.Err() == nil && q.order(ctx) == Illegal
 	}
 	p = p.beginning(illegal)
 	for chunk := len(p.Steps) / 2; chunk > 0; chunk /= 2 {

@@ -22,24 +22,23 @@
 //
 // # How it is checked
 //
-// A history falls into partitions that have nothing to do with each other. Each is decided
-// by the first of these that can:
+// A history falls into partitions that have nothing to do with each other. In each, orders are
+// tried until one is legal or none is left: the order that the database gives to the writes
+// (Step.Order) first, with the reads put where they fit. An order that is found is verified on
+// its own, so that what the database says may cost time, and never gives a wrong verdict.
 //
-//	witness    the order that the database gives to the writes (Step.Order), with the reads
-//	           put where they fit. It is verified like any other, so that an order that is
-//	           wrong costs time, and never a wrong verdict.
-//	parts      narrower views of the partition, such as one account of a group. An illegal
-//	           part makes the partition illegal; legal parts say nothing.
-//	search     porcupine, which tries all orders.
+// Where that ends without a legal order, narrower views of the partition are tried, such as
+// one account of a group. An illegal part makes the partition illegal; legal parts say nothing.
+//
+// What is illegal is cut down: to the part, to the shortest beginning by return time, and to
+// the reads and refusals without which it would be legal. What is left is given to porcupine,
+// which must find it illegal too, and draws it.
 //
 // The time of each partition and the heap of the process are bounded. A check that runs out
 // is undecided, which is no verdict in favour of the service.
 //
-// What is illegal is cut down: to the part, to the shortest beginning by return time, and to
-// the reads and refusals without which it would be legal; and drawn by porcupine.
-//
 // # Sources
 //
-// Linearizability: Herlihy and Wing. The search: porcupine (Athalye), after Lowe. Unknown
+// Linearizability: Herlihy and Wing. The search: Wing and Gong, Lowe; porcupine (Athalye). Unknown
 // outcomes narrowed by what was persisted: the robustness suite of etcd.
 package linear

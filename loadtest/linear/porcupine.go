@@ -10,20 +10,10 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// Verdict is what a check says of a partition.
-type Verdict string
-
-// The verdicts.
-const (
-	Legal     Verdict = "legal"
-	Illegal   Verdict = "illegal"
-	Undecided Verdict = "undecided" // its time or the memory ran out
-)
-
-// search lets porcupine try all orders until ctx ends.
-func (p Partition) search(ctx context.Context) Verdict {
+// porcupine is the verdict of porcupine, if it comes to one before ctx ends.
+func (p Partition) porcupine(ctx context.Context) Verdict {
 	model, stopped := p.model(ctx)
-	switch legal := porcupine.CheckEvents(model, p.events()); {
+	switch legal := porcupine.CheckOperations(model, p.lanes()); {
 	case legal: // each step was seen to be legal
 		return Legal
 	case stopped():
@@ -51,61 +41,6 @@ func (p Partition) model(ctx context.Context) (model porcupine.Model, stopped fu
 		DescribeOperation: func(input, _ any) string { return p.Steps[input.(int)].Text },
 		DescribeState:     func(state any) string { return state.(State).String() },
 	}, func() bool { release(); return stop.Load() }
-}
-
-// events are the calls and returns in the order of time. Calls without a return between them
-// may stand in any order, and porcupine tries them in this one: reads first, which change
-// nothing, then the writes as the database orders them, then by their returns.
-func (p Partition) events() []porcupine.Event {
-	type edge struct {
-		at   int64
-		kind porcupine.EventKind
-		step int
-	}
-	edges := make([]edge, 0, 2*len(p.Steps))
-	for i, s := range p.Steps {
-		edges = append(edges, edge{s.Call, porcupine.CallEvent, i}, edge{s.Return, porcupine.ReturnEvent, i})
-	}
-	slices.SortStableFunc(edges, func(a, b edge) int {
-		if a.at != b.at {
-			return cmp.Compare(a.at, b.at)
-		}
-		return boolCompare(a.kind == porcupine.ReturnEvent, b.kind == porcupine.ReturnEvent) // the bounds belong to the interval
-	})
-	events := make([]porcupine.Event, len(edges))
-	for from := 0; from < len(edges); {
-		to := from + 1
-		for ; edges[from].kind == porcupine.CallEvent && to < len(edges) && edges[to].kind == porcupine.CallEvent; to++ {
-		}
-		slices.SortStableFunc(edges[from:to], func(a, b edge) int { return p.Steps[a.step].before(p.Steps[b.step]) })
-		from = to
-	}
-	for i, e := range edges {
-		events[i] = porcupine.Event{Kind: e.kind, Id: e.step, Value: e.step}
-	}
-	return events
-}
-
-// before compares two steps that could come next.
-func (s Step) before(t Step) int {
-	if s.Reads != t.Reads {
-		return boolCompare(t.Reads, s.Reads)
-	}
-	if placed, other := s.Order != 0, t.Order != 0; placed != other {
-		return boolCompare(other, placed)
-	}
-	return cmp.Or(cmp.Compare(s.Order, t.Order), cmp.Compare(s.Return, t.Return))
-}
-
-func boolCompare(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case b:
-		return -1
-	default:
-		return 1
-	}
 }
 
 // draw writes porcupine's page of a partition: its operations, and the longest orders that
