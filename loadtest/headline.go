@@ -97,6 +97,8 @@ func (o tried) caught() string {
 		return fmt.Sprintf("only %d of %s caught", o.met, counted(o.all, "known-bad one"))
 	case o.all == 1:
 		return "the known-bad one caught"
+	case o.all == 2:
+		return "both known-bad ones caught"
 	}
 	return "all " + counted(o.all, "known-bad one") + " caught"
 }

@@ -190,7 +190,7 @@ func machine() string {
 		parts = parts[1:]
 	}
 	if kB, err := strconv.ParseFloat(strings.TrimSuffix(field("/proc/meminfo", "MemTotal"), " kB"), 64); err == nil {
-		parts = append(parts, fmt.Sprintf("%.0f GB", kB/1e6))
+		parts = append(parts, fmt.Sprintf("%.0f GiB", kB/(1<<20)))
 	}
 	return strings.Join(parts, ", ")
 }

@@ -75,7 +75,7 @@ func (r result) until() time.Duration {
 }
 
 // binsMost bounds the points of a line, and with them the size of the page.
-const binsMost = 80
+const binsMost = 40
 
 // bins are spans of time of the same length, in each of which values are put together.
 type bins struct {
@@ -154,7 +154,7 @@ func (r result) Rate() chart {
 }
 
 // Latencies are those of the keys that are to change something, by their planned start: the
-// median, p99 and the longest of each bin, on a logarithmic scale.
+// median, p90 and the longest of each bin, on a logarithmic scale.
 func (r result) Latencies() chart {
 	c, until := newChart(), r.until()
 	x, b := c.time(until, r), newBins(until)
@@ -174,7 +174,7 @@ func (r result) Latencies() chart {
 	for _, line := range []struct {
 		class   string
 		percent int
-	}{{"line max", 100}, {"line p99", 99}, {"line p50", 50}} {
+	}{{"line max", 100}, {"line p90", 90}, {"line p50", 50}} {
 		values := make([]float64, b.n)
 		for i, all := range took {
 			slices.Sort(all)

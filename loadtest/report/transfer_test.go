@@ -77,7 +77,7 @@ func TestHTML_ShowsBothFlows(t *testing.T) {
 	page := renderHTML(t, bothFlows())
 	last := -1
 	for _, piece := range []string{
-		"3 scenarios, 8 operations, 1 fault: no violation in 1 safe one, all 2 known-bad ones caught.",
+		"3 scenarios, 8 operations, 1 fault: no violation in 1 safe one, both known-bad ones caught.",
 		"transfer has to succeed again within 5s", "<h2", "inventory", "oversold", "<h2", "transfer", "drift", `<span class="over">60</span>`,
 		`id="transfer-naive-none"`, "in transfer", "balances are off by 60", `class="loss"`, "Minor units by which balances differ",
 		account1, "killed themselves at after-key", "of these, refused by PostgreSQL: an SQL error, or no row matched",
