@@ -3,14 +3,15 @@ package etcdfault
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Queued counts the names that are put into the queues of the locks below a prefix, each of
-// which is one lock that a process asked for, and notes the leases that they hang on: a
+// Queued counts the names under a lease that are put below a prefix, each of which is one lock
+// that a process asked for (a fencing key is none), and notes the leases that they hang on: a
 // watch, so that the revisions of etcd say it and not the processes.
 type Queued struct {
 	client *clientv3.Client
@@ -54,7 +55,7 @@ func (q *Queued) take(answer clientv3.WatchResponse, prefix int) {
 		return
 	}
 	for _, e := range answer.Events {
-		if isQueue(string(e.Kv.Key)[prefix:]) {
+		if e.Kv.Lease != 0 && !strings.HasPrefix(string(e.Kv.Key)[prefix:], "/fenced:") {
 			q.moments = append(q.moments, time.Now())
 			q.leases[clientv3.LeaseID(e.Kv.Lease)] = true
 		}
