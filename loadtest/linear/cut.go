@@ -13,7 +13,11 @@ import (
 func (p Partition) cut(ctx context.Context) Partition {
 	p.Parts = nil
 	illegal := func(q Partition) bool {
-		return ctx.Err() == nil && q.order(ctx) == Illegal
+		if ctx.Err() != nil {
+			return false
+		}
+		verdict, _ := q.order(ctx)
+		return verdict == Illegal
 	}
 	p = p.beginning(illegal)
 	for chunk := len(p.Steps) / 2; chunk > 0; chunk /= 2 {

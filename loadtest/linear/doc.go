@@ -27,8 +27,9 @@
 // (Step.Order) first, with the reads put where they fit. An order that is found is verified on
 // its own, so that what the database says may cost time, and never gives a wrong verdict.
 //
-// Where that ends without a legal order, narrower views of the partition are tried, such as
-// one account of a group. An illegal part makes the partition illegal; legal parts say nothing.
+// Narrower views of a partition come first, such as one account of a group. An illegal part
+// makes the partition illegal. Orders of all parts are put together to one of the whole, which
+// is verified; legal parts alone say nothing.
 //
 // What is illegal is cut down: to the part, to the shortest beginning by return time, and to
 // the reads and refusals without which it would be legal. What is left is given to porcupine,

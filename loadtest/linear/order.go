@@ -18,23 +18,24 @@ const (
 	Undecided Verdict = "undecided" // its time or the memory ran out
 )
 
-// order tries the orders of a partition until one is legal, none is left, or ctx ends.
+// order tries the orders of a partition until one is legal, none is left, or ctx ends. It
+// returns the one that is legal.
 //
 // Of the steps that can come next, a read that fits comes at once: it changes nothing, so
 // that no order is lost. The writes are tried in the order of the database, which is right
 // for a service that is, so that the first order is the last one. Where it is not, the
 // search goes on, and the verdict is as good as without.
-func (p Partition) order(ctx context.Context) Verdict {
+func (p Partition) order(ctx context.Context) (Verdict, []int) {
 	s := newSearch(p)
 	stop := context.AfterFunc(ctx, func() { s.stop.Store(true) })
 	defer stop()
 	switch found := s.from(p.Start); {
 	case found && p.verify(s.order):
-		return Legal
+		return Legal, s.order
 	case found || s.stop.Load():
-		return Undecided // found and not verified would be a fault of the search
+		return Undecided, nil // found and not verified would be a fault of the search
 	default:
-		return Illegal
+		return Illegal, nil
 	}
 }
 

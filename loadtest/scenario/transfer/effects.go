@@ -26,7 +26,7 @@ WHERE t.ended_at IS NOT NULL AND k.answer ~ '"state":"(posted|voided)"' AND (t.c
 
 // expiredSQL lists the holds that the service ended because their time was over.
 const expiredSQL = `
-SELECT idempotency_key, id, (extract(epoch FROM ended_at) * 1000000)::bigint
+SELECT idempotency_key, id, from_id, to_id, (extract(epoch FROM ended_at) * 1000000)::bigint
 FROM transfers
 WHERE state = 'expired'
 ORDER BY ended_at`
@@ -37,15 +37,16 @@ func effects(ctx context.Context, conn *pgx.Conn, a *loadtest.Audited) (err erro
 		return err
 	}
 	var (
-		key   string
-		id    uuid.UUID
-		order int64
+		key          string
+		id, from, to uuid.UUID
+		order        int64
 	)
 	rows, _ := conn.Query(ctx, expiredSQL)
-	_, err = pgx.ForEachRow(rows, []any{&key, &id, &order}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&key, &id, &from, &to, &order}, func() error {
 		a.Own = append(a.Own, linear.Operation{
 			Client: linear.Service, Key: "expire-" + key, Action: string(Expire), Outcome: string(loadtest.Unknown),
 			Effect: linear.Yes, Stored: loadtest.Encode(map[string]uuid.UUID{"id": id}), Order: order,
+			Objects: []string{from.String(), to.String()},
 		})
 		return nil
 	})
