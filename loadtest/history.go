@@ -212,6 +212,22 @@ func (r Record) deciding() (a Attempt) {
 	return a
 }
 
+// Times are when a request may have had its effect, by the history's clock: not before its
+// first attempt began, and not after the answer that decided its key (0 if none did). A read is of
+// the attempt that decided it.
+func (r Record) Times() (begun, answered time.Duration) {
+	decided := r.deciding()
+	if r.Reads {
+		return decided.Start, decided.End
+	}
+	for i, a := range r.Attempts { // in the order in which they ended
+		if i == 0 || a.Start < begun {
+			begun = a.Start
+		}
+	}
+	return begun, decided.End
+}
+
 // Problem is that of the answer that decided the key; "" if none did.
 func (r Record) Problem() string { return r.deciding().Problem }
 

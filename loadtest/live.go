@@ -75,6 +75,16 @@ func allowed(records []Record) (wrong []string) {
 	return wrong
 }
 
+// hidden lists the reads of what is there, and is the reader's, that were refused.
+func hidden(records []Record) (wrong []string) {
+	for _, r := range records {
+		if r.Reads && len(r.Refusals) == 0 && r.Outcome == Rejected {
+			wrong = append(wrong, r.Key+": "+r.Ended())
+		}
+	}
+	return wrong
+}
+
 // diverged lists the keys that got two different final answers.
 func diverged(records []Record) []string {
 	return keys(records, func(r Record) bool { return r.Diverged })
@@ -90,10 +100,10 @@ const replays = 40
 func (r *Run) replay(ctx context.Context) (answered int64, silent []string) {
 	ctx, stop := context.WithTimeout(ctx, grace)
 	defer stop()
-	records := r.History.Records()
+	records := slices.DeleteFunc(r.History.Records(), func(r Record) bool { return r.Reads })
 	for i := 0; i < len(records); i += max(1, len(records)/replays) {
 		switch record := records[i]; {
-		case !record.Outcome.Final() || record.Reads:
+		case !record.Outcome.Final():
 		case r.askAgain(ctx, i, record.Intent):
 			answered++
 		default:

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"encoding/binary"
 	"encoding/json"
+	"hash/fnv"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -64,8 +66,13 @@ type Plan struct {
 	Schedule []ScheduledRequest // in order of At; one intent in DuplicateEvery has two at the same moment
 }
 
-// DuplicateEvery: one intent in so many is sent twice at the same moment, to two replicas.
-const DuplicateEvery = 10
+// One intent in so many is sent twice at the same moment to two replicas, is not sent again
+// after an answer that it did nothing, and has the key of another client's intent.
+const (
+	DuplicateEvery = 10
+	GiveUpEvery    = 20
+	SameKeyEvery   = 50
+)
 
 // Add plans to send an intent to a replica, and one in DuplicateEvery to another one too.
 func (p *Plan) Add(random *rand.Rand, replicas int, r ScheduledRequest) {
@@ -76,9 +83,43 @@ func (p *Plan) Add(random *rand.Rand, replicas int, r ScheduledRequest) {
 	p.Intents = append(p.Intents, r.Intent)
 }
 
+// AddBeside plans what is sent beside the load: reads, and requests that are not allowed.
+// They come in any order, and none of them is sent twice.
+func (p *Plan) AddBeside(requests ...ScheduledRequest) {
+	for _, r := range requests {
+		p.Schedule = append(p.Schedule, r)
+		p.Intents = append(p.Intents, r.Intent)
+	}
+	slices.SortStableFunc(p.Schedule, func(a, b ScheduledRequest) int { return cmp.Compare(a.At, b.At) })
+}
+
+// Load are the intents without those beside them.
+func (p Plan) Load() []*Intent {
+	return slices.DeleteFunc(slices.Clone(p.Intents), func(i *Intent) bool { return i.Reads || len(i.Refusals) > 0 })
+}
+
+// Denied is the intent as one that is not allowed: it must end in one of these problems, and
+// have no effect. It contends with nothing.
+func (i Intent) Denied(problems ...string) *Intent {
+	i.Refusals, i.Contends, i.GivesUp = problems, nil, false
+	return &i
+}
+
+// RandomFor draws what follows an answer to a key: the same for the same key.
+func RandomFor(key string) *rand.Rand {
+	sum := fnv.New64a()
+	_, _ = sum.Write([]byte(key))
+	return rand.New(rand.NewPCG(sum.Sum64(), 0))
+}
+
 // OtherReplica is another one than this, if there is one.
 func OtherReplica(random *rand.Rand, replica, replicas int) int {
 	return (replica + 1 + random.IntN(max(1, replicas-1))) % replicas
+}
+
+// DrawTime draws a time from 0 up to a bound.
+func DrawTime(random *rand.Rand, bound time.Duration) time.Duration {
+	return time.Duration(random.Int64N(int64(max(1, bound))))
 }
 
 // DrawID draws a UUID of version 4.

@@ -269,6 +269,7 @@ func (t *Trial) audit(ctx context.Context) (Result, error) {
 	findings.Add("I-DENY", allowed(records)...)
 	findings.Merge(t.keptUp(records))
 	findings.Add("I-LOCKED", t.unlocked(records)...)
+	findings.Add("I-BODY", hidden(records)...)
 	findings.Add(flow.During, Apart(t.Samples)...)
 	if flow.Leftover != "" {
 		findings.Add(flow.Leftover, t.left...)

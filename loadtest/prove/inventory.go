@@ -88,14 +88,14 @@ func (e *environment) inventoryFault(t *loadtest.Trial) (fault.Fault, error) {
 	return nil, fmt.Errorf("no such fault: %q", t.Scenario.Fault)
 }
 
-// stockShelves puts the plan's products on sale, and makes its buyer.
+// stockShelves puts the plan's products on sale, and makes its buyers.
 func stockShelves(ctx context.Context, pool *pgxpool.Pool, t *loadtest.Trial) ([]loadtest.Credentials, error) {
 	service, err := inventory.New(inventory.Config{Pool: pool, Strategy: "row"})
 	if err != nil {
 		return nil, err
 	}
 	for _, s := range inventoryflow.Products(t.Plan) {
-		product := inventory.Product{SKU: s.SKU, Name: s.SKU, Price: 1000, Currency: "EUR", Stock: s.Quantity}
+		product := inventory.Product{SKU: s.SKU, Name: s.SKU, Price: s.Price, Currency: s.Currency, Stock: s.Quantity}
 		if _, err := service.AddProduct(ctx, product); err != nil {
 			return nil, err
 		}

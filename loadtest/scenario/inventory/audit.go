@@ -2,28 +2,18 @@ package inventory
 
 import (
 	"context"
-
-	"shop/loadtest"
-	"shop/locking/invariant"
+	"encoding/json"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
+	"shop/loadtest"
+	"shop/locking/invariant"
 )
 
-// Line is one product of one request, with what the client was told in the end.
-// A database cannot know that; so it is loaded beside the tables and joined.
-type Line struct {
-	Client   uuid.UUID
-	Key      string
-	Action   loadtest.Action
-	Order    uuid.UUID // from the answer; the zero UUID if there was none
-	SKU      string
-	Quantity int64
-	Outcome  loadtest.Outcome
-}
-
-// HistoryChecks compare the tables with what clients were told. They need the
-// temporary tables that LoadHistory fills.
+// HistoryChecks compare the tables with the plan and with what clients were told. They need the
+// temporary tables that LoadHistory fills: a row for each product of the plan, for each request
+// that was to change something, and for each of its lines.
 var HistoryChecks = []invariant.Check{
 	{
 		// A service that puts more on the shelf than there was agrees with itself.
@@ -41,6 +31,27 @@ LEFT JOIN (SELECT l.sku, sum(l.quantity) AS units
 WHERE p.stock IS DISTINCT FROM opening.quantity - COALESCE(bought.units, 0)`,
 	},
 	{
+		Name: "S3 products", Invariant: "S3",
+		Means: "product that is not as the plan put it on sale: its name, price or currency",
+		Query: `
+SELECT COALESCE(opening.sku, p.sku)
+FROM proof_opening opening
+FULL JOIN products p ON p.sku = opening.sku
+WHERE (p.name, p.price, p.currency) IS DISTINCT FROM (opening.sku, opening.price, opening.currency)`,
+	},
+	{
+		Name: "S3 orders", Invariant: "S3",
+		Means: "order that does not cost the plan's prices times its quantities, in the plan's currency",
+		Query: `
+SELECT o.id::text
+FROM orders o
+LEFT JOIN order_lines l ON l.order_id = o.id
+LEFT JOIN proof_opening opening ON opening.sku = l.sku
+GROUP BY o.id
+HAVING bool_or((l.unit_price, o.currency) IS DISTINCT FROM (opening.price, opening.currency))
+    OR o.total IS DISTINCT FROM sum(l.quantity * opening.price)`,
+	},
+	{
 		// What left the shelf is at least what buyers were promised, and at most
 		// that plus what may have happened.
 		Name: "S2", Invariant: "S2",
@@ -49,8 +60,8 @@ WHERE p.stock IS DISTINCT FROM opening.quantity - COALESCE(bought.units, 0)`,
 SELECT opening.sku
 FROM proof_opening opening
 LEFT JOIN products p ON p.sku = opening.sku
-LEFT JOIN (SELECT sku, sum(units) FILTER (WHERE outcome = 'ok' OR units < 0 AND outcome <> 'rejected') AS least,
-                       sum(units) FILTER (WHERE outcome = 'ok' OR units > 0 AND outcome <> 'rejected') AS most
+LEFT JOIN (SELECT sku, sum(units) FILTER (WHERE outcome = 'ok' OR units < 0 AND outcome = 'unknown') AS least,
+                       sum(units) FILTER (WHERE outcome = 'ok' OR units > 0 AND outcome = 'unknown') AS most
            FROM (SELECT sku, outcome, CASE action WHEN 'buy' THEN quantity ELSE -quantity END AS units
                  FROM proof_lines) signed
            GROUP BY sku) told ON told.sku = opening.sku
@@ -74,18 +85,42 @@ WHERE told.action = 'buy' AND told.outcome = 'ok' AND l.sku IS NULL`,
 		Means: "order whose buyer was told that it is cancelled, and that is not",
 		Query: `
 SELECT DISTINCT told.order_id::text
-FROM proof_lines told
-LEFT JOIN orders o ON o.id = told.order_id AND o.status = 'cancelled'
+FROM proof_told told
+LEFT JOIN orders o ON o.id = told.order_id AND o.client_id = told.client_id AND o.status = 'cancelled'
 WHERE told.action = 'cancel' AND told.outcome = 'ok' AND o.id IS NULL`,
 	},
 	{
-		Name: "I-REJ", Invariant: "I-REJ",
-		Means: "order whose buyer was told that there will be none",
+		Name: "I-ACK refused", Invariant: "I-ACK",
+		Means: "order whose buyer was told that it was cancelled before, and no request did that",
 		Query: `
-SELECT DISTINCT o.id::text
-FROM proof_lines told
-JOIN orders o ON o.client_id = told.client_id AND o.idempotency_key = told.key
-WHERE told.action = 'buy' AND told.outcome = 'rejected'`,
+SELECT DISTINCT told.order_id::text
+FROM proof_told told
+LEFT JOIN proof_told won
+       ON won.order_id = told.order_id AND won.client_id = told.client_id
+      AND won.action = 'cancel' AND won.outcome IN ('ok', 'unknown')
+WHERE told.problem = 'already-cancelled' AND won.name IS NULL`,
+	},
+	{
+		Name: "I-ONCE cancelled", Invariant: "I-ONCE",
+		Means: "order that was cancelled under two keys",
+		Query: `
+SELECT order_id::text
+FROM proof_told
+WHERE action = 'cancel' AND outcome = 'ok'
+GROUP BY order_id
+HAVING count(*) > 1`,
+	},
+	{
+		// A key may be that of two requests, of which one was refused because of the other.
+		Name: "I-REJ", Invariant: "I-REJ",
+		Means: "order whose buyer was told that there will be none, or that nothing was done, or whose request was never sent",
+		Query: `
+SELECT o.id::text
+FROM orders o
+JOIN proof_told told
+  ON told.client_id = o.client_id AND told.key = o.idempotency_key AND told.action = 'buy'
+GROUP BY o.id
+HAVING bool_and(told.outcome IN ('rejected', 'open') OR NOT told.sent)`,
 	},
 	{
 		// Orders can only come from requests: anything else is an effect that no client asked for.
@@ -94,9 +129,34 @@ WHERE told.action = 'buy' AND told.outcome = 'rejected'`,
 		Query: `
 SELECT o.id::text
 FROM orders o
-LEFT JOIN proof_lines told
+LEFT JOIN proof_told told
        ON told.client_id = o.client_id AND told.key = o.idempotency_key AND told.action = 'buy'
-WHERE told.key IS NULL`,
+WHERE told.name IS NULL`,
+	},
+	{
+		Name: "I-REJ otherwise", Invariant: "I-REJ",
+		Means: "order with other lines than those of the requests under its key that may have happened",
+		Query: `
+SELECT o.id::text
+FROM orders o
+WHERE NOT EXISTS (SELECT
+                  FROM proof_told told
+                  WHERE told.client_id = o.client_id AND told.key = o.idempotency_key AND told.action = 'buy'
+                    AND told.outcome IN ('ok', 'unknown')
+                    AND told.lines = (SELECT jsonb_object_agg(l.sku, l.quantity)
+                                      FROM order_lines l
+                                      WHERE l.order_id = o.id))`,
+	},
+	{
+		Name: "I-REJ cancelled", Invariant: "I-REJ",
+		Means: "order that is cancelled, although its buyer did not ask for that, or was told that it was not done",
+		Query: `
+SELECT o.id::text
+FROM orders o
+LEFT JOIN proof_told told
+       ON told.order_id = o.id AND told.client_id = o.client_id AND told.action = 'cancel'
+      AND told.sent AND told.outcome IN ('ok', 'unknown')
+WHERE o.status = 'cancelled' AND told.name IS NULL`,
 	},
 }
 
@@ -123,29 +183,70 @@ JOIN products p ON p.sku = opening.sku
 WHERE p.stock > 0`,
 }}
 
-// LoadHistory copies what clients were told into temporary tables of conn.
-func LoadHistory(ctx context.Context, conn *pgx.Conn, opening []Stock, lines []Line) error {
-	err := loadtest.FillTable(ctx, conn, "proof_opening", "sku text, quantity bigint", opening, func(s Stock) []any {
-		return []any{s.SKU, s.Quantity}
+// LoadHistory copies what the plan put on sale, and what clients were told, into temporary
+// tables of conn.
+func LoadHistory(ctx context.Context, conn *pgx.Conn, opening []Stock, records []loadtest.Record, clients []loadtest.Credentials) error {
+	err := loadtest.FillTable(ctx, conn, "proof_opening", "sku text, quantity bigint, price bigint, currency text", opening, func(s Stock) []any {
+		return []any{s.SKU, s.Quantity, s.Price, s.Currency}
+	})
+	if err != nil {
+		return err
+	}
+	const asked = `name text, client_id uuid, key text, action text, order_id uuid, sku text, lines jsonb,
+	sent boolean, outcome text, problem text, begun bigint, answered bigint, answer jsonb`
+	err = loadtest.FillTable(ctx, conn, "proof_told", asked, records, func(r loadtest.Record) []any {
+		order, sku, lines := about(r)
+		begun, answered := r.Times()
+		return []any{
+			r.Key, uuid.UUID(clients[r.Client].ID), r.IdempotencyKey(), string(r.Action), order, sku, json.RawMessage(loadtest.Encode(lines)),
+			r.Sent(), string(r.Outcome), r.Problem(), int64(begun), int64(answered), loadtest.Canonical(r.Answer()),
+		}
+	})
+	if err != nil {
+		return err
+	}
+	err = loadtest.FillTable(ctx, conn, "proof_shown", "name text, sku text, shown jsonb", shown(opening, records), func(s shelf) []any {
+		return []any{s.name, s.sku, s.shown}
 	})
 	if err != nil {
 		return err
 	}
 	const columns = "client_id uuid, key text, action text, order_id uuid, sku text, quantity bigint, outcome text"
-	return loadtest.FillTable(ctx, conn, "proof_lines", columns, lines, func(l Line) []any {
-		return []any{l.Client, l.Key, string(l.Action), l.Order, l.SKU, l.Quantity, string(l.Outcome)}
+	return loadtest.FillTable(ctx, conn, "proof_lines", columns, toldLines(records), func(l toldLine) []any {
+		order, _, _ := about(l.Record)
+		return []any{uuid.UUID(clients[l.Client].ID), l.IdempotencyKey(), string(l.Action), order, l.SKU, l.Quantity, string(l.Outcome)}
 	})
 }
 
-// lines is what clients were told, a row for each product of each key.
-func lines(records []loadtest.Record, client uuid.UUID) []Line {
-	var rows []Line
+// about is what a request is about: an order, which is that of the answer to a purchase; a
+// product; and how much of each product, by SKU.
+func about(r loadtest.Record) (order uuid.UUID, sku string, lines map[string]int64) {
+	lines = map[string]int64{}
+	for _, l := range cart(r.Intent) {
+		lines[l.SKU] += l.Quantity
+	}
+	switch of := r.Of.(type) {
+	case Return:
+		order = of.Order
+	case Read:
+		order, sku = of.Order, of.SKU
+	default:
+		order = r.Made
+	}
+	return order, sku, lines
+}
+
+// toldLine is one product of one request.
+type toldLine struct {
+	loadtest.Record
+	Stock
+}
+
+// toldLines are all products of all requests.
+func toldLines(records []loadtest.Record) (rows []toldLine) {
 	for _, r := range records {
 		for _, l := range cart(r.Intent) {
-			rows = append(rows, Line{
-				Client: client, Key: r.Key, Action: r.Action, Order: r.Made,
-				SKU: l.SKU, Quantity: l.Quantity, Outcome: r.Outcome,
-			})
+			rows = append(rows, toldLine{r, l})
 		}
 	}
 	return rows

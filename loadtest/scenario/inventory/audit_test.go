@@ -1,8 +1,11 @@
 package inventory
 
 import (
+	"maps"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"shop/inventory"
 	"shop/loadtest"
@@ -19,11 +22,11 @@ import (
 // was never touched: the checks must see it too.
 const correctShop = `
 INSERT INTO products (sku, name, price, currency, stock) VALUES
-	('cup', 'Cup', 100, 'EUR', 7), ('plate', 'Plate', 200, 'EUR', 6), ('bowl', 'Bowl', 300, 'EUR', 0);
-INSERT INTO orders (id, client_id, idempotency_key, status, total, currency, cancelled_at) VALUES
-	('00000000-0000-0000-0000-000000000001', '00000000-0000-0000-0000-0000000000c1', 'k1', 'confirmed', 200, 'EUR', NULL),
-	('00000000-0000-0000-0000-000000000002', '00000000-0000-0000-0000-0000000000c1', 'k2', 'confirmed', 900, 'EUR', NULL),
-	('00000000-0000-0000-0000-000000000003', '00000000-0000-0000-0000-0000000000c1', 'k3', 'cancelled', 600, 'EUR', now());
+	('cup', 'cup', 100, 'EUR', 7), ('plate', 'plate', 200, 'EUR', 6), ('bowl', 'bowl', 300, 'USD', 0);
+INSERT INTO orders (id, client_id, idempotency_key, status, total, currency, created_at, cancelled_at) VALUES
+	('00000000-0000-0000-0000-000000000001', '00000000-0000-0000-0000-0000000000c1', 'k1', 'confirmed', 200, 'EUR', '2026-01-01T00:00:00Z', NULL),
+	('00000000-0000-0000-0000-000000000002', '00000000-0000-0000-0000-0000000000c1', 'k2', 'confirmed', 900, 'EUR', '2026-01-01T00:00:00Z', NULL),
+	('00000000-0000-0000-0000-000000000003', '00000000-0000-0000-0000-0000000000c1', 'k3', 'cancelled', 600, 'EUR', '2026-01-01T00:00:00Z', '2026-01-01T00:00:00.5Z');
 INSERT INTO order_lines (order_id, sku, quantity, unit_price) VALUES
 	('00000000-0000-0000-0000-000000000001', 'cup', 2, 100),
 	('00000000-0000-0000-0000-000000000002', 'cup', 1, 100),
@@ -36,42 +39,108 @@ INSERT INTO stock_movements (sku, kind, quantity, order_id) VALUES
 	('plate', 'sale', -4, '00000000-0000-0000-0000-000000000002'),
 	('plate', 'sale', -3, '00000000-0000-0000-0000-000000000003'),
 	('plate', 'cancel', 3, '00000000-0000-0000-0000-000000000003');
-INSERT INTO idempotency_keys (client_id, key, fingerprint, status, body) VALUES
-	('00000000-0000-0000-0000-0000000000c1', 'k1', sha256('1'), 201, ''),
-	('00000000-0000-0000-0000-0000000000c1', 'k2', sha256('2'), 201, ''),
-	('00000000-0000-0000-0000-0000000000c1', 'k3', sha256('3'), 201, ''),
-	('00000000-0000-0000-0000-0000000000c1', 'k4', sha256('4'), 409, ''),
-	('00000000-0000-0000-0000-0000000000c1', 'c3', sha256('5'), 201, '');`
+INSERT INTO idempotency_keys (client_id, key, fingerprint, status, body, created_at)
+SELECT '00000000-0000-0000-0000-0000000000c1', key, sha256(key::bytea), status, '', '2026-01-01T00:00:00Z'
+FROM (VALUES ('k1', 201), ('k2', 201), ('k3', 201), ('k4', 409), ('c3', 201), ('d3', 409)) k (key, status);`
 
 const (
-	order1 = "00000000-0000-0000-0000-000000000001"
-	order2 = "00000000-0000-0000-0000-000000000002"
-	order3 = "00000000-0000-0000-0000-000000000003"
-	client = "00000000-0000-0000-0000-0000000000c1"
+	order1  = "00000000-0000-0000-0000-000000000001"
+	order2  = "00000000-0000-0000-0000-000000000002"
+	order3  = "00000000-0000-0000-0000-000000000003"
+	client  = "00000000-0000-0000-0000-0000000000c1"
+	client2 = "00000000-0000-0000-0000-0000000000c2"
 )
 
-// correctHistory are the replies that the clients of correctShop got.
-func correctHistory() ([]Stock, []Line) {
-	id, who := uuid.MustParse, uuid.MustParse(client)
-	return []Stock{{"cup", 10}, {"plate", 10}, {"bowl", 0}}, []Line{
-		{who, "k1", Buy, id(order1), "cup", 2, loadtest.OK},
-		{who, "k2", Buy, id(order2), "cup", 1, loadtest.OK},
-		{who, "k2", Buy, id(order2), "plate", 4, loadtest.OK},
-		{who, "k3", Buy, id(order3), "plate", 3, loadtest.OK},
-		{who, "c3", Cancel, id(order3), "plate", 3, loadtest.OK},
-		{who, "k4", Buy, uuid.Nil, "cup", 99, loadtest.Rejected},
-		{who, "k5", Buy, uuid.Nil, "plate", 1, loadtest.Unknown}, // and it did not happen
-		{who, "k6", Buy, uuid.Nil, "plate", 1, loadtest.Open},
-	}
+// put is what the plan of correctShop put on sale.
+var put = []Stock{{"cup", 10, 100, "EUR"}, {"plate", 10, 200, "EUR"}, {"bowl", 0, 300, "USD"}}
+
+// some is some of a product.
+func some(sku string, quantity int64) Stock {
+	s := put[slices.IndexFunc(put, func(s Stock) bool { return s.SKU == sku })]
+	s.Quantity = quantity
+	return s
 }
+
+const (
+	madeAt    = `"created_at":"2026-01-01T00:00:00Z"`
+	confirmed = `{"id":"` + order3 + `","status":"confirmed","lines":[{"sku":"plate","quantity":3,"unit_price":200}],"total":600,"currency":"EUR",` + madeAt + `}`
+	cancelled = `{"id":"` + order3 + `","status":"cancelled","lines":[{"sku":"plate","quantity":3,"unit_price":200}],"total":600,"currency":"EUR",` + madeAt + `,"cancelled_at":"2026-01-01T00:00:00.5Z"}`
+	aCup      = `{"sku":"cup","name":"cup","price":100,"currency":"EUR","stock":7}`
+	aPlate    = `{"sku":"plate","name":"plate","price":200,"currency":"EUR","stock":6}`
+	aBowl     = `{"sku":"bowl","name":"bowl","price":300,"currency":"USD","stock":0}`
+)
+
+// correctReplies are the replies that the clients of correctShop got. The order that was
+// cancelled was read before, and behind the answer to its cancellation.
+func correctReplies() map[string]loadtest.Record {
+	records := map[string]loadtest.Record{}
+	add := func(i loadtest.Intent, outcome loadtest.Outcome, problem, id, body string, at int) {
+		r := loadtest.Record{Intent: i, Outcome: outcome, Body: []byte(body)}
+		if id != "" {
+			r.Made = uuid.MustParse(id)
+		}
+		r.Attempts = []loadtest.Attempt{{Outcome: outcome, Problem: problem, Sends: 1, Start: time.Duration(at), End: time.Duration(at + 1)}}
+		records[i.Key] = r
+	}
+	buy := func(key string, lines ...Stock) loadtest.Intent {
+		return loadtest.Intent{Key: key, Action: Buy, Of: lines}
+	}
+	third := loadtest.Record{Intent: buy("k3", some("plate", 3)), Made: uuid.MustParse(order3)}
+	add(buy("k1", some("cup", 2)), loadtest.OK, "", order1, `{"id":"`+order1+`","status":"confirmed","lines":[{"sku":"cup","quantity":2,"unit_price":100}],"total":200,"currency":"EUR",`+madeAt+`}`, 1)
+	add(buy("k2", some("cup", 1), some("plate", 4)), loadtest.OK, "", order2,
+		`{"id":"`+order2+`","status":"confirmed","lines":[{"sku":"cup","quantity":1,"unit_price":100},{"sku":"plate","quantity":4,"unit_price":200}],"total":900,"currency":"EUR","created_at":"2026-01-01T01:00:00+01:00"}`, 1)
+	add(third.Intent, loadtest.OK, "", order3, confirmed, 1)
+	add(*cancelIntent("c3", 0, third), loadtest.OK, "", order3, cancelled, 10)
+	add(*cancelIntent("d3", 0, third), loadtest.Rejected, "already-cancelled", "", "", 10)
+	add(*strangerCancels(third), loadtest.Rejected, "not-found", "", "", 10)
+	add(buy("k4", some("cup", 99)), loadtest.Rejected, "out-of-stock", "", `{"status":409,"sku":"cup","left":7}`, 1)
+	add(buy("k5", some("plate", 1)), loadtest.Unknown, "", "", "", 1) // and it did not happen
+	add(buy("k6", some("plate", 1)), loadtest.Open, "busy", "", "", 1)
+	add(*reusedForCart(records["k1"]), loadtest.Rejected, "idempotency-key-reused", "", "", 3)
+	add(*readIntent("before", 0, Read{Order: third.Made}), loadtest.OK, "", order3, confirmed, 8)
+	add(*readIntent("meanwhile", 0, Read{Order: third.Made}), loadtest.OK, "", order3, cancelled, 10)
+	add(*readIntent("after", 0, Read{Order: third.Made}), loadtest.OK, "", order3, cancelled, 12)
+	add(*readIntent("cup", 0, Read{SKU: "cup"}), loadtest.OK, "", "", aCup, 1)
+	add(*readIntent("all", 0, Read{}), loadtest.OK, "", "", `{"products":[`+aBowl+`,`+aCup+`,`+aPlate+`]}`, 1)
+	return records
+}
+
+// buyers are the clients of correctShop.
+var buyers = []loadtest.Credentials{{ID: uuid.MustParse(client)}, {ID: uuid.MustParse(client2)}}
 
 // violation is planted by SQL in correctShop, or by an edit of the replies that clients got.
 type violation struct {
 	check   string // which must find it
 	name    string
 	sql     string
-	replies func([]Line) []Line
+	replies func(map[string]loadtest.Record)
 	ids     []string
+}
+
+// forgery edits the record of one key.
+func forgery(key string, edit func(*loadtest.Record)) func(map[string]loadtest.Record) {
+	return func(records map[string]loadtest.Record) {
+		r := records[key]
+		edit(&r)
+		records[key] = r
+	}
+}
+
+// told is a forgery of an answer: some of its text is another one.
+func told(key, is, becomes string) func(map[string]loadtest.Record) {
+	return forgery(key, func(r *loadtest.Record) { r.Body = []byte(strings.Replace(string(r.Body), is, becomes, 1)) })
+}
+
+// endedAs is a forgery of an outcome.
+func endedAs(key string, outcome loadtest.Outcome, problem string) func(map[string]loadtest.Record) {
+	return forgery(key, func(r *loadtest.Record) {
+		r.Outcome = outcome
+		r.Attempts = []loadtest.Attempt{{Outcome: outcome, Problem: problem, Sends: 1}}
+	})
+}
+
+func forget(key string) func(map[string]loadtest.Record) {
+	return func(records map[string]loadtest.Record) { delete(records, key) }
 }
 
 // What a service does that sells what was never there and keeps its books.
@@ -123,7 +192,7 @@ UPDATE stock_movements SET quantity = -2 WHERE order_id = '` + order2 + `' AND s
 	{check: "I-WHOLE", name: "a free order without lines", sql: `DELETE FROM order_lines WHERE order_id = '` + order1 + `'; UPDATE orders SET total = 0 WHERE id = '` + order1 + `'`, ids: []string{order1}},
 	{check: "I-ONCE orders", name: "two orders of one key", sql: `UPDATE orders SET idempotency_key = 'k1' WHERE id = '` + order2 + `'`, ids: []string{client + " k1"}},
 	{check: "I-ONCE answers", name: "bought, and refused for ever after", sql: `UPDATE idempotency_keys SET status = 409 WHERE key = 'k2'`, ids: []string{client + " k2"}},
-	{check: "I-ONCE answers", name: "bought, and the key does not know it", sql: `DELETE FROM idempotency_keys WHERE key = 'k2'`, ids: []string{client + " k2"}},
+	{check: "I-ONCE answers", name: "bought, and the key does not know it", sql: `DELETE FROM idempotency_keys WHERE key = 'k2'; UPDATE orders SET created_at = now() WHERE idempotency_key = 'k2'`, ids: []string{client + " k2"}},
 	{check: "S2", name: "more left the shelf than was told", sql: `UPDATE products SET stock = 4 WHERE sku = 'cup'`, ids: []string{"cup"}},
 	{check: "S2", name: "less left the shelf than was told", sql: `UPDATE products SET stock = 8 WHERE sku = 'cup'`, ids: []string{"cup"}},
 	{check: "S2", name: "one more than even the unknown explain", sql: `UPDATE products SET stock = 3 WHERE sku = 'plate'`, ids: []string{"plate"}},
@@ -133,8 +202,51 @@ UPDATE stock_movements SET quantity = -2 WHERE order_id = '` + order2 + `' AND s
 	{check: "I-ACK bought", name: "acknowledged with another amount", sql: `UPDATE order_lines SET quantity = 1 WHERE order_id = '` + order1 + `'`, ids: []string{order1}},
 	{check: "I-ACK bought", name: "acknowledged to another client", sql: `UPDATE orders SET client_id = gen_random_uuid() WHERE id = '` + order1 + `'`, ids: []string{order1}},
 	{check: "I-ACK cancelled", name: "cancelled, and still sold", sql: `UPDATE orders SET status = 'confirmed', cancelled_at = NULL WHERE id = '` + order3 + `'`, ids: []string{order3}},
-	{check: "I-REJ", name: "refused, and bought all the same", replies: func(lines []Line) []Line { lines[0].Outcome = loadtest.Rejected; return lines }, ids: []string{order1}},
-	{check: "I-REJ unasked", name: "an order that no client asked for", replies: func(lines []Line) []Line { return lines[1:] }, ids: []string{order1}},
+	{check: "I-ACK refused", name: "refused as cancelled, and no request did that", replies: forget("c3"), ids: []string{order3}},
+	{check: "I-ONCE cancelled", name: "a second cancellation that was done again", replies: endedAs("d3", loadtest.OK, ""), ids: []string{order3}},
+	{check: "I-REJ", name: "refused, and bought all the same", replies: endedAs("k2", loadtest.Rejected, "out-of-stock"), ids: []string{order2}},
+	{check: "I-REJ", name: "given up after busy, and bought all the same", replies: endedAs("k2", loadtest.Open, "busy"), ids: []string{order2}},
+	{check: "I-REJ", name: "never sent, and bought all the same", replies: forgery("k2", func(r *loadtest.Record) { r.Outcome, r.Attempts = loadtest.Unknown, nil }), ids: []string{order2}},
+	{check: "I-REJ unasked", name: "an order that no client asked for", replies: forget("k2"), ids: []string{order2}},
+	{check: "I-REJ unasked", name: "an order of another client", sql: `UPDATE orders SET client_id = '` + client2 + `' WHERE id = '` + order2 + `'`, ids: []string{order2}},
+	{check: "I-REJ otherwise", name: "one more than was asked for", sql: `UPDATE order_lines SET quantity = 3 WHERE order_id = '` + order1 + `'`, ids: []string{order1}},
+	{check: "I-REJ otherwise", name: "what was refused under the key, and not what was bought", sql: `UPDATE order_lines SET quantity = 3 WHERE order_id = '` + order1 + `'`, ids: []string{order1}},
+	{check: "I-REJ otherwise", name: "a product that was not asked for", sql: `INSERT INTO order_lines VALUES ('` + order1 + `', 'bowl', 1, 300)`, ids: []string{order1}},
+	{check: "I-REJ cancelled", name: "cancelled, and no client asked for that", sql: `UPDATE orders SET status = 'cancelled', cancelled_at = now() WHERE id = '` + order1 + `'`, ids: []string{order1}},
+	{check: "I-REJ cancelled", name: "cancelled by another client", replies: func(records map[string]loadtest.Record) {
+		forget("c3")(records)
+		endedAs("steal-k3", loadtest.OK, "")(records)
+	}, ids: []string{order3}},
+	{check: "I-REJ cancelled", name: "given up after busy, and cancelled", replies: endedAs("c3", loadtest.Open, "busy"), ids: []string{order3}},
+	{check: "S3 products", name: "a product that costs nothing", sql: `UPDATE products SET price = 0 WHERE sku = 'cup'`, ids: []string{"cup"}},
+	{check: "S3 products", name: "dollars for euros", sql: `UPDATE products SET currency = 'USD' WHERE sku = 'cup'`, ids: []string{"cup"}},
+	{check: "S3 products", name: "another name", sql: `UPDATE products SET name = 'mug' WHERE sku = 'cup'`, ids: []string{"cup"}},
+	{check: "S3 products", name: "a product that was not put there", sql: productBeside, ids: []string{"fork"}},
+	{check: "S3 orders", name: "everything costs nothing", sql: `UPDATE order_lines SET unit_price = 0; UPDATE orders SET total = 0`, ids: []string{order1, order2, order3}},
+	{check: "S3 orders", name: "everything costs twice as much", sql: `UPDATE products SET price = 2 * price; UPDATE order_lines SET unit_price = 2 * unit_price; UPDATE orders SET total = 2 * total`, ids: []string{order1, order2, order3}},
+	{check: "S3 orders", name: "a total that forgets a line", sql: `UPDATE orders SET total = 100 WHERE id = '` + order2 + `'`, ids: []string{order2}},
+	{check: "S3 orders", name: "an order in dollars", sql: `UPDATE orders SET currency = 'USD' WHERE id = '` + order2 + `'`, ids: []string{order2}},
+	{check: "I-BODY orders", name: "told of another price", replies: told("k1", `"unit_price":100`, `"unit_price":0`), ids: []string{"k1"}},
+	{check: "I-BODY orders", name: "told of another total", replies: told("k1", `"total":200`, `"total":0`), ids: []string{"k1"}},
+	{check: "I-BODY orders", name: "told of another currency", replies: told("k1", `EUR`, `USD`), ids: []string{"k1"}},
+	{check: "I-BODY orders", name: "told of another time", replies: told("k1", `00:00:00Z`, `00:00:01Z`), ids: []string{"k1"}},
+	{check: "I-BODY orders", name: "told of half the order", replies: told("k2", `{"sku":"cup","quantity":1,"unit_price":100},`, ``), ids: []string{"k2"}},
+	{check: "I-BODY orders", name: "told of more than there is to tell", replies: told("k1", `"total"`, `"owner":"me","total"`), ids: []string{"k1"}},
+	{check: "I-BODY orders", name: "told of nothing", replies: forgery("k1", func(r *loadtest.Record) { r.Body = []byte("<html>") }), ids: []string{"k1"}},
+	{check: "I-BODY orders", name: "cancelled, and told that it is confirmed", replies: told("c3", `"status":"cancelled"`, `"status":"confirmed"`), ids: []string{"c3"}},
+	{check: "I-BODY orders", name: "read as another order", replies: told("before", order3, order1), ids: []string{"before"}},
+	{check: "I-BODY orders", name: "read as cheaper than it was", replies: told("after", `"total":600`, `"total":6`), ids: []string{"after"}},
+	{check: "I-BODY status", name: "confirmed behind its cancellation", replies: forgery("after", func(r *loadtest.Record) { r.Body = []byte(confirmed) }), ids: []string{"after"}},
+	{check: "I-BODY status", name: "cancelled before anyone asked for it", replies: forgery("before", func(r *loadtest.Record) { r.Body = []byte(cancelled) }), ids: []string{"before"}},
+	{check: "I-BODY status", name: "in a state that there is not", replies: told("after", `"cancelled"`, `"lost"`), ids: []string{"after"}},
+	{check: "I-BODY products", name: "read with another price", replies: told("cup", `"price":100`, `"price":0`), ids: []string{"cup"}},
+	{check: "I-BODY products", name: "read with more than ever was there", replies: told("cup", `"stock":7`, `"stock":11`), ids: []string{"cup"}},
+	{check: "I-BODY products", name: "read with less than nothing", replies: told("cup", `"stock":7`, `"stock":-1`), ids: []string{"cup"}},
+	{check: "I-BODY products", name: "read without its stock", replies: told("cup", `,"stock":7`, ``), ids: []string{"cup"}},
+	{check: "I-BODY products", name: "another product was asked for", replies: forgery("cup", func(r *loadtest.Record) { r.Body = []byte(aPlate) }), ids: []string{"cup"}},
+	{check: "I-BODY products", name: "a product is not in the list", replies: told("all", `,`+aPlate, ``), ids: []string{"all"}},
+	{check: "I-BODY products", name: "a product is twice in the list", replies: told("all", aCup, aCup+`,`+aCup), ids: []string{"all"}},
+	{check: "I-BODY products", name: "the list is no list", replies: forgery("all", func(r *loadtest.Record) { r.Body = []byte("[]") }), ids: []string{"all"}},
 }
 
 // look runs one check over a shop, and gives the ids that it found.
@@ -151,24 +263,29 @@ func look(t *testing.T, check invariant.Check, plant violation) []string {
 	return finding.IDs
 }
 
+// replies are those of the clients of correctShop, after an edit.
+func replies(edit func(map[string]loadtest.Record)) []loadtest.Record {
+	all := correctReplies()
+	if edit != nil {
+		edit(all)
+	}
+	return slices.Collect(maps.Values(all))
+}
+
 // violated is a shop with a violation, and with the replies that its clients got.
 func violated(t *testing.T, plant violation) *pgx.Conn {
 	t.Helper()
 	conn := testbed.Schema(t, "inventory")
 	testbed.Exec(t, conn, correctShop)
 	testbed.Exec(t, conn, plant.sql)
-	opening, lines := correctHistory()
-	if plant.replies != nil {
-		lines = plant.replies(lines)
-	}
-	if err := LoadHistory(t.Context(), conn, opening, lines); err != nil {
+	if err := LoadHistory(t.Context(), conn, put, replies(plant.replies), buyers); err != nil {
 		t.Fatal(err)
 	}
 	return conn
 }
 
 func TestAudit_FindsEachPlantedViolation(t *testing.T) {
-	for _, check := range slices.Concat(inventory.Invariants.Checks, HistoryChecks) {
+	for _, check := range slices.Concat(inventory.Invariants.Checks, HistoryChecks, BodyChecks) {
 		planted := 0
 		for _, v := range violations {
 			if v.check != check.Name {
@@ -188,7 +305,7 @@ func TestAudit_FindsEachPlantedViolation(t *testing.T) {
 }
 
 func TestAudit_FindsNothingInACorrectShop(t *testing.T) {
-	for _, check := range slices.Concat(inventory.Invariants.Checks, HistoryChecks) {
+	for _, check := range slices.Concat(inventory.Invariants.Checks, HistoryChecks, BodyChecks) {
 		t.Run(check.Name, func(t *testing.T) {
 			if ids := look(t, check, violation{}); len(ids) != 0 {
 				t.Errorf("found %v", ids)
@@ -259,18 +376,20 @@ func TestAudit_AQueryThatCannotRunIsAnErrorNotAPass(t *testing.T) {
 	}
 }
 
-func TestLines_HaveARowForEachProductOfEachKey(t *testing.T) {
-	who, order := uuid.New(), uuid.New()
-	records := []loadtest.Record{
-		{Intent: loadtest.Intent{Key: "k", Action: Buy, Of: []Stock{{"a", 1}, {"b", 2}}}, Outcome: loadtest.OK, Made: order},
-		{Intent: loadtest.Intent{Key: "c", Action: Cancel, Of: []Stock{{"a", 1}}}, Outcome: loadtest.Unknown},
+func TestMisreported_ARefusalNamesAProductOfWhichThereIsLessThanWasAskedFor(t *testing.T) {
+	if wrong := misreported(replies(nil)); len(wrong) != 0 {
+		t.Errorf("a correct shop: %v", wrong)
 	}
-	want := []Line{
-		{who, "k", Buy, order, "a", 1, loadtest.OK},
-		{who, "k", Buy, order, "b", 2, loadtest.OK},
-		{who, "c", Cancel, uuid.Nil, "a", 1, loadtest.Unknown},
-	}
-	if diff := cmp.Diff(want, lines(records, who)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+	for name, edit := range map[string]func(map[string]loadtest.Record){
+		"another product": told("k4", `"cup"`, `"bowl"`),
+		"enough":          told("k4", `"left":7`, `"left":99`),
+		"less than none":  told("k4", `"left":7`, `"left":-1`),
+		"does not say":    told("k4", `,"left":7`, ``),
+		"another status":  told("k4", `409`, `404`),
+		"no text":         forgery("k4", func(r *loadtest.Record) { r.Body = nil }),
+	} {
+		if wrong := misreported(replies(edit)); len(wrong) != 1 || !strings.HasPrefix(wrong[0], "k4: ") {
+			t.Errorf("%s: %v", name, wrong)
+		}
 	}
 }

@@ -1,12 +1,22 @@
-// Package inventory is the flow of purchases: buyers of ten products that are dropped
-// one after the other, who want at least twice of what is there, so that the last unit
+// Package inventory is the flow of purchases: five clients buy ten products that are dropped
+// one after the other. They want at least twice of what is there, so that the last unit
 // of each product is contended. Nothing may be sold twice.
+//
+// Among the purchases they read the products on sale, the list of all, and each order that was
+// made. One purchase in twenty is given up after "busy"; one in fifty has the key that another client
+// has just used. One order in thirty each is cancelled under two keys at once, and again when that is
+// over, and bought anew; is read, or cancelled, by another client; has its key used again for another
+// cart, or for its own cancellation. One request in fifty is about an order or a product that is not
+// there, or about a cart in two currencies.
 package inventory
 
 import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
+
+	"github.com/google/uuid"
 
 	"shop/inventory"
 	"shop/loadtest"
@@ -25,14 +35,16 @@ func New() *loadtest.Flow {
 		Name: "inventory", Number: "oversold", During: "S1-DURING", Guard: "CHECK (stock >= 0)",
 		Plan: NewPlan,
 		Workload: func(p loadtest.Plan) string {
-			return fmt.Sprintf("%d buyers of %d units", len(p.Intents), units(p))
+			return fmt.Sprintf("%d purchases of %d clients of %d units", len(p.Load()), p.Clients, units(p))
 		},
 		Watch: func(ctx context.Context, t *loadtest.Trial) ([]loadtest.Sample, error) {
-			return loadtest.WatchSQL(ctx, t.Postgres, shelvesSQL, t.History.Now)
+			return loadtest.WatchSQL(ctx, t.Postgres, shelvesSQL(Products(t.Plan)), t.History.Now)
 		},
+		FollowUp: followUp,
 		Postcheck: func(ctx context.Context, t *loadtest.Trial) invariant.Findings {
 			findings := invariant.Findings{}
 			findings.Add("I-LIVE", buyAgain(ctx, t.Run, Products(t.Plan))...)
+			offend(ctx, t.Run)
 			return findings
 		},
 		Audit:  audit,
@@ -50,6 +62,7 @@ func New() *loadtest.Flow {
 		Invariants: slices.Concat(inventory.Invariants.Invariants, []invariant.Invariant{
 			{Code: "S1-DURING", Name: "stock-balance-during", Means: "S1 in every sample while the load runs"},
 			{Code: "S2", Name: "sold-as-answered", Means: "what left the shelf is what buyers were told, give or take what is unknown"},
+			{Code: "S3", Name: "planned-prices", Means: "products and orders cost what the plan says, in its currencies"},
 			{Code: "I-SOLD", Name: "all-sold", Means: "nothing is left of what all buyers wanted"},
 		}),
 		Evidence: map[string]string{
@@ -69,7 +82,7 @@ func New() *loadtest.Flow {
 			{Class: "line shelf", Of: func(s loadtest.Sample) int64 { return s.Total().Says }},
 		},
 		Words: loadtest.Words{
-			Workload: "buyers who want at least twice of what is there",
+			Workload: "buyers who want at least twice of what is there, read it meanwhile, and try what is not allowed",
 			Gauge:    "sold, of what was there", Done: "bought",
 			Levels: "Units left: dashed, what the shelf says; solid, what is left after all orders. They must be one line, and never go below 0.",
 			Note:   "The mark in a bar is all that was there; red is what was sold beyond it.",
@@ -89,20 +102,24 @@ func New() *loadtest.Flow {
 var kept = []string{"I-ACK", "I-REJ", "I-ONCE", "I-WHOLE"}
 
 // shelvesSQL is one statement, so it sees one snapshot: at any moment, not only
-// in the end, the shelf has to agree with the orders.
-const shelvesSQL = `
-SELECT p.sku, p.stock, (COALESCE(put.units, 0) - COALESCE(bought.units, 0))::bigint
+// in the end, the shelf has to agree with what the plan put there and with the orders.
+func shelvesSQL(opening []Stock) string {
+	var rows []string
+	for _, s := range opening {
+		rows = append(rows, fmt.Sprintf("('%s', %d::bigint)", s.SKU, s.Quantity))
+	}
+	return `
+WITH opening (sku, quantity) AS (VALUES ` + strings.Join(rows, ", ") + `)
+SELECT COALESCE(p.sku, opening.sku), COALESCE(p.stock, -1), (COALESCE(opening.quantity, 0) - COALESCE(bought.units, 0))::bigint
 FROM products p
-LEFT JOIN (SELECT sku, sum(quantity) AS units
-           FROM stock_movements
-           WHERE kind IN ('opening', 'restock')
-           GROUP BY sku) put ON put.sku = p.sku
+FULL JOIN opening ON opening.sku = p.sku
 LEFT JOIN (SELECT l.sku, sum(l.quantity) AS units
            FROM order_lines l
            JOIN orders o ON o.id = l.order_id
            WHERE o.status = 'confirmed'
            GROUP BY l.sku) bought ON bought.sku = p.sku
-ORDER BY p.sku`
+ORDER BY 1`
+}
 
 // faults are those of a purchase's stores and replicas, and what must be seen under each.
 var faults = []loadtest.FaultSpec{
@@ -128,16 +145,17 @@ func audit(ctx context.Context, t *loadtest.Trial, records []loadtest.Record) (a
 		return a, err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
-	if err := LoadHistory(ctx, conn, Products(t.Plan), lines(records, t.Clients[0].ID)); err != nil {
+	if err := LoadHistory(ctx, conn, Products(t.Plan), records, t.Clients); err != nil {
 		return a, err
 	}
-	checks := slices.Concat(inventory.Invariants.Checks, HistoryChecks, SoldChecks)
+	checks := slices.Concat(inventory.Invariants.Checks, HistoryChecks, BodyChecks, SoldChecks)
 	if a.Findings, err = invariant.Run(ctx, checks, invariant.SQL(conn)); err != nil {
 		return a, err
 	}
 	if a.Effects, err = loadtest.StoredSQL(ctx, conn, effectsSQL); err != nil {
 		return a, err
 	}
+	a.Findings.Add("I-BODY", misreported(records)...)
 	if a.Number, err = invariant.Number(ctx, conn, oversoldSQL); err != nil {
 		return a, err
 	}
@@ -173,19 +191,26 @@ func sold(r loadtest.Result) (n int64) {
 // buyAgain shows on every product that it can still be sold: an order is cancelled, and
 // the unit that it gives back is bought. It returns the products where that failed.
 func buyAgain(ctx context.Context, run *loadtest.Run, stock []Stock) []string {
-	cancelled := map[string]*loadtest.Intent{}
-	for _, r := range run.History.Records() {
-		if lines := cart(r.Intent); r.Outcome == loadtest.OK && r.Action == Buy && len(lines) == 1 && lines[0].Quantity == 1 {
-			if sku := lines[0].SKU; cancelled[sku] == nil {
-				cancelled[sku] = intend("cancel-"+r.Key, Cancel, "/v1/orders/"+r.Made.String()+"/cancel", lines, nil)
+	records := run.History.Records()
+	gone := map[uuid.UUID]bool{} // orders that the load has cancelled
+	for _, r := range records {
+		if of, cancels := r.Of.(Return); cancels {
+			gone[of.Order] = true
+		}
+	}
+	cancel := map[string]*loadtest.Intent{}
+	for _, r := range records {
+		if lines := cart(r.Intent); r.Outcome == loadtest.OK && r.Action == Buy && len(lines) == 1 && lines[0].Quantity == 1 && !gone[r.Made] {
+			if sku := lines[0].SKU; cancel[sku] == nil {
+				cancel[sku] = cancelIntent("cancel-"+r.Key, r.Client, r)
 			}
 		}
 	}
 	var dead []string
 	for n, s := range stock {
-		one := []Stock{{s.SKU, 1}}
-		again := intend("final-"+s.SKU, Buy, "/v1/orders", one, buyBody(one))
-		back := cancelled[s.SKU]
+		s.Quantity = 1
+		again := intend("final-"+s.SKU, n%clients, Buy, "/v1/orders", []Stock{s}, buyBody([]Stock{s}))
+		back := cancel[s.SKU]
 		switch {
 		case back == nil:
 			dead = append(dead, s.SKU+": no order of it succeeded")

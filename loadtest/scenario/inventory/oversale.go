@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"shop/loadtest"
@@ -28,20 +29,20 @@ type sale struct {
 }
 
 // findOversale looks for the first product that was oversold, and tells how its
-// sales to the keys in records went; nil if there was none.
+// sales to the keys in records went; nil if there was none. It needs the tables of LoadHistory.
 func findOversale(ctx context.Context, conn *pgx.Conn, records []loadtest.Record) (*oversale, error) {
 	rows, err := conn.Query(ctx, `
 WITH sales AS (
-	SELECT m.id, m.sku, o.idempotency_key, -m.quantity AS units,
+	SELECT m.id, m.sku, o.id AS order_id, o.idempotency_key, -m.quantity AS units,
 	       sum(-m.quantity) OVER (PARTITION BY m.sku ORDER BY m.id) AS sold,
-	       (SELECT sum(quantity) FROM stock_movements p WHERE p.sku = m.sku AND p.kind IN ('opening', 'restock')) AS put
+	       (SELECT quantity FROM proof_opening p WHERE p.sku = m.sku) AS put
 	FROM stock_movements m
 	JOIN orders o ON o.id = m.order_id AND o.status = 'confirmed'
 	WHERE m.kind = 'sale'
 ), first AS (
 	SELECT sku FROM sales WHERE sold > put ORDER BY id LIMIT 1
 )
-SELECT sku, put::bigint, idempotency_key, units::bigint, sold::bigint
+SELECT sku, put, order_id, idempotency_key, units::bigint, sold::bigint
 FROM sales
 WHERE sku = (SELECT sku FROM first)
 ORDER BY id`)
@@ -51,9 +52,10 @@ ORDER BY id`)
 	answered := attemptsThatBought(records)
 	var o oversale
 	var s sale
-	_, err = pgx.ForEachRow(rows, []any{&o.SKU, &o.Put, &s.Key, &s.Units, &s.Sold}, func() error {
+	var order uuid.UUID
+	_, err = pgx.ForEachRow(rows, []any{&o.SKU, &o.Put, &order, &s.Key, &s.Units, &s.Sold}, func() error {
 		var bought bool
-		if s.Attempt, bought = answered[s.Key]; bought {
+		if s.Attempt, bought = answered[order]; bought {
 			o.Sales = append(o.Sales, s)
 		}
 		return nil
@@ -67,13 +69,13 @@ ORDER BY id`)
 	return &o, nil
 }
 
-// attemptsThatBought gives the first successful attempt of each key.
-func attemptsThatBought(records []loadtest.Record) map[string]loadtest.Attempt {
-	bought := map[string]loadtest.Attempt{}
+// attemptsThatBought gives, for each order, the first successful attempt of its key.
+func attemptsThatBought(records []loadtest.Record) map[uuid.UUID]loadtest.Attempt {
+	bought := map[uuid.UUID]loadtest.Attempt{}
 	for _, r := range records {
 		for _, a := range r.Attempts {
-			if first, seen := bought[r.Key]; a.Outcome == loadtest.OK && (!seen || a.End < first.End) {
-				bought[r.Key] = a
+			if first, seen := bought[r.Made]; r.Action == Buy && a.Outcome == loadtest.OK && (!seen || a.End < first.End) {
+				bought[r.Made] = a
 			}
 		}
 	}

@@ -6,19 +6,38 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/google/uuid"
+
 	"shop/loadtest"
 )
 
 // The actions of this flow.
 const (
-	Buy    loadtest.Action = "buy"
-	Cancel loadtest.Action = "cancel"
+	Buy          loadtest.Action = "buy"
+	Cancel       loadtest.Action = "cancel"
+	ReadProduct  loadtest.Action = "read-product"
+	ReadProducts loadtest.Action = "read-products"
+	ReadOrder    loadtest.Action = "read-order"
 )
 
-// Stock is a product as it was before the first request.
+// Stock is a product as it was before the first request, or some of it. Its name is its SKU.
 type Stock struct {
 	SKU      string
 	Quantity int64
+	Price    int64 // of one unit
+	Currency string
+}
+
+// Return is what a cancellation is about.
+type Return struct {
+	Order uuid.UUID
+	Lines []Stock
+}
+
+// Read says what a read is about; of neither: all products.
+type Read struct {
+	SKU   string
+	Order uuid.UUID
 }
 
 // Products are what a plan puts on the shelves.
@@ -35,53 +54,99 @@ func units(p loadtest.Plan) (n int64) {
 	return n
 }
 
-// cart is what a purchase asks for, or a cancellation gives back.
+// cart is what a purchase asks for, or a cancellation gives back; nothing, of a read.
 func cart(i loadtest.Intent) []Stock {
-	lines, _ := i.Of.([]Stock)
-	return lines
+	switch of := i.Of.(type) {
+	case []Stock:
+		return of
+	case Return:
+		return of.Lines
+	}
+	return nil
 }
 
-// Products go on sale one after the other, as in a flash sale: at any time
+// The workload. Products go on sale one after the other, as in a flash sale: at any time
 // there are two of them that every buyer wants, and there is something to sell
 // until the end, so that a fault at any time can be followed by a success.
-const drops = 10
+const (
+	clients = 5
+	drops   = 10
+	euros   = 5 // the first of them; the others are sold in dollars
+)
 
 // NewPlan draws a plan.
 //
 // What is there is half of what is asked for, or less; and never more than is
-// asked for in orders of a single unit. So everything must be sold in whatever
-// order the requests are decided: if a unit were left, no order of one unit
+// asked for in orders of a single unit that no client gives up on. So everything must be sold in
+// whatever order the requests are decided: if a unit were left, no order of one unit
 // could have been refused, so all of them were sold, which is at least the
 // stock. (A cart of two can rightly leave one unit behind; a service that
-// refuses although there is stock is not hidden behind that.)
+// refuses although there is stock is not hidden behind that. An order that is cancelled is of
+// one unit, and is bought again when that is there: see followUp.)
 func NewPlan(load loadtest.Load) loadtest.Plan {
 	random := rand.New(rand.NewPCG(uint64(load.Seed), 0))
 	wanted, single := make([]int64, drops), make([]int64, drops)
-	plan := loadtest.Plan{Clients: 1}
+	plan := loadtest.Plan{Clients: clients}
 	n := int(load.Duration.Seconds() * float64(load.Rate))
 	for i := range n {
 		at := load.At(i, n)
 		want := drawCart(random, onSale(at, load.Duration))
-		for _, line := range want {
-			wanted[line.drop] += line.units
+		intent := buyIntent(fmt.Sprintf("buy-%d-%06d", load.Seed, i), random.IntN(clients), want)
+		intent.GivesUp = random.IntN(loadtest.GiveUpEvery) == 0
+		if i%loadtest.SameKeyEvery == 1 {
+			before := plan.Intents[i-1]
+			intent.Client, intent.SharedKey = (before.Client+1)%clients, before.Key
 		}
-		if len(want) == 1 && want[0].units == 1 {
-			single[want[0].drop]++
+		if !intent.GivesUp {
+			for _, line := range want {
+				wanted[line.drop] += line.units
+			}
+			if len(want) == 1 && want[0].units == 1 {
+				single[want[0].drop]++
+			}
 		}
-		intent := buyIntent(fmt.Sprintf("buy-%d-%06d", load.Seed, i), want)
 		plan.Add(random, load.Replicas, loadtest.ScheduledRequest{At: at, Replica: random.IntN(load.Replicas), Intent: intent})
 	}
 	var given []Stock
 	for d := range drops {
-		given = append(given, Stock{sku(d), min(wanted[d]/2, single[d])})
+		given = append(given, product(d, min(wanted[d]/2, single[d])))
 	}
 	plan.Given = given
+	plan.AddBeside(reads(random, load, n)...)
+	plan.AddBeside(absent(random, load, n)...)
 	return plan
+}
+
+// reads are those of the products on sale, and of all products, while they are bought. (An
+// order is read by the client that made it, as soon as it is known: see followUp.)
+func reads(random *rand.Rand, load loadtest.Load, n int) (requests []loadtest.ScheduledRequest) {
+	for i := range n {
+		at := load.At(i, n) + loadtest.DrawTime(random, load.Duration/time.Duration(n))
+		of := Read{SKU: sku(onSale(at, load.Duration)[random.IntN(2)])}
+		if i%5 == 0 {
+			of = Read{}
+		}
+		key := fmt.Sprintf("look-%d-%06d", load.Seed, i)
+		requests = append(requests, loadtest.ScheduledRequest{At: at, Replica: random.IntN(load.Replicas), Intent: readIntent(key, random.IntN(clients), of)})
+	}
+	return requests
+}
+
+// readIntent is a read of a product, of an order, or of all products.
+func readIntent(key string, client int, of Read) *loadtest.Intent {
+	i := &loadtest.Intent{Client: client, Key: key, Action: ReadProducts, Method: http.MethodGet, Path: "/v1/products", Of: of, Reads: true}
+	switch {
+	case of.Order != uuid.Nil:
+		i.Action, i.Path = ReadOrder, "/v1/orders/"+of.Order.String()
+	case of.SKU != "":
+		i.Action, i.Path = ReadProduct, "/v1/products/"+of.SKU
+	}
+	return i
 }
 
 // onSale gives the two products that are on sale at a moment.
 func onSale(at, duration time.Duration) [2]int {
-	slot := int(at * (drops - 1) / duration) // 0 … drops-2
+	slot := min(int(at*(drops-1)/duration), drops-2)
 	return [2]int{slot, slot + 1}
 }
 
@@ -95,7 +160,7 @@ type line struct {
 func drawCart(random *rand.Rand, drops [2]int) []line {
 	one := random.IntN(2)
 	switch kind := random.IntN(100); {
-	case kind < 70:
+	case kind < 70 || (drops[0] < euros) != (drops[1] < euros): // an order is in one currency
 		return []line{{drops[one], 1}}
 	case kind < 85:
 		return []line{{drops[one], 2 + random.Int64N(2)}}
@@ -106,20 +171,37 @@ func drawCart(random *rand.Rand, drops [2]int) []line {
 
 func sku(drop int) string { return fmt.Sprintf("drop-%02d", drop) }
 
-func buyIntent(key string, cart []line) *loadtest.Intent {
+// product is some of a product, at its price: no two have the same.
+func product(drop int, quantity int64) Stock {
+	s := Stock{SKU: sku(drop), Quantity: quantity, Price: 1009 + 131*int64(drop), Currency: "EUR"}
+	if drop >= euros {
+		s.Currency = "USD"
+	}
+	return s
+}
+
+func buyIntent(key string, client int, cart []line) *loadtest.Intent {
 	var lines []Stock
 	for _, l := range cart {
-		lines = append(lines, Stock{sku(l.drop), l.units})
+		lines = append(lines, product(l.drop, l.units))
 	}
-	return intend(key, Buy, "/v1/orders", lines, buyBody(lines))
+	return intend(key, client, Buy, "/v1/orders", lines, buyBody(lines))
 }
 
 // intend is a purchase or a cancellation of some lines.
-func intend(key string, action loadtest.Action, path string, lines []Stock, body []byte) *loadtest.Intent {
-	i := &loadtest.Intent{Key: key, Action: action, Method: http.MethodPost, Path: path, Body: body, Of: lines, Ends: action == Cancel}
+func intend(key string, client int, action loadtest.Action, path string, lines []Stock, body []byte) *loadtest.Intent {
+	i := &loadtest.Intent{Client: client, Key: key, Action: action, Method: http.MethodPost, Path: path, Body: body, Of: lines}
 	for _, l := range lines {
 		i.Contends = append(i.Contends, l.SKU)
 	}
+	return i
+}
+
+// cancelIntent is a cancellation of an order that was made.
+func cancelIntent(key string, client int, bought loadtest.Record) *loadtest.Intent {
+	lines := cart(bought.Intent)
+	i := intend(key, client, Cancel, "/v1/orders/"+bought.Made.String()+"/cancel", lines, nil)
+	i.Of, i.Ends = Return{bought.Made, lines}, true
 	return i
 }
 
@@ -132,7 +214,7 @@ func buyBody(lines []Stock) []byte {
 		Lines []item `json:"lines"`
 	}{}
 	for _, l := range lines {
-		order.Lines = append(order.Lines, item(l))
+		order.Lines = append(order.Lines, item{l.SKU, l.Quantity})
 	}
 	return loadtest.Encode(order)
 }

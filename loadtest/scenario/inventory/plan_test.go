@@ -2,6 +2,7 @@ package inventory
 
 import (
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -27,7 +28,10 @@ func TestNewPlan_DemandIsAtLeastTwiceTheStockAndSingleUnitsAloneCoverIt(t *testi
 		load.Seed = seed
 		plan := NewPlan(load)
 		wanted, single := map[string]int64{}, map[string]int64{}
-		for _, i := range plan.Intents {
+		for _, i := range plan.Load() {
+			if i.GivesUp {
+				continue
+			}
 			for _, l := range cart(*i) {
 				wanted[l.SKU] += l.Quantity
 			}
@@ -59,8 +63,96 @@ func TestNewPlan_OneIntentInTenIsSentTwiceAtOnceToTwoReplicas(t *testing.T) {
 			t.Errorf("duplicates %+v and %+v: want one moment and two replicas", before, request)
 		}
 	}
-	if len(plan.Intents) != 1200 || twice != 120 {
-		t.Errorf("%d intents, %d duplicates; want 1200 and 120", len(plan.Intents), twice)
+	if len(plan.Load()) != 1200 || twice != 120 {
+		t.Errorf("%d intents, %d duplicates; want 1200 and 120", len(plan.Load()), twice)
+	}
+}
+
+func TestNewPlan_ReadsAndWhatIsNotAllowedAreSentAmongThePurchases(t *testing.T) {
+	plan := NewPlan(quickLoad)
+	reads, lists, denied, shared, givenUp, senders := 0, 0, map[string]bool{}, 0, 0, map[int]bool{}
+	for _, i := range plan.Intents {
+		senders[i.Client] = true
+		switch {
+		case len(i.Refusals) > 0:
+			denied[string(i.Action)+i.Refusals[0]] = true
+		case i.Action == ReadProducts:
+			lists++
+		case i.Reads:
+			reads++
+		case i.SharedKey != "":
+			shared++
+		}
+		if i.GivesUp {
+			givenUp++
+		}
+		if (i.Reads || len(i.Refusals) > 0) && (len(i.Contends) > 0 || i.GivesUp) {
+			t.Errorf("%+v contends, or is given up", i)
+		}
+	}
+	if reads+lists != 1200 || lists != 240 || len(denied) != 5 || shared != 24 || givenUp < 30 || givenUp > 90 || len(senders) != clients {
+		t.Errorf("%d reads, %d lists, not allowed: %v, %d keys of another client, %d given up, %d clients", reads, lists, denied, shared, givenUp, len(senders))
+	}
+	byKey := map[string]*loadtest.Intent{}
+	for _, i := range plan.Intents {
+		byKey[i.Key] = i
+	}
+	for _, i := range plan.Load() {
+		if i.SharedKey != "" && byKey[i.SharedKey].Client == i.Client {
+			t.Errorf("%s has the key of the same client", i.Key)
+		}
+	}
+}
+
+func TestNewPlan_ACartIsInOneCurrencyAndPricesDiffer(t *testing.T) {
+	plan := NewPlan(quickLoad)
+	prices, currencies := map[int64]bool{}, map[string]bool{}
+	for _, s := range Products(plan) {
+		prices[s.Price], currencies[s.Currency] = true, true
+	}
+	if len(prices) != drops || len(currencies) != 2 {
+		t.Errorf("%d prices, %d currencies", len(prices), len(currencies))
+	}
+	for _, i := range plan.Load() {
+		for _, l := range cart(*i) {
+			if l.Currency != cart(*i)[0].Currency {
+				t.Errorf("%s: %+v", i.Key, cart(*i))
+			}
+		}
+	}
+}
+
+// What follows the answers to one in so many keys has every kind that there is.
+func TestFollowUp_EachKindFollowsSomePurchase(t *testing.T) {
+	kinds := map[string]int{}
+	count := func(r loadtest.Record) {
+		for _, request := range followUp(r) {
+			i := request.Intent
+			kinds[string(i.Action)+" "+strings.Join(i.Refusals, "")]++
+			if i.Key == r.Key || i.Action == Cancel && i.Of.(Return).Order != r.Made {
+				t.Errorf("%s follows %s: %+v", i.Key, r.Key, i)
+			}
+		}
+	}
+	for _, i := range NewPlan(quickLoad).Load() {
+		bought := loadtest.Record{Intent: *i, Outcome: loadtest.OK, Made: loadtest.DrawID(loadtest.RandomFor(i.Key))}
+		count(bought)
+		refused := loadtest.Record{Intent: *i, Outcome: loadtest.Rejected, Attempts: []loadtest.Attempt{{Outcome: loadtest.Rejected, Problem: "out-of-stock"}}}
+		count(refused)
+		for _, twin := range twice(loadtest.RandomFor(i.Key), bought) {
+			count(loadtest.Record{Intent: *twin.Intent, Outcome: loadtest.OK, Made: bought.Made})
+		}
+	}
+	for _, kind := range []string{
+		"read-order ", "read-order not-found", "cancel ", "cancel not-found", "cancel already-cancelled",
+		"cancel idempotency-key-reused", "buy idempotency-key-reused", "buy ",
+	} {
+		if kinds[kind] < 10 {
+			t.Errorf("%q follows %d times: %v", kind, kinds[kind], kinds)
+		}
+	}
+	if len(kinds) != 8 {
+		t.Errorf("kinds: %v", kinds)
 	}
 }
 

@@ -2,6 +2,7 @@ package inventory
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,7 +12,7 @@ import (
 )
 
 func TestBuyAgain_EachProductMustTakeACancellationAndSellItAgain(t *testing.T) {
-	stock := []Stock{{sku(0), 1}, {sku(1), 1}}
+	stock := []Stock{product(0, 1), product(1, 1)}
 	run := boughtRun(t, func(string) string { return "" })
 	if dead := buyAgain(t.Context(), run, stock[:1]); len(dead) != 0 {
 		t.Errorf("a shop that works: %v", dead)
@@ -37,7 +38,7 @@ func TestBuyAgain_ALastPurchaseThatIsRefusedBreaksLiveness(t *testing.T) {
 		}
 		return ""
 	})
-	if dead := buyAgain(t.Context(), run, []Stock{{sku(0), 1}}); len(dead) != 1 || !strings.Contains(dead[0], "purchase") {
+	if dead := buyAgain(t.Context(), run, []Stock{product(0, 1)}); len(dead) != 1 || !strings.Contains(dead[0], "purchase") {
 		t.Errorf("%v", dead)
 	}
 }
@@ -53,13 +54,40 @@ func boughtRun(t *testing.T, problem func(path string) string) *loadtest.Run {
 		}
 		testbed.Created(w, order1)
 	})
-	headers := loadtest.Headers{Key: "Idempotency-Key", Clients: []http.Header{{}}}
+	headers := loadtest.Headers{Key: "Idempotency-Key", Clients: slices.Repeat([]http.Header{{}}, clients)}
 	run, err := loadtest.NewRun(t.Context(), bases, headers, time.Second, loadtest.Classify)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(run.Close)
-	run.History.Intend(*buyIntent("bought", []line{{0, 1}}))
+	run.History.Intend(*buyIntent("bought", 0, []line{{0, 1}}))
 	run.History.Add(loadtest.Attempt{Key: "bought", Outcome: loadtest.OK, Sends: 1}, []byte(`{"id":"`+order1+`"}`))
 	return run
+}
+
+func TestBuyAgain_AnOrderThatTheLoadCancelledIsNotCancelledAgain(t *testing.T) {
+	run := boughtRun(t, func(string) string { return "" })
+	run.History.Intend(*cancelIntent("twice-a-bought", 0, run.History.Record("bought")))
+	if dead := buyAgain(t.Context(), run, []Stock{product(0, 1)}); len(dead) != 1 || !strings.Contains(dead[0], "no order") {
+		t.Errorf("%v", dead)
+	}
+}
+
+// A service that lets everything pass must be found by each kind of request that is not allowed.
+func TestOffend_EachKindIsSentAndMustBeRefused(t *testing.T) {
+	run := boughtRun(t, func(string) string { return "" })
+	buyAgain(t.Context(), run, []Stock{product(0, 1)})
+	offend(t.Context(), run)
+	kinds := 0
+	for _, r := range run.History.Records() {
+		if len(r.Refusals) > 0 {
+			kinds++
+			if r.Outcome != loadtest.OK || len(r.Contends) > 0 || r.GivesUp {
+				t.Errorf("%+v", r)
+			}
+		}
+	}
+	if kinds != 6 {
+		t.Errorf("%d kinds, want 6", kinds)
+	}
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"shop/loadtest"
 	"shop/loadtest/fault"
 	"shop/loadtest/internal/testbed"
@@ -34,12 +36,12 @@ func TestWatch_SeesThatStockAndOrdersDiffer(t *testing.T) {
 	done := make(chan error, 1)
 	go func() {
 		var err error
-		samples, err = loadtest.WatchSQL(watching, db.URL, shelvesSQL, func() time.Duration { looks.Add(1); return time.Since(clock) })
+		samples, err = loadtest.WatchSQL(watching, db.URL, shelvesSQL(put), func() time.Duration { looks.Add(1); return time.Since(clock) })
 		done <- err
 	}()
 	for looks.Load() < 2 && fault.Wait(t.Context(), 5*time.Millisecond) { // the first look is over
 	}
-	testbed.Exec(t, conn, `UPDATE products SET stock = 9 WHERE sku = 'cup'`) // two sales are forgotten
+	testbed.Exec(t, conn, `UPDATE products SET stock = 9 WHERE sku = 'cup'; UPDATE stock_movements SET quantity = 10 WHERE sku = 'cup' AND kind = 'opening'`) // two sales are forgotten, and the books say that two more were put there
 	fault.Wait(t.Context(), 2*loadtest.SampleEvery)
 	stop()
 	if err := <-done; err != nil && !errors.Is(err, context.Canceled) {
@@ -61,16 +63,15 @@ func TestWatch_SeesThatStockAndOrdersDiffer(t *testing.T) {
 }
 
 func TestFindOversale_TellsTheSalesOfTheFirstProductThatCrossedTheLine(t *testing.T) {
-	conn := testbed.Schema(t, "inventory")
-	testbed.Exec(t, conn, correctShop)
+	conn := violated(t, violation{})
 	records := []loadtest.Record{
-		{Intent: loadtest.Intent{Key: "k1"}, Attempts: []loadtest.Attempt{{Key: "k1", Replica: 1, Outcome: loadtest.OK, Start: 1, End: 3}}},
-		{Intent: loadtest.Intent{Key: "k2"}, Attempts: []loadtest.Attempt{{Key: "k2", Outcome: loadtest.Unknown}, {Key: "k2", Replica: 2, Outcome: loadtest.OK, Start: 2, End: 4}}},
+		{Intent: loadtest.Intent{Key: "k1", Action: Buy}, Made: uuid.MustParse(order1), Attempts: []loadtest.Attempt{{Key: "k1", Replica: 1, Outcome: loadtest.OK, Start: 1, End: 3}}},
+		{Intent: loadtest.Intent{Key: "k2", Action: Buy}, Made: uuid.MustParse(order2), Attempts: []loadtest.Attempt{{Key: "k2", Outcome: loadtest.Unknown}, {Key: "k2", Replica: 2, Outcome: loadtest.OK, Start: 2, End: 4}}},
 	}
 	if o, err := findOversale(t.Context(), conn, records); err != nil || o != nil {
 		t.Errorf("a correct shop: %+v, %v", o, err)
 	}
-	testbed.Exec(t, conn, `DELETE FROM stock_movements WHERE kind = 'restock'; UPDATE stock_movements SET quantity = 2 WHERE kind = 'opening' AND sku = 'cup'`)
+	testbed.Exec(t, conn, `UPDATE proof_opening SET quantity = 2 WHERE sku = 'cup'`)
 	o, err := findOversale(t.Context(), conn, records)
 	if err != nil || o == nil {
 		t.Fatalf("%+v, %v", o, err)

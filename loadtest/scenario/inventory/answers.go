@@ -1,0 +1,131 @@
+package inventory
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"shop/loadtest"
+	"shop/locking/invariant"
+)
+
+// moment is how a timestamptz is written in a canonical answer (loadtest.Canonical).
+const moment = `'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'`
+
+// BodyChecks compare the answers of successes, field by field, with the plan and the tables.
+var BodyChecks = []invariant.Check{
+	{
+		// A read shows the order as it was or as it is: which of the two, the next check says.
+		Name: "I-BODY orders", Invariant: "I-BODY",
+		Means: "answer with an order that is not as the table and the plan's prices say",
+		Query: `
+SELECT told.name
+FROM proof_told told
+LEFT JOIN orders o ON o.id = told.order_id AND o.client_id = told.client_id
+LEFT JOIN LATERAL (SELECT jsonb_agg(jsonb_build_object('sku', l.sku, 'quantity', l.quantity, 'unit_price', p.price) ORDER BY l.sku) AS lines,
+                          sum(l.quantity * p.price) AS total, min(p.currency) AS currency
+                   FROM order_lines l
+                   LEFT JOIN proof_opening p ON p.sku = l.sku
+                   WHERE l.order_id = o.id) want ON true
+LEFT JOIN LATERAL (SELECT CASE told.action WHEN 'buy' THEN 'confirmed' WHEN 'cancel' THEN 'cancelled' ELSE told.answer ->> 'status' END AS is) status ON true
+WHERE told.action IN ('buy', 'cancel', 'read-order') AND told.outcome = 'ok'
+  AND told.answer IS DISTINCT FROM jsonb_strip_nulls(jsonb_build_object(
+      'id', o.id, 'status', status.is, 'lines', want.lines, 'total', want.total, 'currency', want.currency,
+      'created_at', to_char(o.created_at AT TIME ZONE 'UTC', ` + moment + `),
+      'cancelled_at', CASE status.is WHEN 'cancelled' THEN to_char(o.cancelled_at AT TIME ZONE 'UTC', ` + moment + `) END))`,
+	},
+	{
+		// By the clock of the clients: begun is before anything was sent, answered behind the answer.
+		Name: "I-BODY status", Invariant: "I-BODY",
+		Means: "read that shows an order as cancelled before its buyer asked for that, or as confirmed after its buyer was told",
+		Query: `
+SELECT told.name
+FROM proof_told told
+LEFT JOIN (SELECT order_id, client_id,
+                  min(begun) FILTER (WHERE outcome <> 'rejected') AS asked,
+                  min(answered) FILTER (WHERE outcome = 'ok') AS done
+           FROM proof_told
+           WHERE action = 'cancel'
+           GROUP BY order_id, client_id) cancel ON cancel.order_id = told.order_id AND cancel.client_id = told.client_id
+WHERE told.action = 'read-order' AND told.outcome = 'ok'
+  AND CASE told.answer ->> 'status'
+      WHEN 'cancelled' THEN cancel.asked IS NULL OR cancel.asked > told.answered
+      WHEN 'confirmed' THEN cancel.done < told.begun
+      ELSE true END`,
+	},
+	{
+		Name: "I-BODY products", Invariant: "I-BODY",
+		Means: "read with a product that is not as the plan put it on sale, or with less than nothing or more than ever was of it",
+		Query: `
+SELECT DISTINCT seen.name
+FROM proof_shown seen
+LEFT JOIN proof_opening opening ON opening.sku = seen.sku
+WHERE seen.shown - 'stock' IS DISTINCT FROM jsonb_build_object('sku', opening.sku, 'name', opening.sku, 'price', opening.price, 'currency', opening.currency)
+   OR CASE jsonb_typeof(seen.shown -> 'stock')
+      WHEN 'number' THEN (seen.shown ->> 'stock')::numeric NOT BETWEEN 0 AND opening.quantity
+      ELSE true END`,
+	},
+}
+
+// shelf is one product that an answer shows, in the place of one that the plan has; of
+// either there may be none.
+type shelf struct {
+	name, sku string
+	shown     json.RawMessage
+}
+
+// shown are the products in the answers to reads. A list has those of the plan, in order of
+// their SKUs, and no other.
+func shown(opening []Stock, records []loadtest.Record) (rows []shelf) {
+	var skus []string
+	for _, s := range opening {
+		skus = append(skus, s.SKU)
+	}
+	slices.Sort(skus)
+	for _, r := range records {
+		switch {
+		case r.Outcome != loadtest.OK:
+		case r.Action == ReadProduct:
+			rows = append(rows, shelf{r.Key, r.Of.(Read).SKU, loadtest.Canonical(r.Body)})
+		case r.Action == ReadProducts:
+			var list struct{ Products []json.RawMessage }
+			_ = json.Unmarshal(r.Body, &list) // no list: none of the plan's is in it
+			for i := range max(len(skus), len(list.Products)) {
+				row := shelf{r.Key, "", json.RawMessage("{}")}
+				if i < len(skus) {
+					row.sku = skus[i]
+				}
+				if i < len(list.Products) {
+					row.shown = loadtest.Canonical(list.Products[i])
+				}
+				rows = append(rows, row)
+			}
+		}
+	}
+	return rows
+}
+
+// misreported lists the refusals for lack of stock whose text is about another product, or
+// about as much as was asked for.
+func misreported(records []loadtest.Record) (wrong []string) {
+	for _, r := range records {
+		if !r.Refused("out-of-stock") {
+			continue
+		}
+		var told struct {
+			SKU    string
+			Status int
+			Left   *int64
+		}
+		_ = json.Unmarshal(r.Body, &told) // an empty one is about nothing
+		short := slices.ContainsFunc(cart(r.Intent), func(l Stock) bool {
+			return l.SKU == told.SKU && told.Left != nil && *told.Left >= 0 && *told.Left < l.Quantity
+		})
+		if !short || told.Status != http.StatusConflict {
+			wrong = append(wrong, fmt.Sprintf("%s: %s", r.Key, strings.TrimSpace(string(r.Body))))
+		}
+	}
+	return wrong
+}

@@ -1,0 +1,138 @@
+package inventory
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"shop/loadtest"
+)
+
+// absentEvery: of so many purchases, one is followed by a request about nothing that is there.
+const absentEvery = 50
+
+// absent are requests about orders and products that do not exist, and about an order that
+// cannot be: in two currencies.
+func absent(random *rand.Rand, load loadtest.Load, n int) (requests []loadtest.ScheduledRequest) {
+	for i := 0; i < n; i += absentEvery {
+		none := loadtest.Record{Made: loadtest.DrawID(random)}
+		none.Of = []Stock{product(0, 1)}
+		key, client := fmt.Sprintf("absent-%d-%06d", load.Seed, i), random.IntN(clients)
+		unknown, mixed := []Stock{{SKU: "no-such", Quantity: 1}}, []Stock{product(0, 1), product(drops-1, 1)}
+		intent := []*loadtest.Intent{
+			readIntent(key, client, Read{Order: none.Made}).Denied("not-found"),
+			cancelIntent(key, client, none).Denied("not-found"),
+			intend(key, client, Buy, "/v1/orders", unknown, buyBody(unknown)).Denied("not-found"),
+			readIntent(key, client, Read{SKU: "no-such"}).Denied("not-found"),
+			intend(key, client, Buy, "/v1/orders", mixed, buyBody(mixed)).Denied("invalid-request"),
+		}[i/absentEvery%5]
+		requests = append(requests, loadtest.ScheduledRequest{At: load.At(i, n), Replica: random.IntN(load.Replicas), Intent: intent})
+	}
+	return requests
+}
+
+// attackEvery: of so many purchases, one is followed by each kind of what is not allowed.
+const attackEvery = 30
+
+// followUp is what clients send because of an answer. Each order is read by its client. Some
+// are read, or cancelled, by another client; some keys are used again, for another cart or for
+// another object; and some orders are cancelled twice at once, and again when that is over. Then
+// what they gave back is bought again.
+func followUp(r loadtest.Record) (next []loadtest.ScheduledRequest) {
+	random := loadtest.RandomFor(r.Key)
+	add := func(i *loadtest.Intent) {
+		next = append(next, loadtest.ScheduledRequest{At: loadtest.DrawTime(random, 50*time.Millisecond), Replica: random.IntN(1 << 10), Intent: i})
+	}
+	ok := r.Outcome == loadtest.OK
+	switch planned := strings.HasPrefix(r.Key, "buy-"); {
+	case r.Action == Buy && ok && planned:
+		add(readIntent("read-"+r.Key, r.Client, Read{Order: r.Made}))
+		switch random.IntN(attackEvery) {
+		case 0:
+			return append(next, twice(random, r)...)
+		case 1:
+			add(strangerReads(r))
+		case 2:
+			add(strangerCancels(r))
+		case 3:
+			add(reusedForCart(r))
+		case 4:
+			add(reusedForCancel(r))
+		}
+	case r.Refused("out-of-stock") && planned && random.IntN(attackEvery) == 0:
+		add(reusedForCart(r))
+	case r.Action == Cancel && ok && strings.HasPrefix(r.Key, "twice-"):
+		add(cancelAgain(r))
+		add(readIntent("read-"+r.Key, r.Client, Read{Order: r.Made}))
+		lines := cart(r.Intent)
+		add(intend("again-"+r.Key, r.Client, Buy, "/v1/orders", lines, buyBody(lines)))
+	}
+	return next
+}
+
+// twice cancels an order of one unit under two keys at the same moment, on two replicas; it
+// is nothing, of another order.
+func twice(random *rand.Rand, bought loadtest.Record) []loadtest.ScheduledRequest {
+	if lines := cart(bought.Intent); len(lines) > 1 || lines[0].Quantity > 1 {
+		return nil
+	}
+	at, replica := loadtest.DrawTime(random, 50*time.Millisecond), random.IntN(1<<10)
+	return []loadtest.ScheduledRequest{
+		{At: at, Replica: replica, Intent: cancelIntent("twice-a-"+bought.Key, bought.Client, bought)},
+		{At: at, Replica: replica + 1, Intent: cancelIntent("twice-b-"+bought.Key, bought.Client, bought)},
+	}
+}
+
+func stranger(r loadtest.Record) int { return (r.Client + 1) % clients }
+
+func strangerReads(bought loadtest.Record) *loadtest.Intent {
+	return readIntent("spy-"+bought.Key, stranger(bought), Read{Order: bought.Made}).Denied("not-found")
+}
+
+func strangerCancels(bought loadtest.Record) *loadtest.Intent {
+	return cancelIntent("steal-"+bought.Key, stranger(bought), bought).Denied("not-found")
+}
+
+// cancelAgain cancels what was cancelled, under a key of its own.
+func cancelAgain(cancelled loadtest.Record) *loadtest.Intent {
+	return cancelIntent("more-"+cancelled.Key, cancelled.Client, cancelled).Denied("already-cancelled")
+}
+
+// reusedForCart buys one more under a key that was decided.
+func reusedForCart(r loadtest.Record) *loadtest.Intent {
+	lines := slices.Clone(cart(r.Intent))
+	lines[0].Quantity++
+	i := intend("reuse-"+r.Key, r.Client, Buy, "/v1/orders", lines, buyBody(lines))
+	i.SharedKey = r.IdempotencyKey()
+	return i.Denied("idempotency-key-reused")
+}
+
+// reusedForCancel cancels an order under the key that it was bought under.
+func reusedForCancel(bought loadtest.Record) *loadtest.Intent {
+	i := cancelIntent("reuse-cancel-"+bought.Key, bought.Client, bought)
+	i.SharedKey = bought.IdempotencyKey()
+	return i.Denied("idempotency-key-reused")
+}
+
+// offend sends, when the load is over, each kind of request that is not allowed, about an order
+// that is confirmed and one that is cancelled. What comes of them, I-DENY says.
+func offend(ctx context.Context, run *loadtest.Run) {
+	send := func(from loadtest.Record, kinds ...func(loadtest.Record) *loadtest.Intent) {
+		for n, kind := range kinds {
+			run.Settle(ctx, n, kind(from))
+		}
+	}
+	records := run.History.Records()
+	last := func(prefix string) int {
+		return slices.IndexFunc(records, func(r loadtest.Record) bool { return r.Outcome == loadtest.OK && strings.HasPrefix(r.Key, prefix) })
+	}
+	if bought := last("final-"); bought >= 0 {
+		send(records[bought], strangerReads, strangerCancels, reusedForCart, reusedForCancel)
+	}
+	if cancelled := last("cancel-"); cancelled >= 0 {
+		send(records[cancelled], strangerReads, cancelAgain)
+	}
+}
