@@ -62,12 +62,12 @@ func some(sku string, quantity int64) Stock {
 }
 
 const (
-	madeAt    = `"created_at":"2026-01-01T00:00:00Z"`
-	confirmed = `{"id":"` + order3 + `","status":"confirmed","lines":[{"sku":"plate","quantity":3,"unit_price":200}],"total":600,"currency":"EUR",` + madeAt + `}`
-	cancelled = `{"id":"` + order3 + `","status":"cancelled","lines":[{"sku":"plate","quantity":3,"unit_price":200}],"total":600,"currency":"EUR",` + madeAt + `,"cancelled_at":"2026-01-01T00:00:00.5Z"}`
-	aCup      = `{"sku":"cup","name":"cup","price":100,"currency":"EUR","stock":7}`
-	aPlate    = `{"sku":"plate","name":"plate","price":200,"currency":"EUR","stock":6}`
-	aBowl     = `{"sku":"bowl","name":"bowl","price":300,"currency":"USD","stock":0}`
+	madeAt         = `"created_at":"2026-01-01T00:00:00Z"`
+	orderConfirmed = `{"id":"` + order3 + `","status":"confirmed","lines":[{"sku":"plate","quantity":3,"unit_price":200}],"total":600,"currency":"EUR",` + madeAt + `}`
+	orderCancelled = `{"id":"` + order3 + `","status":"cancelled","lines":[{"sku":"plate","quantity":3,"unit_price":200}],"total":600,"currency":"EUR",` + madeAt + `,"cancelled_at":"2026-01-01T00:00:00.5Z"}`
+	aCup           = `{"sku":"cup","name":"cup","price":100,"currency":"EUR","stock":7}`
+	aPlate         = `{"sku":"plate","name":"plate","price":200,"currency":"EUR","stock":6}`
+	aBowl          = `{"sku":"bowl","name":"bowl","price":300,"currency":"USD","stock":0}`
 )
 
 // correctReplies are the replies that the clients of correctShop got. The order that was
@@ -89,17 +89,17 @@ func correctReplies() map[string]loadtest.Record {
 	add(buy("k1", some("cup", 2)), loadtest.OK, "", order1, `{"id":"`+order1+`","status":"confirmed","lines":[{"sku":"cup","quantity":2,"unit_price":100}],"total":200,"currency":"EUR",`+madeAt+`}`, 1)
 	add(buy("k2", some("cup", 1), some("plate", 4)), loadtest.OK, "", order2,
 		`{"id":"`+order2+`","status":"confirmed","lines":[{"sku":"cup","quantity":1,"unit_price":100},{"sku":"plate","quantity":4,"unit_price":200}],"total":900,"currency":"EUR","created_at":"2026-01-01T01:00:00+01:00"}`, 1)
-	add(third.Intent, loadtest.OK, "", order3, confirmed, 1)
-	add(*cancelIntent("c3", 0, third), loadtest.OK, "", order3, cancelled, 10)
+	add(third.Intent, loadtest.OK, "", order3, orderConfirmed, 1)
+	add(*cancelIntent("c3", 0, third), loadtest.OK, "", order3, orderCancelled, 10)
 	add(*cancelIntent("d3", 0, third), loadtest.Rejected, "already-cancelled", "", "", 10)
 	add(*strangerCancels(third), loadtest.Rejected, "not-found", "", "", 10)
 	add(buy("k4", some("cup", 99)), loadtest.Rejected, "out-of-stock", "", `{"status":409,"sku":"cup","left":7}`, 1)
 	add(buy("k5", some("plate", 1)), loadtest.Unknown, "", "", "", 1) // and it did not happen
 	add(buy("k6", some("plate", 1)), loadtest.Open, "busy", "", "", 1)
 	add(*reusedForCart(records["k1"]), loadtest.Rejected, "idempotency-key-reused", "", "", 3)
-	add(*readIntent("before", 0, Read{Order: third.Made}), loadtest.OK, "", order3, confirmed, 8)
-	add(*readIntent("meanwhile", 0, Read{Order: third.Made}), loadtest.OK, "", order3, cancelled, 10)
-	add(*readIntent("after", 0, Read{Order: third.Made}), loadtest.OK, "", order3, cancelled, 12)
+	add(*readIntent("before", 0, Read{Order: third.Made}), loadtest.OK, "", order3, orderConfirmed, 8)
+	add(*readIntent("meanwhile", 0, Read{Order: third.Made}), loadtest.OK, "", order3, orderCancelled, 10)
+	add(*readIntent("after", 0, Read{Order: third.Made}), loadtest.OK, "", order3, orderCancelled, 12)
 	add(*readIntent("cup", 0, Read{SKU: "cup"}), loadtest.OK, "", "", aCup, 1)
 	add(*readIntent("all", 0, Read{}), loadtest.OK, "", "", `{"products":[`+aBowl+`,`+aCup+`,`+aPlate+`]}`, 1)
 	return records
@@ -236,8 +236,8 @@ UPDATE stock_movements SET quantity = -2 WHERE order_id = '` + order2 + `' AND s
 	{check: "I-BODY orders", name: "cancelled, and told that it is confirmed", replies: told("c3", `"status":"cancelled"`, `"status":"confirmed"`), ids: []string{"c3"}},
 	{check: "I-BODY orders", name: "read as another order", replies: told("before", order3, order1), ids: []string{"before"}},
 	{check: "I-BODY orders", name: "read as cheaper than it was", replies: told("after", `"total":600`, `"total":6`), ids: []string{"after"}},
-	{check: "I-BODY status", name: "confirmed behind its cancellation", replies: forgery("after", func(r *loadtest.Record) { r.Body = []byte(confirmed) }), ids: []string{"after"}},
-	{check: "I-BODY status", name: "cancelled before anyone asked for it", replies: forgery("before", func(r *loadtest.Record) { r.Body = []byte(cancelled) }), ids: []string{"before"}},
+	{check: "I-BODY status", name: "confirmed behind its cancellation", replies: forgery("after", func(r *loadtest.Record) { r.Body = []byte(orderConfirmed) }), ids: []string{"after"}},
+	{check: "I-BODY status", name: "cancelled before anyone asked for it", replies: forgery("before", func(r *loadtest.Record) { r.Body = []byte(orderCancelled) }), ids: []string{"before"}},
 	{check: "I-BODY status", name: "in a state that there is not", replies: told("after", `"cancelled"`, `"lost"`), ids: []string{"after"}},
 	{check: "I-BODY products", name: "read with another price", replies: told("cup", `"price":100`, `"price":0`), ids: []string{"cup"}},
 	{check: "I-BODY products", name: "read with more than ever was there", replies: told("cup", `"stock":7`, `"stock":11`), ids: []string{"cup"}},

@@ -11,24 +11,24 @@ import (
 	"shop/loadtest"
 )
 
-// absentEvery: of so many purchases, one is followed by a request about nothing that is there.
-const absentEvery = 50
+// missingEvery: of so many purchases, one is followed by a request about nothing that is there.
+const missingEvery = 50
 
-// absent are requests about orders and products that do not exist, and about an order that
+// missing are requests about orders and products that do not exist, and about an order that
 // cannot be: in two currencies.
-func absent(random *rand.Rand, load loadtest.Load, n int) (requests []loadtest.ScheduledRequest) {
-	for i := 0; i < n; i += absentEvery {
+func missing(random *rand.Rand, load loadtest.Load, n int) (requests []loadtest.ScheduledRequest) {
+	for i := 0; i < n; i += missingEvery {
 		none := loadtest.Record{Made: loadtest.DrawID(random)}
-		none.Of = []Stock{product(0, 1)}
+		none.Of = []Stock{priced(0, 1)}
 		key, client := fmt.Sprintf("absent-%d-%06d", load.Seed, i), random.IntN(clients)
-		unknown, mixed := []Stock{{SKU: "no-such", Quantity: 1}}, []Stock{product(0, 1), product(drops-1, 1)}
+		unknown, mixed := []Stock{{SKU: "no-such", Quantity: 1}}, []Stock{priced(0, 1), priced(drops-1, 1)}
 		intent := []*loadtest.Intent{
 			readIntent(key, client, Read{Order: none.Made}).Denied("not-found"),
 			cancelIntent(key, client, none).Denied("not-found"),
 			intend(key, client, Buy, "/v1/orders", unknown, buyBody(unknown)).Denied("not-found"),
 			readIntent(key, client, Read{SKU: "no-such"}).Denied("not-found"),
 			intend(key, client, Buy, "/v1/orders", mixed, buyBody(mixed)).Denied("invalid-request"),
-		}[i/absentEvery%5]
+		}[i/missingEvery%5]
 		requests = append(requests, loadtest.ScheduledRequest{At: load.At(i, n), Replica: random.IntN(load.Replicas), Intent: intent})
 	}
 	return requests

@@ -109,11 +109,11 @@ func NewPlan(load loadtest.Load) loadtest.Plan {
 	}
 	var given []Stock
 	for d := range drops {
-		given = append(given, product(d, min(wanted[d]/2, single[d])))
+		given = append(given, priced(d, min(wanted[d]/2, single[d])))
 	}
 	plan.Given = given
 	plan.AddBeside(reads(random, load, n)...)
-	plan.AddBeside(absent(random, load, n)...)
+	plan.AddBeside(missing(random, load, n)...)
 	return plan
 }
 
@@ -171,8 +171,8 @@ func drawCart(random *rand.Rand, drops [2]int) []line {
 
 func sku(drop int) string { return fmt.Sprintf("drop-%02d", drop) }
 
-// product is some of a product, at its price: no two have the same.
-func product(drop int, quantity int64) Stock {
+// priced is some of a product, at its price: no two have the same.
+func priced(drop int, quantity int64) Stock {
 	s := Stock{SKU: sku(drop), Quantity: quantity, Price: 1009 + 131*int64(drop), Currency: "EUR"}
 	if drop >= euros {
 		s.Currency = "USD"
@@ -183,7 +183,7 @@ func product(drop int, quantity int64) Stock {
 func buyIntent(key string, client int, cart []line) *loadtest.Intent {
 	var lines []Stock
 	for _, l := range cart {
-		lines = append(lines, product(l.drop, l.units))
+		lines = append(lines, priced(l.drop, l.units))
 	}
 	return intend(key, client, Buy, "/v1/orders", lines, buyBody(lines))
 }

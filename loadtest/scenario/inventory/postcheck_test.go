@@ -12,7 +12,7 @@ import (
 )
 
 func TestBuyAgain_EachProductMustTakeACancellationAndSellItAgain(t *testing.T) {
-	stock := []Stock{product(0, 1), product(1, 1)}
+	stock := []Stock{priced(0, 1), priced(1, 1)}
 	run := boughtRun(t, func(string) string { return "" })
 	if dead := buyAgain(t.Context(), run, stock[:1]); len(dead) != 0 {
 		t.Errorf("a shop that works: %v", dead)
@@ -38,7 +38,7 @@ func TestBuyAgain_ALastPurchaseThatIsRefusedBreaksLiveness(t *testing.T) {
 		}
 		return ""
 	})
-	if dead := buyAgain(t.Context(), run, []Stock{product(0, 1)}); len(dead) != 1 || !strings.Contains(dead[0], "purchase") {
+	if dead := buyAgain(t.Context(), run, []Stock{priced(0, 1)}); len(dead) != 1 || !strings.Contains(dead[0], "purchase") {
 		t.Errorf("%v", dead)
 	}
 }
@@ -68,7 +68,7 @@ func boughtRun(t *testing.T, problem func(path string) string) *loadtest.Run {
 func TestBuyAgain_AnOrderThatTheLoadCancelledIsNotCancelledAgain(t *testing.T) {
 	run := boughtRun(t, func(string) string { return "" })
 	run.History.Intend(*cancelIntent("twice-a-bought", 0, run.History.Record("bought")))
-	if dead := buyAgain(t.Context(), run, []Stock{product(0, 1)}); len(dead) != 1 || !strings.Contains(dead[0], "no order") {
+	if dead := buyAgain(t.Context(), run, []Stock{priced(0, 1)}); len(dead) != 1 || !strings.Contains(dead[0], "no order") {
 		t.Errorf("%v", dead)
 	}
 }
@@ -76,7 +76,7 @@ func TestBuyAgain_AnOrderThatTheLoadCancelledIsNotCancelledAgain(t *testing.T) {
 // A service that lets everything pass must be found by each kind of request that is not allowed.
 func TestOffend_EachKindIsSentAndMustBeRefused(t *testing.T) {
 	run := boughtRun(t, func(string) string { return "" })
-	buyAgain(t.Context(), run, []Stock{product(0, 1)})
+	buyAgain(t.Context(), run, []Stock{priced(0, 1)})
 	offend(t.Context(), run)
 	kinds := 0
 	for _, r := range run.History.Records() {

@@ -18,7 +18,7 @@ import (
 
 // MoveChecks compare the tables with what the plan opened and with what clients
 // were told. They need the temporary tables that LoadMoves fills: a row for each
-// account, and one for each key, with what was asked for and, in told, the answer
+// account, and one for each request, with what was asked for and, in told, the answer
 // to a success.
 var MoveChecks = []invariant.Check{
 	{
@@ -32,19 +32,42 @@ FULL JOIN proof_accounts USING (id, owner_id, currency, opening)
 WHERE accounts.id IS NULL OR proof_accounts.id IS NULL`,
 	},
 	{
+		Name: "T1 planned", Invariant: "T1",
+		Means: "currency of which more or less is there than the plan opened",
+		Query: `
+SELECT currency || ' off by ' || sum(amount)
+FROM (SELECT currency, balance AS amount FROM accounts
+      UNION ALL
+      SELECT currency, -opening FROM proof_accounts) all_of_it
+GROUP BY currency
+HAVING sum(amount) <> 0`,
+	},
+	{
+		Name: "T3 planned", Invariant: "T3",
+		Means: "account whose balance is not what the plan opened and its entries add up to",
+		Query: `
+SELECT COALESCE(a.id, o.id)::text
+FROM accounts a
+FULL JOIN proof_accounts o ON o.id = a.id
+LEFT JOIN (SELECT account_id, sum(delta) AS moved
+           FROM ledger_entries
+           GROUP BY account_id) l ON l.account_id = a.id
+WHERE a.balance IS DISTINCT FROM o.opening + COALESCE(l.moved, 0)`,
+	},
+	{
 		Name: "I-ACK made", Invariant: "I-ACK",
 		Means: "transfer that a client was promised, and that is not there as promised",
 		Query: `
-SELECT told.key
+SELECT told.name
 FROM proof_moves told
 LEFT JOIN transfers t
        ON t.id = told.made AND t.client_id = told.client_id AND t.idempotency_key = told.key
       AND t.from_id = told.from_id AND t.to_id = told.to_id AND t.amount = told.amount
-      AND t.id = (told.answer ->> 'id')::uuid AND t.from_id = (told.answer ->> 'from')::uuid
-      AND t.to_id = (told.answer ->> 'to')::uuid AND t.amount = (told.answer ->> 'amount')::bigint
+      AND t.id::text = told.answer ->> 'id' AND t.from_id::text = told.answer ->> 'from'
+      AND t.to_id::text = told.answer ->> 'to' AND t.amount::text = told.answer ->> 'amount'
       AND CASE told.action
           WHEN 'pay' THEN told.answer ->> 'state' = 'posted' AND t.state = 'posted' AND t.settled = t.amount AND t.expires_at IS NULL
-          ELSE told.answer ->> 'state' = 'reserved' AND t.expires_at = (told.answer ->> 'expires_at')::timestamptz
+          ELSE told.answer ->> 'state' = 'reserved' AND to_char(t.expires_at AT TIME ZONE 'UTC', ` + moment + `) = told.answer ->> 'expires_at'
                AND t.expires_at - t.created_at = COALESCE(told.lasts, t.expires_at - t.created_at) END
 WHERE told.action IN ('pay', 'reserve') AND told.outcome = 'ok' AND t.id IS NULL`,
 	},
@@ -52,24 +75,27 @@ WHERE told.action IN ('pay', 'reserve') AND told.outcome = 'ok' AND t.id IS NULL
 		Name: "I-ACK ended", Invariant: "I-ACK",
 		Means: "hold that a client was told is posted or voided, and that is not, or not as told",
 		Query: `
-SELECT told.key
+SELECT told.name
 FROM proof_moves told
 LEFT JOIN transfers t
        ON t.id = told.hold AND t.client_id = told.client_id AND t.id = told.made
-      AND t.state = told.answer ->> 'state' AND t.settled = (told.answer ->> 'settled')::bigint
+      AND t.state = told.answer ->> 'state' AND t.settled::text = told.answer ->> 'settled'
       AND CASE told.action
           WHEN 'post' THEN t.state = 'posted' AND t.settled = CASE told.amount WHEN 0 THEN t.amount ELSE told.amount END
           ELSE t.state = 'voided' AND t.settled = 0 END
 WHERE told.action IN ('post', 'void') AND told.outcome = 'ok' AND t.id IS NULL`,
 	},
 	{
+		// A key may be that of two requests, of which one was refused because of the other.
 		Name: "I-REJ", Invariant: "I-REJ",
-		Means: "transfer whose client was told that there will be none, or whose request was never sent",
+		Means: "transfer whose client was told that there will be none, or that nothing was done, or whose request was never sent",
 		Query: `
-SELECT told.key
+SELECT min(told.name)
 FROM proof_moves told
 JOIN transfers t ON t.client_id = told.client_id AND t.idempotency_key = told.key
-WHERE told.outcome = 'rejected' OR NOT told.sent`,
+WHERE told.action IN ('pay', 'reserve')
+GROUP BY t.id
+HAVING bool_and(told.outcome IN ('rejected', 'open') OR NOT told.sent)`,
 	},
 	{
 		// Transfers can only come from requests: anything else is an effect that no client asked for.
@@ -81,6 +107,22 @@ FROM transfers t
 LEFT JOIN proof_moves told
        ON told.client_id = t.client_id AND told.key = t.idempotency_key AND told.action IN ('pay', 'reserve')
 WHERE told.key IS NULL`,
+	},
+	{
+		Name: "I-REJ otherwise", Invariant: "I-REJ",
+		Means: "transfer of another amount, between other accounts, in another currency or for another time than the requests under its key that may have happened",
+		Query: `
+SELECT t.id::text
+FROM transfers t
+WHERE NOT EXISTS (SELECT
+                  FROM proof_moves told
+                  JOIN proof_accounts payer ON payer.id = told.from_id
+                  WHERE told.client_id = t.client_id AND told.key = t.idempotency_key
+                    AND told.action = CASE WHEN t.expires_at IS NULL THEN 'pay' ELSE 'reserve' END
+                    AND told.outcome IN ('ok', 'unknown')
+                    AND (told.from_id, told.to_id, told.amount, payer.currency) = (t.from_id, t.to_id, t.amount, t.currency)
+                    AND payer.owner_id = t.client_id
+                    AND (told.lasts IS NULL OR told.lasts = t.expires_at - t.created_at))`,
 	},
 	{
 		// One strategy at a time: a strategy that guards with a fence writes it on each entry.
@@ -98,25 +140,46 @@ WHERE a.fence_epoch <> ''
 		Name: "I-HOLD told", Invariant: "I-HOLD",
 		Means: "hold whose end is not the one that post and void were told of",
 		Query: `
-SELECT t.id::text
+SELECT DISTINCT t.id::text
 FROM transfers t
-JOIN proof_moves told ON told.hold = t.id
-WHERE t.state <> CASE
-      WHEN told.outcome = 'ok' AND told.action = 'post' THEN 'posted'
-      WHEN told.outcome = 'ok' THEN 'voided'
-      WHEN told.problem = 'expired' THEN 'expired'
-      WHEN told.problem = 'already-settled' AND told.action = 'post' THEN 'voided'
-      WHEN told.problem = 'already-settled' THEN 'posted'
-      ELSE t.state END`,
+JOIN proof_moves told ON told.hold = t.id AND told.action IN ('post', 'void')
+WHERE NOT CASE
+      WHEN told.outcome = 'ok' AND told.action = 'post' THEN t.state = 'posted'
+      WHEN told.outcome = 'ok' THEN t.state = 'voided'
+      WHEN told.problem = 'expired' THEN t.state = 'expired'
+      WHEN told.problem = 'already-settled' THEN t.state IN ('posted', 'voided')
+      ELSE true END`,
+	},
+	{
+		Name: "I-HOLD twice", Invariant: "I-HOLD",
+		Means: "hold that was ended under two keys",
+		Query: `
+SELECT hold::text
+FROM proof_moves
+WHERE action IN ('post', 'void') AND outcome = 'ok'
+GROUP BY hold
+HAVING count(*) > 1`,
+	},
+	{
+		Name: "I-HOLD refused", Invariant: "I-HOLD",
+		Means: "hold that was refused as settled before, and no request did that",
+		Query: `
+SELECT DISTINCT t.id::text
+FROM transfers t
+JOIN proof_moves told ON told.hold = t.id AND told.problem = 'already-settled'
+LEFT JOIN proof_moves won
+       ON won.hold = t.id AND won.client_id = t.client_id AND won.action IN ('post', 'void') AND won.outcome IN ('ok', 'unknown')
+WHERE t.expires_at IS NOT NULL AND won.name IS NULL`,
 	},
 	{
 		Name: "I-HOLD unasked", Invariant: "I-HOLD",
-		Means: "hold that was posted or voided although no request asked for it",
+		Means: "hold that was posted or voided although its client did not ask for that, or was told that it was not done",
 		Query: `
 SELECT t.id::text
 FROM transfers t
 LEFT JOIN proof_moves told
-       ON told.hold = t.id AND told.sent AND told.action = CASE t.state WHEN 'posted' THEN 'post' ELSE 'void' END
+       ON told.hold = t.id AND told.client_id = t.client_id AND told.sent AND told.outcome IN ('ok', 'unknown')
+      AND told.action = CASE t.state WHEN 'posted' THEN 'post' ELSE 'void' END
 WHERE t.expires_at IS NOT NULL AND t.state IN ('posted', 'voided') AND told.key IS NULL`,
 	},
 	{
@@ -136,6 +199,46 @@ WHERE state IN ('posted', 'voided') AND ended_at > expires_at + interval '1 mill
 	},
 }
 
+// clockTolerance is how far the clock of the database may be from that of the clients, and how far
+// the two may run apart while a hold lasts.
+const clockTolerance = `interval '50 milliseconds'`
+
+// ClockChecks compare times that the service wrote with the clock of the clients: what was done was
+// done between the first attempt at it and the answer.
+var ClockChecks = []invariant.Check{
+	{
+		Name: "I-HOLD made", Invariant: "I-HOLD",
+		Means: "transfer that, by its own time, was not made while its client waited for it",
+		Query: `
+SELECT t.id::text
+FROM transfers t
+JOIN proof_moves told ON told.made = t.id AND told.action IN ('pay', 'reserve') AND told.outcome = 'ok'
+WHERE t.created_at NOT BETWEEN told.begun - ` + clockTolerance + ` AND told.answered + ` + clockTolerance,
+	},
+	{
+		Name: "I-HOLD ended", Invariant: "I-HOLD",
+		Means: "hold that, by its own time, was not posted or voided while its client waited for that",
+		Query: `
+SELECT t.id::text
+FROM transfers t
+JOIN proof_moves told ON told.hold = t.id AND told.action IN ('post', 'void') AND told.outcome = 'ok'
+WHERE t.ended_at NOT BETWEEN told.begun - ` + clockTolerance + ` AND told.answered + ` + clockTolerance,
+	},
+	{
+		// Whatever time the service wrote: a hold is there for as long as it was asked for, counted
+		// from a moment between request and answer.
+		Name: "I-HOLD time", Invariant: "I-HOLD",
+		Means: "hold that was settled after the time for which it was asked for, or refused as expired before",
+		Query: `
+SELECT DISTINCT told.hold::text
+FROM proof_moves told
+JOIN proof_moves held ON held.made = told.hold AND held.action = 'reserve' AND held.outcome = 'ok'
+WHERE told.action IN ('post', 'void')
+  AND (told.outcome = 'ok' AND told.begun > held.answered + held.lasts + ` + clockTolerance + `
+       OR told.problem = 'expired' AND told.answered < held.begun + held.lasts - ` + clockTolerance + `)`,
+	},
+}
+
 // driftSQL is transfer's number, with what the plan opened instead of what the service says.
 const driftSQL = `
 SELECT COALESCE(sum(abs(COALESCE(a.balance, 0) - COALESCE(o.opening, 0) - COALESCE(l.moved, 0))), 0)::bigint
@@ -146,21 +249,26 @@ LEFT JOIN (SELECT account_id, sum(delta) AS moved
            GROUP BY account_id) l ON l.account_id = COALESCE(a.id, o.id)`
 
 // LoadMoves copies what the plan opened, and what clients were told, into
-// temporary tables of conn.
-func LoadMoves(ctx context.Context, conn *pgx.Conn, opened []money.Account, records []loadtest.Record, clients []loadtest.Credentials) error {
+// temporary tables of conn. The times of the history count from epoch.
+func LoadMoves(ctx context.Context, conn *pgx.Conn, opened []money.Account, records []loadtest.Record, clients []loadtest.Credentials, epoch time.Time) error {
 	err := loadtest.FillTable(ctx, conn, "proof_accounts", "id uuid, owner_id uuid, currency text, opening bigint", opened, func(a money.Account) []any {
 		return []any{a.ID, uuid.UUID(clients[a.Client].ID), a.Currency, a.Opening}
 	})
 	if err != nil {
 		return err
 	}
-	const columns = `client_id uuid, key text, action text, from_id uuid, to_id uuid, amount bigint, hold uuid, lasts interval,
-	sent boolean, outcome text, problem text, made uuid, answer jsonb`
+	const columns = `name text, client_id uuid, key text, action text, from_id uuid, to_id uuid, account uuid, amount bigint, hold uuid, lasts interval,
+	sent boolean, outcome text, problem text, begun timestamptz, answered timestamptz, made uuid, answer jsonb`
 	return loadtest.FillTable(ctx, conn, "proof_moves", columns, records, func(r loadtest.Record) []any {
 		m := move(r.Intent)
+		read, reads := r.Of.(Read)
+		if reads {
+			m = &Move{Of: read.Transfer}
+		}
+		begun, answered := r.Times()
 		return []any{
-			uuid.UUID(clients[r.Client].ID), r.Key, string(r.Action), m.From, m.To, m.Amount, m.Of, m.lasts(),
-			r.Sent(), string(r.Outcome), r.Problem(), r.Made, r.Answer(),
+			r.Key, uuid.UUID(clients[r.Client].ID), r.IdempotencyKey(), string(r.Action), m.From, m.To, read.Account, m.Amount, m.Of, m.lasts(),
+			r.Sent(), string(r.Outcome), r.Problem(), epoch.Add(begun), epoch.Add(answered), r.Made, loadtest.Canonical(r.Answer()),
 		}
 	})
 }
@@ -180,12 +288,13 @@ func audit(ctx context.Context, t *loadtest.Trial, records []loadtest.Record) (a
 		return a, err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
-	if err := LoadMoves(ctx, conn, money.Accounts(t.Plan), records, t.Clients); err != nil {
+	if err := LoadMoves(ctx, conn, money.Accounts(t.Plan), records, t.Clients, t.History.Epoch); err != nil {
 		return a, err
 	}
-	if a.Findings, err = invariant.Run(ctx, slices.Concat(transfer.Invariants.Checks, MoveChecks), invariant.SQL(conn)); err != nil {
+	if a.Findings, err = invariant.Run(ctx, slices.Concat(transfer.Invariants.Checks, MoveChecks, ClockChecks, BodyChecks), invariant.SQL(conn)); err != nil {
 		return a, err
 	}
+	a.Findings.Add("I-BODY", misreported(records)...)
 	a.Findings.Add("I-SPENT", money.WronglyRefused(t.Loaded(records), money.Accounts(t.Plan), payer)...)
 	rightful := turnedAway(t, staleAnswers(records))
 	a.Findings.Add("I-RIGHT", rightful...)
@@ -247,13 +356,16 @@ func ends(ctx context.Context, conn *pgx.Conn) (map[string]int64, error) {
 func payer(i loadtest.Intent) uuid.UUID { return move(i).From }
 
 // spend shows that all money can be spent, and no more than all of it: when the
-// holds are over, each account sends what is available to the next one.
+// holds are over, each account sends what is available to the next one of its group. Then what is not
+// allowed must still be refused.
 func spend(ctx context.Context, t *loadtest.Trial) invariant.Findings {
 	awaitHolds(ctx, t)
 	accounts := money.Accounts(t.Plan)
-	return money.Postcheck(ctx, t, "account", func(ctx context.Context, i int, from money.Account) string {
-		return spendAll(ctx, t.Run, i, from, accounts[(i+1)%len(accounts)])
+	findings := money.Postcheck(ctx, t, "account", func(ctx context.Context, i int, from money.Account) string {
+		return spendAll(ctx, t.Run, i, from, accounts[(i+groups)%len(accounts)])
 	})
+	offend(ctx, t)
+	return findings
 }
 
 // awaitHolds returns when no hold is left, or the sweeper has had time for all of

@@ -2,7 +2,9 @@ package transfer
 
 import (
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"shop/loadtest"
 	"shop/loadtest/internal/testbed"
@@ -19,10 +21,10 @@ import (
 // hold of 200, has 70 on hold, and had 50 and 60, which were voided and expired.
 // A third account that was never touched: the checks must see it too.
 const correctAccounts = `
-INSERT INTO accounts (id, owner_id, currency, opening, balance, held, version) VALUES
-	('00000000-0000-0000-0000-0000000000a1', '00000000-0000-0000-0000-0000000000c1', 'EUR', 1000, 750, 70, 7),
-	('00000000-0000-0000-0000-0000000000a2', '00000000-0000-0000-0000-0000000000c2', 'EUR', 0, 250, 0, 2),
-	('00000000-0000-0000-0000-0000000000a3', '00000000-0000-0000-0000-0000000000c3', 'EUR', 500, 500, 0, 0);
+INSERT INTO accounts (id, owner_id, currency, opening, balance, held, version, created_at) VALUES
+	('00000000-0000-0000-0000-0000000000a1', '00000000-0000-0000-0000-0000000000c1', 'EUR', 1000, 750, 70, 7, '2025-12-31T23:00:00Z'),
+	('00000000-0000-0000-0000-0000000000a2', '00000000-0000-0000-0000-0000000000c2', 'EUR', 0, 250, 0, 2, '2025-12-31T23:00:00Z'),
+	('00000000-0000-0000-0000-0000000000a3', '00000000-0000-0000-0000-0000000000c3', 'EUR', 500, 500, 0, 0, '2025-12-31T23:00:00Z');
 INSERT INTO transfers (id, client_id, idempotency_key, from_id, to_id, amount, currency, state, settled, created_at, expires_at, ended_at)
 SELECT ('00000000-0000-0000-0000-00000000000' || n)::uuid, '00000000-0000-0000-0000-0000000000c1', 'k' || n,
        '00000000-0000-0000-0000-0000000000a1', '00000000-0000-0000-0000-0000000000a2',
@@ -32,11 +34,11 @@ FROM (VALUES (1, 100, 'posted', 100, NULL, '2026-01-01T00:00:00Z'),
              (3, 50, 'voided', 0, '2026-01-01T00:00:01Z', '2026-01-01T00:00:00.6Z'),
              (4, 60, 'expired', 0, '2026-01-01T00:00:01Z', '2026-01-01T00:00:01.01Z'),
              (5, 70, 'reserved', 0, '2099-01-01T00:00:00Z', NULL)) t (n, amount, state, settled, expires_at, ended_at);
-INSERT INTO ledger_entries (transfer_id, account_id, delta, account_version, fence, fence_epoch) VALUES
-	('00000000-0000-0000-0000-000000000001', '00000000-0000-0000-0000-0000000000a1', -100, 1, 5, 'etcd'),
-	('00000000-0000-0000-0000-000000000001', '00000000-0000-0000-0000-0000000000a2', 100, 1, 5, 'etcd'),
-	('00000000-0000-0000-0000-000000000002', '00000000-0000-0000-0000-0000000000a1', -150, 3, 7, 'etcd'),
-	('00000000-0000-0000-0000-000000000002', '00000000-0000-0000-0000-0000000000a2', 150, 2, 7, 'etcd');
+INSERT INTO ledger_entries (transfer_id, account_id, delta, account_version, fence, fence_epoch, created_at) VALUES
+	('00000000-0000-0000-0000-000000000001', '00000000-0000-0000-0000-0000000000a1', -100, 1, 5, 'etcd', '2026-01-01T00:00:00Z'),
+	('00000000-0000-0000-0000-000000000001', '00000000-0000-0000-0000-0000000000a2', 100, 1, 5, 'etcd', '2026-01-01T00:00:00Z'),
+	('00000000-0000-0000-0000-000000000002', '00000000-0000-0000-0000-0000000000a1', -150, 3, 7, 'etcd', '2026-01-01T00:00:00.5Z'),
+	('00000000-0000-0000-0000-000000000002', '00000000-0000-0000-0000-0000000000a2', 150, 2, 7, 'etcd', '2026-01-01T00:00:00.5Z');
 INSERT INTO idempotency_keys (client_id, key, fingerprint, status, body, created_at)
 SELECT '00000000-0000-0000-0000-0000000000c1', key, sha256(key::bytea), status, '', '2026-01-01T00:00:00Z'
 FROM (VALUES ('k1', 201), ('k2', 201), ('k3', 201), ('k4', 201), ('k5', 201), ('post-k2', 201), ('void-k2', 409)) k (key, status);`
@@ -61,41 +63,76 @@ func opened() ([]money.Account, []loadtest.Credentials) {
 		{ID: id(account2), Client: 1, Opening: 0, Currency: "EUR"},
 		{ID: id(account3), Client: 2, Opening: 500, Currency: "EUR"},
 	}, []loadtest.Credentials{
-		{ID: id(client)}, {ID: id("00000000-0000-0000-0000-0000000000c2")}, {ID: id("00000000-0000-0000-0000-0000000000c3")},
+		{ID: id(client)}, {ID: id("00000000-0000-0000-0000-0000000000c2")}, {ID: id("00000000-0000-0000-0000-0000000000c3")}, {}, {ID: id("00000000-0000-0000-0000-0000000000c5")},
 	}
+}
+
+// epoch is when the clock of the clients of correctAccounts began.
+var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// The bodies of answers, from the amount on.
+const (
+	reservedUntil = `"state":"reserved","settled":0,"expires_at":"2026-01-01T00:00:01Z","amount":`
+	postedBody    = `"state":"posted","settled":150,"amount":200,"expires_at":"2026-01-01T00:00:01Z","ended_at":"2026-01-01T00:00:00.5Z"`
+	voidedBody    = `"state":"voided","settled":0,"amount":50,"expires_at":"2026-01-01T00:00:01Z","ended_at":"2026-01-01T00:00:00.6Z"`
+	expiredBody   = `"state":"expired","settled":0,"amount":60,"expires_at":"2026-01-01T00:00:01Z","ended_at":"2026-01-01T00:00:01.01Z"`
+	paidBody      = `"state":"posted","settled":100,"amount":100,"ended_at":"2026-01-01T00:00:00Z"`
+	accountBody   = `{"id":"` + account1 + `","currency":"EUR","balance":750,"held":70,"available":680,"created_at":"2025-12-31T23:00:00Z","entries":[` +
+		`{"transfer":"` + transfer2 + `","delta":-150,"version":3,"created_at":"2026-01-01T00:00:00.5Z"},` +
+		`{"transfer":"` + transfer1 + `","delta":-100,"version":1,"created_at":"2026-01-01T00:00:00Z"}]}`
+)
+
+func transferBody(id, rest string) string {
+	return `{"id":"` + id + `","from":"` + account1 + `","to":"` + account2 + `","currency":"EUR","created_at":"2026-01-01T00:00:00Z",` + rest + `}`
 }
 
 // correctReplies are the replies that the clients of correctAccounts got.
 func correctReplies() map[string]loadtest.Record {
 	from, to := uuid.MustParse(account1), uuid.MustParse(account2)
 	records := map[string]loadtest.Record{}
-	add := func(key string, action loadtest.Action, m Move, outcome loadtest.Outcome, id, answer string) {
-		r := loadtest.Record{Intent: loadtest.Intent{Key: key, Action: action, Of: &m}, Outcome: outcome}
+	add := func(i loadtest.Intent, ms int, outcome loadtest.Outcome, problem, id, body string) {
+		r := loadtest.Record{Intent: i, Outcome: outcome, Body: []byte(body)}
 		if id != "" {
 			r.Made = uuid.MustParse(id)
-			r.Body = []byte(`{"id":"` + id + `","from":"` + account1 + `","to":"` + account2 + `",` + answer + `}`)
 		}
-		r.Attempts = []loadtest.Attempt{{Outcome: outcome, Problem: answer, Sends: 1}}
-		records[key] = r
+		at := time.Duration(ms) * time.Millisecond
+		r.Attempts = []loadtest.Attempt{{Outcome: outcome, Problem: problem, Sends: 1, Start: at, End: at + 2*time.Millisecond}}
+		records[i.Key] = r
+	}
+	ask := func(key string, action loadtest.Action, m Move) loadtest.Intent {
+		return loadtest.Intent{Key: key, Action: action, Of: &m}
 	}
 	pays := func(amount int64) Move { return Move{From: from, To: to, Amount: amount} }
+	holds := func(amount int64) Move {
+		return Move{From: from, To: to, Amount: amount, Hold: &Hold{For: time.Second}}
+	}
 	end := func(id string, amount int64) Move {
 		return Move{From: from, To: to, Amount: amount, Of: uuid.MustParse(id)}
 	}
-	const held = `"state":"reserved","settled":0,"expires_at":"2026-01-01T00:00:01Z","amount":`
-	add("k1", Pay, pays(100), loadtest.OK, transfer1, `"state":"posted","settled":100,"amount":100`)
-	add("k2", Reserve, pays(200), loadtest.OK, transfer2, held+`200`)
-	add("post-k2", PostHold, end(transfer2, 150), loadtest.OK, transfer2, `"state":"posted","settled":150,"amount":200`)
-	add("void-k2", VoidHold, end(transfer2, 0), loadtest.Rejected, "", "already-settled")
-	add("k3", Reserve, pays(50), loadtest.OK, transfer3, held+`50`)
-	add("post-k3", PostHold, end(transfer3, 0), loadtest.Rejected, "", "already-settled")
-	add("void-k3", VoidHold, end(transfer3, 0), loadtest.OK, transfer3, `"state":"voided","settled":0,"amount":50`)
-	add("k4", Reserve, pays(60), loadtest.OK, transfer4, held+`60`)
-	add("post-k4", PostHold, end(transfer4, 0), loadtest.Rejected, "", "expired")
-	add("void-k4", VoidHold, end(transfer4, 0), loadtest.Unknown, "", "")
-	add("k5", Reserve, pays(70), loadtest.OK, transfer5, `"state":"reserved","settled":0,"amount":70,"expires_at":"2099-01-01T00:00:00Z"`)
-	add("k6", Pay, pays(9999), loadtest.Rejected, "", "insufficient-funds")
-	add("k7", Pay, pays(1), loadtest.Unknown, "", "") // and it did not happen
+	add(ask("k1", Pay, pays(100)), 0, loadtest.OK, "", transfer1, transferBody(transfer1, paidBody))
+	add(ask("k2", Reserve, holds(200)), 0, loadtest.OK, "", transfer2, transferBody(transfer2, reservedUntil+`200`))
+	add(ask("post-k2", PostHold, end(transfer2, 150)), 499, loadtest.OK, "", transfer2, transferBody(transfer2, postedBody))
+	add(ask("void-k2", VoidHold, end(transfer2, 0)), 499, loadtest.Rejected, "already-settled", "", "")
+	add(ask("k3", Reserve, holds(50)), 0, loadtest.OK, "", transfer3, transferBody(transfer3, reservedUntil+`50`))
+	add(ask("post-k3", PostHold, end(transfer3, 0)), 599, loadtest.Rejected, "already-settled", "", "")
+	add(ask("void-k3", VoidHold, end(transfer3, 0)), 599, loadtest.OK, "", transfer3, transferBody(transfer3, voidedBody))
+	add(ask("k4", Reserve, holds(60)), 0, loadtest.OK, "", transfer4, transferBody(transfer4, reservedUntil+`60`))
+	add(ask("post-k4", PostHold, end(transfer4, 0)), 1010, loadtest.Rejected, "expired", "", "")
+	add(ask("void-k4", VoidHold, end(transfer4, 0)), 1010, loadtest.Unknown, "", "", "")
+	add(ask("k5", Reserve, pays(70)), 0, loadtest.OK, "", transfer5, transferBody(transfer5, `"state":"reserved","settled":0,"amount":70,"expires_at":"2099-01-01T00:00:00Z"`))
+	add(ask("k6", Pay, pays(9999)), 0, loadtest.Rejected, "insufficient-funds", "", `{"status":409,"account":"`+account1+`","wanted":9999,"available":680}`)
+	add(ask("k7", Pay, pays(1)), 0, loadtest.Unknown, "", "", "") // and it did not happen
+	add(ask("k8", Pay, pays(1)), 0, loadtest.Open, "busy", "", "")
+	add(*reusedForAmount(records["k1"]), 10, loadtest.Rejected, "idempotency-key-reused", "", "")
+	add(*strangerPosts(records["k2"]), 10, loadtest.Rejected, "not-found", "", "")
+	read := func(key, id string) loadtest.Intent {
+		return *readIntent(0, key, Read{Transfer: uuid.MustParse(id)})
+	}
+	add(read("early", transfer2), 10, loadtest.OK, "", transfer2, transferBody(transfer2, reservedUntil+`200`))
+	add(read("late", transfer2), 510, loadtest.OK, "", transfer2, transferBody(transfer2, postedBody))
+	add(read("over", transfer4), 1100, loadtest.OK, "", transfer4, transferBody(transfer4, expiredBody))
+	add(read("paid", transfer1), 1100, loadtest.OK, "", transfer1, transferBody(transfer1, paidBody))
+	add(*readIntent(0, "account", Read{Account: from}), 1100, loadtest.OK, "", account1, accountBody)
 	return records
 }
 
@@ -114,7 +151,7 @@ func violated(t *testing.T, plant violation) *pgx.Conn {
 		records = append(records, r)
 	}
 	accounts, clients := opened()
-	if err := LoadMoves(t.Context(), conn, accounts, records, clients); err != nil {
+	if err := LoadMoves(t.Context(), conn, accounts, records, clients, epoch); err != nil {
 		t.Fatal(err)
 	}
 	return conn
@@ -131,7 +168,7 @@ func findIn(t *testing.T, check invariant.Check, plant violation) []string {
 }
 
 func TestAuditTransfer_FindsEachPlantedViolation(t *testing.T) {
-	for _, check := range slices.Concat(transfer.Invariants.Checks, MoveChecks) {
+	for _, check := range slices.Concat(transfer.Invariants.Checks, MoveChecks, ClockChecks, BodyChecks) {
 		planted := slices.DeleteFunc(slices.Clone(violations), func(p violation) bool { return p.check != check.Name })
 		if len(planted) == 0 {
 			t.Errorf("nothing is planted for %q: it is not known to find anything", check.Name)
@@ -147,7 +184,7 @@ func TestAuditTransfer_FindsEachPlantedViolation(t *testing.T) {
 }
 
 func TestAuditTransfer_FindsNothingInCorrectAccounts(t *testing.T) {
-	for _, check := range slices.Concat(transfer.Invariants.Checks, MoveChecks) {
+	for _, check := range slices.Concat(transfer.Invariants.Checks, MoveChecks, ClockChecks, BodyChecks) {
 		if ids := findIn(t, check, violation{}); len(ids) != 0 {
 			t.Errorf("%s found %v", check.Name, ids)
 		}
@@ -207,6 +244,55 @@ func TestDrift_CountsFromWhatThePlanOpened(t *testing.T) {
 	} {
 		if n, err := invariant.Number(t.Context(), violated(t, violation{sql: c.sql}), driftSQL); err != nil || n != c.want {
 			t.Errorf("%s: drift %d, %v, want %d", name, n, err, c.want)
+		}
+	}
+}
+
+// What a service says of its own openings must not matter while the load runs either.
+func TestMoneySQL_SeesThatBalanceAndOpeningAreBothRaisedAndAnAccountThatIsNotThePlans(t *testing.T) {
+	accounts, _ := opened()
+	for name, c := range map[string]struct {
+		sql  string
+		want int
+	}{
+		"as it was opened": {``, 0},
+		"both raised":      {bothRaised, 2}, // the sum, and the drift
+		"one account more": {accountBeside, 2},
+	} {
+		conn := violated(t, violation{sql: c.sql})
+		rows, _ := conn.Query(t.Context(), moneySQL(accounts))
+		levels, err := pgx.CollectRows(rows, pgx.RowToStructByPos[loadtest.Level])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found := loadtest.Apart([]loadtest.Sample{{Levels: levels}}); len(found) != c.want {
+			t.Errorf("%s: %v, want %d", name, found, c.want)
+		}
+	}
+}
+
+func TestMisreported_ARefusalIsAboutThePayerAndWhatItWasAskedFor(t *testing.T) {
+	wrong := func(edit func(map[string]loadtest.Record)) []string {
+		records := correctReplies()
+		if edit != nil {
+			edit(records)
+		}
+		return misreported([]loadtest.Record{records["k1"], records["k6"], records["account"]})
+	}
+	if found := wrong(nil); len(found) != 0 {
+		t.Errorf("correct accounts: %v", found)
+	}
+	for name, edit := range map[string]func(map[string]loadtest.Record){
+		"another account": told("k6", account1, account2),
+		"another amount":  told("k6", `9999`, `999`),
+		"enough":          told("k6", `680`, `9999`),
+		"less than none":  told("k6", `680`, `-1`),
+		"does not say":    told("k6", `,"available":680`, ``),
+		"another status":  told("k6", `409`, `404`),
+		"no text":         forgery("k6", func(r *loadtest.Record) { r.Body = nil }),
+	} {
+		if found := wrong(edit); len(found) != 1 || !strings.HasPrefix(found[0], "k6: ") {
+			t.Errorf("%s: %v", name, found)
 		}
 	}
 }

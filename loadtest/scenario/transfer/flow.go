@@ -3,6 +3,15 @@
 // short of money and pay each other in opposite directions. Holds are posted and voided at
 // the same moment, about when they expire, while a sweeper runs beside the replicas. No
 // money may be lost or made.
+//
+// The accounts are four groups of 16, two of them hot; a transfer stays in its group. Beside the
+// transfers, clients read their accounts, and each transfer that they made, before and after it ended.
+// One transfer in twenty is given up after "busy"; one in fifty has the key that another client has just used.
+// One hold in six is posted twice at once instead, one voided twice; one in eight each is posted, or voided,
+// by another client, posted beyond its amount, or settled again when it is over. One transfer in forty each
+// is read by another client, or has its key used again, for another amount or for its own end. One request in
+// forty takes from another client's account, or reads it, or is about what is not there, about one account
+// alone, or about another currency.
 package transfer
 
 import (
@@ -57,12 +66,12 @@ func New() *loadtest.Flow {
 		Name: "transfer", Number: "drift", During: "T1-DURING", Leftover: "T6", Guard: "CHECK (balance >= held)",
 		Plan: NewPlan,
 		Workload: func(p loadtest.Plan) string {
-			return fmt.Sprintf("%d transfers of %d clients at %d hot accounts", len(p.Intents), p.Clients, hot)
+			return fmt.Sprintf("%d transfers of %d clients at %d hot accounts", len(p.Load()), p.Clients, hot)
 		},
 		Watch: func(ctx context.Context, t *loadtest.Trial) ([]loadtest.Sample, error) {
-			return loadtest.WatchSQL(ctx, t.Postgres, moneySQL, t.History.Now)
+			return loadtest.WatchSQL(ctx, t.Postgres, moneySQL(money.Accounts(t.Plan)), t.History.Now)
 		},
-		FollowUp:     settle,
+		FollowUp:     followUp,
 		Postcheck:    spend,
 		Audit:        audit,
 		Linear:       linearize,
@@ -79,7 +88,7 @@ func New() *loadtest.Flow {
 		Invariants: slices.Concat(transfer.Invariants.Invariants, []invariant.Invariant{
 			{Code: "T1-DURING", Name: "money-conserved-during", Means: "T1 in every sample while the load runs; no balance is below what it holds, and all are what their entries say"},
 			{Code: "T6", Name: "no-lock-left", Means: "no lock is left behind, within its TTL, when no process is left to hold it"},
-			{Code: "I-HOLD", Name: "one-end-per-hold", Means: "of post, void and expiry exactly one wins, and it is the one that was answered; a hold that has ended holds nothing"},
+			{Code: "I-HOLD", Name: "one-end-per-hold", Means: "of post, void and expiry exactly one wins, and it is the one that was answered, in its time by the clients' clock; a hold that has ended holds nothing"},
 			{Code: "I-RIGHT", Name: "authorization", Means: "without a fault no holder of a lock is refused"},
 			money.AllSpendable,
 		}),
@@ -87,7 +96,7 @@ func New() *loadtest.Flow {
 		Summary:  summary,
 		Curves:   []loadtest.Curve{money.Drift},
 		Words: loadtest.Words{
-			Workload: "64 clients who send at the same moment, again and again, and all have to do with 8 accounts that are short of money",
+			Workload: "64 clients who send at the same moment, again and again, and all have to do with 8 accounts that are short of money; they read meanwhile, and try what is not allowed",
 			Done:     "done",
 			Levels:   money.Levels,
 			Note:     money.Note,
@@ -113,21 +122,30 @@ func New() *loadtest.Flow {
 var kept = []string{"I-REJ", "I-ONCE", "T2"}
 
 // moneySQL is one statement, so it sees one snapshot: two sums in two statements
-// would see two moments.
-const moneySQL = `
-SELECT a.currency, sum(a.balance)::bigint, sum(a.opening)::bigint
+// would see two moments. What must be there is what the plan opened.
+func moneySQL(opened []money.Account) string {
+	var rows []string
+	for _, a := range opened {
+		rows = append(rows, fmt.Sprintf("('%s'::uuid, '%s', %d::bigint)", a.ID, a.Currency, a.Opening))
+	}
+	return `
+WITH opened (id, currency, opening) AS (VALUES ` + strings.Join(rows, ", ") + `)
+SELECT COALESCE(a.currency, o.currency), COALESCE(sum(a.balance), 0)::bigint, COALESCE(sum(o.opening), 0)::bigint
 FROM accounts a
-GROUP BY a.currency
+FULL JOIN opened o ON o.id = a.id AND o.currency = a.currency
+GROUP BY 1
 UNION ALL
 SELECT 'accounts below what they hold', count(*) FILTER (WHERE balance < held), 0
 FROM accounts
 UNION ALL
-SELECT '` + money.DriftLevel + `', COALESCE(sum(abs(a.balance - a.opening - COALESCE(l.moved, 0))), 0)::bigint, 0
+SELECT '` + money.DriftLevel + `', COALESCE(sum(abs(COALESCE(a.balance, 0) - COALESCE(o.opening, 0) - COALESCE(l.moved, 0))), 0)::bigint, 0
 FROM accounts a
+FULL JOIN opened o ON o.id = a.id
 LEFT JOIN (SELECT account_id, sum(delta) AS moved
            FROM ledger_entries
-           GROUP BY account_id) l ON l.account_id = a.id
+           GROUP BY account_id) l ON l.account_id = COALESCE(a.id, o.id)
 ORDER BY 1`
+}
 
 // underLock tells whether a strategy takes a lock in etcd for each transfer.
 func underLock(strategy string) bool {

@@ -2,6 +2,7 @@ package transfer
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -48,5 +49,51 @@ func TestSettle_NothingFollowsWhereThereIsNoHoldToEnd(t *testing.T) {
 	}
 }
 
-// What follows an answer goes through the same recorder, and is sent again until
-// it is decided; only the retrier waits for it.
+func TestSettle_AHoldMayBePostedOrVoidedTwiceAtOnceUnderTwoKeys(t *testing.T) {
+	body := fmt.Sprintf(`{"id":%q,"expires_at":%q}`, transfer1, time.Now().Format(time.RFC3339Nano))
+	for _, action := range []loadtest.Action{PostHold, VoidHold} {
+		requests := settle(held(Hold{Twice: action, Post: 1, Void: 2}, body))
+		first, second := requests[0].Intent, requests[1].Intent
+		if first.Action != action || second.Action != action || first.Key == second.Key || first.Path != second.Path || requests[0].Replica == requests[1].Replica {
+			t.Errorf("%s: %+v and %+v", action, first, second)
+		}
+	}
+}
+
+// What follows the answers to one in so many keys has every kind that there is.
+func TestFollowUp_EachKindFollowsSomeTransfer(t *testing.T) {
+	kinds := map[string]int{}
+	count := func(r loadtest.Record) {
+		for _, request := range followUp(r) {
+			i := request.Intent
+			kinds[string(i.Action)+" "+strings.Join(i.Refusals, "")]++
+			if i.Key == r.Key || len(i.Refusals) > 0 && len(i.Contends) > 0 {
+				t.Errorf("%s follows %s: %+v", i.Key, r.Key, i)
+			}
+			if m := move(*i); m != nil && i.Action != Pay && i.Action != Reserve && m.Of != r.Made {
+				t.Errorf("%s is about %s, not %s", i.Key, m.Of, r.Made)
+			}
+		}
+	}
+	for _, i := range NewPlan(quickLoad).Load() {
+		id := loadtest.DrawID(loadtest.RandomFor(i.Key))
+		done := loadtest.Record{Intent: *i, Outcome: loadtest.OK, Made: id, Body: fmt.Appendf(nil, `{"id":%q}`, id)}
+		count(done)
+		count(loadtest.Record{Intent: *i, Outcome: loadtest.Rejected, Attempts: []loadtest.Attempt{{Outcome: loadtest.Rejected, Problem: "insufficient-funds"}}})
+		if i.Action == Reserve {
+			count(loadtest.Record{Intent: *postIntent(done, id, 0), Outcome: loadtest.OK, Made: id})
+		}
+	}
+	want := []string{
+		"read-transfer ", "read-transfer not-found", "post ", "void ", "post not-found", "void not-found", "post invalid-request", "post already-settled",
+		"void already-settled", "pay idempotency-key-reused", "reserve idempotency-key-reused", "void idempotency-key-reused",
+	}
+	for _, kind := range want {
+		if kinds[kind] < 3 {
+			t.Errorf("%q follows %d times: %v", kind, kinds[kind], kinds)
+		}
+	}
+	if len(kinds) != len(want) {
+		t.Errorf("kinds: %v", kinds)
+	}
+}

@@ -15,10 +15,12 @@ import (
 
 // The actions of this flow.
 const (
-	Pay      loadtest.Action = "pay"
-	Reserve  loadtest.Action = "reserve"
-	PostHold loadtest.Action = "post"
-	VoidHold loadtest.Action = "void"
+	Pay          loadtest.Action = "pay"
+	Reserve      loadtest.Action = "reserve"
+	PostHold     loadtest.Action = "post"
+	VoidHold     loadtest.Action = "void"
+	ReadAccount  loadtest.Action = "read-account"
+	ReadTransfer loadtest.Action = "read-transfer"
 )
 
 // Move is what a transfer is about.
@@ -29,7 +31,10 @@ type Move struct {
 	Of       uuid.UUID // the hold that is posted or voided
 }
 
-// move is what an intent is about.
+// Read says what a read is about.
+type Read struct{ Account, Transfer uuid.UUID }
+
+// move is what an intent is about; nil, of a read.
 func move(i loadtest.Intent) *Move {
 	m, _ := i.Of.(*Move)
 	return m
@@ -38,18 +43,22 @@ func move(i loadtest.Intent) *Move {
 // Hold is one that is posted and voided at the same moment, on two replicas.
 type Hold struct {
 	For    time.Duration
-	Settle time.Duration // when that comes, from its end on: mostly before it
-	Part   bool          // half of it is posted
-	Left   bool          // neither: the sweeper has to end it
-	Post   int           // the replica to which the post is sent
+	Settle time.Duration   // when that comes, from its end on: mostly before it
+	Part   bool            // half of it is posted
+	Left   bool            // neither: the sweeper has to end it
+	Twice  loadtest.Action // it is posted, or voided, twice at once, under two keys; "": once each
+	Post   int             // the replica to which the post is sent
 	Void   int
 }
 
 // The workload: each client owns one account, and all of them
 // send at the same moment, again and again. Every transfer involves a hot
-// account, so that there is always a queue at each of them.
+// account, so that there is always a queue at each of them. Account c is of group
+// c % groups, and pays accounts of its group only: each group is a bank of its own, with its
+// share of each kind.
 const (
 	clients = 64
+	groups  = 4
 	hot     = 8  // the first ones: asked for more than comes in
 	ample   = 16 // next: have all that they are asked for, so that no refusal is right
 	poor    = 24 // next: have next to nothing; the others have half
@@ -59,6 +68,7 @@ const (
 	currency  = "EUR"
 	holdEvery = 6 // about
 	leaveOne  = 8 // of so many holds one is left to the sweeper
+	twiceOne  = 6 // of so many holds one is posted twice, and one voided twice
 )
 
 // NewPlan draws a plan: bursts of one intent of each client. Hot accounts
@@ -83,6 +93,10 @@ func NewPlan(load loadtest.Load) loadtest.Plan {
 			From: accounts[from].ID, To: accounts[payees[from]].ID,
 			Amount: drawAmount(random, from), Hold: drawHold(random, load),
 		})
+		intent.GivesUp = random.IntN(loadtest.GiveUpEvery) == 0
+		if i%loadtest.SameKeyEvery == 1 { // of the client before
+			intent.SharedKey = plan.Intents[i-1].Key
+		}
 		asked[from] += move(*intent).Amount
 		plan.Add(random, load.Replicas, loadtest.ScheduledRequest{At: load.At(i-from, n), Replica: random.IntN(load.Replicas), Intent: intent})
 	}
@@ -90,21 +104,50 @@ func NewPlan(load loadtest.Load) loadtest.Plan {
 		accounts[c].Opening = drawOpening(random, c, asked[c])
 	}
 	plan.Given = accounts
+	plan.AddBeside(reads(random, load, n, accounts)...)
+	plan.AddBeside(offences(random, load, n, accounts)...)
 	return plan
 }
 
-// drawPayees gives each client's payee in one burst.
+// reads are those of accounts by their owners: half of them of hot ones. (A transfer is read by the
+// client that made it, as soon as it is known: see followUp.)
+func reads(random *rand.Rand, load loadtest.Load, n int, accounts []money.Account) (requests []loadtest.ScheduledRequest) {
+	for i := range n {
+		at := load.At(i, n) + loadtest.DrawTime(random, load.Duration/time.Duration(n))
+		a := accounts[random.IntN(hot)]
+		if i%2 == 0 {
+			a = accounts[random.IntN(clients)]
+		}
+		key := fmt.Sprintf("look-%d-%06d", load.Seed, i)
+		requests = append(requests, loadtest.ScheduledRequest{At: at, Replica: random.IntN(load.Replicas), Intent: readIntent(a.Client, key, Read{Account: a.ID})})
+	}
+	return requests
+}
+
+// readIntent is a read of an account or of a transfer.
+func readIntent(client int, key string, of Read) *loadtest.Intent {
+	i := &loadtest.Intent{Client: client, Key: key, Action: ReadAccount, Method: http.MethodGet, Path: "/v1/accounts/" + of.Account.String(), Of: of, Reads: true}
+	if of.Transfer != uuid.Nil {
+		i.Action, i.Path = ReadTransfer, "/v1/transfers/"+of.Transfer.String()
+	}
+	return i
+}
+
+// drawPayees gives each client's payee in one burst: a hot account of its group. The hot ones
+// of a group pay each other, or others of the group.
 func drawPayees(random *rand.Rand) []int {
 	payees := make([]int, clients)
 	for c := range payees {
-		payees[c] = random.IntN(hot)
+		payees[c] = c%groups + groups*random.IntN(hot/groups)
 	}
-	pairs := random.Perm(hot)
-	for i := 0; i < hot; i += 2 {
-		a, b := pairs[i], pairs[i+1]
-		payees[a], payees[b] = b, a
-		if random.IntN(2) == 0 {
-			payees[a], payees[b] = hot+random.IntN(clients-hot), hot+random.IntN(clients-hot)
+	for group := range groups {
+		pairs := random.Perm(hot / groups)
+		for i := 0; i < len(pairs); i += 2 {
+			a, b := group+groups*pairs[i], group+groups*pairs[i+1]
+			payees[a], payees[b] = b, a
+			if random.IntN(2) == 0 {
+				payees[a], payees[b] = hot+group+groups*random.IntN((clients-hot)/groups), hot+group+groups*random.IntN((clients-hot)/groups)
+			}
 		}
 	}
 	return payees
@@ -148,6 +191,12 @@ func drawHold(random *rand.Rand, load loadtest.Load) *Hold {
 	h.Void = loadtest.OtherReplica(random, h.Post, load.Replicas)
 	h.Part = random.IntN(3) == 0
 	h.Left = random.IntN(leaveOne) == 0
+	switch random.IntN(twiceOne) {
+	case 0:
+		h.Twice = PostHold
+	case 1:
+		h.Twice = VoidHold
+	}
 	switch when := random.IntN(100); {
 	case when < 50:
 		h.Settle = -time.Duration(30+random.IntN(770)) * time.Millisecond
@@ -186,7 +235,7 @@ type answer struct {
 }
 
 // settle is what a client does about a hold: it posts and voids it at the same
-// moment, on two replicas. The moment is counted from the end of the hold by the
+// moment, on two replicas, or does one of them twice. The moment is counted from the end of the hold by the
 // database's clock; if that is not ours, it is only another moment.
 func settle(r loadtest.Record) []loadtest.ScheduledRequest {
 	m := move(r.Intent)
@@ -202,10 +251,16 @@ func settle(r loadtest.Record) []loadtest.ScheduledRequest {
 	if h.Part {
 		part = max(1, m.Amount/2)
 	}
-	return []loadtest.ScheduledRequest{
-		{At: at, Replica: h.Post, Intent: postIntent(r, t.ID, part)},
-		{At: at, Replica: h.Void, Intent: voidIntent(r, t.ID)},
+	first, second := postIntent(r, t.ID, part), voidIntent(r, t.ID)
+	switch h.Twice {
+	case PostHold:
+		second = postIntent(r, t.ID, part)
+		second.Key += "-2"
+	case VoidHold:
+		first = voidIntent(r, t.ID)
+		first.Key += "-2"
 	}
+	return []loadtest.ScheduledRequest{{At: at, Replica: h.Post, Intent: first}, {At: at, Replica: h.Void, Intent: second}}
 }
 
 func postIntent(r loadtest.Record, id uuid.UUID, part int64) *loadtest.Intent {

@@ -38,11 +38,11 @@ func TestNewPlan_SameSeedSamePlanOtherSeedOtherPlan(t *testing.T) {
 func TestNewPlan_EachTransferIsSentByThePayersOwnerAndTouchesAHotAccount(t *testing.T) {
 	plan := NewPlan(quickLoad)
 	owner := owners(plan)
-	if len(owner) != clients || plan.Clients != clients || len(plan.Intents) != 1200 {
-		t.Fatalf("%d accounts, %d clients, %d intents", len(owner), plan.Clients, len(plan.Intents))
+	if len(owner) != clients || plan.Clients != clients || len(plan.Load()) != 1200 {
+		t.Fatalf("%d accounts, %d clients, %d intents", len(owner), plan.Clients, len(plan.Load()))
 	}
-	for _, i := range plan.Intents {
-		if from, to := owner[move(*i).From], owner[move(*i).To]; from != i.Client || from == to || from >= hot && to >= hot {
+	for _, i := range plan.Load() {
+		if from, to := owner[move(*i).From], owner[move(*i).To]; from != i.Client || from == to || from >= hot && to >= hot || from%groups != to%groups {
 			t.Errorf("%s: client %d sends from %d to %d", i.Key, i.Client, from, to)
 		}
 	}
@@ -53,6 +53,9 @@ func TestNewPlan_AllClientsSendAtOnceAndHotAccountsPayEachOtherAtOnce(t *testing
 	owner := owners(plan)
 	bursts := map[time.Duration]map[[2]int]bool{}
 	for _, request := range plan.Schedule {
+		if request.Intent.Reads || len(request.Intent.Refusals) > 0 {
+			continue
+		}
 		if bursts[request.At] == nil {
 			bursts[request.At] = map[[2]int]bool{}
 		}
@@ -88,7 +91,7 @@ func TestNewPlan_OneInTenIsSentTwiceAtOnceToTwoReplicasOneInSixIsAHold(t *testin
 			}
 		}
 	}
-	for _, i := range plan.Intents {
+	for _, i := range plan.Load() {
 		h := move(*i).Hold
 		if h == nil {
 			continue
@@ -115,7 +118,7 @@ func TestNewPlan_AmpleAccountsHaveAllThatTheyAreAskedForAndManyOthersHaveNot(t *
 		load.Seed = seed
 		plan := NewPlan(load)
 		asked := make([]int64, clients)
-		for _, i := range plan.Intents {
+		for _, i := range plan.Load() {
 			asked[i.Client] += move(*i).Amount
 		}
 		enough, short := 0, 0
@@ -136,7 +139,7 @@ func TestNewPlan_AmpleAccountsHaveAllThatTheyAreAskedForAndManyOthersHaveNot(t *
 }
 
 func TestNewPlan_AHoldSaysForHowLongAndATransferDoesNot(t *testing.T) {
-	for _, i := range NewPlan(quickLoad).Intents {
+	for _, i := range NewPlan(quickLoad).Load() {
 		var body struct {
 			From, To  uuid.UUID
 			Amount    int64
@@ -165,7 +168,57 @@ func TestFlow_AFaultThatTakesLongGetsALongerLoad(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", fault, got, want)
 		}
 	}
-	if !slices.Equal([]int{len(NewPlan(loadtest.Load{Rate: 10, Duration: time.Second, Replicas: 2}).Intents)}, []int{10}) {
+	if !slices.Equal([]int{len(NewPlan(loadtest.Load{Rate: 10, Duration: time.Second, Replicas: 2}).Load())}, []int{10}) {
 		t.Error("a load of less than one burst")
+	}
+}
+
+func TestNewPlan_AGroupHasItsShareOfEachKindOfAccount(t *testing.T) {
+	kinds := map[[2]int]int{}
+	for _, a := range money.Accounts(NewPlan(quickLoad)) {
+		kind := 0
+		for _, end := range []int{hot, hot + ample, hot + ample + poor} {
+			if a.Client >= end {
+				kind++
+			}
+		}
+		kinds[[2]int{a.Client % groups, kind}]++
+	}
+	for group := range groups {
+		for kind, want := range []int{hot, ample, poor, clients - hot - ample - poor} {
+			if got := kinds[[2]int{group, kind}]; got != want/groups {
+				t.Errorf("group %d has %d of kind %d, want %d", group, got, kind, want/groups)
+			}
+		}
+	}
+}
+
+func TestNewPlan_ReadsAndWhatIsNotAllowedAreSentAmongTheTransfers(t *testing.T) {
+	plan := NewPlan(quickLoad)
+	owner := owners(plan)
+	reads, denied, shared, givenUp, twice := 0, map[string]bool{}, 0, 0, map[loadtest.Action]int{}
+	for _, i := range plan.Intents {
+		switch {
+		case len(i.Refusals) > 0:
+			denied[string(i.Action)+i.Refusals[0]] = true
+		case i.Reads:
+			if reads++; owner[i.Of.(Read).Account] != i.Client {
+				t.Errorf("client %d reads the account of %d", i.Client, owner[i.Of.(Read).Account])
+			}
+		case i.SharedKey != "":
+			shared++
+		}
+		if i.GivesUp {
+			givenUp++
+		}
+		if m := move(*i); m != nil && m.Hold != nil && m.Hold.Twice != "" {
+			twice[m.Hold.Twice]++
+		}
+		if (i.Reads || len(i.Refusals) > 0) && (len(i.Contends) > 0 || i.GivesUp) {
+			t.Errorf("%+v contends, or is given up", i)
+		}
+	}
+	if reads != 1200 || len(denied) != 7 || shared != 24 || givenUp < 30 || givenUp > 90 || twice[PostHold] < 10 || twice[VoidHold] < 10 {
+		t.Errorf("%d reads, not allowed: %v, %d keys of another client, %d given up, settled twice: %v", reads, denied, shared, givenUp, twice)
 	}
 }

@@ -1,7 +1,11 @@
 package transfer
 
 import (
+	"slices"
+	"strings"
 	"time"
+
+	"github.com/google/uuid"
 
 	"shop/loadtest"
 )
@@ -22,6 +26,19 @@ func forgery(key string, edit func(*loadtest.Record)) func(map[string]loadtest.R
 		edit(&r)
 		records[key] = r
 	}
+}
+
+// told is a forgery of an answer: some of its text is another one.
+func told(key, is, becomes string) func(map[string]loadtest.Record) {
+	return forgery(key, func(r *loadtest.Record) { r.Body = []byte(strings.Replace(string(r.Body), is, becomes, 1)) })
+}
+
+// sentAt is a forgery of the time at which an attempt was made.
+func sentAt(key string, at time.Duration) func(map[string]loadtest.Record) {
+	return forgery(key, func(r *loadtest.Record) {
+		r.Attempts = slices.Clone(r.Attempts)
+		r.Attempts[0].Start, r.Attempts[0].End = at, at+time.Millisecond
+	})
 }
 
 func refusedWith(problem string) func(*loadtest.Record) {
@@ -98,4 +115,54 @@ var violations = []violation{
 	{check: "I-HOLD over", name: "over, and still held", sql: `UPDATE transfers SET expires_at = now() - interval '1 second' WHERE id = '` + transfer5 + `'`, ids: []string{transfer5}},
 	{check: "I-HOLD late", name: "posted after its end", sql: `UPDATE transfers SET ended_at = expires_at + interval '2 milliseconds' WHERE id = '` + transfer2 + `'`, ids: []string{transfer2}},
 	{check: "I-HOLD late", name: "expired before its end", sql: `UPDATE transfers SET ended_at = expires_at - interval '1 millisecond' WHERE id = '` + transfer4 + `'`, ids: []string{transfer4}},
+	{check: "T1 planned", name: "balance and opening both raised", sql: bothRaised, ids: []string{"EUR off by 100"}},
+	{check: "T1 planned", name: "an account that was not opened", sql: accountBeside, ids: []string{"EUR off by 70"}},
+	{check: "T3 planned", name: "balance and opening both raised", sql: bothRaised, ids: []string{account3}},
+	{check: "T3 planned", name: "an account that was not opened", sql: accountBeside, ids: []string{"00000000-0000-0000-0000-0000000000a9"}},
+	{check: "T3 planned", name: "an account that is gone", sql: `DELETE FROM accounts WHERE id = '` + account3 + `'`, ids: []string{account3}},
+	{check: "I-REJ", name: "given up after busy, and done", replies: forgery("k1", func(r *loadtest.Record) {
+		r.Outcome, r.Attempts = loadtest.Open, []loadtest.Attempt{{Outcome: loadtest.Open, Sends: 1}}
+	}), ids: []string{"k1"}},
+	{check: "I-REJ otherwise", name: "another amount, and its client was not told", sql: `UPDATE transfers SET amount = 101, settled = 101 WHERE id = '` + transfer1 + `'`, replies: forgery("k1", func(r *loadtest.Record) { r.Outcome = loadtest.Unknown }), ids: []string{transfer1}},
+	{check: "I-REJ otherwise", name: "what was refused under the key, and not what was done", sql: `UPDATE transfers SET amount = 101, settled = 101 WHERE id = '` + transfer1 + `'`, ids: []string{transfer1}},
+	{check: "I-REJ otherwise", name: "from the account of another client", sql: `UPDATE transfers SET from_id = '` + account3 + `' WHERE id = '` + transfer1 + `'`, replies: forgery("k1", func(r *loadtest.Record) { move(r.Intent).From = uuid.MustParse(account3) }), ids: []string{transfer1}},
+	{check: "I-REJ otherwise", name: "dollars for euros", sql: `UPDATE transfers SET currency = 'USD' WHERE id = '` + transfer1 + `'`, ids: []string{transfer1}},
+	{check: "I-REJ otherwise", name: "moved, and a hold was asked for", replies: forgery("k1", func(r *loadtest.Record) { r.Action = Reserve }), ids: []string{transfer1}},
+	{check: "I-REJ otherwise", name: "held for an hour, and a second was asked for", sql: `UPDATE transfers SET expires_at = created_at + interval '1 hour' WHERE id = '` + transfer2 + `'`, ids: []string{transfer2}},
+	{check: "I-HOLD twice", name: "posted again", replies: forgery("void-k2", func(r *loadtest.Record) { r.Outcome = loadtest.OK }), ids: []string{transfer2}},
+	{check: "I-HOLD refused", name: "refused as settled, and no request did that", replies: func(records map[string]loadtest.Record) { delete(records, "void-k3") }, ids: []string{transfer3}},
+	{check: "I-HOLD unasked", name: "posted by another client", replies: func(records map[string]loadtest.Record) {
+		delete(records, "post-k2")
+		forgery("post-steal-k2", func(r *loadtest.Record) { r.Outcome = loadtest.OK })(records)
+	}, ids: []string{transfer2}},
+	{check: "I-HOLD unasked", name: "given up after busy, and posted", replies: forgery("post-k2", func(r *loadtest.Record) { r.Outcome = loadtest.Open }), ids: []string{transfer2}},
+	{check: "I-HOLD made", name: "made an hour before it was asked for", sql: `UPDATE transfers SET created_at = created_at - interval '1 hour' WHERE id = '` + transfer1 + `'`, ids: []string{transfer1}},
+	{check: "I-HOLD made", name: "made behind the answer", replies: sentAt("k3", -time.Second), ids: []string{transfer3}},
+	{check: "I-HOLD ended", name: "posted before that was asked for", sql: `UPDATE transfers SET ended_at = created_at WHERE id = '` + transfer2 + `'`, ids: []string{transfer2}},
+	{check: "I-HOLD ended", name: "voided behind the answer", sql: `UPDATE transfers SET ended_at = ended_at + interval '200 milliseconds' WHERE id = '` + transfer3 + `'`, ids: []string{transfer3}},
+	{check: "I-HOLD time", name: "posted when its time was over", replies: sentAt("post-k2", 1060*time.Millisecond), ids: []string{transfer2}},
+	{check: "I-HOLD time", name: "refused as expired before its time was over", replies: sentAt("post-k4", 900*time.Millisecond), ids: []string{transfer4}},
+	{check: "I-BODY transfers", name: "told of another amount", replies: told("k1", `"amount":100`, `"amount":99`), ids: []string{"k1"}},
+	{check: "I-BODY transfers", name: "told of another currency", replies: told("k1", `EUR`, `USD`), ids: []string{"k1"}},
+	{check: "I-BODY transfers", name: "told of another time", replies: told("k1", `00:00:00Z`, `00:00:02Z`), ids: []string{"k1"}},
+	{check: "I-BODY transfers", name: "told of another payee", replies: told("k1", account2, account3), ids: []string{"k1"}},
+	{check: "I-BODY transfers", name: "told of more than there is to tell", replies: told("k1", `"state"`, `"fee":0,"state"`), ids: []string{"k1"}},
+	{check: "I-BODY transfers", name: "told of another end", replies: told("k2", `00:00:01Z`, `00:00:02Z`), ids: []string{"k2"}},
+	{check: "I-BODY transfers", name: "told of less than was posted", replies: told("post-k2", `"settled":150`, `"settled":15`), ids: []string{"post-k2"}},
+	{check: "I-BODY transfers", name: "told that it moved, and it is held", replies: told("k2", `"reserved"`, `"posted"`), ids: []string{"k2"}},
+	{check: "I-BODY transfers", name: "read as another transfer", replies: told("late", transfer2, transfer3), ids: []string{"late"}},
+	{check: "I-BODY transfers", name: "read as voided, and it is posted", replies: told("late", `"posted"`, `"voided"`), ids: []string{"late"}},
+	{check: "I-BODY transfers", name: "a payment that is read as a hold", replies: told("paid", `"posted"`, `"reserved"`), ids: []string{"paid"}},
+	{check: "I-BODY state", name: "reserved when it was told posted", replies: forgery("late", func(r *loadtest.Record) { r.Body = []byte(transferBody(transfer2, reservedUntil+`200`)) }), ids: []string{"late"}},
+	{check: "I-BODY state", name: "posted before that was asked for", replies: forgery("early", func(r *loadtest.Record) { r.Body = []byte(transferBody(transfer2, postedBody)) }), ids: []string{"early"}},
+	{check: "I-BODY state", name: "expired before its time", replies: sentAt("over", 500*time.Millisecond), ids: []string{"over"}},
+	{check: "I-BODY accounts", name: "another balance", replies: told("account", `"balance":750`, `"balance":751`), ids: []string{"account"}},
+	{check: "I-BODY accounts", name: "held, and available all the same", replies: told("account", `"available":680`, `"available":750`), ids: []string{"account"}},
+	{check: "I-BODY accounts", name: "less than nothing is held", replies: told("account", `"held":70,"available":680`, `"held":-1,"available":751`), ids: []string{"account"}},
+	{check: "I-BODY accounts", name: "an entry is missing", replies: told("account", `},{"transfer":"`+transfer1+`","delta":-100,"version":1,"created_at":"2026-01-01T00:00:00Z"}`, `}`), ids: []string{"account"}},
+	{check: "I-BODY accounts", name: "an entry of another amount", replies: told("account", `-150`, `-151`), ids: []string{"account"}},
+	{check: "I-BODY accounts", name: "another account was asked for", replies: forgery("account", func(r *loadtest.Record) { r.Of = Read{Account: uuid.MustParse(account2)} }), ids: []string{"account"}},
+	{check: "I-BODY accounts", name: "the account of another client", replies: forgery("account", func(r *loadtest.Record) { r.Client = 1 }), ids: []string{"account"}},
+	{check: "I-BODY accounts", name: "told of nothing", replies: forgery("account", func(r *loadtest.Record) { r.Body = []byte(`[]`) }), ids: []string{"account"}},
+	{check: "I-BODY accounts", name: "balance and opening both raised, and shown", sql: `UPDATE accounts SET opening = opening + 100, balance = balance + 100 WHERE id = '` + account1 + `'`, replies: told("account", `"balance":750,"held":70,"available":680`, `"balance":850,"held":70,"available":780`), ids: []string{"account"}},
 }

@@ -1,0 +1,111 @@
+package transfer
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"shop/loadtest"
+	"shop/loadtest/scenario/money"
+	"shop/locking/invariant"
+)
+
+// moment is how a timestamptz is written in a canonical answer (loadtest.Canonical).
+const moment = `'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'`
+
+// BodyChecks compare the answers of successes, field by field, with the plan and the tables.
+var BodyChecks = []invariant.Check{
+	{
+		// A hold may be shown as it was, reserved, or as it ended: which of the two, the next check says.
+		Name: "I-BODY transfers", Invariant: "I-BODY",
+		Means: "answer with a transfer that is not as the table says",
+		Query: `
+SELECT told.name
+FROM proof_moves told
+LEFT JOIN transfers t ON t.id = CASE WHEN told.action IN ('pay', 'reserve') THEN told.made ELSE told.hold END AND t.client_id = told.client_id
+LEFT JOIN LATERAL (SELECT told.action = 'reserve'
+                          OR told.action = 'read-transfer' AND told.answer ->> 'state' = 'reserved' AND t.expires_at IS NOT NULL AS held) was ON true
+WHERE told.action IN ('pay', 'reserve', 'post', 'void', 'read-transfer') AND told.outcome = 'ok'
+  AND told.answer IS DISTINCT FROM jsonb_strip_nulls(jsonb_build_object(
+      'id', t.id, 'from', t.from_id, 'to', t.to_id, 'amount', t.amount, 'currency', t.currency,
+      'state', CASE WHEN was.held THEN 'reserved' ELSE t.state END,
+      'settled', CASE WHEN was.held THEN 0 ELSE t.settled END,
+      'created_at', to_char(t.created_at AT TIME ZONE 'UTC', ` + moment + `),
+      'expires_at', to_char(t.expires_at AT TIME ZONE 'UTC', ` + moment + `),
+      'ended_at', CASE WHEN NOT was.held THEN to_char(t.ended_at AT TIME ZONE 'UTC', ` + moment + `) END))`,
+	},
+	{
+		// By the clock of the clients.
+		Name: "I-BODY state", Invariant: "I-BODY",
+		Means: "read that shows a hold as ended before a client asked for that, or before its time, or as reserved after its client was told",
+		Query: `
+SELECT told.name
+FROM proof_moves told
+JOIN proof_moves made ON made.made = told.hold AND made.action = 'reserve' AND made.outcome = 'ok'
+LEFT JOIN (SELECT hold, client_id, action,
+                  min(begun) FILTER (WHERE outcome <> 'rejected') AS asked,
+                  min(answered) FILTER (WHERE outcome = 'ok') AS done
+           FROM proof_moves
+           WHERE action IN ('post', 'void')
+           GROUP BY hold, client_id, action) ended
+       ON ended.hold = told.hold AND ended.client_id = told.client_id
+      AND (told.answer ->> 'state' = 'reserved' OR ended.action = CASE told.answer ->> 'state' WHEN 'posted' THEN 'post' WHEN 'voided' THEN 'void' END)
+WHERE told.action = 'read-transfer' AND told.outcome = 'ok'
+  AND CASE told.answer ->> 'state'
+      WHEN 'reserved' THEN ended.done < told.begun
+      WHEN 'expired' THEN told.answered < made.begun + made.lasts - ` + clockTolerance + `
+      ELSE ended.asked IS NULL OR ended.asked > told.answered END`,
+	},
+	{
+		// The balance is that of the latest entry that is shown. (How it fits to what other clients saw, the
+		// history says.)
+		Name: "I-BODY accounts", Invariant: "I-BODY",
+		Means: "read with an account that is not as the plan opened it and its entries made it",
+		Query: `
+SELECT told.name
+FROM proof_moves told
+LEFT JOIN accounts a ON a.id = told.account
+LEFT JOIN proof_accounts opened ON opened.id = told.account AND opened.owner_id = told.client_id
+LEFT JOIN LATERAL (SELECT CASE jsonb_typeof(told.answer #> '{entries,0,version}') WHEN 'number' THEN (told.answer #>> '{entries,0,version}')::numeric ELSE 0 END AS version,
+                          CASE jsonb_typeof(told.answer -> 'held') WHEN 'number' THEN (told.answer ->> 'held')::numeric ELSE -1 END AS held) shown ON true
+LEFT JOIN LATERAL (SELECT opened.opening + COALESCE(sum(delta), 0) AS balance,
+                          jsonb_agg(jsonb_build_object('transfer', transfer_id, 'delta', delta, 'version', account_version,
+                                                       'created_at', to_char(created_at AT TIME ZONE 'UTC', ` + moment + `))
+                                    ORDER BY account_version DESC) FILTER (WHERE place <= 20) AS entries
+                   FROM (SELECT *, row_number() OVER (ORDER BY account_version DESC) AS place
+                         FROM ledger_entries
+                         WHERE account_id = told.account AND account_version <= shown.version) latest) was ON true
+WHERE told.action = 'read-account' AND told.outcome = 'ok'
+  AND (shown.held NOT BETWEEN 0 AND was.balance
+       OR told.answer IS DISTINCT FROM jsonb_build_object(
+          'id', opened.id, 'currency', opened.currency, 'balance', was.balance, 'held', shown.held,
+          'available', was.balance - shown.held, 'entries', COALESCE(was.entries, '[]'),
+          'created_at', to_char(a.created_at AT TIME ZONE 'UTC', ` + moment + `)))`,
+	},
+}
+
+// misreported lists the refusals for lack of funds whose text is about another account or
+// amount, or about enough.
+func misreported(records []loadtest.Record) (wrong []string) {
+	for _, r := range records {
+		if !r.Refused(money.Short) {
+			continue
+		}
+		var told struct {
+			Status    int
+			Account   uuid.UUID
+			Wanted    int64
+			Available *int64
+		}
+		m := move(r.Intent)
+		err := json.Unmarshal(r.Body, &told)
+		if err != nil || told.Status != http.StatusConflict || told.Account != m.From || told.Wanted != m.Amount ||
+			told.Available == nil || *told.Available < 0 || *told.Available >= m.Amount {
+			wrong = append(wrong, fmt.Sprintf("%s: %s", r.Key, strings.TrimSpace(string(r.Body))))
+		}
+	}
+	return wrong
+}
