@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/google/uuid"
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -21,14 +20,14 @@ import (
 )
 
 // both puts together what clients were told of a key at a wallet, and what is
-// stored under it there. Two intents may share a key, for two wallets.
+// stored under it there. Several intents may share a key, for two wallets, two kinds or two amounts.
 const both = `
 {"$project": {
-	"of": {"client": "$client", "key": "$under", "kind": "$kind", "wallet": "$wallet"},
+	"of": {"client": "$client", "key": "$under", "kind": "$kind", "wallet": "$wallet", "to": "$to", "amount": "$amount"},
 	"name": "$_id", "outcome": 1, "problem": 1, "sent": 1
 }},
 {"$unionWith": {"coll": "wallet_operations", "pipeline": [{"$project": {
-	"of": {"client": "$client", "key": "$key", "kind": "$kind", "wallet": "$wallet"},
+	"of": {"client": "$client", "key": "$key", "kind": "$kind", "wallet": "$wallet", "to": "$to", "amount": "$amount"},
 	"operation": "$_id",
 	"done": {"$cond": [{"$gt": ["$refused", null]}, 0, 1]},
 	"refused": {"$cond": [{"$gt": ["$refused", null]}, 1, 0]}
@@ -52,6 +51,21 @@ var HistoryChecks = []invariant.Check{
 {"$group": {"_id": {"wallet": "$_id", "owner": "$owner", "currency": "$currency", "opening": "$opening"}, "n": {"$sum": 1}}},
 {"$match": {"n": {"$ne": 2}}},
 {"$group": {"_id": "$_id.wallet"}}`,
+	},
+	{
+		Name: "M1 planned", Invariant: "M1", From: "wallets",
+		Means: "money that is there and that the plan did not open, nor an entry account for, or the other way round",
+		Query: plannedSums + `,
+{"$group": {"_id": null, "says": {"$sum": "$says"}, "true": {"$sum": "$true"}}},
+{"$match": {"$expr": {"$ne": ["$says", "$true"]}}},
+{"$project": {"_id": {"$concat": ["off by ", {"$toString": {"$subtract": ["$says", "$true"]}}]}}}`,
+	},
+	{
+		Name: "M2 planned", Invariant: "M2", From: "wallets",
+		Means: "wallet whose balance is not what the plan opened and its entries add up to",
+		Query: plannedSums + `,
+{"$match": {"$expr": {"$ne": ["$says", "$true"]}}},
+{"$project": {"_id": 1}}`,
 	},
 	{
 		Name: "I-ACK done", Invariant: "I-ACK", From: toldOf,
@@ -81,15 +95,15 @@ var HistoryChecks = []invariant.Check{
 	},
 	{
 		Name: "I-REJ", Invariant: "I-REJ", From: toldOf,
-		Means: "intent whose client was told that it will not be, or that was never sent, and that was done",
+		Means: "intent whose client was told that it will not be, or that nothing was done, or that was never sent, and that was done",
 		Query: both + `,
-{"$match": {"done": {"$gt": 0}, "$or": [{"outcome": "rejected"}, {"sent": false}]}},
+{"$match": {"done": {"$gt": 0}, "$or": [{"outcome": {"$in": ["rejected", "open"]}}, {"sent": false}]}},
 {"$project": {"_id": "$name"}}`,
 	},
 	{
 		// Operations can only come from requests: anything else is an effect that no client asked for.
 		Name: "I-REJ unasked", Invariant: "I-REJ", From: toldOf,
-		Means: "operation that no request asked for",
+		Means: "operation that no request asked for, as it is",
 		Query: both + `,
 {"$match": {"name": null}},
 {"$project": {"_id": "$operation"}}`,
@@ -101,6 +115,12 @@ var HistoryChecks = []invariant.Check{
 const plannedOpenings = `
 {"$project": {"wallet": "$_id", "says": "$balance"}},
 {"$unionWith": {"coll": "` + openedOf + `", "pipeline": [{"$project": {"wallet": "$_id", "true": "$opening"}}]}}`
+
+// plannedSums yields for each wallet its balance (says), and what the plan opened and its entries add up
+// to (true).
+const plannedSums = plannedOpenings + `,
+{"$unionWith": {"coll": "wallet_entries", "pipeline": [{"$project": {"wallet": 1, "true": "$delta"}}]}},
+{"$group": {"_id": "$wallet", "says": {"$sum": "$says"}, "true": {"$sum": "$true"}}}`
 
 // What the plan opened and what clients were told, in the scenario's own database.
 const (
@@ -126,6 +146,9 @@ func LoadHistory(ctx context.Context, db *mongo.Database, wallets []money.Accoun
 	}
 	told := make([]any, 0, len(records))
 	for _, r := range records {
+		if r.Reads {
+			continue
+		}
 		m := move(r.Intent)
 		d := bson.D{
 			{Key: "_id", Value: r.Key},
@@ -197,6 +220,12 @@ func (env Environment) audit(ctx context.Context, t *loadtest.Trial, records []l
 	if a.Findings, err = invariant.Run(ctx, slices.Concat(wallet.Invariants.Checks, HistoryChecks), wallet.Pipelines(own.db)); err != nil {
 		return a, err
 	}
+	is, err := readStored(ctx, own.db)
+	if err != nil {
+		return a, err
+	}
+	a.Findings.Add("I-BODY", untrue(is, money.Accounts(t.Plan), records)...)
+	a.Findings.Add("I-BODY", misreported(records)...)
 	a.Findings.Add("I-RIGHT", deniedRight(records)...)
 	a.Findings.Add("I-ONCE", sharedTwice(records)...)
 	a.Findings.Add("I-SPENT", money.WronglyRefused(t.Loaded(records), money.Accounts(t.Plan), payer)...)
@@ -228,26 +257,33 @@ func (env Environment) audit(ctx context.Context, t *loadtest.Trial, records []l
 	return a, err
 }
 
+// keyOf is a key with its client: another client's key is another one.
+type keyOf struct {
+	client int
+	key    string
+}
+
 // sharers are the intents of each key that two were sent under.
-func sharers(records []loadtest.Record) map[string][]loadtest.Record {
-	shared := map[string][]loadtest.Record{}
+func sharers(records []loadtest.Record) map[keyOf][]loadtest.Record {
+	shared := map[keyOf][]loadtest.Record{}
 	for _, r := range records {
 		if r.SharedKey != "" {
-			shared[r.SharedKey] = append(shared[r.SharedKey], r)
+			shared[keyOf{r.Client, r.SharedKey}] = append(shared[keyOf{r.Client, r.SharedKey}], r)
 		}
 	}
 	for _, r := range records {
-		if _, is := shared[r.Key]; is { // the first to have the key, which is also its name
-			shared[r.Key] = append(shared[r.Key], r)
+		own := keyOf{r.Client, r.Key}
+		if _, is := shared[own]; is { // the first to have the key, which is also its name
+			shared[own] = append(shared[own], r)
 		}
 	}
 	return shared
 }
 
-// sharedTwice lists the keys that two wallets were debited under at once, where
-// not exactly one of them was. (As long as one is undecided, it may be that one.)
+// sharedTwice lists the keys under which several operations were asked for, where
+// not exactly one of them was done. (As long as one is undecided, it may be that one.)
 func sharedTwice(records []loadtest.Record) (wrong []string) {
-	for key, intents := range sharers(records) {
+	for own, intents := range sharers(records) {
 		done, open := 0, 0
 		for _, r := range intents {
 			switch {
@@ -258,19 +294,20 @@ func sharedTwice(records []loadtest.Record) (wrong []string) {
 			}
 		}
 		if done > 1 || done == 0 && open == 0 {
-			wrong = append(wrong, fmt.Sprintf("%s: %d of %d were done", key, done, len(intents)))
+			wrong = append(wrong, fmt.Sprintf("%s: %d of %d were done", own.key, done, len(intents)))
 		}
 	}
 	return wrong
 }
 
 // deniedRight lists the refusals that no client had to expect. All of them have a right to
-// what they ask for: only money may be short, and the second of two intents under one key
-// is refused.
+// what they ask for, but for what is not allowed on purpose: only money may be short, and the second of
+// two intents of a client under one key is refused.
 func deniedRight(records []loadtest.Record) (wrong []string) {
 	shared := sharers(records)
 	for _, r := range records {
-		planned := r.Refused(money.Short) || strings.HasPrefix(r.Key, "trespass-") || r.Refused(keyReused) && (len(shared[r.SharedKey]) > 1)
+		planned := r.Reads || len(r.Refusals) > 0 || r.Refused(money.Short) ||
+			r.Refused(keyReused) && len(shared[keyOf{r.Client, r.SharedKey}]) > 1
 		if r.Outcome == loadtest.Rejected && !planned {
 			wrong = append(wrong, r.Key+": "+r.Problem())
 		}

@@ -2,6 +2,7 @@ package wallet
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"shop/loadtest"
@@ -13,6 +14,13 @@ import (
 	"github.com/google/uuid"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
+
+// planOf is what the plan of correctWallets opened.
+var planOf = []money.Account{
+	{ID: uuid.MustParse(wallet1), Opening: 1000, Currency: "EUR"},
+	{ID: uuid.MustParse(wallet2), Client: 1, Currency: "EUR"},
+	{ID: uuid.MustParse(wallet3), Opening: 500, Currency: "EUR"},
+}
 
 // violated is wallets with a violation, and with the replies that its clients got.
 func violated(t *testing.T, plant violation) *mongo.Database {
@@ -28,13 +36,8 @@ func violated(t *testing.T, plant violation) *mongo.Database {
 	for _, r := range answers {
 		records = append(records, r)
 	}
-	plan := []money.Account{
-		{ID: uuid.MustParse(wallet1), Opening: 1000, Currency: "EUR"},
-		{ID: uuid.MustParse(wallet2), Client: 1, Currency: "EUR"},
-		{ID: uuid.MustParse(wallet3), Opening: 500, Currency: "EUR"},
-	}
 	clients := []loadtest.Credentials{{ID: uuid.MustParse(client)}, {ID: uuid.MustParse(client2)}}
-	if err := LoadHistory(t.Context(), db, plan, records, clients); err != nil {
+	if err := LoadHistory(t.Context(), db, planOf, records, clients); err != nil {
 		t.Fatal(err)
 	}
 	return db
@@ -118,6 +121,72 @@ func TestAddUp_CountsFromWhatThePlanOpened(t *testing.T) {
 		all, err := wallet.AddUp(t.Context(), violated(t, violation{do: do}), plannedOpenings)
 		if err != nil || all.Drift != want {
 			t.Errorf("after %q: drift %d, %v, want %d", do, all.Drift, err, want)
+		}
+	}
+}
+
+// Whatever a service stores: each field of an answer must be what the plan and the collections say.
+func TestUntrue_FindsEachFieldThatIsNotAsThePlanAndTheCollectionsSay(t *testing.T) {
+	db := violated(t, violation{})
+	is, err := readStored(t.Context(), db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if wrong := untrue(is, planOf, words(nil)); len(wrong) != 0 {
+		t.Errorf("correct wallets: %v", wrong)
+	}
+	for name, c := range map[string]struct {
+		key  string
+		edit func(map[string]loadtest.Record)
+	}{
+		"another amount":      {"k1", tells("k1", `"amount":100`, `"amount":10`)},
+		"another bonus":       {"k1", tells("k1", `"bonus":10`, `"bonus":0`)},
+		"another currency":    {"k1", tells("k1", `EUR`, `USD`)},
+		"another time":        {"k1", tells("k1", `00:00:01Z`, `00:00:02Z`)},
+		"another kind":        {"k1", tells("k1", `"credit"`, `"debit"`)},
+		"another wallet":      {"k1", tells("k1", wallet1, wallet2)},
+		"another payee":       {"k3", tells("k3", wallet2, wallet3)},
+		"a field more":        {"k1", tells("k1", `"kind"`, `"fee":0,"kind"`)},
+		"no operation":        {"k1", forgery("k1", func(r *loadtest.Record) { r.Body = []byte(`[]`) })},
+		"no such operation":   {"k1", forgery("k1", func(r *loadtest.Record) { r.Made = uuid.New() })},
+		"another balance":     {"read", tells("read", `"balance":875`, `"balance":876`)},
+		"read in dollars":     {"read", tells("read", `EUR`, `USD`)},
+		"an entry is missing": {"read", tells("read", `{"operation":"`+operation5+`","delta":-5,"created_at":"2026-01-01T00:00:01Z"},`, ``)},
+		"an entry too many":   {"read", tells("read", `"entries":[`, `"entries":[{"operation":"`+operation4+`","delta":0,"created_at":"2026-01-01T00:00:01Z"},`)},
+		"an entry twice":      {"read", tells("read", `"entries":[`, `"entries":[{"operation":"`+operation5+`","delta":-5,"created_at":"2026-01-01T00:00:01Z"},`)},
+		"another delta":       {"read", tells("read", `-200`, `-201`)},
+		"opened another time": {"read", tells("read", `00:00:00Z`, `00:00:05Z`)},
+		"of another wallet":   {"read", tells("read", wallet1, wallet2)},
+	} {
+		if wrong := untrue(is, planOf, words(c.edit)); len(wrong) != 1 || !strings.HasPrefix(wrong[0], c.key+": ") {
+			t.Errorf("%s: %v", name, wrong)
+		}
+	}
+	// The books say so too, and the plan does not.
+	do(t, db, update("wallets", byID(wallet1), `{"$inc": {"opening": 100, "balance": 100}}`))
+	if is, err = readStored(t.Context(), db); err != nil {
+		t.Fatal(err)
+	}
+	if wrong := untrue(is, planOf, words(tells("read", `"balance":875`, `"balance":975`))); len(wrong) != 1 {
+		t.Errorf("balance and opening both raised, and shown: %v", wrong)
+	}
+}
+
+func TestMisreported_ARefusalIsAboutThePayerAndWhatItWasAskedFor(t *testing.T) {
+	if found := misreported(words(nil)); len(found) != 0 {
+		t.Errorf("correct wallets: %v", found)
+	}
+	for name, edit := range map[string]func(map[string]loadtest.Record){
+		"another wallet": tells("k4", wallet1, wallet2),
+		"another amount": tells("k4", `9999`, `999`),
+		"enough":         tells("k4", `875`, `9999`),
+		"less than none": tells("k4", `875`, `-1`),
+		"does not say":   tells("k4", `,"available":875`, ``),
+		"another status": tells("k4", `409`, `404`),
+		"no text":        forgery("k4", func(r *loadtest.Record) { r.Body = nil }),
+	} {
+		if found := misreported(words(edit)); len(found) != 1 || !strings.HasPrefix(found[0], "k4: ") {
+			t.Errorf("%s: %v", name, found)
 		}
 	}
 }

@@ -45,6 +45,8 @@ func TestSharedTwice_OfTwoUnderOneKeyExactlyOneIsDone(t *testing.T) {
 		wrong int
 	}{
 		"one is":                      {nil, 0},
+		"of another client":           {forgery("k9", func(r *loadtest.Record) { r.Outcome = loadtest.OK }), 0},
+		"for another amount":          {forgery("reuse-credit-k1", func(r *loadtest.Record) { r.Outcome = loadtest.OK }), 1},
 		"both are":                    {forgery("s2", func(r *loadtest.Record) { r.Outcome = loadtest.OK }), 1},
 		"none is":                     {forgery("s1", refusedWith(keyReused)), 1},
 		"one may be":                  {forgery("s1", func(r *loadtest.Record) { r.Outcome = loadtest.Unknown }), 0},

@@ -3,6 +3,11 @@
 // each other in both directions, owners who have a wallet to themselves, and a client that
 // uses one key for two wallets. Replicas ask a bonus service what each credit gets on top;
 // it records every request. No update may be lost, and no bonus given in vain.
+//
+// Beside the operations, owners read their wallets, twice as often. One debit or payment in twenty is given up after
+// "busy"; in each burst two clients use the same key. One key in forty each is used again, for another
+// amount, or for another kind of operation. One request in thirty credits, debits, pays from or reads another
+// client's wallet, or is about a wallet that is not there, or pays to the wallet that it takes from.
 package wallet
 
 import (
@@ -71,10 +76,11 @@ func New(env Environment) *loadtest.Flow {
 		Name: "wallet", Number: "drift", During: "M1-DURING", Guard: "the schema's balance >= 0",
 		Plan: NewPlan,
 		Workload: func(p loadtest.Plan) string {
-			return fmt.Sprintf("%d operations of %d clients on %d wallets", len(p.Intents), p.Clients, len(money.Accounts(p)))
+			return fmt.Sprintf("%d operations of %d clients on %d wallets", len(p.Load()), p.Clients, len(money.Accounts(p)))
 		},
 		Open:         env.open,
 		Watch:        watch,
+		FollowUp:     followUp,
 		Postcheck:    spend,
 		Audit:        env.audit,
 		Linear:       linearize,
@@ -98,7 +104,7 @@ func New(env Environment) *loadtest.Flow {
 		Summary:  summary,
 		Curves:   []loadtest.Curve{money.Drift},
 		Words: loadtest.Words{
-			Workload: "clients who credit and debit one wallet at the same moment, again and again, pay each other in both directions, and use one key for two wallets",
+			Workload: "clients who credit and debit one wallet at the same moment, again and again, pay each other in both directions, use one key for two wallets, read meanwhile, and try what is not allowed",
 			Done:     "done",
 			Levels:   money.Levels,
 			Note:     money.Note,
@@ -199,6 +205,7 @@ func tally(records []loadtest.Record) map[string]int64 {
 	counts := map[string]int64{}
 	for _, r := range records {
 		switch {
+		case r.Reads || len(r.Refusals) > 0:
 		case r.Outcome == loadtest.OK:
 			counts[done[r.Action]]++
 		case r.Refused(money.Short):
@@ -218,7 +225,7 @@ func spend(ctx context.Context, t *loadtest.Trial) invariant.Findings {
 	Of(t).countClients(ctx, t.Prefix)
 	wallets := money.Accounts(t.Plan)
 	last := len(wallets) - 1 // of one client with the one before: its key would do for both, if it did for any two
-	return money.Postcheck(ctx, t, "wallet", func(ctx context.Context, i int, w money.Account) string {
+	findings := money.Postcheck(ctx, t, "wallet", func(ctx context.Context, i int, w money.Account) string {
 		wrong := emptyWallet(ctx, t.Run, i, wallets, w)
 		switch {
 		case wrong == "" && i == 1:
@@ -228,6 +235,8 @@ func spend(ctx context.Context, t *loadtest.Trial) invariant.Findings {
 		}
 		return wrong
 	})
+	offend(ctx, t)
+	return findings
 }
 
 // emptyWallet says what went wrong; "" is nothing.
@@ -239,7 +248,7 @@ func emptyWallet(ctx context.Context, run *loadtest.Run, replica int, wallets []
 
 // trespass lets the owner of one wallet pay itself from a wallet that it does not own.
 func trespass(ctx context.Context, run *loadtest.Run, wallets []money.Account, own, other money.Account) string {
-	i := intend(wallets, "trespass-"+other.ID.String(), Pay, Move{From: other.ID, To: own.ID, Amount: 1})
+	i := intend(wallets, "trespass-"+other.ID.String(), Pay, Move{From: other.ID, To: own.ID, Amount: 1}).Denied("forbidden")
 	i.Client = own.Client
 	if r := run.Settle(ctx, 0, i); r.Last().Problem != "forbidden" {
 		return "a payment from it by another client ended as " + r.Ended()

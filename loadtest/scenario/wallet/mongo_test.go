@@ -85,16 +85,16 @@ const (
 )
 
 func walletDocument(wallet, owner string, opening, balance int) string {
-	return fmt.Sprintf(`{"_id": %s, "owner": %s, "currency": "EUR", "opening": {"$numberLong": "%d"}, "balance": {"$numberLong": "%d"}}`, id(wallet), id(owner), opening, balance)
+	return fmt.Sprintf(`{"_id": %s, "owner": %s, "currency": "EUR", "opening": {"$numberLong": "%d"}, "balance": {"$numberLong": "%d"}, "createdAt": {"$date": "2026-01-01T00:00:00Z"}}`, id(wallet), id(owner), opening, balance)
 }
 
 func operationDocument(operation, key, kind, more string, amount, bonus, status int) string {
-	return fmt.Sprintf(`{"_id": %s, "client": %s, "key": %q, "kind": %q, "wallet": %s, "amount": {"$numberLong": "%d"}, "bonus": {"$numberLong": "%d"}, "status": %d%s}`,
+	return fmt.Sprintf(`{"_id": %s, "client": %s, "key": %q, "kind": %q, "wallet": %s, "amount": {"$numberLong": "%d"}, "bonus": {"$numberLong": "%d"}, "status": %d, "currency": "EUR", "createdAt": {"$date": "2026-01-01T00:00:01Z"}%s}`,
 		id(operation), id(client), key, kind, id(wallet1), amount, bonus, status, more)
 }
 
 func entryDocument(operation, wallet string, delta int) string {
-	return fmt.Sprintf(`{"operation": %s, "wallet": %s, "delta": {"$numberLong": "%d"}}`, id(operation), id(wallet), delta)
+	return fmt.Sprintf(`{"operation": %s, "wallet": %s, "delta": {"$numberLong": "%d"}, "createdAt": {"$date": "2026-01-01T00:00:01Z"}}`, id(operation), id(wallet), delta)
 }
 
 // The wallets of these tests: the first had 1000, got 100 and a bonus of 10, gave
@@ -117,28 +117,46 @@ func correctWallets() string {
 // correctReplies are the replies that the clients of correctWallets got.
 func correctReplies() map[string]loadtest.Record {
 	records := map[string]loadtest.Record{}
-	add := func(key string, action loadtest.Action, m Move, outcome loadtest.Outcome, problem, made, answer string) {
-		r := loadtest.Record{Intent: loadtest.Intent{Key: key, Action: action, Of: m}, Outcome: outcome}
+	add := func(i loadtest.Intent, outcome loadtest.Outcome, problem, made, body string) {
+		r := loadtest.Record{Intent: i, Outcome: outcome, Body: []byte(body)}
 		if made != "" {
 			r.Made = uuid.MustParse(made)
-			r.Body = []byte(`{"id":"` + made + `","wallet":"` + wallet1 + `",` + answer + `,"currency":"EUR"}`)
+			r.Body = []byte(`{"id":"` + made + `","wallet":"` + wallet1 + `",` + body + `,"currency":"EUR","created_at":"2026-01-01T00:00:01Z"}`)
 		}
 		r.Attempts = []loadtest.Attempt{{Outcome: outcome, Problem: problem, Sends: 1}}
-		records[key] = r
+		records[i.Key] = r
+	}
+	ask := func(key string, action loadtest.Action, m Move) loadtest.Intent {
+		return loadtest.Intent{Key: key, Action: action, Of: m}
 	}
 	one, other := uuid.MustParse(wallet1), uuid.MustParse(wallet2)
-	add("k1", Credit, Move{To: one, Amount: 100}, loadtest.OK, "", operation1, `"kind":"credit","amount":100,"bonus":10`)
-	add("k2", Debit, Move{From: one, Amount: 30}, loadtest.OK, "", operation2, `"kind":"debit","amount":30,"bonus":0`)
-	add("k3", Pay, Move{From: one, To: other, Amount: 200}, loadtest.OK, "", operation3, `"kind":"payment","to":"`+wallet2+`","amount":200,"bonus":0`)
-	add("k4", Debit, Move{From: one, Amount: 9999}, loadtest.Rejected, "insufficient-funds", "", "")
-	add("s1", Debit, Move{From: one, Amount: 5}, loadtest.OK, "", operation5, `"kind":"debit","amount":5,"bonus":0`)
-	add("s2", Debit, Move{From: uuid.MustParse(wallet3), Amount: 5}, loadtest.Rejected, keyReused, "", "")
-	add("k6", Credit, Move{To: one, Amount: 7}, loadtest.Unknown, "", "", "") // and it did not happen
+	add(ask("k1", Credit, Move{To: one, Amount: 100}), loadtest.OK, "", operation1, `"kind":"credit","amount":100,"bonus":10`)
+	add(ask("k2", Debit, Move{From: one, Amount: 30}), loadtest.OK, "", operation2, `"kind":"debit","amount":30,"bonus":0`)
+	add(ask("k3", Pay, Move{From: one, To: other, Amount: 200}), loadtest.OK, "", operation3, `"kind":"payment","to":"`+wallet2+`","amount":200,"bonus":0`)
+	add(ask("k4", Debit, Move{From: one, Amount: 9999}), loadtest.Rejected, "insufficient-funds", "", `{"status":409,"wallet":"`+wallet1+`","wanted":9999,"available":875}`)
+	add(ask("s1", Debit, Move{From: one, Amount: 5}), loadtest.OK, "", operation5, `"kind":"debit","amount":5,"bonus":0`)
+	add(ask("s2", Debit, Move{From: uuid.MustParse(wallet3), Amount: 5}), loadtest.Rejected, keyReused, "", "")
+	add(ask("k6", Credit, Move{To: one, Amount: 7}), loadtest.Unknown, "", "", "") // and it did not happen
+	add(ask("k7", Debit, Move{From: one, Amount: 7}), loadtest.Open, "busy", "", "")
+	for _, again := range reuses(records["k1"]) { // for another amount, and for a debit
+		add(*again, loadtest.Rejected, keyReused, "", "")
+	}
+	twin := ask("k9", Credit, Move{To: other, Amount: 1}) // the key of another client
+	twin.Client, twin.SharedKey = 1, "k2"
+	add(twin, loadtest.Unknown, "", "", "")
+	add(*readIntent(0, "read", one), loadtest.OK, "", "", walletShown)
 	for _, key := range []string{"s1", "s2"} {
 		forgery(key, func(r *loadtest.Record) { r.SharedKey = "shared" })(records)
 	}
 	return records
 }
+
+// walletShown is the first of correctWallets.
+const walletShown = `{"id":"` + wallet1 + `","currency":"EUR","balance":875,"created_at":"2026-01-01T00:00:00Z","entries":[` +
+	`{"operation":"` + operation5 + `","delta":-5,"created_at":"2026-01-01T00:00:01Z"},` +
+	`{"operation":"` + operation3 + `","delta":-200,"created_at":"2026-01-01T00:00:01Z"},` +
+	`{"operation":"` + operation2 + `","delta":-30,"created_at":"2026-01-01T00:00:01Z"},` +
+	`{"operation":"` + operation1 + `","delta":110,"created_at":"2026-01-01T00:00:01Z"}]}`
 
 // forgery edits the record of one key.
 func forgery(key string, edit func(*loadtest.Record)) func(map[string]loadtest.Record) {
@@ -147,6 +165,11 @@ func forgery(key string, edit func(*loadtest.Record)) func(map[string]loadtest.R
 		edit(&r)
 		records[key] = r
 	}
+}
+
+// tells is a forgery of an answer: some of its text is another one.
+func tells(key, is, becomes string) func(map[string]loadtest.Record) {
+	return forgery(key, func(r *loadtest.Record) { r.Body = []byte(strings.Replace(string(r.Body), is, becomes, 1)) })
 }
 
 func refusedWith(problem string) func(*loadtest.Record) {

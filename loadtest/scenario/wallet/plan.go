@@ -1,6 +1,7 @@
 package wallet
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -14,10 +15,14 @@ import (
 
 // The actions of this flow.
 const (
-	Credit loadtest.Action = "credit"
-	Debit  loadtest.Action = "debit"
-	Pay    loadtest.Action = "pay"
+	Credit     loadtest.Action = "credit"
+	Debit      loadtest.Action = "debit"
+	Pay        loadtest.Action = "pay"
+	ReadWallet loadtest.Action = "read-wallet"
 )
+
+// Read says what a read is about.
+type Read struct{ Wallet uuid.UUID }
 
 // Move is what an operation is about. A credit comes from nowhere, a debit goes there.
 type Move struct {
@@ -25,7 +30,7 @@ type Move struct {
 	Amount   int64
 }
 
-// move is what an intent is about.
+// move is what an intent is about; of a read, nothing.
 func move(i loadtest.Intent) Move {
 	m, _ := i.Of.(Move)
 	return m
@@ -33,7 +38,8 @@ func move(i loadtest.Intent) Move {
 
 const currency = "EUR"
 
-// The wallets of the workload. Each has an owner of its own, but for the last two.
+// The wallets of the workload. Each has an owner of its own, but for the last two. Money moves
+// between those of the ring only: the ring is one group, and each other wallet another.
 const (
 	hotWallet = 0 // credits and debits of one wallet, several at once: the fight for one document
 	ring      = 8 // next: each pays its neighbours and is paid by them: two documents, in both orders
@@ -55,7 +61,8 @@ const (
 // opposite directions on different replicas, while some are credited, and one key
 // is used for two wallets at once. Until the next one each saver comes once, so that
 // a fault always meets some request. One intent in ten is sent
-// twice at once.
+// twice at once, and one in twenty is given up after "busy", unless it is a credit. Two clients of the ring have the same
+// key in each burst.
 func NewPlan(load loadtest.Load) loadtest.Plan {
 	random := rand.New(rand.NewPCG(uint64(load.Seed), 2))
 	plan := loadtest.Plan{Clients: 1 + ring + savers + 1}
@@ -75,7 +82,29 @@ func NewPlan(load loadtest.Load) loadtest.Plan {
 	}
 	fund(random, wallets, plan.Intents)
 	plan.Given = wallets
+	plan.AddBeside(reads(random, load, wallets, 2*len(plan.Intents))...)
+	plan.AddBeside(offences(random, load, wallets, n)...)
 	return plan
+}
+
+// reads are those of wallets by their owners, half of them of the hot one or the ring.
+func reads(random *rand.Rand, load loadtest.Load, wallets []money.Account, n int) (requests []loadtest.ScheduledRequest) {
+	for i := range n {
+		at := load.At(i, n) + loadtest.DrawTime(random, load.Duration/time.Duration(n))
+		w := wallets[random.IntN(1+ring)]
+		if i%2 == 0 {
+			w = wallets[random.IntN(len(wallets))]
+		}
+		key := fmt.Sprintf("look-%d-%06d", load.Seed, i)
+		requests = append(requests, loadtest.ScheduledRequest{At: at, Replica: random.IntN(load.Replicas), Intent: readIntent(w.Client, key, w.ID)})
+	}
+	return requests
+}
+
+func readIntent(client int, key string, wallet uuid.UUID) *loadtest.Intent {
+	return &loadtest.Intent{
+		Client: client, Key: key, Action: ReadWallet, Method: http.MethodGet, Path: "/v1/wallets/" + wallet.String(), Of: Read{wallet}, Reads: true,
+	}
 }
 
 // draw is one burst, and what comes until the next.
@@ -89,6 +118,8 @@ type draw struct {
 
 func (d *draw) add(at time.Duration, replica int, name string, action loadtest.Action, m Move) *loadtest.Intent {
 	i := intend(d.wallets, fmt.Sprintf("%s-%d-%05d-%02d", name, d.load.Seed, d.burst, len(d.requests)), action, m)
+	// A credit is not given up: the bonus service may have applied it before the replica was busy.
+	i.GivesUp = d.IntN(loadtest.GiveUpEvery) == 0 && action != Credit
 	d.requests = append(d.requests, loadtest.ScheduledRequest{At: at, Replica: replica, Intent: i})
 	return i
 }
@@ -112,8 +143,11 @@ func (d *draw) together(at time.Duration) {
 		d.add(at, replica, "pay", Pay, Move{From: a, To: b, Amount: d.amount(100)})
 		d.add(at, loadtest.OtherReplica(d.Rand, replica, d.load.Replicas), "pay", Pay, Move{From: b, To: a, Amount: d.amount(100)})
 	}
+	var first string // of the ring's credits: the others have its key too, which is another one for another client
 	for _, w := range d.Perm(ring)[:ringCredits] {
-		d.add(at, d.replica(), "credit", Credit, Move{To: d.wallets[1+w].ID, Amount: d.amount(50)})
+		i := d.add(at, d.replica(), "credit", Credit, Move{To: d.wallets[1+w].ID, Amount: d.amount(50)})
+		i.SharedKey = first
+		first = cmp.Or(first, i.Key)
 	}
 	replica := d.replica()
 	for _, w := range d.wallets[len(d.wallets)-twoOfOne:] {

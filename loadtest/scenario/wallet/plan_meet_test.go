@@ -1,6 +1,7 @@
 package wallet
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -62,8 +63,8 @@ func TestNewPlan_NeighboursOfTheRingPayEachOtherAtOnceOnTwoReplicas(t *testing.T
 	if len(met) != 2*ring {
 		t.Errorf("%d of %d pairs of neighbours ever met: %v", len(met), 2*ring, met)
 	}
-	for i, s := range plan.Schedule { // a burst's requests are in one heap, so that pairs are found by who they are
-		for _, other := range plan.Schedule[i+1:] {
+	for i, s := range load(plan) { // a burst's requests are in one heap, so that pairs are found by who they are
+		for _, other := range load(plan)[i+1:] {
 			if other.At != s.At {
 				break
 			}
@@ -78,7 +79,7 @@ func TestNewPlan_NeighboursOfTheRingPayEachOtherAtOnceOnTwoReplicas(t *testing.T
 // duplicated tells whether an intent is sent twice.
 func duplicated(plan loadtest.Plan, request loadtest.ScheduledRequest) bool {
 	n := 0
-	for _, s := range plan.Schedule {
+	for _, s := range load(plan) {
 		if s.Intent == request.Intent {
 			n++
 		}
@@ -93,7 +94,7 @@ func TestNewPlan_SomeOfTheRingAreCreditedWhileTheyPay(t *testing.T) {
 	for at, requests := range bursts(plan) {
 		now := map[*loadtest.Intent]bool{}
 		for _, s := range requests {
-			if w := place[move(*s.Intent).wallet()]; s.Intent.Action == Credit && w != hotWallet && s.Intent.SharedKey == "" {
+			if w := place[move(*s.Intent).wallet()]; s.Intent.Action == Credit && w != hotWallet && w <= ring {
 				credited[w], now[s.Intent] = true, true
 			}
 		}
@@ -110,9 +111,9 @@ func TestNewPlan_QuietWalletsAreCreditedAloneAndAtShortIntervals(t *testing.T) {
 	plan := NewPlan(quickLoad)
 	place := places(plan)
 	last, count := time.Duration(0), map[int]int{}
-	for i, s := range plan.Schedule {
+	for i, s := range load(plan) {
 		w := place[move(*s.Intent).wallet()]
-		if w <= ring || w > ring+savers || i > 0 && plan.Schedule[i-1].Intent == s.Intent {
+		if w <= ring || w > ring+savers || i > 0 && load(plan)[i-1].Intent == s.Intent {
 			continue
 		}
 		if gap := s.At - last; gap < time.Millisecond || gap > 30*time.Millisecond {
@@ -136,7 +137,7 @@ func TestNewPlan_OneKeyIsUsedForTwoWalletsOfOneClientAtOnceOnTwoReplicas(t *test
 		keys := map[string]bool{}
 		wallets := map[int]bool{}
 		for _, s := range requests {
-			if s.Intent.SharedKey == "" {
+			if !strings.HasPrefix(s.Intent.Key, "shared-") {
 				continue
 			}
 			if shared[s.Intent] == nil {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"maps"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -25,10 +26,15 @@ func places(plan loadtest.Plan) map[uuid.UUID]int {
 	return place
 }
 
+// load are the requests of a plan without those beside it.
+func load(plan loadtest.Plan) []loadtest.ScheduledRequest {
+	return slices.DeleteFunc(slices.Clone(plan.Schedule), func(s loadtest.ScheduledRequest) bool { return s.Intent.Reads || len(s.Intent.Refusals) > 0 })
+}
+
 // bursts are the requests of a plan that are sent at one moment.
 func bursts(plan loadtest.Plan) map[time.Duration][]loadtest.ScheduledRequest {
 	at := map[time.Duration][]loadtest.ScheduledRequest{}
-	for _, s := range plan.Schedule {
+	for _, s := range load(plan) {
 		at[s.At] = append(at[s.At], s)
 	}
 	maps.DeleteFunc(at, func(_ time.Duration, requests []loadtest.ScheduledRequest) bool { return len(requests) <= 2 })
@@ -49,11 +55,11 @@ func TestNewPlan_SameSeedSamePlanOtherSeedOtherPlan(t *testing.T) {
 func TestNewPlan_EachIsSentByTheOwnerOfItsWalletToItsRoute(t *testing.T) {
 	plan := NewPlan(quickLoad)
 	place := places(plan)
-	if len(plan.Intents) != 1200 || len(place) != 19 || plan.Clients != 18 {
-		t.Fatalf("%d intents, %d wallets, %d clients", len(plan.Intents), len(place), plan.Clients)
+	if len(plan.Load()) != 1200 || len(place) != 19 || plan.Clients != 18 {
+		t.Fatalf("%d intents, %d wallets, %d clients", len(plan.Load()), len(place), plan.Clients)
 	}
 	names := map[string]bool{}
-	for _, i := range plan.Intents {
+	for _, i := range plan.Load() {
 		var body struct {
 			To     uuid.UUID
 			Amount int64
@@ -109,7 +115,7 @@ func TestNewPlan_AmpleWalletsHaveAllThatTheyAreAskedForAndOthersAreShort(t *test
 		load.Seed = seed
 		plan := NewPlan(load)
 		asked := map[uuid.UUID]int64{}
-		for _, i := range plan.Intents {
+		for _, i := range plan.Load() {
 			asked[move(*i).From] += move(*i).Amount
 		}
 		enough := 0
@@ -130,7 +136,58 @@ func TestNewPlan_AmpleWalletsHaveAllThatTheyAreAskedForAndOthersAreShort(t *test
 }
 
 func TestNewPlan_ABurstIsWholeHoweverSmallTheLoad(t *testing.T) {
-	if n := len(NewPlan(loadtest.Load{Rate: 10, Duration: time.Second, Replicas: 2}).Intents); n != walletBurst+savers {
+	if n := len(NewPlan(loadtest.Load{Rate: 10, Duration: time.Second, Replicas: 2}).Load()); n != walletBurst+savers {
 		t.Errorf("%d intents, want %d", n, walletBurst+savers)
+	}
+}
+
+func TestNewPlan_ReadsAndWhatIsNotAllowedAreSentAmongTheOperations(t *testing.T) {
+	plan := NewPlan(quickLoad)
+	place := places(plan)
+	reads, denied, twins, givenUp := 0, map[string]bool{}, 0, 0
+	byKey := map[string]*loadtest.Intent{}
+	for _, i := range plan.Intents {
+		byKey[i.Key] = i
+	}
+	for _, i := range plan.Intents {
+		first := byKey[i.SharedKey]
+		switch {
+		case len(i.Refusals) > 0:
+			denied[string(i.Action)+" "+i.Refusals[0]] = true
+		case i.Reads:
+			if reads++; money.Accounts(plan)[place[i.Of.(Read).Wallet]].Client != i.Client {
+				t.Errorf("client %d reads %s", i.Client, i.Path)
+			}
+		case first != nil && first.Client != i.Client:
+			twins++
+		}
+		if i.GivesUp {
+			givenUp++
+		}
+		if (i.Reads || len(i.Refusals) > 0) && (len(i.Contends) > 0 || i.GivesUp) || i.GivesUp && i.Action == Credit {
+			t.Errorf("%+v contends, or is given up", i)
+		}
+	}
+	if reads != 2400 || len(denied) != 8 || twins != 50 || givenUp < 20 || givenUp > 70 {
+		t.Errorf("%d reads, not allowed: %v, %d keys of another client, %d given up", reads, denied, twins, givenUp)
+	}
+}
+
+// What follows the answers to one in so many keys has every kind that there is.
+func TestFollowUp_KeysAreUsedAgainForAnotherAmountAndForAnotherKind(t *testing.T) {
+	kinds := map[string]int{}
+	for _, i := range NewPlan(quickLoad).Load() {
+		for _, request := range followUp(loadtest.Record{Intent: *i, Outcome: loadtest.OK}) {
+			again := request.Intent
+			kinds[string(i.Action)+" "+string(again.Action)]++
+			if again.Client != i.Client || again.IdempotencyKey() != i.IdempotencyKey() || again.Key == i.Key || !slices.Equal(again.Refusals, []string{keyReused}) {
+				t.Errorf("%+v follows %+v", again, i)
+			}
+		}
+	}
+	for _, kind := range []string{"credit credit", "credit debit", "debit debit", "debit credit", "pay pay", "pay credit"} {
+		if kinds[kind] < 2 {
+			t.Errorf("%s: %v", kind, kinds)
+		}
 	}
 }

@@ -137,15 +137,46 @@ const (
 
 // watch samples all wallets and all entries, at one moment each time.
 func watch(ctx context.Context, t *loadtest.Trial) ([]loadtest.Sample, error) {
-	return sample(ctx, Of(t).db, t.History.Now)
+	return sample(ctx, Of(t).db, money.Accounts(t.Plan), t.History.Now)
 }
 
-func sample(ctx context.Context, db *mongo.Database, clock func() time.Duration) ([]loadtest.Sample, error) {
+// walletNow yields for each wallet its balance, and the sum of its entries; also for one of
+// which there are entries only.
+const walletNow = `
+{"$project": {"says": "$balance"}},
+{"$unionWith": {"coll": "wallet_entries", "pipeline": [{"$project": {"_id": "$wallet", "moved": "$delta"}}]}},
+{"$group": {"_id": "$_id", "says": {"$sum": "$says"}, "moved": {"$sum": "$moved"}}}`
+
+// sample compares the balances with the entries and with what the plan opened.
+func sample(ctx context.Context, db *mongo.Database, opened []money.Account, clock func() time.Duration) ([]loadtest.Sample, error) {
 	return loadtest.Watch(ctx, clock, func() ([]loadtest.Level, error) {
-		all, err := wallet.AddUp(ctx, db, wallet.Openings)
-		return []loadtest.Level{
-			{Name: "balances", Says: all.Says, True: all.True}, {Name: money.DriftLevel, Says: all.Drift}, {Name: "wallets below 0", Says: all.Below},
-		}, err
+		var wallets []struct {
+			ID          bson.Binary `bson:"_id"`
+			Says, Moved int64
+		}
+		if err := wallet.Aggregate(ctx, db, "wallets", walletNow, &wallets); err != nil {
+			return nil, err
+		}
+		missing := map[string]int64{} // what the plan opened, of wallets that were not seen yet
+		for _, a := range opened {
+			missing[string(a.ID[:])] = a.Opening
+		}
+		balances, drift, below := loadtest.Level{Name: "balances"}, loadtest.Level{Name: money.DriftLevel}, loadtest.Level{Name: "wallets below 0"}
+		add := func(says, is int64) {
+			balances.Says, balances.True = balances.Says+says, balances.True+is
+			drift.Says += max(says-is, is-says)
+		}
+		for _, w := range wallets {
+			add(w.Says, missing[string(w.ID.Data)]+w.Moved)
+			delete(missing, string(w.ID.Data))
+			if w.Says < 0 {
+				below.Says++
+			}
+		}
+		for _, opening := range missing {
+			add(0, opening)
+		}
+		return []loadtest.Level{balances, drift, below}, nil
 	})
 }
 

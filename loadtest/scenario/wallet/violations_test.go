@@ -74,11 +74,20 @@ var violations = []violation{
 	{check: "I-ACK refused", name: "refused, and the refusal is not kept", do: remove("wallet_operations", byID(operation4)), ids: []string{"k4"}},
 	{check: "I-ACK refused", name: "refused, and done", replies: forgery("k1", refusedWith("insufficient-funds")), ids: []string{"k1"}},
 	{check: "I-REJ", name: "refused, and done", replies: forgery("k1", refusedWith("insufficient-funds")), ids: []string{"k1"}},
-	{check: "I-REJ", name: "refused because of its key, and done", do: insert("wallet_operations", `{"client": `+id(client)+`, "key": "shared", "kind": "debit", "wallet": `+id(wallet3)+`}`), ids: []string{"s2"}},
+	{check: "I-REJ", name: "refused because of its key, and done", do: insert("wallet_operations", `{"client": `+id(client)+`, "key": "shared", "kind": "debit", "amount": {"$numberLong": "5"}, "wallet": `+id(wallet3)+`}`), ids: []string{"s2"}},
 	{check: "I-REJ", name: "never sent, and done", replies: forgery("k1", func(r *loadtest.Record) {
 		r.Outcome, r.Attempts = loadtest.Open, []loadtest.Attempt{{Outcome: loadtest.Open}}
 	}), ids: []string{"k1"}},
 	{check: "I-REJ unasked", name: "no client asked for it", replies: func(records map[string]loadtest.Record) { delete(records, "k1") }, ids: []string{operation1}},
 	{check: "I-REJ unasked", name: "asked for another wallet", do: update("wallet_operations", byID(operation2), `{"$set": {"wallet": `+id(wallet3)+`}}`), ids: []string{operation2}},
 	{check: "I-REJ unasked", name: "a refusal that no client asked for", replies: func(records map[string]loadtest.Record) { delete(records, "k4") }, ids: []string{operation4}},
+	{check: "M1 planned", name: "balance and opening both raised", do: raisedAlike, ids: []string{"off by 100"}},
+	{check: "M1 planned", name: "a wallet that was not opened", do: walletBeside, ids: []string{"off by 70"}},
+	{check: "M2 planned", name: "balance and opening both raised", do: raisedAlike, ids: []string{wallet3}},
+	{check: "M2 planned", name: "a wallet that was not opened", do: walletBeside, ids: []string{operation1}},
+	{check: "M2 planned", name: "a wallet that is gone", do: removedWallet, ids: []string{wallet3}},
+	{check: "I-REJ", name: "given up after busy, and done", replies: forgery("k2", func(r *loadtest.Record) { r.Outcome = loadtest.Open }), ids: []string{"k2"}},
+	{check: "I-REJ", name: "done under the key of another amount", do: insert("wallet_operations", `{"client": `+id(client)+`, "key": "k1", "kind": "credit", "amount": {"$numberLong": "101"}, "wallet": `+id(wallet1)+`}`), ids: []string{"reuse-credit-k1"}},
+	{check: "I-REJ unasked", name: "another amount than was asked for", do: update("wallet_operations", byID(operation2), `{"$set": {"amount": {"$numberLong": "31"}}}`), ids: []string{operation2}},
+	{check: "I-REJ unasked", name: "paid to another wallet", do: update("wallet_operations", byID(operation3), `{"$set": {"to": `+id(wallet3)+`}}`), ids: []string{operation3}},
 }

@@ -26,7 +26,7 @@ func TestWatchWallets_SeesThatBalancesAndEntriesDiffer(t *testing.T) {
 	done := make(chan error, 1)
 	go func() {
 		var err error
-		samples, err = sample(watching, db, func() time.Duration { looks.Add(1); return time.Since(clock) })
+		samples, err = sample(watching, db, planOf, func() time.Duration { looks.Add(1); return time.Since(clock) })
 		done <- err
 	}()
 	await := func(n int32) {
@@ -59,7 +59,7 @@ func TestWatchWallets_EachSampleIsOneSnapshot(t *testing.T) {
 	watching, stop := context.WithCancel(t.Context())
 	watched := make(chan []loadtest.Sample, 1)
 	go func() {
-		samples, err := sample(watching, db, func() time.Duration { return 0 })
+		samples, err := sample(watching, db, planOf, func() time.Duration { return 0 })
 		if err != nil {
 			t.Error(err)
 		}
@@ -102,7 +102,36 @@ func payment(t *testing.T, db *mongo.Database) {
 func TestWatchWallets_ADatabaseThatCannotBeReadIsAnErrorAtOnce(t *testing.T) {
 	db, _ := ownMongo(t)
 	do(t, db, insert("anything", `{"a": 1}`)+`{"create": "wallet_entries", "viewOn": "anything", "pipeline": [{"$project": {"delta": {"$divide": ["$a", 0]}}}]}`)
-	if _, err := sample(t.Context(), db, func() time.Duration { return 0 }); err == nil {
+	if _, err := sample(t.Context(), db, planOf, func() time.Duration { return 0 }); err == nil {
 		t.Error("the server refuses to look, and it is no error")
+	}
+}
+
+// What a service says of its own openings must not matter while the load runs either.
+func TestWatchWallets_SeesThatBalanceAndOpeningAreBothRaisedAndAWalletThatIsNotThePlans(t *testing.T) {
+	for name, c := range map[string]struct {
+		do   string
+		want int
+	}{
+		"as it was opened": {``, 0},
+		"both raised":      {raisedAlike, 2}, // the sum, and the drift
+		"one wallet more":  {walletBeside, 2},
+		"one is gone":      {removedWallet, 2},
+	} {
+		ctx, stop := context.WithCancel(t.Context())
+		looks := 0
+		samples, err := sample(ctx, violated(t, violation{do: c.do}), planOf, func() time.Duration {
+			if looks++; looks > 1 {
+				stop()
+			}
+			return 0
+		})
+		stop()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found := loadtest.Apart(samples); len(found) != c.want {
+			t.Errorf("%s: %v, want %d", name, found, c.want)
+		}
 	}
 }

@@ -1,0 +1,185 @@
+package wallet
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"shop/loadtest"
+	"shop/loadtest/scenario/money"
+	"shop/wallet"
+)
+
+// operationBody is an operation, as an answer must show it.
+type operationBody struct {
+	ID        uuid.UUID  `json:"id"`
+	Kind      string     `json:"kind"`
+	Wallet    uuid.UUID  `json:"wallet"`
+	To        *uuid.UUID `json:"to,omitempty"`
+	Amount    int64      `json:"amount"`
+	Bonus     int64      `json:"bonus"`
+	Currency  string     `json:"currency"`
+	CreatedAt time.Time  `json:"created_at"`
+}
+
+// walletBody is a wallet, as an answer must show it.
+type walletBody struct {
+	ID        uuid.UUID   `json:"id"`
+	Currency  string      `json:"currency"`
+	Balance   int64       `json:"balance"`
+	Entries   []entryBody `json:"entries"`
+	CreatedAt time.Time   `json:"created_at"`
+}
+
+type entryBody struct {
+	Operation uuid.UUID `json:"operation"`
+	Delta     int64     `json:"delta"`
+	CreatedAt time.Time `json:"created_at"`
+}
+
+// entriesShown is how many of its latest entries a wallet is shown with.
+const entriesShown = 20
+
+// stored is what answers are compared with.
+type stored struct {
+	operations map[uuid.UUID]operationBody
+	opened     map[uuid.UUID]time.Time
+	entries    map[uuid.UUID]map[uuid.UUID]entryBody // by wallet and operation
+}
+
+// readStored reads all operations, wallets and entries.
+func readStored(ctx context.Context, db *mongo.Database) (stored, error) {
+	s := stored{map[uuid.UUID]operationBody{}, map[uuid.UUID]time.Time{}, map[uuid.UUID]map[uuid.UUID]entryBody{}}
+	var operations []struct {
+		ID            bson.Binary `bson:"_id"`
+		Kind          string
+		Wallet        bson.Binary
+		To            *bson.Binary
+		Amount, Bonus int64
+		Currency      string
+		CreatedAt     time.Time `bson:"createdAt"`
+	}
+	if err := wallet.Aggregate(ctx, db, "wallet_operations", `{"$match": {"refused": {"$exists": false}}}`, &operations); err != nil {
+		return s, fmt.Errorf("audit: operations: %w", err)
+	}
+	for _, o := range operations {
+		body := operationBody{idOf(o.ID), o.Kind, idOf(o.Wallet), nil, o.Amount, o.Bonus, o.Currency, o.CreatedAt}
+		if o.To != nil {
+			to := idOf(*o.To)
+			body.To = &to
+		}
+		s.operations[body.ID] = body
+	}
+	var wallets []struct {
+		ID        bson.Binary `bson:"_id"`
+		CreatedAt time.Time   `bson:"createdAt"`
+	}
+	if err := wallet.Aggregate(ctx, db, "wallets", `{"$project": {"createdAt": 1}}`, &wallets); err != nil {
+		return s, fmt.Errorf("audit: wallets: %w", err)
+	}
+	for _, w := range wallets {
+		s.opened[idOf(w.ID)] = w.CreatedAt
+	}
+	var entries []struct {
+		Operation, Wallet bson.Binary
+		Delta             int64
+		CreatedAt         time.Time `bson:"createdAt"`
+	}
+	if err := wallet.Aggregate(ctx, db, "wallet_entries", `{"$project": {"_id": 0}}`, &entries); err != nil {
+		return s, fmt.Errorf("audit: entries: %w", err)
+	}
+	for _, e := range entries {
+		of := idOf(e.Wallet)
+		if s.entries[of] == nil {
+			s.entries[of] = map[uuid.UUID]entryBody{}
+		}
+		s.entries[of][idOf(e.Operation)] = entryBody{idOf(e.Operation), e.Delta, e.CreatedAt}
+	}
+	return s, nil
+}
+
+// idOf is a UUID that MongoDB keeps; of anything else, none.
+func idOf(b bson.Binary) uuid.UUID {
+	id, _ := uuid.FromBytes(b.Data)
+	return id
+}
+
+// untrue lists the answers of successes that are not, in each field, what the plan and the
+// collections say.
+func untrue(is stored, opened []money.Account, records []loadtest.Record) (wrong []string) {
+	plan := map[uuid.UUID]money.Account{}
+	for _, a := range opened {
+		plan[a.ID] = a
+	}
+	for _, r := range records {
+		if r.Outcome != loadtest.OK {
+			continue
+		}
+		var want any
+		if r.Action == ReadWallet {
+			want = is.wallet(plan[r.Of.(Read).Wallet], r)
+		} else {
+			o := is.operations[r.Made]
+			o.Currency = plan[move(r.Intent).wallet()].Currency
+			want = o
+		}
+		if !bytes.Equal(loadtest.Canonical(r.Body), loadtest.Canonical(loadtest.Encode(want))) {
+			wrong = append(wrong, fmt.Sprintf("%s: told of %s", r.Key, strings.TrimSpace(string(r.Body))))
+		}
+	}
+	return wrong
+}
+
+// wallet is what a read of a wallet must show, if the operations are those that it shows: of each,
+// there is an entry, and the latest come first. Where all entries are shown, they add up to the balance.
+func (is stored) wallet(plan money.Account, r loadtest.Record) walletBody {
+	var shown walletBody
+	_ = json.Unmarshal(r.Body, &shown) // what is not there is not as it must be
+	want := walletBody{ID: plan.ID, Currency: plan.Currency, Balance: max(0, shown.Balance), Entries: []entryBody{}, CreatedAt: is.opened[plan.ID]}
+	sum, seen := plan.Opening, map[uuid.UUID]bool{}
+	for _, e := range shown.Entries[:min(len(shown.Entries), entriesShown)] {
+		entry := is.entries[plan.ID][e.Operation] // of the zero id, if there is none
+		if !seen[e.Operation] {
+			want.Entries = append(want.Entries, entry)
+		}
+		seen[e.Operation] = true
+		sum += entry.Delta
+	}
+	slices.SortStableFunc(want.Entries, func(a, b entryBody) int { return b.CreatedAt.Compare(a.CreatedAt) })
+	if len(shown.Entries) < entriesShown {
+		want.Balance = sum
+	}
+	return want
+}
+
+// misreported lists the refusals for lack of funds whose text is about another wallet or
+// amount, or about enough.
+func misreported(records []loadtest.Record) (wrong []string) {
+	for _, r := range records {
+		if !r.Refused(money.Short) {
+			continue
+		}
+		var told struct {
+			Status    int
+			Wallet    uuid.UUID
+			Wanted    int64
+			Available *int64
+		}
+		m := move(r.Intent)
+		err := json.Unmarshal(r.Body, &told)
+		if err != nil || told.Status != http.StatusConflict || told.Wallet != m.From || told.Wanted != m.Amount ||
+			told.Available == nil || *told.Available < 0 || *told.Available >= m.Amount {
+			wrong = append(wrong, fmt.Sprintf("%s: %s", r.Key, strings.TrimSpace(string(r.Body))))
+		}
+	}
+	return wrong
+}

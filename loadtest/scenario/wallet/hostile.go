@@ -1,0 +1,110 @@
+package wallet
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"shop/loadtest"
+	"shop/loadtest/scenario/money"
+)
+
+// One request in so many, beside the load, is not allowed, whatever was there before; and one key in so
+// many is used again for another amount, and one for another kind of operation.
+const (
+	offenceEvery = 30
+	reuseEvery   = 40
+)
+
+// offences are requests about the wallets of other clients, and about wallets that do not exist.
+func offences(random *rand.Rand, load loadtest.Load, wallets []money.Account, n int) (requests []loadtest.ScheduledRequest) {
+	for i := 0; i < n; i += offenceEvery {
+		own := random.IntN(ring)
+		kinds := offencesOf(wallets, fmt.Sprintf("offence-%d-%06d", load.Seed, i), own, own+1, loadtest.DrawID(random))
+		at := load.At(i, n) + loadtest.DrawTime(random, load.Duration/time.Duration(n))
+		requests = append(requests, loadtest.ScheduledRequest{At: at, Replica: random.IntN(load.Replicas), Intent: kinds[i/offenceEvery%len(kinds)]})
+	}
+	return requests
+}
+
+// offencesOf are all that the owner of a wallet can try, with another one's, and with an id that is of
+// nothing.
+func offencesOf(wallets []money.Account, key string, own, other int, none uuid.UUID) []*loadtest.Intent {
+	mine, theirs, client := wallets[own].ID, wallets[other].ID, wallets[own].Client
+	ask := func(action loadtest.Action, m Move, problem string) *loadtest.Intent {
+		i := intend(wallets, key, action, m)
+		i.Client = client
+		return i.Denied(problem)
+	}
+	return []*loadtest.Intent{
+		ask(Debit, Move{From: theirs, Amount: 1}, "forbidden"),
+		ask(Credit, Move{To: theirs, Amount: 1}, "forbidden"),
+		ask(Pay, Move{From: theirs, To: mine, Amount: 1}, "forbidden"),
+		readIntent(client, key, theirs).Denied("not-found"),
+		readIntent(client, key, none).Denied("not-found"),
+		ask(Debit, Move{From: none, Amount: 1}, "not-found"),
+		ask(Credit, Move{To: none, Amount: 1}, "not-found"),
+		ask(Pay, Move{From: mine, To: none, Amount: 1}, "not-found"),
+		ask(Pay, Move{From: mine, To: mine, Amount: 1}, "invalid-request"),
+	}
+}
+
+// followUp is what clients send because of an answer: some keys that were decided are used again, for
+// another amount, or for another kind of operation on the same wallet.
+func followUp(r loadtest.Record) (next []loadtest.ScheduledRequest) {
+	decided := r.Outcome == loadtest.OK || r.Refused(money.Short)
+	if !decided || r.Reads || !slices.Contains([]string{"credit", "debit", "pay"}, strings.Split(r.Key, "-")[0]) {
+		return nil
+	}
+	random := loadtest.RandomFor(r.Key)
+	kinds := reuses(r)
+	if kind := random.IntN(reuseEvery); kind < len(kinds) {
+		next = append(next, loadtest.ScheduledRequest{At: loadtest.DrawTime(random, 50*time.Millisecond), Replica: random.IntN(1 << 10), Intent: kinds[kind]})
+	}
+	return next
+}
+
+// reuses are requests under a key that was decided.
+func reuses(r loadtest.Record) []*loadtest.Intent {
+	again := func(action loadtest.Action, m Move) *loadtest.Intent {
+		i := intend([]money.Account{{ID: m.wallet(), Client: r.Client}}, "reuse-"+string(action)+"-"+r.Key, action, m)
+		i.SharedKey = r.IdempotencyKey()
+		return i.Denied(keyReused)
+	}
+	m := move(r.Intent)
+	more := m
+	more.Amount++
+	other, otherMove := Credit, Move{To: m.wallet(), Amount: m.Amount}
+	if r.Action == Credit {
+		other, otherMove = Debit, Move{From: m.wallet(), Amount: m.Amount}
+	}
+	return []*loadtest.Intent{again(r.Action, more), again(other, otherMove)}
+}
+
+// offend sends, when the load is over, each kind of request that is not allowed. What comes of them, I-DENY
+// says.
+func offend(ctx context.Context, t *loadtest.Trial) {
+	wallets := money.Accounts(t.Plan)
+	for k := range offencesOf(wallets, "", 0, 1, uuid.Nil) {
+		t.Settle(ctx, k, offencesOf(wallets, fmt.Sprintf("last-offence-%d", k), 0, 1, uuid.New())[k])
+	}
+	records := t.History.Records()
+	for n, action := range []loadtest.Action{Credit, Debit, Pay} {
+		i := slices.IndexFunc(records, func(r loadtest.Record) bool {
+			return r.Action == action && r.Outcome == loadtest.OK && len(r.Refusals) == 0
+		})
+		if i < 0 {
+			continue
+		}
+		r := records[i]
+		r.SharedKey, r.Key = r.IdempotencyKey(), "last-"+r.Key
+		for _, again := range reuses(r) {
+			t.Settle(ctx, n, again)
+		}
+	}
+}
