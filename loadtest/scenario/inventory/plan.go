@@ -112,14 +112,14 @@ func NewPlan(load loadtest.Load) loadtest.Plan {
 		given = append(given, priced(d, min(wanted[d]/2, single[d])))
 	}
 	plan.Given = given
-	plan.AddBeside(reads(random, load, n)...)
+	plan.AddBeside(looks(random, load, n)...)
 	plan.AddBeside(missing(random, load, n)...)
 	return plan
 }
 
-// reads are those of the products on sale, and of all products, while they are bought. (An
+// looks are the reads of the products on sale, and of all products, while they are bought. (An
 // order is read by the client that made it, as soon as it is known: see followUp.)
-func reads(random *rand.Rand, load loadtest.Load, n int) (requests []loadtest.ScheduledRequest) {
+func looks(random *rand.Rand, load loadtest.Load, n int) (requests []loadtest.ScheduledRequest) {
 	for i := range n {
 		at := load.At(i, n) + loadtest.DrawTime(random, load.Duration/time.Duration(n))
 		of := Read{SKU: sku(onSale(at, load.Duration)[random.IntN(2)])}

@@ -104,14 +104,14 @@ func NewPlan(load loadtest.Load) loadtest.Plan {
 		accounts[c].Opening = drawOpening(random, c, asked[c])
 	}
 	plan.Given = accounts
-	plan.AddBeside(reads(random, load, n, accounts)...)
+	plan.AddBeside(looks(random, load, n, accounts)...)
 	plan.AddBeside(offences(random, load, n, accounts)...)
 	return plan
 }
 
-// reads are those of accounts by their owners: half of them of hot ones. (A transfer is read by the
+// looks are the reads of accounts by their owners: half of them of hot ones. (A transfer is read by the
 // client that made it, as soon as it is known: see followUp.)
-func reads(random *rand.Rand, load loadtest.Load, n int, accounts []money.Account) (requests []loadtest.ScheduledRequest) {
+func looks(random *rand.Rand, load loadtest.Load, n int, accounts []money.Account) (requests []loadtest.ScheduledRequest) {
 	for i := range n {
 		at := load.At(i, n) + loadtest.DrawTime(random, load.Duration/time.Duration(n))
 		a := accounts[random.IntN(hot)]

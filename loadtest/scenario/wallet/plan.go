@@ -82,13 +82,13 @@ func NewPlan(load loadtest.Load) loadtest.Plan {
 	}
 	fund(random, wallets, plan.Intents)
 	plan.Given = wallets
-	plan.AddBeside(reads(random, load, wallets, 2*len(plan.Intents))...)
+	plan.AddBeside(looks(random, load, wallets, 2*len(plan.Intents))...)
 	plan.AddBeside(offences(random, load, wallets, n)...)
 	return plan
 }
 
-// reads are those of wallets by their owners, half of them of the hot one or the ring.
-func reads(random *rand.Rand, load loadtest.Load, wallets []money.Account, n int) (requests []loadtest.ScheduledRequest) {
+// looks are the reads of wallets by their owners, half of them of the hot one or the ring.
+func looks(random *rand.Rand, load loadtest.Load, wallets []money.Account, n int) (requests []loadtest.ScheduledRequest) {
 	for i := range n {
 		at := load.At(i, n) + loadtest.DrawTime(random, load.Duration/time.Duration(n))
 		w := wallets[random.IntN(1+ring)]
