@@ -47,7 +47,17 @@
 //     nothing, and fails. What is left of the money must be spendable to the last unit.
 //   - Evidence comes from the history of the clients, the fault, a server or the wire. What
 //     replicas count about themselves may explain a run. No verdict depends on it.
+//   - Nothing that a service wrote about itself is believed: openings, prices, owners and the set of
+//     objects are those of the plan, and times are compared with the clients' clock.
 //   - Every audit query has a test in which it finds a planted violation.
+//
+// # What is sent beside the load
+//
+// Reads (Intent.Reads) go among the writes: each field of each answer is compared with the plan and
+// the database (I-BODY). Some requests are not allowed (Intent.Refusals): they must end in one of the
+// problems that say so (I-DENY), and have no effect. They come from another client, under another
+// client's key or a key that was used before, again when it is over, or about what does not exist. And some keys are not sent
+// again after "busy" (Intent.GivesUp): they must have no effect either (I-REJ).
 //
 // # What a client may conclude from an answer
 //

@@ -29,12 +29,12 @@ LEFT JOIN LATERAL (SELECT jsonb_agg(jsonb_build_object('sku', l.sku, 'quantity',
                    FROM order_lines l
                    LEFT JOIN proof_opening p ON p.sku = l.sku
                    WHERE l.order_id = o.id) want ON true
-LEFT JOIN LATERAL (SELECT CASE told.action WHEN 'buy' THEN 'confirmed' WHEN 'cancel' THEN 'cancelled' ELSE told.answer ->> 'status' END AS is) status ON true
+LEFT JOIN LATERAL (SELECT CASE told.action WHEN 'buy' THEN 'confirmed' WHEN 'cancel' THEN 'cancelled' ELSE told.answer ->> 'status' END AS status) seen ON true
 WHERE told.action IN ('buy', 'cancel', 'read-order') AND told.outcome = 'ok'
   AND told.answer IS DISTINCT FROM jsonb_strip_nulls(jsonb_build_object(
-      'id', o.id, 'status', status.is, 'lines', want.lines, 'total', want.total, 'currency', want.currency,
+      'id', o.id, 'status', seen.status, 'lines', want.lines, 'total', want.total, 'currency', want.currency,
       'created_at', to_char(o.created_at AT TIME ZONE 'UTC', ` + moment + `),
-      'cancelled_at', CASE status.is WHEN 'cancelled' THEN to_char(o.cancelled_at AT TIME ZONE 'UTC', ` + moment + `) END))`,
+      'cancelled_at', CASE seen.status WHEN 'cancelled' THEN to_char(o.cancelled_at AT TIME ZONE 'UTC', ` + moment + `) END))`,
 	},
 	{
 		// By the clock of the clients: begun is before anything was sent, answered behind the answer.

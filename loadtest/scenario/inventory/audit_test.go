@@ -237,7 +237,7 @@ UPDATE stock_movements SET quantity = -2 WHERE order_id = '` + order2 + `' AND s
 	{check: "I-BODY orders", name: "read as another order", replies: told("before", order3, order1), ids: []string{"before"}},
 	{check: "I-BODY orders", name: "read as cheaper than it was", replies: told("after", `"total":600`, `"total":6`), ids: []string{"after"}},
 	{check: "I-BODY status", name: "confirmed behind its cancellation", replies: forgery("after", func(r *loadtest.Record) { r.Body = []byte(orderConfirmed) }), ids: []string{"after"}},
-	{check: "I-BODY status", name: "cancelled before anyone asked for it", replies: forgery("before", func(r *loadtest.Record) { r.Body = []byte(orderCancelled) }), ids: []string{"before"}},
+	{check: "I-BODY status", name: "cancelled before its buyer asked for it", replies: forgery("before", func(r *loadtest.Record) { r.Body = []byte(orderCancelled) }), ids: []string{"before"}},
 	{check: "I-BODY status", name: "in a state that there is not", replies: told("after", `"cancelled"`, `"lost"`), ids: []string{"after"}},
 	{check: "I-BODY products", name: "read with another price", replies: told("cup", `"price":100`, `"price":0`), ids: []string{"cup"}},
 	{check: "I-BODY products", name: "read with more than ever was there", replies: told("cup", `"stock":7`, `"stock":11`), ids: []string{"cup"}},

@@ -103,7 +103,7 @@ var violations = []violation{
 	{check: "I-REJ", name: "never sent, and done", replies: forgery("k1", func(r *loadtest.Record) {
 		r.Outcome, r.Attempts = loadtest.Open, []loadtest.Attempt{{Outcome: loadtest.Open}}
 	}), ids: []string{"k1"}},
-	{check: "I-REJ unasked", name: "no client asked for it", replies: func(records map[string]loadtest.Record) { delete(records, "k1") }, ids: []string{transfer1}},
+	{check: "I-REJ unasked", name: "no client asked for it", replies: func(records map[string]loadtest.Record) { delete(records, "k5") }, ids: []string{transfer5}},
 	{check: "I-HOLD told", name: "posted and voided, both told ok", replies: forgery("void-k2", func(r *loadtest.Record) { r.Outcome = loadtest.OK }), ids: []string{transfer2}},
 	{check: "I-HOLD told", name: "posted, and void told that it expired", replies: forgery("void-k2", refusedWith("expired")), ids: []string{transfer2}},
 	{check: "I-HOLD told", name: "told settled, and it expired", replies: forgery("void-k4", refusedWith("already-settled")), ids: []string{transfer4}},
