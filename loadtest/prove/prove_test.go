@@ -146,8 +146,9 @@ func shop(t *testing.T, args ...string) string {
 	return string(out)
 }
 
-// startShop serves a new database with the demo's products until the test ends.
-func startShop(t *testing.T) (url string, keys []string, databaseURL string) {
+// startShop serves a new database with the demo's products, with three replicas, until the
+// test ends.
+func startShop(t *testing.T) (urls, keys []string, databaseURL string) {
 	t.Helper()
 	db, err := loadtest.CreateDatabase(t.Context(), os.Getenv("SHOP_POSTGRES_URL"), "prove "+t.Name())
 	if err != nil {
@@ -163,6 +164,15 @@ func startShop(t *testing.T) (url string, keys []string, databaseURL string) {
 	for _, match := range regexp.MustCompile(`SHOP_KEY_\w+=(\S+)`).FindAllStringSubmatch(shop(t, append([]string{"seed"}, only...)...), -1) {
 		keys = append(keys, match[1]) // of alice, bob, and the administrator
 	}
+	for range 3 {
+		urls = append(urls, serveShop(t, only))
+	}
+	return urls, keys, db.URL
+}
+
+// serveShop starts one replica.
+func serveShop(t *testing.T, only []string) (url string) {
+	t.Helper()
 	serve := exec.Command(shopProgram, append([]string{"serve", "--strategy=row", "--transfer-strategy=row", "--listen=127.0.0.1:0", "--metrics-listen="}, only...)...)
 	log, err := serve.StderrPipe()
 	if err != nil {
@@ -171,27 +181,34 @@ func startShop(t *testing.T) (url string, keys []string, databaseURL string) {
 	if err := stack.Spawn(serve); err != nil {
 		t.Fatal(err)
 	}
+	ended := make(chan struct{}) // the log
 	t.Cleanup(func() {
 		_ = serve.Process.Signal(syscall.SIGTERM)
-		_, _ = io.Copy(io.Discard, log)
+		<-ended
 		if err := serve.Wait(); err != nil {
 			t.Error(err)
 		}
 	})
-	for lines := bufio.NewScanner(log); lines.Scan(); {
+	lines := bufio.NewScanner(log)
+	for lines.Scan() {
 		var line struct{ Msg, Address string }
 		if json.Unmarshal(lines.Bytes(), &line) == nil && line.Msg == "serving" {
-			return "http://" + line.Address, keys, db.URL
+			go func() { // a shop whose log is not read stops at the next line
+				defer close(ended)
+				_, _ = io.Copy(io.Discard, log)
+			}()
+			return "http://" + line.Address
 		}
 	}
+	close(ended)
 	t.Fatal("shop ended before it served")
-	return "", nil, ""
+	return ""
 }
 
-// The file that Compose's service prove is given, here on a shop at another address.
+// The file that Compose's service prove is given, here on replicas at other addresses.
 func TestProve_AnyServiceIsLoadedAndJudgedByTheFileOfItsOwner(t *testing.T) {
-	url, keys, databaseURL := startShop(t)
-	for name, value := range map[string]string{"SHOP_1": url, "SHOP_2": url, "SHOP_3": url, "SHOP_KEY_ALICE": keys[0], "SHOP_KEY_BOB": keys[1], "SHOP_POSTGRES_URL": databaseURL} {
+	urls, keys, databaseURL := startShop(t)
+	for name, value := range map[string]string{"SHOP_1": urls[0], "SHOP_2": urls[1], "SHOP_3": urls[2], "SHOP_KEY_ALICE": keys[0], "SHOP_KEY_BOB": keys[1], "SHOP_POSTGRES_URL": databaseURL} {
 		t.Setenv(name, value)
 	}
 	const file = "../../compose/prove.yaml"
@@ -219,7 +236,8 @@ func TestProve_AnyServiceIsLoadedAndJudgedByTheFileOfItsOwner(t *testing.T) {
 	if err := os.WriteFile(wrong, append(text, "\n  - {name: nothing-sold, sql: SELECT id FROM orders}\n"...), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if status, out, _, _ := prove(t, append(args, "--target", wrong)...); status != notAsExpected {
+	args[1] = wrong
+	if status, out, _, _ := prove(t, args...); status != notAsExpected {
 		t.Errorf("a query that finds rows: exit status %d, want 1\n%s", status, out)
 	}
 	if text, err := os.ReadFile(junit); err != nil || !strings.Contains(string(text), `name="nothing-sold"`) || strings.Contains(string(text), `failures="0" time`) {
