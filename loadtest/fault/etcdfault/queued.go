@@ -55,8 +55,11 @@ func (q *Queued) take(answer clientv3.WatchResponse, prefix int) {
 		return
 	}
 	for _, e := range answer.Events {
-		if e.Kv.Lease != 0 && !strings.HasPrefix(string(e.Kv.Key)[prefix:], "/fenced:") {
+		name := string(e.Kv.Key)[prefix:]
+		if e.Kv.Lease != 0 && !strings.HasPrefix(name, "/fenced:") {
 			q.moments = append(q.moments, time.Now())
+		}
+		if isQueue(name) { // of a process; the lease of a single lock ends with its release
 			q.leases[clientv3.LeaseID(e.Kv.Lease)] = true
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"shop/loadtest/fault"
 )
 
@@ -27,9 +29,19 @@ func TestQueued_CountsTheLocksThatWereAskedForAndTheLeasesThatAreOver(t *testing
 	if _, err := other.TryAcquire(t.Context(), "c"); err != nil {
 		t.Fatal(err)
 	}
-	watched.await(t, 3)
+	single, err := client.Grant(t.Context(), 6) // a lock with a lease of its own, which it gives back
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Put(t.Context(), prefix+"/leaseid/d", "", clientv3.WithLease(single.ID)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Revoke(t.Context(), single.ID); err != nil {
+		t.Fatal(err)
+	}
+	watched.await(t, 4)
 	seen, err := watched.Stop(t.Context(), between)
-	if want := (Seen{All: 3, After: 1, Ended: 1}); err != nil || seen != want {
+	if want := (Seen{All: 4, After: 2, Ended: 1}); err != nil || seen != want {
 		t.Errorf("%+v (%v), want %+v", seen, err, want)
 	}
 }

@@ -196,7 +196,7 @@ var faults = []loadtest.FaultSpec{
 	// A process that dies in the queues of all hot accounts leaves them locked for a TTL and
 	// a little longer. There is time after each of eight kills to catch up with the requests of
 	// that time: else nothing would be done for ten seconds, and I-GOODPUT be broken.
-	{Fault: loadtest.Crash, Least: 24, Stretch: 12, Needs: []loadtest.Need{{Evidence: "cut_off", Why: "no request was cut off by a kill"}}},
+	{Fault: loadtest.Crash, Stretch: 24, Needs: []loadtest.Need{{Evidence: "cut_off", Why: "no request was cut off by a kill"}}},
 }
 
 // summary counts the transfers of the load, without those of the postcheck.

@@ -162,7 +162,7 @@ func TestFlow_AFaultThatTakesLongGetsALongerLoad(t *testing.T) {
 	for fault, want := range map[loadtest.Fault]loadtest.Load{
 		loadtest.NoFault: quickLoad,
 		loadtest.Pause:   {Rate: 200, Duration: 20 * time.Second, Seed: 1, Replicas: 3},
-		loadtest.Crash:   {Rate: 50, Duration: 48 * time.Second, Seed: 1, Replicas: 3}, // a quarter as many in a second
+		loadtest.Crash:   {Rate: 25, Duration: 48 * time.Second, Seed: 1, Replicas: 3}, // as many requests
 	} {
 		if got := New().Load(quickLoad, fault, 2*time.Second); got != want {
 			t.Errorf("%s: %+v, want %+v", fault, got, want)
