@@ -13,13 +13,13 @@ import (
 
 // Limits bound a check.
 type Limits struct {
-	Time time.Duration // of each partition; 0: a minute
+	Time time.Duration // of each partition; 0: 30 s
 	Heap uint64        // of the process, in bytes; 0: 4 GiB
 }
 
 // The limits where none are given.
 const (
-	TimeDefault = time.Minute
+	TimeDefault = 30 * time.Second
 	HeapDefault = 4 << 30
 )
 

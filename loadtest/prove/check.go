@@ -15,7 +15,7 @@ import (
 
 // limitFlags bound the check of a history.
 type limitFlags struct {
-	CheckTime time.Duration `default:"1m" help:"Time for each part of a history whose linearizability is checked. A check that runs out is inconclusive."`
+	CheckTime time.Duration `default:"30s" help:"Time for each part of a history whose linearizability is checked. A check that runs out is inconclusive."`
 	CheckHeap int           `default:"4096" placeholder:"MIB" help:"Heap for these checks, in MiB."`
 }
 

@@ -66,7 +66,7 @@ func TestProve_RealReplicasAreLoadedAndAudited(t *testing.T) {
 		t.Run(flow, func(t *testing.T) {
 			report := proven(t, "--flow", flow, "--strategy", "row", "--fault", "none", "--replicas", "2", "--duration", "2s", "--rate", "100")
 			s := report.Scenarios[0]
-			if !report.AsExpected || s.Verdict != loadtest.Safe || s.Requests < 200 || s.OK+s.Rejected != s.Requests || s.OK == 0 || s.Rejected == 0 {
+			if !report.AsExpected || s.Verdict != loadtest.Safe || s.Requests < 200 || s.OK+s.Rejected != s.Requests || s.OK == 0 || s.Rejected == 0 || s.Checked < s.Requests {
 				t.Errorf("%+v", s)
 			}
 		})
@@ -98,7 +98,7 @@ func proven(t *testing.T, args ...string) (report loadtest.Report) {
 
 func TestProve_TheControlOversellsAndIsCaught(t *testing.T) {
 	report := proven(t, "--flow", "inventory", "--strategy", "naive", "--duration", "2s")
-	if s := report.Scenarios[0]; s.Violations["S1"] == 0 || s.Violations["oversold"] == 0 || s.Verdict != loadtest.Violated {
+	if s := report.Scenarios[0]; s.Violations["S1"] == 0 || s.Violations["oversold"] == 0 || s.Violations["I-LIN"] == 0 || s.Verdict != loadtest.Violated {
 		t.Errorf("%+v", s)
 	}
 }

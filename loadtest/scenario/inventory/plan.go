@@ -112,7 +112,7 @@ func NewPlan(load loadtest.Load) loadtest.Plan {
 		given = append(given, priced(d, min(wanted[d]/2, single[d])))
 	}
 	plan.Given = given
-	plan.AddBeside(looks(random, load, n)...)
+	plan.AddBeside(looks(random, load, 2*n)...)
 	plan.AddBeside(missing(random, load, n)...)
 	return plan
 }

@@ -90,7 +90,7 @@ func TestNewPlan_ReadsAndWhatIsNotAllowedAreSentAmongThePurchases(t *testing.T) 
 			t.Errorf("%+v contends, or is given up", i)
 		}
 	}
-	if reads+lists != 1200 || lists != 240 || len(denied) != 5 || shared != 24 || givenUp < 30 || givenUp > 90 || len(senders) != clients {
+	if reads+lists != 2400 || lists != 480 || len(denied) != 5 || shared != 24 || givenUp < 30 || givenUp > 90 || len(senders) != clients {
 		t.Errorf("%d reads, %d lists, not allowed: %v, %d keys of another client, %d given up, %d clients", reads, lists, denied, shared, givenUp, len(senders))
 	}
 	byKey := map[string]*loadtest.Intent{}
