@@ -206,7 +206,7 @@ func (f *File) check() error {
 var variable = regexp.MustCompile(`\$\{(\w+)(:-([^}]*))?\}`)
 
 // expand puts environment variables in place of ${NAME} and ${NAME:-default}, where
-// secrets and addresses stand: in services, headers, the database and commands.
+// secrets and addresses stand: in the name, services, headers, the database and commands.
 func (f *File) expand(getenv func(string) string) (err error) {
 	fill := func(text *string, steps ...any) {
 		*text = variable.ReplaceAllStringFunc(*text, func(match string) string {
@@ -220,6 +220,7 @@ func (f *File) expand(getenv func(string) string) (err error) {
 			return value
 		})
 	}
+	fill(&f.Name, "name")
 	for i := range f.Services {
 		fill(&f.Services[i], "services", i)
 	}

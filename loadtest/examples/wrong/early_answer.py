@@ -25,7 +25,7 @@ class EarlyAnswer(shop.Shop):
     def write(self, order_id, client, key, sku, quantity):
         def work(db):
             if not self.take(db, sku, quantity):
-                return 409, ""  # and who tells the client?
+                return 409, ""  # the client was told 201
             return self.confirm(db, order_id, client, key, sku, quantity)
 
         self.once(client, key, sku, work)
