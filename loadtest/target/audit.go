@@ -1,7 +1,6 @@
 package target
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -209,8 +208,13 @@ const answersColumns = "key text PRIMARY KEY, request text, client text, object 
 func fillAnswers(ctx context.Context, conn *pgx.Conn, records []loadtest.Record, clients []Client) error {
 	return loadtest.FillTable(ctx, conn, "proof_answers", answersColumns, records, func(r loadtest.Record) []any {
 		a := answerOf(r, clients)
-		return []any{a.Key, a.Request, a.Client, a.Object, a.Units, a.Outcome, a.Status, strings.ReplaceAll(a.Body, "\x00", "")}
+		return []any{a.Key, a.Request, a.Client, a.Object, a.Units, a.Outcome, a.Status, column(a.Body)}
 	})
+}
+
+// column is text that PostgreSQL takes: an answer may hold any bytes.
+func column(text string) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
 }
 
 // answer is what a client was told, for commands.
@@ -252,8 +256,8 @@ func (f *File) command(ctx context.Context, a Audit, records []loadtest.Record) 
 	cmd := exec.CommandContext(ctx, a.Command[0], a.Command[1:]...)
 	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = f.dir, append(os.Environ(), "PROVE_ANSWERS="+path), &out, &log
 	err = cmd.Run()
-	for scan := bufio.NewScanner(&out); scan.Scan(); {
-		if line := strings.TrimSpace(scan.Text()); line != "" {
+	for line := range strings.Lines(out.String()) {
+		if line = strings.TrimSpace(line); line != "" {
 			lines = append(lines, line)
 		}
 	}

@@ -111,7 +111,7 @@ func plainer(err error) error {
 	return errors.New(strings.Join(lines, "; "))
 }
 
-// called is what people call a type of YAML or Go.
+// called names a type of YAML or Go in words.
 func called(name string) string {
 	switch name {
 	case "int", "float":
@@ -187,6 +187,7 @@ func (f *File) check() error {
 			return f.at(place("services", i), "not the URL of a service (not shown, since it may hold a password): want http://127.0.0.1:8080")
 		}
 	}
+	f.Services = distinct(f.Services)
 	if len(f.Clients) == 0 {
 		f.Clients = []Client{{}}
 	}
@@ -201,6 +202,25 @@ func (f *File) check() error {
 		}
 	}
 	return nil
+}
+
+// distinct leaves out addresses that are there already: they are one replica.
+func distinct(services []string) (kept []string) {
+	for _, service := range services {
+		if service = strings.TrimSuffix(service, "/"); !slices.Contains(kept, service) {
+			kept = append(kept, service)
+		}
+	}
+	return kept
+}
+
+// host is an address as errors and hints may show it: without a password.
+func host(service string) string {
+	u, err := url.Parse(service)
+	if err != nil {
+		return "a service"
+	}
+	return u.Host
 }
 
 var variable = regexp.MustCompile(`\$\{(\w+)(:-([^}]*))?\}`)

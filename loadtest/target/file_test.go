@@ -53,6 +53,13 @@ func TestRead_WhatIsLeftOutHasADefault(t *testing.T) {
 	}
 }
 
+func TestParse_OneAddressTwiceIsOneReplica(t *testing.T) {
+	f := parsed(t, strings.Replace(small, "http://127.0.0.1:1", "http://a:1, http://b:1, http://a:1/", 1))
+	if len(f.Services) != 2 {
+		t.Errorf("%q", f.Services)
+	}
+}
+
 func TestParse_AMistakeIsSaidWithItsLine(t *testing.T) {
 	for _, c := range []struct {
 		name, text string

@@ -181,7 +181,7 @@ func (v *review) silentServices() (hints []string) {
 	}
 	for i, n := range ok {
 		if n == 0 && any > 0 {
-			hints = append(hints, fmt.Sprintf("services[%d] gave no success, and the others %d: is it the same service?", i, any))
+			hints = append(hints, fmt.Sprintf("%s gave no success, and the others %d: is it the same service?", host(v.file.Services[i]), any))
 		}
 	}
 	return hints

@@ -91,7 +91,7 @@ func (f *File) connect(ctx context.Context) (*pgx.Conn, error) {
 // await returns when each service accepts connections.
 func (f *File) await(ctx context.Context) error {
 	deadline := time.Now().Add(f.Start)
-	for i, service := range f.Services {
+	for _, service := range f.Services {
 		u, err := url.Parse(service) // checked
 		if err != nil {
 			return err
@@ -107,7 +107,7 @@ func (f *File) await(ctx context.Context) error {
 				break
 			}
 			if time.Now().After(deadline) || !fault.Wait(ctx, 50*time.Millisecond) {
-				return f.at(place("services", i), "%s accepts no connection within %v: does the service run? %v", u.Host, f.Start, err)
+				return f.at(place("services"), "%s accepts no connection within %v: does the service run? %v", u.Host, f.Start, err)
 			}
 		}
 	}

@@ -29,7 +29,7 @@ type seller struct {
 	oversell bool
 	few      bool // it sells one unit, and refuses the rest
 	forgets  bool // it does not know the key
-	open     bool // anyone may do what only an administrator may
+	open     bool // any client may do what only an administrator may
 	status   int  // of each answer; 0: the right one
 }
 
@@ -109,7 +109,7 @@ func TestRun_ARightServicePassesAndAWrongOneFailsByName(t *testing.T) {
 		{"it oversells", &seller{oversell: true}, loadtest.Violated, "I-SUPPLY", ""},
 		{"it sells one and refuses the rest", &seller{few: true}, loadtest.Violated, "I-SOLD", ""},
 		{"it does not know the key", &seller{forgets: true}, loadtest.Violated, "I-ONCE", "Set idempotency_header"},
-		{"anyone is an administrator", &seller{open: true}, loadtest.Violated, "I-DENY", ""},
+		{"any client is an administrator", &seller{open: true}, loadtest.Violated, "I-DENY", ""},
 		{"it answers 500", &seller{status: 500}, loadtest.Violated, "I-LIMIT", "the log of the service may say why"},
 		{"it refuses everything", &seller{status: 401}, loadtest.Violated, "I-DENY", "are the headers of the clients right"},
 	} {
@@ -216,6 +216,12 @@ func TestRun_QueriesJoinWhatClientsWereTold(t *testing.T) {
 				t.Errorf("%s, %v, %q, %v", result.Verdict, result.Violations, result.Inconclusive, err)
 			}
 		})
+	}
+}
+
+func TestColumn_AnAnswerOfAnyBytesIsText(t *testing.T) {
+	if got := column("a\x00b\xffc"); got != "a\uFFFDb\uFFFDc" {
+		t.Errorf("%q", got)
 	}
 }
 
