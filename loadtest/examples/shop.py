@@ -99,7 +99,7 @@ class Shop:
 
     def check(self):
         """Stands for what a shop does between reading and writing: rules, prices, taxes."""
-        time.sleep(0.003)
+        time.sleep(0.008)
 
     def buy(self, client, key, order):
         sku, quantity = order.get("sku"), order.get("quantity")

@@ -52,7 +52,7 @@ type app struct {
 	Out      string        `default:"report" type:"path" help:"Folder for prove.json and index.html, and for a folder of each scenario with its files."`
 	Keep     bool          `help:"Keep the databases of the scenarios."`
 	JUnit    string        `name:"junit" type:"path" placeholder:"FILE" help:"Write the result as JUnit XML too."`
-	Target   string        `type:"existingfile" placeholder:"FILE" help:"Prove the service that this YAML file describes instead of our own replicas; --rate, --duration and --seed win over the file. docs/ci.md is its manual."`
+	Target   string        `placeholder:"FILE" help:"Prove the service that this YAML file describes instead of our own replicas; --rate, --duration and --seed win over the file. docs/ci.md is its manual."`
 
 	args   []string      // the command line, without the program
 	calm   time.Duration // Duration where there is no fault; 0: the same
