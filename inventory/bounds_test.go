@@ -135,16 +135,17 @@ func TestWait_EndsWithTheCallersDeadline(t *testing.T) {
 		t.Run(strategy, func(t *testing.T) {
 			t.Parallel()
 			s := openWithRedis(t, inventory.Config{Strategy: strategy})
-			s.stock("A", 5)
-			release := s.Hold(`SELECT sku FROM products WHERE sku = 'A' FOR UPDATE`)
+			sku := "waited for by " + strategy // no other test's: advisory locks are of all schemas
+			s.stock(sku, 5)
+			release := s.Hold(`SELECT sku FROM products WHERE sku = $1 FOR UPDATE`, sku)
 			if strategy == "advisory-try" {
 				release()
-				release = s.Hold(`SELECT pg_advisory_xact_lock($1)`, inventory.LockKey("inventory/product/A"))
+				release = s.Hold(`SELECT pg_advisory_xact_lock($1)`, inventory.LockKey("inventory/product/"+sku))
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 			defer cancel()
 			start := time.Now()
-			if _, err := s.Buy(ctx, ask(), one("A")); !errors.Is(err, context.DeadlineExceeded) {
+			if _, err := s.Buy(ctx, ask(), one(sku)); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("%v, want the deadline", err)
 			}
 			if waited := time.Since(start); waited > pgtx.LockTimeout {

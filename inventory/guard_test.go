@@ -94,19 +94,20 @@ func TestGuard_RefusesWhatTheStrategyDidNotSee(t *testing.T) {
 	s.mustHold()
 }
 
-// Two names with one number only wait for each other: here a stranger holds the number of A.
+// Two names with one number only wait for each other: here a stranger holds the number of the sku.
 func TestAdvisory_CollisionOnlyWaits(t *testing.T) {
 	t.Parallel()
 	s := open(t, inventory.Config{})
-	s.stock("A", 1)
-	letGo := s.Hold(`SELECT pg_advisory_xact_lock($1)`, inventory.LockKey("inventory/product/A"))
+	const sku = "collides" // no other test's: advisory locks are of all schemas
+	s.stock(sku, 1)
+	letGo := s.Hold(`SELECT pg_advisory_xact_lock($1)`, inventory.LockKey("inventory/product/"+sku))
 	req := ask()
-	if _, err := s.impatient("advisory").Buy(t.Context(), req, one("A")); !errors.Is(err, locking.ErrBusy) {
+	if _, err := s.impatient("advisory").Buy(t.Context(), req, one(sku)); !errors.Is(err, locking.ErrBusy) {
 		t.Errorf("%v, want ErrBusy", err)
 	}
 	letGo()
 	for _, strategy := range []string{"advisory", "advisory-try"} {
-		if reply, err := s.impatient(strategy).Buy(t.Context(), req, one("A")); err != nil || isRefused(reply) {
+		if reply, err := s.impatient(strategy).Buy(t.Context(), req, one(sku)); err != nil || isRefused(reply) {
 			t.Errorf("%s: %s, %v", strategy, reply.Body, err)
 		}
 	}

@@ -17,18 +17,19 @@ func TestLocks_AreTakenInByteOrderOfSKU(t *testing.T) {
 		t.Run(strategy, func(t *testing.T) {
 			t.Parallel()
 			s := openWithRedis(t, inventory.Config{Strategy: "row"})
-			s.stock("a", 5)
-			s.stock("Z", 5)
-			lines := []inventory.Line{{SKU: "a", Quantity: 1}, {SKU: "Z", Quantity: 1}}
+			a, z := "a "+strategy, "Z "+strategy // no other test's: advisory locks are of all schemas
+			s.stock(a, 5)
+			s.stock(z, 5)
+			lines := []inventory.Line{{SKU: a, Quantity: 1}, {SKU: z, Quantity: 1}}
 			owner := ask()
 			id := s.ordered(owner, lines...)
 			for _, table := range []string{"products", "order_lines"} { // Z lies behind a
-				s.Exec("UPDATE " + table + " SET sku = sku WHERE sku = 'Z'")
+				s.Exec("UPDATE "+table+" SET sku = sku WHERE sku = $1", z)
 			}
 			cfg := s.cfg
 			cfg.Pool = pgtest.Pool(t, s.URL, unordered...)
 			buyer, events := s.another(cfg)
-			letGo := s.Hold(`SELECT FROM products WHERE sku = 'a' FOR UPDATE`)
+			letGo := s.Hold(`SELECT FROM products WHERE sku = $1 FOR UPDATE`, a)
 			done := make(chan error)
 			go func() {
 				var err error
@@ -40,7 +41,7 @@ func TestLocks_AreTakenInByteOrderOfSKU(t *testing.T) {
 				done <- err
 			}()
 			locktest.Eventually(t, "the buyer waits for a", func() bool { return s.Waiting() > 0 })
-			if free := s.Number(`SELECT count(*) FROM (SELECT FROM products WHERE sku = 'Z' FOR UPDATE SKIP LOCKED) z`); free != 0 {
+			if free := s.Number(`SELECT count(*) FROM (SELECT FROM products WHERE sku = $1 FOR UPDATE SKIP LOCKED) z`, z); free != 0 {
 				t.Error("waits for a without Z: a holder of Z may be waiting for the holder of a")
 			}
 			letGo()
@@ -62,7 +63,7 @@ var unordered = []string{"enable_indexscan=off", "enable_indexonlyscan=off", "en
 func TestLocks_AdvisoryInOrderOfTheirNumbers(t *testing.T) {
 	t.Parallel()
 	s := open(t, inventory.Config{Strategy: "advisory"})
-	skus := []string{"A", "B", "C", "D"}
+	skus := []string{"in order A", "in order B", "in order C", "in order D"} // no other test's
 	for _, sku := range skus {
 		s.stock(sku, 5)
 	}

@@ -189,7 +189,7 @@ func TestRedis_BusyIsNotUnreachable(t *testing.T) {
 	} {
 		t.Run(strategy, func(t *testing.T) {
 			t.Parallel()
-			s := openWithRedis(t, inventory.Config{Strategy: strategy, Lock: locking.Options{MaxWait: 500 * time.Millisecond}})
+			s := openWithRedis(t, inventory.Config{Strategy: strategy, Lock: locking.Options{MaxWait: 2 * time.Second}}) // time to hear that it is busy
 			s.stock("A", 2)
 			err := locking.Do(t.Context(), s.cfg.Locks, locking.Options{}, []string{"product/A"}, func(ctx context.Context, _ locking.Lease) error {
 				if _, err := s.Buy(ctx, ask(), one("A")); !errors.Is(err, want.err) {

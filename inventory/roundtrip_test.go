@@ -23,7 +23,7 @@ func TestBuy_RoundTrips(t *testing.T) {
 		p, cfg.Pool = s.behindProxy()
 		buyer, _ := s.another(cfg)
 		var lines []inventory.Line
-		for _, sku := range []string{"A", "B", "C"} {
+		for _, sku := range []string{"trips A", "trips B", "trips C"} { // no other test's: advisory locks are of all schemas
 			s.stock(sku, 5)
 			lines = append(lines, one(sku)...)
 		}

@@ -1,11 +1,14 @@
 package transfer_test
 
 import (
+	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"shop/locking"
+	"shop/locking/etcdlock"
 	"shop/locking/locktest"
 	"shop/transfer"
 )
@@ -72,25 +75,45 @@ func TestEtcd_WithoutItNewTransfersAreBusyAndThoseUnderWayFinish(t *testing.T) {
 	}
 }
 
-// Only one request at a time probes etcd: the others do not wait for a time-out.
+// counting is a lock store that counts the requests to acquire.
+type counting struct {
+	*etcdlock.Store
+	asked *atomic.Int64
+}
+
+func (c counting) TryAcquire(ctx context.Context, keys ...string) (locking.Lease, error) {
+	c.asked.Add(1)
+	return c.Store.TryAcquire(ctx, keys...)
+}
+
+func (c counting) Acquire(ctx context.Context, keys ...string) (locking.Lease, error) {
+	c.asked.Add(1)
+	return c.Store.Acquire(ctx, keys...)
+}
+
+// Only one request at a time probes etcd, every 250 ms: the others do not wait for a time-out.
 func TestEtcd_WhileItIsGoneOneRequestProbesAndTheOthersAreBusyAtOnce(t *testing.T) {
 	t.Parallel()
 	server := locktest.StartEtcd(t, 1)[0]
+	at := locksAt(t, server.Addr)
+	locks := counting{at.store(t), &atomic.Int64{}}
 	b := openWith(t, transfer.Config{
-		Strategy: "etcd-fenced",
-		Lock:     locking.Options{MaxWait: 300 * time.Millisecond},
-	}, locksAt(t, server.Addr))
+		Strategy: "etcd-fenced", Locks: locks,
+		Lock: locking.Options{MaxWait: 50 * time.Millisecond}, // less than between two probes
+	}, at)
 	p := b.pair(100, 0)
 	server.Pause()
 	b.mustBeUnavailable(b.Service, p)
-	start, refused := time.Now(), 0
-	for ; time.Since(start) < 2*time.Second; refused++ {
+	locks.asked.Store(0)
+	start, refused := time.Now(), int64(0)
+	for ; refused < 40 || locks.asked.Load() < 2; refused++ {
 		if _, err := b.Transfer(t.Context(), ask(p.alice), p.move(1)); !errors.Is(err, locking.ErrBusy) {
 			t.Fatalf("%v, want ErrBusy", err)
 		}
 	}
-	if refused < 10 { // each that waits, waits for MaxWait: 6 of them would
-		t.Errorf("%d were refused in 2 s: they wait", refused)
+	asked, took := locks.asked.Load(), time.Since(start)
+	if most := 1 + int64(took/(250*time.Millisecond)); asked > most {
+		t.Errorf("%d of %d asked etcd in %v, want at most %d", asked, refused, took, most)
 	}
 	b.mustHave(p.a, 100, 0)
 }

@@ -16,9 +16,17 @@ import (
 func (p transferReplica) wantWithoutEtcd(stored string) {
 	p.t.Helper()
 	p.pay("first-to-notice") // waits for an answer
-	start := time.Now()
-	if status, body := p.pay("second"); status != 503 || time.Since(start) > 1500*time.Millisecond { // asked, etcd would be waited for 2 s
-		p.t.Errorf("not at once: %v, %d %s", time.Since(start), status, body)
+	// Asked, etcd would be waited for 2 s: by one probe every 250 ms, which may be this request.
+	var waits []time.Duration
+	for len(waits) < 5 && (len(waits) == 0 || waits[len(waits)-1] > 1500*time.Millisecond) {
+		start := time.Now()
+		status, body := p.pay("second")
+		if waits = append(waits, time.Since(start)); status != 503 {
+			p.t.Errorf("%d %s, want 503", status, body)
+		}
+	}
+	if len(waits) == 5 {
+		p.t.Errorf("none of them at once: %v", waits)
 	}
 	for i := range 5 {
 		start := time.Now()
@@ -26,7 +34,7 @@ func (p transferReplica) wantWithoutEtcd(stored string) {
 		if status != 503 || !strings.Contains(body, "/problems/busy") {
 			p.t.Errorf("%d %s, want 503 busy", status, body)
 		}
-		if took := time.Since(start); took > 2500*time.Millisecond {
+		if took := time.Since(start); took > 10*time.Second { // a probe is one of 2 s
 			p.t.Errorf("replied after %v", took)
 		}
 	}

@@ -53,7 +53,7 @@ func abandon(t *testing.T, g target) (inTime bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if time.Now().Before(abandoned.Until) || late > time.Second {
+	if time.Now().Before(abandoned.Until) || late > 10*time.Second { // the session would keep it for ever
 		t.Errorf("granted to another %v after Until", late)
 	}
 	if !time.Now().Before(kept.Until) {

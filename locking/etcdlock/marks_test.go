@@ -34,7 +34,7 @@ func TestAcquire_NoNameIsUsedAgainOfWhichSomethingMayBeOnItsWay(t *testing.T) {
 	client := g.client(t)
 	for name, end := range map[string]func(locking.Lease){
 		"the answer to release is lost": func(l locking.Lease) {
-			w.loseNext(1)
+			w.loseTxn(nil)
 			ctx, cancel := context.WithCancel(t.Context())
 			go func() {
 				locktest.Eventually(t, "the answer is lost", func() bool { return w.lostSoFar() > 0 })

@@ -27,6 +27,7 @@ type rpcProxy struct {
 
 	mu    sync.Mutex
 	lose  int           // answers still to lose
+	loses string        // how the name of a method ends of which answers are lost; "": of any
 	lost  int           // answers lost so far
 	said  error         // instead of a lost answer; nil: silence
 	delay time.Duration // of each answer
@@ -71,7 +72,13 @@ func (w *rpcProxy) set(change func(*rpcProxy)) {
 	change(w)
 }
 
-func (w *rpcProxy) loseNext(n int) { w.set(func(w *rpcProxy) { w.lose = n }) }
+func (w *rpcProxy) loseNext(n int) { w.set(func(w *rpcProxy) { w.lose, w.loses = n, "" }) }
+
+// loseTxn loses the answer to the next transaction, and says that instead; nil: silence.
+// A keep-alive, which comes when it wants to, keeps its answer.
+func (w *rpcProxy) loseTxn(said error) {
+	w.set(func(w *rpcProxy) { w.lose, w.loses, w.said = 1, "/Txn", said })
+}
 
 func (w *rpcProxy) delayEach(d time.Duration) { w.set(func(w *rpcProxy) { w.delay = d }) }
 
@@ -152,17 +159,17 @@ func (w *rpcProxy) pass(_ any, client grpc.ServerStream) error {
 	if err != nil {
 		return err
 	}
-	doomed := make(chan bool, 64)                // for each request: is its answer to be lost
-	go w.requests(first, client, server, doomed) // ends with the call
+	doomed := make(chan bool, 64)                        // for each request: is its answer to be lost
+	go w.requests(method, first, client, server, doomed) // ends with the call
 	return w.answers(client, server, doomed)
 }
 
 // requests carries what the client sends.
-func (w *rpcProxy) requests(message []byte, client grpc.ServerStream, server grpc.ClientStream, doomed chan<- bool) {
+func (w *rpcProxy) requests(method string, message []byte, client grpc.ServerStream, server grpc.ClientStream, doomed chan<- bool) {
 	for {
 		lose := false
 		w.set(func(w *rpcProxy) {
-			if lose = w.lose > 0; lose {
+			if lose = w.lose > 0 && strings.HasSuffix(method, w.loses); lose {
 				w.lose--
 			}
 		})

@@ -27,7 +27,7 @@ func TestAcquire_RefusedForWantOfSpaceLeavesNoOrphan(t *testing.T) {
 			t.Parallel()
 			store, w, other, g := behindProxy(t, 20*time.Second)
 			client, session := g.client(t), id(store)
-			w.set(func(w *rpcProxy) { w.lose, w.said = 1, rpctypes.ErrGRPCNoSpace })
+			w.loseTxn(rpctypes.ErrGRPCNoSpace)
 			l, err := acquire(store, t.Context(), "a", "b")
 			if !errors.Is(err, ErrNoSpace) || errors.Is(err, locking.ErrBusy) {
 				t.Errorf("got %+v and %v, want ErrNoSpace", l, err)

@@ -41,7 +41,7 @@ func TestAcquire_CtxThatEndsAfterTheTxnWasAppliedLeavesNoOrphan(t *testing.T) {
 			t.Parallel()
 			store, w, other, g := behindProxy(t, 20*time.Second)
 			held, session, client := take(t, store, "held"), id(store), g.client(t)
-			w.loseNext(1)
+			w.loseTxn(nil)
 			ctx, cancel := context.WithCancel(t.Context())
 			result := make(chan error)
 			go func() {
@@ -81,7 +81,7 @@ func TestAcquire_LostAnswerIsUndoneAndMadeAnew(t *testing.T) {
 			t.Parallel()
 			store, w, other, g := behindProxy(t, 3*time.Second)
 			client := g.client(t)
-			w.set(func(w *rpcProxy) { w.lose, w.said = 1, said })
+			w.loseTxn(said)
 			lease := take(t, store, "a", "b")
 			if w.lostSoFar() != 1 {
 				t.Fatalf("%d answers were lost, want 1", w.lostSoFar())
@@ -102,7 +102,7 @@ func TestAcquire_RefusalIsPlain(t *testing.T) {
 	t.Parallel()
 	store, w, _, _ := behindProxy(t, 3*time.Second)
 	for _, said := range []error{rpctypes.ErrGRPCNoLeader, rpctypes.ErrGRPCPermissionDenied, rpctypes.ErrGRPCRequestTooManyRequests} {
-		w.set(func(w *rpcProxy) { w.lose, w.said = 1, said })
+		w.loseTxn(said)
 		if _, err := store.TryAcquire(t.Context(), "k"+said.Error()); err == nil || errors.Is(err, locking.ErrOutcomeUnknown) || errors.Is(err, locking.ErrBusy) {
 			t.Errorf("%v: got %v", said, err)
 		}

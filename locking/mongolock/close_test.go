@@ -15,7 +15,7 @@ import (
 
 func TestClose_RefusesWhatComesAfter(t *testing.T) {
 	t.Parallel()
-	store := newStore(t, time.Second)
+	store := newStore(t, time.Minute)
 	lease := taken(t, store, "k")
 	store.Close()
 	store.Close() // twice is once

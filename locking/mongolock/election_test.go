@@ -62,7 +62,7 @@ func TestTryAcquire_RefusesInsideATransaction(t *testing.T) {
 // the session of the caller's ctx alone, and the transaction that it is in.
 func TestDo_RenewsBesideATransactionOfTheSameSession(t *testing.T) {
 	t.Parallel()
-	const ttl = 3 * time.Second
+	const ttl = 6 * time.Second
 	store := newStore(t, ttl)
 	insert(t, store.collection.Database().Collection("numbers"), "n")
 	numbers := store.collection.Database().Collection("numbers")
@@ -80,8 +80,12 @@ func TestDo_RenewsBesideATransactionOfTheSameSession(t *testing.T) {
 					return nil, err
 				}
 				granted := *stateOf(t, store, "k").Expires
-				<-renewals // in the middle of the transaction, and not a part of it
-				if now := *stateOf(t, store, "k").Expires; !now.After(granted) {
+				now := granted
+				for n := 0; n < 3 && !now.After(granted); n++ { // the event may be that of a renewal before
+					<-renewals // in the middle of the transaction, and not a part of it
+					now = *stateOf(t, store, "k").Expires
+				}
+				if !now.After(granted) {
 					t.Errorf("renewed, and others see %v after %v", now, granted)
 				}
 				for range 20 {

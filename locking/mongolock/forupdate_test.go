@@ -186,7 +186,11 @@ func TestForUpdate_HolderThatHangsLosesItsLockWithItsTransaction(t *testing.T) {
 	if err := ForUpdate(hangs.ctx, c, "a", &counter{}); err != nil {
 		t.Fatal(err)
 	}
-	wantConflict(t, ForUpdate(begin(t, c).ctx, c, "a", &counter{}))
+	if err := ForUpdate(begin(t, c).ctx, c, "a", &counter{}); err != nil {
+		wantConflict(t, err)
+	} else if c.FindOne(hangs.ctx, bson.D{}).Err() == nil { // it has not hung for as long as the limit yet
+		t.Error("two hold the lock")
+	}
 	locktest.Eventually(t, "another one has the lock", func() bool {
 		x := begin(t, c)
 		err := ForUpdate(x.ctx, c, "a", &counter{})

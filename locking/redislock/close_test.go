@@ -13,7 +13,7 @@ import (
 )
 
 func TestClose_RefusesWhatComesAfter(t *testing.T) {
-	store := newStore(t, time.Second)
+	store := newStore(t, time.Minute)
 	lease := take(t, store, "k")
 	store.Close()
 	store.Close() // twice is once

@@ -15,13 +15,14 @@ import (
 	"shop/locking/locktest"
 )
 
-// startSentinel starts a Sentinel that watches master and decides alone.
+// startSentinel starts a Sentinel that watches master and decides alone. A master that is
+// only slow is not down for it: see suspect.
 func startSentinel(t *testing.T, master *locktest.Server) *locktest.Server {
 	t.Helper()
 	conf := filepath.Join(t.TempDir(), "sentinel.conf")
 	text := strings.Join([]string{
 		"sentinel monitor mymaster " + strings.Replace(master.Addr, ":", " ", 1) + " 1",
-		"sentinel down-after-milliseconds mymaster 300",
+		"sentinel down-after-milliseconds mymaster 60000",
 		"sentinel failover-timeout mymaster 3000",
 	}, "\n")
 	if err := os.WriteFile(conf, []byte(text+"\n"), 0o600); err != nil {
@@ -65,6 +66,7 @@ func TestSentinel_FailoverLosesTheLock(t *testing.T) {
 	first := take(t, store, "k")
 	wantBusy(t, store, "k")
 	master.Kill()
+	suspect(t, sentinel)
 
 	var second locking.Lease
 	locktest.Eventually(t, "the promoted replica grants the key", func() bool {
@@ -85,6 +87,16 @@ func TestSentinel_FailoverLosesTheLock(t *testing.T) {
 	}
 	if err := store.Release(t.Context(), second); err != nil {
 		t.Errorf("release by the second holder: %v", err)
+	}
+}
+
+// suspect makes a sentinel that has heard nothing of its master for 300 ms replace it.
+func suspect(t *testing.T, sentinel *locktest.Server) {
+	t.Helper()
+	client := redis.NewSentinelClient(&redis.Options{Addr: sentinel.Addr})
+	defer client.Close()
+	if err := client.Set(t.Context(), "mymaster", "down-after-milliseconds", "300").Err(); err != nil {
+		t.Fatal(err)
 	}
 }
 
