@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -134,8 +135,19 @@ func (g *gate) build(ctx context.Context, m mutant) (program string, err error) 
 	return program, nil
 }
 
-// defaultFlags make the load short: a mutant that breaks only under a longer one says so.
-var defaultFlags = []string{"--duration", "2s"}
+// defaultFlags make the load and the wait for undecided keys short. What a mutant says wins.
+var defaultFlags = [][]string{{"--duration", "2s"}, {"--grace", "8s"}}
+
+// flags are those of prove for a mutant.
+func (m mutant) flags() []string {
+	flags := append(m.Scenario.flags(), m.Prove...)
+	for _, d := range defaultFlags {
+		if !slices.Contains(m.Prove, d[0]) {
+			flags = append(flags, d...)
+		}
+	}
+	return flags
+}
 
 // calledOffWait is how long prove has to end its replicas.
 const calledOffWait = 15 * time.Second
@@ -147,9 +159,7 @@ func (g *gate) prove(ctx context.Context, m mutant, shop string) (finding, error
 	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o755)); err != nil {
 		return finding{}, err
 	}
-	args := append([]string{"--shop", shop, "--out", dir}, m.Scenario.flags()...)
-	args = append(append(args, defaultFlags...), m.Prove...)
-	cmd := exec.CommandContext(ctx, g.Prove, args...)
+	cmd := exec.CommandContext(ctx, g.Prove, append([]string{"--shop", shop, "--out", dir}, m.flags()...)...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = calledOffWait
 	out, err := cmd.CombinedOutput()

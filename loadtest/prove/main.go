@@ -48,6 +48,7 @@ type app struct {
 	Replicas int           `default:"3" help:"Replicas of the shop under load."`
 	Rate     int           `help:"New requests per second; half as many for wallets, fewer where a fault needs a longer load. Default: 200."`
 	Duration time.Duration `help:"Length of the load of one scenario. Default: 8s; with --quick 6s, and 2s without a fault."`
+	Grace    time.Duration `help:"How long after the load until each key must be decided. Default: 20s."`
 	Seed     int64         `help:"Seed of the load and of the pauses; the same seed is the same load. Default: 1."`
 	Out      string        `default:"report" type:"path" help:"Folder for prove.json and index.html, and for a folder of each scenario with its files."`
 	Keep     bool          `help:"Keep the databases of the scenarios."`
@@ -73,7 +74,7 @@ const (
 func (c *app) Validate() error {
 	switch {
 	case c.Rate < 0 || c.Replicas < 1 || c.Duration < 0:
-		return errors.New("--rate and --replicas must be at least 1, --duration above 0")
+		return errors.New("--rate and --replicas must be at least 1, --duration and --grace above 0")
 	case c.Replicas < 2:
 		return errors.New("--replicas must be at least 2: a single replica cannot race with another")
 	case c.Target != "" && (c.Strategy != "" || c.Flow != "" || c.Fault != "" || c.Quick):
@@ -202,6 +203,7 @@ func (c *app) prove(ctx context.Context, tell *progress) (loadtest.Report, error
 		Scenarios: scenarios,
 		Load:      loadtest.Load{Rate: c.Rate, Duration: c.Duration, Seed: c.Seed, Replicas: c.Replicas},
 		Calm:      c.calm,
+		Grace:     c.Grace,
 		LockTTL:   lockTTLs,
 		Server:    env.postgresURL,
 		Keep:      c.Keep,
