@@ -135,8 +135,9 @@ func (g *gate) build(ctx context.Context, m mutant) (program string, err error) 
 	return program, nil
 }
 
-// defaultFlags make the load and the wait for undecided keys short. What a mutant says wins.
-var defaultFlags = [][]string{{"--duration", "2s"}, {"--grace", "8s"}}
+// defaultFlags make the load, the wait for undecided keys and the search in a history short: that of a
+// mutant has no order to be found. What a mutant says wins.
+var defaultFlags = [][]string{{"--duration", "2s"}, {"--grace", "8s"}, {"--check-time", "3s"}}
 
 // flags are those of prove for a mutant.
 func (m mutant) flags() []string {
