@@ -69,6 +69,7 @@ type FaultSpec struct {
 	Stretch  int           // the same, with no more requests than otherwise
 	Recovery time.Duration // what servers need before anything can succeed
 	Pace     Pace          // what must be kept up all the same
+	Apart    bool          // no part of the matrix: only where it is asked for
 }
 
 // spec is what is known of a fault; nothing, if it is none of the flow's.
@@ -135,7 +136,7 @@ func (f *Flow) Matrix(strategies []Strategy) []Scenario {
 	matrix := slices.Clone(f.Controls)
 	for _, s := range strategies {
 		for _, u := range f.Faults {
-			if s.Safe && (u.Store == "" || slices.Contains(s.Stores, u.Store)) {
+			if s.Safe && !u.Apart && (u.Store == "" || slices.Contains(s.Stores, u.Store)) {
 				matrix = append(matrix, f.Safe(s.Name, u.Fault))
 			}
 		}
@@ -191,13 +192,16 @@ type Scenario struct {
 	Keeps    []string // a control: and these must hold all the same
 
 	Grace time.Duration // after the load, until every key must be decided; 0: the proof's
+	Seed  int64         // of the load; 0: the proof's
 }
 
 // locked tells whether its strategy takes a lock for each key that has an effect.
 func (s Scenario) locked() bool { return s.Flow.Locked != nil && s.Flow.Locked(s.Strategy) }
 
 // Name is unique in a matrix.
-func (s Scenario) Name() string { return scenarioName(s.Flow.Name, s.Strategy, s.Fault) }
+func (s Scenario) Name() string {
+	return seeded(scenarioName(s.Flow.Name, s.Strategy, s.Fault), s.Seed)
+}
 
 // Folder is where its files are, below that of the report.
 func (s Scenario) Folder() string { return strings.ReplaceAll(s.Name(), "/", "-") }

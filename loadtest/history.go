@@ -163,6 +163,16 @@ func (h *History) Record(key string) Record {
 	return h.records[key].copy()
 }
 
+// tally counts the records so far, without a copy of them.
+func (h *History) tally() (t tallied) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, r := range h.order {
+		t.add(r)
+	}
+	return t
+}
+
 // Records is a copy of all records so far, in the order of their first attempt.
 func (h *History) Records() []Record {
 	h.mu.Lock()

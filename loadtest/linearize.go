@@ -2,6 +2,7 @@ package loadtest
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -168,7 +169,7 @@ func (t *Trial) linearize(ctx context.Context, r *Result, records []Record, audi
 		return fmt.Errorf("what the plan gave: %w", err)
 	}
 	h := newEffects(audited.Effects, records, t.Clients).written(linear.Header{
-		Flow: s.Flow.Name, Strategy: s.Strategy, Fault: string(s.Fault), Seed: t.proof.Load.Seed,
+		Flow: s.Flow.Name, Strategy: s.Strategy, Fault: string(s.Fault), Seed: cmp.Or(s.Seed, t.proof.Load.Seed),
 		Epoch: t.History.Epoch, Given: given, Audited: audited.Effects != nil,
 	}, records)
 	h.Operations = append(h.Operations, audited.Own...)

@@ -43,6 +43,8 @@ type Proof struct {
 	Leftovers func(context.Context, *Trial) ([]string, error)
 	// Witness sees what the replicas do to a server, from when it is opened; nil: there is none.
 	Witness func(context.Context, *Trial) (Witness, error)
+	// Done gets each result as soon as it is there, before it goes into the report. May be nil.
+	Done func(*Result) error
 	// Say gets a line for each step of the proof; Tick gets the state of the load, twice a second.
 	Say  func(format string, args ...any)
 	Tick func(line string)
@@ -71,9 +73,15 @@ func (p *Proof) Run(ctx context.Context) (Report, error) {
 			report.AsExpected = false // the rest is not known
 			return report, fmt.Errorf("%s: %w", s.Name(), err)
 		}
-		report.Scenarios = append(report.Scenarios, result)
-		report.AsExpected = report.AsExpected && result.AsExpected
 		p.Say("    %s", result.Sentence())
+		if p.Done != nil {
+			err = p.Done(&result)
+		}
+		report.Scenarios = append(report.Scenarios, result)
+		report.AsExpected = report.AsExpected && result.AsExpected && err == nil
+		if err != nil {
+			return report, err
+		}
 	}
 	return report, nil
 }
@@ -83,6 +91,10 @@ func (p *Proof) loadOf(s Scenario) Load {
 	load := p.Load
 	if s.Fault == NoFault && p.Calm > 0 {
 		load.Duration = p.Calm
+	}
+	load.Seed = cmp.Or(s.Seed, load.Seed)
+	if s.Fault == Nemesis && s.Expect == Violated {
+		load.Duration = min(load.Duration, ControlFor)
 	}
 	return load
 }
@@ -168,13 +180,6 @@ type Trial struct {
 	silent    []string // keys that were decided, and got no final answer again
 }
 
-// Faults begin when the load is in full swing, and end while there is still
-// something to sell: a success after them must be possible.
-const (
-	faultFrom = 0.10
-	faultPart = 0.65
-)
-
 // run is the protocol: load and fault together, then the postcheck, then all
 // replicas are stopped, then the audit.
 func (t *Trial) run(ctx context.Context) (Result, error) {
@@ -236,12 +241,12 @@ func (t *Trial) witness(ctx context.Context) (Witness, error) {
 }
 
 func (t *Trial) inject(ctx context.Context) error {
-	if !fault.Wait(ctx, time.Duration(faultFrom*float64(t.duration))) {
+	from, over := faultWindow(t.duration)
+	if !fault.Wait(ctx, from) {
 		return ctx.Err()
 	}
 	var err error
-	t.events, err = t.fault.Inject(ctx, time.Duration(faultPart*float64(t.duration)))
-	if err != nil {
+	if t.events, err = t.fault.Inject(ctx, over); err != nil {
 		return fmt.Errorf("fault %s: %w", t.Scenario.Fault, err)
 	}
 	return nil
@@ -250,8 +255,8 @@ func (t *Trial) inject(ctx context.Context) error {
 // progress reports how far the load has come, twice a second.
 func progress(ctx context.Context, h *History, say func(string)) {
 	for fault.Wait(ctx, 500*time.Millisecond) {
-		keys, ok, rejected := tally(h.Records())
-		say(fmt.Sprintf("    %4.1f s  %5d ok  %5d rejected  %5d to come", h.Now().Seconds(), ok, rejected, keys-ok-rejected))
+		n := h.tally()
+		say(fmt.Sprintf("    %4.1f s  %5d ok  %5d rejected  %5d to come", h.Now().Seconds(), n.ok, n.rejected, n.keys-n.ok-n.rejected))
 	}
 }
 

@@ -49,6 +49,8 @@ type Result struct {
 	Flow       string           `json:"flow"`
 	Strategy   string           `json:"strategy"`
 	Fault      Fault            `json:"fault"`
+	Seed       int64            `json:"seed,omitempty"`   // of its own; 0: the report's
+	Repeat     string           `json:"repeat,omitempty"` // the command that runs it again
 	Replicas   int              `json:"replicas"`
 	Expect     Verdict          `json:"expect"`
 	Breaks     []string         `json:"breaks"`
@@ -87,11 +89,12 @@ type Detail struct {
 	Story        *Story
 	Sent         vegeta.Results // vegeta's own, of the requests of the plan
 	Files        []string       // in its folder
+	summed       string         // see Slim
 }
 
 // Name of the scenario.
 func (r Result) Name() string {
-	return scenarioName(r.Flow, r.Strategy, r.Fault)
+	return seeded(scenarioName(r.Flow, r.Strategy, r.Fault), r.Seed)
 }
 
 // Folder is where the files of a scenario are, below that of the report.
@@ -101,7 +104,7 @@ func (r Result) Folder() string { return r.Scenario.Folder() }
 func NewResult(s Scenario, replicas int) Result {
 	return Result{
 		Detail: Detail{Scenario: s},
-		Flow:   s.Flow.Name, Strategy: s.Strategy, Fault: s.Fault, Replicas: replicas,
+		Flow:   s.Flow.Name, Strategy: s.Strategy, Fault: s.Fault, Seed: s.Seed, Replicas: replicas,
 		Expect: s.Expect, Breaks: list(s.Breaks), Keeps: list(s.Keeps),
 	}
 }
@@ -123,19 +126,26 @@ func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 
 // tally is how many keys there are of requests that are to change something, and how many
 // of them happened and were refused.
 func tally(records []Record) (keys, ok, rejected int) {
-	for _, r := range records {
-		if r.Reads {
-			continue
-		}
-		keys++
-		switch r.Outcome {
-		case OK:
-			ok++
-		case Rejected:
-			rejected++
-		}
+	var t tallied
+	for i := range records {
+		t.add(&records[i])
 	}
-	return keys, ok, rejected
+	return t.keys, t.ok, t.rejected
+}
+
+type tallied struct{ keys, ok, rejected int }
+
+func (t *tallied) add(r *Record) {
+	if r.Reads {
+		return
+	}
+	t.keys++
+	switch r.Outcome {
+	case OK:
+		t.ok++
+	case Rejected:
+		t.rejected++
+	}
 }
 
 // list is [] in JSON where there is none, not null.
@@ -149,7 +159,7 @@ func list(names []string) []string {
 // Sentence sums the result up in a line; more, if it is not as expected.
 func (r Result) Sentence() string {
 	flow := r.Scenario.Flow
-	text := fmt.Sprintf("%s: %s", r.Verdict, flow.Summary(r))
+	text := fmt.Sprintf("%s: %s", r.Verdict, r.summary())
 	if broken := flow.Broken(r.Violations); len(broken) > 0 {
 		text += "; broken: " + flow.names(broken)
 	}

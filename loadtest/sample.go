@@ -35,11 +35,19 @@ func (s Sample) Total() (sum Level) {
 // SampleEvery is often enough for a curve, and rare enough not to be load.
 const SampleEvery = 100 * time.Millisecond
 
+// Of a long load there are samplesMost samples at most, and looking takes a small part of the
+// time: one of lookShare.
+const (
+	samplesMost = 1200
+	lookShare   = 10
+)
+
 // Watch samples some levels until ctx ends. An outage of the server is no error, but a gap
 // between two samples; the first one, before anything is broken, has to work.
 func Watch(ctx context.Context, clock func() time.Duration, look func() ([]Level, error)) (samples []Sample, err error) {
-	for going := true; going; going = fault.Wait(ctx, SampleEvery) {
-		at := clock()
+	every, wait := SampleEvery, time.Duration(0)
+	for fault.Wait(ctx, wait) {
+		at, began := clock(), time.Now()
 		levels, err := look()
 		switch {
 		case ctx.Err() != nil:
@@ -49,8 +57,25 @@ func Watch(ctx context.Context, clock func() time.Duration, look func() ([]Level
 		case len(samples) == 0:
 			return nil, err
 		}
+		if len(samples) == samplesMost {
+			samples, every = thin(samples), 2*every
+		}
+		wait = max(every, lookShare*time.Since(began))
 	}
 	return samples, nil
+}
+
+// thin leaves every other sample out, but not the first one that is apart.
+func thin(samples []Sample) (kept []Sample) {
+	found := false
+	for n, s := range samples {
+		first := !found && len(Apart(samples[n:n+1])) > 0
+		found = found || first
+		if first || n%2 == 0 {
+			kept = append(kept, s)
+		}
+	}
+	return kept
 }
 
 // WatchSQL samples the levels of a database. The statement returns a row for each: a name,

@@ -23,14 +23,16 @@
 //	                                           member has, started again
 //	commit-unknown mongofault.CommitUnknown    the answer to a commit is swallowed, or says    commits_cut, commits_failed,
 //	                                           that the write concern was not reached          decided_after_cut
+//	nemesis        nemesis.Nemesis             one of these after the other, or a link between     faults: at least 3 that hit something
+//	                                           a replica and a store broken, as a seed says
 //
 // Under each of them a request must have been hit: under way while it lasted. What replicas
 // count about themselves is no evidence. The lock service is watched from outside: redisfault.Calls
 // counts what it was asked for, etcdfault.Queued what was put into its queues.
 //
 // Each returns what it did and when, as Events, with the evidence in numbers: a
-// fault that cannot be shown to have happened proves nothing. Faults come one
-// class at a time, so that a violation has one cause. Each ends with its
+// fault that cannot be shown to have happened proves nothing. But for a nemesis,
+// faults come one class at a time, so that a violation has one cause. Each ends with its
 // time, or a little later: when its last action is undone.
 //
 // Faults between a replica and a server act in a proxy (package proxy), which the replica

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,6 +27,7 @@ import (
 	"shop/loadtest"
 	"shop/loadtest/fault"
 	"shop/loadtest/fault/mongofault"
+	"shop/loadtest/fault/nemesis"
 	"shop/loadtest/fault/pgfault"
 	"shop/loadtest/fault/replicafault"
 	"shop/locking/idempotency/pgtx"
@@ -52,6 +54,8 @@ type environment struct {
 	settings     *app
 	stack        *stack.Stack                // nil without one
 	private      map[string]*stack.Server    // by kind: those that only the scenarios use that break them
+	seed         int64                       // of the scenario under way
+	links        []*nemesis.Link             // of its replicas to their stores, under a nemesis
 	proxies      []*pgfault.Proxy            // to PostgreSQL, of the scenario under way, one for each replica; nil: none
 	mongoProxies []*mongofault.Proxy         // to MongoDB, likewise
 	etcds        map[string]*clientv3.Client // by endpoints
@@ -72,13 +76,16 @@ func (e *environment) close() {
 
 // closeProxies closes the proxies of the scenario before.
 func (e *environment) closeProxies() {
+	for _, l := range e.links {
+		l.Close()
+	}
 	for _, w := range e.proxies {
 		w.Close()
 	}
 	for _, w := range e.mongoProxies {
 		w.Close()
 	}
-	e.proxies, e.mongoProxies = nil, nil
+	e.links, e.proxies, e.mongoProxies = nil, nil, nil
 }
 
 // lesson is a flow with the strategies that its lesson offers, and how it stands in the
@@ -90,15 +97,16 @@ type lesson struct {
 	fault   func(*loadtest.Trial) (fault.Fault, error) // but for those of the replicas' processes
 	prepare func(context.Context, *pgxpool.Pool, *loadtest.Trial) ([]loadtest.Credentials, error)
 	witness func(context.Context, *loadtest.Trial) (loadtest.Witness, error) // of its lock service; nil: it has none
+	parts   func(context.Context, *loadtest.Trial) ([]nemesis.Part, error)   // of a nemesis: the faults of its stores
 }
 
 // lessons are all that there are.
 func (e *environment) lessons() []lesson {
 	wallets := walletflow.New(walletflow.Environment{Mongo: e.mongoURL, Members: e.compare, WireReport: e.wireReport})
 	return []lesson{
-		{inventoryflow.New(), loadtest.StrategiesOf(inventory.Strategies()), e.inventoryReplica, e.inventoryFault, stockShelves, e.redisWitness},
-		{transferflow.New(), loadtest.StrategiesOf(transfer.Strategies()), e.transferReplica, e.transferFault, openAccounts, e.etcdWitness},
-		{wallets, loadtest.StrategiesOf(wallet.Strategies()), e.walletReplica, e.walletFault, openWallets, nil},
+		{inventoryflow.New(), loadtest.StrategiesOf(inventory.Strategies()), e.inventoryReplica, e.inventoryFault, stockShelves, e.redisWitness, e.inventoryParts},
+		{transferflow.New(), loadtest.StrategiesOf(transfer.Strategies()), e.transferReplica, e.transferFault, openAccounts, e.etcdWitness, e.transferParts},
+		{wallets, loadtest.StrategiesOf(wallet.Strategies()), e.walletReplica, e.walletFault, openWallets, nil, e.walletParts},
 	}
 }
 
@@ -145,7 +153,7 @@ var errNoStack = errors.New("no local stack: SHOP_STACK is not set, and a fault 
 
 // breaksServers says which scenarios need servers of their own.
 func breaksServers(s loadtest.Scenario) bool {
-	return s.Fault == inventoryflow.RedisDown || s.Fault == transferflow.PGRestart || threeMembers(s) || mongoKind(s) != ""
+	return s.Fault == loadtest.Nemesis || s.Fault == inventoryflow.RedisDown || s.Fault == transferflow.PGRestart || threeMembers(s) || mongoKind(s) != ""
 }
 
 // serverWait bounds the start of a server.
@@ -207,7 +215,7 @@ func (e *environment) retire(ctx context.Context, kind string) error {
 
 // postgresURL is the shared server, or for a scenario that restarts it one of our own.
 func (e *environment) postgresURL(s loadtest.Scenario) (string, error) {
-	if s.Fault != transferflow.PGRestart {
+	if s.Fault != transferflow.PGRestart && (s.Fault != loadtest.Nemesis || s.Flow.Name == "wallet") {
 		return e.settings.PostgresURL, nil
 	}
 	return e.privateURL("postgres")
@@ -243,6 +251,7 @@ func (e *environment) replica(t *loadtest.Trial) (loadtest.Program, error) {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return loadtest.Program{}, err
 	}
+	e.seed = cmp.Or(t.Scenario.Seed, e.settings.Seed)
 	p := loadtest.Program{Path: e.program, Logs: folder, Spawn: e.spawn, Adopt: e.adopt}
 	err := e.of(t).replica(t, &p)
 	return p, err
@@ -252,7 +261,7 @@ func (e *environment) replica(t *loadtest.Trial) (loadtest.Program, error) {
 func (e *environment) serve(listen, metrics, lockPrefix, redisURL string) []string {
 	return []string{
 		"serve", "--lab", "--listen", listen, "--metrics-listen", metrics, "--lock-prefix", lockPrefix,
-		"--redis-url", redisURL, "--seed", fmt.Sprint(e.settings.Seed),
+		"--redis-url", redisURL, "--seed", fmt.Sprint(e.seed),
 		"--shutdown-timeout", "5s", "--log-level", "warn",
 	}
 }
@@ -283,6 +292,8 @@ func (e *environment) fault(t *loadtest.Trial) (fault.Fault, error) {
 	switch {
 	case t.Scenario.Fault == loadtest.NoFault:
 		return fault.None{}, nil
+	case t.Scenario.Fault == loadtest.Nemesis:
+		return e.nemesis(context.Background(), t)
 	case t.Scenario.Fault == loadtest.Crash && len(l.Steps) > 0:
 		return replicafault.CrashSteps{Replicas: t.Replicas, Flow: l.Name, Steps: l.Steps, Wait: stepWait}, nil
 	case t.Scenario.Fault == loadtest.Crash:

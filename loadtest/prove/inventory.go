@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"shop/loadtest/fault/redisfault"
@@ -23,10 +24,19 @@ func (e *environment) inventoryReplica(t *loadtest.Trial, p *loadtest.Program) e
 	if err != nil {
 		return err
 	}
-	p.Args = func(_ int, listen, metrics string) []string {
-		return append(e.serve(listen, metrics, t.Prefix, redisURL),
+	e.closeProxies()
+	redisURLs, err := e.linked(s, "redis", slices.Repeat([]string{redisURL}, e.settings.Replicas))
+	if err != nil {
+		return err
+	}
+	urls, err := e.linked(s, "postgres", slices.Repeat([]string{t.Postgres}, e.settings.Replicas))
+	if err != nil {
+		return err
+	}
+	p.Args = func(n int, listen, metrics string) []string {
+		return append(e.serve(listen, metrics, t.Prefix, redisURLs[n]),
 			"--strategy", s.Strategy, "--transfer-strategy", "row", "--mongo-url=",
-			"--postgres-url", t.Postgres, "--etcd-endpoints", e.settings.Etcd,
+			"--postgres-url", urls[n], "--etcd-endpoints", e.settings.Etcd,
 			"--lock-ttl", lockTTLs["inventory"].String(),
 			"--failpoint", "inventory/after-guard=exp:"+widening.String())
 	}
@@ -35,7 +45,7 @@ func (e *environment) inventoryReplica(t *loadtest.Trial, p *loadtest.Program) e
 
 // redisURL is the shared server, or for a scenario that kills it one of our own.
 func (e *environment) redisURL(s loadtest.Scenario) (string, error) {
-	if s.Fault != inventoryflow.RedisDown {
+	if s.Fault != inventoryflow.RedisDown && s.Fault != loadtest.Nemesis {
 		return e.settings.RedisURL, nil
 	}
 	return e.privateURL("redis")

@@ -55,9 +55,10 @@ type app struct {
 	JUnit    string        `name:"junit" type:"path" placeholder:"FILE" help:"Write the result as JUnit XML too."`
 	Target   string        `placeholder:"FILE" help:"Prove the service that this YAML file describes instead of our own replicas; --rate, --duration and --seed win over the file. docs/ci.md is its manual."`
 
-	args   []string      // the command line, without the program
-	calm   time.Duration // Duration where there is no fault; 0: the same
-	Limits limitFlags    `embed:"" group:"Linearizability"`
+	args    []string      // the command line, without the program
+	calm    time.Duration // Duration where there is no fault; 0: the same
+	Nemesis nemesisFlags  `embed:"" group:"Nemesis"`
+	Limits  limitFlags    `embed:"" group:"Linearizability"`
 
 	Prove struct{}     `cmd:"" default:"1" hidden:""`
 	Check checkCommand `cmd:"" help:"Judge histories of earlier runs again, without a server."`
@@ -79,6 +80,9 @@ func (c *app) Validate() error {
 		return errors.New("--replicas must be at least 2: a single replica cannot race with another")
 	case c.Target != "" && (c.Strategy != "" || c.Flow != "" || c.Fault != "" || c.Quick):
 		return errors.New("--strategy, --flow, --fault and --quick choose from our own scenarios: a service given with --target has none of them")
+	}
+	if err := c.validateNemesis(); err != nil {
+		return err
 	}
 	return c.Limits.validate()
 }
@@ -160,6 +164,9 @@ func (c *app) run(ctx context.Context, out, log io.Writer) (status int, err erro
 // setDefaults are those of our own scenarios.
 func (c *app) setDefaults() {
 	c.Rate, c.Seed = cmp.Or(c.Rate, 200), cmp.Or(c.Seed, 1)
+	if c.Nemesis.Nemesis {
+		c.Duration = c.Nemesis.For
+	}
 	if c.Duration == 0 {
 		c.Duration = durationWhole
 		if c.Quick {
@@ -189,7 +196,11 @@ func (c *app) prove(ctx context.Context, tell *progress) (loadtest.Report, error
 	c.setDefaults()
 	env := &environment{settings: c, private: map[string]*stack.Server{}, etcds: map[string]*clientv3.Client{}}
 	defer env.close()
-	scenarios, err := c.scenarios(env.matrix())
+	matrix := env.matrix()
+	if c.Nemesis.Nemesis {
+		matrix = c.nemeses(env.lessons())
+	}
+	scenarios, err := c.scenarios(matrix)
 	if err != nil {
 		return loadtest.Report{}, err
 	}
@@ -214,6 +225,7 @@ func (c *app) prove(ctx context.Context, tell *progress) (loadtest.Report, error
 		Fault:     env.fault,
 		Leftovers: env.leftovers,
 		Witness:   env.witness,
+		Done:      c.keepFailed(tell),
 		Say:       tell.say,
 		Tick:      tell.tick,
 	}

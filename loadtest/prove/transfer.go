@@ -36,11 +36,20 @@ func (e *environment) transferReplica(t *loadtest.Trial, p *loadtest.Program) er
 	if err != nil {
 		return err
 	}
+	if urls, err = e.linked(s, "postgres", urls); err != nil {
+		return err
+	}
+	each := make([]string, len(urls))
+	for n := range each {
+		if each[n], err = e.endpointsOf(s, n, endpoints); err != nil {
+			return err
+		}
+	}
 	own := []string{"--transfer-strategy", s.Strategy, "--transfer-lock-ttl", lockTTLs["transfer"].String()}
 	p.Args = func(n int, listen, metrics string) []string {
 		return slices.Concat(e.serve(listen, metrics, t.Prefix, e.settings.RedisURL), own, []string{
 			"--strategy", "row", "--mongo-url=",
-			"--postgres-url", urls[n], "--etcd-endpoints", endpoints[n%len(endpoints)],
+			"--postgres-url", urls[n], "--etcd-endpoints", each[n],
 		}, widen(s))
 	}
 	p.Sidecar = func() []string {
@@ -73,7 +82,7 @@ func widen(s loadtest.Scenario) []string {
 // threeMembers says which scenarios need a cluster: to lose members of it, or to
 // have each replica talk to its own.
 func threeMembers(s loadtest.Scenario) bool {
-	return s.Fault == transferflow.LeaderKill || s.Fault == transferflow.NoQuorum || s.Strategy == "lease-id-fence"
+	return s.Fault == loadtest.Nemesis && s.Flow.Name == "transfer" || s.Fault == transferflow.LeaderKill || s.Fault == transferflow.NoQuorum || s.Strategy == "lease-id-fence"
 }
 
 // endpoints are those of the replicas, by number, and around again.
@@ -96,7 +105,7 @@ func (e *environment) endpoints(s loadtest.Scenario) ([]string, error) {
 // proxies of the scenario before are closed.
 func (e *environment) proxy(s loadtest.Scenario, databaseURL string) (urls []string, err error) {
 	e.closeProxies()
-	if s.Fault != transferflow.LateWrite && s.Fault != transferflow.CommitCut {
+	if s.Fault != transferflow.LateWrite && s.Fault != transferflow.CommitCut && s.Fault != loadtest.Nemesis {
 		return slices.Repeat([]string{databaseURL}, e.settings.Replicas), nil
 	}
 	e.proxies, urls, err = through(e.settings.Replicas, databaseURL, pgfault.NewProxy)

@@ -25,6 +25,9 @@ func (e *environment) walletReplica(t *loadtest.Trial, p *loadtest.Program) erro
 	if err != nil {
 		return err
 	}
+	if urls, err = e.linked(s, "mongo", urls); err != nil {
+		return err
+	}
 	between := widening
 	if s.Fault == loadtest.Pause { // so that there is a transaction to stop between lock and commit
 		between *= 5
@@ -43,7 +46,7 @@ func (e *environment) walletReplica(t *loadtest.Trial, p *loadtest.Program) erro
 // primary all the time.
 func (e *environment) proxyMongo(s loadtest.Scenario, databaseURL string) (urls []string, err error) {
 	e.closeProxies()
-	if s.Fault != loadtest.NoFault && s.Fault != walletflow.CommitUnknown {
+	if s.Fault != loadtest.NoFault && s.Fault != walletflow.CommitUnknown && s.Fault != loadtest.Nemesis {
 		return slices.Repeat([]string{databaseURL}, e.settings.Replicas), nil
 	}
 	e.mongoProxies, urls, err = through(e.settings.Replicas, databaseURL, mongofault.NewProxy)

@@ -4,6 +4,7 @@ package report
 
 import (
 	"bytes"
+	"cmp"
 	_ "embed"
 	"encoding/json"
 	"errors"
@@ -46,13 +47,16 @@ func Write(folder string, r loadtest.Report) error {
 // writeFiles writes attack.bin and the history, and lists what else is in the folder of a
 // scenario.
 func writeFiles(folder string, r loadtest.Report, of *loadtest.Result) error {
+	if of.Slimmed() {
+		return nil
+	}
 	folder = filepath.Join(folder, of.Folder())
 	if err := errors.Join(os.MkdirAll(folder, 0o755), writeAttack(folder, of)); err != nil {
 		return err
 	}
 	history := filepath.Join(folder, loadtest.HistoryFile)
 	if _, err := os.Stat(history); err != nil {
-		header := linear.Header{Flow: of.Flow, Strategy: of.Strategy, Fault: string(of.Fault), Seed: r.Seed, Epoch: of.Epoch}
+		header := linear.Header{Flow: of.Flow, Strategy: of.Strategy, Fault: string(of.Fault), Seed: cmp.Or(of.Seed, r.Seed), Epoch: of.Epoch}
 		if err := loadtest.WriteHistory(history, loadtest.Written(header, of.Records)); err != nil {
 			return err
 		}
@@ -234,7 +238,8 @@ func (g group) Matrix() (rows []strategy) {
 		if at < 0 {
 			at, rows = len(rows), append(rows, strategy{r.Strategy, make([]*result, len(faults))})
 		}
-		if column := slices.Index(faults, r.Fault); column >= 0 {
+		// Of several seeds, one that is not as expected stands for all.
+		if column := slices.Index(faults, r.Fault); column >= 0 && (rows[at].Cells[column] == nil || !r.AsExpected) {
 			rows[at].Cells[column] = r
 		}
 	}

@@ -123,16 +123,16 @@ func hits(added []toxics.Toxic, ofCloses bool) (n int64) {
 
 // Cut lets a link lose what is sent in some directions; in none given: in both.
 func Cut(l *Link, lost ...Direction) Part {
-	name := "requests and answers lost between "
+	kind := "requests and answers lost"
 	switch {
 	case len(lost) == 0:
 		lost = []Direction{Requests, Answers}
 	case lost[0] == Requests:
-		name = "requests lost between "
+		kind = "requests lost"
 	default:
-		name = "answers lost between "
+		kind = "answers lost"
 	}
-	part := l.fault(name+l.String(), "lost")
+	part := l.fault(kind, "lost")
 	for _, d := range lost {
 		part.toxics = append(part.toxics, toxic{kind: silenceType, direction: d, attributes: struct{}{}})
 	}
@@ -141,7 +141,7 @@ func Cut(l *Link, lost ...Direction) Part {
 
 // Slowed delays what is said on a link by latency, give or take jitter, in each direction.
 func Slowed(l *Link, latency, jitter time.Duration) Part {
-	part := l.fault(fmt.Sprintf("%v ± %v between %v", latency, jitter, l), "delayed")
+	part := l.fault(fmt.Sprintf("%v ± %v", latency, jitter), "delayed")
 	for _, d := range []Direction{Requests, Answers} {
 		part.toxics = append(part.toxics,
 			toxic{kind: meterType, direction: d, attributes: struct{}{}},
@@ -153,22 +153,24 @@ func Slowed(l *Link, latency, jitter time.Duration) Part {
 // linkFault is done to a link.
 type linkFault struct {
 	*Link
-	name     string
+	kind     string
 	evidence string
 	toxics   []toxic
 }
 
-func (l *Link) fault(name, evidence string) linkFault {
-	return linkFault{Link: l, name: name, evidence: "chunks_" + evidence}
+func (l *Link) fault(kind, evidence string) linkFault {
+	return linkFault{Link: l, kind: kind, evidence: "chunks_" + evidence}
 }
 
+func (f linkFault) name() string { return f.kind + " between " + f.String() }
+
 func (f linkFault) part() Part {
-	return Part{Name: f.name, Replica: f.replica, Store: f.store, Shortest: shortest, Longest: longest, Fault: f}
+	return Part{Kind: f.kind + ", " + f.store, Name: f.name(), Replica: f.replica, Store: f.store, Shortest: shortest, Longest: longest, Fault: f}
 }
 
 // Inject counts the chunks of data that it hit.
 func (f linkFault) Inject(ctx context.Context, over time.Duration) ([]fault.Event, error) {
-	e := fault.Event{What: f.name, At: time.Now()}
+	e := fault.Event{What: f.name(), At: time.Now()}
 	added, undo, err := f.do(f.toxics...)
 	if err != nil {
 		return nil, err
@@ -184,6 +186,7 @@ func (f linkFault) Inject(ctx context.Context, over time.Duration) ([]fault.Even
 // of its connections only when the replica is started again, and keeps its locks until then.
 func Vanished(l *Link, all Replicas) Part {
 	return Part{
+		Kind:    "replica vanished for " + l.store,
 		Name:    fmt.Sprintf("replica %d killed, its connections to %s closed later", l.replica, l.store),
 		Replica: l.replica, Store: l.store, Starts: true, Shortest: shortest, Longest: longest,
 		Fault: vanished{l, all},

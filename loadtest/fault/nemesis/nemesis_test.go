@@ -54,7 +54,7 @@ func board(faults ...breaks) (*switchboard, []Part) {
 	var all []Part
 	for _, b := range faults {
 		b.of = s
-		all = append(all, Part{Name: b.what, Store: b.what, Shortest: time.Second, Longest: 3 * time.Second, Fault: b})
+		all = append(all, Part{Kind: b.what, Name: b.what, Store: b.what, Shortest: time.Second, Longest: 3 * time.Second, Fault: b})
 	}
 	return s, all
 }

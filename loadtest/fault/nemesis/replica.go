@@ -24,7 +24,7 @@ const (
 // Killed kills replica n, from 0, and starts it again at the end.
 func Killed(all Replicas, n int) Part {
 	return Part{
-		Name: fmt.Sprintf("replica %d killed", n+1), Replica: n + 1, Starts: true, Shortest: shortest, Longest: longest,
+		Kind: "replica killed", Name: fmt.Sprintf("replica %d killed", n+1), Replica: n + 1, Starts: true, Shortest: shortest, Longest: longest,
 		Fault: killed{all, n},
 	}
 }
@@ -54,7 +54,7 @@ func (k killed) Inject(ctx context.Context, over time.Duration) ([]fault.Event, 
 // Paused stops replica n, from 0, and lets it go on at the end.
 func Paused(all Replicas, n int) Part {
 	return Part{
-		Name: fmt.Sprintf("replica %d stopped", n+1), Replica: n + 1, Shortest: shortest, Longest: longest,
+		Kind: "replica stopped", Name: fmt.Sprintf("replica %d stopped", n+1), Replica: n + 1, Shortest: shortest, Longest: longest,
 		Fault: paused{all, n},
 	}
 }

@@ -12,7 +12,8 @@ import (
 
 // Part is a fault that can be done again and again, for a short while, at one target.
 type Part struct {
-	Name     string        // what is done, and to which target
+	Kind     string        // what is done
+	Name     string        // … and to which target
 	Replica  int           // that has the fault, from 1; 0: none has
 	Store    string        // likewise; "": none has
 	Outage   bool          // the store is away as a whole, or elects a leader
@@ -93,8 +94,9 @@ type Plan struct {
 	Calm     time.Duration // long enough to judge liveness in
 }
 
-// Draw draws a schedule. Parts come in turns, in an order that is drawn anew each time: none is
-// forgotten. Those that fit beside many others come more often.
+// Draw draws a schedule. The kinds of parts come in turns, in an order that is drawn anew each
+// time, so that none is forgotten; the target of each is drawn. Kinds that fit beside many
+// others come more often.
 func (p Plan) Draw() (s Schedule) {
 	d := draw{Plan: p, random: rand.New(rand.NewPCG(uint64(p.Seed), 4))}
 	for at := time.Duration(0); ; at += d.gap(len(s)) {
@@ -110,7 +112,7 @@ func (p Plan) Draw() (s Schedule) {
 type draw struct {
 	Plan
 	random *rand.Rand
-	bag    []Part // that have not come since it was filled
+	bag    []string // kinds that have not come since it was filled
 }
 
 func (d *draw) round(at time.Duration) (r Round, ok bool) {
@@ -130,26 +132,36 @@ func (d *draw) round(at time.Duration) (r Round, ok bool) {
 	return r, true
 }
 
-// take takes a part that fits out of the bag, which is filled again when none in it does.
+// take takes a kind of which a part fits out of the bag, which is filled again when there is
+// none, and draws one of those parts.
 func (d *draw) take(fits func(Part) bool) (Part, bool) {
 	for range 2 {
-		if n := slices.IndexFunc(d.bag, fits); n >= 0 {
-			part := d.bag[n]
-			d.bag = slices.Delete(d.bag, n, n+1)
-			return part, true
+		for n, kind := range d.bag {
+			if parts := d.parts(func(p Part) bool { return p.Kind == kind && fits(p) }); len(parts) > 0 {
+				d.bag = slices.Delete(d.bag, n, n+1)
+				return parts[d.random.IntN(len(parts))], true
+			}
 		}
 		d.fill()
 	}
 	return Part{}, false
 }
 
-// fill puts each part that may be done at all behind what is still in the bag.
+// parts are those that may be done at all, and fit.
+func (d *draw) parts(fits func(Part) bool) (parts []Part) {
+	for _, p := range d.Parts {
+		if (p.Replica == 0 || minority(d.Replicas) > 0) && fits(p) {
+			parts = append(parts, p)
+		}
+	}
+	return parts
+}
+
+// fill puts each kind behind what is still in the bag.
 func (d *draw) fill() {
 	for _, n := range d.random.Perm(len(d.Parts)) {
-		part := d.Parts[n]
-		in := slices.ContainsFunc(d.bag, func(p Part) bool { return p.Name == part.Name })
-		if !in && (part.Replica == 0 || minority(d.Replicas) > 0) {
-			d.bag = append(d.bag, part)
+		if kind := d.Parts[n].Kind; !slices.Contains(d.bag, kind) {
+			d.bag = append(d.bag, kind)
 		}
 	}
 }

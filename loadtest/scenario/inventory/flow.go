@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -72,6 +73,7 @@ func New() *loadtest.Flow {
 			"degraded":      "purchases with the row lock alone, Redis being unreachable",
 			"locks_deleted": "locks deleted under their holders",
 			"redis_kills":   "times Redis was killed",
+			"pg_restarts":   "times PostgreSQL was killed and started again",
 		},
 		Summary: summary,
 		Gauge: func(r loadtest.Result) loadtest.Gauge {
@@ -121,6 +123,9 @@ LEFT JOIN (SELECT l.sku, sum(l.quantity) AS units
 ORDER BY 1`
 }
 
+// serverTime is how long a server is away when it is killed under a nemesis, and started again.
+const serverTime = 6 * time.Second
+
 // faults are those of a purchase's stores and replicas, and what must be seen under each.
 var faults = []loadtest.FaultSpec{
 	{Fault: loadtest.NoFault},
@@ -136,6 +141,7 @@ var faults = []loadtest.FaultSpec{
 		{Evidence: "crashes", Least: 5, Why: "fewer than 5 kills of replicas cut a request off"},
 		{Evidence: "cut_off", Why: "no request was cut off by a kill"},
 	}},
+	loadtest.NemesisSpec(serverTime),
 }
 
 // audit reads what was sold from the database.

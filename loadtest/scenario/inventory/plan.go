@@ -74,6 +74,13 @@ const (
 	euros   = 5 // the first of them; the others are sold in dollars
 )
 
+// dropEvery is the longest time for which there is a pair of them: in a long load there are
+// more products, so that there is never nothing to sell for long.
+const dropEvery = 3 * time.Second
+
+// dropsIn is how many products there are in a load.
+func dropsIn(duration time.Duration) int { return max(drops, 1+int(duration/dropEvery)) }
+
 // NewPlan draws a plan.
 //
 // What is there is half of what is asked for, or less; and never more than is
@@ -85,7 +92,8 @@ const (
 // one unit, and is bought again when that is there: see followUp.)
 func NewPlan(load loadtest.Load) loadtest.Plan {
 	random := rand.New(rand.NewPCG(uint64(load.Seed), 0))
-	wanted, single := make([]int64, drops), make([]int64, drops)
+	products := dropsIn(load.Duration)
+	wanted, single := make([]int64, products), make([]int64, products)
 	plan := loadtest.Plan{Clients: clients}
 	n := int(load.Duration.Seconds() * float64(load.Rate))
 	for i := range n {
@@ -108,7 +116,7 @@ func NewPlan(load loadtest.Load) loadtest.Plan {
 		plan.Add(random, load.Replicas, loadtest.ScheduledRequest{At: at, Replica: random.IntN(load.Replicas), Intent: intent})
 	}
 	var given []Stock
-	for d := range drops {
+	for d := range products {
 		given = append(given, priced(d, min(wanted[d]/2, single[d])))
 	}
 	plan.Given = given
@@ -146,7 +154,8 @@ func readIntent(key string, client int, of Read) *loadtest.Intent {
 
 // onSale gives the two products that are on sale at a moment.
 func onSale(at, duration time.Duration) [2]int {
-	slot := min(int(at*(drops-1)/duration), drops-2)
+	slots := dropsIn(duration) - 1
+	slot := min(int(at*time.Duration(slots)/duration), slots-1)
 	return [2]int{slot, slot + 1}
 }
 

@@ -177,3 +177,23 @@ func TestNewPlan_ADayOfLoadIsSpreadOverTheDay(t *testing.T) {
 		t.Errorf("the last request comes at %v", last)
 	}
 }
+
+func TestOnSale_ALongLoadHasMoreProductsAndNoneIsOnSaleForLong(t *testing.T) {
+	const long = 30 * time.Minute
+	seen := map[int]int{}
+	for at := time.Duration(0); at < long; at += time.Second {
+		pair := onSale(at, long)
+		if pair[0] < 0 || pair[1] >= dropsIn(long) || pair[1] != pair[0]+1 {
+			t.Fatalf("at %v: %v", at, pair)
+		}
+		seen[pair[0]]++
+	}
+	for drop, seconds := range seen {
+		if seconds > 4 {
+			t.Errorf("drop %d for %d seconds", drop, seconds)
+		}
+	}
+	if len(seen) != dropsIn(long)-1 {
+		t.Errorf("%d pairs", len(seen))
+	}
+}

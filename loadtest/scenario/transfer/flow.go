@@ -154,6 +154,9 @@ func underLock(strategy string) bool {
 	})
 }
 
+// serverTime is how long a server is away when it is killed under a nemesis, and started again.
+const serverTime = 6 * time.Second
+
 // faults are those of a transfer's stores and replicas, and what must be seen under each.
 var faults = []loadtest.FaultSpec{
 	{Fault: loadtest.NoFault, Needs: []loadtest.Need{
@@ -197,6 +200,7 @@ var faults = []loadtest.FaultSpec{
 	// a little longer. There is time after each of eight kills to catch up with the requests of
 	// that time: else nothing would be done for ten seconds, and I-GOODPUT be broken.
 	{Fault: loadtest.Crash, Stretch: 24, Needs: []loadtest.Need{{Evidence: "cut_off", Why: "no request was cut off by a kill"}}},
+	loadtest.NemesisSpec(serverTime),
 }
 
 // summary counts the transfers of the load, without those of the postcheck.

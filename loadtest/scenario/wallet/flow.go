@@ -55,6 +55,7 @@ var evidence = map[string]string{
 	"step_downs":        "primaries that were told to step down",
 	"primary_pauses":    "primaries that stood still until another was elected",
 	"primary_kills":     "primaries killed with writes that no other member had",
+	"members_killed":    "members of the replica set killed and started again",
 	"rolled_back":       "documents that a killed primary rolled back",
 	"line_full":         "requests refused because too many waited for the wallet",
 	"credits":           "credits that were done",
@@ -180,6 +181,7 @@ var faults = []loadtest.FaultSpec{
 		{Evidence: "commits_failed", Why: "no commit was answered with an error although it was applied"},
 		{Evidence: "decided_after_cut", Why: "no key whose commit was left in doubt was decided"},
 	}},
+	loadtest.NemesisSpec(2 * failOverTime),
 	{Fault: loadtest.Crash, Stretch: 8, Needs: []loadtest.Need{{Evidence: "cut_off", Why: "no request was cut off by a kill"}}},
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"shop/loadtest"
 	"shop/wallet"
@@ -54,13 +55,17 @@ type credit struct {
 //     the lock, what the first has stored. That is more than the other strategies
 //     promise: of two under inc, both ask before either has stored anything. And
 //     under a fault one may die between asking and storing; then the other must ask.
+//   - Under a nemesis the first of these rules holds for what was under way while no fault
+//     lasted, of the controls too: in the gaps nothing excuses them (disturbedOperations).
 //   - A request whose time limit ends between question and commit asks again, or the
 //     client's next one does, also without a fault. So these two rules are not for
 //     operations in late. A control has no such excuse: it must be caught also on a
 //     machine on which each request is late.
-func auditSideEffects(s loadtest.Scenario, calls []bonus.Call, credits []credit, late map[uuid.UUID]bool) (breaches []string) {
+func auditSideEffects(s loadtest.Scenario, calls []bonus.Call, credits []credit, late, disturbed map[uuid.UUID]bool) (breaches []string) {
 	asked, requests := map[uuid.UUID][]bonus.Call{}, map[uuid.UUID]int{}
-	excused := func(operation uuid.UUID) bool { return late[operation] && s.Expect != loadtest.Violated }
+	excused := func(operation uuid.UUID) bool {
+		return late[operation] && s.Expect != loadtest.Violated || disturbed[operation] && s.Strategy != "inc"
+	}
 	for _, c := range calls {
 		if c.Refused { // a key that two wallets share: the second request is refused, and gets nothing
 			continue
@@ -114,7 +119,7 @@ func compareCalls(questions []bonus.Call, stored *credit) (breaches []string) {
 }
 
 func onceByRequest(s loadtest.Scenario) bool {
-	return s.Fault == loadtest.NoFault || s.Strategy == "inc"
+	return s.Fault == loadtest.NoFault || s.Fault == loadtest.Nemesis || s.Strategy == "inc"
 }
 
 func onceByOperation(s loadtest.Scenario) bool {
@@ -133,6 +138,22 @@ func lateOperations(records []loadtest.Record) map[uuid.UUID]bool {
 		}
 	}
 	return late
+}
+
+// aftermath is how long a fault may make requests run again after its end: those that wait for
+// the transaction of a silent replica to end, and for a primary.
+const aftermath = 10 * time.Second
+
+// disturbedOperations are, under a nemesis, those of which a request was under way while a
+// fault lasted, or in its aftermath.
+func disturbedOperations(t *loadtest.Trial, records []loadtest.Record) map[uuid.UUID]bool {
+	disturbed := map[uuid.UUID]bool{}
+	for _, r := range records {
+		if t.Scenario.Fault == loadtest.Nemesis && t.Disturbed(r, aftermath) {
+			disturbed[r.Made] = true
+		}
+	}
+	return disturbed
 }
 
 // storedCredits reads the credits that were done.

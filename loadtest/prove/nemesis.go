@@ -1,0 +1,235 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"shop/loadtest"
+	"shop/loadtest/fault"
+	"shop/loadtest/fault/etcdfault"
+	"shop/loadtest/fault/mongofault"
+	"shop/loadtest/fault/nemesis"
+	"shop/loadtest/fault/pgfault"
+	"shop/loadtest/fault/redisfault"
+)
+
+// nemesisFlags are those of a long run of one fault after the other.
+type nemesisFlags struct {
+	Nemesis bool          `help:"One fault after the other, sometimes two at once, by a schedule that is drawn from --seed, in place of the matrix."`
+	For     time.Duration `default:"30m" help:"Length of the load of each run. A control has two minutes of it: it must be caught in them."`
+	Count   int           `default:"1" help:"Run each strategy with so many seeds, from --seed on. The files of runs that are as expected are removed."`
+}
+
+func (c *app) validateNemesis() error {
+	n := c.Nemesis
+	switch {
+	case !n.Nemesis:
+		return nil
+	case c.Fault != "" || c.Quick || c.Duration != 0 || c.Target != "":
+		return errors.New("--nemesis draws the faults itself, and lasts for --for: --fault, --quick, --duration and --target do not go with it")
+	case c.Replicas < 3:
+		return errors.New("--nemesis needs --replicas of at least 3: it has faults for a minority of them")
+	case n.Count < 1 || n.For < 30*time.Second:
+		return errors.New("--count must be at least 1, --for at least 30s")
+	}
+	return nil
+}
+
+// nemeses are the scenarios of a nemesis. (Seed 0 would be the proof's.)
+func (c *app) nemeses(lessons []lesson) (all []loadtest.Scenario) {
+	for _, l := range lessons {
+		all = append(all, l.Nemesis(l.offers, cmp.Or(c.Seed, 1), c.Nemesis.Count)...)
+	}
+	return all
+}
+
+// repeat is the command that runs a scenario of a nemesis again.
+func (c *app) repeat(s loadtest.Scenario) string {
+	command := fmt.Sprintf("bin/local exec -- bin/prove --nemesis --flow %s --strategy %s --for %v --seed %d --rate %d",
+		s.Flow.Name, s.Strategy, c.Nemesis.For, s.Seed, c.Rate)
+	if c.Replicas != 3 {
+		command += fmt.Sprintf(" --replicas %d", c.Replicas)
+	}
+	return command
+}
+
+// keepFailed says how to repeat a run of a nemesis. Of several it removes the files of those
+// that are as expected.
+func (c *app) keepFailed(tell *progress) func(*loadtest.Result) error {
+	return func(r *loadtest.Result) error {
+		if r.Fault != loadtest.Nemesis {
+			return nil
+		}
+		r.Repeat = c.repeat(r.Scenario)
+		tell.say("    again: %s", r.Repeat)
+		if c.Nemesis.Count == 1 || !r.AsExpected {
+			return nil
+		}
+		r.Slim()
+		return os.RemoveAll(filepath.Join(c.Out, r.Folder()))
+	}
+}
+
+// linked gives each replica a link of its own to a store that it finds by a URL, under a nemesis.
+func (e *environment) linked(s loadtest.Scenario, store string, urls []string) (ways []string, err error) {
+	if s.Fault != loadtest.Nemesis {
+		return urls, nil
+	}
+	for n, text := range urls {
+		u, err := url.Parse(text)
+		if err != nil {
+			return nil, fmt.Errorf("link to %s: not a URL", store)
+		}
+		addrs, err := e.link(s, store, n, u.Host)
+		if err != nil {
+			return nil, err
+		}
+		u.Host = addrs[0]
+		ways = append(ways, u.String())
+	}
+	return ways, nil
+}
+
+// link gives replica n, from 0, a link to the addresses of a store, under a nemesis.
+func (e *environment) link(s loadtest.Scenario, store string, n int, addrs ...string) ([]string, error) {
+	if s.Fault != loadtest.Nemesis {
+		return addrs, nil
+	}
+	l, err := nemesis.NewLink(n, store, addrs...)
+	if err != nil {
+		return nil, err
+	}
+	e.links = append(e.links, l)
+	return l.Addrs(), nil
+}
+
+// How late data is on a link that is slow.
+const (
+	latency = 60 * time.Millisecond
+	jitter  = 50 * time.Millisecond
+)
+
+// nemesis draws from the faults of the replicas, of their links to the stores that the strategy
+// uses, and of these stores.
+func (e *environment) nemesis(ctx context.Context, t *loadtest.Trial) (fault.Fault, error) {
+	l := e.of(t)
+	uses := l.offers[slices.IndexFunc(l.offers, func(s loadtest.Strategy) bool { return s.Name == t.Scenario.Strategy })].Stores
+	parts, err := l.parts(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	for _, link := range e.links {
+		parts = append(parts,
+			nemesis.Cut(link), nemesis.Cut(link, nemesis.Requests), nemesis.Cut(link, nemesis.Answers),
+			nemesis.Slowed(link, latency, jitter), nemesis.Vanished(link, t.Replicas))
+	}
+	for n := range t.Replicas.Len() {
+		parts = append(parts, nemesis.Killed(t.Replicas, n), nemesis.Paused(t.Replicas, n))
+	}
+	return nemesis.Nemesis{Plan: nemesis.Plan{
+		Seed: t.Scenario.Seed, Replicas: t.Replicas.Len(),
+		Parts: slices.DeleteFunc(parts, func(p nemesis.Part) bool { return p.Store != "" && !slices.Contains(uses, p.Store) }),
+		Calm:  l.Bound(loadtest.Nemesis, t.TTL()) + loadtest.RecoverMargin + 2*time.Second,
+	}}, nil
+}
+
+// away is a store that is killed, and started again after a while.
+func away(store, evidence string, server fault.Server, name string) nemesis.Part {
+	return nemesis.Part{
+		Kind: store + " killed", Name: name + " killed", Store: store, Outage: true, Shortest: 500 * time.Millisecond, Longest: 3 * time.Second,
+		Fault: fault.Restart{Server: server, Name: name, Evidence: evidence, Times: 1, Dead: 1},
+	}
+}
+
+// within is a fault of a store that leaves it there.
+func within(store, name string, f fault.Fault) nemesis.Part {
+	return nemesis.Part{Kind: name, Name: name, Store: store, Shortest: time.Second, Longest: 3 * time.Second, Fault: f}
+}
+
+// election is a fault of a cluster that takes as long as it takes.
+func election(store, kind string, needs time.Duration, f fault.Fault) nemesis.Part {
+	return nemesis.Part{Kind: kind, Name: kind, Store: store, Outage: true, Shortest: needs, Longest: needs, Fault: f}
+}
+
+func (e *environment) inventoryParts(_ context.Context, t *loadtest.Trial) ([]nemesis.Part, error) {
+	client, err := e.redis(t.Scenario)
+	if err != nil {
+		return nil, err
+	}
+	return []nemesis.Part{
+		away("redis", "redis_kills", e.private["redis"], "redis"),
+		away("postgres", "pg_restarts", e.private["postgres"], "postgres"),
+		within("redis", "locks deleted", redisfault.LockLost{Client: client, Prefix: t.Prefix, Every: 2 * time.Millisecond}),
+	}, nil
+}
+
+func (e *environment) transferParts(_ context.Context, t *loadtest.Trial) ([]nemesis.Part, error) {
+	client, err := e.etcd(t.Scenario)
+	if err != nil {
+		return nil, err
+	}
+	members, err := e.members("etcd3")
+	if err != nil {
+		return nil, err
+	}
+	parts := []nemesis.Part{
+		away("postgres", "pg_restarts", e.private["postgres"], "postgres"),
+		within("postgres", "connections cut at COMMIT", pgfault.CommitCut{Proxies: e.proxies, Every: 100 * time.Millisecond}),
+		within("etcd", "leases revoked", etcdfault.LeasesRevoked{Client: client, Prefix: t.Prefix, Every: lockTTLs["transfer"] / 8}),
+		election("etcd", "leader killed", 2*time.Second, etcdfault.LeaderKill{Client: client, Members: members, Times: 1}),
+	}
+	for n, m := range members {
+		parts = append(parts,
+			away("etcd", "members_killed", m.Server, "etcd member "+m.Addr),
+			nemesis.Part{
+				Kind: "quorum lost", Name: "quorum lost but for " + m.Addr, Store: "etcd", Outage: true, Shortest: time.Second, Longest: 3 * time.Second,
+				Fault: etcdfault.NoQuorum{Client: client, Members: slices.Concat(members[n+1:], members[:n+1]), Times: 1, Part: 1},
+			})
+	}
+	return parts, nil
+}
+
+func (e *environment) walletParts(_ context.Context, t *loadtest.Trial) ([]nemesis.Part, error) {
+	members, err := e.members(mongoKind(t.Scenario))
+	if err != nil {
+		return nil, err
+	}
+	set := mongofault.Set(members)
+	const more = 100 * time.Millisecond
+	parts := []nemesis.Part{
+		election("mongo", "primary steps down", mongofault.StepDownNeeds+more, mongofault.StepDown{Set: set, Times: 1}),
+		election("mongo", "primary stopped", mongofault.PrimaryPauseNeeds+more, mongofault.PrimaryPause{Set: set, Times: 1}),
+		election("mongo", "primary killed", mongofault.PrimaryKillNeeds+more, mongofault.PrimaryKill{Set: set, Times: 1}),
+		within("mongo", "commits of unknown result", mongofault.CommitUnknown{Proxies: e.mongoProxies, Every: 100 * time.Millisecond, Phase: 700 * time.Millisecond}),
+	}
+	for _, m := range set {
+		parts = append(parts, away("mongo", "members_killed", reminded{m.Server, set, transactionLifetime(t.Scenario)}, "mongod "+m.Addr))
+	}
+	return parts, nil
+}
+
+// reminded is a mongod that is told again, when it is started, how long a transaction may live.
+type reminded struct {
+	fault.Server
+	set      mongofault.Set
+	lifetime time.Duration
+}
+
+// Start starts and tells it.
+func (r reminded) Start(ctx context.Context) error {
+	return errors.Join(r.Server.Start(ctx), mongofault.Lifetime(ctx, r.set, int(r.lifetime.Seconds())))
+}
+
+// endpointsOf is what replica n, from 0, is given to find etcd.
+func (e *environment) endpointsOf(s loadtest.Scenario, n int, endpoints []string) (string, error) {
+	ways, err := e.link(s, "etcd", n, strings.Split(endpoints[n%len(endpoints)], ",")...)
+	return strings.Join(ways, ","), err
+}

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"shop/loadtest"
+)
+
+func TestNemesis_UsageIsChecked(t *testing.T) {
+	for _, args := range [][]string{
+		{"--nemesis", "--quick"},
+		{"--nemesis", "--fault", "crash"},
+		{"--nemesis", "--duration", "1m"},
+		{"--nemesis", "--replicas", "2"},
+		{"--nemesis", "--count", "0"},
+		{"--nemesis", "--for", "1s"},
+	} {
+		if status, err := run(t.Context(), args, io.Discard, io.Discard); status != couldNotRun || err == nil {
+			t.Errorf("%q: %d, %v", args, status, err)
+		}
+	}
+}
+
+func TestNemesis_EachFlowHasItsControlsAndItsSafeStrategies(t *testing.T) {
+	c := app{Seed: 1, Nemesis: nemesisFlags{Count: 1}}
+	names := map[string]loadtest.Verdict{}
+	for _, s := range c.nemeses((&environment{}).lessons()) {
+		names[s.Name()] = s.Expect
+	}
+	for name, want := range map[string]loadtest.Verdict{
+		"inventory/naive/nemesis@1": loadtest.Violated, "inventory/redis-only/nemesis@1": loadtest.Violated, "inventory/redis+row/nemesis@1": loadtest.Safe,
+		"transfer/naive/nemesis@1": loadtest.Violated, "transfer/etcd-unfenced/nemesis@1": loadtest.Violated, "transfer/etcd-fenced/nemesis@1": loadtest.Safe,
+		"wallet/naive/nemesis@1": loadtest.Violated, "wallet/txn/nemesis@1": loadtest.Violated, "wallet/lockid/nemesis@1": loadtest.Safe,
+	} {
+		if names[name] != want {
+			t.Errorf("%s: %q, want %q", name, names[name], want)
+		}
+	}
+}
+
+func TestNemesis_OfSeveralRunsOnlyTheFilesOfThoseThatFailAreKept(t *testing.T) {
+	for _, asExpected := range []bool{true, false} {
+		c := app{Out: t.TempDir(), Rate: 200, Replicas: 3, Seed: 4, Nemesis: nemesisFlags{Count: 2, For: time.Minute}}
+		s := c.nemeses((&environment{}).lessons())[1]
+		file := filepath.Join(c.Out, s.Folder(), "history.jsonl")
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		r := loadtest.NewResult(s, 3)
+		r.AsExpected = asExpected
+		var log bytes.Buffer
+		if err := c.keepFailed(newProgress(&log))(&r); err != nil {
+			t.Fatal(err)
+		}
+		const again = "bin/prove --nemesis --flow inventory --strategy naive --for 1m0s --seed 5 --rate 200"
+		if _, err := os.Stat(file); (err == nil) == asExpected || !strings.Contains(log.String(), again) || !strings.Contains(r.Repeat, again) {
+			t.Errorf("as expected %v: file %v, %q", asExpected, err, r.Repeat)
+		}
+	}
+}
