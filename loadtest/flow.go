@@ -69,6 +69,7 @@ type FaultSpec struct {
 	Stretch  int           // the same, with no more requests than otherwise
 	Recovery time.Duration // what servers need before anything can succeed
 	Pace     Pace          // what must be kept up all the same
+	Slower   int           // the load has so many times fewer requests: what waited has to be caught up with; 0: just as many
 	Apart    bool          // no part of the matrix: only where it is asked for
 }
 
@@ -168,7 +169,7 @@ func (f *Flow) quick(s Scenario) bool {
 // Load is a flow's load under a fault: longer, if the fault needs that.
 func (f *Flow) Load(l Load, fault Fault, lockTTL time.Duration) Load {
 	u := f.spec(fault)
-	l.Rate = max(1, l.Rate/max(1, f.Slower))
+	l.Rate = max(1, l.Rate/max(1, f.Slower)/max(1, u.Slower))
 	if longer := time.Duration(u.Stretch) * lockTTL; longer > l.Duration {
 		l.Rate = max(1, int(float64(l.Rate)*l.Duration.Seconds()/longer.Seconds()))
 		l.Duration = longer

@@ -12,10 +12,11 @@ const Nemesis Fault = "nemesis"
 // ControlFor bounds the load of a control under Nemesis: it must be caught within that.
 const ControlFor = 2 * time.Minute
 
-// NemesisSpec is Nemesis under a flow, whose servers need so long before anything can succeed.
-func NemesisSpec(recovery time.Duration) FaultSpec {
+// NemesisSpec is Nemesis under a flow, whose servers need so long before anything can succeed,
+// and which is sent so many times fewer requests than without a fault.
+func NemesisSpec(recovery time.Duration, slower int) FaultSpec {
 	return FaultSpec{
-		Fault: Nemesis, Apart: true, Outage: true, Recovery: recovery,
+		Fault: Nemesis, Apart: true, Outage: true, Recovery: recovery, Slower: slower,
 		Needs: []Need{{Evidence: "faults", Least: 3, Expect: Safe, Why: "fewer than 3 faults hit anything"}},
 	}
 }

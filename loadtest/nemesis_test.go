@@ -11,7 +11,7 @@ import (
 
 func nemesisFlow() *Flow {
 	f := &Flow{
-		Name: "flow", Faults: []FaultSpec{{Fault: NoFault}, NemesisSpec(time.Second)},
+		Name: "flow", Faults: []FaultSpec{{Fault: NoFault}, NemesisSpec(time.Second, 1)},
 		Summary: func(r Result) string { return fmt.Sprint(len(r.Records[:r.Loaded]), " requests") },
 	}
 	f.Controls = []Scenario{f.Control("naive", NoFault, []string{"K"}, "B"), f.Safe("half", NoFault), f.Control("half", "other", nil, "C")}
@@ -34,9 +34,9 @@ func TestNemesis_EachStrategyOnceForEachSeedAndControlsMustBeCaught(t *testing.T
 		got = append(got, fmt.Sprint(s.Name(), " ", s.Folder(), " ", s.Expect, s.Breaks, s.Keeps))
 	}
 	want := []string{
-		"flow/naive/nemesis@7 flow-naive-nemesis@7 violated[B][K]", "flow/naive/nemesis@8 flow-naive-nemesis@8 violated[B][K]",
-		"flow/half/nemesis@7 flow-half-nemesis@7 violated[C][]", "flow/half/nemesis@8 flow-half-nemesis@8 violated[C][]",
-		"flow/good/nemesis@7 flow-good-nemesis@7 safe[][]", "flow/good/nemesis@8 flow-good-nemesis@8 safe[][]",
+		"flow/naive/nemesis@7 flow-naive-nemesis@7 violated[B] [K]", "flow/naive/nemesis@8 flow-naive-nemesis@8 violated[B] [K]",
+		"flow/half/nemesis@7 flow-half-nemesis@7 violated[C] []", "flow/half/nemesis@8 flow-half-nemesis@8 violated[C] []",
+		"flow/good/nemesis@7 flow-good-nemesis@7 safe[] []", "flow/good/nemesis@8 flow-good-nemesis@8 safe[] []",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q", got)

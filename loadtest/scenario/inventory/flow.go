@@ -141,7 +141,7 @@ var faults = []loadtest.FaultSpec{
 		{Evidence: "crashes", Least: 5, Why: "fewer than 5 kills of replicas cut a request off"},
 		{Evidence: "cut_off", Why: "no request was cut off by a kill"},
 	}},
-	loadtest.NemesisSpec(serverTime),
+	loadtest.NemesisSpec(serverTime, 1),
 }
 
 // audit reads what was sold from the database.

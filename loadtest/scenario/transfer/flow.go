@@ -200,7 +200,7 @@ var faults = []loadtest.FaultSpec{
 	// a little longer. There is time after each of eight kills to catch up with the requests of
 	// that time: else nothing would be done for ten seconds, and I-GOODPUT be broken.
 	{Fault: loadtest.Crash, Stretch: 24, Needs: []loadtest.Need{{Evidence: "cut_off", Why: "no request was cut off by a kill"}}},
-	loadtest.NemesisSpec(serverTime),
+	loadtest.NemesisSpec(serverTime, 5),
 }
 
 // summary counts the transfers of the load, without those of the postcheck.

@@ -181,7 +181,7 @@ var faults = []loadtest.FaultSpec{
 		{Evidence: "commits_failed", Why: "no commit was answered with an error although it was applied"},
 		{Evidence: "decided_after_cut", Why: "no key whose commit was left in doubt was decided"},
 	}},
-	loadtest.NemesisSpec(2 * failOverTime),
+	loadtest.NemesisSpec(2*failOverTime, 2),
 	{Fault: loadtest.Crash, Stretch: 8, Needs: []loadtest.Need{{Evidence: "cut_off", Why: "no request was cut off by a kill"}}},
 }
 
