@@ -159,3 +159,15 @@ func TestResult_ACheckThatRanOutShowsNothingOfASafeScenario(t *testing.T) {
 		}
 	}
 }
+
+func TestLimits_TheCheckOfAControlIsShort(t *testing.T) {
+	for _, given := range []time.Duration{0, time.Hour} {
+		p := Proof{Limits: linear.Limits{Time: given, Heap: 7}}
+		if got := p.limits(Scenario{Expect: Violated}); got.Time != controlTime || got.Heap != 7 {
+			t.Errorf("of a control: %+v", got)
+		}
+		if got := p.limits(Scenario{Expect: Safe}); got != p.Limits {
+			t.Errorf("of a safe one: %+v, want %+v", got, p.Limits)
+		}
+	}
+}
