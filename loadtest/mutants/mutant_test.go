@@ -19,6 +19,9 @@ func TestMutants_EachAppliesToTheTreeAndNamesWhatProveHas(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if len(all) < 40 {
+		t.Errorf("%d mutants, want at least 40", len(all))
+	}
 	taught := map[string]string{}
 	for _, m := range all {
 		if err := m.check(); err != nil {
