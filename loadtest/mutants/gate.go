@@ -135,14 +135,20 @@ func (g *gate) build(ctx context.Context, m mutant) (program string, err error) 
 	return program, nil
 }
 
-// defaultFlags make the load, the wait for undecided keys and the search in a history short: that of a
-// mutant has no order to be found. What a mutant says wins.
-var defaultFlags = [][]string{{"--duration", "2s"}, {"--grace", "8s"}, {"--check-time", "3s"}}
+// shortLoad is the load where a mutant does not say how long it must be.
+var shortLoad = []string{"--duration", "2s"}
 
-// flags are those of prove for a mutant.
+// impatient are the bounds for mutants: how long keys may stay undecided, and how long an order of a
+// history is looked for, which most have not. What a mutant says wins.
+var impatient = [][]string{{"--grace", "8s"}, {"--check-time", "3s"}}
+
+// flags are those of prove for a mutant, or for the shop as it is.
 func (m mutant) flags() []string {
-	flags := append(m.Scenario.flags(), m.Prove...)
-	for _, d := range defaultFlags {
+	flags, defaults := append(m.Scenario.flags(), m.Prove...), [][]string{shortLoad}
+	if len(m.files) > 0 {
+		defaults = append(defaults, impatient...)
+	}
+	for _, d := range defaults {
 		if !slices.Contains(m.Prove, d[0]) {
 			flags = append(flags, d...)
 		}
