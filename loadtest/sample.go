@@ -36,10 +36,10 @@ func (s Sample) Total() (sum Level) {
 const SampleEvery = 100 * time.Millisecond
 
 // Of a long load there are samplesMost samples at most, and looking takes a small part of the
-// time: one of lookShare.
+// time: one part to lookShare parts of waiting.
 const (
 	samplesMost = 1200
-	lookShare   = 10
+	lookShare   = 4
 )
 
 // Watch samples some levels until ctx ends. An outage of the server is no error, but a gap
