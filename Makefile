@@ -22,13 +22,13 @@ prove: build ## the full proof: each strategy under each fault of its stores
 mutants: build ## the proof of the proof: services that are wrong in one place, each of which it must catch
 	$(call timed,mutants,$(STACK) -- bin/mutants --unchanged)
 
-tenth: build ## a tenth of the mutants, another one each day, as CI runs them behind make test
+tenth: build ## a tenth of the mutants, another one each day
 	$(call timed,a tenth of the mutants,$(STACK) -- bin/mutants --tenth today)
 
 run: build ## start the servers and one replica to explore with curl; Ctrl-C stops them
 	@$(STACK) -- bash -c '$(SHOP) migrate && $(SHOP) seed && exec $(SHOP) serve --lab'
 
-test: ## what CI runs before tenth: lint, Go tests on real servers, each benchmark once, the quick proof
+test: ## everything CI runs: lint, Go tests on real servers, each benchmark once, the quick proof
 	@$(MAKE) --no-print-directory -j 2 race lint
 	@$(MAKE) --no-print-directory benchonce proof
 
