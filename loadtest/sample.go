@@ -35,8 +35,8 @@ func (s Sample) Total() (sum Level) {
 // SampleEvery is often enough for a curve, and rare enough not to be load.
 const SampleEvery = 100 * time.Millisecond
 
-// Of a long load there are samplesMost samples at most, and looking takes a small part of the
-// time: one part to lookShare parts of waiting.
+// Of a long load there are samplesMost samples at most. From then on looking takes a small
+// part of the time, one part to lookShare parts of waiting: by then a look may be slow.
 const (
 	samplesMost = 1200
 	lookShare   = 4
@@ -60,7 +60,9 @@ func Watch(ctx context.Context, clock func() time.Duration, look func() ([]Level
 		if len(samples) == samplesMost {
 			samples, every = thin(samples), 2*every
 		}
-		wait = max(every, lookShare*time.Since(began))
+		if wait = every; every > SampleEvery {
+			wait = max(every, lookShare*time.Since(began))
+		}
 	}
 	return samples, nil
 }
