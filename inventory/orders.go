@@ -78,7 +78,8 @@ const cancelling = "cancel"
 // Cancel gives an order's stock back, exactly once. A second cancel under
 // another key gets ErrAlreadyCancelled as its stored reply; another client's
 // order is ErrNotFound. It takes the same locks in the same order as a purchase,
-// whatever the strategies around it do: products by sku, the order, the key.
+// whatever the strategies around it do: products by sku, the order, the key. Beside
+// redis-only, whose purchases heed no row lock, it takes their lock too.
 func (s *Service) Cancel(ctx context.Context, req Request, id uuid.UUID) (Reply, error) {
 	if err := req.Check(); err != nil {
 		return Reply{}, err
@@ -88,6 +89,14 @@ func (s *Service) Cancel(ctx context.Context, req Request, id uuid.UUID) (Reply,
 	if reply, found, err := s.db.Lookup(ctx, req); found || err != nil {
 		return reply, err
 	}
+	if s.cfg.Strategy == "redis-only" {
+		return s.redisOnlyCancel(ctx, req, id)
+	}
+	return s.cancel(ctx, req, id)
+}
+
+// cancel is Cancel, when it is known that the key is new.
+func (s *Service) cancel(ctx context.Context, req Request, id uuid.UUID) (Reply, error) {
 	return s.run(ctx, &pgtx.Op{Request: req, Label: cancelling}, func(ctx context.Context, tx *pgtx.Tx) (Reply, error) {
 		order, now, err := lockOrder(ctx, tx, req.Client, id)
 		if err != nil {

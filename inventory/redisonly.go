@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/google/uuid"
+
 	"shop/locking"
 )
 
@@ -18,8 +20,28 @@ func (s *Service) redisOnly(ctx context.Context, p *purchase) (Reply, error) {
 	reply, err := s.underLock(ctx, p, func(ctx context.Context) (Reply, error) {
 		return s.naive(ctx, p)
 	})
-	if errors.Is(err, errNoLock) { // no lock, no sale: nothing else guards the stock
-		return Reply{}, fmt.Errorf("%w: %v", locking.ErrBusy, err)
+	return reply, noLockIsBusy(err)
+}
+
+// redisOnlyCancel is a cancellation beside such purchases. A lock binds only what takes it:
+// without it, a purchase that has read the stock before would overwrite what is given back.
+func (s *Service) redisOnlyCancel(ctx context.Context, req Request, id uuid.UUID) (Reply, error) {
+	order, err := s.Order(ctx, req.Client, id)
+	if err != nil {
+		return Reply{}, err
 	}
-	return reply, err
+	p := &purchase{}
+	for _, l := range order.Lines {
+		p.skus = append(p.skus, l.SKU)
+	}
+	reply, err := s.underLock(ctx, p, func(ctx context.Context) (Reply, error) { return s.cancel(ctx, req, id) })
+	return reply, noLockIsBusy(err)
+}
+
+// noLockIsBusy: no lock, no change; nothing else guards the stock.
+func noLockIsBusy(err error) error {
+	if errors.Is(err, errNoLock) {
+		return fmt.Errorf("%w: %v", locking.ErrBusy, err)
+	}
+	return err
 }
