@@ -72,7 +72,7 @@ type Service struct {
 // same bytes. An error was not stored.
 func (s *Service) BuyWith(ctx context.Context, strategy string, req Request, lines []Line) (Reply, error) {
 	strategy = cmp.Or(strategy, s.cfg.Strategy)
-	buy, err := s.method(strategy)
+	m, err := s.method(strategy)
 	if err != nil {
 		return Reply{}, err
 	}
@@ -86,7 +86,7 @@ func (s *Service) BuyWith(ctx context.Context, strategy string, req Request, lin
 	if reply, found, err := s.db.Lookup(ctx, req); found || err != nil {
 		return reply, err
 	}
-	return buy(s, ctx, p)
+	return m.buy(s, ctx, p)
 }
 
 // run runs body in a transaction. What it refuses for a reason that stays is

@@ -89,8 +89,12 @@ func (s *Service) Cancel(ctx context.Context, req Request, id uuid.UUID) (Reply,
 	if reply, found, err := s.db.Lookup(ctx, req); found || err != nil {
 		return reply, err
 	}
-	if s.cfg.Strategy == "redis-only" {
-		return s.redisOnlyCancel(ctx, req, id)
+	m, err := s.method(s.cfg.Strategy)
+	if err != nil {
+		return Reply{}, err
+	}
+	if m.cancel != nil {
+		return m.cancel(s, ctx, req, id)
 	}
 	return s.cancel(ctx, req, id)
 }

@@ -6,8 +6,12 @@ import (
 	"time"
 )
 
-// Moment is how Canonical writes a moment: what PostgreSQL keeps of one.
-const Moment = "2006-01-02T15:04:05.000000Z"
+// Moment is how Canonical writes a moment: what PostgreSQL keeps of one. MomentSQL is the same
+// for to_char, of a time in UTC.
+const (
+	Moment    = "2006-01-02T15:04:05.000000Z"
+	MomentSQL = `'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'`
+)
 
 // Canonical is the body of an answer in which every moment is written in one way, so that
 // two bodies are equal as JSON if all their fields are; {} if it is no JSON object.

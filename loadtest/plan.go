@@ -51,6 +51,11 @@ func (l Load) At(i, n int) time.Duration {
 	return time.Duration(float64(i) / float64(n) * float64(l.Duration))
 }
 
+// Between draws a moment from that of the i-th of n up to the next one.
+func (l Load) Between(random *rand.Rand, i, n int) time.Duration {
+	return l.At(i, n) + DrawTime(random, l.Duration/time.Duration(n))
+}
+
 // ScheduledRequest is one request of a plan.
 type ScheduledRequest struct {
 	At      time.Duration
@@ -110,6 +115,14 @@ func RandomFor(key string) *rand.Rand {
 	sum := fnv.New64a()
 	_, _ = sum.Write([]byte(key))
 	return rand.New(rand.NewPCG(sum.Sum64(), 0))
+}
+
+// soon is how long a client takes until it sends what follows an answer, at most.
+const soon = 50 * time.Millisecond
+
+// Soon is what a client sends because of an answer, to any replica.
+func Soon(random *rand.Rand, i *Intent) ScheduledRequest {
+	return ScheduledRequest{At: DrawTime(random, soon), Replica: random.IntN(1 << 10), Intent: i}
 }
 
 // OtherReplica is another one than this, if there is one.

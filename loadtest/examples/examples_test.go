@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,37 +19,18 @@ import (
 
 	"shop/loadtest"
 	"shop/loadtest/internal/testbed"
+	"shop/locking/locktest"
 )
 
 // prove is the path of prove, built for these tests.
 var prove string
 
 func TestMain(m *testing.M) {
-	folder, err := os.MkdirTemp("", "examples")
-	if err == nil {
-		prove = filepath.Join(folder, "prove")
-		build := exec.Command("go", "build", "-o", prove, "shop/loadtest/prove")
-		build.Stderr = os.Stderr
-		err = build.Run()
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "build prove:", err)
-		os.Exit(1)
-	}
+	var folder string
+	prove, folder = testbed.Build("shop/loadtest/prove")
 	status := m.Run()
 	_ = os.RemoveAll(folder)
 	os.Exit(status)
-}
-
-// freeURL is an address at which nothing listens.
-func freeURL(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return "http://" + l.Addr().String()
 }
 
 // gate runs the gate on a shop with a database of its own.
@@ -67,7 +47,7 @@ func gate(t *testing.T, shop string) (status int, result loadtest.Result, out st
 	})
 	folder := t.TempDir()
 	cmd := exec.CommandContext(t.Context(), "./gate", shop, "--out", folder)
-	cmd.Env = append(os.Environ(), "DATABASE_URL="+db.URL, "PROVE="+prove, "SHOP_1="+freeURL(t), "SHOP_2="+freeURL(t), "GITHUB_STEP_SUMMARY=")
+	cmd.Env = append(os.Environ(), "DATABASE_URL="+db.URL, "PROVE="+prove, "SHOP_1="+"http://"+locktest.FreeAddr(t), "SHOP_2="+"http://"+locktest.FreeAddr(t), "GITHUB_STEP_SUMMARY=")
 	printed, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -21,6 +20,7 @@ import (
 	"shop/compose/local/stack"
 	"shop/inventory"
 	"shop/loadtest"
+	"shop/loadtest/internal/testbed"
 	"shop/transfer"
 	"shop/wallet"
 )
@@ -29,17 +29,8 @@ import (
 var shopProgram string
 
 func TestMain(m *testing.M) {
-	folder, err := os.MkdirTemp("", "prove")
-	if err == nil {
-		shopProgram = filepath.Join(folder, "shop")
-		build := exec.Command("go", "build", "-o", shopProgram, "shop/cmd/shop")
-		build.Stderr = os.Stderr
-		err = build.Run()
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "build shop:", err)
-		os.Exit(1)
-	}
+	var folder string
+	shopProgram, folder = testbed.Build("shop/cmd/shop")
 	goleak.VerifyTestMain(
 		m,
 		// Children die with the thread that made them, so one is kept for as long as the process lives.

@@ -54,7 +54,7 @@ var badTransfers = []struct {
 	{"id with a newline", from(ida + "\n"), 422, api.TypeInvalidRequest},
 	{"id null", `{"from":null,"to":"` + idb + `","amount":1,"currency":"EUR"}`, 422, api.TypeInvalidRequest},
 	{"currency in lower case", `{"from":"` + ida + `","to":"` + idb + `","amount":1,"currency":"eur"}`, 422, api.TypeInvalidRequest},
-	{"currency of no account", `{"from":"` + ida + `","to":"` + idb + `","amount":1,"currency":"XXX"}`, 422, api.TypeInvalidRequest},
+	{"currency of no account", `{"from":"` + ida + `","to":"` + idb + `","amount":1,"currency":"CHF"}`, 422, api.TypeInvalidRequest},
 	{"currency of another account", `{"from":"` + ida + `","to":"` + idb + `","amount":1,"currency":"USD"}`, 422, api.TypeInvalidRequest},
 	{"pending without an end", hold(`"pending":true`), 422, api.TypeInvalidRequest},
 	{"an end without pending", hold(`"expires_in":"15m"`), 422, api.TypeInvalidRequest},

@@ -11,7 +11,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"os/signal"
+	"path"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -26,6 +28,23 @@ import (
 
 // Env reads the address of a server. A missing one fails the test: nothing is skipped.
 var Env = locktest.Env
+
+// Build builds a program for all tests of a package, in a folder that is to be removed behind
+// them. It ends the process where that fails.
+func Build(of string) (program, folder string) {
+	folder, err := os.MkdirTemp("", "testbed")
+	if err == nil {
+		program = filepath.Join(folder, path.Base(of))
+		build := exec.Command("go", "build", "-o", program, of)
+		build.Stderr = os.Stderr
+		err = build.Run()
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "build %s: %v\n", of, err)
+		os.Exit(1)
+	}
+	return program, folder
+}
 
 // Connect connects to a database until the test ends.
 func Connect(t testing.TB, url string) *pgx.Conn {

@@ -11,9 +11,6 @@ import (
 	"shop/locking/invariant"
 )
 
-// moment is how a timestamptz is written in a canonical answer (loadtest.Canonical).
-const moment = `'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'`
-
 // BodyChecks compare the answers of successes, field by field, with the plan and the tables.
 var BodyChecks = []invariant.Check{
 	{
@@ -33,8 +30,8 @@ LEFT JOIN LATERAL (SELECT CASE told.action WHEN 'buy' THEN 'confirmed' WHEN 'can
 WHERE told.action IN ('buy', 'cancel', 'read-order') AND told.outcome = 'ok'
   AND told.answer IS DISTINCT FROM jsonb_strip_nulls(jsonb_build_object(
       'id', o.id, 'status', seen.status, 'lines', want.lines, 'total', want.total, 'currency', want.currency,
-      'created_at', to_char(o.created_at AT TIME ZONE 'UTC', ` + moment + `),
-      'cancelled_at', CASE seen.status WHEN 'cancelled' THEN to_char(o.cancelled_at AT TIME ZONE 'UTC', ` + moment + `) END))`,
+      'created_at', to_char(o.created_at AT TIME ZONE 'UTC', ` + loadtest.MomentSQL + `),
+      'cancelled_at', CASE seen.status WHEN 'cancelled' THEN to_char(o.cancelled_at AT TIME ZONE 'UTC', ` + loadtest.MomentSQL + `) END))`,
 	},
 	{
 		// By the clock of the clients: begun is before anything was sent, answered behind the answer.

@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"time"
 
 	"shop/loadtest"
 )
@@ -44,7 +43,7 @@ const attackEvery = 30
 func followUp(r loadtest.Record) (next []loadtest.ScheduledRequest) {
 	random := loadtest.RandomFor(r.Key)
 	add := func(i *loadtest.Intent) {
-		next = append(next, loadtest.ScheduledRequest{At: loadtest.DrawTime(random, 50*time.Millisecond), Replica: random.IntN(1 << 10), Intent: i})
+		next = append(next, loadtest.Soon(random, i))
 	}
 	ok := r.Outcome == loadtest.OK
 	switch planned := strings.HasPrefix(r.Key, "buy-"); {
@@ -79,11 +78,9 @@ func twice(random *rand.Rand, bought loadtest.Record) []loadtest.ScheduledReques
 	if lines := cart(bought.Intent); len(lines) > 1 || lines[0].Quantity > 1 {
 		return nil
 	}
-	at, replica := loadtest.DrawTime(random, 50*time.Millisecond), random.IntN(1<<10)
-	return []loadtest.ScheduledRequest{
-		{At: at, Replica: replica, Intent: cancelIntent("twice-a-"+bought.Key, bought.Client, bought)},
-		{At: at, Replica: replica + 1, Intent: cancelIntent("twice-b-"+bought.Key, bought.Client, bought)},
-	}
+	one := loadtest.Soon(random, cancelIntent("twice-a-"+bought.Key, bought.Client, bought))
+	other := loadtest.ScheduledRequest{At: one.At, Replica: one.Replica + 1, Intent: cancelIntent("twice-b-"+bought.Key, bought.Client, bought)}
+	return []loadtest.ScheduledRequest{one, other}
 }
 
 func stranger(r loadtest.Record) int { return (r.Client + 1) % clients }

@@ -129,7 +129,7 @@ func NewPlan(load loadtest.Load) loadtest.Plan {
 // order is read by the client that made it, as soon as it is known: see followUp.)
 func looks(random *rand.Rand, load loadtest.Load, n int) (requests []loadtest.ScheduledRequest) {
 	for i := range n {
-		at := load.At(i, n) + loadtest.DrawTime(random, load.Duration/time.Duration(n))
+		at := load.Between(random, i, n)
 		of := Read{SKU: sku(onSale(at, load.Duration)[random.IntN(2)])}
 		if i%5 == 0 {
 			of = Read{}

@@ -4,7 +4,11 @@ package money
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"net/http"
+	"strings"
 
 	"github.com/google/uuid"
 
@@ -99,6 +103,30 @@ func WronglyRefused(records []loadtest.Record, accounts []Account, payer func(lo
 	for _, r := range records {
 		if r.Refused(Short) && ample[payer(r.Intent)] {
 			wrong = append(wrong, r.Key+": refused, although there was money for all of them")
+		}
+	}
+	return wrong
+}
+
+// Misreported lists the refusals for lack of funds whose text is not about what was asked for:
+// about the account (in a field of this name) and the amount of the request, and less.
+func Misreported(records []loadtest.Record, account string, asked func(loadtest.Intent) (from uuid.UUID, amount int64)) (wrong []string) {
+	for _, r := range records {
+		if !r.Refused(Short) {
+			continue
+		}
+		var told struct {
+			Status    int
+			Wanted    int64
+			Available *int64
+		}
+		var fields map[string]json.RawMessage
+		var from uuid.UUID
+		err := errors.Join(json.Unmarshal(r.Body, &told), json.Unmarshal(r.Body, &fields), json.Unmarshal(fields[account], &from))
+		payer, amount := asked(r.Intent)
+		if err != nil || told.Status != http.StatusConflict || from != payer || told.Wanted != amount ||
+			told.Available == nil || *told.Available < 0 || *told.Available >= amount {
+			wrong = append(wrong, fmt.Sprintf("%s: %s", r.Key, strings.TrimSpace(string(r.Body))))
 		}
 	}
 	return wrong

@@ -1,20 +1,12 @@
 package transfer
 
 import (
-	"encoding/json"
-	"fmt"
-	"net/http"
-	"strings"
-
 	"github.com/google/uuid"
 
 	"shop/loadtest"
 	"shop/loadtest/scenario/money"
 	"shop/locking/invariant"
 )
-
-// moment is how a timestamptz is written in a canonical answer (loadtest.Canonical).
-const moment = `'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'`
 
 // BodyChecks compare the answers of successes, field by field, with the plan and the tables.
 var BodyChecks = []invariant.Check{
@@ -33,9 +25,9 @@ WHERE told.action IN ('pay', 'reserve', 'post', 'void', 'read-transfer') AND tol
       'id', t.id, 'from', t.from_id, 'to', t.to_id, 'amount', t.amount, 'currency', t.currency,
       'state', CASE WHEN was.held THEN 'reserved' ELSE t.state END,
       'settled', CASE WHEN was.held THEN 0 ELSE t.settled END,
-      'created_at', to_char(t.created_at AT TIME ZONE 'UTC', ` + moment + `),
-      'expires_at', to_char(t.expires_at AT TIME ZONE 'UTC', ` + moment + `),
-      'ended_at', CASE WHEN NOT was.held THEN to_char(t.ended_at AT TIME ZONE 'UTC', ` + moment + `) END))`,
+      'created_at', to_char(t.created_at AT TIME ZONE 'UTC', ` + loadtest.MomentSQL + `),
+      'expires_at', to_char(t.expires_at AT TIME ZONE 'UTC', ` + loadtest.MomentSQL + `),
+      'ended_at', CASE WHEN NOT was.held THEN to_char(t.ended_at AT TIME ZONE 'UTC', ` + loadtest.MomentSQL + `) END))`,
 	},
 	{
 		// By the clock of the clients.
@@ -73,7 +65,7 @@ LEFT JOIN LATERAL (SELECT CASE jsonb_typeof(told.answer #> '{entries,0,version}'
                           CASE jsonb_typeof(told.answer -> 'held') WHEN 'number' THEN (told.answer ->> 'held')::numeric ELSE -1 END AS held) shown ON true
 LEFT JOIN LATERAL (SELECT opened.opening + COALESCE(sum(delta), 0) AS balance,
                           jsonb_agg(jsonb_build_object('transfer', transfer_id, 'delta', delta, 'version', account_version,
-                                                       'created_at', to_char(created_at AT TIME ZONE 'UTC', ` + moment + `))
+                                                       'created_at', to_char(created_at AT TIME ZONE 'UTC', ` + loadtest.MomentSQL + `))
                                     ORDER BY account_version DESC) FILTER (WHERE place <= 20) AS entries
                    FROM (SELECT *, row_number() OVER (ORDER BY account_version DESC) AS place
                          FROM ledger_entries
@@ -83,29 +75,11 @@ WHERE told.action = 'read-account' AND told.outcome = 'ok'
        OR told.answer IS DISTINCT FROM jsonb_build_object(
           'id', opened.id, 'currency', opened.currency, 'balance', was.balance, 'held', shown.held,
           'available', was.balance - shown.held, 'entries', COALESCE(was.entries, '[]'),
-          'created_at', to_char(a.created_at AT TIME ZONE 'UTC', ` + moment + `)))`,
+          'created_at', to_char(a.created_at AT TIME ZONE 'UTC', ` + loadtest.MomentSQL + `)))`,
 	},
 }
 
-// misreported lists the refusals for lack of funds whose text is about another account or
-// amount, or about enough.
-func misreported(records []loadtest.Record) (wrong []string) {
-	for _, r := range records {
-		if !r.Refused(money.Short) {
-			continue
-		}
-		var told struct {
-			Status    int
-			Account   uuid.UUID
-			Wanted    int64
-			Available *int64
-		}
-		m := move(r.Intent)
-		err := json.Unmarshal(r.Body, &told)
-		if err != nil || told.Status != http.StatusConflict || told.Account != m.From || told.Wanted != m.Amount ||
-			told.Available == nil || *told.Available < 0 || *told.Available >= m.Amount {
-			wrong = append(wrong, fmt.Sprintf("%s: %s", r.Key, strings.TrimSpace(string(r.Body))))
-		}
-	}
-	return wrong
+// misreported lists the refusals for lack of funds that are about something else, or about enough.
+func misreported(records []loadtest.Record) []string {
+	return money.Misreported(records, "account", func(i loadtest.Intent) (uuid.UUID, int64) { return move(i).From, move(i).Amount })
 }

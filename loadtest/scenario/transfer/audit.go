@@ -67,7 +67,7 @@ LEFT JOIN transfers t
       AND t.to_id::text = told.answer ->> 'to' AND t.amount::text = told.answer ->> 'amount'
       AND CASE told.action
           WHEN 'pay' THEN told.answer ->> 'state' = 'posted' AND t.state = 'posted' AND t.settled = t.amount AND t.expires_at IS NULL
-          ELSE told.answer ->> 'state' = 'reserved' AND to_char(t.expires_at AT TIME ZONE 'UTC', ` + moment + `) = told.answer ->> 'expires_at'
+          ELSE told.answer ->> 'state' = 'reserved' AND to_char(t.expires_at AT TIME ZONE 'UTC', ` + loadtest.MomentSQL + `) = told.answer ->> 'expires_at'
                AND t.expires_at - t.created_at = COALESCE(told.lasts, t.expires_at - t.created_at) END
 WHERE told.action IN ('pay', 'reserve') AND told.outcome = 'ok' AND t.id IS NULL`,
 	},

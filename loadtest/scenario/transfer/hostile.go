@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -68,7 +67,7 @@ func followUp(r loadtest.Record) []loadtest.ScheduledRequest {
 	random := loadtest.RandomFor(r.Key)
 	next := settle(r)
 	add := func(i *loadtest.Intent) {
-		next = append(next, loadtest.ScheduledRequest{At: loadtest.DrawTime(random, 50*time.Millisecond), Replica: random.IntN(1 << 10), Intent: i})
+		next = append(next, loadtest.Soon(random, i))
 	}
 	ok, planned := r.Outcome == loadtest.OK, strings.HasPrefix(r.Key, "move-")
 	kind, holdKind := random.IntN(attackEvery), random.IntN(holdAttackEvery)

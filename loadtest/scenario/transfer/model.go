@@ -2,7 +2,6 @@ package transfer
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -73,34 +72,13 @@ type model struct {
 
 // linearize gives the partitions of a history.
 func linearize(h linear.History) ([]linear.Partition, error) {
-	var given []money.Account
-	if err := json.Unmarshal(h.Header.Given, &given); err != nil {
-		return nil, fmt.Errorf("the accounts that were there: %w", err)
-	}
 	m := model{History: h, byID: map[string]*deal{}}
 	m.findDeals()
-	opening := map[string]int64{}
-	groups := money.Groups{}
-	for _, a := range given {
-		opening[a.ID.String()] = a.Opening
-		groups.Find(a.ID.String())
-	}
-	for _, d := range m.deals {
-		groups.Join(d.from, d.to)
-	}
-	var partitions []linear.Partition
-	for _, members := range groups.All() {
-		p := m.view(opening, members...)
-		if len(members) > 1 {
-			for _, one := range members {
-				p.Parts = append(p.Parts, m.view(opening, one))
-			}
+	return money.Partitions(h.Header, func(groups money.Groups) {
+		for _, d := range m.deals {
+			groups.Join(d.from, d.to)
 		}
-		if len(p.Steps) > 0 {
-			partitions = append(partitions, p)
-		}
-	}
-	return partitions, nil
+	}, m.view)
 }
 
 // findDeals finds the transfers that were, or may be.

@@ -113,7 +113,7 @@ func NewPlan(load loadtest.Load) loadtest.Plan {
 // client that made it, as soon as it is known: see followUp.)
 func looks(random *rand.Rand, load loadtest.Load, n int, accounts []money.Account) (requests []loadtest.ScheduledRequest) {
 	for i := range n {
-		at := load.At(i, n) + loadtest.DrawTime(random, load.Duration/time.Duration(n))
+		at := load.Between(random, i, n)
 		a := accounts[random.IntN(hot)]
 		if i%2 == 0 {
 			a = accounts[random.IntN(clients)]

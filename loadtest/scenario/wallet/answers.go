@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -161,25 +160,7 @@ func (is stored) wallet(plan money.Account, r loadtest.Record) walletBody {
 	return want
 }
 
-// misreported lists the refusals for lack of funds whose text is about another wallet or
-// amount, or about enough.
-func misreported(records []loadtest.Record) (wrong []string) {
-	for _, r := range records {
-		if !r.Refused(money.Short) {
-			continue
-		}
-		var told struct {
-			Status    int
-			Wallet    uuid.UUID
-			Wanted    int64
-			Available *int64
-		}
-		m := move(r.Intent)
-		err := json.Unmarshal(r.Body, &told)
-		if err != nil || told.Status != http.StatusConflict || told.Wallet != m.From || told.Wanted != m.Amount ||
-			told.Available == nil || *told.Available < 0 || *told.Available >= m.Amount {
-			wrong = append(wrong, fmt.Sprintf("%s: %s", r.Key, strings.TrimSpace(string(r.Body))))
-		}
-	}
-	return wrong
+// misreported lists the refusals for lack of funds that are about something else, or about enough.
+func misreported(records []loadtest.Record) []string {
+	return money.Misreported(records, "wallet", func(i loadtest.Intent) (uuid.UUID, int64) { return move(i).From, move(i).Amount })
 }

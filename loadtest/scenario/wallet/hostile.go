@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -26,7 +25,7 @@ func offences(random *rand.Rand, load loadtest.Load, wallets []money.Account, n 
 	for i := 0; i < n; i += offenceEvery {
 		own := random.IntN(ring)
 		kinds := offencesOf(wallets, fmt.Sprintf("offence-%d-%06d", load.Seed, i), own, own+1, loadtest.DrawID(random))
-		at := load.At(i, n) + loadtest.DrawTime(random, load.Duration/time.Duration(n))
+		at := load.Between(random, i, n)
 		requests = append(requests, loadtest.ScheduledRequest{At: at, Replica: random.IntN(load.Replicas), Intent: kinds[i/offenceEvery%len(kinds)]})
 	}
 	return requests
@@ -64,7 +63,7 @@ func followUp(r loadtest.Record) (next []loadtest.ScheduledRequest) {
 	random := loadtest.RandomFor(r.Key)
 	kinds := reuses(r)
 	if kind := random.IntN(reuseEvery); kind < len(kinds) {
-		next = append(next, loadtest.ScheduledRequest{At: loadtest.DrawTime(random, 50*time.Millisecond), Replica: random.IntN(1 << 10), Intent: kinds[kind]})
+		next = append(next, loadtest.Soon(random, kinds[kind]))
 	}
 	return next
 }

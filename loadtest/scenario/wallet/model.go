@@ -1,7 +1,6 @@
 package wallet
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -60,38 +59,17 @@ var staleUnder = []loadtest.Fault{StepDown, PrimaryPause, PrimaryKill}
 
 // linearize gives the partitions of a history.
 func linearize(h linear.History) ([]linear.Partition, error) {
-	var given []money.Account
-	if err := json.Unmarshal(h.Header.Given, &given); err != nil {
-		return nil, fmt.Errorf("the wallets that were there: %w", err)
-	}
 	m := model{late: slices.Contains(staleUnder, loadtest.Fault(h.Header.Fault))}
 	for i := range h.Operations {
 		m.sort(&h.Operations[i])
 	}
-	opening := map[string]int64{}
-	groups := money.Groups{}
-	for _, w := range given {
-		opening[w.ID.String()] = w.Opening
-		groups.Find(w.ID.String())
-	}
-	for _, c := range m.changes {
-		if c.from != "" && c.to != "" {
-			groups.Join(c.from, c.to)
-		}
-	}
-	var partitions []linear.Partition
-	for _, members := range groups.All() {
-		p := m.view(opening, members...)
-		if len(members) > 1 {
-			for _, one := range members {
-				p.Parts = append(p.Parts, m.view(opening, one))
+	return money.Partitions(h.Header, func(groups money.Groups) {
+		for _, c := range m.changes {
+			if c.from != "" && c.to != "" {
+				groups.Join(c.from, c.to)
 			}
 		}
-		if len(p.Steps) > 0 {
-			partitions = append(partitions, p)
-		}
-	}
-	return partitions, nil
+	}, m.view)
 }
 
 // sort puts an operation where it belongs, if it says anything.

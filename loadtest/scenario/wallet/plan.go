@@ -90,7 +90,7 @@ func NewPlan(load loadtest.Load) loadtest.Plan {
 // looks are the reads of wallets by their owners, half of them of the hot one or the ring.
 func looks(random *rand.Rand, load loadtest.Load, wallets []money.Account, n int) (requests []loadtest.ScheduledRequest) {
 	for i := range n {
-		at := load.At(i, n) + loadtest.DrawTime(random, load.Duration/time.Duration(n))
+		at := load.Between(random, i, n)
 		w := wallets[random.IntN(1+ring)]
 		if i%2 == 0 {
 			w = wallets[random.IntN(len(wallets))]
