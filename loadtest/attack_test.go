@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"shop/loadtest/internal/testbed"
@@ -122,18 +123,26 @@ func TestAttack_DuplicatesAreUnderWayTogether(t *testing.T) {
 	}
 }
 
+// roundTrips answers without a network, so that the time of a test can be a fake one.
+type roundTrips func(*http.Request) (*http.Response, error)
+
+func (f roundTrips) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
+
 func TestAttack_StopsWithItsContext(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	r := newTestRun(t, 1, func(w http.ResponseWriter, _ *http.Request) {
-		cancel()
-		w.WriteHeader(http.StatusCreated)
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		r := &testRun{bases: []string{"http://replica"}, history: NewHistory()}
+		r.recorder = &Recorder{History: r.history, Header: "Idempotency-Key", Classify: Classify, Next: roundTrips(func(*http.Request) (*http.Response, error) {
+			cancel()
+			return &http.Response{StatusCode: http.StatusCreated, Body: http.NoBody}, nil
+		})}
+		schedule := r.intend("now", "later")
+		schedule[1].At = time.Hour
+		if results := Attack(ctx, &http.Client{Transport: r.recorder}, r.bases, oneClient, time.Now(), schedule); len(results) > 2 {
+			t.Errorf("%d requests", len(results))
+		}
+		if now, later := r.record(t, "now"), r.record(t, "later"); now.Outcome != OK || len(later.Attempts) != 0 {
+			t.Errorf("%+v; sent after the end: %+v", now, later.Attempts)
+		}
 	})
-	schedule := r.intend("now", "later")
-	schedule[1].At = 300 * time.Millisecond
-	if results := Attack(ctx, r.client, r.bases, oneClient, time.Now(), schedule); len(results) > 2 {
-		t.Errorf("%d requests", len(results))
-	}
-	if sent := r.record(t, "later").Attempts; len(sent) != 0 {
-		t.Errorf("sent after the end: %+v", sent)
-	}
 }

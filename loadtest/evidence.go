@@ -164,13 +164,16 @@ func metFault(a Attempt, events []fault.Event, epoch time.Time) bool {
 // a lock that talks to no server can count as it likes.
 type Counters struct {
 	flow *Flow
+	wait time.Duration // for the answer of one process
 	mu   sync.Mutex
 	kept map[string]int64
 }
 
 // NewCounters counts nothing yet. What a flow counts is kept beside what all replicas
 // count of their locks.
-func NewCounters(of *Flow) *Counters { return &Counters{flow: of, kept: map[string]int64{}} }
+func NewCounters(of *Flow) *Counters {
+	return &Counters{flow: of, wait: scrapeWait, kept: map[string]int64{}}
+}
 
 // scrapeWait is short: a replica that is about to be killed must not delay its end.
 const scrapeWait = time.Second
@@ -198,7 +201,7 @@ func (c *Counters) Sum() map[string]int64 {
 
 // scrape reads the counters of one process.
 func (c *Counters) scrape(ctx context.Context, addr string) (map[string]int64, error) {
-	ctx, cancel := context.WithTimeout(ctx, scrapeWait)
+	ctx, cancel := context.WithTimeout(ctx, c.wait)
 	defer cancel()
 	text, err := fetch(ctx, "http://"+addr+"/metrics", nil)
 	if err != nil {

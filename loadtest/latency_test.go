@@ -95,14 +95,14 @@ func TestLagging_ALoadThatIsNotThePlansShowsNothing(t *testing.T) {
 func TestRun_TheLatenciesOfASlowServiceAreThoseOfThePlan(t *testing.T) {
 	const planned = 50 * time.Millisecond
 	var n atomic.Int64
-	bases := testbed.Serve(t, 2, func(w http.ResponseWriter, _ *http.Request) {
-		if n.Add(1) <= 2 {
+	bases := testbed.Serve(t, 2, func(w http.ResponseWriter, req *http.Request) {
+		if req.Header.Get("Idempotency-Key") == "first" && n.Add(1) <= 2 {
 			testbed.Problem(w, http.StatusServiceUnavailable, "busy")
 			return
 		}
 		testbed.Created(w, order1)
 	})
-	run, err := NewRun(t.Context(), bases, oneClient, 5*time.Second, Classify)
+	run, err := NewRun(t.Context(), bases, oneClient, time.Minute, Classify)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -55,7 +55,7 @@ func decidedRun(t *testing.T, problem func() string) *Run {
 		}
 		testbed.Created(w, order1)
 	})
-	run, err := NewRun(t.Context(), bases, oneClient, time.Second, Classify)
+	run, err := NewRun(t.Context(), bases, oneClient, time.Minute, Classify)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,6 @@
 package loadtest
 
 import (
-	"net"
 	"net/http"
 	"sync/atomic"
 	"testing"
@@ -62,9 +61,11 @@ func TestRecorder_NetHTTPRetriesNothingByItself(t *testing.T) {
 	defer bare.CloseIdleConnections()
 	r.recorder.Next = nil // the control: without the recorder the server sees more than the client knows
 	r.client = &http.Client{Transport: bare}
-	arrived.Store(0)
-	_ = r.again(t, r.bases[0], "warm")
-	_ = r.again(t, r.bases[0], "cut")
+	for tries := 0; tries < 20 && arrived.Load() < 2; tries++ { // a connection is not always used again
+		arrived.Store(0)
+		_ = r.again(t, r.bases[0], "warm")
+		_ = r.again(t, r.bases[0], "cut")
+	}
 	if arrived.Load() < 2 {
 		t.Errorf("a bare Transport sent it %d time: this test proves nothing any more", arrived.Load())
 	}
@@ -105,15 +106,7 @@ func TestRecorder_ARefusedConnectionIsOpenABrokenAnswerIsUnknown(t *testing.T) {
 	if got := r.record(t, "half"); got.Outcome != Unknown {
 		t.Errorf("half an answer: %s, want %s", got.Outcome, Unknown)
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	free := "http://" + listener.Addr().String()
-	if err := listener.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.send(t, free, "unheard"); err == nil {
+	if err := r.send(t, "http://127.0.0.1:1", "unheard"); err == nil {
 		t.Error("no listener, and no error")
 	}
 	if got := r.record(t, "unheard"); got.Outcome != Open || got.Attempts[0].Sends != 0 {
@@ -170,7 +163,7 @@ func TestRecorder_IntentsThatShareAKeyAreToldApart(t *testing.T) {
 		got = append(got, req.Header.Get("Idempotency-Key")+" "+req.URL.Path)
 		created(order1)(w)
 	})
-	run, err := NewRun(t.Context(), r.bases, Headers{"Idempotency-Key", []http.Header{{}}}, time.Second, Classify)
+	run, err := NewRun(t.Context(), r.bases, Headers{"Idempotency-Key", []http.Header{{}}}, time.Minute, Classify)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -45,6 +45,9 @@ type Replicas struct {
 	counters *Counters
 	UnderWay func(n int) int // how many requests replica n has not answered; may be nil
 	sidecar  *sidecar        // nil without one
+
+	// How long a kill waits for a request to interrupt, and for the last of those that it cut off.
+	busyWait time.Duration
 }
 
 type replica struct {
@@ -55,7 +58,7 @@ type replica struct {
 // StartReplicas starts n of them and waits until all are ready. What the flow counts is
 // read beside what all count of their locks.
 func StartReplicas(ctx context.Context, p Program, n int, of *Flow) (*Replicas, error) {
-	rs := &Replicas{program: p, counters: NewCounters(of)}
+	rs := &Replicas{program: p, counters: NewCounters(of), busyWait: busyWait}
 	addrs, err := freeAddrs(2 * n)
 	if err != nil {
 		return nil, err
@@ -117,8 +120,8 @@ func (rs *Replicas) Bases() []string {
 	return bases
 }
 
-// busyWait is how long a kill waits for a request to interrupt, and for the last of those that
-// it cut off. wireWait is longer than an answer is on its way.
+// busyWait is that of all replicas but those of tests. wireWait is longer than an answer is on
+// its way.
 const (
 	busyWait = time.Second
 	wireWait = 2 * time.Millisecond
@@ -130,7 +133,7 @@ const (
 // Kill returns when every request that was under way is known to be cut off.
 func (rs *Replicas) Kill(ctx context.Context, n int) error {
 	rs.counters.Keep(ctx, rs.all[n].metrics)
-	for end := time.Now().Add(busyWait); ; {
+	for end := time.Now().Add(rs.busyWait); ; {
 		rs.awaitWork(n, end)
 		rs.all[n].signal(syscall.SIGSTOP)
 		time.Sleep(wireWait)
@@ -140,7 +143,7 @@ func (rs *Replicas) Kill(ctx context.Context, n int) error {
 		rs.all[n].signal(syscall.SIGCONT)
 	}
 	<-rs.all[n].signal(syscall.SIGKILL)
-	for end := time.Now().Add(busyWait); rs.UnderWay != nil && rs.UnderWay(n) > 0 && time.Now().Before(end); {
+	for end := time.Now().Add(rs.busyWait); rs.UnderWay != nil && rs.UnderWay(n) > 0 && time.Now().Before(end); {
 		time.Sleep(pollEvery)
 	}
 	return nil
@@ -158,7 +161,7 @@ func (rs *Replicas) awaitWork(n int, end time.Time) {
 
 // Pause stops replica n in the middle of a request (SIGSTOP): it knows nothing of it.
 func (rs *Replicas) Pause(n int) error {
-	rs.awaitWork(n, time.Now().Add(busyWait))
+	rs.awaitWork(n, time.Now().Add(rs.busyWait))
 	return rs.all[n].send(syscall.SIGSTOP)
 }
 

@@ -22,8 +22,11 @@ func replicaProgram(t *testing.T, mode string) Program {
 // guard counts what the replicas of these tests count.
 var guard = &Flow{Name: "inventory", Counted: []string{"guard_tripped"}}
 
-func alive(addr string) bool {
-	client := http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+// alive asks for as long as a busy machine may need: one that is dead refuses at once.
+func alive(addr string) bool { return aliveWithin(addr, 30*time.Second) }
+
+func aliveWithin(addr string, wait time.Duration) bool {
+	client := http.Client{Timeout: wait, Transport: &http.Transport{DisableKeepAlives: true}}
 	res, err := client.Get("http://" + addr + "/readyz")
 	if err == nil {
 		_ = res.Body.Close()
@@ -40,6 +43,7 @@ func TestReplicas_AKilledOneComesBackOnItsAddressAndItsCountsAreKept(t *testing.
 		t.Fatal(err)
 	}
 	defer replicas.KillAll()
+	replicas.busyWait, replicas.counters.wait = time.Minute, time.Minute // a busy machine is slow
 	addr := replicas.all[0].addr
 	// Idle; busy, and idle again when it is stopped: it goes on; busy, and still so when it is
 	// stopped; killed, and its client does not know yet; known to be cut off.

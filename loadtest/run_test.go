@@ -30,7 +30,7 @@ func TestRun_FollowUpsAreRecordedAndRetriedUntilTheyAreDecided(t *testing.T) {
 		}
 		testbed.Created(w, order1)
 	})
-	run, err := NewRun(t.Context(), bases, oneClient, 5*time.Second, Classify)
+	run, err := NewRun(t.Context(), bases, oneClient, time.Minute, Classify)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"shop/loadtest/internal/testbed"
 )
@@ -61,7 +62,7 @@ func TestReplicas_CanBePausedAndResumedAndTellWhenTheyEnd(t *testing.T) {
 	if err := replicas.Pause(0); err != nil {
 		t.Fatal(err)
 	}
-	for alive(replicas.all[0].addr) { // the signal takes a moment, and the test's own limit is its end
+	for aliveWithin(replicas.all[0].addr, time.Second) { // the signal takes a moment, and the test's own limit is its end
 	}
 	if err := replicas.Resume(0); err != nil {
 		t.Fatal(err)
