@@ -135,21 +135,20 @@ func Series(ctx context.Context, over time.Duration, times int, needs time.Durat
 	return events, ctx.Err()
 }
 
-// Repeat does one thing again and again, and reports its hits as one event.
+// Repeat does one thing again and again, once at least, and reports its hits as one event.
 func Repeat(ctx context.Context, over, every time.Duration, what, evidence string, once func(context.Context) (hits int64, err error)) ([]Event, error) {
 	event := Event{What: what, At: time.Now()}
-	for end := event.At.Add(over); time.Now().Before(end); {
+	for end := event.At.Add(over); ; {
 		n, err := once(ctx)
 		event.Hits += n
 		event.Until, event.Seen = time.Now(), map[string]int64{evidence: event.Hits}
 		if err != nil {
 			return []Event{event}, fmt.Errorf("%s: %w", what, err)
 		}
-		if !Wait(ctx, min(every, time.Until(end))) {
-			break
+		if !Wait(ctx, min(every, time.Until(end))) || !time.Now().Before(end) {
+			return []Event{event}, ctx.Err()
 		}
 	}
-	return []Event{event}, ctx.Err()
 }
 
 // Restart kills a server and starts it again: every connection breaks, every open

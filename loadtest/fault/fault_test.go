@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -34,6 +35,21 @@ func TestRestart_ServerIsStartedAgainAlsoWhenTheRunIsCalledOff(t *testing.T) {
 	if diff := cmp.Diff([]string{"kill", "start"}, s.Done); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
+}
+
+func TestRestart_IsSpreadOverTheTimeAndTheServerStaysDeadForAPartOfIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		events, err := fault.Restart{Server: &testbed.Server{}, Times: 3, Dead: 0.5, Name: "redis"}.Inject(t.Context(), 30*time.Second)
+		if err != nil || len(events) != 3 {
+			t.Fatalf("%+v, %v", events, err)
+		}
+		for i, e := range events {
+			if due := began.Add(time.Duration(i) * 10 * time.Second); !e.At.Equal(due) || e.Until.Sub(e.At) != 5*time.Second {
+				t.Errorf("event %d: %+v", i, e)
+			}
+		}
+	})
 }
 
 func TestRestart_ServerIsStartedAgainAlsoWhenTheKillFailed(t *testing.T) {

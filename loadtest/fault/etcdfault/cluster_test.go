@@ -3,12 +3,15 @@ package etcdfault
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
-	"shop/locking"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"shop/loadtest/fault"
+	"shop/locking"
+	"shop/locking/locktest"
 )
 
 // mustGrant waits until a lock is granted: all is as before.
@@ -25,6 +28,14 @@ func mustGrant(t *testing.T, store locking.Store) {
 		if !fault.Wait(ctx, askEvery) {
 			t.Fatalf("no lock is granted any more: %v", err)
 		}
+	}
+}
+
+// mustBeUp waits until each member answers, and knows the leader.
+func mustBeUp(t *testing.T, client *clientv3.Client, members []fault.Member) {
+	t.Helper()
+	for i, m := range members {
+		locktest.Eventually(t, fmt.Sprintf("member %d is back", i+1), func() bool { return status(t.Context(), client, m) != nil })
 	}
 }
 
@@ -51,11 +62,7 @@ func TestLeaderKill_CalledOffTheLeaderIsStartedAgain(t *testing.T) {
 	if _, err := (LeaderKill{Client: client, Members: members, Times: 1}).Inject(ctx, time.Second); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
-	for i := range members {
-		if status(t.Context(), client, members[i]) == nil {
-			t.Errorf("member %d is down", i+1)
-		}
-	}
+	mustBeUp(t, client, members)
 }
 
 // cancelling is a node whose kill calls the run off.
@@ -78,10 +85,6 @@ func TestNoQuorum_NothingIsGrantedAndThenItIsAgain(t *testing.T) {
 	if err != nil || fault.Seen(events)["quorum_losses"] != 2 {
 		t.Errorf("%+v, %v", events, err)
 	}
-	for i, m := range members {
-		if status(t.Context(), client, m) == nil {
-			t.Errorf("member %d is not back", i+1)
-		}
-	}
+	mustBeUp(t, client, members)
 	mustGrant(t, store)
 }

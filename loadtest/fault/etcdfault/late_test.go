@@ -87,7 +87,7 @@ func TestLateWrite_TheFenceRefusesAndWithoutItMoneyIsLost(t *testing.T) {
 			if strings.HasSuffix(strategy, stepByStep) { // an open transaction is never stopped
 				all = all[:1]
 			}
-			ctx, done := context.WithTimeout(t.Context(), time.Minute)
+			ctx, done := context.WithTimeout(t.Context(), 3*time.Minute)
 			defer done()
 			ways, refused := map[pgfault.Way]bool{}, 0
 			strike := pgfault.LateWrite{
@@ -110,7 +110,7 @@ func TestLateWrite_TheFenceRefusesAndWithoutItMoneyIsLost(t *testing.T) {
 			replicas.stop()
 			seen := fault.Seen(events)
 			if !errors.Is(err, context.Canceled) {
-				t.Errorf("%v: %v, %v, %d accounts wrong after a minute", err, seen, ways, wrong(t, database))
+				t.Errorf("%v: %v, %v, %d accounts wrong after three minutes", err, seen, ways, wrong(t, database))
 			}
 			if safe && (wrong(t, database) != 0 || seen["late_committed"] != 0) || !safe && seen["late_committed"] == 0 {
 				t.Errorf("%v, %d accounts wrong", seen, wrong(t, database))
@@ -127,7 +127,7 @@ func TestCommitCut_OfRealTransfersNothingIsLost(t *testing.T) {
 		_, prefix := shared(t)
 		wires, replicas := serve(t, strategy, database, prefix, owner, accounts)
 		seen := map[string]int64{}
-		for limit := time.Now().Add(time.Minute); (seen["commits_cut_before"] < 2 || seen["commits_cut_after"] < 2) && time.Now().Before(limit); {
+		for limit := time.Now().Add(3 * time.Minute); (seen["commits_cut_before"] < 2 || seen["commits_cut_after"] < 2) && time.Now().Before(limit); {
 			events, err := pgfault.CommitCut{Proxies: wires, Every: 20 * time.Millisecond}.Inject(t.Context(), time.Second)
 			if err != nil {
 				t.Error(err)

@@ -35,9 +35,9 @@ func WatchQueues(ctx context.Context, client *clientv3.Client, prefix string) (*
 			q.stop()
 			return nil, fmt.Errorf("watch %s/: %w", prefix, err)
 		}
-	case <-time.After(askWait):
+	case <-time.After(electionWait):
 		q.stop()
-		return nil, fmt.Errorf("watch %s/: not begun after %v", prefix, askWait)
+		return nil, fmt.Errorf("watch %s/: not begun after %v", prefix, electionWait)
 	}
 	q.work.Go(func() {
 		for answer := range events {

@@ -22,6 +22,7 @@ func TestQueued_CountsTheLocksThatWereAskedForAndTheLeasesThatAreOver(t *testing
 	if revoked, err := Evict(t.Context(), client, prefix, "a"); err != nil || !revoked {
 		t.Fatal(revoked, err)
 	}
+	watched.await(t, 2) // a watch tells of a put a moment later
 	between := time.Now()
 	if _, err := kept.TryAcquire(t.Context(), "c"); err != nil {
 		t.Fatal(err)

@@ -12,7 +12,7 @@ import (
 func TestOpenTransactions_AreThoseThatHaveNotEnded(t *testing.T) {
 	t.Parallel()
 	url, set := private(t, "mongo") // no other test has transactions there
-	c := talk{t, newProxy(t, url), newDatabase(t, url)}
+	c := talk{t: t, w: newProxy(t, url), db: newDatabase(t, url)}
 	count := func(m fault.Member) int64 {
 		n, err := openTransactions(t.Context(), m)
 		if err != nil {

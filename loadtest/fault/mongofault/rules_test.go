@@ -117,6 +117,7 @@ func TestBreaches_R4ACommitBehindAnError(t *testing.T) {
 
 func TestBreaches_AnErrorThatEndsTheTransactionIsNoBreach(t *testing.T) {
 	c := newTalk(t)
+	c.settled()
 	other, err := c.db.Client().StartSession()
 	if err != nil {
 		t.Fatal(err)

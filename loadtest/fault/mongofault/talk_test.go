@@ -2,6 +2,7 @@ package mongofault
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 
@@ -13,15 +14,37 @@ import (
 
 // talk is a client of a proxy, with a database of its own.
 type talk struct {
-	t  *testing.T
-	w  *Proxy
-	db *mongo.Database
+	t    *testing.T
+	w    *Proxy
+	db   *mongo.Database
+	past *mongo.Database // the same one, past the proxy; nil: no other test has transactions there
 }
 
 func newTalk(t *testing.T) talk {
 	url := testbed.Env(t, "SHOP_MONGO_URL")
 	db, w := newDatabase(t, url), newProxy(t, url)
-	return talk{t, w, connect(t, w.URL()).Database(db.Name())}
+	return talk{t, w, connect(t, w.URL()).Database(db.Name()), db}
+}
+
+// settled returns when a transaction sees all that was written before. One sees the moment
+// before the oldest commit that is under way on the server, which may be another test's, and
+// what it writes over a newer version is a conflict.
+func (c talk) settled() {
+	c.t.Helper()
+	marks, mark := c.past.Collection("marks"), field("_id", bson.NewObjectID())
+	if _, err := marks.InsertOne(c.t.Context(), mark); err != nil {
+		c.t.Fatal(err)
+	}
+	eventually(c.t, func(ctx context.Context) error {
+		return c.past.Client().UseSession(ctx, func(ctx context.Context) error {
+			session := mongo.SessionFromContext(ctx)
+			if err := session.StartTransaction(); err != nil {
+				return err
+			}
+			found := marks.FindOne(ctx, mark).Err()
+			return errors.Join(found, session.AbortTransaction(ctx))
+		})
+	})
 }
 
 func field(name string, value any) bson.D { return bson.D{{Key: name, Value: value}} }
@@ -40,9 +63,11 @@ func (c talk) insert(ctx context.Context, id any) error {
 	return err
 }
 
-// transact runs statements in a transaction and commits, whatever they said.
+// transact runs statements in a transaction and commits, whatever they said. No other test
+// makes it conflict with what was written before.
 func (c talk) transact(statements ...func(context.Context)) error {
 	c.t.Helper()
+	c.settled()
 	session, err := c.db.Client().StartSession()
 	if err != nil {
 		c.t.Fatal(err)

@@ -82,15 +82,15 @@ func connectAs(t *testing.T, url string) *mongo.Client {
 }
 
 // churn lets clients of each replica credit, debit (often too much) and pay,
-// until ctx ends; each has one operation that it asks for until it has an
-// answer. It returns how many there are.
+// until ctx ends, once at least; each has one operation that it asks for until it has
+// an answer. It returns how many there are.
 func (c *pair) churn(ctx context.Context, clients int) int64 {
 	var done atomic.Int64
 	var working sync.WaitGroup
 	for n, svc := range c.replicas {
 		for k := range clients {
 			working.Go(func() {
-				for i := n + k; ctx.Err() == nil; i++ {
+				for i := n + k; i == n+k || ctx.Err() == nil; i++ {
 					req := wallet.Request{Client: c.owner, Key: uuid.NewString(), Fingerprint: sha256.Sum256(nil)}
 					for {
 						if err := c.operate(svc, req, i); err == nil {

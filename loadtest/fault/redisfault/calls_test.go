@@ -2,6 +2,10 @@ package redisfault
 
 import (
 	"testing"
+
+	"shop/locking/locktest"
+
+	"github.com/redis/go-redis/v9"
 )
 
 const info = "# Server\r\nrun_id:abc\r\n\r\n# Commandstats\r\n" +
@@ -16,9 +20,11 @@ func TestCallsIn_CountsWhatTakesOrGivesBackALock(t *testing.T) {
 
 // A lock that counts its own events, and talks to no Redis, has none.
 func TestCountCalls_CountsThoseSinceItsBeginAndOfAClientThatAsksForNothingNone(t *testing.T) {
-	client, prefix := connect(t)
+	server := locktest.Start(t, locktest.Redis()) // it counts what all clients ask for
+	client := redis.NewClient(&redis.Options{Addr: server.Addr})
+	t.Cleanup(func() { _ = client.Close() })
 	script := func() {
-		if err := client.Eval(t.Context(), "return 1", []string{prefix + "{1}lock:a"}).Err(); err != nil {
+		if err := client.Eval(t.Context(), "return 1", []string{"{1}lock:a"}).Err(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -27,7 +33,7 @@ func TestCountCalls_CountsThoseSinceItsBeginAndOfAClientThatAsksForNothingNone(t
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := client.Get(t.Context(), prefix+"{1}lock:a").Err(); err == nil {
+	if err := client.Get(t.Context(), "{1}lock:a").Err(); err == nil {
 		t.Fatal("it is there")
 	}
 	all, after, err := counting.Stop(t.Context())

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -23,26 +24,25 @@ func (r *replicas) Start(_ context.Context, n int, extra ...string) error {
 }
 
 func TestCrash_KillsOneAfterTheOtherAndStartsEachAgainBeforeTheNext(t *testing.T) {
-	r := &replicas{}
-	events, err := Crash{Victims: r, Times: 5}.Inject(t.Context(), 50*time.Millisecond)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := []string{"kill 0", "start 0", "kill 1", "start 1", "kill 2", "start 2", "kill 0", "start 0", "kill 1", "start 1"}
-	if diff := cmp.Diff(want, r.Done); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	for i, e := range events {
-		if e.Hits != 1 || e.Until.Before(e.At) || i > 0 && e.At.Before(events[i-1].Until) {
-			t.Errorf("event %d: %+v", i, e)
+	synctest.Test(t, func(t *testing.T) {
+		r, began := &replicas{}, time.Now()
+		events, err := Crash{Victims: r, Times: 5}.Inject(t.Context(), 50*time.Second)
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	if n := fault.Seen(events)["crashes"]; n != 5 {
-		t.Errorf("%d crashes", n)
-	}
-	if len(events) != 5 || events[4].At.Sub(events[0].At) < 35*time.Millisecond {
-		t.Errorf("%d kills, not spread over the time: %+v", len(events), events)
-	}
+		want := []string{"kill 0", "start 0", "kill 1", "start 1", "kill 2", "start 2", "kill 0", "start 0", "kill 1", "start 1"}
+		if diff := cmp.Diff(want, r.Done); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		for i, e := range events {
+			if due := began.Add(time.Duration(i) * 10 * time.Second); e.Hits != 1 || !e.At.Equal(due) || e.Until.Before(e.At) {
+				t.Errorf("event %d: %+v", i, e)
+			}
+		}
+		if n := fault.Seen(events)["crashes"]; n != 5 || len(events) != 5 {
+			t.Errorf("%d crashes, %d events", n, len(events))
+		}
+	})
 }
 
 func TestCrash_AReplicaThatDoesNotComeBackIsAnError(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"shop/loadtest/fault"
@@ -39,8 +40,10 @@ func (m *mortals) Ended(int) <-chan struct{} { return m.ended }
 func TestCrashSteps_EachStepInTurnAndEachReplicaIsStartedAgain(t *testing.T) {
 	for _, early := range []bool{false, true} {
 		m := &mortals{spared: "transfer/c=kill", early: early}
-		f := CrashSteps{Replicas: m, Flow: "transfer", Steps: []string{"a", "b", "c", "d"}, Wait: time.Millisecond}
-		events, err := f.Inject(t.Context(), 10*time.Millisecond)
+		f := CrashSteps{Replicas: m, Flow: "transfer", Steps: []string{"a", "b", "c", "d"}, Wait: 100 * time.Millisecond}
+		var events []fault.Event
+		var err error
+		synctest.Test(t, func(t *testing.T) { events, err = f.Inject(t.Context(), time.Second) })
 		if err != nil {
 			t.Fatal(err)
 		}
