@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -178,7 +179,17 @@ type Trial struct {
 	left      []string // locks that no process holds, and that are there
 	replayed  int64
 	silent    []string // keys that were decided, and got no final answer again
+	looks     atomic.Int64
 }
+
+// Look is the clock of Flow.Watch, which reads it when a look at the database begins.
+func (t *Trial) Look() time.Duration {
+	t.looks.Add(1)
+	return t.History.Now()
+}
+
+// Looks is how many looks at the database have begun.
+func (t *Trial) Looks() int64 { return t.looks.Load() }
 
 // run is the protocol: load and fault together, then the postcheck, then all
 // replicas are stopped, then the audit.

@@ -55,3 +55,11 @@ func Run(t *testing.T, proof *loadtest.Proof) (loadtest.Report, loadtest.Result)
 	}
 	return report, report.Scenarios[0]
 }
+
+// AwaitLook returns when a look at the database is over that began after the call.
+func AwaitLook(ctx context.Context, trial *loadtest.Trial) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for n := trial.Looks(); trial.Looks() < n+2 && fault.Wait(ctx, time.Millisecond); {
+	}
+}

@@ -39,7 +39,7 @@ func New() *loadtest.Flow {
 			return fmt.Sprintf("%d purchases of %d clients of %d units", len(p.Load()), p.Clients, units(p))
 		},
 		Watch: func(ctx context.Context, t *loadtest.Trial) ([]loadtest.Sample, error) {
-			return loadtest.WatchSQL(ctx, t.Postgres, shelvesSQL(Products(t.Plan)), t.History.Now)
+			return loadtest.WatchSQL(ctx, t.Postgres, shelvesSQL(Products(t.Plan)), t.Look)
 		},
 		FollowUp: followUp,
 		Postcheck: func(ctx context.Context, t *loadtest.Trial) invariant.Findings {

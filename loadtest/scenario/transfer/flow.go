@@ -69,7 +69,7 @@ func New() *loadtest.Flow {
 			return fmt.Sprintf("%d transfers of %d clients at %d hot accounts", len(p.Load()), p.Clients, hot)
 		},
 		Watch: func(ctx context.Context, t *loadtest.Trial) ([]loadtest.Sample, error) {
-			return loadtest.WatchSQL(ctx, t.Postgres, moneySQL(money.Accounts(t.Plan)), t.History.Now)
+			return loadtest.WatchSQL(ctx, t.Postgres, moneySQL(money.Accounts(t.Plan)), t.Look)
 		},
 		FollowUp:     followUp,
 		Postcheck:    spend,

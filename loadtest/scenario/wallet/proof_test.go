@@ -139,7 +139,7 @@ func TestProof_AnUpdateThatIsLostForAMomentIsSeenWhileTheLoadRuns(t *testing.T) 
 	var had Stores
 	proof := refusingWallets(t, &had, Environment{})
 	proof.Fault = func(trial *loadtest.Trial) (fault.Fault, error) {
-		return lostUpdate{t, *Of(trial)}, nil
+		return lostUpdate{t, trial}, nil
 	}
 	report, err := proof.Run(t.Context())
 	if err != nil {
@@ -150,19 +150,19 @@ func TestProof_AnUpdateThatIsLostForAMomentIsSeenWhileTheLoadRuns(t *testing.T) 
 	}
 }
 
-// lostUpdate takes a unit from each wallet, and puts it back at the end.
+// lostUpdate takes a unit from each wallet, and puts it back when that has been looked at.
 type lostUpdate struct {
-	t      *testing.T
-	stores Stores
+	t     *testing.T
+	trial *loadtest.Trial
 }
 
-func (l lostUpdate) Inject(ctx context.Context, over time.Duration) ([]fault.Event, error) {
-	db, err := mongoDatabase(l.stores.Mongo)
+func (l lostUpdate) Inject(ctx context.Context, _ time.Duration) ([]fault.Event, error) {
+	db, err := mongoDatabase(Of(l.trial).Mongo)
 	if err != nil {
 		return nil, err
 	}
 	do(l.t, db, update("wallets", `{}`, `{"$inc": {"balance": -1}}`))
-	fault.Wait(ctx, over)
+	testproof.AwaitLook(ctx, l.trial)
 	do(l.t, db, update("wallets", `{}`, `{"$inc": {"balance": 1}}`))
 	return nil, db.Client().Disconnect(ctx)
 }

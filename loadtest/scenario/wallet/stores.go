@@ -137,7 +137,7 @@ const (
 
 // watch samples all wallets and all entries, at one moment each time.
 func watch(ctx context.Context, t *loadtest.Trial) ([]loadtest.Sample, error) {
-	return sample(ctx, Of(t).db, money.Accounts(t.Plan), t.History.Now)
+	return sample(ctx, Of(t).db, money.Accounts(t.Plan), t.Look)
 }
 
 // walletNow yields for each wallet its balance, and the sum of its entries; also for one of
