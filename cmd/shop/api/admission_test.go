@@ -111,7 +111,7 @@ func TestAdmission_SlowBodiesAreNotInFlight(t *testing.T) {
 
 func TestAdmission_ABodyThatIsNotThereInTimeIsA408AndNothingWasDone(t *testing.T) {
 	t.Parallel()
-	s := open(t, func(c *api.Config, _ *inventory.Config) { c.Limits.Request = 100 * time.Millisecond })
+	s := open(t, func(c *api.Config, _ *inventory.Config) { c.Limits.Request = 2 * time.Second }) // time enough to look the key up
 	a := s.dribble("k").answer().want(t, 408, api.TypeRequestTimeout)
 	if a.header.Get("Connection") != "close" || !strings.Contains(a.problem.Detail, "Nothing was done.") {
 		t.Errorf("%v %s", a.header, a.body)

@@ -71,6 +71,17 @@ func (s *shop) try(ctx context.Context, method, path, body string, headers ...st
 	return s.answerTo(req)
 }
 
+// tryUntilDone sends a request again while it is told to come again, as a client has to.
+func (s *shop) tryUntilDone(method, path, body string, headers ...string) (a answer, err error) {
+	for range 20 {
+		a, err = s.try(s.t.Context(), method, path, body, headers...)
+		if err != nil || a.problem.Type != api.TypeBusy && a.problem.Type != api.TypeInProgress {
+			break
+		}
+	}
+	return a, err
+}
+
 func (s *shop) answerTo(req *http.Request) (answer, error) {
 	res, err := s.http.Do(req)
 	if err != nil {

@@ -57,7 +57,7 @@ func together(t *testing.T, requests ...func() (answer, error)) []answer {
 // post is a request that may be sent later, from another goroutine.
 func (s *shop) post(key, id, how, body string) func() (answer, error) {
 	return func() (answer, error) {
-		return s.try(s.t.Context(), "POST", "/v1/wallets/"+id+"/"+how, body, "Idempotency-Key: "+key)
+		return s.tryUntilDone("POST", "/v1/wallets/"+id+"/"+how, body, "Idempotency-Key: "+key)
 	}
 }
 
