@@ -63,7 +63,7 @@ func TestOpen_ATakenPortIsTriedAgainWithAnother(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if picks != 2 || strings.HasSuffix(servers[0].Addr, fmt.Sprint(":", lost)) {
+			if picks < 2 || strings.HasSuffix(servers[0].Addr, fmt.Sprint(":", lost)) {
 				t.Fatalf("%d picks, address %s", picks, servers[0].Addr)
 			}
 		})
