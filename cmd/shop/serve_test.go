@@ -115,7 +115,7 @@ func TestServe_ThreeReplicasOnOneMachineShareOneShop(t *testing.T) {
 
 func TestServe_TermLetsARequestInFlightEnd(t *testing.T) {
 	url, keys := newDatabase(t)
-	r := startReplica(t, url, keys["alice"], "--lab", "--strategy=row", "--failpoint=before-commit=sleep:3s", "--drain-delay=5s")
+	r := startReplica(t, url, keys["alice"], "--lab", "--strategy=row", "--failpoint=before-commit=sleep:1s", "--drain-delay=5s") // PostgreSQL ends a transaction that is idle for 1.5 s
 	answered := make(chan int, 1)
 	go func() {
 		status, _ := r.buy("k")

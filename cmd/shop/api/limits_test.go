@@ -63,7 +63,7 @@ func TestLimits_AFullServerRefusesAtOnceAndStaysLive(t *testing.T) {
 
 func TestLimits_TheDeadlineEndsTheWork(t *testing.T) {
 	s := open(t, at(inventory.AfterGuard, func(ctx context.Context) { <-ctx.Done() }),
-		func(c *api.Config, _ *inventory.Config) { c.Limits.Request = 2 * time.Second })
+		func(c *api.Config, _ *inventory.Config) { c.Limits.Request = time.Second })
 	start := time.Now()
 	s.buy("k", "coffee", "1").want(t, 504, api.TypeTimeout)
 	if took := time.Since(start); took > 9*time.Second { // without a limit of its own it has ten

@@ -32,7 +32,7 @@ func withRedis(t *testing.T, ttl time.Duration) (option, *redis.Client, string) 
 }
 
 func TestLock_LostBeforeTheWriteIsReportedAndTheKeyStaysFree(t *testing.T) {
-	lock, client, prefix := withRedis(t, 6*time.Second)
+	lock, client, prefix := withRedis(t, 3*time.Second)
 	var once sync.Once
 	s := open(t, lock, at(inventory.AfterGuard, func(ctx context.Context) {
 		once.Do(func() {
