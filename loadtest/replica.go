@@ -84,10 +84,11 @@ func StartReplicas(ctx context.Context, p Program, n int, of *Flow) (*Replicas, 
 
 // Ports of replicas lie below those that systems take for outgoing connections
 // (32768 and up on Linux): one of the thousands of those could otherwise sit on
-// the port of a replica that was killed and is about to start again.
+// the port of a replica that was killed and is about to start again. Tests take
+// ports for servers below them, and stacks above.
 const (
-	portFirst = 10000
-	portCount = 10000
+	portFirst = 15000
+	portCount = 5000
 )
 
 // freeAddrs picks ports without a listener, all at once so that they differ.

@@ -347,21 +347,28 @@ func etcdReady(ctx context.Context, s *Server) error {
 	return nil
 }
 
-// FreeAddr gives an address of the loopback that stays free while its server is
-// down: its port is not one of those that the system hands out.
+// FreeAddr gives an address of the loopback that stays free until the test ends, also
+// while its server is down. Its port is not one of those that the system hands out, and
+// another process that asks finds it reserved: by the UDP port of that number.
 func FreeAddr(t testing.TB) string {
 	t.Helper()
 	for range 100 {
-		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(10_000+rand.IntN(10_000)))
+		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(10_000+rand.IntN(5_000)))
 		if _, taken := addrs.LoadOrStore(addr, true); taken {
+			continue
+		}
+		reserved, err := net.ListenPacket("udp", addr)
+		if err != nil {
 			continue
 		}
 		if listener, err := net.Listen("tcp", addr); err == nil {
 			_ = listener.Close()
+			t.Cleanup(func() { _ = reserved.Close() })
 			return addr
 		}
+		_ = reserved.Close()
 	}
-	t.Fatal("no free port from 10000 to 19999")
+	t.Fatal("no free port from 10000 to 14999")
 	return ""
 }
 

@@ -3,6 +3,7 @@ package locktest
 import (
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"strings"
@@ -62,4 +63,31 @@ func TestServer_IsKilledPausedAndStartedAgain(t *testing.T) {
 	s.Kill() // twice is once
 	s.Start()
 	said(3)
+}
+
+func TestFreeAddr_IsReservedUntilTheTestEnds(t *testing.T) {
+	// reserve does what FreeAddr does in another process.
+	reserve := func(addr string) bool {
+		reserved, err := net.ListenPacket("udp", addr)
+		if err != nil {
+			return false
+		}
+		_ = reserved.Close()
+		return true
+	}
+	var addr string
+	t.Run("the test of a server", func(t *testing.T) {
+		addr = FreeAddr(t)
+		if reserve(addr) {
+			t.Error("another process can take it")
+		}
+		if listener, err := net.Listen("tcp", addr); err != nil {
+			t.Errorf("the server cannot: %v", err)
+		} else {
+			_ = listener.Close()
+		}
+	})
+	if !reserve(addr) {
+		t.Error("it is taken for ever")
+	}
 }
