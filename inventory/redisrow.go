@@ -34,36 +34,6 @@ func (s *Service) redisRow(ctx context.Context, p *purchase) (Reply, error) {
 	return reply, err
 }
 
-// slotTimeout is how long a purchase waits to go on without the lock.
-const slotTimeout = 100 * time.Millisecond
-
-// rowAlone is row for as many purchases at once as the database can bear: without the
-// lock store in front, buyers of one row queue inside PostgreSQL, each with a
-// connection. The bound is one for all reasons: when the waiters of a flash sale time
-// out together, a few of them go on, the others are busy, and half of the connections
-// stay with the purchases that hold their locks, and with all other products.
-func (s *Service) rowAlone(ctx context.Context, p *purchase, why error) (Reply, error) {
-	select {
-	case s.bypass <- struct{}{}:
-		defer func() { <-s.bypass }()
-	case <-time.After(slotTimeout):
-		s.cfg.Count(Shed, p.Label)
-		return Reply{}, fmt.Errorf("%w: %d purchases already go on without the lock", locking.ErrBusy, cap(s.bypass))
-	case <-ctx.Done():
-		return Reply{}, context.Cause(ctx)
-	}
-	if errors.Is(why, locking.ErrBusy) {
-		s.cfg.Count(Bypassed, p.Label)
-		s.logBusy.Do(func() { // each purchase of the product waits for the same stuck lock
-			s.cfg.Log.Warn("inventory: a lock stays busy; redis+row goes on with the row lock alone",
-				"skus", p.skus, "at_once", cap(s.bypass), "error", why)
-		})
-	} else {
-		s.cfg.Count(Degraded, p.Label)
-	}
-	return s.row(ctx, p)
-}
-
 // errNoLock marks why a purchase has no lock: locking.ErrBusy when another holder kept
 // it for all of MaxWait; else the lock store gave no answer, which is neither a grant
 // nor "busy".
