@@ -3,6 +3,7 @@ package locking
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -98,4 +99,45 @@ func (h *hold) learn(a answer) (due time.Time) {
 	h.lease.Until = a.lease.Until
 	h.setUntil(until)
 	return a.sent.Add(h.ttl / 3)
+}
+
+// trustOf is until when l, the answer to a request sent at from, may be trusted.
+//
+// A lease without Until has a connection instead, which is asked after: when it
+// has not answered for three questions it is taken for dead. The Add puts any
+// Until on the monotonic clock, should the store have lost that.
+func (h *hold) trustOf(l Lease, from time.Time) time.Time {
+	if l.Until.IsZero() && h.lease.Until.IsZero() {
+		return from.Add(3 * h.opts.Poll)
+	}
+	return from.Add(l.Until.Sub(from))
+}
+
+// over looks at the clock, and ends the trust when its time has come.
+func (h *hold) over(now time.Time) bool {
+	switch {
+	case h.lost != nil:
+	case !now.Before(h.until) && h.failed != nil:
+		h.lose(now, fmt.Errorf("%w: not renewed in time: %w", ErrLost, h.failed))
+	case !now.Before(h.until):
+		h.lose(now, ErrLost)
+	case now.Sub(h.granted) >= h.opts.MaxHold:
+		h.lose(h.until, ErrMaxHold) // still ours, but not for long
+	}
+	return h.lost != nil
+}
+
+// lose ends fn's ctx, and the trust at the given time, for good.
+func (h *hold) lose(until time.Time, why error) {
+	h.lost = why
+	h.setUntil(until)
+	h.cancel(why)
+	h.tell(Lost, why)
+}
+
+// setUntil moves the end of the trust.
+func (h *hold) setUntil(until time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.until = until
 }

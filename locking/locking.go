@@ -4,18 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
-	"unicode/utf8"
 )
 
 // Fence is a number that a Store hands out with each grant, greater than every
 // earlier Fence of each of the lease's keys. 0 means that the store cannot fence.
 type Fence int64
 
-// Lease says what was granted. It is plain data: it may be copied, logged and
-// sent, and holding one proves nothing after Until.
+// Lease says what was granted. It is plain data, and proves nothing after Until.
 type Lease struct {
 	Keys  []string  // usually one; several are held all or none
 	Owner string    // random for each acquisition
@@ -54,10 +50,8 @@ var (
 	ErrOutcomeUnknown = errors.New("locking: outcome unknown: the request was sent, no answer came")
 )
 
-// ErrMaxHold is the cause that ends fn's ctx after Options.MaxHold. It matches
-// ErrLost too: nothing renews the lease any more, so that code that handles a lost
-// lease handles this one in the same way. To distinguish them, check for ErrMaxHold
-// first.
+// ErrMaxHold is the cause that ends fn's ctx after Options.MaxHold. It matches ErrLost
+// too: nothing renews the lease any more. To distinguish them, check for ErrMaxHold first.
 var ErrMaxHold = fmt.Errorf("%w: held for the longest time allowed", ErrLost)
 
 // ended says why ctx ended: errors.Is finds ctx.Err() and the cause. A lost lease is
@@ -69,37 +63,4 @@ func ended(ctx context.Context) error {
 		return cause
 	}
 	return fmt.Errorf("%w: %w", err, cause)
-}
-
-// KeyMax is the longest key, in bytes.
-const KeyMax = 512
-
-// CheckKeys returns ErrKey, and which key, unless there is at least one key and each
-// keeps the narrowest rule of all backends: a key that is good here is good everywhere.
-func CheckKeys(keys []string) error {
-	if len(keys) == 0 {
-		return fmt.Errorf("%w: none was given", ErrKey)
-	}
-	for _, key := range keys {
-		switch {
-		case key == "":
-			return fmt.Errorf("%w: empty", ErrKey)
-		case len(key) > KeyMax:
-			return fmt.Errorf("%w: %d bytes: %.32q…", ErrKey, len(key), key)
-		case !utf8.ValidString(key), strings.ContainsRune(key, 0):
-			return fmt.Errorf("%w: %q", ErrKey, key)
-		}
-	}
-	return nil
-}
-
-// SortedKeys checks keys, and returns a copy for a Store to take in that order and to
-// put into the Lease: in byte order, so that two requests for the same keys cannot
-// wait for each other, and each key once, so that a caller that names one twice is
-// not busy by its own lock.
-func SortedKeys(keys []string) ([]string, error) {
-	if err := CheckKeys(keys); err != nil {
-		return nil, err
-	}
-	return slices.Compact(slices.Sorted(slices.Values(keys))), nil
 }

@@ -1,0 +1,64 @@
+package locking
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// trust returns until when the leases that ctx works under may be trusted: the
+// earliest of them, renewals up to now included. False: ctx does not come from Do.
+func trust(ctx context.Context) (until time.Time, held bool) {
+	h, _ := ctx.Value(holdKey{}).(*hold)
+	for ; h != nil; h = h.outer {
+		h.mu.Lock()
+		mine := h.until
+		h.mu.Unlock()
+		if !held || mine.Before(until) {
+			until, held = mine, true
+		}
+	}
+	return until, held
+}
+
+// Detach returns a ctx for a write that must not be cut in half: neither the
+// client's leaving nor the loss of the lease cancels it. It ends after limit,
+// and no later than the trust at the time of the call.
+//
+// Cancelling a write does not undo it. The time to give up is before the write, which
+// is when Detach returns an error: ctx has ended (the error matches ctx.Err() and its
+// cause) or the trust is over (ErrLost). A ctx that does not come from Do is bounded
+// by limit alone.
+func Detach(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc, error) {
+	if ctx.Err() != nil {
+		return nil, nil, ended(ctx)
+	}
+	now := time.Now()
+	end := now.Add(limit)
+	if until, held := trust(ctx); held && until.Before(end) {
+		if !now.Before(until) { // the keeper was asleep as we were
+			return nil, nil, ErrLost
+		}
+		end = until
+	}
+	detached, cancel := context.WithDeadline(context.WithoutCancel(ctx), end)
+	return detached, cancel, nil
+}
+
+// Commit runs write on the ctx of Detach. If that ctx ends before write does,
+// the error matches ErrOutcomeUnknown, so that Do leaves the lease to run out.
+// Any other error is write's to classify: a connection that broke under a COMMIT
+// is ErrOutcomeUnknown as well, a refusal by the server is not.
+func Commit(ctx context.Context, limit time.Duration, write func(context.Context) error) error {
+	detached, cancel, err := Detach(ctx, limit)
+	if err != nil {
+		return err
+	}
+	defer cancel()
+	err = write(detached)
+	if err != nil && detached.Err() != nil && !errors.Is(err, ErrOutcomeUnknown) {
+		return fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
+	}
+	return err
+}
