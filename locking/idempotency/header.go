@@ -1,8 +1,6 @@
 package idempotency
 
 import (
-	"crypto/sha256"
-	"encoding/json"
 	"fmt"
 	"strings"
 )
@@ -40,16 +38,4 @@ func unquote(s string) (string, bool) {
 		}
 	}
 	return "", false
-}
-
-// Fingerprint identifies what a request asks for: its operation (method and
-// route) and its intent, as JSON. Two requests with one key must have equal
-// fingerprints. Pass parsed values, not the bytes of the body, so that white
-// space and the order of members do not count. The fields of intent must be exported.
-func Fingerprint(operation string, intent any) ([32]byte, error) {
-	data, err := json.Marshal(intent)
-	if err != nil {
-		return [32]byte{}, fmt.Errorf("idempotency: fingerprint of %s: %w", operation, err)
-	}
-	return sha256.Sum256(append([]byte(operation+"\n"), data...)), nil
 }

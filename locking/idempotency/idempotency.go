@@ -1,7 +1,6 @@
 package idempotency
 
 import (
-	"encoding/json"
 	"errors"
 	"strings"
 
@@ -22,17 +21,6 @@ type Reply struct {
 	Status   int
 	Body     []byte
 	Replayed bool // it was stored by an earlier request; not stored itself
-}
-
-// JSON is the Reply of a flow without a wire format of its own: the outcome, or the
-// text of the refusal, as JSON, with status 0.
-func JSON[T any](outcome T, refusal error) (Reply, error) {
-	var shown any = outcome
-	if refusal != nil {
-		shown = map[string]string{"refused": refusal.Error()}
-	}
-	body, err := json.Marshal(shown)
-	return Reply{Body: body}, err
 }
 
 var (

@@ -4,14 +4,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"io"
-	"net"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -123,17 +120,3 @@ func boundTransactions(ctx context.Context, conn *pgx.Conn) error {
 }
 
 func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
-
-// Unavailable reports that err is about the state of PostgreSQL or of the network,
-// and not about the statement: another request may not meet it.
-func Unavailable(err error) bool {
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) {
-		return strings.HasPrefix(pg.Code, "08") || // connection exception
-			strings.HasPrefix(pg.Code, "53") || // insufficient resources, such as connections
-			strings.HasPrefix(pg.Code, "57") || // operator intervention: shutdown, starting up, statement_timeout
-			pg.Code == "55P03" // lock_not_available: lock_timeout
-	}
-	var network net.Error
-	return errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || pgconn.SafeToRetry(err)
-}

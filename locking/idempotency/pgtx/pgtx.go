@@ -10,7 +10,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"shop/locking"
 	"shop/locking/idempotency"
 )
 
@@ -204,38 +203,6 @@ func (db *DB) connection(ctx context.Context) (*pgxpool.Conn, error) {
 		return nil, fmt.Errorf("%w: %w", errLostConn, err)
 	}
 }
-
-// retryError is the error of an attempt that the next one may not meet.
-type retryError struct {
-	text  string
-	event Event
-	last  error // what it is to the caller when no attempt is left
-}
-
-func (e *retryError) Error() string { return "pgtx: " + e.text }
-
-var (
-	// ErrRetry is for bodies that find out that what they read has changed.
-	ErrRetry    error = &retryError{"lost a race, run the whole transaction again", Retried, locking.ErrBusy}
-	errGuard          = &retryError{"a guard constraint refused the write", GuardTripped, locking.ErrBusy}
-	errKeyTaken       = &retryError{"the key has a reply already", Retried, locking.ErrBusy}
-	errLostConn       = &retryError{"connection lost before COMMIT was sent", Retried, ErrUnreachable}
-	errNoAnswer       = &retryError{"COMMIT sent, no answer", Ambiguous, locking.ErrOutcomeUnknown}
-
-	// ErrUnreachable is a PostgreSQL that has no free connection, or does not answer:
-	// the next request would fail like this one. It matches locking.ErrBusy.
-	ErrUnreachable = fmt.Errorf("%w: PostgreSQL gives no connection or no answer", locking.ErrBusy)
-)
-
-// unknownError matches locking.ErrOutcomeUnknown and no other error, so that no
-// caller takes it for "busy". As finds the error of the last attempt in it.
-type unknownError struct{ last error }
-
-func (e *unknownError) Error() string {
-	return fmt.Sprintf("%v: %v", locking.ErrOutcomeUnknown, e.last)
-}
-func (e *unknownError) Is(target error) bool { return target == locking.ErrOutcomeUnknown }
-func (e *unknownError) As(target any) bool   { return errors.As(e.last, target) }
 
 // attemptsMax bounds how often one Run runs its transaction; the pauses between
 // the attempts grow to pauseMax and add up to about two seconds.

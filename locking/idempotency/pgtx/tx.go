@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -233,42 +232,4 @@ func (t *Tx) rollback(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	_, _ = t.conn.Exec(ctx, "rollback") // Release destroys a connection that is still inside a transaction
-}
-
-// isRefusal reports that nothing of the last round trip was committed.
-func isRefusal(err error) bool { return refusal(err) != nil || pgconn.SafeToRetry(err) }
-
-// refusal is the server's ERROR in err; nil: there is none. A FATAL refuses nothing:
-// it may follow a COMMIT.
-func refusal(err error) *pgconn.PgError {
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) && pg.SeverityUnlocalized == "ERROR" {
-		return pg
-	}
-	return nil
-}
-
-// classify says what an error of a round trip means. By SQLSTATE, never by text:
-// texts are translated.
-func (db *DB) classify(ctx context.Context, conn *pgx.Conn, err error) error {
-	pg := refusal(err)
-	switch {
-	case err == nil, errors.Is(err, idempotency.ErrInProgress):
-		return err
-	case ctx.Err() != nil && (pg == nil || pg.Code == "57014"): // query_canceled
-		return context.Cause(ctx)
-	case pg == nil && conn.IsClosed():
-		return fmt.Errorf("%w: %w", errLostConn, err)
-	case pg == nil:
-		return err
-	case pg.Code == "40001", pg.Code == "40P01": // serialization_failure, deadlock_detected
-		return fmt.Errorf("%w: %w", ErrRetry, err)
-	case pg.Code == "23514" && slices.Contains(db.cfg.Guards, pg.ConstraintName): // check_violation
-		return fmt.Errorf("%w: %w", errGuard, err)
-	case pg.Code == "23505" && pg.ConstraintName == "idempotency_keys_pkey": // unique_violation
-		return fmt.Errorf("%w: %w", errKeyTaken, err)
-	case Unavailable(pg): // the server ran out of time or memory, and rolls back
-		return fmt.Errorf("%w: %w", locking.ErrBusy, err)
-	}
-	return err
 }

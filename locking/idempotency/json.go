@@ -1,0 +1,30 @@
+package idempotency
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+)
+
+// Fingerprint identifies what a request asks for: its operation (method and
+// route) and its intent, as JSON. Two requests with one key must have equal
+// fingerprints. Pass parsed values, not the bytes of the body, so that white
+// space and the order of members do not count. The fields of intent must be exported.
+func Fingerprint(operation string, intent any) ([32]byte, error) {
+	data, err := json.Marshal(intent)
+	if err != nil {
+		return [32]byte{}, fmt.Errorf("idempotency: fingerprint of %s: %w", operation, err)
+	}
+	return sha256.Sum256(append([]byte(operation+"\n"), data...)), nil
+}
+
+// JSON is the Reply of a flow without a wire format of its own: the outcome, or the
+// text of the refusal, as JSON, with status 0.
+func JSON[T any](outcome T, refusal error) (Reply, error) {
+	var shown any = outcome
+	if refusal != nil {
+		shown = map[string]string{"refused": refusal.Error()}
+	}
+	body, err := json.Marshal(shown)
+	return Reply{Body: body}, err
+}
