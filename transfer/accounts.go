@@ -31,6 +31,18 @@ func (s *Service) Find(ctx context.Context, client, id uuid.UUID) (Transfer, err
 	return list[0].utc(), nil
 }
 
+// utc has its times in UTC: a body must not depend on the server that wrote it.
+func (t Transfer) utc() Transfer {
+	t.CreatedAt = t.CreatedAt.UTC()
+	for _, at := range []**time.Time{&t.ExpiresAt, &t.EndedAt} {
+		if *at != nil {
+			moved := (*at).UTC()
+			*at = &moved
+		}
+	}
+	return t
+}
+
 // Account is what its owner sees of it.
 type Account struct {
 	ID        uuid.UUID

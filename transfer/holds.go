@@ -14,11 +14,23 @@ import (
 	"shop/locking/idempotency/pgtx"
 )
 
+// HoldMax is the longest time for which money can be held.
+const HoldMax = 30 * 24 * time.Hour
+
 // change is what an operation does to a hold: once, and only from reserved. The
 // diagram is in the package comment.
 type change struct {
 	to      State
 	settled int64
+}
+
+// Reserve holds money for expiresIn: it stays the payer's, and cannot be spent
+// until Post moves it, Void frees it, or its time is over.
+func (s *Service) Reserve(ctx context.Context, req Request, m Move, expiresIn time.Duration) (Reply, error) {
+	if expiresIn < time.Millisecond || expiresIn > HoldMax {
+		return Reply{}, fmt.Errorf("%w: a hold lasts 1 ms to %v", ErrInvalid, HoldMax)
+	}
+	return s.move(ctx, req, m, expiresIn)
 }
 
 // Post moves held money: amount of it, 0 for all. What is left over is free again.

@@ -16,9 +16,6 @@ import (
 // understands exactly, and far below what a balance can hold.
 const AmountMax = 1<<53 - 1
 
-// HoldMax is the longest time for which money can be held.
-const HoldMax = 30 * 24 * time.Hour
-
 // Transfer moves money at once, or nothing.
 //
 // A nil error means that the Reply is stored under the request's key: the
@@ -26,15 +23,6 @@ const HoldMax = 30 * 24 * time.Hour
 // gets the same bytes. An error was not stored.
 func (s *Service) Transfer(ctx context.Context, req Request, m Move) (Reply, error) {
 	return s.move(ctx, req, m, 0)
-}
-
-// Reserve holds money for expiresIn: it stays the payer's, and cannot be spent
-// until Post moves it, Void frees it, or its time is over.
-func (s *Service) Reserve(ctx context.Context, req Request, m Move, expiresIn time.Duration) (Reply, error) {
-	if expiresIn < time.Millisecond || expiresIn > HoldMax {
-		return Reply{}, fmt.Errorf("%w: a hold lasts 1 ms to %v", ErrInvalid, HoldMax)
-	}
-	return s.move(ctx, req, m, expiresIn)
 }
 
 // move is a new transfer; expiresIn 0: at once.

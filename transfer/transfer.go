@@ -47,18 +47,6 @@ type Transfer struct {
 	EndedAt   *time.Time // nil while reserved
 }
 
-// utc has its times in UTC: a body must not depend on the server that wrote it.
-func (t Transfer) utc() Transfer {
-	t.CreatedAt = t.CreatedAt.UTC()
-	for _, at := range []**time.Time{&t.ExpiresAt, &t.EndedAt} {
-		if *at != nil {
-			moved := (*at).UTC()
-			*at = &moved
-		}
-	}
-	return t
-}
-
 // Request and Reply are those of every lesson.
 type (
 	Request = idempotency.Request
