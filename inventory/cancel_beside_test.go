@@ -50,8 +50,8 @@ func TestCancel_WhileEachStrategyBuysKeepsTheInvariants(t *testing.T) {
 	}
 }
 
-// What naive breaks, it breaks alone: a cancel between its read and its write
-// is written over, but the cancel itself added relative to what was there.
+// Only the purchases of naive are wrong: a cancel between their read and their write
+// is overwritten, but the write of the cancel itself is relative.
 func TestCancel_IsRelativeAlsoUnderNaive(t *testing.T) {
 	t.Parallel()
 	pause, read, resume := locktest.PauseAt(inventory.AfterGuard)

@@ -93,7 +93,7 @@ func TestRedisRow_GoesOnWithoutRedisAndReturnsByItself(t *testing.T) {
 	}
 }
 
-// A probe needs no purchase to find out whether there are locks. A server that
+// A probe finds out without a purchase whether the lock store answers. A server that
 // answers everything else may refuse to write.
 func TestDegraded_IsTrueWithoutAPurchase(t *testing.T) {
 	t.Parallel()
@@ -150,7 +150,7 @@ func replicaOf(t *testing.T, host, port string) func(*locktest.Server) {
 }
 
 // Without the lock in front, buyers of one row queue inside PostgreSQL: half of
-// the connections at most, whatever the reason, so that all else goes on.
+// the connections at most, whatever the reason, so that purchases of other products go on.
 func TestRedisRow_WithoutTheLockAFewBuyAtOnceAndTheRestAreBusy(t *testing.T) {
 	t.Parallel()
 	const buyers, most = 12, 2

@@ -25,9 +25,9 @@ func TestRetry_SerializableAndOptimisticRunAgainAndBothSell(t *testing.T) {
 	}
 }
 
-// One line of several is bought away between the reading and the writing. The
-// purchase must run again as a whole: what is left of it would be an order whose
-// other line was never taken from stock.
+// Another purchase takes the product of one line between the read and the write. The
+// purchase must run again as a whole: else there would be an order whose other line
+// was never taken from stock.
 func TestRetry_OptimisticWritesAllLinesOrNone(t *testing.T) {
 	t.Parallel()
 	for _, gone := range []string{"A", "B", "C"} {

@@ -176,8 +176,8 @@ func TestRedis_LeaseLostAfterCommitChangesNothing(t *testing.T) {
 	}
 }
 
-// A lock that another holder keeps is no dead store. redis-only has nothing else
-// that guards, and sells nothing; redis+row has the row lock.
+// A busy lock is not an unreachable store. redis-only has no other
+// guard, and sells nothing; redis+row has the row lock.
 func TestRedis_BusyIsNotUnreachable(t *testing.T) {
 	t.Parallel()
 	for strategy, want := range map[string]struct {

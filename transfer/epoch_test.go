@@ -60,7 +60,7 @@ func TestEpoch_AWipedEtcdIsRefusedUntilAnOperatorBeginsANewEpoch(t *testing.T) {
 	}
 }
 
-// Same name, numbers from the beginning: what a cluster id alone would not
+// The same epoch, and fences from the beginning: what a cluster id alone would not
 // tell apart. It is refused for ever, which is safe, and the error says by which numbers.
 func TestEpoch_AnUnchangedNameWithOldNumbersStaysStale(t *testing.T) {
 	t.Parallel()

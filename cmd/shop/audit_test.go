@@ -53,7 +53,7 @@ func TestAudit_CountsAWalletThatDoesNotAddUp(t *testing.T) {
 	}
 }
 
-// takeACent is an update that was lost.
+// takeACent makes what a lost update leaves: a balance that its entries do not explain.
 func takeACent(t *testing.T, db *mongo.Database, wallet string) {
 	t.Helper()
 	_, err := db.Collection("wallets").UpdateByID(t.Context(), uuid.MustParse(wallet), bson.D{{Key: "$inc", Value: bson.D{{Key: "balance", Value: int64(-1)}}}})
@@ -62,7 +62,7 @@ func takeACent(t *testing.T, db *mongo.Database, wallet string) {
 	}
 }
 
-// What was not looked at is not told as whole.
+// The audit says that it has not looked at wallets, and fails if MongoDB does not answer.
 func TestAudit_SaysWhenThereAreNoWalletsToLookAt(t *testing.T) {
 	url, _ := newDatabase(t)
 	out, err := shop(t, "audit", "--postgres-url", url, "--mongo-url=")

@@ -76,7 +76,7 @@ func TestBatch_ForgetsOldRefusalsOfWallets(t *testing.T) {
 	}
 }
 
-// MongoDB is away: all else is done, and it fails.
+// Without MongoDB it does everything else, and fails.
 func TestBatch_WithoutMongoDBItDoesTheRestAndFails(t *testing.T) {
 	url, _ := expired(t)
 	if _, err := shop(t, "batch", "--postgres-url", url, "--lock-prefix", t.Name(), "--mongo-url=mongodb://127.0.0.1:1/shop"); exitCode(err) != 1 {
@@ -97,8 +97,8 @@ func TestBatch_TakesTheLocksOfItsStrategy(t *testing.T) {
 	wantSwept(t, url)
 }
 
-// etcd is away: once it fails, and forgets old keys all the same; with --every it
-// goes on until it is done.
+// Without etcd a single run fails, and deletes old keys all the same; with --every it
+// runs until the holds are released.
 func TestBatch_WhatCannotBeDoneIsTriedAgain(t *testing.T) {
 	url, _ := expired(t)
 	etcd := stacktest.Private(t, "etcd")[0]

@@ -108,7 +108,7 @@ func TestBonus_OneConnectionIsUsedAgain(t *testing.T) {
 	}
 }
 
-// What is not understood is no bonus, and not a bonus of 0.
+// A reply that cannot be read is an error, and not a bonus of 0.
 func TestBonus_AnythingElseIsAnError(t *testing.T) {
 	for name, answer := range map[string]http.HandlerFunc{
 		"500": func(w http.ResponseWriter, _ *http.Request) { http.Error(w, `{"bonus":1}`, 500) },
@@ -150,7 +150,7 @@ func TestBonus_WaitsNoLongerThanItsContext(t *testing.T) {
 	}
 }
 
-// silent is the address of a server that takes connections, and says nothing.
+// silent is the address of a server that accepts connections and sends nothing.
 func silent(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0") // the system takes them
@@ -161,7 +161,7 @@ func silent(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-// Nothing is credited without an answer about the bonus, and the key is still open.
+// Without a reply about the bonus nothing is credited, and the key is still open.
 func TestServe_ABonusServiceThatDoesNotAnswerCreditsNothing(t *testing.T) {
 	db := sharedMongo(t)
 	url, keys := newDatabase(t)

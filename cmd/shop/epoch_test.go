@@ -8,8 +8,8 @@ import (
 	"shop/locking/locktest"
 )
 
-// etcd is wiped under a PostgreSQL that remembers its fences: nothing moves, not
-// even after a restart, until an operator says so.
+// etcd is wiped, and PostgreSQL still has its fences: no money moves, not
+// even after a restart, until an operator begins a new epoch.
 func TestEpoch_AfterAWipeNothingMovesUntilTheOperatorSaysSo(t *testing.T) {
 	etcd := stacktest.Private(t, "etcd")[0]
 	url, keys := newDatabase(t)

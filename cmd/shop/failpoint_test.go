@@ -91,8 +91,8 @@ func TestFailpoint_NoneIsNil(t *testing.T) {
 	}
 }
 
-// A step that several flows have means all of them, unless the flow is named; one
-// that only the others have costs nothing.
+// A step without a flow applies to every flow that has it; a flow without the step
+// gets no hook.
 func TestFailpoint_IsOfEveryFlowThatHasItsStepOrOfTheOneThatIsNamed(t *testing.T) {
 	for text, want := range map[string][3]bool{ // inventory, transfer, wallet
 		"after-guard=sleep:1s":             {true, true, true},
@@ -124,7 +124,7 @@ func TestFailpoint_IsOfEveryFlowThatHasItsStepOrOfTheOneThatIsNamed(t *testing.T
 	}
 }
 
-// A process of its own dies at the step that was named, and leaves nothing half done.
+// A child process dies at the given step, and leaves nothing half done.
 func TestFailpoint_KillEndsTheProcessAtItsStep(t *testing.T) {
 	url, keys := newDatabase(t)
 	ids := accounts(t, url)
@@ -148,8 +148,8 @@ func TestFailpoint_KillEndsTheProcessAtItsStep(t *testing.T) {
 	}
 }
 
-// Of a wallet too. Its lock goes with the transaction that the dead one left, and
-// that stays for a minute: so each step has a wallet of its own, and the test a server.
+// The same for a wallet. Its lock ends with the transaction of the dead process, which
+// the server keeps for a minute: each step has its own wallet, and the test its own server.
 func TestFailpoint_KillEndsTheProcessAtAStepOfAWallet(t *testing.T) {
 	db := ownMongo(t, stacktest.Private(t, "mongo")[0].Env["SHOP_MONGO_URL"])
 	url, keys := newDatabase(t)

@@ -12,7 +12,7 @@ import (
 	"shop/locking/locktest"
 )
 
-// serving is a lifecycle under test, with a handler that answers when it is let.
+// serving is a lifecycle under test, with a handler that answers when it is released.
 type serving struct {
 	url  string
 	in   chan struct{}      // a request has come

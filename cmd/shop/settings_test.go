@@ -88,7 +88,7 @@ func TestSettings_WhatCannotWorkIsRefusedWithAdvice(t *testing.T) {
 	}
 }
 
-// A malformed address has no part that is certainly not the password.
+// Any part of a malformed address may be the password, so that none is repeated.
 func TestSettings_ErrorsHoldNoCredential(t *testing.T) {
 	url, _ := newDatabase(t)
 	serve := "serve --listen=127.0.0.1:0 --metrics-listen= --postgres-url=" + url

@@ -12,7 +12,7 @@ import (
 	"shop/locking/locktest"
 )
 
-// wantAtOnce repeats what would wait for two seconds, were it to wait, until it does not.
+// wantAtOnce repeats a request until it is answered without the wait of two seconds that a probe takes.
 func (r *replica) wantAtOnce(what string, ask func()) {
 	r.t.Helper()
 	var waits []time.Duration
@@ -26,11 +26,11 @@ func (r *replica) wantAtOnce(what string, ask func()) {
 	r.t.Errorf("%s: never at once: %v", what, waits)
 }
 
-// wantWithoutEtcd: no money moves, and that is told at once; all else goes on.
+// wantWithoutEtcd: transfers are refused at once; all else goes on.
 func (p transferReplica) wantWithoutEtcd(stored string) {
 	p.t.Helper()
 	p.pay("first-to-notice") // waits for an answer
-	// Asked, etcd would be waited for 2 s: by one probe every 250 ms, which may be this request.
+	// Only a probe waits for etcd, for 2 s, and one begins every 250 ms: it may be this request.
 	p.wantAtOnce("a transfer", func() {
 		if status, body := p.pay("second"); status != 503 {
 			p.t.Errorf("%d %s, want 503", status, body)
@@ -105,7 +105,7 @@ func TestServe_StartedWithoutEtcdItSellsAndMoneyMovesWhenItComes(t *testing.T) {
 	p.wantHealth("ok")
 }
 
-// Without a strategy that needs it, etcd need not be there at all.
+// A server without a strategy that uses etcd starts without one.
 func TestServe_AStrategyWithoutEtcdNeedsNone(t *testing.T) {
 	url, keys := newDatabase(t)
 	t.Setenv("SHOP_ETCD_ENDPOINTS", "")
@@ -141,7 +141,7 @@ func TestServe_OneKeyAtThreeReplicasAtOnceIsOneTransfer(t *testing.T) {
 	}
 }
 
-// The lab offers what can be had: without etcd, what needs none.
+// Without etcd the lab offers the strategies that need none.
 func TestServe_TheLabOffersOnlyWhatItsServersCanDo(t *testing.T) {
 	url, keys := newDatabase(t)
 	for endpoints, want := range map[string]int{locktest.Env(t, "SHOP_ETCD_ENDPOINTS"): 201, "": 400} {

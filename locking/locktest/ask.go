@@ -65,7 +65,7 @@ func told(err error) bool {
 // an attempt of our own left behind that could not tell.
 func (s *suite) try(store locking.Store, keys ...string) (lease locking.Lease) {
 	s.Helper()
-	ctx := s.within(patience)
+	ctx := s.within(deadline)
 	err := insist(ctx, func(again bool) (err error) {
 		lease, err = store.TryAcquire(ctx, keys...)
 		if again && errors.Is(err, locking.ErrBusy) {
@@ -83,7 +83,7 @@ func (s *suite) try(store locking.Store, keys ...string) (lease locking.Lease) {
 // busy asks for keys that another owner holds.
 func (s *suite) busy(store locking.Store, keys ...string) {
 	s.Helper()
-	ctx := s.within(patience)
+	ctx := s.within(deadline)
 	var lease locking.Lease
 	err := insist(ctx, func(bool) (err error) {
 		lease, err = store.TryAcquire(ctx, keys...)
@@ -97,7 +97,7 @@ func (s *suite) busy(store locking.Store, keys ...string) {
 // renew keeps a lease that we hold.
 func (s *suite) renew(store locking.Store, l locking.Lease) locking.Lease {
 	s.Helper()
-	ctx := s.within(patience)
+	ctx := s.within(deadline)
 	var next locking.Lease
 	err := insist(ctx, func(bool) (err error) {
 		next, err = store.Renew(ctx, l)
@@ -111,7 +111,7 @@ func (s *suite) renew(store locking.Store, l locking.Lease) locking.Lease {
 
 func (s *suite) release(store locking.Store, l locking.Lease) {
 	s.Helper()
-	if err := release(s.within(patience), store, l); err != nil {
+	if err := release(s.within(deadline), store, l); err != nil {
 		s.Fatalf("release %+v, which we hold: %v", l, err)
 	}
 }

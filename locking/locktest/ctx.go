@@ -89,7 +89,7 @@ func (s *suite) wait(ctx context.Context, store locking.Store, o locking.Options
 func (s *suite) soon(ctx context.Context, result <-chan error) error {
 	s.Helper()
 	<-ctx.Done()
-	for _, limit := range []time.Duration{atOnce, patience} {
+	for _, limit := range []time.Duration{atOnce, deadline} {
 		select {
 		case err := <-result:
 			return err

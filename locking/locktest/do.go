@@ -15,7 +15,7 @@ func doPanic(s *suite) {
 				s.Errorf("recovered %v, want fn's panic", got)
 			}
 		}()
-		err := locking.Do(s.within(patience), a, options(), []string{key}, func(context.Context, locking.Lease) error {
+		err := locking.Do(s.within(deadline), a, options(), []string{key}, func(context.Context, locking.Lease) error {
 			s.busy(b, key)
 			panic("boom")
 		})

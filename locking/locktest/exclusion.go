@@ -43,7 +43,7 @@ func (s *suite) exclude(stores ...locking.Store) {
 
 // enter holds the key once, and checks that there is no second holder.
 func (s *suite) enter(mine, other locking.Store, inside *atomic.Int32) bool {
-	ctx := s.within(patience)
+	ctx := s.within(deadline)
 	lease, err := acquire(ctx, mine, key)
 	if err != nil {
 		s.Errorf("acquire: %v", err)

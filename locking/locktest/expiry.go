@@ -27,7 +27,7 @@ func (s *suite) freed(key string) (inTime bool) {
 	if lease.Until.After(after.Add(s.short())) || !lease.Until.After(before) {
 		s.Errorf("asked at %v, answered at %v, with TTL %v: Until is %v", before, after, s.short(), lease.Until)
 	}
-	next, err := b.TryAcquire(s.within(patience), key)
+	next, err := b.TryAcquire(s.within(deadline), key)
 	if !told(err) || !time.Now().Before(lease.Until) {
 		return false
 	}
@@ -57,7 +57,7 @@ func expiresOnTime(s *suite) {
 	forged.Owner = "other"
 	s.lost(a, was)
 	s.lost(a, forged)
-	next := s.acquire(patience/2, c, key) // far below the TTL of the refused
+	next := s.acquire(deadline/2, c, key) // far below the TTL of the refused
 	if now := time.Now(); now.Before(holds.Until) {
 		s.Errorf("another holder %v before Until", holds.Until.Sub(now))
 	}

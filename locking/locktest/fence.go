@@ -12,7 +12,7 @@ func fenceGrows(s *suite) {
 	stores := []locking.Store{s.open(s.long()), s.open(s.long()), s.open(s.long())}
 	last := locking.Fence(0)
 	grant := func(store locking.Store) locking.Lease {
-		lease := s.acquire(patience, store, key)
+		lease := s.acquire(deadline, store, key)
 		if lease.Fence <= last {
 			s.Errorf("fence %d after fence %d", lease.Fence, last)
 		}
@@ -53,7 +53,7 @@ func fenceRestart(s *suite) {
 
 	restart()
 	s.eventually("the holder renews after the restart", func() bool {
-		next, err := a.Renew(s.within(patience), held)
+		next, err := a.Renew(s.within(deadline), held)
 		if errors.Is(err, locking.ErrLost) {
 			s.Fatalf("a lease within its TTL was lost by the restart")
 		}
@@ -61,7 +61,7 @@ func fenceRestart(s *suite) {
 		return err == nil
 	})
 	s.busy(other, "held")
-	if next := s.acquire(patience, other, key); next.Fence <= past.Fence {
+	if next := s.acquire(deadline, other, key); next.Fence <= past.Fence {
 		s.Errorf("fence %d after the restart, %d before", next.Fence, past.Fence)
 	}
 	s.release(a, held)
@@ -77,11 +77,11 @@ func fenceRestartNot(s *suite) {
 	store := s.open(s.long())
 	var past locking.Lease
 	for range 5 {
-		past = s.acquire(patience, store, key)
+		past = s.acquire(deadline, store, key)
 		s.release(store, past)
 	}
 	restart()
-	if next := s.acquire(patience, s.open(s.long()), key); next.Fence > past.Fence {
+	if next := s.acquire(deadline, s.open(s.long()), key); next.Fence > past.Fence {
 		s.Errorf("fence %d after the restart, %d before: it persists, so promise it", next.Fence, past.Fence)
 	}
 }

@@ -20,7 +20,7 @@ func fifo(s *suite) {
 	for i := range waiters {
 		store := s.open(s.long())
 		all.Go(func() {
-			ctx := s.within(patience)
+			ctx := s.within(deadline)
 			lease, err := locking.Acquire(ctx, store, options(), key)
 			if err != nil {
 				s.Errorf("waiter %d: %v", i, err)
@@ -64,7 +64,7 @@ func (s *suite) overtakes(a, b, late locking.Store) bool {
 	waited := s.wait(ctx, b, rarely)
 	s.busy(late, key) // a round trip, in which b's first attempt has been refused
 	s.release(a, held)
-	lease, err := late.TryAcquire(s.within(patience), key)
+	lease, err := late.TryAcquire(s.within(deadline), key)
 	if err == nil {
 		s.release(late, lease)
 	}

@@ -24,7 +24,7 @@ func odd() []string {
 
 // keysOdd: all of them are held at once, and each is the same for another store.
 func keysOdd(s *suite) {
-	a, b := s.open(s.ttl(5*patience)), s.open(s.long())
+	a, b := s.open(s.ttl(5*deadline)), s.open(s.long())
 	held := map[string]locking.Lease{}
 	for _, k := range odd() {
 		if other, twice := held[k]; twice {
@@ -47,14 +47,14 @@ func keysInvalid(s *suite) {
 	for what, k := range map[string]string{
 		"empty": "", "513 bytes": strings.Repeat("x", 513), "with NUL": "a\x00b", "not UTF-8": "a\xff", "half a rune": "日"[:2],
 	} {
-		if lease, err := store.TryAcquire(s.within(patience), k); !errors.Is(err, locking.ErrKey) {
+		if lease, err := store.TryAcquire(s.within(deadline), k); !errors.Is(err, locking.ErrKey) {
 			s.Errorf("a key that is %s: got %+v and %v, want ErrKey", what, lease, err)
 		}
 	}
-	if lease, err := store.TryAcquire(s.within(patience)); !errors.Is(err, locking.ErrKey) {
+	if lease, err := store.TryAcquire(s.within(deadline)); !errors.Is(err, locking.ErrKey) {
 		s.Errorf("no key at all: got %+v and %v, want ErrKey", lease, err)
 	}
-	if lease, err := store.TryAcquire(s.within(patience), "good", ""); !errors.Is(err, locking.ErrKey) {
+	if lease, err := store.TryAcquire(s.within(deadline), "good", ""); !errors.Is(err, locking.ErrKey) {
 		s.Errorf("a good key and an empty one: got %+v and %v, want ErrKey", lease, err)
 	}
 	s.release(store, s.try(store, "good"))

@@ -33,7 +33,7 @@ func multiAllOrNone(s *suite) {
 // multiRefused: a store for single keys refuses several, and takes none of them.
 func multiRefused(s *suite) {
 	a, b := s.open(s.long()), s.open(s.long())
-	if lease, err := a.TryAcquire(s.within(patience), "a", "b"); err == nil || errors.Is(err, locking.ErrBusy) {
+	if lease, err := a.TryAcquire(s.within(deadline), "a", "b"); err == nil || errors.Is(err, locking.ErrBusy) {
 		s.Errorf("two keys: got %+v and %v, want an error that is not ErrBusy", lease, err)
 	}
 	s.release(b, s.try(b, "a"))
@@ -47,7 +47,7 @@ func multiOrders(s *suite) {
 	for _, keys := range [][]string{{"a", "b"}, {"b", "a"}, {"b", "c"}, {"c", "a", "b"}} {
 		all.Go(func() {
 			for range 10 {
-				ctx := s.within(patience)
+				ctx := s.within(deadline)
 				lease, err := acquire(ctx, store, keys...)
 				if err == nil {
 					err = release(ctx, store, lease)

@@ -53,10 +53,10 @@ func (s *suite) expiredStaysLost() (inTime bool) {
 	a, b := s.open(s.short()), s.open(s.long())
 	expired := s.try(a, key)
 	s.try(a, "later")
-	later := s.acquire(patience, b, "later") // that one has run out, so the one before has
+	later := s.acquire(deadline, b, "later") // that one has run out, so the one before has
 	asked := time.Now()
 	s.lost(a, expired)
-	next := s.acquire(patience, b, key)
+	next := s.acquire(deadline, b, key)
 	inTime = time.Since(asked) < s.short()
 	s.lost(a, expired)
 	s.busy(a, key)
@@ -80,13 +80,13 @@ func renewKeeps(s *suite) {
 // outlives renews a lease until it is twice as old as its TTL.
 func (s *suite) outlives(ttl time.Duration) bool {
 	a, b := s.open(ttl), s.open(s.long())
-	lease := s.acquire(patience, a, key)
+	lease := s.acquire(deadline, a, key)
 	granted := lease
 	pace := time.NewTicker(ttl / 3)
 	defer pace.Stop()
 	for time.Now().Before(granted.Until.Add(ttl)) {
 		<-pace.C
-		next, err := a.Renew(s.within(patience), lease)
+		next, err := a.Renew(s.within(deadline), lease)
 		if !time.Now().Before(lease.Until) {
 			return false
 		}
@@ -102,7 +102,7 @@ func (s *suite) outlives(ttl time.Duration) bool {
 		if next.Owner != granted.Owner || next.Fence != granted.Fence {
 			s.Errorf("renewed %+v is another grant than %+v", next, granted)
 		}
-		_, err = b.TryAcquire(s.within(patience), key)
+		_, err = b.TryAcquire(s.within(deadline), key)
 		if lease = next; !time.Now().Before(lease.Until) || !told(err) {
 			return false
 		}

@@ -21,7 +21,7 @@ func replyLostOnAcquire(s *suite) {
 	ttl := s.ttl(3 * time.Second)
 	w, other := s.proxied(ttl), s.open(s.long())
 	w.Lose(1)
-	lease, err := w.Store.TryAcquire(s.within(patience), key)
+	lease, err := w.Store.TryAcquire(s.within(deadline), key)
 	answered := time.Now()
 	switch {
 	case errors.Is(err, locking.ErrBusy):
@@ -47,7 +47,7 @@ func replyNeverComes(s *suite) {
 	w, other := s.proxied(ttl), s.open(s.long())
 	w.Lose(math.MaxInt)
 	asked := time.Now()
-	lease, err := w.Store.TryAcquire(s.within(patience), key)
+	lease, err := w.Store.TryAcquire(s.within(deadline), key)
 	took := time.Since(asked)
 	w.Lose(0)
 	if err == nil || errors.Is(err, locking.ErrBusy) {
@@ -65,7 +65,7 @@ func replyLostOnRelease(s *suite) {
 	w, other := s.proxied(ttl), s.open(s.long())
 	lease := s.try(w.Store, key)
 	w.Lose(1)
-	if err := w.Store.Release(s.within(patience), lease); errors.Is(err, locking.ErrLost) {
+	if err := w.Store.Release(s.within(deadline), lease); errors.Is(err, locking.ErrLost) {
 		s.Errorf("got %v for a lease that was ours", err)
 	}
 	s.free(ttl, other, key)
@@ -76,7 +76,7 @@ func replyLostOnRenew(s *suite) {
 	w, other := s.proxied(s.ttl(3*time.Second)), s.open(s.long())
 	lease := s.try(w.Store, key)
 	w.Lose(1)
-	next, err := w.Store.Renew(s.within(patience), lease)
+	next, err := w.Store.Renew(s.within(deadline), lease)
 	if errors.Is(err, locking.ErrLost) {
 		s.Fatalf("got %v for a lease that is ours", err)
 	}

@@ -10,10 +10,10 @@ import (
 	"shop/locking"
 )
 
-// patience bounds what has to happen in the end, on a machine that is busy;
+// deadline bounds what has to happen in the end, on a machine that is busy;
 // atOnce bounds what must not wait for anything.
 const (
-	patience = 20 * time.Second
+	deadline = 20 * time.Second
 	atOnce   = time.Second
 )
 
@@ -67,7 +67,7 @@ func (s *suite) within(d time.Duration) context.Context {
 // lost wants both Renew and Release to say that l is not ours any more.
 func (s *suite) lost(store locking.Store, l locking.Lease) {
 	s.Helper()
-	ctx := s.within(patience)
+	ctx := s.within(deadline)
 	for verb, ask := range map[string]func() error{
 		"renew":   func() error { _, err := store.Renew(ctx, l); return err },
 		"release": func() error { return store.Release(ctx, l) },
@@ -100,11 +100,11 @@ func (s *suite) eventually(what string, ok func() bool) {
 	s.Helper()
 	ask := time.NewTicker(2 * time.Millisecond)
 	defer ask.Stop()
-	for deadline := s.within(patience); !ok(); {
+	for end := s.within(deadline); !ok(); {
 		select {
 		case <-ask.C:
-		case <-deadline.Done():
-			s.Fatalf("%s: not within %v", what, patience)
+		case <-end.Done():
+			s.Fatalf("%s: not within %v", what, deadline)
 		}
 	}
 }

@@ -70,7 +70,7 @@ func (s *shop) refused(limit string) (n float64) {
 	return n
 }
 
-// heldOrders wait, before anything is done, until they are let go.
+// heldOrders wait, before anything is done, until they are released.
 type heldOrders struct {
 	api.Orders
 	in    chan struct{}

@@ -27,10 +27,10 @@ func (s *shop) keyClock() *clock {
 	return c
 }
 
-// unknown is the header of a key that looks like one, and is none.
+// unknown is the header of a well-formed key of no client.
 func unknown(n int) string { return fmt.Sprintf("Authorization: Bearer shop_%043d", n) }
 
-// withKeyPool looks keys up through a pool of their own, which waits for locks without a limit.
+// withKeyPool looks up keys through a pool of its own, which waits for locks without a limit.
 func withKeyPool(t *testing.T) option {
 	return func(c *api.Config, _ *inventory.Config) {
 		config := c.Pool.Config()

@@ -88,7 +88,7 @@ func TestLimits_APanicIsA500WithAFixedText(t *testing.T) {
 	s.wantStock("coffee", 99)
 }
 
-// scripted stands for the domain, to say what a real one says seldom.
+// scripted stands for the domain, and returns errors that are rare in a real one.
 type scripted struct {
 	api.Orders
 	err error

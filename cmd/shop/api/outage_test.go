@@ -16,7 +16,7 @@ import (
 	"shop/transfer"
 )
 
-// besideWith is another server of the same shop, made otherwise.
+// besideWith is another server of the same shop, with other settings.
 func (s *shop) besideWith(change func(*api.Config)) *shop {
 	s.t.Helper()
 	other := *s
@@ -28,7 +28,7 @@ func (s *shop) besideWith(change func(*api.Config)) *shop {
 	return &other
 }
 
-// In front of a lookup that failed nothing was done: 500 would leave a client of a purchase in doubt.
+// When the lookup of the API key fails, nothing was done: 500 would leave the outcome of a purchase open.
 func TestOutage_WithoutTheDatabaseOfKeysNothingWasDone(t *testing.T) {
 	t.Parallel()
 	silent := must(net.Listen("tcp", "127.0.0.1:0"))(t) // the system accepts, and nothing answers
@@ -69,7 +69,7 @@ func TestOutage_AReadWithoutItsDatabaseIsBusyAndNoFault(t *testing.T) {
 	}
 }
 
-// A table that is missing is no outage: to come again does not help.
+// A missing table is no outage: sending the request again does not help.
 func TestOutage_ABugIsNoOutage(t *testing.T) {
 	t.Parallel()
 	s := open(t)

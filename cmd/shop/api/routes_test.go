@@ -48,7 +48,7 @@ func TestRefusals_OfRoutesAndMethods(t *testing.T) {
 	}
 }
 
-// An id that is none is told as what it is, and by its name.
+// The problem of a malformed id says so, and names the parameter.
 func TestRefusals_NameTheMalformedID(t *testing.T) {
 	s := open(t)
 	id := "00000000-0000-0000-0000-000000000000"

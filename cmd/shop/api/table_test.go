@@ -110,7 +110,7 @@ func TestTable_KnowsEveryTypeOfTheSpec(t *testing.T) {
 	}
 }
 
-// An error that is both must promise less: a client would give up on "rejected".
+// An error that matches two rows gets the weaker promise: a client gives up after "rejected".
 func TestTable_WhatMayHaveHappenedComesFirst(t *testing.T) {
 	for _, certain := range []error{locking.ErrBusy, locking.ErrLost, inventory.ErrOutOfStock, transfer.ErrInsufficientFunds, wallet.ErrInsufficientFunds, idempotency.ErrKeyReused, transfer.ErrEpoch, inventory.ErrNotFound, errInvalid} {
 		for _, err := range []error{

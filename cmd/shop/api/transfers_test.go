@@ -50,7 +50,7 @@ func TestTransfer_MovesMoneyOnceHoweverOftenAndHoweverSpelled(t *testing.T) {
 	}
 }
 
-// One account has one name: in the path too.
+// An account has one id, however its uuid is written: in the path too.
 func TestTransfer_AnotherSpellingInThePathIsTheSame(t *testing.T) {
 	s := open(t)
 	a, b := s.account("alice", 1000), s.account("bob", 0)

@@ -34,7 +34,7 @@ func (s *shop) beside(prefix string) *shop {
 }
 
 // The same key at two servers at the same moment: one of them does it, and both
-// clients are told the same, to the byte.
+// clients get the same reply, byte for byte.
 func TestTransfer_OneKeyAtTwoServersAtOnceIsOneTransfer(t *testing.T) {
 	prefix := uuid.NewString()
 	s := open(t)

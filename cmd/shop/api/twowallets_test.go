@@ -13,7 +13,7 @@ import (
 	"shop/locking/idempotency/pgtx/pgtest"
 )
 
-// besideWallets is another server of the same shop: its own connections, lines
+// besideWallets is another server of the same shop: its own connections, queues
 // and handlers, the same databases.
 func (s *shop) besideWallets() *shop {
 	s.t.Helper()
@@ -62,7 +62,7 @@ func (s *shop) post(key, id, how, body string) func() (answer, error) {
 }
 
 // The same key at two servers at the same moment: one of them does it, both
-// clients are told the same, to the byte, and the bonus service is asked once.
+// clients get the same reply, byte for byte, and the bonus service is asked once.
 func TestWallet_OneKeyAtTwoServersAtOnceIsOneOperation(t *testing.T) {
 	s := openWallets(t)
 	servers := []*shop{s, s.besideWallets()}
@@ -104,7 +104,7 @@ func TestWallet_OneKeyAtTwoServersAtOnceIsOneOperation(t *testing.T) {
 }
 
 // One key for two wallets at the same moment: no lock is common to both, only the
-// key is. One of them is done, the other is told so.
+// key is. One of them is done, and the other gets idempotency-key-reused.
 func TestWallet_OneKeyForTwoWalletsAtOnceIsDoneForOne(t *testing.T) {
 	s := openWallets(t)
 	servers := []*shop{s, s.besideWallets()}
