@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/google/uuid"
-
 	"shop/locking"
-	"shop/locking/idempotency/pgtx"
 )
 
 // etcdFenced: an etcd lock on both accounts, and a guard in front of the
@@ -63,38 +60,6 @@ func (a *attempt) guard(fence locking.Fence) {
 			AND (fence_epoch = '' OR fence_epoch = $3 AND fence <= $2)
 			RETURNING id, owner_id, currency, balance, held, clock_timestamp()`, id, int64(fence), a.epoch)
 	}
-}
-
-// explainMiss turns a missing row into the reason for which the guard refused it,
-// if it did. An UPDATE that finds no row does not tell: there is no such account,
-// the fence is old, or it is of another epoch.
-func (a *attempt) explainMiss(ctx context.Context, missed error) error {
-	type row struct {
-		ID    uuid.UUID
-		Fence int64
-		Epoch string
-	}
-	accounts, err := pgtx.Select[row](ctx, a.Tx, `
-		SELECT id, fence, fence_epoch
-		FROM accounts
-		WHERE id = ANY($1)
-		ORDER BY id`, a.pair())
-	if err != nil {
-		return err
-	}
-	for _, r := range accounts {
-		switch {
-		case r.Epoch != "" && r.Epoch != a.epoch:
-			return &EpochError{Account: r.ID, Epoch: a.epoch, Seen: r.Epoch}
-		case locking.Fence(r.Fence) > a.fence:
-			a.s.cfg.Count(FenceRefused, a.s.cfg.Strategy)
-			return &StaleError{Account: r.ID, Fence: a.fence, Seen: locking.Fence(r.Fence)}
-		}
-	}
-	if len(accounts) < 2 {
-		return missed
-	}
-	return pgtx.ErrRetry // a new epoch came between the miss and this look
 }
 
 // lockNames are the keys of both accounts at the lock store. String is canonical

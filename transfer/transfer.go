@@ -92,34 +92,6 @@ func (e *InsufficientFundsError) Error() string {
 }
 func (e *InsufficientFundsError) Is(target error) bool { return target == ErrInsufficientFunds }
 
-// StaleError is the guard's refusal of a fence that is older than one that the
-// account has seen. It matches locking.ErrStale.
-type StaleError struct {
-	Account uuid.UUID
-	Fence   locking.Fence // ours
-	Seen    locking.Fence // the account's
-}
-
-func (e *StaleError) Error() string {
-	return fmt.Sprintf("transfer: fence %d is stale, account %s has seen %d", e.Fence, e.Account, e.Seen)
-}
-func (e *StaleError) Is(target error) bool { return target == locking.ErrStale }
-
-// EpochError is the guard's refusal to compare numbers of two counters: etcd
-// was wiped or restored under a database that remembers it, or the process is
-// connected to the wrong one. NewEpoch is the operator's answer to the first.
-// It matches ErrEpoch.
-type EpochError struct {
-	Account uuid.UUID
-	Epoch   string // ours
-	Seen    string // the account's
-}
-
-func (e *EpochError) Error() string {
-	return fmt.Sprintf("transfer: account %s is fenced in epoch %q, this lock service is in %q: was it wiped or restored? then start a new fence epoch", e.Account, e.Seen, e.Epoch)
-}
-func (e *EpochError) Is(target error) bool { return target == ErrEpoch }
-
 // Service moves money. It is safe for concurrent use; several processes may share one database.
 type Service struct {
 	cfg     Config // as New has completed it

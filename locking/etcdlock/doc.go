@@ -30,7 +30,8 @@
 //	wait.go       a waiter and its predecessor
 //	orphans.go    what becomes of an attempt that has failed
 //	lease.go      a Lease: Renew, Release, its end
-//	session.go    the session: keep-alive, its end, the next one
+//	session.go    the session: keep-alive, and the next one
+//	sessionend.go the end of a session
 //	request.go    the bounds of a request, what an error says
 //	epoch.go      the epoch of fences
 //
