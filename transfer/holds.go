@@ -119,7 +119,7 @@ func (a *attempt) expireNow(ctx context.Context, from *account) (Reply, error) {
 	a.expires = true
 	from.Held -= tr.Amount
 	a.save(from)
-	return a.s.encoded(tr, ErrExpired)
+	return a.s.cfg.Encode(tr, ErrExpired)
 }
 
 // endHold queues the end of a hold, and a look at what it is then. It stands

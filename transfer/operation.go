@@ -185,7 +185,7 @@ func (a *attempt) record(tr Transfer, accounts ...*account) (Reply, error) {
 			JOIN accounts a ON a.id = e.id`,
 			tr.ID, []uuid.UUID{tr.From, tr.To}, []int64{-tr.Settled, tr.Settled}, int64(a.fence), a.epoch)
 	}
-	return a.s.encoded(tr, nil)
+	return a.s.cfg.Encode(tr, nil)
 }
 
 // save queues the balances that were computed from what was read, in id order.
@@ -203,18 +203,9 @@ func (a *attempt) save(accounts ...*account) {
 	}
 }
 
-// encoded is the reply that is stored.
-func (s *Service) encoded(tr Transfer, refusal error) (Reply, error) {
-	reply, err := s.cfg.Encode(tr, refusal)
-	if err != nil {
-		return Reply{}, fmt.Errorf("transfer: encode the outcome: %w", err)
-	}
-	return reply, nil
-}
-
 // refuse is a reply that is stored, and changes nothing else.
 func (s *Service) refuse(tr Transfer, why error) (Reply, error) {
-	reply, err := s.encoded(tr, why)
+	reply, err := s.cfg.Encode(tr, why)
 	if err != nil {
 		return Reply{}, err
 	}

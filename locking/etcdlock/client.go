@@ -1,11 +1,9 @@
 package etcdlock
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -65,12 +63,3 @@ func New(ctx context.Context, client *clientv3.Client, ttl time.Duration, o Opti
 
 // margin is what Until leaves of a TTL for clocks that run at different rates.
 func margin(ttl time.Duration) time.Duration { return ttl / 100 }
-
-// checkPrefix fills in the prefix, and refuses a colon: the first one in a name
-// has to be ours.
-func checkPrefix(prefix string) (string, error) {
-	if strings.ContainsAny(prefix, ":\x00") {
-		return "", fmt.Errorf("etcdlock: prefix %q has a colon, or NUL: a colon marks the length of a key", prefix)
-	}
-	return cmp.Or(prefix, "lock"), nil
-}

@@ -25,7 +25,8 @@
 // # Where to find what
 //
 //	client.go     New, and the client's settings
-//	etcdlock.go   Store, Close, the names in etcd
+//	etcdlock.go   Store, Close
+//	names.go      which keys are allowed, and their names in etcd
 //	acquire.go    an attempt to get the keys
 //	wait.go       a waiter and its predecessor
 //	orphans.go    what becomes of an attempt that has failed

@@ -3,8 +3,6 @@ package etcdlock
 import (
 	"context"
 	"errors"
-	"fmt"
-	"strconv"
 	"sync"
 	"time"
 
@@ -18,17 +16,8 @@ var (
 	_ locking.Waiter = (*Store)(nil)
 )
 
-// KeysMax is how many keys a lease may have. etcd takes 128 operations in a
-// transaction unless --max-txn-ops sets another limit, and to wait takes two for each
-// key.
-const KeysMax = 128 / 2
-
-var (
-	// ErrTooManyKeys tells that a lease of more than KeysMax keys was asked for.
-	ErrTooManyKeys = fmt.Errorf("etcdlock: more than %d keys in one lease", KeysMax)
-	// ErrClosed is returned by a Store after its Close.
-	ErrClosed = errors.New("etcdlock: store is closed")
-)
+// ErrClosed is returned by a Store after its Close.
+var ErrClosed = errors.New("etcdlock: store is closed")
 
 // Store keeps locks in etcd. It is safe for use by many goroutines, and one is
 // enough for a process: its waiters stand in one queue, and are kept alive by one
@@ -65,29 +54,4 @@ func (s *Store) Close() {
 	s.end(ErrClosed) // under the mutex, like all that starts work: after this, none does
 	s.mu.Unlock()
 	s.work.Wait()
-}
-
-// queueOf is the part that the names of all waiters for a key have in common:
-//
-//	PREFIX/LENGTH:KEY/
-//
-// The length comes first, so that no queue's name begins another's, whatever
-// bytes a key holds: "a" is 1:a/ and "a/b" is 3:a/b/. No other name goes on with a digit.
-func (s *Store) queueOf(key string) string {
-	return s.prefix + "/" + strconv.Itoa(len(key)) + ":" + key + "/"
-}
-
-// fencingKey is the name of what stops the attempt of a nonce: see attempt.remove.
-func (s *Store) fencingKey(nonce string) string { return s.prefix + "/fenced:" + nonce }
-
-// epochKey is the name of the epoch's value.
-func epochKey(prefix string) string { return prefix + "/epoch" }
-
-// checkKeys puts keys in order, and refuses what etcd would refuse.
-func checkKeys(keys []string) ([]string, error) {
-	sorted, err := locking.SortedKeys(keys)
-	if err == nil && len(sorted) > KeysMax {
-		err = fmt.Errorf("%w: %d", ErrTooManyKeys, len(sorted))
-	}
-	return sorted, err
 }
