@@ -278,7 +278,7 @@ func TestCheck_WhatRunsOutIsUndecided(t *testing.T) {
 		limits Limits
 		why    error
 	}{
-		{"of time", Limits{Time: 50 * time.Millisecond}, ErrTime},
+		{"of time", Limits{Time: 500 * time.Millisecond}, ErrTime},
 		{"of memory", Limits{Heap: 1}, ErrHeap},
 	} {
 		t.Run(c.name, func(t *testing.T) {

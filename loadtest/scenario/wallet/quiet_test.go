@@ -57,7 +57,7 @@ func TestWaitMongoQuiet_WaitsForACommandWhoseClientIsDead(t *testing.T) {
 	slow := bson.D{ // seconds of work, and a write in each
 		{Key: "update", Value: "wallets"},
 		{Key: "updates", Value: bson.A{bson.D{
-			{Key: "q", Value: bson.D{{Key: "currency", Value: "EUR"}, {Key: "$where", Value: "sleep(700) || true"}}},
+			{Key: "q", Value: bson.D{{Key: "currency", Value: "EUR"}, {Key: "$where", Value: "sleep(1500) || true"}}},
 			{Key: "u", Value: bson.D{{Key: "$inc", Value: bson.D{{Key: "balance", Value: 1}}}}},
 			{Key: "multi", Value: true},
 		}}},
@@ -115,6 +115,7 @@ func TestWaitMongoQuiet_DoesNotWaitForATransactionWhoseClientIsDead(t *testing.T
 	if err != nil {
 		t.Fatal(err)
 	}
+	settled(t, db)
 	if err := session.StartTransaction(); err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package wallet
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"shop/loadtest"
 	"shop/loadtest/fault"
 	"shop/loadtest/scenario/money"
+	"shop/locking/locktest"
 )
 
 func TestWatchWallets_SeesThatBalancesAndEntriesDiffer(t *testing.T) {
@@ -56,6 +58,7 @@ func TestWatchWallets_SeesThatBalancesAndEntriesDiffer(t *testing.T) {
 func TestWatchWallets_EachSampleIsOneSnapshot(t *testing.T) {
 	db, _ := ownMongo(t)
 	do(t, db, correctWallets())
+	settled(t, db)
 	watching, stop := context.WithCancel(t.Context())
 	watched := make(chan []loadtest.Sample, 1)
 	go func() {
@@ -72,6 +75,24 @@ func TestWatchWallets_EachSampleIsOneSnapshot(t *testing.T) {
 	if found := loadtest.Apart(<-watched); len(found) != 0 {
 		t.Errorf("apart: %v", found)
 	}
+}
+
+// settled returns when transactions see correctWallets. One sees the moment before the oldest
+// commit that is under way on the server, which may be another test's.
+func settled(t *testing.T, db *mongo.Database) {
+	t.Helper()
+	locktest.Eventually(t, "a transaction sees the entries", func() bool {
+		var n int64
+		err := db.Client().UseSession(t.Context(), func(ctx context.Context) (err error) {
+			session := mongo.SessionFromContext(ctx)
+			if err := session.StartTransaction(); err != nil {
+				return err
+			}
+			n, err = db.Collection("wallet_entries").CountDocuments(ctx, bson.D{})
+			return errors.Join(err, session.AbortTransaction(ctx))
+		})
+		return err == nil && n == 5
+	})
 }
 
 // payment moves a unit, as the shop would, in a transaction.
