@@ -167,7 +167,8 @@ func (v *review) keyIgnored() []string {
 	return []string{fmt.Sprintf("each of %d keys that succeeded and were sent again got another answer: does the service read the key from the header %s? Set idempotency_header", twice, v.file.KeyHeader)}
 }
 
-// silentServices are addresses that gave no success.
+// silentServices are addresses that gave no success, while the others gave enough of them for that
+// to be no chance.
 func (v *review) silentServices() (hints []string) {
 	ok := make([]int, len(v.file.Services))
 	any := 0
@@ -180,7 +181,7 @@ func (v *review) silentServices() (hints []string) {
 		}
 	}
 	for i, n := range ok {
-		if n == 0 && any > 0 {
+		if n == 0 && any >= 10 {
 			hints = append(hints, fmt.Sprintf("%s gave no success, and the others %d: is it the same service?", host(v.file.Services[i]), any))
 		}
 	}
