@@ -1,4 +1,6 @@
 -- +goose Up
+-- IF NOT EXISTS is no lock: two migrations at once would both find nothing there.
+SELECT pg_advisory_xact_lock(1885828216);
 -- One table for all that use it in this schema: a key is unique for its client,
 -- whatever it was used for first.
 CREATE TABLE IF NOT EXISTS idempotency_keys (
