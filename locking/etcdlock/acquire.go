@@ -40,7 +40,7 @@ func (s *Store) acquire(ctx context.Context, keys []string, wait bool) (lease lo
 	if ctx.Err() != nil {
 		return lease, ended(ctx)
 	}
-	var t *ticket
+	var t *locking.Ticket[string]
 	if wait {
 		if t, _ = s.queue.Join(nil, keys...); !t.Wait(ctx) {
 			return lease, left(ctx)
@@ -65,7 +65,7 @@ func (s *Store) acquire(ctx context.Context, keys []string, wait bool) (lease lo
 // attempts makes one attempt after another until one ends with a grant, or in a
 // way that the next would too. Each begins when certainly nothing is left of the
 // one before.
-func (s *Store) attempts(ctx context.Context, t *ticket, keys []string, wait bool) (locking.Lease, error) {
+func (s *Store) attempts(ctx context.Context, t *locking.Ticket[string], keys []string, wait bool) (locking.Lease, error) {
 	var giveUp time.Time // after the first attempt without an answer
 	for {
 		x, err := s.ready(ctx)
@@ -100,13 +100,10 @@ func (s *Store) attempts(ctx context.Context, t *ticket, keys []string, wait boo
 	}
 }
 
-// ticket is a place in the queues of this process.
-type ticket = locking.Ticket[string]
-
 // attempt is one try to get the keys, under names that no other has.
 type attempt struct {
 	session *session
-	ticket  *ticket
+	ticket  *locking.Ticket[string] // its place in the queues of this process
 	keys    []string
 	nonce   string // what its names end with
 	fence   int64  // the revision of the waiters; 0: none is there
