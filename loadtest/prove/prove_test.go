@@ -55,7 +55,7 @@ func prove(t *testing.T, args ...string) (status int, out, folder string, err er
 func TestProve_RealReplicasAreLoadedAndAudited(t *testing.T) {
 	for _, flow := range []string{"inventory", "transfer"} {
 		t.Run(flow, func(t *testing.T) {
-			report := proven(t, "--flow", flow, "--strategy", "row", "--fault", "none", "--replicas", "2", "--duration", "2s", "--rate", "100")
+			report := proven(t, "--flow", flow, "--strategy", "row", "--fault", "none", "--replicas", "2", "--duration", "4s", "--rate", "50")
 			s := report.Scenarios[0]
 			if !report.AsExpected || s.Verdict != loadtest.Safe || s.Requests < 200 || s.OK+s.Rejected != s.Requests || s.OK == 0 || s.Rejected == 0 || s.Checked < s.Requests {
 				t.Errorf("%+v", s)

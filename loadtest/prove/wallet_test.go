@@ -7,7 +7,7 @@ import (
 )
 
 func TestProve_WalletsOfRealReplicasAreLoadedAndAudited(t *testing.T) {
-	report := proven(t, "--flow", "wallet", "--strategy", "lockid", "--fault", "none", "--replicas", "2", "--duration", "3s")
+	report := proven(t, "--flow", "wallet", "--strategy", "lockid", "--fault", "none", "--replicas", "2", "--duration", "6s", "--rate", "100")
 	s := report.Scenarios[0]
 	if !report.AsExpected || s.Verdict != loadtest.Safe || s.Requests < 300 || s.OK+s.Rejected != s.Requests || s.Violations["W-SIDE"] != 0 {
 		t.Errorf("%+v", s)
@@ -20,7 +20,7 @@ func TestProve_WalletsOfRealReplicasAreLoadedAndAudited(t *testing.T) {
 }
 
 func TestProve_TheControlThatCallsTheBonusServiceInVainIsCaught(t *testing.T) {
-	report := proven(t, "--flow", "wallet", "--strategy", "txn", "--fault", "none", "--replicas", "2", "--duration", "3s")
+	report := proven(t, "--flow", "wallet", "--strategy", "txn", "--fault", "none", "--replicas", "2", "--duration", "6s", "--rate", "100")
 	if s := report.Scenarios[0]; s.Violations["W-SIDE"] == 0 || s.Violations["M2"] != 0 {
 		t.Errorf("%+v", s)
 	}

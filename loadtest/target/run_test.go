@@ -25,9 +25,11 @@ type seller struct {
 	stock    int
 	answers  map[string]string // by key
 	came     int
+	orders   int
 	met      sync.WaitGroup // the first two requests wait for each other: they overlap
 	oversell bool
-	few      bool // it sells one unit, and refuses the rest
+	few      bool // each address sells one unit, and refuses the rest
+	sold     map[string]bool
 	forgets  bool // it does not know the key
 	open     bool // any client may do what only an administrator may
 	status   int  // of each answer; 0: the right one
@@ -65,11 +67,13 @@ func (s *seller) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 func (s *seller) sell(req *http.Request) string {
 	var order struct{ Quantity int }
 	_ = json.NewDecoder(req.Body).Decode(&order)
-	if order.Quantity > s.stock && !s.oversell || s.few && s.stock < 40 {
+	if order.Quantity > s.stock && !s.oversell || s.few && s.sold[req.Host] {
 		return `{"error": "sold-out"}`
 	}
 	s.stock -= order.Quantity
-	return fmt.Sprintf(`{"id": %d}`, s.came)
+	s.sold[req.Host] = true
+	s.orders++
+	return fmt.Sprintf(`{"id": %d}`, s.orders)
 }
 
 // sellerFile asks for more than there is. %s: the services; more is put behind it.
@@ -86,7 +90,7 @@ requests:
 
 func (s *seller) prove(t *testing.T, more string) (loadtest.Result, error) {
 	t.Helper()
-	s.stock, s.answers = 40, map[string]string{}
+	s.stock, s.answers, s.sold = 40, map[string]string{}, map[string]bool{}
 	s.met.Add(2)
 	f := parsed(t, fmt.Sprintf(sellerFile, strings.Join(testbed.Serve(t, 2, s.ServeHTTP), ", "))+more)
 	f.dir = t.TempDir()
@@ -107,7 +111,7 @@ func TestRun_ARightServicePassesAndAWrongOneFailsByName(t *testing.T) {
 	}{
 		{"right", &seller{}, loadtest.Safe, "", ""},
 		{"it oversells", &seller{oversell: true}, loadtest.Violated, "I-SUPPLY", ""},
-		{"it sells one and refuses the rest", &seller{few: true}, loadtest.Violated, "I-SOLD", ""},
+		{"each address sells one and refuses the rest", &seller{few: true}, loadtest.Violated, "I-SOLD", ""},
 		{"it does not know the key", &seller{forgets: true}, loadtest.Violated, "I-ONCE", "Set idempotency_header"},
 		{"any client is an administrator", &seller{open: true}, loadtest.Violated, "I-DENY", ""},
 		{"it answers 500", &seller{status: 500}, loadtest.Violated, "I-LIMIT", "the log of the service may say why"},
@@ -133,7 +137,7 @@ func TestRun_ARefusalThatIsNotListedLeavesItsKeysUndecidedAndIsAskedAbout(t *tes
 	if err != nil || result.Verdict != loadtest.Safe {
 		t.Fatal(result.Verdict, err)
 	}
-	s := &seller{answers: map[string]string{}, stock: 40}
+	s := &seller{answers: map[string]string{}, sold: map[string]bool{}, stock: 40}
 	s.met.Add(2)
 	text := strings.Replace(fmt.Sprintf(sellerFile, strings.Join(testbed.Serve(t, 2, s.ServeHTTP), ", ")), ", rejected: [409 sold-out]", "", 1)
 	report, err := parsed(t, text).Run(t.Context(), Log{Say: t.Logf, Tick: func(string) {}})
@@ -257,7 +261,7 @@ func TestRun_AnAuditOverEmptyTablesShowsNothing(t *testing.T) {
 }
 
 func TestRun_AFileOfQueriesAndASupplyInSQL(t *testing.T) {
-	s := &seller{stock: 40, answers: map[string]string{}}
+	s := &seller{stock: 40, answers: map[string]string{}, sold: map[string]bool{}}
 	s.met.Add(2)
 	text := strings.Replace(fmt.Sprintf(sellerFile, strings.Join(testbed.Serve(t, 2, s.ServeHTTP), ", ")), "supply: {coffee: 40}", "supply: SELECT 'coffee', 40", 1)
 	text = strings.Replace(text, "takes: 1", "objects: [coffee], takes: 1", 1)
