@@ -67,6 +67,21 @@ WHERE datname = current_database()
 	})
 }
 
+// WaitIdle returns when no other connection to the database of conn is in a transaction, or with an
+// error when one is after the limit. When every key is decided, and no request is under way,
+// nothing comes after that.
+func WaitIdle(ctx context.Context, conn *pgx.Conn, limit time.Duration) error {
+	return WaitNone(ctx, limit, "transactions are open on the database", func() (int64, error) {
+		return invariant.Number(ctx, conn, `
+SELECT count(*)
+FROM pg_stat_activity
+WHERE datname = current_database()
+  AND backend_type = 'client backend'
+  AND pid <> pg_backend_pid()
+  AND state <> 'idle'`)
+	})
+}
+
 // WaitNone returns when nothing is left of what is counted, or with an error when
 // something is left after the limit.
 func WaitNone(ctx context.Context, limit time.Duration, what string, count func() (int64, error)) error {

@@ -86,6 +86,17 @@
 // A check that runs out of time or memory makes the run inconclusive. "prove check FILE" judges
 // a history again, without a server.
 //
+// # Soak
+//
+// A soak runs the default strategies of all flows at once on one set of replicas, for hours. Its load
+// comes in shifts, each of which is a scenario: it is audited and checked as any other, with all keys
+// decided and no transaction open, but with replicas that live on. Then what grows by nature (orders,
+// transfers, wallets and their entries) is removed, so that neither the audit nor its memory grows
+// with the length of the soak; it is therefore not known what tables of millions of rows do to the
+// service. Idempotency keys and refusals stay: they are dated back by more than the day for which they
+// are kept, and it is up to the batch to purge them. Package soak reads the processes and the stores
+// meanwhile, and judges whether each series of readings is bounded.
+//
 // # What a latency is
 //
 // The time of a key begins when the plan has its first request, and ends with the answer that

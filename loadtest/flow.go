@@ -35,6 +35,9 @@ type Flow struct {
 	Postcheck func(context.Context, *Trial) invariant.Findings
 	// Audit reads what really happened, when all replicas are gone.
 	Audit func(context.Context, *Trial, []Record) (Audited, error)
+	// Archive empties, between two shifts of a soak, what grows by nature, and dates back what is
+	// kept for a while, so that it is purged. May be nil: there is nothing.
+	Archive func(context.Context, *Trial) error
 	// Linear gives the parts of a history that have nothing to do with each other, each with
 	// its model. May be nil: histories are not checked.
 	Linear func(linear.History) ([]linear.Partition, error)

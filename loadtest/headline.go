@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"shop/loadtest/soak"
 )
 
 // Headline says in one sentence what was tried and what was found.
@@ -16,12 +18,23 @@ func (r Report) Headline() string {
 		what = append(what, counted(r.Faults(), "fault"))
 	}
 	var found []string
-	for _, text := range []string{r.expected(Safe).safe(), r.expected(Violated).caught()} {
+	for _, text := range []string{r.expected(Safe).safe(), r.expected(Violated).caught(), r.watched()} {
 		if text != "" {
 			found = append(found, text)
 		}
 	}
 	return strings.Join(what, ", ") + ": " + strings.Join(found, ", ") + "."
+}
+
+// watched says what came of the series of a soak; nothing, if there was none.
+func (r Report) watched() string {
+	switch failed := len(soak.Failed(r.Series)); {
+	case len(r.Series) == 0:
+		return ""
+	case failed > 0:
+		return fmt.Sprintf("%d of %d series not bounded", failed, len(r.Series))
+	}
+	return fmt.Sprintf("all %d series bounded", len(r.Series))
 }
 
 // Operations is how many keys there were: those that are to change something, and the reads

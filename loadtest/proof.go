@@ -100,13 +100,15 @@ func (p *Proof) loadOf(s Scenario) Load {
 	return load
 }
 
+func newPrefix() string { return fmt.Sprintf("shop_prove_%d", time.Now().UnixNano()) }
+
 // scenario gives one scenario a database, and takes it away again.
 func (p *Proof) scenario(ctx context.Context, t *Trial) (Result, error) {
 	server, err := p.Server(t.Scenario)
 	if err != nil {
 		return Result{}, err
 	}
-	t.Prefix = fmt.Sprintf("shop_prove_%d", time.Now().UnixNano())
+	t.Prefix = newPrefix()
 	database, err := CreateDatabase(ctx, server, t.Prefix)
 	if err != nil {
 		return Result{}, err
@@ -194,23 +196,35 @@ func (t *Trial) Looks() int64 { return t.looks.Load() }
 // run is the protocol: load and fault together, then the postcheck, then all
 // replicas are stopped, then the audit.
 func (t *Trial) run(ctx context.Context) (Result, error) {
-	run, err := NewRun(ctx, t.Replicas.Bases(), headersOf(t.Clients), t.duration+t.Grace(), Classify)
-	if err != nil {
+	if err := t.begin(ctx); err != nil {
 		return Result{}, err
 	}
-	t.Run, run.followUp = run, t.Scenario.Flow.FollowUp
-	t.Replicas.UnderWay = run.recorder.UnderWay
-	defer run.Close()
+	t.Replicas.UnderWay = t.recorder.UnderWay
+	defer t.Close()
 	if err := t.load(ctx); err != nil {
 		return Result{}, err
 	}
-	t.postcheck = t.Scenario.Flow.Postcheck(ctx, t)
-	t.replayed, t.silent = run.replay(ctx)
+	t.check(ctx)
 	t.Replicas.Stop(ctx)
 	if err := errors.Join(ctx.Err(), t.leftovers(ctx)); err != nil {
 		return Result{}, err
 	}
 	return t.audit(ctx)
+}
+
+// begin makes the run, on the replicas.
+func (t *Trial) begin(ctx context.Context) error {
+	run, err := NewRun(ctx, t.Replicas.Bases(), headersOf(t.Clients), t.duration+t.Grace(), Classify)
+	if err == nil {
+		t.Run, run.followUp = run, t.Scenario.Flow.FollowUp
+	}
+	return err
+}
+
+// check asks what must still work when the load is over.
+func (t *Trial) check(ctx context.Context) {
+	t.postcheck = t.Scenario.Flow.Postcheck(ctx, t)
+	t.replayed, t.silent = t.replay(ctx)
 }
 
 // load sends the plan while the fault is injected and the database is watched.
@@ -301,13 +315,18 @@ func (t *Trial) audit(ctx context.Context) (Result, error) {
 	return result, nil
 }
 
-// Quiet connects to the database when no other connection to it is left.
+// Quiet connects to the database when no other connection to it is left; in a soak, whose replicas
+// live on, when no other connection has anything to do.
 func (t *Trial) Quiet(ctx context.Context) (*pgx.Conn, error) {
 	conn, err := pgx.Connect(ctx, t.Postgres)
 	if err != nil {
 		return nil, err
 	}
-	if err := WaitQuiet(ctx, conn, QuietWait); err != nil {
+	wait := WaitQuiet
+	if t.Lives() {
+		wait = WaitIdle
+	}
+	if err := wait(ctx, conn, QuietWait); err != nil {
 		_ = conn.Close(context.WithoutCancel(ctx))
 		return nil, err
 	}

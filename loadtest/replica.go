@@ -112,6 +112,19 @@ func freeAddrs(n int) ([]string, error) {
 // Len is how many there are.
 func (rs *Replicas) Len() int { return len(rs.all) }
 
+// Process is the id of the present process of replica n, and the address of its /metrics.
+func (rs *Replicas) Process(n int) (pid func() int, metrics string) {
+	return rs.all[n].pid, rs.all[n].metrics
+}
+
+// Sidecar is the id of the present process of the sidecar; nil: there is none.
+func (rs *Replicas) Sidecar() func() int {
+	if rs.sidecar == nil {
+		return nil
+	}
+	return rs.sidecar.pid
+}
+
 // Bases are the URLs of the replicas, by number.
 func (rs *Replicas) Bases() []string {
 	var bases []string
@@ -239,6 +252,16 @@ func (p *process) start(ctx context.Context, of *Program, args []string, logFile
 		return fmt.Errorf("tell the supervisor: %w", err)
 	}
 	return nil
+}
+
+// pid is the id of the process; 0: it was never started.
+func (p *process) pid() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cmd == nil {
+		return 0
+	}
+	return p.cmd.Process.Pid
 }
 
 // send sends a signal. A process that has ended is an error.

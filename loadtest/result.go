@@ -9,6 +9,7 @@ import (
 	vegeta "github.com/tsenart/vegeta/v12/lib"
 
 	"shop/loadtest/fault"
+	"shop/loadtest/soak"
 	"shop/locking/invariant"
 )
 
@@ -18,6 +19,8 @@ type Report struct {
 	AsExpected bool     `json:"as_expected"`
 	Scenarios  []Result `json:"scenarios"`
 	Origin     Origin   `json:"origin"`
+
+	Series []soak.Series `json:"series,omitempty"` // what was watched in a soak
 
 	Load    Load                     `json:"-"`
 	Calm    time.Duration            `json:"-"` // of the load without a fault; 0: the same

@@ -71,7 +71,7 @@ type Need struct {
 // of a server, or of the wire. What replicas count about themselves is not among them.
 func InconclusiveReasons(s Scenario, evidence map[string]int64) (reasons []string) {
 	needs := []Need{{Evidence: "overlaps", Why: "no two requests for the same overlapped on different replicas"}}
-	if s.Fault != NoFault {
+	if s.Fault != NoFault && (s.Fault != Soak || evidence["restarts"] > 0) { // a shift of a soak may have none
 		needs = append(needs, Need{Evidence: "hit", Why: "no request was under way while the fault lasted"})
 	}
 	needs = slices.Concat(needs, s.Flow.Needs, s.Flow.spec(s.Fault).Needs)
@@ -126,6 +126,7 @@ var evidence = map[string]string{
 	"lost_answers":      "answers that nothing was done since the lock was lost",
 	"hit":               "requests under way while a fault lasted",
 	"done":              "keys of the load that had an effect",
+	"restarts":          "stores that were killed and started again in a shift of a soak",
 	"faults":            "faults of a schedule that hit something",
 	"faults_at_once":    "rounds in which two of them did at once",
 	"chunks_lost":       "chunks of data between a replica and a store that were lost",

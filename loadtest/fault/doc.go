@@ -25,6 +25,8 @@
 //	                                           that the write concern was not reached          decided_after_cut
 //	nemesis        nemesis.Nemesis             one of these after the other, or a link between     faults: at least 3 that hit something
 //	                                           a replica and a store broken, as a seed says
+//	soak           fault.Restart               SIGKILL to a store in every other shift,        restarts
+//	                                           started again
 //
 // Under each of them a request must have been hit: under way while it lasted. What replicas
 // count about themselves is no evidence. The lock service is watched from outside: redisfault.Calls

@@ -20,6 +20,7 @@ import (
 	"shop/wallet"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/redis/go-redis/v9"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"shop/compose/local/stack"
@@ -59,6 +60,7 @@ type environment struct {
 	proxies      []*pgfault.Proxy            // to PostgreSQL, of the scenario under way, one for each replica; nil: none
 	mongoProxies []*mongofault.Proxy         // to MongoDB, likewise
 	etcds        map[string]*clientv3.Client // by endpoints
+	redises      map[string]*redis.Client    // by URL
 	closing      []func()
 }
 
@@ -153,7 +155,7 @@ var errNoStack = errors.New("no local stack: SHOP_STACK is not set, and a fault 
 
 // breaksServers says which scenarios need servers of their own.
 func breaksServers(s loadtest.Scenario) bool {
-	return s.Fault == loadtest.Nemesis || s.Fault == inventoryflow.RedisDown || s.Fault == transferflow.PGRestart || threeMembers(s) || mongoKind(s) != ""
+	return s.Fault == loadtest.Nemesis || s.Fault == loadtest.Soak || s.Fault == inventoryflow.RedisDown || s.Fault == transferflow.PGRestart || threeMembers(s) || mongoKind(s) != ""
 }
 
 // serverWait bounds the start of a server.
@@ -178,7 +180,7 @@ func (e *environment) server(kind string) (*stack.Server, error) {
 
 // address is the setting that says where a server of a kind is.
 var address = map[string]string{
-	"postgres": "SHOP_POSTGRES_URL", "redis": "SHOP_REDIS_URL", "etcd3": "SHOP_ETCD_ENDPOINTS",
+	"postgres": "SHOP_POSTGRES_URL", "redis": "SHOP_REDIS_URL", "etcd": "SHOP_ETCD_ENDPOINTS", "etcd3": "SHOP_ETCD_ENDPOINTS",
 	"mongo": "SHOP_MONGO_URL", "mongo3": "SHOP_MONGO_URL",
 }
 
@@ -215,7 +217,7 @@ func (e *environment) retire(ctx context.Context, kind string) error {
 
 // postgresURL is the shared server, or for a scenario that restarts it one of our own.
 func (e *environment) postgresURL(s loadtest.Scenario) (string, error) {
-	if s.Fault != transferflow.PGRestart && (s.Fault != loadtest.Nemesis || s.Flow.Name == "wallet") {
+	if s.Fault != transferflow.PGRestart && s.Fault != loadtest.Soak && (s.Fault != loadtest.Nemesis || s.Flow.Name == "wallet") {
 		return e.settings.PostgresURL, nil
 	}
 	return e.privateURL("postgres")
@@ -343,10 +345,11 @@ func over(events []fault.Event) (last time.Time) {
 	return last
 }
 
-// addClients makes the plan's clients.
-func addClients(ctx context.Context, pool *pgxpool.Pool, plan loadtest.Plan) (list []loadtest.Credentials, err error) {
-	for n := range plan.Clients {
-		id, key, err := api.AddClient(ctx, pool, fmt.Sprintf("client-%02d", n+1), false)
+// addClients makes the plan's clients. In a soak there are those of other flows and shifts too.
+func addClients(ctx context.Context, pool *pgxpool.Pool, t *loadtest.Trial) (list []loadtest.Credentials, err error) {
+	for n := range t.Plan.Clients {
+		name := fmt.Sprintf("%s-%d-%02d", t.Scenario.Flow.Name, t.Scenario.Seed, n+1)
+		id, key, err := api.AddClient(ctx, pool, name, false)
 		if err != nil {
 			return nil, err
 		}

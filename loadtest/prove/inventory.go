@@ -45,7 +45,7 @@ func (e *environment) inventoryReplica(t *loadtest.Trial, p *loadtest.Program) e
 
 // redisURL is the shared server, or for a scenario that kills it one of our own.
 func (e *environment) redisURL(s loadtest.Scenario) (string, error) {
-	if s.Fault != inventoryflow.RedisDown && s.Fault != loadtest.Nemesis {
+	if s.Fault != inventoryflow.RedisDown && s.Fault != loadtest.Nemesis && s.Fault != loadtest.Soak {
 		return e.settings.RedisURL, nil
 	}
 	return e.privateURL("redis")
@@ -57,11 +57,18 @@ func (e *environment) redis(s loadtest.Scenario) (*redis.Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	if client := e.redises[url]; client != nil {
+		return client, nil
+	}
 	options, err := redis.ParseURL(url)
 	if err != nil {
 		return nil, err
 	}
 	client := redis.NewClient(options)
+	if e.redises == nil {
+		e.redises = map[string]*redis.Client{}
+	}
+	e.redises[url] = client
 	e.closing = append(e.closing, func() { _ = client.Close() })
 	return client, nil
 }
@@ -110,5 +117,5 @@ func stockShelves(ctx context.Context, pool *pgxpool.Pool, t *loadtest.Trial) ([
 			return nil, err
 		}
 	}
-	return addClients(ctx, pool, t.Plan)
+	return addClients(ctx, pool, t)
 }

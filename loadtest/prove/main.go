@@ -58,6 +58,7 @@ type app struct {
 	args    []string      // the command line, without the program
 	calm    time.Duration // Duration where there is no fault; 0: the same
 	Nemesis nemesisFlags  `embed:"" group:"Nemesis"`
+	Soak    soakFlags     `embed:"" group:"Soak"`
 	Limits  limitFlags    `embed:"" group:"Linearizability"`
 
 	Prove struct{}     `cmd:"" default:"1" hidden:""`
@@ -81,7 +82,7 @@ func (c *app) Validate() error {
 	case c.Target != "" && (c.Strategy != "" || c.Flow != "" || c.Fault != "" || c.Quick):
 		return errors.New("--strategy, --flow, --fault and --quick choose from our own scenarios: a service given with --target has none of them")
 	}
-	if err := c.validateNemesis(); err != nil {
+	if err := errors.Join(c.validateNemesis(), c.validateSoak()); err != nil {
 		return err
 	}
 	return c.Limits.validate()
@@ -163,6 +164,9 @@ func (c *app) run(ctx context.Context, out, log io.Writer) (status int, err erro
 
 // setDefaults are those of our own scenarios.
 func (c *app) setDefaults() {
+	if c.Soak.Soak > 0 {
+		c.Rate, c.Duration = cmp.Or(c.Rate, 30), c.Soak.shift()
+	}
 	c.Rate, c.Seed = cmp.Or(c.Rate, 200), cmp.Or(c.Seed, 1)
 	if c.Nemesis.Nemesis {
 		c.Duration = c.Nemesis.For
@@ -197,8 +201,11 @@ func (c *app) prove(ctx context.Context, tell *progress) (loadtest.Report, error
 	env := &environment{settings: c, private: map[string]*stack.Server{}, etcds: map[string]*clientv3.Client{}}
 	defer env.close()
 	matrix := env.matrix()
-	if c.Nemesis.Nemesis {
+	switch {
+	case c.Nemesis.Nemesis:
 		matrix = c.nemeses(env.lessons())
+	case c.Soak.Soak > 0:
+		matrix = soaks(env.lessons())
 	}
 	scenarios, err := c.scenarios(matrix)
 	if err != nil {
@@ -228,6 +235,9 @@ func (c *app) prove(ctx context.Context, tell *progress) (loadtest.Report, error
 		Done:      c.keepFailed(tell),
 		Say:       tell.say,
 		Tick:      tell.tick,
+	}
+	if c.Soak.Soak > 0 {
+		return c.soak(ctx, env, proof)
 	}
 	return proof.Run(ctx)
 }

@@ -87,6 +87,10 @@ func threeMembers(s loadtest.Scenario) bool {
 
 // endpoints are those of the replicas, by number, and around again.
 func (e *environment) endpoints(s loadtest.Scenario) ([]string, error) {
+	if s.Fault == loadtest.Soak {
+		own, err := e.privateURL("etcd")
+		return []string{own}, err
+	}
 	if !threeMembers(s) {
 		return []string{e.settings.Etcd}, nil
 	}
@@ -218,7 +222,7 @@ func openAccounts(ctx context.Context, pool *pgxpool.Pool, t *loadtest.Trial) ([
 	if err != nil {
 		return nil, err
 	}
-	clients, err := addClients(ctx, pool, t.Plan)
+	clients, err := addClients(ctx, pool, t)
 	if err != nil {
 		return nil, err
 	}

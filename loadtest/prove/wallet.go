@@ -106,7 +106,7 @@ func openWallets(ctx context.Context, pool *pgxpool.Pool, t *loadtest.Trial) ([]
 	if err != nil {
 		return nil, err
 	}
-	clients, err := addClients(ctx, pool, t.Plan)
+	clients, err := addClients(ctx, pool, t)
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +123,7 @@ func openWallets(ctx context.Context, pool *pgxpool.Pool, t *loadtest.Trial) ([]
 // lose one, or because transactions of killed replicas have to end sooner than by a
 // server's default. "": it shares the one that all use.
 func mongoKind(s loadtest.Scenario) string {
-	if s.Flow.Name != "wallet" || s.Fault == loadtest.NoFault {
+	if s.Flow.Name != "wallet" || s.Fault == loadtest.NoFault || s.Fault == loadtest.Soak {
 		return ""
 	}
 	return "mongo3"
@@ -144,7 +144,10 @@ const aimWait = 100 * time.Millisecond
 // mongoURL is the server for a scenario's wallets.
 func (e *environment) mongoURL(s loadtest.Scenario) (string, error) {
 	kind := mongoKind(s)
-	if kind == "" {
+	switch {
+	case s.Fault == loadtest.Soak:
+		return e.privateURL("mongo")
+	case kind == "":
 		return e.settings.MongoURL, nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), serverWait)

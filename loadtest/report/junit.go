@@ -48,6 +48,10 @@ func JUnit(w io.Writer, r loadtest.Report) error {
 		all.Suites = append(all.Suites, suite)
 		all.Tests, all.Failures = all.Tests+suite.Tests, all.Failures+suite.Failures
 	}
+	if soak := soakSuite(r); soak.Tests > 0 {
+		all.Suites = append(all.Suites, soak)
+		all.Tests, all.Failures = all.Tests+soak.Tests, all.Failures+soak.Failures
+	}
 	if text := r.CalledOff(); text != "" {
 		cut := testCase{Class: "prove", Name: "all scenarios ran", Failure: &failure{Message: text}}
 		all.Suites = append(all.Suites, testSuite{Name: "prove", Tests: 1, Failures: 1, Cases: []testCase{cut}})
@@ -63,6 +67,20 @@ func JUnit(w io.Writer, r loadtest.Report) error {
 	}
 	_, err := io.WriteString(w, "\n")
 	return err
+}
+
+// soakSuite has a case for each series of a soak.
+func soakSuite(r loadtest.Report) testSuite {
+	suite := testSuite{Name: "soak", Tests: len(r.Series)}
+	for _, s := range r.Series {
+		c := testCase{Class: "soak", Name: s.Label() + " is bounded"}
+		if !s.Holds() {
+			c.Failure = &failure{Message: string(s.Verdict), Text: s.Why}
+			suite.Failures++
+		}
+		suite.Cases = append(suite.Cases, c)
+	}
+	return suite
 }
 
 func suiteOf(r result) testSuite {

@@ -97,6 +97,7 @@ var page = template.Must(template.New("report").Funcs(template.FuncMap{
 	"first":    first,
 	"groups":   groups,
 	"drawbars": drawBars,
+	"soaked":   soaked,
 }).Parse(pageText))
 
 // HTML writes the page.
@@ -181,8 +182,8 @@ func Table(w io.Writer, r loadtest.Report) error {
 			return err
 		}
 	}
-	if r.CalledOff() == "" {
-		return nil
+	if err := soakTable(w, r); err != nil || r.CalledOff() == "" {
+		return err
 	}
 	_, err := fmt.Fprintln(w, "\nNOT AS EXPECTED: "+r.CalledOff())
 	return err

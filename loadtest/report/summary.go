@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"shop/loadtest"
+	"shop/loadtest/soak"
 )
 
 // Summary writes a report in Markdown, as GitHub Actions shows it below a run: the verdicts
@@ -29,6 +30,9 @@ func Summary(w io.Writer, r loadtest.Report) error {
 		if !s.AsExpected {
 			explain(&text, result{s})
 		}
+	}
+	for _, s := range soak.Failed(r.Series) {
+		fmt.Fprintf(&text, "\n- ❌ soak: %s: %s: %s\n", cell(s.Label()), s.Verdict, cell(s.Why))
 	}
 	if _, err := w.Write(append(text.Bytes(), '\n')); err != nil {
 		return fmt.Errorf("report: %w", err)

@@ -79,6 +79,13 @@ func (b *Service) Calls() []Call {
 	return slices.Clone(b.calls)
 }
 
+// Forget forgets all questions and operations so far: those of a long run that have been audited.
+func (b *Service) Forget() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.given, b.calls = map[uuid.UUID]Call{}, nil
+}
+
 func (b *Service) answer(w http.ResponseWriter, req *http.Request) {
 	var asked struct {
 		Operation uuid.UUID `json:"operation"`

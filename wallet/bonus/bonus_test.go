@@ -139,3 +139,14 @@ func TestBonus_IsGoneWhenItIsClosed(t *testing.T) {
 		t.Error("it still answers")
 	}
 }
+
+func TestBonus_WhatIsForgottenIsNew(t *testing.T) {
+	b := openBonus(t)
+	operation := uuid.New()
+	askBonus(t, b, questionAbout(operation, 1))
+	b.Forget()
+	askBonus(t, b, questionAbout(operation, 1))
+	if calls := b.Calls(); len(calls) != 1 || !calls[0].First {
+		t.Errorf("%+v", calls)
+	}
+}

@@ -48,9 +48,10 @@ func New() *loadtest.Flow {
 			offend(ctx, t.Run)
 			return findings
 		},
-		Audit:  audit,
-		Linear: linearize,
-		Faults: faults,
+		Audit:   audit,
+		Archive: archive,
+		Linear:  linearize,
+		Faults:  faults,
 		Locked: func(strategy string) bool {
 			return slices.ContainsFunc(inventory.Strategies(), func(m inventory.Strategy) bool {
 				return m.Name == strategy && slices.Contains(m.Stores, "redis")
@@ -142,6 +143,7 @@ var faults = []loadtest.FaultSpec{
 		{Evidence: "cut_off", Why: "no request was cut off by a kill"},
 	}},
 	loadtest.NemesisSpec(serverTime, 1),
+	loadtest.SoakSpec(serverTime),
 }
 
 // audit reads what was sold from the database.

@@ -74,6 +74,7 @@ func New() *loadtest.Flow {
 		FollowUp:     followUp,
 		Postcheck:    spend,
 		Audit:        audit,
+		Archive:      archive,
 		Linear:       linearize,
 		Locked:       underLock,
 		Steps:        loadtest.StepsOf(transfer.Steps()),
@@ -201,6 +202,7 @@ var faults = []loadtest.FaultSpec{
 	// that time: else nothing would be done for ten seconds, and I-GOODPUT be broken.
 	{Fault: loadtest.Crash, Stretch: 24, Needs: []loadtest.Need{{Evidence: "cut_off", Why: "no request was cut off by a kill"}}},
 	loadtest.NemesisSpec(serverTime, 5),
+	loadtest.SoakSpec(serverTime),
 }
 
 // summary counts the transfers of the load, without those of the postcheck.

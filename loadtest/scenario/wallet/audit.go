@@ -205,7 +205,7 @@ func uuidValue(id uuid.UUID) bson.Binary {
 // service which requests it got.
 func (env Environment) audit(ctx context.Context, t *loadtest.Trial, records []loadtest.Record) (a loadtest.Audited, err error) {
 	own := Of(t)
-	if err := waitQuiet(ctx, own.db, t.Prefix, loadtest.QuietWait); err != nil {
+	if err := own.quiet(ctx, t); err != nil {
 		return a, err
 	}
 	var members Members

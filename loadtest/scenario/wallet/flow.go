@@ -84,6 +84,7 @@ func New(env Environment) *loadtest.Flow {
 		FollowUp:     followUp,
 		Postcheck:    spend,
 		Audit:        env.audit,
+		Archive:      archive,
 		Linear:       linearize,
 		Inconclusive: inconclusive,
 		Steps:        loadtest.StepsOf(wallet.Steps()),
@@ -182,6 +183,7 @@ var faults = []loadtest.FaultSpec{
 		{Evidence: "decided_after_cut", Why: "no key whose commit was left in doubt was decided"},
 	}},
 	loadtest.NemesisSpec(2*failOverTime, 2),
+	loadtest.SoakSpec(2 * failOverTime),
 	{Fault: loadtest.Crash, Stretch: 8, Needs: []loadtest.Need{{Evidence: "cut_off", Why: "no request was cut off by a kill"}}},
 }
 

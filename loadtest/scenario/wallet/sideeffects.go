@@ -55,7 +55,7 @@ type credit struct {
 //     the lock, what the first has stored. That is more than the other strategies
 //     promise: of two under inc, both ask before either has stored anything. And
 //     under a fault one may die between asking and storing; then the other must ask.
-//   - Under a nemesis the first of these rules holds for what was under way while no fault
+//   - Under a nemesis, and in a soak, the first of these rules holds for what was under way while no fault
 //     lasted, of the controls too: in the gaps nothing excuses them (disturbedOperations).
 //   - A request whose time limit ends between question and commit asks again, or the
 //     client's next one does, also without a fault. So these two rules are not for
@@ -118,8 +118,13 @@ func compareCalls(questions []bonus.Call, stored *credit) (breaches []string) {
 	return breaches
 }
 
+// gaps tells whether there are times without a fault between two of them.
+func gaps(s loadtest.Scenario) bool {
+	return s.Fault == loadtest.Nemesis || s.Fault == loadtest.Soak
+}
+
 func onceByRequest(s loadtest.Scenario) bool {
-	return s.Fault == loadtest.NoFault || s.Fault == loadtest.Nemesis || s.Strategy == "inc"
+	return s.Fault == loadtest.NoFault || gaps(s) || s.Strategy == "inc"
 }
 
 func onceByOperation(s loadtest.Scenario) bool {
@@ -144,12 +149,12 @@ func lateOperations(records []loadtest.Record) map[uuid.UUID]bool {
 // the transaction of a silent replica to end, and for a primary.
 const aftermath = 10 * time.Second
 
-// disturbedOperations are, under a nemesis, those of which a request was under way while a
+// disturbedOperations are, under a nemesis and in a soak, those of which a request was under way while a
 // fault lasted, or in its aftermath.
 func disturbedOperations(t *loadtest.Trial, records []loadtest.Record) map[uuid.UUID]bool {
 	disturbed := map[uuid.UUID]bool{}
 	for _, r := range records {
-		if t.Scenario.Fault == loadtest.Nemesis && t.Disturbed(r, aftermath) {
+		if gaps(t.Scenario) && t.Disturbed(r, aftermath) {
 			disturbed[r.Made] = true
 		}
 	}

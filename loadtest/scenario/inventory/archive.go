@@ -1,0 +1,12 @@
+package inventory
+
+import (
+	"context"
+
+	"shop/loadtest"
+)
+
+// archive empties the tables of purchases. The keys stay, until they are purged.
+func archive(ctx context.Context, t *loadtest.Trial) error {
+	return t.ExecSQL(ctx, `TRUNCATE orders, order_lines, stock_movements, products; `+loadtest.AgeKeysSQL)
+}

@@ -1,0 +1,68 @@
+package wallet
+
+import (
+	"testing"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"shop/loadtest"
+	"shop/loadtest/soak"
+	"shop/wallet"
+	"shop/wallet/bonus"
+)
+
+// archived is a database with a refusal of now, and what else there is, after an archive.
+func archived(t *testing.T) *Stores {
+	t.Helper()
+	db, _ := ownMongo(t)
+	service, err := bonus.Serve()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = service.Close() })
+	do(t, db, correctWallets()+update("wallet_operations", "{}", `[{"$set": {"createdAt": "$$NOW"}}]`))
+	own := &Stores{db: db, bonus: service}
+	if err := archive(t.Context(), &loadtest.Trial{State: own}); err != nil {
+		t.Fatal(err)
+	}
+	return own
+}
+
+func count(t *testing.T, db *mongo.Database, collection string) int64 {
+	t.Helper()
+	n, err := db.Collection(collection).CountDocuments(t.Context(), bson.D{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func TestArchive_OfTheWalletsOnlyTheRefusalsStayAndThePurgeForgetsThem(t *testing.T) {
+	own := archived(t)
+	for _, collection := range []string{"wallets", "wallet_entries"} {
+		if n := count(t, own.db, collection); n != 0 {
+			t.Errorf("%d %s", n, collection)
+		}
+	}
+	if n := count(t, own.db, "wallet_operations"); n != 1 {
+		t.Errorf("%d operations, want the refusal", n)
+	}
+	if n, err := wallet.Purge(t.Context(), own.db, wallet.KeysKept); err != nil || n != 1 {
+		t.Errorf("%d purged, %v", n, err)
+	}
+}
+
+// What the purge has left would be an operation of the next shift that no client asked for.
+func TestSetAside_ARefusalThatWasNotPurgedIsStillCounted(t *testing.T) {
+	own := archived(t)
+	if err := own.setAside(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := count(t, own.db, "wallet_operations"); n != 0 {
+		t.Errorf("%d operations", n)
+	}
+	if n := count(t, own.db, soak.Unpurged); n != 1 {
+		t.Errorf("%d set aside, want 1", n)
+	}
+}

@@ -1,0 +1,67 @@
+package soak
+
+import (
+	"context"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+)
+
+// Unpurged is the collection of the refusals that should have been purged: see the wallet flow.
+const Unpurged = "soak_unpurged"
+
+// Mongo is the database of the wallets. The clients of the service call themselves name.
+func Mongo(db *mongo.Database, name string) Source {
+	return Source{
+		Gauges: []Gauge{
+			{Name: "MongoDB: connections", From: "$currentOp", Share: 0.1, Slack: 6},
+			{Name: "MongoDB: open transactions", From: "serverStatus", Slack: 20, Empty: true},
+			{Name: "MongoDB: sessions", From: "serverStatus", Share: 0.5, Slack: 50},
+			{Name: "MongoDB: records of transactions", From: "config.transactions", Share: 0.5, Slack: 100},
+			{Name: "MongoDB: refused operations", From: "wallet_operations", Share: 0.25, Slack: 100},
+		},
+		Read: func(ctx context.Context) ([]float64, error) {
+			connections, err := mongoConnections(ctx, db.Client(), name)
+			if err != nil {
+				return nil, err
+			}
+			var status struct {
+				Transactions              struct{ CurrentOpen float64 }
+				LogicalSessionRecordCache struct{ ActiveSessionsCount float64 }
+			}
+			if err := db.Client().Database("admin").RunCommand(ctx, bson.D{{Key: "serverStatus", Value: 1}}).Decode(&status); err != nil {
+				return nil, err
+			}
+			records, err := db.Client().Database("config").Collection("transactions").EstimatedDocumentCount(ctx)
+			if err != nil {
+				return nil, err
+			}
+			refused, err := db.Collection("wallet_operations").CountDocuments(ctx, bson.D{{Key: "refused", Value: bson.D{{Key: "$exists", Value: true}}}})
+			if err != nil {
+				return nil, err
+			}
+			unpurged, err := db.Collection(Unpurged).CountDocuments(ctx, bson.D{})
+			return []float64{
+				connections, status.Transactions.CurrentOpen, status.LogicalSessionRecordCache.ActiveSessionsCount,
+				float64(records), float64(refused + unpurged),
+			}, err
+		},
+	}
+}
+
+// mongoConnections counts the connections of clients with a name, at work or not.
+func mongoConnections(ctx context.Context, client *mongo.Client, name string) (float64, error) {
+	cursor, err := client.Database("admin").Aggregate(ctx, mongo.Pipeline{
+		{{Key: "$currentOp", Value: bson.D{{Key: "allUsers", Value: true}, {Key: "idleConnections", Value: true}, {Key: "idleSessions", Value: false}}}},
+		{{Key: "$match", Value: bson.D{{Key: "appName", Value: name}}}},
+		{{Key: "$count", Value: "n"}},
+	})
+	if err != nil {
+		return 0, err
+	}
+	var found []struct{ N float64 }
+	if err := cursor.All(ctx, &found); err != nil || len(found) == 0 {
+		return 0, err
+	}
+	return found[0].N, nil
+}
