@@ -120,6 +120,14 @@ func (s *sends) trace() *httptrace.ClientTrace {
 	}
 }
 
+// CloseIdleConnections is what http.Client looks for in its Transport. Without it, connections of
+// a run that is over stay open, and with each two goroutines of the replica.
+func (r *Recorder) CloseIdleConnections() {
+	if next, can := r.Next.(interface{ CloseIdleConnections() }); can {
+		next.CloseIdleConnections()
+	}
+}
+
 // Client gives the http.Client that vegeta and the retrier share: at most
 // maxConns connections to each replica. (vegeta.MaxConnections sets the same
 // field, but can only reach into a bare *http.Transport.)

@@ -1,6 +1,7 @@
 package loadtest
 
 import (
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"shop/loadtest/fault"
 	"shop/loadtest/internal/testbed"
 )
 
@@ -78,5 +80,27 @@ func TestHeaders_EachClientSendsItsOwn(t *testing.T) {
 	run.Send(t.Context(), []ScheduledRequest{{0, 0, of(1, "of b")}, {0, 0, of(0, "of a")}})
 	if diff := cmp.Diff(map[string]string{"of a": "Bearer a", "of b": "Bearer b"}, seen); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// In a soak the replicas outlive many runs.
+func TestRun_LeavesNoConnectionOpenWhenItIsClosed(t *testing.T) {
+	closed := make(chan struct{})
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { testbed.Created(w, order1) }))
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateClosed {
+			close(closed)
+		}
+	}
+	server.Start()
+	t.Cleanup(server.Close)
+	run, err := NewRun(t.Context(), []string{server.URL}, oneClient, time.Minute, Classify)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run.Settle(t.Context(), 0, buy("one"))
+	run.Close()
+	if !fault.Within(t.Context(), 10*time.Second, closed) {
+		t.Error("its connection is still open")
 	}
 }

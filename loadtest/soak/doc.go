@@ -16,6 +16,10 @@
 // tolerance within three fifths of the soak; a slower one needs a longer soak. The fifths are
 // whole shifts: what grows during a shift and is purged behind it has the same median in each.
 //
+// A pool that opened more connections while a store was away, and a process that started threads
+// meanwhile, keep them: a step, which comes at any time. So connections, open files, threads,
+// goroutines and sessions grow only if they rise in each fifth behind the second one.
+//
 // At rest, when the load has ended and all leases have run out, nothing may be held: no lock, no
 // transaction; and what was started for requests must be gone again, up to the slack.
 //

@@ -12,7 +12,7 @@ import (
 func Etcd(client *clientv3.Client, prefix string) Source {
 	return Source{
 		Gauges: []Gauge{
-			{Name: "etcd: open files, connections among them", From: "its /metrics", Share: 0.1, Slack: 8},
+			{Name: "etcd: open files, connections among them", From: "its /metrics", Share: 0.1, Slack: 8, Steps: true},
 			{Name: "etcd: watchers", From: "its /metrics", Share: 0.1, Slack: 8, Back: true},
 			{Name: "etcd: leases", From: "LeaseLeases", Slack: 6, Back: true},
 			{Name: "etcd: locks", From: "other keys with a lease", Slack: 70, Empty: true},

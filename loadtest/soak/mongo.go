@@ -14,10 +14,10 @@ const Unpurged = "soak_unpurged"
 func Mongo(db *mongo.Database, name string) Source {
 	return Source{
 		Gauges: []Gauge{
-			{Name: "MongoDB: connections", From: "$currentOp", Share: 0.1, Slack: 6},
+			{Name: "MongoDB: connections", From: "$currentOp", Share: 0.1, Slack: 6, Steps: true},
 			{Name: "MongoDB: open transactions", From: "serverStatus", Slack: 20, Empty: true},
-			{Name: "MongoDB: sessions", From: "serverStatus", Share: 0.5, Slack: 50},
-			{Name: "MongoDB: records of transactions", From: "config.transactions", Share: 0.5, Slack: 100},
+			{Name: "MongoDB: sessions", From: "serverStatus", Share: 0.5, Slack: 50, Steps: true},
+			{Name: "MongoDB: records of transactions", From: "config.transactions", Share: 0.5, Slack: 100, Steps: true},
 			{Name: "MongoDB: refused operations", From: "wallet_operations", Share: 0.25, Slack: 100},
 		},
 		Read: func(ctx context.Context) ([]float64, error) {

@@ -15,7 +15,7 @@ const application = "soak"
 func Postgres(url string) Source {
 	return Source{
 		Gauges: []Gauge{
-			{Name: "PostgreSQL: connections", From: "pg_stat_activity", Share: 0.1, Slack: 6},
+			{Name: "PostgreSQL: connections", From: "pg_stat_activity", Share: 0.1, Slack: 6, Steps: true},
 			{Name: "PostgreSQL: open transactions", From: "pg_stat_activity", Slack: 6, Empty: true},
 			{Name: "PostgreSQL: locks of rows and keys", From: "pg_locks", Slack: 12, Empty: true},
 			{Name: "PostgreSQL: holds that are not ended", From: "transfers", Share: 0.5, Slack: 20, Empty: true},

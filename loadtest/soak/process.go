@@ -24,11 +24,11 @@ func Process(name string, pid func() int, metrics string) Source {
 	const status = "/proc/PID/status"
 	s := Source{Gauges: []Gauge{
 		{Name: name + ": memory", Unit: "MiB", From: status, Share: 0.15, Slack: 16},
-		{Name: name + ": threads", From: status, Share: 0.25, Slack: 8},
-		{Name: name + ": open files", From: "/proc/PID/fd", Share: 0.1, Slack: 10},
+		{Name: name + ": threads", From: status, Share: 0.25, Slack: 8, Steps: true},
+		{Name: name + ": open files", From: "/proc/PID/fd", Share: 0.1, Slack: 10, Steps: true},
 	}}
 	if metrics != "" {
-		s.Gauges = append(s.Gauges, Gauge{Name: name + ": goroutines", From: "its /metrics", Share: 0.1, Slack: 20, Back: true})
+		s.Gauges = append(s.Gauges, Gauge{Name: name + ": goroutines", From: "its /metrics", Share: 0.1, Slack: 20, Steps: true, Back: true})
 	}
 	s.Read = func(ctx context.Context) ([]float64, error) {
 		values, err := readProcess(pid())

@@ -16,7 +16,7 @@ const fenceCounters = 1024
 func Redis(client redis.UniversalClient, prefix string) Source {
 	return Source{
 		Gauges: []Gauge{
-			{Name: "Redis: connections", From: "INFO clients", Share: 0.1, Slack: 6},
+			{Name: "Redis: connections", From: "INFO clients", Share: 0.1, Slack: 6, Steps: true},
 			{Name: "Redis: memory", Unit: "MiB", From: "INFO memory", Share: 0.2, Slack: 4},
 			{Name: "Redis: locks", From: "SCAN", Slack: 20, Empty: true},
 			{Name: "Redis: counters of fences", From: "SCAN", Most: fenceCounters},

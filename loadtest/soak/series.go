@@ -14,6 +14,7 @@ type Gauge struct {
 
 	Share  float64 `json:"-"`                   // the late median may exceed the early one by this part of it …
 	Slack  float64 `json:"-"`                   // … and so much
+	Steps  bool    `json:"-"`                   // it grows only if it rises in each fifth: see rises
 	Most   float64 `json:"-"`                   // no reading may exceed it; 0: there is no such limit
 	Nature bool    `json:"by_nature,omitempty"` // it grows by nature: shown, and not judged
 	Empty  bool    `json:"-"`                   // at rest it must be 0
@@ -101,7 +102,7 @@ func (s Series) judge(shifts int) Series {
 		s.Verdict = ByNature
 	case s.Most > 0 && highest > s.Most:
 		s.Verdict, s.Why = Grows, fmt.Sprintf("up to %s, limit %s", figure(highest), figure(s.Most))
-	case s.Most == 0 && s.Late > s.Limit:
+	case s.Most == 0 && s.Late > s.Limit && (!s.Steps || s.rises(shifts)):
 		s.Verdict, s.Why = Grows, fmt.Sprintf("median %s in the second fifth and %s in the last one, limit %s", figure(s.Early), figure(s.Late), figure(s.Limit))
 	case s.RestMax != nil && s.Rest > *s.RestMax:
 		s.Verdict, s.Why = Left, fmt.Sprintf("%s at rest, limit %s, %s before the load", figure(s.Rest), figure(*s.RestMax), figure(s.Before))
@@ -109,6 +110,25 @@ func (s Series) judge(shifts int) Series {
 		s.Verdict = Bounded
 	}
 	return s
+}
+
+// stepLeast is the part of the whole growth that each fifth must have for it to be a leak.
+const stepLeast = 1.0 / 6
+
+// rises tells whether a series grows from fifth to fifth. A pool opens connections, and a process
+// threads, when many requests wait at once, as they do when a store is away, and keeps them: that
+// is a step, at any time of a soak. A leak goes on.
+func (s Series) rises(shifts int) bool {
+	was := s.Early
+	for n := 2; n < parts; n++ {
+		values, _ := s.within(n*shifts/parts, (n+1)*shifts/parts)
+		is := median(values)
+		if is-was < stepLeast*(s.Late-s.Early) {
+			return false
+		}
+		was = is
+	}
+	return true
 }
 
 // limitAtRest is what may be left when the load is over.

@@ -94,6 +94,24 @@ func TestJudge_NoiseAndWhatIsPurgedAfterEachShiftAreBounded(t *testing.T) {
 	}
 }
 
+// A store that is away makes pools larger, early or late in a soak, once or twice.
+func TestJudge_AStepOfAPoolIsNoLeak(t *testing.T) {
+	connections := gauge(t, Mongo(nil, "n"), "connections")
+	for name, at := range map[string]func(shift, n int, minute float64) float64{
+		"late": func(shift, n int, _ float64) float64 {
+			return map[bool]float64{false: 48, true: 100}[shift > 16] + float64(n%2)
+		},
+		"early": func(shift, n int, _ float64) float64 {
+			return map[bool]float64{false: 48, true: 100}[shift > 8] + float64(n%2)
+		},
+		"twice": func(shift, _ int, _ float64) float64 { return 48 + 20*float64(shift/9) },
+	} {
+		if s := planted(connections, 100, at); s.Verdict != Bounded || s.Late <= s.Limit {
+			t.Errorf("a step %s: %s (%s), second fifth %g, last %g", name, s.Verdict, s.Why, s.Early, s.Late)
+		}
+	}
+}
+
 func TestJudge_WhatIsLeftAtRestIsFound(t *testing.T) {
 	postgres, redis, etcd, mongo := Postgres(""), Redis(nil, "p"), Etcd(nil, "p"), Mongo(nil, "n")
 	process := Process("replica 1", func() int { return 1 }, "127.0.0.1:1")
