@@ -44,7 +44,7 @@ func (s *Service) inc(ctx context.Context, j *job) (Reply, error) {
 			return Reply{}, err
 		}
 		were := before(wallets, op)
-		if err := j.fits(were); err != nil {
+		if err := j.validate(were); err != nil {
 			return s.refused(ctx, j, were, err) // which takes back what was added
 		}
 		return s.insert(ctx, j, op, wallets)

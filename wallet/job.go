@@ -115,9 +115,9 @@ func (j *job) permits(wallets []Wallet) error {
 	return nil
 }
 
-// fits finds what is wrong with an operation on these wallets as they are now. An
+// validate finds what is wrong with an operation on these wallets as they are now. An
 // InsufficientFundsError is an answer, which will be stored; the others are not.
-func (j *job) fits(wallets []Wallet) error {
+func (j *job) validate(wallets []Wallet) error {
 	if err := j.permits(wallets); err != nil {
 		return err
 	}

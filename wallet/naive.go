@@ -11,8 +11,8 @@ import (
 // naive: read, ask, write what was computed. No transaction. Wrong.
 //
 // Two credits read 100, both ask, one writes 100 + 30, the other 100 + 20. It passes
-// every test with one writer at a time. The race is not all: a server that dies
-// between two of the statements leaves half an operation.
+// every test with one writer at a time. And a server that dies between two of the
+// statements leaves half an operation.
 func (s *Service) naive(ctx context.Context, j *job) (Reply, error) {
 	if err := s.step(ctx, AfterBegin); err != nil {
 		return Reply{}, err

@@ -28,7 +28,7 @@ func (s *Service) finish(ctx context.Context, j *job, wallets []Wallet, ask aske
 	if reply, found, err := s.lookupReply(ctx, j.req); found || err != nil {
 		return reply, err
 	}
-	if err := j.fits(wallets); err != nil {
+	if err := j.validate(wallets); err != nil {
 		return s.refused(ctx, j, wallets, err)
 	}
 	op := j.op

@@ -14,10 +14,10 @@ import (
 	"shop/locking"
 )
 
-// work is the callback of a transaction: it reads, decides, writes, and returns
+// body is the callback of a transaction: it reads, decides, writes, and returns
 // the reply that it stored. It runs any number of times. Its ctx carries the
 // session: a statement with another ctx is outside of the transaction.
-type work func(ctx context.Context) (Reply, error)
+type body func(ctx context.Context) (Reply, error)
 
 // transact runs one job to its answer. WithTransaction repeats what certainly
 // did not happen. What may have happened is run again here: the next callback
@@ -26,7 +26,7 @@ type work func(ctx context.Context) (Reply, error)
 // All rounds use one session. A transaction whose commit got lost stays open at the
 // server, with its locks; the next one in the same session ends it. In another
 // session the lost transaction would refuse the next one, for a minute.
-func (s *Service) transact(ctx context.Context, j *job, do work) (Reply, error) {
+func (s *Service) transact(ctx context.Context, j *job, do body) (Reply, error) {
 	session, err := s.client.StartSession()
 	if err != nil {
 		return Reply{}, fmt.Errorf("wallet: session: %w", err)
@@ -44,7 +44,7 @@ func (s *Service) transact(ctx context.Context, j *job, do work) (Reply, error) 
 		if reply, err = s.locked(ctx, session, j, do); err == nil {
 			return reply, nil
 		}
-		if !s.again(j, err) {
+		if !s.shouldRetry(j, err) {
 			break
 		}
 	}
@@ -58,7 +58,7 @@ func (s *Service) transact(ctx context.Context, j *job, do work) (Reply, error) 
 // one of them, MongoDB refuses the lock at once, and nothing was done: the job
 // asks again after a short pause of its own. The driver's pause grows to half a
 // second, in which the wallet is free many times.
-func (s *Service) locked(ctx context.Context, session *mongo.Session, j *job, do work) (Reply, error) {
+func (s *Service) locked(ctx context.Context, session *mongo.Session, j *job, do body) (Reply, error) {
 	for begin := time.Now(); ; {
 		reply, err := s.round(ctx, session, j, do)
 		if !errors.Is(err, errHeld) || !s.queued() {
@@ -77,7 +77,7 @@ func (s *Service) locked(ctx context.Context, session *mongo.Session, j *job, do
 
 // round is one WithTransaction. WithTransaction returns the callback's reply beside
 // an error only if the commit failed: that is an ambiguousError.
-func (s *Service) round(ctx context.Context, session *mongo.Session, j *job, do work) (Reply, error) {
+func (s *Service) round(ctx context.Context, session *mongo.Session, j *job, do body) (Reply, error) {
 	if j.unknown {
 		forget(ctx, session)
 	}
@@ -140,7 +140,7 @@ func (s *Service) durably() *options.TransactionOptionsBuilder {
 }
 
 // attempt is one run of the callback.
-func (s *Service) attempt(ctx context.Context, j *job, do work) (Reply, error) {
+func (s *Service) attempt(ctx context.Context, j *job, do body) (Reply, error) {
 	if j.attempt++; j.attempt > 1 {
 		s.count(Retried, s.method.Name)
 	}
@@ -157,8 +157,8 @@ func (s *Service) attempt(ctx context.Context, j *job, do work) (Reply, error) {
 	return reply, cmp.Or(s.step(ctx, BeforeCommit), err)
 }
 
-// again says whether another round may end differently, and counts why.
-func (s *Service) again(j *job, err error) bool {
+// shouldRetry reports whether another round may end differently, and counts why.
+func (s *Service) shouldRetry(j *job, err error) bool {
 	switch ambiguous := new(ambiguousError); {
 	case errors.As(err, &ambiguous):
 		j.unknown = true
