@@ -7,7 +7,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-func TestIDText_IsForPeople(t *testing.T) {
+func TestIDText_FormatsUUIDsAndCompoundKeys(t *testing.T) {
 	id := uuid.New()
 	stored := bson.Binary{Subtype: bson.TypeBinaryUUID, Data: id[:]}
 	for want, value := range map[string]any{

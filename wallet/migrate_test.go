@@ -43,7 +43,7 @@ func TestMigrate_ByManyAtOnceAndAgain(t *testing.T) {
 }
 
 // The last guard: what no code of ours would write, and what some code may one day.
-func TestSchema_RefusesWhatMustNotBe(t *testing.T) {
+func TestSchema_RefusesInvalidDocuments(t *testing.T) {
 	t.Parallel()
 	c := open(t, wallet.Config{})
 	p := c.pair(100, 0)

@@ -113,7 +113,7 @@ func TestBonusService_ThatFailsCreditsNothingAndTheKeyIsOpen(t *testing.T) {
 
 // A bonus is as large as an amount at the most. There is room for it before it is
 // asked for: once the service has booked it, it is too late to refuse.
-func TestCredit_ThatLeavesNoRoomForTheLargestBonusAsksForNone(t *testing.T) {
+func TestCredit_ThatTheLargestBonusWouldOverflowAsksForNone(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range safe() {
 		if strategy == "inc" { // it asks before it knows the balance

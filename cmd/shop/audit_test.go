@@ -74,7 +74,7 @@ func TestAudit_SaysWhenThereAreNoWalletsToLookAt(t *testing.T) {
 	}
 }
 
-func TestAudit_ADatabaseWithoutTablesIsNoPass(t *testing.T) {
+func TestAudit_FailsOnADatabaseWithoutTables(t *testing.T) {
 	if out, err := shop(t, "audit", "--postgres-url", pgtest.Schema(t)); exitCode(err) != 2 {
 		t.Errorf("exit status %d, %v\n%s", exitCode(err), err, out)
 	}

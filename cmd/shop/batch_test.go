@@ -99,7 +99,7 @@ func TestBatch_TakesTheLocksOfItsStrategy(t *testing.T) {
 
 // Without etcd a single run fails, and deletes old keys all the same; with --every it
 // runs until the holds are released.
-func TestBatch_WhatCannotBeDoneIsTriedAgain(t *testing.T) {
+func TestBatch_FailsWithoutEtcdAndWithEveryTriesAgain(t *testing.T) {
 	url, _ := expired(t)
 	etcd := stacktest.Private(t, "etcd")[0]
 	do(t, etcd.Kill)

@@ -10,7 +10,7 @@ import (
 
 // etcd is wiped, and PostgreSQL still has its fences: no money moves, not
 // even after a restart, until an operator begins a new epoch.
-func TestEpoch_AfterAWipeNothingMovesUntilTheOperatorSaysSo(t *testing.T) {
+func TestEpoch_AfterAWipeTransfersAreRefusedUntilANewEpoch(t *testing.T) {
 	etcd := stacktest.Private(t, "etcd")[0]
 	url, keys := newDatabase(t)
 	flags := []string{"--etcd-endpoints", etcd.Addr, "--transfer-lock-ttl=3s"}

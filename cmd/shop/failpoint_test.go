@@ -93,7 +93,7 @@ func TestFailpoint_NoneIsNil(t *testing.T) {
 
 // A step without a flow applies to every flow that has it; a flow without the step
 // gets no hook.
-func TestFailpoint_IsOfEveryFlowThatHasItsStepOrOfTheOneThatIsNamed(t *testing.T) {
+func TestFailpoint_AppliesToEveryFlowWithItsStepUnlessItNamesOne(t *testing.T) {
 	for text, want := range map[string][3]bool{ // inventory, transfer, wallet
 		"after-guard=sleep:1s":             {true, true, true},
 		"after-begin=sleep:1s":             {false, true, true},

@@ -61,7 +61,7 @@ func TestReady_NeedsTheTables(t *testing.T) {
 	s.wantReady(503, `{"status":"unavailable","postgres":"unreachable","locks":"ok","transfers":"ok","wallets":"ok"}`)
 }
 
-func TestReady_ManyProbesAreOneQuestion(t *testing.T) {
+func TestReady_ProbesAtTheSameMomentShareOneCheck(t *testing.T) {
 	asked, in, out := 0, make(chan struct{}, 100), make(chan struct{})
 	s := open(t, func(c *api.Config, _ *inventory.Config) {
 		c.Ready = func(context.Context) (api.Degraded, error) {

@@ -38,7 +38,7 @@ func TestBuy_IsReplayedByteForByte(t *testing.T) {
 	s.wantStock("coffee", 98)
 }
 
-func TestBuy_TheOrderOfLinesIsNoOtherIntent(t *testing.T) {
+func TestBuy_TheOrderOfLinesDoesNotChangeTheIntent(t *testing.T) {
 	s := open(t)
 	first := s.do("POST", "/v1/orders", `{"lines":[{"sku":"tea","quantity":1},{"sku":"coffee","quantity":3}]}`, "Idempotency-Key: k").want(t, 201, "")
 	again := s.do("POST", "/v1/orders", `{"lines":[{"sku":"coffee","quantity":3},{"sku":"tea","quantity":1}]}`, "Idempotency-Key: k").want(t, 201, "")

@@ -50,7 +50,7 @@ func TestOutage_WithoutTheDatabaseOfKeysNothingWasDone(t *testing.T) {
 	s.wantOrders(0)
 }
 
-func TestOutage_AReadWithoutItsDatabaseIsBusyAndNoFault(t *testing.T) {
+func TestOutage_AReadWithoutItsDatabaseIs503AndNot500(t *testing.T) {
 	t.Parallel()
 	s := open(t)
 	pool := pgtest.Pool(t, "postgres://none@127.0.0.1:1/none?sslmode=disable")

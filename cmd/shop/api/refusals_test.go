@@ -124,7 +124,7 @@ func TestBuy_TwentyLinesAndAMillionAreTaken(t *testing.T) {
 }
 
 // RFC 8259 does not say which of two equal member names counts.
-func TestRefusals_OfMembersThatAreThereTwice(t *testing.T) {
+func TestRefusals_OfDuplicateMembers(t *testing.T) {
 	s := open(t)
 	one := line("coffee", "1")
 	for i, body := range []string{

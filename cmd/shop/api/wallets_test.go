@@ -113,7 +113,7 @@ func TestWallet_OnlyTheOwnerMayWriteAndAnyClientMayBePaid(t *testing.T) {
 	s.wantCash("bob", b, 0)
 }
 
-func TestWallet_OneThatIsNotThereIsNotFound(t *testing.T) {
+func TestWallet_AnAbsentOneIsNotFound(t *testing.T) {
 	s := openWallets(t)
 	a := s.wallet("alice", 1000)
 	const unknown = "00000000-0000-0000-0000-000000000000"
