@@ -44,6 +44,7 @@ type Flow struct {
 	// Inconclusive says why a run shows nothing, where Needs cannot say it. May be nil.
 	Inconclusive func(Scenario, map[string]int64) []string
 
+	Moments      map[Action]string          // the field of a success that says when its effect was made
 	Invariants   []invariant.Invariant      // beside those of every flow
 	Evidence     map[string]string          // what its numbers count, beside those of every flow
 	Counted      []string                   // of these, the kinds that its replicas count in /metrics, in NAME_events_total

@@ -300,6 +300,7 @@ func (t *Trial) audit(ctx context.Context) (Result, error) {
 	findings.Merge(t.keptUp(records))
 	findings.Add("I-LOCKED", t.unlocked(records)...)
 	findings.Add("I-BODY", hidden(records)...)
+	findings.Add("I-CLOCK", t.History.Untimely(records, flow.Moments)...)
 	findings.Add(flow.During, Apart(t.Samples)...)
 	if flow.Leftover != "" {
 		findings.Add(flow.Leftover, t.left...)

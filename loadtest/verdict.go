@@ -100,6 +100,7 @@ var Invariants = []invariant.Invariant{
 	{Code: "I-ACK", Name: "acknowledged-is-stored", Means: "what was acknowledged is there, as acknowledged"},
 	{Code: "I-REJ", Name: "refused-is-absent", Means: "what was refused, or never asked for, is not there"},
 	{Code: "I-BODY", Name: "true-answers", Means: "each field of an answer, to a write or to a read, is what the plan and the database say, and what a client owns is shown to it"},
+	{Code: "I-CLOCK", Name: "true-times", Means: "what a success made has a time between the first request for it and its answer, by the clients' clock, give or take 50 ms"},
 	{Code: "I-DENY", Name: "not-allowed-is-refused", Means: "a request that its client is not allowed to make is refused, with a problem that says why"},
 	{Code: "I-LIN", Name: "linearizable", Means: "the answers are those of a service that does one operation after the other, each between its call and its return"},
 	{Code: "I-LIVE", Name: "liveness", Means: "new requests succeed within a bound after each fault, every key is decided, a decided key gets the same answer when it is sent again, and in the end everything still works"},

@@ -70,6 +70,11 @@ const (
 	aBowl          = `{"sku":"bowl","name":"bowl","price":300,"currency":"USD","stock":0}`
 )
 
+// epoch is when the clock of the clients of correctShop began, and tick the unit of the times below.
+var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+const tick = 50 * time.Millisecond
+
 // correctReplies are the replies that the clients of correctShop got. The order that was
 // cancelled was read before, and behind the answer to its cancellation.
 func correctReplies() map[string]loadtest.Record {
@@ -79,7 +84,7 @@ func correctReplies() map[string]loadtest.Record {
 		if id != "" {
 			r.Made = uuid.MustParse(id)
 		}
-		r.Attempts = []loadtest.Attempt{{Outcome: outcome, Problem: problem, Sends: 1, Start: time.Duration(at), End: time.Duration(at + 1)}}
+		r.Attempts = []loadtest.Attempt{{Outcome: outcome, Problem: problem, Sends: 1, Start: time.Duration(at) * tick, End: time.Duration(at+1) * tick}}
 		records[i.Key] = r
 	}
 	buy := func(key string, lines ...Stock) loadtest.Intent {

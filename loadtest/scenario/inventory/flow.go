@@ -51,6 +51,7 @@ func New() *loadtest.Flow {
 		Audit:   audit,
 		Archive: archive,
 		Linear:  linearize,
+		Moments: map[loadtest.Action]string{Buy: "created_at", Cancel: "cancelled_at"},
 		Faults:  faults,
 		Locked: func(strategy string) bool {
 			return slices.ContainsFunc(inventory.Strategies(), func(m inventory.Strategy) bool {

@@ -77,6 +77,7 @@ func New() *loadtest.Flow {
 		Archive:      archive,
 		Linear:       linearize,
 		Locked:       underLock,
+		Moments:      map[loadtest.Action]string{Pay: "created_at", Reserve: "created_at", PostHold: "ended_at", VoidHold: "ended_at"},
 		Steps:        loadtest.StepsOf(transfer.Steps()),
 		Faults:       faults,
 		ControlGrace: 2 * time.Second,

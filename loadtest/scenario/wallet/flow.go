@@ -4,7 +4,7 @@
 // uses one key for two wallets. Replicas ask a bonus service what each credit gets on top;
 // it records every request. No update may be lost, and no bonus given in vain.
 //
-// Beside the operations, owners read their wallets, twice as often. One debit or payment in twenty is given up after
+// Beside the operations, owners read their wallets, twice as often. One operation in twenty is given up after
 // "busy"; in each burst two clients use the same key. One key in forty each is used again, for another
 // amount, or for another kind of operation. One request in thirty credits, debits, pays from or reads another
 // client's wallet, or is about a wallet that is not there, or pays to the wallet that it takes from.
@@ -86,6 +86,7 @@ func New(env Environment) *loadtest.Flow {
 		Audit:        env.audit,
 		Archive:      archive,
 		Linear:       linearize,
+		Moments:      map[loadtest.Action]string{Credit: "created_at", Debit: "created_at", Pay: "created_at"},
 		Inconclusive: inconclusive,
 		Steps:        loadtest.StepsOf(wallet.Steps()),
 		Needs:        []loadtest.Need{{Evidence: "mongo_clients", Why: "no replica was known to MongoDB by its name, so that the end of the last one could not be awaited"}},
@@ -97,7 +98,7 @@ func New(env Environment) *loadtest.Flow {
 		Invariants: slices.Concat(wallet.Invariants.Invariants, []invariant.Invariant{
 			{Code: "M1-DURING", Name: "money-conserved-during", Means: "M1 in every sample while the load runs; no balance is below 0, and all are what their entries say"},
 			{Code: "M4", Name: "members-agree", Means: "all members of the replica set are the same, and nothing that was acknowledged is rolled back"},
-			{Code: "W-SIDE", Name: "side-effects", Means: "the bonus service applies an operation once, what it gave is in a balance exactly if it was committed, and without a fault no request asks twice, unless it came to a time limit"},
+			{Code: "W-SIDE", Name: "side-effects", Means: "the bonus service applies an operation once, what it gave is in a balance exactly if it was committed (or its client gave up, told that nothing was), and without a fault no request asks twice, unless it came to a time limit"},
 			{Code: "W-WIRE", Name: "transaction-protocol", Means: "on the wire, each transaction begins with its lock, which is new each time, nothing is done outside of one, and none is committed behind an error"},
 			{Code: "I-RIGHT", Name: "authorization", Means: "no request is refused for another reason than a lack of funds, a key that was used before, or a wallet of another client"},
 			money.AllSpendable,

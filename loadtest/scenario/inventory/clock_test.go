@@ -1,0 +1,43 @@
+package inventory
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"shop/loadtest"
+)
+
+func TestMoments_AnOrderIsMadeAndCancelledWhileItsClientWaits(t *testing.T) {
+	clock := loadtest.History{Epoch: epoch}
+	for _, c := range []struct {
+		name, key string
+		plant     func(map[string]loadtest.Record)
+	}{
+		{"correct", "", nil},
+		{"local time called UTC", "k1: ", told("k1", "2026-01-01T00", "2026-01-01T01")},
+		{"bought before it was asked for", "k2: ", told("k2", "2026-01-01T01", "2025-12-31T01")},
+		{"no time", "k1: ", told("k1", "created_at", "made_at")},
+		{"cancelled before that was asked for", "c3: ", told("c3", "00.5Z", "00.4Z")},
+		{"cancelled behind the answer", "c3: ", forgery("c3", func(r *loadtest.Record) {
+			r.Attempts = []loadtest.Attempt{{Outcome: loadtest.OK, Sends: 1, Start: time.Millisecond, End: 2 * time.Millisecond}}
+		})},
+	} {
+		wrong := clock.Untimely(replies(c.plant), New().Moments)
+		if (c.key == "") != (len(wrong) == 0) || len(wrong) > 0 && (len(wrong) > 1 || !strings.HasPrefix(wrong[0], c.key)) {
+			t.Errorf("%s: %q, want %q", c.name, wrong, c.key)
+		}
+	}
+}
+
+func TestMoments_EachActionThatChangesSomethingHasOne(t *testing.T) {
+	plan := NewPlan(loadtest.Load{Rate: 100, Duration: time.Second, Seed: 1, Replicas: 3})
+	actions := slices.Sorted(maps.Keys(New().Moments))
+	for _, i := range plan.Load() {
+		if !slices.Contains(actions, i.Action) {
+			t.Errorf("%s has no time", i.Action)
+		}
+	}
+}

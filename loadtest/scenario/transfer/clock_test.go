@@ -1,0 +1,43 @@
+package transfer
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"shop/loadtest"
+)
+
+func TestMoments_ATransferIsMadeAndEndedWhileItsClientWaits(t *testing.T) {
+	clock := loadtest.History{Epoch: epoch}
+	for _, c := range []struct {
+		name, key string
+		plant     func(map[string]loadtest.Record)
+	}{
+		{"correct", "", nil},
+		{"made an hour before it was asked for", "k1: ", told("k1", `created_at":"2026-01-01T00`, `created_at":"2025-12-31T23`)},
+		{"made behind the answer", "k3: ", sentAt("k3", -time.Second)},
+		{"posted before that was asked for", "post-k2: ", told("post-k2", `00.5Z`, `00Z`)},
+		{"voided behind the answer", "void-k3: ", told("void-k3", `00.6Z`, `00.8Z`)},
+		{"no time", "k1: ", told("k1", "created_at", "made_at")},
+	} {
+		records := correctReplies()
+		if c.plant != nil {
+			c.plant(records)
+		}
+		wrong := clock.Untimely(slices.Collect(maps.Values(records)), New().Moments)
+		if (c.key == "") != (len(wrong) == 0) || len(wrong) > 0 && (len(wrong) > 1 || !strings.HasPrefix(wrong[0], c.key)) {
+			t.Errorf("%s: %q, want %q", c.name, wrong, c.key)
+		}
+	}
+}
+
+func TestMoments_EachActionThatChangesSomethingHasOne(t *testing.T) {
+	for _, action := range []loadtest.Action{Pay, Reserve, PostHold, VoidHold} {
+		if New().Moments[action] == "" {
+			t.Errorf("%s has no time", action)
+		}
+	}
+}

@@ -1,0 +1,42 @@
+package wallet
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"shop/loadtest"
+)
+
+func TestMoments_AnOperationIsDoneWhileItsClientWaits(t *testing.T) {
+	clock := loadtest.History{Epoch: time.Date(2026, 1, 1, 0, 0, 1, 0, time.UTC)}
+	for _, c := range []struct {
+		name, key string
+		plant     func(map[string]loadtest.Record)
+	}{
+		{"correct", "", nil},
+		{"a credit of an hour ago", "k1: ", tells("k1", "2026-01-01T00", "2025-12-31T23")},
+		{"a debit behind its answer", "k2: ", tells("k2", "00:00:01Z", "00:00:02Z")},
+		{"a payment without a time", "k3: ", tells("k3", "created_at", "done_at")},
+	} {
+		records := correctReplies()
+		if c.plant != nil {
+			c.plant(records)
+		}
+		wrong := clock.Untimely(slices.Collect(maps.Values(records)), New(Environment{}).Moments)
+		if (c.key == "") != (len(wrong) == 0) || len(wrong) > 0 && (len(wrong) > 1 || !strings.HasPrefix(wrong[0], c.key)) {
+			t.Errorf("%s: %q, want %q", c.name, wrong, c.key)
+		}
+	}
+}
+
+func TestMoments_EachActionThatChangesSomethingHasOne(t *testing.T) {
+	plan := NewPlan(loadtest.Load{Rate: 100, Duration: time.Second, Seed: 1, Replicas: 3})
+	for _, i := range plan.Load() {
+		if New(Environment{}).Moments[i.Action] == "" {
+			t.Errorf("%s has no time", i.Action)
+		}
+	}
+}
