@@ -237,7 +237,7 @@ func (env Environment) audit(ctx context.Context, t *loadtest.Trial, records []l
 		return a, err
 	}
 	calls := own.bonus.Calls()
-	a.Findings.Add("W-SIDE", auditSideEffects(t.Scenario, calls, credits, lateOperations(records), disturbedOperations(t, records))...)
+	a.Findings.Add("W-SIDE", auditSideEffects(t.Scenario, calls, credits, excusesOf(t, records))...)
 	a.Evidence = tally(t.Loaded(records))
 	answered := slices.DeleteFunc(slices.Clone(calls), func(c bonus.Call) bool { return c.Refused })
 	a.Evidence["asked"], a.Evidence["asked_again"] = int64(len(answered)), int64(len(answered)-len(credits))

@@ -61,7 +61,7 @@ const (
 // opposite directions on different replicas, while some are credited, and one key
 // is used for two wallets at once. Until the next one each saver comes once, so that
 // a fault always meets some request. One intent in ten is sent
-// twice at once, and one in twenty is given up after "busy", unless it is a credit. Two clients of the ring have the same
+// twice at once, and one in twenty is given up after "busy". Two clients of the ring have the same
 // key in each burst.
 func NewPlan(load loadtest.Load) loadtest.Plan {
 	random := rand.New(rand.NewPCG(uint64(load.Seed), 2))
@@ -118,8 +118,7 @@ type draw struct {
 
 func (d *draw) add(at time.Duration, replica int, name string, action loadtest.Action, m Move) *loadtest.Intent {
 	i := intend(d.wallets, fmt.Sprintf("%s-%d-%05d-%02d", name, d.load.Seed, d.burst, len(d.requests)), action, m)
-	// A credit is not given up: the bonus service may have applied it before the replica was busy.
-	i.GivesUp = d.IntN(loadtest.GiveUpEvery) == 0 && action != Credit
+	i.GivesUp = d.IntN(loadtest.GiveUpEvery) == 0
 	d.requests = append(d.requests, loadtest.ScheduledRequest{At: at, Replica: replica, Intent: i})
 	return i
 }

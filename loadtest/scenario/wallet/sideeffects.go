@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -32,7 +33,9 @@ type credit struct {
 //     so each request must be like that.
 //   - What it applied was committed, as a credit with that bonus: else a bonus was
 //     given that no wallet has. A credit cannot be refused, and every key is decided in
-//     the end (else that breaks I-LIVE), so that nothing excuses one that is not there.
+//     the end (else that breaks I-LIVE), so that nothing excuses one that is not there, but
+//     for a client that gave up after "busy": that says that nothing was credited, and not that the
+//     bonus service was not asked. (Without a fault lockid is busy before it asks.)
 //   - What was committed was applied, with that bonus: else a wallet has a bonus that
 //     was never given. (That the entry is amount + bonus is M2.)
 //
@@ -61,10 +64,10 @@ type credit struct {
 //     client's next one does, also without a fault. So these two rules are not for
 //     operations in late. A control has no such excuse: it must be caught also on a
 //     machine on which each request is late.
-func auditSideEffects(s loadtest.Scenario, calls []bonus.Call, credits []credit, late, disturbed map[uuid.UUID]bool) (breaches []string) {
+func auditSideEffects(s loadtest.Scenario, calls []bonus.Call, credits []credit, e excuses) (breaches []string) {
 	asked, requests := map[uuid.UUID][]bonus.Call{}, map[uuid.UUID]int{}
 	excused := func(operation uuid.UUID) bool {
-		return late[operation] && s.Expect != loadtest.Violated || disturbed[operation] && s.Strategy != "inc"
+		return e.late[operation] && s.Expect != loadtest.Violated || e.disturbed[operation] && s.Strategy != "inc"
 	}
 	for _, c := range calls {
 		if c.Refused { // a key that two wallets share: the second request is refused, and gets nothing
@@ -82,14 +85,30 @@ func auditSideEffects(s loadtest.Scenario, calls []bonus.Call, credits []credit,
 			breaches = append(breaches, fmt.Sprintf("operation %s has a bonus of %d, and the bonus service was not asked", c.Operation, c.Bonus))
 		}
 	}
+	givenUp := maps.Clone(e.givenUp)
 	for operation, questions := range asked {
 		if len(questions) > 1 && onceByOperation(s) && !excused(operation) {
 			breaches = append(breaches, fmt.Sprintf("operation %s was asked about %d times", operation, len(questions)))
 		}
-		breaches = append(breaches, compareCalls(questions, committed[operation])...)
+		stored, lost := committed[operation], Move{To: questions[0].Wallet, Amount: questions[0].Amount}
+		if stored == nil && givenUp[lost] > 0 { // one for each: no two can be told apart
+			givenUp[lost]--
+			stored = &credit{operation, lost.To, lost.Amount, questions[0].Bonus}
+		}
+		breaches = append(breaches, compareCalls(questions, stored)...)
 	}
 	slices.Sort(breaches)
 	return breaches
+}
+
+// excuses are what a breach of the rules for one request, or for one credit, may come from.
+type excuses struct {
+	late, disturbed map[uuid.UUID]bool // operations
+	givenUp         map[Move]int       // credits that may have a bonus, and are not there
+}
+
+func excusesOf(t *loadtest.Trial, records []loadtest.Record) excuses {
+	return excuses{lateOperations(records), disturbedOperations(t, records), givenUpCredits(t.Scenario, records)}
 }
 
 // compareCalls compares the questions about one operation with each other, and with
@@ -134,15 +153,29 @@ func onceByOperation(s loadtest.Scenario) bool {
 // lateOperations are those of which a request took at least as long as the shortest
 // time limit behind the question.
 func lateOperations(records []loadtest.Record) map[uuid.UUID]bool {
-	late := map[uuid.UUID]bool{}
+	operations := map[uuid.UUID]bool{}
 	for _, r := range records {
-		for _, a := range r.Attempts {
-			if a.End-a.Start >= wallet.BonusTimeout {
-				late[r.Made] = true
-			}
+		if late(r) {
+			operations[r.Made] = true
 		}
 	}
-	return late
+	return operations
+}
+
+func late(r loadtest.Record) bool {
+	return slices.ContainsFunc(r.Attempts, func(a loadtest.Attempt) bool { return a.End-a.Start >= wallet.BonusTimeout })
+}
+
+// givenUpCredits are those that clients did not send again after "busy", for which the bonus service may have
+// been asked.
+func givenUpCredits(s loadtest.Scenario, records []loadtest.Record) map[Move]int {
+	credits := map[Move]int{}
+	for _, r := range records {
+		if r.Action == Credit && r.GivesUp && r.Outcome == loadtest.Open && (!onceByOperation(s) || late(r)) {
+			credits[move(r.Intent)]++
+		}
+	}
+	return credits
 }
 
 // aftermath is how long a fault may make requests run again after its end: those that wait for

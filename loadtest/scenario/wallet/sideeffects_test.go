@@ -41,11 +41,11 @@ func each(fn func(loadtest.Scenario)) {
 func TestSideEffects_TwoRequestsMayAskAboutOneOperationButForLockIDWithoutAFault(t *testing.T) {
 	each(func(s loadtest.Scenario) {
 		calls, credits := fair()
-		found := auditSideEffects(s, calls, credits, nil, nil)
+		found := auditSideEffects(s, calls, credits, excuses{})
 		if must := s.Strategy == "lockid" && s.Fault == loadtest.NoFault; must != (len(found) > 0) {
 			t.Errorf("%s: %v", s.Name(), found)
 		}
-		if found := auditSideEffects(s, calls[:2], credits, nil, nil); len(found) != 0 {
+		if found := auditSideEffects(s, calls[:2], credits, excuses{}); len(found) != 0 {
 			t.Errorf("%s, each asked about once: %v", s.Name(), found)
 		}
 	})
@@ -56,7 +56,7 @@ func TestSideEffects_ARequestThatTheBonusServiceRefusedIsNone(t *testing.T) {
 	each(func(s loadtest.Scenario) {
 		calls, credits := fair()
 		calls[2] = bonus.Call{Operation: calls[0].Operation, Request: uuid.New(), Wallet: uuid.New(), Amount: 7, Attempt: 1, Refused: true}
-		if found := auditSideEffects(s, calls, credits, nil, nil); len(found) != 0 {
+		if found := auditSideEffects(s, calls, credits, excuses{}); len(found) != 0 {
 			t.Errorf("%s: %v", s.Name(), found)
 		}
 	})
@@ -67,7 +67,7 @@ func TestSideEffects_ARequestAsksOnceWithoutAFaultAndUnderIncAlways(t *testing.T
 		calls, credits := fair()
 		calls[2].Request = calls[0].Request
 		calls[2].Attempt = 2
-		found := strings.Join(auditSideEffects(s, calls, credits, nil, nil), "\n")
+		found := strings.Join(auditSideEffects(s, calls, credits, excuses{}), "\n")
 		must := s.Fault == loadtest.NoFault || s.Strategy == "inc"
 		if got := strings.Contains(found, "request "+calls[0].Request.String()+" asked about operation "+operation1+" again"); got != must {
 			t.Errorf("%s: %q", s.Name(), found)
@@ -92,14 +92,14 @@ func TestSideEffects_ALateRequestMayAskAgainUnlessItIsAControls(t *testing.T) {
 				if again == "by its request" {
 					calls[2].Request, calls[2].Attempt = calls[0].Request, 2
 				}
-				strict := len(auditSideEffects(s, calls, credits, nil, nil)) > 0
+				strict := len(auditSideEffects(s, calls, credits, excuses{})) > 0
 				records := []loadtest.Record{
 					{Made: uuid.MustParse(operation1), Attempts: []loadtest.Attempt{{End: wallet.BonusTimeout - 1}}},
 					{Made: uuid.MustParse(operation2), Attempts: []loadtest.Attempt{{End: wallet.BonusTimeout - 1}}},
 				}
 				records[late].Attempts = append(records[late].Attempts, loadtest.Attempt{Start: time.Second, End: time.Second + wallet.BonusTimeout})
 				must := strict && (late == 1 || s.Expect == loadtest.Violated)
-				if found := auditSideEffects(s, calls, credits, lateOperations(records), nil); must != (len(found) > 0) {
+				if found := auditSideEffects(s, calls, credits, excuses{late: lateOperations(records)}); must != (len(found) > 0) {
 					t.Errorf("%s, asked again %s, a request of %s being late: %v", s.Name(), again, operation, found)
 				}
 			}
@@ -158,11 +158,43 @@ func TestSideEffects_FindsUnderEveryStrategyAndFault(t *testing.T) {
 	} {
 		each(func(s loadtest.Scenario) {
 			calls, credits := c.plant(fair())
-			if found := strings.Join(auditSideEffects(s, calls, credits, nil, nil), "\n"); !strings.Contains(found, c.want) {
+			if found := strings.Join(auditSideEffects(s, calls, credits, excuses{}), "\n"); !strings.Contains(found, c.want) {
 				t.Errorf("%s under %s: found %q, want %q", name, s.Name(), found, c.want)
 			}
 		})
 	}
+}
+
+// "busy" says that nothing was credited, and not that the bonus service was not asked.
+func TestSideEffects_ACreditThatWasGivenUpMayHaveABonusThatNoWalletHas(t *testing.T) {
+	gaveUp := func(wallet string, amount int64, took time.Duration) loadtest.Record {
+		return loadtest.Record{
+			Intent:  loadtest.Intent{Action: Credit, Of: Move{To: uuid.MustParse(wallet), Amount: amount}, GivesUp: true},
+			Outcome: loadtest.Open, Attempts: []loadtest.Attempt{{Outcome: loadtest.Open, End: took}},
+		}
+	}
+	calls, credits := fair()
+	calls = append(calls[:2], bonus.Call{Operation: uuid.MustParse(operation3), Request: uuid.New(), Wallet: calls[1].Wallet, Amount: 50, Bonus: 13, First: true})
+	lost := credits[:1] // of the two of 50 neither is there
+	each(func(s loadtest.Scenario) {
+		strict := s.Strategy == "lockid" && s.Fault == loadtest.NoFault // it is busy before it asks
+		for _, c := range []struct {
+			name     string
+			records  []loadtest.Record
+			breaches int
+		}{
+			{"decided", []loadtest.Record{{Intent: gaveUp(wallet1, 50, 0).Intent, Outcome: loadtest.OK}}, 2},
+			{"of another amount, of another wallet", []loadtest.Record{gaveUp(wallet1, 51, 0), gaveUp(wallet2, 50, 0)}, 2},
+			{"one", []loadtest.Record{gaveUp(wallet1, 50, 0)}, map[bool]int{false: 1, true: 2}[strict]},
+			{"one, which came to a time limit", []loadtest.Record{gaveUp(wallet1, 50, wallet.BonusTimeout)}, 1},
+			{"both", []loadtest.Record{gaveUp(wallet1, 50, time.Minute), gaveUp(wallet1, 50, time.Minute)}, 0},
+		} {
+			found := auditSideEffects(s, calls, lost, excuses{givenUp: givenUpCredits(s, c.records)})
+			if len(found) != c.breaches {
+				t.Errorf("%s, %s: %q, want %d", s.Name(), c.name, found, c.breaches)
+			}
+		}
+	})
 }
 
 func TestStoredCredits_AreThoseThatWereDone(t *testing.T) {
