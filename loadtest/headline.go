@@ -46,14 +46,6 @@ func (r Report) Operations() (n int) {
 	return n
 }
 
-// Checked is how many operations were checked for linearizability.
-func (r Report) Checked() (n int) {
-	for _, s := range r.Scenarios {
-		n += s.Checked
-	}
-	return n
-}
-
 // Faults is how often a fault hit something.
 func (r Report) Faults() (n int) {
 	for _, s := range r.Scenarios {

@@ -26,6 +26,7 @@ type Proof struct {
 	Calm      time.Duration            // of the load of a scenario without a fault; 0: as the others
 	LockTTL   map[string]time.Duration // by flow
 	Grace     time.Duration            // after the load, until every key must be decided; 0: 20 s
+	Whole     bool                     // all scenarios, with the load by default: enough operations must be checked (CheckedLeast)
 	Keep      bool                     // the databases stay
 	Out       string                   // folder for the histories, one below it for each scenario; "": they are not kept
 	Limits    linear.Limits            // of the check of each history
@@ -79,10 +80,15 @@ func (p *Proof) Run(ctx context.Context) (Report, error) {
 			err = p.Done(&result)
 		}
 		report.Scenarios = append(report.Scenarios, result)
+		report.checked(result)
 		report.AsExpected = report.AsExpected && result.AsExpected && err == nil
 		if err != nil {
 			return report, err
 		}
+	}
+	if p.Whole {
+		report.CheckedLeast = CheckedLeast
+		report.AsExpected = report.AsExpected && len(report.TooFew()) == 0
 	}
 	return report, nil
 }
@@ -92,6 +98,9 @@ func (p *Proof) loadOf(s Scenario) Load {
 	load := p.Load
 	if s.Fault == NoFault && p.Calm > 0 {
 		load.Duration = p.Calm
+	}
+	if p.Whole {
+		load = s.Flow.lengthen(load, s)
 	}
 	load.Seed = cmp.Or(s.Seed, load.Seed)
 	if s.Fault == Nemesis && s.Expect == Violated {

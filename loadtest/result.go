@@ -20,6 +20,9 @@ type Report struct {
 	Scenarios  []Result `json:"scenarios"`
 	Origin     Origin   `json:"origin"`
 
+	Checked      map[string]int `json:"checked,omitempty"`       // operations of each flow that were checked for linearizability
+	CheckedLeast int            `json:"checked_least,omitempty"` // of each flow, at least
+
 	Series []soak.Series `json:"series,omitempty"` // what was watched in a soak
 
 	Load    Load                     `json:"-"`

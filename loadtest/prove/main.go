@@ -47,7 +47,7 @@ type app struct {
 	Quick    bool          `help:"About three minutes instead of the whole matrix: every safe strategy once, and the faults that show the point."`
 	Replicas int           `default:"3" help:"Replicas of the shop under load."`
 	Rate     int           `help:"New requests per second; half as many for wallets, fewer where a fault needs a longer load. Default: 200."`
-	Duration time.Duration `help:"Length of the load of one scenario. Default: 8s; with --quick 6s, and 2s without a fault."`
+	Duration time.Duration `help:"Length of the load of one scenario. Default: 8s, and of some of the whole matrix longer; with --quick 6s, and 2s without a fault."`
 	Grace    time.Duration `help:"How long after the load until each key must be decided. Default: 20s."`
 	Seed     int64         `help:"Seed of the load and of the pauses; the same seed is the same load. Default: 1."`
 	Out      string        `default:"report" type:"path" help:"Folder for prove.json and index.html, and for a folder of each scenario with its files."`
@@ -56,6 +56,7 @@ type app struct {
 	Target   string        `placeholder:"FILE" help:"Prove the service that this YAML file describes instead of our own replicas; --rate, --duration and --seed win over the file. docs/ci.md is its manual."`
 
 	args    []string      // the command line, without the program
+	whole   bool          // all scenarios, of one flow at least, with the load by default
 	calm    time.Duration // Duration where there is no fault; 0: the same
 	Nemesis nemesisFlags  `embed:"" group:"Nemesis"`
 	Soak    soakFlags     `embed:"" group:"Soak"`
@@ -164,6 +165,7 @@ func (c *app) run(ctx context.Context, out, log io.Writer) (status int, err erro
 
 // setDefaults are those of our own scenarios.
 func (c *app) setDefaults() {
+	c.whole = c.Rate == 0 && c.Duration == 0 && c.Strategy == "" && c.Fault == "" && !c.Quick && !c.Nemesis.Nemesis && c.Soak.Soak == 0
 	if c.Soak.Soak > 0 {
 		c.Rate, c.Duration = cmp.Or(c.Rate, 30), c.Soak.shift()
 	}
@@ -189,7 +191,7 @@ func (c *app) write(out io.Writer, r loadtest.Report) error {
 	if err := c.forCI(r); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(out, "\n%s\n%s\n%s\n", r.Headline(), filepath.Join(c.Out, "index.html"), filepath.Join(c.Out, "prove.json"))
+	_, err := fmt.Fprintf(out, "\n%s\n%s\n%s\n%s\n", r.Headline(), r.Linearized(), filepath.Join(c.Out, "index.html"), filepath.Join(c.Out, "prove.json"))
 	return err
 }
 
@@ -221,6 +223,7 @@ func (c *app) prove(ctx context.Context, tell *progress) (loadtest.Report, error
 		Scenarios: scenarios,
 		Load:      loadtest.Load{Rate: c.Rate, Duration: c.Duration, Seed: c.Seed, Replicas: c.Replicas},
 		Calm:      c.calm,
+		Whole:     c.whole,
 		Grace:     c.Grace,
 		LockTTL:   lockTTLs,
 		Server:    env.postgresURL,

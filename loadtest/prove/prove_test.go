@@ -296,3 +296,43 @@ func TestNeeds_NoneIsWhatReplicasCountAboutThemselves(t *testing.T) {
 		}
 	}
 }
+
+// What clients send because of an answer comes on top: in inventory, they read each order that they get.
+func TestWhole_PlansHaveEnoughOperationsOfEachFlow(t *testing.T) {
+	whole := app{}
+	whole.setDefaults()
+	planned := map[string]int{}
+	for _, s := range (&environment{settings: &whole}).matrix() {
+		load := s.Flow.WholeLoad(loadtest.Load{Rate: whole.Rate, Duration: whole.Duration, Seed: whole.Seed, Replicas: 3}, s, lockTTLs[s.Flow.Name])
+		for _, i := range s.Flow.Plan(load).Intents {
+			if len(i.Refusals) == 0 {
+				planned[s.Flow.Name]++
+			}
+		}
+	}
+	for flow, want := range map[string]int{"inventory": 0.9 * loadtest.CheckedLeast, "transfer": loadtest.CheckedLeast, "wallet": 1.05 * loadtest.CheckedLeast} {
+		if planned[flow] < want {
+			t.Errorf("%s: %d operations, want at least %d: see Flow.Long", flow, planned[flow], want)
+		}
+	}
+}
+
+func TestWhole_IsTheMatrixWithTheLoadByDefault(t *testing.T) {
+	for _, c := range []struct {
+		app   app
+		whole bool
+	}{
+		{app{}, true},
+		{app{Flow: "wallet"}, true},
+		{app{Strategy: "inc"}, false},
+		{app{Fault: "none"}, false},
+		{app{Quick: true}, false},
+		{app{Duration: durationWhole}, false},
+		{app{Rate: 10}, false},
+		{app{Nemesis: nemesisFlags{Nemesis: true}}, false},
+	} {
+		if c.app.setDefaults(); c.app.whole != c.whole {
+			t.Errorf("%+v: whole is %v", c.app, c.app.whole)
+		}
+	}
+}

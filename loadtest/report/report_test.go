@@ -61,6 +61,8 @@ func exampleReport() loadtest.Report {
 		Seed: 1, AsExpected: true, Scenarios: []loadtest.Result{naive, row}, When: epoch, Bound: map[string]time.Duration{"inventory": 4 * time.Second},
 		Origin: loadtest.Origin{Command: "prove --quick", Commit: "0123456789ab", Machine: "2 cores", Servers: []string{"Redis 7"}},
 		Load:   loadtest.Load{Rate: 200, Duration: 6 * time.Second, Seed: 1, Replicas: 3},
+
+		Checked: map[string]int{"inventory": 1234}, CheckedLeast: 1000,
 	}
 }
 
@@ -197,7 +199,7 @@ func TestHTML_ShowsVerdictsFirstThenWhatHappened(t *testing.T) {
 	last := -1
 	for _, piece := range []string{
 		"2 of 2 as expected", "2 scenarios, 3 operations, 1 fault: no violation in 1 safe one, the known-bad one caught.",
-		"1234 operations checked for linearizability", "prove --quick", "0123456789ab", "2 cores", "Redis 7", // what was tried
+		"Checked for linearizability: 1,234 operations of inventory.", "prove --quick", "0123456789ab", "2 cores", "Redis 7", // what was tried
 		`<th scope="col">no fault</th><th scope="col">redis-down</th>`, // the matrix
 		`<th scope="row">naive</th><td><a class="pill violated" href="#inventory-naive-none">violated</a> <span class="met">✓ control, caught</span></td><td><span class="soft" aria-label="not tried">–</span></td>`,
 		`<th scope="row">redis&#43;row</th><td><span class="soft" aria-label="not tried">–</span></td><td><a class="pill safe" href="#inventory-redis-row-redis-down">safe</a> <span class="met">✓</span>`,

@@ -93,6 +93,7 @@ func New(env Environment) *loadtest.Flow {
 		Faults:       faults,
 		Slower:       2,               // a transaction that collides has worked in vain, and begins again
 		ControlGrace: 2 * time.Second, // a control may give up on a key, having collided too often
+		Long:         []string{"inc/none", "lockid/none"},
 		Quick:        []string{"naive/none", "txn/none", "lockid/none", "lockid/commit-unknown"},
 		Counted:      []string{"retried", "conflict", "transient", "expired", "ambiguous", "resolved", "guard_tripped", "line_full", "unavailable"},
 		Invariants: slices.Concat(wallet.Invariants.Invariants, []invariant.Invariant{

@@ -1,0 +1,39 @@
+package loadtest
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+func TestLinearized_SaysHowManyOperationsOfEachFlowWereChecked(t *testing.T) {
+	report := Report{Scenarios: []Result{{Flow: "inventory", Checked: 60_000}, {Flow: "wallet", Checked: 48_647}, {Flow: "inventory", Checked: 49_506}}}
+	for _, s := range report.Scenarios {
+		report.checked(s)
+	}
+	if got := report.Linearized(); got != "Checked for linearizability: 109,506 operations of inventory, 48,647 operations of wallet." || len(report.TooFew()) != 0 {
+		t.Errorf("a part of the matrix: %s", got)
+	}
+	report.CheckedLeast = CheckedLeast
+	if got := report.Linearized(); got != "Checked for linearizability: 109,506 operations of inventory, 48,647 operations of wallet; NOT AS EXPECTED: of wallet, the whole proof has at least 100,000 operations." {
+		t.Errorf("all of it: %s", got)
+	}
+	if few := report.TooFew(); !slices.Equal(few, []string{"wallet"}) {
+		t.Errorf("too few of %v, want wallet", few)
+	}
+	if got := (Report{Scenarios: []Result{{Flow: TargetFlow}}}).Linearized(); got != "" {
+		t.Errorf("nothing was checked: %s", got)
+	}
+}
+
+func TestLengthen_OnlyTheScenariosThatTheFlowNames(t *testing.T) {
+	f := &Flow{Name: "x", Long: []string{"right/none"}, Slower: 2}
+	l := Load{Rate: 200, Duration: 8 * time.Second}
+	if got := f.lengthen(l, f.Safe("right", Crash)); got != l {
+		t.Errorf("%+v, want as it was", got)
+	}
+	got := f.Load(f.lengthen(l, f.Safe("right", NoFault)), NoFault, time.Second)
+	if got.Duration != long*l.Duration || got.Rate != l.Rate {
+		t.Errorf("%+v, want %d times as long, at the full rate", got, long)
+	}
+}
