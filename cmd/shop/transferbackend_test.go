@@ -47,6 +47,7 @@ func (p transferReplica) wantWithoutEtcd(stored string) {
 		}
 	}
 	p.wantHealth("unreachable")
+	p.wantBreaker(1)
 	if status, body := p.buy("while-down-" + stored); status != 201 {
 		p.t.Errorf("a purchase: %d %s", status, body)
 	}
@@ -58,10 +59,19 @@ func (p transferReplica) wantWithoutEtcd(stored string) {
 	}
 }
 
+func (p transferReplica) wantBreaker(open int) {
+	p.t.Helper()
+	if _, text := p.get(p.metrics); !strings.Contains(text, fmt.Sprintf("\nbreaker_open{server=\"etcd\"} %d\n", open)) {
+		p.t.Errorf("the breaker is not as it should be: want %d", open)
+	}
+}
+
+// The TTL is longer than the outages: the lease of the replica does not end in one, so that only the breaker
+// keeps transfers from waiting for etcd.
 func TestServe_WithoutEtcdItSellsAndShowsAndMoneyMovesAgainByItself(t *testing.T) {
 	etcd := stacktest.Private(t, "etcd")[0]
 	url, keys := newDatabase(t)
-	p := startTransferReplica(t, url, keys["alice"], "--etcd-endpoints", etcd.Addr, "--transfer-lock-ttl=3s")
+	p := startTransferReplica(t, url, keys["alice"], "--etcd-endpoints", etcd.Addr, "--transfer-lock-ttl=1m")
 	p.wantHealth("ok")
 	status, stored := p.pay("before")
 	if status != 201 {
@@ -82,6 +92,7 @@ func TestServe_WithoutEtcdItSellsAndShowsAndMoneyMovesAgainByItself(t *testing.T
 			return status == 201
 		})
 		p.wantHealth("ok")
+		p.wantBreaker(0)
 	}
 	if n := query(t, url, `SELECT count(*) FROM transfers`); n != 3 {
 		t.Errorf("%d transfers, want 3", n)
