@@ -67,10 +67,10 @@ func TestGate_TheRightShopPassesAndEachWrongOneFailsByTheNameOfWhatItBreaks(t *t
 		breaks []string
 		keeps  []string
 	}{
-		{"shop.py", nil, []string{"I-ONCE", "I-LIVE", "I-DENY", "I-SUPPLY", "I-SOLD", "I-LIMIT", "stock-balance", "one-order-per-key", "acknowledged-is-stored", "refused-is-absent"}},
+		{"shop.py", nil, []string{"I-ONCE", "I-LIVE", "I-DENY", "I-SUPPLY", "I-SOLD", "I-SHOWN", "I-LIMIT", "stock-balance", "one-order-per-key", "acknowledged-is-stored", "refused-is-absent"}},
 		{"wrong/no_lock.py", []string{"stock-balance"}, []string{"I-ONCE", "I-DENY", "one-order-per-key", "acknowledged-is-stored"}},
 		{"wrong/key_apart.py", []string{"I-ONCE", "one-order-per-key"}, []string{"I-DENY", "stock-balance"}},
-		{"wrong/early_answer.py", []string{"acknowledged-is-stored", "I-SUPPLY"}, []string{"I-DENY", "stock-balance", "one-order-per-key"}},
+		{"wrong/early_answer.py", []string{"acknowledged-is-stored", "I-SUPPLY", "I-SHOWN"}, []string{"I-DENY", "stock-balance", "one-order-per-key"}},
 	} {
 		t.Run(c.shop, func(t *testing.T) {
 			status, result, out := gate(t, c.shop)

@@ -14,8 +14,9 @@
 // Beside what its owner asks for, every service must keep these:
 //
 //   - one key, one answer (I-ONCE), and every key is decided (I-LIVE);
-//   - clients get no more than was there (I-SUPPLY), and none is refused while enough is
+//   - clients get no more than was there (I-SUPPLY), at any time, and none is refused while enough is
 //     left (I-SOLD): a service that sells one unit and refuses the rest is not safe;
+//   - a read that shows units shows a number that can have been left (I-SHOWN);
 //   - a request that is not allowed is refused, with the status that its owner named (I-DENY);
 //   - errors, and answers to come back later, stay within a limit (I-LIMIT).
 //

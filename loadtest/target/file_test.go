@@ -89,6 +89,7 @@ func TestParse_AMistakeIsSaidWithItsLine(t *testing.T) {
 		{"a share without %", small + "  - {name: a, path: /, after: buy, share: 0.5}\n", []string{"line 5", "5%"}},
 		{"takes that is no amount", small + "  - {name: a, path: /, takes: 3..1}\n", []string{"line 5", "1..3"}},
 		{"takes of nothing", "services: [http://h]\nrequests:\n  - {name: a, path: /, takes: 1}\n", []string{"line 3", "there is none"}},
+		{"shows of what is no read", small + "  - {name: a, path: /, shows: stock}\n", []string{"line 5", "shows: is of a read"}},
 		{"too many objects", small + "  - {name: a, path: /, objects: ['x-{1..99999}']}\n", []string{"line 5", "at most"}},
 		{"one object where two must be", small + "  - {name: a, path: '/{{.Other}}'}\n", []string{"line 5", "needs two"}},
 		{"a supply of words", strings.Replace(small, "coffee: 10", "coffee: many", 1), []string{"line 2", "number"}},

@@ -36,6 +36,7 @@ type Request struct {
 	Takes   string   // units of its object that a success takes: "1" or "1..3"
 	Gives   bool     // a success gives back what the request took that it follows
 	Reads   bool     // it changes nothing, and two answers may differ; GET and HEAD do so anyway
+	Shows   string   // of a read: the field of its answer with the units that are left of its object, such as stock
 	Expect  []int    // it is not allowed, or cannot work: it must end with one of these statuses
 	After   string   // sent after a success of this request, and not by itself
 	Share   Percent  // after how many of them; default 10%
@@ -120,6 +121,8 @@ func (f *File) prepare(i int, r *Request) (err error) {
 		return wrong("share", "%v", wrongShare)
 	case r.Share != "" && r.After == "":
 		return wrong("share", "is of a request that comes after another one: set after, or weight")
+	case r.Shows != "" && (!r.Reads || f.Supply.Kind == 0):
+		return wrong("shows", "is of a read, about an object of the supply")
 	case !slices.Contains([]string{"", "same", "other"}, r.As) || r.As != "" && r.After == "":
 		return wrong("as", "want same or other, for a request that comes after another one")
 	}

@@ -45,6 +45,8 @@ func (v *review) vain(request Request) string {
 		return fmt.Sprintf("request %q was never sent: no success of %q, or its answers lack a field that the templates name (or raise share)", request.Name, request.After)
 	case len(own) == 0:
 		return fmt.Sprintf("request %q was never sent: raise its weight, or duration", request.Name)
+	case request.hidden(own):
+		return fmt.Sprintf("answers to %q have no number in %q: is shows right?", request.Name, request.Shows)
 	case len(request.Expect) > 0 || slices.ContainsFunc(own, func(r loadtest.Record) bool { return r.Outcome == loadtest.OK }):
 		return ""
 	}

@@ -143,7 +143,7 @@ func allowed(records []loadtest.Record) (wrong []string) {
 func (f *File) invariants() []invariant.Invariant {
 	all := []invariant.Invariant{withinLimits}
 	if f.Supply.Kind != 0 {
-		all = append(all, supplyKept, allSold)
+		all = append(all, supplyKept, allSold, readsFit)
 	}
 	for _, a := range f.Audits {
 		if a.Name != "" {

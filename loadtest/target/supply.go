@@ -81,6 +81,9 @@ type balance struct {
 	there, wanted, got, back int
 
 	takers     timeline // starts of what got units, or may have got them
+	taken      timeline // ends of what got units
+	giving     timeline // starts of what gave units back, or may have given them back
+	given      timeline // ends of what gave units back
 	begun, end timeline // starts and ends of attempts that got none: they may have held some meanwhile
 }
 
@@ -127,23 +130,34 @@ func balances(supply map[string]int, records []loadtest.Record) map[string]*bala
 		switch {
 		case b == nil || s.request == nil:
 		case s.request.Gives && r.Outcome != loadtest.Rejected: // one that is not decided may have given back
-			b.back += s.Units
+			b.give(r, s.Units)
 		case takes(r):
 			b.take(r, s.Units)
 		}
 	}
 	for _, b := range sums {
-		b.takers.sum()
-		b.begun.sum()
-		b.end.sum()
+		for _, line := range []timeline{b.takers, b.taken, b.giving, b.given, b.begun, b.end} {
+			line.sum()
+		}
 	}
 	return sums
+}
+
+func (b *balance) give(r loadtest.Record, units int) {
+	b.back += units
+	begun, answered := r.Times()
+	b.giving = append(b.giving, moment{begun, units})
+	if r.Outcome == loadtest.OK {
+		b.given = append(b.given, moment{answered, units})
+	}
 }
 
 func (b *balance) take(r loadtest.Record, units int) {
 	b.wanted += units
 	if r.Outcome == loadtest.OK {
+		_, answered := r.Times()
 		b.got += units
+		b.taken = append(b.taken, moment{answered, units})
 	}
 	if (r.Outcome == loadtest.OK || r.Outcome == loadtest.Unknown) && len(r.Attempts) > 0 {
 		first := slices.MinFunc(r.Attempts, func(a, b loadtest.Attempt) int { return cmp.Compare(a.Start, b.Start) })
@@ -165,7 +179,7 @@ func (b *balance) left(a loadtest.Attempt, own int) int {
 
 // The invariants of a supply.
 var (
-	supplyKept = invariant.Invariant{Code: "I-SUPPLY", Name: "no-more-than-there-was", Means: "clients got no more units of an object than were there and were given back"}
+	supplyKept = invariant.Invariant{Code: "I-SUPPLY", Name: "no-more-than-there-was", Means: "clients got no more units of an object than were there and were given back, in all and at any time"}
 	allSold    = invariant.Invariant{Code: "I-SOLD", Name: "all-sold", Means: "no request for an object is refused while as much as it wants is there"}
 )
 
@@ -185,6 +199,7 @@ func judgeSupply(supply map[string]int, records []loadtest.Record) (findings inv
 			over += int64(b.got - b.there - b.back)
 		}
 	}
+	findings.Merge(judgeTimes(sums, records))
 	for _, r := range records {
 		s := of(r.Intent)
 		if b := sums[s.Object]; b != nil && takes(r) && r.Outcome == loadtest.Rejected {
