@@ -210,6 +210,7 @@ func (p *Proof) shift(ctx context.Context, f fault.Fault, trials []*Trial, repor
 			err = p.Done(&result)
 		}
 		report.Scenarios = append(report.Scenarios, result)
+		report.checked(result)
 		report.AsExpected = report.AsExpected && result.AsExpected && err == nil
 		if err != nil {
 			return err

@@ -191,7 +191,11 @@ func (c *app) write(out io.Writer, r loadtest.Report) error {
 	if err := c.forCI(r); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(out, "\n%s\n%s\n%s\n%s\n", r.Headline(), r.Linearized(), filepath.Join(c.Out, "index.html"), filepath.Join(c.Out, "prove.json"))
+	lines := r.Headline()
+	if checked := r.Linearized(); checked != "" {
+		lines += "\n" + checked
+	}
+	_, err := fmt.Fprintf(out, "\n%s\n%s\n%s\n", lines, filepath.Join(c.Out, "index.html"), filepath.Join(c.Out, "prove.json"))
 	return err
 }
 
