@@ -18,7 +18,7 @@ func Mongo(db *mongo.Database, name string) Source {
 			{Name: "MongoDB: open transactions", From: "serverStatus", Slack: 20, Empty: true},
 			{Name: "MongoDB: sessions", From: "serverStatus", Share: 0.5, Slack: 50, Steps: true},
 			{Name: "MongoDB: records of transactions", From: "config.transactions", Share: 0.5, Slack: 100, Steps: true},
-			{Name: "MongoDB: refused operations", From: "wallet_operations", Share: 0.25, Slack: 100},
+			{Name: "MongoDB: refused operations", From: "wallet_operations", Share: 0.25, Slack: 30},
 		},
 		Read: func(ctx context.Context) ([]float64, error) {
 			connections, err := mongoConnections(ctx, db.Client(), name)
