@@ -244,7 +244,7 @@ func (env Environment) audit(ctx context.Context, t *loadtest.Trial, records []l
 	a.Evidence["mongo_clients"] = own.clients
 	if env.WireReport != nil {
 		seen := env.WireReport(t.Scenario)
-		a.Evidence["overheard"], a.Evidence["lock_conflicts"] = seen.Transactions, seen.Conflicts
+		a.Evidence["transactions_seen"], a.Evidence["lock_conflicts"] = seen.Transactions, seen.Conflicts
 		if seen.Transactions > 0 || len(seen.Breaches) > 0 { // naive has no transactions
 			a.Findings.Add("W-WIRE", seen.Breaches...)
 		}

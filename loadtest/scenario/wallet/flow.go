@@ -65,7 +65,7 @@ var evidence = map[string]string{
 	"keys_shared":       "requests refused because their key had been used for another one",
 	"asked":             "requests to the bonus service",
 	"asked_again":       "of these, more than there are credits",
-	"overheard":         "transactions whose every statement was seen by a proxy",
+	"transactions_seen": "transactions whose every statement was seen by a proxy",
 	"mongo_clients":     "connections of the replicas to MongoDB when the load was over",
 	"commits_cut":       "connections cut when their commit had been delivered",
 	"commits_failed":    "commits that were applied and answered with an error",
@@ -165,7 +165,7 @@ var faults = []loadtest.FaultSpec{
 		{Evidence: "short", Expect: loadtest.Safe, Why: "no wallet was short of money"},
 		{Evidence: "keys_shared", Expect: loadtest.Safe, Why: "no key was used for two wallets"},
 		{Evidence: "replayed", Expect: loadtest.Safe, Why: "no decided key was asked again"},
-		{Evidence: "overheard", Expect: loadtest.Safe, Why: "no statement to MongoDB was recorded"},
+		{Evidence: "transactions_seen", Expect: loadtest.Safe, Why: "no statement to MongoDB was recorded"},
 		{Evidence: "samples", Expect: loadtest.Safe, Why: "the balances were not sampled while the load ran"},
 	}},
 	{Fault: loadtest.Pause, Store: "mongo", Least: 8, Needs: []loadtest.Need{

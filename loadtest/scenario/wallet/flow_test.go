@@ -19,7 +19,7 @@ func TestInconclusive_EachFaultOfTheWalletsMustHaveLandedAndDoneWhatItIsFor(t *t
 	}
 	sound := func(strategy string, fault loadtest.Fault) loadtest.Scenario { return flow.Safe(strategy, fault) }
 	put := map[string]int64{
-		"credits": 1, "debits": 1, "payments": 1, "short": 1, "keys_shared": 1, "replayed": 1, "overheard": 1, "samples": 1,
+		"credits": 1, "debits": 1, "payments": 1, "short": 1, "keys_shared": 1, "replayed": 1, "transactions_seen": 1, "samples": 1,
 	}
 	collided := maps.Clone(put)
 	collided["lock_conflicts"] = 1

@@ -15,21 +15,21 @@ import (
 // A partition is a group of wallets that pay each other: a connected component, computed from
 // the requests. Its parts are the single wallets.
 
-// purse is the state of one wallet.
-type purse struct {
+// walletState is the state of one wallet.
+type walletState struct {
 	balance int64
 	unsure  bool // a credit may have happened, and what its bonus was is not known
 }
 
-func (p purse) add(n int64) purse { return purse{p.balance + n, p.unsure} }
+func (p walletState) add(n int64) walletState { return walletState{p.balance + n, p.unsure} }
 
-// purses are the state of the model. A step works on a copy.
-type purses []purse
+// walletStates are the state of the model. A step works on a copy.
+type walletStates []walletState
 
 // Equal and String make them a linear.State.
-func (p purses) Equal(other linear.State) bool { return slices.Equal(p, other.(purses)) }
+func (p walletStates) Equal(other linear.State) bool { return slices.Equal(p, other.(walletStates)) }
 
-func (p purses) String() string {
+func (p walletStates) String() string {
 	balances := make([]int64, len(p))
 	for i := range p {
 		balances[i] = p[i].balance
@@ -105,11 +105,11 @@ func (m model) view(opening map[string]int64, members ...string) linear.Partitio
 	if len(members) > 1 {
 		p.Object = fmt.Sprintf("the %d wallets from %s on", len(members), members[0])
 	}
-	var start purses
+	var start walletStates
 	places := map[string]int{}
 	for i, id := range members {
 		places[id] = i
-		start = append(start, purse{balance: opening[id]})
+		start = append(start, walletState{balance: opening[id]})
 	}
 	p.Start = start
 	for _, c := range m.changes {
@@ -130,7 +130,7 @@ func (m model) view(opening map[string]int64, members ...string) linear.Partitio
 				step.Call = 0
 			}
 			p.Steps = append(p.Steps, step.Checks(func(s linear.State) bool {
-				w := s.(purses)[at]
+				w := s.(walletStates)[at]
 				return w.unsure || w.balance == shown.Balance
 			}))
 		}
@@ -156,12 +156,12 @@ func (c change) step(from, to int, pays, gets bool) (step linear.Step, says bool
 		c.of.Told(&why)
 		step.Text += " refused"
 		return step.Checks(func(s linear.State) bool {
-			w := s.(purses)[from]
+			w := s.(walletStates)[from]
 			return w.unsure || w.balance < c.amount && (why.Available == nil || *why.Available == w.balance)
 		}), true
 	}
 	return step.Does(func(s linear.State) (linear.State, bool) {
-		p, enough := slices.Clone(s.(purses)), true
+		p, enough := slices.Clone(s.(walletStates)), true
 		if pays {
 			enough = p[from].unsure || p[from].balance >= c.amount
 			p[from] = p[from].add(-c.amount)

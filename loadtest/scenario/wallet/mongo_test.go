@@ -141,9 +141,9 @@ func correctReplies() map[string]loadtest.Record {
 	for _, again := range reuses(records["k1"]) { // for another amount, and for a debit
 		add(*again, loadtest.Rejected, keyReused, "", "")
 	}
-	twin := ask("k9", Credit, Move{To: other, Amount: 1}) // the key of another client
-	twin.Client, twin.SharedKey = 1, "k2"
-	add(twin, loadtest.Unknown, "", "", "")
+	duplicate := ask("k9", Credit, Move{To: other, Amount: 1}) // the key of another client
+	duplicate.Client, duplicate.SharedKey = 1, "k2"
+	add(duplicate, loadtest.Unknown, "", "", "")
 	add(*readIntent(0, "read", one), loadtest.OK, "", "", walletShown)
 	for _, key := range []string{"s1", "s2"} {
 		forgery(key, func(r *loadtest.Record) { r.SharedKey = "shared" })(records)

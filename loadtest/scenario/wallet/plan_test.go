@@ -144,7 +144,7 @@ func TestNewPlan_ABurstIsWholeHoweverSmallTheLoad(t *testing.T) {
 func TestNewPlan_ReadsAndWhatIsNotAllowedAreSentAmongTheOperations(t *testing.T) {
 	plan := NewPlan(quickLoad)
 	place := places(plan)
-	reads, denied, twins, givenUp := 0, map[string]bool{}, 0, map[loadtest.Action]int{}
+	reads, denied, duplicates, givenUp := 0, map[string]bool{}, 0, map[loadtest.Action]int{}
 	byKey := map[string]*loadtest.Intent{}
 	for _, i := range plan.Intents {
 		byKey[i.Key] = i
@@ -159,7 +159,7 @@ func TestNewPlan_ReadsAndWhatIsNotAllowedAreSentAmongTheOperations(t *testing.T)
 				t.Errorf("client %d reads %s", i.Client, i.Path)
 			}
 		case first != nil && first.Client != i.Client:
-			twins++
+			duplicates++
 		}
 		if i.GivesUp {
 			givenUp[i.Action]++
@@ -168,8 +168,8 @@ func TestNewPlan_ReadsAndWhatIsNotAllowedAreSentAmongTheOperations(t *testing.T)
 			t.Errorf("%+v contends, or is given up", i)
 		}
 	}
-	if reads != 2400 || len(denied) != 8 || twins != 50 || givenUp[Credit] < 10 || givenUp[Debit] < 10 || givenUp[Pay] < 10 || givenUp[Credit] > 40 {
-		t.Errorf("%d reads, not allowed: %v, %d keys of another client, given up: %v", reads, denied, twins, givenUp)
+	if reads != 2400 || len(denied) != 8 || duplicates != 50 || givenUp[Credit] < 10 || givenUp[Debit] < 10 || givenUp[Pay] < 10 || givenUp[Credit] > 40 {
+		t.Errorf("%d reads, not allowed: %v, %d keys of another client, given up: %v", reads, denied, duplicates, givenUp)
 	}
 }
 
