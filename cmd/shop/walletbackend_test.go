@@ -156,7 +156,7 @@ func TestServe_OneKeyAtThreeReplicasAtOnceIsOneCredit(t *testing.T) {
 			all    sync.WaitGroup
 		)
 		for n, p := range replicas {
-			all.Go(func() { _, bodies[n] = p.credit(fmt.Sprintf("k%d", i)) })
+			all.Go(func() { bodies[n] = untilDone(func() (int, string) { return p.credit(fmt.Sprintf("k%d", i)) }) })
 		}
 		all.Wait()
 		if bodies[0] != bodies[1] || bodies[1] != bodies[2] || !strings.Contains(bodies[0], `"credit"`) {
