@@ -195,7 +195,7 @@ func (t *Trial) linearize(ctx context.Context, r *Result, records []Record, audi
 // controlTime bounds the check of each partition of a control. To show that no order is legal can
 // take longer than any bound when many requests wait at once, and a control is caught by what it
 // must break.
-const controlTime = 2 * time.Second
+const controlTime = 500 * time.Millisecond
 
 // limits are those of the check of a scenario.
 func (p *Proof) limits(s Scenario) linear.Limits {

@@ -70,12 +70,13 @@ func (p *Proof) Run(ctx context.Context) (Report, error) {
 		load := flow.Load(p.loadOf(s), s.Fault, ttl)
 		plan := flow.Plan(load)
 		p.Say("%d/%d %s: %s, expected to be %s", i+1, len(p.Scenarios), s.Name(), flow.Workload(plan), s.Expect)
+		began := time.Now()
 		result, err := p.scenario(ctx, &Trial{proof: p, Scenario: s, Plan: plan, duration: load.Duration})
 		if err != nil {
 			report.AsExpected = false // the rest is not known
 			return report, fmt.Errorf("%s: %w", s.Name(), err)
 		}
-		p.Say("    %s", result.Sentence())
+		p.Say("    %4.1f s  %s", time.Since(began).Seconds(), result.Sentence())
 		if p.Done != nil {
 			err = p.Done(&result)
 		}

@@ -72,10 +72,23 @@ func (r *Run) Send(ctx context.Context, schedule []ScheduledRequest) vegeta.Resu
 
 // Settle sends one intent, and retries it until it is decided. It returns what came of it.
 func (r *Run) Settle(ctx context.Context, replica int, i *Intent) Record {
-	r.History.Intend(*i)
-	_ = r.send(ctx, replica, *i)
+	return r.SettleAll(ctx, replica, i)[0]
+}
+
+// SettleAll sends some intents at the same moment, each to the next replica, and retries them
+// until all are decided.
+func (r *Run) SettleAll(ctx context.Context, replica int, intents ...*Intent) (records []Record) {
+	var sent sync.WaitGroup
+	for n, i := range intents {
+		r.History.Intend(*i)
+		sent.Go(func() { _ = r.send(ctx, replica+n, *i) })
+	}
+	sent.Wait()
 	r.Wait()
-	return r.History.Record(i.Key)
+	for _, i := range intents {
+		records = append(records, r.History.Record(i.Key))
+	}
+	return records
 }
 
 // Ask reads a number from one replica after the other, until one answers.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/google/uuid"
@@ -56,38 +57,76 @@ const (
 )
 
 // Postcheck asks of each account (of each wallet, by what it is called) what is wrong with
-// it; "" is nothing.
-func Postcheck(ctx context.Context, t *loadtest.Trial, called string, wrong func(ctx context.Context, i int, a Account) string) invariant.Findings {
+// it; "" is nothing. So many are asked at once as have nothing to do with each other.
+func Postcheck(ctx context.Context, t *loadtest.Trial, called string, atOnce int, wrong func(ctx context.Context, i int, row []Account) []string) invariant.Findings {
 	ctx, stop := context.WithTimeout(ctx, t.Grace())
 	defer stop()
 	findings := invariant.Findings{}
 	findings.Add(AllSpendable.Code)
-	for i, a := range Accounts(t.Plan) {
-		if text := wrong(ctx, i, a); text != "" {
-			findings.Add(AllSpendable.Code, called+" "+a.ID.String()+": "+text)
+	i := 0
+	for row := range slices.Chunk(Accounts(t.Plan), atOnce) {
+		for n, text := range wrong(ctx, i, row) {
+			if text != "" {
+				findings.Add(AllSpendable.Code, called+" "+row[n].ID.String()+": "+text)
+			}
 		}
+		i += len(row)
 	}
 	return findings
 }
 
-// SpendAll spends what an account has by a field of the answer at a path, which must work,
-// and then one more, which must be refused. It says what went wrong; "" is nothing.
-func SpendAll(ctx context.Context, run *loadtest.Run, replica int, a Account, path, field string, spend func(key string, amount int64) *loadtest.Intent) string {
-	has, err := run.Ask(ctx, replica, path+a.ID.String(), a.Client, field)
-	switch {
-	case err != nil:
-		return "it cannot be read: " + err.Error()
-	case has < 0:
-		return fmt.Sprintf("it has %d", has)
-	case has > 0:
-		if all := run.Settle(ctx, replica, spend("all-"+a.ID.String(), has)); all.Outcome != loadtest.OK {
-			return fmt.Sprintf("it has %d, and spending them ended as %s", has, all.Ended())
+// SpendAll spends what each account of a row has by a field of the answer at a path, which must
+// work, and then one more, which must be refused. It says what went wrong with each; "" is nothing.
+func SpendAll(ctx context.Context, run *loadtest.Run, replica int, row []Account, path, field string, spend func(n int, key string, amount int64) *loadtest.Intent) []string {
+	has, wrong := make([]int64, len(row)), make([]string, len(row))
+	for n, a := range row {
+		var err error
+		if has[n], err = run.Ask(ctx, replica+n, path+a.ID.String(), a.Client, field); err != nil {
+			wrong[n] = "it cannot be read: " + err.Error()
+		} else if has[n] < 0 {
+			wrong[n] = fmt.Sprintf("it has %d", has[n])
 		}
 	}
-	if more := run.Settle(ctx, replica, spend(OneMore(a), 1)); more.Last().Problem != Short {
-		return fmt.Sprintf("all %d were spent, and 1 more ended as %s", has, more.Ended())
+	all := settle(ctx, run, replica, row, func(n int, a Account) *loadtest.Intent {
+		if wrong[n] != "" || has[n] == 0 {
+			return nil
+		}
+		return spend(n, "all-"+a.ID.String(), has[n])
+	})
+	for n, r := range all {
+		if r.Outcome != loadtest.OK {
+			wrong[n] = fmt.Sprintf("it has %d, and spending them ended as %s", has[n], r.Ended())
+		}
 	}
-	return ""
+	more := settle(ctx, run, replica, row, func(n int, a Account) *loadtest.Intent {
+		if wrong[n] != "" {
+			return nil
+		}
+		return spend(n, OneMore(a), 1)
+	})
+	for n, r := range more {
+		if r.Last().Problem != Short {
+			wrong[n] = fmt.Sprintf("all %d were spent, and 1 more ended as %s", has[n], r.Ended())
+		}
+	}
+	return wrong
+}
+
+// settle sends at once what there is to send for the accounts of a row, and gives what came of
+// it, by the place in the row.
+func settle(ctx context.Context, run *loadtest.Run, replica int, row []Account, of func(n int, a Account) *loadtest.Intent) map[int]loadtest.Record {
+	var places []int
+	var intents []*loadtest.Intent
+	for n, a := range row {
+		if i := of(n, a); i != nil {
+			places, intents = append(places, n), append(intents, i)
+		}
+	}
+	records := map[int]loadtest.Record{}
+	for k, r := range run.SettleAll(ctx, replica, intents...) {
+		records[places[k]] = r
+	}
+	return records
 }
 
 // OneMore is the key under which SpendAll asks for one too many.

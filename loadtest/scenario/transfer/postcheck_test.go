@@ -31,6 +31,9 @@ func (b *bank) serve(w http.ResponseWriter, req *http.Request) {
 		if b.wrong == "it shows too much" {
 			n++
 		}
+		if b.wrong == "an empty account owes" && n == 0 {
+			n = -1
+		}
 		fmt.Fprintf(w, `{"id":%q,"available":%d}`, id, n)
 		return
 	}
@@ -68,7 +71,7 @@ func TestSpendAll_WhatIsAvailableCanBeSentAndNotOneMore(t *testing.T) {
 		"it spends what is not there": "all 100 were spent, and 1 more ended as ok (201 )",
 	} {
 		run, accounts := bankOf(t, wrong)
-		if got := spendAll(t.Context(), run, 0, accounts[0], accounts[1]); got != want {
+		if got := spendAll(t.Context(), run, 0, accounts[:1], accounts[1:]); got[0] != want {
 			t.Errorf("%q: %q, want %q", wrong, got, want)
 		}
 	}
@@ -76,8 +79,20 @@ func TestSpendAll_WhatIsAvailableCanBeSentAndNotOneMore(t *testing.T) {
 
 func TestSpendAll_AnEmptyAccountIsAskedForOneAndRefuses(t *testing.T) {
 	run, accounts := bankOf(t, "")
-	if got := spendAll(t.Context(), run, 1, accounts[1], accounts[0]); got != "" || len(run.History.Records()) != 1 {
+	if got := spendAll(t.Context(), run, 1, accounts[1:], accounts[:1]); got[0] != "" || len(run.History.Records()) != 1 {
 		t.Errorf("%q, %d requests; want nothing wrong, and one request", got, len(run.History.Records()))
+	}
+}
+
+// Of accounts that are spent at the same moment, each is judged by itself.
+func TestSpendAll_InARowTheOneThatCannotBeSpentIsNamed(t *testing.T) {
+	run, accounts := bankOf(t, "an empty account owes")
+	others := []money.Account{{ID: uuid.New(), Client: 1}, {ID: uuid.New(), Client: 1}}
+	if got := spendAll(t.Context(), run, 0, accounts, others); got[0] != "" || got[1] != "it has -1" {
+		t.Errorf("%q", got)
+	}
+	if n := len(run.History.Records()); n != 2 {
+		t.Errorf("%d requests; want all of the first account, and one more", n)
 	}
 }
 

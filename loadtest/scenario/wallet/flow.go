@@ -231,7 +231,8 @@ func spend(ctx context.Context, t *loadtest.Trial) invariant.Findings {
 	Of(t).countClients(ctx, t.Prefix)
 	wallets := money.Accounts(t.Plan)
 	last := len(wallets) - 1 // of one client with the one before: its key would do for both, if it did for any two
-	findings := money.Postcheck(ctx, t, "wallet", func(ctx context.Context, i int, w money.Account) string {
+	findings := money.Postcheck(ctx, t, "wallet", 1, func(ctx context.Context, i int, row []money.Account) []string {
+		w := row[0]
 		wrong := emptyWallet(ctx, t.Run, i, wallets, w)
 		switch {
 		case wrong == "" && i == 1:
@@ -239,7 +240,7 @@ func spend(ctx context.Context, t *loadtest.Trial) invariant.Findings {
 		case wrong == "" && i == last:
 			wrong = reuse(ctx, t.Run, wallets, wallets[last-1], w)
 		}
-		return wrong
+		return []string{wrong}
 	})
 	offend(ctx, t)
 	return findings
@@ -247,9 +248,9 @@ func spend(ctx context.Context, t *loadtest.Trial) invariant.Findings {
 
 // emptyWallet says what went wrong; "" is nothing.
 func emptyWallet(ctx context.Context, run *loadtest.Run, replica int, wallets []money.Account, w money.Account) string {
-	return money.SpendAll(ctx, run, replica, w, "/v1/wallets/", "balance", func(key string, amount int64) *loadtest.Intent {
+	return money.SpendAll(ctx, run, replica, []money.Account{w}, "/v1/wallets/", "balance", func(_ int, key string, amount int64) *loadtest.Intent {
 		return intend(wallets, key, Debit, Move{From: w.ID, Amount: amount})
-	})
+	})[0]
 }
 
 // trespass lets the owner of one wallet pay itself from a wallet that it does not own.
