@@ -7,8 +7,8 @@ PROVE     := bin/prove
 BENCHTIME ?= 2s
 .DEFAULT_GOAL := help
 
-# $(call timed,NAME,COMMAND): run COMMAND and print its time.
-timed = @start=$$SECONDS; $(2) || { echo "FAIL $(1) after $$((SECONDS - start)) s"; exit 1; }; echo "ok   $(1) $$((SECONDS - start)) s"
+# $(call timed,NAME,COMMAND): run COMMAND and print its time; make times has it too.
+timed = @start=$$SECONDS; $(2) || { echo "FAIL $(1) after $$((SECONDS - start)) s"; exit 1; }; mkdir -p bin; echo "ok   $(1) $$((SECONDS - start)) s" | tee -a bin/times
 
 help: ## this text
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -28,13 +28,19 @@ tenth: build ## a tenth of the mutants, another one each day
 run: build ## start the servers and one replica to explore with curl; Ctrl-C stops them
 	@$(STACK) -- bash -c '$(SHOP) migrate && $(SHOP) seed && exec $(SHOP) serve --lab'
 
-test: ## everything CI runs: lint, Go tests on real servers, each benchmark once, the quick proof
-	@$(MAKE) --no-print-directory -j 2 race lint
-	@$(MAKE) --no-print-directory benchonce proof
+test: ## everything CI runs: lint, Go tests on real servers, each benchmark once beside them, the quick proof
+	@rm -f bin/times
+	@$(MAKE) --no-print-directory -j 2 race lint benchonce
+	@$(MAKE) --no-print-directory proof
+	@$(MAKE) --no-print-directory times
+
+times: ## what was expensive in the last make test: its parts, and ten packages of go test -race, four of which run at a time
+	@awk '{ $$1 = ""; seconds = $$(NF-1); NF -= 2; printf "%6d s %s\n", seconds, $$0 }' bin/times | sort -rn
+	@awk '$$1 == "ok" { printf "%6d s  %s\n", $$3, $$2 }' bin/packages | sort -rn | head
 
 lint: vet staticcheck gofumpt generated ## vet, staticcheck, gofumpt, generated code
 
-# Tests mostly wait: four packages at a time, those that take longest first.
+# Tests mostly wait: four packages at a time, those that take longest first. They are vetted by lint.
 LONGEST = ./wallet ./cmd/shop ./transfer ./cmd/shop/api ./loadtest/fault/mongofault
 
 # The driver of the shops in loadtest/examples.
@@ -42,7 +48,7 @@ PSYCOPG = /usr/lib/python3/dist-packages/psycopg2/__init__.py
 
 race: build ## only the Go tests, under the race detector, on real servers
 	@bin/local need gcc gcc libc6-dev && bin/local need ps procps && bin/local need $(PSYCOPG) python3-psycopg2
-	$(call timed,go test -race,$(STACK) -- go test -race -p 4 -shuffle=on -count=1 $(LONGEST) ./...)
+	$(call timed,go test -race,set -o pipefail; $(STACK) -- go test -race -vet=off -p 4 -shuffle=on -count=1 $(LONGEST) ./... | tee bin/packages)
 
 proof: build
 	$(call timed,prove --quick,$(STACK) -- $(PROVE) --quick)
@@ -77,4 +83,4 @@ generated:
 gofumpt:
 	$(call timed,gofumpt,{ out=$$(go tool gofumpt -l .); test -z "$$out" || { echo "not formatted (go tool gofumpt -w .):"; echo "$$out"; exit 1; }; })
 
-.PHONY: help demo prove mutants tenth run test lint race proof bench benchonce picture clean build vet staticcheck gofumpt generated
+.PHONY: help demo prove mutants tenth run test times lint race proof bench benchonce picture clean build vet staticcheck gofumpt generated
