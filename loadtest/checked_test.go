@@ -33,7 +33,7 @@ func TestLengthen_OnlyTheScenariosThatTheFlowNames(t *testing.T) {
 		t.Errorf("%+v, want as it was", got)
 	}
 	got := f.Load(f.lengthen(l, f.Safe("right", NoFault)), NoFault, time.Second)
-	if got.Duration != long*l.Duration || got.Rate != l.Rate {
-		t.Errorf("%+v, want %d times as long, at the full rate", got, long)
+	if got.Duration != long*l.Duration || got.Rate != l.Rate/2 {
+		t.Errorf("%+v, want %d times as long, at the rate of the flow", got, long)
 	}
 }

@@ -56,7 +56,7 @@ type Flow struct {
 	Pace         Pace                // what it must keep up under load, whatever the fault
 	ControlGrace time.Duration       // how long a control may leave a key undecided; 0: as long as the others
 	Quick        []string            // STRATEGY/FAULT: part of the short proof, besides each safe strategy without a fault
-	Long         []string            // STRATEGY/FAULT: with more load in the whole proof, so that enough operations are checked
+	Long         []string            // STRATEGY/FAULT: longer in the whole proof, so that enough operations are checked
 	Slower       int                 // it sends so many times less often than the load says; 0: just as often
 	Summary      func(Result) string // a result in words
 	Gauge        func(Result) Gauge  // nil: there is none
