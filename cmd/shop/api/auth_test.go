@@ -10,6 +10,7 @@ import (
 )
 
 func TestAuth_WithoutAValidKeyNothingIsDisclosed(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	id := s.buy("k", "coffee", "1").order(t).ID.String()
 	key := s.keys["alice"]
@@ -37,6 +38,7 @@ func TestAuth_WithoutAValidKeyNothingIsDisclosed(t *testing.T) {
 }
 
 func TestAuth_SchemeInAnyCase(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	for _, scheme := range []string{"bearer ", "BEARER ", "Bearer   "} {
 		s.do("GET", "/v1/products", "", "Authorization: "+scheme+s.keys["alice"]).want(t, 200, "")
@@ -44,6 +46,7 @@ func TestAuth_SchemeInAnyCase(t *testing.T) {
 }
 
 func TestAuth_TwoAuthorizationHeadersAreUnauthorized(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	req := must(http.NewRequest("GET", s.api+"/v1/products", nil))(t)
 	req.Header["Authorization"] = []string{"Bearer " + s.keys["alice"], "Bearer " + s.keys["bob"]}
@@ -55,6 +58,7 @@ func TestAuth_TwoAuthorizationHeadersAreUnauthorized(t *testing.T) {
 }
 
 func TestAuth_OnlyAnAdministratorAudits(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	s.do("GET", "/v1/audit", "").want(t, 403, api.TypeForbidden)
 	if a := s.do("GET", "/v1/audit", "", s.as("admin")).want(t, 200, ""); !strings.Contains(string(a.body), `"S1":0`) {
@@ -63,12 +67,14 @@ func TestAuth_OnlyAnAdministratorAudits(t *testing.T) {
 }
 
 func TestAuth_ProbesNeedNoKey(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	s.do("GET", "/livez", "", "Authorization:").want(t, 200, "")
 	s.do("GET", "/readyz", "", "Authorization:").want(t, 200, "")
 }
 
 func TestClients_KeysAreNotInTheTable(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	rows := must(s.pool.Query(t.Context(), `SELECT c::text FROM clients c`))(t)
 	defer rows.Close()
@@ -89,6 +95,7 @@ func TestClients_KeysAreNotInTheTable(t *testing.T) {
 }
 
 func TestClients_NamesAreUniqueAndKeysRotate(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	ctx := t.Context()
 	if _, _, err := api.AddClient(ctx, s.pool, "alice", false); !errors.Is(err, api.ErrClientExists) {
@@ -107,6 +114,7 @@ func TestClients_NamesAreUniqueAndKeysRotate(t *testing.T) {
 }
 
 func TestMigrate_CanBeRepeatedAndRaced(t *testing.T) {
+	t.Parallel()
 	url := newSchema(t) // migrated once already
 	done := make(chan error)
 	for range 3 {

@@ -70,6 +70,7 @@ var badTransfers = []struct {
 }
 
 func TestRefusals_OfTransfersLeaveNoTrace(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	s.exec(`
 		INSERT INTO accounts (id, owner_id, currency, opening, balance)
@@ -91,6 +92,7 @@ func TestRefusals_OfTransfersLeaveNoTrace(t *testing.T) {
 }
 
 func TestRefusals_OfPostAndVoidLeaveTheHold(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	a, b := s.account("alice", 100), s.account("bob", 0)
 	id := s.move("k", moveOf(a, b, "10", pending)).want(t, 201, "").id(t)

@@ -77,6 +77,7 @@ var badPayees = []struct {
 const idd = "018f3a00-0000-7000-8000-00000000000d" // bob's, in dollars
 
 func TestRefusals_OfWalletsLeaveNoTrace(t *testing.T) {
+	t.Parallel()
 	s := openWallets(t)
 	for id, w := range map[string]wallet.Wallet{
 		ida: {Owner: s.ids["alice"], Currency: "EUR"}, idb: {Owner: s.ids["bob"], Currency: "EUR"}, idd: {Owner: s.ids["bob"], Currency: "USD"},
@@ -124,6 +125,7 @@ func TestRefusals_OfWalletsLeaveNoTrace(t *testing.T) {
 }
 
 func TestRefusals_OfWalletsByPathKeyAndHeader(t *testing.T) {
+	t.Parallel()
 	s := openWallets(t)
 	a, b := s.wallet("alice", 100), s.wallet("bob", 0)
 	for how, body := range map[string]string{"credits": amountOf("1"), "debits": amountOf("1"), "payments": paymentOf(b, "1")} {

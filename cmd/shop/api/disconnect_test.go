@@ -13,6 +13,7 @@ import (
 // A client that goes away ends its request's context. Wherever that happens, the
 // order is whole or was never there, and the key says which.
 func TestDisconnect_LeavesNoHalfState(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		step     inventory.Step
 		happened bool

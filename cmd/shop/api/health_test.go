@@ -20,6 +20,7 @@ func answering(degraded api.Degraded, err error) option {
 }
 
 func TestReady_ReportsEachServer(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		degraded api.Degraded
 		err      error
@@ -51,6 +52,7 @@ func (s *shop) wantReady(status int, text string) {
 }
 
 func TestReady_NeedsTheTables(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	if err := api.Ping(t.Context(), s.pool); err != nil {
 		t.Error(err)
@@ -62,6 +64,7 @@ func TestReady_NeedsTheTables(t *testing.T) {
 }
 
 func TestReady_ProbesAtTheSameMomentShareOneCheck(t *testing.T) {
+	t.Parallel()
 	asked, in, out := 0, make(chan struct{}, 100), make(chan struct{})
 	s := open(t, func(c *api.Config, _ *inventory.Config) {
 		c.Ready = func(context.Context) (api.Degraded, error) {

@@ -8,6 +8,7 @@ import (
 )
 
 func TestHold_IsPostedInPartAndTheRestIsFree(t *testing.T) {
+	t.Parallel()
 	s := open(t, withEtcd(t))
 	a, b := s.account("alice", 1000), s.account("bob", 0)
 	reserved := s.move("k", moveOf(a, b, "300", pending)).want(t, 201, "")
@@ -32,6 +33,7 @@ func TestHold_IsPostedInPartAndTheRestIsFree(t *testing.T) {
 }
 
 func TestHold_IsSettledOnce(t *testing.T) {
+	t.Parallel()
 	s := open(t, withEtcd(t))
 	a, b := s.account("alice", 1000), s.account("bob", 0)
 	for _, c := range []struct{ won, body, lost string }{
@@ -53,6 +55,7 @@ func TestHold_IsSettledOnce(t *testing.T) {
 }
 
 func TestHold_WhoseTimeIsOverIsRefusedAndStored(t *testing.T) {
+	t.Parallel()
 	s := open(t, withEtcd(t))
 	a, b := s.account("alice", 1000), s.account("bob", 0)
 	for _, how := range []string{"post", "void"} {

@@ -29,6 +29,7 @@ func at(step inventory.Step, f func(context.Context)) option {
 }
 
 func TestLimits_EachClientHasARateOfItsOwn(t *testing.T) {
+	t.Parallel()
 	s := open(t, func(c *api.Config, _ *inventory.Config) { c.Limits.Rate = 0.001 })
 	s.do("GET", "/v1/products", "").want(t, 200, "")
 	limited := s.buy("k", "coffee", "1").want(t, 429, api.TypeRateLimited)
@@ -41,6 +42,7 @@ func TestLimits_EachClientHasARateOfItsOwn(t *testing.T) {
 }
 
 func TestLimits_AFullServerRefusesAtOnceAndStaysLive(t *testing.T) {
+	t.Parallel()
 	s, orders := open(t).holdOrders(1)
 	var first answer
 	var wg sync.WaitGroup
@@ -62,6 +64,7 @@ func TestLimits_AFullServerRefusesAtOnceAndStaysLive(t *testing.T) {
 }
 
 func TestLimits_TheDeadlineEndsTheWork(t *testing.T) {
+	t.Parallel()
 	s := open(t, at(inventory.AfterGuard, func(ctx context.Context) { <-ctx.Done() }),
 		func(c *api.Config, _ *inventory.Config) { c.Limits.Request = time.Second })
 	start := time.Now()
@@ -73,6 +76,7 @@ func TestLimits_TheDeadlineEndsTheWork(t *testing.T) {
 }
 
 func TestLimits_APanicIsA500WithAFixedText(t *testing.T) {
+	t.Parallel()
 	var boom sync.Once
 	s := open(t, at(inventory.AfterGuard, func(context.Context) {
 		boom.Do(func() { panic("secret-of-the-house") })
@@ -99,6 +103,7 @@ func (s scripted) BuyWith(context.Context, string, inventory.Request, []inventor
 }
 
 func TestErrors_OfTheDomainReachTheClientAsTheirProblem(t *testing.T) {
+	t.Parallel()
 	const secret = "dial tcp 10.0.0.7:5432: password hunter2"
 	for _, c := range []struct {
 		err    error
@@ -133,6 +138,7 @@ func TestErrors_OfTheDomainReachTheClientAsTheirProblem(t *testing.T) {
 
 // Two requests with one key at the same moment: one effect, one answer.
 func TestBuy_DuplicatesAtOnceAreOneOrder(t *testing.T) {
+	t.Parallel()
 	in, out := make(chan struct{}, 2), make(chan struct{})
 	s := open(t, at(inventory.BeforeCommit, func(context.Context) {
 		in <- struct{}{}

@@ -32,6 +32,7 @@ func withRedis(t *testing.T, ttl time.Duration) (option, *redis.Client, string) 
 }
 
 func TestLock_LostBeforeTheWriteIsReportedAndTheKeyStaysFree(t *testing.T) {
+	t.Parallel()
 	lock, client, prefix := withRedis(t, 3*time.Second)
 	var once sync.Once
 	s := open(t, lock, at(inventory.AfterGuard, func(ctx context.Context) {
@@ -57,6 +58,7 @@ func TestLock_LostBeforeTheWriteIsReportedAndTheKeyStaysFree(t *testing.T) {
 
 // Another transaction inserts the same key, and stays open longer than lock_timeout.
 func TestBuy_AKeyThatIsInUseIsInProgress(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	conn := must(pgx.ConnectConfig(t.Context(), s.pool.Config().ConnConfig))(t)
 	defer conn.Close(context.Background())

@@ -10,6 +10,7 @@ import (
 )
 
 func TestLog_OneLineForEachRequestAndNoSecret(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	s.buy("private-key-1", "coffee", "1", "X-Request-Id: from-me.1")
 	s.buy("private-key-1", "coffee", "1")
@@ -55,6 +56,7 @@ func TestLog_OneLineForEachRequestAndNoSecret(t *testing.T) {
 }
 
 func TestMetrics_LabelsComeFromTheSpecNotFromTheRequest(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	for _, path := range []string{"/a", "/b", "/v1/products/x1", "/v1/products/x2", "/v1/nothing"} {
 		s.do("GET", path, "")
@@ -96,6 +98,7 @@ func (s *shop) metric(name string) float64 {
 }
 
 func TestLab_AStrategyMayBeAskedForThereOnly(t *testing.T) {
+	t.Parallel()
 	s := open(t, func(c *api.Config, _ *inventory.Config) { c.Lab = []string{"row", "naive", "a+b"} })
 	buy := func(query, key string) answer {
 		t.Helper()

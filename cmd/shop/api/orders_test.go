@@ -14,6 +14,7 @@ import (
 )
 
 func TestBuy_IsReplayedByteForByte(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	first := s.buy("k1", "coffee", "2").want(t, 201, "")
 	if o := first.order(t); o.Total != 1780 || o.Currency != "EUR" || o.Status != api.OrderConfirmed || len(o.Lines) != 1 {
@@ -39,6 +40,7 @@ func TestBuy_IsReplayedByteForByte(t *testing.T) {
 }
 
 func TestBuy_TheOrderOfLinesDoesNotChangeTheIntent(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	first := s.do("POST", "/v1/orders", `{"lines":[{"sku":"tea","quantity":1},{"sku":"coffee","quantity":3}]}`, "Idempotency-Key: k").want(t, 201, "")
 	again := s.do("POST", "/v1/orders", `{"lines":[{"sku":"coffee","quantity":3},{"sku":"tea","quantity":1}]}`, "Idempotency-Key: k").want(t, 201, "")
@@ -48,6 +50,7 @@ func TestBuy_TheOrderOfLinesDoesNotChangeTheIntent(t *testing.T) {
 }
 
 func TestBuy_AKeyIsOneIntentOfOneClient(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	mine := s.buy("k", "coffee", "1").want(t, 201, "")
 	s.buy("k", "coffee", "2").want(t, 422, api.TypeIdempotencyKeyReused)
@@ -61,6 +64,7 @@ func TestBuy_AKeyIsOneIntentOfOneClient(t *testing.T) {
 }
 
 func TestBuy_SoldOutIsStoredToo(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	s.buy("k1", "last-one", "1").want(t, 201, "")
 	first := s.buy("k2", "last-one", "1").want(t, 409, api.TypeOutOfStock)
@@ -78,6 +82,7 @@ func TestBuy_SoldOutIsStoredToo(t *testing.T) {
 }
 
 func TestBuy_AllOrNothing(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	a := s.do("POST", "/v1/orders", `{"lines":[{"sku":"coffee","quantity":1},{"sku":"last-one","quantity":2}]}`, "Idempotency-Key: k")
 	a.want(t, 409, api.TypeOutOfStock)
@@ -86,6 +91,7 @@ func TestBuy_AllOrNothing(t *testing.T) {
 }
 
 func TestBuy_UnknownSKUIsNotStored(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	if a := s.buy("k", "nothing", "1").want(t, 404, api.TypeNotFound); a.problem.Sku != "nothing" {
 		t.Errorf("problem: %s", a.body)
@@ -94,6 +100,7 @@ func TestBuy_UnknownSKUIsNotStored(t *testing.T) {
 }
 
 func TestCancel_GivesBackExactlyOnce(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	id := s.buy("buy", "coffee", "7").want(t, 201, "").order(t).ID.String()
 	cancel := func(key string) answer {
@@ -118,6 +125,7 @@ func TestCancel_GivesBackExactlyOnce(t *testing.T) {
 }
 
 func TestOrders_AreSeenByTheirClientOnly(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	bought := s.buy("k", "coffee", "1").want(t, 201, "")
 	path := "/v1/orders/" + bought.order(t).ID.String()
@@ -134,6 +142,7 @@ func TestOrders_AreSeenByTheirClientOnly(t *testing.T) {
 
 // One uuid has many spellings; the server must take them for the same order or refuse them.
 func TestOrders_AnotherSpellingOfTheIDIsTheSameOrder(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	id := s.buy("k", "coffee", "1").want(t, 201, "").order(t).ID.String()
 	s.do("GET", "/v1/orders/"+strings.ToUpper(id), "").want(t, 200, "")
@@ -145,6 +154,7 @@ func TestOrders_AnotherSpellingOfTheIDIsTheSameOrder(t *testing.T) {
 }
 
 func TestProducts_CanBeRead(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	var list api.ProductList
 	if err := json.Unmarshal(s.do("GET", "/v1/products", "").want(t, 200, "").body, &list); err != nil || len(list.Products) != 4 {

@@ -89,6 +89,7 @@ var badOrders = []struct {
 }
 
 func TestRefusals_OfOrdersLeaveNoTrace(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	for i, c := range badOrders {
 		t.Run(c.name, func(t *testing.T) {
@@ -110,6 +111,7 @@ func TestRefusals_OfOrdersLeaveNoTrace(t *testing.T) {
 }
 
 func TestRefusals_PointToTheInvalidMember(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	a := s.do("POST", "/v1/orders", orderOf(line("coffee", "1"), line("tea", "0")), "Idempotency-Key: k").want(t, 422, api.TypeInvalidRequest)
 	if a.problem.Pointer != "/lines/1/quantity" {
@@ -118,6 +120,7 @@ func TestRefusals_PointToTheInvalidMember(t *testing.T) {
 }
 
 func TestBuy_TwentyLinesAndAMillionAreTaken(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	s.do("POST", "/v1/orders", manyLines(20), "Idempotency-Key: k").want(t, 404, api.TypeNotFound) // valid, though unknown
 	s.buy("k", "coffee", "1000000").want(t, 409, api.TypeOutOfStock)
@@ -125,6 +128,7 @@ func TestBuy_TwentyLinesAndAMillionAreTaken(t *testing.T) {
 
 // RFC 8259 does not say which of two equal member names counts.
 func TestRefusals_OfDuplicateMembers(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	one := line("coffee", "1")
 	for i, body := range []string{

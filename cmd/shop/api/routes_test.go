@@ -11,6 +11,7 @@ import (
 )
 
 func TestRefusals_OfRoutesAndMethods(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	id := s.buy("k", "coffee", "1").order(t).ID.String()
 	for _, c := range []struct {
@@ -50,6 +51,7 @@ func TestRefusals_OfRoutesAndMethods(t *testing.T) {
 
 // The problem of a malformed id says so, and names the parameter.
 func TestRefusals_NameTheMalformedID(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	id := "00000000-0000-0000-0000-000000000000"
 	for _, bad := range []string{"xyz", id[1:], id + "0", strings.ReplaceAll(id, "-", ""), "urn:uuid:" + id, "%7B" + id + "%7D", id[:35] + "g", id + "%0A"} {
@@ -65,6 +67,7 @@ func TestRefusals_NameTheMalformedID(t *testing.T) {
 }
 
 func TestMethods_HeadAndOptions(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	head := s.do("HEAD", "/v1/products", "")
 	if head.status != 405 || len(head.body) != 0 || head.header.Get("Allow") == "" {
@@ -80,6 +83,7 @@ func TestMethods_HeadAndOptions(t *testing.T) {
 }
 
 func TestRefusals_TwoIdempotencyKeysAreMalformed(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	req := must(http.NewRequest("POST", s.api+"/v1/orders", strings.NewReader(good)))(t)
 	req.Header = http.Header{
@@ -95,6 +99,7 @@ func TestRefusals_TwoIdempotencyKeysAreMalformed(t *testing.T) {
 
 // A body of unknown length meets the limit while it is read.
 func TestRefusals_TooLargeWithoutALength(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	body := struct{ io.Reader }{strings.NewReader(`{"lines":[` + strings.Repeat(" ", 64<<10) + `]}`)}
 	req := must(http.NewRequest("POST", s.api+"/v1/orders", body))(t)

@@ -20,6 +20,7 @@ func mustReplay(t *testing.T, name string, first, again answer) {
 }
 
 func TestTransfer_MovesMoneyOnceHoweverOftenAndHoweverSpelled(t *testing.T) {
+	t.Parallel()
 	s := open(t, withEtcd(t))
 	a, b := s.account("alice", 1000), s.account("bob", 0)
 	first := s.move("k", moveOf(a, b, "300")).want(t, 201, "")
@@ -52,6 +53,7 @@ func TestTransfer_MovesMoneyOnceHoweverOftenAndHoweverSpelled(t *testing.T) {
 
 // An account has one id, however its uuid is written: in the path too.
 func TestTransfer_AnotherSpellingInThePathIsTheSame(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	a, b := s.account("alice", 1000), s.account("bob", 0)
 	id := s.move("k", moveOf(strings.ToUpper(a), "{"+b+"}", "100", pending)).want(t, 201, "").id(t)
@@ -64,6 +66,7 @@ func TestTransfer_AnotherSpellingInThePathIsTheSame(t *testing.T) {
 }
 
 func TestTransfer_OnlyTheOwnerMayDebit(t *testing.T) {
+	t.Parallel()
 	s := open(t, withEtcd(t))
 	a, b := s.account("alice", 1000), s.account("bob", 500)
 	for _, thief := range []string{"bob", "admin"} {
@@ -79,6 +82,7 @@ func TestTransfer_OnlyTheOwnerMayDebit(t *testing.T) {
 }
 
 func TestTransfer_OfAnotherClientIsNotFound(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	a, b := s.account("alice", 1000), s.account("bob", 500)
 	id := s.move("k", moveOf(a, b, "10", pending)).want(t, 201, "").id(t)
@@ -98,6 +102,7 @@ func TestTransfer_OfAnotherClientIsNotFound(t *testing.T) {
 }
 
 func TestTransfer_TooLittleMoneyIsStoredAndReplayed(t *testing.T) {
+	t.Parallel()
 	s := open(t, withEtcd(t))
 	a, b := s.account("alice", 100), s.account("bob", 1000)
 	s.move("hold", moveOf(a, b, "40", pending)).want(t, 201, "")
@@ -115,6 +120,7 @@ func TestTransfer_TooLittleMoneyIsStoredAndReplayed(t *testing.T) {
 }
 
 func TestTransfer_AKeyIsOneIntentOfOneClient(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	a, b, c := s.account("alice", 1000), s.account("bob", 1000), s.account("alice", 0)
 	id := s.move("k", moveOf(a, b, "1", pending)).want(t, 201, "").id(t)

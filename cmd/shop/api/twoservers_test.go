@@ -36,6 +36,7 @@ func (s *shop) beside(prefix string) *shop {
 // The same key at two servers at the same moment: one of them does it, and both
 // clients get the same reply, byte for byte.
 func TestTransfer_OneKeyAtTwoServersAtOnceIsOneTransfer(t *testing.T) {
+	t.Parallel()
 	prefix := uuid.NewString()
 	s := open(t)
 	servers := []*shop{s.beside(prefix), s.beside(prefix)}
@@ -82,6 +83,7 @@ func TestTransfer_OneKeyAtTwoServersAtOnceIsOneTransfer(t *testing.T) {
 // An account that is fenced in another epoch, or has seen newer fences: nothing
 // is done, the answer says which it is, and the key is still free.
 func TestTransfer_RefusedByTheFenceIsReportedAndTheKeyStaysFree(t *testing.T) {
+	t.Parallel()
 	s := open(t, withEtcd(t))
 	a, b := s.account("alice", 1000), s.account("bob", 0)
 	s.move("k0", moveOf(a, b, "1")).want(t, 201, "")
@@ -105,6 +107,7 @@ func TestTransfer_RefusedByTheFenceIsReportedAndTheKeyStaysFree(t *testing.T) {
 }
 
 func TestTransfer_TheLabLetsARequestChooseItsStrategy(t *testing.T) {
+	t.Parallel()
 	lab := func(front *api.Config, _ *inventory.Config) { front.TransferLab = []string{"row", "naive"} }
 	s := open(t, lab)
 	a, b := s.account("alice", 1000), s.account("bob", 0)

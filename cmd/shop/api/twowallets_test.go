@@ -64,6 +64,7 @@ func (s *shop) post(key, id, how, body string) func() (answer, error) {
 // The same key at two servers at the same moment: one of them does it, both
 // clients get the same reply, byte for byte, and the bonus service is asked once.
 func TestWallet_OneKeyAtTwoServersAtOnceIsOneOperation(t *testing.T) {
+	t.Parallel()
 	s := openWallets(t)
 	servers := []*shop{s, s.besideWallets()}
 	a, b := s.wallet("alice", 1000), s.wallet("bob", 0)
@@ -106,6 +107,7 @@ func TestWallet_OneKeyAtTwoServersAtOnceIsOneOperation(t *testing.T) {
 // One key for two wallets at the same moment: no lock is common to both, only the
 // key is. One of them is done, and the other gets idempotency-key-reused.
 func TestWallet_OneKeyForTwoWalletsAtOnceIsDoneForOne(t *testing.T) {
+	t.Parallel()
 	s := openWallets(t)
 	servers := []*shop{s, s.besideWallets()}
 	a, b := s.wallet("alice", 1000), s.wallet("alice", 1000)

@@ -8,6 +8,7 @@ import (
 )
 
 func TestWallet_ACreditIsOneHoweverOftenAndHoweverSpelled(t *testing.T) {
+	t.Parallel()
 	s := openWallets(t)
 	a := s.wallet("alice", 100)
 	first := s.credit("k", a, "300").want(t, 201, "")
@@ -34,6 +35,7 @@ func TestWallet_ACreditIsOneHoweverOftenAndHoweverSpelled(t *testing.T) {
 }
 
 func TestWallet_DebitsAndPaymentsMoveWhatIsThere(t *testing.T) {
+	t.Parallel()
 	s := openWallets(t)
 	a, b := s.wallet("alice", 100), s.wallet("bob", 0)
 	debit := s.debit("d", a, "10").want(t, 201, "")
@@ -57,6 +59,7 @@ func TestWallet_DebitsAndPaymentsMoveWhatIsThere(t *testing.T) {
 }
 
 func TestWallet_TooLittleMoneyIsStoredAndReplayed(t *testing.T) {
+	t.Parallel()
 	s := openWallets(t)
 	a, b := s.wallet("alice", 60), s.wallet("bob", 1000)
 	first := s.debit("k", a, "61").want(t, 409, api.TypeInsufficientFunds)
@@ -73,6 +76,7 @@ func TestWallet_TooLittleMoneyIsStoredAndReplayed(t *testing.T) {
 }
 
 func TestWallet_AKeyIsOneIntentOfOneClient(t *testing.T) {
+	t.Parallel()
 	s := openWallets(t)
 	a, b, c := s.wallet("alice", 1000), s.wallet("bob", 1000), s.wallet("alice", 1000)
 	s.debit("k", a, "1").want(t, 201, "")
@@ -95,6 +99,7 @@ func TestWallet_AKeyIsOneIntentOfOneClient(t *testing.T) {
 }
 
 func TestWallet_OnlyTheOwnerMayWriteAndAnyClientMayBePaid(t *testing.T) {
+	t.Parallel()
 	s := openWallets(t)
 	a, b := s.wallet("alice", 1000), s.wallet("bob", 500)
 	for _, thief := range []string{"bob", "admin"} {
@@ -114,6 +119,7 @@ func TestWallet_OnlyTheOwnerMayWriteAndAnyClientMayBePaid(t *testing.T) {
 }
 
 func TestWallet_AnAbsentOneIsNotFound(t *testing.T) {
+	t.Parallel()
 	s := openWallets(t)
 	a := s.wallet("alice", 1000)
 	const unknown = "00000000-0000-0000-0000-000000000000"
@@ -129,6 +135,7 @@ func TestWallet_AnAbsentOneIsNotFound(t *testing.T) {
 }
 
 func TestWallet_WithoutAnAnswerAboutTheBonusNothingIsCredited(t *testing.T) {
+	t.Parallel()
 	s := openWallets(t)
 	a := s.wallet("alice", 100)
 	s.walletBackend.breaks(errBonusDown)
@@ -145,6 +152,7 @@ func TestWallet_WithoutAnAnswerAboutTheBonusNothingIsCredited(t *testing.T) {
 
 // Without MongoDB there are no wallets, and everything else is as it was.
 func TestWallet_WithoutMongoDBTheyAreBusyAndTheRestGoesOn(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	for _, a := range []answer{
 		s.credit("k", ida, "1"), s.debit("k", ida, "1"), s.pay("k", ida, idb, "1"), s.do("GET", "/v1/wallets/"+ida, ""),
@@ -157,6 +165,7 @@ func TestWallet_WithoutMongoDBTheyAreBusyAndTheRestGoesOn(t *testing.T) {
 }
 
 func TestWallet_TheLabLetsARequestChooseItsStrategy(t *testing.T) {
+	t.Parallel()
 	s := openWallets(t, lab("inc", "naive"))
 	a, b := s.wallet("alice", 1000), s.wallet("bob", 0)
 	for _, how := range []struct{ route, body string }{{"credits", amountOf("10")}, {"debits", amountOf("1")}, {"payments", paymentOf(b, "1")}} {
