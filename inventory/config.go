@@ -30,13 +30,23 @@ type Config struct {
 // Step is a point of a purchase at which a test may stop, slow or kill the process.
 type Step = pgtx.Step
 
-// The steps, in order.
+// The steps, in order. Those between BeforeAcquire and AfterRelease are passed by
+// cancellations too.
 const (
-	AfterAcquire = pgtx.AfterAcquire // the Redis lock is held, where there is one; nothing was read
-	AfterGuard   = pgtx.AfterGuard   // the stock was read, under its lock where there is one
-	BeforeCommit = pgtx.BeforeCommit
-	AfterCommit  = pgtx.AfterCommit
+	BeforeAcquire Step = "before-acquire"  // checked, and the key has no reply; nothing is held
+	AfterAcquire       = pgtx.AfterAcquire // the Redis lock is held, where there is one; nothing was read
+	AfterBegin         = pgtx.AfterBegin
+	AfterGuard         = pgtx.AfterGuard // the stock was read, under its lock where there is one
+	AfterKey           = pgtx.AfterKey   // the idempotency key is inserted
+	BeforeCommit       = pgtx.BeforeCommit
+	AfterCommit        = pgtx.AfterCommit
+	AfterRelease  Step = "after-release" // the locks were given back, no reply was sent yet
 )
+
+// Steps lists them in order.
+func Steps() []Step {
+	return []Step{BeforeAcquire, AfterAcquire, AfterBegin, AfterGuard, AfterKey, BeforeCommit, AfterCommit, AfterRelease}
+}
 
 // EventKind is something worth counting.
 type EventKind = pgtx.Event

@@ -86,7 +86,21 @@ func (s *Service) BuyWith(ctx context.Context, strategy string, req Request, lin
 	if reply, found, err := s.db.Lookup(ctx, req); found || err != nil {
 		return reply, err
 	}
-	return m.buy(s, ctx, p)
+	if err := s.step(ctx, BeforeAcquire, strategy); err != nil {
+		return Reply{}, err
+	}
+	reply, err := m.buy(s, ctx, p)
+	_ = s.step(ctx, AfterRelease, strategy)
+	return reply, err
+}
+
+// step lets a test act outside of the transaction.
+func (s *Service) step(ctx context.Context, step Step, strategy string) error {
+	if s.cfg.Failpoint == nil {
+		return nil
+	}
+	s.cfg.Failpoint(ctx, step, strategy)
+	return context.Cause(ctx)
 }
 
 // run runs body in a transaction. What it refuses for a reason that stays is

@@ -4,13 +4,18 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/signal"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
 	"shop/inventory"
+	"shop/locking/idempotency"
 	"shop/transfer"
 	"shop/wallet"
 )
@@ -21,6 +26,7 @@ import (
 //	STEP=sleep:D        a pause of D
 //	STEP=kill           SIGKILL to this process
 //	STEP=stop           SIGSTOP to this process; another process must send SIGCONT
+//	STEP=stop:KEY       the same, once, when the request with this idempotency key is there
 //	FLOW/STEP=…         in that flow only; without FLOW, in each flow that has the step
 //
 // The pauses of exp differ on purpose: after a constant one, the request that came first
@@ -30,11 +36,13 @@ type failpoint struct {
 	step   string
 	action string
 	pause  time.Duration
+	key    string       // "": of every request
+	over   *atomic.Bool // it has stopped the request with the key
 }
 
 // stepsOf are the steps of each flow, in order.
 var stepsOf = map[string][]string{
-	"inventory": stepNames(inventory.AfterAcquire, inventory.AfterGuard, inventory.BeforeCommit, inventory.AfterCommit),
+	"inventory": stepNames(inventory.Steps()...),
 	"transfer":  stepNames(transfer.Steps()...),
 	"wallet":    stepNames(wallet.Steps()...),
 }
@@ -66,7 +74,10 @@ func (f *failpoint) UnmarshalText(text []byte) error {
 		return fmt.Errorf("failpoint %q: no such step; there are %v", text, stepsOf)
 	}
 	switch action {
-	case "kill", "stop":
+	case "stop":
+		f.key, f.over = arg, new(atomic.Bool)
+		return nil
+	case "kill":
 		if arg != "" {
 			return fmt.Errorf("failpoint %q: %s takes no argument", text, action)
 		}
@@ -78,7 +89,7 @@ func (f *failpoint) UnmarshalText(text []byte) error {
 		}
 		return nil
 	}
-	return fmt.Errorf("failpoint %q: no such action; want STEP=exp:MEAN, STEP=sleep:D, STEP=kill or STEP=stop", text)
+	return fmt.Errorf("failpoint %q: no such action; want STEP=exp:MEAN, STEP=sleep:D, STEP=kill, STEP=stop or STEP=stop:KEY", text)
 }
 
 // exponential draws from an exponential distribution with mean 1.
@@ -116,8 +127,37 @@ func (f failpoint) happen(ctx context.Context, draw func() float64) {
 	case "kill":
 		_ = syscall.Kill(syscall.Getpid(), syscall.SIGKILL)
 	case "stop":
-		_ = syscall.Kill(syscall.Getpid(), syscall.SIGSTOP)
+		if f.key == "" || f.key == ctx.Value(keyOf{}) && !f.over.Swap(true) {
+			stop()
+		}
 	}
+}
+
+// stop stops the process. The signal reaches the threads one after the other: until the
+// process is continued, the request that came to the step does not go on in any of them.
+func stop() {
+	continued := make(chan os.Signal, 1)
+	signal.Notify(continued, syscall.SIGCONT)
+	defer signal.Stop(continued)
+	if syscall.Kill(syscall.Getpid(), syscall.SIGSTOP) == nil {
+		<-continued
+	}
+}
+
+// keyOf is under which a request's ctx has its idempotency key.
+type keyOf struct{}
+
+// keyed lets failpoints know the key of a request; without such failpoints it is next itself.
+func keyed(points []failpoint, next http.Handler) http.Handler {
+	if !slices.ContainsFunc(points, func(f failpoint) bool { return f.key != "" }) {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if key, err := idempotency.ParseKey(r.Header.Get("Idempotency-Key")); err == nil {
+			r = r.WithContext(context.WithValue(r.Context(), keyOf{}, key))
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // pause waits for d, or until the context ends, as real work would.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"slices"
@@ -96,7 +97,7 @@ func TestFailpoint_NoneIsNil(t *testing.T) {
 func TestFailpoint_AppliesToEveryFlowWithItsStepUnlessItNamesOne(t *testing.T) {
 	for text, want := range map[string][3]bool{ // inventory, transfer, wallet
 		"after-guard=sleep:1s":             {true, true, true},
-		"after-begin=sleep:1s":             {false, true, true},
+		"after-begin=sleep:1s":             {true, true, true},
 		"after-call=sleep:1s":              {false, false, true},
 		"inventory/after-guard=sleep:1s":   {true, false, false},
 		"transfer/after-guard=exp:2ms":     {false, true, false},
@@ -117,7 +118,7 @@ func TestFailpoint_AppliesToEveryFlowWithItsStepUnlessItNamesOne(t *testing.T) {
 			t.Errorf("%s: %v, want %v", text, got, want)
 		}
 	}
-	for _, text := range []string{"inventory/after-begin=kill", "transfer/after-call=kill", "cinema/after-guard=kill", "transfer/=kill", "/after-guard=kill", "transfer=kill"} {
+	for _, text := range []string{"inventory/after-call=kill", "transfer/after-call=kill", "cinema/after-guard=kill", "transfer/=kill", "/after-guard=kill", "transfer=kill"} {
 		if err := new(failpoint).UnmarshalText([]byte(text)); err == nil {
 			t.Errorf("%s is taken", text)
 		}
@@ -171,11 +172,54 @@ func TestFailpoint_KillEndsTheProcessAtAStepOfAWallet(t *testing.T) {
 	}
 }
 
-// diesAt starts a process with a failpoint, and asks until it is dead.
-func diesAt(t *testing.T, step, url, key string, ask func(*replica) (int, string)) {
+// The request with the key stands still at its step, with nothing committed, until the process is
+// continued. No other request does.
+func TestFailpoint_StopHoldsTheRequestWithTheKeyAtItsStep(t *testing.T) {
+	url, keys := newDatabase(t)
+	for step, want := range map[string]int64{"before-commit": 0, "after-commit": 1} {
+		key := "held-" + step
+		cmd, ended, r := startProcess(t, url, keys["alice"], "inventory/"+step+"=stop:"+key)
+		if status, body := r.buy("other-" + step); status != 201 {
+			t.Errorf("a request with another key: %d %s", status, body)
+		}
+		answer := make(chan int, 1)
+		go func() {
+			status, _ := r.buy(key)
+			answer <- status
+		}()
+		locktest.Eventually(t, step+": stopped", func() bool { return state(t, cmd.Process.Pid) == "T" })
+		if got := query(t, url, `SELECT count(*) FROM orders WHERE idempotency_key = $1`, key); got != want || len(answer) > 0 {
+			t.Errorf("%s: %d orders, %d answers; want %d and none", step, got, len(answer), want)
+		}
+		if err := cmd.Process.Signal(syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+		if status := <-answer; status != 201 {
+			t.Errorf("%s: %d", step, status)
+		}
+		if status, body := r.buy(key); status != 201 {
+			t.Errorf("again: %d %s", status, body)
+		}
+		_ = cmd.Process.Kill()
+		<-ended
+	}
+}
+
+// state is that of a process, as the kernel shows it: T is stopped.
+func state(t *testing.T, pid int) string {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), ") ")
+	return rest[:1]
+}
+
+// startProcess starts a process of its own with a failpoint.
+func startProcess(t *testing.T, url, key, point string) (*exec.Cmd, <-chan error, *replica) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "serve", "--listen=127.0.0.1:0", "--metrics-listen=",
-		"--postgres-url", url, "--redis-url", locktest.Env(t, "SHOP_REDIS_URL"), "--lab", "--strategy=row", "--lock-prefix", t.Name(), "--failpoint="+step+"=kill")
+		"--postgres-url", url, "--redis-url", locktest.Env(t, "SHOP_REDIS_URL"), "--lab", "--strategy=row", "--lock-prefix", t.Name(), "--failpoint="+point)
 	r := &replica{t: t, key: key, log: &lines{}, end: make(chan error, 1)}
 	cmd.Env, cmd.Stderr = append(os.Environ(), asShop+"=1"), r.log
 	if err := cmd.Start(); err != nil {
@@ -184,6 +228,13 @@ func diesAt(t *testing.T, step, url, key string, ask func(*replica) (int, string
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	r.awaitServing()
+	return cmd, ended, r
+}
+
+// diesAt starts a process with a failpoint, and asks until it is dead.
+func diesAt(t *testing.T, step, url, key string, ask func(*replica) (int, string)) {
+	t.Helper()
+	cmd, ended, r := startProcess(t, url, key, step+"=kill")
 	locktest.Eventually(t, step+": no answer", func() bool { // busy until the locks of the one before have run out
 		status, _ := ask(r)
 		return status == 0

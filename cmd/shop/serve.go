@@ -57,7 +57,7 @@ type limitFlags struct {
 // labFlags inject faults. Without --lab each of them is an error.
 type labFlags struct {
 	Lab        bool        `env:"SHOP_LAB" help:"Unsafe strategies, ?strategy=NAME and failpoints; on loopback addresses only."`
-	Failpoints []failpoint `name:"failpoint" env:"SHOP_FAILPOINT" sep:";" placeholder:"STEP=WHAT" help:"At after-acquire, after-guard, before-commit or after-commit (of one flow alone: inventory/STEP, transfer/STEP, wallet/STEP; the last two have more of them): exp:MEAN or sleep:D to pause, kill, stop. Repeatable; in the environment separated by semicolons."`
+	Failpoints []failpoint `name:"failpoint" env:"SHOP_FAILPOINT" sep:";" placeholder:"STEP=WHAT" help:"At a step such as before-acquire, after-acquire, after-guard, before-commit, after-commit or after-release (of one flow alone: inventory/STEP, transfer/STEP, wallet/STEP): exp:MEAN or sleep:D to pause, kill, stop, or stop:KEY for the request with this idempotency key alone. Repeatable; in the environment separated by semicolons."`
 	Seed       uint64      `env:"SHOP_SEED" default:"1" help:"Seed of the random pauses of exp:MEAN."`
 }
 
@@ -162,5 +162,5 @@ func (c *serveCmd) serve(ctx context.Context, log *slog.Logger, l *listeners, a 
 		log: log, drain: a.server.Drain, closing: a.server.Close, delay: c.Limits.DrainDelay,
 		timeout: c.Limits.ShutdownTimeout, request: c.Limits.RequestTimeout,
 	}
-	return life.run(ctx, l.api, a.server)
+	return life.run(ctx, l.api, keyed(c.Lab.Failpoints, a.server))
 }

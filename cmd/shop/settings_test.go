@@ -50,7 +50,7 @@ var badSettings = []struct {
 	{"unsafe batch", "batch --transfer-strategy=naive", []string{"naive", "--lab"}},
 	{"epoch without etcd", "fence-epoch --etcd-endpoints=", []string{"--etcd-endpoints"}},
 	{"epoch without a database", "fence-epoch --postgres-url=", []string{"--postgres-url"}},
-	{"a step of the other flow", "serve --lab --failpoint=inventory/after-begin=kill", []string{"after-begin", "after-guard"}},
+	{"a step of the other flow", "serve --lab --failpoint=inventory/after-call=kill", []string{"after-begin", "after-guard"}},
 	{"unknown step", "serve --lab --failpoint=before-lunch=kill", []string{"before-lunch", "after-guard"}},
 	{"unknown action", "serve --lab --failpoint=after-guard=sing", []string{"sing", "exp:MEAN"}},
 	{"exp without a mean", "serve --lab --failpoint=after-guard=exp", []string{"exp:2ms"}},
