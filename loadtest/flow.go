@@ -50,6 +50,7 @@ type Flow struct {
 	Counted      []string                   // of these, the kinds that its replicas count in /metrics, in NAME_events_total
 	Locked       func(strategy string) bool // it takes a lock for each key that has an effect, and the lock service counts them; nil: none does
 	Steps        []string                   // at which CrashSteps kills replicas; none: they are killed at any moment
+	Cells        *Cells                     // of CrashMatrix; nil: there are none
 	Needs        []Need                     // without which any run shows nothing
 	Faults       []FaultSpec                // in the order in which they are tried, NoFault first
 	Controls     []Scenario
@@ -135,8 +136,8 @@ type Bar struct {
 	Over       bool // it sold beyond the stock
 }
 
-// Matrix is every control, and every safe strategy under each fault of the stores that it
-// uses; sorted by fault, so that a control stands beside the strategies that must do
+// Matrix is every control, every safe strategy under each fault of the stores that it
+// uses, and one under CrashMatrix; sorted by fault, so that a control stands beside the strategies that must do
 // better under the same.
 func (f *Flow) Matrix(strategies []Strategy) []Scenario {
 	matrix := slices.Clone(f.Controls)
@@ -146,6 +147,9 @@ func (f *Flow) Matrix(strategies []Strategy) []Scenario {
 				matrix = append(matrix, f.Safe(s.Name, u.Fault))
 			}
 		}
+	}
+	if f.Cells != nil {
+		matrix = append(matrix, f.Safe(f.Cells.Strategy, CrashMatrix))
 	}
 	place := func(s Scenario) int {
 		return slices.IndexFunc(f.Faults, func(u FaultSpec) bool { return u.Fault == s.Fault })
@@ -199,6 +203,7 @@ type Scenario struct {
 
 	Grace time.Duration // after the load, until every key must be decided; 0: the proof's
 	Seed  int64         // of the load; 0: the proof's
+	Cells []Cell        // that it tries under CrashMatrix; none: all
 }
 
 // locked tells whether its strategy takes a lock for each key that has an effect.

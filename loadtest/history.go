@@ -156,11 +156,14 @@ func stored(a Attempt) bool {
 	return a.Outcome == OK || kept[a.Problem]
 }
 
-// Record is a copy of what is known of a key.
+// Record is a copy of what is known of a key; nothing, if it was never intended.
 func (h *History) Record(key string) Record {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.records[key].copy()
+	if r := h.records[key]; r != nil {
+		return r.copy()
+	}
+	return Record{}
 }
 
 // tally counts the records so far, without a copy of them.

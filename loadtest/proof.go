@@ -68,7 +68,7 @@ func (p *Proof) Run(ctx context.Context) (Report, error) {
 		flow, ttl := s.Flow, p.LockTTL[s.Flow.Name]
 		report.Bound[flow.Name] = max(report.Bound[flow.Name], flow.Bound(s.Fault, ttl))
 		load := flow.Load(p.loadOf(s), s.Fault, ttl)
-		plan := flow.Plan(load)
+		plan := s.plan(load)
 		p.Say("%d/%d %s: %s, expected to be %s", i+1, len(p.Scenarios), s.Name(), flow.Workload(plan), s.Expect)
 		began := time.Now()
 		result, err := p.scenario(ctx, &Trial{proof: p, Scenario: s, Plan: plan, duration: load.Duration})
@@ -104,6 +104,10 @@ func (p *Proof) loadOf(s Scenario) Load {
 		load = s.Flow.lengthen(load, s)
 	}
 	load.Seed = cmp.Or(s.Seed, load.Seed)
+	if s.Fault == CrashMatrix {
+		load.Duration = s.cellsTime(p.LockTTL[s.Flow.Name])
+		load.Replicas -= aside
+	}
 	if s.Fault == Nemesis && s.Expect == Violated {
 		load.Duration = min(load.Duration, ControlFor)
 	}
@@ -111,6 +115,15 @@ func (p *Proof) loadOf(s Scenario) Load {
 }
 
 func newPrefix() string { return fmt.Sprintf("shop_prove_%d", time.Now().UnixNano()) }
+
+// plan is what a scenario sends under a load.
+func (s Scenario) plan(load Load) Plan {
+	plan := s.Flow.Plan(load)
+	if cells := s.CellsOf(); len(cells) > 0 {
+		s.Flow.Cells.Supply(&plan, len(cells))
+	}
+	return plan
+}
 
 // scenario gives one scenario a database, and takes it away again.
 func (p *Proof) scenario(ctx context.Context, t *Trial) (Result, error) {
@@ -176,6 +189,7 @@ type Trial struct {
 	Replicas *Replicas
 	*Run     // of the plan, on the replicas
 	Samples  []Sample
+	Cells    []Cell // of the crash matrix, as they were tried
 	// Witnessed is what a server says of the load: what was done to it, and by it.
 	Witnessed map[string]int64
 
@@ -224,9 +238,12 @@ func (t *Trial) run(ctx context.Context) (Result, error) {
 
 // begin makes the run, on the replicas.
 func (t *Trial) begin(ctx context.Context) error {
-	run, err := NewRun(ctx, t.Replicas.Bases(), headersOf(t.Clients), t.duration+t.Grace(), Classify)
+	run, err := NewRun(ctx, t.Replicas.Bases(), headersOf(t.Clients), t.retryFor(), Classify)
 	if err == nil {
 		t.Run, run.followUp = run, t.Scenario.Flow.FollowUp
+	}
+	if err == nil && t.Scenario.Fault == CrashMatrix {
+		run.Bases = run.Bases[:t.Victim()]
 	}
 	return err
 }
@@ -235,6 +252,20 @@ func (t *Trial) begin(ctx context.Context) error {
 func (t *Trial) check(ctx context.Context) {
 	t.postcheck = t.Scenario.Flow.Postcheck(ctx, t)
 	t.replayed, t.silent = t.replay(ctx)
+}
+
+// aside is how many replicas get none of the load under CrashMatrix: the one that things are done to.
+const aside = 1
+
+// Victim is its number, from 0.
+func (t *Trial) Victim() int { return t.Replicas.Len() - aside }
+
+// retryFor bounds the retries. Cells of a crash matrix may take longer than the load.
+func (t *Trial) retryFor() time.Duration {
+	if t.Scenario.Fault == CrashMatrix {
+		return 3*t.duration + t.Grace()
+	}
+	return t.duration + t.Grace()
 }
 
 // load sends the plan while the fault is injected and the database is watched.
@@ -312,6 +343,9 @@ func (t *Trial) audit(ctx context.Context) (Result, error) {
 	findings.Add("I-BODY", hidden(records)...)
 	findings.Add("I-CLOCK", t.History.Untimely(records, flow.Moments)...)
 	findings.Add(flow.During, Apart(t.Samples)...)
+	if t.Scenario.Fault == CrashMatrix {
+		findings.Add(CellInvariant.Code, violatedCells(t.Cells)...)
+	}
 	if flow.Leftover != "" {
 		findings.Add(flow.Leftover, t.left...)
 	}
@@ -409,7 +443,8 @@ func (t *Trial) result(records []Record, evidence map[string]int64) Result {
 	result.measure(records[:t.loaded], t.decided)
 	result.Evidence = t.evidence(records)
 	maps.Copy(result.Evidence, evidence)
-	result.Inconclusive = append(InconclusiveReasons(t.Scenario, result.Evidence), lagging(result.Latency.Lag)...)
+	result.Cells = t.Cells
+	result.Inconclusive = slices.Concat(InconclusiveReasons(t.Scenario, result.Evidence), lagging(result.Latency.Lag), t.Scenario.unshown(t.Cells))
 	for name, n := range t.Replicas.counters.Sum() {
 		if _, known := result.Evidence[name]; !known {
 			result.Evidence[name] = n

@@ -2,6 +2,7 @@ package loadtest
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -181,6 +182,34 @@ func (rs *Replicas) Pause(n int) error {
 
 // Resume lets it go on.
 func (rs *Replicas) Resume(n int) error { return rs.all[n].send(syscall.SIGCONT) }
+
+// Destroy ends replica n, stopped or not, whatever it is doing. It tells whether that is what
+// ended it, by its wait status.
+func (rs *Replicas) Destroy(n int) bool {
+	<-rs.all[n].signal(syscall.SIGKILL)
+	return rs.all[n].killed()
+}
+
+// Stopped tells whether the process of replica n stands still, as the kernel shows it.
+func (rs *Replicas) Stopped(n int) bool {
+	rs.all[n].mu.Lock()
+	defer rs.all[n].mu.Unlock()
+	if rs.all[n].cmd == nil {
+		return false
+	}
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", rs.all[n].cmd.Process.Pid))
+	_, state, found := strings.Cut(string(text[strings.LastIndexByte(string(text), ')')+1:]), " ")
+	return err == nil && found && strings.HasPrefix(state, "T")
+}
+
+// Healthy tells whether replica n says that a field of its /readyz is ok.
+func (rs *Replicas) Healthy(ctx context.Context, n int, field string) bool {
+	ctx, cancel := context.WithTimeout(ctx, scrapeWait)
+	defer cancel()
+	text, err := fetch(ctx, "http://"+rs.all[n].addr+"/readyz", nil)
+	var health map[string]string
+	return err == nil && json.Unmarshal(text, &health) == nil && health[field] == "ok"
+}
 
 // Ended returns a channel that is closed when the present process of replica n
 // has ended, for whatever reason.

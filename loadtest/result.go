@@ -76,6 +76,7 @@ type Result struct {
 	P50        float64          `json:"p50_ms"`
 	P99        float64          `json:"p99_ms"`
 	Latency    Latency          `json:"latency"`
+	Cells      []Cell           `json:"cells,omitempty"` // of the crash matrix
 	Hints      []string         `json:"hints,omitempty"` // settings of a service that is not ours that may be wrong
 
 	Detail `json:"-"`
@@ -166,6 +167,9 @@ func list(names []string) []string {
 func (r Result) Sentence() string {
 	flow := r.Scenario.Flow
 	text := fmt.Sprintf("%s: %s", r.Verdict, r.summary())
+	if cells := r.CellsSentence(); cells != "" {
+		text += "; " + cells
+	}
 	if broken := flow.Broken(r.Violations); len(broken) > 0 {
 		text += "; broken: " + flow.names(broken)
 	}

@@ -70,6 +70,32 @@ func (r *Run) Send(ctx context.Context, schedule []ScheduledRequest) vegeta.Resu
 	return results
 }
 
+// Begin sends one intent to the replica at base, and retries it as one of the load is. ended is
+// closed when that first attempt has ended.
+func (r *Run) Begin(ctx context.Context, base string, i *Intent) (ended <-chan struct{}) {
+	r.History.Intend(*i)
+	done := make(chan struct{})
+	r.work.Go(func() {
+		defer close(done)
+		_ = r.sendTo(ctx, base, *i)
+	})
+	return done
+}
+
+// Again sends an intent once more, to one of the replicas of the load, as a client does that has
+// waited for long enough.
+func (r *Run) Again(ctx context.Context, i *Intent) {
+	r.work.Go(func() { _ = r.send(ctx, rand.IntN(len(r.Bases)), *i) })
+}
+
+// Hold keeps Send from returning until the release is called: there is more to come. It is to be
+// called while the load is sent.
+func (r *Run) Hold() (release func()) {
+	done := make(chan struct{})
+	r.work.Go(func() { <-done })
+	return sync.OnceFunc(func() { close(done) })
+}
+
 // Settle sends one intent, and retries it until it is decided. It returns what came of it.
 func (r *Run) Settle(ctx context.Context, replica int, i *Intent) Record {
 	return r.SettleAll(ctx, replica, i)[0]
@@ -218,7 +244,11 @@ func (r *Retrier) Wait() { r.work.Wait() }
 
 // send makes one attempt at a replica. What came of it is in the history.
 func (r *Retrier) send(ctx context.Context, replica int, i Intent) error {
-	url := strings.TrimSuffix(r.Bases[replica%len(r.Bases)], "/") + i.Path
+	return r.sendTo(ctx, r.Bases[replica%len(r.Bases)], i)
+}
+
+func (r *Retrier) sendTo(ctx context.Context, base string, i Intent) error {
+	url := strings.TrimSuffix(base, "/") + i.Path
 	req, err := http.NewRequestWithContext(ctx, i.Method, url, bytes.NewReader(i.Body))
 	if err != nil {
 		return err

@@ -108,6 +108,7 @@ var Invariants = []invariant.Invariant{
 	{Code: "I-GOODPUT", Name: "goodput", Means: "outside of an outage a part of the keys that wait is decided in each two seconds, and no fault keeps nearly all of them waiting for longer than it lasts and the bound of I-LIVE"},
 	{Code: "I-RECOVER", Name: "recovery", Means: "after the end of a fault, within a bound, as much is decided in a second as 90 % of the rate before it, or all that waits"},
 	{Code: "I-BUSY", Name: "busy-share", Means: "outside of the outages, few first answers are that nothing was done"},
+	CellInvariant,
 	{Code: "I-ERROR", Name: "error-share", Means: "outside of the outages, few first answers are unknown, or do not come"},
 }
 
@@ -147,6 +148,7 @@ var evidence = map[string]string{
 	"lock_calls":        "calls of the replicas to the lock service that take or give back a lock, by what the server counts",
 	"lock_calls_after":  "of these, after the lock service was back",
 	"leases_ended":      "leases that the lock service ended while the process that had them lived",
+	"cells_hit":         "cells of the crash matrix in which a request was hit at its step",
 	"goodput_percent":   "least part of the waiting keys that was decided in two seconds outside of an outage",
 	"recovery_ms":       "longest time from the end of a fault to 90 % of the rate before",
 	"busy_percent":      "part of the first answers outside of the outages that nothing was done",

@@ -256,6 +256,9 @@ func (e *environment) replica(t *loadtest.Trial) (loadtest.Program, error) {
 	e.seed = cmp.Or(t.Scenario.Seed, e.settings.Seed)
 	p := loadtest.Program{Path: e.program, Logs: folder, Spawn: e.spawn, Adopt: e.adopt}
 	err := e.of(t).replica(t, &p)
+	if t.Scenario.Fault == loadtest.CrashMatrix {
+		p.Args = e.armed(t.Scenario, p.Args)
+	}
 	return p, err
 }
 
@@ -296,6 +299,8 @@ func (e *environment) fault(t *loadtest.Trial) (fault.Fault, error) {
 		return fault.None{}, nil
 	case t.Scenario.Fault == loadtest.Nemesis:
 		return e.nemesis(context.Background(), t)
+	case t.Scenario.Fault == loadtest.CrashMatrix:
+		return e.crashMatrix(t), nil
 	case t.Scenario.Fault == loadtest.Crash && len(l.Steps) > 0:
 		return replicafault.CrashSteps{Replicas: t.Replicas, Flow: l.Name, Steps: l.Steps, Wait: stepWait}, nil
 	case t.Scenario.Fault == loadtest.Crash:

@@ -58,6 +58,7 @@ type app struct {
 	args    []string      // the command line, without the program
 	whole   bool          // all scenarios, of one flow at least, with the load by default
 	calm    time.Duration // Duration where there is no fault; 0: the same
+	Matrix  matrixFlags   `embed:"" group:"Crash matrix"`
 	Nemesis nemesisFlags  `embed:"" group:"Nemesis"`
 	Soak    soakFlags     `embed:"" group:"Soak"`
 	Limits  limitFlags    `embed:"" group:"Linearizability"`
@@ -83,7 +84,7 @@ func (c *app) Validate() error {
 	case c.Target != "" && (c.Strategy != "" || c.Flow != "" || c.Fault != "" || c.Quick):
 		return errors.New("--strategy, --flow, --fault and --quick choose from our own scenarios: a service given with --target has none of them")
 	}
-	if err := errors.Join(c.validateNemesis(), c.validateSoak()); err != nil {
+	if err := errors.Join(c.validateNemesis(), c.validateSoak(), c.validateMatrix()); err != nil {
 		return err
 	}
 	return c.Limits.validate()
@@ -212,6 +213,8 @@ func (c *app) prove(ctx context.Context, tell *progress) (loadtest.Report, error
 		matrix = c.nemeses(env.lessons())
 	case c.Soak.Soak > 0:
 		matrix = soaks(env.lessons())
+	case c.Matrix.Matrix:
+		matrix = c.crashMatrices(env.lessons())
 	}
 	scenarios, err := c.scenarios(matrix)
 	if err != nil {

@@ -78,12 +78,13 @@ func (c *app) keepFailed(tell *progress) func(*loadtest.Result) error {
 	}
 }
 
-// linked gives each replica a link of its own to a store that it finds by a URL, under a nemesis.
+// linked gives each replica that has links one of its own to a store that it finds by a URL.
 func (e *environment) linked(s loadtest.Scenario, store string, urls []string) (ways []string, err error) {
-	if s.Fault != loadtest.Nemesis {
-		return urls, nil
-	}
 	for n, text := range urls {
+		if !e.hasLinks(s, n) {
+			ways = append(ways, text)
+			continue
+		}
 		u, err := url.Parse(text)
 		if err != nil {
 			return nil, fmt.Errorf("link to %s: not a URL", store)
@@ -98,9 +99,9 @@ func (e *environment) linked(s loadtest.Scenario, store string, urls []string) (
 	return ways, nil
 }
 
-// link gives replica n, from 0, a link to the addresses of a store, under a nemesis.
+// link gives replica n, from 0, a link to the addresses of a store, if it has links.
 func (e *environment) link(s loadtest.Scenario, store string, n int, addrs ...string) ([]string, error) {
-	if s.Fault != loadtest.Nemesis {
+	if !e.hasLinks(s, n) {
 		return addrs, nil
 	}
 	l, err := nemesis.NewLink(n, store, addrs...)

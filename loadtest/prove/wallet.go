@@ -46,7 +46,9 @@ func (e *environment) walletReplica(t *loadtest.Trial, p *loadtest.Program) erro
 // primary all the time.
 func (e *environment) proxyMongo(s loadtest.Scenario, databaseURL string) (urls []string, err error) {
 	e.closeProxies()
-	if s.Fault != loadtest.NoFault && s.Fault != walletflow.CommitUnknown && s.Fault != loadtest.Nemesis {
+	switch s.Fault {
+	case loadtest.NoFault, walletflow.CommitUnknown, loadtest.Nemesis, loadtest.CrashMatrix:
+	default:
 		return slices.Repeat([]string{databaseURL}, e.settings.Replicas), nil
 	}
 	e.mongoProxies, urls, err = through(e.settings.Replicas, databaseURL, mongofault.NewProxy)
@@ -120,11 +122,14 @@ func openWallets(ctx context.Context, pool *pgxpool.Pool, t *loadtest.Trial) ([]
 }
 
 // mongoKind is the replica set that a scenario needs for itself: three members, to
-// lose one, or because transactions of killed replicas have to end sooner than by a
+// lose one, or one, because transactions of killed replicas have to end sooner than by a
 // server's default. "": it shares the one that all use.
 func mongoKind(s loadtest.Scenario) string {
-	if s.Flow.Name != "wallet" || s.Fault == loadtest.NoFault || s.Fault == loadtest.Soak {
+	switch {
+	case s.Flow.Name != "wallet" || s.Fault == loadtest.NoFault || s.Fault == loadtest.Soak:
 		return ""
+	case s.Fault == loadtest.CrashMatrix:
+		return "mongo"
 	}
 	return "mongo3"
 }
@@ -132,7 +137,7 @@ func mongoKind(s loadtest.Scenario) string {
 // transactionLifetime is how long MongoDB keeps the transaction of a silent client. A
 // replica that is stopped must outlive it, and still have time left when it goes on.
 func transactionLifetime(s loadtest.Scenario) time.Duration {
-	if s.Fault == loadtest.Pause {
+	if s.Fault == loadtest.Pause || s.Fault == loadtest.CrashMatrix {
 		return time.Second
 	}
 	return lockTTLs["wallet"]
@@ -164,11 +169,11 @@ func (e *environment) mongoURL(s loadtest.Scenario) (string, error) {
 	return e.private[kind].Env["SHOP_MONGO_URL"], mongofault.Lifetime(ctx, set, int(transactionLifetime(s).Seconds()))
 }
 
-// compare says where the members of a scenario's own replica set differ. The shared
-// one has a single member.
+// compare says where the members of a scenario's own replica set differ. The others
+// have a single member.
 func (e *environment) compare(ctx context.Context, s loadtest.Scenario, database string) (m walletflow.Members, err error) {
 	kind := mongoKind(s)
-	if kind == "" {
+	if kind != "mongo3" {
 		return m, nil
 	}
 	set, err := e.members(kind)

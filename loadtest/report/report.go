@@ -98,6 +98,7 @@ var page = template.Must(template.New("report").Funcs(template.FuncMap{
 	"groups":   groups,
 	"drawbars": drawBars,
 	"soaked":   soaked,
+	"evidence": cellTitle,
 }).Parse(pageText))
 
 // HTML writes the page.
@@ -172,7 +173,7 @@ func (r result) Bar() *bar {
 	}
 }
 
-// Table prints the report for people: a table for each flow.
+// Table prints the report for people: a table for each flow, and its crash matrices.
 func Table(w io.Writer, r loadtest.Report) error {
 	for i, group := range groups(r) {
 		if i > 0 {
@@ -182,7 +183,7 @@ func Table(w io.Writer, r loadtest.Report) error {
 			return err
 		}
 	}
-	if err := soakTable(w, r); err != nil || r.CalledOff() == "" {
+	if err := errors.Join(cellTables(w, r), soakTable(w, r)); err != nil || r.CalledOff() == "" {
 		return err
 	}
 	_, err := fmt.Fprintln(w, "\nNOT AS EXPECTED: "+r.CalledOff())

@@ -44,6 +44,9 @@ func NewLink(n int, store string, addrs ...string) (*Link, error) {
 // String names its ends.
 func (l *Link) String() string { return fmt.Sprintf("replica %d and %s", l.replica, l.store) }
 
+// Store is the name of its other end.
+func (l *Link) Store() string { return l.store }
+
 // Addrs are where the replica finds the store, in the order of its addresses.
 func (l *Link) Addrs() (addrs []string) {
 	for _, p := range l.proxies {

@@ -19,10 +19,11 @@ func init() {
 
 // silence drops what it is given, and counts it. Unlike the toxic timeout it keeps the end
 // of the connection to itself: what is behind it does not learn that its peer has gone.
-type silence struct{ dropped atomic.Int64 }
+type silence struct{ dropped, streams atomic.Int64 }
 
 // Pipe drops until it is removed.
 func (s *silence) Pipe(stub *toxics.ToxicStub) {
+	s.streams.Add(1)
 	input := stub.Input
 	for {
 		select {

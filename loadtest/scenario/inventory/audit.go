@@ -186,15 +186,12 @@ WHERE p.stock > 0`,
 // LoadHistory copies what the plan put on sale, and what clients were told, into temporary
 // tables of conn.
 func LoadHistory(ctx context.Context, conn *pgx.Conn, opening []Stock, records []loadtest.Record, clients []loadtest.Credentials) error {
-	err := loadtest.FillTable(ctx, conn, "proof_opening", "sku text, quantity bigint, price bigint, currency text", opening, func(s Stock) []any {
-		return []any{s.SKU, s.Quantity, s.Price, s.Currency}
-	})
-	if err != nil {
+	if err := fillOpening(ctx, conn, opening); err != nil {
 		return err
 	}
 	const asked = `name text, client_id uuid, key text, action text, order_id uuid, sku text, lines jsonb,
 	sent boolean, outcome text, problem text, begun bigint, answered bigint, answer jsonb`
-	err = loadtest.FillTable(ctx, conn, "proof_told", asked, records, func(r loadtest.Record) []any {
+	err := loadtest.FillTable(ctx, conn, "proof_told", asked, records, func(r loadtest.Record) []any {
 		order, sku, lines := about(r)
 		begun, answered := r.Times()
 		return []any{
@@ -215,6 +212,13 @@ func LoadHistory(ctx context.Context, conn *pgx.Conn, opening []Stock, records [
 	return loadtest.FillTable(ctx, conn, "proof_lines", columns, toldLines(records), func(l toldLine) []any {
 		order, _, _ := about(l.Record)
 		return []any{uuid.UUID(clients[l.Client].ID), l.IdempotencyKey(), string(l.Action), order, l.SKU, l.Quantity, string(l.Outcome)}
+	})
+}
+
+// fillOpening copies what the plan put on sale.
+func fillOpening(ctx context.Context, conn *pgx.Conn, opening []Stock) error {
+	return loadtest.FillTable(ctx, conn, "proof_opening", "sku text, quantity bigint, price bigint, currency text", opening, func(s Stock) []any {
+		return []any{s.SKU, s.Quantity, s.Price, s.Currency}
 	})
 }
 

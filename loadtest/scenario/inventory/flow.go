@@ -52,6 +52,7 @@ func New() *loadtest.Flow {
 		Archive: archive,
 		Linear:  linearize,
 		Moments: map[loadtest.Action]string{Buy: "created_at", Cancel: "cancelled_at"},
+		Cells:   cells,
 		Faults:  faults,
 		Locked: func(strategy string) bool {
 			return slices.ContainsFunc(inventory.Strategies(), func(m inventory.Strategy) bool {
@@ -98,6 +99,7 @@ func New() *loadtest.Flow {
 		f.Control("naive", loadtest.NoFault, kept, "S1"),
 		f.Safe("redis-only", loadtest.NoFault),
 		f.Control("redis-only", LockLost, kept, "S1"),
+		f.CellControl("naive", []loadtest.Cell{{Step: string(inventory.AfterGuard), Fault: loadtest.CellFault{Kind: loadtest.CellPaused}}}, kept, "S1"),
 	}
 	return f
 }
@@ -145,6 +147,7 @@ var faults = []loadtest.FaultSpec{
 	}},
 	loadtest.NemesisSpec(serverTime, 1),
 	loadtest.SoakSpec(serverTime),
+	loadtest.CrashMatrixSpec(5),
 }
 
 // audit reads what was sold from the database.

@@ -233,10 +233,7 @@ LEFT JOIN (SELECT account_id, sum(delta) AS moved
 // LoadMoves copies what the plan opened, and what clients were told, into
 // temporary tables of conn. The times of the history count from epoch.
 func LoadMoves(ctx context.Context, conn *pgx.Conn, opened []money.Account, records []loadtest.Record, clients []loadtest.Credentials, epoch time.Time) error {
-	err := loadtest.FillTable(ctx, conn, "proof_accounts", "id uuid, owner_id uuid, currency text, opening bigint", opened, func(a money.Account) []any {
-		return []any{a.ID, uuid.UUID(clients[a.Client].ID), a.Currency, a.Opening}
-	})
-	if err != nil {
+	if err := fillAccounts(ctx, conn, opened, clients); err != nil {
 		return err
 	}
 	const columns = `name text, client_id uuid, key text, action text, from_id uuid, to_id uuid, account uuid, amount bigint, hold uuid, lasts interval,
@@ -252,6 +249,13 @@ func LoadMoves(ctx context.Context, conn *pgx.Conn, opened []money.Account, reco
 			r.Key, uuid.UUID(clients[r.Client].ID), r.IdempotencyKey(), string(r.Action), m.From, m.To, read.Account, m.Amount, m.Of, m.lasts(),
 			r.Sent(), string(r.Outcome), r.Problem(), epoch.Add(begun), epoch.Add(answered), r.Made, loadtest.Canonical(r.Answer()),
 		}
+	})
+}
+
+// fillAccounts copies what the plan opened.
+func fillAccounts(ctx context.Context, conn *pgx.Conn, opened []money.Account, clients []loadtest.Credentials) error {
+	return loadtest.FillTable(ctx, conn, "proof_accounts", "id uuid, owner_id uuid, currency text, opening bigint", opened, func(a money.Account) []any {
+		return []any{a.ID, uuid.UUID(clients[a.Client].ID), a.Currency, a.Opening}
 	})
 }
 
@@ -345,8 +349,11 @@ func spend(ctx context.Context, t *loadtest.Trial) invariant.Findings {
 	accounts := money.Accounts(t.Plan)
 	// Accounts that follow each other are of different groups, and pay each other nothing.
 	findings := money.Postcheck(ctx, t, "account", groups, func(ctx context.Context, i int, row []money.Account) []string {
-		to := (i + groups) % len(accounts)
-		return spendAll(ctx, t.Run, i, row, accounts[to:to+len(row)])
+		var to []money.Account
+		for n := range row {
+			to = append(to, partner(accounts, i+n))
+		}
+		return spendAll(ctx, t.Run, i, row, to)
 	})
 	offend(ctx, t)
 	return findings

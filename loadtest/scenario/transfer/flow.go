@@ -79,6 +79,7 @@ func New() *loadtest.Flow {
 		Locked:       underLock,
 		Moments:      map[loadtest.Action]string{Pay: "created_at", Reserve: "created_at", PostHold: "ended_at", VoidHold: "ended_at"},
 		Steps:        loadtest.StepsOf(transfer.Steps()),
+		Cells:        cells,
 		Faults:       faults,
 		ControlGrace: 2 * time.Second,
 		Quick: []string{
@@ -115,6 +116,7 @@ func New() *loadtest.Flow {
 		f.Safe("etcd-unfenced", loadtest.NoFault),
 		f.Control("etcd-unfenced", LateWrite, kept, "T3"),
 		f.Control("etcd-unfenced", LeaseRevoked, kept, "T3"),
+		f.CellControl("naive", []loadtest.Cell{{Step: string(transfer.AfterGuard), Fault: loadtest.CellFault{Kind: loadtest.CellPaused}}}, kept, "T3"),
 	}
 	return f
 }
@@ -204,6 +206,7 @@ var faults = []loadtest.FaultSpec{
 	{Fault: loadtest.Crash, Stretch: 24, Needs: []loadtest.Need{{Evidence: "cut_off", Why: "no request was cut off by a kill"}}},
 	loadtest.NemesisSpec(serverTime, 5),
 	loadtest.SoakSpec(serverTime),
+	loadtest.CrashMatrixSpec(5),
 }
 
 // summary counts the transfers of the load, without those of the postcheck.

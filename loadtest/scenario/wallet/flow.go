@@ -89,6 +89,7 @@ func New(env Environment) *loadtest.Flow {
 		Moments:      map[loadtest.Action]string{Credit: "created_at", Debit: "created_at", Pay: "created_at"},
 		Inconclusive: inconclusive,
 		Steps:        loadtest.StepsOf(wallet.Steps()),
+		Cells:        cells,
 		Needs:        []loadtest.Need{{Evidence: "mongo_clients", Why: "no replica was known to MongoDB by its name, so that the end of the last one could not be awaited"}},
 		Faults:       faults,
 		Slower:       2,               // a transaction that collides has worked in vain, and begins again
@@ -122,6 +123,7 @@ func New(env Environment) *loadtest.Flow {
 		f.Control("txn", loadtest.NoFault, kept, "W-SIDE"),
 		f.Control("constant-lock", loadtest.NoFault, kept, "W-SIDE"),
 		f.Control("lock-late", loadtest.NoFault, kept, "W-SIDE"),
+		f.CellControl("naive", []loadtest.Cell{{Step: string(wallet.AfterGuard), Fault: loadtest.CellFault{Kind: loadtest.CellPaused}}}, []string{"M3"}, "M2"),
 	}
 	return f
 }
@@ -186,6 +188,7 @@ var faults = []loadtest.FaultSpec{
 	}},
 	loadtest.NemesisSpec(2*failOverTime, 2),
 	loadtest.SoakSpec(2 * failOverTime),
+	loadtest.CrashMatrixSpec(5),
 	{Fault: loadtest.Crash, Stretch: 8, Needs: []loadtest.Need{{Evidence: "cut_off", Why: "no request was cut off by a kill"}}},
 }
 

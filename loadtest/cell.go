@@ -1,0 +1,256 @@
+package loadtest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"shop/locking/invariant"
+)
+
+// CrashMatrix does one thing to one replica at one step of one request, and the next thing at
+// the next step, until each step has met each of them: a cell of the matrix each time. Package
+// crashmatrix does it. It is part of the matrix of scenarios for one strategy, and for controls.
+const CrashMatrix Fault = "crash-matrix"
+
+// Cells are what a flow has for CrashMatrix.
+type Cells struct {
+	Strategy string      // each of whose cells is tried
+	Steps    []string    // in order
+	Commits  string      // the step of these that is the first behind the commit
+	Stores   []CellStore // from which a replica is cut
+	Health   string      // the field of /readyz that is "ok" when a replica has all of them
+
+	// Supply puts objects of its own for each of n cells into a plan, and Requests are the
+	// requests of cell n about them.
+	Supply   func(p *Plan, n int)
+	Requests func(p Plan, n int, at Cell) CellRequests
+	// Inspect opens what finds broken invariants while there is load, and counts the effects of a key.
+	Inspect func(context.Context, *Trial) (*Inspection, error)
+}
+
+// CellStore is a store of a strategy.
+type CellStore struct {
+	Name string
+	Last string // the last step behind which a request still sends something to it
+}
+
+// CellRequests are the requests of a cell. Each names itself: see CellKey.
+type CellRequests struct {
+	Warm   []*Intent // sent to the replica before, one after the other, until one succeeds there: it is sound
+	Hit    *Intent   // to be hit at the step
+	Rivals []*Intent // about the same objects, sent to the other replicas: the last one when all is over
+}
+
+// Inspection looks into the database.
+type Inspection struct {
+	Checks  []invariant.Check
+	Ask     func(context.Context, invariant.Check) ([]string, error)
+	Effects func(ctx context.Context, client [16]byte, key string) (int64, error)
+	Close   func()
+}
+
+// CellKey is the key of a request of cell n: of the one that is hit, if it has no name.
+func CellKey(n int, name ...string) string {
+	key := fmt.Sprintf("cell-%03d", n)
+	for _, part := range name {
+		key += "-" + part
+	}
+	return key
+}
+
+// Cell is a fault at a step, and what came of it.
+type Cell struct {
+	Step     string      `json:"step"`
+	Fault    CellFault   `json:"fault"`
+	Verdict  CellVerdict `json:"verdict,omitempty"`
+	Why      []string    `json:"why,omitempty"`      // it is empty, or violated
+	Evidence []string    `json:"evidence,omitempty"` // that a request was hit at the step
+	Seconds  float64     `json:"seconds,omitempty"`
+}
+
+// CellFault is a column of the matrix.
+type CellFault struct {
+	Kind  string `json:"kind"`            // CellKilled, CellPaused or CellCut
+	Store string `json:"store,omitempty"` // of a cut
+	Lost  string `json:"lost,omitempty"`  // … requests or answers
+}
+
+// The kinds.
+const (
+	CellKilled = "killed"
+	CellPaused = "paused"
+	CellCut    = "cut"
+)
+
+// What a cut loses.
+const (
+	CellRequestsLost = "requests"
+	CellAnswersLost  = "answers"
+)
+
+// String is the head of the column.
+func (f CellFault) String() string {
+	switch f.Kind {
+	case CellPaused:
+		return "paused past the TTL"
+	case CellCut:
+		return "cut from " + f.Store + ", " + f.Lost + " lost"
+	}
+	return f.Kind
+}
+
+// String names the cell.
+func (c Cell) String() string { return fmt.Sprintf("%s × %v", c.Step, c.Fault) }
+
+// CellVerdict is that of one cell.
+type CellVerdict string
+
+// The verdicts of cells.
+const (
+	CellOK       CellVerdict = "ok"
+	CellViolated CellVerdict = "violated"
+	CellEmpty    CellVerdict = "empty" // no evidence that a request was hit at the step
+)
+
+// Faults are the columns of the matrix.
+func (c *Cells) Faults() []CellFault {
+	faults := []CellFault{{Kind: CellKilled}, {Kind: CellPaused}}
+	for _, s := range c.Stores {
+		faults = append(faults, CellFault{CellCut, s.Name, CellRequestsLost}, CellFault{CellCut, s.Name, CellAnswersLost})
+	}
+	return faults
+}
+
+// all are the cells of the whole matrix, by column: what takes long does not come in a row.
+func (c *Cells) all() (cells []Cell) {
+	for _, step := range c.Steps {
+		for _, fault := range c.Faults() {
+			cells = append(cells, Cell{Step: step, Fault: fault})
+		}
+	}
+	return cells
+}
+
+// Committed tells whether the effect of a request is stored at a step.
+func (c *Cells) Committed(step string) bool {
+	return slices.Index(c.Steps, step) >= slices.Index(c.Steps, c.Commits)
+}
+
+// Uses tells whether a request still sends something to a store behind a step.
+func (c *Cells) Uses(store, step string) bool {
+	return slices.ContainsFunc(c.Stores, func(s CellStore) bool {
+		return s.Name == store && slices.Index(c.Steps, step) <= slices.Index(c.Steps, s.Last)
+	})
+}
+
+// CellsOf are the cells that a scenario tries.
+func (s Scenario) CellsOf() []Cell {
+	switch {
+	case s.Fault != CrashMatrix || s.Flow.Cells == nil:
+		return nil
+	case len(s.Cells) > 0:
+		return slices.Clone(s.Cells)
+	}
+	return s.Flow.Cells.all()
+}
+
+// CellControl is a scenario with a few cells, each of which must be violated.
+func (f *Flow) CellControl(strategy string, cells []Cell, keeps []string, breaks ...string) Scenario {
+	s := f.Control(strategy, CrashMatrix, keeps, append(breaks, CellInvariant.Code)...)
+	s.Cells = cells
+	return s
+}
+
+// CellControls are the controls among a flow's that are those of its matrix.
+func (f *Flow) CellControls() (controls []Scenario) {
+	for _, c := range f.Controls {
+		if c.Fault == CrashMatrix {
+			controls = append(controls, c)
+		}
+	}
+	return controls
+}
+
+// CellInvariant is what violated cells break.
+var CellInvariant = invariant.Invariant{
+	Code: "I-CELL", Name: "crash-matrix",
+	Means: "a request that was hit at a step is decided by its client's repetitions, and has its effect once, or not at all, as the client was told; the objects that it is about break no invariant",
+}
+
+// CrashMatrixSpec is CrashMatrix under a flow, which is sent so many times fewer requests than
+// without a fault.
+func CrashMatrixSpec(slower int) FaultSpec {
+	return FaultSpec{
+		Fault: CrashMatrix, Apart: true, Outage: true, Slower: slower,
+		Needs: []Need{{Evidence: "cells_hit", Why: "no cell of the crash matrix was hit"}},
+	}
+}
+
+// How long a cell takes, beside the TTL for which a replica is paused, and the load at least.
+const (
+	cellTime   = 600 * time.Millisecond
+	cellsLeast = 6 * time.Second
+)
+
+// cellsTime is about how long the cells of a scenario take.
+func (s Scenario) cellsTime(ttl time.Duration) (sum time.Duration) {
+	for _, c := range s.CellsOf() {
+		if sum += cellTime; c.Fault.Kind == CellPaused {
+			sum += CellPause(ttl)
+		}
+	}
+	return max(sum, cellsLeast)
+}
+
+// CellPause is how long a replica is paused, at least.
+func CellPause(ttl time.Duration) time.Duration { return ttl * 6 / 5 }
+
+// violatedCells says which cells are violated.
+func violatedCells(cells []Cell) (found []string) {
+	for _, c := range cells {
+		if c.Verdict == CellViolated {
+			found = append(found, fmt.Sprintf("%v: %s", c, first(c.Why)))
+		}
+	}
+	return found
+}
+
+// unshown says why the cells of a scenario show nothing: one was not tried, or is empty, or is
+// one of a control and was not violated.
+func (s Scenario) unshown(cells []Cell) (reasons []string) {
+	if planned := len(s.CellsOf()); len(cells) < planned {
+		reasons = append(reasons, fmt.Sprintf("%d of %d cells of the crash matrix were tried", len(cells), planned))
+	}
+	for _, c := range cells {
+		switch {
+		case c.Verdict == CellEmpty:
+			reasons = append(reasons, fmt.Sprintf("%v is empty: %s", c, first(c.Why)))
+		case s.Expect == Violated && c.Verdict == CellOK:
+			reasons = append(reasons, fmt.Sprintf("%v was to be violated, and is not", c))
+		}
+	}
+	return reasons
+}
+
+func first(list []string) string {
+	if len(list) == 0 {
+		return "no reason is known"
+	}
+	return list[0]
+}
+
+// CellsSentence counts the cells by their verdicts; "" without any.
+func (r Result) CellsSentence() string {
+	if len(r.Cells) == 0 {
+		return ""
+	}
+	counts, seconds := map[CellVerdict]int{}, 0.0
+	for _, c := range r.Cells {
+		counts[c.Verdict]++
+		seconds += c.Seconds
+	}
+	return fmt.Sprintf("%s of the crash matrix in %.0f s: %d ok, %d violated, %d empty",
+		counted(len(r.Cells), "cell"), seconds, counts[CellOK], counts[CellViolated], counts[CellEmpty])
+}

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"errors"
+	"slices"
+
+	"shop/loadtest"
+	"shop/loadtest/crashmatrix"
+	"shop/loadtest/fault"
+	"shop/loadtest/fault/nemesis"
+)
+
+// matrixFlags are those of the crash matrix.
+type matrixFlags struct {
+	Matrix bool `help:"Only the crash matrix: each step of a request × replica killed, paused past the TTL, cut from each store; of each flow's default strategy, with a control that must be violated. With --strategy: of that one, which is held to be safe."`
+}
+
+func (c *app) validateMatrix() error {
+	switch {
+	case !c.Matrix.Matrix:
+		return nil
+	case c.Fault != "" || c.Quick || c.Duration != 0 || c.Target != "" || c.Nemesis.Nemesis:
+		return errors.New("--matrix has faults of its own, and lasts as long as they take: --fault, --quick, --duration, --nemesis and --target do not go with it")
+	case c.Replicas < 3:
+		return errors.New("--matrix needs --replicas of at least 3: one has the faults, and two race with each other")
+	}
+	return nil
+}
+
+// crashMatrices are the scenarios of --matrix.
+func (c *app) crashMatrices(lessons []lesson) (all []loadtest.Scenario) {
+	for _, l := range lessons {
+		switch {
+		case c.Strategy == "":
+			all = append(append(all, l.CellControls()...), l.Safe(l.Cells.Strategy, loadtest.CrashMatrix))
+		case slices.ContainsFunc(l.offers, func(s loadtest.Strategy) bool { return s.Name == c.Strategy }):
+			all = append(all, l.Safe(c.Strategy, loadtest.CrashMatrix))
+		}
+	}
+	return all
+}
+
+// hasLinks tells whether replica n, from 0, finds its stores through links that a fault can cut.
+func (e *environment) hasLinks(s loadtest.Scenario, n int) bool {
+	return s.Fault == loadtest.Nemesis || s.Fault == loadtest.CrashMatrix && n == e.victim()
+}
+
+// victim is the replica of a crash matrix to which things are done.
+func (e *environment) victim() int { return e.settings.Replicas - 1 }
+
+// crashMatrix does the cells to the victim of a trial.
+func (e *environment) crashMatrix(t *loadtest.Trial) fault.Fault {
+	links := map[string]*nemesis.Link{}
+	for _, l := range e.links {
+		links[l.Store()] = l
+	}
+	return crashmatrix.Matrix{Trial: t, Links: links}
+}
+
+// armed starts the victim with the failpoints of its cells.
+func (e *environment) armed(s loadtest.Scenario, args func(n int, listen, metrics string) []string) func(n int, listen, metrics string) []string {
+	points := crashmatrix.Failpoints(s)
+	return func(n int, listen, metrics string) []string {
+		if n != e.victim() {
+			return args(n, listen, metrics)
+		}
+		return append(args(n, listen, metrics), points...)
+	}
+}

@@ -1,0 +1,83 @@
+package inventory
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"shop/inventory"
+	"shop/loadtest"
+	"shop/locking/invariant"
+)
+
+// cells are those of purchases. Each has a product, of which as much is there as is bought in it:
+// one unit by each of its requests.
+var cells = &loadtest.Cells{
+	Strategy: "redis+row",
+	Steps:    loadtest.StepsOf(inventory.Steps()),
+	Commits:  string(inventory.AfterCommit),
+	Stores: []loadtest.CellStore{
+		{Name: "redis", Last: string(inventory.AfterCommit)}, // the lock is given back behind it
+		{Name: "postgres", Last: string(inventory.BeforeCommit)},
+	},
+	Health:   "locks",
+	Supply:   supplyCells,
+	Requests: cellRequests,
+	Inspect:  inspect,
+}
+
+// cellUnits are bought in a cell: by the warm-up, the request that is hit, and two rivals.
+const cellUnits = 4
+
+// cellProduct is that of cell n.
+func cellProduct(n int, quantity int64) Stock {
+	s := priced(n%(2*euros), quantity)
+	s.SKU = fmt.Sprintf("cell-%03d", n)
+	return s
+}
+
+func supplyCells(p *loadtest.Plan, n int) {
+	given := slices.Clone(Products(*p))
+	for i := range n {
+		given = append(given, cellProduct(i, cellUnits))
+	}
+	p.Given = given
+}
+
+func cellRequests(_ loadtest.Plan, n int, _ loadtest.Cell) loadtest.CellRequests {
+	buy := func(client int, name ...string) *loadtest.Intent {
+		lines := []Stock{cellProduct(n, 1)}
+		return intend(loadtest.CellKey(n, name...), (n+client)%clients, Buy, "/v1/orders", lines, buyBody(lines))
+	}
+	return loadtest.CellRequests{
+		Warm: []*loadtest.Intent{buy(0, "warm")}, Hit: buy(1), Rivals: []*loadtest.Intent{buy(2, "rival"), buy(3, "last")},
+	}
+}
+
+// inspect asks the checks that need the tables and the plan alone.
+func inspect(ctx context.Context, t *loadtest.Trial) (*loadtest.Inspection, error) {
+	conn, err := pgx.Connect(ctx, t.Postgres)
+	if err != nil {
+		return nil, err
+	}
+	if err := fillOpening(ctx, conn, Products(t.Plan)); err != nil {
+		_ = conn.Close(context.WithoutCancel(ctx))
+		return nil, err
+	}
+	planned := slices.DeleteFunc(slices.Clone(HistoryChecks), func(c invariant.Check) bool {
+		return strings.Contains(c.Query, "proof_told") || strings.Contains(c.Query, "proof_lines")
+	})
+	return &loadtest.Inspection{
+		Checks: slices.Concat(inventory.Invariants.Checks, planned),
+		Ask:    invariant.SQL(conn),
+		Effects: func(ctx context.Context, client [16]byte, key string) (n int64, err error) {
+			err = conn.QueryRow(ctx, `SELECT count(*) FROM orders WHERE client_id = $1 AND idempotency_key = $2`, uuid.UUID(client), key).Scan(&n)
+			return n, err
+		},
+		Close: func() { _ = conn.Close(context.WithoutCancel(ctx)) },
+	}, nil
+}

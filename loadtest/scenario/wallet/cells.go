@@ -1,0 +1,78 @@
+package wallet
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+
+	"shop/loadtest"
+	"shop/loadtest/scenario/money"
+	"shop/wallet"
+)
+
+// cells are those of wallets. Each has two of them, which pay each other.
+var cells = &loadtest.Cells{
+	Strategy: "lockid",
+	Steps:    loadtest.StepsOf(wallet.Steps()),
+	Commits:  string(wallet.AfterCommit),
+	Stores:   []loadtest.CellStore{{Name: "mongo", Last: string(wallet.BeforeCommit)}},
+	Health:   "wallets",
+	Supply:   supplyCells,
+	Requests: cellRequests,
+	Inspect:  inspect,
+}
+
+const (
+	cellOpening = 1000 // more than all requests of a cell ask for
+	warmUps     = 20   // how often a request may be refused while a replica finds its store again
+)
+
+// supplyCells opens the wallets of the cells in front of those that one client owns, which stay
+// the last.
+func supplyCells(p *loadtest.Plan, n int) {
+	wallets := money.Accounts(*p)
+	random := rand.New(rand.NewPCG(uint64(len(p.Intents)), 3))
+	var more []money.Account
+	for i := range 2 * n {
+		more = append(more, money.Account{ID: loadtest.DrawID(random), Client: i % (p.Clients - 1), Currency: currency, Opening: cellOpening, Ample: true})
+	}
+	p.Given = slices.Concat(wallets[:len(wallets)-twoOfOne], more, wallets[len(wallets)-twoOfOne:])
+}
+
+// cellRequests are payments. Where a step is passed by credits alone, the one that is hit is a credit.
+func cellRequests(p loadtest.Plan, n int, at loadtest.Cell) (r loadtest.CellRequests) {
+	wallets := money.Accounts(p)
+	a, b := wallets[1+ring+savers+2*n], wallets[1+ring+savers+2*n+1]
+	ask := func(action loadtest.Action, m Move, name ...string) *loadtest.Intent {
+		return intend(wallets, loadtest.CellKey(n, name...), action, m)
+	}
+	for i := range warmUps {
+		r.Warm = append(r.Warm, ask(Pay, Move{From: a.ID, To: b.ID, Amount: 3}, "warm", fmt.Sprint(i)))
+	}
+	r.Hit = ask(Pay, Move{From: a.ID, To: b.ID, Amount: 10})
+	if at.Step == string(wallet.AfterCall) {
+		r.Hit = ask(Credit, Move{To: a.ID, Amount: 10})
+	}
+	r.Rivals = []*loadtest.Intent{ask(Pay, Move{From: b.ID, To: a.ID, Amount: 7}, "rival"), ask(Debit, Move{From: a.ID, Amount: 5}, "last")}
+	return r
+}
+
+// inspect asks the checks that need the collections alone.
+func inspect(_ context.Context, t *loadtest.Trial) (*loadtest.Inspection, error) {
+	db := Of(t).db
+	return &loadtest.Inspection{
+		Checks: wallet.Invariants.Checks,
+		Ask:    wallet.Pipelines(db),
+		Effects: func(ctx context.Context, client [16]byte, key string) (n int64, err error) {
+			stored, err := effects(ctx, db)
+			for _, s := range stored {
+				if s.Client == client && s.Key == key {
+					n++
+				}
+			}
+			return n, err
+		},
+		Close: func() {},
+	}, nil
+}
