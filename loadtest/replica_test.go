@@ -73,6 +73,32 @@ func TestReplicas_AKilledOneComesBackOnItsAddressAndItsCountsAreKept(t *testing.
 	}
 }
 
+func TestReplicas_OneThatStandsStillIsSeenToAndIsDestroyedAllTheSame(t *testing.T) {
+	replicas, err := StartReplicas(t.Context(), replicaProgram(t, "good"), 1, guard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer replicas.KillAll()
+	if replicas.Stopped(0) || replicas.Healthy(t.Context(), 0, "locks") {
+		t.Error("it stands still, or says of a store that it has none of that it is ok")
+	}
+	if err := replicas.Pause(0); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(30 * time.Second); !replicas.Stopped(0) && time.Now().Before(end); {
+		time.Sleep(pollEvery)
+	}
+	if !replicas.Stopped(0) {
+		t.Error("it is not seen that it stands still")
+	}
+	if !replicas.Destroy(0) {
+		t.Error("it was not SIGKILL that ended it")
+	}
+	if replicas.Stopped(0) || alive(replicas.all[0].addr) {
+		t.Error("it is destroyed, and still there")
+	}
+}
+
 func TestReplicas_OneThatCannotStartIsAnErrorWithItsLastWordsAndNoneIsLeft(t *testing.T) {
 	_, err := StartReplicas(t.Context(), replicaProgram(t, "broken"), 2, nil)
 	if err == nil || !strings.Contains(err.Error(), "no database") {

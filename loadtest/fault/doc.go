@@ -23,6 +23,8 @@
 //	                                           member has, started again
 //	commit-unknown mongofault.CommitUnknown    the answer to a commit is swallowed, or says    commits_cut, commits_failed,
 //	                                           that the write concern was not reached          decided_after_cut
+//	crash-matrix   crashmatrix.Matrix          one request is stopped at a step; its replica   cells_hit; no cell is empty
+//	                                           is killed, paused, or cut from a store
 //	nemesis        nemesis.Nemesis             one of these after the other, or a link between     faults: at least 3 that hit something
 //	                                           a replica and a store broken, as a seed says
 //	soak           fault.Restart               SIGKILL to a store in every other shift,        restarts
