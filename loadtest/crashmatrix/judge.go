@@ -79,7 +79,7 @@ func (s seen) lacking() (lacking []string) {
 		return append(lacking, "the request did not come to the step: it ended as "+s.hit.Ended())
 	}
 	if s.storedThen != want {
-		lacking = append(lacking, fmt.Sprintf("%d effects of its key were stored while it stood at the step, want %d", s.storedThen, want))
+		lacking = append(lacking, fmt.Sprintf("%s of its key stored while it stood at the step, want %d", counted(s.storedThen, "effect"), want))
 	}
 	if !s.struck() {
 		lacking = append(lacking, "the replica stood at the step, and nothing is seen of the fault: "+strings.Join(s.evidence()[1:], ", "))
@@ -105,7 +105,7 @@ func (s seen) evidence() []string {
 	if !s.stood {
 		return nil
 	}
-	list := []string{fmt.Sprintf("the kernel showed the process as stopped, with %d effects of the key stored", s.storedThen)}
+	list := []string{fmt.Sprintf("the kernel showed the process as stopped, with %s of the key stored", counted(s.storedThen, "effect"))}
 	switch {
 	case s.killed:
 		list = append(list, "wait status SIGKILL")
@@ -116,13 +116,21 @@ func (s seen) evidence() []string {
 		}
 		list = append(list, text)
 	default:
-		text := fmt.Sprintf("%d chunks lost on %d connections", s.lost, s.connections)
+		text := fmt.Sprintf("%s lost on %s", counted(s.lost, "chunk"), counted(s.connections, "connection"))
 		if s.lost == 0 && !s.uses {
-			text = fmt.Sprintf("%d connections cut; the request sends nothing more there", s.connections)
+			text = counted(s.connections, "connection") + " cut; the request sends nothing more there"
 		}
 		list = append(list, text)
 	}
 	return append(list, fmt.Sprintf("decided as %s by attempt %d", s.hit.Outcome, len(s.hit.Attempts)))
+}
+
+// counted is a number of things, in words.
+func counted(n int64, thing string) string {
+	if n != 1 {
+		thing += "s"
+	}
+	return fmt.Sprintf("%d %s", n, thing)
 }
 
 // broken lists what breaks an invariant, and is about the objects or the requests of the cell.

@@ -30,11 +30,18 @@ func (c *app) validateMatrix() error {
 // crashMatrices are the scenarios of --matrix.
 func (c *app) crashMatrices(lessons []lesson) (all []loadtest.Scenario) {
 	for _, l := range lessons {
-		switch {
-		case c.Strategy == "":
+		if c.Strategy == "" {
 			all = append(append(all, l.CellControls()...), l.Safe(l.Cells.Strategy, loadtest.CrashMatrix))
-		case slices.ContainsFunc(l.offers, func(s loadtest.Strategy) bool { return s.Name == c.Strategy }):
-			all = append(all, l.Safe(c.Strategy, loadtest.CrashMatrix))
+			continue
+		}
+		for _, strategy := range l.offers {
+			if strategy.Name == c.Strategy {
+				s := l.Safe(c.Strategy, loadtest.CrashMatrix)
+				s.Cells = slices.DeleteFunc(s.CellsOf(), func(cell loadtest.Cell) bool {
+					return cell.Fault.Store != "" && !slices.Contains(strategy.Stores, cell.Fault.Store)
+				})
+				all = append(all, s)
+			}
 		}
 	}
 	return all
