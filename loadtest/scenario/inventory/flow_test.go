@@ -53,6 +53,7 @@ func TestMatrix_IsEveryControlAndEverySafeStrategyUnderTheFaultsOfItsStores(t *t
 		"redis-only/lock-lost violated", "redis+row/lock-lost safe",
 		"redis+row/redis-down safe",
 		"redis+row/crash safe", "row/crash safe",
+		"naive/crash-matrix violated", "redis+row/crash-matrix safe",
 	}
 	if diff := cmp.Diff(want, names(New().Matrix(offered))); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -74,8 +75,8 @@ func TestOnly_AnEmptyNameIsAny(t *testing.T) {
 	if got := names(loadtest.Only(New().Matrix(offered), "inventory", "redis+row", "crash")); !cmp.Equal(got, []string{"redis+row/crash safe"}) {
 		t.Errorf("%v", got)
 	}
-	if got := loadtest.Only(New().Matrix(offered), "", "", ""); len(got) != 9 {
-		t.Errorf("%d scenarios, want all 9", len(got))
+	if got := loadtest.Only(New().Matrix(offered), "", "", ""); len(got) != 11 {
+		t.Errorf("%d scenarios, want all 11", len(got))
 	}
 	if got := loadtest.Only(New().Matrix(offered), "transfer", "", ""); len(got) != 0 {
 		t.Errorf("%v, want none", names(got))

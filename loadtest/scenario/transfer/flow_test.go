@@ -86,6 +86,7 @@ func TestMatrix_OfTheMoneyHasTheFaultsOfBothStores(t *testing.T) {
 		"etcd-fence-only/pg-restart safe", "row/pg-restart safe", "etcd-fenced/pg-restart safe",
 		"etcd-fence-only/commit-cut safe", "row/commit-cut safe", "etcd-fenced/commit-cut safe",
 		"etcd-fence-only/crash safe", "row/crash safe", "etcd-fenced/crash safe",
+		"naive/crash-matrix violated", "etcd-fenced/crash-matrix safe",
 	}
 	if diff := cmp.Diff(want, names(New().Matrix(waysToPay))); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -109,7 +110,7 @@ func TestQuick_HasTheControlsEverySafeStrategyAndTheLateWrite(t *testing.T) {
 	if diff := cmp.Diff(want, names(loadtest.Quick(matrix))); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if got := names(loadtest.Only(matrix, "transfer", "naive", "")); len(got) != 1 {
+	if got := names(loadtest.Only(matrix, "transfer", "naive", "")); len(got) != 2 {
 		t.Errorf("naive alone: %v", got)
 	}
 }

@@ -74,7 +74,7 @@ var waysToKeepMoney = []loadtest.Strategy{
 }
 
 func TestMatrix_OfTheWalletsHasTheFaultsOfTheirStore(t *testing.T) {
-	want := []string{"naive/none violated", "txn/none violated", "constant-lock/none violated", "lock-late/none violated"}
+	want := []string{"naive/none violated", "txn/none violated", "constant-lock/none violated", "lock-late/none violated", "naive/crash-matrix violated", "lockid/crash-matrix safe"}
 	for _, fault := range everyFault {
 		want = append(want, "inc/"+string(fault)+" safe", "lockid/"+string(fault)+" safe")
 	}

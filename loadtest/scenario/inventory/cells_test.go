@@ -1,0 +1,37 @@
+package inventory
+
+import (
+	"testing"
+	"time"
+
+	"shop/loadtest"
+)
+
+func TestCells_EachHasAProductOfWhichAsMuchIsThereAsItBuys(t *testing.T) {
+	const n = 48
+	plan := NewPlan(loadtest.Load{Rate: 40, Duration: 6 * time.Second, Seed: 1, Replicas: 2})
+	there := map[string]int64{}
+	supplyCells(&plan, n)
+	for _, s := range Products(plan) {
+		if _, twice := there[s.SKU]; twice {
+			t.Errorf("%s is there twice", s.SKU)
+		}
+		there[s.SKU] = s.Quantity
+	}
+	for i := range n {
+		r := cellRequests(plan, i, loadtest.Cell{})
+		wanted, clients := map[string]int64{}, map[int]bool{}
+		for _, intent := range append(append(r.Rivals, r.Hit), r.Warm...) {
+			clients[intent.Client] = true
+			for _, l := range cart(*intent) {
+				wanted[l.SKU] += l.Quantity
+			}
+		}
+		if name := cellProduct(i, 1).SKU; len(wanted) != 1 || wanted[name] != there[name] || len(clients) != cellUnits {
+			t.Errorf("cell %d: %v is wanted by %d clients; there is %d", i, wanted, len(clients), there[name])
+		}
+		if r.Hit.Key != loadtest.CellKey(i) {
+			t.Errorf("cell %d: key %q", i, r.Hit.Key)
+		}
+	}
+}

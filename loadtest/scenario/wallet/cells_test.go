@@ -1,0 +1,59 @@
+package wallet
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"shop/loadtest"
+	"shop/loadtest/scenario/money"
+	"shop/wallet"
+)
+
+func TestCells_EachHasAPairOfWalletsThatPayEachOther(t *testing.T) {
+	const n = 32
+	plan := NewPlan(loadtest.Load{Rate: 20, Duration: 6 * time.Second, Seed: 1, Replicas: 2})
+	before := money.Accounts(plan)
+	supplyCells(&plan, n)
+	wallets := money.Accounts(plan)
+	for i := range twoOfOne {
+		if wallets[len(wallets)-1-i] != before[len(before)-1-i] {
+			t.Error("the last wallets are not those of one client any more")
+		}
+	}
+	owner, of := map[uuid.UUID]int{}, map[uuid.UUID]int{}
+	for _, w := range wallets {
+		owner[w.ID] = w.Client
+	}
+	for i := range n {
+		at := loadtest.Cell{Step: string(wallet.Steps()[i%len(wallet.Steps())])}
+		r := cellRequests(plan, i, at)
+		if credits := r.Hit.Action == Credit; credits != (at.Step == string(wallet.AfterCall)) {
+			t.Errorf("%s is hit by a %s", at.Step, r.Hit.Action)
+		}
+		asked := map[uuid.UUID]int64{}
+		for _, intent := range append(append(r.Rivals, r.Hit), r.Warm...) {
+			m := move(*intent)
+			asked[m.From] += m.Amount
+			if owner[m.wallet()] != intent.Client {
+				t.Errorf("cell %d: %s is about another client's wallet", i, intent.Key)
+			}
+			for _, id := range []uuid.UUID{m.From, m.To} {
+				if other, known := of[id]; known && other != i && id != uuid.Nil {
+					t.Errorf("cells %d and %d have one wallet", other, i)
+				}
+				of[id] = i
+			}
+		}
+		delete(asked, uuid.Nil) // of credits
+		for id, amount := range asked {
+			if amount > cellOpening {
+				t.Errorf("cell %d: %s is asked for %d", i, id, amount)
+			}
+		}
+		if r.Hit.Key != loadtest.CellKey(i) {
+			t.Errorf("cell %d: key %q", i, r.Hit.Key)
+		}
+	}
+}
