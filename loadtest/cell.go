@@ -190,7 +190,7 @@ func CrashMatrixSpec(slower int) FaultSpec {
 
 // How long a cell takes, beside the TTL for which a replica is paused, and the load at least.
 const (
-	cellTime   = 600 * time.Millisecond
+	cellTime   = 400 * time.Millisecond
 	cellsLeast = 6 * time.Second
 )
 
