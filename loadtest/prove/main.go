@@ -166,7 +166,7 @@ func (c *app) run(ctx context.Context, out, log io.Writer) (status int, err erro
 
 // setDefaults are those of our own scenarios.
 func (c *app) setDefaults() {
-	c.whole = c.Rate == 0 && c.Duration == 0 && c.Strategy == "" && c.Fault == "" && !c.Quick && !c.Nemesis.Nemesis && c.Soak.Soak == 0
+	c.whole = c.Rate == 0 && c.Duration == 0 && c.Strategy == "" && c.Fault == "" && !c.Quick && !c.Nemesis.Nemesis && !c.Matrix.Matrix && c.Soak.Soak == 0
 	if c.Soak.Soak > 0 {
 		c.Rate, c.Duration = cmp.Or(c.Rate, 30), c.Soak.shift()
 	}

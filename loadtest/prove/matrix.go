@@ -19,8 +19,8 @@ func (c *app) validateMatrix() error {
 	switch {
 	case !c.Matrix.Matrix:
 		return nil
-	case c.Fault != "" || c.Quick || c.Duration != 0 || c.Target != "" || c.Nemesis.Nemesis:
-		return errors.New("--matrix has faults of its own, and lasts as long as they take: --fault, --quick, --duration, --nemesis and --target do not go with it")
+	case c.Fault != "" || c.Quick || c.Duration != 0 || c.Target != "" || c.Nemesis.Nemesis || c.Soak.Soak > 0:
+		return errors.New("--matrix has faults of its own, and lasts as long as they take: --fault, --quick, --duration, --nemesis, --soak and --target do not go with it")
 	case c.Replicas < 3:
 		return errors.New("--matrix needs --replicas of at least 3: one has the faults, and two race with each other")
 	}

@@ -48,7 +48,7 @@ func TestMatrix_AStrategyIsCutFromItsStoresAlone(t *testing.T) {
 }
 
 func TestMatrix_WhatDoesNotGoWithItIsRefused(t *testing.T) {
-	for _, c := range []app{{Fault: "crash"}, {Quick: true}, {Nemesis: nemesisFlags{Nemesis: true}}, {Target: "file"}, {Replicas: 2}} {
+	for _, c := range []app{{Fault: "crash"}, {Quick: true}, {Nemesis: nemesisFlags{Nemesis: true}}, {Soak: soakFlags{Soak: 1}}, {Target: "file"}, {Replicas: 2}} {
 		if c.Replicas == 0 {
 			c.Replicas = 3
 		}
@@ -58,5 +58,16 @@ func TestMatrix_WhatDoesNotGoWithItIsRefused(t *testing.T) {
 		if c.Matrix.Matrix = true; c.validateMatrix() == nil {
 			t.Errorf("taken: %+v", c)
 		}
+	}
+}
+
+// The whole proof has enough operations to check; the crash matrix alone has not.
+func TestMatrix_AloneIsNotTheWholeProof(t *testing.T) {
+	var whole, alone app
+	whole.setDefaults()
+	alone.Matrix.Matrix = true
+	alone.setDefaults()
+	if !whole.whole || alone.whole {
+		t.Errorf("whole: %t, and with --matrix %t", whole.whole, alone.whole)
 	}
 }
