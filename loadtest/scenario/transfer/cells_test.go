@@ -11,42 +11,60 @@ import (
 )
 
 func TestCells_EachHasAPairOfAccountsThatPayEachOther(t *testing.T) {
-	const n = 48
-	plan := NewPlan(loadtest.Load{Rate: 40, Duration: 6 * time.Second, Seed: 1, Replicas: 2})
-	supplyCells(&plan, n)
-	owner, of := map[uuid.UUID]int{}, map[uuid.UUID]int{}
-	for i, a := range money.Accounts(plan) {
-		owner[a.ID] = a.Client
-		if i >= clients && partner(money.Accounts(plan), i).Client == a.Client {
-			t.Errorf("account %d: its partner is of the same client", i)
+	for _, n := range []int{1, 48} {
+		plan := NewPlan(loadtest.Load{Rate: 40, Duration: 6 * time.Second, Seed: 1, Replicas: 2})
+		supplyCells(&plan, n)
+		owner, of := map[uuid.UUID]int{}, map[uuid.UUID]int{}
+		for _, a := range money.Accounts(plan) {
+			owner[a.ID] = a.Client
 		}
-	}
-	for i := range n {
-		r := cellRequests(plan, i, loadtest.Cell{})
-		asked := map[uuid.UUID]int64{}
-		for _, intent := range append(append(r.Rivals, r.Hit), r.Warm...) {
-			m := move(*intent)
-			asked[m.From] += m.Amount
-			if owner[m.From] != intent.Client {
-				t.Errorf("cell %d: %s pays from another client's account", i, intent.Key)
-			}
-			for _, id := range []uuid.UUID{m.From, m.To} {
-				if before, known := of[id]; known && before != i {
-					t.Errorf("cells %d and %d have one account", before, i)
+		for i := range n {
+			r := cellRequests(plan, i, loadtest.Cell{})
+			asked := map[uuid.UUID]int64{}
+			for _, intent := range append(append(r.Rivals, r.Hit), r.Warm...) {
+				m := move(*intent)
+				asked[m.From] += m.Amount
+				if owner[m.From] != intent.Client || owner[m.From] == owner[m.To] {
+					t.Errorf("cell %d: %s is paid by client %d from client %d to client %d", i, intent.Key, intent.Client, owner[m.From], owner[m.To])
 				}
-				of[id] = i
+				for _, id := range []uuid.UUID{m.From, m.To} {
+					if before, known := of[id]; known && before != i {
+						t.Errorf("cells %d and %d have one account", before, i)
+					}
+					of[id] = i
+				}
+			}
+			for id, amount := range asked {
+				if amount > cellOpening {
+					t.Errorf("cell %d: %s is asked for %d", i, id, amount)
+				}
+			}
+			if r.Hit.Key != loadtest.CellKey(i) {
+				t.Errorf("cell %d: key %q", i, r.Hit.Key)
 			}
 		}
-		for id, amount := range asked {
-			if amount > cellOpening {
-				t.Errorf("cell %d: %s is asked for %d", i, id, amount)
-			}
-		}
-		if r.Hit.Key != loadtest.CellKey(i) {
-			t.Errorf("cell %d: key %q", i, r.Hit.Key)
+		if len(of) != 2*n {
+			t.Errorf("%d accounts in %d cells", len(of), n)
 		}
 	}
-	if len(of) != 2*n {
-		t.Errorf("%d accounts in %d cells", len(of), n)
+}
+
+// A row of accounts is asked at once: what one of them pays goes to none of the same row.
+func TestPartner_IsOfAnotherRowAndPaysItBack(t *testing.T) {
+	plan := NewPlan(loadtest.Load{Rate: 40, Duration: 6 * time.Second, Seed: 1, Replicas: 2})
+	supplyCells(&plan, 5)
+	accounts := money.Accounts(plan)
+	place := map[uuid.UUID]int{}
+	for i, a := range accounts {
+		place[a.ID] = i
+	}
+	for i := range accounts {
+		to := place[partner(accounts, i).ID]
+		if to/groups == i/groups || to%groups != i%groups {
+			t.Errorf("account %d pays account %d", i, to)
+		}
+		if back := place[partner(accounts, to).ID]; i >= clients && back != i {
+			t.Errorf("account %d pays %d, and that one %d", i, to, back)
+		}
 	}
 }
