@@ -37,7 +37,7 @@ type watched struct {
 
 // Soaked are the rows of a soak; none, if there was none.
 func soaked(r loadtest.Report) (rows []watched) {
-	const width, height = 180, 30
+	const width, height = 110, 26
 	for _, s := range r.Series {
 		row := watched{Series: s, Width: width, Height: height}
 		most, until := 1.0, 1.0
