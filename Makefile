@@ -78,7 +78,7 @@ staticcheck:
 	$(call timed,staticcheck,go tool staticcheck ./...)
 
 generated:
-	$(call timed,generated code,{ cd cmd/shop/api && go tool oapi-codegen -config oapi-codegen.yaml openapi.yaml | go tool gofumpt | cmp - api.gen.go; } || { echo "cmd/shop/api/api.gen.go is not what openapi.yaml says: go generate ./cmd/shop/api"; exit 1; })
+	$(call timed,generated code,(cd cmd/shop/api && go tool oapi-codegen -config oapi-codegen.yaml openapi.yaml | go tool gofumpt | cmp - api.gen.go) || { echo "cmd/shop/api/api.gen.go is not what openapi.yaml says: go generate ./cmd/shop/api"; exit 1; })
 
 gofumpt:
 	$(call timed,gofumpt,{ out=$$(go tool gofumpt -l .); test -z "$$out" || { echo "not formatted (go tool gofumpt -w .):"; echo "$$out"; exit 1; }; })
