@@ -178,8 +178,10 @@ func (s Step) before(t Step) int {
 	if s.Order != 0 && t.Order != 0 {
 		return cmp.Compare(s.Order, t.Order)
 	}
-	return cmp.Or(cmp.Compare(isZero(s.Order), isZero(t.Order)), cmp.Compare(s.Return, t.Return))
+	return cmp.Or(cmp.Compare(isZero(s.Order), isZero(t.Order)), compareReturns(s, t))
 }
+
+func compareReturns(s, t Step) int { return cmp.Compare(s.Return, t.Return) }
 
 func isZero(n int64) int {
 	if n == 0 {
