@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -62,8 +63,28 @@ func (g target) open(t testing.TB) locktest.Backend {
 func (g target) client(t testing.TB) *clientv3.Client {
 	t.Helper()
 	client := dial(t, g.endpoints...)
+	client.Watcher = &countingWatcher{Watcher: client.Watcher}
 	t.Cleanup(func() { _ = client.Close() })
 	return client
+}
+
+// countingWatcher counts the watches that a client has begun.
+type countingWatcher struct {
+	clientv3.Watcher
+	begun atomic.Int64
+}
+
+func (w *countingWatcher) Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan {
+	w.begun.Add(1)
+	return w.Watcher.Watch(ctx, key, opts...)
+}
+
+// awaitWatch waits until a request of a Store watches its predecessor. That its waiter is in etcd
+// does not say that it has the answer: without it, the end of the server, of the connection or of
+// ctx leaves its outcome unknown.
+func awaitWatch(t testing.TB, s *Store) {
+	t.Helper()
+	locktest.Eventually(t, "it waits", func() bool { return s.client.Watcher.(*countingWatcher).begun.Load() > 0 })
 }
 
 func (g target) locking(t testing.TB, ttl time.Duration) (locking.Store, error) {

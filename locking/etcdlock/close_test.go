@@ -48,7 +48,7 @@ func TestClose_LeavesNothingInEtcd(t *testing.T) {
 		_, err := store.Acquire(t.Context(), "k")
 		waited <- err
 	}()
-	locktest.Eventually(t, "it waits", func() bool { return waiting(t, client, g.prefix, "k") == 1 })
+	awaitWatch(t, store)
 	store.Close()
 	if err := <-waited; !errors.Is(err, ErrClosed) {
 		t.Errorf("got %v, want ErrClosed", err)

@@ -94,7 +94,7 @@ func TestCluster_LeaderChangeThenLossOfQuorum(t *testing.T) {
 		}
 		next <- l
 	}()
-	locktest.Eventually(t, "it waits", func() bool { return waiting(t, client, g.prefix, "k") == 1 })
+	awaitWatch(t, waiter)
 	place := inQueue(t, client, g.prefix, "k")[1]
 
 	old := leaderOf(t, client, members)

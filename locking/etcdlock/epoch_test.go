@@ -33,7 +33,7 @@ func wantForeign(t *testing.T, s *Store, client *clientv3.Client) {
 // holderAndWaiter have old work to do when the epoch changes.
 func holderAndWaiter(t *testing.T, g target, ttl time.Duration) (s *Store, held locking.Lease, waited <-chan error) {
 	t.Helper()
-	s, client := g.must(t, ttl), g.client(t)
+	s = g.must(t, ttl)
 	held = take(t, s, "k")
 	other, result := g.must(t, ttl), make(chan error, 1)
 	go func() {
@@ -43,7 +43,7 @@ func holderAndWaiter(t *testing.T, g target, ttl time.Duration) (s *Store, held 
 		}
 		result <- err
 	}()
-	locktest.Eventually(t, "it waits", func() bool { return waiting(t, client, g.prefix, "k") == 1 })
+	awaitWatch(t, other)
 	return s, held, result
 }
 

@@ -41,7 +41,7 @@ func TestTryAcquire_DoesNotOvertakeAWaiter(t *testing.T) {
 		_, err := b.Acquire(ctx, "x", "y")
 		done <- err
 	}()
-	locktest.Eventually(t, "it waits", func() bool { return waiting(t, client, g.prefix, "x") == 1 })
+	awaitWatch(t, b)
 	release(t, a, first)
 	wantBusy(t, c, "x")
 	cancel()
@@ -73,7 +73,7 @@ func TestAcquire_WaiterThatLeavesLetsTheNextMoveUp(t *testing.T) {
 				_, err := leaver.Acquire(ctx, "k")
 				left <- err
 			}()
-			locktest.Eventually(t, "the first waits", func() bool { return waiting(t, client, g.prefix, "k") == 1 })
+			awaitWatch(t, leaver)
 			first := inQueue(t, client, g.prefix, "k")[1]
 			go func() {
 				l, err := stayer.Acquire(t.Context(), "k")

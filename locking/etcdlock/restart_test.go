@@ -24,7 +24,7 @@ func TestRestart_HolderAndWaiterKeepTheirPlaces(t *testing.T) {
 		}
 		next <- l
 	}()
-	locktest.Eventually(t, "it waits", func() bool { return waiting(t, client, g.prefix, "k") == 1 })
+	awaitWatch(t, waiter)
 	before := inQueue(t, client, g.prefix, "k")
 	m.Restart()
 	locktest.Eventually(t, "the holder renews", func() bool {
@@ -62,7 +62,7 @@ func TestAcquire_CompactionWhileWaitingIsNoGap(t *testing.T) {
 		}
 		next <- l
 	}()
-	locktest.Eventually(t, "it waits", func() bool { return waiting(t, client, g.prefix, "k") == 1 })
+	awaitWatch(t, store)
 	session := id(store)
 	proxy.Down()
 	release(t, holder, held)

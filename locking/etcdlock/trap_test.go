@@ -68,7 +68,7 @@ func TestAcquire_SessionThatDiesWhileWaitingIsNotGranted(t *testing.T) {
 			t.Errorf("acquire: %v", err)
 		}
 	})
-	locktest.Eventually(t, "it waits", func() bool { return waiting(t, client, g.prefix, "k") == 1 })
+	awaitWatch(t, store)
 	before := inQueue(t, client, g.prefix, "k")
 	if _, err := client.Revoke(t.Context(), id(store)); err != nil {
 		t.Fatal(err)
@@ -99,7 +99,7 @@ func TestAcquire_SessionThatDiesTogetherWithTheHoldersIsNotGranted(t *testing.T)
 		}
 		result <- l
 	}()
-	locktest.Eventually(t, "it waits", func() bool { return waiting(t, client, g.prefix, "k") == 1 })
+	awaitWatch(t, store)
 	names := inQueue(t, client, g.prefix, "k")
 	if _, err := client.Txn(t.Context()).Then(clientv3.OpDelete(names[0]), clientv3.OpDelete(names[1])).Commit(); err != nil {
 		t.Fatal(err)
