@@ -42,8 +42,16 @@ func ctxWaiting(s *suite) {
 	if s.Waiting != nil {
 		s.eventually("the queue is empty", func() bool { return s.Waiting(key) == 0 })
 	}
-	for range 10 { // no waiter that has left is granted the key afterwards
-		s.release(c, s.try(c, key))
+	// No waiter that has left keeps the key. The last request of one may have taken it, when its answer
+	// was not waited for any more: that is undone.
+	ctx = s.within(deadline)
+	for range 10 {
+		var lease locking.Lease
+		s.eventually("the key is free", func() bool {
+			lease, err = c.TryAcquire(ctx, key)
+			return err == nil
+		})
+		s.release(c, lease)
 	}
 }
 
