@@ -30,14 +30,18 @@ run: build ## start the servers and one replica to explore with curl; Ctrl-C sto
 
 test: ## everything CI runs: lint, Go tests on real servers, each benchmark once beside them, the quick proof
 	@rm -f bin/times
-	@$(MAKE) --no-print-directory build # by itself: race, which takes longest, begins with the others
-	@$(MAKE) --no-print-directory -j 2 race lint benchonce
+	@$(MAKE) --no-print-directory build
+	@$(MAKE) --no-print-directory -j 2 race beside
 	@$(MAKE) --no-print-directory proof
 	@$(MAKE) --no-print-directory times
 
 times: ## what was expensive in the last make test: its parts, and ten packages of go test -race, four of which run at a time
 	@awk '{ $$1 = ""; seconds = $$(NF-1); NF -= 2; printf "%6d s %s\n", seconds, $$0 }' bin/times | sort -rn
 	@awk '$$1 == "ok" { printf "%6d s  %s\n", $$3, $$2 }' bin/packages | sort -rn | head
+
+# One after the other, so that race, which takes longest, begins at once.
+beside:
+	@MAKEFLAGS= $(MAKE) --no-print-directory lint benchonce
 
 lint: vet staticcheck gofumpt generated ## vet, staticcheck, gofumpt, generated code
 
