@@ -6,6 +6,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
 	"shop/locking/invariant"
 )
 
@@ -49,6 +52,29 @@ type Inspection struct {
 	Ask     func(context.Context, invariant.Check) ([]string, error)
 	Effects func(ctx context.Context, client [16]byte, key string) (int64, error)
 	Close   func()
+}
+
+// InspectSQL inspects PostgreSQL: fill puts what the checks join into temporary tables, and effects
+// counts those of a client ($1) and a key ($2).
+func InspectSQL(ctx context.Context, t *Trial, fill func(*pgx.Conn) error, checks []invariant.Check, effects string) (*Inspection, error) {
+	conn, err := pgx.Connect(ctx, t.Postgres)
+	if err != nil {
+		return nil, err
+	}
+	end := func() { _ = conn.Close(context.WithoutCancel(ctx)) }
+	if err := fill(conn); err != nil {
+		end()
+		return nil, err
+	}
+	return &Inspection{
+		Checks: checks,
+		Ask:    invariant.SQL(conn),
+		Effects: func(ctx context.Context, client [16]byte, key string) (n int64, err error) {
+			err = conn.QueryRow(ctx, effects, uuid.UUID(client), key).Scan(&n)
+			return n, err
+		},
+		Close: end,
+	}, nil
 }
 
 // CellKey is the key of a request of cell n: of the one that is hit, if it has no name.

@@ -57,28 +57,26 @@ const QuietWait = 20 * time.Second
 // error when one is left after the limit. The last COMMIT of a killed replica may still
 // be on its way: an audit before that would see half of it.
 func WaitQuiet(ctx context.Context, conn *pgx.Conn, limit time.Duration) error {
-	return WaitNone(ctx, limit, "connections are left on the database", func() (int64, error) {
-		return invariant.Number(ctx, conn, `
-SELECT count(*)
-FROM pg_stat_activity
-WHERE datname = current_database()
-  AND backend_type = 'client backend'
-  AND pid <> pg_backend_pid()`)
-	})
+	return waitOthers(ctx, conn, limit, "connections are left on the database", "true")
 }
 
 // WaitIdle returns when no other connection to the database of conn is in a transaction, or with an
 // error when one is after the limit. When every key is decided, and no request is under way,
 // nothing comes after that.
 func WaitIdle(ctx context.Context, conn *pgx.Conn, limit time.Duration) error {
-	return WaitNone(ctx, limit, "transactions are open on the database", func() (int64, error) {
+	return waitOthers(ctx, conn, limit, "transactions are open on the database", "state <> 'idle'")
+}
+
+// waitOthers waits for the other connections of which a condition is true.
+func waitOthers(ctx context.Context, conn *pgx.Conn, limit time.Duration, what, condition string) error {
+	return WaitNone(ctx, limit, what, func() (int64, error) {
 		return invariant.Number(ctx, conn, `
 SELECT count(*)
 FROM pg_stat_activity
 WHERE datname = current_database()
   AND backend_type = 'client backend'
   AND pid <> pg_backend_pid()
-  AND state <> 'idle'`)
+  AND `+condition)
 	})
 }
 

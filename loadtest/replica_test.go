@@ -1,6 +1,7 @@
 package loadtest
 
 import (
+	"context"
 	"net/http"
 	"os"
 	"os/exec"
@@ -8,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"shop/loadtest/fault"
 	"shop/loadtest/internal/testbed"
 )
 
@@ -85,11 +87,12 @@ func TestReplicas_OneThatStandsStillIsSeenToAndIsDestroyedAllTheSame(t *testing.
 	if err := replicas.Pause(0); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(30 * time.Second); !replicas.Stopped(0) && time.Now().Before(end); {
-		time.Sleep(pollEvery)
-	}
-	if !replicas.Stopped(0) {
-		t.Error("it is not seen that it stands still")
+	limit, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for !replicas.Stopped(0) {
+		if !fault.Wait(limit, pollEvery) {
+			t.Fatal("it is not seen that it stands still")
+		}
 	}
 	if !replicas.Destroy(0) {
 		t.Error("it was not SIGKILL that ended it")

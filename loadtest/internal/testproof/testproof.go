@@ -7,6 +7,7 @@ import (
 	"context"
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
@@ -61,5 +62,13 @@ func AwaitLook(ctx context.Context, trial *loadtest.Trial) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	for n := trial.Looks(); trial.Looks() < n+2 && fault.Wait(ctx, time.Millisecond); {
+	}
+}
+
+// WantOne wants one finding, which begins with a text; without a text, none.
+func WantOne(t *testing.T, name string, found []string, begins string) {
+	t.Helper()
+	if (begins == "") != (len(found) == 0) || len(found) > 0 && (len(found) > 1 || !strings.HasPrefix(found[0], begins)) {
+		t.Errorf("%s: %q, want %q", name, found, begins)
 	}
 }

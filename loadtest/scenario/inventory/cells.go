@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"shop/inventory"
@@ -60,24 +59,10 @@ func cellRequests(_ loadtest.Plan, n int, _ loadtest.Cell) loadtest.CellRequests
 
 // inspect asks the checks that need the tables and the plan alone.
 func inspect(ctx context.Context, t *loadtest.Trial) (*loadtest.Inspection, error) {
-	conn, err := pgx.Connect(ctx, t.Postgres)
-	if err != nil {
-		return nil, err
-	}
-	if err := fillOpening(ctx, conn, Products(t.Plan)); err != nil {
-		_ = conn.Close(context.WithoutCancel(ctx))
-		return nil, err
-	}
 	planned := slices.DeleteFunc(slices.Clone(HistoryChecks), func(c invariant.Check) bool {
 		return strings.Contains(c.Query, "proof_told") || strings.Contains(c.Query, "proof_lines")
 	})
-	return &loadtest.Inspection{
-		Checks: slices.Concat(inventory.Invariants.Checks, planned),
-		Ask:    invariant.SQL(conn),
-		Effects: func(ctx context.Context, client [16]byte, key string) (n int64, err error) {
-			err = conn.QueryRow(ctx, `SELECT count(*) FROM orders WHERE client_id = $1 AND idempotency_key = $2`, uuid.UUID(client), key).Scan(&n)
-			return n, err
-		},
-		Close: func() { _ = conn.Close(context.WithoutCancel(ctx)) },
-	}, nil
+	fill := func(conn *pgx.Conn) error { return fillOpening(ctx, conn, Products(t.Plan)) }
+	return loadtest.InspectSQL(ctx, t, fill, slices.Concat(inventory.Invariants.Checks, planned),
+		`SELECT count(*) FROM orders WHERE client_id = $1 AND idempotency_key = $2`)
 }

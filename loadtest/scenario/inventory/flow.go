@@ -54,11 +54,7 @@ func New() *loadtest.Flow {
 		Moments: map[loadtest.Action]string{Buy: "created_at", Cancel: "cancelled_at"},
 		Cells:   cells,
 		Faults:  faults,
-		Locked: func(strategy string) bool {
-			return slices.ContainsFunc(inventory.Strategies(), func(m inventory.Strategy) bool {
-				return m.Name == strategy && slices.Contains(m.Stores, "redis")
-			})
-		},
+		Locked:  locked,
 		// The control and the real thing under the same load, the lock taken away from both,
 		// and what else the real thing must survive.
 		Quick:   []string{"naive/none", "redis-only/lock-lost", "redis+row/none", "redis+row/lock-lost", "redis+row/redis-down", "redis+row/crash"},
@@ -102,6 +98,13 @@ func New() *loadtest.Flow {
 		f.CellControl("naive", []loadtest.Cell{{Step: string(inventory.AfterGuard), Fault: loadtest.CellFault{Kind: loadtest.CellPaused}}}, kept, "S1"),
 	}
 	return f
+}
+
+// locked tells whether a strategy takes a lock in Redis.
+func locked(strategy string) bool {
+	return slices.ContainsFunc(inventory.Strategies(), func(m inventory.Strategy) bool {
+		return m.Name == strategy && slices.Contains(m.Stores, "redis")
+	})
 }
 
 // kept is what the mistakes of the controls do not touch.

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"shop/loadtest"
@@ -76,24 +75,10 @@ func cellRequests(p loadtest.Plan, n int, _ loadtest.Cell) (r loadtest.CellReque
 
 // inspect asks the checks that need the tables and the plan alone.
 func inspect(ctx context.Context, t *loadtest.Trial) (*loadtest.Inspection, error) {
-	conn, err := pgx.Connect(ctx, t.Postgres)
-	if err != nil {
-		return nil, err
-	}
-	if err := fillAccounts(ctx, conn, money.Accounts(t.Plan), t.Clients); err != nil {
-		_ = conn.Close(context.WithoutCancel(ctx))
-		return nil, err
-	}
 	planned := slices.DeleteFunc(slices.Clone(MoveChecks), func(c invariant.Check) bool {
 		return strings.Contains(c.Query, "proof_moves") || c.Name == "I-HOLD over" // the sweeper is at work
 	})
-	return &loadtest.Inspection{
-		Checks: slices.Concat(transfer.Invariants.Checks, planned),
-		Ask:    invariant.SQL(conn),
-		Effects: func(ctx context.Context, client [16]byte, key string) (n int64, err error) {
-			err = conn.QueryRow(ctx, `SELECT count(*) FROM transfers WHERE client_id = $1 AND idempotency_key = $2`, uuid.UUID(client), key).Scan(&n)
-			return n, err
-		},
-		Close: func() { _ = conn.Close(context.WithoutCancel(ctx)) },
-	}, nil
+	fill := func(conn *pgx.Conn) error { return fillAccounts(ctx, conn, money.Accounts(t.Plan), t.Clients) }
+	return loadtest.InspectSQL(ctx, t, fill, slices.Concat(transfer.Invariants.Checks, planned),
+		`SELECT count(*) FROM transfers WHERE client_id = $1 AND idempotency_key = $2`)
 }
