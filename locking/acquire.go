@@ -7,20 +7,20 @@ import (
 	"time"
 )
 
-// Acquire waits for the keys until ctx ends, or for Options.MaxWait: in the
-// store's own queue if it is a Waiter, else by asking again after Options.Backoff.
+// Acquire waits for the keys until ctx ends, or for Options.MaxWait: in the store's
+// own queue if the store is a Waiter, else by retrying after Options.Backoff.
 //
 // When ctx ends first, the error matches ctx.Err() (ErrLost instead, if ctx is that of
-// a Do whose lease is lost), and ErrBusy too if a busy key is what it waited for. After
-// MaxWait it matches ErrBusy; unless the store has not answered at all, which is not
-// called busy. Any other error of the store is returned at once: whether to go on
-// without a lock service is not for a lock to decide.
+// a Do whose lease is lost), and ErrBusy too if another holder had a key. After MaxWait
+// the error matches ErrBusy, unless the store has not answered at all: that is not
+// reported as busy. Any other error of the store is returned at once: the caller decides
+// whether to continue without a lock service.
 //
-// Whatever the error, nothing is held, and it never matches ErrOutcomeUnknown: a
-// request without answer may have taken the *lock*, which the store clears up; to
-// the caller it would mean that the caller's own work may have happened.
+// After an error nothing is held. The error never matches ErrOutcomeUnknown, which would
+// mean that the caller's own work may have happened. A request without an answer may
+// have taken only the *lock*, and the store removes that.
 //
-// The lease is the caller's to renew and to release. Do does both.
+// The caller renews and releases the lease. Do does both.
 func Acquire(ctx context.Context, s Store, o Options, keys ...string) (Lease, error) {
 	if err := CheckKeys(keys); err != nil {
 		return Lease{}, err
@@ -39,17 +39,17 @@ func Acquire(ctx context.Context, s Store, o Options, keys ...string) (Lease, er
 		ask = w.Acquire
 	}
 	for n := 0; ; n++ {
-		a.tell(Attempt, Lease{}, nil)
+		a.notify(Attempt, Lease{}, nil)
 		lease, err := ask(a.waiting, keys...)
 		if err == nil {
-			a.tell(Acquired, lease, nil)
+			a.notify(Acquired, lease, nil)
 			return lease, nil
 		}
 		if !errors.Is(err, ErrBusy) {
 			return Lease{}, a.giveUp(err)
 		}
 		a.busy = err
-		a.tell(Busy, Lease{}, err)
+		a.notify(Busy, Lease{}, err)
 		if !sleep(a.waiting, o.Backoff.Wait(n)) {
 			return Lease{}, a.giveUp(nil)
 		}
@@ -58,15 +58,15 @@ func Acquire(ctx context.Context, s Store, o Options, keys ...string) (Lease, er
 
 // acquisition is one Acquire under way.
 type acquisition struct {
-	ctx, waiting context.Context // the caller's, and that within MaxWait
+	ctx, waiting context.Context // the caller's, and the same bounded by MaxWait
 	observer     Observer
 	keys         []string
 	start        time.Time
-	busy         error // the store's last answer of that kind
+	busy         error // the store's last ErrBusy
 }
 
-// giveUp is the end without a lease. err is what the store said after its last
-// "busy": its own failure, or a request cut short; nil: the wait ended between two.
+// giveUp returns the error of an Acquire that got no lease. err is what the store
+// returned after its last ErrBusy; nil: the wait ended between two requests.
 func (a *acquisition) giveUp(err error) error {
 	kind, waited := TimedOut, time.Since(a.start).Round(time.Millisecond)
 	switch {
@@ -82,25 +82,25 @@ func (a *acquisition) giveUp(err error) error {
 			}
 		}
 		err = fmt.Errorf("locking: acquire %q: gave up after %v: %w", a.keys, waited, why)
-	case a.waiting.Err() == nil: // asking again would be of no use
+	case a.waiting.Err() == nil: // the store's own error, which a retry does not help
 		kind = Failed
-	case a.busy != nil: // the end of a.waiting is not wrapped: the caller has time left
+	case a.busy != nil: // the error of a.waiting is not wrapped: the caller has time left
 		err = fmt.Errorf("locking: acquire %q: gave up after %v: %w", a.keys, waited, ErrBusy)
 	default:
 		kind, err = Failed, fmt.Errorf("locking: acquire %q: no answer for %v: %v", a.keys, waited, err)
 	}
 	err = &notHeldError{err}
-	a.tell(kind, Lease{}, err)
+	a.notify(kind, Lease{}, err)
 	return err
 }
 
-func (a *acquisition) tell(kind Kind, l Lease, err error) {
+func (a *acquisition) notify(kind Kind, l Lease, err error) {
 	if a.observer != nil {
 		a.observer(Event{Kind: kind, Keys: a.keys, Owner: l.Owner, Fence: l.Fence, Wait: time.Since(a.start), Err: err})
 	}
 }
 
-// notHeldError is all that its error is, but never ErrOutcomeUnknown.
+// notHeldError matches everything that its error matches, except ErrOutcomeUnknown.
 type notHeldError struct{ error }
 
 func (e *notHeldError) As(target any) bool { return errors.As(e.error, target) }

@@ -14,13 +14,13 @@ import (
 	"shop/locking"
 )
 
-// steady is a Backoff without chance: always the whole ceiling.
+// steady has a Backoff without randomness: always the whole ceiling.
 var steady = locking.Options{Backoff: locking.Backoff{Base: time.Second, Max: 4 * time.Second, Rand: func() float64 { return 1 }}}
 
 // taken is a store in which another holder has the key for the first n attempts.
 func taken(n int) *script { return &script{acquire: failing(0, n, locking.ErrBusy)} }
 
-func TestAcquire_AsksAgainAfterTheBackoff(t *testing.T) {
+func TestAcquire_RetriesAfterTheBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := taken(5)
 		lease, err := locking.Acquire(t.Context(), s, steady, one...)
@@ -28,12 +28,12 @@ func TestAcquire_AsksAgainAfterTheBackoff(t *testing.T) {
 			t.Errorf("got %+v, %v", lease, err)
 		}
 		if want := seconds(0, 1, 3, 7, 11, 15); !slices.Equal(s.acquires, want) {
-			t.Errorf("asked at %v, want %v", s.acquires, want)
+			t.Errorf("requests at %v, want %v", s.acquires, want)
 		}
 	})
 }
 
-func TestAcquire_CtxEndingWhileItWaitsIsHeardAtOnce(t *testing.T) {
+func TestAcquire_ReturnsAtOnceWhenCtxEnds(t *testing.T) {
 	shutdown := errors.New("shutdown")
 	for name, end := range map[string]struct {
 		with func(context.Context) (context.Context, context.CancelFunc)
@@ -60,17 +60,17 @@ func TestAcquire_CtxEndingWhileItWaitsIsHeardAtOnce(t *testing.T) {
 					}
 				}
 				if s.lasted() != 1500*time.Millisecond || len(s.acquires) != 2 {
-					t.Errorf("came back after %v, asked at %v", s.lasted(), s.acquires)
+					t.Errorf("returned after %v, requests at %v", s.lasted(), s.acquires)
 				}
 			})
 		})
 	}
 }
 
-func TestAcquire_RequestCutShortConveysWhatItWaitedFor(t *testing.T) {
+func TestAcquire_InterruptedRequestIsBusyOnlyAfterABusyAnswer(t *testing.T) {
 	cut := func(ctx context.Context, _ int) error {
 		<-ctx.Done()
-		return fmt.Errorf("%w: no answer", locking.ErrOutcomeUnknown) // and not a word of ctx
+		return fmt.Errorf("%w: no answer", locking.ErrOutcomeUnknown) // does not match ctx.Err()
 	}
 	for name, c := range map[string]struct {
 		acquire func(context.Context, int) error
@@ -92,7 +92,7 @@ func TestAcquire_RequestCutShortConveysWhatItWaitedFor(t *testing.T) {
 	}
 }
 
-// ErrOutcomeUnknown would mean that the caller's work may have happened. It was not begun.
+// ErrOutcomeUnknown would mean that the caller's work may have happened. The work has not begun.
 func TestAcquire_UnknownOutcomeOfTheLockIsNotThatOfTheWork(t *testing.T) {
 	failure := fmt.Errorf("redis: %w: %w", locking.ErrOutcomeUnknown, io.ErrUnexpectedEOF)
 	s := &script{acquire: failing(0, 1, failure)}
@@ -109,7 +109,7 @@ type codedError struct{ code int }
 
 func (e *codedError) Error() string { return fmt.Sprint("code ", e.code) }
 
-// Whether to go on without a lock service is not for a lock to decide.
+// The caller decides whether to continue without a lock service.
 func TestAcquire_FailureOfTheStoreIsReturnedAtOnceAndIsNotBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{acquire: first(failing(0, 1, locking.ErrBusy), failing(1, 2, &codedError{7}))}
@@ -128,7 +128,7 @@ func TestAcquire_CtxThatHasEndedTakesNothing(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	s := &script{}
-	for name, store := range map[string]locking.Store{"asking": s, "waiting": &queue{script: s}} {
+	for name, store := range map[string]locking.Store{"polling": s, "waiting": &queue{script: s}} {
 		if _, err := locking.Acquire(ctx, store, locking.Options{}, one...); !errors.Is(err, context.Canceled) || errors.Is(err, locking.ErrBusy) {
 			t.Errorf("%s: got %v", name, err)
 		}
@@ -138,7 +138,7 @@ func TestAcquire_CtxThatHasEndedTakesNothing(t *testing.T) {
 	}
 }
 
-// The caller of the outer Do is still there: its lease is gone.
+// Canceled would mean that the caller of the outer Do has left. Only its lease is lost.
 func TestAcquire_InsideALostLeaseFailsWithTheLoss(t *testing.T) {
 	err := refused().under(t, func(ctx context.Context) error {
 		<-ctx.Done()
@@ -176,7 +176,7 @@ func (q *queue) Acquire(ctx context.Context, keys ...string) (locking.Lease, err
 	return q.TryAcquire(ctx, keys...)
 }
 
-func TestAcquire_WaiterWaitsByItself(t *testing.T) {
+func TestAcquire_UsesTheQueueOfAWaiter(t *testing.T) {
 	q := &queue{script: &script{}}
 	lease, err := locking.Acquire(t.Context(), q, locking.Options{}, one...)
 	if err != nil || lease.Fence != 1 {
@@ -184,7 +184,7 @@ func TestAcquire_WaiterWaitsByItself(t *testing.T) {
 	}
 }
 
-func TestAcquire_WaiterThatForgetsToSayThatCtxEndedIsHelped(t *testing.T) {
+func TestAcquire_AddsTheEndOfCtxToTheErrorOfAWaiter(t *testing.T) {
 	for _, err := range []error{errDown, context.DeadlineExceeded, errors.Join(locking.ErrBusy, context.DeadlineExceeded)} {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -194,7 +194,7 @@ func TestAcquire_WaiterThatForgetsToSayThatCtxEndedIsHelped(t *testing.T) {
 				t.Errorf("got %v, want DeadlineExceeded and %v", got, err)
 			}
 			if errors.Is(got, locking.ErrBusy) != errors.Is(err, locking.ErrBusy) {
-				t.Errorf("got %v: only the Waiter knows what it waited for", got)
+				t.Errorf("got %v, want ErrBusy only if the Waiter returned it", got)
 			}
 		})
 	}

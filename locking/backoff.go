@@ -10,20 +10,20 @@ import (
 type Backoff struct {
 	Base time.Duration  // ceiling of the first wait; 0: 10 ms
 	Max  time.Duration  // ceiling of the longest wait; 0: 500 ms
-	Rand func() float64 // in [0, 1), safe for concurrent use; nil: random. A test gives its own.
+	Rand func() float64 // in [0, 1), safe for concurrent use; nil: math/rand/v2. Tests set their own.
 }
 
-// Wait returns how long to wait after attempt n, counted from 0: between one
-// half of a ceiling and all of it, where the ceiling doubles up to Max.
+// Wait returns how long to wait after attempt n, counted from 0: between half of a
+// ceiling and the whole of it. The ceiling doubles with each attempt, up to Max.
 //
-// Half of it is fixed, so that no wait is close to zero, and half is
-// random, so that clients that collided once do not collide again. It is not fair:
-// the longer a client has waited, the more rarely it asks. Keep Max near the
-// time for which the lock is usually held, or use a Store that is a Waiter.
+// Half of the wait is fixed, so that no wait is close to zero, and half is random, so
+// that clients that collided once do not collide again. Backoff is not fair: the longer
+// a client has waited, the more rarely it retries. Keep Max near the time for which the
+// lock is usually held, or use a Store that is a Waiter.
 func (b Backoff) Wait(n int) time.Duration {
 	base, most := positive(b.Base, 10*time.Millisecond), positive(b.Max, 500*time.Millisecond)
 	ceiling := most
-	if n < 62 && base <= most>>n { // not base<<n, which overflows
+	if n < 62 && base <= most>>n { // base<<n could overflow
 		ceiling = base << n
 	}
 	random := b.Rand

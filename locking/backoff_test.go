@@ -10,7 +10,7 @@ import (
 	"shop/locking"
 )
 
-// waits are those of attempts 0 to n-1 when chance is at its top, or, with 0, its bottom.
+// waits returns the waits after attempts 0 to n-1, where Rand always returns chance.
 func waits(b locking.Backoff, chance float64, n int) (list []time.Duration) {
 	b.Rand = func() float64 { return chance }
 	for i := range n {
@@ -43,7 +43,7 @@ func TestBackoff_DoublesUpToMax(t *testing.T) {
 	}
 }
 
-func TestBackoff_IsHalfFixedAndHalfChance(t *testing.T) {
+func TestBackoff_IsHalfFixedAndHalfRandom(t *testing.T) {
 	b := locking.Backoff{Base: 100 * time.Millisecond, Max: 400 * time.Millisecond}
 	if got, want := waits(b, 0, 4), milliseconds(50, 100, 200, 200); !slices.Equal(got, want) {
 		t.Errorf("shortest waits %v, want %v", got, want)
@@ -76,7 +76,7 @@ func TestBackoff_WithoutRandIsSpread(t *testing.T) {
 		seen[wait] = true
 	}
 	if len(seen) < 50 {
-		t.Errorf("%d different waits of 100: clients that collided collide again", len(seen))
+		t.Errorf("%d different waits among 100, want at least 50", len(seen))
 	}
 }
 

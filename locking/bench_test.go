@@ -8,7 +8,7 @@ import (
 	"shop/locking"
 )
 
-// noop is a store that costs nothing: what is measured is Do.
+// noop is a store that does nothing, so that the benchmark measures Do alone.
 type noop struct{ lease locking.Lease }
 
 func newNoop() *noop {
@@ -65,8 +65,8 @@ func BenchmarkBackoff(b *testing.B) {
 	}
 }
 
-// Without an Observer no event is made, and Acquire allocates nothing at all.
-// Do pays for fn's ctx, the timer of the first renewal, and the ctx of the release.
+// Without an Observer no event is made, and Acquire allocates nothing. Do allocates
+// fn's ctx, the timer of the first renewal, and the ctx of the release.
 func TestObserver_NilCostsNothing(t *testing.T) {
 	store, ctx := newNoop(), t.Context()
 	acquire := testing.AllocsPerRun(100, func() { _, _ = locking.Acquire(ctx, store, locking.Options{}, one...) })

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// Commit runs write on the ctx of Detach. If that ctx ends before write does,
-// the error matches ErrOutcomeUnknown, so that Do leaves the lease to run out.
-// Any other error is write's to classify: a connection that broke under a COMMIT
-// is ErrOutcomeUnknown as well, a refusal by the server is not.
+// Commit runs write on a ctx from Detach. If write fails after that ctx has ended,
+// the error matches ErrOutcomeUnknown, and Do does not release the lease but lets it
+// expire. write classifies every other error: a connection that broke during COMMIT is
+// ErrOutcomeUnknown as well, a refusal by the server is not.
 func Commit(ctx context.Context, limit time.Duration, write func(context.Context) error) error {
 	detached, cancel, err := Detach(ctx, limit)
 	if err != nil {

@@ -24,9 +24,9 @@ func TestCommit_ReturnsWhatTheWriteReturned(t *testing.T) {
 	}
 }
 
-// The caller has stopped waiting for the answer, and the server may still commit: the
-// next holder must not be granted the key before that.
-func TestCommit_CutByTheLimitIsUnknownAndLeavesTheLease(t *testing.T) {
+// The caller has stopped waiting for the answer, but the server may still commit: the
+// key must not be granted to the next holder before that.
+func TestCommit_PastItsLimitIsUnknownAndLeavesTheLease(t *testing.T) {
 	s := &script{}
 	err := s.under(t, func(ctx context.Context) error {
 		return locking.Commit(ctx, 3*time.Second, func(ctx context.Context) error { return silent(ctx, 0) })
@@ -39,11 +39,11 @@ func TestCommit_CutByTheLimitIsUnknownAndLeavesTheLease(t *testing.T) {
 	}
 }
 
-func TestCommit_SucceededIsSucceededAlsoAfterItsCtx(t *testing.T) {
+func TestCommit_SuccessAfterTheEndOfItsCtxIsSuccess(t *testing.T) {
 	s := &script{renew: silent}
 	err := s.under(t, func(ctx context.Context) error {
 		return locking.Commit(ctx, 3*time.Second, func(context.Context) error {
-			time.Sleep(10 * time.Second) // does not hear its ctx, and is answered in the end
+			time.Sleep(10 * time.Second) // ignores its ctx
 			return nil
 		})
 	})
@@ -52,7 +52,7 @@ func TestCommit_SucceededIsSucceededAlsoAfterItsCtx(t *testing.T) {
 	}
 }
 
-// Lost, and no answer to the write: the caller must hear of both.
+// The lease is lost and the write has no answer: the error must report both.
 func TestCommit_InAHoldThatIsLostReportsBoth(t *testing.T) {
 	s := &script{renew: failing(0, 1, errGone)}
 	err := s.under(t, func(ctx context.Context) error {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// trust returns until when the leases that ctx works under may be trusted: the
-// earliest of them, renewals up to now included. False: ctx does not come from Do.
+// trust returns the earliest end of trust among the leases that ctx works under,
+// with all renewals up to now. False: ctx does not come from Do.
 func trust(ctx context.Context) (until time.Time, held bool) {
 	h, _ := ctx.Value(holdKey{}).(*hold)
 	for ; h != nil; h = h.outer {
@@ -20,14 +20,14 @@ func trust(ctx context.Context) (until time.Time, held bool) {
 	return until, held
 }
 
-// Detach returns a ctx for a write that must not be cut in half: neither the
-// client's leaving nor the loss of the lease cancels it. It ends after limit,
-// and no later than the trust at the time of the call.
+// Detach returns a ctx for a write that must not be interrupted: neither a client that
+// leaves nor the loss of the lease cancels it. It ends after limit, and no later than
+// the trust at the time of the call.
 //
-// Cancelling a write does not undo it. The time to give up is before the write, which
-// is when Detach returns an error: ctx has ended (the error matches ctx.Err() and its
-// cause) or the trust is over (ErrLost). A ctx that does not come from Do is bounded
-// by limit alone.
+// Cancelling a write does not undo it, so an operation must be abandoned before the
+// write. Detach then returns an error: ctx has ended (the error matches ctx.Err() and
+// its cause) or the trust is over (ErrLost). A ctx that does not come from Do is
+// bounded by limit alone.
 func Detach(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc, error) {
 	if ctx.Err() != nil {
 		return nil, nil, ended(ctx)
@@ -35,7 +35,7 @@ func Detach(ctx context.Context, limit time.Duration) (context.Context, context.
 	now := time.Now()
 	end := now.Add(limit)
 	if until, held := trust(ctx); held && until.Before(end) {
-		if !now.Before(until) { // the keeper was asleep as we were
+		if !now.Before(until) { // the process was paused, the keeper included
 			return nil, nil, ErrLost
 		}
 		end = until

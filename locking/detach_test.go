@@ -65,8 +65,8 @@ func TestDetach_EndsAfterItsLimitAndWithTheTrust(t *testing.T) {
 	}
 }
 
-// Before the write, giving up is free.
-func TestDetach_DoesNotBeginWhatShouldNotBegin(t *testing.T) {
+// An operation that is abandoned before its write has no effect.
+func TestDetach_BeginsNoWriteWithoutTrust(t *testing.T) {
 	begin := func(ctx context.Context) error {
 		err := locking.Commit(ctx, time.Second, func(context.Context) error {
 			t.Error("the write was begun")
@@ -81,7 +81,7 @@ func TestDetach_DoesNotBeginWhatShouldNotBegin(t *testing.T) {
 		t.Errorf("lost lease: got %v, want ErrLost and not Canceled: the caller is still there", err)
 	}
 	if err := refused().under(t, func(ctx context.Context) error { <-ctx.Done(); return begin(context.WithoutCancel(ctx)) }); !errors.Is(err, locking.ErrLost) {
-		t.Errorf("lost lease, ctx cut off from it: got %v, want ErrLost", err)
+		t.Errorf("lost lease, ctx detached from it: got %v, want ErrLost", err)
 	}
 	shutdown := errors.New("shutdown")
 	err := (&script{}).under(t, func(ctx context.Context) error {
@@ -140,7 +140,7 @@ func TestTrust_EndsWithDo(t *testing.T) {
 			return nil
 		})
 		if leaked.Err() == nil {
-			t.Error("fn's ctx lives on: what fn left behind will never hear that the lock is gone")
+			t.Error("fn's ctx has not ended: a goroutine that fn left behind would never learn that the lock is released")
 		}
 		if _, _, err := locking.Detach(context.WithoutCancel(leaked), time.Second); !errors.Is(err, locking.ErrLost) {
 			t.Errorf("got %v: a write may begin under a lease that was released", err)

@@ -13,29 +13,29 @@ type Options struct {
 	Backoff        Backoff       // between attempts, for a Store that is no Waiter
 	MaxWait        time.Duration // for the keys; 0: as long as ctx
 	MaxHold        time.Duration // ends renewal and cancels fn; 0: one minute
-	Poll           time.Duration // how often a lease without Until is asked after; 0: one second
+	Poll           time.Duration // how often a lease without Until is checked; 0: one second
 	ReleaseTimeout time.Duration // limit of the detached release; 0: one second
 	Observer       Observer      // nil costs nothing
 }
 
 // Do runs fn while it holds the keys, and returns what fn returned.
 //
-// The lease is renewed while fn runs, also after the caller's ctx ended: fn may be
-// in the middle of a write. When the lease is lost, or was held for MaxHold, fn's ctx
-// is cancelled, before another holder can have the keys, and context.Cause tells why
+// The lease is renewed while fn runs, even after the caller's ctx has ended: fn may be
+// in the middle of a write. When the lease is lost, or was held for MaxHold, fn's ctx is
+// cancelled before another holder can get the keys, and context.Cause returns the reason
 // (ErrLost, ErrMaxHold). Do waits for fn however long it takes, and then releases.
 //
-//   - fn's nil is nil, whatever became of the lease: what fn did is done.
-//   - fn's error is returned as it is; if the lease was lost, joined with ErrLost.
-//   - An error of fn that matches ErrOutcomeUnknown leaves the lease to run out:
-//     its write may still be on the way. ErrLost without it is an attempt that did
+//   - If fn returns nil, so does Do, whatever happened to the lease: what fn did is done.
+//   - An error of fn is returned unchanged, or joined with ErrLost if the lease was lost.
+//   - If fn's error matches ErrOutcomeUnknown, the lease is not released but expires:
+//     fn's write may still be under way. ErrLost without it means that the attempt did
 //     nothing.
-//   - A panic, or runtime.Goexit, in fn releases the lease and goes on.
+//   - A panic, or runtime.Goexit, in fn releases the lease and continues.
 //   - If fn did not run, the error is that of Acquire, or ErrLost for a grant that
 //     came too late to be used.
 //
-// A write that must not be cut in half when ctx ends goes through Commit or Detach.
-// What fn writes to has a guard of its own: fn may be paused beyond the lease.
+// A write that must not be interrupted when ctx ends goes through Commit or Detach.
+// The resource that fn writes to needs a guard of its own: fn may be paused beyond the lease.
 func Do(ctx context.Context, s Store, o Options, keys []string, fn func(context.Context, Lease) error) (err error) {
 	lease, err := Acquire(ctx, s, o, keys...)
 	if err != nil {
@@ -49,7 +49,7 @@ func Do(ctx context.Context, s Store, o Options, keys []string, fn func(context.
 	return fn(h, lease)
 }
 
-// end is everything after fn: in this order, so that nothing renews what is released.
+// end stops the renewals before it releases, so that nothing renews a released lease.
 func (h *hold) end(result error) error {
 	h.stop()
 	h.release(result)
@@ -59,10 +59,10 @@ func (h *hold) end(result error) error {
 	return fmt.Errorf("%w; %w", result, h.lost)
 }
 
-// release gives the keys back, on a ctx that outlives the caller's.
+// release frees the keys, on a ctx that outlives the caller's.
 func (h *hold) release(result error) {
 	if errors.Is(result, ErrOutcomeUnknown) {
-		h.tell(Left, result)
+		h.notify(Left, result)
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.Context), positive(h.opts.ReleaseTimeout, time.Second))
@@ -70,19 +70,19 @@ func (h *hold) release(result error) {
 	err := h.store.Release(ctx, h.lease)
 	if errors.Is(err, ErrLost) && h.lost == nil {
 		h.lost = err
-		h.tell(Lost, err)
+		h.notify(Lost, err)
 	}
 	if err != nil {
-		h.tell(Left, err)
+		h.notify(Left, err)
 	} else {
-		h.tell(Released, nil)
+		h.notify(Released, nil)
 	}
 }
 
-// hold is a lease while fn runs: fn's ctx, and what the keeper knows.
+// hold is a lease while fn runs: fn's ctx, and the state of the keeper.
 //
-// It changes in one goroutine at a time: newHold, then the keeper, then, after
-// stop has joined the keeper, end. Only until is read by others meanwhile.
+// One goroutine at a time changes it: newHold, then the keeper, then end, after stop
+// has joined the keeper. Other goroutines read only until.
 type hold struct {
 	context.Context // ends with the caller's, and with the trust
 	cancel          context.CancelCauseFunc
@@ -90,12 +90,12 @@ type hold struct {
 	store   Store
 	opts    Options
 	granted time.Time
-	outer   *hold // under which this one was acquired
+	outer   *hold // the hold under which this one was acquired
 
 	lease  Lease
-	ttl    time.Duration // as far as can be seen: from a request to the Until of its answer
+	ttl    time.Duration // as observed: from a request to the Until of its answer
 	lost   error         // why the trust ended
-	failed error         // the last renewal; nil if it was good
+	failed error         // of the last renewal; nil if it succeeded
 
 	mu    sync.Mutex
 	until time.Time // end of the trust, renewals included
@@ -105,10 +105,10 @@ type hold struct {
 	keeper sync.WaitGroup
 }
 
-// holdKey is under which trust finds the hold in any ctx derived from fn's.
+// holdKey is the key under which trust finds the hold in any ctx derived from fn's.
 type holdKey struct{}
 
-// newHold begins to count. The keeper's goroutine begins when the first renewal
+// newHold starts the trust. The keeper's goroutine starts when the first renewal
 // is due: most holds are over before that.
 func newHold(ctx context.Context, s Store, o Options, lease Lease) *hold {
 	h := &hold{store: s, opts: o, lease: lease, granted: time.Now(), quit: make(chan struct{})}
@@ -125,12 +125,12 @@ func newHold(ctx context.Context, s Store, o Options, lease Lease) *hold {
 	return h
 }
 
-// stop joins the keeper. A holder that slept past the end of the trust, together
-// with its keeper, learns of it here.
+// stop joins the keeper. When the process was paused past the end of the trust, the
+// keeper included, the loss is detected here.
 func (h *hold) stop() {
 	close(h.quit)
 	if h.first != nil && h.first.Stop() {
-		h.keeper.Done() // it will not begin any more
+		h.keeper.Done() // the keeper will not start
 	}
 	h.keeper.Wait()
 	now := time.Now()
@@ -139,7 +139,7 @@ func (h *hold) stop() {
 	h.cancel(nil)
 }
 
-func (h *hold) tell(kind Kind, err error) {
+func (h *hold) notify(kind Kind, err error) {
 	if h.opts.Observer != nil {
 		h.opts.Observer(Event{
 			Kind: kind, Keys: h.lease.Keys, Owner: h.lease.Owner, Fence: h.lease.Fence,

@@ -17,7 +17,7 @@ var (
 	errGone = errors.Join(errors.New("script: renew"), locking.ErrLost)
 )
 
-// seconds after the first attempt.
+// seconds converts numbers of seconds after the first attempt.
 func seconds(list ...float64) (out []time.Duration) {
 	for _, s := range list {
 		out = append(out, time.Duration(s*float64(time.Second)))
@@ -25,15 +25,15 @@ func seconds(list ...float64) (out []time.Duration) {
 	return out
 }
 
-// Each row is a way to keep or to lose a lease while fn works for 19 s, or until
-// its ctx ends. Without a renewal the trust ends at 6 s, and with it the TTL.
+// Each row is a way to keep or to lose a lease while fn works for 19 s, or until its
+// ctx ends. Without a renewal both the trust and the TTL end at 6 s.
 var fates = []struct {
 	name  string
 	renew func(context.Context, int) error
 	hold  time.Duration   // Options.MaxHold
-	asked []time.Duration // when it was renewed
-	ended time.Duration   // when fn's ctx was
-	cause error           // of that; nil: fn came to its end
+	asked []time.Duration // when each renewal was sent
+	ended time.Duration   // when fn returned
+	cause error           // of fn's ctx; nil: it had not ended when fn returned
 }{
 	{
 		name:  "RenewsEveryThirdOfTheTTL",
@@ -62,7 +62,7 @@ var fates = []struct {
 		ended: ttl,
 		cause: errDown,
 	}, {
-		name:  "RefusedRenewIsFinal", // also if the next would be granted
+		name:  "RefusedRenewIsFinal", // even if the next one would succeed
 		renew: failing(2, 3, errGone),
 		asked: seconds(2, 4, 6),
 		ended: 6 * time.Second,
@@ -132,7 +132,7 @@ func TestDo(t *testing.T) {
 	}
 }
 
-// checkCause wants the cause, as fn returned it, and one Lost with it.
+// checkCause checks that fn returned the cause and that one Lost event reports it.
 func checkCause(t *testing.T, p played, cause error) {
 	t.Helper()
 	want := []locking.Kind{locking.Attempt, locking.Acquired, locking.Lost, locking.Released}
@@ -153,6 +153,6 @@ func checkCause(t *testing.T, p played, cause error) {
 		t.Errorf("cause %q, want %q and ErrLost", p.err, cause)
 	}
 	if errors.Is(p.err, locking.ErrMaxHold) != errors.Is(cause, locking.ErrMaxHold) {
-		t.Errorf("cause %q, want %q: ErrMaxHold must tell itself apart", p.err, cause)
+		t.Errorf("cause %q, want %q: ErrMaxHold must be distinct", p.err, cause)
 	}
 }

@@ -13,10 +13,10 @@ import (
 	"shop/locking"
 )
 
-// refused is a store that has lost every lease when the first renewal comes.
+// refused is a store that refuses the first renewal.
 func refused() *script { return &script{renew: failing(0, 1, errGone)} }
 
-func TestDo_NilOfFnIsNilWhateverBecameOfTheLease(t *testing.T) {
+func TestDo_ReturnsNilIfFnDoesWhateverHappensToTheLease(t *testing.T) {
 	for name, s := range map[string]*script{
 		"kept":                  {},
 		"renewal refused":       refused(),
@@ -41,7 +41,7 @@ func TestDo_NilOfFnIsNilWhateverBecameOfTheLease(t *testing.T) {
 	}
 }
 
-func TestDo_ErrorOfFnComesBackAsItIs(t *testing.T) {
+func TestDo_ReturnsTheErrorOfFnUnchanged(t *testing.T) {
 	s := &script{release: func(context.Context) error { return errDown }}
 	p := s.play(t, locking.Options{}, func(context.Context, locking.Lease) error { return errWork })
 	if p.err != errWork {
@@ -49,7 +49,7 @@ func TestDo_ErrorOfFnComesBackAsItIs(t *testing.T) {
 	}
 }
 
-func TestDo_ErrorOfFnWithALostLeaseComesBackWithBoth(t *testing.T) {
+func TestDo_JoinsTheErrorOfFnWithTheLoss(t *testing.T) {
 	for name, s := range map[string]*script{
 		"renewal refused":         refused(),
 		"trust over":              {renew: silent},
@@ -79,7 +79,7 @@ func TestDo_CauseReturnedByFnIsNotRepeated(t *testing.T) {
 	}
 }
 
-func TestDo_UnknownOutcomeIsLeftToRunOut(t *testing.T) {
+func TestDo_UnknownOutcomeLeavesTheLeaseToExpire(t *testing.T) {
 	s := &script{}
 	p := s.play(t, locking.Options{}, func(context.Context, locking.Lease) error {
 		return fmt.Errorf("commit: %w", locking.ErrOutcomeUnknown)
@@ -88,14 +88,14 @@ func TestDo_UnknownOutcomeIsLeftToRunOut(t *testing.T) {
 		t.Errorf("got %v", p.err)
 	}
 	if len(s.releases) != 0 {
-		t.Error("released, while a write may still be on its way")
+		t.Error("released, while a write may still be under way")
 	}
 	if want := []locking.Kind{locking.Attempt, locking.Acquired, locking.Left}; !slices.Equal(p.kinds(), want) {
 		t.Errorf("events %v, want %v", p.kinds(), want)
 	}
 }
 
-func TestDo_PanicReleasesAndGoesOn(t *testing.T) {
+func TestDo_PanicReleasesAndContinues(t *testing.T) {
 	type boom struct{ n int }
 	s := &script{}
 	defer func() {

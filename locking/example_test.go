@@ -12,8 +12,8 @@ import (
 	"shop/locking"
 )
 
-// table is a lock service of one process, for the examples. Real ones are in the
-// sub-packages.
+// table is a lock service for one process, used by the examples. The sub-packages hold
+// the real ones.
 type table struct {
 	mu    sync.Mutex
 	holds map[string]bool
@@ -61,7 +61,7 @@ func ExampleDo() {
 	// stock 0 <nil>
 }
 
-// One server runs the job, the others skip it at once: no Acquire, no waiting.
+// TryAcquire does not wait: one server runs the job, the others skip it at once.
 func ExampleStore_skip() {
 	store := newTable()
 	ctx := context.Background()
@@ -79,7 +79,7 @@ func ExampleStore_skip() {
 	// b skips it
 }
 
-// The wait is bounded by the ctx. Its end says what it was spent on.
+// The ctx bounds the wait. The error matches ctx.Err(), and ErrBusy for a busy key.
 func ExampleAcquire() {
 	store := newTable()
 	_, _ = store.TryAcquire(context.Background(), "stock/apple")
@@ -91,14 +91,14 @@ func ExampleAcquire() {
 	// Output: true true
 }
 
-// A lease that is lost while fn works ends fn's ctx. The write that has begun
-// goes on: it runs on a ctx of its own.
+// The end of fn's ctx does not interrupt a write that has begun: Commit runs it on a
+// ctx of its own.
 func ExampleCommit() {
 	client, leave := context.WithCancel(context.Background())
 	err := locking.Do(client, newTable(), locking.Options{}, []string{"account/7"},
 		func(ctx context.Context, _ locking.Lease) error {
 			return locking.Commit(ctx, time.Second, func(ctx context.Context) error {
-				leave() // the client hangs up, in the middle of it
+				leave() // the client hangs up during the write
 				return ctx.Err()
 			})
 		})
@@ -106,16 +106,16 @@ func ExampleCommit() {
 	// Output: committed: true
 }
 
-// After a write without answer the lease is left to run out, so that there is no
-// next holder while the write may still be on its way.
+// After a write without an answer the lease is not released but expires, so that the
+// key has no new holder while the write may still be under way.
 func ExampleErrOutcomeUnknown() {
-	told := func(e locking.Event) {
+	printEnd := func(e locking.Event) {
 		if e.Kind == locking.Released || e.Kind == locking.Left {
 			fmt.Println(e.Kind)
 		}
 	}
 	for _, limit := range []time.Duration{time.Second, time.Millisecond} {
-		_ = locking.Do(context.Background(), newTable(), locking.Options{Observer: told}, []string{"account/7"},
+		_ = locking.Do(context.Background(), newTable(), locking.Options{Observer: printEnd}, []string{"account/7"},
 			func(ctx context.Context, _ locking.Lease) error {
 				return locking.Commit(ctx, limit, func(ctx context.Context) error {
 					return answer(ctx, 100*time.Millisecond)
@@ -127,7 +127,7 @@ func ExampleErrOutcomeUnknown() {
 	// left
 }
 
-// answer is what a server of that latency sends.
+// answer is the reply of a server with that latency.
 func answer(ctx context.Context, latency time.Duration) error { return work(ctx, latency) }
 
 func ExampleBackoff() {
@@ -156,7 +156,7 @@ func ExampleLog() {
 		Level: slog.LevelDebug,
 		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 			if a.Key == slog.TimeKey || a.Key == "wait" || a.Key == "held" {
-				return slog.Attr{} // not the same each time
+				return slog.Attr{} // differs between runs
 			}
 			return a
 		},

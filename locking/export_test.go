@@ -1,4 +1,4 @@
 package locking
 
-// For tests outside the package.
+// Trust exports trust to the tests outside the package.
 var Trust = trust

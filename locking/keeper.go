@@ -7,45 +7,45 @@ import (
 	"time"
 )
 
-// keep renews until fn has returned or the trust is over. Each wait is for the
-// first of four: fn's end, the answer under way, the next thing to do, the end of
-// the trust. The requests run beside it, so that a Store that does not come back
-// cannot keep the trust from ending in time.
+// keep renews until fn has returned or the trust is over. Each wait ends with the
+// first of four events: fn returns, the pending answer arrives, the next renewal is
+// due, the trust ends. Renew runs in a goroutine of its own, so that a Store that does
+// not return cannot keep the trust from ending in time.
 func (h *hold) keep() {
 	defer h.keeper.Done()
 	life, end := context.WithCancel(context.WithoutCancel(h.Context)) // fn may outlive the caller's ctx
-	var asked chan answer                                             // nil: no request is under way
+	var pending chan answer                                           // nil: no request is under way
 	defer func() {
 		end()
-		if asked != nil {
-			<-asked
+		if pending != nil {
+			<-pending
 		}
 	}()
 	due := h.granted.Add(h.ttl / 3)
 	wake := time.NewTimer(0)
 	defer wake.Stop()
 	for !h.over(time.Now()) {
-		if asked == nil && !time.Now().Before(due) {
-			asked = h.renew(life)
+		if pending == nil && !time.Now().Before(due) {
+			pending = h.renew(life)
 		}
-		wake.Reset(time.Until(h.next(due, asked != nil)))
+		wake.Reset(time.Until(h.next(due, pending != nil)))
 		select {
 		case <-h.quit:
 			return
 		case <-wake.C:
-		case a := <-asked:
-			asked, due = nil, h.learn(a)
+		case a := <-pending:
+			pending, due = nil, h.learn(a)
 		}
 	}
 }
 
-// next is when there is something to do if no answer comes.
-func (h *hold) next(due time.Time, asked bool) time.Time {
+// next returns when keep has to act if no answer arrives.
+func (h *hold) next(due time.Time, pending bool) time.Time {
 	next := h.granted.Add(h.opts.MaxHold)
 	if h.until.Before(next) {
 		next = h.until
 	}
-	if !asked && due.Before(next) {
+	if !pending && due.Before(next) {
 		next = due
 	}
 	return next
@@ -58,19 +58,19 @@ type answer struct {
 	err   error
 }
 
-// renew asks the store. An attempt has a third of the TTL, so that a lost packet
-// does not cost all the trust, and at most the trust that is left: later, the
-// answer would be of no use.
+// renew sends a renewal to the store. An attempt has a third of the TTL, so that a lost
+// packet does not cost all the trust, and at most the trust that is left: a later
+// answer would be useless.
 func (h *hold) renew(life context.Context) chan answer {
 	sent := time.Now()
 	ctx, cancel := context.WithTimeout(life, min(h.ttl/3, h.until.Sub(sent)))
-	asked := make(chan answer, 1)
+	pending := make(chan answer, 1)
 	go func() {
 		defer cancel()
 		lease, err := h.store.Renew(ctx, h.lease)
-		asked <- answer{sent, lease, err}
+		pending <- answer{sent, lease, err}
 	}()
-	return asked
+	return pending
 }
 
 // learn applies an answer, and returns when the next request is due: a third of
@@ -86,14 +86,14 @@ func (h *hold) learn(a answer) (due time.Time) {
 		return soon
 	case a.err != nil:
 		h.failed = a.err
-		h.tell(Failed, a.err)
+		h.notify(Failed, a.err)
 		return soon
 	}
-	defer h.tell(Renewed, nil)
+	defer h.notify(Renewed, nil)
 	h.failed = nil
 	until := h.trustOf(a.lease, a.sent)
 	if !until.After(h.until) {
-		return soon // a store that renews by itself, and did not lately
+		return soon // a store with a keep-alive of its own, whose last one is too old
 	}
 	h.ttl = max(h.ttl, until.Sub(a.sent))
 	h.lease.Until = a.lease.Until
@@ -101,11 +101,11 @@ func (h *hold) learn(a answer) (due time.Time) {
 	return a.sent.Add(h.ttl / 3)
 }
 
-// trustOf is until when l, the answer to a request sent at from, may be trusted.
+// trustOf returns until when l, the answer to a request sent at from, may be trusted.
 //
-// A lease without Until has a connection instead, which is asked after: when it
-// has not answered for three questions it is taken for dead. The Add puts any
-// Until on the monotonic clock, should the store have lost that.
+// A lease without Until depends on a connection instead, which is checked every
+// Options.Poll and taken for dead after three intervals without an answer. The Add puts
+// any Until on the monotonic clock, in case the store has stripped its reading.
 func (h *hold) trustOf(l Lease, from time.Time) time.Time {
 	if l.Until.IsZero() && h.lease.Until.IsZero() {
 		return from.Add(3 * h.opts.Poll)
@@ -113,7 +113,7 @@ func (h *hold) trustOf(l Lease, from time.Time) time.Time {
 	return from.Add(l.Until.Sub(from))
 }
 
-// over looks at the clock, and ends the trust when its time has come.
+// over ends the trust if its time has come, and reports whether it is over.
 func (h *hold) over(now time.Time) bool {
 	switch {
 	case h.lost != nil:
@@ -122,17 +122,17 @@ func (h *hold) over(now time.Time) bool {
 	case !now.Before(h.until):
 		h.lose(now, ErrLost)
 	case now.Sub(h.granted) >= h.opts.MaxHold:
-		h.lose(h.until, ErrMaxHold) // still ours, but not for long
+		h.lose(h.until, ErrMaxHold) // still held until then, but not renewed
 	}
 	return h.lost != nil
 }
 
-// lose ends fn's ctx, and the trust at the given time, for good.
+// lose cancels fn's ctx with why, and sets the final end of the trust.
 func (h *hold) lose(until time.Time, why error) {
 	h.lost = why
 	h.setUntil(until)
 	h.cancel(why)
-	h.tell(Lost, why)
+	h.notify(Lost, why)
 }
 
 // setUntil moves the end of the trust.

@@ -10,8 +10,9 @@ import (
 // KeyMax is the longest key, in bytes.
 const KeyMax = 512
 
-// CheckKeys returns ErrKey, and which key, unless there is at least one key and each
-// keeps the narrowest rule of all backends: a key that is good here is good everywhere.
+// CheckKeys returns an error that matches ErrKey and names the key, unless there is at
+// least one key and each is valid. The rule is the strictest of all backends, so that a
+// valid key is valid in every store.
 func CheckKeys(keys []string) error {
 	if len(keys) == 0 {
 		return fmt.Errorf("%w: none was given", ErrKey)
@@ -29,10 +30,10 @@ func CheckKeys(keys []string) error {
 	return nil
 }
 
-// SortedKeys checks keys, and returns a copy for a Store to take in that order and to
-// put into the Lease: in byte order, so that two requests for the same keys cannot
-// wait for each other, and each key once, so that a caller that names one twice is
-// not busy by its own lock.
+// SortedKeys checks keys and returns a sorted copy without duplicates. A Store takes
+// the keys in that order and puts them into the Lease. The order prevents two requests
+// for the same keys from waiting for each other. Duplicates are removed, because a
+// caller that names a key twice would find it held by its own lock.
 func SortedKeys(keys []string) ([]string, error) {
 	if err := CheckKeys(keys); err != nil {
 		return nil, err

@@ -15,7 +15,7 @@ func TestSortedKeys_IsASetInByteOrder(t *testing.T) {
 		{[]string{"a"}, []string{"a"}},
 		{[]string{"b", "a"}, []string{"a", "b"}},
 		{[]string{"a", "b", "a"}, []string{"a", "b"}},                // named twice, held once
-		{[]string{"é", "z", "Z", "e"}, []string{"Z", "e", "z", "é"}}, // bytes, not a language
+		{[]string{"é", "z", "Z", "e"}, []string{"Z", "e", "z", "é"}}, // by bytes, not by a language
 		{[]string{"a/10", "a/9", "a/1"}, []string{"a/1", "a/10", "a/9"}},
 	} {
 		before := slices.Clone(c.keys)
@@ -30,7 +30,7 @@ func TestSortedKeys_IsASetInByteOrder(t *testing.T) {
 	}
 }
 
-func TestSortedKeys_RefusesWhatSomeBackendCannotKeep(t *testing.T) {
+func TestSortedKeys_RefusesKeysThatSomeBackendCannotStore(t *testing.T) {
 	long := strings.Repeat("x", locking.KeyMax)
 	for name, c := range map[string]struct {
 		keys []string
@@ -52,10 +52,10 @@ func TestSortedKeys_RefusesWhatSomeBackendCannotKeep(t *testing.T) {
 	} {
 		got, err := locking.SortedKeys(c.keys)
 		if (err == nil) != c.ok || err != nil && !errors.Is(err, locking.ErrKey) {
-			t.Errorf("%s: got %v, want a good key: %t", name, err, c.ok)
+			t.Errorf("%s: got %v, want valid: %t", name, err, c.ok)
 		}
 		if err != nil && got != nil {
-			t.Errorf("%s: got %q beside the error", name, got)
+			t.Errorf("%s: got %q along with the error", name, got)
 		}
 	}
 }

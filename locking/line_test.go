@@ -12,14 +12,14 @@ import (
 	"shop/locking"
 )
 
-// forgetful is a server with a TTL, behind a line that delays and loses.
+// forgetful is a server with a TTL, behind a network that delays and loses messages.
 type forgetful struct {
 	mu      sync.Mutex
-	line    *rand.Rand
+	network *rand.Rand
 	expires time.Time // at the server
 }
 
-// grant sets the TTL, if the lease is still known.
+// grant restarts the TTL, unless the lease has expired.
 func (f *forgetful) grant() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -30,25 +30,25 @@ func (f *forgetful) grant() error {
 	return nil
 }
 
-// forgotten is for how long it has been unknown.
-func (f *forgetful) forgotten() time.Duration {
+// expired is the time since the lease expired; negative: it is still valid.
+func (f *forgetful) expired() time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return time.Since(f.expires)
 }
 
-// ask sends a request over the line; do is what the server does with it.
+// ask sends a request over the network; do is its effect at the server.
 func (f *forgetful) ask(ctx context.Context, do func() error) error {
-	there, back, lost := f.line.IntN(1500), f.line.IntN(1000), f.line.IntN(20)
+	there, back, lost := f.network.IntN(1500), f.network.IntN(1000), f.network.IntN(20)
 	if lost < 2 {
-		return silent(ctx, 0) // the request
+		return silent(ctx, 0) // the request is lost
 	}
 	if err := work(ctx, time.Duration(there)*time.Millisecond); err != nil {
 		return err
 	}
 	err := do()
 	if lost == 2 {
-		return silent(ctx, 0) // the answer
+		return silent(ctx, 0) // the answer is lost
 	}
 	if cut := work(ctx, time.Duration(back)*time.Millisecond); cut != nil {
 		return cut
@@ -70,17 +70,17 @@ func (f *forgetful) Renew(ctx context.Context, l locking.Lease) (locking.Lease, 
 
 func (f *forgetful) Release(context.Context, locking.Lease) error { return nil }
 
-// Whatever the line does, fn's ctx has ended when the server forgets the lease.
-// The seeds make 500 different lines.
-func TestDo_EndsTheTrustBeforeTheServerForgets(t *testing.T) {
+// Whatever is delayed or lost, fn's ctx has ended when the lease expires at the server.
+// Each of the 500 seeds makes a different network.
+func TestDo_EndsTheTrustBeforeTheLeaseExpiresAtTheServer(t *testing.T) {
 	kept, lost := 0, 0
 	for seed := range uint64(500) {
 		synctest.Test(t, func(t *testing.T) {
-			f := &forgetful{line: rand.New(rand.NewPCG(seed, 0))}
+			f := &forgetful{network: rand.New(rand.NewPCG(seed, 0))}
 			err := locking.Do(t.Context(), f, locking.Options{}, one, func(ctx context.Context, _ locking.Lease) error {
 				err := work(ctx, 50*time.Second)
-				if late := f.forgotten(); late > 0 {
-					t.Errorf("line %d: fn went on for %v after the server had forgotten", seed, late)
+				if late := f.expired(); late > 0 {
+					t.Errorf("network %d: fn continued for %v after the lease had expired", seed, late)
 				}
 				return err
 			})
@@ -90,11 +90,11 @@ func TestDo_EndsTheTrustBeforeTheServerForgets(t *testing.T) {
 			case errors.Is(err, locking.ErrLost):
 				lost++
 			default:
-				t.Errorf("line %d: %v", seed, err)
+				t.Errorf("network %d: %v", seed, err)
 			}
 		})
 	}
 	if kept < 50 || lost < 50 {
-		t.Errorf("kept %d, lost %d: the lines are too good or too bad to show anything", kept, lost)
+		t.Errorf("kept %d, lost %d leases, want at least 50 of each", kept, lost)
 	}
 }

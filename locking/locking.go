@@ -11,7 +11,7 @@ import (
 // earlier Fence of each of the lease's keys. 0 means that the store cannot fence.
 type Fence int64
 
-// Lease says what was granted. It is plain data, and proves nothing after Until.
+// Lease describes what was granted. It is plain data, and proves nothing after Until.
 type Lease struct {
 	Keys  []string  // usually one; several are held all or none
 	Owner string    // random for each acquisition
@@ -22,21 +22,21 @@ type Lease struct {
 // Store is a lock service. A Store is made with its TTL (redislock.New(client, ttl, …)).
 // It is safe for concurrent use. Each method returns when its ctx ends.
 //
-// Keys are checked and put in order with SortedKeys. Until counts from before the
-// request that last set the TTL at the server, less a margin.
+// Keys are checked and put in order with SortedKeys. Until is the time before the
+// request that last set the TTL at the server, plus the TTL, less a margin.
 type Store interface {
 	// TryAcquire takes all keys or none. ErrBusy: another holder has one of them.
 	TryAcquire(ctx context.Context, keys ...string) (Lease, error)
-	// Renew sets the TTL anew. ErrLost is final, and a lost lease is never taken
+	// Renew restarts the TTL. ErrLost is final, and a lost lease is never taken
 	// again; any other error may be retried. Only Until of the lease changes.
 	Renew(ctx context.Context, l Lease) (Lease, error)
-	// Release gives the keys back. ErrLost: the lease was not ours any more.
+	// Release frees the keys. ErrLost: l was no longer held.
 	Release(ctx context.Context, l Lease) error
 }
 
-// Waiter is a Store that waits better than by asking again (queue, watch, blocking
-// call). When ctx ends, the error matches ctx.Err(), and ErrBusy too if it was
-// in the queue; and no trace of it stays there.
+// Waiter is a Store that waits by better means than polling (queue, watch, blocking
+// call). When ctx ends, the error matches ctx.Err(), and ErrBusy too if the request
+// was in the queue; the request leaves nothing behind there.
 type Waiter interface {
 	Acquire(ctx context.Context, keys ...string) (Lease, error)
 }
@@ -54,9 +54,9 @@ var (
 // too: nothing renews the lease any more. To distinguish them, check for ErrMaxHold first.
 var ErrMaxHold = fmt.Errorf("%w: held for the longest time allowed", ErrLost)
 
-// ended says why ctx ended: errors.Is finds ctx.Err() and the cause. A lost lease is
+// ended returns why ctx ended: errors.Is finds ctx.Err() and the cause. A lost lease is
 // the exception: its error does not match ctx.Err(), which would mean that the
-// caller has gone away.
+// caller has left.
 func ended(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	if errors.Is(cause, err) || errors.Is(cause, ErrLost) {

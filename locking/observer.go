@@ -6,27 +6,27 @@ import (
 	"time"
 )
 
-// Kind says what happened to a lock.
+// Kind is the kind of an Event.
 type Kind string
 
 // The kinds of Event. Each Acquired of Do is followed by exactly one Released or
 // Left, and before that by at most one Lost.
 const (
-	Attempt  Kind = "attempt"   // the store is asked
+	Attempt  Kind = "attempt"   // a request to acquire is sent
 	Busy     Kind = "busy"      // … and another holder has a key
-	Acquired Kind = "acquired"  // … and granted
-	TimedOut Kind = "timed_out" // ctx ended before a grant
-	Failed   Kind = "failed"    // the store gave no answer, to acquire or renew; Err
-	Renewed  Kind = "renewed"   // the trust goes on
-	Lost     Kind = "lost"      // the trust is over while fn runs, or was when it returned; Err is the cause
+	Acquired Kind = "acquired"  // … and the keys are granted
+	TimedOut Kind = "timed_out" // ctx or MaxWait ended before a grant
+	Failed   Kind = "failed"    // the store failed to acquire or to renew, or did not answer; Err
+	Renewed  Kind = "renewed"   // the store has confirmed the lease
+	Lost     Kind = "lost"      // the trust ended while fn ran, or was over when it returned; Err is the cause
 	Released Kind = "released"  // fn returned, the keys are free
-	Left     Kind = "left"      // fn returned, the keys were not given back: lost before, no answer, or left to run out on purpose; Err
+	Left     Kind = "left"      // fn returned, the keys were not freed: lost, no answer, or left to expire on purpose; Err
 )
 
 // Event is what an Observer receives.
 type Event struct {
 	Kind  Kind
-	Keys  []string // not to be changed
+	Keys  []string // must not be modified
 	Owner string
 	Fence Fence
 	Wait  time.Duration // from the first attempt
@@ -38,7 +38,8 @@ type Event struct {
 // be safe for concurrent use, and must not block, because a renewal may be waiting.
 type Observer func(Event)
 
-// Observers tells each of list, in order. nil ones are left out; if there is none left, it is nil.
+// Observers returns an Observer that calls each of list, in order. It skips nil ones,
+// and is nil if all are nil.
 func Observers(list ...Observer) Observer {
 	var all []Observer
 	for _, o := range list {
@@ -59,9 +60,9 @@ func Observers(list ...Observer) Observer {
 	}
 }
 
-// Log writes one structured line for each event: event, key, owner, fence, wait,
-// held, err, each where it is set. TimedOut, Failed, Lost and Left are at warn
-// level, all other events at debug.
+// Log returns an Observer that logs one structured line for each event: event, key,
+// owner, fence, wait, held, err, each if it is set. TimedOut, Failed, Lost and Left are
+// logged at warn level, all other events at debug.
 func Log(logger *slog.Logger) Observer {
 	return func(e Event) {
 		level := slog.LevelDebug

@@ -37,35 +37,35 @@ func TestObserver_ReceivesEveryEvent(t *testing.T) {
 	}
 }
 
-func TestObserver_HearsWhyALockWasNotHad(t *testing.T) {
+func TestObserver_ReceivesTheReasonOfAFailedAcquire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var last locking.Event
 		o := locking.Options{Observer: func(e locking.Event) { last = e }}
 		_, err := locking.Acquire(t.Context(), &script{acquire: failing(0, 1, errDown)}, o, one...)
 		if last.Kind != locking.Failed || !errors.Is(last.Err, errDown) || err == nil {
-			t.Errorf("store down: told %+v", last)
+			t.Errorf("store down: got %+v", last)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err = locking.Acquire(ctx, taken(1000), o, one...)
 		if last.Kind != locking.TimedOut || last.Wait != time.Second || last.Err != err {
-			t.Errorf("too long busy: told %+v", last)
+			t.Errorf("busy until ctx ended: got %+v", last)
 		}
 	})
 }
 
-func TestObservers_TellsAllInOrder(t *testing.T) {
-	var told []string
-	tell := func(who string) locking.Observer {
-		return func(e locking.Event) { told = append(told, who+string(e.Kind)) }
+func TestObservers_CallsAllInOrder(t *testing.T) {
+	var received []string
+	observer := func(name string) locking.Observer {
+		return func(e locking.Event) { received = append(received, name+string(e.Kind)) }
 	}
-	locking.Observers(nil, tell("a "), nil, tell("b "))(locking.Event{Kind: locking.Lost})
-	locking.Observers(tell("c "), nil)(locking.Event{Kind: locking.Busy})
-	if want := []string{"a lost", "b lost", "c busy"}; !reflect.DeepEqual(told, want) {
-		t.Errorf("told %q, want %q", told, want)
+	locking.Observers(nil, observer("a "), nil, observer("b "))(locking.Event{Kind: locking.Lost})
+	locking.Observers(observer("c "), nil)(locking.Event{Kind: locking.Busy})
+	if want := []string{"a lost", "b lost", "c busy"}; !reflect.DeepEqual(received, want) {
+		t.Errorf("received %q, want %q", received, want)
 	}
 	if locking.Observers() != nil || locking.Observers(nil, nil) != nil {
-		t.Error("none is not nil, and would cost something")
+		t.Error("the Observer of no Observers is not nil")
 	}
 }
 

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// What happens in which order when a stopped process goes on is up to the
-// scheduler: a timer that is overdue, an answer that waits in the socket, fn. The
-// fake clock knows only one order, so these tests make the others by hand.
+// When a stopped process continues, the scheduler picks the order of an overdue timer,
+// an answer that waits in the socket, and fn. The fake clock produces only one order,
+// so these tests produce the others by hand.
 
 // grants is a Store that grants everything for a second.
 type grants struct{}
@@ -26,14 +26,14 @@ func (grants) Renew(_ context.Context, l Lease) (Lease, error) {
 
 func (grants) Release(context.Context, Lease) error { return nil }
 
-// paused returns a hold that was stopped, keeper and all, until its trust was over.
+// paused returns a hold that was paused, its keeper included, until its trust was over.
 func paused(t *testing.T) *hold {
 	lease, err := grants{}.TryAcquire(t.Context(), "a")
 	if err != nil {
 		t.Fatal(err)
 	}
 	h := newHold(t.Context(), grants{}, Options{}, lease)
-	h.first.Reset(time.Hour) // the keeper will not come
+	h.first.Reset(time.Hour) // the keeper does not start
 	time.Sleep(2 * time.Second)
 	if h.Err() != nil {
 		t.Fatalf("the hold is not paused: %v", context.Cause(h))
@@ -56,14 +56,14 @@ func TestPause_AnswerBeforeTheTimerDoesNotResurrectTrust(t *testing.T) {
 	})
 }
 
-func TestPause_EndOfFnBeforeTheTimerTellsOfTheLoss(t *testing.T) {
+func TestPause_EndOfFnBeforeTheTimerReportsTheLoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		failure := errors.New("the work failed")
 		if err := paused(t).end(failure); !errors.Is(err, failure) || !errors.Is(err, ErrLost) {
 			t.Errorf("got %v, want both", err)
 		}
 		if err := paused(t).end(nil); err != nil {
-			t.Errorf("got %v for work that is done", err)
+			t.Errorf("got %v, want nil: fn succeeded", err)
 		}
 	})
 }
@@ -78,7 +78,7 @@ func TestPause_WriteBeforeTheTimerIsNotBegun(t *testing.T) {
 	})
 }
 
-// The keeper itself comes too late to renew.
+// The keeper itself runs too late to renew.
 func TestPause_LateKeeperDoesNotRenew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := paused(t)

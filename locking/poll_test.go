@@ -16,7 +16,7 @@ func connection(renew func(context.Context, int) error) *script {
 	return &script{renew: renew, until: func(time.Time) time.Time { return time.Time{} }}
 }
 
-func TestDo_LeaseWithoutUntilIsAskedAfter(t *testing.T) {
+func TestDo_LeaseWithoutUntilIsChecked(t *testing.T) {
 	s := connection(nil)
 	p := s.play(t, locking.Options{}, func(ctx context.Context, l locking.Lease) error {
 		if !l.Until.IsZero() {
@@ -25,7 +25,7 @@ func TestDo_LeaseWithoutUntilIsAskedAfter(t *testing.T) {
 		return work(ctx, 5500*time.Millisecond)
 	})
 	if want := seconds(1, 2, 3, 4, 5); p.err != nil || !slices.Equal(s.renewals, want) {
-		t.Errorf("got %v; asked at %v, want %v", p.err, s.renewals, want)
+		t.Errorf("got %v; checked at %v, want %v", p.err, s.renewals, want)
 	}
 }
 
@@ -35,10 +35,10 @@ func TestDo_LeaseWithoutUntilIsLostWithItsConnection(t *testing.T) {
 		ended time.Duration
 		cause error
 	}{
-		"it says so":         {failing(1, 2, errGone), 4 * time.Second, errGone},
-		"it is silent":       {silent, 6 * time.Second, context.DeadlineExceeded},
-		"it fails on and on": {failing(0, math.MaxInt, errDown), 6 * time.Second, errDown},
-		"it does not return": {deaf(time.Minute), 6 * time.Second, locking.ErrLost},
+		"reported":        {failing(1, 2, errGone), 4 * time.Second, errGone},
+		"silent":          {silent, 6 * time.Second, context.DeadlineExceeded},
+		"always fails":    {failing(0, math.MaxInt, errDown), 6 * time.Second, errDown},
+		"does not return": {deaf(time.Minute), 6 * time.Second, locking.ErrLost},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := connection(c.renew)

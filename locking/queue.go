@@ -6,34 +6,34 @@ import (
 	"sync"
 )
 
-// Queue lets the goroutines of one process wait for keys in order of arrival, one
-// queue a key. In front of a store it saves the requests that would lose: one
-// waiter of a process is enough there. The zero value is usable.
+// Queue lets the goroutines of one process wait for keys in order of arrival, in one
+// queue for each key. In front of a store it saves requests that would find the key
+// busy: one waiter per process is enough there. The zero value is usable.
 //
 // A ticket enters the queues of all its keys in one step, and has its turn when it is
-// the first in each. So there is one order over all queues, and the oldest ticket
-// can always go on: no circle of waits is possible. A queue that is empty costs nothing.
+// first in each of them. So all queues have one common order, the oldest ticket always
+// has its turn, and a deadlock is impossible. An empty queue uses no memory.
 type Queue[K comparable] struct {
 	Max   int // how many tickets may wait for one key; 0: any number
-	Share int // how many of them may have one owner; 0: any number
+	Share int // how many tickets of one owner may wait for one key; 0: any number
 
 	mu     sync.Mutex
 	queues map[K][]*Ticket[K]
 }
 
-// Ticket is a place in the queues of its keys.
+// Ticket is a position in the queues of its keys.
 type Ticket[K comparable] struct {
 	Waited bool // the turn did not come at once
 
 	queue  *Queue[K]
 	owner  any
 	keys   []K
-	behind int           // in how many queues another ticket is first
-	turn   chan struct{} // closed when in none
+	behind int           // the number of queues in which another ticket is first
+	turn   chan struct{} // closed when behind is 0
 }
 
-// Join takes a ticket for keys, each named once. False: a queue is full, and the
-// ticket is in none. The bounds are not for a ticket without owner (nil).
+// Join takes a ticket for keys, each named once. False: a queue is full, and no
+// ticket was taken. A ticket without an owner (nil) is exempt from Max and Share.
 func (q *Queue[K]) Join(owner any, keys ...K) (*Ticket[K], bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -43,7 +43,7 @@ func (q *Queue[K]) Join(owner any, keys ...K) (*Ticket[K], bool) {
 	return q.join(owner, keys), true
 }
 
-// TryJoin takes a ticket that has its turn, or none.
+// TryJoin takes a ticket only if it has its turn at once.
 func (q *Queue[K]) TryJoin(keys ...K) (*Ticket[K], bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -53,7 +53,7 @@ func (q *Queue[K]) TryJoin(keys ...K) (*Ticket[K], bool) {
 	return q.join(nil, keys), true
 }
 
-// full looks at the tickets behind the first.
+// full reports whether the tickets behind the first have reached Max or owner's Share.
 func (q *Queue[K]) full(owner any, tickets []*Ticket[K]) bool {
 	if len(tickets) == 0 {
 		return false
@@ -84,15 +84,15 @@ func (q *Queue[K]) join(owner any, keys []K) *Ticket[K] {
 	return t
 }
 
-// Len is how many tickets are in the queue of key, the one that has the turn included.
+// Len returns how many tickets are in the queue of key, including the first.
 func (q *Queue[K]) Len(key K) int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.queues[key])
 }
 
-// Wait returns true at the ticket's turn. False: ctx ended first, and the ticket
-// has left.
+// Wait waits for the ticket's turn. False: ctx ended first, and the ticket has left
+// its queues.
 func (t *Ticket[K]) Wait(ctx context.Context) bool {
 	select {
 	case <-t.turn:
@@ -103,7 +103,7 @@ func (t *Ticket[K]) Wait(ctx context.Context) bool {
 	}
 }
 
-// Leave leaves the queues of keys, wherever the ticket is in them. To leave again does nothing.
+// Leave leaves the queues of keys, from any position. Leaving twice has no effect.
 func (t *Ticket[K]) Leave(keys ...K) {
 	t.queue.mu.Lock()
 	defer t.queue.mu.Unlock()

@@ -23,31 +23,31 @@ func hasTurn(t *Ticket[string]) bool {
 	}
 }
 
-func TestQueue_FirstInAllHasTheTurn(t *testing.T) {
+func TestQueue_TicketThatIsFirstInAllItsQueuesHasItsTurn(t *testing.T) {
 	q := &Queue[string]{}
 	a, b, c := join(q, "x"), join(q, "x", "y"), join(q, "y")
 	if !hasTurn(a) || hasTurn(b) || hasTurn(c) {
-		t.Errorf("turns: %t %t %t, want the first alone: c is behind b, although y is free", hasTurn(a), hasTurn(b), hasTurn(c))
+		t.Errorf("turns: %t %t %t, want only the first: c is behind b, although y is free", hasTurn(a), hasTurn(b), hasTurn(c))
 	}
 	if a.Waited || !b.Waited || !c.Waited {
-		t.Errorf("waited: %t %t %t, want all but the first", a.Waited, b.Waited, c.Waited)
+		t.Errorf("waited: %t %t %t, want all except the first", a.Waited, b.Waited, c.Waited)
 	}
 	if _, ok := q.TryJoin("y", "z"); ok || q.Len("z") != 0 {
-		t.Error("pushed in")
+		t.Error("TryJoin overtook the queue of y")
 	}
 	a.Leave("x")
 	a.Leave("x")
 	if !hasTurn(b) || hasTurn(c) {
-		t.Error("b is next")
+		t.Error("a has left: want the turn of b alone")
 	}
 	b.Leave("y")
 	if !hasTurn(c) || q.Len("x") != 1 {
-		t.Error("b has left y alone")
+		t.Error("b has left y, not x: want the turn of c")
 	}
 	b.Leave("x")
 	c.Leave("y")
 	if _, ok := q.TryJoin("y", "x"); !ok || len(q.queues) != 2 {
-		t.Errorf("all have left, and yet: %v", q.queues)
+		t.Errorf("all tickets have left: ok %t, queues %v", ok, q.queues)
 	}
 }
 
@@ -64,9 +64,9 @@ func TestQueue_TicketThatLeavesFromTheMiddleIsSkipped(t *testing.T) {
 	}
 }
 
-// Whatever the keys and whenever a ticket leaves: never two turns for one key, in
-// order of arrival for each key, and one ticket at least can go on.
-func TestQueue_OrderHoldsForEachKeyAndOneCanAlwaysGoOn(t *testing.T) {
+// Whatever the keys, and whenever tickets leave: no key has two turns at once, turns come
+// in order of arrival for each key, and at least one ticket has its turn.
+func TestQueue_KeepsTheOrderOfEachKeyAndNeverDeadlocks(t *testing.T) {
 	for seed := range uint64(50) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		q, names := &Queue[string]{}, []string{"a", "b", "c", "d"}
@@ -101,12 +101,12 @@ func TestQueue_OrderHoldsForEachKeyAndOneCanAlwaysGoOn(t *testing.T) {
 			p.Leave(p.keys...)
 		}
 		if len(q.queues) != 0 {
-			t.Fatalf("seed %d: left: %v", seed, q.queues)
+			t.Fatalf("seed %d: queues left behind: %v", seed, q.queues)
 		}
 	}
 }
 
-func TestQueue_FullRefusesAtOnceAndKeepsNoPlace(t *testing.T) {
+func TestQueue_RefusedTicketIsInNoQueue(t *testing.T) {
 	q := &Queue[string]{Max: 8, Share: 2}
 	for n, c := range []struct {
 		owner any
@@ -117,7 +117,7 @@ func TestQueue_FullRefusesAtOnceAndKeepsNoPlace(t *testing.T) {
 		{"greedy", true},
 		{"greedy", false},
 		{"other", true},
-		{nil, true}, // the bounds are not for it
+		{nil, true}, // exempt from the bounds
 		{1, true},
 		{2, true},
 		{3, true},
@@ -134,8 +134,8 @@ func TestQueue_FullRefusesAtOnceAndKeepsNoPlace(t *testing.T) {
 	}
 }
 
-// The end of a ctx leaves no ticket behind, and the next waiter has the turn.
-func TestQueue_CtxThatEndsLeaves(t *testing.T) {
+// A ctx that ends leaves no ticket behind, and the next waiter gets its turn.
+func TestQueue_TicketLeavesWhenItsCtxEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := &Queue[string]{}
 		first := join(q, "x")
@@ -143,7 +143,7 @@ func TestQueue_CtxThatEndsLeaves(t *testing.T) {
 		var all sync.WaitGroup
 		all.Go(func() {
 			if join(q, "x", "y").Wait(ctx) {
-				t.Error("a turn, and the first has not left")
+				t.Error("a turn, although the first ticket has not left")
 			}
 		})
 		synctest.Wait()
@@ -159,7 +159,7 @@ func TestQueue_CtxThatEndsLeaves(t *testing.T) {
 		all.Wait()
 		last.Leave("x")
 		if len(q.queues) != 0 {
-			t.Errorf("left: %v", q.queues)
+			t.Errorf("queues left behind: %v", q.queues)
 		}
 	})
 }

@@ -22,7 +22,7 @@ func TestDo_DoesNotWaitForARenewalAfterFnHasReturned(t *testing.T) {
 	}
 }
 
-func TestDo_ReleaseHasItsOwnTime(t *testing.T) {
+func TestDo_ReleaseIsBoundedByItsOwnTimeout(t *testing.T) {
 	s := &script{release: func(ctx context.Context) error { return silent(ctx, 0) }}
 	p := s.play(t, locking.Options{ReleaseTimeout: 3 * time.Second}, func(context.Context, locking.Lease) error { return nil })
 	if p.lasted != 3*time.Second {
@@ -35,8 +35,8 @@ func TestDo_ReleaseHasItsOwnTime(t *testing.T) {
 
 type trace struct{}
 
-// The client is gone, and fn is in the middle of a COMMIT: the lease has to live
-// on, and the release must not die with the request.
+// The client has left while fn is in the middle of a COMMIT: the lease must still be
+// renewed, and the release must not be cancelled with the request.
 func TestDo_CallersCtxEndsNeitherRenewalNorRelease(t *testing.T) {
 	var released error
 	var values []any
@@ -57,7 +57,7 @@ func TestDo_CallersCtxEndsNeitherRenewalNorRelease(t *testing.T) {
 			return ctx.Err()
 		})
 		if !errors.Is(err, context.Canceled) || errors.Is(err, locking.ErrLost) {
-			t.Errorf("got %v, want Canceled: the caller has gone, the lease has not", err)
+			t.Errorf("got %v, want Canceled and not ErrLost: the caller has left, the lease is held", err)
 		}
 	})
 	if want := seconds(2, 4, 6, 8); !slices.Equal(s.renewals, want) {

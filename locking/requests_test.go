@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// work goes on until d has passed, or ctx ended, and says why.
+// work returns nil after d, or the cause of ctx when that ends first.
 func work(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -17,13 +17,13 @@ func work(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// silent is a request without an answer: it ends with its ctx.
+// silent is a request without an answer: it returns when its ctx ends.
 func silent(ctx context.Context, _ int) error {
 	<-ctx.Done()
 	return ctx.Err()
 }
 
-// deaf is a client that does not even hear its ctx, for d.
+// deaf is a request that ignores its ctx for d.
 func deaf(d time.Duration) func(context.Context, int) error {
 	return func(context.Context, int) error {
 		time.Sleep(d)
@@ -36,7 +36,7 @@ func slow(d time.Duration) func(context.Context, int) error {
 	return func(ctx context.Context, _ int) error { return work(ctx, d) }
 }
 
-// failing is a request that fails with err while n is in [from, to).
+// failing is a request that fails with err if n is in [from, to).
 func failing(from, to int, err error) func(context.Context, int) error {
 	return func(_ context.Context, n int) error {
 		if from <= n && n < to {
@@ -46,7 +46,7 @@ func failing(from, to int, err error) func(context.Context, int) error {
 	}
 }
 
-// first plays a once, then b.
+// first is a for the first request, and b for all others.
 func first(a, b func(context.Context, int) error) func(context.Context, int) error {
 	return func(ctx context.Context, n int) error {
 		if n == 0 {

@@ -8,35 +8,35 @@ import (
 	"time"
 )
 
-// orphansMax limits how many orphans are removed at once. When the server is silent,
-// the rest is left to the TTL.
+// orphansMax limits how many removals run at once. When the server does not answer,
+// all further orphans are left to expire.
 const orphansMax = 64
 
-// Resolver is the part of a Store that finds out about requests without an answer,
-// and owns the goroutines for that. It is for a server that knows an owner again: a
-// request to acquire that is repeated finds its own grant, and renews it.
+// Resolver is the part of a Store that resolves requests without an answer, and owns
+// the goroutines for that. It needs a server that recognizes an owner: a repeated
+// request to acquire finds its own grant and renews it.
 type Resolver struct {
 	ttl            time.Duration
 	requestTimeout time.Duration
 	life           context.Context // ends with Close
 	end            context.CancelFunc
-	orphans        chan struct{} // a place for each removal under way
+	orphans        chan struct{} // one element for each removal under way
 
-	mu   sync.Mutex // no start after Close: it would not be waited for
+	mu   sync.Mutex // nothing starts after Close, which would not wait for it
 	work sync.WaitGroup
 }
 
-// NewResolver makes the Resolver of a Store with this TTL, whose answers are waited
-// for as long as requestTimeout.
+// NewResolver makes the Resolver of a Store with this TTL, in which a request waits at
+// most requestTimeout for its answer.
 func NewResolver(ttl, requestTimeout time.Duration) *Resolver {
 	life, end := context.WithCancel(context.Background())
 	return &Resolver{ttl: ttl, requestTimeout: requestTimeout, life: life, end: end, orphans: make(chan struct{}, orphansMax)}
 }
 
 // Acquire calls ask until the server has answered, for at most half the TTL. ask sends
-// a request to acquire, of the same owner each time, and returns ErrOutcomeUnknown if
-// there was no answer. If the answer never comes, or ctx ends first, what the
-// requests may have taken is removed as by Abandon.
+// a request to acquire, with the same owner each time, and returns ErrOutcomeUnknown if
+// there was no answer. If no answer comes, or ctx ends first, Abandon removes what the
+// requests may have taken.
 func (r *Resolver) Acquire(ctx context.Context, ask func() error, remove func(context.Context) error) error {
 	giveUp := time.Now().Add(r.ttl / 2)
 	for unknown, pause := false, time.Millisecond; ; pause *= 2 {
@@ -57,8 +57,8 @@ func (r *Resolver) Acquire(ctx context.Context, ask func() error, remove func(co
 }
 
 // Abandon calls remove in the background until it returns nil, for at most one TTL:
-// then nothing is left to remove. The TTL also ends a lock of a request that arrives
-// after remove.
+// after that nothing is left to remove. A request that arrives after remove takes the
+// lock for one TTL at most.
 func (r *Resolver) Abandon(remove func(context.Context) error) {
 	select {
 	case r.orphans <- struct{}{}:
@@ -75,7 +75,7 @@ func (r *Resolver) Abandon(remove func(context.Context) error) {
 	})
 }
 
-// Go runs f in a goroutine that Close waits for. False: it is closed.
+// Go runs f in a goroutine that Close waits for. False: the Resolver is closed.
 func (r *Resolver) Go(f func()) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -86,10 +86,10 @@ func (r *Resolver) Go(f func()) bool {
 	return true
 }
 
-// Closed tells whether Close was called.
+// Closed reports whether Close was called.
 func (r *Resolver) Closed() bool { return r.life.Err() != nil }
 
-// Close ends the background work and waits for it, at most as long as for one answer.
+// Close cancels the background work and waits for it, at most for one request.
 func (r *Resolver) Close() {
 	r.mu.Lock()
 	r.end()
@@ -97,8 +97,8 @@ func (r *Resolver) Close() {
 	r.work.Wait()
 }
 
-// NoAnswer marks err as one that leaves the outcome open: ErrOutcomeUnknown. If the
-// caller's ctx has ended, that is the reason given.
+// NoAnswer wraps err in ErrOutcomeUnknown, unless it matches that already. If the
+// caller's ctx has ended, ctx.Err() replaces err.
 func NoAnswer(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		err = ctx.Err()
@@ -109,8 +109,8 @@ func NoAnswer(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", ErrOutcomeUnknown, MaskTimeout(ctx, err))
 }
 
-// MaskTimeout hides that a time-out of a Store, or of its client, looks like the end of
-// the caller's ctx: errors.Is must say so only when it is.
+// MaskTimeout keeps a time-out of a Store, or of its client, from matching the errors
+// of a ctx: errors.Is must match those only when the caller's ctx has ended.
 func MaskTimeout(ctx context.Context, err error) error {
 	if ctx.Err() == nil && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)) {
 		return fmt.Errorf("no answer in time (%v)", err)

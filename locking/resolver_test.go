@@ -12,7 +12,7 @@ import (
 	"shop/locking"
 )
 
-// The answers of the stores themselves, on real servers, are in redislock and mongolock.
+// redislock and mongolock test the Resolver with the answers of real servers.
 
 func newResolver(t *testing.T) *locking.Resolver {
 	r := locking.NewResolver(12*time.Second, 2*time.Second)
@@ -20,7 +20,7 @@ func newResolver(t *testing.T) *locking.Resolver {
 	return r
 }
 
-func TestResolver_AsksUntilItIsAnswered(t *testing.T) {
+func TestResolver_RetriesUntilTheServerAnswers(t *testing.T) {
 	unknown := fmt.Errorf("%w: no answer", locking.ErrOutcomeUnknown)
 	refused := errors.New("refused")
 	for name, c := range map[string]struct {
@@ -35,7 +35,7 @@ func TestResolver_AsksUntilItIsAnswered(t *testing.T) {
 		"unknown, then busy":           {[]error{unknown, locking.ErrBusy}, locking.ErrBusy, 1}, // the request may still be under way
 		"unknown, refused, granted":    {[]error{unknown, refused, nil}, nil, 0},
 		"unknown for half the TTL":     {[]error{unknown}, locking.ErrOutcomeUnknown, 1},
-		"unknown, and refused at last": {[]error{unknown, refused}, locking.ErrOutcomeUnknown, 1},
+		"unknown, then always refused": {[]error{unknown, refused}, locking.ErrOutcomeUnknown, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -60,16 +60,16 @@ func TestResolver_EndOfCtxIsTheReason(t *testing.T) {
 		defer cancel()
 		err := r.Acquire(ctx, func() error { return locking.NoAnswer(ctx, context.DeadlineExceeded) }, func(context.Context) error { return nil })
 		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, locking.ErrOutcomeUnknown) {
-			t.Errorf("got %v, want the deadline, and that the outcome is unknown", err)
+			t.Errorf("got %v, want DeadlineExceeded and ErrOutcomeUnknown", err)
 		}
 		if err := locking.NoAnswer(t.Context(), context.DeadlineExceeded); errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("%v is the end of ctx, which has not ended", err)
+			t.Errorf("%v matches DeadlineExceeded, although ctx has not ended", err)
 		}
 	})
 }
 
-// Removals beyond the limit are left to the TTL, and none waits for a place. One that
-// is not answered goes on for one TTL, and Close ends it and waits for it.
+// Removals beyond the limit are left to the TTL: Abandon does not wait. A removal
+// without an answer is retried for one TTL, and Close cancels it and waits for it.
 func TestResolver_RemovalsAreBoundedAndCloseJoinsThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, begin, ended := newResolver(t), time.Now(), make(chan struct{}, 1000)
@@ -96,7 +96,7 @@ func TestResolver_RemovalsAreBoundedAndCloseJoinsThem(t *testing.T) {
 			t.Errorf("asked %d times, then %d; %d removals were under way, want 64", asked, n, len(ended))
 		}
 		if r.Go(func() {}) || !r.Closed() {
-			t.Error("it is closed")
+			t.Error("want Closed, and no goroutine from Go")
 		}
 	})
 }

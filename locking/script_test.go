@@ -12,14 +12,14 @@ import (
 	"shop/locking"
 )
 
-// ttl of the scripted Store. Its Until has no margin, so that a test can say to
-// the nanosecond when the trust ends and when a server would forget.
+// ttl of the scripted Store. Its Until has no margin, so that a test knows to the
+// nanosecond when the trust ends and when the lease would expire at a server.
 const ttl = 6 * time.Second
 
 var one = []string{"account/42"}
 
-// script is a Store in memory that plays what a test tells it to. It stands for
-// the interface and not for a server: locktest is for those.
+// script is a Store in memory whose answers the test sets. It stands for the interface,
+// not for a server: locktest tests Stores on real servers.
 type script struct {
 	acquire func(ctx context.Context, n int) error // of attempt n, from 0; nil: granted at once
 	renew   func(ctx context.Context, n int) error // nil: renewed at once
@@ -32,9 +32,9 @@ type script struct {
 	renewals []time.Duration
 	releases []time.Duration
 	underWay int
-	overlap  bool            // Release was sent while something else was under way
-	granted  locking.Lease   // as the last answer said
-	foreign  []locking.Lease // came with a request, and are not what was granted
+	overlap  bool            // Release was sent while another request was under way
+	granted  locking.Lease   // by the last answer
+	foreign  []locking.Lease // in requests, different from the granted one
 }
 
 func (s *script) TryAcquire(ctx context.Context, keys ...string) (locking.Lease, error) {
@@ -80,8 +80,8 @@ func (s *script) grant(l locking.Lease) {
 	s.granted = l
 }
 
-// check notes a lease that a server would not know: whose keys, owner or fence
-// are not those of the grant.
+// check records a lease that a server would not recognize: its keys, owner or fence
+// differ from those of the grant.
 func (s *script) check(l locking.Lease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -97,7 +97,7 @@ func (s *script) trust(sent time.Time) time.Time {
 	return sent.Add(ttl)
 }
 
-// enter writes down when a request was sent, and that it is under way until leave.
+// enter records when a request was sent, and that it is under way until leave.
 func (s *script) enter(list *[]time.Duration) (sent time.Time, n int, leave func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,17 +114,17 @@ func (s *script) enter(list *[]time.Duration) (sent time.Time, n int, leave func
 	}
 }
 
-// lasted is how long after the first attempt we are now.
+// lasted is the time since the first attempt.
 func (s *script) lasted() time.Duration { return time.Since(s.start) }
 
-// played is what one Do came to.
+// played is the result of one Do.
 type played struct {
 	err    error
 	lasted time.Duration
 	events []locking.Event
 }
 
-// kinds are those of the events, without the renewals.
+// kinds are the kinds of all events except the renewals.
 func (p played) kinds() (kinds []locking.Kind) {
 	for _, e := range p.events {
 		if e.Kind != locking.Renewed {
@@ -134,9 +134,9 @@ func (p played) kinds() (kinds []locking.Kind) {
 	return kinds
 }
 
-// play runs one Do on the fake clock, and checks what is true of each: nothing of
-// it goes on (synctest adds: no goroutine either), the keys are released at most
-// once, after fn and after the last renewal, and the story told has one end.
+// play runs one Do on the fake clock, and checks what holds for every Do: no request is
+// left under way (synctest also checks that no goroutine is), the keys are released at
+// most once, after fn and after the last renewal, and the events have one end.
 func (s *script) play(t *testing.T, o locking.Options, fn func(context.Context, locking.Lease) error) (p played) {
 	t.Helper()
 	var mu sync.Mutex
@@ -165,12 +165,13 @@ func (s *script) play(t *testing.T, o locking.Options, fn func(context.Context, 
 	if len(s.foreign) > 0 {
 		t.Errorf("granted %+v, renewed or released %+v", s.granted, s.foreign)
 	}
-	p.checkStory(t)
+	p.checkEvents(t)
 	return p
 }
 
-// checkStory wants one end, the last event, and at most one Lost before it.
-func (p played) checkStory(t *testing.T) {
+// checkEvents checks that the last event, and only that one, is an end, and that at
+// most one Lost comes before it.
+func (p played) checkEvents(t *testing.T) {
 	t.Helper()
 	n := map[locking.Kind]int{}
 	for _, e := range p.events {

@@ -13,8 +13,8 @@ import (
 	"shop/locking"
 )
 
-// An answer that comes when the trust is over is of no use, so no attempt lasts
-// longer; and none so long that a lost packet costs all the trust.
+// An answer after the end of the trust is useless, so no attempt lasts longer than the
+// trust. Nor does an attempt last so long that a lost packet costs all the trust.
 func TestDo_AttemptIsBoundedByTheTrustThatIsLeft(t *testing.T) {
 	s := &script{}
 	var ends []time.Duration
@@ -29,8 +29,8 @@ func TestDo_AttemptIsBoundedByTheTrustThatIsLeft(t *testing.T) {
 	}
 }
 
-// A holder that was stopped, keeper and all, learns of it when it goes on.
-func TestDo_PausedKeeperDoesNotBelieveInWhatItMissed(t *testing.T) {
+// A holder that was paused, its keeper included, detects the loss when it continues.
+func TestDo_PausedKeeperEndsTheTrustAndDoesNotRenew(t *testing.T) {
 	s := &script{renew: failing(0, 1, errDown)}
 	pause := func(e locking.Event) {
 		if e.Kind == locking.Failed {
@@ -56,7 +56,7 @@ func TestDo_GrantThatComesTooLateIsNotUsed(t *testing.T) {
 	}
 }
 
-func TestDo_GrantForACallerThatIsGoneIsNotUsed(t *testing.T) {
+func TestDo_GrantAfterTheCallersCtxEndedIsNotUsed(t *testing.T) {
 	s := &script{acquire: deaf(2 * time.Second)}
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -71,12 +71,12 @@ func TestDo_GrantForACallerThatIsGoneIsNotUsed(t *testing.T) {
 	})
 }
 
-// A renewal may bring more trust, never less: what the server has promised once, it keeps.
+// A renewal may extend the trust, never shorten it: the server keeps what it has granted.
 func TestDo_RenewDoesNotShortenTrust(t *testing.T) {
 	for name, until := range map[string]func(time.Time) time.Time{
 		"earlier": func(sent time.Time) time.Time { return sent.Add(time.Millisecond) },
 		"past":    func(sent time.Time) time.Time { return sent.Add(-time.Hour) },
-		"zero":    func(time.Time) time.Time { return time.Time{} }, // … nor trust without end
+		"zero":    func(time.Time) time.Time { return time.Time{} }, // nor does it make the trust endless
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &script{}
@@ -97,11 +97,11 @@ func TestDo_RenewDoesNotShortenTrust(t *testing.T) {
 	}
 }
 
-// A store with a keep-alive of its own answers Renew from what it knows.
-func TestDo_StoreThatRenewsByItselfIsAskedMoreOftenWhenItIsBehind(t *testing.T) {
+// A store with a keep-alive of its own answers Renew without a request to its server.
+func TestDo_RenewsMoreOftenWhileTheKeepAliveOfTheStoreIsBehind(t *testing.T) {
 	s := &script{}
 	begin := time.Time{}
-	s.until = func(sent time.Time) time.Time { // its own keep-alive: at 3 s, 6 s, …
+	s.until = func(sent time.Time) time.Time { // the store's keep-alive: at 3 s, 6 s, …
 		if begin.IsZero() {
 			begin = sent
 		}
@@ -109,18 +109,18 @@ func TestDo_StoreThatRenewsByItselfIsAskedMoreOftenWhenItIsBehind(t *testing.T) 
 	}
 	p := s.play(t, locking.Options{}, func(ctx context.Context, _ locking.Lease) error { return work(ctx, 7*time.Second) })
 	if want := seconds(2, 2.5, 3, 5, 5.5, 6); p.err != nil || !slices.Equal(s.renewals, want) {
-		t.Errorf("got %v; asked at %v, want %v", p.err, s.renewals, want)
+		t.Errorf("got %v; renewed at %v, want %v", p.err, s.renewals, want)
 	}
 }
 
-// On the real clock: that of synctest has no monotonic reading.
-func TestDo_TrustIsMonotonicAlsoWhenTheStoresIsNot(t *testing.T) {
+// It runs on the real clock: the one of synctest has no monotonic reading.
+func TestDo_TrustIsMonotonicEvenIfUntilIsNot(t *testing.T) {
 	s := &script{until: func(sent time.Time) time.Time { return sent.Add(600 * time.Millisecond).Round(0) }}
 	renewed := make(chan struct{}, 1)
 	monotonic := func(ctx context.Context) {
 		until, held := locking.Trust(ctx)
 		if !held || !strings.Contains(fmt.Sprint(until), " m=") {
-			t.Errorf("trust until %v: a change of the clock would change it", until)
+			t.Errorf("trust until %v: a change of the wall clock would move it", until)
 		}
 	}
 	tell := func(e locking.Event) {

@@ -12,13 +12,13 @@ import (
 	"shop/locking"
 )
 
-// unanswered is a request cut short by its ctx, as a store reports it.
+// unanswered is a request whose ctx ends before the answer, as a store reports it.
 func unanswered(ctx context.Context, _ int) error {
 	<-ctx.Done()
 	return fmt.Errorf("%w: %w", locking.ErrOutcomeUnknown, ctx.Err())
 }
 
-func TestAcquire_MaxWaitEndsTheWaitAndNotMore(t *testing.T) {
+func TestAcquire_MaxWaitBoundsTheWaitAlone(t *testing.T) {
 	for name, c := range map[string]struct {
 		store locking.Store
 		busy  bool
@@ -26,10 +26,10 @@ func TestAcquire_MaxWaitEndsTheWaitAndNotMore(t *testing.T) {
 	}{
 		"busy":            {taken(math.MaxInt), true, locking.TimedOut},
 		"busy, then cut":  {&script{acquire: first(failing(0, 1, locking.ErrBusy), unanswered)}, true, locking.TimedOut},
-		"silent":          {&script{acquire: unanswered}, false, locking.Failed}, // no answer is never called busy
+		"silent":          {&script{acquire: unanswered}, false, locking.Failed}, // no answer is never reported as busy
 		"a queue":         {&queue{script: &script{}, err: errors.Join(locking.ErrBusy, context.DeadlineExceeded)}, true, locking.TimedOut},
 		"a silent queue":  {&queue{script: &script{}, err: context.DeadlineExceeded}, false, locking.Failed},
-		"down by the way": {&script{acquire: first(failing(0, 1, locking.ErrBusy), failing(1, 2, errDown))}, false, locking.Failed},
+		"busy, then down": {&script{acquire: first(failing(0, 1, locking.ErrBusy), failing(1, 2, errDown))}, false, locking.Failed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -48,7 +48,7 @@ func TestAcquire_MaxWaitEndsTheWaitAndNotMore(t *testing.T) {
 					t.Errorf("got %v: the caller has time left, and nothing was begun", err)
 				}
 				if waited := time.Since(begin); waited > o.MaxWait || last.Kind != c.kind || last.Err != err {
-					t.Errorf("waited %v, told %+v", waited, last)
+					t.Errorf("waited %v, last event %+v", waited, last)
 				}
 			})
 		})
@@ -68,7 +68,7 @@ func TestAcquire_CtxThatEndsBeforeMaxWaitIsTheReason(t *testing.T) {
 	})
 }
 
-// The limit is for the wait: fn has all the time that its caller gives it.
+// MaxWait bounds only the wait: fn has all the time of the caller's ctx.
 func TestDo_MaxWaitDoesNotLimitFn(t *testing.T) {
 	s := taken(1)
 	o := steady
