@@ -1,13 +1,13 @@
 -- Takes all the locks for one owner, or none of them.
 --
 -- KEYS     the locks, then the fence counters of their buckets
--- ARGV[1]  owner: random, of this acquisition alone
+-- ARGV[1]  owner: random, unique to this acquisition
 -- ARGV[2]  TTL in milliseconds
 -- ARGV[3]  how many of KEYS are locks
 -- returns  the fence, or 0 when another owner has one of the locks
 --
--- A lock's value is "fence:owner". Everything is read before anything is
--- written, so that an error (WRONGTYPE, OOM) leaves no lock half taken.
+-- A lock's value is "fence:owner". All reads come before the first write, so that
+-- an error (WRONGTYPE, OOM) does not leave some of the locks taken.
 local owner, ttl, locks = ARGV[1], ARGV[2], tonumber(ARGV[3])
 
 local mine, kept = 0, nil
@@ -20,23 +20,23 @@ for i = 1, locks do
   end
 end
 
--- All are ours already: the request came before, its reply was lost. The grant
--- stands with the fence it had; only the TTL starts anew.
+-- The owner holds all of them: an earlier request was granted and its reply was
+-- lost. The grant keeps its fence; only the TTL restarts.
 if mine == locks then
   for i = 1, locks do redis.call('PEXPIRE', KEYS[i], ttl) end
   return tonumber(kept)
 end
 
--- Above every counter involved, and not below the clock: a server that lost
--- its counters goes on above the fences it gave before, unless its clock was
--- set back as well. Microseconds stay exact in a Lua number until the year 2255.
+-- Above every counter involved, and not below the clock: a server that lost its
+-- counters continues above its earlier fences, unless its clock was set back as
+-- well. Microseconds are exact in a Lua number until the year 2255.
 local now = redis.call('TIME')
 local fence = now[1] * 1000000 + now[2]
 for i = locks + 1, #KEYS do
   fence = math.max(fence, (tonumber(redis.call('GET', KEYS[i])) or 0) + 1)
 end
 
--- %.0f, because Lua writes a number of this size as 1.79e+15.
+-- %.0f, because Lua prints a number of this size as 1.79e+15.
 local digits = string.format('%.0f', fence)
 for i = locks + 1, #KEYS do redis.call('SET', KEYS[i], digits) end
 for i = 1, locks do

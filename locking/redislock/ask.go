@@ -22,8 +22,8 @@ var renewLua string
 //go:embed release.lua
 var releaseLua string
 
-// scripts are sent by their hash, and in full when the server does not know
-// them (after a restart or a SCRIPT FLUSH).
+// scripts are sent by their hash, and in full if the server does not have them
+// (after a restart or a SCRIPT FLUSH).
 type scripts struct{ acquire, renew, release *redis.Script }
 
 func newScripts() scripts {
@@ -32,12 +32,12 @@ func newScripts() scripts {
 
 // ask runs a script and returns its number. It waits for requestTimeout at most.
 //
-// A socket read hears the deadline of ctx, but not its cancellation. While the
-// server answers, that is no matter: the answer is there within a millisecond.
-// From a server that was silent just now nothing is to be expected, so there
-// another goroutine reads, and ask comes back at once when ctx ends. (Always to
-// do so would double the time of a request: two changes of goroutine take as
-// long as the way to the server and back.)
+// A socket read observes the deadline of ctx, but not its cancellation. While the
+// server answers, that does not matter: the answer arrives within a millisecond. If
+// the last request had no answer, another goroutine reads, so that ask returns at
+// once when ctx ends. (It does not always do so, because that would double the time
+// of a request: two switches of goroutine take as long as the round trip to the
+// server.)
 func (s *Store) ask(ctx context.Context, script *redis.Script, names []string, args ...any) (int64, error) {
 	if s.resolver.Closed() {
 		return 0, ErrClosed
@@ -56,12 +56,12 @@ func (s *Store) ask(ctx context.Context, script *redis.Script, names []string, a
 	}
 	s.silent.Store(timedOut(a.err))
 	if end, ok := ctx.Deadline(); ok && !time.Now().Before(end) {
-		<-ctx.Done() // the socket's timer was faster than that of ctx
+		<-ctx.Done() // the socket's timer fired before the one of ctx
 	}
 	return a.n, s.classify(ctx, a.err)
 }
 
-// timedOut tells that err is a time-out, ours or the client's.
+// timedOut reports whether err is a time-out, of ask or of the client.
 func timedOut(err error) bool {
 	var timer net.Error
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) ||
@@ -73,7 +73,7 @@ type answer struct {
 	err error
 }
 
-// aside runs a request in another goroutine, and does not wait for it beyond ctx.
+// aside runs a request in another goroutine, and waits for it until ctx ends.
 func (s *Store) aside(ctx context.Context, run func() answer) answer {
 	answers := make(chan answer, 1)
 	if !s.resolver.Go(func() { answers <- run() }) {
@@ -90,8 +90,8 @@ func (s *Store) aside(ctx context.Context, run func() answer) answer {
 // ErrClosed is returned by a Store after its Close.
 var ErrClosed = errors.New("redislock: store is closed")
 
-// classify separates what certainly did not happen (the request never left, or
-// the server refused it) from what may have happened.
+// classify returns ErrOutcomeUnknown for a request that may have taken effect. A request
+// that was never sent, or that the server refused, certainly did not.
 func (s *Store) classify(ctx context.Context, err error) error {
 	var reply redis.Error
 	switch {
@@ -101,12 +101,12 @@ func (s *Store) classify(ctx context.Context, err error) error {
 		return fmt.Errorf("%w: %w", ErrHashTag, err)
 	case !s.replays && (errors.As(err, &reply) || unsent(err)):
 		return locking.MaskTimeout(ctx, err)
-	default: // also with a client that replays: this is the end of its last try, not of its first
+	default: // also if the client replays: err is that of its last try, and an earlier one may have taken effect
 		return locking.NoAnswer(ctx, err)
 	}
 }
 
-// unsent tells that no byte of the request reached a server.
+// unsent reports whether no byte of the request was sent.
 func unsent(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "dial" ||

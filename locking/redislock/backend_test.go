@@ -15,7 +15,7 @@ import (
 	"shop/locking/locktest"
 )
 
-// redisURL is the server on which the tests run.
+// redisURL is the URL of the server on which the tests run.
 func redisURL(t testing.TB) string { t.Helper(); return locktest.Env(t, "SHOP_REDIS_URL") }
 
 // target is a kind of Redis, and of Store, to run on.
@@ -23,10 +23,10 @@ type target struct {
 	url     string
 	cluster bool // the server is a Cluster
 	options Options
-	broken  func(*Store) locking.Store // what is wrong with each Store; nil: nothing
+	broken  func(*Store) locking.Store // makes the wrong variant of a Store; nil: none
 }
 
-// open is a locktest.Open: a key space of its own.
+// open is a locktest.Open. Each Backend has a key space of its own.
 func (g target) open(t testing.TB) locktest.Backend {
 	t.Helper()
 	g.options.Prefix = newPrefix(t, g.url)
@@ -55,7 +55,7 @@ func (g target) open(t testing.TB) locktest.Backend {
 	}
 }
 
-// via leads through a proxy.
+// via returns the target with p in between.
 func (g target) via(p *locktest.Faults) target {
 	g.url = "redis://" + p.Addr
 	return g
@@ -67,7 +67,7 @@ func (g target) client(t testing.TB, ttl time.Duration) redis.UniversalClient {
 		return connect(t, g.url, ttl)
 	}
 	o := Tune(&redis.UniversalOptions{Addrs: []string{hostOf(t, g.url)}}, ttl).Cluster()
-	o.Dialer = func(ctx context.Context, network, _ string) (net.Conn, error) { // the node names itself, not the proxy
+	o.Dialer = func(ctx context.Context, network, _ string) (net.Conn, error) { // the node reports its own address, not the proxy's
 		return new(net.Dialer).DialContext(ctx, network, o.Addrs[0])
 	}
 	client := redis.NewClusterClient(o)
@@ -114,8 +114,8 @@ func storeAt(t testing.TB, u string, ttl time.Duration, o Options) *Store {
 	return store
 }
 
-// newPrefix returns a prefix of this test alone, and removes the keys under it when
-// the test ends: fence counters have no TTL.
+// newPrefix returns a prefix for this test alone, and removes the keys under it when
+// the test ends, because fence counters have no TTL.
 func newPrefix(t testing.TB, u string) string {
 	t.Helper()
 	prefix := "test-" + rand.Text()
@@ -139,7 +139,7 @@ func hostOf(t testing.TB, u string) string {
 	return parsed.Host
 }
 
-// newProxy disturbs requests of locks: they are scripts.
+// newProxy makes a proxy that disturbs lock requests, which are all scripts.
 func newProxy(t testing.TB, addr string) *locktest.Faults {
 	t.Helper()
 	return locktest.NewFaults(t, addr, func(request []byte) bool { return bytes.Contains(request, []byte("eval")) })

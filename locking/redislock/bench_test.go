@@ -14,8 +14,7 @@ import (
 	"shop/locking"
 )
 
-// locker is what the benchmarks compare: ours, and the least that can be called
-// a lock on Redis.
+// locker is what the benchmarks compare: a Store, and a minimal lock on Redis.
 type locker interface {
 	try(ctx context.Context, key string) (release func() error, err error)
 }
@@ -45,16 +44,16 @@ func (r raw) try(ctx context.Context, key string) (func() error, error) {
 	return func() error { return rawRelease.Run(ctx, r.Client, []string{name}, owner).Err() }, err
 }
 
-// rivals makes both on one server.
+// rivals makes both lockers on one server.
 func rivals(b *testing.B) (us, them locker) {
 	b.Helper()
 	store := newStore(b, time.Minute)
 	return ours{store}, raw{connect(b, redisURL(b), time.Minute), store.prefix}
 }
 
-// BenchmarkUncontended takes and gives back a free key, by turns of a hundred
-// with the peer, and reports how much longer ours takes. Read x-of-raw alone:
-// the machine is in the other figures.
+// BenchmarkUncontended acquires and releases a free key, in alternating series of a
+// hundred with each locker, and reports the ratio of their times. Compare x-of-raw
+// alone: the other figures depend on the machine.
 func BenchmarkUncontended(b *testing.B) {
 	us, them := rivals(b)
 	turn := func(l locker) time.Duration {
@@ -84,8 +83,8 @@ func BenchmarkUncontended(b *testing.B) {
 	b.ReportMetric(float64(spentUs)/float64(spentThem), "x-of-raw")
 }
 
-// BenchmarkHandoff lets 64 goroutines fight for one key, asking every
-// millisecond, by turns of a quarter second with the peer.
+// BenchmarkHandoff lets 64 goroutines contend for one key and retry every millisecond,
+// in alternating intervals of a quarter second with each locker.
 func BenchmarkHandoff(b *testing.B) {
 	us, them := rivals(b)
 	const each = 250 * time.Millisecond

@@ -12,18 +12,18 @@ import (
 	"shop/locking/locktest"
 )
 
-// What is below is wrong on purpose: stores that the contract has to refuse.
+// The stores in this file are wrong on purpose: the contract has to refuse them.
 
-// edited is a script of ours with one piece replaced. The piece has to be there.
+// edited returns a script in which one piece is replaced. The piece must occur once.
 func edited(t testing.TB, source, from, to string) *redis.Script {
 	t.Helper()
 	if strings.Count(source, from) != 1 {
-		t.Fatalf("%q is not there exactly once: this variant changes nothing, or too much", from)
+		t.Fatalf("%q does not occur exactly once: this variant changes nothing, or too much", from)
 	}
 	return redis.NewScript(strings.Replace(source, from, to, 1))
 }
 
-// anyStore makes a variant of this Store from one of any store.
+// anyStore adapts a variant of any locking.Store to one of this package.
 func anyStore(broken func(locking.Store) locking.Store) func(*Store) locking.Store {
 	return func(s *Store) locking.Store { return broken(s) }
 }
@@ -36,7 +36,7 @@ func renames(encode func(string) string) func(*Store) locking.Store {
 	return func(s *Store) locking.Store { return locktest.Renames(s, encode) }
 }
 
-// takesOneByOne leaves what it has when the next key is busy.
+// takesOneByOne takes key by key, and keeps those it has when the next one is busy.
 func takesOneByOne(s *Store) locking.Store {
 	return locktest.Twisted{Store: s, Try: func(ctx context.Context, keys []string) (all locking.Lease, err error) {
 		for _, k := range keys {
@@ -49,8 +49,8 @@ func takesOneByOne(s *Store) locking.Store {
 	}}
 }
 
-// queue stands in front of stores and serves those who wait in an order of its
-// own. With pick = first it is a FIFO, in this process.
+// queue stands in front of stores and serves the waiters of this process in the order
+// that pick chooses. If pick returns 0, the order is FIFO.
 type queue struct {
 	pick    func(waiting int) int
 	mu      sync.Mutex

@@ -13,12 +13,12 @@ import (
 	"shop/locking"
 )
 
-// TTLMin is the shortest TTL of a Store. A TTL is a whole number of
-// milliseconds, because that is what Redis counts in.
+// TTLMin is the shortest TTL of a Store. A TTL is a whole number of milliseconds,
+// the unit in which Redis counts.
 const TTLMin = 10 * time.Millisecond
 
-// New makes a Store whose leases last ttl. Settings of the client that would
-// break a lock are refused where they can be seen; see Tune.
+// New makes a Store whose leases last ttl. It refuses a client whose settings would
+// break a lock, if it can read them; see Tune.
 func New(client redis.UniversalClient, ttl time.Duration, o Options) (*Store, error) {
 	if ttl < TTLMin || ttl%time.Millisecond != 0 {
 		return nil, fmt.Errorf("redislock: TTL %v: must be whole milliseconds, at least %v: Redis cannot represent it, and it is not rounded", ttl, TTLMin)
@@ -40,36 +40,36 @@ func New(client redis.UniversalClient, ttl time.Duration, o Options) (*Store, er
 	}, nil
 }
 
-// margin is what Until leaves of a TTL: one part in a hundred for clocks that
-// run at different rates, and 2 ms because Redis counts whole milliseconds.
+// margin is how much earlier than the TTL a lease's Until is: a hundredth of the TTL for
+// clocks that run at different rates, and 2 ms because Redis counts whole milliseconds.
 func margin(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecond }
 
-// requestTimeout is how long one answer is waited for: several must fit into the half
-// TTL in which TryAcquire asks again, and Do renews every third of a TTL. It
-// need not be long, since to ask again does no harm, and it is the longest time
-// for which the cancellation of a ctx may go unheard.
+// requestTimeout bounds the wait for one answer. Several requests must fit into the half
+// TTL in which TryAcquire retries, and Do renews every third of a TTL. It may be short,
+// since a retry does no harm, and should be, since the cancellation of a ctx may go
+// unnoticed for that long.
 func requestTimeout(ttl time.Duration) time.Duration { return min(ttl/6, 250*time.Millisecond) }
 
-// Tune sets what a client needs to carry locks with this TTL, and leaves the
-// rest of o alone. It serves all kinds of server:
+// Tune sets the options that a client needs for locks with this TTL, and no others.
+// It serves all kinds of server:
 //
 //	redis.NewUniversalClient(redislock.Tune(&redis.UniversalOptions{
 //		MasterName: "mymaster", Addrs: sentinels, // Sentinel; or IsClusterMode: true
 //	}, ttl))
 //
-// go-redis as it comes does not suit: it waits 5 s for an answer whatever the
-// deadline of ctx says, and sends a request again by itself up to three times,
-// all of which may outlast the lock that the request was about.
+// The defaults of go-redis do not suit: the client waits 5 s for an answer whatever the
+// deadline of ctx, and retries a request up to three times. Together these may take
+// longer than the lock lasts.
 func Tune[O redis.Options | redis.UniversalOptions](o *O, ttl time.Duration) *O {
 	wait := requestTimeout(ttl)
-	fields := reflect.ValueOf(o).Elem() // the two types share these fields, and a type parameter cannot name them
+	fields := reflect.ValueOf(o).Elem() // both types have these fields, but generic code cannot name them
 	for name, value := range map[string]any{
 		"ContextTimeoutEnabled":    true,
 		"MaxRetries":               -1, // 0 would mean 3
 		"DialTimeout":              wait,
 		"ReadTimeout":              wait,
 		"WriteTimeout":             wait,
-		"PoolTimeout":              wait / 2, // less than wait, so that "never sent" differs from "no answer"
+		"PoolTimeout":              wait / 2, // less than wait: a request that was never sent must not look like one without an answer
 		"DialerRetries":            1,        // 0 would mean 5, 100 ms apart
 		"PipelinePoolSize":         -1,       // no pipelines here, no second pool
 		"MaintNotificationsConfig": &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
@@ -79,13 +79,13 @@ func Tune[O redis.Options | redis.UniversalOptions](o *O, ttl time.Duration) *O 
 	return o
 }
 
-// errURL repeats neither the URL nor what its parser says of it: any part of a
-// malformed URL may be the password.
+// errURL repeats neither the URL nor the parser's error: any part of a malformed URL may
+// be the password.
 var errURL = errors.New("redislock: not a URL of Redis (not shown, since it may hold a password): want redis://user:password@host:6379/0, rediss:// or unix://")
 
-// Connect makes a client for one server from a URL (redis://, rediss://,
-// unix://), tuned for locks with this TTL. It does not talk to the server yet.
-// Use it for locks alone: elsewhere its short time-outs would hurt.
+// Connect makes a client for one server from a URL (redis://, rediss://, unix://),
+// tuned for locks with this TTL. It does not contact the server. Use the client for
+// locks alone: its time-outs are too short for other requests.
 func Connect(url string, ttl time.Duration) (*redis.Client, error) {
 	o, err := redis.ParseURL(url)
 	if err != nil {
@@ -94,8 +94,8 @@ func Connect(url string, ttl time.Duration) (*redis.Client, error) {
 	return redis.NewClient(Tune(o, ttl)), nil
 }
 
-// checkClient refuses a client that cannot carry locks. What it cannot look
-// into, as a wrapper around a client, it believes.
+// checkClient refuses a client whose settings would break a lock. It accepts a client
+// whose settings it cannot read, such as a wrapper.
 func checkClient(client redis.UniversalClient, ttl time.Duration) error {
 	var errs []error
 	switch c := client.(type) {
@@ -106,26 +106,26 @@ func checkClient(client redis.UniversalClient, ttl time.Duration) error {
 	case *redis.Client:
 		o := c.Options()
 		if o.MaxRetries > 0 {
-			errs = append(errs, fmt.Errorf("MaxRetries is %d (0 means 3): set -1, it would send acquire again unseen", o.MaxRetries))
+			errs = append(errs, fmt.Errorf("MaxRetries is %d (0 means 3): set -1, or the client retries acquire by itself", o.MaxRetries))
 		}
 		errs = append(errs, checkTimeouts(ttl, o.ContextTimeoutEnabled, o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout))
 	case *redis.ClusterClient:
-		// It replays by itself up to MaxRedirects times, needed to find the node;
-		// the Store takes that into account.
+		// The client retries up to MaxRedirects times, which it needs to find the node;
+		// Store.replays takes that into account.
 		o := c.Options()
 		errs = append(errs, checkTimeouts(ttl, o.ContextTimeoutEnabled, o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout))
 	}
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("redislock: this client is not made for a lock with TTL %v (see Tune):\n%w", ttl, err)
+		return fmt.Errorf("redislock: this client does not suit locks with TTL %v (see Tune):\n%w", ttl, err)
 	}
 	return nil
 }
 
-// checkTimeouts wants each time-out set, and at most half the TTL.
+// checkTimeouts requires each time-out to be above 0 and at most half the TTL.
 func checkTimeouts(ttl time.Duration, ctxEnabled bool, dial, read, write, pool time.Duration) error {
 	var errs []error
 	if !ctxEnabled {
-		errs = append(errs, errors.New("ContextTimeoutEnabled is false: a deadline of ctx would not be heard"))
+		errs = append(errs, errors.New("ContextTimeoutEnabled is false: the client would ignore the deadline of a ctx"))
 	}
 	for _, t := range []struct {
 		name string

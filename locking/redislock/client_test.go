@@ -10,7 +10,7 @@ import (
 )
 
 // T18 and T19: a client whose settings would break a lock is refused, and the error
-// names each setting and why.
+// names each setting and the reason.
 func TestNew_RefusesClientsThatBreakLocks(t *testing.T) {
 	const ttl = 2 * time.Second
 	tuned := func(change func(*redis.Options)) redis.UniversalClient {
@@ -26,7 +26,7 @@ func TestNew_RefusesClientsThatBreakLocks(t *testing.T) {
 		"DialTimeout is 5s":              tuned(func(o *redis.Options) { o.DialTimeout = 0 }),
 		"PoolTimeout is 1.001s":          tuned(func(o *redis.Options) { o.PoolTimeout = 1001 * time.Millisecond }),
 		"a Ring moves keys":              redis.NewRing(&redis.RingOptions{}),
-		"made for a lock with TTL 2s":    redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}}),
+		"suit locks with TTL 2s":         redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}}),
 		"no client":                      nil,
 	} {
 		store, err := New(client, ttl, Options{})
@@ -76,7 +76,7 @@ func TestConnect_IsTuned(t *testing.T) {
 	}
 }
 
-func TestConnect_KeepsWhatTheURLSaysElse(t *testing.T) {
+func TestConnect_KeepsTheOtherSettingsOfTheURL(t *testing.T) {
 	client, err := Connect("redis://me:secret@example.org:6380/3?client_name=shop&read_timeout=30s", time.Second)
 	if err != nil {
 		t.Fatal(err)
@@ -87,11 +87,11 @@ func TestConnect_KeepsWhatTheURLSaysElse(t *testing.T) {
 		t.Errorf("options %+v", o)
 	}
 	if o.ReadTimeout != requestTimeout(time.Second) {
-		t.Errorf("ReadTimeout is %v: the URL must not undo what a lock needs", o.ReadTimeout)
+		t.Errorf("ReadTimeout is %v: the URL must not override the tuning", o.ReadTimeout)
 	}
 }
 
-// A malformed URL has no part that is certainly not the password.
+// Any part of a malformed URL may be the password.
 func TestConnect_ErrorHoldsNoCredential(t *testing.T) {
 	for _, url := range []string{
 		"http://me:secret@example.org",

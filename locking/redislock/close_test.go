@@ -12,11 +12,11 @@ import (
 	"shop/locking/locktest"
 )
 
-func TestClose_RefusesWhatComesAfter(t *testing.T) {
+func TestClose_RefusesLaterRequests(t *testing.T) {
 	store := newStore(t, time.Minute)
 	lease := take(t, store, "k")
 	store.Close()
-	store.Close() // twice is once
+	store.Close() // a second Close has no effect
 	if _, err := store.TryAcquire(t.Context(), "k"); !errors.Is(err, ErrClosed) || errors.Is(err, locking.ErrBusy) {
 		t.Errorf("acquire: got %v, want ErrClosed", err)
 	}
@@ -28,9 +28,9 @@ func TestClose_RefusesWhatComesAfter(t *testing.T) {
 	}
 }
 
-// Close joins whatever is under way (goleak looks after each run), also when the
-// server says nothing and orphans wait to be removed; and it does not take the TTL.
-func TestClose_JoinsTheBackground(t *testing.T) {
+// Close waits for all goroutines (goleak checks after each run), even when the server
+// does not answer and orphans are still to be removed; and it does not wait for the TTL.
+func TestClose_WaitsForTheBackgroundWork(t *testing.T) {
 	const ttl = 6 * time.Second
 	store, p, _ := behindProxy(t, ttl)
 	p.Lose(1 << 30)
@@ -39,7 +39,7 @@ func TestClose_JoinsTheBackground(t *testing.T) {
 	for i := range 64 {
 		callers.Go(func() {
 			if _, err := store.TryAcquire(ctx, strconv.Itoa(i)); err == nil || errors.Is(err, locking.ErrBusy) {
-				t.Errorf("got %v, want an unknown outcome, or that nothing was sent", err)
+				t.Errorf("got %v, want an unknown outcome or an unsent request", err)
 			}
 		})
 	}

@@ -13,7 +13,7 @@ import (
 	"shop/locking/locktest"
 )
 
-// startCluster starts a Cluster of one node that has all the slots.
+// startCluster starts a Cluster of one node that serves all the slots.
 func startCluster(t testing.TB) *locktest.Server {
 	t.Helper()
 	_, port, _ := net.SplitHostPort(locktest.FreeAddr(t))
@@ -29,7 +29,7 @@ func startCluster(t testing.TB) *locktest.Server {
 	return s
 }
 
-// The tests share a Cluster of one node: one takes two seconds to start.
+// The tests share a Cluster of one node, which takes two seconds to start.
 func TestCluster(t *testing.T) {
 	t.Parallel()
 	g := target{url: "redis://" + startCluster(t).Addr, cluster: true}
@@ -43,12 +43,12 @@ func TestCluster(t *testing.T) {
 		tagged.options.HashTag = "accounts"
 		locktest.Run(t, tagged.open, promises)
 	})
-	t.Run("SeveralKeysWithoutHashTagAreRefusedAlways", g.severalKeys)
-	t.Run("CrossSlotIsExplained", g.crossSlot)
+	t.Run("SeveralKeysWithoutHashTagAreAlwaysRefused", g.severalKeys)
+	t.Run("CrossSlotIsErrHashTag", g.crossSlot)
 }
 
-// severalKeys: that they need a hash tag does not depend on where they happen to be:
-// also two keys of one bucket are refused.
+// severalKeys checks that several keys need a hash tag wherever they are: two keys of
+// one bucket are refused as well.
 func (g target) severalKeys(t *testing.T) {
 	store, err := New(g.client(t, time.Minute), time.Minute, Options{})
 	if err != nil {
@@ -69,7 +69,8 @@ func (g target) severalKeys(t *testing.T) {
 	take(t, store, "a", "a") // one key, named twice
 }
 
-// crossSlot: a client that hides what it is gets its answer from the server.
+// crossSlot checks that a wrapped client, which New cannot recognize as one of a
+// Cluster, gets ErrHashTag from the server's answer.
 func (g target) crossSlot(t *testing.T) {
 	hidden := struct{ redis.UniversalClient }{g.client(t, time.Minute)}
 	store, err := New(hidden, time.Minute, Options{})

@@ -7,9 +7,8 @@ import (
 	"shop/locking"
 )
 
-// ahead puts the counter of key ahead of the clock, so that what the
-// counter does is seen, and not only what the clock does. It is the state after
-// the server's clock was set back.
+// ahead puts the counter of key ahead of the clock, as after the server's clock was set
+// back, so that the fence comes from the counter and not from the clock.
 func ahead(t *testing.T, s *Store, key string, d time.Duration) locking.Fence {
 	t.Helper()
 	n := time.Now().Add(d).UnixMicro()
@@ -34,7 +33,7 @@ func TestFence_GrowsWhenTheClockWasSetBack(t *testing.T) {
 	}
 }
 
-// The counter is what is left when the lock is gone.
+// The counter remains after the lock is released.
 func TestFence_CounterHasNoTTL(t *testing.T) {
 	store := newStore(t, time.Minute)
 	lease := take(t, store, "k")
@@ -50,7 +49,7 @@ func TestFence_CounterHasNoTTL(t *testing.T) {
 	}
 }
 
-// A counter that is lost goes on with the clock, above what it gave before.
+// After the loss of its counter the fence continues with the clock, above earlier fences.
 func TestFence_SurvivesTheLossOfTheCounter(t *testing.T) {
 	store := newStore(t, time.Minute)
 	first := take(t, store, "k")
@@ -60,14 +59,14 @@ func TestFence_SurvivesTheLossOfTheCounter(t *testing.T) {
 	}
 }
 
-// A lease of several keys is above the counters of all of them, and raises them all.
-func TestFence_OfSeveralKeysIsAboveEachOfTheirs(t *testing.T) {
+// The fence of several keys is above the counters of all of them, and raises them all.
+func TestFence_OfSeveralKeysIsAboveEachCounter(t *testing.T) {
 	store := newStore(t, time.Minute)
 	if store.scope("a") == store.scope("b") {
 		t.Fatal("a and b are in one bucket: this test needs two")
 	}
 	high := ahead(t, store, "b", time.Hour)
-	for range 2 { // whichever comes first in the script
+	for range 2 { // the counter that is ahead is the second in the script, then the first
 		both := take(t, store, "a", "b")
 		if both.Fence <= high {
 			t.Errorf("a and b: fence %d, but one of them had %d", both.Fence, high)
@@ -78,7 +77,7 @@ func TestFence_OfSeveralKeysIsAboveEachOfTheirs(t *testing.T) {
 		for _, k := range []string{"a", "b"} {
 			one := take(t, store, k)
 			if one.Fence <= both.Fence {
-				t.Errorf("%s: fence %d, but with the other it had %d", k, one.Fence, both.Fence)
+				t.Errorf("%s alone: fence %d, want more than %d of both keys", k, one.Fence, both.Fence)
 			}
 			if err := store.Release(t.Context(), one); err != nil {
 				t.Fatal(err)
@@ -88,7 +87,7 @@ func TestFence_OfSeveralKeysIsAboveEachOfTheirs(t *testing.T) {
 	}
 }
 
-// The counters do not pile up: there are as many as there are buckets.
+// The counters do not accumulate: there are at most as many as buckets.
 func TestFence_CountersAreBounded(t *testing.T) {
 	store := newStore(t, time.Minute)
 	scopes := map[string]bool{}

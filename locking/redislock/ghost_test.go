@@ -8,8 +8,8 @@ import (
 	"shop/locking"
 )
 
-// ghost sends the acquire request of a lease once more, as a network does that
-// delivers late what was given up long ago.
+// ghost sends the acquire request of a lease a second time, as a network does that
+// delivers a duplicate late.
 func ghost(t *testing.T, s *Store, l locking.Lease) {
 	t.Helper()
 	locks, names := s.names(l.Keys)
@@ -19,7 +19,7 @@ func ghost(t *testing.T, s *Store, l locking.Lease) {
 	}
 }
 
-// Within the lease it changes nothing but the time that is left.
+// Within the lease the duplicate only restarts the TTL.
 func TestGhost_WithinTheLeaseIsTheSameGrant(t *testing.T) {
 	store := newStore(t, time.Minute)
 	lease := take(t, store, "a", "b")
@@ -35,12 +35,12 @@ func TestGhost_WithinTheLeaseIsTheSameGrant(t *testing.T) {
 	}
 }
 
-// After the lease it cannot bring it back: others may have held the key since,
-// and the owner alone would not tell.
+// After the lease the duplicate cannot revive it: other holders may have had the key
+// since, and the owner alone would not show that.
 func TestGhost_AfterTheLeaseDoesNotBringItBack(t *testing.T) {
 	store := newStore(t, time.Minute)
 	lease := take(t, store, "k")
-	store.client.Del(t.Context(), store.scope("k")+"lock:k") // it ran out
+	store.client.Del(t.Context(), store.scope("k")+"lock:k") // as if it had expired
 	next := take(t, store, "k")
 	if err := store.Release(t.Context(), next); err != nil {
 		t.Fatal(err)
@@ -56,7 +56,7 @@ func TestGhost_AfterTheLeaseDoesNotBringItBack(t *testing.T) {
 	take(t, store, "k")
 }
 
-// It does not touch the lock of the next holder.
+// The duplicate does not touch the lock of the next holder.
 func TestGhost_DoesNotTouchTheNextHolder(t *testing.T) {
 	store := newStore(t, time.Minute)
 	lease := take(t, store, "k")
@@ -71,9 +71,9 @@ func TestGhost_DoesNotTouchTheNextHolder(t *testing.T) {
 	}
 }
 
-// A grant of which a part is gone is no grant: the owner that asks again gets a new
-// one, with a new fence, over all of its keys.
-func TestGhost_OfAGrantThatIsNotWholeIsANewGrant(t *testing.T) {
+// A grant that has lost one of its keys is void: the duplicate makes a new grant of all
+// the keys, with a new fence.
+func TestGhost_OfAnIncompleteGrantIsANewGrant(t *testing.T) {
 	store := newStore(t, time.Minute)
 	lease := take(t, store, "a", "b")
 	store.client.Del(t.Context(), store.scope("a")+"lock:a")
@@ -88,20 +88,20 @@ func TestGhost_OfAGrantThatIsNotWholeIsANewGrant(t *testing.T) {
 	}
 }
 
-// An owner is the whole of what follows the fence, and not the end of it.
+// The owner is all of the text after the fence, not only its end.
 func TestScripts_OwnerWithTheSameSuffixIsAnotherOwner(t *testing.T) {
 	store := newStore(t, time.Minute)
 	locks, all := store.names([]string{"k"})
 	for _, foreign := range []string{"1:another-me", "1:another:me", "1me", ":me", "me"} {
 		store.client.Set(t.Context(), locks[0], foreign, 0)
 		if got, err := store.ask(t.Context(), store.scripts.acquire, all, "me", 60_000, 1); err != nil || got != 0 {
-			t.Errorf("acquire of what %q has: got %d, %v", foreign, got, err)
+			t.Errorf("acquire of a lock with the value %q: got %d, %v", foreign, got, err)
 		}
 		if got, err := store.ask(t.Context(), store.scripts.release, locks, "1:me", "me"); err != nil || got != 0 {
-			t.Errorf("release of what %q has: got %d, %v", foreign, got, err)
+			t.Errorf("release of a lock with the value %q: got %d, %v", foreign, got, err)
 		}
 		if left := store.client.Get(t.Context(), locks[0]).Val(); left != foreign {
-			t.Errorf("of %q is left %q", foreign, left)
+			t.Errorf("the value %q became %q", foreign, left)
 		}
 	}
 }

@@ -26,7 +26,7 @@ func script(change func(*scripts)) func(*Store) locking.Store {
 }
 
 func mutants(t testing.TB) map[string]mutant {
-	everybodys := redis.NewScript(`local n = 0; for i = 1, #KEYS do n = n + redis.call('DEL', KEYS[i]) end; return n`)
+	plainDel := redis.NewScript(`local n = 0; for i = 1, #KEYS do n = n + redis.call('DEL', KEYS[i]) end; return n`)
 	acquire := func(from, to string) func(*Store) locking.Store {
 		return script(func(s *scripts) { s.acquire = edited(t, acquireLua, from, to) })
 	}
@@ -36,31 +36,31 @@ func mutants(t testing.TB) map[string]mutant {
 	own, compare := "Own/ReleaseAndRenewTouchOnlyTheirOwn", "if redis.call('GET', KEYS[i]) ~= ARGV[1] then return 0 end"
 	return map[string]mutant{
 		"grants held keys":      {grantsHeldKeys, []string{"Exclusion/GoroutinesShareOneStore", "Exclusion/SeveralStores", own, "Fence/GrowsOverGrants"}},
-		"release by plain DEL":  {script(func(s *scripts) { s.release = everybodys }), []string{own}},
-		"release of no one":     {script(func(s *scripts) { s.release = redis.NewScript(`return #KEYS`) }), []string{"Lost/StaysLost", "Do/PanicFreesTheKeys", "Multi/AllOrNone"}},
+		"release by plain DEL":  {script(func(s *scripts) { s.release = plainDel }), []string{own}},
+		"release does nothing":  {script(func(s *scripts) { s.release = redis.NewScript(`return #KEYS`) }), []string{"Lost/StaysLost", "Do/PanicFreesTheKeys", "Multi/AllOrNone"}},
 		"renew without owner":   {renew(compare, "if not redis.call('GET', KEYS[i]) then return 0 end"), []string{own}},
-		"renew before it looks": {renew(compare, "redis.call('PEXPIRE', KEYS[i], ARGV[2])\n  "+compare), []string{"Own/RefusedRenewProlongsNothing"}},
+		"renew, then compare":   {renew(compare, "redis.call('PEXPIRE', KEYS[i], ARGV[2])\n  "+compare), []string{"Own/RefusedRenewProlongsNothing"}},
 		"renew re-creates":      {renew(compare, "if not redis.call('GET', KEYS[i]) then redis.call('SET', KEYS[i], ARGV[1]) end"), []string{"Lost/StaysLost"}},
 		"renew does nothing":    {script(func(s *scripts) { s.renew = redis.NewScript(`return 1`) }), []string{"Renew/KeepsTheKeysPastTheTTL", "Lost/StaysLost"}},
 		"no TTL":                {acquire(".. owner, 'PX', ttl)", ".. owner)"), []string{"Expires/FreesTheKeysAfterUntil"}},
 		"own request forgotten": {acquire("if holder ~= owner then", "if value then"), []string{"Reply/LostOnAcquire"}},
 		"own request, new TTL forgotten": {acquire("for i = 1, locks do redis.call('PEXPIRE', KEYS[i], ttl) end\n  return tonumber(kept)",
 			"return 0"), []string{"Reply/LostOnAcquire"}},
-		"fence that stands still":     {acquire("local digits", "fence = 1\nlocal digits"), []string{"Fence/GrowsOverGrants"}},
+		"fence that never grows":      {acquire("local digits", "fence = 1\nlocal digits"), []string{"Fence/GrowsOverGrants"}},
 		"fence that goes down":        {acquire("local digits", "fence = 2^52 - fence\nlocal digits"), []string{"Fence/GrowsOverGrants", "Fence/SurvivesRestart"}},
 		"trust from the answer":       {trustsFromTheAnswer, []string{"Until/NeverBeyondRequestPlusTTL"}},
 		"trust by the wall clock":     {anyStore(locktest.TrustsTheWallClock), []string{"Expires/FreesTheKeysAfterUntil"}},
-		"deaf to ctx":                 {anyStore(locktest.Deaf), []string{"Ctx/EndedBeforehandTakesNothing", "Ctx/EndWhileNoAnswerComesIsHeardAtOnce"}},
+		"ignores ctx":                 {anyStore(locktest.Deaf), []string{"Ctx/EndedBeforehandTakesNothing", "Ctx/EndWhileNoAnswerComesIsHeardAtOnce"}},
 		"case ignored":                {renames(strings.ToLower), []string{"Keys/OddOnesNeverCollide"}},
 		"spaces trimmed":              {renames(strings.TrimSpace), []string{"Keys/OddOnesNeverCollide"}},
 		"cut at 255 bytes":            {renames(func(k string) string { return k[:min(len(k), 255)] }), []string{"Keys/OddOnesNeverCollide"}},
-		"any key will do":             {renames(func(k string) string { return "k" + strings.ToValidUTF8(k[:min(len(k), 255)], "")[:0] }), []string{"Keys/InvalidAreErrKey"}},
+		"any key is valid":            {renames(func(k string) string { return "k" + strings.ToValidUTF8(k[:min(len(k), 255)], "")[:0] }), []string{"Keys/InvalidAreErrKey"}},
 		"several keys one by one":     {takesOneByOne, []string{"Multi/AllOrNone"}},
 		"silence taken for an answer": {anyStore(locktest.Guesses), []string{"Reply/NeverComes", "Reply/LostOnRenew", "Reply/LostOnRelease"}},
 	}
 }
 
-// The suite notices each of these, by the check that is there for it.
+// The suite notices each of these mutants, by the check that is meant for it.
 func TestContract_NoticesBrokenStores(t *testing.T) {
 	t.Parallel()
 	url := redisURL(t)
@@ -72,7 +72,7 @@ func TestContract_NoticesBrokenStores(t *testing.T) {
 	}
 }
 
-// A Store that rounds a TTL is not a Store.
+// A Store that rounds a TTL breaks the contract.
 func TestContract_NoticesRoundedTTLs(t *testing.T) {
 	t.Parallel()
 	locktest.WantFailing(t, func(t testing.TB) locktest.Backend {
@@ -85,7 +85,7 @@ func TestContract_NoticesRoundedTTLs(t *testing.T) {
 	}, promises, "TTL/UnrepresentableIsAnError")
 }
 
-// A promise that is not made has to be absent, and one that is made kept.
+// A Store must keep the promises that it makes, and must not keep one that it does not make.
 func TestContract_NoticesWrongPromises(t *testing.T) {
 	t.Parallel()
 	honest := target{url: redisURL(t)}.open
@@ -110,8 +110,7 @@ func TestContract_NoticesWrongPromises(t *testing.T) {
 	locktest.WantFailing(t, forgetful, promises, "Fence/SurvivesRestart")
 }
 
-// Waiters are served as promised: a queue passes, a stack does not, and a queue that
-// is not promised fails as well.
+// With FIFO promised, a queue passes and a stack fails.
 func TestContract_NoticesTheOrderOfGrants(t *testing.T) {
 	t.Parallel()
 	inOrder := func(pick func(int) int) locktest.Open {
@@ -126,7 +125,7 @@ func TestContract_NoticesTheOrderOfGrants(t *testing.T) {
 	p.FIFO = true
 	const check = "FIFO/GrantsInOrderOfArrival"
 	if said := locktest.Failing(t, inOrder(func(int) int { return 0 }), p, check); len(said) > 0 {
-		t.Errorf("first come, first served, and yet: %q", said)
+		t.Errorf("a FIFO queue fails: %q", said)
 	}
 	locktest.WantFailing(t, inOrder(func(n int) int { return n - 1 }), p, check)
 }

@@ -14,36 +14,35 @@ type Options struct {
 	// Prefix begins every name in Redis; empty: "lock". Stores exclude each
 	// other only if they have the same Prefix and HashTag.
 	Prefix string
-	// HashTag puts all keys of the Store into one slot of a Redis Cluster, and
-	// so on one node. Needed there, and only there, for several keys in one
-	// lease. Empty: the keys are spread.
+	// HashTag puts all keys of the Store into one slot of a Redis Cluster, and so
+	// on one node. Several keys in one lease need it in a Cluster, and only there.
+	// Empty: the keys are spread over the slots.
 	HashTag string
 }
 
-// ErrHashTag tells that several keys were asked for in one lease on Redis
-// Cluster, by a Store without Options.HashTag. A script runs on one node, and
-// keys live on one node for certain only if they have one hash tag.
+// ErrHashTag reports a request for several keys in one lease on Redis Cluster, by a
+// Store without Options.HashTag. A script runs on one node, and keys are certain to be
+// on one node only if they share a hash tag.
 var ErrHashTag = errors.New("redislock: on Redis Cluster several keys in one lease must share a hash tag: set Options.HashTag (the server calls it CROSSSLOT)")
 
-// buckets is how many fence counters there are for a prefix. It is part of the
-// names, so that two versions of a program with different numbers would not
-// exclude each other: never change it.
+// buckets is the number of fence counters for a prefix. Never change it: the names
+// depend on it, so two versions of a program with different numbers would not
+// exclude each other.
 //
-// One counter for all keys would put every lock of a Cluster into one slot; one
-// counter for each key would never be deleted and pile up. 1024 spread the keys
-// over the nodes and cost at most a hundred kilobytes.
+// One counter for all keys would put every lock of a Cluster into one slot. One
+// counter for each key could never be deleted, and the counters would accumulate. 1024
+// spread the keys over the nodes and cost at most a hundred kilobytes.
 const buckets = 1024
 
-// names gives the Redis names of keys: the locks, then their fence counters
-// (each once), as acquire.lua takes them.
+// names returns the Redis names of keys: the locks, and for acquire.lua the locks
+// followed by their fence counters (each once).
 //
 //	PREFIX{TAG}lock:KEY
 //	PREFIX{TAG}fence
 //
-// Neither prefix nor tag has a brace, so the first pair of braces is ours:
-// names of different keys differ whatever bytes the keys hold, and Redis
-// Cluster places them by TAG alone. The key comes last and is left as it is:
-// Redis names are any bytes.
+// Neither prefix nor tag has a brace, so the first pair of braces encloses TAG: names
+// of different keys differ whatever bytes the keys hold, and Redis Cluster places
+// them by TAG alone. The key comes last and unchanged: a Redis name may hold any bytes.
 func (s *Store) names(keys []string) (locks, all []string) {
 	locks = make([]string, len(keys), len(keys)+1)
 	var counters []string
@@ -57,7 +56,7 @@ func (s *Store) names(keys []string) (locks, all []string) {
 	return locks, append(locks, counters...)
 }
 
-// scope is the part of a name that decides its slot: prefix and tag.
+// scope returns the beginning of key's names: the prefix, and the tag that decides the slot.
 func (s *Store) scope(key string) string {
 	tag := s.tag
 	if tag == "" {
@@ -66,7 +65,7 @@ func (s *Store) scope(key string) string {
 	return s.prefix + "{" + tag + "}"
 }
 
-// checkNaming refuses what would let two names run into each other.
+// checkNaming refuses braces, which would let names of different keys collide.
 func checkNaming(o Options) error {
 	for option, value := range map[string]string{"Prefix": o.Prefix, "HashTag": o.HashTag} {
 		if strings.ContainsAny(value, "{}") {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Redis Cluster takes the slot from what is between the first '{' and the next
-// '}', if there is something.
+// hashTag returns the part of a name from which Redis Cluster computes the slot: the
+// text between the first '{' and the next '}', unless it is empty.
 func hashTag(name string) string {
 	_, after, _ := strings.Cut(name, "{")
 	tag, _, found := strings.Cut(after, "}")
@@ -20,7 +20,7 @@ func hashTag(name string) string {
 
 var oddKeys = []string{"a", "{a}", "}{", "{", "}", "{}", "{}{a}", "a}b{c}", "fence", "lock:a", "{1}lock:a", strings.Repeat("{", 512)}
 
-func TestNames_BracesInKeysDoNotMoveThem(t *testing.T) {
+func TestNames_BracesInAKeyDoNotChangeItsSlot(t *testing.T) {
 	for _, s := range []*Store{{prefix: "p"}, {prefix: "p", tag: "t"}, {tag: "t"}, {}} {
 		for _, k := range oddKeys {
 			locks, all := s.names([]string{k})
@@ -40,22 +40,22 @@ func TestNames_AreDifferentForDifferentKeysAndStores(t *testing.T) {
 	for _, s := range []*Store{{prefix: "p"}, {prefix: "p", tag: "t"}, {prefix: "p", tag: "u"}, {prefix: "q", tag: "t"}, {prefix: "plock:", tag: "t"}} {
 		for _, k := range oddKeys {
 			_, all := s.names([]string{k})
-			who := s.prefix + "|" + s.tag + "|" + k
+			owner := s.prefix + "|" + s.tag + "|" + k
 			for _, name := range all[:1] {
 				if other, twice := seen[name]; twice {
-					t.Errorf("%q and %q share %q", other, who, name)
+					t.Errorf("%q and %q share %q", other, owner, name)
 				}
-				seen[name] = who
+				seen[name] = owner
 			}
 			if other, clash := seen[all[1]]; clash {
-				t.Errorf("the counter of %q is the lock of %q", who, other)
+				t.Errorf("the counter of %q is the lock of %q", owner, other)
 			}
 		}
 	}
 }
 
-// The package's documentation shows the names; they are part of the contract
-// between versions of a program, and between the program and an operator with redis-cli.
+// The package documentation shows the names. Versions of a program, and operators with
+// redis-cli, rely on them.
 func TestNames_AreAsDocumented(t *testing.T) {
 	_, all := (&Store{prefix: "lock"}).names([]string{"sku-1"})
 	text, err := os.ReadFile("doc.go")
@@ -72,7 +72,7 @@ func TestNames_AreAsDocumented(t *testing.T) {
 	}
 }
 
-// Each counter is named once, whatever the keys: the script raises what it is given.
+// A counter that several keys share is named once: acquire.lua writes every name it gets.
 func TestNames_CountersAreNamedOnce(t *testing.T) {
 	s := &Store{prefix: "p", tag: "t"}
 	locks, all := s.names([]string{"a", "b", "c"})

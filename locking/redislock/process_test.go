@@ -15,8 +15,8 @@ import (
 	"shop/locking"
 )
 
-// worker is set for the processes that TestDo_ExcludesProcesses starts of this
-// very binary: the prefix of their key space.
+// worker is the environment variable that makes this test binary a worker process of
+// TestDo_ExcludesProcesses. Its value is the prefix of their key space.
 const worker = "REDISLOCK_TEST_WORKER"
 
 func TestMain(m *testing.M) {
@@ -32,8 +32,8 @@ func TestMain(m *testing.M) {
 
 const workers, increments = 3, 100
 
-// work adds to a number in Redis by reading and writing it, which only a lock
-// makes right.
+// work increments a number in Redis by a read and a write, which is correct only under
+// a lock.
 func work(prefix string) error {
 	client, err := Connect(os.Getenv("SHOP_REDIS_URL"), 10*time.Second)
 	if err != nil {
@@ -73,6 +73,6 @@ func TestDo_ExcludesProcesses(t *testing.T) {
 	all.Wait()
 	client := connect(t, redisURL(t), time.Second)
 	if got := client.Get(t.Context(), prefix+"number").Val(); got != strconv.Itoa(workers*increments) {
-		t.Errorf("%d processes added %d times 1, and the number is %q", workers, increments, got)
+		t.Errorf("after %d increments by each of %d processes the number is %q", increments, workers, got)
 	}
 }

@@ -16,16 +16,16 @@ import (
 
 var _ locking.Store = (*Store)(nil)
 
-// Store keeps locks in Redis. It is safe for use by many goroutines. The client
-// stays the caller's: Close does not close it.
+// Store keeps locks in Redis. It is safe for concurrent use. The caller owns the
+// client: Close does not close it.
 type Store struct {
 	client         redis.UniversalClient
 	prefix, tag    string
 	ttl            time.Duration
-	trust          time.Duration // of the TTL, how much to believe in: the rest is for clocks that drift
+	trust          time.Duration // the TTL less a margin for clocks that drift
 	requestTimeout time.Duration // for one answer
 	cluster        bool
-	replays        bool // the client may send a request again by itself
+	replays        bool // the client itself may retry a request
 	scripts        scripts
 	silent         atomic.Bool // the last request had no answer
 	resolver       *locking.Resolver
@@ -34,10 +34,10 @@ type Store struct {
 // TryAcquire takes all keys or none. It returns locking.ErrBusy if another holder
 // has one of them.
 //
-// An answer that does not come is asked for again, as the same owner, for at
-// most half the TTL. If it never comes, or ctx ends first, the error is
-// locking.ErrOutcomeUnknown, and what the request may have taken is given back
-// in the background.
+// A request without an answer is retried, as the same owner, for at most half the
+// TTL. If no answer comes, or ctx ends first, the error is
+// locking.ErrOutcomeUnknown, and what the request may have taken is released in
+// the background.
 func (s *Store) TryAcquire(ctx context.Context, keys ...string) (lease locking.Lease, err error) {
 	defer describe(&err, "acquire", keys)
 	if err := ctx.Err(); err != nil {
@@ -73,7 +73,7 @@ func describe(err *error, operation string, keys []string) {
 	}
 }
 
-// removal deletes what owner may have taken, under any grant.
+// removal returns a function that deletes what owner may have taken, under any fence.
 func (s *Store) removal(locks []string, owner string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		_, err := s.ask(ctx, s.scripts.release, locks, "", owner)
@@ -81,9 +81,9 @@ func (s *Store) removal(locks []string, owner string) func(context.Context) erro
 	}
 }
 
-// Renew sets the TTL anew, on all keys or on none. It returns locking.ErrLost,
-// finally, if one of them is not under this lease any more; it never takes a
-// key again. After any other error l is as good as before, until l.Until.
+// Renew restarts the TTL, on all keys or on none. It returns locking.ErrLost,
+// finally, if the lease no longer holds one of them; it never takes a key
+// again. After any other error l is as valid as before, until l.Until.
 func (s *Store) Renew(ctx context.Context, l locking.Lease) (_ locking.Lease, err error) {
 	defer describe(&err, "renew", l.Keys)
 	locks, _ := s.names(l.Keys)
@@ -99,9 +99,9 @@ func (s *Store) Renew(ctx context.Context, l locking.Lease) (_ locking.Lease, er
 	return l, nil
 }
 
-// Release gives the keys back. It returns locking.ErrLost if one of them was
-// not under this lease any more; the others are given back all the same. After
-// locking.ErrOutcomeUnknown it goes on trying in the background.
+// Release frees the keys. It returns locking.ErrLost if the lease no longer held
+// one of them; the others are freed all the same. After locking.ErrOutcomeUnknown
+// the release is retried in the background.
 func (s *Store) Release(ctx context.Context, l locking.Lease) (err error) {
 	defer describe(&err, "release", l.Keys)
 	locks, _ := s.names(l.Keys)
@@ -116,7 +116,7 @@ func (s *Store) Release(ctx context.Context, l locking.Lease) (err error) {
 }
 
 // Close ends the background work and waits for it, at most as long as for one
-// answer. Locks stay as they are.
+// answer. It releases no locks.
 func (s *Store) Close() { s.resolver.Close() }
 
 // value is what acquire.lua wrote for this grant.

@@ -5,8 +5,8 @@
 -- ARGV[2]  owner
 -- returns  how many of the locks were still under this grant
 --
--- A lock of ours under another fence is deleted too, and not counted: it is
--- what a delayed duplicate of our acquire request left behind.
+-- A lock of this owner under another fence is deleted too, but not counted: a
+-- delayed duplicate of the acquire request left it behind.
 local grant, owner = ARGV[1], ARGV[2]
 local held = 0
 for i = 1, #KEYS do

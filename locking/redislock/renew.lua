@@ -1,13 +1,13 @@
--- Sets the TTL anew on all the locks of a grant, or on none of them.
+-- Restarts the TTL of all the locks of a grant, or of none of them.
 --
 -- KEYS     the locks
 -- ARGV[1]  the grant: "fence:owner", exactly as acquire.lua wrote it
 -- ARGV[2]  TTL in milliseconds
--- returns  1, or 0 when one of the locks is not under this grant any more
+-- returns  1, or 0 when one of the locks is no longer under this grant
 --
--- Never SET: to write back a lock that had gone would hide that another
--- owner may have held it meanwhile. The fence is compared as well as the owner, so
--- that a delayed duplicate of the acquire request cannot bring a grant back.
+-- Never SET: to restore a lock that has expired would hide that another owner may
+-- have held it in between. The fence is compared as well as the owner, so that a
+-- delayed duplicate of the acquire request cannot revive a grant.
 for i = 1, #KEYS do
   if redis.call('GET', KEYS[i]) ~= ARGV[1] then return 0 end
 end

@@ -10,15 +10,15 @@ import (
 	"shop/locking/locktest"
 )
 
-// T25: a server that comes back without the lock, within its TTL.
-func TestRestart_WithoutTheDataTheHolderLearnsOfItsLoss(t *testing.T) {
+// T25: a server restarts without the lock, within the lock's TTL.
+func TestRestart_WithoutTheDataRenewReportsTheLoss(t *testing.T) {
 	server := locktest.Start(t, locktest.Redis("--appendonly", "no"))
 	store := storeAt(t, "redis://"+server.Addr, 10*time.Second, Options{})
 	first := take(t, store, "k")
 	server.Restart()
-	second := take(t, store, "k") // two holders: this is what the row lock is for
+	second := take(t, store, "k") // two holders: only a row lock or a fence protects the data now
 	if second.Fence <= first.Fence {
-		t.Errorf("fence %d after the restart, %d before: the clock should have kept it growing", second.Fence, first.Fence)
+		t.Errorf("fence %d after the restart, %d before: want it to grow with the clock", second.Fence, first.Fence)
 	}
 	if _, err := store.Renew(t.Context(), first); !errors.Is(err, locking.ErrLost) {
 		t.Errorf("renew by the first holder: got %v, want ErrLost", err)
@@ -28,8 +28,8 @@ func TestRestart_WithoutTheDataTheHolderLearnsOfItsLoss(t *testing.T) {
 	}
 }
 
-// With its data, the lock and the counter are there again, whatever the clock
-// says: the counter is put an hour ahead, as if the clock had been set back.
+// A restart with the data restores the lock and the counter, whatever the clock shows.
+// The counter is an hour ahead of the clock, as if the clock had been set back.
 func TestRestart_WithTheDataKeepsLockAndCounter(t *testing.T) {
 	server := locktest.Start(t, locktest.Redis(locktest.Durable...))
 	store := storeAt(t, "redis://"+server.Addr, 30*time.Second, Options{})
@@ -53,25 +53,25 @@ func TestRestart_WithTheDataKeepsLockAndCounter(t *testing.T) {
 	}
 }
 
-// A server that is away is an error at once, not a wait, and not ErrBusy; and
-// when it is back the Store works, with nothing to be done.
-func TestRestart_AwayIsAnErrorAndBackIsBack(t *testing.T) {
+// While the server is unavailable, a request fails at once, and not with ErrBusy. When
+// the server is available again, the Store works without further action.
+func TestRestart_RequestsFailAtOnceUntilTheServerIsBack(t *testing.T) {
 	server := locktest.Start(t, locktest.Redis(locktest.Durable...))
 	store := storeAt(t, "redis://"+server.Addr, 30*time.Second, Options{})
 	lease := take(t, store, "k")
 	server.Kill()
-	// the first request meets connections that were open: unknown. Then it is refused.
+	// The first request uses an open connection: its outcome is unknown. The next one is refused.
 	_, err := store.TryAcquire(t.Context(), "other")
 	if err == nil || errors.Is(err, locking.ErrBusy) {
 		t.Errorf("got %v, want an error that is not ErrBusy", err)
 	}
 	asked := time.Now()
 	_, err = store.TryAcquire(t.Context(), "other")
-	if took := time.Since(asked); took > store.ttl/3 { // without an answer it would ask for half the TTL
+	if took := time.Since(asked); took > store.ttl/3 { // without an answer it would retry for half the TTL
 		t.Errorf("refused after %v", took)
 	}
 	if err == nil || errors.Is(err, locking.ErrBusy) || errors.Is(err, locking.ErrOutcomeUnknown) || errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("got %v, want a plain refusal", err)
+		t.Errorf("got %v, want a refused connection", err)
 	}
 	if _, err := store.Renew(t.Context(), lease); err == nil || errors.Is(err, locking.ErrLost) {
 		t.Errorf("renew: got %v, want an error that is not ErrLost", err)

@@ -15,8 +15,8 @@ import (
 	"shop/locking/locktest"
 )
 
-// startSentinel starts a Sentinel that watches master and decides alone. A master that is
-// only slow is not down for it: see suspect.
+// startSentinel starts a Sentinel that monitors master with a quorum of one. It does not
+// take a slow master for down, until suspect lowers its threshold.
 func startSentinel(t *testing.T, master *locktest.Server) *locktest.Server {
 	t.Helper()
 	conf := filepath.Join(t.TempDir(), "sentinel.conf")
@@ -45,14 +45,14 @@ func sentinelStore(t *testing.T, sentinel *locktest.Server, ttl time.Duration) *
 	return store
 }
 
-// T17: a failover to a replica that has not heard of the lock voids it. Two
-// holders believe in their leases at once: the row lock behind them is what
-// keeps the data right. The first one hears of it when it renews.
+// T17: a failover to a replica that has not received the lock voids it. Two leases are
+// within their Until at once, and only a row lock or a fence protects the data. The first
+// holder learns of the loss when it renews.
 func TestSentinel_FailoverLosesTheLock(t *testing.T) {
 	t.Parallel()
 	master := locktest.Start(t, locktest.Redis(append([]string{"--repl-diskless-sync-delay", "0"}, locktest.Durable...)...))
-	line := locktest.NewProxy(t, master.Addr) // of the replica to its master
-	replica := locktest.Start(t, locktest.Redis(append([]string{"--replicaof", strings.Replace(line.Addr, ":", " ", 1)}, locktest.Durable...)...))
+	proxy := locktest.NewProxy(t, master.Addr) // between the replica and its master
+	replica := locktest.Start(t, locktest.Redis(append([]string{"--replicaof", strings.Replace(proxy.Addr, ":", " ", 1)}, locktest.Durable...)...))
 	waitForReplica(t, replica)
 	sentinel := startSentinel(t, master)
 	waitForSentinel(t, sentinel)
@@ -62,7 +62,7 @@ func TestSentinel_FailoverLosesTheLock(t *testing.T) {
 	if err := store.Release(t.Context(), before); err != nil {
 		t.Fatal(err)
 	}
-	line.Down() // the replica receives no write after this
+	proxy.Down() // the replica receives no write after this
 	first := take(t, store, "k")
 	wantBusy(t, store, "k")
 	master.Kill()
@@ -80,7 +80,7 @@ func TestSentinel_FailoverLosesTheLock(t *testing.T) {
 		t.Fatalf("the leases do not overlap: %v and %v", first.Until, second.Until)
 	}
 	if second.Fence <= first.Fence {
-		t.Errorf("fence %d after the failover, %d before: the clock should have kept it growing", second.Fence, first.Fence)
+		t.Errorf("fence %d after the failover, %d before: want it to grow with the clock", second.Fence, first.Fence)
 	}
 	if _, err := store.Renew(t.Context(), first); !errors.Is(err, locking.ErrLost) {
 		t.Errorf("renew by the first holder: got %v, want ErrLost", err)
@@ -90,7 +90,7 @@ func TestSentinel_FailoverLosesTheLock(t *testing.T) {
 	}
 }
 
-// suspect makes a sentinel that has heard nothing of its master for 300 ms replace it.
+// suspect makes a sentinel replace its master after 300 ms without an answer from it.
 func suspect(t *testing.T, sentinel *locktest.Server) {
 	t.Helper()
 	client := redis.NewSentinelClient(&redis.Options{Addr: sentinel.Addr})
@@ -104,12 +104,12 @@ func waitForReplica(t *testing.T, replica *locktest.Server) {
 	t.Helper()
 	client := redis.NewClient(&redis.Options{Addr: replica.Addr})
 	defer client.Close()
-	locktest.Eventually(t, "the replica is in step", func() bool {
+	locktest.Eventually(t, "the replica is synchronized", func() bool {
 		return strings.Contains(client.Info(t.Context(), "replication").Val(), "master_link_status:up")
 	})
 }
 
-// waitForSentinel waits until it knows master and replica.
+// waitForSentinel waits until sentinel knows master and replica.
 func waitForSentinel(t *testing.T, sentinel *locktest.Server) {
 	t.Helper()
 	client := redis.NewSentinelClient(&redis.Options{Addr: sentinel.Addr})

@@ -12,9 +12,9 @@ import (
 	"shop/locking/locktest"
 )
 
-// A request to a server that has just fallen silent returns at the end of ctx,
-// although the socket is read for ten seconds.
-func TestRenew_CancellationIsHeardFromASilentServer(t *testing.T) {
+// A request to a server that has stopped answering returns when ctx is cancelled,
+// although the read of the socket lasts ten seconds.
+func TestRenew_ReturnsWhenCancelledWhileTheServerIsSilent(t *testing.T) {
 	const wait, ttl = 10 * time.Second, time.Minute
 	p := newProxy(t, hostOf(t, redisURL(t)))
 	o := Tune(&redis.UniversalOptions{Addrs: []string{p.Addr}}, ttl)
@@ -48,7 +48,7 @@ func TestRenew_CancellationIsHeardFromASilentServer(t *testing.T) {
 			t.Errorf("got %v, want context.Canceled", err)
 		}
 	case <-time.After(wait / 2):
-		t.Error("the end of ctx was not heard")
+		t.Error("Renew did not return when ctx was cancelled")
 		<-result
 	}
 	p.Lose(0)
@@ -58,7 +58,7 @@ func TestRenew_CancellationIsHeardFromASilentServer(t *testing.T) {
 	})
 }
 
-// Our own time-out is over: that is not the end of the caller's ctx.
+// The Store's own time-out must not look like the end of the caller's ctx.
 func TestTryAcquire_SilenceIsNotTheCallersDeadline(t *testing.T) {
 	store, p, _ := behindProxy(t, 3*time.Second)
 	p.Lose(1 << 30)

@@ -12,12 +12,12 @@ import (
 	"shop/locking/locktest"
 )
 
-// The traps of lease locks that are known from the field, T16 to T25, one test
-// each. (T17, failover, is in sentinel_test.go; T20 and T24, durations, in
-// ttl_test.go; T25, restarts, in restart_test.go.)
+// The known traps of lease locks, T16 to T25, one test each. (T17, failover, is in
+// sentinel_test.go; T20 and T24, durations, in ttl_test.go; T25, restarts, in
+// restart_test.go.)
 
-// behindProxy makes a Store whose line can be disturbed, its scripts known to
-// the server, and another one that is not disturbed, in the same key space.
+// behindProxy makes a Store behind a proxy that can disturb it, with its scripts loaded
+// at the server, and a second Store in the same key space that connects directly.
 func behindProxy(t *testing.T, ttl time.Duration) (*Store, *locktest.Faults, *Store) {
 	t.Helper()
 	p := newProxy(t, hostOf(t, redisURL(t)))
@@ -46,8 +46,8 @@ func wantBusy(t *testing.T, s locking.Store, keys ...string) {
 	}
 }
 
-// T16: a keep-alive that was answered long ago, and heard only now, is worth
-// what was left of it then. So is T21, validity counted from the answer.
+// T16: the answer to a keep-alive may arrive late, and T21: validity may be counted from
+// the answer. Until must count from the sending of the request.
 func TestRenew_LateAnswerDoesNotProlongTrust(t *testing.T) {
 	const ttl, late = 3 * time.Second, 100 * time.Millisecond
 	store, p, _ := behindProxy(t, ttl)
@@ -65,8 +65,8 @@ func TestRenew_LateAnswerDoesNotProlongTrust(t *testing.T) {
 	}
 }
 
-// T18: a client that repeats a SET NX by itself finds the key busy by its own lock.
-// The Store repeats the request itself, recognizes its own lock, and keeps its fence.
+// T18: a client that retries SET NX by itself finds the key held by its own lock.
+// The Store retries the request, recognizes its own lock, and keeps the fence.
 func TestTryAcquire_LostAnswerIsNotBusy(t *testing.T) {
 	for name, reset := range map[string]bool{"silence": false, "connection reset": true} {
 		t.Run(name, func(t *testing.T) {
@@ -86,7 +86,7 @@ func TestTryAcquire_LostAnswerIsNotBusy(t *testing.T) {
 				t.Errorf("Until counts from the first request, but the second one set the TTL")
 			}
 			if left := store.client.PTTL(t.Context(), store.scope("k")+"lock:k").Val(); left < time.Until(lease.Until) {
-				t.Errorf("Until is %v from now, but the server ends it in %v", time.Until(lease.Until), left)
+				t.Errorf("Until is %v from now, but the lock expires in %v", time.Until(lease.Until), left)
 			}
 			wantBusy(t, other, "k")
 			if err := store.Release(t.Context(), lease); err != nil {
@@ -97,7 +97,7 @@ func TestTryAcquire_LostAnswerIsNotBusy(t *testing.T) {
 	}
 }
 
-// fenceOf reads the counter that key's fences come from.
+// fenceOf reads the fence counter of key.
 func fenceOf(t *testing.T, s *Store, key string) locking.Fence {
 	t.Helper()
 	n, err := s.client.Get(t.Context(), s.scope(key)+"fence").Int64()
@@ -107,8 +107,8 @@ func fenceOf(t *testing.T, s *Store, key string) locking.Fence {
 	return locking.Fence(n)
 }
 
-// T19: go-redis does not look at ctx while it reads. We do.
-func TestTryAcquire_DeadlineIsHeardWhileRedisIsSilent(t *testing.T) {
+// T19: by default go-redis ignores ctx while it reads. A Store returns at its deadline.
+func TestTryAcquire_ReturnsAtTheDeadlineWhileRedisIsSilent(t *testing.T) {
 	store, p, other := behindProxy(t, 6*time.Second)
 	p.Lose(1 << 30)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -116,23 +116,23 @@ func TestTryAcquire_DeadlineIsHeardWhileRedisIsSilent(t *testing.T) {
 	asked := time.Now()
 	_, err := store.TryAcquire(ctx, "k")
 	if took := time.Since(asked); took > time.Second {
-		t.Errorf("heard after %v", took)
+		t.Errorf("returned after %v", took)
 	}
 	if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, locking.ErrOutcomeUnknown) || errors.Is(err, locking.ErrBusy) {
-		t.Errorf("got %v, want the deadline, and that the outcome is unknown", err)
+		t.Errorf("got %v, want DeadlineExceeded and ErrOutcomeUnknown", err)
 	}
 	p.Lose(0)
-	locktest.Eventually(t, "what the request took is given back", func() bool { // long before the TTL
+	locktest.Eventually(t, "the key that the request took is free", func() bool { // long before the TTL
 		_, err := other.TryAcquire(t.Context(), "k")
 		return err == nil
 	})
 	if took := time.Since(asked); took > store.ttl/2 {
-		t.Errorf("given back after %v", took)
+		t.Errorf("free after %v", took)
 	}
 }
 
-// T22: a release by DEL frees the next holder's lock.
-func TestRelease_LeavesTheNextHolderAlone(t *testing.T) {
+// T22: a release by plain DEL frees the next holder's lock.
+func TestRelease_DoesNotFreeTheNextHoldersLock(t *testing.T) {
 	store := newStore(t, time.Minute)
 	first := take(t, store, "k")
 	store.client.Del(t.Context(), store.scope("k")+"lock:k") // an operator, or eviction
@@ -147,7 +147,7 @@ func TestRelease_LeavesTheNextHolderAlone(t *testing.T) {
 }
 
 // T23: a renewal that takes a lost lock again hides that there was another holder.
-func TestRenew_NeverTakesAgain(t *testing.T) {
+func TestRenew_NeverTakesALostKeyAgain(t *testing.T) {
 	store := newStore(t, time.Minute)
 	lease := take(t, store, "a", "b")
 	store.client.Del(t.Context(), store.scope("a")+"lock:a")
@@ -160,12 +160,12 @@ func TestRenew_NeverTakesAgain(t *testing.T) {
 	if err := store.Release(t.Context(), lease); !errors.Is(err, locking.ErrLost) {
 		t.Errorf("release: got %v, want ErrLost", err)
 	}
-	take(t, store, "a", "b") // what was left of the lease is free as well
+	take(t, store, "a", "b") // the other key of the lease is free as well
 }
 
-// A release that never arrived is sent again in the background: the next holder does
-// not wait for the TTL.
-func TestRelease_LostRequestIsSentAgain(t *testing.T) {
+// A release that never arrived is retried in the background: the next holder does not
+// wait for the TTL.
+func TestRelease_LostRequestIsRetried(t *testing.T) {
 	const ttl = 30 * time.Second
 	store, p, other := behindProxy(t, ttl)
 	lease := take(t, store, "k")
@@ -178,6 +178,6 @@ func TestRelease_LostRequestIsSentAgain(t *testing.T) {
 		return err == nil
 	})
 	if !time.Now().Before(lease.Until) {
-		t.Error("the TTL was over by then")
+		t.Error("free only after the TTL")
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"shop/locking/locktest"
 )
 
-// T20: a TTL in seconds where milliseconds were meant.
+// T20: a TTL is sent in seconds where milliseconds were meant.
 func TestTTL_IsSetToTheMillisecond(t *testing.T) {
 	const ttl = 15_500 * time.Millisecond
 	store := newStore(t, ttl)
@@ -36,7 +36,7 @@ func TestTTL_IsSetToTheMillisecond(t *testing.T) {
 	}
 }
 
-// All keys or none: of a lease that is over in part, nothing is prolonged.
+// Renew is all or none: when one key of a lease is lost, no key is prolonged.
 func TestRenew_RefusedChangesNoTTL(t *testing.T) {
 	const ttl = 20 * time.Second
 	store := newStore(t, ttl)
@@ -46,19 +46,19 @@ func TestRenew_RefusedChangesNoTTL(t *testing.T) {
 	}
 	t.Cleanup(longer.Close)
 	lease := take(t, store, "a", "b")
-	store.client.Del(t.Context(), store.scope("b")+"lock:b") // an operator's hand
+	store.client.Del(t.Context(), store.scope("b")+"lock:b") // by an operator
 	take(t, store, "b")
 	if _, err := longer.Renew(t.Context(), lease); !errors.Is(err, locking.ErrLost) {
 		t.Errorf("got %v, want ErrLost", err)
 	}
 	for _, k := range []string{"a", "b"} {
 		if left := store.client.PTTL(t.Context(), store.scope(k)+"lock:"+k).Val(); left <= 0 || left > ttl {
-			t.Errorf("%q is kept for %v, with a TTL of %v", k, left, ttl)
+			t.Errorf("%q expires in %v, want at most its TTL of %v", k, left, ttl)
 		}
 	}
 }
 
-// T24: a holder that is stuck, renewed for ever by its watchdog.
+// T24: a watchdog renews the lease of a stuck holder for ever.
 func TestDo_StuckHolderLosesItsKeysAfterMaxHold(t *testing.T) {
 	t.Parallel()
 	const ttl = 2 * time.Second

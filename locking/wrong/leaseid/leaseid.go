@@ -1,17 +1,17 @@
 // Package leaseid is a lock over etcd with a mistake of published examples (etcd's
-// contrib/lock): the id of the lease is handed out as the fence. It is here to fail.
+// contrib/lock): it uses the id of the lease as the fence. It exists to fail its tests.
 //
-// As a lock it is right: a key is created if it is not there, under a lease of
-// its own, and revoking the lease gives it back. Its Fence breaks the promise
-// that a Fence makes, to be greater than every earlier one of the key. Each etcd
-// member makes the ids of the leases that are asked of it, from its own member
-// id, its own clock and a counter: unique, and of two members one always has the
-// greater ones. With one member they happen to be in order, so that every test
-// on a laptop passes. With three, and a client connected to each, a guard that
-// compares them refuses rightful holders for ever, and lets stale ones through.
+// As a lock it is correct: it creates a key if the key does not exist, under a lease
+// of its own, and frees the key by revoking the lease. But a Fence must be greater
+// than every earlier one of the key, and a lease id need not be. Each etcd member
+// makes the ids of the leases that it grants from its own member id, its own clock
+// and a counter. The ids are unique, but of any two members one always makes the
+// greater ids. With a single member they happen to be in order, so that every test on
+// a laptop passes. With three members, and a client connected to each, a guard that
+// compares ids refuses rightful holders for ever, and lets stale ones through.
 //
-// The right number stands in the same answer: the revision at which the key was
-// created (etcdlock).
+// The right number is in the same answer: the revision at which the key was created
+// (see etcdlock).
 package leaseid
 
 import (
@@ -36,8 +36,8 @@ type Store struct {
 
 var _ locking.Store = (*Store)(nil)
 
-// New makes a Store whose keys begin with prefix. The ttl is in whole seconds,
-// as etcd's are.
+// New makes a Store whose keys begin with prefix. The ttl must be whole seconds,
+// as in etcd.
 func New(client *clientv3.Client, prefix string, ttl time.Duration) (*Store, error) {
 	if ttl < time.Second || ttl%time.Second != 0 {
 		return nil, fmt.Errorf("leaseid: TTL %v, want whole seconds", ttl)
@@ -69,7 +69,7 @@ func (s *Store) TryAcquire(ctx context.Context, keys ...string) (locking.Lease, 
 		return locking.Lease{
 			Keys:  sorted,
 			Owner: strconv.FormatInt(int64(lease.ID), 16),
-			Fence: locking.Fence(lease.ID), // the mistake
+			Fence: locking.Fence(lease.ID), // the mistake: ids are not in order of grants
 			Until: sent.Add(s.ttl - s.ttl/10),
 		}, nil
 	}
@@ -92,7 +92,7 @@ func (s *Store) Renew(ctx context.Context, l locking.Lease) (locking.Lease, erro
 	return l, nil
 }
 
-// Release revokes the lease, and the keys go with it.
+// Release revokes the lease, which deletes its keys.
 func (s *Store) Release(ctx context.Context, l locking.Lease) error {
 	_, err := s.client.Revoke(ctx, clientv3.LeaseID(l.Fence))
 	return lostIfGone(err)
