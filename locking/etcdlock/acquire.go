@@ -13,19 +13,19 @@ import (
 	"shop/locking"
 )
 
-// TryAcquire takes all keys or none. It returns locking.ErrBusy if another holds
-// one of them, or waits for it, and has left no waiter behind then.
+// TryAcquire takes all keys or none. It returns locking.ErrBusy if another request
+// holds one of them or waits for it, and leaves no waiter behind.
 //
-// After a request without an answer it makes sure that nothing is left of it, and
-// tries once more, for at most half the TTL. If it cannot, the error is
-// locking.ErrOutcomeUnknown and the rest is done in the background.
+// It removes what a request without an answer may have taken, and then retries, for
+// at most half the TTL. If the removal is not confirmed in that time, it returns
+// locking.ErrOutcomeUnknown, and the removal continues in the background.
 func (s *Store) TryAcquire(ctx context.Context, keys ...string) (locking.Lease, error) {
 	return s.acquire(ctx, keys, false)
 }
 
 // Acquire waits for all keys, in the order of arrival: in this process first,
 // then among the processes. If ctx ends first, the error matches ctx.Err(), and
-// locking.ErrBusy too if it stood in a queue, which it has left then.
+// locking.ErrBusy too if the request was in a queue. It has left that queue.
 func (s *Store) Acquire(ctx context.Context, keys ...string) (locking.Lease, error) {
 	return s.acquire(ctx, keys, true)
 }
@@ -56,15 +56,15 @@ func (s *Store) acquire(ctx context.Context, keys []string, wait bool) (lease lo
 	}
 	t.Leave(keys...)
 	if t.Waited && ctx.Err() != nil && !errors.Is(err, locking.ErrBusy) {
-		// The turn came late: what was left of ctx says nothing about etcd.
+		// The turn came late: too little was left of ctx for an answer from etcd.
 		err = fmt.Errorf("%w: %w", locking.ErrBusy, err)
 	}
 	return lease, err
 }
 
-// attempts makes one attempt after another until one ends with a grant, or in a
-// way that the next would too. Each begins when certainly nothing is left of the
-// one before.
+// attempts makes one attempt after another until one is granted or fails with an error
+// that another attempt would not avoid. Each starts only when the one before has
+// certainly left nothing behind.
 func (s *Store) attempts(ctx context.Context, t *locking.Ticket[string], keys []string, wait bool) (locking.Lease, error) {
 	var giveUp time.Time // after the first attempt without an answer
 	for {
@@ -77,7 +77,7 @@ func (s *Store) attempts(ctx context.Context, t *locking.Ticket[string], keys []
 			if l, granted := a.grant(); granted {
 				return l, nil
 			}
-			continue // the session died under it
+			continue // the session died during the attempt
 		}
 		undone := a.undo(err)
 		switch silent := errors.Is(err, locking.ErrOutcomeUnknown); {
@@ -100,19 +100,19 @@ func (s *Store) attempts(ctx context.Context, t *locking.Ticket[string], keys []
 	}
 }
 
-// attempt is one try to get the keys, under names that no other has.
+// attempt is one request for the keys, under names that no other attempt has.
 type attempt struct {
 	session *session
-	ticket  *locking.Ticket[string] // its place in the queues of this process
+	ticket  *locking.Ticket[string] // its position in the queues of this process
 	keys    []string
-	nonce   string // what its names end with
-	fence   int64  // the revision of the waiters; 0: none is there
+	nonce   string // the end of its names
+	fence   int64  // the revision of the waiters; 0: none was put
 }
 
-// name is that of the waiter for a key.
+// name is the name of the attempt's waiter for a key.
 func (a *attempt) name(key string) string { return a.session.store.queueOf(key) + a.nonce }
 
-// mine compares: all waiters are there, and of this attempt.
+// mine returns the conditions that all waiters exist and are of this attempt.
 func (a *attempt) mine() (all []clientv3.Cmp) {
 	for _, k := range a.keys {
 		all = append(all, clientv3.Compare(clientv3.CreateRevision(a.name(k)), "=", a.fence))
@@ -120,7 +120,7 @@ func (a *attempt) mine() (all []clientv3.Cmp) {
 	return all
 }
 
-// deletes takes all waiters out of their queues.
+// deletes returns the operations that delete all waiters.
 func (a *attempt) deletes() (all []clientv3.Op) {
 	for _, k := range a.keys {
 		all = append(all, clientv3.OpDelete(a.name(k)))
@@ -128,8 +128,8 @@ func (a *attempt) deletes() (all []clientv3.Op) {
 	return all
 }
 
-// nonce gives what no other attempt's names end with: that of one which is over and
-// was answered to the last request, so that nothing of it can arrive any more, or a new one.
+// nonce returns the end of an attempt's names, which no other attempt uses: a new one, or
+// the nonce of an attempt that is over and all of whose requests are answered.
 func (s *Store) nonce() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,14 +141,14 @@ func (s *Store) nonce() string {
 	return rand.Text() // at least 128 random bits
 }
 
-// errAgain: this attempt has certainly left nothing that a later one would wait for,
-// through no fault of the caller or the keys. The next one may do better.
+// errAgain reports an attempt that has certainly left nothing for which a later one would
+// wait, and failed neither by the caller nor by the keys: the next one may succeed.
 var errAgain = errors.New("etcdlock: session changed under the attempt")
 
-// put puts a waiter into each queue: one transaction, one revision. To wait, it reads
-// the queues first; to try, it demands that they are empty. (A range without keys is as
-// good as a key that was never created: revision 0.) It does nothing if the attempt is
-// fenced, or etcd has another epoch than the Store.
+// put puts a waiter into each queue: one transaction, one revision. If wait is true, it
+// reads the queues first; otherwise it requires that they are empty. (etcd compares an
+// empty range like a key that was never created: revision 0.) It does nothing if the
+// attempt is fenced, or etcd has another epoch than the Store.
 func (a *attempt) put(ctx context.Context, wait bool) (*clientv3.TxnResponse, error) {
 	x, s := a.session, a.session.store
 	conditions := []clientv3.Cmp{s.sameEpoch(), clientv3.Compare(clientv3.CreateRevision(s.fencingKey(a.nonce)), "=", 0)}
@@ -174,7 +174,7 @@ func (a *attempt) put(ctx context.Context, wait bool) (*clientv3.TxnResponse, er
 		a.fence = answer.Header.Revision
 	}
 	switch {
-	case answer.Header.ClusterId != s.epoch.cluster, // restored as a new one, with the value: what was put is undone
+	case answer.Header.ClusterId != s.epoch.cluster, // restored as a new cluster, with the value: the caller undoes the put
 		!answer.Succeeded && !s.isEpoch(answer.Responses[0].GetResponseRange()):
 		return nil, ErrEpoch
 	case answer.Succeeded:

@@ -16,10 +16,10 @@ import (
 	"shop/locking/locktest"
 )
 
-// minTTL is what etcd with its default election timeout makes of anything shorter.
+// minTTL is the minimum to which etcd with its default election timeout raises a TTL.
 const minTTL = 2 * time.Second
 
-// endpoints are of the etcd on which the tests run.
+// endpoints are those of the etcd on which the tests run.
 func endpoints(t testing.TB) []string {
 	t.Helper()
 	return strings.Split(locktest.Env(t, "SHOP_ETCD_ENDPOINTS"), ",")
@@ -29,10 +29,10 @@ func endpoints(t testing.TB) []string {
 type target struct {
 	endpoints []string
 	prefix    string
-	broken    func(*Store) locking.Store // what is wrong with each Store; nil: nothing
+	broken    func(*Store) locking.Store // makes the wrong variant of a Store; nil: none
 }
 
-// open is a locktest.Open: a key space of its own.
+// open is a locktest.Open. Each Backend has a key space of its own.
 func (g target) open(t testing.TB) locktest.Backend {
 	t.Helper()
 	client := g.client(t)
@@ -79,12 +79,12 @@ func (w *countingWatcher) Watch(ctx context.Context, key string, opts ...clientv
 	return w.Watcher.Watch(ctx, key, opts...)
 }
 
-// awaitWatch waits until a request of a Store watches its predecessor. That its waiter is in etcd
-// does not say that it has the answer: without it, the end of the server, of the connection or of
-// ctx leaves its outcome unknown.
+// awaitWatch waits until a request of a Store watches its predecessor. A waiter in etcd is not
+// enough: the request may not have its answer yet, and then the end of the server, of the
+// connection or of ctx leaves its outcome unknown.
 func awaitWatch(t testing.TB, s *Store) {
 	t.Helper()
-	locktest.Eventually(t, "it waits", func() bool { return s.client.Watcher.(*countingWatcher).begun.Load() > 0 })
+	locktest.Eventually(t, "the request watches its predecessor", func() bool { return s.client.Watcher.(*countingWatcher).begun.Load() > 0 })
 }
 
 func (g target) locking(t testing.TB, ttl time.Duration) (locking.Store, error) {
@@ -109,7 +109,7 @@ func (g target) store(t testing.TB, ttl time.Duration) (*Store, error) {
 	return store, err
 }
 
-// must is store without the error.
+// must is store, but fails the test on an error.
 func (g target) must(t testing.TB, ttl time.Duration) *Store {
 	t.Helper()
 	store, err := g.store(t, ttl)
@@ -119,7 +119,7 @@ func (g target) must(t testing.TB, ttl time.Duration) *Store {
 	return store
 }
 
-// shared is the etcd of all tests, in a key space of this one's own.
+// shared is the etcd that all tests share, with a key space for this test.
 func shared(t testing.TB) target {
 	t.Helper()
 	return at(t, endpoints(t)...)
@@ -131,7 +131,7 @@ func at(t testing.TB, endpoints ...string) target {
 	return g
 }
 
-// newPrefix returns a prefix of this test alone, and removes the keys under it when
+// newPrefix returns a prefix for this test alone, and removes the keys under it when
 // the test ends.
 func newPrefix(t testing.TB, client *clientv3.Client) string {
 	t.Helper()
@@ -139,7 +139,7 @@ func newPrefix(t testing.TB, client *clientv3.Client) string {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		_, _ = client.Delete(ctx, prefix, clientv3.WithPrefix()) // a server of the test's own may be gone
+		_, _ = client.Delete(ctx, prefix, clientv3.WithPrefix()) // fails if the test has stopped its own server
 	})
 	return prefix
 }
@@ -166,7 +166,7 @@ func inQueue(t testing.TB, client *clientv3.Client, prefix, key string) (names [
 	return names
 }
 
-// isOf tells whether a name in a queue is a Lease's.
+// isOf reports whether a name in a queue is that of a Lease.
 func isOf(name string, l locking.Lease) bool {
 	return strings.HasPrefix(l.Owner, name[strings.LastIndex(name, "/")+1:]+"-")
 }
@@ -175,7 +175,7 @@ func isOf(name string, l locking.Lease) bool {
 func take(t testing.TB, s locking.Store, keys ...string) (lease locking.Lease) {
 	t.Helper()
 	err := insist(func(again bool) (err error) {
-		if again { // behind what the first attempt may have left
+		if again { // the first attempt may have left a waiter: wait for its removal
 			lease, err = locking.Acquire(t.Context(), s, locking.Options{}, keys...)
 		} else {
 			lease, err = s.TryAcquire(t.Context(), keys...)
@@ -205,7 +205,7 @@ func release(t testing.TB, s locking.Store, l locking.Lease) {
 	err := insist(func(again bool) error {
 		err := s.Release(t.Context(), l)
 		if again && errors.Is(err, locking.ErrLost) {
-			return nil // the first time, unheard
+			return nil // the first call released it, and its answer was lost
 		}
 		return err
 	})
@@ -214,7 +214,7 @@ func release(t testing.TB, s locking.Store, l locking.Lease) {
 	}
 }
 
-// dial makes a client that says nothing of what a test does to it.
+// dial makes a client without a log.
 func dial(t testing.TB, endpoints ...string) *clientv3.Client {
 	t.Helper()
 	client, err := clientv3.New(quiet(endpoints...))

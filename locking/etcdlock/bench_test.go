@@ -9,8 +9,8 @@ import (
 	"go.etcd.io/etcd/client/v3/concurrency"
 )
 
-// peers are what the benchmark compares, on one server with a client each: a
-// lease of two keys, and two of etcd's own mutexes on one session.
+// peers returns what the benchmark compares, on one server with a client each: a lease
+// of two keys, and two of etcd's own mutexes on one session.
 func peers(b *testing.B) (us, them func() error) {
 	b.Helper()
 	g := shared(b)
@@ -43,14 +43,15 @@ func peers(b *testing.B) (us, them func() error) {
 	return us, them
 }
 
-// once tells that each benchmark runs once, to see that it works (-benchtime 1x).
-// A comparison would say nothing then.
+// once reports whether each benchmark runs once, only to show that it works
+// (-benchtime 1x). A comparison would be meaningless then.
 func once() bool { return flag.Lookup("test.benchtime").Value.String() == "1x" }
 
-// BenchmarkTwoKeys takes and gives back two free keys, by turns with etcd's
-// mutex, a thousand times each, and compares the medians: what the machine does
-// meanwhile delays some turns of both. Read x-of-mutex alone: the machine is in the
-// other figures. Ours is two requests and theirs four: a third one would be 0.75.
+// BenchmarkTwoKeys acquires and releases two free keys, in alternation with two of etcd's
+// mutexes, a thousand times each. It compares the medians, because other load of the
+// machine delays some rounds of both. Compare x-of-mutex alone: the other figures depend
+// on the machine. A lease takes two requests, the mutexes take four; with a third
+// request the ratio would be 0.75.
 func BenchmarkTwoKeys(b *testing.B) {
 	us, them := peers(b)
 	timed := func(f func() error) float64 {
@@ -65,12 +66,12 @@ func BenchmarkTwoKeys(b *testing.B) {
 		turns = 1
 	}
 	var ours, theirs []float64
-	for range turns { // which of the two comes first changes too
+	for range turns { // the order of the two alternates as well
 		ours = append(ours, timed(us))
 		theirs = append(theirs, timed(them), timed(them))
 		ours = append(ours, timed(us))
 	}
-	for b.Loop() { // ns/op: one of ours
+	for b.Loop() { // ns/op: one lease
 		timed(us)
 	}
 	ratio := median(ours) / median(theirs)
@@ -87,8 +88,8 @@ func median(of []float64) float64 {
 	return (of[(len(of)-1)/2] + of[len(of)/2]) / 2
 }
 
-// BenchmarkHandoff lets 16 goroutines wait for one key, in one process and in
-// four, and counts how often it changes hands.
+// BenchmarkHandoff lets 16 goroutines wait for one key, over one Store and over four,
+// and counts how often the key changes hands.
 func BenchmarkHandoff(b *testing.B) {
 	for name, processes := range map[string]int{"1-process": 1, "4-processes": 4} {
 		b.Run(name, func(b *testing.B) {

@@ -11,10 +11,10 @@ import (
 	"shop/locking"
 )
 
-// What is below is wrong on purpose: stores that the contract has to refuse.
+// The stores in this file are wrong on purpose: the contract has to refuse them.
 
-// twisted is a Store of which some verbs are replaced. As a Waiter it is one
-// whose Acquire goes through the same.
+// twisted is a Store in which some methods are replaced. acquire and acquired apply to
+// both TryAcquire and Acquire.
 type twisted struct {
 	*Store
 	acquired func(locking.Lease, error) (locking.Lease, error)
@@ -57,7 +57,7 @@ func (s twisted) Release(ctx context.Context, l locking.Lease) error {
 	return s.release(ctx, l)
 }
 
-// changes makes a mutant that changes each lease that is granted.
+// changes makes a mutant that changes each granted lease.
 func changes(f func(*Store, *locking.Lease)) func(*Store) locking.Store {
 	return func(s *Store) locking.Store {
 		return twisted{Store: s, acquired: func(l locking.Lease, err error) (locking.Lease, error) {
@@ -67,7 +67,7 @@ func changes(f func(*Store, *locking.Lease)) func(*Store) locking.Store {
 	}
 }
 
-// sharedSession is etcd's own mutex, one session for all goroutines: T4.
+// sharedSession uses etcd's own mutex, with one session for all goroutines: T4.
 func sharedSession(s *Store) locking.Store {
 	session, err := concurrency.NewSession(s.client, concurrency.WithTTL(10))
 	if err != nil {
@@ -98,7 +98,7 @@ func sharedSession(s *Store) locking.Store {
 	}
 }
 
-// releasesTheQueue releases the key whichever Lease holds it.
+// releasesTheQueue frees the key whichever Lease holds it.
 func releasesTheQueue(s *Store) locking.Store {
 	return twisted{Store: s, release: func(ctx context.Context, l locking.Lease) error {
 		for _, k := range l.Keys {
@@ -111,7 +111,7 @@ func releasesTheQueue(s *Store) locking.Store {
 	}}
 }
 
-// deaf does not hear that ctx ended.
+// deaf ignores the end of ctx.
 func deaf(s *Store) locking.Store {
 	return twisted{
 		Store: s,
@@ -122,7 +122,7 @@ func deaf(s *Store) locking.Store {
 	}
 }
 
-// oneByOne leaves what it has when the next key is busy.
+// oneByOne takes key by key, and keeps those it has when the next one is busy.
 func oneByOne(s *Store) locking.Store {
 	return twisted{Store: s, acquire: func(ctx context.Context, f func(context.Context, ...string) (locking.Lease, error), keys []string) (all locking.Lease, err error) {
 		for _, k := range keys {
@@ -135,7 +135,7 @@ func oneByOne(s *Store) locking.Store {
 	}}
 }
 
-// guesses takes silence for an answer: busy, or lost.
+// guesses takes the lack of an answer for one: busy, or lost.
 func guesses(s *Store) locking.Store {
 	guess := func(err, instead error) error {
 		if errors.Is(err, locking.ErrOutcomeUnknown) || errors.Is(err, errNoAnswer) {
@@ -153,7 +153,7 @@ func guesses(s *Store) locking.Store {
 	}
 }
 
-// leaseIDs gives the session's lease id as fence, as etcd's own example does.
+// leaseIDs returns the session's lease id as the fence, as etcd's own example does.
 func leaseIDs(s *Store) locking.Store {
 	return twisted{
 		Store: s,

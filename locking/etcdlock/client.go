@@ -9,13 +9,13 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Config is what a client for locks needs; add TLS, a user, a Logger:
+// Config returns the settings that a client for locks needs; add TLS, a user, a Logger:
 //
 //	client, err := clientv3.New(etcdlock.Config("127.0.0.1:2379"))
 //
-// A connection that died in silence is given up after 15 s: a watch would wait
-// on it for ever. (Pings more often than every 10 s are not sent by gRPC, and
-// more often than every 5 s not taken by etcd.) The client does not connect yet.
+// The client drops a connection after 15 s without an answer: a watch would wait on it
+// for ever. (gRPC does not send pings more often than every 10 s, and etcd does not
+// accept them more often than every 5 s.) clientv3.New does not connect yet.
 func Config(endpoints ...string) clientv3.Config {
 	return clientv3.Config{
 		Endpoints:            endpoints,
@@ -28,15 +28,15 @@ func Config(endpoints ...string) clientv3.Config {
 // Options of a Store. The zero value is usable.
 type Options struct {
 	// Prefix begins every name in etcd; empty: "lock". Stores exclude each other
-	// only if they have the same one.
+	// only if they have the same Prefix.
 	Prefix string
 }
 
-// ErrTTL tells that etcd would give another TTL than the one that was asked for.
+// ErrTTL reports that etcd would grant another TTL than the requested one.
 var ErrTTL = errors.New("etcdlock: TTL must be whole seconds, and at least one and a half of etcd's election timeout (2s with its defaults)")
 
-// New makes a Store whose leases last ttl, and opens its session: etcd has to be
-// there. A TTL that etcd would round, or raise to its minimum, is ErrTTL.
+// New makes a Store whose leases last ttl, and opens its session, so etcd must be
+// available. A TTL that etcd would round, or raise to its minimum, is ErrTTL.
 func New(ctx context.Context, client *clientv3.Client, ttl time.Duration, o Options) (*Store, error) {
 	if ttl < time.Second || ttl%time.Second != 0 {
 		return nil, fmt.Errorf("%w: %v", ErrTTL, ttl)
@@ -61,5 +61,6 @@ func New(ctx context.Context, client *clientv3.Client, ttl time.Duration, o Opti
 	return s, nil
 }
 
-// margin is what Until leaves of a TTL for clocks that run at different rates.
+// margin is how much earlier than the TTL a lease's Until is, for clocks that run at
+// different rates.
 func margin(ttl time.Duration) time.Duration { return ttl / 100 }

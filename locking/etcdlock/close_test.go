@@ -13,7 +13,7 @@ import (
 	"shop/locking/locktest"
 )
 
-func TestClose_RefusesWhatComesAfter(t *testing.T) {
+func TestClose_RefusesLaterRequests(t *testing.T) {
 	t.Parallel()
 	store := shared(t).must(t, 5*time.Second)
 	lease := take(t, store, "k")
@@ -24,7 +24,7 @@ func TestClose_RefusesWhatComesAfter(t *testing.T) {
 	}()
 	locktest.Eventually(t, "it waits", func() bool { return store.queue.Len("k") == 2 })
 	store.Close()
-	store.Close() // twice is once
+	store.Close() // a second Close has no effect
 	_, tried := store.TryAcquire(t.Context(), "other")
 	_, renewed := store.Renew(t.Context(), lease)
 	for what, err := range map[string]error{
@@ -54,11 +54,11 @@ func TestClose_LeavesNothingInEtcd(t *testing.T) {
 		t.Errorf("got %v, want ErrClosed", err)
 	}
 	if slices.Contains(leases(t, client), session) || len(inQueue(t, client, g.prefix, "k")) != 1 {
-		t.Error("something is left")
+		t.Error("the session or a waiter is left in etcd")
 	}
 }
 
-// What is held is held until its TTL: its holder may be at work.
+// A held Lease keeps its keys until the TTL: its holder may still be writing.
 func TestClose_LeavesAHeldLeaseToTheTTL(t *testing.T) {
 	t.Parallel()
 	g := shared(t)
@@ -72,9 +72,9 @@ func TestClose_LeavesAHeldLeaseToTheTTL(t *testing.T) {
 	}
 }
 
-// Close joins whatever is under way (goleak looks after each run), also when etcd
-// says nothing and orphans wait to be removed; and it does not take the TTL.
-func TestClose_JoinsTheBackground(t *testing.T) {
+// Close waits for all goroutines (goleak checks after each run), even when etcd does not
+// answer and orphans are still to be removed; and it does not wait for the TTL.
+func TestClose_WaitsForTheBackgroundWork(t *testing.T) {
 	t.Parallel()
 	const ttl = 6 * time.Second
 	store, w, _, _ := behindProxy(t, ttl)

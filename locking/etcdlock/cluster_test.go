@@ -12,7 +12,7 @@ import (
 	"shop/locking/locktest"
 )
 
-// leaderOf finds the member that leads, as the client's endpoints see it.
+// leaderOf returns the member that reports itself as the leader.
 func leaderOf(t *testing.T, client *clientv3.Client, members []*locktest.Server) *locktest.Server {
 	t.Helper()
 	var leader *locktest.Server
@@ -34,8 +34,8 @@ func leaderOf(t *testing.T, client *clientv3.Client, members []*locktest.Server)
 	return leader
 }
 
-// holdOn keeps k under a Do until stop, and tells how that ended.
-func holdOn(t *testing.T, store *Store, stop <-chan struct{}) (held locking.Lease, ended <-chan error) {
+// holdUntil holds k in a Do until stop is closed. ended receives the result of Do.
+func holdUntil(t *testing.T, store *Store, stop <-chan struct{}) (held locking.Lease, ended <-chan error) {
 	t.Helper()
 	granted, result := make(chan locking.Lease, 1), make(chan error, 1)
 	go func() {
@@ -52,9 +52,9 @@ func holdOn(t *testing.T, store *Store, stop <-chan struct{}) (held locking.Leas
 	return <-granted, result
 }
 
-// comeAndGo takes another key again and again. During an election that may end in
-// an error, and never in a fence that is not greater.
-func comeAndGo(t *testing.T, store *Store, above locking.Fence) (last locking.Fence) {
+// acquireRepeatedly acquires and releases another key. During an election that may
+// fail, but a granted fence is always greater than the one before.
+func acquireRepeatedly(t *testing.T, store *Store, above locking.Fence) (last locking.Fence) {
 	t.Helper()
 	last = above
 	for range 20 {
@@ -76,8 +76,9 @@ func comeAndGo(t *testing.T, store *Store, above locking.Fence) (last locking.Fe
 	return last
 }
 
-// The leader dies while one Store holds, one waits, and many acquire and release. The
-// holder keeps its Lease, the waiter its place, and no other Store is granted the key.
+// The leader dies while one Store holds the key, one waits for it, and a third acquires
+// another key. The holder keeps its Lease, the waiter its position, and no other Store is
+// granted the key.
 func TestCluster_LeaderChangeThenLossOfQuorum(t *testing.T) {
 	t.Parallel()
 	members := locktest.StartEtcd(t, 3)
@@ -85,7 +86,7 @@ func TestCluster_LeaderChangeThenLossOfQuorum(t *testing.T) {
 	const ttl = 10 * time.Second
 	holder, waiter, other, client := g.must(t, ttl), g.must(t, ttl), g.must(t, ttl), g.client(t)
 	session, stop := id(holder), make(chan struct{})
-	first, ended := holdOn(t, holder, stop)
+	first, ended := holdUntil(t, holder, stop)
 	next := make(chan locking.Lease, 1)
 	go func() {
 		l, err := waiter.Acquire(context.WithoutCancel(t.Context()), "k")
@@ -100,9 +101,9 @@ func TestCluster_LeaderChangeThenLossOfQuorum(t *testing.T) {
 	old := leaderOf(t, client, members)
 	old.Kill()
 	if now := leaderOf(t, client, members); now == old {
-		t.Fatal("no election")
+		t.Fatal("the killed member is still the leader")
 	}
-	fence := comeAndGo(t, other, first.Fence)
+	fence := acquireRepeatedly(t, other, first.Fence)
 	wantBusy(t, other, "k")
 	close(stop)
 	if err := <-ended; err != nil || id(holder) != session {
@@ -114,8 +115,8 @@ func TestCluster_LeaderChangeThenLossOfQuorum(t *testing.T) {
 	loseQuorum(t, other, leaderOf(t, client, members), old, fence)
 }
 
-// loseQuorum: with one member of three nothing is granted, and that is said at
-// once; with two it is as before.
+// loseQuorum checks that with one member of three a request fails at once, and that with
+// two the Store grants keys again.
 func loseQuorum(t *testing.T, store *Store, second, first *locktest.Server, fence locking.Fence) {
 	t.Helper()
 	second.Kill()
@@ -125,7 +126,7 @@ func loseQuorum(t *testing.T, store *Store, second, first *locktest.Server, fenc
 		t.Errorf("without a quorum: got %v after %v", err, ranSince(asked))
 	}
 	first.Start()
-	locktest.Eventually(t, "service is back", func() bool {
+	locktest.Eventually(t, "a lock is granted", func() bool {
 		l, err := store.TryAcquire(t.Context(), "quorum")
 		return err == nil && store.Release(t.Context(), l) == nil && l.Fence > fence
 	})

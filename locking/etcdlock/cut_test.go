@@ -11,8 +11,8 @@ import (
 	"shop/locking/locktest"
 )
 
-// A client that is cut off from etcd alone can still write elsewhere. Its trust ends
-// before another holder can have the key, without an answer from etcd.
+// A client that is cut off from etcd can still write to other servers. Its trust ends
+// before another holder can get the key, without an answer from etcd.
 func TestDo_ClientCutOffFromEtcdStopsBeforeTheNextHolder(t *testing.T) {
 	t.Parallel()
 	const ttl = 3 * time.Second
@@ -31,7 +31,7 @@ func TestDo_ClientCutOffFromEtcdStopsBeforeTheNextHolder(t *testing.T) {
 		stopped = time.Now()
 		var err error
 		if second, err = other.TryAcquire(t.Context(), "k"); err == nil && time.Now().Before(l.Until.Add(margin(ttl))) {
-			t.Errorf("%+v was granted before %+v had run out", second, l)
+			t.Errorf("%+v was granted before %+v had expired", second, l)
 		}
 		if err != nil {
 			second, err = other.Acquire(t.Context(), "k")
@@ -49,12 +49,12 @@ func TestDo_ClientCutOffFromEtcdStopsBeforeTheNextHolder(t *testing.T) {
 		t.Errorf("cut off: got %v after %v", err, ranSince(asked))
 	}
 	thaw()
-	locktest.Eventually(t, "it is back", func() bool {
+	locktest.Eventually(t, "the Store grants again", func() bool {
 		l, err := store.TryAcquire(t.Context(), "other")
 		return err == nil && store.Release(t.Context(), l) == nil
 	})
 	if id(store) == session {
-		t.Error("the old session was taken up again")
+		t.Error("the old session is used again")
 	}
 	wantBusy(t, store, "k")
 	if err := store.Release(t.Context(), first); !errors.Is(err, locking.ErrLost) {
@@ -63,9 +63,9 @@ func TestDo_ClientCutOffFromEtcdStopsBeforeTheNextHolder(t *testing.T) {
 	release(t, other, second)
 }
 
-// An etcd that is away is an error, at once after the first, and never ErrBusy;
-// and when it is back the Store works, with nothing to be done.
-func TestSession_AwayIsAnErrorAndBackIsBack(t *testing.T) {
+// While etcd is unavailable, requests fail, at once after the first, and never with
+// ErrBusy. When etcd is available again, the Store works without further action.
+func TestSession_RequestsFailAtOnceUntilEtcdIsBack(t *testing.T) {
 	t.Parallel()
 	g := shared(t)
 	far, proxy := g, locktest.NewProxy(t, g.endpoints[0])
@@ -81,13 +81,13 @@ func TestSession_AwayIsAnErrorAndBackIsBack(t *testing.T) {
 		}
 	}
 	proxy.Up(t)
-	locktest.Eventually(t, "it is back", func() bool {
+	locktest.Eventually(t, "the Store grants again", func() bool {
 		l, err := store.TryAcquire(t.Context(), "k")
 		return err == nil && store.Release(t.Context(), l) == nil
 	})
 }
 
-// What is left of a session that was cut off is revoked when etcd is back.
+// The lease of a session that was cut off is revoked when etcd is available again.
 func TestSession_OldLeaseIsRevokedAfterTheCut(t *testing.T) {
 	t.Parallel()
 	g := shared(t)

@@ -1,15 +1,15 @@
 // Package etcdlock keeps locks in etcd: one queue for each key, one transaction
-// to enter all the queues of a lease, a fence that outlives every restart.
+// to enter all the queues of a lease, and a fence that outlives every restart.
 //
-// The question: several programs change what must never be changed twice, and
-// the lock service itself may lose a machine. Which one is next, and how does the
-// resource tell a late holder from the present one?
+// The question: several programs change data that must never be changed twice, and
+// the lock service itself may lose a machine. Which program is next, and how does the
+// resource distinguish a late holder from the present one?
 //
 // The invariant: at any moment at most one lease of a key is within its Until,
 // as long as clocks run at about the same rate. And, whatever the clocks do: of
 // two grants of one key the later has the greater Fence. The first makes wasted
-// work rare. The second makes the result right, if the
-// resource checks the fence (package locking: the guard).
+// work rare. The second makes the result correct, if the resource checks the fence
+// (package locking: the guard).
 //
 // # What is stored
 //
@@ -18,9 +18,9 @@
 //	lock/fenced:W4TT…                               the fencing key of an attempt without an answer
 //	lock/epoch               value W5QK…            the epoch of the fences
 //
-// All but the epoch hang on one etcd lease, the session's, and are gone with it. Each
-// attempt has names of its own, made with a nonce, so that a request that arrives late
-// cannot be taken for another one.
+// All of them except the epoch are attached to one etcd lease, the session's, and are
+// deleted with it. Each attempt has names of its own, which end with a nonce, so that a
+// request that arrives late cannot be taken for another one.
 //
 // # Where to find what
 //
@@ -29,128 +29,130 @@
 //	names.go      which keys are allowed, and their names in etcd
 //	acquire.go    an attempt to get the keys
 //	wait.go       a waiter and its predecessor
-//	orphans.go    what becomes of an attempt that has failed
+//	orphans.go    the cleanup after an attempt that has failed
 //	lease.go      a Lease: Renew, Release, its end
 //	session.go    the session: keep-alive, and the next one
 //	sessionend.go the end of a session
-//	request.go    the bounds of a request, what an error says
+//	request.go    the bounds of a request, the meaning of an error
 //	epoch.go      the epoch of fences
 //
 // # Queues, and why they cannot deadlock
 //
-// One transaction puts a waiter under every wanted key. Its revision is a place
-// in one total order over all queues, and it is the fence. The holder is the waiter
-// that is the lowest in each of its queues: the oldest of all waiters always is, so
-// one can always go on, in whatever order keys are named.
+// One transaction puts a waiter into the queue of every requested key. Its revision is a
+// position in one total order over all queues, and is also the fence. A waiter holds its
+// keys when it is the first in each of its queues. The oldest of all waiters always is,
+// so a deadlock is impossible, in whatever order keys are named.
 //
-//	           Acquire: put under all keys                 lowest in all of them
+//	           Acquire: put into all queues                first in all of them
 //	┌─────────┐   one transaction    ┌─────────┐  watch the predecessor,  ┌──────┐
-//	│ outside │─────────────────────▶│ waiting │─────────────────────────▶│ held │──┐ Renew: Until
-//	└─────────┘                      └─────────┘  look again when it goes └──────┘◀─┘ moves on
+//	│ outside │─────────────────────▶│ waiting │─────────────────────────▶│ held │──┐ Renew: a
+//	└─────────┘                      └─────────┘  read when it is deleted └──────┘◀─┘ later Until
 //	     ▲  ▲    queues empty: held at once │ ctx ended, session lost         │
 //	     │  └──────────────────────────────┘                                  │
 //	     └─────────── Release, Until is past, session lost ───────────────────┘
 //
-// A waiter watches its predecessor alone, and looks at the queues again when that
-// one is gone; the look also shows that its own names are still there. There is
-// no gap between reading and watching: the watch says at which revision it
-// begins, and if that is not the read's, the queues are read once more beside it.
+// A waiter watches only its predecessor, and reads the queues again when the predecessor
+// is deleted; the read also checks that its own names still exist. No event can be
+// missed between the read and the watch: the watch reports the revision at which it
+// starts, and if that is not the read's, the queues are read once more during the watch.
 //
-// Of each process one waiter per key is in etcd, the others wait in a locking.Queue:
-// a release wakes one process and not all. Every grant is a new waiter in etcd, at
-// the end of the queue; so a process with many waiters has one turn in each round,
-// like one with few. First come, first served holds in a process, and in etcd among
-// the first of each process.
+// Each process has one waiter per key in etcd, and its other waiters are in a
+// locking.Queue: a release wakes one process and not all. Every grant takes a new waiter
+// in etcd, at the end of the queue, so a process with many waiters has one turn in each
+// round, like one with few. The order of arrival holds within a process, and in etcd
+// among the first waiters of the processes.
 //
-// TryAcquire enters only if all queues are empty, in the same one transaction: a
-// refused one has left nothing behind.
+// TryAcquire enters only if all queues are empty, in the same single transaction: a
+// refused request leaves nothing behind.
 //
 // # Until, and the session
 //
-// A Store has one session, kept alive each third of the TTL. Until counts from
-// the sending of the last keep-alive that was answered, less a hundredth of the
-// TTL for clocks that run at different rates. Renew sends one of its own, and
-// looks whether the keys are still there. A Lease that is not renewed is deleted
-// at its Until by this process, although the session lives on: an abandoned one
-// is not kept for ever.
+// A Store has one session, and sends a keep-alive every third of the TTL. Until counts
+// from the sending of the last keep-alive that was answered, less a hundredth of the
+// TTL for clocks that run at different rates. Renew sends a keep-alive of its own, and
+// checks that the keys still exist. A Lease that is not renewed is deleted by this
+// process at its Until, although the session continues: an abandoned Lease is not kept
+// for ever.
 //
 //	      granted      an answer in time       TTL - margin without one, or etcd
-//	┌──────┐  ┌───────┐────┐                   says that the lease is gone        ┌──────┐
+//	┌──────┐  ┌───────┐────┐                   reports that the lease is gone     ┌──────┐
 //	│ none │─▶│ alive │    │─────────────────────────────────────────────────────▶│ dead │
 //	└──────┘  └───────┘◀───┘                   or an orphan could not be removed  └──────┘
 //	    ▲                                                                            │
-//	    └──────── a new session; it never brings back what was under an old one ─────┘
+//	    └──────── a new session; it never revives the Leases of an old one ──────────┘
 //
 // # Orphans: an attempt without an answer
 //
-// It may have put waiters that no caller waits for, or may do so yet, and they would
-// stop their queues for as long as the session lives. So one transaction deletes the
-// attempt's names *and* puts its fencing key: every attempt compares that its own is
-// not there, so that a request which arrives after that is refused by etcd. Other
-// attempts, Leases and waiters of the process are not touched. If the transaction is
-// not confirmed within a third of the TTL, the session is given up: no keep-alive any
-// more, a new session for what comes, and the lease is revoked as soon as the last
-// Lease on it is released or past its Until (to revoke earlier would give keys away that
-// a holder still trusts in). So the keys of an attempt without an answer are free after
-// a third of the TTL, what one request takes, and one TTL, as long as no leader dies
-// meanwhile: a new one gives every lease its TTL again.
+// Its request may have put waiters for which no caller waits, or may still do so, and they
+// would block their queues for as long as the session lives. So one transaction deletes
+// the attempt's names *and* puts its fencing key. Every attempt requires that its own
+// fencing key does not exist, so that etcd refuses a request that arrives later. Other
+// attempts, Leases and waiters of the process are not affected.
 //
-// Waiters whose callers left, Leases that ran out, and releases without an answer
+// If the transaction is not confirmed within a third of the TTL, the session is
+// abandoned: no keep-alive is sent for it, new work uses a new session, and the lease is
+// revoked as soon as the last Lease on it is released or past its Until. (To revoke it
+// earlier would free keys that a holder still trusts.) So the keys of an attempt
+// without an answer are free after a third of the TTL, the duration of one request, and
+// one TTL, unless the leader dies in that time: a new leader gives every lease its TTL
+// again.
+//
+// Waiters whose callers left, Leases that expired, and releases without an answer
 // leave orphans too. They are removed in the same way, without a fencing key: no
 // request that puts them can be under way.
 //
 // An error is not always a refusal. etcd may apply a transaction for which it
 // finds no space, and answer that there is none. The names of that attempt are
-// deleted too, but it needs no fencing key: after an answer nothing arrives.
+// deleted too, but it needs no fencing key: after an answer nothing can arrive.
 //
 // # What each piece is for
 //
-// To give the session up after every unanswered request would need no fencing keys. But
-// the Leases and waiters of all other callers in the process hang on that session, and
-// a request is without an answer whenever its caller's ctx ends in the middle of it.
+// Without fencing keys, every unanswered request would cost the session. But the Leases
+// and waiters of all other callers in the process depend on that session, and a request
+// is without an answer whenever its caller's ctx ends before the answer.
 //
-//	nonce            a late request belongs to no other attempt (TestAcquire_NoNameIsUsedAgain…)
-//	… used again     etcd remembers deleted names until its next compaction, and walks over all of
-//	                 them when a queue is read: a hot key would get slower (TestAcquire_AHotKeyKeepsItsNames).
-//	                 Only the nonce of an answered release is used again.
-//	fencing key      a request that arrives after it was undone does nothing (TestAcquire_RequestThatArrives…)
-//	orphans          a ctx that ends leaves no waiter, without harm to others (TestAcquire_CtxThatEnds…)
-//	session given up etcd that does not confirm a removal cannot keep keys for ever (TestSession_IsGivenUp…)
-//	epoch            fences of a wiped etcd are not compared with older ones (TestEpoch_…)
-//	queue            one waiter per process and key in etcd (BenchmarkHandoff, BenchmarkStarvation)
+//	nonce              a late request belongs to no other attempt (TestAcquire_NoNameIsUsedAgain…)
+//	… used again       etcd keeps deleted names until its next compaction, and walks over all of
+//	                   them when a queue is read: a hot key would get slower (TestAcquire_AHotKeyKeepsItsNames).
+//	                   Only the nonce of an answered release is used again.
+//	fencing key        a request that arrives after it was undone does nothing (TestAcquire_RequestThatArrives…)
+//	orphans            a ctx that ends leaves no waiter, and other callers lose nothing (TestAcquire_CtxThatEnds…)
+//	session abandoned  an etcd that does not confirm a removal cannot keep keys for ever (TestSession_IsAbandoned…)
+//	epoch              fences of a wiped etcd are not compared with older ones (TestEpoch_…)
+//	queue              one waiter per process and key in etcd (BenchmarkHandoff, BenchmarkStarvation)
 //
 // # Space
 //
-// etcd keeps every revision until it is compacted. A cycle of Acquire and Release
-// of two keys adds about 690 bytes, so that the default quota of 2 GiB is full after
-// some three million of them, and etcd then takes no writes at all: ErrNoSpace. Start
-// etcd with --auto-compaction-mode and --auto-compaction-retention. Any retention will
-// do: nothing here needs an older revision than the present one, and a watch that
-// would go on from a compacted revision ends, and the queue is read again.
+// etcd keeps every revision until it is compacted. A cycle of Acquire and Release of
+// two keys adds about 690 bytes, so the default quota of 2 GiB is full after some three
+// million cycles, and etcd then accepts no writes at all: ErrNoSpace. Start etcd with
+// --auto-compaction-mode and --auto-compaction-retention. Any retention will do: this
+// package reads only the present revision. When compaction ends a watch, the queue is
+// read again.
 //
 // # The epoch of fences
 //
-// A fence is a revision, and revisions begin again when etcd is wiped, or go back
-// when it is restored. Old and new numbers look alike, and the cluster's id does not
-// tell them apart: an etcd started with the same flags has the same one. So there is a
-// random value, made when the first Store opens and under no lease, and every
-// transaction that acquires compares it. An epoch is the cluster's id and this
-// value, and a grant is certainly of its Store's epoch:
+// A fence is a revision, and revisions restart when etcd is wiped, or go back when it is
+// restored. Old and new numbers look alike, and the cluster's id does not distinguish
+// them: an etcd started with the same flags has the same id. So the first Store creates
+// a random value, under no lease, and every transaction that acquires compares it. An
+// epoch is the cluster's id together with this value. A grant always belongs to the
+// epoch of its Store:
 //
 //	                              cluster's id   value      a running Store    a new Store
-//	wiped                         the same       none       ErrEpoch           begins a new epoch
+//	wiped                         the same       none       ErrEpoch           starts a new epoch
 //	restored as a new cluster     another        the same   ErrEpoch           has a new epoch
 //	restored in place             the same       the same   grants, lower      has the old epoch
 //	… and then NewEpoch           the same       another    ErrEpoch           has the new epoch
 //
-// A Store cannot detect the third line. The guard refuses the low numbers, and the
-// operator that restored etcd calls NewEpoch. The resource keeps the epoch
-// beside the fence, and refuses to compare fences of two of them.
+// A Store cannot detect the third case. The guard refuses the low numbers, and the
+// operator that restored etcd calls NewEpoch. The resource stores the epoch with the
+// fence, and refuses to compare fences of different epochs.
 //
 // # What can go wrong
 //
-//	what happens                        what the holder sees                what others see
-//	the reply to acquire is lost        undone, confirmed, made anew; or    busy until it is undone, at
+//	what happens                        what the holder sees                what other clients see
+//	the reply to acquire is lost        undone, confirmed, and retried; or  busy until it is undone, at
 //	                                    ErrOutcomeUnknown, undone later     most one TTL and a half
 //	ctx ends while the request runs     ctx's error at once; undone in      the same
 //	                                    the background
@@ -159,19 +161,19 @@
 //	                                    it
 //	the reply to release is lost        ErrOutcomeUnknown; deleted in       busy until then, at most
 //	                                    the background                      one TTL and a half
-//	the holder pauses beyond the TTL    Until is over when it wakes; Renew  free after the TTL, then a
+//	the holder pauses beyond the TTL    Until is past when it wakes; Renew  free after the TTL, then a
 //	                                    and Release: ErrLost                greater fence
 //	the lease is revoked by an operator Renew: ErrLost, up to a third of    free at once: two holders
 //	                                    the TTL later                       until then
 //	one lock is deleted by an operator  the same                            the same
-//	the session is lost while waiting   waits on, at the queue's new end    the queue moves up
-//	etcd elects a new leader            requests fail, and are made again;  busy; the new leader gives
+//	the session is lost while waiting   waits again, at the queue's end     the queue moves up
+//	etcd elects a new leader            requests fail and are retried;      busy; the new leader gives
 //	                                    trust ends in time, or lasts        every lease its TTL again
 //	no quorum, no etcd                  an error, at once after the first;  the same
 //	                                    leases end at their Until
-//	restart with the data               nothing, if within the TTL          busy, fences go on growing
+//	restart with the data               nothing, if within the TTL          busy; fences keep growing
 //	a compaction while waiting          nothing: the queue is read again
-//	etcd is full                        renews and releases as ever         ErrNoSpace, and nothing is left
+//	etcd is full                        renews and releases as usual        ErrNoSpace, and nothing is left
 //	                                                                        in the queues
 //	wiped, restored as a new cluster,   ErrLost                             ErrEpoch, and nothing is left in
 //	or given a new epoch                                                    the queues, until they restart
@@ -179,31 +181,32 @@
 //	                                                                        them, until an operator calls
 //	                                                                        NewEpoch
 //
-// So it promises exclusion among holders that look at Until; that the keys of a
-// dead process are free within TTL and half a second, plus as long again if a
+// So the package promises exclusion among holders that respect Until; that the keys of
+// a dead process are free within TTL and half a second, plus as long again if the
 // leader dies with it; order of arrival; several keys in one round trip; and a
-// fence that is right whatever happens, short of an older snapshot.
+// fence that always grows, unless etcd is restored from an older snapshot.
 //
 // # The client
 //
-// Config gives what a client needs. etcd's client.KeepAlive and the sessions of
-// its package concurrency are not used: they count trust from when an answer is
-// read, which after a pause may be long after it came; and a lock taken twice
-// under one session is one lock. etcd's client waits for its connection, so an
-// etcd that refuses it looks like one that is silent.
+// Config returns the settings that a client needs. This package does not use etcd's
+// client.KeepAlive or the sessions of its package concurrency. They count trust from
+// when an answer is read, which after a pause may be long after it arrived, and a lock
+// taken twice under one session is one lock. etcd's client waits for its connection,
+// so an etcd that refuses connections looks like one that does not answer.
 //
 // # Sources
 //
 //   - etcd client/v3/concurrency/mutex.go: the queue by create revision, and its
-//     open ends: an attempt without an answer stays in the queue, TryLock enters
-//     before it asks, two mutexes on one session share the lock.
+//     defects: an attempt without an answer stays in the queue, TryLock enters the
+//     queue before it checks, two mutexes on one session share the lock.
 //   - M. Burrows, "The Chubby lock service for loosely-coupled distributed
 //     systems", OSDI 2006: sessions, and the sequencer that a fence is.
 //   - etcd, "etcd versus other key-value stores", notes on the usage of lock and
-//     lease: the resource has to validate the version number. etcd itself is not
-//     enough: Jepsen, "etcd 3.4.3" (2020), lost 18 % of updates under its locks.
-//   - P. Hunt, M. Konar, F. Junqueira, B. Reed, "ZooKeeper", USENIX ATC 2010: watch
-//     the predecessor, and no herd wakes.
+//     lease: the resource has to validate the version number.
+//   - Jepsen, "etcd 3.4.3" (2020): without that check, 18 % of updates were lost under
+//     etcd's locks.
+//   - P. Hunt, M. Konar, F. Junqueira, B. Reed, "ZooKeeper", USENIX ATC 2010: each waiter
+//     watches its predecessor, which prevents a thundering herd.
 //   - etcd server/lease/lessor.go: a TTL is whole seconds, and raised to one and a
 //     half elections; a new leader extends every lease.
 package etcdlock

@@ -10,15 +10,15 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// ErrEpoch tells that etcd has another epoch than the Store: its fences have begun
-// again, or are about to. Nothing was acquired. It stays so until the process opens
-// a new Store.
+// ErrEpoch reports that etcd has another epoch than the Store: its fences have restarted,
+// or are about to. Nothing was acquired. The Store returns it until the process opens a
+// new one.
 var ErrEpoch = errors.New("etcdlock: this etcd was wiped, restored or given a new epoch of fences: restart this process")
 
-// epoch is the time in which the fences of an etcd can be compared: a cluster, and the
-// random value that it keeps. Both are needed. A wiped etcd that is started with the
-// same flags has its cluster's id again, and one restored as a new cluster has the
-// old value.
+// epoch identifies a period in which all fences of an etcd can be compared: the id of
+// the cluster, and a random value stored in it. Both are needed. A wiped etcd that is
+// started with the same flags has the same cluster id, and one restored as a new cluster
+// has the old value.
 type epoch struct {
 	cluster uint64
 	value   string
@@ -26,13 +26,13 @@ type epoch struct {
 
 func (e epoch) String() string { return fmt.Sprintf("etcd-%x-%s", e.cluster, e.value) }
 
-// Epoch names the epoch of the Store's fences: only those of one epoch can be
-// compared. It is what a resource keeps beside a fence. The Store grants nothing
-// from another one: ErrEpoch.
+// Epoch names the epoch of the Store's fences: only fences of one epoch can be compared.
+// A resource stores it with the fence. When etcd has another epoch, the Store grants
+// nothing and returns ErrEpoch.
 func (s *Store) Epoch() string { return s.epoch.String() }
 
-// findEpoch reads the epoch, and makes it if there is none. Only New does: a Store
-// that runs may not take a wiped etcd for a new one.
+// findEpoch reads the epoch, and creates it if there is none. Only New calls it: a
+// running Store must not take a wiped etcd for a new one.
 func (s *Store) findEpoch(ctx context.Context) (epoch, error) {
 	key, value := epochKey(s.prefix), rand.Text()
 	none := clientv3.Compare(clientv3.CreateRevision(key), "=", 0)
@@ -46,11 +46,11 @@ func (s *Store) findEpoch(ctx context.Context) (epoch, error) {
 	return epoch{answer.Header.ClusterId, value}, nil
 }
 
-// NewEpoch starts a new epoch of fences below prefix (empty: as in Options), for an
-// operator whose etcd was restored: that has the old epoch, and older numbers. It
-// also says which one was there; empty: none. Every running Store answers ErrEpoch
-// from then on, its Leases are lost when they are renewed, and no earlier waiter is
-// granted anything.
+// NewEpoch starts a new epoch of fences below prefix (empty: as in Options). An operator
+// calls it after etcd was restored, which brings back the old epoch with lower numbers.
+// It returns the epoch that was there (empty: none) and the new one. From then on every
+// running Store returns ErrEpoch, its Leases are lost when they are renewed, and no
+// earlier waiter is granted anything.
 func NewEpoch(ctx context.Context, client *clientv3.Client, prefix string) (was, now string, err error) {
 	if prefix, err = checkPrefix(prefix); err != nil {
 		return "", "", err
@@ -67,12 +67,13 @@ func NewEpoch(ctx context.Context, client *clientv3.Client, prefix string) (was,
 	return was, epoch{cluster, value}.String(), nil
 }
 
-// sameEpoch compares: etcd still has the Store's value. It costs no request.
+// sameEpoch is the condition that etcd still has the Store's value. It is part of a
+// transaction, so it costs no request.
 func (s *Store) sameEpoch() clientv3.Cmp {
 	return clientv3.Compare(clientv3.Value(epochKey(s.prefix)), "=", s.epoch.value)
 }
 
-// isEpoch tells whether a read of the value has found the Store's.
+// isEpoch reports whether a read of the value has found the Store's.
 func (s *Store) isEpoch(found *pb.RangeResponse) bool {
 	return len(found.Kvs) == 1 && string(found.Kvs[0].Value) == s.epoch.value
 }

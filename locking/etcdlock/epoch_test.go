@@ -12,9 +12,9 @@ import (
 	"shop/locking/locktest"
 )
 
-// wantForeign waits until etcd is back, and checks that neither TryAcquire nor Acquire
-// is granted, and that the queue is empty: where the whole cluster is another one, only
-// the answer to a waiter shows it, and the waiter is removed.
+// wantForeign waits until etcd answers, and checks that TryAcquire and Acquire return
+// ErrEpoch and that the queue is empty. If the cluster's id has changed, only the answer
+// to a waiter shows it, and the waiter has to be removed.
 func wantForeign(t *testing.T, s *Store, client *clientv3.Client) {
 	t.Helper()
 	locktest.Eventually(t, "etcd refuses the Store", func() bool {
@@ -30,7 +30,7 @@ func wantForeign(t *testing.T, s *Store, client *clientv3.Client) {
 	locktest.Eventually(t, "the queue is empty", func() bool { return len(inQueue(t, client, s.prefix, "a")) == 0 })
 }
 
-// holderAndWaiter have old work to do when the epoch changes.
+// holderAndWaiter makes a Lease and a waiter of the present epoch, which is about to change.
 func holderAndWaiter(t *testing.T, g target, ttl time.Duration) (s *Store, held locking.Lease, waited <-chan error) {
 	t.Helper()
 	s = g.must(t, ttl)
@@ -47,7 +47,7 @@ func holderAndWaiter(t *testing.T, g target, ttl time.Duration) (s *Store, held 
 	return s, held, result
 }
 
-// valueIn is the epoch's value that etcd has; false: none.
+// valueIn returns the epoch's value in etcd; false: none.
 func valueIn(t *testing.T, client *clientv3.Client, prefix string) (string, bool) {
 	t.Helper()
 	answer, err := client.Get(t.Context(), epochKey(prefix))
@@ -74,7 +74,7 @@ func TestEpoch_IsOneForAllStoresAndOutlivesARestart(t *testing.T) {
 	if now := g.must(t, 10*time.Second).Epoch(); now != first.Epoch() {
 		t.Errorf("epoch %s after a restart, was %s", now, first.Epoch())
 	}
-	locktest.Eventually(t, "the Store goes on", func() bool {
+	locktest.Eventually(t, "the Store grants greater fences", func() bool {
 		l, err := first.TryAcquire(t.Context(), "k")
 		if errors.Is(err, ErrEpoch) {
 			t.Fatal(err)
@@ -83,7 +83,7 @@ func TestEpoch_IsOneForAllStoresAndOutlivesARestart(t *testing.T) {
 	})
 }
 
-// Wiped and started with the same flags, it has the same cluster id.
+// An etcd that is wiped and started with the same flags has the same cluster id.
 func TestEpoch_WipedEtcdGrantsNothingUntilAStoreIsOpened(t *testing.T) {
 	t.Parallel()
 	m := locktest.StartEtcd(t, 1)[0]
@@ -101,7 +101,7 @@ func TestEpoch_WipedEtcdGrantsNothingUntilAStoreIsOpened(t *testing.T) {
 	}
 	wantForeign(t, store, client)
 	if value, there := valueIn(t, client, g.prefix); there {
-		t.Errorf("a running Store has made epoch %s", value)
+		t.Errorf("a running Store has created epoch %s", value)
 	}
 	next := g.must(t, 3*time.Second)
 	cluster, _, _ := strings.Cut(strings.TrimPrefix(next.Epoch(), "etcd-"), "-")
@@ -112,7 +112,7 @@ func TestEpoch_WipedEtcdGrantsNothingUntilAStoreIsOpened(t *testing.T) {
 	wantForeign(t, store, client)
 }
 
-// A snapshot restored as a new cluster brings the value along.
+// A snapshot that is restored as a new cluster contains the value.
 func TestEpoch_AnotherClusterWithTheSameValueGrantsNothing(t *testing.T) {
 	t.Parallel()
 	m := locktest.StartEtcd(t, 1)[0]
@@ -120,7 +120,7 @@ func TestEpoch_AnotherClusterWithTheSameValueGrantsNothing(t *testing.T) {
 	store, client := g.must(t, 3*time.Second), g.client(t)
 	value, _ := valueIn(t, client, g.prefix)
 	m.Kill()
-	m.Dir, m.Flags = t.TempDir(), []string{"--initial-cluster-token", "restored"} // which makes the cluster's id
+	m.Dir, m.Flags = t.TempDir(), []string{"--initial-cluster-token", "restored"} // the cluster's id depends on it
 	m.Start()
 	if _, err := client.Put(t.Context(), epochKey(g.prefix), value); err != nil {
 		t.Fatal(err)
@@ -128,7 +128,7 @@ func TestEpoch_AnotherClusterWithTheSameValueGrantsNothing(t *testing.T) {
 	wantForeign(t, store, client)
 	next := g.must(t, 3*time.Second)
 	if next.Epoch() == store.Epoch() {
-		t.Errorf("the epoch is %s as before", next.Epoch())
+		t.Errorf("the epoch is still %s", next.Epoch())
 	}
 	release(t, next, take(t, next, "a", "b"))
 	wantForeign(t, store, client)
@@ -155,7 +155,7 @@ func TestNewEpoch_EndsAllWorkOfTheOldOne(t *testing.T) {
 	if next.Epoch() != now {
 		t.Errorf("epoch %s, want %s", next.Epoch(), now)
 	}
-	l, err := next.Acquire(t.Context(), "k") // the old holder and waiter leave in the background
+	l, err := next.Acquire(t.Context(), "k") // the old holder and waiter are removed in the background
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +171,7 @@ func TestNewEpoch_WhereThereIsNoneIsTheFirst(t *testing.T) {
 	}
 }
 
-// The comparison goes along: one transaction to acquire, one to release.
+// The comparison is part of the transaction: one to acquire, one to release.
 func TestEpoch_CostsNoRequest(t *testing.T) {
 	t.Parallel()
 	store, w, _, _ := behindProxy(t, 20*time.Second)

@@ -14,8 +14,8 @@ import (
 	"shop/locking/etcdlock"
 )
 
-// Both accounts of a transfer in one acquisition. The fence goes along with the
-// write, into the same transaction as the money.
+// One lease holds both accounts of a transfer. The fence is checked in the transaction
+// that moves the money.
 func Example() {
 	ctx := context.Background()
 	client, err := clientv3.New(etcdlock.Config(strings.Split(os.Getenv("SHOP_ETCD_ENDPOINTS"), ",")...))

@@ -9,9 +9,9 @@ import (
 	"shop/locking"
 )
 
-// The session is kept alive, and an abandoned Lease is not: it ends at its Until,
-// while one beside it that is renewed lives on. Nothing follows from a round in which
-// the machine stalled until what was to be renewed had run out.
+// The session is kept alive, an abandoned Lease is not: it ends at its Until, while a
+// Lease that is renewed continues. A round is void if the machine stalled until the
+// Lease to be renewed had expired.
 func TestExpire_AbandonedLeaseEndsAtItsUntilThoughTheSessionLives(t *testing.T) {
 	t.Parallel()
 	for range 5 {
@@ -32,7 +32,7 @@ func abandon(t *testing.T, g target) (inTime bool) {
 		for sleep(life, time.Second) {
 			next, err := store.Renew(life, kept)
 			if err != nil && life.Err() == nil {
-				if time.Now().Before(kept.Until) && told(err) {
+				if time.Now().Before(kept.Until) && answered(err) {
 					t.Errorf("renew: %v, %v before Until", err, time.Until(kept.Until))
 				}
 				renewed <- false
@@ -54,14 +54,14 @@ func abandon(t *testing.T, g target) (inTime bool) {
 		t.Fatal(err)
 	}
 	if time.Now().Before(abandoned.Until) || late > 10*time.Second { // the session would keep it for ever
-		t.Errorf("granted to another %v after Until", late)
+		t.Errorf("granted to the next holder %v after Until", late)
 	}
 	if !time.Now().Before(kept.Until) {
 		return false
 	}
 	wantBusy(t, other, "kept")
 	if id(store) != session {
-		t.Error("the session did not live on")
+		t.Error("the session has ended")
 	}
 	if _, err := store.Renew(t.Context(), abandoned); !errors.Is(err, locking.ErrLost) {
 		t.Errorf("got %v, want ErrLost", err)

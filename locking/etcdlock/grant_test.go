@@ -10,12 +10,12 @@ import (
 	"shop/locking/locktest"
 )
 
-// The last waiter before us has gone, and so has the session, or the trust in it,
-// while we were on our way: no grant.
+// An attempt is first in its queues, but its session is dead, or no longer trusted: it
+// must not be granted.
 func TestGrant_NeedsALiveSession(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*session){
-		"given up":      func(x *session) { x.die(errOrphans) },
+		"abandoned":     func(x *session) { x.die(errOrphans) },
 		"trust is over": func(x *session) { x.store.mu.Lock(); x.until = time.Now(); x.store.mu.Unlock() },
 	} {
 		t.Run(name, func(t *testing.T) {

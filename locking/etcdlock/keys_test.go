@@ -16,8 +16,8 @@ import (
 	"shop/locking/locktest"
 )
 
-// etcd takes 128 operations in one transaction; what does not fit is not sent.
-func TestAcquire_AsManyKeysAsEtcdTakesAndNoMore(t *testing.T) {
+// etcd accepts 128 operations in one transaction; a larger request is not sent.
+func TestAcquire_TakesUpToKeysMaxKeys(t *testing.T) {
 	t.Parallel()
 	g := shared(t)
 	store, other, client := g.must(t, 20*time.Second), g.must(t, 20*time.Second), g.client(t)
@@ -37,10 +37,10 @@ func TestAcquire_AsManyKeysAsEtcdTakesAndNoMore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := store.Release(t.Context(), lease); !errors.Is(err, locking.ErrLost) { // the way with as many conditions
+	if err := store.Release(t.Context(), lease); !errors.Is(err, locking.ErrLost) { // has a condition for each key
 		t.Errorf("got %v, want ErrLost", err)
 	}
-	next, err := other.Acquire(t.Context(), keys...) // the others go in the background
+	next, err := other.Acquire(t.Context(), keys...) // the other keys are freed in the background
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func TestAcquire_AsManyKeysAsEtcdTakesAndNoMore(t *testing.T) {
 	}
 }
 
-// All want random keys in random order, over several processes: all get them.
+// Goroutines over several Stores request random keys in random order: all are granted.
 func TestAcquire_RandomSetsOfKeysNeverDeadlock(t *testing.T) {
 	t.Parallel()
 	g := shared(t)
@@ -76,7 +76,7 @@ func TestAcquire_RandomSetsOfKeysNeverDeadlock(t *testing.T) {
 					}
 					for _, k := range lease.Keys {
 						if !inside[k].TryLock() {
-							t.Errorf("two hold %s", k)
+							t.Errorf("%s has two holders", k)
 							return
 						}
 					}
@@ -96,7 +96,7 @@ func TestAcquire_RandomSetsOfKeysNeverDeadlock(t *testing.T) {
 	all.Wait()
 }
 
-// Several keys: one is waited for as the other.
+// A request for several keys waits while any of them is held.
 func TestAcquire_WaitsForEachOfItsKeys(t *testing.T) {
 	t.Parallel()
 	for _, busy := range []string{"a", "b", "c"} {
@@ -111,7 +111,7 @@ func TestAcquire_WaitsForEachOfItsKeys(t *testing.T) {
 			}
 			got <- l
 		}()
-		locktest.Eventually(t, "it waits", func() bool { return waiting(t, client, g.prefix, busy) == 1 })
+		locktest.Eventually(t, "the request waits", func() bool { return waiting(t, client, g.prefix, busy) == 1 })
 		if renewed, err := holder.Renew(t.Context(), held); err != nil || len(got) > 0 { // a round trip later
 			t.Errorf("granted %t while %+v holds %s, %v", len(got) > 0, renewed, busy, err)
 		}
@@ -120,7 +120,7 @@ func TestAcquire_WaitsForEachOfItsKeys(t *testing.T) {
 	}
 }
 
-// What is foreign in etcd does not disturb.
+// Other keys of etcd, with names close to those of a queue, are not taken for waiters.
 func TestNames_NeighboursInEtcdAreNoWaiters(t *testing.T) {
 	t.Parallel()
 	g := shared(t)

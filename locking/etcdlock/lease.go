@@ -11,22 +11,22 @@ import (
 	"shop/locking"
 )
 
-// grant is an attempt that has come first, and its Lease, which is not over as far as
-// the Store knows. It is in Store.grants for that long.
+// grant is an attempt that is first in its queues, and its Lease. It is in Store.grants
+// until the Store learns that the Lease is over.
 type grant struct {
 	*attempt
 	lease locking.Lease // Until: guarded by the Store's mutex
 	timer *time.Timer   // deletes the keys at Until
 }
 
-// grant makes a Lease of an attempt that has come first. Its Until is as good as
+// grant makes a Lease of an attempt that is first in its queues. Its Until is that of
 // the session's last keep-alive. False: the session is dead.
 func (a *attempt) grant() (locking.Lease, bool) {
 	x, s := a.session, a.session.store
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !time.Now().Before(x.until) {
-		x.kill(errUnheard)
+		x.kill(errExpired)
 	}
 	if x.life.Err() != nil {
 		return locking.Lease{}, false
@@ -42,7 +42,7 @@ func (a *attempt) grant() (locking.Lease, bool) {
 	return g.lease, true
 }
 
-// expire ends a grant at its Until: it was not renewed. The session lives on, and
+// expire ends a grant that was not renewed at its Until. The session continues, and
 // would keep the keys for ever.
 func (s *Store) expire(g *grant) {
 	s.mu.Lock()
@@ -54,16 +54,16 @@ func (s *Store) expire(g *grant) {
 	s.abandon(g)
 }
 
-// abandon ends a grant of which something may be left in etcd. The caller holds the
-// mutex.
+// abandon ends a grant whose names may still be in etcd, and removes them. The caller
+// holds the mutex.
 func (s *Store) abandon(g *grant) {
 	if s.drop(g) {
 		g.remove(false)
 	}
 }
 
-// drop ends a grant for this Store: the next in the process may go to etcd. False: it
-// was over already, and its names may be another's. The caller holds the mutex.
+// drop ends a grant in this Store: the next ticket of the process gets its turn. False:
+// it was over already, and another may use its names. The caller holds the mutex.
 func (s *Store) drop(g *grant) bool {
 	if s.grants[g.lease.Owner] != g {
 		return false
@@ -75,7 +75,7 @@ func (s *Store) drop(g *grant) bool {
 	return true
 }
 
-// grantOf finds the grant that l is a copy of. What is not known here is over.
+// grantOf finds the grant of l. A Lease without a grant here is over.
 func (s *Store) grantOf(l locking.Lease) (*grant, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,9 +89,9 @@ func (s *Store) grantOf(l locking.Lease) (*grant, error) {
 	return g, nil
 }
 
-// Renew brings a later Until, that of a keep-alive which etcd has answered, and
-// looks whether the keys are still ours. It returns locking.ErrLost, finally, if
-// they are not, or if l was not renewed before its Until.
+// Renew returns l with a later Until, that of a keep-alive which etcd has answered, and
+// checks that l still holds its keys. It returns locking.ErrLost, finally, if it does
+// not, or if l was not renewed before its Until.
 func (s *Store) Renew(ctx context.Context, l locking.Lease) (_ locking.Lease, err error) {
 	defer describe(&err, "renew", l.Keys)
 	g, err := s.grantOf(l)
@@ -101,8 +101,8 @@ func (s *Store) Renew(ctx context.Context, l locking.Lease) (_ locking.Lease, er
 	if err != nil {
 		return l, err
 	}
-	// The read is there because etcd answers a transaction without one from what the
-	// member knows, which may be old.
+	// etcd answers a transaction of comparisons alone from the member's own data, which
+	// may be old. The read makes it linearizable.
 	look := clientv3.OpGet(g.name(g.keys[0]), clientv3.WithCountOnly())
 	answer, err := s.txn(ctx, append(g.mine(), s.sameEpoch()), []clientv3.Op{look})
 	if err != nil {
@@ -116,7 +116,7 @@ func (s *Store) Renew(ctx context.Context, l locking.Lease) (_ locking.Lease, er
 	if s.grants[g.lease.Owner] != g || g.session.life.Err() != nil {
 		return l, locking.ErrLost
 	}
-	g.lease.Until = g.session.until // the timer looks when it fires
+	g.lease.Until = g.session.until // expire checks it when the timer fires
 	return g.lease, nil
 }
 
@@ -140,7 +140,7 @@ func (s *Store) Release(ctx context.Context, l locking.Lease) (err error) {
 	case err != nil:
 		s.abandon(g)
 	case s.drop(g):
-		s.nonces = append(s.nonces, g.nonce) // what was asked under it is answered, or compares the fence
+		s.nonces = append(s.nonces, g.nonce) // all requests under it are answered, or compare the fence
 	}
 	return err
 }

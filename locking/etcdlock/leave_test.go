@@ -10,10 +10,10 @@ import (
 	"shop/locking/locktest"
 )
 
-// A refused request leaves nothing behind: not even for a moment, and no history.
+// A refused request leaves nothing behind: it writes nothing, so there is no new revision.
 func TestTryAcquire_BusyLeavesNoWaiter(t *testing.T) {
 	t.Parallel()
-	g := at(t, locktest.StartEtcd(t, 1)[0].Addr) // alone on it, to see the revision stand still
+	g := at(t, locktest.StartEtcd(t, 1)[0].Addr) // no other test writes to it: the revision must not change
 	holder, store, client := g.must(t, 20*time.Second), g.must(t, 20*time.Second), g.client(t)
 	take(t, holder, "b")
 	before, err := client.Get(t.Context(), "x")
@@ -29,7 +29,7 @@ func TestTryAcquire_BusyLeavesNoWaiter(t *testing.T) {
 	}
 }
 
-// A waiter counts: to try is not to push in.
+// A key that is free but waited for is busy.
 func TestTryAcquire_DoesNotOvertakeAWaiter(t *testing.T) {
 	t.Parallel()
 	g := shared(t)
@@ -53,9 +53,8 @@ func TestTryAcquire_DoesNotOvertakeAWaiter(t *testing.T) {
 	release(t, a, second)
 }
 
-// A waiter that gives up in the middle lets those behind it move up, be they in
-// another process or in its own.
-func TestAcquire_WaiterThatLeavesLetsTheNextMoveUp(t *testing.T) {
+// When a waiter leaves, the waiters behind it move up, in another process or in the same.
+func TestAcquire_NextWaiterMovesUpWhenOneLeaves(t *testing.T) {
 	t.Parallel()
 	for name, processes := range map[string]int{"among processes": 2, "in one": 1} {
 		t.Run(name, func(t *testing.T) {
@@ -104,9 +103,9 @@ func TestAcquire_WaiterThatLeavesLetsTheNextMoveUp(t *testing.T) {
 	}
 }
 
-// A request that leaves the process's queue, before it has come to etcd, does not
-// delay the requests behind it.
-func TestAcquire_LeavingTheLineOfTheProcess(t *testing.T) {
+// A request that leaves the queue of its process, before it has entered one in etcd,
+// does not delay the requests behind it.
+func TestAcquire_LeavesTheQueueOfTheProcess(t *testing.T) {
 	t.Parallel()
 	store := shared(t).must(t, 20*time.Second)
 	held := take(t, store, "k")
@@ -116,13 +115,13 @@ func TestAcquire_LeavingTheLineOfTheProcess(t *testing.T) {
 		_, err := store.Acquire(ctx, "k")
 		left <- err
 	}()
-	locktest.Eventually(t, "it stands in the queue", func() bool { return store.queue.Len("k") == 2 })
+	locktest.Eventually(t, "the request is in the queue", func() bool { return store.queue.Len("k") == 2 })
 	cancel()
 	if err := <-left; !errors.Is(err, locking.ErrBusy) || !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want ctx's error and ErrBusy", err)
 	}
 	if n := store.queue.Len("k"); n != 1 {
-		t.Errorf("%d in the queue", n)
+		t.Errorf("%d tickets are in the queue, want the holder's alone", n)
 	}
 	release(t, store, held)
 	release(t, store, take(t, store, "k"))

@@ -11,7 +11,8 @@ import (
 	"shop/locking/locktest"
 )
 
-// etcd walks over each name that was ever in a queue, until it compacts.
+// Until it compacts, etcd walks over every name that was ever in a queue, so names are
+// used again.
 func TestAcquire_AHotKeyKeepsItsNames(t *testing.T) {
 	t.Parallel()
 	g := shared(t)
@@ -23,12 +24,12 @@ func TestAcquire_AHotKeyKeepsItsNames(t *testing.T) {
 		release(t, store, l)
 	}
 	if len(names) != 1 || len(owners) != 20 {
-		t.Errorf("%d names and %d owners for 20 leases, one after the other", len(names), len(owners))
+		t.Errorf("%d names and %d owners for 20 successive leases, want 1 and 20", len(names), len(owners))
 	}
 }
 
-// Of what did not end with an answered release, something may arrive yet.
-func TestAcquire_NoNameIsUsedAgainOfWhichSomethingMayBeOnItsWay(t *testing.T) {
+// Requests of an attempt that did not end with an answered release may still arrive.
+func TestAcquire_NoNameIsUsedAgainWhileARequestMayBeUnderWay(t *testing.T) {
 	t.Parallel()
 	store, w, other, g := behindProxy(t, 20*time.Second)
 	client := g.client(t)
@@ -75,9 +76,9 @@ func TestAcquire_NoNameIsUsedAgainOfWhichSomethingMayBeOnItsWay(t *testing.T) {
 	release(t, other, take(t, other, "k"))
 }
 
-// A second release, or a renewal at the same time, does not touch the next Lease,
-// which may have the same names.
-func TestRelease_SeveralAtOnceHarmNoLaterLease(t *testing.T) {
+// A second release, or a concurrent renewal, does not affect the next Lease, which may
+// have the same names.
+func TestRelease_ConcurrentOnesDoNotAffectALaterLease(t *testing.T) {
 	t.Parallel()
 	store := shared(t).must(t, 20*time.Second)
 	for range 50 {

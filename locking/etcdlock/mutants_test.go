@@ -25,15 +25,15 @@ func mutants() map[string]mutant {
 		"releases the whole queue":  {releasesTheQueue, []string{own}},
 		"trusts from the answer":    {changes(func(s *Store, l *locking.Lease) { l.Until = time.Now().Add(s.ttl + time.Millisecond) }), []string{"Until/NeverBeyondRequestPlusTTL"}},
 		"trusts the wall clock":     {changes(func(_ *Store, l *locking.Lease) { l.Until = l.Until.Round(0) }), []string{"Expires/FreesTheKeysAfterUntil"}},
-		"deaf to ctx":               {deaf, []string{"Ctx/EndedBeforehandTakesNothing", "Ctx/EndWhileNoAnswerComesIsHeardAtOnce"}},
+		"ignores ctx":               {deaf, []string{"Ctx/EndedBeforehandTakesNothing", "Ctx/EndWhileNoAnswerComesIsHeardAtOnce"}},
 		"several keys one by one":   {oneByOne, []string{"Multi/AllOrNone"}},
-		"silence taken for a no":    {guesses, []string{"Reply/NeverComes"}},
+		"silence taken as refusal":  {guesses, []string{"Reply/NeverComes"}},
 		"no deletion at Until":      {immortal, []string{"Expires/FreesTheKeysAfterUntil"}},
 		"abandons its waiters":      {abandons, []string{"Ctx/EndWhileWaitingIsHeardAtOnce"}},
 	}
 }
 
-// immortal keeps a Lease that is not renewed as long as the session.
+// immortal keeps a Lease that is not renewed as long as its session lives.
 func immortal(s *Store) locking.Store {
 	return twisted{Store: s, acquired: func(l locking.Lease, err error) (locking.Lease, error) {
 		s.mu.Lock()
@@ -43,7 +43,7 @@ func immortal(s *Store) locking.Store {
 	}}
 }
 
-// abandons lets its waiter stand in the queue when ctx ends.
+// abandons leaves its waiter in the queue when ctx ends.
 func abandons(s *Store) locking.Store {
 	return twisted{Store: s, acquire: func(ctx context.Context, f func(context.Context, ...string) (locking.Lease, error), keys []string) (locking.Lease, error) {
 		type result struct {
@@ -64,7 +64,7 @@ func abandons(s *Store) locking.Store {
 	}}
 }
 
-// The suite notices each of these, by the check that is there for it.
+// The suite notices each of these mutants, by the check that is meant for it.
 func TestContract_NoticesBrokenStores(t *testing.T) {
 	t.Parallel()
 	for name, m := range mutants() {

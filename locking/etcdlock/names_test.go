@@ -8,8 +8,8 @@ import (
 	"shop/locking"
 )
 
-// No queue's name begins another's, whatever keys and prefixes hold.
-func TestNames_NoQueueBeginsAnother(t *testing.T) {
+// No queue's name is a prefix of another name, whatever keys and prefixes hold.
+func TestNames_NoQueueIsAPrefixOfAnother(t *testing.T) {
 	keys := []string{"a", "b", "aa", "a/", "a/b", "a/2:b/", "/", "//", "1:a/", "1:a", "session:1", "日本", strings.Repeat("x", 512), strings.Repeat("x", 511)}
 	var names []string
 	for _, prefix := range []string{"lock", "lock/1", "lock/", "lock/session", ""} {
@@ -28,7 +28,7 @@ func TestNames_NoQueueBeginsAnother(t *testing.T) {
 	}
 }
 
-func TestNew_RefusesAPrefixThatCouldRunIntoAKey(t *testing.T) {
+func TestNew_RefusesAPrefixThatCouldCollideWithAKey(t *testing.T) {
 	t.Parallel()
 	client := shared(t).client(t)
 	for _, prefix := range []string{"lock/1:a", ":", "a\x00"} {

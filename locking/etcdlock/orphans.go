@@ -11,7 +11,7 @@ import (
 	"shop/locking"
 )
 
-// undo takes care that nothing stays of an attempt that has failed.
+// undo removes what an attempt that has failed may have left. nil: it has left nothing.
 func (a *attempt) undo(err error) (undone <-chan bool) {
 	s := a.session.store
 	s.mu.Lock()
@@ -23,16 +23,17 @@ func (a *attempt) undo(err error) (undone <-chan bool) {
 	return nil
 }
 
-// remove removes, in the background, names for which no caller waits: of waiters whose
-// callers left, Leases that ran out, releases and attempts without an answer. Of one that
-// may still arrive the same transaction puts the fencing key, so that it does nothing
-// then. The caller holds the mutex.
+// remove deletes, in the background, names for which no caller waits: of waiters whose
+// callers left, Leases that expired, releases and attempts without an answer. If the
+// attempt's request may still arrive, the same transaction puts the fencing key, so that
+// the request then does nothing. The caller holds the mutex.
 //
-// removed gets true when etcd has confirmed it. After a third of the TTL without that,
-// the session is given up: others are waiting behind what is left there.
+// removed receives true when etcd has confirmed the removal. After a third of the TTL
+// without a confirmation the session is abandoned: other requests may be waiting behind
+// these names.
 func (a *attempt) remove(mayArrive bool) (removed <-chan bool) {
 	x, s, result := a.session, a.session.store, make(chan bool, 1)
-	if x.life.Err() != nil { // it is revoked soon, or left to the TTL
+	if x.life.Err() != nil { // its lease is revoked soon, or expires
 		result <- false
 		return result
 	}
@@ -56,8 +57,8 @@ func (a *attempt) remove(mayArrive bool) (removed <-chan bool) {
 	return result
 }
 
-// persist asks until etcd answers, for at most d, and until life ends. One request
-// has each, and is not cut short: Close waits for it.
+// persist calls ask until etcd answers, for at most d, and until life ends. Each call is
+// bounded by the duration each, and the end of life does not interrupt it: Close waits.
 func persist(life context.Context, d, each time.Duration, ask func(context.Context) error) error {
 	for end := time.Now().Add(d); ; {
 		ctx, cancel := within(context.WithoutCancel(life), each)

@@ -22,8 +22,8 @@ import (
 	"shop/locking"
 )
 
-// worker is set for the processes that tests start of this very binary: what to
-// do, and the prefix of their key space.
+// worker is the environment variable that makes this test binary a worker process. Its
+// value is the worker's job and the prefix of its key space.
 const worker = "ETCDLOCK_TEST_WORKER"
 
 func TestMain(m *testing.M) {
@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	_ = flag.Set("test.parallel", "6") // tests that wait more than they work; -parallel overrides it
+	_ = flag.Set("test.parallel", "6") // the tests wait most of the time; -parallel overrides it
 	go watchStalls()
 	goleak.VerifyTestMain(m, goleak.IgnoreCurrent())
 }
@@ -45,7 +45,7 @@ func work(job, prefix string) error {
 		return err
 	}
 	defer client.Close()
-	ttl := 20 * time.Second // no stall of the machine costs a counting process its lock
+	ttl := 20 * time.Second // long enough for a stall of the machine
 	if job == "hold" {
 		ttl = 3 * time.Second
 	}
@@ -70,7 +70,7 @@ func work(job, prefix string) error {
 
 const workers, increments = 3, 50
 
-// increment reads and writes, which only a lock makes right.
+// increment reads and then writes, which is correct only under a lock.
 func increment(ctx context.Context, client *clientv3.Client, name string) error {
 	answer, err := client.Get(ctx, name)
 	if err != nil {
@@ -84,7 +84,7 @@ func increment(ctx context.Context, client *clientv3.Client, name string) error 
 	return err
 }
 
-// hold tells what it learns of its lease, until it has lost it.
+// hold acquires k, prints its fence, holds it until it is lost, and then prints that.
 func hold(store *Store) error {
 	err := locking.Do(context.Background(), store, locking.Options{}, []string{"k"}, func(ctx context.Context, l locking.Lease) error {
 		fmt.Println("held", l.Fence)
@@ -129,14 +129,14 @@ func TestDo_ExcludesProcesses(t *testing.T) {
 	all.Wait()
 	answer, err := g.client(t).Get(t.Context(), g.prefix+"/number")
 	if err != nil || len(answer.Kvs) != 1 || string(answer.Kvs[0].Value) != strconv.Itoa(workers*increments) {
-		t.Errorf("%d processes added %d times 1, and the number is %+v, %v", workers, increments, answer, err)
+		t.Errorf("after %d increments by each of %d processes the number is %+v, %v", increments, workers, answer, err)
 	}
 }
 
-// T16, for real: a process is stopped for longer than the TTL, while a keep-alive
-// may be on its way back. When it wakes, it knows that it has lost, at once; and
-// the key has been granted to another, with a greater fence.
-func TestDo_StoppedProcessLearnsOfItsLossWhenItWakes(t *testing.T) {
+// T16 with a real pause: a process is stopped for longer than the TTL, while the answer
+// to a keep-alive may be under way. When it continues, it detects the loss at once, and
+// the key has been granted to another holder, with a greater fence.
+func TestDo_StoppedProcessDetectsTheLossWhenItContinues(t *testing.T) {
 	t.Parallel()
 	g := shared(t)
 	cmd, out := start(t, "hold", g.prefix)
@@ -157,7 +157,7 @@ func TestDo_StoppedProcessLearnsOfItsLossWhenItWakes(t *testing.T) {
 	}
 	woken := time.Now()
 	if said, err := out.ReadString('\n'); err != nil || said != "lost\n" || ranSince(woken) > time.Second {
-		t.Errorf("it said %q, %v, after %v", said, err, ranSince(woken))
+		t.Errorf("the process printed %q, %v, after %v", said, err, ranSince(woken))
 	}
 	if err := cmd.Wait(); err != nil {
 		t.Error(err)

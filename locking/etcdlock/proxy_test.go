@@ -17,9 +17,9 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// rpcProxy stands between a client and a real etcd and disturbs single requests:
-// on one connection many run at once, so it has to speak gRPC to tell them
-// apart. What is in them it passes on as bytes.
+// rpcProxy is between a client and a real etcd and disturbs single requests. Many of
+// them share one connection, so it speaks gRPC to distinguish them. It forwards messages
+// as bytes.
 type rpcProxy struct {
 	server  *grpc.Server
 	addr    string
@@ -27,19 +27,19 @@ type rpcProxy struct {
 
 	mu    sync.Mutex
 	lose  int           // answers still to lose
-	loses string        // how the name of a method ends of which answers are lost; "": of any
+	loses string        // suffix of the methods whose answers are lost; "": all
 	lost  int           // answers lost so far
-	said  error         // instead of a lost answer; nil: silence
+	said  error         // returned instead of a lost answer; nil: no answer
 	delay time.Duration // of each answer
 
-	method string          // whose next request is to be held back,
-	hold   <-chan struct{} // until this closes
-	held   int             // requests held back so far
-	served int             // … and let go, and answered
+	method string          // the suffix of the method whose next request is delayed
+	hold   <-chan struct{} // … until this closes
+	held   int             // requests delayed so far
+	served int             // … and answered after that
 
-	watches <-chan struct{} // until it closes, no watch begins
+	watches <-chan struct{} // until it closes, no watch starts
 	txns    int             // transactions so far
-	streams int             // of watches so far
+	streams int             // streams of watches so far
 }
 
 func newProxy(t testing.TB, target string) *rpcProxy {
@@ -74,8 +74,8 @@ func (w *rpcProxy) set(change func(*rpcProxy)) {
 
 func (w *rpcProxy) loseNext(n int) { w.set(func(w *rpcProxy) { w.lose, w.loses = n, "" }) }
 
-// loseTxn loses the answer to the next transaction, and says that instead; nil: silence.
-// A keep-alive, which comes when it wants to, keeps its answer.
+// loseTxn loses the answer to the next transaction, and returns said instead; nil: no
+// answer. It does not affect keep-alives, which are sent at any time.
 func (w *rpcProxy) loseTxn(said error) {
 	w.set(func(w *rpcProxy) { w.lose, w.loses, w.said = 1, "/Txn", said })
 }
@@ -92,23 +92,22 @@ func (w *rpcProxy) streamsSoFar() (n int) { w.set(func(w *rpcProxy) { n = w.stre
 
 func (w *rpcProxy) servedSoFar() (n int) { w.set(func(w *rpcProxy) { n = w.served }); return n }
 
-// holdNext holds back the next request of a method until the returned function
-// lets it go to the server, whether or not its client still waits for it.
-func (w *rpcProxy) holdNext(method string) (let func()) {
+// holdNext delays the next request of a method until the returned function is called.
+// Then the request is sent to the server, whether or not its client still waits for it.
+func (w *rpcProxy) holdNext(method string) (unblock func()) {
 	hold := make(chan struct{})
 	w.set(func(w *rpcProxy) { w.hold, w.method = hold, method })
 	return sync.OnceFunc(func() { close(hold) })
 }
 
-// delayWatches holds back the next stream of watches until the returned function
-// lets it go on.
-func (w *rpcProxy) delayWatches() (let func()) {
+// delayWatches delays the next stream of watches until the returned function is called.
+func (w *rpcProxy) delayWatches() (unblock func()) {
 	wait := make(chan struct{})
 	w.set(func(w *rpcProxy) { w.watches = wait })
 	return sync.OnceFunc(func() { close(wait) })
 }
 
-// holds tells whether a call is to be held back, and until when.
+// holds returns the channel until whose close a call is delayed; nil: it is not.
 func (w *rpcProxy) holds(method string) <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -120,7 +119,7 @@ func (w *rpcProxy) holds(method string) <-chan struct{} {
 	return hold
 }
 
-// pass carries one call of any method, be it one request or a stream of them.
+// pass forwards one call of any method, unary or streaming.
 func (w *rpcProxy) pass(_ any, client grpc.ServerStream) error {
 	method, _ := grpc.MethodFromServerStream(client)
 	incoming, _ := metadata.FromIncomingContext(client.Context())
@@ -159,12 +158,12 @@ func (w *rpcProxy) pass(_ any, client grpc.ServerStream) error {
 	if err != nil {
 		return err
 	}
-	doomed := make(chan bool, 64)                        // for each request: is its answer to be lost
+	doomed := make(chan bool, 64)                        // for each request: whether to lose its answer
 	go w.requests(method, first, client, server, doomed) // ends with the call
 	return w.answers(client, server, doomed)
 }
 
-// requests carries what the client sends.
+// requests forwards the client's messages.
 func (w *rpcProxy) requests(method string, message []byte, client grpc.ServerStream, server grpc.ClientStream, doomed chan<- bool) {
 	for {
 		lose := false
@@ -184,7 +183,7 @@ func (w *rpcProxy) requests(method string, message []byte, client grpc.ServerStr
 	}
 }
 
-// answers carries what the server sends.
+// answers forwards the server's messages.
 func (w *rpcProxy) answers(client grpc.ServerStream, server grpc.ClientStream, doomed <-chan bool) error {
 	for {
 		var message []byte
@@ -198,7 +197,7 @@ func (w *rpcProxy) answers(client grpc.ServerStream, server grpc.ClientStream, d
 		lost := false
 		select {
 		case lost = <-doomed:
-		default: // an answer of its own accord: a watch
+		default: // a message without a request: an event of a watch
 		}
 		if lost {
 			var said error
@@ -220,7 +219,7 @@ func (w *rpcProxy) answers(client grpc.ServerStream, server grpc.ClientStream, d
 	}
 }
 
-// asBytes is the codec that leaves messages as they are.
+// asBytes is a codec that does not decode messages.
 type asBytes struct{}
 
 func (asBytes) Name() string { return "proto" }

@@ -12,8 +12,7 @@ import (
 	"shop/locking/locktest"
 )
 
-// Many wait in one process, and one of them in etcd. They are served in the order
-// in which they came.
+// Of many waiters in one process, one is in etcd. They are served in order of arrival.
 func TestAcquire_OneWaiterOfAProcessIsInEtcd(t *testing.T) {
 	t.Parallel()
 	g := shared(t)
@@ -34,7 +33,7 @@ func TestAcquire_OneWaiterOfAProcessIsInEtcd(t *testing.T) {
 			order = append(order, i)
 			mu.Unlock()
 			if n := len(inQueue(t, client, g.prefix, "k")); n != 1 {
-				t.Errorf("%d in etcd's queue", n)
+				t.Errorf("%d waiters are in etcd's queue, want 1", n)
 			}
 			if err := store.Release(t.Context(), l); err != nil {
 				t.Error(err)
@@ -49,13 +48,13 @@ func TestAcquire_OneWaiterOfAProcessIsInEtcd(t *testing.T) {
 		t.Errorf("served in the order %v", order)
 	}
 	if n := store.queue.Len("k"); n != 0 {
-		t.Errorf("%d are left in the process's queue", n)
+		t.Errorf("%d tickets are left in the queue of the process", n)
 	}
 }
 
-// Each grant is a waiter of its own, so a process with a crowd does not keep out
-// one with a single waiter: at most one turn each.
-func TestAcquire_CrowdOfOneProcessLetsOthersIn(t *testing.T) {
+// Each grant takes a new waiter in etcd, so a process with many waiters has one turn
+// before a process with a single waiter, not all of them.
+func TestAcquire_ProcessWithManyWaitersDoesNotStarveOthers(t *testing.T) {
 	t.Parallel()
 	g := shared(t)
 	crowd, single, client := g.must(t, 20*time.Second), g.must(t, 20*time.Second), g.client(t)
@@ -63,15 +62,15 @@ func TestAcquire_CrowdOfOneProcessLetsOthersIn(t *testing.T) {
 	var mu sync.Mutex
 	var order []string
 	var all sync.WaitGroup
-	enter := func(who string, s *Store) {
+	enter := func(name string, s *Store) {
 		all.Go(func() {
 			l, err := s.Acquire(t.Context(), "k")
 			if err != nil {
-				t.Errorf("%s: %v", who, err)
+				t.Errorf("%s: %v", name, err)
 				return
 			}
 			mu.Lock()
-			order = append(order, who)
+			order = append(order, name)
 			mu.Unlock()
 			if err := s.Release(t.Context(), l); err != nil {
 				t.Error(err)
@@ -81,26 +80,26 @@ func TestAcquire_CrowdOfOneProcessLetsOthersIn(t *testing.T) {
 	for range 10 {
 		enter("crowd", crowd)
 	}
-	locktest.Eventually(t, "the crowd is there", func() bool { return crowd.queue.Len("k") == 11 })
+	locktest.Eventually(t, "the crowd waits", func() bool { return crowd.queue.Len("k") == 11 })
 	enter("single", single)
 	locktest.Eventually(t, "the single one waits", func() bool { return waiting(t, client, g.prefix, "k") == 1 })
 	release(t, crowd, held)
 	all.Wait()
 	if at := slices.Index(order, "single"); at > 1 {
-		t.Errorf("%d of the crowd came before the single one: %v", at, order)
+		t.Errorf("%d of the crowd were granted before the single waiter: %v", at, order)
 	}
 }
 
-// Many processes wait, and a release wakes one of them.
+// Waiters of many processes are queued, and a release wakes one of them.
 func TestAcquire_ReleaseWakesOneWaiter(t *testing.T) {
 	t.Parallel()
-	g := at(t, locktest.StartEtcd(t, 1)[0].Addr) // alone on it
+	g := at(t, locktest.StartEtcd(t, 1)[0].Addr) // used by this test alone
 	w, far := newProxy(t, g.endpoints[0]), g
 	far.endpoints = []string{w.addr}
 	holder, client := g.must(t, 20*time.Second), g.client(t)
 	held := take(t, holder, "k")
 	const waiters = 5
-	got, let := make(chan locking.Lease), make(chan struct{})
+	got, unblock := make(chan locking.Lease), make(chan struct{})
 	var all sync.WaitGroup
 	for i := range waiters {
 		store := far.must(t, 20*time.Second)
@@ -111,7 +110,7 @@ func TestAcquire_ReleaseWakesOneWaiter(t *testing.T) {
 				return
 			}
 			got <- l
-			<-let
+			<-unblock
 			if err := store.Release(t.Context(), l); err != nil {
 				t.Error(err)
 			}
@@ -119,7 +118,7 @@ func TestAcquire_ReleaseWakesOneWaiter(t *testing.T) {
 		locktest.Eventually(t, "the next one waits", func() bool { return waiting(t, client, g.prefix, "k") == i+1 })
 	}
 	before, quiet := 0, 0
-	locktest.Eventually(t, "all watch, and no more requests are sent", func() bool {
+	locktest.Eventually(t, "all waiters watch, and no more requests are sent", func() bool {
 		n := w.txnsSoFar()
 		if quiet++; n != before {
 			before, quiet = n, 0
@@ -128,19 +127,19 @@ func TestAcquire_ReleaseWakesOneWaiter(t *testing.T) {
 	})
 	release(t, holder, held)
 	<-got
-	release(t, holder, take(t, holder, "another")) // a round trip, in which others might have come
+	release(t, holder, take(t, holder, "another")) // time for requests of the other waiters
 	if n := w.txnsSoFar() - before; n > 1 {
-		t.Errorf("a release made %d ask, want the next one alone", n)
+		t.Errorf("a release woke %d waiters, want 1", n)
 	}
-	close(let)
+	close(unblock)
 	for range waiters - 1 {
 		<-got
 	}
 	all.Wait()
 }
 
-// A request whose turn in the process comes at the end of its MaxWait is busy: it has
-// waited for other holders, not for a silent etcd.
+// A request whose turn in the process comes at the end of its ctx is busy: it has waited
+// for other holders, not for etcd.
 func TestAcquire_TurnThatComesTooLateIsBusy(t *testing.T) {
 	t.Parallel()
 	g := shared(t)

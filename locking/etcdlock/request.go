@@ -14,14 +14,14 @@ import (
 	"shop/locking"
 )
 
-// requestTimeout is how long one answer is waited for: three fit into a TTL.
+// requestTimeout bounds the wait for one answer: three fit into a TTL.
 func requestTimeout(ttl time.Duration) time.Duration { return ttl / 3 }
 
-// within bounds one request. A member that knows of no leader is to say so,
-// instead of holding the request back: the error then means that nothing happened.
+// within bounds one request. WithRequireLeader makes a member without a leader refuse
+// the request instead of delaying it: the error then means that nothing happened.
 //
-// It is a timer and not a deadline, which gRPC would send along for the server
-// to keep a timer as well, at a fiftieth of the cost of a request.
+// It uses a timer and not a deadline. gRPC would send a deadline to the server, which
+// would start a timer as well, at a fiftieth of the cost of a request.
 func within(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	timer := time.AfterFunc(d, cancel)
@@ -40,7 +40,7 @@ func (s *Store) txn(ctx context.Context, conditions []clientv3.Cmp, then []clien
 	return s.client.Txn(limited).If(conditions...).Then(then...).Else(otherwise...).Commit()
 }
 
-// under is ctx, which ends with life too, and then because of why.
+// under returns a ctx that also ends with life, and then has the cause why.
 func under(ctx, life context.Context, why error) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(life, func() { cancel(why) })
@@ -60,8 +60,8 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// reconnect lets the client try again to connect now: its own pause between two
-// tries grows to two minutes.
+// reconnect makes the client connect at once: its own pause between two attempts grows
+// to two minutes.
 func (s *Store) reconnect() { s.client.ActiveConnection().ResetConnectBackoff() }
 
 // describe adds to an error what failed.
@@ -72,20 +72,20 @@ func describe(err *error, operation string, keys []string) {
 }
 
 // ErrNoSpace is returned while etcd's database is as large as its quota: etcd then
-// takes no writes, until an operator makes room. Nothing was acquired. Leases that
+// accepts no writes until an operator frees space. Nothing was acquired. Leases that
 // were granted before can be renewed and released, neither of which needs space.
-var ErrNoSpace = errors.New("etcd is full and takes no writes: compact and defrag it (with etcdctl, each member), " +
-	"raise --quota-backend-bytes if that frees too little, then etcdctl alarm disarm; let it compact by itself with --auto-compaction-retention")
+var ErrNoSpace = errors.New("etcd is full and accepts no writes: compact and defrag it (with etcdctl, each member), " +
+	"raise --quota-backend-bytes if that frees too little, then run etcdctl alarm disarm; --auto-compaction-retention makes it compact automatically")
 
 var errNoAnswer = errors.New("no answer in time")
 
-// classify marks what may have happened as locking.ErrOutcomeUnknown. ctx is the
-// caller's, and not the one that bounds the request.
+// classify wraps the error of a request that may have taken effect in
+// locking.ErrOutcomeUnknown. ctx is the caller's, not the one that bounds the request.
 //
-// ErrNoSpace is an answer, so that nothing of the request can arrive later. But the
-// request may have been applied: etcd looks for space when a request arrives and
-// again when it applies it, and the second time it applies it all the same, raises
-// the alarm, and answers that there is no space.
+// ErrNoSpace is an answer, so the request cannot arrive later. But it may have been
+// applied: etcd checks the space when a request arrives and again when it applies it.
+// If the second check fails, etcd applies the request all the same, raises the alarm,
+// and answers that there is no space.
 func classify(ctx context.Context, err error) error {
 	if err == nil || refused(err) {
 		return err
@@ -96,11 +96,11 @@ func classify(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", locking.ErrOutcomeUnknown, err)
 }
 
-// refused tells that err is etcd's answer, and says that nothing was done. These
-// are the errors that etcd finds before it changes anything: in the request itself,
-// in the rights of its sender, in the lease, or at the door of a member that knows
-// of no leader or is too far behind. Whatever is not in this list may have happened.
-// "Unavailable" for one: the leader may be gone, and its proposal not.
+// refused reports whether err is an answer of etcd that means that nothing was done.
+// These are the errors that etcd detects before it changes anything: in the request,
+// in the sender's permissions, in the lease, or because the member has no leader or is
+// too far behind. After any other error the request may have taken effect, for example
+// after "Unavailable": the leader's proposal may be committed although the leader is gone.
 func refused(err error) bool {
 	if errors.Is(err, rpctypes.ErrNoLeader) || errors.Is(err, rpctypes.ErrTooManyRequests) {
 		return true // see WithRequireLeader
@@ -118,11 +118,11 @@ func refused(err error) bool {
 	return false
 }
 
-// maskTimeout says ctx's error if ctx has ended, and hides what only looks like it: a
-// time-out of ours is not the end of the caller's ctx.
+// maskTimeout returns ctx's error if ctx has ended. It replaces an error that only looks
+// like it: a time-out of this package is not the end of the caller's ctx.
 func maskTimeout(ctx context.Context, err error) error {
 	if end, ok := ctx.Deadline(); ok && !time.Now().Before(end) {
-		<-ctx.Done() // gRPC's timer was faster than that of ctx
+		<-ctx.Done() // gRPC's timer fired before the one of ctx
 	}
 	switch code := status.Code(err); {
 	case errors.Is(err, rpctypes.ErrNoSpace):
@@ -136,7 +136,7 @@ func maskTimeout(ctx context.Context, err error) error {
 	return err
 }
 
-// ended is why ctx has: its error, and the cause.
+// ended returns why ctx ended: its error, and the cause.
 func ended(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	if errors.Is(cause, err) || errors.Is(cause, ErrClosed) {
@@ -145,5 +145,5 @@ func ended(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", err, cause)
 }
 
-// left is why a request has left the queue that it stood in.
+// left returns the error of a request that has left its queue because ctx ended.
 func left(ctx context.Context) error { return fmt.Errorf("%w: %w", locking.ErrBusy, ended(ctx)) }

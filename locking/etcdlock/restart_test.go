@@ -8,8 +8,9 @@ import (
 	"shop/locking/locktest"
 )
 
-// With its data: the holder holds, the waiter waits, the fence goes on.
-func TestRestart_HolderAndWaiterKeepTheirPlaces(t *testing.T) {
+// After a restart with its data, the holder still holds, the waiter still waits, and
+// fences keep growing.
+func TestRestart_HolderAndWaiterKeepTheirPositions(t *testing.T) {
 	t.Parallel()
 	m := locktest.StartEtcd(t, 1)[0]
 	g := at(t, m.Addr)
@@ -44,9 +45,9 @@ func TestRestart_HolderAndWaiterKeepTheirPlaces(t *testing.T) {
 	}
 }
 
-// The history that a watch would go on from is gone: the connection was cut, what it
-// waits for happened, and etcd compacted past it. The queue is read again.
-func TestAcquire_CompactionWhileWaitingIsNoGap(t *testing.T) {
+// The revision from which a watch would continue is compacted: the connection was cut,
+// the awaited event happened, and etcd compacted past it. The queue is read again.
+func TestAcquire_CompactionWhileWaitingMissesNoEvent(t *testing.T) {
 	t.Parallel()
 	m := locktest.StartEtcd(t, 1)[0]
 	g := at(t, m.Addr)
@@ -79,8 +80,8 @@ func TestAcquire_CompactionWhileWaitingIsNoGap(t *testing.T) {
 	}
 }
 
-// The same before the watch has begun: it asks for a revision that is gone.
-func TestAcquire_CompactionBeforeTheWatchIsNoGap(t *testing.T) {
+// The same before the watch has started, after the read of the queue.
+func TestAcquire_CompactionBeforeTheWatchMissesNoEvent(t *testing.T) {
 	t.Parallel()
 	m := locktest.StartEtcd(t, 1)[0]
 	g := at(t, m.Addr)
@@ -88,8 +89,8 @@ func TestAcquire_CompactionBeforeTheWatchIsNoGap(t *testing.T) {
 	far.endpoints = []string{w.addr}
 	holder, store, client := g.must(t, 20*time.Second), far.must(t, 20*time.Second), g.client(t)
 	held := take(t, holder, "k")
-	let := w.delayWatches()
-	defer let()
+	unblock := w.delayWatches()
+	defer unblock()
 	next := make(chan locking.Lease, 1)
 	go func() {
 		l, err := store.Acquire(t.Context(), "k")
@@ -107,7 +108,7 @@ func TestAcquire_CompactionBeforeTheWatchIsNoGap(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	let()
+	unblock()
 	if l := <-next; l.Fence <= held.Fence {
 		t.Errorf("got %+v", l)
 	}

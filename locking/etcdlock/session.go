@@ -10,17 +10,17 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// session is one lease of etcd, under which everything is stored. A Store has
-// one at a time for new work; an older one may still have Leases under it.
+// session is one lease of etcd, to which a Store's keys are attached. A Store uses one
+// at a time for new work; an older one may still have Leases.
 type session struct {
 	store *Store
 	id    clientv3.LeaseID
-	life  context.Context // ends when nothing new goes on the session any more, with the reason as its cause
+	life  context.Context // ends when no new work may use the session, with the reason as its cause
 	end   context.CancelCauseFunc
-	until time.Time // how long it may be trusted; guarded by the Store's mutex
+	until time.Time // end of the trust; guarded by the Store's mutex
 }
 
-// run keeps the Store's session alive, and opens another when it is dead, until
+// run keeps the Store's session alive, and opens a new one when it is dead, until
 // the Store is closed.
 func (s *Store) run(x *session) {
 	x.keep()
@@ -35,7 +35,7 @@ func (s *Store) run(x *session) {
 	}
 }
 
-// open makes a session, and makes it known, or the lack of one.
+// open makes a session and stores it for ready, or the error.
 func (s *Store) open(ctx context.Context) (*session, error) {
 	x, err := s.newSession(ctx)
 	s.mu.Lock()
@@ -44,12 +44,12 @@ func (s *Store) open(ctx context.Context) (*session, error) {
 	s.tried = make(chan struct{})
 	s.mu.Unlock()
 	if err == nil && s.life.Err() != nil {
-		x.revoke() // the Store was closed meanwhile
+		x.revoke() // Close did not see this session
 	}
 	return x, err
 }
 
-// newSession is a lease of etcd.
+// newSession makes a session: etcd grants its lease.
 func (s *Store) newSession(ctx context.Context) (*session, error) {
 	limited, cancel := within(ctx, requestTimeout(s.ttl))
 	defer cancel()
@@ -67,8 +67,8 @@ func (s *Store) newSession(ctx context.Context) (*session, error) {
 	return x, nil
 }
 
-// ready gives the session for an attempt. It waits while one is being opened; but if
-// that has just failed, it says so at once.
+// ready returns the session for an attempt. It waits while one is being opened, unless
+// Store.down is set: then it returns that error at once.
 func (s *Store) ready(ctx context.Context) (*session, error) {
 	for {
 		s.mu.Lock()
@@ -91,8 +91,8 @@ func (s *Store) ready(ctx context.Context) (*session, error) {
 	}
 }
 
-// keep renews the session each third of the TTL, and again after a twelfth if there
-// was no answer, until it is dead.
+// keep renews the session every third of the TTL, or after a twelfth if there was no
+// answer, until it is dead.
 func (x *session) keep() {
 	ttl := x.store.ttl
 	for pause := ttl / 3; sleep(x.life, pause); {
@@ -103,9 +103,9 @@ func (x *session) keep() {
 	}
 }
 
-// renew asks etcd to keep the lease. The answer counts from the sending, and comes too
-// late when the trust has ended meanwhile: then the process was asleep, and what has
-// happened since is not known here. A session that was given up is not kept.
+// renew sends a keep-alive. Its trust counts from the sending. An answer after the end of
+// the trust comes too late: the process was paused, and etcd may have expired the lease.
+// A session that is dead is not kept alive.
 func (x *session) renew(ctx context.Context) error {
 	s := x.store
 	s.mu.Lock()
@@ -117,13 +117,13 @@ func (x *session) renew(ctx context.Context) error {
 	sent := time.Now()
 	limited, cancel := context.WithTimeout(ctx, min(requestTimeout(s.ttl), until.Sub(sent)))
 	defer cancel()
-	_, err := s.client.KeepAliveOnce(limited, x.id) // without WithRequireLeader, whose refusal it repeats without a pause
+	_, err := s.client.KeepAliveOnce(limited, x.id) // without WithRequireLeader, after whose refusal it retries without a pause
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case !time.Now().Before(x.until):
-		x.kill(errUnheard)
+		x.kill(errExpired)
 	case errors.Is(err, rpctypes.ErrLeaseNotFound):
 		x.kill(errRevoked)
 	case err != nil:

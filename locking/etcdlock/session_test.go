@@ -9,8 +9,8 @@ import (
 	"shop/locking"
 )
 
-// An operator revokes the session's lease: all work under it ends, and a new
-// session brings nothing of it back.
+// An operator revokes the session's lease: all Leases under it are lost, and a new
+// session revives none of them.
 func TestSession_RevokedByAnOperatorIsLostForGood(t *testing.T) {
 	t.Parallel()
 	g := shared(t)
@@ -47,9 +47,9 @@ func TestSession_RevokedByAnOperatorIsLostForGood(t *testing.T) {
 	wantBusy(t, other, "c")
 }
 
-// The Store has not noticed yet that the lease is gone: the first request finds out,
-// and is made again under a new session.
-func TestTryAcquire_FindsOutThatTheLeaseIsGone(t *testing.T) {
+// The Store has not noticed yet that its session's lease is gone: the first request
+// detects it, and is retried under a new session.
+func TestTryAcquire_DetectsThatTheSessionsLeaseIsGone(t *testing.T) {
 	t.Parallel()
 	g := shared(t)
 	store, client := g.must(t, 60*time.Second), g.client(t)
@@ -63,8 +63,8 @@ func TestTryAcquire_FindsOutThatTheLeaseIsGone(t *testing.T) {
 	}
 }
 
-// One lock of several is deleted: the Lease is lost, and the rest of it free.
-func TestRenew_OneKeyDeletedByAnOperatorIsAllLost(t *testing.T) {
+// One key of several is deleted: the Lease is lost, and its other keys are freed.
+func TestRenew_OneKeyDeletedByAnOperatorLosesAll(t *testing.T) {
 	t.Parallel()
 	g := shared(t)
 	store, client := g.must(t, 20*time.Second), g.client(t)
@@ -87,7 +87,7 @@ func TestRenew_OneKeyDeletedByAnOperatorIsAllLost(t *testing.T) {
 	}
 }
 
-// A late release, or a forged one, releases no key.
+// A late release, or one with another fence, frees no key.
 func TestRelease_ComparesTheRevision(t *testing.T) {
 	t.Parallel()
 	store := shared(t).must(t, 20*time.Second)
@@ -107,8 +107,8 @@ func TestRelease_ComparesTheRevision(t *testing.T) {
 	release(t, store, next)
 }
 
-// Renew is no look at what the Store remembers: it brings something new.
-func TestRenew_IsLaterEachTime(t *testing.T) {
+// Renew sends a keep-alive each time, and does not return a remembered Until.
+func TestRenew_ReturnsALaterUntilEachTime(t *testing.T) {
 	t.Parallel()
 	store := shared(t).must(t, 20*time.Second)
 	lease := take(t, store, "k")
@@ -126,7 +126,7 @@ func TestRenew_IsLaterEachTime(t *testing.T) {
 	release(t, store, lease)
 }
 
-// T16: a keep-alive that is answered late counts from its sending.
+// T16: the trust of a keep-alive counts from its sending, however late the answer is.
 func TestRenew_LateAnswerDoesNotProlongTrust(t *testing.T) {
 	t.Parallel()
 	const ttl, late = 20 * time.Second, 200 * time.Millisecond
@@ -150,8 +150,8 @@ func TestRenew_LateAnswerDoesNotProlongTrust(t *testing.T) {
 	}
 }
 
-// A session that was given up is kept alive no more: its lease is to end.
-func TestRenew_UnderASessionThatWasGivenUpSendsNoKeepAlive(t *testing.T) {
+// An abandoned session is not kept alive: its lease has to end.
+func TestRenew_SendsNoKeepAliveForAnAbandonedSession(t *testing.T) {
 	t.Parallel()
 	store, w, _, _ := behindProxy(t, 20*time.Second)
 	lease, session := take(t, store, "k"), store.session

@@ -8,11 +8,11 @@ import (
 	"shop/locking"
 )
 
-// Why a session is dead.
+// The causes of a session's end.
 var (
-	errRevoked = fmt.Errorf("%w: etcd does not know the session's lease any more", locking.ErrLost)
-	errUnheard = fmt.Errorf("%w: no keep-alive was answered for the TTL", locking.ErrLost)
-	errOrphans = fmt.Errorf("%w: session given up: what an attempt may have left could not be removed", locking.ErrLost)
+	errRevoked = fmt.Errorf("%w: the session's lease no longer exists in etcd", locking.ErrLost)
+	errExpired = fmt.Errorf("%w: no keep-alive was answered for the TTL", locking.ErrLost)
+	errOrphans = fmt.Errorf("%w: session abandoned: the waiters that an attempt may have left could not be removed", locking.ErrLost)
 )
 
 // die ends the session: see kill.
@@ -22,8 +22,8 @@ func (x *session) die(why error) {
 	x.kill(why)
 }
 
-// kill ends the session, once: nothing new goes on it, and it is not kept alive. If
-// etcd has forgotten it, its Leases are lost at once; otherwise each goes on to its
+// kill ends the session, once: no new work uses it, and no keep-alive is sent. If its
+// lease is gone from etcd, its Leases are lost at once; otherwise each holds until its
 // Until, and the lease is revoked after the last. The caller holds the mutex.
 func (x *session) kill(why error) {
 	if x.life.Err() != nil {
@@ -33,7 +33,7 @@ func (x *session) kill(why error) {
 	s, revoked := x.store, errors.Is(why, errRevoked)
 	s.session, s.down = nil, nil
 	if !revoked {
-		s.down = errNoAnswer // etcd is silent: no need to wait for the next session's failure
+		s.down = errNoAnswer // etcd does not answer: ready need not wait until opening the next session fails
 	}
 	for _, g := range s.grants {
 		if revoked && g.session == x {
@@ -43,8 +43,8 @@ func (x *session) kill(why error) {
 	x.retire()
 }
 
-// retire revokes the lease of a dead session when no Lease is under it any more, and
-// with it goes what is left in etcd, in whatever state. The caller holds the mutex.
+// retire revokes the lease of a dead session after its last Lease, which deletes
+// everything that the session has left in etcd. The caller holds the mutex.
 func (x *session) retire() {
 	s := x.store
 	if x.life.Err() == nil || s.life.Err() != nil || errors.Is(context.Cause(x.life), errRevoked) {
@@ -58,7 +58,7 @@ func (x *session) retire() {
 	s.work.Go(x.revoke)
 }
 
-// revoke tries until etcd answers, or the TTL has done it.
+// revoke revokes the lease. It retries until etcd answers, or the TTL has passed.
 func (x *session) revoke() {
 	s := x.store
 	_ = persist(s.life, s.ttl, requestTimeout(s.ttl), func(ctx context.Context) error {

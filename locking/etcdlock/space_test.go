@@ -16,8 +16,8 @@ import (
 	"shop/locking/locktest"
 )
 
-// etcd applies a transaction for which there is no space, and answers ErrNoSpace
-// then. The waiter that it has put must not stay.
+// etcd may apply a transaction for which there is no space, and answer ErrNoSpace. The
+// waiter that it has put must not stay.
 func TestAcquire_RefusedForWantOfSpaceLeavesNoOrphan(t *testing.T) {
 	t.Parallel()
 	for name, acquire := range map[string]func(*Store, context.Context, ...string) (locking.Lease, error){
@@ -36,15 +36,15 @@ func TestAcquire_RefusedForWantOfSpaceLeavesNoOrphan(t *testing.T) {
 			release(t, other, take(t, other, "a", "b"))
 			release(t, store, take(t, store, "a", "b"))
 			if id(store) != session {
-				t.Error("the session was given up: the removal needs no space, and no fencing key")
+				t.Error("the session was abandoned, although the removal needs no space and no fencing key")
 			}
 		})
 	}
 }
 
-// An etcd that runs full under load: the error says what to do, holders renew and
-// release, and nothing stays in any queue. When an operator has made room, the
-// same Stores go on.
+// etcd becomes full under load: the error says what to do, holders renew and release,
+// and nothing stays in any queue. When an operator has freed space, the same Stores
+// grant again.
 func TestStore_FullEtcdIsAClearErrorAndNothingStays(t *testing.T) {
 	t.Parallel()
 	m := locktest.StartEtcd(t, 1, "--quota-backend-bytes", "6000000")[0]
@@ -79,8 +79,8 @@ func TestStore_FullEtcdIsAClearErrorAndNothingStays(t *testing.T) {
 // busyKeys is how many keys exhaust contends for.
 const busyKeys = 4
 
-// exhaust fills etcd up while many callers acquire and release, and returns the error
-// they got at the end.
+// exhaust fills etcd while many callers acquire and release, and returns the first error
+// of Acquire.
 func exhaust(t *testing.T, client *clientv3.Client, stores []*Store) (full error) {
 	t.Helper()
 	var work sync.WaitGroup
@@ -114,7 +114,7 @@ func exhaust(t *testing.T, client *clientv3.Client, stores []*Store) (full error
 	return full
 }
 
-// makeRoom is what an operator does about a full etcd.
+// makeRoom does what an operator does about a full etcd.
 func makeRoom(t *testing.T, client *clientv3.Client, endpoint string) {
 	t.Helper()
 	answer, err := client.Get(t.Context(), "filler", clientv3.WithCountOnly())

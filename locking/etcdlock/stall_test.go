@@ -8,10 +8,10 @@ import (
 	"shop/locking"
 )
 
-// A machine that runs tests may stand still for seconds. What a test bounds is
-// the time in which it ran; and an answer that such a stall has cost is asked for again.
+// A machine that runs tests may stall for seconds. So tests bound only the time in which
+// the process ran, and retry a request whose answer was lost to a stall.
 
-// stalls are when this process did not run, as far as a tick each 5 ms can tell.
+// stalls are the times in which this process did not run, as a ticker of 5 ms detects them.
 var stalls struct {
 	mu   sync.Mutex
 	last time.Time
@@ -22,7 +22,7 @@ type stall struct{ from, to time.Time }
 
 const stallMin = 50 * time.Millisecond
 
-// watchStalls runs beside all tests.
+// watchStalls runs during all tests.
 func watchStalls() {
 	for range time.Tick(5 * time.Millisecond) {
 		noteStall()
@@ -41,7 +41,7 @@ func noteStall() {
 
 // ranSince is time.Since without the stalls.
 func ranSince(at time.Time) time.Duration {
-	noteStall() // one that has just ended
+	noteStall() // a stall may have just ended
 	stalls.mu.Lock()
 	defer stalls.mu.Unlock()
 	ran := time.Since(at)
@@ -54,16 +54,16 @@ func ranSince(at time.Time) time.Duration {
 	return ran
 }
 
-// told reports whether err is an answer of etcd, and not the lack of one.
-func told(err error) bool {
+// answered reports whether err is an answer of etcd, and not the lack of one.
+func answered(err error) bool {
 	return !errors.Is(err, errNoAnswer) && !errors.Is(err, locking.ErrOutcomeUnknown)
 }
 
-// insist repeats ask until etcd answers. The argument of ask is false in the first
-// try and true in each later one.
+// insist calls ask until etcd answers. The argument of ask is false in the first call and
+// true in every later one.
 func insist(ask func(again bool) error) (err error) {
 	for tries := range 8 {
-		if err = ask(tries > 0); told(err) {
+		if err = ask(tries > 0); answered(err) {
 			break
 		}
 	}

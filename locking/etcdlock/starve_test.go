@@ -10,22 +10,22 @@ import (
 	"shop/locking/locktest"
 )
 
-// contest is the case in which locks for several keys are known to starve: 16
-// goroutines in four processes lock pairs without a pause, one wants all eight keys.
+// contest is the case in which requests for several keys are known to starve: 16
+// goroutines over four Stores lock pairs without a pause, and one requests all eight keys.
 //
-// The order bounds the wait of that one: later requests cannot pass it, so it waits
-// for those in the queues already, and that is one turn of each goroutine.
+// The order bounds the wait of that one: later requests cannot overtake it, so it waits
+// only for the requests that are already queued, at most one of each goroutine.
 type contest struct {
 	mu        sync.Mutex
-	fences    []locking.Fence // of all, as they were granted
-	eights    []int           // which of them had eight keys
-	longest   time.Duration   // wait of the eight
-	meanwhile int             // grants in the longest one
+	fences    []locking.Fence // of all leases, in order of their grants
+	eights    []int           // the indices in fences of the leases of eight keys
+	longest   time.Duration   // wait for eight keys
+	meanwhile int             // pairs granted during the longest wait
 }
 
 var eightKeys = []string{"0", "1", "2", "3", "4", "5", "6", "7"}
 
-// granted notes a Lease while it is held, and says how many came before it.
+// granted records a Lease while it is held, and returns how many came before it.
 func (c *contest) granted(l locking.Lease) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -44,7 +44,7 @@ func (c *contest) soFar() int {
 
 func (c *contest) pairs() int { return len(c.fences) - len(c.eights) }
 
-// passed counts the requests that entered after one of the eights and had their keys before it.
+// passed counts the requests that entered after a request for eight keys and were granted before it.
 func (c *contest) passed() (n int) {
 	for _, at := range c.eights {
 		for _, f := range c.fences[:at] {
@@ -56,7 +56,7 @@ func (c *contest) passed() (n int) {
 	return n
 }
 
-// starve runs a contest until the eight keys were locked 20 times.
+// starve runs a contest until the eight keys have been locked 20 times.
 func starve(t testing.TB, g target) *contest {
 	c := &contest{}
 	ctx, stop := context.WithCancel(t.Context())
@@ -106,14 +106,14 @@ func TestAcquire_EightKeysAreNotStarvedByPairs(t *testing.T) {
 	t.Logf("16 goroutines locked %d pairs; the request for all eight keys waited %v at most, of 20 times, while %d pairs were locked",
 		c.pairs(), c.longest.Round(time.Millisecond), c.meanwhile)
 	if n := c.passed(); n > 0 {
-		t.Errorf("%d entered after the eight, and were served before", n)
+		t.Errorf("%d requests entered after one for eight keys and were granted before it", n)
 	}
 	if c.pairs() < 2*20 {
-		t.Errorf("%d pairs only: that is no load", c.pairs())
+		t.Errorf("%d pairs were locked, want at least 40: too little load", c.pairs())
 	}
 }
 
-// BenchmarkStarvation prints how long a request for eight keys waits among pairs.
+// BenchmarkStarvation reports how long a request for eight keys waits among pairs.
 func BenchmarkStarvation(b *testing.B) {
 	var longest time.Duration
 	pairs, turns := 0, 0
@@ -121,7 +121,7 @@ func BenchmarkStarvation(b *testing.B) {
 		c := starve(b, shared(b))
 		longest, pairs, turns = max(longest, c.longest), pairs+c.pairs(), max(turns, c.meanwhile)
 		if n := c.passed(); n > 0 {
-			b.Errorf("%d entered after the eight, and were served before", n)
+			b.Errorf("%d requests entered after one for eight keys and were granted before it", n)
 		}
 	}
 	b.ReportMetric(float64(longest.Milliseconds()), "ms/longest-wait")

@@ -12,12 +12,12 @@ import (
 	"shop/locking/locktest"
 )
 
-// The traps of etcd's locks that are known from the field, T1 and T4 to T8, one
-// test each, and what belongs to them. (T9, leader change, is in cluster_test.go;
-// T16, late keep-alives, in session_test.go.)
+// The known traps of etcd's locks, T1 and T4 to T8, one test each. (T5 and T6 are in
+// undo_test.go; T9, leader change, in cluster_test.go; T16, late keep-alives, in
+// session_test.go.)
 
-// T1, T4: two goroutines, one session. etcd's mutex lets the second in, under
-// the first one's name and fence.
+// T1, T4: two goroutines share one session. etcd's mutex grants the second goroutine the
+// lock too, under the first one's name and fence.
 func TestAcquire_GoroutinesOfOneStoreExcludeEachOther(t *testing.T) {
 	t.Parallel()
 	store := shared(t).must(t, 10*time.Second)
@@ -31,7 +31,7 @@ func TestAcquire_GoroutinesOfOneStoreExcludeEachOther(t *testing.T) {
 		}
 		waited <- second
 	}()
-	locktest.Eventually(t, "the second stands in the queue", func() bool { return store.queue.Len("k") == 2 })
+	locktest.Eventually(t, "the second is in the queue", func() bool { return store.queue.Len("k") == 2 })
 	select {
 	case second := <-waited:
 		t.Fatalf("%+v was granted while %+v was held", second, first)
@@ -43,7 +43,7 @@ func TestAcquire_GoroutinesOfOneStoreExcludeEachOther(t *testing.T) {
 	}
 }
 
-// id is the store's present session, 0 if it has none.
+// id returns the lease id of the store's present session, 0 if it has none.
 func id(s *Store) clientv3.LeaseID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,13 +80,14 @@ func TestAcquire_SessionThatDiesWhileWaitingIsNotGranted(t *testing.T) {
 	release(t, holder, held)
 	wait.Wait()
 	if names := inQueue(t, client, g.prefix, "k"); len(names) != 1 || !isOf(names[0], granted) {
-		t.Errorf("granted %+v; in the queue is %q", granted, names)
+		t.Errorf("granted %+v; the queue holds %q", granted, names)
 	}
 	release(t, store, granted)
 }
 
-// … and if the session dies at the moment of its turn, the request enters again too.
-func TestAcquire_SessionThatDiesTogetherWithTheHoldersIsNotGranted(t *testing.T) {
+// A request whose waiter is deleted in the same transaction as the holder's enters the
+// queue again too.
+func TestAcquire_WaiterDeletedTogetherWithTheHoldersIsNotGranted(t *testing.T) {
 	t.Parallel()
 	g := shared(t)
 	holder, store, client := g.must(t, 10*time.Second), g.must(t, 10*time.Second), g.client(t)
@@ -109,11 +110,11 @@ func TestAcquire_SessionThatDiesTogetherWithTheHoldersIsNotGranted(t *testing.T)
 		t.Errorf("granted %+v, whose waiter was deleted", granted)
 	}
 	if now := inQueue(t, client, g.prefix, "k"); len(now) != 1 || !isOf(now[0], granted) {
-		t.Errorf("granted %+v; in the queue is %q", granted, now)
+		t.Errorf("granted %+v; the queue holds %q", granted, now)
 	}
 }
 
-// T8: etcd takes whole seconds, and raises what it finds too short, in silence.
+// T8: etcd accepts whole seconds only, and silently raises a TTL below its minimum.
 func TestNew_TTLIsExactlyWhatEtcdGrants(t *testing.T) {
 	t.Parallel()
 	g := shared(t)

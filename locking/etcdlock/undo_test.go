@@ -17,8 +17,8 @@ import (
 	"shop/locking/locktest"
 )
 
-// behindProxy makes a Store whose requests can be disturbed, and another one of
-// the same key space.
+// behindProxy makes a Store behind a proxy that can disturb its requests, and a second
+// Store in the same key space that connects directly.
 func behindProxy(t *testing.T, ttl time.Duration) (*Store, *rpcProxy, *Store, target) {
 	t.Helper()
 	g := shared(t)
@@ -50,31 +50,31 @@ func TestAcquire_CtxThatEndsAfterTheTxnWasAppliedLeavesNoOrphan(t *testing.T) {
 			}()
 			locktest.Eventually(t, "the answer is lost", func() bool { return w.lostSoFar() == 1 })
 			if len(inQueue(t, client, g.prefix, "a")) != 1 {
-				t.Error("the transaction was not applied: this tests nothing")
+				t.Error("the transaction was not applied: the test has no effect")
 			}
 			cancel()
 			asked := time.Now()
 			err := <-result
 			if took := ranSince(asked); took > time.Second {
-				t.Errorf("heard after %v", took)
+				t.Errorf("returned after %v", took)
 			}
 			if !errors.Is(err, context.Canceled) || !errors.Is(err, locking.ErrOutcomeUnknown) || errors.Is(err, locking.ErrBusy) {
-				t.Errorf("got %v, want ctx's error, and that the outcome is unknown", err)
+				t.Errorf("got %v, want Canceled and ErrOutcomeUnknown", err)
 			}
 			locktest.Eventually(t, "the orphan is gone", func() bool { return len(inQueue(t, client, g.prefix, "a")) == 0 })
 			release(t, other, take(t, other, "a", "b"))
 			release(t, store, take(t, store, "a", "b"))
 			release(t, store, held)
 			if took := ranSince(asked); took > 5*time.Second || id(store) != session {
-				t.Errorf("it took %v, session %x became %x", took, session, id(store))
+				t.Errorf("took %v, session %x became %x", took, session, id(store))
 			}
 		})
 	}
 }
 
-// The answer alone was lost, or etcd itself could not tell: what it left is
-// undone, and then it is made anew.
-func TestAcquire_LostAnswerIsUndoneAndMadeAnew(t *testing.T) {
+// Only the answer was lost, or etcd did not know the outcome: the Store undoes the
+// attempt and makes a new one.
+func TestAcquire_UndoesALostAnswerAndRetries(t *testing.T) {
 	t.Parallel()
 	for name, said := range map[string]error{"silence": nil, "etcd does not know": rpctypes.ErrGRPCTimeout, "the connection broke": status.Error(codes.Unavailable, "EOF")} {
 		t.Run(name, func(t *testing.T) {
@@ -97,8 +97,8 @@ func TestAcquire_LostAnswerIsUndoneAndMadeAnew(t *testing.T) {
 	}
 }
 
-// What etcd refuses is not undone, since it was not done.
-func TestAcquire_RefusalIsPlain(t *testing.T) {
+// A refused request had no effect, so it is not undone, and its outcome is known.
+func TestAcquire_RefusalIsNotAnUnknownOutcome(t *testing.T) {
 	t.Parallel()
 	store, w, _, _ := behindProxy(t, 3*time.Second)
 	for _, said := range []error{rpctypes.ErrGRPCNoLeader, rpctypes.ErrGRPCPermissionDenied, rpctypes.ErrGRPCRequestTooManyRequests} {
@@ -115,8 +115,8 @@ func TestAcquire_RequestThatArrivesAfterItWasUndoneDoesNothing(t *testing.T) {
 	t.Parallel()
 	store, w, other, g := behindProxy(t, 20*time.Second)
 	client := g.client(t)
-	let := w.holdNext("/Txn")
-	defer let()
+	unblock := w.holdNext("/Txn")
+	defer unblock()
 	ctx, cancel := context.WithCancel(t.Context())
 	result := make(chan error)
 	go func() {
@@ -128,19 +128,18 @@ func TestAcquire_RequestThatArrivesAfterItWasUndoneDoesNothing(t *testing.T) {
 	if err := <-result; !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
-	release(t, store, take(t, store, "k")) // possible only when the attempt is undone
-	let()
+	release(t, store, take(t, store, "k")) // possible only after the attempt is undone
+	unblock()
 	locktest.Eventually(t, "the late request is served", func() bool { return w.servedSoFar() == 1 })
 	if names := inQueue(t, client, g.prefix, "k"); len(names) > 0 {
-		t.Errorf("it put %q", names)
+		t.Errorf("the late request put %q", names)
 	}
 	release(t, other, take(t, other, "k"))
 }
 
-// While an attempt is not undone, no new attempt uses the session. When that takes
-// too long, the session is given up, but no holder of a Lease under it loses the
-// Lease before its Until.
-func TestSession_IsGivenUpWhenAnOrphanCannotBeRemoved(t *testing.T) {
+// When the removal of an orphan is not confirmed in time, the session is abandoned, but
+// no holder of a Lease under it loses the Lease before its Until.
+func TestSession_IsAbandonedWhenAnOrphanCannotBeRemoved(t *testing.T) {
 	t.Parallel()
 	const ttl = 6 * time.Second
 	store, w, other, g := behindProxy(t, ttl)
@@ -149,14 +148,14 @@ func TestSession_IsGivenUpWhenAnOrphanCannotBeRemoved(t *testing.T) {
 	w.loseNext(math.MaxInt)
 	asked := time.Now()
 	if _, err := store.Acquire(t.Context(), "k"); !errors.Is(err, locking.ErrOutcomeUnknown) {
-		t.Errorf("got %v, want that the outcome is unknown", err)
+		t.Errorf("got %v, want ErrOutcomeUnknown", err)
 	}
 	if _, err := store.TryAcquire(t.Context(), "something else"); err == nil || errors.Is(err, locking.ErrBusy) || ranSince(asked) > ttl {
 		t.Errorf("a second attempt: got %v after %v", err, ranSince(asked))
 	}
-	locktest.Eventually(t, "the session is given up", func() bool { return id(store) != session })
+	locktest.Eventually(t, "the session is abandoned", func() bool { return id(store) != session })
 	if since := time.Since(asked); since < ttl/3 || ranSince(asked) > ttl || !errors.Is(context.Cause(first.life), errOrphans) {
-		t.Errorf("given up after %v: %v", since, context.Cause(first.life))
+		t.Errorf("abandoned after %v: %v", since, context.Cause(first.life))
 	}
 	if _, err := store.Renew(t.Context(), held); !errors.Is(err, locking.ErrLost) {
 		t.Errorf("renew under the old session: got %v, want ErrLost", err)
@@ -164,11 +163,11 @@ func TestSession_IsGivenUpWhenAnOrphanCannotBeRemoved(t *testing.T) {
 	if time.Now().Before(held.Until) {
 		wantBusy(t, other, "held")
 	} else {
-		t.Log("this machine was too slow to look before Until")
+		t.Log("the machine was too slow to check this before Until")
 	}
 	w.loseNext(0)
-	var next locking.Lease // under a new session, when the orphan is gone
-	locktest.Eventually(t, "service is back", func() bool {
+	var next locking.Lease // under a new session, after the orphan is gone
+	locktest.Eventually(t, "the key is granted", func() bool {
 		var err error
 		next, err = store.Acquire(t.Context(), "k")
 		return err == nil

@@ -8,8 +8,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// enter puts waiters into the queues, and returns when none is before them. A
-// waiter that only tries comes into empty queues, or into none.
+// enter puts waiters into the queues, and returns nil when they are first in all of
+// them. Without wait it enters only queues that are all empty.
 func (a *attempt) enter(ctx context.Context, wait bool) error {
 	ctx, cancel := under(ctx, a.session.life, errAgain)
 	defer cancel()
@@ -24,7 +24,7 @@ func (a *attempt) enter(ctx context.Context, wait bool) error {
 	return err
 }
 
-// predecessors read, in each queue, the last that came at revision most or before; 0: the last.
+// predecessors reads, in each queue, the last waiter created at revision most or before; 0: the last.
 func (a *attempt) predecessors(most int64) (reads []clientv3.Op) {
 	last := append(clientv3.WithLastCreate(), clientv3.WithMaxCreateRev(most), clientv3.WithKeysOnly())
 	for _, k := range a.keys {
@@ -33,7 +33,7 @@ func (a *attempt) predecessors(most int64) (reads []clientv3.Op) {
 	return reads
 }
 
-// predecessor is the first name that a read of the queues has found.
+// predecessor returns the first name that a read of the queues has found.
 func predecessor(answer *clientv3.TxnResponse) string {
 	for _, r := range answer.Responses {
 		if found := r.GetResponseRange().GetKvs(); len(found) > 0 {
@@ -43,13 +43,13 @@ func predecessor(answer *clientv3.TxnResponse) string {
 	return ""
 }
 
-// await watches one predecessor, which was there at the revision of the read, until
-// it is gone, and returns what the queues look like then.
+// await watches one predecessor, which existed at the revision of the read, until it
+// is deleted, and returns a new read of the queues.
 //
-// The watch begins at the present revision and says which that is. If it is not the
-// read's, the queues are read once more, beside the watch: no gap, whatever has been
-// compacted. (To watch from the read's revision on would be no gap either, but etcd
-// looks after watches that begin in the past every 100 ms only, and in a busy etcd all
+// The watch starts at the present revision and reports it. If that is not the read's,
+// the queues are read once more during the watch, so that no event is missed, whatever
+// has been compacted. (A watch from the read's revision on would miss none either, but
+// etcd serves watches that start in the past only every 100 ms, and in a busy etcd all
 // of them do.)
 func (a *attempt) await(ctx context.Context, name string, read int64) (*clientv3.TxnResponse, error) {
 	s := a.session.store
@@ -78,9 +78,9 @@ func (a *attempt) await(ctx context.Context, name string, read int64) (*clientv3
 	}
 }
 
-// look asks until etcd answers which waiter is the last before us, for each queue, as
-// long as all of our own are there; else it returns errAgain. A waiter is safe as long
-// as its session: that etcd is away for a while costs it nothing.
+// look reads the last waiter before this attempt's, for each queue, and retries until
+// etcd answers. If one of its own waiters is gone, it returns errAgain. A waiter lives as
+// long as its session, so it survives a time in which etcd is unavailable.
 func (a *attempt) look(ctx context.Context) (*clientv3.TxnResponse, error) {
 	s := a.session.store
 	for {
