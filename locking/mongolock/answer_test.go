@@ -13,7 +13,7 @@ import (
 	"shop/locking"
 )
 
-// failing makes the server answer the next n findAndModify of one client so.
+// failing makes the server send answer to the next n findAndModify of one client.
 func failing(t *testing.T, s *Store, app string, n int, answer ...bson.E) {
 	t.Helper()
 	data := append(bson.D{{Key: "failCommands", Value: bson.A{"findAndModify"}}, {Key: "appName", Value: app}}, answer...)
@@ -25,8 +25,7 @@ func failing(t *testing.T, s *Store, app string, n int, answer ...bson.E) {
 	}
 }
 
-// Three answers have three errors: done but not majority-acknowledged, not done
-// for lack of a primary, and refused.
+// Errors that leave the outcome unknown are retried until the grant. Refusals are returned.
 func TestTryAcquire_AnswersThatAreNoGrant(t *testing.T) {
 	server := startServer(t)
 	c := newCollection(t, urlOf(server))
@@ -34,13 +33,13 @@ func TestTryAcquire_AnswersThatAreNoGrant(t *testing.T) {
 	for name, try := range map[string]struct {
 		answer  []bson.E
 		times   int
-		refused bool // and not a grant after all
+		refused bool // false: a retry gets the grant
 	}{
-		"written, and no majority yet": {[]bson.E{{Key: "writeConcernError", Value: bson.D{{Key: "code", Value: 64}, {Key: "errmsg", Value: "waiting for replication timed out"}}}}, 1, false},
-		"not a primary any more":       {[]bson.E{{Key: "errorCode", Value: 10107}, again}, 3, false},
-		"the limit was over":           {[]bson.E{{Key: "errorCode", Value: 50}}, 1, false},
-		"a duplicate key":              {[]bson.E{{Key: "errorCode", Value: 11000}}, 1, true},
-		"not allowed":                  {[]bson.E{{Key: "errorCode", Value: 13}}, 1, true},
+		"written, not by a majority": {[]bson.E{{Key: "writeConcernError", Value: bson.D{{Key: "code", Value: 64}, {Key: "errmsg", Value: "waiting for replication timed out"}}}}, 1, false},
+		"no longer the primary":      {[]bson.E{{Key: "errorCode", Value: 10107}, again}, 3, false},
+		"time limit exceeded":        {[]bson.E{{Key: "errorCode", Value: 50}}, 1, false},
+		"a duplicate key":            {[]bson.E{{Key: "errorCode", Value: 11000}}, 1, true},
+		"not allowed":                {[]bson.E{{Key: "errorCode", Value: 13}}, 1, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			store := storeOn(t, connect(t, urlOf(server)+"&appName=tested").Database(c.Database().Name()).Collection(c.Name()), 12*time.Second)
@@ -50,15 +49,15 @@ func TestTryAcquire_AnswersThatAreNoGrant(t *testing.T) {
 				t.Errorf("got %+v, %v, want the grant", lease, err)
 			}
 			if try.refused && (err == nil || errors.Is(err, locking.ErrOutcomeUnknown) || errors.Is(err, locking.ErrBusy)) {
-				t.Errorf("got %v, want the refusal as it is", err)
+				t.Errorf("got %v, want the refusal unchanged", err)
 			}
 		})
 	}
 }
 
-// The first request for a key creates its document. Of many first requests at once
+// The first request for a key creates its document. Of many concurrent first requests
 // one is granted, and the others get ErrBusy, not a duplicate-key error.
-func TestTryAcquire_OfAKeyThatIsNewIsOneGrant(t *testing.T) {
+func TestTryAcquire_OfANewKeyIsGrantedOnce(t *testing.T) {
 	t.Parallel()
 	const keys, callers = 40, 8
 	store := newStore(t, time.Minute)

@@ -13,42 +13,43 @@ import (
 	"shop/locking"
 )
 
-// question is one findAndModify.
-type question struct {
+// request is one findAndModify.
+type request struct {
 	filter bson.D
 	update mongo.Pipeline
 	upsert bool
 }
 
-// grant is what a document says after it.
+// grant is the relevant part of the document after it.
 type grant struct {
 	Owner string `bson:"owner"`
 	Fence int64  `bson:"fence"`
 }
 
-// now is the server's clock when the request reached it, the same throughout: not
-// before it was sent, and not after the write.
+// now is the server's clock when the request arrived, constant throughout the request.
+// It is not before the request was sent, and not after the write.
 const now = "$$NOW"
 
-// after is d from now.
+// after is now + d.
 func after(d time.Duration) bson.D {
 	return bson.D{{Key: "$add", Value: bson.A{now, d.Milliseconds()}}}
 }
 
-// take asks for key. The condition is in the update and not in the filter, so that
-// a key that is busy is an answer, and not an insert that meets a duplicate.
+// take requests key. The condition is in the update and not in the filter, so that for a
+// busy key the upsert returns its document, instead of an insert that fails with a
+// duplicate key.
 //
-// All of $set see the document as it was before. What is not there is less than
-// any date. Where owner has the key already, the request came before and its answer
-// was lost: the grant stands with its fence, only the TTL starts anew.
-func take(key, owner string, ttl time.Duration) question {
+// All expressions of $set see the document as it was before. A missing field is less
+// than any date. If owner already has the key, an earlier request was granted and its
+// answer was lost: the grant keeps its fence, and only the TTL restarts.
+func take(key, owner string, ttl time.Duration) request {
 	free := bson.D{{Key: "$lte", Value: bson.A{"$expires", now}}}
 	mine := bson.D{{Key: "$eq", Value: bson.A{"$owner", owner}}}
 	next := bson.D{{Key: "$add", Value: bson.A{bson.D{{Key: "$ifNull", Value: bson.A{"$fence", int64(0)}}}, int64(1)}}}
 	when := func(condition bson.D, then any, otherwise string) bson.D {
 		return bson.D{{Key: "$cond", Value: bson.A{condition, then, otherwise}}}
 	}
-	return question{
+	return request{
 		filter: bson.D{{Key: "_id", Value: key}},
 		update: mongo.Pipeline{{{Key: "$set", Value: bson.D{
 			{Key: "owner", Value: when(free, owner, "$owner")},
@@ -59,22 +60,22 @@ func take(key, owner string, ttl time.Duration) question {
 	}
 }
 
-// prolonged sets the TTL anew.
+// prolonged restarts the TTL.
 func prolonged(ttl time.Duration) mongo.Pipeline {
 	return mongo.Pipeline{{{Key: "$set", Value: bson.D{{Key: "expires", Value: after(ttl)}}}}}
 }
 
-// freed takes the holder out, and leaves the fence.
+// freed removes the holder and keeps the fence.
 var freed = mongo.Pipeline{{{Key: "$unset", Value: bson.A{"owner", "expires"}}}}
 
-// change updates the document of a lease, if it still is that lease's. The fence is
+// change updates the document of a lease, if the lease still holds it. The fence is
 // compared as well as the owner, so that a delayed duplicate of the request to
-// acquire cannot bring a grant back.
+// acquire cannot revive a grant.
 func (s *Store) change(ctx context.Context, l locking.Lease, update mongo.Pipeline) error {
 	if len(l.Keys) != 1 {
 		return locking.ErrLost
 	}
-	_, err := s.ask(ctx, question{update: update, filter: bson.D{
+	_, err := s.ask(ctx, request{update: update, filter: bson.D{
 		{Key: "_id", Value: l.Keys[0]},
 		{Key: "owner", Value: l.Owner},
 		{Key: "fence", Value: int64(l.Fence)},
@@ -86,9 +87,9 @@ func (s *Store) change(ctx context.Context, l locking.Lease, update mongo.Pipeli
 	return err
 }
 
-// ask sends q and waits for requestTimeout at most. The caller's session is left out: it
-// is for one goroutine, and a lease is renewed by another.
-func (s *Store) ask(ctx context.Context, q question) (g grant, err error) {
+// ask sends q and waits for requestTimeout at most. It does not use the caller's session:
+// that is for one goroutine, and another one renews the lease.
+func (s *Store) ask(ctx context.Context, q request) (g grant, err error) {
 	if s.resolver.Closed() {
 		return g, ErrClosed
 	}
@@ -99,19 +100,19 @@ func (s *Store) ask(ctx context.Context, q question) (g grant, err error) {
 		SetReturnDocument(options.After).
 		SetProjection(bson.D{{Key: "owner", Value: 1}, {Key: "fence", Value: 1}})).Decode(&g)
 	if end, ok := ctx.Deadline(); ok && err != nil && !time.Now().Before(end) {
-		<-ctx.Done() // the driver's timer was faster than that of ctx
+		<-ctx.Done() // the driver's timer fired before the one of ctx
 	}
 	return g, classify(ctx, err)
 }
 
-// acknowledged is c with writes that a majority has in its journal: they survive the
-// election of another primary, and a restart of all.
+// acknowledged returns c with writes that a majority acknowledges with its journal on
+// disk. They survive the election of another primary, and a restart of all members.
 func acknowledged(c *mongo.Collection) *mongo.Collection {
 	journaled := true
 	return c.Clone(options.Collection().SetWriteConcern(&writeconcern.WriteConcern{W: "majority", Journal: &journaled}))
 }
 
-// classify separates what certainly did not happen from what may have happened.
+// classify returns locking.ErrOutcomeUnknown for a request that may have taken effect.
 func classify(ctx context.Context, err error) error {
 	if err == nil || errors.Is(err, mongo.ErrNoDocuments) || refused(err) {
 		return err
@@ -119,9 +120,9 @@ func classify(ctx context.Context, err error) error {
 	return locking.NoAnswer(ctx, err)
 }
 
-// refused tells that err is the server's answer, and says that nothing was done: not
-// the end of a time, nor of a primary, nor a majority that has not answered yet
-// (which is a mongo.WriteException: the write is there).
+// refused reports whether err is the server's answer that nothing was done. A time-out,
+// the loss of the primary, and a majority that has not acknowledged yet are not (the
+// last is a mongo.WriteException: the write is there).
 func refused(err error) bool {
 	var answer mongo.CommandError
 	return errors.As(err, &answer) && answer.Code != 0 &&

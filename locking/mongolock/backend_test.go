@@ -21,17 +21,17 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// mongoURL is the server on which the tests run.
+// mongoURL is the URL of the server on which the tests run.
 func mongoURL(t testing.TB) string { t.Helper(); return locktest.Env(t, "SHOP_MONGO_URL") }
 
 // target is a MongoDB, and a kind of Store, to run on.
 type target struct {
 	url      string
 	database string
-	broken   func(*Store) locking.Store // what is wrong with each Store; nil: nothing
+	broken   func(*Store) locking.Store // makes the wrong variant of a Store; nil: none
 }
 
-// open is a locktest.Open: a key space of its own.
+// open is a locktest.Open. Each Backend has a key space of its own.
 func (g target) open(t testing.TB) locktest.Backend {
 	t.Helper()
 	g.database = newCollection(t, g.url).Database().Name()
@@ -65,8 +65,8 @@ func (g target) store(t testing.TB, u string, ttl time.Duration) (locking.Store,
 	return store, nil
 }
 
-// connect makes a client, as a program would have it: nothing is tuned. It is used
-// at once, since one that never was takes a heartbeat, ten seconds, to disconnect.
+// connect makes a client with default settings. It pings at once, because a client that
+// was never used takes a heartbeat, ten seconds, to disconnect.
 func connect(t testing.TB, u string) *mongo.Client {
 	t.Helper()
 	client, err := mongo.Connect(options.Client().ApplyURI(u))
@@ -87,7 +87,7 @@ func newCollection(t testing.TB, u string) *mongo.Collection {
 	if err := database.CreateCollection(t.Context(), "locks"); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = database.Drop(within(t, 5*time.Second)) }) // some servers are gone by then
+	t.Cleanup(func() { _ = database.Drop(within(t, 5*time.Second)) }) // fails if the test has stopped its server
 	return database.Collection("locks")
 }
 
@@ -107,8 +107,8 @@ func storeOn(t testing.TB, c *mongo.Collection, ttl time.Duration) *Store {
 	return store
 }
 
-// disturbed makes a Store behind a proxy, its client with settings, and another in the
-// same key space that is not.
+// disturbed makes a Store behind a proxy, with settings for its client, and a second Store
+// in the same key space that connects directly.
 func disturbed(t *testing.T, ttl time.Duration, settings ...string) (*Store, *locktest.Faults, *Store) {
 	t.Helper()
 	p := newProxy(t, primaryOf(t, mongoURL(t)))
@@ -137,14 +137,14 @@ func wantBusy(t testing.TB, s locking.Store, key string) {
 	}
 }
 
-// within is a ctx for what comes after the end of the test, too.
+// within returns a ctx that may be used in a Cleanup too.
 func within(t testing.TB, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), d)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// primaryOf is where the set takes writes: one member, for a proxy to lead to.
+// primaryOf returns the address of the primary, as the target of a proxy.
 func primaryOf(t testing.TB, u string) string {
 	t.Helper()
 	var hello struct {
@@ -156,7 +156,7 @@ func primaryOf(t testing.TB, u string) string {
 	return hello.Primary
 }
 
-// startServer starts a mongod of one test, a replica set of one.
+// startServer starts a mongod for one test, as a replica set of one member.
 func startServer(t testing.TB) *locktest.Server {
 	t.Helper()
 	return locktest.Start(t, locktest.Mongod(serves))
@@ -164,9 +164,9 @@ func startServer(t testing.TB) *locktest.Server {
 
 func urlOf(s *locktest.Server) string { return "mongodb://" + s.Addr + "/?replicaSet=rs" }
 
-// serves makes the set, once, and asks for a write, which needs a primary. The
-// initiation has time: an interrupted one leaves a set half made, and the server
-// crashes at the next one.
+// serves initiates the set, once, and requires a write, which needs a primary. The
+// initiation is not bounded by short: an interrupted one leaves the set incomplete, and
+// the server crashes at the next one.
 func serves(ctx context.Context, s *locktest.Server) error {
 	return direct(s, func(admin *mongo.Database) error {
 		short, cancel := context.WithTimeout(ctx, time.Second)
@@ -186,7 +186,7 @@ func serves(ctx context.Context, s *locktest.Server) error {
 
 const notYetInitialized = 94
 
-// direct gives a client of the server, whatever state its set is in.
+// direct calls do with a client of the server, whatever state its set is in.
 func direct(s *locktest.Server, do func(admin *mongo.Database) error) error {
 	client, err := mongo.Connect(options.Client().ApplyURI("mongodb://" + s.Addr + "/?directConnection=true"))
 	if err != nil {
@@ -196,7 +196,7 @@ func direct(s *locktest.Server, do func(admin *mongo.Database) error) error {
 	return do(client.Database("admin"))
 }
 
-// command sends one to the server, whatever state its set is in.
+// command sends c to the server until it succeeds, whatever state its set is in.
 func command(t testing.TB, s *locktest.Server, c bson.D) {
 	t.Helper()
 	locktest.Eventually(t, c[0].Key, func() bool {
@@ -204,9 +204,9 @@ func command(t testing.TB, s *locktest.Server, c bson.D) {
 	})
 }
 
-// newProxy disturbs requests of locks: an OP_MSG whose command is findAndModify. The
-// command comes first, after the head, the flags, the kind of section and the length
-// of the document.
+// newProxy makes a proxy that disturbs lock requests: an OP_MSG whose command is
+// findAndModify. The command follows the header, the flags, the kind of section, the
+// length of the document, and the type of its first element.
 func newProxy(t testing.TB, addr string) *locktest.Faults {
 	t.Helper()
 	return locktest.NewFaults(t, addr, func(message []byte) bool {
@@ -216,6 +216,6 @@ func newProxy(t testing.TB, addr string) *locktest.Faults {
 	})
 }
 
-// through leads through the proxy, and no further: a client that asks the set for
-// its members would go past it.
+// through is the URL of the proxy with a direct connection: a client that discovers the
+// members of the set would bypass the proxy.
 func through(p *locktest.Faults) string { return "mongodb://" + p.Addr + "/?directConnection=true" }

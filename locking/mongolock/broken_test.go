@@ -13,9 +13,9 @@ import (
 	"shop/locking/locktest"
 )
 
-// What is below is wrong on purpose: stores that the contract has to refuse.
+// The stores in this file are wrong on purpose: the contract has to refuse them.
 
-// anyStore makes a variant of this Store from one of any store.
+// anyStore adapts a variant of any locking.Store to one of this package.
 func anyStore(broken func(locking.Store) locking.Store) func(*Store) locking.Store {
 	return func(s *Store) locking.Store { return broken(s) }
 }
@@ -28,7 +28,7 @@ func renames(encode func(string) string) func(*Store) locking.Store {
 	return func(s *Store) locking.Store { return locktest.Renames(s, encode) }
 }
 
-// document is the condition that is not enough, and more: the rest of it.
+// document is the filter for the document of a lease, which alone is too weak, and more.
 func document(l locking.Lease, more ...bson.E) bson.D {
 	key := "nothing"
 	if len(l.Keys) > 0 {
@@ -37,8 +37,8 @@ func document(l locking.Lease, more ...bson.E) bson.D {
 	return append(bson.D{{Key: "_id", Value: key}}, more...)
 }
 
-// asked is what a verb that asks q returns.
-func (s *Store) asked(ctx context.Context, q question) error {
+// asked sends q and returns its error, ErrLost if no document matched.
+func (s *Store) asked(ctx context.Context, q request) error {
 	_, err := s.ask(ctx, q)
 	if errors.Is(err, mongo.ErrNoDocuments) {
 		return locking.ErrLost
@@ -48,7 +48,7 @@ func (s *Store) asked(ctx context.Context, q question) error {
 
 func releasesOthers(s *Store) locking.Store {
 	return locktest.Twisted{Store: s, Free: func(ctx context.Context, l locking.Lease) error {
-		return s.asked(ctx, question{filter: document(l), update: freed})
+		return s.asked(ctx, request{filter: document(l), update: freed})
 	}}
 }
 
@@ -56,7 +56,7 @@ func releasesNothing(s *Store) locking.Store {
 	return locktest.Twisted{Store: s, Free: func(context.Context, locking.Lease) error { return nil }}
 }
 
-// releaseDeletes keeps the collection small, and the fence with it.
+// releaseDeletes keeps the collection small, but deletes the fence.
 func releaseDeletes(s *Store) locking.Store {
 	return locktest.Twisted{Store: s, Free: func(ctx context.Context, l locking.Lease) error {
 		deleted, err := s.collection.DeleteOne(ctx, document(l, bson.E{Key: "owner", Value: l.Owner}))
@@ -67,13 +67,13 @@ func releaseDeletes(s *Store) locking.Store {
 	}}
 }
 
-// renews makes a store that prolongs what q finds.
-func renews(q func(locking.Lease) question) func(*Store) locking.Store {
+// renews makes a store that prolongs the document that q finds.
+func renews(q func(locking.Lease) request) func(*Store) locking.Store {
 	return func(s *Store) locking.Store {
 		return locktest.Twisted{Store: s, Keep: func(ctx context.Context, l locking.Lease) (locking.Lease, error) {
-			sent, question := time.Now(), q(l)
-			question.update = prolonged(s.ttl)
-			if err := s.asked(ctx, question); err != nil {
+			sent, request := time.Now(), q(l)
+			request.update = prolonged(s.ttl)
+			if err := s.asked(ctx, request); err != nil {
 				return l, err
 			}
 			l.Until = sent.Add(s.trust)
@@ -83,12 +83,12 @@ func renews(q func(locking.Lease) question) func(*Store) locking.Store {
 }
 
 func renewsOthers(s *Store) locking.Store {
-	return renews(func(l locking.Lease) question { return question{filter: document(l)} })(s)
+	return renews(func(l locking.Lease) request { return request{filter: document(l)} })(s)
 }
 
-func renewsWhatRanOut(s *Store) locking.Store {
-	return renews(func(l locking.Lease) question {
-		return question{filter: document(l, bson.E{Key: "owner", Value: l.Owner})}
+func renewsExpired(s *Store) locking.Store {
+	return renews(func(l locking.Lease) request {
+		return request{filter: document(l, bson.E{Key: "owner", Value: l.Owner})}
 	})(s)
 }
 
@@ -112,7 +112,7 @@ func renewDoesNothing(s *Store) locking.Store {
 	}}
 }
 
-// grants makes a store that asks for a key by itself, once in each round of try.
+// grants makes a store that requests a key itself, with a new owner in each round.
 func grants(rounds int, ttl func(*Store) time.Duration) func(*Store) locking.Store {
 	return func(s *Store) locking.Store {
 		return locktest.Twisted{Store: s, Try: func(ctx context.Context, keys []string) (l locking.Lease, err error) {
@@ -135,7 +135,7 @@ func neverExpires(s *Store) locking.Store {
 	return grants(1, func(*Store) time.Duration { return time.Hour })(s)
 }
 
-// newOwners does not know its own lock when it sees it.
+// newOwners does not recognize its own lock after a lost answer.
 func newOwners(s *Store) locking.Store {
 	return grants(4, func(s *Store) time.Duration { return s.ttl })(s)
 }

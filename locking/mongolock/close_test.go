@@ -13,12 +13,12 @@ import (
 	"shop/locking/locktest"
 )
 
-func TestClose_RefusesWhatComesAfter(t *testing.T) {
+func TestClose_RefusesLaterRequests(t *testing.T) {
 	t.Parallel()
 	store := newStore(t, time.Minute)
 	lease := taken(t, store, "k")
 	store.Close()
-	store.Close() // twice is once
+	store.Close() // a second Close has no effect
 	_, acquire := store.TryAcquire(t.Context(), "k")
 	_, renew := store.Renew(t.Context(), lease)
 	for verb, err := range map[string]error{"acquire": acquire, "renew": renew, "release": store.Release(context.Background(), lease)} {
@@ -28,9 +28,9 @@ func TestClose_RefusesWhatComesAfter(t *testing.T) {
 	}
 }
 
-// Close joins whatever is under way (goleak looks after each run), also when the
-// server says nothing and orphans wait to be removed; and it does not take the TTL.
-func TestClose_JoinsTheBackground(t *testing.T) {
+// Close waits for all goroutines (goleak checks after each run), even when the server
+// does not answer and orphans are still to be removed; and it does not wait for the TTL.
+func TestClose_WaitsForTheBackgroundWork(t *testing.T) {
 	t.Parallel()
 	const ttl = 6 * time.Second
 	store, p, _ := disturbed(t, ttl)
@@ -45,7 +45,7 @@ func TestClose_JoinsTheBackground(t *testing.T) {
 			switch _, err := store.TryAcquire(ctx, strconv.Itoa(i)); {
 			case errors.Is(err, locking.ErrOutcomeUnknown):
 				unknown.Add(1)
-			case err == nil || ctx.Err() == nil: // one that comes after the end of ctx sends nothing
+			case err == nil || ctx.Err() == nil: // a call after the end of ctx sends nothing
 				t.Errorf("got %v, want an unknown outcome", err)
 			}
 		})

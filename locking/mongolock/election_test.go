@@ -14,7 +14,7 @@ import (
 )
 
 // Without a primary the outcome of every request is unknown. With a new primary the
-// lease is unchanged, and the fence goes on.
+// lease is unchanged, and the next fence is greater.
 func TestElection_LeaseAndFenceOutliveThePrimary(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
@@ -47,7 +47,7 @@ func TestElection_LeaseAndFenceOutliveThePrimary(t *testing.T) {
 	}
 }
 
-// A lease is taken before the transaction, whose snapshot it would else be too young for.
+// A lease must be taken before the transaction, or the snapshot is older than the lease.
 func TestTryAcquire_RefusesInsideATransaction(t *testing.T) {
 	t.Parallel()
 	store := newStore(t, time.Minute)
@@ -58,9 +58,9 @@ func TestTryAcquire_RefusesInsideATransaction(t *testing.T) {
 	taken(t, store, "k")
 }
 
-// A session is for one goroutine, and Do renews in another: so the Store leaves
-// the session of the caller's ctx alone, and the transaction that it is in.
-func TestDo_RenewsBesideATransactionOfTheSameSession(t *testing.T) {
+// A session is for one goroutine, and Do renews in another. So the Store uses neither
+// the session of the caller's ctx nor its transaction.
+func TestDo_RenewsOutsideTheTransactionOfTheCallersSession(t *testing.T) {
 	t.Parallel()
 	const ttl = 6 * time.Second
 	store := newStore(t, ttl)
@@ -81,12 +81,12 @@ func TestDo_RenewsBesideATransactionOfTheSameSession(t *testing.T) {
 				}
 				granted := *stateOf(t, store, "k").Expires
 				now := granted
-				for n := 0; n < 3 && !now.After(granted); n++ { // the event may be that of a renewal before
-					<-renewals // in the middle of the transaction, and not a part of it
+				for n := 0; n < 3 && !now.After(granted); n++ { // the event may be of an earlier renewal
+					<-renewals // during the transaction, but not a part of it
 					now = *stateOf(t, store, "k").Expires
 				}
 				if !now.After(granted) {
-					t.Errorf("renewed, and others see %v after %v", now, granted)
+					t.Errorf("renewed, but another session reads %v, want later than %v", now, granted)
 				}
 				for range 20 {
 					if err := setN(ctx, numbers, "n", 7); err != nil {

@@ -72,8 +72,8 @@ func credit(ctx context.Context, db *mongo.Database, bonusOf func(context.Contex
 	return op, err
 }
 
-// The lock comes first, what it returns is what counts, and the key is stored with
-// the effect: so a repetition changes nothing, and asks for nothing.
+// The lock comes first, the decision uses the document that it returns, and the key is
+// stored with the effect. So a repeated request changes nothing and calls no service.
 func ExampleForUpdate() {
 	ctx := context.Background()
 	client, err := connect(os.Getenv("SHOP_MONGO_URL"))
@@ -83,7 +83,7 @@ func ExampleForUpdate() {
 	db := client.Database("example_" + bson.NewObjectID().Hex())
 	defer func() { _ = errors.Join(db.Drop(ctx), client.Disconnect(ctx)) }()
 	_, err = db.Collection("wallets").InsertOne(ctx, bson.M{"_id": "anna", "balance": 100})
-	if err = errors.Join(err, db.CreateCollection(ctx, "operations")); err != nil { // before there is traffic
+	if err = errors.Join(err, db.CreateCollection(ctx, "operations")); err != nil { // before traffic
 		log.Fatal(err)
 	}
 	ask := func(_ context.Context, op operation) (int64, error) { fmt.Println("asked for", op.Key); return 3, nil }

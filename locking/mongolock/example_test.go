@@ -12,8 +12,8 @@ import (
 	"shop/locking/mongolock"
 )
 
-// A lease makes it rare that two close the month at once; the guard makes it
-// impossible that the older one of them commits after the newer.
+// A lease makes it rare that two processes close the month at once. The guard makes it
+// impossible that the older holder commits after the newer one.
 func Example() {
 	ctx := context.Background()
 	client, err := connect(os.Getenv("SHOP_MONGO_URL"))
@@ -42,7 +42,7 @@ func Example() {
 		}
 		defer session.EndSession(ctx)
 		_, err = session.WithTransaction(ctx, func(ctx context.Context) (any, error) {
-			return nil, mongolock.Guard(ctx, guards, "report/2026-11", l.Fence) // … and then the work
+			return nil, mongolock.Guard(ctx, guards, "report/2026-11", l.Fence) // the work follows here
 		}, txOptions)
 		return err
 	})

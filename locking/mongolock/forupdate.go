@@ -14,25 +14,25 @@ import (
 
 // This file stands alone: copy it.
 
-// ErrNoTransaction is a lock that would end with its own statement. Mostly the ctx
-// is the outer one, and not that of the callback of WithTransaction.
+// ErrNoTransaction reports a lock that would end with its own statement. Usually ctx is
+// the outer one, and not that of the callback of WithTransaction.
 var ErrNoTransaction = errors.New("mongolock: ctx carries no running transaction")
 
 // ForUpdate locks the document until the end of the transaction that ctx carries,
-// and decodes it into into, as it is under the lock. It is the first statement of
-// the transaction, and what it returns is what the decision rests on.
+// and decodes it into into, as it is under the lock. It must be the first statement of
+// the transaction, and the decision must use the document that it returns.
 //
-// A transaction that meets the lock of another one fails at once, with the label
-// TransientTransactionError. Return the error, wrapped with %w at most:
-// WithTransaction then runs the callback again. A document that is not there is
+// If another transaction has the lock, ForUpdate fails at once, with the label
+// TransientTransactionError. Return the error as it is, or wrapped with %w:
+// WithTransaction then runs the callback again. A missing document is
 // mongo.ErrNoDocuments.
 func ForUpdate(ctx context.Context, c *mongo.Collection, id, into any) error {
 	if !inTransaction(ctx) {
 		return fmt.Errorf("%w: for update %s %v", ErrNoTransaction, c.Name(), id)
 	}
-	// A write that changes nothing takes no lock, so the lockId has to be one that
-	// was never there: made here, hence anew in each attempt. $eq, because an id that
-	// came from outside may be a document, and then hold an operator.
+	// A write that changes nothing takes no lock, so the lockId has to be new: it is made
+	// here, in each attempt. $eq, because an id from outside may be a document, and that
+	// could hold an operator.
 	err := c.FindOneAndUpdate(ctx,
 		bson.D{{Key: "_id", Value: bson.D{{Key: "$eq", Value: id}}}},
 		bson.D{{Key: "$set", Value: bson.D{{Key: "lockId", Value: bson.NewObjectID()}}}},
@@ -44,9 +44,9 @@ func ForUpdate(ctx context.Context, c *mongo.Collection, id, into any) error {
 	return nil
 }
 
-// ForUpdateAll is ForUpdate for several documents, in the order of their ids as
-// BSON has them, the same in every transaction: two that name the same documents meet
-// at the first, where one of them goes on. An id that is named twice is locked once.
+// ForUpdateAll is ForUpdate for several documents, in the order of their ids in BSON.
+// The order is the same in every transaction, so two that name the same documents
+// conflict at the first one, and one of them continues. Duplicate ids are locked once.
 func ForUpdateAll[T any, ID comparable](ctx context.Context, c *mongo.Collection, ids []ID) (map[ID]T, error) {
 	sorted, err := inOrder(ids)
 	if err != nil {
@@ -63,8 +63,8 @@ func ForUpdateAll[T any, ID comparable](ctx context.Context, c *mongo.Collection
 	return all, nil
 }
 
-// inOrder is ids as a set, sorted by type and bytes of their encoding, since
-// not every id (a UUID) has an order in Go.
+// inOrder returns ids without duplicates, sorted by type and bytes of their encoding,
+// since not every id type (such as a UUID) has an order in Go.
 func inOrder[ID comparable](ids []ID) ([]ID, error) {
 	encoded := make(map[ID][]byte, len(ids))
 	for _, id := range ids {

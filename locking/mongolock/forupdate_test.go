@@ -14,14 +14,14 @@ import (
 	"shop/locking/locktest"
 )
 
-func TestForUpdate_ReturnsTheDocumentUnderALockIDThatIsNewEachTime(t *testing.T) {
+func TestForUpdate_ReturnsTheDocumentWithANewLockIDEachTime(t *testing.T) {
 	t.Parallel()
 	c := newCollection(t, mongoURL(t))
 	insert(t, c, "a")
 	seen := map[bson.ObjectID]bool{}
 	for range 3 {
 		x := begin(t, c)
-		for range 2 { // also twice in one transaction
+		for range 2 { // twice in one transaction as well
 			var d counter
 			if err := ForUpdate(x.ctx, c, "a", &d); err != nil {
 				t.Fatal(err)
@@ -67,7 +67,7 @@ func TestForUpdate_RefusesWhatWouldHoldNoLock(t *testing.T) {
 	}
 }
 
-// An id is a value, also where it came from outside and looks like a condition.
+// An id is a value, even if it is from outside and looks like a condition.
 func TestForUpdate_RefusesAMissingDocument(t *testing.T) {
 	t.Parallel()
 	c := newCollection(t, mongoURL(t))
@@ -103,7 +103,7 @@ func TestForUpdate_RefusesTheSecondAtOnceUntilTheFirstHasEnded(t *testing.T) {
 	}
 }
 
-// T45: what was read before the lock may be old, and the lock says so.
+// T45: a read before the lock may be old; ForUpdate then fails.
 func TestForUpdate_AfterAReadIsRefusedIfTheDocumentChangedSince(t *testing.T) {
 	t.Parallel()
 	c := newCollection(t, mongoURL(t))
@@ -116,7 +116,8 @@ func TestForUpdate_AfterAReadIsRefusedIfTheDocumentChangedSince(t *testing.T) {
 	wantConflict(t, ForUpdate(late.ctx, c, "a", &counter{}))
 }
 
-// T44: the manual had it so, until SERVER-77616. Both are behind their lock at once.
+// T44: until SERVER-77616 the manual's example had a constant lockId. With it, both
+// transactions pass their lock at once.
 func TestForUpdate_WithAConstantLockIDWouldLockNothing(t *testing.T) {
 	t.Parallel()
 	c := newCollection(t, mongoURL(t))
@@ -131,13 +132,13 @@ func TestForUpdate_WithAConstantLockIDWouldLockNothing(t *testing.T) {
 	}
 	a, b := begin(t, c), begin(t, c)
 	if err := errors.Join(constant(a.ctx), constant(b.ctx)); err != nil {
-		t.Errorf("%v: it does lock, and this test teaches nothing", err)
+		t.Errorf("%v: the constant lockId does lock, so the test shows nothing", err)
 	}
 }
 
-// Many add to one number, in ways that only a lock makes right; and what is done
-// behind the lock is done once for each commit.
-func TestForUpdate_WorkBehindItRunsOnceForEachCommit(t *testing.T) {
+// Many transactions read and then write one number, which is correct only under a lock.
+// The work after the lock runs once for each commit.
+func TestForUpdate_WorkAfterItRunsOnceForEachCommit(t *testing.T) {
 	t.Parallel()
 	const workers, rounds = 6, 15
 	c := newCollection(t, mongoURL(t))
@@ -170,7 +171,7 @@ func TestForUpdate_WorkBehindItRunsOnceForEachCommit(t *testing.T) {
 		t.Errorf("the work ran %d times for %d commits", n, workers*rounds)
 	}
 	if attempts.Load() == workers*rounds {
-		t.Error("no two met: this tests nothing")
+		t.Error("no transaction was refused, so the test shows nothing")
 	}
 }
 
@@ -188,10 +189,10 @@ func TestForUpdate_HolderThatHangsLosesItsLockWithItsTransaction(t *testing.T) {
 	}
 	if err := ForUpdate(begin(t, c).ctx, c, "a", &counter{}); err != nil {
 		wantConflict(t, err)
-	} else if c.FindOne(hangs.ctx, bson.D{}).Err() == nil { // it has not hung for as long as the limit yet
-		t.Error("two hold the lock")
+	} else if c.FindOne(hangs.ctx, bson.D{}).Err() == nil { // the server has not aborted it yet
+		t.Error("two transactions hold the lock")
 	}
-	locktest.Eventually(t, "another one has the lock", func() bool {
+	locktest.Eventually(t, "another transaction has the lock", func() bool {
 		x := begin(t, c)
 		err := ForUpdate(x.ctx, c, "a", &counter{})
 		x.abort()
@@ -200,6 +201,6 @@ func TestForUpdate_HolderThatHangsLosesItsLockWithItsTransaction(t *testing.T) {
 	var labelled mongo.LabeledError
 	err := hangs.session.CommitTransaction(hangs.ctx)
 	if !errors.As(err, &labelled) || !labelled.HasErrorLabel("TransientTransactionError") {
-		t.Errorf("commit: %v, want that the transaction is gone and to be tried again", err)
+		t.Errorf("commit: %v, want TransientTransactionError", err)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// spied is c through a client whose commands are recorded as they are sent.
+// spied returns c through a client that records its commands called name as they are sent.
 func spied(t testing.TB, c *mongo.Collection, name string, o *options.ClientOptions) (*mongo.Collection, func() []*event.CommandStartedEvent) {
 	t.Helper()
 	var mu sync.Mutex
@@ -82,7 +82,7 @@ func TestForUpdateAll_TakesIDsOfAnyType(t *testing.T) {
 		t.Errorf("in the order %v, want %v; %v", sorted, want, err)
 	}
 	if _, err := inOrder([]chan int{nil}); err == nil {
-		t.Error("an id that is none in BSON was accepted")
+		t.Error("an id without a BSON encoding was accepted")
 	}
 }
 

@@ -12,11 +12,11 @@ import (
 	"shop/locking"
 )
 
-// ErrUnfenced is a guard that guards nothing: a fence that is none.
+// ErrUnfenced reports a call of Guard without a fence, which would guard nothing.
 var ErrUnfenced = errors.New("mongolock: a guard needs a fence")
 
-// MakeGuards makes the documents that Guard needs, where they are not there yet: before
-// traffic, outside of a transaction. Whatever they remember stays.
+// MakeGuards creates the documents that Guard needs, before there is traffic and outside
+// of a transaction. It does not change existing ones.
 func MakeGuards(ctx context.Context, c *mongo.Collection, resources ...string) error {
 	if err := locking.CheckKeys(resources); err != nil {
 		return err
@@ -36,14 +36,14 @@ func MakeGuards(ctx context.Context, c *mongo.Collection, resources ...string) e
 	return nil
 }
 
-// Guard lets the transaction of ctx go on if fence is not older than any under
-// which resource was guarded and committed before; else locking.ErrStale, and the
-// transaction is to be aborted. The same fence passes again. Until the end of the
-// transaction every other guard of the resource is a WriteConflict.
+// Guard returns nil if no transaction that guarded resource with a newer fence has
+// committed. Otherwise it returns locking.ErrStale, and the transaction must be aborted.
+// An equal fence passes. Until the end of the transaction every other guard of the
+// resource fails with a WriteConflict.
 //
-// It is the first statement that touches what the lock protects, before any read
-// that the decision uses. A resource without document (MakeGuards) is
-// mongo.ErrNoDocuments.
+// Guard must be the first statement that touches what the lock protects, before any
+// read that the decision uses. If the resource has no document (see MakeGuards), it
+// returns mongo.ErrNoDocuments.
 func Guard(ctx context.Context, c *mongo.Collection, resource string, fence locking.Fence) error {
 	if err := locking.CheckKeys([]string{resource}); err != nil {
 		return err
@@ -54,9 +54,9 @@ func Guard(ctx context.Context, c *mongo.Collection, resource string, fence lock
 	if !inTransaction(ctx) {
 		return fmt.Errorf("%w: guard %q", ErrNoTransaction, resource)
 	}
-	// No upsert: of two that insert one fails with a duplicate key, a stale one
-	// too, and the transaction is aborted before Guard can return ErrStale. The
-	// counter makes it a write, hence a lock, also where the fence is equal.
+	// No upsert: of two concurrent inserts one fails with a duplicate key, and so does
+	// the insert for a stale fence. That aborts the transaction before Guard can return
+	// ErrStale. The counter makes an equal fence a write too, and so a lock.
 	result, err := c.UpdateOne(ctx,
 		bson.D{{Key: "_id", Value: resource}, {Key: "fence", Value: bson.D{{Key: "$lte", Value: int64(fence)}}}},
 		bson.D{
@@ -72,7 +72,7 @@ func Guard(ctx context.Context, c *mongo.Collection, resource string, fence lock
 	return nil
 }
 
-// refusal tells a fence that is too old from a guard that does not exist.
+// refusal returns ErrStale, or mongo.ErrNoDocuments if the guard does not exist.
 func refusal(ctx context.Context, c *mongo.Collection, resource string, fence locking.Fence) error {
 	if err := c.FindOne(ctx, bson.D{{Key: "_id", Value: resource}}).Err(); err != nil {
 		return err

@@ -21,13 +21,13 @@ func newGuards(t testing.TB, resources ...string) *mongo.Collection {
 	return c
 }
 
-// write guards and commits.
+// write guards resource in a transaction and commits it.
 func write(t testing.TB, c *mongo.Collection, resource string, fence locking.Fence) error {
 	t.Helper()
 	return transact(t, c, func(ctx context.Context) error { return Guard(ctx, c, resource, fence) })
 }
 
-// remembered is the fence beside the resource.
+// remembered returns the fence that the guard of resource has stored.
 func remembered(t testing.TB, c *mongo.Collection, resource string) locking.Fence {
 	t.Helper()
 	var g grant
@@ -47,8 +47,8 @@ func TestGuard_RefusesTheOldHolderAndAcceptsThePresentAndTheNext(t *testing.T) {
 	}{
 		{old, nil},
 		{present, nil},
-		{old, locking.ErrStale}, // woke up late
-		{present, nil},          // goes on
+		{old, locking.ErrStale}, // continues after a pause
+		{present, nil},          // writes again
 		{next, nil},
 		{present, locking.ErrStale},
 		{old, locking.ErrStale},
@@ -66,10 +66,10 @@ func TestGuard_RefusesTheOldHolderAndAcceptsThePresentAndTheNext(t *testing.T) {
 	}
 }
 
-// The holder of fence 5 passed before, and passes again in one transaction; the
-// holder of 6 passes in another. The second of them gets a conflict, begins again,
-// and then passes or is stale by its fence.
-func TestGuard_OfTwoAtOnceTheSecondBeginsAgain(t *testing.T) {
+// The holder of fence 5 has passed before. It passes again in one transaction, and the
+// holder of 6 in another. The second of the two gets a conflict, retries, and then passes
+// or is stale, by its fence.
+func TestGuard_OfTwoConcurrentOnesTheSecondConflicts(t *testing.T) {
 	t.Parallel()
 	for name, try := range map[string]struct {
 		first, second locking.Fence
@@ -100,8 +100,8 @@ func TestGuard_OfTwoAtOnceTheSecondBeginsAgain(t *testing.T) {
 	}
 }
 
-// The snapshot of the old holder is from before the new one has come and gone.
-func TestGuard_BehindAnOldSnapshotIsAConflictFirst(t *testing.T) {
+// The transaction's snapshot is older than another holder's commit.
+func TestGuard_WithAnOldSnapshotConflictsFirst(t *testing.T) {
 	t.Parallel()
 	for name, fences := range map[string][2]locking.Fence{"equal, newer has committed": {6, 5}, "newer, equal has committed": {5, 6}} {
 		t.Run(name, func(t *testing.T) {
@@ -126,7 +126,7 @@ func TestGuard_BehindAnOldSnapshotIsAConflictFirst(t *testing.T) {
 	}
 }
 
-// Why it counts: an update that sets what is there takes no lock, and the old
+// The reason for the counter: an update to the present value takes no lock, so the old
 // holder commits after the new one.
 func TestGuard_WithoutTheCounterAnOldHolderCommitsAfterTheNewOne(t *testing.T) {
 	t.Parallel()
@@ -147,5 +147,5 @@ func TestGuard_WithoutTheCounterAnOldHolderCommitsAfterTheNewOne(t *testing.T) {
 	uncounted(old, 5)
 	uncounted(next, 6)
 	next.commit()
-	old.commit() // and with it whatever else is in it
+	old.commit() // with all other writes of the transaction
 }

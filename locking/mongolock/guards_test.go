@@ -33,7 +33,7 @@ func TestGuard_RefusesWhatGuardsNothing(t *testing.T) {
 		t.Errorf("without a document: %v, want mongo.ErrNoDocuments", err)
 	}
 	if err := Guard(x.ctx, c, "a", 1); err != nil {
-		t.Errorf("the transaction is spent: %v", err)
+		t.Errorf("the refusals have ended the transaction: %v", err)
 	}
 	if got := remembered(t, c, "a"); got != 0 {
 		t.Errorf("fence %d was written", got)
@@ -52,7 +52,7 @@ func TestGuard_NeverConfusesResources(t *testing.T) {
 	}
 }
 
-func TestMakeGuards_ByManyAtOnceAndAgainKeepsWhatIsThere(t *testing.T) {
+func TestMakeGuards_ConcurrentAndRepeatedCallsKeepExistingGuards(t *testing.T) {
 	t.Parallel()
 	c := newGuards(t, "a")
 	if err := write(t, c, "a", 7); err != nil {
@@ -81,8 +81,8 @@ func TestMakeGuards_ByManyAtOnceAndAgainKeepsWhatIsThere(t *testing.T) {
 	}
 }
 
-// Where the read is outside of the transaction: A, the old holder, is late; B, the
-// new one, is not. Both read 100.
+// The reads are outside of the transactions. A, the old holder, is late; B, the new one,
+// is not. Both read 100.
 func TestGuard_AtTheWriteAloneLosesAnUpdate(t *testing.T) {
 	t.Parallel()
 	c := newGuards(t, "a")
@@ -101,13 +101,13 @@ func TestGuard_AtTheWriteAloneLosesAnUpdate(t *testing.T) {
 	}
 	a, b := read(t, t.Context(), c, "n"), read(t, t.Context(), c, "n")
 	add(a, 5, 10)
-	add(b, 6, 1) // passes, and rightly: 6 is newer. But what B knows is older than what A wrote
+	add(b, 6, 1) // passes, since 6 is newer, but B has read before A wrote
 	if n := read(t, t.Context(), c, "n").N; n != 101 {
-		t.Errorf("%d, want 101: A's 10 must be lost for this test to teach anything", n)
+		t.Errorf("%d, want 101: A's 10 must be lost, or the test shows nothing", n)
 	}
 }
 
-func TestGuard_BeforeTheReadLosesNone(t *testing.T) {
+func TestGuard_BeforeTheReadLosesNoUpdate(t *testing.T) {
 	t.Parallel()
 	const holders = 8
 	c := newGuards(t, "a")

@@ -28,7 +28,7 @@ func stateOf(t testing.TB, s *Store, key string) (d state) {
 	return d
 }
 
-// serverTime is the clock of the primary.
+// serverTime reads the clock of the primary.
 func serverTime(t testing.TB, s *Store) time.Time {
 	t.Helper()
 	var hello struct {
@@ -40,7 +40,7 @@ func serverTime(t testing.TB, s *Store) time.Time {
 	return hello.LocalTime
 }
 
-// expired lets the lease of key run out, without waiting for it.
+// expired makes the lease of key expire at once.
 func expired(t testing.TB, s *Store, key string) {
 	t.Helper()
 	_, err := s.collection.UpdateByID(t.Context(), key, bson.D{{Key: "$set", Value: bson.D{{Key: "expires", Value: time.UnixMilli(1)}}}})
@@ -49,7 +49,7 @@ func expired(t testing.TB, s *Store, key string) {
 	}
 }
 
-// T20: to the millisecond, and counted by the server.
+// T20: the server computes the expiry, to the millisecond.
 func TestExpiry_IsSetByTheServersClock(t *testing.T) {
 	t.Parallel()
 	const ttl = 15_500 * time.Millisecond
@@ -71,8 +71,8 @@ func TestExpiry_IsSetByTheServersClock(t *testing.T) {
 	exact("renewed", before)
 }
 
-// The document stays for ever: the fence stands in it.
-func TestRelease_LeavesTheFence(t *testing.T) {
+// The document is never deleted, because it holds the fence.
+func TestRelease_KeepsTheFence(t *testing.T) {
 	t.Parallel()
 	store := newStore(t, time.Minute)
 	for want := int64(1); want < 4; want++ {
@@ -87,13 +87,13 @@ func TestRelease_LeavesTheFence(t *testing.T) {
 	lease := taken(t, store, "k")
 	expired(t, store, "k")
 	if next := taken(t, store, "k"); next.Fence != lease.Fence+1 {
-		t.Errorf("fence %d after one that ran out, with %d", next.Fence, lease.Fence)
+		t.Errorf("fence %d after an expired lease with fence %d", next.Fence, lease.Fence)
 	}
 }
 
-// T22, T23: a lease that ran out is neither renewed nor released, whether or not the
-// key has had another holder since.
-func TestLease_ThatRanOutIsLost(t *testing.T) {
+// T22, T23: an expired lease is neither renewed nor released, whether or not the key has
+// had another holder since.
+func TestLease_IsLostAfterItsExpiry(t *testing.T) {
 	t.Parallel()
 	for name, then := range map[string]func(*Store){
 		"free":                  func(*Store) {},
@@ -124,8 +124,8 @@ func TestLease_ThatRanOutIsLost(t *testing.T) {
 	}
 }
 
-// A duplicate of the request to acquire, delivered when the lease is over: it
-// takes the key for one TTL, and does not bring the lease back.
+// A duplicate of the request to acquire, delivered when the lease is over, takes the
+// key for one TTL, but does not revive the lease.
 func TestGhost_AfterTheLeaseDoesNotBringItBack(t *testing.T) {
 	t.Parallel()
 	store := newStore(t, time.Minute)
@@ -159,9 +159,9 @@ func TestGhost_AfterTheLeaseDoesNotBringItBack(t *testing.T) {
 	}
 }
 
-// Whatever the client's settings are: a majority has each write in its journal, the
-// server gives up when we do, and no clock but the server's is asked.
-func TestStore_AsksForAMajorityWithinALimitAndNamesNoTime(t *testing.T) {
+// Whatever the client's settings are, a majority journals each write, the server stops
+// at the Store's time-out, and only the server's clock is used.
+func TestStore_RequestsHaveMajorityAndLimitAndNoClientTime(t *testing.T) {
 	t.Parallel()
 	weak := options.Client().SetWriteConcern(writeconcern.W1()).SetTimeout(time.Minute)
 	c, sent := spied(t, newCollection(t, mongoURL(t)), "findAndModify", weak)
@@ -181,7 +181,7 @@ func TestStore_AsksForAMajorityWithinALimitAndNamesNoTime(t *testing.T) {
 			t.Errorf("limit %d ms, want a sixth of the TTL", ms)
 		}
 		if strings.Contains(e.Command.String(), "$date") {
-			t.Errorf("a time of ours: %v", e.Command)
+			t.Errorf("the command holds a time of the client: %v", e.Command)
 		}
 	}
 	if len(sent()) != 3 {

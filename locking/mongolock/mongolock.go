@@ -15,34 +15,34 @@ import (
 
 var _ locking.Store = (*Store)(nil)
 
-// TTLMin is the shortest TTL of a Store: within it a majority has to answer
-// several times. A TTL is a whole number of milliseconds, as a date in BSON is.
+// TTLMin is the shortest TTL of a Store: a majority has to answer several times within
+// it. A TTL is a whole number of milliseconds, like a date in BSON.
 const TTLMin = 100 * time.Millisecond
 
 var (
-	// ErrOneKey tells that several keys were asked for in one lease.
+	// ErrOneKey reports a request for several keys in one lease.
 	ErrOneKey = errors.New("mongolock: a lease has one key")
-	// ErrTransaction tells that a lease was asked for inside of a transaction, whose
-	// snapshot is older than the lease: what it reads may have changed before the
-	// grant. Take the lease first, then begin.
+	// ErrTransaction reports a request for a lease inside of a transaction, whose
+	// snapshot is older than the lease: its data may have changed before the grant.
+	// Take the lease first, then begin the transaction.
 	ErrTransaction = errors.New("mongolock: not inside of a transaction")
 	// ErrClosed is returned by a Store after its Close.
 	ErrClosed = errors.New("mongolock: store is closed")
 )
 
-// Store keeps locks in a collection, which is made by the first of them. It is
-// safe for use by many goroutines. The client stays the caller's.
+// Store keeps locks in a collection, which the first lock creates. It is safe for
+// concurrent use. The caller owns the client.
 type Store struct {
 	collection     *mongo.Collection
 	ttl            time.Duration
-	trust          time.Duration // of the TTL, how much to believe in: the rest is for clocks that drift
+	trust          time.Duration // the TTL less a margin for clocks that drift
 	requestTimeout time.Duration // for one answer
 	resolver       *locking.Resolver
 }
 
-// New makes a Store whose leases last ttl. Stores exclude each other only if they
-// have the same collection; it holds nothing else. Write concern and time-outs are
-// the Store's own, whatever the client's are.
+// New makes a Store whose leases last ttl. Stores exclude each other only if they use
+// the same collection, which must hold nothing else. The Store sets its own write
+// concern and time-outs, whatever the client's are.
 func New(collection *mongo.Collection, ttl time.Duration) (*Store, error) {
 	if ttl < TTLMin || ttl%time.Millisecond != 0 {
 		return nil, fmt.Errorf("mongolock: TTL %v: must be whole milliseconds, at least %v: it is not rounded", ttl, TTLMin)
@@ -56,20 +56,19 @@ func New(collection *mongo.Collection, ttl time.Duration) (*Store, error) {
 	}, nil
 }
 
-// margin is what Until leaves of a TTL: one part in a hundred for clocks that run
-// at different rates, and 2 ms because dates are whole milliseconds.
+// margin is how much earlier than the TTL a lease's Until is: a hundredth of the TTL for
+// clocks that run at different rates, and 2 ms because dates are whole milliseconds.
 func margin(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecond }
 
-// requestTimeout is how long one answer is waited for: several fit into the half TTL
-// in which TryAcquire asks again.
+// requestTimeout bounds the wait for one answer: several fit into the half TTL in which
+// TryAcquire retries.
 func requestTimeout(ttl time.Duration) time.Duration { return ttl / 6 }
 
 // TryAcquire takes the key. It returns locking.ErrBusy if another holder has it.
 //
-// An answer that does not come is asked for again, as the same owner, for at most
-// half the TTL. If it never comes, or ctx ends first, the error is
-// locking.ErrOutcomeUnknown, and what the request may have taken is given back in
-// the background.
+// A request without an answer is retried, as the same owner, for at most half the TTL.
+// If no answer comes, or ctx ends first, the error is locking.ErrOutcomeUnknown, and
+// what the request may have taken is released in the background.
 func (s *Store) TryAcquire(ctx context.Context, keys ...string) (locking.Lease, error) {
 	keys, err := locking.SortedKeys(keys)
 	if err != nil {
@@ -93,7 +92,7 @@ func (s *Store) TryAcquire(ctx context.Context, keys ...string) (locking.Lease, 
 	return lease, nil
 }
 
-// acquire asks as one owner until it is answered.
+// acquire sends the request as one owner until it is answered.
 func (s *Store) acquire(ctx context.Context, key string) (lease locking.Lease, err error) {
 	owner := rand.Text() // at least 128 random bits
 	err = s.resolver.Acquire(ctx, func() error {
@@ -111,20 +110,20 @@ func (s *Store) acquire(ctx context.Context, key string) (lease locking.Lease, e
 	return lease, nil
 }
 
-// removal frees what owner may have taken.
+// removal returns a function that frees key, if owner has it.
 func (s *Store) removal(key, owner string) func(context.Context) error {
 	return func(ctx context.Context) error {
-		_, err := s.ask(ctx, question{update: freed, filter: bson.D{{Key: "_id", Value: key}, {Key: "owner", Value: owner}}})
+		_, err := s.ask(ctx, request{update: freed, filter: bson.D{{Key: "_id", Value: key}, {Key: "owner", Value: owner}}})
 		if errors.Is(err, mongo.ErrNoDocuments) {
-			return nil // it has nothing
+			return nil // owner does not have it
 		}
 		return err
 	}
 }
 
-// Renew sets the TTL anew. It returns locking.ErrLost, finally, if the key is not
-// under this lease any more; it never takes it again. After any other error l is
-// as good as before, until l.Until.
+// Renew restarts the TTL. It returns locking.ErrLost, finally, if the lease no longer
+// holds the key; it never takes the key again. After any other error l is as valid as
+// before, until l.Until.
 func (s *Store) Renew(ctx context.Context, l locking.Lease) (locking.Lease, error) {
 	sent := time.Now()
 	if err := s.change(ctx, l, prolonged(s.ttl)); err != nil {
@@ -134,8 +133,8 @@ func (s *Store) Renew(ctx context.Context, l locking.Lease) (locking.Lease, erro
 	return l, nil
 }
 
-// Release gives the key back. It returns locking.ErrLost if it was not under this
-// lease any more. After locking.ErrOutcomeUnknown it goes on trying in the background.
+// Release frees the key. It returns locking.ErrLost if the lease no longer held it.
+// After locking.ErrOutcomeUnknown the release is retried in the background.
 func (s *Store) Release(ctx context.Context, l locking.Lease) error {
 	err := s.change(ctx, l, freed)
 	if errors.Is(err, locking.ErrOutcomeUnknown) {
@@ -148,5 +147,5 @@ func (s *Store) Release(ctx context.Context, l locking.Lease) error {
 }
 
 // Close ends the background work and waits for it, at most as long as for one
-// answer. Locks stay as they are.
+// answer. It releases no locks.
 func (s *Store) Close() { s.resolver.Close() }

@@ -23,24 +23,24 @@ func mutants() map[string]mutant {
 		"releases nothing":            {releasesNothing, []string{"Lost/StaysLost", "Do/PanicFreesTheKeys"}},
 		"release deletes":             {releaseDeletes, []string{grows}},
 		"renews others' locks":        {renewsOthers, []string{own, "Own/RefusedRenewProlongsNothing"}},
-		"renews what ran out":         {renewsWhatRanOut, []string{"Lost/StaysLost"}},
-		"renew takes again":           {renewTakesAgain, []string{"Lost/StaysLost"}},
+		"renews expired leases":       {renewsExpired, []string{"Lost/StaysLost"}},
+		"renew takes a lost key":      {renewTakesAgain, []string{"Lost/StaysLost"}},
 		"renew does nothing":          {renewDoesNothing, []string{"Renew/KeepsTheKeysPastTheTTL", "Lost/StaysLost"}},
 		"no TTL":                      {neverExpires, []string{"Expires/FreesTheKeysAfterUntil"}},
 		"a new owner in each attempt": {newOwners, []string{"Reply/LostOnAcquire"}},
 		"trust from the answer":       {trustsFromTheAnswer, []string{"Until/NeverBeyondRequestPlusTTL"}},
 		"trust by the wall clock":     {anyStore(locktest.TrustsTheWallClock), []string{"Expires/FreesTheKeysAfterUntil"}},
-		"deaf to ctx":                 {anyStore(locktest.Deaf), []string{"Ctx/EndedBeforehandTakesNothing", "Ctx/EndWhileNoAnswerComesIsHeardAtOnce"}},
+		"ignores ctx":                 {anyStore(locktest.Deaf), []string{"Ctx/EndedBeforehandTakesNothing", "Ctx/EndWhileNoAnswerComesIsHeardAtOnce"}},
 		"the first of several keys":   {takesTheFirst, []string{"Multi/Refused"}},
 		"case ignored":                {renames(strings.ToLower), []string{"Keys/OddOnesNeverCollide"}},
 		"spaces trimmed":              {renames(strings.TrimSpace), []string{"Keys/OddOnesNeverCollide"}},
 		"cut at 255 bytes":            {renames(func(k string) string { return k[:min(len(k), 255)] }), []string{"Keys/OddOnesNeverCollide"}},
-		"any key will do":             {renames(func(string) string { return "k" }), []string{"Keys/InvalidAreErrKey"}},
+		"any key is valid":            {renames(func(string) string { return "k" }), []string{"Keys/InvalidAreErrKey"}},
 		"silence taken for an answer": {anyStore(locktest.Guesses), []string{"Reply/NeverComes", "Reply/LostOnRenew", "Reply/LostOnRelease"}},
 	}
 }
 
-// The suite notices each of these, by the check that is there for it.
+// The suite notices each of these mutants, by the check that is meant for it.
 func TestContract_NoticesBrokenStores(t *testing.T) {
 	t.Parallel()
 	url := mongoURL(t)
@@ -52,7 +52,7 @@ func TestContract_NoticesBrokenStores(t *testing.T) {
 	}
 }
 
-// A Store that rounds a TTL is not a Store.
+// A Store that rounds a TTL breaks the contract.
 func TestContract_NoticesRoundedTTLs(t *testing.T) {
 	t.Parallel()
 	locktest.WantFailing(t, func(t testing.TB) locktest.Backend {
@@ -65,7 +65,7 @@ func TestContract_NoticesRoundedTTLs(t *testing.T) {
 	}, promises, "TTL/UnrepresentableIsAnError")
 }
 
-// A promise that is not made has to be absent, and one that is made kept.
+// A Store must keep the promises that it makes, and must not keep one that it does not make.
 func TestContract_NoticesWrongPromises(t *testing.T) {
 	t.Parallel()
 	open := target{url: mongoURL(t)}.open

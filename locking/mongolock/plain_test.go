@@ -11,9 +11,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// The code that docs/wallet.md gives to copy, with callers that collide and send
-// each key twice at once. It is right without a queue; callers that are refused for
-// too long come again with their key.
+// The code that docs/wallet.md offers for copying is correct without a queue. Here its
+// callers collide and send each key twice at once. A caller that fails retries with its
+// key.
 func TestPlainShape_LosesNothingAndAsksOnceForEachKey(t *testing.T) {
 	t.Parallel()
 	client, err := connect(os.Getenv("SHOP_MONGO_URL"))
@@ -52,7 +52,7 @@ func TestPlainShape_LosesNothingAndAsksOnceForEachKey(t *testing.T) {
 	}
 	for n := range asked {
 		if times := asked[n].Load(); times != 1 {
-			t.Errorf("k%d: asked %d times", n, times)
+			t.Errorf("k%d: the bonus service was called %d times, want once", n, times)
 		}
 	}
 }

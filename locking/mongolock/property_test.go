@@ -12,11 +12,11 @@ import (
 )
 
 // interleaving runs transactions, one holder each, in a random order of their steps
-// (guard, then commit or abort) and knows at each step which answer each must get.
+// (guard, then commit or abort) and checks each answer against a model.
 //
 // The model: a guard with a fence older than the greatest committed one is stale,
 // whether or not a transaction is open. Otherwise, if another transaction is open, it
-// is a conflict. Otherwise its own transaction is the open one.
+// is a conflict. Otherwise it passes, and its transaction is the open one.
 type interleaving struct {
 	t         *testing.T
 	guards    *mongo.Collection
@@ -41,7 +41,7 @@ func TestGuard_AnyInterleavingCommitsInOrderOfFences(t *testing.T) {
 		}
 		for range steps {
 			if r.owner == nil || r.random.IntN(2) == 0 {
-				r.ask(locking.Fence(1 + r.random.IntN(4))) // also equal ones
+				r.ask(locking.Fence(1 + r.random.IntN(4))) // some are equal
 			} else {
 				r.end()
 			}
@@ -51,14 +51,14 @@ func TestGuard_AnyInterleavingCommitsInOrderOfFences(t *testing.T) {
 		}
 	}
 	if refused < runs {
-		t.Errorf("%d refused in %d runs: this tests nothing", refused, runs)
+		t.Errorf("%d guards were refused in %d runs: too few to show anything", refused, runs)
 	}
 }
 
 func (r *interleaving) ask(fence locking.Fence) {
 	x := begin(r.t, r.guards)
 	err := Guard(x.ctx, r.guards, r.resource, fence)
-	r.history = append(r.history, fmt.Sprintf("%d asks: %v", fence, err))
+	r.history = append(r.history, fmt.Sprintf("%d guards: %v", fence, err))
 	switch {
 	case fence < r.committed:
 		r.refused++
@@ -75,7 +75,7 @@ func (r *interleaving) ask(fence locking.Fence) {
 	}
 }
 
-// end ends the transaction that is in the middle.
+// end commits or aborts the open transaction.
 func (r *interleaving) end() {
 	commit := r.random.IntN(3) > 0
 	r.history = append(r.history, fmt.Sprintf("%d ends, commit=%t", r.fence, commit))

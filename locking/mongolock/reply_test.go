@@ -10,7 +10,7 @@ import (
 	"shop/locking/locktest"
 )
 
-// T18: a client that repeats its own request finds the key busy by its own lock. The
+// T18: a client that retries its own request finds the key held by its own lock. The
 // Store recognizes its own lease, which keeps its fence.
 func TestTryAcquire_LostAnswerIsNotBusy(t *testing.T) {
 	t.Parallel()
@@ -30,13 +30,13 @@ func TestTryAcquire_LostAnswerIsNotBusy(t *testing.T) {
 			asked := time.Now()
 			lease := taken(t, store, "k")
 			if p.Lost() != 1 || lease.Fence != 1 {
-				t.Errorf("%d answers were lost, and %+v is not the first grant", p.Lost(), lease)
+				t.Errorf("%d answers were lost, granted %+v; want 1, and the first grant", p.Lost(), lease)
 			}
 			if !try.reset && lease.Until.Sub(asked) < store.trust+store.requestTimeout {
 				t.Error("Until counts from the first request, but the second one set the TTL")
 			}
 			if end := *stateOf(t, other, "k").Expires; end.Before(lease.Until) { // one machine, one clock
-				t.Errorf("Until is %v after the server's end", lease.Until.Sub(end))
+				t.Errorf("Until is %v after the expiry at the server", lease.Until.Sub(end))
 			}
 			wantBusy(t, other, "k")
 			if err := store.Release(t.Context(), lease); err != nil {
@@ -47,9 +47,9 @@ func TestTryAcquire_LostAnswerIsNotBusy(t *testing.T) {
 	}
 }
 
-// T19: the end of ctx is heard while the server says nothing, and what the request
-// took is given back long before the TTL.
-func TestTryAcquire_DeadlineIsHeardWhileTheServerIsSilent(t *testing.T) {
+// T19: a request returns at its deadline while the server does not answer, and the key
+// that it may have taken is freed long before the TTL.
+func TestTryAcquire_ReturnsAtTheDeadlineWhileTheServerIsSilent(t *testing.T) {
 	t.Parallel()
 	store, p, other := disturbed(t, 30*time.Second)
 	p.Lose(1 << 30)
@@ -58,24 +58,24 @@ func TestTryAcquire_DeadlineIsHeardWhileTheServerIsSilent(t *testing.T) {
 	asked := time.Now()
 	_, err := store.TryAcquire(ctx, "k")
 	if took := time.Since(asked); took > 2*time.Second {
-		t.Errorf("heard after %v", took)
+		t.Errorf("returned after %v", took)
 	}
 	if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, locking.ErrOutcomeUnknown) || errors.Is(err, locking.ErrBusy) {
-		t.Errorf("got %v, want the deadline, and that the outcome is unknown", err)
+		t.Errorf("got %v, want DeadlineExceeded and ErrOutcomeUnknown", err)
 	}
 	p.Lose(0)
-	locktest.Eventually(t, "what the request took is given back", func() bool {
+	locktest.Eventually(t, "the key that the request took is free", func() bool {
 		_, err := other.TryAcquire(t.Context(), "k")
 		return err == nil
 	})
 	if took := time.Since(asked); took > store.ttl/2 {
-		t.Errorf("given back after %v", took)
+		t.Errorf("free after %v", took)
 	}
 }
 
-// The driver has timers of its own for the deadline of ctx, which may be first. What
-// the caller hears is ctx all the same.
-func TestRenew_DeadlineIsHeardAsThatOfCtx(t *testing.T) {
+// The driver has timers of its own for the deadline of ctx, which may fire first. The
+// error matches ctx.Err() all the same.
+func TestRenew_AtTheDeadlineReturnsTheErrorOfCtx(t *testing.T) {
 	t.Parallel()
 	store, p, _ := disturbed(t, 30*time.Second)
 	lease := taken(t, store, "k")
@@ -90,7 +90,7 @@ func TestRenew_DeadlineIsHeardAsThatOfCtx(t *testing.T) {
 	}
 }
 
-// Our own time-out is over: that is not the end of the caller's ctx.
+// The Store's own time-out must not look like the end of the caller's ctx.
 func TestTryAcquire_SilenceIsNotTheCallersDeadline(t *testing.T) {
 	t.Parallel()
 	store, p, _ := disturbed(t, 3*time.Second)
@@ -100,15 +100,15 @@ func TestTryAcquire_SilenceIsNotTheCallersDeadline(t *testing.T) {
 	if !errors.Is(err, locking.ErrOutcomeUnknown) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want an unknown outcome and no end of ctx", err)
 	}
-	// A request waits for a sixth of the TTL, and the removal of what it may have left is one too.
+	// Each request waits for a sixth of the TTL, and the removal is a request too.
 	if took, sent := time.Since(asked), p.Lost(); took < store.ttl/4 || sent > 4 {
-		t.Errorf("gave up after %v and %d requests, want those of half the TTL", took, sent)
+		t.Errorf("gave up after %v and %d requests, want half the TTL", took, sent)
 	}
 }
 
-// A release that never arrived is sent again in the background: the next holder does
-// not wait for the TTL.
-func TestRelease_LostRequestIsSentAgain(t *testing.T) {
+// A release that never arrived is retried in the background: the next holder does not
+// wait for the TTL.
+func TestRelease_LostRequestIsRetried(t *testing.T) {
 	t.Parallel()
 	store, p, other := disturbed(t, 12*time.Second)
 	lease := taken(t, store, "k")
@@ -121,6 +121,6 @@ func TestRelease_LostRequestIsSentAgain(t *testing.T) {
 		return err == nil
 	})
 	if !time.Now().Before(lease.Until) {
-		t.Error("the TTL was over by then")
+		t.Error("free only after the TTL")
 	}
 }

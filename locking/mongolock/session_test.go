@@ -12,20 +12,20 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 )
 
-// inTx are the options of all transactions here, as they should be everywhere.
+// inTx returns the options of all transactions in these tests.
 func inTx() *options.TransactionOptionsBuilder {
 	return options.Transaction().SetReadConcern(readconcern.Snapshot()).SetWriteConcern(writeconcern.Majority())
 }
 
-// tx is a transaction whose steps a test takes one by one, without WithTransaction,
-// which would begin again by itself.
+// tx is a transaction whose steps a test controls. It does not use WithTransaction, which
+// would retry by itself.
 type tx struct {
 	t       testing.TB
 	session *mongo.Session
 	ctx     context.Context
 }
 
-// begin starts one, aborted at the end of the test if not ended before.
+// begin starts a transaction, which is aborted at the end of the test if still open.
 func begin(t testing.TB, c *mongo.Collection) *tx {
 	t.Helper()
 	session, err := c.Database().Client().StartSession()
@@ -53,7 +53,7 @@ func (x *tx) abort() {
 	}
 }
 
-// transact runs f in transactions until one commits, or f has an error of its own.
+// transact runs f in transactions until one commits, or f returns an error of its own.
 func transact(t testing.TB, c *mongo.Collection, f func(context.Context) error) error {
 	t.Helper()
 	session, err := c.Database().Client().StartSession()
@@ -65,14 +65,14 @@ func transact(t testing.TB, c *mongo.Collection, f func(context.Context) error) 
 	return err
 }
 
-// wantConflict wants the error by which the second of two writers begins again.
+// wantConflict checks that err is the conflict after which the second of two writers retries.
 func wantConflict(t testing.TB, err error) {
 	t.Helper()
 	var labelled mongo.LabeledError
 	var server mongo.ServerError
 	if !errors.As(err, &labelled) || !labelled.HasErrorLabel("TransientTransactionError") ||
 		!errors.As(err, &server) || !server.HasErrorCode(112) {
-		t.Errorf("got %v, want a WriteConflict that is labelled to be tried again", err)
+		t.Errorf("got %v, want a WriteConflict with the label TransientTransactionError", err)
 	}
 }
 
@@ -86,14 +86,14 @@ func insert[ID any](t testing.TB, c *mongo.Collection, ids ...ID) {
 	}
 }
 
-// counter is such a document.
+// counter is a document that insert has put.
 type counter struct {
 	ID     any            `bson:"_id"`
 	N      int64          `bson:"n"`
 	LockID *bson.ObjectID `bson:"lockId"`
 }
 
-// read gives the document as ctx sees it.
+// read returns the document as ctx sees it.
 func read(t testing.TB, ctx context.Context, c *mongo.Collection, id any) (d counter) {
 	t.Helper()
 	if err := c.FindOne(ctx, bson.D{{Key: "_id", Value: id}}).Decode(&d); err != nil {
