@@ -1,6 +1,6 @@
-// Package migrate brings a schema of PostgreSQL up to date, once, however many replicas
-// start at the same moment: goose holds a session advisory lock meanwhile. Packages that
-// migrate the same database have a lock and a version table each.
+// Package migrate brings a PostgreSQL schema up to date, once, even if many replicas start
+// at the same moment: goose holds a session advisory lock during the migration. Each
+// package that migrates the database has its own lock and version table.
 package migrate
 
 import (
@@ -18,8 +18,8 @@ import (
 	"shop/locking/idempotency/pgtx"
 )
 
-// Up runs the files of the folder migrations that the table versions does not have yet,
-// on the schema of databaseURL (its search_path). The steps of first run before them.
+// Up runs the files of the folder migrations that the table versions does not record yet,
+// in the schema of databaseURL (its search_path). The steps of first run before them.
 func Up(ctx context.Context, databaseURL string, files fs.FS, versions string, first ...func(context.Context, *pgx.Conn) error) (err error) {
 	config, err := pgx.ParseConfig(databaseURL)
 	if err != nil {
@@ -37,7 +37,7 @@ func Up(ctx context.Context, databaseURL string, files fs.FS, versions string, f
 	defer conn.Close(context.WithoutCancel(ctx))
 	var schema string
 	if err := conn.QueryRow(ctx, `SELECT current_schema()`).Scan(&schema); err != nil {
-		return fmt.Errorf("no schema to write to: %w", err)
+		return fmt.Errorf("search_path has no schema: %w", err)
 	}
 	for _, step := range first {
 		if err := step(ctx, conn); err != nil {
@@ -47,7 +47,7 @@ func Up(ctx context.Context, databaseURL string, files fs.FS, versions string, f
 	name := sha256.Sum256([]byte(versions + "/" + schema))
 	locker, err := lock.NewPostgresSessionLocker(
 		lock.WithLockID(int64(binary.BigEndian.Uint64(name[:]))),
-		lock.WithLockTimeout(1, 60), // asks again each second, for a minute
+		lock.WithLockTimeout(1, 60), // retries every second, for a minute
 	)
 	if err != nil {
 		return err

@@ -20,8 +20,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// The gate holds the first one within the migration, until the others ask for the lock.
-func TestUp_ManyAtOnceRunEachFileOnce(t *testing.T) {
+// The gate stops the first Up within the migration until the others request the lock.
+func TestUp_ConcurrentCallsRunEachFileOnce(t *testing.T) {
 	t.Parallel()
 	d := pgtest.New(t)
 	d.Exec(`CREATE TABLE gate (); CREATE TABLE ran (file int)`)
@@ -40,7 +40,7 @@ func TestUp_ManyAtOnceRunEachFileOnce(t *testing.T) {
 	for range replicas {
 		wg.Go(up)
 	}
-	locktest.Eventually(t, "one is at the gate, and the others ask for the lock", func() bool {
+	locktest.Eventually(t, "one waits at the gate, and the others request the lock", func() bool {
 		return d.Waiting() == 1 && replicas-1 == d.Number(`
 			SELECT count(*) FROM pg_stat_activity
 			WHERE application_name = $1 AND query LIKE '%pg_try_advisory_lock%'`, t.Name())
@@ -61,7 +61,7 @@ func TestUp_WithoutASchemaIsAnError(t *testing.T) {
 	nowhere := strings.Replace(pgtest.Schema(t), "search_path=", "search_path=nowhere_", 1)
 	err := migrate.Up(t.Context(), nowhere, fstest.MapFS{}, "versions")
 	if err == nil || !strings.Contains(err.Error(), "no schema") {
-		t.Errorf("%v, want one that says that there is no schema", err)
+		t.Errorf("%v, want an error about the schema", err)
 	}
 }
 

@@ -11,23 +11,23 @@ import (
 	"shop/locking"
 )
 
-// ErrUnfenced is a guard that guards nothing: without a fence, or outside of a transaction.
+// ErrUnfenced reports a call of Guard that would guard nothing: without a fence, or
+// outside of a transaction.
 var ErrUnfenced = errors.New("pglock: a guard needs a fence, and a transaction")
 
-// Tx is what Guard needs of a transaction: a pgx.Tx, or a *pgxpool.Conn on which
-// BEGIN was sent. A pool is neither, and does not compile.
+// Tx is a pgx.Tx, or a *pgxpool.Conn on which BEGIN was sent. A pool is neither, and
+// does not compile.
 type Tx interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 	Conn() *pgx.Conn
 }
 
-// Guard lets tx go on if fence is not older than any under which resource was
-// guarded and committed before; else locking.ErrStale, and tx is to be rolled
-// back. The same fence passes again. Until the end of tx all other guards of the
-// resource wait.
+// Guard returns nil if no transaction that guarded resource with a newer fence has
+// committed. Otherwise it returns locking.ErrStale, and tx must be rolled back. An equal
+// fence passes. Until the end of tx all other guards of the resource wait.
 //
-// It is the first statement that touches what the lock protects, before any read
-// that the decision uses. The table is guards, of this package's migrations.
+// Guard must be the first statement that touches what the lock protects, before any
+// read that the decision uses. It uses the table guards of this package's migrations.
 func Guard(ctx context.Context, tx Tx, resource string, fence locking.Fence) error {
 	if err := locking.CheckKeys([]string{resource}); err != nil {
 		return err
@@ -39,10 +39,10 @@ func Guard(ctx context.Context, tx Tx, resource string, fence locking.Fence) err
 		return fmt.Errorf("%w: %q is guarded in autocommit", ErrUnfenced, resource)
 	}
 	// Check, lock and update are one statement. A statement that finds the row locked
-	// waits for that transaction to end, and evaluates WHERE on the row as it is then.
-	// An insert that finds an insert under way waits as well. Setting the same value again
-	// is an update to PostgreSQL: a new row version, and a lock. Where WHERE is
-	// false the row stays locked too, until the rollback.
+	// waits for the end of that transaction, and evaluates WHERE on the row as it is then.
+	// An insert waits for a concurrent insert of the same resource as well. Setting the
+	// present value is an update to PostgreSQL: a new row version, and a lock. If WHERE is
+	// false, the row stays locked too, until the rollback.
 	tag, err := tx.Exec(ctx, `
 		INSERT INTO guards AS g (resource, fence)
 		VALUES ($1, $2)

@@ -12,7 +12,7 @@ import (
 	"shop/locking/pglock"
 )
 
-// write guards and commits.
+// write guards resource in a transaction and commits it.
 func write(t *testing.T, pool *pgxpool.Pool, resource string, fence locking.Fence) error {
 	t.Helper()
 	return pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
@@ -20,7 +20,7 @@ func write(t *testing.T, pool *pgxpool.Pool, resource string, fence locking.Fenc
 	})
 }
 
-// seen is the fence that the resource remembers.
+// seen returns the fence that the guard of resource has stored.
 func seen(t *testing.T, pool *pgxpool.Pool, resource string) locking.Fence {
 	t.Helper()
 	return locking.Fence(number(t, pool, `SELECT COALESCE(max(fence), 0) FROM guards WHERE resource = $1`, resource))
@@ -36,8 +36,8 @@ func TestGuard_RefusesTheOldHolderAndAcceptsThePresentAndTheNext(t *testing.T) {
 	}{
 		{old, nil},
 		{present, nil},
-		{old, locking.ErrStale}, // woke up late
-		{present, nil},          // goes on
+		{old, locking.ErrStale}, // continues after a pause
+		{present, nil},          // writes again
 		{next, nil},
 		{present, locking.ErrStale},
 		{old, locking.ErrStale},
@@ -55,7 +55,7 @@ func TestGuard_RefusesTheOldHolderAndAcceptsThePresentAndTheNext(t *testing.T) {
 	}
 }
 
-// A guard in one transaction, another in a second, which waits; then the first ends.
+// The second of two transactions waits at its guard until the first ends.
 func TestGuard_WaitsForTheOpenTransactionAndThenDecides(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -63,10 +63,10 @@ func TestGuard_WaitsForTheOpenTransactionAndThenDecides(t *testing.T) {
 		rollback      bool
 		want          error
 	}{
-		"equal, then newer":              {5, 6, false, nil},
-		"newer, then equal to the old":   {6, 5, false, locking.ErrStale},
-		"equal, then equal":              {5, 5, false, nil},
-		"newer rolls back, the old goes": {6, 5, true, nil},
+		"equal, then newer":            {5, 6, false, nil},
+		"newer, then equal to the old": {6, 5, false, locking.ErrStale},
+		"equal, then equal":            {5, 5, false, nil},
+		"newer rolls back, old passes": {6, 5, true, nil},
 	} {
 		for known, before := range map[string]locking.Fence{"row there": 5, "row new": 0} {
 			t.Run(name+"/"+known, func(t *testing.T) {
@@ -99,8 +99,8 @@ func TestGuard_WaitsForTheOpenTransactionAndThenDecides(t *testing.T) {
 	}
 }
 
-// The snapshot is older than the winner: that is 40001, before any fence is
-// compared. Run again, with a new snapshot, the loser is ErrStale.
+// The loser's snapshot is older than the winner's commit, so its guard fails with 40001
+// before any fence is compared. When it runs again, with a new snapshot, it is ErrStale.
 func TestGuard_UnderASnapshotALostRaceIs40001First(t *testing.T) {
 	t.Parallel()
 	for _, level := range []pgx.TxIsoLevel{pgx.RepeatableRead, pgx.Serializable} {
@@ -160,7 +160,7 @@ func TestGuard_RefusesWhatGuardsNothing(t *testing.T) {
 		t.Errorf("%d rows were written", n)
 	}
 	if err := pglock.Guard(t.Context(), tx, "a", 1); err != nil {
-		t.Errorf("the transaction is spent: %v", err)
+		t.Errorf("the refusals have ended the transaction: %v", err)
 	}
 }
 

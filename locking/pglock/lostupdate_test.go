@@ -9,7 +9,7 @@ import (
 	"shop/locking/pglock"
 )
 
-// counter is what the lock protects: two holders add to it, one after the other.
+// counter is the protected number as one holder sees it, in its transaction.
 type counter struct {
 	t  *testing.T
 	tx pgx.Tx
@@ -51,14 +51,14 @@ func TestGuard_AtTheWriteAloneLosesAnUpdate(t *testing.T) {
 	b.read()
 	a.guard(5)
 	a.add(10)
-	b.guard(6) // passes, and rightly: 6 is newer. But what B knows is older than what A wrote
+	b.guard(6) // passes, since 6 is newer, but B has read before A wrote
 	b.add(1)
 	if n := number(t, pool, `SELECT n FROM counter`); n != 101 {
-		t.Errorf("%d, want 101: A's 10 must be lost for this test to teach anything", n)
+		t.Errorf("%d, want 101: A's 10 must be lost, or the test shows nothing", n)
 	}
 }
 
-func TestGuard_BeforeTheReadLosesNone(t *testing.T) {
+func TestGuard_BeforeTheReadLosesNoUpdate(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t)
 	exec(t, pool, `CREATE TABLE counter AS SELECT 100::bigint AS n`)

@@ -14,13 +14,12 @@ import (
 	"shop/locking/pglock"
 )
 
-// interleaving runs transactions, one holder each, in a random order of their
-// steps (guard, then commit or rollback) and knows at each moment what each
-// of them must be answered.
+// interleaving runs transactions, one holder each, in a random order of their steps
+// (guard, then commit or rollback) and checks each answer against a model.
 //
-// The model: one transaction has the row, from its answer to its end, accepted or
-// refused; the others that asked wait. The next one to get the row is
-// accepted exactly if no newer holder has committed.
+// The model: one transaction has the row lock, from its answer to its end, accepted or
+// refused; the other guards wait. The next one to get the row is accepted exactly if no
+// newer holder has committed.
 type interleaving struct {
 	t         *testing.T
 	pool      *pgxpool.Pool
@@ -29,10 +28,10 @@ type interleaving struct {
 	committed locking.Fence // the newest
 	history   []string
 
-	fresh   []*holder
-	waiting int
-	told    chan *holder
-	owner   *holder
+	fresh    []*holder
+	waiting  int
+	answered chan *holder
+	owner    *holder
 }
 
 type holder struct {
@@ -47,22 +46,22 @@ func TestGuard_AnyInterleavingCommitsInOrderOfFences(t *testing.T) {
 	const runs = 150
 	refused := 0
 	for seed := range uint64(runs) {
-		r := &interleaving{t: t, pool: pool, random: rand.New(rand.NewPCG(seed, 1)), resource: fmt.Sprint("r", seed), told: make(chan *holder)}
+		r := &interleaving{t: t, pool: pool, random: rand.New(rand.NewPCG(seed, 1)), resource: fmt.Sprint("r", seed), answered: make(chan *holder)}
 		refused += r.run(2 + r.random.IntN(4))
 		if t.Failed() {
 			t.Fatalf("seed %d: %v", seed, r.history)
 		}
 	}
 	if refused < runs/3 {
-		t.Errorf("%d refused in %d runs: this tests nothing", refused, runs)
+		t.Errorf("%d guards were refused in %d runs: too few to show anything", refused, runs)
 	}
 }
 
-// run lets n holders through, and returns how many were refused.
+// run runs the transactions of n holders, and returns how many were refused.
 func (r *interleaving) run(n int) (refused int) {
 	for range n {
 		r.fresh = append(r.fresh, &holder{
-			fence: locking.Fence(1 + r.random.IntN(n)), // also equal ones
+			fence: locking.Fence(1 + r.random.IntN(n)), // some are equal
 			tx:    begin(r.t, r.pool, pgx.ReadCommitted),
 		})
 	}
@@ -79,15 +78,15 @@ func (r *interleaving) run(n int) (refused int) {
 	return refused
 }
 
-// ask lets one of the holders that have not begun send its guard.
+// ask sends the guard of one holder that has not begun.
 func (r *interleaving) ask() {
 	i := r.random.IntN(len(r.fresh))
 	h := r.fresh[i]
 	r.fresh = append(r.fresh[:i], r.fresh[i+1:]...)
-	r.note("ask", h)
+	r.note("guards", h)
 	go func() {
 		h.err = pglock.Guard(r.t.Context(), h.tx, r.resource, h.fence)
-		r.told <- h
+		r.answered <- h
 	}()
 	r.waiting++
 	if r.owner != nil {
@@ -97,7 +96,7 @@ func (r *interleaving) ask() {
 	r.next()
 }
 
-// end ends the transaction that has the row, and waits for the next one to get it.
+// end ends the transaction that has the row lock, and waits until the next one has it.
 func (r *interleaving) end() (refused int) {
 	h := r.owner
 	commit := h.err == nil && r.random.IntN(3) > 0
@@ -123,10 +122,10 @@ func (r *interleaving) end() (refused int) {
 	return refused
 }
 
-// next waits until any of the waiting transactions has the row: PostgreSQL promises no order.
+// next waits until any of the waiting transactions has the row lock: PostgreSQL promises no order.
 func (r *interleaving) next() {
 	select {
-	case r.owner = <-r.told:
+	case r.owner = <-r.answered:
 		r.waiting--
 		r.judge(r.owner)
 	case <-time.After(10 * time.Second):
@@ -135,7 +134,7 @@ func (r *interleaving) next() {
 }
 
 func (r *interleaving) judge(h *holder) {
-	r.note(fmt.Sprint("told ", h.err), h)
+	r.note(fmt.Sprint("answered ", h.err), h)
 	if stale := errors.Is(h.err, locking.ErrStale); stale != (h.fence < r.committed) || (h.err != nil && !stale) {
 		r.t.Errorf("fence %d after a commit with %d: %v", h.fence, r.committed, h.err)
 	}

@@ -15,7 +15,7 @@ import (
 	"shop/locking/pglock"
 )
 
-// newPool is a pool on a schema of its own on the real server, migrated.
+// newPool makes a pool on a new schema of the real server, and migrates the schema.
 func newPool(t testing.TB) *pgxpool.Pool {
 	t.Helper()
 	url := os.Getenv("SHOP_POSTGRES_URL")
@@ -93,12 +93,12 @@ func awaitBlocked(t testing.TB, pool *pgxpool.Pool, tx pgx.Tx) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatal("it does not wait")
+			t.Fatal("the transaction does not wait for a lock")
 		}
 	}
 }
 
-func TestMigrate_ByManyAtOnceAndAgain(t *testing.T) {
+func TestMigrate_MayRunConcurrentlyAndRepeatedly(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t)
 	exec(t, pool, `DROP TABLE guards`)
