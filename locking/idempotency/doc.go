@@ -1,4 +1,4 @@
-// Package idempotency has the types and rules of a request that takes effect once,
+// Package idempotency defines the types and rules of a request that takes effect once,
 // however often it is sent.
 //
 // # The question
@@ -8,28 +8,28 @@
 //
 // # The invariant
 //
-// For each (client, key) at most one effect is ever committed, and every answer
-// that reports this effect, or its refusal, has the same bytes.
+// For each (client, key) at most one effect is ever committed, and all answers that
+// report this effect, or its refusal, have the same bytes.
 //
 // # How
 //
-// The client makes a key, one for each intent, and sends the same key with each
-// repetition. The server commits the key, a fingerprint of the request, and the
-// reply in the transaction of the effect. Written before it, a key without an
-// effect would block its client for ever; written after it, the effect could
-// happen twice. Package pgtx does this in PostgreSQL, package wallet in MongoDB.
+// The client makes one key for each intent, and sends it with every retry. The server
+// commits the key, a fingerprint of the request, and the reply in the transaction of
+// the effect. If the key were committed earlier, a key without an effect could block
+// its client for ever. If it were committed later, the effect could happen twice.
+// Package pgtx does this in PostgreSQL, package wallet in MongoDB.
 //
 //	what arrives                                the client gets
 //	a new key                                   the effect, or a refusal, and the reply is stored
 //	the same key and fingerprint, later         the stored reply, marked as replayed
 //	the same key, another fingerprint           ErrKeyReused; nothing happens
-//	the same key while the first is running     the first one's reply, or ErrInProgress after a bounded wait
-//	a key of another client                     its own effect: keys of two clients never meet
+//	the same key while the first is running     the first request's reply, or ErrInProgress after a bounded wait
+//	a key that another client has used          the effect: each client has keys of its own
 //	no key, or an unreadable one                ErrKey; nothing happens
 //
-// Only what was decided is stored: an effect, or a refusal such as "out of
-// stock". A time-out, a busy lock and an unknown outcome are not, since the same
-// key must be able to succeed later.
+// Only final outcomes are stored: an effect, or a refusal such as "out of stock". A
+// time-out, a busy lock and an unknown outcome are not, because the same key must be
+// able to succeed later.
 //
 // Sources: the Idempotency-Key header field (draft-ietf-httpapi-idempotency-key-header);
 // B. Leach, "Implementing Stripe-like Idempotency Keys in Postgres" (2017).

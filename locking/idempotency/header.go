@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// ParseKey reads the value of the header field Idempotency-Key. The draft
-// standard has a quoted string (RFC 8941, section 3.3.3), most clients send the
-// characters alone. Both are accepted, and "a" and a are one key: a client that
-// changes its library must not pay twice. Everything else is ErrKey.
+// ParseKey parses the value of the header field Idempotency-Key. The draft standard
+// specifies a quoted string (RFC 8941, section 3.3.3), but most clients send the bare
+// characters. Both are accepted, and "a" and a are one key, so that a client that
+// changes its library does not pay twice. Any other value is ErrKey.
 func ParseKey(header string) (string, error) {
 	key := strings.Trim(header, " \t")
 	if strings.HasPrefix(key, `"`) {
@@ -20,7 +20,7 @@ func ParseKey(header string) (string, error) {
 	return key, Request{Key: key}.Check()
 }
 
-// unquote reads an sf-string: only \" and \\ are escaped, and nothing follows the closing quote.
+// unquote parses an sf-string: only \" and \\ are escapes, and nothing follows the closing quote.
 func unquote(s string) (string, bool) {
 	var b strings.Builder
 	for i := 1; i < len(s); i++ {

@@ -16,7 +16,7 @@ func TestParseKey_BareAndQuotedAreOneKey(t *testing.T) {
 		" \tabc ":                      `abc`,
 		`"a\"b\\c"`:                    `a"b\c`,
 		`"with space"`:                 `with space`,
-		`a"b`:                          `a"b`, // a quote that does not begin the value means nothing
+		`a"b`:                          `a"b`, // a quote elsewhere than at the beginning is a plain character
 		strings.Repeat("k", 255):       strings.Repeat("k", 255),
 		`"` + strings.Repeat("k", 255): "", // no closing quote
 		strings.Repeat("k", 256):       "",
@@ -40,7 +40,7 @@ func TestParseKey_BareAndQuotedAreOneKey(t *testing.T) {
 	}
 }
 
-// FuzzParseKey: what is accepted can be stored, and quoting it gives the same key.
+// FuzzParseKey checks that an accepted key is valid, and that its quoted form is the same key.
 func FuzzParseKey(f *testing.F) {
 	for _, seed := range []string{`abc`, `"a\"b"`, `"`, ` x `, `\`} {
 		f.Add(seed)
@@ -60,7 +60,7 @@ func FuzzParseKey(f *testing.F) {
 	})
 }
 
-func TestFingerprint_IsOfTheOperationAndTheIntent(t *testing.T) {
+func TestFingerprint_DependsOnTheOperationAndTheIntent(t *testing.T) {
 	t.Parallel()
 	type pay struct{ Amount int64 }
 	base, err := idempotency.Fingerprint("POST /payments", pay{1})

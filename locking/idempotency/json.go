@@ -6,10 +6,10 @@ import (
 	"fmt"
 )
 
-// Fingerprint identifies what a request asks for: its operation (method and
-// route) and its intent, as JSON. Two requests with one key must have equal
-// fingerprints. Pass parsed values, not the bytes of the body, so that white
-// space and the order of members do not count. The fields of intent must be exported.
+// Fingerprint returns a hash of a request's operation (method and route) and of its
+// intent as JSON. Two requests with one key must have equal fingerprints. Pass parsed
+// values, not the bytes of the body, so that white space and the order of members do
+// not matter. The fields of intent must be exported.
 func Fingerprint(operation string, intent any) ([32]byte, error) {
 	data, err := json.Marshal(intent)
 	if err != nil {
@@ -18,7 +18,7 @@ func Fingerprint(operation string, intent any) ([32]byte, error) {
 	return sha256.Sum256(append([]byte(operation+"\n"), data...)), nil
 }
 
-// JSON is the Reply of a flow without a wire format of its own: the outcome, or the
+// JSON returns the Reply of a flow without a wire format of its own: the outcome, or the
 // text of the refusal, as JSON, with status 0.
 func JSON[T any](outcome T, refusal error) (Reply, error) {
 	var shown any = outcome

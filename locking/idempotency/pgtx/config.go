@@ -12,42 +12,42 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// The limits of every wait. Their order matters: the server ends a transaction
-// that has stopped (idle) before the requests that wait for its rows give up
-// (lock), and a statement that takes several locks is bounded as a whole.
+// The limits of every wait. Their order matters: the server ends a stopped transaction
+// (idle) before the requests that wait for its rows time out (lock), and a statement
+// that takes several locks is bounded as a whole.
 const (
 	IdleTimeout        = 1500 * time.Millisecond // between two statements of a transaction
 	LockTimeout        = 2 * time.Second         // one row, advisory lock or unique key; also a free connection of the pool
 	StatementTimeout   = 4 * time.Second
 	TransactionTimeout = 6 * time.Second // PostgreSQL 17 and later
 	CommitTimeout      = 3 * time.Second // the last round trip, with COMMIT
-	Limit              = 8 * time.Second // a whole Run, for a server that falls silent: none of the above is heard then
+	Limit              = 8 * time.Second // a whole Run: the server's limits do not help if it stops answering
 )
 
 // Config of a DB. Pool is required.
 type Config struct {
 	Pool *pgxpool.Pool // made with PoolConfig
-	// Guards are names of CHECK constraints that refuse a write only if the
-	// decision was made on data that has changed since: the transaction runs again.
+	// Guards are names of CHECK constraints that refuse a write only if the decision
+	// was made on data that has changed since. The transaction is then retried.
 	Guards []string
-	// Limit bounds one Run or Read, but not a COMMIT on its way. 0: the constant Limit
+	// Limit bounds one Run or Read, but not a COMMIT that was sent. 0: the constant Limit
 	Limit time.Duration
 	// Count receives events with the label of their Op; nil: nothing is counted.
 	Count func(event Event, label string)
-	// Failpoint is called at each step, for tests; nil in production. While it is
-	// set, statements are sent before each step, and not pipelined beyond it.
+	// Failpoint is called at each step, for tests; nil in production. If it is set,
+	// statements are sent before each step, and not pipelined beyond it.
 	Failpoint func(ctx context.Context, step Step, label string)
 }
 
-// Event is something worth counting.
+// Event is an event that Config.Count receives.
 type Event string
 
 // The events.
 const (
-	Retried      Event = "retried"       // a transaction ran again: serialization failure, deadlock, lost connection, ErrRetry
+	Retried      Event = "retried"       // a transaction is retried: serialization failure, deadlock, lost connection, ErrRetry
 	GuardTripped Event = "guard_tripped" // a constraint of Config.Guards refused a write
 	Ambiguous    Event = "ambiguous"     // a COMMIT was sent and not answered
-	Resolved     Event = "resolved"      // … and was decided afterwards
+	Resolved     Event = "resolved"      // … and its outcome is known now
 )
 
 // Step is a point of a transaction at which a test may stop, slow or kill the process.
@@ -55,9 +55,9 @@ type Step string
 
 // The steps, in order. AfterGuard is for bodies to call, with Tx.Step.
 const (
-	AfterAcquire Step = "after-acquire" // a connection is there, nothing was sent
+	AfterAcquire Step = "after-acquire" // a connection is acquired, nothing is sent
 	AfterBegin   Step = "after-begin"
-	AfterGuard   Step = "after-guard" // what the decision needs was read, and locked or guarded
+	AfterGuard   Step = "after-guard" // the data for the decision is read, and locked or guarded
 	AfterKey     Step = "after-key"
 	BeforeCommit Step = "before-commit"
 	AfterCommit  Step = "after-commit"
@@ -69,7 +69,7 @@ func New(cfg Config) (*DB, error) {
 		return nil, errors.New("pgtx: Config.Pool is missing")
 	}
 	if cfg.Pool.Config().ConnConfig.RuntimeParams["lock_timeout"] == "" {
-		return nil, errors.New("pgtx: the waits of Config.Pool are not bounded: make it with PoolConfig")
+		return nil, errors.New("pgtx: Config.Pool has no lock_timeout: make the pool with PoolConfig")
 	}
 	cfg.Limit = cmp.Or(cfg.Limit, Limit)
 	if cfg.Count == nil {
@@ -78,16 +78,16 @@ func New(cfg Config) (*DB, error) {
 	return &DB{cfg}, nil
 }
 
-// ErrURL repeats neither the URL nor what its parser says of it: any part of a
-// malformed URL may be the password.
+// ErrURL repeats neither the URL nor the parser's error: any part of a malformed URL may
+// be the password.
 var ErrURL = errors.New("pgtx: not a URL of PostgreSQL (not shown, since it may hold a password): want postgres://user:password@host:5432/database")
 
 // PoolConfig parses databaseURL and bounds every wait at the server.
 //
-// The settings are session defaults in the start-up packet. They cost nothing for
-// each transaction, and they hold for statements outside of one as well. What the
-// URL says wins. Behind a pooler that drops start-up parameters (PgBouncer in
-// transaction mode), set them with ALTER ROLE too.
+// The limits are session defaults in the start-up packet. They cost nothing per
+// transaction, and also apply to statements outside of one. A setting in the URL takes
+// precedence. Behind a pooler that drops start-up parameters (PgBouncer in transaction
+// mode), set them with ALTER ROLE too.
 func PoolConfig(databaseURL string) (*pgxpool.Config, error) {
 	cfg, err := pgxpool.ParseConfig(databaseURL)
 	if err != nil {
@@ -104,12 +104,13 @@ func PoolConfig(databaseURL string) (*pgxpool.Config, error) {
 	}
 	cfg.AfterConnect = boundTransactions
 	if cfg.ConnConfig.ConnectTimeout == 0 {
-		cfg.ConnConfig.ConnectTimeout = StatementTimeout // or a connection that hangs takes a place in the pool for two minutes
+		cfg.ConnConfig.ConnectTimeout = StatementTimeout // otherwise a hanging connection occupies the pool for two minutes
 	}
 	return cfg, nil
 }
 
-// boundTransactions sets what an older server would refuse in the start-up packet.
+// boundTransactions sets transaction_timeout, which an older server would refuse in the
+// start-up packet.
 func boundTransactions(ctx context.Context, conn *pgx.Conn) error {
 	version, _, _ := strings.Cut(conn.PgConn().ParameterStatus("server_version"), ".")
 	if n, err := strconv.Atoi(version); err != nil || n < 17 {

@@ -4,8 +4,8 @@
 // # The question
 //
 // A transaction moves money or stock. The client leaves, the connection breaks,
-// the server is killed, the same request arrives at two servers at once. Which
-// answer may the server give, and how does a repetition not move the money again?
+// the server is killed, or the same request arrives at two servers at once. Which
+// answer may the server give, and why does a retry not move the money again?
 //
 // # The invariant
 //
@@ -29,57 +29,56 @@
 //	})
 //
 // Statements are pipelined. Exec and Query only queue; Select and Flush send all
-// that is queued in one round trip. What the body leaves queued travels with the
-// key and COMMIT. The transaction above takes two round trips, and holds its row
-// lock from the first answer to the second:
+// queued statements in one round trip. Statements that the body leaves queued are sent
+// together with the key and COMMIT. The transaction above takes two round trips, and
+// holds its row lock from the first answer to the second:
 //
 //	1  BEGIN; SELECT … FOR UPDATE                       on the ctx of the request: cancelling it changes nothing
 //	2  INSERT the key and reply; UPDATE …; COMMIT       on a ctx of its own: a cancelled COMMIT may still happen
 //
-// The key is inserted before the writes that the body left queued, since it is the
-// statement that may wait, for a transaction with the same key, and that may be
-// refused. If that transaction commits, the unique index refuses the INSERT,
-// which ends the whole batch, COMMIT included; then the stored reply is returned.
-// A body that locks rows in the second round trip puts the key behind them (Tx.KeyHere).
+// The INSERT of the key comes before the writes that the body left queued, because it
+// may wait for another transaction with the same key. If that transaction commits, the
+// unique index refuses the INSERT, which ends the whole batch, COMMIT included, and the
+// stored reply is returned. A body that locks rows in the second round trip puts the
+// key behind them (Tx.KeyHere).
 //
-// A refusal rolls back first and then stores the key alone: requests for what is
-// sold out do not hold the row lock for the time of an fsync.
+// A refusal rolls back first and then stores the key alone, so that requests for a
+// sold-out product do not hold its row lock for the time of an fsync.
 //
 // # What can fail
 //
 //	what                                     what Run does                                      the caller gets
-//	serialization failure, deadlock          the whole transaction again, body included         the reply; ErrBusy after 20 attempts
+//	serialization failure, deadlock          retries the whole transaction, body included       the reply; ErrBusy after 20 attempts
 //	CHECK constraint of Config.Guards        the same: the decision was made on old data        the reply; ErrBusy
 //	connection lost before COMMIT was sent   the same                                           the reply; ErrBusy
 //	row, key, or connection not free         nothing: the server's and the pool's time limits   ErrBusy; for the key ErrInProgress
 //	the server is out of memory or disk      nothing                                            ErrBusy
 //	the request's ctx ends before COMMIT     rolls back                                         the cause of ctx
-//	the request's ctx ends after COMMIT      goes on: COMMIT cannot be cancelled                the reply
+//	the request's ctx ends after COMMIT      continues: COMMIT cannot be cancelled              the reply
 //	the lease of the ctx (locking.Do) lost   rolls back, if COMMIT was not sent                 locking.ErrLost
-//	COMMIT answered ROLLBACK                 the transaction again                              the reply
-//	COMMIT not answered                      the transaction again, under the same key          the reply, or ErrOutcomeUnknown
-//	PostgreSQL silent                        each request is bounded by Config.Limit            ErrBusy, or ErrOutcomeUnknown
-//	the process is killed                    PostgreSQL rolls back, or has committed            a repetition gets the effect, once
-//	the key's first request was another      nothing                                            ErrKeyReused
+//	COMMIT answered ROLLBACK                 retries the transaction                            the reply
+//	COMMIT not answered                      retries the transaction, under the same key        the reply, or ErrOutcomeUnknown
+//	PostgreSQL does not answer               bounds each request by Config.Limit                ErrBusy, or ErrOutcomeUnknown
+//	the process is killed                    PostgreSQL rolls back, or has committed            a retry gets the effect, once
+//	the key was used for another request     nothing                                            ErrKeyReused
 //
-// A COMMIT without an answer is decided by running again, never by a look alone.
-// A look that finds the key is a fact. A look that does not find it proves
-// nothing: the COMMIT may still be on its way. But a second transaction inserts
-// the same key, and so it waits for the first one, conflicts with it, or commits
-// in its place.
+// The outcome of a COMMIT without an answer is decided by a second transaction, never by
+// a lookup alone. A lookup that finds the key is conclusive. A lookup that does not find
+// it proves nothing: the COMMIT may still be under way. But a second transaction inserts
+// the same key, so it waits for the first one, conflicts with it, or commits in its place.
 //
 // # What it does not promise
 //
 // A body may run several times, and one of its runs may be rolled back after it
-// returned. It must not do I/O of its own: a message to another service must wait
-// for Run, or be an outbox row. Purge deletes old keys: a key that is repeated
+// returned. It must not do I/O of its own: a message to another service must be sent
+// after Run, or be an outbox row. Purge deletes old keys: a key that is sent again
 // after that is a new request.
 //
 // # One table
 //
-// All packages of one database share idempotency_keys. A client that sends one
-// key to two operations by mistake gets ErrKeyReused from the second, since the
-// fingerprint has the operation in it. With a table for each, both would happen.
+// All packages of one database share idempotency_keys. A client that sends one key to
+// two operations by mistake gets ErrKeyReused from the second, because the fingerprint
+// includes the operation. With a table for each package, both would happen.
 //
 // Sources: PostgreSQL manual, 13.5 Serialization Failure Handling, and Message Flow:
 // Extended Query, Pipelining; B. Leach, "Implementing Stripe-like

@@ -16,30 +16,30 @@ import (
 	"shop/locking/idempotency"
 )
 
-// retryError is the error of an attempt that the next one may not meet.
+// retryError is the error of an attempt that the next attempt may not meet.
 type retryError struct {
 	text  string
 	event Event
-	last  error // what it is to the caller when no attempt is left
+	last  error // what the caller gets when no attempt is left
 }
 
 func (e *retryError) Error() string { return "pgtx: " + e.text }
 
 var (
-	// ErrRetry is for bodies that find out that what they read has changed.
-	ErrRetry    error = &retryError{"lost a race, run the whole transaction again", Retried, locking.ErrBusy}
+	// ErrRetry is for bodies that detect that their data has changed since they read it.
+	ErrRetry    error = &retryError{"lost a race, retry the whole transaction", Retried, locking.ErrBusy}
 	errGuard          = &retryError{"a guard constraint refused the write", GuardTripped, locking.ErrBusy}
-	errKeyTaken       = &retryError{"the key has a reply already", Retried, locking.ErrBusy}
+	errKeyTaken       = &retryError{"the key already has a reply", Retried, locking.ErrBusy}
 	errLostConn       = &retryError{"connection lost before COMMIT was sent", Retried, ErrUnreachable}
 	errNoAnswer       = &retryError{"COMMIT sent, no answer", Ambiguous, locking.ErrOutcomeUnknown}
 
-	// ErrUnreachable is a PostgreSQL that has no free connection, or does not answer:
-	// the next request would fail like this one. It matches locking.ErrBusy.
+	// ErrUnreachable reports that PostgreSQL has no free connection or does not answer:
+	// the next request would fail as well. It matches locking.ErrBusy.
 	ErrUnreachable = fmt.Errorf("%w: PostgreSQL gives no connection or no answer", locking.ErrBusy)
 )
 
 // unknownError matches locking.ErrOutcomeUnknown and no other error, so that no
-// caller takes it for "busy". As finds the error of the last attempt in it.
+// caller takes it for "busy". errors.As finds the error of the last attempt in it.
 type unknownError struct{ last error }
 
 func (e *unknownError) Error() string {
@@ -48,11 +48,11 @@ func (e *unknownError) Error() string {
 func (e *unknownError) Is(target error) bool { return target == locking.ErrOutcomeUnknown }
 func (e *unknownError) As(target any) bool   { return errors.As(e.last, target) }
 
-// isRefusal reports that nothing of the last round trip was committed.
+// isRefusal reports whether err means that nothing of the last round trip was committed.
 func isRefusal(err error) bool { return refusal(err) != nil || pgconn.SafeToRetry(err) }
 
-// refusal is the server's ERROR in err; nil: there is none. A FATAL refuses nothing:
-// it may follow a COMMIT.
+// refusal returns the server's ERROR in err; nil: there is none. A FATAL is not a
+// refusal: it may follow a COMMIT.
 func refusal(err error) *pgconn.PgError {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && pg.SeverityUnlocalized == "ERROR" {
@@ -61,8 +61,8 @@ func refusal(err error) *pgconn.PgError {
 	return nil
 }
 
-// classify says what an error of a round trip means. By SQLSTATE, never by text:
-// texts are translated.
+// classify returns the meaning of an error of a round trip. It uses the SQLSTATE and
+// never the text, which may be translated.
 func (db *DB) classify(ctx context.Context, conn *pgx.Conn, err error) error {
 	pg := refusal(err)
 	switch {
@@ -86,8 +86,8 @@ func (db *DB) classify(ctx context.Context, conn *pgx.Conn, err error) error {
 	return err
 }
 
-// Unavailable reports that err is about the state of PostgreSQL or of the network,
-// and not about the statement: another request may not meet it.
+// Unavailable reports whether err is caused by the state of PostgreSQL or of the network,
+// and not by the statement: another request may not meet it.
 func Unavailable(err error) bool {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) {

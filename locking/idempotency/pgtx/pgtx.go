@@ -13,31 +13,31 @@ import (
 	"shop/locking/idempotency"
 )
 
-// Body reads, decides, queues what is to be written, and returns the reply that
-// is committed with it. It runs once for each attempt: what an attempt found out
-// must not survive it. Any error rolls back. Those of Tx are returned wrapped or as
-// they are, so that Run knows which of them to retry.
+// Body reads, decides, queues its writes, and returns the reply that is committed with
+// them. It runs once for each attempt, and must not keep data from one attempt to the
+// next. Any error rolls back. Errors of Tx must be returned as they are or wrapped, so
+// that Run knows which of them to retry.
 type Body func(ctx context.Context, tx *Tx) (idempotency.Reply, error)
 
 // errRefused marks the reply of Refuse.
 var errRefused = errors.New("pgtx: refused")
 
-// Refuse is how a body returns a refusal that is stored and replayed ("out of
-// stock"): everything that the body did is rolled back, and reply is committed with the key.
+// Refuse returns a refusal ("out of stock") from a body. Everything that the body did is
+// rolled back, and reply is committed with the key, to be replayed.
 func Refuse(reply idempotency.Reply) (idempotency.Reply, error) { return reply, errRefused }
 
-// Op is one request while Run works at it: what survives from attempt to attempt,
-// and from one Run to the next.
+// Op is one request during Run. It keeps the state between the attempts, and from one
+// Run to the next.
 type Op struct {
-	idempotency.Request        // without a Key: no client asked (a batch job), and no reply is stored
+	idempotency.Request        // without a Key: the caller is no client (a batch job), and no reply is stored
 	Label               string // for Config.Count and Config.Failpoint
 	Begin               string // "": BeginReadCommitted
 
-	// Deferred leaves BEGIN to the body (Tx.Begin). What the body flushes before
-	// that is committed by itself.
+	// Deferred leaves BEGIN to the body (Tx.Begin). Statements that the body flushes
+	// before that are committed on their own.
 	Deferred bool
 
-	unknown bool // an earlier COMMIT may have happened: no error may claim otherwise
+	unknown bool // an earlier COMMIT may have taken effect: no error may claim otherwise
 }
 
 // Unknown reports whether a COMMIT of this request was sent, not answered, and
@@ -47,7 +47,7 @@ func (op *Op) Unknown() bool { return op.unknown }
 // DB runs transactions on a pool. It is safe for concurrent use.
 type DB struct{ cfg Config }
 
-// Do is Lookup, and Run if the key has no reply yet.
+// Do calls Lookup, and then Run if the key has no reply yet.
 func (db *DB) Do(ctx context.Context, req idempotency.Request, body Body) (idempotency.Reply, error) {
 	if err := req.Check(); err != nil {
 		return idempotency.Reply{}, err
@@ -61,7 +61,7 @@ func (db *DB) Do(ctx context.Context, req idempotency.Request, body Body) (idemp
 // Run runs body in a transaction until its outcome is known, within bounds.
 //
 // A nil error means that the reply is committed under the request's key, by this
-// Run or by an earlier request. The package comment has a table of the errors.
+// Run or by an earlier request. The package comment lists the errors in a table.
 func (db *DB) Run(ctx context.Context, op *Op, body Body) (idempotency.Reply, error) {
 	ctx, cancel := db.Bound(ctx)
 	defer cancel()
@@ -89,7 +89,7 @@ func (db *DB) Run(ctx context.Context, op *Op, body Body) (idempotency.Reply, er
 	return reply, err
 }
 
-// stored is the reply under the key, if there is one, else err.
+// stored returns the reply under the key, or err if there is none.
 func (db *DB) stored(ctx context.Context, op *Op, err error) (idempotency.Reply, error) {
 	reply, found, lookErr := db.Lookup(ctx, op.Request)
 	if found || errors.Is(lookErr, idempotency.ErrKeyReused) {
@@ -98,7 +98,7 @@ func (db *DB) stored(ctx context.Context, op *Op, err error) (idempotency.Reply,
 	return idempotency.Reply{}, err
 }
 
-// attempt is one transaction.
+// attempt runs one transaction.
 func (db *DB) attempt(ctx context.Context, op *Op, body Body) (idempotency.Reply, error) {
 	conn, err := db.connection(ctx)
 	if err != nil {
@@ -129,9 +129,9 @@ func (db *DB) attempt(ctx context.Context, op *Op, body Body) (idempotency.Reply
 	return reply, nil
 }
 
-// Read runs fn on a connection outside of a transaction, and again if that
-// connection turns out to be broken: fn must be safe to run twice. An ERROR of the
-// server of which Unavailable is true is returned as locking.ErrBusy.
+// Read runs fn on a connection outside of a transaction. It retries if the connection
+// is broken, so fn must be safe to run twice. A server ERROR for which Unavailable
+// returns true is returned as locking.ErrBusy.
 func (db *DB) Read(ctx context.Context, fn func(ctx context.Context, conn *pgx.Conn) error) error {
 	ctx, cancel := db.Bound(ctx)
 	defer cancel()
@@ -145,12 +145,12 @@ func (db *DB) Read(ctx context.Context, fn func(ctx context.Context, conn *pgx.C
 	}, func(*retryError) {})
 }
 
-// Lookup finds the reply that is stored under the request's key. Found is a fact.
-// Not found proves nothing: the first request may be committing at this moment.
-// So a Lookup may replay, and decides nothing else.
+// Lookup finds the reply that is stored under the request's key. A reply that is found
+// is final. A missing one proves nothing: the first request may be committing at this
+// moment. So use Lookup only to replay a reply.
 //
-// The statements of more are sent in the same round trip: what else is to be
-// known before a request waits for a lock. See Alongside.
+// The statements of more, made with Alongside, are sent in the same round trip: they
+// read what else is needed before the request waits for a lock.
 func (db *DB) Lookup(ctx context.Context, req idempotency.Request, more ...*pgx.QueuedQuery) (reply idempotency.Reply, found bool, err error) {
 	type row struct {
 		Fingerprint []byte
@@ -163,7 +163,7 @@ func (db *DB) Lookup(ctx context.Context, req idempotency.Request, more ...*pgx.
 		FROM idempotency_keys
 		WHERE client_id = $1 AND key = $2`, req.Client, req.Key)
 	err = db.Read(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		batch := &pgx.Batch{} // with queries of its own: they remember what a connection has prepared
+		batch := &pgx.Batch{} // with new QueuedQueries: each keeps the statement that one connection has prepared
 		for _, q := range append(more, stored) {
 			batch.Queue(q.SQL, q.Arguments...).Fn = q.Fn
 		}
@@ -182,12 +182,12 @@ func (db *DB) Lookup(ctx context.Context, req idempotency.Request, more ...*pgx.
 	return idempotency.Reply{Status: first.Status, Body: first.Body, Replayed: true}, true, nil
 }
 
-// Bound is ctx with the limit of one Run or Read, for a request of several.
+// Bound returns ctx with the limit of one Run or Read, for a request of several.
 func (db *DB) Bound(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, db.cfg.Limit, fmt.Errorf("%w: pgtx: not done after %v", ErrUnreachable, db.cfg.Limit))
 }
 
-// connection waits for a free one no longer than for a lock.
+// connection returns a free connection. It waits no longer than for a lock.
 func (db *DB) connection(ctx context.Context) (*pgxpool.Conn, error) {
 	bounded, cancel := context.WithTimeout(ctx, LockTimeout)
 	defer cancel()
@@ -204,15 +204,15 @@ func (db *DB) connection(ctx context.Context) (*pgxpool.Conn, error) {
 	}
 }
 
-// attemptsMax bounds how often one Run runs its transaction; the pauses between
-// the attempts grow to pauseMax and add up to about two seconds.
+// attemptsMax bounds the attempts of one Run. The pauses between them grow to pauseMax
+// and add up to about two seconds.
 const (
 	attemptsMax = 20
 	pauseBase   = 2 * time.Millisecond
 	pauseMax    = 250 * time.Millisecond
 )
 
-// retry calls try until its error is no retryError; failed is told of each that is.
+// retry calls try until its error is not a retryError, and failed with each that is.
 // The pauses are exponential with full jitter, so that two transactions that
 // collided do not collide again.
 func retry(ctx context.Context, try func() error, failed func(*retryError)) error {

@@ -10,18 +10,18 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Migrations is the table idempotency_keys, as plain SQL with goose's comments,
+// Migrations holds the table idempotency_keys as plain SQL with goose's comments,
 // for the tool that migrates the rest of the schema.
 //
 //go:embed migrations/*.sql
 var Migrations embed.FS
 
-// Migrate creates the table in the first schema of conn's search_path, where no
-// other tool does. It may run again, and several processes may run it at once.
+// Migrate creates the table in the first schema of conn's search_path, for programs
+// without a migration tool. It may run repeatedly, and in several processes at once.
 func Migrate(ctx context.Context, conn *pgx.Conn) error {
 	sql, err := Migrations.ReadFile("migrations/00001_idempotency_keys.sql")
 	if err == nil {
-		_, err = conn.Exec(ctx, string(sql)) // one message, and so one transaction
+		_, err = conn.Exec(ctx, string(sql)) // one message, so one transaction
 	}
 	if err != nil {
 		return fmt.Errorf("pgtx: migrate: %w", err)
@@ -32,9 +32,9 @@ func Migrate(ctx context.Context, conn *pgx.Conn) error {
 // KeysKept is the shortest time for which a reply must be replayable.
 const KeysKept = 24 * time.Hour
 
-// Purge deletes the keys older than olderThan, at least KeysKept, and returns how
-// many. A key that is repeated after that is a new request. It deletes a thousand
-// at a time, so that no statement is long and no request waits for it.
+// Purge deletes the keys older than olderThan, at least KeysKept, and returns how many
+// it deleted. A key that is sent again after that is a new request. Each statement
+// deletes a thousand keys, so that none takes long and no request waits for it.
 func Purge(ctx context.Context, pool *pgxpool.Pool, olderThan time.Duration) (purged int64, err error) {
 	if olderThan < KeysKept {
 		return 0, fmt.Errorf("pgtx: purge: keys are kept at least %v", KeysKept)
@@ -51,7 +51,7 @@ func Purge(ctx context.Context, pool *pgxpool.Pool, olderThan time.Duration) (pu
 }
 
 func purgePage(ctx context.Context, pool *pgxpool.Pool, olderThan time.Duration) (int64, error) {
-	ctx, cancel := context.WithTimeout(ctx, Limit) // a silent server has no statement_timeout
+	ctx, cancel := context.WithTimeout(ctx, Limit) // statement_timeout does not help if the server does not answer
 	defer cancel()
 	// SKIP LOCKED: two purges share the work instead of waiting for each other.
 	tag, err := pool.Exec(ctx, `

@@ -16,9 +16,9 @@ import (
 	"shop/locking/idempotency"
 )
 
-// The statements that begin a transaction. READ COMMITTED is named, since a server
-// may have another default: each of its statements sees what was committed before
-// that statement, so that what is read after a lock is fresh.
+// The statements that begin a transaction. READ COMMITTED is explicit, since a server
+// may have another default. In it each statement sees what was committed before that
+// statement, so that a read after a lock is up to date.
 const (
 	BeginReadCommitted = "begin isolation level read committed"
 	BeginSerializable  = "begin isolation level serializable"
@@ -32,16 +32,16 @@ type Tx struct {
 	conn *pgx.Conn
 
 	queue     []*pgx.QueuedQuery
-	keyAt     int  // how much of the queue goes in front of the key; see KeyHere
+	keyAt     int  // how many of the queued statements precede the key; see KeyHere
 	beginning bool // BEGIN is queued
 }
 
-// Begin begins the transaction, where Op.Deferred leaves that to the body. sql
+// Begin begins the transaction, if Op.Deferred leaves that to the body. sql
 // is one of the constants Begin…, or another BEGIN; "" is BeginReadCommitted.
 // A body that has sent "commit" itself may begin again.
 //
-// The step behind it is past the last look at ctx: from there on, only the
-// database can refuse a write that is late.
+// The step AfterBegin comes after the last check of ctx: from there on, only the
+// database can refuse a late write.
 func (t *Tx) Begin(ctx context.Context, sql string) error {
 	if err := t.Flush(ctx); err != nil {
 		return err
@@ -59,14 +59,14 @@ func (t *Tx) begin(sql string) {
 	t.beginning = true
 }
 
-// began reports that what is sent next belongs to a transaction.
+// began reports whether the next statement belongs to a transaction.
 func (t *Tx) began() bool { return t.beginning || t.conn.PgConn().TxStatus() != 'I' }
 
-// KeyHere puts the key behind what is queued so far: for a body that locks its
+// KeyHere puts the key behind the statements queued so far: for a body that locks its
 // rows in the round trip of COMMIT, and must lock them before the key.
 func (t *Tx) KeyHere() { t.keyAt = len(t.queue) }
 
-// Exec queues a statement. The tag is there after the next Flush or Select.
+// Exec queues a statement. The next Flush or Select sets the tag.
 func (t *Tx) Exec(sql string, args ...any) *pgconn.CommandTag {
 	var tag pgconn.CommandTag
 	q := &pgx.QueuedQuery{SQL: sql, Arguments: args}
@@ -78,16 +78,16 @@ func (t *Tx) Exec(sql string, args ...any) *pgconn.CommandTag {
 	return &tag
 }
 
-// Query queues a statement that returns rows. They are there after the next Flush
-// or Select. Columns fill the exported fields of T by position, or T itself where
-// it is no struct.
+// Query queues a statement that returns rows. The next Flush or Select sets them.
+// Columns fill the exported fields of T by position, or T itself if it is not a
+// struct.
 func Query[T any](t *Tx, sql string, args ...any) *[]T {
 	q, list := Alongside[T](sql, args...)
 	t.queue = append(t.queue, q)
 	return list
 }
 
-// Alongside is a statement for DB.Lookup, which fills the list as Query does.
+// Alongside returns a statement for DB.Lookup, and the list that it fills as Query does.
 func Alongside[T any](sql string, args ...any) (*pgx.QueuedQuery, *[]T) {
 	var list []T
 	q := &pgx.QueuedQuery{SQL: sql, Arguments: args}
@@ -98,14 +98,14 @@ func Alongside[T any](sql string, args ...any) (*pgx.QueuedQuery, *[]T) {
 	return q, &list
 }
 
-// Select is Query and Flush: it sends all that is queued, and returns the rows.
+// Select is Query and Flush: it sends all queued statements, and returns the rows.
 func Select[T any](ctx context.Context, t *Tx, sql string, args ...any) ([]T, error) {
 	rows := Query[T](t, sql, args...)
 	err := t.Flush(ctx)
 	return *rows, err
 }
 
-// rowTo scans structs by position, and everything that is one value as it is.
+// rowTo scans structs by position, and all other types as one value.
 func rowTo[T any]() pgx.RowToFunc[T] {
 	typ := reflect.TypeFor[T]()
 	_, scans := any(new(T)).(sql.Scanner)
@@ -115,7 +115,7 @@ func rowTo[T any]() pgx.RowToFunc[T] {
 	return pgx.RowTo[T]
 }
 
-// Step lets a test act at this point, and returns why ctx has ended, if it has.
+// Step lets a test act at this point. It returns the cause of ctx, if that has ended.
 func (t *Tx) Step(ctx context.Context, step Step) error {
 	if err := t.failpoint(ctx, step); err != nil {
 		return err
@@ -123,8 +123,8 @@ func (t *Tx) Step(ctx context.Context, step Step) error {
 	return context.Cause(ctx)
 }
 
-// failpoint calls Config.Failpoint. What is queued is sent first, so that the fault
-// finds the transaction where the step's name says.
+// failpoint calls Config.Failpoint. It sends the queued statements first, so that the
+// transaction is at the point that the step's name says.
 func (t *Tx) failpoint(ctx context.Context, step Step) error {
 	if t.db.cfg.Failpoint == nil {
 		return nil
@@ -136,7 +136,7 @@ func (t *Tx) failpoint(ctx context.Context, step Step) error {
 	return err
 }
 
-// Flush sends what is queued and reads all answers: one round trip, or none.
+// Flush sends the queued statements and reads all answers: one round trip, or none.
 func (t *Tx) Flush(ctx context.Context) error {
 	if len(t.queue) == 0 {
 		return nil
@@ -146,8 +146,8 @@ func (t *Tx) Flush(ctx context.Context) error {
 	return t.db.classify(ctx, t.conn, t.conn.SendBatch(ctx, batch).Close())
 }
 
-// undo rolls back what the body did, in the round trip of what comes next, and
-// begins anew: row locks are free before the key's fsync.
+// undo rolls back what the body did, in the next round trip, and begins a new
+// transaction, so that the row locks are free before the key's fsync.
 func (t *Tx) undo() {
 	t.queue = nil
 	if t.conn.PgConn().TxStatus() != 'I' {
@@ -156,10 +156,10 @@ func (t *Tx) undo() {
 	t.begin(BeginReadCommitted)
 }
 
-// finish sends the key, what the body left queued, and COMMIT.
+// finish sends the key, the statements that the body left queued, and COMMIT.
 func (t *Tx) finish(ctx context.Context, reply idempotency.Reply) error {
 	if !t.began() {
-		return errors.New("pgtx: the body of a deferred Op has begun no transaction")
+		return errors.New("pgtx: the body of a deferred Op did not begin a transaction")
 	}
 	if t.op.Key != "" {
 		writes := t.queue[t.keyAt:]
@@ -173,8 +173,8 @@ func (t *Tx) finish(ctx context.Context, reply idempotency.Reply) error {
 	return t.commit(ctx)
 }
 
-// InsertKey is the statement that stores a key with its reply. Its first two
-// parameters are the client and the key: faults recognise it in what a server is sent.
+// InsertKey is the statement that stores a key with its reply. Its first two parameters
+// are the client and the key: fault tests recognize it in the traffic to a server.
 const InsertKey = `
 	INSERT INTO idempotency_keys (client_id, key, fingerprint, status, body)
 	VALUES ($1, $2, $3, $4, $5)`
@@ -197,13 +197,13 @@ func (t *Tx) insertKey(reply idempotency.Reply) {
 	t.queue = append(t.queue, insert)
 }
 
-// commit sends the rest and COMMIT. From here on the commit cannot be cancelled: a
-// cancelled ctx would close the connection, not undo what the server has received.
+// commit sends the queued statements and COMMIT. Once sent, COMMIT cannot be cancelled:
+// a cancelled ctx would close the connection, not undo what the server has received.
 func (t *Tx) commit(ctx context.Context) error {
 	if err := t.Step(ctx, BeforeCommit); err != nil {
 		return err
 	}
-	// The last moment at which leaving is free: the client left, or the lease is lost.
+	// The last point at which the client may leave, or the lease be lost, without an effect.
 	detached, cancel, err := locking.Detach(ctx, CommitTimeout)
 	if err != nil {
 		return cmp.Or(context.Cause(ctx), err)
@@ -212,9 +212,9 @@ func (t *Tx) commit(ctx context.Context) error {
 	tag := t.Exec("commit")
 	err = t.Flush(detached)
 	switch {
-	case tag.String() == "COMMIT": // answered: anything else that went wrong came later
+	case tag.String() == "COMMIT": // committed: any error came after that
 		return t.failpoint(ctx, AfterCommit)
-	case tag.String() == "ROLLBACK": // COMMIT of a failed transaction is no error, and no commit
+	case tag.String() == "ROLLBACK": // COMMIT of a failed transaction is neither an error nor a commit
 		return ErrRetry
 	case isRefusal(err):
 		return err
@@ -223,13 +223,13 @@ func (t *Tx) commit(ctx context.Context) error {
 	}
 }
 
-// rollback gives the connection back clean. If that takes too long, the
-// connection is dropped, and the server rolls back.
+// rollback ends a transaction that is still open. If that takes too long, the
+// connection is closed, and the server rolls back.
 func (t *Tx) rollback(ctx context.Context) {
 	if t.conn.IsClosed() || t.conn.PgConn().TxStatus() == 'I' {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	_, _ = t.conn.Exec(ctx, "rollback") // Release destroys a connection that is still inside a transaction
+	_, _ = t.conn.Exec(ctx, "rollback") // Release closes a connection that is still in a transaction
 }

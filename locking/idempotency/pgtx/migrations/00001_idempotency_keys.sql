@@ -1,8 +1,8 @@
 -- +goose Up
--- IF NOT EXISTS is no lock: two migrations at once would both find nothing there.
+-- IF NOT EXISTS takes no lock: two concurrent migrations would both find no table.
 SELECT pg_advisory_xact_lock(1885828216);
--- One table for all that use it in this schema: a key is unique for its client,
--- whatever it was used for first.
+-- One table for all packages of this schema: a client's key is unique, whatever
+-- operation it was used for.
 CREATE TABLE IF NOT EXISTS idempotency_keys (
     client_id   uuid        NOT NULL,
     key         text        NOT NULL CHECK (octet_length(key) BETWEEN 1 AND 255),
