@@ -12,13 +12,13 @@ import (
 
 // Config of a Breaker.
 type Config struct {
-	Probe   func(context.Context) error // asks the server; nil: it has answered
+	Probe   func(context.Context) error // sends a request; a nil error means that the server has answered
 	Timeout time.Duration               // of a probe
-	Every   time.Duration               // one probe while it is open
-	Grace   time.Duration               // how long after the last answer it opens; 0: at the first failure
+	Every   time.Duration               // the interval between probes while the breaker is open
+	Grace   time.Duration               // how long after the last answer a failure opens it; 0: the first one does
 
-	// Changed is called when it has opened, with the reason, and when it is closed
-	// again (nil). It must not call the Breaker.
+	// Changed is called with the reason when the breaker opens, and with nil when it
+	// closes. It must not call the Breaker.
 	Changed func(why error)
 }
 
@@ -32,14 +32,15 @@ type Breaker struct {
 	answered time.Time // the last answer to a probe
 }
 
-// errLeft ends a probe whose caller left: it says nothing about the server.
+// errLeft is the error of a probe whose caller left, which is neither an answer nor a
+// failure of the server.
 var errLeft = errors.New("breaker: the caller of the probe has left")
 
 // New makes a Breaker that is closed.
 func New(c Config) *Breaker {
 	b := &Breaker{config: c}
 	b.circuit = gobreaker.NewCircuitBreaker[struct{}](gobreaker.Settings{
-		MaxRequests: 1, // probes at a time
+		MaxRequests: 1, // one probe at a time
 		Timeout:     c.Every,
 		ReadyToTrip: func(gobreaker.Counts) bool {
 			b.mu.Lock()
@@ -60,8 +61,8 @@ func New(c Config) *Breaker {
 	return b
 }
 
-// Allow returns nil if the caller may ask the server. While the breaker is open, one
-// caller waits for a probe now and then, and the others are refused at once.
+// Allow returns nil if the caller may use the server. While the breaker is open, one
+// caller in each interval waits for a probe, and all others are refused at once.
 func (b *Breaker) Allow(ctx context.Context) error {
 	if b.circuit.State() == gobreaker.StateClosed {
 		return nil
@@ -69,8 +70,8 @@ func (b *Breaker) Allow(ctx context.Context) error {
 	return b.Check(ctx)
 }
 
-// Check asks the server with a probe, also while the breaker is closed, unless it is
-// too early for the next one. It returns nil if the server has answered.
+// Check sends a probe, even while the breaker is closed, unless it is too early for the
+// next one. It returns nil if the server has answered.
 func (b *Breaker) Check(ctx context.Context) error {
 	_, err := b.circuit.Execute(func() (struct{}, error) {
 		bounded, cancel := context.WithTimeout(ctx, b.config.Timeout)
@@ -104,10 +105,10 @@ func (b *Breaker) note(err error) {
 	}
 }
 
-// Open tells whether callers are refused.
+// Open reports whether callers are refused.
 func (b *Breaker) Open() bool { return b.circuit.State() != gobreaker.StateClosed }
 
-// Why is the last failure.
+// Why returns the last failure.
 func (b *Breaker) Why() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 
 var errSilent = errors.New("no answer")
 
-// server answers with err, after a time.
+// server answers probes with err, after a time.
 type server struct {
 	mu    sync.Mutex
 	err   error
@@ -52,7 +52,7 @@ func TestBreaker_OpensAtAFailureAndClosesAtAnAnswer(t *testing.T) {
 		b, s, changes := open(t, 0)
 		for range 3 {
 			if err := b.Allow(t.Context()); err != nil || s.asked != 0 {
-				t.Errorf("closed: %v, asked %d times", err, s.asked)
+				t.Errorf("closed: %v, %d probes", err, s.asked)
 			}
 		}
 		s.set(errSilent, 0)
@@ -65,12 +65,12 @@ func TestBreaker_OpensAtAFailureAndClosesAtAnAnswer(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 		}
 		if s.asked < 8 || s.asked > 10 {
-			t.Errorf("asked %d times in ten seconds, want one each second", s.asked)
+			t.Errorf("%d probes in ten seconds, want one each second", s.asked)
 		}
 		s.set(nil, 0)
 		time.Sleep(time.Second + 1)
 		if err := b.Allow(t.Context()); err != nil || b.Open() || s.asked != 1 {
-			t.Errorf("got %v, open %t, asked %d times", err, b.Open(), s.asked)
+			t.Errorf("got %v, open %t, %d probes", err, b.Open(), s.asked)
 		}
 		if len(*changes) != 2 || !errors.Is((*changes)[0], errSilent) || (*changes)[1] != nil {
 			t.Errorf("changes %v, want opened and closed", *changes)
@@ -78,8 +78,7 @@ func TestBreaker_OpensAtAFailureAndClosesAtAnAnswer(t *testing.T) {
 	})
 }
 
-// One at a time, and for no longer than its time-out.
-func TestBreaker_OneProbeAtATimeAndBounded(t *testing.T) {
+func TestBreaker_SendsOneBoundedProbeAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, s, _ := open(t, 0)
 		b.Failed(errSilent)
@@ -106,12 +105,12 @@ func TestBreaker_OneProbeAtATimeAndBounded(t *testing.T) {
 			}
 		}
 		if slow != 1 || s.asked != 1 {
-			t.Errorf("%d waited, and asked %d times, want 1", slow, s.asked)
+			t.Errorf("%d callers waited for %d probes, want 1 and 1", slow, s.asked)
 		}
 	})
 }
 
-// A caller that leaves says nothing about the server, and the next one may ask.
+// The probe of a caller that leaves has no result, and the next caller may send one.
 func TestBreaker_ProbeWhoseCallerLeftIsNeitherAnswerNorFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, s, _ := open(t, 0)
@@ -127,7 +126,7 @@ func TestBreaker_ProbeWhoseCallerLeftIsNeitherAnswerNorFailure(t *testing.T) {
 			t.Errorf("half-open: %v, open %t", err, b.Open())
 		}
 		if err := b.Allow(t.Context()); err != nil || b.Open() {
-			t.Errorf("the next one: %v, open %t", err, b.Open())
+			t.Errorf("the next caller: %v, open %t", err, b.Open())
 		}
 	})
 }
@@ -148,7 +147,7 @@ func TestBreaker_GraceCountsFromTheLastAnswer(t *testing.T) {
 		never, silent, _ := open(t, 3*time.Second)
 		silent.set(errSilent, 0)
 		if _ = never.Check(t.Context()); !never.Open() {
-			t.Error("closed, and the server has never answered")
+			t.Error("closed, although the server has never answered")
 		}
 	})
 }

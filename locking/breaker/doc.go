@@ -1,5 +1,5 @@
-// Package breaker is a circuit breaker in front of a server: while that gives no
-// answer, requests do not each wait for a time-out.
+// Package breaker is a circuit breaker in front of a server: while the server does not
+// answer, requests are refused at once instead of waiting for a time-out each.
 //
 //	        no answer                  every Config.Every
 //	closed ───────────▶ open ───────────────────────────────▶ half-open: one probe
@@ -7,8 +7,8 @@
 //	   │                 └────────────── no answer ─────────────┘        │
 //	   └──────────────────────────────── an answer ──────────────────────┘
 //
-// Only the lack of an answer opens it. "Busy" is an answer, and so is a refusal: the
-// callers, which call Failed, and the probe decide what an answer is. A probe is a request of
-// its own, bounded in time, so that a caller's long wait is not taken for a failure. The state
-// machine is that of github.com/sony/gobreaker.
+// Only the lack of an answer opens the breaker; "busy" and a refusal are answers. The
+// probe, and the callers of Failed, decide what counts as an answer. A probe is a separate
+// request, bounded in time, so that a caller's long wait is not taken for a failure. The
+// state machine is that of github.com/sony/gobreaker.
 package breaker

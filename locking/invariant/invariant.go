@@ -1,10 +1,10 @@
-// Package invariant runs the queries that find where stored data is not as it must be.
+// Package invariant runs queries that find stored data which violates an invariant.
 //
 // An invariant is a sentence that is true of the stored data at every moment, such as
 // "stock = opening - sold + cancelled". A Check is one query that returns the ids of
-// what breaks it: no row means that it holds. Each check is one statement, and so
-// reads one snapshot, and may run while there is traffic. The lessons keep their
-// checks beside their code; the proof, `shop audit` and /v1/audit run the same ones.
+// the violations: no row means that the invariant holds. Each check is one statement,
+// so it reads one snapshot and may run during traffic. Each lesson keeps its checks
+// beside its code; the proof, `shop audit` and /v1/audit run the same checks.
 package invariant
 
 import (
@@ -29,13 +29,13 @@ func (i Invariant) String() string {
 	return i.Name + " (" + i.Code + ")"
 }
 
-// OncePerKey is an invariant of every set.
+// OncePerKey is an invariant of every Set.
 var OncePerKey = Invariant{
 	Code: "I-ONCE", Name: "once-per-key",
 	Means: "a key has one effect, and every final answer to it is the same, byte for byte",
 }
 
-// Find gives the invariant of a code; only the code is known of one that is not in the list.
+// Find returns the invariant with this code. If it is not in the list, only the code is set.
 func Find(list []Invariant, code string) Invariant {
 	i := slices.IndexFunc(append([]Invariant{OncePerKey}, list...), func(i Invariant) bool { return i.Code == code })
 	switch {
@@ -47,32 +47,33 @@ func Find(list []Invariant, code string) Invariant {
 	return list[i-1]
 }
 
-// Set is what can be checked in one place: a database, or the replies that clients got.
+// Set holds what can be checked in one place: a database, or the replies that clients got.
 type Set struct {
 	Invariants []Invariant
 	Checks     []Check
-	Numbers    []Check // how much is wrong, as one number each: no invariant of its own
+	Numbers    []Check // each returns how much is wrong as one number, and is no invariant
 }
 
-// Check is one invariant, or a part of one, as a query that returns the ids of
-// what breaks it.
+// Check is one invariant, or a part of one, as a query that returns the ids of its
+// violations.
 type Check struct {
 	Name      string // unique: for tests and reports
-	Invariant string // S1, I-ONCE …: several checks may be parts of one
-	Means     string // what an id in the result is
-	From      string // of an aggregation in MongoDB: the collection that it begins with
+	Invariant string // S1, I-ONCE …: several checks may belong to one
+	Means     string // what an id in the result identifies
+	From      string // the first collection of an aggregation in MongoDB
 	Query     string // returns one text column, or _id
 }
 
-// Parse reads a file of SQL: queries, each of which ends with a semicolon at the end of a
-// line. Comments before a query say what it is:
+// Parse parses a file of SQL queries, each of which ends with a semicolon at the end of a
+// line. Comments before a query describe it:
 //
 //	-- invariant: S1 stock-balance: the stock is what was put there minus what was bought
 //	-- name: S1 lines
 //	-- finds: product whose stock is not what was put there minus what was bought
 //
-// A check belongs to the invariant whose code (in capitals) its name begins with; without
-// one it is an invariant of its own. "-- number: oversold" instead of a name makes a number.
+// A check belongs to the invariant whose code (in capitals) begins its name; without a
+// code it is an invariant of its own. "-- number: oversold" in place of the name makes
+// the query one of Set.Numbers.
 func Parse(text string) (s Set) {
 	var check Check
 	number := false
@@ -97,7 +98,7 @@ func Parse(text string) (s Set) {
 			check.Means = value
 		}
 	}
-	if strings.TrimSpace(check.Query) != "" { // the last one may do without its semicolon
+	if strings.TrimSpace(check.Query) != "" { // the last query needs no semicolon
 		s.add(check, number)
 	}
 	return s
@@ -122,16 +123,16 @@ func (s *Set) add(check Check, number bool) {
 	s.Checks = append(s.Checks, check)
 }
 
-// Finding is what the checks of one invariant returned.
+// Finding is the result of the checks of one invariant.
 type Finding struct {
 	Count int64    // of different ids
-	IDs   []string // the first of them, in order
+	IDs   []string // the first idsKept, in order
 }
 
-// Findings are keyed by invariant. One that holds is there, with a Count of 0.
+// Findings are keyed by invariant. An invariant that holds has a Count of 0.
 type Findings map[string]Finding
 
-// Counts are the findings as numbers.
+// Counts returns the findings as numbers.
 func (f Findings) Counts() map[string]int64 {
 	counts := make(map[string]int64, len(f))
 	for invariant, finding := range f {
@@ -140,7 +141,7 @@ func (f Findings) Counts() map[string]int64 {
 	return counts
 }
 
-// Add reports further ids, found elsewhere than in the database.
+// Add adds ids that were not found by a check.
 func (f Findings) Add(invariant string, ids ...string) {
 	finding := f[invariant]
 	finding.Count += int64(len(ids))
@@ -161,8 +162,8 @@ func (f Findings) Merge(others Findings) {
 // idsKept bounds how many ids of a broken invariant are reported.
 const idsKept = 20
 
-// Run asks each check, and puts together what belongs to one invariant. An id
-// that two checks of an invariant return counts once.
+// Run calls ask for each check, and combines the checks of one invariant. An id that two
+// checks of an invariant return counts once.
 func Run(ctx context.Context, checks []Check, ask func(context.Context, Check) ([]string, error)) (Findings, error) {
 	broken := map[string][]string{}
 	for _, check := range checks {
@@ -181,7 +182,7 @@ func Run(ctx context.Context, checks []Check, ask func(context.Context, Check) (
 	return findings, nil
 }
 
-// Rows are the rows of a query, as pgx has them.
+// Rows is implemented by pgx.Rows.
 type Rows interface {
 	Next() bool
 	Scan(into ...any) error
@@ -194,7 +195,7 @@ type Querier[R Rows] interface {
 	Query(ctx context.Context, sql string, args ...any) (R, error)
 }
 
-// SQL asks a check of a PostgreSQL database.
+// SQL returns a function for Run that queries a PostgreSQL database.
 func SQL[R Rows](db Querier[R]) func(context.Context, Check) ([]string, error) {
 	return func(ctx context.Context, check Check) (ids []string, err error) {
 		rows, err := db.Query(ctx, check.Query)
@@ -213,8 +214,8 @@ func SQL[R Rows](db Querier[R]) func(context.Context, Check) ([]string, error) {
 	}
 }
 
-// Audit counts what breaks the invariants of a set in a PostgreSQL database, and asks for
-// its numbers. All are 0 where nothing is wrong.
+// Audit returns the violations of each invariant of a set in a PostgreSQL database, and
+// the set's numbers. All are 0 if nothing is wrong.
 func Audit[R Rows](ctx context.Context, db Querier[R], s Set) (map[string]int64, error) {
 	findings, err := Run(ctx, s.Checks, SQL(db))
 	if err != nil {

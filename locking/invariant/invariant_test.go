@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-const file = `-- A head that says nothing to the parser: it has a colon.
+const file = `-- A header that the parser ignores: it has a colon.
 -- invariant: S1 stock-balance: the stock is right
 
 -- name: S1 lines
@@ -24,7 +24,7 @@ WHERE true;
 SELECT 3;
 SELECT 4`
 
-func TestParse_NamesQueriesAndPutsThemToTheirInvariant(t *testing.T) {
+func TestParse_NamesQueriesAndAssignsThemToTheirInvariant(t *testing.T) {
 	want := Set{
 		Invariants: []Invariant{{"S1", "stock-balance", "the stock is right"}},
 		Checks: []Check{
@@ -39,7 +39,7 @@ func TestParse_NamesQueriesAndPutsThemToTheirInvariant(t *testing.T) {
 	}
 }
 
-func TestFind_NamesEachAndKnowsTheCodeOfTheRest(t *testing.T) {
+func TestFind_ReturnsTheNameOrElseTheCode(t *testing.T) {
 	list := Parse(file).Invariants
 	for code, want := range map[string]string{"S1": "stock-balance (S1)", "I-ONCE": "once-per-key (I-ONCE)", "none lost": "none lost"} {
 		if got := Find(list, code).String(); got != want {
@@ -48,7 +48,7 @@ func TestFind_NamesEachAndKnowsTheCodeOfTheRest(t *testing.T) {
 	}
 }
 
-func TestRun_AnIDThatTwoChecksFindCountsOnceAndAFailedQueryIsNoPass(t *testing.T) {
+func TestRun_CountsAnIDOnceAndReturnsTheErrorOfAQuery(t *testing.T) {
 	checks := []Check{{Name: "S1 a", Invariant: "S1", Query: "a"}, {Name: "S1 b", Invariant: "S1", Query: "b"}, {Name: "S2", Invariant: "S2"}}
 	answers := map[string][]string{"a": {"y", "x"}, "b": {"x", "z"}}
 	findings, err := Run(t.Context(), checks, func(_ context.Context, c Check) ([]string, error) { return answers[c.Query], nil })

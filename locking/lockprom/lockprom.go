@@ -1,19 +1,19 @@
 // Package lockprom counts the events of package locking for Prometheus.
 //
-//	locking_events_total{store,kind}  what happened, see locking.Kind
-//	locking_wait_seconds{store}       from the first attempt to the grant, or to giving up
+//	locking_events_total{store,kind}  events by kind, see locking.Kind
+//	locking_wait_seconds{store}       from the first attempt to the grant, or to the time-out
 //	locking_hold_seconds{store}       from the grant to the end of fn
 //
-// The keys are no label: there may be as many as customers, and each would be a
-// time series for ever. They belong into the log, see locking.Log.
+// Keys are not a label: there may be one for each customer, and each would be a time
+// series for ever. Log them with locking.Log.
 //
 // What to watch, each as a rate over some minutes:
 //
 //	(timed_out + failed) / (acquired + timed_out + failed)   failure rate: alert above 5 %
-//	failed                                                   the store does not answer
-//	lost                                                     work went on without its lock for a moment
+//	failed                                                   the store fails or does not answer
+//	lost                                                     work continued for a moment without its lock
 //	left                                                     keys stay taken until their TTL
-//	hold_seconds, 99th percentile                            alert above 3 times the expected
+//	hold_seconds, 99th percentile                            alert above 3 times the expected value
 package lockprom
 
 import (
@@ -25,14 +25,14 @@ import (
 	"shop/locking"
 )
 
-// kinds have a series from the start: a rate needs a zero to begin with.
+// kinds are the kinds whose series exist from the start: a rate needs an initial zero.
 var kinds = []locking.Kind{
 	locking.Attempt, locking.Busy, locking.Acquired, locking.TimedOut, locking.Failed,
 	locking.Renewed, locking.Lost, locking.Released, locking.Left,
 }
 
-// New registers the metrics with reg, and returns the Observer that feeds those
-// of the store so named. Several stores, and several calls for one, share them.
+// New registers the metrics with reg, and returns the Observer that updates them for
+// the named store. Several stores, and several calls for one store, share the metrics.
 func New(reg prometheus.Registerer, store string) (locking.Observer, error) {
 	events, err := register(reg, prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "locking_events_total",
@@ -43,7 +43,7 @@ func New(reg prometheus.Registerer, store string) (locking.Observer, error) {
 	}
 	waits, err := register(reg, prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "locking_wait_seconds",
-		Help:    "Time from the first attempt to the grant, or to giving up.",
+		Help:    "Time from the first attempt to the grant, or to the time-out.",
 		Buckets: prometheus.ExponentialBuckets(0.0005, 2, 16), // 0.5 ms to 16 s
 	}, []string{"store"}))
 	if err != nil {
@@ -60,7 +60,7 @@ func New(reg prometheus.Registerer, store string) (locking.Observer, error) {
 	return observe(events.MustCurryWith(prometheus.Labels{"store": store}), waits.WithLabelValues(store), holds.WithLabelValues(store)), nil
 }
 
-// observe looks each series up once: an event is then a map read and an atomic add.
+// observe looks up each series once, so that an event costs a map read and an atomic add.
 func observe(events *prometheus.CounterVec, waits, holds prometheus.Observer) locking.Observer {
 	counters := make(map[locking.Kind]prometheus.Counter, len(kinds))
 	for _, kind := range kinds {
@@ -71,7 +71,7 @@ func observe(events *prometheus.CounterVec, waits, holds prometheus.Observer) lo
 			counter.Inc()
 		}
 		switch e.Kind {
-		case locking.Acquired, locking.TimedOut: // without the waiters that timed out, a jam looks short
+		case locking.Acquired, locking.TimedOut: // without the time-outs, long waits would be missing
 			waits.Observe(e.Wait.Seconds())
 		case locking.Released, locking.Left:
 			holds.Observe(e.Held.Seconds())
@@ -79,7 +79,7 @@ func observe(events *prometheus.CounterVec, waits, holds prometheus.Observer) lo
 	}
 }
 
-// register returns c, or the same collector if it has been registered before.
+// register registers c and returns it, or the same collector if it is registered already.
 func register[C prometheus.Collector](reg prometheus.Registerer, c C) (C, error) {
 	err := reg.Register(c)
 	var before prometheus.AlreadyRegisteredError

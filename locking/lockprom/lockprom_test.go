@@ -15,7 +15,7 @@ import (
 	"shop/locking/lockprom"
 )
 
-// scripted grants after busy answers, and loses each lease at its first renewal.
+// scripted grants after a number of busy answers, and loses each lease at its first renewal.
 type scripted struct{ busy int }
 
 func (s *scripted) TryAcquire(_ context.Context, keys ...string) (locking.Lease, error) {
@@ -40,7 +40,7 @@ func mustNew(t *testing.T, reg prometheus.Registerer, store string) locking.Obse
 	return o
 }
 
-func TestNew_CountsWhatDoDid(t *testing.T) {
+func TestNew_CountsTheEventsOfDo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reg := prometheus.NewPedanticRegistry()
 		o := locking.Options{
@@ -77,7 +77,7 @@ locking_events_total{kind="timed_out",store="redis"} 1
 		if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "locking_events_total"); err != nil {
 			t.Error(err)
 		}
-		// Waited 2 s, 2 s, and 7.5 s in vain; held 1 s and 4 s.
+		// Waits of 2 s, 2 s, and 7.5 s until a time-out; holds of 1 s and 4 s.
 		checkHistogram(t, reg, "locking_wait_seconds", 3, 11.5)
 		checkHistogram(t, reg, "locking_hold_seconds", 2, 5)
 	})
@@ -99,10 +99,10 @@ func checkHistogram(t *testing.T, reg prometheus.Gatherer, name string, count ui
 		}
 		return
 	}
-	t.Errorf("%s is not there", name)
+	t.Errorf("%s is missing", name)
 }
 
-func TestNew_KeysAreNoLabel(t *testing.T) {
+func TestNew_KeysAreNotALabel(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	observe := mustNew(t, reg, "redis")
 	for _, key := range []string{"customer/1", "customer/2", "customer/3"} {
@@ -154,7 +154,7 @@ func busy(t *testing.T, reg prometheus.Gatherer, store string) float64 {
 	return 0
 }
 
-func TestNew_NameTakenBySomethingElseIsAnError(t *testing.T) {
+func TestNew_NameOfAnotherMetricIsAnError(t *testing.T) {
 	for _, name := range []string{"locking_events_total", "locking_wait_seconds", "locking_hold_seconds"} {
 		reg := prometheus.NewRegistry()
 		reg.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: "Something else."}))

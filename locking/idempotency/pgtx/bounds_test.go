@@ -26,13 +26,12 @@ func TestWait_ForARowIsBounded(t *testing.T) {
 	}
 	release()
 	if _, err := d.Do(t.Context(), req, raise(req, "a")); err != nil {
-		t.Errorf("the row is free, and the key as well: %v", err)
+		t.Errorf("%v, although the row and the key are free", err)
 	}
 	d.want(1)
 }
 
-// The look at the key comes before anything else: what the server refuses for want
-// of time has done nothing.
+// The lookup comes first, so a request that times out there has had no effect.
 func TestLookup_ThatTimesOutIsBusy(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t, nil)
@@ -62,7 +61,7 @@ func TestWait_EndsWithTheCallersDeadline(t *testing.T) {
 	d.want(0)
 }
 
-// within ends a test whose wait has no bound of its own: its error is then the deadline.
+// within bounds a wait that would otherwise last for ever: its error is then DeadlineExceeded.
 func within(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	t.Cleanup(cancel)
@@ -90,8 +89,8 @@ func TestWait_ForAConnectionIsBounded(t *testing.T) {
 	}
 }
 
-// A server that takes requests and sends nothing: no timeout of its own ends the
-// wait. What was not committed is busy; a COMMIT that was sent is unknown.
+// No time-out of the server ends the wait for a server that accepts requests and sends
+// nothing. Before COMMIT the error is busy; after COMMIT was sent it is unknown.
 func TestWait_ForASilentServerIsBounded(t *testing.T) {
 	t.Parallel()
 	for message, want := range map[int64]error{1: locking.ErrBusy, 2: locking.ErrBusy, 3: locking.ErrOutcomeUnknown} {
@@ -118,9 +117,9 @@ func TestWait_ForASilentServerIsBounded(t *testing.T) {
 	}
 }
 
-// A process that stopped in a transaction, as under SIGSTOP, loses its row before
-// the requests that wait for it give up.
-func TestWait_OutlivesAStoppedHolder(t *testing.T) {
+// A process that is stopped in a transaction, as by SIGSTOP, loses its row lock before
+// the requests that wait for it time out.
+func TestWait_OutlastsAStoppedHolder(t *testing.T) {
 	t.Parallel()
 	reached, resume := make(chan struct{}), make(chan struct{})
 	d := newDatabase(t, nil)
@@ -141,7 +140,7 @@ func TestWait_OutlivesAStoppedHolder(t *testing.T) {
 	}
 	close(resume)
 	if err := <-done; err != nil {
-		t.Errorf("the stopped one: %v", err)
+		t.Errorf("the stopped holder: %v", err)
 	}
 	if e.Of(pgtx.Retried)+e.Of(pgtx.Ambiguous) == 0 {
 		t.Error("the server did not end its transaction")

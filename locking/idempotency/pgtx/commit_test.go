@@ -40,7 +40,7 @@ func (d *database) behindProxy(change func(*pgtx.Config)) (*pgtx.DB, *events, *l
 	return db, e, p
 }
 
-// The disturbances of a request: lost on its way, or its reply lost.
+// cuts are the ways to break a connection: the request is lost, or its reply is lost.
 var cuts = map[string]locktest.Interceptor{
 	"request lost": func(_ []byte, client, server net.Conn) bool {
 		client.Close()
@@ -53,7 +53,7 @@ var cuts = map[string]locktest.Interceptor{
 	},
 }
 
-// Every message of Do is disturbed once: the look at the key, the read, the commit.
+// Every message of Do is lost once: the lookup, the read, the commit.
 func TestDo_ConnectionCutAtAnyMessageIsOneEffect(t *testing.T) {
 	t.Parallel()
 	for name, cut := range cuts {
@@ -84,7 +84,7 @@ func TestDo_ConnectionCutAtAnyMessageIsOneEffect(t *testing.T) {
 					}
 				}
 				if messages < 3 {
-					t.Errorf("%d messages were disturbed, want at least 3", messages)
+					t.Errorf("%d messages were lost, want at least 3", messages)
 				}
 				if a, r := e.Of(pgtx.Ambiguous), e.Of(pgtx.Resolved); a == 0 || r != a {
 					t.Errorf("%d ambiguous, %d resolved, want all of at least 1", a, r)
@@ -94,15 +94,15 @@ func TestDo_ConnectionCutAtAnyMessageIsOneEffect(t *testing.T) {
 	}
 }
 
-// The second transaction must not take "not found" for an answer: the COMMIT of
-// the first is on its way, and arrives while the second waits for its row.
-func TestCommit_ThatArrivesLateIsWaitedFor(t *testing.T) {
+// A key that is not found proves nothing: the COMMIT of the first transaction is under
+// way, and arrives while the second transaction waits for its row.
+func TestCommit_SecondTransactionWaitsForALateOne(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t, nil)
 	db, _, p := d.behindProxy(nil)
 	deliver := make(chan struct{})
 	release := sync.OnceFunc(func() { close(deliver) })
-	t.Cleanup(release) // before the proxy's end, which waits for this delivery
+	t.Cleanup(release) // runs before the proxy's cleanup, which waits for this delivery
 	late, _ := locktest.Nth(3, func(b []byte, client, server net.Conn) bool {
 		b = bytes.Clone(b)
 		client.Close()
@@ -128,7 +128,7 @@ func TestCommit_ThatArrivesLateIsWaitedFor(t *testing.T) {
 	d.want(1)
 }
 
-func TestCommit_ThatCannotBeDecidedIsUnknownAndNothingElse(t *testing.T) {
+func TestCommit_ThatCannotBeDecidedIsOnlyUnknown(t *testing.T) {
 	t.Parallel()
 	for name, cut := range cuts {
 		d := newDatabase(t, nil)
@@ -143,9 +143,9 @@ func TestCommit_ThatCannotBeDecidedIsUnknownAndNothingElse(t *testing.T) {
 		if !errors.Is(err, locking.ErrOutcomeUnknown) {
 			t.Fatalf("%s: %v, want ErrOutcomeUnknown", name, err)
 		}
-		for _, lie := range []error{locking.ErrBusy, locking.ErrLost, context.Canceled, context.DeadlineExceeded} {
-			if errors.Is(err, lie) {
-				t.Errorf("%s: %v also says %v", name, err, lie)
+		for _, wrong := range []error{locking.ErrBusy, locking.ErrLost, context.Canceled, context.DeadlineExceeded} {
+			if errors.Is(err, wrong) {
+				t.Errorf("%s: %v also matches %v", name, err, wrong)
 			}
 		}
 		if e.Of(pgtx.Resolved) != 0 {
@@ -159,8 +159,8 @@ func TestCommit_ThatCannotBeDecidedIsUnknownAndNothingElse(t *testing.T) {
 	}
 }
 
-// The first transaction committed, its reply was lost, and the second cannot get
-// the row: the stored reply decides it.
+// The first transaction committed, its reply was lost, and the second transaction cannot
+// lock the row: the stored reply decides the outcome.
 func TestCommit_WithoutReplyIsLookedUpWhenTheNextTransactionCannotRun(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t, nil)
@@ -171,7 +171,7 @@ func TestCommit_WithoutReplyIsLookedUpWhenTheNextTransactionCannotRun(t *testing
 	}
 	u.Host = p.Addr
 	release := func() {}
-	attempts := -1 // the first one prepares the statements
+	attempts := -1 // attempt 0 only prepares the statements
 	db, e := d.open(pgtest.Pool(t, u.String(), "lock_timeout=100"), func(cfg *pgtx.Config) {
 		cfg.Failpoint = func(_ context.Context, step pgtx.Step, _ string) {
 			switch {
@@ -219,8 +219,8 @@ func TestDo_WithoutTheServerIsUnreachableUntilItIsBack(t *testing.T) {
 	d.want(1)
 }
 
-// A server that shuts down commits, and then says FATAL instead of COMMIT: that is
-// no refusal, and no success.
+// A server that shuts down commits, and then answers FATAL instead of COMMIT: that is
+// neither a refusal nor a success.
 func TestCommit_AnsweredByFatalIsDecidedByTheKey(t *testing.T) {
 	t.Parallel()
 	shutdown := pgproto3.ErrorResponse{Severity: "FATAL", SeverityUnlocalized: "FATAL", Code: "57P01", Message: "terminating connection due to administrator command"}
@@ -234,7 +234,7 @@ func TestCommit_AnsweredByFatalIsDecidedByTheKey(t *testing.T) {
 		var reply []byte
 		p.OnReply(func(b []byte, client, _ net.Conn) bool {
 			reply = append(reply, b...)
-			if bytes.HasSuffix(reply, []byte("Z\x00\x00\x00\x05I")) { // ReadyForQuery, idle: it is committed
+			if bytes.HasSuffix(reply, []byte("Z\x00\x00\x00\x05I")) { // ReadyForQuery, idle: the transaction is committed
 				p.OnReply(nil)
 				_, _ = client.Write(fatal)
 				client.Close()
@@ -252,7 +252,7 @@ func TestCommit_AnsweredByFatalIsDecidedByTheKey(t *testing.T) {
 	d.want(1)
 }
 
-func TestCommit_IsNotCutByAClientThatLeaves(t *testing.T) {
+func TestCommit_IsNotInterruptedWhenTheClientLeaves(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t, nil)
 	db, e, p := d.behindProxy(nil)
@@ -266,7 +266,7 @@ func TestCommit_IsNotCutByAClientThatLeaves(t *testing.T) {
 	req := ask()
 	reply, err := db.Do(ctx, req, raise(req, "a"))
 	if err != nil || reply.Status != 201 || e.Of(pgtx.Ambiguous) != 0 {
-		t.Errorf("%+v, %v, %d ambiguous: the COMMIT was on its way", reply, err, e.Of(pgtx.Ambiguous))
+		t.Errorf("%+v, %v, %d ambiguous, want 201: the COMMIT was under way", reply, err, e.Of(pgtx.Ambiguous))
 	}
 	d.want(1)
 }

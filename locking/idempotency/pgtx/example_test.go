@@ -17,7 +17,8 @@ import (
 	"shop/locking/idempotency/pgtx"
 )
 
-// An idempotent POST with net/http: it takes money from an account, once for each key.
+// withdraw is an idempotent POST with net/http: it takes money from an account, once for
+// each key.
 func withdraw(db *pgtx.DB, client uuid.UUID) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var ask struct{ Account, Amount int64 }
@@ -41,7 +42,7 @@ func withdraw(db *pgtx.DB, client uuid.UUID) http.HandlerFunc {
 		switch {
 		case errors.Is(err, idempotency.ErrKeyReused):
 			http.Error(w, "this key was used for another request", http.StatusUnprocessableEntity)
-		case err != nil: // nothing happened, or the outcome is unknown: the same key decides both
+		case err != nil: // nothing happened, or the outcome is unknown: a retry with the same key is safe in both cases
 			http.Error(w, "send the same key again", http.StatusServiceUnavailable)
 		default:
 			w.WriteHeader(reply.Status)
@@ -58,7 +59,7 @@ func Example() {
 	db := must(pgtx.New(pgtx.Config{Pool: pool}))
 	must("", db.Read(ctx, pgtx.Migrate))
 	handler := withdraw(db, uuid.New())
-	for _, sent := range [][2]string{{"k1", "70"}, {"k1", "70"}, {"k1", "7"}, {"k2", "70"}} { // the second repeats the first
+	for _, sent := range [][2]string{{"k1", "70"}, {"k1", "70"}, {"k1", "7"}, {"k2", "70"}} { // the second is a retry of the first
 		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/withdrawals", strings.NewReader(`{"account": 1, "amount": `+sent[1]+`}`))
 		r.Header.Set("Idempotency-Key", sent[0])
 		handler(w, r)

@@ -24,7 +24,7 @@ func TestRun_CancelledAtAnyStepIsAllOrNothing(t *testing.T) {
 			_, err := d.Do(ctx, req, raise(req, "a"))
 			if step == pgtx.AfterCommit {
 				if err != nil {
-					t.Errorf("%v: it was committed", err)
+					t.Errorf("%v, want nil: the transaction was committed", err)
 				}
 				d.want(1)
 			} else {
@@ -59,7 +59,7 @@ func TestRun_BackendTerminatedAtAnyStepIsOneEffect(t *testing.T) {
 			}
 			again := e.Of(pgtx.Retried) + e.Of(pgtx.Ambiguous)
 			if want := step != pgtx.AfterCommit; (again > 0) != want {
-				t.Errorf("%d attempts were repeated: the fault did not land", again)
+				t.Errorf("%d attempts were retried, want any: %t", again, want)
 			}
 			d.want(1)
 		})

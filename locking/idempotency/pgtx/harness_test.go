@@ -24,8 +24,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// database is a schema of its own on the real server: counters to raise, and one
-// row in effects for each raise, which nothing but the key keeps from being two.
+// database is a schema on the real server: counters to increment, and a row in effects
+// for each increment. Only the idempotency key prevents a second row.
 type database struct {
 	*pgtx.DB
 	*pgtest.Database
@@ -59,7 +59,7 @@ func newDatabase(t testing.TB, cfg func(*pgtx.Config)) *database {
 	return d
 }
 
-// open makes another DB, as another process has.
+// open makes another DB, as another process would have.
 func (d *database) open(pool *pgxpool.Pool, change func(*pgtx.Config)) (*pgtx.DB, *events) {
 	d.T.Helper()
 	e := &events{}
@@ -74,13 +74,13 @@ func (d *database) open(pool *pgxpool.Pool, change func(*pgtx.Config)) (*pgtx.DB
 	return db, e
 }
 
-// ask is a request with a fresh key of a fresh client.
+// ask returns a request with a new key of a new client.
 func ask() idempotency.Request {
 	return idempotency.Request{Client: uuid.New(), Key: uuid.NewString(), Fingerprint: [32]byte{1}}
 }
 
-// raise is a body that reads a counter under its lock, and writes what it
-// computed. Its reply is the counter's new value.
+// raise returns a body that reads a counter under its lock and writes the next value,
+// which is also its reply.
 func raise(req idempotency.Request, name string) pgtx.Body {
 	return raiseBy(req, name, `SELECT n FROM counters WHERE name = $1 FOR UPDATE`)
 }
@@ -103,7 +103,7 @@ func raiseBy(req idempotency.Request, name, read string) pgtx.Body {
 	}
 }
 
-// refuse is a body that locks a counter and refuses.
+// refuse returns a body that locks a counter and refuses.
 func refuse(name string) pgtx.Body {
 	return func(ctx context.Context, tx *pgtx.Tx) (idempotency.Reply, error) {
 		tx.Exec(`UPDATE counters SET n = n + 100 WHERE name = $1`, name) // sent with the read
@@ -115,7 +115,7 @@ func refuse(name string) pgtx.Body {
 	}
 }
 
-// want checks counter a, the effects, and that no key has two of them.
+// want checks the value of counter a, the number of effects, and that no key has two.
 func (d *database) want(n int64) {
 	d.T.Helper()
 	if got := d.Number(`SELECT n FROM counters WHERE name = 'a'`); got != n {
@@ -132,7 +132,7 @@ func (d *database) want(n int64) {
 	}
 }
 
-// blocked waits until as many sessions wait for a lock.
+// blocked waits until n sessions wait for a lock.
 func (d *database) blocked(n int64) {
 	d.T.Helper()
 	locktest.Eventually(d.T, "sessions wait for a lock", func() bool { return d.Waiting() >= n })

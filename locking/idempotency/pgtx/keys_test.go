@@ -18,7 +18,7 @@ import (
 	"shop/locking/locktest"
 )
 
-func TestKey_SameAtTheSameMomentHasOneEffectAndOneBody(t *testing.T) {
+func TestKey_ConcurrentRequestsHaveOneEffectAndOneBody(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t, nil)
 	other, _ := d.open(pgtest.Pool(t, d.URL), nil)
@@ -47,9 +47,9 @@ func TestKey_SameAtTheSameMomentHasOneEffectAndOneBody(t *testing.T) {
 	}
 }
 
-// Two requests with one key that lock different rows meet at the key and nowhere
-// else: the INSERT keeps them apart.
-func TestKey_OfTwoRequestsLetsOneThrough(t *testing.T) {
+// Two requests with one key that lock different rows conflict only at the key: its
+// INSERT refuses one of them.
+func TestKey_OfTwoConcurrentRequestsOneIsRefused(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t, failpoint(locktest.MeetAt(2, pgtx.AfterGuard)))
 	first := ask()
@@ -67,7 +67,7 @@ func TestKey_OfTwoRequestsLetsOneThrough(t *testing.T) {
 	}
 }
 
-// failpoint is a change of what a DB is opened with.
+// failpoint returns a change of a Config.
 func failpoint(f locktest.Failpoint[pgtx.Step]) func(*pgtx.Config) {
 	return func(cfg *pgtx.Config) { cfg.Failpoint = f }
 }
@@ -84,7 +84,7 @@ func TestKey_OfAnotherRequestIsRefusedWithoutEffect(t *testing.T) {
 		t.Errorf("%v, want ErrKeyReused", err)
 	}
 	if _, err := d.Run(t.Context(), &pgtx.Op{Request: req}, raise(req, "a")); !errors.Is(err, idempotency.ErrKeyReused) {
-		t.Errorf("without the look at the start: %v, want ErrKeyReused", err)
+		t.Errorf("without the lookup: %v, want ErrKeyReused", err)
 	}
 	d.want(1)
 }
@@ -102,7 +102,7 @@ func TestKey_BelongsToItsClient(t *testing.T) {
 	d.want(2)
 }
 
-// A client sends many requests: each key has the reply to its own.
+// A client sends several requests: each key replays the reply to its own request.
 func TestKey_ReplaysItsOwnReply(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t, nil)
@@ -130,14 +130,14 @@ func TestKey_RefusalIsStoredReplayedAndUndone(t *testing.T) {
 			t.Errorf("%+v, %v", reply, err)
 		}
 	}
-	// Whatever the next body would do.
+	// The refusal is replayed, whatever the next body would do.
 	if reply, err := d.Do(t.Context(), req, raise(req, "a")); err != nil || reply.Status != 409 || !reply.Replayed {
 		t.Errorf("%+v, %v", reply, err)
 	}
 	d.want(0)
 }
 
-// The key of the refusal has to wait, so that its transaction is open: the row is free.
+// The transaction that stores the refusal is kept open at its key: the row must be free.
 func TestKey_RefusalIsStoredWithoutTheRowLock(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t, nil)
@@ -158,7 +158,7 @@ func TestKey_RefusalIsStoredWithoutTheRowLock(t *testing.T) {
 	}
 }
 
-func TestKey_IsNotSpentByAnError(t *testing.T) {
+func TestKey_IsNotUsedUpByAnError(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t, nil)
 	req := ask()
@@ -176,10 +176,10 @@ func TestKey_IsNotSpentByAnError(t *testing.T) {
 	}
 	d.want(0)
 	if got := d.Pool.Stat().NewConnsCount(); got != 1 {
-		t.Errorf("%d connections were made: what changes nothing gives its connection back", got)
+		t.Errorf("%d connections were made, want 1: an attempt that fails must return its connection", got)
 	}
 	if reply, err := d.Do(t.Context(), req, raise(req, "a")); err != nil || reply.Replayed {
-		t.Errorf("%+v, %v: the key was spent", reply, err)
+		t.Errorf("%+v, %v, want a new reply: an error must not use up the key", reply, err)
 	}
 	d.want(1)
 }
@@ -193,17 +193,17 @@ func TestKey_InProgressIsNeitherBusyNorAnOutcome(t *testing.T) {
 	for name, body := range map[string]pgtx.Body{"effect": raise(req, "a"), "refusal": refuse("a")} {
 		_, err := impatient.Do(t.Context(), req, body)
 		if !errors.Is(err, idempotency.ErrInProgress) || errors.Is(err, locking.ErrBusy) {
-			t.Errorf("%s: %v, want ErrInProgress: how the first request ends is not known", name, err)
+			t.Errorf("%s: %v, want ErrInProgress: the outcome of the first request is not known", name, err)
 		}
 	}
 	release()
 	if reply, err := d.Do(t.Context(), req, raise(req, "a")); err != nil || reply.Replayed {
-		t.Errorf("the first request left no effect: %+v, %v", reply, err)
+		t.Errorf("%+v, %v, want a new reply: the first request was rolled back", reply, err)
 	}
 	d.want(1)
 }
 
-func TestPurge_DeletesTheOldAndKeepsTheRest(t *testing.T) {
+func TestPurge_DeletesOnlyOldKeys(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t, nil)
 	old, fresh := ask(), ask()
@@ -228,11 +228,11 @@ func TestPurge_DeletesTheOldAndKeepsTheRest(t *testing.T) {
 		t.Errorf("fresh: %+v, %v", reply, err)
 	}
 	if _, err := pgtx.Purge(t.Context(), d.Pool, pgtx.KeysKept-time.Second); err == nil {
-		t.Error("purged what is younger than a day")
+		t.Error("Purge accepted less than KeysKept")
 	}
 }
 
-func TestMigrate_ByManyAtOnceAndAgain(t *testing.T) {
+func TestMigrate_MayRunConcurrentlyAndRepeatedly(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t, nil)
 	if _, err := d.Pool.Exec(t.Context(), `DROP TABLE idempotency_keys`); err != nil {

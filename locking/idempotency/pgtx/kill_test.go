@@ -17,7 +17,7 @@ import (
 	"shop/locking/idempotency/pgtx"
 )
 
-// A process is killed at each step. Another process gets the same key.
+// A process is killed at each step, and another process receives the same key.
 func TestRun_ProcessKilledAtAnyStepIsOneEffect(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t, nil)

@@ -9,9 +9,9 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Only an ERROR says that the COMMIT did not happen. A FATAL may arrive after
-// it: the backend was terminated just after it had committed. A test with a real
-// server cannot hit so short a moment.
+// Only an ERROR means that the COMMIT did not happen. A FATAL may arrive after it, from
+// a backend that was terminated just after it had committed. A test with a real server
+// cannot hit so short a moment.
 func TestCommit_OnlyAnErrorOfTheServerIsARefusal(t *testing.T) {
 	t.Parallel()
 	for want, errs := range map[bool][]error{

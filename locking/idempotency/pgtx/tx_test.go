@@ -18,7 +18,7 @@ import (
 	"shop/locking/locktest"
 )
 
-// Behind the look at the key there are two round trips, and none for a refusal's ROLLBACK.
+// After the lookup there are two round trips, and no extra one for a refusal's ROLLBACK.
 func TestDo_RoundTrips(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t, nil)
@@ -42,9 +42,9 @@ func TestDo_RoundTrips(t *testing.T) {
 	}
 }
 
-// Without a row lock, two transactions that read the same value conflict, and the
-// one that lost runs again, its body included.
-func TestRun_ASerializationFailureRunsTheWholeTransactionAgain(t *testing.T) {
+// Without a row lock, two transactions that read the same value conflict, and the loser
+// is retried, its body included.
+func TestRun_RetriesTheWholeTransactionAfterASerializationFailure(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t, failpoint(locktest.MeetAt(2, pgtx.AfterGuard)))
 	var wg sync.WaitGroup
@@ -58,7 +58,7 @@ func TestRun_ASerializationFailureRunsTheWholeTransactionAgain(t *testing.T) {
 	}
 	wg.Wait()
 	if d.Of(pgtx.Retried) == 0 {
-		t.Error("nothing was retried: they did not meet")
+		t.Error("nothing was retried: the transactions did not conflict")
 	}
 	d.want(2)
 }
@@ -90,14 +90,14 @@ func TestRun_ADeadlockIsRetried(t *testing.T) {
 	}
 	wg.Wait()
 	if e.Of(pgtx.Retried) == 0 {
-		t.Error("nothing was retried: they did not deadlock")
+		t.Error("nothing was retried: the transactions did not deadlock")
 	}
 	if got := d.Number(`SELECT sum(n)::bigint FROM counters`); got != 2 {
 		t.Errorf("%d raises, want 2", got)
 	}
 }
 
-func TestRun_GuardAndRetryAreBoundedAndEndAsBusy(t *testing.T) {
+func TestRun_RetriesAreBoundedAndEndAsBusy(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t, nil)
 	attempts := 0
@@ -126,7 +126,7 @@ func TestRun_GuardAndRetryAreBoundedAndEndAsBusy(t *testing.T) {
 	d.want(0)
 }
 
-func TestRun_AnotherConstraintIsTheCallersToSee(t *testing.T) {
+func TestRun_ReturnsTheViolationOfAnotherConstraint(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t, func(cfg *pgtx.Config) { cfg.Guards = nil })
 	_, err := d.Do(t.Context(), ask(), func(_ context.Context, tx *pgtx.Tx) (idempotency.Reply, error) {
@@ -134,12 +134,12 @@ func TestRun_AnotherConstraintIsTheCallersToSee(t *testing.T) {
 		return idempotency.Reply{}, nil
 	})
 	if err == nil || errors.Is(err, locking.ErrBusy) || errors.Is(err, locking.ErrOutcomeUnknown) {
-		t.Errorf("%v, want the violation as it is", err)
+		t.Errorf("%v, want the violation unchanged", err)
 	}
 	d.want(0)
 }
 
-// COMMIT of a transaction that failed before is answered ROLLBACK, without an error.
+// PostgreSQL answers COMMIT of a failed transaction with ROLLBACK, without an error.
 func TestCommit_AnsweredRollbackIsNoSuccess(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t, nil)
@@ -147,7 +147,7 @@ func TestCommit_AnsweredRollbackIsNoSuccess(t *testing.T) {
 	_, err := d.Run(t.Context(), &pgtx.Op{}, func(ctx context.Context, tx *pgtx.Tx) (idempotency.Reply, error) {
 		tx.Exec(`UPDATE counters SET n = n + 1 WHERE name = 'b'`)
 		if attempts++; attempts == 1 {
-			_, _ = pgtx.Select[int64](ctx, tx, `SELECT 1 / 0`) // the body's mistake: the error is dropped
+			_, _ = pgtx.Select[int64](ctx, tx, `SELECT 1 / 0`) // the body's mistake: it ignores the error
 		}
 		return idempotency.Reply{}, nil
 	})
@@ -173,8 +173,8 @@ func TestRun_WithoutAKeyStoresNothing(t *testing.T) {
 	}
 }
 
-// A deferred body reads outside of its transaction. What it flushes there is committed.
-func TestOp_DeferredBeginsWhereTheBodySays(t *testing.T) {
+// Statements that a deferred body flushes before Begin are committed on their own.
+func TestOp_DeferredBeginsAtTxBegin(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t, nil)
 	stays := errors.New("stays")
@@ -209,7 +209,7 @@ func TestOp_DeferredBeginsWhereTheBodySays(t *testing.T) {
 	}
 }
 
-// A body that reads in a transaction of its own, commits it, and begins again.
+// A deferred body commits a transaction of its own, and then begins another one.
 func TestOp_DeferredBeginsAgainAfterItsOwnCommit(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t, nil)
@@ -237,8 +237,9 @@ func TestOp_DeferredBeginsAgainAfterItsOwnCommit(t *testing.T) {
 	}
 }
 
-// A row that is locked in the round trip of COMMIT is locked before the key: a
-// transaction that waits for the row has no key that another one would wait for.
+// With KeyHere, a row that is locked in the round trip of COMMIT is locked before the
+// key is inserted: no other request waits for the key of a transaction that waits for
+// the row.
 func TestTx_KeyHereLocksTheRowsBeforeTheKey(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t, nil)
@@ -255,7 +256,7 @@ func TestTx_KeyHereLocksTheRowsBeforeTheKey(t *testing.T) {
 		done <- err
 	}()
 	d.blocked(1)
-	d.Hold(`INSERT INTO idempotency_keys VALUES ($1, $2, $3, 0, '')`, req.Client, req.Key, req.Fingerprint[:])() // nothing to wait for
+	d.Hold(`INSERT INTO idempotency_keys VALUES ($1, $2, $3, 0, '')`, req.Client, req.Key, req.Fingerprint[:])() // does not wait
 	release()
 	if err := <-done; err != nil {
 		t.Error(err)
@@ -279,7 +280,7 @@ func TestLookup_SendsMoreInTheSameRoundTrip(t *testing.T) {
 	}
 }
 
-func TestSelect_FillsStructsByPositionAndSingleValues(t *testing.T) {
+func TestSelect_ScansStructsByPositionAndSingleValues(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t, nil)
 	type row struct {

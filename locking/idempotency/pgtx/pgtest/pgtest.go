@@ -1,4 +1,4 @@
-// Package pgtest gives a test a schema of its own on the real PostgreSQL.
+// Package pgtest creates a schema for one test on a real PostgreSQL server.
 package pgtest
 
 import (
@@ -19,7 +19,7 @@ import (
 	"shop/locking/idempotency/pgtx"
 )
 
-// Database is a schema of one test, and a pool of connections to it.
+// Database is the schema of one test, and a pool of connections to it.
 type Database struct {
 	T    testing.TB
 	URL  string // with search_path
@@ -34,7 +34,7 @@ func New(t testing.TB) *Database {
 }
 
 // Schema makes the schema at SHOP_POSTGRES_URL, and returns the URL with it as search_path.
-// A missing server fails the test: nothing is skipped.
+// It fails the test if SHOP_POSTGRES_URL is not set: no test is skipped.
 func Schema(t testing.TB) (databaseURL string) {
 	t.Helper()
 	base := os.Getenv("SHOP_POSTGRES_URL")
@@ -84,7 +84,7 @@ func Pool(t testing.TB, databaseURL string, settings ...string) *pgxpool.Pool {
 		t.Fatal(err)
 	}
 	cfg.MaxConns = 32
-	// A pool tries a connection that was idle for a second: one round trip more, now and then.
+	// By default a pool pings a connection that was idle for a second: an extra round trip.
 	cfg.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
 	for _, setting := range settings {
 		name, value, _ := strings.Cut(setting, "=")
@@ -121,7 +121,7 @@ func (d *Database) Number(sql string, args ...any) (n int64) {
 	return n
 }
 
-// Hold runs a statement in a transaction of its own, which stays open until release.
+// Hold runs a statement in a transaction that stays open until release is called.
 func (d *Database) Hold(sql string, args ...any) (release func()) {
 	d.T.Helper()
 	tx, err := Pool(d.T, d.URL, "idle_in_transaction_session_timeout=0").Begin(d.T.Context())
@@ -129,14 +129,14 @@ func (d *Database) Hold(sql string, args ...any) (release func()) {
 		d.T.Fatal(err)
 	}
 	release = sync.OnceFunc(func() { _ = tx.Rollback(context.Background()) })
-	d.T.Cleanup(release) // before the pool's, which waits for the transaction
+	d.T.Cleanup(release) // runs before the pool's cleanup, which waits for the transaction
 	if _, err := tx.Exec(d.T.Context(), sql, args...); err != nil {
 		d.T.Fatal(err)
 	}
 	return release
 }
 
-// Waiting counts the sessions at tables of this schema that wait for a lock.
+// Waiting counts the sessions that use tables of this schema and wait for a lock.
 func (d *Database) Waiting() int64 {
 	d.T.Helper()
 	return d.Number(`
