@@ -25,11 +25,11 @@ func mutants() map[string]mutant {
 		"releases the whole queue":  {releasesTheQueue, []string{own}},
 		"trusts from the answer":    {changes(func(s *Store, l *locking.Lease) { l.Until = time.Now().Add(s.ttl + time.Millisecond) }), []string{"Until/NeverBeyondRequestPlusTTL"}},
 		"trusts the wall clock":     {changes(func(_ *Store, l *locking.Lease) { l.Until = l.Until.Round(0) }), []string{"Expires/FreesTheKeysAfterUntil"}},
-		"ignores ctx":               {deaf, []string{"Ctx/EndedBeforehandTakesNothing", "Ctx/EndWhileNoAnswerComesIsHeardAtOnce"}},
+		"ignores ctx":               {deaf, []string{"Ctx/EndedBeforehandTakesNothing", "Ctx/ReturnsAtOnceWithoutAnAnswer"}},
 		"several keys one by one":   {oneByOne, []string{"Multi/AllOrNone"}},
 		"silence taken as refusal":  {guesses, []string{"Reply/NeverComes"}},
 		"no deletion at Until":      {immortal, []string{"Expires/FreesTheKeysAfterUntil"}},
-		"abandons its waiters":      {abandons, []string{"Ctx/EndWhileWaitingIsHeardAtOnce"}},
+		"abandons its waiters":      {abandons, []string{"Ctx/ReturnsAtOnceWhileWaiting"}},
 	}
 }
 
@@ -70,20 +70,20 @@ func TestContract_NoticesBrokenStores(t *testing.T) {
 	for name, m := range mutants() {
 		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
 			t.Parallel()
-			var said map[string]string
+			var failures map[string]string
 			for range 3 { // a stall of the machine may end a lease that the mutant would have kept
-				said = locktest.Failing(t, target{endpoints: endpoints(t), broken: m.broken}.open, promises, m.caught...)
-				if len(said) >= len(m.caught) {
+				failures = locktest.Failing(t, target{endpoints: endpoints(t), broken: m.broken}.open, promises, m.caught...)
+				if len(failures) >= len(m.caught) {
 					break
 				}
 			}
 			for _, check := range m.caught {
-				if said[check] == "" {
+				if failures[check] == "" {
 					t.Errorf("%s did not notice", check)
 				}
 			}
-			for _, check := range slices.Sorted(maps.Keys(said)) {
-				t.Logf("%s: %.200s", check, said[check])
+			for _, check := range slices.Sorted(maps.Keys(failures)) {
+				t.Logf("%s: %.200s", check, failures[check])
 			}
 		})
 	}

@@ -8,7 +8,7 @@ import (
 	"shop/locking"
 )
 
-// options make Acquire ask often: the suite has little to wait for.
+// options make Acquire retry often, because the waits of the suite are short.
 func options() locking.Options {
 	return locking.Options{Backoff: locking.Backoff{Base: 2 * time.Millisecond, Max: 20 * time.Millisecond}}
 }
@@ -24,7 +24,7 @@ func (s *suite) acquire(d time.Duration, store locking.Store, keys ...string) lo
 	return lease
 }
 
-// acquire is locking.Acquire, asked again if it could not tell.
+// acquire is locking.Acquire, retried until it gets an answer.
 func acquire(ctx context.Context, store locking.Store, keys ...string) (lease locking.Lease, err error) {
 	err = insist(ctx, func(bool) (err error) {
 		lease, err = locking.Acquire(ctx, store, options(), keys...)
@@ -33,36 +33,36 @@ func acquire(ctx context.Context, store locking.Store, keys ...string) (lease lo
 	return lease, err
 }
 
-// asksMax is how often a store may say that it cannot tell before the check fails:
-// one with a short TTL waits for a fraction of a second each time. triesMax is how
-// often a check is tried when the machine stalls during it.
+// asksMax is how often a request may remain without an answer before the check fails:
+// with a short TTL each takes a fraction of a second. triesMax is how often a check is
+// tried when the machine stalls during it.
 const (
 	asksMax  = 40
 	triesMax = 8
 )
 
-// insist repeats ask until the store answers. On a machine that stalls, a request
-// of any store may miss its answer or fail to connect, and that is not tested here.
-// The argument of ask is false in the first try and true in each later one.
+// insist calls ask until the store answers. On a machine that stalls, a request of any
+// store may miss its answer or fail to connect, and the suite does not test that. The
+// argument of ask is false in the first call and true in every later one.
 func insist(ctx context.Context, ask func(again bool) error) error {
 	pace := time.NewTicker(2 * time.Millisecond)
 	defer pace.Stop()
 	for tries := 1; ; tries++ {
 		err := ask(tries > 1)
-		if told(err) || tries == asksMax || ctx.Err() != nil {
+		if answered(err) || tries == asksMax || ctx.Err() != nil {
 			return err
 		}
 		<-pace.C
 	}
 }
 
-// told reports whether err is an answer of the store, and not the lack of one.
-func told(err error) bool {
+// answered reports whether err is an answer of the store, and not the lack of one.
+func answered(err error) bool {
 	return err == nil || errors.Is(err, locking.ErrBusy) || errors.Is(err, locking.ErrLost) || errors.Is(err, locking.ErrKey)
 }
 
-// try takes the keys, which are free: ErrBusy is wrong, unless it is about what
-// an attempt of our own left behind that could not tell.
+// try takes keys that are free. ErrBusy is wrong, unless an earlier attempt of this call
+// had no answer and may have left a lock behind.
 func (s *suite) try(store locking.Store, keys ...string) (lease locking.Lease) {
 	s.Helper()
 	ctx := s.within(deadline)
@@ -80,7 +80,7 @@ func (s *suite) try(store locking.Store, keys ...string) (lease locking.Lease) {
 	return lease
 }
 
-// busy asks for keys that another owner holds.
+// busy checks that a request for keys of another owner returns ErrBusy.
 func (s *suite) busy(store locking.Store, keys ...string) {
 	s.Helper()
 	ctx := s.within(deadline)
@@ -94,7 +94,7 @@ func (s *suite) busy(store locking.Store, keys ...string) {
 	}
 }
 
-// renew keeps a lease that we hold.
+// renew renews a lease that is held.
 func (s *suite) renew(store locking.Store, l locking.Lease) locking.Lease {
 	s.Helper()
 	ctx := s.within(deadline)
@@ -104,7 +104,7 @@ func (s *suite) renew(store locking.Store, l locking.Lease) locking.Lease {
 		return err
 	})
 	if err != nil {
-		s.Fatalf("renew %+v, which we hold: %v", l, err)
+		s.Fatalf("renew %+v, which is held: %v", l, err)
 	}
 	return next
 }
@@ -112,11 +112,11 @@ func (s *suite) renew(store locking.Store, l locking.Lease) locking.Lease {
 func (s *suite) release(store locking.Store, l locking.Lease) {
 	s.Helper()
 	if err := release(s.within(deadline), store, l); err != nil {
-		s.Fatalf("release %+v, which we hold: %v", l, err)
+		s.Fatalf("release %+v, which is held: %v", l, err)
 	}
 }
 
-// release gives back what we hold. Asked again it may be gone already.
+// release releases a lease that is held. A retry may find it released already.
 func release(ctx context.Context, store locking.Store, l locking.Lease) error {
 	return insist(ctx, func(again bool) error {
 		err := store.Release(ctx, l)

@@ -11,24 +11,24 @@ import (
 	"shop/locking"
 )
 
-// What is below is wrong on purpose: stores that the contract has to refuse, made of
-// right ones.
+// The stores in this file are wrong on purpose: the contract has to refuse them. Each is
+// made from a correct one.
 
 // WantFailing fails t unless each of the named checks notices that the store is broken.
 func WantFailing(t *testing.T, open Open, p Promises, names ...string) {
 	t.Helper()
-	said := Failing(t, open, p, names...)
+	failures := Failing(t, open, p, names...)
 	for _, name := range names {
-		if said[name] == "" {
+		if failures[name] == "" {
 			t.Errorf("%s did not notice", name)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(said)) {
-		t.Logf("%s: %.200s", name, said[name])
+	for _, name := range slices.Sorted(maps.Keys(failures)) {
+		t.Logf("%s: %.200s", name, failures[name])
 	}
 }
 
-// Twisted is a Store of which some verbs are replaced: those that are not nil.
+// Twisted is a Store in which the functions that are not nil replace methods.
 type Twisted struct {
 	locking.Store
 	Try  func(context.Context, []string) (locking.Lease, error)
@@ -36,7 +36,7 @@ type Twisted struct {
 	Free func(context.Context, locking.Lease) error
 }
 
-// TryAcquire is Try.
+// TryAcquire calls Try.
 func (s Twisted) TryAcquire(ctx context.Context, keys ...string) (locking.Lease, error) {
 	if s.Try == nil {
 		return s.Store.TryAcquire(ctx, keys...)
@@ -44,7 +44,7 @@ func (s Twisted) TryAcquire(ctx context.Context, keys ...string) (locking.Lease,
 	return s.Try(ctx, keys)
 }
 
-// Renew is Keep.
+// Renew calls Keep.
 func (s Twisted) Renew(ctx context.Context, l locking.Lease) (locking.Lease, error) {
 	if s.Keep == nil {
 		return s.Store.Renew(ctx, l)
@@ -52,7 +52,7 @@ func (s Twisted) Renew(ctx context.Context, l locking.Lease) (locking.Lease, err
 	return s.Keep(ctx, l)
 }
 
-// Release is Free.
+// Release calls Free.
 func (s Twisted) Release(ctx context.Context, l locking.Lease) error {
 	if s.Free == nil {
 		return s.Store.Release(ctx, l)
@@ -67,7 +67,7 @@ func GrantsHeldKeys(s locking.Store, ttl time.Duration) locking.Store {
 	}}
 }
 
-// TrustsFromTheAnswer counts Until from when the answer came.
+// TrustsFromTheAnswer counts Until from the arrival of the answer.
 func TrustsFromTheAnswer(s locking.Store, trust time.Duration) locking.Store {
 	later := func(l locking.Lease, err error) (locking.Lease, error) {
 		l.Until = time.Now().Add(trust)
@@ -82,7 +82,7 @@ func TrustsFromTheAnswer(s locking.Store, trust time.Duration) locking.Store {
 	}
 }
 
-// TrustsTheWallClock gives an Until that a change of the clock changes.
+// TrustsTheWallClock returns an Until that a change of the wall clock moves.
 func TrustsTheWallClock(s locking.Store) locking.Store {
 	return Twisted{Store: s, Try: func(ctx context.Context, keys []string) (locking.Lease, error) {
 		l, err := s.TryAcquire(ctx, keys...)
@@ -91,7 +91,7 @@ func TrustsTheWallClock(s locking.Store) locking.Store {
 	}}
 }
 
-// Deaf does not hear that ctx ended.
+// Deaf ignores the end of ctx.
 func Deaf(s locking.Store) locking.Store {
 	return Twisted{
 		Store: s,
@@ -105,7 +105,7 @@ func Deaf(s locking.Store) locking.Store {
 	}
 }
 
-// Renames takes keys through an encoding.
+// Renames encodes the keys.
 func Renames(s locking.Store, encode func(string) string) locking.Store {
 	return Twisted{Store: s, Try: func(ctx context.Context, keys []string) (locking.Lease, error) {
 		encoded := make([]string, len(keys))
@@ -116,7 +116,7 @@ func Renames(s locking.Store, encode func(string) string) locking.Store {
 	}}
 }
 
-// Guesses takes silence for an answer: busy, or lost.
+// Guesses takes the lack of an answer for one: busy, or lost.
 func Guesses(s locking.Store) locking.Store {
 	guess := func(err, instead error) error {
 		if errors.Is(err, locking.ErrOutcomeUnknown) {

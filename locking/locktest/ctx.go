@@ -9,7 +9,7 @@ import (
 	"shop/locking"
 )
 
-// ctxEnded: a request with an ended ctx returns the error of ctx and takes no key.
+// ctxEnded checks that a request with an ended ctx returns the error of ctx and takes no key.
 func ctxEnded(s *suite) {
 	a, b := s.open(s.long()), s.open(s.long())
 	ended, cancel := context.WithCancel(context.Background())
@@ -23,7 +23,7 @@ func ctxEnded(s *suite) {
 	s.release(b, s.try(b, key))
 }
 
-// ctxWaiting: a waiter whose ctx ends returns at once, and delays no other waiter.
+// ctxWaiting checks that a waiter whose ctx ends returns at once and delays no other waiter.
 func ctxWaiting(s *suite) {
 	a, b, c := s.open(s.long()), s.open(s.long()), s.open(s.long())
 	held := s.try(a, key)
@@ -42,8 +42,8 @@ func ctxWaiting(s *suite) {
 	if s.Waiting != nil {
 		s.eventually("the queue is empty", func() bool { return s.Waiting(key) == 0 })
 	}
-	// No waiter that has left keeps the key. The last request of one may have taken it, when its answer
-	// was not waited for any more: that is undone.
+	// A waiter that has left must not keep the key. Its last request may have taken the key after it
+	// left: that must be undone.
 	ctx = s.within(deadline)
 	for range 10 {
 		var lease locking.Lease
@@ -55,8 +55,8 @@ func ctxWaiting(s *suite) {
 	}
 }
 
-// waitAndStop waits for the held key, calls stop when it certainly waits, and
-// wants Acquire back at once.
+// waitAndStop waits for the held key, calls stop when the wait has certainly begun, and
+// checks that Acquire returns at once.
 func (s *suite) waitAndStop(ctx context.Context, store locking.Store, stop func()) error {
 	s.Helper()
 	result := s.wait(ctx, store, options())
@@ -64,8 +64,8 @@ func (s *suite) waitAndStop(ctx context.Context, store locking.Store, stop func(
 	return s.soon(ctx, result)
 }
 
-// wait starts to wait for the held key, and returns when the first attempt is
-// under way. If it gets the key after all, it gives it back.
+// wait starts to wait for the held key, and returns when the first attempt is under way.
+// If the key is granted after all, wait releases it.
 func (s *suite) wait(ctx context.Context, store locking.Store, o locking.Options) <-chan error {
 	s.Helper()
 	waiting, result := make(chan struct{}, 1), make(chan error, 1)
@@ -88,12 +88,12 @@ func (s *suite) wait(ctx context.Context, store locking.Store, o locking.Options
 		if ctx.Err() == nil {
 			s.Fatalf("waiting for a held key ended before ctx did: %v", err)
 		}
-		result <- err // the machine stalled for as long as ctx lasted
+		result <- err // a stall of the machine lasted longer than ctx
 	}
 	return result
 }
 
-// soon returns the result, which has to come at once when ctx has ended.
+// soon returns the result, which must arrive at once after the end of ctx.
 func (s *suite) soon(ctx context.Context, result <-chan error) error {
 	s.Helper()
 	<-ctx.Done()
@@ -109,9 +109,9 @@ func (s *suite) soon(ctx context.Context, result <-chan error) error {
 	return nil
 }
 
-// ctxSilence: the end of ctx is heard although the server says nothing, for
-// each of the three verbs. The TTL is so long that only ctx can be the reason.
-// Release comes last: a store may well know by itself what that does to a lease.
+// ctxSilence checks that each of the three methods returns at the end of ctx although the
+// server does not answer. The TTL is so long that only ctx can be the reason. Release
+// comes last, since it may end the lease in the store.
 func ctxSilence(s *suite) {
 	w := s.proxied(s.ttl(8 * time.Second))
 	held := s.try(w.Store, key)
@@ -131,7 +131,7 @@ func ctxSilence(s *suite) {
 		{"Release", func(ctx context.Context) error { return w.Store.Release(ctx, held) }},
 	} {
 		var err error
-		for range triesMax { // if a stall of the machine let the call end before ctx did
+		for range triesMax { // a stall of the machine may make the call return before ctx ends
 			if err = s.cancelled(w, verb.call); errors.Is(err, context.Canceled) || s.Failed() {
 				break
 			}
@@ -143,8 +143,8 @@ func ctxSilence(s *suite) {
 	w.Lose(0)
 }
 
-// cancelled calls, cancels when the answer is certainly lost, and wants the call
-// back at once.
+// cancelled makes a call, cancels its ctx when the answer is certainly lost, and checks
+// that the call returns at once.
 func (s *suite) cancelled(w Proxied, call func(context.Context) error) error {
 	s.Helper()
 	ctx, cancel := context.WithCancel(context.Background())

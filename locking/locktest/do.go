@@ -6,7 +6,7 @@ import (
 	"shop/locking"
 )
 
-// doPanic: a panic in fn ends the lease as any other end of fn does.
+// doPanic checks that a panic in fn releases the lease.
 func doPanic(s *suite) {
 	a, b := s.open(s.long()), s.open(s.long())
 	func() {

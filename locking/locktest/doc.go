@@ -1,32 +1,31 @@
-// Package locktest is the contract of a locking.Store as one suite of tests.
+// Package locktest is the contract of a locking.Store as a test suite.
 //
-// The question: may locking.Do, and everything built on it, treat all stores
-// alike? The answer is this suite, run by each store on its real server:
+// The question: may locking.Do, and the code built on it, treat all stores alike?
+// The answer is this suite, which each store runs on its real server:
 //
 //	func TestContract(t *testing.T) {
 //		locktest.Run(t, open, locktest.Promises{Expires: true, Fences: true, …})
 //	}
 //
-// # What every Store owes
+// # What every Store must do
 //
-//   - Exclusion: one holder at a time, also among goroutines that share a Store
-//     and among Stores that know nothing of each other.
+//   - Exclusion: one holder at a time, among goroutines that share a Store and among
+//     independent Stores.
 //   - Release and Renew touch only their own lease; a lost lease stays lost.
 //   - Until never exceeds the time before the request plus the TTL, and is
-//     monotonic: a reply that was long on its way does not prolong trust.
+//     monotonic: a late reply does not prolong trust.
 //   - When ctx ends, a request returns at once with ctx.Err, and leaves no waiter behind.
 //   - A request whose reply was lost is never reported as ErrBusy, and blocks
 //     the keys no longer than the TTL.
 //   - Different keys are different locks, whatever their bytes; an invalid key is ErrKey.
-//   - A TTL that the store cannot represent is an error, not a rounding.
+//   - A TTL that the store cannot represent is an error, and is not rounded.
 //   - After a panic in the function given to locking.Do the keys are free.
 //
-// # What a Store may promise besides
+// # What a Store may promise in addition
 //
-// See Promises. Each promise that is made is checked. Each promise that is not made
-// is shown to be missing, on the real server: a store that fences and does not
-// promise it fails. So a store documents its locks as neither weaker nor stronger
-// than they are.
+// See Promises. The suite checks each promise that a store makes, and shows on the real
+// server that each other property is missing: a store that fences without promising it
+// fails. So a store documents its locks as neither weaker nor stronger than they are.
 //
 // # The tests of the suite
 //
@@ -38,23 +37,23 @@
 //	grants held keys         Exclusion/*
 //	releases others' locks   Own/ReleaseAndRenewTouchOnlyTheirOwn
 //	prolongs others' locks   Own/RefusedRenewProlongsNothing
-//	brings a lease back      Lost/StaysLost
-//	fence starts again       Fence/*
+//	revives a lost lease     Lost/StaysLost
+//	fence restarts           Fence/*
 //	trusts from the answer   Until/NeverBeyondRequestPlusTTL
-//	deaf to ctx              Ctx/*
+//	ignores ctx              Ctx/*
 //	forgets its own request  Reply/*
 //
-// # What tests of a store need besides
+// # Tools for tests of a store
 //
-//	Server   a server of one test, on its own port and data: kill it, pause it, start
-//	         it again. It ends with the test process, and its death unasked ends the
-//	         test within seconds, with its last log lines.
-//	Proxy    TCP in between: cut, refuse, freeze, or look at each read.
-//	Faults   a Proxy that loses, delays and drops single requests about locks.
+//	Server   a server for one test, with its own port and data: the test can kill it, pause
+//	         it and start it again. It stops with the test process. If it dies by itself,
+//	         the test fails within seconds, with its last log lines.
+//	Proxy    forwards TCP: cut connections, refuse new ones, freeze, or inspect each read.
+//	Faults   a Proxy that loses, delays and drops single lock requests.
 //
-// What tests of a service on top of it need: failpoints that act at one step of an
+// For tests of a service that uses a store: failpoints that act at one step of an
 // operation (OnceAt, MeetAt, PauseAt), Beside, and Counts of its events.
 //
-// There are no sleeps: the suite waits for an event, or asks again until a
-// deadline. Checks run in parallel, each in a key space of its own.
+// There are no sleeps: the suite waits for an event, or polls until a deadline. Checks
+// run in parallel, each in a key space of its own.
 package locktest

@@ -17,9 +17,9 @@ func exclusionSeveralStores(s *suite) {
 	s.exclude(s.open(s.long()), s.open(s.long()), s.open(s.long()))
 }
 
-// exclude lets goroutines contend for one key, over all of the stores. Each holder
-// also asks a store for the key once more: so a store that does not exclude fails
-// every time, and not only when two holders happen to meet.
+// exclude lets goroutines contend for one key, over all of the stores. Each holder also
+// tries to acquire the key from another store, so that a store without exclusion fails
+// every time, and not only when two holders happen to overlap.
 func (s *suite) exclude(stores ...locking.Store) {
 	const workers, rounds = 8, 15
 	var inside, grants atomic.Int32
@@ -52,7 +52,7 @@ func (s *suite) enter(mine, other locking.Store, inside *atomic.Int32) bool {
 	if n := inside.Add(1); n != 1 {
 		s.Errorf("%d holders at once", n)
 	}
-	if second, err := other.TryAcquire(ctx, key); !errors.Is(err, locking.ErrBusy) && told(err) {
+	if second, err := other.TryAcquire(ctx, key); !errors.Is(err, locking.ErrBusy) && answered(err) {
 		s.Errorf("acquire a held key: got %+v and %v, want ErrBusy", second, err)
 	}
 	runtime.Gosched()

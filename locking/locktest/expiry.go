@@ -7,9 +7,9 @@ import (
 	"shop/locking"
 )
 
-// expires: the keys of a holder that is gone become free within the TTL, and not
-// before the holder's Until. Where the machine stalls they become free later, so one
-// round of three in which they are in time is enough.
+// expires checks that the keys of a holder that is gone become free within the TTL, and
+// not before the holder's Until. A stall of the machine makes it later, so one round of
+// three in time is enough.
 func expires(s *suite) {
 	for _, key := range []string{"1", "2", "3"} {
 		if s.freed(key) {
@@ -25,10 +25,10 @@ func (s *suite) freed(key string) (inTime bool) {
 	lease := s.try(a, key)
 	after := time.Now()
 	if lease.Until.After(after.Add(s.short())) || !lease.Until.After(before) {
-		s.Errorf("asked at %v, answered at %v, with TTL %v: Until is %v", before, after, s.short(), lease.Until)
+		s.Errorf("requested at %v, answered at %v, with TTL %v: Until is %v", before, after, s.short(), lease.Until)
 	}
 	next, err := b.TryAcquire(s.within(deadline), key)
-	if !told(err) || !time.Now().Before(lease.Until) {
+	if !answered(err) || !time.Now().Before(lease.Until) {
 		return false
 	}
 	if !errors.Is(err, locking.ErrBusy) {
@@ -45,9 +45,9 @@ func (s *suite) freed(key string) (inTime bool) {
 	return true
 }
 
-// expiresOnTime: a Renew that is refused changes nothing. A Renew by another owner,
-// with however long a TTL, does not keep the keys past the holder's own TTL: no
-// release would free them.
+// expiresOnTime checks that a refused Renew changes nothing. A Renew by another owner,
+// with a longer TTL, must not keep the keys past the holder's own TTL: no release would
+// free them.
 func expiresOnTime(s *suite) {
 	a, b, c := s.open(s.long()), s.open(s.short()), s.open(s.long())
 	was := s.try(a, key)
@@ -57,14 +57,14 @@ func expiresOnTime(s *suite) {
 	forged.Owner = "other"
 	s.lost(a, was)
 	s.lost(a, forged)
-	next := s.acquire(deadline/2, c, key) // far below the TTL of the refused
+	next := s.acquire(deadline/2, c, key) // far less than the TTL of the refused Renew
 	if now := time.Now(); now.Before(holds.Until) {
 		s.Errorf("another holder %v before Until", holds.Until.Sub(now))
 	}
 	s.release(c, next)
 }
 
-// expiresNot shows that a key without renewal is held on and on.
+// expiresNot shows that a key without a renewal does not expire.
 func expiresNot(s *suite) {
 	a, b := s.open(s.short()), s.open(s.short())
 	lease := s.try(a, key)
@@ -77,12 +77,12 @@ func expiresNot(s *suite) {
 	s.release(b, s.try(b, key))
 }
 
-// untilFromRequest: an answer that is late brings no trust with it. A store that
-// counts from the answer believes in its lease when the key is free already.
+// untilFromRequest checks that a late answer does not extend the trust. A store that
+// counts from the answer still trusts its lease when the key is free already.
 //
-// Each answer is on its way for a while, so that the request it belongs to was
-// sent at least that long ago, also where a store asked again. A stall of the
-// machine between the answer and our look may hide the mistake, hence the rounds.
+// Each answer is delayed, so that its request was sent at least that long ago, even if
+// the store has retried it. A stall of the machine between the answer and the check may
+// hide the mistake, hence the rounds.
 func untilFromRequest(s *suite) {
 	const late = 150 * time.Millisecond
 	ttl := s.ttl(5 * time.Second)
@@ -104,7 +104,7 @@ func (s *suite) countsFromRequest(what string, l locking.Lease, ttl, late time.D
 	}
 }
 
-// ttlBad: what cannot be represented is refused, not rounded.
+// ttlBad checks that a TTL that cannot be represented is refused, not rounded.
 func ttlBad(s *suite) {
 	bad := s.BadTTLs
 	if s.MinTTL > 0 {

@@ -9,40 +9,39 @@ import (
 	"testing"
 )
 
-// Failing runs the named checks of the suite (all, if none is named) on a
-// variant that is broken on purpose, and returns what the failing ones said, by
-// name of check, and under "Promises" what is wrong with p. t itself fails only if
-// there is no check of such a name.
+// Failing runs the named checks of the suite (all, if none is named) on a variant that is
+// broken on purpose. It returns the messages of the failing checks by name, and under
+// "Promises" what is wrong with p. t itself fails only if a named check does not exist.
 func Failing(t testing.TB, open Open, p Promises, names ...string) map[string]string {
 	t.Helper()
 	chosen := checks(open(t), p)
 	if len(names) > 0 {
 		chosen = slices.DeleteFunc(chosen, func(c check) bool { return !slices.Contains(names, c.name) })
 		if len(chosen) != len(names) {
-			t.Fatalf("locktest: %q: not all of these are checks under %+v", names, p)
+			t.Fatalf("locktest: %q: not all of these checks exist with %+v", names, p)
 		}
 	}
 	var mu sync.Mutex
 	failures := map[string]string{}
 	promising := check{"Promises", func(s *suite) { validate(s, s.Backend, s.Promises) }}
-	if said := record(t, open, p, promising); said != "" {
-		failures[promising.name] = said
+	if message := record(t, open, p, promising); message != "" {
+		failures[promising.name] = message
 	}
 	sideBySide(chosen, func(c check) {
-		if said := record(t, open, p, c); said != "" {
+		if message := record(t, open, p, c); message != "" {
 			mu.Lock()
 			defer mu.Unlock()
-			failures[c.name] = said
+			failures[c.name] = message
 		}
 	})
 	return failures
 }
 
-// record runs one check and returns what it said if it failed.
+// record runs one check and returns its failure messages; empty: it passed.
 func record(t testing.TB, open Open, p Promises, c check) string {
 	r := &recorder{TB: t}
 	done := make(chan struct{})
-	go func() { // of its own, because Fatal ends it
+	go func() { // a separate goroutine, because Fatal ends it
 		defer close(done)
 		defer func() {
 			if p := recover(); p != nil {
@@ -54,21 +53,21 @@ func record(t testing.TB, open Open, p Promises, c check) string {
 	<-done
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return strings.Join(r.said, "\n")
+	return strings.Join(r.messages, "\n")
 }
 
-// recorder is a testing.TB that keeps failures to itself. What is not about
-// failing (Cleanup, TempDir, …) is the real one's.
+// recorder is a testing.TB that records failures. All other methods (Cleanup, TempDir, …)
+// are those of the real one.
 type recorder struct {
 	testing.TB
-	mu   sync.Mutex
-	said []string
+	mu       sync.Mutex
+	messages []string
 }
 
 func (r *recorder) note(text string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.said = append(r.said, strings.TrimSpace(text))
+	r.messages = append(r.messages, strings.TrimSpace(text))
 }
 
 func (r *recorder) Helper()                   {}
@@ -84,5 +83,5 @@ func (r *recorder) Fatalf(f string, a ...any) { r.Errorf(f, a...); runtime.Goexi
 func (r *recorder) Failed() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.said) > 0
+	return len(r.messages) > 0
 }

@@ -6,10 +6,10 @@ import (
 	"sync/atomic"
 )
 
-// Failpoint is what a service calls at each step S of an operation, in its own tests.
+// Failpoint is the function that a service calls at each step S of an operation, in tests.
 type Failpoint[S comparable] = func(ctx context.Context, step S, strategy string)
 
-// NthAt does something the nth time that a step is reached, counted from 1.
+// NthAt calls do the nth time that a step is reached, counted from 1.
 func NthAt[S comparable](n int32, at S, do func(context.Context)) Failpoint[S] {
 	var reached atomic.Int32
 	return func(ctx context.Context, step S, _ string) {
@@ -19,11 +19,11 @@ func NthAt[S comparable](n int32, at S, do func(context.Context)) Failpoint[S] {
 	}
 }
 
-// OnceAt is NthAt the first time.
+// OnceAt calls do the first time that a step is reached.
 func OnceAt[S comparable](at S, do func(context.Context)) Failpoint[S] { return NthAt(1, at, do) }
 
-// MeetAt lets the first n that reach a step wait for each other there: the worst
-// moment, hit with certainty instead of by luck. Those that come later pass.
+// MeetAt makes the first n callers that reach a step wait for each other there, so that
+// they overlap with certainty instead of by luck. Later callers pass.
 func MeetAt[S comparable](n int32, at S) Failpoint[S] {
 	var here atomic.Int32
 	all := make(chan struct{})
@@ -43,8 +43,8 @@ func MeetAt[S comparable](n int32, at S) Failpoint[S] {
 	}
 }
 
-// PauseAt stops the first that reaches a step, which closes reached, until resume is
-// called or its ctx ends.
+// PauseAt stops the first caller that reaches a step, and then closes reached. The caller
+// continues when resume is called or its ctx ends.
 func PauseAt[S comparable](at S) (pause Failpoint[S], reached <-chan struct{}, resume func()) {
 	there, resumed := make(chan struct{}), make(chan struct{})
 	pause = OnceAt(at, func(ctx context.Context) {
@@ -57,16 +57,16 @@ func PauseAt[S comparable](at S) (pause Failpoint[S], reached <-chan struct{}, r
 	return pause, there, sync.OnceFunc(func() { close(resumed) })
 }
 
-// Outcome is what became of a request.
+// Outcome is the result of a request.
 type Outcome[R any] struct {
 	Reply R
 	Err   error
 }
 
-// Pair is the outcome as the call returned it.
+// Pair returns the outcome as two values.
 func (o Outcome[R]) Pair() (R, error) { return o.Reply, o.Err }
 
-// Beside runs a request beside the test, and sends its outcome.
+// Beside runs a request in a goroutine, and sends its outcome.
 func Beside[R any](do func() (R, error)) <-chan Outcome[R] {
 	done := make(chan Outcome[R], 1)
 	go func() {
@@ -92,7 +92,7 @@ func (c *Counts[K]) Count(kind K, _ string) {
 	c.n[kind]++
 }
 
-// Of is how many there were of a kind.
+// Of returns the number of events of a kind.
 func (c *Counts[K]) Of(kind K) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Faults is a Proxy that disturbs the requests of one kind, and no others, so
-// that a connection can always be made and watched. It is for protocols with one
-// request at a time on a connection.
+// Faults is a Proxy that disturbs only requests of one kind, so that connections can
+// always be made and monitored. It is for protocols with one request at a time on a
+// connection.
 type Faults struct {
 	*Proxy
 	kind func(request []byte) bool
@@ -17,10 +17,10 @@ type Faults struct {
 	mu    sync.Mutex
 	lose  int  // replies still to lose
 	lost  int  // replies lost so far
-	drop  int  // requests still to lose on their way to the server
-	reset bool // lose a reply by closing the connection, not by silence
+	drop  int  // requests still to drop before the server
+	reset bool // lose a reply by closing the connection
 	delay time.Duration
-	fates map[net.Conn]fate // by client: of the reply to the request under way
+	fates map[net.Conn]fate // by client: the fate of the reply to the pending request
 }
 
 type fate int
@@ -28,10 +28,11 @@ type fate int
 const (
 	passed fate = iota
 	late
-	unheard
+	lost
 )
 
-// NewFaults makes a Proxy in front of the server at addr. kind tells a request to disturb.
+// NewFaults makes a Proxy in front of the server at addr. kind selects the requests to
+// disturb.
 func NewFaults(t testing.TB, addr string, kind func(request []byte) bool) *Faults {
 	t.Helper()
 	f := &Faults{Proxy: NewProxy(t, addr), kind: kind, fates: map[net.Conn]fate{}}
@@ -40,19 +41,19 @@ func NewFaults(t testing.TB, addr string, kind func(request []byte) bool) *Fault
 	return f
 }
 
-// Lose lets the server serve the next n requests and loses their replies. 0 ends that.
+// Lose lets the server serve the next n requests but loses their replies. 0 stops losing.
 func (f *Faults) Lose(n int) { f.change(func() { f.lose = n }) }
 
 // Lost counts the replies lost so far.
 func (f *Faults) Lost() (n int) { f.change(func() { n = f.lost }); return n }
 
-// Drop loses the next n requests before the server sees them.
+// Drop loses the next n requests before they reach the server.
 func (f *Faults) Drop(n int) { f.change(func() { f.drop = n }) }
 
 // Reset makes a lost reply close its connection.
 func (f *Faults) Reset(yes bool) { f.change(func() { f.reset = yes }) }
 
-// Delay makes each further reply arrive d later.
+// Delay delays each further reply by d.
 func (f *Faults) Delay(d time.Duration) { f.change(func() { f.delay = d }) }
 
 func (f *Faults) change(do func()) {
@@ -65,7 +66,7 @@ func (f *Faults) request(bytes []byte, client, _ net.Conn) (forward bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
-	case f.fates[client] == unheard: // for good: replies are not told apart any more
+	case f.fates[client] == lost: // for good: later replies cannot be assigned to requests
 	case !f.kind(bytes):
 		f.fates[client] = passed
 	case f.drop > 0:
@@ -73,7 +74,7 @@ func (f *Faults) request(bytes []byte, client, _ net.Conn) (forward bool) {
 		return false
 	case f.lose > 0:
 		f.lose--
-		f.fates[client] = unheard
+		f.fates[client] = lost
 	default:
 		f.fates[client] = late
 	}
@@ -83,15 +84,15 @@ func (f *Faults) request(bytes []byte, client, _ net.Conn) (forward bool) {
 func (f *Faults) reply(_ []byte, client, server net.Conn) (forward bool) {
 	f.mu.Lock()
 	fate, delay, reset := f.fates[client], f.delay, f.reset
-	if fate == unheard {
+	if fate == lost {
 		f.lost++
 	}
 	f.mu.Unlock()
 	switch {
 	case fate == late:
 		<-time.After(delay)
-	case fate == unheard && reset:
+	case fate == lost && reset:
 		_, _ = client.Close(), server.Close()
 	}
-	return fate != unheard
+	return fate != lost
 }

@@ -6,8 +6,8 @@ import (
 	"shop/locking"
 )
 
-// fenceGrows: the fence grows strictly from grant to grant, whichever store asks and
-// however the grant before ended.
+// fenceGrows checks that the fence grows strictly from grant to grant, whichever store
+// makes the request and however the previous grant ended.
 func fenceGrows(s *suite) {
 	stores := []locking.Store{s.open(s.long()), s.open(s.long()), s.open(s.long())}
 	last := locking.Fence(0)
@@ -24,13 +24,13 @@ func fenceGrows(s *suite) {
 		s.release(store, grant(store))
 	}
 	if s.Expires {
-		grant(s.open(s.short())) // runs out
+		grant(s.open(s.short())) // expires
 	}
 	grant(stores[0])
 }
 
-// fenceNone: a store that does not fence says so with 0, which every guard
-// refuses, instead of a number that means nothing.
+// fenceNone checks that a store without fences returns 0, which every guard refuses, and
+// not a meaningless number.
 func fenceNone(s *suite) {
 	store := s.open(s.long())
 	for range 3 {
@@ -42,7 +42,7 @@ func fenceNone(s *suite) {
 	}
 }
 
-// fenceRestart: a restart with the data takes nothing back that was granted.
+// fenceRestart checks that a restart with the data keeps all leases and fences.
 func fenceRestart(s *suite) {
 	b, restart := s.Restartable()
 	s.Backend = b
@@ -82,6 +82,6 @@ func fenceRestartNot(s *suite) {
 	}
 	restart()
 	if next := s.acquire(deadline, s.open(s.long()), key); next.Fence > past.Fence {
-		s.Errorf("fence %d after the restart, %d before: it persists, so promise it", next.Fence, past.Fence)
+		s.Errorf("fence %d after the restart, %d before: it persists, so promise FencePersists", next.Fence, past.Fence)
 	}
 }

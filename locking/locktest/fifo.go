@@ -9,7 +9,7 @@ import (
 	"shop/locking"
 )
 
-// fifo: the waiters are granted the keys in the order of their arrival.
+// fifo checks that the waiters are granted the keys in the order of their arrival.
 func fifo(s *suite) {
 	const waiters = 5
 	holder := s.open(s.long())
@@ -34,7 +34,7 @@ func fifo(s *suite) {
 			}
 		})
 		arrival = append(arrival, i)
-		s.eventually("the next one waits", func() bool { return s.Waiting(key) == i+1 })
+		s.eventually("the next waiter waits", func() bool { return s.Waiting(key) == i+1 })
 	}
 	s.release(holder, held)
 	all.Wait()
@@ -55,14 +55,15 @@ func fifoNot(s *suite) {
 	s.Errorf("in %d rounds no waiter overtook another: promise FIFO", rounds)
 }
 
-// overtakes lets b wait for a's key, and then late ask for it.
+// overtakes lets b wait for a's key, releases it, and reports whether late then gets it
+// before b.
 func (s *suite) overtakes(a, b, late locking.Store) bool {
 	held := s.try(a, key)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	rarely := locking.Options{Backoff: locking.Backoff{Base: time.Minute, Max: time.Minute}}
 	waited := s.wait(ctx, b, rarely)
-	s.busy(late, key) // a round trip, in which b's first attempt has been refused
+	s.busy(late, key) // time for the refusal of b's first attempt
 	s.release(a, held)
 	lease, err := late.TryAcquire(s.within(deadline), key)
 	if err == nil {

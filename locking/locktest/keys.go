@@ -7,7 +7,7 @@ import (
 	"shop/locking"
 )
 
-// odd are keys that some encoding, collation, path or shell makes equal.
+// odd returns keys of which some encoding, collation, path or shell makes two equal.
 func odd() []string {
 	long := strings.Repeat("x", 511)
 	return []string{
@@ -22,7 +22,8 @@ func odd() []string {
 	}
 }
 
-// keysOdd: all of them are held at once, and each is the same for another store.
+// keysOdd checks that all odd keys can be held at once, and that another store finds each
+// of them busy.
 func keysOdd(s *suite) {
 	a, b := s.open(s.ttl(5*deadline)), s.open(s.long())
 	held := map[string]locking.Lease{}
@@ -41,7 +42,7 @@ func keysOdd(s *suite) {
 	}
 }
 
-// keysInvalid: an invalid key is ErrKey, not ErrBusy.
+// keysInvalid checks that an invalid key is ErrKey, not ErrBusy.
 func keysInvalid(s *suite) {
 	store := s.open(s.long())
 	for what, k := range map[string]string{

@@ -8,9 +8,9 @@ import (
 	"shop/locking"
 )
 
-// Promises are what a Store claims beyond the contract that all share.
+// Promises are what a Store promises beyond the common contract.
 type Promises struct {
-	Expires       bool          // a lease ends by itself after the TTL
+	Expires       bool          // a lease expires after the TTL
 	Fences        bool          // a lease has a Fence
 	FencePersists bool          // fences, and leases within their TTL, survive a restart of the server with its data
 	FIFO          bool          // waiters are granted the keys in the order of their arrival
@@ -18,44 +18,43 @@ type Promises struct {
 	MinTTL        time.Duration // the shortest TTL; its multiples are valid too
 }
 
-// Backend is a store on a real server, in a key space of its own, with what a
-// test needs to disturb it.
+// Backend is a store on a real server, in a key space of its own, with the means to
+// disturb it.
 type Backend struct {
-	// Open makes a Store: each time with a client of its own, as another process
-	// would have.
+	// Open makes a Store, each with a client of its own, as another process would have.
 	Open func(ttl time.Duration) (locking.Store, error)
 
-	// Proxied makes a Store whose line to the server can be disturbed. nil is only
-	// for a store that sends no requests.
+	// Proxied makes a Store whose connection to the server can be disturbed. It may be
+	// nil only for a store that sends no requests.
 	Proxied func(ttl time.Duration) Proxied
 
-	// Restartable starts a server of its own. restart stops it hard, starts it
-	// again on its data and returns when it answers. Needed with Fences.
+	// Restartable starts a server for b alone. restart kills it, starts it again on its
+	// data and returns when it answers. Fences needs it.
 	Restartable func() (b Backend, restart func())
 
-	// Waiting counts the waiters for key. Needed with FIFO.
+	// Waiting counts the waiters for key. FIFO needs it.
 	Waiting func(key string) int
 
-	// BadTTLs are refused by Open, besides those that follow from MinTTL.
+	// BadTTLs are TTLs that Open refuses, in addition to those that follow from MinTTL.
 	BadTTLs []time.Duration
 }
 
-// Proxied is a Store and the line between it and its server.
+// Proxied is a Store with a disturbed connection to its server.
 type Proxied struct {
 	Store locking.Store
-	// Lose lets the server serve the next n requests and keeps their answers
-	// from the Store, which hears nothing at all. 0 ends that.
+	// Lose lets the server serve the next n requests but loses their answers. 0 stops
+	// losing.
 	Lose func(n int)
-	// Lost counts the answers that were kept from the Store so far.
+	// Lost counts the answers lost so far.
 	Lost func() int
-	// Delay makes each further answer arrive d later.
+	// Delay delays each further answer by d.
 	Delay func(d time.Duration)
 }
 
 // Open makes a Backend for one check, and cleans up with t.Cleanup.
 type Open func(t testing.TB) Backend
 
-// atATime is how many checks run side by side. They wait more than they work.
+// atATime is how many checks run at once. They wait most of the time.
 const atATime = 6
 
 // Run checks the contract and the promises, each check as a subtest.
@@ -70,8 +69,8 @@ func Run(t *testing.T, open Open, p Promises) {
 	})
 }
 
-// sideBySide runs the checks at once, but for a few: unlike t.Parallel, whatever
-// the number of cores.
+// sideBySide runs atATime checks at once, unlike t.Parallel independent of the number of
+// cores.
 func sideBySide(list []check, run func(check)) {
 	var all sync.WaitGroup
 	places := make(chan struct{}, atATime)
@@ -85,7 +84,7 @@ func sideBySide(list []check, run func(check)) {
 	all.Wait()
 }
 
-// validate refuses promises that cannot be checked, or contradict each other.
+// validate refuses promises that cannot be checked or that contradict each other.
 func validate(t testing.TB, b Backend, p Promises) {
 	t.Helper()
 	for _, rule := range []struct {
@@ -94,7 +93,7 @@ func validate(t testing.TB, b Backend, p Promises) {
 	}{
 		{p.Expires && p.MinTTL <= 0, "Expires needs MinTTL"},
 		{p.FencePersists && !p.Fences, "FencePersists without Fences"},
-		{p.Fences && b.Restartable == nil, "Fences needs Backend.Restartable, to show what a restart does to them"},
+		{p.Fences && b.Restartable == nil, "Fences needs Backend.Restartable, to show whether fences survive a restart"},
 		{p.FIFO && b.Waiting == nil, "FIFO needs Backend.Waiting, to know the order of arrival"},
 	} {
 		if rule.broken {
@@ -108,7 +107,8 @@ type check struct {
 	run  func(*suite)
 }
 
-// checks lists the contract, then each promise or the proof of its absence.
+// checks lists the checks of the contract, then for each promise its check or the proof of
+// its absence.
 func checks(b Backend, p Promises) []check {
 	list := append(common(), promised(p)...)
 	if b.Proxied == nil {
@@ -124,7 +124,7 @@ func common() []check {
 		{"Own/ReleaseAndRenewTouchOnlyTheirOwn", ownOnly},
 		{"Lost/StaysLost", lostStaysLost},
 		{"Ctx/EndedBeforehandTakesNothing", ctxEnded},
-		{"Ctx/EndWhileWaitingIsHeardAtOnce", ctxWaiting},
+		{"Ctx/ReturnsAtOnceWhileWaiting", ctxWaiting},
 		{"Keys/OddOnesNeverCollide", keysOdd},
 		{"Keys/InvalidAreErrKey", keysInvalid},
 		{"TTL/UnrepresentableIsAnError", ttlBad},
@@ -132,11 +132,11 @@ func common() []check {
 	}
 }
 
-// disturbed need a Proxied.
+// disturbed lists the checks that need Backend.Proxied.
 func disturbed() []check {
 	return []check{
 		{"Until/NeverBeyondRequestPlusTTL", untilFromRequest},
-		{"Ctx/EndWhileNoAnswerComesIsHeardAtOnce", ctxSilence},
+		{"Ctx/ReturnsAtOnceWithoutAnAnswer", ctxSilence},
 		{"Reply/LostOnAcquire", replyLostOnAcquire},
 		{"Reply/NeverComes", replyNeverComes},
 		{"Reply/LostOnRelease", replyLostOnRelease},
@@ -144,7 +144,8 @@ func disturbed() []check {
 	}
 }
 
-// promised checks each promise that is made, and shows the lack of each other.
+// promised lists a check of each promise that is made, and a proof of the lack of each
+// other one.
 func promised(p Promises) []check {
 	either := func(promised bool, yes, no check) check {
 		if promised {

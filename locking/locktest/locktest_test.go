@@ -15,11 +15,11 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// The suite needs a server. The tests of this file need none: they run it on stores
-// that hold no lock at all, and check the report of the failures. Each backend tests
-// on its real server that each check notices the defect it is for.
+// The suite needs a server. The tests of this file do not: they run it on stores
+// without any lock, and check the reported failures. Each backend tests on its real
+// server that each check notices the defect that it is meant for.
 
-// useless answers everything in one way.
+// useless gives every request the same answer.
 type useless struct {
 	lease locking.Lease
 	err   error
@@ -45,54 +45,54 @@ func always(u useless) locktest.Open {
 	}
 }
 
-// A store that says yes to everything fails wherever a "no" is due.
+// A store that grants everything fails every check that requires a refusal.
 func TestFailing_NamesTheChecksOfAStoreThatDoesNotExclude(t *testing.T) {
 	yes := useless{lease: locking.Lease{Owner: "me", Fence: 1, Until: time.Now().Add(time.Hour)}}
-	said := locktest.Failing(t, always(yes), promises)
+	failures := locktest.Failing(t, always(yes), promises)
 	for _, name := range []string{
 		"Exclusion/GoroutinesShareOneStore", "Exclusion/SeveralStores", "Own/ReleaseAndRenewTouchOnlyTheirOwn",
 		"Lost/StaysLost", "Ctx/EndedBeforehandTakesNothing", "Keys/OddOnesNeverCollide", "Keys/InvalidAreErrKey",
 		"TTL/UnrepresentableIsAnError", "Do/PanicFreesTheKeys", "Fence/GrowsOverGrants", "Multi/AllOrNone",
 		"Expires/FreesTheKeysAfterUntil", "Multi/FenceAboveThoseOfEachKey", "Fence/SurvivesRestart",
 	} {
-		if said[name] == "" {
+		if failures[name] == "" {
 			t.Errorf("%s passed", name)
 		}
 	}
 }
 
-// A store that refuses every request fails too: it is safe and of no use.
+// A store that refuses every request is safe but useless, and fails too.
 func TestFailing_NamesTheChecksOfAStoreThatGrantsNothing(t *testing.T) {
-	said := locktest.Failing(t, always(useless{err: errors.New("out of order")}), promises)
+	failures := locktest.Failing(t, always(useless{err: errors.New("out of order")}), promises)
 	for _, name := range []string{
 		"Exclusion/GoroutinesShareOneStore", "Exclusion/SeveralStores", "Own/ReleaseAndRenewTouchOnlyTheirOwn",
-		"Lost/StaysLost", "Renew/KeepsTheKeysPastTheTTL", "Own/RefusedRenewProlongsNothing", "Ctx/EndedBeforehandTakesNothing", "Ctx/EndWhileWaitingIsHeardAtOnce",
+		"Lost/StaysLost", "Renew/KeepsTheKeysPastTheTTL", "Own/RefusedRenewProlongsNothing", "Ctx/EndedBeforehandTakesNothing", "Ctx/ReturnsAtOnceWhileWaiting",
 		"Keys/OddOnesNeverCollide", "Keys/InvalidAreErrKey", "TTL/UnrepresentableIsAnError", "Do/PanicFreesTheKeys",
 		"Fence/GrowsOverGrants", "Fence/SurvivesRestart", "FIFO/Not", "Expires/FreesTheKeysAfterUntil",
 		"Multi/AllOrNone", "Multi/OppositeOrdersDoNotDeadlock", "Multi/FenceAboveThoseOfEachKey",
 	} {
-		if said[name] == "" {
+		if failures[name] == "" {
 			t.Errorf("%s passed", name)
 		}
-		delete(said, name)
+		delete(failures, name)
 	}
-	if len(said) > 0 {
-		t.Errorf("checks that are not listed here: %q", said)
+	if len(failures) > 0 {
+		t.Errorf("checks that are not listed here: %q", failures)
 	}
 }
 
-// panics is an error whose text cannot be read.
+// panics is an error whose methods panic.
 type panics struct{}
 
-func (panics) Error() string { panic("looked at") }
-func (panics) Is(error) bool { panic("looked at") }
+func (panics) Error() string { panic("used") }
+func (panics) Is(error) bool { panic("used") }
 
 // A panic in a store is a failure of that check alone.
 func TestFailing_TurnsPanicsIntoFailures(t *testing.T) {
 	const check = "Keys/InvalidAreErrKey"
-	said := locktest.Failing(t, always(useless{err: panics{}}), promises, check)
-	if !strings.Contains(said[check], "panic") {
-		t.Errorf("said %q, want the panic", said)
+	failures := locktest.Failing(t, always(useless{err: panics{}}), promises, check)
+	if !strings.Contains(failures[check], "panic") {
+		t.Errorf("failures %q, want the panic", failures)
 	}
 }
 
@@ -105,9 +105,9 @@ func TestFailing_RefusesPromisesThatCannotBeChecked(t *testing.T) {
 	} {
 		p := promises
 		change(&p)
-		said := locktest.Failing(t, always(useless{err: errors.New("out of order")}), p, "Keys/InvalidAreErrKey")
-		if !strings.Contains(said["Promises"], says) {
-			t.Errorf("%+v: said %q, want something about %s", p, said["Promises"], says)
+		failures := locktest.Failing(t, always(useless{err: errors.New("out of order")}), p, "Keys/InvalidAreErrKey")
+		if !strings.Contains(failures["Promises"], says) {
+			t.Errorf("%+v: failed with %q, want a text about %s", p, failures["Promises"], says)
 		}
 	}
 }

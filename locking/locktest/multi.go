@@ -8,7 +8,7 @@ import (
 	"shop/locking"
 )
 
-// multiAllOrNone: one busy key, and nothing is taken; none, and all are.
+// multiAllOrNone checks that a request takes no key if one is busy, and otherwise all.
 func multiAllOrNone(s *suite) {
 	a, b := s.open(s.long()), s.open(s.long())
 	one := s.try(a, "b")
@@ -30,7 +30,7 @@ func multiAllOrNone(s *suite) {
 	s.release(a, s.try(a, "a", "b", "c"))
 }
 
-// multiRefused: a store for single keys refuses several, and takes none of them.
+// multiRefused checks that a store for single keys refuses several and takes none of them.
 func multiRefused(s *suite) {
 	a, b := s.open(s.long()), s.open(s.long())
 	if lease, err := a.TryAcquire(s.within(deadline), "a", "b"); err == nil || errors.Is(err, locking.ErrBusy) {
@@ -40,7 +40,7 @@ func multiRefused(s *suite) {
 	s.release(b, s.try(b, "b"))
 }
 
-// multiOrders: requests that name the same keys in opposite orders are all granted.
+// multiOrders checks that requests for the same keys in opposite orders are all granted.
 func multiOrders(s *suite) {
 	store := s.open(s.long())
 	var all sync.WaitGroup
@@ -62,8 +62,8 @@ func multiOrders(s *suite) {
 	all.Wait()
 }
 
-// multiFence: the fence of several keys is above what each of them had, and
-// each of them goes on above it.
+// multiFence checks that the fence of several keys is greater than every earlier fence
+// of each of them, and that their later fences are greater still.
 func multiFence(s *suite) {
 	store := s.open(s.long())
 	last := map[string]locking.Fence{}

@@ -7,7 +7,7 @@ import (
 	"shop/locking"
 )
 
-// ownOnly: only the holder of a key can release or renew it.
+// ownOnly checks that only the holder of a key can release or renew it.
 func ownOnly(s *suite) {
 	a, b := s.open(s.long()), s.open(s.long())
 	first := s.try(a, key)
@@ -16,18 +16,18 @@ func ownOnly(s *suite) {
 	if first.Owner == second.Owner {
 		s.Errorf("two acquisitions have the owner %q", first.Owner)
 	}
-	s.lost(a, first) // was ours once
+	s.lost(a, first) // released
 	forged := second
 	forged.Owner = "other"
-	s.lost(b, forged)                                                // never was
-	s.lost(a, locking.Lease{})                                       // of nothing
+	s.lost(b, forged)                                                // never granted
+	s.lost(a, locking.Lease{})                                       // without keys
 	s.lost(a, locking.Lease{Keys: []string{"free"}, Owner: "other"}) // a key without a holder
 	s.busy(a, key)
 	s.release(b, s.renew(b, second))
 	s.release(a, s.try(a, "free"))
 }
 
-// lostStaysLost: a lease that ended is over, even while the key is free.
+// lostStaysLost checks that a lease that has ended stays lost, even while its key is free.
 func lostStaysLost(s *suite) {
 	a, b := s.open(s.long()), s.open(s.long())
 	released := s.try(a, key)
@@ -46,14 +46,14 @@ func lostStaysLost(s *suite) {
 	s.Errorf("in 3 rounds no key was free within a TTL of %v after a lost lease was renewed", s.short())
 }
 
-// expiredStaysLost: the key of an expired lease is free. If Renew took it again, it
-// is held for a TTL from then on, so that it is not free in time in any round.
-// Where the machine stalls it is acquired late too, hence the rounds.
+// expiredStaysLost checks that Renew does not take the key of an expired lease again:
+// otherwise the key would be held for a TTL, and not be free in time in any round. A
+// stall of the machine delays the acquisition too, hence the rounds.
 func (s *suite) expiredStaysLost() (inTime bool) {
 	a, b := s.open(s.short()), s.open(s.long())
 	expired := s.try(a, key)
 	s.try(a, "later")
-	later := s.acquire(deadline, b, "later") // that one has run out, so the one before has
+	later := s.acquire(deadline, b, "later") // it has expired, and so has the earlier one
 	asked := time.Now()
 	s.lost(a, expired)
 	next := s.acquire(deadline, b, key)
@@ -66,8 +66,8 @@ func (s *suite) expiredStaysLost() (inTime bool) {
 	return inTime
 }
 
-// renewKeeps: a lease that is renewed in time outlives its TTL. Nothing follows
-// from a round in which the machine stalled for so long that the time was over.
+// renewKeeps checks that a lease that is renewed in time outlives its TTL. A round is
+// void if the machine stalled until the lease had expired.
 func renewKeeps(s *suite) {
 	for range triesMax {
 		if s.outlives(s.ttl(900 * time.Millisecond)) {
@@ -90,7 +90,7 @@ func (s *suite) outlives(ttl time.Duration) bool {
 		if !time.Now().Before(lease.Until) {
 			return false
 		}
-		if !told(err) {
+		if !answered(err) {
 			return false
 		}
 		if err != nil {
@@ -103,7 +103,7 @@ func (s *suite) outlives(ttl time.Duration) bool {
 			s.Errorf("renewed %+v is another grant than %+v", next, granted)
 		}
 		_, err = b.TryAcquire(s.within(deadline), key)
-		if lease = next; !time.Now().Before(lease.Until) || !told(err) {
+		if lease = next; !time.Now().Before(lease.Until) || !answered(err) {
 			return false
 		}
 		if !errors.Is(err, locking.ErrBusy) {

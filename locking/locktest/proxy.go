@@ -7,13 +7,13 @@ import (
 	"testing"
 )
 
-// Interceptor sees the bytes of one read on their way, and may act on both ends
-// before they go on. False keeps them back. It may block, which delays this
-// direction of this connection, and nothing else.
+// Interceptor receives the bytes of one read before they are forwarded, and may act on
+// both connections. False drops the bytes. It may block, which delays this direction of
+// this connection only.
 type Interceptor func(bytes []byte, client, server net.Conn) (forward bool)
 
-// Proxy forwards TCP from clients to a real server, and lets a test interfere:
-// lose a request or a reply, delay it, cut connections, refuse new ones.
+// Proxy forwards TCP from clients to a real server, and lets a test lose or delay a
+// request or a reply, cut connections, and refuse new ones.
 type Proxy struct {
 	Addr string
 
@@ -28,8 +28,8 @@ type Proxy struct {
 	onReply   Interceptor
 }
 
-// NewProxy listens on a free port of loopback, in front of the server at addr.
-// It ends with the test.
+// NewProxy listens on a free loopback port and forwards to the server at addr. It is
+// closed when the test ends.
 func NewProxy(t testing.TB, addr string) *Proxy {
 	t.Helper()
 	p := &Proxy{server: addr, conns: map[net.Conn]bool{}}
@@ -39,14 +39,14 @@ func NewProxy(t testing.TB, addr string) *Proxy {
 	return p
 }
 
-// OnRequest sets what sees all bytes that clients send; nil forwards them.
+// OnRequest sets the interceptor of all bytes that clients send; nil forwards them.
 func (p *Proxy) OnRequest(f Interceptor) { p.set(func() { p.onRequest = f }) }
 
-// OnReply sets what sees all bytes that the server sends; nil forwards them.
+// OnReply sets the interceptor of all bytes that the server sends; nil forwards them.
 func (p *Proxy) OnReply(f Interceptor) { p.set(func() { p.onReply = f }) }
 
-// Nth makes an interceptor of f for the nth read alone, counted from 1 over all
-// connections; hit says whether it came. The rest is forwarded.
+// Nth makes an interceptor that calls f for the nth read only, counted from 1 over all
+// connections, and forwards all others. hit reports whether that read has happened.
 func Nth(n int64, f Interceptor) (_ Interceptor, hit *atomic.Bool) {
 	var reads atomic.Int64
 	hit = &atomic.Bool{}
@@ -59,7 +59,7 @@ func Nth(n int64, f Interceptor) (_ Interceptor, hit *atomic.Bool) {
 	}, hit
 }
 
-// Cut closes all connections. New ones are taken.
+// Cut closes all connections. New ones are accepted.
 func (p *Proxy) Cut() {
 	p.set(func() {
 		for c := range p.conns {
@@ -68,10 +68,10 @@ func (p *Proxy) Cut() {
 	})
 }
 
-// Refuse takes no new connections. Those that exist go on.
+// Refuse stops accepting new connections. Existing ones continue.
 func (p *Proxy) Refuse() { p.set(func() { p.refusing = true; _ = p.listener.Close() }) }
 
-// Freeze carries nothing any more, without a word to either end, until thaw is called.
+// Freeze forwards nothing, while all connections stay open, until thaw is called.
 func (p *Proxy) Freeze(t testing.TB) (thaw func()) {
 	frozen := make(chan struct{})
 	wait := func([]byte, net.Conn, net.Conn) bool { <-frozen; return true }
@@ -82,11 +82,11 @@ func (p *Proxy) Freeze(t testing.TB) (thaw func()) {
 		p.OnReply(nil)
 		close(frozen)
 	})
-	t.Cleanup(thaw) // before Down, which waits for what is held
+	t.Cleanup(thaw) // runs before Down, which waits for the blocked interceptors
 	return thaw
 }
 
-// Down is Refuse and Cut, and waits until all is closed.
+// Down is Refuse and Cut, and waits until all connections are closed.
 func (p *Proxy) Down() {
 	p.Refuse()
 	p.Cut()
@@ -142,7 +142,7 @@ func (p *Proxy) connect(client net.Conn) {
 	var ends sync.WaitGroup
 	ends.Go(func() {
 		p.copy(client, server, func(b []byte) bool { return p.pass(&p.onRequest, b, client, server) })
-		_ = server.(*net.TCPConn).CloseWrite() // a reset would discard what the server has not read yet
+		_ = server.(*net.TCPConn).CloseWrite() // a reset would discard data that the server has not read yet
 	})
 	ends.Go(func() {
 		p.copy(server, client, func(b []byte) bool { return p.pass(&p.onReply, b, client, server) })
@@ -161,8 +161,8 @@ func (p *Proxy) pass(interceptor *Interceptor, b []byte, client, server net.Conn
 	return f == nil || f(b, client, server)
 }
 
-// copy forwards until from ends. That to is closed does not end it: a server
-// must be able to finish what a client has sent and left.
+// copy forwards until from is closed. It continues when to is closed, so that a server
+// can finish the request of a client that has left.
 func (p *Proxy) copy(from, to net.Conn, pass func([]byte) bool) {
 	for buf := make([]byte, 64<<10); ; {
 		n, err := from.Read(buf)

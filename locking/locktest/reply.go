@@ -8,15 +8,15 @@ import (
 	"shop/locking"
 )
 
-// free wants the keys to be free by themselves within the TTL.
+// free checks that the keys become free within the TTL, without a release.
 func (s *suite) free(ttl time.Duration, store locking.Store, keys ...string) {
 	s.Helper()
 	s.release(store, s.acquire(ttl+3*atOnce, store, keys...))
 }
 
 // replyLostOnAcquire: the server granted the key, and its reply is lost. There is no
-// other holder, so ErrBusy is wrong. Either the store finds its grant, or it returns
-// ErrOutcomeUnknown and the key becomes free within the TTL.
+// other holder, so ErrBusy is wrong. The store must either find its grant, or return
+// ErrOutcomeUnknown and let the key become free within the TTL.
 func replyLostOnAcquire(s *suite) {
 	ttl := s.ttl(3 * time.Second)
 	w, other := s.proxied(ttl), s.open(s.long())
@@ -40,8 +40,8 @@ func replyLostOnAcquire(s *suite) {
 	s.free(ttl, other, key)
 }
 
-// replyNeverComes: the store gives up while it could still be believed, says
-// that it does not know, and what it may have taken is free within the TTL.
+// replyNeverComes checks that the store stops retrying within the TTL, returns an error
+// other than ErrBusy, and frees what it may have taken within the TTL.
 func replyNeverComes(s *suite) {
 	ttl := s.ttl(1200 * time.Millisecond)
 	w, other := s.proxied(ttl), s.open(s.long())
@@ -54,31 +54,33 @@ func replyNeverComes(s *suite) {
 		s.Errorf("got %+v and %v, want an error that is not ErrBusy", lease, err)
 	}
 	if took > ttl+atOnce {
-		s.Errorf("asked for %v, with a TTL of %v", took, ttl)
+		s.Errorf("retried for %v, with a TTL of %v", took, ttl)
 	}
 	s.free(ttl, other, key)
 }
 
-// replyLostOnRelease: it is free, or will be; and it was ours.
+// replyLostOnRelease checks that the key becomes free, and that the release of a held
+// lease is not ErrLost.
 func replyLostOnRelease(s *suite) {
 	ttl := s.ttl(1200 * time.Millisecond)
 	w, other := s.proxied(ttl), s.open(s.long())
 	lease := s.try(w.Store, key)
 	w.Lose(1)
 	if err := w.Store.Release(s.within(deadline), lease); errors.Is(err, locking.ErrLost) {
-		s.Errorf("got %v for a lease that was ours", err)
+		s.Errorf("got %v for a lease that was held", err)
 	}
 	s.free(ttl, other, key)
 }
 
-// replyLostOnRenew: not a loss. The next attempt finds the lease where it was.
+// replyLostOnRenew checks that a lost reply is no ErrLost, and that the lease can still be
+// renewed.
 func replyLostOnRenew(s *suite) {
 	w, other := s.proxied(s.ttl(3*time.Second)), s.open(s.long())
 	lease := s.try(w.Store, key)
 	w.Lose(1)
 	next, err := w.Store.Renew(s.within(deadline), lease)
 	if errors.Is(err, locking.ErrLost) {
-		s.Fatalf("got %v for a lease that is ours", err)
+		s.Fatalf("got %v for a lease that is held", err)
 	}
 	if err == nil {
 		lease = next

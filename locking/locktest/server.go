@@ -25,23 +25,23 @@ import (
 // Program is a server that a test can start for itself.
 type Program struct {
 	Name string // of the binary
-	Env  string // the setting with the path of the binary, if it is not on PATH
-	// Args are those of the server s, which has Addr and Dir by then.
+	Env  string // the environment variable with the path of the binary, if it is not on PATH
+	// Args returns the arguments of s, whose Addr and Dir are set.
 	Args func(s *Server) []string
-	// Ready asks the server whether it serves: nil is yes, an error is asked again.
+	// Ready checks whether the server serves. It is called until it returns nil.
 	Ready func(ctx context.Context, s *Server) error
 }
 
-// Server is a server of one test, on a port and data of its own. The test may kill
+// Server is a server for one test, with a port and data of its own. The test may kill
 // it, pause it and start it again; it is killed when the test ends.
 //
-// A server that dies without being asked fails the test at once. A test that still
-// waits deathGrace later waits for what cannot come: the test process panics, with the
-// name of the server and its last log lines.
+// If the server dies by itself, the test fails at once. If the test is still waiting
+// deathGrace later, the test process panics, with the name of the server and its last
+// log lines, because the wait may never end.
 type Server struct {
 	Addr  string   // host:port
 	Dir   string   // its data
-	Flags []string // of its next start, besides those of its program
+	Flags []string // of its next start, in addition to those of its program
 
 	t       testing.TB
 	program Program
@@ -55,9 +55,9 @@ type Server struct {
 // process is one run of a Server.
 type process struct {
 	pid   int
-	life  io.Closer // closing it kills the server
-	asked chan struct{}
-	ended chan struct{}
+	life  io.Closer     // closing it kills the server
+	asked chan struct{} // closed by Kill
+	ended chan struct{} // closed when the process has ended
 }
 
 const (
@@ -66,8 +66,8 @@ const (
 )
 
 // guard runs a server under a shell that kills it as soon as the pipe to the test
-// closes: when the test says so, and also when the test process dies in whatever
-// way. It writes the process id, and ends with the server.
+// closes: when the test closes it, and when the test process dies for any reason. It
+// writes the process id, and ends with the server.
 const guard = `trap "" INT TERM
 exec 4<&0 </dev/null
 "$@" 3>&- 4<&- &
@@ -87,7 +87,7 @@ func Start(t testing.TB, p Program) *Server {
 	return s
 }
 
-// NewServer gives a server its address and its folder. It is not running yet.
+// NewServer makes a server with an address and a folder, but does not start it.
 func NewServer(t testing.TB, p Program) *Server {
 	t.Helper()
 	dir := t.TempDir()
@@ -110,14 +110,14 @@ func NewServer(t testing.TB, p Program) *Server {
 
 func (s *Server) String() string { return s.program.Name + " on " + s.Addr }
 
-// Start runs the server on the data that it left, and returns when it serves.
+// Start runs the server on its existing data, and returns when it serves.
 func (s *Server) Start() {
 	s.t.Helper()
 	s.Spawn()
 	s.Await()
 }
 
-// Restart kills the server and starts it on the data that it left.
+// Restart kills the server and starts it on its existing data.
 func (s *Server) Restart() {
 	s.t.Helper()
 	s.Kill()
@@ -137,19 +137,19 @@ func (s *Server) Spawn() {
 		s.t.Fatal(err)
 	}
 	defer log.Close()
-	cmd.Stdout, cmd.Stderr = log, log // files, so that Wait waits for the server alone
-	pid, told, err := os.Pipe()
+	cmd.Stdout, cmd.Stderr = log, log // a file, so that Wait waits for the process alone
+	pid, pidWriter, err := os.Pipe()
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	defer pid.Close()
-	cmd.ExtraFiles = []*os.File{told}
+	cmd.ExtraFiles = []*os.File{pidWriter}
 	p := &process{asked: make(chan struct{}), ended: make(chan struct{})}
 	if p.life, err = cmd.StdinPipe(); err != nil {
 		s.t.Fatal(err)
 	}
 	err = cmd.Start()
-	_ = told.Close()
+	_ = pidWriter.Close()
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -162,7 +162,7 @@ func (s *Server) Spawn() {
 	go s.watch(cmd, p)
 }
 
-// watch waits for the end of a process, and reports one that was not asked for.
+// watch waits for the end of a process, and fails the test unless Kill has ended it.
 func (s *Server) watch(cmd *exec.Cmd, p *process) {
 	_ = cmd.Wait()
 	defer close(p.ended)
@@ -171,7 +171,7 @@ func (s *Server) watch(cmd *exec.Cmd, p *process) {
 		return
 	default:
 	}
-	death := fmt.Sprintf("%s died unasked; its last lines:\n%s", s, s.tail())
+	death := fmt.Sprintf("%s died unexpectedly; its last lines:\n%s", s, s.tail())
 	s.t.Error(death)
 	select {
 	case <-s.over:
@@ -194,14 +194,14 @@ func (s *Server) Await() {
 			pause.Stop()
 			return
 		case s.t.Failed():
-			s.t.FailNow() // it is dead, or another is
+			s.t.FailNow() // this server, or another of the test, is dead
 		case time.Now().After(limit):
 			s.t.Fatalf("%s does not serve after %v: %v", s, startLimit, err)
 		}
 	}
 }
 
-// Kill stops the server without letting it say good-bye.
+// Kill kills the server without a graceful shutdown.
 func (s *Server) Kill() {
 	s.mu.Lock()
 	p := s.now
@@ -215,14 +215,14 @@ func (s *Server) Kill() {
 	<-p.ended
 }
 
-// Up tells whether the server was started and not killed.
+// Up reports whether the server was started and not killed.
 func (s *Server) Up() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.now != nil
 }
 
-// Pause stops the process where it is: connections stay open, nothing is answered.
+// Pause stops the process: connections stay open, and no request is answered.
 func (s *Server) Pause() { s.signal(syscall.SIGSTOP) }
 
 // Resume ends a pause.
@@ -240,7 +240,7 @@ func (s *Server) signal(signal syscall.Signal) {
 	}
 }
 
-// tail is the end of the server's log.
+// tail returns the last 20 lines of the server's log.
 func (s *Server) tail() string {
 	log, err := os.ReadFile(s.log)
 	if err != nil {
@@ -250,7 +250,7 @@ func (s *Server) tail() string {
 	return string(bytes.Join(lines[max(0, len(lines)-20):], []byte("\n")))
 }
 
-// Redis is a redis-server, with settings besides.
+// Redis is a redis-server with additional settings.
 func Redis(settings ...string) Program {
 	return Program{
 		Name: "redis-server", Env: "SHOP_REDIS_SERVER",
@@ -270,14 +270,14 @@ func Redis(settings ...string) Program {
 				_, err = io.ReadFull(conn, answer)
 			}
 			if err == nil && string(answer) != "+PONG" {
-				err = fmt.Errorf("it answers %q", answer)
+				err = fmt.Errorf("the answer to PING is %q", answer)
 			}
 			return err
 		},
 	}
 }
 
-// Durable are the settings of a Redis that loses nothing that it has answered.
+// Durable are the settings of a Redis that loses nothing that it has acknowledged.
 var Durable = []string{"--appendonly", "yes", "--appendfsync", "always"}
 
 // Mongod is a mongod of the replica set rs, which ready has to initiate.
@@ -294,7 +294,7 @@ func Mongod(ready func(ctx context.Context, s *Server) error) Program {
 	}
 }
 
-// StartEtcd starts an etcd of n members with these flags besides.
+// StartEtcd starts an etcd of n members with additional flags.
 func StartEtcd(t testing.TB, n int, flags ...string) []*Server {
 	t.Helper()
 	names, peers := map[*Server]string{}, map[*Server]string{}
@@ -327,7 +327,7 @@ func StartEtcd(t testing.TB, n int, flags ...string) []*Server {
 	return all
 }
 
-// etcdReady asks for what needs a leader and a quorum.
+// etcdReady sends a request that needs a leader and a quorum.
 func etcdReady(ctx context.Context, s *Server) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -347,9 +347,9 @@ func etcdReady(ctx context.Context, s *Server) error {
 	return nil
 }
 
-// FreeAddr gives an address of the loopback that stays free until the test ends, also
-// while its server is down. Its port is not one of those that the system hands out, and
-// another process that asks finds it reserved: by the UDP port of that number.
+// FreeAddr returns a loopback address that stays free until the test ends, even while its
+// server is down. Its port is outside of the system's ephemeral range, and the UDP port
+// with the same number reserves it against other processes that call FreeAddr.
 func FreeAddr(t testing.TB) string {
 	t.Helper()
 	for range 100 {
@@ -372,10 +372,10 @@ func FreeAddr(t testing.TB) string {
 	return ""
 }
 
-var addrs sync.Map // given away by this process
+var addrs sync.Map // addresses that FreeAddr has returned in this process
 
-// Env reads the address of a server that tests share. A missing one fails the test:
-// nothing is skipped.
+// Env reads the address of a server that tests share. If it is not set, the test fails: no
+// test is skipped.
 func Env(t testing.TB, name string) string {
 	t.Helper()
 	addr := os.Getenv(name)
@@ -385,7 +385,7 @@ func Env(t testing.TB, name string) string {
 	return addr
 }
 
-// Eventually asks again and again until ok says yes.
+// Eventually polls until ok returns true.
 func Eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	ask, limit := time.NewTicker(5*time.Millisecond), time.After(30*time.Second)

@@ -10,8 +10,8 @@ import (
 	"shop/locking"
 )
 
-// deadline bounds what has to happen in the end, on a machine that is busy;
-// atOnce bounds what must not wait for anything.
+// deadline bounds what must happen eventually, on a busy machine; atOnce bounds what
+// must not wait for anything.
 const (
 	deadline = 20 * time.Second
 	atOnce   = time.Second
@@ -27,7 +27,7 @@ type suite struct {
 	Promises
 }
 
-// ttl gives a TTL of about d that the store can represent.
+// ttl returns a TTL of about d that the store can represent.
 func (s *suite) ttl(d time.Duration) time.Duration {
 	if s.MinTTL <= 0 {
 		return d
@@ -35,7 +35,7 @@ func (s *suite) ttl(d time.Duration) time.Duration {
 	return (d + s.MinTTL - 1) / s.MinTTL * s.MinTTL
 }
 
-// Short enough to be waited out, long enough not to run out by accident.
+// short is short enough to wait for its end, and long too long to expire by accident.
 func (s *suite) short() time.Duration { return s.ttl(800 * time.Millisecond) }
 func (s *suite) long() time.Duration  { return s.ttl(30 * time.Second) }
 
@@ -49,8 +49,8 @@ func (s *suite) open(ttl time.Duration) locking.Store {
 	return store
 }
 
-// proxied makes a Store whose answers can be lost, after a first exchange: what is
-// lost then is the answer to a request, not to a greeting.
+// proxied makes a Store whose answers can be lost. It makes a first exchange, so that a
+// lost answer is one to a request, not to the connection's handshake.
 func (s *suite) proxied(ttl time.Duration) Proxied {
 	s.Helper()
 	w := s.Proxied(ttl)
@@ -64,7 +64,7 @@ func (s *suite) within(d time.Duration) context.Context {
 	return ctx
 }
 
-// lost wants both Renew and Release to say that l is not ours any more.
+// lost checks that both Renew and Release return ErrLost for l.
 func (s *suite) lost(store locking.Store, l locking.Lease) {
 	s.Helper()
 	ctx := s.within(deadline)
@@ -78,7 +78,7 @@ func (s *suite) lost(store locking.Store, l locking.Lease) {
 	}
 }
 
-// inspect checks what holds for each lease.
+// inspect checks what must hold for every lease.
 func (s *suite) inspect(l locking.Lease, keys []string) {
 	s.Helper()
 	if len(l.Keys) != len(keys) || l.Owner == "" {
@@ -88,14 +88,14 @@ func (s *suite) inspect(l locking.Lease, keys []string) {
 		s.Errorf("Until is %v, while Expires is promised: %t", l.Until, s.Expires)
 	}
 	if s.Expires && !strings.Contains(l.Until.String(), " m=") {
-		s.Errorf("Until %v is not monotonic: a change of the clock would change it", l.Until)
+		s.Errorf("Until %v is not monotonic: a change of the wall clock would move it", l.Until)
 	}
 	if s.Fences != (l.Fence > 0) {
 		s.Errorf("Fence is %d, while Fences is promised: %t", l.Fence, s.Fences)
 	}
 }
 
-// eventually asks again and again until ok says yes.
+// eventually polls until ok returns true.
 func (s *suite) eventually(what string, ok func() bool) {
 	s.Helper()
 	ask := time.NewTicker(2 * time.Millisecond)
