@@ -72,13 +72,13 @@ func (a *acquisition) giveUp(err error) error {
 	switch {
 	case a.ctx.Err() != nil:
 		why := ended(a.ctx)
-		for _, said := range []error{err, a.busy} {
+		for _, got := range []error{err, a.busy} {
 			switch {
-			case said == nil:
-			case errors.Is(said, why):
-				why = said
+			case got == nil:
+			case errors.Is(got, why):
+				why = got
 			default:
-				why = fmt.Errorf("%w: %w", said, why)
+				why = fmt.Errorf("%w: %w", got, why)
 			}
 		}
 		err = fmt.Errorf("locking: acquire %q: gave up after %v: %w", a.keys, waited, why)

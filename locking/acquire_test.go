@@ -119,7 +119,7 @@ func TestAcquire_FailureOfTheStoreIsReturnedAtOnceAndIsNotBusy(t *testing.T) {
 			t.Errorf("got %v, want the store's own error and not ErrBusy", err)
 		}
 		if len(s.acquires) != 2 {
-			t.Errorf("asked %d times", len(s.acquires))
+			t.Errorf("%d requests were sent", len(s.acquires))
 		}
 	})
 }
@@ -134,7 +134,7 @@ func TestAcquire_CtxThatHasEndedTakesNothing(t *testing.T) {
 		}
 	}
 	if len(s.acquires) != 0 {
-		t.Errorf("asked %d times", len(s.acquires))
+		t.Errorf("%d requests were sent", len(s.acquires))
 	}
 }
 
@@ -158,7 +158,7 @@ func TestAcquire_BadKeysNeverReachTheStore(t *testing.T) {
 		}
 	}
 	if len(s.acquires) != 0 {
-		t.Errorf("asked %d times", len(s.acquires))
+		t.Errorf("%d requests were sent", len(s.acquires))
 	}
 }
 

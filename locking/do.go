@@ -44,7 +44,7 @@ func Do(ctx context.Context, s Store, o Options, keys []string, fn func(context.
 	h := newHold(ctx, s, o, lease)
 	defer func() { err = h.end(err) }() // no recover: a panic keeps its value and its stack
 	if h.Err() != nil {
-		return ended(h) // the grant came too late, for the caller or for itself
+		return ended(h) // the grant came after the end of the caller's ctx, or of its own trust
 	}
 	return fn(h, lease)
 }

@@ -50,8 +50,8 @@ var (
 	ErrOutcomeUnknown = errors.New("locking: outcome unknown: the request was sent, no answer came")
 )
 
-// ErrMaxHold is the cause that ends fn's ctx after Options.MaxHold. It matches ErrLost
-// too: nothing renews the lease any more. To distinguish them, check for ErrMaxHold first.
+// ErrMaxHold is the cause of fn's ctx after Options.MaxHold. It matches ErrLost too,
+// because the lease is no longer renewed. To distinguish them, check for ErrMaxHold first.
 var ErrMaxHold = fmt.Errorf("%w: held for the longest time allowed", ErrLost)
 
 // ended returns why ctx ended: errors.Is finds ctx.Err() and the cause. A lost lease is

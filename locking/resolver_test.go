@@ -93,7 +93,7 @@ func TestResolver_RemovalsAreBoundedAndCloseJoinsThem(t *testing.T) {
 		synctest.Wait()
 		r.Close()
 		if n := first.Load(); n != asked || asked < 4 || len(ended) != 64 {
-			t.Errorf("asked %d times, then %d; %d removals were under way, want 64", asked, n, len(ended))
+			t.Errorf("%d requests, then %d; %d removals were under way, want 64", asked, n, len(ended))
 		}
 		if r.Go(func() {}) || !r.Closed() {
 			t.Error("want Closed, and no goroutine from Go")

@@ -33,7 +33,7 @@ type Options struct {
 }
 
 // ErrTTL reports that etcd would grant another TTL than the requested one.
-var ErrTTL = errors.New("etcdlock: TTL must be whole seconds, and at least one and a half of etcd's election timeout (2s with its defaults)")
+var ErrTTL = errors.New("etcdlock: TTL must be whole seconds, and at least 1.5 times etcd's election timeout (2s with its defaults)")
 
 // New makes a Store whose leases last ttl, and opens its session, so etcd must be
 // available. A TTL that etcd would round, or raise to its minimum, is ErrTTL.

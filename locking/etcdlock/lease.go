@@ -120,10 +120,10 @@ func (s *Store) Renew(ctx context.Context, l locking.Lease) (_ locking.Lease, er
 	return g.lease, nil
 }
 
-// Release gives the keys back, if all of them are still those that were granted. If one
-// is not, it returns locking.ErrLost, and the others are given back all the same, in the
-// background: no other attempt has their names. After any other error it goes on
-// trying there.
+// Release frees the keys, if l still holds all of them. If one is lost, it returns
+// locking.ErrLost, and the others are freed all the same, in the background: no other
+// attempt has their names. After any other error the release is retried in the
+// background.
 func (s *Store) Release(ctx context.Context, l locking.Lease) (err error) {
 	defer describe(&err, "release", l.Keys)
 	g, err := s.grantOf(l)

@@ -42,12 +42,12 @@ func TestNew_RefusesAPrefixThatCouldCollideWithAKey(t *testing.T) {
 	}
 }
 
-func TestKeys_SixtyFourAreEnough(t *testing.T) {
+func TestKeys_MoreThanKeysMaxAreRefused(t *testing.T) {
 	var keys []string
 	for i := range KeysMax {
 		keys = append(keys, strings.Repeat("k", i+1))
 	}
-	if _, err := checkKeys(append(keys, "k", "kk")); err != nil { // named twice is named once
+	if _, err := checkKeys(append(keys, "k", "kk")); err != nil { // duplicates do not count
 		t.Error(err)
 	}
 	if _, err := checkKeys(append(keys, "more")); !errors.Is(err, ErrTooManyKeys) {

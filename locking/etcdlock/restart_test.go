@@ -99,7 +99,7 @@ func TestAcquire_CompactionBeforeTheWatchMissesNoEvent(t *testing.T) {
 		}
 		next <- l
 	}()
-	locktest.Eventually(t, "the watch is on its way", func() bool { return w.heldSoFar() == 1 })
+	locktest.Eventually(t, "the watch is delayed", func() bool { return w.heldSoFar() == 1 })
 	release(t, holder, held)
 	answer, err := client.Put(t.Context(), g.prefix, "")
 	if err == nil {

@@ -122,7 +122,7 @@ func TestNew_TTLIsExactlyWhatEtcdGrants(t *testing.T) {
 	for _, ttl := range []time.Duration{minTTL, 7 * time.Second} {
 		answer, err := client.TimeToLive(t.Context(), id(g.must(t, ttl)))
 		if err != nil || time.Duration(answer.GrantedTTL)*time.Second != ttl {
-			t.Errorf("asked for %v: got %+v, %v", ttl, answer, err)
+			t.Errorf("TTL %v: etcd granted %+v, %v", ttl, answer, err)
 		}
 	}
 	for _, ttl := range []time.Duration{time.Second, 1500 * time.Millisecond, 2500 * time.Millisecond, time.Millisecond, 0, -time.Second, 1 << 62} {

@@ -123,7 +123,7 @@ func TestAcquire_RequestThatArrivesAfterItWasUndoneDoesNothing(t *testing.T) {
 		_, err := store.Acquire(ctx, "k")
 		result <- err
 	}()
-	locktest.Eventually(t, "the request is on its way", func() bool { return w.heldSoFar() == 1 })
+	locktest.Eventually(t, "the request is delayed", func() bool { return w.heldSoFar() == 1 })
 	cancel()
 	if err := <-result; !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)

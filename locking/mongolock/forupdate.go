@@ -12,7 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// This file stands alone: copy it.
+// This file needs no other file of the package, so that it can be copied alone.
 
 // ErrNoTransaction reports a lock that would end with its own statement. Usually ctx is
 // the outer one, and not that of the callback of WithTransaction.

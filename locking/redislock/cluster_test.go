@@ -66,7 +66,7 @@ func (g target) severalKeys(t *testing.T) {
 			t.Errorf("a and %q: got %+v and %v, want ErrHashTag", other, lease, err)
 		}
 	}
-	take(t, store, "a", "a") // one key, named twice
+	take(t, store, "a", "a") // a duplicate counts once
 }
 
 // crossSlot checks that a wrapped client, which New cannot recognize as one of a
