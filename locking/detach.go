@@ -24,8 +24,8 @@ func trust(ctx context.Context) (until time.Time, held bool) {
 // leaves nor the loss of the lease cancels it. It ends after limit, and no later than
 // the trust at the time of the call.
 //
-// Cancelling a write does not undo it, so an operation must be abandoned before the
-// write. Detach then returns an error: ctx has ended (the error matches ctx.Err() and
+// Cancelling a write does not undo it, so Detach is the last point at which to abandon
+// an operation. It returns an error if ctx has ended (the error matches ctx.Err() and
 // its cause) or the trust is over (ErrLost). A ctx that does not come from Do is
 // bounded by limit alone.
 func Detach(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc, error) {

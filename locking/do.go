@@ -28,8 +28,8 @@ type Options struct {
 //   - If fn returns nil, so does Do, whatever happened to the lease: what fn did is done.
 //   - An error of fn is returned unchanged, or joined with ErrLost if the lease was lost.
 //   - If fn's error matches ErrOutcomeUnknown, the lease is not released but expires:
-//     fn's write may still be under way. ErrLost without it means that the attempt did
-//     nothing.
+//     fn's write may still be under way. ErrLost without ErrOutcomeUnknown means that
+//     the attempt did nothing.
 //   - A panic, or runtime.Goexit, in fn releases the lease and continues.
 //   - If fn did not run, the error is that of Acquire, or ErrLost for a grant that
 //     came too late to be used.

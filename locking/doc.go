@@ -65,7 +65,7 @@
 //	the answer to a grant is lost   the Store retries as the same owner, or removes what the request took
 //	the grant comes after Until     fn does not run, ErrLost
 //	a renewal fails, or is silent   it is retried, within the trust that is left; an attempt has a third of the TTL
-//	a renewal is slow               its trust counts from the sending, and it never outlasts the present trust
+//	a renewal is slow               its trust counts from the sending; it is cancelled when the present trust ends
 //	a renewal is refused            lost, finally
 //	no renewal until Until          lost
 //	the process is paused           on waking: lost, even if an answer that extends the lease is waiting
@@ -75,7 +75,7 @@
 //	fn fails after the loss         its error and ErrLost, both
 //	fn panics, or calls Goexit      released, and the panic continues
 //	the caller leaves               fn's ctx ends; the lease is renewed until fn has returned
-//	a write has no answer           ErrOutcomeUnknown: not released; the TTL keeps other holders out until it expires
+//	a write has no answer           ErrOutcomeUnknown: not released; the keys stay taken until the TTL has passed
 //	the release fails               fn's result all the same; the TTL frees the keys
 //
 // # Writes

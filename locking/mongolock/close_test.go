@@ -54,7 +54,7 @@ func TestClose_WaitsForTheBackgroundWork(t *testing.T) {
 	cancel()
 	callers.Wait()
 	if unknown.Load() == 0 {
-		t.Error("no request was without an answer")
+		t.Error("every request was answered")
 	}
 	asked := time.Now()
 	store.Close()
