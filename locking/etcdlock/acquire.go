@@ -142,7 +142,7 @@ func (s *Store) nonce() string {
 }
 
 // errAgain reports an attempt that has certainly left nothing for which a later one would
-// wait, and failed neither by the caller nor by the keys: the next one may succeed.
+// wait. Neither the caller nor the keys made it fail, so the next one may succeed.
 var errAgain = errors.New("etcdlock: session changed under the attempt")
 
 // put puts a waiter into each queue: one transaction, one revision. If wait is true, it
