@@ -14,7 +14,7 @@ import (
 	"shop/locking/invariant"
 )
 
-// audit reads what really happened, from outside, when nothing can change it any more.
+// audit compares the records of the clients with the stores, which no process changes any more.
 func (t *Trial) audit(ctx context.Context) (Result, error) {
 	records, flow := t.History.Records(), t.Scenario.Flow
 	audited, err := flow.Audit(ctx, t, records)
@@ -48,8 +48,8 @@ func (t *Trial) audit(ctx context.Context) (Result, error) {
 	return result, nil
 }
 
-// Quiet connects to the database when no other connection to it is left; in a soak, whose replicas
-// live on, when no other connection has anything to do.
+// Quiet connects to the database and waits until no other connection to it is left. In a soak, whose
+// replicas keep running, it waits until no other connection is in a transaction.
 func (t *Trial) Quiet(ctx context.Context) (*pgx.Conn, error) {
 	conn, err := pgx.Connect(ctx, t.Postgres)
 	if err != nil {
@@ -66,7 +66,7 @@ func (t *Trial) Quiet(ctx context.Context) (*pgx.Conn, error) {
 	return conn, nil
 }
 
-// leftovers waits until the locks of killed processes have run out, and lists those that do not.
+// leftovers waits until the locks of killed processes have expired, and keeps in t.left those that have not.
 func (t *Trial) leftovers(ctx context.Context) (err error) {
 	if t.Scenario.Flow.Leftover == "" || t.proof.Leftovers == nil {
 		return nil
@@ -79,28 +79,28 @@ func (t *Trial) leftovers(ctx context.Context) (err error) {
 	}
 }
 
-// Grace bounds the wait for keys that are not decided, and the postcheck.
+// Grace bounds the time after the load in which every key must be decided, and the postcheck.
 func (t *Trial) Grace() time.Duration {
 	return cmp.Or(t.Scenario.Grace, t.proof.Grace, grace)
 }
 
-// TTL is that of the flow's locks.
+// TTL is the time to live of the flow's locks.
 func (t *Trial) TTL() time.Duration { return t.proof.LockTTL[t.Scenario.Flow.Name] }
 
-// Keep says whether the databases stay.
+// Keep reports whether the databases are kept after the trial.
 func (t *Trial) Keep() bool { return t.proof.Keep }
 
-// Loaded are the records of the load, without those of the postcheck.
+// Loaded returns the records of the load, without those of the postcheck.
 func (t *Trial) Loaded(records []Record) []Record { return records[:t.loaded] }
 
-// lifeless is all that breaks I-LIVE.
+// lifeless lists what breaks I-LIVE.
 func (t *Trial) lifeless(records []Record) []string {
 	bound := t.Scenario.Flow.Bound(t.Scenario.Fault, t.TTL())
 	return slices.Concat(Stalls(t.History, records, t.events, bound), t.silent, undecided(records))
 }
 
-// unlocked says that keys had an effect without a lock. While the lock service is away that may
-// be so; but one that is never asked for a lock has none to lose.
+// unlocked reports that keys had an effect without a lock. While the lock service is unavailable, keys
+// may; but a strategy that never requests a lock has none to lose, so one call is needed even then.
 func (t *Trial) unlocked(records []Record) []string {
 	asked, watched := t.Witnessed["lock_calls"]
 	if !watched || !t.Scenario.locked() {
@@ -113,10 +113,10 @@ func (t *Trial) unlocked(records []Record) []string {
 	if asked >= int64(done) {
 		return nil
 	}
-	return []string{fmt.Sprintf("%d keys had an effect, and the lock service was asked for %d locks", done, asked)}
+	return []string{fmt.Sprintf("%d keys had an effect, but only %d locks were requested from the lock service", done, asked)}
 }
 
-// keptUp is how the service kept up with the load.
+// keptUp judges how the service kept up with the load, and keeps the figures in t.pace.
 func (t *Trial) keptUp(records []Record) invariant.Findings {
 	tempo := newTempo(t.History, t.Loaded(records), t.events, t.duration)
 	findings, figures := tempo.judge(t.Scenario.Flow.pace(t.Scenario.Fault, t.TTL()))
@@ -124,8 +124,8 @@ func (t *Trial) keptUp(records []Record) invariant.Findings {
 	return findings
 }
 
-// result puts the numbers together, without a verdict. Those of the replicas about themselves
-// come when it is known what the run shows.
+// result collects the numbers of a trial, without a verdict. The counters of the replicas are added last:
+// the reasons for an inconclusive run must not depend on them.
 func (t *Trial) result(records []Record, evidence map[string]int64) Result {
 	result := NewResult(t.Scenario, t.Replicas.Len())
 	result.measure(records[:t.loaded], t.decided)

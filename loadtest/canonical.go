@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// Moment is how Canonical writes a moment: what PostgreSQL keeps of one. MomentSQL is the same
-// for to_char, of a time in UTC.
+// Moment is the layout in which Canonical writes a time, with the microseconds that PostgreSQL keeps.
+// MomentSQL is the same layout for to_char, of a time in UTC.
 const (
 	Moment    = "2006-01-02T15:04:05.000000Z"
 	MomentSQL = `'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'`
 )
 
-// Canonical is the body of an answer in which every moment is written in one way, so that
-// two bodies are equal as JSON if all their fields are; {} if it is no JSON object.
+// Canonical returns the body of an answer with every time in the layout Moment: two bodies with equal
+// fields are then equal as JSON. It returns {} for a body that is not a JSON object.
 func Canonical(body []byte) json.RawMessage {
 	from := json.NewDecoder(bytes.NewReader(body))
 	from.UseNumber()

@@ -12,41 +12,41 @@ import (
 	"shop/locking/invariant"
 )
 
-// CrashMatrix does one thing to one replica at one step of one request, and the next thing at
-// the next step, until each step has met each of them: a cell of the matrix each time. Package
-// crashmatrix does it. It is part of the matrix of scenarios for one strategy, and for controls.
+// CrashMatrix injects each fault of a replica at each step of a request, one at a time. A step under a
+// fault is a cell of the matrix. Package crashmatrix runs the cells. The matrix of scenarios has one
+// CrashMatrix for each flow's chosen strategy, and those of its controls.
 const CrashMatrix Fault = "crash-matrix"
 
-// Cells are what a flow has for CrashMatrix.
+// Cells are what a flow provides for CrashMatrix.
 type Cells struct {
-	Strategy string      // each of whose cells is tried
+	Strategy string      // the strategy whose cells are all tried
 	Steps    []string    // in order
-	Commits  string      // the step of these that is the first behind the commit
-	Stores   []CellStore // from which a replica is cut
-	Health   string      // the field of /readyz that is "ok" when a replica has all of them
+	Commits  string      // the first of these steps after the commit
+	Stores   []CellStore // from which a replica is cut off
+	Health   string      // the field of /readyz that is "ok" when a replica reaches all stores
 
-	// Supply puts objects of its own for each of n cells into a plan, and Requests are the
-	// requests of cell n about them.
+	// Supply adds objects for each of n cells to a plan. Requests returns the requests of cell n for
+	// its objects.
 	Supply   func(p *Plan, n int)
 	Requests func(p Plan, n int, at Cell) CellRequests
-	// Inspect opens what finds broken invariants while there is load, and counts the effects of a key.
+	// Inspect opens an Inspection, which works while there is load.
 	Inspect func(context.Context, *Trial) (*Inspection, error)
 }
 
 // CellStore is a store of a strategy.
 type CellStore struct {
 	Name string
-	Last string // the last step behind which a request still sends something to it
+	Last string // the last step after which a request still sends something to the store
 }
 
 // CellRequests are the requests of a cell. Each names itself: see CellKey.
 type CellRequests struct {
-	Warm   []*Intent // sent to the replica before, one after the other, until one succeeds there: it is sound
-	Hit    *Intent   // to be hit at the step
-	Rivals []*Intent // about the same objects, sent to the other replicas: the last one when all is over
+	Warm   []*Intent // sent to the replica first, one at a time, until one succeeds: the replica works
+	Hit    *Intent   // the request that the fault must hit at the step
+	Rivals []*Intent // for the same objects, sent to the other replicas; the last one when the fault is over
 }
 
-// Inspection looks into the database.
+// Inspection finds broken invariants in the database, and counts the effects of a key.
 type Inspection struct {
 	Checks  []invariant.Check
 	Ask     func(context.Context, invariant.Check) ([]string, error)
@@ -54,8 +54,8 @@ type Inspection struct {
 	Close   func()
 }
 
-// InspectSQL inspects PostgreSQL: fill puts what the checks join into temporary tables, and effects
-// counts those of a client ($1) and a key ($2).
+// InspectSQL inspects PostgreSQL. fill creates the temporary tables that the checks join. effects is a
+// query that counts the effects of a client ($1) and a key ($2).
 func InspectSQL(ctx context.Context, t *Trial, fill func(*pgx.Conn) error, checks []invariant.Check, effects string) (*Inspection, error) {
 	conn, err := pgx.Connect(ctx, t.Postgres)
 	if err != nil {
@@ -77,7 +77,7 @@ func InspectSQL(ctx context.Context, t *Trial, fill func(*pgx.Conn) error, check
 	}, nil
 }
 
-// CellKey is the key of a request of cell n: of the one that is hit, if it has no name.
+// CellKey is the key of the request of cell n with this name; without a name, of the request that is hit.
 func CellKey(n int, name ...string) string {
 	key := fmt.Sprintf("cell-%03d", n)
 	for _, part := range name {
@@ -86,12 +86,12 @@ func CellKey(n int, name ...string) string {
 	return key
 }
 
-// Cell is a fault at a step, and what came of it.
+// Cell is a fault at a step, and its result.
 type Cell struct {
 	Step     string      `json:"step"`
 	Fault    CellFault   `json:"fault"`
 	Verdict  CellVerdict `json:"verdict,omitempty"`
-	Why      []string    `json:"why,omitempty"`      // it is empty, or violated
+	Why      []string    `json:"why,omitempty"`      // why it is empty or violated
 	Evidence []string    `json:"evidence,omitempty"` // that a request was hit at the step
 	Seconds  float64     `json:"seconds,omitempty"`
 }
@@ -99,24 +99,24 @@ type Cell struct {
 // CellFault is a column of the matrix.
 type CellFault struct {
 	Kind  string `json:"kind"`            // CellKilled, CellPaused or CellCut
-	Store string `json:"store,omitempty"` // of a cut
-	Lost  string `json:"lost,omitempty"`  // … requests or answers
+	Store string `json:"store,omitempty"` // of CellCut: the store
+	Lost  string `json:"lost,omitempty"`  // of CellCut: requests or answers
 }
 
-// The kinds.
+// The kinds of CellFault.
 const (
 	CellKilled = "killed"
 	CellPaused = "paused"
 	CellCut    = "cut"
 )
 
-// What a cut loses.
+// What is lost under CellCut.
 const (
 	CellRequestsLost = "requests"
 	CellAnswersLost  = "answers"
 )
 
-// String is the head of the column.
+// String is the heading of the column.
 func (f CellFault) String() string {
 	switch f.Kind {
 	case CellPaused:
@@ -130,7 +130,7 @@ func (f CellFault) String() string {
 // String names the cell.
 func (c Cell) String() string { return fmt.Sprintf("%s × %v", c.Step, c.Fault) }
 
-// CellVerdict is that of one cell.
+// CellVerdict is the verdict of one cell.
 type CellVerdict string
 
 // The verdicts of cells.
@@ -149,7 +149,8 @@ func (c *Cells) Faults() []CellFault {
 	return faults
 }
 
-// all are the cells of the whole matrix, by column: what takes long does not come in a row.
+// all returns the cells of the whole matrix, step by step: the pauses, which take long, do not follow each
+// other.
 func (c *Cells) all() (cells []Cell) {
 	for _, step := range c.Steps {
 		for _, fault := range c.Faults() {
@@ -159,12 +160,12 @@ func (c *Cells) all() (cells []Cell) {
 	return cells
 }
 
-// Committed tells whether the effect of a request is stored at a step.
+// Committed reports whether the effect of a request is committed at a step.
 func (c *Cells) Committed(step string) bool {
 	return slices.Index(c.Steps, step) >= slices.Index(c.Steps, c.Commits)
 }
 
-// Uses tells whether a request still sends something to a store behind a step.
+// Uses reports whether a request still sends something to a store after a step.
 func (c *Cells) Uses(store, step string) bool {
 	return slices.ContainsFunc(c.Stores, func(s CellStore) bool {
 		return s.Name == store && slices.Index(c.Steps, step) <= slices.Index(c.Steps, s.Last)
@@ -189,7 +190,7 @@ func (f *Flow) CellControl(strategy string, cells []Cell, keeps []string, breaks
 	return s
 }
 
-// CellControls are the controls among a flow's that are those of its matrix.
+// CellControls returns the flow's controls under CrashMatrix.
 func (f *Flow) CellControls() (controls []Scenario) {
 	for _, c := range f.Controls {
 		if c.Fault == CrashMatrix {
@@ -199,14 +200,13 @@ func (f *Flow) CellControls() (controls []Scenario) {
 	return controls
 }
 
-// CellInvariant is what violated cells break.
+// CellInvariant is the invariant that violated cells break.
 var CellInvariant = invariant.Invariant{
 	Code: "I-CELL", Name: "crash-matrix",
-	Means: "a request that was hit at a step is decided by its client's repetitions, and has its effect once, or not at all, as the client was told; the objects that it is about break no invariant",
+	Means: "a request that a fault hit at a step is decided when its client retries it, and has its effect once or not at all, as answered; its objects break no invariant",
 }
 
-// CrashMatrixSpec is CrashMatrix under a flow, which is sent so many times fewer requests than
-// without a fault.
+// CrashMatrixSpec is the FaultSpec of CrashMatrix under a load of 1/slower of the usual rate.
 func CrashMatrixSpec(slower int) FaultSpec {
 	return FaultSpec{
 		Fault: CrashMatrix, Apart: true, Outage: true, Slower: slower,
@@ -214,13 +214,13 @@ func CrashMatrixSpec(slower int) FaultSpec {
 	}
 }
 
-// How long a cell takes, beside the TTL for which a replica is paused, and the load at least.
+// cellTime is how long a cell takes, without a pause. cellsLeast is the shortest load.
 const (
 	cellTime   = 400 * time.Millisecond
 	cellsLeast = 6 * time.Second
 )
 
-// cellsTime is about how long the cells of a scenario take.
+// cellsTime estimates how long the cells of a scenario take.
 func (s Scenario) cellsTime(ttl time.Duration) (sum time.Duration) {
 	for _, c := range s.CellsOf() {
 		if sum += cellTime; c.Fault.Kind == CellPaused {
@@ -230,10 +230,10 @@ func (s Scenario) cellsTime(ttl time.Duration) (sum time.Duration) {
 	return max(sum, cellsLeast)
 }
 
-// CellPause is how long a replica is paused, at least.
+// CellPause is how long a replica is paused at least.
 func CellPause(ttl time.Duration) time.Duration { return ttl * 6 / 5 }
 
-// violatedCells says which cells are violated.
+// violatedCells describes the cells that are violated.
 func violatedCells(cells []Cell) (found []string) {
 	for _, c := range cells {
 		if c.Verdict == CellViolated {
@@ -243,8 +243,8 @@ func violatedCells(cells []Cell) (found []string) {
 	return found
 }
 
-// unshown says why the cells of a scenario show nothing: one was not tried, or is empty, or is
-// one of a control and was not violated.
+// unshown gives the reasons why the cells of a scenario show nothing: a cell was not tried, a cell is
+// empty, or a cell of a control is not violated.
 func (s Scenario) unshown(cells []Cell) (reasons []string) {
 	if planned := len(s.CellsOf()); len(cells) < planned {
 		reasons = append(reasons, fmt.Sprintf("%d of %d cells of the crash matrix were tried", len(cells), planned))
@@ -254,7 +254,7 @@ func (s Scenario) unshown(cells []Cell) (reasons []string) {
 		case c.Verdict == CellEmpty:
 			reasons = append(reasons, fmt.Sprintf("%v is empty: %s", c, first(c.Why)))
 		case s.Expect == Violated && c.Verdict == CellOK:
-			reasons = append(reasons, fmt.Sprintf("%v was to be violated, and is not", c))
+			reasons = append(reasons, fmt.Sprintf("%v must be violated, and is ok", c))
 		}
 	}
 	return reasons
@@ -262,7 +262,7 @@ func (s Scenario) unshown(cells []Cell) (reasons []string) {
 
 func first(list []string) string {
 	if len(list) == 0 {
-		return "no reason is known"
+		return "no reason given"
 	}
 	return list[0]
 }

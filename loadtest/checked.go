@@ -10,8 +10,8 @@ import (
 // CheckedLeast is how many operations of each flow the whole proof must have checked for linearizability.
 const CheckedLeast = 100_000
 
-// long is how many times as long the load of some scenarios is in the whole proof. It is longer and not denser: twice
-// as many requests a second are more than lockid can do on a busy machine with two cores.
+// long is the factor by which the load of some scenarios is longer in the whole proof. Their rate is not
+// raised: lockid cannot handle twice as many requests a second on a busy machine with two cores.
 const long = 13
 
 // WholeLoad is the load of a scenario in the whole proof.
@@ -19,7 +19,7 @@ func (f *Flow) WholeLoad(l Load, s Scenario, lockTTL time.Duration) Load {
 	return f.Load(f.lengthen(l, s), s.Fault, lockTTL)
 }
 
-// lengthen is the load of a scenario in the whole proof: longer where the flow says so.
+// lengthen makes the load of a scenario longer where Flow.Long names the scenario.
 func (f *Flow) lengthen(l Load, s Scenario) Load {
 	if slices.Contains(f.Long, s.Strategy+"/"+string(s.Fault)) {
 		l.Duration *= long
@@ -27,7 +27,7 @@ func (f *Flow) lengthen(l Load, s Scenario) Load {
 	return l
 }
 
-// checked counts the operations of each flow that were checked.
+// checked adds the operations of a result to those of its flow.
 func (r *Report) checked(s Result) {
 	if r.Checked == nil {
 		r.Checked = map[string]int{}
@@ -35,7 +35,7 @@ func (r *Report) checked(s Result) {
 	r.Checked[s.Flow] += s.Checked
 }
 
-// TooFew are the flows of which too few operations were checked.
+// TooFew returns the flows with fewer checked operations than CheckedLeast.
 func (r Report) TooFew() (flows []string) {
 	for _, flow := range r.flows() {
 		if r.Checked[flow] < r.CheckedLeast {
@@ -45,7 +45,7 @@ func (r Report) TooFew() (flows []string) {
 	return flows
 }
 
-// flows are those of the scenarios, in their order.
+// flows returns the flows of the scenarios, in order of first appearance.
 func (r Report) flows() (flows []string) {
 	for _, s := range r.Scenarios {
 		if !slices.Contains(flows, s.Flow) {
@@ -55,7 +55,8 @@ func (r Report) flows() (flows []string) {
 	return flows
 }
 
-// Linearized says how many operations of each flow were checked for linearizability; nothing, if none was.
+// Linearized is a sentence on how many operations of each flow were checked for linearizability; "" if
+// none was.
 func (r Report) Linearized() string {
 	var each []string
 	for _, flow := range r.flows() {
@@ -68,7 +69,7 @@ func (r Report) Linearized() string {
 	}
 	text := "Checked for linearizability: " + strings.Join(each, ", ")
 	if few := r.TooFew(); len(few) > 0 {
-		text += fmt.Sprintf("; NOT AS EXPECTED: of %s, the whole proof has at least %s", strings.Join(few, " and "), counted(r.CheckedLeast, "operation"))
+		text += fmt.Sprintf("; NOT AS EXPECTED: the whole proof needs at least %s of %s", counted(r.CheckedLeast, "operation"), strings.Join(few, " and of "))
 	}
 	return text + "."
 }

@@ -15,7 +15,7 @@ func TestLinearized_SaysHowManyOperationsOfEachFlowWereChecked(t *testing.T) {
 		t.Errorf("a part of the matrix: %s", got)
 	}
 	report.CheckedLeast = CheckedLeast
-	if got := report.Linearized(); got != "Checked for linearizability: 109,506 operations of inventory, 48,647 operations of wallet; NOT AS EXPECTED: of wallet, the whole proof has at least 100,000 operations." {
+	if got := report.Linearized(); got != "Checked for linearizability: 109,506 operations of inventory, 48,647 operations of wallet; NOT AS EXPECTED: the whole proof needs at least 100,000 operations of wallet." {
 		t.Errorf("all of it: %s", got)
 	}
 	if few := report.TooFew(); !slices.Equal(few, []string{"wallet"}) {

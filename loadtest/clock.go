@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// ClockTolerance is how far the clock of a database may be from that of the clients. They share a
-// machine, so that it covers clocks that are read coarsely, such as MongoDB's.
+// ClockTolerance is how far the clock of a database may be from the clients' clock. Both run on one
+// machine, so the tolerance covers only clocks with a coarse resolution, such as MongoDB's.
 const ClockTolerance = 50 * time.Millisecond
 
-// Untimely lists the answers whose effect, by the time that the service wrote, was not made while its client
-// waited for it: between the first attempt and the answer that decided the key. moments names the field
-// of an answer that has this time; an action that is not there has none. That the database has the time that was
-// answered, I-BODY says.
+// Untimely lists the successes whose time of effect, as the service wrote it, is not between the first
+// attempt and the answer that decided the key. moments names, for each action, the field of the answer
+// with that time; other actions are not checked. That the database stores the same time is checked by
+// I-BODY.
 func (h *History) Untimely(records []Record, moments map[Action]string) (wrong []string) {
 	tolerance := ClockTolerance + set(h.Epoch, time.Now(), h.Now()).Abs()
 	for _, r := range records {
@@ -35,7 +35,7 @@ func (h *History) Untimely(records []Record, moments map[Action]string) (wrong [
 	return wrong
 }
 
-// momentIn is a time in a JSON object.
+// momentIn reads the time in a field of a JSON object.
 func momentIn(body []byte, field string) (at time.Time, err error) {
 	var answer map[string]json.RawMessage
 	if err := json.Unmarshal(body, &answer); err != nil {
@@ -44,8 +44,8 @@ func momentIn(body []byte, field string) (at time.Time, err error) {
 	return at, json.Unmarshal(answer[field], &at)
 }
 
-// set is by how much the clock of the machine was set while so much time passed. The time of a history is
-// monotonic, that of a database is not.
+// set returns by how much the machine's clock was set between two readings, given the monotonic time that
+// passed. The times of a history are monotonic, those of a database are not.
 func set(from, to time.Time, passed time.Duration) time.Duration {
 	return to.Round(0).Sub(from.Round(0)) - passed
 }

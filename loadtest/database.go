@@ -14,14 +14,14 @@ import (
 	"shop/locking/invariant"
 )
 
-// Database is one that a scenario has for itself.
+// Database is the private database of a scenario.
 type Database struct {
 	URL  string
 	name string
-	from string // a URL of the server, from where it is made and dropped
+	from string // URL of the server, for CREATE and DROP DATABASE
 }
 
-// CreateDatabase makes an empty database on the server of a URL.
+// CreateDatabase creates an empty database on a server.
 func CreateDatabase(ctx context.Context, server, name string) (*Database, error) {
 	own, err := withDatabase(server, name)
 	if err != nil {
@@ -31,7 +31,7 @@ func CreateDatabase(ctx context.Context, server, name string) (*Database, error)
 	return d, d.server(ctx, "CREATE DATABASE "+pgx.Identifier{name}.Sanitize()+" TEMPLATE template0")
 }
 
-// Drop removes it, with connections to it, and also when ctx has ended.
+// Drop removes the database and closes all connections to it, also when ctx has ended.
 func (d *Database) Drop(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer cancel()
@@ -53,21 +53,21 @@ func (d *Database) server(ctx context.Context, sql string) error {
 // QuietWait is longer than the server's own limits on idle transactions.
 const QuietWait = 20 * time.Second
 
-// WaitQuiet returns when no other connection to the database of conn is left, or with an
-// error when one is left after the limit. The last COMMIT of a killed replica may still
-// be on its way: an audit before that would see half of it.
+// WaitQuiet waits until no other connection to the database of conn is left. It returns an error if one
+// is left after the limit. Until then the last COMMIT of a killed replica may still be in progress, and an
+// audit would see half of it.
 func WaitQuiet(ctx context.Context, conn *pgx.Conn, limit time.Duration) error {
-	return waitOthers(ctx, conn, limit, "connections are left on the database", "true")
+	return waitOthers(ctx, conn, limit, "connections to the database are left", "true")
 }
 
-// WaitIdle returns when no other connection to the database of conn is in a transaction, or with an
-// error when one is after the limit. When every key is decided, and no request is under way,
-// nothing comes after that.
+// WaitIdle waits until no other connection to the database of conn is in a transaction. It returns an
+// error if one is after the limit. No transaction follows if every key is decided and no request is
+// under way.
 func WaitIdle(ctx context.Context, conn *pgx.Conn, limit time.Duration) error {
 	return waitOthers(ctx, conn, limit, "transactions are open on the database", "state <> 'idle'")
 }
 
-// waitOthers waits for the other connections of which a condition is true.
+// waitOthers waits until the condition is true of no other connection.
 func waitOthers(ctx context.Context, conn *pgx.Conn, limit time.Duration, what, condition string) error {
 	return WaitNone(ctx, limit, what, func() (int64, error) {
 		return invariant.Number(ctx, conn, `
@@ -80,8 +80,7 @@ WHERE datname = current_database()
 	})
 }
 
-// WaitNone returns when nothing is left of what is counted, or with an error when
-// something is left after the limit.
+// WaitNone waits until count returns 0. It returns an error if it does not within the limit.
 func WaitNone(ctx context.Context, limit time.Duration, what string, count func() (int64, error)) error {
 	began := time.Now()
 	for {
@@ -90,13 +89,13 @@ func WaitNone(ctx context.Context, limit time.Duration, what string, count func(
 		case err != nil || n == 0:
 			return err
 		case time.Since(began) > limit || !fault.Wait(ctx, 20*time.Millisecond):
-			return fmt.Errorf("%d %s after %v: it cannot be audited", n, what, time.Since(began).Round(time.Millisecond))
+			return fmt.Errorf("cannot audit: %d %s after %v", n, what, time.Since(began).Round(time.Millisecond))
 		}
 	}
 }
 
-// FillTable puts a row for each item into a temporary table, for the queries of an audit
-// to join. It makes the table, unless it is there.
+// FillTable adds a row for each item to a temporary table, which the queries of an audit can join. It
+// creates the table if it does not exist.
 func FillTable[T any](ctx context.Context, conn *pgx.Conn, name, columns string, items []T, row func(T) []any) error {
 	var names []string
 	for column := range strings.SplitSeq(columns, ",") {
@@ -115,7 +114,7 @@ func FillTable[T any](ctx context.Context, conn *pgx.Conn, name, columns string,
 	return nil
 }
 
-// withDatabase is url with another database in its path.
+// withDatabase returns the URL of a database on the server.
 func withDatabase(server, name string) (string, error) {
 	u, err := url.Parse(server)
 	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" {

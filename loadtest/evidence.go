@@ -18,8 +18,8 @@ import (
 	"shop/loadtest/fault"
 )
 
-// evidence is every number from outside that is no verdict: of the history, of the fault, of
-// the servers and of the wire.
+// evidence collects all numbers from outside of the replicas that are not violations: of the history, the
+// fault, the servers and the network traffic.
 func (t *Trial) evidence(records []Record) map[string]int64 {
 	evidence := fromOutside(records, t.Replicas.Len(), t.events, t.History.Epoch)
 	planned := int64(len(t.Plan.Schedule)+len(records)-len(t.Plan.Intents)) + t.replayed
@@ -29,7 +29,7 @@ func (t *Trial) evidence(records []Record) map[string]int64 {
 	evidence["done"] = int64(done)
 	for _, e := range t.events {
 		if e.Replica > 0 && !struck(records, e, t.History.Epoch) {
-			continue // it was done, and hit no request
+			continue // it hit no request
 		}
 		for name, n := range e.Seen {
 			evidence[name] += n
@@ -40,7 +40,7 @@ func (t *Trial) evidence(records []Record) map[string]int64 {
 	return evidence
 }
 
-// fromOutside is the evidence that the history itself holds.
+// fromOutside is the evidence in the history itself.
 func fromOutside(records []Record, replicas int, events []fault.Event, epoch time.Time) map[string]int64 {
 	evidence := onTheWire(records)
 	evidence["overlaps"] = Overlaps(records, replicas)
@@ -50,10 +50,10 @@ func fromOutside(records []Record, replicas int, events []fault.Event, epoch tim
 	return evidence
 }
 
-// answers are problems that are counted by themselves.
+// answers are the problems that have a counter of their own.
 var answers = map[string]string{"outcome-unknown": "outcome_unknown", "stale": "stale_answers", "lost": "lost_answers"}
 
-// onTheWire counts attempts.
+// onTheWire counts attempts by what the clients saw.
 func onTheWire(records []Record) map[string]int64 {
 	evidence := map[string]int64{"attempts": 0, "unknown_answers": 0, "silent_retries": 0}
 	for _, r := range records {
@@ -71,7 +71,7 @@ func onTheWire(records []Record) map[string]int64 {
 	return evidence
 }
 
-// meanwhile counts what became of the attempts that were under way while a fault lasted.
+// meanwhile counts the outcomes of the attempts that were under way while a fault lasted.
 func meanwhile(records []Record, events []fault.Event, epoch time.Time) map[string]int64 {
 	counts := map[string]int64{}
 	for _, r := range records {
@@ -94,15 +94,14 @@ func meanwhile(records []Record, events []fault.Event, epoch time.Time) map[stri
 	return counts
 }
 
-// inside tells whether an attempt began and ended while a fault lasted.
+// inside reports whether an attempt began and ended while a fault lasted.
 func inside(a Attempt, events []fault.Event, epoch time.Time) bool {
 	return slices.ContainsFunc(events, func(e fault.Event) bool {
 		return a.Start >= e.At.Sub(epoch) && a.End <= e.Until.Sub(epoch)
 	})
 }
 
-// decidedAfterCut counts the keys whose COMMIT a fault has cut or left in doubt, and that their
-// clients know the end of.
+// decidedAfterCut counts the decided keys whose COMMIT a fault had cut off or left in doubt.
 func decidedAfterCut(records []Record, events []fault.Event) (n int64) {
 	cut := map[string]bool{}
 	for _, e := range events {
@@ -118,8 +117,8 @@ func decidedAfterCut(records []Record, events []fault.Event) (n int64) {
 	return n
 }
 
-// struck tells whether what was done to a replica hit one of its requests: a kill, one that
-// got no answer; a pause, one that waited for its end.
+// struck reports whether a fault of a replica hit one of its requests: for a kill, a request that got no
+// answer; for a pause, a request that waited until the end of the pause or got no answer.
 func struck(records []Record, e fault.Event, epoch time.Time) bool {
 	at, until := e.At.Sub(epoch), e.Until.Sub(epoch)
 	for _, r := range records {
@@ -136,8 +135,7 @@ func struck(records []Record, e fault.Event, epoch time.Time) bool {
 	return false
 }
 
-// cutOff counts the attempts that were under way at the moment of a fault and
-// got no answer.
+// cutOff counts the attempts that were under way during a fault and got no answer.
 func cutOff(records []Record, events []fault.Event, epoch time.Time) (n int64) {
 	for _, r := range records {
 		for _, a := range r.Attempts {
@@ -151,7 +149,7 @@ func cutOff(records []Record, events []fault.Event, epoch time.Time) (n int64) {
 
 func metFault(a Attempt, events []fault.Event, epoch time.Time) bool {
 	for _, e := range events {
-		// The end is seen a moment after the kill, and the kill is noted a moment before.
+		// The client sees the end of an attempt after the kill, whose time is noted before the kill.
 		if at := e.At.Sub(epoch); a.Start <= e.Until.Sub(epoch) && a.End >= at {
 			return true
 		}
@@ -159,18 +157,17 @@ func metFault(a Attempt, events []fault.Event, epoch time.Time) bool {
 	return false
 }
 
-// Counters add up what replicas say about themselves in /metrics, over replicas
-// and over their restarts. They explain what happened inside, and neither save a run nor void one:
-// a lock that talks to no server can count as it likes.
+// Counters add up the counters in /metrics of all replicas, over their restarts. They explain what
+// happened inside. No verdict depends on them: a lock that talks to no server can count anything.
 type Counters struct {
 	flow *Flow
-	wait time.Duration // for the answer of one process
+	wait time.Duration // limit for the answer of one process
 	mu   sync.Mutex
 	kept map[string]int64
 }
 
-// NewCounters counts nothing yet. What a flow counts is kept beside what all replicas
-// count of their locks.
+// NewCounters returns empty Counters for the lock events of all replicas, and for the events that the flow
+// names (Flow.Counted); a nil flow names none.
 func NewCounters(of *Flow) *Counters {
 	return &Counters{flow: of, wait: scrapeWait, kept: map[string]int64{}}
 }
@@ -178,8 +175,8 @@ func NewCounters(of *Flow) *Counters {
 // scrapeWait is short: a replica that is about to be killed must not delay its end.
 const scrapeWait = time.Second
 
-// Keep adds what the process behind addr has counted in its life. Call it once,
-// right before the process ends. Of a process that does not answer nothing is added.
+// Keep adds the counters of the process behind addr. Call it once, right before the process ends. A
+// process that does not answer adds nothing.
 func (c *Counters) Keep(ctx context.Context, addr string) {
 	counts, err := c.scrape(ctx, addr)
 	if err != nil {
@@ -192,7 +189,7 @@ func (c *Counters) Keep(ctx context.Context, addr string) {
 	}
 }
 
-// Sum is what has been kept.
+// Sum returns the counters added so far.
 func (c *Counters) Sum() map[string]int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -240,13 +237,12 @@ func label(metric *dto.Metric, name string) string {
 	return ""
 }
 
-// Overlaps counts the attempts that were under way for a product or an
-// account while another replica was busy with an attempt for the same one. A run without any
-// shows nothing: the requests might as well have come one by one. With a single
-// replica in view (a load balancer's address), any two attempts count.
+// Overlaps counts the attempts for an object (a product, an account, a wallet) that were under way while
+// another replica had an attempt for the same object. A run without any shows nothing: its requests might
+// as well have come one by one. With a single address (of a load balancer), any two attempts count.
 func Overlaps(records []Record, replicas int) int64 {
 	type span struct {
-		attempt int // an attempt for two counts once
+		attempt int // an attempt for two objects counts once
 		replica int
 		start   time.Duration
 		end     time.Duration
@@ -257,7 +253,7 @@ func Overlaps(records []Record, replicas int) int64 {
 		for _, a := range r.Attempts {
 			n++
 			if a.Sends == 0 {
-				continue // it never got to a replica
+				continue // it never reached a replica
 			}
 			for _, name := range r.Contends {
 				byName[name] = append(byName[name], span{n, a.Replica, a.Start, a.End})

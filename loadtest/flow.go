@@ -11,75 +11,74 @@ import (
 	"shop/locking/invariant"
 )
 
-// Flow is what differs between the lessons under proof: what is sent, and what
-// must be true of it. Replicas, load, faults, verdicts and reports are the same
-// for all. A flow is a package below scenario/, and is handed to the engine by the
-// program that runs the proof.
+// Flow is what differs between the lessons under proof: what is sent, and what must be true of it.
+// Replicas, load, faults, verdicts and reports are the same for all flows. A flow is a package below
+// scenario/, and the program that runs the proof passes it to the engine.
 type Flow struct {
 	Name     string
-	Number   string // the damage as one number, beside the invariants: oversold, drift
+	Number   string // the total damage in one number, beside the invariants: oversold, drift
 	During   string // the invariant that is checked while the load runs
 	Leftover string // the invariant that no lock is left behind; "": not checked
-	Guard    string // the last guard, which the database keeps
+	Guard    string // the last guard: a constraint of the database
 
-	// Plan draws what is sent, Workload says in words how much that is.
+	// Plan draws the requests. Workload describes a plan in words.
 	Plan     func(Load) Plan
 	Workload func(Plan) string
-	// Open opens what a trial needs beside PostgreSQL, and keeps it in Trial.State. May be nil.
+	// Open opens what a trial needs beside PostgreSQL, and stores it in Trial.State. May be nil.
 	Open func(context.Context, *Trial) (closing func(), err error)
 	// Watch samples the stores until ctx ends.
 	Watch func(context.Context, *Trial) ([]Sample, error)
-	// FollowUp is what clients send because of a success, with times from now on. May be nil.
+	// FollowUp returns what clients send after a success, with times counted from now. May be nil.
 	FollowUp func(Record) []ScheduledRequest
-	// Postcheck shows after the load, before the replicas are stopped, that everything still works.
+	// Postcheck checks after the load, before the replicas are stopped, that everything still works.
 	Postcheck func(context.Context, *Trial) invariant.Findings
-	// Audit reads what really happened, when all replicas are gone.
+	// Audit reads what really happened, when all replicas are gone (in a soak: when no transaction is open).
 	Audit func(context.Context, *Trial, []Record) (Audited, error)
-	// Archive empties, between two shifts of a soak, what grows by nature, and dates back what is
-	// kept for a while, so that it is purged. May be nil: there is nothing.
+	// Archive runs between two shifts of a soak. It removes what grows by nature, and dates back
+	// what is kept for a limited time, so that the batch purges it. May be nil.
 	Archive func(context.Context, *Trial) error
-	// Linear gives the parts of a history that have nothing to do with each other, each with
-	// its model. May be nil: histories are not checked.
+	// Linear returns the independent partitions of a history, each with its model. May be nil:
+	// histories are not checked.
 	Linear func(linear.History) ([]linear.Partition, error)
-	// Inconclusive says why a run shows nothing, where Needs cannot say it. May be nil.
+	// Inconclusive returns the reasons why a run shows nothing that Needs cannot express. May be nil.
 	Inconclusive func(Scenario, map[string]int64) []string
 
-	Moments      map[Action]string          // the field of a success that says when its effect was made
+	Moments      map[Action]string          // the field of a success that has the time of its effect
 	Invariants   []invariant.Invariant      // beside those of every flow
 	Evidence     map[string]string          // what its numbers count, beside those of every flow
-	Counted      []string                   // of these, the kinds that its replicas count in /metrics, in NAME_events_total
-	Locked       func(strategy string) bool // it takes a lock for each key that has an effect, and the lock service counts them; nil: none does
+	Counted      []string                   // the kinds of NAME_events_total in /metrics that are added to the evidence
+	Locked       func(strategy string) bool // whether it takes a lock, which the lock service counts, for each key that has an effect; nil: none does
 	Steps        []string                   // at which CrashSteps kills replicas; none: they are killed at any moment
 	Cells        *Cells                     // of CrashMatrix; nil: there are none
-	Needs        []Need                     // without which any run shows nothing
+	Needs        []Need                     // of every run
 	Faults       []FaultSpec                // in the order in which they are tried, NoFault first
 	Controls     []Scenario
-	Pace         Pace                // what it must keep up under load, whatever the fault
+	Pace         Pace                // the pace under load, whatever the fault
 	ControlGrace time.Duration       // how long a control may leave a key undecided; 0: as long as the others
 	Quick        []string            // STRATEGY/FAULT: part of the short proof, besides each safe strategy without a fault
-	Long         []string            // STRATEGY/FAULT: longer in the whole proof, so that enough operations are checked
-	Slower       int                 // it sends so many times less often than the load says; 0: just as often
-	Summary      func(Result) string // a result in words
+	Long         []string            // STRATEGY/FAULT: has a longer load in the whole proof, so that enough operations are checked
+	Slower       int                 // divides the rate of the load; 0: 1
+	Summary      func(Result) string // describes a result in words
 	Gauge        func(Result) Gauge  // nil: there is none
 	Curves       []Curve             // of the samples
 	Words        Words
 }
 
-// FaultSpec is what a flow has to know of a fault.
+// FaultSpec is what a flow defines for a fault.
 type FaultSpec struct {
 	Fault    Fault
-	Store    string        // strategies that use it must survive the fault; "": all must
-	Needs    []Need        // without which a run shows nothing
-	Outage   bool          // the lock service is away for a while, and not each key has a lock
+	Store    string        // strategies that use this store must survive the fault; "": all must
+	Needs    []Need        // of every run under this fault
+	Outage   bool          // the lock service is unavailable for a while, and keys may have an effect without a lock
 	Least    int           // shortest load, in TTLs of a lock
-	Stretch  int           // the same, with no more requests than otherwise
-	Recovery time.Duration // what servers need before anything can succeed
-	Pace     Pace          // what must be kept up all the same
-	Slower   int           // the load has so many times fewer requests: what waited has to be caught up with; 0: just as many
-	Apart    bool          // no part of the matrix: only where it is asked for
+	Stretch  int           // shortest load, in TTLs of a lock, at a lower rate: with no more requests than before
+	Recovery time.Duration // how long servers need before anything can succeed
+	Pace     Pace          // the pace under this fault
+	Slower   int           // divides the rate of the load, so that keys that waited can be caught up with; 0: 1
+	Apart    bool          // not part of the matrix: runs only on request
 }
 
-// spec is what is known of a fault; nothing, if it is none of the flow's.
+// spec returns what the flow defines for a fault; the zero FaultSpec for a fault of another flow.
 func (f *Flow) spec(fault Fault) (known FaultSpec) {
 	for _, u := range f.Faults {
 		if u.Fault == fault {
@@ -94,21 +93,21 @@ type Audited struct {
 	Findings invariant.Findings
 	Number   int64 // Flow.Number
 	Evidence map[string]int64
-	Story    *Story             // how it came to a violation; nil: there is none
-	Effects  []Stored           // of all keys that the database has, so that others have none; nil: it was not asked
-	Own      []linear.Operation // what the service did by itself
+	Story    *Story             // how a violation came about; nil: there is none
+	Effects  []Stored           // all effects in the database: a key that is missing has none; nil: they were not read
+	Own      []linear.Operation // what the service did without a request
 }
 
-// Words are what the page calls things.
+// Words are the flow's texts on the page of the report.
 type Words struct {
 	Workload string // which clients send what
-	Gauge    string // what a bar of Flow.Gauge is
-	Done     string // a key with an effect
-	Levels   string // what the curves show
+	Gauge    string // heading of the bars of Flow.Gauge
+	Done     string // heading of the count of keys that had an effect
+	Levels   string // caption of the curves
 	Note     string // below the table of verdicts
 }
 
-// Gauge compares what was given away with what was there.
+// Gauge compares the units that were given away with those that there were.
 type Gauge struct{ Done, Over, There int64 }
 
 // Curve is a line in the plot of the samples.
@@ -117,28 +116,28 @@ type Curve struct {
 	Of    func(Sample) int64
 }
 
-// Story is how it came to a violation, as time lines with text above.
+// Story shows how a violation came about, as time lines with text above them.
 type Story struct {
 	Title string
 	Parts []StoryPart
 }
 
-// StoryPart is some text, and the requests below it.
+// StoryPart is a text and the time line below it.
 type StoryPart struct {
 	Text string
 	Bars []Bar
 }
 
-// Bar is a request under way.
+// Bar is one request of a time line.
 type Bar struct {
 	Who, Then  string
 	Start, End time.Duration
 	Over       bool // it sold beyond the stock
 }
 
-// Matrix is every control, every safe strategy under each fault of the stores that it
-// uses, and one under CrashMatrix; sorted by fault, so that a control stands beside the strategies that must do
-// better under the same.
+// Matrix returns every control, every safe strategy under each fault of the stores that it uses, and
+// CrashMatrix for one strategy. It is sorted by fault: a control stands beside the strategies that must
+// be safe under the same fault.
 func (f *Flow) Matrix(strategies []Strategy) []Scenario {
 	matrix := slices.Clone(f.Controls)
 	for _, s := range strategies {
@@ -168,14 +167,14 @@ func (f *Flow) Control(strategy string, fault Fault, keeps []string, breaks ...s
 	return Scenario{Flow: f, Strategy: strategy, Fault: fault, Expect: Violated, Breaks: breaks, Keeps: keeps, Grace: f.ControlGrace}
 }
 
-// quick tells whether a scenario is part of the short proof: chosen by the flow, or a safe
-// strategy without a fault that is no control.
+// quick reports whether a scenario is part of the short proof: it is listed in Flow.Quick, or it is a safe
+// strategy without a fault that is not among the controls.
 func (f *Flow) quick(s Scenario) bool {
 	isControl := slices.ContainsFunc(f.Controls, func(c Scenario) bool { return c.Name() == s.Name() })
 	return slices.Contains(f.Quick, s.Strategy+"/"+string(s.Fault)) || s.Expect == Safe && s.Fault == NoFault && !isControl
 }
 
-// Load is a flow's load under a fault: longer, if the fault needs that.
+// Load returns the flow's load under a fault: slower or longer where the flow or the fault needs it.
 func (f *Flow) Load(l Load, fault Fault, lockTTL time.Duration) Load {
 	u := f.spec(fault)
 	l.Rate = max(1, l.Rate/max(1, f.Slower)/max(1, u.Slower))
@@ -187,42 +186,41 @@ func (f *Flow) Load(l Load, fault Fault, lockTTL time.Duration) Load {
 	return l
 }
 
-// Bound is how soon something must succeed after a fault.
+// Bound is the time within which something must succeed after a fault.
 func (f *Flow) Bound(fault Fault, lockTTL time.Duration) time.Duration {
 	return LiveBound(lockTTL) + f.spec(fault).Recovery
 }
 
-// Scenario is a strategy under a fault, and what must come of it.
+// Scenario is a strategy under a fault, and the verdict that is expected.
 type Scenario struct {
 	Flow     *Flow
 	Strategy string
 	Fault    Fault
 	Expect   Verdict
-	Breaks   []string // a control: at least these must be broken
-	Keeps    []string // a control: and these must hold all the same
+	Breaks   []string // of a control: the invariants that must be broken, others may be
+	Keeps    []string // of a control: the invariants that must hold
 
 	Grace time.Duration // after the load, until every key must be decided; 0: the proof's
 	Seed  int64         // of the load; 0: the proof's
-	Cells []Cell        // that it tries under CrashMatrix; none: all
+	Cells []Cell        // to try under CrashMatrix; none: all
 }
 
-// locked tells whether its strategy takes a lock for each key that has an effect.
+// locked reports whether the strategy takes a lock for each key that has an effect.
 func (s Scenario) locked() bool { return s.Flow.Locked != nil && s.Flow.Locked(s.Strategy) }
 
-// Name is unique in a matrix.
+// Name identifies the scenario: FLOW/STRATEGY/FAULT, with @SEED if it has a seed of its own.
 func (s Scenario) Name() string {
 	return seeded(scenarioName(s.Flow.Name, s.Strategy, s.Fault), s.Seed)
 }
 
-// Folder is where its files are, below that of the report.
+// Folder is the folder of the scenario's files, relative to that of the report.
 func (s Scenario) Folder() string { return strings.ReplaceAll(s.Name(), "/", "-") }
 
 func scenarioName(flow, strategy string, fault Fault) string {
 	return flow + "/" + strategy + "/" + string(fault)
 }
 
-// Fault names what is done while the load runs. Faults of the stores are named by
-// the flows that use them.
+// Fault names the fault that is injected during the load. The flows name the faults of their stores.
 type Fault string
 
 // The faults of every flow's replicas.
@@ -232,7 +230,7 @@ const (
 	Pause   Fault = "pause"
 )
 
-// Strategy is one that a lesson offers.
+// Strategy is a strategy that a lesson offers.
 type Strategy struct {
 	Name   string
 	Safe   bool
@@ -240,20 +238,20 @@ type Strategy struct {
 	Why    string
 }
 
-// Only keeps the scenarios of the named flow, strategy and fault; an empty name is any.
+// Only returns the scenarios of the named flow, strategy and fault; an empty name matches any.
 func Only(matrix []Scenario, flow, strategy, fault string) []Scenario {
 	return slices.DeleteFunc(slices.Clone(matrix), func(s Scenario) bool {
 		return flow != "" && s.Flow.Name != flow || strategy != "" && s.Strategy != strategy || fault != "" && string(s.Fault) != fault
 	})
 }
 
-// Quick is the part of a matrix that takes about three minutes: what the flows
-// chose, and every safe strategy once, under the load that catches the controls.
+// Quick returns the part of a matrix that takes about three minutes: the scenarios in Flow.Quick, and
+// every safe strategy without a fault, under the load that catches the controls.
 func Quick(matrix []Scenario) []Scenario {
 	return slices.DeleteFunc(slices.Clone(matrix), func(s Scenario) bool { return !s.Flow.quick(s) })
 }
 
-// StepsOf are the names of a lesson's steps.
+// StepsOf returns the names of a lesson's steps.
 func StepsOf[S ~string](steps []S) (names []string) {
 	for _, s := range steps {
 		names = append(names, string(s))
@@ -261,7 +259,7 @@ func StepsOf[S ~string](steps []S) (names []string) {
 	return names
 }
 
-// StrategiesOf are those that a lesson offers.
+// StrategiesOf converts the strategies that a lesson offers.
 func StrategiesOf[S ~struct {
 	Name   string
 	Safe   bool

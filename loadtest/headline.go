@@ -8,7 +8,7 @@ import (
 	"shop/loadtest/soak"
 )
 
-// Headline says in one sentence what was tried and what was found.
+// Headline is one sentence on what was tried and what was found.
 func (r Report) Headline() string {
 	if off := r.CalledOff(); off != "" {
 		return "This run was " + off + "."
@@ -26,7 +26,7 @@ func (r Report) Headline() string {
 	return strings.Join(what, ", ") + ": " + strings.Join(found, ", ") + "."
 }
 
-// watched says what came of the series of a soak; nothing, if there was none.
+// watched describes the verdicts of the series of a soak; "" without a soak.
 func (r Report) watched() string {
 	switch failed := len(soak.Failed(r.Series)); {
 	case len(r.Series) == 0:
@@ -37,8 +37,7 @@ func (r Report) watched() string {
 	return fmt.Sprintf("all %d series bounded", len(r.Series))
 }
 
-// Operations is how many keys there were: those that are to change something, and the reads
-// that were answered.
+// Operations counts the keys of writes, and the reads that were answered.
 func (r Report) Operations() (n int) {
 	for _, s := range r.Scenarios {
 		n += s.Requests + s.Reads
@@ -46,7 +45,7 @@ func (r Report) Operations() (n int) {
 	return n
 }
 
-// Faults is how often a fault hit something.
+// Faults counts how often a fault hit something.
 func (r Report) Faults() (n int) {
 	for _, s := range r.Scenarios {
 		for _, e := range s.Events {
@@ -56,7 +55,7 @@ func (r Report) Faults() (n int) {
 	return n
 }
 
-// tried counts the scenarios of which one verdict is expected.
+// tried counts the scenarios with one expected verdict.
 type tried struct{ all, met, violated, void int }
 
 func (r Report) expected(verdict Verdict) (o tried) {
@@ -78,14 +77,14 @@ func (r Report) expected(verdict Verdict) (o tried) {
 	return o
 }
 
-// safe says what was found in those that must be safe; nothing, if there are none.
+// safe describes what was found in the scenarios that must be safe; "" if there are none.
 func (o tried) safe() string {
 	var found []string
 	if o.violated > 0 {
 		found = append(found, fmt.Sprintf("violations in %d of %s", o.violated, counted(o.all, "safe one")))
 	}
 	if o.void > 0 {
-		found = append(found, fmt.Sprintf("nothing shown by %d of %s", o.void, counted(o.all, "safe one")))
+		found = append(found, fmt.Sprintf("%d of %s inconclusive", o.void, counted(o.all, "safe one")))
 	}
 	if len(found) == 0 && o.all > 0 {
 		found = append(found, "no violation in "+counted(o.all, "safe one"))
@@ -93,7 +92,7 @@ func (o tried) safe() string {
 	return strings.Join(found, ", ")
 }
 
-// caught says how many were caught of those that must be violated; nothing, if there are none.
+// caught describes how many of the controls were caught; "" if there are none.
 func (o tried) caught() string {
 	switch {
 	case o.all == 0:
@@ -108,7 +107,7 @@ func (o tried) caught() string {
 	return "all " + counted(o.all, "known-bad one") + " caught"
 }
 
-// counted is a number of things, in words: 61,000 operations, 1 fault.
+// counted formats a number of things: 61,000 operations, 1 fault.
 func counted(n int, thing string) string {
 	digits := strconv.Itoa(n)
 	for i := len(digits) - 3; i > 0; i -= 3 {

@@ -24,7 +24,7 @@ func TestHeadline_SaysWhatWasTriedAndWhatWasFound(t *testing.T) {
 		{[]Result{safe, safe, caught}, "3 scenarios, 61,500 operations, 213 faults: no violation in 2 safe ones, the known-bad one caught."},
 		{[]Result{caught, caught}, "2 scenarios, 41,000 operations, 142 faults: both known-bad ones caught."},
 		{[]Result{caught, caught, caught}, "3 scenarios, 61,500 operations, 213 faults: all 3 known-bad ones caught."},
-		{[]Result{safe, broken, void, caught, slipped, accident}, "6 scenarios, 123,000 operations, 426 faults: violations in 1 of 3 safe ones, nothing shown by 1 of 3 safe ones, only 1 of 3 known-bad ones caught."},
+		{[]Result{safe, broken, void, caught, slipped, accident}, "6 scenarios, 123,000 operations, 426 faults: violations in 1 of 3 safe ones, 1 of 3 safe ones inconclusive, only 1 of 3 known-bad ones caught."},
 	} {
 		if got := (Report{Scenarios: c.of, Planned: len(c.of)}).Headline(); got != c.want {
 			t.Errorf("%s\nwant\n%s", got, c.want)

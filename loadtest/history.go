@@ -11,7 +11,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// Attempt is one request that was sent, or one that never got that far.
+// Attempt is one request, also one that was never sent because there was no connection.
 type Attempt struct {
 	Key     string        `json:"key"`
 	Replica int           `json:"replica"`
@@ -20,23 +20,23 @@ type Attempt struct {
 	Status  int           `json:"status"` // 0: no answer
 	Outcome Outcome       `json:"outcome"`
 	Problem string        `json:"problem,omitempty"`
-	Sends   int           `json:"sends"` // requests written for it: never more than 1, see Recorder
-	Body    []byte        `json:"-"`     // of an answer to a read: each shows its own moment
+	Sends   int           `json:"sends"` // requests written to a connection: at most 1, see Recorder
+	Body    []byte        `json:"-"`     // of the answer to a read: each answer shows the state of its own moment
 }
 
-// Record is all that is known of one intent.
+// Record is everything that is known of one intent.
 type Record struct {
 	Intent
-	Planned  time.Duration // when the plan has its first request, on the clock of the attempts
-	Outcome  Outcome       // of the key: final as soon as one attempt was
+	Planned  time.Duration // the planned time of its first request, on the clock of the attempts
+	Outcome  Outcome       // of the key: final as soon as one attempt has a final outcome
 	Made     uuid.UUID     // the id in the answer
 	Attempts []Attempt
-	Diverged bool   // two final answers of this key differ: I-ONCE is broken
+	Diverged bool   // two final answers to this key differ: I-ONCE is broken
 	Body     []byte // of the answer that decided it
 	retried  bool
 }
 
-// History is what clients saw. It knows nothing of what the servers did.
+// History is what the clients saw. It holds nothing that only the servers know.
 type History struct {
 	Epoch time.Time
 
@@ -45,31 +45,31 @@ type History struct {
 	order   []*Record // as they were first seen
 }
 
-// NewHistory starts the clock.
+// NewHistory returns an empty history, whose clock starts now.
 func NewHistory() *History {
 	return &History{Epoch: time.Now(), records: map[string]*Record{}}
 }
 
-// Now is the time of the history's clock.
+// Now returns the time on the history's clock.
 func (h *History) Now() time.Duration { return time.Since(h.Epoch) }
 
-// Intend makes an intent known that is to be sent now.
+// Intend registers an intent that is planned for now.
 func (h *History) Intend(i Intent) *Record { return h.IntendAt(h.Now(), i) }
 
-// IntendAt makes an intent known, before it is sent, with the time for which it is planned.
+// IntendAt registers an intent before it is sent, with its planned time.
 func (h *History) IntendAt(planned time.Duration, i Intent) *Record {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.intend(planned, i)
 }
 
-// IntendAll makes the intents of a schedule known that begins as soon as they are, and says when.
+// IntendAll registers the intents of a schedule, which begins when all are registered. It returns that time.
 func (h *History) IntendAll(schedule []ScheduledRequest) (begin time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	known := len(h.order)
 	for i, request := range schedule {
-		if i == 0 || schedule[i-1].Intent != request.Intent { // the intent of a duplicate is known already
+		if i == 0 || schedule[i-1].Intent != request.Intent { // a duplicate has the same intent
 			h.intend(request.At, *request.Intent)
 		}
 	}
@@ -87,15 +87,14 @@ func (h *History) intend(planned time.Duration, i Intent) *Record {
 	return r
 }
 
-// Add records an attempt that ended, with the body of its answer. It returns the
-// record to retry if the key is not decided, and this is the first attempt that says
-// so; or a copy of it, if it was this attempt that decided the key.
+// Add records an attempt that has ended, with the body of its answer. It returns the record as retry, once
+// for each key, if the key has to be retried, and a copy of it as decided if this attempt decided the key.
 func (h *History) Add(a Attempt, body []byte) (retry, decided *Record) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	r := h.records[a.Key]
 	if r == nil {
-		return nil, nil // not one of ours: a warm-up
+		return nil, nil // a key that was never registered: a warm-up
 	}
 	was := r.Outcome
 	if r.Reads {
@@ -114,7 +113,7 @@ func (h *History) Add(a Attempt, body []byte) (retry, decided *Record) {
 	return r, nil
 }
 
-// learn puts together what one more answer says with what is known already.
+// learn merges one more answer into what is known of the key.
 func (r *Record) learn(a Attempt, body []byte) {
 	switch {
 	case !a.Outcome.Final():
@@ -125,9 +124,9 @@ func (r *Record) learn(a Attempt, body []byte) {
 	case !r.Outcome.Final():
 		r.Outcome, r.Body = a.Outcome, body
 	case r.Reads:
-		return // each answer stands for its own moment
+		return // answers to a read may differ
 	case r.Outcome != a.Outcome:
-		r.Diverged = true // bought and refused: keep that it was bought
+		r.Diverged = true // succeeded and refused: the success is kept
 		if a.Outcome == OK {
 			r.Outcome, r.Body = OK, body
 		}
@@ -136,27 +135,27 @@ func (r *Record) learn(a Attempt, body []byte) {
 	}
 	if r.Outcome == OK {
 		var answer struct{ ID uuid.UUID }
-		_ = json.Unmarshal(r.Body, &answer) // no id: I-ACK finds nothing with it
+		_ = json.Unmarshal(r.Body, &answer) // without an id, the check of I-ACK fails
 		r.Made = answer.ID
 	}
 }
 
-// abandoned tells whether a client has given up on a key of which each attempt is known to
-// have done nothing.
+// abandoned reports whether the client does not retry the key, although it is undecided: all its attempts
+// are known to have done nothing.
 func (r *Record) abandoned() bool { return r.GivesUp && r.Outcome == Open && len(r.Attempts) > 0 }
 
-// kept are the refusals that a service stores with the key.
+// kept are the refusals that the service stores with the key.
 var kept = map[string]bool{
 	"out-of-stock": true, "already-cancelled": true,
 	"insufficient-funds": true, "expired": true, "already-settled": true,
 }
 
-// stored tells whether an answer must be repeated byte for byte.
+// stored reports whether a later answer must be the same byte for byte.
 func stored(a Attempt) bool {
 	return a.Outcome == OK || kept[a.Problem]
 }
 
-// Record is a copy of what is known of a key; nothing, if it was never intended.
+// Record returns a copy of the record of a key; the zero Record if the key is not registered.
 func (h *History) Record(key string) Record {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -166,7 +165,7 @@ func (h *History) Record(key string) Record {
 	return Record{}
 }
 
-// tally counts the records so far, without a copy of them.
+// tally counts the records so far without copying them.
 func (h *History) tally() (t tallied) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -176,7 +175,7 @@ func (h *History) tally() (t tallied) {
 	return t
 }
 
-// Records is a copy of all records so far, in the order of their first attempt.
+// Records returns a copy of all records so far, in the order of registration.
 func (h *History) Records() []Record {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -193,7 +192,7 @@ func (r *Record) copy() Record {
 	return c
 }
 
-// Last is the latest attempt; of no outcome if there was none.
+// Last returns the attempt that ended last; the zero Attempt if there is none.
 func (r Record) Last() (last Attempt) {
 	if n := len(r.Attempts); n > 0 {
 		last = r.Attempts[n-1]
@@ -201,7 +200,7 @@ func (r Record) Last() (last Attempt) {
 	return last
 }
 
-// Ended describes how the latest attempt ended.
+// Ended describes the result of the last attempt.
 func (r Record) Ended() string {
 	last := r.Last()
 	if last.Outcome == "" {
@@ -210,12 +209,12 @@ func (r Record) Ended() string {
 	return fmt.Sprintf("%s (%d %s)", last.Outcome, last.Status, last.Problem)
 }
 
-// Sent tells whether any attempt got as far as a connection.
+// Sent reports whether any attempt was written to a connection.
 func (r Record) Sent() bool {
 	return slices.ContainsFunc(r.Attempts, func(a Attempt) bool { return a.Sends > 0 })
 }
 
-// deciding is the attempt that decided the key, if one did.
+// deciding returns the attempt that decided the key; the zero Attempt if none did.
 func (r Record) deciding() (a Attempt) {
 	for _, a := range r.Attempts {
 		if a.Outcome == r.Outcome && a.Outcome.Final() {
@@ -225,9 +224,9 @@ func (r Record) deciding() (a Attempt) {
 	return a
 }
 
-// Times are when a request may have had its effect, by the history's clock: not before its
-// first attempt began, and not after the answer that decided its key (0 if none did). A read is of
-// the attempt that decided it.
+// Times returns the span in which a request can have had its effect, by the history's clock: from the
+// start of its first attempt to the answer that decided its key (0 if none did). The span of a read is
+// that of the attempt that decided it.
 func (r Record) Times() (begun, answered time.Duration) {
 	decided := r.deciding()
 	if r.Reads {
@@ -241,15 +240,15 @@ func (r Record) Times() (begun, answered time.Duration) {
 	return begun, decided.End
 }
 
-// Problem is that of the answer that decided the key; "" if none did.
+// Problem returns the problem of the answer that decided the key; "" if none did.
 func (r Record) Problem() string { return r.deciding().Problem }
 
-// Refused tells whether a key was decided by this refusal.
+// Refused reports whether this refusal decided the key.
 func (r Record) Refused(problem string) bool {
 	return r.Outcome == Rejected && r.Problem() == problem
 }
 
-// Answer is the body of a success, as JSON whatever it was.
+// Answer returns the body of a success; {} if there was no success, or its body is not JSON.
 func (r Record) Answer() json.RawMessage {
 	if r.Outcome != OK || !json.Valid(r.Body) {
 		return json.RawMessage("{}")

@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// Latency is how long the keys of a load took. Each begins at the planned start of its key, not
-// when its request was sent: a generator that waits for a slow service would otherwise leave
-// out the waiting (coordinated omission).
+// Latency is how long the keys of a load took, measured from the planned start of each key, not from the
+// sending of its request: the time during which a generator waits for a slow service would otherwise be
+// left out (coordinated omission).
 type Latency struct {
 	Decided     Percentiles `json:"decided"`      // of writes, to the answer that decided the key, retries included
 	FirstAnswer Percentiles `json:"first_answer"` // of writes, to the first answer, whatever it says
 	Reads       Percentiles `json:"reads"`        // of reads, to the answer that decided the key
-	Lag         Percentiles `json:"lag"`          // of the generator: of all keys, to the real start of the first request
+	Lag         Percentiles `json:"lag"`          // of the generator: of all keys, to the actual start of the first request
 }
 
-// Percentiles are of N durations, in milliseconds. Each is one of them (the nearest rank):
-// nothing is estimated.
+// Percentiles are those of N durations, in milliseconds. Each is a measured duration (nearest rank), not
+// an estimate.
 type Percentiles struct {
 	N    int     `json:"n"`
 	P50  float64 `json:"p50_ms"`
@@ -38,8 +38,8 @@ func percentiles(all []time.Duration) Percentiles {
 	return Percentiles{N: n, P50: at(500), P90: at(900), P99: at(990), P999: at(999), Max: at(1000)}
 }
 
-// latencyOf measures the keys of a load that ended at end. A key that was not decided by then
-// took at least until then. One that its client gave up has no latency but a first answer.
+// latencyOf measures the keys of a load that ended at end. A key that was not decided by then counts with
+// the time until end, the least that it can have taken. An abandoned key counts in FirstAnswer only.
 func latencyOf(records []Record, end time.Duration) Latency {
 	var decided, answered, reads, lag []time.Duration
 	for _, r := range records {
@@ -60,7 +60,7 @@ func latencyOf(records []Record, end time.Duration) Latency {
 	return Latency{Decided: percentiles(decided), FirstAnswer: percentiles(answered), Reads: percentiles(reads), Lag: percentiles(lag)}
 }
 
-// started is when the first request of a key was sent, if one was.
+// started returns when the first attempt of a key began, if there was one.
 func (r Record) started() (at time.Duration, was bool) {
 	for _, a := range r.Attempts {
 		if !was || a.Start < at {
@@ -70,12 +70,12 @@ func (r Record) started() (at time.Duration, was bool) {
 	return at, was
 }
 
-// firstAnswer is when the first answer was there, if one came.
+// firstAnswer returns when the first answer was received, if there was one.
 func (r Record) firstAnswer() (at time.Duration, was bool) {
 	return r.earliest(func(a Attempt) bool { return a.Status != 0 })
 }
 
-// DecidedAt is when the first final answer was there; end, if none was.
+// DecidedAt returns when the first final answer was received; end if none was.
 func (r Record) DecidedAt(end time.Duration) time.Duration {
 	at, was := r.earliest(func(a Attempt) bool { return a.Outcome.Final() })
 	if !was {
@@ -84,7 +84,7 @@ func (r Record) DecidedAt(end time.Duration) time.Duration {
 	return at
 }
 
-// earliest is the first end of the attempts that count.
+// earliest returns the earliest end of the attempts that count.
 func (r Record) earliest(counts func(Attempt) bool) (at time.Duration, was bool) {
 	for _, a := range r.Attempts {
 		if counts(a) && (!was || a.End < at) {
@@ -94,16 +94,16 @@ func (r Record) earliest(counts func(Attempt) bool) (at time.Duration, was bool)
 	return at, was
 }
 
-// LagBound is how late one request in a hundred may be sent. Beyond it, the service did not get
-// the load of the plan: a fault of a few seconds meets other requests than were planned for it.
-// It is eight times the most that was measured on two cores: p99 of the lag was 1 to 3 ms where
-// nothing else ran, and 122 ms at a load average of 20.
+// LagBound limits the 99th percentile of the generator's lag. Beyond it, the service did not get the load
+// of the plan: a fault of a few seconds would hit other requests than planned. The bound is eight times
+// the most that was measured on two cores: the p99 was 1 to 3 ms on an idle machine, and 122 ms at a
+// load average of 20.
 const LagBound = time.Second
 
-// lagging says why the load was not that of the plan; nothing, if it was.
+// lagging returns a reason for an inconclusive run if the generator lagged.
 func lagging(lag Percentiles) []string {
 	if lag.P99 <= milliseconds(LagBound) {
 		return nil
 	}
-	return []string{fmt.Sprintf("the generator lagged: one request in a hundred was sent %.0f ms or more after its planned start, bound %.0f ms", lag.P99, milliseconds(LagBound))}
+	return []string{fmt.Sprintf("the generator lagged: one request in a hundred was sent %.0f ms or more after its planned start; the bound is %.0f ms", lag.P99, milliseconds(LagBound))}
 }

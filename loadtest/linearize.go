@@ -15,11 +15,11 @@ import (
 	"shop/loadtest/linear"
 )
 
-// HistoryFile is the history of a scenario, in its folder.
+// HistoryFile is the name of the history in the folder of a scenario.
 const HistoryFile = "history.jsonl"
 
-// Written is what records are in a history: an operation for each, and for each answer to a
-// read. It has nothing of what the database shows.
+// Written converts records to a history: a write is one operation, and each answer to a read is one. The
+// history has no effects from the database.
 func Written(header linear.Header, records []Record) linear.History {
 	return effects{}.written(header, records)
 }
@@ -40,7 +40,7 @@ func (e effects) written(header linear.Header, records []Record) linear.History 
 	return h
 }
 
-// describe is what an operation is about.
+// describe returns an operation with the request only.
 func (r Record) describe() linear.Operation {
 	return linear.Operation{
 		Client: r.Client, Key: r.Key, Under: r.SharedKey, Action: string(r.Action),
@@ -48,7 +48,7 @@ func (r Record) describe() linear.Operation {
 	}
 }
 
-// answers are the operations of a read: each attempt may show another state.
+// answers returns the operations of a read, one for each attempt, since each may show another state.
 func (r Record) answers() (list []linear.Operation) {
 	for _, a := range r.Attempts {
 		o := r.describe()
@@ -62,8 +62,8 @@ func (r Record) answers() (list []linear.Operation) {
 	return list
 }
 
-// operation is that of a request that is to change something. It was called when the first
-// attempt began that may have done something, and returned with the first final answer.
+// operation returns the operation of a write. Its call is the start of the first attempt that may have
+// had an effect, and its return is the first final answer.
 func (r Record) operation() linear.Operation {
 	o := r.describe()
 	last := r.Last()
@@ -79,7 +79,7 @@ func (r Record) operation() linear.Operation {
 			o.Replica, o.Problem, o.Status, o.Answer = a.Replica, a.Problem, a.Status, linear.Raw(r.Body)
 		}
 	}
-	if !called && len(r.Attempts) > 0 { // none of them did anything: it says so
+	if !called && len(r.Attempts) > 0 { // no attempt had an effect: it spans all of them
 		o.Call, o.Return = int64(r.Attempts[0].Start), int64(last.End)
 		for _, a := range r.Attempts {
 			o.Call, o.Return = min(o.Call, int64(a.Start)), max(o.Return, int64(a.End))
@@ -95,7 +95,7 @@ func (a Attempt) written() linear.Attempt {
 	}
 }
 
-// effects finds what the database shows of a key, and the records that were sent under it.
+// effects finds the effect of a key in the database, and the records that were sent under the key.
 type effects struct {
 	stored  map[storedKey]Stored
 	sharers map[sharedKey][]Record
@@ -126,7 +126,7 @@ func newEffects(stored []Stored, records []Record, clients []Credentials) effect
 	return e
 }
 
-// annotate adds what the database shows. Of what was acknowledged only the place is missing.
+// annotate adds what the database shows: for an acknowledged operation only its place among the writes.
 func (e effects) annotate(o *linear.Operation, r Record) {
 	effect, stored := e.of(r)
 	if effect == linear.Yes {
@@ -140,8 +140,8 @@ func (e effects) annotate(o *linear.Operation, r Record) {
 	}
 }
 
-// of is what the database shows of a record. The effect of a key that two were sent under is
-// that of the one that was answered ok; if there is none, it is not known of which.
+// of returns what the database shows of a record. If two records share a key, the effect belongs to the
+// one that was answered ok; if neither was, it is not known to which it belongs.
 func (e effects) of(r Record) (linear.Effect, Stored) {
 	s, has := e.stored[storedKey{e.clients[r.Client].ID, r.IdempotencyKey()}]
 	sharers := e.sharers[sharedKey{r.Client, r.IdempotencyKey()}]
@@ -159,7 +159,7 @@ func (e effects) of(r Record) (linear.Effect, Stored) {
 	return linear.NotKnown, s
 }
 
-// linearize writes the history of a scenario and checks it. What it finds goes to r.
+// linearize writes the history of a scenario, checks it, and adds the findings to r.
 func (t *Trial) linearize(ctx context.Context, r *Result, records []Record, audited Audited) error {
 	s := t.Scenario
 	if s.Flow.Linear == nil {
@@ -167,7 +167,7 @@ func (t *Trial) linearize(ctx context.Context, r *Result, records []Record, audi
 	}
 	given, err := json.Marshal(t.Plan.Given)
 	if err != nil {
-		return fmt.Errorf("what the plan gave: %w", err)
+		return fmt.Errorf("encode what the plan provides: %w", err)
 	}
 	h := newEffects(audited.Effects, records, t.Clients).written(linear.Header{
 		Flow: s.Flow.Name, Strategy: s.Strategy, Fault: string(s.Fault), Seed: cmp.Or(s.Seed, t.proof.Load.Seed),
@@ -192,12 +192,11 @@ func (t *Trial) linearize(ctx context.Context, r *Result, records []Record, audi
 	return errors.Join(ctx.Err(), Draw(ctx, folder, checked))
 }
 
-// controlTime bounds the check of each partition of a control. To show that no order is legal can
-// take longer than any bound when many requests wait at once, and a control is caught by what it
-// must break.
+// controlTime bounds the check of each partition of a control. When many requests wait at once, proving
+// that no order is legal can take longer than any bound, and the checks of Breaks catch the control anyway.
 const controlTime = 500 * time.Millisecond
 
-// limits are those of the check of a scenario.
+// limits returns the limits for the check of a scenario's history.
 func (p *Proof) limits(s Scenario) linear.Limits {
 	limits := p.Limits
 	if s.Expect == Violated && (limits.Time == 0 || limits.Time > controlTime) {
@@ -206,8 +205,8 @@ func (p *Proof) limits(s Scenario) linear.Limits {
 	return limits
 }
 
-// judge takes over what a check found. A check that ran out makes the run inconclusive; of a
-// control only what it must break and keep counts.
+// judge adds the findings of a check. An undecided check makes the run of a safe strategy inconclusive;
+// a control is judged by Breaks and Keeps alone.
 func (r *Result) judge(checked linear.Result) {
 	r.Checked = checked.Operations
 	r.Evidence["partitions"], r.Evidence["check_ms"] = int64(checked.Partitions), checked.Took.Milliseconds()
@@ -216,7 +215,7 @@ func (r *Result) judge(checked linear.Result) {
 		if f.Verdict == linear.Illegal {
 			illegal = append(illegal, f.Sentence())
 		} else if r.Expect == Safe {
-			r.Inconclusive = append(r.Inconclusive, "the history is not checked: "+f.Sentence())
+			r.Inconclusive = append(r.Inconclusive, "the history could not be checked: "+f.Sentence())
 		}
 	}
 	r.Findings.Add("I-LIN", illegal...)
@@ -230,7 +229,7 @@ func WriteHistory(name string, h linear.History) error {
 	})
 }
 
-// Draw draws the illegal partitions of a check into files of a folder.
+// Draw draws the first illegal partitions of a check, each into a file in a folder.
 func Draw(ctx context.Context, folder string, checked linear.Result) (err error) {
 	n := 0
 	for _, f := range checked.Failures {
@@ -239,7 +238,7 @@ func Draw(ctx context.Context, folder string, checked linear.Result) (err error)
 		}
 		name := filepath.Join(folder, fmt.Sprintf("illegal-%d.html", n))
 		failed := writeFile(name, func(w io.Writer) error { return f.Draw(ctx, w) })
-		if errors.Is(failed, linear.ErrTime) { // the verdict stands without it
+		if errors.Is(failed, linear.ErrTime) { // the verdict holds without a drawing
 			failed = os.Remove(name)
 		}
 		err = errors.Join(err, failed)
@@ -247,8 +246,8 @@ func Draw(ctx context.Context, folder string, checked linear.Result) (err error)
 	return err
 }
 
-// drawings is how many illegal partitions of a scenario are drawn: of ten products that were
-// oversold, one tells it as well as another.
+// drawings bounds how many illegal partitions of a scenario are drawn: of ten oversold products, all
+// drawings show the same.
 const drawings = 3
 
 func writeFile(name string, write func(io.Writer) error) error {

@@ -10,16 +10,15 @@ import (
 	"shop/loadtest/fault"
 )
 
-// LiveMargin is added to the TTL of a lock for the bound of I-LIVE: a lock whose
-// holder was killed has to run out first, and then a waiter with a backoff has to ask
-// again, on a busy machine.
+// LiveMargin is added to the TTL of a lock for the bound of I-LIVE: the lock of a killed holder has to
+// expire first, and then a waiter with a backoff has to retry, on a busy machine.
 const LiveMargin = 3 * time.Second
 
-// LiveBound is how soon after a fault, and after its end, something must succeed.
+// LiveBound is the time after a fault, and after its end, within which something must succeed.
 func LiveBound(lockTTL time.Duration) time.Duration { return lockTTL + LiveMargin }
 
-// Stalls lists the faults after whose beginning or end nothing new succeeded within
-// the bound.
+// Stalls lists the faults after whose beginning or end no write succeeded within the bound. Requests that
+// end what another request began (Intent.Ends) do not count.
 func Stalls(h *History, records []Record, events []fault.Event, bound time.Duration) []string {
 	var successes []time.Duration
 	for _, r := range records {
@@ -42,7 +41,7 @@ func Stalls(h *History, records []Record, events []fault.Event, bound time.Durat
 			case i == len(successes):
 				stalls = append(stalls, fmt.Sprintf("%s%s at %v: no success after it", e.What, moment.when, at.Round(time.Millisecond)))
 			case successes[i]-at > bound:
-				stalls = append(stalls, fmt.Sprintf("%s%s at %v: first success %v later, bound %v",
+				stalls = append(stalls, fmt.Sprintf("%s%s at %v: first success %v later; the bound is %v",
 					e.What, moment.when, at.Round(time.Millisecond), (successes[i]-at).Round(time.Millisecond), bound))
 			}
 		}
@@ -50,7 +49,7 @@ func Stalls(h *History, records []Record, events []fault.Event, bound time.Durat
 	return stalls
 }
 
-// keys lists those of some records.
+// keys lists the keys of the records that match.
 func keys(records []Record, of func(Record) bool) (list []string) {
 	for _, r := range records {
 		if of(r) {
@@ -65,7 +64,7 @@ func undecided(records []Record) []string {
 	return keys(records, func(r Record) bool { return !r.Outcome.Final() && !r.abandoned() })
 }
 
-// allowed lists the requests that are not allowed, and were not refused as they must be.
+// allowed lists the requests that are not allowed and were not refused with one of their problems.
 func allowed(records []Record) (wrong []string) {
 	for _, r := range records {
 		if len(r.Refusals) > 0 && !slices.Contains(r.Refusals, r.Problem()) {
@@ -75,7 +74,7 @@ func allowed(records []Record) (wrong []string) {
 	return wrong
 }
 
-// hidden lists the reads of what is there, and is the reader's, that were refused.
+// hidden lists the reads that are allowed and were refused.
 func hidden(records []Record) (wrong []string) {
 	for _, r := range records {
 		if r.Reads && len(r.Refusals) == 0 && r.Outcome == Rejected {
@@ -90,13 +89,12 @@ func diverged(records []Record) []string {
 	return keys(records, func(r Record) bool { return r.Diverged })
 }
 
-// replays is how many decided keys are sent once more when all is over.
+// replays is how many decided keys are sent once more after the load.
 const replays = 40
 
-// replay sends some decided keys again, to other replicas or ones that were killed
-// since: the same answer must come, byte for byte (the history notices if not). "Try
-// later" is no answer. It returns how many keys were answered, and those that were not
-// in time.
+// replay sends some decided keys again, to any replica, also one that was killed since. The answer must be
+// the same byte for byte (the history sets Diverged if not); one that is not final, such as busy, is
+// retried. replay returns how many keys were answered, and describes those that were not answered in time.
 func (r *Run) replay(ctx context.Context) (answered int64, silent []string) {
 	ctx, stop := context.WithTimeout(ctx, grace)
 	defer stop()
@@ -107,13 +105,13 @@ func (r *Run) replay(ctx context.Context) (answered int64, silent []string) {
 		case r.askAgain(ctx, i, record.Intent):
 			answered++
 		default:
-			silent = append(silent, record.Key+": decided, and asked again it ended as "+r.History.Record(record.Key).Ended())
+			silent = append(silent, record.Key+": decided, but sent again it ended as "+r.History.Record(record.Key).Ended())
 		}
 	}
 	return answered, silent
 }
 
-// askAgain sends a decided key until its answer is final again, or ctx ends.
+// askAgain sends a decided key until its answer is final, or until ctx ends.
 func (r *Run) askAgain(ctx context.Context, replica int, i Intent) bool {
 	for ; r.send(ctx, replica, i) != nil || !r.History.Record(i.Key).Last().Outcome.Final(); replica++ {
 		if !fault.Wait(ctx, retryFirst) {

@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// Nemesis is one fault after the other, by a schedule that is drawn from the seed. It is no
-// part of the matrix: a run of it is long, and is asked for.
+// Nemesis injects one fault after the other, by a schedule that is drawn from the seed. It is not part of
+// the matrix: its runs are long, and start only on request.
 const Nemesis Fault = "nemesis"
 
-// ControlFor bounds the load of a control under Nemesis: it must be caught within that.
+// ControlFor bounds the load of a control under Nemesis: the control must be caught within this time.
 const ControlFor = 2 * time.Minute
 
-// NemesisSpec is Nemesis under a flow, whose servers need so long before anything can succeed,
-// and which is sent so many times fewer requests than without a fault.
+// NemesisSpec is the FaultSpec of Nemesis. recovery is how long the flow's servers need before anything
+// can succeed, and slower divides the rate of the load.
 func NemesisSpec(recovery time.Duration, slower int) FaultSpec {
 	return FaultSpec{
 		Fault: Nemesis, Apart: true, Outage: true, Recovery: recovery, Slower: slower,
@@ -21,7 +21,7 @@ func NemesisSpec(recovery time.Duration, slower int) FaultSpec {
 	}
 }
 
-// Nemesis is every safe strategy and every control under Nemesis, each with so many seeds.
+// Nemesis returns every control and every safe strategy under Nemesis, each with count seeds from seed on.
 func (f *Flow) Nemesis(strategies []Strategy, seed int64, count int) (scenarios []Scenario) {
 	known := map[string]bool{}
 	add := func(s Scenario) {
@@ -47,8 +47,8 @@ func (f *Flow) Nemesis(strategies []Strategy, seed int64, count int) (scenarios 
 	return scenarios
 }
 
-// The fault begins when the load is in full swing, and ends while there is still something to
-// sell: a success after it must be possible. Of a long load not much is left out.
+// A fault begins after the first tenth of a load, and ends before its last quarter: there must still be
+// something to sell, so that a success after the fault is possible. In a long load both parts are bounded.
 const (
 	faultFrom     = 0.10
 	faultFromMost = 10 * time.Second
@@ -63,8 +63,8 @@ func faultWindow(load time.Duration) (from, over time.Duration) {
 	return from, load - from - part(faultRest, faultRestMost)
 }
 
-// Disturbed tells whether an attempt for a key was under way while a fault lasted, or not
-// much longer after it.
+// Disturbed reports whether an attempt for a key was under way while a fault lasted, or within the time
+// longer after it.
 func (t *Trial) Disturbed(r Record, longer time.Duration) bool {
 	for _, a := range r.Attempts {
 		for _, e := range t.events {
@@ -76,17 +76,17 @@ func (t *Trial) Disturbed(r Record, longer time.Duration) bool {
 	return false
 }
 
-// Slim lets go of the requests of a result, and of what was sampled: of many long runs they do
-// not fit into memory. What the flow says of them stays.
+// Slim drops the requests and the samples of a result, which do not fit into memory for many long runs.
+// The flow's summary of them is kept.
 func (r *Result) Slim() {
 	r.summed = r.Scenario.Flow.Summary(*r)
 	r.Records, r.Loaded, r.Plan, r.Sent, r.Samples, r.Story = nil, 0, Plan{}, nil, nil, nil
 }
 
-// Slimmed tells whether Slim was called.
+// Slimmed reports whether Slim was called.
 func (r Result) Slimmed() bool { return r.summed != "" }
 
-// summary is what the flow says of the requests.
+// summary is the flow's summary of the requests.
 func (r Result) summary() string {
 	if r.Slimmed() {
 		return r.summed
@@ -94,7 +94,7 @@ func (r Result) summary() string {
 	return r.Scenario.Flow.Summary(r)
 }
 
-// seeded is the name of a scenario that is run with several seeds.
+// seeded adds the seed to the name of a scenario that has one of its own.
 func seeded(name string, seed int64) string {
 	if seed == 0 {
 		return name

@@ -8,26 +8,26 @@ import (
 	"strings"
 )
 
-// Outcome is what one answer says about one key.
+// Outcome is what an answer means for its key.
 type Outcome string
 
-// The outcomes. Only OK and Rejected are final: a key with any other is sent again.
+// The outcomes. Only OK and Rejected are final: a key with any other outcome is retried.
 const (
 	OK       Outcome = "ok"       // it happened
-	Rejected Outcome = "rejected" // it certainly did not, and never will under this key
+	Rejected Outcome = "rejected" // it certainly did not happen, and never will under this key
 	Open     Outcome = "open"     // this attempt did nothing; the key may still be used
 	Unknown  Outcome = "unknown"  // it may have happened
 )
 
-// Final tells whether the key need not be sent again.
+// Final reports whether the key is decided and need not be retried.
 func (o Outcome) Final() bool { return o == OK || o == Rejected }
 
-// outcomes says what each problem type means. A type that is not in it is
-// Unknown: the conservative answer, and the one that costs another attempt.
+// outcomes maps each problem type to its outcome. A type that is not listed is Unknown, the conservative
+// choice: it costs one more attempt.
 //
-// The status alone never decides: 409 is out-of-stock (final) or in-progress
-// (a duplicate of this request may be committing right now), 503 is busy (nothing
-// was done) or outcome-unknown (a COMMIT was sent, and no answer came).
+// The status alone never decides: 409 is out-of-stock (final) or in-progress (a duplicate of the request
+// may be committing right now), and 503 is busy (nothing was done) or outcome-unknown (a COMMIT was sent
+// and got no answer).
 var outcomes = map[string]Outcome{
 	// Stored with the key.
 	"out-of-stock":       Rejected,
@@ -51,7 +51,7 @@ var outcomes = map[string]Outcome{
 	"busy":            Open,
 	"lost":            Open,
 	"stale":           Open,
-	"fence-epoch":     Open, // an operator has to act
+	"fence-epoch":     Open, // until an operator starts a new epoch
 	"rate-limited":    Open,
 	"request-timeout": Open,
 
@@ -61,8 +61,8 @@ var outcomes = map[string]Outcome{
 	"internal":        Unknown,
 }
 
-// Classify tells what an answer means, and the problem type it is about (empty
-// for a success, or for an answer that names none).
+// Classify returns the outcome and the problem type of an answer. The type is empty for a success, and for
+// an answer without one.
 func Classify(status int, header http.Header, body []byte) (Outcome, string) {
 	if status >= 200 && status < 300 {
 		return OK, ""
@@ -74,7 +74,7 @@ func Classify(status int, header http.Header, body []byte) (Outcome, string) {
 	return Unknown, problem
 }
 
-// problemType is the last part of an RFC 9457 type: "/problems/busy" is "busy".
+// problemType returns the last part of an RFC 9457 type: "busy" for "/problems/busy".
 func problemType(header http.Header, body []byte) string {
 	media, _, err := mime.ParseMediaType(header.Get("Content-Type"))
 	if err != nil || media != "application/problem+json" {
@@ -87,12 +87,12 @@ func problemType(header http.Header, body []byte) string {
 	return problem.Type[strings.LastIndexByte(problem.Type, '/')+1:]
 }
 
-// neverDone are statuses of which every reading says that nothing happened, and never will.
+// neverDone are the statuses that can only mean that the request had no effect and never will.
 var neverDone = map[int]bool{400: true, 401: true, 403: true, 404: true, 405: true, 410: true, 413: true, 415: true, 422: true}
 
-// ClassifyByStatus is for a service that does not speak problem types. It trusts a status
-// only where every reading of it says that nothing happened; 409 may be a duplicate in
-// progress and is Unknown.
+// ClassifyByStatus classifies answers of a service that does not use problem types. It trusts a status
+// only if the status can only mean that nothing happened; 409 is Unknown, since it may be a duplicate in
+// progress.
 func ClassifyByStatus(status int, header http.Header, body []byte) (Outcome, string) {
 	outcome, problem := Classify(status, header, body)
 	said := cmp.Or(problem, http.StatusText(status))

@@ -12,45 +12,45 @@ import (
 	"shop/locking/invariant"
 )
 
-// Pace is what a service must keep up under load: the bounds of liveness. A field that is
-// 0 has the value of DefaultPace. One success soon after each fault (Stalls) is less than
-// clients need: ten seconds with 29 of them are an outage.
+// Pace bounds how far a service may fall behind the load. A field that is 0 has the value of DefaultPace.
+// These bounds complement Stalls, which requires one success soon after each fault: ten seconds with 29
+// successes are an outage for the clients.
 type Pace struct {
-	Goodput float64       // least part of the keys that wait that must be decided in each Window outside of an outage
-	Window  time.Duration // …
-	Lull    time.Duration // a fault may keep nearly all keys waiting for as long as it lasts, and for so long more; 0: the bound of I-LIVE
-	Recover time.Duration // from the end of a fault until the rate is again 90 % of that before the first one; 0: the bound of I-LIVE, and RecoverMargin
-	Busy    float64       // greatest share of keys whose first answer is that nothing was done
-	Errors  float64       // … that it is unknown what was done, or that gets none
+	Goodput float64       // least share of the waiting keys that must be decided in each Window outside of an outage
+	Window  time.Duration // length of a window
+	Lull    time.Duration // how long after its end a fault may still keep nearly all keys waiting; 0: the bound of I-LIVE
+	Recover time.Duration // from the end of a fault until the rate is 90 % of the rate before the first fault; 0: the bound of I-LIVE plus RecoverMargin
+	Busy    float64       // greatest share of the first answers with the outcome open
+	Errors  float64       // greatest share of the first answers with the outcome unknown, missing answers included
 }
 
-// DefaultPace is at least two times off what safe strategies needed on two cores, in 61 saved
-// runs and under other load: in each two seconds outside of an outage they decided all keys
-// that waited at its begin, they were back 2.7 s after a fault, and of their first answers at
-// most 3 % were busy and 5 % unknown. (An answer to every second request is busy: 50 %.)
+// DefaultPace is at least a factor of two from what safe strategies showed on two cores, in 61 saved runs
+// and under other load: in each two seconds outside of an outage they decided all keys that waited at its
+// beginning, they recovered within 2.7 s after a fault, and at most 3 % of their first answers were busy
+// and 5 % unknown. (For a service that answers busy to every second request, the share is 50 %.)
 var DefaultPace = Pace{Goodput: 0.2, Window: 2 * time.Second, Busy: 0.2, Errors: 0.1}
 
-// RecoverMargin is added to the bound of I-LIVE: to decide one key is quicker than to
-// catch up with those that waited.
+// RecoverMargin is added to the bound of I-LIVE: catching up with all waiting keys takes longer than one
+// success.
 const RecoverMargin = 3 * time.Second
 
-// lullShare is the part of the keys that wait that ends a lull, and recovered the part of
-// the rate before a fault that ends its aftermath.
+// lullShare is the share of the demand that must be met for a span not to be a lull. recovered is the
+// share of the rate before the first fault that counts as recovered.
 const (
 	lullShare = 0.25
 	recovered = 0.9
 )
 
-// A window with fewer keys that wait, and a scenario with fewer first answers outside of its
-// outages, is not judged: one key would decide on it.
+// A window with fewer waiting keys than fewestWaiting is not judged, nor a scenario with fewer first
+// answers than fewestAnswers outside of its outages: a single key would decide the result.
 const (
 	fewestWaiting = 10
 	fewestAnswers = 50
 	paceStep      = 100 * time.Millisecond
-	afterOutage   = time.Second // clients still have answers that were sent in it
+	afterOutage   = time.Second // clients may still receive answers that were sent during the outage
 )
 
-// or is p, and of what is 0 in it, other.
+// or returns p, with the values of other for the fields that are 0.
 func (p Pace) or(other Pace) Pace {
 	return Pace{
 		Goodput: cmp.Or(p.Goodput, other.Goodput), Window: cmp.Or(p.Window, other.Window), Lull: cmp.Or(p.Lull, other.Lull),
@@ -58,23 +58,23 @@ func (p Pace) or(other Pace) Pace {
 	}
 }
 
-// pace is that of a flow under a fault.
+// pace returns the Pace of a flow under a fault.
 func (f *Flow) pace(of Fault, lockTTL time.Duration) Pace {
 	bound := f.Bound(of, lockTTL)
 	return f.spec(of).Pace.or(f.Pace).or(DefaultPace).or(Pace{Lull: bound, Recover: bound + RecoverMargin})
 }
 
-// outage is a fault under way, in the time of the history.
+// outage is the span of a fault, on the history's clock.
 type outage struct {
 	what     string
 	from, to time.Duration
 }
 
-// tempo is when keys were to be sent and when they were decided.
+// tempo holds when the writes of a load were planned and when they were decided.
 type tempo struct {
-	sent, decided []time.Duration // each in order; of a key that was given up: when that was
-	busy, errors  int             // first answers outside of the outages
-	answers       int             // all of them
+	sent, decided []time.Duration // each in order; an abandoned key counts as decided
+	busy, errors  int             // first answers outside of the outages, by outcome
+	answers       int             // all first answers outside of the outages
 	outages       []outage        // in order of their beginning
 	until         time.Duration   // the end of the load
 }
@@ -117,33 +117,33 @@ func (t *tempo) add(r Record) {
 	}
 }
 
-// within tells whether a span touches an outage, which has its effect for a while longer.
+// within reports whether a span overlaps an outage, which is taken as lasting longer.
 func (t *tempo) within(from, to, longer time.Duration) bool {
 	return slices.ContainsFunc(t.outages, func(o outage) bool { return from <= o.to+longer && to >= o.from })
 }
 
-// before counts the moments before one.
+// before counts the moments before a time.
 func before(moments []time.Duration, at time.Duration) int {
 	return sort.Search(len(moments), func(i int) bool { return moments[i] >= at })
 }
 
-// waiting is how many keys were sent and not decided at a moment, got how many were
-// decided in a span.
+// waiting counts the keys that were planned before a time and not yet decided. got counts the keys that
+// were decided in a span.
 func (t *tempo) waiting(at time.Duration) int { return before(t.sent, at) - before(t.decided, at) }
 
 func (t *tempo) got(from, to time.Duration) int {
 	return before(t.decided, to) - before(t.decided, from)
 }
 
-// demand is what can be decided in a span of this length: the keys that wait at its begin,
-// but no more than are sent in such a span. A service may be late for as long as it keeps up.
+// demand is how many keys must be decided in a span: those that wait at its beginning, but no more than
+// are planned in a span of this length. A service may have a backlog as long as it keeps up.
 func (t *tempo) demand(at, length time.Duration) float64 {
 	usual := float64(len(t.sent)) * length.Seconds() / max(t.until, time.Second).Seconds()
 	return min(float64(t.waiting(at)), usual)
 }
 
-// slow lists the windows, none of which overlap, in which less than a part of the demand was met,
-// and the least part.
+// slow lists windows that do not overlap in which less than a part of the demand was met. It returns the
+// least part too.
 func (t *tempo) slow(length time.Duration, part float64, skip func(from, to time.Duration) bool) (found []string, least float64) {
 	least = 1
 	for from := time.Duration(0); from+length <= t.until; from += paceStep {
@@ -154,7 +154,7 @@ func (t *tempo) slow(length time.Duration, part float64, skip func(from, to time
 		met := float64(t.got(from, to)) / t.demand(from, length)
 		least = min(least, met)
 		if met < part {
-			found = append(found, fmt.Sprintf("%v to %v: %d keys decided, %d waited; at least %.0f %% of %.0f must be",
+			found = append(found, fmt.Sprintf("%v to %v: %d keys decided while %d waited; at least %.0f %% of %.0f must be",
 				from, to, t.got(from, to), t.waiting(from), 100*part, t.demand(from, length)))
 			from = to
 		}
@@ -162,8 +162,8 @@ func (t *tempo) slow(length time.Duration, part float64, skip func(from, to time
 	return found, least
 }
 
-// goodput lists the lulls: windows outside of the outages, and longer spans anywhere, in which
-// nearly nothing was decided.
+// goodput lists the windows outside of the outages with too little goodput, and the longer spans anywhere
+// in which nearly nothing was decided.
 func (t *tempo) goodput(p Pace) (found []string, least float64) {
 	lull := p.Lull
 	for _, o := range t.outages {
@@ -174,8 +174,8 @@ func (t *tempo) goodput(p Pace) (found []string, least float64) {
 	return append(found, long...), least
 }
 
-// recovery lists the faults after whose end the rate did not come back in time, and the
-// longest time that it took. It is not judged where the next fault comes sooner.
+// recovery lists the faults after whose end the rate did not recover in time. It returns the longest time
+// that a recovery took too. A fault is not judged if the next one begins before its limit.
 func (t *tempo) recovery(p Pace) (slow []string, longest time.Duration) {
 	if len(t.outages) == 0 || t.outages[0].from < paceStep {
 		return nil, 0
@@ -194,39 +194,39 @@ func (t *tempo) recovery(p Pace) (slow []string, longest time.Duration) {
 			longest = max(longest, at-o.to)
 		}
 		if at >= limit && judged {
-			slow = append(slow, fmt.Sprintf("%s, over at %v: %d keys a second %v later, %.0f before; %d wait",
+			slow = append(slow, fmt.Sprintf("%s, over at %v: %d keys a second %v later, %.0f before the first fault; %d keys wait",
 				o.what, o.to.Round(time.Millisecond), t.got(at, at+time.Second), p.Recover, calm, t.waiting(at)))
 		}
 	}
 	return slow, longest
 }
 
-// back tells whether in the second from a moment on nearly as much was decided as before the
-// faults, or all that there was.
+// back reports whether in the second after a time nearly as many keys were decided as in a second before
+// the faults, or nearly all keys that there were.
 func (t *tempo) back(at time.Duration, calm float64) bool {
 	there := t.waiting(at) + before(t.sent, at+time.Second) - before(t.sent, at)
 	return float64(t.got(at, at+time.Second)) >= math.Floor(recovered*min(calm, float64(there)))
 }
 
-// share says that there were too many first answers of a kind.
+// share returns a finding if too many first answers are of a kind.
 func (t *tempo) share(n int, most float64, what string) []string {
 	if t.answers < fewestAnswers || float64(n) <= most*float64(t.answers) {
 		return nil
 	}
-	return []string{fmt.Sprintf("%d of %d first answers are %s; at most %.0f %% may be", n, t.answers, what, 100*most)}
+	return []string{fmt.Sprintf("%d of %d first answers %s; at most %.0f %% may", n, t.answers, what, 100*most)}
 }
 
 func percent(n, of int) int64 { return int64(math.Round(100 * float64(n) / float64(max(1, of)))) }
 
-// judge says what a service did not keep up, by invariant, and the figures.
+// judge returns the findings by invariant, and the figures as evidence.
 func (t *tempo) judge(p Pace) (findings invariant.Findings, evidence map[string]int64) {
 	lulls, least := t.goodput(p)
 	slow, longest := t.recovery(p)
 	findings = invariant.Findings{}
 	findings.Add("I-GOODPUT", lulls...)
 	findings.Add("I-RECOVER", slow...)
-	findings.Add("I-BUSY", t.share(t.busy, p.Busy, "that nothing was done")...)
-	findings.Add("I-ERROR", t.share(t.errors, p.Errors, "unknown, or did not come")...)
+	findings.Add("I-BUSY", t.share(t.busy, p.Busy, "say that nothing was done")...)
+	findings.Add("I-ERROR", t.share(t.errors, p.Errors, "leave the outcome unknown or are missing")...)
 	evidence = map[string]int64{
 		"goodput_percent": int64(100 * min(1, least)), "busy_percent": percent(t.busy, t.answers), "error_percent": percent(t.errors, t.answers),
 	}

@@ -12,32 +12,32 @@ import (
 	"github.com/google/uuid"
 )
 
-// Intent is one thing a client wants, under one idempotency key. It is sent as
-// often as it takes to learn what became of it.
+// Intent is one thing that a client wants, under one idempotency key. It is sent until its outcome is
+// known.
 type Intent struct {
-	Client    int    // its sender: a place among the credentials
-	Key       string // names it in the history
-	SharedKey string // the idempotency key that it is sent under, if that is another one: two intents may share it
+	Client    int    // its sender, as an index of the credentials
+	Key       string // its name in the history
+	SharedKey string // the idempotency key, if it is not Key: two intents may share one
 	Action    Action
 	Method    string
 	Path      string
 	Body      []byte
-	Contends  []string // what it has to be alone with: products, accounts, wallets
-	Of        any      // what is asked for, in a type of the flow
-	Ends      bool     // it ends what was begun by another one: its success does not show that something new can begin
-	Reads     bool     // it changes nothing: each answer stands for its own moment, and two may differ
-	Refusals  []string // it is not allowed: it must end in one of these problems, and have no effect; none: it is allowed
-	GivesUp   bool     // it is not sent again after an answer that it did nothing: it stays open, and must have no effect
+	Contends  []string // the objects to which it needs exclusive access: products, accounts, wallets
+	Of        any      // what is requested, in a type of the flow
+	Ends      bool     // it ends what another intent began: its success does not show that something new can begin
+	Reads     bool     // it changes nothing: each answer shows the state of its own moment, and two may differ
+	Refusals  []string // it is not allowed: it must be refused with one of these problems and have no effect; none: it is allowed
+	GivesUp   bool     // it is not retried after an answer that nothing was done: it stays open, and must have no effect
 }
 
-// Action is what a request asks for, in a word of the flow.
+// Action is the kind of a request, named by the flow.
 type Action string
 
-// IdempotencyKey is the key that it is sent under.
+// IdempotencyKey returns the key under which the intent is sent.
 func (i Intent) IdempotencyKey() string { return cmp.Or(i.SharedKey, i.Key) }
 
-// Load is what a plan is made from. The same Load gives the same plan, so that
-// two strategies are asked exactly the same at the same moments.
+// Load is what a plan is made from. The same Load gives the same plan: two strategies get the same
+// requests at the same times.
 type Load struct {
 	Rate     int // intents per second
 	Duration time.Duration
@@ -45,13 +45,13 @@ type Load struct {
 	Replicas int
 }
 
-// At is the moment of the i-th of n. (Duration times i, in integers, overflows
-// within a day.)
+// At returns the time of the i-th of n intents. (Duration times i, as integers, would overflow within a
+// day of load.)
 func (l Load) At(i, n int) time.Duration {
 	return time.Duration(float64(i) / float64(n) * float64(l.Duration))
 }
 
-// Between draws a moment from that of the i-th of n up to the next one.
+// Between draws a time between those of the i-th of n intents and the next one.
 func (l Load) Between(random *rand.Rand, i, n int) time.Duration {
 	return l.At(i, n) + DrawTime(random, l.Duration/time.Duration(n))
 }
@@ -63,23 +63,22 @@ type ScheduledRequest struct {
 	Intent  *Intent
 }
 
-// Plan is everything that will be sent, by whom, and what is there before.
+// Plan is everything that will be sent, and what exists before.
 type Plan struct {
-	Clients  int // how many send it
-	Given    any // what is there before the first request, in a type of the flow
+	Clients  int // how many clients send it
+	Given    any // what exists before the first request, in a type of the flow
 	Intents  []*Intent
-	Schedule []ScheduledRequest // in order of At; one intent in DuplicateEvery has two at the same moment
+	Schedule []ScheduledRequest // in order of At; one intent in DuplicateEvery has two requests at the same time
 }
 
-// One intent in so many is sent twice at the same moment to two replicas, is not sent again
-// after an answer that it did nothing, and has the key of another client's intent.
+// One intent in this many has a property.
 const (
-	DuplicateEvery = 10
-	GiveUpEvery    = 20
-	SameKeyEvery   = 50
+	DuplicateEvery = 10 // it is sent twice at the same time, to two replicas
+	GiveUpEvery    = 20 // it is not retried after an answer that nothing was done
+	SameKeyEvery   = 50 // it has the key of another client's intent
 )
 
-// Add plans to send an intent to a replica, and one in DuplicateEvery to another one too.
+// Add plans an intent with its request, and a duplicate to another replica for one in DuplicateEvery.
 func (p *Plan) Add(random *rand.Rand, replicas int, r ScheduledRequest) {
 	p.Schedule = append(p.Schedule, r)
 	if len(p.Intents)%DuplicateEvery == 0 {
@@ -88,8 +87,8 @@ func (p *Plan) Add(random *rand.Rand, replicas int, r ScheduledRequest) {
 	p.Intents = append(p.Intents, r.Intent)
 }
 
-// AddBeside plans what is sent beside the load: reads, and requests that are not allowed.
-// They come in any order, and none of them is sent twice.
+// AddBeside plans reads, and requests that are not allowed. They may be in any order, and are not
+// duplicated.
 func (p *Plan) AddBeside(requests ...ScheduledRequest) {
 	for _, r := range requests {
 		p.Schedule = append(p.Schedule, r)
@@ -98,34 +97,34 @@ func (p *Plan) AddBeside(requests ...ScheduledRequest) {
 	slices.SortStableFunc(p.Schedule, func(a, b ScheduledRequest) int { return cmp.Compare(a.At, b.At) })
 }
 
-// Load are the intents without those beside them.
+// Load returns the intents without those of AddBeside.
 func (p Plan) Load() []*Intent {
 	return slices.DeleteFunc(slices.Clone(p.Intents), func(i *Intent) bool { return i.Reads || len(i.Refusals) > 0 })
 }
 
-// Denied is the intent as one that is not allowed: it must end in one of these problems, and
-// have no effect. It contends with nothing.
+// Denied returns the intent as one that is not allowed: it must be refused with one of these problems, and
+// have no effect. It contends for nothing.
 func (i Intent) Denied(problems ...string) *Intent {
 	i.Refusals, i.Contends, i.GivesUp = problems, nil, false
 	return &i
 }
 
-// RandomFor draws what follows an answer to a key: the same for the same key.
+// RandomFor returns the random source for what follows an answer to a key. It is the same for the same key.
 func RandomFor(key string) *rand.Rand {
 	sum := fnv.New64a()
 	_, _ = sum.Write([]byte(key))
 	return rand.New(rand.NewPCG(sum.Sum64(), 0))
 }
 
-// soon is how long a client takes until it sends what follows an answer, at most.
+// soon bounds how long after an answer a client sends what follows it.
 const soon = 50 * time.Millisecond
 
-// Soon is what a client sends because of an answer, to any replica.
+// Soon schedules what a client sends because of an answer, to any replica.
 func Soon(random *rand.Rand, i *Intent) ScheduledRequest {
 	return ScheduledRequest{At: DrawTime(random, soon), Replica: random.IntN(1 << 10), Intent: i}
 }
 
-// OtherReplica is another one than this, if there is one.
+// OtherReplica draws another replica, if there is one.
 func OtherReplica(random *rand.Rand, replica, replicas int) int {
 	return (replica + 1 + random.IntN(max(1, replicas-1))) % replicas
 }
@@ -143,7 +142,7 @@ func DrawID(random *rand.Rand) (id uuid.UUID) {
 	return id
 }
 
-// Encode is for bodies that can be nothing but valid.
+// Encode encodes a body that is always valid JSON. It panics if it is not.
 func Encode(body any) []byte {
 	text, err := json.Marshal(body)
 	if err != nil {

@@ -16,46 +16,45 @@ import (
 	"shop/locking/invariant"
 )
 
-// Proof is a set of scenarios and all that is needed to run them.
+// Proof is a set of scenarios and everything that is needed to run them.
 type Proof struct {
 	Scenarios []Scenario
 	Load      Load
-	Calm      time.Duration            // of the load of a scenario without a fault; 0: as the others
+	Calm      time.Duration            // length of the load without a fault; 0: as with a fault
 	LockTTL   map[string]time.Duration // by flow
 	Grace     time.Duration            // after the load, until every key must be decided; 0: 20 s
-	Whole     bool                     // all scenarios, with the load by default: enough operations must be checked (CheckedLeast)
-	Keep      bool                     // the databases stay
-	Out       string                   // folder for the histories, one below it for each scenario; "": they are not kept
+	Whole     bool                     // all scenarios with the default load: CheckedLeast operations must be checked
+	Keep      bool                     // keep the databases
+	Out       string                   // folder for the histories, with a folder for each scenario; "": they are not written
 	Limits    linear.Limits            // of the check of each history
 
-	// Server is the postgres:// URL of a server on which a scenario's database may be made.
+	// Server returns the postgres:// URL of a server on which a scenario's database may be created.
 	Server func(s Scenario) (string, error)
-	// Prepare makes the tables in empty databases, puts there what the plan says,
-	// and returns the credentials of the plan's clients, in their order.
+	// Prepare creates the tables in empty databases, fills them as the plan says, and returns the
+	// credentials of the plan's clients, in their order.
 	Prepare func(context.Context, *Trial) ([]Credentials, error)
-	// Program says how to start a replica, on the trial's stores.
+	// Program returns how to start a replica on the trial's stores.
 	Program func(*Trial) (Program, error)
-	// Fault makes what is done to the trial's servers.
+	// Fault returns the trial's fault.
 	Fault func(*Trial) (fault.Fault, error)
-	// Leftovers lists the trial's locks that are still in the lock service when no
-	// process is left to hold them. May be nil.
+	// Leftovers lists the trial's locks that are still in the lock service when no process that could
+	// hold them is left. May be nil.
 	Leftovers func(context.Context, *Trial) ([]string, error)
-	// Witness sees what the replicas do to a server, from when it is opened; nil: there is none.
+	// Witness starts to observe what the replicas do to a server; nil: nothing is observed.
 	Witness func(context.Context, *Trial) (Witness, error)
-	// Done gets each result as soon as it is there, before it goes into the report. May be nil.
+	// Done gets each result before it goes into the report. May be nil.
 	Done func(*Result) error
-	// Say gets a line for each step of the proof; Tick gets the state of the load, twice a second.
+	// Say prints a line for each step of the proof; Tick gets the state of the load, twice a second.
 	Say  func(format string, args ...any)
 	Tick func(line string)
 }
 
-// Witness says in numbers what it has seen, and ends. It is asked when load and fault are
-// over and the replicas still live.
+// Witness stops observing and returns the numbers. It is called when load and fault are over and the
+// replicas still run.
 type Witness func(context.Context, []fault.Event) (map[string]int64, error)
 
-// Run runs the scenarios one after the other. The error is about what could not
-// be run; that a proof failed is in the report. With an error, the report
-// holds the scenarios before it, and is not as expected.
+// Run runs the scenarios one after the other. It returns an error if a scenario could not be run; the
+// report then holds the scenarios before it, and is not as expected. A proof that fails is not an error.
 func (p *Proof) Run(ctx context.Context) (Report, error) {
 	report := Report{
 		Seed: p.Load.Seed, AsExpected: len(p.Scenarios) > 0, Scenarios: []Result{}, Planned: len(p.Scenarios),
@@ -70,7 +69,7 @@ func (p *Proof) Run(ctx context.Context) (Report, error) {
 		began := time.Now()
 		result, err := p.scenario(ctx, &Trial{proof: p, Scenario: s, Plan: plan, duration: load.Duration})
 		if err != nil {
-			report.AsExpected = false // the rest is not known
+			report.AsExpected = false // the other scenarios did not run
 			return report, fmt.Errorf("%s: %w", s.Name(), err)
 		}
 		p.Say("    %4.1f s  %s", time.Since(began).Seconds(), result.Sentence())
@@ -91,7 +90,7 @@ func (p *Proof) Run(ctx context.Context) (Report, error) {
 	return report, nil
 }
 
-// loadOf is the load of a scenario, before its flow says how much longer it needs.
+// loadOf returns the load of a scenario, before Flow.Load adapts it to the fault.
 func (p *Proof) loadOf(s Scenario) Load {
 	load := p.Load
 	if s.Fault == NoFault && p.Calm > 0 {
@@ -113,7 +112,7 @@ func (p *Proof) loadOf(s Scenario) Load {
 
 func newPrefix() string { return fmt.Sprintf("shop_prove_%d", time.Now().UnixNano()) }
 
-// plan is what a scenario sends under a load.
+// plan draws what a scenario sends under a load.
 func (s Scenario) plan(load Load) Plan {
 	plan := s.Flow.Plan(load)
 	if cells := s.CellsOf(); len(cells) > 0 {
@@ -122,7 +121,7 @@ func (s Scenario) plan(load Load) Plan {
 	return plan
 }
 
-// scenario gives one scenario a database, and takes it away again.
+// scenario runs one scenario on a database of its own, which it drops afterwards.
 func (p *Proof) scenario(ctx context.Context, t *Trial) (Result, error) {
 	server, err := p.Server(t.Scenario)
 	if err != nil {
@@ -161,7 +160,7 @@ func (p *Proof) scenario(ctx context.Context, t *Trial) (Result, error) {
 	return t.run(ctx)
 }
 
-// Credentials are those of one client.
+// Credentials are the id and the API key of one client.
 type Credentials struct {
 	ID  [16]byte
 	Key string
@@ -175,19 +174,19 @@ func headersOf(clients []Credentials) Headers {
 	return h
 }
 
-// Trial is one scenario under way.
+// Trial is one scenario in progress.
 type Trial struct {
 	Scenario Scenario
 	Plan     Plan
-	Prefix   string        // of the locks; and the name of the databases
-	Postgres string        // URL of the database that it has for itself
+	Prefix   string        // of the locks; also the name of the databases
+	Postgres string        // URL of its own database
 	State    any           // what Flow.Open opened
-	Clients  []Credentials // that send the plan
+	Clients  []Credentials // of the plan, by Intent.Client
 	Replicas *Replicas
 	*Run     // of the plan, on the replicas
 	Samples  []Sample
-	Cells    []Cell // of the crash matrix, as they were tried
-	// Witnessed is what a server says of the load: what was done to it, and by it.
+	Cells    []Cell // of the crash matrix, with their results
+	// Witnessed are the numbers of the Witness.
 	Witnessed map[string]int64
 
 	proof     *Proof
@@ -195,27 +194,27 @@ type Trial struct {
 	fault     fault.Fault
 	sent      vegeta.Results
 	events    []fault.Event
-	pace      map[string]int64 // how it kept up under the load
-	decided   time.Duration
-	loaded    int // keys of the load: those behind them are the postcheck's
+	pace      map[string]int64 // figures of how the service kept up with the load
+	decided   time.Duration    // the end of the load: every key is decided, or the time for retries is over
+	loaded    int              // number of records of the load: those after them are the postcheck's
 	postcheck invariant.Findings
-	left      []string // locks that no process holds, and that are there
+	left      []string // locks that exist although no process holds them
 	replayed  int64
-	silent    []string // keys that were decided, and got no final answer again
+	silent    []string // decided keys that got no final answer when they were sent again
 	looks     atomic.Int64
 }
 
-// Look is the clock of Flow.Watch, which reads it when a look at the database begins.
+// Look returns the time for Flow.Watch, which calls it at the beginning of each sample.
 func (t *Trial) Look() time.Duration {
 	t.looks.Add(1)
 	return t.History.Now()
 }
 
-// Looks is how many looks at the database have begun.
+// Looks counts the samples that have begun.
 func (t *Trial) Looks() int64 { return t.looks.Load() }
 
-// run is the protocol: load and fault together, then the postcheck, then all
-// replicas are stopped, then the audit.
+// run is the protocol of a trial: load and fault together, then the postcheck, then the stop of all
+// replicas, then the audit.
 func (t *Trial) run(ctx context.Context) (Result, error) {
 	if err := t.begin(ctx); err != nil {
 		return Result{}, err
@@ -233,7 +232,7 @@ func (t *Trial) run(ctx context.Context) (Result, error) {
 	return t.audit(ctx)
 }
 
-// begin makes the run, on the replicas.
+// begin creates the run on the replicas.
 func (t *Trial) begin(ctx context.Context) error {
 	run, err := NewRun(ctx, t.Replicas.Bases(), headersOf(t.Clients), t.retryFor(), Classify)
 	if err == nil {
@@ -245,19 +244,19 @@ func (t *Trial) begin(ctx context.Context) error {
 	return err
 }
 
-// check asks what must still work when the load is over.
+// check runs the postcheck, and sends decided keys again.
 func (t *Trial) check(ctx context.Context) {
 	t.postcheck = t.Scenario.Flow.Postcheck(ctx, t)
 	t.replayed, t.silent = t.replay(ctx)
 }
 
-// aside is how many replicas get none of the load under CrashMatrix: the one that things are done to.
+// aside is how many replicas get none of the load under CrashMatrix: the victim of the faults.
 const aside = 1
 
-// Victim is its number, from 0.
+// Victim returns the number of the victim, from 0.
 func (t *Trial) Victim() int { return t.Replicas.Len() - aside }
 
-// retryFor bounds the retries. Cells of a crash matrix may take longer than the load.
+// retryFor bounds the retries. The cells of a crash matrix may take longer than the load.
 func (t *Trial) retryFor() time.Duration {
 	if t.Scenario.Fault == CrashMatrix {
 		return 3*t.duration + t.Grace()
@@ -265,7 +264,7 @@ func (t *Trial) retryFor() time.Duration {
 	return t.duration + t.Grace()
 }
 
-// load sends the plan while the fault is injected and the database is watched.
+// load sends the plan while the fault is injected and the database is sampled.
 func (t *Trial) load(ctx context.Context) error {
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
@@ -293,7 +292,7 @@ func (t *Trial) load(ctx context.Context) error {
 	return errors.Join(err, <-watched, unseen)
 }
 
-// witness opens the scenario's.
+// witness opens the scenario's Witness, or one that observes nothing.
 func (t *Trial) witness(ctx context.Context) (Witness, error) {
 	if t.proof.Witness != nil {
 		if w, err := t.proof.Witness(ctx, t); w != nil || err != nil {
@@ -315,10 +314,10 @@ func (t *Trial) inject(ctx context.Context) error {
 	return nil
 }
 
-// progress reports how far the load has come, twice a second.
+// progress reports the state of the load twice a second.
 func progress(ctx context.Context, h *History, say func(string)) {
 	for fault.Wait(ctx, 500*time.Millisecond) {
 		n := h.tally()
-		say(fmt.Sprintf("    %4.1f s  %5d ok  %5d rejected  %5d to come", h.Now().Seconds(), n.ok, n.rejected, n.keys-n.ok-n.rejected))
+		say(fmt.Sprintf("    %4.1f s  %5d ok  %5d rejected  %5d undecided", h.Now().Seconds(), n.ok, n.rejected, n.keys-n.ok-n.rejected))
 	}
 }

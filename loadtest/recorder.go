@@ -13,29 +13,27 @@ import (
 	"time"
 )
 
-// Recorder writes down every attempt of every key. Results of vegeta cannot be
-// used for that: they carry neither the key nor the replica.
+// Recorder records every attempt of every key. The results of vegeta hold neither the key nor the replica.
 //
-// It also prevents retries by net/http itself: a Transport sends a request again when
-// a reused connection breaks under it and the request has an Idempotency-Key. The
-// service would see two attempts, the history one. The Transport looks for that header
-// by its canonical name; written in lower case it is the same to every server, and the
-// Transport has to report the error, so that the retry is recorded. Sends counts what
-// was really written.
+// Recorder also prevents retries by net/http itself: a Transport sends a request again if a reused
+// connection breaks under it and the request has an Idempotency-Key. The service would see two attempts,
+// the history one. The Transport looks for the header under its canonical name, so the Recorder writes it
+// in lower case, which is the same to every server. The Transport then returns the error, and the retry is
+// recorded. Attempt.Sends counts the requests that were really written.
 type Recorder struct {
 	Next      http.RoundTripper
 	History   *History
-	Header    string         // that carries the key
+	Header    string         // name of the header with the key
 	Replicas  map[string]int // host:port → number
 	Classify  func(int, http.Header, []byte) (Outcome, string)
-	Undecided func(*Record) // called once for each intent whose first answer is not final
+	Undecided func(*Record) // called once for each intent that has to be retried
 	Decided   func(Record)  // called once for each intent, with its first final answer; may be nil
 
 	mu       sync.Mutex
 	underWay map[int]int // attempts that replicas have not answered
 }
 
-// UnderWay is how many attempts a replica has not answered yet.
+// UnderWay counts the attempts that a replica has not answered yet.
 func (r *Recorder) UnderWay(replica int) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -51,15 +49,15 @@ func (r *Recorder) carry(replica, n int) {
 	r.underWay[replica] += n
 }
 
-// historyKey carries the name of an intent as far as the Recorder: two intents may
-// go under one idempotency key.
+// historyKey is the header that carries Intent.Key to the Recorder, which removes it: two intents may
+// share one idempotency key.
 const historyKey = "Loadtest-Intent"
 
-// bodyMax bounds what is read of an answer.
+// bodyMax bounds how much of an answer is read.
 const bodyMax = 1 << 20
 
-// RoundTrip sends one attempt and reads its whole answer: it ends when the last
-// byte is here, as it does for a client.
+// RoundTrip sends one attempt and reads its whole answer: the attempt ends with the last byte, as it does
+// for a client.
 func (r *Recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 	replica := r.Replicas[req.URL.Host]
 	sent := &sends{onWrite: func() { r.carry(replica, 1) }}
@@ -78,9 +76,9 @@ func (r *Recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 		attempt.Status = res.StatusCode
 		attempt.Outcome, attempt.Problem = r.Classify(res.StatusCode, res.Header, body)
 	case sent.connected.Load():
-		attempt.Outcome = Unknown // some of it may have arrived
+		attempt.Outcome = Unknown // a part of the request may have arrived
 	default:
-		attempt.Outcome = Open // no connection: certainly nothing happened
+		attempt.Outcome = Open // without a connection nothing happened
 	}
 	retry, decided := r.History.Add(attempt, body)
 	if retry != nil && r.Undecided != nil {
@@ -99,14 +97,14 @@ func (r *Recorder) exchange(req *http.Request) (*http.Response, []byte, error) {
 	}
 	defer res.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(res.Body, bodyMax))
-	if err != nil { // a broken answer is no answer
+	if err != nil { // an incomplete answer counts as no answer
 		return nil, nil, fmt.Errorf("read answer: %w", err)
 	}
 	res.Body = io.NopCloser(bytes.NewReader(body))
 	return res, body, nil
 }
 
-// sends counts what the Transport really does.
+// sends counts the requests that the Transport really writes.
 type sends struct {
 	connected atomic.Bool
 	written   atomic.Int32
@@ -120,17 +118,16 @@ func (s *sends) trace() *httptrace.ClientTrace {
 	}
 }
 
-// CloseIdleConnections is what http.Client looks for in its Transport. Without it, connections of
-// a run that is over stay open, and with each two goroutines of the replica.
+// CloseIdleConnections is called by http.Client.CloseIdleConnections. Without it the connections of a
+// finished run stay open, and each keeps two goroutines in the replica.
 func (r *Recorder) CloseIdleConnections() {
 	if next, can := r.Next.(interface{ CloseIdleConnections() }); can {
 		next.CloseIdleConnections()
 	}
 }
 
-// Client gives the http.Client that vegeta and the retrier share: at most
-// maxConns connections to each replica. (vegeta.MaxConnections sets the same
-// field, but can only reach into a bare *http.Transport.)
+// Client returns the http.Client that vegeta and the Retrier share, with at most maxConns connections to
+// each replica. (vegeta.MaxConnections sets the same field, but only of a bare *http.Transport.)
 func (r *Recorder) Client(maxConns int, timeout time.Duration) *http.Client {
 	r.Next = &http.Transport{
 		MaxConnsPerHost:     maxConns,

@@ -19,27 +19,26 @@ import (
 	"shop/loadtest/fault"
 )
 
-// Program says how to start one replica of the service.
+// Program defines how to start one replica of the service.
 type Program struct {
 	Path  string
 	Args  func(n int, listen, metrics string) []string // of replica n
-	Spawn func(*exec.Cmd) error                        // starts a child that cannot outlive us, as far as the system can promise that
-	Adopt func(pid int) error                          // tells a supervisor of it; may be nil
+	Spawn func(*exec.Cmd) error                        // starts a child that dies with this process, where the system supports that
+	Adopt func(pid int) error                          // reports the child to a supervisor; may be nil
 	Logs  string                                       // folder for one log file per replica
 
-	// Sidecar gives the arguments of one more process, which gets no load: it runs
-	// beside the replicas, and is started again when it ends. May be nil.
+	// Sidecar returns the arguments of one more process, which gets no load: it runs beside the
+	// replicas, and is restarted when it exits. May be nil.
 	Sidecar func() []string
 }
 
-// readyWait bounds the start of a replica, stopWait its graceful end.
+// readyWait bounds the start of a replica, stopWait its graceful shutdown.
 const (
 	readyWait = 15 * time.Second
 	stopWait  = 10 * time.Second
 )
 
-// Replicas are child processes that serve the same database. They keep their
-// addresses over a restart, so that clients find them again.
+// Replicas are child processes that serve the same database. A restarted replica keeps its addresses.
 type Replicas struct {
 	program  Program
 	all      []*replica
@@ -47,7 +46,8 @@ type Replicas struct {
 	UnderWay func(n int) int // how many requests replica n has not answered; may be nil
 	sidecar  *sidecar        // nil without one
 
-	// How long a kill waits for a request to interrupt, and for the last of those that it cut off.
+	// busyWait bounds how long Kill waits for a request to interrupt, and how long for the client to
+	// see that the last one is cut off.
 	busyWait time.Duration
 }
 
@@ -56,8 +56,8 @@ type replica struct {
 	process
 }
 
-// StartReplicas starts n of them and waits until all are ready. What the flow counts is
-// read beside what all count of their locks.
+// StartReplicas starts n replicas and waits until all are ready. The counters that are read from them
+// include those of the flow, unless it is nil.
 func StartReplicas(ctx context.Context, p Program, n int, of *Flow) (*Replicas, error) {
 	rs := &Replicas{program: p, counters: NewCounters(of), busyWait: busyWait}
 	addrs, err := freeAddrs(2 * n)
@@ -83,16 +83,15 @@ func StartReplicas(ctx context.Context, p Program, n int, of *Flow) (*Replicas, 
 	return rs, nil
 }
 
-// Ports of replicas lie below those that systems take for outgoing connections
-// (32768 and up on Linux): one of the thousands of those could otherwise sit on
-// the port of a replica that was killed and is about to start again. Tests take
-// ports for servers below them, and stacks above.
+// Ports of replicas are below those of outgoing connections (32768 and up on Linux): one of thousands of
+// connections could otherwise occupy the port of a replica that is being restarted. The servers of tests
+// use ports below this range, stacks use ports above it.
 const (
 	portFirst = 15000
 	portCount = 5000
 )
 
-// freeAddrs picks ports without a listener, all at once so that they differ.
+// freeAddrs picks ports without a listener, and holds all until it returns, so that they differ.
 func freeAddrs(n int) ([]string, error) {
 	var addrs []string
 	var err error
@@ -110,15 +109,15 @@ func freeAddrs(n int) ([]string, error) {
 	return nil, fmt.Errorf("no free port for a replica: %w", err)
 }
 
-// Len is how many there are.
+// Len returns the number of replicas.
 func (rs *Replicas) Len() int { return len(rs.all) }
 
-// Process is the id of the present process of replica n, and the address of its /metrics.
+// Process returns a function for the id of the current process of replica n, and the address of its /metrics.
 func (rs *Replicas) Process(n int) (pid func() int, metrics string) {
 	return rs.all[n].pid, rs.all[n].metrics
 }
 
-// Sidecar is the id of the present process of the sidecar; nil: there is none.
+// Sidecar returns a function for the id of the current process of the sidecar; nil if there is none.
 func (rs *Replicas) Sidecar() func() int {
 	if rs.sidecar == nil {
 		return nil
@@ -126,7 +125,7 @@ func (rs *Replicas) Sidecar() func() int {
 	return rs.sidecar.pid
 }
 
-// Bases are the URLs of the replicas, by number.
+// Bases returns the URLs of the replicas, by number.
 func (rs *Replicas) Bases() []string {
 	var bases []string
 	for _, r := range rs.all {
@@ -135,17 +134,17 @@ func (rs *Replicas) Bases() []string {
 	return bases
 }
 
-// busyWait is that of all replicas but those of tests. wireWait is longer than an answer is on
-// its way.
+// busyWait is the default of Replicas.busyWait. wireWait is longer than an answer takes from the replica to
+// the client.
 const (
 	busyWait = time.Second
 	wireWait = 2 * time.Millisecond
 )
 
-// Kill ends replica n in the middle of a request: a kill that interrupts nothing
-// shows little, and on a quick machine a replica is idle most of the time. So it is stopped
-// first, and goes on if it had answered everything. What it has counted so far is read before.
-// Kill returns when every request that was under way is known to be cut off.
+// Kill kills replica n in the middle of a request. A kill that interrupts nothing shows little, and on a
+// fast machine a replica is idle most of the time: Kill therefore stops the replica first, and resumes it
+// if it had answered everything. The counters of the replica are read before. Kill returns when the
+// client has seen that every request under way is cut off.
 func (rs *Replicas) Kill(ctx context.Context, n int) error {
 	rs.counters.Keep(ctx, rs.all[n].metrics)
 	for end := time.Now().Add(rs.busyWait); ; {
@@ -164,33 +163,33 @@ func (rs *Replicas) Kill(ctx context.Context, n int) error {
 	return nil
 }
 
-// pollEvery is short beside the time that a request takes.
+// pollEvery is short compared with the time that a request takes.
 const pollEvery = 100 * time.Microsecond
 
-// awaitWork waits until then for a request that replica n has not answered.
+// awaitWork waits, at most until end, for a request that replica n has not answered.
 func (rs *Replicas) awaitWork(n int, end time.Time) {
 	for rs.UnderWay != nil && rs.UnderWay(n) == 0 && time.Now().Before(end) {
 		time.Sleep(pollEvery)
 	}
 }
 
-// Pause stops replica n in the middle of a request (SIGSTOP): it knows nothing of it.
+// Pause stops replica n in the middle of a request, with SIGSTOP, which the replica cannot notice.
 func (rs *Replicas) Pause(n int) error {
 	rs.awaitWork(n, time.Now().Add(rs.busyWait))
 	return rs.all[n].send(syscall.SIGSTOP)
 }
 
-// Resume lets it go on.
+// Resume continues a paused replica.
 func (rs *Replicas) Resume(n int) error { return rs.all[n].send(syscall.SIGCONT) }
 
-// Destroy ends replica n, stopped or not, whatever it is doing. It tells whether that is what
-// ended it, by its wait status.
+// Destroy kills replica n at once, paused or not. It reports, by the wait status, whether SIGKILL is what
+// ended the replica.
 func (rs *Replicas) Destroy(n int) bool {
 	<-rs.all[n].signal(syscall.SIGKILL)
 	return rs.all[n].killed()
 }
 
-// Stopped tells whether the process of replica n stands still, as the kernel shows it.
+// Stopped reports whether the kernel shows the process of replica n as stopped.
 func (rs *Replicas) Stopped(n int) bool {
 	rs.all[n].mu.Lock()
 	defer rs.all[n].mu.Unlock()
@@ -202,7 +201,7 @@ func (rs *Replicas) Stopped(n int) bool {
 	return err == nil && found && strings.HasPrefix(state, "T")
 }
 
-// Healthy tells whether replica n says that a field of its /readyz is ok.
+// Healthy reports whether a field in the /readyz of replica n is "ok".
 func (rs *Replicas) Healthy(ctx context.Context, n int, field string) bool {
 	ctx, cancel := context.WithTimeout(ctx, scrapeWait)
 	defer cancel()
@@ -211,12 +210,11 @@ func (rs *Replicas) Healthy(ctx context.Context, n int, field string) bool {
 	return err == nil && json.Unmarshal(text, &health) == nil && health[field] == "ok"
 }
 
-// Ended returns a channel that is closed when the present process of replica n
-// has ended, for whatever reason.
+// Ended returns a channel that is closed when the current process of replica n has exited.
 func (rs *Replicas) Ended(n int) <-chan struct{} { return rs.all[n].signal(syscall.Signal(0)) }
 
-// Stop reads the last counts, asks all to end, and kills those that do not. The
-// sidecar is stopped before.
+// Stop stops the sidecar, reads the counters of the replicas, sends SIGTERM to all of them, and kills those
+// that do not exit in time.
 func (rs *Replicas) Stop(ctx context.Context) {
 	rs.sidecar.stop()
 	for _, r := range rs.all {
@@ -236,7 +234,7 @@ func (rs *Replicas) Stop(ctx context.Context) {
 	}
 }
 
-// KillAll leaves none behind. It may be called at any time, and again.
+// KillAll kills all replicas and the sidecar. It may be called at any time, and more than once.
 func (rs *Replicas) KillAll() {
 	rs.sidecar.kill()
 	for _, r := range rs.all {
@@ -244,14 +242,14 @@ func (rs *Replicas) KillAll() {
 	}
 }
 
-// process is one of a Program, in one life after the other.
+// process is a child process that can be restarted.
 type process struct {
 	mu   sync.Mutex
-	cmd  *exec.Cmd     // of the latest life; nil: there was none
-	done chan struct{} // closed when it has ended
+	cmd  *exec.Cmd     // of the latest start; nil: it was never started
+	done chan struct{} // closed when it has exited
 }
 
-// start begins a life, whose output goes to the end of a log; not when ctx has ended.
+// start starts the process, unless ctx has ended. Its output is appended to a log.
 func (p *process) start(ctx context.Context, of *Program, args []string, logFile string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -264,7 +262,7 @@ func (p *process) start(ctx context.Context, of *Program, args []string, logFile
 	}
 	defer log.Close() // the child has its own copy
 	cmd, done := exec.Command(of.Path, args...), make(chan struct{})
-	// What it runs with is on its command line, whatever the caller's environment says.
+	// All settings are on the command line: those of the caller's environment must not have an effect.
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(setting string) bool { return strings.HasPrefix(setting, "SHOP_") })
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := of.Spawn(cmd); err != nil {
@@ -278,12 +276,12 @@ func (p *process) start(ctx context.Context, of *Program, args []string, logFile
 	if err := of.Adopt(cmd.Process.Pid); err != nil {
 		_ = cmd.Process.Kill()
 		<-done
-		return fmt.Errorf("tell the supervisor: %w", err)
+		return fmt.Errorf("report to the supervisor: %w", err)
 	}
 	return nil
 }
 
-// pid is the id of the process; 0: it was never started.
+// pid returns the id of the process; 0 if it was never started.
 func (p *process) pid() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -293,7 +291,7 @@ func (p *process) pid() int {
 	return p.cmd.Process.Pid
 }
 
-// send sends a signal. A process that has ended is an error.
+// send sends a signal. It returns an error if the process has exited.
 func (p *process) send(sig os.Signal) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -303,8 +301,8 @@ func (p *process) send(sig os.Signal) error {
 	return p.cmd.Process.Signal(sig)
 }
 
-// signal sends a signal to a process that may have ended by itself, and returns a channel
-// that is closed when it has ended.
+// signal sends a signal to a process that may have exited, and returns a channel that is closed when it
+// has exited.
 func (p *process) signal(sig os.Signal) <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -317,15 +315,15 @@ func (p *process) signal(sig os.Signal) <-chan struct{} {
 	return p.done
 }
 
-// killed tells whether a process that has ended was ended by SIGKILL.
+// killed reports whether a process that has exited was ended by SIGKILL.
 func (p *process) killed() bool {
 	status, known := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
 	return known && status.Signaled() && status.Signal() == syscall.SIGKILL
 }
 
-// Start starts replica n, with extra arguments behind its own, and waits until
-// it says that it is ready; or until it killed itself, which a replica with a failpoint
-// may do before it was seen ready: Ended tells.
+// Start starts replica n, with extra arguments after its own, and waits until it is ready. A replica that
+// extra gives a failpoint may kill itself before it is seen ready: Start then returns nil, and the
+// channel of Ended is closed.
 func (rs *Replicas) Start(ctx context.Context, n int, extra ...string) error {
 	r := rs.all[n]
 	if err := r.start(ctx, &rs.program, append(rs.program.Args(n, r.addr, r.metrics), extra...), rs.logFile(n)); err != nil {
@@ -362,25 +360,25 @@ func (rs *Replicas) waitReady(ctx context.Context, n int) error {
 	}
 }
 
-// tail is the end of a log, for an error message.
+// tail returns the last lines of a log, for an error message.
 func tail(file string) string {
 	text, _ := os.ReadFile(file)
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
 	return strings.Join(lines[max(0, len(lines)-10):], "\n")
 }
 
-// sidecar is a process that works on the same database as the replicas, and is
-// started again when it ends: a fault that takes its servers away may end it too.
+// sidecar is a process that works on the same database as the replicas. It is restarted when it exits,
+// which it may do when a fault stops its servers.
 type sidecar struct {
 	process
 	end   context.CancelFunc
 	ended chan struct{}
 }
 
-// sidecarRest is between two lives of it.
+// sidecarRest is the pause before a restart.
 const sidecarRest = 100 * time.Millisecond
 
-// startSidecar begins its first life. What goes wrong is in its log.
+// startSidecar starts the sidecar. Errors are in its log.
 func startSidecar(p Program) *sidecar {
 	ctx, end := context.WithCancel(context.Background())
 	s := &sidecar{end: end, ended: make(chan struct{})}
@@ -394,7 +392,7 @@ func startSidecar(p Program) *sidecar {
 	return s
 }
 
-// stop asks it to end, and kills it if it does not.
+// stop sends SIGTERM to the sidecar, and kills it if it does not exit in time.
 func (s *sidecar) stop() {
 	if s == nil {
 		return

@@ -21,26 +21,26 @@ type Report struct {
 	Origin     Origin   `json:"origin"`
 
 	Checked      map[string]int `json:"checked,omitempty"`       // operations of each flow that were checked for linearizability
-	CheckedLeast int            `json:"checked_least,omitempty"` // of each flow, at least
+	CheckedLeast int            `json:"checked_least,omitempty"` // how many are needed of each flow
 
-	Series []soak.Series `json:"series,omitempty"` // what was watched in a soak
+	Series []soak.Series `json:"series,omitempty"` // of a soak: what was read
 
 	Load    Load                     `json:"-"`
-	Calm    time.Duration            `json:"-"` // of the load without a fault; 0: the same
+	Calm    time.Duration            `json:"-"` // length of the load without a fault; 0: the same
 	Bound   map[string]time.Duration `json:"-"` // of I-LIVE, by flow
 	When    time.Time                `json:"-"`
-	Planned int                      `json:"-"` // scenarios; fewer are there if the run was called off
+	Planned int                      `json:"-"` // number of scenarios; Scenarios has fewer if the run was called off
 }
 
-// Origin says with what a report was made.
+// Origin describes how a report was made.
 type Origin struct {
-	Command string   `json:"command"` // without what is secret
+	Command string   `json:"command"` // without secrets
 	Commit  string   `json:"commit"`
 	Machine string   `json:"machine"`
 	Servers []string `json:"servers"` // with their versions
 }
 
-// CalledOff says how far a run came that did not come to its end; else it is empty.
+// CalledOff describes how many scenarios ran before a run was called off; "" if all ran.
 func (r Report) CalledOff() string {
 	if len(r.Scenarios) >= r.Planned {
 		return ""
@@ -48,15 +48,15 @@ func (r Report) CalledOff() string {
 	return fmt.Sprintf("called off after %d of %d", len(r.Scenarios), r.Planned)
 }
 
-// Result is what one scenario showed. Requests, OK, Rejected, GivenUp and Unknown count the
-// keys of requests that are to change something, not attempts. P50 and P99 are those of
-// Latency.Decided: of the same keys, from the planned start to the decision.
+// Result is the result of one scenario. Requests, OK, Rejected, GivenUp and Unknown count keys of writes,
+// not attempts. P50 and P99 are those of Latency.Decided: of the same keys, from the planned start to the
+// decision.
 type Result struct {
 	Flow       string           `json:"flow"`
 	Strategy   string           `json:"strategy"`
 	Fault      Fault            `json:"fault"`
-	Seed       int64            `json:"seed,omitempty"`   // of its own; 0: the report's
-	Repeat     string           `json:"repeat,omitempty"` // the command that runs it again
+	Seed       int64            `json:"seed,omitempty"`   // its own seed; 0: the report's
+	Repeat     string           `json:"repeat,omitempty"` // the command that runs the scenario again
 	Replicas   int              `json:"replicas"`
 	Expect     Verdict          `json:"expect"`
 	Breaks     []string         `json:"breaks"`
@@ -77,37 +77,37 @@ type Result struct {
 	P99        float64          `json:"p99_ms"`
 	Latency    Latency          `json:"latency"`
 	Cells      []Cell           `json:"cells,omitempty"` // of the crash matrix
-	Hints      []string         `json:"hints,omitempty"` // settings of a service that is not ours that may be wrong
+	Hints      []string         `json:"hints,omitempty"` // of a Target: settings that may be wrong
 
 	Detail `json:"-"`
 }
 
-// Detail is what the page shows beside the numbers.
+// Detail is what the page of the report shows beside the numbers.
 type Detail struct {
 	Scenario     Scenario
 	Plan         Plan
 	Findings     invariant.Findings
 	Inconclusive []string // why the run shows nothing
 	Records      []Record
-	Loaded       int // of these, sent by the load: those behind them are the postcheck's
+	Loaded       int // how many of Records are of the load: those after them are the postcheck's
 	Events       []fault.Event
 	Epoch        time.Time
 	Samples      []Sample
 	Story        *Story
-	Sent         vegeta.Results // vegeta's own, of the requests of the plan
-	Files        []string       // in its folder
+	Sent         vegeta.Results // vegeta's own results for the requests of the plan
+	Files        []string       // in the scenario's folder
 	summed       string         // see Slim
 }
 
-// Name of the scenario.
+// Name is the name of the scenario.
 func (r Result) Name() string {
 	return seeded(scenarioName(r.Flow, r.Strategy, r.Fault), r.Seed)
 }
 
-// Folder is where the files of a scenario are, below that of the report.
+// Folder is the folder of the scenario's files, relative to that of the report.
 func (r Result) Folder() string { return r.Scenario.Folder() }
 
-// NewResult is that of a scenario of which nothing is known yet.
+// NewResult returns the result of a scenario before it runs.
 func NewResult(s Scenario, replicas int) Result {
 	return Result{
 		Detail: Detail{Scenario: s},
@@ -116,7 +116,7 @@ func NewResult(s Scenario, replicas int) Result {
 	}
 }
 
-// measure counts the keys of the load by what became of them, and takes over how long it took.
+// measure counts the keys of the load by outcome, and computes the latencies.
 func (r *Result) measure(records []Record, decided time.Duration) {
 	r.Reads = len(keys(records, func(r Record) bool { return r.Reads && r.Outcome.Final() }))
 	r.GivenUp = len(keys(records, func(r Record) bool { return r.abandoned() }))
@@ -130,8 +130,7 @@ func (r *Result) measure(records []Record, decided time.Duration) {
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// tally is how many keys there are of requests that are to change something, and how many
-// of them happened and were refused.
+// tally counts the keys of writes, and how many of them succeeded and were refused.
 func tally(records []Record) (keys, ok, rejected int) {
 	var t tallied
 	for i := range records {
@@ -155,7 +154,7 @@ func (t *tallied) add(r *Record) {
 	}
 }
 
-// list is [] in JSON where there is none, not null.
+// list returns an empty list for nil, so that JSON has [] and not null.
 func list(names []string) []string {
 	if names == nil {
 		return []string{}
@@ -163,7 +162,8 @@ func list(names []string) []string {
 	return names
 }
 
-// Sentence sums the result up in a line; more, if it is not as expected.
+// Sentence sums the result up in a line. If the result is not as expected, a line for each broken
+// invariant follows.
 func (r Result) Sentence() string {
 	flow := r.Scenario.Flow
 	text := fmt.Sprintf("%s: %s", r.Verdict, r.summary())
@@ -174,7 +174,7 @@ func (r Result) Sentence() string {
 		text += "; broken: " + flow.names(broken)
 	}
 	if n := r.Evidence["guard_tripped"]; n > 0 && r.Expect == Safe {
-		text += fmt.Sprintf("; but only the last guard, %s, held it %d times", flow.Guard, n)
+		text += fmt.Sprintf("; the last guard, %s, had to refuse %d writes", flow.Guard, n)
 	}
 	for _, reason := range r.Inconclusive {
 		text += "; shows nothing: " + reason
@@ -188,23 +188,23 @@ func (r Result) Sentence() string {
 	return text
 }
 
-// unmet says what a control did not do.
+// unmet describes how a control differs from what it must break and keep.
 func (r Result) unmet() string {
 	broken := r.Scenario.Flow.Broken(r.Violations)
 	for _, invariant := range r.Breaks {
 		if !slices.Contains(broken, invariant) {
-			return ", and " + r.Scenario.Flow.names([]string{invariant}) + " was to break"
+			return ", and " + r.Scenario.Flow.names([]string{invariant}) + " broken"
 		}
 	}
 	for _, invariant := range r.Keeps {
 		if slices.Contains(broken, invariant) {
-			return ", but " + r.Scenario.Flow.names([]string{invariant}) + " was to hold"
+			return ", and " + r.Scenario.Flow.names([]string{invariant}) + " kept"
 		}
 	}
 	return ""
 }
 
-// names are those of some invariants, with their codes.
+// names lists the names of some invariants, with their codes.
 func (f *Flow) names(codes []string) string {
 	var names []string
 	for _, code := range codes {
@@ -213,7 +213,7 @@ func (f *Flow) names(codes []string) string {
 	return strings.Join(names, ", ")
 }
 
-// Met is how many scenarios came out as expected.
+// Met counts the scenarios that are as expected.
 func (r Report) Met() (n int) {
 	for _, s := range r.Scenarios {
 		if s.AsExpected {
@@ -223,8 +223,8 @@ func (r Report) Met() (n int) {
 	return n
 }
 
-// All is how many scenarios there are, or were to be in a run that was called off.
+// All counts the scenarios, including those that did not run because the run was called off.
 func (r Report) All() int { return max(len(r.Scenarios), r.Planned) }
 
-// Foreign tells whether this is about a service that is not ours.
+// Foreign reports whether the report is of a Target.
 func (r Report) Foreign() bool { return len(r.Scenarios) > 0 && r.Scenarios[0].Flow == TargetFlow }

@@ -21,24 +21,24 @@ import (
 	"shop/loadtest/fault"
 )
 
-// Run is one plan, sent to some replicas until every key is decided.
+// Run sends one plan to some replicas, until every key is decided.
 type Run struct {
 	*Retrier
 	recorder *Recorder
-	retrying context.Context // ends when no key is retried any more
+	retrying context.Context // ends when the time for retries is over
 	end      context.CancelFunc
-	followUp func(Record) []ScheduledRequest // what an answer gives rise to; may be nil
+	followUp func(Record) []ScheduledRequest // what clients send after a success; may be nil
 }
 
-// maxConns to each replica: more than are ever needed at once, so that no request
-// waits for one; bounded, so that a stalled replica does not eat all ports.
+// maxConns bounds the connections to each replica. It is more than are needed at once, so that no request
+// waits for a connection, and low enough that a stalled replica does not use up all ports.
 const (
 	maxConns      = 64
 	clientTimeout = 10 * time.Second
 	grace         = 20 * time.Second // after the last scheduled request, until every key must be decided
 )
 
-// NewRun sends nothing yet. Undecided keys are retried until retryFor is over.
+// NewRun returns a Run that has sent nothing yet. Its undecided keys are retried for at most retryFor.
 func NewRun(ctx context.Context, bases []string, headers Headers, retryFor time.Duration,
 	classify func(int, http.Header, []byte) (Outcome, string),
 ) (*Run, error) {
@@ -62,7 +62,7 @@ func NewRun(ctx context.Context, bases []string, headers Headers, retryFor time.
 	return r, nil
 }
 
-// Send sends the schedule, and returns when every key is decided or its time is over.
+// Send sends the schedule, and returns when every key is decided or the time for retries is over.
 func (r *Run) Send(ctx context.Context, schedule []ScheduledRequest) vegeta.Results {
 	begin := r.History.Epoch.Add(r.History.IntendAll(schedule))
 	results := Attack(ctx, r.Client, r.Bases, r.Headers, begin, schedule)
@@ -70,8 +70,8 @@ func (r *Run) Send(ctx context.Context, schedule []ScheduledRequest) vegeta.Resu
 	return results
 }
 
-// Begin sends one intent to the replica at base, and retries it as one of the load is. ended is
-// closed when that first attempt has ended.
+// Begin sends one intent to the replica at base, and retries it like those of the load. ended is closed
+// when the first attempt has ended.
 func (r *Run) Begin(ctx context.Context, base string, i *Intent) (ended <-chan struct{}) {
 	r.History.Intend(*i)
 	done := make(chan struct{})
@@ -82,27 +82,26 @@ func (r *Run) Begin(ctx context.Context, base string, i *Intent) (ended <-chan s
 	return done
 }
 
-// Again sends an intent once more, to one of the replicas of the load, as a client does that has
-// waited for long enough.
+// Again sends an intent once more, to one of the replicas of the load, like a client that retries.
 func (r *Run) Again(ctx context.Context, i *Intent) {
 	r.work.Go(func() { _ = r.send(ctx, rand.IntN(len(r.Bases)), *i) })
 }
 
-// Hold keeps Send from returning until the release is called: there is more to come. It is to be
-// called while the load is sent.
+// Hold keeps Send from returning until release is called, since more requests will be sent. It must be
+// called while Send runs.
 func (r *Run) Hold() (release func()) {
 	done := make(chan struct{})
 	r.work.Go(func() { <-done })
 	return sync.OnceFunc(func() { close(done) })
 }
 
-// Settle sends one intent, and retries it until it is decided. It returns what came of it.
+// Settle sends one intent, retries it until it is decided, and returns its record.
 func (r *Run) Settle(ctx context.Context, replica int, i *Intent) Record {
 	return r.SettleAll(ctx, replica, i)[0]
 }
 
-// SettleAll sends some intents at the same moment, each to the next replica, and retries them
-// until all are decided.
+// SettleAll sends some intents at the same time, each to the next replica, and retries them until all are
+// decided.
 func (r *Run) SettleAll(ctx context.Context, replica int, intents ...*Intent) (records []Record) {
 	var sent sync.WaitGroup
 	for n, i := range intents {
@@ -117,7 +116,7 @@ func (r *Run) SettleAll(ctx context.Context, replica int, intents ...*Intent) (r
 	return records
 }
 
-// Ask reads a number from one replica after the other, until one answers.
+// Ask reads a number. It requests one replica after the other until one answers.
 func (r *Run) Ask(ctx context.Context, replica int, path string, client int, field string) (int64, error) {
 	for ; ; replica++ {
 		n, err := read(ctx, r.Bases[replica%len(r.Bases)]+path, r.Headers.Clients[client], field)
@@ -127,7 +126,7 @@ func (r *Run) Ask(ctx context.Context, replica int, path string, client int, fie
 	}
 }
 
-// Close ends what is under way.
+// Close stops the retries, and waits until the attempts under way have ended.
 func (r *Run) Close() {
 	r.end()
 	r.Wait()
@@ -142,13 +141,13 @@ func read(ctx context.Context, url string, header http.Header, field string) (n 
 	}
 	var shown map[string]json.RawMessage
 	if err := errors.Join(json.Unmarshal(body, &shown), json.Unmarshal(shown[field], &n)); err != nil {
-		return 0, fmt.Errorf("no %s in it: %s", field, body)
+		return 0, fmt.Errorf("no number in field %s: %s", field, body)
 	}
 	return n, nil
 }
 
-// private asks services without a record. It keeps no connection: the process at the
-// other end may be another one next time.
+// private sends requests that are not recorded. It keeps no connections: the process at the address may
+// be another one next time.
 var private = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 
 // fetch reads a resource.
@@ -170,9 +169,8 @@ func fetch(ctx context.Context, url string, header http.Header) ([]byte, error) 
 	return body, err
 }
 
-// Retrier sends undecided keys again, to one replica after the other, until they
-// are decided, as a client has to. It gives up when its ctx ends: a key that is
-// undecided then stays so in the history, which fails the proof.
+// Retrier sends undecided keys again, to one replica after the other, until they are decided, as a client
+// must. It stops when its ctx ends: a key that is still undecided then fails the proof.
 type Retrier struct {
 	Client  *http.Client
 	Bases   []string
@@ -183,15 +181,15 @@ type Retrier struct {
 	slots chan struct{}
 }
 
-// Waits between attempts for one key double from the first to the last, and
-// are cut by a random part, so that the retries do not come at the same moment.
+// Waits between attempts for one key double from retryFirst to retryLast. Each is shortened by a random
+// part, so that the retries are not sent at the same time.
 const (
 	retryFirst = 30 * time.Millisecond
 	retryLast  = time.Second
-	retryWidth = 128 // at once: a request that waits for a lock must not hold back all others
+	retryWidth = 128 // retries at once: one that waits for a lock must not hold back all others
 )
 
-// NewRetrier makes a Retrier whose attempts go through client, and so into history.
+// NewRetrier returns a Retrier whose attempts are sent by client, which records them in history.
 func NewRetrier(client *http.Client, bases []string, headers Headers, history *History) *Retrier {
 	return &Retrier{
 		Client: client, Bases: bases, Headers: headers, History: history,
@@ -213,8 +211,8 @@ func (r *Retrier) Retry(ctx context.Context, record *Record) {
 	})
 }
 
-// FollowUp sends what an answer gives rise to, each request At so long from now. It is
-// to be called from an attempt under way, so that Wait cannot miss it.
+// FollowUp sends the requests that follow an answer, each at the time At from now. It must be called from an
+// attempt under way, so that Wait cannot miss it.
 func (r *Retrier) FollowUp(ctx context.Context, requests []ScheduledRequest) {
 	now := r.History.Now()
 	for _, request := range requests {
@@ -231,7 +229,7 @@ func (r *Retrier) FollowUp(ctx context.Context, requests []ScheduledRequest) {
 func (r *Retrier) once(ctx context.Context, record *Record, replica int) {
 	r.slots <- struct{}{}
 	defer func() { <-r.slots }()
-	if ctx.Err() != nil || r.decided(record) { // its duplicate was quicker
+	if ctx.Err() != nil || r.decided(record) { // its duplicate may have decided it
 		return
 	}
 	_ = r.send(ctx, replica, record.Intent)
@@ -239,10 +237,10 @@ func (r *Retrier) once(ctx context.Context, record *Record, replica int) {
 
 func (r *Retrier) decided(record *Record) bool { return r.History.Record(record.Key).Outcome.Final() }
 
-// Wait returns when nothing is left to retry. Call it when no more Retry can come.
+// Wait returns when nothing is left to retry. Call it when Retry can no longer be called.
 func (r *Retrier) Wait() { r.work.Wait() }
 
-// send makes one attempt at a replica. What came of it is in the history.
+// send makes one attempt at a replica. Its outcome is in the history.
 func (r *Retrier) send(ctx context.Context, replica int, i Intent) error {
 	return r.sendTo(ctx, r.Bases[replica%len(r.Bases)], i)
 }
@@ -262,13 +260,12 @@ func (r *Retrier) sendTo(ctx context.Context, base string, i Intent) error {
 	return res.Body.Close()
 }
 
-// Attack sends the requests of a schedule to the bases (replica number → URL) at their
-// moments, counted from begin, whatever becomes of those before: an open loop, as real buyers
-// are. It returns vegeta's own results, one for each request of the schedule and none for what
-// is sent again, without what was in the answers: the History has that.
+// Attack sends each request of a schedule to the bases (replica number → URL) at its time after begin,
+// whether or not earlier requests have been answered: an open loop, like real buyers. It returns vegeta's
+// own results, one for each request of the schedule and none for retries, without the bodies and headers
+// of the answers. The History has those.
 //
-// An Attacker is good for one attack: a second one on it sends next to nothing,
-// without an error. So there is a new one in each call.
+// Each call uses a new Attacker: a second attack on the same one sends next to nothing, without an error.
 func Attack(ctx context.Context, client *http.Client, bases []string, headers Headers, begin time.Time, schedule []ScheduledRequest) (results vegeta.Results) {
 	attacker := vegeta.NewAttacker(vegeta.Client(client))
 	stop := context.AfterFunc(ctx, func() { attacker.Stop() })
@@ -284,13 +281,12 @@ func Attack(ctx context.Context, client *http.Client, bases []string, headers He
 	return results
 }
 
-// targeter hands the requests out in order. It must do next to nothing: its time
-// is counted as latency.
+// targeter returns the requests in order. It must do next to nothing: vegeta counts its time as latency.
 func targeter(ctx context.Context, bases []string, headers Headers, schedule []ScheduledRequest) vegeta.Targeter {
 	var next atomic.Int64
 	return func(t *vegeta.Target) error {
 		if err := ctx.Err(); err != nil {
-			return err // vegeta may still take a tick for which it was waiting
+			return err // vegeta may still use a tick for which it was waiting
 		}
 		i := int(next.Add(1)) - 1
 		if i >= len(schedule) {
@@ -304,11 +300,10 @@ func targeter(ctx context.Context, bases []string, headers Headers, schedule []S
 	}
 }
 
-// Headers are what requests carry: the sender's own, and the idempotency key
-// under the name that the service knows it by. (And for the Recorder, which takes
-// it out, the name of the intent.)
+// Headers are the headers of requests: those of the client, and the idempotency key. (The name of the
+// intent is added for the Recorder, which removes it.)
 type Headers struct {
-	Key     string
+	Key     string        // name of the header with the idempotency key
 	Clients []http.Header // by Intent.Client
 }
 
@@ -319,8 +314,8 @@ func (h Headers) of(i Intent) http.Header {
 	return header
 }
 
-// pacer waits for the moment of the next request. Duplicates have the same moment, so
-// the second is sent at once, on a worker of its own.
+// pacer waits for the time of the next request. A duplicate has the same time, so vegeta sends it at once,
+// on another worker.
 type pacer struct {
 	begin    time.Time
 	schedule []ScheduledRequest

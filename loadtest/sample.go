@@ -10,20 +10,20 @@ import (
 	"shop/loadtest/fault"
 )
 
-// Sample is the state of the database at one moment while the load runs.
+// Sample is the state of the database at one time during the load.
 type Sample struct {
 	At     time.Duration
 	Levels []Level // in order of name
 }
 
-// Level is how much there is of something.
+// Level is an amount of which the database has two records.
 type Level struct {
 	Name string
-	Says int64 // by the row that keeps it: the shelf, the balances
-	True int64 // by everything that changed it; below 0, units were sold that never were there
+	Says int64 // as stored in the row: the stock, the balance
+	True int64 // as computed from everything that changed it; below 0: units were sold that never existed
 }
 
-// Total adds all levels up.
+// Total adds up all levels.
 func (s Sample) Total() (sum Level) {
 	for _, l := range s.Levels {
 		sum.Says += l.Says
@@ -32,18 +32,18 @@ func (s Sample) Total() (sum Level) {
 	return sum
 }
 
-// SampleEvery is often enough for a curve, and rare enough not to be load.
+// SampleEvery is short enough for a curve, and long enough for the samples not to be a load.
 const SampleEvery = 100 * time.Millisecond
 
-// Of a long load there are samplesMost samples at most. From then on looking takes a small
-// part of the time, one part to lookShare parts of waiting: by then a look may be slow.
+// samplesMost bounds the samples of a long load. From then on the wait after each sample is at least
+// lookShare times as long as the sample took, since the queries may be slow by then.
 const (
 	samplesMost = 1200
 	lookShare   = 4
 )
 
-// Watch samples some levels until ctx ends. An outage of the server is no error, but a gap
-// between two samples; the first one, before anything is broken, has to work.
+// Watch samples the levels until ctx ends. A failed sample is not an error, but a gap, since the server
+// may be unavailable; only the first sample, before the fault, must succeed.
 func Watch(ctx context.Context, clock func() time.Duration, look func() ([]Level, error)) (samples []Sample, err error) {
 	every, wait := SampleEvery, time.Duration(0)
 	for fault.Wait(ctx, wait) {
@@ -67,7 +67,7 @@ func Watch(ctx context.Context, clock func() time.Duration, look func() ([]Level
 	return samples, nil
 }
 
-// thin leaves every other sample out, but not the first one that is apart.
+// thin drops every other sample, but not the first one in which Says and True differ.
 func thin(samples []Sample) (kept []Sample) {
 	found := false
 	for n, s := range samples {
@@ -80,8 +80,8 @@ func thin(samples []Sample) (kept []Sample) {
 	return kept
 }
 
-// WatchSQL samples the levels of a database. The statement returns a row for each: a name,
-// what is said and what is true.
+// WatchSQL samples the levels of a database. The statement returns a row for each level: name, Says and
+// True.
 func WatchSQL(ctx context.Context, databaseURL, sql string, clock func() time.Duration) ([]Sample, error) {
 	conn, err := pgx.Connect(ctx, databaseURL)
 	if err != nil {
@@ -96,12 +96,12 @@ func WatchSQL(ctx context.Context, databaseURL, sql string, clock func() time.Du
 			}
 			conn = again
 		}
-		rows, _ := conn.Query(ctx, sql) // CollectRows tells its error
+		rows, _ := conn.Query(ctx, sql) // CollectRows returns its error
 		return pgx.CollectRows(rows, pgx.RowToStructByPos[Level])
 	})
 }
 
-// Apart lists where what is said and what is true did not agree.
+// Apart lists the levels whose Says and True differ.
 func Apart(samples []Sample) []string {
 	var found []string
 	for _, s := range samples {
@@ -114,7 +114,7 @@ func Apart(samples []Sample) []string {
 	return found
 }
 
-// Level is what is said of one level.
+// Level returns the stored amount of one level.
 func (s Sample) Level(name string) (n int64, seen bool) {
 	for _, l := range s.Levels {
 		if l.Name == name {

@@ -15,39 +15,41 @@ import (
 	"shop/loadtest/soak"
 )
 
-// Soak is a row of shifts on replicas that live all the time, in the middle of some of which a
-// store is killed and started again. It is no part of the matrix.
+// Soak is a series of shifts on the same replicas. In the middle of some shifts a store is killed and
+// restarted. It is not part of the matrix.
 const Soak Fault = "soak"
 
-// SoakSpec is Soak under a flow, whose servers need so long before anything can succeed.
+// SoakSpec is the FaultSpec of Soak. recovery is how long the flow's servers need before anything can
+// succeed.
 func SoakSpec(recovery time.Duration) FaultSpec {
 	return FaultSpec{Fault: Soak, Apart: true, Outage: true, Recovery: recovery}
 }
 
-// Lives tells whether the replicas of a trial live on when it is audited.
+// Lives reports whether the replicas keep running while the trial is audited.
 func (t *Trial) Lives() bool { return t.Scenario.Fault == Soak }
 
-// AgeKeysSQL makes all idempotency keys so old that they are purged. Their clients have been
-// answered, and do not come again.
+// AgeKeysSQL makes all idempotency keys so old that the batch purges them. Their clients have their answers
+// and do not retry.
 const AgeKeysSQL = `UPDATE idempotency_keys SET created_at = created_at - interval '25 hours' WHERE created_at > now() - interval '24 hours'`
 
-// Soaking is what a soak needs beside a proof. The scenarios of the proof are one for each flow,
-// and its load is that of one shift.
+// Soaking is what a soak needs beside a Proof. The proof has one scenario for each flow, and the load of
+// one shift.
 type Soaking struct {
-	For     time.Duration                                                      // shifts begin as long as they end within it
+	For     time.Duration                                                      // a shift begins only if its load ends within this time
 	Shifts  int                                                                // at most; 0: as many as there is time for
 	Every   time.Duration                                                      // between two readings
 	Program func([]*Trial) (Program, error)                                    // one for all flows
-	Sources func(context.Context, []*Trial) (sources []soak.Source, err error) // asked when the replicas are ready
-	Fault   func(shift int) fault.Fault                                        // what is done in shift n, from 1
+	Sources func(context.Context, []*Trial) (sources []soak.Source, err error) // called when the replicas are ready
+	Fault   func(shift int) fault.Fault                                        // the fault of a shift, from 1
 }
 
-// restWait is how long after the load, and after the last lease, everything may take to be gone.
+// restWait bounds how long, after the load and after the last lease has expired, the readings may take to
+// reach their limits at rest.
 const restWait = time.Minute
 
-// Soak runs the flows side by side on one set of replicas, in one shift after the other. Each shift
-// is audited and checked as a scenario of its own is, with its own seed, and then its requests are
-// forgotten: memory does not grow with the length of the soak. Meanwhile the sources are read.
+// Soak runs all flows at once on one set of replicas, in one shift after the other, while the sources are
+// read. Each shift is audited and checked like a scenario, with its own seed. Then its requests are
+// dropped, so that memory does not grow with the length of the soak.
 func (p *Proof) Soak(ctx context.Context, s Soaking) (report Report, err error) {
 	report = Report{
 		Seed: p.Load.Seed, AsExpected: true, Scenarios: []Result{}, Planned: len(p.Scenarios),
@@ -91,7 +93,7 @@ func (p *Proof) Soak(ctx context.Context, s Soaking) (report Report, err error) 
 	return report, err
 }
 
-// settle gives all flows one database, and what else they need.
+// settle creates one database for all flows, and opens what else they need.
 func (p *Proof) settle(ctx context.Context) (trials []*Trial, closing func(), err error) {
 	var undo []func()
 	closing = func() {
@@ -130,7 +132,7 @@ func (p *Proof) settle(ctx context.Context) (trials []*Trial, closing func(), er
 	return trials, closing, nil
 }
 
-// shiftOf is the trial of a flow in shift n, from 1, on the stores and replicas of an earlier one.
+// shiftOf returns the trial of a flow in shift n, from 1, on the stores and replicas of an earlier trial.
 func (p *Proof) shiftOf(t *Trial, n int) *Trial {
 	next := &Trial{proof: p, Scenario: t.Scenario, Prefix: t.Prefix, Postgres: t.Postgres, State: t.State, Replicas: t.Replicas}
 	next.Scenario.Seed = p.Load.Seed + int64(n) - 1
@@ -151,7 +153,7 @@ func (p *Proof) prepareAll(ctx context.Context, trials []*Trial) (err error) {
 
 // shifts runs shift after shift, while the sources are read.
 func (p *Proof) shifts(ctx context.Context, s Soaking, watch *soak.Watch, trials []*Trial, report *Report) error {
-	watch.Look(ctx) // before the load
+	watch.Look(ctx) // the reading before the load
 	reading, stop := context.WithCancel(ctx)
 	var watching sync.WaitGroup
 	defer watching.Wait()
@@ -179,7 +181,7 @@ func (p *Proof) shifts(ctx context.Context, s Soaking, watch *soak.Watch, trials
 
 func since(t time.Time) time.Duration { return time.Since(t).Round(time.Second) }
 
-// shift runs the load of all flows at once, and audits it when all are done.
+// shift runs the loads of all flows at once, and audits them when all have ended.
 func (p *Proof) shift(ctx context.Context, f fault.Fault, trials []*Trial, report *Report) error {
 	together := &shared{Fault: f}
 	errs := make([]error, len(trials))
@@ -227,8 +229,8 @@ func (p *Proof) shift(ctx context.Context, f fault.Fault, trials []*Trial, repor
 	return nil
 }
 
-// rest waits until all leases have run out, and what the load has left is gone. Then the replicas
-// are stopped, and no lock may be left.
+// rest waits until all leases have expired and the readings are at rest. Then it stops the replicas: no lock
+// may be left.
 func (p *Proof) rest(ctx context.Context, trials []*Trial, watch *soak.Watch, report *Report) error {
 	longest := time.Duration(0)
 	for _, t := range trials {
@@ -252,13 +254,13 @@ func (p *Proof) rest(ctx context.Context, trials []*Trial, watch *soak.Watch, re
 		}
 		for _, lock := range t.left {
 			report.AsExpected = false
-			p.Say("    NOT AS EXPECTED: left when all processes have ended: %s", lock)
+			p.Say("    NOT AS EXPECTED: a lock is left after all processes have exited: %s", lock)
 		}
 	}
 	return ctx.Err()
 }
 
-// shared is one fault for several flows: it is injected once, and each gets its events.
+// shared is one fault for several flows: it is injected once, and each flow gets its events.
 type shared struct {
 	fault.Fault
 	once   sync.Once
@@ -266,7 +268,8 @@ type shared struct {
 	err    error
 }
 
-// Inject injects for the first caller, and lets the others wait. The hits are those of the first.
+// Inject injects the fault for the first caller, while the others wait. Only the events of the first
+// caller count hits.
 func (s *shared) Inject(ctx context.Context, over time.Duration) (events []fault.Event, err error) {
 	first := false
 	s.once.Do(func() {
@@ -283,7 +286,7 @@ func (s *shared) Inject(ctx context.Context, over time.Duration) (events []fault
 	return events, s.err
 }
 
-// ExecSQL runs statements in the trial's database, as one transaction.
+// ExecSQL runs statements in the trial's database in one transaction.
 func (t *Trial) ExecSQL(ctx context.Context, statements string) error {
 	conn, err := pgx.Connect(ctx, t.Postgres)
 	if err != nil {

@@ -8,15 +8,15 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Stored is an effect that the database shows when all replicas are gone.
+// Stored is an effect that the audit finds in the database.
 type Stored struct {
 	Client [16]byte
 	Key    string          // the idempotency key
-	Answer json.RawMessage // what its client is told of it, as far as a model needs that
-	Order  int64           // its place: behind that of each write of the same object that came before it
+	Answer json.RawMessage // the answer to its client, as far as a model needs it
+	Order  int64           // its place: greater than that of each earlier write of the same object
 }
 
-// StoredSQL reads effects: sql returns the client, the key, the answer, and the place.
+// StoredSQL reads effects. sql returns the client, the key, the answer and the place.
 func StoredSQL(ctx context.Context, conn *pgx.Conn, sql string) ([]Stored, error) {
 	rows, _ := conn.Query(ctx, sql)
 	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Stored])

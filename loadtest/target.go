@@ -10,47 +10,45 @@ import (
 	"shop/locking/invariant"
 )
 
-// Target is a service that is not ours, what is sent to it, and what must be true
-// afterwards. Nothing is started, stopped or broken; break it yourself while this runs.
-// Package target reads one from a file.
+// Target is a service outside of this repository, what is sent to it, and what must be true afterwards.
+// A Target is not started or stopped, and no faults are injected. Package target reads one from a file.
 type Target struct {
 	Name       string
-	Bases      []string // one for each replica, or one of a load balancer
+	Bases      []string // one for each replica, or that of a load balancer
 	Headers    Headers
 	Classify   func(int, http.Header, []byte) (Outcome, string)
 	Plan       Plan
-	FollowUp   func(Record) []ScheduledRequest // what an answer gives rise to; may be nil
+	FollowUp   func(Record) []ScheduledRequest // what clients send after a success; may be nil
 	Load       Load
 	Grace      time.Duration // after the load, until every key must be decided; 0: 20 s
 	Undecided  float64       // the share of keys that may stay undecided
 	Invariants []invariant.Invariant
 
-	// Audit finds what is wrong in the answers and in what the service stored.
+	// Audit finds errors in the answers and in what the service stored.
 	Audit func(context.Context, []Record) (Audited, error)
-	// Review says why the run shows nothing, and which setting may be wrong.
+	// Review returns why the run shows nothing, and hints at settings that may be wrong.
 	Review func(Result) (inconclusive, hints []string)
 
 	Say  func(format string, args ...any)
 	Tick func(line string)
 }
 
-// TargetFlow is the name of the flow of such a service.
+// TargetFlow is the name of the flow of a Target.
 const TargetFlow = "target"
 
-// flow is next to nothing: what a service does is known to its owner.
+// flow is nearly empty: Target has what a Flow would define.
 func (t *Target) flow() *Flow {
 	return &Flow{
 		Name: TargetFlow, Number: "oversold", Words: Words{Done: "ok"}, Invariants: t.Invariants,
-		Evidence: map[string]string{"oversold": "units that clients got and that were not there"},
+		Evidence: map[string]string{"oversold": "units that clients got beyond the supply"},
 		Summary: func(r Result) string {
 			return fmt.Sprintf("%d ok, %d rejected, %d undecided", r.OK, r.Rejected, r.Unknown)
 		},
 	}
 }
 
-// Run sends the load and undecided keys again until they are decided, sends some decided
-// keys once more, and then audits. The service goes on running, so a query sees what is
-// committed then; all that was asked has been answered before.
+// Run sends the load, retries undecided keys, sends some decided keys once more, and then audits. The
+// service keeps running, so a query sees what is committed at that time; every request has ended before.
 func (t *Target) Run(ctx context.Context) (Report, error) {
 	r, err := NewRun(ctx, t.Bases, t.Headers, t.Load.Duration+cmp.Or(t.Grace, grace), t.Classify)
 	if err != nil {
@@ -107,5 +105,6 @@ func (t *Target) audit(ctx context.Context, records []Record, silent []string) (
 	return audited, nil
 }
 
-// Status is that of the answer that decided the key, else of the latest one; 0: there is none.
+// Status returns the status of the answer that decided the key, else that of the last answer; 0 if there
+// is none.
 func (r Record) Status() int { return cmp.Or(r.deciding().Status, r.Last().Status) }

@@ -80,7 +80,7 @@ func TestProof_AControlThatIsNotCaughtIsNotAsExpected(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if report.AsExpected || !strings.Contains(report.Scenarios[0].Sentence(), "stock-balance (S1) was to break") {
+	if report.AsExpected || !strings.Contains(report.Scenarios[0].Sentence(), "stock-balance (S1) broken]") {
 		t.Errorf("as expected: %v; %s", report.AsExpected, report.Scenarios[0].Sentence())
 	}
 }
