@@ -15,8 +15,8 @@ import (
 
 // limitFlags bound the check of a history.
 type limitFlags struct {
-	CheckTime time.Duration `default:"30s" help:"Time for each part of a history whose linearizability is checked. A check that runs out is inconclusive."`
-	CheckHeap int           `default:"4096" placeholder:"MIB" help:"Heap for these checks, in MiB."`
+	CheckTime time.Duration `default:"30s" help:"Time limit for the linearizability check of each partition of a history. A check that exceeds it is inconclusive."`
+	CheckHeap int           `default:"4096" placeholder:"MIB" help:"Heap limit for these checks, in MiB."`
 }
 
 func (f limitFlags) limits() linear.Limits {
@@ -30,12 +30,12 @@ func (f limitFlags) validate() error {
 	return nil
 }
 
-// checkCommand judges histories again, without a server.
+// checkCommand checks histories of earlier runs, without a server.
 type checkCommand struct {
-	Files []string `arg:"" type:"path" name:"file" help:"Histories, as report/*/history.jsonl."`
+	Files []string `arg:"" type:"path" name:"file" help:"Histories, such as report/*/history.jsonl."`
 }
 
-// run judges the files one after the other. The exit status is that of the worst.
+// run checks the files one after the other. It returns the worst exit status.
 func (c *checkCommand) run(ctx context.Context, out io.Writer, limits linear.Limits) (status int, err error) {
 	for _, file := range c.Files {
 		checked, failed := check(ctx, file, limits)
@@ -52,7 +52,7 @@ func (c *checkCommand) run(ctx context.Context, out io.Writer, limits linear.Lim
 		}
 	}
 	if status == notAsExpected {
-		err = errors.New("not linearizable, or not decided; see the lines above")
+		err = errors.New("a history is not linearizable, or could not be decided; see the lines above")
 	}
 	return status, err
 }
@@ -68,7 +68,7 @@ func verdict(r linear.Result) string {
 	}
 }
 
-// check reads and checks one file. What is illegal is drawn beside it.
+// check reads and checks one file. Illegal partitions are drawn into its folder.
 func check(ctx context.Context, name string, limits linear.Limits) (linear.Result, error) {
 	file, err := os.Open(name)
 	if err != nil {
@@ -90,5 +90,5 @@ func check(ctx context.Context, name string, limits linear.Limits) (linear.Resul
 		checked := linear.Check(ctx, partitions, limits)
 		return checked, errors.Join(ctx.Err(), loadtest.Draw(ctx, filepath.Dir(name), checked))
 	}
-	return linear.Result{}, fmt.Errorf("a history of %q: this program has no model of it", h.Header.Flow)
+	return linear.Result{}, fmt.Errorf("a history of the flow %q, for which this program has no model", h.Header.Flow)
 }

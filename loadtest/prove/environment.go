@@ -34,31 +34,31 @@ import (
 	"shop/locking/idempotency/pgtx"
 )
 
-// widening is the mean of the pause at after-guard, between reading and acting on it: where
-// naive races, and where a strategy that holds only a lock loses it. Transfers also pause at
-// after-begin. Some faults change the pauses: late-write has none, pause makes those of
-// wallets five times as long, lease-revoked those at after-begin. All strategies under
-// one fault have the same pauses.
+// widening is the mean of the pause at after-guard, between reading and acting on what was read: there
+// naive races, and there a strategy that relies on its lock alone loses the lock. Transfers also pause at
+// after-begin. Some faults change the pauses: under late-write transfers have none, pause makes those of
+// wallets five times as long, and lease-revoked those at after-begin. All strategies have the same pauses
+// under one fault.
 const widening = 2 * time.Millisecond
 
-// lockTTLs of the replicas under proof: longer than any request takes, and short
-// enough that a lock orphaned by a kill runs out while there is still load.
+// lockTTLs are the TTLs of the locks under proof: longer than any request takes, and short enough that
+// the lock of a killed replica expires during the load.
 var lockTTLs = map[string]time.Duration{
 	"inventory": time.Second,
-	"transfer":  2 * time.Second, // etcd's least
-	"wallet":    2 * time.Second, // how long MongoDB keeps a silent transaction, and with it its locks
+	"transfer":  2 * time.Second, // the shortest TTL of etcd
+	"wallet":    2 * time.Second, // how long MongoDB keeps an idle transaction, and with it the locks
 }
 
-// environment is what scenarios run on: the program under proof, and servers to break.
+// environment is what scenarios run on: the program under proof, and the servers.
 type environment struct {
 	program      string // the path of shop
 	settings     *app
 	stack        *stack.Stack                // nil without one
-	private      map[string]*stack.Server    // by kind: those that only the scenarios use that break them
-	seed         int64                       // of the scenario under way
-	links        []*nemesis.Link             // of its replicas to their stores, under a nemesis
-	proxies      []*pgfault.Proxy            // to PostgreSQL, of the scenario under way, one for each replica; nil: none
-	mongoProxies []*mongofault.Proxy         // to MongoDB, likewise
+	private      map[string]*stack.Server    // by kind: servers for the scenarios that break them
+	seed         int64                       // of the current scenario
+	links        []*nemesis.Link             // of the current replicas to their stores, which a fault can cut
+	proxies      []*pgfault.Proxy            // to PostgreSQL, one for each current replica; nil: none
+	mongoProxies []*mongofault.Proxy         // to MongoDB, one for each current replica; nil: none
 	etcds        map[string]*clientv3.Client // by endpoints
 	redises      map[string]*redis.Client    // by URL
 	closing      []func()
@@ -68,7 +68,7 @@ func (e *environment) close() {
 	e.closeProxies()
 	ctx, cancel := context.WithTimeout(context.Background(), serverWait)
 	defer cancel()
-	for kind := range e.private { // the stack may live longer than we do
+	for kind := range e.private { // the stack may outlive this process
 		_ = e.retire(ctx, kind)
 	}
 	for _, done := range e.closing {
@@ -76,7 +76,7 @@ func (e *environment) close() {
 	}
 }
 
-// closeProxies closes the proxies of the scenario before.
+// closeProxies closes the links and proxies of the previous scenario.
 func (e *environment) closeProxies() {
 	for _, l := range e.links {
 		l.Close()
@@ -90,19 +90,18 @@ func (e *environment) closeProxies() {
 	e.links, e.proxies, e.mongoProxies = nil, nil, nil
 }
 
-// lesson is a flow with the strategies that its lesson offers, and how it stands in the
-// environment.
+// lesson is a flow with the strategies that its lesson offers, and how the flow uses the environment.
 type lesson struct {
 	*loadtest.Flow
 	offers  []loadtest.Strategy
 	replica func(*loadtest.Trial, *loadtest.Program) error
-	fault   func(*loadtest.Trial) (fault.Fault, error) // but for those of the replicas' processes
+	fault   func(*loadtest.Trial) (fault.Fault, error) // the faults that fault does not handle
 	prepare func(context.Context, *pgxpool.Pool, *loadtest.Trial) ([]loadtest.Credentials, error)
 	witness func(context.Context, *loadtest.Trial) (loadtest.Witness, error) // of its lock service; nil: it has none
-	parts   func(context.Context, *loadtest.Trial) ([]nemesis.Part, error)   // of a nemesis: the faults of its stores
+	parts   func(context.Context, *loadtest.Trial) ([]nemesis.Part, error)   // the faults of its stores, for a nemesis
 }
 
-// lessons are all that there are.
+// lessons returns all lessons.
 func (e *environment) lessons() []lesson {
 	wallets := walletflow.New(walletflow.Environment{Mongo: e.mongoURL, Members: e.compare, WireReport: e.wireReport})
 	return []lesson{
@@ -112,13 +111,13 @@ func (e *environment) lessons() []lesson {
 	}
 }
 
-// of is the lesson of a trial.
+// of returns the lesson of a trial.
 func (e *environment) of(t *loadtest.Trial) lesson {
 	all := e.lessons()
 	return all[slices.IndexFunc(all, func(l lesson) bool { return l.Name == t.Scenario.Flow.Name })]
 }
 
-// matrix is that of all flows.
+// matrix returns the matrices of all flows.
 func (e *environment) matrix() (all []loadtest.Scenario) {
 	for _, l := range e.lessons() {
 		all = append(all, l.Matrix(l.offers)...)
@@ -126,7 +125,7 @@ func (e *environment) matrix() (all []loadtest.Scenario) {
 	return all
 }
 
-// check finds out whether the program and all servers are there that the scenarios need.
+// check checks that the program and all servers that the scenarios need are available.
 func (e *environment) check(scenarios []loadtest.Scenario) (err error) {
 	c := e.settings
 	if e.program, err = c.program(); err != nil {
@@ -134,7 +133,7 @@ func (e *environment) check(scenarios []loadtest.Scenario) (err error) {
 	}
 	switch {
 	case c.PostgresURL == "" || c.RedisURL == "" || c.Etcd == "" || c.MongoURL == "":
-		return errors.New("no servers: SHOP_POSTGRES_URL, SHOP_REDIS_URL, SHOP_ETCD_ENDPOINTS and SHOP_MONGO_URL are needed; " + getServers)
+		return errors.New("no servers: SHOP_POSTGRES_URL, SHOP_REDIS_URL, SHOP_ETCD_ENDPOINTS and SHOP_MONGO_URL must be set; " + getServers)
 	case c.Stack == "" && slices.ContainsFunc(scenarios, breaksServers):
 		return errNoStack
 	}
@@ -151,9 +150,9 @@ func (e *environment) attach(dir string) (err error) {
 	return nil
 }
 
-var errNoStack = errors.New("no local stack: SHOP_STACK is not set, and a fault of a server needs one that may be killed; " + getServers)
+var errNoStack = errors.New("no local stack: SHOP_STACK is not set, and faults of servers need servers that may be killed; " + getServers)
 
-// breaksServers says which scenarios need servers of their own.
+// breaksServers reports whether a scenario needs servers of its own.
 func breaksServers(s loadtest.Scenario) bool {
 	return s.Fault == loadtest.Nemesis || s.Fault == loadtest.Soak || s.Fault == inventoryflow.RedisDown || s.Fault == transferflow.PGRestart || threeMembers(s) || mongoKind(s) != ""
 }
@@ -161,7 +160,7 @@ func breaksServers(s loadtest.Scenario) bool {
 // serverWait bounds the start of a server.
 const serverWait = 30 * time.Second
 
-// server is a private one of a kind, started when it is first needed.
+// server returns the private server of a kind. It starts the server on the first call.
 func (e *environment) server(kind string) (*stack.Server, error) {
 	if s := e.private[kind]; s != nil {
 		return s, nil
@@ -178,14 +177,14 @@ func (e *environment) server(kind string) (*stack.Server, error) {
 	return s, err
 }
 
-// address is the setting that says where a server of a kind is.
+// address is the setting with the address of a server, by kind.
 var address = map[string]string{
 	"postgres": "SHOP_POSTGRES_URL", "redis": "SHOP_REDIS_URL", "etcd": "SHOP_ETCD_ENDPOINTS", "etcd3": "SHOP_ETCD_ENDPOINTS",
 	"mongo": "SHOP_MONGO_URL", "mongo3": "SHOP_MONGO_URL",
 }
 
-// members are the private servers of a kind that share the setting of one, which is
-// started when it is first needed.
+// members returns the members of the private cluster of a kind, which share one address setting. It starts
+// the cluster on the first call.
 func (e *environment) members(kind string) (members []fault.Member, err error) {
 	first, err := e.server(kind)
 	if err != nil {
@@ -202,7 +201,7 @@ func (e *environment) members(kind string) (members []fault.Member, err error) {
 	return members, err
 }
 
-// retire ends the private servers of a kind; the next scenario gets another.
+// retire kills the private servers of a kind; the next scenario gets new ones.
 func (e *environment) retire(ctx context.Context, kind string) error {
 	if e.private[kind] == nil {
 		return nil
@@ -215,7 +214,7 @@ func (e *environment) retire(ctx context.Context, kind string) error {
 	return err
 }
 
-// postgresURL is the shared server, or for a scenario that restarts it one of our own.
+// postgresURL returns the URL of the shared server, or of a private one for a scenario that kills it.
 func (e *environment) postgresURL(s loadtest.Scenario) (string, error) {
 	if s.Fault != transferflow.PGRestart && s.Fault != loadtest.Soak && (s.Fault != loadtest.Nemesis || s.Flow.Name == "wallet") {
 		return e.settings.PostgresURL, nil
@@ -223,7 +222,7 @@ func (e *environment) postgresURL(s loadtest.Scenario) (string, error) {
 	return e.privateURL("postgres")
 }
 
-// privateURL is the setting of a private server.
+// privateURL returns the address of a private server.
 func (e *environment) privateURL(kind string) (string, error) {
 	server, err := e.server(kind)
 	if err != nil {
@@ -232,7 +231,7 @@ func (e *environment) privateURL(kind string) (string, error) {
 	return server.Env[address[kind]], nil
 }
 
-// through gives each replica its own way to a database, through a proxy.
+// through opens a proxy to a database for each replica.
 func through[P interface{ URL() string }](replicas int, databaseURL string, open func(string) (P, error)) (proxies []P, urls []string, err error) {
 	for range replicas {
 		p, err := open(databaseURL)
@@ -244,7 +243,7 @@ func through[P interface{ URL() string }](replicas int, databaseURL string, open
 	return proxies, urls, nil
 }
 
-// replica says how to start a replica.
+// replica returns how to start the replicas of a trial, and empties the folder of its files.
 func (e *environment) replica(t *loadtest.Trial) (loadtest.Program, error) {
 	folder := filepath.Join(e.settings.Out, t.Scenario.Folder())
 	if err := os.RemoveAll(folder); err != nil {
@@ -262,7 +261,7 @@ func (e *environment) replica(t *loadtest.Trial) (loadtest.Program, error) {
 	return p, err
 }
 
-// serve is what the replicas of all flows have in common.
+// serve returns the arguments that the replicas of all flows share.
 func (e *environment) serve(listen, metrics, lockPrefix, redisURL string) []string {
 	return []string{
 		"serve", "--lab", "--listen", listen, "--metrics-listen", metrics, "--lock-prefix", lockPrefix,
@@ -271,15 +270,15 @@ func (e *environment) serve(listen, metrics, lockPrefix, redisURL string) []stri
 	}
 }
 
-// spawn keeps a replica out of the terminal's process group, so that Ctrl-C ends the
-// proof and not the replica, and ends the replica with this process.
+// spawn starts a replica that dies with this process. It gets a process group of its own, so that Ctrl-C
+// interrupts the proof and not the replica.
 func (e *environment) spawn(cmd *exec.Cmd) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	return stack.Spawn(cmd)
 }
 
-// adopt lets the stack's supervisor end a replica too: where the system does not
-// kill orphans by itself, that is what does.
+// adopt registers a replica with the stack's supervisor, which ends it where the system does not kill
+// orphans.
 func (e *environment) adopt(pid int) error {
 	if e.stack == nil {
 		return nil
@@ -287,11 +286,10 @@ func (e *environment) adopt(pid int) error {
 	return e.stack.Adopt(pid)
 }
 
-// stepWait is how long a replica may live that is to die at a step: some come
-// only with a request that needs it.
+// stepWait bounds how long a replica runs that must die at a step: only some requests reach the step.
 const stepWait = 5 * time.Second
 
-// fault makes what happens to the replicas of a scenario, or to their servers.
+// fault returns the fault of a trial.
 func (e *environment) fault(t *loadtest.Trial) (fault.Fault, error) {
 	l := e.of(t)
 	switch {
@@ -309,7 +307,7 @@ func (e *environment) fault(t *loadtest.Trial) (fault.Fault, error) {
 	return l.fault(t)
 }
 
-// prepare fills a scenario's stores with tables, and with what its flow needs.
+// prepare creates the tables of a trial, and what its plan needs.
 func (e *environment) prepare(ctx context.Context, t *loadtest.Trial) ([]loadtest.Credentials, error) {
 	args := []string{"migrate", "--postgres-url", t.Postgres, "--mongo-url="}
 	if own, has := t.State.(*walletflow.Stores); has {
@@ -331,7 +329,7 @@ func (e *environment) prepare(ctx context.Context, t *loadtest.Trial) ([]loadtes
 	return e.of(t).prepare(ctx, pool, t)
 }
 
-// witness sees what replicas whose strategy takes locks do to the lock service.
+// witness observes the lock service of a strategy that takes locks.
 func (e *environment) witness(ctx context.Context, t *loadtest.Trial) (loadtest.Witness, error) {
 	l := e.of(t)
 	if l.witness == nil || !l.Locked(t.Scenario.Strategy) {
@@ -340,7 +338,7 @@ func (e *environment) witness(ctx context.Context, t *loadtest.Trial) (loadtest.
 	return l.witness(ctx, t)
 }
 
-// over is when the last of some events was undone.
+// over returns when the last event ended.
 func over(events []fault.Event) (last time.Time) {
 	for _, event := range events {
 		if event.Until.After(last) {
@@ -350,7 +348,8 @@ func over(events []fault.Event) (last time.Time) {
 	return last
 }
 
-// addClients makes the plan's clients. In a soak there are those of other flows and shifts too.
+// addClients creates the plan's clients. Their names have the flow and the seed: in a soak, clients of other
+// flows and shifts exist too.
 func addClients(ctx context.Context, pool *pgxpool.Pool, t *loadtest.Trial) (list []loadtest.Credentials, err error) {
 	for n := range t.Plan.Clients {
 		name := fmt.Sprintf("%s-%d-%02d", t.Scenario.Flow.Name, t.Scenario.Seed, n+1)

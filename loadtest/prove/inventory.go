@@ -17,7 +17,7 @@ import (
 	"shop/loadtest/fault"
 )
 
-// inventoryReplica sells stock with the scenario's strategy.
+// inventoryReplica completes a program whose replicas sell stock with the scenario's strategy.
 func (e *environment) inventoryReplica(t *loadtest.Trial, p *loadtest.Program) error {
 	s := t.Scenario
 	redisURL, err := e.redisURL(s)
@@ -43,7 +43,7 @@ func (e *environment) inventoryReplica(t *loadtest.Trial, p *loadtest.Program) e
 	return nil
 }
 
-// redisURL is the shared server, or for a scenario that kills it one of our own.
+// redisURL returns the URL of the shared server, or of a private one for a scenario that kills it.
 func (e *environment) redisURL(s loadtest.Scenario) (string, error) {
 	if s.Fault != inventoryflow.RedisDown && s.Fault != loadtest.Nemesis && s.Fault != loadtest.Soak {
 		return e.settings.RedisURL, nil
@@ -51,7 +51,7 @@ func (e *environment) redisURL(s loadtest.Scenario) (string, error) {
 	return e.privateURL("redis")
 }
 
-// redis is a client for the faults and the evidence of a scenario.
+// redis returns a client for the faults and the evidence of a scenario.
 func (e *environment) redis(s loadtest.Scenario) (*redis.Client, error) {
 	url, err := e.redisURL(s)
 	if err != nil {
@@ -73,7 +73,7 @@ func (e *environment) redis(s loadtest.Scenario) (*redis.Client, error) {
 	return client, nil
 }
 
-// redisWitness counts what Redis is asked for.
+// redisWitness counts the requests to Redis for locks.
 func (e *environment) redisWitness(ctx context.Context, t *loadtest.Trial) (loadtest.Witness, error) {
 	client, err := e.redis(t.Scenario)
 	if err != nil {
@@ -89,7 +89,7 @@ func (e *environment) redisWitness(ctx context.Context, t *loadtest.Trial) (load
 	}, nil
 }
 
-// inventoryFault breaks Redis, or what is in it.
+// inventoryFault returns a fault of Redis: its locks are deleted, or it is killed.
 func (e *environment) inventoryFault(t *loadtest.Trial) (fault.Fault, error) {
 	switch t.Scenario.Fault {
 	case inventoryflow.LockLost:
@@ -105,7 +105,7 @@ func (e *environment) inventoryFault(t *loadtest.Trial) (fault.Fault, error) {
 	return nil, fmt.Errorf("no such fault: %q", t.Scenario.Fault)
 }
 
-// stockShelves puts the plan's products on sale, and makes its buyers.
+// stockShelves creates the plan's products and buyers.
 func stockShelves(ctx context.Context, pool *pgxpool.Pool, t *loadtest.Trial) ([]loadtest.Credentials, error) {
 	service, err := inventory.New(inventory.Config{Pool: pool, Strategy: "row"})
 	if err != nil {

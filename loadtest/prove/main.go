@@ -1,5 +1,5 @@
-// Command prove loads replicas of shop, breaks what they depend on, and audits what
-// came of it. loadtest's documentation says what a proof is.
+// Command prove loads replicas of shop, injects faults into them and their servers, and audits the
+// databases. The documentation of package loadtest describes what a proof is.
 package main
 
 import (
@@ -27,54 +27,54 @@ import (
 	"shop/loadtest/report"
 )
 
-const description = `Loads replicas of shop, breaks what they depend on, and audits what came of it.
+const description = `Loads replicas of shop, injects faults into them and their servers, and audits the databases.
 
 Each setting is a flag or an environment variable; the flag wins. Exit status:
 0 all as expected, 1 not as expected, 2 wrong usage or could not run.`
 
 // app holds the settings of a proof; --help is their documentation.
 type app struct {
-	PostgresURL string `name:"postgres-url" env:"SHOP_POSTGRES_URL" placeholder:"URL" help:"A PostgreSQL server on which databases may be made and dropped."`
+	PostgresURL string `name:"postgres-url" env:"SHOP_POSTGRES_URL" placeholder:"URL" help:"A PostgreSQL server on which databases may be created and dropped."`
 	RedisURL    string `name:"redis-url" env:"SHOP_REDIS_URL" placeholder:"URL" help:"Redis, for the locks."`
 	Etcd        string `name:"etcd-endpoints" env:"SHOP_ETCD_ENDPOINTS" placeholder:"HOST:PORT" help:"etcd, for the locks of accounts."`
-	MongoURL    string `name:"mongo-url" env:"SHOP_MONGO_URL" placeholder:"URL" help:"A MongoDB replica set on which databases may be made and dropped."`
-	Shop        string `env:"SHOP_PROGRAM" type:"path" placeholder:"FILE" help:"The program whose replicas are loaded. Default: shop, beside this program."`
-	Stack       string `env:"SHOP_STACK" placeholder:"DIR" help:"State folder of the local stack: faults of servers need it."`
+	MongoURL    string `name:"mongo-url" env:"SHOP_MONGO_URL" placeholder:"URL" help:"A MongoDB replica set on which databases may be created and dropped."`
+	Shop        string `env:"SHOP_PROGRAM" type:"path" placeholder:"FILE" help:"The program whose replicas are loaded. Default: shop, in the folder of this program."`
+	Stack       string `env:"SHOP_STACK" placeholder:"DIR" help:"State folder of the local stack, which faults of servers need."`
 
 	Flow     string        `help:"Only this flow: inventory, transfer or wallet."`
 	Strategy string        `help:"Only this strategy."`
-	Fault    string        `help:"Only this fault, as the first line of a scenario names it: none, crash, lock-lost, late-write, step-down …"`
-	Quick    bool          `help:"About three minutes instead of the whole matrix: every safe strategy once, and the faults that show the point."`
-	Replicas int           `default:"3" help:"Replicas of the shop under load."`
+	Fault    string        `help:"Only this fault, as in the name of a scenario (FLOW/STRATEGY/FAULT): none, crash, lock-lost, late-write, step-down …"`
+	Quick    bool          `help:"A part of the matrix, in about three minutes: every safe strategy without a fault, and the faults that show the most."`
+	Replicas int           `default:"3" help:"Number of replicas under load."`
 	Rate     int           `help:"New requests per second; half as many for wallets, fewer where a fault needs a longer load. Default: 200."`
-	Duration time.Duration `help:"Length of the load of one scenario. Default: 8s, and of some of the whole matrix longer; with --quick 6s, and 2s without a fault."`
-	Grace    time.Duration `help:"How long after the load until each key must be decided. Default: 20s."`
-	Seed     int64         `help:"Seed of the load and of the pauses; the same seed is the same load. Default: 1."`
-	Out      string        `default:"report" type:"path" help:"Folder for prove.json and index.html, and for a folder of each scenario with its files."`
+	Duration time.Duration `help:"Length of the load of one scenario. Default: 8s, longer for some scenarios of the whole matrix; with --quick 6s, and 2s without a fault."`
+	Grace    time.Duration `help:"Time after the load in which each key must be decided. Default: 20s."`
+	Seed     int64         `help:"Seed of the load and of the pauses; the same seed gives the same load. Default: 1."`
+	Out      string        `default:"report" type:"path" help:"Folder for prove.json and index.html, with a folder for the files of each scenario."`
 	Keep     bool          `help:"Keep the databases of the scenarios."`
 	JUnit    string        `name:"junit" type:"path" placeholder:"FILE" help:"Write the result as JUnit XML too."`
-	Target   string        `placeholder:"FILE" help:"Prove the service that this YAML file describes instead of our own replicas; --rate, --duration and --seed win over the file. docs/ci.md is its manual."`
+	Target   string        `placeholder:"FILE" help:"Prove the service that this YAML file describes, instead of replicas of shop. --rate, --duration and --seed override the file. docs/ci.md is the manual."`
 
 	args    []string      // the command line, without the program
-	whole   bool          // all scenarios, of one flow at least, with the load by default
-	calm    time.Duration // Duration where there is no fault; 0: the same
+	whole   bool          // all scenarios of at least one flow, with the default load
+	calm    time.Duration // Duration without a fault; 0: the same
 	Matrix  matrixFlags   `embed:"" group:"Crash matrix"`
 	Nemesis nemesisFlags  `embed:"" group:"Nemesis"`
 	Soak    soakFlags     `embed:"" group:"Soak"`
 	Limits  limitFlags    `embed:"" group:"Linearizability"`
 
 	Prove struct{}     `cmd:"" default:"1" hidden:""`
-	Check checkCommand `cmd:"" help:"Judge histories of earlier runs again, without a server."`
+	Check checkCommand `cmd:"" help:"Check histories of earlier runs again, without a server."`
 }
 
 // The defaults of --duration.
 const (
 	durationQuick = 6 * time.Second
-	durationCalm  = 2 * time.Second // with --quick, without a fault: controls are caught within one
+	durationCalm  = 2 * time.Second // with --quick, without a fault: controls are caught within a second
 	durationWhole = 8 * time.Second
 )
 
-// Validate finds what cannot work.
+// Validate rejects settings that cannot work, or that do not work together.
 func (c *app) Validate() error {
 	switch {
 	case c.Rate < 0 || c.Replicas < 1 || c.Duration < 0:
@@ -82,7 +82,7 @@ func (c *app) Validate() error {
 	case c.Replicas < 2:
 		return errors.New("--replicas must be at least 2: a single replica cannot race with another")
 	case c.Target != "" && (c.Strategy != "" || c.Flow != "" || c.Fault != "" || c.Quick):
-		return errors.New("--strategy, --flow, --fault and --quick choose from our own scenarios: a service given with --target has none of them")
+		return errors.New("--strategy, --flow, --fault and --quick select scenarios of shop: a service given with --target has none")
 	}
 	if err := errors.Join(c.validateNemesis(), c.validateSoak(), c.validateMatrix()); err != nil {
 		return err
@@ -101,7 +101,7 @@ func main() {
 	os.Exit(status)
 }
 
-// invariants lists what is checked, for --help.
+// invariants lists the invariants, for --help.
 func invariants() string {
 	var text strings.Builder
 	seen := map[string]bool{}
@@ -124,7 +124,7 @@ const (
 	couldNotRun
 )
 
-// run is the program without its process, so that tests run the whole of it.
+// run is the whole program except for os.Exit, so that tests can call it.
 func run(ctx context.Context, args []string, out, log io.Writer) (status int, err error) {
 	var (
 		c      app
@@ -140,7 +140,7 @@ func run(ctx context.Context, args []string, out, log io.Writer) (status int, er
 	case helped:
 		return asExpected, nil
 	case err != nil:
-		return couldNotRun, fmt.Errorf("%w\nprove --help tells more", err)
+		return couldNotRun, fmt.Errorf("%w\nSee prove --help.", err)
 	case strings.HasPrefix(command.Command(), "check"):
 		return c.Check.run(ctx, out, c.Limits.limits())
 	}
@@ -151,7 +151,7 @@ func run(ctx context.Context, args []string, out, log io.Writer) (status int, er
 // run loads, audits and reports.
 func (c *app) run(ctx context.Context, out, log io.Writer) (status int, err error) {
 	r, err := c.prove(ctx, newProgress(log))
-	if r.Planned > 0 { // else nothing was tried
+	if r.Planned > 0 { // else no scenario was begun
 		r.Origin = c.origin(context.WithoutCancel(ctx))
 		err = errors.Join(err, c.write(out, r))
 	}
@@ -159,12 +159,12 @@ func (c *app) run(ctx context.Context, out, log io.Writer) (status int, err erro
 	case err != nil:
 		return couldNotRun, fmt.Errorf("could not run: %w", err)
 	case !r.AsExpected:
-		return notAsExpected, errors.New("not as expected; see the lines marked above, and the report")
+		return notAsExpected, errors.New("not as expected; see the marked lines above, and the report")
 	}
 	return asExpected, nil
 }
 
-// setDefaults are those of our own scenarios.
+// setDefaults sets the defaults of the scenarios of shop.
 func (c *app) setDefaults() {
 	c.whole = c.Rate == 0 && c.Duration == 0 && c.Strategy == "" && c.Fault == "" && !c.Quick && !c.Nemesis.Nemesis && !c.Matrix.Matrix && c.Soak.Soak == 0
 	if c.Soak.Soak > 0 {
@@ -182,8 +182,8 @@ func (c *app) setDefaults() {
 	}
 }
 
-// write prints the table, and writes the report: of a run that was called off
-// too, in place of an earlier one, which would be taken for its result.
+// write prints the table and writes the report, also of a run that was called off: the report of an
+// earlier run in the folder would be taken for its result.
 func (c *app) write(out io.Writer, r loadtest.Report) error {
 	fmt.Fprintln(out)
 	if err := errors.Join(report.Table(out, r), report.Write(c.Out, r)); err != nil {
@@ -223,7 +223,7 @@ func (c *app) prove(ctx context.Context, tell *progress) (loadtest.Report, error
 	if err := env.check(scenarios); err != nil {
 		return loadtest.Report{}, err
 	}
-	if err := os.MkdirAll(c.Out, 0o755); err != nil { // before the work, not after it
+	if err := os.MkdirAll(c.Out, 0o755); err != nil { // fail before the work, not after it
 		return loadtest.Report{}, err
 	}
 	proof := loadtest.Proof{
@@ -252,18 +252,18 @@ func (c *app) prove(ctx context.Context, tell *progress) (loadtest.Report, error
 	return proof.Run(ctx)
 }
 
-// scenarios chooses from the matrix.
+// scenarios selects scenarios from the matrix.
 func (c *app) scenarios(matrix []loadtest.Scenario) ([]loadtest.Scenario, error) {
 	chosen := loadtest.Only(matrix, c.Flow, c.Strategy, c.Fault)
 	if len(chosen) == 0 {
-		return nil, fmt.Errorf("no scenario has flow %q, strategy %q and fault %q (\"\" is any); there are:\n  %s", c.Flow, c.Strategy, c.Fault, names(matrix))
+		return nil, fmt.Errorf("no scenario has flow %q, strategy %q and fault %q (\"\" is any); the scenarios are:\n  %s", c.Flow, c.Strategy, c.Fault, names(matrix))
 	}
 	if !c.Quick {
 		return chosen, nil
 	}
 	quick := loadtest.Quick(chosen)
 	if len(quick) == 0 {
-		return nil, fmt.Errorf("that is not part of --quick: leave --quick out to run it; part of --quick are:\n  %s", names(loadtest.Quick(matrix)))
+		return nil, fmt.Errorf("the selected scenarios are not part of --quick: leave --quick out to run them; the scenarios of --quick are:\n  %s", names(loadtest.Quick(matrix)))
 	}
 	return quick, nil
 }
@@ -276,10 +276,10 @@ func names(scenarios []loadtest.Scenario) string {
 	return strings.Join(list, "\n  ")
 }
 
-// getServers says how to get the servers that a proof needs.
-const getServers = "start real servers for the time of the proof with\n  make demo\nor, as that does, with\n  go build -o bin/ ./cmd/shop ./loadtest/prove ./compose/local && bin/local exec -- bin/prove --quick"
+// getServers describes how to start the servers that a proof needs.
+const getServers = "start real servers for the duration of the proof with\n  make demo\nor with the commands that it runs:\n  go build -o bin/ ./cmd/shop ./loadtest/prove ./compose/local && bin/local exec -- bin/prove --quick"
 
-// program is the path of shop.
+// program returns the path of shop.
 func (c *app) program() (string, error) {
 	path := c.Shop
 	if path == "" {
@@ -290,18 +290,18 @@ func (c *app) program() (string, error) {
 		path = filepath.Join(filepath.Dir(self), "shop")
 	}
 	if _, err := exec.LookPath(path); err != nil {
-		return "", fmt.Errorf("the program under proof: %w; build it beside this one (go build -o bin/ ./cmd/shop ./loadtest/prove), or say with --shop where it is", err)
+		return "", fmt.Errorf("the program under proof: %w; build it beside this one (go build -o bin/ ./cmd/shop ./loadtest/prove), or set --shop to its path", err)
 	}
 	return path, nil
 }
 
-// progress reports how a long command goes: lines for a log, and on a terminal one
-// more line that is written over and over.
+// progress reports the progress of a long command: lines that stay and, on a terminal, one more line that
+// is overwritten.
 type progress struct {
 	mu       sync.Mutex
 	w        io.Writer
 	terminal bool
-	pending  bool // the last line is to be written over
+	pending  bool // the last line is to be overwritten
 }
 
 func newProgress(w io.Writer) *progress {
@@ -321,7 +321,7 @@ func (t *progress) say(format string, args ...any) {
 	fmt.Fprintf(t.w, format+"\n", args...)
 }
 
-// tick prints a line that the next one takes the place of; only on a terminal.
+// tick prints a line that the next line overwrites; only on a terminal.
 func (t *progress) tick(line string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -10,9 +10,9 @@ import (
 	"shop/loadtest/fault/nemesis"
 )
 
-// matrixFlags are those of the crash matrix.
+// matrixFlags are the flags of the crash matrix.
 type matrixFlags struct {
-	Matrix bool `help:"Only the crash matrix: each step of a request × replica killed, paused past the TTL, cut from each store; of each flow's default strategy, with a control that must be violated. With --strategy: of that one, which is held to be safe."`
+	Matrix bool `help:"Only the crash matrix: at each step of a request its replica is killed, paused past the TTL, and cut from each store. It runs for each flow's default strategy, with a control that must be violated; with --strategy for that strategy, which is expected to be safe."`
 }
 
 func (c *app) validateMatrix() error {
@@ -20,14 +20,14 @@ func (c *app) validateMatrix() error {
 	case !c.Matrix.Matrix:
 		return nil
 	case c.Fault != "" || c.Quick || c.Duration != 0 || c.Target != "" || c.Nemesis.Nemesis || c.Soak.Soak > 0:
-		return errors.New("--matrix has faults of its own, and lasts as long as they take: --fault, --quick, --duration, --nemesis, --soak and --target do not go with it")
+		return errors.New("--matrix cannot be combined with --fault, --quick, --duration, --nemesis, --soak or --target: it has faults of its own, which determine its length")
 	case c.Replicas < 3:
-		return errors.New("--matrix needs --replicas of at least 3: one has the faults, and two race with each other")
+		return errors.New("--matrix needs --replicas of at least 3: one gets the faults, and two race with each other")
 	}
 	return nil
 }
 
-// crashMatrices are the scenarios of --matrix.
+// crashMatrices returns the scenarios of --matrix.
 func (c *app) crashMatrices(lessons []lesson) (all []loadtest.Scenario) {
 	for _, l := range lessons {
 		if c.Strategy == "" {
@@ -47,15 +47,15 @@ func (c *app) crashMatrices(lessons []lesson) (all []loadtest.Scenario) {
 	return all
 }
 
-// hasLinks tells whether replica n, from 0, finds its stores through links that a fault can cut.
+// hasLinks reports whether replica n, from 0, reaches its stores through links that a fault can cut.
 func (e *environment) hasLinks(s loadtest.Scenario, n int) bool {
 	return s.Fault == loadtest.Nemesis || s.Fault == loadtest.CrashMatrix && n == e.victim()
 }
 
-// victim is the replica of a crash matrix to which things are done.
+// victim returns the number of the replica that gets the faults of a crash matrix, from 0.
 func (e *environment) victim() int { return e.settings.Replicas - 1 }
 
-// crashMatrix does the cells to the victim of a trial.
+// crashMatrix is the fault that runs the cells of a trial.
 func (e *environment) crashMatrix(t *loadtest.Trial) fault.Fault {
 	links := map[string]*nemesis.Link{}
 	for _, l := range e.links {
@@ -64,7 +64,7 @@ func (e *environment) crashMatrix(t *loadtest.Trial) fault.Fault {
 	return crashmatrix.Matrix{Trial: t, Links: links}
 }
 
-// armed starts the victim with the failpoints of its cells.
+// armed adds the failpoints of the cells to the arguments of the victim.
 func (e *environment) armed(s loadtest.Scenario, args func(n int, listen, metrics string) []string) func(n int, listen, metrics string) []string {
 	points := crashmatrix.Failpoints(s)
 	return func(n int, listen, metrics string) []string {

@@ -21,11 +21,11 @@ import (
 	"shop/loadtest/fault/redisfault"
 )
 
-// nemesisFlags are those of a long run of one fault after the other.
+// nemesisFlags are the flags of a long run with one fault after the other.
 type nemesisFlags struct {
-	Nemesis bool          `help:"One fault after the other, sometimes two at once, by a schedule that is drawn from --seed, in place of the matrix."`
-	For     time.Duration `default:"30m" help:"Length of the load of each run. A control has two minutes of it: it must be caught in them."`
-	Count   int           `default:"1" help:"Run each strategy with so many seeds, from --seed on. The files of runs that are as expected are removed."`
+	Nemesis bool          `help:"Instead of the matrix, inject one fault after the other, sometimes two at once, by a schedule that is drawn from --seed."`
+	For     time.Duration `default:"30m" help:"Length of the load of each run; at most two minutes for a control, which must be caught in them."`
+	Count   int           `default:"1" help:"Run each strategy with this many seeds, from --seed on. With more than one, the files of runs that are as expected are removed."`
 }
 
 func (c *app) validateNemesis() error {
@@ -34,16 +34,16 @@ func (c *app) validateNemesis() error {
 	case !n.Nemesis:
 		return nil
 	case c.Fault != "" || c.Quick || c.Duration != 0 || c.Target != "":
-		return errors.New("--nemesis draws the faults itself, and lasts for --for: --fault, --quick, --duration and --target do not go with it")
+		return errors.New("--nemesis cannot be combined with --fault, --quick, --duration or --target: it draws the faults, and lasts for --for")
 	case c.Replicas < 3:
-		return errors.New("--nemesis needs --replicas of at least 3: it has faults for a minority of them")
+		return errors.New("--nemesis needs --replicas of at least 3: some of its faults hit a minority of them")
 	case n.Count < 1 || n.For < 30*time.Second:
 		return errors.New("--count must be at least 1, --for at least 30s")
 	}
 	return nil
 }
 
-// nemeses are the scenarios of a nemesis. (Seed 0 would be the proof's.)
+// nemeses returns the scenarios of --nemesis. (A scenario with seed 0 would get the proof's seed.)
 func (c *app) nemeses(lessons []lesson) (all []loadtest.Scenario) {
 	for _, l := range lessons {
 		all = append(all, l.Nemesis(l.offers, cmp.Or(c.Seed, 1), c.Nemesis.Count)...)
@@ -51,7 +51,7 @@ func (c *app) nemeses(lessons []lesson) (all []loadtest.Scenario) {
 	return all
 }
 
-// repeat is the command that runs a scenario of a nemesis again.
+// repeat returns the command that runs a scenario of a nemesis again.
 func (c *app) repeat(s loadtest.Scenario) string {
 	command := fmt.Sprintf("bin/local exec -- bin/prove --nemesis --flow %s --strategy %s --for %v --seed %d --rate %d",
 		s.Flow.Name, s.Strategy, c.Nemesis.For, s.Seed, c.Rate)
@@ -61,7 +61,7 @@ func (c *app) repeat(s loadtest.Scenario) string {
 	return command
 }
 
-// keepFailed says how to repeat a run of a nemesis. Of several it removes the files of those
+// keepFailed prints how to repeat a run of a nemesis. If --count is above 1, it removes the files of runs
 // that are as expected.
 func (c *app) keepFailed(tell *progress) func(*loadtest.Result) error {
 	return func(r *loadtest.Result) error {
@@ -69,7 +69,7 @@ func (c *app) keepFailed(tell *progress) func(*loadtest.Result) error {
 			return nil
 		}
 		r.Repeat = c.repeat(r.Scenario)
-		tell.say("    again: %s", r.Repeat)
+		tell.say("    to repeat: %s", r.Repeat)
 		if c.Nemesis.Count == 1 || !r.AsExpected {
 			return nil
 		}
@@ -78,7 +78,7 @@ func (c *app) keepFailed(tell *progress) func(*loadtest.Result) error {
 	}
 }
 
-// linked gives each replica that has links one of its own to a store that it finds by a URL.
+// linked returns the URL of a store for each replica: through a link of its own, if the replica has links.
 func (e *environment) linked(s loadtest.Scenario, store string, urls []string) (ways []string, err error) {
 	for n, text := range urls {
 		if !e.hasLinks(s, n) {
@@ -87,7 +87,7 @@ func (e *environment) linked(s loadtest.Scenario, store string, urls []string) (
 		}
 		u, err := url.Parse(text)
 		if err != nil {
-			return nil, fmt.Errorf("link to %s: not a URL", store)
+			return nil, fmt.Errorf("link to %s: the address is not a URL", store)
 		}
 		addrs, err := e.link(s, store, n, u.Host)
 		if err != nil {
@@ -99,7 +99,7 @@ func (e *environment) linked(s loadtest.Scenario, store string, urls []string) (
 	return ways, nil
 }
 
-// link gives replica n, from 0, a link to the addresses of a store, if it has links.
+// link returns the addresses of a store for replica n, from 0: through a link, if the replica has links.
 func (e *environment) link(s loadtest.Scenario, store string, n int, addrs ...string) ([]string, error) {
 	if !e.hasLinks(s, n) {
 		return addrs, nil
@@ -112,14 +112,14 @@ func (e *environment) link(s loadtest.Scenario, store string, n int, addrs ...st
 	return l.Addrs(), nil
 }
 
-// How late data is on a link that is slow.
+// The delay of data on a slow link.
 const (
 	latency = 60 * time.Millisecond
 	jitter  = 50 * time.Millisecond
 )
 
-// nemesis draws from the faults of the replicas, of their links to the stores that the strategy
-// uses, and of these stores.
+// nemesis returns a fault that draws from the faults of the replicas, of the stores that the strategy
+// uses, and of the links to these stores.
 func (e *environment) nemesis(ctx context.Context, t *loadtest.Trial) (fault.Fault, error) {
 	l := e.of(t)
 	uses := l.offers[slices.IndexFunc(l.offers, func(s loadtest.Strategy) bool { return s.Name == t.Scenario.Strategy })].Stores
@@ -142,7 +142,7 @@ func (e *environment) nemesis(ctx context.Context, t *loadtest.Trial) (fault.Fau
 	}}, nil
 }
 
-// away is a store that is killed, and started again after a while.
+// away is the fault of a store that is killed, and restarted after a while.
 func away(store, evidence string, server fault.Server, name string) nemesis.Part {
 	return nemesis.Part{
 		Kind: store + " killed", Name: name + " killed", Store: store, Outage: true, Shortest: 500 * time.Millisecond, Longest: 3 * time.Second,
@@ -150,12 +150,12 @@ func away(store, evidence string, server fault.Server, name string) nemesis.Part
 	}
 }
 
-// within is a fault of a store that leaves it there.
+// within is a fault of a store that stays available.
 func within(store, name string, f fault.Fault) nemesis.Part {
 	return nemesis.Part{Kind: name, Name: name, Store: store, Shortest: time.Second, Longest: 3 * time.Second, Fault: f}
 }
 
-// election is a fault of a cluster that takes as long as it takes.
+// election is a fault of a cluster with a duration of its own.
 func election(store, kind string, needs time.Duration, f fault.Fault) nemesis.Part {
 	return nemesis.Part{Kind: kind, Name: kind, Store: store, Outage: true, Shortest: needs, Longest: needs, Fault: f}
 }
@@ -217,19 +217,19 @@ func (e *environment) walletParts(_ context.Context, t *loadtest.Trial) ([]nemes
 	return parts, nil
 }
 
-// reminded is a mongod that is told again, when it is started, how long a transaction may live.
+// reminded is a mongod whose limit on the lifetime of transactions is set again after each start.
 type reminded struct {
 	fault.Server
 	set      mongofault.Set
 	lifetime time.Duration
 }
 
-// Start starts and tells it.
+// Start starts the server and sets the limit.
 func (r reminded) Start(ctx context.Context) error {
 	return errors.Join(r.Server.Start(ctx), mongofault.Lifetime(ctx, r.set, int(r.lifetime.Seconds())))
 }
 
-// endpointsOf is what replica n, from 0, is given to find etcd.
+// endpointsOf returns the etcd endpoints of replica n, from 0.
 func (e *environment) endpointsOf(s loadtest.Scenario, n int, endpoints []string) (string, error) {
 	ways, err := e.link(s, "etcd", n, strings.Split(endpoints[n%len(endpoints)], ",")...)
 	return strings.Join(ways, ","), err

@@ -28,11 +28,11 @@ import (
 
 const unknown = "unknown"
 
-// originWait bounds the questions about the origin of a report, those to git one by one.
+// originWait bounds the requests for the origin of a report: all requests to servers together, and each
+// call of git.
 const originWait = 3 * time.Second
 
-// origin says with what a report was made. What cannot be found out is "unknown": a report
-// without it is still a report.
+// origin describes how a report was made. What cannot be determined is "unknown".
 func (c *app) origin(ctx context.Context) loadtest.Origin {
 	asking, cancel := context.WithTimeout(ctx, originWait)
 	defer cancel()
@@ -46,7 +46,7 @@ func (c *app) origin(ctx context.Context) loadtest.Origin {
 		{"MongoDB", c.MongoURL, mongoVersion},
 	}
 	if c.Target != "" {
-		servers = servers[:1] // of a service that is not ours only the database of the audit is known
+		servers = servers[:1] // only the database of the audit is known
 	}
 	found := make([]string, len(servers))
 	var asked sync.WaitGroup
@@ -121,14 +121,14 @@ func mongoVersion(ctx context.Context, at string) (string, error) {
 	return info.Version, err
 }
 
-// Passwords and tokens must not be in a report, which a team may publish.
+// A report may be published: it must not hold passwords or tokens.
 var (
 	userinfo = regexp.MustCompile(`://\S*@`)
 	password = regexp.MustCompile(`(?i)(password=)[^&\s]+`)
 	plain    = regexp.MustCompile(`^[\w@%+=:,./…-]+$`)
 )
 
-// commandLine is what a shell needs to run this again, without what is secret.
+// commandLine returns the command that runs this again in a shell, without secrets.
 func commandLine(args []string) string {
 	words := []string{"prove"}
 	for _, arg := range args {
@@ -141,8 +141,8 @@ func commandLine(args []string) string {
 	return strings.Join(words, " ")
 }
 
-// commit is what this program was built from, as Go noted it; where it did not, what is
-// checked out in the working folder.
+// commit returns the commit of this program's build information; without it, the commit that is checked
+// out in the working folder.
 func commit(ctx context.Context) string {
 	revision, modified := "", false
 	if info, ok := debug.ReadBuildInfo(); ok {
@@ -168,7 +168,7 @@ func commit(ctx context.Context) string {
 	return revision[:min(12, len(revision))]
 }
 
-// git is what a question about the working folder is answered; empty, if it cannot be asked.
+// git returns the output of a git command in the working folder; "" if it fails.
 func git(ctx context.Context, args ...string) string {
 	ctx, cancel := context.WithTimeout(ctx, originWait)
 	defer cancel()
@@ -179,7 +179,7 @@ func git(ctx context.Context, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// machine is the processor, its cores that may be used, and the memory.
+// machine describes the processor, the usable cores and the memory.
 func machine() string {
 	cores := strconv.Itoa(runtime.NumCPU()) + " cores"
 	if runtime.NumCPU() == 1 {
@@ -195,7 +195,7 @@ func machine() string {
 	return strings.Join(parts, ", ")
 }
 
-// field reads the first line of a file of /proc with a name; empty, if there is none.
+// field returns the value of the first line with this name in a file of /proc; "" if there is none.
 func field(file, name string) string {
 	text, _ := os.ReadFile(file)
 	for line := range strings.Lines(string(text)) {

@@ -18,13 +18,13 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// soakFlags are those of a run of hours under a modest load.
+// soakFlags are the flags of a long run under a low load.
 type soakFlags struct {
-	Soak     time.Duration `placeholder:"DURATION" help:"Instead of the matrix: the default strategies of all flows side by side on one set of replicas, for this time, at a modest --rate (default: 30). Memory, goroutines, connections, locks and records of the processes and stores are read from outside, and each must be bounded. The load comes in shifts: each is audited and checked for linearizability as a scenario is, then its orders, transfers and wallets are removed, so that hours need no more memory than one shift. What grows by nature is therefore not watched over the whole time."`
+	Soak     time.Duration `placeholder:"DURATION" help:"Instead of the matrix, run the default strategies of all flows at once on one set of replicas, for this time, at a low --rate (default: 30). Memory, goroutines, connections, locks and records of the processes and stores are read from outside, and each must be bounded. The load comes in shifts. Each shift is audited and checked for linearizability like a scenario; then its orders, transfers and wallets are removed, so that hours need no more memory than one shift. What grows by nature is therefore not watched over the whole time."`
 	Shift    time.Duration `name:"soak-shift" placeholder:"DURATION" help:"Length of a shift's load. Default: a twentieth of the soak, at least 15s and at most 5m."`
 	Every    time.Duration `name:"soak-every" default:"5s" help:"Time between two readings."`
-	Restarts bool          `name:"soak-restarts" default:"true" negatable:"" help:"Kill a store and start it again, another one each time, in every other shift."`
-	Batch    time.Duration `name:"batch-every" default:"200ms" help:"How often shop batch ends holds and purges keys beside the replicas. After each shift its keys are dated back by more than the 24 hours for which they are kept. Longer than the soak: it does so once and never again, and the keys must be found to grow."`
+	Restarts bool          `name:"soak-restarts" default:"true" negatable:"" help:"In every other shift, kill a store and restart it, each time another one."`
+	Batch    time.Duration `name:"batch-every" default:"200ms" help:"How often shop batch ends holds and purges keys beside the replicas. After each shift its keys are dated back by more than the 24 hours for which they are kept. With a value longer than the soak the batch runs only once: the soak must then find that the keys grow."`
 }
 
 func (c *app) validateSoak() error {
@@ -33,11 +33,11 @@ func (c *app) validateSoak() error {
 	case s.Soak == 0:
 		return nil
 	case c.Nemesis.Nemesis || c.Strategy != "" || c.Fault != "" || c.Quick || c.Duration != 0 || c.Target != "":
-		return errors.New("--soak runs the default strategies for its own time: --strategy, --fault, --quick, --duration, --nemesis and --target do not go with it")
+		return errors.New("--soak cannot be combined with --strategy, --fault, --quick, --duration, --nemesis or --target: it runs the default strategies for its own time")
 	case s.Shift < 0 || s.Every <= 0 || s.Batch <= 0:
 		return errors.New("--soak-shift, --soak-every and --batch-every must be above 0")
 	case s.Soak < 2*soak.FewestShifts*s.shift() || s.shift() < shiftLeast:
-		return fmt.Errorf("--soak %v in shifts of %v: a shift must have %v at least, and the soak %d of them, so that they can be compared", s.Soak, s.shift(), shiftLeast, 2*soak.FewestShifts)
+		return fmt.Errorf("--soak %v in shifts of %v: a shift must last at least %v, and the soak must have at least %d shifts to compare", s.Soak, s.shift(), shiftLeast, 2*soak.FewestShifts)
 	}
 	return nil
 }
@@ -49,7 +49,7 @@ const (
 	shiftPart  = 20
 )
 
-// shift is the length of one.
+// shift returns the length of a shift.
 func (s soakFlags) shift() time.Duration {
 	if s.Shift > 0 {
 		return s.Shift
@@ -60,7 +60,7 @@ func (s soakFlags) shift() time.Duration {
 // defaults are the strategies that shop serve runs without a setting.
 var defaults = map[string]string{"inventory": "redis+row", "transfer": "etcd-fenced", "wallet": "lockid"}
 
-// soaks are the scenarios of a soak: one for each flow.
+// soaks returns the scenarios of a soak: one for each flow.
 func soaks(lessons []lesson) (all []loadtest.Scenario) {
 	for _, l := range lessons {
 		all = append(all, l.Safe(defaults[l.Name], loadtest.Soak))
@@ -77,10 +77,10 @@ func (c *app) soak(ctx context.Context, env *environment, proof loadtest.Proof) 
 	})
 }
 
-// keptShifts is of how many shifts that are not as expected the requests stay in memory, for the page.
+// keptShifts bounds how many results that are not as expected keep their requests in memory, for the page.
 const keptShifts = 3
 
-// keepShift removes the files of shifts that are as expected, and lets go of their requests.
+// keepShift removes the files of results that are as expected, and drops their requests.
 func (c *app) keepShift() func(*loadtest.Result) error {
 	kept := 0
 	return func(r *loadtest.Result) error {
@@ -95,7 +95,8 @@ func (c *app) keepShift() func(*loadtest.Result) error {
 	}
 }
 
-// restarts gives every other shift a store that is killed and started again, one after the other.
+// restarts returns the fault of each shift: in every other shift a store is killed and restarted, the
+// stores in turn.
 func (e *environment) restarts(scenarios []loadtest.Scenario) func(shift int) fault.Fault {
 	stores := []string{"postgres"}
 	for _, s := range scenarios {
@@ -110,7 +111,7 @@ func (e *environment) restarts(scenarios []loadtest.Scenario) func(shift int) fa
 	}
 }
 
-// soakProgram is a replica that serves all flows, with a batch beside them.
+// soakProgram returns a program whose replicas serve all flows, with a batch as sidecar.
 func (e *environment) soakProgram(trials []*loadtest.Trial) (loadtest.Program, error) {
 	first := trials[0]
 	folder := filepath.Join(e.settings.Out, "soak")
@@ -148,7 +149,7 @@ func (e *environment) soakProgram(trials []*loadtest.Trial) (loadtest.Program, e
 	return p, nil
 }
 
-// walletsOf are the stores of the wallet flow; nil: it is not among them.
+// walletsOf returns the stores of the wallet flow; nil if no trial is of that flow.
 func walletsOf(trials []*loadtest.Trial) *walletflow.Stores {
 	for _, t := range trials {
 		if own, has := t.State.(*walletflow.Stores); has {
@@ -158,7 +159,7 @@ func walletsOf(trials []*loadtest.Trial) *walletflow.Stores {
 	return nil
 }
 
-// sources are the processes and the stores.
+// sources returns the processes and the stores to read.
 func (e *environment) sources(_ context.Context, trials []*loadtest.Trial) (sources []soak.Source, err error) {
 	first := trials[0]
 	for n := range first.Replicas.Len() {

@@ -13,14 +13,14 @@ import (
 	"shop/loadtest/target"
 )
 
-// proveTarget proves a service that is not ours, as its file says.
+// proveTarget proves the service that a file describes.
 func (c *app) proveTarget(ctx context.Context, tell *progress) (loadtest.Report, error) {
 	file, err := target.Read(c.Target, os.Getenv)
 	if err != nil {
 		return loadtest.Report{}, err
 	}
 	file.Rate, file.Duration, file.Seed = cmp.Or(c.Rate, file.Rate), cmp.Or(c.Duration, file.Duration), cmp.Or(c.Seed, file.Seed)
-	c.PostgresURL = file.Database                     // the report names its version
+	c.PostgresURL = file.Database                     // for its version in the report
 	if err := os.MkdirAll(c.Out, 0o755); err != nil { // before the first request
 		return loadtest.Report{}, err
 	}
@@ -30,7 +30,7 @@ func (c *app) proveTarget(ctx context.Context, tell *progress) (loadtest.Report,
 	return file.Run(ctx, target.Log{Say: tell.say, Tick: tell.tick})
 }
 
-// forCI writes what CI systems read: JUnit XML, and the summary of a step of GitHub Actions.
+// forCI writes the files for CI systems: JUnit XML, and the summary of a step of GitHub Actions.
 func (c *app) forCI(r loadtest.Report) error {
 	return errors.Join(
 		writeTo(c.JUnit, os.O_TRUNC, func(w io.Writer) error { return report.JUnit(w, r) }),
@@ -38,7 +38,7 @@ func (c *app) forCI(r loadtest.Report) error {
 	)
 }
 
-// writeTo opens a file, if one is named, and writes to it.
+// writeTo opens a file and writes to it. It does nothing without a path.
 func writeTo(path string, how int, write func(io.Writer) error) error {
 	if path == "" {
 		return nil

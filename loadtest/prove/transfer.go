@@ -25,7 +25,8 @@ import (
 	"shop/transfer"
 )
 
-// transferReplica moves money with the scenario's strategy, with a batch beside it.
+// transferReplica completes a program whose replicas move money with the scenario's strategy, with a batch
+// as sidecar.
 func (e *environment) transferReplica(t *loadtest.Trial, p *loadtest.Program) error {
 	s := t.Scenario
 	endpoints, err := e.endpoints(s)
@@ -61,10 +62,10 @@ func (e *environment) transferReplica(t *loadtest.Trial, p *loadtest.Program) er
 	return nil
 }
 
-// widen pauses between reading and acting on it, and between the last look at ctx
-// and the guard; longer, if another holder is to overtake there. A late write needs no
-// pause, it is one; and with a step in between, BEGIN would travel alone, and be
-// over before its transaction is late.
+// widen returns the pauses between reading and acting on what was read, and between the last check of ctx
+// and the guard; under lease-revoked the latter is longer, so that another holder can overtake. late-write
+// needs no pause, since it is one; and a step in between would send BEGIN alone, before the delayed part
+// of the transaction.
 func widen(s loadtest.Scenario) []string {
 	begin := widening
 	switch s.Fault {
@@ -79,13 +80,13 @@ func widen(s loadtest.Scenario) []string {
 	}
 }
 
-// threeMembers says which scenarios need a cluster: to lose members of it, or to
-// have each replica talk to its own.
+// threeMembers reports whether a scenario needs a cluster of etcd: to lose members, or to give each replica
+// a member of its own.
 func threeMembers(s loadtest.Scenario) bool {
 	return s.Fault == loadtest.Nemesis && s.Flow.Name == "transfer" || s.Fault == transferflow.LeaderKill || s.Fault == transferflow.NoQuorum || s.Strategy == "lease-id-fence"
 }
 
-// endpoints are those of the replicas, by number, and around again.
+// endpoints returns the etcd endpoints of the replicas: replica n has those at n modulo their number.
 func (e *environment) endpoints(s loadtest.Scenario) ([]string, error) {
 	if s.Fault == loadtest.Soak {
 		own, err := e.privateURL("etcd")
@@ -105,8 +106,8 @@ func (e *environment) endpoints(s loadtest.Scenario) ([]string, error) {
 	return each, err
 }
 
-// proxy gives each replica its own way to the database, where a fault needs one. The
-// proxies of the scenario before are closed.
+// proxy returns the database URL of each replica: through a proxy of its own, where a fault needs one. It
+// closes the proxies of the previous scenario.
 func (e *environment) proxy(s loadtest.Scenario, databaseURL string) (urls []string, err error) {
 	e.closeProxies()
 	if s.Fault != transferflow.LateWrite && s.Fault != transferflow.CommitCut && s.Fault != loadtest.Nemesis {
@@ -116,7 +117,7 @@ func (e *environment) proxy(s loadtest.Scenario, databaseURL string) (urls []str
 	return urls, err
 }
 
-// etcd is a client for the faults and the audit of a scenario.
+// etcd returns a client for the faults and the audit of a scenario.
 func (e *environment) etcd(s loadtest.Scenario) (*clientv3.Client, error) {
 	endpoints, err := e.endpoints(s)
 	if err != nil {
@@ -137,7 +138,7 @@ func (e *environment) etcd(s loadtest.Scenario) (*clientv3.Client, error) {
 	return client, nil
 }
 
-// etcdWitness watches the queues of the locks.
+// etcdWitness watches the keys with which replicas queue for locks.
 func (e *environment) etcdWitness(ctx context.Context, t *loadtest.Trial) (loadtest.Witness, error) {
 	client, err := e.etcd(t.Scenario)
 	if err != nil {
@@ -159,7 +160,7 @@ func (e *environment) etcdWitness(ctx context.Context, t *loadtest.Trial) (loadt
 	}, nil
 }
 
-// transferFault stops replicas, and breaks their packets, their leases, etcd or PostgreSQL.
+// transferFault returns a fault of replicas, their packets, their leases, etcd or PostgreSQL.
 func (e *environment) transferFault(t *loadtest.Trial) (fault.Fault, error) {
 	s := t.Scenario
 	switch s.Fault {
@@ -199,9 +200,8 @@ func (e *environment) transferFault(t *loadtest.Trial) (fault.Fault, error) {
 	return nil, fmt.Errorf("no such fault: %q", s.Fault)
 }
 
-// keepLateWrite writes a late write that went as its strategy must let it go,
-// refused or committed, as a diagram into the report's folder: one of a replica
-// that stood still, if there is one.
+// keepLateWrite writes the diagram of a late write into the report's folder: of one that was refused, for a
+// safe strategy, or committed, for a control; preferably of one whose replica was stopped.
 func (e *environment) keepLateWrite(s loadtest.Scenario) func(pgfault.LateRecord) {
 	var kept pgfault.Way
 	file := filepath.Join(e.settings.Out, "late-write-"+s.Strategy+".mmd")
@@ -216,7 +216,7 @@ func (e *environment) keepLateWrite(s loadtest.Scenario) func(pgfault.LateRecord
 	}
 }
 
-// openAccounts makes the plan's clients and their accounts.
+// openAccounts creates the plan's clients and accounts.
 func openAccounts(ctx context.Context, pool *pgxpool.Pool, t *loadtest.Trial) ([]loadtest.Credentials, error) {
 	service, err := transfer.New(transfer.Config{Pool: pool, Strategy: "row"})
 	if err != nil {
@@ -235,7 +235,7 @@ func openAccounts(ctx context.Context, pool *pgxpool.Pool, t *loadtest.Trial) ([
 	return clients, nil
 }
 
-// leftovers lists what is left of locks in etcd.
+// leftovers lists the locks that are left in etcd.
 func (e *environment) leftovers(ctx context.Context, t *loadtest.Trial) ([]string, error) {
 	client, err := e.etcd(t.Scenario)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"shop/wallet"
 )
 
-// walletReplica keeps wallets with the scenario's strategy.
+// walletReplica completes a program whose replicas serve wallets with the scenario's strategy.
 func (e *environment) walletReplica(t *loadtest.Trial, p *loadtest.Program) error {
 	s, own := t.Scenario, walletflow.Of(t)
 	urls, err := e.proxyMongo(s, own.Mongo)
@@ -29,7 +29,7 @@ func (e *environment) walletReplica(t *loadtest.Trial, p *loadtest.Program) erro
 		return err
 	}
 	between := widening
-	if s.Fault == loadtest.Pause { // so that there is a transaction to stop between lock and commit
+	if s.Fault == loadtest.Pause { // the pause must hit a transaction between lock and commit
 		between *= 5
 	}
 	p.Args = func(n int, listen, metrics string) []string {
@@ -42,8 +42,8 @@ func (e *environment) walletReplica(t *loadtest.Trial, p *loadtest.Program) erro
 	return nil
 }
 
-// proxyMongo gives each replica its own way to MongoDB, where it leads to one and the same
-// primary all the time.
+// proxyMongo returns the database URL of each replica: through a proxy of its own to the primary, without a
+// fault and under the faults listed here; otherwise that of the replica set itself.
 func (e *environment) proxyMongo(s loadtest.Scenario, databaseURL string) (urls []string, err error) {
 	e.closeProxies()
 	switch s.Fault {
@@ -55,7 +55,7 @@ func (e *environment) proxyMongo(s loadtest.Scenario, databaseURL string) (urls 
 	return urls, err
 }
 
-// wireReport is what the proxies saw of the replicas, by the rules of the strategy.
+// wireReport sums up what the proxies saw of the replicas, by the rules of the strategy.
 func (e *environment) wireReport(s loadtest.Scenario) (all walletflow.WireReport) {
 	for n, w := range e.mongoProxies {
 		transactions, breaches := w.Breaches(s.Strategy)
@@ -68,7 +68,7 @@ func (e *environment) wireReport(s loadtest.Scenario) (all walletflow.WireReport
 	return all
 }
 
-// walletFault stops replicas, and breaks commits or members of the replica set.
+// walletFault returns a fault of replicas, of commits, or of members of the replica set.
 func (e *environment) walletFault(t *loadtest.Trial) (fault.Fault, error) {
 	s := t.Scenario
 	set, err := e.members(mongoKind(s))
@@ -91,7 +91,7 @@ func (e *environment) walletFault(t *loadtest.Trial) (fault.Fault, error) {
 	return nil, fmt.Errorf("no such fault: %q", s.Fault)
 }
 
-// openWallets makes the plan's clients and their wallets.
+// openWallets creates the plan's clients and wallets.
 func openWallets(ctx context.Context, pool *pgxpool.Pool, t *loadtest.Trial) ([]loadtest.Credentials, error) {
 	mongoURL := walletflow.Of(t).Mongo
 	options, err := wallet.ClientOptions(mongoURL)
@@ -121,9 +121,9 @@ func openWallets(ctx context.Context, pool *pgxpool.Pool, t *loadtest.Trial) ([]
 	return clients, nil
 }
 
-// mongoKind is the replica set that a scenario needs for itself: three members, to
-// lose one, or one, because transactions of killed replicas have to end sooner than by a
-// server's default. "": it shares the one that all use.
+// mongoKind returns the kind of private replica set that a scenario needs: three members, to lose one, or
+// one member, because the transactions of killed replicas must end sooner than a server's default. "": it
+// uses the shared server.
 func mongoKind(s loadtest.Scenario) string {
 	switch {
 	case s.Flow.Name != "wallet" || s.Fault == loadtest.NoFault || s.Fault == loadtest.Soak:
@@ -134,8 +134,8 @@ func mongoKind(s loadtest.Scenario) string {
 	return "mongo3"
 }
 
-// transactionLifetime is how long MongoDB keeps the transaction of a silent client. A
-// replica that is stopped must outlive it, and still have time left when it goes on.
+// transactionLifetime is how long MongoDB keeps the transaction of a silent client. The pause of a replica
+// must outlast it, and the request must still have time left when the replica continues.
 func transactionLifetime(s loadtest.Scenario) time.Duration {
 	if s.Fault == loadtest.Pause || s.Fault == loadtest.CrashMatrix {
 		return time.Second
@@ -143,10 +143,10 @@ func transactionLifetime(s loadtest.Scenario) time.Duration {
 	return lockTTLs["wallet"]
 }
 
-// aimWait is longer than a replica at work is silent within a transaction.
+// aimWait is longer than a running replica is silent within a transaction.
 const aimWait = 100 * time.Millisecond
 
-// mongoURL is the server for a scenario's wallets.
+// mongoURL returns the URL of the server for a scenario's wallets.
 func (e *environment) mongoURL(s loadtest.Scenario) (string, error) {
 	kind := mongoKind(s)
 	switch {
@@ -157,8 +157,8 @@ func (e *environment) mongoURL(s loadtest.Scenario) (string, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), serverWait)
 	defer cancel()
-	// A set that an earlier scenario has broken is not used again: its members avoid for
-	// a minute a member that did not answer. That would be a second fault.
+	// A set that an earlier scenario has broken is not used again: for a minute its members avoid a
+	// member that did not answer, which would be a second fault.
 	if err := e.retire(ctx, kind); err != nil {
 		return "", err
 	}
@@ -169,8 +169,8 @@ func (e *environment) mongoURL(s loadtest.Scenario) (string, error) {
 	return e.private[kind].Env["SHOP_MONGO_URL"], mongofault.Lifetime(ctx, set, int(transactionLifetime(s).Seconds()))
 }
 
-// compare says where the members of a scenario's own replica set differ. The others
-// have a single member.
+// compare returns where the members of a scenario's private replica set differ. Other sets have a single
+// member.
 func (e *environment) compare(ctx context.Context, s loadtest.Scenario, database string) (m walletflow.Members, err error) {
 	kind := mongoKind(s)
 	if kind != "mongo3" {
