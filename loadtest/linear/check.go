@@ -13,19 +13,19 @@ import (
 
 // Limits bound a check.
 type Limits struct {
-	Time time.Duration // of each partition; 0: 30 s
+	Time time.Duration // for each partition; 0: 30 s
 	Heap uint64        // of the process, in bytes; 0: 4 GiB
 }
 
-// The limits where none are given.
+// The default limits.
 const (
 	TimeDefault = 30 * time.Second
 	HeapDefault = 4 << 30
 )
 
-// Result is what a check found.
+// Result is the result of a check.
 type Result struct {
-	Operations int // that took part
+	Operations int // that are in a partition
 	Partitions int
 	Legal      int
 	Illegal    int
@@ -36,19 +36,19 @@ type Result struct {
 
 // Failure is a partition that is not legal.
 type Failure struct {
-	Partition // of an illegal one what is left after cutting it down
+	Partition // an illegal one is cut down
 	Verdict   Verdict
-	Whole     int   // how many operations the partition had
-	Why       error // of an undecided one
+	Whole     int   // number of operations before the cut
+	Why       error // why an undecided one was not decided
 }
 
-// The reasons why a check, or a drawing, ran out.
+// The limits that end a check or a drawing without a result.
 var (
-	ErrTime = errors.New("its time is over")
-	ErrHeap = errors.New("the heap is full")
+	ErrTime = errors.New("time limit exceeded")
+	ErrHeap = errors.New("heap limit exceeded")
 )
 
-// Check decides partitions, as many at a time as there are CPUs.
+// Check decides all partitions, as many at a time as there are CPUs.
 func Check(ctx context.Context, partitions []Partition, limits Limits) Result {
 	start := time.Now()
 	if limits.Time == 0 {
@@ -87,7 +87,7 @@ func Check(ctx context.Context, partitions []Partition, limits Limits) Result {
 	return r
 }
 
-// operations counts those that some partition has.
+// operations counts the operations that are in a partition.
 func operations(partitions []Partition) int {
 	seen := map[*Operation]bool{}
 	for _, p := range partitions {
@@ -98,10 +98,10 @@ func operations(partitions []Partition) int {
 	return len(seen)
 }
 
-// errOther is a fault of this package: two searches do not agree.
-var errOther = errors.New("it was found illegal, and porcupine finds a legal order")
+// errOther shows an error of this package: its verdict and that of porcupine differ.
+var errOther = errors.New("found illegal, but porcupine finds a legal order")
 
-// check is nil if the partition is legal.
+// check decides a partition. It returns nil if the partition is legal.
 func (p Partition) check(ctx context.Context, limit time.Duration) *Failure {
 	bounded, stop := context.WithTimeoutCause(ctx, limit, ErrTime)
 	defer stop()
@@ -112,7 +112,7 @@ func (p Partition) check(ctx context.Context, limit time.Duration) *Failure {
 	case Undecided:
 		return &Failure{p, verdict, len(p.Steps), cmp.Or(context.Cause(bounded), ErrTime)}
 	}
-	cutting, stop := context.WithTimeoutCause(ctx, limit, ErrTime) // a verdict is there: this is only to show it
+	cutting, stop := context.WithTimeoutCause(ctx, limit, ErrTime) // the verdict is known: the cut is for the report
 	defer stop()
 	if part = part.cut(cutting); part.porcupine(cutting) == Legal {
 		return &Failure{p, Undecided, len(p.Steps), errOther}
@@ -120,9 +120,9 @@ func (p Partition) check(ctx context.Context, limit time.Duration) *Failure {
 	return &Failure{part, verdict, len(p.Steps), nil}
 }
 
-// decide gives the verdict, and the part that it is about. The parts have half of the time:
-// most of what is wrong shows in one of them, where there is much less to try, and of what is
-// right their orders give that of the whole.
+// decide returns the verdict, and the partition or part that it is about. The parts are decided first,
+// within half of the time: most errors show in one of them, where there are far fewer orders to try, and
+// the orders of legal parts can be composed to one of the whole.
 func (p Partition) decide(ctx context.Context) (Partition, Verdict) {
 	if len(p.Parts) > 0 {
 		end, _ := ctx.Deadline()
@@ -145,10 +145,10 @@ func (p Partition) decide(ctx context.Context) (Partition, Verdict) {
 	return p, verdict
 }
 
-// Sentence says what is wrong with the partition.
+// Sentence describes the failure.
 func (f Failure) Sentence() string {
 	if f.Verdict == Undecided {
-		return fmt.Sprintf("%s: %d operations, and no verdict: %v", f.Object, f.Whole, f.Why)
+		return fmt.Sprintf("%s: %d operations, no verdict: %v", f.Object, f.Whole, f.Why)
 	}
 	last := Step{Text: "nothing"}
 	for _, s := range f.Steps {
@@ -156,14 +156,14 @@ func (f Failure) Sentence() string {
 			last = s
 		}
 	}
-	return fmt.Sprintf("%s: no order of operations gives the answers up to %s, after %v (%d operations of %d)",
+	return fmt.Sprintf("%s: no order of the operations explains the answers up to %s, %v after the start (cut down to %d operations of %d)",
 		f.Object, last.Text, time.Duration(last.Return).Round(time.Microsecond), len(f.Steps), f.Whole)
 }
 
-// heapEvery is how often the heap is looked at: a search adds a few hundred MB in a second.
+// heapEvery is how often the heap is measured: a search allocates a few hundred MB in a second.
 const heapEvery = 100 * time.Millisecond
 
-// watchHeap ends ctx when the process has more than so much on its heap.
+// watchHeap cancels ctx when the heap of the process exceeds a limit.
 func watchHeap(ctx context.Context, most uint64) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var work sync.WaitGroup

@@ -2,12 +2,13 @@ package linear
 
 import "slices"
 
-// compose finds an order of the whole from those of the parts, without a search. Each part
-// tells which of its writes comes before which. A write is taken as late as possible: when it,
-// or something that must come behind it, would be late otherwise. A read is taken as soon as it
-// fits. For a history that is linearizable this is an order (linearizability is local), if the
-// writes of the parts are in the order in which they took effect: an older state that stays
-// longer spoils nothing. The order is incomplete if not, which says nothing.
+// compose finds an order of the whole from the orders of the parts, without a search. The order of a part
+// is that of its writes. A write is taken as late as possible: when it, or a step that must come after it,
+// would otherwise come after its return. A read is taken as soon as it fits.
+//
+// For a linearizable history this gives a legal order (linearizability is local), if the writes of the
+// parts are in the order in which they took effect: keeping an older state for longer does no harm.
+// Otherwise the order is incomplete, which decides nothing.
 func (p Partition) compose(orders [][]int) (order []int) {
 	c := composition{search: newSearch(p), state: p.Start, chains: make([][]int, len(p.Parts)), of: make([][]int, len(p.Steps))}
 	places := map[*Operation]int{}
@@ -35,17 +36,17 @@ func (p Partition) compose(orders [][]int) (order []int) {
 type composition struct {
 	*search
 	state  State
-	chains [][]int // of each part, the writes that are not taken yet, in their order
-	of     [][]int // the parts that have a step
+	chains [][]int // by part: the writes that are not taken yet, in their order
+	of     [][]int // by step: the parts that contain it
 }
 
-// advance takes the reads that fit, and one write: the step that would be late first, or what
-// must come before it.
+// advance takes the reads that fit and then one write: the step with the earliest return, or a write that
+// must come before that step.
 func (c *composition) advance() bool {
 	c.read(c.state)
 	ready := c.next()
 	if len(ready) == 0 {
-		return true // it was the last one
+		return true // no step is left
 	}
 	first := slices.MinFunc(ready, func(a, b int) int { return compareReturns(c.steps[a], c.steps[b]) })
 	write, has := c.before(first, 0)
@@ -64,8 +65,8 @@ func (c *composition) advance() bool {
 	return true
 }
 
-// before is the write that comes next so that a step can come: itself, or the first one of a
-// chain that it waits for. There is none if the chains contradict each other.
+// before returns the next write on the way to a step: the step itself, or the first write of a chain that
+// must come before it. There is none if the chains contradict each other.
 func (c *composition) before(i, depth int) (write int, has bool) {
 	if depth > len(c.steps) {
 		return 0, false

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// cut is the smallest part of an illegal partition that is still illegal, as far as ctx
-// lasts: the shortest beginning by return time, without the reads and refusals that it is
-// illegal without. Writes cannot be left out: each explains those behind it.
+// cut reduces an illegal partition to a small one that is still illegal, until ctx ends: to the shortest
+// illegal prefix by return time, and then to the reads and refusals without which it would be legal.
+// Writes cannot be left out: each one explains later answers.
 func (p Partition) cut(ctx context.Context) Partition {
 	p.Parts = nil
 	illegal := func(q Partition) bool {
@@ -26,8 +26,8 @@ func (p Partition) cut(ctx context.Context) Partition {
 	return p
 }
 
-// beginning is the shortest beginning that is illegal. A longer one is then illegal too, so
-// that it is found by halving.
+// beginning returns the shortest prefix that is illegal. Every longer prefix is illegal too, so a binary
+// search finds it.
 func (p Partition) beginning(illegal func(Partition) bool) Partition {
 	var moments []int64
 	for _, s := range p.Steps {
@@ -48,7 +48,7 @@ func (p Partition) beginning(illegal func(Partition) bool) Partition {
 	return p
 }
 
-// without leaves out so many reads at a time, as long as the rest is illegal.
+// without leaves out chunks of reads, each if the rest is still illegal.
 func (p Partition) without(chunk int, illegal func(Partition) bool) Partition {
 	var reads []int
 	for i, s := range p.Steps {
@@ -76,13 +76,13 @@ func (p Partition) without(chunk int, illegal func(Partition) bool) Partition {
 	return rest()
 }
 
-// The bounds of a drawing: it is for people, and shows each order with all its states.
+// The bounds of a drawing, which shows each order with all its states, and must stay readable.
 const (
 	drawMax  = 400
 	drawTime = 20 * time.Second
 )
 
-// Drawable tells whether the failure can be drawn.
+// Drawable reports whether the failure is illegal and small enough to be drawn.
 func (f Failure) Drawable() bool { return f.Verdict == Illegal && len(f.Steps) <= drawMax }
 
 // Draw writes the page on which porcupine shows the failure.

@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// History is what clients of one scenario saw, and what the database shows of what they
-// did not see the end of.
+// History is what the clients of one scenario saw, and what the database shows of operations without an
+// answer.
 type History struct {
 	Header     Header
 	Operations []Operation
 }
 
-// Format names the kind of file in its first line, Version how it is written.
+// Format and Version identify the file format, in the first line.
 const (
 	Format  = "shop-history"
 	Version = 1
@@ -33,23 +33,23 @@ type Header struct {
 	Fault    string          `json:"fault"`
 	Seed     int64           `json:"seed"`
 	Epoch    time.Time       `json:"epoch"`   // when its clock was 0
-	Audited  bool            `json:"audited"` // the database was asked for the effects of all operations
-	Given    json.RawMessage `json:"given"`   // what was there before the first request, in a type of the flow
+	Audited  bool            `json:"audited"` // the effects of all operations were read from the database
+	Given    json.RawMessage `json:"given"`   // what existed before the first request, in a type of the flow
 }
 
-// Operation is one thing that a client wanted, under one key; of a read, one answer. An
+// Operation is one thing that a client wanted, under one key. Each answer to a read is an operation. An
 // operation of the service itself (a hold that expires) has the client Service.
 type Operation struct {
 	Client   int             `json:"client"`
 	Key      string          `json:"key"`
-	Under    string          `json:"under,omitempty"` // the idempotency key, if it is another one
+	Under    string          `json:"under,omitempty"` // the idempotency key, if it is not Key
 	Action   string          `json:"action"`
 	Method   string          `json:"method,omitempty"`
 	Path     string          `json:"path,omitempty"`
 	Body     json.RawMessage `json:"body,omitempty"`
 	Objects  []string        `json:"objects,omitempty"`
 	Reads    bool            `json:"reads,omitempty"` // it changes nothing
-	Replica  int             `json:"replica"`         // that decided it, or was asked last
+	Replica  int             `json:"replica"`         // that decided it, or got its last attempt
 	Call     int64           `json:"call"`            // nanoseconds since the epoch, monotonic
 	Return   int64           `json:"return,omitempty"`
 	Outcome  string          `json:"outcome"`
@@ -59,11 +59,11 @@ type Operation struct {
 	Attempts []Attempt       `json:"attempts,omitempty"`
 
 	Effect Effect          `json:"effect,omitempty"` // what the database shows
-	Stored json.RawMessage `json:"stored,omitempty"` // the answer, as the database has it, of one that got none
+	Stored json.RawMessage `json:"stored,omitempty"` // the answer as stored in the database, if the client got none
 	Order  int64           `json:"order,omitempty"`  // its place among the writes of the database; 0: none
 }
 
-// Service is the client of an operation that no client asked for.
+// Service is the client of an operation that no client requested.
 const Service = -1
 
 // Attempt is one request that was sent for an operation.
@@ -77,7 +77,7 @@ type Attempt struct {
 	Sends   int    `json:"sends"`
 }
 
-// The outcomes of an operation; any other is one that may have happened.
+// The outcomes of an operation. After any other outcome the operation may have happened.
 const (
 	OK       = "ok"
 	Rejected = "rejected"
@@ -87,26 +87,26 @@ const (
 // Effect is what the database shows of an operation when the service is gone.
 type Effect string
 
-// Of an operation that the database was not asked about, the effect is not known.
+// The effects. An effect that was not read from the database is NotKnown.
 const (
 	NotKnown Effect = ""
 	Yes      Effect = "yes"
 	No       Effect = "no"
 )
 
-// Fate is what became of an operation.
+// Fate is what happened to an operation.
 type Fate int
 
-// The fates, which follow from the outcome and the effect.
+// The fates.
 const (
-	Nothing       Fate = iota // it has no effect, and no answer that says anything
+	Nothing       Fate = iota // it had no effect, and its answer implies nothing
 	Done                      // it happened
-	Refused                   // it was refused; Problem says why
+	Refused                   // it was refused, with the Problem
 	Maybe                     // it happened or did not
-	Contradiction             // it was answered that it did not happen, and it did
+	Contradiction             // the answer says that it did not happen, but it did
 )
 
-// Fate puts together what the client was told and what the database shows.
+// Fate derives the fate from the outcome and the effect.
 func (o *Operation) Fate() Fate {
 	told := o.Outcome == Rejected || o.Outcome == Open
 	switch {
@@ -128,7 +128,7 @@ func (o *Operation) Fate() Fate {
 // Forever is the return of an operation without an end.
 const Forever = math.MaxInt64
 
-// End is when the operation had happened or was refused, at the latest.
+// End returns the latest time at which the operation can have taken effect or been refused.
 func (o *Operation) End() int64 {
 	if o.Return == 0 || o.Outcome != OK && o.Outcome != Rejected && o.Fate() != Contradiction {
 		return Forever
@@ -136,8 +136,8 @@ func (o *Operation) End() int64 {
 	return o.Return
 }
 
-// Told fills answer, a pointer to a struct, with the answer, or with what the database has
-// in its place. It reports whether that could be read.
+// Told fills answer, a pointer to a struct, with the answer to the client, or with the stored one if the
+// client got none. It reports whether that succeeded.
 func (o *Operation) Told(answer any) bool {
 	text := o.Answer
 	if o.Outcome != OK && o.Outcome != Rejected {
@@ -146,10 +146,12 @@ func (o *Operation) Told(answer any) bool {
 	return json.Unmarshal(text, answer) == nil
 }
 
-// Asked fills request, a pointer to a struct, with the body of the request.
+// Asked fills request, a pointer to a struct, from the body of the request. It reports whether that
+// succeeded.
 func (o *Operation) Asked(request any) bool { return json.Unmarshal(o.Body, request) == nil }
 
-// PathIs fills the places of a pattern, such as /v1/orders/*/cancel, from the path.
+// PathIs reports whether the operation has this method, and a path that matches a pattern such as
+// /v1/orders/*/cancel. It returns the parts of the path in place of the stars.
 func (o *Operation) PathIs(method, pattern string) (places []string, is bool) {
 	path, want := strings.Split(o.Path, "/"), strings.Split(pattern, "/")
 	if o.Method != method || len(path) != len(want) {
@@ -166,7 +168,7 @@ func (o *Operation) PathIs(method, pattern string) (places []string, is bool) {
 	return places, true
 }
 
-// Raw is a text as it is written into a history: JSON as it is, anything else as a string.
+// Raw returns a text as it is written into a history: JSON unchanged, any other text as a JSON string.
 func Raw(text []byte) json.RawMessage {
 	switch {
 	case len(text) == 0:
@@ -174,12 +176,12 @@ func Raw(text []byte) json.RawMessage {
 	case json.Valid(text):
 		return text
 	}
-	quoted, _ := json.Marshal(string(text)) // a string can be nothing but valid
+	quoted, _ := json.Marshal(string(text)) // a string never fails
 	return quoted
 }
 
-// Writer writes a history: the header, a line for each operation, and a last line that says
-// how many there were.
+// Writer writes a history: the header, a line for each operation, and a last line with the number of
+// operations.
 type Writer struct {
 	lines *json.Encoder
 	n     int
@@ -199,12 +201,12 @@ func (w *Writer) Write(o Operation) error {
 	return w.lines.Encode(o)
 }
 
-// last is the last line of a file. A file without it was cut off.
+// last is the last line of a file. A file without it is incomplete.
 type last struct {
 	Operations *int `json:"operations"`
 }
 
-// Close writes the last line. The file is the caller's to close.
+// Close writes the last line. The caller closes the file.
 func (w *Writer) Close() error { return w.lines.Encode(last{&w.n}) }
 
 // Write writes a whole history.
@@ -233,7 +235,7 @@ func Read(from io.Reader) (h History, err error) {
 		n++
 		switch {
 		case ended:
-			return h, fmt.Errorf("line %d: there is something behind the last line", n)
+			return h, fmt.Errorf("line %d: text after the last line", n)
 		case n == 1:
 			err = readHeader(lines.Bytes(), &h.Header)
 		default:
@@ -249,17 +251,17 @@ func Read(from io.Reader) (h History, err error) {
 	case n == 0:
 		return h, errors.New("the file is empty")
 	case !ended:
-		return h, fmt.Errorf("the file ends after line %d, without the line that says how many operations there are: it was cut off", n)
+		return h, fmt.Errorf("the file is incomplete: it ends after line %d, without the line that has the number of operations", n)
 	}
 	return h, nil
 }
 
 func readHeader(text []byte, h *Header) error {
 	if json.Unmarshal(text, h) != nil || h.Format != Format {
-		return fmt.Errorf("no header with the format %q: this is no history", Format)
+		return fmt.Errorf("not a history: no header with the format %q", Format)
 	}
 	if h.Version != Version {
-		return fmt.Errorf("version %d of the format; this program reads version %d", h.Version, Version)
+		return fmt.Errorf("the format has version %d; this program reads version %d", h.Version, Version)
 	}
 	return nil
 }
@@ -271,17 +273,17 @@ func (h *History) readLine(text []byte) (ended bool, err error) {
 		Operation
 	}
 	if err := json.Unmarshal(text, &line); err != nil {
-		return false, fmt.Errorf("no operation: %w", err)
+		return false, fmt.Errorf("not an operation: %w", err)
 	}
 	switch n := line.Operations; {
 	case n != nil && *n != len(h.Operations):
-		return false, fmt.Errorf("%d operations are announced, and %d are there", *n, len(h.Operations))
+		return false, fmt.Errorf("the last line counts %d operations, but the file has %d", *n, len(h.Operations))
 	case n != nil:
 		return true, nil
 	case line.Key == "":
 		return false, errors.New("an operation without a key")
 	case line.Call < 0 || line.Return != 0 && line.Return < line.Call:
-		return false, fmt.Errorf("%s: it returns before it is called", line.Key)
+		return false, fmt.Errorf("%s: the return is before the call", line.Key)
 	}
 	h.Operations = append(h.Operations, line.Operation)
 	return false, nil

@@ -48,16 +48,16 @@ func TestRead_WhatIsNoWholeHistoryIsRefused(t *testing.T) {
 		says  string
 	}{
 		{"empty", nil, "empty"},
-		{"a history of attempts", []string{`{"key":"a","replica":0,"start":1,"end":2}`}, "no history"},
-		{"no JSON", []string{"hello\n"}, "no history"},
+		{"a history of attempts", []string{`{"key":"a","replica":0,"start":1,"end":2}`}, "not a history"},
+		{"no JSON", []string{"hello\n"}, "not a history"},
 		{"another version", []string{strings.Replace(lines[0], `"version":1`, `"version":2`, 1)}, "version 2"},
-		{"cut off between lines", lines[:last], "cut off"},
-		{"only its header", lines[:1], "cut off"},
+		{"cut off between lines", lines[:last], "incomplete"},
+		{"only its header", lines[:1], "incomplete"},
 		{"cut off in a line", append(append([]string{}, lines[:2]...), lines[2][:20]), "line 3"},
-		{"a line is missing", append(append([]string{}, lines[:2]...), lines[3:]...), "4 operations are announced, and 3"},
-		{"two in one", append(append([]string{}, lines...), "\n"+lines[1]), "behind the last line"},
+		{"a line is missing", append(append([]string{}, lines[:2]...), lines[3:]...), "counts 4 operations, but the file has 3"},
+		{"two in one", append(append([]string{}, lines...), "\n"+lines[1]), "after the last line"},
 		{"no key", []string{lines[0], `{"action":"buy","call":1}` + "\n"}, "without a key"},
-		{"backwards", []string{lines[0], `{"key":"a","call":2,"return":1}` + "\n"}, "before it is called"},
+		{"backwards", []string{lines[0], `{"key":"a","call":2,"return":1}` + "\n"}, "the return is before the call"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if _, err := Read(strings.NewReader(strings.Join(c.lines, ""))); err == nil || !strings.Contains(err.Error(), c.says) {

@@ -8,23 +8,23 @@ import (
 	"sync/atomic"
 )
 
-// Verdict is what a check says of a partition.
+// Verdict is the result of the check of a partition.
 type Verdict string
 
 // The verdicts.
 const (
 	Legal     Verdict = "legal"
 	Illegal   Verdict = "illegal"
-	Undecided Verdict = "undecided" // its time or the memory ran out
+	Undecided Verdict = "undecided" // the check ran out of time or memory
 )
 
-// order tries the orders of a partition until one is legal, none is left, or ctx ends. It
-// returns the one that is legal.
+// order tries the orders of a partition until one is legal, none is left, or ctx ends. It returns the
+// legal order.
 //
-// Of the steps that can come next, a read that fits comes at once: it changes nothing, so
-// that no order is lost. The writes are tried in the order of the database, which is right
-// for a service that is, so that the first order is the last one. Where it is not, the
-// search goes on, and the verdict is as good as without.
+// Of the steps that can come next, a read that fits is taken at once: it changes nothing, so no legal order
+// is lost. The writes are tried in the order of the database. If the service is right, that order is legal,
+// and the first order is the only one to try. If it is not, the search continues, and the verdict does not
+// depend on the order of the database.
 func (p Partition) order(ctx context.Context) (Verdict, []int) {
 	s := newSearch(p)
 	stop := context.AfterFunc(ctx, func() { s.stop.Store(true) })
@@ -33,31 +33,31 @@ func (p Partition) order(ctx context.Context) (Verdict, []int) {
 	case found && p.verify(s.order):
 		return Legal, s.order
 	case found || s.stop.Load():
-		return Undecided, nil // found and not verified would be a fault of the search
+		return Undecided, nil // an order that cannot be verified would be an error of the search
 	default:
 		return Illegal, nil
 	}
 }
 
-// search is a search for an order, depth first.
+// search is a depth-first search for an order.
 type search struct {
 	steps  []Step
 	byCall []int
-	head   int // all before it in byCall are done
+	head   int // all steps before it in byCall are done
 	done   bits
-	order  []int // those that are done
+	order  []int // the steps that are done
 	seen   map[uint64][]seen
 	seed   maphash.Seed
 	stop   atomic.Bool
 }
 
-// seen is a state in which the search has been, and failed from there on.
+// seen is a position from which the search has failed.
 type seen struct {
 	done  bits
 	state State
 }
 
-// bits are a set of steps.
+// bits is a set of steps.
 type bits []uint64
 
 func (b bits) has(i int) bool { return b[i/64]>>(i%64)&1 != 0 }
@@ -72,7 +72,8 @@ func newSearch(p Partition) *search {
 	return s
 }
 
-// from goes on from a state, and tells whether an order was found. If not, all is as before.
+// from continues the search from a state, and reports whether it found an order. If not, it undoes all
+// its steps.
 func (s *search) from(state State) bool {
 	before := len(s.order)
 	writes := s.read(state)
@@ -96,7 +97,7 @@ func (s *search) from(state State) bool {
 	return false
 }
 
-// read takes the reads that fit, and gives the writes that can come next, the first to try first.
+// read takes the reads that fit, and returns the writes that can come next, in the order in which to try them.
 func (s *search) read(state State) (writes []int) {
 	for {
 		taken := false
@@ -110,7 +111,7 @@ func (s *search) read(state State) (writes []int) {
 				taken = true
 			}
 		}
-		if !taken { // each that is taken may let others come
+		if !taken { // a read that is taken may make other steps possible
 			break
 		}
 	}
@@ -118,7 +119,7 @@ func (s *search) read(state State) (writes []int) {
 	return writes
 }
 
-// next are the steps that can come next: none of the others had returned before they were called.
+// next returns the steps that can come next: those that were called before any other open step returned.
 func (s *search) next() (steps []int) {
 	for s.head < len(s.byCall) && s.done.has(s.byCall[s.head]) {
 		s.head++
@@ -141,7 +142,7 @@ func (s *search) take(i int) {
 	s.order = append(s.order, i)
 }
 
-// undo takes back all behind the first so many.
+// undo undoes all but the first n steps.
 func (s *search) undo(n int) {
 	for _, i := range s.order[n:] {
 		s.done.flip(i)
@@ -149,7 +150,7 @@ func (s *search) undo(n int) {
 	s.order, s.head = s.order[:n], 0
 }
 
-// isNew tells whether the search is at this place for the first time.
+// isNew reports whether the search is at this position for the first time, and remembers it.
 func (s *search) isNew(state State) bool {
 	var h maphash.Hash
 	h.SetSeed(s.seed)
@@ -166,14 +167,14 @@ func (s *search) isNew(state State) bool {
 	return true
 }
 
-// fits tells whether a step is legal in a state.
+// fits reports whether a step is legal in a state.
 func (s Step) fits(state State) bool {
 	_, ok := s.Next(state)
 	return ok
 }
 
-// before compares two writes that could come next: as the database orders them, and those of
-// which it knows nothing by their returns.
+// before compares two writes that could come next, by the order of the database. Writes without a place in
+// it come last, by their returns.
 func (s Step) before(t Step) int {
 	if s.Order != 0 && t.Order != 0 {
 		return cmp.Compare(s.Order, t.Order)
@@ -190,8 +191,8 @@ func isZero(n int64) int {
 	return 0
 }
 
-// verify tells whether an order is legal: it has each step once, none of them comes behind
-// one that was called after its return, and the model gives each its answer.
+// verify reports whether an order is legal: it has each step once, no step comes after one that was called
+// after its return, and the model gives each step its answer.
 func (p Partition) verify(order []int) bool {
 	if len(order) != len(p.Steps) {
 		return false

@@ -1,14 +1,14 @@
 package linear
 
-// Partition is a part of a history that has nothing to do with the rest, as a model sees it.
+// Partition is a part of a history that is independent of the rest, as a model sees it.
 type Partition struct {
-	Object string      // what it is about: a product, the accounts of a group
+	Object string      // a product, or the accounts of a group
 	Start  State       // before the first step
 	Steps  []Step      // in any order
 	Parts  []Partition // narrower views: each is legal if the partition is
 }
 
-// State is that of a model. It never changes: a step makes another one.
+// State is a state of a model. It is immutable: a step returns another state.
 type State interface {
 	Equal(State) bool
 	String() string
@@ -19,20 +19,21 @@ type Step struct {
 	Of     *Operation
 	Call   int64
 	Return int64 // Forever: it has no end
-	Order  int64 // the place that the database gives it among the writes; 0: none
-	Reads  bool  // it leaves every state as it is
+	Order  int64 // its place among the writes of the database; 0: none
+	Reads  bool  // it changes no state
 	Text   string
-	// Next is the state after it, if it gives the answer of the history in this one.
+	// Next returns the state after the step, and whether the step gives the answer of the history in
+	// the state before.
 	Next func(State) (State, bool)
 }
 
-// NewStep is the step of an operation, without its Next.
+// NewStep returns the step of an operation, without its Next.
 func NewStep(o *Operation, text string) Step {
 	return Step{Of: o, Call: o.Call, Return: o.End(), Order: o.Order, Reads: o.Reads, Text: text}
 }
 
-// Does gives the step its effect: none where the operation only may have happened, and
-// possible is not met.
+// Does sets the effect of the step. If the operation may not have happened, the step may have no effect
+// too, in states that do not allow it.
 func (s Step) Does(next func(State) (State, bool)) Step {
 	if s.Next = next; s.Of.Fate() == Maybe {
 		return s.maybe()
@@ -40,8 +41,8 @@ func (s Step) Does(next func(State) (State, bool)) Step {
 	return s
 }
 
-// maybe is the step of an operation that happened or did not. It has no end, so that it can
-// come behind all others, where it changes no answer.
+// maybe returns the step of an operation that happened or did not. It has no end: it can come after all
+// other steps, where it changes no answer.
 func (s Step) maybe() Step {
 	next := s.Next
 	s.Return, s.Order = Forever, 0
@@ -54,21 +55,21 @@ func (s Step) maybe() Step {
 	return s
 }
 
-// Checks makes the step one that changes nothing, and is legal in some states.
+// Checks makes the step one that changes nothing, and is legal in the states that hold.
 func (s Step) Checks(holds func(State) bool) Step {
 	s.Reads, s.Order = true, 0
 	s.Next = func(state State) (State, bool) { return state, holds(state) }
 	return s
 }
 
-// Never is the step of an answer that no state can give.
+// Never makes the step one whose answer is legal in no state.
 func (s Step) Never() Step {
 	s.Next = func(state State) (State, bool) { return state, false }
 	return s
 }
 
-// until is the beginning of a partition: what was called by a moment. What had not returned
-// by then may have happened, and what it was answered is not known yet.
+// until returns the prefix of a partition: the steps that were called until a time. A write that had not
+// returned by then may have happened, and its answer is not known yet; such a read is left out.
 func (p Partition) until(moment int64) Partition {
 	var steps []Step
 	for _, s := range p.Steps {

@@ -10,11 +10,11 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// porcupine is the verdict of porcupine, if it comes to one before ctx ends.
+// porcupine returns the verdict of porcupine; Undecided if ctx ends before.
 func (p Partition) porcupine(ctx context.Context) Verdict {
 	model, stopped := p.model(ctx)
 	switch legal := porcupine.CheckOperations(model, p.lanes()); {
-	case legal: // each step was seen to be legal
+	case legal: // valid also if ctx has ended: every step was legal
 		return Legal
 	case stopped():
 		return Undecided
@@ -23,8 +23,8 @@ func (p Partition) porcupine(ctx context.Context) Verdict {
 	}
 }
 
-// model hands the steps over to porcupine. When ctx ends no step is legal any more, so that a
-// search comes to its end at once; what it says then counts for nothing.
+// model describes the steps to porcupine. When ctx has ended no step is legal, so a search ends at once;
+// its result is then not valid.
 func (p Partition) model(ctx context.Context) (model porcupine.Model, stopped func() bool) {
 	var stop atomic.Bool
 	release := context.AfterFunc(ctx, func() { stop.Store(true) })
@@ -43,20 +43,19 @@ func (p Partition) model(ctx context.Context) (model porcupine.Model, stopped fu
 	}, func() bool { release(); return stop.Load() }
 }
 
-// draw writes porcupine's page of a partition: its operations, and the longest orders that
-// are legal.
+// draw writes porcupine's page for a partition, with its operations and the longest legal orders.
 func (p Partition) draw(ctx context.Context, w io.Writer) error {
 	model, stopped := p.model(ctx)
 	_, info := porcupine.CheckOperationsVerbose(model, p.lanes(), 0)
 	if stopped() {
 		return context.Cause(ctx)
 	}
-	model, _ = p.model(context.Background()) // the orders are done again to show their states
+	model, _ = p.model(context.Background()) // Visualize applies the orders again to show their states
 	return porcupine.Visualize(model, info, w)
 }
 
-// lanes are the operations, each on the first line where it is alone. (A client sends
-// several at once, which porcupine would draw over each other.)
+// lanes returns the operations, each on the first line where it overlaps no other. (A client sends several
+// at once, which porcupine would draw over each other.)
 func (p Partition) lanes() (operations []porcupine.Operation) {
 	steps := make([]int, len(p.Steps))
 	last := int64(0)
