@@ -10,13 +10,13 @@ import (
 	"shop/loadtest"
 )
 
-// cellRow is a step of a crash matrix.
+// cellRow is a row of a crash matrix: one step.
 type cellRow struct {
 	Step  string
 	Cells []*loadtest.Cell // by fault; nil: not tried
 }
 
-// CellFaults are the columns of a crash matrix: the faults that were tried, in the flow's order.
+// CellFaults returns the columns of a crash matrix: the faults that were tried, in the flow's order.
 func (r result) CellFaults() (faults []loadtest.CellFault) {
 	if len(r.Cells) == 0 {
 		return nil
@@ -26,7 +26,7 @@ func (r result) CellFaults() (faults []loadtest.CellFault) {
 	})
 }
 
-// CellRows are its rows: the steps that were tried.
+// CellRows returns the rows of a crash matrix: the steps that were tried.
 func (r result) CellRows() (rows []cellRow) {
 	faults := r.CellFaults()
 	for i := range r.Cells {
@@ -42,7 +42,7 @@ func (r result) CellRows() (rows []cellRow) {
 	return rows
 }
 
-// CellNotes say why cells are violated or empty.
+// CellNotes lists why cells are violated or empty.
 func (r result) CellNotes() (notes []string) {
 	for _, c := range r.Cells {
 		if c.Verdict != loadtest.CellOK {
@@ -52,7 +52,7 @@ func (r result) CellNotes() (notes []string) {
 	return notes
 }
 
-// cellTitle is the evidence of a cell, and what is wrong with it.
+// cellTitle returns why a cell is violated or empty, and its evidence.
 func cellTitle(c *loadtest.Cell) string {
 	return strings.Join(slices.Concat(c.Why, c.Evidence), "; ")
 }

@@ -38,9 +38,9 @@ type (
 	}
 )
 
-// JUnit writes a report as JUnit XML: a suite for each scenario, and in it a case for the
-// verdict and for each invariant. An invariant that a control breaks does not fail: that the
-// control is caught is the case of its verdict.
+// JUnit writes a report as JUnit XML: a suite for each scenario, with a case for the verdict and one for
+// each invariant. An invariant that a control is expected to break does not fail: the case of the verdict
+// fails if the control is not caught.
 func JUnit(w io.Writer, r loadtest.Report) error {
 	all := testSuites{Name: "prove"}
 	for _, s := range r.Scenarios {
@@ -69,7 +69,7 @@ func JUnit(w io.Writer, r loadtest.Report) error {
 	return err
 }
 
-// soakSuite has a case for each series of a soak.
+// soakSuite returns a suite with a case for each series of a soak.
 func soakSuite(r loadtest.Report) testSuite {
 	suite := testSuite{Name: "soak", Tests: len(r.Series)}
 	for _, s := range r.Series {
@@ -112,7 +112,7 @@ func suiteOf(r result) testSuite {
 	return suite
 }
 
-// plain is text without the characters that XML cannot hold: answers of services may have any.
+// plain replaces the characters that XML cannot hold: the answers of a service may contain any.
 func plain(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' && r != '\n' && r != '\t' || r == 0xFFFE || r == 0xFFFF {

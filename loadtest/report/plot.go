@@ -10,8 +10,8 @@ import (
 	"shop/loadtest"
 )
 
-// chart is a plot as shapes in SVG units, for the template to draw. Colours are
-// classes, so that the page's style sheet decides on them, in light and dark.
+// chart is a plot as shapes in SVG units, which the template draws. Colours are classes of the page's
+// style sheet, with a light and a dark variant.
 type chart struct {
 	Width, Height            float64
 	Left, Right, Top, Bottom float64 // edges of the plotting area
@@ -26,10 +26,10 @@ type tick struct {
 	Label string
 }
 
-// band is a span of time in which a fault was on.
+// band is the span of a fault.
 type band struct{ X, Width, Height float64 }
 
-// shape is a path: dots and lines are strokes, areas are filled, by class.
+// shape is a path, drawn as a line or as a filled area according to its class.
 type shape struct{ Class, D string }
 
 const (
@@ -49,7 +49,7 @@ func scale(from, to, low, high float64) func(float64) float64 {
 	return func(v float64) float64 { return low + (v-from)/(to-from)*(high-low) }
 }
 
-// time makes the x axis, in whole seconds, and marks the faults.
+// time adds the x axis, with ticks at whole seconds, and marks the faults.
 func (c *chart) time(until time.Duration, r result) func(time.Duration) float64 {
 	x := scale(0, until.Seconds(), c.Left, c.Right)
 	at := func(d time.Duration) float64 { return min(c.Right, x(d.Seconds())) }
@@ -64,8 +64,8 @@ func (c *chart) time(until time.Duration, r result) func(time.Duration) float64 
 	return at
 }
 
-// until is the end of the time axis: when the last key of the load was decided, or was
-// asked for in vain.
+// until returns the end of the time axis: when the last key of the load was decided, or its last attempt
+// ended.
 func (r result) until() time.Duration {
 	last := time.Second
 	for _, record := range r.Records[:r.Loaded] {
@@ -74,10 +74,10 @@ func (r result) until() time.Duration {
 	return last
 }
 
-// binsMost bounds the points of a line, and with them the size of the page.
+// binsMost bounds the points of a line, and thereby the size of the page.
 const binsMost = 40
 
-// bins are spans of time of the same length, in each of which values are put together.
+// bins are spans of time of equal length. A line has one value for each.
 type bins struct {
 	width time.Duration
 	n     int
@@ -95,10 +95,10 @@ func newBins(until time.Duration) bins {
 	return bins{width, int(until/width) + 1}
 }
 
-// of is the number of the bin of a moment; the last one's also behind the end.
+// of returns the number of the bin of a time; the last one for a time after the end.
 func (b bins) of(at time.Duration) int { return max(0, min(b.n-1, int(at/b.width))) }
 
-// line draws a value for the middle of each bin, and leaves a gap where it is not a number.
+// line draws the value of each bin at its middle, with a gap where the value is NaN.
 func (b bins) line(class string, x func(time.Duration) float64, y func(float64) float64, values []float64) shape {
 	var d strings.Builder
 	command := "M"
@@ -109,14 +109,15 @@ func (b bins) line(class string, x func(time.Duration) float64, y func(float64) 
 		}
 		fmt.Fprintf(&d, "%s%.1f %.1f", command, x(time.Duration(i)*b.width+b.width/2), y(v))
 		if command == "M" {
-			d.WriteString("h0") // a dot, if it has no neighbour
+			d.WriteString("h0") // a dot if the next value is NaN
 		}
 		command = "L"
 	}
 	return shape{class, d.String()}
 }
 
-// Rate is how many keys were done and refused, and how many answers decided nothing, per second.
+// Rate plots, per second, the keys that succeeded, the keys that were refused, and the answers that decided
+// nothing.
 func (r result) Rate() chart {
 	c, until := newChart(), r.until()
 	x, b := c.time(until, r), newBins(until)
@@ -145,7 +146,7 @@ func (r result) Rate() chart {
 	for _, v := range niceSteps(0, top) {
 		c.YTicks = append(c.YTicks, tick{y(v), fmt.Sprintf("%.0f/s", v)})
 	}
-	for _, outcome := range []loadtest.Outcome{loadtest.Rejected, loadtest.OK, loadtest.Open, loadtest.Unknown} { // the rare ones on top
+	for _, outcome := range []loadtest.Outcome{loadtest.Rejected, loadtest.OK, loadtest.Open, loadtest.Unknown} { // rare outcomes on top
 		if values := rates[outcome]; values != nil {
 			c.Shapes = append(c.Shapes, b.line("line "+string(outcome), x, y, values))
 		}
@@ -153,8 +154,8 @@ func (r result) Rate() chart {
 	return c
 }
 
-// Latencies are those of the keys that are to change something, by their planned start: the
-// median, p90 and the longest of each bin, on a logarithmic scale.
+// Latencies plots the latencies of keys of writes by planned start: the median, p90 and the maximum of each
+// bin, on a logarithmic scale.
 func (r result) Latencies() chart {
 	c, until := newChart(), r.until()
 	x, b := c.time(until, r), newBins(until)
@@ -195,7 +196,7 @@ func duration(ms float64) string {
 	return fmt.Sprintf("%g ms", ms)
 }
 
-// Levels are the flow's curves over time. What is below 0 is filled.
+// Levels plots the flow's curves over time. Areas below 0 are filled.
 func (r result) Levels() chart {
 	c := newChart()
 	r.Samples = thin(r.Samples, r.Scenario.Flow.Curves)
@@ -238,7 +239,7 @@ func (r result) Levels() chart {
 	return c
 }
 
-// thin keeps of many samples, in each of binsMost parts, those with the least and the greatest
+// thin reduces many samples: in each of about binsMost parts it keeps those with the least and the greatest
 // value of each curve.
 func thin(samples []loadtest.Sample, curves []loadtest.Curve) (kept []loadtest.Sample) {
 	part := len(samples)/binsMost + 1
@@ -267,7 +268,7 @@ func thin(samples []loadtest.Sample, curves []loadtest.Curve) (kept []loadtest.S
 	return kept
 }
 
-// niceSteps are round numbers between two values, 0 among them.
+// niceSteps returns multiples of a round number between two values.
 func niceSteps(low, high float64) []float64 {
 	rough := (high - low) / 4
 	step := math.Pow(10, math.Floor(math.Log10(max(1, rough))))
@@ -287,14 +288,14 @@ func niceSteps(low, high float64) []float64 {
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// timeline is a row for each request of a part of a story.
+// timeline has a row for each request of a part of a story.
 type timeline struct {
 	Rows                       []row
 	Width, Height, Left, Right float64
 	XTicks                     []tick
 }
 
-// row is one request: when it was under way, where, and what came of it.
+// row is one request: when it was under way, what it did and where, and its result.
 type row struct {
 	X, Y, Width float64
 	Who, Then   string
@@ -308,7 +309,7 @@ const (
 	rowHeight  = 26
 )
 
-// drawBars draws some requests.
+// drawBars draws the requests of a part of a story.
 func drawBars(bars []loadtest.Bar) timeline {
 	t := timeline{Width: storyWidth, Left: storyLeft, Right: storyRight, Height: float64(len(bars)*rowHeight) + 34}
 	if len(bars) == 0 {

@@ -1,5 +1,5 @@
-// Package report shows what a proof found: a table for the terminal, prove.json for
-// programs, and one page that needs nothing but itself, with plots.
+// Package report writes the result of a proof: a table for the terminal, prove.json for programs, a
+// self-contained page with plots, and JUnit XML and a summary for CI.
 package report
 
 import (
@@ -24,8 +24,8 @@ import (
 	"shop/loadtest/linear"
 )
 
-// Write makes prove.json and index.html in a folder, and in a folder of each scenario the
-// results of vegeta and the history, where the proof has not written it.
+// Write writes prove.json and index.html into a folder. Into the folder of each scenario it writes the
+// results of vegeta, and the history if the proof has not written it.
 func Write(folder string, r loadtest.Report) error {
 	text, err := json.MarshalIndent(r, "", "  ")
 	if err := errors.Join(err, os.MkdirAll(folder, 0o755)); err != nil {
@@ -44,8 +44,7 @@ func Write(folder string, r loadtest.Report) error {
 	return failed
 }
 
-// writeFiles writes attack.bin and the history, and lists what else is in the folder of a
-// scenario.
+// writeFiles writes attack.bin and the history of a scenario, and lists the files in its folder.
 func writeFiles(folder string, r loadtest.Report, of *loadtest.Result) error {
 	if of.Slimmed() {
 		return nil
@@ -69,8 +68,7 @@ func writeFiles(folder string, r loadtest.Report, of *loadtest.Result) error {
 	return err
 }
 
-// writeAttack writes what was sent, for vegeta report and vegeta plot. (An empty file is none
-// to them.)
+// writeAttack writes vegeta's results, for vegeta report and vegeta plot. (They reject an empty file.)
 func writeAttack(folder string, of *loadtest.Result) error {
 	if len(of.Sent) == 0 {
 		return nil
@@ -78,7 +76,7 @@ func writeAttack(folder string, of *loadtest.Result) error {
 	var file bytes.Buffer
 	encode := vegeta.NewEncoder(&file)
 	for _, result := range of.Sent {
-		result.Attack = of.Name() // what a plot of several calls it
+		result.Attack = of.Name() // its name in a plot of several attacks
 		if err := encode(&result); err != nil {
 			return fmt.Errorf("attack.bin: %w", err)
 		}
@@ -89,7 +87,7 @@ func writeAttack(folder string, of *loadtest.Result) error {
 //go:embed report.html
 var pageText string
 
-// page needs nothing but itself: no script, no font, no address.
+// page is self-contained: it has no script, no font and no external address.
 var page = template.Must(template.New("report").Funcs(template.FuncMap{
 	"px":       func(v float64) string { return strings.TrimSuffix(fmt.Sprintf("%.1f", v), ".0") },
 	"add":      func(a, b float64) float64 { return a + b },
@@ -109,8 +107,8 @@ func HTML(w io.Writer, r loadtest.Report) error {
 	return nil
 }
 
-// Invariants are all that were checked, those that hold included: the flow's, those of
-// every flow, and others (of a service that is not ours) after them.
+// Invariants returns all invariants that were checked, also those that hold: the flow's, those of every
+// flow, and then others (of a Target).
 func (r result) Invariants() (list []named) {
 	flow := r.Scenario.Flow
 	known := map[string]bool{}
@@ -128,13 +126,13 @@ func (r result) Invariants() (list []named) {
 	return list
 }
 
-// named is a number with its name and what it counts.
+// named is a number with its name and its meaning.
 type named struct {
 	Code, Name, Means string
 	N                 int64
 }
 
-// Counted is the evidence that is not 0.
+// Counted returns the evidence that is not 0.
 func (r result) Counted() (list []named) {
 	for _, name := range slices.Sorted(maps.Keys(r.Evidence)) {
 		if n := r.Evidence[name]; n != 0 {
@@ -144,7 +142,7 @@ func (r result) Counted() (list []named) {
 	return list
 }
 
-// first keeps a list short.
+// first joins the first ids of a list.
 func first(ids []string) string {
 	const most = 8
 	if len(ids) > most {
@@ -156,7 +154,7 @@ func first(ids []string) string {
 // bar is a gauge, in percent.
 type bar struct{ Done, Over, There float64 }
 
-// Bar shows the flow's gauge on a scale that all scenarios share; nil: there is none.
+// Bar returns the flow's gauge on a scale that all scenarios share; nil if there is none.
 func (r result) Bar() *bar {
 	if r.Scenario.Flow.Gauge == nil {
 		return nil
@@ -173,7 +171,7 @@ func (r result) Bar() *bar {
 	}
 }
 
-// Table prints the report for people: a table for each flow, and its crash matrices.
+// Table prints a table for each flow, the crash matrices, and the series of a soak.
 func Table(w io.Writer, r loadtest.Report) error {
 	for i, group := range groups(r) {
 		if i > 0 {
@@ -190,17 +188,17 @@ func Table(w io.Writer, r loadtest.Report) error {
 	return err
 }
 
-// group is what the scenarios of one flow showed.
+// group holds the results of one flow.
 type group struct {
 	*loadtest.Flow
 	Results []result
-	Several bool // there are other groups
+	Several bool // the report has other groups
 }
 
-// result is drawn by its methods.
+// result adds methods that draw a Result.
 type result struct{ loadtest.Result }
 
-// groups are the scenarios by flow, in the order in which they came.
+// groups returns the results by flow, in order of first appearance.
 func groups(r loadtest.Report) (groups []group) {
 	for _, of := range r.Scenarios {
 		i := slices.IndexFunc(groups, func(g group) bool { return g.Name == of.Flow })
@@ -215,7 +213,7 @@ func groups(r loadtest.Report) (groups []group) {
 	return groups
 }
 
-// Faults are those under which the flow was tried, in its order.
+// Faults returns the faults that were tried, in the flow's order.
 func (g group) Faults() (faults []loadtest.Fault) {
 	for _, spec := range g.Flow.Faults {
 		if slices.ContainsFunc(g.Results, func(r result) bool { return r.Fault == spec.Fault }) {
@@ -225,13 +223,13 @@ func (g group) Faults() (faults []loadtest.Fault) {
 	return faults
 }
 
-// strategy is a row of the matrix.
+// strategy is a row of the matrix of verdicts.
 type strategy struct {
 	Name  string
 	Cells []*result // by fault; nil: not tried
 }
 
-// Matrix are the strategies that were tried, each with what came of it under each fault.
+// Matrix returns the strategies that were tried, each with its result under each fault.
 func (g group) Matrix() (rows []strategy) {
 	faults := g.Faults()
 	for i := range g.Results {
@@ -240,7 +238,7 @@ func (g group) Matrix() (rows []strategy) {
 		if at < 0 {
 			at, rows = len(rows), append(rows, strategy{r.Strategy, make([]*result, len(faults))})
 		}
-		// Of several seeds, one that is not as expected stands for all.
+		// Of several seeds, the cell shows one that is not as expected, if there is one.
 		if column := slices.Index(faults, r.Fault); column >= 0 && (rows[at].Cells[column] == nil || !r.AsExpected) {
 			rows[at].Cells[column] = r
 		}
@@ -248,22 +246,22 @@ func (g group) Matrix() (rows []strategy) {
 	return rows
 }
 
-// measured is a row of the latencies.
+// measured is a row of the table of latencies.
 type measured struct {
 	Name, Means string
 	loadtest.Percentiles
 }
 
-// Each is a cell of it.
+// Each returns the cells of the row.
 func (m measured) Each() []float64 { return []float64{m.P50, m.P90, m.P99, m.P999, m.Max} }
 
-// Measured are the latencies that there are, and the lag of the generator.
+// Measured returns the latencies that have values, and the lag of the generator.
 func (r result) Measured() (rows []measured) {
 	for _, row := range []measured{
-		{"decided", "keys that are to change something: from the planned start to the decision", r.Latency.Decided},
-		{"first answer", "the same: to the first answer, whatever it says", r.Latency.FirstAnswer},
+		{"decided", "keys of writes: from the planned start to the decision", r.Latency.Decided},
+		{"first answer", "keys of writes: from the planned start to the first answer, whatever it says", r.Latency.FirstAnswer},
 		{"reads", "reads: from the planned start to the answer", r.Latency.Reads},
-		{"lag", "the generator: from the planned start of a key to the real one", r.Latency.Lag},
+		{"lag", "the generator: from the planned start of a key to the actual one", r.Latency.Lag},
 	} {
 		if row.N > 0 {
 			rows = append(rows, row)

@@ -10,12 +10,12 @@ import (
 	"shop/loadtest/soak"
 )
 
-// soakTable prints what was watched in a soak.
+// soakTable prints the series of a soak.
 func soakTable(w io.Writer, r loadtest.Report) error {
 	if len(r.Series) == 0 {
 		return nil
 	}
-	fmt.Fprintln(w, "\nsoak: medians of the second and of the last fifth of the shifts")
+	fmt.Fprintln(w, "\nsoak: medians of the readings in the second and in the last fifth of the shifts")
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "series\tread in\tbefore\tsecond\tlast\tlimit\tat rest\tlimit\tverdict\t")
 	for _, s := range r.Series {
@@ -28,14 +28,14 @@ func soakTable(w io.Writer, r loadtest.Report) error {
 	return t.Flush()
 }
 
-// watched is a row of the page: a series, and its readings as a line.
+// watched is a row of the page: a series with its readings as a line.
 type watched struct {
 	soak.Series
 	Line          string
 	Width, Height float64
 }
 
-// Soaked are the rows of a soak; none, if there was none.
+// soaked returns the rows of a soak; none without a soak.
 func soaked(r loadtest.Report) (rows []watched) {
 	const width, height = 110, 26
 	for _, s := range r.Series {

@@ -11,8 +11,8 @@ import (
 	"shop/loadtest/soak"
 )
 
-// Summary writes a report in Markdown, as GitHub Actions shows it below a run: the verdicts
-// in a table, and what was found where a verdict is not the expected one.
+// Summary writes a report in Markdown, for the summary of a GitHub Actions run: a table of the verdicts,
+// and the findings of each scenario that is not as expected.
 func Summary(w io.Writer, r loadtest.Report) error {
 	var text bytes.Buffer
 	fmt.Fprintf(&text, "### prove: %s\n\n", r.Headline())
@@ -40,7 +40,7 @@ func Summary(w io.Writer, r loadtest.Report) error {
 	return nil
 }
 
-// explain lists what broke, and why a run shows nothing.
+// explain lists the broken invariants, and why a run shows nothing.
 func explain(text *bytes.Buffer, r result) {
 	fmt.Fprintf(text, "\n**%s**\n\n", cell(r.Name()))
 	for _, reason := range r.Inconclusive {
@@ -65,7 +65,7 @@ func explain(text *bytes.Buffer, r result) {
 	}
 }
 
-// cell is text that stays within its line and cell, and is no HTML.
+// cell escapes a text for a cell of a table.
 func cell(text string) string {
 	return strings.NewReplacer("\n", " ", "|", "\\|", "<", "&lt;", "*", "\\*", "`", "\\`").Replace(text)
 }

@@ -78,9 +78,9 @@ func TestHTML_ShowsBothFlows(t *testing.T) {
 	last := -1
 	for _, piece := range []string{
 		"3 scenarios, 8 operations, 1 fault: no violation in 1 safe one, both known-bad ones caught.",
-		"transfer has to succeed again within 5s", "<h2", "inventory", "oversold", "<h2", "transfer", "drift", `<span class="over">60</span>`,
+		"transfer must succeed again within 5s", "<h2", "inventory", "oversold", "<h2", "transfer", "drift", `<span class="over">60</span>`,
 		`id="transfer-naive-none"`, "in transfer", "balances are off by 60", `class="loss"`, "Minor units by which balances differ",
-		account1, "killed themselves at after-key", "of these, refused by PostgreSQL: an SQL error, or no row matched",
+		account1, "a failpoint killed at after-key", "of these, refused by PostgreSQL: an SQL error, or no row matched",
 	} {
 		at := strings.Index(page[last+1:], piece)
 		if at < 0 {

@@ -61,7 +61,7 @@ func TestHTML_ShowsThreeFlows(t *testing.T) {
 	last := -1
 	for _, piece := range []string{
 		"4 scenarios, 13 operations, 1 fault: no violation in 1 safe one, all 3 known-bad ones caught.",
-		"wallet has to succeed again within 5s", `id="wallet-txn-none"`, "request r asked about operation o again",
+		"wallet must succeed again within 5s", `id="wallet-txn-none"`, "request r asked about operation o again",
 		"of these, more than there are credits",
 	} {
 		at := strings.Index(page[last+1:], piece)
