@@ -11,19 +11,19 @@ import (
 	"shop/loadtest"
 )
 
-// Answers says what the answers of the service mean. An entry is a status, or a status and
-// the value of a field: "409", "409 sold-out". What is not listed means:
+// Answers maps the answers of the service to outcomes. An entry is a status, or a status and the value of a
+// field: "409", "409 sold-out". The outcomes of answers that are not listed are:
 //
 //	2xx                                      ok
 //	400 401 403 404 405 410 413 415 422      rejected
 //	429                                      open
 //	any other, and no answer                 unknown
 type Answers struct {
-	Field    string   // of a JSON answer, such as error or error.code; default: the last part of an RFC 9457 type
+	Field    string   // a field of the JSON answer, such as error or error.code; default: the last part of an RFC 9457 type
 	OK       []string // it happened
 	Rejected []string // it did not happen, and never will under this key
-	Open     []string // this attempt did nothing: the key is sent again
-	Unknown  []string // it may have happened: the key is sent again
+	Open     []string // this attempt did nothing: the key is retried
+	Unknown  []string // it may have happened: the key is retried
 }
 
 // rules are the listed answers.
@@ -48,11 +48,11 @@ func (f *File) checkAnswers() error {
 			status, value, _ := strings.Cut(strings.TrimSpace(entry), " ")
 			number, err := strconv.Atoi(status)
 			if err != nil || number < 100 || number > 599 {
-				return wrong("want a status, or a status and a value, such as 409 or 409 sold-out, not %q", entry)
+				return wrong("%q is not a status, or a status and a value: want 409 or 409 sold-out", entry)
 			}
 			rule := strings.TrimSpace(status + " " + strings.TrimSpace(value))
 			if before, twice := f.rules[rule]; twice {
-				return wrong("%s is %s above already", rule, before)
+				return wrong("%s is %s above", rule, before)
 			}
 			f.rules[rule] = list.outcome
 		}
@@ -60,7 +60,7 @@ func (f *File) checkAnswers() error {
 	return nil
 }
 
-// classify says what an answer means, and in which words the report speaks of it.
+// classify returns the outcome of an answer, and the value that names it in the report.
 func (f *File) classify(status int, header http.Header, body []byte) (loadtest.Outcome, string) {
 	outcome, problem := loadtest.ClassifyByStatus(status, header, body)
 	value := problem
@@ -75,7 +75,7 @@ func (f *File) classify(status int, header http.Header, body []byte) (loadtest.O
 	return outcome, value
 }
 
-// field is a value in a JSON body, by its path: "error.code".
+// field returns the value at a path of a JSON body, such as "error.code"; "" if there is none.
 func field(body []byte, path string) string {
 	decoder := json.NewDecoder(bytes.NewReader(body))
 	decoder.UseNumber()

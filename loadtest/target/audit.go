@@ -18,15 +18,15 @@ import (
 	"shop/locking/invariant"
 )
 
-// Audit is one thing that must be true after the load: a query that must return no row, a
-// file of queries, or a command that must print no line and exit with status 0.
+// Audit is a condition that must hold after the load: a query that must return no row, a file of such
+// queries, or a command that must print no line and exit with status 0.
 type Audit struct {
 	Name    string
 	Means   string   // what must be true, for the report
 	SQL     string   `yaml:"sql"`
-	File    string   // of queries, each ending with a semicolon at the end of a line, named by a comment "-- name: S1" before it
-	Command []string // finds the answers of clients, as JSON lines, in the file that PROVE_ANSWERS names
-	Empty   bool     `yaml:"may_be_empty"` // its tables may be empty: it looks for what must not be there at all
+	File    string   // with queries, each of which ends with a semicolon at the end of a line, after a comment "-- name: S1"
+	Command []string // can read the answers of the clients, as JSON lines, from the file that PROVE_ANSWERS names
+	Empty   bool     `yaml:"may_be_empty"` // its tables may be empty: it looks for rows that must not exist at all
 
 	checks []invariant.Check
 }
@@ -49,11 +49,11 @@ func (f *File) checkAudits() error {
 		}
 		switch {
 		case kinds != 1:
-			return f.at(place("audits", i), "an audit has one of sql, file and command")
+			return f.at(place("audits", i), "an audit must have exactly one of sql, file and command")
 		case a.File == "" && (a.Name == "" || names[a.Name]):
-			return f.at(place("audits", i, "name"), "each audit needs a name of its own: the report says by it what broke")
+			return f.at(place("audits", i, "name"), "each audit needs a name of its own, which the report shows if it finds something")
 		case a.File != "" && a.Name != "":
-			return f.at(place("audits", i, "name"), "the queries of a file have names of their own: -- name: stock-balance")
+			return f.at(place("audits", i, "name"), "an audit with file has no name: each query has its own, as in -- name: stock-balance")
 		case len(a.Command) == 0 && f.Database == "":
 			return f.at(place("audits", i), "an audit in SQL needs a database: postgres://…, or ${NAME}")
 		}
@@ -65,7 +65,7 @@ func (f *File) checkAudits() error {
 	return nil
 }
 
-// load reads the files of queries, and looks for the commands.
+// load reads the files of queries, and checks that the commands exist.
 func (f *File) load() error {
 	for i := range f.Audits {
 		a := &f.Audits[i]
@@ -75,7 +75,7 @@ func (f *File) load() error {
 				return f.at(place("audits", i, "file"), "%v", err)
 			}
 			if a.checks = invariant.Parse(string(text)).Checks; len(a.checks) == 0 {
-				return f.at(place("audits", i, "file"), "%s: there is no query in it", a.File)
+				return f.at(place("audits", i, "file"), "%s contains no query", a.File)
 			}
 		}
 		if len(a.Command) > 0 {
@@ -90,7 +90,7 @@ func (f *File) load() error {
 	return nil
 }
 
-// beside is a path as seen from the file.
+// beside resolves a path relative to the folder of the YAML file.
 func (f *File) beside(path string) string {
 	if filepath.IsAbs(path) {
 		return path
@@ -102,13 +102,13 @@ func (f *File) beside(path string) string {
 	return absolute
 }
 
-// query makes of any columns one text: a row is a violation.
+// query turns the columns of each row, whatever they are, into one text: each row is a violation.
 func query(check invariant.Check) invariant.Check {
 	check.Query = "SELECT violation::text FROM (\n" + check.Query + "\n) violation"
 	return check
 }
 
-// rehearse finds a query that cannot run before the service is loaded for it.
+// rehearse prepares all queries, so that one that cannot run is found before the load.
 func (f *File) rehearse(ctx context.Context, conn *pgx.Conn) error {
 	if err := fillAnswers(ctx, conn, nil, nil); err != nil {
 		return err
@@ -123,7 +123,7 @@ func (f *File) rehearse(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// audit asks all of them. It also returns why some show nothing.
+// audit runs all audits. It returns the findings, and the reasons why audits show nothing.
 func (f *File) audit(ctx context.Context, conn *pgx.Conn, records []loadtest.Record) (findings invariant.Findings, blind []string, err error) {
 	if conn != nil {
 		if err := fillAnswers(ctx, conn, records, f.Clients); err != nil {
@@ -143,7 +143,7 @@ func (f *File) audit(ctx context.Context, conn *pgx.Conn, records []loadtest.Rec
 				return nil, nil, err
 			}
 			if !a.Empty && len(empty) > 0 && found[check.Invariant].Count == 0 {
-				blind = append(blind, fmt.Sprintf("audit %s found nothing because there was nothing to read: %s is empty: is this the database of the service? (If it must be empty, set may_be_empty: true)",
+				blind = append(blind, fmt.Sprintf("audit %s found nothing because there was nothing to read: %s is empty: is this the database of the service? (If the table must be empty, set may_be_empty: true)",
 					check.Name, strings.Join(empty, ", ")))
 			}
 		}
@@ -183,8 +183,8 @@ func emptyTables(ctx context.Context, conn *pgx.Conn, sql string) (tables []stri
 	return tables, nil
 }
 
-// relations finds the tables in a plan of PostgreSQL, temporary ones excluded: proof_answers
-// is never empty.
+// relations finds the tables in a query plan of PostgreSQL, except temporary ones: proof_answers is never
+// empty.
 func relations(node any, found map[string]bool) {
 	switch node := node.(type) {
 	case []any:
@@ -202,7 +202,7 @@ func relations(node any, found map[string]bool) {
 	}
 }
 
-// answersColumns is what queries can join: what the clients were told.
+// answersColumns are the columns of proof_answers: the answers to the clients, which queries can join.
 const answersColumns = "key text PRIMARY KEY, request text, client text, object text, units int, outcome text, status int, body text"
 
 func fillAnswers(ctx context.Context, conn *pgx.Conn, records []loadtest.Record, clients []Client) error {
@@ -212,12 +212,12 @@ func fillAnswers(ctx context.Context, conn *pgx.Conn, records []loadtest.Record,
 	})
 }
 
-// column is text that PostgreSQL takes: an answer may hold any bytes.
+// column replaces the bytes that PostgreSQL does not accept in a text: an answer may contain any.
 func column(text string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
 }
 
-// answer is what a client was told, for commands.
+// answer is the answer to a client, for queries and commands.
 type answer struct {
 	Key     string `json:"key"`
 	Request string `json:"request"`
@@ -234,7 +234,7 @@ func answerOf(r loadtest.Record, clients []Client) answer {
 	return answer{r.Key, string(r.Action), clients[r.Client].Name, s.Object, s.Units, string(r.Outcome), r.Status(), string(r.Body)}
 }
 
-// command runs a command, and returns what it found: its lines, or how it failed.
+// command runs a command, and returns its findings: the lines that it prints, or how it failed.
 func (f *File) command(ctx context.Context, a Audit, records []loadtest.Record) (lines []string, err error) {
 	folder, err := os.MkdirTemp("", "prove")
 	if err != nil {
@@ -245,7 +245,7 @@ func (f *File) command(ctx context.Context, a Audit, records []loadtest.Record) 
 	var answers bytes.Buffer
 	encoder := json.NewEncoder(&answers)
 	for _, r := range records {
-		_ = encoder.Encode(answerOf(r, f.Clients)) // into memory, of plain values
+		_ = encoder.Encode(answerOf(r, f.Clients)) // cannot fail: plain values into memory
 	}
 	if err := os.WriteFile(path, answers.Bytes(), 0o600); err != nil {
 		return nil, err
@@ -264,7 +264,7 @@ func (f *File) command(ctx context.Context, a Audit, records []loadtest.Record) 
 	var exit *exec.ExitError
 	switch {
 	case ctx.Err() != nil:
-		return nil, fmt.Errorf("audit %s: no end within %v", a.Name, commandTime)
+		return nil, fmt.Errorf("audit %s: the command did not exit within %v", a.Name, commandTime)
 	case err != nil && !errors.As(err, &exit):
 		return nil, fmt.Errorf("audit %s: %w", a.Name, err)
 	case err != nil && len(lines) == 0:

@@ -1,9 +1,9 @@
-// Package target reads a file that says how to prove a service that is not ours: its
-// addresses, its clients, what they send, what its answers mean, and what must be true
-// afterwards. docs/ci.md is its manual.
+// Package target proves a service outside of this repository, as a YAML file describes it: its addresses,
+// its clients, what they send, what its answers mean, and what must be true afterwards. docs/ci.md is the
+// manual.
 //
-// Question: how does a team find out in its CI that its service sells nothing twice,
-// without a line of Go?
+// Question: how does a team find out in its CI, without a line of Go, that its service sells nothing
+// twice?
 //
 //	prove.yaml ──▶ File ──▶ plan, follow-ups ──▶ loadtest.Target ──▶ the service
 //	                 │                                 │
@@ -11,15 +11,15 @@
 //	                 ├──▶ supply, limits: what they say together
 //	                 └──▶ audits: SQL and commands, over the answers and the data
 //
-// Beside what its owner asks for, every service must keep these:
+// Beside the audits in the file, every service must keep these invariants:
 //
-//   - one key, one answer (I-ONCE), and every key is decided (I-LIVE);
-//   - clients get no more than was there (I-SUPPLY), at any time, and none is refused while enough is
-//     left (I-SOLD): a service that sells one unit and refuses the rest is not safe;
-//   - a read that shows units shows a number that can have been left (I-SHOWN);
-//   - a request that is not allowed is refused, with the status that its owner named (I-DENY);
-//   - errors, and answers to come back later, stay within a limit (I-LIMIT).
+//   - each key gets one answer (I-ONCE), and is decided (I-LIVE);
+//   - at no time have clients got more units than there were (I-SUPPLY), and no request is refused while
+//     enough units are left (I-SOLD): a service that sells one unit and refuses the rest is not safe;
+//   - a read shows a number of units that can have been left (I-SHOWN);
+//   - a request that is not allowed is refused, with a status that the file lists (I-DENY);
+//   - the shares of errors and of busy answers stay within their limits (I-LIMIT).
 //
-// A run that could not have found anything is inconclusive, and says which setting may be
-// wrong: no success, no overlap, nothing sold out, an audit over empty tables.
+// A run that could not have found anything is inconclusive: it had no success, no overlap, nothing that
+// sold out, or an audit of empty tables. Hints name the settings that may be wrong.
 package target

@@ -15,15 +15,15 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// File is what a team commits: a service, what is sent to it, and what must be true
-// afterwards. Each field stands in YAML under its name in lower case, or the one in its tag.
+// File describes a service, what is sent to it, and what must be true afterwards. In YAML a field has its
+// name in lower case, or the name in its tag.
 type File struct {
-	Name      string        // of the service, in reports; default: the file's
-	Services  []string      // addresses: one for each replica, or one of a load balancer
+	Name      string        // of the service, in reports; default: the name of the file
+	Services  []string      // addresses: one for each replica, or that of a load balancer
 	Start     time.Duration `yaml:"start_within"` // how long the services may take until they accept connections
-	Rate      int           // new requests in a second
+	Rate      int           // new requests per second
 	Duration  time.Duration // of the load
-	Decide    time.Duration `yaml:"decide_within"` // how long undecided keys are sent again after it
+	Decide    time.Duration `yaml:"decide_within"` // how long undecided keys are retried after the load
 	Seed      int64
 	KeyHeader string `yaml:"idempotency_header"`
 	Clients   []Client
@@ -34,7 +34,7 @@ type File struct {
 	Audits    []Audit
 	Limits    Limits
 
-	dir      string // of the file: commands run in it
+	dir      string // the folder of the file, in which commands run
 	root     *yaml.Node
 	given    map[string]int // Supply, if it is not SQL
 	supplied []string       // its objects, in the order of the file
@@ -42,7 +42,7 @@ type File struct {
 	rules    rules
 }
 
-// Client sends requests under headers of its own.
+// Client sends requests with headers of its own.
 type Client struct {
 	Name    string
 	Headers map[string]string
@@ -56,7 +56,7 @@ const (
 	defaultKeyHeader = "Idempotency-Key"
 )
 
-// Read reads a file. getenv gives the values of ${NAME}. An error says the line.
+// Read reads a file. getenv returns the values of ${NAME}. Errors name the line.
 func Read(path string, getenv func(string) string) (*File, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -94,7 +94,7 @@ var (
 	wrongType    = regexp.MustCompile("cannot unmarshal !!(\\S+) (`[^`]*` )?into (\\S+)")
 )
 
-// plainer says of an error of the YAML decoder what its writer can act on.
+// plainer rephrases an error of the YAML decoder for the author of the file.
 func plainer(err error) error {
 	var typed *yaml.TypeError
 	if !errors.As(err, &typed) {
@@ -105,13 +105,13 @@ func plainer(err error) error {
 		line = unknownField.ReplaceAllString(line, `there is no field "$1" here`)
 		lines[i] = wrongType.ReplaceAllStringFunc(line, func(match string) string {
 			parts := wrongType.FindStringSubmatch(match)
-			return fmt.Sprintf("%s %sstands where %s must", called(parts[1]), parts[2], called(parts[3]))
+			return strings.TrimSpace(fmt.Sprintf("want %s, not %s %s", called(parts[3]), called(parts[1]), parts[2]))
 		})
 	}
 	return errors.New(strings.Join(lines, "; "))
 }
 
-// called names a type of YAML or Go in words.
+// called names a YAML or Go type in words.
 func called(name string) string {
 	switch name {
 	case "int", "float":
@@ -133,8 +133,8 @@ func called(name string) string {
 	return "a mapping"
 }
 
-// at is an error with the line of a place in the file, such as ("requests", 2, "body").
-// A place that is not there has the line of what it would be in.
+// at returns an error with the line of a place in the file, such as ("requests", 2, "body"). For a place
+// that does not exist it is the line of the closest enclosing one.
 func (f *File) at(place []any, format string, args ...any) error {
 	node, line := f.root, 1
 	for _, step := range place {
@@ -168,19 +168,19 @@ func child(node *yaml.Node, step any) *yaml.Node {
 
 func place(steps ...any) []any { return steps }
 
-// check finds what cannot work before anything is sent.
+// check rejects settings that cannot work, before anything is sent.
 func (f *File) check() error {
 	switch {
 	case len(f.Services) == 0:
 		return f.at(nil, "services: no address is given")
 	case len(f.Requests) == 0:
-		return f.at(nil, "requests: there are none to send")
+		return f.at(nil, "requests: none is given")
 	case f.Rate < 1:
 		return f.at(place("rate"), "rate must be at least 1")
 	case f.Duration <= 0:
 		return f.at(place("duration"), "duration must be above 0, such as 5s")
 	case f.KeyHeader == "":
-		return f.at(place("idempotency_header"), "idempotency_header: without a key no request can be sent again")
+		return f.at(place("idempotency_header"), "idempotency_header must not be empty: without a key no request can be retried")
 	}
 	for i, service := range f.Services {
 		if u, err := url.Parse(service); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
@@ -204,7 +204,7 @@ func (f *File) check() error {
 	return nil
 }
 
-// distinct leaves out addresses that are there already: they are one replica.
+// distinct removes duplicate addresses, which are one replica.
 func distinct(services []string) (kept []string) {
 	for _, service := range services {
 		if service = strings.TrimSuffix(service, "/"); !slices.Contains(kept, service) {
@@ -214,7 +214,7 @@ func distinct(services []string) (kept []string) {
 	return kept
 }
 
-// host is an address as errors and hints may show it: without a password.
+// host returns an address without a password, for errors and hints.
 func host(service string) string {
 	u, err := url.Parse(service)
 	if err != nil {
@@ -225,8 +225,8 @@ func host(service string) string {
 
 var variable = regexp.MustCompile(`\$\{(\w+)(:-([^}]*))?\}`)
 
-// expand puts environment variables in place of ${NAME} and ${NAME:-default}, where
-// secrets and addresses stand: in the name, services, headers, the database and commands.
+// expand replaces ${NAME} and ${NAME:-default} with environment variables in the fields that hold secrets
+// and addresses: the name, services, headers, the database and commands.
 func (f *File) expand(getenv func(string) string) (err error) {
 	fill := func(text *string, steps ...any) {
 		*text = variable.ReplaceAllStringFunc(*text, func(match string) string {

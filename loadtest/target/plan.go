@@ -13,7 +13,7 @@ import (
 	"shop/loadtest"
 )
 
-// drawn is what a template may use.
+// drawn holds the values that a template may use.
 type drawn struct {
 	N             int
 	Key           string
@@ -23,7 +23,7 @@ type drawn struct {
 	Answer        map[string]any
 }
 
-// sent is what an intent asks for: its Of.
+// sent is the Of of an intent.
 type sent struct {
 	drawn
 	request *Request
@@ -34,18 +34,18 @@ func of(r loadtest.Intent) sent {
 	return s
 }
 
-// plan draws requests for the load, and what follows their answers.
+// plan draws the requests of the load, and those that follow answers.
 type plan struct {
 	file     *File
 	replicas int
-	run      uint32 // the service is not new: keys of an earlier run are taken
+	run      uint32 // makes keys unique: the service may have stored those of an earlier run
 }
 
-// givesUp: one request in so many is not sent again after an answer that it did nothing, as
-// a client does that goes away. It must have no effect then.
+// givesUp: one request in this many is not retried after an answer that nothing was done, like that of a
+// client that goes away. It must then have no effect.
 const givesUp = 20
 
-// draw makes the whole plan. The same seed makes the same requests, under new keys.
+// draw draws the whole plan. The same seed gives the same requests, under new keys.
 func (p *plan) draw(load loadtest.Load) (loadtest.Plan, error) {
 	random := rand.New(rand.NewPCG(uint64(load.Seed), 0))
 	n := max(1, int(load.Duration.Seconds()*float64(load.Rate)))
@@ -61,7 +61,7 @@ func (p *plan) draw(load loadtest.Load) (loadtest.Plan, error) {
 	return drawn, nil
 }
 
-// choose draws one of the requests that come by themselves, by weight.
+// choose draws, by weight, one of the requests that follow no other request.
 func (p *plan) choose(random *rand.Rand) *Request {
 	total := 0
 	for _, r := range p.file.Requests {
@@ -82,7 +82,7 @@ func (p *plan) choose(random *rand.Rand) *Request {
 	panic("unreachable: at is below the sum of the weights")
 }
 
-// intent fills in a template, for what it follows if it follows something.
+// intent fills in a template. A request that follows another one gets the values of that request.
 func (p *plan) intent(random *rand.Rand, r *Request, n, client int, follows sent, key string) (*loadtest.Intent, error) {
 	fields := follows.drawn
 	fields.N, fields.Key, fields.Client = n, key, p.file.Clients[client].Name
@@ -115,15 +115,15 @@ func (p *plan) intent(random *rand.Rand, r *Request, n, client int, follows sent
 	}, nil
 }
 
-// follow is what a success gives rise to. It draws from the seed and the number of the
-// request, since answers come in any order.
+// follow returns the requests that follow a success. It draws them from the seed and the number of the
+// request, since answers arrive in any order.
 func (p *plan) follow(record loadtest.Record) (requests []loadtest.ScheduledRequest) {
 	before := of(record.Intent)
 	if record.Outcome != loadtest.OK || before.request == nil || before.request.After != "" {
 		return nil
 	}
 	decoder := json.NewDecoder(bytes.NewReader(record.Body))
-	decoder.UseNumber() // a large number is an id, and no float
+	decoder.UseNumber() // a large number is an id, not a float
 	_ = decoder.Decode(&before.Answer)
 	for i := range p.file.Requests {
 		r := &p.file.Requests[i]
@@ -131,7 +131,7 @@ func (p *plan) follow(record loadtest.Record) (requests []loadtest.ScheduledRequ
 			continue
 		}
 		random := rand.New(rand.NewPCG(uint64(p.file.Seed), hash(fmt.Sprint(i, " ", before.N))))
-		share, _ := r.Share.share(defaultShare) // checked
+		share, _ := r.Share.share(defaultShare) // checked by prepare
 		if random.Float64() >= share {
 			continue
 		}
@@ -141,7 +141,7 @@ func (p *plan) follow(record loadtest.Record) (requests []loadtest.ScheduledRequ
 		}
 		intent, err := p.intent(random, r, before.N, client, before, fmt.Sprintf("%s-%d", record.Key, i))
 		if err != nil {
-			continue // the answer does not have what it needs: the review says that it was never sent
+			continue // the answer lacks a field of the template: the review reports a request that is never sent
 		}
 		requests = append(requests, loadtest.ScheduledRequest{At: time.Duration(random.IntN(50)) * time.Millisecond, Replica: random.IntN(p.replicas), Intent: intent})
 	}
@@ -154,7 +154,7 @@ func hash(text string) uint64 {
 	return h.Sum64()
 }
 
-// headers are those of the clients.
+// headers returns the headers of the clients.
 func (f *File) headers() loadtest.Headers {
 	headers := loadtest.Headers{Key: f.KeyHeader}
 	for _, c := range f.Clients {

@@ -15,36 +15,36 @@ import (
 
 // Request is a template of requests. Path and Body are text/template with
 //
-//	{{.Object}}       the object that it is about: requests for one object contend for it
+//	{{.Object}}       its object, for which requests contend
 //	{{.Other}}        another one of its objects, for which it contends too
 //	{{.Units}}        how many units of the object it takes
 //	{{.Key}}          its idempotency key
 //	{{.N}}            its number, from 0
 //	{{.Client}}       the name of its client
 //	{{.Answer.id}}    a field of the answer that it follows
-//	{{pick "a" "b"}}  one of them
+//	{{pick "a" "b"}}  one of the arguments
 //	{{int 1 3}}       a number from 1 to 3
 //
-// drawn from the seed, so that the same seed sends the same.
+// All values are drawn from the seed: the same seed sends the same requests.
 type Request struct {
 	Name    string
-	Weight  int    // how often it is drawn, compared with the others; default 1
+	Weight  int    // how often it is drawn, relative to the others; default 1
 	Method  string // default POST
 	Path    string
 	Body    string
-	Objects []string // one is drawn for each request; default: those of the supply. "seat-{1..20}" is twenty
+	Objects []string // one is drawn for each request; default: those of the supply. "seat-{1..20}" stands for twenty
 	Takes   string   // units of its object that a success takes: "1" or "1..3"
-	Gives   bool     // a success gives back what the request took that it follows
-	Reads   bool     // it changes nothing, and two answers may differ; GET and HEAD do so anyway
-	Shows   string   // of a read: the field of its answer with the units that are left of its object, such as stock
-	Expect  []int    // it is not allowed, or cannot work: it must end with one of these statuses
-	After   string   // sent after a success of this request, and not by itself
-	Share   Percent  // after how many of them; default 10%
-	As      string   // who sends what comes after: "same" client, the default, or an "other" one
+	Gives   bool     // a success gives back what the request before it took
+	Reads   bool     // it changes nothing, and two answers may differ; always true of GET and HEAD
+	Shows   string   // of a read: the field of the answer with the units that are left of its object, such as stock
+	Expect  []int    // it is not allowed, or cannot work: it must be answered with one of these statuses
+	After   string   // the request whose successes it follows; it is not sent otherwise
+	Share   Percent  // the share of these successes that it follows; default 10%
+	As      string   // of After: the "same" client sends it, the default, or an "other" one
 
 	least, most int // of Takes
 	path, body  *template.Template
-	other       bool // it is about two objects
+	other       bool // it has two objects
 }
 
 // Percent is a share: "5%" in YAML.
@@ -61,7 +61,7 @@ func (p Percent) share(otherwise float64) (float64, error) {
 	return n / 100, nil
 }
 
-// defaultShare of the successes after which another request is sent.
+// defaultShare is the default of Request.Share.
 const defaultShare = 0.1
 
 func (f *File) checkRequests() error {
@@ -81,7 +81,7 @@ func (f *File) checkRequests() error {
 		}
 	}
 	if alone == 0 {
-		return f.at(place("requests"), "each request comes after another one: none can be the first")
+		return f.at(place("requests"), "each request has after: none can be the first")
 	}
 	for i, r := range f.Requests {
 		k := slices.IndexFunc(f.Requests, func(p Request) bool { return p.Name == r.After })
@@ -89,17 +89,17 @@ func (f *File) checkRequests() error {
 		case r.After != "" && k < 0:
 			return f.at(place("requests", i, "after"), "there is no request %q", r.After)
 		case r.After != "" && f.Requests[k].After != "":
-			return f.at(place("requests", i, "after"), "%q comes after another one itself", r.After)
+			return f.at(place("requests", i, "after"), "%q has after itself: only one level is possible", r.After)
 		case r.Gives && (k < 0 || f.Requests[k].Takes == ""):
-			return f.at(place("requests", i, "gives"), "gives: it comes after no request that takes something")
+			return f.at(place("requests", i, "gives"), "gives: needs after, with a request that takes something")
 		case r.As == "other" && len(f.Clients) < 2:
-			return f.at(place("requests", i, "as"), "as: other needs a second one among the clients")
+			return f.at(place("requests", i, "as"), "as: other needs a second one of clients")
 		}
 	}
 	return nil
 }
 
-// prepare fills in what a request leaves out, and tries its templates.
+// prepare checks a request, sets its defaults, and tries its templates.
 func (f *File) prepare(i int, r *Request) (err error) {
 	wrong := func(field, format string, args ...any) error {
 		return f.at(place("requests", i, field), field+": "+format, args...)
@@ -120,11 +120,11 @@ func (f *File) prepare(i int, r *Request) (err error) {
 	case wrongShare != nil:
 		return wrong("share", "%v", wrongShare)
 	case r.Share != "" && r.After == "":
-		return wrong("share", "is of a request that comes after another one: set after, or weight")
+		return wrong("share", "needs after; without after, set weight")
 	case r.Shows != "" && (!r.Reads || f.Supply.Kind == 0):
-		return wrong("shows", "is of a read, about an object of the supply")
+		return wrong("shows", "needs a read, and a supply")
 	case !slices.Contains([]string{"", "same", "other"}, r.As) || r.As != "" && r.After == "":
-		return wrong("as", "want same or other, for a request that comes after another one")
+		return wrong("as", "want same or other, of a request that has after")
 	}
 	if r.least, r.most, err = amount(r.Takes); err != nil {
 		return wrong("takes", "%v", err)
@@ -134,12 +134,12 @@ func (f *File) prepare(i int, r *Request) (err error) {
 	}
 	r.other = strings.Contains(r.Path+r.Body, ".Other")
 	if r.other && len(r.Objects) < 2 {
-		return wrong("objects", "{{.Other}} needs two of them")
+		return wrong("objects", "{{.Other}} needs two objects")
 	}
 	return f.try(r, wrong)
 }
 
-// try draws one request, so that a template that cannot be filled in is found now.
+// try fills in the templates once, so that one that cannot be filled in is found before the load.
 func (f *File) try(r *Request, wrong func(field, format string, args ...any) error) (err error) {
 	functions := template.FuncMap{
 		"pick": func(choices ...string) string { return choices[0] },
@@ -151,7 +151,7 @@ func (f *File) try(r *Request, wrong func(field, format string, args ...any) err
 	if r.body, err = template.New("body").Funcs(functions).Option("missingkey=error").Parse(r.Body); err != nil {
 		return wrong("body", "%v", err)
 	}
-	if r.After != "" { // what an answer holds is not known yet
+	if r.After != "" { // the fields of the answer are not known yet
 		return nil
 	}
 	fields := drawn{Key: "key", Client: f.Clients[0].Name, Units: max(1, r.least)}
@@ -163,12 +163,12 @@ func (f *File) try(r *Request, wrong func(field, format string, args ...any) err
 		return wrong("body", "%v", err)
 	}
 	if len(body) > 0 && !json.Valid(body) && len(r.Expect) == 0 && f.sendsJSON() {
-		return wrong("body", "%s is not JSON: if it is not meant to be, set Content-Type in the headers of the clients", body)
+		return wrong("body", "%s is not JSON: if it need not be, set Content-Type in the headers of the clients", body)
 	}
 	return nil
 }
 
-// sendsJSON tells whether no client says that it sends something else.
+// sendsJSON reports whether no client sets another Content-Type.
 func (f *File) sendsJSON() bool {
 	for _, c := range f.Clients {
 		for name, value := range c.Headers {
@@ -180,14 +180,14 @@ func (f *File) sendsJSON() bool {
 	return true
 }
 
-// fill makes a path and a body.
+// fill executes the templates of the path and the body.
 func (r *Request) fill(fields drawn, functions template.FuncMap) (path string, body []byte, err error) {
 	var p, b bytes.Buffer
 	for _, part := range []struct {
 		template *template.Template
 		into     *bytes.Buffer
 	}{{r.path, &p}, {r.body, &b}} {
-		own, err := part.template.Clone() // several answers are followed at once
+		own, err := part.template.Clone() // fill may be called concurrently
 		if err != nil {
 			return "", nil, err
 		}
@@ -198,7 +198,7 @@ func (r *Request) fill(fields drawn, functions template.FuncMap) (path string, b
 	return p.String(), b.Bytes(), nil
 }
 
-// amount reads "1" or "1..3".
+// amount parses "1" or "1..3".
 func amount(text string) (least, most int, err error) {
 	if text == "" {
 		return 0, 0, nil
@@ -210,15 +210,15 @@ func amount(text string) (least, most int, err error) {
 	least, wrongLeast := strconv.Atoi(from)
 	most, wrongMost := strconv.Atoi(to)
 	if wrongLeast != nil || wrongMost != nil || least < 1 || most < least {
-		return 0, 0, fmt.Errorf("want a number from 1 on, or two such as 1..3, not %q", text)
+		return 0, 0, fmt.Errorf("want a number from 1 on, or a range such as 1..3, not %q", text)
 	}
 	return least, most, nil
 }
 
-// objects are those of a request, else those of the supply.
+// objects returns the objects of a request; those of the supply if it lists none.
 func (f *File) objects(r *Request) ([]string, error) {
 	names := f.supplied
-	if r.After != "" { // the object of what it follows
+	if r.After != "" { // it has the object of the request that it follows
 		names = nil
 	}
 	if r.Objects != nil {
@@ -232,20 +232,21 @@ func (f *File) objects(r *Request) ([]string, error) {
 		}
 	}
 	if r.Takes != "" && len(names) == 0 {
-		return nil, errors.New("it takes units of an object, and there is none: list them here or in supply")
+		return nil, errors.New("takes needs an object, and there is none: list objects here or in supply")
 	}
 	if strings.Contains(r.Path+r.Body, ".Object") && len(names) == 0 && r.After == "" {
-		return nil, errors.New("there is none for {{.Object}}: list them here or in supply")
+		return nil, errors.New("there is none for {{.Object}}: list objects here or in supply")
 	}
 	return names, nil
 }
 
 var counted = regexp.MustCompile(`^(.*)\{(\d+)\.\.(\d+)\}(.*)$`)
 
-// mostObjects bounds what "seat-{1..20}" stands for.
+// mostObjects bounds how many objects a range such as "seat-{1..20}" stands for.
 const mostObjects = 10_000
 
-// enumerate gives the names that a text with "{1..20}" in it stands for; any other, itself.
+// enumerate returns the names that a text with a range such as "{1..20}" stands for. A text without a
+// range stands for itself.
 func enumerate(text string) (names []string, err error) {
 	parts := counted.FindStringSubmatch(text)
 	if parts == nil {
@@ -254,7 +255,7 @@ func enumerate(text string) (names []string, err error) {
 	from, _ := strconv.Atoi(parts[2])
 	to, _ := strconv.Atoi(parts[3])
 	if from > to || to-from >= mostObjects {
-		return nil, fmt.Errorf("%s: want at least one and at most %d", text, mostObjects)
+		return nil, fmt.Errorf("%s: want at least one object and at most %d", text, mostObjects)
 	}
 	for n := from; n <= to; n++ {
 		names = append(names, fmt.Sprintf("%s%d%s", parts[1], n, parts[4]))

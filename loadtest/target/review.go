@@ -10,18 +10,18 @@ import (
 	"shop/loadtest"
 )
 
-// review says why a run shows nothing, and which setting may be wrong.
+// review finds why a run shows nothing, and which settings may be wrong.
 type review struct {
 	file    *File
 	supply  map[string]int
 	records []loadtest.Record
-	blind   []string // audits that had nothing to read
+	blind   []string // why audits show nothing
 }
 
-// inconclusive says why the run could not have found anything.
+// inconclusive returns the reasons why the run could not have found anything.
 func (v *review) inconclusive(overlaps int64) (reasons []string) {
 	if !slices.ContainsFunc(v.records, func(r loadtest.Record) bool { return r.Outcome == loadtest.OK && !r.Reads }) {
-		return []string{"no request succeeded: " + ended(v.records)} // all else follows from it
+		return []string{"no request succeeded: " + ended(v.records)} // the cause of all other reasons
 	}
 	if overlaps == 0 {
 		reasons = append(reasons, "no two requests for the same object overlapped: raise rate, or name fewer objects")
@@ -37,12 +37,12 @@ func (v *review) inconclusive(overlaps int64) (reasons []string) {
 	return append(reasons, v.blind...)
 }
 
-// vain says why a request of the file showed nothing.
+// vain returns why a request of the file shows nothing; "" if it shows something.
 func (v *review) vain(request Request) string {
 	own := v.of(request)
 	switch {
 	case len(own) == 0 && request.After != "":
-		return fmt.Sprintf("request %q was never sent: no success of %q, or its answers lack a field that the templates name (or raise share)", request.Name, request.After)
+		return fmt.Sprintf("request %q was never sent: no success of %q, or its answers lack a field that the templates use, or share is too low", request.Name, request.After)
 	case len(own) == 0:
 		return fmt.Sprintf("request %q was never sent: raise its weight, or duration", request.Name)
 	case request.hidden(own):
@@ -50,10 +50,10 @@ func (v *review) vain(request Request) string {
 	case len(request.Expect) > 0 || slices.ContainsFunc(own, func(r loadtest.Record) bool { return r.Outcome == loadtest.OK }):
 		return ""
 	}
-	return fmt.Sprintf("no request %q succeeded: %s: if that is how it must be, set expect: [STATUS]", request.Name, ended(own))
+	return fmt.Sprintf("no request %q succeeded: %s: if it must not succeed, set expect: [STATUS]", request.Name, ended(own))
 }
 
-// of are the records of one request of the file.
+// of returns the records of one request of the file.
 func (v *review) of(request Request) (own []loadtest.Record) {
 	for _, r := range v.records {
 		if string(r.Action) == request.Name {
@@ -63,7 +63,7 @@ func (v *review) of(request Request) (own []loadtest.Record) {
 	return own
 }
 
-// notSoldOut says that there was so much of everything that nothing could be sold twice.
+// notSoldOut returns a reason if the supply exceeds the demand for every object.
 func (v *review) notSoldOut() string {
 	wanted, there := 0, 0
 	for _, b := range balances(v.supply, v.records) {
@@ -75,10 +75,10 @@ func (v *review) notSoldOut() string {
 	if v.supply == nil {
 		return ""
 	}
-	return fmt.Sprintf("clients wanted %d units, and %d were there: nothing could be sold out: raise rate or duration, or lower the supply", wanted, there)
+	return fmt.Sprintf("clients wanted %d units, and %d were there: nothing could sell out: raise rate or duration, or lower the supply", wanted, there)
 }
 
-// hints say which setting may be wrong.
+// hints returns which settings may be wrong.
 func (v *review) hints() (hints []string) {
 	hints = append(hints, v.undecided()...)
 	hints = append(hints, v.all()...)
@@ -86,17 +86,17 @@ func (v *review) hints() (hints []string) {
 	return append(hints, v.silentServices()...)
 }
 
-// undecided finds keys that all ended in the same way, which the file may have to list.
+// undecided groups the undecided keys by their last answer, which the file may have to list.
 func (v *review) undecided() (hints []string) {
 	for _, group := range endings(v.records, func(r loadtest.Record) bool { return !r.Outcome.Final() && !r.GivesUp }) {
 		entry := strings.TrimSpace(fmt.Sprintf("%d %s", group.status, v.listed(group)))
 		switch {
 		case group.status == 0:
-			hints = append(hints, fmt.Sprintf("%d keys ended without an answer: does the service run, and is its log without an error?", group.n))
+			hints = append(hints, fmt.Sprintf("%d keys ended without an answer: does the service run? Its log may say why", group.n))
 		case group.status >= 500 && v.file.rules[entry] == "":
-			hints = append(hints, fmt.Sprintf("%d keys ended in %s: the log of the service may say why; if it means that nothing was done, set answers: {open: [%s]}", group.n, entry, entry))
+			hints = append(hints, fmt.Sprintf("%d keys ended in %s: the log of the service may say why; if this answer means that nothing was done, set answers: {open: [%s]}", group.n, entry, entry))
 		case v.file.rules[entry] == loadtest.Open || v.file.rules[entry] == loadtest.Unknown:
-			hints = append(hints, fmt.Sprintf("%d keys ended in %s, which the file lists as %s, and no repetition within %v decided them", group.n, entry, v.file.rules[entry], v.file.Decide))
+			hints = append(hints, fmt.Sprintf("%d keys ended in %s, which the file lists as %s, and no retry within %v decided them", group.n, entry, v.file.rules[entry], v.file.Decide))
 		default:
 			hints = append(hints, fmt.Sprintf("%d keys ended in %s: is that a refusal? Set answers: {rejected: [%s]}", group.n, entry, entry))
 		}
@@ -104,7 +104,7 @@ func (v *review) undecided() (hints []string) {
 	return hints
 }
 
-// listed is what tells an answer apart in a rule, if something does.
+// listed returns the value that a rule needs beside the status; "" if the status is all that is known.
 func (v *review) listed(e ending) string {
 	if e.problem == http.StatusText(e.status) {
 		return ""
@@ -112,7 +112,7 @@ func (v *review) listed(e ending) string {
 	return e.problem
 }
 
-// all finds what every answer had in common.
+// all hints at a setting if at least half of the keys ended in the same status.
 func (v *review) all() []string {
 	groups := endings(v.records, func(r loadtest.Record) bool { return len(of(r.Intent).expect()) == 0 })
 	if len(groups) == 0 || 2*groups[0].n < len(v.records) {
@@ -144,7 +144,7 @@ func (s sent) expect() []int {
 	return s.request.Expect
 }
 
-// keyIgnored notices a service that knows the key by another name.
+// keyIgnored detects a service that reads the key from another header.
 func (v *review) keyIgnored() []string {
 	twice, diverged := 0, 0
 	for _, r := range v.records {
@@ -169,8 +169,8 @@ func (v *review) keyIgnored() []string {
 	return []string{fmt.Sprintf("each of %d keys that succeeded and were sent again got another answer: does the service read the key from the header %s? Set idempotency_header", twice, v.file.KeyHeader)}
 }
 
-// silentServices are addresses that gave no success, while the others gave enough of them for that
-// to be no chance.
+// silentServices lists the addresses that returned no success, if there are enough successes for that not
+// to be chance.
 func (v *review) silentServices() (hints []string) {
 	ok := make([]int, len(v.file.Services))
 	any := 0
@@ -184,7 +184,7 @@ func (v *review) silentServices() (hints []string) {
 	}
 	for i, n := range ok {
 		if n == 0 && any >= 10 {
-			hints = append(hints, fmt.Sprintf("%s gave no success, and the others %d: is it the same service?", host(v.file.Services[i]), any))
+			hints = append(hints, fmt.Sprintf("%s returned no success, the others returned %d: is it the same service?", host(v.file.Services[i]), any))
 		}
 	}
 	return hints
@@ -198,7 +198,7 @@ type ending struct {
 	n       int
 }
 
-// endings are groups of keys that ended alike, the largest first.
+// endings groups keys by how they ended, the largest group first.
 func endings(records []loadtest.Record, which func(loadtest.Record) bool) (groups []ending) {
 	for _, r := range records {
 		if !which(r) {
@@ -216,7 +216,7 @@ func endings(records []loadtest.Record, which func(loadtest.Record) bool) (group
 	return groups
 }
 
-// ended says how some keys ended, the most frequent ways first.
+// ended describes how some keys ended, the most frequent endings first.
 func ended(records []loadtest.Record) string {
 	var texts []string
 	for _, e := range endings(records, func(loadtest.Record) bool { return true }) {
@@ -229,7 +229,7 @@ func ended(records []loadtest.Record) string {
 	return strings.Join(texts[:min(3, len(texts))], ", ")
 }
 
-// brief is the beginning of an answer.
+// brief shortens an answer.
 func brief(body []byte) string {
 	const most = 120
 	text := strings.Join(strings.Fields(string(body)), " ")

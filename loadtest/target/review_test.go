@@ -26,7 +26,7 @@ func TestReview_AWrongSettingIsToldInWords(t *testing.T) {
 		{"one that is never sent", sold, []string{`request "spy" was never sent: no success of "buy"`}},
 		{"too much of everything", told(f, "buy", 4, "coffee", 2, 201, loadtest.OK), []string{"clients wanted 8 units, and 20 were there", "lower the supply"}},
 		{"no overlap", sold, []string{"no two requests for the same object overlapped"}},
-		{"a silent address", slices.Concat(sold, told(f, "buy", 10, "coffee", 1, 201, loadtest.OK)), []string{"127.0.0.1:2 gave no success"}},
+		{"a silent address", slices.Concat(sold, told(f, "buy", 10, "coffee", 1, 201, loadtest.OK)), []string{"127.0.0.1:2 returned no success"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			v := &review{file: f, supply: f.given, records: c.records, blind: []string{"an audit was blind"}}

@@ -16,14 +16,14 @@ import (
 	"shop/locking/invariant"
 )
 
-// Log reports how a run goes: Say a line that stays, Tick one that the next takes the place of.
+// Log reports the progress of a run: Say prints a line that stays, Tick one that the next line replaces.
 type Log struct {
 	Say  func(format string, args ...any)
 	Tick func(line string)
 }
 
-// Run loads the service, and judges what came of it. The error is about what could not be
-// run; that the service failed is in the report.
+// Run loads the service and audits the result. It returns an error if the run was not possible. A service
+// that fails is not an error.
 func (f *File) Run(ctx context.Context, log Log) (loadtest.Report, error) {
 	if err := f.load(); err != nil {
 		return loadtest.Report{}, err
@@ -63,12 +63,12 @@ func (f *File) Run(ctx context.Context, log Log) (loadtest.Report, error) {
 	return t.Run(ctx)
 }
 
-// Folder is where the report has the files of its run.
+// Folder is the folder of the run's files, relative to that of the report.
 func (f *File) Folder() string {
 	return (&loadtest.Flow{Name: loadtest.TargetFlow}).Safe(f.Name, loadtest.NoFault).Folder()
 }
 
-// connect opens the database, if there is one, and tries the audits on it.
+// connect connects to the database, if there is one, and prepares the audits on it.
 func (f *File) connect(ctx context.Context) (*pgx.Conn, error) {
 	if f.Database == "" {
 		return nil, nil
@@ -88,11 +88,11 @@ func (f *File) connect(ctx context.Context) (*pgx.Conn, error) {
 	return conn, nil
 }
 
-// await returns when each service accepts connections.
+// await waits until each service accepts connections.
 func (f *File) await(ctx context.Context) error {
 	deadline := time.Now().Add(f.Start)
 	for _, service := range f.Services {
-		u, err := url.Parse(service) // checked
+		u, err := url.Parse(service) // checked by check
 		if err != nil {
 			return err
 		}
@@ -114,7 +114,7 @@ func (f *File) await(ctx context.Context) error {
 	return nil
 }
 
-// judge puts together what was found.
+// judge collects all findings.
 func (f *File) judge(ctx context.Context, conn *pgx.Conn, v *review, records []loadtest.Record) (loadtest.Audited, error) {
 	v.records = records
 	findings, blind, err := f.audit(ctx, conn, records)
@@ -129,7 +129,7 @@ func (f *File) judge(ctx context.Context, conn *pgx.Conn, v *review, records []l
 	return loadtest.Audited{Findings: findings, Number: over}, nil
 }
 
-// allowed lists the requests that must not succeed, and ended otherwise than they must.
+// allowed lists the requests that did not end in one of their expected statuses.
 func allowed(records []loadtest.Record) (wrong []string) {
 	for _, r := range records {
 		if expect := of(r.Intent).expect(); len(expect) > 0 && !slices.Contains(expect, r.Status()) {
@@ -139,7 +139,7 @@ func allowed(records []loadtest.Record) (wrong []string) {
 	return wrong
 }
 
-// invariants are those of the file, with their names.
+// invariants returns the invariants of the file.
 func (f *File) invariants() []invariant.Invariant {
 	all := []invariant.Invariant{withinLimits}
 	if f.Supply.Kind != 0 {

@@ -18,7 +18,7 @@ import (
 	"shop/locking/invariant"
 )
 
-// checkSupply reads "supply: {coffee: 100}". A text is SQL, for the database.
+// checkSupply reads a supply such as {coffee: 100}. A supply that is a text is SQL.
 func (f *File) checkSupply() error {
 	switch f.Supply.Kind {
 	case 0: // there is none
@@ -37,7 +37,7 @@ func (f *File) checkSupply() error {
 		name, value := f.Supply.Content[i].Value, f.Supply.Content[i+1].Value
 		units, err := strconv.Atoi(value)
 		if err != nil || units < 0 {
-			return f.at(place("supply", name), "%s: want units as a number, not %q", name, value)
+			return f.at(place("supply", name), "%s: want a number of units, not %q", name, value)
 		}
 		objects, err := enumerate(name)
 		if err != nil {
@@ -45,7 +45,7 @@ func (f *File) checkSupply() error {
 		}
 		for _, object := range objects {
 			if _, twice := f.given[object]; twice {
-				return f.at(place("supply", name), "%s is there twice", object)
+				return f.at(place("supply", name), "%s is listed twice", object)
 			}
 			f.given[object] = units
 			f.supplied = append(f.supplied, object)
@@ -54,7 +54,7 @@ func (f *File) checkSupply() error {
 	return nil
 }
 
-// supply is how much there is of each object before the first request; nil: it is not known.
+// supply returns the units of each object before the first request; nil if they are not known.
 func (f *File) supply(ctx context.Context, conn *pgx.Conn) (map[string]int, error) {
 	if f.Supply.Kind != yaml.ScalarNode {
 		return f.given, nil
@@ -69,22 +69,22 @@ func (f *File) supply(ctx context.Context, conn *pgx.Conn) (map[string]int, erro
 	_, err = pgx.ForEachRow(rows, []any{&object, &units}, func() error { supply[object] = units; return nil })
 	switch {
 	case err != nil:
-		return nil, f.at(place("supply"), "supply: want rows of an object and its units: %v", err)
+		return nil, f.at(place("supply"), "supply: want rows with an object and its units: %v", err)
 	case len(supply) == 0:
 		return nil, f.at(place("supply"), "supply: the query returns no row: is this the database of the service?")
 	}
 	return supply, nil
 }
 
-// balance is what clients were told of one object.
+// balance sums up the answers for one object.
 type balance struct {
 	there, wanted, got, back int
 
-	takers     timeline // starts of what got units, or may have got them
-	taken      timeline // ends of what got units
-	giving     timeline // starts of what gave units back, or may have given them back
-	given      timeline // ends of what gave units back
-	begun, end timeline // starts and ends of attempts that got none: they may have held some meanwhile
+	takers     timeline // starts of requests that got units, or may have got them
+	taken      timeline // ends of requests that got units
+	giving     timeline // starts of requests that gave units back, or may have given them back
+	given      timeline // ends of requests that gave units back
+	begun, end timeline // starts and ends of attempts that got no units, but may have held some in between
 }
 
 // timeline adds up units by time.
@@ -95,7 +95,7 @@ type moment struct {
 	units int
 }
 
-// sum makes of each entry the sum up to it.
+// sum sorts the entries, and replaces each by the sum up to it.
 func (l timeline) sum() {
 	slices.SortFunc(l, func(a, b moment) int { return cmp.Compare(a.at, b.at) })
 	for i := 1; i < len(l); i++ {
@@ -103,7 +103,7 @@ func (l timeline) sum() {
 	}
 }
 
-// until is the sum of all before a moment.
+// until returns the sum of all entries before a time.
 func (l timeline) until(at time.Duration) int {
 	n := sort.Search(len(l), func(i int) bool { return l[i].at >= at })
 	if n == 0 {
@@ -112,7 +112,7 @@ func (l timeline) until(at time.Duration) int {
 	return l[n-1].units
 }
 
-// takes tells whether a success of a request takes units of an object that is supplied.
+// takes reports whether a success of a request takes units.
 func takes(r loadtest.Record) bool {
 	s := of(r.Intent)
 	return s.request != nil && s.request.Takes != "" && len(s.request.Expect) == 0
@@ -129,7 +129,7 @@ func balances(supply map[string]int, records []loadtest.Record) map[string]*bala
 		b := sums[s.Object]
 		switch {
 		case b == nil || s.request == nil:
-		case s.request.Gives && r.Outcome != loadtest.Rejected: // one that is not decided may have given back
+		case s.request.Gives && r.Outcome != loadtest.Rejected: // an undecided one may have given back
 			b.give(r, s.Units)
 		case takes(r):
 			b.take(r, s.Units)
@@ -169,9 +169,9 @@ func (b *balance) take(r loadtest.Record, units int) {
 	}
 }
 
-// left is the least that can have been there while an attempt was under way, whatever was
-// given back meanwhile: what was there before the first request, without what all got that
-// began before its end, and without what others under way may have held for a while.
+// left returns the least number of units that can have been left while an attempt was under way. Units that
+// were given back are not counted. Of the supply it subtracts what all requests got that began before the
+// end of the attempt, and what other attempts under way may have held for a while.
 func (b *balance) left(a loadtest.Attempt, own int) int {
 	held := b.begun.until(a.End) - b.end.until(a.Start+1) - own
 	return b.there - b.takers.until(a.End) - max(0, held)
@@ -179,12 +179,12 @@ func (b *balance) left(a loadtest.Attempt, own int) int {
 
 // The invariants of a supply.
 var (
-	supplyKept = invariant.Invariant{Code: "I-SUPPLY", Name: "no-more-than-there-was", Means: "clients got no more units of an object than were there and were given back, in all and at any time"}
-	allSold    = invariant.Invariant{Code: "I-SOLD", Name: "all-sold", Means: "no request for an object is refused while as much as it wants is there"}
+	supplyKept = invariant.Invariant{Code: "I-SUPPLY", Name: "no-more-than-there-was", Means: "in all and at any time, clients got no more units of an object than its supply and the units given back"}
+	allSold    = invariant.Invariant{Code: "I-SOLD", Name: "all-sold", Means: "no request for an object is refused while enough units of it are left"}
 )
 
-// judgeSupply compares what clients were told with what there was. It returns how many units
-// they got that were not there.
+// judgeSupply compares the answers with the supply. It also returns how many units clients got beyond the
+// supply.
 func judgeSupply(supply map[string]int, records []loadtest.Record) (findings invariant.Findings, over int64) {
 	findings = invariant.Findings{}
 	if supply == nil {
@@ -195,7 +195,7 @@ func judgeSupply(supply map[string]int, records []loadtest.Record) (findings inv
 	findings.Add(allSold.Code)
 	for _, object := range slices.Sorted(maps.Keys(sums)) {
 		if b := sums[object]; b.got > b.there+b.back {
-			findings.Add(supplyKept.Code, fmt.Sprintf("%s: %d were there, %d were given back, and clients got %d", object, b.there, b.back, b.got))
+			findings.Add(supplyKept.Code, fmt.Sprintf("%s: the supply is %d, %d were given back, and clients got %d", object, b.there, b.back, b.got))
 			over += int64(b.got - b.there - b.back)
 		}
 	}
@@ -204,7 +204,7 @@ func judgeSupply(supply map[string]int, records []loadtest.Record) (findings inv
 		s := of(r.Intent)
 		if b := sums[s.Object]; b != nil && takes(r) && r.Outcome == loadtest.Rejected {
 			if left := b.left(refusal(r), s.Units*meanwhile(r)); left >= s.Units {
-				findings.Add(allSold.Code, fmt.Sprintf("%s: %s of %d %s was refused (%d %s) while at least %d were there",
+				findings.Add(allSold.Code, fmt.Sprintf("%s: %s of %d %s was refused (%d %s) while at least %d were left",
 					r.Key, s.request.Name, s.Units, s.Object, r.Status(), r.Problem(), left))
 			}
 		}
@@ -212,7 +212,7 @@ func judgeSupply(supply map[string]int, records []loadtest.Record) (findings inv
 	return findings, over
 }
 
-// refusal is the attempt that was refused first.
+// refusal returns the first attempt that was refused.
 func refusal(r loadtest.Record) (refused loadtest.Attempt) {
 	if i := slices.IndexFunc(r.Attempts, func(a loadtest.Attempt) bool { return a.Outcome == loadtest.Rejected }); i >= 0 {
 		refused = r.Attempts[i]
@@ -220,7 +220,7 @@ func refusal(r loadtest.Record) (refused loadtest.Attempt) {
 	return refused
 }
 
-// meanwhile counts the attempts of a key that were under way with its refusal, itself included.
+// meanwhile counts the attempts of a key that overlap its refusal, the refusal included.
 func meanwhile(r loadtest.Record) (n int) {
 	refused := refusal(r)
 	for _, a := range r.Attempts {
@@ -231,11 +231,11 @@ func meanwhile(r loadtest.Record) (n int) {
 	return n
 }
 
-// Limits are shares that fail the run when they are exceeded, and the successes that it needs.
+// Limits bound shares of the answers, and the number of successes. A run beyond them fails.
 type Limits struct {
-	OK        int     `yaml:"least_ok"`       // successes, reads and what is not allowed not counted
-	Errors    Percent `yaml:"most_errors"`    // of answers: status 5xx that is not listed as open, and requests without one; default 5%
-	Busy      Percent `yaml:"most_busy"`      // of answers: those that are open; default 50%
+	OK        int     `yaml:"least_ok"`       // least number of successes, without reads and requests with expect
+	Errors    Percent `yaml:"most_errors"`    // of attempts: those with a status 5xx that is not listed as open, and those without an answer; default 5%
+	Busy      Percent `yaml:"most_busy"`      // of attempts: those with an answer that is open; default 50%
 	Undecided Percent `yaml:"most_undecided"` // of keys: those without a final answer; default 0%
 }
 
@@ -264,7 +264,7 @@ func (f *File) checkLimits() error {
 	return nil
 }
 
-var withinLimits = invariant.Invariant{Code: "I-LIMIT", Name: "within-limits", Means: "enough requests succeed, and errors and answers to come back later stay below their shares"}
+var withinLimits = invariant.Invariant{Code: "I-LIMIT", Name: "within-limits", Means: "enough requests succeed, and the shares of errors and of busy answers stay within their limits"}
 
 // judgeLimits compares the run with the limits of the file.
 func (f *File) judgeLimits(records []loadtest.Record) invariant.Findings {
@@ -290,12 +290,12 @@ func (f *File) judgeLimits(records []loadtest.Record) invariant.Findings {
 			findings.Add(withinLimits.Code, fmt.Sprintf("%s: %d of %d, %.1f%%; the limit is %.1f%%", what, n, attempts, 100*share, 100*limit))
 		}
 	}
-	exceeded("most_errors: answers 5xx, or none", failed, f.limits.errors)
-	exceeded("most_busy: answers to come back later", busy, f.limits.busy)
+	exceeded("most_errors: answers 5xx or missing", failed, f.limits.errors)
+	exceeded("most_busy: answers that nothing was done yet", busy, f.limits.busy)
 	if ok < f.Limits.OK {
-		findings.Add(withinLimits.Code, fmt.Sprintf("least_ok: %d successes; at least %d must be", ok, f.Limits.OK))
+		findings.Add(withinLimits.Code, fmt.Sprintf("least_ok: %d successes; the limit is %d", ok, f.Limits.OK))
 	}
 	return findings
 }
 
-var errNothingChecked = errors.New("there are neither a supply nor audits: nothing would be compared with what is true")
+var errNothingChecked = errors.New("there is neither a supply nor audits: nothing would be checked")

@@ -12,23 +12,25 @@ import (
 
 var readsFit = invariant.Invariant{Code: "I-SHOWN", Name: "reads-fit", Means: "a read shows a number of units that can have been left at some moment while it was under way"}
 
-// most and least are the units that can have been left at some moment between two: what was there before, with all
-// that may have been given back by the second and without what clients got by the first; and the other way round.
-// A request that got nothing may have held its units for a while.
+// most returns the greatest number of units that can have been left at some time between from and to: the
+// supply, plus what may have been given back by to, minus what clients got before from.
 func (b *balance) most(from, to time.Duration) int {
 	return b.there - b.taken.until(from) + b.giving.until(to+1)
 }
 
+// least returns the smallest such number: the supply, plus what was given back before from, minus what clients
+// may have got by to, and minus what requests that got nothing may have held for a while.
 func (b *balance) least(from, to time.Duration) int {
 	held := b.begun.until(to+1) - b.end.until(from)
 	return b.there - b.takers.until(to+1) + b.given.until(from) - max(0, held)
 }
 
-// judgeTimes compares each success, and each read that shows units, with what can have been left at its time.
+// judgeTimes compares each success, and each read that shows units, with what can have been left at its
+// time.
 //
-// This is what any order of the requests must keep, and less than linearizability: whether there is such an order can
-// be decided in time only with the order in which the database made the writes, which is not known of a service
-// that is not ours. (Of twenty requests for one object at once, a million subsets may have come first.)
+// This is a necessary condition of every order of the requests, and weaker than linearizability. Whether a
+// legal order exists can be decided in time only with the order of the writes in the database, which is
+// not known of a Target. (Of twenty concurrent requests for one object, a million subsets may have come first.)
 func judgeTimes(sums map[string]*balance, records []loadtest.Record) invariant.Findings {
 	findings := invariant.Findings{}
 	for _, r := range records {
@@ -41,14 +43,14 @@ func judgeTimes(sums map[string]*balance, records []loadtest.Record) invariant.F
 		case s.request.Takes != "" && r.Outcome == loadtest.OK:
 			begun, answered := r.Times()
 			if most := b.most(begun, answered); most < s.Units {
-				findings.Add(supplyKept.Code, fmt.Sprintf("%s: %s of %d %s succeeded while at most %d were there", r.Key, s.request.Name, s.Units, s.Object, most))
+				findings.Add(supplyKept.Code, fmt.Sprintf("%s: %s of %d %s succeeded while at most %d can have been left", r.Key, s.request.Name, s.Units, s.Object, most))
 			}
 		}
 	}
 	return findings
 }
 
-// misread lists the answers to a read with a number of units that cannot have been.
+// misread lists the answers to a read with a number of units that cannot have been left.
 func (b *balance) misread(r loadtest.Record) (wrong []string) {
 	s := of(r.Intent)
 	for _, a := range r.Attempts {
@@ -61,13 +63,13 @@ func (b *balance) misread(r loadtest.Record) (wrong []string) {
 	return wrong
 }
 
-// shown is the number of units in an answer.
+// shown returns the number of units in an answer.
 func (r *Request) shown(answer []byte) (left int, is bool) {
 	left, err := strconv.Atoi(field(answer, r.Shows))
 	return left, err == nil
 }
 
-// hidden tells whether some answers to a read lack the number that they are to show.
+// hidden reports whether some answers to a read lack the number that they must show.
 func (r *Request) hidden(records []loadtest.Record) bool {
 	return r.Shows != "" && slices.ContainsFunc(records, func(record loadtest.Record) bool {
 		_, is := r.shown(record.Body)
