@@ -1,5 +1,5 @@
-// Package examples has no Go code: a shop in Python, the file that proves it, and three shops
-// that are wrong in one place. Its test runs the gate of docs/ci.md on all four.
+// Package examples tests the example of docs/ci.md: a shop in Python, the file that proves it, and three
+// shops that are wrong in one place. The test runs the gate on all four.
 package examples
 
 import (
@@ -95,7 +95,7 @@ func TestGate_TheRightShopPassesAndEachWrongOneFailsByTheNameOfWhatItBreaks(t *t
 	}
 }
 
-// The workflow cannot run here: what it says must at least be there.
+// The workflow cannot run here. The flags and files that it names must exist.
 func TestWorkflow_NamesFlagsAndFilesThatThereAre(t *testing.T) {
 	text, err := os.ReadFile("workflow.yml")
 	if err != nil {

@@ -1,16 +1,16 @@
-"""A shop in Python, with nothing but the standard library and PostgreSQL's driver.
+"""A shop in Python, with only the standard library and a driver for PostgreSQL.
 
     POST /orders              {"sku": "coffee", "quantity": 2}   201 | 404 | 409 sold-out | 503 busy
     POST /orders/ID/cancel                                       200 | 404 | 409 already-cancelled
     GET  /orders/ID, GET /products/SKU                           200 | 404
 
-A purchase is one transaction: it takes the idempotency key, locks the product, takes the
+A purchase is one transaction: it inserts the idempotency key, locks the product, takes the
 units, and stores the answer with the key. The answer is sent after COMMIT.
 
-    shop.py init              makes the tables, and puts 60 units of two products on the shelf
+    shop.py init              creates the tables, with 60 units each of two products
     shop.py serve URL         serves at this address
 
-DATABASE_URL says where PostgreSQL is. The files in wrong/ each change one thing.
+DATABASE_URL is the URL of PostgreSQL. Each file in wrong/ changes one thing.
 """
 
 import json
@@ -38,7 +38,7 @@ CLIENTS = {"Bearer token-of-alice": "alice", "Bearer token-of-bob": "bob"}  # a 
 
 
 class Refused(Exception):
-    """A request that has no effect, and of which no answer is stored."""
+    """A request that has no effect, and whose answer is not stored."""
 
     def __init__(self, status, error):
         super().__init__(error)
@@ -53,19 +53,19 @@ class Shop:
 
     @contextmanager
     def transaction(self):
-        """A cursor whose statements are committed at the end, or rolled back together."""
+        """A cursor whose statements are committed together, or rolled back after an exception."""
         connection = self.idle.get()
         try:
-            with connection, connection.cursor() as db:  # COMMIT, or ROLLBACK after an exception
+            with connection, connection.cursor() as db:
                 yield db
         finally:
             self.idle.put(connection)
 
     def once(self, client, key, request, work):
-        """Does work once for each key of a client, and answers a repetition as the first time.
+        """Does work once for each key of a client, and answers a retry as the first time.
 
-        The key, the effect and the answer are committed together. A duplicate at the same
-        moment waits at its INSERT until the first one has committed.
+        The key, the effect and the answer are committed together. A concurrent duplicate waits
+        in its INSERT until the first transaction has committed.
         """
         with self.transaction() as db:
             db.execute("INSERT INTO keys VALUES (%s, %s, %s) ON CONFLICT DO NOTHING", (client, key, request))
@@ -83,9 +83,9 @@ class Shop:
         return status, body
 
     def take(self, db, sku, quantity):
-        """Takes units from the shelf, and tells whether there were enough.
+        """Takes units from the stock, and returns whether there were enough.
 
-        FOR UPDATE makes the next purchase wait here, and read what this one left.
+        FOR UPDATE makes the next purchase wait here, and then read what this one left.
         """
         db.execute("SELECT stock FROM products WHERE sku = %s FOR UPDATE", (sku,))
         row = db.fetchone()
@@ -121,7 +121,7 @@ class Shop:
         def work(db):
             db.execute("SELECT sku, quantity, status FROM orders WHERE id = %s AND client = %s FOR UPDATE", (order_id, client))
             row = db.fetchone()
-            if row is None:  # or it is another client's: which one is not said
+            if row is None:  # also for the order of another client, whose existence is not revealed
                 raise Refused(404, "no-such-order")
             sku, quantity, status = row
             if status == "cancelled":

@@ -1,7 +1,7 @@
 """Wrong: it answers before COMMIT, and writes the order in the background.
 
-The client holds an order. When the write finds too few units, or fails, or dies with the
-process, there is none. prove finds acknowledged-is-stored and no-more-than-there-was broken.
+The client is told that it has an order. If the write finds too few units, fails, or dies with
+the process, there is no order. prove finds acknowledged-is-stored and no-more-than-there-was broken.
 """
 
 import json
@@ -18,14 +18,14 @@ class EarlyAnswer(shop.Shop):
     def buy(self, client, key, order):
         if order.get("sku") not in ("coffee", "tea"):
             raise shop.Refused(404, "no-such-product")
-        order_id = str(uuid.uuid5(uuid.NAMESPACE_URL, client + key))  # a repetition gets the same answer
+        order_id = str(uuid.uuid5(uuid.NAMESPACE_URL, client + key))  # a retry gets the same answer
         threading.Thread(target=self.write, args=(order_id, client, key, order["sku"], order["quantity"])).start()
         return 201, json.dumps({"id": order_id, "sku": order["sku"], "quantity": order["quantity"]})
 
     def write(self, order_id, client, key, sku, quantity):
         def work(db):
             if not self.take(db, sku, quantity):
-                return 409, ""  # the client was told 201
+                return 409, ""  # but the client got 201
             return self.confirm(db, order_id, client, key, sku, quantity)
 
         self.once(client, key, sku, work)

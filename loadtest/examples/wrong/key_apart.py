@@ -1,7 +1,7 @@
-"""Wrong: it looks for the key, then does the work, then stores the key, each in its own transaction.
+"""Wrong: it looks for the key, does the work, and stores the key in three separate transactions.
 
-A duplicate at the same moment finds no key, and does the work again: two orders, two answers.
-So does a repetition after a crash between the second and the third transaction. prove finds
+A concurrent duplicate finds no key and does the work again: two orders, two answers. So does
+a retry after a crash between the second and the third transaction. prove finds
 once-per-key (I-ONCE) and one-order-per-key broken.
 """
 

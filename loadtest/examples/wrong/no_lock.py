@@ -1,8 +1,8 @@
 """Wrong: it reads the stock without a lock, and writes the number that it computed.
 
-Two purchases read the same number, and the second one overwrites what the first one took. A
+Two purchases read the same stock, and the second overwrites the write of the first. A
 CHECK (stock >= 0) does not help: the number is never below 0. prove finds stock-balance broken,
-and no-more-than-there-was where purchases overwrote more than cancellations did.
+and no-more-than-there-was if purchases overwrote more units than cancellations did.
 """
 
 import sys

@@ -1,7 +1,6 @@
-// Package testbed is what the tests of the engine and of the flows stand on: databases
-// with a lesson's tables, HTTP servers that answer as a service does, and replicas that
-// refuse everything. It imports nothing of the engine, so that the engine's own tests can
-// use it.
+// Package testbed has helpers for the tests of the engine and of the flows: databases with a lesson's
+// tables, HTTP servers that answer like a service, and replicas that refuse everything. It does not import
+// the engine, so the engine's own tests can use it.
 package testbed
 
 import (
@@ -26,11 +25,11 @@ import (
 	"shop/locking/locktest"
 )
 
-// Env reads the address of a server. A missing one fails the test: nothing is skipped.
+// Env returns the address of a server. It fails the test if the address is not set: nothing is skipped.
 var Env = locktest.Env
 
-// Build builds a program for all tests of a package, in a folder that is to be removed behind
-// them. It ends the process where that fails.
+// Build builds a program for all tests of a package, in a folder that the caller must remove. It exits if
+// the build fails.
 func Build(of string) (program, folder string) {
 	folder, err := os.MkdirTemp("", "testbed")
 	if err == nil {
@@ -57,7 +56,7 @@ func Connect(t testing.TB, url string) *pgx.Conn {
 	return conn
 }
 
-// Schema gives a connection to a schema of its own, in which a lesson's tables are.
+// Schema returns a connection to a new schema with a lesson's tables.
 func Schema(t testing.TB, lesson string) *pgx.Conn {
 	t.Helper()
 	conn := Connect(t, pgtest.Schema(t))
@@ -65,8 +64,8 @@ func Schema(t testing.TB, lesson string) *pgx.Conn {
 	return conn
 }
 
-// Migrate makes a lesson's tables, and those of idempotency keys, from the Up halves of
-// the migration files, in order.
+// Migrate creates a lesson's tables, and those of idempotency keys, from the Up parts of the migration
+// files, in order.
 func Migrate(t testing.TB, conn *pgx.Conn, lesson string) {
 	t.Helper()
 	var files []string
@@ -87,7 +86,7 @@ func Migrate(t testing.TB, conn *pgx.Conn, lesson string) {
 	}
 }
 
-// root is the folder of the module.
+// root returns the folder of the module.
 func root(t testing.TB) string {
 	t.Helper()
 	folder, err := os.Getwd()
@@ -103,7 +102,7 @@ func root(t testing.TB) string {
 	return ""
 }
 
-// Exec runs statements, also when the test has ended.
+// Exec runs statements. It may be called in a Cleanup.
 func Exec(t testing.TB, conn *pgx.Conn, sql string) {
 	t.Helper()
 	if _, err := conn.PgConn().Exec(context.Background(), sql).ReadAll(); err != nil {
@@ -111,7 +110,7 @@ func Exec(t testing.TB, conn *pgx.Conn, sql string) {
 	}
 }
 
-// Serve starts n servers with one handler, and gives their URLs.
+// Serve starts n servers with one handler, and returns their URLs.
 func Serve(t testing.TB, n int, handler http.HandlerFunc) (bases []string) {
 	t.Helper()
 	for range n {
@@ -122,7 +121,7 @@ func Serve(t testing.TB, n int, handler http.HandlerFunc) (bases []string) {
 	return bases
 }
 
-// Problem answers with a problem type, as the service does.
+// Problem answers with a problem type, like the service.
 func Problem(w http.ResponseWriter, status int, kind string) {
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(status)
@@ -135,11 +134,11 @@ func Created(w http.ResponseWriter, id string) {
 	_, _ = fmt.Fprintf(w, `{"id":%q}`, id)
 }
 
-// asReplica as first argument makes a test binary a replica: it serves /readyz,
-// refuses every order, counts, and ends on SIGTERM.
+// asReplica as the first argument makes a test binary a replica: it serves /readyz and /metrics, refuses
+// every order, and exits on SIGTERM.
 const asReplica = "be-a-replica"
 
-// Main runs the tests of a package, or is a replica of one.
+// Main runs the tests of a package, or a replica if the arguments are those of ReplicaArgs.
 func Main(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == asReplica {
 		os.Exit(beReplica(os.Args[2], os.Args[3], os.Args[4]))
@@ -147,8 +146,8 @@ func Main(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// ReplicaArgs are the arguments that make a test binary a replica: a "good" one, one
-// that is "broken" and ends at once, or one that kills itself: "suicide".
+// ReplicaArgs returns the arguments that make a test binary a replica: one that works ("good"), one that
+// exits at once ("broken"), or one that kills itself ("suicide").
 func ReplicaArgs(mode string) func(n int, listen, metrics string) []string {
 	return func(_ int, listen, metrics string) []string { return []string{asReplica, mode, listen, metrics} }
 }
@@ -179,7 +178,7 @@ func beReplica(mode, listen, metrics string) int {
 	return 0
 }
 
-// Metrics is what such a replica says in /metrics.
+// Metrics is the /metrics of such a replica.
 const Metrics = `# TYPE inventory_events_total counter
 inventory_events_total{kind="guard_tripped",strategy="redis+row"} 2
 inventory_events_total{kind="guard_tripped",strategy="row"} 1
@@ -198,7 +197,7 @@ locking_wait_seconds_sum{store="redis"} 1
 locking_wait_seconds_count{store="redis"} 3
 `
 
-// Log records what is done to the thing that it stands for. One call may fail.
+// Log records calls. The call named by Fails returns an error.
 type Log struct {
 	Done  []string
 	Fails string
@@ -213,11 +212,11 @@ func (l *Log) Note(what string) error {
 	return nil
 }
 
-// Server stands for a server that a fault kills and starts again.
+// Server stands for a server that a fault kills and restarts.
 type Server struct{ Log }
 
-// Kill is recorded.
+// Kill records the call.
 func (s *Server) Kill(context.Context) error { return s.Note("kill") }
 
-// Start is recorded.
+// Start records the call.
 func (s *Server) Start(ctx context.Context) error { return errors.Join(s.Note("start"), ctx.Err()) }

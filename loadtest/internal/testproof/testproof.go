@@ -1,6 +1,5 @@
-// Package testproof is a proof of replicas that refuse everything: the cheapest way never
-// to break an invariant, which must not pass. The test binary is the replica: see
-// testbed.Main.
+// Package testproof has a proof of replicas that refuse everything: the cheapest way never to break an
+// invariant, which must not pass. The replicas are the test binary: see testbed.Main.
 package testproof
 
 import (
@@ -18,8 +17,8 @@ import (
 	"shop/loadtest/internal/testbed"
 )
 
-// New is a proof of one scenario without a fault, whose replicas refuse everything.
-// prepare fills the stores of a trial for the clients that it is given.
+// New returns a proof of one scenario without a fault, whose replicas refuse everything. prepare fills the
+// stores of a trial for these clients.
 func New(t *testing.T, scenario loadtest.Scenario, prepare func(context.Context, *loadtest.Trial, []loadtest.Credentials) error) *loadtest.Proof {
 	t.Helper()
 	program := Program(t, "good")
@@ -40,14 +39,14 @@ func New(t *testing.T, scenario loadtest.Scenario, prepare func(context.Context,
 	}
 }
 
-// Program is the test binary as a replica.
+// Program returns the test binary as a replica.
 func Program(t *testing.T, mode string) loadtest.Program {
 	t.Helper()
 	t.Setenv("SHOP_STRATEGY", "naive") // must not reach a replica
 	return loadtest.Program{Path: os.Args[0], Args: testbed.ReplicaArgs(mode), Spawn: (*exec.Cmd).Start, Logs: t.TempDir()}
 }
 
-// Run runs a proof of one scenario, and gives its result.
+// Run runs a proof of one scenario, and returns the report and the result.
 func Run(t *testing.T, proof *loadtest.Proof) (loadtest.Report, loadtest.Result) {
 	t.Helper()
 	report, err := proof.Run(t.Context())
@@ -57,7 +56,7 @@ func Run(t *testing.T, proof *loadtest.Proof) (loadtest.Report, loadtest.Result)
 	return report, report.Scenarios[0]
 }
 
-// AwaitLook returns when a look at the database is over that began after the call.
+// AwaitLook waits until a sample of the database has ended that began after the call.
 func AwaitLook(ctx context.Context, trial *loadtest.Trial) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -65,7 +64,8 @@ func AwaitLook(ctx context.Context, trial *loadtest.Trial) {
 	}
 }
 
-// WantOne wants one finding, which begins with a text; without a text, none.
+// WantOne checks that there is one finding, which begins with a text; with an empty text, that there is
+// none.
 func WantOne(t *testing.T, name string, found []string, begins string) {
 	t.Helper()
 	if (begins == "") != (len(found) == 0) || len(found) > 0 && (len(found) > 1 || !strings.HasPrefix(found[0], begins)) {
