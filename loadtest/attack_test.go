@@ -17,10 +17,10 @@ const (
 	order2 = "00000000-0000-0000-0000-000000000002"
 )
 
-// oneClient has nothing to say but its key.
+// oneClient has headers with nothing but the idempotency key.
 var oneClient = Headers{"Idempotency-Key", []http.Header{{}}}
 
-// testRun is what a Run is made of, with several replicas that have one handler.
+// testRun has the parts of a Run, with several replicas that share one handler.
 type testRun struct {
 	bases    []string
 	history  *History
@@ -44,7 +44,7 @@ func newTestRun(t *testing.T, replicas int, handler http.HandlerFunc) *testRun {
 	return r
 }
 
-// buy is a purchase, as some flow would have it.
+// buy is the action of a purchase.
 func buy(key string) *Intent {
 	return &Intent{Key: key, Action: "buy", Method: http.MethodPost, Path: "/v1/orders", Body: []byte(`{}`), Contends: []string{"a cup"}}
 }
@@ -108,7 +108,7 @@ func TestAttack_CanBeDoneAgainAndSendsEveryRequest(t *testing.T) {
 }
 
 func TestAttack_DuplicatesAreUnderWayTogether(t *testing.T) {
-	var both sync.WaitGroup // each waits for the other: would hang if they came one by one
+	var both sync.WaitGroup // each handler waits for the other: the test would hang if the requests came one by one
 	both.Add(2)
 	r := newTestRun(t, 2, func(w http.ResponseWriter, _ *http.Request) {
 		both.Done()
@@ -123,7 +123,7 @@ func TestAttack_DuplicatesAreUnderWayTogether(t *testing.T) {
 	}
 }
 
-// roundTrips answers without a network, so that the time of a test can be a fake one.
+// roundTrips answers without a network, so that a test can use fake time.
 type roundTrips func(*http.Request) (*http.Response, error)
 
 func (f roundTrips) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }

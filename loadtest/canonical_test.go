@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-func TestCanonical_OneMomentIsOneTextAndWhatIsNoObjectIsNone(t *testing.T) {
+func TestCanonical_EqualTimesAreEqualTextsAndANonObjectIsEmpty(t *testing.T) {
 	for body, want := range map[string]string{
 		`{"b":1,"a":"2026-01-01T01:00:00+01:00"}`:              `{"a":"2026-01-01T00:00:00.000000Z","b":1}`,
 		`{"a":[{"at":"2026-01-01T00:00:00.12Z"}]}`:             `{"a":[{"at":"2026-01-01T00:00:00.120000Z"}]}`,
@@ -21,9 +21,9 @@ func TestCanonical_OneMomentIsOneTextAndWhatIsNoObjectIsNone(t *testing.T) {
 func TestTimes_AnEffectIsBetweenTheFirstAttemptAndTheAnswerThatDecided(t *testing.T) {
 	attempts := []Attempt{
 		{Start: 5 * time.Second, End: 6 * time.Second, Outcome: Open, Sends: 1},
-		{Start: 4 * time.Second, End: 7 * time.Second, Outcome: Unknown, Sends: 1}, // sent at the same moment, and slower
+		{Start: 4 * time.Second, End: 7 * time.Second, Outcome: Unknown, Sends: 1}, // a duplicate that is slower
 		{Start: 8 * time.Second, End: 9 * time.Second, Outcome: OK, Sends: 1},
-		{Start: 10 * time.Second, End: 11 * time.Second, Outcome: OK, Sends: 1}, // asked again
+		{Start: 10 * time.Second, End: 11 * time.Second, Outcome: OK, Sends: 1}, // sent again
 	}
 	for _, c := range []struct {
 		record          Record

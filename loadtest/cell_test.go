@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// withCells is a flow with a crash matrix of two steps.
+// withCells returns a flow with a crash matrix of two steps.
 func withCells() *Flow {
 	return &Flow{Name: "f", Cells: &Cells{
 		Strategy: "right", Steps: []string{"before", "after"}, Commits: "after",
@@ -15,7 +15,7 @@ func withCells() *Flow {
 	}}
 }
 
-// allAre are the cells of a scenario, each with a verdict.
+// allAre returns the cells of a scenario, all with one verdict.
 func allAre(s Scenario, verdict CellVerdict) []Cell {
 	cells := s.CellsOf()
 	for i := range cells {

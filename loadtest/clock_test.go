@@ -11,7 +11,7 @@ func TestUntimely_TheEffectIsMadeWhileItsClientWaits(t *testing.T) {
 	bought := func(body string) Record {
 		return Record{
 			Intent: Intent{Key: "k", Action: "buy"}, Outcome: OK, Body: []byte(body),
-			Attempts: []Attempt{ // as they ended: the first one was overtaken
+			Attempts: []Attempt{ // in the order in which they ended: the second overtook the first
 				{Outcome: OK, Start: 2 * time.Second, End: 3 * time.Second},
 				{Outcome: Unknown, Start: time.Second, End: 4 * time.Second},
 			},
@@ -35,7 +35,7 @@ func TestUntimely_TheEffectIsMadeWhileItsClientWaits(t *testing.T) {
 	}
 }
 
-func TestUntimely_OnlySuccessesOfActionsWithATimeHaveOne(t *testing.T) {
+func TestUntimely_OnlySuccessesOfActionsWithATimeAreChecked(t *testing.T) {
 	h := NewHistory()
 	records := []Record{
 		{Intent: Intent{Action: "buy"}, Outcome: Rejected, Body: []byte(`{}`)},

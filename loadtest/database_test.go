@@ -11,7 +11,7 @@ import (
 	"shop/loadtest/internal/testbed"
 )
 
-// ownDatabase is a database for one test.
+// ownDatabase creates a database for one test.
 func ownDatabase(t *testing.T) *Database {
 	t.Helper()
 	db, err := CreateDatabase(t.Context(), testbed.Env(t, "SHOP_POSTGRES_URL"), fmt.Sprintf("loadtest %d %d", os.Getpid(), time.Now().UnixNano()))

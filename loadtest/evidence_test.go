@@ -128,8 +128,8 @@ func TestMeanwhile_CountsWhatBecameOfTheRequestsThatMetAFault(t *testing.T) {
 	}
 }
 
-// A lock that counts its own events, and talks to no lock service, is found by what that counts.
-func TestUnlocked_ALockThatAsksForNothingIsFoundAlsoWhereTheLockServiceIsAway(t *testing.T) {
+// The lock service's own count exposes a lock that only counts its own events.
+func TestUnlocked_AStrategyThatRequestsNoLocksIsFoundAlsoDuringAnOutage(t *testing.T) {
 	const away Fault = "redis-down"
 	flow := &Flow{Locked: func(strategy string) bool { return strategy == "redis+row" }, Faults: []FaultSpec{{Fault: away, Outage: true}}}
 	records := []Record{{Outcome: OK}, {Outcome: OK}, {Outcome: Rejected}, {Intent: Intent{Reads: true}, Outcome: OK}}

@@ -15,7 +15,7 @@ func TestHeadline_SaysWhatWasTriedAndWhatWasFound(t *testing.T) {
 	}
 	safe, caught := scenario(Safe, Safe, true), scenario(Violated, Violated, true)
 	broken, void, slipped := scenario(Safe, Violated, false), scenario(Safe, Inconclusive, false), scenario(Violated, Safe, false)
-	accident := scenario(Violated, Violated, false) // by another invariant than it must
+	accident := scenario(Violated, Violated, false) // violated, but not the invariant that must be
 	for _, c := range []struct {
 		of   []Result
 		want string

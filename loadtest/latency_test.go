@@ -15,7 +15,7 @@ import (
 
 func TestPercentiles_AreValuesOfTheListAndNotEstimates(t *testing.T) {
 	var all []time.Duration
-	for ms := 1000; ms >= 1; ms-- { // in no order
+	for ms := 1000; ms >= 1; ms-- { // not sorted
 		all = append(all, time.Duration(ms)*time.Millisecond)
 	}
 	for _, c := range []struct {
@@ -77,7 +77,7 @@ func TestLatency_CountsFromThePlannedStartToTheDecision(t *testing.T) {
 // one is a list with one value.
 func one(ms float64) Percentiles { return Percentiles{1, ms, ms, ms, ms, ms} }
 
-func TestLagging_ALoadThatIsNotThePlansShowsNothing(t *testing.T) {
+func TestLagging_ALateGeneratorMakesARunInconclusive(t *testing.T) {
 	const second = 1000
 	for lag, want := range map[Percentiles]int{
 		{}: 0,
@@ -90,9 +90,9 @@ func TestLagging_ALoadThatIsNotThePlansShowsNothing(t *testing.T) {
 	}
 }
 
-// The start of each key is planned before the first request is sent, and kept when the
+// The start of each key is planned before the first request is sent, and does not change when the
 // generator is late.
-func TestRun_TheLatenciesOfASlowServiceAreThoseOfThePlan(t *testing.T) {
+func TestRun_LatenciesOfASlowServiceCountFromThePlannedTime(t *testing.T) {
 	const planned = 50 * time.Millisecond
 	var n atomic.Int64
 	bases := testbed.Serve(t, 2, func(w http.ResponseWriter, req *http.Request) {
@@ -137,7 +137,7 @@ func TestRun_TheLatenciesOfASlowServiceAreThoseOfThePlan(t *testing.T) {
 	}
 }
 
-// The control of the lag: requests of which the moment was missed.
+// The control of the lag: requests that are sent after their planned time.
 func TestRun_AGeneratorThatIsLateIsMeasured(t *testing.T) {
 	bases := testbed.Serve(t, 1, func(w http.ResponseWriter, _ *http.Request) { testbed.Created(w, order1) })
 	run, err := NewRun(t.Context(), bases, oneClient, time.Second, Classify)
@@ -152,8 +152,8 @@ func TestRun_AGeneratorThatIsLateIsMeasured(t *testing.T) {
 	}
 }
 
-// What p50 and p99 are of is said where they are printed.
-func TestLatency_ThePageAndTheREADMESayWhatItIs(t *testing.T) {
+// The page and the README define p50 and p99.
+func TestLatency_IsDefinedOnThePageAndInTheREADME(t *testing.T) {
 	for _, page := range []string{"report/report.html", "../README.md"} {
 		text, err := os.ReadFile(page)
 		if err != nil || !strings.Contains(string(text), "from the planned start of a key to its decision") {

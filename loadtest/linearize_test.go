@@ -72,7 +72,7 @@ func TestEffects_AreThoseOfTheRequestThatHadTheKey(t *testing.T) {
 	records := []Record{
 		record(0, "a", "", Unknown),             // done
 		record(1, "b", "a", Unknown),            // the key of another client: not done
-		record(0, "c", "", OK),                  // done, as it was told
+		record(0, "c", "", OK),                  // done, as answered
 		record(0, "d", "c", Rejected),           // refused because of c
 		record(0, "e", "", Unknown),             // of two with one key,
 		record(0, "f", "e", Open),               // one was done
@@ -102,7 +102,7 @@ func TestEffects_AreThoseOfTheRequestThatHadTheKey(t *testing.T) {
 	}
 }
 
-// flip is a state that two writes cannot both change.
+// flip is a state that only one of two writes can change.
 type flip bool
 
 func (f flip) Equal(other linear.State) bool { return f == other }

@@ -45,7 +45,7 @@ func TestStalls_ASuccessMustComeWithinTheBoundOfEachFaultAndOfItsEnd(t *testing.
 	}
 }
 
-// decidedRun is a Run with one decided key, of a service that refuses what problem names.
+// decidedRun returns a Run with one decided key, on a service that answers with problem; "" is a success.
 func decidedRun(t *testing.T, problem func() string) *Run {
 	t.Helper()
 	bases := testbed.Serve(t, 2, func(w http.ResponseWriter, _ *http.Request) {

@@ -54,7 +54,7 @@ func TestNemesis_AControlHasTwoMinutesAndEachScenarioItsSeed(t *testing.T) {
 	}
 }
 
-func TestFaultWindow_OfALongLoadNotMuchIsLeftOut(t *testing.T) {
+func TestFaultWindow_CoversNearlyAllOfALongLoad(t *testing.T) {
 	for load, want := range map[time.Duration][2]time.Duration{
 		8 * time.Second:  {800 * time.Millisecond, 5200 * time.Millisecond},
 		30 * time.Minute: {10 * time.Second, 30*time.Minute - 30*time.Second},
@@ -65,7 +65,7 @@ func TestFaultWindow_OfALongLoadNotMuchIsLeftOut(t *testing.T) {
 	}
 }
 
-func TestSlim_WhatTheFlowSaysStays(t *testing.T) {
+func TestSlim_KeepsTheSummary(t *testing.T) {
 	f := nemesisFlow()
 	r := NewResult(f.Safe("good", Nemesis), 3)
 	r.Records, r.Loaded = make([]Record, 5), 4
@@ -75,13 +75,13 @@ func TestSlim_WhatTheFlowSaysStays(t *testing.T) {
 	}
 }
 
-func TestWatch_ALongLoadHasFewSamplesAndTheFirstThatIsApart(t *testing.T) {
+func TestWatch_ALongLoadHasFewSamplesAndTheFirstThatDiffers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		clock := func() time.Duration { return time.Since(began) }
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
-		const wrong = 601 * 100 * time.Millisecond // the 602nd: one that is left out
+		const wrong = 601 * 100 * time.Millisecond // the 602nd, which thin would leave out
 		samples, err := Watch(ctx, clock, func() ([]Level, error) {
 			level := Level{Name: "a"}
 			if at := clock(); at >= wrong && at < wrong+SampleEvery {

@@ -23,7 +23,7 @@ func TestClassify_ByProblemTypeNeverByStatusAlone(t *testing.T) {
 		{409, "expired", Rejected},
 		{409, "already-settled", Rejected},
 		{503, "fence-epoch", Open},
-		{409, "in-progress", Unknown}, // the same status, and it may have happened
+		{409, "in-progress", Unknown}, // the same status, but the request may have happened
 		{503, "busy", Open},
 		{503, "lost", Open},
 		{503, "stale", Open},
@@ -37,7 +37,7 @@ func TestClassify_ByProblemTypeNeverByStatusAlone(t *testing.T) {
 		{400, "malformed", Rejected},
 		{401, "unauthorized", Rejected},
 		{403, "forbidden", Rejected},
-		{409, "something-new", Unknown}, // what is not known is not final
+		{409, "something-new", Unknown}, // an unknown type is not final
 	} {
 		header, body := problemBody(c.kind, c.status)
 		if got, kind := Classify(c.status, header, body); got != c.want || kind != c.kind {
@@ -65,7 +65,7 @@ func TestClassifyByStatus_TrustsOnlyWhatCanMeanNothingElse(t *testing.T) {
 			t.Errorf("%d: got %s, want %s", status, got, want)
 		}
 	}
-	header, body := problemBody("out-of-stock", 409) // a type, where there is one, says more
+	header, body := problemBody("out-of-stock", 409) // a type takes precedence
 	if got, _ := ClassifyByStatus(http.StatusConflict, header, body); got != Rejected {
 		t.Errorf("409 out-of-stock: got %s, want %s", got, Rejected)
 	}

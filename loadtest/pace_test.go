@@ -17,15 +17,15 @@ const (
 	paceTTL  = 2 * time.Second
 )
 
-// decides says when a key that is sent at a moment is decided, and what answers come before that.
+// decides returns when a key that is sent at a time is decided, and the answers before that.
 type decides func(n int, sent time.Duration) (at time.Duration, before []Outcome)
 
-// prompt decides each at once.
+// prompt decides each key at once.
 func prompt(_ int, sent time.Duration) (time.Duration, []Outcome) {
 	return sent + 50*time.Millisecond, nil
 }
 
-// stands is prompt, but decides nothing from one moment to another.
+// stands is like prompt, but decides nothing in a span.
 func stands(from, to time.Duration) decides {
 	return func(_ int, sent time.Duration) (time.Duration, []Outcome) {
 		if at := sent + 50*time.Millisecond; at < from || at >= to {
@@ -35,7 +35,7 @@ func stands(from, to time.Duration) decides {
 	}
 }
 
-// sometimes begins with an answer, for one key in so many.
+// sometimes gives one key in every so many another first answer.
 func sometimes(outcome Outcome, every int) decides {
 	return func(n int, sent time.Duration) (time.Duration, []Outcome) {
 		if n%every == 0 {
@@ -45,7 +45,7 @@ func sometimes(outcome Outcome, every int) decides {
 	}
 }
 
-// catchingUp decides so many a second, from a moment on, of what has come since another.
+// catchingUp decides a backlog that begins at one time from another time on, at a rate.
 func catchingUp(since, from time.Duration, rate int) decides {
 	return func(n int, sent time.Duration) (time.Duration, []Outcome) {
 		if sent < since {
@@ -56,7 +56,7 @@ func catchingUp(since, from time.Duration, rate int) decides {
 	}
 }
 
-// played is a history in which keys come evenly and are decided as when says.
+// played returns a history of keys that are sent evenly and decided by when.
 func played(when decides) (*History, []Record) {
 	h := NewHistory()
 	var records []Record
@@ -73,7 +73,7 @@ func played(when decides) (*History, []Record) {
 	return h, records
 }
 
-// broke are the invariants of liveness that a history breaks.
+// broke returns the invariants of liveness that a history breaks.
 func broke(h *History, records []Record, events []fault.Event) string {
 	flow := &Flow{Faults: []FaultSpec{{Fault: Crash}}}
 	findings, _ := newTempo(h, records, events, paceLoad).judge(flow.pace(Crash, paceTTL))
@@ -82,7 +82,7 @@ func broke(h *History, records []Record, events []fault.Event) string {
 	return strings.Join(slices.Sorted(maps.Keys(violations)), " ")
 }
 
-// faults are some that begin every so often, from two seconds on.
+// faults returns faults at equal intervals, from two seconds on.
 func faults(h *History, times int, every, last time.Duration) (events []fault.Event) {
 	for n := range times {
 		at := h.Epoch.Add(2*time.Second + time.Duration(n)*every)
@@ -93,7 +93,7 @@ func faults(h *History, times int, every, last time.Duration) (events []fault.Ev
 
 func TestPace_WhatAServiceMustKeepUp(t *testing.T) {
 	const second = time.Second
-	// Of ten seconds, 29 keys: one in 35 is decided, and the others when it is over.
+	// In ten seconds 29 keys are decided, one in 35, and the others afterwards.
 	trickle := func(n int, sent time.Duration) (time.Duration, []Outcome) {
 		if sent >= 3*second && sent < 13*second && n%35 != 0 {
 			return 13*second + time.Duration(n)*time.Millisecond, nil
@@ -111,7 +111,7 @@ func TestPace_WhatAServiceMustKeepUp(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		when   decides
-		faults int // one every four seconds, of half a second
+		faults int // one every four seconds, each of half a second
 		want   string
 	}{
 		{"all at once", prompt, 0, ""},
@@ -138,7 +138,7 @@ func TestPace_WhatAServiceMustKeepUp(t *testing.T) {
 	}
 }
 
-func TestPace_AnAnswerInAnOutageIsNoShareOfIt(t *testing.T) {
+func TestPace_AnswersInAnOutageAreNotCounted(t *testing.T) {
 	h, records := played(func(n int, sent time.Duration) (time.Duration, []Outcome) {
 		if sent >= 2*time.Second && sent < 7*time.Second {
 			return sent + 100*time.Millisecond, []Outcome{Open}
@@ -152,7 +152,7 @@ func TestPace_AnAnswerInAnOutageIsNoShareOfIt(t *testing.T) {
 		t.Errorf("busy without a fault: broke %q, want I-BUSY", got)
 	}
 	h, records = played(prompt)
-	for i := range 2 * paceRate { // cut off by the kill, for which they have waited
+	for i := range 2 * paceRate { // under way before the kill, and cut off by it
 		records[i].Attempts = append([]Attempt{{Start: records[i].Planned, End: 2 * time.Second, Outcome: Unknown, Sends: 1}}, records[i].Attempts...)
 	}
 	if got := broke(h, records, faults(h, 1, 0, time.Second)); got != "" {
@@ -163,7 +163,7 @@ func TestPace_AnAnswerInAnOutageIsNoShareOfIt(t *testing.T) {
 	}
 }
 
-func TestPace_WhatAClientGivesUpNoLongerWaits(t *testing.T) {
+func TestPace_AnAbandonedKeyNoLongerWaits(t *testing.T) {
 	h, records := played(prompt)
 	for i := range records {
 		if i%2 == 0 && i > paceRate {

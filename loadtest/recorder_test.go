@@ -32,7 +32,7 @@ func breakConnection(w http.ResponseWriter) {
 }
 
 // A bare Transport sends this request twice, because it has an Idempotency-Key
-// and the connection was used before; the caller never hears of the first.
+// and the connection was used before; the caller does not learn of the first.
 func TestRecorder_NetHTTPRetriesNothingByItself(t *testing.T) {
 	var arrived atomic.Int64
 	r := newTestRun(t, 1, func(w http.ResponseWriter, req *http.Request) {
@@ -61,7 +61,7 @@ func TestRecorder_NetHTTPRetriesNothingByItself(t *testing.T) {
 	defer bare.CloseIdleConnections()
 	r.recorder.Next = nil // the control: without the recorder the server sees more than the client knows
 	r.client = &http.Client{Transport: bare}
-	for tries := 0; tries < 20 && arrived.Load() < 2; tries++ { // a connection is not always used again
+	for tries := 0; tries < 20 && arrived.Load() < 2; tries++ { // a connection is not always reused
 		arrived.Store(0)
 		_ = r.again(t, r.bases[0], "warm")
 		_ = r.again(t, r.bases[0], "cut")
@@ -98,7 +98,7 @@ func TestRecorder_ARefusedConnectionIsOpenABrokenAnswerIsUnknown(t *testing.T) {
 	r := newTestRun(t, 1, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", "100")
 		w.WriteHeader(http.StatusCreated)
-		_, _ = w.Write([]byte(`{"id":`)) // and the rest never comes
+		_, _ = w.Write([]byte(`{"id":`)) // an incomplete answer
 	})
 	if err := r.send(t, r.bases[0], "half"); err == nil {
 		t.Error("half an answer is no error")
@@ -114,7 +114,7 @@ func TestRecorder_ARefusedConnectionIsOpenABrokenAnswerIsUnknown(t *testing.T) {
 	}
 }
 
-func TestRecorder_TwoAnswersToOneKeyMustBeOneAndTheSame(t *testing.T) {
+func TestRecorder_DifferentFinalAnswersToOneKeyDiverge(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		answers  []func(http.ResponseWriter)
@@ -153,8 +153,8 @@ func refused(kind string) func(http.ResponseWriter) {
 	return func(w http.ResponseWriter) { testbed.Problem(w, http.StatusConflict, kind) }
 }
 
-// Two intents under one key are two lines of the history.
-func TestRecorder_IntentsThatShareAKeyAreToldApart(t *testing.T) {
+// Two intents with one idempotency key have a record each.
+func TestRecorder_IntentsThatShareAKeyHaveARecordEach(t *testing.T) {
 	var got []string
 	r := newTestRun(t, 1, func(w http.ResponseWriter, req *http.Request) {
 		if req.Header.Get(historyKey) != "" {

@@ -21,10 +21,10 @@ func replicaProgram(t *testing.T, mode string) Program {
 	return Program{Path: os.Args[0], Args: testbed.ReplicaArgs(mode), Spawn: (*exec.Cmd).Start, Logs: t.TempDir()}
 }
 
-// guard counts what the replicas of these tests count.
+// guard is a flow that counts the events of these tests' replicas.
 var guard = &Flow{Name: "inventory", Counted: []string{"guard_tripped"}}
 
-// alive asks for as long as a busy machine may need: one that is dead refuses at once.
+// alive waits as long as a busy machine may need; a dead replica refuses at once.
 func alive(addr string) bool { return aliveWithin(addr, 30*time.Second) }
 
 func aliveWithin(addr string, wait time.Duration) bool {
@@ -36,7 +36,7 @@ func aliveWithin(addr string, wait time.Duration) bool {
 	return err == nil
 }
 
-func TestReplicas_AKilledOneComesBackOnItsAddressAndItsCountsAreKept(t *testing.T) {
+func TestReplicas_ARestartedReplicaKeepsItsAddressAndItsCounts(t *testing.T) {
 	adopted := 0
 	program := replicaProgram(t, "good")
 	program.Adopt = func(int) error { adopted++; return nil }
@@ -75,7 +75,7 @@ func TestReplicas_AKilledOneComesBackOnItsAddressAndItsCountsAreKept(t *testing.
 	}
 }
 
-func TestReplicas_OneThatStandsStillIsSeenToAndIsDestroyedAllTheSame(t *testing.T) {
+func TestReplicas_AStoppedReplicaIsReportedAndCanBeDestroyed(t *testing.T) {
 	replicas, err := StartReplicas(t.Context(), replicaProgram(t, "good"), 1, guard)
 	if err != nil {
 		t.Fatal(err)
@@ -102,7 +102,7 @@ func TestReplicas_OneThatStandsStillIsSeenToAndIsDestroyedAllTheSame(t *testing.
 	}
 }
 
-func TestReplicas_OneThatCannotStartIsAnErrorWithItsLastWordsAndNoneIsLeft(t *testing.T) {
+func TestReplicas_AFailedStartReturnsTheEndOfTheLogAndLeavesNoProcess(t *testing.T) {
 	_, err := StartReplicas(t.Context(), replicaProgram(t, "broken"), 2, nil)
 	if err == nil || !strings.Contains(err.Error(), "no database") {
 		t.Errorf("error %v, want the replica's last words", err)

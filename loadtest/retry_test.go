@@ -48,7 +48,7 @@ func TestRetrier_GivesUpWithItsContextAndLeavesTheKeyUndecided(t *testing.T) {
 		switch n.Add(1) {
 		case 3:
 			cancel()
-		case 6: // it has not given up
+		case 6: // reached only if the Retrier did not stop
 			created(order1)(w)
 			return
 		}
@@ -57,7 +57,7 @@ func TestRetrier_GivesUpWithItsContextAndLeavesTheKeyUndecided(t *testing.T) {
 	r.recorder.Undecided = func(record *Record) { r.retrier.Retry(ctx, record) }
 	Attack(t.Context(), r.client, r.bases, oneClient, time.Now(), r.intend("k"))
 	r.retrier.Wait()
-	record := r.record(t, "k") // unknown, if the end came before the last answer
+	record := r.record(t, "k") // unknown, if ctx ended before the last answer
 	if undecided := record.Outcome == Open || record.Outcome == Unknown; !undecided || len(record.Attempts) != 3 {
 		t.Errorf("outcome %s after %d attempts; want open or unknown after 3", record.Outcome, len(record.Attempts))
 	}

@@ -83,7 +83,7 @@ func TestHeaders_EachClientSendsItsOwn(t *testing.T) {
 	}
 }
 
-// In a soak the replicas outlive many runs.
+// In a soak the replicas serve many runs.
 func TestRun_LeavesNoConnectionOpenWhenItIsClosed(t *testing.T) {
 	closed := make(chan struct{})
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { testbed.Created(w, order1) }))

@@ -52,7 +52,7 @@ func TestSidecar_KilledWithTheReplicasAlsoWhileItCannotStart(t *testing.T) {
 	}
 }
 
-func TestReplicas_CanBePausedAndResumedAndTellWhenTheyEnd(t *testing.T) {
+func TestReplicas_CanBePausedAndResumedAndReportTheirEnd(t *testing.T) {
 	replicas, err := StartReplicas(t.Context(), replicaProgram(t, "good"), 1, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -62,7 +62,7 @@ func TestReplicas_CanBePausedAndResumedAndTellWhenTheyEnd(t *testing.T) {
 	if err := replicas.Pause(0); err != nil {
 		t.Fatal(err)
 	}
-	for aliveWithin(replicas.all[0].addr, time.Second) { // the signal takes a moment, and the test's own limit is its end
+	for aliveWithin(replicas.all[0].addr, time.Second) { // the signal takes a moment; the test's timeout is the limit
 	}
 	if err := replicas.Resume(0); err != nil {
 		t.Fatal(err)
@@ -89,8 +89,8 @@ func TestReplicas_CanBePausedAndResumedAndTellWhenTheyEnd(t *testing.T) {
 	}
 }
 
-// One that was given a failpoint may die of it before it was seen ready.
-func TestReplicas_OneThatKillsItselfAtOnceHasStartedOneThatFailsHasNot(t *testing.T) {
+// A replica with a failpoint may be killed by it before it is seen ready.
+func TestReplicas_AReplicaThatKillsItselfHasStartedOneThatFailsHasNot(t *testing.T) {
 	program := replicaProgram(t, "good")
 	args := program.Args
 	program.Args = func(n int, listen, metrics string) []string { return args(n, listen, metrics)[:1] }

@@ -10,7 +10,7 @@ import (
 	"shop/loadtest/internal/testbed"
 )
 
-// injections does nothing but count how often it is injected.
+// injections is a fault that only counts its injections.
 type injections struct {
 	mu sync.Mutex
 	n  int
@@ -47,7 +47,7 @@ func TestShared_AFaultOfSeveralFlowsIsInjectedOnceAndSeenByEach(t *testing.T) {
 	}
 }
 
-// A store that was restarted and hit no request shows nothing; a shift without a restart needs none.
+// A restart that hit no request shows nothing; a shift without a restart needs no hit.
 func TestSoak_ARestartMustHitARequest(t *testing.T) {
 	s := Scenario{Flow: &Flow{Faults: []FaultSpec{SoakSpec(0)}}, Fault: Soak, Expect: Safe}
 	for _, c := range []struct {

@@ -13,8 +13,8 @@ func TestApart_TheStockMayBeNeitherMoreNorLessThanTheOrdersLeave(t *testing.T) {
 		found int
 	}{
 		{Level{"cup", 3, 3}, 0},
-		{Level{"cup", 4, 3}, 1}, // a sale was forgotten
-		{Level{"cup", 3, 4}, 1}, // a unit is lost
+		{Level{"cup", 4, 3}, 1}, // a sale is missing in the row
+		{Level{"cup", 3, 4}, 1}, // a unit is missing in the row
 	} {
 		if found := Apart([]Sample{{0, []Level{c.level}}}); len(found) != c.found {
 			t.Errorf("%+v: found %v, want %d", c.level, found, c.found)

@@ -26,7 +26,7 @@ func at(call, end int64, outcome string) *Operation {
 	return &Operation{Key: "k", Call: call, Return: end, Outcome: outcome}
 }
 
-// take takes n units, refused leaves fewer than n there, shows reads the shelf.
+// take takes n units; refused is a take that finds fewer than n; shows reads the stock.
 func take(o *Operation, n int64) Step {
 	return NewStep(o, fmt.Sprintf("take %d", n)).Does(func(s State) (State, bool) { return s.(shelf) - shelf(n), s.(shelf) >= shelf(n) })
 }
@@ -43,7 +43,7 @@ func of(start int64, steps ...Step) Partition {
 	return Partition{Object: "cup", Start: shelf(start), Steps: steps}
 }
 
-// verdict is that of the whole check.
+// verdict returns the verdict of a check of one partition.
 func verdict(t *testing.T, p Partition) Verdict {
 	t.Helper()
 	r := Check(t.Context(), []Partition{p}, Limits{})
@@ -116,7 +116,7 @@ func TestOrder_AgreesWithPorcupineWhateverTheDatabaseSays(t *testing.T) {
 		if got, _ := p.order(t.Context()); got != want {
 			t.Fatalf("%s, and porcupine says %s", got, want)
 		}
-		for i := range p.Steps { // and an order of the writes that means nothing
+		for i := range p.Steps { // with a random order of the writes
 			if p.Steps[i].Order != 0 {
 				p.Steps[i].Order = random.Int64N(6)
 			}
@@ -130,7 +130,7 @@ func TestOrder_AgreesWithPorcupineWhateverTheDatabaseSays(t *testing.T) {
 	}
 }
 
-func TestOrder_TheOneOfTheDatabaseDecidesALongHistory(t *testing.T) {
+func TestOrder_TheOrderOfTheDatabaseDecidesALongHistory(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for range 20 {
 		p := drawn(random, 2000, false)
@@ -154,7 +154,7 @@ func TestOrder_AFewWritesOfOneMomentMayBeInAnyOrder(t *testing.T) {
 	}
 }
 
-func TestVerify_AnOrderThatIsNoneIsRefused(t *testing.T) {
+func TestVerify_RejectsAWrongOrder(t *testing.T) {
 	p := of(2, take(at(1, 2, OK), 1), take(at(3, 4, OK), 1), shows(5, 6, 0))
 	for _, c := range []struct {
 		order []int
@@ -190,9 +190,9 @@ type two [2]int64
 func (s two) Equal(t State) bool { return s == t }
 func (s two) String() string     { return "" }
 
-// The place of a write among those of other objects means nothing: it may be seen after a
-// write that the database places behind it.
-func TestCheck_OrdersOfThePartsGiveOneOfTheWhole(t *testing.T) {
+// The place of a write among those of other objects is irrelevant: the write may be seen after a
+// write that the database places after it.
+func TestCheck_OrdersOfThePartsComposeToOneOfTheWhole(t *testing.T) {
 	slow, quick, look := at(1, 100, OK), at(2, 10, OK), at(20, 30, OK)
 	slow.Order, quick.Order, look.Reads = 1, 2, true
 	view := func(shelves ...int) Partition {
@@ -231,7 +231,7 @@ type shelves [4]int64
 func (s shelves) Equal(t State) bool { return s == t }
 func (s shelves) String() string     { return fmt.Sprint([4]int64(s)) }
 
-// moves is a history of a service that locks two shelves, moves a unit, and takes long to commit:
+// moves is a history of a service that locks two shelves, moves a unit, and commits slowly:
 // the database's order is that of the locks, and reads show what is committed.
 func moves(random *rand.Rand, n int, liar bool) Partition {
 	const start = 1000
@@ -316,11 +316,11 @@ func TestCheck_CommitsThatTakeLongAreDecidedWithoutASearch(t *testing.T) {
 		}
 		bounded, stop := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		if verdict, _ := p.order(bounded); verdict != Legal {
-			searched++ // the order of the whole alone would not do
+			searched++ // the order of the whole alone does not suffice
 		}
 		stop()
 	}
-	lie := moves(random, 6, true) // few, for the parts are searched to their end
+	lie := moves(random, 6, true) // few, since the search of the parts is exhaustive
 	if order := composed(lie); lie.verify(order) || verdict(t, lie) != Illegal {
 		t.Errorf("a read that shows what never was is legal: %v", order)
 	}
@@ -329,7 +329,7 @@ func TestCheck_CommitsThatTakeLongAreDecidedWithoutASearch(t *testing.T) {
 	}
 }
 
-func TestCut_LeavesTheShortestBeginningAndWhatItTakes(t *testing.T) {
+func TestCut_LeavesTheShortestIllegalPrefix(t *testing.T) {
 	p := of(100)
 	for i := range int64(50) {
 		p.Steps = append(p.Steps, take(at(10*i+1, 10*i+3, OK), 1), shows(10*i+5, 10*i+6, 99-i))
@@ -372,7 +372,7 @@ func hard() Partition {
 	return p
 }
 
-func TestCheck_WhatRunsOutIsUndecided(t *testing.T) {
+func TestCheck_BeyondALimitIsUndecided(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		limits Limits

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// written is a history as it is written, with an operation of each kind.
+// written returns a history with an operation of each kind, and its lines.
 func written(t *testing.T) (h History, lines []string) {
 	t.Helper()
 	h = History{
@@ -31,7 +31,7 @@ func written(t *testing.T) (h History, lines []string) {
 	return h, strings.SplitAfter(strings.TrimSuffix(text.String(), "\n"), "\n")
 }
 
-func TestRead_AHistoryIsAsItWasWritten(t *testing.T) {
+func TestRead_ReturnsWhatWasWritten(t *testing.T) {
 	h, lines := written(t)
 	read, err := Read(strings.NewReader(strings.Join(lines, "")))
 	if err != nil || !reflect.DeepEqual(read, h) {
@@ -39,7 +39,7 @@ func TestRead_AHistoryIsAsItWasWritten(t *testing.T) {
 	}
 }
 
-func TestRead_WhatIsNoWholeHistoryIsRefused(t *testing.T) {
+func TestRead_RejectsAnIncompleteHistory(t *testing.T) {
 	_, lines := written(t)
 	last := len(lines) - 1
 	for _, c := range []struct {
@@ -80,7 +80,7 @@ func TestFate_IsWhatTheClientWasToldAndTheDatabaseShows(t *testing.T) {
 		{Rejected, No, false, Refused},
 		{Rejected, Yes, false, Contradiction},
 		{Open, NotKnown, false, Nothing},
-		{Open, Yes, false, Contradiction}, // given up after "busy", and it happened
+		{Open, Yes, false, Contradiction}, // abandoned after "busy", but it happened
 		{"unknown", NotKnown, false, Maybe},
 		{"unknown", Yes, false, Done},
 		{"unknown", No, false, Nothing},

@@ -10,7 +10,7 @@ import (
 	"shop/loadtest/linear"
 )
 
-// sales is a history of purchases of the only cup.
+// sales writes a history of purchases of the only cup.
 func sales(t *testing.T, buyers ...string) string {
 	t.Helper()
 	h := linear.History{Header: linear.Header{Flow: "inventory", Given: []byte(`[{"SKU":"cup","Quantity":1}]`)}}

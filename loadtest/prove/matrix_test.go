@@ -47,7 +47,7 @@ func TestMatrix_AStrategyIsCutFromItsStoresAlone(t *testing.T) {
 	}
 }
 
-func TestMatrix_WhatDoesNotGoWithItIsRefused(t *testing.T) {
+func TestMatrix_FlagsThatDoNotCombineAreRejected(t *testing.T) {
 	for _, c := range []app{{Fault: "crash"}, {Quick: true}, {Nemesis: nemesisFlags{Nemesis: true}}, {Soak: soakFlags{Soak: 1}}, {Target: "file"}, {Replicas: 2}} {
 		if c.Replicas == 0 {
 			c.Replicas = 3
@@ -61,7 +61,7 @@ func TestMatrix_WhatDoesNotGoWithItIsRefused(t *testing.T) {
 	}
 }
 
-// The whole proof has enough operations to check; the crash matrix alone has not.
+// The whole proof must check enough operations; the crash matrix alone need not.
 func TestMatrix_AloneIsNotTheWholeProof(t *testing.T) {
 	var whole, alone app
 	whole.setDefaults()

@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	shopProgram, folder = testbed.Build("shop/cmd/shop")
 	goleak.VerifyTestMain(
 		m,
-		// Children die with the thread that made them, so one is kept for as long as the process lives.
+		// Children die with the thread that started them, so this thread is kept for the life of the process.
 		goleak.IgnoreTopFunction("shop/compose/local/stack.serveForks"),
 		goleak.Cleanup(func(status int) {
 			_ = os.RemoveAll(folder)
@@ -65,7 +65,7 @@ func TestProve_RealReplicasAreLoadedAndAudited(t *testing.T) {
 	}
 }
 
-// proven is the report of a proof of one scenario, in all its forms.
+// proven runs a proof of one scenario, and checks the report in all its forms.
 func proven(t *testing.T, args ...string) (report loadtest.Report) {
 	t.Helper()
 	status, out, folder, err := prove(t, args...)
@@ -88,7 +88,7 @@ func proven(t *testing.T, args ...string) (report loadtest.Report) {
 	return report
 }
 
-// The requests are few enough for a history that is decided in the time that a control has: at the
+// The rate is low enough for the history to be decided within the time limit of a control: at the
 // usual rate a busy machine has dozens of requests for one product under way at once.
 func TestProve_TheControlOversellsAndIsCaught(t *testing.T) {
 	report := proven(t, "--flow", "inventory", "--strategy", "naive", "--fault", "none", "--rate", "80", "--duration", "2s")
@@ -140,7 +140,7 @@ func shop(t *testing.T, args ...string) string {
 	return string(out)
 }
 
-// startShop serves a new database with the demo's products, with three replicas, until the
+// startShop starts three replicas on a new database with the demo's products, until the
 // test ends.
 func startShop(t *testing.T) (urls, keys []string, databaseURL string) {
 	t.Helper()
@@ -175,7 +175,7 @@ func serveShop(t *testing.T, only []string) (url string) {
 	if err := stack.Spawn(serve); err != nil {
 		t.Fatal(err)
 	}
-	ended := make(chan struct{}) // the log
+	ended := make(chan struct{}) // closed when the log has been read
 	t.Cleanup(func() {
 		_ = serve.Process.Signal(syscall.SIGTERM)
 		<-ended
@@ -187,7 +187,7 @@ func serveShop(t *testing.T, only []string) (url string) {
 	for lines.Scan() {
 		var line struct{ Msg, Address string }
 		if json.Unmarshal(lines.Bytes(), &line) == nil && line.Msg == "serving" {
-			go func() { // a shop whose log is not read stops at the next line
+			go func() { // a shop whose log is not read blocks at its next line
 				defer close(ended)
 				_, _ = io.Copy(io.Discard, log)
 			}()
@@ -199,7 +199,7 @@ func serveShop(t *testing.T, only []string) (url string) {
 	return ""
 }
 
-// The file that Compose's service prove is given, here on replicas at other addresses.
+// The file of Compose's service prove, here on replicas at other addresses.
 func TestProve_AnyServiceIsLoadedAndJudgedByTheFileOfItsOwner(t *testing.T) {
 	urls, keys, databaseURL := startShop(t)
 	for name, value := range map[string]string{"SHOP_1": urls[0], "SHOP_2": urls[1], "SHOP_3": urls[2], "SHOP_KEY_ALICE": keys[0], "SHOP_KEY_BOB": keys[1], "SHOP_POSTGRES_URL": databaseURL} {
@@ -239,7 +239,7 @@ func TestProve_AnyServiceIsLoadedAndJudgedByTheFileOfItsOwner(t *testing.T) {
 	}
 }
 
-// CI runs the quick proof: a safe strategy that it leaves out may oversell unseen.
+// CI runs the quick proof: a safe strategy that is not part of it may oversell unnoticed.
 func TestQuick_HasEverySafeStrategyOnceWithoutAFault(t *testing.T) {
 	left := map[string]bool{}
 	for _, s := range inventory.Strategies() {
@@ -261,7 +261,7 @@ func TestQuick_HasEverySafeStrategyOnceWithoutAFault(t *testing.T) {
 	}
 }
 
-// A client that takes all members for one address reaches none of them, and waits for ever.
+// A client that gets all members as one address reaches none of them, and waits for ever.
 func TestEtcd_AClientOfTheFaultsKnowsEachMember(t *testing.T) {
 	e := environment{settings: &app{Etcd: "127.0.0.1:1,127.0.0.1:2"}, etcds: map[string]*clientv3.Client{}}
 	defer e.close()
@@ -274,9 +274,9 @@ func TestEtcd_AClientOfTheFaultsKnowsEachMember(t *testing.T) {
 	}
 }
 
-// A service that counts its own events could count what a run needs. (That what replicas count
-// is not even shown to the judge is TestEvidence_OfAFaultIsWhatItHit.)
-func TestNeeds_NoneIsWhatReplicasCountAboutThemselves(t *testing.T) {
+// A replica that counts its own events could count what a run needs. (That the counts of replicas
+// do not reach the verdict is tested by TestEvidence_OfAFaultIsWhatItHit.)
+func TestNeeds_NoneIsCountedByReplicas(t *testing.T) {
 	for _, l := range (&environment{}).lessons() {
 		needs := slices.Clone(l.Needs)
 		for _, under := range l.Faults {
@@ -298,7 +298,7 @@ func TestNeeds_NoneIsWhatReplicasCountAboutThemselves(t *testing.T) {
 	}
 }
 
-// What clients send because of an answer comes on top: in inventory, they read each order that they get.
+// Follow-ups come on top: in inventory, clients read each order that they get.
 func TestWhole_PlansHaveEnoughOperationsOfEachFlow(t *testing.T) {
 	whole := app{}
 	whole.setDefaults()

@@ -24,7 +24,7 @@ func TestSoak_UsageIsChecked(t *testing.T) {
 		{"--soak", "1h", "--strategy", "row"},
 		{"--soak", "1h", "--duration", "1m"},
 		{"--soak", "1h", "--soak-every", "0s"},
-		{"--soak", "1h", "--soak-shift", "10m"}, // too few to be compared
+		{"--soak", "1h", "--soak-shift", "10m"}, // too few shifts to compare
 		{"--soak", "1h", "--soak-shift", "1s"},
 		{"--soak", "1m"},
 	} {

@@ -18,7 +18,7 @@ import (
 	"shop/loadtest/internal/testbed"
 )
 
-// sent are the results of vegeta for three requests, one of them refused.
+// sent returns vegeta's results for three requests, one of which is refused.
 func sent(t *testing.T, user string) vegeta.Results {
 	t.Helper()
 	bases := testbed.Serve(t, 2, func(w http.ResponseWriter, req *http.Request) {

@@ -8,7 +8,7 @@ import (
 	"shop/loadtest"
 )
 
-// crashed is a report with a crash matrix of two steps, one cell of which is violated, one empty and
+// crashed returns a report with a crash matrix of two steps: one cell is violated, one empty, and
 // one not tried.
 func crashed() loadtest.Report {
 	killed, paused := loadtest.CellFault{Kind: loadtest.CellKilled}, loadtest.CellFault{Kind: loadtest.CellPaused}

@@ -10,7 +10,7 @@ import (
 	"shop/locking/invariant"
 )
 
-// brokenReport is the example, in which the safe one broke.
+// brokenReport is exampleReport with a violation in its safe scenario.
 func brokenReport() loadtest.Report {
 	r := exampleReport()
 	r.AsExpected = false

@@ -37,12 +37,12 @@ func classes(c chart) (list []string) {
 	return list
 }
 
-// loaded is a result with these records, all of the load.
+// loaded returns a result with these records, all of the load.
 func loaded(records ...loadtest.Record) result {
 	return result{loadtest.Result{Detail: loadtest.Detail{Records: records, Loaded: len(records)}}}
 }
 
-// key was planned for a moment and decided by one answer.
+// key returns a record with one planned time that one answer decided.
 func key(planned, decided time.Duration, outcome loadtest.Outcome) loadtest.Record {
 	return loadtest.Record{Planned: planned, Outcome: outcome, Attempts: []loadtest.Attempt{{Start: planned, End: decided, Outcome: outcome, Status: 200}}}
 }

@@ -19,7 +19,7 @@ import (
 	"shop/locking/invariant"
 )
 
-// exampleReport has a control that was caught, and a safe one under a fault.
+// exampleReport has a control that was caught, and a safe strategy under a fault.
 func exampleReport() loadtest.Report {
 	epoch := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	buyer := func(key string, replica int, start, end time.Duration) loadtest.Record {
@@ -66,7 +66,7 @@ func exampleReport() loadtest.Report {
 	}
 }
 
-// golden is the shape that others read: names, order and types.
+// golden is the shape of prove.json on which other programs rely: names, order and types.
 const golden = `{
   "seed": 1,
   "as_expected": true,
@@ -204,7 +204,7 @@ func TestHTML_ShowsVerdictsFirstThenWhatHappened(t *testing.T) {
 		`<th scope="row">naive</th><td><a class="pill violated" href="#inventory-naive-none">violated</a> <span class="met">✓ control, caught</span></td><td><span class="soft" aria-label="not tried">–</span></td>`,
 		`<th scope="row">redis&#43;row</th><td><span class="soft" aria-label="not tried">–</span></td><td><a class="pill safe" href="#inventory-redis-row-redis-down">safe</a> <span class="met">✓</span>`,
 		`id="inventory-naive-none"`, "There were 1 units of", "replica 1 sells 1", "1 of 1 sold", "replica 2 sells 1", "2 of 1 sold",
-		"Keys decided", "From the planned start of a key", "Units left", "drop-00&lt;b&gt;", // what is from outside is escaped
+		"Keys decided", "From the planned start of a key", "Units left", "drop-00&lt;b&gt;", // text from outside is escaped
 		`title="keys of writes`, "20.5",
 		`id="inventory-redis-row-redis-down"`, `class="band"`, "redis killed", "No run proves that there is no error",
 	} {
@@ -216,7 +216,7 @@ func TestHTML_ShowsVerdictsFirstThenWhatHappened(t *testing.T) {
 	}
 }
 
-func TestHTML_NeedsNothingFromOutside(t *testing.T) {
+func TestHTML_IsSelfContained(t *testing.T) {
 	page := renderHTML(t, exampleReport())
 	for _, forbidden := range []string{`(?i)https?:`, `(?i)<script`, `(?i)<link`, `(?i)<img`, `(?i)@import`, `(?i)url\(`, `="//`, `ZgotmplZ`, `NaN`, `Inf\b`} {
 		if found := regexp.MustCompile(forbidden).FindString(page); found != "" {
@@ -228,7 +228,7 @@ func TestHTML_NeedsNothingFromOutside(t *testing.T) {
 	}
 }
 
-func TestHTML_SaysSoWhenSomethingIsNotAsExpected(t *testing.T) {
+func TestHTML_MarksWhatIsNotAsExpected(t *testing.T) {
 	r := exampleReport()
 	r.AsExpected = false
 	r.Scenarios[1].AsExpected, r.Scenarios[1].Verdict, r.Scenarios[1].Inconclusive = false, loadtest.Inconclusive, []string{"Redis was not killed"}

@@ -9,7 +9,7 @@ import (
 	"shop/loadtest/soak"
 )
 
-// soakedReport is one in whose soak the keys grew.
+// soakedReport is a report of a soak in which the keys grew.
 func soakedReport() loadtest.Report {
 	r := exampleReport()
 	most := 0.0

@@ -19,7 +19,7 @@ const (
 	account2 = "00000000-0000-0000-0000-0000000000a2"
 )
 
-// bothFlows is exampleReport with a control of the money that was caught.
+// bothFlows is exampleReport with a control of transfer that was caught.
 func bothFlows() loadtest.Report {
 	r := exampleReport()
 	const ms = time.Millisecond

@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// threeFlows is bothFlows with a control of the wallets that was caught.
+// threeFlows is bothFlows with a control of wallet that was caught.
 func threeFlows() loadtest.Report {
 	r := bothFlows()
 	const ms = time.Millisecond

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// small is the least that a file must say; more is put behind it.
+// small is a minimal file, to which tests append more.
 const small = `services: [http://127.0.0.1:1]
 supply: {coffee: 10}
 requests:
@@ -26,7 +26,7 @@ func env(pairs ...string) func(string) string {
 	}
 }
 
-// parsed is a file that must be right.
+// parsed parses a file that must be valid.
 func parsed(t *testing.T, text string) *File {
 	t.Helper()
 	f, err := parse([]byte(text), env("KEY", "s3cret"))
@@ -60,7 +60,7 @@ func TestParse_OneAddressTwiceIsOneReplica(t *testing.T) {
 	}
 }
 
-func TestParse_AMistakeIsSaidWithItsLine(t *testing.T) {
+func TestParse_ErrorsNameTheLine(t *testing.T) {
 	for _, c := range []struct {
 		name, text string
 		says       []string
@@ -133,7 +133,7 @@ audits:
 	for got, want := range map[string]string{
 		f.Services[0]: "http://127.0.0.1:8080", f.Database: "postgres://me:s3cret@db/shop",
 		f.Clients[0].Headers["Authorization"]: "Bearer s3cret", f.Audits[0].Command[1]: "--key=s3cret",
-		f.Requests[0].Body: `{"price": "${KEY}"}`, // a body is no place for a secret
+		f.Requests[0].Body: `{"price": "${KEY}"}`, // a body is not expanded
 	} {
 		if got != want {
 			t.Errorf("got %s, want %s", got, want)

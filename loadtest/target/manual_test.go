@@ -11,10 +11,10 @@ import (
 	"shop/locking/invariant"
 )
 
-// checked is a line of the manual's table: a name, a code, and what it means.
+// checked is a line of the manual's table: a name, a code, and a meaning.
 var checked = regexp.MustCompile(`(?m)^\| (\S+) \((I-[A-Z]+)\) \| (.*) \|$`)
 
-func TestManual_WhatIsCheckedIsSaidInTheWordsOfTheReport(t *testing.T) {
+func TestManual_UsesTheWordsOfTheReport(t *testing.T) {
 	text, err := os.ReadFile("../../docs/ci.md")
 	if err != nil {
 		t.Fatal(err)

@@ -8,7 +8,7 @@ import (
 	"shop/loadtest"
 )
 
-func TestReview_AWrongSettingIsToldInWords(t *testing.T) {
+func TestReview_NamesASettingThatMayBeWrong(t *testing.T) {
 	f := parsed(t, mixed+"answers: {rejected: [402], open: [503]}\n")
 	sold := slices.Concat(told(f, "buy", 6, "coffee", 2, 201, loadtest.OK), told(f, "move", 1, "tea", 0, 200, loadtest.OK), told(f, "look", 1, "tea", 0, 200, loadtest.OK))
 	for _, c := range []struct {
@@ -40,7 +40,7 @@ func TestReview_AWrongSettingIsToldInWords(t *testing.T) {
 	}
 }
 
-func TestReview_ARightRunHasNothingToSay(t *testing.T) {
+func TestReview_ARightRunHasNoHints(t *testing.T) {
 	f := parsed(t, small)
 	f.Services = []string{"http://127.0.0.1:1", "http://127.0.0.1:2"} // that one of them sold nothing is chance
 	records := slices.Concat(told(f, "buy", 5, "coffee", 2, 201, loadtest.OK), told(f, "buy", 5, "coffee", 1, 409, loadtest.Rejected))
@@ -61,7 +61,7 @@ func TestReview_AKeyInAnotherHeaderIsNoticed(t *testing.T) {
 	if text := strings.Join(v.hints(), "\n"); !strings.Contains(text, "Set idempotency_header") {
 		t.Error(text)
 	}
-	records[0].Diverged = false // it knows some keys: its mistake is another one
+	records[0].Diverged = false // the service knows some keys: the header is right
 	if text := strings.Join(v.hints(), "\n"); strings.Contains(text, "idempotency_header") {
 		t.Error(text)
 	}

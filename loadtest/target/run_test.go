@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// seller is a service that is not ours. It keeps what it sold in memory, and its mistakes
+// seller is a service under proof. It keeps its sales in memory, and its errors
 // can be switched on.
 type seller struct {
 	mu       sync.Mutex
@@ -26,11 +26,11 @@ type seller struct {
 	answers  map[string]string // by key
 	came     int
 	orders   int
-	met      sync.WaitGroup // the first two requests wait for each other: they overlap
+	met      sync.WaitGroup // makes the first two requests overlap
 	oversell bool
 	few      bool // each address sells one unit, and refuses the rest
 	sold     map[string]bool
-	forgets  bool // it does not know the key
+	forgets  bool // it ignores the key
 	open     bool // any client may do what only an administrator may
 	status   int  // of each answer; 0: the right one
 }
@@ -76,7 +76,7 @@ func (s *seller) sell(req *http.Request) string {
 	return fmt.Sprintf(`{"id": %d}`, s.orders)
 }
 
-// sellerFile asks for more than there is. %s: the services; more is put behind it.
+// sellerFile requests more than the supply. %s: the services; tests append more.
 const sellerFile = `services: [%s]
 rate: 400
 duration: 250ms
@@ -132,7 +132,7 @@ func TestRun_ARightServicePassesAndAWrongOneFailsByName(t *testing.T) {
 	}
 }
 
-func TestRun_ARefusalThatIsNotListedLeavesItsKeysUndecidedAndIsAskedAbout(t *testing.T) {
+func TestRun_AnUnlistedRefusalLeavesItsKeysUndecidedAndIsHintedAt(t *testing.T) {
 	result, err := (&seller{}).prove(t, "idempotency_header: Idempotency-Key\n")
 	if err != nil || result.Verdict != loadtest.Safe {
 		t.Fatal(result.Verdict, err)
@@ -199,7 +199,7 @@ func TestRun_ASettingThatCannotWorkIsAnErrorBeforeTheFirstRequest(t *testing.T) 
 	}
 }
 
-// sqlProve runs a right service with audits in SQL. (On a database that other tests use too.)
+// sqlProve proves a right service with audits in SQL, on a database that other tests use too.
 func sqlProve(t *testing.T, audits string) (loadtest.Result, error) {
 	t.Helper()
 	return (&seller{}).prove(t, "database: "+testbed.Env(t, "SHOP_POSTGRES_URL")+"\naudits:\n"+audits)

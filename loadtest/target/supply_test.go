@@ -10,7 +10,7 @@ import (
 	"shop/loadtest"
 )
 
-// told makes records of n requests of a file that ended in the same way, one after the other.
+// told returns records of n sequential requests of a file that ended in the same way.
 func told(f *File, name string, n int, object string, units, status int, outcome loadtest.Outcome) (records []loadtest.Record) {
 	i := slices.IndexFunc(f.Requests, func(r Request) bool { return r.Name == name })
 	for k := range n {
@@ -28,7 +28,7 @@ func told(f *File, name string, n int, object string, units, status int, outcome
 	return records
 }
 
-// inOrder gives the records of several lists times, one after the other.
+// inOrder gives the records of several lists consecutive times.
 func inOrder(lists ...[]loadtest.Record) []loadtest.Record {
 	records := slices.Concat(lists...)
 	for i := range records {
@@ -73,7 +73,7 @@ func TestSupply_WhatClientsGotIsComparedWithWhatWasThere(t *testing.T) {
 }
 
 // A service may take units for a while, and give them back when it cannot take them all.
-func TestSupply_WhatOthersMayHaveHeldMeanwhileIsNotLeft(t *testing.T) {
+func TestSupply_UnitsThatOthersMayHaveHeldAreNotLeft(t *testing.T) {
 	f := parsed(t, mixed)
 	records := inOrder(told(f, "buy", 8, "coffee", 1, 201, loadtest.OK), told(f, "buy", 1, "coffee", 3, 409, loadtest.Rejected), told(f, "buy", 1, "coffee", 2, 409, loadtest.Rejected))
 	three, two := &records[8].Attempts[0], &records[9].Attempts[0]

@@ -13,7 +13,7 @@ import (
 
 var shows = strings.Replace(mixed, "path: '/{{.Object}}'}", "path: '/{{.Object}}', shows: stock.left}", 1)
 
-// one is a record of a request about coffee, under way from a moment to another one. A read shows so many units.
+// one returns a record of a request for coffee, under way from one time to another. A read shows the units.
 func one(f *File, name string, units int, from, to time.Duration, outcome loadtest.Outcome) loadtest.Record {
 	r := told(f, name, 1, "coffee", units, 200, outcome)[0]
 	r.Key = fmt.Sprintf("%s %d from %d", name, units, from)
@@ -25,7 +25,7 @@ func one(f *File, name string, units int, from, to time.Duration, outcome loadte
 	return r
 }
 
-func TestTimes_ASuccessAndAReadAreWhatCanHaveBeenLeftAtTheirTime(t *testing.T) {
+func TestTimes_SuccessesAndReadsMustFitWhatCanHaveBeenLeft(t *testing.T) {
 	f := parsed(t, shows)
 	ok, refused, open, unknown := loadtest.OK, loadtest.Rejected, loadtest.Open, loadtest.Unknown
 	for _, c := range []struct {
@@ -61,7 +61,7 @@ func TestTimes_ASuccessAndAReadAreWhatCanHaveBeenLeftAtTheirTime(t *testing.T) {
 	}
 }
 
-func TestTimes_AReadThatIsToShowUnitsAndDoesNotShowsNothing(t *testing.T) {
+func TestTimes_AReadWithoutItsUnitsMakesARunInconclusive(t *testing.T) {
 	f := parsed(t, shows)
 	right := one(f, "look", 10, 1, 2, loadtest.OK)
 	wrong := right
