@@ -25,10 +25,10 @@ func (t *Trial) audit(ctx context.Context) (Result, error) {
 	findings.Merge(t.postcheck)
 	findings.Add("I-ONCE", diverged(records)...)
 	findings.Add("I-LIVE", t.lifeless(records)...)
-	findings.Add("I-DENY", allowed(records)...)
+	findings.Add("I-DENY", notRefused(records)...)
 	findings.Merge(t.keptUp(records))
 	findings.Add("I-LOCKED", t.unlocked(records)...)
-	findings.Add("I-BODY", hidden(records)...)
+	findings.Add("I-BODY", refusedReads(records)...)
 	findings.Add("I-CLOCK", t.History.Untimely(records, flow.Moments)...)
 	findings.Add(flow.During, Apart(t.Samples)...)
 	if t.Scenario.Fault == CrashMatrix {

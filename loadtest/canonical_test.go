@@ -40,12 +40,12 @@ func TestTimes_AnEffectIsBetweenTheFirstAttemptAndTheAnswerThatDecided(t *testin
 	}
 }
 
-func TestHidden_AReadOfWhatTheReaderOwnsMustNotBeRefused(t *testing.T) {
+func TestRefusedReads_AReadOfWhatTheReaderOwnsMustNotBeRefused(t *testing.T) {
 	refused := func(key string, i Intent) Record {
 		i.Key = key
 		return Record{Intent: i, Outcome: Rejected, Attempts: []Attempt{{Outcome: Rejected, Problem: "not-found", Status: 404}}}
 	}
-	got := hidden([]Record{
+	got := refusedReads([]Record{
 		refused("own", Intent{Reads: true}), refused("other", Intent{Reads: true, Refusals: []string{"not-found"}}), refused("write", Intent{}),
 		{Intent: Intent{Key: "read", Reads: true}, Outcome: OK},
 	})

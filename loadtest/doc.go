@@ -55,9 +55,10 @@
 // Reads (Intent.Reads) are mixed with the writes: each field of each answer is compared with the plan and
 // the database (I-BODY). Some requests are not allowed (Intent.Refusals): they must be refused with one
 // of the listed problems (I-DENY), and must have no effect. They are sent by a client that does not own
-// the object, under another client's key, under a key that was used before, for something that has ended,
-// or for something that does not exist. Some keys are not retried after "busy" (Intent.GivesUp): they
-// must have no effect either (I-REJ).
+// the object, under a key that was used for another request, for something that has ended, or for
+// something that does not exist. One intent in SameKeyEvery has the key of another client's intent, which
+// is allowed: keys of different clients are independent. Some keys are not retried after "busy"
+// (Intent.GivesUp): they must have no effect either (I-REJ).
 //
 // # What a client may conclude from an answer
 //
@@ -75,8 +76,8 @@
 //
 // Invariants are defined beside their queries. Those that the tables alone can show are in the lessons
 // (inventory/invariants.sql, transfer/invariants.sql, wallet/invariants.go). Those that compare the
-// tables with the replies to clients are in the flows. Those of every flow are in Invariants. `bin/prove
-// --help` and the report list them with their names.
+// tables with the replies to clients are in the flows. Those of every flow are in Invariants. The report
+// and `bin/prove --help` list all of them with their names.
 //
 // # Histories
 //
@@ -107,8 +108,9 @@
 //
 // Replicas pause between reading the stock or the accounts and acting on what they read (after-guard).
 // The pause is drawn from one exponential distribution with the same seed for all strategies, and makes
-// the controls fail within seconds. Transfers pause before their guard too; under late-write, which is a delay itself, they have neither pause. A pause before the read (after-acquire) would not widen the race of naive, and
-// with a constant pause the request that arrives first would always write first.
+// the controls fail within seconds. Transfers pause before their guard too; under late-write, which is a
+// delay itself, they have neither pause. A pause before the read (after-acquire) would not widen the race
+// of naive, and with a constant pause the request that arrives first would always write first.
 //
 // # Traps
 //

@@ -64,8 +64,8 @@ func undecided(records []Record) []string {
 	return keys(records, func(r Record) bool { return !r.Outcome.Final() && !r.abandoned() })
 }
 
-// allowed lists the requests that are not allowed and were not refused with one of their problems.
-func allowed(records []Record) (wrong []string) {
+// notRefused lists the requests that are not allowed and were not refused with one of their problems.
+func notRefused(records []Record) (wrong []string) {
 	for _, r := range records {
 		if len(r.Refusals) > 0 && !slices.Contains(r.Refusals, r.Problem()) {
 			wrong = append(wrong, fmt.Sprintf("%s: %s; want %s", r.Key, r.Ended(), strings.Join(r.Refusals, " or ")))
@@ -74,8 +74,8 @@ func allowed(records []Record) (wrong []string) {
 	return wrong
 }
 
-// hidden lists the reads that are allowed and were refused.
-func hidden(records []Record) (wrong []string) {
+// refusedReads lists the reads that are allowed and were refused.
+func refusedReads(records []Record) (wrong []string) {
 	for _, r := range records {
 		if r.Reads && len(r.Refusals) == 0 && r.Outcome == Rejected {
 			wrong = append(wrong, r.Key+": "+r.Ended())

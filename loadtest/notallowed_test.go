@@ -20,7 +20,7 @@ func TestHistory_GivenUpKeyIsNotSentAgain(t *testing.T) {
 	}
 }
 
-func TestAllowed_WhatIsNotAllowedMustBeRefusedForThatReason(t *testing.T) {
+func TestNotRefused_WhatIsNotAllowedMustBeRefusedForThatReason(t *testing.T) {
 	h := NewHistory()
 	for key, a := range map[string]Attempt{
 		"done":      {Outcome: OK},
@@ -32,7 +32,7 @@ func TestAllowed_WhatIsNotAllowedMustBeRefusedForThatReason(t *testing.T) {
 		h.Intend(Intent{Key: key, Refusals: []string{"forbidden", "not-found"}})
 		h.Add(a, nil)
 	}
-	if got := allowed(h.Records()); len(got) != 3 || slices.ContainsFunc(got, func(s string) bool { return s[:7] == "refused" }) {
+	if got := notRefused(h.Records()); len(got) != 3 || slices.ContainsFunc(got, func(s string) bool { return s[:7] == "refused" }) {
 		t.Errorf("wrong: %q; want all but the refused", got)
 	}
 }

@@ -125,12 +125,12 @@ func (f *File) judge(ctx context.Context, conn *pgx.Conn, v *review, records []l
 	supplied, over := judgeSupply(v.supply, records)
 	findings.Merge(supplied)
 	findings.Merge(f.judgeLimits(records))
-	findings.Add("I-DENY", allowed(records)...)
+	findings.Add("I-DENY", notRefused(records)...)
 	return loadtest.Audited{Findings: findings, Number: over}, nil
 }
 
-// allowed lists the requests that did not end in one of their expected statuses.
-func allowed(records []loadtest.Record) (wrong []string) {
+// notRefused lists the requests that did not end in one of their expected statuses.
+func notRefused(records []loadtest.Record) (wrong []string) {
 	for _, r := range records {
 		if expect := of(r.Intent).expect(); len(expect) > 0 && !slices.Contains(expect, r.Status()) {
 			wrong = append(wrong, fmt.Sprintf("%s: %s %s by %s ended in %d %s; want %v", r.Action, r.Method, r.Path, of(r.Intent).Client, r.Status(), r.Problem(), expect))
