@@ -336,7 +336,7 @@ func (rs *Replicas) Start(ctx context.Context, n int, extra ...string) error {
 	return err
 }
 
-var errEnded = errors.New("ended before it was ready")
+var errEnded = errors.New("exited before it was ready")
 
 func (rs *Replicas) logFile(n int) string {
 	return filepath.Join(rs.program.Logs, fmt.Sprintf("replica-%d.log", n+1))

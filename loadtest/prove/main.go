@@ -140,7 +140,7 @@ func run(ctx context.Context, args []string, out, log io.Writer) (status int, er
 	case helped:
 		return asExpected, nil
 	case err != nil:
-		return couldNotRun, fmt.Errorf("%w\nSee prove --help.", err)
+		return couldNotRun, fmt.Errorf("%w\nsee prove --help", err)
 	case strings.HasPrefix(command.Command(), "check"):
 		return c.Check.run(ctx, out, c.Limits.limits())
 	}

@@ -81,7 +81,7 @@ func (f *File) checkRequests() error {
 		}
 	}
 	if alone == 0 {
-		return f.at(place("requests"), "each request has after: none can be the first")
+		return f.at(place("requests"), "each request has an after: none can be the first")
 	}
 	for i, r := range f.Requests {
 		k := slices.IndexFunc(f.Requests, func(p Request) bool { return p.Name == r.After })
@@ -89,9 +89,9 @@ func (f *File) checkRequests() error {
 		case r.After != "" && k < 0:
 			return f.at(place("requests", i, "after"), "there is no request %q", r.After)
 		case r.After != "" && f.Requests[k].After != "":
-			return f.at(place("requests", i, "after"), "%q has after itself: only one level is possible", r.After)
+			return f.at(place("requests", i, "after"), "%q has an after itself, which only one of the two may", r.After)
 		case r.Gives && (k < 0 || f.Requests[k].Takes == ""):
-			return f.at(place("requests", i, "gives"), "gives: needs after, with a request that takes something")
+			return f.at(place("requests", i, "gives"), "gives: needs an after with a request that has takes")
 		case r.As == "other" && len(f.Clients) < 2:
 			return f.at(place("requests", i, "as"), "as: other needs a second one of clients")
 		}
