@@ -54,8 +54,8 @@ func (d *Database) server(ctx context.Context, sql string) error {
 const QuietWait = 20 * time.Second
 
 // WaitQuiet waits until no other connection to the database of conn is left. It returns an error if one
-// is left after the limit. Until then the last COMMIT of a killed replica may still be in progress, and an
-// audit would see half of it.
+// is left after the limit. As long as one is left, the last COMMIT of a killed replica may be in progress,
+// and an audit would see half of it.
 func WaitQuiet(ctx context.Context, conn *pgx.Conn, limit time.Duration) error {
 	return waitOthers(ctx, conn, limit, "connections to the database are left", "true")
 }

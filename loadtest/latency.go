@@ -96,7 +96,7 @@ func (r Record) earliest(counts func(Attempt) bool) (at time.Duration, was bool)
 
 // LagBound limits the 99th percentile of the generator's lag. Beyond it, the service did not get the load
 // of the plan: a fault of a few seconds would hit other requests than planned. The bound is eight times
-// the most that was measured on two cores: the p99 was 1 to 3 ms on an idle machine, and 122 ms at a
+// the most that was measured on two cores: the p99 was 1 to 3 ms with nothing else running, and 122 ms at a
 // load average of 20.
 const LagBound = time.Second
 
