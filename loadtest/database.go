@@ -57,7 +57,7 @@ const QuietWait = 20 * time.Second
 // is left after the limit. As long as one is left, the last COMMIT of a killed replica may be in progress,
 // and an audit would see half of it.
 func WaitQuiet(ctx context.Context, conn *pgx.Conn, limit time.Duration) error {
-	return waitOthers(ctx, conn, limit, "connections to the database are left", "true")
+	return waitOthers(ctx, conn, limit, "connections are left on the database", "true")
 }
 
 // WaitIdle waits until no other connection to the database of conn is in a transaction. It returns an
