@@ -1,5 +1,5 @@
-# Each target calls a Go program. compose/local finds or installs, starts and stops
-# the servers (PostgreSQL, Redis, etcd, MongoDB).
+# Each target calls a Go program. compose/local finds or installs the servers (PostgreSQL,
+# Redis, etcd, MongoDB), starts them for one command and stops them afterwards.
 SHELL     := /bin/bash
 STACK     := bin/local exec --while $$PPID
 SHOP      := bin/shop
@@ -7,25 +7,25 @@ PROVE     := bin/prove
 BENCHTIME ?= 2s
 .DEFAULT_GOAL := help
 
-# $(call timed,NAME,COMMAND): run COMMAND and print its time; make times has it too.
+# $(call timed,NAME,COMMAND) runs COMMAND, prints its time, and records the time for make times.
 timed = @start=$$SECONDS; $(2) || { echo "FAIL $(1) after $$((SECONDS - start)) s"; exit 1; }; mkdir -p bin; echo "ok   $(1) $$((SECONDS - start)) s" | tee -a bin/times
 
 help: ## this text
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
-demo: build ## the short proof: real servers, three replicas under load and faults, a verdict on each strategy
+demo: build ## quick proof: load and faults on three replicas, real servers, a verdict on each strategy
 	@$(STACK) -- $(PROVE) --quick
 
-prove: build ## the full proof: each strategy under each fault of its stores
+prove: build ## full proof: each strategy under each fault of its stores
 	@$(STACK) -- $(PROVE)
 
-mutants: build ## the proof of the proof: services that are wrong in one place, each of which it must catch
+mutants: build ## proof of the proof: it must catch each service with one planted bug
 	$(call timed,mutants,$(STACK) -- bin/mutants --unchanged)
 
-tenth: build ## a tenth of the mutants, another one each day
+tenth: build ## a tenth of the mutants, a different tenth each day
 	$(call timed,a tenth of the mutants,$(STACK) -- bin/mutants --tenth today)
 
-run: build ## start the servers and one replica to explore with curl; Ctrl-C stops them
+run: build ## the servers and one replica, to explore with curl; Ctrl-C stops them
 	@$(STACK) -- bash -c '$(SHOP) migrate && $(SHOP) seed && exec $(SHOP) serve --lab'
 
 test: ## everything CI runs: lint, Go tests on real servers, each benchmark once beside them, the quick proof
@@ -35,17 +35,17 @@ test: ## everything CI runs: lint, Go tests on real servers, each benchmark once
 	@$(MAKE) --no-print-directory proof
 	@$(MAKE) --no-print-directory times
 
-times: ## what was expensive in the last make test: its parts, and ten packages of go test -race, four of which run at a time
+times: ## the slowest parts of the last make test, and the ten slowest packages of go test -race, of which four run at a time
 	@awk '{ $$1 = ""; seconds = $$(NF-1); NF -= 2; printf "%6d s %s\n", seconds, $$0 }' bin/times | sort -rn
 	@awk '$$1 == "ok" { printf "%6d s  %s\n", $$3, $$2 }' bin/packages | sort -rn | head
 
-# One after the other, so that race, which takes longest, begins at once.
+# In sequence, because race takes longest and must start at once.
 beside:
 	@MAKEFLAGS= $(MAKE) --no-print-directory lint benchonce
 
 lint: vet staticcheck gofumpt generated ## vet, staticcheck, gofumpt, generated code
 
-# Tests mostly wait: four packages at a time, those that take longest first. They are vetted by lint.
+# Tests mostly wait, so four packages run at a time, the longest first. lint vets them.
 LONGEST = ./wallet ./cmd/shop ./transfer ./cmd/shop/api ./loadtest/fault/mongofault
 
 # The driver of the shops in loadtest/examples.
@@ -58,16 +58,16 @@ race: build ## only the Go tests, under the race detector, on real servers
 proof: build
 	$(call timed,prove --quick,$(STACK) -- $(PROVE) --quick)
 
-# The packages with benchmarks. The tests of the others need not be built.
+# The packages with benchmarks. The tests of the other packages are not built.
 BENCHED = $$(grep -rlE '^func Benchmark' --include='*_test.go' . | xargs -n 1 dirname | sort -u)
 
-bench: build ## benchmarks on real servers; compare the ratios, not the numbers
+bench: build ## benchmarks on real servers; compare ratios, not numbers
 	@$(STACK) -- go test -run '^$$' -bench . -benchtime $(BENCHTIME) -timeout 30m $(BENCHED)
 
 benchonce: build
 	$(call timed,each benchmark once,{ out=$$($(STACK) -- go test -run '^$$' -bench . -benchtime 1x $(BENCHED) 2>&1) || { echo "$$out"; false; }; })
 
-picture: ## docs/report.png, the top of the report of the last make demo (needs chromium)
+picture: ## write docs/report.png, the top of the last make demo's report (needs chromium)
 	@chromium --headless --no-sandbox --hide-scrollbars --window-size=1180,1010 --screenshot=docs/report.png report/index.html
 
 clean: ## remove bin and report
