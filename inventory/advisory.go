@@ -10,13 +10,13 @@ import (
 	"shop/locking/idempotency/pgtx"
 )
 
-// advisory: lock a number that stands for the sku, then read and write. Right,
-// as long as all buyers do so.
+// advisory locks a number derived from the sku, and then reads and writes. Right,
+// as long as all writers take the lock.
 //
-// pg_advisory_xact_lock locks no row, so that it also works for what does not
-// exist yet, and PostgreSQL frees it at the end of the transaction, whatever the
-// end. But it is a convention: a writer that does not ask is not stopped. Against
-// such a writer stands only the relative write under CHECK (stock >= 0).
+// pg_advisory_xact_lock locks no row, so it also works for rows that do not exist
+// yet, and PostgreSQL releases it when the transaction ends in any way. But it is a
+// convention: a writer that does not take it is not stopped. Only the relative write
+// under CHECK (stock >= 0) protects against such a writer.
 func (s *Service) advisory(ctx context.Context, p *purchase) (Reply, error) {
 	return s.run(ctx, p.Op, func(ctx context.Context, tx *pgtx.Tx) (Reply, error) {
 		p.lockAdvisory(tx)
@@ -24,19 +24,19 @@ func (s *Service) advisory(ctx context.Context, p *purchase) (Reply, error) {
 	})
 }
 
-// lockAdvisory queues the locks. One statement for each, in order: within one
-// SELECT nothing promises that they are taken in the order of its rows.
+// lockAdvisory queues the locks in order, one statement for each: a single SELECT does
+// not guarantee that it takes them in the order of its rows.
 func (p *purchase) lockAdvisory(tx *pgtx.Tx) {
 	for _, key := range p.lockKeys() {
 		tx.Exec(`SELECT pg_advisory_xact_lock($1)`, key)
 	}
 }
 
-// readUnderLock is the half that advisory and advisory-try share. granted are the
-// answers of locks that are asked for in the same round trip, and may be refused.
+// readUnderLock is the part that advisory and advisory-try share. granted holds the
+// results of the lock requests of the same round trip, which may be refused.
 func (s *Service) readUnderLock(ctx context.Context, tx *pgtx.Tx, p *purchase, granted []*[]bool) (Reply, error) {
-	// A statement after the lock, never the same one: its snapshot is taken when
-	// it starts, and a statement that waited for the lock would read the past.
+	// A separate statement after the lock: a statement takes its snapshot when it
+	// starts, so one that waited for the lock would read stale data.
 	items, err := pgtx.Select[item](ctx, tx, `
 		SELECT sku, price, currency, stock, version, now()
 		FROM products
@@ -60,8 +60,8 @@ func (s *Service) readUnderLock(ctx context.Context, tx *pgtx.Tx, p *purchase, g
 	return s.record(tx, p, order)
 }
 
-// lockKeys are the numbers of the skus, each once, in their own order: two skus
-// may share a number, and then the order of skus is not the order of locks.
+// lockKeys returns the lock numbers of the skus, each once and sorted by number: two skus
+// may share a number, and then sorting by sku would not lock the numbers in one order.
 func (p *purchase) lockKeys() []int64 {
 	keys := make([]int64, len(p.skus))
 	for i, sku := range p.skus {
@@ -71,10 +71,10 @@ func (p *purchase) lockKeys() []int64 {
 	return slices.Compact(keys)
 }
 
-// lockKey is the number that stands for a name among advisory locks: stable
-// over versions and machines, and 64 bits wide. PostgreSQL's own hashtext() is
-// neither: undocumented, and 32 bits, so that two of 77,000 names meet with even odds.
-// Two names that do meet only wait for each other.
+// lockKey returns the advisory lock number of a name: stable across versions and
+// machines, and 64 bits wide. PostgreSQL's own hashtext() is undocumented and has 32
+// bits, so among 77,000 names two collide with even odds. Names that collide only wait
+// for each other.
 func lockKey(name string) int64 {
 	sum := sha256.Sum256([]byte(name))
 	return int64(binary.BigEndian.Uint64(sum[:8]))

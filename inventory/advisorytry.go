@@ -6,14 +6,14 @@ import (
 	"shop/locking/idempotency/pgtx"
 )
 
-// advisoryTry: the same lock, asked for and not waited for. Right, as advisory is.
+// advisoryTry tries the same lock as advisory without waiting for it. Right, as advisory is.
 //
-// A transaction that waits inside PostgreSQL occupies a connection. This one gives
-// its connection back and asks again later, so that a few connections serve many
-// waiters. The price: there is no queue, and which buyer comes first is luck.
+// A transaction that waits inside PostgreSQL occupies a connection. This one returns
+// its connection and tries again later, so a few connections serve many waiters.
+// The price: there is no queue, so the order of buyers is random.
 func (s *Service) advisoryTry(ctx context.Context, p *purchase) (Reply, error) {
 	return s.run(ctx, p.Op, func(ctx context.Context, tx *pgtx.Tx) (Reply, error) {
-		if p.Unknown() { // the first attempt may still hold the lock: wait for its end
+		if p.Unknown() { // an earlier attempt may still hold the lock: wait until it ends
 			p.lockAdvisory(tx)
 			return s.readUnderLock(ctx, tx, p, nil)
 		}

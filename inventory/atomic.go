@@ -7,16 +7,16 @@ import (
 	"shop/locking/idempotency/pgtx"
 )
 
-// atomic: check and write in one statement. Right.
+// atomic checks and writes in one statement. Right.
 //
-// The condition is part of the UPDATE. If another buyer holds the row, UPDATE
-// waits for its end and then checks the condition again, on the row as it is then:
-// there is no moment between reading and writing. What it cannot do is run Go
-// code between the two; where that is needed, see row.
+// The condition is part of the UPDATE. If another transaction holds the row, the UPDATE
+// waits until it ends and then checks the condition again on the current row, so
+// nothing can happen between reading and writing. It cannot run Go code between the
+// two; see row for that.
 func (s *Service) atomic(ctx context.Context, p *purchase) (Reply, error) {
 	return s.run(ctx, p.Op, func(ctx context.Context, tx *pgtx.Tx) (Reply, error) {
-		// One statement for each line, in order of sku: a single UPDATE over all
-		// of them would lock in the order of its plan, and deadlock with its mirror image.
+		// One statement for each line, in order of sku: a single UPDATE of all lines
+		// would lock in the order of its plan, and could deadlock with another one.
 		answers := make([]*[]item, len(p.lines))
 		for n, l := range p.lines {
 			answers[n] = pgtx.Query[item](tx, `
@@ -47,8 +47,8 @@ func (s *Service) atomic(ctx context.Context, p *purchase) (Reply, error) {
 	})
 }
 
-// explainMiss reads the lines that were not taken. That an UPDATE found no row
-// does not say why: the product may be unknown, or short.
+// explainMiss finds out why an UPDATE matched no row: the product may be unknown, or
+// its stock too low.
 func (p *purchase) explainMiss(ctx context.Context, tx *pgtx.Tx, taken []item) error {
 	rest, err := pgtx.Select[item](ctx, tx, `
 		SELECT sku, price, currency, stock, version, now()
@@ -66,5 +66,5 @@ func (p *purchase) explainMiss(ctx context.Context, tx *pgtx.Tx, taken []item) e
 			return &OutOfStockError{SKU: l.SKU, Wanted: l.Quantity, Left: i.Stock}
 		}
 	}
-	return pgtx.ErrRetry // there is enough again
+	return pgtx.ErrRetry // the stock suffices again
 }

@@ -15,11 +15,11 @@ import (
 	"shop/locking/idempotency/pgtx"
 )
 
-// Config of a Service. Pool is required; Locks only for strategies that use Redis.
+// Config configures a Service. Pool is required; Locks only for strategies that use Redis.
 type Config struct {
 	Pool      *pgxpool.Pool // made with pgtx.PoolConfig
 	Locks     locking.Store
-	Lock      locking.Options // zero fields: what suits locks that are held for milliseconds
+	Lock      locking.Options // zero fields: defaults for locks that are held for milliseconds
 	Strategy  string          // default "redis+row"
 	Encode    Encode          // nil: status 0 and the outcome as JSON
 	Log       *slog.Logger
@@ -30,39 +30,38 @@ type Config struct {
 // Step is a point of a purchase at which a test may stop, slow or kill the process.
 type Step = pgtx.Step
 
-// The steps, in order. Those between BeforeAcquire and AfterRelease are passed by
-// cancellations too.
+// The steps, in order. Cancellations pass the steps between BeforeAcquire and AfterRelease.
 const (
-	BeforeAcquire Step = "before-acquire"  // checked, and the key has no reply; nothing is held
-	AfterAcquire       = pgtx.AfterAcquire // the Redis lock is held, where there is one; nothing was read
+	BeforeAcquire Step = "before-acquire"  // validated, and the key has no reply; nothing is held
+	AfterAcquire       = pgtx.AfterAcquire // the Redis lock is held, if there is one; nothing was read
 	AfterBegin         = pgtx.AfterBegin
-	AfterGuard         = pgtx.AfterGuard // the stock was read, under its lock where there is one
+	AfterGuard         = pgtx.AfterGuard // the stock was read, under its lock if there is one
 	AfterKey           = pgtx.AfterKey   // the idempotency key is inserted
 	BeforeCommit       = pgtx.BeforeCommit
 	AfterCommit        = pgtx.AfterCommit
-	AfterRelease  Step = "after-release" // the locks were given back, no reply was sent yet
+	AfterRelease  Step = "after-release" // the locks were released, no reply was sent yet
 )
 
-// Steps lists them in order.
+// Steps lists the steps in order.
 func Steps() []Step {
 	return []Step{BeforeAcquire, AfterAcquire, AfterBegin, AfterGuard, AfterKey, BeforeCommit, AfterCommit, AfterRelease}
 }
 
-// EventKind is something worth counting.
+// EventKind is a kind of counted event.
 type EventKind = pgtx.Event
 
 // The kinds of event.
 const (
-	GuardTripped           = pgtx.GuardTripped // CHECK (stock >= 0) refused a write: the last guard
-	Retried                = pgtx.Retried      // a transaction ran again: 40001, 40P01, version conflict, advisory lock not free …
+	GuardTripped           = pgtx.GuardTripped // CHECK (stock >= 0), the last line of defence, refused a write
+	Retried                = pgtx.Retried      // a transaction ran again: 40001, 40P01, version conflict, busy advisory lock …
 	Ambiguous              = pgtx.Ambiguous    // a COMMIT was sent and not answered
 	Resolved               = pgtx.Resolved     // … and was decided by running again with the same key
-	Degraded     EventKind = "degraded"        // a purchase went on with the row lock alone, Redis being unreachable
-	Bypassed     EventKind = "bypassed"        // … or its lock having been busy for all of MaxWait
-	Shed         EventKind = "shed"            // … or was refused, as many as may go on so being at work
+	Degraded     EventKind = "degraded"        // a purchase went on with the row lock alone: Redis was unreachable
+	Bypassed     EventKind = "bypassed"        // … or its lock was busy for all of MaxWait
+	Shed         EventKind = "shed"            // … or was refused: too many purchases already run without the lock
 )
 
-// New checks cfg and makes a Service. It does no I/O.
+// New validates cfg and returns a Service. It does no I/O.
 func New(cfg Config) (*Service, error) {
 	db, err := pgtx.New(pgtx.Config{
 		Pool: cfg.Pool, Guards: []string{"products_stock_check"}, Count: cfg.Count, Failpoint: cfg.Failpoint,
@@ -72,7 +71,7 @@ func New(cfg Config) (*Service, error) {
 	}
 	cfg.Strategy = cmp.Or(cfg.Strategy, "redis+row")
 	cfg.Log = cmp.Or(cfg.Log, slog.Default())
-	// The lock is held for milliseconds, so a waiter asks that often.
+	// The lock is held for milliseconds, so a waiter retries that often.
 	cfg.Lock.Backoff.Base = cmp.Or(cfg.Lock.Backoff.Base, time.Millisecond)
 	cfg.Lock.Backoff.Max = cmp.Or(cfg.Lock.Backoff.Max, 20*time.Millisecond)
 	cfg.Lock.MaxWait = cmp.Or(cfg.Lock.MaxWait, pgtx.LockTimeout)

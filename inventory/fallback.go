@@ -12,12 +12,12 @@ import (
 	"shop/locking/breaker"
 )
 
-// probeEvery is how often an unreachable lock store is asked again, and how long that may take.
+// probeEvery is the interval between probes of an unreachable lock store, and the timeout of a probe.
 const probeEvery = 500 * time.Millisecond
 
-// newBreaker is in front of the lock store: while that gives no answer, purchases do
-// not pay for its time-out. The probe is a lock of the Service's own, because a
-// server that is full or read-only answers a ping.
+// newBreaker returns the circuit breaker in front of the lock store: while the store gives
+// no answer, purchases do not wait for its timeout. The probe acquires a lock, because a
+// server that is full or read-only still answers a ping.
 func (s *Service) newBreaker() *breaker.Breaker {
 	var opened time.Time
 	key := "probe/" + uuid.NewString()
@@ -27,7 +27,7 @@ func (s *Service) newBreaker() *breaker.Breaker {
 			lease, err := s.cfg.Locks.TryAcquire(ctx, key)
 			switch {
 			case err == nil:
-				_ = s.cfg.Locks.Release(ctx, lease) // else its TTL ends it
+				_ = s.cfg.Locks.Release(ctx, lease) // if it fails, the lock expires
 			case errors.Is(err, locking.ErrBusy):
 				return nil
 			}
@@ -45,23 +45,23 @@ func (s *Service) newBreaker() *breaker.Breaker {
 	})
 }
 
-// Degraded probes the lock store, and reports whether it gives no answer: then
+// Degraded probes the lock store, and reports whether it is unreachable. While it is,
 // redis+row goes on with the row lock alone.
 func (s *Service) Degraded(ctx context.Context) bool {
 	return s.cfg.Locks != nil && s.breaker.Check(ctx) != nil && s.breaker.Open()
 }
 
-// Unreachable reports the same as of the last purchase or probe, and asks nothing.
+// Unreachable reports the state known from the last purchase or probe, without a new probe.
 func (s *Service) Unreachable() bool { return s.breaker.Open() }
 
-// slotTimeout is how long a purchase waits to go on without the lock.
+// slotTimeout is how long a purchase waits for a slot to go on without the lock.
 const slotTimeout = 100 * time.Millisecond
 
-// rowAlone is row for as many purchases at once as the database can bear: without the
-// lock store in front, buyers of one row queue inside PostgreSQL, each with a
-// connection. The bound is one for all reasons: when the waiters of a flash sale time
-// out together, a few of them go on, the others are busy, and half of the connections
-// stay with the purchases that hold their locks, and with all other products.
+// rowAlone is row for a bounded number of purchases at once. Without the lock store in
+// front, buyers of one row queue inside PostgreSQL, each with a connection. All reasons
+// share one bound: if the waiters of a flash sale time out together, a few of them go on,
+// the others get ErrBusy, and half of the connections remain for the purchases that hold
+// their locks and for all other products.
 func (s *Service) rowAlone(ctx context.Context, p *purchase, why error) (Reply, error) {
 	select {
 	case s.bypass <- struct{}{}:
@@ -74,7 +74,7 @@ func (s *Service) rowAlone(ctx context.Context, p *purchase, why error) (Reply, 
 	}
 	if errors.Is(why, locking.ErrBusy) {
 		s.cfg.Count(Bypassed, p.Label)
-		s.logBusy.Do(func() { // each purchase of the product waits for the same stuck lock
+		s.logBusy.Do(func() { // every purchase of the product would log the same stuck lock
 			s.cfg.Log.Warn("inventory: a lock stays busy; redis+row goes on with the row lock alone",
 				"skus", p.skus, "at_once", cap(s.bypass), "error", why)
 		})

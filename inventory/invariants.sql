@@ -1,14 +1,13 @@
--- What must be true of the tables of purchases. Each query returns the ids of what breaks an
--- invariant, and no row where it holds: copy any of them into psql. Each is one statement,
--- and so reads one snapshot, and may run while there is traffic. The proof, `shop audit` and
--- /v1/audit run this file.
+-- Invariants of the purchase tables. Each query returns the ids that violate an invariant, and
+-- no row if it holds; any query can be copied into psql. Each is one statement, so it reads one
+-- snapshot and may run under traffic. The proof, `shop audit` and /v1/audit run this file.
 --
 -- The joins are outer joins from the side that must be complete: an inner join would hide a
 -- product that never sold and lost its stock, or an order that has no lines.
 --
--- A key names one request for 23 hours at the least. After that its answer may be purged, and
--- the key used again. (Answers are kept for 24 hours from the beginning of their transaction;
--- the effect is dated later, by at most a request's time.)
+-- A key names one request for at least 23 hours. After that its answer may be purged, and
+-- the key used again. (Answers are kept for 24 hours from the start of their transaction;
+-- the effect is dated later, by at most the time of a request.)
 --
 -- invariant: S1 stock-balance: the stock is what was put there minus what was bought, by order lines and by movements
 -- invariant: I-WHOLE whole-orders: an order has all its lines or does not exist

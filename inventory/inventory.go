@@ -13,23 +13,23 @@ import (
 	"shop/locking/idempotency/pgtx"
 )
 
-// Line is what a client asks for: an amount of one product.
+// Line is a requested quantity of one product.
 type Line struct {
 	SKU      string
 	Quantity int64
 }
 
-// Request and Reply are those of every lesson.
+// Request and Reply are the types that all lessons share.
 type (
 	Request = idempotency.Request
 	Reply   = idempotency.Reply
 )
 
 // Encode turns an outcome that will be stored (an order, or ErrOutOfStock,
-// ErrAlreadyCancelled …) into the Reply. It runs inside the transaction, and must not do I/O.
+// ErrAlreadyCancelled …) into the Reply. It runs inside the transaction and must not do I/O.
 type Encode func(Order, error) (Reply, error)
 
-// Errors that certainly changed nothing.
+// Errors after which certainly nothing changed.
 var (
 	ErrOutOfStock       = errors.New("inventory: out of stock")            // stored under the key
 	ErrAlreadyCancelled = errors.New("inventory: order already cancelled") // stored under the key
@@ -37,13 +37,13 @@ var (
 	ErrInvalid          = errors.New("inventory: invalid request")
 )
 
-// UnknownSKUError says which product does not exist. It matches ErrNotFound.
+// UnknownSKUError names a product that does not exist. It matches ErrNotFound.
 type UnknownSKUError struct{ SKU string }
 
 func (e *UnknownSKUError) Error() string        { return fmt.Sprintf("inventory: unknown sku %q", e.SKU) }
 func (e *UnknownSKUError) Is(target error) bool { return target == ErrNotFound }
 
-// OutOfStockError says which product is short. It matches ErrOutOfStock.
+// OutOfStockError names a product with too little stock. It matches ErrOutOfStock.
 type OutOfStockError struct {
 	SKU    string
 	Wanted int64
@@ -55,21 +55,21 @@ func (e *OutOfStockError) Error() string {
 }
 func (e *OutOfStockError) Is(target error) bool { return target == ErrOutOfStock }
 
-// Service keeps the stock and its orders. It is safe for concurrent use; several processes may share one database.
+// Service manages the stock and its orders. It is safe for concurrent use; several processes may share one database.
 type Service struct {
-	cfg     Config // as New has completed it
+	cfg     Config // completed by New
 	db      *pgtx.DB
 	breaker *breaker.Breaker // in front of cfg.Locks
-	bypass  chan struct{}    // one for each purchase that goes on without the lock
+	bypass  chan struct{}    // one slot for each purchase that goes on without the lock
 	logBusy rate.Sometimes
 }
 
-// BuyWith takes all lines from stock, or nothing, with a strategy, unsafe ones
-// included; "": the Service's own.
+// BuyWith takes all lines from stock, or none, with the given strategy, even an
+// unsafe one. An empty strategy means the Service's own.
 //
 // A nil error means that the Reply is stored under the request's key: the order,
-// or a refusal. While the key is kept (pgtx.KeysKept) every repetition gets the
-// same bytes. An error was not stored.
+// or a refusal. While the key is kept (pgtx.KeysKept), every retry gets the
+// same bytes. Errors are not stored.
 func (s *Service) BuyWith(ctx context.Context, strategy string, req Request, lines []Line) (Reply, error) {
 	strategy = cmp.Or(strategy, s.cfg.Strategy)
 	m, err := s.method(strategy)
@@ -80,7 +80,7 @@ func (s *Service) BuyWith(ctx context.Context, strategy string, req Request, lin
 	if err != nil {
 		return Reply{}, err
 	}
-	ctx, cancel := s.db.Bound(ctx) // the wait for Redis included
+	ctx, cancel := s.db.Bound(ctx) // includes the wait for Redis
 	defer cancel()
 	// Before any lock: a replay needs no stock, no product, and no Redis.
 	if reply, found, err := s.db.Lookup(ctx, req); found || err != nil {
@@ -94,7 +94,7 @@ func (s *Service) BuyWith(ctx context.Context, strategy string, req Request, lin
 	return reply, err
 }
 
-// step lets a test act outside of the transaction.
+// step runs the failpoint at a step outside of the transaction.
 func (s *Service) step(ctx context.Context, step Step, strategy string) error {
 	if s.cfg.Failpoint == nil {
 		return nil
@@ -103,8 +103,8 @@ func (s *Service) step(ctx context.Context, step Step, strategy string) error {
 	return context.Cause(ctx)
 }
 
-// run runs body in a transaction. What it refuses for a reason that stays is
-// stored under the key, without the locks of the rows.
+// run runs body in a transaction. A final refusal is stored under the key, without
+// holding the row locks.
 func (s *Service) run(ctx context.Context, op *pgtx.Op, body pgtx.Body) (Reply, error) {
 	return s.db.Run(ctx, op, func(ctx context.Context, tx *pgtx.Tx) (Reply, error) {
 		reply, err := body(ctx, tx)

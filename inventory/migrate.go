@@ -12,7 +12,7 @@ import (
 var migrations embed.FS
 
 // Migrate brings the schema of databaseURL (its search_path) up to date. Replicas may
-// call it at the same moment. 00002 fills the table of keys, which is made before it.
+// call it concurrently. pgtx.Migrate runs first: 00002 fills the key table that it creates.
 func Migrate(ctx context.Context, databaseURL string) error {
 	return migrate.Up(ctx, databaseURL, migrations, "inventory_goose_version", pgtx.Migrate)
 }

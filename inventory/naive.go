@@ -6,23 +6,23 @@ import (
 	"shop/locking/idempotency/pgtx"
 )
 
-// naive: read, check, write what was computed. Wrong.
+// naive reads, checks, and writes the computed value. Wrong.
 //
-// Two buyers read "1 left", both find that it suffices, both write 0: one piece
-// is sold twice. The transaction does not help: READ COMMITTED lets both read
+// Two buyers read a stock of 1, both find that it suffices, and both write 0: one
+// unit is sold twice. The transaction does not help: READ COMMITTED lets both read
 // before either writes. CHECK (stock >= 0) does not help: neither writes less
-// than 0. It passes every test with one buyer at a time.
+// than 0. The code passes every test with one buyer at a time.
 func (s *Service) naive(ctx context.Context, p *purchase) (Reply, error) {
 	return s.run(ctx, p.Op, func(ctx context.Context, tx *pgtx.Tx) (Reply, error) {
 		items, order, err := p.readAndDecide(ctx, tx, `
 			SELECT sku, price, currency, stock, version, now()
 			FROM products
-			WHERE sku = ANY($1)`) // no lock: another purchase may change it at once
+			WHERE sku = ANY($1)`) // no lock: another purchase may change the rows at once
 		if err != nil {
 			return Reply{}, err
 		}
 		for _, l := range p.lines {
-			// The mistake: a value that was computed outside, and puts back what other purchases took meanwhile.
+			// The mistake: a value computed outside of the database, which undoes concurrent purchases.
 			tx.Exec(`
 				UPDATE products
 				SET stock = $2, version = version + 1

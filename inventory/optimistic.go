@@ -8,12 +8,12 @@ import (
 	"shop/locking/idempotency/pgtx"
 )
 
-// optimistic: read without a lock, write only if the row is still as it was read. Right.
+// optimistic reads without a lock, and writes only if the row has not changed. Right.
 //
-// Every writer of a product raises its version, a cancel too. If the version is no
-// longer the one that was read, the UPDATE finds no row and the whole purchase runs
-// again. No purchase waits, but on a hot row most attempts are thrown away, so that
-// the number of attempts is bounded. Good where conflicts are rare.
+// Every writer of a product increments its version, Cancel included. If the version has
+// changed since it was read, the UPDATE matches no row and the whole purchase runs
+// again. No purchase waits, but on a hot row most attempts are wasted, so the number
+// of attempts is bounded. Good where conflicts are rare.
 func (s *Service) optimistic(ctx context.Context, p *purchase) (Reply, error) {
 	return s.run(ctx, p.Op, func(ctx context.Context, tx *pgtx.Tx) (Reply, error) {
 		items, order, err := p.readAndDecide(ctx, tx, `
@@ -24,14 +24,14 @@ func (s *Service) optimistic(ctx context.Context, p *purchase) (Reply, error) {
 			return Reply{}, err
 		}
 		var writes []*pgconn.CommandTag
-		for _, l := range p.lines { // in order of sku: an UPDATE locks, too
+		for _, l := range p.lines { // in order of sku, because an UPDATE locks too
 			writes = append(writes, tx.Exec(`
 				UPDATE products
 				SET stock = stock - $3, version = version + 1
 				WHERE sku = $1
 				AND version = $2`, l.SKU, find(items, l.SKU).Version, l.Quantity))
 		}
-		// A round trip of its own: whether to go on depends on its answer.
+		// A separate round trip, because its result decides whether to continue.
 		if err := tx.Flush(ctx); err != nil {
 			return Reply{}, err
 		}

@@ -11,7 +11,7 @@ import (
 	"shop/locking/idempotency/pgtx"
 )
 
-// OrderLine is a Line with the price at which it was sold.
+// OrderLine is a Line with its unit price at the time of sale.
 type OrderLine struct {
 	SKU       string
 	Quantity  int64
@@ -21,13 +21,13 @@ type OrderLine struct {
 // Status of an order.
 type Status string
 
-// An order is confirmed from its first moment, and may be cancelled once.
+// An order is confirmed when it is created, and may be cancelled once.
 const (
 	Confirmed Status = "confirmed"
 	Cancelled Status = "cancelled"
 )
 
-// Order is a purchase that happened.
+// Order is a committed purchase.
 type Order struct {
 	ID          uuid.UUID
 	Client      uuid.UUID
@@ -39,11 +39,11 @@ type Order struct {
 	CancelledAt *time.Time
 }
 
-// Order finds an order of the client. Another client's is ErrNotFound, like one that does not exist.
+// Order finds an order of the client. For another client's order, as for one that does not exist, it returns ErrNotFound.
 func (s *Service) Order(ctx context.Context, client, id uuid.UUID) (o Order, err error) {
 	err = s.db.Read(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		o = Order{ID: id, Client: client}
-		// One statement, so that order and lines are of one snapshot.
+		// One statement, so that order and lines come from one snapshot.
 		rows, _ := conn.Query(ctx, `
 			SELECT o.status, o.total, o.currency, o.created_at, o.cancelled_at, l.sku, l.quantity, l.unit_price
 			FROM orders o
@@ -72,14 +72,14 @@ func (s *Service) Order(ctx context.Context, client, id uuid.UUID) (o Order, err
 	return o, nil
 }
 
-// cancelling is the label of Cancel, where purchases have their strategy.
+// cancelling is the label of Cancel. Purchases are labelled with their strategy.
 const cancelling = "cancel"
 
-// Cancel gives an order's stock back, exactly once. A second cancel under
-// another key gets ErrAlreadyCancelled as its stored reply; another client's
-// order is ErrNotFound. It takes the same locks in the same order as a purchase,
-// whatever the strategies around it do: products by sku, the order, the key. Beside
-// redis-only, whose purchases heed no row lock, it takes their lock too.
+// Cancel returns an order's units to the stock, exactly once. A second cancel under
+// another key gets ErrAlreadyCancelled as its stored reply; for another client's
+// order Cancel returns ErrNotFound. It takes the same locks in the same order as a
+// purchase, with any strategy: products by sku, the order, the key. With redis-only,
+// whose purchases take no row lock, it takes the Redis lock too.
 func (s *Service) Cancel(ctx context.Context, req Request, id uuid.UUID) (Reply, error) {
 	if err := req.Check(); err != nil {
 		return Reply{}, err
@@ -99,7 +99,7 @@ func (s *Service) Cancel(ctx context.Context, req Request, id uuid.UUID) (Reply,
 	return s.cancel(ctx, req, id)
 }
 
-// cancel is Cancel, when it is known that the key is new.
+// cancel is Cancel after the lookup found no reply for the key.
 func (s *Service) cancel(ctx context.Context, req Request, id uuid.UUID) (Reply, error) {
 	return s.run(ctx, &pgtx.Op{Request: req, Label: cancelling}, func(ctx context.Context, tx *pgtx.Tx) (Reply, error) {
 		order, now, err := lockOrder(ctx, tx, req.Client, id)
@@ -117,8 +117,8 @@ func (s *Service) cancel(ctx context.Context, req Request, id uuid.UUID) (Reply,
 
 // lockOrder locks what a cancel writes, and then reads it.
 func lockOrder(ctx context.Context, tx *pgtx.Tx, client, id uuid.UUID) (o Order, now time.Time, err error) {
-	// The products first, as every purchase does. Which they are is known
-	// without a lock: the lines of an order never change.
+	// The products first, as in every purchase. They can be found without a lock,
+	// because the lines of an order never change.
 	tx.Exec(`
 		SELECT p.sku
 		FROM products p
@@ -127,7 +127,7 @@ func lockOrder(ctx context.Context, tx *pgtx.Tx, client, id uuid.UUID) (o Order,
 		WHERE o.id = $1 AND o.client_id = $2
 		ORDER BY p.sku
 		FOR UPDATE OF p`, id, client)
-	// Then the order: a statement after the wait, so that it sees a cancel that was committed meanwhile.
+	// Then the order, in a statement after the wait, so that it sees a cancel committed during the wait.
 	type row struct {
 		Status    Status
 		Total     int64
@@ -159,14 +159,14 @@ func lockOrder(ctx context.Context, tx *pgtx.Tx, client, id uuid.UUID) (o Order,
 	return o, r.Now.UTC(), nil
 }
 
-// giveBack queues the effect. Each of its parts alone would stop a second one:
-// the status, the key, and the unique index over the movements.
+// giveBack queues the effect of a cancel. Any one of the status, the key, and the
+// unique index on the movements would prevent a second effect.
 func giveBack(tx *pgtx.Tx, id uuid.UUID) {
 	tx.Exec(`
 		UPDATE products p
 		SET stock = p.stock + l.quantity, version = p.version + 1
 		FROM order_lines l
-		WHERE l.order_id = $1 AND l.sku = p.sku`, id) // all locked before, so that its order does not matter
+		WHERE l.order_id = $1 AND l.sku = p.sku`, id) // all rows are locked already, so their order does not matter
 	tx.Exec(`
 		UPDATE orders
 		SET status = 'cancelled', cancelled_at = now()

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Product is something that is sold. Price is in minor units of Currency (ISO 4217).
+// Product is a product and its stock. Price is in minor units of Currency (ISO 4217).
 type Product struct {
 	SKU      string
 	Name     string
@@ -20,15 +20,15 @@ type Product struct {
 	Stock    int64
 }
 
-// AddProduct makes a product with its opening stock, once: if the sku exists,
-// nothing changes and created is false. So it may be repeated after any error.
+// AddProduct creates a product with its opening stock. If the sku exists, nothing
+// changes and created is false, so AddProduct may be retried after any error.
 func (s *Service) AddProduct(ctx context.Context, p Product) (created bool, err error) {
 	if err := checkSKU(p.SKU); err != nil {
 		return false, err
 	}
 	ctx, cancel := s.db.Bound(ctx)
 	defer cancel()
-	// One statement, so that no product is without its opening movement.
+	// One statement, so that every product has its opening movement.
 	tag, err := s.cfg.Pool.Exec(ctx, `
 		WITH added AS (
 			INSERT INTO products (sku, name, price, currency, stock)
@@ -43,7 +43,7 @@ func (s *Service) AddProduct(ctx context.Context, p Product) (created bool, err 
 	return tag.RowsAffected() == 1, nil
 }
 
-// Products lists all products in order of sku.
+// Products lists all products, ordered by sku.
 func (s *Service) Products(ctx context.Context) ([]Product, error) {
 	products, err := s.products(ctx, `SELECT sku, name, price, currency, stock FROM products ORDER BY sku`)
 	if err != nil {
@@ -52,7 +52,7 @@ func (s *Service) Products(ctx context.Context) ([]Product, error) {
 	return products, nil
 }
 
-// Product finds one product, else UnknownSKUError.
+// Product finds one product. If there is none, it returns an UnknownSKUError.
 func (s *Service) Product(ctx context.Context, sku string) (Product, error) {
 	if checkSKU(sku) != nil { // PostgreSQL would refuse the bytes
 		return Product{}, &UnknownSKUError{SKU: sku}
@@ -76,8 +76,8 @@ func (s *Service) products(ctx context.Context, sql string, args ...any) (list [
 	return list, err
 }
 
-// invalidIfData says ErrInvalid where the server refused a value (class 22 data
-// exception, 23514 check violation), and leaves other errors as they are.
+// invalidIfData adds ErrInvalid if the server refused a value (class 22 data
+// exception, 23514 check violation), and returns other errors unchanged.
 func invalidIfData(err error) error {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && (pg.Code[:2] == "22" || pg.Code == "23514") {

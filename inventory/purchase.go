@@ -24,7 +24,7 @@ type purchase struct {
 	skus  []string
 }
 
-// newPurchase checks what needs no database.
+// newPurchase validates everything that needs no database.
 func newPurchase(strategy string, req Request, lines []Line) (*purchase, error) {
 	if err := req.Check(); err != nil {
 		return nil, err
@@ -32,8 +32,8 @@ func newPurchase(strategy string, req Request, lines []Line) (*purchase, error) 
 	if len(lines) < 1 || len(lines) > LinesMax {
 		return nil, fmt.Errorf("%w: %d lines, want 1 to %d", ErrInvalid, len(lines), LinesMax)
 	}
-	// Byte order, as in the sku column's COLLATE "C". If two purchases took the
-	// same rows in different orders, each could wait for the other.
+	// Byte order, as in the sku column's COLLATE "C". If two purchases locked the
+	// same rows in different orders, they could deadlock.
 	sorted := slices.SortedFunc(slices.Values(lines), func(a, b Line) int { return cmp.Compare(a.SKU, b.SKU) })
 	p := &purchase{Op: &pgtx.Op{Request: req, Label: strategy}, lines: sorted}
 	for i, l := range sorted {
@@ -63,8 +63,8 @@ type item struct {
 	At       time.Time // now(): the transaction's time, the same in all its statements
 }
 
-// readAndDecide sends sql, which reads the products of the purchase, with all
-// that is queued before it, and makes the order of what it found.
+// readAndDecide sends sql, which reads the products of the purchase, after all queued
+// statements, and makes the order from the result.
 func (p *purchase) readAndDecide(ctx context.Context, tx *pgtx.Tx, sql string) ([]item, Order, error) {
 	items, err := pgtx.Select[item](ctx, tx, sql, p.skus)
 	if err != nil {
@@ -77,7 +77,7 @@ func (p *purchase) readAndDecide(ctx context.Context, tx *pgtx.Tx, sql string) (
 	return items, order, err
 }
 
-// price makes the order of what was read, whether or not the stock suffices.
+// price makes the order from what was read, whether or not the stock suffices.
 func (p *purchase) price(items []item) (Order, error) {
 	order := Order{ID: p.id, Client: p.Client, Status: Confirmed}
 	for _, l := range p.lines {
@@ -98,7 +98,7 @@ func (p *purchase) price(items []item) (Order, error) {
 	return order, nil
 }
 
-// decide makes the order as price does, and refuses it if the stock does not suffice.
+// decide makes the order as price does, and refuses it if the stock is too low.
 func (p *purchase) decide(items []item) (Order, error) {
 	order, err := p.price(items)
 	if err != nil {
@@ -121,9 +121,9 @@ func find(items []item, sku string) *item {
 	return nil
 }
 
-// take queues the write of the stock. It is relative: whatever was read before,
-// it cannot put back what another purchase took, and CHECK (stock >= 0) refuses
-// to sell what is not there. The last guard.
+// take queues the write of the stock. The write is relative: whatever was read before,
+// it cannot undo what another purchase took, and CHECK (stock >= 0) refuses to
+// oversell. This is the last line of defence.
 func (p *purchase) take(tx *pgtx.Tx) {
 	for _, l := range p.lines {
 		tx.Exec(`
@@ -131,11 +131,10 @@ func (p *purchase) take(tx *pgtx.Tx) {
 			SET stock = stock - $2, version = version + 1
 			WHERE sku = $1`, l.SKU, l.Quantity)
 	}
-	tx.KeyHere() // rows before the key, also where this is what locks them
+	tx.KeyHere() // rows before the key, even if this UPDATE is what locks them
 }
 
-// record queues all that a purchase leaves besides the stock and the key: the
-// order, its lines, and the movements. The reply is stored with the key.
+// record queues the order, its lines, and the movements. The reply is stored with the key.
 func (s *Service) record(tx *pgtx.Tx, p *purchase, order Order) (Reply, error) {
 	tx.Exec(`
 		INSERT INTO orders (id, client_id, idempotency_key, status, total, currency)

@@ -10,12 +10,12 @@ import (
 	"shop/locking"
 )
 
-// redisOnly: naive's read and write, under a Redis lock. Wrong.
+// redisOnly runs naive's read and write under a Redis lock. Wrong.
 //
-// It is right as long as the lock is held. But a lease ends by itself: the holder
-// is paused, Redis fails over, an operator deletes the key, and a second buyer reads
+// It is correct as long as the lock is held. But a lease can be lost: the holder
+// is paused, Redis fails over, or an operator deletes the key, and a second buyer reads
 // what the first is about to overwrite. Nothing in PostgreSQL notices. It does not
-// help that the holder learns of the loss: that may be after its COMMIT was sent.
+// help that the holder learns of the loss: its COMMIT may already be sent.
 func (s *Service) redisOnly(ctx context.Context, p *purchase) (Reply, error) {
 	reply, err := s.underLock(ctx, p, func(ctx context.Context) (Reply, error) {
 		return s.naive(ctx, p)
@@ -23,8 +23,8 @@ func (s *Service) redisOnly(ctx context.Context, p *purchase) (Reply, error) {
 	return reply, noLockIsBusy(err)
 }
 
-// redisOnlyCancel is a cancellation beside such purchases. A lock binds only what takes it:
-// without it, a purchase that has read the stock before would overwrite what is given back.
+// redisOnlyCancel is a cancellation beside redisOnly purchases. It takes their lock, because
+// a purchase that has already read the stock would otherwise overwrite the returned units.
 func (s *Service) redisOnlyCancel(ctx context.Context, req Request, id uuid.UUID) (Reply, error) {
 	order, err := s.Order(ctx, req.Client, id)
 	if err != nil {
@@ -38,7 +38,7 @@ func (s *Service) redisOnlyCancel(ctx context.Context, req Request, id uuid.UUID
 	return reply, noLockIsBusy(err)
 }
 
-// noLockIsBusy: no lock, no change; nothing else guards the stock.
+// noLockIsBusy turns errNoLock into ErrBusy: without the lock nothing guards the stock.
 func noLockIsBusy(err error) error {
 	if errors.Is(err, errNoLock) {
 		return fmt.Errorf("%w: %v", locking.ErrBusy, err)

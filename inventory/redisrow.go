@@ -9,18 +9,18 @@ import (
 	"shop/locking"
 )
 
-// redisRow: a Redis lock, then SELECT … FOR UPDATE in one transaction. Right,
-// and the default.
+// redisRow takes a Redis lock, and then runs SELECT … FOR UPDATE in one transaction.
+// Right, and the default.
 //
 // The lock makes it fast, the database makes it right. Purchases of a hot product
-// wait in Redis, without a connection, and few reach the row at once. The row lock
-// decides: with the Redis lock lost, stolen or granted twice, two purchases meet
-// at the row, and one waits there.
+// wait for the Redis lock without a database connection, and few reach the row at once.
+// The row lock decides: if the Redis lock is lost, stolen or granted twice, two purchases
+// meet at the row, and one waits there.
 //
 // So losing Redis costs speed, not stock: purchases go on with the row lock
-// alone, a bounded number at once, until Redis answers again. Likewise where
-// another holder keeps the lock for all of MaxWait: it may be stuck, or the key may
-// have been set by hand, without a TTL, and the row lock can decide.
+// alone, a bounded number at once, until Redis answers again. The same happens if
+// another holder keeps the lock for all of MaxWait. That holder may be stuck, or the key
+// may have been set by hand without a TTL; the row lock suffices to decide.
 func (s *Service) redisRow(ctx context.Context, p *purchase) (Reply, error) {
 	reply, err := s.underLock(ctx, p, func(ctx context.Context) (Reply, error) {
 		return s.row(ctx, p)
@@ -29,21 +29,21 @@ func (s *Service) redisRow(ctx context.Context, p *purchase) (Reply, error) {
 	case errors.Is(err, errNoLock):
 		return s.rowAlone(ctx, p, err)
 	case errors.Is(err, locking.ErrOutcomeUnknown) && ctx.Err() == nil:
-		return s.row(ctx, p) // the lease ended before the COMMIT was decided: the row lock and the key can decide it alone
+		return s.row(ctx, p) // the lease was lost before the COMMIT was decided; row lock and key suffice to decide it
 	}
 	return reply, err
 }
 
-// errNoLock marks why a purchase has no lock: locking.ErrBusy when another holder kept
-// it for all of MaxWait; else the lock store gave no answer, which is neither a grant
-// nor "busy".
+// errNoLock wraps the reason why a purchase has no lock: locking.ErrBusy if another holder
+// kept it for all of MaxWait. Any other reason means that the lock store gave no answer,
+// which is neither a grant nor "busy".
 var errNoLock = errors.New("inventory: no lock")
 
-// underLock runs fn while the lock store grants all skus to this purchase.
+// underLock runs fn while this purchase holds the locks of all its skus.
 //
-// What fn returns is what happened. If the lease was lost meanwhile, fn's ctx
-// ended with locking.ErrLost as its cause, and fn either stopped in time, or
-// committed, and then the purchase stands.
+// The result of fn is authoritative. If the lease is lost while fn runs, fn's ctx is
+// cancelled with the cause locking.ErrLost. Then fn either stops before its COMMIT, or
+// commits and the purchase stands.
 func (s *Service) underLock(ctx context.Context, p *purchase, fn func(context.Context) (Reply, error)) (reply Reply, err error) {
 	if err := s.breaker.Allow(ctx); err != nil {
 		return Reply{}, fmt.Errorf("%w: %w", errNoLock, err)
@@ -65,7 +65,7 @@ func (s *Service) underLock(ctx context.Context, p *purchase, fn func(context.Co
 	switch {
 	case ctx.Err() != nil:
 		if ctx.Err() == context.DeadlineExceeded && !busy && time.Since(start) > slotTimeout {
-			s.breaker.Failed(noLease) // not one answer in all the time that the caller had
+			s.breaker.Failed(noLease) // the store gave no answer until the caller's deadline
 		}
 		return Reply{}, context.Cause(ctx)
 	case !busy:

@@ -6,12 +6,12 @@ import (
 	"shop/locking/idempotency/pgtx"
 )
 
-// serializable: let the database find out. Right, if every 40001 is run again.
+// serializable leaves conflict detection to the database. Right, if every 40001 is retried.
 //
-// At SERIALIZABLE, PostgreSQL lets commit only what could have happened one after
-// the other. The code is naive's, and a purchase that would have sold twice gets
-// 40001 instead and starts over: the whole transaction, reading included. On a hot
-// row that is most of them. On a small table the planner reads all of it, so that
+// At SERIALIZABLE, PostgreSQL commits only transactions that could have run one at a
+// time. The read is naive's; a purchase that would have oversold fails with 40001
+// instead, and the whole transaction runs again, reads included. On a hot row this
+// happens to most purchases. On a small table the planner scans the whole table, so
 // buyers of different products conflict as well.
 func (s *Service) serializable(ctx context.Context, p *purchase) (Reply, error) {
 	p.Begin = pgtx.BeginSerializable

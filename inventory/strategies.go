@@ -31,18 +31,18 @@ var (
 )
 
 var methods = []method{
-	{Strategy{"naive", false, postgres, "reads, checks, and writes what it computed: two buyers of the last piece both get it"}, (*Service).naive, nil},
+	{Strategy{"naive", false, postgres, "reads, checks, and writes the computed value: two buyers of the last unit both get it"}, (*Service).naive, nil},
 	{Strategy{"redis-only", false, both, "the same under a Redis lock: right until the lock is lost, which PostgreSQL does not notice"}, (*Service).redisOnly, (*Service).redisOnlyCancel},
 	{Strategy{"redis+row", true, both, "a Redis lock to queue outside PostgreSQL, SELECT … FOR UPDATE to be right"}, (*Service).redisRow, nil},
 	{Strategy{"row", true, postgres, "SELECT … FOR UPDATE: the second buyer waits, and reads what the first committed"}, (*Service).row, nil},
 	{Strategy{"atomic", true, postgres, "UPDATE … WHERE stock >= quantity: check and write are one statement"}, (*Service).atomic, nil},
-	{Strategy{"optimistic", true, postgres, "UPDATE … WHERE version = the one that was read: the second buyer starts again"}, (*Service).optimistic, nil},
-	{Strategy{"serializable", true, postgres, "SERIALIZABLE: PostgreSQL aborts what could not have come one after the other, and it runs again"}, (*Service).serializable, nil},
+	{Strategy{"optimistic", true, postgres, "UPDATE … WHERE version = the version read: if it changed, the purchase runs again"}, (*Service).optimistic, nil},
+	{Strategy{"serializable", true, postgres, "SERIALIZABLE: PostgreSQL aborts purchases that no serial order explains, and they run again"}, (*Service).serializable, nil},
 	{Strategy{"advisory", true, postgres, "pg_advisory_xact_lock on a hash of the sku: buyers queue, no row is locked while they wait"}, (*Service).advisory, nil},
-	{Strategy{"advisory-try", true, postgres, "pg_try_advisory_xact_lock: the same, but a buyer gives its connection back and asks again"}, (*Service).advisoryTry, nil},
+	{Strategy{"advisory-try", true, postgres, "pg_try_advisory_xact_lock: the same, but a waiting buyer returns its connection and tries again"}, (*Service).advisoryTry, nil},
 }
 
-// method finds a strategy, and checks that what it needs is there.
+// method finds a strategy, and checks that Config has the stores it needs.
 func (s *Service) method(name string) (method, error) {
 	for _, m := range methods {
 		if m.Name != name {
@@ -56,7 +56,7 @@ func (s *Service) method(name string) (method, error) {
 	return method{}, fmt.Errorf("%w: no strategy %q", ErrInvalid, name)
 }
 
-// Strategies lists the ways to take stock, from the most naive to the least.
+// Strategies lists all strategies, the unsafe ones first.
 func Strategies() []Strategy {
 	list := make([]Strategy, len(methods))
 	for i, m := range methods {
