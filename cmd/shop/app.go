@@ -46,8 +46,8 @@ func (c *serveCmd) assemble(ctx context.Context, log *slog.Logger, reg *promethe
 	if a.pool, err = c.open(ctx, c.Locks.PGMaxConns); err != nil {
 		return nil, err
 	}
-	// Not from the pool: a probe that waits for a connection would make a busy replica
-	// look dead.
+	// A separate pool: a probe that waits for a connection would make a busy replica look
+	// dead.
 	if a.probe, err = c.open(ctx, 1); err != nil {
 		return nil, err
 	}
@@ -55,7 +55,6 @@ func (c *serveCmd) assemble(ctx context.Context, log *slog.Logger, reg *promethe
 		return nil, err
 	}
 	draw := exponential(c.Lab.Seed)
-	// The domain reads no environment and knows no HTTP.
 	stock := inventory.Config{
 		Pool: a.pool, Strategy: c.Locks.Strategy, Encode: api.Encode, Log: log,
 		Count:     countEvents(reg, "inventory", stockKinds, strategyNames()),
@@ -70,7 +69,7 @@ func (c *serveCmd) assemble(ctx context.Context, log *slog.Logger, reg *promethe
 	if err != nil {
 		return nil, err
 	}
-	// The same pool: both lessons bound the waits of a connection alike.
+	// The same pool: both flows use the same connection timeouts.
 	money := transfer.Config{
 		Pool: a.pool, Encode: api.EncodeTransfer,
 		Count:     countEvents(reg, "transfer", moneyKinds, transferStrategyNames()),
@@ -170,11 +169,11 @@ func (a *app) close(log *slog.Logger) {
 	select {
 	case <-closed:
 	case <-time.After(closeWait):
-		log.Warn("a connection to PostgreSQL did not come back", "waited", closeWait)
+		log.Warn("a connection to PostgreSQL was not returned", "waited", closeWait)
 	}
 }
 
-// checkMigrated finds missing tables at the start, before the first request does.
+// checkMigrated reports missing tables at the start, not at the first request.
 func checkMigrated(ctx context.Context, pool *pgxpool.Pool) error {
 	var ready bool
 	err := pool.QueryRow(ctx, `SELECT to_regclass('clients') IS NOT NULL AND to_regclass('products') IS NOT NULL AND to_regclass('accounts') IS NOT NULL`).Scan(&ready)

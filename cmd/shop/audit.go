@@ -16,7 +16,7 @@ import (
 	"shop/wallet"
 )
 
-// auditCmd counts violations of the invariants, while the shop may be running. Every
+// auditCmd counts violations of the invariants. The shop may run at the same time: every
 // check is one statement, so it sees one snapshot.
 type auditCmd struct{ stores }
 
@@ -45,7 +45,7 @@ func (c *auditCmd) Run(ctx context.Context, out io.Writer) error {
 		broken += printFindings(out, flow.name, flow.of.Invariants, findings)
 	}
 	if wallets == nil {
-		fmt.Fprintln(out, "wallet     not looked at: no --mongo-url (SHOP_MONGO_URL)")
+		fmt.Fprintln(out, "wallet     not checked: no --mongo-url (SHOP_MONGO_URL)")
 	}
 	if broken > 0 {
 		return fmt.Errorf("audit: %d of %d invariants are broken", broken, all)
@@ -67,7 +67,7 @@ func printFindings(out io.Writer, flow string, list []invariant.Invariant, findi
 	return broken
 }
 
-// flows are the lessons, with the checks of what they leave in their stores.
+// flows are the lessons, with the audits of their stores.
 var flows = []struct {
 	name  string
 	of    invariant.Set
@@ -87,8 +87,8 @@ var flows = []struct {
 	}},
 }
 
-// auditNumbers is the audit of GET /v1/audit. It fails if a configured MongoDB is down:
-// a partial audit would look like a complete one.
+// auditNumbers runs the audit for GET /v1/audit. It fails if a configured MongoDB is down,
+// because a partial audit would look like a complete one.
 func (a *app) auditNumbers(ctx context.Context) (map[string]map[string]int64, error) {
 	stock, err := inventory.Audit(ctx, a.pool)
 	if err != nil {

@@ -66,7 +66,7 @@ func takeACent(t *testing.T, db *mongo.Database, wallet string) {
 func TestAudit_SaysWhenThereAreNoWalletsToLookAt(t *testing.T) {
 	url, _ := newDatabase(t)
 	out, err := shop(t, "audit", "--postgres-url", url, "--mongo-url=")
-	if err != nil || !strings.Contains(out, "wallet     not looked at") {
+	if err != nil || !strings.Contains(out, "wallet     not checked") {
 		t.Errorf("%v\n%s", err, out)
 	}
 	if out, err := shop(t, "audit", "--postgres-url", url, "--mongo-url=mongodb://127.0.0.1:1/shop"); exitCode(err) != 2 || !strings.Contains(err.Error(), "is it running") {

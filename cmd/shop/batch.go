@@ -21,7 +21,7 @@ type batchCmd struct {
 	stores    `embed:"" group:"Stores"`
 	Transfers transferSettings `embed:"" group:"Stores"`
 	Every     time.Duration    `env:"SHOP_BATCH_EVERY" help:"Repeat at this interval until a signal comes; without it run once."`
-	Lab       bool             `env:"SHOP_LAB" group:"Lab" help:"Allows unsafe strategies."`
+	Lab       bool             `env:"SHOP_LAB" group:"Lab" help:"Allow unsafe strategies."`
 	Log       logFlags         `embed:"" group:"Log"`
 }
 
@@ -33,8 +33,8 @@ func (c *batchCmd) Validate() error {
 	return errors.Join(c.stores.Validate(), c.Transfers.validate(c.Lab))
 }
 
-// Run runs once and returns the error; or, with --every, until ctx ends, and then it logs
-// an error and goes on with the next round.
+// Run runs one round and returns its error. With --every it runs rounds until ctx ends,
+// and logs an error before it continues with the next round.
 func (c *batchCmd) Run(ctx context.Context, std stdio) error {
 	log := c.Log.logger(std.err)
 	pool, err := c.open(ctx, 2)
@@ -62,14 +62,14 @@ func (c *batchCmd) Run(ctx context.Context, std stdio) error {
 	log.Info("sweeping", "every", c.Every, "strategy", c.Transfers.Strategy)
 	for ctx.Err() == nil {
 		if err := once(ctx, log, pool, backend, wallets); err != nil && ctx.Err() == nil {
-			log.Warn("not all of it could be done; it is tried again", "error", err)
+			log.Warn("the round is incomplete; the next round tries again", "error", err)
 		}
 		pause(ctx, c.Every)
 	}
 	return nil
 }
 
-// once deletes old keys even if the release of holds failed because etcd is down.
+// once runs one round. It purges old keys even if releasing holds failed because etcd is down.
 func once(ctx context.Context, log *slog.Logger, pool *pgxpool.Pool, backend *transferBackend, wallets *mongo.Database) error {
 	swept, sweepErr := sweep(ctx, backend)
 	keys, keysErr := pgtx.Purge(ctx, pool, pgtx.KeysKept)

@@ -15,15 +15,15 @@ import (
 	"shop/wallet"
 )
 
-// bonusClient requests the bonus of a credit from the bonus service. ctx bounds the
-// request: the wallet is locked meanwhile.
+// bonusClient requests the bonus of a credit from the bonus service. The ctx must bound the
+// request, because the wallet is locked until it returns.
 type bonusClient struct {
 	url  string
 	http *http.Client
 }
 
-// newBonusClient has a transport of its own, without a proxy from the environment: the
-// bonus service is in the same network. A redirect is an error: to follow it would send
+// newBonusClient returns a client that uses no proxy from the environment, because the
+// bonus service is in the same network. A redirect is an error: following it would send
 // the request twice.
 func newBonusClient(baseURL string) *bonusClient {
 	return &bonusClient{url: baseURL + "/v1/bonuses", http: &http.Client{
@@ -33,7 +33,7 @@ func newBonusClient(baseURL string) *bonusClient {
 }
 
 const (
-	bonusIdleMax  = 64      // idle connections that are kept
+	bonusIdleMax  = 64      // idle connections
 	bonusBytesMax = 1 << 10 // of a reply
 )
 
@@ -64,9 +64,9 @@ func (b *bonusClient) ask(ctx context.Context, a wallet.BonusRequest) (int64, er
 	case err != nil:
 		return 0, err
 	case res.StatusCode == http.StatusConflict:
-		return 0, fmt.Errorf("%w: the bonus service knows it for another wallet, or another amount", idempotency.ErrKeyReused)
+		return 0, fmt.Errorf("%w: the bonus service has it for another wallet or amount", idempotency.ErrKeyReused)
 	case res.StatusCode != http.StatusOK:
-		return 0, fmt.Errorf("the bonus service says %s", res.Status)
+		return 0, fmt.Errorf("the bonus service answered %s", res.Status)
 	}
 	return readBonus(body)
 }
@@ -80,7 +80,7 @@ func readBonus(body []byte) (int64, error) {
 		return 0, fmt.Errorf("the bonus service: %w", err)
 	}
 	if answer.Bonus == nil {
-		return 0, errors.New("the bonus service names no bonus")
+		return 0, errors.New("the bonus service answered without a bonus")
 	}
 	return *answer.Bonus, nil
 }

@@ -11,10 +11,10 @@ import (
 	"shop/cmd/shop/api"
 )
 
-// clientCmd manages the clients of the API. No command shows a key: the
-// table has only its hash, so that a backup holds no usable key.
+// clientCmd manages the clients of the API. A key is printed only when it is made: the
+// table holds only its hash, so a backup contains no usable key.
 type clientCmd struct {
-	Add    clientAddCmd    `cmd:"" help:"Make a client and print its key, which cannot be printed again."`
+	Add    clientAddCmd    `cmd:"" help:"Create a client and print its key, which cannot be printed again."`
 	List   clientListCmd   `cmd:"" help:"List the clients."`
 	Rotate clientRotateCmd `cmd:"" help:"Give a client a new key; the old one stops working."`
 }
@@ -23,7 +23,7 @@ type clientCmd struct {
 type clientAddCmd struct {
 	database
 	Name  string `arg:"" help:"Name of the client, unique."`
-	Admin bool   `help:"May use the routes of administrators."`
+	Admin bool   `help:"Allow the routes of administrators."`
 }
 
 func (c *clientAddCmd) Run(ctx context.Context, out io.Writer) error {

@@ -12,9 +12,9 @@ import (
 	"shop/transfer"
 )
 
-// epochCmd accepts a new etcd after the data of the old one was lost or restored from a
-// backup. The fences of the new one begin below those that the accounts have seen, so
-// every transfer is refused as fence-epoch until an operator has run this command.
+// epochCmd makes the accounts accept a new etcd after the data of the old one was lost or
+// restored from a backup. The fences of the new etcd start below those that the accounts
+// have seen, so transfers are refused as fence-epoch until an operator runs this command.
 type epochCmd struct {
 	database     `embed:""`
 	etcdSettings `embed:""`
@@ -28,8 +28,8 @@ func (c *epochCmd) Validate() error {
 	return c.database.Validate()
 }
 
-// Run sets the new epoch first: from then on no lock is acquired with an old one. Then it
-// moves the accounts to the new epoch under their row locks. It can be run again after an
+// Run sets the new epoch first: from then on no lock is acquired in an old epoch. Then it
+// moves the accounts to the new epoch under their row locks. It can be repeated after an
 // interruption.
 func (c *epochCmd) Run(ctx context.Context, out io.Writer) error {
 	pool, err := c.open(ctx, 1)
@@ -64,6 +64,6 @@ func (c *epochCmd) Run(ctx context.Context, out io.Writer) error {
 		}
 		fmt.Fprintf(out, "%d accounts: fenced by %s until now, by %s from now on\n", accounts, was, now)
 	}
-	fmt.Fprintln(out, "restart every shop serve and shop batch: those that run know the old epoch only")
+	fmt.Fprintln(out, "restart every shop serve and shop batch: running processes only know the old epoch")
 	return nil
 }

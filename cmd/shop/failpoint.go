@@ -26,18 +26,18 @@ import (
 //	STEP=sleep:D        a pause of D
 //	STEP=kill           SIGKILL to this process
 //	STEP=stop           SIGSTOP to this process; another process must send SIGCONT
-//	STEP=stop:KEY       the same, once, when the request with this idempotency key is there
+//	STEP=stop:KEY       the same, once, when the request with this idempotency key reaches the step
 //	FLOW/STEP=…         in that flow only; without FLOW, in each flow that has the step
 //
-// The pauses of exp differ on purpose: after a constant one, the request that came first
+// The pauses of exp vary on purpose: with a constant pause, the request that came first
 // would always write first, and no write would ever be overtaken.
 type failpoint struct {
 	flow   string // "": every flow
 	step   string
 	action string
 	pause  time.Duration
-	key    string       // "": of every request
-	over   *atomic.Bool // it has stopped the request with the key
+	key    string       // "": every request
+	over   *atomic.Bool // the request with the key was stopped
 }
 
 // stepsOf are the steps of each flow, in order.
@@ -103,7 +103,7 @@ func exponential(seed uint64) func() float64 {
 	}
 }
 
-// hook makes the function that a flow calls at each step; nil without failpoints.
+// hook returns the function that a flow calls at each step, or nil without failpoints.
 func hook[S ~string](flow string, points []failpoint, draw func() float64) func(context.Context, S, string) {
 	points = slices.DeleteFunc(slices.Clone(points), func(f failpoint) bool { return !f.in(flow) })
 	if len(points) == 0 {
@@ -133,8 +133,8 @@ func (f failpoint) happen(ctx context.Context, draw func() float64) {
 	}
 }
 
-// stop stops the process. The signal reaches the threads one after the other: until the
-// process is continued, the request that came to the step does not go on in any of them.
+// stop stops the process. The signal does not stop all threads at once, so the goroutine of
+// the request waits until the process is continued.
 func stop() {
 	continued := make(chan os.Signal, 1)
 	signal.Notify(continued, syscall.SIGCONT)
@@ -144,10 +144,11 @@ func stop() {
 	}
 }
 
-// keyOf is under which a request's ctx has its idempotency key.
+// keyOf is the context key of a request's idempotency key.
 type keyOf struct{}
 
-// keyed lets failpoints know the key of a request; without such failpoints it is next itself.
+// keyed puts the idempotency key of a request into its context, for failpoints with a key.
+// Without such failpoints it returns next.
 func keyed(points []failpoint, next http.Handler) http.Handler {
 	if !slices.ContainsFunc(points, func(f failpoint) bool { return f.key != "" }) {
 		return next

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// lifecycle of an HTTP server:
+// lifecycle runs an HTTP server and shuts it down in steps:
 //
 //	serving ──ctx ends──▶ draining ──delay──▶ closing ──all requests ended──▶ closed
 //	        /readyz 503, still serving   no new connections      └─timeout─▶ requests cancelled, cut after a second
@@ -23,7 +23,7 @@ type lifecycle struct {
 	request time.Duration // limit of one request
 }
 
-// Timeouts of one connection, so that a silent client holds none.
+// Timeouts of one connection, so that a silent client cannot hold it.
 const (
 	headerWait     = 5 * time.Second
 	idleWait       = time.Minute
@@ -31,7 +31,8 @@ const (
 	cutWait        = time.Second // between cancelling requests and cutting them off
 )
 
-// run serves until ctx ends, then stops as drawn above. nil: every request got its reply.
+// run serves until ctx ends, then stops as drawn above. It returns nil if every request
+// got its reply.
 func (l lifecycle) run(ctx context.Context, listener net.Listener, handler http.Handler) error {
 	requests, cancelRequests := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancelRequests()
@@ -66,13 +67,13 @@ func (l lifecycle) run(ctx context.Context, listener net.Listener, handler http.
 	return err
 }
 
-// close lets requests end, then cancels them, then cuts them off.
+// close waits for the requests to end, then cancels them, then closes their connections.
 func (l lifecycle) close(server *http.Server, cancelRequests func()) error {
 	err := shutdown(server, l.timeout)
 	if err == nil {
 		return nil
 	}
-	l.log.Warn("requests did not end in time: cancelled", "timeout", l.timeout)
+	l.log.Warn("requests did not end in time and were cancelled", "timeout", l.timeout)
 	cancelRequests()
 	if shutdown(server, cutWait) != nil {
 		_ = server.Close()

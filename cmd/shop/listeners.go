@@ -14,8 +14,8 @@ type listeners struct {
 	metrics net.Listener // nil: none
 }
 
-// open binds the ports. From here on the kernel queues connections until the server
-// accepts them. A port that is taken is an error that says what to do.
+// open binds the ports. From then on the kernel queues connections until the server
+// accepts them. The error for a port in use says what to do.
 func (f listenerFlags) open() (*listeners, error) {
 	l := &listeners{}
 	var err error
@@ -47,8 +47,8 @@ func (l *listeners) metricsAddr() string {
 	return l.metrics.Addr().String()
 }
 
-// serveMetrics serves until the function it returns is called: longer than the
-// API, so that the last requests can still be scraped.
+// serveMetrics serves until stop is called, which is after the API has stopped, so that
+// the last requests can still be scraped.
 func (l *listeners) serveMetrics(log *slog.Logger, handler http.Handler) (stop func()) {
 	if l.metrics == nil {
 		return func() {}
@@ -58,7 +58,7 @@ func (l *listeners) serveMetrics(log *slog.Logger, handler http.Handler) (stop f
 	go func() {
 		defer close(done)
 		if err := server.Serve(l.metrics); !errors.Is(err, http.ErrServerClosed) {
-			log.Error("metrics are gone", "error", err)
+			log.Error("the metrics listener failed", "error", err)
 		}
 	}()
 	return func() {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// logger writes JSON or text. JSON has durations in milliseconds, with the unit in the
-// name; slog's default is nanoseconds without a unit.
+// logger writes JSON or text. In JSON, durations are in milliseconds and their names end
+// in _ms; slog's default is nanoseconds without a unit.
 func (f logFlags) logger(w io.Writer) *slog.Logger {
 	options := &slog.HandlerOptions{Level: f.LogLevel}
 	if f.LogFormat == "text" {

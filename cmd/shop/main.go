@@ -1,6 +1,7 @@
-// Command shop sells stock and moves money without losing either.
+// Command shop sells stock, transfers money and keeps wallets, without overselling or
+// losing money.
 //
-// Only this package reads settings, ends the process, and wires the packages together.
+// Only this package reads settings, exits the process, and wires the packages together.
 package main
 
 import (
@@ -20,25 +21,25 @@ import (
 // cli is the command line: kong reads flags, environment and help from the tags.
 type cli struct {
 	Serve   serveCmd         `cmd:"" help:"Serve the API until a signal comes."`
-	Migrate migrateCmd       `cmd:"" help:"Create or update the tables and collections. Safe to run at any time, and several at once."`
-	Seed    seedCmd          `cmd:"" help:"Make the demo's clients, products, accounts and wallets where they are missing, and print the keys."`
+	Migrate migrateCmd       `cmd:"" help:"Create or update the tables and collections. Safe to run at any time, even concurrently."`
+	Seed    seedCmd          `cmd:"" help:"Create the demo's clients, products, accounts and wallets unless they exist, and print the new keys."`
 	Client  clientCmd        `cmd:"" help:"Clients of the API: add, list, rotate."`
-	Batch   batchCmd         `cmd:"" help:"Give back expired holds and forget old idempotency keys: once, or again and again."`
-	Audit   auditCmd         `cmd:"" help:"Count what violates an invariant."`
-	Epoch   epochCmd         `cmd:"" name:"fence-epoch" help:"After etcd was wiped or restored: let the accounts take the fences of the one that is there now. Restart every serve and batch afterwards."`
-	Ping    pingCmd          `cmd:"" help:"Ask a running shop whether it is ready, for health checks."`
+	Batch   batchCmd         `cmd:"" help:"Release expired holds and purge old idempotency keys, once or repeatedly."`
+	Audit   auditCmd         `cmd:"" help:"Count the violations of each invariant."`
+	Epoch   epochCmd         `cmd:"" name:"fence-epoch" help:"After etcd was wiped or restored: make the accounts accept the fences of the current etcd. Restart every serve and batch afterwards."`
+	Ping    pingCmd          `cmd:"" help:"Check whether a running shop is ready, for health checks."`
 	Version kong.VersionFlag `help:"Print the version."`
 }
 
 const description = `A shop that sells stock, transfers money and keeps wallets, for many clients at once: it never oversells and loses no money.
 
-Each setting is a flag or an environment variable; the flag wins. Exit status:
-0 all right, 1 failed, 2 wrong usage or could not even start.`
+Each setting is a flag or an environment variable; the flag takes precedence. Exit status:
+0 success, 1 failure, 2 wrong usage or failure to start.`
 
 func main() {
-	logging.Disable() // go-redis also returns its connection errors
+	logging.Disable() // go-redis returns its connection errors too
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	context.AfterFunc(ctx, stop) // a second signal kills the process at once
 	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "shop:", err)
@@ -49,8 +50,7 @@ func main() {
 // stdio is what a command writes to.
 type stdio struct{ out, err io.Writer }
 
-// run is the whole program but for exit: it returns an error, so that tests can run it in
-// their process.
+// run is the whole program except os.Exit, so that tests can run it in their process.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	var (
 		c     cli
@@ -76,13 +76,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return command.Run()
 }
 
-// usageError is an error of the command line or settings: nothing was tried.
+// usageError is an error of the command line, a setting, or the start: no work was done.
 type usageError struct{ error }
 
 func (e *usageError) ExitCode() int { return 2 }
 func (e *usageError) Unwrap() error { return e.error }
 
-// exitCode of a command: an error may have its own.
+// exitCode returns the exit status of a command. An error may define its own.
 func exitCode(err error) int {
 	if err == nil {
 		return 0

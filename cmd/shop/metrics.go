@@ -12,7 +12,7 @@ import (
 	"shop/wallet"
 )
 
-// newRegistry holds the metrics of this process, and those of Go and the system.
+// newRegistry returns a registry with the metrics of the Go runtime and the process.
 func newRegistry() *prometheus.Registry {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -33,11 +33,11 @@ var (
 	}
 )
 
-// countEvents makes the event counter of a flow. All series exist from the start, so that
-// a rate over them has no gap.
+// countEvents registers the event counter of a flow. All series exist from the start, so
+// that a rate over them has no gap.
 func countEvents[K ~string](reg prometheus.Registerer, flow string, kinds []K, strategies []string) func(K, string) {
 	events := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: flow + "_events_total", Help: "What is worth counting, by strategy: guard_tripped must stay 0 with a safe one.",
+		Name: flow + "_events_total", Help: "Events by kind and strategy: guard_tripped must stay 0 with a safe strategy.",
 	}, []string{"kind", "strategy"})
 	reg.MustRegister(events)
 	for _, strategy := range strategies {
@@ -50,7 +50,7 @@ func countEvents[K ~string](reg prometheus.Registerer, flow string, kinds []K, s
 	}
 }
 
-// showBreaker makes the state of a circuit breaker a metric.
+// showBreaker exports the state of a circuit breaker as a metric.
 func showBreaker(reg prometheus.Registerer, server string, open func() bool) {
 	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "breaker_open", Help: "1 while requests are not sent to this server, because it gives no answer.",

@@ -24,9 +24,9 @@ func (s *stores) Validate() error {
 	return errors.Join(s.database.Validate(), s.mongoSettings.validate())
 }
 
-// mongoSettings say where the wallets are.
+// mongoSettings locate the wallets.
 type mongoSettings struct {
-	MongoURL string `name:"mongo-url" env:"SHOP_MONGO_URL" placeholder:"URL" help:"MongoDB, a replica set, with the name of a database, as in mongodb://host:27017/shop?replicaSet=rs0. Without it there are no wallets."`
+	MongoURL string `name:"mongo-url" env:"SHOP_MONGO_URL" placeholder:"URL" help:"MongoDB replica set and database, as in mongodb://host:27017/shop?replicaSet=rs0. Without it there are no wallets."`
 }
 
 func (s mongoSettings) validate() error {
@@ -37,12 +37,12 @@ func (s mongoSettings) validate() error {
 		return fmt.Errorf("--mongo-url: %w", err)
 	}
 	if s.name() == "" {
-		return errors.New("--mongo-url names no database: want its name behind the hosts, as in mongodb://127.0.0.1:27017/shop?replicaSet=rs0")
+		return errors.New("--mongo-url names no database: add its name after the hosts, as in mongodb://127.0.0.1:27017/shop?replicaSet=rs0")
 	}
 	return nil
 }
 
-// name of the database; "" if the URL has none.
+// name returns the name of the database, or "" if the URL has none.
 func (s mongoSettings) name() string {
 	parsed, err := connstring.Parse(s.MongoURL)
 	if err != nil {
@@ -67,7 +67,7 @@ func (s mongoSettings) connect(more ...*options.ClientOptions) (*mongo.Database,
 	return client.Database(s.name()), nil
 }
 
-// connectIfAny is nil without a URL.
+// connectIfAny returns nil without a URL.
 func (s mongoSettings) connectIfAny() (*mongo.Database, error) {
 	if s.MongoURL == "" {
 		return nil, nil
@@ -85,8 +85,8 @@ func disconnect(db *mongo.Database) {
 	_ = db.Client().Disconnect(ctx)
 }
 
-// openWallets opens the database and checks it, for commands that use it once; nil
-// without a URL.
+// openWallets opens the database and checks it, for commands that use it once. It returns
+// nil without a URL.
 func (s mongoSettings) openWallets(ctx context.Context) (*mongo.Database, error) {
 	db, err := s.connectIfAny()
 	if db == nil || err != nil {
@@ -101,7 +101,7 @@ func (s mongoSettings) openWallets(ctx context.Context) (*mongo.Database, error)
 	return db, nil
 }
 
-// unusable adds what to do to an error.
+// unusable adds advice to an error.
 func unusable(err error) error {
 	if errors.Is(err, errNoCollections) {
 		return &usageError{err}
@@ -111,9 +111,10 @@ func unusable(err error) error {
 
 var errNoCollections = errors.New("the database lacks the collections of wallets; run: shop migrate")
 
-// checkCollections is what checkMigrated is for tables. It asks the primary.
+// checkCollections reports missing collections, as checkMigrated reports missing tables. It
+// reads from the primary.
 func checkCollections(ctx context.Context, db *mongo.Database) error {
-	names, err := db.ListCollectionNames(ctx, bson.D{{Key: "name", Value: "wallet_operations"}}) // migrate makes it last
+	names, err := db.ListCollectionNames(ctx, bson.D{{Key: "name", Value: "wallet_operations"}}) // migrate creates it last
 	switch {
 	case err != nil:
 		return fmt.Errorf("MongoDB does not answer: %w", err)

@@ -11,7 +11,7 @@ import (
 
 // pingCmd is the health check of a container that has no shell and no curl.
 type pingCmd struct {
-	URL  string        `arg:"" optional:"" default:"http://127.0.0.1:8080/readyz" env:"SHOP_PING_URL" help:"What to ask."`
+	URL  string        `arg:"" optional:"" default:"http://127.0.0.1:8080/readyz" env:"SHOP_PING_URL" help:"URL to request."`
 	Wait time.Duration `default:"2s" help:"How long to wait for the answer."`
 }
 
@@ -20,9 +20,9 @@ func (c *pingCmd) Run(ctx context.Context, out io.Writer) error {
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.URL, nil)
 	if err != nil {
-		return &usageError{errors.New("not a URL (not shown, since it may hold a password): want http://127.0.0.1:8080/readyz")}
+		return &usageError{errors.New("not a URL (not shown, because it may contain a password): want http://127.0.0.1:8080/readyz")}
 	}
-	// No connection is kept: the process ends after the reply.
+	// No keep-alive: the process exits after the reply.
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	res, err := client.Do(req)
 	if err != nil {

@@ -22,7 +22,7 @@ func (d *database) Validate() error {
 		return errors.New("no database: set --postgres-url or SHOP_POSTGRES_URL, as in postgres://user@127.0.0.1:5432/shop")
 	}
 	if _, err := pgxpool.ParseConfig(d.PostgresURL); err != nil {
-		return errors.New("--postgres-url: not a URL of PostgreSQL (not shown, since it may hold a password): want postgres://user:password@127.0.0.1:5432/shop")
+		return errors.New("--postgres-url: not a PostgreSQL URL (not shown, because it may contain a password): want postgres://user:password@127.0.0.1:5432/shop")
 	}
 	return nil
 }
@@ -30,7 +30,7 @@ func (d *database) Validate() error {
 // connectWait bounds a command's attempt to reach a server.
 const connectWait = 5 * time.Second
 
-// open makes a pool of at most size connections (0: as the URL says) and checks it.
+// open makes a pool of at most size connections (0: the URL's setting) and checks it.
 func (d *database) open(ctx context.Context, size int) (*pgxpool.Pool, error) {
 	config, err := pgtx.PoolConfig(d.PostgresURL) // bounds every wait at the server
 	if err != nil {

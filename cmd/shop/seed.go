@@ -17,8 +17,8 @@ import (
 	"shop/wallet"
 )
 
-// seedCmd makes the demo data. A second run changes nothing. It cannot print the keys
-// again, since only their hashes are stored: --rotate makes new ones.
+// seedCmd creates the demo data. A second run changes nothing and cannot print the keys
+// again, because only their hashes are stored; --rotate makes new keys.
 type seedCmd struct {
 	stores
 	Rotate bool `help:"Give the demo's clients new keys; the old ones stop working."`
@@ -38,8 +38,8 @@ var (
 		{SKU: "last-one", Name: "The last one", Price: 9900, Currency: "EUR", Stock: 1},
 	}
 
-	demoMoney = map[string]int64{"alice": 100_000, "bob": 50_000} // the accounts' openings, in cents
-	demoCash  = map[string]int64{"alice": 10_000, "bob": 5_000}   // the wallets'
+	demoMoney = map[string]int64{"alice": 100_000, "bob": 50_000} // opening balances of accounts, in cents
+	demoCash  = map[string]int64{"alice": 10_000, "bob": 5_000}   // opening balances of wallets, in cents
 )
 
 func (c *seedCmd) Run(ctx context.Context, out io.Writer) error {
@@ -48,7 +48,7 @@ func (c *seedCmd) Run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	defer pool.Close()
-	wallets, err := c.openWallets(ctx) // before a key is printed, which can be printed only once
+	wallets, err := c.openWallets(ctx) // may fail, so it comes before the keys, which are printed only once
 	if err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func (c *seedCmd) Run(ctx context.Context, out io.Writer) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(out, "# product %s: %s\n", p.SKU, said(created, fmt.Sprintf("%d in stock", p.Stock), "already there"))
+		fmt.Fprintf(out, "# product %s: %s\n", p.SKU, said(created, fmt.Sprintf("%d in stock", p.Stock), "exists"))
 	}
 	for _, client := range demoClients {
 		if err := c.seedClient(ctx, pool, out, client.name, client.admin); err != nil {
@@ -80,7 +80,7 @@ func (c *seedCmd) seedClient(ctx context.Context, pool *pgxpool.Pool, out io.Wri
 	_, key, err := api.AddClient(ctx, pool, name, admin)
 	if errors.Is(err, api.ErrClientExists) {
 		if !c.Rotate {
-			fmt.Fprintf(out, "# client %s: already there; its key was printed when it was made (new ones: shop seed --rotate)\n", name)
+			fmt.Fprintf(out, "# client %s: exists; its key was printed when it was created (for new keys: shop seed --rotate)\n", name)
 			return nil
 		}
 		key, err = api.RotateKey(ctx, pool, name)
@@ -92,8 +92,8 @@ func (c *seedCmd) seedClient(ctx context.Context, pool *pgxpool.Pool, out io.Wri
 	return nil
 }
 
-// seedAccounts gives each customer an account. Its id follows from the client's, so
-// that two seeds at once make one account, and the same id is printed every time.
+// seedAccounts gives each customer an account. The account's id is derived from the
+// client's, so concurrent seeds create one account and every run prints the same id.
 func seedAccounts(ctx context.Context, pool *pgxpool.Pool, out io.Writer) error {
 	service, err := transfer.New(transfer.Config{Pool: pool, Strategy: "row"})
 	if err != nil {
@@ -131,13 +131,13 @@ func seedEach(ctx context.Context, pool *pgxpool.Pool, out io.Writer, what strin
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(out, "# %s of %s: %s\n", what, client.Name, said(opened, fmt.Sprintf("%d.%02d EUR", opening/100, opening%100), "already there"))
+		fmt.Fprintf(out, "# %s of %s: %s\n", what, client.Name, said(opened, fmt.Sprintf("%d.%02d EUR", opening/100, opening%100), "exists"))
 		fmt.Fprintf(out, "export SHOP_%s_%s=%s\n", strings.ToUpper(what), strings.ToUpper(client.Name), id)
 	}
 	return nil
 }
 
-// said chooses between two words.
+// said returns one of two texts.
 func said(yes bool, then, otherwise string) string {
 	if yes {
 		return then

@@ -36,28 +36,28 @@ type lockSettings struct {
 	LockTTL    time.Duration `name:"lock-ttl" env:"SHOP_LOCK_TTL" default:"2s" help:"How long a lock of stock outlives its holder."`
 }
 
-// listenerFlags: the metrics have a listener of their own, so that the API's port does not
+// listenerFlags give the metrics a separate listener, so that the API's port does not
 // expose them.
 type listenerFlags struct {
-	Listen        string `env:"SHOP_LISTEN" default:"127.0.0.1:8080" help:"Address of the API; port 0 takes a free one, and the log says which."`
+	Listen        string `env:"SHOP_LISTEN" default:"127.0.0.1:8080" help:"Address of the API; port 0 takes a free port, which is logged."`
 	MetricsListen string `env:"SHOP_METRICS_LISTEN" default:"127.0.0.1:9090" help:"Address of /metrics; empty turns it off."`
 }
 
-// limitFlags bound every wait and every resource that requests take.
+// limitFlags bound every wait and every resource of requests.
 type limitFlags struct {
-	RequestTimeout  time.Duration `env:"SHOP_REQUEST_TIMEOUT" default:"5s" help:"Of a whole request; then 504, or 408 while its body is being read."`
-	MaxInFlight     int           `env:"SHOP_MAX_IN_FLIGHT" default:"256" help:"Requests at work at once, of all clients; then 503. A request whose body is being read is not at work yet."`
-	MaxPerClient    int           `env:"SHOP_MAX_PER_CLIENT" default:"0" help:"Requests of one client at once, those whose body is being read included; then 429. 0: a quarter of --max-in-flight."`
+	RequestTimeout  time.Duration `env:"SHOP_REQUEST_TIMEOUT" default:"5s" help:"Time limit of a request; then 504, or 408 while its body is being read."`
+	MaxInFlight     int           `env:"SHOP_MAX_IN_FLIGHT" default:"256" help:"Concurrent requests of all clients, counted after their bodies have been read; then 503."`
+	MaxPerClient    int           `env:"SHOP_MAX_PER_CLIENT" default:"0" help:"Concurrent requests of one client, including those whose body is being read; then 429. 0: a quarter of --max-in-flight."`
 	RateLimit       float64       `env:"SHOP_RATE_LIMIT" default:"1000" help:"Requests per second of one client at this replica, then 429. 0: no limit."`
-	UnknownKeys     float64       `env:"SHOP_UNKNOWN_KEYS" default:"20" help:"Unknown API keys per second of one remote address (IPv6: /64) that are looked up, then 429. Keys that were valid here are exempt. 0: no limit."`
-	DrainDelay      time.Duration `env:"SHOP_DRAIN_DELAY" default:"0s" help:"How long /readyz says 503 before the listener closes: as long as a balancer needs to notice."`
-	ShutdownTimeout time.Duration `env:"SHOP_SHUTDOWN_TIMEOUT" default:"10s" help:"How long requests in flight may take to end."`
+	UnknownKeys     float64       `env:"SHOP_UNKNOWN_KEYS" default:"20" help:"Unknown API keys per second of one remote address (IPv6: /64) that are looked up, then 429. Keys that were valid at this replica are exempt. 0: no limit."`
+	DrainDelay      time.Duration `env:"SHOP_DRAIN_DELAY" default:"0s" help:"How long /readyz returns 503 before the listener closes: as long as a load balancer needs to notice."`
+	ShutdownTimeout time.Duration `env:"SHOP_SHUTDOWN_TIMEOUT" default:"10s" help:"How long requests in flight may take to finish."`
 }
 
 // labFlags inject faults. Without --lab each of them is an error.
 type labFlags struct {
-	Lab        bool        `env:"SHOP_LAB" help:"Unsafe strategies, ?strategy=NAME and failpoints; on loopback addresses only."`
-	Failpoints []failpoint `name:"failpoint" env:"SHOP_FAILPOINT" sep:";" placeholder:"STEP=WHAT" help:"At a step such as before-acquire, after-acquire, after-guard, before-commit, after-commit or after-release (of one flow alone: inventory/STEP, transfer/STEP, wallet/STEP): exp:MEAN or sleep:D to pause, kill, stop, or stop:KEY for the request with this idempotency key alone. Repeatable; in the environment separated by semicolons."`
+	Lab        bool        `env:"SHOP_LAB" help:"Allow unsafe strategies, ?strategy=NAME and failpoints; on loopback addresses only."`
+	Failpoints []failpoint `name:"failpoint" env:"SHOP_FAILPOINT" sep:";" placeholder:"STEP=WHAT" help:"What to do at a step such as before-acquire, after-acquire, after-guard, before-commit, after-commit or after-release (in one flow only: inventory/STEP, transfer/STEP, wallet/STEP): exp:MEAN or sleep:D to pause, kill, stop, or stop:KEY to stop at the request with this idempotency key only. Repeatable; in the environment separated by semicolons."`
 	Seed       uint64      `env:"SHOP_SEED" default:"1" help:"Seed of the random pauses of exp:MEAN."`
 }
 
@@ -72,21 +72,22 @@ func (c *serveCmd) Validate() error {
 	return errors.Join(c.stores.Validate(), c.validateStrategy(), c.Transfers.validate(c.Lab.Lab), c.Wallets.validate(c.Lab.Lab), c.validateLab(), c.validateLimits())
 }
 
-// validateStrategy allows strategies that oversell in the lab only.
+// validateStrategy allows unsafe strategies in the lab only.
 func (c *serveCmd) validateStrategy() error {
 	s, ok := findStrategy(c.Locks.Strategy)
 	switch {
 	case !ok:
-		return fmt.Errorf("--strategy %s: there is none of that name; there are: %s", c.Locks.Strategy, strings.Join(strategyNames(), ", "))
+		return fmt.Errorf("--strategy %s: no such strategy; there are: %s", c.Locks.Strategy, strings.Join(strategyNames(), ", "))
 	case !s.Safe && !c.Lab.Lab:
-		return fmt.Errorf("--strategy %s sells what is not there; to watch it, add --lab", s.Name)
+		return fmt.Errorf("--strategy %s oversells; to watch it, add --lab", s.Name)
 	case c.needsRedis(s) && c.Locks.RedisURL == "":
 		return fmt.Errorf("--strategy %s needs Redis: set --redis-url or SHOP_REDIS_URL, as in redis://127.0.0.1:6379/0", s.Name)
 	}
 	return nil
 }
 
-// needsRedis: the lab lets each request choose any strategy.
+// needsRedis reports whether Redis is required: in the lab always, because each request
+// may choose any strategy.
 func (c *serveCmd) needsRedis(s inventory.Strategy) bool {
 	return c.Lab.Lab || slices.Contains(s.Stores, "redis")
 }
@@ -105,7 +106,7 @@ func (c *serveCmd) validateLab() error {
 		return fmt.Errorf("--listen: %w", err)
 	}
 	if addr, err := netip.ParseAddr(host); host != "localhost" && (err != nil || !addr.IsLoopback()) {
-		return fmt.Errorf("--lab is dangerous and stays on this machine: --listen %s is not a loopback address such as 127.0.0.1:8080", c.Listeners.Listen)
+		return fmt.Errorf("--lab is unsafe and needs a loopback address, as in 127.0.0.1:8080: --listen %s is not one", c.Listeners.Listen)
 	}
 	return nil
 }
@@ -136,8 +137,8 @@ func (c *serveCmd) validateLimits() error {
 	return errors.Join(errs...)
 }
 
-// Run serves until ctx ends. The listeners come first, so that a port that is
-// taken is an error of the start; the pools close last, when no request uses them.
+// Run serves until ctx ends. It opens the listeners first, so that a port in use fails the
+// start, and closes the pools last, when no request uses them.
 func (c *serveCmd) Run(ctx context.Context, std stdio) error {
 	log := c.Log.logger(std.err)
 	listeners, err := c.Listeners.open()

@@ -21,15 +21,15 @@ import (
 	"shop/transfer"
 )
 
-// transferBackend moves money with locks in an etcd that may be down when the server
+// transferBackend moves money under locks in etcd, which may be down when the server
 // starts:
 //
 //	closed ──etcd replies──► open
-//	  │  ▲                     └─ from here on, the transfer.Service notices outages itself
+//	  │  ▲                     └─ from here on, the transfer.Service detects outages itself
 //	  └──┘ probed each second
 //
-// While it is closed, transfers are refused as busy; all that needs no etcd goes on: a
-// server that is started while etcd is down sells, and shows accounts.
+// While the backend is closed, transfers are refused as busy. Everything else works: a
+// server that starts while etcd is down sells stock and shows accounts.
 type transferBackend struct {
 	settings transferSettings
 	lab      bool
@@ -46,7 +46,7 @@ type transferBackend struct {
 	why     error             // why it is closed
 }
 
-// open makes a transferBackend. It is closed if etcd does not reply within a third of
+// open returns a transferBackend, which is closed if etcd does not reply within a third of
 // the TTL.
 func (s transferSettings) open(ctx context.Context, lab bool, config transfer.Config, log *slog.Logger, reg prometheus.Registerer) (_ *transferBackend, err error) {
 	b := &transferBackend{settings: s, lab: lab, config: config, log: log, stop: func() {}}
@@ -77,7 +77,7 @@ func (s transferSettings) open(ctx context.Context, lab bool, config transfer.Co
 		b.close()
 		return nil, &usageError{err}
 	}
-	log.Warn("etcd does not reply: no money moves until it does", "error", err)
+	log.Warn("etcd does not reply: transfers are refused until it does", "error", err)
 	ctx, b.stop = context.WithCancel(context.WithoutCancel(ctx))
 	b.opening.Go(func() { b.keepTrying(ctx) })
 	return b, nil
@@ -94,7 +94,7 @@ func (b *transferBackend) keepTrying(ctx context.Context) {
 		case <-time.After(reopenEvery):
 		}
 	}
-	b.log.Info("etcd replies: money moves")
+	b.log.Info("etcd replies: transfers are accepted")
 }
 
 // tryOpen probes etcd once.
@@ -127,7 +127,7 @@ func (b *transferBackend) connect(ctx context.Context) (*etcdlock.Store, *transf
 	return store, service, nil
 }
 
-// with is the Service that moves money with a strategy; "": the configured one.
+// with returns the Service that moves money with a strategy; "" means the configured one.
 func (b *transferBackend) with(strategy string) (*transfer.Service, error) {
 	if strategy == "" {
 		strategy = b.settings.Strategy
@@ -148,7 +148,7 @@ func (b *transferBackend) with(strategy string) (*transfer.Service, error) {
 // reachableWait bounds a probe of etcd or Redis.
 const reachableWait = 500 * time.Millisecond
 
-// reachable reports whether etcd has a majority, without which no money moves.
+// reachable reports whether etcd has a majority, without which transfers are refused.
 func (b *transferBackend) reachable(ctx context.Context) bool {
 	if b.client == nil {
 		return true
@@ -177,14 +177,14 @@ func (b *transferBackend) close() {
 	}
 }
 
-// etcdSettings say where the locks of accounts live.
+// etcdSettings locate the locks of accounts.
 type etcdSettings struct {
-	EtcdEndpoints []string `name:"etcd-endpoints" env:"SHOP_ETCD_ENDPOINTS" sep:"," placeholder:"HOST:PORT" help:"etcd, its members separated by commas. Needed by strategies that lock there. It may come later than the shop: until then no money moves, and the rest works."`
-	LockPrefix    string   `env:"SHOP_LOCK_PREFIX" default:"shop" help:"Begins the names of the locks in Redis and in etcd. Replicas must agree."`
+	EtcdEndpoints []string `name:"etcd-endpoints" env:"SHOP_ETCD_ENDPOINTS" sep:"," placeholder:"HOST:PORT" help:"Members of etcd, separated by commas. Needed by strategies that lock there. etcd may start after the shop: until then transfers are refused, and the rest works."`
+	LockPrefix    string   `env:"SHOP_LOCK_PREFIX" default:"shop" help:"Prefix of the lock names in Redis and etcd. Replicas must agree."`
 }
 
-// connect makes a client, which connects when it is used. It says nothing: what
-// matters of its connections comes back as errors.
+// connect makes a client, which connects at its first use. The client does not log:
+// its connection failures are returned as errors.
 func (s etcdSettings) connect() (*clientv3.Client, error) {
 	config := etcdlock.Config(s.EtcdEndpoints...)
 	config.Logger = zap.NewNop()
@@ -202,16 +202,16 @@ type transferSettings struct {
 	TTL          time.Duration `name:"transfer-lock-ttl" env:"SHOP_TRANSFER_LOCK_TTL" default:"5s" help:"How long a lock of accounts outlives its holder: whole seconds, at least 2 with etcd's own settings."`
 }
 
-// validate keeps what loses money out of any shop that is not a lab.
+// validate refuses unsafe strategies outside the lab.
 func (s transferSettings) validate(lab bool) error {
 	strategy, ok := findTransferStrategy(s.Strategy)
 	switch {
 	case !ok:
-		return fmt.Errorf("--transfer-strategy %s: there is none of that name; there are: %s", s.Strategy, strings.Join(transferStrategyNames(), ", "))
+		return fmt.Errorf("--transfer-strategy %s: no such strategy; there are: %s", s.Strategy, strings.Join(transferStrategyNames(), ", "))
 	case !strategy.Safe && !lab:
 		return fmt.Errorf("--transfer-strategy %s loses money; to watch it, add --lab", s.Strategy)
-	case s.Strategy == "etcd-fence-only" && !lab: // its fence holds among writers that bring one, and another replica may run another strategy
-		return errors.New("--transfer-strategy etcd-fence-only loses updates beside replicas or batches that run row or serializable; use etcd-fenced, which is right beside all of these, or add --lab to watch it")
+	case s.Strategy == "etcd-fence-only" && !lab: // its fence refuses only writers that bring one, and another replica may run another strategy
+		return errors.New("--transfer-strategy etcd-fence-only loses updates beside replicas or batches that run row or serializable; use etcd-fenced, which is safe beside all of these, or add --lab to watch it")
 	case usesEtcd(strategy) && len(s.EtcdEndpoints) == 0:
 		return fmt.Errorf("--transfer-strategy %s needs etcd: set --etcd-endpoints or SHOP_ETCD_ENDPOINTS, as in 127.0.0.1:2379", s.Strategy)
 	case s.TTL < time.Second || s.TTL%time.Second != 0:
@@ -220,7 +220,7 @@ func (s transferSettings) validate(lab bool) error {
 	return nil
 }
 
-// offered are the strategies that a request may ask for in the lab.
+// offered returns the strategies that a request may choose in the lab.
 func (s transferSettings) offered() (list []string) {
 	for _, strategy := range transfer.Strategies() {
 		if !usesEtcd(strategy) || len(s.EtcdEndpoints) > 0 {
@@ -230,7 +230,8 @@ func (s transferSettings) offered() (list []string) {
 	return list
 }
 
-// needEtcd: the lab lets each request choose any strategy that is offered.
+// needEtcd reports whether to connect to etcd: in the lab each request may choose any
+// offered strategy.
 func (s transferSettings) needEtcd(lab bool) bool {
 	strategy, _ := findTransferStrategy(s.Strategy)
 	return usesEtcd(strategy) || lab && len(s.EtcdEndpoints) > 0
@@ -254,8 +255,8 @@ func transferStrategyNames() (list []string) {
 	return list
 }
 
-// fences is etcd's store in the words of package transfer, which knows no etcd:
-// a store whose fences begin anew is an epoch that the accounts do not know.
+// fences adapts etcd's store to package transfer, which does not depend on etcd: it
+// translates etcdlock.ErrEpoch to transfer.ErrEpoch.
 type fences struct{ *etcdlock.Store }
 
 func (f fences) TryAcquire(ctx context.Context, keys ...string) (locking.Lease, error) {

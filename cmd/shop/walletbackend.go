@@ -20,16 +20,16 @@ import (
 	"shop/wallet/bonus"
 )
 
-// walletBackend holds the wallets in MongoDB, which may be down when the server starts
-// or later. A circuit breaker opens when MongoDB has not replied for outageGrace: then
-// requests for wallets are busy without a wait. Without it each request would wait in
+// walletBackend serves the wallets in MongoDB, which may be down when the server starts
+// or later. A circuit breaker opens when MongoDB has not replied for outageGrace. Then
+// requests for wallets are refused as busy at once. Without it each request would wait in
 // the driver for a server, until waiting requests fill the shop and purchases fail too.
-// An election is shorter than outageGrace: requests wait for its end.
+// An election is shorter than outageGrace, so requests wait until it ends.
 type walletBackend struct {
 	strategy string
 	service  *wallet.Service // nil: no MongoDB is configured
 	db       *mongo.Database // nil: no MongoDB is configured
-	probe    *mongo.Database // the same, over a connection of its own: a busy pool must not look like an outage
+	probe    *mongo.Database // the same over a separate connection: a busy pool must not look like an outage
 	bonus    *bonusClient    // nil: there is no bonus
 	lab      *bonus.Service  // the lab's own bonus service, or nil
 	log      *slog.Logger
@@ -64,9 +64,9 @@ func (b *walletBackend) watch(ctx context.Context) {
 		Grace:   outageGrace,
 		Changed: func(why error) {
 			if why == nil {
-				b.log.Info("MongoDB replies: wallets are open")
+				b.log.Info("MongoDB replies: requests for wallets are accepted")
 			} else {
-				b.log.Warn("MongoDB does not reply: requests for wallets are busy until it does", "error", why)
+				b.log.Warn("MongoDB does not reply: requests for wallets are refused as busy until it does", "error", why)
 			}
 		},
 	})
@@ -80,7 +80,7 @@ func (b *walletBackend) watch(ctx context.Context) {
 	})
 }
 
-// closed says why requests for wallets are busy; nil: they are served.
+// closed returns why requests for wallets are busy, or nil if they are served.
 func (b *walletBackend) closed() error {
 	switch {
 	case b.db == nil:
@@ -98,7 +98,7 @@ type closedError struct{ why error }
 func (e *closedError) Error() string        { return "wallets are closed: " + e.why.Error() }
 func (e *closedError) Is(target error) bool { return target == locking.ErrBusy }
 
-// with is the Service that writes with a strategy; "": the configured one.
+// with returns the Service that writes with a strategy; "" means the configured one.
 func (b *walletBackend) with(strategy string) (*wallet.Service, error) {
 	if err := b.closed(); err != nil {
 		return nil, err
@@ -126,10 +126,10 @@ func (b *walletBackend) close() {
 // walletSettings say how wallets are written.
 type walletSettings struct {
 	Strategy string `name:"wallet-strategy" env:"SHOP_WALLET_STRATEGY" default:"lockid" help:"How wallets are written."`
-	BonusURL string `name:"bonus-url" env:"SHOP_BONUS_URL" placeholder:"URL" help:"Address of the bonus service, as in http://127.0.0.1:8090. The shop sends it POST /v1/bonuses for each credit. Without it there is no bonus; the lab has a service of its own."`
+	BonusURL string `name:"bonus-url" env:"SHOP_BONUS_URL" placeholder:"URL" help:"Address of the bonus service, as in http://127.0.0.1:8090. The shop sends it POST /v1/bonuses for each credit. Without it there is no bonus, except in the lab, which starts its own service."`
 }
 
-// validate allows strategies that lose money in the lab only.
+// validate allows unsafe strategies in the lab only.
 func (s walletSettings) validate(lab bool) error {
 	strategy, ok := findWalletStrategy(s.Strategy)
 	switch {
@@ -147,7 +147,7 @@ func (s walletSettings) validate(lab bool) error {
 	return nil
 }
 
-// open makes a walletBackend. It is closed if MongoDB does not reply to the first probe.
+// open returns a walletBackend, which is closed if MongoDB does not reply to the first probe.
 func (s walletSettings) open(ctx context.Context, mongo mongoSettings, lab bool, config wallet.Config, log *slog.Logger) (_ *walletBackend, err error) {
 	b := &walletBackend{strategy: s.Strategy, log: log, stop: func() {}}
 	if mongo.MongoURL == "" {
@@ -173,7 +173,7 @@ func (s walletSettings) open(ctx context.Context, mongo mongoSettings, lab bool,
 	return b, nil
 }
 
-// bonusFunc is the function that requests a bonus; nil: there is no bonus.
+// bonusFunc returns the function that requests a bonus, or nil if there is no bonus.
 func (b *walletBackend) bonusFunc(bonusURL string, lab bool) (wallet.BonusFunc, error) {
 	if bonusURL == "" && lab {
 		var err error

@@ -87,7 +87,7 @@ func TestServe_WithoutMongoDBItSellsAndMovesMoneyAndWalletsOpenAgainByThemselves
 		}
 		p.wantReady("ok", "ok")
 	}
-	if p.log.find("MongoDB does not reply: requests for wallets are busy until it does") == nil || p.log.find("MongoDB replies: wallets are open") == nil {
+	if p.log.find("MongoDB does not reply: requests for wallets are refused as busy until it does") == nil || p.log.find("MongoDB replies: requests for wallets are accepted") == nil {
 		t.Errorf("it does not say so:\n%s", p.log)
 	}
 }
