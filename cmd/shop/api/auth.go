@@ -57,7 +57,7 @@ func bearer(h http.Header) (string, bool) {
 
 type callerKey struct{}
 
-// callerOf is the client of the request; the zero Client on public routes.
+// callerOf returns the client of the request, or the zero Client on public routes.
 func callerOf(ctx context.Context) Client {
 	client, _ := ctx.Value(callerKey{}).(Client)
 	return client
@@ -68,12 +68,12 @@ func callerOf(ctx context.Context) Client {
 const (
 	keyTTL      = 5 * time.Second
 	keyringSize = 4096
-	lookupsMax  = 4 // concurrent lookups of keys that were never valid here; the same for keys that were
+	lookupsMax  = 4 // concurrent lookups of keys that were never valid here; as many for keys that were
 )
 
-// keyring caches the lookups of API keys by hash. A stale entry still says that the key
-// was valid: its next lookup does not wait behind lookups of unknown keys, and failures
-// of its remote address do not count against it.
+// keyring caches the lookups of API keys by hash. A stale entry still shows that the key
+// was valid: its next lookup does not wait behind lookups of unknown keys, and is exempt
+// from the failure limit of its remote address.
 type keyring struct {
 	pool     *pgxpool.Pool
 	now      func() time.Time
@@ -97,8 +97,8 @@ func newKeyring(pool *pgxpool.Pool, failuresPerSecond float64) *keyring {
 	}
 }
 
-// client finds the client of a key; an unknown key is errUnauthorized. Requests that
-// wait for a slot with the same key need one lookup: the others find its entry.
+// client finds the client of a key, and returns errUnauthorized for an unknown key. A
+// request that waited for a slot uses the entry of an earlier lookup of the same key.
 func (k *keyring) client(ctx context.Context, key, remote string) (Client, error) {
 	hash := sha256.Sum256([]byte(key))
 	client, fresh, known := k.entry(hash)
@@ -129,7 +129,7 @@ func (k *keyring) client(ctx context.Context, key, remote string) (Client, error
 	return client, err
 }
 
-// lookUp queries the database. keyTTL counts from before the query: a key that is
+// lookUp queries the database. keyTTL starts before the query, so that a key that is
 // rotated during the query is trusted no longer than others.
 func (k *keyring) lookUp(ctx context.Context, hash [32]byte) (Client, error) {
 	until := k.now().Add(keyTTL)

@@ -18,8 +18,8 @@ import (
 // connection's read timeout.
 const bodyRest = time.Second
 
-// endBody bounds the rest of a body, on every route. A chunked body ends its
-// connection: net/http ignores a Content-Length beside Transfer-Encoding, and a proxy
+// endBody bounds the rest of a body, on every route. It closes the connection after a
+// chunked body: net/http ignores a Content-Length beside Transfer-Encoding, but a proxy
 // that does not would read other requests from the connection (RFC 9112, 6.3).
 func endBody(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {

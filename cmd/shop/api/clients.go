@@ -29,8 +29,8 @@ type Client struct {
 
 // Errors of the table clients.
 var (
-	ErrClientExists = errors.New("api: a client of that name exists")
-	ErrNoClient     = errors.New("api: no client has that name")
+	ErrClientExists = errors.New("api: client exists")
+	ErrNoClient     = errors.New("api: no such client")
 )
 
 // keyPrefix lets scanners for leaked secrets find keys of the shop.
@@ -54,7 +54,7 @@ func hashKey(key string) []byte {
 	return sum[:]
 }
 
-// AddClient makes a client and returns its id and key. The key cannot be read again.
+// AddClient creates a client and returns its id and key. The key cannot be read again.
 func AddClient(ctx context.Context, pool *pgxpool.Pool, name string, admin bool) (uuid.UUID, string, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
@@ -99,8 +99,8 @@ func Clients(ctx context.Context, pool *pgxpool.Pool) ([]Client, error) {
 }
 
 // findClient finds a client by the hash of its key, through the unique index. The
-// comparison need not take constant time: its time shows how many bytes of the hash of
-// a guess match a stored hash, which does not help to find the key.
+// comparison need not take constant time: its duration reveals how many bytes of a
+// guess's hash match a stored hash, which does not help to find the key.
 func findClient(ctx context.Context, pool *pgxpool.Pool, keySHA256 []byte) (Client, error) {
 	rows, _ := pool.Query(ctx, `
 		SELECT id, name, admin, created_at

@@ -52,7 +52,7 @@ func strategyOf(wanted *string, own string, lab []string) (string, error) {
 		return own, nil
 	}
 	if lab == nil {
-		return "", explain(errMalformed, "?strategy is for the lab only (shop serve --lab).")
+		return "", explain(errMalformed, "?strategy is allowed in the lab only (shop serve --lab).")
 	}
 	name := strings.ReplaceAll(*wanted, " ", "+")
 	if !slices.Contains(lab, name) {

@@ -14,21 +14,21 @@ const (
 	readyKept = 200 * time.Millisecond // bounds the queries that public probes can cause
 )
 
-// Livez reports that the process serves. It checks no database: a restart of the
+// Livez reports that the process serves. It checks no database, because restarting the
 // process would not repair one.
 func (s handlers) Livez(context.Context, LivezRequestObject) (LivezResponseObject, error) {
 	return Livez200JSONResponse{HealthJSONResponse{Status: HealthOK}}, nil
 }
 
-// Degraded says which stores are unreachable while the shop serves.
+// Degraded lists the stores that are unreachable while the shop serves.
 type Degraded struct {
 	Locks     bool // Redis: purchases use row locks only
-	Transfers bool // etcd: no money moves, all else goes on
-	Wallets   bool // MongoDB: requests for wallets are busy, all else goes on
+	Transfers bool // etcd: transfers are refused, all else works
+	Wallets   bool // MongoDB: requests for wallets are busy, all else works
 }
 
-// Readyz reports whether this replica should get requests. It should without Redis,
-// etcd or MongoDB: the other flows still work.
+// Readyz reports whether this replica should get requests. It is ready without Redis,
+// etcd or MongoDB, because the other flows still work.
 func (s handlers) Readyz(ctx context.Context, _ ReadyzRequestObject) (ReadyzResponseObject, error) {
 	if s.draining.Load() {
 		return Readyz503JSONResponse{Status: HealthDraining}, nil
@@ -75,8 +75,8 @@ func (r *readiness) get(ctx context.Context) (Degraded, error) {
 }
 
 // Ping runs a query that needs the shop's tables and a primary, which an open port or
-// SELECT 1 would not show. Give it a connection of its own: behind a busy pool it would
-// time out, and a busy replica would lose its traffic to the others.
+// SELECT 1 would not show. Give it a separate connection: behind a busy pool it would
+// time out, and the load balancer would take a busy replica out of service.
 func Ping(ctx context.Context, pool *pgxpool.Pool) error {
 	var standby, clients bool
 	err := pool.QueryRow(ctx, `SELECT pg_is_in_recovery(), EXISTS (SELECT FROM clients)`).Scan(&standby, &clients)

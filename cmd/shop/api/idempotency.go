@@ -39,8 +39,8 @@ func keyHash(key string) string {
 	return hex.EncodeToString(sum[:6])
 }
 
-// Fingerprints cover method, route and intent. The order of lines and the strategy are
-// not part of the intent.
+// Fingerprints cover method, route and intent. Neither the order of the lines nor the
+// strategy is part of the intent.
 
 func fingerprintOrder(lines []inventory.Line) ([32]byte, error) {
 	sorted := slices.SortedFunc(slices.Values(lines), func(a, b inventory.Line) int { return cmp.Compare(a.SKU, b.SKU) })

@@ -14,9 +14,9 @@ import (
 	"shop/locking/idempotency/pgtx"
 )
 
-// admit bounds the requests in flight of all clients together. It refuses without a
-// queue: queued requests would wait until their clients have given up. It runs after the
-// body was read, so that a client that sends slowly holds no slot.
+// admit bounds the requests in flight of all clients together. It refuses instead of
+// queueing: queued requests would wait until their clients time out. It runs after the
+// body was read, so that a client that sends slowly occupies no slot.
 func (s *Server) admit(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if operationOf(c).public {
@@ -32,8 +32,8 @@ func (s *Server) admit(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// shares bounds the requests of each client, from its key to its answer. The
-// bodies that one client makes the server hold are bounded by it too.
+// shares bounds the concurrent requests of each client, from authentication to the reply,
+// and thereby the memory for the bodies of one client.
 type shares struct {
 	each  int
 	mu    sync.Mutex
@@ -76,7 +76,7 @@ func (s *shares) give(client uuid.UUID) {
 	}
 }
 
-// deadline bounds the context of the request and does not interrupt the handler, so that
+// deadline bounds the context of the request. It does not interrupt the handler, so that
 // no other goroutine writes the response.
 func (s *Server) deadline(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
@@ -103,8 +103,8 @@ func withCause(r *http.Request, err error) error {
 	}
 }
 
-// bucketsMax bounds the buckets in memory. At that number all are dropped, which gives
-// each client its burst again.
+// bucketsMax bounds the buckets in memory. At that number all buckets are dropped, which
+// allows each client a new burst.
 const bucketsMax = 4096
 
 // rates holds one token bucket for each K: a client, or a remote address.

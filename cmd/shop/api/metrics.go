@@ -21,7 +21,7 @@ type metrics struct {
 	refused  *prometheus.CounterVec
 }
 
-// limits by the name that a refusal is counted under; doc.go lists them.
+// limits maps the label of a refusal to its error; doc.go lists them.
 var limits = map[string]error{
 	"unknown_keys": errUnknownKeys, "client_rate": errRateLimited, "client_share": errShare,
 	"body_time": errSlowBody, "at_work": errFull,
@@ -74,7 +74,7 @@ func routeOf(c echo.Context) string {
 	return "unmatched"
 }
 
-// methods have a label each; all others share one.
+// methods are the methods with a label of their own; all others share one.
 var methods = []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions}
 
 func methodOf(r *http.Request) string {

@@ -101,7 +101,7 @@ type panicError struct {
 
 func (e *panicError) Error() string { return fmt.Sprintf("panic: %v", e.value) }
 
-// recoverPanic turns a panic into an error, but for http.ErrAbortHandler, which net/http
+// recoverPanic turns a panic into an error, except http.ErrAbortHandler, which net/http
 // handles.
 func recoverPanic(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) (err error) {

@@ -26,8 +26,8 @@ type operationTable map[string]*operation
 // ctxOperation is the key of the operation in an echo.Context.
 const ctxOperation = "operation"
 
-// operations reads the embedded spec, so that validation and the generated server are of
-// one version.
+// operations reads the embedded spec, so that validation and the generated server have
+// the same version.
 func operations() (operationTable, error) {
 	spec, err := GetSpec()
 	if err != nil {
@@ -94,7 +94,7 @@ func (t operationTable) find(next echo.HandlerFunc) echo.HandlerFunc {
 // operationOf is not nil in middleware inside find.
 func operationOf(c echo.Context) *operation { return c.Get(ctxOperation).(*operation) }
 
-// pathParams are the unescaped path parameters: Echo leaves them escaped if the path was.
+// pathParams returns the unescaped path parameters: Echo leaves them escaped if the path was.
 func pathParams(c echo.Context) (map[string]string, error) {
 	params := map[string]string{}
 	for i, name := range c.ParamNames() {

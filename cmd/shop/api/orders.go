@@ -6,8 +6,8 @@ import (
 	"shop/inventory"
 )
 
-// PlaceOrder buys. All requests with one key make one order; the repetitions get its
-// stored reply.
+// PlaceOrder buys. All requests with one key make one order; retries get its stored
+// reply.
 func (s handlers) PlaceOrder(ctx context.Context, r PlaceOrderRequestObject) (PlaceOrderResponseObject, error) {
 	key, err := parseKey(r.Params.IdempotencyKey)
 	if err != nil {
@@ -30,8 +30,8 @@ func (s handlers) PlaceOrder(ctx context.Context, r PlaceOrderRequestObject) (Pl
 	return stored(reply), err
 }
 
-// CancelOrder returns the stock. It needs a key as a purchase does: without one, a
-// client whose reply was lost could not tell its own cancellation from another one.
+// CancelOrder returns the stock. It needs a key as a purchase does: without a key, a
+// client whose reply was lost could not distinguish its own cancellation from another.
 func (s handlers) CancelOrder(ctx context.Context, r CancelOrderRequestObject) (CancelOrderResponseObject, error) {
 	key, err := parseKey(r.Params.IdempotencyKey)
 	if err != nil {
@@ -46,8 +46,8 @@ func (s handlers) CancelOrder(ctx context.Context, r CancelOrderRequestObject) (
 	return stored(reply), err
 }
 
-// GetOrder looks up by id and client together, so that there is no separate check of
-// the owner to forget.
+// GetOrder looks up by id and client together, so that no separate ownership check can be
+// forgotten.
 func (s handlers) GetOrder(ctx context.Context, r GetOrderRequestObject) (GetOrderResponseObject, error) {
 	order, err := s.cfg.Orders.Order(ctx, callerOf(ctx).ID, r.ID)
 	if err != nil {
@@ -61,7 +61,7 @@ func linesOf(in []LineRequest) ([]inventory.Line, error) {
 	lines, seen := make([]inventory.Line, 0, len(in)), make(map[string]bool, len(in))
 	for _, l := range in {
 		if seen[l.Sku] {
-			return nil, explain(errInvalid, "The sku %q is there twice; add the quantities up.", l.Sku)
+			return nil, explain(errInvalid, "The sku %q occurs twice; add up the quantities.", l.Sku)
 		}
 		seen[l.Sku] = true
 		lines = append(lines, inventory.Line{SKU: l.Sku, Quantity: l.Quantity})

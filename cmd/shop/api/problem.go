@@ -61,7 +61,7 @@ func problemOf(err error) Problem {
 	return p
 }
 
-// answer is Echo's HTTPErrorHandler: the one place where an error becomes a response.
+// answer is Echo's HTTPErrorHandler: the only place where an error becomes a response.
 func (s *Server) answer(err error, c echo.Context) {
 	if c.Response().Committed {
 		return

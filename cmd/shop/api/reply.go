@@ -10,9 +10,9 @@ import (
 	"shop/wallet"
 )
 
-// Encode is the inventory.Encode of this API: it makes, inside the transaction of the
-// effect, the bytes that every repetition of the key gets. It returns an error that is
-// not a stored outcome unchanged, and nothing is stored.
+// Encode is the inventory.Encode of this API. Inside the transaction of the effect, it
+// makes the bytes that every retry of the key gets. An outcome that is not stored is
+// returned unchanged as the error.
 func Encode(o inventory.Order, outcome error) (inventory.Reply, error) {
 	reply, err := outcomeOf(orderOf(o), outcome)
 	return inventory.Reply(reply), err

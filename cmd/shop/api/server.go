@@ -38,15 +38,15 @@ type Books interface {
 	Account(ctx context.Context, client, id uuid.UUID) (transfer.Account, error)
 }
 
-// Transfers returns the Service that moves money with a strategy; "": the configured
-// one. It returns an error while there is none.
+// Transfers returns the Service that moves money with a strategy; "" means the configured
+// one. It returns an error while there is no Service.
 type Transfers func(strategy string) (*transfer.Service, error)
 
-// Wallets returns the Service that writes to wallets with a strategy; "": the
-// configured one. It returns an error while there is none.
+// Wallets returns the Service that writes to wallets with a strategy; "" means the
+// configured one. It returns an error while there is no Service.
 type Wallets func(strategy string) (*wallet.Service, error)
 
-// Config of a Server.
+// Config configures a Server.
 type Config struct {
 	Pool        *pgxpool.Pool // where the clients are
 	Orders      Orders
@@ -54,10 +54,10 @@ type Config struct {
 	Books       Books
 	Transfers   Transfers
 	Wallets     Wallets
-	Ready       func(context.Context) (Degraded, error)                    // what /readyz asks
+	Ready       func(context.Context) (Degraded, error)                    // the check of /readyz
 	Audit       func(context.Context) (map[string]map[string]int64, error) // flow → invariant → violations
 	Strategy    string                                                     // of purchases
-	Lab         []string                                                   // strategies that a request may ask for; nil: not a lab
+	Lab         []string                                                   // strategies that a request may choose; nil: not a lab
 	TransferLab []string                                                   // … of transfers
 	WalletLab   []string                                                   // … of wallets
 	Limits      Limits
@@ -70,11 +70,11 @@ func (c Config) complete() bool {
 		c.Ready != nil && c.Audit != nil && c.Log != nil && c.Metrics != nil
 }
 
-// Limits on what a client, or all of them, may ask for.
+// Limits bound the requests of one client or of all clients.
 type Limits struct {
-	Request  time.Duration // a whole request, the reading of its body included; 0: 5 s
-	InFlight int           // requests at work, of all clients; 0: 256
-	Share    int           // requests of one client at once, bodies that are being read included; 0: a quarter of InFlight
+	Request  time.Duration // a whole request, including reading its body; 0: 5 s
+	InFlight int           // concurrent requests of all clients, counted after their bodies were read; 0: 256
+	Share    int           // concurrent requests of one client, including those whose body is being read; 0: a quarter of InFlight
 	Rate     float64       // requests per second of one client; 0: no limit
 	Failures float64       // unknown keys per second of one remote address; 0: no limit
 	Body     int64         // bytes; 0: 16 KiB
@@ -110,10 +110,10 @@ type Server struct {
 	readiness readiness
 }
 
-// New makes a Server. It touches no network.
+// New returns a Server, without network I/O.
 //
-// The order of the middleware is that of doc.go. observe must be outside recover, or a
-// panic would leave no log line. deadline must be inside observe, since it cancels its
+// doc.go lists the middleware in the same order. observe must be outside recover, or a
+// panic would leave no log line. deadline must be inside observe, because it cancels its
 // context when it returns.
 func New(cfg Config) (*Server, error) {
 	if !cfg.complete() {
@@ -134,9 +134,9 @@ func New(cfg Config) (*Server, error) {
 		reading:   reading{conns: map[*http.ResponseController]struct{}{}},
 		readiness: readiness{check: cfg.Ready},
 	}
-	// Echo's default handler asserts the error's type, and makes a wrapped 404 a 500.
+	// Echo's default handler asserts the error's type, which turns a wrapped 404 into a 500.
 	s.echo.HTTPErrorHandler = s.answer
-	// The remote address is that of the connection: any client can set X-Forwarded-For.
+	// The remote address comes from the connection: any client can set X-Forwarded-For.
 	s.echo.IPExtractor = echo.ExtractIPDirect()
 	s.echo.Use(
 		endBody, s.headers, s.observe, recoverPanic, ops.find,
@@ -153,6 +153,6 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.echo.Serv
 // are still served.
 func (s *Server) Drain() { s.draining.Store(true) }
 
-// Close bounds the reading of bodies: a request whose body has not come within bodyRest
-// is 503. Call it when the listener closes; requests in flight go on.
+// Close bounds the reading of bodies: a request whose body does not arrive within bodyRest
+// gets 503. Call Close when the listener closes. Requests in flight continue.
 func (s *Server) Close() { s.reading.close() }

@@ -41,52 +41,52 @@ type kind struct {
 	stored bool   // stored under the key and replayed
 }
 
-// Details of the problems. After "nothing was done" a client may give up; after "may
-// have happened" it must not.
+// Details of the problems. After "nothing was done" a client may stop retrying; after "may
+// have taken effect" it must not.
 const (
-	again       = "Send the same request with the same Idempotency-Key again."
+	again       = "Retry the same request with the same Idempotency-Key."
 	nothingDone = "Nothing was done. " + again
-	tooMany     = "Too many requests of this client are under way. " + nothingDone
+	tooMany     = "This client has too many requests in flight. " + nothingDone
 	unknownKeys = "Too many unknown keys came from this address. " + nothingDone
-	slowBody    = "The body did not come within the time of a request. " + nothingDone
-	mayHave     = "It may have happened. " + again
-	noKey       = "Send a header Idempotency-Key, unique for each intent."
-	keyReused   = "This key was used for another request. Take a new key for a new intent."
-	inProgress  = "A request with this key is being worked on. " + again
-	noFence     = "The lock service was replaced, and an operator has to say so first. Nothing was done. " + again
-	timeIsOver  = "The time of this hold is over, and its money is free again."
-	wasSettled  = "This hold was posted or voided before; the transfer says which."
-	noTransfer  = "Both accounts must be in the currency of the transfer, and no more can be posted than was held."
+	slowBody    = "The body did not arrive within the time limit of a request. " + nothingDone
+	mayHave     = "The request may have taken effect. " + again
+	noKey       = "Send the header Idempotency-Key with a value that is unique for each intent."
+	keyReused   = "This key was used for another request. Use a new key for a new intent."
+	inProgress  = "A request with this key is in progress. " + again
+	noFence     = "The lock service was replaced, and an operator must confirm this first. Nothing was done. " + again
+	timeIsOver  = "This hold has expired, and its money was released."
+	wasSettled  = "This hold was already posted or voided; the transfer shows which."
+	noTransfer  = "Both accounts must have the currency of the transfer, and the posted amount must not exceed the held one."
 	notYourOwn  = "Only its owner may take money from an account."
 	notYourCash = "Only its owner may credit or debit a wallet, or pay from it."
-	noOperation = "Both wallets must be in the same currency, and no balance may rise above its limit."
-	gaveBack    = "The order was cancelled before, and its stock was given back then."
-	noOrder     = "The lines make no order: their currencies differ, or the total is too large."
-	notYours    = "There is none, or it is not yours." // one text for both: a difference would disclose what other clients have
+	noOperation = "Both wallets must have the same currency, and no balance may exceed its limit."
+	gaveBack    = "The order was already cancelled, and its stock was returned then."
+	noOrder     = "The lines are no valid order: their currencies differ, or the total is too large."
+	notYours    = "It does not exist, or it is not yours." // one text for both: a difference would disclose what other clients have
 	noRoute     = "There is no such route."
 	wrongMethod = "The header Allow lists the methods of this route."
-	unreadable  = "A header is there twice, or a whole number is not written in digits only."
-	sendJSON    = "Send application/json in UTF-8, not encoded."
-	sendBearer  = "Send a header Authorization: Bearer KEY with a valid API key."
-	adminsOnly  = "This needs the key of an administrator."
-	ourFault    = "Something went wrong on our side. Whether it happened is not known. " + again
+	unreadable  = "A header occurs twice, or an integer contains characters other than digits."
+	sendJSON    = "Send application/json in UTF-8, without a content encoding."
+	sendBearer  = "Send the header Authorization: Bearer KEY with a valid API key."
+	adminsOnly  = "This route requires the key of an administrator."
+	ourFault    = "An internal error occurred. Whether the request took effect is unknown. " + again
 )
 
-// internal is every error that is not in the table: a bug. Its outcome is unknown, like
-// that of a timeout.
+// internal is the problem for every error that is not in the table, which is a bug. Its
+// outcome is unknown, like that of a timeout.
 var internal = kind{typ: TypeInternal, title: "Internal error", status: 500, detail: ourFault}
 
-// table maps errors to problems; the first match counts. Outcomes that may have happened
-// come before those that did not, so that an error that matches both promises less.
+// table maps errors to problems; the first match counts. Unknown outcomes come before
+// outcomes without an effect, so that an error that matches both promises less.
 var table = []struct {
 	match func(error) bool
 	kind  kind
 }{
-	// It may have happened.
+	// The request may have taken effect.
 	{is(locking.ErrOutcomeUnknown), kind{typ: TypeOutcomeUnknown, title: "Outcome unknown", status: 503, wait: true, detail: mayHave}},
 	{is(idempotency.ErrInProgress), kind{typ: TypeInProgress, title: "In progress", status: 409, wait: true, detail: inProgress}},
 
-	// It did not, and never will under this key: the only errors that are kept.
+	// It did not, and never will under this key: the only errors that are stored.
 	{is(inventory.ErrOutOfStock), kind{typ: TypeOutOfStock, title: "Out of stock", status: 409, stored: true}},
 	{is(inventory.ErrAlreadyCancelled), kind{typ: TypeAlreadyCancelled, title: "Already cancelled", status: 409, stored: true, detail: gaveBack}},
 	{is(transfer.ErrInsufficientFunds), kind{typ: TypeInsufficientFunds, title: "Insufficient funds", status: 409, stored: true}},
@@ -94,7 +94,7 @@ var table = []struct {
 	{is(transfer.ErrExpired), kind{typ: TypeExpired, title: "Expired", status: 409, stored: true, detail: timeIsOver}},
 	{is(transfer.ErrSettled), kind{typ: TypeAlreadySettled, title: "Already settled", status: 409, stored: true, detail: wasSettled}},
 
-	// It did not, and as it stands it cannot: the request must be another one.
+	// It did not, and cannot: the client must change the request.
 	{is(idempotency.ErrKeyReused), kind{typ: TypeIdempotencyKeyReused, title: "Idempotency key reused", status: 422, detail: keyReused}},
 	{is(inventory.ErrNotFound), kind{typ: TypeNotFound, title: "Not found", status: 404, detail: notYours}},
 	{is(inventory.ErrInvalid), kind{typ: TypeInvalidRequest, title: "Invalid request", status: 422, detail: noOrder}},
@@ -112,7 +112,7 @@ var table = []struct {
 	{is(errTooLarge), kind{typ: TypeTooLarge, title: "Too large", status: 413}},
 	{is(errMediaType), kind{typ: TypeUnsupportedMediaType, title: "Unsupported media type", status: 415, detail: sendJSON}},
 
-	// This attempt did nothing; another may.
+	// This attempt did nothing; a retry may succeed.
 	{is(transfer.ErrEpoch), kind{typ: TypeFenceEpoch, title: "Fence epoch unknown", status: 503, wait: true, detail: noFence}},
 	{is(locking.ErrBusy), kind{typ: TypeBusy, title: "Busy", status: 503, wait: true, detail: nothingDone}},
 	{is(errFull), kind{typ: TypeBusy, title: "Busy", status: 503, wait: true, detail: nothingDone}},
@@ -131,8 +131,8 @@ var table = []struct {
 	{code(http.StatusRequestEntityTooLarge), kind{typ: TypeTooLarge, title: "Too large", status: 413}},
 	{code(http.StatusUnsupportedMediaType), kind{typ: TypeUnsupportedMediaType, title: "Unsupported media type", status: 415, detail: sendJSON}},
 
-	// The request ended before its work: unknown, since a COMMIT may be on its way.
-	// Last, because a busy or lost lock often also ends with the context.
+	// The request ended before its work: unknown, because a COMMIT may be on its way.
+	// Last, because an error of a busy or lost lock often matches these too.
 	{is(context.DeadlineExceeded), kind{typ: TypeTimeout, title: "Timeout", status: 504, detail: mayHave}},
 	{is(context.Canceled), kind{typ: TypeTimeout, title: "Timeout", status: 504, detail: mayHave}},
 }
@@ -141,7 +141,7 @@ func is(target error) func(error) bool {
 	return func(err error) bool { return errors.Is(err, target) }
 }
 
-// code matches an error of Echo by status, also when it is wrapped.
+// code matches an error of Echo by status, even if it is wrapped.
 func code(status int) func(error) bool {
 	return func(err error) bool {
 		he, ok := errors.AsType[*echo.HTTPError](err)
@@ -149,7 +149,7 @@ func code(status int) func(error) bool {
 	}
 }
 
-// kindOf is the first match of the table, or internal.
+// kindOf returns the first match of the table, or internal.
 func kindOf(err error) kind {
 	for _, row := range table {
 		if row.match(err) {

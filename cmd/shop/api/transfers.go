@@ -32,7 +32,7 @@ func (s handlers) CreateTransfer(ctx context.Context, r CreateTransferRequestObj
 	return stored(reply), err
 }
 
-// PostTransfer moves held money. Without an amount, or without a body, all of it.
+// PostTransfer moves held money: the amount in the body, or all of it.
 func (s handlers) PostTransfer(ctx context.Context, r PostTransferRequestObject) (PostTransferResponseObject, error) {
 	var amount int64
 	if r.Body != nil {
@@ -104,7 +104,7 @@ func moveOf(r TransferRequest) (move transfer.Move, expiresIn time.Duration, err
 	case move.From == move.To:
 		return move, 0, invalidAt("/to", "From and to are the same account.")
 	case r.Pending != (r.ExpiresIn != ""):
-		return move, 0, invalidAt("/expires_in", "Pending and expires_in belong together: without either the money moves at once.")
+		return move, 0, invalidAt("/expires_in", "Send pending and expires_in together, or neither to move the money at once.")
 	case !r.Pending:
 		return move, 0, nil
 	}

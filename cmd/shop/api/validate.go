@@ -28,13 +28,13 @@ func checkJSON(h http.Header, data []byte) error {
 		return explain(errMalformed, "The body is not JSON.")
 	}
 	if name, twice := memberTwice(json.NewDecoder(bytes.NewReader(data))); twice {
-		return explain(errMalformed, "The member %.64q is there twice in one object.", name)
+		return explain(errMalformed, "The member %.64q occurs twice in one object.", name)
 	}
 	return nil
 }
 
 // options bind the validated value itself to the request's struct: a second decoding
-// would match member names in any case.
+// would match member names case-insensitively.
 var options = &openapi3filter.Options{
 	KeepValidatedValue: true,
 	AuthenticationFunc: openapi3filter.NoopAuthenticationFunc, // authenticate did it
@@ -50,7 +50,7 @@ func validate(next echo.HandlerFunc) echo.HandlerFunc {
 		}
 		for name, values := range query {
 			if !op.query[name] || len(values) > 1 {
-				return explain(errMalformed, "The query has a parameter that this route does not know, or one twice.")
+				return explain(errMalformed, "The query has an unknown parameter, or a parameter twice.")
 			}
 		}
 		params, err := pathParams(c)
@@ -79,7 +79,7 @@ func refuse(err error) error {
 			return err // clearer than the error of the pattern
 		}
 	}
-	reason := "has not the form that is expected"
+	reason := "does not have the expected form"
 	schema, isSchema := errors.AsType[*openapi3.SchemaError](err)
 	if isSchema {
 		reason = schema.Reason
@@ -96,16 +96,16 @@ func refuse(err error) error {
 }
 
 // memberTwice returns the first member name that occurs twice in an object of valid
-// JSON. RFC 8259 leaves open which of the two counts, and parsers differ: a proxy may
-// check one and the shop use the other. Names are compared after decoding, so that "a"
-// and "\u0061" are equal.
+// JSON. RFC 8259 does not define which of the two counts, and parsers differ: a proxy may
+// check one and the shop use the other. Names are compared after decoding, so "a" and
+// "\u0061" are equal.
 func memberTwice(d *json.Decoder) (string, bool) {
 	type level struct {
 		names map[string]bool // nil: an array
 		value bool            // of an object: the name was read, its value comes next
 	}
 	d.UseNumber()         // the schema refuses 1e400
-	levels := []level{{}} // the document itself, like an array of one
+	levels := []level{{}} // the document itself, treated as an array of one
 	for {
 		token, err := d.Token()
 		if err != nil {
