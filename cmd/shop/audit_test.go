@@ -62,7 +62,7 @@ func takeACent(t *testing.T, db *mongo.Database, wallet string) {
 	}
 }
 
-// The audit says that it has not looked at wallets, and fails if MongoDB does not answer.
+// Without a MongoDB the audit reports that wallets were not checked. If MongoDB is down, it fails.
 func TestAudit_SaysWhenThereAreNoWalletsToLookAt(t *testing.T) {
 	url, _ := newDatabase(t)
 	out, err := shop(t, "audit", "--postgres-url", url, "--mongo-url=")

@@ -17,12 +17,12 @@ import (
 
 type execCmd struct {
 	Servers []string      `default:"${servers}" help:"Servers to start: ${servers}, or others by name." placeholder:"NAME,…"`
-	While   int           `help:"Also end when the process with this pid is gone (in a Makefile: make's)." placeholder:"PID"`
-	Grace   time.Duration `default:"10s" help:"Time for the command to end after a signal."`
+	While   int           `help:"Also stop when the process with this pid exits (in a Makefile: make itself)." placeholder:"PID"`
+	Grace   time.Duration `default:"10s" help:"Time for the command to exit after a signal."`
 	Command []string      `arg:"" passthrough:"" help:"The command and its arguments."`
 }
 
-var errOwner = errors.New("the parent process, or the process of --while, is gone")
+var errOwner = errors.New("the parent process, or the process of --while, has exited")
 
 func (c *execCmd) Run() error {
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -64,7 +64,7 @@ func (c *execCmd) open(ctx context.Context, signals <-chan os.Signal) (*stack.St
 }
 
 // watchOwner cancels when the parent of this process (`go run`, a shell) or the
-// process of --while is gone: either may be killed and then forwards no signal.
+// process of --while exits: if killed, it forwards no signal.
 func watchOwner(while int, cancel context.CancelCauseFunc) error {
 	parent, other := os.Getppid(), func() bool { return true }
 	if while != 0 {
@@ -83,8 +83,8 @@ func watchOwner(while int, cancel context.CancelCauseFunc) error {
 	return nil
 }
 
-// command runs the command as the leader of a process group, so that all processes
-// that it starts can be ended with it.
+// command runs the command as the leader of a process group, so that all its
+// processes can be killed together.
 func (c *execCmd) command(ctx context.Context, s *stack.Stack, env []string, signals <-chan os.Signal) (int, error) {
 	if c.Command[0] == "--" {
 		c.Command = c.Command[1:]
@@ -95,7 +95,7 @@ func (c *execCmd) command(ctx context.Context, s *stack.Stack, env []string, sig
 	cmd := exec.Command(c.Command[0], c.Command[1:]...)
 	cmd.Env = append(os.Environ(), env...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-	if !isTerminal(os.Stdin) { // a background group that reads the terminal is stopped by SIGTTIN
+	if !isTerminal(os.Stdin) { // SIGTTIN stops a background group that reads the terminal
 		cmd.Stdin = os.Stdin
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -135,7 +135,7 @@ func (c *execCmd) command(ctx context.Context, s *stack.Stack, env []string, sig
 	}
 }
 
-// watchServers delivers a server that has ended without a request.
+// watchServers delivers a server that died: no request stopped or killed it.
 func watchServers(ctx context.Context, s *stack.Stack) <-chan *stack.Server {
 	died := make(chan *stack.Server, 1)
 	go func() {
@@ -146,7 +146,7 @@ func watchServers(ctx context.Context, s *stack.Stack) <-chan *stack.Server {
 	return died
 }
 
-// codeOf is the command's exit code as a shell reports it: 128 + n for signal n.
+// codeOf returns the command's exit code as a shell reports it: 128 + n for signal n.
 func codeOf(state *os.ProcessState) int {
 	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 		return 128 + int(status.Signal())

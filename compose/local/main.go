@@ -1,5 +1,4 @@
-// Command local runs the servers that the shop needs without Docker. See package
-// stack.
+// Command local runs the shop's servers without Docker. See package stack.
 package main
 
 import (
@@ -17,14 +16,14 @@ import (
 )
 
 type commands struct {
-	Exec   execCmd   `cmd:"" help:"Run a command with a stack of its own, and stop the stack in every ending."`
+	Exec   execCmd   `cmd:"" help:"Run a command with its own stack, and stop the stack however the command ends."`
 	Up     upCmd     `cmd:"" help:"Start a stack in the background and print its settings, for eval."`
 	Status statusCmd `cmd:"" help:"List the running stacks with servers, addresses and pids."`
-	Need   needCmd   `cmd:"" help:"Install packages unless a tool is on PATH, or a file is there."`
-	Down   downCmd   `cmd:"" help:"Stop the stack in SHOP_STACK, or all stacks that up has started."`
+	Need   needCmd   `cmd:"" help:"Install packages unless a tool is on PATH, or a file exists."`
+	Down   downCmd   `cmd:"" help:"Stop the stack in SHOP_STACK, or all stacks that up started."`
 }
 
-// exitCode is an error that holds only the command's exit code. It is not printed.
+// exitCode is an error that carries only the command's exit code. It is not printed.
 type exitCode int
 
 func (c exitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }

@@ -31,8 +31,8 @@ func (c *upCmd) Run() error {
 	return nil
 }
 
-// openStack starts the servers whose address is not set yet, and returns the settings
-// that hold their addresses.
+// openStack starts the servers whose address is not set, and returns the settings with
+// their addresses.
 func openStack(ctx context.Context, servers []string, detached bool) (*stack.Stack, []string, error) {
 	start := time.Now()
 	var wanted []string
@@ -70,9 +70,8 @@ func describe(servers []*stack.Server) string {
 	return strings.Join(all, ", ")
 }
 
-// settings are the servers' variables and SHOP_STACK. If no server was started because
-// all addresses were set, an outer SHOP_STACK stays: its servers are the ones that
-// faults must hit.
+// settings returns the servers' variables and SHOP_STACK. If no server was started because
+// all addresses were set, an outer SHOP_STACK stays: faults must hit its servers.
 func settings(s *stack.Stack, servers []*stack.Server) []string {
 	env := map[string]string{}
 	for _, server := range servers {
@@ -108,7 +107,7 @@ func printStatus(w io.Writer, dir string) {
 		servers, err = s.Servers(context.Background())
 	}
 	if err != nil {
-		fmt.Fprintln(w, dir, "is starting or ending")
+		fmt.Fprintln(w, dir, "is starting or stopping")
 		return
 	}
 	fmt.Fprintln(w, dir)

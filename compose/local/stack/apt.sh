@@ -3,7 +3,7 @@
 set -eu
 export DEBIAN_FRONTEND=noninteractive
 
-# The policy refuses to start services while this script runs. It holds the script's
+# The policy refuses to start services while this script runs. It contains the script's
 # pid: after a SIGKILL of the script it allows everything and removes itself.
 policy=$1
 shift
@@ -18,8 +18,7 @@ get() {
 	apt-get -q -y -o DPkg::Lock::Timeout=300 "$@"
 }
 
-
-# The package lists may be absent or old: fetch them only then.
+# Fetch the package lists only if they are absent or outdated.
 get install --no-install-recommends "$@" || {
 	get update
 	get install --no-install-recommends "$@"

@@ -42,7 +42,8 @@ func newCluster(dir, name, program string, k *kind, pick func(int) ([]int, error
 	return members, nil
 }
 
-// startAll starts the members concurrently: none may be ready without the others.
+// startAll starts the members concurrently, because a member may not become ready without
+// the others.
 func startAll(ctx context.Context, members []*instance) error {
 	group, all := errgroup.WithContext(ctx)
 	for _, m := range members {
@@ -70,9 +71,9 @@ func startAll(ctx context.Context, members []*instance) error {
 	return nil
 }
 
-// destroy ends the members and removes their folders. It does not start with
-// SIGKILL: a server killed during its start may not have recorded yet what it
-// holds outside its folder.
+// destroy ends the members and removes their folders. It does not begin with
+// SIGKILL, because a server killed during its start may not have recorded yet what
+// it holds outside its folder.
 func destroy(members []*instance) error {
 	var errs []error
 	for _, m := range members {
@@ -81,8 +82,8 @@ func destroy(members []*instance) error {
 	return errors.Join(errs...)
 }
 
-// scrub removes what a killed server leaves outside its folder. A process that was
-// killed may let go of it a moment after its end.
+// scrub removes what a killed server leaves outside its folder. It retries, because a
+// killed process may release it a moment after its end.
 func scrub(r record) error {
 	if k := kinds[r.Kind]; k != nil && k.scrub != nil {
 		return poll(10*time.Second, func() error { return k.scrub(r) })
@@ -96,8 +97,8 @@ func scrub(r record) error {
 // connects to itself.
 const portMin, portMax = 20000, 32000
 
-// freePorts picks n ports at random that can be listened on now. Another process
-// may take one before the server does; open then tries again with other ports.
+// freePorts picks n random ports that are free now. Another process may take one
+// before the server does; open then tries again with other ports.
 func freePorts(n int) ([]int, error) {
 	var ports []int
 	for range 50 * n {
@@ -106,7 +107,7 @@ func freePorts(n int) ([]int, error) {
 		if err != nil {
 			continue
 		}
-		defer l.Close() // held until all are found, so that none is picked twice
+		defer l.Close() // held until all are found, so that no port is picked twice
 		if ports = append(ports, port); len(ports) == n {
 			return ports, nil
 		}

@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// request is what a client sends to the supervisor as JSON, one per connection.
+// request is the JSON that a client sends to the supervisor, one per connection.
 // A client that disconnects before the reply cancels its request.
 type request struct {
 	Op      string  // see supervisor.do
 	Name    string  // the server
-	Kind    string  // open: what to start under that name; Name is empty for a private one
-	Program string  // open: where it is
+	Kind    string  // open: the kind to start under that name; Name is empty for a private server
+	Program string  // open: its path
 	Process process // adopt
 }
 

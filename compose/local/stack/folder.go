@@ -16,8 +16,8 @@ const (
 )
 
 // newFolder makes a stack's folder and takes its lock. A held lock means that the
-// supervisor is alive: the kernel releases the lock in every ending, so no pid has
-// to be trusted.
+// supervisor is alive: the kernel releases the lock however the supervisor ends, so
+// no pid has to be trusted.
 func newFolder(prefix string) (dir string, lock *os.File, err error) {
 	dir, err = os.MkdirTemp(base(), prefix)
 	if err != nil {
@@ -47,9 +47,9 @@ func tryLock(path string) (*os.File, error) {
 	return f, nil
 }
 
-// base is where folders are made: the system's folder for temporary files. It is
-// /tmp if that path is too long for a socket's name (macOS allows 104 bytes) or,
-// when the stack runs as root, not open to the users that the servers run as.
+// base returns the parent of all stack folders: the system's folder for temporary files.
+// It is /tmp if that path is too long for a socket's name (macOS allows 104 bytes) or,
+// when the stack runs as root, not accessible to the users that the servers run as.
 func base() string {
 	const longest = 70
 	dir := os.TempDir()
@@ -84,11 +84,11 @@ func Dirs() []string {
 	return running
 }
 
-// Detached reports whether the stack in dir goes on without the process that opened it.
+// Detached reports whether the stack in dir outlives the process that opened it.
 func Detached(dir string) bool { return strings.HasPrefix(filepath.Base(dir), detachedPrefix) }
 
-// Sweep removes what is left of this user's stacks whose supervisor and reaper were
-// both killed: the kernel ended their servers, and their folders remain.
+// Sweep removes the remains of this user's stacks whose supervisor and reaper were
+// both killed: the kernel ended their servers, but their folders remain.
 func Sweep() {
 	for _, dir := range folders() {
 		if lock, ok := orphan(dir); ok {

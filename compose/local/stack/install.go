@@ -79,7 +79,7 @@ func installPackages(ctx context.Context, apt, brew []string, log io.Writer) err
 	return nil
 }
 
-// manual is the error for an installation that has to be done by hand.
+// manual is the error for an installation that must be done by hand.
 func manual(what []string, why, todo string) error {
 	return fmt.Errorf("stack: missing: %s: %s\n  what to do: %s\n  or set the servers' addresses (SHOP_POSTGRES_URL, SHOP_REDIS_URL, SHOP_ETCD_ENDPOINTS, SHOP_MONGO_URL) to running ones",
 		strings.Join(what, ", "), why, todo)
@@ -107,13 +107,13 @@ func has(tool string) bool {
 	return err == nil
 }
 
-// isFile tells whether there is a file at an absolute path, such as a library's.
+// isFile reports whether path is absolute and exists, for example a library.
 func isFile(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil && filepath.IsAbs(path)
 }
 
-// cacheDir is where built and downloaded programs are kept.
+// cacheDir returns the folder of built and downloaded programs.
 func cacheDir() (string, error) {
 	dir, err := os.UserCacheDir()
 	if err != nil {
@@ -148,9 +148,9 @@ func lockInstall(ctx context.Context, log io.Writer) (unlock func(), err error) 
 	}
 }
 
-// built finds in the cache a program that has a Go module in this repository. Such a
-// program has no package, or only outdated ones. It is built once; the cache key
-// covers all inputs of the build.
+// built finds in the cache a program that is built from a Go module in this repository,
+// because distributions have no package of it, or an outdated one. It is built once; the
+// cache key covers all inputs of the build.
 func (p program) built() (string, bool) {
 	path, _, err := p.cached()
 	if err != nil {
@@ -203,8 +203,8 @@ func (p program) build(ctx context.Context, log io.Writer) error {
 	return os.Rename(half, path)
 }
 
-// moduleRoot is the folder of this module's go.mod: above the working folder, or
-// else where this file was compiled.
+// moduleRoot returns the folder of this module's go.mod: above the working folder, or
+// else above the source of this file.
 func moduleRoot() (string, error) {
 	_, file, _, _ := runtime.Caller(0)
 	wd, err := os.Getwd()
@@ -221,9 +221,9 @@ func moduleRoot() (string, error) {
 	return "", errors.New("the folder of the module shop is not found: run this inside it")
 }
 
-// Need installs packages if a tool that is no server (for example the C compiler
-// that the race detector needs) is not on PATH, or a file is not there, which is given by
-// its absolute path. Each name must be a package of Debian and of Homebrew.
+// Need installs packages unless tool is on PATH or is the absolute path of a file. It is
+// for tools that are no servers, such as the C compiler that the race detector needs. Each
+// name must be a package of Debian and of Homebrew.
 func Need(ctx context.Context, tool string, packages []string, log io.Writer) error {
 	if has(tool) || isFile(tool) {
 		return nil

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// record is the part of an instance that the journal stores: all that the reaper
-// needs to end it.
+// record is the part of an instance that the journal stores: everything that the reaper
+// needs to end the server.
 type record struct {
 	Name    string
 	Kind    string
@@ -41,7 +41,7 @@ type instance struct {
 
 	mu       sync.Mutex    // guards First, State, and what follows
 	exited   chan struct{} // closed when cmd.Wait has returned
-	expected bool          // the server is expected to run: its end is a death
+	expected bool          // the server is expected to run: if it ends, it died
 }
 
 // States of a server.
@@ -89,7 +89,7 @@ func (i *instance) command(ctx context.Context, env []string, program string, ar
 	return cmd
 }
 
-// run runs a short command to its end. An error holds its output.
+// run runs a short command and waits for it. An error contains its output.
 func (i *instance) run(ctx context.Context, env []string, program string, args ...string) error {
 	var out strings.Builder
 	cmd := i.command(ctx, env, program, args...)
@@ -143,7 +143,7 @@ func (i *instance) awaitReady(ctx context.Context) error {
 	}
 }
 
-// tryReady sends the ready query once and gives up when the process ends. Another
+// tryReady sends the ready query once, and cancels it when the process ends. Another
 // process may have taken the port, so each kind's query checks that the reply
 // comes from this instance.
 func (i *instance) tryReady(ctx context.Context) error {
@@ -159,7 +159,7 @@ func (i *instance) tryReady(ctx context.Context) error {
 	return i.kind.ready(ctx, i)
 }
 
-// exitError says why a server ended while starting.
+// exitError reports why a server ended while starting.
 func (i *instance) exitError() error {
 	if strings.Contains(strings.ToLower(i.logText()), "address already in use") {
 		return fmt.Errorf("%s: %w (%s)", i.Name, errPortTaken, i.addr())
@@ -196,14 +196,14 @@ func (i *instance) setState(state string) {
 
 func (r record) family() []process { return family(r.First, realPath(r.Program), r.Dir) }
 
-// start brings a stopped or killed server back: same port, same data. The port
-// may be taken for a moment (an outgoing connection, a last backend), so start
-// tries again until ctx ends.
+// start restarts a stopped or killed server with the same port and data. The port
+// may be in use for a moment (an outgoing connection, a last backend), so start
+// retries until ctx ends.
 func (i *instance) start(ctx context.Context) error {
 	i.op.Lock()
 	defer i.op.Unlock()
 	if state := i.snapshot().State; state != Down {
-		return fmt.Errorf("it is %s already", state)
+		return fmt.Errorf("it is already %s", state)
 	}
 	for {
 		if err := os.Truncate(i.logFile(), 0); err != nil {
@@ -228,7 +228,7 @@ func (i *instance) start(ctx context.Context) error {
 	}
 }
 
-// halt sends the clean stop signal and waits for the server's end.
+// halt sends the clean stop signal and waits until the server ends.
 func (i *instance) halt(ctx context.Context) error {
 	i.op.Lock()
 	defer i.op.Unlock()
@@ -251,8 +251,8 @@ func (i *instance) halt(ctx context.Context) error {
 	}
 }
 
-// kill sends SIGKILL to all processes of the server and waits until they are gone:
-// none is attached to its shared memory any more, so it can be started again.
+// kill sends SIGKILL to all processes of the server and waits until they are gone.
+// Then no process is attached to its shared memory, so it can be started again.
 func (i *instance) kill() error {
 	i.op.Lock()
 	defer i.op.Unlock()
@@ -329,14 +329,14 @@ func (i *instance) wake() error {
 	return nil
 }
 
-// expect sets whether the server is expected to run. If it is, its end is a death.
+// expect sets whether the server is expected to run.
 func (i *instance) expect(running bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.expected = running
 }
 
-// death says how a server ended that is expected to run; "" if it runs.
+// death reports how a server died that is expected to run. It returns "" while it runs.
 func (i *instance) death() string {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// kind is all that the stack knows about one kind of server. Each kind is
-// registered in a file of its own: to add a kind is to add a file.
+// kind describes one kind of server to the stack. Each kind is registered in its own
+// file: to add a kind, add a file.
 type kind struct {
 	name     string
 	variable string   // the setting that holds its address; if set already, no server is started
@@ -18,7 +18,7 @@ type kind struct {
 	ports    int      // ports per member; 0 is 1; the first is its address
 	program  program  // how to find, install or build it
 	users    []string // the first that exists runs it when the stack runs as root; empty: root
-	files    uint64   // open files that it needs; 0: any limit will do
+	files    uint64   // open files that it needs; 0: any limit suffices
 
 	setup func(context.Context, *instance) error // once, before the first start
 	argv  func(*instance) []string               // arguments of the program
@@ -28,7 +28,7 @@ type kind struct {
 
 	stop  syscall.Signal     // clean shutdown
 	quick syscall.Signal     // fastest end that leaves nothing outside the folder
-	scrub func(record) error // removes what a killed server leaves outside its folder; an error: it is still in use
+	scrub func(record) error // removes what a killed server leaves outside its folder; fails while it is in use
 }
 
 var kinds = map[string]*kind{}
@@ -52,7 +52,7 @@ func Kinds() []string {
 	return names
 }
 
-// Variable is the setting that holds the address of a kind of server.
+// Variable returns the setting that holds the address of a kind of server.
 func Variable(name string) (string, error) {
 	k, err := kindOf(name)
 	if err != nil {
@@ -74,7 +74,7 @@ func kindOf(name string) (*kind, error) {
 	return k, nil
 }
 
-// manyFiles is more open files than any of these servers uses.
+// manyFiles is a limit above the open files of any of these servers.
 const manyFiles = 64_000
 
 // allowFiles raises the soft limit of open files, which servers inherit, to the hard

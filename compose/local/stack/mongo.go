@@ -44,7 +44,7 @@ func mongoArgs(i *instance) []string {
 	return []string{
 		"--bind_ip", "127.0.0.1", "--port", strconv.Itoa(i.Ports[0]), "--nounixsocket",
 		"--dbpath", i.Dir, "--replSet", mongoSet(i), "--oplogSize", "64", "--wiredTigerCacheSizeGB", "0.25",
-		// The default journal settings but for the file size: the default preallocates 300 MB.
+		// The default journal settings except the file size, whose default preallocates 300 MB.
 		"--wiredTigerEngineConfigString", "log=(enabled=true,path=journal,compressor=snappy,file_max=16MB)",
 		"--setParameter", "enableTestCommands=1",
 		"--setParameter", "diagnosticDataCollectionEnabled=false",
@@ -57,8 +57,8 @@ func mongoArgs(i *instance) []string {
 	}
 }
 
-// mongoSet is the set's name. It holds the secret, so that a client refuses a foreign
-// mongod that took the port.
+// mongoSet returns the set's name. It contains the secret, so that a client refuses a
+// foreign mongod that took the port.
 func mongoSet(i *instance) string { return i.Kind + "-" + i.Secret }
 
 func mongoURL(i *instance) string {
@@ -90,7 +90,7 @@ func initiate(ctx context.Context, first *instance) error {
 }
 
 // mongoReady checks that the process on the port is this member. If the member is
-// in a set, it then writes with majority: that needs a primary.
+// in a set, mongoReady then writes with majority, which needs a primary.
 func mongoReady(ctx context.Context, i *instance) error {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", i.addr())
 	if err != nil {
@@ -108,9 +108,9 @@ func mongoReady(ctx context.Context, i *instance) error {
 	return mongoWrite(ctx, i, "majority")
 }
 
-// mongoMember reports whether the set has been initiated. It reads this from the
-// data, since a starting member does not report it at first. It counts the documents
-// and does not estimate: after a SIGKILL the estimate may be 0.
+// mongoMember reports whether the set has been initiated. It reads this from the data,
+// because a starting member does not report it at first. It counts the documents instead
+// of estimating, because after a SIGKILL the estimate may be 0.
 func mongoMember(ctx context.Context, i *instance, admin *mongo.Database) (inSet bool, err error) {
 	var status struct {
 		PID  int

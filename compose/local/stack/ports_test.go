@@ -78,7 +78,7 @@ func TestOpen_GivesUpWhenEveryPortIsTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = s.open(t.Context(), request{Op: "open", Kind: "redis", Name: "redis", Program: programs["redis"]})
-	if !errors.Is(err, errPortTaken) || !strings.Contains(err.Error(), "stop what takes ports") {
+	if !errors.Is(err, errPortTaken) || !strings.Contains(err.Error(), "stop the processes that take ports") {
 		t.Fatalf("open: %v, want errPortTaken and what to do", err)
 	}
 	if left, _ := filepath.Glob(filepath.Join(s.dir, "redis*")); len(left) > 0 || len(readJournal(s.dir).Servers) > 0 {

@@ -13,7 +13,7 @@ import (
 )
 
 // PostgreSQL, durable as in production: fsync is on. It listens on loopback only.
-// It demands a random password, since its superuser may run programs. It keeps
+// It requires a random password, because its superuser may run programs. It keeps
 // dynamic shared memory in its folder, so that a SIGKILL leaves none in /dev/shm.
 var _ = register(kind{
 	name:     "postgres",
@@ -58,7 +58,7 @@ func initDB(ctx context.Context, i *instance) error {
 		"-A", "scram-sha-256", "-E", "UTF8", "--locale=C", "--no-sync", "--no-instructions")
 }
 
-// psql runs one statement. It checks postmaster.pid first: psql is a process to start.
+// psql runs one statement. It checks postmaster.pid first, which is cheaper than a process.
 func psql(ctx context.Context, i *instance, statement string) error {
 	if status := postmasterPid(i.record)[7]; strings.TrimSpace(status) != "ready" {
 		return fmt.Errorf("postgres is not ready: %q", status)
@@ -67,8 +67,8 @@ func psql(ctx context.Context, i *instance, statement string) error {
 		"-h", "127.0.0.1", "-p", strconv.Itoa(i.Ports[0]), "-U", "shop", "-d", "postgres", "-c", statement)
 }
 
-// scrubSharedMemory removes the System V segment that a killed postmaster leaves:
-// it is in no folder and would stay until the next boot.
+// scrubSharedMemory removes the System V segment that a killed postmaster leaves,
+// which is in no folder and would stay until the next boot.
 func scrubSharedMemory(r record) error {
 	fields := strings.Fields(postmasterPid(r)[6]) // key, id
 	if len(fields) != 2 {
@@ -90,7 +90,7 @@ func postmasterPid(r record) [8]string {
 	return lines
 }
 
-// removeSharedMemory removes a System V segment, if it is there. An error: a process
+// removeSharedMemory removes a System V segment, if it exists. It fails while a process
 // is attached to it.
 func removeSharedMemory(id int) error {
 	var desc unix.SysvShmDesc

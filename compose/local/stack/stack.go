@@ -39,7 +39,7 @@ func Attach(dir string) (*Stack, error) {
 // Dir is the stack's folder, the value of SHOP_STACK.
 func (s *Stack) Dir() string { return s.dir }
 
-// Servers lists them, private ones included.
+// Servers lists the servers, including private ones.
 func (s *Stack) Servers(ctx context.Context) ([]*Server, error) {
 	found, err := call(ctx, s.dir, request{Op: "list"})
 	return s.handles(found), err
@@ -59,7 +59,7 @@ func (s *Stack) Server(name string) (*Server, error) {
 }
 
 // Died waits until a server ends that no request has stopped or killed. A test that
-// waits for a reply of that server may wait for ever, so exec then ends its command.
+// waits for a reply of that server may wait for ever, so exec then kills its command.
 func (s *Stack) Died(ctx context.Context) (*Server, error) {
 	dead, err := call(ctx, s.dir, request{Op: "died"})
 	if err != nil {
@@ -93,7 +93,7 @@ func (s *Stack) adopt(op string, pid int) error {
 	return err
 }
 
-// End stops the stack, whichever process opened it, and returns when nothing is left of it.
+// End stops the stack, whichever process opened it, and returns when nothing of it remains.
 func (s *Stack) End() error {
 	if _, err := s.Servers(context.Background()); err != nil {
 		return err
@@ -109,7 +109,7 @@ func (s *Stack) End() error {
 
 const closeLimit = 20 * time.Second
 
-// Close stops the stack and returns when nothing is left of it.
+// Close stops the stack and returns when nothing of it remains.
 func (s *Stack) Close() error {
 	if s.parentPipe == nil {
 		return s.End()
@@ -135,10 +135,10 @@ func (s *Stack) handles(found []Server) []*Server {
 	return handles
 }
 
-// Options say what Open starts.
+// Options configure Open.
 type Options struct {
 	Servers  []string  // kinds; empty: a stack without servers, for Private and Adopt
-	Detached bool      // the stack goes on after this process, until End
+	Detached bool      // the stack outlives this process, until End
 	Log      io.Writer // progress messages; nil: none
 }
 
@@ -266,7 +266,7 @@ type Server struct {
 	Env   map[string]string // the settings that carry its address
 	PID   int               // of its first process
 	State string            // as of the last request: Running, Paused or Down
-	Death string            // how it ended, with its last log lines, if no request stopped or killed it
+	Death string            // how it died, with its last log lines, if no request stopped or killed it
 
 	dir string
 }
@@ -295,7 +295,7 @@ func (s *Server) ask(ctx context.Context, op string) error {
 	return err
 }
 
-// public is the instance as sent to clients.
+// public returns the instance as it is sent to clients.
 func (i *instance) public() Server {
 	now := i.snapshot()
 	return Server{

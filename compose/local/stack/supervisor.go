@@ -17,7 +17,7 @@ import (
 
 // supervisor is the parent of all servers of one stack. It has no clean-up code,
 // because clean-up must also work when the supervisor is killed: the reaper waits
-// for the supervisor's end and does all of it.
+// until the supervisor exits and does all of it.
 type supervisor struct {
 	dir  string
 	pick func(int) ([]int, error)
@@ -28,8 +28,8 @@ type supervisor struct {
 	private int // private servers named so far
 }
 
-// adoptee is a process that the supervisor has not started and that ends with the
-// stack, or the leader of a group of such processes.
+// adoptee is a process (or the leader of a process group) that the supervisor did not
+// start, but that ends with the stack.
 type adoptee struct {
 	Process process
 	Group   bool
@@ -103,7 +103,7 @@ func (s *supervisor) keepReaper(report *os.File) error {
 // opLimit bounds each request but died.
 const opLimit = time.Minute
 
-// do carries out one request.
+// do executes one request.
 func (s *supervisor) do(ctx context.Context, req request) ([]Server, error) {
 	if req.Op == "died" {
 		return s.awaitDeath(ctx)
@@ -143,10 +143,7 @@ func (s *supervisor) do(ctx context.Context, req request) ([]Server, error) {
 	return []Server{i.public()}, errors.Join(err, s.track(nil))
 }
 
-// The registry of what belongs to the stack. It is written to the journal at each
-// change.
-
-// portTries bounds the starts of a new server whose ports are taken by others.
+// portTries bounds the attempts to start a new server when other processes take its ports.
 const portTries = 5
 
 // open starts a server and returns its members. The journal lists them before
@@ -177,7 +174,7 @@ func (s *supervisor) open(ctx context.Context, req request) ([]Server, error) {
 			return nil, err
 		}
 	}
-	return nil, fmt.Errorf("%w, %d times: stop what takes ports between %d and %d", errPortTaken, portTries, portMin, portMax)
+	return nil, fmt.Errorf("%w, %d times: stop the processes that take ports between %d and %d", errPortTaken, portTries, portMin, portMax)
 }
 
 func (s *supervisor) nameOf(req request) string {
@@ -231,7 +228,7 @@ func (s *supervisor) find(name string) (*instance, error) {
 	return s.servers[n], nil
 }
 
-// awaitDeath waits until a server ends that no request has stopped or killed.
+// awaitDeath waits until a server ends that no request stopped or killed.
 func (s *supervisor) awaitDeath(ctx context.Context) ([]Server, error) {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
@@ -266,8 +263,8 @@ func (s *supervisor) adopt(a adoptee) error {
 	return s.save()
 }
 
-// journal is what the reaper reads. It is written before the reply to each request,
-// and by rename, so that it is always complete.
+// journal tells the reaper what belongs to the stack. It is written before the reply to
+// each request, and by rename, so that it is always complete.
 type journal struct {
 	Servers []record
 	Adopted []adoptee

@@ -9,11 +9,11 @@ import (
 	"syscall"
 )
 
-// user is the user that a server runs as. nil: the user of this process.
+// user is the user that a server runs as; nil means the user of this process.
 type user struct{ uid, gid int }
 
-// serverUser picks the first of names that exists, if this process runs as root:
-// servers that can run programs or write files for their clients do not run as root.
+// serverUser picks the first existing user of names if this process runs as root: a server
+// that can run programs or write files for its clients must not run as root.
 func serverUser(names []string) (*user, error) {
 	if os.Geteuid() != 0 || len(names) == 0 {
 		return nil, nil

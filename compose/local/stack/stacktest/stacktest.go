@@ -1,4 +1,4 @@
-// Package stacktest starts servers of one test in the stack that the tests run in.
+// Package stacktest starts servers for a single test, in the stack that the tests run in.
 package stacktest
 
 import (
@@ -11,9 +11,9 @@ import (
 	"shop/locking/locktest"
 )
 
-// Private starts a server that a test may break, or all members of a cluster. They are
-// killed when the test ends. Like the shared ones, they are named with their last log
-// lines if they die unasked.
+// Private starts a server that a test may break, or all members of a cluster, and kills
+// them when the test ends. As for shared servers, exec reports a private server that dies
+// unexpectedly, with its last log lines.
 func Private(t testing.TB, kind string) (servers []*stack.Server) {
 	t.Helper()
 	all, err := stack.Attach(locktest.Env(t, "SHOP_STACK"))
