@@ -13,11 +13,11 @@ import (
 	"shop/locking"
 )
 
-// BenchmarkBuy_ColdBesideHot buys one product while 128 clients fight for another one:
-// what a hot row costs the purchases that have nothing to do with it. A purchase that
-// waits inside PostgreSQL occupies one of the pool's 32 connections; one that waits in
-// Redis occupies none. Read x/row, the cold purchases per second as a multiple of row's
-// in the same run. hot/s is what the 128 clients got meanwhile: they must not starve for it.
+// BenchmarkBuy_ColdBesideHot buys one product while 128 clients compete for another one:
+// it measures what a hot row costs unrelated purchases. A purchase that waits inside
+// PostgreSQL occupies one of the pool's 32 connections; one that waits for the Redis lock
+// occupies none. Read x/row: the cold purchases per second as a multiple of row's in the
+// same run. hot/s is the rate of the 128 clients, which must not starve.
 func BenchmarkBuy_ColdBesideHot(b *testing.B) {
 	var row float64 // cold purchases per second
 	for _, strategy := range rowFirst() {
@@ -49,7 +49,7 @@ func BenchmarkBuy_ColdBesideHot(b *testing.B) {
 	}
 }
 
-// crowd has n clients buy HOT until stop, and counts what they got.
+// crowd lets n clients buy HOT until stop, and counts their purchases.
 func (s *shop) crowd(b *testing.B, n int) (stop func(), bought *atomic.Int64) {
 	ctx, cancel := context.WithCancel(b.Context())
 	var wg sync.WaitGroup
@@ -63,13 +63,13 @@ func (s *shop) crowd(b *testing.B, n int) (stop func(), bought *atomic.Int64) {
 			}
 		})
 	}
-	for bought.Load() == 0 && ctx.Err() == nil { // the fight is on
+	for bought.Load() == 0 && ctx.Err() == nil { // until they compete
 		time.Sleep(time.Millisecond)
 	}
 	return func() { cancel(); wg.Wait() }, bought
 }
 
-// insist buys one, with the same key until it is decided.
+// insist buys one unit, and retries with the same key until the purchase is decided.
 func (s *shop) insist(ctx context.Context, sku string) (inventory.Reply, error) {
 	req := ask()
 	for {

@@ -13,9 +13,9 @@ import (
 	"shop/locking"
 )
 
-// BenchmarkBuy_OneHotRow buys one product with 1, 8 and 32 clients at once, closed
-// loop. Read x/row, the throughput as a multiple of row's in the same run: the
-// figures themselves move with the machine. busy/op is how many were told to come again.
+// BenchmarkBuy_OneHotRow buys one product with 1, 8 and 32 concurrent clients, closed
+// loop. Read x/row, the throughput as a multiple of row's in the same run: the absolute
+// figures depend on the machine. busy/op counts the busy answers per purchase.
 func BenchmarkBuy_OneHotRow(b *testing.B) {
 	for _, clients := range []int{1, 8, 32} {
 		var row float64 // purchases per second
@@ -41,7 +41,7 @@ func BenchmarkBuy_OneHotRow(b *testing.B) {
 	}
 }
 
-// rowFirst lists the strategies, with the one first that the others are compared with.
+// rowFirst lists the strategies, starting with row, with which the others are compared.
 func rowFirst() []string {
 	names := []string{"row"}
 	for _, s := range inventory.Strategies() {

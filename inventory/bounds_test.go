@@ -17,7 +17,7 @@ import (
 	"shop/locking/locktest"
 )
 
-// impatient opens a Service whose locks in PostgreSQL are waited for 100 ms only.
+// impatient opens a Service that waits only 100 ms for locks in PostgreSQL.
 func (s *shop) impatient(strategy string) *inventory.Service {
 	cfg := s.cfg
 	cfg.Strategy, cfg.Pool = strategy, pgtest.Pool(s.T, s.URL, "lock_timeout=100")
@@ -25,7 +25,7 @@ func (s *shop) impatient(strategy string) *inventory.Service {
 	return svc
 }
 
-// A refusal writes nothing but its key: while that is committed, the rows are free.
+// A refusal writes only its key. While the key is committed, the rows are unlocked.
 func TestWait_NoPurchaseQueuesForTheFsyncOfARefusal(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range append(safe(), "cancel") {
@@ -63,7 +63,7 @@ func TestWait_NoPurchaseQueuesForTheFsyncOfARefusal(t *testing.T) {
 	}
 }
 
-// deadlines notes the statements that may be waited for without end.
+// deadlines records the statements that are sent without a deadline.
 type deadlines struct {
 	mu      sync.Mutex
 	all     int
@@ -93,7 +93,7 @@ func (d *deadlines) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQu
 }
 func (d *deadlines) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
 
-// A server that falls silent keeps none of its own time-outs, and a caller may
+// A server that stops answering does not enforce its own timeouts, and a caller may
 // have no deadline.
 func TestWait_OnASilentServerIsBounded(t *testing.T) {
 	t.Parallel()
@@ -135,7 +135,7 @@ func TestWait_EndsWithTheCallersDeadline(t *testing.T) {
 		t.Run(strategy, func(t *testing.T) {
 			t.Parallel()
 			s := openWithRedis(t, inventory.Config{Strategy: strategy})
-			sku := "waited for by " + strategy // no other test's: advisory locks are of all schemas
+			sku := "waited for by " + strategy // unique among tests: all schemas share advisory locks
 			s.stock(sku, 5)
 			release := s.Hold(`SELECT sku FROM products WHERE sku = $1 FOR UPDATE`, sku)
 			if strategy == "advisory-try" {

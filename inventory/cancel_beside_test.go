@@ -12,7 +12,7 @@ import (
 
 func TestCancel_WhileEachStrategyBuysKeepsTheInvariants(t *testing.T) {
 	t.Parallel()
-	for _, strategy := range append(safe(), "redis-only") { // whose lock is there all the time
+	for _, strategy := range append(safe(), "redis-only") { // whose lock is held throughout
 		t.Run(strategy, func(t *testing.T) {
 			t.Parallel()
 			s := openWithRedis(t, inventory.Config{Strategy: strategy})
@@ -50,9 +50,9 @@ func TestCancel_WhileEachStrategyBuysKeepsTheInvariants(t *testing.T) {
 	}
 }
 
-// Only the purchases of naive are wrong: a cancel between their read and their write
-// is overwritten, but the write of the cancel itself is relative.
-func TestCancel_IsRelativeAlsoUnderNaive(t *testing.T) {
+// Only the purchases of naive are wrong: they overwrite a cancel between their read and
+// their write. The write of the cancel itself is relative.
+func TestCancel_IsRelativeEvenUnderNaive(t *testing.T) {
 	t.Parallel()
 	pause, read, resume := locktest.PauseAt(inventory.AfterGuard)
 	s := open(t, inventory.Config{})

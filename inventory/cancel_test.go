@@ -14,7 +14,7 @@ import (
 	"shop/locking/locktest"
 )
 
-// ordered buys, and finds the order's id in the database.
+// ordered buys, and returns the order's id from the database.
 func (s *shop) ordered(req inventory.Request, lines ...inventory.Line) (id uuid.UUID) {
 	s.T.Helper()
 	if reply, err := s.Buy(s.T.Context(), req, lines); err != nil || isRefused(reply) {
@@ -27,7 +27,7 @@ func (s *shop) ordered(req inventory.Request, lines ...inventory.Line) (id uuid.
 	return id
 }
 
-func TestCancel_GivesBackOnceHoweverManyRequestsAsk(t *testing.T) {
+func TestCancel_ReturnsTheStockOnceForManyRequests(t *testing.T) {
 	t.Parallel()
 	s := open(t, inventory.Config{})
 	s.stock("A", 5)
@@ -68,7 +68,7 @@ func TestCancel_GivesBackOnceHoweverManyRequestsAsk(t *testing.T) {
 	s.mustHold()
 }
 
-func TestCancel_TheSecondWaitsForTheFirstAndReadsWhatItDid(t *testing.T) {
+func TestCancel_TheSecondWaitsForTheFirstAndReadsItsResult(t *testing.T) {
 	t.Parallel()
 	s := open(t, inventory.Config{})
 	s.stock("A", 1)
@@ -117,7 +117,7 @@ func TestCancel_ReplaysItsAnswerAndItsRefusal(t *testing.T) {
 	s.mustHold()
 }
 
-// A stranger's cancel must not queue for the owner's rows, nor lock them.
+// Another client's cancel must neither wait for the owner's rows nor lock them.
 func TestCancel_StrangerWaitsInNoQueue(t *testing.T) {
 	t.Parallel()
 	s := open(t, inventory.Config{})
@@ -150,7 +150,7 @@ func TestCancel_OfAnothersOrderFindsNothing(t *testing.T) {
 	buyer := ask()
 	id := s.ordered(buyer, one("A")...)
 	req := ask()
-	defer s.Hold(`SELECT FROM products FOR UPDATE`)() // a stranger's request waits for none of it
+	defer s.Hold(`SELECT FROM products FOR UPDATE`)() // another client's request does not wait for these rows
 	defer s.Hold(`SELECT FROM orders FOR UPDATE`)()
 	if _, err := s.Cancel(t.Context(), req, id); !errors.Is(err, inventory.ErrNotFound) {
 		t.Errorf("%v, want ErrNotFound", err)

@@ -16,7 +16,7 @@ import (
 	"shop/locking/locktest"
 )
 
-// behindProxy is a pool whose connections go through a proxy.
+// behindProxy returns a pool whose connections go through a proxy.
 func (s *shop) behindProxy() (*locktest.Proxy, *pgxpool.Pool) {
 	s.T.Helper()
 	u, err := url.Parse(s.URL)
@@ -28,8 +28,8 @@ func (s *shop) behindProxy() (*locktest.Proxy, *pgxpool.Pool) {
 	return p, pgtest.Pool(s.T, u.String())
 }
 
-// armed opens a shop behind a proxy. hurt meets the last message, where COMMIT is,
-// of the first purchase or cancel after start.Store(true): Encode runs just before it.
+// armed opens a shop behind a proxy. hurt gets the last message, the one with COMMIT, of
+// the first purchase or cancel after start.Store(true): Encode runs just before it.
 func armed(t *testing.T, strategy string, hurt func(*locktest.Proxy) locktest.Interceptor) (s *shop, p *locktest.Proxy, start *atomic.Bool) {
 	t.Helper()
 	s = openWithRedis(t, inventory.Config{Strategy: "row"})
@@ -56,7 +56,7 @@ func armed(t *testing.T, strategy string, hurt func(*locktest.Proxy) locktest.In
 	return s, p, start
 }
 
-// The ways to lose a COMMIT: on its way, or its reply.
+// The ways to lose a COMMIT: its request or its reply.
 var losses = map[string]locktest.Interceptor{
 	"request lost": func(_ []byte, client, server net.Conn) bool {
 		client.Close()
@@ -105,8 +105,8 @@ func TestCommit_WithoutReplyIsDecidedByTheSameKey(t *testing.T) {
 	}
 }
 
-// The lease ends while the COMMIT is not decided. The row lock and the key decide it without the lease.
-func TestCommit_IsDecidedAlsoWhenTheLeaseEndsMeanwhile(t *testing.T) {
+// The lease ends before the COMMIT is decided. The row lock and the key decide it without the lease.
+func TestCommit_IsDecidedEvenWhenTheLeaseEndsBefore(t *testing.T) {
 	t.Parallel()
 	for name, lose := range losses {
 		store, steal := stealable(t, 2*time.Second)

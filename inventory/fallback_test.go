@@ -20,7 +20,7 @@ import (
 	"shop/locking/locktest"
 )
 
-// counted asks the real store, and counts.
+// counted counts the requests to the real store.
 type counted struct {
 	locking.Store
 	asked atomic.Int32
@@ -31,7 +31,7 @@ func (c *counted) TryAcquire(ctx context.Context, keys ...string) (locking.Lease
 	return c.Store.TryAcquire(ctx, keys...)
 }
 
-// journal is a log to look into.
+// journal is a log that the test can read.
 type journal struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -69,7 +69,7 @@ func TestRedisRow_GoesOnWithoutRedisAndReturnsByItself(t *testing.T) {
 			}
 			buy()
 			if s.Unreachable() || s.events.Of(inventory.Degraded) != 0 {
-				t.Fatal("degraded with Redis there")
+				t.Fatal("degraded although Redis is up")
 			}
 			fault.down(server)
 			store.asked.Store(0)
@@ -93,8 +93,8 @@ func TestRedisRow_GoesOnWithoutRedisAndReturnsByItself(t *testing.T) {
 	}
 }
 
-// A probe finds out without a purchase whether the lock store answers. A server that
-// answers everything else may refuse to write.
+// A probe detects without a purchase whether the lock store answers. A server may answer
+// everything else and refuse writes.
 func TestDegraded_IsTrueWithoutAPurchase(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]struct{ down, up func(*locktest.Server) }{
@@ -117,9 +117,9 @@ func TestDegraded_IsTrueWithoutAPurchase(t *testing.T) {
 			locktest.Eventually(t, "Redis answers", func() bool { return !degraded() })
 			before := len(log.lines())
 			fault.down(server)
-			for range 2 { // the second one finds it degraded already
+			for range 2 { // the second probe finds it already degraded
 				if !degraded() {
-					t.Error("degraded is not told")
+					t.Error("degraded is not reported")
 				}
 			}
 			fault.up(server)
@@ -136,7 +136,7 @@ func TestDegraded_IsTrueWithoutAPurchase(t *testing.T) {
 	}
 }
 
-// demote makes a server a replica of none: it answers, and refuses to write.
+// demote makes a server the replica of a server that does not exist: it answers, but refuses writes.
 func demote(t *testing.T) func(*locktest.Server) { return replicaOf(t, "127.0.0.1", "1") }
 
 func promote(t *testing.T) func(*locktest.Server) { return replicaOf(t, "NO", "ONE") }
@@ -149,8 +149,8 @@ func replicaOf(t *testing.T, host, port string) func(*locktest.Server) {
 	}
 }
 
-// Without the lock in front, buyers of one row queue inside PostgreSQL: half of
-// the connections at most, whatever the reason, so that purchases of other products go on.
+// Without the lock in front, buyers of one row queue inside PostgreSQL. Whatever the reason,
+// they use at most half of the connections, so that purchases of other products continue.
 func TestRedisRow_WithoutTheLockAFewBuyAtOnceAndTheRestAreBusy(t *testing.T) {
 	t.Parallel()
 	const buyers, most = 12, 2
@@ -169,7 +169,7 @@ func TestRedisRow_WithoutTheLockAFewBuyAtOnceAndTheRestAreBusy(t *testing.T) {
 			s := open(t, inventory.Config{})
 			cfg := s.cfg
 			cfg.Strategy, cfg.Locks = "redis+row", locksAt(t, "redis://"+server.Addr, 10*time.Second)
-			cfg.Lock.MaxWait = 2 * time.Second // time for each buyer to hear that the lock is busy: silence is counted otherwise
+			cfg.Lock.MaxWait = 2 * time.Second // enough for each buyer to get a busy reply: no reply is counted differently
 			cfg.Log = slog.New(slog.NewTextHandler(log, nil))
 			cfg.Failpoint = func(ctx context.Context, step inventory.Step, _ string) {
 				if step == inventory.AfterAcquire && ctx.Value(bystander{}) == nil {
@@ -209,7 +209,7 @@ func TestRedisRow_WithoutTheLockAFewBuyAtOnceAndTheRestAreBusy(t *testing.T) {
 				t.Errorf("%d lines in the log, want 1:\n%s", len(got), strings.Join(got, ""))
 			}
 			if _, err := s.Buy(t.Context(), ask(), one("A")); err != nil {
-				t.Errorf("the slots were not given back: %v", err)
+				t.Errorf("the slots were not released: %v", err)
 			}
 			s.mustHold()
 		})
@@ -229,7 +229,7 @@ func smallPool(t *testing.T, pool *pgxpool.Pool, size int32) *pgxpool.Pool {
 	return small
 }
 
-// lockForGood does what an operator may do by hand: it sets a product's lock, without a TTL.
+// lockForGood sets a product's lock without a TTL, as an operator might do by hand.
 func (s *shop) lockForGood(server *locktest.Server, sku string) {
 	s.T.Helper()
 	if _, err := s.cfg.Locks.TryAcquire(s.T.Context(), "product/"+sku); err != nil {

@@ -9,14 +9,14 @@ import (
 	"shop/locking/locktest"
 )
 
-func TestRetry_SerializableAndOptimisticRunAgainAndBothSell(t *testing.T) {
+func TestRetry_SerializableAndOptimisticRunAgainAndBothPurchasesSucceed(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range []string{"serializable", "optimistic"} {
 		s := open(t, inventory.Config{Strategy: strategy, Failpoint: locktest.MeetAt(2, inventory.AfterGuard)})
 		s.stock("A", 2)
 		buyAtOnce(t, 2, s.Service, one("A"))
 		if got := s.events.Of(inventory.Retried); got == 0 {
-			t.Errorf("%s: nothing was retried: they did not meet", strategy)
+			t.Errorf("%s: nothing was retried: the purchases did not collide", strategy)
 		}
 		if got := s.left("A"); got != 0 {
 			t.Errorf("%s: %d left, want 0", strategy, got)
@@ -26,8 +26,8 @@ func TestRetry_SerializableAndOptimisticRunAgainAndBothSell(t *testing.T) {
 }
 
 // Another purchase takes the product of one line between the read and the write. The
-// purchase must run again as a whole: else there would be an order whose other line
-// was never taken from stock.
+// purchase must run again as a whole: otherwise one line of the order would not have been
+// taken from stock.
 func TestRetry_OptimisticWritesAllLinesOrNone(t *testing.T) {
 	t.Parallel()
 	for _, gone := range []string{"A", "B", "C"} {
@@ -62,8 +62,8 @@ func TestRetry_OptimisticWritesAllLinesOrNone(t *testing.T) {
 	}
 }
 
-// The last guard: a strategy that read the past writes relative to the present,
-// and CHECK (stock >= 0) refuses what is not there.
+// The last line of defence: a strategy with a stale read writes relative to the current
+// stock, and CHECK (stock >= 0) refuses to oversell.
 func TestGuard_RefusesWhatTheStrategyDidNotSee(t *testing.T) {
 	t.Parallel()
 	pause, reached, resume := locktest.PauseAt(inventory.AfterGuard)
@@ -81,12 +81,12 @@ func TestGuard_RefusesWhatTheStrategyDidNotSee(t *testing.T) {
 		refused <- isRefused(reply)
 	}()
 	<-reached
-	if _, err := s.Buy(t.Context(), ask(), one("A")); err != nil { // by row: it knows nothing of advisory locks
+	if _, err := s.Buy(t.Context(), ask(), one("A")); err != nil { // by row, which ignores advisory locks
 		t.Error(err)
 	}
 	resume()
 	if !<-refused {
-		t.Error("sold what the other had bought")
+		t.Error("sold the unit that the other purchase had bought")
 	}
 	if got := events.Of(inventory.GuardTripped); got != 1 {
 		t.Errorf("%d trips counted, want 1", got)
@@ -94,11 +94,11 @@ func TestGuard_RefusesWhatTheStrategyDidNotSee(t *testing.T) {
 	s.mustHold()
 }
 
-// Two names with one number only wait for each other: here a stranger holds the number of the sku.
+// Names with the same number only wait for each other: here another session holds the number of the sku.
 func TestAdvisory_CollisionOnlyWaits(t *testing.T) {
 	t.Parallel()
 	s := open(t, inventory.Config{})
-	const sku = "collides" // no other test's: advisory locks are of all schemas
+	const sku = "collides" // unique among tests: all schemas share advisory locks
 	s.stock(sku, 1)
 	letGo := s.Hold(`SELECT pg_advisory_xact_lock($1)`, inventory.LockKey("inventory/product/"+sku))
 	req := ask()

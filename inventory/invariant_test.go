@@ -11,8 +11,8 @@ import (
 	"shop/locking/invariant"
 )
 
-// broken lists what breaks the invariants. Whether a refusal has an order is not
-// among it: without an Encode of their own the tests store no status.
+// broken lists the violations. It does not check whether a refusal has an order: the tests
+// use the default Encode, which stores no status.
 func (s *shop) broken() (list []string) {
 	s.T.Helper()
 	checks := slices.DeleteFunc(slices.Clone(inventory.Invariants.Checks), func(c invariant.Check) bool { return c.Name == "I-ONCE answers" })

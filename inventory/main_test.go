@@ -8,7 +8,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// silent keeps go-redis from reporting the outages that the tests make.
+// silent keeps go-redis from logging the outages that the tests provoke.
 type silent struct{}
 
 func (silent) Printf(context.Context, string, ...any) {}

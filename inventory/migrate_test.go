@@ -10,9 +10,9 @@ import (
 	"shop/locking/idempotency/pgtx/pgtest"
 )
 
-// The keys of a database of the first version go to the table that is shared. Where a
-// transfer has the same key, nothing is lost, and the order is not made again.
-func TestMigrate_TakesTheKeysAlongAndKeepsThoseThatCollide(t *testing.T) {
+// The keys of a database of the first version move to the shared table. If a transfer has
+// the same key, nothing is lost, and a retry does not order again.
+func TestMigrate_MovesTheKeysAndKeepsThoseThatCollide(t *testing.T) {
 	t.Parallel()
 	for _, collides := range []bool{false, true} {
 		s := open(t, inventory.Config{})
@@ -52,7 +52,7 @@ func TestMigrate_TakesTheKeysAlongAndKeepsThoseThatCollide(t *testing.T) {
 			}
 		}
 		if n := s.Number(`SELECT count(*) FROM pg_tables WHERE schemaname = current_schema() AND tablename = 'order_keys'`); n != 0 {
-			t.Error("order_keys is still there")
+			t.Error("order_keys still exists")
 		}
 	}
 }

@@ -9,15 +9,15 @@ import (
 	"shop/locking/locktest"
 )
 
-// The buyer that waits for the last lock must hold the first, in whatever order
-// the lines came and the rows lie in the tables: else two buyers could wait in a
-// circle. The order is that of bytes, Z before a, for all of them.
+// A buyer that waits for the last lock must hold the first one, regardless of the order of
+// its lines and of the rows in the tables: otherwise two buyers could deadlock. All
+// strategies use byte order: Z before a.
 func TestLocks_AreTakenInByteOrderOfSKU(t *testing.T) {
 	for _, strategy := range append(safe(), "naive", "redis-only", "cancel") {
 		t.Run(strategy, func(t *testing.T) {
 			t.Parallel()
 			s := openWithRedis(t, inventory.Config{Strategy: "row"})
-			a, z := "a "+strategy, "Z "+strategy // no other test's: advisory locks are of all schemas
+			a, z := "a "+strategy, "Z "+strategy // unique among tests: all schemas share advisory locks
 			s.stock(a, 5)
 			s.stock(z, 5)
 			lines := []inventory.Line{{SKU: a, Quantity: 1}, {SKU: z, Quantity: 1}}
@@ -56,14 +56,14 @@ func TestLocks_AreTakenInByteOrderOfSKU(t *testing.T) {
 	}
 }
 
-// unordered keeps PostgreSQL from plans that come upon rows in the order of an
-// index by chance: what is not sorted comes as it lies in the table.
+// unordered keeps PostgreSQL from plans that happen to read rows in the order of an index:
+// without ORDER BY, rows come in the order of the table.
 var unordered = []string{"enable_indexscan=off", "enable_indexonlyscan=off", "enable_bitmapscan=off", "enable_nestloop=off", "enable_mergejoin=off"}
 
 func TestLocks_AdvisoryInOrderOfTheirNumbers(t *testing.T) {
 	t.Parallel()
 	s := open(t, inventory.Config{Strategy: "advisory"})
-	skus := []string{"in order A", "in order B", "in order C", "in order D"} // no other test's
+	skus := []string{"in order A", "in order B", "in order C", "in order D"} // unique among tests
 	for _, sku := range skus {
 		s.stock(sku, 5)
 	}
@@ -77,7 +77,7 @@ func TestLocks_AdvisoryInOrderOfTheirNumbers(t *testing.T) {
 		bySKU[i] = inventory.LockKey("inventory/product/" + sku)
 	}
 	if slices.IsSorted(bySKU) {
-		t.Fatal("choose other skus: the order of these is that of their numbers")
+		t.Fatal("choose other skus: these are already in the order of their numbers")
 	}
 	letGo := s.Hold(`SELECT pg_advisory_xact_lock($1)`, keys[len(keys)-1])
 	done := make(chan error)

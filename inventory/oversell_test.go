@@ -13,7 +13,7 @@ import (
 	"shop/locking/locktest"
 )
 
-// safe are the strategies that promise the invariants.
+// safe returns the strategies that promise the invariants.
 func safe() (names []string) {
 	for _, s := range inventory.Strategies() {
 		if s.Safe {
@@ -23,8 +23,8 @@ func safe() (names []string) {
 	return names
 }
 
-// until repeats a request with the same key until it has a reply, as a client
-// does whose answer was "busy".
+// until retries a request with the same key until it has a reply, as a client does after
+// "busy".
 func until(ctx context.Context, svc *inventory.Service, req inventory.Request, lines []inventory.Line) (inventory.Reply, error) {
 	for {
 		reply, err := svc.Buy(ctx, req, lines)
@@ -34,7 +34,7 @@ func until(ctx context.Context, svc *inventory.Service, req inventory.Request, l
 	}
 }
 
-// orders counts the confirmed ones.
+// orders counts the confirmed orders.
 func (s *shop) orders() int64 {
 	return s.Number(`SELECT count(*) FROM orders WHERE status = 'confirmed'`)
 }
@@ -85,7 +85,7 @@ func TestBuy_NaiveSellsTheLastPieceTwice(t *testing.T) {
 	}
 }
 
-// buyAtOnce lets n clients buy the same at the same moment.
+// buyAtOnce lets n clients buy the same product concurrently.
 func buyAtOnce(t *testing.T, n int, svc *inventory.Service, lines []inventory.Line) {
 	t.Helper()
 	var wg sync.WaitGroup

@@ -24,7 +24,7 @@ func openWithRedis(t testing.TB, cfg inventory.Config) *shop {
 	return open(t, cfg)
 }
 
-// locksAt makes a store with names of its own.
+// locksAt makes a store with its own key prefix.
 func locksAt(t testing.TB, redisURL string, ttl time.Duration) *redislock.Store {
 	t.Helper()
 	store, _ := namedLocksAt(t, redisURL, ttl)
@@ -49,7 +49,7 @@ func namedLocksAt(t testing.TB, redisURL string, ttl time.Duration) (store *redi
 	return store, prefix
 }
 
-// stealable is a lock store on the shared server, and a way to take its keys away.
+// stealable returns a lock store on the shared server, and a function that deletes its keys.
 func stealable(t *testing.T, ttl time.Duration) (store *redislock.Store, steal func(context.Context)) {
 	t.Helper()
 	opts, err := redis.ParseURL(locktest.Env(t, "SHOP_REDIS_URL"))
@@ -101,7 +101,7 @@ func TestRedisOnly_SellsTwiceWhenItsLockIsTakenAway(t *testing.T) {
 		Strategy: "redis-only", Locks: store,
 		Failpoint: func(ctx context.Context, step inventory.Step, strategy string) {
 			if step == inventory.AfterGuard && first.CompareAndSwap(false, true) {
-				steal(ctx) // lets the other in, to read what this one is about to write
+				steal(ctx) // lets the other buyer read what this one is about to overwrite
 			}
 			both(ctx, step, strategy)
 		},
@@ -118,7 +118,7 @@ func TestRedisOnly_SellsTwiceWhenItsLockIsTakenAway(t *testing.T) {
 
 func TestRedisRow_HoldsWhenItsLockIsTakenAway(t *testing.T) {
 	t.Parallel()
-	store, steal := stealable(t, time.Minute) // no renewal finds out
+	store, steal := stealable(t, time.Minute) // no renewal notices
 	var s *shop
 	s = open(t, inventory.Config{
 		Strategy: "redis+row", Locks: store,
@@ -146,7 +146,7 @@ func TestRedis_LeaseLostBeforeCommitDidNothing(t *testing.T) {
 					Strategy: strategy, Locks: store,
 					Failpoint: locktest.OnceAt(step, func(ctx context.Context) {
 						steal(ctx)
-						<-ctx.Done() // the renewal finds out
+						<-ctx.Done() // the renewal notices
 					}),
 				})
 				s.stock("A", 1)
@@ -176,8 +176,8 @@ func TestRedis_LeaseLostAfterCommitChangesNothing(t *testing.T) {
 	}
 }
 
-// A busy lock is not an unreachable store. redis-only has no other
-// guard, and sells nothing; redis+row has the row lock.
+// A busy lock is not an unreachable store. redis-only has no other guard and sells
+// nothing; redis+row has the row lock.
 func TestRedis_BusyIsNotUnreachable(t *testing.T) {
 	t.Parallel()
 	for strategy, want := range map[string]struct {
@@ -189,7 +189,7 @@ func TestRedis_BusyIsNotUnreachable(t *testing.T) {
 	} {
 		t.Run(strategy, func(t *testing.T) {
 			t.Parallel()
-			s := openWithRedis(t, inventory.Config{Strategy: strategy, Lock: locking.Options{MaxWait: 2 * time.Second}}) // time to hear that it is busy
+			s := openWithRedis(t, inventory.Config{Strategy: strategy, Lock: locking.Options{MaxWait: 2 * time.Second}}) // enough to get a busy reply
 			s.stock("A", 2)
 			err := locking.Do(t.Context(), s.cfg.Locks, locking.Options{}, []string{"product/A"}, func(ctx context.Context, _ locking.Lease) error {
 				if _, err := s.Buy(ctx, ask(), one("A")); !errors.Is(err, want.err) {

@@ -9,8 +9,8 @@ import (
 	"shop/locking/locktest"
 )
 
-// What a purchase costs in round trips to PostgreSQL, as a proxy counts them,
-// the look at the key included. The row is locked for the last one only.
+// The round trips of a purchase to PostgreSQL, as counted by a proxy, including the lookup
+// of the key. The row is locked only during the last one.
 func TestBuy_RoundTrips(t *testing.T) {
 	t.Parallel()
 	for strategy, want := range map[string]int{
@@ -23,7 +23,7 @@ func TestBuy_RoundTrips(t *testing.T) {
 		p, cfg.Pool = s.behindProxy()
 		buyer, _ := s.another(cfg)
 		var lines []inventory.Line
-		for _, sku := range []string{"trips A", "trips B", "trips C"} { // no other test's: advisory locks are of all schemas
+		for _, sku := range []string{"trips A", "trips B", "trips C"} { // unique among tests: all schemas share advisory locks
 			s.stock(sku, 5)
 			lines = append(lines, one(sku)...)
 		}

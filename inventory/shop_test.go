@@ -15,12 +15,12 @@ import (
 
 type events = locktest.Counts[inventory.EventKind] // what the Service reports
 
-// shop is a schema of its own on the real server, and what the tests need of it.
+// shop is a schema for one test on the real server, with helpers.
 type shop struct {
 	*inventory.Service
 	*pgtest.Database
 	cfg      inventory.Config
-	armedCfg inventory.Config // with the pool that goes through a proxy
+	armedCfg inventory.Config // with a pool through a proxy
 	events   *events
 }
 
@@ -53,7 +53,7 @@ func (s *shop) another(cfg inventory.Config) (*inventory.Service, *events) {
 	return svc, e
 }
 
-// stock puts a product there with n on stock, at 100 cents.
+// stock adds a product with n units at 100 cents.
 func (s *shop) stock(sku string, n int64) {
 	s.T.Helper()
 	created, err := s.AddProduct(s.T.Context(), inventory.Product{SKU: sku, Name: sku, Price: 100, Currency: "EUR", Stock: n})
@@ -62,7 +62,7 @@ func (s *shop) stock(sku string, n int64) {
 	}
 }
 
-// restock adds to a product's stock.
+// restock adds units to a product's stock.
 func (s *shop) restock(sku string, n int64) {
 	s.T.Helper()
 	s.Exec(`
@@ -75,7 +75,7 @@ func (s *shop) restock(sku string, n int64) {
 		SELECT sku, 'restock', $2 FROM stocked`, sku, n)
 }
 
-// ask is a fresh request of a fresh client.
+// ask returns a new request of a new client.
 func ask() inventory.Request { return askBy(uuid.New(), uuid.NewString()) }
 
 func askBy(client uuid.UUID, key string) inventory.Request {
@@ -84,7 +84,7 @@ func askBy(client uuid.UUID, key string) inventory.Request {
 
 func one(sku string) []inventory.Line { return []inventory.Line{{SKU: sku, Quantity: 1}} }
 
-// left is the stock of a product.
+// left returns the stock of a product.
 func (s *shop) left(sku string) int64 {
 	s.T.Helper()
 	p, err := s.Product(context.Background(), sku)
@@ -94,5 +94,5 @@ func (s *shop) left(sku string) int64 {
 	return p.Stock
 }
 
-// isRefused tells a stored refusal from an order, in the default encoding.
+// isRefused reports whether a stored reply is a refusal, in the default encoding.
 func isRefused(r inventory.Reply) bool { return bytes.HasPrefix(r.Body, []byte(`{"refused"`)) }

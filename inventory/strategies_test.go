@@ -28,7 +28,7 @@ func ExampleStrategies() {
 	// advisory-try safe   [postgres]
 }
 
-func TestStrategies_TellWhy(t *testing.T) {
+func TestStrategies_HaveAReason(t *testing.T) {
 	t.Parallel()
 	list := inventory.Strategies()
 	for _, s := range list {
@@ -36,13 +36,13 @@ func TestStrategies_TellWhy(t *testing.T) {
 			t.Errorf("%s does not say why", s.Name)
 		}
 	}
-	list[0].Stores[0] = "mine" // the list is the caller's to change
+	list[0].Stores[0] = "mine" // the caller may change its list
 	if slices.Contains(inventory.Strategies()[0].Stores, "mine") {
 		t.Error("the list is shared")
 	}
 }
 
-// Every replica, also of the next version, must come to the same number.
+// Every replica must compute the same number, including replicas of later versions.
 func TestAdvisory_KeysNeverChangeAndAreInOrder(t *testing.T) {
 	t.Parallel()
 	if got, want := inventory.LockKey("inventory/product/A"), int64(-217846174227409166); got != want {
