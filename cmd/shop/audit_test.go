@@ -53,7 +53,7 @@ func TestAudit_CountsAWalletThatDoesNotAddUp(t *testing.T) {
 	}
 }
 
-// takeACent makes what a lost update leaves: a balance that its entries do not explain.
+// takeACent simulates a lost update: a balance that its entries do not explain.
 func takeACent(t *testing.T, db *mongo.Database, wallet string) {
 	t.Helper()
 	_, err := db.Collection("wallets").UpdateByID(t.Context(), uuid.MustParse(wallet), bson.D{{Key: "$inc", Value: bson.D{{Key: "balance", Value: int64(-1)}}}})
@@ -63,7 +63,7 @@ func takeACent(t *testing.T, db *mongo.Database, wallet string) {
 }
 
 // Without a MongoDB the audit reports that wallets were not checked. If MongoDB is down, it fails.
-func TestAudit_SaysWhenThereAreNoWalletsToLookAt(t *testing.T) {
+func TestAudit_ReportsThatWalletsWereNotChecked(t *testing.T) {
 	url, _ := newDatabase(t)
 	out, err := shop(t, "audit", "--postgres-url", url, "--mongo-url=")
 	if err != nil || !strings.Contains(out, "wallet     not checked") {

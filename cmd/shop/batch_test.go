@@ -13,7 +13,7 @@ import (
 	"shop/locking/locktest"
 )
 
-// expired makes a hold whose time is over, and two keys that are old enough to be forgotten.
+// expired makes an expired hold, and two keys that are old enough to be purged.
 func expired(t *testing.T) (url string, p transferReplica) {
 	t.Helper()
 	url, keys := newDatabase(t)
@@ -39,7 +39,7 @@ func wantSwept(t *testing.T, url string) {
 	}
 }
 
-func TestBatch_SweepsExpiredHoldsAndForgetsOldKeysOnce(t *testing.T) {
+func TestBatch_SweepsExpiredHoldsAndPurgesOldKeysOnce(t *testing.T) {
 	url, _ := expired(t)
 	out, err := shop(t, "batch", "--postgres-url", url, "--lock-prefix", t.Name())
 	if err != nil || !strings.Contains(out, `"holds_expired":1`) {
@@ -51,7 +51,7 @@ func TestBatch_SweepsExpiredHoldsAndForgetsOldKeysOnce(t *testing.T) {
 	}
 }
 
-func TestBatch_ForgetsOldRefusalsOfWallets(t *testing.T) {
+func TestBatch_PurgesOldRefusalsOfWallets(t *testing.T) {
 	db := sharedMongo(t)
 	url, keys := newDatabase(t)
 	p := startWalletReplica(t, url, keys["alice"], wallets(t, url)["alice"])
@@ -76,7 +76,7 @@ func TestBatch_ForgetsOldRefusalsOfWallets(t *testing.T) {
 	}
 }
 
-// Without MongoDB it does everything else, and fails.
+// Without MongoDB the batch does everything else, and fails.
 func TestBatch_WithoutMongoDBItDoesTheRestAndFails(t *testing.T) {
 	url, _ := expired(t)
 	if _, err := shop(t, "batch", "--postgres-url", url, "--lock-prefix", t.Name(), "--mongo-url=mongodb://127.0.0.1:1/shop"); exitCode(err) != 1 {
@@ -97,8 +97,8 @@ func TestBatch_TakesTheLocksOfItsStrategy(t *testing.T) {
 	wantSwept(t, url)
 }
 
-// Without etcd a single run fails, and deletes old keys all the same; with --every it
-// runs until the holds are released.
+// Without etcd a single run fails, but still deletes old keys; with --every the batch
+// repeats until the holds are released.
 func TestBatch_FailsWithoutEtcdAndWithEveryTriesAgain(t *testing.T) {
 	url, _ := expired(t)
 	etcd := stacktest.Private(t, "etcd")[0]

@@ -19,7 +19,7 @@ import (
 	"shop/wallet/bonus"
 )
 
-// newBonusService is a bonus service.
+// newBonusService starts a bonus service.
 func newBonusService(t *testing.T) *bonus.Service {
 	t.Helper()
 	service, err := bonus.Serve()
@@ -103,7 +103,7 @@ func TestBonus_OneConnectionIsUsedAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := opened.Load(); n > 5 { // on a busy machine net/http gives one up, now and then
+	if n := opened.Load(); n > 5 { // on a busy machine net/http sometimes abandons a connection
 		t.Errorf("%d connections for 20 requests", n)
 	}
 }
@@ -150,10 +150,10 @@ func TestBonus_WaitsNoLongerThanItsContext(t *testing.T) {
 	}
 }
 
-// silent is the address of a server that accepts connections and sends nothing.
+// silent returns the address of a server that accepts connections and sends nothing.
 func silent(t *testing.T) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0") // the system takes them
+	listener, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts connections
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +161,7 @@ func silent(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-// Without a reply about the bonus nothing is credited, and the key is still open.
+// Without a reply of the bonus service nothing is credited, and the key is still open.
 func TestServe_ABonusServiceThatDoesNotAnswerCreditsNothing(t *testing.T) {
 	db := sharedMongo(t)
 	url, keys := newDatabase(t)
@@ -169,10 +169,10 @@ func TestServe_ABonusServiceThatDoesNotAnswerCreditsNothing(t *testing.T) {
 	broken := map[string]string{"silent": "http://" + silent(t), "gone": "http://127.0.0.1:1", "another service": service.URL() + "/v2"}
 	for name, at := range broken {
 		p := startWalletReplica(t, url, keys["alice"], id, "--bonus-url", at)
-		if status, body := p.credit("k"); status != 503 || !strings.Contains(body, "/problems/busy") { // 504, if the end of the request ended it
+		if status, body := p.credit("k"); status != 503 || !strings.Contains(body, "/problems/busy") { // 504 would mean that the request timed out
 			t.Errorf("%s: %d %s, want 503 busy", name, status, body)
 		}
-		if status, body := p.debit(name); status != 201 { // needs none
+		if status, body := p.debit(name); status != 201 { // needs no bonus
 			t.Errorf("%s: a debit: %d %s", name, status, body)
 		}
 		if _, text := p.get(p.metrics); strings.Contains(text, `wallet_events_total{kind="unavailable",strategy="lockid"} 0`) {

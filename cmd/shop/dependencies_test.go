@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// What users deploy holds no load generator, no faults and no local stack.
-func TestDependencies_TheServerHoldsNothingOfItsProof(t *testing.T) {
+// The deployed program contains no load generator, no faults and no local stack.
+func TestDependencies_TheServerContainsNothingOfItsProof(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ".").Output()
 	if err != nil || !strings.Contains(string(out), "shop/inventory\n") {
 		t.Fatalf("go list: %v\n%s", err, out)

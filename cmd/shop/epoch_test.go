@@ -8,8 +8,8 @@ import (
 	"shop/locking/locktest"
 )
 
-// etcd is wiped, and PostgreSQL still has its fences: no money moves, not
-// even after a restart, until an operator begins a new epoch.
+// etcd is wiped, but PostgreSQL still has its fences: transfers are refused, even after
+// a restart, until an operator begins a new epoch.
 func TestEpoch_AfterAWipeTransfersAreRefusedUntilANewEpoch(t *testing.T) {
 	etcd := stacktest.Private(t, "etcd")[0]
 	url, keys := newDatabase(t)
@@ -23,7 +23,7 @@ func TestEpoch_AfterAWipeTransfersAreRefusedUntilANewEpoch(t *testing.T) {
 	wantEpoch := func(name string, p transferReplica) {
 		t.Helper()
 		var last string
-		locktest.Eventually(t, name+" says fence-epoch", func() bool { // until it knows that etcd is there again, it says busy
+		locktest.Eventually(t, name+" says fence-epoch", func() bool { // until the replica notices that etcd is up, it says busy
 			_, last = p.pay("after")
 			return !strings.Contains(last, "/problems/busy")
 		})

@@ -22,7 +22,7 @@ import (
 	"shop/wallet"
 )
 
-// pauses runs a failpoint n times on a clock that costs nothing.
+// pauses runs a failpoint n times on a simulated clock.
 func pauses(t *testing.T, text string, seed uint64, n int) (took []time.Duration) {
 	t.Helper()
 	var f failpoint
@@ -172,8 +172,8 @@ func TestFailpoint_KillEndsTheProcessAtAStepOfAWallet(t *testing.T) {
 	}
 }
 
-// The request with the key stands still at its step, with nothing committed, until the process is
-// continued. No other request does.
+// The request with the key stops at its step, with nothing committed, until the process is
+// continued. No other request stops.
 func TestFailpoint_StopHoldsTheRequestWithTheKeyAtItsStep(t *testing.T) {
 	url, keys := newDatabase(t)
 	for step, want := range map[string]int64{"before-commit": 0, "after-commit": 1} {
@@ -205,7 +205,7 @@ func TestFailpoint_StopHoldsTheRequestWithTheKeyAtItsStep(t *testing.T) {
 	}
 }
 
-// state is that of a process, as the kernel shows it: T is stopped.
+// state returns the kernel's state of a process: T is stopped.
 func state(t *testing.T, pid int) string {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -215,7 +215,7 @@ func state(t *testing.T, pid int) string {
 	return rest[:1]
 }
 
-// startProcess starts a process of its own with a failpoint.
+// startProcess starts the shop in a child process with a failpoint.
 func startProcess(t *testing.T, url, key, point string) (*exec.Cmd, <-chan error, *replica) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "serve", "--listen=127.0.0.1:0", "--metrics-listen=",
@@ -231,11 +231,11 @@ func startProcess(t *testing.T, url, key, point string) (*exec.Cmd, <-chan error
 	return cmd, ended, r
 }
 
-// diesAt starts a process with a failpoint, and asks until it is dead.
+// diesAt starts a process with a failpoint, and sends requests until it is dead.
 func diesAt(t *testing.T, step, url, key string, ask func(*replica) (int, string)) {
 	t.Helper()
 	cmd, ended, r := startProcess(t, url, key, step+"=kill")
-	locktest.Eventually(t, step+": no answer", func() bool { // busy until the locks of the one before have run out
+	locktest.Eventually(t, step+": no answer", func() bool { // busy until the locks of the previous process have expired
 		status, _ := ask(r)
 		return status == 0
 	})

@@ -12,13 +12,13 @@ import (
 	"shop/locking/locktest"
 )
 
-// serving is a lifecycle under test, with a handler that answers when it is released.
+// serving is a lifecycle under test, with a handler that replies when it is released.
 type serving struct {
 	url  string
-	in   chan struct{}      // a request has come
-	out  chan struct{}      // it may be answered
-	stop context.CancelFunc // what SIGTERM does
-	end  chan error         // what run returned
+	in   chan struct{}      // a request has arrived
+	out  chan struct{}      // releases the reply
+	stop context.CancelFunc // acts as SIGTERM
+	end  chan error         // the result of run
 }
 
 func startServing(t *testing.T, life lifecycle) *serving {
@@ -44,7 +44,7 @@ func startServing(t *testing.T, life lifecycle) *serving {
 	return s
 }
 
-// get opens a connection of its own.
+// get uses a new connection.
 func (s *serving) get(path string) (int, error) {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	res, err := client.Get(s.url + path)

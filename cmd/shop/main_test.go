@@ -14,7 +14,7 @@ import (
 	"shop/locking/idempotency/pgtx/pgtest"
 )
 
-// asShop makes the test binary be the program itself, for tests that need a process of their own.
+// asShop makes the test binary run the program itself, for tests that need a child process.
 const asShop = "SHOP_TEST_AS_SHOP"
 
 func TestMain(m *testing.M) {
@@ -22,11 +22,11 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
-	// Children die with the thread that made them, so one is kept for as long as the process lives.
+	// Children die with the thread that started them, so one thread lives as long as the process.
 	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("shop/compose/local/stack.serveForks"))
 }
 
-// shop runs the program, and gives back what it printed.
+// shop runs the program, and returns its output.
 func shop(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	var out lines
@@ -34,7 +34,7 @@ func shop(t *testing.T, args ...string) (string, error) {
 	return out.String(), err
 }
 
-// newDatabase is a schema of its own, migrated and seeded.
+// newDatabase returns a new schema, migrated and seeded.
 func newDatabase(t *testing.T) (databaseURL string, keys map[string]string) {
 	t.Helper()
 	databaseURL = pgtest.Schema(t)
@@ -60,7 +60,7 @@ func readSeed(out, kind string) map[string]string {
 	return values
 }
 
-// accounts of the demo: seed prints them each time.
+// accounts returns the demo's accounts, which seed prints each time.
 func accounts(t *testing.T, databaseURL string) map[string]string {
 	t.Helper()
 	out, err := shop(t, "seed", "--postgres-url", databaseURL)
@@ -70,7 +70,7 @@ func accounts(t *testing.T, databaseURL string) map[string]string {
 	return readSeed(out, "ACCOUNT")
 }
 
-// query asks the database for one number.
+// query reads one number from the database.
 func query(t *testing.T, databaseURL, sql string, args ...any) (n int64) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), databaseURL)
@@ -97,7 +97,7 @@ func execute(t *testing.T, databaseURL, sql string, args ...any) {
 	}
 }
 
-// lines is an output that may be read while it is written.
+// lines is an output that can be read while it is written.
 type lines struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -115,7 +115,7 @@ func (l *lines) String() string {
 	return l.buf.String()
 }
 
-// find looks for a line of the log.
+// find finds a line of the log by its message.
 func (l *lines) find(message string) map[string]any {
 	for text := range strings.Lines(l.String()) {
 		var line map[string]any

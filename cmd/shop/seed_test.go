@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestSeed_IsIdempotentAndTellsAKeyOnce(t *testing.T) {
+func TestSeed_IsIdempotentAndPrintsAKeyOnce(t *testing.T) {
 	url, keys := newDatabase(t)
 	if len(keys) != 3 || keys["alice"] == keys["bob"] || len(keys["admin"]) != len("shop_")+43 {
 		t.Fatalf("keys: %v", keys)

@@ -13,7 +13,7 @@ import (
 	"shop/locking/locktest"
 )
 
-// replica is a shop that serves.
+// replica is a running shop server.
 type replica struct {
 	t       *testing.T
 	url     string
@@ -50,7 +50,7 @@ func (r *replica) awaitServing() {
 	r.url, r.metrics = fmt.Sprintf("http://%s", line["address"]), fmt.Sprintf("http://%s/metrics", line["metrics"])
 }
 
-// get asks on a connection of its own; status 0: no answer.
+// get uses a new connection; status 0 means no answer.
 func (r *replica) get(url string) (int, string) {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	res, err := client.Get(url)
@@ -66,7 +66,7 @@ func (r *replica) buy(key string) (int, string) {
 	return r.send("POST", "/v1/orders", key, `{"lines":[{"sku":"coffee","quantity":1}]}`)
 }
 
-// send asks as the replica's client.
+// send sends a request as the replica's client.
 func (r *replica) send(method, path, key, body string) (int, string) {
 	req, err := http.NewRequest(method, r.url+path, strings.NewReader(body))
 	if err != nil {
@@ -135,7 +135,7 @@ func TestServe_TermLetsARequestInFlightEnd(t *testing.T) {
 	}
 }
 
-// A client that sends its body slowly has nothing at work, and holds up nothing.
+// A client that sends its body slowly has no request at work, and does not delay the shutdown.
 func TestServe_TermWaitsForNoSlowBody(t *testing.T) {
 	url, keys := newDatabase(t)
 	r := startReplica(t, url, keys["alice"], "--strategy=row", "--request-timeout=1m", "--shutdown-timeout=1m")
@@ -165,7 +165,7 @@ func TestServe_TermWaitsForNoSlowBody(t *testing.T) {
 func TestServe_WithoutRedisItSellsAndSaysDegraded(t *testing.T) {
 	url, keys := newDatabase(t)
 	r := startReplica(t, url, keys["alice"], "--redis-url=redis://127.0.0.1:1/0")
-	for range 2 { // also before the first purchase
+	for range 2 { // even before the first purchase
 		if status, body := r.get(r.url + "/readyz"); status != 200 || !strings.Contains(body, `"degraded"`) || !strings.Contains(body, `"locks":"unreachable"`) {
 			t.Errorf("ready: %d %s", status, body)
 		}

@@ -9,7 +9,7 @@ import (
 	"shop/locking/idempotency/pgtx/pgtest"
 )
 
-// badSettings must each be refused before anything is touched, with words that say what to do.
+// badSettings must each be refused before anything is done, with an error that says what to do.
 var badSettings = []struct {
 	name string
 	args string
@@ -33,8 +33,8 @@ var badSettings = []struct {
 	{"lab without etcd", "serve --lab --etcd-endpoints=", []string{"--etcd-endpoints"}},
 	{"unknown transfer strategy", "serve --transfer-strategy=hope", []string{"hope", "etcd-fenced", "serializable"}},
 	{"unsafe transfer strategy", "serve --transfer-strategy=lease-id-fence", []string{"lease-id-fence", "--lab"}},
-	{"transfer strategy that is safe beside fences only", "serve --transfer-strategy=etcd-fence-only", []string{"etcd-fence-only", "row or serializable", "use etcd-fenced", "--lab"}},
-	{"batch of a strategy that is safe beside fences only", "batch --transfer-strategy=etcd-fence-only", []string{"etcd-fence-only", "use etcd-fenced", "--lab"}},
+	{"transfer strategy that is safe only beside fences", "serve --transfer-strategy=etcd-fence-only", []string{"etcd-fence-only", "row or serializable", "use etcd-fenced", "--lab"}},
+	{"batch of a strategy that is safe only beside fences", "batch --transfer-strategy=etcd-fence-only", []string{"etcd-fence-only", "use etcd-fenced", "--lab"}},
 	{"mongo that is no URL", "serve --mongo-url=127.0.0.1:27017", []string{"--mongo-url"}},
 	{"mongo without a database", "serve --mongo-url=mongodb://127.0.0.1:27017/?replicaSet=rs0", []string{"--mongo-url", "/shop?replicaSet"}},
 	{"migrate without a database in mongo", "migrate --mongo-url=mongodb://127.0.0.1", []string{"--mongo-url", "/shop?replicaSet"}},
@@ -88,12 +88,12 @@ func TestSettings_WhatCannotWorkIsRefusedWithAdvice(t *testing.T) {
 	}
 }
 
-// Any part of a malformed address may be the password, so that none is repeated.
+// Any part of a malformed address may be the password, so the error repeats no part.
 func TestSettings_ErrorsHoldNoCredential(t *testing.T) {
 	url, _ := newDatabase(t)
 	serve := "serve --listen=127.0.0.1:0 --metrics-listen= --postgres-url=" + url
 	for _, args := range []string{
-		"migrate --postgres-url=postgres://me:hunter2/shop", // no host: the password stands where a port does
+		"migrate --postgres-url=postgres://me:hunter2/shop", // no host: the password is in the place of a port
 		"serve --postgres-url=me:hunter2@127.0.0.1/shop",
 		"batch --postgres-url=postgres://me:hunter2@[::1/shop",
 		"migrate --mongo-url=mongodb://me:hunter2/shop",
@@ -145,7 +145,7 @@ func TestServe_APortThatIsTakenIsAnErrorAtOnce(t *testing.T) {
 	}
 }
 
-func TestServe_ADatabaseThatIsNotThereOrNotMigratedIsSaidAtOnce(t *testing.T) {
+func TestServe_AnUnreachableOrUnmigratedDatabaseIsAnErrorAtOnce(t *testing.T) {
 	free := []string{"serve", "--strategy=row", "--listen=127.0.0.1:0", "--metrics-listen="}
 	_, err := shop(t, append(free, "--postgres-url", "postgres://shop:hunter2@127.0.0.1:1/shop")...)
 	if exitCode(err) != 2 || !strings.Contains(err.Error(), "is it running") || strings.Contains(err.Error(), "hunter2") {

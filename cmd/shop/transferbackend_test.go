@@ -12,7 +12,7 @@ import (
 	"shop/locking/locktest"
 )
 
-// wantAtOnce repeats a request until it is answered without the wait of two seconds that a probe takes.
+// wantAtOnce repeats a request until it is answered without the two seconds that a probe waits.
 func (r *replica) wantAtOnce(what string, ask func()) {
 	r.t.Helper()
 	var waits []time.Duration
@@ -26,10 +26,10 @@ func (r *replica) wantAtOnce(what string, ask func()) {
 	r.t.Errorf("%s: never at once: %v", what, waits)
 }
 
-// wantWithoutEtcd: transfers are refused at once; all else goes on.
+// wantWithoutEtcd checks that transfers are refused at once and all else works.
 func (p transferReplica) wantWithoutEtcd(stored string) {
 	p.t.Helper()
-	p.pay("first-to-notice") // waits for an answer
+	p.pay("first-to-notice") // waits for a reply of etcd
 	// Only a probe waits for etcd, for 2 s, and one begins every 250 ms: it may be this request.
 	p.wantAtOnce("a transfer", func() {
 		if status, body := p.pay("second"); status != 503 {
@@ -54,7 +54,7 @@ func (p transferReplica) wantWithoutEtcd(stored string) {
 	if status, body := p.send("GET", "/v1/accounts/"+p.from, "", ""); status != 200 {
 		p.t.Errorf("the account: %d %s", status, body)
 	}
-	if status, body := p.send("GET", "/v1/transfers/"+p.from, "", ""); status != 404 { // it looked, and there is none
+	if status, body := p.send("GET", "/v1/transfers/"+p.from, "", ""); status != 404 { // the lookup works, and finds none
 		p.t.Errorf("a transfer: %d %s", status, body)
 	}
 }
@@ -66,7 +66,7 @@ func (p transferReplica) wantBreaker(open int) {
 	}
 }
 
-// The TTL is longer than the outages: the lease of the replica does not end in one, so that only the breaker
+// The TTL is longer than the outages: the lease of the replica does not expire during one, so only the breaker
 // keeps transfers from waiting for etcd.
 func TestServe_WithoutEtcdItSellsAndShowsAndMoneyMovesAgainByItself(t *testing.T) {
 	etcd := stacktest.Private(t, "etcd")[0]
@@ -116,7 +116,7 @@ func TestServe_StartedWithoutEtcdItSellsAndMoneyMovesWhenItComes(t *testing.T) {
 	p.wantHealth("ok")
 }
 
-// A server without a strategy that uses etcd starts without one.
+// A server whose strategy does not use etcd starts without etcd.
 func TestServe_AStrategyWithoutEtcdNeedsNone(t *testing.T) {
 	url, keys := newDatabase(t)
 	t.Setenv("SHOP_ETCD_ENDPOINTS", "")
@@ -127,7 +127,7 @@ func TestServe_AStrategyWithoutEtcdNeedsNone(t *testing.T) {
 	p.wantHealth("ok")
 }
 
-// untilDone asks again while it is told to come again, as a client has to.
+// untilDone retries while the answer is busy or in-progress, as a client must.
 func untilDone(ask func() (int, string)) (body string) {
 	for range 20 {
 		_, body = ask()
@@ -138,7 +138,7 @@ func untilDone(ask func() (int, string)) (body string) {
 	return body
 }
 
-// Three replicas, one key at the same moment: one transfer, one answer.
+// One key, sent to three replicas at once, makes one transfer and gets one answer.
 func TestServe_OneKeyAtThreeReplicasAtOnceIsOneTransfer(t *testing.T) {
 	url, keys := newDatabase(t)
 	var replicas []transferReplica

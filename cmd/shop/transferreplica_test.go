@@ -19,7 +19,7 @@ func do(t *testing.T, what func(context.Context) error) {
 	}
 }
 
-// wipe starts an etcd again without its data: the same flags, and so the same cluster id.
+// wipe restarts an etcd without its data, with the same flags, and so with the same cluster id.
 func wipe(t *testing.T, etcd *stack.Server) {
 	t.Helper()
 	do(t, etcd.Kill)
@@ -29,7 +29,7 @@ func wipe(t *testing.T, etcd *stack.Server) {
 	do(t, etcd.Start)
 }
 
-// transferReplica is a replica, and an account of alice's and of bob's.
+// transferReplica is a replica, with an account of alice and one of bob.
 type transferReplica struct {
 	*replica
 	from, to string
@@ -54,13 +54,13 @@ func (r *replica) wantReady(transfers, wallets string) {
 	r.t.Helper()
 	status := map[bool]string{true: "ok", false: "degraded"}[transfers == "ok" && wallets == "ok"]
 	want := fmt.Sprintf(`{"status":%q,"postgres":"ok","locks":"ok","transfers":%q,"wallets":%q}`, status, transfers, wallets)
-	locktest.Eventually(r.t, want, func() bool { // an answer is kept for a moment
+	locktest.Eventually(r.t, want, func() bool { // /readyz caches its result for a moment
 		code, body := r.get(r.url + "/readyz")
 		return code == 200 && strings.TrimSpace(body) == want
 	})
 }
 
-// payBy lets a request choose.
+// payBy pays with a strategy of the request's choice.
 func (p transferReplica) payBy(strategy, key string) (int, string) {
 	return p.send("POST", "/v1/transfers?strategy="+strategy, strategy+key, fmt.Sprintf(`{"from":%q,"to":%q,"amount":1,"currency":"EUR"}`, p.from, p.to))
 }

@@ -14,10 +14,10 @@ import (
 	"shop/locking/locktest"
 )
 
-// wantWithoutMongo: requests for wallets are busy without a wait.
+// wantWithoutMongo checks that requests for wallets are busy without a wait.
 func (p walletReplica) wantWithoutMongo(name string) {
 	p.t.Helper()
-	p.credit("first-to-notice-" + name) // waits for an answer
+	p.credit("first-to-notice-" + name) // waits for a reply of MongoDB
 	p.wantReady("ok", "unreachable")
 	if _, text := p.get(p.metrics); !strings.Contains(text, `breaker_open{server="mongo"} 1`) {
 		p.t.Errorf("%s: the metric of the breaker says nothing", name)
@@ -27,7 +27,7 @@ func (p walletReplica) wantWithoutMongo(name string) {
 		"debit":  func() (int, string) { return p.debit("while-down-" + name) },
 		"read":   p.read,
 	} {
-		p.wantAtOnce(what, func() { // asked, MongoDB would be waited for 2 s
+		p.wantAtOnce(what, func() { // a request sent to MongoDB would wait 2 s
 			if status, body := ask(); status != 503 || !strings.Contains(body, "/problems/busy") {
 				p.t.Errorf("%s: %d %s, want 503 busy", what, status, body)
 			}
@@ -35,7 +35,7 @@ func (p walletReplica) wantWithoutMongo(name string) {
 	}
 }
 
-// wantTheRest: everything but wallets goes on. Orders and transfers share one table of keys.
+// wantTheRest checks that everything but wallets works. Orders and transfers share one table of keys.
 func (p transferReplica) wantTheRest(name string) {
 	p.t.Helper()
 	if status, body := p.buy("while-down-" + name); status != 201 {
@@ -46,9 +46,9 @@ func (p transferReplica) wantTheRest(name string) {
 	}
 }
 
-// forgetSoon sets a short limit for transactions: a request that reaches the resumed
-// server begins one that no client ends, and that locks the wallet. It lasts until a
-// restart.
+// forgetSoon sets a short transaction lifetime until the server restarts: a request that
+// reaches the resumed server begins a transaction that no client ends, which locks the
+// wallet.
 func forgetSoon(t *testing.T, db *mongo.Database) {
 	t.Helper()
 	err := db.Client().Database("admin").RunCommand(t.Context(), bson.D{
@@ -109,7 +109,7 @@ func TestServe_StartedWithoutMongoDBItServesAndWalletsOpenWhenItComes(t *testing
 	p.wantReady("ok", "ok")
 }
 
-// Without its collections MongoDB has no schema, which is the last guard.
+// Without its collections MongoDB has no schema validation, which is the last line of defence.
 func TestServe_WalletsOpenWhenMongoDBHasBeenMigrated(t *testing.T) {
 	url, keys := newDatabase(t)
 	sharedMongo(t)
@@ -141,7 +141,7 @@ func TestServe_WithoutAMongoURLThereAreNoWallets(t *testing.T) {
 	transferReplica{p.replica, ids["alice"], ids["bob"]}.wantTheRest("never")
 }
 
-// Three replicas, one key at the same moment: one operation, one answer.
+// One key, sent to three replicas at once, makes one operation and gets one answer.
 func TestServe_OneKeyAtThreeReplicasAtOnceIsOneCredit(t *testing.T) {
 	db := sharedMongo(t)
 	url, keys := newDatabase(t)

@@ -15,8 +15,8 @@ import (
 	"shop/wallet"
 )
 
-// ownMongo gives a test a database of its own, in the server at base. Its commands
-// and replicas find it in the environment.
+// ownMongo gives a test a database of its own in the server at base, and sets the
+// environment for its commands and replicas.
 func ownMongo(t *testing.T, base string) *mongo.Database {
 	t.Helper()
 	u, err := url.Parse(base)
@@ -33,11 +33,11 @@ func ownMongo(t *testing.T, base string) *mongo.Database {
 	return db
 }
 
-// sharedMongo is one that is dropped afterwards, since its server stays.
+// sharedMongo does the same on the shared server, and drops the database afterwards.
 func sharedMongo(t *testing.T) *mongo.Database {
 	t.Helper()
 	db := ownMongo(t, locktest.Env(t, "SHOP_MONGO_URL"))
-	t.Cleanup(func() { // t.Context has ended by now
+	t.Cleanup(func() { // t.Context is already cancelled here
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if err := db.Drop(ctx); err != nil {
@@ -47,7 +47,7 @@ func sharedMongo(t *testing.T) *mongo.Database {
 	return db
 }
 
-// wallets of the demo: seed prints them each time.
+// wallets returns the demo's wallets, which seed prints each time.
 func wallets(t *testing.T, databaseURL string) map[string]string {
 	t.Helper()
 	out, err := shop(t, "seed", "--postgres-url", databaseURL)
@@ -57,7 +57,7 @@ func wallets(t *testing.T, databaseURL string) map[string]string {
 	return readSeed(out, "WALLET")
 }
 
-// walletReplica is a replica and a wallet of alice's.
+// walletReplica is a replica, with a wallet of alice.
 type walletReplica struct {
 	*replica
 	id string
@@ -94,7 +94,7 @@ func (p walletReplica) write(how, key, body string) (int, string) {
 
 func (p walletReplica) read() (int, string) { return p.send("GET", "/v1/wallets/"+p.id, "", "") }
 
-// documents counts those of a collection.
+// documents counts the documents of a collection.
 func documents(t *testing.T, db *mongo.Database, collection string) int64 {
 	t.Helper()
 	n, err := db.Collection(collection).CountDocuments(t.Context(), bson.D{})
