@@ -18,7 +18,7 @@ import (
 	"shop/locking/locktest"
 )
 
-// dribble is a purchase by alice of whose body only the first byte has arrived.
+// dribble is a purchase by alice that has sent only the first byte of its body.
 type dribble struct {
 	t    *testing.T
 	conn net.Conn
@@ -41,7 +41,7 @@ func (d *dribble) send(text string) {
 	}
 }
 
-// answer waits for what the server says, for at most ten seconds.
+// answer waits at most ten seconds for the server's reply.
 func (d *dribble) answer() answer {
 	d.t.Helper()
 	if err := d.conn.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
@@ -50,14 +50,14 @@ func (d *dribble) answer() answer {
 	res := must(http.ReadResponse(bufio.NewReader(d.conn), nil))(d.t)
 	defer res.Body.Close()
 	a := answer{status: res.StatusCode, header: res.Header, body: must(io.ReadAll(res.Body))(d.t)}
-	if res.Close { // which ReadResponse makes of the header
+	if res.Close { // ReadResponse sets it from the header
 		a.header.Set("Connection", "close")
 	}
 	_ = json.Unmarshal(a.body, &a.problem)
 	return a
 }
 
-// refused counts what a limit has refused.
+// refused counts the refusals of a limit.
 func (s *shop) refused(limit string) (n float64) {
 	s.t.Helper()
 	for _, f := range must(s.metrics.Gather())(s.t) {
@@ -70,7 +70,7 @@ func (s *shop) refused(limit string) (n float64) {
 	return n
 }
 
-// heldOrders wait, before anything is done, until they are released.
+// heldOrders hold purchases until they are released, before anything is done.
 type heldOrders struct {
 	api.Orders
 	in    chan struct{}
@@ -78,7 +78,7 @@ type heldOrders struct {
 	letGo func()
 }
 
-// holdOrders is the same shop, whose purchases are held.
+// holdOrders returns the same shop with held purchases.
 func (s *shop) holdOrders(inFlight int) (*shop, heldOrders) {
 	orders := heldOrders{Orders: s.service, in: make(chan struct{}, 100), out: make(chan struct{})}
 	orders.letGo = sync.OnceFunc(func() { close(orders.out) })
@@ -103,7 +103,7 @@ func TestAdmission_SlowBodiesAreNotInFlight(t *testing.T) {
 	locktest.Eventually(t, "all are read", func() bool { return s.server.Reading() == 3 })
 	s.do("GET", "/v1/products", "", s.as("bob")).want(t, 200, "")
 	s.buy("k", "coffee", "1", s.as("bob")).want(t, 201, "")
-	s.buy("k", "coffee", "1").want(t, 429, api.TypeRateLimited) // they are alice's share
+	s.buy("k", "coffee", "1").want(t, 429, api.TypeRateLimited) // they fill alice's share
 	slow[0].send(slow[0].rest)
 	slow[0].answer().want(t, 201, "")
 	s.buy("k", "coffee", "1").want(t, 201, "")
@@ -111,7 +111,7 @@ func TestAdmission_SlowBodiesAreNotInFlight(t *testing.T) {
 
 func TestAdmission_ABodyThatIsNotThereInTimeIsA408AndNothingWasDone(t *testing.T) {
 	t.Parallel()
-	s := open(t, func(c *api.Config, _ *inventory.Config) { c.Limits.Request = 2 * time.Second }) // time enough to look the key up
+	s := open(t, func(c *api.Config, _ *inventory.Config) { c.Limits.Request = 2 * time.Second }) // enough time to look up the key
 	a := s.dribble("k").answer().want(t, 408, api.TypeRequestTimeout)
 	if a.header.Get("Connection") != "close" || !strings.Contains(a.problem.Detail, "Nothing was done.") {
 		t.Errorf("%v %s", a.header, a.body)
@@ -132,7 +132,7 @@ func TestAdmission_ACloseEndsTheReadingOfBodiesAndLetsTheWorkGoOn(t *testing.T) 
 	before := s.dribble("k2")
 	locktest.Eventually(t, "it is read", func() bool { return s.server.Reading() == 1 })
 	s.server.Close()
-	last := s.dribble("k3") // these came through the door last
+	last := s.dribble("k3") // authenticated last
 	last.send(last.rest)
 	<-orders.in
 	after := s.dribble("k4")
@@ -141,10 +141,10 @@ func TestAdmission_ACloseEndsTheReadingOfBodiesAndLetsTheWorkGoOn(t *testing.T) 
 	orders.letGo()
 	wg.Wait()
 	worked.want(t, 201, "")
-	last.answer().want(t, 201, "") // the time of its body is not the time of its work
+	last.answer().want(t, 201, "") // the limit for its body does not apply to its work
 }
 
-// A refusal before the body is read does not wait for it longer than a moment.
+// A refusal before the body is read does not wait for the whole body.
 func TestAdmission_ARefusalDoesNotWaitForItsBody(t *testing.T) {
 	t.Parallel()
 	s := open(t)
@@ -155,7 +155,7 @@ func TestAdmission_ARefusalDoesNotWaitForItsBody(t *testing.T) {
 func TestAdmission_OneClientHasItsShareOfTheRequestsInFlight(t *testing.T) {
 	t.Parallel()
 	const all = 8
-	s, orders := open(t).holdOrders(all) // and so a share of 2
+	s, orders := open(t).holdOrders(all) // a share of 2
 	answers := make(chan answer, all)
 	for n := range all {
 		go func() { answers <- s.buy(fmt.Sprintf("k%d", n), "coffee", "1") }()
@@ -177,10 +177,10 @@ func TestAdmission_OneClientHasItsShareOfTheRequestsInFlight(t *testing.T) {
 	for range 2 {
 		(<-answers).want(t, 201, "")
 	}
-	s.buy("k9", "coffee", "1").want(t, 201, "") // the share is whole again
+	s.buy("k9", "coffee", "1").want(t, 201, "") // the share is free again
 }
 
-// A proxy may go by the length, and take the rest for the body's; net/http goes by the chunks.
+// A proxy may use the length and take the rest for the body; net/http uses the chunks.
 func TestAdmission_NothingFollowsABodyOfTwoLengths(t *testing.T) {
 	t.Parallel()
 	s := open(t)

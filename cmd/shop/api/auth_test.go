@@ -115,7 +115,7 @@ func TestClients_NamesAreUniqueAndKeysRotate(t *testing.T) {
 
 func TestMigrate_CanBeRepeatedAndRaced(t *testing.T) {
 	t.Parallel()
-	url := newSchema(t) // migrated once already
+	url := newSchema(t) // already migrated once
 	done := make(chan error)
 	for range 3 {
 		go func() { done <- api.Migrate(t.Context(), url) }()

@@ -15,7 +15,7 @@ func lab(strategies ...string) option {
 	return func(front *api.Config, _ *inventory.Config) { front.WalletLab = strategies }
 }
 
-// badAmounts must be refused wherever an amount is asked for.
+// badAmounts must be refused in every request with an amount.
 var badAmounts = []struct {
 	name   string
 	amount string
@@ -39,7 +39,7 @@ var badAmounts = []struct {
 	{"and a bonus", `1,"bonus":1`, 422, api.TypeInvalidRequest},
 }
 
-// badBodies are wrong for credits and debits alike.
+// badBodies are invalid for both credits and debits.
 var badBodies = []struct {
 	name   string
 	body   string
@@ -56,7 +56,7 @@ var badBodies = []struct {
 	{"the member in another case", `{"Amount":1}`, 422, api.TypeInvalidRequest},
 }
 
-// badPayees are no wallet that ida could pay.
+// badPayees are wallets that ida cannot pay.
 var badPayees = []struct {
 	name string
 	to   string

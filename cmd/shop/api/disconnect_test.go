@@ -10,8 +10,8 @@ import (
 	"shop/locking/locktest"
 )
 
-// A client that goes away ends its request's context. Wherever that happens, the
-// order is whole or was never there, and the key says which.
+// A client that disconnects cancels its request's context. Wherever that happens, the
+// order is complete or does not exist, and the key shows which.
 func TestDisconnect_LeavesNoHalfState(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -54,7 +54,7 @@ func TestDisconnect_LeavesNoHalfState(t *testing.T) {
 	}
 }
 
-// wantOrders counts orders with their line, movement and key: all or none.
+// wantOrders checks the number of orders, lines, movements and keys: all exist or none.
 func (s *shop) wantOrders(want int) {
 	s.t.Helper()
 	for _, table := range []string{"orders", "order_lines", "idempotency_keys", "stock_movements WHERE kind = 'sale'"} {

@@ -15,7 +15,7 @@ func (s *Server) Reading() int {
 	return len(s.reading.conns)
 }
 
-// UnknownKeysLeft is how many lookups of unknown keys an address has left; negative: it has to wait.
+// UnknownKeysLeft returns how many lookups of unknown keys an address has left; if negative, it must wait.
 func (s *Server) UnknownKeysLeft(remote string) float64 {
 	return s.keyring.failures.bucket(network(remote)).Tokens()
 }

@@ -19,7 +19,7 @@ import (
 	"shop/transfer"
 )
 
-// shop is the real handler before the real inventory in a schema of its own, reached through real HTTP.
+// shop is the real handler with the real inventory in a schema of its own, reached over HTTP.
 type shop struct {
 	t             *testing.T
 	api           string // its address
@@ -37,7 +37,7 @@ type shop struct {
 	spec          *specChecker
 }
 
-// option changes what a shop is made of.
+// option changes the configuration of a shop.
 type option func(*api.Config, *inventory.Config)
 
 func open(t *testing.T, options ...option) *shop {
@@ -76,7 +76,7 @@ func open(t *testing.T, options ...option) *shop {
 	return s
 }
 
-// stock puts clients and products into the tables.
+// stock adds clients and products to the tables.
 func (s *shop) stock() {
 	s.t.Helper()
 	ctx := s.t.Context()
@@ -109,7 +109,7 @@ func (s *shop) serve() {
 	})
 }
 
-// newSchema has the tables of every package.
+// newSchema returns a schema with the tables of every package.
 func newSchema(t *testing.T) string {
 	t.Helper()
 	url := pgtest.Schema(t)
@@ -131,7 +131,7 @@ func must[T any](v T, err error) func(*testing.T) T {
 	}
 }
 
-// lines is a log that may be read while it is written.
+// lines is a log that can be read while it is written.
 type lines struct {
 	mu  sync.Mutex
 	buf bytes.Buffer

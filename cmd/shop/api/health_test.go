@@ -12,7 +12,7 @@ import (
 	"shop/locking/locktest"
 )
 
-// answering makes /readyz say what degraded and err say.
+// answering makes /readyz report degraded and err.
 func answering(degraded api.Degraded, err error) option {
 	return func(c *api.Config, _ *inventory.Config) {
 		c.Ready = func(context.Context) (api.Degraded, error) { return degraded, err }
@@ -68,7 +68,7 @@ func TestReady_ProbesAtTheSameMomentShareOneCheck(t *testing.T) {
 	asked, in, out := 0, make(chan struct{}, 100), make(chan struct{})
 	s := open(t, func(c *api.Config, _ *inventory.Config) {
 		c.Ready = func(context.Context) (api.Degraded, error) {
-			asked++ // under the lock of readiness; -race would tell
+			asked++ // under the lock of readiness; -race would report otherwise
 			in <- struct{}{}
 			<-out
 			return api.Degraded{}, nil
@@ -82,7 +82,7 @@ func TestReady_ProbesAtTheSameMomentShareOneCheck(t *testing.T) {
 	locktest.Eventually(t, "all have come", func() bool { return s.inFlight() == 20 })
 	close(out)
 	wg.Wait()
-	if asked > 5 { // more than one only if the machine slept for the time that an answer is kept
+	if asked > 5 { // more than one only if the machine stalled for longer than a result is kept
 		t.Errorf("asked %d times", asked)
 	}
 }

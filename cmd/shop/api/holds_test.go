@@ -27,7 +27,7 @@ func TestHold_IsPostedInPartAndTheRestIsFree(t *testing.T) {
 	if got := s.do("GET", "/v1/transfers/"+id, "").want(t, 200, ""); !bytes.Equal(got.body, posted.body) {
 		t.Errorf("%s\n%s", got.body, posted.body)
 	}
-	mustReplay(t, "hold", reserved, s.move("k", moveOf(a, b, "300", pending))) // stays what it was
+	mustReplay(t, "hold", reserved, s.move("k", moveOf(a, b, "300", pending))) // its reply does not change
 	s.wantMoney("alice", a, 900, 0)
 	s.wantMoney("bob", b, 100, 0)
 }
@@ -47,14 +47,14 @@ func TestHold_IsSettledOnce(t *testing.T) {
 		mustReplay(t, key, lost, s.settle(key+"-2", id, c.lost, ""))
 	}
 	id := s.move("typed", moveOf(a, b, "10", pending)).want(t, 201, "").id(t)
-	for _, header := range []string{"Content-Type: application/json", "Content-Type: text/plain"} { // of a body that is not there
+	for _, header := range []string{"Content-Type: application/json", "Content-Type: text/plain"} { // without a body
 		s.settle("typed-1", id, "post", "", header).want(t, 201, "")
 	}
 	s.wantMoney("alice", a, 970, 0)
 	s.wantMoney("bob", b, 30, 0)
 }
 
-func TestHold_WhoseTimeIsOverIsRefusedAndStored(t *testing.T) {
+func TestHold_ExpiredIsRefusedAndStored(t *testing.T) {
 	t.Parallel()
 	s := open(t, withEtcd(t))
 	a, b := s.account("alice", 1000), s.account("bob", 0)

@@ -13,7 +13,7 @@ import (
 	"shop/wallet"
 )
 
-func TestParseKey_TellsAMissingKeyFromAnUnreadableOne(t *testing.T) {
+func TestParseKey_DistinguishesAMissingKeyFromAMalformedOne(t *testing.T) {
 	for header, want := range map[string]error{
 		"":     errMissingKey,
 		"  \t": errMissingKey,
@@ -27,7 +27,7 @@ func TestParseKey_TellsAMissingKeyFromAnUnreadableOne(t *testing.T) {
 	}
 }
 
-// keySchema is what openapi.yaml takes as a key.
+// keySchema is the schema of a key in openapi.yaml.
 func keySchema(tb testing.TB) *openapi3.Schema {
 	tb.Helper()
 	spec, err := GetSpec()
@@ -37,7 +37,7 @@ func keySchema(tb testing.TB) *openapi3.Schema {
 	return spec.Components.Parameters["IdempotencyKey"].Value.Schema.Value
 }
 
-func TestParseKey_TakesWhatTheSpecSays(t *testing.T) {
+func TestParseKey_AgreesWithTheSpec(t *testing.T) {
 	schema := keySchema(t)
 	for _, header := range []string{
 		"", `""`, `"`, "k", "k ", " k", "a b", `a"b`, `a\b`, `"a"b`, `"a\b"`, `"a\"`, `"a\\"`, "a\tb", "a\x7fb", "schlüssel", "k\n", long(255), long(256), long(512),
@@ -47,7 +47,7 @@ func TestParseKey_TakesWhatTheSpecSays(t *testing.T) {
 	}
 }
 
-// checkKey: net/http hands a header over without the white space around it.
+// checkKey trims the header first, as net/http does.
 func checkKey(t *testing.T, schema *openapi3.Schema, header string) {
 	t.Helper()
 	header = strings.Trim(header, " \t")
@@ -69,7 +69,7 @@ func FuzzParseKey(f *testing.F) {
 	})
 }
 
-func TestFingerprint_IsOfTheIntentAndNotOfItsSpelling(t *testing.T) {
+func TestFingerprint_CoversTheIntentAndNotItsSpelling(t *testing.T) {
 	a, b := inventory.Line{SKU: "a", Quantity: 1}, inventory.Line{SKU: "b", Quantity: 2}
 	one := mustPrint(t)(fingerprintOrder([]inventory.Line{a, b}))
 	if two := mustPrint(t)(fingerprintOrder([]inventory.Line{b, a})); one != two {

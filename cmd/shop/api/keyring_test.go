@@ -16,7 +16,7 @@ import (
 	"shop/locking/locktest"
 )
 
-// clock is the keyring's, and stands still.
+// clock is a stopped clock for the keyring.
 type clock struct{ passed atomic.Int64 }
 
 func (c *clock) pass(d time.Duration) { c.passed.Add(int64(d)) }
@@ -27,10 +27,10 @@ func (s *shop) keyClock() *clock {
 	return c
 }
 
-// unknown is the header of a well-formed key of no client.
+// unknown returns the header of a well-formed key that belongs to no client.
 func unknown(n int) string { return fmt.Sprintf("Authorization: Bearer shop_%043d", n) }
 
-// withKeyPool looks up keys through a pool of its own, which waits for locks without a limit.
+// withKeyPool looks up keys through a separate pool, which waits for locks without a limit.
 func withKeyPool(t *testing.T) option {
 	return func(c *api.Config, _ *inventory.Config) {
 		config := c.Pool.Config()
@@ -40,7 +40,7 @@ func withKeyPool(t *testing.T) option {
 	}
 }
 
-// lockClients lets no key be looked up until the returned function is called.
+// lockClients blocks all key lookups until the returned function is called.
 func (s *shop) lockClients() (unlock func()) {
 	s.t.Helper()
 	conn := must(pgx.ConnectConfig(s.t.Context(), s.pool.Config().ConnConfig))(s.t)
@@ -63,7 +63,7 @@ func TestKeys_ARotatedKeyWorksForFiveSecondsAtMost(t *testing.T) {
 	s.do("GET", "/v1/products", "").want(t, 200, "")
 	time5.pass(1)
 	s.do("GET", "/v1/products", "").want(t, 401, api.TypeUnauthorized)
-	s.do("GET", "/v1/products", "").want(t, 429, api.TypeRateLimited) // a stranger's from now on
+	s.do("GET", "/v1/products", "").want(t, 429, api.TypeRateLimited) // from now on it is an unknown key
 	s.do("GET", "/v1/products", "", "Authorization: Bearer "+key).want(t, 200, "")
 }
 
@@ -113,7 +113,7 @@ func TestKeys_UnknownKeysOfOneAddressAreLimited(t *testing.T) {
 		t.Error("429 without Retry-After")
 	}
 	c.pass(time.Hour)
-	s.do("GET", "/v1/products", "").want(t, 200, "") // a key that was valid is not held up
+	s.do("GET", "/v1/products", "").want(t, 200, "") // a key that was valid is not limited
 	s.do("GET", "/v1/products", "", "Authorization: Bearer nonsense").want(t, 401, api.TypeUnauthorized)
 }
 
@@ -121,7 +121,7 @@ func TestKeys_UnknownKeysTakeNeitherRequestsInFlightNorConnections(t *testing.T)
 	t.Parallel()
 	const all = 20
 	s := open(t, withKeyPool(t), func(c *api.Config, _ *inventory.Config) { c.Limits.InFlight = all / 2 })
-	s.do("GET", "/v1/products", "", s.as("bob")).want(t, 200, "") // bob's key is held
+	s.do("GET", "/v1/products", "", s.as("bob")).want(t, 200, "") // bob's key is cached
 	unlock := s.lockClients()
 	statuses := make(chan int, all)
 	for n := range all {
@@ -140,7 +140,7 @@ func TestKeys_UnknownKeysTakeNeitherRequestsInFlightNorConnections(t *testing.T)
 	}
 }
 
-// A client whose key is looked up for the first time asks once, however many its requests are.
+// Concurrent requests with a new key cause at most LookupsMax lookups: those that wait use the entry.
 func TestKeys_RequestsThatWaitForOneKeyShareItsLookup(t *testing.T) {
 	t.Parallel()
 	s := open(t, withKeyPool(t))
@@ -154,7 +154,7 @@ func TestKeys_RequestsThatWaitForOneKeyShareItsLookup(t *testing.T) {
 	locktest.Eventually(t, "all have come", func() bool { return s.inFlight() == all })
 	unlock()
 	for range all {
-		if status := <-statuses; status != 400 { // it got past the key, and needs no connection
+		if status := <-statuses; status != 400 { // it passed authentication, and needs no connection
 			t.Error(status)
 		}
 	}

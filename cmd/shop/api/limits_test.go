@@ -17,7 +17,7 @@ import (
 	"shop/locking/idempotency"
 )
 
-// at lets f run when a purchase comes to step.
+// at runs f when a purchase reaches step.
 func at(step inventory.Step, f func(context.Context)) option {
 	return func(_ *api.Config, c *inventory.Config) {
 		c.Failpoint = func(ctx context.Context, reached inventory.Step, _ string) {
@@ -92,7 +92,7 @@ func TestLimits_APanicIsA500WithAFixedText(t *testing.T) {
 	s.wantStock("coffee", 99)
 }
 
-// scripted stands for the domain, and returns errors that are rare in a real one.
+// scripted replaces the domain, and returns errors that are rare in the real one.
 type scripted struct {
 	api.Orders
 	err error
@@ -136,7 +136,7 @@ func TestErrors_OfTheDomainReachTheClientAsTheirProblem(t *testing.T) {
 	}
 }
 
-// Two requests with one key at the same moment: one effect, one answer.
+// Concurrent requests with one key have one effect and get one answer.
 func TestBuy_DuplicatesAtOnceAreOneOrder(t *testing.T) {
 	t.Parallel()
 	in, out := make(chan struct{}, 2), make(chan struct{})

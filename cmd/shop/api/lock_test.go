@@ -16,7 +16,7 @@ import (
 	"shop/locking/redislock"
 )
 
-// withRedis sells under a lock in the real Redis, under a prefix of its own.
+// withRedis sells under a lock in the real Redis, with its own prefix.
 func withRedis(t *testing.T, ttl time.Duration) (option, *redis.Client, string) {
 	t.Helper()
 	client := must(redislock.Connect(locktest.Env(t, "SHOP_REDIS_URL"), ttl))(t)
@@ -44,7 +44,7 @@ func TestLock_LostBeforeTheWriteIsReportedAndTheKeyStaysFree(t *testing.T) {
 			if err := client.Del(ctx, names...).Err(); err != nil {
 				t.Error(err)
 			}
-			<-ctx.Done() // the renewal has noticed
+			<-ctx.Done() // the renewal noticed
 		})
 	}))
 	lost := s.buy("k", "coffee", "1").want(t, 503, api.TypeLost)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestMemberTwice_LooksAtEachObjectByItself(t *testing.T) {
+func TestMemberTwice_ChecksEachObjectSeparately(t *testing.T) {
 	deep := strings.Repeat(`[{"a":`, 1000)
 	end := strings.Repeat(`}]`, 1000)
 	for text, want := range map[string]string{

@@ -97,7 +97,7 @@ func (s *shop) metric(name string) float64 {
 	return sum
 }
 
-func TestLab_AStrategyMayBeAskedForThereOnly(t *testing.T) {
+func TestStrategy_MayBeRequestedInTheLabOnly(t *testing.T) {
 	t.Parallel()
 	s := open(t, func(c *api.Config, _ *inventory.Config) { c.Lab = []string{"row", "naive", "a+b"} })
 	buy := func(query, key string) answer {
@@ -105,10 +105,10 @@ func TestLab_AStrategyMayBeAskedForThereOnly(t *testing.T) {
 		return s.do("POST", "/v1/orders"+query, good, "Idempotency-Key: "+key)
 	}
 	buy("?strategy=naive", "k1").want(t, 201, "")
-	buy("?strategy=row", "k1").want(t, 201, "") // how is no part of the intent
+	buy("?strategy=row", "k1").want(t, 201, "") // the strategy is not part of the intent
 	buy("?strategy=nothing", "k2").want(t, 400, api.TypeMalformed)
 	buy("?strategy=", "k2").want(t, 400, api.TypeMalformed)
-	buy("?strategy=a+b", "k2").want(t, 422, api.TypeInvalidRequest)   // found, and passed on to a domain that has none
+	buy("?strategy=a+b", "k2").want(t, 422, api.TypeInvalidRequest)   // listed, but unknown to the domain
 	buy("?strategy=a%2Bb", "k2").want(t, 422, api.TypeInvalidRequest) // the same
 	buy("", "k2").want(t, 201, "")
 }

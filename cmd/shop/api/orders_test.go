@@ -118,7 +118,7 @@ func TestCancel_GivesBackExactlyOnce(t *testing.T) {
 		t.Errorf("%s\n%s", refused.body, again.body)
 	}
 	s.wantStock("coffee", 100)
-	// The purchase's answer stays what it was.
+	// The purchase's answer does not change.
 	if o := s.buy("buy", "coffee", "7").want(t, 201, "").order(t); o.Status != api.OrderConfirmed {
 		t.Errorf("replay after the cancel: %+v", o)
 	}
@@ -140,7 +140,7 @@ func TestOrders_AreSeenByTheirClientOnly(t *testing.T) {
 	s.do("GET", "/v1/orders/00000000-0000-0000-0000-000000000000", "").want(t, 404, api.TypeNotFound)
 }
 
-// One uuid has many spellings; the server must take them for the same order or refuse them.
+// A UUID has many spellings; the server must map them to the same order or refuse them.
 func TestOrders_AnotherSpellingOfTheIDIsTheSameOrder(t *testing.T) {
 	t.Parallel()
 	s := open(t)
@@ -167,7 +167,7 @@ func TestProducts_CanBeRead(t *testing.T) {
 	}
 }
 
-// wantStock asks the API, and the books behind it.
+// wantStock checks the stock through the API and in the movements.
 func (s *shop) wantStock(sku string, want int64) {
 	s.t.Helper()
 	var p api.Product
@@ -182,7 +182,7 @@ func (s *shop) wantStock(sku string, want int64) {
 }
 
 // Orders and transfers share one table of keys: a key that a client uses for both by
-// mistake has one effect. Wallets are in another database.
+// mistake has one effect. Wallets store their keys in another database.
 func TestKey_IsOneForOrdersAndTransfers(t *testing.T) {
 	t.Parallel()
 	s := openWallets(t)
@@ -205,7 +205,7 @@ func TestKey_IsOneForOrdersAndTransfers(t *testing.T) {
 	}
 }
 
-// At the same moment, too, one of the two takes effect.
+// Even if both are sent at once, only one takes effect.
 func TestKey_OfAnOrderAndATransferAtOnceHasOneEffect(t *testing.T) {
 	t.Parallel()
 	s := open(t)

@@ -16,7 +16,7 @@ import (
 	"shop/transfer"
 )
 
-// besideWith is another server of the same shop, with other settings.
+// besideWith starts another server of the same shop, with other settings.
 func (s *shop) besideWith(change func(*api.Config)) *shop {
 	s.t.Helper()
 	other := *s
@@ -31,7 +31,7 @@ func (s *shop) besideWith(change func(*api.Config)) *shop {
 // When the lookup of the API key fails, nothing was done: 500 would leave the outcome of a purchase open.
 func TestOutage_WithoutTheDatabaseOfKeysNothingWasDone(t *testing.T) {
 	t.Parallel()
-	silent := must(net.Listen("tcp", "127.0.0.1:0"))(t) // the system accepts, and nothing answers
+	silent := must(net.Listen("tcp", "127.0.0.1:0"))(t) // the kernel accepts, but nothing answers
 	t.Cleanup(func() { silent.Close() })
 	s := open(t)
 	for name, address := range map[string]string{"refused": "127.0.0.1:1", "silent": silent.Addr().String()} {
@@ -69,7 +69,7 @@ func TestOutage_AReadWithoutItsDatabaseIs503AndNot500(t *testing.T) {
 	}
 }
 
-// A missing table is no outage: sending the request again does not help.
+// A missing table is no outage: retrying does not help.
 func TestOutage_ABugIsNoOutage(t *testing.T) {
 	t.Parallel()
 	s := open(t)
@@ -83,8 +83,8 @@ func TestOutage_ABugIsNoOutage(t *testing.T) {
 	s.do("GET", "/v1/products", "").want(t, 500, api.TypeInternal)
 }
 
-// The look at the Idempotency-Key comes before everything else: if PostgreSQL
-// refuses it for want of time, nothing was done.
+// The lookup of the Idempotency-Key comes first: if it times out in PostgreSQL, nothing
+// was done.
 func TestOutage_AKeyThatCannotBeLookedUpIsBusy(t *testing.T) {
 	t.Parallel()
 	s := open(t)

@@ -119,14 +119,14 @@ func TestRefusals_PointToTheInvalidMember(t *testing.T) {
 	}
 }
 
-func TestBuy_TwentyLinesAndAMillionAreTaken(t *testing.T) {
+func TestBuy_TwentyLinesAndAMillionAreAccepted(t *testing.T) {
 	t.Parallel()
 	s := open(t)
 	s.do("POST", "/v1/orders", manyLines(20), "Idempotency-Key: k").want(t, 404, api.TypeNotFound) // valid, though unknown
 	s.buy("k", "coffee", "1000000").want(t, 409, api.TypeOutOfStock)
 }
 
-// RFC 8259 does not say which of two equal member names counts.
+// RFC 8259 does not define which of two equal member names counts.
 func TestRefusals_OfDuplicateMembers(t *testing.T) {
 	t.Parallel()
 	s := open(t)

@@ -16,7 +16,7 @@ import (
 	"shop/cmd/shop/api"
 )
 
-// answer is what came back, whole.
+// answer is a complete response.
 type answer struct {
 	status  int
 	header  http.Header
@@ -41,8 +41,8 @@ func (a answer) want(t *testing.T, status int, typ api.ProblemType) answer {
 	return a
 }
 
-// do sends a request as alice, and holds the answer against the spec. Each
-// header is "Name: value"; "Name:" takes one away.
+// do sends a request as alice, and checks the answer against the spec. Each header is
+// "Name: value"; "Name:" removes a header.
 func (s *shop) do(method, path, body string, headers ...string) answer {
 	s.t.Helper()
 	a, err := s.try(s.t.Context(), method, path, body, headers...)
@@ -71,7 +71,7 @@ func (s *shop) try(ctx context.Context, method, path, body string, headers ...st
 	return s.answerTo(req)
 }
 
-// tryUntilDone sends a request again while it is told to come again, as a client has to.
+// tryUntilDone retries a request while the answer is busy or in-progress, as a client must.
 func (s *shop) tryUntilDone(method, path, body string, headers ...string) (a answer, err error) {
 	for range 20 {
 		a, err = s.try(s.t.Context(), method, path, body, headers...)
@@ -109,7 +109,7 @@ func (s *shop) buy(key, sku string, quantity string, headers ...string) answer {
 
 func (s *shop) as(name string) string { return "Authorization: Bearer " + s.keys[name] }
 
-// specChecker holds answers against openapi.yaml.
+// specChecker checks answers against openapi.yaml.
 type specChecker struct{ router routers.Router }
 
 func newSpecChecker(t *testing.T) *specChecker {
@@ -129,7 +129,7 @@ func (c *specChecker) check(t *testing.T, req *http.Request, a answer) {
 		t.Errorf("%s %s: no request id", req.Method, req.URL.Path)
 	}
 	route, params, err := c.router.FindRoute(req)
-	if err != nil { // the spec knows no such route: neither may the server
+	if err != nil { // the spec has no such route, so the server must not have it either
 		if a.status != 404 && a.status != 405 && req.Method != http.MethodOptions {
 			t.Errorf("%s %s is not in the spec, and was answered %d", req.Method, req.URL.Path, a.status)
 		}

@@ -49,7 +49,7 @@ func TestRefusals_OfRoutesAndMethods(t *testing.T) {
 	}
 }
 
-// The problem of a malformed id says so, and names the parameter.
+// The problem for a malformed id names the parameter.
 func TestRefusals_NameTheMalformedID(t *testing.T) {
 	t.Parallel()
 	s := open(t)
@@ -97,7 +97,7 @@ func TestRefusals_TwoIdempotencyKeysAreMalformed(t *testing.T) {
 	}
 }
 
-// A body of unknown length meets the limit while it is read.
+// A body of unknown length reaches the limit while it is read.
 func TestRefusals_TooLargeWithoutALength(t *testing.T) {
 	t.Parallel()
 	s := open(t)

@@ -19,7 +19,7 @@ import (
 	"shop/wallet"
 )
 
-func TestSpec_IsValidAndSaysExactlyWhatIsServed(t *testing.T) {
+func TestSpec_IsValidAndListsExactlyTheServedRoutes(t *testing.T) {
 	spec, err := GetSpec()
 	if err != nil {
 		t.Fatal(err)
@@ -83,8 +83,8 @@ func TestNew_RefusesAConfigThatLacksSomething(t *testing.T) {
 	}
 }
 
-// unconnected is a Server whose pool never connects: for what needs no request, or
-// no domain.
+// unconnected returns a Server whose pool never connects, for tests that need no request
+// or no domain.
 func unconnected(t testing.TB, settings ...func(*Config)) *Server {
 	t.Helper()
 	pool, err := pgxpool.New(t.Context(), "postgres://shop@127.0.0.1:1/none")

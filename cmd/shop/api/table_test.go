@@ -19,7 +19,7 @@ import (
 	"shop/wallet"
 )
 
-// rows of the error table as a client would write them down.
+// rows are the error table from a client's point of view.
 var wantProblems = []struct {
 	err    error
 	typ    ProblemType
@@ -110,7 +110,7 @@ func TestTable_KnowsEveryTypeOfTheSpec(t *testing.T) {
 	}
 }
 
-// An error that matches two rows gets the weaker promise: a client gives up after "rejected".
+// An error that matches two rows gets the weaker promise: a client stops retrying after "rejected".
 func TestTable_WhatMayHaveHappenedComesFirst(t *testing.T) {
 	for _, certain := range []error{locking.ErrBusy, locking.ErrLost, inventory.ErrOutOfStock, transfer.ErrInsufficientFunds, wallet.ErrInsufficientFunds, idempotency.ErrKeyReused, transfer.ErrEpoch, inventory.ErrNotFound, errInvalid} {
 		for _, err := range []error{
@@ -123,7 +123,7 @@ func TestTable_WhatMayHaveHappenedComesFirst(t *testing.T) {
 	}
 }
 
-func TestProblem_NeverTellsTheTextOfAnError(t *testing.T) {
+func TestProblem_NeverContainsTheTextOfAnError(t *testing.T) {
 	const secret = "host=10.0.0.7 password=hunter2"
 	for _, want := range wantProblems {
 		err := fmt.Errorf("%s: %w", secret, want.err)
@@ -133,7 +133,7 @@ func TestProblem_NeverTellsTheTextOfAnError(t *testing.T) {
 	}
 }
 
-func TestEncode_KeepsOnlyWhatIsFinal(t *testing.T) {
+func TestEncode_StoresOnlyFinalOutcomes(t *testing.T) {
 	final := []ProblemType{TypeOutOfStock, TypeAlreadyCancelled, TypeInsufficientFunds, TypeExpired, TypeAlreadySettled}
 	for _, want := range wantProblems {
 		reply, err := Encode(inventory.Order{}, want.err)

@@ -19,7 +19,7 @@ import (
 	"shop/transfer"
 )
 
-// openTransferBackend moves money with row locks, if no option has said otherwise.
+// openTransferBackend moves money with row locks, unless an option sets another backend.
 func (s *shop) openTransferBackend(front *api.Config) {
 	s.t.Helper()
 	s.transfers = must(transfer.New(transfer.Config{Pool: s.pool, Strategy: "row", Encode: api.EncodeTransfer}))(s.t)
@@ -29,7 +29,7 @@ func (s *shop) openTransferBackend(front *api.Config) {
 	}
 }
 
-// locksIn is a store of locks in the real etcd, under a prefix that servers may share.
+// locksIn returns a lock store in the real etcd, with a prefix that servers may share.
 func locksIn(t *testing.T, prefix string) *etcdlock.Store {
 	t.Helper()
 	config := etcdlock.Config(strings.Split(locktest.Env(t, "SHOP_ETCD_ENDPOINTS"), ",")...)
@@ -41,7 +41,7 @@ func locksIn(t *testing.T, prefix string) *etcdlock.Store {
 	return store
 }
 
-// withEtcd moves money as the shop does, under locks in the real etcd.
+// withEtcd moves money under locks in the real etcd, as the shop does.
 func withEtcd(t *testing.T) option {
 	t.Helper()
 	store := locksIn(t, uuid.NewString())
@@ -79,7 +79,7 @@ func (s *shop) settle(key, id, how, body string, headers ...string) answer {
 	return s.do("POST", "/v1/transfers/"+id+"/"+how, body, append([]string{"Idempotency-Key: " + key}, headers...)...)
 }
 
-// lapse ends the time of a hold.
+// lapse makes a hold expire.
 func (s *shop) lapse(id string) {
 	s.t.Helper()
 	s.exec(`
@@ -98,7 +98,7 @@ func (a answer) transfer(t *testing.T) (out api.Transfer) {
 
 func (a answer) id(t *testing.T) string { return a.transfer(t).ID.String() }
 
-// wantMoney asks the API as the account's owner.
+// wantMoney checks an account through the API, as its owner.
 func (s *shop) wantMoney(owner, id string, balance, held int64) (a api.Account) {
 	s.t.Helper()
 	if err := json.Unmarshal(s.do("GET", "/v1/accounts/"+id, "", s.as(owner)).want(s.t, 200, "").body, &a); err != nil {
@@ -117,7 +117,7 @@ func (s *shop) exec(sql string, args ...any) {
 	}
 }
 
-// count asks the database.
+// count reads a number from the database.
 func (s *shop) count(of string) (n int) {
 	s.t.Helper()
 	if err := s.pool.QueryRow(s.t.Context(), `SELECT count(*) FROM `+of).Scan(&n); err != nil {

@@ -8,7 +8,7 @@ import (
 	"shop/cmd/shop/api"
 )
 
-// mustReplay holds an answer against the one that was stored.
+// mustReplay checks that an answer replays the stored one.
 func mustReplay(t *testing.T, name string, first, again answer) {
 	t.Helper()
 	if again.status != first.status || !bytes.Equal(again.body, first.body) || again.header.Get("Idempotency-Replayed") != "true" {
@@ -51,7 +51,7 @@ func TestTransfer_MovesMoneyOnceHoweverOftenAndHoweverSpelled(t *testing.T) {
 	}
 }
 
-// An account has one id, however its uuid is written: in the path too.
+// Every spelling of a UUID names the same account, in the path too.
 func TestTransfer_AnotherSpellingInThePathIsTheSame(t *testing.T) {
 	t.Parallel()
 	s := open(t)

@@ -16,7 +16,7 @@ import (
 	"shop/transfer"
 )
 
-// beside is another server of the same shop: its own pool, locks and handlers,
+// beside starts another server of the same shop, with its own pool, locks and handlers,
 // the same database and the same names in etcd.
 func (s *shop) beside(prefix string) *shop {
 	s.t.Helper()
@@ -33,7 +33,7 @@ func (s *shop) beside(prefix string) *shop {
 	return &other
 }
 
-// The same key at two servers at the same moment: one of them does it, and both
+// If two servers get the same key at once, one of them does the transfer, and both
 // clients get the same reply, byte for byte.
 func TestTransfer_OneKeyAtTwoServersAtOnceIsOneTransfer(t *testing.T) {
 	t.Parallel()
@@ -45,7 +45,7 @@ func TestTransfer_OneKeyAtTwoServersAtOnceIsOneTransfer(t *testing.T) {
 	for i := range rounds {
 		body := moveOf(a, b, "1")
 		if i%3 == 2 {
-			body = moveOf(a, b, "2000000") // refused: stored too
+			body = moveOf(a, b, "2000000") // a refusal, which is stored too
 		}
 		var (
 			answers [4]answer
@@ -80,8 +80,8 @@ func TestTransfer_OneKeyAtTwoServersAtOnceIsOneTransfer(t *testing.T) {
 	}
 }
 
-// An account that is fenced in another epoch, or has seen newer fences: nothing
-// is done, the answer says which it is, and the key is still free.
+// If an account is fenced in another epoch, or has seen newer fences, nothing is done, the
+// answer says which, and the key is still free.
 func TestTransfer_RefusedByTheFenceIsReportedAndTheKeyStaysFree(t *testing.T) {
 	t.Parallel()
 	s := open(t, withEtcd(t))

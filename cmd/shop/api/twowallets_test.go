@@ -13,8 +13,8 @@ import (
 	"shop/locking/idempotency/pgtx/pgtest"
 )
 
-// besideWallets is another server of the same shop: its own connections, queues
-// and handlers, the same databases.
+// besideWallets starts another server of the same shop, with its own connections, queues
+// and handlers, and the same databases.
 func (s *shop) besideWallets() *shop {
 	s.t.Helper()
 	other := *s
@@ -29,7 +29,7 @@ func (s *shop) besideWallets() *shop {
 	return &other
 }
 
-// together sends requests at the same moment.
+// together sends requests concurrently.
 func together(t *testing.T, requests ...func() (answer, error)) []answer {
 	t.Helper()
 	var (
@@ -54,15 +54,15 @@ func together(t *testing.T, requests ...func() (answer, error)) []answer {
 	return answers
 }
 
-// post is a request that may be sent later, from another goroutine.
+// post returns a request that can be sent later, from another goroutine.
 func (s *shop) post(key, id, how, body string) func() (answer, error) {
 	return func() (answer, error) {
 		return s.tryUntilDone("POST", "/v1/wallets/"+id+"/"+how, body, "Idempotency-Key: "+key)
 	}
 }
 
-// The same key at two servers at the same moment: one of them does it, both
-// clients get the same reply, byte for byte, and the bonus service is asked once.
+// If two servers get the same key at once, one of them does the operation, both clients
+// get the same reply, byte for byte, and the bonus service is called once.
 func TestWallet_OneKeyAtTwoServersAtOnceIsOneOperation(t *testing.T) {
 	t.Parallel()
 	s := openWallets(t)
@@ -75,7 +75,7 @@ func TestWallet_OneKeyAtTwoServersAtOnceIsOneOperation(t *testing.T) {
 		case 1:
 			how, body = "debits", amountOf("1")
 		case 2:
-			how, body = "debits", amountOf("1000000") // refused: stored too
+			how, body = "debits", amountOf("1000000") // a refusal, which is stored too
 		case 3:
 			how, body = "payments", paymentOf(b, "1")
 		}
@@ -104,8 +104,8 @@ func TestWallet_OneKeyAtTwoServersAtOnceIsOneOperation(t *testing.T) {
 	}
 }
 
-// One key for two wallets at the same moment: no lock is common to both, only the
-// key is. One of them is done, and the other gets idempotency-key-reused.
+// Two concurrent requests use one key for two wallets. They share no lock, only the key:
+// one request takes effect, the other gets idempotency-key-reused.
 func TestWallet_OneKeyForTwoWalletsAtOnceIsDoneForOne(t *testing.T) {
 	t.Parallel()
 	s := openWallets(t)

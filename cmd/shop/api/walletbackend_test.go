@@ -22,8 +22,8 @@ import (
 	"shop/wallet"
 )
 
-// walletBackend is what is behind the routes of wallets: a database of its own in the
-// real MongoDB, and a bonus service that gives a tenth, unless it fails.
+// walletBackend is the backend of the wallet routes: a database of its own in the real
+// MongoDB, and a bonus service that gives a tenth, unless it fails.
 type walletBackend struct {
 	*wallet.Service
 	db *mongo.Database
@@ -53,7 +53,7 @@ func (c *walletBackend) questions() int {
 	return len(c.asked)
 }
 
-// openWalletBackend has no wallets, if no option has said otherwise.
+// openWalletBackend has no wallets, unless an option adds them.
 func (s *shop) openWalletBackend(front *api.Config) {
 	if front.Wallets == nil {
 		front.Wallets = func(string) (*wallet.Service, error) {
@@ -62,11 +62,11 @@ func (s *shop) openWalletBackend(front *api.Config) {
 	}
 }
 
-// openWallets is a shop with wallets.
+// openWallets opens a shop with wallets.
 func openWallets(t *testing.T, options ...option) *shop {
 	t.Helper()
 	db := connectMongo(t).Database("api_" + strings.ReplaceAll(uuid.NewString(), "-", ""))
-	t.Cleanup(func() { // t.Context has ended by now
+	t.Cleanup(func() { // t.Context is already cancelled here
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if err := db.Drop(ctx); err != nil {
@@ -87,7 +87,7 @@ func (c *walletBackend) by(strategy string) (*wallet.Service, error) {
 	return c.With(cmp.Or(strategy, "lockid"))
 }
 
-// serve makes a Service on db, which another backend may serve too.
+// serve makes a Service on db, which backends may share.
 func (c *walletBackend) serve(t *testing.T, db *mongo.Database) *wallet.Service {
 	t.Helper()
 	return must(wallet.New(wallet.Config{Database: db, Bonus: c.bonus, Encode: api.EncodeWallet}))(t)
@@ -121,7 +121,7 @@ func (s *shop) walletIn(currency, owner string, opening int64) string {
 	return w.ID.String()
 }
 
-// cash does something to a wallet as alice: credits, debits or payments.
+// cash writes to a wallet as alice: how is credits, debits or payments.
 func (s *shop) cash(key, id, how, body string, headers ...string) answer {
 	s.t.Helper()
 	return s.do("POST", "/v1/wallets/"+id+"/"+how, body, append([]string{"Idempotency-Key: " + key}, headers...)...)
@@ -158,7 +158,7 @@ func (a answer) operation(t *testing.T) (out api.WalletOperation) {
 	return out
 }
 
-// wantCash asks the API as the wallet's owner.
+// wantCash checks a wallet through the API, as its owner.
 func (s *shop) wantCash(owner, id string, balance int64) (w api.Wallet) {
 	s.t.Helper()
 	if err := json.Unmarshal(s.do("GET", "/v1/wallets/"+id, "", s.as(owner)).want(s.t, 200, "").body, &w); err != nil {
@@ -170,7 +170,7 @@ func (s *shop) wantCash(owner, id string, balance int64) (w api.Wallet) {
 	return w
 }
 
-// documents counts what was written of operations, refusals included.
+// documents counts the stored operations, including refusals.
 func (s *shop) documents() (n int64) {
 	s.t.Helper()
 	for _, name := range []string{"wallet_operations", "wallet_entries"} {

@@ -86,7 +86,7 @@ func TestWallet_AKeyIsOneIntentOfOneClient(t *testing.T) {
 	s.credit("k", c, "1").want(t, 422, api.TypeIdempotencyKeyReused)
 	s.pay("k", a, b, "1").want(t, 422, api.TypeIdempotencyKeyReused)
 	s.debit("n", a, "5000").want(t, 409, api.TypeInsufficientFunds)
-	s.debit("n", c, "5000").want(t, 422, api.TypeIdempotencyKeyReused) // a refusal is an answer too
+	s.debit("n", c, "5000").want(t, 422, api.TypeIdempotencyKeyReused) // the key of a refusal is used too
 	s.pay("p", a, b, "1").want(t, 201, "")
 	s.pay("p", a, c, "1").want(t, 422, api.TypeIdempotencyKeyReused)
 	s.pay("p", c, b, "1").want(t, 422, api.TypeIdempotencyKeyReused)
@@ -150,7 +150,7 @@ func TestWallet_WithoutAnAnswerAboutTheBonusNothingIsCredited(t *testing.T) {
 	s.wantCash("alice", a, 110)
 }
 
-// Without MongoDB there are no wallets, and everything else is as it was.
+// Without MongoDB there are no wallets, and everything else works.
 func TestWallet_WithoutMongoDBTheyAreBusyAndTheRestGoesOn(t *testing.T) {
 	t.Parallel()
 	s := open(t)
@@ -170,7 +170,7 @@ func TestWallet_TheLabLetsARequestChooseItsStrategy(t *testing.T) {
 	a, b := s.wallet("alice", 1000), s.wallet("bob", 0)
 	for _, how := range []struct{ route, body string }{{"credits", amountOf("10")}, {"debits", amountOf("1")}, {"payments", paymentOf(b, "1")}} {
 		first := s.cash(how.route, a, how.route+"?strategy=inc", how.body).want(t, 201, "")
-		mustReplay(t, how.route, first, s.cash(how.route, a, how.route+"?strategy=naive", how.body)) // how is no part of the intent
+		mustReplay(t, how.route, first, s.cash(how.route, a, how.route+"?strategy=naive", how.body)) // the strategy is not part of the intent
 		s.cash("x", a, how.route+"?strategy=hope", how.body).want(t, 400, api.TypeMalformed)
 	}
 	s.wantCash("alice", a, 1009)
