@@ -1,5 +1,5 @@
-// Package docs has no code: its test reads the pages beside it, so that what they
-// quote, link to and tell to type is what there is.
+// Package docs has no code. Its tests check that the snippets, links and commands of
+// the pages exist.
 package docs
 
 import (
@@ -12,10 +12,10 @@ import (
 	"testing"
 )
 
-// repo is where sources, links and commands of the pages are looked for.
+// repo is the root of the repository.
 const repo = ".."
 
-func TestPages_SayWhatIsThere(t *testing.T) {
+func TestPages_QuoteAndLinkToWhatExists(t *testing.T) {
 	pages, err := filepath.Glob("*.md")
 	if err != nil || len(pages) == 0 {
 		t.Fatalf("%d pages, %v: this tests nothing", len(pages), err)
@@ -32,7 +32,7 @@ func TestPages_SayWhatIsThere(t *testing.T) {
 	}
 }
 
-// check says what is wrong with a page, line by line.
+// check returns the mistakes of a page, with their lines.
 func check(page string, known map[string]bool) (wrong []string) {
 	lines := strings.Split(page, "\n")
 	note := func(at int, format string, args ...any) {
@@ -72,7 +72,7 @@ func check(page string, known map[string]bool) (wrong []string) {
 
 var sourceComment = regexp.MustCompile(`^<!-- (\S+) -->$`)
 
-// source is the file that the comment in the last line but empty ones names.
+// source returns the file that the comment in the last non-empty line names.
 func source(before []string) string {
 	for i := len(before) - 1; i >= 0; i-- {
 		if before[i] == "" {
@@ -86,8 +86,8 @@ func source(before []string) string {
 	return ""
 }
 
-// quoted looks for a snippet in its source, line by line, but for its indentation.
-// SQL may end where a string of Go's does.
+// quoted checks that a snippet occurs in its source, apart from its indentation. The last
+// line of SQL may be cut at the end of a Go string.
 func quoted(language, file string, snippet []string) error {
 	if file == "" {
 		return fmt.Errorf("a snippet without source: put <!-- path/of/the/file --> above it")
@@ -113,7 +113,7 @@ func quoted(language, file string, snippet []string) error {
 	return fmt.Errorf("this is not in %s: %s", file, strings.TrimSpace(firstLost(want, all)))
 }
 
-// firstLost is the first line that is nowhere in the source, else the first at all.
+// firstLost returns the first line that does not occur in the source, or else the first line.
 func firstLost(want, all []string) string {
 	for _, w := range want {
 		if !slices.ContainsFunc(all, func(l string) bool { return strings.TrimSpace(l) == strings.TrimSpace(w) }) {
@@ -123,7 +123,7 @@ func firstLost(want, all []string) string {
 	return want[0] + " (each line is, but not in one piece)"
 }
 
-// dedent takes away the indentation that all lines have in common.
+// dedent removes the indentation that all lines share.
 func dedent(lines []string) []string {
 	indent := ""
 	for first, i := true, 0; i < len(lines); i++ {

@@ -10,14 +10,14 @@ import (
 // bound is how much there may be to read.
 type bound struct{ files, lines int }
 
-// readings are the pages that list what to read of the code.
+// readings are the pages with a reading list, and the bounds of the lists.
 var readings = map[string]bound{
 	"inventory.md": {17, 1600}, // a purchase with redis+row
 	"transfer.md":  {20, 2200}, // a transfer with etcd-fenced
 	"copying.md":   {10, 1000}, // a lock in Redis, with Do
 }
 
-// A list that leaves a file out would pass: the text below it says what is not in it.
+// The test cannot detect a file that a list omits: the text below each list names those files.
 func TestPages_WhatToReadIsShort(t *testing.T) {
 	for page, most := range readings {
 		text, err := os.ReadFile(page)
@@ -32,7 +32,7 @@ func TestPages_WhatToReadIsShort(t *testing.T) {
 	}
 }
 
-// reading measures what a page lists, and compares it with its bound.
+// reading measures the reading list of a page, and compares it with its bound.
 func reading(page string, most bound) (has bound, err error) {
 	for _, file := range toRead(page) {
 		code, err := os.ReadFile(file) // a link is relative to the page, and so is the test
@@ -48,7 +48,7 @@ func reading(page string, most bound) (has bound, err error) {
 	return has, nil
 }
 
-// toRead are the files to which the rows of tables "| read | for |" link.
+// toRead returns the files to which the rows of tables "| read | for |" link.
 func toRead(page string) (files []string) {
 	inTable := false
 	for line := range strings.Lines(page) {
@@ -67,8 +67,8 @@ func toRead(page string) (files []string) {
 	return files
 }
 
-// The test of the test: each of these pages is too long for its bound, or lists nothing.
-func TestReading_NoticesWhatIsTooMuch(t *testing.T) {
+// The negative control: each of these lists exceeds its bound, or is empty.
+func TestReading_ReportsWhatIsTooMuch(t *testing.T) {
 	page := "| take | for |\n|---|---|\n| [x](x.go) | - |\n\n| read | for |\n|---|---|\n| [a](docs_test.go), [b](words_test.go) | see [c](c.go) |\n\n[e](e.go)\n"
 	if has, err := reading(page, bound{2, 1000}); err != nil || has.files != 2 {
 		t.Errorf("%+v, %v, want two files", has, err)

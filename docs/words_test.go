@@ -20,7 +20,7 @@ var (
 	target  = regexp.MustCompile(`(?m)^([a-z-]+):`)
 )
 
-// links are those of a line that lead nowhere. Those to other sites are not followed.
+// links returns the broken links of a line. It does not follow links to other sites.
 func links(line string) (wrong []string) {
 	for _, m := range link.FindAllStringSubmatch(span.ReplaceAllString(line, ""), -1) {
 		path, _, _ := strings.Cut(m[1], "#")
@@ -34,7 +34,7 @@ func links(line string) (wrong []string) {
 	return wrong
 }
 
-// inline is what a line has between backticks.
+// inline returns the parts of a line between backticks.
 func inline(line string) (code []string) {
 	for _, m := range span.FindAllStringSubmatch(line, -1) {
 		code = append(code, m[1])
@@ -42,7 +42,7 @@ func inline(line string) (code []string) {
 	return code
 }
 
-// unknown are the commands in code that do not exist.
+// unknown returns the commands in code that do not exist.
 func unknown(code []string, known map[string]bool) (wrong []string) {
 	for _, c := range code {
 		for _, m := range command.FindAllStringSubmatch(c, -1) {
@@ -54,7 +54,7 @@ func unknown(code []string, known map[string]bool) (wrong []string) {
 	return wrong
 }
 
-// commands are those of the Makefile and of the program.
+// commands returns the targets of the Makefile and the commands of the program.
 func commands(t *testing.T) map[string]bool {
 	t.Helper()
 	known := map[string]bool{}
@@ -80,7 +80,7 @@ func commands(t *testing.T) map[string]bool {
 	})
 	for _, must := range []string{"make test", "shop serve"} {
 		if !known[must] {
-			t.Fatalf("%s was not found: this test has to be mended", must)
+			t.Fatalf("%s was not found: this test must be fixed", must)
 		}
 	}
 	return known
@@ -88,7 +88,7 @@ func commands(t *testing.T) map[string]bool {
 
 var capital = regexp.MustCompile(`([a-z])([A-Z])`)
 
-// commandName is kong's: the tag's, else the field's with hyphens.
+// commandName returns the name that kong uses: the tag's, or else the field's with hyphens.
 func commandName(field string, tag reflect.StructTag) string {
 	if name := tag.Get("name"); name != "" {
 		return name
@@ -96,8 +96,8 @@ func commandName(field string, tag reflect.StructTag) string {
 	return strings.ToLower(capital.ReplaceAllString(field, "$1-$2"))
 }
 
-// The test of the test: each of these is to be noticed.
-func TestCheck_NoticesWhatIsNotThere(t *testing.T) {
+// The negative control: check must report each of these mistakes.
+func TestCheck_ReportsWhatDoesNotExist(t *testing.T) {
 	known := commands(t)
 	const fine = "<!-- docs/words_test.go -->\n```go\nif name := tag.Get(\"name\"); name != \"\" {\n\treturn name\n}\n```"
 	for name, c := range map[string]struct {

@@ -23,22 +23,22 @@ func save(ctx context.Context, pool *pgxpool.Pool, resource string, fence lockin
 	if err != nil {
 		return err
 	}
-	defer func() { _ = tx.Rollback(ctx) }() // after COMMIT it does nothing; with a ctx that ended it closes the connection
-	// The guard is the first statement, before any read that the decision rests on.
+	defer func() { _ = tx.Rollback(ctx) }() // does nothing after COMMIT; if ctx is cancelled, it closes the connection
+	// The guard is the first statement, before any read on which the decision depends.
 	if err := pglock.Guard(ctx, tx, resource, fence); err != nil {
 		return err
 	}
 	if _, err := tx.Exec(ctx, `UPDATE example_reports SET total = $1 WHERE month = '2026-11'`, total); err != nil {
 		return err
 	}
-	return locking.Commit(ctx, 5*time.Second, tx.Commit) // once begun, neither the client nor the lease cancels it
+	return locking.Commit(ctx, 5*time.Second, tx.Commit) // once begun, neither the client nor a lost lease cancels it
 }
 
 func Example() {
 	ctx := context.Background()
 	client := must(clientv3.New(etcdlock.Config(strings.Split(os.Getenv("SHOP_ETCD_ENDPOINTS"), ",")...)))
 	defer client.Close()
-	locks := must(etcdlock.New(ctx, client, 5*time.Second, etcdlock.Options{Prefix: "example"})) // one for a process
+	locks := must(etcdlock.New(ctx, client, 5*time.Second, etcdlock.Options{Prefix: "example"})) // one per process
 	defer locks.Close()
 	config := must(pgxpool.ParseConfig(os.Getenv("SHOP_POSTGRES_URL")))
 	config.ConnConfig.RuntimeParams["lock_timeout"], config.ConnConfig.RuntimeParams["statement_timeout"] = "3s", "5s"
@@ -54,7 +54,7 @@ func Example() {
 		return locking.Do(ctx, locks, locking.Options{MaxWait: 10 * time.Second}, []string{"report/2026-11"}, hold)
 	}
 	fmt.Println("first:", under(func(_ context.Context, l locking.Lease) error {
-		late = l // paused before its write, until the lease is over
+		late = l // paused before its write until the lease has ended
 		return nil
 	}))
 	fmt.Println("second:", under(func(ctx context.Context, l locking.Lease) error { return save(ctx, pool, resource, l.Fence, 2) }))

@@ -18,7 +18,7 @@ import (
 var errSoldOut = errors.New("sold out")
 
 // book takes one seat. The row lock makes it right. The Redis lock makes it fast: requests
-// for one show wait in Redis, and hold no connection of PostgreSQL meanwhile.
+// for one show wait for the Redis lock without a PostgreSQL connection.
 func book(ctx context.Context, locks locking.Store, pool *pgxpool.Pool, show string) error {
 	wait := locking.Options{MaxWait: 10 * time.Second}
 	return locking.Do(ctx, locks, wait, []string{"show/" + show}, func(ctx context.Context, _ locking.Lease) error {
@@ -26,7 +26,7 @@ func book(ctx context.Context, locks locking.Store, pool *pgxpool.Pool, show str
 		if err != nil {
 			return err
 		}
-		defer func() { _ = tx.Rollback(ctx) }() // after COMMIT it does nothing; with a ctx that ended it closes the connection
+		defer func() { _ = tx.Rollback(ctx) }() // does nothing after COMMIT; if ctx is cancelled, it closes the connection
 		var left int
 		if err := tx.QueryRow(ctx, `SELECT seats FROM example_shows WHERE name = $1 FOR UPDATE`, show).Scan(&left); err != nil {
 			return err
@@ -37,13 +37,13 @@ func book(ctx context.Context, locks locking.Store, pool *pgxpool.Pool, show str
 		if _, err := tx.Exec(ctx, `UPDATE example_shows SET seats = $2 WHERE name = $1`, show, left-1); err != nil {
 			return err
 		}
-		return locking.Commit(ctx, 5*time.Second, tx.Commit) // once begun, neither the client nor the lease cancels it
+		return locking.Commit(ctx, 5*time.Second, tx.Commit) // once begun, neither the client nor a lost lease cancels it
 	})
 }
 
 func Example() {
 	ctx, ttl := context.Background(), 5*time.Second
-	client := must(redislock.Connect(os.Getenv("SHOP_REDIS_URL"), ttl)) // for locks alone: short time-outs, no retries
+	client := must(redislock.Connect(os.Getenv("SHOP_REDIS_URL"), ttl)) // for locks only: short timeouts, no retries
 	defer client.Close()
 	config := must(pgxpool.ParseConfig(os.Getenv("SHOP_POSTGRES_URL")))
 	maps.Copy(config.ConnConfig.RuntimeParams, map[string]string{ // no statement waits without bound
@@ -54,7 +54,7 @@ func Example() {
 	must(pool.Exec(ctx, `DROP TABLE IF EXISTS example_shows; CREATE TABLE example_shows AS SELECT 'hamlet' AS name, 5 AS seats`))
 
 	results := make(chan error)
-	for _, prefix := range []string{"example", "other"} { // two stores that exclude nothing between them, as if Redis had lost the lock
+	for _, prefix := range []string{"example", "other"} { // two stores that do not exclude each other, as if Redis had lost the lock
 		locks := must(redislock.New(client, ttl, redislock.Options{Prefix: prefix}))
 		defer locks.Close()
 		for range 4 {
