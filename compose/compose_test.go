@@ -35,7 +35,7 @@ func project(t *testing.T, env ...string) *types.Project {
 	return p
 }
 
-// built is the service that builds the shop's image.
+// built returns the service that builds the shop's image.
 func built(t *testing.T, p *types.Project) types.ServiceConfig {
 	t.Helper()
 	var builders []types.ServiceConfig
@@ -50,8 +50,8 @@ func built(t *testing.T, p *types.Project) types.ServiceConfig {
 	return builders[0]
 }
 
-// services returns the services that run the shop's program, those of them that are
-// replicas, and the servers.
+// services returns the services that run the shop's program, the replicas among them, and
+// the servers.
 func services(t *testing.T, p *types.Project) (shop, replicas, servers []types.ServiceConfig) {
 	t.Helper()
 	image := built(t, p).Image
@@ -67,7 +67,7 @@ func services(t *testing.T, p *types.Project) (shop, replicas, servers []types.S
 	return shop, replicas, servers
 }
 
-// command is the command of the shop that the service runs.
+// command returns the shop command that the service runs.
 func command(s types.ServiceConfig) string {
 	switch {
 	case len(s.Entrypoint) > 1:

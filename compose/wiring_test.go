@@ -150,8 +150,8 @@ func TestCompose_HealthChecksHaveTheTimeThatTheirProgramsNeed(t *testing.T) {
 	}
 }
 
-// In protected mode Redis replies to its own host and refuses the shop's replicas.
-func TestCompose_RedisIsCheckedByTheAddressThatTheShopUses(t *testing.T) {
+// In protected mode Redis replies only to its own host and refuses the shop's replicas.
+func TestCompose_RedisIsCheckedAtTheAddressThatTheShopUses(t *testing.T) {
 	redis := project(t).Services["redis"]
 	if check := strings.Join(redis.HealthCheck.Test, " "); !strings.Contains(check, "redis-cli -h redis ping") {
 		t.Errorf("the health check is %s", check)
@@ -248,8 +248,8 @@ func TestCompose_MongoIsAPrimaryUnderAReachableAddress(t *testing.T) {
 	}
 }
 
-// By default the cache takes half of the memory. The mongosh of the health check runs
-// in the same container and needs memory too.
+// By default the cache takes half of the memory. mongosh, which the health check runs in
+// the same container, needs memory too.
 func TestCompose_MongosCacheLeavesRoom(t *testing.T) {
 	mongo := project(t).Services["mongo"]
 	gigabytes, err := strconv.ParseFloat(argument(mongo.Command, "--wiredTigerCacheSizeGB"), 64)
@@ -265,8 +265,8 @@ func argument(command []string, name string) string {
 	return ""
 }
 
-// `up` does not load the shop; `run prove` does, at each replica's address inside the network.
-func TestCompose_ProveLoadsEveryReplicaWhenItIsAskedFor(t *testing.T) {
+// `up` sends no load; `run prove` sends it to each replica's address inside the network.
+func TestCompose_ProveLoadsEveryReplicaOnlyOnRequest(t *testing.T) {
 	if _, started := project(t).Services["prove"]; started {
 		t.Error("`up` starts prove")
 	}

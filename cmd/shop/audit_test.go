@@ -70,7 +70,7 @@ func TestAudit_ReportsThatWalletsWereNotChecked(t *testing.T) {
 		t.Errorf("%v\n%s", err, out)
 	}
 	if out, err := shop(t, "audit", "--postgres-url", url, "--mongo-url=mongodb://127.0.0.1:1/shop"); exitCode(err) != 2 || !strings.Contains(err.Error(), "is it running") {
-		t.Errorf("MongoDB is away: exit status %d, %v\n%s", exitCode(err), err, out)
+		t.Errorf("MongoDB is down: exit status %d, %v\n%s", exitCode(err), err, out)
 	}
 }
 

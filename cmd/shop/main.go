@@ -71,7 +71,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	case ended:
 		return nil
 	case err != nil:
-		return &usageError{fmt.Errorf("%w\nshop --help tells more", err)}
+		return &usageError{fmt.Errorf("%w\nfor usage, run: shop --help", err)}
 	}
 	return command.Run()
 }

@@ -14,11 +14,11 @@ import (
 	"shop/compose/local/stack"
 )
 
-// Goal: nothing is left after any ending. Method: a command with a child ignores
-// every signal that can be ignored; one of the processes involved is killed; then
-// ps lists which of them are left.
+// Goal: nothing remains, however the command ends. Method: a command with a child ignores
+// every signal that can be ignored; one of the processes involved is killed; then ps lists
+// the remaining ones.
 
-func TestEndings_SIGKILLOfAnyOneProcessLeavesNothing(t *testing.T) {
+func TestEndings_SIGKILLOfAnySingleProcessLeavesNothing(t *testing.T) {
 	t.Parallel()
 	victims := map[string]func(*testing.T, *session) int{
 		"exec":       func(_ *testing.T, s *session) int { return s.cmd.Process.Pid },

