@@ -280,10 +280,10 @@ type Account struct {
 	// Balance In minor units
 	Balance int64 `json:"balance"`
 
-	// Held Of the balance, what is reserved by holds
+	// Held The part of the balance that holds reserve
 	Held int64 `json:"held"`
 
-	// Available What can be spent
+	// Available The amount that can be spent
 	Available int64 `json:"available"`
 
 	// Entries The latest first
@@ -295,10 +295,10 @@ type Account struct {
 type AccountEntry struct {
 	Transfer openapi_types.UUID `json:"transfer"`
 
-	// Delta What was added, in minor units: negative for the payer
+	// Delta The amount added, in minor units: negative for the payer
 	Delta int64 `json:"delta"`
 
-	// Version Of the account, after it
+	// Version Version of the account after the entry
 	Version   int64     `json:"version"`
 	CreatedAt time.Time `json:"created_at"`
 }
@@ -321,10 +321,10 @@ type Health struct {
 	Postgres *HealthPostgres `json:"postgres,omitempty"`
 	Locks    *HealthLocks    `json:"locks,omitempty"`
 
-	// Transfers Unreachable: no money moves, all else goes on
+	// Transfers Unreachable: transfers are refused, all else works
 	Transfers *HealthTransfers `json:"transfers,omitempty"`
 
-	// Wallets Unreachable: requests for wallets are busy, all else goes on
+	// Wallets Unreachable: requests for wallets are busy, all else works
 	Wallets *HealthWallets `json:"wallets,omitempty"`
 }
 
@@ -337,10 +337,10 @@ type HealthPostgres string
 // HealthLocks defines model for Health.Locks.
 type HealthLocks string
 
-// HealthTransfers Unreachable: no money moves, all else goes on
+// HealthTransfers Unreachable: transfers are refused, all else works
 type HealthTransfers string
 
-// HealthWallets Unreachable: requests for wallets are busy, all else goes on
+// HealthWallets Unreachable: requests for wallets are busy, all else works
 type HealthWallets string
 
 // LineRequest defines model for LineRequest.
@@ -390,13 +390,13 @@ type PaymentRequest struct {
 	// Amount In minor units. Digits only: 2.0 and 2e0 are refused
 	Amount Amount `json:"amount"`
 
-	// To In lower or upper case, bare or in braces; it is the same one
+	// To In lower or upper case, bare or in braces; all spellings are equal
 	To UUID `json:"to"`
 }
 
 // PostRequest defines model for PostRequest.
 type PostRequest struct {
-	// Amount In minor units, at most what is held; without it, all
+	// Amount In minor units, at most the held amount; default: all of it
 	Amount int64 `json:"amount,omitempty"`
 }
 
@@ -407,25 +407,25 @@ type Problem struct {
 	Status int         `json:"status"`
 	Detail string      `json:"detail,omitempty"`
 
-	// Pointer JSON pointer to what is wrong in the request
+	// Pointer JSON pointer to the invalid part of the request
 	Pointer string `json:"pointer,omitempty"`
 
-	// Sku The product it is about
+	// Sku The product concerned
 	Sku string `json:"sku,omitempty"`
 
-	// Left How many were there
+	// Left Units in stock
 	Left *int64 `json:"left,omitempty"`
 
-	// Account The account it is about
+	// Account The account concerned
 	Account *openapi_types.UUID `json:"account,omitempty"`
 
-	// Wanted What was asked for
+	// Wanted The requested amount
 	Wanted *int64 `json:"wanted,omitempty"`
 
-	// Available What could be spent
+	// Available The amount that could be spent
 	Available *int64 `json:"available,omitempty"`
 
-	// Wallet The wallet it is about
+	// Wallet The wallet concerned
 	Wallet *openapi_types.UUID `json:"wallet,omitempty"`
 }
 
@@ -459,10 +459,10 @@ type Transfer struct {
 	From openapi_types.UUID `json:"from"`
 	To   openapi_types.UUID `json:"to"`
 
-	// Amount In minor units: asked for, or held
+	// Amount In minor units: the requested or held amount
 	Amount int64 `json:"amount"`
 
-	// Settled What moved
+	// Settled The amount that moved
 	Settled int64 `json:"settled"`
 
 	// Currency ISO 4217
@@ -484,22 +484,22 @@ type TransferRequest struct {
 	// Currency ISO 4217
 	Currency string `json:"currency"`
 
-	// ExpiresIn How long it is held, as in 90s, 15m or 1h30m; with pending only
+	// ExpiresIn How long the money is held, as in 90s, 15m or 1h30m; only with pending
 	//
 	// Example: 15m
 	ExpiresIn string `json:"expires_in,omitempty"`
 
-	// From In lower or upper case, bare or in braces; it is the same one
+	// From In lower or upper case, bare or in braces; all spellings are equal
 	From UUID `json:"from"`
 
-	// Pending Hold the money: it moves with post
+	// Pending Hold the money until it is posted, voided or expires
 	Pending bool `json:"pending,omitempty"`
 
-	// To In lower or upper case, bare or in braces; it is the same one
+	// To In lower or upper case, bare or in braces; all spellings are equal
 	To UUID `json:"to"`
 }
 
-// UUID In lower or upper case, bare or in braces; it is the same one
+// UUID In lower or upper case, bare or in braces; all spellings are equal
 type UUID = openapi_types.UUID
 
 // Wallet defines model for Wallet.
@@ -521,24 +521,24 @@ type Wallet struct {
 type WalletEntry struct {
 	Operation openapi_types.UUID `json:"operation"`
 
-	// Delta What was added, in minor units: negative for what went out
+	// Delta The amount added, in minor units: negative for money taken out
 	Delta     int64     `json:"delta"`
 	CreatedAt time.Time `json:"created_at"`
 }
 
 // WalletOperation defines model for WalletOperation.
 type WalletOperation struct {
-	// ID Made of client and key
+	// ID Derived from client and key
 	ID   openapi_types.UUID  `json:"id"`
 	Kind WalletOperationKind `json:"kind"`
 
-	// Wallet Of a payment, the payer's
+	// Wallet For a payment, the payer's wallet
 	Wallet openapi_types.UUID `json:"wallet"`
 
-	// To Of a payment, the payee's
+	// To For a payment, the payee's wallet
 	To *openapi_types.UUID `json:"to,omitempty"`
 
-	// Amount In minor units, as asked for
+	// Amount In minor units, as requested
 	Amount int64 `json:"amount"`
 
 	// Bonus The bonus of a credit, in minor units
@@ -561,10 +561,10 @@ type OrderID = openapi_types.UUID
 // Strategy defines model for Strategy.
 type Strategy = string
 
-// TransferID In lower or upper case, bare or in braces; it is the same one
+// TransferID In lower or upper case, bare or in braces; all spellings are equal
 type TransferID = UUID
 
-// WalletID In lower or upper case, bare or in braces; it is the same one
+// WalletID In lower or upper case, bare or in braces; all spellings are equal
 type WalletID = UUID
 
 // Forbidden RFC 9457
@@ -623,70 +623,70 @@ type UnsupportedMediaType = Problem
 
 // PlaceOrderParams defines parameters for PlaceOrder.
 type PlaceOrderParams struct {
-	// Strategy How stock is taken, money moved, or a wallet written; only in the lab (`shop serve --lab`). Any other name, and outside the lab every value, is malformed (400); in the lab the problem for `strategy=x` lists the names.
+	// Strategy How stock is taken, money is moved, or a wallet is written; only in the lab (`shop serve --lab`). An unknown name, and outside the lab every value, is malformed (400). In the lab the problem for `strategy=x` lists the names.
 	Strategy *Strategy `form:"strategy,omitempty" json:"strategy,omitempty"`
 
-	// IdempotencyKey Names the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941, with \" and \\ escaped); both forms are the same key. An empty header is none, and two headers are malformed. A key is unique for its client over all orders and transfers: used for a second request it is `idempotency-key-reused`. Wallets have keys of their own. Outcomes are kept for at least 24 hours. A key that is used again for the money of another client is `idempotency-key-reused` for transfers, which look for the key first, and `forbidden` for wallets, which look for the owner first.
+	// IdempotencyKey Identifies the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941, with \" and \\ escaped); both forms are the same key. An empty header counts as missing, and two headers are malformed. A client's orders and transfers share one set of keys: a key used for a second request gets `idempotency-key-reused`. Wallets have a separate set. Outcomes are kept for at least 24 hours. A key that is reused for the money of another client gets `idempotency-key-reused` for transfers, which check the key first, and `forbidden` for wallets, which check the owner first.
 	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
 }
 
 // CancelOrderParams defines parameters for CancelOrder.
 type CancelOrderParams struct {
-	// IdempotencyKey Names the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941, with \" and \\ escaped); both forms are the same key. An empty header is none, and two headers are malformed. A key is unique for its client over all orders and transfers: used for a second request it is `idempotency-key-reused`. Wallets have keys of their own. Outcomes are kept for at least 24 hours. A key that is used again for the money of another client is `idempotency-key-reused` for transfers, which look for the key first, and `forbidden` for wallets, which look for the owner first.
+	// IdempotencyKey Identifies the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941, with \" and \\ escaped); both forms are the same key. An empty header counts as missing, and two headers are malformed. A client's orders and transfers share one set of keys: a key used for a second request gets `idempotency-key-reused`. Wallets have a separate set. Outcomes are kept for at least 24 hours. A key that is reused for the money of another client gets `idempotency-key-reused` for transfers, which check the key first, and `forbidden` for wallets, which check the owner first.
 	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
 }
 
 // CreateTransferParams defines parameters for CreateTransfer.
 type CreateTransferParams struct {
-	// Strategy How stock is taken, money moved, or a wallet written; only in the lab (`shop serve --lab`). Any other name, and outside the lab every value, is malformed (400); in the lab the problem for `strategy=x` lists the names.
+	// Strategy How stock is taken, money is moved, or a wallet is written; only in the lab (`shop serve --lab`). An unknown name, and outside the lab every value, is malformed (400). In the lab the problem for `strategy=x` lists the names.
 	Strategy *Strategy `form:"strategy,omitempty" json:"strategy,omitempty"`
 
-	// IdempotencyKey Names the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941, with \" and \\ escaped); both forms are the same key. An empty header is none, and two headers are malformed. A key is unique for its client over all orders and transfers: used for a second request it is `idempotency-key-reused`. Wallets have keys of their own. Outcomes are kept for at least 24 hours. A key that is used again for the money of another client is `idempotency-key-reused` for transfers, which look for the key first, and `forbidden` for wallets, which look for the owner first.
+	// IdempotencyKey Identifies the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941, with \" and \\ escaped); both forms are the same key. An empty header counts as missing, and two headers are malformed. A client's orders and transfers share one set of keys: a key used for a second request gets `idempotency-key-reused`. Wallets have a separate set. Outcomes are kept for at least 24 hours. A key that is reused for the money of another client gets `idempotency-key-reused` for transfers, which check the key first, and `forbidden` for wallets, which check the owner first.
 	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
 }
 
 // PostTransferParams defines parameters for PostTransfer.
 type PostTransferParams struct {
-	// Strategy How stock is taken, money moved, or a wallet written; only in the lab (`shop serve --lab`). Any other name, and outside the lab every value, is malformed (400); in the lab the problem for `strategy=x` lists the names.
+	// Strategy How stock is taken, money is moved, or a wallet is written; only in the lab (`shop serve --lab`). An unknown name, and outside the lab every value, is malformed (400). In the lab the problem for `strategy=x` lists the names.
 	Strategy *Strategy `form:"strategy,omitempty" json:"strategy,omitempty"`
 
-	// IdempotencyKey Names the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941, with \" and \\ escaped); both forms are the same key. An empty header is none, and two headers are malformed. A key is unique for its client over all orders and transfers: used for a second request it is `idempotency-key-reused`. Wallets have keys of their own. Outcomes are kept for at least 24 hours. A key that is used again for the money of another client is `idempotency-key-reused` for transfers, which look for the key first, and `forbidden` for wallets, which look for the owner first.
+	// IdempotencyKey Identifies the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941, with \" and \\ escaped); both forms are the same key. An empty header counts as missing, and two headers are malformed. A client's orders and transfers share one set of keys: a key used for a second request gets `idempotency-key-reused`. Wallets have a separate set. Outcomes are kept for at least 24 hours. A key that is reused for the money of another client gets `idempotency-key-reused` for transfers, which check the key first, and `forbidden` for wallets, which check the owner first.
 	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
 }
 
 // VoidTransferParams defines parameters for VoidTransfer.
 type VoidTransferParams struct {
-	// Strategy How stock is taken, money moved, or a wallet written; only in the lab (`shop serve --lab`). Any other name, and outside the lab every value, is malformed (400); in the lab the problem for `strategy=x` lists the names.
+	// Strategy How stock is taken, money is moved, or a wallet is written; only in the lab (`shop serve --lab`). An unknown name, and outside the lab every value, is malformed (400). In the lab the problem for `strategy=x` lists the names.
 	Strategy *Strategy `form:"strategy,omitempty" json:"strategy,omitempty"`
 
-	// IdempotencyKey Names the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941, with \" and \\ escaped); both forms are the same key. An empty header is none, and two headers are malformed. A key is unique for its client over all orders and transfers: used for a second request it is `idempotency-key-reused`. Wallets have keys of their own. Outcomes are kept for at least 24 hours. A key that is used again for the money of another client is `idempotency-key-reused` for transfers, which look for the key first, and `forbidden` for wallets, which look for the owner first.
+	// IdempotencyKey Identifies the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941, with \" and \\ escaped); both forms are the same key. An empty header counts as missing, and two headers are malformed. A client's orders and transfers share one set of keys: a key used for a second request gets `idempotency-key-reused`. Wallets have a separate set. Outcomes are kept for at least 24 hours. A key that is reused for the money of another client gets `idempotency-key-reused` for transfers, which check the key first, and `forbidden` for wallets, which check the owner first.
 	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
 }
 
 // CreditWalletParams defines parameters for CreditWallet.
 type CreditWalletParams struct {
-	// Strategy How stock is taken, money moved, or a wallet written; only in the lab (`shop serve --lab`). Any other name, and outside the lab every value, is malformed (400); in the lab the problem for `strategy=x` lists the names.
+	// Strategy How stock is taken, money is moved, or a wallet is written; only in the lab (`shop serve --lab`). An unknown name, and outside the lab every value, is malformed (400). In the lab the problem for `strategy=x` lists the names.
 	Strategy *Strategy `form:"strategy,omitempty" json:"strategy,omitempty"`
 
-	// IdempotencyKey Names the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941, with \" and \\ escaped); both forms are the same key. An empty header is none, and two headers are malformed. A key is unique for its client over all orders and transfers: used for a second request it is `idempotency-key-reused`. Wallets have keys of their own. Outcomes are kept for at least 24 hours. A key that is used again for the money of another client is `idempotency-key-reused` for transfers, which look for the key first, and `forbidden` for wallets, which look for the owner first.
+	// IdempotencyKey Identifies the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941, with \" and \\ escaped); both forms are the same key. An empty header counts as missing, and two headers are malformed. A client's orders and transfers share one set of keys: a key used for a second request gets `idempotency-key-reused`. Wallets have a separate set. Outcomes are kept for at least 24 hours. A key that is reused for the money of another client gets `idempotency-key-reused` for transfers, which check the key first, and `forbidden` for wallets, which check the owner first.
 	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
 }
 
 // DebitWalletParams defines parameters for DebitWallet.
 type DebitWalletParams struct {
-	// Strategy How stock is taken, money moved, or a wallet written; only in the lab (`shop serve --lab`). Any other name, and outside the lab every value, is malformed (400); in the lab the problem for `strategy=x` lists the names.
+	// Strategy How stock is taken, money is moved, or a wallet is written; only in the lab (`shop serve --lab`). An unknown name, and outside the lab every value, is malformed (400). In the lab the problem for `strategy=x` lists the names.
 	Strategy *Strategy `form:"strategy,omitempty" json:"strategy,omitempty"`
 
-	// IdempotencyKey Names the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941, with \" and \\ escaped); both forms are the same key. An empty header is none, and two headers are malformed. A key is unique for its client over all orders and transfers: used for a second request it is `idempotency-key-reused`. Wallets have keys of their own. Outcomes are kept for at least 24 hours. A key that is used again for the money of another client is `idempotency-key-reused` for transfers, which look for the key first, and `forbidden` for wallets, which look for the owner first.
+	// IdempotencyKey Identifies the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941, with \" and \\ escaped); both forms are the same key. An empty header counts as missing, and two headers are malformed. A client's orders and transfers share one set of keys: a key used for a second request gets `idempotency-key-reused`. Wallets have a separate set. Outcomes are kept for at least 24 hours. A key that is reused for the money of another client gets `idempotency-key-reused` for transfers, which check the key first, and `forbidden` for wallets, which check the owner first.
 	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
 }
 
 // PayFromWalletParams defines parameters for PayFromWallet.
 type PayFromWalletParams struct {
-	// Strategy How stock is taken, money moved, or a wallet written; only in the lab (`shop serve --lab`). Any other name, and outside the lab every value, is malformed (400); in the lab the problem for `strategy=x` lists the names.
+	// Strategy How stock is taken, money is moved, or a wallet is written; only in the lab (`shop serve --lab`). An unknown name, and outside the lab every value, is malformed (400). In the lab the problem for `strategy=x` lists the names.
 	Strategy *Strategy `form:"strategy,omitempty" json:"strategy,omitempty"`
 
-	// IdempotencyKey Names the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941, with \" and \\ escaped); both forms are the same key. An empty header is none, and two headers are malformed. A key is unique for its client over all orders and transfers: used for a second request it is `idempotency-key-reused`. Wallets have keys of their own. Outcomes are kept for at least 24 hours. A key that is used again for the money of another client is `idempotency-key-reused` for transfers, which look for the key first, and `forbidden` for wallets, which look for the owner first.
+	// IdempotencyKey Identifies the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941, with \" and \\ escaped); both forms are the same key. An empty header counts as missing, and two headers are malformed. A client's orders and transfers share one set of keys: a key used for a second request gets `idempotency-key-reused`. Wallets have a separate set. Outcomes are kept for at least 24 hours. A key that is reused for the money of another client gets `idempotency-key-reused` for transfers, which check the key first, and `forbidden` for wallets, which check the owner first.
 	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
 }
 
@@ -713,13 +713,13 @@ type ServerInterface interface {
 	// Livez The process answers.
 	// (GET /livez)
 	Livez(ctx echo.Context) error
-	// Readyz Requests may be sent here.
+	// Readyz The replica is ready for requests.
 	// (GET /readyz)
 	Readyz(ctx echo.Context) error
 	// GetAccount One of the caller's own accounts, with its latest entries.
 	// (GET /v1/accounts/{id})
 	GetAccount(ctx echo.Context, id UUID) error
-	// GetAudit Every invariant of every flow, as the number of its violations.
+	// GetAudit The number of violations of every invariant of every flow.
 	// (GET /v1/audit)
 	GetAudit(ctx echo.Context) error
 	// PlaceOrder Buys all lines or none.
@@ -4047,13 +4047,13 @@ type StrictServerInterface interface {
 	// Livez The process answers.
 	// (GET /livez)
 	Livez(ctx context.Context, request LivezRequestObject) (LivezResponseObject, error)
-	// Readyz Requests may be sent here.
+	// Readyz The replica is ready for requests.
 	// (GET /readyz)
 	Readyz(ctx context.Context, request ReadyzRequestObject) (ReadyzResponseObject, error)
 	// GetAccount One of the caller's own accounts, with its latest entries.
 	// (GET /v1/accounts/{id})
 	GetAccount(ctx context.Context, request GetAccountRequestObject) (GetAccountResponseObject, error)
-	// GetAudit Every invariant of every flow, as the number of its violations.
+	// GetAudit The number of violations of every invariant of every flow.
 	// (GET /v1/audit)
 	GetAudit(ctx context.Context, request GetAuditRequestObject) (GetAuditResponseObject, error)
 	// PlaceOrder Buys all lines or none.
@@ -4680,92 +4680,92 @@ func (sh *strictHandler) PayFromWallet(ctx echo.Context, id WalletID, params Pay
 // const string: with thousands of chunks the chained `+` fold is several
 // times slower for the Go compiler than parsing a slice literal.
 var swaggerSpec = []string{
-	"7D3bchu3kr+CTE7VsesMJZKS7IiqfVAca6ONHakk66RqJW0EzjRJHM0AYwBDmlGYx/2A/cT9ki00MDdy",
-	"eNUlild+MQczuHSju9FX6M4LRJwIDlwrr3PnJVTSGDRIfDoOIU6EBh6Mf4KxaQlBBZIlmgnudbyfaQyK",
-	"6AEQxjVw3SEtogVp7+2RRDKuaTcCcnj+7viYBAMqaWAG9kmXSiBCEqoIJZ9ToSEkSkvG++TV2dE78t3+",
-	"bssnI6YH5OrqyiOUh+bHFQEV0ATC1wekK/SA9ISMFTGDmSUoGgO5hfEWOeQE4kSPyQBoCJIwRbjg4ONA",
-	"eiRcu+0a08iMA+EWOTTdzdcpZ59TMOMTphUJIgZcEzEESWgUESFtbzOapFz1QKoOSRWE2IUSBYHgIZHw",
-	"OQWlCdNm0BtWYLNxC+OGBNPlZov8QqMItCIDOkQIFBE9AxKTRIz4FjlJdSAMps16byHRdhpNIqBKk/Yu",
-	"GYhUqgwAPaA4IS6I9inj+L3BUSw4jM3olAs9AJmBtmB5tm8Gpk9GAxYMSCTEbT6qmbTHpNIWwzc9Ibss",
-	"DIHbziMLXm1XMeIgbectz/eYoSq7O57vcRqD1ylTYcOQoe8ZxDIJodfRMgXfU8EAYmroE77QOIlMrze9",
-	"VtAK9toN3K1Gy/O9mH75ALyvB15nr9X2vZjx7LnlewnVGqRZwH+9uvzm28Yf15ek8cf1XdNv7+1MLr9p",
-	"/HH9u23//cp7dUm++bZxdXV5dXWNLVfmt2f+u3591/Lbe3uTK+/13zzf0+PErMcSuDeZ+N6JWdHxD2a9",
-	"CHBC9aAAl4ULITTESrXX8dIUvywt+7LZ2D9sHNFG7/ruu8mrRvl5d/L6bmdSaWq1J/XrO9eSaujXMPyP",
-	"YkSUFsGtoRhNb4H7jqZiMYTQR652G05GkmkN/IAIHo0J47jhEe2SVzdqIBKiQA6BNBoR7d68Nlw7JpYo",
-	"DSIsKYlUKxZC3hOGIMdkSKMUfLOEnHnJq91m8/VBeRbzfyJFN4IYye1GObD+7csNiZjSVnKZyVROe59T",
-	"kONiL7IuXnkHyhinjd/+QRrXdy1/Zx42Pzne2XTD/yah53W8b7cLSb1t36rti4vjH3ASK0IecYqJ6a8S",
-	"wRXg0XCU8bh5CASKf/OTJknEAmroZdth/x//UgI/W23CU9vLzlklv1yweBPf+xFoZFh37vTrTeuGq5n1",
-	"kzlcNNXgxDKRgJMghZrzQWkhDQ1NfO+YG9Kg0VNihbk5OyTlt1yMOBkNABmJaTKgSQIcQru4IY1Y+LRr",
-	"wykb7ij0Sf0pY1b3MePlp1xfLkB8EjOlGO83plZolvaz0Eci5U+6Mi50o2cm7Riak1BoMaiV2EeN9BgY",
-	"5pd/V2apZ1TDBxYz/bR4NGKyEdl5zYJZrjUp4KEiWggSp8EAVz+gRQNJuVHRRnSMr7CZ8nFOyqgOBUa1",
-	"60kRI7vRMJSg1AHCHwoOnu90BpRMZ6DluHHY0yCroDnRbNilD9JAYfAFPSTAJ8SVSHVD9Bp4jvqERhJo",
-	"OG4ElAcQRQZ9KE9Cc5g1Ein6Btictx8A1pMEJLVreUpBoNJejwWGJhq9lIcqg9MrVpYdlX/uwnwCXxJz",
-	"UBabo0DrR94alI+fWAwi1U/KuXbmhrZTo7QhXRGOLdcZhlSRGEVjv+A31BFx7x7q9EWVuG55x8URtkXO",
-	"jUDpjrU1zfCHFgRoMDBnMmhmOmWntDEFq1tSNiTOIIno2EJQnfEcNBGc0NKQWxX9D3gae51Lz2hR3vWs",
-	"yjfJ0bMKp62HJ6vnFeN+bRhbQQKsh7B8wK8HU3+CkMiFwxIN85MQH6jsw5OuTYhGhJNOfO+C01QPhGS/",
-	"Pe2ZnpbntesYUhbRbvSkuOimauyTSBhNW2kaQScX2j6hymybNZDR9kbPWC+NIme3h1TTLlWoatIRHR+Q",
-	"HvAAGpCIYFAZiYeEciJQDOUKHaGBPjAmeyBiaDzAoXjBVZokQmoIP0LI6Cf86Ck3NZ+/EZsFNHCZ5kPX",
-	"2wx+GAQidasJQ+RpGp1KgxzNjLHco5EC30tKTXdehTyq0/4yoJoElJMuEJUYQP3C68O4frNb+BkyhPne",
-	"F+vo8jp7E9/r0siok7NjH3MSMy4kSTnTqm7gmHEWGyHUXDTJzsT3AglUQ/gr1RW/VGhMASMwZrwhpf5v",
-	"Tf9USiMva1Z5fkJ22623U+6tw8Z/Xt/t1LhZSgO3J74HXEuH5llLPqIalLYuR8/3mIZYLaMRt8XvuZZo",
-	"D7rZqZR0XJ78zcRQe1Qj+E/sueH2xScj56OVgJwYku6YDEQU3mNLdie+Z437aRfhXGS1rFsncwtdWj9R",
-	"vi8FHTmw/BLZFmiuUEJxZonuvyDQBl0V9K3HJvehsV1k6EjTOSw2omhLGj2fVdiiQzj0qWZDyP3UCR0j",
-	"ttfgQ0OJuqTOrLErvjcEqZzeWEtI1KLUJ9TIUsLWlBE70xufLzRDWbGE5dsbZ/JvkazZIj+wvjHfBY/G",
-	"HdLeauIx0oYmhjWks8PryJ9+seS/32y+be3vt/d23+429/dbJc5ozUCbL8yZVuvK5xyohYLBfjWNTde5",
-	"FllpyBasZX77st2d1ExW3Y+jSIzI//73/xDGh1QyyjU+8TTugjSa7ZCJCI9S9IfPjFY4XNfAYySCW1XW",
-	"bMWt53spl0azRkFyXccK5uvGkEr0zptuH8w4Jz95vv11UR2gci4lQmljmT/ArKduKJw4e5g3t2F4palO",
-	"Z2cOoS9piOQdSsq4nTAtKYmrrcduAa7G/vyhGNg1FMPbhovqJBUpk4f1Zpm3BKTR/EpRHuVjEBQiBaQv",
-	"wDA0Hgb3QnRmpllM50/zUG1EuwsrLlm6c2+ociQSBY5VlR8eEhfMRTjc73lQ7E3LDUc9dXLjA+OwmST7",
-	"nFKuma5Rs+4tkFtN/LdMDqvbdJkgPf/pYkaKmm5+sfw6rFi30ZoqReZo3VxxvYdS8uaxFN+9TdQ/34sY",
-	"t2hZSRFGfBtSXKQF79TKwUDwHsPwjl9swYo8hdO+Kw1gG8qjVNUuoW0I7nGMn91atdmBnKE0W0VFn16i",
-	"SRXo3ZzF58PUWqatOj5dSC8Gdb8mkj2ucblYElRWMRePm0nLnB+qoL2nwYCo25QINN/MscE4ERxItrsH",
-	"9hzZbbdXtSrLIn2CUvXYdmtbieqeWlOcNo0cu+I6NJzScQxPowAbal85WaFieAhjVc7Xl43SdV8AFlGp",
-	"T6gmsVA6N8mNpXuA2Wci1YRp3O2Hs0sMnfcFepIa6pYlDZFYgBqJwEi+Tc+Y1Onzma9qGSKqAJ8dvSP7",
-	"u3t4qFQxVHiuZv0k7qULNdOuSCs25rKz5buJv9zHJdIo3NDL1WqifaMpi+pl1go4nlIoI+jp+pQnjEiP",
-	"wCYaSlhvpW/RJHHTTo/+H+cnPxP3lmiRE+FICt7PspmcDluL7vXA3Cuk/OyOJ1KEaTC94/ed8k1FG1js",
-	"UdRMW2JZ6N7Tzg2caRaZ41dtlyPrnl96MRNkr7ydDQFXXrtocO2ALjBceZdnbkxNUsmEqbzLs1CqrXMS",
-	"Uiqj1qfTVCfOQ9WV9krIovyiyLKqrAb0QIQNAxyNIjGa6lREYapz1HrQy59MxZ+r70pZJZUXxnirNERi",
-	"CqUY/aiCVcQyKu2zAYsSVDWLytKtVrVsxwmcpPqkd+6o0jQcWvJ5VyJH03xcIsQjR4em/X1OgaXO5znp",
-	"mcY8RSkbCantLCc20/ixRGb4bAlsKsvbDVBpPMvIyo59WtCTabioUpJpOirREE6F1POz0Ic57ZjmPF6Y",
-	"DVQT8LGvphIkXGMp2cm2fG8Jw/z8IHLAzx0x4MoMGbx3VOA2x+z/Rb79uLDKPMelLa9ow9ahUC9OXRbs",
-	"hudnyw7PdV0YuXBfq1ubdL7ekbQ/o4VZRFv56y/yQ5zaQ2Jdm/sxLF5zZtv81iUHxqObK6uZTvZYWsGV",
-	"u9BFhKYQgp0BVrEw7SQLdu4DW1uTdorB6m6CjEgmS0yXfOC69Z7/dFHN6A9ErwcwSyi08Vuzsb/1K6Zh",
-	"v9mtS8MuXIqPYkR0Cka0CY42WLahKb57TxfTd4/lYnqDsdVww2Whxm51KbXRAPsT3+tJEa/l42pv5hbL",
-	"9Lp60YvFDpsLjD2nEle02CwS7NkABv4YCmZ9+5kKup4z/awYMms6zYbOGv6ZTZE1vC+mqpgw1r5fGYk7",
-	"tT4y3D6/YvQXuJ6SYwY/Sz1mBahP4eN4OK4qsQLj9UZnhBZg7pLA/B3GyX5T+aS1Fxs50xrsNGPrqyAJ",
-	"8JDxPnrzkWIysdnai6u1TzszpU8b2Xglblzu9fE9tz4La4+mkZ7jrvhRRGFRrNYxKMCwkwNTlA3hrhAR",
-	"UL7Gkjd0U9USbk4OdZSJw9SdG0b/lWb30iQBSQKqoCiJZJx0JQ1AHbitzysbbZ77guqvV+uXf/1+dXW3",
-	"fq+rq8nrWor+JdeG1+DBZ5+qtPeXSlWye7A0U+lxk4VWzgwqr/bpEoN2HigxCJ11IywNTvX6yUGinB2+",
-	"+TYUwxS5OyuhvZKd/hiO9SX26WraMKYzCp7O4RF8hRXNJJAQMj29Z5sLjjfPVQ9/mzNvdciPNMQaRVd5",
-	"RXlIrL9wLdX3ltlCtzxwi2hF4uri/4kNK62VD/EuG8Q+/uCGsk+nxYBTYdza/DdK3Ar8PDUP/q7WAXN3",
-	"geumfgK53gT12i9iNp+5pEhY+l49UowGSpBKpsfnRu5nmWMx47X3NBhGOTw9xkJ9LP4n+C3D8mYh8xIE",
-	"VKmASuQDN+dA6wR1XySq1YYfOxJcYWADC+O9mp1+j7Xe2R0KeKlBMKC8D4ooEYMeGG03oNKcNAakqWsC",
-	"kPwHVGGQFss2JECWna465coF8qr95ctr3zSFLMQ8d9OZwxAkGbEockWKWNZogHxFbXoMjV5n5ZgxHdv7",
-	"G4qKEoOWGwPsTVY2kpWjKzpW9jYES2HW30ZoZNYaCsDSTixJCStXW7jbHFKuWWSvT7DgGEUxhMBYcluY",
-	"gBAAV6hSufrvj8efPN9LZeTwrjrb2yIBrkQqA9gSsr/tOm3HzPptbCjGUwORlJJBO17Ls0cXpwnzOt7O",
-	"VnNrx8qwAVLhdsSG8Jv51bfslZ9Px6HX8T7g26li8nazOU+vyb/LC7R9b3eVzwtn98T39lbpkXt5y/zl",
-	"dS6vfU+lcUyNjpIFygJQhujUCKRNlqR9VTmMlXdthtlGV/18dJzZ188cH6bDzuorWoC+sywdz/BLF4gy",
-	"B9UAJCxE4rC17cLRavuOhZO56Px30Fk5hl+5y+byka5FuK7fuQcpXcsgmXMlgcPI1mYUsNtsLe9xMVXV",
-	"tNvcXd4pj0SZDu395R3KUZxHo81yGiz2WQGSLAiEBJ2T8AnPL4LICu+JGPFsP5S7uYhplRlwzhwqk3iR",
-	"eVtQeJYZPpeyU6tCPR7B4QRzyM2miasDzH2iEkjTKNqU4FUu2ZVDkvUHT0yRK+z9UfnakK+IJAsZW1b+",
-	"Lq8nFZFr9agi51/03DU6vUiM0ErT+faal4ZwpyoBFshlexcWRomEqqHb04gGYNN0ZyRyHajFJ9tTcemJ",
-	"v7RHfnGRlct41HwvwvHDlqnnOXtVJd85GKe4cwWaPs+vQXi2Yrz53Qo8U43QY7dVWM3lmZvvWytwTZ4y",
-	"gB32VoG+JqkABUF7Faa2V+Z8pWfZ9+lYoUDHJFJjynDBq7qY5e8pfl+qhW3G8dnFaI+qVs29asKccgje",
-	"i0r1TFQqS2wrkuO2Te6bfxTZbKt7Uqa/9rF1/bWeCWsK9xdx652BTiV3QT17/RN8oYGOxlhXsIjQyzk4",
-	"cxwrSp9mHz2i+CynEc0Rotlan1SOfoXkchhFOS590h0TdZuWaaRIn5qmku07dZsuPKCzFK1V3CQ252wz",
-	"P4kt7Lt+fIJcQowvZ/qfcKbnuF9Es5Ui5DknNwZDPhV3FPzlDcnpvKWHtSWLS6+esyPmGVqhFcT9Gdbo",
-	"ilcb5dldd3kNlHckRWzvJBfVO9FzR3GpDsnbxlSmrDBnt90uQj5OCZstO5pfzDLxn+yq2C1y0rOZFwgg",
-	"jksCyrnQRNExBtQUIAbciB1y05MiviHwOaWRQc+NFjcH5MalpN3kxX43RU7ejb2OFKuvhiAVHFTe5h5P",
-	"LkiYWlFlbyhtxXgX1tt2c7D1tcr2j5iPZ6+EoNrVxAppbzAiTBsEdMGmyaITXC7xfedNSx0LGx8CpWu4",
-	"H1UdWXThoNFHMlBfFJJn4mTIaW8tGt3ONJU5bm+hHoZU/b+idlMu2p7M3h3/3DWZF73kxUs+e9wNIArt",
-	"mee7vwJDEiq1DZnZOzElRECV+5M4EpReT6QMhc3qqxcp/xQs/KuIlK+Z2Tfk2hc+8s4y9ihYaQmDuAu7",
-	"lmqFv2QpletxRf5XUx5VI3SLm6MPWhBftMFnog0Wf6xqeRJPdgNdLblu27zpxV6tkN2fdP+SGmL1as6H",
-	"9X6Vbsd/cX+9qItPH7YJQ0xIt+n91iWXV6rozHNlHxXIIQuA9CXl7pJKpleXMViSsUDEYJ3Fi4R5kTDP",
-	"xZCtYu5FND2xaPpEb0ERkepCPvmEVe6mJ4EYglRriSFXLrUoDZSOj6SI/3+Koql7GF9k0Yssune075OL",
-	"P+nipin753UTOlZfTajvRotS2K4Eq7sZMaHGSFNZpO+gPiaIsuyr9k0W2qYW+d92tqjyZ0sya4T6dDlB",
-	"qdrT1RPgHwyy0trWEW6jvHRjTRdvnqYyGKCvx6i/7tpFVzuQ5xW5HDcjoqd6uySRTHdmkmR3OrqueRrJ",
-	"bOf88nhbAer+qIrrV/iYZjt+xHgm2v2UZCW5rl+GqtleR0LmfwipDFtRKzHBuuZAxLFl55eMuLWoffJ/",
-	"AQAA//8=",
+	"7D1tc9s2k38FZZ+ZJvOQtiTbSS3PfXDT+Opr2njsuJ0521dD5ErCYxJgAVCO6qof7wfcT7xfcoMF+CZR",
+	"r7FdJ+d8iQkSwO5id7HYF+jOC0WSCg5cK69756VU0gQ0SHw6jiBJhQYejn+EsWmJQIWSpZoJ7nXNe65Z",
+	"n4EiegiEcQ1cd0mbaEE6e3sklYxr2ouBHJ69OT4m4ZBKGprRfdKjEoiQhCpCye+Z0BARpSXjA/Li9OgN",
+	"+XZ/t+2TW6aH5PLy0iOUR+aPSwIqpClELw9IT+gh6QuZKGIGMyAomgC5gfEWOeQEklSPyRBoBJKEIuNa",
+	"mekSphTjAx+H1LfCfWEHSWhsRoRoixySMGbA9TeKCGk/MB0k5apvntQQUeBAFGgi+mZe1SXU/E8yBZGB",
+	"jVCiIBQ8IhJ+z0BpMgCtyDUrSRvcwDiQYHpcb5FfaRybL4Z0BNjZLInGObbI+0yHIgEL6g2k2k6hSQxU",
+	"adLZJUORSWVgN0DoIdWEKWIHx28NkRLBYWwAplzooaEN4rkYMts7R94nt0MWDkk4hPAGBzXz9ZlU2tL1",
+	"ui9kj0URcNvz1qI120/ccpC255bne8zwlV0Qz/c4TcDyWQGSYUTfM8RkEiKvq2UGvqfCISTUcCh8pEka",
+	"m16v+u2wHe51Aly9oO35XkI/vgM+0EOvu9fu+F7CeP7c9r2Uag3SAPBfLy6++jr46+qCBH9d3bX8zt7O",
+	"5OKr4K+rP237n5feiwvy1dfB5eXF5eUVtlyavz3z39XLu7bf2dubXHov/+H5nh6nBh7L3d5k4nvvDUTH",
+	"3xt4EeGU6mGJLosWYmj4k2qv62UZflkB+6IV7B8GRzToX919O3kRVJ93Jy/vdia1pnZn0gzfmTY8N2gQ",
+	"+R/ELVFahDeGrzS9Ae47fmKKJGIEkY9S7RbctN5KpjXwAyJ4PCaM47LHtEdeXKuhSIkCOQISBDHtXb9E",
+	"wc34DRe3nBh6WHYSmVYsgqIrjECOyYjGGfg4cy625MVuq/VyixyX05j/Uyl6MSTIitfKYfdvH69JzJS2",
+	"2stMpgoW/D0DOS6XJO/iVReiSnga/PFPElzdtf2deUT94IRn03X/h4S+1/W+3i5V9rZ9q7bPz4+/x0ms",
+	"+njAKSamv0oFV4B7xFEu5+YhFLgFmD9pmsYspIZtth31//kvJfCz1SY8sb3snHUuLJSLN/G9H4DGRoLn",
+	"Tr/etG64hlk/mA1GG2Us+sgyEnAS5FCmlREMaXho4nvH3LAGjR+TKszN2S0E6HYIqOAtsHb/0ULcEOj3",
+	"IdQW0BGNWfS4cOKUgYPIJ81bjoHup1yuHxO+Qpn4ua0QTEFoQPtZ6COR8UeFjAsd9M2kXcI0iQQowoUm",
+	"8JEZMgppVKFpMOsdGk0gv1EG1lOq4R1LmH5cQhqdGcR23i7RQ6ZyU0MBj5RhRZJQPs55UyEOQ1p5wzjp",
+	"x2wwdOgZCy6KJChlhtDldznHGxvsAGkQCQ6e72wJVFWnoOU4OOxrkHX0nK428jMAaTAxNIM+cuEj0ktk",
+	"OhD9APdXn9BYAo3GQUh5CHFsSIgKJjogjAepFANDh0LY7wHX9ylIamF5TG2gsn6fhYYvgn7GI5Xj6ZWQ",
+	"5Xvn3wuYT+BjanbOcnEUaP3AS4Oi8YElIDL9qNJrZw60nbqLWqUnojGhUrIRRCh9Kha38bgicmg+4vLd",
+	"146M1vK8DblhW9sib9E8lIbQ9ghZPRvac07R0htra/dVlqh64DiFNKZji059+jNz7OOEoh1Ax1s14xB4",
+	"lnjdC8+YWN7VrD04Kei0itStRzBrBJbjfrGkW0EtrEe5YsAvkGR/gwopVMcaBukHId5ROYBHhVOIIMZJ",
+	"J753zmmmh0KyPx5398+q81o4RpTFtBc/Ki16mRr7JBbGolSaxtAtdLuP52fnYSE9CGmmnN/NnOHR/Oxn",
+	"cWw9ABHVtEcVmNasxOWA9IGHEEAqwmF1bMqJQJUlJEkypQkN9YE5+YcigeAettJzrrI0FVJD9BNEjH7A",
+	"jx5zgYv5g8QAECCY5kPX2wx+GKKrEqGJImb60vhEGtJoZs7cfRor8L200nTn1VhlVm/RxIxpHYIh5aQH",
+	"RKUGZ790JzGuX+2Wnoucdr730XrQvO7exPd6NDb2aIMzmJOEcSFJxplWTQMnjLPE6KnWokl2Jr4XSqAa",
+	"ot+orjm8InOeMDplxr9S6f/a9M+kNOq0Acqz92S303495Tc7DP7z6m6nwXFTGbgz8T3gWjqKzxI5ptro",
+	"M/Rler7HNCRqGbu41X7LtcRTpZudSknH1clfTQzjx1HzzCmVOndKuAWyaz0UcaSIBJTPzddkd+J71kcw",
+	"7XycS6229RTlnqYL63oqFqZkJIeXX2Hhks41Vij3NdH7l9stavRbT2Q+hcl2UbhjTReKG40ic1ZgNcno",
+	"Eg4DqtkICod8SsdI7zVE0TCjrlg/a6yL741AKmdv1mH/xb7IWYla4hJqFCy2ANJ5LUh3phmhADsnYQnQ",
+	"8uVOct24SPlske/ZgGmFHucu6Wy10EXXgRYGTqQ72TeJA/1oxWG/1Xrd3t/v7O2+3m3t77crktKewbYA",
+	"zB3W1tXdBVILNYX9apqarnMjsbKILYBlfvuy1Z00TFZfj6NY3JL//e//IYyPqGSUa3ziWdIDadhrxESM",
+	"2ywawzOjlT7dNegYi/BGVa1hceP5XsYl0HCIiuWqSTDM18GISgwAmG7vzDjvf/R8+9d5fYDaRpUKpc1Z",
+	"/x5mPXFD4cT5w7y5jfgrTXU2O3MEA0kjZO9IUsbthBUDbEV47BIgNPbP78uBXUM5vG04r09S0zlF6HBW",
+	"eCtIdivx1Yqo+oTGMYFYAbkV8kbhDvFJ1M4PepbcxdM8eht970KYS+DPXZnVqCeiYu3q+8bDhYsRC/f3",
+	"PBz2plWHY6Am1fGOcdhMmf2eUa6ZbjC9Plknt1v4b5kqVjfZMl169uP5jCI13fwS/CaqWEfUmlZG7r3d",
+	"3Jj9BDvl1UMZw3ubWIS+FzNuybKScYz0Nqy4yDLeaVSFoeB9hoEjv1yCFWUKp31TGcA2VEep22FC20Df",
+	"wxyIdhstaYdyTtIcipqJvcSYKsm7uYjPx6m9zHx1crqQXwzpfksle9gD52JNUINiLh0305aFPNRRe0vD",
+	"IVE3GRE8BLtpMI6pRvnqHthdZLfTWfWkWVXpE9Sqx7Zbx2pU99SekrRp4liIm8hwQscJPI4NbLh95ZSI",
+	"2tlDmIPmfJPZ2F2fisAiLvUJ1SQRyoZozcHXnRUPSAR9msW6i6st+oTp+zugGG4fCHQ3BeqGpYFILVpB",
+	"KjBrwKaCTJoM+9yhtYwcdbRPj96Q/d093FrqdCrdWw3nZnfgDA3fS163B5btL99O/LXcYCKLow0dYe0W",
+	"nng0ZXGzCluB2FPWZQx93WRaGpOJcZtztR6Qr/F84macHvg/zt7/TNxbooXL38S8jJo3yZmzjXRfD8m9",
+	"UuU3OLCkiLKwvvCfOuGrmmGw2OGombY8s9D7p53DODcychex2q5G7j2/8mImiF97Oxtirr120ebGAV3g",
+	"ufauSA+ZmqSWblN7V6S61FvnZL3URm3O2alPXITCa+21QEf1RZnWVYMG9FBEgUGOxrG4nepUxm7qczT6",
+	"2qufTMW36+8qmSu1F+YUV2uIxRRJMWZSR6uMd9TaZ0MbFawagMrzu1Y94o5TeJ/p9/0zx5Wm4dCyz5sK",
+	"O5rm4wojHjk+NO1vCw6sdD4rWM80FnlQ+UjIbacFs5nGnypshs+Wwabyy90AtcbTnK3s2CclP5mG8zon",
+	"maajCg/hVMg9Pwt9WPCOaS6ijPlADaEh+2oqAcM1VhKqbMt3ljHMn+9EgfiZYwaEzLDBW8cFbnHM+p8X",
+	"y4+A1eY5rix5zTC2noVmZepSbzfaRNt2cK5hTqjBSQ3khst6e9L+jEFmCW31r7/IJXFit4h1j98Pcfg1",
+	"+7VNqF2yYTz4yWW1U5TdllZw7C70FuGpCNHOEasdNu0kC1buHVvbqHZmweoeg5xJJktOMcXATfCe/Xhe",
+	"ryQIRb8PMMsoNPijFexv/YZ53692m/K+S9/ig5wnulUjDSJMnywPFQs5q70s4PcpfqdvH8rv9AqDsNGG",
+	"YKHdbq0qtdEA+xPf60uRrOX46mzmK8stvKUnGSy72FyL7Dk7uWbaupAx1pcIZbe5kWDW/Z/bpeu52k/L",
+	"IfOmk3zovOGXfIq84W05Ve1gY8//K9Nzp9GHhivp15wCJdmnlJuhz1KPWonqY/hA7k/AKlLBeHPRTyz4",
+	"oFI9xhQqGp9QPJ7ut5RP2nuJUUDt4U4rcdU+mA6XAo/sepQqtb2X1OuxdmbKsTY6/1Xkc7lzyPdy0BBl",
+	"9L/M8Wf8IOKogn7GNYsJw/omKx8+seJBMEMKaVmSuSdEDJSvgcSG/q1Gji74pIllcZimXcZYy9Jgk6Up",
+	"SBJSBWXVJuOkJ2kI6gDdVSqFOGZ8YCNd8HuGnugFhWov1q9U+/Py8m79XpeXk5eN/P5rYUCvIaFPPvlp",
+	"77NKfrJrsDT36WGzj1ZONapC+3iZRjv3lmlkNRfWbBJ7wlwz30hUE9U3X4pymDIBaCXS1xLlH8I1r0pL",
+	"enPTGZMkBc/myAm+wuJrEkqImJ5etc2Vx6unarS/LgR4KiMAbB2J2bXyyjDKI2J9jWsZyzfMVuIV8V+k",
+	"LXJYD/9PbXRqrbSKN/kg9vF7N5R9OikHnIoGzyJ6hAnRDgS/yPmDb5Rz1qyD7u4C98+cieRGEzUbzUjp",
+	"AoKKmWGZfvUANB5xwkwyPT4zG0Kek5Yw3njbhJGew5NjLKrAywsIfsuwNlvIoiACDS6gEoXDzTnUOkWT",
+	"GZlsteHHjiVXGNjgwni/YeXz2hBX6oCBpyHlA1BEiQT0kPEBCak0W5BBaeqqAxSHIVUY+8WQjATIc+IV",
+	"VoFWyifIi87Hjy99rA1lEabWm/4cRiDJLYtjkvEIMzmZQjxfUJt4Q+OXrr6SJHRs756wG0Ve42Koc21w",
+	"vs4jQ3lJvYY4xgKXhNCUSsd11pFHaGwAzwtVt8jpnCIZa0/jfRAWN2NYRxAai3oLkxxC4AoNL1fJ/tPx",
+	"B8/3Mhm7RVDd7W2RAlcikyFsCTnYdp22E2YdQjbG46mhSCs5p12v7dnNjdOUeV1vZ6u1tWO13BBZcjtm",
+	"I/jD/DWwMlfsYMeR1/Xe4dupsvhOqzXP+im+K0rNfW93lc9LL/rE9/ZW6VG4j6vC5nUvrnxPZUlCjSWT",
+	"x99CUIYD1S1Im5NJB6q2XSvvygyzjTGA+eQ4ta+fOD1Mh53VIVpCvvwiALxrhUZjtLfyTMCFxBy1t13Q",
+	"W23fsWgyl6z/DjqvDPFr1/RcPNBFD1fNK3gvZXY5JnOq7BxFtjbjhN1We3mP86liq93W7vJORajLdOjs",
+	"L+9QDRM9GI9Ws26xzwqY5FEmZOyCld/z4mqL/PYAIm55vh7K3cfEtMqPe+7wVGXxMtG35PA8EX0uZ2fW",
+	"zno4hsMJ5rCbzUp3rgwqgbQI65v9CjdnvMFG8MHjcuMK635UvQTlC2LHUs9WrcGLq8mM2m0qJzBP9nag",
+	"svSgaOrH4naZOrZ3fWH0SagGdj2JaQg2E3hGETdhWX6yPRXvnvhLexQXMVl1jBvKdyIa329tfZEWWDf4",
+	"nStySihXYOez4vqGJ6u9W9+uIC71yD92W0XKXCq7+b69gsAUqQjYYW8V7BuSFVAHdFaRZ3vfzxe6hX2X",
+	"jRXqccxTNWcaLjjUZN7K95S8LzW+NpP4/KK3B7WmFt6Pgeg9W1JPxJKyzLYiO27bpMH5W5HN4vpEzvTX",
+	"3rauvtQ9YU3l/qxuvVPQmeTufhN7bRV8pKGOx1i6sIjRq7k9c/wqSp/kHz2g+qymJ81Rojmsj6pHv0B2",
+	"OYzjgpY+6Y2JusmqPFKmZU1zyfaduskWbtB56tcq3hGby7aZe8TWDl49PEMuYcbnPf1v2NML2i/i2Vqp",
+	"85ydGwMjH8qbED77g+R06tP9niXLe7mesg/mCZ5Ca4T7O06jK16uVGSG3RV1Vd6RFIm9c13UL3gv/MOV",
+	"AidvG5Oe8oKf3U6njPg4I2y2mGl+kczEf7R7brfIaRaDIj0YC26TzOzgXXLdlyK5theqa3Ftr8WKWL8P",
+	"8oBcu+Q1975M4HPfYRhNiwHeuHbQ8EEPCCVRZtWSDcK3E2Wo/brTGm59qXr8JzEC5bJhqHYltkK6u5Iw",
+	"ompIg1m16OeWS9zbRdNSJ8LGCr9yd/iDmh7L7j/MUX02Pp6IQ6HgvbV4dDu3Sua4uIW6H1b1P0dLploD",
+	"Ppm98P6pWy3PNsizR3x2u8OqINzz7HUSQhZl3sz9ZIuEGKhyv+UjQen1VMpI2BS/ZpXyi2DR56JSvmRh",
+	"31Bqn+XIO83FoxSlJQLibv9aahX+mqdSricVxU+9PKhF6ICbYw9aFJ+twSdiDZa/srU8Tye/zq6RXbdt",
+	"/vRiD1bEPp11P0sLsX7Z5/16uiq39j+7up7NxccP0UQRJqLnhUXOI2XLVjB/vXxUIEcsBDKQlLsbL5le",
+	"XcdgacYCFYP1Fs8a5lnDPJWDbJ1yz6rpkVXTB3oDiohMl/rJJ6x+630oRiDVWmrIVUstSvmk4yMpkv+f",
+	"qmjqWsdnXfSsiz45svchL4DEX5G1D4wPih+N1Qri/hcT3vtuOrDnz0TzbPRNl5d3uZ/JTan+0gNxpa2p",
+	"RfGL1JYK/mwhZoNKn64ZqNR4uqIB/HEiq6ttweA2aks31nTJ5kkmwyF6eozx6y5udFUCRQaRy2YzCnqq",
+	"t0sHyS1nJou7O13XImFktvOH8vJ7HtmAZNmv9DDNdsx/NbycFC10qHTPKTbb+UjI4peXqiiWxRETLHIO",
+	"RZJYmX5OgVuL6Sf/FwAA//8=",
 }
 
 // decodeSpec returns the embedded OpenAPI spec as raw JSON bytes,
