@@ -14,7 +14,8 @@ const selectTransfer = `
 	SELECT id, client_id, from_id, to_id, amount, settled, currency, state, created_at, expires_at, ended_at
 	FROM transfers`
 
-// Find returns a transfer of the client. Another client's is ErrNotFound, like one that is not there.
+// Find returns a transfer of the client. For another client's it returns ErrNotFound, as for one
+// that does not exist.
 func (s *Service) Find(ctx context.Context, client, id uuid.UUID) (Transfer, error) {
 	var list []Transfer
 	err := s.db.Read(ctx, func(ctx context.Context, conn *pgx.Conn) (err error) {
@@ -31,7 +32,7 @@ func (s *Service) Find(ctx context.Context, client, id uuid.UUID) (Transfer, err
 	return list[0].utc(), nil
 }
 
-// utc has its times in UTC: a body must not depend on the server that wrote it.
+// utc returns t with its times in UTC: a body must not depend on the server that wrote it.
 func (t Transfer) utc() Transfer {
 	t.CreatedAt = t.CreatedAt.UTC()
 	for _, at := range []**time.Time{&t.ExpiresAt, &t.EndedAt} {
@@ -43,14 +44,14 @@ func (t Transfer) utc() Transfer {
 	return t
 }
 
-// Account is what its owner sees of it.
+// Account is an account as its owner sees it.
 type Account struct {
 	ID        uuid.UUID
 	Owner     uuid.UUID
 	Currency  string
 	Opening   int64
 	Balance   int64
-	Held      int64   // reserved by holds: still in Balance, not to be spent
+	Held      int64   // reserved by holds: still in Balance, but not available
 	Entries   []Entry // the latest first
 	CreatedAt time.Time
 }
@@ -62,16 +63,15 @@ func (a Account) Available() int64 { return a.Balance - a.Held }
 type Entry struct {
 	Transfer  uuid.UUID
 	Delta     int64 // what was added: negative for the payer
-	Version   int64 // of the account, after it
+	Version   int64 // of the account, after the entry
 	CreatedAt time.Time
 }
 
 // entriesMax is how many of an account's latest entries are shown.
 const entriesMax = 20
 
-// OpenAccount makes an account with its opening balance, once: if the id exists,
-// nothing changes and opened is false. So it may be repeated after any error.
-// Money comes into the system here, and nowhere else.
+// OpenAccount makes an account with its opening balance. If the id exists, nothing changes
+// and opened is false, so it may be repeated after any error. Money enters the system only here.
 func (s *Service) OpenAccount(ctx context.Context, a Account) (opened bool, err error) {
 	if a.Opening < 0 || a.Opening > AmountMax || !isCurrency(a.Currency) {
 		return false, fmt.Errorf("%w: opening %d %.8q", ErrInvalid, a.Opening, a.Currency)
@@ -90,8 +90,8 @@ func (s *Service) OpenAccount(ctx context.Context, a Account) (opened bool, err 
 	return opened, nil
 }
 
-// Account finds an account of the client, with its latest entries. Another
-// client's is ErrNotFound, like one that is not there.
+// Account returns an account of the client, with its latest entries. For another client's it
+// returns ErrNotFound, as for one that does not exist.
 func (s *Service) Account(ctx context.Context, client, id uuid.UUID) (a Account, err error) {
 	err = s.db.Read(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		a, err = readAccount(ctx, conn, client, id)
@@ -107,9 +107,9 @@ func readAccount(ctx context.Context, conn *pgx.Conn, client, id uuid.UUID) (Acc
 	a := Account{ID: id, Owner: client}
 	var e struct {
 		Entry
-		id *uuid.UUID // nil: there is none
+		id *uuid.UUID // nil: the account has no entry
 	}
-	// One statement, so that balance and entries are of one snapshot.
+	// One statement, so that the balance and the entries are of one snapshot.
 	rows, _ := conn.Query(ctx, `
 		SELECT a.currency, a.opening, a.balance, a.held, a.created_at,
 		       l.transfer_id, COALESCE(l.delta, 0), COALESCE(l.account_version, 0), COALESCE(l.created_at, a.created_at)
@@ -139,7 +139,7 @@ func readAccount(ctx context.Context, conn *pgx.Conn, client, id uuid.UUID) (Acc
 	return a, err
 }
 
-// Accounts lists the accounts of the client in order of id, without their entries.
+// Accounts returns the accounts of the client in order of id, without their entries.
 func (s *Service) Accounts(ctx context.Context, client uuid.UUID) ([]Account, error) {
 	var (
 		a    Account

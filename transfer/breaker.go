@@ -12,13 +12,12 @@ import (
 	"shop/locking/breaker"
 )
 
-// probeEvery is how often a lock service that gives no answer is asked again.
+// probeEvery is the interval between probes of a lock service that does not answer.
 const probeEvery = 250 * time.Millisecond
 
-// newBreaker is in front of the lock service: while that gives no answer, transfers
-// are refused at once, and do not queue for a time-out, each with a client waiting. A
-// transfer that holds a lease does not come by here; it finishes while it may trust
-// the lease.
+// newBreaker makes the circuit breaker in front of the lock service. While the service does
+// not answer, transfers are refused at once instead of waiting for a time-out. A transfer
+// that holds a lease does not pass the breaker: it finishes while it may trust the lease.
 func (s *Service) newBreaker() *breaker.Breaker {
 	key := "probe/" + uuid.NewString()
 	return breaker.New(breaker.Config{
@@ -28,8 +27,8 @@ func (s *Service) newBreaker() *breaker.Breaker {
 			lease, err := store.TryAcquire(ctx, key)
 			switch {
 			case err == nil:
-				_ = store.Release(ctx, lease) // else its TTL ends it
-			case errors.Is(err, locking.ErrBusy), errors.Is(err, ErrEpoch): // an answer
+				_ = store.Release(ctx, lease) // if that fails, the lease expires
+			case errors.Is(err, locking.ErrBusy), errors.Is(err, ErrEpoch): // the service has answered
 				return nil
 			}
 			return err
@@ -37,5 +36,5 @@ func (s *Service) newBreaker() *breaker.Breaker {
 	})
 }
 
-// Unreachable reports whether the lock service gave no answer when it was last asked.
+// Unreachable reports whether the breaker is open: the lock service left the last request unanswered.
 func (s *Service) Unreachable() bool { return s.breaker.Open() }

@@ -8,24 +8,23 @@ import (
 	"shop/locking/idempotency/pgtx"
 )
 
-// A payer that is short gets expired money back dueMax holds at a time, at most
-// dueRounds times in one request. After that the request is busy, and the next one
-// with its key goes on where it ended.
+// If a payer is short of funds, a request ends its expired holds, dueMax at a time and at
+// most dueRounds times. Then it returns ErrBusy, and a repetition ends the next ones.
 const (
 	dueMax    = 20
 	dueRounds = 50
 )
 
-// dueError is a refusal that need not be: holds of the payer have expired, their
-// money has not been given back yet, and it would do.
+// dueError is returned in place of a refusal if the payer's expired holds, which are still
+// reserved, cover what is missing. holds are the first dueMax of them.
 type dueError struct{ holds []Transfer }
 
 func (e *dueError) Error() string { return fmt.Sprintf("transfer: %d expired holds", len(e.holds)) }
 
-// short ends an attempt whose payer has too little. It refuses, unless expired
-// holds of the payer cover what is missing. Their money is not simply counted as
-// available: it comes back only when its hold is committed as
-// expired, under the rows of that hold, so that a Post can never find it spent.
+// short ends an attempt whose payer is short of funds. It refuses, unless expired holds of
+// the payer cover what is missing. Their money does not count as available before they are
+// committed as expired, with the two accounts of each hold locked: otherwise a Post could
+// find it spent.
 func (a *attempt) short(ctx context.Context, from *account, tr Transfer, available int64) (Reply, error) {
 	refusal := &InsufficientFundsError{from.ID, tr.Amount, available}
 	missing := tr.Amount - available
@@ -49,11 +48,11 @@ func (a *attempt) short(ctx context.Context, from *account, tr Transfer, availab
 	return Reply{}, &dueError{*due}
 }
 
-// runAfter runs an operation again when the payer's expired holds have given back
-// their money, each in a transaction of its own, under its own two accounts.
+// runAfter ends the payer's expired holds, each in a transaction of its own under the locks
+// of its own two accounts. Then it runs the operation again.
 func (s *Service) runAfter(ctx context.Context, o *operation, due *dueError) (Reply, error) {
 	if o.rounds++; o.rounds > dueRounds {
-		return Reply{}, fmt.Errorf("%w: gave %d expired holds of account %s back, and there are more", locking.ErrBusy, dueMax*dueRounds, o.from)
+		return Reply{}, fmt.Errorf("%w: ended %d expired holds of account %s, and there are more", locking.ErrBusy, dueMax*dueRounds, o.from)
 	}
 	for _, tr := range due.holds {
 		if _, err := s.expire(ctx, tr); err != nil {

@@ -10,10 +10,10 @@ import (
 	"shop/locking/idempotency/pgtx"
 )
 
-// Epochs counts the accounts by the epoch of their last fence; "" is none yet.
-// More than one besides "" means that a lock service was replaced, and no NewEpoch followed.
+// Epochs counts the accounts by the epoch of their fence; "" stands for none yet. More than
+// one epoch besides "" means that a lock service was replaced without a NewEpoch.
 func Epochs(ctx context.Context, pool *pgxpool.Pool) (map[string]int64, error) {
-	ctx, cancel := context.WithTimeout(ctx, pgtx.Limit) // a silent server has no statement_timeout
+	ctx, cancel := context.WithTimeout(ctx, pgtx.Limit) // a silent server enforces no statement_timeout
 	defer cancel()
 	rows, _ := pool.Query(ctx, `SELECT fence_epoch, count(*) FROM accounts GROUP BY fence_epoch`)
 	var (
@@ -31,21 +31,20 @@ func Epochs(ctx context.Context, pool *pgxpool.Pool) (map[string]int64, error) {
 	return accounts, nil
 }
 
-// NewEpoch hands the accounts fenced in epoch was over to epoch now, whose
-// fences count from the beginning again, and returns how many there were.
+// NewEpoch moves the accounts of epoch was to epoch now, resets their fences to 0, and
+// returns the number of these accounts.
 //
-// An etcd that was wiped, or restored from a backup, hands out numbers that the
-// accounts have seen long ago. They would refuse it for ever, and rightly: a row
-// cannot tell a new counter from an old holder. An operator who knows that the
-// old etcd is gone can. That is what a call of NewEpoch says, and why nothing in
-// this package calls it.
+// An etcd that was wiped, or restored from a backup, grants fences lower than those that
+// the accounts have seen. The accounts refuse them for ever, and must: a row cannot
+// distinguish a new counter from a late holder. Only an operator knows that the old etcd
+// is gone. So nothing in this package calls NewEpoch.
 //
-// It may run beside transfers: an account changes hands under its row lock, and
-// from then on holders of the old epoch are refused, however late they come.
-// No holder passes the guard that did not before, in either order of the two.
+// NewEpoch may run while there are transfers. The epoch of an account changes under its row
+// lock. Before the change its fence refuses late holders of the old epoch, after it the
+// epoch refuses all holders of the old epoch.
 func NewEpoch(ctx context.Context, pool *pgxpool.Pool, was, now string) (accounts int64, err error) {
 	if now == "" || was == now {
-		return 0, fmt.Errorf("%w: a new epoch needs a name of its own, not %q after %q", ErrInvalid, now, was)
+		return 0, fmt.Errorf("%w: the new epoch needs a non-empty name that differs from the old one: %q after %q", ErrInvalid, now, was)
 	}
 	for {
 		n, err := handOver(ctx, pool, was, now)
@@ -59,11 +58,11 @@ func NewEpoch(ctx context.Context, pool *pgxpool.Pool, was, now string) (account
 	}
 }
 
-// handOver hands some accounts over, in one transaction.
+// handOver moves up to 500 accounts to epoch now, in one transaction.
 func handOver(ctx context.Context, pool *pgxpool.Pool, was, now string) (n int64, err error) {
-	ctx, cancel := context.WithTimeout(ctx, pgtx.Limit) // a silent server has no statement_timeout
+	ctx, cancel := context.WithTimeout(ctx, pgtx.Limit) // a silent server enforces no statement_timeout
 	defer cancel()
-	// In small bites, each in id order, like every transaction that locks two accounts.
+	// In id order, like every transaction that locks more than one account.
 	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, `
 			UPDATE accounts

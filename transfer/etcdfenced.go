@@ -7,20 +7,20 @@ import (
 	"shop/locking"
 )
 
-// etcdFenced: an etcd lock on both accounts, and a guard in front of the
-// transaction. Right, and the default.
+// etcdFenced takes an etcd lock on both accounts, and begins its transaction with a guard.
+// It is right, and the default.
 //
-// The lock makes it fast: a request for a hot account waits in etcd's queue,
-// first come, first served, without a connection to PostgreSQL. The guard makes it
-// right: if the lock is lost, revoked, or granted to the next holder, the row
-// refuses the fence of the old holder; until the row has seen the newer fence, it
-// is locked, and the newer holder waits.
+// The lock makes it fast: a request for a hot account waits in etcd's queue, first come,
+// first served, without a connection to PostgreSQL. The guard makes it right, even if the
+// lock is lost, revoked, or granted to the next holder: a row that has seen the newer fence
+// refuses the old holder, and a row that the old holder's guard has locked makes the newer
+// holder wait.
 //
-// Losing etcd costs transfers, not money: none begins without a lease.
+// Without etcd no transfer begins, since none begins without a lease. No money is lost.
 func (s *Service) etcdFenced(ctx context.Context, o *operation) (Reply, error) {
 	reply, err := s.underFence(ctx, o)
 	if o.Unknown() && errors.Is(err, locking.ErrOutcomeUnknown) && ctx.Err() == nil {
-		// The lease ended before the COMMIT was decided: the next one, with its newer fence, may decide it.
+		// The lease ended before the COMMIT was resolved. The next lease, with its newer fence, may resolve it.
 		return s.underFence(ctx, o)
 	}
 	return reply, err
@@ -35,21 +35,20 @@ func (s *Service) underFence(ctx context.Context, o *operation) (Reply, error) {
 	})
 }
 
-// guard queues the statement that this package is about, once for each account,
-// in id order. It is four things in one:
+// guard queues the central statement of this package, once for each account, in id order.
+// The statement does four things:
 //
-//   - the fence check: the row takes no number lower than one it has seen, and
-//     none of another counter. Equal passes, one holder may write several times;
-//   - the row lock: a holder with a newer fence waits for the end of this
-//     transaction, so that nothing written here can land behind it;
-//   - the read: RETURNING is the row as it is now, after the wait, under the lock;
-//   - the news: the fence is written, and committed with the rest, so that
-//     older holders are refused from now on.
+//   - it checks the fence: the row accepts no fence lower than one that it has seen, and
+//     none of another epoch. An equal fence passes: one holder may write several times;
+//   - it locks the row: a holder with a newer fence waits until this transaction ends, so
+//     nothing that this transaction writes can arrive after that holder's writes;
+//   - it reads the row: RETURNING is the current row, after the wait and under the lock;
+//   - it stores the fence: once that is committed, the row refuses older holders.
 //
-// It is the first statement. A read before it could be out of date. And it is
-// two statements, not one with id = ANY($1), which promises no order.
+// The guard comes first, because a read before it could be out of date. It is one statement
+// for each account, because id = ANY($1) promises no order.
 //
-// An account that was never fenced takes the epoch of the first fence.
+// An account without an epoch takes the epoch of its first fence.
 func (a *attempt) guard(fence locking.Fence) {
 	a.guards, a.fence, a.epoch = true, fence, a.s.cfg.Epoch
 	for _, id := range a.pair() {
@@ -62,24 +61,23 @@ func (a *attempt) guard(fence locking.Fence) {
 	}
 }
 
-// lockNames are the keys of both accounts at the lock store. String is canonical
-// (lower case, hyphens), so that one account has one lock however a client writes it.
+// lockNames returns the keys of both accounts at the lock store. String is canonical (lower
+// case, hyphens): an account has one lock, however a client spells its id.
 func (o *operation) lockNames() []string {
 	ids := o.pair()
 	return []string{"account/" + ids[0].String(), "account/" + ids[1].String()}
 }
 
-// errUnfenced is a lease with fence 0: of a store that cannot fence. Every holder
-// would pass the guard, so that none may begin.
-var errUnfenced = &UnavailableError{errors.New("its lease has no fence: this store cannot fence, and transfers need one that does")}
+// errUnfenced refuses a lease with fence 0, which comes from a store that cannot fence. With
+// it, every holder would pass the guard.
+var errUnfenced = &UnavailableError{errors.New("the lease has no fence, and transfers need a store that fences")}
 
-// underLock runs fn while the store grants all names to an operation, in one
-// acquisition: all or none, so that no operation waits for one account while it
-// holds the other.
+// underLock runs fn while it holds all names at the store. It acquires all or none, so no
+// operation waits for one account while it holds the other.
 //
-// The result of fn is the result. If the lease went away meanwhile, fn's ctx
-// ended with locking.ErrLost as its cause, and fn either stopped in time, or
-// committed, and then the transfer stands. A release that fails changes neither.
+// underLock returns what fn returns. If the lease is lost while fn runs, fn's ctx ends with
+// locking.ErrLost as its cause. Then fn has either stopped in time, or committed, and the
+// transfer stands. A release that fails does not change the result.
 func (s *Service) underLock(ctx context.Context, store locking.Store, names []string,
 	fn func(context.Context, locking.Lease) (Reply, error),
 ) (reply Reply, err error) {
@@ -104,14 +102,14 @@ func (s *Service) underLock(ctx context.Context, store locking.Store, names []st
 	case entered:
 		return reply, fnErr
 	case errors.Is(err, locking.ErrKey), errors.Is(err, locking.ErrLost), // ErrLost: granted too late to be used
-		errors.Is(err, ErrEpoch): // an answer, and one that asking again does not change
+		errors.Is(err, ErrEpoch): // an answer that a retry does not change
 		return Reply{}, err
 	case ctx.Err() != nil:
 		return Reply{}, context.Cause(ctx)
 	case errors.Is(err, locking.ErrBusy):
 		return Reply{}, err
 	}
-	// No answer is never taken for a grant, and no money moves without one.
+	// A missing answer is never taken for a grant, and no money moves without a grant.
 	s.breaker.Failed(err)
 	s.cfg.Count(Unavailable, s.cfg.Strategy)
 	return Reply{}, &UnavailableError{err}

@@ -17,15 +17,14 @@ import (
 // HoldMax is the longest time for which money can be held.
 const HoldMax = 30 * 24 * time.Hour
 
-// change is what an operation does to a hold: once, and only from reserved. The
-// diagram is in the package comment.
+// change is what an operation does to a reserved hold. The package comment has the diagram.
 type change struct {
 	to      State
 	settled int64
 }
 
-// Reserve holds money for expiresIn: it stays the payer's, and cannot be spent
-// until Post moves it, Void frees it, or its time is over.
+// Reserve holds money for expiresIn. It stays in the payer's balance, and cannot be spent
+// until Post moves it, Void frees it, or the hold expires.
 func (s *Service) Reserve(ctx context.Context, req Request, m Move, expiresIn time.Duration) (Reply, error) {
 	if expiresIn < time.Millisecond || expiresIn > HoldMax {
 		return Reply{}, fmt.Errorf("%w: a hold lasts 1 ms to %v", ErrInvalid, HoldMax)
@@ -33,9 +32,9 @@ func (s *Service) Reserve(ctx context.Context, req Request, m Move, expiresIn ti
 	return s.move(ctx, req, m, expiresIn)
 }
 
-// Post moves held money: amount of it, 0 for all. What is left over is free again.
-// A hold whose time is over gets ErrExpired as its stored reply, one that was
-// settled before ErrSettled, and another client's is ErrNotFound.
+// Post moves amount of the held money, or all of it if amount is 0. The rest is available
+// again. If the hold has expired, the stored reply is ErrExpired; if it was settled before,
+// ErrSettled. For another client's hold, Post returns ErrNotFound.
 func (s *Service) Post(ctx context.Context, req Request, id uuid.UUID, amount int64) (Reply, error) {
 	if amount < 0 {
 		return Reply{}, fmt.Errorf("%w: amount %d", ErrInvalid, amount)
@@ -43,7 +42,7 @@ func (s *Service) Post(ctx context.Context, req Request, id uuid.UUID, amount in
 	return s.settle(ctx, req, id, Posted, amount)
 }
 
-// Void frees held money. Its refusals are those of Post.
+// Void frees the held money. It is refused for the same reasons as Post.
 func (s *Service) Void(ctx context.Context, req Request, id uuid.UUID) (Reply, error) {
 	return s.settle(ctx, req, id, Voided, 0)
 }
@@ -55,8 +54,8 @@ func (s *Service) settle(ctx context.Context, req Request, id uuid.UUID, to Stat
 	if reply, found, err := s.db.Lookup(ctx, req); found || err != nil {
 		return reply, err
 	}
-	// The client, the accounts and the amount of a hold never change: no lock is needed
-	// to read them, and a request for another client's hold waits in no queue.
+	// The client, the accounts and the amount of a hold never change. So they are read
+	// without a lock, and a request for another client's hold waits in no queue.
 	tr, err := s.Find(ctx, req.Client, id)
 	if err != nil {
 		return Reply{}, err
@@ -77,7 +76,7 @@ func (s *Service) onHold(req Request, tr Transfer, c change) *operation {
 	return &operation{Op: pgtx.Op{Request: req, Label: s.cfg.Strategy}, id: tr.ID, from: tr.From, to: tr.To, change: &c}
 }
 
-// settleNow is the rest of a Post or a Void, after the change was tried.
+// settleNow decides a Post or a Void by the result of the statement that ends the hold.
 func settleNow(ctx context.Context, a *attempt, from, to *account) (Reply, error) {
 	a.expires = false
 	won, tr, err := a.holdNow()
@@ -94,7 +93,7 @@ func settleNow(ctx context.Context, a *attempt, from, to *account) (Reply, error
 			return a.record(tr, from)
 		}
 		return a.record(tr, from, to)
-	case tr.State == Reserved: // and past its time: the refusal that says so ends it
+	case tr.State == Reserved: // the hold has expired: the refusal ends it
 		return a.expireNow(ctx, from)
 	case tr.State == Expired:
 		return a.s.refuse(tr, ErrExpired)
@@ -103,7 +102,7 @@ func settleNow(ctx context.Context, a *attempt, from, to *account) (Reply, error
 	}
 }
 
-// expireNow ends a hold past its time together with the refusal that says so.
+// expireNow ends an expired hold in the transaction that stores the refusal.
 func (a *attempt) expireNow(ctx context.Context, from *account) (Reply, error) {
 	a.endHold(change{to: Expired})
 	if err := a.Flush(ctx); err != nil {
@@ -113,7 +112,7 @@ func (a *attempt) expireNow(ctx context.Context, from *account) (Reply, error) {
 	if err != nil {
 		return Reply{}, err
 	}
-	if !won { // another operation was faster, which it is only where accounts are not locked
+	if !won { // another operation ended it first: possible only where accounts are not locked
 		return Reply{}, pgtx.ErrRetry
 	}
 	a.expires = true
@@ -122,11 +121,10 @@ func (a *attempt) expireNow(ctx context.Context, from *account) (Reply, error) {
 	return a.s.cfg.Encode(tr, ErrExpired)
 }
 
-// endHold queues the end of a hold, and a look at what it is then. It stands
-// behind the locks of both accounts, so that clock_timestamp() is read after all
-// waiting: now() is when the transaction began, and a Post that waited past the
-// end of the hold would still find it in time. Of Post, Void and Sweep
-// exactly one finds it reserved.
+// endHold queues the statement that ends a hold, and one that reads the result. Both come
+// after the locks of both accounts, so that clock_timestamp() is read after all waiting.
+// now() is the beginning of the transaction: with it, a Post that waited past the end of
+// the hold would be in time. Exactly one of Post, Void and Sweep finds the hold reserved.
 func (a *attempt) endHold(c change) {
 	condition := `expires_at > clock_timestamp()`
 	if c.to == Expired {
@@ -141,7 +139,7 @@ func (a *attempt) endHold(c change) {
 	a.hold = pgtx.Query[Transfer](a.Tx, selectTransfer+` WHERE id = $1`, a.id)
 }
 
-// holdNow is the hold behind its change, and whether it was this attempt that changed it.
+// holdNow returns the hold after that statement, and whether this attempt ended it.
 func (a *attempt) holdNow() (won bool, tr Transfer, err error) {
 	if len(*a.hold) != 1 {
 		return false, tr, fmt.Errorf("%w: transfer %s", ErrNotFound, a.id)
@@ -149,7 +147,7 @@ func (a *attempt) holdNow() (won bool, tr Transfer, err error) {
 	return a.ended.RowsAffected() == 1, (*a.hold)[0].utc(), nil
 }
 
-// expire gives back what one hold reserved, if its time is over.
+// expire ends one hold and frees its money, if it has expired.
 func (s *Service) expire(ctx context.Context, tr Transfer) (expired bool, err error) {
 	o := s.onHold(Request{}, tr, change{to: Expired})
 	o.decide = func(_ context.Context, a *attempt, from, _ *account) (Reply, error) {
@@ -157,7 +155,7 @@ func (s *Service) expire(ctx context.Context, tr Transfer) (expired bool, err er
 		if o.expires, tr, err = a.holdNow(); err != nil {
 			return Reply{}, err
 		}
-		if !o.expires { // not reserved any more, or not due: nothing to do
+		if !o.expires { // no longer reserved, or not expired
 			return pgtx.Refuse(Reply{})
 		}
 		from.Held -= tr.Amount
@@ -168,18 +166,17 @@ func (s *Service) expire(ctx context.Context, tr Transfer) (expired bool, err er
 	return o.expires && err == nil, err
 }
 
-// sweepPage is how many holds Sweep reads before it reads again.
+// sweepPage is how many holds Sweep reads at a time.
 const sweepPage = 100
 
-// Sweep gives back the money of all holds whose time is over, and returns how many
-// it ended. Each is a transaction of its own under its two accounts, with the
-// locks of a Post and in their order: if a Post comes first, there is nothing left
-// to sweep, and the other way round. A hold that is busy or stale is left for the
-// next Sweep, and Sweep ends when a server is away. The error names the first
-// holds that were left, and counts them all.
+// Sweep ends all expired holds, and returns how many it ended. Each hold is ended in a
+// transaction of its own, with the locks of a Post in the same order, so that only one of
+// the two ends it. A hold that is busy or stale is left for the next Sweep. Sweep returns
+// early when a server is unavailable. The error contains the errors of the first three holds
+// that were left, and the number of the others.
 func (s *Service) Sweep(ctx context.Context) (swept int, err error) {
 	var (
-		at   time.Time // the last one seen, so that those left behind are not seen again
+		at   time.Time // of the last hold read, so that those left are not read again
 		id   uuid.UUID
 		left leftBehind
 	)
@@ -197,7 +194,7 @@ func (s *Service) Sweep(ctx context.Context) (swept int, err error) {
 			if err != nil {
 				left.add(tr.ID, err)
 			}
-			if ctx.Err() != nil || isAway(err) {
+			if ctx.Err() != nil || isUnavailable(err) {
 				return swept, left.err()
 			}
 		}
@@ -207,14 +204,14 @@ func (s *Service) Sweep(ctx context.Context) (swept int, err error) {
 	}
 }
 
-// isAway reports that a server is away, so that the next hold would fail like this one.
-func isAway(err error) bool {
+// isUnavailable reports whether err means that a server is unavailable: the next hold would fail too.
+func isUnavailable(err error) bool {
 	var locks *UnavailableError
 	return errors.As(err, &locks) || errors.Is(err, pgtx.ErrUnreachable)
 }
 
-// leftBehind are holds that could not be ended: ten thousand of them may have ten
-// thousand times the same reason.
+// leftBehind collects the errors of holds that could not be ended. It keeps the first ones:
+// ten thousand holds may all fail for the same reason.
 type leftBehind struct {
 	first []error
 	n     int
@@ -233,8 +230,8 @@ func (l *leftBehind) err() error {
 	return errors.Join(l.first...)
 }
 
-// due lists holds whose time is over, by its end. Without a lock: which of them are
-// still reserved is decided under theirs.
+// due lists expired holds by their time of expiry. It takes no lock: whether a hold is still
+// reserved is decided under the hold's own locks.
 func (s *Service) due(ctx context.Context, at time.Time, id uuid.UUID) (list []Transfer, err error) {
 	err = s.db.Read(ctx, func(ctx context.Context, conn *pgx.Conn) (err error) {
 		rows, _ := conn.Query(ctx, selectTransfer+`

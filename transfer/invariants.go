@@ -12,11 +12,11 @@ import (
 //go:embed invariants.sql
 var invariantsSQL string
 
-// Invariants are those that can be checked in the tables alone, without knowing what
-// the clients got as replies.
+// Invariants are the invariants that can be checked in the tables alone, without the replies
+// that clients got.
 var Invariants = invariant.Parse(invariantsSQL)
 
-// Audit counts what breaks them. Every number is 0 where nothing is wrong.
+// Audit counts what breaks the invariants. If nothing is wrong, every count is 0.
 func Audit(ctx context.Context, db invariant.Querier[pgx.Rows]) (map[string]int64, error) {
 	return invariant.Audit(ctx, db, Invariants)
 }

@@ -1,27 +1,27 @@
--- What must be true of the tables of transfers. Each query returns the ids of what breaks an
--- invariant, and no row where it holds: copy any of them into psql. Each is one statement,
--- and so reads one snapshot (two sums in two statements would see two moments), and may run
--- while there is traffic. The proof, `shop audit` and /v1/audit run this file.
+-- The invariants of the transfer tables. Each query returns the ids of the rows that break an
+-- invariant, and no row if it holds; each can be pasted into psql. A query is one statement, so
+-- it reads one snapshot (two sums in two statements would read two), and may run while there is
+-- traffic. The proof, `shop audit` and /v1/audit run this file.
 --
--- A key names one request for 23 hours at the least. After that its answer may be purged, and
--- the key used again. (Answers are kept for 24 hours from the beginning of their transaction;
--- the effect is dated later, by at most a request's time.)
+-- A key identifies one request for at least 23 hours. After that its answer may be purged, and
+-- the key reused. (Answers are kept for 24 hours from the beginning of their transaction. The
+-- time of the effect is later, by at most the duration of a request.)
 --
--- invariant: T1 money-conserved: all money that was paid in is there, and no more
--- invariant: T2 entry-pairs: a posted transfer has two entries that sum up to nothing, every other one has none
--- invariant: T3 account-balance: a balance is its opening and its entries, what is held is the sum of the holds, and no more is held than there is
--- invariant: T4 fence-order: the fences of an account's entries never go down
+-- invariant: T1 money-conserved: in each currency, the sum of all balances is the sum of all openings
+-- invariant: T2 entry-pairs: a posted transfer has two entries whose sum is 0, every other transfer has none
+-- invariant: T3 account-balance: a balance is the opening plus the entries, the held amount is the sum of the holds, and is not more than the balance
+-- invariant: T4 fence-order: in the order of an account's versions, the fences of its entries never decrease
 
 -- name: T1
--- finds: currency of which more or less is there than was paid in
--- Money is neither made nor lost. (Seen from one account, that is T3.)
+-- finds: currency in which the sum of all balances is not the sum of all openings
+-- Money is neither made nor lost. (T3 checks the same for each account.)
 SELECT currency || ' off by ' || sum(balance - opening)
 FROM accounts
 GROUP BY currency
 HAVING sum(balance) <> sum(opening);
 
 -- name: T2
--- finds: posted transfer without its two entries, or another one with any
+-- finds: posted transfer without its two entries, or other transfer with entries
 SELECT t.id::text
 FROM transfers t
 LEFT JOIN ledger_entries e ON e.transfer_id = t.id
@@ -33,7 +33,7 @@ HAVING CASE t.state
        ELSE count(e.id) <> 0 END;
 
 -- name: T3
--- finds: account whose balance is not what its entries add up to, or is below what it holds
+-- finds: account whose balance is not its opening plus its entries, or is less than its held amount
 SELECT a.id::text
 FROM accounts a
 LEFT JOIN (SELECT account_id, sum(delta) AS moved
@@ -44,7 +44,7 @@ WHERE a.balance <> a.opening + COALESCE(l.moved, 0)
    OR a.balance < a.held;
 
 -- name: T3 held
--- finds: account whose held money is not the sum of its reserved transfers
+-- finds: account whose held amount is not the sum of its reserved transfers
 SELECT a.id::text
 FROM accounts a
 LEFT JOIN (SELECT from_id, sum(amount) AS reserved
@@ -54,8 +54,8 @@ LEFT JOIN (SELECT from_id, sum(amount) AS reserved
 WHERE a.held <> COALESCE(h.reserved, 0);
 
 -- name: T4
--- finds: entry that was written under an older fence than the entry before it
--- Numbers of two counters cannot be compared: each epoch by itself.
+-- finds: entry with an older fence than an earlier entry of its account
+-- Fences of two epochs cannot be compared, so each epoch is checked by itself.
 SELECT id::text
 FROM (SELECT id, fence, max(fence) OVER (PARTITION BY account_id, fence_epoch
                                          ORDER BY account_version
@@ -65,7 +65,7 @@ FROM (SELECT id, fence, max(fence) OVER (PARTITION BY account_id, fence_epoch
 WHERE fence < newest;
 
 -- name: I-ONCE transfers
--- finds: key that made another transfer while its answer was kept
+-- finds: key that made a second transfer while the answer to the first was kept
 SELECT DISTINCT t.client_id || ' ' || t.idempotency_key
 FROM (SELECT client_id, idempotency_key, created_at,
              lag(created_at) OVER (PARTITION BY client_id, idempotency_key ORDER BY created_at) AS earlier
@@ -75,7 +75,7 @@ WHERE t.created_at - t.earlier < interval '23 hours'
    OR k.created_at <= t.earlier;
 
 -- name: I-ONCE answers
--- finds: key whose stored answer is a refusal although it made a transfer, or that has none
+-- finds: key that made a transfer although its stored answer is a refusal, or is missing
 SELECT t.client_id || ' ' || t.idempotency_key
 FROM transfers t
 LEFT JOIN idempotency_keys k ON k.client_id = t.client_id AND k.key = t.idempotency_key
@@ -83,7 +83,7 @@ WHERE k.status NOT BETWEEN 200 AND 299 AND k.created_at - t.created_at < interva
    OR k.status IS NULL AND t.created_at > now() - interval '23 hours';
 
 -- number: drift
--- finds: minor units by which balances differ from their openings and their entries
+-- finds: minor units by which balances differ from their openings plus entries
 SELECT COALESCE(sum(abs(a.balance - a.opening - COALESCE(l.moved, 0))), 0)::bigint
 FROM accounts a
 LEFT JOIN (SELECT account_id, sum(delta) AS moved

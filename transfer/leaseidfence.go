@@ -10,18 +10,17 @@ import (
 	"shop/locking/idempotency/pgtx"
 )
 
-// leaseIDFence: the id of an etcd lease as the fence, as published examples have it
-// (doc.go, Sources). Wrong in five ways.
+// leaseIDFence uses the id of an etcd lease as the fence, as published examples do (doc.go,
+// Sources). It is wrong in five ways.
 //
-//   - The lock is one per transfer, so that two transfers of one account do not
-//     exclude each other.
-//   - The token is the id of a lease. Ids are unique, not ordered: each etcd member
-//     makes its own, and of two members one always has the greater ones. A rightful
-//     holder is refused for ever, and a stale one gets through.
-//   - The token is read with no lock: what is compared may have changed when it counts.
+//   - The lock is per transfer, so two transfers of one account do not exclude each other.
+//   - The token is the id of a lease. Ids are unique, not ordered: each etcd member makes
+//     its own, and one member's ids are always greater than another's. A rightful holder
+//     is refused for ever, and a stale one passes.
+//   - The stored token is read without a lock: it may change between the comparison and the write.
 //   - Tokens are compared as strings: "9" is newer than "10".
-//   - No row is locked, the payee's least of all, and both are written with
-//     balances that were computed from old ones.
+//   - No row is locked, and the payee's token is not even compared. Both rows are written with
+//     balances that were computed from unlocked reads.
 //
 // With one member, one server and one transfer at a time it passes every test.
 func (s *Service) leaseIDFence(ctx context.Context, o *operation) (Reply, error) {

@@ -12,20 +12,20 @@ import (
 	"shop/locking/idempotency/pgtx"
 )
 
-// AmountMax is the largest amount of one transfer: what every JSON reader
-// understands exactly, and far below what a balance can hold.
+// AmountMax is the largest amount of one transfer. Every JSON reader represents it exactly,
+// and it is far below the largest balance.
 const AmountMax = 1<<53 - 1
 
-// Transfer moves money at once, or nothing.
+// Transfer moves the whole amount immediately, or nothing.
 //
-// A nil error means that the Reply is stored under the request's key: the
-// transfer, or a refusal. While the key is kept (pgtx.KeysKept) every repetition
-// gets the same bytes. An error was not stored.
+// If the error is nil, the Reply is stored under the request's key: the transfer, or a
+// refusal. While the key is kept (pgtx.KeysKept), every repetition returns the same bytes.
+// An error is not stored.
 func (s *Service) Transfer(ctx context.Context, req Request, m Move) (Reply, error) {
 	return s.move(ctx, req, m, 0)
 }
 
-// move is a new transfer; expiresIn 0: at once.
+// move makes a new transfer: an immediate one if expiresIn is 0, otherwise a hold.
 func (s *Service) move(ctx context.Context, req Request, m Move, expiresIn time.Duration) (Reply, error) {
 	if err := req.Check(); err != nil {
 		return Reply{}, err
@@ -69,7 +69,7 @@ func (s *Service) move(ctx context.Context, req Request, m Move, expiresIn time.
 	return s.run(ctx, o)
 }
 
-// check finds what is wrong with a move before anything is locked.
+// check refuses what is invalid whatever the accounts are, before anything is locked.
 func (m Move) check() error {
 	switch {
 	case m.Amount < 1 || m.Amount > AmountMax:
@@ -86,7 +86,7 @@ func isCurrency(code string) bool {
 	return len(code) == 3 && !strings.ContainsFunc(code, func(r rune) bool { return r < 'A' || r > 'Z' })
 }
 
-// validate finds what is wrong with a move between these two accounts.
+// validate refuses a move that is invalid between these two accounts.
 func (m Move) validate(from, to *account) error {
 	for _, a := range []*account{from, to} {
 		if a.Currency != m.Currency {
@@ -99,8 +99,8 @@ func (m Move) validate(from, to *account) error {
 	return nil
 }
 
-// transfer is what will have happened. It begins when both rows were read, and
-// not before a wait for one of them.
+// transfer returns the transfer to be stored. CreatedAt is the time at which the later of
+// the two rows was read: a wait for a row does not shorten a hold.
 func (m Move) transfer(o *operation, from, to *account, expiresIn time.Duration) Transfer {
 	now := from.At.UTC()
 	if to.At.After(from.At) {

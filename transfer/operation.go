@@ -15,23 +15,22 @@ import (
 	"shop/locking/idempotency/pgtx"
 )
 
-// operation is one change of money on its way, checked and in lock order: what
-// survives from attempt to attempt. Which strategy runs it makes no difference
-// to what it does.
+// operation is one checked change of money: the state that is kept from attempt to attempt.
+// Every strategy runs the same operations.
 type operation struct {
-	pgtx.Op            // without a Key: a sweep, which no client asked for
+	pgtx.Op            // without a Key: a sweep, which no client requested
 	id       uuid.UUID // of the transfer
 	from, to uuid.UUID
-	change   *change // of a hold that exists; nil: a new transfer
-	// decide looks at what was read, under the strategy's locks if it has any, and
-	// queues what is to be written.
+	change   *change // of an existing hold; nil: a new transfer
+	// decide decides from what was read, under the strategy's locks if it has any, and
+	// queues the writes.
 	decide  func(ctx context.Context, a *attempt, from, to *account) (Reply, error)
-	expires bool // it ends a hold whose time is over
-	rounds  int  // how often expired holds of the payer were given back for it
+	expires bool // it ends an expired hold
+	rounds  int  // how often it had to end expired holds of the payer first
 }
 
-// pair is both accounts in byte order, which is PostgreSQL's order of uuid: the
-// order in which every operation locks.
+// pair returns both accounts in byte order, which is PostgreSQL's order of uuid. Every
+// operation locks in this order.
 func (o *operation) pair() []uuid.UUID {
 	ids := []uuid.UUID{o.from, o.to}
 	slices.SortFunc(ids, func(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) })
@@ -44,11 +43,11 @@ type attempt struct {
 	*operation
 	s      *Service
 	reads  []*[]account
-	hold   *[]Transfer        // the hold, behind its change
-	ended  *pgconn.CommandTag // UPDATE 1: it was this attempt that changed it
-	fence  locking.Fence      // under which it writes; 0: the strategy has none
-	epoch  string             // of the counter that made fence
-	guards bool               // a guard was queued: a missing row may be one that refused
+	hold   *[]Transfer        // the hold, read after the statement that ends it
+	ended  *pgconn.CommandTag // UPDATE 1: this attempt ended the hold
+	fence  locking.Fence      // of the lease; 0: the strategy has none
+	epoch  string             // of the fence
+	guards bool               // a guard was queued: a missing row may be one that the guard refused
 }
 
 // account is a row as the transaction sees it.
@@ -58,7 +57,7 @@ type account struct {
 	Currency string
 	Balance  int64
 	Held     int64
-	At       time.Time // the server's clock
+	At       time.Time // when the row was read, by the database's clock
 }
 
 // run runs an operation with the Service's strategy.
@@ -71,14 +70,14 @@ func (s *Service) run(ctx context.Context, o *operation) (Reply, error) {
 		reply, err = s.runAfter(ctx, o, due)
 	}
 	if err != nil && o.Unknown() && !errors.Is(err, locking.ErrOutcomeUnknown) {
-		// It is not the error of the attempt that may have committed.
+		// err comes from a later attempt than the one that may have committed.
 		err = fmt.Errorf("%w: %v", locking.ErrOutcomeUnknown, err)
 	}
 	_ = s.step(ctx, AfterRelease)
 	return reply, err
 }
 
-// step lets a test act outside of the transaction.
+// step calls the failpoint of a step outside of the transaction.
 func (s *Service) step(ctx context.Context, step Step) error {
 	if s.cfg.Failpoint == nil {
 		return nil
@@ -87,7 +86,7 @@ func (s *Service) step(ctx context.Context, step Step) error {
 	return context.Cause(ctx)
 }
 
-// transact runs body in transactions, until the operation's outcome is known.
+// transact runs body in a transaction, which package pgtx retries.
 func (s *Service) transact(ctx context.Context, o *operation, body func(context.Context, *attempt) (Reply, error)) (Reply, error) {
 	reply, err := s.db.Run(ctx, &o.Op, func(ctx context.Context, tx *pgtx.Tx) (Reply, error) {
 		return body(ctx, &attempt{Tx: tx, operation: o, s: s})
@@ -103,8 +102,7 @@ func (a *attempt) read(sql string, args ...any) {
 	a.reads = append(a.reads, pgtx.Query[account](a.Tx, sql, args...))
 }
 
-// readAndDecide is the part behind the locks that the strategies share which read
-// inside their one transaction.
+// readAndDecide runs after the locks are taken, in strategies that read inside their only transaction.
 func (a *attempt) readAndDecide(ctx context.Context) (Reply, error) {
 	if a.change != nil {
 		a.endHold(*a.change)
@@ -115,7 +113,7 @@ func (a *attempt) readAndDecide(ctx context.Context) (Reply, error) {
 	return a.decideNow(ctx)
 }
 
-// guarded sends what is queued: both accounts are read, and locked where the strategy locks.
+// guarded sends the queued statements, which read both accounts, and lock them if the strategy does.
 func (a *attempt) guarded(ctx context.Context) error {
 	if err := a.Flush(ctx); err != nil {
 		return err
@@ -123,7 +121,7 @@ func (a *attempt) guarded(ctx context.Context) error {
 	return a.Step(ctx, AfterGuard)
 }
 
-// decideNow decides about what was read.
+// decideNow decides from the accounts that were read.
 func (a *attempt) decideNow(ctx context.Context) (Reply, error) {
 	from, to, err := a.findAccounts(ctx)
 	if err != nil {
@@ -132,15 +130,15 @@ func (a *attempt) decideNow(ctx context.Context) (Reply, error) {
 	return a.decide(ctx, a, from, to)
 }
 
-// findAccounts finds both accounts in what was read, and checks that the client
-// owns the payer's: inside the transaction, like everything that decides.
+// findAccounts finds both accounts among the rows that were read, and checks, inside the
+// transaction, that the client owns the payer's account.
 func (a *attempt) findAccounts(ctx context.Context) (from, to *account, err error) {
 	from, to = a.find(a.from), a.find(a.to)
 	switch {
 	case from == nil:
 		err = fmt.Errorf("%w: account %s", ErrNotFound, a.from)
 	case a.Key != "" && from.Owner != a.Client:
-		return nil, nil, fmt.Errorf("%w: %s", ErrForbidden, a.from) // before anything is said about the payee
+		return nil, nil, fmt.Errorf("%w: %s", ErrForbidden, a.from) // before anything is revealed about the payee
 	case to == nil:
 		err = fmt.Errorf("%w: account %s", ErrNotFound, a.to)
 	}
@@ -161,10 +159,10 @@ func (a *attempt) find(id uuid.UUID) *account {
 	return nil
 }
 
-// record queues what an operation leaves besides the key: the accounts, the
-// transfer, and two entries if money moved. The accounts go before the rows that
-// refer to them: their foreign keys lock the accounts too (FOR KEY SHARE), and of
-// two locks of one row the stronger is to be taken first.
+// record queues the writes of an operation, without its key: the accounts, the transfer,
+// and two entries if money moved. The accounts come before the rows that refer to them:
+// the foreign keys of those rows lock the accounts too (FOR KEY SHARE), and the stronger
+// of two locks on a row has to be taken first.
 func (a *attempt) record(tr Transfer, accounts ...*account) (Reply, error) {
 	a.save(accounts...)
 	if a.change == nil {
@@ -176,8 +174,7 @@ func (a *attempt) record(tr Transfer, accounts ...*account) (Reply, error) {
 			tr.State, tr.Settled, tr.CreatedAt, tr.ExpiresAt, tr.EndedAt)
 	}
 	if tr.Settled > 0 {
-		// Both entries, with the fence under which they are written, and the version
-		// that each account has just got.
+		// Each entry has the fence of this write, and the version of its account after it.
 		a.Exec(`
 			INSERT INTO ledger_entries (transfer_id, account_id, delta, account_version, fence, fence_epoch)
 			SELECT $1, a.id, e.delta, a.version, $4, $5
@@ -188,11 +185,10 @@ func (a *attempt) record(tr Transfer, accounts ...*account) (Reply, error) {
 	return a.s.cfg.Encode(tr, nil)
 }
 
-// save queues the balances that were computed from what was read, in id order.
-// All strategies write alike. They differ in what the reading was worth: under a
-// row lock or a guard it is still true here; under naive it is out of date, and
-// this write loses the updates between. CHECK (balance >= held) is the last guard,
-// and does not notice that.
+// save queues the balances that were computed from the rows that were read, in id order. All
+// strategies write in the same way. Under a row lock or a guard the rows have not changed
+// since they were read. Under naive they may have, and this write loses the updates in
+// between. CHECK (balance >= held), the last guard, does not detect that.
 func (a *attempt) save(accounts ...*account) {
 	slices.SortFunc(accounts, func(a, b *account) int { return bytes.Compare(a.ID[:], b.ID[:]) })
 	for _, row := range accounts {
@@ -203,7 +199,7 @@ func (a *attempt) save(accounts ...*account) {
 	}
 }
 
-// refuse is a reply that is stored, and changes nothing else.
+// refuse returns the reply of a refusal, which is stored and changes nothing else.
 func (s *Service) refuse(tr Transfer, why error) (Reply, error) {
 	reply, err := s.cfg.Encode(tr, why)
 	if err != nil {

@@ -10,21 +10,20 @@ import (
 	"shop/locking/idempotency/pgtx"
 )
 
-// outside moves money with work between the read and the write that belongs into
-// no transaction: a credit bureau is asked, a receipt is rendered.
+// outside moves money with work between the read and the write that does not belong in a
+// transaction, such as a request to a credit bureau or the rendering of a receipt.
 //
-//	BEGIN, guard and read both rows, COMMIT              the rows know the fence now
+//	BEGIN, guard and read both rows, COMMIT              the rows have stored the fence
 //	the work, and the decision                           no row locked, no transaction open
 //	BEGIN, write both fences, key, balances …, COMMIT    one message, detached
 //
-// etcd-fence-only and etcd-unfenced are this function. They differ in write: one
-// predicate. Neither holds a row lock from the read to the write, and neither
-// compares versions, so that nothing but that predicate can save the money from
-// a late holder.
+// etcd-fence-only and etcd-unfenced are this function. They differ in one predicate of
+// write. Neither holds a row lock from the read to the write, and neither compares versions.
+// So nothing but that predicate protects the money from a late holder.
 //
-// The guard at the read refuses a holder that was late before it. A guard at the
-// write alone would lose updates: A reads 100, B reads 100, A writes with fence
-// 5, B writes with fence 6.
+// The guard at the read refuses a holder that is late before it reads. A guard at the write
+// alone would lose updates: A reads 100, B reads 100, A writes with fence 5, B writes with
+// fence 6.
 func (s *Service) outside(ctx context.Context, o *operation, write string) (Reply, error) {
 	o.Deferred = true
 	return s.underLock(ctx, s.cfg.Locks, o.lockNames(), func(ctx context.Context, l locking.Lease) (Reply, error) {
@@ -32,7 +31,7 @@ func (s *Service) outside(ctx context.Context, o *operation, write string) (Repl
 			if err := a.readOutside(ctx, l.Fence); err != nil {
 				return Reply{}, err
 			}
-			// Here the work leaves the transaction. It decides with what was read, however long it takes.
+			// The work belongs here, outside of a transaction. However long it takes, it uses what was read.
 			if err := a.writeOutside(ctx, write); err != nil {
 				return Reply{}, err
 			}
@@ -48,8 +47,8 @@ func (s *Service) outside(ctx context.Context, o *operation, write string) (Repl
 	})
 }
 
-// readOutside commits the fence with the read. A COMMIT without answer needs no
-// care here: it moved no money, and the same fence passes again.
+// readOutside commits the fence with the read. A COMMIT without an answer does no harm here:
+// it moved no money, and the same fence passes again.
 func (a *attempt) readOutside(ctx context.Context, fence locking.Fence) error {
 	if err := a.Begin(ctx, pgtx.BeginReadCommitted); err != nil {
 		return err
@@ -63,13 +62,13 @@ func (a *attempt) readOutside(ctx context.Context, fence locking.Fence) error {
 	return err
 }
 
-// writeOutside queues the head of the write's transaction: write for each
-// account, in id order. The decision queues the rest, and COMMIT, behind it.
+// writeOutside queues the beginning of the second transaction: write for each account, in id
+// order. The decision queues the rest, and COMMIT.
 //
-// All of it is one message, and a WHERE that finds no row is no error in SQL. The
-// division by zero makes it one (isMiss): it ends the transaction, COMMIT included.
+// The transaction is one message, and a WHERE that matches no row is not an error in SQL. The
+// division by zero makes it one (isMiss), which aborts the transaction, COMMIT included.
 //
-// The end of a hold is tried in a message of its own: the decision depends on it.
+// The statement that ends a hold needs a message of its own: the decision depends on its result.
 func (a *attempt) writeOutside(ctx context.Context, write string) error {
 	if err := a.Begin(ctx, pgtx.BeginReadCommitted); err != nil {
 		return err
@@ -90,7 +89,7 @@ func (a *attempt) writeOutside(ctx context.Context, write string) error {
 	return a.Flush(ctx)
 }
 
-// isMiss reports a write that did not find both rows under its fence.
+// isMiss reports whether a write did not find both rows under its fence.
 func isMiss(err error) bool {
 	var pg *pgconn.PgError
 	return errors.As(err, &pg) && pg.Code == "22012" // division_by_zero

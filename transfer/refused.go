@@ -10,12 +10,12 @@ import (
 	"shop/locking/idempotency/pgtx"
 )
 
-// StaleError is the guard's refusal of a fence that is older than one that the
-// account has seen. It matches locking.ErrStale.
+// StaleError reports that the guard refused a fence that is older than one that the account
+// has seen. It matches locking.ErrStale.
 type StaleError struct {
 	Account uuid.UUID
-	Fence   locking.Fence // ours
-	Seen    locking.Fence // the account's
+	Fence   locking.Fence // of the holder
+	Seen    locking.Fence // of the account
 }
 
 func (e *StaleError) Error() string {
@@ -23,24 +23,22 @@ func (e *StaleError) Error() string {
 }
 func (e *StaleError) Is(target error) bool { return target == locking.ErrStale }
 
-// EpochError is the guard's refusal to compare numbers of two counters: etcd
-// was wiped or restored under a database that remembers it, or the process is
-// connected to the wrong one. NewEpoch is the operator's answer to the first.
-// It matches ErrEpoch.
+// EpochError reports that the guard refused to compare fences of two epochs. Either etcd was
+// wiped or restored, and the database was not: then an operator calls NewEpoch. Or the
+// process is connected to the wrong etcd. It matches ErrEpoch.
 type EpochError struct {
 	Account uuid.UUID
-	Epoch   string // ours
-	Seen    string // the account's
+	Epoch   string // of the holder
+	Seen    string // of the account
 }
 
 func (e *EpochError) Error() string {
-	return fmt.Sprintf("transfer: account %s is fenced in epoch %q, this lock service is in %q: was it wiped or restored? then start a new fence epoch", e.Account, e.Seen, e.Epoch)
+	return fmt.Sprintf("transfer: account %s is fenced in epoch %q, this lock service is in %q: if it was wiped or restored, start a new fence epoch", e.Account, e.Seen, e.Epoch)
 }
 func (e *EpochError) Is(target error) bool { return target == ErrEpoch }
 
-// explainMiss turns a missing row into the reason for which the guard refused it,
-// if it did. An UPDATE that finds no row does not tell: there is no such account,
-// the fence is old, or it is of another epoch.
+// explainMiss finds out why an UPDATE matched no row: the fence is old, it is of another
+// epoch, or there is no such account. In the last case it returns missed.
 func (a *attempt) explainMiss(ctx context.Context, missed error) error {
 	type row struct {
 		ID    uuid.UUID
@@ -67,5 +65,5 @@ func (a *attempt) explainMiss(ctx context.Context, missed error) error {
 	if len(accounts) < 2 {
 		return missed
 	}
-	return pgtx.ErrRetry // a new epoch came between the miss and this look
+	return pgtx.ErrRetry // NewEpoch ran between the miss and this read
 }

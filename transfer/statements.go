@@ -2,21 +2,21 @@ package transfer
 
 import "strings"
 
-// Statement is what a statement of this package does to money, as a proxy before
-// PostgreSQL sees it: a fault that holds or cuts a statement asks here, and not by a copy
-// of its SQL.
+// Statement is what a SQL statement of this package does to money. A fault that holds or cuts
+// a statement at a proxy in front of PostgreSQL recognizes it by StatementOf, and not by a
+// copy of its SQL.
 type Statement string
 
-// The statements that matter.
+// The kinds of statement.
 const (
 	WritesNoMoney Statement = ""
 	WritesFence   Statement = "update accounts set fence"   // the guard: id is $1, fence $2
 	WritesBalance Statement = "update accounts set balance" // id is $1
-	WritesAccount Statement = "update accounts set "        // something else of an account; id is $1
+	WritesAccount Statement = "update accounts set "        // another column; id is $1
 	WritesEntry   Statement = "insert into ledger_entries"
 )
 
-// StatementOf recognizes SQL in any case and spacing.
+// StatementOf classifies sql. Letter case and spacing do not matter.
 func StatementOf(sql string) Statement {
 	sql = strings.ToLower(strings.Join(strings.Fields(sql), " "))
 	for _, s := range []Statement{WritesFence, WritesBalance, WritesAccount, WritesEntry} {
@@ -27,7 +27,7 @@ func StatementOf(sql string) Statement {
 	return WritesNoMoney
 }
 
-// Account tells whether it writes to an account, whose id is $1.
+// Account reports whether s writes to an account, whose id is $1.
 func (s Statement) Account() bool {
 	return s == WritesFence || s == WritesBalance || s == WritesAccount
 }

@@ -32,21 +32,21 @@ var (
 
 var methods []method
 
-func init() { // the methods lead back to Service.With, which looks here
+func init() { // an initializer would be a cycle: the methods refer to Service.With, which reads this table
 	methods = []method{
-		{Strategy{"naive", false, postgres, "reads, checks, and writes what it computed: of two transfers at once, one is lost"}, false, (*Service).naive},
+		{Strategy{"naive", false, postgres, "reads, checks, and writes what it computed: of two concurrent transfers, one is lost"}, false, (*Service).naive},
 		{Strategy{"etcd-unfenced", false, both, "an etcd lock around read, work and write, outside of a transaction: right until a holder is late"}, true, (*Service).etcdUnfenced},
-		{Strategy{"etcd-fence-only", true, both, "the same, and the write names its fence: one predicate more, and a late holder is refused; safe beside strategies that bring a fence only, not beside row or serializable"}, true, (*Service).etcdFenceOnly},
-		{Strategy{"lease-id-fence", false, both, "a lock per transfer, the id of its etcd lease for a fence, compared before the rows are locked"}, false, (*Service).leaseIDFence},
+		{Strategy{"etcd-fence-only", true, both, "as etcd-unfenced, but the write compares its fence: this one predicate refuses a late holder; safe only beside strategies that carry a fence, not beside row or serializable"}, true, (*Service).etcdFenceOnly},
+		{Strategy{"lease-id-fence", false, both, "a lock per transfer, and the id of its etcd lease as the fence, which is compared without a row lock"}, false, (*Service).leaseIDFence},
 		{Strategy{"row", true, postgres, "SELECT … FOR UPDATE of both accounts, in id order"}, false, (*Service).row},
-		{Strategy{"serializable", true, postgres, "SERIALIZABLE: PostgreSQL aborts what could not have run one after the other, and it is run again"}, false, (*Service).serializable},
-		{Strategy{"etcd-fenced", true, both, "an etcd lock on both accounts to queue outside PostgreSQL; a guard that is fence check, row lock and read in one to be right"}, true, (*Service).etcdFenced},
+		{Strategy{"serializable", true, postgres, "SERIALIZABLE: PostgreSQL aborts transactions that could not have run one at a time, and they are run again"}, false, (*Service).serializable},
+		{Strategy{"etcd-fenced", true, both, "an etcd lock on both accounts to queue outside PostgreSQL; a guard to be right: fence check, row lock and read in one statement"}, true, (*Service).etcdFenced},
 	}
 }
 
 func (m method) usesEtcd() bool { return slices.Contains(m.Stores, "etcd") }
 
-// locks is the store that the method asks.
+// locks returns the lock store that the method uses.
 func (m method) locks(s *Service) locking.Store {
 	if m.Name == "lease-id-fence" {
 		return s.cfg.LeaseIDs
@@ -54,7 +54,7 @@ func (m method) locks(s *Service) locking.Store {
 	return s.cfg.Locks
 }
 
-// Strategies lists the ways to move money, in the order of the story.
+// Strategies returns all strategies, in the order of the lesson.
 func Strategies() []Strategy {
 	list := make([]Strategy, len(methods))
 	for i, m := range methods {

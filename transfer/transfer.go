@@ -13,7 +13,7 @@ import (
 	"shop/locking/idempotency/pgtx"
 )
 
-// Move is what a client asks for. Amount is in minor units of Currency (ISO 4217).
+// Move is a transfer as a client requests it. Amount is in minor units of Currency (ISO 4217).
 type Move struct {
 	From     uuid.UUID
 	To       uuid.UUID
@@ -21,25 +21,25 @@ type Move struct {
 	Currency string
 }
 
-// State of a transfer. It changes once, from Reserved to one of the others.
+// State is the state of a transfer. It changes at most once, from Reserved to one of the others.
 type State string
 
-// A transfer at once is Posted from its first moment; a hold begins as Reserved.
+// An immediate transfer is created as Posted, a hold as Reserved.
 const (
-	Reserved State = "reserved" // the money is held, and still the payer's
-	Posted   State = "posted"   // it moved, all of it or a part
-	Voided   State = "voided"   // it is free again, because its client voided it
-	Expired  State = "expired"  // … because it was not posted in time
+	Reserved State = "reserved" // the money is held, and still in the payer's balance
+	Posted   State = "posted"   // the money moved, all of it or a part
+	Voided   State = "voided"   // the client voided the hold: the money is available again
+	Expired  State = "expired"  // the hold was not posted in time: the money is available again
 )
 
-// Transfer is money that moved, or is held to move.
+// Transfer is a stored transfer: money that moved, or that is held.
 type Transfer struct {
 	ID        uuid.UUID
-	Client    uuid.UUID // that asked for it: the owner of From
+	Client    uuid.UUID // the client that requested it: the owner of From
 	From      uuid.UUID
 	To        uuid.UUID
-	Amount    int64 // asked for, or held
-	Settled   int64 // what moved; less than Amount when a hold was posted in part
+	Amount    int64 // requested, or held
+	Settled   int64 // what moved; less than Amount if a hold was posted in part
 	Currency  string
 	State     State
 	CreatedAt time.Time
@@ -47,40 +47,40 @@ type Transfer struct {
 	EndedAt   *time.Time // nil while reserved
 }
 
-// Request and Reply are those of every lesson.
+// Request and Reply are those of package idempotency.
 type (
 	Request = idempotency.Request
 	Reply   = idempotency.Reply
 )
 
-// Encode turns an outcome that will be stored (a transfer, or
-// ErrInsufficientFunds, ErrExpired, ErrSettled with the transfer it is about)
-// into the Reply. It runs inside the transaction, and must not do I/O.
+// Encode encodes an outcome as the Reply that is stored. The outcome is a transfer, or
+// ErrInsufficientFunds, ErrExpired or ErrSettled with the transfer that it is about.
+// Encode runs inside the transaction, and must not do I/O.
 type Encode func(Transfer, error) (Reply, error)
 
-// Errors that certainly moved nothing. The first three are stored under the key.
+// Errors of requests that moved no money. The first three are stored under the key.
 var (
 	ErrInsufficientFunds = errors.New("transfer: insufficient funds")
 	ErrExpired           = errors.New("transfer: the hold has expired")
-	ErrSettled           = errors.New("transfer: the hold was settled before")
+	ErrSettled           = errors.New("transfer: the hold has already been settled")
 
 	ErrNotFound  = errors.New("transfer: not found")
-	ErrForbidden = errors.New("transfer: the account is another client's")
+	ErrForbidden = errors.New("transfer: the account belongs to another client")
 	ErrInvalid   = errors.New("transfer: invalid request")
 	ErrEpoch     = errors.New("transfer: the account was fenced in another epoch")
 )
 
-// UnavailableError is a lock service that does not answer: no money moves
-// without it. It matches locking.ErrBusy, which means the same to a client:
-// nothing was done, send the request again.
+// UnavailableError reports that the lock service granted no usable lock, without which no
+// money moves. It matches locking.ErrBusy, because both mean the same to a client: nothing
+// was done, and the request can be sent again.
 type UnavailableError struct{ Err error }
 
 func (e *UnavailableError) Error() string {
-	return "transfer: the lock service grants nothing: " + e.Err.Error()
+	return "transfer: no usable lock from the lock service: " + e.Err.Error()
 }
 func (e *UnavailableError) Is(target error) bool { return target == locking.ErrBusy }
 
-// InsufficientFundsError says how much is missing. It matches ErrInsufficientFunds.
+// InsufficientFundsError reports the amounts wanted and available. It matches ErrInsufficientFunds.
 type InsufficientFundsError struct {
 	Account   uuid.UUID
 	Wanted    int64
@@ -94,8 +94,8 @@ func (e *InsufficientFundsError) Is(target error) bool { return target == ErrIns
 
 // Service moves money. It is safe for concurrent use; several processes may share one database.
 type Service struct {
-	cfg     Config // as New has completed it
+	cfg     Config // with New's defaults
 	db      *pgtx.DB
 	method  runFunc          // the strategy's
-	breaker *breaker.Breaker // in front of cfg.Locks
+	breaker *breaker.Breaker // in front of the lock store
 }

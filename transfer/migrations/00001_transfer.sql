@@ -9,12 +9,12 @@ CREATE TABLE accounts (
     version      bigint NOT NULL DEFAULT 0,                   -- counts the writes, under the row lock
     fence        bigint NOT NULL DEFAULT 0 CHECK (fence >= 0),
     fence_source text   NOT NULL DEFAULT '',                  -- the counter of the fence; '': none yet
-    lease_token  text   NOT NULL DEFAULT '',                  -- of lease-id-fence alone, which is wrong
+    lease_token  text   NOT NULL DEFAULT '',                  -- of lease-id-fence only, which is wrong
     created_at   timestamptz NOT NULL DEFAULT now(),
     CONSTRAINT accounts_funds CHECK (balance >= held)         -- the last guard
-) WITH (fillfactor = 50); -- every transfer writes two versions of a row: room for them on its page
+) WITH (fillfactor = 50); -- each transfer writes two versions of a row: this leaves room for them on its page
 
--- A transfer at once is posted from its first moment; a hold begins as reserved and ends once.
+-- An immediate transfer is created as posted. A hold is created as reserved, and ends once.
 CREATE TABLE transfers (
     id              uuid PRIMARY KEY,
     client_id       uuid   NOT NULL,
@@ -24,7 +24,7 @@ CREATE TABLE transfers (
     amount          bigint NOT NULL CHECK (amount > 0),
     currency        text   NOT NULL CHECK (currency ~ '^[A-Z]{3}$'),
     state           text   NOT NULL CHECK (state IN ('reserved', 'posted', 'voided', 'expired')),
-    settled         bigint NOT NULL DEFAULT 0, -- what moved: all of it, or less when a hold was posted in part
+    settled         bigint NOT NULL DEFAULT 0, -- what moved: the amount, or less if a hold was posted in part
     created_at      timestamptz NOT NULL,
     expires_at      timestamptz,               -- holds only
     ended_at        timestamptz,
@@ -36,13 +36,13 @@ CREATE TABLE transfers (
 CREATE INDEX transfers_due ON transfers (expires_at, id) WHERE state = 'reserved';
 CREATE INDEX transfers_held ON transfers (from_id, expires_at) WHERE state = 'reserved';
 
--- Append-only: two entries for each transfer that moved money, which sum up to nothing.
+-- Append-only: two entries for each transfer that moved money. Their sum is 0.
 CREATE TABLE ledger_entries (
     id              bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     transfer_id     uuid   NOT NULL REFERENCES transfers,
     account_id      uuid   NOT NULL REFERENCES accounts,
     delta           bigint NOT NULL CHECK (delta <> 0),
-    account_version bigint NOT NULL,            -- the account's, after this: the order of its entries
+    account_version bigint NOT NULL,            -- of the account, after this entry: the order of its entries
     fence           bigint NOT NULL DEFAULT 0,  -- the writer's; 0: the strategy has none
     fence_source    text   NOT NULL DEFAULT '',
     created_at      timestamptz NOT NULL DEFAULT clock_timestamp(),
@@ -71,7 +71,7 @@ CREATE TABLE transfer_keys (
 );
 CREATE INDEX transfer_keys_created_at ON transfer_keys (created_at);
 
--- What the operator did after etcd was wiped or restored.
+-- The epochs that operators have started, after etcd was wiped or restored.
 CREATE TABLE fence_epochs (
     id         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     was        text        NOT NULL,

@@ -1,9 +1,9 @@
 -- +goose Up
--- The keys move to the table that all users of package pgtx share; Migrate has made it.
--- A client that sent one key to a transfer and to an order has two rows for one place.
--- The row that is there stays, and the other one is kept in transfer_keys_collided: no
--- record is lost, and a repetition of that transfer is refused as a reused key, so that
--- it moves no money again.
+-- Move the keys to the table that all users of package pgtx share, which Migrate has made.
+-- If a client sent one key to a transfer and to an order, two rows have the same primary key.
+-- The row of the order stays, and the row of the transfer is kept in transfer_keys_collided:
+-- no record is lost, and a repetition of that transfer is refused as a reused key, and moves
+-- no money again.
 LOCK TABLE transfer_keys; -- a server of the old version may be writing to it
 WITH moved AS (
     INSERT INTO idempotency_keys (client_id, key, fingerprint, status, body, created_at)
