@@ -12,7 +12,7 @@ import (
 	"shop/transfer"
 )
 
-// account opens one in EUR.
+// account opens an account in EUR.
 func (b *bank) account(owner uuid.UUID, opening int64) uuid.UUID {
 	b.T.Helper()
 	a := transfer.Account{ID: uuid.New(), Owner: owner, Currency: "EUR", Opening: opening}
@@ -43,14 +43,14 @@ func euros(from, to uuid.UUID, amount int64) transfer.Move {
 	return transfer.Move{From: from, To: to, Amount: amount, Currency: "EUR"}
 }
 
-// ask is a fresh request of the client.
+// ask returns a request of the client with a new key.
 func ask(client uuid.UUID) transfer.Request { return askBy(client, uuid.NewString()) }
 
 func askBy(client uuid.UUID, key string) transfer.Request {
 	return transfer.Request{Client: client, Key: key, Fingerprint: sha256.Sum256([]byte("body"))}
 }
 
-// money is balance and held of an account.
+// money returns the balance and the held amount of an account.
 func (b *bank) money(id uuid.UUID) (balance, held int64) {
 	b.T.Helper()
 	err := b.Pool.QueryRow(context.Background(), `SELECT balance, held FROM accounts WHERE id = $1`, id).Scan(&balance, &held)
@@ -60,7 +60,7 @@ func (b *bank) money(id uuid.UUID) (balance, held int64) {
 	return balance, held
 }
 
-// mustHave checks balance and held of an account.
+// mustHave checks the balance and the held amount of an account.
 func (b *bank) mustHave(id uuid.UUID, balance, held int64) {
 	b.T.Helper()
 	if gotBalance, gotHeld := b.money(id); gotBalance != balance || gotHeld != held {
@@ -82,10 +82,10 @@ func (b *bank) schema() string {
 	return u.Query().Get("search_path")
 }
 
-// isRefused tells a stored refusal from a transfer, in the default encoding.
+// isRefused reports whether r, in the default encoding, is a stored refusal.
 func isRefused(r transfer.Reply) bool { return bytes.HasPrefix(r.Body, []byte(`{"refused"`)) }
 
-// transferred reads a Reply in the default encoding.
+// transferred decodes a Reply in the default encoding, which must be a transfer.
 func (b *bank) transferred(r transfer.Reply, err error) (tr transfer.Transfer) {
 	b.T.Helper()
 	if err != nil || isRefused(r) {

@@ -104,7 +104,7 @@ func TestLedger_IsAppendOnly(t *testing.T) {
 	b.transferred(b.Transfer(t.Context(), ask(p.alice), p.move(30)))
 	for _, sql := range []string{`UPDATE ledger_entries SET delta = 1`, `DELETE FROM ledger_entries`, `TRUNCATE ledger_entries`} {
 		if _, err := b.Pool.Exec(t.Context(), sql); err == nil {
-			t.Errorf("%s: done", sql)
+			t.Errorf("%s: no error", sql)
 		}
 	}
 	b.mustHold()

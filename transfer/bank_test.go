@@ -14,7 +14,7 @@ type (
 	outcome = locktest.Outcome[transfer.Reply]
 )
 
-// bank is a schema of its own on the real server, and what the tests need of it.
+// bank is a schema of its own on the real server, with a Service and what the tests need.
 type bank struct {
 	*transfer.Service
 	*pgtest.Database
@@ -31,7 +31,7 @@ func open(t testing.TB, cfg transfer.Config) *bank {
 	return openWith(t, cfg, nil)
 }
 
-// openWith is open with locks at an etcd of one's own.
+// openWith is open with the locks at.
 func openWith(t testing.TB, cfg transfer.Config, at *locks) *bank {
 	t.Helper()
 	b := &bank{Database: pgtest.New(t), cfg: cfg, locks: at}
@@ -47,7 +47,7 @@ func openWith(t testing.TB, cfg transfer.Config, at *locks) *bank {
 	return b
 }
 
-// replica is cfg for another process: with a lock store of its own.
+// replica returns the config of another process, with a lock store of its own.
 func (b *bank) replica() transfer.Config {
 	b.T.Helper()
 	cfg := b.cfg
@@ -57,7 +57,7 @@ func (b *bank) replica() transfer.Config {
 	return cfg
 }
 
-// another opens a second Service.
+// another opens another Service with cfg.
 func (b *bank) another(cfg transfer.Config) (*transfer.Service, *events) {
 	b.T.Helper()
 	e := &events{}

@@ -14,9 +14,9 @@ import (
 	"shop/transfer"
 )
 
-// BenchmarkTransfer moves money between two hot accounts, in both directions,
-// with 1, 8 and 32 clients at once, closed loop. Read x/row, the throughput as a
-// multiple of row's in the same run: the figures themselves move with the machine.
+// BenchmarkTransfer moves money between two hot accounts, in both directions, with 1, 8 and
+// 32 clients in a closed loop. Compare x/row, the throughput as a multiple of row's in the
+// same run: the absolute figures depend on the machine.
 func BenchmarkTransfer(b *testing.B) {
 	for _, clients := range []int{1, 8, 32} {
 		var row float64 // transfers per second
@@ -40,7 +40,7 @@ func BenchmarkTransfer(b *testing.B) {
 	}
 }
 
-// rowFirst lists the strategies, with the one first that the others are compared with.
+// rowFirst lists the strategies, row first: the others are compared with it.
 func rowFirst() []string {
 	names := []string{"row"}
 	for _, name := range all() {
@@ -51,7 +51,7 @@ func rowFirst() []string {
 	return names
 }
 
-// hammer lets clients move money until b.N transfers are done, and returns how long each took.
+// hammer has clients make b.N transfers, and returns how long each took.
 func (s *bank) hammer(b *testing.B, clients int) []time.Duration {
 	owner := uuid.New()
 	accounts := []uuid.UUID{s.account(owner, 1<<40), s.account(owner, 1<<40)}

@@ -15,7 +15,7 @@ import (
 	"shop/transfer"
 )
 
-// impatient opens a Service whose locks in PostgreSQL are waited for 100 ms only.
+// impatient opens a Service that waits for a lock in PostgreSQL for at most 100 ms.
 func (b *bank) impatient() *transfer.Service {
 	cfg := b.cfg
 	cfg.Pool = pgtest.Pool(b.T, b.URL, "lock_timeout=100")
@@ -38,7 +38,7 @@ func TestWait_ForTheSameKeyIsBoundedAndInProgress(t *testing.T) {
 			}
 			letGo()
 			if reply, err := b.Transfer(t.Context(), req, p.move(30)); err != nil || reply.Replayed {
-				t.Errorf("the first left without an effect: %+v, %v", reply, err)
+				t.Errorf("after the first request was rolled back: %+v, %v", reply, err)
 			}
 			b.mustHave(p.a, 70, 0)
 			b.mustHold()
@@ -65,7 +65,7 @@ func TestWait_ForTheLockIsBounded(t *testing.T) {
 	b.mustHold()
 }
 
-// X→Y and Y→X at the same moment, again and again: no circle of waiters.
+// X→Y and Y→X run at the same moment, again and again.
 func TestTransfer_OppositeDirectionsNeverDeadlock(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range []string{"row", "etcd-fence-only", "etcd-fenced"} {
@@ -73,7 +73,7 @@ func TestTransfer_OppositeDirectionsNeverDeadlock(t *testing.T) {
 			t.Parallel()
 			b := open(t, transfer.Config{Strategy: strategy})
 			p := b.pair(1000, 1000)
-			if strategy != "row" { // so that they meet at the rows
+			if strategy != "row" { // so that the transfers meet at the rows
 				b.cfg.Locks = locksForAll{b.cfg.Locks}
 			}
 			var rounds []<-chan outcome
@@ -94,7 +94,7 @@ func TestTransfer_OppositeDirectionsNeverDeadlock(t *testing.T) {
 				b.transferred((<-done).Pair())
 			}
 			if n := events.Of(transfer.Retried); n != 0 {
-				t.Errorf("%d ran again: they did deadlock", n)
+				t.Errorf("%d retries: there was a deadlock", n)
 			}
 			b.mustHave(p.a, 1000, 0)
 			b.mustHold()
@@ -102,15 +102,14 @@ func TestTransfer_OppositeDirectionsNeverDeadlock(t *testing.T) {
 	}
 }
 
-// locksForAll grants every key to every request, with fences as they should be: a
-// lock service that lies.
+// locksForAll is a lock service that grants every key to every request, with increasing fences.
 type locksForAll struct{ locking.Store }
 
 func (s locksForAll) TryAcquire(ctx context.Context, _ ...string) (locking.Lease, error) {
 	return s.Store.TryAcquire(ctx, uuid.NewString())
 }
 
-// With a lock service that grants to all, the guard alone must do.
+// With a lock service that grants to all, the guard alone protects the money.
 func TestTransfer_ALyingLockServiceCostsNoMoney(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range []string{"etcd-fence-only", "etcd-fenced"} {

@@ -10,7 +10,7 @@ import (
 	"shop/transfer"
 )
 
-// setClock sets the clock of the database, as the bank's Service sees it, ahead.
+// setClock sets the database's clock, as the bank's Service sees it, ahead.
 func (b *bank) setClock(ahead time.Duration) {
 	b.T.Helper()
 	for _, clock := range []string{"clock_timestamp", "now"} {
@@ -23,8 +23,8 @@ func (b *bank) setClock(ahead time.Duration) {
 	}
 }
 
-// Whether a hold is in time, and what is old, is a matter of the database's clock
-// alone: those of the servers differ. Here it is days ahead of all of them.
+// The database's clock alone decides whether a hold is in time and a key is old, since the
+// clocks of the servers differ. Here it is days ahead of the process's clock.
 func TestClock_IsTheDatabases(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range safe() {
@@ -45,12 +45,12 @@ func TestClock_IsTheDatabases(t *testing.T) {
 			voided := b.transferred(b.Void(t.Context(), ask(p.alice), void.ID))
 			for _, at := range []time.Time{post.CreatedAt, *post.ExpiresAt, *posted.EndedAt, *voided.EndedAt} {
 				if at.Before(first) {
-					t.Errorf("%v is a time of this process", at)
+					t.Errorf("%v is by the clock of this process", at)
 				}
 			}
 			b.setClock(11 * day)
 			if reply, err := b.Post(t.Context(), ask(p.alice), late.ID, 0); err != nil || !isRefused(reply) {
-				t.Errorf("a post behind the end of its hold: %s, %v", reply.Body, err)
+				t.Errorf("a post after its hold has expired: %s, %v", reply.Body, err)
 			}
 			if n, err := b.Sweep(t.Context()); n != 1 || err != nil || b.state(swept.ID) != transfer.Expired {
 				t.Errorf("swept %d, %v, want 1", n, err)

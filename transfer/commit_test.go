@@ -14,7 +14,7 @@ import (
 	"shop/transfer"
 )
 
-// newProxy is a proxy in front of the server of databaseURL, and the URL that leads through it.
+// newProxy starts a proxy in front of the server of databaseURL, and returns the URL through it.
 func newProxy(t testing.TB, databaseURL string) (_ *locktest.Proxy, throughURL string) {
 	t.Helper()
 	u, err := url.Parse(databaseURL)
@@ -26,13 +26,13 @@ func newProxy(t testing.TB, databaseURL string) (_ *locktest.Proxy, throughURL s
 	return p, u.String()
 }
 
-// next does something to the next bytes alone.
+// next applies f to the next segment only.
 func next(f locktest.Interceptor) locktest.Interceptor {
 	first, _ := locktest.Nth(1, f)
 	return first
 }
 
-// The disturbances of a request: lost on its way, or its answer lost.
+// cuts are the ways to break the connection: the request is lost, or its answer is.
 var cuts = map[string]locktest.Interceptor{
 	"request lost": func(_ []byte, client, server net.Conn) bool {
 		client.Close()
@@ -45,8 +45,8 @@ var cuts = map[string]locktest.Interceptor{
 	},
 }
 
-// armed opens a bank behind a proxy that hurts the first request after
-// start.Store(true) at its last round trip, where COMMIT is. Encode runs just before that.
+// armed opens a bank behind a proxy. hurt is called once after start.Store(true), just before
+// the last round trip of a request, which has COMMIT: Encode runs then.
 func armed(t *testing.T, strategy string, hurt func(*locktest.Proxy)) (b *bank, p pair, px *locktest.Proxy, start *atomic.Bool) {
 	t.Helper()
 	b = open(t, transfer.Config{Strategy: strategy})
@@ -77,7 +77,7 @@ func armed(t *testing.T, strategy string, hurt func(*locktest.Proxy)) (b *bank, 
 	return b, p, px, start
 }
 
-// held is reserve with any Encode.
+// held is reserve, for any Encode. Of the transfer it returns the id only.
 func (b *bank) held(p pair, amount int64) (tr transfer.Transfer) {
 	b.T.Helper()
 	req := ask(p.alice)
@@ -91,19 +91,19 @@ func (b *bank) held(p pair, amount int64) (tr transfer.Transfer) {
 	return tr
 }
 
-// mustBeResolved checks that the fault landed, and what became of it.
+// mustBeResolved checks that the fault landed so many times, and that each was resolved.
 func (b *bank) mustBeResolved(reply transfer.Reply, err error, times int) {
 	b.T.Helper()
 	if err != nil || reply.Status != 201 {
 		b.T.Fatalf("%+v, %v", reply, err)
 	}
 	if a, r := b.events.Of(transfer.Ambiguous), b.events.Of(transfer.Resolved); a != times || r != times {
-		b.T.Errorf("%d ambiguous, %d resolved, want %d of both", a, r, times)
+		b.T.Errorf("%d ambiguous, %d resolved, want %d of each", a, r, times)
 	}
 	b.mustHold()
 }
 
-// A second attempt of a Post finds the hold ended, by the first one or not: the key tells.
+// If the second attempt of a Post finds the hold ended, the key shows whether the first one did it.
 func TestCommit_WithoutAnswerIsDecidedByTheSameKey(t *testing.T) {
 	t.Parallel()
 	for name, cut := range cuts {
@@ -125,8 +125,8 @@ func TestCommit_WithoutAnswerIsDecidedByTheSameKey(t *testing.T) {
 	}
 }
 
-// The whole write of etcd-fence-only is one message. One that arrives when the
-// second attempt is done has the same fence, which passes, and the same key.
+// The whole write of etcd-fence-only is one message. If it arrives after the second attempt, its
+// fence passes, since it is the same, but its key is taken.
 func TestCommit_ThatArrivesAfterItsSecondAttemptIsRefusedByTheKey(t *testing.T) {
 	t.Parallel()
 	ready, refused := make(chan struct{}), make(chan struct{})

@@ -47,7 +47,7 @@ func TestNaive_SpendsTheSameMoneyTwice(t *testing.T) {
 	b.mustBreak()
 }
 
-// The positive control: what the fence adds is needed only when a holder is late.
+// The positive control: the fence is needed only when a holder is late.
 func TestEtcdUnfenced_HoldsWhileNoHolderIsLate(t *testing.T) {
 	t.Parallel()
 	b := open(t, transfer.Config{Strategy: "etcd-unfenced"})
@@ -55,8 +55,8 @@ func TestEtcdUnfenced_HoldsWhileNoHolderIsLate(t *testing.T) {
 	b.mustHold()
 }
 
-// late lets a first holder stop at a step, takes its locks away, lets a second
-// one finish, and then the first go on.
+// late stops a first holder at a step, deletes its locks, lets a second one finish, and then
+// the first one go on.
 func (b *bank) late(t *testing.T, step transfer.Step, nth int32, first, second transfer.Move, client uuid.UUID) (s *stopped, old outcome) {
 	t.Helper()
 	s = b.stopAtNth(nth, step)
@@ -68,8 +68,8 @@ func (b *bank) late(t *testing.T, step transfer.Step, nth int32, first, second t
 	return s, <-done
 }
 
-// The holder is late between its read, which was guarded, and its write. The
-// strategies differ in the predicate of that write, and in nothing else.
+// The holder is late between its guarded read and its write. The strategies differ only in the
+// predicate of that write.
 func TestEtcdUnfenced_ALateHolderOverwritesTheNextOneUnlessItsWriteComparesFences(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range []string{"etcd-unfenced", "etcd-fence-only"} {
@@ -84,14 +84,14 @@ func TestEtcdUnfenced_ALateHolderOverwritesTheNextOneUnlessItsWriteComparesFence
 				return
 			}
 			b.transferred(old.Pair())
-			b.mustHave(p.a, 70, 0) // 50 in truth
+			b.mustHave(p.a, 70, 0) // 50 would be right
 			b.mustBreak()
 		})
 	}
 }
 
-// The lock is per transfer: two transfers of one account are both let in, and the
-// payee is written with what one of them had read. Neither is late.
+// The lock is per transfer, so two transfers to one account hold theirs at the same time, and
+// one overwrites the other's credit. Neither is late.
 func TestLeaseIDFence_LosesAConcurrentCreditOfThePayee(t *testing.T) {
 	t.Parallel()
 	b := open(t, transfer.Config{Strategy: "lease-id-fence", Failpoint: locktest.MeetAt(2, transfer.AfterGuard)})
@@ -104,8 +104,8 @@ func TestLeaseIDFence_LosesAConcurrentCreditOfThePayee(t *testing.T) {
 	b.mustBreak()
 }
 
-// Three members, a replica on each: the ids of one member's leases are always
-// below another's. No holder is late here, and nothing else writes.
+// Three members, with a replica on each: the lease ids of one member are always lower than
+// another's. No holder is late here, and nothing else writes.
 func TestLeaseIDFence_RefusesHoldersThatAreNotLate(t *testing.T) {
 	t.Parallel()
 	members := locktest.StartEtcd(t, 3)

@@ -15,7 +15,7 @@ import (
 	"shop/transfer"
 )
 
-// expiredHolds makes holds of 2 whose time is over.
+// expiredHolds makes n holds of 2 that have expired.
 func (b *bank) expiredHolds(p pair, n int) {
 	b.T.Helper()
 	for range n {
@@ -24,9 +24,9 @@ func (b *bank) expiredHolds(p pair, n int) {
 	b.Exec(`UPDATE transfers SET expires_at = clock_timestamp() - interval '1 s'`)
 }
 
-// However many holds the missing money is in, it is free. Where all of it together
-// would not do, the refusal gives back nothing, and costs nothing.
-func TestHold_ExpiredMoneyIsAvailableHoweverManyHoldsHadIt(t *testing.T) {
+// The money of expired holds is available, however many holds it takes. If even all of it is
+// not enough, the refusal ends none of the holds.
+func TestHold_ExpiredMoneyIsAvailableHoweverManyHoldsItTakes(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range []string{"row", "etcd-fenced"} {
 		t.Run(strategy, func(t *testing.T) {
@@ -47,8 +47,8 @@ func TestHold_ExpiredMoneyIsAvailableHoweverManyHoldsHadIt(t *testing.T) {
 	}
 }
 
-// The hold begins when both rows are had, not when they were asked for: else it
-// could be over before it begins.
+// A hold begins when both rows are locked, not when the wait for them begins: otherwise it
+// could expire before it begins.
 func TestHold_BeginsAfterTheWaitForTheRows(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range []string{"row", "etcd-fenced"} {
@@ -68,7 +68,7 @@ func TestHold_BeginsAfterTheWaitForTheRows(t *testing.T) {
 				}
 				letGo()
 				if hold := b.transferred((<-done).Pair()); hold.CreatedAt.Before(had) {
-					t.Errorf("the hold began %v before the row was had, and ended %v before", had.Sub(hold.CreatedAt), had.Sub(*hold.ExpiresAt))
+					t.Errorf("the hold began %v before the row was free, and ended %v before", had.Sub(hold.CreatedAt), had.Sub(*hold.ExpiresAt))
 				}
 			}
 			b.mustHold()
@@ -86,7 +86,7 @@ func (s refuses) TryAcquire(context.Context, ...string) (locking.Lease, error) {
 	return locking.Lease{}, s.err
 }
 
-// What keeps one hold from ending often keeps all: the error says it three times.
+// What prevents the end of one hold often prevents all: the error has the reason three times.
 func TestSweep_ErrorIsShortHoweverManyHoldsAreLeft(t *testing.T) {
 	t.Parallel()
 	b := open(t, transfer.Config{})

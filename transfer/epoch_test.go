@@ -12,7 +12,7 @@ import (
 	"shop/transfer"
 )
 
-// wiped is the bank beside a new etcd, whose revisions begin again.
+// wiped returns a Service on the bank with a new etcd, whose revisions begin again.
 func (b *bank) wiped(t *testing.T, now string) *transfer.Service {
 	t.Helper()
 	cfg := b.cfg
@@ -43,7 +43,7 @@ func TestEpoch_AWipedEtcdIsRefusedUntilAnOperatorBeginsANewEpoch(t *testing.T) {
 				t.Fatalf("%v, want EpochError", err)
 			}
 			if errors.Is(err, locking.ErrStale) || errors.Is(err, locking.ErrBusy) || !strings.Contains(err.Error(), "epoch") {
-				t.Errorf("%v: is not to be retried, and says what to do", err)
+				t.Errorf("%v: want an error that is not retried, and names the epoch", err)
 			}
 			if n, err := transfer.NewEpoch(t.Context(), b.Pool, epoch, "another-cluster"); n != 2 || err != nil {
 				t.Errorf("NewEpoch: %d accounts, %v, want 2", n, err)
@@ -60,9 +60,9 @@ func TestEpoch_AWipedEtcdIsRefusedUntilAnOperatorBeginsANewEpoch(t *testing.T) {
 	}
 }
 
-// The same epoch, and fences from the beginning: what a cluster id alone would not
-// tell apart. It is refused for ever, which is safe, and the error says by which numbers.
-func TestEpoch_AnUnchangedNameWithOldNumbersStaysStale(t *testing.T) {
+// Fences begin again although the epoch is the same. The account refuses them for ever, which
+// is safe, and the error has both fences.
+func TestEpoch_LowerFencesInTheSameEpochStayStale(t *testing.T) {
 	t.Parallel()
 	b := open(t, transfer.Config{Strategy: "etcd-fenced"})
 	p := b.pair(100, 0)
@@ -77,7 +77,7 @@ func TestEpoch_AnUnchangedNameWithOldNumbersStaysStale(t *testing.T) {
 	b.mustHave(p.a, 99, 0)
 }
 
-func TestEpoch_ANewOneChangesOnlyAccountsOfTheOldOne(t *testing.T) {
+func TestNewEpoch_ChangesOnlyAccountsOfTheOldEpoch(t *testing.T) {
 	t.Parallel()
 	b := open(t, transfer.Config{Strategy: "etcd-fenced"})
 	p := b.pair(100, 0)
@@ -94,7 +94,7 @@ func TestEpoch_ANewOneChangesOnlyAccountsOfTheOldOne(t *testing.T) {
 			t.Errorf("from %q to %q: %v, want ErrInvalid", names[0], names[1], err)
 		}
 	}
-	if n, err := transfer.NewEpoch(t.Context(), b.Pool, "a typing error", "new"); n != 0 || err != nil {
+	if n, err := transfer.NewEpoch(t.Context(), b.Pool, "misspelled", "new"); n != 0 || err != nil {
 		t.Errorf("%d, %v, want none", n, err)
 	}
 	if n, err := transfer.NewEpoch(t.Context(), b.Pool, epoch, "new"); n != 2 || err != nil {
@@ -112,7 +112,7 @@ func TestEpoch_ANewOneChangesOnlyAccountsOfTheOldOne(t *testing.T) {
 	}
 }
 
-// An account that was opened, or used, without fences takes the first epoch that comes.
+// An account that was opened or used without fences takes the epoch of its first fence.
 func TestEpoch_AnAccountWithoutAnEpochTakesTheFirst(t *testing.T) {
 	t.Parallel()
 	b := open(t, transfer.Config{})

@@ -22,27 +22,27 @@ import (
 // epoch names the shared etcd to the accounts.
 const epoch = "test-cluster"
 
-// locks are names of its own in an etcd.
+// locks is a private prefix for lock names in an etcd.
 type locks struct {
 	client *clientv3.Client
 	prefix string
 	ttl    time.Duration
 }
 
-// locksAt has names of its own in the etcd at endpoints. The TTL is long beside
-// the tests: a holder that loses its locks here loses them to an operator.
+// locksAt returns locks in the etcd at endpoints. The TTL is longer than the tests take: a
+// holder loses its locks only to steal.
 func locksAt(t testing.TB, endpoints ...string) *locks {
 	t.Helper()
 	return &locks{client: connect(t, endpoints...), prefix: uuid.NewString(), ttl: 30 * time.Second}
 }
 
-// sharedLocks has names of its own in the shared etcd.
+// sharedLocks returns locks in the shared etcd.
 func sharedLocks(t testing.TB) *locks {
 	t.Helper()
 	return locksAt(t, strings.Split(locktest.Env(t, "SHOP_ETCD_ENDPOINTS"), ",")...)
 }
 
-// store opens one, as each process has.
+// store opens a store, as each process does.
 func (l *locks) store(t testing.TB) *etcdlock.Store {
 	t.Helper()
 	store, err := etcdlock.New(t.Context(), l.client, l.ttl, etcdlock.Options{Prefix: l.prefix})
@@ -53,10 +53,10 @@ func (l *locks) store(t testing.TB) *etcdlock.Store {
 	return store
 }
 
-// steal takes the keys of all holders away, as an operator does who believes that
-// they hang. The holders learn of it when they renew.
+// steal deletes the keys of all holders, as an operator does who believes that the holders
+// hang. The holders notice it when they renew.
 func (l *locks) steal(ctx context.Context) error {
-	// The names of queues go on with a digit.
+	// In the names of queues, a digit follows the prefix.
 	gone, err := l.client.Delete(ctx, l.prefix+"/0", clientv3.WithRange(l.prefix+"/:"))
 	if err == nil && gone.Deleted == 0 {
 		err = errors.New("no lock is held")
@@ -100,5 +100,5 @@ func leaseIDs(t testing.TB, client *clientv3.Client, prefix string) locking.Stor
 	return store
 }
 
-// unasked is a lock store that must not be asked: it panics.
+// unasked is a lock store that must not be used: it panics.
 type unasked struct{ locking.Store }

@@ -10,8 +10,8 @@ import (
 	"shop/transfer"
 )
 
-// Of post, void and two sweepers, at the moment at which the hold ends, exactly
-// one wins. Transfers on the same accounts go on beside them.
+// A post, a void and two sweepers meet at the moment at which the hold ends: exactly one ends
+// it. Meanwhile transfers use the same accounts.
 func TestHold_OfPostVoidAndSweepExactlyOneWins(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range safe() {
@@ -76,18 +76,18 @@ func TestHold_OfPostVoidAndSweepExactlyOneWins(t *testing.T) {
 	}
 }
 
-// awaitClock waits until the database's clock is at, and a bit.
+// awaitClock waits until the database's clock has reached at plus and.
 func (b *bank) awaitClock(at time.Time, and time.Duration) {
-	locktest.Eventually(b.T, "the clock goes on", func() bool {
+	locktest.Eventually(b.T, "the clock reaches the time", func() bool {
 		var reached bool
 		err := b.Pool.QueryRow(context.Background(), `SELECT clock_timestamp() >= $1`, at.Add(and)).Scan(&reached)
 		return err == nil && reached
 	})
 }
 
-// The post begins in time, waits for the row, and gets it when the hold's time is
-// over. now() is when its transaction began, and would let it through.
-func TestHold_ExpiryCountsAfterTheWaitForTheRow(t *testing.T) {
+// The post begins in time, waits for the row, and gets it after the hold has expired. now()
+// is the beginning of its transaction: with it the post would be in time.
+func TestHold_ExpiryIsCheckedAfterTheWaitForTheRow(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range []string{"row", "etcd-fenced", "etcd-fence-only"} {
 		t.Run(strategy, func(t *testing.T) {
@@ -110,8 +110,8 @@ func TestHold_ExpiryCountsAfterTheWaitForTheRow(t *testing.T) {
 	}
 }
 
-// The sweeper takes the rows: a transfer that has read the account and not yet
-// written it must not be overtaken, nor overtake.
+// The sweeper locks the rows: it must not write between a transfer's read and its write, nor
+// the transfer between the sweeper's.
 func TestSweep_WaitsForTheTransferAtTheAccount(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range []string{"row", "etcd-fenced"} {
@@ -125,7 +125,7 @@ func TestSweep_WaitsForTheTransferAtTheAccount(t *testing.T) {
 			s.await()
 			b.lapse(hold.ID)
 			if strategy != "row" {
-				b.steal(t) // so that only the row is between them
+				b.steal(t) // so that only the row keeps them apart
 			}
 			swept := make(chan int, 1)
 			go func() {
@@ -148,7 +148,7 @@ func TestSweep_WaitsForTheTransferAtTheAccount(t *testing.T) {
 }
 
 // To the microsecond, which is the database's precision.
-func TestHold_LastsAsLongAsWasAsked(t *testing.T) {
+func TestHold_LastsAsLongAsRequested(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range safe() {
 		t.Run(strategy, func(t *testing.T) {
@@ -158,11 +158,11 @@ func TestHold_LastsAsLongAsWasAsked(t *testing.T) {
 			for _, asked := range []time.Duration{time.Millisecond, 1234567 * time.Nanosecond, 90 * time.Minute, transfer.HoldMax} {
 				hold, want := b.reserve(p, 1, asked), asked.Truncate(time.Microsecond)
 				if hold.ExpiresAt == nil || hold.ExpiresAt.Sub(hold.CreatedAt) != want {
-					t.Errorf("asked for %v, the reply has %v to %v", asked, hold.CreatedAt, hold.ExpiresAt)
+					t.Errorf("requested %v, the reply has %v to %v", asked, hold.CreatedAt, hold.ExpiresAt)
 				}
 				us := b.Number(`SELECT (extract(epoch FROM expires_at - created_at) * 1000000)::bigint FROM transfers WHERE id = $1`, hold.ID)
 				if stored := time.Duration(us) * time.Microsecond; stored != want {
-					t.Errorf("asked for %v, stored %v", asked, stored)
+					t.Errorf("requested %v, stored %v", asked, stored)
 				}
 			}
 		})

@@ -13,8 +13,8 @@ import (
 	"shop/transfer"
 )
 
-// kinds of request that change something, each on a bank of its own: what it
-// does, and what the accounts of a pair that began with 100 and 0 are after it.
+// kinds are the kinds of request that change something: what each does, and what the accounts
+// of a pair that began with 100 and 0 have after it.
 var kinds = map[string]struct {
 	do         func(ctx context.Context, svc *transfer.Service, p pair, req transfer.Request, hold uuid.UUID) (transfer.Reply, error)
 	a, held, b int64
@@ -33,8 +33,8 @@ var kinds = map[string]struct {
 	}, 100, 0, 0},
 }
 
-// tried lists the strategies that a kind of request is tried with: all for
-// transfers, for the others those that differ in how they get at the rows.
+// tried lists the strategies with which a kind of request is tried: for transfers all, for the
+// others those that differ in how they lock and read the rows.
 func tried(kind string) []string {
 	if kind == "transfer" {
 		return all()
@@ -80,7 +80,7 @@ func TestRequest_CancelledAtAnyStepIsAllOrNothing(t *testing.T) {
 				b.T.Errorf("%s, %v: it was committed", reply.Body, err)
 			}
 		case !errors.Is(err, context.Canceled) || b.Number(`SELECT count(*) FROM idempotency_keys WHERE client_id = $1`, p.alice) != 1:
-			b.T.Errorf("%s, %v: want it cancelled, and nothing left", reply.Body, err)
+			b.T.Errorf("%s, %v: want it cancelled, and nothing stored", reply.Body, err)
 		default:
 			b.mustHave(p.a, 100, 20)
 		}
@@ -90,7 +90,7 @@ func TestRequest_CancelledAtAnyStepIsAllOrNothing(t *testing.T) {
 	})
 }
 
-// terminate ends the backends of the bank's clients.
+// terminate terminates the backends of the bank's clients.
 func (b *bank) terminate(ctx context.Context) {
 	_, err := b.Pool.Exec(ctx, `
 		SELECT pg_terminate_backend(pid)
@@ -102,7 +102,7 @@ func (b *bank) terminate(ctx context.Context) {
 	}
 }
 
-func TestRequest_BackendTerminatedAtAnyStepIsOneEffect(t *testing.T) {
+func TestRequest_BackendTerminatedAtAnyStepHasOneEffect(t *testing.T) {
 	t.Parallel()
 	atEveryStep(t, func(b *bank, kind string, step transfer.Step, p pair, hold uuid.UUID) {
 		cfg := b.cfg
@@ -117,7 +117,7 @@ func TestRequest_BackendTerminatedAtAnyStepIsOneEffect(t *testing.T) {
 		again, unanswered := events.Of(transfer.Retried), events.Of(transfer.Ambiguous)
 		inside := step != transfer.AfterCommit && step != transfer.AfterRelease && step != transfer.BeforeAcquire
 		if inside && again+unanswered == 0 {
-			b.T.Error("nothing ran again: the fault did not land")
+			b.T.Error("nothing was retried: the fault did not land")
 		}
 		if unanswered != events.Of(transfer.Resolved) {
 			b.T.Errorf("%d ambiguous, %d resolved", unanswered, events.Of(transfer.Resolved))
@@ -125,7 +125,7 @@ func TestRequest_BackendTerminatedAtAnyStepIsOneEffect(t *testing.T) {
 	})
 }
 
-func TestSweep_BackendTerminatedAtAnyStepGivesBackOnce(t *testing.T) {
+func TestSweep_BackendTerminatedAtAnyStepFreesTheMoneyOnce(t *testing.T) {
 	t.Parallel()
 	for _, step := range transfer.Steps() {
 		t.Run(string(step), func(t *testing.T) {
@@ -147,7 +147,7 @@ func TestSweep_BackendTerminatedAtAnyStepGivesBackOnce(t *testing.T) {
 	}
 }
 
-func TestTransfer_AfterAllConnectionsBroke(t *testing.T) {
+func TestTransfer_WorksAgainAfterAllConnectionsBroke(t *testing.T) {
 	t.Parallel()
 	b := open(t, transfer.Config{Strategy: "etcd-fenced"})
 	p := b.pair(100, 0)
@@ -158,7 +158,7 @@ func TestTransfer_AfterAllConnectionsBroke(t *testing.T) {
 	b.transferred(client.Transfer(t.Context(), ask(p.alice), p.move(1)))
 	px.Down()
 	if _, err := client.Transfer(t.Context(), ask(p.alice), p.move(1)); !errors.Is(err, locking.ErrBusy) {
-		t.Errorf("%v, want ErrBusy: did nothing, come again", err)
+		t.Errorf("%v, want ErrBusy: nothing was done, and a retry is safe", err)
 	}
 	px.Up(t)
 	b.transferred(client.Transfer(t.Context(), ask(p.alice), p.move(1)))

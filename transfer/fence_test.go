@@ -10,7 +10,7 @@ import (
 	"shop/transfer"
 )
 
-// mustBeStale checks a refusal by the fence that left nothing.
+// mustBeStale checks that the fence refused the late holder, and that nothing of it is stored.
 func (b *bank) mustBeStale(s *stopped, old outcome) {
 	b.T.Helper()
 	var stale *transfer.StaleError
@@ -21,13 +21,13 @@ func (b *bank) mustBeStale(s *stopped, old outcome) {
 		b.T.Errorf("%d refusals counted, want 1", n)
 	}
 	if transfers, keys := b.Number(`SELECT count(*) FROM transfers`), b.Number(`SELECT count(*) FROM idempotency_keys`); transfers != 1 || keys != 1 {
-		b.T.Errorf("%d transfers, %d keys, want 1 and 1: the late holder left something", transfers, keys)
+		b.T.Errorf("%d transfers, %d keys, want 1 and 1: something of the late holder is stored", transfers, keys)
 	}
 	b.mustHold()
 }
 
-// Two grants, and the old holder writes late: B1, B11.
-func TestFence_RefusesTheLateWriterAndNothingOfItStays(t *testing.T) {
+// The old holder writes after the next grant: B1, B11.
+func TestFence_RefusesTheLateWriterAndStoresNothingOfIt(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range []string{"etcd-fenced", "etcd-fence-only"} {
 		for _, step := range []transfer.Step{transfer.AfterAcquire, transfer.AfterBegin} {
@@ -44,14 +44,14 @@ func TestFence_RefusesTheLateWriterAndNothingOfItStays(t *testing.T) {
 	}
 }
 
-// The late one shares only one account with the next: either row refuses for both,
-// at a read and at a write.
+// The late holder shares only one account with the next one. Each of the two rows can refuse
+// the whole transfer, at the read and at the write.
 func TestFence_OneSharedAccountIsEnough(t *testing.T) {
 	t.Parallel()
 	for strategy, step := range map[string]transfer.Step{"etcd-fenced": transfer.AfterAcquire, "etcd-fence-only": transfer.AfterGuard} {
 		t.Run(strategy, func(t *testing.T) {
 			t.Parallel()
-			for range 4 { // the shared account is now the lower one, now the higher
+			for range 4 { // the shared account is sometimes the lower one, sometimes the higher
 				b := open(t, transfer.Config{Strategy: strategy})
 				p := b.pair(100, 50)
 				carol := b.account(p.alice, 100)
@@ -64,9 +64,9 @@ func TestFence_OneSharedAccountIsEnough(t *testing.T) {
 	}
 }
 
-// A guard at the write alone is not enough. The guard at the read stops a holder
-// that was late before it: it must not write what this one has not seen. Without it
-// the late one passes, since the newer fence is nowhere to be seen yet.
+// A guard at the write alone is not enough. The next holder has read, but not written. Without
+// its guard at the read, no row would have its fence yet, and a late write would pass that the
+// next holder has not seen.
 func TestFence_IsComparedAtTheReadToo(t *testing.T) {
 	t.Parallel()
 	b := open(t, transfer.Config{Strategy: "etcd-fence-only"})
@@ -86,8 +86,8 @@ func TestFence_IsComparedAtTheReadToo(t *testing.T) {
 	b.mustHave(p.a, 80, 0)
 }
 
-// Paused behind the guard, the rows are locked: a holder with a newer fence waits
-// at the row, and both transfers are right: B2.
+// A holder that is paused after the guard has the rows locked. A holder with a newer fence
+// waits at the row, and both transfers are right: B2.
 func TestFence_AfterTheGuardTheNextHolderWaitsForTheRowLock(t *testing.T) {
 	t.Parallel()
 	b := open(t, transfer.Config{Strategy: "etcd-fenced"})
@@ -105,8 +105,8 @@ func TestFence_AfterTheGuardTheNextHolderWaitsForTheRowLock(t *testing.T) {
 	b.mustHold()
 }
 
-// Stopped behind the guard for longer than a transaction may be idle: PostgreSQL
-// takes the rows away, and the COMMIT of the stopped one fails. It runs again.
+// A holder is stopped after the guard for longer than a transaction may be idle. PostgreSQL
+// ends its transaction, its COMMIT fails, and it runs again.
 func TestFence_AStoppedHolderDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	b := open(t, transfer.Config{Strategy: "etcd-fenced"})
@@ -121,15 +121,14 @@ func TestFence_AStoppedHolderDelaysNoOther(t *testing.T) {
 	b.transferred(b.Transfer(t.Context(), ask(p.alice), p.move(20)))
 	s.goOn()
 	if old := <-first; !errors.Is(old.Err, locking.ErrStale) {
-		t.Errorf("%s, %v, want ErrStale: it ran again, with the same old fence", old.Reply.Body, old.Err)
+		t.Errorf("%s, %v, want ErrStale for the retry with the same old fence", old.Reply.Body, old.Err)
 	}
 	b.mustHave(p.a, 80, 0)
 	b.mustHold()
 }
 
-// A writer that comes between the read and the write of etcd-fence-only is noticed
-// by its fence, under etcd-fenced too. A writer without one is not noticed: the
-// limit of a fence.
+// Between the read and the write of etcd-fence-only, another strategy writes. The fence detects
+// a writer that carries one, as under etcd-fenced, and no other: that is the limit of a fence.
 func TestFence_RefusesOnlyWritersThatSendAFence(t *testing.T) {
 	t.Parallel()
 	for _, between := range []string{"etcd-fenced", "row"} {
@@ -155,7 +154,7 @@ func TestFence_RefusesOnlyWritersThatSendAFence(t *testing.T) {
 	}
 }
 
-// The ledger says under which grant each line was written: the audit (T4) goes by it.
+// The ledger has the fence under which each entry was written: the audit (T4) uses it.
 func TestFence_IsInBothEntries(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range []string{"etcd-fenced", "etcd-fence-only"} {
@@ -170,7 +169,7 @@ func TestFence_IsInBothEntries(t *testing.T) {
 					FROM ledger_entries e JOIN accounts a ON a.id = e.account_id
 					WHERE e.transfer_id = $1 AND e.fence = a.fence AND a.fence > 0
 					AND e.fence_epoch = a.fence_epoch AND a.fence_epoch = $2`, tr.ID, epoch); n != 2 {
-					t.Errorf("%s: %d entries have their account's fence and epoch, want both", what, n)
+					t.Errorf("%s: %d entries have their account's fence and epoch, want 2", what, n)
 				}
 			}
 			mustCarry("transfer", b.transferred(b.Transfer(t.Context(), ask(p.alice), p.move(30))))

@@ -20,16 +20,16 @@ func (b *bank) reserve(p pair, amount int64, expiresIn time.Duration) transfer.T
 	return b.transferred(b.Reserve(b.T.Context(), ask(p.alice), p.move(amount), expiresIn))
 }
 
-// lapse makes the hold's time be over.
+// lapse makes a hold expire a second ago.
 func (b *bank) lapse(id uuid.UUID) { b.expire(id, time.Second) }
 
-// expire lets a hold end so long ago, by the database's clock.
+// expire sets the expiry of a hold to so long ago, by the database's clock.
 func (b *bank) expire(id uuid.UUID, ago time.Duration) {
 	b.T.Helper()
 	b.Exec(`UPDATE transfers SET expires_at = clock_timestamp() - $2::interval WHERE id = $1`, id, ago)
 }
 
-// state of a transfer in the database.
+// state returns the state of a transfer in the database.
 func (b *bank) state(id uuid.UUID) (s transfer.State) {
 	b.T.Helper()
 	if err := b.Pool.QueryRow(context.Background(), `SELECT state FROM transfers WHERE id = $1`, id).Scan(&s); err != nil {
@@ -52,7 +52,7 @@ func TestHold_IsReservedThenSettledOnceInPartOrInFull(t *testing.T) {
 				t.Errorf("reserved: %+v", full)
 			}
 			if reply, err := b.Transfer(t.Context(), ask(p.alice), p.move(11)); err != nil || !isRefused(reply) {
-				t.Errorf("held money was spent: %s, %v", reply.Body, err)
+				t.Errorf("a transfer of held money: %s, %v, want it refused", reply.Body, err)
 			}
 			if tr := b.transferred(b.Post(t.Context(), ask(p.alice), full.ID, 0)); tr.State != transfer.Posted || tr.Settled != 20 || tr.EndedAt == nil {
 				t.Errorf("posted: %+v", tr)
@@ -78,7 +78,7 @@ func TestHold_IsReservedThenSettledOnceInPartOrInFull(t *testing.T) {
 	}
 }
 
-// settlers are the ways of a client to end a hold.
+// settlers are the ways in which a client ends a hold.
 func (b *bank) settlers(t *testing.T, p pair, id uuid.UUID) map[string]func() (transfer.Reply, error) {
 	return map[string]func() (transfer.Reply, error){
 		"post": func() (transfer.Reply, error) { return b.Post(t.Context(), ask(p.alice), id, 0) },
@@ -93,13 +93,13 @@ func TestHold_RefusalsAreStoredAndReplayed(t *testing.T) {
 	hold := b.reserve(p, 30, time.Hour)
 	b.lapse(hold.ID)
 	late, after := ask(p.alice), ask(p.alice)
-	for _, req := range []transfer.Request{late, after} { // the first ends it, the second finds it ended
+	for _, req := range []transfer.Request{late, after} { // the first ends the hold, the second finds it ended
 		first, err := b.Post(t.Context(), req, hold.ID, 0)
 		if err != nil || !isRefused(first) || !strings.Contains(string(first.Body), "expired") {
 			t.Fatalf("%s, %v, want ErrExpired stored", first.Body, err)
 		}
 		if got := b.state(hold.ID); got != transfer.Expired {
-			t.Errorf("the reply is that it expired, and it is %s", got)
+			t.Errorf("the reply is ErrExpired, but the state is %s", got)
 		}
 		again, err := b.Post(t.Context(), req, hold.ID, 0)
 		if err != nil || !again.Replayed || !bytes.Equal(again.Body, first.Body) {
@@ -149,8 +149,8 @@ func TestHold_OfAnotherClientOrTooMuchIsNotSettled(t *testing.T) {
 	b.mustHold()
 }
 
-// The hold names its client, and the account whose money it is. They cannot differ:
-// if they do, the owner of the money may move it.
+// A hold names its client and the payer's account. If the client is not the owner of the
+// account, which should not happen, the client may not move the money.
 func TestHold_IsSettledByTheOwnerOfTheMoneyAlone(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range safe() {
@@ -171,7 +171,7 @@ func TestHold_IsSettledByTheOwnerOfTheMoneyAlone(t *testing.T) {
 	}
 }
 
-// The payee can have become rich since the money was held.
+// The payee's balance may have grown since the money was held.
 func TestHold_ThatThePayeeCannotTakeIsRefusedAndStaysReserved(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range safe() {
@@ -186,7 +186,7 @@ func TestHold_ThatThePayeeCannotTakeIsRefusedAndStaysReserved(t *testing.T) {
 			}
 			b.mustHave(p.a, 100, 30)
 			if got := b.state(hold.ID); got != transfer.Reserved {
-				t.Errorf("it is %s", got)
+				t.Errorf("the hold is %s, want it reserved", got)
 			}
 			b.transferred(b.Post(t.Context(), ask(p.alice), hold.ID, 29))
 			b.mustHave(p.b, math.MaxInt64, 0)
@@ -194,9 +194,8 @@ func TestHold_ThatThePayeeCannotTakeIsRefusedAndStaysReserved(t *testing.T) {
 	}
 }
 
-// A payer who is short gets the expired money first, and is then refused only if
-// it does not suffice. Other accounts' rows are not locked with it: each
-// hold is given back under its own two.
+// If a payer is short of funds, its expired holds are ended first. The transfer is refused only
+// if that is not enough.
 func TestHold_ExpiredMoneyIsAvailableToTheNextRequest(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range safe() {
@@ -207,7 +206,7 @@ func TestHold_ExpiredMoneyIsAvailableToTheNextRequest(t *testing.T) {
 			carol := b.account(uuid.New(), 0)
 			b.lapse(b.reserve(p, 40, time.Hour).ID)
 			b.lapse(b.reserve(p, 50, time.Hour).ID)
-			b.transferred(b.Transfer(t.Context(), ask(p.alice), euros(p.a, carol, 10))) // suffices as it is
+			b.transferred(b.Transfer(t.Context(), ask(p.alice), euros(p.a, carol, 10))) // needs no expired hold
 			b.mustHave(p.a, 90, 90)
 			b.transferred(b.Transfer(t.Context(), ask(p.alice), euros(p.a, carol, 60)))
 			b.mustHave(p.a, 30, 0)

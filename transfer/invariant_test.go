@@ -11,8 +11,8 @@ import (
 	"shop/transfer"
 )
 
-// broken lists what breaks the invariants. Whether a refusal has a transfer is not among
-// it: without an Encode of their own the tests store no status.
+// broken lists what breaks the invariants. It leaves out "I-ONCE answers", which needs the
+// status of the replies: the default Encode stores none.
 func (b *bank) broken() (list []string) {
 	b.T.Helper()
 	checks := slices.DeleteFunc(slices.Clone(transfer.Invariants.Checks), func(c invariant.Check) bool { return c.Name == "I-ONCE answers" })
@@ -32,7 +32,7 @@ func (b *bank) broken() (list []string) {
 		}
 	}
 	if sum := b.Number(`SELECT COALESCE(sum(balance), 0)::bigint FROM accounts`); sum != b.total {
-		list = append(list, fmt.Sprintf("T1: there are %d, there were %d", sum, b.total))
+		list = append(list, fmt.Sprintf("T1: the balances are %d in all, the openings were %d", sum, b.total))
 	}
 	return list
 }

@@ -13,7 +13,7 @@ import (
 	"shop/transfer"
 )
 
-func TestKey_IsNotSpentByWhatIsNotStored(t *testing.T) {
+func TestKey_StaysOpenAfterAnErrorThatIsNotStored(t *testing.T) {
 	t.Parallel()
 	b := open(t, transfer.Config{})
 	p := b.pair(100, 0)
@@ -56,14 +56,14 @@ func TestKey_IsNotSpentByWhatIsNotStored(t *testing.T) {
 		}
 	}
 	if reply, err := b.Transfer(t.Context(), req, p.move(30)); err != nil || isRefused(reply) || reply.Replayed {
-		t.Errorf("%+v, %v: the key was spent", reply, err)
+		t.Errorf("%+v, %v: want the key open", reply, err)
 	}
 	if n := b.Number(`SELECT count(*) FROM idempotency_keys`); n != 1 {
 		t.Errorf("%d keys, want 1", n)
 	}
 }
 
-// with is the bank's Service with another strategy, and the stores it needs.
+// with returns a Service on the bank with another strategy and the stores that it needs.
 func (b *bank) with(strategy string) *transfer.Service {
 	b.T.Helper()
 	cfg := b.cfg
@@ -74,7 +74,7 @@ func (b *bank) with(strategy string) *transfer.Service {
 	return svc
 }
 
-// What is invalid is refused before any lock: there is no lock service here.
+// An invalid request is refused before any lock: the lock store here panics.
 func TestTransfer_IsCheckedBeforeAnyLock(t *testing.T) {
 	t.Parallel()
 	b := open(t, transfer.Config{Locks: unasked{}, Strategy: "etcd-fenced"})

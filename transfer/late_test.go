@@ -16,14 +16,14 @@ import (
 	"shop/transfer"
 )
 
-// Kleppmann's packet: sent in time, delivered long after, when its sender has
-// gone: B3. etcd-unfenced and etcd-fence-only send their whole write in it, COMMIT
-// included, and differ in one predicate; etcd-fenced sends its guard.
+// Kleppmann's late packet (B3): it is sent in time, and delivered after its sender has gone. That
+// of etcd-unfenced and etcd-fence-only is the whole write, COMMIT included, and differs in one
+// predicate. That of etcd-fenced is the guard.
 func TestFence_RefusesAPacketThatArrivesLate(t *testing.T) {
 	t.Parallel()
 	for strategy, c := range map[string]struct {
 		balance int64
-		told    error
+		err     error
 	}{
 		"etcd-unfenced":   {69, locking.ErrOutcomeUnknown},
 		"etcd-fence-only": {79, locking.ErrOutcomeUnknown},
@@ -37,14 +37,14 @@ func TestFence_RefusesAPacketThatArrivesLate(t *testing.T) {
 			held, delivered := make(chan struct{}), make(chan struct{})
 			letGo := make(chan struct{})
 			deliver := sync.OnceFunc(func() { close(letGo) })
-			t.Cleanup(deliver) // before the proxy's, which waits for its connections
+			t.Cleanup(deliver) // runs before the cleanup of the proxy, which waits for its connections
 			arm := func(context.Context) {
 				px.OnRequest(next(func(request []byte, client, server net.Conn) bool {
 					request = bytes.Clone(request)
 					close(held)
 					<-letGo
 					if strategy != "etcd-fenced" {
-						px.Refuse() // or the request runs again before its packet is delivered
+						px.Refuse() // otherwise the request is retried before its packet is delivered
 					}
 					px.OnReply(next(func([]byte, net.Conn, net.Conn) bool { close(delivered); return false }))
 					_, _ = server.Write(request)
@@ -73,8 +73,8 @@ func TestFence_RefusesAPacketThatArrivesLate(t *testing.T) {
 			b.transferred(b.Transfer(t.Context(), ask(p.alice), p.move(20)))
 			deliver()
 			await(t, "the packet is answered", delivered)
-			if late := <-old; !errors.Is(late.Err, c.told) {
-				t.Errorf("%s, %v, want %v", late.Reply.Body, late.Err, c.told)
+			if late := <-old; !errors.Is(late.Err, c.err) {
+				t.Errorf("%s, %v, want %v", late.Reply.Body, late.Err, c.err)
 			}
 			if strategy == "etcd-unfenced" {
 				b.mustBreak()
@@ -86,7 +86,7 @@ func TestFence_RefusesAPacketThatArrivesLate(t *testing.T) {
 	}
 }
 
-// encodeThen is an Encode that does something, once, just before the last round trip, where COMMIT is.
+// encodeThen returns an Encode that calls do once, just before the last round trip, which has COMMIT.
 func encodeThen(do func(context.Context)) transfer.Encode {
 	var done atomic.Bool
 	return func(tr transfer.Transfer, refusal error) (transfer.Reply, error) {

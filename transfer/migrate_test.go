@@ -13,9 +13,9 @@ import (
 	"shop/transfer"
 )
 
-// The keys of a database of the first version go to the table that is shared. Where
-// an order has the same key, nothing is lost, and the transfer is not made again.
-func TestMigrate_TakesTheKeysAlongAndKeepsThoseThatCollide(t *testing.T) {
+// Migrate moves the keys of a database of the first version to the shared table. If an order
+// has the same key, nothing is lost, and the transfer is not made again.
+func TestMigrate_MovesTheKeysAndKeepsThoseThatCollide(t *testing.T) {
 	t.Parallel()
 	for _, collides := range []bool{false, true} {
 		b := open(t, transfer.Config{})
@@ -51,7 +51,7 @@ func TestMigrate_TakesTheKeysAlongAndKeepsThoseThatCollide(t *testing.T) {
 			}
 		}
 		if n := b.Number(`SELECT count(*) FROM pg_tables WHERE schemaname = current_schema() AND tablename = 'transfer_keys'`); n != 0 {
-			t.Error("a server of the first version would go on")
+			t.Error("the old table is still there: a server of the first version would go on")
 		}
 	}
 }
@@ -67,7 +67,7 @@ func TestNew_RefusesWhatCannotWork(t *testing.T) {
 	t.Cleanup(unbounded.Close)
 	for name, cfg := range map[string]transfer.Config{
 		"no pool":              {},
-		"a pool without end":   {Pool: unbounded, Strategy: "row"},
+		"an unbounded pool":    {Pool: unbounded, Strategy: "row"},
 		"no such strategy":     {Pool: pool, Strategy: "hope"},
 		"default needs a lock": {Pool: pool, Epoch: epoch},
 		"… and an epoch":       {Pool: pool, Locks: store},
@@ -116,6 +116,6 @@ func TestWith_IsTheSameServiceUnderAnotherStrategy(t *testing.T) {
 		t.Errorf("%v, want ErrInvalid", err)
 	}
 	if _, err := b.With("etcd-fenced"); err == nil {
-		t.Error("without a lock store")
+		t.Error("accepted without a lock store")
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"shop/transfer"
 )
 
-// safe are the strategies that promise the invariants.
+// safe are the names of the strategies that promise the invariants.
 func safe() (names []string) {
 	for _, s := range transfer.Strategies() {
 		if s.Safe {
@@ -25,7 +25,7 @@ func safe() (names []string) {
 	return names
 }
 
-// all are the strategies, unsafe ones included.
+// all are the names of all strategies, unsafe ones included.
 func all() (names []string) {
 	for _, s := range transfer.Strategies() {
 		names = append(names, s.Name)
@@ -50,8 +50,8 @@ func until(ctx context.Context, do func(context.Context) (transfer.Reply, error)
 	}
 }
 
-// churn moves money between eight accounts, half of which have next to nothing,
-// in all directions at once, on two replicas. Every tenth request is sent twice.
+// churn moves money between accounts, half of which have next to nothing, in all directions
+// at once, on two replicas. Every tenth request is sent twice.
 func (b *bank) churn(accounts, transfers int, seed uint64) {
 	b.T.Helper()
 	replica, _ := b.another(b.replica())
@@ -97,7 +97,7 @@ func TestTransfer_SafeStrategiesConserveMoneyAndDoubleEntry(t *testing.T) {
 				t.Errorf("%d answers, want %d", answers, transfers)
 			}
 			if posted == 0 || posted == answers {
-				t.Errorf("%d of %d posted: want some of them short of funds", posted, answers)
+				t.Errorf("%d of %d posted: want some, but not all", posted, answers)
 			}
 			if n := b.events.Of(transfer.GuardTripped); n > 0 {
 				t.Errorf("the last guard tripped %d times", n)
@@ -107,8 +107,8 @@ func TestTransfer_SafeStrategiesConserveMoneyAndDoubleEntry(t *testing.T) {
 	}
 }
 
-// What is counted and stopped under another strategy carries that one's name.
-func TestWith_IsTheServiceUnderAnotherName(t *testing.T) {
+// Config.Count and Config.Failpoint get the name of the strategy that runs.
+func TestWith_ReportsTheOtherStrategyToCountAndFailpoint(t *testing.T) {
 	t.Parallel()
 	var names []string
 	b := open(t, transfer.Config{Strategy: "row", Failpoint: func(_ context.Context, _ transfer.Step, strategy string) {

@@ -11,10 +11,9 @@ import (
 	"shop/transfer"
 )
 
-// Rows are locked by id, in both directions of payment, and wherever they lie in
-// the table: a transfer that waits for the lower one holds no higher one. The planner
-// has no index here, so that it reads the table from its beginning, where the higher
-// one lies.
+// Rows are locked by id, in both directions of payment, and in whatever order the table has
+// them: a transfer that waits for the lower row does not hold the higher one. Index scans are
+// off, so that PostgreSQL reads the table from its beginning, where the higher row is.
 func TestTransfer_LocksTheLowerRowFirst(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range all() {
@@ -45,7 +44,7 @@ func TestTransfer_LocksTheLowerRowFirst(t *testing.T) {
 				done := locktest.Beside(func() (transfer.Reply, error) { return svc.Transfer(t.Context(), ask(owner), m) })
 				locktest.Eventually(t, "the transfer waits for the lower row", func() bool { return b.Waiting() > 0 })
 				if b.Number(`SELECT count(*) FROM (SELECT FROM accounts WHERE id = $1 FOR UPDATE SKIP LOCKED) free`, higher) != 1 {
-					t.Error("it waits for the lower row, and holds the higher one")
+					t.Error("the transfer waits for the lower row and holds the higher one")
 				}
 				letGo()
 				b.transferred((<-done).Pair())
@@ -55,8 +54,8 @@ func TestTransfer_LocksTheLowerRowFirst(t *testing.T) {
 	}
 }
 
-// A write outside of the transaction of its read locks its rows in the message of
-// the key, and before the key.
+// These strategies lock their rows only in the second transaction, in one message with the
+// key. In it too the rows come before the key.
 func TestEtcdUnfenced_LocksTheRowsBeforeTheKey(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range []string{"etcd-unfenced", "etcd-fence-only"} {
@@ -68,7 +67,7 @@ func TestEtcdUnfenced_LocksTheRowsBeforeTheKey(t *testing.T) {
 		letGo := b.Hold(`SELECT FROM accounts WHERE id = $1 FOR UPDATE`, p.a)
 		s.goOn()
 		locktest.Eventually(t, "the write waits for the row", func() bool { return b.Waiting() > 0 })
-		b.Hold(`INSERT INTO idempotency_keys VALUES ($1, $2, $3, 0, '')`, req.Client, req.Key, req.Fingerprint[:])() // waits for nothing
+		b.Hold(`INSERT INTO idempotency_keys VALUES ($1, $2, $3, 0, '')`, req.Client, req.Key, req.Fingerprint[:])() // does not wait
 		letGo()
 		b.transferred((<-done).Pair())
 		b.mustHold()

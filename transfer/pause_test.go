@@ -10,8 +10,8 @@ import (
 	"shop/transfer"
 )
 
-// stopped is a Service of its own, as another process would be, whose first
-// request stops at a step until it is let go, or the test ends.
+// stopped is another Service, like one of another process. A request stops at a step until
+// goOn is called, or the test ends.
 type stopped struct {
 	*transfer.Service
 	t       testing.TB
@@ -28,20 +28,20 @@ func (b *bank) stopAtNth(n int32, step transfer.Step) *stopped {
 	cfg := b.replica()
 	cfg.Failpoint = locktest.NthAt(n, step, func(context.Context) {
 		close(s.reached)
-		<-resumed // deaf to ctx, like a process that is stopped
+		<-resumed // ignores ctx, like a process that is stopped
 	})
 	s.Service, s.events = b.another(cfg)
-	b.T.Cleanup(s.goOn) // before the pool's, which waits for the request's connection
+	b.T.Cleanup(s.goOn) // runs before the cleanup of the pool, which waits for the request's connection
 	return s
 }
 
-// await returns when the request stands at its step.
+// await returns when the request has reached its step.
 func (s *stopped) await() {
 	s.t.Helper()
 	await(s.t, "the request reaches its step", s.reached)
 }
 
-// await returns when c is closed, and ends the test if it is not.
+// await returns when c is closed, and fails the test if that takes 20 s.
 func await(t testing.TB, what string, c <-chan struct{}) {
 	t.Helper()
 	select {
@@ -51,7 +51,7 @@ func await(t testing.TB, what string, c <-chan struct{}) {
 	}
 }
 
-// steal takes the locks of all holders away.
+// steal deletes the locks of all holders.
 func (b *bank) steal(t *testing.T) {
 	t.Helper()
 	if err := b.locks.steal(context.Background()); err != nil {

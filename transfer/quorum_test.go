@@ -13,7 +13,7 @@ import (
 	"shop/transfer"
 )
 
-// mustBeUnavailable checks that a transfer is refused and did nothing, and tells how soon.
+// mustBeUnavailable checks that a transfer gets UnavailableError, and returns how long it waited.
 func (b *bank) mustBeUnavailable(svc *transfer.Service, p pair) (waited time.Duration) {
 	b.T.Helper()
 	start := time.Now()
@@ -25,8 +25,8 @@ func (b *bank) mustBeUnavailable(svc *transfer.Service, p pair) (waited time.Dur
 	return time.Since(start)
 }
 
-// Silent (paused: no quorum looks like this) or gone: no new transfer begins, the
-// one that holds its locks finishes, and service returns by itself.
+// etcd is paused, which looks like a lost quorum, or killed. No new transfer begins, one that
+// holds its locks finishes, and the service recovers by itself.
 func TestEtcd_WithoutItNewTransfersAreBusyAndThoseUnderWayFinish(t *testing.T) {
 	t.Parallel()
 	for name, f := range map[string]struct {
@@ -48,10 +48,10 @@ func TestEtcd_WithoutItNewTransfersAreBusyAndThoseUnderWayFinish(t *testing.T) {
 			underWay := locktest.Beside(func() (transfer.Reply, error) { return s.Transfer(t.Context(), ask(p.alice), p.move(30)) })
 			s.await()
 			f.end(server)
-			if waited := b.mustBeUnavailable(svc, p); waited > 3*time.Second { // the first finds out
+			if waited := b.mustBeUnavailable(svc, p); waited > 3*time.Second { // the first one opens the breaker
 				t.Errorf("ErrBusy after %v, want MaxWait", waited)
 			}
-			// The others get ErrBusy at once, but for one probe every 250 ms, which may be this one.
+			// The others get ErrBusy at once, except one each 250 ms, which probes and may be this one.
 			waited, tries := time.Hour, 0
 			for ; waited >= time.Second && tries < 5; tries++ {
 				waited = b.mustBeUnavailable(svc, p)
@@ -66,7 +66,7 @@ func TestEtcd_WithoutItNewTransfersAreBusyAndThoseUnderWayFinish(t *testing.T) {
 			b.transferred((<-underWay).Pair())
 			b.mustHave(p.a, 70, 0)
 			f.back(server)
-			locktest.Eventually(t, "service returns", func() bool {
+			locktest.Eventually(t, "the service recovers", func() bool {
 				_, err := svc.Transfer(t.Context(), ask(p.alice), p.move(1))
 				return err == nil
 			})
@@ -91,7 +91,7 @@ func (c counting) Acquire(ctx context.Context, keys ...string) (locking.Lease, e
 	return c.Store.Acquire(ctx, keys...)
 }
 
-// Only one request at a time probes etcd, every 250 ms: the others do not wait for a time-out.
+// One request each 250 ms probes etcd: the others do not wait for a time-out.
 func TestEtcd_WhileItIsGoneOneRequestProbesAndTheOthersAreBusyAtOnce(t *testing.T) {
 	t.Parallel()
 	server := locktest.StartEtcd(t, 1)[0]
@@ -99,7 +99,7 @@ func TestEtcd_WhileItIsGoneOneRequestProbesAndTheOthersAreBusyAtOnce(t *testing.
 	locks := counting{at.store(t), &atomic.Int64{}}
 	b := openWith(t, transfer.Config{
 		Strategy: "etcd-fenced", Locks: locks,
-		Lock: locking.Options{MaxWait: 50 * time.Millisecond}, // less than between two probes
+		Lock: locking.Options{MaxWait: 50 * time.Millisecond}, // shorter than the interval of probes
 	}, at)
 	p := b.pair(100, 0)
 	server.Pause()
@@ -113,7 +113,7 @@ func TestEtcd_WhileItIsGoneOneRequestProbesAndTheOthersAreBusyAtOnce(t *testing.
 	}
 	asked, took := locks.asked.Load(), time.Since(start)
 	if most := 1 + int64(took/(250*time.Millisecond)); asked > most {
-		t.Errorf("%d of %d asked etcd in %v, want at most %d", asked, refused, took, most)
+		t.Errorf("%d of %d requests reached etcd in %v, want at most %d", asked, refused, took, most)
 	}
 	b.mustHave(p.a, 100, 0)
 }

@@ -10,8 +10,8 @@ import (
 	"shop/transfer"
 )
 
-// What a transfer costs in round trips to PostgreSQL, as a proxy counts them,
-// the look at the key included. The rows are locked for the last one only.
+// A proxy counts the round trips to PostgreSQL of one transfer, the lookup of the key
+// included. The rows are locked for the last one only.
 func TestTransfer_RoundTrips(t *testing.T) {
 	t.Parallel()
 	for strategy, want := range map[string]int64{
@@ -20,7 +20,7 @@ func TestTransfer_RoundTrips(t *testing.T) {
 		b := open(t, transfer.Config{Strategy: strategy})
 		p := b.pair(100, 0)
 		px, through := newProxy(t, b.URL)
-		var syncs atomic.Int64 // how often a client asked for an answer
+		var syncs atomic.Int64 // Sync messages: each ends a round trip
 		px.OnRequest(func(b []byte, _, _ net.Conn) bool {
 			if bytes.HasSuffix(b, []byte("S\x00\x00\x00\x04")) {
 				syncs.Add(1)

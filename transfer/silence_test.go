@@ -19,9 +19,9 @@ import (
 	"shop/transfer"
 )
 
-// A PostgreSQL that takes connections and answers nothing. Its own bounds are worth
-// nothing then, and the caller has none: the package ends every wait itself.
-func TestSilence_OfPostgreSQLEndsEveryCallWithoutADeadline(t *testing.T) {
+// PostgreSQL accepts connections and answers nothing. Then its own time limits have no effect,
+// and the caller has none: the package itself bounds every wait.
+func TestPostgreSQL_SilenceEndsEveryCallWithoutADeadline(t *testing.T) {
 	t.Parallel()
 	from, atRows, atHold, atCommit := newQuietBank(t, ""), newQuietBank(t, transfer.AfterAcquire), newQuietBank(t, transfer.AfterAcquire), newQuietBank(t, transfer.BeforeCommit)
 	for _, q := range []quietBank{from, atRows, atHold, atCommit} {
@@ -34,7 +34,7 @@ func TestSilence_OfPostgreSQLEndsEveryCallWithoutADeadline(t *testing.T) {
 		want error // nil: any
 	}
 	ended := make(chan string, 16)
-	calls := []call{ // all at once: each waits as long as it is allowed to
+	calls := []call{ // all at once, since each waits until its time limit
 		{"transfer, at its key", from, quietBank.transfer, locking.ErrBusy},
 		{"transfer, at the rows", atRows, quietBank.transfer, locking.ErrBusy},
 		{"transfer, at COMMIT", atCommit, quietBank.transfer, locking.ErrOutcomeUnknown},
@@ -64,11 +64,11 @@ func TestSilence_OfPostgreSQLEndsEveryCallWithoutADeadline(t *testing.T) {
 		case name := <-ended:
 			delete(waiting, name)
 		case <-limit:
-			t.Fatalf("no end after %v: %q", 10*pgtx.Limit, slices.Sorted(maps.Keys(waiting)))
+			t.Fatalf("still waiting after %v: %q", 10*pgtx.Limit, slices.Sorted(maps.Keys(waiting)))
 		}
 	}
 	if n := atHold.begun.Load(); n != 1 {
-		t.Errorf("%d holds were begun, want 1: PostgreSQL was silent at the first", n)
+		t.Errorf("sweep began %d holds, want 1: PostgreSQL was silent from the first on", n)
 	}
 }
 
@@ -79,7 +79,7 @@ type quietBank struct {
 	px    *locktest.Proxy
 	cfg   transfer.Config
 	hold  uuid.UUID
-	begun *atomic.Int32 // attempts that got as far as their locks, once it is silent
+	begun *atomic.Int32 // how often a request reached BeforeAcquire
 }
 
 func newQuietBank(t *testing.T, at transfer.Step) quietBank {
@@ -109,7 +109,7 @@ func newQuietBank(t *testing.T, at transfer.Step) quietBank {
 	return q
 }
 
-// hush makes the server look like one that is stopped: it takes connections, and answers nothing.
+// hush makes the server look stopped: it accepts connections, and answers nothing.
 func (q quietBank) hush() {
 	nothing := func([]byte, net.Conn, net.Conn) bool { return false }
 	q.px.OnRequest(nothing)

@@ -13,7 +13,7 @@ import (
 	"shop/transfer"
 )
 
-// crowded is a lock store that is busy, and counts its callers.
+// crowded is a lock store that is always busy, and counts the requests.
 type crowded struct {
 	locking.Store
 	asked *atomic.Int32
@@ -24,8 +24,8 @@ func (s crowded) TryAcquire(context.Context, ...string) (locking.Lease, error) {
 	return locking.Lease{}, locking.ErrBusy
 }
 
-// A request for another client's account is refused at once, however long the
-// queue is: at the lock store, and at the rows, both of which are taken here.
+// A request for another client's account is refused at once, although the lock store is busy
+// and the row is locked.
 func TestTransfer_StrangerWaitsInNoQueue(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range all() {
@@ -56,14 +56,13 @@ func TestTransfer_StrangerWaitsInNoQueue(t *testing.T) {
 				}
 			}
 			if n := locks.asked.Load(); n != 0 {
-				t.Errorf("the lock store was asked %d times", n)
+				t.Errorf("%d requests to the lock store", n)
 			}
 		})
 	}
 }
 
-// The look before the queue saves a wait. What decides is the look in the
-// transaction, under the lock.
+// The check before the queue saves a wait. The check in the transaction, under the lock, decides.
 func TestTransfer_OwnerIsCheckedInTheTransactionToo(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range all() {
@@ -87,7 +86,7 @@ func TestTransfer_OwnerIsCheckedInTheTransactionToo(t *testing.T) {
 	}
 }
 
-// unfenced takes the fence out of every lease, as a store that has none.
+// unfenced is a lock store without fences.
 type unfenced struct{ locking.Store }
 
 func (s unfenced) TryAcquire(ctx context.Context, keys ...string) (locking.Lease, error) {
@@ -96,7 +95,7 @@ func (s unfenced) TryAcquire(ctx context.Context, keys ...string) (locking.Lease
 	return l, err
 }
 
-// Fence 0 is equal to the fence of every other holder, and would pass the guard.
+// If all leases had fence 0, every holder would pass the guard.
 func TestFence_ZeroIsRefusedBeforeAnythingIsWritten(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range []string{"etcd-fenced", "etcd-fence-only"} {

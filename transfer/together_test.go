@@ -15,8 +15,8 @@ import (
 	"shop/transfer"
 )
 
-// inside watches how many of n transfers are between their grant and the end of
-// their COMMIT. The first ones stay there until all n want a grant.
+// inside counts the transfers, of n, that are between their grant and the end of their COMMIT.
+// The first ones wait there until all n have requested a grant.
 type inside struct {
 	n            int32
 	begun        atomic.Int32
@@ -40,9 +40,9 @@ func (i *inside) failpoint(_ context.Context, step transfer.Step, _ string) {
 	}
 }
 
-// Transfers that share one account, payer or payee, higher or lower, share a lock:
-// none is let in beside another, so that without a fault the fence refuses none. A
-// lock on one of both accounts, or on the transfer, would leave that to the fence.
+// Transfers that share one account, payer or payee, higher or lower, exclude each other by the
+// lock. So without a fault the fence refuses none. If only one of the accounts were locked, or
+// the transfer, the fence would have to refuse some.
 func TestLock_IsOnBothAccountsAndHoldersThatAreNotLateAreNeverRefused(t *testing.T) {
 	t.Parallel()
 	const transfers = 24
@@ -59,7 +59,7 @@ func TestLock_IsOnBothAccountsAndHoldersThatAreNotLateAreNeverRefused(t *testing
 					ids[n] = b.account(owner, 100)
 				}
 				slices.SortFunc(ids, func(x, y uuid.UUID) int { return bytes.Compare(x[:], y[:]) })
-				const middle = transfers / 2 // the lower one of half the pairs, the higher one of the others
+				const middle = transfers / 2 // the lower account of half the pairs, the higher one of the others
 				common := ids[middle]
 				var done []<-chan outcome
 				for n, other := range slices.Delete(ids, middle, middle+1) {
@@ -79,7 +79,7 @@ func TestLock_IsOnBothAccountsAndHoldersThatAreNotLateAreNeverRefused(t *testing
 					t.Errorf("%d rightful holders refused by the fence", n)
 				}
 				if n := in.meeting.Load(); n != 0 {
-					t.Errorf("%d were let in beside another", n)
+					t.Errorf("%d got the lock while another held it", n)
 				}
 				b.mustHave(common, 100+map[string]int64{"payee": transfers, "payer": -transfers}[shared], 0)
 				b.mustHold()

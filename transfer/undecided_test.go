@@ -33,11 +33,11 @@ func TestCommit_ThatCannotBeDecidedIsUnknownAndNothingElse(t *testing.T) {
 			}
 			for _, lie := range []error{locking.ErrBusy, locking.ErrLost, locking.ErrStale, context.Canceled, context.DeadlineExceeded, transfer.ErrNotFound} {
 				if errors.Is(err, lie) {
-					t.Errorf("%v also says %v", err, lie)
+					t.Errorf("%v also matches %v", err, lie)
 				}
 			}
 			px.Up(t)
-			reply, err := b.with("row").Transfer(t.Context(), req, p.move(30)) // etcd-fenced's lease is left to run out
+			reply, err := b.with("row").Transfer(t.Context(), req, p.move(30)) // row, because etcd-fenced's lease is left to expire
 			if err != nil || reply.Status != 201 {
 				t.Errorf("the same key later: %+v, %v", reply, err)
 			}
@@ -47,17 +47,17 @@ func TestCommit_ThatCannotBeDecidedIsUnknownAndNothingElse(t *testing.T) {
 	}
 }
 
-// The lease ends while it is not known whether the COMMIT arrived: the next
-// grant, with a newer fence and the same key, decides it.
-func TestCommit_IsDecidedAlsoWhenTheLeaseEndsMeanwhile(t *testing.T) {
+// The lease ends while the outcome of the COMMIT is unknown. The next grant, with a newer fence
+// and the same key, resolves it.
+func TestCommit_IsDecidedEvenIfTheLeaseEnds(t *testing.T) {
 	t.Parallel()
 	for name, cut := range cuts {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b, p, px, start := armed(t, "etcd-fenced", nil)
-			b.locks.ttl = 3 * time.Second // so that its keeper soon finds out
+			b.locks.ttl = 3 * time.Second // so that the loss is soon noticed
 			cfg := b.replica()
-			cfg.Lock.MaxWait = 10 * time.Second // if MaxWait ended first, its waiter would stay for a TTL
+			cfg.Lock.MaxWait = 10 * time.Second // if MaxWait ended first, its waiter would remain for a TTL
 			cfg.Lock.Observer = func(e locking.Event) {
 				if e.Kind == locking.Lost {
 					px.Up(t)
