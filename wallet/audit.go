@@ -15,8 +15,8 @@ import (
 	"shop/locking/invariant"
 )
 
-// Pipelines runs checks on a database. The Query of a check is the stages of an
-// aggregation, as in the shell; the _id of each result is what breaks the invariant.
+// Pipelines returns a function that runs checks on a database. The Query of a check is the
+// stages of an aggregation, as in the shell. The _id of each result breaks the invariant.
 func Pipelines(db *mongo.Database) func(context.Context, invariant.Check) ([]string, error) {
 	return func(ctx context.Context, check invariant.Check) (ids []string, err error) {
 		var found []struct {
@@ -32,8 +32,8 @@ func Pipelines(db *mongo.Database) func(context.Context, invariant.Check) ([]str
 	}
 }
 
-// Aggregate reads all that a pipeline returns, with read concern snapshot: one
-// moment of all collections that it names, one that a majority has.
+// Aggregate reads all results of a pipeline with read concern snapshot: all collections that it
+// names are read at one moment, and as majority-committed.
 func Aggregate(ctx context.Context, db *mongo.Database, from, pipeline string, into any) error {
 	var stages struct{ Pipeline bson.A }
 	if err := bson.UnmarshalExtJSON([]byte(`{"pipeline": [`+pipeline+`]}`), false, &stages); err != nil {
@@ -47,8 +47,7 @@ func Aggregate(ctx context.Context, db *mongo.Database, from, pipeline string, i
 	return cursor.All(ctx, into)
 }
 
-// idText formats an _id: a UUID in its usual form, the parts of a compound key with
-// spaces between them.
+// idText formats an _id: a UUID in its usual form, a compound key with spaces between its parts.
 func idText(id bson.RawValue) string {
 	if text, is := id.StringValueOK(); is {
 		return text

@@ -9,8 +9,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// Registry knows how a uuid.UUID is stored: as BSON's own type for it (binary,
-// subtype 4), which the shell shows as a UUID and sorts by bytes.
+// Registry returns a registry that stores a uuid.UUID as BSON's own type for it (binary, subtype
+// 4). The shell shows it as a UUID, and MongoDB sorts it by bytes.
 var Registry = sync.OnceValue(func() *bson.Registry {
 	r := bson.NewRegistry()
 	t := reflect.TypeFor[uuid.UUID]()
@@ -24,7 +24,7 @@ var Registry = sync.OnceValue(func() *bson.Registry {
 			return err
 		}
 		if subtype != bson.TypeBinaryUUID {
-			return fmt.Errorf("wallet: binary subtype %d is no UUID", subtype)
+			return fmt.Errorf("wallet: binary subtype %d is not a UUID", subtype)
 		}
 		id, err := uuid.FromBytes(data)
 		v.Set(reflect.ValueOf(id))

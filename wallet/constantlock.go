@@ -7,15 +7,14 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// sameID is what constant-lock writes, always.
+// sameID is the lockId that constant-lock always writes.
 var sameID = bson.ObjectID{'l', 'o', 'c', 'k', 'e', 'd'}
 
-// constantLock: a lock that is a constant. It locks once, the first time, and
-// never again.
+// constantLock locks with a constant lockId. That locks the first time, and never again.
 //
-// $set to the value that is there changes nothing, so that the server writes
-// nothing and sees no conflict: two transactions pass, as under txn. MongoDB's own
-// manual had it like this (SERVER-77616). A test with one writer does not show it.
+// A $set to the value that is already there changes nothing. So the server writes nothing and
+// sees no conflict: two transactions pass, as under txn. An example in MongoDB's own manual did
+// this (SERVER-77616). A test with one writer does not show the mistake.
 func (s *Service) constantLock(ctx context.Context, j *job) (Reply, error) {
 	return s.transact(ctx, j, func(ctx context.Context) (Reply, error) {
 		wallets, err := each(j, func(id uuid.UUID, w *Wallet) error {

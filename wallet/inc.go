@@ -10,14 +10,14 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
-// inc: ask first, then let the server add. Right where the bonus service applies an
-// operation once however often it is asked.
+// inc calls the bonus service first, then lets MongoDB add. It is right if the bonus service
+// applies an operation once, however often it is called.
 //
-// The plain answer where nothing is computed from the balance: the statement that
-// adds is the lock, and it is short. The question is outside of the transaction, so
-// that no collision repeats it. But it is asked before it is known whether there
-// will be an effect: for requests that are refused, and by each of two that have the same key.
-// It is asked before the queue too, so that no other request waits for the bonus service.
+// It is the simple strategy where nothing is computed from the balance: the statement that
+// adds is the lock, and the lock is short. The call is outside of the transaction, so no
+// collision repeats it. But it comes before it is known whether the request has an effect:
+// refused requests call too, and so does each of two with the same key. The call also comes
+// before the queue, so no other request waits for the bonus service.
 func (s *Service) inc(ctx context.Context, j *job) (Reply, error) {
 	reply, found, err := s.lookupReply(undated{ctx}, j.req)
 	if err != nil {
@@ -45,13 +45,13 @@ func (s *Service) inc(ctx context.Context, j *job) (Reply, error) {
 		}
 		were := before(wallets, op)
 		if err := j.validate(were); err != nil {
-			return s.refused(ctx, j, were, err) // which takes back what was added
+			return s.refused(ctx, j, were, err) // this also takes back what was added
 		}
 		return s.insert(ctx, j, op, wallets)
 	})
 }
 
-// add adds delta to a balance if it stays at 0 or above and within int64, else it reads the wallet.
+// add adds delta to a balance if the result is 0 or more and fits int64. Otherwise it reads the wallet.
 func (s *Service) add(ctx context.Context, id uuid.UUID, w *Wallet, delta int64) error {
 	possible := bson.D{{Key: "$gte", Value: -delta}}
 	if delta > 0 {
@@ -67,11 +67,11 @@ func (s *Service) add(ctx context.Context, id uuid.UUID, w *Wallet, delta int64)
 		return err
 	}
 	err = s.wallets.FindOne(ctx, bson.D{{Key: "_id", Value: id}}).Decode(w)
-	w.Balance += delta // as if it had been added: before() takes it back, and fits refuses
+	w.Balance += delta // as if it had been added: before() takes it back, and validate refuses
 	return err
 }
 
-// before are the wallets as they were before op.
+// before returns the wallets as they were before op.
 func before(wallets []Wallet, op Operation) []Wallet {
 	were := make([]Wallet, len(wallets))
 	for i, w := range wallets {

@@ -9,20 +9,20 @@ import (
 	"shop/locking/invariant"
 )
 
-// Openings is a pipeline over the wallets: their balances, and the openings stored there.
+// Openings is a pipeline over the wallets that yields their balances and their stored openings.
 const Openings = `
 {"$project": {"wallet": "$_id", "says": "$balance", "true": "$opening"}}`
 
 // sums yields for each wallet its balance (says), and its opening plus its entries
-// (true). Entries of a wallet that is not there yield one with balance 0.
+// (true). Entries of a wallet that does not exist yield one with balance 0.
 func sums(openings string) string {
 	return openings + `,
 {"$unionWith": {"coll": "wallet_entries", "pipeline": [{"$project": {"wallet": 1, "true": "$delta"}}]}},
 {"$group": {"_id": "$wallet", "says": {"$sum": "$says"}, "true": {"$sum": "$true"}}}`
 }
 
-// total adds them up: both sums, the absolute differences, and how many balances
-// are below 0.
+// total adds the sums of all wallets, and the absolute differences, and counts the balances
+// below 0.
 func total(openings string) string {
 	return sums(openings) + `,
 {"$group": {
@@ -34,11 +34,11 @@ func total(openings string) string {
 }}`
 }
 
-// Invariants are those that can be checked in the collections alone.
+// Invariants are the invariants that can be checked in the collections alone.
 var Invariants = invariant.Set{
 	Invariants: []invariant.Invariant{
-		{Code: "M1", Name: "money-conserved", Means: "all money that was put in is there, with the bonuses, and no more"},
-		{Code: "M2", Name: "wallet-balance", Means: "a credit has one entry of its amount and its bonus, a debit one, a payment two that sum up to nothing, a refusal none; a balance is its opening and its entries, and not below 0"},
+		{Code: "M1", Name: "money-conserved", Means: "the sum of all balances is the sum of all openings and all entries"},
+		{Code: "M2", Name: "wallet-balance", Means: "a credit has one entry of its amount plus its bonus, a debit one, a payment two whose sum is 0, a refusal none; a balance is the opening plus the entries, and not below 0"},
 		{Code: "M3", Name: "once-per-operation", Means: "no operation is done twice"},
 	},
 	Checks: checks,
@@ -46,23 +46,23 @@ var Invariants = invariant.Set{
 
 var checks = []invariant.Check{
 	{
-		// Money is neither made nor lost. (Seen from one wallet, that is M2.)
+		// Money is neither made nor lost. (M2 checks the same for each wallet.)
 		Name: "M1", Invariant: "M1", From: "wallets",
-		Means: "money that is there and was not put in, or the other way round",
+		Means: "difference between the sum of all balances, and of all openings and entries",
 		Query: total(Openings) + `,
 {"$match": {"$expr": {"$ne": ["$says", "$true"]}}},
 {"$project": {"_id": {"$concat": ["off by ", {"$toString": {"$subtract": ["$says", "$true"]}}]}}}`,
 	},
 	{
 		Name: "M2 wallets", Invariant: "M2", From: "wallets",
-		Means: "wallet whose balance is not its opening and its entries, or is below 0",
+		Means: "wallet whose balance is not its opening plus its entries, or is below 0",
 		Query: sums(Openings) + `,
 {"$match": {"$expr": {"$or": [{"$ne": ["$says", "$true"]}, {"$lt": ["$says", 0]}]}}},
 {"$project": {"_id": 1}}`,
 	},
 	{
 		Name: "M2 operations", Invariant: "M2", From: "wallet_operations",
-		Means: "operation whose entries are not those of its kind, or refusal with any",
+		Means: "operation whose entries are not those of its kind, or refusal with entries",
 		Query: `
 {"$lookup": {"from": "wallet_entries", "localField": "_id", "foreignField": "operation", "as": "entries"}},
 {"$set": {
@@ -84,9 +84,9 @@ var checks = []invariant.Check{
 {"$project": {"_id": 1}}`,
 	},
 	{
-		// From the other side: an operation that is not there has no kind.
+		// M2 operations does not find these: an operation that does not exist has no kind.
 		Name: "M2 entries", Invariant: "M2", From: "wallet_entries",
-		Means: "operation that is not there, and of which there are entries",
+		Means: "operation that does not exist, but has entries",
 		Query: `
 {"$lookup": {"from": "wallet_operations", "localField": "operation", "foreignField": "_id", "as": "operations"}},
 {"$match": {"operations": []}},
@@ -94,7 +94,7 @@ var checks = []invariant.Check{
 	},
 	{
 		Name: "M3 keys", Invariant: "M3", From: "wallet_operations",
-		Means: "key of which there is more than one operation",
+		Means: "key with more than one operation",
 		Query: `
 {"$group": {"_id": {"client": "$client", "key": "$key"}, "n": {"$sum": 1}}},
 {"$match": {"n": {"$gt": 1}}}`,
@@ -108,7 +108,7 @@ var checks = []invariant.Check{
 	},
 	{
 		Name: "I-ONCE answers", Invariant: "I-ONCE", From: "wallet_operations",
-		Means: "operation whose stored answer is a refusal although it was done, or the other way round",
+		Means: "operation that was done although its stored answer is a refusal, or the reverse",
 		Query: `
 {"$match": {"$expr": {"$eq": [
 	{"$gt": ["$refused", null]},
@@ -118,8 +118,8 @@ var checks = []invariant.Check{
 	},
 }
 
-// Audit counts what breaks the invariants that can be seen in the
-// collections alone. Every number is 0 where no update was lost.
+// Audit counts what breaks the invariants that can be checked in the collections alone. If
+// nothing is wrong, every count is 0.
 func Audit(ctx context.Context, db *mongo.Database) (map[string]int64, error) {
 	findings, err := invariant.Run(ctx, Invariants.Checks, Pipelines(db))
 	if err != nil {
@@ -131,8 +131,8 @@ func Audit(ctx context.Context, db *mongo.Database) (map[string]int64, error) {
 	return counts, err
 }
 
-// Total is all wallets together. Drift is the sum of the minor units by which
-// balances differ from their openings and entries; Below counts those below 0.
+// Total is the sum over all wallets. Drift is the sum of the minor units by which balances
+// differ from their openings plus entries. Below counts the balances below 0.
 type Total struct{ Says, True, Drift, Below int64 }
 
 // AddUp compares all balances with all entries and the openings of a pipeline:

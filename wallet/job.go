@@ -11,31 +11,31 @@ import (
 	"github.com/google/uuid"
 )
 
-// AmountMax is the largest amount of one operation, and the largest bonus: what
-// every JSON reader understands exactly, and far below what a balance can hold.
+// AmountMax is the largest amount of one operation, and the largest bonus. Every JSON reader
+// represents it exactly, and it is far below the largest balance.
 const AmountMax = 1<<53 - 1
 
 // job is one checked operation: the state that is kept from attempt to attempt.
 // What an attempt reads is not kept.
 type job struct {
 	req     Request
-	op      Operation // as it is asked for: without bonus, currency, time
+	op      Operation // as requested: without bonus, currency, time
 	request uuid.UUID
-	attempt int    // which one this is
-	leave   func() // gives the turn on; nil: there is none
-	unknown bool   // an earlier commit may have happened: no error may say otherwise
+	attempt int    // the number of the attempt, from 1
+	leave   func() // passes the turn on; nil: the job has no turn
+	unknown bool   // an earlier commit may have happened: no error may claim otherwise
 }
 
 // Credit adds amount to the client's wallet, and the bonus that BonusFunc returns for it.
 //
-// A nil error means that the Reply is stored under the request's key: the
-// operation, or a refusal. While the key is kept (KeysKept; what had an effect stays)
-// every repetition gets the same bytes. An error was not stored.
+// If the error is nil, the Reply is stored under the request's key: the operation, or a
+// refusal. While the key is kept, every repetition returns the same bytes: for ever if the
+// operation had an effect, else for KeysKept. An error is not stored.
 func (s *Service) Credit(ctx context.Context, req Request, wallet uuid.UUID, amount int64) (Reply, error) {
 	return s.do(ctx, req, Operation{Kind: Credit, Wallet: wallet, Amount: amount})
 }
 
-// Debit takes amount from the client's wallet, if it is there. It is stored like a Credit.
+// Debit takes amount from the client's wallet, if the balance suffices. It is stored like a Credit.
 func (s *Service) Debit(ctx context.Context, req Request, wallet uuid.UUID, amount int64) (Reply, error) {
 	return s.do(ctx, req, Operation{Kind: Debit, Wallet: wallet, Amount: amount})
 }
@@ -52,7 +52,7 @@ func (s *Service) Pay(ctx context.Context, req Request, t Transfer) (Reply, erro
 	return s.do(ctx, req, Operation{Kind: Payment, Wallet: t.From, To: &t.To, Amount: t.Amount})
 }
 
-// do is an operation of any kind.
+// do runs an operation of any kind.
 func (s *Service) do(ctx context.Context, req Request, op Operation) (Reply, error) {
 	op.ID, op.Client = operationID(req), req.Client
 	if err := op.check(req); err != nil {
@@ -61,14 +61,14 @@ func (s *Service) do(ctx context.Context, req Request, op Operation) (Reply, err
 	return s.request(ctx, &job{req: req, op: op, request: uuid.New()})
 }
 
-// operationID is one for each key of each client. The operation is stored under
-// it, and it is sent to the bonus service, so that a repetition at any server is the
-// same operation for both.
+// operationID derives the id of an operation from the client and its key. The operation is
+// stored under the id, and the bonus service gets the id: for both, a repetition at any
+// server is the same operation.
 func operationID(req Request) uuid.UUID {
 	return uuid.NewHash(sha256.New(), req.Client, []byte(req.Key), 8) // version 8: a custom format
 }
 
-// check finds what is wrong with an operation before anything is locked.
+// check refuses what is invalid whatever the wallets are, before anything is locked.
 func (op Operation) check(req Request) error {
 	if err := req.Check(); err != nil {
 		return err
@@ -82,8 +82,8 @@ func (op Operation) check(req Request) error {
 	return nil
 }
 
-// ids are the wallets in byte order, which is MongoDB's order of UUIDs: the
-// order in which every request waits for and locks them.
+// ids returns the wallets in byte order, which is MongoDB's order of UUIDs. Every request
+// locks them in this order.
 func (j *job) ids() []uuid.UUID {
 	ids := []uuid.UUID{j.op.Wallet}
 	if j.op.To != nil {
@@ -93,7 +93,7 @@ func (j *job) ids() []uuid.UUID {
 	return ids
 }
 
-// delta is what the operation adds to one of its wallets.
+// delta returns what the operation adds to one of its wallets.
 func (op Operation) delta(wallet uuid.UUID) int64 {
 	if op.Kind == Credit || wallet != op.Wallet {
 		return op.Amount + op.Bonus
@@ -101,8 +101,7 @@ func (op Operation) delta(wallet uuid.UUID) int64 {
 	return -op.Amount
 }
 
-// permits finds what is wrong with an operation on these wallets, whatever is in
-// them. Owner and currency of a wallet never change.
+// permits checks the owners and currencies of the wallets, which never change.
 func (j *job) permits(wallets []Wallet) error {
 	for _, w := range wallets {
 		switch {
@@ -115,8 +114,8 @@ func (j *job) permits(wallets []Wallet) error {
 	return nil
 }
 
-// validate finds what is wrong with an operation on these wallets as they are now. An
-// InsufficientFundsError is an answer, which will be stored; the others are not.
+// validate checks the operation against the wallets as they are now. An InsufficientFundsError
+// is a refusal that is stored; other errors are not stored.
 func (j *job) validate(wallets []Wallet) error {
 	if err := j.permits(wallets); err != nil {
 		return err

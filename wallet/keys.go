@@ -12,7 +12,7 @@ import (
 	"shop/locking/idempotency"
 )
 
-// KeysKept is the shortest time for which an answer must be replayable.
+// KeysKept is the minimum time for which an answer can be replayed.
 const KeysKept = 24 * time.Hour
 
 // record is an operation as it is stored: with its key, and the reply to the client.
@@ -20,7 +20,7 @@ type record struct {
 	Operation   `bson:",inline"`
 	Key         string `bson:"key"`
 	Fingerprint []byte `bson:"fingerprint"`
-	Refused     string `bson:"refused,omitempty"` // why nothing happened
+	Refused     string `bson:"refused,omitempty"` // the reason, if it is a refusal
 	Status      int    `bson:"status"`
 	Body        []byte `bson:"body"`
 }
@@ -33,7 +33,7 @@ func newRecord(req Request, op Operation, reply Reply, refused string) record {
 	return r
 }
 
-// reply is what was stored, for another request with the same key.
+// reply returns the stored reply to a repetition with the same key.
 func (r record) reply(req Request) (Reply, error) {
 	if string(r.Fingerprint) != string(req.Fingerprint[:]) {
 		return Reply{}, idempotency.ErrKeyReused
@@ -41,9 +41,9 @@ func (r record) reply(req Request) (Reply, error) {
 	return Reply{Status: r.Status, Body: r.Body, Replayed: true}, nil
 }
 
-// lookupReply finds the answer that was stored under the request's key. Under the lock
-// of a wallet, not found is final for operations on that wallet. A key that is used
-// for two wallets at once can be inserted after it: then the second insert fails.
+// lookupReply finds the answer that is stored under the request's key. Under the lock of a
+// wallet, "not found" is final for operations on that wallet. If a key is used for two wallets
+// at once, an operation on the other one may still store it: then the second insert fails.
 func (s *Service) lookupReply(ctx context.Context, req Request) (reply Reply, found bool, err error) {
 	var r record
 	err = s.operations.FindOne(ctx, bson.D{{Key: "_id", Value: operationID(req)}}).Decode(&r)
@@ -51,15 +51,15 @@ func (s *Service) lookupReply(ctx context.Context, req Request) (reply Reply, fo
 		return Reply{}, false, nil
 	}
 	if err != nil {
-		return Reply{}, false, classify("look key up", err)
+		return Reply{}, false, classify("look up the key", err)
 	}
 	reply, err = r.reply(req)
 	return reply, err == nil, err
 }
 
-// Purge forgets the refusals older than olderThan, at least KeysKept, and says
-// how many. A key that comes back after that is a new request. What had an effect
-// stays for ever: it is the ledger, and its _id is the key.
+// Purge deletes the refusals older than olderThan, at least KeysKept, and returns how many it
+// deleted. A request with the key of one is then new. Operations that had an effect are kept
+// for ever: they are the ledger, and their _id is made of the key.
 func Purge(ctx context.Context, db *mongo.Database, olderThan time.Duration) (int64, error) {
 	if olderThan < KeysKept {
 		return 0, fmt.Errorf("%w: keys are kept at least %v", ErrInvalid, KeysKept)

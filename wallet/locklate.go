@@ -2,12 +2,11 @@ package wallet
 
 import "context"
 
-// lockLate: the right lock in the wrong place, behind the request to the
-// bonus service.
+// lockLate has the right lock in the wrong place: after the call of the bonus service.
 //
-// The balances are right, since the lock is before the reading. But a request that
-// is refused at it has asked the bonus service, and asks again. It is lockid with the slow
-// call moved up, to hold the lock for a shorter time.
+// The balances are right, because the lock comes before the read. But a request that is
+// refused at the lock has called the bonus service, and calls it again. lockLate is lockid
+// with the slow call moved before the lock, to hold the lock for a shorter time.
 func (s *Service) lockLate(ctx context.Context, j *job) (Reply, error) {
 	return s.transact(ctx, j, func(ctx context.Context) (Reply, error) {
 		bonus, err := s.ask(ctx, j)

@@ -9,10 +9,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// Migrate makes the collections, their schemas and indexes, or brings them up to
-// date. It may be repeated, and run by many at once. Run it before there is
-// traffic: a transaction that meets it is aborted. No transaction makes a collection,
-// since Migrate has made them.
+// Migrate makes the collections, their schemas and their indexes, or brings them up to date.
+// It may be repeated, and run by several processes at once. Run it before there is traffic:
+// it aborts transactions that are open. No transaction has to make a collection afterwards.
 func Migrate(ctx context.Context, db *mongo.Database) error {
 	db = durable(db)
 	for _, c := range collections() {
@@ -33,10 +32,10 @@ func Migrate(ctx context.Context, db *mongo.Database) error {
 	return nil
 }
 
-// collection is one with what the server refuses to store in it.
+// collection is a collection with its schema and indexes.
 type collection struct {
 	name     string
-	required bson.D // property → what it must be
+	required bson.D // property → its schema
 	optional bson.D
 	indexes  []mongo.IndexModel
 }
@@ -50,7 +49,8 @@ var (
 	isFunds        = bson.D{{Key: "bsonType", Value: "long"}, {Key: "minimum", Value: int64(0)}}
 )
 
-// collections is a function: CreateMany writes the names of indexes into their options.
+// collections is a function and not a variable, because CreateMany writes the names of the
+// indexes into their options.
 func collections() []collection {
 	return []collection{
 		{
@@ -111,7 +111,7 @@ func collections() []collection {
 	}
 }
 
-// validator is the schema: these properties, and no others.
+// validator returns the schema: it allows these properties, and no others.
 func (c collection) validator() bson.D {
 	names := bson.A{}
 	for _, p := range c.required {

@@ -8,11 +8,12 @@ import (
 	"shop/locking"
 )
 
-// naive: read, ask, write what was computed. No transaction. Wrong.
+// naive reads, calls the bonus service, and writes what it computed, without a transaction. It
+// is wrong.
 //
-// Two credits read 100, both ask, one writes 100 + 30, the other 100 + 20. It passes
-// every test with one writer at a time. And a server that dies between two of the
-// statements leaves half an operation.
+// Two credits read 100, and both call the bonus service. One writes 100 + 30, the other 100 +
+// 20. A server that dies between two of the statements leaves half an operation. naive passes
+// every test with one writer at a time.
 func (s *Service) naive(ctx context.Context, j *job) (Reply, error) {
 	if err := s.step(ctx, AfterBegin); err != nil {
 		return Reply{}, err
@@ -22,7 +23,7 @@ func (s *Service) naive(ctx context.Context, j *job) (Reply, error) {
 		return Reply{}, toPublic(ctx, err)
 	}
 	reply, err := s.finish(ctx, j, wallets, s.ask)
-	if errors.Is(err, errKeyTaken) { // the balance is changed already, and is not changed back
+	if errors.Is(err, errKeyTaken) { // the balance has been changed already, and stays so
 		reply, _, err = s.lookupReply(ctx, j.req)
 	}
 	if err == nil {
@@ -30,7 +31,7 @@ func (s *Service) naive(ctx context.Context, j *job) (Reply, error) {
 		return reply, nil
 	}
 	if err = toPublic(ctx, err); errors.Is(err, locking.ErrBusy) || ctx.Err() != nil {
-		return Reply{}, fmt.Errorf("%w: %v", locking.ErrOutcomeUnknown, err) // some of it may be there
+		return Reply{}, fmt.Errorf("%w: %v", locking.ErrOutcomeUnknown, err) // a part may have been written
 	}
 	return Reply{}, err
 }

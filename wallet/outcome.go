@@ -15,14 +15,14 @@ import (
 
 // The errors of one attempt. None of them is exported.
 var (
-	errHeld     = errors.New("wallet: another process has the wallet")
-	errKeyTaken = errors.New("wallet: the key has an answer already")
+	errHeld     = errors.New("wallet: another transaction holds the wallet")
+	errKeyTaken = errors.New("wallet: the key already has an answer")
 	errGuard    = errors.New("wallet: the schema refused the balance")
 	errAttempts = fmt.Errorf("wallet: gave up after %d attempts", attemptsMax)
 )
 
-// verdictError is a refusal that is not stored. It is returned after the transaction
-// that found its reason is majority-acknowledged.
+// verdictError is a refusal that is not stored. It is returned after a majority has the commit
+// of the transaction that found the reason.
 type verdictError struct{ error }
 
 func (e *verdictError) Unwrap() error { return e.error }
@@ -31,21 +31,21 @@ func isVerdict(err error) bool {
 	return errors.Is(err, idempotency.ErrKeyReused) || errors.As(err, new(*verdictError))
 }
 
-// ambiguousError is a commit that was sent, and whose result is unknown.
+// ambiguousError reports that a commit was sent, and that its result is unknown.
 type ambiguousError struct{ err error }
 
 func (e *ambiguousError) Error() string { return "wallet: commit sent, no answer: " + e.err.Error() }
 func (e *ambiguousError) Unwrap() error { return e.err }
 
-// The server's error codes that this package tells apart.
+// The server's error codes that this package distinguishes.
 const (
-	namespaceExists           = 48 // the collection is there already
+	namespaceExists           = 48 // the collection exists
 	writeConflict             = 112
-	documentValidationFailure = 121 // a write against the schema
+	documentValidationFailure = 121 // the schema refuses the write
 	noSuchTransaction         = 251
 )
 
-// stateCodes are those of a server that is no primary, or shuts down, or is not ready.
+// stateCodes are the error codes of a server that is not a primary, is shutting down, or is not ready.
 var stateCodes = []int{
 	91,    // ShutdownInProgress
 	189,   // PrimarySteppedDown
@@ -56,8 +56,8 @@ var stateCodes = []int{
 	13436, // NotPrimaryOrSecondary
 }
 
-// classify names a server's error. It always wraps with %w, so that WithTransaction
-// finds the labels of errors after which it runs the callback again.
+// classify wraps a server's error. It always wraps with %w: by the label of the error
+// WithTransaction decides whether it runs the callback again.
 func classify(doing string, err error) error {
 	switch {
 	case err == nil:
@@ -79,14 +79,14 @@ func toPublic(ctx context.Context, err error) error {
 	case errors.Is(err, locking.ErrBusy):
 		return err
 	case errors.Is(err, errKeyTaken), errors.Is(err, errAttempts),
-		hasLabel(err, "TransientTransactionError"), isAway(err):
-		return fmt.Errorf("%w: %v", locking.ErrBusy, err) // aborted, or never begun; %v, since a time-out in err is not that of the caller's ctx
+		hasLabel(err, "TransientTransactionError"), isUnavailable(err):
+		return fmt.Errorf("%w: %v", locking.ErrBusy, err) // aborted, or never begun; %v, because a time-out in err is not that of the caller's ctx
 	default:
 		return err
 	}
 }
 
-// countCause counts why a transaction was aborted. Errors of other kinds are not counted.
+// countCause counts the reason for which a transaction was aborted, if err is such an error.
 func (s *Service) countCause(err error) {
 	switch {
 	case hasCode(err, writeConflict):
@@ -99,11 +99,11 @@ func (s *Service) countCause(err error) {
 	}
 }
 
-// isAway says that no primary answered. In a transaction the driver puts a label
-// on all of these errors; outside of one it puts none on them.
-func isAway(err error) bool {
-	// A statement that got no connection, since it could not be dialled or the pool was
-	// cleared meanwhile: nothing was sent, and the driver puts no label on it.
+// isUnavailable reports whether err means that no primary answered. The driver labels these
+// errors inside of a transaction, but not outside of one.
+func isUnavailable(err error) bool {
+	// The statement got no connection, because the dial failed or the pool was cleared: nothing
+	// was sent, and the driver sets no label.
 	var dial net.Error
 	var pool interface{ Retryable() bool }
 	if mongo.IsTimeout(err) || mongo.IsNetworkError(err) || errors.As(err, &dial) || errors.As(err, &pool) {

@@ -31,12 +31,12 @@ func TestStatement_OutsideOfATransactionWithoutAPrimaryIsBusy(t *testing.T) {
 		&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED},
 		poolCleared{},
 	} {
-		if err := toPublic(t.Context(), classify("look key up", away)); !errors.Is(err, locking.ErrBusy) {
+		if err := toPublic(t.Context(), classify("look up the key", away)); !errors.Is(err, locking.ErrBusy) {
 			t.Errorf("%v, want ErrBusy", err)
 		}
 	}
 	mistake := mongo.CommandError{Code: 2, Message: "BadValue"}
-	if err := toPublic(t.Context(), classify("look key up", mistake)); errors.Is(err, locking.ErrBusy) || !errors.As(err, &mistake) {
+	if err := toPublic(t.Context(), classify("look up the key", mistake)); errors.Is(err, locking.ErrBusy) || !errors.As(err, &mistake) {
 		t.Errorf("%v, want it as it is", err)
 	}
 }

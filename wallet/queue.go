@@ -15,27 +15,27 @@ import (
 // errQueueFull matches locking.ErrBusy.
 var errQueueFull = fmt.Errorf("%w: wallet: too many requests wait for this wallet", locking.ErrBusy)
 
-// queues is the keyed queue of this process, one queue for each wallet that a request
-// works on. Correctness does not depend on it. It spares MongoDB the requests that
-// would lose: MongoDB cannot let a writer wait, only abort it.
+// queues has the queues of this process, one for each wallet that a request works on.
+// Correctness does not depend on it. It spares MongoDB the requests that would lose: MongoDB
+// cannot let a writer wait, only abort it.
 //
-// Of several processes, the head of each queue contends for the wallet. A process
-// that hands the wallet on within itself takes it again in less time than another
-// process needs to ask. So after a run it leaves the wallet alone for a gap, in
-// which each head of the others asks at least once.
+// The heads of the queues of several processes contend for a wallet. A process that passes
+// the wallet on to its own next request takes it again sooner than another process retries.
+// So after a run it leaves the wallet alone for a gap, in which each head of the other
+// processes retries at least once.
 type queues struct {
 	queue    locking.Queue[uuid.UUID]
-	majority chan struct{} // a place for each request that waits for the majority, without its turn
+	majority chan struct{} // has one place for each request that waits for the majority after its turn
 
 	mu   sync.Mutex
 	runs map[uuid.UUID]*run
 }
 
-// run is the time in which this process hands a wallet on within itself.
+// run is the time in which this process passes a wallet on among its own requests.
 type run struct {
 	since time.Time // when this process got the wallet from the others
-	lost  time.Time // when another process last had it
-	jobs  int       // that have their turn, or have just given it on
+	lost  time.Time // when another process last had the wallet
+	jobs  int       // how many have their turn, or have just passed it on
 }
 
 func newQueues(bound int) *queues {
@@ -46,8 +46,8 @@ func newQueues(bound int) *queues {
 	}
 }
 
-// turn waits until the job is the first in the queues of all its wallets, where
-// its strategy has queues. A job that has its turn keeps it.
+// turn waits until the job is the first in the queues of all its wallets, if its strategy has
+// queues. A job that has its turn keeps it.
 func (s *Service) turn(ctx context.Context, j *job) (err error) {
 	if j.leave != nil {
 		return nil
@@ -68,17 +68,17 @@ func (s *Service) turn(ctx context.Context, j *job) (err error) {
 
 func (s *Service) queued() bool { return s.queues != nil && s.method.queued }
 
-// giveTurn gives the job's turn on, if it has one.
-func (j *job) giveTurn() {
+// passTurn passes the job's turn on, if it has one.
+func (j *job) passTurn() {
 	if j.leave != nil {
 		j.leave()
 		j.leave = nil
 	}
 }
 
-// enter waits for the turn at all wallets of the job. leave gives it on. The bounds
-// are for new requests: one whose commit is unknown was in the queue before, and
-// must be resolved.
+// enter waits for the turn at all wallets of the job. leave passes it on. The bounds of the
+// queue apply to new requests only: one whose commit is unknown was in the queue before, and
+// has to be resolved.
 func (q *queues) enter(ctx context.Context, j *job) (leave func(), err error) {
 	var client any
 	if !j.unknown {
@@ -94,12 +94,12 @@ func (q *queues) enter(ctx context.Context, j *job) (leave func(), err error) {
 	runs := q.begin(j.ids())
 	return sync.OnceFunc(func() {
 		for i, id := range j.ids() {
-			q.giveOn(t, id, runs[i])
+			q.passOn(t, id, runs[i])
 		}
 	}), nil
 }
 
-// begin finds the run of each wallet, or begins one.
+// begin returns the run of each wallet. It begins those that do not exist.
 func (q *queues) begin(ids []uuid.UUID) (runs []*run) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -115,9 +115,8 @@ func (q *queues) begin(ids []uuid.UUID) (runs []*run) {
 	return runs
 }
 
-// giveOn gives the turn at one wallet to the next job: at once, or after a gap, if
-// this process has had the wallet for long enough.
-func (q *queues) giveOn(t *locking.Ticket[uuid.UUID], id uuid.UUID, r *run) {
+// passOn passes the turn at one wallet to the next job: at once, or after a gap if the run is over.
+func (q *queues) passOn(t *locking.Ticket[uuid.UUID], id uuid.UUID, r *run) {
 	q.mu.Lock()
 	over := time.Since(r.since) >= r.length()
 	q.mu.Unlock()
@@ -135,8 +134,8 @@ func (q *queues) giveOn(t *locking.Ticket[uuid.UUID], id uuid.UUID, r *run) {
 	})
 }
 
-// unused forgets the run of a wallet that no job works on, but not at once: a client
-// that comes again goes on with it.
+// unused deletes the run of a wallet that no job uses, but after a gap only: the next request of
+// a client continues the run.
 func (q *queues) unused(id uuid.UUID, r *run) {
 	time.AfterFunc(gap, func() {
 		q.mu.Lock()
@@ -147,7 +146,7 @@ func (q *queues) unused(id uuid.UUID, r *run) {
 	})
 }
 
-// length is how long this process keeps the wallet: less, when others want it.
+// length is how long this process keeps the wallet: less if other processes want it.
 func (r *run) length() time.Duration {
 	if time.Since(r.lost) < runAlone {
 		return runShared
@@ -155,7 +154,7 @@ func (r *run) length() time.Duration {
 	return runAlone
 }
 
-// held notes that another process has one of the wallets: a new run begins.
+// held records that another process has one of the wallets: a new run begins.
 func (q *queues) held(ids []uuid.UUID) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

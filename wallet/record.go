@@ -16,11 +16,11 @@ import (
 	"shop/locking/idempotency"
 )
 
-// asker finds out the bonus of a job.
+// asker returns the bonus of a job.
 type asker func(context.Context, *job) (int64, error)
 
-// finish is what follows the reading of the wallets in all strategies but inc: replay,
-// decide, ask, write. Whether the wallets can still change depends on the strategy.
+// finish follows the read of the wallets in all strategies but inc. It replays, or decides, calls
+// the bonus service and writes. Whether the wallets can change meanwhile depends on the strategy.
 func (s *Service) finish(ctx context.Context, j *job, wallets []Wallet, ask asker) (Reply, error) {
 	if err := s.step(ctx, AfterGuard); err != nil {
 		return Reply{}, err
@@ -44,11 +44,11 @@ func (s *Service) finish(ctx context.Context, j *job, wallets []Wallet, ask aske
 	return s.insert(ctx, j, op, wallets)
 }
 
-// refused stores a refusal, if err is one that is stored. It does so in the
-// transaction that found the reason: that may have read from a deposed primary, and
-// only its own majority commit shows that it did not. The balances are written back
-// unchanged, so that a change since the reading is a WriteConflict. The other refusals
-// are committed for the same reason, with nothing stored.
+// refused stores a refusal, if err is one that is stored. It does so in the transaction that
+// found the reason: that may have read from a deposed primary, and only its own majority
+// commit shows that it did not. The balances are written back unchanged, so that a change
+// since the read is a WriteConflict. Other refusals store nothing, but the transaction commits
+// for the same reason.
 func (s *Service) refused(ctx context.Context, j *job, wallets []Wallet, err error) (Reply, error) {
 	for i := range wallets {
 		if err := s.save(ctx, &wallets[i], wallets[i].Balance); err != nil {
@@ -68,8 +68,8 @@ func (s *Service) refused(ctx context.Context, j *job, wallets []Wallet, err err
 	return s.store(ctx, j, op, reply, no.Error())
 }
 
-// ask asks the bonus service, for credits. The transaction can still fail after
-// that, and the bonus service does not hear of it.
+// ask calls the bonus service, for credits. The transaction can still fail after that, and the
+// bonus service is not informed.
 func (s *Service) ask(ctx context.Context, j *job) (int64, error) {
 	if j.op.Kind != Credit {
 		return 0, nil
@@ -81,7 +81,7 @@ func (s *Service) ask(ctx context.Context, j *job) (int64, error) {
 		Wallet: j.op.Wallet, Amount: j.op.Amount,
 	})
 	if err == nil && (bonus < 0 || bonus > AmountMax) {
-		err = fmt.Errorf("a bonus of %d", bonus)
+		err = fmt.Errorf("bonus %d, want 0 to %d", bonus, int64(AmountMax))
 	}
 	if errors.Is(err, idempotency.ErrKeyReused) {
 		return 0, err
@@ -93,9 +93,9 @@ func (s *Service) ask(ctx context.Context, j *job) (int64, error) {
 	return bonus, s.step(ctx, AfterCall)
 }
 
-// save writes the balance that was computed from what was read, and takes the
-// time from the server. Under a lock the wallet has not changed since. In a transaction
-// MongoDB refuses this write if it has. Under naive this overwrites the change.
+// save writes the balance that was computed from the read, and takes the time from the server.
+// Under a lock the wallet has not changed since the read. If it has changed, MongoDB refuses
+// this write in a transaction; under naive it overwrites the change.
 func (s *Service) save(ctx context.Context, w *Wallet, balance int64) error {
 	return classify("save wallet", s.wallets.FindOneAndUpdate(ctx,
 		bson.D{{Key: "_id", Value: w.ID}},
@@ -105,9 +105,9 @@ func (s *Service) save(ctx context.Context, w *Wallet, balance int64) error {
 		}, after()).Decode(w))
 }
 
-// insert writes the rest of an operation after its wallets: their entries, and
-// the operation with the answer. Its _id is the key: the second insert
-// of one gets WriteConflict, or DuplicateKey.
+// insert writes the rest of an operation after its wallets: their entries, and the operation
+// with the answer. The operation's _id is made of the key: a second insert gets WriteConflict
+// or DuplicateKey.
 func (s *Service) insert(ctx context.Context, j *job, op Operation, wallets []Wallet) (Reply, error) {
 	op.Currency, op.CreatedAt = wallets[0].Currency, latest(wallets)
 	reply, err := s.encode(op, nil)
@@ -130,18 +130,18 @@ func (s *Service) store(ctx context.Context, j *job, op Operation, reply Reply, 
 	return reply, classify("insert operation", err)
 }
 
-// read finds the job's wallets without a lock, in id order.
+// read reads the job's wallets without a lock, in id order.
 func (s *Service) read(ctx context.Context, j *job) ([]Wallet, error) {
 	return each(j, func(id uuid.UUID, w *Wallet) error {
 		return s.wallets.FindOne(ctx, bson.D{{Key: "_id", Value: id}}).Decode(w)
 	})
 }
 
-// allowed refuses, before it waits or locks anything, a job whose client does not
-// own the wallet, or whose wallets do not exist or differ in currency: other clients'
-// requests do not delay the owner's. The refusal is final, since a majority has what
-// it rests on, and that never changes. A wallet that is not found is looked for
-// once more, linearizable: a new primary may not yet know what a majority has.
+// allowed refuses a job whose client does not own the wallet, or whose wallets do not exist or
+// differ in currency. It does so before the job waits or locks anything, so that other
+// clients' requests do not delay the owner's. The refusal is final: it depends on data that
+// never changes, and that a majority has. If a wallet is not found, it is read again with read
+// concern linearizable, because a new primary may not yet know what a majority has.
 func (s *Service) allowed(ctx context.Context, j *job) error {
 	ids := j.ids()
 	wallets, err := s.of(ctx, reads, ids...)
@@ -171,10 +171,10 @@ func (s *Service) of(ctx context.Context, concern *readconcern.ReadConcern, ids 
 	if err == nil {
 		err = cursor.All(undated{ctx}, &found)
 	}
-	return found, classify("whose wallet", err)
+	return found, classify("look up the wallets", err)
 }
 
-// each gets at the job's wallets one after the other, in id order.
+// each calls get for each of the job's wallets, in id order.
 func each(j *job, get func(id uuid.UUID, w *Wallet) error) ([]Wallet, error) {
 	ids := j.ids()
 	wallets := make([]Wallet, len(ids))

@@ -27,7 +27,7 @@ type Service struct {
 	queues     *queues // nil: there are none
 }
 
-// New checks cfg and makes a Service. It does no I/O.
+// New checks cfg and returns a Service. It does no I/O.
 func New(cfg Config) (*Service, error) {
 	if cfg.Database == nil {
 		return nil, errors.New("wallet: Config.Database is missing")
@@ -58,14 +58,14 @@ func New(cfg Config) (*Service, error) {
 	return s.With(cmp.Or(cfg.Strategy, "lockid"))
 }
 
-// durable is db with everything set that MongoDB would else take from the
-// connection string or the replica set's defaults, or leave unset.
+// durable returns db with the concerns, the read preference and the registry set. Otherwise they
+// would come from the connection string or from the defaults of the replica set.
 func durable(db *mongo.Database) *mongo.Database {
 	return db.Client().Database(db.Name(), options.Database().
 		SetWriteConcern(writes).SetReadConcern(reads).SetReadPreference(primary).SetRegistry(Registry()))
 }
 
-// With is the same Service with another strategy, unsafe ones included.
+// With returns a copy of s with another strategy, safe or not. The copy has the same queues.
 func (s *Service) With(strategy string) (*Service, error) {
 	for _, m := range methods {
 		if m.Name == strategy {
@@ -92,7 +92,7 @@ func (s *Service) request(ctx context.Context, j *job) (Reply, error) {
 	if errors.Is(err, errGuard) {
 		s.count(GuardTripped, s.method.Name)
 	}
-	if err != nil && j.unknown && !errors.Is(err, idempotency.ErrKeyReused) { // err is of a later round; the unknown commit may have happened
+	if err != nil && j.unknown && !errors.Is(err, idempotency.ErrKeyReused) { // err comes from a later round; the unknown commit may have happened
 		return Reply{}, fmt.Errorf("%w: %v", locking.ErrOutcomeUnknown, err)
 	}
 	if err == nil && j.unknown {
@@ -101,7 +101,7 @@ func (s *Service) request(ctx context.Context, j *job) (Reply, error) {
 	return reply, err
 }
 
-// step is where a test may stop, slow or kill the process.
+// step calls the failpoint of a step.
 func (s *Service) step(ctx context.Context, step Step) error {
 	if s.failpoint == nil {
 		return nil

@@ -8,16 +8,16 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
-// undated hides the deadline of a ctx, not its end. Where the driver sees a
-// deadline, it drops the client's time-out, and waits for a silent server until then.
+// undated hides the deadline of a ctx, not its cancellation. If the driver sees a deadline, it
+// ignores ClientTimeout, and waits for a silent server until the deadline.
 type undated struct{ context.Context }
 
 func (undated) Deadline() (at time.Time, ok bool) { return }
 
-// forget resets the driver's state after a commit without result. For the driver, a
-// commit that timed out is still under way, and each statement of the next transaction
-// would begin it anew. An abort ends that state, and cannot undo a commit. Where there
-// is nothing to abort, a transaction is begun for it, of which nothing is sent.
+// forget resets the driver's state after a commit without a result. For the driver, a commit
+// that timed out is still under way, and each statement of the next transaction would begin
+// that transaction anew. An abort ends that state, and cannot undo a commit. If there is
+// nothing to abort, forget starts a transaction for it, of which nothing is sent.
 func forget(ctx context.Context, session *mongo.Session) {
 	if !session.TransactionRunning() {
 		_ = session.StartTransaction()
@@ -25,14 +25,13 @@ func forget(ctx context.Context, session *mongo.Session) {
 	_ = session.AbortTransaction(context.WithoutCancel(ctx))
 }
 
-// settle gives the job's turn on, and repeats the commit until a majority has it, or
-// the server says that the transaction is gone: then it was rolled back with its
-// primary. Nothing else is done in the session before that: for the driver, a commit
-// that timed out is still under way, and it would begin each next transaction twice.
+// settle passes the job's turn on, and repeats the commit until a majority has it, or until
+// the server reports that the transaction is gone: then it was rolled back with its primary.
+// Nothing else may be done in the session before that. For the driver, a commit that timed
+// out is still under way, and it would begin each further transaction twice.
 //
-// Each of these commits takes a connection until the majority answers. When
-// majorityMax of them wait, the job keeps its turn until there is a place, so that
-// its wallet adds no more of them.
+// Each of these commits takes a connection until the majority answers. If majorityMax of
+// them wait, the job keeps its turn until there is a place: its wallet adds no more of them.
 func (s *Service) settle(ctx context.Context, session *mongo.Session, j *job) error {
 	select {
 	case s.queues.majority <- struct{}{}:
@@ -40,7 +39,7 @@ func (s *Service) settle(ctx context.Context, session *mongo.Session, j *job) er
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	j.giveTurn()
+	j.passTurn()
 	for n := 1; ; n++ {
 		err := session.CommitTransaction(context.WithoutCancel(ctx))
 		if err == nil || hasLabel(err, "TransientTransactionError") || pause(ctx, n) != nil {
@@ -49,10 +48,10 @@ func (s *Service) settle(ctx context.Context, session *mongo.Session, j *job) er
 	}
 }
 
-// abandon ends the transaction of a job that ends with an unknown commit. If the
-// commit did not reach the server, the transaction is open there with its locks, and
-// the driver, for which it is committed, does not abort it. A server that does not
-// answer soon is dead, and its transactions with it.
+// abandon ends the transaction of a job that returns with an unknown commit. If the commit did
+// not reach the server, the transaction is open there and holds its locks, and the driver
+// does not abort it, because it takes it for committed. A server that does not answer soon is
+// taken for dead, and its transactions with it.
 func (s *Service) abandon(ctx context.Context, session *mongo.Session) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), heartbeat)
 	defer cancel()

@@ -15,47 +15,47 @@ import (
 
 // The bounds of every wait.
 const (
-	ClientTimeout  = 2 * time.Second // a statement in a transaction, a commit, and how long WithTransaction goes on trying; its own default is 120 s
-	BonusTimeout   = 1 * time.Second // the bonus service's answer: the wallet is locked meanwhile
-	RequestTimeout = 4 * time.Second // the turn and all attempts; what has begun to commit then may take a few ClientTimeouts more
+	ClientTimeout  = 2 * time.Second // a statement in a transaction, a commit, and the retries of WithTransaction, whose own default is 120 s
+	BonusTimeout   = 1 * time.Second // a call of the bonus service, while the wallet is locked
+	RequestTimeout = 4 * time.Second // the turn and all attempts; a commit that has begun by then may take a few ClientTimeouts more
 
-	// QueueMax is how many requests wait in this process for one wallet, unless Config
-	// says otherwise. A quarter of them may be of one client. It is well below what
-	// the server has in flight (256), so that a wallet cannot take all of that.
+	// QueueMax is how many requests may wait in this process for one wallet, unless Config
+	// has another bound. One client may have a quarter of the places. QueueMax is well below the
+	// server's bound on requests in flight (256), so that one wallet cannot take all of those.
 	QueueMax = 128
 
-	// runShared is how long a process keeps a wallet that others want too, runAlone
-	// how long it keeps one that it had alone so far. Then it leaves it to the others
-	// for a gap, which is longer than the longest pause (heldPause) of those that wait.
+	// runShared is how long a process keeps a wallet that others want too, runAlone how long
+	// it keeps one that it has had alone. Then it leaves the wallet to the others for a gap,
+	// which is longer than the longest pause (heldPause) of a waiting head.
 	runShared = 50 * time.Millisecond
 	runAlone  = time.Second
 	gap       = 15 * time.Millisecond
 	heldPause = 10 * time.Millisecond
 
-	// poolMax is how many connections there are to the primary, majorityMax how many
-	// of them may wait for a majority after their turn: the rest are for reads, and for
-	// statements, which are short.
+	// poolMax is the number of connections to the primary, majorityMax how many of them may
+	// wait for a majority after their turn. The rest are for reads and for statements, which
+	// are short.
 	poolMax     = 100
 	majorityMax = 64
 
-	// heartbeat is how soon a server is asked again that has answered with an
-	// error which speaks of shutting down. Nothing is sent there until it has
-	// answered; the driver's own 10 s would be longer than any request waits.
+	// heartbeat is how soon the driver probes a server again that has reported a shutdown.
+	// The driver sends nothing there before the server answers. The driver's own 10 s would
+	// be longer than any request waits.
 	heartbeat = 500 * time.Millisecond
 
-	// attemptsMax bounds how often one request runs its callback, roundsMax how
-	// often it begins anew with WithTransaction after a commit without result.
+	// attemptsMax bounds how often one request runs its callback, roundsMax how often it
+	// begins a new WithTransaction after a commit without a result.
 	attemptsMax = 20
 	roundsMax   = 10
 )
 
-// errRequestTimeout ends a request that has taken RequestTimeout. If a commit is
-// unknown by then, request returns ErrOutcomeUnknown instead.
+// errRequestTimeout ends a request after RequestTimeout. If a commit is unknown by then,
+// request returns ErrOutcomeUnknown instead.
 var errRequestTimeout = fmt.Errorf("%w: wallet: not done after %v", locking.ErrBusy, RequestTimeout)
 
-// The read and write concerns. None of them is left to defaults: a
-// server before 5.0, or a replica set with an arbiter, acknowledges a commit that
-// only the primary has (writeConcern 1), and a fail-over rolls it back.
+// The read and write concerns. None of them is left to defaults: a server before 5.0, or a
+// replica set with an arbiter, acknowledges a commit that only the primary has (writeConcern
+// 1), and a fail-over rolls it back.
 var (
 	writes    = writeconcern.Majority()
 	atPrimary = writeconcern.W1() // the first of two commits: see durably
@@ -65,8 +65,8 @@ var (
 	primary   = readpref.Primary()
 )
 
-// ClientOptions parses uri and bounds every wait. A commit runs on a ctx that
-// cannot be cancelled, so that the client's time-out is its only bound.
+// ClientOptions parses uri and bounds every wait. A commit runs on a ctx that cannot be
+// cancelled: ClientTimeout is its only bound.
 func ClientOptions(uri string) (*options.ClientOptions, error) {
 	o := options.Client().ApplyURI(uri).
 		SetTimeout(ClientTimeout).
@@ -76,8 +76,8 @@ func ClientOptions(uri string) (*options.ClientOptions, error) {
 		SetWriteConcern(writes).SetReadConcern(reads).SetReadPreference(primary).
 		SetRegistry(Registry())
 	if err := o.Validate(); err != nil {
-		// Neither the URL nor what its parser says of it: any part of a malformed one may be the password.
-		return nil, errors.New("wallet: not a URL of MongoDB (not shown, since it may hold a password): want mongodb://user:password@host:27017/database?replicaSet=rs0")
+		// The error shows neither the URL nor the parser's error: any part of a malformed URL may be the password.
+		return nil, errors.New("wallet: not a MongoDB URL (not shown, because it may contain a password): want mongodb://user:password@host:27017/database?replicaSet=rs0")
 	}
 	return o, nil
 }

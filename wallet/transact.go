@@ -14,25 +14,25 @@ import (
 	"shop/locking"
 )
 
-// body is the callback of a transaction: it reads, decides, writes, and returns
-// the reply that it stored. It runs any number of times. Its ctx carries the
-// session: a statement with another ctx is outside of the transaction.
+// body is the callback of a transaction. It reads, decides, writes, and returns the reply that
+// it stored. It may run several times. Its ctx carries the session: a statement with another
+// ctx runs outside of the transaction.
 type body func(ctx context.Context) (Reply, error)
 
-// transact runs one job to its answer. WithTransaction repeats what certainly
-// did not happen. What may have happened is run again here: the next callback
-// finds the operation under its key, or has the lock and does not find it.
+// transact runs one job until it has an answer. WithTransaction repeats what certainly did not
+// happen. transact repeats what may have happened: the next callback finds the operation
+// under its key, or holds the lock and does not find it.
 //
-// All rounds use one session. A transaction whose commit got lost stays open at the
-// server, with its locks; the next one in the same session ends it. In another
-// session the lost transaction would refuse the next one, for a minute.
+// All rounds use one session. A transaction whose commit was lost stays open at the server and
+// keeps its locks. The next transaction of the same session ends it; one of another session
+// would get WriteConflict from it for a minute.
 func (s *Service) transact(ctx context.Context, j *job, do body) (Reply, error) {
 	session, err := s.client.StartSession()
 	if err != nil {
 		return Reply{}, fmt.Errorf("wallet: session: %w", err)
 	}
 	defer session.EndSession(context.WithoutCancel(ctx))
-	defer j.giveTurn()
+	defer j.passTurn()
 	for round := range roundsMax {
 		if err = pause(ctx, round); err != nil {
 			break
@@ -54,10 +54,10 @@ func (s *Service) transact(ctx context.Context, j *job, do body) (Reply, error) 
 	return Reply{}, toPublic(ctx, err)
 }
 
-// locked is a round in which the job got its wallets. While another process has
-// one of them, MongoDB refuses the lock at once, and nothing was done: the job
-// asks again after a short pause of its own. The driver's pause grows to half a
-// second, in which the wallet is free many times.
+// locked repeats round until the job has the lock of its wallets. While another process has one
+// of them, MongoDB refuses the lock at once, and nothing is done: the job retries after a
+// short pause of its own. The driver's pause grows to half a second, in which the wallet is
+// free many times.
 func (s *Service) locked(ctx context.Context, session *mongo.Session, j *job, do body) (Reply, error) {
 	for begin := time.Now(); ; {
 		reply, err := s.round(ctx, session, j, do)
@@ -66,7 +66,7 @@ func (s *Service) locked(ctx context.Context, session *mongo.Session, j *job, do
 		}
 		s.queues.held(j.ids())
 		wait := heldPause
-		if time.Since(begin) > runShared+gap { // it lost a gap: it asks more often than the heads that have just had the wallet
+		if time.Since(begin) > runShared+gap { // it missed a gap: it retries more often than heads that have just had the wallet
 			wait /= 3
 		}
 		if err := sleep(ctx, wait/2+rand.N(wait/2)); err != nil {
@@ -75,21 +75,21 @@ func (s *Service) locked(ctx context.Context, session *mongo.Session, j *job, do
 	}
 }
 
-// round is one WithTransaction. WithTransaction returns the callback's reply beside
-// an error only if the commit failed: that is an ambiguousError.
+// round is one WithTransaction. WithTransaction returns the callback's reply together with an
+// error only if the commit failed: round then returns an ambiguousError.
 func (s *Service) round(ctx context.Context, session *mongo.Session, j *job, do body) (Reply, error) {
 	if j.unknown {
 		forget(ctx, session)
 	}
-	ended := false // the callback came to its end: next was the commit
+	ended := false // the callback succeeded, and the commit followed
 	reply, err := session.WithTransaction(undated{ctx}, func(ctx context.Context) (any, error) {
 		if ended {
 			s.count(Transient, s.method.Name) // after a commit the driver runs the callback again for this label only
 		}
 		reply, err := s.attempt(ctx, j, do)
 		if isVerdict(err) {
-			// The data that it rests on may still be rolled back. So this transaction commits,
-			// and the reply is sent after the commit is majority-acknowledged.
+			// The data that the refusal depends on may still be rolled back. So this transaction
+			// commits, and the reply is sent after the commit is majority-acknowledged.
 			ended = true
 			return err, nil
 		}
@@ -97,7 +97,7 @@ func (s *Service) round(ctx context.Context, session *mongo.Session, j *job, do 
 			s.countCause(err)
 			if s.queued() && errors.Is(err, errHeld) {
 				j.attempt--
-				return nil, errHeld // without its label: the driver would wait longer than the wallet is held
+				return nil, errHeld // without the label: the driver would pause longer than the wallet is held
 			}
 			return nil, err
 		}
@@ -121,16 +121,15 @@ func (s *Service) round(ctx context.Context, session *mongo.Session, j *job, do 
 	}
 }
 
-// durably are the options of every transaction: all its statements see one
-// moment, and it is acknowledged when a majority has it.
+// durably returns the options of every transaction: all its statements read one snapshot, and
+// its commit is acknowledged when a majority has it.
 //
-// A job that has its turn in a queue commits twice. MongoDB gives a wallet free
-// when the primary has committed, and waits for the majority behind that. So the
-// turn is given on there too, and the client is answered when the commit, sent
-// again, has been acknowledged by a majority (which the driver asks for with every
-// repetition, whatever the first had asked for). The next one in the queue may read what
-// could still be rolled back, but its own commit is behind ours in the oplog: a
-// majority that has it has ours.
+// A job that has its turn in a queue commits twice. MongoDB unlocks a wallet when the primary
+// has committed, and waits for the majority after that. So the job passes its turn on after
+// the first commit, which the primary acknowledges, and sends the commit again. The driver
+// sends every repetition of a commit with write concern majority. The client gets its answer
+// when that is acknowledged. The next job in the queue may read what could still be rolled
+// back. But its own commit is later in the oplog: a majority that has it also has ours.
 func (s *Service) durably() *options.TransactionOptionsBuilder {
 	o := options.Transaction().SetReadConcern(snapshot).SetReadPreference(primary)
 	if s.queued() {
@@ -145,7 +144,7 @@ func (s *Service) attempt(ctx context.Context, j *job, do body) (Reply, error) {
 		s.count(Retried, s.method.Name)
 	}
 	if j.attempt > attemptsMax {
-		return Reply{}, errAttempts // without a label: WithTransaction ends
+		return Reply{}, errAttempts // without a label: WithTransaction returns it
 	}
 	if err := s.step(ctx, AfterBegin); err != nil {
 		return Reply{}, err
@@ -157,7 +156,7 @@ func (s *Service) attempt(ctx context.Context, j *job, do body) (Reply, error) {
 	return reply, cmp.Or(s.step(ctx, BeforeCommit), err)
 }
 
-// shouldRetry reports whether another round may end differently, and counts why.
+// shouldRetry reports whether another round may have another result, and counts ambiguous commits.
 func (s *Service) shouldRetry(j *job, err error) bool {
 	switch ambiguous := new(ambiguousError); {
 	case errors.As(err, &ambiguous):
@@ -167,22 +166,22 @@ func (s *Service) shouldRetry(j *job, err error) bool {
 	case errors.Is(err, errKeyTaken):
 		return true
 	case j.unknown:
-		// A fail-over takes longer than WithTransaction tries, and ErrBusy
-		// would be wrong: the earlier commit may have happened.
-		return hasLabel(err, "TransientTransactionError") || isAway(err) || errors.Is(err, locking.ErrBusy)
+		// A fail-over takes longer than WithTransaction retries, and ErrBusy would be wrong: the
+		// earlier commit may have happened.
+		return hasLabel(err, "TransientTransactionError") || isUnavailable(err) || errors.Is(err, locking.ErrBusy)
 	default:
 		return false
 	}
 }
 
-// The pauses between rounds, and between commits; between the attempts of one round the driver pauses.
+// The pauses between rounds, and between commits. Between the attempts of one round the driver pauses.
 const (
 	pauseBase = 5 * time.Millisecond
 	pauseMax  = 250 * time.Millisecond
 )
 
-// pause before try number n: exponential, with full jitter, so that requests
-// that collided do not collide again.
+// pause waits before try number n. The pauses are exponential with full jitter, so that
+// requests that collided do not collide again.
 func pause(ctx context.Context, n int) error {
 	if n == 0 {
 		return nil

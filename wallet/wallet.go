@@ -13,7 +13,7 @@ import (
 	"shop/locking/idempotency"
 )
 
-// Kind of operation.
+// Kind is the kind of an operation.
 type Kind string
 
 // The kinds of operation.
@@ -23,12 +23,12 @@ const (
 	Payment Kind = "payment" // amount goes from one wallet to another
 )
 
-// Operation is what happened to a wallet, or to two.
+// Operation is a change of one wallet, or a payment between two.
 type Operation struct {
 	ID        uuid.UUID  `bson:"_id"` // made of Client and the key: the same in every attempt
 	Client    uuid.UUID  `bson:"client"`
 	Kind      Kind       `bson:"kind"`
-	Wallet    uuid.UUID  `bson:"wallet"` // of a payment: the payer's
+	Wallet    uuid.UUID  `bson:"wallet"` // the payer's, if it is a payment
 	To        *uuid.UUID `bson:"to,omitempty"`
 	Amount    int64      `bson:"amount"`
 	Bonus     int64      `bson:"bonus"` // what the bonus service gave for a credit
@@ -36,7 +36,7 @@ type Operation struct {
 	CreatedAt time.Time  `bson:"createdAt"`
 }
 
-// Wallet is what its owner sees of it.
+// Wallet is a wallet as its owner sees it.
 type Wallet struct {
 	ID        uuid.UUID `bson:"_id"`
 	Owner     uuid.UUID `bson:"owner"`
@@ -62,13 +62,13 @@ type (
 	Reply   = idempotency.Reply
 )
 
-// Encode turns an outcome that will be stored (an operation, or
-// ErrInsufficientFunds with the operation it is about) into the Reply. It runs
-// inside the transaction, perhaps several times, and must not do I/O.
+// Encode encodes an outcome as the Reply that is stored. The outcome is an operation, or
+// ErrInsufficientFunds with the operation that it is about. Encode runs inside the
+// transaction, perhaps several times, and must not do I/O.
 type Encode func(Operation, error) (Reply, error)
 
-// BonusRequest is sent to the bonus service, which answers an Operation that it knows
-// with what it answered before, and applies nothing twice.
+// BonusRequest is a call of the bonus service. If the service knows the Operation, it repeats
+// its answer, and applies nothing.
 type BonusRequest struct {
 	Operation uuid.UUID // the same in every request and attempt
 	Request   uuid.UUID // one call of Credit
@@ -77,22 +77,21 @@ type BonusRequest struct {
 	Amount    int64
 }
 
-// BonusFunc asks the bonus service what a credit gets on top, 0 or more. It has an effect
-// there that no transaction takes back. An error means that there is no answer now;
-// idempotency.ErrKeyReused, that the service knows the Operation for another wallet or
-// amount.
+// BonusFunc calls the bonus service and returns the bonus of a credit, 0 or more. The call has
+// an effect there that no transaction rolls back. An error means that there is no answer now;
+// idempotency.ErrKeyReused means that the service knows the Operation for another wallet or amount.
 type BonusFunc func(context.Context, BonusRequest) (int64, error)
 
-// Errors that certainly moved nothing. The first is stored under the key.
+// Errors of requests that moved no money. The first is stored under the key.
 var (
 	ErrInsufficientFunds = errors.New("wallet: insufficient funds")
 
 	ErrNotFound  = errors.New("wallet: not found")
-	ErrForbidden = errors.New("wallet: the wallet is another client's")
+	ErrForbidden = errors.New("wallet: the wallet belongs to another client")
 	ErrInvalid   = errors.New("wallet: invalid request")
 )
 
-// InsufficientFundsError says how much is missing. It matches ErrInsufficientFunds.
+// InsufficientFundsError reports the amount wanted and the balance. It matches ErrInsufficientFunds.
 type InsufficientFundsError struct {
 	Wallet  uuid.UUID
 	Wanted  int64
@@ -104,28 +103,28 @@ func (e *InsufficientFundsError) Error() string {
 }
 func (e *InsufficientFundsError) Is(target error) bool { return target == ErrInsufficientFunds }
 
-// UnavailableError is a bonus service that does not answer: nothing is credited
-// without it. It matches locking.ErrBusy, since it means the same to a client:
-// nothing was done, and the same key may be sent again.
+// UnavailableError reports that the bonus service gave no valid answer, without which nothing
+// is credited. It matches locking.ErrBusy, because both mean the same to a client: nothing
+// was credited, and the same key can be sent again.
 type UnavailableError struct{ Err error }
 
 func (e *UnavailableError) Error() string {
-	return "wallet: no answer about the bonus: " + e.Err.Error()
+	return "wallet: no valid answer from the bonus service: " + e.Err.Error()
 }
 func (e *UnavailableError) Is(target error) bool { return target == locking.ErrBusy }
 
-// Config of a Service. Database is required, of a client made with ClientOptions.
+// Config configures a Service. Database is required. Its client is made with ClientOptions.
 type Config struct {
 	Database *mongo.Database
-	Bonus    BonusFunc // nil: there is none
+	Bonus    BonusFunc // nil: there is no bonus service, and every bonus is 0
 	Strategy string    // default "lockid"
 	Encode   Encode    // nil: status 0 and the outcome as JSON
-	// QueueMax is how many may wait in this process for one wallet, for lockid and
-	// inc; 0: the constant QueueMax. Negative: there is no queue, as in the other strategies.
+	// QueueMax is how many requests may wait in this process for one wallet, under lockid and
+	// inc; 0: the constant QueueMax; negative: there is no queue, as under the other strategies.
 	QueueMax int
-	// Count, if not nil, is called for each event worth counting.
+	// Count, if not nil, is called for each event.
 	Count func(kind EventKind, strategy string)
-	// Failpoint is where tests interfere; nil in production.
+	// Failpoint is called at each step, for tests; nil in production.
 	Failpoint func(ctx context.Context, step Step, strategy string)
 }
 

@@ -13,14 +13,14 @@ import (
 // entriesMax is how many of a wallet's latest entries are shown.
 const entriesMax = 20
 
-// OpenWallet makes a wallet with its opening balance, once: if the id exists,
-// nothing changes and opened is false. So it may be repeated after any error.
+// OpenWallet makes a wallet with its opening balance. If the id exists, nothing changes and
+// opened is false, so it may be repeated after any error.
 func (s *Service) OpenWallet(ctx context.Context, w Wallet) (opened bool, err error) {
 	if w.Opening < 0 || w.Opening > AmountMax || !isCurrency(w.Currency) {
 		return false, fmt.Errorf("%w: opening %d %.8q", ErrInvalid, w.Opening, w.Currency)
 	}
-	// An update with a pipeline: the only one that can take the time from the
-	// server and leave a wallet alone that is there.
+	// Only an update with a pipeline can both take the time from the server and leave an
+	// existing wallet unchanged.
 	put := mongo.Pipeline{{{Key: "$replaceWith", Value: bson.D{{Key: "$mergeObjects", Value: bson.A{
 		bson.D{
 			{Key: "owner", Value: w.Owner},
@@ -34,7 +34,7 @@ func (s *Service) OpenWallet(ctx context.Context, w Wallet) (opened bool, err er
 		"$$ROOT",
 	}}}}}}
 	result, err := s.wallets.UpdateByID(ctx, w.ID, put, options.UpdateOne().SetUpsert(true))
-	if mongo.IsDuplicateKeyError(err) { // another request opens it at the same moment
+	if mongo.IsDuplicateKeyError(err) { // another request opened it at the same moment
 		return false, nil
 	}
 	if err != nil {
@@ -55,10 +55,10 @@ func isCurrency(code string) bool {
 	return true
 }
 
-// Wallet finds a wallet of the client, with its latest entries. Another client's
-// wallet is ErrNotFound, like one that does not exist.
+// Wallet returns a wallet of the client, with its latest entries. For another client's it
+// returns ErrNotFound, as for one that does not exist.
 func (s *Service) Wallet(ctx context.Context, client, id uuid.UUID) (Wallet, error) {
-	// One statement at one moment, which a majority has: balance and entries belong together.
+	// One statement reads one majority-committed snapshot: the balance and the entries match.
 	wallets := s.wallets.Clone(options.Collection().SetReadConcern(snapshot))
 	cursor, err := wallets.Aggregate(ctx, mongo.Pipeline{
 		{{Key: "$match", Value: bson.D{{Key: "_id", Value: id}, {Key: "owner", Value: client}}}},

@@ -1,5 +1,5 @@
-// Package bonus is a bonus service to try wallets with, as a payment provider would be
-// elsewhere: a real server, with an effect that no transaction takes back.
+// Package bonus is a bonus service for the lab and the proofs of package wallet. It is a real
+// server, whose effects no transaction rolls back, as with a payment provider.
 package bonus
 
 import (
@@ -14,16 +14,16 @@ import (
 	"github.com/google/uuid"
 )
 
-// Service is asked about credits. It applies each operation once, gives the same
-// answer when it is asked again, refuses an operation that it knows with another
-// wallet or amount, and records every request.
+// Service gives bonuses for credits. It applies each operation once, gives the same answer to
+// repeated calls, refuses an operation that it knows with another wallet or amount, and
+// records every call.
 type Service struct {
 	server   *http.Server
 	listener net.Listener
 	served   chan error
 
 	mu    sync.Mutex
-	given map[uuid.UUID]Call // by operation: the one that applied it
+	given map[uuid.UUID]Call // by operation: the call that applied it
 	calls []Call
 }
 
@@ -32,8 +32,8 @@ type Call struct {
 	Operation, Request, Wallet uuid.UUID
 	Attempt                    int
 	Amount, Bonus              int64
-	First                      bool // it was applied by this call
-	Refused                    bool // the operation is known as another one
+	First                      bool // this call applied the operation
+	Refused                    bool // the operation is known with another wallet or amount
 	At                         time.Time
 }
 
@@ -42,8 +42,8 @@ const (
 	bodyMax       = 1 << 20
 )
 
-// bonuses is how many different ones there are: a prime, so that what an operation
-// gets has nothing to do with its place in a burst.
+// bonuses is the number of different bonuses. It is a prime, so that the bonus of an operation
+// does not depend on its place in a burst.
 const bonuses = 97
 
 // Serve starts a service on a loopback port.
@@ -60,10 +60,10 @@ func Serve() (*Service, error) {
 	return b, nil
 }
 
-// URL is where it is asked.
+// URL returns the base URL of the service.
 func (b *Service) URL() string { return "http://" + b.listener.Addr().String() }
 
-// Close ends it, with the questions under way.
+// Close stops the service, and breaks off the calls under way.
 func (b *Service) Close() error {
 	err := b.server.Close()
 	if served := <-b.served; !errors.Is(served, http.ErrServerClosed) {
@@ -72,14 +72,14 @@ func (b *Service) Close() error {
 	return err
 }
 
-// Calls are all questions so far, in the order of their answers.
+// Calls returns all calls so far, in the order of their answers.
 func (b *Service) Calls() []Call {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.Clone(b.calls)
 }
 
-// Forget forgets all questions and operations so far: those of a long run that have been audited.
+// Forget deletes all calls and operations so far. A long run forgets those that it has audited.
 func (b *Service) Forget() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -99,7 +99,7 @@ func (b *Service) answer(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	if asked.Operation == uuid.Nil || asked.Amount < 1 {
-		http.Error(w, "operation and amount are needed", http.StatusBadRequest)
+		http.Error(w, "operation and amount are required", http.StatusBadRequest)
 		return
 	}
 	call := b.apply(Call{
@@ -107,16 +107,15 @@ func (b *Service) answer(w http.ResponseWriter, req *http.Request) {
 		Attempt: asked.Attempt, Amount: asked.Amount, At: time.Now(),
 	})
 	if call.Refused {
-		http.Error(w, "this operation is about another wallet, or another amount", http.StatusConflict)
+		http.Error(w, "the operation is known with another wallet or amount", http.StatusConflict)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(map[string]int64{"bonus": call.Bonus}) // the client may be gone: applied is applied
 }
 
-// apply draws a bonus for an operation that it does not know yet. It is drawn
-// from what was applied before, so that an operation that was applied twice under two
-// names would get two.
+// apply sets a bonus for an operation that it does not know yet. The bonus depends on how many
+// were applied before, so that an operation that is applied under two ids gets two bonuses.
 func (b *Service) apply(call Call) Call {
 	b.mu.Lock()
 	defer b.mu.Unlock()
