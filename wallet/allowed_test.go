@@ -51,7 +51,7 @@ func TestRequest_ThatIsNotAllowedIsRefusedAndNotStored(t *testing.T) {
 				t.Errorf("%d operations are stored", n)
 			}
 			if asked, _ := c.bonus.calls(); asked != 0 && strategy != "inc" && strategy != "lock-late" {
-				t.Errorf("the bonus service was asked %d times", asked)
+				t.Errorf("the bonus service was called %d times", asked)
 			}
 			c.mustHave(p.a, 100)
 			c.mustHave(p.b, 100)

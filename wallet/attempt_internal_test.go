@@ -8,8 +8,8 @@ import (
 	"shop/locking"
 )
 
-// The driver repeats a callback for as long as its time-out says. A request that is
-// refused that often is in the way of others.
+// The driver repeats a callback until its time-out. A request that is refused so often delays
+// others.
 func TestAttempt_IsBoundedAndTheLastIsNotRunAgain(t *testing.T) {
 	t.Parallel()
 	s := &Service{count: func(EventKind, string) {}}
@@ -20,7 +20,7 @@ func TestAttempt_IsBoundedAndTheLastIsNotRunAgain(t *testing.T) {
 			return Reply{}, nil
 		})
 		if err != nil && (hasLabel(err, "TransientTransactionError") || !errors.Is(toPublic(t.Context(), err), locking.ErrBusy)) {
-			t.Errorf("%v, want busy, and no label that has it run again", err)
+			t.Errorf("%v, want ErrBusy, and no label that makes the driver retry", err)
 		}
 	}
 	if ran != attemptsMax {

@@ -14,9 +14,9 @@ import (
 	"shop/wallet"
 )
 
-// BenchmarkCredit credits one hot wallet with 1, 8 and 32 clients at once,
-// closed loop; lockid also without its queue. Read lost/op, asked/op and tries/op:
-// the rates move with the machine.
+// BenchmarkCredit credits one hot wallet with 1, 8 and 32 clients in a closed loop; lockid
+// also without its queue. Compare lost/op, asked/op and tries/op: the rates depend on the
+// machine.
 func BenchmarkCredit(b *testing.B) {
 	const noQueue = "lockid-no-queue"
 	for _, clients := range []int{1, 8, 32} {
@@ -42,14 +42,14 @@ func BenchmarkCredit(b *testing.B) {
 	}
 }
 
-// once tells that each benchmark runs once, to see that it works (-benchtime 1x).
-// A comparison would say nothing then.
+// once reports whether each benchmark runs once, only to see that it works (-benchtime 1x).
+// Then there is nothing to compare.
 func once() bool { return flag.Lookup("test.benchtime").Value.String() == "1x" }
 
-// BenchmarkQueue is lockid with the queue of this process against lockid without
-// it, 32 clients at one wallet: ten pairs, one after the other, so that what the
-// machine does meanwhile happens to both. It reports the medians of the ten
-// ratios, and fails unless the wait at p99 is a tenth at most and the throughput twice as high at least.
+// BenchmarkQueue compares lockid with and without the queue of this process, with 32 clients at
+// one wallet. It runs ten pairs, so that other load on the machine affects both. It reports
+// the medians of the ten ratios, and fails unless the wait at p99 is at most a tenth and the
+// throughput at least twice as high.
 func BenchmarkQueue(b *testing.B) {
 	clients, credits, pairs := 32, 400, 10
 	if once() {
@@ -68,7 +68,7 @@ func BenchmarkQueue(b *testing.B) {
 		b.ReportMetric(rate, "x-throughput")
 		b.ReportMetric(p99, "x-p99")
 		if (rate < 2 || p99 > 0.1) && !once() {
-			b.Errorf("%.2f of the throughput and %.3f of the p99 without a queue, want 2 at least and 0.1 at most; the ten: %.2f and %.3f", rate, p99, rates, p99s)
+			b.Errorf("%.2f of the throughput and %.3f of the p99 without a queue, want at least 2 and at most 0.1; the ten: %.2f and %.3f", rate, p99, rates, p99s)
 		}
 	}
 }
@@ -78,11 +78,11 @@ func median(of []float64) float64 {
 	return (of[(len(of)-1)/2] + of[len(of)/2]) / 2
 }
 
-// waits are how long each operation took, and all of them together.
+// waits has the time of each operation, and of all of them together.
 type waits struct {
 	elapsed time.Duration
 	each    []time.Duration
-	kept    int64 // credits that are in the balance
+	kept    int64 // how many credits are in the balance
 }
 
 func (w waits) p99() time.Duration {
@@ -90,7 +90,7 @@ func (w waits) p99() time.Duration {
 	return w.each[len(w.each)*99/100]
 }
 
-// hammer lets clients credit one wallet until credits are done.
+// hammer has clients make so many credits to one wallet.
 func (c *fixture) hammer(clients, credits int) waits {
 	c.t.Helper()
 	const amount = 10

@@ -17,9 +17,9 @@ import (
 	"shop/wallet"
 )
 
-// bonusService is one as it is met in the wild: a real HTTP server. It
-// applies each operation once, gives the same answer when it is asked again, refuses
-// one that it knows for another wallet or amount, and records each Ask.
+// bonusService is a bonus service on a real HTTP server. It applies each operation once, gives
+// the same answer to repeated calls, refuses an operation that it knows for another wallet or
+// amount, and records each call.
 type bonusService struct {
 	client *http.Client
 	url    string
@@ -27,7 +27,7 @@ type bonusService struct {
 	mu    sync.Mutex
 	given map[uuid.UUID]wallet.BonusRequest // by operation: what it was applied for
 	asked []wallet.BonusRequest
-	fails int // so many of the next questions get 500, after they were applied
+	fails int // so many of the next calls get 500, after they were applied
 }
 
 func newBonusService(t testing.TB) *bonusService {
@@ -63,7 +63,7 @@ func (o *bonusService) serve(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(a.Amount / 10)
 }
 
-// ask is the wallet's side of it: wallet.BonusFunc.
+// ask calls the service. It is a wallet.BonusFunc.
 func (o *bonusService) ask(ctx context.Context, a wallet.BonusRequest) (bonus int64, err error) {
 	body, err := json.Marshal(a)
 	if err != nil {
@@ -90,20 +90,20 @@ func (o *bonusService) ask(ctx context.Context, a wallet.BonusRequest) (bonus in
 // bonusTakes is how long a slow service takes.
 const bonusTakes = 10 * time.Millisecond
 
-// slow is ask of a service that takes its time.
+// slow is ask of a slow service.
 func (o *bonusService) slow(ctx context.Context, a wallet.BonusRequest) (int64, error) {
 	time.Sleep(bonusTakes)
 	return o.ask(ctx, a)
 }
 
-// calls counts the questions, and the operations that they were about.
+// calls counts the calls, and their different operations.
 func (o *bonusService) calls() (asked, operations int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return len(o.asked), len(o.given)
 }
 
-// twice counts the requests that asked more than once: W-SIDE.
+// twice counts the requests that called more than once: W-SIDE.
 func (o *bonusService) twice() (requests int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

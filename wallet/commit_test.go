@@ -20,7 +20,7 @@ import (
 
 // The tests of this file are not parallel: a server has one failCommand.
 
-// replica is a Service on a client of its own, whose name the server knows.
+// replica opens a Service on a client of its own. The server knows the client by name.
 func (c *fixture) replica(cfg wallet.Config, watch ...*event.CommandMonitor) (svc *wallet.Service, e *events, name string) {
 	c.t.Helper()
 	name = "wallet-" + uuid.NewString()
@@ -41,7 +41,7 @@ func (c *fixture) replica(cfg wallet.Config, watch ...*event.CommandMonitor) (sv
 	return svc, e, name
 }
 
-// failCommand lets the server fail what a client sends. Off when the test ends.
+// failCommand makes the server fail a command of a client, until off is called or the test ends.
 func (c *fixture) failCommand(client string, mode any, command string, how ...bson.E) (off func()) {
 	c.t.Helper()
 	data := append(bson.D{{Key: "failCommands", Value: bson.A{command}}, {Key: "appName", Value: client}}, how...)
@@ -68,7 +68,7 @@ const always = "alwaysOn"
 
 func times(n int) bson.D { return bson.D{{Key: "times", Value: n}} }
 
-// The ways in which a commit fails though it may have been done.
+// commitFaults are the ways in which a commit fails although it may have been done.
 var commitFaults = map[string]bson.D{
 	"applied but not acknowledged": {{Key: "writeConcernError", Value: bson.D{{Key: "code", Value: 91}, {Key: "errmsg", Value: "shutting down"}}}},
 	"write concern timed out":      {{Key: "writeConcernError", Value: bson.D{{Key: "code", Value: 64}, {Key: "errmsg", Value: "waiting for replication timed out"}}}},
@@ -95,9 +95,9 @@ func TestCommit_WithUnknownResultIsDecidedByTheSameKey(t *testing.T) {
 	}
 }
 
-// Only the deadline of the client's ctx ends this request. Its error is
-// ErrOutcomeUnknown, and a request with the same key resolves it.
-func TestCommit_ThatStaysUnknownSaysSoAndTheSameKeyResolvesIt(t *testing.T) {
+// The request ends at the deadline of its ctx. Its error is ErrOutcomeUnknown, and a request
+// with the same key resolves it.
+func TestCommit_ThatStaysUnknownIsReportedAndTheSameKeyResolvesIt(t *testing.T) {
 	for _, name := range []string{"applied but not acknowledged", "time expired", "connection lost"} { // the last leaves the transaction open at the server
 		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
 			c := open(t, wallet.Config{})
@@ -111,7 +111,7 @@ func TestCommit_ThatStaysUnknownSaysSoAndTheSameKeyResolvesIt(t *testing.T) {
 			if !errors.Is(err, locking.ErrOutcomeUnknown) || errors.Is(err, locking.ErrBusy) || events.Of(wallet.Ambiguous) == 0 || events.Of(wallet.Resolved) != 0 {
 				t.Errorf("%v, want ErrOutcomeUnknown; %d ambiguous, %d resolved", err, events.Of(wallet.Ambiguous), events.Of(wallet.Resolved))
 			}
-			c.done(c.Debit(t.Context(), ask(p.alice), p.a, 1)) // another process: the wallet is free
+			c.done(c.Debit(t.Context(), ask(p.alice), p.a, 1)) // by another process: the wallet is not locked
 			off()
 			c.done(svc.Credit(t.Context(), req, p.a, 30))
 			c.mustHave(p.a, 132)
@@ -120,12 +120,12 @@ func TestCommit_ThatStaysUnknownSaysSoAndTheSameKeyResolvesIt(t *testing.T) {
 	}
 }
 
-// More often than one WithTransaction tries: the next one decides.
+// The driver does not retry this commit. The next WithTransaction resolves it.
 func TestCommit_UnknownIsCountedAndResolved(t *testing.T) {
 	c := open(t, wallet.Config{})
 	p := c.pair(100, 0)
 	svc, events, client := c.replica(wallet.Config{})
-	c.failCommand(client, times(1), "commitTransaction", bson.E{Key: "errorCode", Value: 50}) // never retried by the driver
+	c.failCommand(client, times(1), "commitTransaction", bson.E{Key: "errorCode", Value: 50}) // MaxTimeMSExpired
 	reply, err := svc.Credit(t.Context(), ask(p.alice), p.a, 30)
 	c.done(reply, err)
 	if a, r := events.Of(wallet.Ambiguous), events.Of(wallet.Resolved); a != 1 || r != 1 {
@@ -135,8 +135,8 @@ func TestCommit_UnknownIsCountedAndResolved(t *testing.T) {
 	c.mustHold()
 }
 
-// A majority that does not answer for what the primary has committed: the turn was
-// given on. The requests wait for it again, or all of them would meet at the wallet.
+// The primary has committed, the turn was passed on, and then the commit with majority fails. The
+// requests wait for their turn again: otherwise all of them would collide at the wallet.
 func TestCommit_UnknownAfterLeavingTheQueueQueuesAgain(t *testing.T) {
 	c := open(t, wallet.Config{})
 	p := c.pair(100, 0)
@@ -163,8 +163,7 @@ func TestCommit_UnknownAfterLeavingTheQueueQueuesAgain(t *testing.T) {
 	c.mustHold()
 }
 
-// A refusal behind an unknown commit must be of this operation, not of the
-// first attempt's own effect.
+// The first attempt may have taken the money. The next one must not refuse for lack of it.
 func TestCommit_UnknownIsNeverAnsweredWithARefusal(t *testing.T) {
 	c := open(t, wallet.Config{})
 	svc, _, client := c.replica(wallet.Config{})
@@ -181,8 +180,8 @@ func TestCommit_UnknownIsNeverAnsweredWithARefusal(t *testing.T) {
 	}
 }
 
-// What fails before the commit has done nothing, and is run again, all of it: an
-// error that does not leave the callback would leave half an operation.
+// An attempt that fails before the commit has done nothing, and all of it runs again. If the
+// callback did not return the error, half an operation would be committed.
 func TestStatement_ThatFailsIsRunAgainFromTheBeginning(t *testing.T) {
 	c := open(t, wallet.Config{})
 	for _, at := range [][2]string{{"findAndModify", "wallets"}, {"find", "wallet_operations"}, {"insert", "wallet_entries"}, {"insert", "wallet_operations"}} {

@@ -20,9 +20,8 @@ import (
 	"shop/wallet"
 )
 
-// The turn passes to the next request when the primary has committed. That request
-// may read what will be rolled back, but its reply waits for a majority. Here the
-// primary dies with both: neither has a reply, both run again, both happen once.
+// ErrKeyReused depends on the operation that has the key. While only the primary has that
+// operation, it can be rolled back: the refusal waits for the majority.
 func TestKey_OfAnotherRequestIsRefusedOnlyAfterAMajorityHasThatRequest(t *testing.T) {
 	s := newSet(t)
 	c := openAt(t, s.url, wallet.Config{})
@@ -41,7 +40,7 @@ func TestKey_OfAnotherRequestIsRefusedOnlyAfterAMajorityHasThatRequest(t *testin
 	for s.lockID(primary, c.db.Name(), p.a) == before { // until it has committed that it read the key
 		select {
 		case o := <-second:
-			t.Fatalf("%s, %v: answered when one of three has it", o.Reply.Body, o.Err)
+			t.Fatalf("%s, %v: answered when one of three members has it", o.Reply.Body, o.Err)
 		default:
 		}
 	}
@@ -54,20 +53,23 @@ func TestKey_OfAnotherRequestIsRefusedOnlyAfterAMajorityHasThatRequest(t *testin
 	c.mustHold()
 }
 
+// The turn passes to the next request when the primary has committed. That request may read
+// what will be rolled back, but its reply waits for a majority. Here the primary dies with the
+// operations of both requests: neither has a reply, both run again, and both are done once.
 func TestCommit_NoQueuedRequestIsAnsweredByThePrimaryAlone(t *testing.T) {
 	s := newSet(t)
 	c := openAt(t, s.url, wallet.Config{})
 	p := c.pair(100, 0)
 	primary, others := s.roles()
 	s.replicate(others, "off")
-	var told atomic.Int64 // replies with an unknown outcome: the next request decides, and does not count it
+	var unknown atomic.Int64 // replies with an unknown outcome: the next request resolves it, but does not count that
 	credit := func() <-chan outcome {
 		req := ask(p.alice)
 		return locktest.Beside(func() (wallet.Reply, error) {
 			return until(t.Context(), func() (wallet.Reply, error) {
 				reply, err := c.Credit(t.Context(), req, p.a, 30)
 				if errors.Is(err, locking.ErrOutcomeUnknown) {
-					told.Add(1)
+					unknown.Add(1)
 				}
 				return reply, err
 			})
@@ -80,7 +82,7 @@ func TestCommit_NoQueuedRequestIsAnsweredByThePrimaryAlone(t *testing.T) {
 	for _, answer := range answers {
 		select {
 		case o := <-answer:
-			t.Fatalf("%s, %v: answered when one of three has it", o.Reply.Body, o.Err)
+			t.Fatalf("%s, %v: answered when one of three members has it", o.Reply.Body, o.Err)
 		default:
 		}
 	}
@@ -89,8 +91,8 @@ func TestCommit_NoQueuedRequestIsAnsweredByThePrimaryAlone(t *testing.T) {
 	for _, answer := range answers {
 		c.done((<-answer).Pair())
 	}
-	if a, r := c.events.Of(wallet.Ambiguous), c.events.Of(wallet.Resolved); a < 2 || int64(r)+told.Load() < 2 {
-		t.Errorf("%d ambiguous, %d resolved, %d told as unknown, want each of the two", a, r, told.Load())
+	if a, r := c.events.Of(wallet.Ambiguous), c.events.Of(wallet.Resolved); a < 2 || int64(r)+unknown.Load() < 2 {
+		t.Errorf("%d ambiguous, want at least 2; %d resolved and %d unknown, want at least 2 together", a, r, unknown.Load())
 	}
 	s.must(primary.Start(t.Context()))
 	c.mustHave(p.a, 166)
@@ -98,8 +100,8 @@ func TestCommit_NoQueuedRequestIsAnsweredByThePrimaryAlone(t *testing.T) {
 	s.mustAgree(c)
 }
 
-// failBehindTheTurn is a replica whose first commit passes. The next ones, which wait
-// for the majority, fail.
+// failBehindTheTurn opens a replica whose first commit succeeds. The next ones, which wait for
+// the majority, fail.
 func (c *fixture) failBehindTheTurn(mode any, fault bson.D) (svc *wallet.Service, e *events) {
 	var (
 		client string
@@ -113,7 +115,7 @@ func (c *fixture) failBehindTheTurn(mode any, fault bson.D) (svc *wallet.Service
 	return svc, e
 }
 
-// What the primary has may be rolled back, so no reply is sent because of it.
+// What only the primary has may be rolled back, so no reply is sent for it.
 func TestCommit_AfterLeavingTheQueueIsSentUntilItIsAnswered(t *testing.T) {
 	c := open(t, wallet.Config{})
 	for name, fault := range commitFaults {
@@ -147,7 +149,7 @@ func TestCommit_AfterLeavingTheQueueWithoutAnAnswerIsUnknown(t *testing.T) {
 	c.mustHold()
 }
 
-// However a request leaves the queue, the client is answered by a majority.
+// With and without a queue, the last commit before the answer is with majority.
 func TestCommit_TheLastOneIsWithMajority(t *testing.T) {
 	t.Parallel()
 	for name, cfg := range map[string]wallet.Config{"queue": {}, "no queue": {QueueMax: -1}, "inc": {Strategy: "inc"}, "txn": {Strategy: "txn"}} {
@@ -168,8 +170,8 @@ func TestCommit_TheLastOneIsWithMajority(t *testing.T) {
 	}
 }
 
-// Requests that wait for the majority hold a connection each. They leave some for
-// everything else, and the wallet that they write brings no more of them.
+// Each request that waits for the majority holds a connection. The number of these requests is
+// bounded, so that some connections are left for everything else.
 func TestCommit_SlowMajorityOfOneWalletLeavesConnectionsToOthers(t *testing.T) {
 	s := newSet(t)
 	c := openAt(t, s.url, wallet.Config{})
@@ -213,7 +215,7 @@ func TestCommit_SlowMajorityOfOneWalletLeavesConnectionsToOthers(t *testing.T) {
 		}
 	}
 	if n := most.Load(); n >= 100 {
-		t.Errorf("%d connections were used at once: all that there are", n)
+		t.Errorf("%d connections were used at once: the whole pool", n)
 	}
 	c.mustHave(p.a, 0)
 	c.mustHold()

@@ -12,9 +12,9 @@ import (
 	"shop/wallet"
 )
 
-// The primary steps down under load, twice, and is elected again. All open
-// transactions are aborted, commits lose their answers. An operation waits for the
-// step-down with its transaction open: one at least is aborted.
+// The primary steps down under load, twice, and is elected again. All open transactions are
+// aborted, and commits lose their answers. The operation that orders the step-down waits for
+// it with its transaction open, so at least one transaction is aborted.
 func TestPrimary_ThatStepsDownCostsNoMoneyAndNoSecondBonus(t *testing.T) {
 	url := stacktest.Private(t, "mongo")[0].Env["SHOP_MONGO_URL"]
 	for _, strategy := range safe() {
@@ -28,14 +28,14 @@ func TestPrimary_ThatStepsDownCostsNoMoneyAndNoSecondBonus(t *testing.T) {
 				if n := operations.Add(1); n == 20 || n == 40 {
 					ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second) // in place of the client's 2 s
 					defer cancel()
-					// Its answer is lost with the connection, if it has none.
+					// The command may have no answer: it can be lost with the connection.
 					_ = c.db.Client().Database("admin").RunCommand(ctx, bson.D{
 						{Key: "replSetStepDown", Value: 1}, {Key: "secondaryCatchUpPeriodSecs", Value: 0}, {Key: "force", Value: true},
 					}).Err()
 				}
 			}
 			c.Service, c.events = c.another(c.cfg)
-			c.cfg.Count = c.events.Count // churn's other replica may be the one whose transaction is open
+			c.cfg.Count = c.events.Count // the open transaction may be of churn's other replica
 			c.churn(60, 2)
 			if n := c.operations(); n != 60 {
 				t.Errorf("%d answers, want 60", n)

@@ -17,7 +17,7 @@ import (
 	"shop/wallet"
 )
 
-// endings are ways in which a request ends. What it sets up, the request, and
+// endings are the ways in which a request ends: the config that leads to it, the request, and
 // whether it panics.
 var endings = map[string]struct {
 	cfg    func(context.CancelFunc) wallet.Config
@@ -48,7 +48,7 @@ func cancelled(cancel context.CancelFunc) wallet.Config {
 	return wallet.Config{Failpoint: locktest.OnceAt(wallet.AfterGuard, func(context.Context) { cancel() })}
 }
 
-// bonus is a service that ends badly the first time.
+// bonus returns a config whose bonus service fails the first time.
 func bonus(badly func() error) func(context.CancelFunc) wallet.Config {
 	return func(context.CancelFunc) wallet.Config {
 		var once sync.Once
@@ -59,8 +59,8 @@ func bonus(badly func() error) func(context.CancelFunc) wallet.Config {
 	}
 }
 
-// A session that is not ended keeps its transaction, and so the wallet, until the
-// server ends it. A ticket that is not given back keeps the wallet while the process lives.
+// A session that is not ended keeps its transaction, and so locks the wallet, until the server
+// ends it. A ticket that does not leave the queue blocks the wallet in the process for ever.
 func TestRequest_LeavesNoSessionAndNoTicketBehindHoweverItEnds(t *testing.T) {
 	t.Parallel()
 	for name, ending := range endings {
@@ -97,18 +97,19 @@ func TestRequest_LeavesNoSessionAndNoTicketBehindHoweverItEnds(t *testing.T) {
 	}
 }
 
-// turns watches that the transactions of one process, all of one wallet, come one after
-// the other: none begins before the commit of the one before has been answered.
+// turns checks that the transactions of one process, all on one wallet, do not overlap: none
+// begins before the previous one's commit has been answered.
 //
-// The server's conflicts cannot tell. A transaction sees the moment before the oldest
-// commit that is still under way on the server, in whatever database. So a write of another
-// test may hide the last commit from a transaction that begins behind it, which is refused then.
+// The server's conflicts do not show that. The snapshot of a transaction is older than the
+// oldest commit that is still under way on the server, in any database. So a write of another
+// test can hide the previous commit from a transaction that begins after it, which then gets
+// WriteConflict.
 type turns struct {
 	mu     sync.Mutex
 	open   map[string]bool  // transactions
 	ending map[int64]string // the request that ends one
 	begun  int
-	early  int // began while another one was open
+	early  int // how many began while another one was open
 }
 
 func (w *turns) monitor() *event.CommandMonitor {
@@ -140,19 +141,19 @@ func (w *turns) ended(request int64) {
 	delete(w.open, w.ending[request])
 }
 
-// must has an error unless so many transactions, or more, came one after the other.
+// must fails the test unless there were at least so many transactions, and none overlapped.
 func (w *turns) must(t *testing.T, least int) {
 	t.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.early > 0 || w.begun < least {
-		t.Errorf("%d transactions, %d of them began while another one was open; want at least %d, one after the other", w.begun, w.early, least)
+		t.Errorf("%d transactions, %d of them began while another one was open; want at least %d, and no overlap", w.begun, w.early, least)
 	}
 }
 
-// Within one process no operation meets another one of the same wallet: the next in
-// the queue begins when the primary has committed, and not before. Each commit is kept
-// waiting, so that there is time to begin before it.
+// Within one process the operations of one wallet do not overlap: the next one in the queue
+// begins after the primary has committed. Each commit is delayed, so that there is time to
+// begin too early.
 func TestQueue_TheNextRequestBeginsAfterTheCommitAtThePrimary(t *testing.T) {
 	for _, strategy := range safe() {
 		t.Run(strategy, func(t *testing.T) {
@@ -175,7 +176,7 @@ func TestQueue_TheNextRequestBeginsAfterTheCommitAtThePrimary(t *testing.T) {
 	}
 }
 
-// Where the driver sees the deadline of a request, it drops the client's time-out.
+// If the driver sees the deadline of a request, it ignores ClientTimeout.
 func TestStatement_IsBoundedByTheClientAndNotByTheRequest(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range all() {
@@ -216,8 +217,8 @@ func TestStatement_IsBoundedByTheClientAndNotByTheRequest(t *testing.T) {
 	}
 }
 
-// What is read outside of a transaction, and what is written there, a majority has;
-// what is in one sees one moment. A connection string could say otherwise.
+// Outside of a transaction, reads and writes have concern majority or stronger. A transaction
+// reads a snapshot. None of that is left to the connection string.
 func TestCommands_ReadAndWriteWithMajorityOrSnapshot(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range all() {
@@ -243,14 +244,14 @@ func TestCommands_ReadAndWriteWithMajorityOrSnapshot(t *testing.T) {
 				t.Error(err)
 			}
 			if unsure, looked := w.unsure(); len(unsure) > 0 || looked < 6 {
-				t.Errorf("of %d commands, less than a majority has: %q", looked, unsure)
+				t.Errorf("of %d commands, these have a weaker concern than majority: %q", looked, unsure)
 			}
 		})
 	}
 }
 
-// unsure are the commands that read or write what a majority may not have. It counts
-// the beginnings of transactions and what was outside of them.
+// unsure returns the commands whose concern is weaker than majority. It checks the first
+// statements of transactions, and the commands outside of them, and counts these.
 func (w *wire) unsure() (found []string, looked int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -266,7 +267,7 @@ func (w *wire) unsure() (found []string, looked int) {
 		case begins:
 			sure = level == "snapshot"
 		case err == nil:
-			continue // like the beginning of its transaction
+			continue // its concern is that of the first statement
 		case slices.Contains([]string{"find", "aggregate"}, name):
 			sure = slices.Contains([]string{"majority", "snapshot", "linearizable"}, level)
 		case slices.Contains([]string{"insert", "update", "delete", "findAndModify"}, name):

@@ -15,8 +15,8 @@ import (
 	"shop/wallet"
 )
 
-// kinds of operation, each on a pair of wallets of its own that began with 100
-// and 100: what it does, and what is there after it.
+// kinds are the kinds of operation: what each does, and the balances after it of a pair of
+// wallets that began with 100 and 100.
 var kinds = map[string]struct {
 	do   func(context.Context, *wallet.Service, pair, wallet.Request) (wallet.Reply, error)
 	a, b int64
@@ -83,8 +83,8 @@ func TestRequest_CancelledAtAnyStepIsAllOrNothing(t *testing.T) {
 	})
 }
 
-// The server ends the transaction under our hands: its lifetime is over (we were
-// stopped for so long), or it was killed. What follows is NoSuchTransaction.
+// The server ends an open transaction, because its lifetime is over, or because an operator kills
+// it. The next statement gets NoSuchTransaction.
 func TestTransaction_EndedByTheServerIsRunAgain(t *testing.T) {
 	t.Parallel()
 	atEveryStep(t, func(c *fixture, kind string, step wallet.Step, p pair) {
@@ -103,16 +103,16 @@ func TestTransaction_EndedByTheServerIsRunAgain(t *testing.T) {
 			c.t.Errorf("the fault did not land: %v", events)
 		}
 		if step == wallet.AfterGuard && events.Of(wallet.Expired) != events.Of(wallet.Transient) {
-			c.t.Errorf("%v, want each of them expired", events)
+			c.t.Errorf("%v, want every transient error to be expired", events)
 		}
 		if asked, operations := c.bonus.calls(); asked > 0 && asked == operations && step == wallet.BeforeCommit && c.cfg.Strategy != "inc" {
-			c.t.Error("the second attempt did not ask")
+			c.t.Error("the second attempt did not call the bonus service")
 		}
 	})
 }
 
-// A holder that is stopped, or was killed: its lock is there until the server
-// ends its transaction. No other request is let in, and none waits for ever.
+// The lock of a holder that is stopped or killed remains until the server ends its transaction.
+// Until then no other request gets the wallet, and none waits for ever.
 func TestWallet_HeldByAnotherProcessIsBusyUntilItEnds(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range safe() {
@@ -124,7 +124,7 @@ func TestWallet_HeldByAnotherProcessIsBusyUntilItEnds(t *testing.T) {
 			cfg := c.cfg
 			cfg.Failpoint = locktest.OnceAt(wallet.AfterGuard, func(context.Context) {
 				close(reached)
-				<-goOn // longer than its request lasts
+				<-goOn // for longer than RequestTimeout
 			})
 			holder, _ := c.another(cfg)
 			one := locktest.Beside(func() (wallet.Reply, error) { return holder.Credit(t.Context(), ask(p.alice), p.a, 10) })
@@ -144,8 +144,8 @@ func TestWallet_HeldByAnotherProcessIsBusyUntilItEnds(t *testing.T) {
 	}
 }
 
-// A process that hands a wallet on from client to client takes it again sooner than
-// another process asks. It leaves it to the other one all the same.
+// A process that passes a wallet on from client to client takes it again sooner than another
+// process retries. It leaves the wallet to the other one nevertheless.
 func TestQueue_ABusyProcessLeavesTheWalletToAnother(t *testing.T) {
 	t.Parallel()
 	c := open(t, wallet.Config{})
@@ -184,7 +184,7 @@ func TestQueue_ABusyProcessLeavesTheWalletToAnother(t *testing.T) {
 			n++
 		}
 		if beside := did.Load(); beside > most {
-			t.Errorf("%d credits of a process beside %d of a busy one", n, beside)
+			t.Errorf("%d credits of one process, while the busy one made %d", n, beside)
 			break
 		}
 	}
@@ -205,7 +205,7 @@ func TestQueue_FullIsBusyAndARequestThatLeavesItDidNothing(t *testing.T) {
 	defer cancel(nil)
 	two := locktest.Beside(func() (wallet.Reply, error) { return c.Debit(ctx, ask(p.alice), p.a, 10) })
 	three := locktest.Beside(func() (wallet.Reply, error) { return c.Pay(ctx, ask(p.alice), p.pay(10)) })
-	var refused outcome // there is room for one of them
+	var refused outcome // the queue has room for one of the two
 	waits := two
 	select {
 	case refused = <-two:
@@ -213,7 +213,7 @@ func TestQueue_FullIsBusyAndARequestThatLeavesItDidNothing(t *testing.T) {
 	case refused = <-three:
 	}
 	if !errors.Is(refused.Err, locking.ErrBusy) || c.events.Of(wallet.QueueFull) != 1 {
-		t.Errorf("%v, want ErrBusy; %d times full", refused.Err, c.events.Of(wallet.QueueFull))
+		t.Errorf("%v, want ErrBusy; the queue was full %d times", refused.Err, c.events.Of(wallet.QueueFull))
 	}
 	cancel(gone)
 	if o := <-waits; !errors.Is(o.Err, gone) {

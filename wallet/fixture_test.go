@@ -22,8 +22,8 @@ type (
 	outcome = locktest.Outcome[wallet.Reply]
 )
 
-// fixture is a database of its own on the real server, a bonus service of its own, and
-// what the tests need of them.
+// fixture is a database of its own on the real server, a bonus service of its own, and a Service
+// on both.
 type fixture struct {
 	*wallet.Service
 	t      testing.TB
@@ -58,14 +58,14 @@ func openAt(t testing.TB, url string, cfg wallet.Config) *fixture {
 	return c
 }
 
-// in is the same fixture in a test of its own.
+// in returns the same fixture for a subtest.
 func (c *fixture) in(t testing.TB) *fixture {
 	own := *c
 	own.t = t
 	return &own
 }
 
-// dropped removes a database, when t.Context has ended.
+// dropped drops a database. It works after t.Context has ended.
 func (c *fixture) dropped(db *mongo.Database) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -94,7 +94,7 @@ func connect(t testing.TB, url string) *mongo.Client {
 	return client
 }
 
-// another opens a second Service, as another process would.
+// another opens another Service, as another process would.
 func (c *fixture) another(cfg wallet.Config) (*wallet.Service, *events) {
 	c.t.Helper()
 	e := &events{}
@@ -108,7 +108,7 @@ func (c *fixture) another(cfg wallet.Config) (*wallet.Service, *events) {
 	return svc, e
 }
 
-// wallet opens one in EUR.
+// wallet opens a wallet in EUR.
 func (c *fixture) wallet(owner uuid.UUID, opening int64) uuid.UUID {
 	c.t.Helper()
 	id := uuid.New()
@@ -139,7 +139,7 @@ func (p pair) payBack(amount int64) wallet.Transfer {
 	return wallet.Transfer{From: p.b, To: p.a, Amount: amount}
 }
 
-// ask is a fresh request of the client.
+// ask returns a request of the client with a new key.
 func ask(client uuid.UUID) wallet.Request { return askBy(client, uuid.NewString()) }
 
 func askBy(client uuid.UUID, key string) wallet.Request {
@@ -168,8 +168,8 @@ func (c *fixture) done(reply wallet.Reply, err error) {
 
 func isRefused(reply wallet.Reply) bool { return strings.Contains(string(reply.Body), "refused") }
 
-// patient is for what a test itself asks: a member that was started again may take
-// longer to catch up than the client's 2 s, which hold where a ctx has no deadline.
+// patient returns a ctx for the test's own commands: a member that was restarted may need more
+// than ClientTimeout to catch up, which applies where a ctx has no deadline.
 func (c *fixture) patient() context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	c.t.Cleanup(cancel)
@@ -188,7 +188,7 @@ func (c *fixture) mustHave(id uuid.UUID, balance int64) {
 	}
 }
 
-// operations counts those that are stored, refusals included.
+// operations counts the stored operations, refusals included.
 func (c *fixture) operations() int64 {
 	c.t.Helper()
 	n, err := c.db.Collection("wallet_operations").CountDocuments(c.patient(), bson.D{})

@@ -10,8 +10,8 @@ import (
 	"shop/wallet"
 )
 
-// broken lists what breaks the invariants. Whether a refusal was done is not among it:
-// without an Encode of their own the tests store no status.
+// broken lists what breaks the invariants. It leaves out "I-ONCE answers", which needs the
+// status of the replies: the default Encode stores none.
 func (c *fixture) broken() (list []string) {
 	c.t.Helper()
 	checks := slices.DeleteFunc(slices.Clone(wallet.Invariants.Checks), func(k invariant.Check) bool { return k.Name == "I-ONCE answers" })
@@ -35,7 +35,7 @@ func (c *fixture) broken() (list []string) {
 	return list
 }
 
-// stored are all operations, refusals included.
+// stored returns all operations, refusals included.
 func (c *fixture) stored() (all []wallet.Operation) {
 	c.t.Helper()
 	ctx := c.patient()

@@ -47,14 +47,14 @@ func TestKey_SameAtTheSameMomentHasOneEffectAndOneBody(t *testing.T) {
 			c.mustHave(p.a, 133)
 			c.mustHold()
 			if asked, operations := c.bonus.calls(); operations != 1 || strategy == "lockid" && asked != 1 {
-				t.Errorf("asked %d times about %d operations", asked, operations)
+				t.Errorf("%d calls for %d operations", asked, operations)
 			}
 		})
 	}
 }
 
-// Two with one key that lock different wallets meet nowhere but at the key: the
-// second insert is a WriteConflict, or a DuplicateKey.
+// Two requests with one key that lock different wallets collide at the key only: the second
+// insert gets WriteConflict or DuplicateKey.
 func TestKey_SameForTwoWalletsAtOnceIsDoneForOne(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range safe() {
@@ -80,7 +80,7 @@ func TestKey_SameForTwoWalletsAtOnceIsDoneForOne(t *testing.T) {
 	}
 }
 
-// No request holds the key while the bonus service is asked, so it is the bonus service that refuses.
+// No request holds the key during the call of the bonus service. So the bonus service has to refuse.
 func TestKey_SameForTwoCreditsGivesNeitherTheOthersBonus(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range safe() {
@@ -210,6 +210,6 @@ func TestPurge_ForgetsOldRefusalsAndKeepsTheRest(t *testing.T) {
 	c.done(c.Debit(t.Context(), old, p.a, 101)) // the money is there now, and the key is new
 	c.mustHave(p.a, 32)
 	if _, err := wallet.Purge(t.Context(), c.db, time.Hour); !errors.Is(err, wallet.ErrInvalid) {
-		t.Errorf("%v, want ErrInvalid: younger than a day is too young", err)
+		t.Errorf("%v, want ErrInvalid for less than KeysKept", err)
 	}
 }

@@ -42,7 +42,7 @@ func TestMigrate_ByManyAtOnceAndAgain(t *testing.T) {
 	}
 }
 
-// The last guard: what no code of ours would write, and what some code may one day.
+// The last guard: it refuses what this package does not write, but other code could.
 func TestSchema_RefusesInvalidDocuments(t *testing.T) {
 	t.Parallel()
 	c := open(t, wallet.Config{})
@@ -58,7 +58,7 @@ func TestSchema_RefusesInvalidDocuments(t *testing.T) {
 	} {
 		_, err := wallets.UpdateByID(t.Context(), p.a, bson.D{{Key: "$set", Value: set}})
 		if server := mongo.ServerError(nil); !errors.As(err, &server) || !server.HasErrorCode(121) {
-			t.Errorf("%s: %v, want it refused", name, err)
+			t.Errorf("%s: %v, want the server to refuse it", name, err)
 		}
 	}
 	twice := wallet.Entry{Operation: c.stored()[0].ID, Wallet: p.a, Delta: -10, CreatedAt: time.Now()}

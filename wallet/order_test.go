@@ -15,9 +15,9 @@ import (
 	"shop/wallet"
 )
 
-// wire is what a client has sent: the commands, in order.
+// wire records the commands that a client has sent, in order.
 type wire struct {
-	db   *mongo.Database // of that client
+	db   *mongo.Database // through that client
 	mu   sync.Mutex
 	sent []bson.Raw
 }
@@ -30,8 +30,8 @@ func (w *wire) monitor() *event.CommandMonitor {
 	}}
 }
 
-// names are the commands with their collections, those of the transactions only,
-// each transaction from "begin".
+// names returns the commands of the transactions, with their collections. Each transaction
+// starts with "begin".
 func (w *wire) names(t *testing.T) (names []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -56,7 +56,7 @@ func (w *wire) names(t *testing.T) (names []string) {
 	return names
 }
 
-// concerns are the write concerns of all commits and aborts.
+// concerns returns the write concerns of all commits.
 func (w *wire) concerns() (levels []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -68,7 +68,7 @@ func (w *wire) concerns() (levels []string) {
 	return levels
 }
 
-// lockIDs are those of all locks.
+// lockIDs returns the ids that locks have written.
 func (w *wire) lockIDs() (ids []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -80,7 +80,7 @@ func (w *wire) lockIDs() (ids []string) {
 	return ids
 }
 
-// watched is a Service whose statements are seen.
+// watched opens a Service whose commands are recorded.
 func (c *fixture) watched(cfg wallet.Config) (*wallet.Service, *wire) {
 	c.t.Helper()
 	w := &wire{}
@@ -99,9 +99,9 @@ func (c *fixture) watched(cfg wallet.Config) (*wallet.Service, *wire) {
 	return svc, w
 }
 
-// A snapshot that is older than the lock is good for a conflict at most, so that
-// nothing comes before it. And nothing is outside of the transaction.
-func TestLockID_TheLockIsTheFirstStatementAndAllIsInTheTransaction(t *testing.T) {
+// Nothing comes before the lock: a snapshot that is older than the lock can only cause a conflict.
+// And no statement is outside of the transaction.
+func TestLockID_TheLockIsTheFirstStatementAndAllAreInTheTransaction(t *testing.T) {
 	t.Parallel()
 	c := open(t, wallet.Config{})
 	p := c.pair(100, 100)
@@ -119,7 +119,7 @@ func TestLockID_TheLockIsTheFirstStatementAndAllIsInTheTransaction(t *testing.T)
 	}
 }
 
-// A lock that the attempt before has written already would lock nothing.
+// A lockId that the previous attempt has already written would lock nothing.
 func TestLockID_IsNewInEachAttempt(t *testing.T) {
 	t.Parallel()
 	c := open(t, wallet.Config{})

@@ -12,7 +12,7 @@ import (
 	"shop/locking"
 )
 
-// poolCleared is like the error of the driver's pool, which is not exported.
+// poolCleared is like the unexported error of the driver's pool.
 type poolCleared struct{}
 
 func (poolCleared) Error() string {
@@ -20,7 +20,7 @@ func (poolCleared) Error() string {
 }
 func (poolCleared) Retryable() bool { return true }
 
-// Errors of reads and writes outside of a transaction have no transient label.
+// Outside of a transaction, errors of reads and writes have no transient label.
 func TestStatement_OutsideOfATransactionWithoutAPrimaryIsBusy(t *testing.T) {
 	t.Parallel()
 	for _, away := range []error{
@@ -37,6 +37,6 @@ func TestStatement_OutsideOfATransactionWithoutAPrimaryIsBusy(t *testing.T) {
 	}
 	mistake := mongo.CommandError{Code: 2, Message: "BadValue"}
 	if err := toPublic(t.Context(), classify("look up the key", mistake)); errors.Is(err, locking.ErrBusy) || !errors.As(err, &mistake) {
-		t.Errorf("%v, want it as it is", err)
+		t.Errorf("%v, want it unchanged, and not ErrBusy", err)
 	}
 }

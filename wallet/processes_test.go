@@ -23,12 +23,12 @@ import (
 	"shop/wallet"
 )
 
-// processEnv holds the crediting of a process that BenchmarkCredit_ThreeProcesses
-// starts of this very binary.
+// processEnv is the variable with the crediting of a process. BenchmarkCredit_ThreeProcesses
+// starts its processes from the test binary.
 const processEnv = "WALLET_TEST_PROCESS"
 
-// crediting is what one process does: its clients credit one wallet, closed loop,
-// until its standard input ends.
+// crediting is what one process does: its clients credit one wallet, in a closed loop, until its
+// standard input ends.
 type crediting struct {
 	URL, Database     string
 	BonusURL          string
@@ -36,14 +36,15 @@ type crediting struct {
 	Clients, QueueMax int
 }
 
-// credited is what became of it. A wait ends with the success, refusals included.
+// credited is the result of a process. A wait is the time until a success, refusals included.
 type credited struct {
 	Waits   []time.Duration
-	Refused int           // 503
+	Refused int           // busy or unknown
 	Silence time.Duration // the longest time without a success
 }
 
-// run is the process: it says that it is connected, waits for a line, credits, and reports.
+// run is the main function of the process. It prints "ready" when it is connected, waits for a
+// line, credits, and prints the result.
 func (c crediting) run(in io.Reader, out io.Writer) error {
 	o, err := wallet.ClientOptions(c.URL)
 	if err != nil {
@@ -115,8 +116,8 @@ func (c crediting) credit(ctx context.Context, svc *wallet.Service) (did credite
 	return did, err
 }
 
-// together runs one process for each of clients, lets them credit one wallet for
-// a time, and returns what each did.
+// together runs one process for each of clients, has them credit one wallet for a time, and
+// returns the results.
 func (c *fixture) together(long time.Duration, queueMax int, clients ...int) []credited {
 	c.t.Helper()
 	owner := uuid.New()
@@ -170,11 +171,11 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// summary is what several processes did together.
+// summary is the result of several processes together.
 type summary struct {
 	successes      []int
 	total, refused int
-	fair           float64 // the fewest successes of a process by the most
+	fair           float64 // the fewest successes of a process, divided by the most
 	p99, silence   time.Duration
 }
 
@@ -194,12 +195,12 @@ func sum(did []credited) (s summary) {
 	return s
 }
 
-// BenchmarkCredit_ThreeProcesses credits one wallet from three processes of eight
-// clients, and from one client beside a busy process, with the queue of each
-// process and without. It prints the successes of each process, and fails unless
-// with the queue nothing is refused, and the three share the wallet: fewest by most
-// half at least, p99 half at most of what it is without the queue, and no less than
-// nine tenths of its throughput. Both are of the same run: seconds move with the machine.
+// BenchmarkCredit_ThreeProcesses credits one wallet from three processes of eight clients each,
+// and from one client beside a process of eight, with queues and without. It logs the successes
+// of each process. With queues it fails if a request is refused, or if one of three processes
+// has less than half the successes of another, or if p99 is more than half, or the throughput
+// less than nine tenths, of what it is without queues. Only figures of the same run are
+// compared: they depend on the machine.
 func BenchmarkCredit_ThreeProcesses(b *testing.B) {
 	long := 8 * time.Second
 	if once() {
@@ -213,14 +214,14 @@ func BenchmarkCredit_ThreeProcesses(b *testing.B) {
 				name string
 				summary
 			}{{"no queue", none}, {"queue", queue}} {
-				b.Logf("%v clients, %-8s: successes %v, %.2f of the most, %d in all, %d refused, p99 %v, longest without a success %v", clients, row.name,
+				b.Logf("%v clients, %-8s: successes %v (fewest/most %.2f), %d in all, %d refused, p99 %v, longest without a success %v", clients, row.name,
 					row.successes, row.fair, row.total, row.refused, row.p99.Round(time.Millisecond), row.silence.Round(time.Millisecond))
 			}
 			if once() {
 				continue
 			}
 			if queue.refused > 0 || len(clients) == 3 && (queue.fair < 0.5 || queue.p99 > none.p99/2 || 10*queue.total < 9*none.total) {
-				b.Errorf("%v clients: with the queue %.2f of the most, %d refused, p99 %v, %d successes; without it %d, p99 %v",
+				b.Errorf("%v clients: with the queue fewest/most %.2f, %d refused, p99 %v, %d successes; without it %d, p99 %v",
 					clients, queue.fair, queue.refused, queue.p99, queue.total, none.total, none.p99)
 			}
 		}

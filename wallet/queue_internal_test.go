@@ -13,7 +13,7 @@ import (
 	"shop/locking"
 )
 
-// at is a job of a client of its own at one wallet, or two.
+// at returns a job of a new client on one wallet, or two.
 func at(ids ...uuid.UUID) *job {
 	j := &job{req: Request{Client: uuid.New()}, op: Operation{Wallet: ids[0]}}
 	if len(ids) > 1 {
@@ -32,7 +32,7 @@ func TestQueues_AreForgottenWhenEmpty(t *testing.T) {
 				t.Fatal(err)
 			}
 			leave()
-			leave() // once more does nothing
+			leave() // the second call does nothing
 		}
 		time.Sleep(2 * gap)
 		synctest.Wait()
@@ -44,7 +44,7 @@ func TestQueues_AreForgottenWhenEmpty(t *testing.T) {
 	})
 }
 
-// Another process takes the wallet only while this one leaves it alone.
+// Only in a gap can another process take the wallet.
 func TestQueues_LeaveAGapAfterEachRun(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -70,7 +70,7 @@ func TestQueues_LeaveAGapAfterEachRun(t *testing.T) {
 					case waited == gap:
 						gaps++
 					case waited != 0:
-						t.Errorf("turn %d after %v, want none or %v", turns, waited, gap)
+						t.Errorf("turn %d after %v, want 0 or %v", turns, waited, gap)
 					}
 					time.Sleep(takes)
 					last = time.Now()
@@ -84,8 +84,8 @@ func TestQueues_LeaveAGapAfterEachRun(t *testing.T) {
 	}
 }
 
-// A client fills its own share of a queue, and no more. A request whose commit is
-// unknown has to find out, however full the queue is.
+// A client can fill its own share of a queue only. A request whose commit is unknown is let in,
+// however full the queue is.
 func TestQueues_AreBoundedForNewRequests(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -107,11 +107,11 @@ func TestQueues_AreBoundedForNewRequests(t *testing.T) {
 		greedy := at(id)
 		wait(greedy)
 		if _, err := l.enter(t.Context(), greedy); !errors.Is(err, errQueueFull) || !errors.Is(err, locking.ErrBusy) {
-			t.Errorf("%v, want the queue full for a client with its share of it", err)
+			t.Errorf("%v, want the queue full for a client that has its share", err)
 		}
 		wait(at(id))
 		if _, err := l.enter(t.Context(), at(other, id)); !errors.Is(err, errQueueFull) || l.queue.Len(other) != 0 {
-			t.Errorf("%v, want the queue full; %d in that of the other wallet", err, l.queue.Len(other))
+			t.Errorf("%v, want the queue full; %d in the queue of the other wallet", err, l.queue.Len(other))
 		}
 		unknown := at(id)
 		unknown.unknown = true
@@ -154,7 +154,7 @@ func TestOperationID_IsOneForEachKeyOfEachClient(t *testing.T) {
 	alice, bob := uuid.UUID{1}, uuid.UUID{2}
 	req := Request{Client: alice, Key: "k"}
 	if operationID(req) != operationID(Request{Client: alice, Key: "k", Fingerprint: [32]byte{1}}) {
-		t.Error("it depends on what is asked")
+		t.Error("it depends on the request's fingerprint")
 	}
 	for _, other := range []Request{{Client: bob, Key: "k"}, {Client: alice, Key: "K"}, {Client: alice, Key: "k "}} {
 		if operationID(req) == operationID(other) {
@@ -166,7 +166,7 @@ func TestOperationID_IsOneForEachKeyOfEachClient(t *testing.T) {
 	}
 }
 
-// Both directions wait and lock in the same order, or two payments could wait in a circle.
+// Both directions lock in the same order: otherwise two payments could abort each other for ever.
 func TestJob_WalletsAreInOneOrderInBothDirections(t *testing.T) {
 	t.Parallel()
 	for range 64 {

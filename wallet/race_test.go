@@ -14,7 +14,7 @@ import (
 	"shop/wallet"
 )
 
-// twoCredits are two credits of one wallet that meet at a step.
+// twoCredits makes two credits of one wallet, which meet at a step.
 func twoCredits(t *testing.T, strategy string, at wallet.Step) (c *fixture, id uuid.UUID) {
 	t.Helper()
 	c = open(t, wallet.Config{Strategy: strategy, QueueMax: -1, Failpoint: locktest.MeetAt(2, at)})
@@ -47,10 +47,10 @@ func TestNaive_SpendsTheSameMoneyTwice(t *testing.T) {
 	c.mustBreak()
 }
 
-// The controls whose balances are right: two have read or passed the lock, both
-// ask, one of them is refused at its write and asks again. lock-late reads nothing
-// before its lock, so that one of the two has to meet the lock of the other: the
-// first stands still behind its lock until the second has begun again.
+// The balances of these controls are right. Two requests read, or pass the lock that locks
+// nothing. Both call the bonus service. One is refused at its write, and calls again. lock-late
+// is refused at its lock instead: there the first request stops after its lock until the second
+// has begun again.
 func TestControls_KeepTheBalanceAndCallTheBonusServiceAgain(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range []string{"txn", "constant-lock", "lock-late"} {
@@ -59,7 +59,7 @@ func TestControls_KeepTheBalanceAndCallTheBonusServiceAgain(t *testing.T) {
 			c := open(t, wallet.Config{Strategy: strategy})
 			alice := uuid.New()
 			id := c.wallet(alice, 100)
-			c.done(c.Credit(t.Context(), ask(alice), id, 10)) // the constant is written
+			c.done(c.Credit(t.Context(), ask(alice), id, 10)) // this writes the constant lockId
 			failpoint := locktest.MeetAt(2, wallet.AfterGuard)
 			if strategy == "lock-late" {
 				failpoint = secondBeginsTwice()
@@ -78,14 +78,14 @@ func TestControls_KeepTheBalanceAndCallTheBonusServiceAgain(t *testing.T) {
 			c.mustHave(id, 100+11+33+22)
 			c.mustHold()
 			if c.bonus.twice() == 0 {
-				t.Error("the bonus service was not asked twice: the control did not fail, or the check is blind")
+				t.Error("no request called the bonus service twice: the control did not fail, or the check is blind")
 			}
 		})
 	}
 }
 
-// secondBeginsTwice stops the first request that has its lock until a callback has
-// begun for the third time: that of the first, and two of the second.
+// secondBeginsTwice stops the first request that has its lock until three callbacks have begun:
+// one of the first request, and two of the second.
 func secondBeginsTwice() func(context.Context, wallet.Step, string) {
 	var begun atomic.Int32
 	pause, _, resume := locktest.PauseAt(wallet.AfterGuard)
@@ -97,13 +97,13 @@ func secondBeginsTwice() func(context.Context, wallet.Step, string) {
 	}
 }
 
-// What the default is for, without its queue: two requests that begin at once.
+// Two requests begin at the same moment, without a queue: this is the purpose of lockid.
 func TestLockID_CallsTheBonusServiceOnceThoughWritersCollide(t *testing.T) {
 	t.Parallel()
 	c := open(t, wallet.Config{QueueMax: -1})
 	alice := uuid.New()
 	id := c.wallet(alice, 100)
-	c.done(c.Credit(t.Context(), ask(alice), id, 10)) // were the lockId a constant, it would be there now
+	c.done(c.Credit(t.Context(), ask(alice), id, 10)) // if the lockId were constant, the wallet would have it now
 	pause, reached, resume := locktest.PauseAt(wallet.AfterGuard)
 	holder, _ := c.another(wallet.Config{Database: c.db, QueueMax: -1, Bonus: c.bonus.ask, Failpoint: pause})
 	one := locktest.Beside(func() (wallet.Reply, error) { return holder.Credit(t.Context(), ask(alice), id, 30) })
@@ -121,7 +121,7 @@ func TestLockID_CallsTheBonusServiceOnceThoughWritersCollide(t *testing.T) {
 	c.mustHave(id, 166)
 	c.mustHold()
 	if asked, operations := c.bonus.calls(); asked != 3 || operations != 3 || tries.Load() < 3 {
-		t.Errorf("asked %d times about %d operations in %d tries", asked, operations, tries.Load())
+		t.Errorf("%d calls for %d operations in %d tries", asked, operations, tries.Load())
 	}
 	if n, other := events.Of(wallet.Conflict), events.Of(wallet.Transient); n != int(tries.Load())-1 || other != 0 {
 		t.Errorf("%d conflicts and %d other transient errors in %d tries", n, other, tries.Load())
@@ -190,7 +190,7 @@ func TestStrategies_WithATransactionKeepTheInvariants(t *testing.T) {
 			}
 			c.mustHold()
 			if twice := c.bonus.twice(); slices.Contains(safe(), strategy) && twice > 0 {
-				t.Errorf("%d requests asked twice", twice)
+				t.Errorf("%d requests called the bonus service twice", twice)
 			}
 		})
 	}

@@ -14,8 +14,8 @@ import (
 
 // Not parallel: a server has one failCommand.
 
-// A commit that is sent again and then not answered: for the driver it is committed
-// and committing still, and what comes next in its session must not be taken for it.
+// A commit is sent again, and then not answered. For the driver the transaction is committed,
+// and its commit still under way: it must not take the next transaction of the session for it.
 func TestSession_IsUsableAfterACommitThatTimedOut(t *testing.T) {
 	silent := bson.D{{Key: "blockConnection", Value: true}, {Key: "blockTimeMS", Value: (wallet.ClientTimeout + wallet.ClientTimeout/4).Milliseconds()}}
 	for _, queueMax := range []int{0, -1} {

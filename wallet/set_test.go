@@ -14,7 +14,7 @@ import (
 	"shop/compose/local/stack/stacktest"
 )
 
-// set is a replica set of three of one test, which may pause and kill its members.
+// set is a private replica set of three members. The test may pause and kill them.
 type set struct {
 	t       *testing.T
 	url     string
@@ -42,7 +42,7 @@ func (s *set) must(err error) {
 	}
 }
 
-// roles tells who is primary now.
+// roles returns the current primary, and the other members.
 func (s *set) roles() (primary *stack.Server, others []*stack.Server) {
 	s.t.Helper()
 	for _, member := range s.members {
@@ -57,8 +57,8 @@ func (s *set) roles() (primary *stack.Server, others []*stack.Server) {
 	return primary, others
 }
 
-// replicate turns it "on" or "off" at members that are not primary. To stop the
-// processes would not do: what the primary sends them meanwhile waits in their sockets.
+// replicate turns replication "on" or "off" at members that are not the primary. Stopping their
+// processes is not enough: what the primary sends them waits in their sockets.
 func (s *set) replicate(members []*stack.Server, state string) {
 	s.t.Helper()
 	for _, m := range members {
@@ -69,14 +69,14 @@ func (s *set) replicate(members []*stack.Server, state string) {
 	}
 }
 
-// atPrimary runs a command that is answered when the primary has done it.
+// atPrimary runs a command with write concern 1: only the primary acknowledges it.
 func (s *set) atPrimary(primary *stack.Server, database string, command bson.D) {
 	s.t.Helper()
 	command = append(command, bson.E{Key: "writeConcern", Value: bson.D{{Key: "w", Value: 1}}})
 	s.must(s.direct[primary].Database(database).RunCommand(s.t.Context(), command).Err())
 }
 
-// operations counts those that one member has, whether or not a majority has them.
+// operations counts the operations that one member has, whether or not a majority has them.
 func (s *set) operations(member *stack.Server, database string) int {
 	s.t.Helper()
 	db := s.direct[member].Database(database, options.Database().SetReadConcern(readconcern.Local()))
@@ -85,7 +85,7 @@ func (s *set) operations(member *stack.Server, database string) int {
 	return int(n)
 }
 
-// lockID is a wallet's at one member.
+// lockID returns the lockId of a wallet at one member.
 func (s *set) lockID(member *stack.Server, database string, id uuid.UUID) (lockID bson.ObjectID) {
 	s.t.Helper()
 	db := s.direct[member].Database(database, options.Database().SetReadConcern(readconcern.Local()))
@@ -96,7 +96,7 @@ func (s *set) lockID(member *stack.Server, database string, id uuid.UUID) (lockI
 	return w.LockID
 }
 
-// mustAgree waits until every member has everything, and compares what they have.
+// mustAgree waits until every member has replicated everything, and compares their contents.
 func (s *set) mustAgree(c *fixture) {
 	s.t.Helper()
 	c.admin(bson.D{

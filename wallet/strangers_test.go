@@ -13,8 +13,8 @@ import (
 	"shop/wallet"
 )
 
-// The wallet is held, and another request waits for it. A request of another
-// client is refused meanwhile, and has locked nothing.
+// The owner's request holds the wallet. Requests of another client are refused meanwhile, and
+// lock nothing.
 func TestCredit_StrangerWaitsInNoQueueAndLocksNothing(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range safe() {
@@ -44,14 +44,14 @@ func TestCredit_StrangerWaitsInNoQueueAndLocksNothing(t *testing.T) {
 	}
 }
 
-// Any client may pay to a wallet, and its requests wait in the wallet's queue: with a
+// Any client may pay to a wallet, and its payments wait in the wallet's queue. They get only a
 // share of the places, so that the owner has room.
-func TestQueue_OneClientCannotFillThatOfItsPayee(t *testing.T) {
+func TestQueue_OneClientCannotFillTheQueueOfItsPayee(t *testing.T) {
 	t.Parallel()
 	pause, reached, resume := locktest.PauseAt(wallet.AfterGuard)
 	c := open(t, wallet.Config{QueueMax: 4, Failpoint: pause})
 	p := c.pair(100, 100)
-	for bytes.Compare(p.b[:], p.a[:]) > 0 { // the payee's queue is the first that a payment waits in
+	for bytes.Compare(p.b[:], p.a[:]) > 0 { // the payee's wallet is the first that a payment locks
 		p = c.pair(100, 100)
 	}
 	first := locktest.Beside(func() (wallet.Reply, error) { return c.Debit(t.Context(), ask(p.bob), p.b, 10) })
@@ -64,7 +64,7 @@ func TestQueue_OneClientCannotFillThatOfItsPayee(t *testing.T) {
 			paid <- outcome{Reply: reply, Err: err}
 		}()
 	}
-	if o := <-paid; !errors.Is(o.Err, locking.ErrBusy) { // alice has all that she gets
+	if o := <-paid; !errors.Is(o.Err, locking.ErrBusy) { // alice has her whole share
 		t.Errorf("%s, %v, want ErrBusy", o.Reply.Body, o.Err)
 	}
 	second := locktest.Beside(func() (wallet.Reply, error) { return c.Debit(t.Context(), ask(p.bob), p.b, 10) })
@@ -79,8 +79,8 @@ func TestQueue_OneClientCannotFillThatOfItsPayee(t *testing.T) {
 	c.mustHold()
 }
 
-// What only the primary has can be rolled back, and a refusal with it.
-func TestRefusal_IsSentOnlyAfterAMajorityHasWhatItWasReadFrom(t *testing.T) {
+// What only the primary has can be rolled back, and with it the reason of a refusal.
+func TestRefusal_IsSentOnlyAfterAMajorityHasItsReason(t *testing.T) {
 	s := newSet(t)
 	c := openAt(t, s.url, wallet.Config{})
 	p := c.pair(100, 0)
@@ -91,7 +91,7 @@ func TestRefusal_IsSentOnlyAfterAMajorityHasWhatItWasReadFrom(t *testing.T) {
 	wallets := s.direct[primary].Database(c.db.Name()).Collection("wallets")
 	binary := func(id uuid.UUID) bson.Binary { return bson.Binary{Subtype: bson.TypeBinaryUUID, Data: id[:]} }
 
-	var unseen bson.M // a wallet that only the primary has: it is bob's
+	var unseen bson.M // a wallet of bob that only the primary has
 	s.must(wallets.FindOne(t.Context(), bson.D{{Key: "_id", Value: binary(p.b)}}).Decode(&unseen))
 	id := uuid.New()
 	unseen["_id"] = binary(id)
@@ -106,11 +106,11 @@ func TestRefusal_IsSentOnlyAfterAMajorityHasWhatItWasReadFrom(t *testing.T) {
 		owners = append(owners, locktest.Beside(func() (wallet.Reply, error) { return svc.Credit(t.Context(), ask(p.alice), full, 1) }))
 	}
 	if o := <-stranger; !errors.Is(o.Err, locking.ErrBusy) {
-		t.Errorf("%v: an answer about a wallet that one of three has, want ErrBusy", o.Err)
+		t.Errorf("%v: an answer about a wallet that one of three members has, want ErrBusy", o.Err)
 	}
 	for _, owner := range owners {
 		if o := <-owner; !errors.Is(o.Err, locking.ErrOutcomeUnknown) {
-			t.Errorf("%s, %v: an answer about a balance that one of three has, want ErrOutcomeUnknown", o.Reply.Body, o.Err)
+			t.Errorf("%s, %v: an answer about a balance that one of three members has, want ErrOutcomeUnknown", o.Reply.Body, o.Err)
 		}
 	}
 	s.replicate(others, "on")
@@ -129,8 +129,8 @@ func TestRefusal_IsSentOnlyAfterAMajorityHasWhatItWasReadFrom(t *testing.T) {
 	c.mustHave(full, 1<<63-1)
 }
 
-// A schema that refuses what is right to write is a mistake, which no retry mends.
-func TestSchema_ThatRefusesIsAnErrorAtOnce(t *testing.T) {
+// If the schema refuses a valid write, the schema is wrong, and a retry does not help.
+func TestSchema_RefusalIsAnErrorWithoutARetry(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range safe() {
 		t.Run(strategy, func(t *testing.T) {
@@ -143,7 +143,7 @@ func TestSchema_ThatRefusesIsAnErrorAtOnce(t *testing.T) {
 			}).Err())
 			_, err := c.Credit(t.Context(), ask(p.alice), p.a, 2000)
 			if err == nil || errors.Is(err, locking.ErrBusy) || errors.Is(err, locking.ErrOutcomeUnknown) {
-				t.Errorf("%v, want an error that says nothing of coming again", err)
+				t.Errorf("%v, want an error that calls for no retry", err)
 			}
 			if tripped, retried := c.events.Of(wallet.GuardTripped), c.events.Of(wallet.Retried); tripped != 1 || retried != 0 {
 				t.Errorf("tripped %d times, %d retries, want 1 and 0", tripped, retried)

@@ -13,7 +13,7 @@ import (
 	"shop/wallet"
 )
 
-// safe are the strategies that promise the invariants, all those that exist.
+// safe are the names of the strategies that promise the invariants.
 func safe() (names []string) {
 	for _, s := range wallet.Strategies() {
 		if s.Safe {
@@ -41,7 +41,7 @@ func TestCredit_AddsTheAmountAndTheBonus(t *testing.T) {
 			c.mustHave(p.a, 133)
 			c.mustHold()
 			if asked, _ := c.bonus.calls(); asked != 1 {
-				t.Errorf("asked %d times", asked)
+				t.Errorf("%d calls of the bonus service, want 1", asked)
 			}
 		})
 	}
@@ -61,7 +61,7 @@ func TestDebitAndPay_MoveWhatIsThere(t *testing.T) {
 			c.mustHave(p.b, 45)
 			c.mustHold()
 			if asked, _ := c.bonus.calls(); asked != 0 {
-				t.Errorf("asked %d times", asked)
+				t.Errorf("%d calls of the bonus service, want none", asked)
 			}
 		})
 	}
@@ -104,19 +104,19 @@ func TestBonusService_ThatFailsCreditsNothingAndTheKeyIsOpen(t *testing.T) {
 			c.done(c.Credit(t.Context(), req, p.a, 30))
 			c.mustHave(p.a, 133)
 			if asked, operations := c.bonus.calls(); asked != 2 || operations != 1 {
-				t.Errorf("asked %d times about %d operations", asked, operations)
+				t.Errorf("%d calls for %d operations", asked, operations)
 			}
 			c.mustHold()
 		})
 	}
 }
 
-// A bonus is as large as an amount at the most. There is room for it before it is
-// asked for: once the service has booked it, it is too late to refuse.
-func TestCredit_ThatTheLargestBonusWouldOverflowAsksForNone(t *testing.T) {
+// A bonus is at most AmountMax. The wallet must have room for that before the call: once the
+// service has booked the bonus, it is too late to refuse.
+func TestCredit_ThatTheLargestBonusWouldOverflowMakesNoCall(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range safe() {
-		if strategy == "inc" { // it asks before it knows the balance
+		if strategy == "inc" { // it calls before it knows the balance
 			continue
 		}
 		for _, room := range []int64{-1, 0} {
@@ -134,9 +134,9 @@ func TestCredit_ThatTheLargestBonusWouldOverflowAsksForNone(t *testing.T) {
 				}
 				switch _, err := c.Credit(t.Context(), ask(p.alice), p.a, 20); {
 				case room < 0 && (!errors.Is(err, wallet.ErrInvalid) || asked != 0):
-					t.Errorf("%v, want ErrInvalid; asked %d times", err, asked)
+					t.Errorf("%v, want ErrInvalid; %d calls, want none", err, asked)
 				case room == 0 && (err != nil || asked != 1):
-					t.Errorf("%v; asked %d times", err, asked)
+					t.Errorf("%v; %d calls, want 1", err, asked)
 				case room == 0:
 					c.mustHave(p.a, math.MaxInt64)
 				}
@@ -145,7 +145,7 @@ func TestCredit_ThatTheLargestBonusWouldOverflowAsksForNone(t *testing.T) {
 	}
 }
 
-// What a wallet cannot hold is refused by all alike, also where the server adds.
+// All safe strategies refuse what a wallet cannot hold, also inc, where MongoDB adds.
 func TestCredit_ThatAWalletCannotHoldIsInvalid(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range safe() {

@@ -24,10 +24,10 @@ func openBonus(t *testing.T) *Service {
 	return b
 }
 
-// client keeps no connection: each test ends its own service.
+// client keeps no connection: each test closes its own service.
 var client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 
-// askBonus asks as a replica does.
+// askBonus calls the service as a replica does.
 func askBonus(t *testing.T, b *Service, question any) (status int, bonus int64) {
 	t.Helper()
 	text, err := json.Marshal(question)
@@ -54,7 +54,7 @@ func questionAbout(operation uuid.UUID, attempt int) map[string]any {
 	return map[string]any{"operation": operation, "request": uuid.New(), "attempt": attempt, "wallet": operation, "amount": 100}
 }
 
-func TestBonus_AnOperationIsKnownByItsWalletAndItsAmount(t *testing.T) {
+func TestBonus_AnOperationWithAnotherWalletOrAmountIsRefused(t *testing.T) {
 	b := openBonus(t)
 	operation := uuid.New()
 	_, first := askBonus(t, b, questionAbout(operation, 1))
@@ -80,19 +80,19 @@ func TestBonus_AnOperationIsAppliedOnceAndGetsTheSameAgain(t *testing.T) {
 	_, second := askBonus(t, b, questionAbout(other, 1))
 	_, again := askBonus(t, b, questionAbout(one, 2))
 	if first < 1 || first == second || first != again {
-		t.Errorf("bonuses %d, %d, and %d for the first again", first, second, again)
+		t.Errorf("bonuses %d and %d, and %d when the first is repeated", first, second, again)
 	}
 	calls := b.Calls()
 	if len(calls) != 3 || !calls[0].First || !calls[1].First || calls[2].First {
-		t.Fatalf("%+v; want three, the last of which applied nothing", calls)
+		t.Fatalf("%+v; want three calls, of which the last applied nothing", calls)
 	}
 	c := calls[2]
 	if c.Operation != one || c.Request == calls[0].Request || c.Attempt != 2 || c.Amount != 100 || c.Bonus != first || c.Wallet == uuid.Nil || c.At.Before(calls[0].At) {
-		t.Errorf("remembered as %+v", c)
+		t.Errorf("recorded as %+v", c)
 	}
 }
 
-func TestBonus_TwoAtOnceAboutOneOperationAreOneApplication(t *testing.T) {
+func TestBonus_ConcurrentCallsForOneOperationApplyItOnce(t *testing.T) {
 	b := openBonus(t)
 	operation := uuid.New()
 	got := make([]int64, 16)
@@ -115,7 +115,7 @@ func TestBonus_TwoAtOnceAboutOneOperationAreOneApplication(t *testing.T) {
 	}
 }
 
-func TestBonus_AQuestionAboutNothingIsNeitherAppliedNorRemembered(t *testing.T) {
+func TestBonus_AnInvalidCallIsNeitherAppliedNorRecorded(t *testing.T) {
 	b := openBonus(t)
 	for _, question := range []any{"no question", map[string]any{"amount": 1}, map[string]any{"operation": uuid.New()}, map[string]any{"operation": uuid.New(), "amount": -5}} {
 		if status, _ := askBonus(t, b, question); status != http.StatusBadRequest {
@@ -123,11 +123,11 @@ func TestBonus_AQuestionAboutNothingIsNeitherAppliedNorRemembered(t *testing.T) 
 		}
 	}
 	if calls := b.Calls(); len(calls) != 0 {
-		t.Errorf("remembered %+v", calls)
+		t.Errorf("recorded %+v", calls)
 	}
 }
 
-func TestBonus_IsGoneWhenItIsClosed(t *testing.T) {
+func TestClose_StopsTheService(t *testing.T) {
 	b, err := Serve()
 	if err != nil {
 		t.Fatal(err)
@@ -140,7 +140,7 @@ func TestBonus_IsGoneWhenItIsClosed(t *testing.T) {
 	}
 }
 
-func TestBonus_WhatIsForgottenIsNew(t *testing.T) {
+func TestForget_MakesOperationsNew(t *testing.T) {
 	b := openBonus(t)
 	operation := uuid.New()
 	askBonus(t, b, questionAbout(operation, 1))
