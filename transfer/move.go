@@ -69,7 +69,7 @@ func (s *Service) move(ctx context.Context, req Request, m Move, expiresIn time.
 	return s.run(ctx, o)
 }
 
-// check refuses what is invalid whatever the accounts are, before anything is locked.
+// check refuses a move that is invalid between any accounts, before anything is locked.
 func (m Move) check() error {
 	switch {
 	case m.Amount < 1 || m.Amount > AmountMax:

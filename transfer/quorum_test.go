@@ -51,7 +51,7 @@ func TestEtcd_WithoutItNewTransfersAreBusyAndThoseUnderWayFinish(t *testing.T) {
 			if waited := b.mustBeUnavailable(svc, p); waited > 3*time.Second { // the first one opens the breaker
 				t.Errorf("ErrBusy after %v, want MaxWait", waited)
 			}
-			// The others get ErrBusy at once, except one each 250 ms, which probes and may be this one.
+			// The others get ErrBusy at once, except for one probe every 250 ms, which may be this one.
 			waited, tries := time.Hour, 0
 			for ; waited >= time.Second && tries < 5; tries++ {
 				waited = b.mustBeUnavailable(svc, p)
@@ -91,7 +91,7 @@ func (c counting) Acquire(ctx context.Context, keys ...string) (locking.Lease, e
 	return c.Store.Acquire(ctx, keys...)
 }
 
-// One request each 250 ms probes etcd: the others do not wait for a time-out.
+// One request every 250 ms probes etcd. The others do not wait for a time-out.
 func TestEtcd_WhileItIsGoneOneRequestProbesAndTheOthersAreBusyAtOnce(t *testing.T) {
 	t.Parallel()
 	server := locktest.StartEtcd(t, 1)[0]

@@ -89,7 +89,7 @@
 //
 // # The order
 //
-//	1  queues of this process    those of all its wallets in one step
+//	1  queues of this process    a request joins the queues of all its wallets in one step
 //	2  wallets                   by id, in byte order: MongoDB's order of UUIDs too
 //	3  the operation             its _id is made of client and key: MongoDB's own unique index is the idempotency
 //
@@ -117,11 +117,11 @@
 //
 // # How much one wallet, or one client, may take
 //
-//	QueueMax       is how many requests may wait for a wallet in one process; one client may have a quarter of them
-//	majorityMax    is how many requests, of all wallets, may wait for a majority after they have left their queues;
+//	QueueMax       bounds the requests that wait for a wallet in one process; one client may have a quarter of them
+//	majorityMax    bounds the requests, of all wallets, that wait for a majority after they have left their queues;
 //	               the others keep their turn. The connections beyond that (poolMax) are for reads and short statements
 //	before both    a request for another client's wallet is refused: it waits in no queue and locks nothing.
-//	               In the queue of its payee, a payment counts towards the share of its own client
+//	               In the queue of its payee, a payment counts towards the share of the client that pays
 //
 // # What may happen, and what then
 //

@@ -68,7 +68,7 @@ func operationID(req Request) uuid.UUID {
 	return uuid.NewHash(sha256.New(), req.Client, []byte(req.Key), 8) // version 8: a custom format
 }
 
-// check refuses what is invalid whatever the wallets are, before anything is locked.
+// check refuses an operation that is invalid for any wallets, before anything is locked.
 func (op Operation) check(req Request) error {
 	if err := req.Check(); err != nil {
 		return err
