@@ -106,7 +106,7 @@ func (s *Service) save(ctx context.Context, w *Wallet, balance int64) error {
 }
 
 // insert writes the rest of an operation after its wallets: their entries, and the operation
-// with the answer. The operation's _id is made of the key: a second insert gets WriteConflict
+// with the answer. The operation's _id is made of the key: a second insert of it gets WriteConflict
 // or DuplicateKey.
 func (s *Service) insert(ctx context.Context, j *job, op Operation, wallets []Wallet) (Reply, error) {
 	op.Currency, op.CreatedAt = wallets[0].Currency, latest(wallets)
