@@ -46,6 +46,7 @@ beside:
 lint: vet staticcheck gofumpt generated ## vet, staticcheck, gofumpt, generated code
 
 # Tests mostly wait, so four packages run at a time, the longest first. lint vets them.
+# Less garbage collection and no debug information save a tenth of the CPU time.
 LONGEST = ./wallet ./cmd/shop ./transfer ./cmd/shop/api ./loadtest/fault/mongofault
 
 # The driver of the shops in loadtest/examples.
@@ -53,7 +54,7 @@ PSYCOPG = /usr/lib/python3/dist-packages/psycopg2/__init__.py
 
 race: build ## only the Go tests, under the race detector, on real servers
 	@bin/local need gcc gcc libc6-dev && bin/local need ps procps && bin/local need $(PSYCOPG) python3-psycopg2
-	$(call timed,go test -race,set -o pipefail; $(STACK) -- go test -race -vet=off -p 4 -shuffle=on -count=1 $(LONGEST) ./... | tee bin/packages)
+	$(call timed,go test -race,set -o pipefail; GOGC=400 $(STACK) -- go test -race -vet=off -ldflags=-w -p 4 -shuffle=on -count=1 $(LONGEST) ./... | tee bin/packages)
 
 proof: build
 	$(call timed,prove --quick,$(STACK) -- $(PROVE) --quick)

@@ -15,7 +15,10 @@ import (
 func TestMigrate_MovesTheKeysAndKeepsThoseThatCollide(t *testing.T) {
 	t.Parallel()
 	for _, collides := range []bool{false, true} {
-		s := open(t, inventory.Config{})
+		s := openOn(pgtest.New(t), inventory.Config{})
+		if err := inventory.Migrate(t.Context(), s.URL); err != nil {
+			t.Fatal(err)
+		}
 		s.stock("A", 2)
 		plain, shared := ask(), ask()
 		first, err := s.Buy(t.Context(), plain, one("A"))

@@ -24,13 +24,16 @@ type shop struct {
 	events   *events
 }
 
-// open makes a schema, migrates it, and opens a Service on it with cfg.
+// open makes a schema with the tables, and opens a Service on it with cfg.
 func open(t testing.TB, cfg inventory.Config) *shop {
 	t.Helper()
-	s := &shop{Database: pgtest.New(t), cfg: cfg}
-	if err := inventory.Migrate(t.Context(), s.URL); err != nil {
-		t.Fatal(err)
-	}
+	return openOn(pgtest.New(t, "inventory"), cfg)
+}
+
+// openOn is open on a schema that has its tables.
+func openOn(d *pgtest.Database, cfg inventory.Config) *shop {
+	d.T.Helper()
+	s := &shop{Database: d, cfg: cfg}
 	s.cfg.Pool = s.Pool
 	if s.cfg.Strategy == "" {
 		s.cfg.Strategy = "row"

@@ -24,7 +24,7 @@ type bank struct {
 	total  int64 // of all openings
 }
 
-// open makes a schema, migrates it, and opens a Service on it with cfg, and with
+// open makes a schema with the tables, and opens a Service on it with cfg, and with
 // the lock stores that its strategy needs.
 func open(t testing.TB, cfg transfer.Config) *bank {
 	t.Helper()
@@ -34,10 +34,13 @@ func open(t testing.TB, cfg transfer.Config) *bank {
 // openWith is open with the locks at.
 func openWith(t testing.TB, cfg transfer.Config, at *locks) *bank {
 	t.Helper()
-	b := &bank{Database: pgtest.New(t), cfg: cfg, locks: at}
-	if err := transfer.Migrate(t.Context(), b.URL); err != nil {
-		t.Fatal(err)
-	}
+	return openOn(pgtest.New(t, "transfer"), cfg, at)
+}
+
+// openOn is openWith on a schema that has its tables.
+func openOn(d *pgtest.Database, cfg transfer.Config, at *locks) *bank {
+	d.T.Helper()
+	b := &bank{Database: d, cfg: cfg, locks: at}
 	b.cfg.Pool = b.Pool
 	if b.cfg.Strategy == "" {
 		b.cfg.Strategy = "row"

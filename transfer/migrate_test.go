@@ -18,7 +18,10 @@ import (
 func TestMigrate_MovesTheKeysAndKeepsThoseThatCollide(t *testing.T) {
 	t.Parallel()
 	for _, collides := range []bool{false, true} {
-		b := open(t, transfer.Config{})
+		b := openOn(pgtest.New(t), transfer.Config{}, nil)
+		if err := transfer.Migrate(t.Context(), b.URL); err != nil {
+			t.Fatal(err)
+		}
 		p := b.pair(100, 0)
 		plain, shared := ask(p.alice), ask(p.alice)
 		first := b.transferred(b.Transfer(t.Context(), plain, p.move(30)))

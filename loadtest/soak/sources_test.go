@@ -23,6 +23,7 @@ import (
 	"shop/loadtest/internal/testbed"
 	"shop/loadtest/soak"
 	"shop/locking/etcdlock"
+	"shop/locking/idempotency/pgtx/pgtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -85,8 +86,7 @@ func TestPostgres_SeesConnectionsTransactionsLocksAndRecords(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = db.Drop(context.Background()) })
 	conn := testbed.Connect(t, db.URL)
-	testbed.Migrate(t, conn, "transfer")
-	testbed.Migrate(t, conn, "cmd/shop/api")
+	pgtest.Migrate(t, conn, "transfer", "cmd/shop/api")
 	s := soak.Postgres(db.URL)
 	was := read(t, s)
 	if was["connections"] != 1 || was["open transactions"] != 0 || was["locks of rows and keys"] != 0 {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"shop/cmd/shop/api"
+	"shop/locking/idempotency/pgtx/pgtest"
 )
 
 func TestAuth_WithoutAValidKeyNothingIsDisclosed(t *testing.T) {
@@ -115,14 +116,16 @@ func TestClients_NamesAreUniqueAndKeysRotate(t *testing.T) {
 
 func TestMigrate_CanBeRepeatedAndRaced(t *testing.T) {
 	t.Parallel()
-	url := newSchema(t) // already migrated once
-	done := make(chan error)
-	for range 3 {
-		go func() { done <- api.Migrate(t.Context(), url) }()
-	}
-	for range 3 {
-		if err := <-done; err != nil {
-			t.Error(err)
+	url := pgtest.Schema(t)
+	for range 2 {
+		done := make(chan error)
+		for range 3 {
+			go func() { done <- api.Migrate(t.Context(), url) }()
+		}
+		for range 3 {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
 		}
 	}
 }

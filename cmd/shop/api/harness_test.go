@@ -46,7 +46,7 @@ func open(t *testing.T, options ...option) *shop {
 		t: t, metrics: prometheus.NewRegistry(), log: &lines{},
 		keys: map[string]string{}, ids: map[string]uuid.UUID{}, spec: newSpecChecker(t),
 	}
-	s.pool = pgtest.Pool(t, newSchema(t))
+	s.pool = pgtest.New(t, "inventory", "transfer", "cmd/shop/api").Pool
 	log := slog.New(slog.NewJSONHandler(s.log, nil))
 	stock := inventory.Config{Pool: s.pool, Strategy: "row", Encode: api.Encode, Log: log}
 	front := api.Config{
@@ -107,18 +107,6 @@ func (s *shop) serve() {
 		s.http.CloseIdleConnections()
 		server.Close()
 	})
-}
-
-// newSchema returns a schema with the tables of every package.
-func newSchema(t *testing.T) string {
-	t.Helper()
-	url := pgtest.Schema(t)
-	for _, migrate := range []func(context.Context, string) error{inventory.Migrate, transfer.Migrate, api.Migrate} {
-		if err := migrate(t.Context(), url); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return url
 }
 
 func must[T any](v T, err error) func(*testing.T) T {

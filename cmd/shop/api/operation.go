@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+	"sync"
 
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/getkin/kin-openapi/routers"
@@ -26,9 +27,9 @@ type operationTable map[string]*operation
 // ctxOperation is the key of the operation in an echo.Context.
 const ctxOperation = "operation"
 
-// operations reads the embedded spec, so that validation and the generated server have
-// the same version.
-func operations() (operationTable, error) {
+// operations reads the embedded spec, once: validation and the generated server are of
+// one version.
+var operations = sync.OnceValues(func() (operationTable, error) {
 	spec, err := GetSpec()
 	if err != nil {
 		return nil, fmt.Errorf("api: the embedded spec: %w", err)
@@ -41,7 +42,7 @@ func operations() (operationTable, error) {
 		}
 	}
 	return ops, nil
-}
+})
 
 // newOperation computes once what each request needs from the spec.
 func newOperation(route *routers.Route) *operation {

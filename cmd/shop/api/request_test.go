@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/getkin/kin-openapi/openapi3filter"
@@ -114,9 +115,17 @@ type specChecker struct{ router routers.Router }
 
 func newSpecChecker(t *testing.T) *specChecker {
 	t.Helper()
-	spec := must(api.GetSpec())(t)
-	return &specChecker{router: must(gorillamux.NewRouter(spec))(t)}
+	return &specChecker{router: must(specRouter())(t)}
 }
+
+// specRouter parses openapi.yaml once for all tests.
+var specRouter = sync.OnceValues(func() (routers.Router, error) {
+	spec, err := api.GetSpec()
+	if err != nil {
+		return nil, err
+	}
+	return gorillamux.NewRouter(spec)
+})
 
 func (c *specChecker) check(t *testing.T, req *http.Request, a answer) {
 	t.Helper()

@@ -60,49 +60,11 @@ func Connect(t testing.TB, url string) *pgx.Conn {
 func Schema(t testing.TB, lesson string) *pgx.Conn {
 	t.Helper()
 	conn := Connect(t, pgtest.Schema(t))
-	Migrate(t, conn, lesson)
+	pgtest.Migrate(t, conn, lesson)
 	return conn
 }
 
-// Migrate creates a lesson's tables, and those of idempotency keys, from the Up parts of the migration
-// files, in order.
-func Migrate(t testing.TB, conn *pgx.Conn, lesson string) {
-	t.Helper()
-	var files []string
-	for _, folder := range []string{"locking/idempotency/pgtx", lesson} {
-		found, err := filepath.Glob(filepath.Join(root(t), folder, "migrations", "*.sql"))
-		if err != nil || len(found) == 0 {
-			t.Fatalf("no migrations in %s: %v", folder, err)
-		}
-		files = append(files, found...)
-	}
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		up, _, _ := strings.Cut(string(text), "-- +goose Down")
-		Exec(t, conn, up)
-	}
-}
-
-// root returns the folder of the module.
-func root(t testing.TB) string {
-	t.Helper()
-	folder, err := os.Getwd()
-	for ; err == nil; folder = filepath.Dir(folder) {
-		if _, err := os.Stat(filepath.Join(folder, "go.mod")); err == nil {
-			return folder
-		}
-		if folder == filepath.Dir(folder) {
-			err = errors.New("no go.mod above the test")
-		}
-	}
-	t.Fatal(err)
-	return ""
-}
-
-// Exec runs statements. It may be called in a Cleanup.
+// Exec runs statements, also when the test has ended.
 func Exec(t testing.TB, conn *pgx.Conn, sql string) {
 	t.Helper()
 	if _, err := conn.PgConn().Exec(context.Background(), sql).ReadAll(); err != nil {

@@ -15,6 +15,7 @@ import (
 	"shop/loadtest/fault"
 	"shop/loadtest/internal/testbed"
 	"shop/loadtest/internal/testproof"
+	"shop/locking/idempotency/pgtx/pgtest"
 	"shop/locking/invariant"
 )
 
@@ -29,7 +30,7 @@ func stockTables(t *testing.T) func(context.Context, *loadtest.Trial, []loadtest
 			return err
 		}
 		if !there { // in a soak they stay
-			testbed.Migrate(t, conn, "inventory")
+			pgtest.Migrate(t, conn, "inventory")
 		}
 		for _, s := range Products(trial.Plan) {
 			if _, err := conn.Exec(ctx, `INSERT INTO products (sku, name, price, currency, stock) VALUES ($1, $1, $3, $4, $2)`, s.SKU, s.Quantity, s.Price, s.Currency); err != nil {

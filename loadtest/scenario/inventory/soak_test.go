@@ -10,6 +10,7 @@ import (
 	"shop/loadtest/internal/testbed"
 	"shop/loadtest/internal/testproof"
 	"shop/loadtest/soak"
+	"shop/locking/idempotency/pgtx/pgtest"
 )
 
 // growing is a source whose only gauge is its number of readings, which must be bounded, or not.
@@ -72,7 +73,7 @@ func TestArchive_EmptiesTheTablesAndDatesKeysBack(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = db.Drop(context.Background()) })
 	conn := testbed.Connect(t, db.URL)
-	testbed.Migrate(t, conn, "inventory")
+	pgtest.Migrate(t, conn, "inventory")
 	testbed.Exec(t, conn, `
 INSERT INTO products (sku, name, price, currency, stock) VALUES ('a', 'a', 1, 'EUR', 1);
 INSERT INTO stock_movements (sku, kind, quantity) VALUES ('a', 'opening', 1);

@@ -14,6 +14,7 @@ import (
 	"shop/loadtest"
 	"shop/loadtest/fault"
 	"shop/loadtest/internal/testbed"
+	"shop/locking/idempotency/pgtx/pgtest"
 )
 
 func TestWatch_SeesThatStockAndOrdersDiffer(t *testing.T) {
@@ -27,7 +28,7 @@ func TestWatch_SeesThatStockAndOrdersDiffer(t *testing.T) {
 		}
 	})
 	conn := testbed.Connect(t, db.URL)
-	testbed.Migrate(t, conn, "inventory")
+	pgtest.Migrate(t, conn, "inventory")
 	testbed.Exec(t, conn, correctShop)
 	clock := time.Now()
 	watching, stop := context.WithCancel(t.Context())

@@ -7,6 +7,7 @@ import (
 
 	"shop/loadtest"
 	"shop/loadtest/internal/testbed"
+	"shop/locking/idempotency/pgtx/pgtest"
 )
 
 func TestArchive_EmptiesTheLedgerWhichIsAppendOnlyAgain(t *testing.T) {
@@ -16,7 +17,7 @@ func TestArchive_EmptiesTheLedgerWhichIsAppendOnlyAgain(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = db.Drop(context.Background()) })
 	conn := testbed.Connect(t, db.URL)
-	testbed.Migrate(t, conn, "transfer")
+	pgtest.Migrate(t, conn, "transfer")
 	const one = `
 INSERT INTO accounts (id, owner_id, currency, opening, balance)
 SELECT gen_random_uuid(), gen_random_uuid(), 'EUR', 5, 5 FROM generate_series(1, 2);

@@ -14,6 +14,7 @@ import (
 	"shop/loadtest/internal/testbed"
 	"shop/loadtest/internal/testproof"
 	"shop/loadtest/scenario/money"
+	"shop/locking/idempotency/pgtx/pgtest"
 )
 
 func TestMain(m *testing.M) { testbed.Main(m) }
@@ -23,7 +24,7 @@ func refusingBank(t *testing.T, scenario loadtest.Scenario) *loadtest.Proof {
 	t.Helper()
 	proof := testproof.New(t, scenario, func(ctx context.Context, trial *loadtest.Trial, clients []loadtest.Credentials) error {
 		conn := testbed.Connect(t, trial.Postgres)
-		testbed.Migrate(t, conn, "transfer")
+		pgtest.Migrate(t, conn, "transfer")
 		for _, a := range money.Accounts(trial.Plan) {
 			if _, err := conn.Exec(ctx, `INSERT INTO accounts (id, owner_id, currency, opening, balance) VALUES ($1, $2, $3, $4, $4)`,
 				a.ID, uuid.UUID(clients[a.Client].ID), a.Currency, a.Opening); err != nil {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net/url"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -26,11 +27,22 @@ type Database struct {
 	Pool *pgxpool.Pool
 }
 
-// New makes a schema that is dropped when the test ends.
-func New(t testing.TB) *Database {
+// New makes a schema that is dropped when the test ends, with the tables of lessons.
+func New(t testing.TB, lessons ...string) *Database {
 	t.Helper()
 	databaseURL := Schema(t)
-	return &Database{T: t, URL: databaseURL, Pool: Pool(t, databaseURL)}
+	d := &Database{T: t, URL: databaseURL, Pool: Pool(t, databaseURL)}
+	if len(lessons) == 0 {
+		return d
+	}
+	err := d.Pool.AcquireFunc(t.Context(), func(c *pgxpool.Conn) error {
+		Migrate(t, c.Conn(), lessons...)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
 }
 
 // Schema makes the schema at SHOP_POSTGRES_URL, and returns the URL with it as search_path.
@@ -73,6 +85,45 @@ func Schema(t testing.TB) (databaseURL string) {
 	query.Set("search_path", schema)
 	u.RawQuery = query.Encode()
 	return u.String()
+}
+
+// Migrate makes the tables of idempotency keys and those of lessons ("inventory"), from the
+// Up halves of the migration files. It does not use goose, whose parser allocates 4 MB a file,
+// and so leaves no table of versions: tests of migrations call the lesson's Migrate.
+func Migrate(t testing.TB, conn *pgx.Conn, lessons ...string) {
+	t.Helper()
+	for _, folder := range append([]string{"locking/idempotency/pgtx"}, lessons...) {
+		files, err := filepath.Glob(filepath.Join(module(t), folder, "migrations", "*.sql"))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("no migrations in %s: %v", folder, err)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			up, _, _ := strings.Cut(string(text), "-- +goose Down")
+			if _, err := conn.PgConn().Exec(t.Context(), up).ReadAll(); err != nil {
+				t.Fatalf("%s: %v", file, err)
+			}
+		}
+	}
+}
+
+// module is the folder of go.mod.
+func module(t testing.TB) string {
+	t.Helper()
+	folder, err := os.Getwd()
+	for ; err == nil; folder = filepath.Dir(folder) {
+		if _, err := os.Stat(filepath.Join(folder, "go.mod")); err == nil {
+			return folder
+		}
+		if folder == filepath.Dir(folder) {
+			err = errors.New("no go.mod above the test")
+		}
+	}
+	t.Fatal(err)
+	return ""
 }
 
 // Pool opens a pool with the limits of pgtx.PoolConfig, closed when the test ends.
