@@ -8,7 +8,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Etcd is a single member with the locks below a prefix.
+// Etcd reads a single member, and the locks below a prefix.
 func Etcd(client *clientv3.Client, prefix string) Source {
 	return Source{
 		Gauges: []Gauge{

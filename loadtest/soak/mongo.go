@@ -7,10 +7,10 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
-// Unpurged is the collection of the refusals that should have been purged: see the wallet flow.
+// Unpurged is the collection to which the wallet flow moves refusals that should have been purged.
 const Unpurged = "soak_unpurged"
 
-// Mongo is the database of the wallets. The clients of the service call themselves name.
+// Mongo reads the database of the wallets. The clients of the service connect with this appName.
 func Mongo(db *mongo.Database, name string) Source {
 	return Source{
 		Gauges: []Gauge{
@@ -49,7 +49,7 @@ func Mongo(db *mongo.Database, name string) Source {
 	}
 }
 
-// mongoConnections counts the connections of clients with a name, at work or not.
+// mongoConnections counts the connections with an appName, idle ones included.
 func mongoConnections(ctx context.Context, client *mongo.Client, name string) (float64, error) {
 	cursor, err := client.Database("admin").Aggregate(ctx, mongo.Pipeline{
 		{{Key: "$currentOp", Value: bson.D{{Key: "allUsers", Value: true}, {Key: "idleConnections", Value: true}, {Key: "idleSessions", Value: false}}}},

@@ -6,12 +6,11 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// application is what the connections of this package are called at PostgreSQL, which does not
-// count them.
+// application is the application_name of this package's own connections, which are not counted.
 const application = "soak"
 
-// Postgres is the database of the service. Its connections, transactions and locks are what the
-// server says of them.
+// Postgres reads the database of the service. Connections, transactions and locks are those that
+// the server reports.
 func Postgres(url string) Source {
 	return Source{
 		Gauges: []Gauge{
@@ -45,7 +44,6 @@ func Postgres(url string) Source {
 	}
 }
 
-// A transaction of less than a second is a request at work; at rest there is none either.
 const postgresSQL = `
 WITH session AS (
     SELECT pid, state

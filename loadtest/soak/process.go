@@ -18,8 +18,8 @@ import (
 
 const mebibyte = 1 << 20
 
-// Process is one of our own, by its id, which may change: a batch that ended is started again.
-// metrics is the address of its /metrics; "": it has none.
+// Process reads a process of the service. pid may return another id later: a batch that exited is
+// started again. metrics is the address of its /metrics; "": it has none.
 func Process(name string, pid func() int, metrics string) Source {
 	const status = "/proc/PID/status"
 	s := Source{Gauges: []Gauge{
@@ -41,12 +41,12 @@ func Process(name string, pid func() int, metrics string) Source {
 	return s
 }
 
-// Generator is the process that makes the load and checks it: its memory is that of one shift,
-// which is collected some time later.
+// Generator reads the process that sends the load and checks it. Its memory holds the history of a
+// shift until the garbage collector frees it, so its tolerance is larger.
 func Generator(name string, pid func() int) Source {
 	s := Process(name, pid, "")
 	s.Gauges[0].Share, s.Gauges[0].Slack = 0.5, 64
-	s.Gauges[2].Slack = 200 // connections to the replicas, as many as requests are under way
+	s.Gauges[2].Slack = 200 // a connection to a replica for each request under way
 	return s
 }
 
@@ -66,7 +66,7 @@ func readProcess(pid int) ([]float64, error) {
 	return []float64{kibibytes * 1024 / mebibyte, threads, float64(len(files))}, errors.Join(missing, also)
 }
 
-// statusField is a number of /proc/PID/status.
+// statusField returns a number from /proc/PID/status.
 func statusField(text []byte, name string) (float64, error) {
 	for line := range strings.Lines(string(text)) {
 		key, value, _ := strings.Cut(line, ":")
@@ -77,10 +77,10 @@ func statusField(text []byte, name string) (float64, error) {
 	return 0, fmt.Errorf("no %s in /proc/PID/status", name)
 }
 
-// alone keeps no connection: what is counted must not be ours.
+// alone keeps no connection open: an idle connection of its own would be counted.
 var alone = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 
-// scrape reads some gauges of a /metrics.
+// scrape reads gauges and counters from a /metrics page.
 func scrape(ctx context.Context, url string, names ...string) ([]float64, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

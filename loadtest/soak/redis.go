@@ -9,10 +9,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// fenceCounters is how many counters of fences redislock keeps at most; they never expire.
+// fenceCounters is the largest number of fence counters that redislock keeps; they never expire.
 const fenceCounters = 1024
 
-// Redis is the server of the locks whose names begin with a prefix.
+// Redis reads a server, and the locks whose keys begin with a prefix.
 func Redis(client redis.UniversalClient, prefix string) Source {
 	return Source{
 		Gauges: []Gauge{
@@ -48,7 +48,7 @@ func infoField(info, name string) (float64, error) {
 	return 0, fmt.Errorf("no %s in INFO", name)
 }
 
-// countKeys tells locks (PREFIX{TAG}lock:KEY) from what is kept for good (PREFIX{TAG}fence).
+// countKeys counts locks (PREFIX{TAG}lock:KEY) and fence counters, which are kept (PREFIX{TAG}fence).
 func countKeys(ctx context.Context, client redis.UniversalClient, prefix string) (locks, fences float64, err error) {
 	keys := client.Scan(ctx, 0, prefix+"*", 1000).Iterator()
 	for keys.Next(ctx) {

@@ -6,19 +6,19 @@ import (
 	"slices"
 )
 
-// Gauge is a quantity, and the tolerance with which it is judged.
+// Gauge is a quantity, with the tolerance by which it is judged.
 type Gauge struct {
 	Name string `json:"name"`
 	Unit string `json:"unit,omitempty"`
 	From string `json:"from"` // where it is read
 
-	Share  float64 `json:"-"`                   // the late median may exceed the early one by this part of it …
-	Slack  float64 `json:"-"`                   // … and so much
-	Steps  bool    `json:"-"`                   // it grows only if it rises in each fifth: see rises
-	Most   float64 `json:"-"`                   // no reading may exceed it; 0: there is no such limit
-	Nature bool    `json:"by_nature,omitempty"` // it grows by nature: shown, and not judged
-	Empty  bool    `json:"-"`                   // at rest it must be 0
-	Back   bool    `json:"-"`                   // at rest it must be what it was before the load, up to Slack
+	Share  float64 `json:"-"`                   // the late median may exceed the early one by this share of it …
+	Slack  float64 `json:"-"`                   // … plus this
+	Steps  bool    `json:"-"`                   // judged to grow only if it rises in each fifth: see rises
+	Most   float64 `json:"-"`                   // limit of every reading; 0: none
+	Nature bool    `json:"by_nature,omitempty"` // grows by nature: reported, not judged
+	Empty  bool    `json:"-"`                   // must be 0 at rest
+	Back   bool    `json:"-"`                   // at rest, at most its value before the load plus Slack
 }
 
 // Point is one reading.
@@ -28,39 +28,39 @@ type Point struct {
 	shift int
 }
 
-// The shifts of readings that belong to none.
+// The shift numbers of readings outside of all shifts.
 const (
 	before = 0
 	atRest = -1
 )
 
-// Verdict is what a series showed.
+// Verdict is the judgement on a series.
 type Verdict string
 
-// The verdicts. Only Bounded and ByNature are no failure.
+// The verdicts. All but Bounded and ByNature are failures.
 const (
 	Bounded  Verdict = "bounded"
 	Grows    Verdict = "grows"
-	Left     Verdict = "left over" // it is not gone at rest
-	Void     Verdict = "void"      // it was read too seldom
+	Left     Verdict = "left over" // still held at rest
+	Void     Verdict = "void"      // too few readings
 	ByNature Verdict = "by nature"
 )
 
-// Series are the readings of a gauge, and what they show.
+// Series are the readings of a gauge, and the judgement on them.
 type Series struct {
 	Gauge
-	Before  float64  `json:"before"` // the load
+	Before  float64  `json:"before"` // last reading before the load
 	Early   float64  `json:"early"`  // median of the second fifth of the shifts
 	Late    float64  `json:"late"`   // median of the last fifth
-	Limit   float64  `json:"limit"`  // of Late, or of all readings where the gauge has such a limit
-	Rest    float64  `json:"rest"`   // when the load is over
+	Limit   float64  `json:"limit"`  // of Late, or of every reading if the gauge has Most
+	Rest    float64  `json:"rest"`   // last reading after the load
 	RestMax *float64 `json:"rest_limit,omitempty"`
 	Verdict Verdict  `json:"verdict"`
 	Why     string   `json:"why,omitempty"`
 	Points  []Point  `json:"points"`
 }
 
-// Holds tells whether there is nothing to find fault with.
+// Holds reports whether the series is no failure.
 func (s Series) Holds() bool { return s.Verdict == Bounded || s.Verdict == ByNature }
 
 // Label is the name with the unit.
@@ -71,14 +71,13 @@ func (s Series) Label() string {
 	return s.Name + ", " + s.Unit
 }
 
-// parts is into how many parts the shifts of a soak are divided, and FewestShifts without which
-// the second one has no shift.
+// The shifts of a soak are divided into parts. With fewer than FewestShifts a part has no shift.
 const (
 	parts        = 5
 	FewestShifts = parts
 )
 
-// judge compares the readings of so many shifts.
+// judge compares the readings of a soak of this many shifts.
 func (s Series) judge(shifts int) Series {
 	early, seenEarly := s.within(shifts/parts, 2*shifts/parts)
 	late, seenLate := s.within((parts-1)*shifts/parts, shifts)
@@ -112,12 +111,12 @@ func (s Series) judge(shifts int) Series {
 	return s
 }
 
-// stepLeast is the part of the whole growth that each fifth must have for it to be a leak.
+// stepLeast is the share of the whole growth that each fifth of a leak has.
 const stepLeast = 1.0 / 6
 
-// rises tells whether a series grows from fifth to fifth. A pool opens connections, and a process
-// threads, when many requests wait at once, as they do when a store is away, and keeps them: that
-// is a step, at any time of a soak. A leak goes on.
+// rises reports whether a series grows from fifth to fifth. A pool opens connections, and a process
+// starts threads, when many requests wait at once, as while a store is unavailable, and keeps them:
+// that is a single step. A leak grows in every fifth.
 func (s Series) rises(shifts int) bool {
 	was := s.Early
 	for n := 2; n < parts; n++ {
@@ -131,7 +130,7 @@ func (s Series) rises(shifts int) bool {
 	return true
 }
 
-// limitAtRest is what may be left when the load is over.
+// limitAtRest sets the limit of what may be left after the load.
 func (s *Series) limitAtRest(seenBefore bool) {
 	most := 0.0
 	switch {
@@ -143,10 +142,11 @@ func (s *Series) limitAtRest(seenBefore bool) {
 	s.RestMax = &most
 }
 
-// shiftsOf is how many shifts are in part n, from 0.
+// shiftsOf returns the number of shifts in part n, from 0.
 func shiftsOf(shifts, n int) int { return (n+1)*shifts/parts - n*shifts/parts }
 
-// within are the readings of the shifts behind from up to to, and of how many shifts they are.
+// within returns the readings of the shifts after from, up to and including to, and the number of
+// shifts that have any.
 func (s Series) within(from, to int) (values []float64, shifts int) {
 	seen := map[int]bool{}
 	for _, p := range s.Points {
@@ -157,7 +157,7 @@ func (s Series) within(from, to int) (values []float64, shifts int) {
 	return values, len(seen)
 }
 
-// of are the readings of one shift.
+// of returns the readings of one shift.
 func (s Series) of(shift int) (values []float64) {
 	for _, p := range s.Points {
 		if p.shift == shift {
@@ -189,10 +189,10 @@ func highest(points []Point) (most float64) {
 	return most
 }
 
-// pointsMost is how many readings of a series are kept for the page and prove.json.
+// pointsMost bounds the readings of a series that are kept for the page and prove.json.
 const pointsMost = 240
 
-// thin keeps of many readings the highest one of each part.
+// thin divides many readings into parts, and keeps the highest reading of each.
 func thin(points []Point) []Point {
 	part := len(points)/pointsMost + 1
 	if part == 1 {
@@ -210,7 +210,7 @@ func thin(points []Point) []Point {
 	return kept
 }
 
-// figure is a number as a reader wants it: whole, or with one place if it is small.
+// figure formats a whole number or one from 100 without decimals, and any other with one decimal.
 func figure(v float64) string {
 	if v == math.Trunc(v) || v >= 100 {
 		return fmt.Sprintf("%.0f", v)
@@ -218,8 +218,8 @@ func figure(v float64) string {
 	return fmt.Sprintf("%.1f", v)
 }
 
-// Row are the figures of a series as text: before the load, early, late, their limit, at rest,
-// its limit.
+// Row returns the figures of a series as text: before the load, early, late, the limit, at rest,
+// and the limit at rest.
 func (s Series) Row() []string {
 	row := []string{figure(s.Before), figure(s.Early), figure(s.Late), "–", figure(s.Rest), "–"}
 	if s.Limit > 0 {
@@ -231,7 +231,7 @@ func (s Series) Row() []string {
 	return row
 }
 
-// Failed are those of some series that do not hold.
+// Failed returns the series that do not hold.
 func Failed(all []Series) []Series {
 	return slices.DeleteFunc(slices.Clone(all), Series.Holds)
 }

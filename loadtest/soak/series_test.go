@@ -16,8 +16,7 @@ const (
 	perShift = 36
 )
 
-// planted is a series whose readings are those of an hour, value by value, and which is at rest
-// with the last one.
+// planted judges a series of an hour of readings that at returns, with rest as the reading at rest.
 func planted(g Gauge, rest float64, at func(shift, reading int, minute float64) float64) Series {
 	s := Series{Gauge: g, Points: []Point{{Value: at(1, 0, 0), shift: before}}}
 	for shift := 1; shift <= shifts; shift++ {
@@ -30,7 +29,7 @@ func planted(g Gauge, rest float64, at func(shift, reading int, minute float64) 
 	return s.judge(shifts)
 }
 
-// gauge finds the real gauge of a source, so that its tolerance is the one under test.
+// gauge finds a gauge of a source, so that the tolerance under test is the one in use.
 func gauge(t *testing.T, s Source, name string) Gauge {
 	t.Helper()
 	i := slices.IndexFunc(s.Gauges, func(g Gauge) bool { return strings.HasSuffix(g.Name, name) })
@@ -94,7 +93,7 @@ func TestJudge_NoiseAndWhatIsPurgedAfterEachShiftAreBounded(t *testing.T) {
 	}
 }
 
-// A store that is away makes pools larger, early or late in a soak, once or twice.
+// While a store is unavailable, pools grow: early or late in a soak, once or twice.
 func TestJudge_AStepOfAPoolIsNoLeak(t *testing.T) {
 	connections := gauge(t, Mongo(nil, "n"), "connections")
 	for name, at := range map[string]func(shift, n int, minute float64) float64{

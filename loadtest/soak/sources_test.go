@@ -28,7 +28,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// read is what a source says, by the name of the gauge behind its colon.
+// read returns the readings of a source, by the name of the gauge after its colon.
 func read(t *testing.T, s soak.Source) map[string]float64 {
 	t.Helper()
 	values, err := s.Read(t.Context())
@@ -43,7 +43,7 @@ func read(t *testing.T, s soak.Source) map[string]float64 {
 	return named
 }
 
-// grown compares two readings.
+// grown checks by how much readings grew.
 func grown(t *testing.T, was, is, want map[string]float64) {
 	t.Helper()
 	for name, by := range want {
@@ -75,7 +75,7 @@ func TestProcess_SeesWhatAProcessHas(t *testing.T) {
 		t.Errorf("%v", is)
 	}
 	if _, err := soak.Process("gone", func() int { return 0 }, "").Read(t.Context()); err == nil {
-		t.Error("a process that there is not was read")
+		t.Error("a process that does not exist was read")
 	}
 }
 

@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// Source is a process or a server: some gauges that are read together.
+// Source is a process or a server whose gauges are read together.
 type Source struct {
 	Gauges []Gauge
-	// Read gives a value for each gauge, in their order. An error is a gap: the server may be
-	// about to start again.
+	// Read returns a value for each gauge, in their order. An error leaves a gap in the series: the
+	// server may be restarting.
 	Read func(context.Context) ([]float64, error)
 }
 
-// readWait bounds the reading of a source: a server that is silent must not hold up the others.
+// readWait bounds the reading of a source: a server that does not answer must not delay the others.
 const readWait = 5 * time.Second
 
-// Watch reads sources and keeps what they say.
+// Watch reads sources and keeps their readings.
 type Watch struct {
 	sources []Source
 	began   time.Time
@@ -30,7 +30,7 @@ type Watch struct {
 	series [][]Series // by source and gauge
 }
 
-// New watches nothing yet.
+// New returns a Watch without readings.
 func New(sources ...Source) *Watch {
 	w := &Watch{sources: sources, began: time.Now()}
 	for _, s := range sources {
@@ -51,7 +51,7 @@ func (w *Watch) Shift() {
 	w.shift = w.shifts
 }
 
-// Rest says that the load is over, and all leases have run out.
+// Rest marks the following readings as taken at rest: the load has ended and all leases have expired.
 func (w *Watch) Rest() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -72,7 +72,7 @@ func (w *Watch) Run(ctx context.Context, every time.Duration) {
 	}
 }
 
-// Look reads every source once. What it reads belongs to the shift in which it ends.
+// Look reads every source once. A reading belongs to the shift during which it completes.
 func (w *Watch) Look(ctx context.Context) {
 	w.reading.Lock()
 	defer w.reading.Unlock()
@@ -100,7 +100,7 @@ func (w *Watch) add(source int, values []float64) {
 	}
 }
 
-// Judge says what the series show, in the order of their sources.
+// Judge returns the judged series, in the order of their sources.
 func (w *Watch) Judge() (all []Series) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -114,7 +114,7 @@ func (w *Watch) Judge() (all []Series) {
 	return all
 }
 
-// Rested tells whether nothing is left at rest that must be gone.
+// Rested reports whether no series is left over at rest.
 func (w *Watch) Rested() bool {
 	for _, s := range w.Judge() {
 		if s.Verdict == Left {
