@@ -69,7 +69,7 @@ func TestJudge_ACellWithoutAHitFailsTheRun(t *testing.T) {
 	if reasons := s.unshown(cells); len(reasons) != 0 {
 		t.Fatalf("%q", reasons)
 	}
-	cells[3].Verdict, cells[3].Why = CellEmpty, []string{"the request did not come to the step"}
+	cells[3].Verdict, cells[3].Why = CellEmpty, []string{"the request did not reach the step"}
 	reasons := s.unshown(cells)
 	if verdict, met := Judge(s, nil, reasons); verdict != Inconclusive || met || len(reasons) != 1 || !strings.Contains(reasons[0], cells[3].String()) {
 		t.Errorf("%s %t: %q", verdict, met, reasons)

@@ -1,47 +1,47 @@
-// Package crashmatrix does one thing to one replica at one step of one request, then the next
-// thing, then the same at the next step: the cells of a matrix.
+// Package crashmatrix injects each fault of a replica at each step of a request. One fault at one
+// step is a cell of the matrix.
 //
-// Question: is there any point of a request at which the end of its process, a long pause, or the
-// loss of a store leaves more than one effect of it, half of one, or a lie to its client?
+// Question: is there a step of a request at which the death of its process, a long pause, or the
+// loss of a store leaves two effects, half an effect, or a wrong answer to the client?
 //
 // # A cell
 //
-// The replica, the victim, is started with a failpoint for each cell: SIGSTOP at the step, once, when the request with
-// the key of that cell is there. It gets no load but the requests of the cells. Each cell has
-// products, accounts or wallets of its own.
+// One replica, the victim, is started with a failpoint for each cell: it stops itself with SIGSTOP
+// when the request with the key of that cell reaches the step. The victim gets no load except the
+// requests of the cells. Each cell has its own products, accounts or wallets.
 //
-//	1  a request of the kind succeeds at the victim: it is sound, and reaches its stores
-//	2  the request of the cell is sent to it, and stops it at the step
-//	3  a rival asks another replica for the same object; where answers are to be lost, the client
-//	   asks again there too, under the same key
+//	1  a request of the same kind succeeds at the victim, which shows that it reaches its stores
+//	2  the request of the cell is sent to the victim, and stops it at the step
+//	3  a rival requests the same object from another replica; if answers are to be lost, the
+//	   client also repeats its request there, under the same key
 //	4  killed   SIGKILL, and the victim is started again
-//	   paused   until the lock's TTL is over, and a rival has had the object; then SIGCONT
+//	   paused   until the lock's TTL has passed and a rival has held the object; then SIGCONT
 //	   cut      the victim's link to a store loses requests, or answers; SIGCONT; the link heals
-//	            when something was lost
-//	5  the key is sent again by its client, until it is decided, and a last rival succeeds
+//	            after something was lost
+//	5  the client repeats the key until it is decided, and a last rival succeeds
 //	6  the cell is judged
 //
 // # Evidence
 //
-// A cell without all of this is empty, and shows nothing:
+// A cell that lacks any of this is empty, and proves nothing:
 //
-//	hit at its step   the kernel shows the process as stopped, and the database shows the effect
-//	                  of the key behind the commit, and not before it
+//	hit at its step   the kernel reports the process as stopped, and the database shows the effect
+//	                  of the key if the step is after the commit, and no effect before it
 //	killed            the wait status of the process is SIGKILL
-//	paused            the process stood still from beginning to end, for longer than the TTL
-//	cut               the proxy lost what the replica, or the store, has sent. Behind the last step that uses
-//	                  the store there is nothing to lose: then connections stood on the link
+//	paused            the process was stopped throughout, for longer than the TTL
+//	cut               the proxy dropped data of the replica, or of the store. After the last step that
+//	                  uses the store no data is sent; then open connections on the link suffice
 //
 // # Violated
 //
-// A cell is violated when a key stays undecided, has more or other effects than its client was
-// told, gets two answers, or when an invariant of the tables is broken by the objects of the cell. All other invariants,
-// the history included, are those of the scenario: they are checked when all cells are done.
+// A cell is violated if a key stays undecided or gets two different answers, if its effects differ
+// from the answer, or if objects of the cell break an invariant of the tables. All other invariants,
+// those of the history included, are checked for the whole scenario after the last cell.
 //
-// # What it is not
+// # Limits
 //
-// A step is between two statements. What is on the wire at that moment is the matter of late-write and
-// commit-cut. A holder that was paused looks at its lease before it sends COMMIT, so that redis-only and etcd-unfenced
-// stand each cell: they are wrong when the lease ends behind that look. The controls are strategies
-// that are wrong without it: naive, paused between its read and its write.
+// A step is between two statements. The faults late-write and commit-cut cover what is on the wire.
+// After a pause a holder checks its lease before it sends COMMIT, so redis-only and etcd-unfenced
+// pass every cell: they are wrong only if the lease expires after that check. The controls are
+// strategies without such a check: naive, paused between its read and its write.
 package crashmatrix

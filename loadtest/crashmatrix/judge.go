@@ -10,29 +10,29 @@ import (
 	"shop/loadtest"
 )
 
-// seen is what was seen of a cell from outside.
+// seen is what was observed of a cell from outside.
 type seen struct {
-	sound      bool // the victim did a request before
-	stood      bool // the victim stood still at the step
-	storedThen int64
-	committed  bool // the step is behind the commit
+	sound      bool  // a request succeeded at the victim before
+	stood      bool  // the victim was stopped at the step
+	storedThen int64 // effects of the key while it was stopped
+	committed  bool  // the step is after the commit
 
 	killed      bool          // by SIGKILL
-	paused      time.Duration // it stood still for so long
-	stoodOn     bool          // to the end
-	overtaken   bool          // a rival had the object meanwhile
+	paused      time.Duration // for how long the victim was stopped
+	stoodOn     bool          // still stopped at the end of the pause
+	overtaken   bool          // a rival succeeded during the pause
 	ttl         time.Duration
 	uses        bool  // the request still sends something to the store
 	lost        int64 // chunks
 	connections int64 // on the link that was cut
 
 	hit    loadtest.Record
-	stored int64    // effects of its key in the end
-	stuck  []string // keys of rivals that are not decided
-	broken []string // invariants, with what broke them
+	stored int64    // effects of the key at the end
+	stuck  []string // keys of undecided rivals
+	broken []string // invariants, with the ids that break them
 }
 
-// judge says what a cell shows. What was seen to be wrong counts also where the evidence lacks.
+// judge returns the verdict on a cell. A violation counts even if evidence of the fault is missing.
 func (s seen) judge() (loadtest.CellVerdict, []string) {
 	if wrong := s.wrong(); len(wrong) > 0 {
 		return loadtest.CellViolated, wrong
@@ -43,7 +43,7 @@ func (s seen) judge() (loadtest.CellVerdict, []string) {
 	return loadtest.CellOK, nil
 }
 
-// wrong is what is violated.
+// wrong lists the violations.
 func (s seen) wrong() (wrong []string) {
 	key := s.hit.Key
 	switch {
@@ -61,12 +61,12 @@ func (s seen) wrong() (wrong []string) {
 		wrong = append(wrong, key+" was refused, and has an effect")
 	}
 	for _, key := range s.stuck {
-		wrong = append(wrong, key+", which is about the same, is not decided")
+		wrong = append(wrong, key+", a rival for the same object, is not decided")
 	}
 	return append(wrong, s.broken...)
 }
 
-// lacking is the evidence that is not there.
+// lacking lists the evidence that is missing.
 func (s seen) lacking() (lacking []string) {
 	var want int64
 	if s.committed {
@@ -74,20 +74,20 @@ func (s seen) lacking() (lacking []string) {
 	}
 	switch {
 	case !s.sound:
-		lacking = append(lacking, "no request succeeded at the replica before")
+		lacking = append(lacking, "no earlier request succeeded at the replica")
 	case !s.stood:
-		return append(lacking, "the request did not come to the step: it ended as "+s.hit.Ended())
+		return append(lacking, "the request did not reach the step: it ended as "+s.hit.Ended())
 	}
 	if s.storedThen != want {
-		lacking = append(lacking, fmt.Sprintf("%s of its key stored while it stood at the step, want %d", counted(s.storedThen, "effect"), want))
+		lacking = append(lacking, fmt.Sprintf("%s of the key stored while the replica was stopped at the step, want %d", counted(s.storedThen, "effect"), want))
 	}
 	if !s.struck() {
-		lacking = append(lacking, "the replica stood at the step, and nothing is seen of the fault: "+strings.Join(s.evidence()[1:], ", "))
+		lacking = append(lacking, "the replica was stopped at the step, without evidence of the fault: "+strings.Join(s.evidence()[1:], ", "))
 	}
 	return lacking
 }
 
-// struck tells whether the request was hit.
+// struck reports whether the fault hit the request.
 func (s seen) struck() bool {
 	switch {
 	case !s.stood:
@@ -100,32 +100,32 @@ func (s seen) struck() bool {
 	return s.connections > 0 && (s.lost > 0 || !s.uses)
 }
 
-// evidence is what was seen, in words.
+// evidence describes what was observed.
 func (s seen) evidence() []string {
 	if !s.stood {
 		return nil
 	}
-	list := []string{fmt.Sprintf("the kernel showed the process as stopped, with %s of the key stored", counted(s.storedThen, "effect"))}
+	list := []string{fmt.Sprintf("the kernel reported the process as stopped, with %s of the key stored", counted(s.storedThen, "effect"))}
 	switch {
 	case s.killed:
 		list = append(list, "wait status SIGKILL")
 	case s.paused > 0:
 		text := fmt.Sprintf("stopped for %.1f s, %.1f TTL", s.paused.Seconds(), s.paused.Seconds()/s.ttl.Seconds())
 		if s.overtaken {
-			text += ", a rival succeeded meanwhile"
+			text += ", while a rival succeeded"
 		}
 		list = append(list, text)
 	default:
 		text := fmt.Sprintf("%s lost on %s", counted(s.lost, "chunk"), counted(s.connections, "connection"))
 		if s.lost == 0 && !s.uses {
-			text = counted(s.connections, "connection") + " cut; the request sends nothing more there"
+			text = counted(s.connections, "connection") + " cut; the request sends the store nothing more"
 		}
 		list = append(list, text)
 	}
 	return append(list, fmt.Sprintf("decided as %s by attempt %d", s.hit.Outcome, len(s.hit.Attempts)))
 }
 
-// counted is a number of things, in words.
+// counted formats a number of things.
 func counted(n int64, thing string) string {
 	if n != 1 {
 		thing += "s"
@@ -133,7 +133,7 @@ func counted(n int64, thing string) string {
 	return fmt.Sprintf("%d %s", n, thing)
 }
 
-// broken lists what breaks an invariant, and is about the objects or the requests of the cell.
+// broken lists the violated invariants that concern the objects or the requests of the cell.
 func (c *trying) broken(ctx context.Context) (found []string, err error) {
 	about := c.about()
 	for _, check := range c.look.Checks {
@@ -150,7 +150,7 @@ func (c *trying) broken(ctx context.Context) (found []string, err error) {
 	return found, nil
 }
 
-// about are the names of the objects of a cell, and the keys and ids of its requests.
+// about returns the names of the objects of a cell, and the keys and ids of its requests.
 func (c *trying) about() (names []string) {
 	for _, i := range slices.Concat(c.requests.Warm, []*loadtest.Intent{c.requests.Hit}, c.requests.Rivals) {
 		names = append(names, i.Contends...)

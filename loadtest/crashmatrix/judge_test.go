@@ -9,7 +9,7 @@ import (
 	"shop/loadtest"
 )
 
-// good are sights of cells in which all is as it should be.
+// good returns an observation of each kind of cell in which everything is correct.
 func good() map[string]seen {
 	hit := loadtest.Record{Intent: loadtest.Intent{Key: "cell-001"}, Outcome: loadtest.OK, Attempts: make([]loadtest.Attempt, 2)}
 	base := seen{sound: true, stood: true, hit: hit, stored: 1, uses: true, ttl: time.Second}
@@ -71,7 +71,7 @@ func TestJudge_WhatIsWrongIsViolatedAlsoWithoutEvidence(t *testing.T) {
 		"2 effects":                  func(s *seen) { s.stored = 2 },
 		"and has no effect":          func(s *seen) { s.stored = 0 },
 		"refused, and has an effect": func(s *seen) { s.hit.Outcome = loadtest.Rejected },
-		"which is about the same":    func(s *seen) { s.stuck = []string{"cell-001-rival"} },
+		"a rival for the same":       func(s *seen) { s.stuck = []string{"cell-001-rival"} },
 		"S1: product":                func(s *seen) { s.broken = []string{"S1: product"} },
 	} {
 		for kind, s := range good() {

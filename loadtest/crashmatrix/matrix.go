@@ -10,14 +10,14 @@ import (
 	"shop/loadtest/fault/nemesis"
 )
 
-// Matrix is the fault of a scenario.
+// Matrix is the fault crash-matrix.
 type Matrix struct {
 	Trial *loadtest.Trial
-	Links map[string]*nemesis.Link // of the victim, by store
+	Links map[string]*nemesis.Link // from the victim to its stores, by store
 }
 
-// Failpoints are the arguments with which the victim of a scenario is started: it stops at the step of each
-// cell, at the request that has the cell's key.
+// Failpoints returns the arguments with which the victim of a scenario is started. For each cell, the
+// request with the cell's key stops the victim at the cell's step.
 func Failpoints(s loadtest.Scenario) (args []string) {
 	for n, c := range s.CellsOf() {
 		args = append(args, "--failpoint", fmt.Sprintf("%s/%s=stop:%s", s.Flow.Name, c.Step, loadtest.CellKey(n)))
@@ -25,7 +25,7 @@ func Failpoints(s loadtest.Scenario) (args []string) {
 	return args
 }
 
-// Inject tries the cells one after the other, for as long as they take.
+// Inject runs the cells in sequence, and takes as long as they need.
 func (m Matrix) Inject(ctx context.Context, _ time.Duration) (events []fault.Event, err error) {
 	t := m.Trial
 	defer t.Hold()()

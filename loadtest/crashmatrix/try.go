@@ -10,7 +10,7 @@ import (
 	"shop/loadtest/fault/nemesis"
 )
 
-// trying is a cell under way.
+// trying is the run of a cell.
 type trying struct {
 	Matrix
 	loadtest.Cell
@@ -18,20 +18,20 @@ type trying struct {
 	requests loadtest.CellRequests
 	seen     seen
 	event    fault.Event
-	ended    <-chan struct{} // closed when the attempt that is hit has ended
+	ended    <-chan struct{} // closed when the attempt under the fault has ended
 }
 
-// The bounds of waits within a cell.
+// The bounds of the waits within a cell.
 const (
 	pollEvery = time.Millisecond
-	soundWait = 10 * time.Second // until the victim is sound again
-	stepWait  = 5 * time.Second  // until the request is at its step
-	cutMost   = 2 * time.Second  // until something was lost
+	soundWait = 10 * time.Second // until the victim is healthy again
+	stepWait  = 5 * time.Second  // until the request reaches the step
+	cutMost   = 2 * time.Second  // until the cut has lost something
 	cutLeast  = 50 * time.Millisecond
-	pauseMost = 2 // TTLs, until a rival has had the object
+	pauseMost = 2 // TTLs, until a rival has succeeded
 )
 
-// try does what the package says. The error is about what could not be done or undone.
+// try runs the steps that the package documents. It fails if the fault cannot be injected or undone.
 func (c *trying) try(ctx context.Context) error {
 	flow := c.Trial.Scenario.Flow.Cells
 	c.seen = seen{uses: c.Fault.Kind != loadtest.CellCut || flow.Uses(c.Fault.Store, c.Step), committed: flow.Committed(c.Step), ttl: c.Trial.TTL()}
@@ -53,10 +53,10 @@ func (c *trying) try(ctx context.Context) error {
 	return nil
 }
 
-// base is the address of the victim, which no load goes to.
+// base returns the address of the victim, which gets no load.
 func (c *trying) base() string { return c.Trial.Replicas.Bases()[c.Trial.Victim()] }
 
-// until waits for something; false: it did not come in time.
+// until polls a condition, and returns false if the condition does not hold within the limit.
 func until(ctx context.Context, limit time.Duration, is func() bool) bool {
 	for end := time.Now().Add(limit); !is(); {
 		if time.Now().After(end) || !fault.Wait(ctx, pollEvery) {
@@ -66,7 +66,7 @@ func until(ctx context.Context, limit time.Duration, is func() bool) bool {
 	return true
 }
 
-// warm tells whether the victim does a request, with its stores.
+// warm reports whether a request succeeds at the victim.
 func (c *trying) warm(ctx context.Context) bool {
 	t, victim := c.Trial, c.Trial.Victim()
 	if !until(ctx, soundWait, func() bool { return t.Replicas.Healthy(ctx, victim, t.Scenario.Flow.Cells.Health) }) {
@@ -84,7 +84,7 @@ func (c *trying) warm(ctx context.Context) bool {
 	return false
 }
 
-// stops waits until the victim stands still at the step, or its client has an answer.
+// stops waits until the victim is stopped at the step, or the request ends without that.
 func (c *trying) stops(ctx context.Context) (stood bool) {
 	until(ctx, stepWait, func() bool {
 		stood = c.Trial.Replicas.Stopped(c.Trial.Victim())
@@ -98,7 +98,7 @@ func (c *trying) stops(ctx context.Context) (stood bool) {
 	return stood
 }
 
-// strike does the fault to the victim, which stands still at the step.
+// strike injects the fault into the victim, which is stopped at the step.
 func (c *trying) strike(ctx context.Context) (err error) {
 	t := c.Trial
 	c.event = fault.Event{What: fmt.Sprintf("replica %d: %v", t.Victim()+1, c.Cell), At: time.Now()}
@@ -172,7 +172,7 @@ func (c *trying) cut(ctx context.Context) error {
 	return err
 }
 
-// direction is that of what the cut loses.
+// direction returns the direction that the cut loses.
 func (c *trying) direction() nemesis.Direction {
 	if c.Fault.Lost == loadtest.CellRequestsLost {
 		return nemesis.Requests
@@ -180,21 +180,21 @@ func (c *trying) direction() nemesis.Direction {
 	return nemesis.Answers
 }
 
-// rival sends one of the requests about the same objects, to another replica.
+// rival sends one of the requests for the same objects to another replica.
 func (c *trying) rival(ctx context.Context, n int) <-chan struct{} {
 	bases := c.Trial.Bases
 	return c.Trial.Begin(ctx, bases[n%len(bases)], c.requests.Rivals[n])
 }
 
-// settle waits until the key that was hit is decided, its first attempt has ended and the last rival
-// is decided; then it looks.
+// settle waits until the first attempt has ended and the key and its rivals are decided, and then
+// inspects the database.
 func (c *trying) settle(ctx context.Context) (err error) {
 	t, last := c.Trial, len(c.requests.Rivals)-1
 	decided := func(i *loadtest.Intent) bool {
 		return until(ctx, t.Grace(), func() bool { return t.History.Record(i.Key).Outcome.Final() })
 	}
 	<-c.ended
-	if t.Replicas.Stopped(t.Victim()) { // it came to the step too late
+	if t.Replicas.Stopped(t.Victim()) { // the request reached the step too late
 		if err := t.Replicas.Resume(t.Victim()); err != nil {
 			return err
 		}
@@ -219,7 +219,7 @@ func (c *trying) settle(ctx context.Context) (err error) {
 	return err
 }
 
-// effects counts what the key that is hit has done.
+// effects counts the stored effects of the cell's key.
 func (c *trying) effects(ctx context.Context) (int64, error) {
 	hit := c.requests.Hit
 	return c.look.Effects(ctx, c.Trial.Clients[hit.Client].ID, hit.IdempotencyKey())
