@@ -14,14 +14,14 @@ type fileDiff struct {
 	hunks []hunk
 }
 
-// hunk is some lines, as they are and as they are to be.
+// hunk is a block of lines before and after the change.
 type hunk struct {
-	line   int // where it begins, by the diff
+	line   int // where the block begins, according to the diff
 	before []string
 	after  []string
 }
 
-// parseDiff reads a unified diff. Files can be changed only, not made, moved or deleted.
+// parseDiff reads a unified diff. A diff can change files, but not create, move or delete them.
 func parseDiff(text string) (files []fileDiff, err error) {
 	for n, line := range strings.Split(strings.TrimSuffix(text, "\n"), "\n") {
 		switch {
@@ -43,7 +43,7 @@ func parseDiff(text string) (files []fileDiff, err error) {
 	return files, complete(files)
 }
 
-// complete finds what a diff lacks.
+// complete checks that each file has hunks, and each hunk a change.
 func complete(files []fileDiff) error {
 	if len(files) == 0 {
 		return errors.New("no diff: want --- a/FILE and +++ b/FILE")
@@ -78,7 +78,7 @@ func (f *fileDiff) add(line string) error {
 	}
 	h := &f.hunks[len(f.hunks)-1]
 	if line == "" {
-		line = " " // an editor has cut the space of an empty line
+		line = " " // an editor has removed the trailing space of an empty context line
 	}
 	kind, text := line[0], line[1:]
 	if !strings.ContainsRune(" -+", rune(kind)) {
@@ -93,8 +93,8 @@ func (f *fileDiff) add(line string) error {
 	return nil
 }
 
-// apply changes the text of a file. A hunk is looked for by its lines, so that it may have
-// moved; if they are there several times, the place nearest to the diff's line is meant.
+// apply changes the text of a file. It finds a hunk by its lines, wherever they have moved. If the
+// lines occur several times, it takes the place nearest to the line number of the diff.
 func (f fileDiff) apply(text string) (string, error) {
 	lines, from, moved := strings.Split(text, "\n"), 0, 0
 	var out []string
@@ -102,7 +102,7 @@ func (f fileDiff) apply(text string) (string, error) {
 		want := h.line - 1 + moved
 		at := nearest(lines, h.before, from, want)
 		if at < 0 {
-			return "", fmt.Errorf("%s: the lines of the hunk of line %d are not there: %s", f.path, h.line, firstMissing(lines[from:], h.before))
+			return "", fmt.Errorf("%s: the hunk of line %d does not apply, missing: %s", f.path, h.line, firstMissing(lines[from:], h.before))
 		}
 		moved += at - want
 		out = append(append(out, lines[from:at]...), h.after...)
@@ -111,8 +111,7 @@ func (f fileDiff) apply(text string) (string, error) {
 	return strings.Join(append(out, lines[from:]...), "\n"), nil
 }
 
-// nearest is the place of block in lines, from a line on, that is nearest to the wanted one.
-// -1: there is none.
+// nearest returns the index of block in lines[from:] that is nearest to want, or -1.
 func nearest(lines, block []string, from, want int) int {
 	best := -1
 	for at := from; at+len(block) <= len(lines); at++ {
@@ -125,12 +124,12 @@ func nearest(lines, block []string, from, want int) int {
 
 func abs(n int) int { return max(n, -n) }
 
-// firstMissing is the first line of block that is nowhere in lines.
+// firstMissing returns the first line of block that is not in lines.
 func firstMissing(lines, block []string) string {
 	for _, want := range block {
 		if !slices.Contains(lines, want) {
 			return strings.TrimSpace(want)
 		}
 	}
-	return strings.TrimSpace(block[0]) + " (each line is, but not in one piece)"
+	return strings.TrimSpace(block[0]) + " (each line exists, but not as one block)"
 }

@@ -58,7 +58,7 @@ func TestApply_NamesALineThatIsNotThere(t *testing.T) {
 		t.Errorf("error %v, want the file and the line", err)
 	}
 	f = parsed(t, "@@ -3,2 +3,1 @@\n three\n-five\n")
-	if _, err := f.apply(song); err == nil || !strings.Contains(err.Error(), "not in one piece") {
+	if _, err := f.apply(song); err == nil || !strings.Contains(err.Error(), "not as one block") {
 		t.Errorf("error %v", err)
 	}
 }

@@ -18,11 +18,11 @@ import (
 	"shop/loadtest"
 )
 
-// gate runs mutants, one after the other: two loads at once would disturb each other.
+// gate runs mutants in sequence: two loads at once would disturb each other.
 type gate struct {
 	*app
 	out   io.Writer
-	tree  string // absolute, as go build -overlay wants it
+	tree  string // absolute, as go build -overlay requires
 	temp  string
 	tried int
 	bad   int
@@ -42,7 +42,7 @@ func (c *app) newGate(out io.Writer) (g *gate, err error) {
 
 func (g *gate) close() { _ = os.RemoveAll(g.temp) }
 
-// run is the whole gate.
+// run tries the mutants and prints a summary.
 func (g *gate) run(ctx context.Context, mutants []mutant) (status int, err error) {
 	start := time.Now()
 	if g.Unchanged && !g.Build {
@@ -55,13 +55,13 @@ func (g *gate) run(ctx context.Context, mutants []mutant) (status int, err error
 	}
 	switch {
 	case ctx.Err() != nil:
-		return couldNotRun, errors.New("called off")
+		return couldNotRun, errors.New("interrupted")
 	case g.tried == 0:
-		return couldNotRun, errors.New("there is no mutant to try")
+		return couldNotRun, errors.New("no mutant to try")
 	}
-	fmt.Fprintf(g.out, "%d of %d as they must be, in %.0f s\n", g.tried-g.bad, g.tried, time.Since(start).Seconds())
+	fmt.Fprintf(g.out, "%d of %d as expected, in %.0f s\n", g.tried-g.bad, g.tried, time.Since(start).Seconds())
 	if g.bad > 0 {
-		return notCaught, fmt.Errorf("%d of %d are not as they must be; prove's reports are in %s", g.bad, g.tried, g.Out)
+		return notCaught, fmt.Errorf("%d of %d not as expected; prove's reports are in %s", g.bad, g.tried, g.Out)
 	}
 	return allCaught, nil
 }
@@ -74,7 +74,7 @@ func (g *gate) try(ctx context.Context, m mutant, judge func(finding) judgement)
 	start := time.Now()
 	j := g.outcome(ctx, m, judge)
 	if ctx.Err() != nil {
-		return // it says nothing of the mutant
+		return // an interrupted run says nothing about the mutant
 	}
 	g.tried++
 	if !j.word.good() {
@@ -99,8 +99,8 @@ func (g *gate) outcome(ctx context.Context, m mutant, judge func(finding) judgem
 	return judge(found)
 }
 
-// build makes the program of a mutant. The tree is not touched: go build reads the changed
-// files elsewhere. Only their packages are compiled anew.
+// build builds the program of a mutant. The tree stays unchanged: an overlay replaces the changed
+// files, and only their packages are compiled again.
 func (g *gate) build(ctx context.Context, m mutant) (program string, err error) {
 	changed, err := m.changed(g.tree)
 	if err != nil {
@@ -135,14 +135,14 @@ func (g *gate) build(ctx context.Context, m mutant) (program string, err error) 
 	return program, nil
 }
 
-// shortLoad is the load where a mutant does not say how long it must be.
+// shortLoad is the load of a mutant that does not set one.
 var shortLoad = []string{"--duration", "2s"}
 
-// impatient are the bounds for mutants: how long keys may stay undecided, and how long an order of a
-// history is looked for, which most have not. What a mutant says wins.
+// impatient bounds how long keys may stay undecided, and how long a history is searched for a valid
+// order, which most mutants do not have. The flags of a mutant take precedence.
 var impatient = [][]string{{"--grace", "8s"}, {"--check-time", "3s"}}
 
-// flags are those of prove for a mutant, or for the shop as it is.
+// flags returns the flags of prove for a mutant, or for the unmodified shop.
 func (m mutant) flags() []string {
 	flags, defaults := append(m.Scenario.flags(), m.Prove...), [][]string{shortLoad}
 	if len(m.files) > 0 {
@@ -156,10 +156,10 @@ func (m mutant) flags() []string {
 	return flags
 }
 
-// calledOffWait is how long prove has to end its replicas.
+// calledOffWait is how long prove may take to stop its replicas after an interrupt.
 const calledOffWait = 15 * time.Second
 
-// prove loads the program of a mutant, and reads what was found.
+// prove loads the program of a mutant, and reads the report.
 func (g *gate) prove(ctx context.Context, m mutant, shop string) (finding, error) {
 	dir := filepath.Join(g.Out, filepath.FromSlash(m.Name))
 	report := filepath.Join(dir, "prove.json")
@@ -173,21 +173,21 @@ func (g *gate) prove(ctx context.Context, m mutant, shop string) (finding, error
 	_ = os.WriteFile(filepath.Join(dir, "prove.log"), out, 0o644)
 	found, readErr := readFinding(report)
 	if exit := new(exec.ExitError); errors.As(err, &exit) && exit.ExitCode() == 1 || err == nil {
-		return found, readErr // 1: not as expected, which is what is wanted
+		return found, readErr // exit status 1: not as expected, as a mutant should be
 	}
 	return finding{}, fmt.Errorf("prove: %w\n%s", err, lastLines(string(out)))
 }
 
-// lastLines are those that say why a program ended.
+// lastLines returns the end of a program's output, where its error is.
 func lastLines(text string) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	return strings.Join(lines[max(0, len(lines)-5):], "\n")
 }
 
-// unchanged judges the shop as it is.
+// unchanged judges the unmodified shop.
 func unchanged(f finding) judgement {
 	if f.Verdict == loadtest.Safe {
 		return judgement{safe, "unchanged"}
 	}
-	return judgement{failed, fmt.Sprintf("the shop as it is: verdict %s; broken: %s", f.Verdict, strings.Join(f.broken(), ", "))}
+	return judgement{failed, fmt.Sprintf("the unmodified shop: verdict %s; broken: %s", f.Verdict, strings.Join(f.broken(), ", "))}
 }

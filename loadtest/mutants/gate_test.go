@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// A tree whose shop prints its stock, which is compiled, and its prices, which are embedded;
-// and a program in the place of prove, which finds S1 or S2 broken by what the shop prints.
+// small is a tree whose shop prints its stock, which is compiled in, and its prices, which are
+// embedded. A script stands for prove, and derives S1 and S2 from what the shop prints.
 var small = map[string]string{
 	"go.mod":               "module shop\n\ngo 1.24\n",
 	"cmd/shop/prices.txt":  "free: no\n",
@@ -50,7 +50,7 @@ echo "$fault for $duration"
 `,
 }
 
-// plant writes a tree, with some files more.
+// plant writes a tree with additional files.
 func plant(t *testing.T, more map[string]string) string {
 	t.Helper()
 	tree := t.TempDir()
@@ -68,7 +68,7 @@ func plant(t *testing.T, more map[string]string) string {
 	return tree
 }
 
-// gated runs the gate in a tree.
+// gated runs the gate on a tree.
 func gated(t *testing.T, tree string, args ...string) (status int, out string, err error) {
 	t.Helper()
 	var printed bytes.Buffer
@@ -113,7 +113,7 @@ func TestRun_FailsUnlessEachIsCaughtByItsInvariant(t *testing.T) {
 func TestRun_AShopThatIsNotSafeUnchangedFails(t *testing.T) {
 	tree := plant(t, map[string]string{"cmd/shop/prices.txt": "free: no\nyes\n"})
 	status, out, _ := gated(t, tree, "--unchanged", "--only", "inventory/stock")
-	if status != notCaught || !strings.Contains(out, "the shop as it is") || !strings.Contains(out, "1 of 2") {
+	if status != notCaught || !strings.Contains(out, "the unmodified shop") || !strings.Contains(out, "1 of 2") {
 		t.Errorf("status %d\n%s", status, out)
 	}
 }

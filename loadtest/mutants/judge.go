@@ -17,7 +17,7 @@ import (
 	"shop/wallet"
 )
 
-// word is what became of a mutant.
+// word is the outcome of a mutant, or of the unmodified shop.
 type word string
 
 const (
@@ -26,23 +26,23 @@ const (
 	slipped  word = "slipped"
 	failed   word = "failed"
 
-	safe  word = "safe"  // the shop as it is
-	built word = "built" // it was not to be run
+	safe  word = "safe"  // the unmodified shop
+	built word = "built" // with --build
 )
 
-// good tells which of them the gate lets pass.
+// good reports whether the gate passes.
 func (w word) good() bool { return w == caught || w == safe || w == built }
 
-// judgement is what became of a mutant, and why.
+// judgement is an outcome with its reason.
 type judgement struct {
 	word word
 	text string
 }
 
-// failure is that of a mutant that was not tried.
+// failure is the judgement on a mutant that could not be tried.
 func failure(err error) judgement { return judgement{failed, err.Error()} }
 
-// finding is what prove.json says of one scenario.
+// finding is a scenario in prove.json.
 type finding struct {
 	Flow       string           `json:"flow"`
 	Verdict    loadtest.Verdict `json:"verdict"`
@@ -65,7 +65,7 @@ func readFinding(path string) (finding, error) {
 	return report.Scenarios[0], nil
 }
 
-// broken are the invariants that did not hold.
+// broken returns the invariants that did not hold.
 func (f finding) broken() []string {
 	l, err := lessonOf(f.Flow)
 	if err != nil {
@@ -74,7 +74,7 @@ func (f finding) broken() []string {
 	return l.Broken(f.Violations)
 }
 
-// judge says whether the invariant that a mutant names has caught it.
+// judge decides whether the invariant that the mutant names has caught it.
 func (m mutant) judge(f finding) judgement {
 	broken := f.broken()
 	text := strings.Join(broken, ", ")
@@ -111,8 +111,7 @@ func lessonOf(flow string) (lesson, error) {
 	return all[i], nil
 }
 
-// check finds out whether prove has the mutant's scenario, expects it to be safe, and knows
-// its invariant.
+// check verifies that prove has the mutant's scenario, expects it to be safe, and knows the invariant.
 func (m mutant) check() error {
 	l, err := lessonOf(m.Scenario.Flow)
 	if err != nil {

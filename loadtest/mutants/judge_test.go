@@ -21,7 +21,7 @@ func TestJudge_OnlyTheInvariantThatIsNamedCatches(t *testing.T) {
 		{`{"flow": "inventory", "verdict": "violated", "violations": {"S1": 0, "I-LIVE": 1}}`, accident, "I-LIVE, and not S1"},
 		{`{"flow": "inventory", "verdict": "safe", "violations": {"S1": 0}}`, slipped, "verdict safe"},
 		{`{"flow": "inventory", "verdict": "void", "violations": {"S1": 0}}`, slipped, "verdict void"},
-		{`{"flow": "inventory", "verdict": "safe", "violations": {"oversold": 7}}`, slipped, "verdict safe"}, // a number is no invariant
+		{`{"flow": "inventory", "verdict": "safe", "violations": {"oversold": 7}}`, slipped, "verdict safe"}, // oversold is a figure, not an invariant
 	} {
 		found, err := readFinding(planted(t, `{"scenarios": [`+c.report+`]}`))
 		if err != nil {
@@ -55,7 +55,7 @@ func TestReadFinding_NeedsAReportOfOneScenario(t *testing.T) {
 		}
 	}
 	if _, err := readFinding(filepath.Join(t.TempDir(), "prove.json")); err == nil {
-		t.Error("a report that is not there")
+		t.Error("a missing report was read")
 	}
 }
 

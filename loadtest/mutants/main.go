@@ -13,20 +13,20 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-const description = `Runs prove on services that are wrong in one place, and fails unless each is caught by the
-invariant that it names.
+const description = `Runs prove on services with one planted mistake each, and fails unless each mistake is caught by the
+invariant that its mutant names.
 
-Exit status: 0 all are caught, 1 one is not, 2 wrong usage or could not run.`
+Exit status: 0 all are caught, 1 at least one is not, 2 wrong usage or could not run.`
 
 // app holds the settings of the gate; --help is their documentation.
 type app struct {
-	Only      []string `placeholder:"NAME" help:"Only these mutants, as --list names them; a folder is all that is in it."`
-	Tenth     string   `placeholder:"DATE" help:"Only a tenth of them, another one each day: a date as in 2006-01-02, or today."`
-	List      bool     `help:"Print what there is, and end."`
-	Build     bool     `help:"Only apply and build them."`
-	Unchanged bool     `help:"Before the mutants, the shop as it is, in each of their scenarios: it must be safe."`
+	Only      []string `placeholder:"NAME" help:"Run only these mutants, as --list names them; a folder stands for all mutants in it."`
+	Tenth     string   `placeholder:"DATE" help:"Run only a tenth of the mutants, a different tenth each day: a date such as 2006-01-02, or today."`
+	List      bool     `help:"List the mutants and exit."`
+	Build     bool     `help:"Only apply and build the mutants."`
+	Unchanged bool     `help:"First run the unmodified shop in each scenario of the mutants: it must be safe."`
 	Tree      string   `default:"." type:"existingdir" placeholder:"DIR" help:"The repository."`
-	Prove     string   `default:"bin/prove" type:"path" placeholder:"FILE" help:"The program that loads and audits. Its servers come from its environment: bin/local exec."`
+	Prove     string   `default:"bin/prove" type:"path" placeholder:"FILE" help:"The program that loads and audits. It finds its servers in the environment: bin/local exec."`
 	Out       string   `default:"report/mutants" type:"path" placeholder:"DIR" help:"Folder for prove's reports."`
 }
 
@@ -39,7 +39,7 @@ const (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	context.AfterFunc(ctx, stop) // a second signal kills the process
 	status, err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
@@ -47,7 +47,7 @@ func main() {
 	os.Exit(status)
 }
 
-// run is the program without its process, so that tests run the whole of it.
+// run is the whole program except for the process, for the tests.
 func run(ctx context.Context, args []string, out, log io.Writer) (status int, err error) {
 	var (
 		c      app
@@ -63,7 +63,7 @@ func run(ctx context.Context, args []string, out, log io.Writer) (status int, er
 	case helped:
 		return allCaught, nil
 	case err != nil:
-		return couldNotRun, fmt.Errorf("%w\nmutants --help tells more", err)
+		return couldNotRun, fmt.Errorf("%w\nsee mutants --help", err)
 	}
 	chosen, err := c.choose(time.Now())
 	switch {
@@ -81,7 +81,7 @@ func run(ctx context.Context, args []string, out, log io.Writer) (status int, er
 	return g.run(ctx, chosen)
 }
 
-// choose reads the mutants, and keeps those that are wanted.
+// choose reads the mutants, and keeps those that the flags select.
 func (c *app) choose(now time.Time) ([]mutant, error) {
 	all, err := readAll(c.Tree)
 	if err == nil && len(c.Only) > 0 {

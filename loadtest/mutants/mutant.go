@@ -11,27 +11,27 @@ import (
 	"time"
 )
 
-// mutant is a service that is wrong in one place.
+// mutant is a service with one planted mistake.
 type mutant struct {
 	Name      string // FLOW/NAME
 	Teaches   string
 	Scenario  scenario
-	Invariant string   // that must catch it
-	Prove     []string // more flags
+	Invariant string   // the one that must catch it
+	Prove     []string // further flags
 	files     []fileDiff
 }
 
-// scenario is one of prove's.
+// scenario names a scenario of prove.
 type scenario struct{ Flow, Strategy, Fault string }
 
 func (s scenario) String() string { return s.Flow + "/" + s.Strategy + "/" + s.Fault }
 
-// flags choose the scenario.
+// flags select the scenario.
 func (s scenario) flags() []string {
 	return []string{"--flow", s.Flow, "--strategy", s.Strategy, "--fault", s.Fault}
 }
 
-// parseMutant reads a file: what it says of itself, then the diff.
+// parseMutant reads a file: the lines about the mutant, then the diff.
 func parseMutant(name, text string) (m mutant, err error) {
 	m.Name = name
 	head, diff, found := strings.Cut(text, "--- a/")
@@ -79,7 +79,7 @@ func (m *mutant) readHead(head string) error {
 // folder holds the mutants, below the root of the tree.
 const folder = "loadtest/mutants"
 
-// readAll reads all mutants of a tree, in order of their names.
+// readAll reads all mutants of a tree, sorted by name.
 func readAll(tree string) (all []mutant, err error) {
 	root := filepath.Join(tree, folder)
 	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
@@ -104,7 +104,7 @@ func readAll(tree string) (all []mutant, err error) {
 	return all, err
 }
 
-// changed are the files of the tree that a mutant changes, as it has them.
+// changed returns the files that the mutant changes, with the changes applied, by path.
 func (m mutant) changed(tree string) (map[string]string, error) {
 	files := map[string]string{}
 	for _, f := range m.files {
@@ -119,7 +119,7 @@ func (m mutant) changed(tree string) (map[string]string, error) {
 	return files, nil
 }
 
-// only keeps the mutants of some names; the name of a folder is all that is in it.
+// only keeps the named mutants; the name of a folder stands for all mutants in it.
 func only(all []mutant, names []string) ([]mutant, error) {
 	var chosen []mutant
 	for _, name := range names {
@@ -130,14 +130,13 @@ func only(all []mutant, names []string) ([]mutant, error) {
 			}
 		}
 		if len(chosen) == n {
-			return nil, fmt.Errorf("no mutant is called %s; --list tells which there are", name)
+			return nil, fmt.Errorf("no mutant %s; --list prints the names", name)
 		}
 	}
 	return chosen, nil
 }
 
-// tenth is every tenth mutant, beginning with another one each day: in ten days all have
-// had their turn.
+// tenth returns every tenth mutant, beginning with another one each day: ten days cover all mutants.
 func tenth(all []mutant, day time.Time) (chosen []mutant) {
 	date := day.Unix() / int64((24 * time.Hour).Seconds())
 	for i := int(date % 10); i < len(all); i += 10 {
@@ -146,7 +145,7 @@ func tenth(all []mutant, day time.Time) (chosen []mutant) {
 	return chosen
 }
 
-// scenarios are those that some mutants name, each with the flags of the first that does.
+// scenarios returns the scenarios that mutants name, each with the flags of the first one.
 func scenarios(mutants []mutant) (distinct []mutant) {
 	for _, m := range mutants {
 		if !slices.ContainsFunc(distinct, func(d mutant) bool { return d.Scenario == m.Scenario }) {

@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// root is the repository's, seen from here.
+// root is the repository.
 const root = "../.."
 
-// That each of them builds, make mutants says: here it would take minutes.
+// make mutants builds each of them; here that would take minutes.
 func TestMutants_EachAppliesToTheTreeAndNamesWhatProveHas(t *testing.T) {
 	all, err := readAll(root)
 	if err != nil {
@@ -28,7 +28,7 @@ func TestMutants_EachAppliesToTheTreeAndNamesWhatProveHas(t *testing.T) {
 			t.Errorf("%s: %v", m.Name, err)
 		}
 		if flow, _, _ := strings.Cut(m.Name, "/"); flow != m.Scenario.Flow {
-			t.Errorf("%s is in the folder of another flow than that of %s", m.Name, m.Scenario)
+			t.Errorf("%s is not in the folder of the flow of %s", m.Name, m.Scenario)
 		}
 		if other := taught[m.Teaches+m.Scenario.Flow]; other != "" {
 			t.Errorf("%s teaches what %s does", m.Name, other)
