@@ -8,24 +8,24 @@ import (
 	"time"
 )
 
-// Event is one thing that was done.
+// Event is one action of a fault.
 type Event struct {
 	What  string // "replica 2 killed"; "": nothing was done
 	At    time.Time
 	Until time.Time        // when it was undone; At if there was nothing to undo
-	Hits  int64            // how often it hit something
-	Seen  map[string]int64 // evidence, by name; of several events it is added up
+	Hits  int64            // how often the action hit something
+	Seen  map[string]int64 // evidence, by name; summed over events
 
-	// Replica is to whose process it was done, from 1; 0: to none. Then the event is evidence
-	// only if it hit a request: one that got no answer, where it Ends the process, or one
-	// that had to wait.
+	// Replica is the process that the action hit, from 1; 0: none. If set, the event is evidence
+	// only if it hit a request: one that got no answer, if the action Ends the process, or else
+	// one that had to wait.
 	Replica int
 	Ends    bool
-	Keys    []string // idempotency keys whose COMMIT it cut or left in doubt, as seen on the wire
+	Keys    []string // idempotency keys whose COMMIT was cut or left in doubt, as seen on the wire
 }
 
-// Fault is done over a while, under load. It returns when all is undone. If ctx
-// ends early it undoes what it did, and says what it did until then.
+// Fault is injected over a time, under load. Inject returns when everything is undone. If ctx
+// ends early, Inject undoes its actions, and returns the events so far.
 type Fault interface {
 	Inject(ctx context.Context, over time.Duration) ([]Event, error)
 }
@@ -39,37 +39,37 @@ func (None) Inject(context.Context, time.Duration) ([]Event, error) { return nil
 // Victims are the replicas of a service, by number from 0.
 type Victims interface {
 	Len() int
-	Kill(ctx context.Context, n int) error                   // SIGKILL: no goodbye, no flushing
-	Start(ctx context.Context, n int, extra ...string) error // on the same address, with extra arguments; returns when it answers
+	Kill(ctx context.Context, n int) error                   // SIGKILL: no shutdown, no flushing
+	Start(ctx context.Context, n int, extra ...string) error // on the same address, with extra arguments; returns when the replica answers
 }
 
-// Pausable are replicas that can be stopped and let go on.
+// Pausable are replicas that can be paused and resumed.
 type Pausable interface {
 	Pause(n int) error  // SIGSTOP: connections stay open, nothing answers
-	Resume(n int) error // also of one that is not paused
+	Resume(n int) error // no error if the replica is not paused
 }
 
-// Server is one that can be killed and started again with its address and data.
+// Server can be killed, and started again with its address and data.
 type Server interface {
 	Kill(ctx context.Context) error
-	Start(ctx context.Context) error // returns when it answers
+	Start(ctx context.Context) error // returns when the server answers
 }
 
-// Node is a server that can stand still too: its connections stay open, and nothing answers.
+// Node is a server that can also be paused: its connections stay open, and nothing answers.
 type Node interface {
 	Server
 	Pause(ctx context.Context) error
 	Resume(ctx context.Context) error
 }
 
-// Member is one of the nodes of a cluster.
+// Member is a node of a cluster.
 type Member struct {
 	Addr   string // host:port, for clients
-	Dir    string // where its data is
+	Dir    string // its data directory
 	Server Node
 }
 
-// Wait returns false if ctx ends first.
+// Wait waits for d, and returns false if ctx ends first.
 func Wait(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -81,7 +81,7 @@ func Wait(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// Within waits for c to be closed; false: not in time.
+// Within waits until c is closed, and returns false if that takes longer than d or ctx ends.
 func Within(ctx context.Context, d time.Duration, c <-chan struct{}) bool {
 	limit := time.NewTimer(d)
 	defer limit.Stop()
@@ -94,17 +94,17 @@ func Within(ctx context.Context, d time.Duration, c <-chan struct{}) bool {
 	return false
 }
 
-// undoWait bounds the undoing of one thing. A member of a replica set may avoid another
-// one for a minute.
+// undoWait bounds the undoing of one action. A member of a replica set may avoid another
+// member for a minute.
 const undoWait = 2 * time.Minute
 
-// Undoing is for what has to be undone, also when ctx has ended, and for what must not be
-// called off half way: a kill that comes late would undo the start behind it.
+// Undoing returns a context for actions that must complete even if ctx has ended: undoing a fault,
+// and kills, since a kill that takes effect late would undo the start after it.
 func Undoing(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), undoWait)
 }
 
-// Seen is the evidence of several events.
+// Seen sums the evidence of events.
 func Seen(events []Event) map[string]int64 {
 	seen := map[string]int64{}
 	for _, e := range events {
@@ -115,8 +115,8 @@ func Seen(events []Event) map[string]int64 {
 	return seen
 }
 
-// Series does one thing several times, spread evenly over a while. What needs more time
-// than is left is not begun; 0: it is begun in any case.
+// Series calls once several times, spread evenly over a time. It begins no call that needs more
+// time than is left; needs 0: it always begins.
 func Series(ctx context.Context, over time.Duration, times int, needs time.Duration, once func(ctx context.Context, round int) (Event, error)) (events []Event, err error) {
 	began := time.Now()
 	for round := range times {
@@ -135,7 +135,7 @@ func Series(ctx context.Context, over time.Duration, times int, needs time.Durat
 	return events, ctx.Err()
 }
 
-// Repeat does one thing again and again, once at least, and reports its hits as one event.
+// Repeat calls once at intervals, at least once, and reports all hits as one event.
 func Repeat(ctx context.Context, over, every time.Duration, what, evidence string, once func(context.Context) (hits int64, err error)) ([]Event, error) {
 	event := Event{What: what, At: time.Now()}
 	for end := event.At.Add(over); ; {
@@ -152,16 +152,16 @@ func Repeat(ctx context.Context, over, every time.Duration, what, evidence strin
 }
 
 // Restart kills a server and starts it again: every connection breaks, every open
-// transaction is rolled back, and the answer to what is on its way is lost.
+// transaction is rolled back, and requests under way get no answer.
 type Restart struct {
 	Server   Server
 	Name     string
-	Evidence string // that counts the restarts
+	Evidence string // name of the evidence that counts the restarts
 	Times    int
-	Dead     float64 // the part of the time for which the server stays dead; 0: it starts at once
+	Dead     float64 // share of the time for which the server stays dead; 0: it starts at once
 }
 
-// Inject spreads the restarts evenly. It always starts the server again.
+// Inject spreads the restarts evenly. It starts the server again even if it fails or ctx ends.
 func (r Restart) Inject(ctx context.Context, over time.Duration) ([]Event, error) {
 	return Series(ctx, over, r.Times, 0, func(ctx context.Context, _ int) (Event, error) {
 		event := Event{What: r.Name + " killed", At: time.Now(), Hits: 1, Seen: map[string]int64{r.Evidence: 1}}

@@ -13,7 +13,7 @@ import (
 	"shop/loadtest/internal/testbed"
 )
 
-// cancelling is a server whose kill calls the run off.
+// cancelling is a server whose kill cancels the run.
 type cancelling struct {
 	*testbed.Server
 	cancel func()

@@ -16,7 +16,7 @@ import (
 	"shop/loadtest/fault"
 )
 
-// Link is the way of one replica to one store: a proxy for each address of the store.
+// Link connects one replica to one store: a proxy for each address of the store.
 //
 //	replica ──► Link ──► store
 //	        ◄──      ◄──
@@ -26,7 +26,7 @@ type Link struct {
 	proxies []*toxiproxy.Proxy
 }
 
-// NewLink opens the way of replica n, from 0, to the addresses of a store.
+// NewLink opens a link from replica n, from 0, to the addresses of a store.
 func NewLink(n int, store string, addrs ...string) (*Link, error) {
 	l := &Link{replica: n + 1, store: store}
 	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
@@ -44,10 +44,10 @@ func NewLink(n int, store string, addrs ...string) (*Link, error) {
 // String names its ends.
 func (l *Link) String() string { return fmt.Sprintf("replica %d and %s", l.replica, l.store) }
 
-// Store is the name of its other end.
+// Store returns the name of the store.
 func (l *Link) Store() string { return l.store }
 
-// Addrs are where the replica finds the store, in the order of its addresses.
+// Addrs returns the addresses at which the replica finds the store, in the store's order.
 func (l *Link) Addrs() (addrs []string) {
 	for _, p := range l.proxies {
 		addrs = append(addrs, p.Listen)
@@ -55,14 +55,14 @@ func (l *Link) Addrs() (addrs []string) {
 	return addrs
 }
 
-// Close breaks all connections, and takes no new ones.
+// Close closes all connections, and accepts no new ones.
 func (l *Link) Close() {
 	for _, p := range l.proxies {
 		p.Stop()
 	}
 }
 
-// Direction of what is lost on a link that is cut.
+// Direction is the direction in which a cut link loses data.
 type Direction string
 
 // The directions.
@@ -71,15 +71,15 @@ const (
 	Answers  Direction = "downstream"
 )
 
-// toxic is what is done to a direction of a link, in the terms of toxiproxy.
+// toxic is a toxic of toxiproxy, for one direction of a link.
 type toxic struct {
 	kind       string
 	direction  Direction
 	attributes any
 }
 
-// do adds toxics to all proxies, in this order, and returns them, and what takes them away
-// again, once. Meters come first: those behind them may keep the end of a connection.
+// do adds toxics to all proxies, in this order. undo removes them, once. Meters come first, since a
+// toxic after them may not pass on the end of a connection.
 func (l *Link) do(list ...toxic) (added []toxics.Toxic, undo func() error, err error) {
 	var removals []func() error
 	undo = func() (err error) {
@@ -107,7 +107,7 @@ func (l *Link) do(list ...toxic) (added []toxics.Toxic, undo func() error, err e
 	return added, undo, nil
 }
 
-// hits adds up what toxics have counted.
+// hits sums what toxics have counted.
 func hits(added []toxics.Toxic, ofCloses bool) (n int64) {
 	for _, t := range added {
 		switch counted := t.(type) {
@@ -124,7 +124,7 @@ func hits(added []toxics.Toxic, ofCloses bool) (n int64) {
 	return n
 }
 
-// Cut lets a link lose what is sent in some directions; in none given: in both.
+// Cut makes a link lose all data in the given directions; none given: in both.
 func Cut(l *Link, lost ...Direction) Part {
 	kind := "requests and answers lost"
 	switch {
@@ -142,7 +142,7 @@ func Cut(l *Link, lost ...Direction) Part {
 	return part.part()
 }
 
-// Slowed delays what is said on a link by latency, give or take jitter, in each direction.
+// Slowed delays all data on a link by latency ± jitter, in each direction.
 func Slowed(l *Link, latency, jitter time.Duration) Part {
 	part := l.fault(fmt.Sprintf("%v ± %v", latency, jitter), "delayed")
 	for _, d := range []Direction{Requests, Answers} {
@@ -153,7 +153,7 @@ func Slowed(l *Link, latency, jitter time.Duration) Part {
 	return part.part()
 }
 
-// linkFault is done to a link.
+// linkFault is a fault of a link.
 type linkFault struct {
 	*Link
 	kind     string
@@ -171,7 +171,7 @@ func (f linkFault) part() Part {
 	return Part{Kind: f.kind + ", " + f.store, Name: f.name(), Replica: f.replica, Store: f.store, Shortest: shortest, Longest: longest, Fault: f}
 }
 
-// Inject counts the chunks of data that it hit.
+// Inject counts the chunks of data that the fault hit.
 func (f linkFault) Inject(ctx context.Context, over time.Duration) ([]fault.Event, error) {
 	e := fault.Event{What: f.name(), At: time.Now()}
 	added, undo, err := f.do(f.toxics...)
@@ -185,8 +185,8 @@ func (f linkFault) Inject(ctx context.Context, over time.Duration) ([]fault.Even
 	return []fault.Event{e}, err
 }
 
-// Vanished kills the replica of a link, as its machine's end would: the store learns of the end
-// of its connections only when the replica is started again, and keeps its locks until then.
+// Vanished kills the replica of a link as if its machine had died: the store learns of the end of
+// the connections only when the replica is started again, and keeps the replica's locks until then.
 func Vanished(l *Link, all Replicas) Part {
 	return Part{
 		Kind:    "replica vanished for " + l.store,
@@ -201,10 +201,10 @@ type vanished struct {
 	all Replicas
 }
 
-// slowest is longer than any fault lasts: the connections are closed when it is undone.
+// slowest is longer than any fault: the connections are closed when the fault is undone.
 const slowest = time.Hour
 
-// Inject counts the connections whose end came late.
+// Inject counts the connections that were closed late.
 func (v vanished) Inject(ctx context.Context, over time.Duration) ([]fault.Event, error) {
 	added, undo, err := v.do(
 		toxic{kind: meterType, direction: Requests, attributes: struct{}{}},
@@ -213,7 +213,7 @@ func (v vanished) Inject(ctx context.Context, over time.Duration) ([]fault.Event
 	if err != nil {
 		return nil, err
 	}
-	// The link heals when the replica is about to start: with new connections.
+	// The link heals just before the replica starts, since the replica opens new connections.
 	events, err := killed{healing{v.all, undo}, v.replica - 1}.Inject(ctx, over)
 	closed := hits(added, true)
 	events[0].What = fmt.Sprintf("replica %d killed, %d connections to %s closed later", v.replica, closed, v.store)
@@ -221,13 +221,13 @@ func (v vanished) Inject(ctx context.Context, over time.Duration) ([]fault.Event
 	return events, err
 }
 
-// healing heals a link before a replica starts.
+// healing are Replicas whose link heals before one starts.
 type healing struct {
 	Replicas
 	undo func() error
 }
 
-// Start heals first.
+// Start heals the link, and then starts the replica.
 func (h healing) Start(ctx context.Context, n int, extra ...string) error {
 	return errors.Join(h.undo(), h.Replicas.Start(ctx, n, extra...))
 }

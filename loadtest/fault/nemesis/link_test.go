@@ -16,8 +16,7 @@ import (
 // limit bounds each wait of a test; a busy machine is slow.
 const limit = 20 * time.Second
 
-// store answers each line with the same line, and notes what it is told and which of its
-// connections have ended.
+// store echoes each line, and reports the lines received and the connections that have ended.
 type store struct {
 	addr  string
 	heard chan string
@@ -68,7 +67,7 @@ func dial(t *testing.T, l *Link) client {
 	return client{conn, bufio.NewReader(conn)}
 }
 
-// ask says a line and waits for the answer.
+// ask sends a line and waits for the answer.
 func (c client) ask(line string) (string, error) {
 	fmt.Fprintln(c, line)
 	answer, err := c.lines.ReadString('\n')
@@ -91,7 +90,7 @@ func newLink(t *testing.T, s *store) *Link {
 	return l
 }
 
-// begin does what a part of a link does, until undone.
+// begin injects a part of a link until undo is called.
 func begin(t *testing.T, p Part) (hit func() int64, undo func()) {
 	t.Helper()
 	f := p.Fault.(linkFault)
@@ -107,13 +106,13 @@ func begin(t *testing.T, p Part) (hit func() int64, undo func()) {
 	}
 }
 
-// wait waits for what a store notes.
+// wait waits for what a store reports.
 func wait[T any](t *testing.T, c <-chan T) (got T) {
 	t.Helper()
 	select {
 	case got = <-c:
 	case <-time.After(limit):
-		t.Fatal("it does not come")
+		t.Fatalf("the store reports nothing within %v", limit)
 	}
 	return got
 }
@@ -122,7 +121,7 @@ func eventually(t *testing.T, holds func() bool) {
 	t.Helper()
 	for end := time.Now().Add(limit); !holds(); {
 		if !fault.Wait(t.Context(), time.Millisecond) || time.Now().After(end) {
-			t.Fatal("it does not come")
+			t.Fatalf("the condition does not hold within %v", limit)
 		}
 	}
 }
@@ -135,7 +134,7 @@ func TestCut_NothingPassesAndTheConnectionIsClosedWhenItHeals(t *testing.T) {
 	wait(t, s.heard)
 	hit, undo := begin(t, Cut(l))
 	fmt.Fprintln(c, "lost")
-	fresh := dial(t, l) // is connected, and hears nothing
+	fresh := dial(t, l) // connects, and gets no answer
 	fmt.Fprintln(fresh, "lost too")
 	eventually(t, func() bool { return hit() == 2 })
 	undo()
@@ -146,7 +145,7 @@ func TestCut_NothingPassesAndTheConnectionIsClosedWhenItHeals(t *testing.T) {
 	}
 	dial(t, l).must(t, "after")
 	if got := wait(t, s.heard); got != "after" {
-		t.Errorf("%q was lost, and arrived", got)
+		t.Errorf("the lost %q arrived", got)
 	}
 }
 
@@ -179,7 +178,7 @@ func TestCut_TheStoreLearnsOfAnEndOnlyWhenItHeals(t *testing.T) {
 		c.must(t, "before")
 		_, undo := begin(t, p(l))
 		_ = c.Close()
-		other := newLink(t, s) // what is asked behind the end on another way is answered before it
+		other := newLink(t, s) // had the end reached the store, it would come before this answer
 		dial(t, other).must(t, "other")
 		select {
 		case <-s.ended:
@@ -206,7 +205,7 @@ func TestSlowed_AllArrivesAndIsCounted(t *testing.T) {
 	}
 }
 
-// replicas are two that hold connections to a store, which end with them.
+// replicas are two replicas whose connections to a store end when they are killed.
 type replicas struct {
 	t     *testing.T
 	l     *Link
@@ -233,7 +232,7 @@ func (r *replicas) Kill(context.Context, int) error {
 func (r *replicas) Start(context.Context, int, ...string) error {
 	r.done = append(r.done, "start")
 	for range r.conns {
-		wait(r.t, r.s.ended) // before the replica is there again
+		wait(r.t, r.s.ended) // before the replica is back
 	}
 	dial(r.t, r.l).must(r.t, "again")
 	return nil

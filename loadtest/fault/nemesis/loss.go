@@ -2,7 +2,7 @@ package nemesis
 
 import "github.com/Shopify/toxiproxy/v2/toxics"
 
-// Loss is a direction of a link that loses what is sent, until it heals.
+// Loss is a cut of a direction of a link, until it heals.
 type Loss struct {
 	added []toxics.Toxic
 	undo  func() error
@@ -14,10 +14,10 @@ func (l *Link) Lose(d Direction) (*Loss, error) {
 	return &Loss{added, undo}, err
 }
 
-// Chunks of data have been lost.
+// Chunks returns how many chunks of data have been lost.
 func (l *Loss) Chunks() int64 { return hits(l.added, false) }
 
-// Connections have stood on the link while it was cut.
+// Connections returns how many connections were open on the link while it was cut.
 func (l *Loss) Connections() (n int64) {
 	for _, t := range l.added {
 		if s, is := t.(*silence); is {
@@ -27,5 +27,5 @@ func (l *Loss) Connections() (n int64) {
 	return n
 }
 
-// Heal lets new connections through. Those in whose stream something may be missing are closed.
+// Heal ends the cut. It closes the connections that may have lost data.
 func (l *Loss) Heal() error { return l.undo() }

@@ -18,7 +18,7 @@ func TestLoss_OneDirectionIsLostAndCountedUntilItHeals(t *testing.T) {
 		}
 		eventually(t, func() bool { return loss.Connections() == 1 })
 		if n := loss.Chunks(); n != 0 {
-			t.Errorf("%s: %d chunks are lost, and nothing was sent", d, n)
+			t.Errorf("%s: %d chunks lost although nothing was sent", d, n)
 		}
 		fmt.Fprintln(c, "lost")
 		eventually(t, func() bool { return loss.Chunks() == 1 })

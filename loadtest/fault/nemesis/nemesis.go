@@ -11,19 +11,19 @@ import (
 	"shop/loadtest/fault"
 )
 
-// Nemesis runs the schedule that is drawn from a plan.
+// Nemesis runs a schedule drawn from a plan.
 type Nemesis struct {
 	Plan
-	Say func(Schedule) // gets the schedule before it begins; may be nil
+	Say func(Schedule) // called with the schedule before it begins; may be nil
 }
 
-// Inject runs the schedule, and returns when all is undone. An event is counted as a
-// fault if it hit something.
+// Inject runs the schedule, and returns when everything is undone. An event counts as a
+// fault only if it hit something.
 func (n Nemesis) Inject(ctx context.Context, over time.Duration) (events []fault.Event, err error) {
 	n.Over = over
 	schedule := n.Draw()
 	if len(schedule) == 0 {
-		return nil, fmt.Errorf("no fault fits into %v: the load has to be longer", over)
+		return nil, fmt.Errorf("no fault fits into %v: use a longer load", over)
 	}
 	if n.Say != nil {
 		n.Say(schedule)
@@ -45,7 +45,7 @@ func (n Nemesis) Inject(ctx context.Context, over time.Duration) (events []fault
 	return events, ctx.Err()
 }
 
-// run does what is in the round at once. If one fault fails the other is called off, too.
+// run injects the faults of the round concurrently. If one fails, the other is cancelled.
 func (r Round) run(ctx context.Context) (events []fault.Event, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -82,7 +82,7 @@ func (r Round) run(ctx context.Context) (events []fault.Event, err error) {
 
 func hit(e fault.Event) bool { return e.Hits > 0 }
 
-// note makes an event that hit something evidence.
+// note adds evidence to an event that hit something.
 func note(e *fault.Event, evidence string) {
 	if !hit(*e) {
 		return

@@ -11,7 +11,7 @@ import (
 	"shop/loadtest/fault"
 )
 
-// switchboard is a system with things that are broken for a while.
+// switchboard is a system whose components break for a while.
 type switchboard struct {
 	mu     sync.Mutex
 	broken map[string]bool
@@ -19,7 +19,7 @@ type switchboard struct {
 	times  int
 }
 
-// breaks is a fault of one thing. Its undoing takes a while.
+// breaks is a fault of one component. Undoing it takes a while.
 type breaks struct {
 	of    *switchboard
 	what  string

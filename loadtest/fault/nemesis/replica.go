@@ -9,13 +9,13 @@ import (
 	"shop/loadtest/fault"
 )
 
-// Replicas are what Killed, Vanished and Paused are done to.
+// Replicas are the targets of Killed, Vanished and Paused.
 type Replicas interface {
 	fault.Victims
 	fault.Pausable
 }
 
-// How long what is done to a replica lasts.
+// The bounds of how long a fault of a replica or a link lasts.
 const (
 	shortest = time.Second
 	longest  = 4 * time.Second
@@ -34,7 +34,7 @@ type killed struct {
 	n   int
 }
 
-// Inject counts the kill; whether it cut a request off shows the history.
+// Inject counts the kill; the history shows whether it interrupted a request.
 func (k killed) Inject(ctx context.Context, over time.Duration) ([]fault.Event, error) {
 	e := fault.Event{
 		What: fmt.Sprintf("replica %d killed", k.n+1), At: time.Now(), Hits: 1, Seen: map[string]int64{"crashes": 1},
@@ -51,7 +51,7 @@ func (k killed) Inject(ctx context.Context, over time.Duration) ([]fault.Event, 
 	return []fault.Event{e}, err
 }
 
-// Paused stops replica n, from 0, and lets it go on at the end.
+// Paused stops replica n, from 0, and resumes it at the end.
 func Paused(all Replicas, n int) Part {
 	return Part{
 		Kind: "replica stopped", Name: fmt.Sprintf("replica %d stopped", n+1), Replica: n + 1, Shortest: shortest, Longest: longest,
@@ -64,7 +64,7 @@ type paused struct {
 	n   int
 }
 
-// Inject counts the pause; whether a request had to wait shows the history.
+// Inject counts the pause; the history shows whether a request had to wait.
 func (p paused) Inject(ctx context.Context, over time.Duration) ([]fault.Event, error) {
 	err := p.all.Pause(p.n)
 	e := fault.Event{

@@ -10,20 +10,20 @@ import (
 	"shop/loadtest/fault"
 )
 
-// Part is a fault that can be done again and again, for a short while, at one target.
+// Part is a fault that can be repeated, for a short time each, at one target.
 type Part struct {
 	Kind     string        // what is done
 	Name     string        // … and to which target
-	Replica  int           // that has the fault, from 1; 0: none has
-	Store    string        // likewise; "": none has
-	Outage   bool          // the store is away as a whole, or elects a leader
+	Replica  int           // the replica with the fault, from 1; 0: none
+	Store    string        // the store with the fault; "": none
+	Outage   bool          // the store is unavailable as a whole, or elects a leader
 	Starts   bool          // a replica is started at the end, which needs every store
-	Shortest time.Duration // how long it lasts
+	Shortest time.Duration // bounds of the duration
 	Longest  time.Duration
-	Fault    fault.Fault // injected over that time; its undoing may take longer
+	Fault    fault.Fault // injected for that duration; undoing it may take longer
 }
 
-// Together tells whether two parts may be done at once to a service of so many replicas.
+// Together reports whether two parts may be injected at once into a service of this many replicas.
 func Together(a, b Part, replicas int) bool {
 	switch {
 	case a.Replica > 0 && b.Replica > 0 && (a.Replica == b.Replica || minority(replicas) < 2):
@@ -34,10 +34,10 @@ func Together(a, b Part, replicas int) bool {
 	return !(a.Outage && (b.Outage || b.Starts) || a.Starts && b.Outage)
 }
 
-// minority is how many replicas may have a fault at a time.
+// minority returns how many replicas may have a fault at a time.
 func minority(replicas int) int { return (replicas - 1) / 2 }
 
-// Schedule is what is done when. Its rounds do not overlap.
+// Schedule is a sequence of rounds that do not overlap.
 type Schedule []Round
 
 // Round is one fault, or two at once.
@@ -49,11 +49,11 @@ type Round struct {
 // Step is a part in a round.
 type Step struct {
 	Part  Part
-	After time.Duration // from the begin of the round
+	After time.Duration // since the start of the round
 	For   time.Duration
 }
 
-// length is until the last of its faults has lasted as long as it should.
+// length returns the time until the last fault of the round ends.
 func (r Round) length() (end time.Duration) {
 	for _, s := range r.Steps {
 		end = max(end, s.After+s.For)
@@ -61,7 +61,7 @@ func (r Round) length() (end time.Duration) {
 	return end
 }
 
-// String has a line for each fault.
+// String returns a line for each fault.
 func (s Schedule) String() string {
 	var text strings.Builder
 	for _, round := range s {
@@ -80,9 +80,9 @@ func (s Schedule) String() string {
 const (
 	gapLeast  = 500 * time.Millisecond
 	gapMost   = 2 * time.Second
-	calmEvery = 3 // the gap behind so many rounds is a calm
-	twoOf     = 5 // of so many rounds …
-	twoAtOnce = 2 // … so many have two faults, if two fit together
+	calmEvery = 3 // a calm follows every third round
+	twoOf     = 5 // of this many rounds …
+	twoAtOnce = 2 // … this many have two faults on average, if two fit together
 )
 
 // Plan is what a schedule is drawn from.
@@ -91,12 +91,12 @@ type Plan struct {
 	Over     time.Duration
 	Replicas int
 	Parts    []Part
-	Calm     time.Duration // long enough to judge liveness in
+	Calm     time.Duration // long enough to judge liveness
 }
 
-// Draw draws a schedule. The kinds of parts come in turns, in an order that is drawn anew each
-// time, so that none is forgotten; the target of each is drawn. Kinds that fit beside many
-// others come more often.
+// Draw draws a schedule. Every kind of part takes its turn, in an order that is drawn again for each
+// turn, so that none is left out. The target of each part is drawn. Kinds that fit together with
+// many others come more often.
 func (p Plan) Draw() (s Schedule) {
 	d := draw{Plan: p, random: rand.New(rand.NewPCG(uint64(p.Seed), 4))}
 	for at := time.Duration(0); ; at += d.gap(len(s)) {
@@ -112,7 +112,7 @@ func (p Plan) Draw() (s Schedule) {
 type draw struct {
 	Plan
 	random *rand.Rand
-	bag    []string // kinds that have not come since it was filled
+	bag    []string // kinds that were not drawn since the bag was filled
 }
 
 func (d *draw) round(at time.Duration) (r Round, ok bool) {
@@ -132,8 +132,8 @@ func (d *draw) round(at time.Duration) (r Round, ok bool) {
 	return r, true
 }
 
-// take takes a kind of which a part fits out of the bag, which is filled again when there is
-// none, and draws one of those parts.
+// take takes the first kind with a fitting part out of the bag, and draws one of the fitting parts
+// of that kind. If no kind fits, it refills the bag once.
 func (d *draw) take(fits func(Part) bool) (Part, bool) {
 	for range 2 {
 		for n, kind := range d.bag {
@@ -147,7 +147,7 @@ func (d *draw) take(fits func(Part) bool) (Part, bool) {
 	return Part{}, false
 }
 
-// parts are those that may be done at all, and fit.
+// parts returns the parts that fit, without those of replicas if no minority may fail.
 func (d *draw) parts(fits func(Part) bool) (parts []Part) {
 	for _, p := range d.Parts {
 		if (p.Replica == 0 || minority(d.Replicas) > 0) && fits(p) {
@@ -157,7 +157,7 @@ func (d *draw) parts(fits func(Part) bool) (parts []Part) {
 	return parts
 }
 
-// fill puts each kind behind what is still in the bag.
+// fill appends each missing kind to the bag, in random order.
 func (d *draw) fill() {
 	for _, n := range d.random.Perm(len(d.Parts)) {
 		if kind := d.Parts[n].Kind; !slices.Contains(d.bag, kind) {
@@ -174,7 +174,7 @@ func (d *draw) gap(rounds int) time.Duration {
 	return gap
 }
 
-// between draws a time in whole milliseconds, least and most included.
+// between draws a time in whole milliseconds from least to most, both included.
 func (d *draw) between(least, most time.Duration) time.Duration {
 	return least + time.Duration(d.random.Int64N(max(0, (most-least).Milliseconds())+1))*time.Millisecond
 }

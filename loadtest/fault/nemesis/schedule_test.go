@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// parts are those of a service with two stores, one of which is a cluster, and no faults in them.
+// parts returns the parts, without their faults, of a service with two stores.
 func parts(replicas int) (all []Part) {
 	for n := range replicas {
 		all = append(
@@ -32,8 +32,8 @@ func plan(seed int64, over time.Duration, replicas int) Plan {
 	return Plan{Seed: seed, Over: over, Replicas: replicas, Parts: parts(replicas), Calm: 10 * time.Second}
 }
 
-// broken says which rules a schedule breaks. It goes by moments, and knows nothing of rounds,
-// nor of Together.
+// broken returns the rules that a schedule breaks. It checks the moments at which faults begin, and
+// uses neither rounds nor Together.
 func broken(s Schedule, over time.Duration, replicas int) (found []string) {
 	type span struct {
 		Part
@@ -49,7 +49,7 @@ func broken(s Schedule, over time.Duration, replicas int) (found []string) {
 			}
 		}
 	}
-	for _, a := range all { // what there is at the begin of a
+	for _, a := range all { // what is broken when a begins
 		stores, faulty, away, starts, there := map[string]int{}, map[int]int{}, 0, 0, 0
 		for _, b := range all {
 			if b.from > a.from || b.to < a.from {

@@ -6,7 +6,7 @@ import (
 	"github.com/Shopify/toxiproxy/v2/toxics"
 )
 
-// The toxics of this package, by the names under which toxiproxy knows them.
+// The names under which the toxics of this package are registered with toxiproxy.
 const (
 	silenceType = "silence"
 	meterType   = "meter"
@@ -17,11 +17,11 @@ func init() {
 	toxics.Register(meterType, new(meter))
 }
 
-// silence drops what it is given, and counts it. Unlike the toxic timeout it keeps the end
-// of the connection to itself: what is behind it does not learn that its peer has gone.
+// silence drops all data, and counts it. Unlike the toxic timeout it does not pass on the end
+// of a connection: the receiver does not learn that its peer is gone.
 type silence struct{ dropped, streams atomic.Int64 }
 
-// Pipe drops until it is removed.
+// Pipe drops data until the toxic is removed.
 func (s *silence) Pipe(stub *toxics.ToxicStub) {
 	s.streams.Add(1)
 	input := stub.Input
@@ -39,8 +39,8 @@ func (s *silence) Pipe(stub *toxics.ToxicStub) {
 	}
 }
 
-// Cleanup closes the connection, in whose stream something is missing. What still comes in
-// must be read, or its writer waits for ever.
+// Cleanup closes the connection, since data is missing from its stream. It reads what still comes
+// in, or the writer would block for ever.
 func (s *silence) Cleanup(stub *toxics.ToxicStub) {
 	stub.Close()
 	go func() {
@@ -50,10 +50,10 @@ func (s *silence) Cleanup(stub *toxics.ToxicStub) {
 	}()
 }
 
-// meter passes everything on, and counts it.
+// meter passes all data on, and counts it.
 type meter struct{ passed, closed atomic.Int64 }
 
-// Pipe counts until it is removed, or the connection ends.
+// Pipe counts until the toxic is removed, or the connection ends.
 func (m *meter) Pipe(stub *toxics.ToxicStub) {
 	for {
 		select {

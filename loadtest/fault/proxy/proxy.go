@@ -1,5 +1,5 @@
-// Package proxy is the TCP proxy of all faults between a replica and its servers. What
-// is done to the bytes on their way is the affair of the package that knows the protocol.
+// Package proxy is the TCP proxy for all faults between a replica and its servers. The packages
+// that know the protocols decide what happens to the bytes.
 package proxy
 
 import (
@@ -14,7 +14,7 @@ import (
 //	replica ──► Proxy ──► server
 //	        ◄──       ◄──
 //
-// Both may be killed and started again meanwhile.
+// The replica and the server may be killed and restarted while the Proxy runs.
 type Proxy struct {
 	listener net.Listener
 	dial     func(context.Context) (net.Conn, error)
@@ -24,9 +24,9 @@ type Proxy struct {
 	end      context.CancelFunc
 }
 
-// Listen takes clients on a loopback port. For each, dial connects to the server, and
-// serve forwards until both have ended. Where dial fails the client is refused, as by a
-// server that is down.
+// Listen accepts clients on a loopback port. For each client, dial connects to the server, and
+// serve forwards until both connections have ended. If dial fails, the client's connection is
+// closed, as if the server were down.
 func Listen(dial func(context.Context) (net.Conn, error), serve func(client, server net.Conn)) (*Proxy, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -46,13 +46,13 @@ func Listen(dial func(context.Context) (net.Conn, error), serve func(client, ser
 	return p, nil
 }
 
-// Addr is where it listens.
+// Addr returns the address on which the proxy listens.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
-// Done is closed by Close.
+// Done returns a channel that Close closes.
 func (p *Proxy) Done() <-chan struct{} { return p.life.Done() }
 
-// Close breaks all connections, takes no new ones, and waits until that is done.
+// Close stops accepting, closes all connections, and waits for their goroutines.
 func (p *Proxy) Close() {
 	p.end()
 	_ = p.listener.Close()
