@@ -12,11 +12,11 @@ import (
 	"shop/locking/idempotency/pgtx/pgtest"
 )
 
-// bank is a schema of its own with the tables that faults look for.
+// bank is a separate schema with the tables that the faults watch.
 type bank struct {
 	t    testing.TB
 	url  string
-	conn *pgx.Conn // past every proxy
+	conn *pgx.Conn // without a proxy
 	id   uuid.UUID // an account with 100
 }
 
@@ -36,7 +36,7 @@ func newBank(t testing.TB) *bank {
 	return b
 }
 
-// connect closes again when the test ends.
+// connect opens a connection that is closed when the test ends.
 func (b *bank) connect(url string) *pgx.Conn {
 	b.t.Helper()
 	conn, err := pgx.Connect(context.Background(), url)
@@ -46,7 +46,7 @@ func (b *bank) connect(url string) *pgx.Conn {
 	b.t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
-		_ = conn.Close(ctx) // it may be one that was broken
+		_ = conn.Close(ctx) // may be broken already
 	})
 	return conn
 }
@@ -61,7 +61,7 @@ func (b *bank) proxy() *Proxy {
 	return w
 }
 
-// row is what the account holds now.
+// row returns the account's current state.
 func (b *bank) row() (balance, version, fence int64) {
 	b.t.Helper()
 	err := b.conn.QueryRow(b.t.Context(), "SELECT balance, version, fence FROM accounts WHERE id = $1", b.id).Scan(&balance, &version, &fence)
@@ -78,7 +78,7 @@ func (b *bank) mustHave(balance int64) {
 	}
 }
 
-// The statements of package transfer, on our one account.
+// The statements of package transfer, for the bank's account.
 const (
 	guardSQL = `
 		UPDATE accounts

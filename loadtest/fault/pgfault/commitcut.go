@@ -8,17 +8,17 @@ import (
 	"shop/loadtest/fault"
 )
 
-// CommitCut breaks connections at the one moment at which a client cannot know
-// what it did: right before, or right after, the segment with its COMMIT gets to
-// PostgreSQL. Only a COMMIT that would make money move is worth it, and of each
-// intent only one: what comes again with the same key may have nothing to do.
+// CommitCut breaks connections at the one moment that leaves a client in doubt about
+// its effect: right before, or right after, the segment with its COMMIT reaches
+// PostgreSQL. It cuts only COMMITs that would move money, and only one for each
+// idempotency key, since a repeated request may have nothing left to do.
 type CommitCut struct {
 	Proxies []*Proxy
 	Every   time.Duration // the next COMMIT is cut, on any proxy
 }
 
-// Inject alternates between before and after. It counts as "after" only what
-// the server has committed: it said so, and no client got the answer.
+// Inject alternates between before and after. It counts a cut as "after" only if
+// the server acknowledged the commit, in an answer that the client did not get.
 func (c CommitCut) Inject(ctx context.Context, over time.Duration) ([]fault.Event, error) {
 	event := fault.Event{What: "connections cut at COMMIT", At: time.Now()}
 	s := &scissors{orders: make(chan action, 1), keys: map[string]bool{}}
@@ -33,7 +33,7 @@ func (c CommitCut) Inject(ctx context.Context, over time.Duration) ([]fault.Even
 			m = cutAfter
 		}
 		select {
-		case s.orders <- m: // when the last one was carried out
+		case s.orders <- m: // blocks until the last order is carried out
 			going = fault.Wait(ctx, min(c.Every, over-time.Since(event.At)))
 		case <-end.C:
 			going = false
@@ -52,15 +52,15 @@ func (c CommitCut) Inject(ctx context.Context, over time.Duration) ([]fault.Even
 	return []fault.Event{event}, ctx.Err()
 }
 
-// scissors do with the next COMMIT what the last order says.
+// scissors carry out the last order at the next COMMIT.
 type scissors struct {
 	orders chan action
 
 	mu      sync.Mutex
 	before  int64
 	after   []*segment
-	keys    map[string]bool // of those that were cut, with their clients
-	cutKeys []string        // … without
+	keys    map[string]bool // idempotency keys that were cut, with their clients
+	cutKeys []string        // … without their clients
 }
 
 func (s *scissors) cut(p *segment) action {
@@ -89,7 +89,7 @@ func (s *scissors) cut(p *segment) action {
 	}
 }
 
-// stop takes the last order back, and counts.
+// stop withdraws the last order, and counts the cuts.
 func (s *scissors) stop(ctx context.Context) (before, after int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A client that goes on after each cut counts what it was told; the fault knows the rest.
+// A client that continues after each cut counts its answers; the fault counts the cuts.
 func TestCommitCut_BeforeIsNotCommittedAndAfterIs(t *testing.T) {
 	b := newBank(t)
 	wires := []*Proxy{b.proxy(), b.proxy()}
@@ -81,8 +81,8 @@ func TestCommitCut_NothingIsCutWhereNothingIsWritten(t *testing.T) {
 	}
 }
 
-// The key is what the history knows a request by: that its COMMIT was cut, and that it was
-// decided, is seen from outside.
+// The key identifies a request in the history, so that both the cut of its COMMIT and the
+// decision are observed from outside.
 func TestCommitCut_NamesTheKeysWhoseCommitItCut(t *testing.T) {
 	s := &scissors{orders: make(chan action, 1), keys: map[string]bool{}}
 	for _, key := range []string{"a", "b", "b"} {
@@ -94,7 +94,7 @@ func TestCommitCut_NamesTheKeysWhoseCommitItCut(t *testing.T) {
 		c.add(p, "commit", nil)
 		select {
 		case s.orders <- cutBefore:
-		default: // the last one was not carried out: a key is cut once
+		default: // the last order was not carried out: a key is cut only once
 		}
 		s.cut(p)
 	}

@@ -24,7 +24,7 @@ func TestProxy_AHeldSegmentIsDeliveredAlsoWhenItsSenderHasGone(t *testing.T) {
 	if err := soon(t, "the sender", sent); !errors.Is(err, context.Canceled) {
 		t.Errorf("the sender: %v", err)
 	}
-	other := b.connect(w.URL()) // another connection goes by
+	other := b.connect(w.URL()) // another connection is not held back
 	if err := b.unfenced(t.Context(), other, 80); err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ func TestLateRecord_DiagramTellsTheStepsInOrder(t *testing.T) {
 	} {
 		i := strings.Index(text, part)
 		if i < 0 {
-			t.Fatalf("%q is not there, or not in order, in:\n%s", part, l.Diagram())
+			t.Fatalf("%q is missing or out of order in:\n%s", part, l.Diagram())
 		}
 		text = text[i+len(part):]
 	}

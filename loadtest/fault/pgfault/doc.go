@@ -1,8 +1,8 @@
-// Package pgfault does to PostgreSQL, and to what replicas send to it, what operators and
-// networks do: it delivers a write when its lock has another holder (LateWrite), and breaks
-// connections right before and right after a COMMIT (CommitCut). fault.Restart kills it.
+// Package pgfault injects faults between replicas and PostgreSQL: it delivers a write after its
+// lock has passed to another holder (LateWrite), and breaks connections right before and right
+// after a COMMIT (CommitCut). fault.Restart kills PostgreSQL itself.
 //
-// Both act in a Proxy, which a replica gets as its database. It reads what passes
-// as segments: what a client sends before it waits for an answer. Package transfer tells
-// what each statement does to money (StatementOf).
+// Both faults act in a Proxy, whose address a replica gets as its database. The Proxy divides the
+// traffic into segments: all that a client sends before it waits for an answer. Package transfer
+// defines what each statement does to money (StatementOf).
 package pgfault

@@ -12,43 +12,43 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// LateWrite is Kleppmann's segment, again and again: what a replica wrote while
-// it held the lock gets to PostgreSQL when another holder has held it since. It
-// is done to one replica after the other, to each in both ways:
+// LateWrite repeats Kleppmann's example: a write that a replica sent while it held
+// the lock reaches PostgreSQL after another holder has had the lock. The replicas
+// take turns, each in both ways:
 //
-//	revoked    the segment is held, the replica's lease is taken away. It does not
-//	           know yet, and waits for its answer
-//	stopped    the segment is held, the replica is stopped until its lease has run
-//	           out. It gets the answer when it goes on
+//	revoked    the segment is held back, and the replica's lease is revoked. The replica
+//	           does not know yet, and waits for its answer
+//	stopped    the segment is held back, and the replica is stopped until its lease
+//	           has expired. The replica gets the answer when it is resumed
 //
-// In between, a newer holder is waited for at the account. What is held is the
-// first segment of a transaction that writes to accounts: the guard where that
-// comes first and alone, the whole transaction where that is one segment. A segment
-// whose transaction is over and wrote fences only, a guarded read, goes by. If no
-// newer holder comes in time, the segment is delivered, and does not count as late.
+// LateWrite delivers the segment once a newer holder has written to the account. It
+// holds the first segment of a transaction that writes to accounts: only the guard if
+// the guard is sent first and alone, or the whole transaction if it is one segment.
+// It never holds a guarded read, whose transaction writes only fences. If no newer
+// holder comes in time, the segment is delivered, and does not count as late.
 type LateWrite struct {
 	Proxies  []*Proxy       // of the replicas, by number
 	Replicas fault.Pausable // the same
 	TTL      time.Duration
 	URL      string                                                  // of the database, past the proxies
-	Evict    func(ctx context.Context, account string) (bool, error) // takes away the lease of the holder of that account; false: there is none
-	Record   func(LateRecord)                                        // is given each late write; may be nil
+	Evict    func(ctx context.Context, account string) (bool, error) // revokes the lease of the account's holder; false: it has none
+	Record   func(LateRecord)                                        // called with each late write; may be nil
 }
 
-// The bounds of one late write, some in parts of the TTL. The lease of a stopped
-// replica ends within one TTL, and half a TTL is left for a newer holder. A replica
-// notices a revoked lease within a third of the TTL, so a newer holder has a quarter.
+// The bounds of one late write, some as fractions of the TTL. The lease of a stopped
+// replica expires within one TTL, which leaves half a TTL for a newer holder. A replica
+// notices a revoked lease within a third of the TTL, so a newer holder gets a quarter.
 const (
 	stoppedHalves  = 3
-	expiryLate     = 500 * time.Millisecond // etcd looks that often for leases that are over
+	expiryLate     = 500 * time.Millisecond // how often etcd checks for expired leases
 	revokedPart    = 4
-	betweenPart    = 8 // all replicas work
+	betweenPart    = 8 // undisturbed time between two late writes
 	answerWait     = 5 * time.Second
 	commitLeftWait = time.Second
 	lookEvery      = 2 * time.Millisecond
 )
 
-// Inject alternates. It does not begin what it could not end in time.
+// Inject alternates between the ways. It stops no replica unless the time suffices.
 func (l LateWrite) Inject(ctx context.Context, over time.Duration) (events []fault.Event, err error) {
 	db, err := pgx.Connect(ctx, l.URL)
 	if err != nil {
@@ -81,10 +81,10 @@ func (l LateWrite) Inject(ctx context.Context, over time.Duration) (events []fau
 	return events, ctx.Err()
 }
 
-// longest is how long a stopped replica stands still.
+// longest is how long a replica may be stopped.
 func (l LateWrite) longest() time.Duration { return l.TTL*stoppedHalves/2 + expiryLate }
 
-// lateInjection is one late write on its way.
+// lateInjection is the injection of one late write.
 type lateInjection struct {
 	LateWrite
 	db      *pgx.Conn
@@ -93,7 +93,7 @@ type lateInjection struct {
 	record  LateRecord
 }
 
-// do holds, takes the lock away, waits for the next one, and delivers.
+// do holds a segment, ends the lease, waits for the next holder, and delivers.
 func (s *lateInjection) do(ctx context.Context) error {
 	held, release := s.Proxies[s.record.Replica].hold(wanted)
 	defer release()
@@ -108,14 +108,14 @@ func (s *lateInjection) do(ctx context.Context) error {
 	}
 	s.record.hold(s.segment)
 	if !s.segment.begins {
-		// Its transaction is open. Stopped, PostgreSQL would end that (idle in
-		// transaction) before the lease runs out.
+		// The transaction is open already. If the replica were stopped, PostgreSQL
+		// would end it (idle in transaction) before the lease expires.
 		s.record.Way = Revoked
 	}
 	return s.deliver(ctx, release)
 }
 
-// wanted is a segment that may move money, and whose accounts are known.
+// wanted reports whether a segment may move money and names its accounts.
 func wanted(p *segment) bool {
 	return p.touches && (p.tx.wrote || !p.tx.over) && len(accountsOf(p)) > 0
 }
@@ -131,7 +131,7 @@ func (s *lateInjection) deliver(ctx context.Context, release func()) (err error)
 	}
 	defer func() { err = errors.Join(err, resume()) }()
 	if taken, err := s.take(ctx); err != nil || !taken {
-		return err // the lock has no holder any more: the segment is released
+		return err // the lock has no holder left: the segment is released
 	}
 	if err := s.awaitNewer(ctx, before); err != nil {
 		return err
@@ -142,7 +142,7 @@ func (s *lateInjection) deliver(ctx context.Context, release func()) (err error)
 		return nil // its record says that there was no answer
 	}
 	s.record.answer(s.segment)
-	if err := resume(); err != nil { // it may have a COMMIT to send
+	if err := resume(); err != nil { // the replica may still have to send COMMIT
 		return err
 	}
 	if fault.Within(ctx, commitLeftWait, s.segment.tx.ended) {
@@ -151,7 +151,8 @@ func (s *lateInjection) deliver(ctx context.Context, release func()) (err error)
 	return nil
 }
 
-// take ends the lease, in the injection's way, at once or when its TTL is over.
+// take ends the lease in the injection's way: by revoking it, or by stopping the replica until
+// the lease expires.
 func (s *lateInjection) take(ctx context.Context) (taken bool, err error) {
 	if s.record.Way == Revoked {
 		taken, err = s.Evict(ctx, s.record.accounts[0].String())
@@ -168,8 +169,7 @@ func (s *lateInjection) resume() error {
 	return err
 }
 
-// awaitNewer returns when a newer holder has been at one of the accounts, or it
-// has been long enough.
+// awaitNewer waits until a newer holder has written to one of the accounts, or a limit passes.
 func (s *lateInjection) awaitNewer(ctx context.Context, before []accountState) error {
 	limit := s.TTL / revokedPart
 	if s.record.Way == Stopped {

@@ -12,19 +12,19 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// branch is a replica of the bank: it writes through its proxy, again and again.
-// The lock is in the test's head: Evict and Pause let the next holder come by.
+// branch is a replica of the bank, which writes repeatedly through its proxy. There is
+// no lock: Evict and Pause play the next holder.
 type branch struct {
 	*bank
 	fenced  bool
 	next    *pgx.Conn
-	fence   int64 // of the one that writes now
+	fence   int64 // of the current writer
 	mu      sync.Mutex
 	paused  bool
 	resumed int
 }
 
-// takeOver is the next holder.
+// takeOver writes as the next holder.
 func (r *branch) takeOver(ctx context.Context) error {
 	r.mu.Lock()
 	fence := r.fence + 1
@@ -50,7 +50,7 @@ func (r *branch) Resume(int) error {
 	return nil
 }
 
-// write is one transfer after the other until ctx ends.
+// write makes transfers until ctx ends.
 func (r *branch) write(ctx context.Context, conn *pgx.Conn) error {
 	for ctx.Err() == nil {
 		r.mu.Lock()
@@ -70,8 +70,8 @@ func (r *branch) write(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// begin writes beside the test, through the proxy, until it is ended: at the end of
-// the test if not before, so that a failure leaves no writer behind.
+// begin writes through the proxy in the background, until end is called or the test
+// ends, so that a failed test leaves no writer behind.
 func (r *branch) begin(t *testing.T, w *Proxy) (end func() error) {
 	t.Helper()
 	conn := r.bank.connect(w.URL())
@@ -85,7 +85,7 @@ func (r *branch) begin(t *testing.T, w *Proxy) (end func() error) {
 	return end
 }
 
-// injectLate runs the fault against a branch until what it recorded is enough.
+// injectLate runs the fault against a branch until it has enough records.
 func injectLate(t *testing.T, r *branch, enough func([]LateRecord) bool) (records []LateRecord, seen map[string]int64) {
 	t.Helper()
 	w := r.bank.proxy()
@@ -120,7 +120,7 @@ func injectLate(t *testing.T, r *branch, enough func([]LateRecord) bool) (record
 	return records, fault.Seen(events)
 }
 
-// twiceEach says that both ways were there twice.
+// twiceEach reports whether both ways occur at least twice.
 func twiceEach(records []LateRecord) bool {
 	ways := map[Way]int{}
 	for _, l := range records {
@@ -145,7 +145,7 @@ func TestLateWrite_AGuardRefusesEachAfterAPauseAndAfterARevokedLease(t *testing.
 		}
 	}
 	if stops := seen["late_stopped"]; int64(r.resumed) < stops {
-		t.Errorf("%d times stopped, %d times let go", stops, r.resumed)
+		t.Errorf("stopped %d times, resumed %d times", stops, r.resumed)
 	}
 }
 
@@ -163,13 +163,13 @@ func TestLateWrite_WithoutAGuardEachOverwritesTheNewerOne(t *testing.T) {
 	r.bank.mustHave(1)
 }
 
-// pausable are replicas of which none is paused in fact.
+// pausable are replicas that are not really paused.
 type pausable struct{}
 
 func (pausable) Pause(int) error  { return nil }
 func (pausable) Resume(int) error { return nil }
 
-// Without a newer holder the segment is delivered in the end, and is not called late.
+// Without a newer holder the segment is delivered in the end, and does not count as late.
 func TestLateWrite_WithoutANewerHolderNothingIsLate(t *testing.T) {
 	r := &branch{bank: newBank(t)}
 	w := r.bank.proxy()
@@ -213,8 +213,8 @@ func TestLateWrite_CancelledItReleasesTheSegmentThatItHolds(t *testing.T) {
 	}
 }
 
-// A guarded read is a transaction of its own, which writes the fence. It moves no
-// money; the write behind it is what has to be late.
+// A guarded read is a transaction of its own that writes the fence but moves no
+// money. The write after it is the one to delay.
 func TestLateWrite_AGuardedReadIsNotHeldBack(t *testing.T) {
 	b := newBank(t)
 	w := b.proxy()

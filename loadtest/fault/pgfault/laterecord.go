@@ -15,42 +15,42 @@ import (
 	"shop/transfer"
 )
 
-// Way is how a holder came to be late.
+// Way is how a holder became late.
 type Way string
 
 // The ways.
 const (
-	Revoked Way = "revoked" // its lease was taken away while its segment was held
-	Stopped Way = "stopped" // it stood still until its lease had run out
+	Revoked Way = "revoked" // its lease was revoked while its segment was held back
+	Stopped Way = "stopped" // it was stopped until its lease had expired
 )
 
 // LateRecord is one late write, step by step.
 type LateRecord struct {
-	Replica                int // from 0: the old holder's
+	Replica                int // of the old holder, from 0
 	Way                    Way
 	SQL                    []string  // of the segment
-	Account                uuid.UUID // where the newer holder was seen first
+	Account                uuid.UUID // the first one that the newer holder wrote
 	OldFence, NewFence     int64     // 0: the strategy has none
-	OldVersion, NewVersion int64     // of the account, when the segment was held and when the newer holder was seen
+	OldVersion, NewVersion int64     // of the account: when the segment was held, and after the newer holder's write
 
 	Held      time.Time
 	Taken     time.Time // the lease was revoked, or the replica stopped
-	Overtaken time.Time // a newer holder was seen; zero: there was none in time
+	Overtaken time.Time // a newer holder has written; zero: none in time
 	Delivered time.Time
-	Answered  time.Time // zero: it was not
-	Resumed   time.Time // zero: it was not stopped
+	Answered  time.Time // zero: no answer
+	Resumed   time.Time // zero: the replica was not stopped
 
 	Answer    string // "UPDATE 0"
-	Refused   bool   // the server did not do what the segment asked of the accounts
-	Committed bool   // … or did, and the transaction was committed
+	Refused   bool   // the server did not execute the segment's writes to accounts
+	Committed bool   // the server executed them, and committed the transaction
 
 	accounts []uuid.UUID
 }
 
-// Late says that the segment was delivered after a newer holder had been there.
+// Late reports whether the segment was delivered after the write of a newer holder.
 func (r LateRecord) Late() bool { return !r.Overtaken.IsZero() && !r.Delivered.IsZero() }
 
-// hold notes what was caught.
+// hold records the segment that was held back.
 func (r *LateRecord) hold(p *segment) {
 	r.Held = time.Now()
 	r.accounts = accountsOf(p)
@@ -63,7 +63,7 @@ func (r *LateRecord) hold(p *segment) {
 	}
 }
 
-// accountsOf finds the accounts that a segment writes: WHERE id = $1, in binary.
+// accountsOf returns the accounts that a segment writes: WHERE id = $1, in binary format.
 func accountsOf(p *segment) (ids []uuid.UUID) {
 	for _, s := range p.sent {
 		if !s.money.Account() || len(s.params) == 0 {
@@ -76,13 +76,13 @@ func accountsOf(p *segment) (ids []uuid.UUID) {
 	return ids
 }
 
-// accountState is what tells holders apart at an account.
+// accountState holds the columns of an account that change with its holder.
 type accountState struct {
 	id             uuid.UUID
 	version, fence int64
 }
 
-// readAccounts reads where the accounts stand, in order of id.
+// readAccounts reads the state of accounts, in order of id.
 func readAccounts(ctx context.Context, db *pgx.Conn, ids []uuid.UUID) ([]accountState, error) {
 	rows, _ := db.Query(ctx, `SELECT id, version, fence FROM accounts WHERE id = ANY($1) ORDER BY id`, ids)
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (s accountState, err error) {
@@ -91,8 +91,8 @@ func readAccounts(ctx context.Context, db *pgx.Conn, ids []uuid.UUID) ([]account
 	})
 }
 
-// overtaken notes a newer holder that has written since: with a newer fence than
-// the late one's, or, where there are no fences, with any.
+// overtaken records a newer holder that has written since: with a newer fence than the late
+// holder's, or any writer if the strategy has no fences.
 func (r *LateRecord) overtaken(before, now []accountState) bool {
 	for i := range min(len(before), len(now)) { // accounts are never deleted
 		b, n := before[i], now[i]
@@ -106,7 +106,7 @@ func (r *LateRecord) overtaken(before, now []accountState) bool {
 	return false
 }
 
-// answer notes what the server said to the segment.
+// answer records the server's answer to the segment.
 func (r *LateRecord) answer(p *segment) {
 	r.Refused = p.refused()
 	switch {
@@ -122,7 +122,7 @@ func (r *LateRecord) answer(p *segment) {
 	r.Answered = time.Now()
 }
 
-// end notes what became of the transaction.
+// end records the outcome of the transaction.
 func (r *LateRecord) end(p *segment) { r.Committed = p.tx.committed && !r.Refused }
 
 func (r LateRecord) event() fault.Event {
@@ -146,8 +146,8 @@ func (r LateRecord) event() fault.Event {
 	return e
 }
 
-// Diagram is the record as a mermaid sequence diagram. Times count from the
-// moment at which the segment was held.
+// Diagram returns the record as a mermaid sequence diagram. Times count from the
+// moment at which the segment was held back.
 func (r LateRecord) Diagram() string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, "    "+format+"\n", args...) }
@@ -183,7 +183,7 @@ func (r LateRecord) Diagram() string {
 	return b.String()
 }
 
-// quiet takes away what means something to mermaid.
+// quiet replaces characters that have a meaning in mermaid.
 var quiet = strings.NewReplacer(";", ",", "#", "", "\n", " ")
 
 func fenceText(fence int64) string {
@@ -193,7 +193,7 @@ func fenceText(fence int64) string {
 	return fmt.Sprintf(", fence %d", fence)
 }
 
-// versions is empty if only the fence was written.
+// versions describes a change of version; it is empty if only the fence was written.
 func versions(before, now int64) string {
 	if before == now {
 		return ""
@@ -201,7 +201,7 @@ func versions(before, now int64) string {
 	return fmt.Sprintf(", version %d → %d", before, now)
 }
 
-// brief says what each statement does, and to what, without repeating itself.
+// brief abbreviates statements, and drops repetitions.
 func brief(sql []string) (list []string) {
 	for _, s := range sql {
 		words := strings.Fields(s)

@@ -18,31 +18,30 @@ import (
 	"shop/loadtest/fault/proxy"
 )
 
-// Proxy stands between one replica and PostgreSQL and understands what passes: an
-// interceptor may hold a segment back and deliver it late, or break the connection right
-// before or right after a COMMIT. While no fault is injected, all goes through as it came,
-// byte for byte. The connection is in clear: sslmode=disable.
+// Proxy connects one replica to PostgreSQL and parses the protocol, so that an
+// interceptor can delay a segment, or break the connection right before or right after a
+// COMMIT. While no fault is injected, all data passes unchanged, byte for byte. The
+// connection must be unencrypted: sslmode=disable.
 type Proxy struct {
 	*proxy.Proxy
 	url         string
 	interceptor atomic.Pointer[interceptor]
 }
 
-// interceptor sees each segment before it goes on to the server. It may take its time,
-// and says what becomes of it.
+// interceptor decides the action for each segment before the server gets it. It may block.
 type interceptor func(*segment) action
 
 type action int
 
 const (
 	deliver   action = iota
-	cutBefore        // the connection breaks, and the server never gets the segment
-	cutAfter         // the server gets it, and the connection breaks instead of the answer
+	cutBefore        // the client's connection breaks, and the server never gets the segment
+	cutAfter         // the server executes the segment, and the client's connection breaks before the answer
 )
 
-var errURL = errors.New("proxy: a URL is needed, with sslmode=disable (not shown, since it may hold a password)")
+var errURL = errors.New("proxy: want a database URL with sslmode=disable (not shown: it may contain a password)")
 
-// NewProxy stands before the server of databaseURL. Clients connect to URL.
+// NewProxy starts a proxy for the server of databaseURL. Clients connect to its URL.
 func NewProxy(databaseURL string) (*Proxy, error) {
 	upstream, err := pgconn.ParseConfig(databaseURL)
 	if err != nil {
@@ -64,22 +63,21 @@ func NewProxy(databaseURL string) (*Proxy, error) {
 	return p, nil
 }
 
-// URL is the database's, through this proxy.
+// URL returns the URL of the database through this proxy.
 func (p *Proxy) URL() string { return p.url }
 
-// serve forwards until both ends have ended.
+// serve forwards until both connections have ended.
 func (p *Proxy) serve(client, server net.Conn) {
 	c := &conn{proxy: p, client: client, server: server.(*net.TCPConn), prepared: map[string]string{}}
 	var reading sync.WaitGroup
 	reading.Go(c.readServer)
 	c.readClient(bufio.NewReaderSize(client, bufferSize))
-	// The server reads what it was sent before it reads this end, and may answer it, with
-	// or without a client.
+	// The server first processes the data that it was sent, and may answer, even if the client is gone.
 	_ = c.server.CloseWrite()
 	reading.Wait()
 }
 
-// intercept lets t see all segments from now on; nil: none does.
+// intercept passes all further segments to t; nil: to no interceptor.
 func (p *Proxy) intercept(t interceptor) {
 	if t == nil {
 		p.interceptor.Store(nil)
@@ -88,7 +86,7 @@ func (p *Proxy) intercept(t interceptor) {
 	p.interceptor.Store(&t)
 }
 
-// decide asks the interceptor, if there is one.
+// decide returns the interceptor's action, or deliver if there is none.
 func (p *Proxy) decide(s *segment) action {
 	t := p.interceptor.Load()
 	if t == nil {
@@ -96,15 +94,15 @@ func (p *Proxy) decide(s *segment) action {
 	}
 	decided := (*t)(s)
 	select {
-	case <-p.Done(): // what is held when the proxy closes never arrives
+	case <-p.Done(): // a segment held while the proxy closes is never delivered
 		return cutBefore
 	default:
 		return decided
 	}
 }
 
-// hold keeps back the next segment that is wanted, until release is called; the others
-// go by. release must be called, and may be called again.
+// hold holds back the next wanted segment until release is called, and delivers all others.
+// release must be called; calling it again has no effect.
 func (p *Proxy) hold(wanted func(*segment) bool) (held <-chan *segment, release func()) {
 	var taken atomic.Bool
 	caught, released := make(chan *segment, 1), make(chan struct{})
@@ -130,19 +128,19 @@ type conn struct {
 	proxy    *Proxy
 	client   net.Conn
 	server   *net.TCPConn
-	prepared map[string]string // of readClient: the SQL of each prepared statement
-	tx       *transaction      // readClient's: the one that the next statement belongs to; nil: none
+	prepared map[string]string // SQL of each prepared statement; only readClient uses it
+	tx       *transaction      // of the next statement, nil: none; only readClient uses it
 	muted    atomic.Bool       // the client gets no more answers
 
 	mu      sync.Mutex
-	pending []*segment   // sent, and not answered, in order
-	open    *transaction // of the last answered one, if it has not ended there
-	dead    bool         // nothing will be answered any more
+	pending []*segment   // sent and unanswered, in order
+	open    *transaction // of the last answered segment, if it is still open
+	dead    bool         // no more answers will come
 }
 
 const (
 	bufferSize = 64 << 10
-	messageMax = 64 << 20 // a greater one is no message, but nonsense
+	messageMax = 64 << 20 // a larger length is not the protocol
 )
 
 var (
@@ -150,7 +148,7 @@ var (
 	errNonsense = errors.New("proxy: not the PostgreSQL protocol")
 )
 
-// readClient passes on what the client says, until it ends.
+// readClient passes on the client's segments until the connection ends.
 func (c *conn) readClient(r *bufio.Reader) {
 	err := c.greet(r)
 	for err == nil {
@@ -161,9 +159,9 @@ func (c *conn) readClient(r *bufio.Reader) {
 	}
 }
 
-// greet is the start-up message, which alone has no type in front. A client
-// that asks for encryption is told that there is none. A request to cancel needs
-// no care: the server closes behind it.
+// greet passes on the start-up message, the only one without a type byte. It refuses
+// encryption to a client that requests it. A cancel request passes like a start-up
+// message: the server closes the connection after it.
 func (c *conn) greet(r *bufio.Reader) error {
 	for {
 		raw, err := read(r, nil, 0)
@@ -180,7 +178,7 @@ func (c *conn) greet(r *bufio.Reader) error {
 	}
 }
 
-// next reads a segment: all that the client says before it waits for an answer.
+// next reads a segment: all that the client sends before it waits for an answer.
 func (c *conn) next(r *bufio.Reader) (*segment, error) {
 	p := &segment{answered: make(chan struct{})}
 	for {
@@ -197,7 +195,7 @@ func (c *conn) next(r *bufio.Reader) (*segment, error) {
 	}
 }
 
-// send does with the segment what was decided.
+// send carries out the action that was decided for a segment.
 func (c *conn) send(p *segment, m action) error {
 	c.muted.Store(m != deliver)
 	if m == cutBefore || !c.expect(p) {
@@ -208,14 +206,14 @@ func (c *conn) send(p *segment, m action) error {
 	if _, err := c.server.Write(p.raw); err != nil || m == deliver {
 		return err
 	}
-	// The client loses its connection when the server has answered: to know that
-	// earlier it would ask, on another one, for what it sent to be cancelled.
+	// The client loses its connection only after the server has answered: if it noticed
+	// the loss earlier, it would send a cancel request on another connection.
 	<-p.answered
 	_ = c.client.Close()
 	return errCut
 }
 
-// expect notes that p will be answered.
+// expect records that p awaits an answer, and returns false if no more answers will come.
 func (c *conn) expect(p *segment) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -228,8 +226,8 @@ func (c *conn) expect(p *segment) bool {
 	return true
 }
 
-// readServer passes the answers on, as many at a time as are there, until the
-// server has no more. They are lost where the client is gone.
+// readServer passes the answers on, in batches, until the server's connection ends.
+// Answers to a client that is gone are dropped.
 func (c *conn) readServer() {
 	defer c.hangUp()
 	r := bufio.NewReaderSize(c.server, bufferSize)
@@ -250,7 +248,7 @@ func (c *conn) readServer() {
 	}
 }
 
-// hangUp ends whatever waits for an answer.
+// hangUp ends everything that waits for an answer.
 func (c *conn) hangUp() {
 	_ = c.client.Close()
 	c.mu.Lock()
@@ -264,8 +262,8 @@ func (c *conn) hangUp() {
 	}
 }
 
-// read appends one message to buf: its type (if it has one), its length, which
-// counts itself, and the rest.
+// read appends one message to buf: its type (if typed is 1), its length, which
+// includes the length field, and its body.
 func read(r *bufio.Reader, buf []byte, typed int) ([]byte, error) {
 	head, err := r.Peek(typed + 4)
 	if err != nil {

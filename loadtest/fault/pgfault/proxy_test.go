@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// soon fails the test if c stays silent.
+// soon receives from c, and fails the test if c stays silent.
 func soon[T any](t testing.TB, what string, c <-chan T) (v T) {
 	t.Helper()
 	select {
@@ -19,7 +19,7 @@ func soon[T any](t testing.TB, what string, c <-chan T) (v T) {
 	return v
 }
 
-// concurrently runs f, and tells how it ended.
+// concurrently runs f, and sends its error.
 func concurrently(f func() error) <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- f() }()
@@ -57,12 +57,12 @@ func TestProxy_StatementsPipelinesAndErrorsGoThrough(t *testing.T) {
 	b.mustHave(52)
 }
 
-// What faults look for is recognised, in one segment or step by step.
+// The proxy recognises what the faults look for, in one segment or step by step.
 func TestProxy_UnderstandsWhatATransactionHasWritten(t *testing.T) {
 	b := newBank(t)
 	w := b.proxy()
 	conn := b.connect(w.URL())
-	if err := b.unfenced(t.Context(), conn, 90); err != nil { // so that all is prepared
+	if err := b.unfenced(t.Context(), conn, 90); err != nil { // prepares all statements
 		t.Fatal(err)
 	}
 	type seen struct {
@@ -129,7 +129,7 @@ func TestProxy_CloseBreaksWhatIsHeldAndRefusesWhatComes(t *testing.T) {
 	}
 	soon(t, "the end of the segment", p.answered)
 	if _, err := pgx.Connect(t.Context(), w.URL()); err == nil {
-		t.Error("a closed proxy takes connections")
+		t.Error("a closed proxy accepts connections")
 	}
 	b.mustHave(100)
 }

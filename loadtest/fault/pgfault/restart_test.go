@@ -41,9 +41,9 @@ func TestRestart_PostgresComesBackWithItsDataEachTime(t *testing.T) {
 		t.Errorf("%+v, %v", events, err)
 	}
 	if _, err := open.Exec(t.Context(), "SELECT 1"); err == nil {
-		t.Error("a connection has lived through it")
+		t.Error("a connection has survived the restart")
 	}
-	url = w.URL() // a proxy lives through it too
+	url = w.URL() // the proxy survives the restart
 	if err := exec("INSERT INTO kept VALUES (1)"); err != nil {
 		t.Error(err)
 	}

@@ -11,41 +11,41 @@ import (
 	"shop/transfer"
 )
 
-// segment is what a client sends before it waits for an answer: one query, or a
+// segment is all that a client sends before it waits for an answer: one query, or a
 // pipeline up to its Sync.
 type segment struct {
 	raw     []byte
-	asks    bool // it will be answered
+	asks    bool // the server will answer
 	sent    []statement
-	tx      *transaction // the one that it ends in
-	begins  bool         // that one begins in it
-	touches bool         // it is the first in its transaction that writes to accounts
-	commits bool         // it ends a transaction that has written money
+	tx      *transaction // the transaction of its last statement
+	begins  bool         // that transaction begins in this segment
+	touches bool         // the first segment of its transaction that writes to accounts
+	commits bool         // ends a transaction that has written money
 
 	once     sync.Once
-	answered chan struct{} // closed when the rest is known, or never will be
-	tags     []string      // of the statements that were done, in their order
+	answered chan struct{} // closed when the fields below are final
+	tags     []string      // of the executed statements, in order
 	refusal  *pgproto3.ErrorResponse
 }
 
-// statement is one that is to be executed.
+// statement is a statement to be executed.
 type statement struct {
 	sql    string             // in lower case, with single blanks
 	money  transfer.Statement // what it does to money
 	params [][]byte
 }
 
-// transaction is what a client has begun, over as many segments as it likes.
+// transaction is a client's transaction, over one or more segments.
 type transaction struct {
-	begun   bool   // with a statement of its own; else it ends with its segment
-	touched bool   // it has written to accounts
-	wrote   bool   // … and not only a fence
-	over    bool   // the client has said so
+	begun   bool   // by a BEGIN; else the transaction ends with its segment
+	touched bool   // has written to accounts
+	wrote   bool   // … more than a fence
+	over    bool   // the client has sent its end
 	key     string // the idempotency key that it has inserted, with its client
-	plain   string // … without
+	plain   string // … without its client
 
 	once      sync.Once
-	ended     chan struct{} // closed when the rest is known, or never will be
+	ended     chan struct{} // closed when committed is final
 	committed bool
 }
 
@@ -61,7 +61,7 @@ func (t *transaction) end() { t.once.Do(func() { close(t.ended) }) }
 // writeKey is the statement that stores an idempotency key.
 var writeKey = normalize(pgtx.InsertKey)
 
-// understand notes what one message of the client means. whole: the client waits now.
+// understand parses one message of the client. whole: the message ends a segment.
 func (c *conn) understand(p *segment, kind byte, body []byte) (whole bool, err error) {
 	switch kind {
 	case 'P':
@@ -80,13 +80,13 @@ func (c *conn) understand(p *segment, kind byte, body []byte) (whole bool, err e
 		return c.ask(p), err
 	case 'S', 'F':
 		return c.ask(p), nil
-	default: // a password, a copy, a flush, the end: nothing of ours
+	default: // a password, a copy, a flush, a termination: irrelevant here
 		return true, nil
 	}
 	return false, err
 }
 
-// ask is the end of a segment that will be answered.
+// ask marks the end of a segment that the server will answer.
 func (c *conn) ask(p *segment) bool {
 	p.asks = true
 	if c.tx != nil && !c.tx.begun {
@@ -95,7 +95,7 @@ func (c *conn) ask(p *segment) bool {
 	return true
 }
 
-// add takes up a statement, and what it means to its transaction.
+// add adds a statement to its segment and its transaction.
 func (c *conn) add(p *segment, sql string, params [][]byte) {
 	s := statement{sql, transfer.StatementOf(sql), params}
 	p.sent = append(p.sent, s)
@@ -126,12 +126,12 @@ func (c *conn) add(p *segment, sql string, params [][]byte) {
 	}
 }
 
-// noteAnswer notes what one message of the server means to the segment that it answers.
+// noteAnswer parses one message of the server, for the segment that it answers.
 func (c *conn) noteAnswer(kind byte, body []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.pending) == 0 {
-		return // of the start of the connection
+		return // belongs to the start of the connection
 	}
 	p := c.pending[0]
 	switch kind {
@@ -154,15 +154,15 @@ func (c *conn) noteAnswer(kind byte, body []byte) {
 	}
 }
 
-// refused says that the server did not do what the segment asked of the accounts.
+// refused reports whether the server did not execute the segment's writes to accounts.
 func (p *segment) refused() bool {
 	if p.refusal != nil {
-		return p.refusal.SeverityUnlocalized == "ERROR" // a FATAL ends a connection, whatever was sent
+		return p.refusal.SeverityUnlocalized == "ERROR" // a FATAL ends the connection, and says nothing about the segment
 	}
 	return p.missed()
 }
 
-// missed says that a write to accounts found no row.
+// missed reports whether a write to accounts matched no row.
 func (p *segment) missed() bool {
 	for i, s := range p.sent {
 		if s.money.Account() && i < len(p.tags) && p.tags[i] == "UPDATE 0" {
@@ -172,5 +172,5 @@ func (p *segment) missed() bool {
 	return false
 }
 
-// normalize is SQL in lower case and on one line.
+// normalize returns SQL in lower case on one line.
 func normalize(sql string) string { return strings.ToLower(strings.Join(strings.Fields(sql), " ")) }

@@ -13,12 +13,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Calls counts what the clients of a server ask of it to take or give back locks, as the
-// server counts it (INFO commandstats): scripts, and SET. A lock that talks to no Redis is
-// found out so, whatever it says of itself.
+// Calls counts the commands that acquire or release locks, scripts and SET, as the server
+// itself counts them (INFO commandstats). It exposes a lock that never calls Redis, whatever
+// that lock reports about itself.
 //
-// A server that is killed forgets its counts. They are read often, and what was asked
-// since the last time before a kill is lost; that is less than there was.
+// A killed server loses its counts. They are read often, but the calls after the last
+// reading before a kill are lost, so that the total is a lower bound.
 type Calls struct {
 	client redis.UniversalClient
 	stop   context.CancelFunc
@@ -27,13 +27,13 @@ type Calls struct {
 	mu    sync.Mutex
 	life  string // run_id of the server
 	lives int
-	last  int64 // in this life
-	total int64 // in all lives
+	last  int64 // calls in this life of the server
+	total int64 // calls in all its lives
 }
 
 const callsEvery = 50 * time.Millisecond
 
-// CountCalls begins to count.
+// CountCalls starts counting.
 func CountCalls(ctx context.Context, client redis.UniversalClient) (*Calls, error) {
 	c := &Calls{client: client}
 	if err := c.read(ctx); err != nil {
@@ -43,14 +43,14 @@ func CountCalls(ctx context.Context, client redis.UniversalClient) (*Calls, erro
 	ctx, c.stop = context.WithCancel(ctx)
 	c.work.Go(func() {
 		for fault.Wait(ctx, callsEvery) {
-			_ = c.read(ctx) // it may be down
+			_ = c.read(ctx) // the server may be down
 		}
 	})
 	return c, nil
 }
 
-// Stop counts for the last time: all calls since the beginning, and those of a server that
-// was started meanwhile.
+// Stop returns all calls since the start of counting, and those since the last restart of the
+// server, 0 without a restart.
 func (c *Calls) Stop(ctx context.Context) (all, after int64, err error) {
 	c.stop()
 	c.work.Wait()
@@ -79,10 +79,10 @@ func (c *Calls) read(ctx context.Context) error {
 	return nil
 }
 
-// locking are the commands that take a lock or give it back.
+// locking lists the commands that acquire or release locks.
 var locking = []string{"eval", "evalsha", "fcall", "set"}
 
-// callsIn reads the answer of INFO.
+// callsIn parses the reply to INFO.
 func callsIn(info string) (life string, calls int64) {
 	for line := range strings.Lines(info) {
 		line = strings.TrimSpace(line)

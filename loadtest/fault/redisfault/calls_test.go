@@ -18,9 +18,9 @@ func TestCallsIn_CountsWhatTakesOrGivesBackALock(t *testing.T) {
 	}
 }
 
-// A lock that counts its own events, and talks to no Redis, has none.
+// A lock that counts its own events but never calls Redis causes no calls.
 func TestCountCalls_CountsThoseSinceItsBeginAndOfAClientThatAsksForNothingNone(t *testing.T) {
-	server := locktest.Start(t, locktest.Redis()) // it counts what all clients ask for
+	server := locktest.Start(t, locktest.Redis()) // its own server, since the counts include all clients
 	client := redis.NewClient(&redis.Options{Addr: server.Addr})
 	t.Cleanup(func() { _ = client.Close() })
 	script := func() {
@@ -34,7 +34,7 @@ func TestCountCalls_CountsThoseSinceItsBeginAndOfAClientThatAsksForNothingNone(t
 		t.Fatal(err)
 	}
 	if err := client.Get(t.Context(), "{1}lock:a").Err(); err == nil {
-		t.Fatal("it is there")
+		t.Fatal("the key exists")
 	}
 	all, after, err := counting.Stop(t.Context())
 	if err != nil || all != 0 || after != 0 {

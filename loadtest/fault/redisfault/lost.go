@@ -1,4 +1,4 @@
-// Package redisfault takes locks out of Redis under their holders.
+// Package redisfault deletes locks in Redis while they are held.
 package redisfault
 
 import (
@@ -11,16 +11,16 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// LockLost deletes all locks with a prefix, again and again, as if every holder had been
-// paused beyond its TTL, or as if the server had failed over and lost them. The holder of
-// one goes on as if it held it, and the next one acquires it.
+// LockLost repeatedly deletes all locks with a prefix, as if every holder had been paused
+// beyond its TTL, or as if a failover had lost the locks. The holder of a deleted lock
+// continues as if it still held the lock, while the next holder acquires it.
 type LockLost struct {
 	Client redis.UniversalClient
-	Prefix string        // that the replicas were given
+	Prefix string        // of the replicas' locks
 	Every  time.Duration // many times a second
 }
 
-// Inject counts only deletions that hit a lock. Fence counters are left alone.
+// Inject counts only deletions that hit a lock. It does not delete fence counters.
 func (l LockLost) Inject(ctx context.Context, over time.Duration) ([]fault.Event, error) {
 	return fault.Repeat(ctx, over, l.Every, "locks deleted", "locks_deleted", l.sweep)
 }
@@ -43,7 +43,7 @@ func (l LockLost) sweep(ctx context.Context) (hits int64, err error) {
 	}
 }
 
-// lockPattern matches the locks of redislock (PREFIX{TAG}lock:KEY) and not its
+// lockPattern matches the locks of redislock (PREFIX{TAG}lock:KEY), but not its
 // fence counters.
 func lockPattern(prefix string) string {
 	quote := strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`)

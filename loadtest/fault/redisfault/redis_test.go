@@ -20,7 +20,7 @@ func connect(t *testing.T) (*redis.Client, string) {
 		t.Fatal(err)
 	}
 	client := redis.NewClient(options)
-	prefix := fmt.Sprintf("fault[%d]*%d", os.Getpid(), time.Now().UnixNano()) // with what a pattern would mean
+	prefix := fmt.Sprintf("fault[%d]*%d", os.Getpid(), time.Now().UnixNano()) // with characters that are special in patterns
 	t.Cleanup(func() {
 		ctx := context.Background()
 		for _, name := range []string{prefix + "{1}lock:a", prefix + "{1}fence", "x" + prefix + "{1}lock:a"} {

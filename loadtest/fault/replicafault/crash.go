@@ -1,6 +1,5 @@
-// Package replicafault does to the replicas of a service what operators and kernels do to
-// them: it kills them, at any moment or at each step of a request, and stops them for
-// longer than their locks last.
+// Package replicafault injects faults into the replicas of a service: it kills them, at any
+// moment or at each step of a request, and pauses them for longer than the TTL of their locks.
 package replicafault
 
 import (
@@ -12,8 +11,8 @@ import (
 	"shop/loadtest/fault"
 )
 
-// Crash kills one replica after the other and starts it again before the next:
-// whatever it had in its hands (locks, transactions, answers) is dropped.
+// Crash kills the replicas in turn, and starts each again before the next kill. A kill
+// drops what the replica holds: locks, transactions, answers.
 type Crash struct {
 	Victims fault.Victims
 	Times   int
@@ -36,21 +35,21 @@ func (c Crash) Inject(ctx context.Context, over time.Duration) ([]fault.Event, e
 	})
 }
 
-// CrashSteps kills at each step of a flow in turn: a replica is started with a
-// failpoint that is SIGKILL, and dies at the first request that comes by. One
-// replica after the other; a step that no request reaches is no hit.
+// CrashSteps kills a replica at each step of a flow in turn: it starts a replica with a
+// failpoint that is SIGKILL, and the first request at the step kills the replica. The
+// replicas take turns. A step that no request reaches is no hit.
 type CrashSteps struct {
 	Replicas interface {
 		fault.Victims
-		Ended(n int) <-chan struct{} // closed when the one that was started last has ended
+		Ended(n int) <-chan struct{} // closed when the process that was started last has ended
 	}
 	Flow  string // "transfer"
 	Steps []string
-	Wait  time.Duration // for each step, until the replica has died
+	Wait  time.Duration // limit for each step, until the replica has died
 }
 
-// Inject goes through all steps once, spread over the time as far as it is
-// enough. Each replica is started again without a failpoint.
+// Inject goes through all steps once, spread evenly over the time if it
+// suffices. Each replica is started again without a failpoint.
 func (c CrashSteps) Inject(ctx context.Context, over time.Duration) ([]fault.Event, error) {
 	return fault.Series(ctx, over, len(c.Steps), 0, func(ctx context.Context, round int) (fault.Event, error) {
 		return c.crash(ctx, round%c.Replicas.Len(), c.Steps[round])
@@ -62,7 +61,7 @@ func (c CrashSteps) crash(ctx context.Context, n int, step string) (event fault.
 	if err := c.Replicas.Kill(ctx, n); err != nil {
 		return event, err
 	}
-	event.At = time.Now() // what this first kill cut off is no evidence of a death at the step
+	event.At = time.Now() // a request that this first kill interrupts is no evidence of a death at the step
 	defer func() {
 		late, cancel := fault.Undoing(ctx)
 		defer cancel()
@@ -74,14 +73,14 @@ func (c CrashSteps) crash(ctx context.Context, n int, step string) (event fault.
 		event.Hits, event.Seen = 1, map[string]int64{"crashes": 1, "crash_" + step: 1}
 		return event, err
 	}
-	event.What = fmt.Sprintf("replica %d did not come to %s", n+1, step)
+	event.What = fmt.Sprintf("replica %d did not reach %s", n+1, step)
 	late, cancel := fault.Undoing(ctx)
 	defer cancel()
 	return event, errors.Join(err, c.Replicas.Kill(late, n))
 }
 
-// diesAt starts the replica with its failpoint. It may die as soon as it can be
-// asked, so that the start fails.
+// diesAt starts the replica with its failpoint, and reports whether it died there. The
+// replica may die as soon as it accepts requests, and then its start fails.
 func (c CrashSteps) diesAt(ctx context.Context, n int, step string) (died bool, err error) {
 	startErr := c.Replicas.Start(ctx, n, "--failpoint", c.Flow+"/"+step+"=kill")
 	ended := c.Replicas.Ended(n)

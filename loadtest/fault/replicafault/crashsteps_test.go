@@ -14,11 +14,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// mortals die at every failpoint but those that are spared.
+// mortals are replicas that die at every failpoint but the spared one.
 type mortals struct {
 	replicas
-	spared string // a failpoint that no request passes
-	early  bool   // they die before they are ready
+	spared string // a failpoint that no request reaches
+	early  bool   // die before they are ready
 	ended  chan struct{}
 }
 
@@ -71,7 +71,7 @@ func TestCrashSteps_AReplicaThatDoesNotComeBackIsAnError(t *testing.T) {
 			t.Errorf("%s: no error", fails)
 		}
 		if last := m.Done[len(m.Done)-1]; fails != "kill 0" && last != "start 0" {
-			t.Errorf("%s: the last thing was %s", fails, last)
+			t.Errorf("%s: the last action was %s", fails, last)
 		}
 	}
 }

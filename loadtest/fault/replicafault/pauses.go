@@ -10,28 +10,28 @@ import (
 	"shop/loadtest/fault"
 )
 
-// Pauses stop replicas for longer than their locks last, as a long garbage
-// collection, a full disk or the move of a virtual machine does:
+// Pauses stop replicas for longer than the TTL of their locks, as a long garbage
+// collection, a full disk or the migration of a virtual machine does:
 //
-//	replica 1   1.5, 2, 2.5 … 5 TTLs, with half a TTL of life between, and again from 1.5
-//	replica 2   5 TTLs, once, or as long as the fault lasts
+//	replica 1   1.5, 2, 2.5 … 5 TTLs, with half a TTL between two pauses, and again from 1.5
+//	replica 2   once for 5 TTLs, or for as long as the fault lasts
 //	replica 3   never: one replica always answers
 type Pauses struct {
 	Replicas fault.Pausable
 	TTL      time.Duration
-	// Aim says whether the stopped replica holds a lock. If not, it goes on, and is stopped
-	// a moment later. It is asked again at the end: has the pause outlived the lock?
-	// nil: any moment will do.
+	// Aim reports whether the stopped replica holds a lock. If it does not, the replica is
+	// resumed, and stopped again a moment later. At the end of a pause Aim shows whether the
+	// pause has outlived the lock. nil: the replica is stopped at any moment.
 	Aim func(context.Context) bool
 }
 
-// The lengths of pauses, in halves of the TTL.
+// The bounds of pauses, in halves of the TTL.
 const (
 	pauseShortest = 3
 	pauseLongest  = 10
 )
 
-// Inject stops both side by side. It does not begin what it could not end in time.
+// Inject pauses both replicas concurrently. It begins no pause that would not end in time.
 func (p Pauses) Inject(ctx context.Context, over time.Duration) ([]fault.Event, error) {
 	var (
 		work   sync.WaitGroup
@@ -52,7 +52,7 @@ func (p Pauses) Inject(ctx context.Context, over time.Duration) ([]fault.Event, 
 func (p Pauses) series(ctx context.Context, n int, end time.Time) (events []fault.Event, err error) {
 	for half := time.Duration(pauseShortest); ctx.Err() == nil; half++ {
 		if d := p.TTL * half / 2; half > pauseLongest || time.Until(end) < d {
-			half = pauseShortest // from the beginning
+			half = pauseShortest // start over
 		}
 		d := p.TTL * half / 2
 		if time.Until(end) < d {
@@ -68,7 +68,7 @@ func (p Pauses) series(ctx context.Context, n int, end time.Time) (events []faul
 	return events, nil
 }
 
-// once is one pause. One that was called off before the lock ran out is none.
+// once pauses replica n. A pause that is cancelled before the lock has expired does not count.
 func (p Pauses) once(ctx context.Context, n int, d time.Duration) (fault.Event, error) {
 	holds, err := p.stop(ctx, n)
 	e := fault.Event{What: fmt.Sprintf("replica %d stopped for %.1f TTL", n+1, float64(d)/float64(p.TTL)), At: time.Now(), Replica: n + 1}
@@ -90,14 +90,14 @@ func (p Pauses) once(ctx context.Context, n int, d time.Duration) (fault.Event, 
 	return e, err
 }
 
-// How often a replica is stopped before it is taken as it is.
+// How often a replica is stopped at most to find it with a lock.
 const (
 	aims     = 20
 	aimEvery = 20 * time.Millisecond
 )
 
-// stop stops replica n. With an Aim it tries up to aims times to stop it while it
-// holds a lock, and returns whether it does.
+// stop stops replica n. With an Aim it tries up to aims times to stop the replica while it
+// holds a lock, and returns whether it holds one.
 func (p Pauses) stop(ctx context.Context, n int) (holds bool, err error) {
 	for try := 1; ; try++ {
 		err := p.Replicas.Pause(n)

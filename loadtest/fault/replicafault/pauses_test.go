@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// sleepers write down for how long they were stopped.
+// sleepers are replicas that record for how long they were stopped.
 type sleepers struct {
 	mu    sync.Mutex
 	since map[int]time.Time
