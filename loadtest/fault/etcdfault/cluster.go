@@ -12,7 +12,7 @@ import (
 )
 
 // LeaderKill kills the leader of the cluster and starts it again, several times.
-// The others elect another; leases get their TTL again.
+// The other members elect a new leader, and all leases get their full TTL again.
 type LeaderKill struct {
 	Client  *clientv3.Client // of all members
 	Members []fault.Member   // three
@@ -54,11 +54,11 @@ func (l LeaderKill) kill(ctx context.Context, _ int) (event fault.Event, err err
 	if err != nil {
 		return event, err
 	}
-	event.Seen["elections"] = int64(term - before) // a split vote takes more than one
+	event.Seen["elections"] = int64(term - before) // more than one after a split vote
 	return event, nil
 }
 
-// leader finds the leader, in a term that is not older than this.
+// leader waits for a leader in this term or a later one.
 func (l LeaderKill) leader(ctx context.Context, term uint64) (fault.Member, uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, electionWait)
 	defer cancel()
@@ -69,12 +69,12 @@ func (l LeaderKill) leader(ctx context.Context, term uint64) (fault.Member, uint
 			}
 		}
 		if !fault.Wait(ctx, askEvery) {
-			return fault.Member{}, 0, fmt.Errorf("no member leads: %w", ctx.Err())
+			return fault.Member{}, 0, fmt.Errorf("no leader in term %d or later: %w", term, ctx.Err())
 		}
 	}
 }
 
-// status is what a member says of itself; nil: it does not answer.
+// status returns a member's status; nil: it does not answer, or knows no leader.
 func status(ctx context.Context, client *clientv3.Client, m fault.Member) *clientv3.StatusResponse {
 	ctx, cancel := context.WithTimeout(ctx, askWait)
 	defer cancel()
@@ -85,25 +85,25 @@ func status(ctx context.Context, client *clientv3.Client, m fault.Member) *clien
 	return s
 }
 
-// NoQuorum takes two of three members away for a while, and brings them back:
-// the first time killed, so that they refuse, then stopped, so that they are
-// silent, and so on. No lock is granted meanwhile, and no lease runs out.
+// NoQuorum removes two of three members for a while: the first time they are killed
+// and refuse connections, the next time they are paused and do not answer, and so on.
+// Without a quorum no lock is granted, and no lease expires.
 type NoQuorum struct {
 	Client  *clientv3.Client // of all members
 	Members []fault.Member   // three
 	Times   int
-	Part    float64 // of the time that they are away; the rest shows whether the system comes back
+	Part    float64 // share of the time without a quorum; the rest shows whether the system recovers
 }
 
-// Inject spreads the losses evenly. A loss counts if a read found that there is
-// no quorum. All members are brought back in every ending.
+// Inject spreads the losses evenly. A loss counts if a read fails for want of a
+// quorum. All members are brought back, even if the fault fails or ctx ends.
 func (q NoQuorum) Inject(ctx context.Context, over time.Duration) ([]fault.Event, error) {
 	return fault.Series(ctx, over, q.Times, 0, func(ctx context.Context, round int) (fault.Event, error) {
 		return q.lose(ctx, round, time.Duration(float64(over)/float64(q.Times)*q.Part))
 	})
 }
 
-// lose is one loss. Other members are lost each time.
+// lose removes the quorum once. Each round removes another pair of members.
 func (q NoQuorum) lose(ctx context.Context, round int, d time.Duration) (event fault.Event, err error) {
 	event = fault.Event{What: "quorum lost", At: time.Now()}
 	end := event.At.Add(d)
@@ -130,7 +130,7 @@ func (q NoQuorum) lose(ctx context.Context, round int, d time.Duration) (event f
 	return event, nil
 }
 
-// outage is how a member goes away and comes back.
+// outage returns how a round removes a member and brings it back.
 func outage(s fault.Node, round int) (take, back func(context.Context) error, how string) {
 	if round%2 == 1 {
 		return s.Pause, s.Resume, "stopped"
@@ -138,7 +138,7 @@ func outage(s fault.Node, round int) (take, back func(context.Context) error, ho
 	return s.Kill, s.Start, "killed"
 }
 
-// lost asks for what only a quorum can answer.
+// lost reports whether a read that needs a quorum fails.
 func (q NoQuorum) lost(ctx context.Context) bool {
 	asking, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), askWait)
 	defer cancel()

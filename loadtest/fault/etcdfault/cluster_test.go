@@ -14,7 +14,7 @@ import (
 	"shop/locking/locktest"
 )
 
-// mustGrant waits until a lock is granted: all is as before.
+// mustGrant waits until a lock is granted again.
 func mustGrant(t *testing.T, store locking.Store) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -31,7 +31,7 @@ func mustGrant(t *testing.T, store locking.Store) {
 	}
 }
 
-// mustBeUp waits until each member answers, and knows the leader.
+// mustBeUp waits until each member answers and knows the leader.
 func mustBeUp(t *testing.T, client *clientv3.Client, members []fault.Member) {
 	t.Helper()
 	for i, m := range members {
@@ -65,7 +65,7 @@ func TestLeaderKill_CalledOffTheLeaderIsStartedAgain(t *testing.T) {
 	mustBeUp(t, client, members)
 }
 
-// cancelling is a node whose kill calls the run off.
+// cancelling is a node whose kill cancels the run.
 type cancelling struct {
 	fault.Node
 	cancel func()

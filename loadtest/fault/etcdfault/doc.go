@@ -1,15 +1,14 @@
-// Package etcdfault does to etcd what operators and machines do to it: it
-// revokes the leases under locks, kills leaders, and takes the quorum away.
+// Package etcdfault injects the faults of operators and machines into etcd: it
+// revokes the leases of locks, kills leaders, and removes the quorum.
 //
-// Question: do the locks cost time, and never money, when etcd does not keep
-// what it granted, or does not answer?
+// Question: do lost locks and an unavailable etcd cost only time, and never money?
 //
-//	LeasesRevoked  all leases with keys below a prefix are revoked, again and
-//	               again: every holder goes on as if it still held its lock
-//	LeaderKill     the leader is killed, and started again: an election, and
-//	               every lease gets its TTL again
-//	NoQuorum       two of three members are gone for a while: nothing is granted
+//	LeasesRevoked  all leases with keys below a prefix are revoked repeatedly:
+//	               every holder continues as if it still held its lock
+//	LeaderKill     the leader is killed and started again: an election follows,
+//	               and every lease gets its full TTL again
+//	NoQuorum       two of three members are gone for a while: no lock is granted
 //
-// Evict takes one holder's lease away, for pgfault.LateWrite. Leftovers lists what
-// is left of locks when all replicas have stopped: nothing, if all is well.
+// Evict revokes the lease of one holder, for pgfault.LateWrite. Leftovers lists
+// traces of locks after all replicas have stopped; a correct service leaves none.
 package etcdfault

@@ -17,7 +17,7 @@ import (
 	"shop/transfer"
 )
 
-// newBank is a schema of its own with rich accounts.
+// newBank creates a separate schema with well-funded accounts.
 func newBank(t *testing.T) (database string, owner uuid.UUID, accounts []string) {
 	t.Helper()
 	database, owner = pgtest.Schema(t), uuid.New()
@@ -74,7 +74,7 @@ func serve(t *testing.T, strategy, database, prefix string, owner uuid.UUID, acc
 	return wires, replicas
 }
 
-// Three processes move money over three wires, and are stopped for real.
+// Three processes move money through three proxies, and are really stopped.
 // etcd-unfenced and etcd-fence-only differ in one predicate.
 func TestLateWrite_TheFenceRefusesAndWithoutItMoneyIsLost(t *testing.T) {
 	for _, strategy := range []string{"etcd-fenced", "etcd-fence-only", "etcd-unfenced", "etcd-fenced" + stepByStep, "etcd-unfenced" + stepByStep} {
@@ -84,7 +84,7 @@ func TestLateWrite_TheFenceRefusesAndWithoutItMoneyIsLost(t *testing.T) {
 			wires, replicas := serve(t, strategy, database, prefix, owner, accounts)
 			safe := !strings.HasPrefix(strategy, "etcd-unfenced")
 			all := []pgfault.Way{pgfault.Revoked, pgfault.Stopped}
-			if strings.HasSuffix(strategy, stepByStep) { // an open transaction is never stopped
+			if strings.HasSuffix(strategy, stepByStep) { // a replica with an open transaction is never stopped
 				all = all[:1]
 			}
 			ctx, done := context.WithTimeout(t.Context(), 3*time.Minute)
@@ -119,8 +119,8 @@ func TestLateWrite_TheFenceRefusesAndWithoutItMoneyIsLost(t *testing.T) {
 	}
 }
 
-// The COMMITs of package transfer are found, be they alone or not, and a replica that
-// does not know how one ended finds out.
+// The proxy finds the COMMITs of package transfer, alone or in a pipeline, and a replica
+// resolves a COMMIT whose outcome it does not know.
 func TestCommitCut_OfRealTransfersNothingIsLost(t *testing.T) {
 	for _, strategy := range []string{"etcd-fenced", "etcd-fence-only" + stepByStep} {
 		database, owner, accounts := newBank(t)

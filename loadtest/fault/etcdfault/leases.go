@@ -15,16 +15,16 @@ import (
 	"shop/loadtest/fault"
 )
 
-// LeasesRevoked revokes all leases that have keys below Prefix/, as an operator does
-// with `etcdctl lease revoke` who takes the holders for hung. The holders find out when
-// they renew, up to a third of the TTL later; the next ones come in at once.
+// LeasesRevoked revokes all leases that have keys below Prefix/, as an operator who
+// believes that the holders hang does with `etcdctl lease revoke`. The holders learn of it
+// when they renew, up to a third of the TTL later; the next holders get their locks at once.
 type LeasesRevoked struct {
 	Client *clientv3.Client
-	Prefix string        // that the replicas were given
-	Every  time.Duration // several times per TTL; longer than a session takes to be made anew
+	Prefix string        // of the replicas' locks
+	Every  time.Duration // a fraction of the TTL; longer than it takes to create a new session
 }
 
-// Inject counts the leases that were there to be revoked.
+// Inject counts the leases that existed and were revoked.
 func (l LeasesRevoked) Inject(ctx context.Context, over time.Duration) ([]fault.Event, error) {
 	return fault.Repeat(ctx, over, l.Every, "leases revoked", "leases_revoked", l.revokeAll)
 }
@@ -46,7 +46,7 @@ func (l LeasesRevoked) revokeAll(ctx context.Context) (hits int64, err error) {
 	return hits, nil
 }
 
-// leasesOf names each once. A key without a lease has 0.
+// leasesOf returns the distinct leases of keys. A key without a lease has lease 0.
 func leasesOf(keys []*mvccpb.KeyValue) (ids []clientv3.LeaseID) {
 	for _, kv := range keys {
 		if id := clientv3.LeaseID(kv.Lease); id != 0 && !slices.Contains(ids, id) {
@@ -56,7 +56,7 @@ func leasesOf(keys []*mvccpb.KeyValue) (ids []clientv3.LeaseID) {
 	return ids
 }
 
-// revoke is false for one that has ended already.
+// revoke returns false if the lease has ended already.
 func revoke(ctx context.Context, client *clientv3.Client, id clientv3.LeaseID) (bool, error) {
 	_, err := client.Revoke(ctx, id)
 	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
@@ -65,10 +65,10 @@ func revoke(ctx context.Context, client *clientv3.Client, id clientv3.LeaseID) (
 	return err == nil, err
 }
 
-// Evict revokes the lease of the holder of the lock of key in the etcdlock
-// stores with this prefix: the oldest in its queue. All that hangs on the lease
-// is gone with it: in etcdlock that is every lock of the holder's process. It
-// returns false if it has no holder.
+// Evict revokes the lease of the holder of a lock in the etcdlock stores with
+// this prefix: the oldest entry in the key's queue. Everything attached to the lease
+// is deleted with it: in etcdlock, every lock of the holder's process. Evict returns
+// false if the lock has no holder.
 func Evict(ctx context.Context, client *clientv3.Client, prefix, key string) (bool, error) {
 	first, err := client.Get(ctx, prefix+"/"+strconv.Itoa(len(key))+":"+key+"/", clientv3.WithFirstCreate()...)
 	if err != nil || len(first.Kvs) == 0 {
@@ -77,9 +77,8 @@ func Evict(ctx context.Context, client *clientv3.Client, prefix, key string) (bo
 	return revoke(ctx, client, clientv3.LeaseID(first.Kvs[0].Lease))
 }
 
-// Leftovers lists what is still there of the locks below prefix: their keys, and
-// every other key that hangs on a lease. What a store keeps for good, under no
-// lease, is none.
+// Leftovers lists what remains of the locks below prefix: their keys, and every other
+// key with a lease. Keys that a store keeps permanently, without a lease, do not count.
 func Leftovers(ctx context.Context, client *clientv3.Client, prefix string) (left []string, err error) {
 	keys, err := client.Get(ctx, prefix+"/", clientv3.WithPrefix())
 	if err != nil {
@@ -90,13 +89,13 @@ func Leftovers(ctx context.Context, client *clientv3.Client, prefix string) (lef
 		case kv.Lease != 0:
 			left = append(left, fmt.Sprintf("%s under lease %x", name, kv.Lease))
 		case isQueue(name[len(prefix):]):
-			left = append(left, name+" under no lease: it would stay for ever")
+			left = append(left, name+" without a lease: it would never expire")
 		}
 	}
 	return left, nil
 }
 
-// isQueue knows a lock of etcdlock by its first sign: /LENGTH:KEY/OWNER.
+// isQueue reports whether name is a lock of etcdlock, /LENGTH:KEY/OWNER, by its first digit.
 func isQueue(name string) bool {
 	return len(name) > 1 && name[0] == '/' && name[1] >= '0' && name[1] <= '9'
 }

@@ -19,7 +19,7 @@ func TestLeasesRevoked_EveryHolderBelowThePrefixLosesItsLockAndNoOther(t *testin
 	var held []locking.Lease
 	for i, store := range []locking.Store{one, two, other} {
 		l, err := store.TryAcquire(t.Context(), "key", string(rune('a'+i)))
-		if i == 1 { // one has the key
+		if i == 1 { // the first store holds the key
 			if !errors.Is(err, locking.ErrBusy) {
 				t.Fatal(err)
 			}

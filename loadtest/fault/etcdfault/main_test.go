@@ -36,7 +36,7 @@ func connect(t testing.TB, endpoints ...string) *clientv3.Client {
 	return client
 }
 
-// shared is a client of the shared etcd, and a prefix of one's own there.
+// shared returns a client of the shared etcd, and a prefix for one test.
 func shared(t testing.TB) (*clientv3.Client, string) {
 	t.Helper()
 	return connect(t, strings.Split(testbed.Env(t, "SHOP_ETCD_ENDPOINTS"), ",")...), fmt.Sprintf("fault-%d", time.Now().UnixNano())

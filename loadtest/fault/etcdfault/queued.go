@@ -10,9 +10,9 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Queued counts the names under a lease that are put below a prefix, each of which is one lock
-// that a process asked for (a fencing key is none), and notes the leases that they hang on: a
-// watch, so that the revisions of etcd say it and not the processes.
+// Queued counts the keys with a lease that are put below a prefix. Each is a lock that a process
+// requested, except for fencing keys, which are not counted. Queued also records the leases of the
+// keys. It watches etcd, so the evidence comes from etcd's revisions, not from the processes.
 type Queued struct {
 	client *clientv3.Client
 	stop   context.CancelFunc
@@ -24,7 +24,7 @@ type Queued struct {
 	err     error
 }
 
-// WatchQueues begins to count.
+// WatchQueues starts counting.
 func WatchQueues(ctx context.Context, client *clientv3.Client, prefix string) (*Queued, error) {
 	q := &Queued{client: client, leases: map[clientv3.LeaseID]bool{}}
 	ctx, q.stop = context.WithCancel(ctx)
@@ -37,7 +37,7 @@ func WatchQueues(ctx context.Context, client *clientv3.Client, prefix string) (*
 		}
 	case <-time.After(electionWait):
 		q.stop()
-		return nil, fmt.Errorf("watch %s/: not begun after %v", prefix, electionWait)
+		return nil, fmt.Errorf("watch %s/: the watch has not started after %v", prefix, electionWait)
 	}
 	q.work.Go(func() {
 		for answer := range events {
@@ -59,20 +59,20 @@ func (q *Queued) take(answer clientv3.WatchResponse, prefix int) {
 		if e.Kv.Lease != 0 && !strings.HasPrefix(name, "/fenced:") {
 			q.moments = append(q.moments, time.Now())
 		}
-		if isQueue(name) { // of a process; the lease of a single lock ends with its release
+		if isQueue(name) { // the lease of a process; the lease of a single lock ends with its release
 			q.leases[clientv3.LeaseID(e.Kv.Lease)] = true
 		}
 	}
 }
 
-// Seen is what a watch of queues saw.
+// Seen is the result of a watch of queues.
 type Seen struct {
-	All, After int64 // names put: all, and those after a moment
-	Ended      int64 // leases of theirs that are over now
+	All, After int64 // keys put: all, and those after a moment
+	Ended      int64 // leases of those keys that have ended
 }
 
-// Stop ends the watch. The processes must still be there: a lease that ends with its process is
-// no lost one.
+// Stop ends the watch. The processes must still be running: a lease that ends with its process
+// is not a lost lease.
 func (q *Queued) Stop(ctx context.Context, moment time.Time) (seen Seen, err error) {
 	q.stop()
 	q.work.Wait()

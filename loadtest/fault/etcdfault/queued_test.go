@@ -22,7 +22,7 @@ func TestQueued_CountsTheLocksThatWereAskedForAndTheLeasesThatAreOver(t *testing
 	if revoked, err := Evict(t.Context(), client, prefix, "a"); err != nil || !revoked {
 		t.Fatal(revoked, err)
 	}
-	watched.await(t, 2) // a watch tells of a put a moment later
+	watched.await(t, 2) // a watch reports a put a moment later
 	between := time.Now()
 	if _, err := kept.TryAcquire(t.Context(), "c"); err != nil {
 		t.Fatal(err)
@@ -30,7 +30,7 @@ func TestQueued_CountsTheLocksThatWereAskedForAndTheLeasesThatAreOver(t *testing
 	if _, err := other.TryAcquire(t.Context(), "c"); err != nil {
 		t.Fatal(err)
 	}
-	single, err := client.Grant(t.Context(), 6) // a lock with a lease of its own, which it gives back
+	single, err := client.Grant(t.Context(), 6) // a lock with its own lease, which ends with the lock
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func TestQueued_CountsTheLocksThatWereAskedForAndTheLeasesThatAreOver(t *testing
 	}
 }
 
-// A lock that counts its own events, and talks to no etcd, has none.
+// A lock that counts its own events but never calls etcd puts no key.
 func TestQueued_NothingAskedForIsNothingSeen(t *testing.T) {
 	client, prefix := shared(t)
 	watched, err := WatchQueues(t.Context(), client, prefix)
@@ -59,7 +59,7 @@ func TestQueued_NothingAskedForIsNothingSeen(t *testing.T) {
 	}
 }
 
-// await returns when so many have been seen.
+// await waits until n puts have been seen.
 func (q *Queued) await(t *testing.T, n int) {
 	t.Helper()
 	seen := func() int {

@@ -26,14 +26,14 @@ import (
 // until its standard input ends.
 const asReplica = "as-replica"
 
-// stepByStep, behind a strategy, has failpoints that do nothing: each step is a
-// packet of its own.
+// stepByStep, appended to a strategy, adds failpoints that do nothing, so that each step
+// is sent on its own.
 const stepByStep = " step by step"
 
-// lockTTL is etcd's minimum.
+// lockTTL is the shortest TTL that etcd supports.
 const lockTTL = 2 * time.Second
 
-// beReplica takes strategy, database, etcd, prefix, client, and the accounts.
+// beReplica runs a replica. Its arguments: strategy, database, etcd, prefix, client, accounts.
 func beReplica(args []string) int {
 	strategy, database, etcd, prefix, owner := args[0], args[1], args[2], args[3], uuid.MustParse(args[4])
 	svc, err := newService(strategy, database, etcd, prefix)
@@ -95,7 +95,7 @@ type processes []*exec.Cmd
 func (p processes) Pause(n int) error  { return p[n].Process.Signal(syscall.SIGSTOP) }
 func (p processes) Resume(n int) error { return p[n].Process.Signal(syscall.SIGCONT) }
 
-// start starts one that ends when the test does, in whatever way.
+// start starts a replica that is killed when the test ends, however it ends.
 func (p *processes) start(t *testing.T, args ...string) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], append([]string{asReplica}, args...)...)
@@ -117,7 +117,7 @@ func (p *processes) start(t *testing.T, args ...string) {
 		_ = cmd.Wait()
 	})
 	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil {
-		t.Fatalf("the replica says %q, %v", line, err)
+		t.Fatalf("the replica printed %q, %v", line, err)
 	}
 	*p = append(*p, cmd)
 }

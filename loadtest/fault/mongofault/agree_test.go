@@ -7,7 +7,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-func TestAgree_TellsWhereOneMemberHasSomethingElse(t *testing.T) {
+func TestAgree_NamesTheCollectionInWhichAMemberDiffers(t *testing.T) {
 	t.Parallel()
 	url, set := private(t, "mongo3")
 	db := newDatabase(t, url)
@@ -18,7 +18,7 @@ func TestAgree_TellsWhereOneMemberHasSomethingElse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A command of MongoDB's own tests: into this member, and no other.
+	// A command of MongoDB's own tests, which writes to this member only.
 	_, err = command(t.Context(), set.others(primary)[0].Addr, db.Name(), bson.D{
 		{Key: "godinsert", Value: "wallet_entries"}, {Key: "obj", Value: bson.D{{Key: "_id", Value: 1}}},
 	})

@@ -11,28 +11,28 @@ import (
 	"shop/loadtest/fault"
 )
 
-// CommitUnknown lets clients not know what became of their commits, in two ways
-// in turn, each for one Phase:
+// CommitUnknown leaves clients in doubt about their commits, in two ways that
+// alternate, each for one Phase:
 //
-//	cut     a commit is done, and the connection breaks instead of the answer
-//	unsure  every commit is done, and the server says that it may be lost:
-//	        a write concern error
+//	cut     a commit succeeds, but the connection breaks before the answer
+//	unsure  every commit succeeds, but the server answers with a write concern
+//	        error: the commit may be lost
 //
-// After a cut the driver sends the commit again by itself, and is answered
-// that it was done. In the other phase the replica has to find out.
+// After a cut the driver itself sends the commit again, and learns that it has
+// succeeded. After a write concern error the replica has to resolve the commit.
 type CommitUnknown struct {
 	Proxies []*Proxy
-	Every   time.Duration // one cut, on one proxy after the other
-	Phase   time.Duration // at most half of the time, so that both ways are tried
+	Every   time.Duration // between two cuts; the proxies take turns
+	Phase   time.Duration // shortened to half of the time, so that both ways are used
 }
 
-// maxTimeExpired is the error behind which WithTransaction says at once that it
-// does not know. Behind others, such as 64, it sends the commit again and again,
-// until its time is over or the phase is: then it knows, and the client gets a plain answer.
+// maxTimeExpired is the error after which WithTransaction returns an unknown result
+// at once. After other errors, such as 64, it repeats the commit until its own time or the
+// phase is over. Once the phase is over the commit succeeds, and the client gets a plain answer.
 const maxTimeExpired = 50
 
-// Inject counts the answers that were swallowed, and the write concern errors
-// that clients were answered. Everything is as it was at the end.
+// Inject counts the dropped answers, and the write concern errors that clients got.
+// At the end, the failpoint is off and no cut is pending.
 func (c CommitUnknown) Inject(ctx context.Context, over time.Duration) ([]fault.Event, error) {
 	var events []fault.Event
 	end, part := time.Now().Add(over), min(c.Phase, over/2)
@@ -84,8 +84,8 @@ func (c CommitUnknown) unsure(ctx context.Context, d time.Duration) (event fault
 	return event, nil
 }
 
-// failCommits is for the clients of the proxies alone. It is set on all members: one of
-// them is the primary.
+// failCommits sets the failpoint on all members, since any of them may be the primary. It
+// affects only the clients of the proxies.
 func (c CommitUnknown) failCommits(ctx context.Context, mode string) (err error) {
 	for _, host := range c.Proxies[0].hosts {
 		_, failed := command(ctx, host, "admin", bson.D{
@@ -102,7 +102,7 @@ func (c CommitUnknown) failCommits(ctx context.Context, mode string) (err error)
 	return err
 }
 
-// doubts are the keys that the proxies saw in doubt since the last time.
+// doubts returns the keys that were left in doubt since the last call.
 func (c CommitUnknown) doubts() (keys []string) {
 	for _, w := range c.Proxies {
 		keys = append(keys, w.recorder.takeDoubts()...)

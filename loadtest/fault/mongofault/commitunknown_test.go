@@ -14,7 +14,7 @@ import (
 func TestCommitUnknown_OfRealOperationsNothingIsLostAndAllIsResolved(t *testing.T) {
 	for _, strategy := range []string{"lockid", "inc"} {
 		t.Run(strategy, func(t *testing.T) {
-			url, _ := private(t, "mongo") // a server has one failCommand
+			url, _ := private(t, "mongo") // a server has only one failCommand failpoint
 			c := newPair(t, url, strategy, 3)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()

@@ -10,28 +10,28 @@ import (
 	"shop/loadtest/fault"
 )
 
-// How long each needs: what has less time left is not begun.
+// How long each fault needs. It does not begin if less time is left.
 const (
 	StepDownNeeds     = 3500 * time.Millisecond
 	PrimaryPauseNeeds = 6 * time.Second
 	PrimaryKillNeeds  = 7 * time.Second
 )
 
-// StepDown tells the primary to step down, which ends the transactions that are
-// open: the first time it hands over to another, in no time, then it just stops,
-// and the others find out after two seconds, and so on.
+// StepDown makes the primary step down, which aborts the open transactions. In turn, the
+// primary first hands over to another member at once, and then steps down by force, so that
+// the others notice after two seconds.
 type StepDown struct {
 	Set   Set
 	Times int
 }
 
-// Inject counts the elections: a split vote takes more than one.
+// Inject counts the elections: more than one after a split vote.
 func (s StepDown) Inject(ctx context.Context, over time.Duration) ([]fault.Event, error) {
 	return fault.Series(ctx, over, s.Times, StepDownNeeds, s.once)
 }
 
 func (s StepDown) once(ctx context.Context, round int) (event fault.Event, err error) {
-	hard := round%2 == 1 || len(s.Set) == 1 // alone it has no other to hand over to
+	hard := round%2 == 1 || len(s.Set) == 1 // a set of one has no member to hand over to
 	whole, cancel := fault.Undoing(ctx)
 	defer cancel()
 	old, before, err := s.Set.primary(whole, 0)
@@ -57,7 +57,7 @@ func (s StepDown) once(ctx context.Context, round int) (event fault.Event, err e
 	if err != nil {
 		return event, err
 	}
-	// It may be elected again at once: in a set of one, there is no other.
+	// The old primary may be elected again at once, as it must be in a set of one.
 	_, err = command(whole, old.Addr, "admin", bson.D{{Key: "replSetFreeze", Value: 0}})
 	_, term, elected := s.Set.primary(whole, before+1)
 	if err = errors.Join(err, elected); err == nil {
@@ -68,18 +68,18 @@ func (s StepDown) once(ctx context.Context, round int) (event fault.Event, err e
 	return event, err
 }
 
-// PrimaryPause stops the primary, as a full disk or the move of a virtual machine
-// does, until the others have elected another, and a little longer. When it goes
-// on it believes that it is the primary, and has clients that believe it too.
+// PrimaryPause stops the primary, as a full disk or the migration of a virtual machine
+// does, until a little after the others have elected another. When it resumes, it and
+// its clients still take it for the primary.
 type PrimaryPause struct {
 	Set   Set // of three
 	Times int
 }
 
-// linger is how long the old primary is still silent when there is a new one.
+// linger is how long the old primary stays stopped after the election.
 const linger = 500 * time.Millisecond
 
-// Inject counts the elections. The old primary goes on in every ending.
+// Inject counts the elections. It resumes the old primary even if it fails or ctx ends.
 func (p PrimaryPause) Inject(ctx context.Context, over time.Duration) ([]fault.Event, error) {
 	return fault.Series(ctx, over, p.Times, PrimaryPauseNeeds, p.once)
 }
@@ -115,16 +115,16 @@ func (p PrimaryPause) once(ctx context.Context, _ int) (event fault.Event, err e
 	return event, nil
 }
 
-// transactionWait bounds the wait for a transaction. held is how long one is held.
+// transactionWait bounds the wait for a transaction. held is how long a transaction is held.
 const (
 	transactionWait = 2 * time.Second
 	held            = time.Second
 )
 
-// holdTransaction returns when an insert, which the wallet's transactions do behind their
-// locks, stands still at the primary for a while: a transaction is open that the
-// primary's end can interrupt. Without one in transactionWait the fault goes on, and the
-// evidence tells.
+// holdTransaction blocks the next insert at the primary, and returns once it is blocked.
+// The wallet's transactions insert after their locks, so a transaction is then open that the
+// failure of the primary interrupts. If no insert comes within transactionWait the fault
+// proceeds, and its evidence shows no open transaction.
 func holdTransaction(ctx context.Context, primary fault.Member) error {
 	answer, err := command(ctx, primary.Addr, "admin", bson.D{
 		{Key: "configureFailPoint", Value: "failCommand"},
@@ -149,41 +149,42 @@ func holdTransaction(ctx context.Context, primary fault.Member) error {
 	return err
 }
 
-// openTransactions is how many are open at a member, by its own count.
+// openTransactions returns how many transactions a member reports as open.
 func openTransactions(ctx context.Context, m fault.Member) (int64, error) {
 	answer, err := command(ctx, m.Addr, "admin", bson.D{{Key: "serverStatus", Value: 1}})
 	n, _ := answer.Lookup("transactions", "currentOpen").AsInt64OK()
 	return n, err
 }
 
-// PrimaryKill kills a primary that is alone with its latest writes:
+// PrimaryKill kills a primary that alone has its latest writes:
 //
-//	0 ms     both secondaries fetch nothing more. The primary goes on, and acknowledges
-//	         what asks for no more than the primary; a majority acknowledges nothing new
-//	~100 ms  a client has written: the secondaries are stopped
-//	~600 ms  the primary is killed, the secondaries go on: one is elected, and has none of it
-//	~3 s     the dead one is started, finds that it has what no other has, and rolls it back,
-//	         into files below rollback/
+//	0 ms     both secondaries stop replicating. The primary goes on, and acknowledges
+//	         writes with write concern 1; no new write reaches a majority
+//	~100 ms  a client has written: the secondaries are paused
+//	~600 ms  the primary is killed, the secondaries resume and elect one of them, without
+//	         the latest writes
+//	~3 s     the killed member is started, finds writes that no other member has, and rolls
+//	         them back into files below rollback/
 //
-// Stopping alone would lose nothing: a primary sends what it writes without being
-// asked, into sockets, where it waits for the secondaries to go on, long after the
-// primary's death. And stopping at once may lose nothing either: clients that wait
-// for the acknowledgement of what the secondaries have fetched write nothing more.
+// Pausing the secondaries alone would lose nothing: the primary streams its writes into
+// their sockets, where the data survives the primary's death until they resume. Pausing
+// them at once may lose nothing either: clients that wait for the acknowledgement of
+// writes that the secondaries have fetched write nothing more.
 type PrimaryKill struct {
 	Set   Set // of three
 	Times int
 }
 
-// alone is how long the primary writes what no other has, and writeWait how long a
-// client's first such write is waited for: secondaries that fetch nothing acknowledge with
-// their next heartbeat, every two seconds, what they have.
+// alone is how long the primary goes on alone. writeWait bounds the wait for a client's
+// first write that only the primary has: secondaries that no longer fetch acknowledge what
+// they have with their next heartbeat, every two seconds.
 const (
 	alone     = 500 * time.Millisecond
 	writeWait = 5 * time.Second
 )
 
-// Inject counts the elections, and the documents that were taken back. At the end
-// of each kill all members are up, and have caught up.
+// Inject counts the elections, and the documents that were rolled back. After
+// each kill it waits until all members are up and have caught up.
 func (k PrimaryKill) Inject(ctx context.Context, over time.Duration) ([]fault.Event, error) {
 	return fault.Series(ctx, over, k.Times, PrimaryKillNeeds, k.once)
 }
@@ -222,8 +223,8 @@ func (k PrimaryKill) once(ctx context.Context, _ int) (event fault.Event, err er
 	return event, errors.Join(err, failed)
 }
 
-// killAlone kills the primary when it has written for a while what no other has, and
-// returns when that was.
+// killAlone kills the primary after it has been alone with its writes for a while, and
+// returns the time of the kill.
 func (k PrimaryKill) killAlone(ctx context.Context, primary fault.Member) (at time.Time, err error) {
 	others := k.Set.others(primary)
 	defer func() {
@@ -249,8 +250,8 @@ func (k PrimaryKill) killAlone(ctx context.Context, primary fault.Member) (at ti
 	return at, primary.Server.Kill(ctx)
 }
 
-// written returns when a client has written to the primary, and the journal has it, or
-// after writeWait: then there may be nothing to roll back, and the evidence tells.
+// written waits until a client's write is in the primary's journal, or until writeWait is over:
+// then there may be nothing to roll back, as the evidence will show.
 func written(ctx context.Context, primary fault.Member) error {
 	from, err := lastWrite(ctx, primary)
 	for end := time.Now().Add(writeWait); err == nil && time.Now().Before(end) && fault.Wait(ctx, askEvery); {
@@ -265,7 +266,7 @@ func written(ctx context.Context, primary fault.Member) error {
 	return note(ctx, primary, "written", bson.D{{Key: "w", Value: 1}, {Key: "j", Value: true}})
 }
 
-// lastWrite is when a client last wrote to m: its oplog less the notes.
+// lastWrite returns the time of the last client's write in the oplog of m, which ignores notes.
 func lastWrite(ctx context.Context, m fault.Member) (at bson.RawValue, err error) {
 	answer, err := command(ctx, m.Addr, "local", bson.D{
 		{Key: "find", Value: "oplog.rs"},
@@ -277,11 +278,11 @@ func lastWrite(ctx context.Context, m fault.Member) (at bson.RawValue, err error
 	return answer.Lookup("cursor", "firstBatch", "0", "ts"), err
 }
 
-// noFetching is a switch in the server, for MongoDB's own tests of rollbacks.
+// noFetching is a failpoint of the server, for MongoDB's own tests of rollbacks.
 const noFetching = "stopReplProducer"
 
-// fetchNothing returns when m has given up fetching from the primary: it notices
-// with the next write that it is sent.
+// fetchNothing stops m from fetching, and returns when it has stopped: m checks the
+// failpoint when it gets the next write, so fetchNothing writes a note.
 func fetchNothing(ctx context.Context, m, primary fault.Member) error {
 	answer, err := command(ctx, m.Addr, "admin", bson.D{{Key: "configureFailPoint", Value: noFetching}, {Key: "mode", Value: "alwaysOn"}})
 	if err != nil {

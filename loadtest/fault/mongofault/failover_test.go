@@ -11,7 +11,7 @@ import (
 	"shop/loadtest/fault"
 )
 
-// struck checks what a fault says that it did, and that the set is whole again.
+// struck checks the events of a fault, and that all members are back.
 func struck(t *testing.T, set Set, events []fault.Event, err error, times int) {
 	t.Helper()
 	for _, e := range events {
@@ -30,8 +30,8 @@ func struck(t *testing.T, set Set, events []fault.Event, err error, times int) {
 	}
 }
 
-// On a machine that is busy there are unasked elections: a proxy
-// leads to the primary there is.
+// A busy machine causes additional elections: a proxy leads to
+// whichever member is the primary.
 func TestStepDown_AnotherIsElectedEachTimeAndAProxyLeadsThere(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"mongo", "mongo3"} {
@@ -41,7 +41,7 @@ func TestStepDown_AnotherIsElectedEachTimeAndAProxyLeadsThere(t *testing.T) {
 			db, w := newDatabase(t, url), newProxy(t, url)
 			c := talk{t: t, w: w, db: connect(t, w.URL()).Database(db.Name())}
 			c.must(c.newLock)(t.Context())
-			// One behind the other: Inject does not begin what it may not end in time.
+			// Not Inject, which begins no step down that may not end in time.
 			events, err := fault.Series(t.Context(), 0, 2, 0, StepDown{Set: set}.once)
 			struck(t, set, events, err, 2)
 			eventually(t, c.newLock)
@@ -63,7 +63,7 @@ func TestPrimaryPause_AnotherIsElectedAndTheOldOneComesBack(t *testing.T) {
 	events, err := PrimaryPause{Set: set, Times: 1}.Inject(t.Context(), time.Minute)
 	struck(t, set, events, err, 1)
 
-	ctx, cancel := context.WithCancel(t.Context()) // called off when one stands still
+	ctx, cancel := context.WithCancel(t.Context()) // cancelled when the primary is paused
 	defer cancel()
 	for i := range set {
 		set[i].Server = cancelling{set[i].Server, cancel}
@@ -74,7 +74,7 @@ func TestPrimaryPause_AnotherIsElectedAndTheOldOneComesBack(t *testing.T) {
 	struck(t, set, nil, nil, 0)
 }
 
-// cancelling is a server whose pause calls the run off.
+// cancelling is a server whose pause cancels the run.
 type cancelling struct {
 	fault.Node
 	cancel func()

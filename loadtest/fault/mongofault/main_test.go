@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// private starts a set for one test: of one member, "mongo", or of three, "mongo3".
+// private starts a set for one test: "mongo" has one member, "mongo3" three.
 func private(t *testing.T, kind string) (url string, set Set) {
 	t.Helper()
 	for _, s := range stacktest.Private(t, kind) {
@@ -25,8 +25,8 @@ func private(t *testing.T, kind string) (url string, set Set) {
 	return url, set
 }
 
-// connect makes a client, with nothing tuned. It is used at once, since one that
-// never was takes a heartbeat, ten seconds, to disconnect.
+// connect creates a client with default settings. It uses the client at once, since an
+// unused client takes a heartbeat, ten seconds, to disconnect.
 func connect(t testing.TB, url string) *mongo.Client {
 	t.Helper()
 	client, err := mongo.Connect(options.Client().ApplyURI(url))
@@ -44,7 +44,7 @@ func connect(t testing.TB, url string) *mongo.Client {
 	return client
 }
 
-// newProxy lays one to the shared server, or to another.
+// newProxy starts a proxy for a server.
 func newProxy(t testing.TB, url string) *Proxy {
 	t.Helper()
 	w, err := NewProxy(url)
@@ -55,8 +55,8 @@ func newProxy(t testing.TB, url string) *Proxy {
 	return w
 }
 
-// newDatabase is one with the collections of a wallet, past every proxy, dropped
-// when the test ends. One wallet is in it: its id is 1.
+// newDatabase creates a database with the collections of package wallet, and one wallet, whose
+// id is 1. It connects without a proxy, and drops the database when the test ends.
 func newDatabase(t testing.TB, url string) *mongo.Database {
 	t.Helper()
 	db := connect(t, url).Database("fault_" + bson.NewObjectID().Hex())
@@ -71,7 +71,7 @@ func newDatabase(t testing.TB, url string) *mongo.Database {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
-		_ = db.Drop(ctx) // some servers are gone by then
+		_ = db.Drop(ctx) // the server may be gone by then
 	})
 	return db
 }

@@ -15,27 +15,27 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// message is one of MongoDB's protocol, as it came:
+// message is a message of MongoDB's protocol, byte for byte:
 //
-//	length · its id · the id of what it answers · opcode    4 bytes each
-//	flags · 0 · a document [· 1 · length · name · documents]…    where the opcode is OP_MSG
+//	length · its id · the id of the request that it answers · opcode    4 bytes each
+//	flags · 0 · a document [· 1 · length · name · documents]…    if the opcode is OP_MSG
 type message []byte
 
 const (
 	opMsg      = 2013
 	headLength = 16
 	bodyAt     = headLength + 4 + 1
-	lengthMax  = 64 << 20 // a greater one is no message, but nonsense
+	lengthMax  = 64 << 20 // a larger length is not the protocol
 	bufferSize = 64 << 10
 )
 
-var errNonsense = errors.New("not the protocol of MongoDB")
+var errNonsense = errors.New("not the MongoDB protocol")
 
 func (m message) id() uint32      { return binary.LittleEndian.Uint32(m[4:]) }
 func (m message) answers() uint32 { return binary.LittleEndian.Uint32(m[8:]) }
 
-// body is the document of an OP_MSG; nil: it is something else, such as the
-// greeting. Drivers put it in front of the other sections.
+// body returns the document of an OP_MSG; nil: the message is something else, such as the
+// handshake. Drivers put the document before the other sections.
 func (m message) body() bson.Raw {
 	if len(m) < bodyAt+4 || binary.LittleEndian.Uint32(m[12:]) != opMsg || m[bodyAt-1] != 0 {
 		return nil
@@ -47,7 +47,8 @@ func (m message) body() bson.Raw {
 	return bson.Raw(m[bodyAt : bodyAt+size])
 }
 
-// first is the first document behind the body: of an insert, what it inserts. nil: there is none.
+// first returns the first document of an insert, which is in the body or in a section after
+// it; nil: none.
 func (m message) first() bson.Raw {
 	body := m.body()
 	if all, ok := body.Lookup("documents").ArrayOK(); ok {
@@ -59,7 +60,7 @@ func (m message) first() bson.Raw {
 	if len(body) == 0 || len(rest) < 5 || rest[0] != 1 {
 		return nil
 	}
-	_, documents, _ := bytes.Cut(rest[5:], []byte{0}) // behind the name
+	_, documents, _ := bytes.Cut(rest[5:], []byte{0}) // after the name
 	if all := documentsIn(documents); len(all) > 0 {
 		return all[0]
 	}
@@ -84,7 +85,7 @@ func read(r *bufio.Reader, buf message) (message, error) {
 	return buf, err
 }
 
-// newMessage is a command to the server.
+// newMessage encodes a command to the server.
 func newMessage(command bson.D) (message, error) {
 	body, err := bson.Marshal(command)
 	if err != nil {
@@ -96,8 +97,8 @@ func newMessage(command bson.D) (message, error) {
 	return append(m, body...), nil
 }
 
-// command sends one command to one member, on a connection of its own, and waits
-// for as long as ctx allows. A driver would look for another member.
+// command sends one command to one member on a new connection, and waits for the
+// answer until ctx ends. A driver would look for another member.
 func command(ctx context.Context, addr, database string, c bson.D) (bson.Raw, error) {
 	m, err := newMessage(append(c[:len(c):len(c)], bson.E{Key: "$db", Value: database}))
 	if err != nil {
@@ -114,17 +115,17 @@ func command(ctx context.Context, addr, database string, c bson.D) (bson.Raw, er
 		m, err = read(bufio.NewReader(conn), nil)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("ask %s for %s: %w", addr, c[0].Key, err)
+		return nil, fmt.Errorf("%s on %s: %w", c[0].Key, addr, err)
 	}
 	answer := m.body()
 	if code, text := refusalOf(answer); code != 0 {
-		return answer, fmt.Errorf("%s refuses %s: %d %s", addr, c[0].Key, code, text)
+		return answer, fmt.Errorf("%s on %s: error %d: %s", c[0].Key, addr, code, text)
 	}
 	return answer, nil
 }
 
-// refusalOf says why an answer is an error; 0: it is none. What a write concern
-// has to say comes behind the deed, and is no refusal.
+// refusalOf returns the error code and message of an answer; 0: the command succeeded. A
+// write concern error is not a refusal, since the command has been executed.
 func refusalOf(answer bson.Raw) (code int64, text string) {
 	why := answer
 	if ok, _ := answer.Lookup("ok").AsInt64OK(); ok == 1 {

@@ -11,7 +11,7 @@ import (
 
 func TestOpenTransactions_AreThoseThatHaveNotEnded(t *testing.T) {
 	t.Parallel()
-	url, set := private(t, "mongo") // no other test has transactions there
+	url, set := private(t, "mongo") // without transactions of other tests
 	c := talk{t: t, w: newProxy(t, url), db: newDatabase(t, url)}
 	count := func(m fault.Member) int64 {
 		n, err := openTransactions(t.Context(), m)
@@ -21,7 +21,7 @@ func TestOpenTransactions_AreThoseThatHaveNotEnded(t *testing.T) {
 		return n
 	}
 	if n := count(set[0]); n != 0 {
-		t.Errorf("none has begun: %d", n)
+		t.Errorf("%d open before any began", n)
 	}
 	session, err := c.db.Client().StartSession()
 	if err != nil {
@@ -33,15 +33,15 @@ func TestOpenTransactions_AreThoseThatHaveNotEnded(t *testing.T) {
 	}
 	c.must(c.newLock)(mongo.NewSessionContext(t.Context(), session))
 	if n := count(set[0]); n != 1 {
-		t.Errorf("one is open: %d", n)
+		t.Errorf("%d open, want 1", n)
 	}
 	c.must(session.CommitTransaction)(t.Context())
 	if n := count(set[0]); n != 0 {
-		t.Errorf("it has ended: %d", n)
+		t.Errorf("%d open after the end", n)
 	}
 }
 
-// What an insert inserts stands in a section of its own, or in the body.
+// The documents of an insert are in a separate section, or in the body.
 func TestFirst_IsTheFirstDocumentOfAnInsert(t *testing.T) {
 	document := bson.D{{Key: "key", Value: "k-1"}}
 	inBody, err := newMessage(bson.D{{Key: "insert", Value: "wallet_operations"}, {Key: "documents", Value: bson.A{document}}})

@@ -19,8 +19,8 @@ import (
 
 func operation(id uuid.UUID) bson.D { return field("_id", bson.Binary{Subtype: 4, Data: id[:]}) }
 
-// writer inserts operations, with a write concern, until one fails, and tells
-// which were acknowledged. It calls begun when one was.
+// writer inserts operations, with a write concern, until one fails, and returns the
+// acknowledged ones. It calls begun after the first acknowledgement.
 func writer(ctx context.Context, db *mongo.Database, w any, begun func()) (acknowledged []uuid.UUID) {
 	journaled := true
 	c := db.Collection("wallet_operations", options.Collection().SetWriteConcern(&writeconcern.WriteConcern{W: w, Journal: &journaled}))
@@ -34,7 +34,7 @@ func writer(ctx context.Context, db *mongo.Database, w any, begun func()) (ackno
 	}
 }
 
-// lost counts those that are not there, and those that RolledBack names.
+// lost counts the operations that are missing, and those that RolledBack names.
 func lost(t *testing.T, set Set, db *mongo.Database, ids []uuid.UUID) (gone, named int) {
 	t.Helper()
 	back, err := RolledBack(t.Context(), set, db.Name())
@@ -54,8 +54,7 @@ func lost(t *testing.T, set Set, db *mongo.Database, ids []uuid.UUID) (gone, nam
 	return gone, named
 }
 
-// The fault's own control: without it, it would not be known that it can lose
-// anything at all.
+// This is the control of the fault: it shows that the fault does lose writes.
 func TestPrimaryKill_TakesBackWhatThePrimaryAloneHadAndNothingElse(t *testing.T) {
 	t.Parallel()
 	url, set := private(t, "mongo3")
@@ -88,12 +87,12 @@ func TestPrimaryKill_TakesBackWhatThePrimaryAloneHadAndNothingElse(t *testing.T)
 	if back, err := RolledBack(t.Context(), set, other.Name()); err != nil || len(back) != 0 {
 		t.Errorf("of another database: %q, %v", back, err)
 	}
-	last := acknowledged[len(acknowledged)-1] // asked for again, it is done again
+	last := acknowledged[len(acknowledged)-1] // repeating an operation stores it again
 	if _, err := db.Collection("wallet_operations").InsertOne(t.Context(), operation(last)); err != nil {
 		t.Fatal(err)
 	}
 	if gone, named := lost(t, set, db, acknowledged[len(acknowledged)-1:]); gone != 0 || named != 0 {
-		t.Error("what is there is told to be lost")
+		t.Error("an operation that exists is reported as lost")
 	}
 	for _, m := range set {
 		if seconds, err := lifetimeOf(t.Context(), m); err != nil || seconds != 7 {
@@ -105,7 +104,7 @@ func TestPrimaryKill_TakesBackWhatThePrimaryAloneHadAndNothingElse(t *testing.T)
 	}
 }
 
-// What the default strategy has in the primary alone, it has answered to no client.
+// The default strategy acknowledges no operation that only the primary has.
 func TestPrimaryKill_OfRealOperationsNothingIsLost(t *testing.T) {
 	t.Parallel()
 	url, set := private(t, "mongo3")
@@ -114,7 +113,7 @@ func TestPrimaryKill_OfRealOperationsNothingIsLost(t *testing.T) {
 	defer cancel()
 	done := make(chan int64, 1)
 	go func() { done <- c.churn(ctx, 3) }()
-	locktest.Eventually(t, "operations are under way", func() bool { return c.operations() > 0 }) // so that the primary alone has some
+	locktest.Eventually(t, "operations are under way", func() bool { return c.operations() > 0 }) // so that the primary alone has some of them
 	events, err := PrimaryKill{Set: set, Times: 1}.Inject(t.Context(), time.Minute)
 	cancel()
 	n := <-done
@@ -134,8 +133,8 @@ func TestPrimaryKill_OfRealOperationsNothingIsLost(t *testing.T) {
 	}
 }
 
-// Clients that all wait for an acknowledgement write nothing that is the primary's alone:
-// what they wrote, the secondaries have fetched. The kill waits until one goes on.
+// While all clients wait for an acknowledgement, none writes anything that only the primary has:
+// the secondaries have fetched their writes. The kill waits until a client continues.
 func TestPrimaryKill_WaitsForAWriteOfThePrimaryAlone(t *testing.T) {
 	t.Parallel()
 	url, set := private(t, "mongo3")

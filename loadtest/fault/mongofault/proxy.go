@@ -13,27 +13,27 @@ import (
 	"shop/loadtest/fault/proxy"
 )
 
-// appName is by what the server knows the clients on a Proxy, if their URL does not say.
+// appName is the appName of the clients of a Proxy whose URL has none.
 const appName = "mongofault"
 
-// Proxy stands between one replica and the primary of a set and understands what passes:
-// it records the breaches of the rules, and may break the connection instead of delivering
-// the answer to a commit. All goes through as it came, byte for byte. The primary is looked
-// for when a connection is made, and only then: another fail-over ends the connections to
-// one that is none any more.
+// Proxy connects one replica to the primary of a set and parses the protocol: it
+// records breaches of the rules, and can break the connection instead of delivering
+// the answer to a commit. All other data passes unchanged, byte for byte. Each new connection
+// goes to the current primary. A connection ends when its server answers that it is no longer
+// the primary.
 type Proxy struct {
 	*proxy.Proxy
 	url      string
-	clients  string // by what the server knows them
+	clients  string // appName of its clients
 	hosts    []string
 	recorder *recorder
 
-	cuts   atomic.Int64 // commits whose answer is still to be swallowed
-	cut    atomic.Int64 // … was swallowed
-	failed atomic.Int64 // commits that were answered with a write concern error
+	cuts   atomic.Int64 // answers to commits that are still to be dropped
+	cut    atomic.Int64 // answers to commits that were dropped
+	failed atomic.Int64 // commits answered with a write concern error
 }
 
-// NewProxy stands before the set of mongoURL. Clients connect to URL.
+// NewProxy starts a proxy for the set of mongoURL. Clients connect to its URL.
 func NewProxy(mongoURL string) (*Proxy, error) {
 	hosts, direct, err := hostsOf(mongoURL)
 	if err != nil {
@@ -53,24 +53,25 @@ func NewProxy(mongoURL string) (*Proxy, error) {
 	return p, nil
 }
 
-// URL is the database's, through this proxy.
+// URL returns the URL of the database through this proxy.
 func (p *Proxy) URL() string { return p.url }
 
-// Breaches tells how many transactions there were, and what in them was against
-// the rules of a strategy. Those of lockid are for all but inc, which locks by
-// its writes and may read before.
+// Breaches returns the number of transactions, and the breaches of the rules of a
+// strategy. All strategies follow the rules of lockid except inc, which locks by its
+// writes and may read before.
 func (p *Proxy) Breaches(strategy string) (transactions int64, breaches []string) {
 	return p.recorder.report(strategy)
 }
 
-// Conflicts is how many locks the server refused because another transaction had them.
+// Conflicts returns how many locks the server refused because another transaction held them.
 func (p *Proxy) Conflicts() int64 {
 	p.recorder.mu.Lock()
 	defer p.recorder.mu.Unlock()
 	return p.recorder.refusals
 }
 
-// dial connects to the primary. Where there is none the client is refused, and comes again.
+// dial connects to the primary. Without a primary the client's connection is closed, and the
+// client retries.
 func (p *Proxy) dial(ctx context.Context) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, askWait)
 	defer cancel()
@@ -81,7 +82,7 @@ func (p *Proxy) dial(ctx context.Context) (net.Conn, error) {
 	return (&net.Dialer{}).DialContext(ctx, "tcp", p.hosts[n])
 }
 
-// serve forwards until one end has ended.
+// serve forwards until either connection has ended.
 func (p *Proxy) serve(client, server net.Conn) {
 	hangUp := func() {
 		_ = client.Close()
@@ -98,7 +99,7 @@ func (p *Proxy) serve(client, server net.Conn) {
 	reading.Wait()
 }
 
-// forward passes messages on as long as they come and handle says that it goes on.
+// forward reads messages until handle returns !on, and writes those that handle passes.
 func forward(from, to net.Conn, handle func(message) (pass, on bool)) {
 	r := bufio.NewReaderSize(from, bufferSize)
 	var m message
@@ -121,13 +122,13 @@ type conn struct {
 	proxy *Proxy
 
 	mu      sync.Mutex
-	waiting map[uint32]statement // for their answer, by the message's id
+	waiting map[uint32]statement // unanswered, by the message's id
 }
 
 // moreToCome is the flag of a message that gets no answer.
 const moreToCome = 1 << 1
 
-// request handles what the client says.
+// request handles a message of the client.
 func (c *conn) request(m message) (pass, on bool) {
 	s, ok := understand(m)
 	if !ok {
@@ -142,8 +143,8 @@ func (c *conn) request(m message) (pass, on bool) {
 	return true, true
 }
 
-// answer handles what the server says. An answer that is swallowed is that to a
-// commit which was done.
+// answer handles a message of the server. It drops only answers to commits that have
+// succeeded.
 func (c *conn) answer(m message) (pass, on bool) {
 	c.mu.Lock()
 	s, ok := c.waiting[m.answers()]
@@ -171,11 +172,11 @@ func (c *conn) answer(m message) (pass, on bool) {
 	return true, true
 }
 
-// noPrimary are the codes of a server that is none any more: NotWritablePrimary,
+// noPrimary lists the errors of a server that is no longer the primary: NotWritablePrimary,
 // PrimarySteppedDown, InterruptedDueToReplStateChange, NotPrimaryNoSecondaryOk.
 var noPrimary = []int64{10107, 189, 11602, 13435}
 
-// toCut takes one of the cuts that were ordered.
+// toCut takes one of the pending cuts, if there is any.
 func (w *Proxy) toCut() bool {
 	for n := w.cuts.Load(); n > 0; n = w.cuts.Load() {
 		if w.cuts.CompareAndSwap(n, n-1) {

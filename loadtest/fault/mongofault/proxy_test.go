@@ -40,7 +40,7 @@ func TestProxy_LargeAndManyGoThrough(t *testing.T) {
 	}
 }
 
-// A client that asks for the members of the set would go past the proxy.
+// A client that discovers the members of the set would bypass the proxy.
 func TestProxy_URLLeadsToTheProxyAndNoFurther(t *testing.T) {
 	w := newProxy(t, "mongodb://one:two@127.0.0.1:1,127.0.0.1:2/shop?replicaSet=r&compressors=zlib&w=1")
 	want := "mongodb://one:two@" + w.Addr() + "/shop?appName=mongofault&directConnection=true&w=1"
@@ -62,7 +62,7 @@ func TestProxy_CloseBreaksWhatIsOpenAndRefusesWhatComes(t *testing.T) {
 	c.must(c.find)(t.Context())
 	c.w.Close()
 	c.w.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second) // a driver waits for a server for longer
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second) // by default a driver waits longer for a server
 	defer cancel()
 	for _, what := range []string{"carries", "takes connections"} {
 		if err := c.find(ctx); err == nil {
@@ -71,7 +71,7 @@ func TestProxy_CloseBreaksWhatIsOpenAndRefusesWhatComes(t *testing.T) {
 	}
 }
 
-// eventually repeats what a driver would not, until it works.
+// eventually repeats an operation that the driver does not retry, until it succeeds.
 func eventually(t *testing.T, do func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)

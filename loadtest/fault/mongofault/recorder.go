@@ -9,35 +9,35 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// recorder keeps what matters of what was sent: for each session the transaction
-// that is open, and for each lockId its owner.
+// recorder checks statements against the rules. It keeps the last transaction of each
+// session, and the owner of each lockId.
 type recorder struct {
 	mu       sync.Mutex
 	count    int64
 	open     map[string]transaction
 	lockIDs  map[bson.ObjectID]owner
 	breaches map[breach]int
-	refusals int64    // locks that were refused because of another transaction
-	doubts   []string // keys of operations whose commit was left without a clear answer
+	refusals int64    // locks refused because of another transaction
+	doubts   []string // keys of operations whose commit got no clear answer
 }
 
-// owner of a lockId.
+// owner is the transaction of a lockId.
 type owner struct {
 	session string
 	number  int64
 }
 
-// transaction is the last one of a session.
+// transaction is the last transaction of a session.
 type transaction struct {
 	number  int64
-	refused string // the statement that was answered with an error, and with which
+	refused string // its first failed statement, with the error
 	key     string // idempotency key of the operation that it has inserted
 }
 
-// breach of a rule, of which there may be many.
+// breach is a kind of breach of a rule.
 type breach struct {
 	rule  int
-	reads bool // and does not write
+	reads bool // by a statement that only reads
 	what  string
 }
 
@@ -45,7 +45,7 @@ func newRecorder() *recorder {
 	return &recorder{open: map[string]transaction{}, lockIDs: map[bson.ObjectID]owner{}, breaches: map[breach]int{}}
 }
 
-// record notes a statement before it goes to the server.
+// record checks a statement before it goes to the server.
 func (r *recorder) record(s statement) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -56,7 +56,7 @@ func (r *recorder) record(s statement) {
 	t, known := r.open[s.session]
 	switch ends := s.command == commit || s.command == abort; {
 	case ends && s.command == commit && t.number == s.number && t.refused != "":
-		r.breaches[breach{4, false, "commit behind " + t.refused}]++
+		r.breaches[breach{4, false, "commit after " + t.refused}]++
 	case ends:
 	case !known || t.number != s.number:
 		r.begin(s)
@@ -71,7 +71,7 @@ func (r *recorder) record(s statement) {
 	}
 	who := owner{s.session, s.number}
 	if before, had := r.lockIDs[s.lockID]; had && before != who {
-		r.breaches[breach{2, false, "the lockId is one that another transaction had"}]++
+		r.breaches[breach{2, false, "the lockId was used by another transaction"}]++
 	}
 	r.lockIDs[s.lockID] = who
 }
@@ -81,7 +81,7 @@ func (r *recorder) begin(s statement) {
 	r.count++
 	r.open[s.session] = transaction{number: s.number}
 	if s.lockID.IsZero() {
-		r.breaches[breach{1, false, "a transaction begins with " + s.name() + ", and not with the lock"}]++
+		r.breaches[breach{1, false, "a transaction begins with " + s.name() + " instead of the lock"}]++
 	}
 }
 
@@ -97,8 +97,8 @@ func (r *recorder) outside(s statement) {
 
 func (s statement) name() string { return s.command + " " + s.collection }
 
-// refused notes that the server answered a statement with an error. That of a
-// commit, or an abort, is left to the statement that ends the transaction.
+// refused records that a statement failed. It ignores failed commits and aborts, since they
+// end their transaction.
 func (r *recorder) refused(s statement, code int64) {
 	if !s.inTransaction || s.command == commit || s.command == abort {
 		return
@@ -109,15 +109,15 @@ func (r *recorder) refused(s statement, code int64) {
 		r.refusals++
 	}
 	if t := r.open[s.session]; t.number == s.number && t.refused == "" {
-		t.refused = fmt.Sprintf("%s, which was answered with error %d", s.name(), code)
+		t.refused = fmt.Sprintf("%s failed with error %d", s.name(), code)
 		r.open[s.session] = t
 	}
 }
 
-// writeConflict is the error of a write to what another open transaction has written.
+// writeConflict is the error of a write to a document that another open transaction has written.
 const writeConflict = 112
 
-// inDoubt notes that a commit was done, or may have been, and that its client was not told so.
+// inDoubt records that a commit has, or may have, succeeded without a clear answer to its client.
 func (r *recorder) inDoubt(s statement) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -126,7 +126,7 @@ func (r *recorder) inDoubt(s statement) {
 	}
 }
 
-// takeDoubts gives the keys of the operations that were left in doubt since the last time.
+// takeDoubts returns the keys of the operations that were left in doubt since the last call.
 func (r *recorder) takeDoubts() (keys []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -148,15 +148,15 @@ func (r *recorder) report(strategy string) (transactions int64, breaches []strin
 	return r.count, breaches
 }
 
-// statement is what is understood of a command.
+// statement holds the relevant parts of a command.
 type statement struct {
 	command       string
 	collection    string
 	session       string
 	number        int64 // of the transaction in its session
 	inTransaction bool
-	lockID        bson.ObjectID // of a lock; zero: it is none
-	key           string        // idempotency key of the operation that it inserts; "": none
+	lockID        bson.ObjectID // of a lock; zero: the statement is no lock
+	key           string        // idempotency key of the inserted operation; "": none
 }
 
 const (
@@ -164,8 +164,8 @@ const (
 	abort  = "abortTransaction"
 )
 
-// understand reads a command; false: it is none that matters. Those that end a
-// transaction go to the database admin.
+// understand parses a command; false: the command is irrelevant. A commit or an abort counts
+// even though it goes to the database admin.
 func understand(m message) (s statement, matters bool) {
 	body := m.body()
 	first, err := body.IndexErr(0)
@@ -194,10 +194,10 @@ func understand(m message) (s statement, matters bool) {
 	return s, true
 }
 
-// ignored are commands that have nothing to do with what is read or written.
+// ignored lists commands that neither begin a read nor write.
 var ignored = []string{"hello", "isMaster", "ismaster", "ping", "endSessions", "getMore", "killCursors"}
 
-// lockOf is the id in {$set: {lockId: <ObjectId>}}, and nothing else beside it.
+// lockOf returns the id of an update that is exactly {$set: {lockId: <ObjectId>}}.
 func lockOf(body bson.Raw) (id bson.ObjectID) {
 	update, _ := body.Lookup("update").DocumentOK()
 	set, _ := update.Lookup("$set").DocumentOK()

@@ -15,8 +15,8 @@ import (
 	"shop/loadtest/fault"
 )
 
-// Agree waits until all members have caught up, and tells in which collections
-// they are apart. No client may write meanwhile.
+// Agree waits until all members have caught up, and returns the collections in which
+// they differ. No client may write until it returns.
 func Agree(ctx context.Context, set Set, database string) (apart []string, err error) {
 	if err := set.caughtUp(ctx); err != nil {
 		return nil, err
@@ -34,7 +34,7 @@ func Agree(ctx context.Context, set Set, database string) (apart []string, err e
 		maps.Copy(all, first)
 		for collection := range all {
 			if first[collection] != hashes[collection] {
-				apart = append(apart, fmt.Sprintf("%s is not the same on %s and %s", collection, set[0].Addr, m.Addr))
+				apart = append(apart, fmt.Sprintf("%s differs between %s and %s", collection, set[0].Addr, m.Addr))
 			}
 		}
 	}
@@ -42,7 +42,7 @@ func Agree(ctx context.Context, set Set, database string) (apart []string, err e
 	return apart, nil
 }
 
-// hashesOf are those of the collections of a member.
+// hashesOf returns the hash of each collection of a member.
 func hashesOf(ctx context.Context, m fault.Member, database string) (map[string]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, catchUpWait)
 	defer cancel()
@@ -54,12 +54,12 @@ func hashesOf(ctx context.Context, m fault.Member, database string) (map[string]
 	return hashes.Collections, bson.Unmarshal(answer, &hashes)
 }
 
-// RolledBack lists the operations of a wallet that a member has taken back and
-// that are not there now. Most of those taken back are there: the client that asked for
-// one got no answer, sent it again, and it got the same id.
+// RolledBack lists the wallet operations that a member has rolled back and that are
+// still missing. Most rolled back operations exist again: their clients got no answer
+// and repeated them, and an operation that is repeated gets the same id.
 //
-// Members put what they take back into files, by collection; each database has
-// others, so that what was done to an earlier one is not found.
+// Members write rolled back documents to files in a folder named after the collection's UUID,
+// so files of an earlier database are not found.
 func RolledBack(ctx context.Context, set Set, database string) (operations []string, err error) {
 	const collection = "wallet_operations"
 	primary, _, err := set.primary(ctx, 0)
@@ -98,7 +98,7 @@ func RolledBack(ctx context.Context, set Set, database string) (operations []str
 	return slices.Sorted(maps.Keys(taken)), err
 }
 
-// textOf is an operation's id as the rest of the program writes it.
+// textOf formats an operation's id as the rest of the program does.
 func textOf(id bson.RawValue) string {
 	_, data, _ := id.BinaryOK()
 	known, err := uuid.FromBytes(data)
@@ -108,8 +108,8 @@ func textOf(id bson.RawValue) string {
 	return known.String()
 }
 
-// folderOf is the collection's own id: another database has another one under
-// the same name.
+// folderOf returns the collection's UUID, which differs between databases even if the names
+// are the same.
 func folderOf(ctx context.Context, m fault.Member, database, collection string) (string, error) {
 	answer, err := command(ctx, m.Addr, database, bson.D{
 		{Key: "listCollections", Value: 1}, {Key: "filter", Value: bson.D{{Key: "name", Value: collection}}},
@@ -124,7 +124,7 @@ func folderOf(ctx context.Context, m fault.Member, database, collection string) 
 	return uuid.UUID(id).String(), nil
 }
 
-// takenBack is what a member has taken back of one collection, or of all: *.
+// takenBack returns the documents that a member has rolled back, of one collection or of all: *.
 func takenBack(m fault.Member, folder string) (documents []bson.Raw, err error) {
 	files, err := filepath.Glob(filepath.Join(m.Dir, "rollback", folder, "*.bson"))
 	if err != nil {
@@ -140,8 +140,7 @@ func takenBack(m fault.Member, folder string) (documents []bson.Raw, err error) 
 	return documents, nil
 }
 
-// documentsIn are those that stand one behind the other. One that is not whole
-// is the last.
+// documentsIn parses concatenated documents, up to the first incomplete one.
 func documentsIn(content []byte) (documents []bson.Raw) {
 	for len(content) >= 4 {
 		size := int(binary.LittleEndian.Uint32(content))

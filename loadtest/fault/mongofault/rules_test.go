@@ -69,7 +69,7 @@ func TestBreaches_R2ALockIDThatAnotherTransactionHad(t *testing.T) {
 	c := newTalk(t)
 	id := bson.NewObjectID()
 	same := c.must(func(ctx context.Context) error { return c.lock(ctx, id) })
-	if err := c.transact(same, same); err != nil { // of one transaction: two wallets
+	if err := c.transact(same, same); err != nil { // one transaction may use it for two wallets
 		t.Fatal(err)
 	}
 	c.wantBreaches("lockid", 1)
@@ -86,7 +86,7 @@ func TestBreaches_R3AStatementOutsideOfATransaction(t *testing.T) {
 	c := newTalk(t)
 	wallets := c.db.Collection("wallets")
 	c.must(c.find)(t.Context())
-	c.wantBreaches("inc", 0) // reads before
+	c.wantBreaches("inc", 0) // inc may read before
 	c.must(func(ctx context.Context) error { return c.insert(ctx, "a") })(t.Context())
 	c.must(c.newLock)(t.Context())
 	c.must(func(ctx context.Context) error {
@@ -98,8 +98,8 @@ func TestBreaches_R3AStatementOutsideOfATransaction(t *testing.T) {
 	c.wantBreaches("lockid", 0, "R3:, 1×", "R3:, 1×", "R3:, 1×", "R3:, 1×", "R3:, 1×")
 }
 
-// The server has aborted such a transaction, so that the commit fails: but who
-// sends it has swallowed an error.
+// The server has aborted such a transaction, so the commit fails, but the client that sends
+// the commit has ignored an error.
 func TestBreaches_R4ACommitBehindAnError(t *testing.T) {
 	c := newTalk(t)
 	c.must(func(ctx context.Context) error { return c.insert(context.WithoutCancel(t.Context()), "a") })(t.Context())
@@ -134,7 +134,7 @@ func TestBreaches_AnErrorThatEndsTheTransactionIsNoBreach(t *testing.T) {
 	defer session.EndSession(context.Background())
 	attempts := 0
 	_, err = session.WithTransaction(t.Context(), func(ctx context.Context) (any, error) {
-		if attempts++; attempts == 2 { // the first one met the lock
+		if attempts++; attempts == 2 { // the first attempt found the wallet locked
 			c.must(other.CommitTransaction)(t.Context())
 		}
 		return nil, c.newLock(ctx)

@@ -14,11 +14,11 @@ import (
 	"shop/loadtest/fault"
 )
 
-// Set is a replica set, with all its members.
+// Set is a replica set: all its members.
 type Set []fault.Member
 
-// The bounds. An election takes two to four seconds with a timeout of two; a
-// member that stands still does not answer.
+// The bounds. An election takes two to four seconds with a timeout of two. A
+// stopped member does not answer.
 const (
 	askWait      = 500 * time.Millisecond
 	electionWait = 20 * time.Second
@@ -26,7 +26,7 @@ const (
 	askEvery     = 20 * time.Millisecond
 )
 
-// primary waits until a member takes writes, in a term that is not older than this.
+// primary waits until a member accepts writes, in this term or a later one.
 func (s Set) primary(ctx context.Context, term int64) (fault.Member, int64, error) {
 	var addrs []string
 	for _, m := range s {
@@ -39,7 +39,7 @@ func (s Set) primary(ctx context.Context, term int64) (fault.Member, int64, erro
 	return s[n], term, nil
 }
 
-// others are all but one.
+// others returns all members but one.
 func (s Set) others(than fault.Member) (others Set) {
 	for _, m := range s {
 		if m.Addr != than.Addr {
@@ -49,7 +49,7 @@ func (s Set) others(than fault.Member) (others Set) {
 	return others
 }
 
-// primaryOf asks all at once: one that stands still must not hold up the others.
+// primaryOf queries all members concurrently: a stopped member must not delay the others.
 func primaryOf(ctx context.Context, addrs []string, atLeast int64) (n int, term int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, electionWait)
 	defer cancel()
@@ -71,7 +71,7 @@ func primaryOf(ctx context.Context, addrs []string, atLeast int64) (n int, term 
 	}
 }
 
-// primaryIn is the term in which a member takes writes; 0: it does not.
+// primaryIn returns the term in which a member accepts writes; 0: it does not.
 func primaryIn(ctx context.Context, addr string) int64 {
 	ctx, cancel := context.WithTimeout(ctx, askWait)
 	defer cancel()
@@ -84,8 +84,8 @@ func primaryIn(ctx context.Context, addr string) int64 {
 	return int64(binary.BigEndian.Uint64(election[4:]))
 }
 
-// caughtUp waits until all members have all that the primary has. What one has
-// that it should not have was taken back before that.
+// caughtUp waits until all members have everything that the primary has. A member
+// with diverged writes has rolled them back by then.
 func (s Set) caughtUp(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, catchUpWait)
 	defer cancel()
@@ -103,15 +103,15 @@ func (s Set) caughtUp(ctx context.Context) error {
 	}
 }
 
-// reached writes into the set's log, and waits until every member has it. In short
-// waits: the primary may be another by then.
+// reached writes a note to the oplog, and waits until every member has it. The wait is
+// short, since the primary may change.
 func (s Set) reached(ctx context.Context, primary fault.Member) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	return note(ctx, primary, "caught up", bson.D{{Key: "w", Value: len(s)}, {Key: "wtimeout", Value: 2000}})
 }
 
-// note writes a text into the primary's log, with a write concern.
+// note writes a text to the primary's oplog, with a write concern.
 func note(ctx context.Context, primary fault.Member, text string, concern bson.D) error {
 	answer, err := command(ctx, primary.Addr, "admin", bson.D{
 		{Key: "appendOplogNote", Value: 1},
@@ -124,15 +124,15 @@ func note(ctx context.Context, primary fault.Member, text string, concern bson.D
 	return err
 }
 
-// hostsOf reads them from a connection string, and gives what is left with the
-// hosts replaced: one member, and no other is asked for.
+// hostsOf returns the hosts of a connection string. direct builds the connection string for
+// a single host, through which a driver connects to no other member.
 func hostsOf(mongoURL string) (hosts []string, direct func(host string) string, err error) {
 	rest, ok := strings.CutPrefix(mongoURL, "mongodb://")
 	authority, rest, _ := strings.Cut(rest, "/")
 	path, query, _ := strings.Cut(rest, "?")
 	settings, err := url.ParseQuery(query)
 	if !ok || err != nil || authority == "" || settings.Get("tls") == "true" || settings.Get("ssl") == "true" {
-		return nil, nil, fmt.Errorf("a URL mongodb://… is needed, in clear: %.60q", mongoURL)
+		return nil, nil, fmt.Errorf("want a URL mongodb://… without TLS: %.60q", mongoURL)
 	}
 	at := strings.LastIndex(authority, "@") + 1
 	settings.Del("replicaSet")
@@ -148,9 +148,9 @@ func hostsOf(mongoURL string) (hosts []string, direct func(host string) string, 
 
 const lifetimeLimit = "transactionLifetimeLimitSeconds"
 
-// Lifetime sets for how long all members keep a transaction whose client is
-// silent: the locks of one that was stopped, or has died, are there until then.
-// A member that is started again has forgotten it; PrimaryKill reminds the one it starts.
+// Lifetime sets how long all members keep a transaction: the locks of a client that was
+// stopped, or has died, are held until then. A member forgets the setting when it restarts;
+// PrimaryKill restores it.
 func Lifetime(ctx context.Context, set Set, seconds int) error {
 	for _, m := range set {
 		if err := setLifetime(ctx, m, seconds); err != nil {
@@ -171,8 +171,8 @@ func lifetimeOf(ctx context.Context, m fault.Member) (seconds int, err error) {
 	return int(n), err
 }
 
-// Abandoned tells whether a transaction is open at the primary whose client has
-// been silent for a while. It looks until one must have been, if there is one.
+// Abandoned reports whether a transaction is open at the primary whose client has
+// been silent for about half of silent or longer. It waits for silent first.
 func Abandoned(ctx context.Context, set Set, silent time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, catchUpWait)
 	defer cancel()

@@ -12,12 +12,12 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
-// talk is a client of a proxy, with a database of its own.
+// talk is a client of a proxy, with its own database.
 type talk struct {
 	t    *testing.T
 	w    *Proxy
 	db   *mongo.Database
-	past *mongo.Database // the same one, past the proxy; nil: no other test has transactions there
+	past *mongo.Database // the same database without the proxy; nil: the server is not shared with other tests
 }
 
 func newTalk(t *testing.T) talk {
@@ -26,9 +26,9 @@ func newTalk(t *testing.T) talk {
 	return talk{t, w, connect(t, w.URL()).Database(db.Name()), db}
 }
 
-// settled returns when a transaction sees all that was written before. One sees the moment
-// before the oldest commit that is under way on the server, which may be another test's, and
-// what it writes over a newer version is a conflict.
+// settled waits until a new transaction sees all earlier writes. A transaction's snapshot is taken
+// before the oldest commit under way on the server, which may be another test's, and a write
+// over a newer version is a conflict.
 func (c talk) settled() {
 	c.t.Helper()
 	marks, mark := c.past.Collection("marks"), field("_id", bson.NewObjectID())
@@ -49,7 +49,7 @@ func (c talk) settled() {
 
 func field(name string, value any) bson.D { return bson.D{{Key: name, Value: value}} }
 
-// lock is the first statement as it should be, with this id.
+// lock is the correct first statement, with this lockId.
 func (c talk) lock(ctx context.Context, id any) error {
 	return c.db.Collection("wallets").FindOneAndUpdate(ctx, field("_id", 1), field("$set", field("lockId", id))).Err()
 }
@@ -63,8 +63,8 @@ func (c talk) insert(ctx context.Context, id any) error {
 	return err
 }
 
-// transact runs statements in a transaction and commits, whatever they said. No other test
-// makes it conflict with what was written before.
+// transact runs statements in a transaction, and commits even if they failed. It waits first,
+// so that other tests cause no conflict with earlier writes.
 func (c talk) transact(statements ...func(context.Context)) error {
 	c.t.Helper()
 	c.settled()
@@ -82,7 +82,7 @@ func (c talk) transact(statements ...func(context.Context)) error {
 	return session.CommitTransaction(c.t.Context())
 }
 
-// must is a statement that has to work.
+// must returns a statement that must succeed.
 func (c talk) must(do func(context.Context) error) func(context.Context) {
 	return func(ctx context.Context) {
 		c.t.Helper()
@@ -94,7 +94,7 @@ func (c talk) must(do func(context.Context) error) func(context.Context) {
 
 func (c talk) newLock(ctx context.Context) error { return c.lock(ctx, bson.NewObjectID()) }
 
-// wantBreaches checks that these rules were broken, as often, and no others.
+// wantBreaches checks that exactly these rules were broken, this often.
 func (c talk) wantBreaches(strategy string, transactions int64, want ...string) {
 	c.t.Helper()
 	n, breaches := c.w.Breaches(strategy)

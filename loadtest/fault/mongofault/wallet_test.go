@@ -16,10 +16,10 @@ import (
 	"shop/wallet"
 )
 
-// pair is two wallets of one owner, and replicas behind a proxy each.
+// pair is two wallets of one owner, and replicas with a proxy each.
 type pair struct {
 	t        *testing.T
-	db       *mongo.Database // past every proxy
+	db       *mongo.Database // without a proxy
 	wires    []*Proxy
 	replicas []*wallet.Service
 	owner    uuid.UUID
@@ -66,7 +66,7 @@ func (c *pair) count(kind wallet.EventKind, _ string) {
 	c.events[kind]++
 }
 
-// connectAs makes a client as the shop has it.
+// connectAs creates a client with the shop's settings.
 func connectAs(t *testing.T, url string) *mongo.Client {
 	t.Helper()
 	o, err := wallet.ClientOptions(url)
@@ -81,9 +81,9 @@ func connectAs(t *testing.T, url string) *mongo.Client {
 	return client
 }
 
-// churn lets clients of each replica credit, debit (often too much) and pay,
-// until ctx ends, once at least; each has one operation that it asks for until it has
-// an answer. It returns how many there are.
+// churn runs clients against each replica that credit, debit (often too much) and pay until
+// ctx ends, at least once. Each client repeats an operation until it has an answer. churn
+// returns the number of operations.
 func (c *pair) churn(ctx context.Context, clients int) int64 {
 	var done atomic.Int64
 	var working sync.WaitGroup
@@ -119,7 +119,7 @@ func (c *pair) operate(svc *wallet.Service, req wallet.Request, i int) (err erro
 	return err
 }
 
-// wrong is by how much the balances are not what the entries say.
+// wrong returns the difference between the balances and the sums of the entries.
 func (c *pair) wrong() int64 {
 	c.t.Helper()
 	sumOf := func(collection, expression string) int64 {
@@ -147,7 +147,7 @@ func (c *pair) operations() int64 {
 	return n
 }
 
-// What the proxy says of the strategies of package wallet, under collisions.
+// The proxy's findings on the strategies of package wallet, under collisions.
 func TestBreaches_OfEachStrategy(t *testing.T) {
 	for strategy, want := range map[string]string{
 		"lockid": "", "inc": "", "lock-late": "", "txn": "R1", "constant-lock": "R2", "naive": "R3",
