@@ -14,9 +14,9 @@ import (
 // BodyChecks compare the answers of successes, field by field, with the plan and the tables.
 var BodyChecks = []invariant.Check{
 	{
-		// A read shows the order as it was or as it is: which of the two, the next check says.
+		// A read may show the order before or after its cancellation: the next check compares the times.
 		Name: "I-BODY orders", Invariant: "I-BODY",
-		Means: "answer with an order that is not as the table and the plan's prices say",
+		Means: "answer with an order that differs from the table or from the plan's prices",
 		Query: `
 SELECT told.name
 FROM proof_told told
@@ -34,9 +34,9 @@ WHERE told.action IN ('buy', 'cancel', 'read-order') AND told.outcome = 'ok'
       'cancelled_at', CASE seen.status WHEN 'cancelled' THEN to_char(o.cancelled_at AT TIME ZONE 'UTC', ` + loadtest.MomentSQL + `) END))`,
 	},
 	{
-		// By the clock of the clients: begun is before anything was sent, answered behind the answer.
+		// By the clock of the clients: begun is before the request was sent, answered after its answer.
 		Name: "I-BODY status", Invariant: "I-BODY",
-		Means: "read that shows an order as cancelled before its buyer asked for that, or as confirmed after its buyer was told",
+		Means: "read that shows an order as cancelled before its cancellation was requested, or as confirmed after that was acknowledged",
 		Query: `
 SELECT told.name
 FROM proof_told told
@@ -54,7 +54,7 @@ WHERE told.action = 'read-order' AND told.outcome = 'ok'
 	},
 	{
 		Name: "I-BODY products", Invariant: "I-BODY",
-		Means: "read with a product that is not as the plan put it on sale, or with less than nothing or more than ever was of it",
+		Means: "read with a product that differs from the plan, or with a stock below 0 or above the initial stock",
 		Query: `
 SELECT DISTINCT seen.name
 FROM proof_shown seen
@@ -66,15 +66,15 @@ WHERE seen.shown - 'stock' IS DISTINCT FROM jsonb_build_object('sku', opening.sk
 	},
 }
 
-// shelf is one product that an answer shows, in the place of one that the plan has; of
-// either there may be none.
+// shelf pairs a product that an answer shows with the product of the plan at the same place in
+// the list. Either may be missing.
 type shelf struct {
 	name, sku string
 	shown     json.RawMessage
 }
 
-// shown are the products in the answers to reads. A list has those of the plan, in order of
-// their SKUs, and no other.
+// shown returns the products in the answers to reads. A list must have exactly the products of
+// the plan, in order of their SKUs.
 func shown(opening []Stock, records []loadtest.Record) (rows []shelf) {
 	var skus []string
 	for _, s := range opening {
@@ -88,7 +88,7 @@ func shown(opening []Stock, records []loadtest.Record) (rows []shelf) {
 			rows = append(rows, shelf{r.Key, r.Of.(Read).SKU, loadtest.Canonical(r.Body)})
 		case r.Action == ReadProducts:
 			var list struct{ Products []json.RawMessage }
-			_ = json.Unmarshal(r.Body, &list) // no list: none of the plan's is in it
+			_ = json.Unmarshal(r.Body, &list) // without a list, all products of the plan are missing
 			for i := range max(len(skus), len(list.Products)) {
 				row := shelf{r.Key, "", json.RawMessage("{}")}
 				if i < len(skus) {
@@ -104,8 +104,8 @@ func shown(opening []Stock, records []loadtest.Record) (rows []shelf) {
 	return rows
 }
 
-// misreported lists the refusals for lack of stock whose text is about another product, or
-// about as much as was asked for.
+// misreported lists the refusals for lack of stock whose body names a product that was not
+// requested, or one of which enough is left.
 func misreported(records []loadtest.Record) (wrong []string) {
 	for _, r := range records {
 		if !r.Refused("out-of-stock") {
@@ -116,7 +116,7 @@ func misreported(records []loadtest.Record) (wrong []string) {
 			Status int
 			Left   *int64
 		}
-		_ = json.Unmarshal(r.Body, &told) // an empty one is about nothing
+		_ = json.Unmarshal(r.Body, &told) // a malformed body names no product
 		short := slices.ContainsFunc(cart(r.Intent), func(l Stock) bool {
 			return l.SKU == told.SKU && told.Left != nil && *told.Left >= 0 && *told.Left < l.Quantity
 		})

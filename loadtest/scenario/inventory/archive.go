@@ -6,7 +6,7 @@ import (
 	"shop/loadtest"
 )
 
-// archive empties the tables of purchases. The keys stay, until they are purged.
+// archive empties the tables of purchases. The idempotency keys stay until they are purged.
 func archive(ctx context.Context, t *loadtest.Trial) error {
 	return t.ExecSQL(ctx, `TRUNCATE orders, order_lines, stock_movements, products; `+loadtest.AgeKeysSQL)
 }

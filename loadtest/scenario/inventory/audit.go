@@ -11,14 +11,14 @@ import (
 	"shop/locking/invariant"
 )
 
-// HistoryChecks compare the tables with the plan and with what clients were told. They need the
-// temporary tables that LoadHistory fills: a row for each product of the plan, for each request
-// that was to change something, and for each of its lines.
+// HistoryChecks compare the tables with the plan and with the answers to clients. They need the
+// temporary tables that LoadHistory fills: a row for each product of the plan, for each request,
+// and for each line of a request.
 var HistoryChecks = []invariant.Check{
 	{
-		// A service that puts more on the shelf than there was agrees with itself.
+		// The tables of a service that adds stock of its own are consistent; only the plan exposes it.
 		Name: "S1 planned", Invariant: "S1",
-		Means: "product whose stock is not what the plan put there minus what was bought, or that the plan does not know",
+		Means: "product whose stock differs from the plan's minus the confirmed orders, or that is not in the plan",
 		Query: `
 SELECT COALESCE(opening.sku, p.sku)
 FROM proof_opening opening
@@ -32,7 +32,7 @@ WHERE p.stock IS DISTINCT FROM opening.quantity - COALESCE(bought.units, 0)`,
 	},
 	{
 		Name: "S3 products", Invariant: "S3",
-		Means: "product that is not as the plan put it on sale: its name, price or currency",
+		Means: "product whose name, price or currency differs from the plan",
 		Query: `
 SELECT COALESCE(opening.sku, p.sku)
 FROM proof_opening opening
@@ -41,7 +41,7 @@ WHERE (p.name, p.price, p.currency) IS DISTINCT FROM (opening.sku, opening.price
 	},
 	{
 		Name: "S3 orders", Invariant: "S3",
-		Means: "order that does not cost the plan's prices times its quantities, in the plan's currency",
+		Means: "order whose total is not the plan's prices times its quantities, in the plan's currency",
 		Query: `
 SELECT o.id::text
 FROM orders o
@@ -52,10 +52,10 @@ HAVING bool_or((l.unit_price, o.currency) IS DISTINCT FROM (opening.price, openi
     OR o.total IS DISTINCT FROM sum(l.quantity * opening.price)`,
 	},
 	{
-		// What left the shelf is at least what buyers were promised, and at most
-		// that plus what may have happened.
+		// The units that left the stock are at least those acknowledged to buyers, and
+		// at most those plus the unknown ones.
 		Name: "S2", Invariant: "S2",
-		Means: "product of which more or less was taken than clients were told",
+		Means: "product of which more or less was taken than the answers to clients allow",
 		Query: `
 SELECT opening.sku
 FROM proof_opening opening
@@ -70,7 +70,7 @@ WHERE p.sku IS NULL
 	},
 	{
 		Name: "I-ACK bought", Invariant: "I-ACK",
-		Means: "order that a buyer was promised, and that is not there as promised",
+		Means: "acknowledged order that does not exist as acknowledged",
 		Query: `
 SELECT DISTINCT told.order_id::text
 FROM proof_lines told
@@ -82,7 +82,7 @@ WHERE told.action = 'buy' AND told.outcome = 'ok' AND l.sku IS NULL`,
 	},
 	{
 		Name: "I-ACK cancelled", Invariant: "I-ACK",
-		Means: "order whose buyer was told that it is cancelled, and that is not",
+		Means: "order whose cancellation was acknowledged, but that is not cancelled",
 		Query: `
 SELECT DISTINCT told.order_id::text
 FROM proof_told told
@@ -91,7 +91,7 @@ WHERE told.action = 'cancel' AND told.outcome = 'ok' AND o.id IS NULL`,
 	},
 	{
 		Name: "I-ACK refused", Invariant: "I-ACK",
-		Means: "order whose buyer was told that it was cancelled before, and no request did that",
+		Means: "order that was reported as already cancelled, although no request cancelled it",
 		Query: `
 SELECT DISTINCT told.order_id::text
 FROM proof_told told
@@ -111,9 +111,9 @@ GROUP BY order_id
 HAVING count(*) > 1`,
 	},
 	{
-		// A key may be that of two requests, of which one was refused because of the other.
+		// Two requests may share a key; one of them is then refused because of the other.
 		Name: "I-REJ", Invariant: "I-REJ",
-		Means: "order whose buyer was told that there will be none, or that nothing was done, or whose request was never sent",
+		Means: "order of a request that was refused, or reported as not done, or never sent",
 		Query: `
 SELECT o.id::text
 FROM orders o
@@ -123,9 +123,8 @@ GROUP BY o.id
 HAVING bool_and(told.outcome IN ('rejected', 'open') OR NOT told.sent)`,
 	},
 	{
-		// Orders can only come from requests: anything else is an effect that no client asked for.
 		Name: "I-REJ unasked", Invariant: "I-REJ",
-		Means: "order that no request asked for",
+		Means: "order without a request for it",
 		Query: `
 SELECT o.id::text
 FROM orders o
@@ -135,7 +134,7 @@ WHERE told.name IS NULL`,
 	},
 	{
 		Name: "I-REJ otherwise", Invariant: "I-REJ",
-		Means: "order with other lines than those of the requests under its key that may have happened",
+		Means: "order whose lines are those of no successful or unknown request under its key",
 		Query: `
 SELECT o.id::text
 FROM orders o
@@ -149,7 +148,7 @@ WHERE NOT EXISTS (SELECT
 	},
 	{
 		Name: "I-REJ cancelled", Invariant: "I-REJ",
-		Means: "order that is cancelled, although its buyer did not ask for that, or was told that it was not done",
+		Means: "cancelled order without a request to cancel it that succeeded or is unknown",
 		Query: `
 SELECT o.id::text
 FROM orders o
@@ -160,8 +159,7 @@ WHERE o.status = 'cancelled' AND told.name IS NULL`,
 	},
 }
 
-// oversoldSQL is inventory's number, with what the plan put on the shelves instead of what
-// the service says.
+// oversoldSQL is inventory's number, computed from the plan's stock instead of the service's.
 const oversoldSQL = `
 SELECT COALESCE(sum(GREATEST(bought.units - COALESCE(opening.quantity, 0), 0)), 0)::bigint
 FROM (SELECT l.sku, sum(l.quantity) AS units
@@ -171,11 +169,11 @@ FROM (SELECT l.sku, sum(l.quantity) AS units
       GROUP BY l.sku) bought
 LEFT JOIN proof_opening opening ON opening.sku = bought.sku`
 
-// SoldChecks hold only after a plan was fired to its end (see NewPlan): a service
-// that refuses everything oversells nothing, and must not pass for that.
+// SoldChecks apply only after a whole plan was sent (see NewPlan). They fail a service that
+// refuses everything, and so oversells nothing.
 var SoldChecks = []invariant.Check{{
 	Name: "I-SOLD", Invariant: "I-SOLD",
-	Means: "product of which something is left although all buyers wanted it",
+	Means: "product with stock left although the demand exceeded it",
 	Query: `
 SELECT opening.sku
 FROM proof_opening opening
@@ -183,8 +181,8 @@ JOIN products p ON p.sku = opening.sku
 WHERE p.stock > 0`,
 }}
 
-// LoadHistory copies what the plan put on sale, and what clients were told, into temporary
-// tables of conn.
+// LoadHistory copies the products of the plan and the answers to clients into temporary tables
+// of conn.
 func LoadHistory(ctx context.Context, conn *pgx.Conn, opening []Stock, records []loadtest.Record, clients []loadtest.Credentials) error {
 	if err := fillOpening(ctx, conn, opening); err != nil {
 		return err
@@ -215,15 +213,15 @@ func LoadHistory(ctx context.Context, conn *pgx.Conn, opening []Stock, records [
 	})
 }
 
-// fillOpening copies what the plan put on sale.
+// fillOpening copies the products of the plan.
 func fillOpening(ctx context.Context, conn *pgx.Conn, opening []Stock) error {
 	return loadtest.FillTable(ctx, conn, "proof_opening", "sku text, quantity bigint, price bigint, currency text", opening, func(s Stock) []any {
 		return []any{s.SKU, s.Quantity, s.Price, s.Currency}
 	})
 }
 
-// about is what a request is about: an order, which is that of the answer to a purchase; a
-// product; and how much of each product, by SKU.
+// about returns the objects of a request: its order, which for a purchase is the one in the
+// answer; its product, if it reads one; and the quantity of each product, by SKU.
 func about(r loadtest.Record) (order uuid.UUID, sku string, lines map[string]int64) {
 	lines = map[string]int64{}
 	for _, l := range cart(r.Intent) {
@@ -240,13 +238,13 @@ func about(r loadtest.Record) (order uuid.UUID, sku string, lines map[string]int
 	return order, sku, lines
 }
 
-// toldLine is one product of one request.
+// toldLine is a line of a request.
 type toldLine struct {
 	loadtest.Record
 	Stock
 }
 
-// toldLines are all products of all requests.
+// toldLines returns the lines of all requests.
 func toldLines(records []loadtest.Record) (rows []toldLine) {
 	for _, r := range records {
 		for _, l := range cart(r.Intent) {

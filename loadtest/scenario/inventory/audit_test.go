@@ -18,8 +18,8 @@ import (
 )
 
 // The shop of these tests: 10 cups and 10 plates, of which three orders took
-// 2 cups, 1 cup and 4 plates, and 3 plates; the last was cancelled. A bowl that
-// was never touched: the checks must see it too.
+// 2 cups, 1 cup and 4 plates, and 3 plates; the last was cancelled. The bowl was
+// never ordered: the checks must see it too.
 const correctShop = `
 INSERT INTO products (sku, name, price, currency, stock) VALUES
 	('cup', 'cup', 100, 'EUR', 7), ('plate', 'plate', 200, 'EUR', 6), ('bowl', 'bowl', 300, 'USD', 0);
@@ -51,10 +51,10 @@ const (
 	client2 = "00000000-0000-0000-0000-0000000000c2"
 )
 
-// put is what the plan of correctShop put on sale.
+// put is the stock of correctShop's plan.
 var put = []Stock{{"cup", 10, 100, "EUR"}, {"plate", 10, 200, "EUR"}, {"bowl", 0, 300, "USD"}}
 
-// some is some of a product.
+// some returns a quantity of a product.
 func some(sku string, quantity int64) Stock {
 	s := put[slices.IndexFunc(put, func(s Stock) bool { return s.SKU == sku })]
 	s.Quantity = quantity
@@ -70,13 +70,13 @@ const (
 	aBowl          = `{"sku":"bowl","name":"bowl","price":300,"currency":"USD","stock":0}`
 )
 
-// epoch is when the clock of the clients of correctShop began, and tick the unit of the times below.
+// epoch is the start of the clock of correctShop's clients, and tick the unit of the times below.
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 const tick = 50 * time.Millisecond
 
-// correctReplies are the replies that the clients of correctShop got. The order that was
-// cancelled was read before, and behind the answer to its cancellation.
+// correctReplies returns the replies that the clients of correctShop got. The cancelled order
+// was read before its cancellation, during it, and after it.
 func correctReplies() map[string]loadtest.Record {
 	records := map[string]loadtest.Record{}
 	add := func(i loadtest.Intent, outcome loadtest.Outcome, problem, id, body string, at int) {
@@ -99,7 +99,7 @@ func correctReplies() map[string]loadtest.Record {
 	add(*cancelIntent("d3", 0, third), loadtest.Rejected, "already-cancelled", "", "", 10)
 	add(*strangerCancels(third), loadtest.Rejected, "not-found", "", "", 10)
 	add(buy("k4", some("cup", 99)), loadtest.Rejected, "out-of-stock", "", `{"status":409,"sku":"cup","left":7}`, 1)
-	add(buy("k5", some("plate", 1)), loadtest.Unknown, "", "", "", 1) // and it did not happen
+	add(buy("k5", some("plate", 1)), loadtest.Unknown, "", "", "", 1) // it did not happen
 	add(buy("k6", some("plate", 1)), loadtest.Open, "busy", "", "", 1)
 	add(*reusedForCart(records["k1"]), loadtest.Rejected, "idempotency-key-reused", "", "", 3)
 	add(*readIntent("before", 0, Read{Order: third.Made}), loadtest.OK, "", order3, orderConfirmed, 8)
@@ -113,9 +113,9 @@ func correctReplies() map[string]loadtest.Record {
 // buyers are the clients of correctShop.
 var buyers = []loadtest.Credentials{{ID: uuid.MustParse(client)}, {ID: uuid.MustParse(client2)}}
 
-// violation is planted by SQL in correctShop, or by an edit of the replies that clients got.
+// violation is planted in correctShop by SQL, or by an edit of the clients' replies.
 type violation struct {
-	check   string // which must find it
+	check   string // that must find it
 	name    string
 	sql     string
 	replies func(map[string]loadtest.Record)
@@ -131,12 +131,12 @@ func forgery(key string, edit func(*loadtest.Record)) func(map[string]loadtest.R
 	}
 }
 
-// told is a forgery of an answer: some of its text is another one.
+// told forges an answer by replacing some of its text.
 func told(key, is, becomes string) func(map[string]loadtest.Record) {
 	return forgery(key, func(r *loadtest.Record) { r.Body = []byte(strings.Replace(string(r.Body), is, becomes, 1)) })
 }
 
-// endedAs is a forgery of an outcome.
+// endedAs forges an outcome.
 func endedAs(key string, outcome loadtest.Outcome, problem string) func(map[string]loadtest.Record) {
 	return forgery(key, func(r *loadtest.Record) {
 		r.Outcome = outcome
@@ -148,7 +148,7 @@ func forget(key string) func(map[string]loadtest.Record) {
 	return func(records map[string]loadtest.Record) { delete(records, key) }
 }
 
-// What a service does that sells what was never there and keeps its books.
+// A service that adds stock of its own, sells it, and keeps consistent books.
 const (
 	moreOnShelf   = `UPDATE stock_movements SET quantity = 100 WHERE sku = 'bowl'; UPDATE products SET stock = 100 WHERE sku = 'bowl'`
 	productBeside = `
@@ -161,7 +161,7 @@ INSERT INTO stock_movements (sku, kind, quantity, order_id) VALUES ('cup', 'sale
 UPDATE products SET stock = 0 WHERE sku = 'cup'`
 )
 
-// keyAgain is the first key again, for the second order, so long after the first.
+// keyAgain uses the first key again for the second order, this long after the first.
 func keyAgain(gap string) string {
 	return `UPDATE orders SET idempotency_key = 'k1', created_at = created_at + interval '` + gap + `' WHERE id = '` + order2 + `';
 		UPDATE idempotency_keys SET created_at = created_at + interval '` + gap + `' WHERE key = 'k1';`
@@ -254,7 +254,7 @@ UPDATE stock_movements SET quantity = -2 WHERE order_id = '` + order2 + `' AND s
 	{check: "I-BODY products", name: "the list is no list", replies: forgery("all", func(r *loadtest.Record) { r.Body = []byte("[]") }), ids: []string{"all"}},
 }
 
-// look runs one check over a shop, and gives the ids that it found.
+// look runs one check on a shop, and returns the ids that it finds.
 func look(t *testing.T, check invariant.Check, plant violation) []string {
 	t.Helper()
 	findings, err := invariant.Run(t.Context(), []invariant.Check{check}, invariant.SQL(violated(t, plant)))
@@ -268,7 +268,7 @@ func look(t *testing.T, check invariant.Check, plant violation) []string {
 	return finding.IDs
 }
 
-// replies are those of the clients of correctShop, after an edit.
+// replies returns the correct replies after an edit.
 func replies(edit func(map[string]loadtest.Record)) []loadtest.Record {
 	all := correctReplies()
 	if edit != nil {
@@ -277,7 +277,7 @@ func replies(edit func(map[string]loadtest.Record)) []loadtest.Record {
 	return slices.Collect(maps.Values(all))
 }
 
-// violated is a shop with a violation, and with the replies that its clients got.
+// violated creates a shop with a violation, and loads its clients' replies.
 func violated(t *testing.T, plant violation) *pgx.Conn {
 	t.Helper()
 	conn := testbed.Schema(t, "inventory")
@@ -304,7 +304,7 @@ func TestAudit_FindsEachPlantedViolation(t *testing.T) {
 			})
 		}
 		if planted == 0 {
-			t.Errorf("nothing is planted for %q: it is not known to find anything", check.Name)
+			t.Errorf("no violation is planted for %q", check.Name)
 		}
 	}
 }
@@ -329,8 +329,8 @@ func TestAuditInventory_IsAllZeroInACorrectShopAndCountsUnitsSoldTwice(t *testin
 	if diff := cmp.Diff(map[string]int64{"S1": 0, "I-WHOLE": 0, "I-ONCE": 0, "oversold": 0}, counts); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	// 3 cups and 4 plates are bought. With 1 cup and 3 plates ever put there, 2 + 1 are sold twice;
-	// what is left of other products does not make up for it.
+	// 3 cups and 4 plates are bought. Of a stock of 1 cup and 3 plates, 2 + 1 are sold twice;
+	// stock left of other products does not make up for it.
 	testbed.Exec(t, conn, `
 		DELETE FROM stock_movements WHERE kind = 'restock';
 		UPDATE stock_movements SET quantity = 1 WHERE kind = 'opening' AND sku = 'cup';
@@ -347,7 +347,7 @@ func TestAuditInventory_IsAllZeroInACorrectShopAndCountsUnitsSoldTwice(t *testin
 	}
 }
 
-// Its answer is purged after a day. What comes under it then is a new request.
+// The answer of a key is purged after a day. After that, the key is a new request.
 func TestAudit_AKeyMayBeUsedAgainAfterItsAnswerIsPurged(t *testing.T) {
 	for name, plant := range map[string]string{
 		"done again":            keyAgain("24 hours"),
@@ -362,7 +362,7 @@ func TestAudit_AKeyMayBeUsedAgainAfterItsAnswerIsPurged(t *testing.T) {
 }
 
 func TestOversold_CountsFromWhatThePlanPutThere(t *testing.T) {
-	conn := violated(t, violation{sql: restockedAndSold}) // 11 of the plan's 10 cups
+	conn := violated(t, violation{sql: restockedAndSold}) // sells 11 of the plan's 10 cups
 	for put, want := range map[string]int64{inventory.Invariants.Numbers[0].Query: 0, oversoldSQL: 1} {
 		if n, err := invariant.Number(t.Context(), conn, put); err != nil || n != want {
 			t.Errorf("by %q: %d, %v, want %d", put, n, err, want)
@@ -377,7 +377,7 @@ func TestAudit_AQueryThatCannotRunIsAnErrorNotAPass(t *testing.T) {
 		t.Errorf("no error, but %v", counts)
 	}
 	if findings, err := invariant.Run(t.Context(), HistoryChecks, invariant.SQL(conn)); err == nil {
-		t.Errorf("no history was loaded: no error, but %v", findings)
+		t.Errorf("without a history: no error, but %v", findings)
 	}
 }
 

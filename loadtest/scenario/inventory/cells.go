@@ -13,14 +13,14 @@ import (
 	"shop/locking/invariant"
 )
 
-// cells are those of purchases. Each has a product, of which as much is there as is bought in it:
-// one unit by each of its requests.
+// cells are the cells of purchases. Each cell has its own product, whose stock is exactly what its
+// requests buy: one unit each.
 var cells = &loadtest.Cells{
 	Strategy: "redis+row",
 	Steps:    loadtest.StepsOf(inventory.Steps()),
 	Commits:  string(inventory.AfterCommit),
 	Stores: []loadtest.CellStore{
-		{Name: "redis", Last: string(inventory.AfterCommit)}, // the lock is given back behind it
+		{Name: "redis", Last: string(inventory.AfterCommit)}, // the lock is released after it
 		{Name: "postgres", Last: string(inventory.BeforeCommit)},
 	},
 	Health:   "locks",
@@ -29,10 +29,10 @@ var cells = &loadtest.Cells{
 	Inspect:  inspect,
 }
 
-// cellUnits are bought in a cell: by the warm-up, the request that is hit, and two rivals.
+// cellUnits is what a cell buys: one unit each for the warm-up, the request that is hit, and two rivals.
 const cellUnits = 4
 
-// cellProduct is that of cell n.
+// cellProduct is the product of cell n.
 func cellProduct(n int, quantity int64) Stock {
 	s := priced(n%(2*euros), quantity)
 	s.SKU = fmt.Sprintf("cell-%03d", n)
@@ -57,7 +57,7 @@ func cellRequests(_ loadtest.Plan, n int, _ loadtest.Cell) loadtest.CellRequests
 	}
 }
 
-// inspect asks the checks that need the tables and the plan alone.
+// inspect prepares the checks that need only the tables and the plan.
 func inspect(ctx context.Context, t *loadtest.Trial) (*loadtest.Inspection, error) {
 	planned := slices.DeleteFunc(slices.Clone(HistoryChecks), func(c invariant.Check) bool {
 		return strings.Contains(c.Query, "proof_told") || strings.Contains(c.Query, "proof_lines")

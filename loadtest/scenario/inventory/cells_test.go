@@ -28,7 +28,7 @@ func TestCells_EachHasAProductOfWhichAsMuchIsThereAsItBuys(t *testing.T) {
 			}
 		}
 		if name := cellProduct(i, 1).SKU; len(wanted) != 1 || wanted[name] != there[name] || len(clients) != cellUnits {
-			t.Errorf("cell %d: %v is wanted by %d clients; there is %d", i, wanted, len(clients), there[name])
+			t.Errorf("cell %d: wanted %v, by %d clients; stock %d", i, wanted, len(clients), there[name])
 		}
 		if r.Hit.Key != loadtest.CellKey(i) {
 			t.Errorf("cell %d: key %q", i, r.Hit.Key)

@@ -1,7 +1,7 @@
 package inventory
 
-// effectsSQL lists what was bought and cancelled, by the key that did it. The movements are
-// written under the row locks of their products, and numbered in that order.
+// effectsSQL lists purchases and cancellations by their idempotency key. Movements are written
+// under the row locks of their products, so their ids are in the order of the effects.
 const effectsSQL = `
 SELECT o.client_id, o.idempotency_key, jsonb_build_object('id', o.id), min(m.id)
 FROM orders o

@@ -1,13 +1,14 @@
-// Package inventory is the flow of purchases: five clients buy ten products that are dropped
-// one after the other. They want at least twice of what is there, so that the last unit
-// of each product is contended. Nothing may be sold twice.
+// Package inventory is the flow of purchases: five clients buy ten products that go on sale
+// in sequence. The demand is at least twice the stock, so that the last unit of each
+// product is contended. No unit may be sold twice.
 //
-// Among the purchases they read the products on sale, the list of all, and each order that was
-// made. One purchase in twenty is given up after "busy"; one in fifty has the key that another client
-// has just used. One order in thirty each is cancelled under two keys at once, and again when that is
-// over, and bought anew; is read, or cancelled, by another client; has its key used again for another
-// cart, or for its own cancellation. One request in fifty is about an order or a product that is not
-// there, or about a cart in two currencies.
+// Between purchases the clients read the products on sale, the list of all products, and each new
+// order. One purchase in twenty is abandoned after "busy". One in fifty uses the key that another
+// client has just used. Of the orders, one in thirty is cancelled under two keys at once, cancelled
+// once more, and bought again; one in thirty is read by another client; one in thirty is cancelled by
+// another client; and one in thirty each has its key reused, for another cart or for its own
+// cancellation. For every fifty purchases there is one request about an order or a product that does
+// not exist, or a purchase in two currencies.
 package inventory
 
 import (
@@ -30,13 +31,13 @@ const (
 	RedisDown loadtest.Fault = "redis-down"
 )
 
-// New is the flow of purchases.
+// New returns the flow of purchases.
 func New() *loadtest.Flow {
 	f := &loadtest.Flow{
 		Name: "inventory", Number: "oversold", During: "S1-DURING", Guard: "CHECK (stock >= 0)",
 		Plan: NewPlan,
 		Workload: func(p loadtest.Plan) string {
-			return fmt.Sprintf("%d purchases of %d clients of %d units", len(p.Load()), p.Clients, units(p))
+			return fmt.Sprintf("%d purchases by %d clients of %d units", len(p.Load()), p.Clients, units(p))
 		},
 		Watch: func(ctx context.Context, t *loadtest.Trial) ([]loadtest.Sample, error) {
 			return loadtest.WatchSQL(ctx, t.Postgres, shelvesSQL(Products(t.Plan)), t.Look)
@@ -55,21 +56,21 @@ func New() *loadtest.Flow {
 		Cells:   cells,
 		Faults:  faults,
 		Locked:  locked,
-		// The control and the real thing under the same load, the lock taken away from both,
-		// and what else the real thing must survive.
+		// The control and the default under the same load, both with lost locks, and the other
+		// faults that the default must survive.
 		Quick:   []string{"naive/none", "redis-only/lock-lost", "redis+row/none", "redis+row/lock-lost", "redis+row/redis-down", "redis+row/crash"},
 		Counted: []string{"guard_tripped", "retried", "degraded", "bypassed", "shed", "ambiguous", "resolved"},
 		Invariants: slices.Concat(inventory.Invariants.Invariants, []invariant.Invariant{
 			{Code: "S1-DURING", Name: "stock-balance-during", Means: "S1 in every sample while the load runs"},
-			{Code: "S2", Name: "sold-as-answered", Means: "what left the shelf is what buyers were told, give or take what is unknown"},
-			{Code: "S3", Name: "planned-prices", Means: "products and orders cost what the plan says, in its currencies"},
-			{Code: "I-SOLD", Name: "all-sold", Means: "nothing is left of what all buyers wanted"},
+			{Code: "S2", Name: "sold-as-answered", Means: "the units taken from stock are those acknowledged to buyers, give or take unknown outcomes"},
+			{Code: "S3", Name: "planned-prices", Means: "products and orders have the plan's prices and currencies"},
+			{Code: "I-SOLD", Name: "all-sold", Means: "no stock is left of a product whose demand exceeded it"},
 		}),
 		Evidence: map[string]string{
 			"oversold":      inventory.Invariants.Numbers[0].Means,
-			"bypassed":      "purchases with the row lock alone, the lock having stayed busy",
-			"shed":          "purchases refused for lack of a lock, too many going on without one",
-			"degraded":      "purchases with the row lock alone, Redis being unreachable",
+			"bypassed":      "purchases with the row lock alone, because the Redis lock stayed busy",
+			"shed":          "purchases refused without a lock, because too many others already had none",
+			"degraded":      "purchases with the row lock alone, because Redis was unreachable",
 			"locks_deleted": "locks deleted under their holders",
 			"redis_kills":   "times Redis was killed",
 			"pg_restarts":   "times PostgreSQL was killed and started again",
@@ -83,14 +84,14 @@ func New() *loadtest.Flow {
 			{Class: "line shelf", Of: func(s loadtest.Sample) int64 { return s.Total().Says }},
 		},
 		Words: loadtest.Words{
-			Workload: "buyers who want at least twice of what is there, read it meanwhile, and try what is not allowed",
-			Gauge:    "sold, of what was there", Done: "bought",
-			Levels: "Units left: dashed, what the shelf says; solid, what is left after all orders. They must be one line, and never go below 0.",
-			Note:   "The mark in a bar is all that was there; red is what was sold beyond it.",
+			Workload: "buyers who want at least twice the stock, read it while they buy, and send forbidden requests",
+			Gauge:    "sold, of the stock", Done: "bought",
+			Levels: "Units left: dashed, the stock in the table; solid, the stock after all orders. They must be one line, and never go below 0.",
+			Note:   "The mark in a bar is the whole stock; red is what was sold beyond it.",
 		},
 	}
-	// The controls must be violated, or show that a violation comes from its fault:
-	// redis-only holds as long as its lock is not taken away.
+	// The controls must be violated, or show that the fault causes the violation:
+	// redis-only is safe as long as its lock is not lost.
 	f.Controls = []loadtest.Scenario{
 		f.Control("naive", loadtest.NoFault, kept, "S1"),
 		f.Safe("redis-only", loadtest.NoFault),
@@ -100,18 +101,18 @@ func New() *loadtest.Flow {
 	return f
 }
 
-// locked tells whether a strategy takes a lock in Redis.
+// locked reports whether a strategy takes a lock in Redis.
 func locked(strategy string) bool {
 	return slices.ContainsFunc(inventory.Strategies(), func(m inventory.Strategy) bool {
 		return m.Name == strategy && slices.Contains(m.Stores, "redis")
 	})
 }
 
-// kept is what the mistakes of the controls do not touch.
+// kept lists the invariants that hold in spite of the controls' mistakes.
 var kept = []string{"I-ACK", "I-REJ", "I-ONCE", "I-WHOLE"}
 
-// shelvesSQL is one statement, so it sees one snapshot: at any moment, not only
-// in the end, the shelf has to agree with what the plan put there and with the orders.
+// shelvesSQL is one statement, so it sees one snapshot: at any moment, not only at
+// the end, the stock must equal the plan's stock minus the orders.
 func shelvesSQL(opening []Stock) string {
 	var rows []string
 	for _, s := range opening {
@@ -130,10 +131,10 @@ LEFT JOIN (SELECT l.sku, sum(l.quantity) AS units
 ORDER BY 1`
 }
 
-// serverTime is how long a server is away when it is killed under a nemesis, and started again.
+// serverTime is how long a server is unavailable when a nemesis kills it and starts it again.
 const serverTime = 6 * time.Second
 
-// faults are those of a purchase's stores and replicas, and what must be seen under each.
+// faults lists the faults of a purchase's stores and replicas, with the evidence required for each.
 var faults = []loadtest.FaultSpec{
 	{Fault: loadtest.NoFault},
 	{Fault: LockLost, Store: "redis", Needs: []loadtest.Need{
@@ -142,7 +143,7 @@ var faults = []loadtest.FaultSpec{
 	{Fault: RedisDown, Store: "redis", Outage: true, Needs: []loadtest.Need{
 		{Evidence: "redis_kills", Why: "Redis was not killed"},
 		{Evidence: "done_meanwhile", Least: 10, Why: "fewer than 10 purchases succeeded while Redis was down"},
-		{Evidence: "lock_calls_after", Why: "Redis was asked for no lock after it was back"},
+		{Evidence: "lock_calls_after", Why: "no lock call reached Redis after its restart"},
 	}},
 	{Fault: loadtest.Crash, Needs: []loadtest.Need{
 		{Evidence: "crashes", Least: 5, Why: "fewer than 5 kills of replicas cut a request off"},
@@ -153,7 +154,7 @@ var faults = []loadtest.FaultSpec{
 	loadtest.CrashMatrixSpec(5),
 }
 
-// audit reads what was sold from the database.
+// audit checks the database against the plan and the answers.
 func audit(ctx context.Context, t *loadtest.Trial, records []loadtest.Record) (a loadtest.Audited, err error) {
 	conn, err := t.Quiet(ctx)
 	if err != nil {
@@ -187,7 +188,7 @@ func summary(r loadtest.Result) string {
 	return text
 }
 
-// sold is what buyers were promised, in units.
+// sold returns the units that were acknowledged to buyers, less cancelled ones.
 func sold(r loadtest.Result) (n int64) {
 	for _, record := range r.Records {
 		for _, l := range cart(record.Intent) {
@@ -203,11 +204,11 @@ func sold(r loadtest.Result) (n int64) {
 	return n
 }
 
-// buyAgain shows on every product that it can still be sold: an order is cancelled, and
-// the unit that it gives back is bought. It returns the products where that failed.
+// buyAgain checks that every product can still be sold: it cancels an order, and buys
+// the unit that the cancellation returns. It lists the products for which that fails.
 func buyAgain(ctx context.Context, run *loadtest.Run, stock []Stock) []string {
 	records := run.History.Records()
-	gone := map[uuid.UUID]bool{} // orders that the load has cancelled
+	gone := map[uuid.UUID]bool{} // orders that the load was to cancel
 	for _, r := range records {
 		if of, cancels := r.Of.(Return); cancels {
 			gone[of.Order] = true

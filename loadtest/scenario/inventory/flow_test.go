@@ -20,7 +20,7 @@ func TestInconclusive_EachFaultMustHaveLandedAndDoneWhatItIsFor(t *testing.T) {
 		{RedisDown, map[string]int64{"overlaps": 1, "hit": 1, "redis_kills": 1, "done_meanwhile": 10, "lock_calls_after": 1}},
 	} {
 		if reasons := loadtest.InconclusiveReasons(New().Safe("row", c.fault), c.enough); len(reasons) != 0 {
-			t.Errorf("%s: inconclusive although all is there: %v", c.fault, reasons)
+			t.Errorf("%s: inconclusive although all evidence is there: %v", c.fault, reasons)
 		}
 		for missing := range c.enough {
 			less := maps.Clone(c.enough)

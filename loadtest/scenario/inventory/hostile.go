@@ -10,11 +10,11 @@ import (
 	"shop/loadtest"
 )
 
-// missingEvery: of so many purchases, one is followed by a request about nothing that is there.
+// missingEvery: one in this many purchases comes with a request about an object that does not exist.
 const missingEvery = 50
 
-// missing are requests about orders and products that do not exist, and about an order that
-// cannot be: in two currencies.
+// missing returns requests about orders and products that do not exist, and purchases in two
+// currencies, which are invalid.
 func missing(random *rand.Rand, load loadtest.Load, n int) (requests []loadtest.ScheduledRequest) {
 	for i := 0; i < n; i += missingEvery {
 		none := loadtest.Record{Made: loadtest.DrawID(random)}
@@ -33,13 +33,13 @@ func missing(random *rand.Rand, load loadtest.Load, n int) (requests []loadtest.
 	return requests
 }
 
-// attackEvery: of so many purchases, one is followed by each kind of what is not allowed.
+// attackEvery: each kind of forbidden request follows one in this many purchases.
 const attackEvery = 30
 
-// followUp is what clients send because of an answer. Each order is read by its client. Some
-// are read, or cancelled, by another client; some keys are used again, for another cart or for
-// another object; and some orders are cancelled twice at once, and again when that is over. Then
-// what they gave back is bought again.
+// followUp returns the requests that an answer leads to. The buyer reads each order. Another
+// client reads or cancels some orders. Some keys are reused for another cart or for a
+// cancellation. Some orders are cancelled twice at once, and once more after that, and
+// then their unit is bought again.
 func followUp(r loadtest.Record) (next []loadtest.ScheduledRequest) {
 	random := loadtest.RandomFor(r.Key)
 	add := func(i *loadtest.Intent) {
@@ -72,8 +72,8 @@ func followUp(r loadtest.Record) (next []loadtest.ScheduledRequest) {
 	return next
 }
 
-// twice cancels an order of one unit under two keys at the same moment, on two replicas; it
-// is nothing, of another order.
+// twice cancels an order of one unit under two keys at the same moment, on two replicas. It
+// returns nothing for a larger order.
 func twice(random *rand.Rand, bought loadtest.Record) []loadtest.ScheduledRequest {
 	if lines := cart(bought.Intent); len(lines) > 1 || lines[0].Quantity > 1 {
 		return nil
@@ -93,12 +93,12 @@ func strangerCancels(bought loadtest.Record) *loadtest.Intent {
 	return cancelIntent("steal-"+bought.Key, stranger(bought), bought).Denied("not-found")
 }
 
-// cancelAgain cancels what was cancelled, under a key of its own.
+// cancelAgain cancels a cancelled order under a new key.
 func cancelAgain(cancelled loadtest.Record) *loadtest.Intent {
 	return cancelIntent("more-"+cancelled.Key, cancelled.Client, cancelled).Denied("already-cancelled")
 }
 
-// reusedForCart buys one more under a key that was decided.
+// reusedForCart buys one unit more under a decided key.
 func reusedForCart(r loadtest.Record) *loadtest.Intent {
 	lines := slices.Clone(cart(r.Intent))
 	lines[0].Quantity++
@@ -107,15 +107,15 @@ func reusedForCart(r loadtest.Record) *loadtest.Intent {
 	return i.Denied("idempotency-key-reused")
 }
 
-// reusedForCancel cancels an order under the key that it was bought under.
+// reusedForCancel cancels an order under the key of its purchase.
 func reusedForCancel(bought loadtest.Record) *loadtest.Intent {
 	i := cancelIntent("reuse-cancel-"+bought.Key, bought.Client, bought)
 	i.SharedKey = bought.IdempotencyKey()
 	return i.Denied("idempotency-key-reused")
 }
 
-// offend sends, when the load is over, each kind of request that is not allowed, about an order
-// that is confirmed and one that is cancelled. What comes of them, I-DENY says.
+// offend sends, after the load, each kind of forbidden request for a confirmed and a cancelled
+// order. I-DENY checks the answers.
 func offend(ctx context.Context, run *loadtest.Run) {
 	send := func(from loadtest.Record, kinds ...func(loadtest.Record) *loadtest.Intent) {
 		for n, kind := range kinds {

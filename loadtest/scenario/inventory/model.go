@@ -10,18 +10,18 @@ import (
 	"shop/loadtest/linear"
 )
 
-// A partition is a product: its stock, and the orders of it. An order of two products is
-// projected on each of them. That raises no false alarm: what is one moment for both is a
-// moment for each. It also means that a purchase that takes its products at two moments is
-// not seen here; I-WHOLE and S1-DURING look for that.
+// A partition is a product: its stock and its orders. An order of two products is projected on
+// each of them. That raises no false alarm, since a moment at which both change is a moment for
+// each. It does not detect a purchase that takes its products at two different moments: I-WHOLE
+// and S1-DURING do.
 
 // product is the state of the model.
 type product struct {
 	stock  int64
-	orders string // a byte for each order: of what is there of it
+	orders string // a byte for the state of each order
 }
 
-// What is there of an order.
+// The states of an order.
 const (
 	absent    = '-'
 	confirmed = 'b'
@@ -32,7 +32,7 @@ const (
 func (p product) Equal(other linear.State) bool { return p == other }
 func (p product) String() string                { return fmt.Sprintf("%d left", p.stock) }
 
-// with is the state after an order became something, and the stock changed by so many.
+// with returns the state after a change of an order and of the stock.
 func (p product) with(order int, is byte, units int64) product {
 	orders := []byte(p.orders)
 	orders[order] = is
@@ -52,17 +52,17 @@ type model struct {
 	count    map[string]int    // of the orders of a product
 }
 
-// linearize gives the partitions of a history.
+// linearize returns the partitions of a history.
 func linearize(h linear.History) ([]linear.Partition, error) {
 	var given []Stock
 	if err := json.Unmarshal(h.Header.Given, &given); err != nil {
-		return nil, fmt.Errorf("what was on the shelves: %w", err)
+		return nil, fmt.Errorf("products of the plan: %w", err)
 	}
 	m := model{map[string]*linear.Partition{}, map[string]placed{}, map[string]int{}}
 	for _, s := range given {
 		m.products[s.SKU] = &linear.Partition{Object: "product " + s.SKU, Start: product{stock: s.Quantity}}
 	}
-	for i := range h.Operations { // those that place an order first: others are about them
+	for i := range h.Operations { // purchases first: the other operations refer to their orders
 		if o := &h.Operations[i]; isPurchase(o) {
 			m.purchase(o)
 		}
@@ -90,8 +90,7 @@ func isPurchase(o *linear.Operation) bool {
 	return is
 }
 
-// add puts a step to those of a product. One of a product that the plan does not know is
-// among those of a product that had none.
+// add appends a step to a product. A product that is not in the plan starts with a stock of 0.
 func (m model) add(sku string, s linear.Step) {
 	if m.products[sku] == nil {
 		m.products[sku] = &linear.Partition{Object: "product " + sku, Start: product{}}
@@ -102,7 +101,7 @@ func (m model) add(sku string, s linear.Step) {
 func (m model) purchase(o *linear.Operation) {
 	var asked struct{ Lines []Stock }
 	if !o.Asked(&asked) || len(asked.Lines) == 0 {
-		return // malformed on purpose: nothing that a product is about
+		return // malformed on purpose: it concerns no product
 	}
 	switch o.Fate() {
 	case linear.Done, linear.Maybe:
@@ -110,7 +109,7 @@ func (m model) purchase(o *linear.Operation) {
 	case linear.Refused:
 		m.soldOut(o, asked.Lines)
 	case linear.Contradiction:
-		m.add(asked.Lines[0].SKU, linear.NewStep(o, o.Key+": told that it is not bought, and it is").Never())
+		m.add(asked.Lines[0].SKU, linear.NewStep(o, o.Key+": answered as not bought, but the order exists").Never())
 	}
 }
 
@@ -133,14 +132,14 @@ func (m model) bought(o *linear.Operation, lines []Stock) {
 	}
 }
 
-// soldOut is a refusal. It names the product that was short, and how many were left of it.
+// soldOut adds a refusal, which names the product that was short and how many units were left.
 func (m model) soldOut(o *linear.Operation, lines []Stock) {
 	var why struct {
 		SKU  string
 		Left *int64
 	}
 	if o.Problem != "out-of-stock" || !o.Told(&why) {
-		return // never valid, whatever is there
+		return // not valid, whatever the stock
 	}
 	for _, l := range lines {
 		if l.SKU != why.SKU && len(lines) > 1 {
@@ -154,14 +153,14 @@ func (m model) soldOut(o *linear.Operation, lines []Stock) {
 	}
 }
 
-// other is an operation that is no purchase.
+// other adds an operation that is not a purchase.
 func (m model) other(o *linear.Operation) {
 	if id, is := o.PathIs(http.MethodPost, "/v1/orders/*/cancel"); is {
 		m.cancellation(o, id[0])
 		return
 	}
 	if o.Fate() != linear.Done {
-		return // a read without an answer, or of what is not the reader's
+		return // a read without an answer, or of another client's order
 	}
 	if id, is := o.PathIs(http.MethodGet, "/v1/orders/*"); is {
 		m.readOrder(o, id[0])
@@ -192,14 +191,14 @@ func (m model) readProduct(o *linear.Operation, shown shownProduct) {
 	m.add(shown.SKU, step.Checks(func(s linear.State) bool { return s.(product).stock == shown.Stock }))
 }
 
-// is tells whether an order is something; one that no purchase named is not there.
+// is reports whether an order is in a state; an order that no purchase returned is in none.
 func (m model) is(id, sku string, what byte) func(linear.State) bool {
 	place, known := m.orders[id].place[sku]
 	return func(s linear.State) bool { return known && s.(product).orders[place] == what }
 }
 
-// linesOf are those of an order; where there is none, one that stands for what the operation
-// is about, so that it is looked at all the same.
+// linesOf returns the lines of an order. For an unknown order it returns one line with an object
+// of the operation, so that the operation is checked all the same.
 func (m model) linesOf(o *linear.Operation, id string) []Stock {
 	if order, known := m.orders[id]; known {
 		return order.lines

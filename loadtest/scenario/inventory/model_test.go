@@ -25,7 +25,7 @@ func cancels(order string, call, end int64) linear.Operation {
 	}
 }
 
-// reads is an answer to a read.
+// reads is a read with its answer.
 func reads(path string, call, end int64, answer string) linear.Operation {
 	return linear.Operation{Key: "read", Method: "GET", Path: path, Reads: true, Call: call, Return: end, Outcome: linear.OK, Answer: []byte(answer)}
 }
@@ -40,13 +40,13 @@ func refused(o linear.Operation, problem, answer string) linear.Operation {
 	return o
 }
 
-// undecided is an operation without an answer, with what the database shows of it.
+// undecided is an operation without an answer, with its effect in the database.
 func undecided(o linear.Operation, effect linear.Effect) linear.Operation {
 	o.Outcome, o.Answer, o.Return, o.Effect = "unknown", nil, 0, effect
 	return o
 }
 
-// shows is an operation with what the database shows of it, against its answer.
+// shows is an operation with an effect in the database that contradicts its answer.
 func shows(o linear.Operation, effect linear.Effect) linear.Operation {
 	o.Effect = effect
 	return o
@@ -114,6 +114,6 @@ func TestLinearize_AProductIsSoldAndGivenBackOnce(t *testing.T) {
 
 func TestLinearize_APlanThatCannotBeReadIsAnError(t *testing.T) {
 	if _, err := linearize(linear.History{}); err == nil {
-		t.Error("a history without what was on the shelves is checked")
+		t.Error("a history without the plan's products is checked")
 	}
 }

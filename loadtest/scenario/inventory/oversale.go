@@ -13,23 +13,23 @@ import (
 	"shop/loadtest"
 )
 
-// oversale is how the first product was sold beyond what was there.
+// oversale describes the sales of the first product that was oversold.
 type oversale struct {
 	SKU   string
-	Put   int64 // units that ever were there
+	Put   int64 // units in the plan
 	Sales []sale
 }
 
-// sale is one order of it, in the order in which the database got to know them.
+// sale is an order of the product. Sales are in the order of their movements in the database.
 type sale struct {
 	Key     string
 	Units   int64
-	Sold    int64 // units up to and with this one
+	Sold    int64 // units up to and including this sale
 	Attempt loadtest.Attempt
 }
 
-// findOversale looks for the first product that was oversold, and tells how its
-// sales to the keys in records went; nil if there was none. It needs the tables of LoadHistory.
+// findOversale finds the first product that was oversold, with its sales to the
+// keys in records; nil: none. It needs the tables of LoadHistory.
 func findOversale(ctx context.Context, conn *pgx.Conn, records []loadtest.Record) (*oversale, error) {
 	rows, err := conn.Query(ctx, `
 WITH sales AS (
@@ -69,7 +69,7 @@ ORDER BY id`)
 	return &o, nil
 }
 
-// attemptsThatBought gives, for each order, the first successful attempt of its key.
+// attemptsThatBought returns, for each order, the first successful attempt of its key.
 func attemptsThatBought(records []loadtest.Record) map[uuid.UUID]loadtest.Attempt {
 	bought := map[uuid.UUID]loadtest.Attempt{}
 	for _, r := range records {
@@ -82,8 +82,8 @@ func attemptsThatBought(records []loadtest.Record) map[uuid.UUID]loadtest.Attemp
 	return bought
 }
 
-// crossing is the place of the first sale beyond what was there. There is one,
-// unless it is not among the sales whose answer was recorded.
+// crossing returns the index of the first sale beyond the stock, or of the last sale if
+// the answer to that first sale was not recorded.
 func (o *oversale) crossing() int {
 	for i, s := range o.Sales {
 		if s.Sold > o.Put {
@@ -93,15 +93,15 @@ func (o *oversale) crossing() int {
 	return len(o.Sales) - 1
 }
 
-// How many sales of a story are drawn.
+// How many sales a story draws.
 const (
 	salesBefore = 5
 	salesAfter  = 6
 	salesClash  = 6
 )
 
-// story tells how the first product was sold beyond what was there: first how the shop
-// lost count, then the sales beyond the stock. nil: nothing was oversold.
+// story shows how the first product was oversold: first how updates of the stock were
+// lost, then the sales beyond the stock. nil: nothing was oversold.
 func (o *oversale) story(samples []loadtest.Sample) *loadtest.Story {
 	if o == nil {
 		return nil
@@ -112,13 +112,13 @@ func (o *oversale) story(samples []loadtest.Sample) *loadtest.Story {
 		Title: "The first sale beyond the stock",
 		Parts: []loadtest.StoryPart{
 			{
-				Text: fmt.Sprintf("There were %d units of %s. Where bars lie over each other, two replicas had a buyer of it at the same moment: "+
-					"one that reads the stock before the other has written puts a number back in which the other's sale is forgotten. "+
-					"%d sales met another one like that before the last unit was gone. It looked like this:", o.Put, o.SKU, met),
+				Text: fmt.Sprintf("There were %d units of %s. Where bars overlap, two replicas sold it at the same moment: "+
+					"a replica that reads the stock before the other has written puts back a number without the other's sale. "+
+					"%d sales met a sale of another replica like that before the last unit was gone. For example:", o.Put, o.SKU, met),
 				Bars: o.bars(o.Sales[place:min(place+salesClash, end)]),
 			},
 			{
-				Text: o.shelfBefore(samples) + " So it went on selling:",
+				Text: o.shelfBefore(samples) + " So the shop went on selling:",
 				Bars: o.bars(o.Sales[max(0, end-salesBefore):min(len(o.Sales), end+salesAfter)]),
 			},
 		},
@@ -136,11 +136,11 @@ func (o *oversale) bars(sales []sale) (bars []loadtest.Bar) {
 	return bars
 }
 
-// clashes counts the sales that were under way together with another one on
-// another replica, and gives the place of a few in a row where most of them are,
-// and closest together.
+// clashes counts the sales that overlapped a sale on another replica. place is the
+// start of the window of salesClash sales with the most overlaps, and among those the
+// shortest in time.
 func clashes(sales []sale) (place, met int) {
-	clash := make([]int, len(sales)) // 1: it met another
+	clash := make([]int, len(sales)) // 1: the sale overlapped another
 	for i, s := range sales {
 		if meets(s, sales) {
 			clash[i] = 1
@@ -162,7 +162,7 @@ func clashes(sales []sale) (place, met int) {
 	return place, met
 }
 
-// meets tells whether a sale overlaps one on another replica.
+// meets reports whether a sale overlaps a sale on another replica.
 func meets(a sale, sales []sale) bool {
 	return slices.ContainsFunc(sales, func(b sale) bool {
 		together := a.Attempt.Start < b.Attempt.End && b.Attempt.Start < a.Attempt.End
@@ -170,7 +170,7 @@ func meets(a sale, sales []sale) bool {
 	})
 }
 
-// span is when some sales were under way.
+// span returns the time from the first start to the last end of some sales.
 func span(sales []sale) (from, to time.Duration) {
 	from = time.Duration(math.MaxInt64)
 	for _, s := range sales {
@@ -179,17 +179,17 @@ func span(sales []sale) (from, to time.Duration) {
 	return from, to
 }
 
-// shelfBefore says what the shelf promised when the last real unit was gone.
+// shelfBefore describes the stock in the table when the first sale beyond the real stock began.
 func (o *oversale) shelfBefore(samples []loadtest.Sample) string {
 	asked := o.Sales[o.crossing()].Attempt.Start
 	n, seen := shelfAt(samples, o.SKU, asked)
 	if !seen {
 		return ""
 	}
-	return fmt.Sprintf("When the first of these asked, %v into the run, the shelf still said %d left.", asked.Round(time.Millisecond), n)
+	return fmt.Sprintf("When the first of these requests was sent, %v into the run, the table still showed %d left.", asked.Round(time.Millisecond), n)
 }
 
-// shelfAt is what the shelf said of a product at the last look before a moment.
+// shelfAt returns the stock of a product in the last sample before a moment.
 func shelfAt(samples []loadtest.Sample, sku string, at time.Duration) (n int64, seen bool) {
 	for _, s := range samples {
 		if says, has := s.Level(sku); has && s.At <= at {

@@ -20,7 +20,7 @@ const (
 	ReadOrder    loadtest.Action = "read-order"
 )
 
-// Stock is a product as it was before the first request, or some of it. Its name is its SKU.
+// Stock is a product as it is before the first request, or a quantity of a product. Its name is its SKU.
 type Stock struct {
 	SKU      string
 	Quantity int64
@@ -28,25 +28,25 @@ type Stock struct {
 	Currency string
 }
 
-// Return is what a cancellation is about.
+// Return is the object of a cancellation.
 type Return struct {
 	Order uuid.UUID
 	Lines []Stock
 }
 
-// Read says what a read is about; of neither: all products.
+// Read is the object of a read: a product, an order, or if neither is set all products.
 type Read struct {
 	SKU   string
 	Order uuid.UUID
 }
 
-// Products are what a plan puts on the shelves.
+// Products returns the products that a plan puts on sale.
 func Products(p loadtest.Plan) []Stock {
 	given, _ := p.Given.([]Stock)
 	return given
 }
 
-// units is all that is there.
+// units returns the stock of all products of a plan.
 func units(p loadtest.Plan) (n int64) {
 	for _, s := range Products(p) {
 		n += s.Quantity
@@ -54,7 +54,7 @@ func units(p loadtest.Plan) (n int64) {
 	return n
 }
 
-// cart is what a purchase asks for, or a cancellation gives back; nothing, of a read.
+// cart returns the lines that a purchase requests or a cancellation returns; nil for a read.
 func cart(i loadtest.Intent) []Stock {
 	switch of := i.Of.(type) {
 	case []Stock:
@@ -65,31 +65,30 @@ func cart(i loadtest.Intent) []Stock {
 	return nil
 }
 
-// The workload. Products go on sale one after the other, as in a flash sale: at any time
-// there are two of them that every buyer wants, and there is something to sell
-// until the end, so that a fault at any time can be followed by a success.
+// The workload. Products go on sale in sequence, as in flash sales. At any time two
+// of them are on sale, which all buyers want. Stock remains until the end, so that a
+// fault at any time can be followed by a success.
 const (
 	clients = 5
 	drops   = 10
-	euros   = 5 // the first of them; the others are sold in dollars
+	euros   = 5 // products priced in euros, the first ones; the others are in dollars
 )
 
-// dropEvery is the longest time for which there is a pair of them: in a long load there are
-// more products, so that there is never nothing to sell for long.
+// dropEvery is the longest time for which a pair is on sale: a longer load has more products, so
+// that there is never nothing to sell for long.
 const dropEvery = 3 * time.Second
 
-// dropsIn is how many products there are in a load.
+// dropsIn returns the number of products in a load.
 func dropsIn(duration time.Duration) int { return max(drops, 1+int(duration/dropEvery)) }
 
 // NewPlan draws a plan.
 //
-// What is there is half of what is asked for, or less; and never more than is
-// asked for in orders of a single unit that no client gives up on. So everything must be sold in
-// whatever order the requests are decided: if a unit were left, no order of one unit
-// could have been refused, so all of them were sold, which is at least the
-// stock. (A cart of two can rightly leave one unit behind; a service that
-// refuses although there is stock is not hidden behind that. An order that is cancelled is of
-// one unit, and is bought again when that is there: see followUp.)
+// The stock of a product is at most half of the demand, and at most the demand in orders
+// of a single unit that no client abandons. Therefore everything must be sold, in whatever
+// order the requests are decided: if a unit were left, no order of one unit could have been
+// refused, so all of them were sold, which is at least the stock. (A cart of two may rightly
+// be refused while one unit is left; the orders of one unit then still have to take it. A
+// cancelled order is of one unit, which is bought again afterwards: see followUp.)
 func NewPlan(load loadtest.Load) loadtest.Plan {
 	random := rand.New(rand.NewPCG(uint64(load.Seed), 0))
 	products := dropsIn(load.Duration)
@@ -125,8 +124,8 @@ func NewPlan(load loadtest.Load) loadtest.Plan {
 	return plan
 }
 
-// looks are the reads of the products on sale, and of all products, while they are bought. (An
-// order is read by the client that made it, as soon as it is known: see followUp.)
+// looks returns reads of the products on sale, and of all products, during the load. (followUp
+// reads each order.)
 func looks(random *rand.Rand, load loadtest.Load, n int) (requests []loadtest.ScheduledRequest) {
 	for i := range n {
 		at := load.Between(random, i, n)
@@ -140,7 +139,7 @@ func looks(random *rand.Rand, load loadtest.Load, n int) (requests []loadtest.Sc
 	return requests
 }
 
-// readIntent is a read of a product, of an order, or of all products.
+// readIntent reads a product, an order, or all products.
 func readIntent(key string, client int, of Read) *loadtest.Intent {
 	i := &loadtest.Intent{Client: client, Key: key, Action: ReadProducts, Method: http.MethodGet, Path: "/v1/products", Of: of, Reads: true}
 	switch {
@@ -152,7 +151,7 @@ func readIntent(key string, client int, of Read) *loadtest.Intent {
 	return i
 }
 
-// onSale gives the two products that are on sale at a moment.
+// onSale returns the two products that are on sale at a moment.
 func onSale(at, duration time.Duration) [2]int {
 	slots := dropsIn(duration) - 1
 	slot := min(int(at*time.Duration(slots)/duration), slots-1)
@@ -164,8 +163,8 @@ type line struct {
 	units int64
 }
 
-// drawCart is mostly one unit of one product; sometimes more units, sometimes
-// both products, which have to be locked in one order everywhere.
+// drawCart draws mostly one unit of one product, sometimes more units, and sometimes
+// both products, which the service must lock in the same order everywhere.
 func drawCart(random *rand.Rand, drops [2]int) []line {
 	one := random.IntN(2)
 	switch kind := random.IntN(100); {
@@ -174,13 +173,13 @@ func drawCart(random *rand.Rand, drops [2]int) []line {
 	case kind < 85:
 		return []line{{drops[one], 2 + random.Int64N(2)}}
 	default:
-		return []line{{drops[one], 1}, {drops[1-one], 1}} // as often in the wrong order as in the right one
+		return []line{{drops[one], 1}, {drops[1-one], 1}} // in either order
 	}
 }
 
 func sku(drop int) string { return fmt.Sprintf("drop-%02d", drop) }
 
-// priced is some of a product, at its price: no two have the same.
+// priced returns a quantity of a product, at its price; no two products have the same price.
 func priced(drop int, quantity int64) Stock {
 	s := Stock{SKU: sku(drop), Quantity: quantity, Price: 1009 + 131*int64(drop), Currency: "EUR"}
 	if drop >= euros {
@@ -197,7 +196,7 @@ func buyIntent(key string, client int, cart []line) *loadtest.Intent {
 	return intend(key, client, Buy, "/v1/orders", lines, buyBody(lines))
 }
 
-// intend is a purchase or a cancellation of some lines.
+// intend returns a purchase or a cancellation of some lines.
 func intend(key string, client int, action loadtest.Action, path string, lines []Stock, body []byte) *loadtest.Intent {
 	i := &loadtest.Intent{Client: client, Key: key, Action: action, Method: http.MethodPost, Path: path, Body: body, Of: lines}
 	for _, l := range lines {
@@ -206,7 +205,7 @@ func intend(key string, client int, action loadtest.Action, path string, lines [
 	return i
 }
 
-// cancelIntent is a cancellation of an order that was made.
+// cancelIntent returns a cancellation of an existing order.
 func cancelIntent(key string, client int, bought loadtest.Record) *loadtest.Intent {
 	lines := cart(bought.Intent)
 	i := intend(key, client, Cancel, "/v1/orders/"+bought.Made.String()+"/cancel", lines, nil)

@@ -87,11 +87,11 @@ func TestNewPlan_ReadsAndWhatIsNotAllowedAreSentAmongThePurchases(t *testing.T) 
 			givenUp++
 		}
 		if (i.Reads || len(i.Refusals) > 0) && (len(i.Contends) > 0 || i.GivesUp) {
-			t.Errorf("%+v contends, or is given up", i)
+			t.Errorf("%+v contends, or is abandoned", i)
 		}
 	}
 	if reads+lists != 2400 || lists != 480 || len(denied) != 5 || shared != 24 || givenUp < 30 || givenUp > 90 || len(senders) != clients {
-		t.Errorf("%d reads, %d lists, not allowed: %v, %d keys of another client, %d given up, %d clients", reads, lists, denied, shared, givenUp, len(senders))
+		t.Errorf("%d reads, %d lists, forbidden: %v, %d keys of another client, %d abandoned, %d clients", reads, lists, denied, shared, givenUp, len(senders))
 	}
 	byKey := map[string]*loadtest.Intent{}
 	for _, i := range plan.Intents {
@@ -122,7 +122,7 @@ func TestNewPlan_ACartIsInOneCurrencyAndPricesDiffer(t *testing.T) {
 	}
 }
 
-// What follows the answers to one in so many keys has every kind that there is.
+// The follow-ups of many answers contain every kind of request.
 func TestFollowUp_EachKindFollowsSomePurchase(t *testing.T) {
 	kinds := map[string]int{}
 	count := func(r loadtest.Record) {

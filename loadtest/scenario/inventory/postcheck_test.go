@@ -18,7 +18,7 @@ func TestBuyAgain_EachProductMustTakeACancellationAndSellItAgain(t *testing.T) {
 		t.Errorf("a shop that works: %v", dead)
 	}
 	if dead := buyAgain(t.Context(), run, stock[1:]); len(dead) != 1 || !strings.Contains(dead[0], "no order") {
-		t.Errorf("a product of which nothing was bought: %v", dead)
+		t.Errorf("a product that was never bought: %v", dead)
 	}
 	run = boughtRun(t, func(path string) string {
 		if strings.HasSuffix(path, "/cancel") {
@@ -43,8 +43,8 @@ func TestBuyAgain_ALastPurchaseThatIsRefusedBreaksLiveness(t *testing.T) {
 	}
 }
 
-// boughtRun is a run in which one unit of the first product was bought, of a service that
-// refuses what problem names.
+// boughtRun is a run in which one unit of the first product was bought. Its service refuses the
+// paths for which problem returns a name.
 func boughtRun(t *testing.T, problem func(path string) string) *loadtest.Run {
 	t.Helper()
 	bases := testbed.Serve(t, 2, func(w http.ResponseWriter, req *http.Request) {
@@ -73,7 +73,7 @@ func TestBuyAgain_AnOrderThatTheLoadCancelledIsNotCancelledAgain(t *testing.T) {
 	}
 }
 
-// A service that lets everything pass must be found by each kind of request that is not allowed.
+// Each kind of forbidden request must find a service that allows everything.
 func TestOffend_EachKindIsSentAndMustBeRefused(t *testing.T) {
 	run := boughtRun(t, func(string) string { return "" })
 	buyAgain(t.Context(), run, []Stock{priced(0, 1)})

@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { testbed.Main(m) }
 
-// stockTables makes the tables, and puts stock there, as the shop would.
+// stockTables creates the tables and the stock, as the shop would.
 func stockTables(t *testing.T) func(context.Context, *loadtest.Trial, []loadtest.Credentials) error {
 	return func(ctx context.Context, trial *loadtest.Trial, _ []loadtest.Credentials) error {
 		conn := testbed.Connect(t, trial.Postgres)
@@ -29,7 +29,7 @@ func stockTables(t *testing.T) func(context.Context, *loadtest.Trial, []loadtest
 		if err := conn.QueryRow(ctx, `SELECT to_regclass('products') IS NOT NULL`).Scan(&there); err != nil {
 			return err
 		}
-		if !there { // in a soak they stay
+		if !there { // a soak keeps them
 			pgtest.Migrate(t, conn, "inventory")
 		}
 		for _, s := range Products(trial.Plan) {
@@ -49,7 +49,7 @@ func refusingProof(t *testing.T, scenario loadtest.Scenario) *loadtest.Proof {
 	return testproof.New(t, scenario, stockTables(t))
 }
 
-// The cheapest way never to oversell is to answer 503 to everything.
+// A service that answers 503 to everything never oversells.
 func TestProof_AServiceThatRefusesEverythingIsNotSafe(t *testing.T) {
 	report, err := refusingProof(t, New().Safe("row", loadtest.NoFault)).Run(t.Context())
 	if err != nil {
@@ -60,7 +60,7 @@ func TestProof_AServiceThatRefusesEverythingIsNotSafe(t *testing.T) {
 		t.Errorf("as expected: %v, verdict %s", report.AsExpected, result.Verdict)
 	}
 	if result.Violations["S1"] != 0 || result.Violations["oversold"] != 0 || result.OK != 0 {
-		t.Errorf("it sold nothing, and yet: %v", result.Violations)
+		t.Errorf("it sold nothing, but: %v", result.Violations)
 	}
 	open, reads := int64(len(result.Plan.Intents)-result.GivenUp), int64(0)
 	for _, i := range result.Plan.Intents {
@@ -69,10 +69,10 @@ func TestProof_AServiceThatRefusesEverythingIsNotSafe(t *testing.T) {
 		}
 	}
 	if result.Violations["I-SOLD"] != drops || result.Violations["I-LIVE"] != open+drops || int64(result.Unknown) != open-reads || result.GivenUp == 0 {
-		t.Errorf("violations %v, %d unknown, %d given up; want all %d products unsold and dead, and %d keys undecided, reads among them", result.Violations, result.Unknown, result.GivenUp, drops, open)
+		t.Errorf("violations %v, %d unknown, %d abandoned; want all %d products unsold and dead, and %d keys undecided, reads among them", result.Violations, result.Unknown, result.GivenUp, drops, open)
 	}
 	if line := result.Sentence(); !strings.Contains(line, "0 of") || !strings.Contains(line, "expected: safe") {
-		t.Errorf("the line about it: %s", line)
+		t.Errorf("its summary: %s", line)
 	}
 }
 
@@ -136,8 +136,8 @@ type nowhere struct{}
 func (nowhere) Kill(context.Context) error  { return errNowhere }
 func (nowhere) Start(context.Context) error { return errNowhere }
 
-// A last COMMIT may still be on its way when all replicas are gone: the audit
-// has to see what it changes.
+// A last COMMIT may still be under way when all replicas are gone: the audit
+// must see its changes.
 func TestProof_TheAuditWaitsForTheLastCommit(t *testing.T) {
 	proof := refusingProof(t, New().Safe("row", loadtest.NoFault))
 	prepare := proof.Prepare
@@ -149,7 +149,7 @@ func TestProof_TheAuditWaitsForTheLastCommit(t *testing.T) {
 		}
 		late := testbed.Connect(t, trial.Postgres)
 		testbed.Exec(t, late, `BEGIN; UPDATE products SET stock = stock - 1 WHERE sku = 'drop-00'`)
-		onlooker := testbed.Connect(t, testbed.Env(t, "SHOP_POSTGRES_URL")) // in another database: the audit does not wait for it
+		onlooker := testbed.Connect(t, testbed.Env(t, "SHOP_POSTGRES_URL")) // in another database, so that the audit does not wait for it
 		go func() { committed <- commitWhenAwaited(ctx, onlooker, late) }()
 		return credentials, nil
 	}
@@ -168,8 +168,8 @@ func TestProof_TheAuditWaitsForTheLastCommit(t *testing.T) {
 	}
 }
 
-// commitWhenAwaited ends a transaction, and its connection, once an auditor
-// asks whether any connection is left.
+// commitWhenAwaited commits a transaction, and closes its connection, once an audit
+// checks whether any connection is left.
 func commitWhenAwaited(ctx context.Context, onlooker, late *pgx.Conn) error {
 	for awaited := int64(0); awaited == 0; {
 		if !fault.Wait(ctx, 10*time.Millisecond) {

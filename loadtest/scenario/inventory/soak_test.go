@@ -13,7 +13,7 @@ import (
 	"shop/locking/idempotency/pgtx/pgtest"
 )
 
-// growing is a source whose only gauge is its number of readings, which must be bounded, or not.
+// growing is a source with one gauge, which grows by this much with each reading.
 func growing(by float64) soak.Source {
 	n := 0.0
 	return soak.Source{
@@ -44,7 +44,7 @@ func soakOf(t *testing.T, source soak.Source) loadtest.Report {
 	return report
 }
 
-// Each shift must find what a proof of one scenario finds, in tables that the shift before has emptied.
+// Each shift must find what a proof of one scenario finds, in tables that the previous shift has emptied.
 func TestSoak_AServiceThatRefusesEverythingIsNotSafeInAnyShift(t *testing.T) {
 	report := soakOf(t, growing(0))
 	if report.AsExpected || len(report.Scenarios) != soak.FewestShifts {

@@ -36,6 +36,6 @@ func TestStory_ShowsTheConflictFirstThenTheOversoldOrders(t *testing.T) {
 		t.Errorf("3 at once at 5: %d met, shown from %d", met, place)
 	}
 	if (*oversale)(nil).story(nil) != nil {
-		t.Error("a story of nothing")
+		t.Error("a story without an oversale")
 	}
 }

@@ -9,13 +9,13 @@ import (
 	"shop/loadtest/linear"
 )
 
-// Partitions are those of a history: one for each group of accounts, whose parts are the single
-// accounts. joined makes those that pay each other one group; view is the history as some
-// accounts see it, which had so much in the beginning.
+// Partitions splits a history into one partition for each group of accounts, whose parts are the
+// single accounts. joined puts accounts that pay each other into one group. view returns the steps
+// of the history that concern some accounts, which start with their opening balances.
 func Partitions(h linear.Header, joined func(Groups), view func(opening map[string]int64, members ...string) linear.Partition) ([]linear.Partition, error) {
 	var given []Account
 	if err := json.Unmarshal(h.Given, &given); err != nil {
-		return nil, fmt.Errorf("the accounts that were there: %w", err)
+		return nil, fmt.Errorf("accounts of the plan: %w", err)
 	}
 	opening, groups := map[string]int64{}, Groups{}
 	for _, a := range given {
@@ -38,11 +38,11 @@ func Partitions(h linear.Header, joined func(Groups), view func(opening map[stri
 	return partitions, nil
 }
 
-// Groups are accounts that pay each other, by id: each has another account of its group, or
-// itself.
+// Groups is a union-find forest of the accounts that pay each other: the parent of each account
+// is another account of its group, or itself.
 type Groups map[string]string
 
-// Find is the account that stands for the group of one, which is alone at first.
+// Find returns the representative of an account's group. A new account is a group of its own.
 func (g Groups) Find(id string) string {
 	if g[id] == "" {
 		g[id] = id
@@ -54,10 +54,10 @@ func (g Groups) Find(id string) string {
 	return id
 }
 
-// Join makes two accounts, and their groups, one group.
+// Join merges the groups of two accounts.
 func (g Groups) Join(a, b string) { g[g.Find(a)] = g.Find(b) }
 
-// All are the groups, each in the order of its ids.
+// All returns the groups, each sorted by id.
 func (g Groups) All() (all [][]string) {
 	members := map[string][]string{}
 	for _, id := range slices.Sorted(maps.Keys(g)) {

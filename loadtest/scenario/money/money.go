@@ -1,5 +1,5 @@
-// Package money is what the flows of money have in common: the accounts that a plan opens,
-// and that in the end they can be spent to the last unit, and no further.
+// Package money holds what the flows of money share: the accounts that a plan opens, and the
+// check that in the end each can be spent to its last unit, and no further.
 package money
 
 import (
@@ -17,47 +17,47 @@ import (
 	"shop/locking/invariant"
 )
 
-// Account is one that a plan opens.
+// Account is an account that a plan opens.
 type Account struct {
 	ID       uuid.UUID
 	Client   int // its owner
 	Opening  int64
 	Currency string
-	Ample    bool // suffices for all that it is asked for: it must never be refused
+	Ample    bool // covers everything that it is to pay, so no payment from it may be refused
 }
 
-// Accounts are those that a plan opens.
+// Accounts returns the accounts that a plan opens.
 func Accounts(p loadtest.Plan) []Account {
 	given, _ := p.Given.([]Account)
 	return given
 }
 
-// Short is the problem of a request for more money than there is.
+// Short is the problem of a request for more money than is available.
 const Short = "insufficient-funds"
 
-// AllSpendable is what Postcheck and WronglyRefused find broken.
+// AllSpendable is the invariant that Postcheck and WronglyRefused check.
 var AllSpendable = invariant.Invariant{
 	Code: "I-SPENT", Name: "all-spendable",
-	Means: "all that is available can be spent, and not one more; an account that has enough for all is never refused",
+	Means: "the whole available amount can be spent, and not one unit more; an account that covers all its payments is never refused",
 }
 
-// DriftLevel is how far balances are from their entries, and Drift its curve.
+// DriftLevel is the level by which balances differ from the sums of their entries.
 const DriftLevel = "drift"
 
-// Drift is drawn from the samples of DriftLevel.
+// Drift is the curve of DriftLevel.
 var Drift = loadtest.Curve{Class: "line true", Of: func(s loadtest.Sample) int64 {
 	n, _ := s.Level(DriftLevel)
 	return n
 }}
 
-// What the report says of Drift.
+// The report's captions of Drift.
 const (
-	Levels = "Minor units by which balances differ from what their entries add up to. It must be 0 all along."
-	Note   = "Drift is money that balances have, or lack, and no entry accounts for."
+	Levels = "Minor units by which balances differ from the sums of their entries. They must be 0 throughout."
+	Note   = "Drift is money that balances have, or lack, without an entry that accounts for it."
 )
 
-// Postcheck asks of each account (of each wallet, by what it is called) what is wrong with
-// it; "" is nothing. So many are asked at once as have nothing to do with each other.
+// Postcheck calls wrong for rows of atOnce accounts, which must be independent of each other. wrong
+// returns a text for each account, "" if it is correct. called is what the flow calls an account.
 func Postcheck(ctx context.Context, t *loadtest.Trial, called string, atOnce int, wrong func(ctx context.Context, i int, row []Account) []string) invariant.Findings {
 	ctx, stop := context.WithTimeout(ctx, t.Grace())
 	defer stop()
@@ -75,16 +75,17 @@ func Postcheck(ctx context.Context, t *loadtest.Trial, called string, atOnce int
 	return findings
 }
 
-// SpendAll spends what each account of a row has by a field of the answer at a path, which must
-// work, and then one more, which must be refused. It says what went wrong with each; "" is nothing.
+// SpendAll reads a field at a path for each account of a row, spends that amount, which must
+// succeed, and then one unit more, which must be refused. It returns a text for each account, "" if
+// it is correct.
 func SpendAll(ctx context.Context, run *loadtest.Run, replica int, row []Account, path, field string, spend func(n int, key string, amount int64) *loadtest.Intent) []string {
 	has, wrong := make([]int64, len(row)), make([]string, len(row))
 	for n, a := range row {
 		var err error
 		if has[n], err = run.Ask(ctx, replica+n, path+a.ID.String(), a.Client, field); err != nil {
-			wrong[n] = "it cannot be read: " + err.Error()
+			wrong[n] = "cannot be read: " + err.Error()
 		} else if has[n] < 0 {
-			wrong[n] = fmt.Sprintf("it has %d", has[n])
+			wrong[n] = fmt.Sprintf("it has a negative amount: %d", has[n])
 		}
 	}
 	all := settle(ctx, run, replica, row, func(n int, a Account) *loadtest.Intent {
@@ -95,7 +96,7 @@ func SpendAll(ctx context.Context, run *loadtest.Run, replica int, row []Account
 	})
 	for n, r := range all {
 		if r.Outcome != loadtest.OK {
-			wrong[n] = fmt.Sprintf("it has %d, and spending them ended as %s", has[n], r.Ended())
+			wrong[n] = fmt.Sprintf("it has %d, but spending all of it ended as %s", has[n], r.Ended())
 		}
 	}
 	more := settle(ctx, run, replica, row, func(n int, a Account) *loadtest.Intent {
@@ -106,14 +107,14 @@ func SpendAll(ctx context.Context, run *loadtest.Run, replica int, row []Account
 	})
 	for n, r := range more {
 		if r.Last().Problem != Short {
-			wrong[n] = fmt.Sprintf("all %d were spent, and 1 more ended as %s", has[n], r.Ended())
+			wrong[n] = fmt.Sprintf("after all %d were spent, spending 1 more ended as %s", has[n], r.Ended())
 		}
 	}
 	return wrong
 }
 
-// settle sends at once what there is to send for the accounts of a row, and gives what came of
-// it, by the place in the row.
+// settle sends an intent for each account of a row, all at once, nil: none. It returns the
+// records by the account's place in the row.
 func settle(ctx context.Context, run *loadtest.Run, replica int, row []Account, of func(n int, a Account) *loadtest.Intent) map[int]loadtest.Record {
 	var places []int
 	var intents []*loadtest.Intent
@@ -129,11 +130,11 @@ func settle(ctx context.Context, run *loadtest.Run, replica int, row []Account, 
 	return records
 }
 
-// OneMore is the key under which SpendAll asks for one too many.
+// OneMore is the key under which SpendAll spends one unit too many.
 func OneMore(a Account) string { return "more-" + a.ID.String() }
 
-// WronglyRefused lists what was refused for lack of funds although its payer had enough
-// for everything that it was asked for.
+// WronglyRefused lists the requests that were refused for lack of funds although their payer had
+// enough for all its payments.
 func WronglyRefused(records []loadtest.Record, accounts []Account, payer func(loadtest.Intent) uuid.UUID) (wrong []string) {
 	ample := map[uuid.UUID]bool{}
 	for _, a := range accounts {
@@ -141,14 +142,14 @@ func WronglyRefused(records []loadtest.Record, accounts []Account, payer func(lo
 	}
 	for _, r := range records {
 		if r.Refused(Short) && ample[payer(r.Intent)] {
-			wrong = append(wrong, r.Key+": refused, although there was money for all of them")
+			wrong = append(wrong, r.Key+": refused although the payer had enough for all its payments")
 		}
 	}
 	return wrong
 }
 
-// Misreported lists the refusals for lack of funds whose text is not about what was asked for:
-// about the account (in a field of this name) and the amount of the request, and less.
+// Misreported lists the refusals for lack of funds whose body does not match the request: the
+// account (in a field of this name), the wanted amount, and a smaller available amount.
 func Misreported(records []loadtest.Record, account string, asked func(loadtest.Intent) (from uuid.UUID, amount int64)) (wrong []string) {
 	for _, r := range records {
 		if !r.Refused(Short) {

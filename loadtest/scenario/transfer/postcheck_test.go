@@ -67,8 +67,8 @@ func bankOf(t *testing.T, wrong string) (*loadtest.Run, []money.Account) {
 func TestSpendAll_WhatIsAvailableCanBeSentAndNotOneMore(t *testing.T) {
 	for wrong, want := range map[string]string{
 		"":                            "",
-		"it shows too much":           "it has 101, and spending them ended as rejected (409 insufficient-funds)",
-		"it spends what is not there": "all 100 were spent, and 1 more ended as ok (201 )",
+		"it shows too much":           "it has 101, but spending all of it ended as rejected (409 insufficient-funds)",
+		"it spends what is not there": "after all 100 were spent, spending 1 more ended as ok (201 )",
 	} {
 		run, accounts := bankOf(t, wrong)
 		if got := spendAll(t.Context(), run, 0, accounts[:1], accounts[1:]); got[0] != want {
@@ -88,7 +88,7 @@ func TestSpendAll_AnEmptyAccountIsAskedForOneAndRefuses(t *testing.T) {
 func TestSpendAll_InARowTheOneThatCannotBeSpentIsNamed(t *testing.T) {
 	run, accounts := bankOf(t, "an empty account owes")
 	others := []money.Account{{ID: uuid.New(), Client: 1}, {ID: uuid.New(), Client: 1}}
-	if got := spendAll(t.Context(), run, 0, accounts, others); got[0] != "" || got[1] != "it has -1" {
+	if got := spendAll(t.Context(), run, 0, accounts, others); got[0] != "" || got[1] != "it has a negative amount: -1" {
 		t.Errorf("%q", got)
 	}
 	if n := len(run.History.Records()); n != 2 {

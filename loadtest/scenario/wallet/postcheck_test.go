@@ -77,8 +77,8 @@ func cashierWith(t *testing.T, wrong string) (*loadtest.Run, []money.Account) {
 func TestEmptyWallet_AllCanBeTakenOutAndNotOneMore(t *testing.T) {
 	for wrong, want := range map[string]string{
 		"":                            "",
-		"it shows too much":           "it has 101, and spending them ended as rejected (409 insufficient-funds)",
-		"it spends what is not there": "all 100 were spent, and 1 more ended as ok (201 )",
+		"it shows too much":           "it has 101, but spending all of it ended as rejected (409 insufficient-funds)",
+		"it spends what is not there": "after all 100 were spent, spending 1 more ended as ok (201 )",
 	} {
 		run, wallets := cashierWith(t, wrong)
 		if got := emptyWallet(t.Context(), run, 0, wallets, wallets[0]); got != want {
