@@ -11,9 +11,9 @@ import (
 // BodyChecks compare the answers of successes, field by field, with the plan and the tables.
 var BodyChecks = []invariant.Check{
 	{
-		// A hold may be shown as it was, reserved, or as it ended: which of the two, the next check says.
+		// A read may show a hold as reserved or as it ended: the next check compares the times.
 		Name: "I-BODY transfers", Invariant: "I-BODY",
-		Means: "answer with a transfer that is not as the table says",
+		Means: "answer with a transfer that differs from the table",
 		Query: `
 SELECT told.name
 FROM proof_moves told
@@ -32,7 +32,7 @@ WHERE told.action IN ('pay', 'reserve', 'post', 'void', 'read-transfer') AND tol
 	{
 		// By the clock of the clients.
 		Name: "I-BODY state", Invariant: "I-BODY",
-		Means: "read that shows a hold as ended before a client asked for that, or before its time, or as reserved after its client was told",
+		Means: "read that shows a hold as ended before that was requested, or before its time, or as reserved after its end was acknowledged",
 		Query: `
 SELECT told.name
 FROM proof_moves told
@@ -52,10 +52,9 @@ WHERE told.action = 'read-transfer' AND told.outcome = 'ok'
       ELSE ended.asked IS NULL OR ended.asked > told.answered END`,
 	},
 	{
-		// The balance is that of the latest entry that is shown. (How it fits to what other clients saw, the
-		// history says.)
+		// The balance must be the one after the latest entry shown. (I-LIN compares it with the other answers.)
 		Name: "I-BODY accounts", Invariant: "I-BODY",
-		Means: "read with an account that is not as the plan opened it and its entries made it",
+		Means: "read with an account that differs from the plan's opening plus its entries",
 		Query: `
 SELECT told.name
 FROM proof_moves told
@@ -79,7 +78,7 @@ WHERE told.action = 'read-account' AND told.outcome = 'ok'
 	},
 }
 
-// misreported lists the refusals for lack of funds that are about something else, or about enough.
+// misreported lists the refusals for lack of funds whose body does not match the request.
 func misreported(records []loadtest.Record) []string {
 	return money.Misreported(records, "account", func(i loadtest.Intent) (uuid.UUID, int64) { return move(i).From, move(i).Amount })
 }

@@ -6,8 +6,8 @@ import (
 	"shop/loadtest"
 )
 
-// archive empties the tables of transfers, as the owner of the append-only one may. The keys stay,
-// until they are purged.
+// archive empties the tables of transfers. It disables the trigger that makes the ledger append-only,
+// as the owner of the table may. The idempotency keys stay until they are purged.
 func archive(ctx context.Context, t *loadtest.Trial) error {
 	return t.ExecSQL(ctx, `
 ALTER TABLE ledger_entries DISABLE TRIGGER append_only;

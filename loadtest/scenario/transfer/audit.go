@@ -17,15 +17,14 @@ import (
 	"shop/transfer"
 )
 
-// MoveChecks compare the tables with what the plan opened and with what clients
-// were told. They need the temporary tables that LoadMoves fills: a row for each
-// account, and one for each request, with what was asked for and, in told, the answer
-// to a success.
+// MoveChecks compare the tables with the accounts of the plan and with the answers to
+// clients. They need the temporary tables that LoadMoves fills: a row for each account,
+// and a row for each request with its answer.
 var MoveChecks = []invariant.Check{
 	{
-		// A service that raises an opening, or opens an account, agrees with itself.
+		// The tables of a service that raises an opening, or opens an account, are consistent in themselves.
 		Name: "T1 opened", Invariant: "T1",
-		Means: "account that is not as the plan opened it, that the plan does not know, or that is gone",
+		Means: "account that differs from the plan, that is not in the plan, or that is missing",
 		Query: `
 SELECT id::text
 FROM accounts
@@ -34,7 +33,7 @@ WHERE accounts.id IS NULL OR proof_accounts.id IS NULL`,
 	},
 	{
 		Name: "T1 planned", Invariant: "T1",
-		Means: "currency of which more or less is there than the plan opened",
+		Means: "currency whose total differs from the plan's",
 		Query: `
 SELECT currency || ' off by ' || sum(amount)
 FROM (SELECT currency, balance AS amount FROM accounts
@@ -45,7 +44,7 @@ HAVING sum(amount) <> 0`,
 	},
 	{
 		Name: "T3 planned", Invariant: "T3",
-		Means: "account whose balance is not what the plan opened and its entries add up to",
+		Means: "account whose balance differs from the plan's opening plus its entries",
 		Query: `
 SELECT COALESCE(a.id, o.id)::text
 FROM accounts a
@@ -57,7 +56,7 @@ WHERE a.balance IS DISTINCT FROM o.opening + COALESCE(l.moved, 0)`,
 	},
 	{
 		Name: "I-ACK made", Invariant: "I-ACK",
-		Means: "transfer that a client was promised, and that is not there as promised",
+		Means: "acknowledged transfer that does not exist as acknowledged",
 		Query: `
 SELECT told.name
 FROM proof_moves told
@@ -74,7 +73,7 @@ WHERE told.action IN ('pay', 'reserve') AND told.outcome = 'ok' AND t.id IS NULL
 	},
 	{
 		Name: "I-ACK ended", Invariant: "I-ACK",
-		Means: "hold that a client was told is posted or voided, and that is not, or not as told",
+		Means: "hold whose acknowledged post or void is not stored as acknowledged",
 		Query: `
 SELECT told.name
 FROM proof_moves told
@@ -87,9 +86,9 @@ LEFT JOIN transfers t
 WHERE told.action IN ('post', 'void') AND told.outcome = 'ok' AND t.id IS NULL`,
 	},
 	{
-		// A key may be that of two requests, of which one was refused because of the other.
+		// Two requests may share a key; one of them is then refused because of the other.
 		Name: "I-REJ", Invariant: "I-REJ",
-		Means: "transfer whose client was told that there will be none, or that nothing was done, or whose request was never sent",
+		Means: "transfer of a request that was refused, or reported as not done, or never sent",
 		Query: `
 SELECT min(told.name)
 FROM proof_moves told
@@ -99,9 +98,8 @@ GROUP BY t.id
 HAVING bool_and(told.outcome IN ('rejected', 'open') OR NOT told.sent)`,
 	},
 	{
-		// Transfers can only come from requests: anything else is an effect that no client asked for.
 		Name: "I-REJ unasked", Invariant: "I-REJ",
-		Means: "transfer that no request asked for",
+		Means: "transfer without a request for it",
 		Query: `
 SELECT t.id::text
 FROM transfers t
@@ -111,7 +109,7 @@ WHERE told.key IS NULL`,
 	},
 	{
 		Name: "I-REJ otherwise", Invariant: "I-REJ",
-		Means: "transfer of another amount, between other accounts, in another currency or for another time than the requests under its key that may have happened",
+		Means: "transfer whose amount, accounts, currency or duration are those of no successful or unknown request under its key",
 		Query: `
 SELECT t.id::text
 FROM transfers t
@@ -126,8 +124,8 @@ WHERE NOT EXISTS (SELECT
                     AND (told.lasts IS NULL OR told.lasts = t.expires_at - t.created_at))`,
 	},
 	{
-		// One strategy at a time: a strategy that guards with a fence writes it on each entry.
-		// (In a shop whose strategy was changed, entries of both kinds lie side by side.)
+		// A scenario runs one strategy, and a strategy with fences writes one on each entry.
+		// (A shop whose strategy was changed has entries of both kinds.)
 		Name: "T4 unfenced", Invariant: "T4",
 		Means: "entry on a fenced account without a fence, or with one of another epoch",
 		Query: `
@@ -139,7 +137,7 @@ WHERE a.fence_epoch <> ''
 	},
 	{
 		Name: "I-HOLD told", Invariant: "I-HOLD",
-		Means: "hold whose end is not the one that post and void were told of",
+		Means: "hold whose end contradicts an answer to a post or void of it",
 		Query: `
 SELECT DISTINCT t.id::text
 FROM transfers t
@@ -163,7 +161,7 @@ HAVING count(*) > 1`,
 	},
 	{
 		Name: "I-HOLD refused", Invariant: "I-HOLD",
-		Means: "hold that was refused as settled before, and no request did that",
+		Means: "hold that was reported as already settled, although no request settled it",
 		Query: `
 SELECT DISTINCT t.id::text
 FROM transfers t
@@ -174,7 +172,7 @@ WHERE t.expires_at IS NOT NULL AND won.name IS NULL`,
 	},
 	{
 		Name: "I-HOLD unasked", Invariant: "I-HOLD",
-		Means: "hold that was posted or voided although its client did not ask for that, or was told that it was not done",
+		Means: "posted or voided hold without a request for that end that succeeded or is unknown",
 		Query: `
 SELECT t.id::text
 FROM transfers t
@@ -185,13 +183,13 @@ WHERE t.expires_at IS NOT NULL AND t.state IN ('posted', 'voided') AND told.key 
 	},
 	{
 		Name: "I-HOLD over", Invariant: "I-HOLD",
-		Means: "hold that is over, and still reserved after the sweeper's last round",
+		Means: "expired hold that is still reserved after the sweeper's last round",
 		Query: `SELECT id::text FROM transfers WHERE state = 'reserved' AND expires_at < clock_timestamp()`,
 	},
 	{
-		// A condition is looked at some microseconds before ended_at is written.
+		// The service checks the time some microseconds before it writes ended_at.
 		Name: "I-HOLD late", Invariant: "I-HOLD",
-		Means: "hold that was settled after its end, or expired before it",
+		Means: "hold that was settled after its time, or expired before it",
 		Query: `
 SELECT id::text
 FROM transfers
@@ -200,17 +198,17 @@ WHERE state IN ('posted', 'voided') AND ended_at > expires_at + interval '1 mill
 	},
 }
 
-// clockTolerance is how far the clocks of the database and of the clients may run apart while a hold lasts.
+// clockTolerance is how far the clocks of the database and of the clients may drift apart during a hold.
 const clockTolerance = `interval '50 milliseconds'`
 
-// ClockChecks go by the clock of the clients. That what was done was done between the first attempt at it and
-// the answer, I-CLOCK says.
+// ClockChecks use the clock of the clients. (I-CLOCK checks that the service's own times lie between the
+// first attempt and the answer.)
 var ClockChecks = []invariant.Check{
 	{
-		// Whatever time the service wrote: a hold is there for as long as it was asked for, counted
-		// from a moment between request and answer.
+		// Whatever times the service wrote: a hold lasts for the requested time, counted from a
+		// moment between request and answer.
 		Name: "I-HOLD time", Invariant: "I-HOLD",
-		Means: "hold that was settled after the time for which it was asked for, or refused as expired before",
+		Means: "hold that was settled after its requested time, or refused as expired before",
 		Query: `
 SELECT DISTINCT told.hold::text
 FROM proof_moves told
@@ -221,7 +219,7 @@ WHERE told.action IN ('post', 'void')
 	},
 }
 
-// driftSQL is transfer's number, with what the plan opened instead of what the service says.
+// driftSQL is transfer's number, computed from the plan's openings instead of the service's.
 const driftSQL = `
 SELECT COALESCE(sum(abs(COALESCE(a.balance, 0) - COALESCE(o.opening, 0) - COALESCE(l.moved, 0))), 0)::bigint
 FROM accounts a
@@ -230,7 +228,7 @@ LEFT JOIN (SELECT account_id, sum(delta) AS moved
            FROM ledger_entries
            GROUP BY account_id) l ON l.account_id = COALESCE(a.id, o.id)`
 
-// LoadMoves copies what the plan opened, and what clients were told, into
+// LoadMoves copies the accounts of the plan and the answers to clients into
 // temporary tables of conn. The times of the history count from epoch.
 func LoadMoves(ctx context.Context, conn *pgx.Conn, opened []money.Account, records []loadtest.Record, clients []loadtest.Credentials, epoch time.Time) error {
 	if err := fillAccounts(ctx, conn, opened, clients); err != nil {
@@ -252,14 +250,14 @@ func LoadMoves(ctx context.Context, conn *pgx.Conn, opened []money.Account, reco
 	})
 }
 
-// fillAccounts copies what the plan opened.
+// fillAccounts copies the accounts of the plan.
 func fillAccounts(ctx context.Context, conn *pgx.Conn, opened []money.Account, clients []loadtest.Credentials) error {
 	return loadtest.FillTable(ctx, conn, "proof_accounts", "id uuid, owner_id uuid, currency text, opening bigint", opened, func(a money.Account) []any {
 		return []any{a.ID, uuid.UUID(clients[a.Client].ID), a.Currency, a.Opening}
 	})
 }
 
-// lasts is how long a hold was asked for; nil: there is none.
+// lasts returns the requested duration of a hold; nil: the move is no hold.
 func (m *Move) lasts() *time.Duration {
 	if m.Hold == nil {
 		return nil
@@ -267,7 +265,7 @@ func (m *Move) lasts() *time.Duration {
 	return &m.Hold.For
 }
 
-// audit reads from the database where the money is.
+// audit checks the database against the plan and the answers.
 func audit(ctx context.Context, t *loadtest.Trial, records []loadtest.Record) (a loadtest.Audited, err error) {
 	conn, err := t.Quiet(ctx)
 	if err != nil {
@@ -302,11 +300,11 @@ func audit(ctx context.Context, t *loadtest.Trial, records []loadtest.Record) (a
 	return a, err
 }
 
-// turnedAway says that rightful holders were refused: there was no fault, and etcd ended none of
-// their leases on the way.
+// turnedAway reports rightful holders that were refused: without a fault, and without a lease that
+// etcd ended.
 func turnedAway(t *loadtest.Trial, stale int64) []string {
 	if t.Scenario.Fault == loadtest.NoFault && t.Witnessed["leases_ended"] == 0 && stale > 0 {
-		return []string{fmt.Sprintf("%d holders of a lock, refused although none was late", stale)}
+		return []string{fmt.Sprintf("%d holders of a lock were refused although none was late", stale)}
 	}
 	return nil
 }
@@ -323,7 +321,8 @@ func staleAnswers(records []loadtest.Record) (n int64) {
 	return n
 }
 
-// ends counts what moved, and the holds by how they ended: whether the three met at all.
+// ends counts the transfers that moved money, and the holds by how they ended, as evidence that
+// all three ends occurred.
 func ends(ctx context.Context, conn *pgx.Conn) (map[string]int64, error) {
 	counts := map[string]int64{}
 	for _, state := range []string{"posted", "voided", "expired"} {
@@ -338,16 +337,16 @@ func ends(ctx context.Context, conn *pgx.Conn) (map[string]int64, error) {
 	return counts, err
 }
 
-// payer is the account that a request is to take from.
+// payer returns the account that a request takes money from.
 func payer(i loadtest.Intent) uuid.UUID { return move(i).From }
 
-// spend shows that all money can be spent, and no more than all of it: when the
-// holds are over, each account sends what is available to the next one of its group. Then what is not
-// allowed must still be refused.
+// spend checks that all money can be spent, and no more: once the holds have
+// ended, each account sends its available amount to the next account of its group. Afterwards
+// forbidden requests must still be refused.
 func spend(ctx context.Context, t *loadtest.Trial) invariant.Findings {
 	awaitHolds(ctx, t)
 	accounts := money.Accounts(t.Plan)
-	// Accounts that follow each other are of different groups, and pay each other nothing.
+	// The accounts of a row are of different groups, and do not pay each other.
 	findings := money.Postcheck(ctx, t, "account", groups, func(ctx context.Context, i int, row []money.Account) []string {
 		var to []money.Account
 		for n := range row {
@@ -359,12 +358,12 @@ func spend(ctx context.Context, t *loadtest.Trial) invariant.Findings {
 	return findings
 }
 
-// awaitHolds returns when no hold is left, or the sweeper has had time for all of
-// them. Those that are left then are found by the audit. (Of some controls they are left for ever.)
+// awaitHolds waits until no hold is reserved, or the sweeper has had time for all of
+// them. The audit finds the holds that are left. (Some controls leave holds for ever.)
 func awaitHolds(ctx context.Context, t *loadtest.Trial) {
 	conn, err := pgx.Connect(ctx, t.Postgres)
 	if err != nil {
-		return // the audit finds those that are left
+		return // the audit finds the holds that are left
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
 	for end := time.Now().Add(cmp.Or(t.Scenario.Grace, loadtest.LiveBound(t.TTL()))); time.Now().Before(end); {
@@ -375,7 +374,7 @@ func awaitHolds(ctx context.Context, t *loadtest.Trial) {
 	}
 }
 
-// spendAll says what went wrong with each of some accounts; "" is nothing.
+// spendAll returns a text for each account, "" if it is correct.
 func spendAll(ctx context.Context, run *loadtest.Run, replica int, from, to []money.Account) []string {
 	return money.SpendAll(ctx, run, replica, from, "/v1/accounts/", "available", func(n int, key string, amount int64) *loadtest.Intent {
 		return moveIntent(from[n].Client, key, &Move{From: from[n].ID, To: to[n].ID, Amount: amount})

@@ -19,7 +19,7 @@ import (
 
 // The bank of these tests: of 1000, one account paid 100 to another, 150 of a
 // hold of 200, has 70 on hold, and had 50 and 60, which were voided and expired.
-// A third account that was never touched: the checks must see it too.
+// A third account was never used: the checks must see it too.
 const correctAccounts = `
 INSERT INTO accounts (id, owner_id, currency, opening, balance, held, version, created_at) VALUES
 	('00000000-0000-0000-0000-0000000000a1', '00000000-0000-0000-0000-0000000000c1', 'EUR', 1000, 750, 70, 7, '2025-12-31T23:00:00Z'),
@@ -55,7 +55,7 @@ const (
 	account3  = "00000000-0000-0000-0000-0000000000a3"
 )
 
-// opened is what the plan of correctAccounts opened, and for whom.
+// opened returns the accounts of correctAccounts' plan, and their owners.
 func opened() ([]money.Account, []loadtest.Credentials) {
 	id := uuid.MustParse
 	return []money.Account{
@@ -67,7 +67,7 @@ func opened() ([]money.Account, []loadtest.Credentials) {
 	}
 }
 
-// epoch is when the clock of the clients of correctAccounts began.
+// epoch is the start of the clock of correctAccounts' clients.
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // The bodies of answers, from the amount on.
@@ -86,7 +86,7 @@ func transferBody(id, rest string) string {
 	return `{"id":"` + id + `","from":"` + account1 + `","to":"` + account2 + `","currency":"EUR","created_at":"2026-01-01T00:00:00Z",` + rest + `}`
 }
 
-// correctReplies are the replies that the clients of correctAccounts got.
+// correctReplies returns the replies that the clients of correctAccounts got.
 func correctReplies() map[string]loadtest.Record {
 	from, to := uuid.MustParse(account1), uuid.MustParse(account2)
 	records := map[string]loadtest.Record{}
@@ -121,7 +121,7 @@ func correctReplies() map[string]loadtest.Record {
 	add(ask("void-k4", VoidHold, end(transfer4, 0)), 1010, loadtest.Unknown, "", "", "")
 	add(ask("k5", Reserve, pays(70)), 0, loadtest.OK, "", transfer5, transferBody(transfer5, `"state":"reserved","settled":0,"amount":70,"expires_at":"2099-01-01T00:00:00Z"`))
 	add(ask("k6", Pay, pays(9999)), 0, loadtest.Rejected, "insufficient-funds", "", `{"status":409,"account":"`+account1+`","wanted":9999,"available":680}`)
-	add(ask("k7", Pay, pays(1)), 0, loadtest.Unknown, "", "", "") // and it did not happen
+	add(ask("k7", Pay, pays(1)), 0, loadtest.Unknown, "", "", "") // it did not happen
 	add(ask("k8", Pay, pays(1)), 0, loadtest.Open, "busy", "", "")
 	add(*reusedForAmount(records["k1"]), 10, loadtest.Rejected, "idempotency-key-reused", "", "")
 	add(*strangerPosts(records["k2"]), 10, loadtest.Rejected, "not-found", "", "")
@@ -136,7 +136,7 @@ func correctReplies() map[string]loadtest.Record {
 	return records
 }
 
-// violated is a bank after a violation, with the replies that its clients got loaded.
+// violated creates a bank with a violation, and loads its clients' replies.
 func violated(t *testing.T, plant violation) *pgx.Conn {
 	t.Helper()
 	conn := testbed.Schema(t, "transfer")
@@ -157,7 +157,7 @@ func violated(t *testing.T, plant violation) *pgx.Conn {
 	return conn
 }
 
-// findIn runs one check over a bank, and gives the ids that it found.
+// findIn runs one check on a bank, and returns the ids that it finds.
 func findIn(t *testing.T, check invariant.Check, plant violation) []string {
 	t.Helper()
 	findings, err := invariant.Run(t.Context(), []invariant.Check{check}, invariant.SQL(violated(t, plant)))
@@ -171,7 +171,7 @@ func TestAuditTransfer_FindsEachPlantedViolation(t *testing.T) {
 	for _, check := range slices.Concat(transfer.Invariants.Checks, MoveChecks, ClockChecks, BodyChecks) {
 		planted := slices.DeleteFunc(slices.Clone(violations), func(p violation) bool { return p.check != check.Name })
 		if len(planted) == 0 {
-			t.Errorf("nothing is planted for %q: it is not known to find anything", check.Name)
+			t.Errorf("no violation is planted for %q", check.Name)
 		}
 		for _, plant := range planted {
 			t.Run(check.Name+"/"+plant.name, func(t *testing.T) {
@@ -206,17 +206,17 @@ func TestAuditTransfer_CountsHowFarBalancesAreFromTheirEntries(t *testing.T) {
 		if diff := cmp.Diff(want, counts); diff != "" {
 			t.Errorf("after %q (-want +got):\n%s", change, diff)
 		}
-		want["T3"], want["drift"] = 2, 60 // T1 sees nothing: what one has lost the other has
+		want["T3"], want["drift"] = 2, 60 // T1 finds nothing: one account has what the other has lost
 	}
 }
 
-// reuses is the first key again, for the second transfer, so long after the first.
+// reuses uses the first key again for the second transfer, this long after the first.
 func reuses(gap, status string) string {
 	return `UPDATE transfers SET idempotency_key = 'k1', created_at = created_at + interval '` + gap + `' WHERE id = '` + transfer2 + `';
 		UPDATE idempotency_keys SET created_at = created_at + interval '` + gap + `', status = ` + status + ` WHERE key = 'k1';`
 }
 
-// Its answer is purged after a day. What comes under it then is a new request.
+// The answer of a key is purged after a day. After that, the key is a new request.
 func TestAuditTransfer_AKeyMayBeUsedAgainAfterItsAnswerIsPurged(t *testing.T) {
 	for name, plant := range map[string]string{
 		"done again":             reuses("24 hours", "201"),
@@ -231,7 +231,7 @@ func TestAuditTransfer_AKeyMayBeUsedAgainAfterItsAnswerIsPurged(t *testing.T) {
 	}
 }
 
-// A service that raises an opening, or opens an account, has books that agree.
+// The books of a service that raises an opening, or opens an account, are consistent.
 func TestDrift_CountsFromWhatThePlanOpened(t *testing.T) {
 	for name, c := range map[string]struct {
 		sql  string
@@ -248,7 +248,7 @@ func TestDrift_CountsFromWhatThePlanOpened(t *testing.T) {
 	}
 }
 
-// What a service says of its own openings must not matter while the load runs either.
+// The service's own openings must not matter while the load runs either.
 func TestMoneySQL_SeesThatBalanceAndOpeningAreBothRaisedAndAnAccountThatIsNotThePlans(t *testing.T) {
 	accounts, _ := opened()
 	for name, c := range map[string]struct {

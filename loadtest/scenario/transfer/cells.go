@@ -15,13 +15,13 @@ import (
 	"shop/transfer"
 )
 
-// cells are those of transfers. Each has two accounts, which pay each other.
+// cells are the cells of transfers. Each cell has two accounts, which pay each other.
 var cells = &loadtest.Cells{
 	Strategy: "etcd-fenced",
 	Steps:    loadtest.StepsOf(transfer.Steps()),
 	Commits:  string(transfer.AfterCommit),
 	Stores: []loadtest.CellStore{
-		{Name: "etcd", Last: string(transfer.AfterCommit)}, // the locks are given back behind it
+		{Name: "etcd", Last: string(transfer.AfterCommit)}, // the locks are released after it
 		{Name: "postgres", Last: string(transfer.BeforeCommit)},
 	},
 	Health:   "transfers",
@@ -30,11 +30,11 @@ var cells = &loadtest.Cells{
 	Inspect:  inspect,
 }
 
-// cellOpening is more than all requests of a cell ask for.
+// cellOpening exceeds the sum of all requests of a cell.
 const cellOpening = 1000
 
-// supplyCells opens the accounts of the cells behind the first ones, in rows: so many that pay,
-// then those that they pay, so that accounts of one row pay each other nothing.
+// supplyCells appends the accounts of the cells in rows: a row of payers, then a row of their payees,
+// so that accounts of one row do not pay each other.
 func supplyCells(p *loadtest.Plan, n int) {
 	accounts := slices.Clone(money.Accounts(*p))
 	random := rand.New(rand.NewPCG(uint64(len(p.Intents)), 3))
@@ -44,11 +44,11 @@ func supplyCells(p *loadtest.Plan, n int) {
 	p.Given = accounts
 }
 
-// cellAccount is where the account of cell n that pays stands; the one that it pays is its partner.
+// cellAccount returns the index of the account that pays in cell n; its partner is the payee.
 func cellAccount(n int) int { return clients + n/groups*groups*2 + n%groups }
 
-// partner is the account that one sends its money to in the end: the next one of its group, or
-// the other one of its cell.
+// partner returns the account to which account i sends its money in the postcheck: the next one of
+// its group, or the other one of its cell.
 func partner(accounts []money.Account, i int) money.Account {
 	if i < clients {
 		return accounts[(i+groups)%clients]
@@ -56,7 +56,7 @@ func partner(accounts []money.Account, i int) money.Account {
 	return accounts[clients+(i-clients)^groups]
 }
 
-// warmUps is how often a request may be refused while a replica finds its store again.
+// warmUps bounds how often a request may be refused while a replica reconnects to its store.
 const warmUps = 20
 
 func cellRequests(p loadtest.Plan, n int, _ loadtest.Cell) (r loadtest.CellRequests) {
@@ -73,10 +73,10 @@ func cellRequests(p loadtest.Plan, n int, _ loadtest.Cell) (r loadtest.CellReque
 	return r
 }
 
-// inspect asks the checks that need the tables and the plan alone.
+// inspect prepares the checks that need only the tables and the plan.
 func inspect(ctx context.Context, t *loadtest.Trial) (*loadtest.Inspection, error) {
 	planned := slices.DeleteFunc(slices.Clone(MoveChecks), func(c invariant.Check) bool {
-		return strings.Contains(c.Query, "proof_moves") || c.Name == "I-HOLD over" // the sweeper is at work
+		return strings.Contains(c.Query, "proof_moves") || c.Name == "I-HOLD over" // the sweeper is still running
 	})
 	fill := func(conn *pgx.Conn) error { return fillAccounts(ctx, conn, money.Accounts(t.Plan), t.Clients) }
 	return loadtest.InspectSQL(ctx, t, fill, slices.Concat(transfer.Invariants.Checks, planned),

@@ -36,7 +36,7 @@ func TestCells_EachHasAPairOfAccountsThatPayEachOther(t *testing.T) {
 			}
 			for id, amount := range asked {
 				if amount > cellOpening {
-					t.Errorf("cell %d: %s is asked for %d", i, id, amount)
+					t.Errorf("cell %d: %s is to pay %d", i, id, amount)
 				}
 			}
 			if r.Hit.Key != loadtest.CellKey(i) {
@@ -49,7 +49,7 @@ func TestCells_EachHasAPairOfAccountsThatPayEachOther(t *testing.T) {
 	}
 }
 
-// A row of accounts is asked at once: what one of them pays goes to none of the same row.
+// The accounts of a row pay at the same time: none of them pays another of the row.
 func TestPartner_IsOfAnotherRowAndPaysItBack(t *testing.T) {
 	plan := NewPlan(loadtest.Load{Rate: 40, Duration: 6 * time.Second, Seed: 1, Replicas: 2})
 	supplyCells(&plan, 5)

@@ -11,8 +11,8 @@ import (
 	"shop/loadtest/linear"
 )
 
-// effectsSQL lists what was paid, held, posted and voided, by the key that did it. The times
-// are read under the locks of both accounts, so that they are in the order of the writes.
+// effectsSQL lists payments, holds, posts and voids by their idempotency key. The service reads the
+// times under the locks of both accounts, so they are in the order of the writes.
 const effectsSQL = `
 SELECT client_id, idempotency_key, jsonb_build_object('id', id), (extract(epoch FROM created_at) * 1000000)::bigint
 FROM transfers
@@ -24,14 +24,14 @@ FROM (SELECT client_id, key, encode(body, 'escape') AS answer
 JOIN transfers t ON t.id = substring(k.answer FROM '"id":"([0-9a-f-]{36})"')::uuid
 WHERE t.ended_at IS NOT NULL AND k.answer ~ '"state":"(posted|voided)"' AND (t.client_id, t.idempotency_key) <> (k.client_id, k.key)`
 
-// expiredSQL lists the holds that the service ended because their time was over.
+// expiredSQL lists the holds that the service expired.
 const expiredSQL = `
 SELECT idempotency_key, id, from_id, to_id, (extract(epoch FROM ended_at) * 1000000)::bigint
 FROM transfers
 WHERE state = 'expired'
 ORDER BY ended_at`
 
-// effects are what the database shows of all keys, and what the service did by itself.
+// effects reads the effects of all keys, and the service's own operations, from the database.
 func effects(ctx context.Context, conn *pgx.Conn, a *loadtest.Audited) (err error) {
 	if a.Effects, err = loadtest.StoredSQL(ctx, conn, effectsSQL); err != nil {
 		return err

@@ -1,17 +1,18 @@
-// Package transfer is the flow of money: 64 clients who send at the same moment, again and
-// again. Each owns an account; all of them transfer from or to 8 hot accounts, which are
-// short of money and pay each other in opposite directions. Holds are posted and voided at
-// the same moment, about when they expire, while a sweeper runs beside the replicas. No
-// money may be lost or made.
+// Package transfer is the flow of money: 64 clients send bursts of transfers, all at the same
+// moment. Each client owns an account. Every transfer is from or to one of 8 hot accounts, which
+// are short of money and pay each other in opposite directions. Holds are posted and voided at
+// the same moment, around the time at which they expire, while a sweeper runs beside the
+// replicas. No money may be lost or created.
 //
-// The accounts are four groups of 16, two of them hot; a transfer stays in its group. Beside the
-// transfers, clients read their accounts, and each transfer that they made, before and after it ended.
-// One transfer in twenty is given up after "busy"; one in fifty has the key that another client has just used.
-// One hold in six is posted twice at once instead, one voided twice; one in eight each is posted, or voided,
-// by another client, posted beyond its amount, or settled again when it is over. One transfer in forty each
-// is read by another client, or has its key used again, for another amount or for its own end. One request in
-// forty takes from another client's account, or reads it, or is about what is not there, about one account
-// alone, or about another currency.
+// The accounts are four groups of 16, each with two hot ones; a transfer stays in its group. Between
+// transfers, clients read their accounts, and each of their transfers, before and after it ends. One
+// transfer in twenty is abandoned after "busy". One in fifty uses the key that another client has just
+// used. One hold in six is posted twice at once, and one in six is voided twice, instead of once each. One
+// hold in eight each is posted by another client, voided by another client, or posted beyond its amount;
+// one in eight each is posted or voided again after its end. One transfer in forty each is read by another
+// client, or has its key reused, for another amount or for its own void. For every forty transfers there is
+// one invalid request: it takes from or reads another client's account, names an object that does not
+// exist, names one account twice, or names another currency.
 package transfer
 
 import (
@@ -37,14 +38,14 @@ const (
 	CommitCut    loadtest.Fault = "commit-cut"
 )
 
-// evidence is what a number of the report counts.
+// evidence describes the numbers of the report.
 var evidence = map[string]string{
 	"drift":              transfer.Invariants.Numbers[0].Means,
 	"fence_refused":      "writes with an older fence than the row has seen",
-	"swept":              "holds that replicas found over and ended",
+	"swept":              "expired holds that replicas ended",
 	"late_writes":        "writes delivered after a newer holder had written",
 	"late_revoked":       "of these, from a replica that did not know yet that its lease was revoked",
-	"late_stopped":       "of these, from a replica that stood still until its lease was over",
+	"late_stopped":       "of these, from a replica that was stopped until its lease had expired",
 	"late_refused":       "of these, refused by PostgreSQL: an SQL error, or no row matched",
 	"late_committed":     "of these, committed",
 	"moved":              "transfers that moved money",
@@ -52,7 +53,7 @@ var evidence = map[string]string{
 	"leases_revoked":     "leases revoked by an operator",
 	"members_killed":     "members of the lock service killed",
 	"quorum_losses":      "times the lock service lost its quorum",
-	"pg_restarts":        "times PostgreSQL was stopped at once and started again",
+	"pg_restarts":        "times PostgreSQL was killed and started again",
 	"commits_cut_before": "connections cut before their COMMIT reached the server",
 	"commits_cut_after":  "connections cut after their COMMIT reached the server",
 	"holds_posted":       "holds that were posted",
@@ -60,13 +61,13 @@ var evidence = map[string]string{
 	"holds_expired":      "holds that expired",
 }
 
-// New is the flow of money.
+// New returns the flow of money.
 func New() *loadtest.Flow {
 	f := &loadtest.Flow{
 		Name: "transfer", Number: "drift", During: "T1-DURING", Leftover: "T6", Guard: "CHECK (balance >= held)",
 		Plan: NewPlan,
 		Workload: func(p loadtest.Plan) string {
-			return fmt.Sprintf("%d transfers of %d clients at %d hot accounts", len(p.Load()), p.Clients, hot)
+			return fmt.Sprintf("%d transfers by %d clients over %d hot accounts", len(p.Load()), p.Clients, hot)
 		},
 		Watch: func(ctx context.Context, t *loadtest.Trial) ([]loadtest.Sample, error) {
 			return loadtest.WatchSQL(ctx, t.Postgres, moneySQL(money.Accounts(t.Plan)), t.Look)
@@ -89,9 +90,9 @@ func New() *loadtest.Flow {
 		},
 		Counted: []string{"fence_refused", "guard_tripped", "retried", "ambiguous", "resolved", "unavailable", "swept"},
 		Invariants: slices.Concat(transfer.Invariants.Invariants, []invariant.Invariant{
-			{Code: "T1-DURING", Name: "money-conserved-during", Means: "T1 in every sample while the load runs; no balance is below what it holds, and all are what their entries say"},
-			{Code: "T6", Name: "no-lock-left", Means: "no lock is left behind, within its TTL, when no process is left to hold it"},
-			{Code: "I-HOLD", Name: "one-end-per-hold", Means: "of post, void and expiry exactly one wins, and it is the one that was answered, in its time by the clients' clock; a hold that has ended holds nothing"},
+			{Code: "T1-DURING", Name: "money-conserved-during", Means: "T1 in every sample while the load runs; no balance is below its held amount, and every balance is the sum of its entries"},
+			{Code: "T6", Name: "no-lock-left", Means: "a TTL after the last process has ended, no lock is left"},
+			{Code: "I-HOLD", Name: "one-end-per-hold", Means: "exactly one of post, void and expiry ends a hold, and it is the acknowledged one, in time by the clients' clock; an ended hold holds nothing"},
 			{Code: "I-RIGHT", Name: "authorization", Means: "without a fault no holder of a lock is refused"},
 			money.AllSpendable,
 		}),
@@ -99,17 +100,17 @@ func New() *loadtest.Flow {
 		Summary:  summary,
 		Curves:   []loadtest.Curve{money.Drift},
 		Words: loadtest.Words{
-			Workload: "64 clients who send at the same moment, again and again, and all have to do with 8 accounts that are short of money; they read meanwhile, and try what is not allowed",
+			Workload: "64 clients who send bursts at the same moment, all from or to 8 accounts that are short of money, read in between, and send forbidden requests",
 			Done:     "done",
 			Levels:   money.Levels,
 			Note:     money.Note,
 		},
 	}
-	// The controls must be violated, or show that a violation comes from its fault:
-	// etcd-unfenced holds as long as no holder is late. T3 sees every loss. (T1 does not: a
-	// payer and a payee may lose alike.) Some keys they refuse for ever: lease-id-fence those
-	// whose lease is the smaller, and all of them a hold whose money was lost. So they are not
-	// waited for long.
+	// The controls must be violated, or show that the fault causes the violation:
+	// etcd-unfenced is safe as long as no holder is late. T3 detects every loss. (T1 does not: a
+	// payer and a payee may lose the same amount.) The controls refuse some keys for ever:
+	// lease-id-fence those with the smaller lease id, and all of them holds whose money was
+	// lost. ControlGrace therefore bounds the wait for their keys.
 	f.Controls = []loadtest.Scenario{
 		f.Control("naive", loadtest.NoFault, kept, "T3"),
 		f.Control("lease-id-fence", loadtest.NoFault, kept, "I-RIGHT", "T3"),
@@ -121,12 +122,12 @@ func New() *loadtest.Flow {
 	return f
 }
 
-// kept is what the mistakes of the controls do not touch: whatever becomes of a
-// balance, a transfer has its key and its two entries in one transaction.
+// kept lists the invariants that hold in spite of the controls' mistakes: even with a wrong
+// balance, a transfer writes its key and its two entries in one transaction.
 var kept = []string{"I-REJ", "I-ONCE", "T2"}
 
 // moneySQL is one statement, so it sees one snapshot: two sums in two statements
-// would see two moments. What must be there is what the plan opened.
+// would see two moments. The sums must equal the plan's openings.
 func moneySQL(opened []money.Account) string {
 	var rows []string
 	for _, a := range opened {
@@ -151,17 +152,17 @@ LEFT JOIN (SELECT account_id, sum(delta) AS moved
 ORDER BY 1`
 }
 
-// underLock tells whether a strategy takes a lock in etcd for each transfer.
+// underLock reports whether a strategy takes a lock in etcd for each transfer.
 func underLock(strategy string) bool {
 	return slices.ContainsFunc(transfer.Strategies(), func(m transfer.Strategy) bool {
 		return m.Name == strategy && slices.Contains(m.Stores, "etcd")
 	})
 }
 
-// serverTime is how long a server is away when it is killed under a nemesis, and started again.
+// serverTime is how long a server is unavailable when a nemesis kills it and starts it again.
 const serverTime = 6 * time.Second
 
-// faults are those of a transfer's stores and replicas, and what must be seen under each.
+// faults lists the faults of a transfer's stores and replicas, with the evidence required for each.
 var faults = []loadtest.FaultSpec{
 	{Fault: loadtest.NoFault, Needs: []loadtest.Need{
 		{Evidence: "moved", Expect: loadtest.Safe, Why: "no money moved"},
@@ -172,44 +173,44 @@ var faults = []loadtest.FaultSpec{
 		{Evidence: "samples", Expect: loadtest.Safe, Why: "the balances were not sampled while the load ran"},
 	}},
 	{Fault: LateWrite, Store: "etcd", Least: 7, Needs: []loadtest.Need{
-		{Evidence: "late_writes", Why: "no write came after a newer holder had written"},
-		{Evidence: "late_stopped", Why: "none of them came from a replica that stood still until its lease was over"},
+		{Evidence: "late_writes", Why: "no write was delivered after a newer holder had written"},
+		{Evidence: "late_stopped", Why: "no late write came from a replica that was stopped until its lease had expired"},
 		{Evidence: "late_refused", Expect: loadtest.Safe, Why: "no late write was refused"},
 		{Evidence: "late_committed", Expect: loadtest.Violated, Why: "no late write was committed"},
 	}},
 	{Fault: loadtest.Pause, Store: "etcd", Least: 10, Needs: []loadtest.Need{
 		{Evidence: "pauses", Least: 2, Why: "fewer than 2 pauses"},
-		{Evidence: "leases_ended", Why: "etcd ended no lease of a replica that stood still"},
+		{Evidence: "leases_ended", Why: "etcd ended no lease of a stopped replica"},
 	}},
 	{Fault: LeaseRevoked, Store: "etcd", Needs: []loadtest.Need{
 		{Evidence: "leases_revoked", Least: 5, Why: "fewer than 5 leases were revoked"},
-		{Evidence: "stale_answers", Expect: loadtest.Safe, Why: "no client was told that its write under a revoked lease was refused"},
+		{Evidence: "stale_answers", Expect: loadtest.Safe, Why: "no answer says that a write under a revoked lease was refused"},
 	}},
 	{Fault: LeaderKill, Store: "etcd", Needs: []loadtest.Need{{Evidence: "elections", Why: "no other leader was elected"}}},
 	{Fault: NoQuorum, Store: "etcd", Needs: []loadtest.Need{
 		{Evidence: "quorum_losses", Why: "the quorum was not lost"},
 		{Evidence: "refused_meanwhile", Why: "no request was refused while the lock service did not answer"},
-		{Evidence: "lock_calls_after", Why: "etcd was asked for no lock after the quorum was back"},
+		{Evidence: "lock_calls_after", Why: "no lock was requested from etcd after the quorum was back"},
 	}},
 	{Fault: PGRestart, Store: "postgres", Needs: []loadtest.Need{
 		{Evidence: "pg_restarts", Why: "PostgreSQL was not restarted"},
-		{Evidence: "disturbed", Why: "no request lost PostgreSQL"},
+		{Evidence: "disturbed", Why: "no request was affected by the restart"},
 	}},
 	{Fault: CommitCut, Store: "postgres", Needs: []loadtest.Need{
 		{Evidence: "commits_cut_before", Why: "no connection was cut before its COMMIT arrived"},
-		{Evidence: "commits_cut_after", Why: "no connection was cut behind its COMMIT"},
+		{Evidence: "commits_cut_after", Why: "no connection was cut after its COMMIT"},
 		{Evidence: "decided_after_cut", Why: "no key whose COMMIT was cut was decided"},
 	}},
-	// A process that dies in the queues of all hot accounts leaves them locked for a TTL and
-	// a little longer. There is time after each of eight kills to catch up with the requests of
-	// that time: else nothing would be done for ten seconds, and I-GOODPUT be broken.
+	// A process that dies in the queues of all hot accounts leaves them locked for a little more
+	// than a TTL. The load is stretched, so that after each of the eight kills there is time to catch
+	// up. Without that, nothing would succeed for ten seconds, which breaks I-GOODPUT.
 	{Fault: loadtest.Crash, Stretch: 24, Needs: []loadtest.Need{{Evidence: "cut_off", Why: "no request was cut off by a kill"}}},
 	loadtest.NemesisSpec(serverTime, 5),
 	loadtest.SoakSpec(serverTime),
 	loadtest.CrashMatrixSpec(5),
 }
 
-// summary counts the transfers of the load, without those of the postcheck.
+// summary counts the transfers of the load, without the postcheck's.
 func summary(r loadtest.Result) string {
 	var moved, short, holds int
 	for _, record := range r.Records[:r.Loaded] {

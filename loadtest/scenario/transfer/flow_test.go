@@ -45,7 +45,7 @@ func TestInconclusive_EachFaultOfTheMoneyMustHaveLandedAndDoneWhatItIsFor(t *tes
 			enough["hit"] = 1
 		}
 		if reasons := loadtest.InconclusiveReasons(c.scenario, with(enough, watched)); len(reasons) != 0 {
-			t.Errorf("%s: inconclusive although all is there: %v", c.scenario.Name(), reasons)
+			t.Errorf("%s: inconclusive although all evidence is there: %v", c.scenario.Name(), reasons)
 		}
 		for missing := range enough {
 			less := maps.Clone(enough)
@@ -115,7 +115,7 @@ func TestQuick_HasTheControlsEverySafeStrategyAndTheLateWrite(t *testing.T) {
 	}
 }
 
-// Drift is a number of the report and no invariant; T3 is one.
+// Drift is a figure of the report, not an invariant; T3 is an invariant.
 func TestJudge_ADriftAloneBreaksNothing(t *testing.T) {
 	clean := map[string]int64{"T1": 0, "T3": 0, "drift": 7}
 	if verdict, expected := loadtest.Judge(New().Safe("row", loadtest.NoFault), clean, nil); verdict != loadtest.Safe || !expected {
@@ -123,9 +123,9 @@ func TestJudge_ADriftAloneBreaksNothing(t *testing.T) {
 	}
 	broke := map[string]int64{"T3": 2, "T1": 0, "I-LIVE": 4}
 	if verdict, expected := loadtest.Judge(New().Control("lease-id-fence", loadtest.NoFault, kept, "T3"), broke, nil); verdict != loadtest.Violated || !expected {
-		t.Errorf("%s, %v; I-LIVE is nothing that it must keep", verdict, expected)
+		t.Errorf("%s, %v; I-LIVE is not among the invariants that it must keep", verdict, expected)
 	}
 	if _, expected := loadtest.Judge(New().Control("lease-id-fence", loadtest.NoFault, kept, "T3"), broke, []string{"no rightful holder was refused"}); expected {
-		t.Error("it refused no request, and is as expected")
+		t.Error("a control that refused no request is as expected")
 	}
 }

@@ -60,7 +60,7 @@ func TestSettle_AHoldMayBePostedOrVoidedTwiceAtOnceUnderTwoKeys(t *testing.T) {
 	}
 }
 
-// What follows the answers to one in so many keys has every kind that there is.
+// The follow-ups of many answers contain every kind of request.
 func TestFollowUp_EachKindFollowsSomeTransfer(t *testing.T) {
 	kinds := map[string]int{}
 	count := func(r loadtest.Record) {

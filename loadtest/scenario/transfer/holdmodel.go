@@ -10,14 +10,14 @@ import (
 	"shop/loadtest/linear"
 )
 
-// Expire is an operation of the service itself: it ends a hold whose time is over.
+// Expire is an operation of the service itself: it ends an expired hold.
 const Expire loadtest.Action = "expire"
 
-// clockSlack is by how much a hold may last shorter or longer than it was asked for: the
-// database's clock is not that of the history, and may be slewed.
+// clockSlack is by how much a hold may last shorter or longer than requested: the
+// database's clock is not the history's, and may be slewed.
 const clockSlack = int64(5 * time.Millisecond)
 
-// ends are the ends of holds: by a post, a void, or by the service when their time is over.
+// ends adds the ends of holds: by a post, by a void, or by the service when they expire.
 func (v view) ends() {
 	ended := map[*deal]bool{}
 	for i := range v.Operations {
@@ -49,17 +49,17 @@ func (v view) ends() {
 	}
 }
 
-// unheardOf is an answer about a transfer that no answer named.
+// unheardOf adds an answer about a transfer that no answer returned.
 func (v view) unheardOf(o *linear.Operation) {
 	if fate := o.Fate(); fate != linear.Done && fate != linear.Contradiction || len(o.Objects) == 0 {
 		return
 	}
 	if _, has := v.at(o.Objects[0]); has {
-		*v.steps = append(*v.steps, linear.NewStep(o, o.Key+": of a transfer that no answer named").Never())
+		*v.steps = append(*v.steps, linear.NewStep(o, o.Key+": of a transfer that no answer returned").Never())
 	}
 }
 
-// settle is a post or a void, or its refusal.
+// settle adds a post or a void, or its refusal.
 func (v view) settle(o *linear.Operation, d *deal, posts bool) {
 	_, pays := v.at(d.from)
 	_, gets := v.at(d.to)
@@ -77,7 +77,7 @@ func (v view) settle(o *linear.Operation, d *deal, posts bool) {
 	fate := o.Fate()
 	switch {
 	case !pays && !(gets && posts):
-		return // it is about other accounts
+		return // concerns other accounts
 	case fate == linear.Contradiction, fate == linear.Done && v.late(o, d):
 		*v.steps = append(*v.steps, step.Never())
 	case fate == linear.Done, fate == linear.Maybe:
@@ -93,19 +93,19 @@ func (v view) settle(o *linear.Operation, d *deal, posts bool) {
 	}
 }
 
-// late tells whether a hold was settled by a request that came when its time was over.
+// late reports whether a hold was settled by a request that was sent after the hold's time.
 func (v view) late(o *linear.Operation, d *deal) bool {
 	end := d.of.End()
 	return d.isHold() && end != linear.Forever && o.Call > end+int64(d.lasts)+clockSlack
 }
 
-// was is a refusal: the hold was something else already.
+// was adds a refusal: the hold was in one of these states already.
 func (v view) was(o *linear.Operation, d *deal, states ...byte) {
 	place := v.tracks[d]
 	v.check(linear.NewStep(o, o.Key+": "+o.Problem), func(b books) bool { return slices.Contains(states, b.deals[place]) })
 }
 
-// expire is the end of a hold by the service: not before its time.
+// expire adds the end of a hold by the service, not before the hold's time.
 func (v view) expire(o *linear.Operation, d *deal) {
 	if _, pays := v.at(d.from); !pays {
 		return
@@ -115,7 +115,7 @@ func (v view) expire(o *linear.Operation, d *deal) {
 	v.end(step, d, expired, 0)
 }
 
-// end ends a hold that is reserved, and moves what was settled.
+// end adds the end of a reserved hold, which moves the settled amount.
 func (v view) end(step linear.Step, d *deal, what byte, settled int64) {
 	from, pays := v.at(d.from)
 	to, gets := v.at(d.to)

@@ -13,11 +13,11 @@ import (
 	"shop/loadtest/scenario/money"
 )
 
-// offenceEvery: beside so many transfers, one request is not allowed, whatever was there before.
+// offenceEvery: one in this many transfers comes with a forbidden or invalid request.
 const offenceEvery = 40
 
-// offences are requests about the accounts of other clients, about accounts and transfers that do
-// not exist, and transfers that cannot be.
+// offences returns requests about other clients' accounts, about accounts and transfers that do
+// not exist, and invalid transfers.
 func offences(random *rand.Rand, load loadtest.Load, n int, accounts []money.Account) (requests []loadtest.ScheduledRequest) {
 	for i := 0; i < n; i += offenceEvery {
 		own := accounts[random.IntN(clients)]
@@ -27,8 +27,8 @@ func offences(random *rand.Rand, load loadtest.Load, n int, accounts []money.Acc
 	return requests
 }
 
-// offencesOf are all that the owner of an account can try, with another one's, and with an id that is
-// of nothing.
+// offencesOf returns all offences of the owner of an account, with another client's account and with
+// an id that does not exist.
 func offencesOf(key string, own, other money.Account, none uuid.UUID) []*loadtest.Intent {
 	pay := func(from, to uuid.UUID, currency string) *loadtest.Intent {
 		i := moveIntent(own.Client, key, &Move{From: from, To: to, Amount: 1})
@@ -51,18 +51,18 @@ func offencesOf(key string, own, other money.Account, none uuid.UUID) []*loadtes
 	}
 }
 
-// stranger is another client, whose account is of the same group.
+// stranger returns another client whose account is of the same group.
 func stranger(client int) int { return (client + groups) % clients }
 
-// One in so many transfers is followed by each kind of what is not allowed, and one in so many holds.
+// Each kind of forbidden request follows one in this many transfers, or holds.
 const (
 	attackEvery     = 40
 	holdAttackEvery = 8
 )
 
-// followUp is what clients send because of an answer. Each transfer is read by its client, and each hold is
-// settled. Some are read, posted or voided by another client; some keys are used again, for another
-// amount or for another object; some holds are settled again when they are.
+// followUp returns the requests that an answer leads to. The client reads each transfer, and settles
+// each hold. Another client reads, posts or voids some of them. Some keys are reused, for another
+// amount or for a void. Some settled holds are settled again.
 func followUp(r loadtest.Record) []loadtest.ScheduledRequest {
 	random := loadtest.RandomFor(r.Key)
 	next := settle(r)
@@ -91,10 +91,10 @@ func followUp(r loadtest.Record) []loadtest.ScheduledRequest {
 	return next
 }
 
-// attack is what is not allowed after an answer.
+// attack returns a forbidden request that follows an answer.
 type attack func(loadtest.Record) *loadtest.Intent
 
-// attacks are those on any transfer.
+// attacks returns the attacks on any transfer.
 func attacks(r loadtest.Record) []attack {
 	kinds := []attack{strangerReads, reusedForAmount, reusedForVoid}
 	if r.Action == Pay {
@@ -103,13 +103,13 @@ func attacks(r loadtest.Record) []attack {
 	return kinds
 }
 
-// Those on a hold, and on one that was posted or voided.
+// The attacks on a hold, and on a posted or voided hold.
 var (
 	holdAttacks  = []attack{strangerPosts, strangerVoids, postMore}
 	endedAttacks = []attack{postAgain, voidAgain}
 )
 
-// by is a record under the name of an attack, and of a client.
+// by returns a record with the client and the key of an attack.
 func by(r loadtest.Record, client int, name string) loadtest.Record {
 	r.Client, r.SharedKey, r.Key = client, "", name+"-"+r.Key
 	return r
@@ -127,17 +127,17 @@ func strangerVoids(r loadtest.Record) *loadtest.Intent {
 	return voidIntent(by(r, stranger(r.Client), "steal"), r.Made).Denied("not-found")
 }
 
-// postMore posts more than is held.
+// postMore posts more than the held amount.
 func postMore(r loadtest.Record) *loadtest.Intent {
 	return postIntent(by(r, r.Client, "more"), r.Made, move(r.Intent).Amount+1).Denied("invalid-request")
 }
 
-// postPaid posts what moved at once.
+// postPaid posts a transfer that is not a hold.
 func postPaid(r loadtest.Record) *loadtest.Intent {
 	return postIntent(by(r, r.Client, "paid"), r.Made, 0).Denied("already-settled")
 }
 
-// postAgain and voidAgain end a hold that was posted or voided, under a key of their own.
+// postAgain and voidAgain end an ended hold again, under a new key.
 func postAgain(r loadtest.Record) *loadtest.Intent {
 	return postIntent(by(r, r.Client, "again"), r.Made, 0).Denied("already-settled")
 }
@@ -146,7 +146,7 @@ func voidAgain(r loadtest.Record) *loadtest.Intent {
 	return voidIntent(by(r, r.Client, "again"), r.Made).Denied("already-settled")
 }
 
-// reusedForAmount asks for one more under a key that was decided.
+// reusedForAmount requests one unit more under a decided key.
 func reusedForAmount(r loadtest.Record) *loadtest.Intent {
 	m := *move(r.Intent)
 	m.Amount++
@@ -155,15 +155,14 @@ func reusedForAmount(r loadtest.Record) *loadtest.Intent {
 	return i.Denied("idempotency-key-reused")
 }
 
-// reusedForVoid voids a transfer under the key that it was made under.
+// reusedForVoid voids a transfer under its own key.
 func reusedForVoid(r loadtest.Record) *loadtest.Intent {
 	i := voidIntent(by(r, r.Client, "reuse"), r.Made)
 	i.SharedKey = r.IdempotencyKey()
 	return i.Denied("idempotency-key-reused")
 }
 
-// offend sends, when the load is over, each kind of request that is not allowed. What comes of them,
-// I-DENY says.
+// offend sends, after the load, each kind of forbidden request. I-DENY checks the answers.
 func offend(ctx context.Context, t *loadtest.Trial) {
 	n := 0
 	send := func(i *loadtest.Intent) {

@@ -15,20 +15,20 @@ import (
 )
 
 // A partition is a group of accounts that pay each other: a connected component, computed
-// from the requests. Its state is what each account has and holds, and what became of each
-// hold. Its parts are the single accounts.
+// from the requests. Its state is the balance and held amount of each account, and the state
+// of each hold. Its parts are the single accounts.
 
 // books is the state of the model. A step works on a copy.
 type books struct {
 	accounts []account
-	deals    []byte // of what is there of each transfer that is a hold, or is asked about
+	deals    []byte // the state of each transfer that is a hold, or that a request names
 }
 
 type account struct{ balance, held int64 }
 
 func (a account) available() int64 { return a.balance - a.held }
 
-// What is there of a transfer.
+// The states of a transfer.
 const (
 	absent   = '-'
 	reserved = 'r'
@@ -51,26 +51,26 @@ func (b books) String() string {
 	return strings.Join(text, ", ")
 }
 
-// deal is a transfer that was asked for.
+// deal is a requested transfer.
 type deal struct {
 	of       *linear.Operation
 	id       string // from its answer
 	from, to string
 	amount   int64
 	lasts    time.Duration // of a hold
-	tracked  bool          // it has a place in books.deals: it is a hold, or asked about
+	tracked  bool          // has a place in books.deals: it is a hold, or a request names it
 }
 
 func (d *deal) isHold() bool { return d.lasts > 0 }
 
-// model has the transfers of a history, and what is about them.
+// model holds the operations of a history, and its transfers.
 type model struct {
 	linear.History
 	deals []*deal
 	byID  map[string]*deal
 }
 
-// linearize gives the partitions of a history.
+// linearize returns the partitions of a history.
 func linearize(h linear.History) ([]linear.Partition, error) {
 	m := model{History: h, byID: map[string]*deal{}}
 	m.findDeals()
@@ -81,7 +81,7 @@ func linearize(h linear.History) ([]linear.Partition, error) {
 	}, m.view)
 }
 
-// findDeals finds the transfers that were, or may be.
+// findDeals finds the transfers that were made, may have been made, or were refused for lack of funds.
 func (m *model) findDeals() {
 	about := map[string]bool{} // the transfers that requests name
 	for i := range m.Operations {
@@ -100,7 +100,7 @@ func (m *model) findDeals() {
 			ExpiresIn string `json:"expires_in"`
 		}
 		if !o.Asked(&asked) || o.Fate() == linear.Nothing || o.Fate() == linear.Refused && o.Problem != money.Short {
-			continue // malformed or not allowed on purpose
+			continue // malformed or forbidden on purpose
 		}
 		d := &deal{of: o, from: asked.From.String(), to: asked.To.String(), amount: asked.Amount}
 		d.lasts, _ = time.ParseDuration(asked.ExpiresIn)
@@ -116,15 +116,15 @@ func (m *model) findDeals() {
 	}
 }
 
-// view is what a history is of some accounts: all of a group, or one.
+// view is a history restricted to some accounts: all of a group, or one.
 type view struct {
 	*model
 	steps  *[]linear.Step
 	places map[string]int // in books.accounts
-	tracks map[*deal]int  // in books.deals, where it has the payer
+	tracks map[*deal]int  // in books.deals, if the payer is in the view
 }
 
-// at is the place of an account, if the view has it.
+// at returns the place of an account, if it is in the view.
 func (v view) at(id string) (int, bool) {
 	i, has := v.places[id]
 	return i, has
@@ -158,7 +158,7 @@ func (m *model) view(opening map[string]int64, members ...string) linear.Partiti
 	return p
 }
 
-// add adds a step with an effect: change works on a copy of the state, and tells whether that
+// add adds a step with an effect: change updates a copy of the state, and reports whether the step
 // is legal.
 func (v view) add(s linear.Step, change func(*books) bool) {
 	*v.steps = append(*v.steps, s.Does(func(s linear.State) (linear.State, bool) {
@@ -173,7 +173,7 @@ func (v view) check(s linear.Step, holds func(books) bool) {
 	*v.steps = append(*v.steps, s.Checks(func(s linear.State) bool { return holds(s.(books)) }))
 }
 
-// begin is a transfer, a hold, or its refusal.
+// begin adds a transfer, a hold, or its refusal.
 func (v view) begin(d *deal) {
 	from, pays := v.at(d.from)
 	to, gets := v.at(d.to)
@@ -182,13 +182,13 @@ func (v view) begin(d *deal) {
 	place, tracked := v.tracks[d]
 	switch fate := d.of.Fate(); {
 	case !pays && (!gets || hold):
-		// It is about other accounts.
+		// The step concerns other accounts.
 	case fate == linear.Contradiction:
 		*v.steps = append(*v.steps, step.Never())
 	case fate == linear.Refused && pays:
 		v.short(d, step, from)
 	case fate == linear.Refused:
-		// It says nothing of the payee.
+		// A refusal says nothing about the payee.
 	case hold:
 		v.add(step, func(b *books) bool {
 			enough := b.accounts[from].available() >= amount
@@ -214,7 +214,7 @@ func (v view) begin(d *deal) {
 	}
 }
 
-// short is a refusal for lack of funds. It says how much was available.
+// short adds a refusal for lack of funds, which states the available amount.
 func (v view) short(d *deal, step linear.Step, from int) {
 	var why struct{ Available *int64 }
 	d.of.Told(&why)
@@ -229,10 +229,10 @@ func (v view) short(d *deal, step linear.Step, from int) {
 	})
 }
 
-// read is a look at an account, or at a transfer.
+// read adds a read of an account or a transfer.
 func (v view) read(o *linear.Operation) {
 	if o.Method != http.MethodGet || o.Fate() != linear.Done {
-		return // without an answer, or of what is not the reader's
+		return // without an answer, or of another client's object
 	}
 	if id, is := o.PathIs(http.MethodGet, "/v1/accounts/*"); is {
 		var shown struct{ Balance, Held, Available int64 }

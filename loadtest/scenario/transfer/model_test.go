@@ -12,8 +12,7 @@ import (
 	"shop/loadtest/scenario/money"
 )
 
-// The accounts of these histories: two of a group with 100 and 0, and one that has nothing to
-// do with them.
+// The accounts of these histories: two of a group, with 100 and 0, and one of another group.
 var (
 	rich  = uuid.MustParse("00000000-0000-4000-8000-00000000000a")
 	broke = uuid.MustParse("00000000-0000-4000-8000-00000000000b")
@@ -46,7 +45,7 @@ func ending(action, hold string, call, end int64, body string) linear.Operation 
 	}
 }
 
-// expires is what the service does, and the database shows.
+// expires is the service's end of a hold, as the database shows it.
 func expires(hold string, order int64) linear.Operation {
 	return linear.Operation{Client: linear.Service, Key: "expire-" + hold, Action: "expire", Outcome: "unknown", Effect: linear.Yes, Stored: []byte(`{"id":"` + hold + `"}`), Order: order}
 }
@@ -86,7 +85,7 @@ func TestLinearize_MoneyMovesAtOneMoment(t *testing.T) {
 		{"lost update", false, history{pays("a", 1, 5, 10, ""), pays("b", 2, 5, 10, ""), holds(rich, 6, 7, 90, 0)}},
 		{"stale read", false, history{pays("a", 1, 2, 10, ""), holds(broke, 3, 4, 0, 0)}},
 		{"another account changed", false, history{pays("a", 1, 2, 10, ""), holds(alone, 3, 4, 8, 0)}},
-		{"at two moments", false, history{ // each account alone is right
+		{"at two moments", false, history{ // correct for each account alone
 			pays("a", 1, 20, 10, ""), holds(rich, 2, 3, 90, 0), holds(broke, 4, 5, 0, 0),
 		}},
 		{"refused rightly", true, history{pays("a", 1, 5, 60, ""), turnedDown(pays("b", 2, 6, 50, ""), "insufficient-funds", `{"available":40}`)}},
@@ -165,6 +164,6 @@ func TestLinearize_AccountsThatDoNotPayEachOtherAreApart(t *testing.T) {
 		t.Errorf("%v: %+v", err, partitions)
 	}
 	if _, err := linearize(linear.History{}); err == nil {
-		t.Error("a history without the accounts that were there is checked")
+		t.Error("a history without the plan's accounts is checked")
 	}
 }

@@ -23,57 +23,57 @@ const (
 	ReadTransfer loadtest.Action = "read-transfer"
 )
 
-// Move is what a transfer is about.
+// Move is the object of a transfer, or of a post or void.
 type Move struct {
 	From, To uuid.UUID
-	Amount   int64     // to be moved or held; of a post: to be posted, 0 for all
-	Hold     *Hold     // nil: it moves at once
+	Amount   int64     // to be moved, held or posted; 0 in a post: all
+	Hold     *Hold     // nil: the money moves at once
 	Of       uuid.UUID // the hold that is posted or voided
 }
 
-// Read says what a read is about.
+// Read is the object of a read.
 type Read struct{ Account, Transfer uuid.UUID }
 
-// move is what an intent is about; nil, of a read.
+// move returns the object of an intent; nil for a read.
 func move(i loadtest.Intent) *Move {
 	m, _ := i.Of.(*Move)
 	return m
 }
 
-// Hold is one that is posted and voided at the same moment, on two replicas.
+// Hold is a hold that is posted and voided at the same moment, on two replicas.
 type Hold struct {
 	For    time.Duration
-	Settle time.Duration   // when that comes, from its end on: mostly before it
-	Part   bool            // half of it is posted
-	Left   bool            // neither: the sweeper has to end it
-	Twice  loadtest.Action // it is posted, or voided, twice at once, under two keys; "": once each
+	Settle time.Duration   // when it is settled, relative to its expiry: mostly negative
+	Part   bool            // half of the amount is posted
+	Left   bool            // neither posted nor voided: the sweeper has to end it
+	Twice  loadtest.Action // posted, or voided, twice at once under two keys; "": once each
 	Post   int             // the replica to which the post is sent
 	Void   int
 }
 
-// The workload: each client owns one account, and all of them
-// send at the same moment, again and again. Every transfer involves a hot
-// account, so that there is always a queue at each of them. Account c is of group
-// c % groups, and pays accounts of its group only: each group is a bank of its own, with its
-// share of each kind.
+// The workload: each client owns one account, and all clients send bursts at
+// the same moment. Every transfer involves a hot account, so that each hot account
+// always has a queue. Account c belongs to group c % groups, and pays only accounts of
+// that group: each group is a separate bank, with its share of each kind of
+// account.
 const (
 	clients = 64
 	groups  = 4
-	hot     = 8  // the first ones: asked for more than comes in
-	ample   = 16 // next: have all that they are asked for, so that no refusal is right
-	poor    = 24 // next: have next to nothing; the others have half
+	hot     = 8  // the first accounts: they are to pay more than they receive
+	ample   = 16 // the next: they cover all their payments, so no refusal is right
+	poor    = 24 // the next: they have almost nothing; the remaining ones have half
 )
 
 const (
 	currency  = "EUR"
-	holdEvery = 6 // about
-	leaveOne  = 8 // of so many holds one is left to the sweeper
-	twiceOne  = 6 // of so many holds one is posted twice, and one voided twice
+	holdEvery = 6 // about one in this many transfers is a hold
+	leaveOne  = 8 // one in this many holds is left to the sweeper
+	twiceOne  = 6 // one in this many holds is posted twice, and one voided twice
 )
 
 // NewPlan draws a plan: bursts of one intent of each client. Hot accounts
-// pay each other in opposite directions at the same moment, or another account; the others
-// pay a hot account. One intent in ten is sent twice at once, one in six is a hold.
+// pay each other in opposite directions at the same moment, or pay another account. All other
+// accounts pay a hot account. One intent in ten is sent twice at once, one in six is a hold.
 func NewPlan(load loadtest.Load) loadtest.Plan {
 	random := rand.New(rand.NewPCG(uint64(load.Seed), 1))
 	plan := loadtest.Plan{Clients: clients}
@@ -94,7 +94,7 @@ func NewPlan(load loadtest.Load) loadtest.Plan {
 			Amount: drawAmount(random, from), Hold: drawHold(random, load),
 		})
 		intent.GivesUp = random.IntN(loadtest.GiveUpEvery) == 0
-		if i%loadtest.SameKeyEvery == 1 { // of the client before
+		if i%loadtest.SameKeyEvery == 1 { // the previous client's key
 			intent.SharedKey = plan.Intents[i-1].Key
 		}
 		asked[from] += move(*intent).Amount
@@ -109,8 +109,8 @@ func NewPlan(load loadtest.Load) loadtest.Plan {
 	return plan
 }
 
-// looks are the reads of accounts by their owners: half of them of hot ones. (A transfer is read by the
-// client that made it, as soon as it is known: see followUp.)
+// looks returns reads of accounts by their owners, half of them of hot accounts. (followUp reads each
+// transfer.)
 func looks(random *rand.Rand, load loadtest.Load, n int, accounts []money.Account) (requests []loadtest.ScheduledRequest) {
 	for i := range n {
 		at := load.Between(random, i, n)
@@ -124,7 +124,7 @@ func looks(random *rand.Rand, load loadtest.Load, n int, accounts []money.Accoun
 	return requests
 }
 
-// readIntent is a read of an account or of a transfer.
+// readIntent reads an account or a transfer.
 func readIntent(client int, key string, of Read) *loadtest.Intent {
 	i := &loadtest.Intent{Client: client, Key: key, Action: ReadAccount, Method: http.MethodGet, Path: "/v1/accounts/" + of.Account.String(), Of: of, Reads: true}
 	if of.Transfer != uuid.Nil {
@@ -133,8 +133,8 @@ func readIntent(client int, key string, of Read) *loadtest.Intent {
 	return i
 }
 
-// drawPayees gives each client's payee in one burst: a hot account of its group. The hot ones
-// of a group pay each other, or others of the group.
+// drawPayees draws each client's payee in one burst: a hot account of its group. The hot accounts
+// of a group pay each other, or other accounts of the group.
 func drawPayees(random *rand.Rand) []int {
 	payees := make([]int, clients)
 	for c := range payees {
@@ -153,8 +153,8 @@ func drawPayees(random *rand.Rand) []int {
 	return payees
 }
 
-// drawAmount: a hot account is asked for about as much as comes in from the
-// other accounts in one burst, and so is short half of the time.
+// drawAmount draws amounts such that a hot account is to pay about as much as it
+// receives in one burst, and so is short half of the time.
 func drawAmount(random *rand.Rand, from int) int64 {
 	if from < hot {
 		return 100 + random.Int64N(500)
@@ -175,10 +175,10 @@ func drawOpening(random *rand.Rand, c int, asked int64) int64 {
 	}
 }
 
-// drawHold is nil for most. A post and a void come together, mostly before the
-// hold is over, sometimes so that they wait for the accounts while it ends,
-// sometimes after it: then the sweeper is there too. The holds of a burst end
-// with a later one, when there is a queue at the accounts.
+// drawHold returns nil for most transfers. A post and a void are sent together: mostly before the
+// hold expires, sometimes so that they wait for the accounts while it expires, and
+// sometimes after it, when the sweeper competes too. The holds of a burst expire at
+// the time of a later burst, when the accounts have queues.
 func drawHold(random *rand.Rand, load loadtest.Load) *Hold {
 	if random.IntN(holdEvery) != 0 {
 		return nil
@@ -220,7 +220,7 @@ func moveIntent(client int, key string, m *Move) *loadtest.Intent {
 	return i
 }
 
-// intend is a request about a transfer. Posting and voiding end what was begun.
+// intend returns a request about a transfer.
 func intend(client int, key string, action loadtest.Action, path string, m *Move) *loadtest.Intent {
 	return &loadtest.Intent{
 		Client: client, Key: key, Action: action, Method: http.MethodPost, Path: path, Of: m,
@@ -228,15 +228,15 @@ func intend(client int, key string, action loadtest.Action, path string, m *Move
 	}
 }
 
-// answer is what a client reads of a transfer.
+// answer holds the fields of a transfer that the flow reads.
 type answer struct {
 	ID        uuid.UUID `json:"id"`
 	ExpiresAt time.Time `json:"expires_at"`
 }
 
-// settle is what a client does about a hold: it posts and voids it at the same
-// moment, on two replicas, or does one of them twice. The moment is counted from the end of the hold by the
-// database's clock; if that is not ours, it is only another moment.
+// settle returns the requests that end a hold: a post and a void at the same moment,
+// on two replicas, or one of them twice. The moment is relative to the expiry by the
+// database's clock; if that clock differs from this one, only the moment changes.
 func settle(r loadtest.Record) []loadtest.ScheduledRequest {
 	m := move(r.Intent)
 	if r.Action != Reserve || r.Outcome != loadtest.OK || m.Hold.Left {
@@ -244,7 +244,7 @@ func settle(r loadtest.Record) []loadtest.ScheduledRequest {
 	}
 	var t answer
 	if json.Unmarshal(r.Body, &t) != nil {
-		return nil // not as told: I-ACK
+		return nil // I-ACK finds the malformed answer
 	}
 	h, at := m.Hold, time.Until(t.ExpiresAt)+m.Hold.Settle
 	var part int64

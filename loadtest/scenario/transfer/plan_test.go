@@ -15,7 +15,7 @@ import (
 
 var quickLoad = loadtest.Load{Rate: 200, Duration: 6 * time.Second, Seed: 1, Replicas: 3}
 
-// owners gives the client of each account.
+// owners returns the client of each account.
 func owners(plan loadtest.Plan) map[uuid.UUID]int {
 	owner := map[uuid.UUID]int{}
 	for _, a := range money.Accounts(plan) {
@@ -125,7 +125,7 @@ func TestNewPlan_AmpleAccountsHaveAllThatTheyAreAskedForAndManyOthersHaveNot(t *
 		for _, a := range money.Accounts(plan) {
 			switch {
 			case a.Ample && a.Opening < asked[a.Client]:
-				t.Errorf("seed %d: account %d has %d and is asked for %d", seed, a.Client, a.Opening, asked[a.Client])
+				t.Errorf("seed %d: account %d has %d and is to pay %d", seed, a.Client, a.Opening, asked[a.Client])
 			case a.Ample:
 				enough++
 			case a.Opening < asked[a.Client]/2:
@@ -215,10 +215,10 @@ func TestNewPlan_ReadsAndWhatIsNotAllowedAreSentAmongTheTransfers(t *testing.T) 
 			twice[m.Hold.Twice]++
 		}
 		if (i.Reads || len(i.Refusals) > 0) && (len(i.Contends) > 0 || i.GivesUp) {
-			t.Errorf("%+v contends, or is given up", i)
+			t.Errorf("%+v contends, or is abandoned", i)
 		}
 	}
 	if reads != 1200 || len(denied) != 7 || shared != 24 || givenUp < 30 || givenUp > 90 || twice[PostHold] < 10 || twice[VoidHold] < 10 {
-		t.Errorf("%d reads, not allowed: %v, %d keys of another client, %d given up, settled twice: %v", reads, denied, shared, givenUp, twice)
+		t.Errorf("%d reads, forbidden: %v, %d keys of another client, %d abandoned, settled twice: %v", reads, denied, shared, givenUp, twice)
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// bank keeps accounts in memory: it answers as a service does, but for what is wrong with it.
+// bank is a service with accounts in memory, and with one named mistake, if any.
 type bank struct {
 	mu    sync.Mutex
 	money map[string]int64
@@ -80,11 +80,11 @@ func TestSpendAll_WhatIsAvailableCanBeSentAndNotOneMore(t *testing.T) {
 func TestSpendAll_AnEmptyAccountIsAskedForOneAndRefuses(t *testing.T) {
 	run, accounts := bankOf(t, "")
 	if got := spendAll(t.Context(), run, 1, accounts[1:], accounts[:1]); got[0] != "" || len(run.History.Records()) != 1 {
-		t.Errorf("%q, %d requests; want nothing wrong, and one request", got, len(run.History.Records()))
+		t.Errorf("%q, %d requests; want no error and one request", got, len(run.History.Records()))
 	}
 }
 
-// Of accounts that are spent at the same moment, each is judged by itself.
+// Accounts that are spent at the same moment are judged separately.
 func TestSpendAll_InARowTheOneThatCannotBeSpentIsNamed(t *testing.T) {
 	run, accounts := bankOf(t, "an empty account owes")
 	others := []money.Account{{ID: uuid.New(), Client: 1}, {ID: uuid.New(), Client: 1}}

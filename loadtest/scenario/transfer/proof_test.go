@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { testbed.Main(m) }
 
-// refusingBank is a proof of replicas that refuse everything, on accounts that are there.
+// refusingBank is a proof of replicas that refuse everything, with existing accounts.
 func refusingBank(t *testing.T, scenario loadtest.Scenario) *loadtest.Proof {
 	t.Helper()
 	proof := testproof.New(t, scenario, func(ctx context.Context, trial *loadtest.Trial, clients []loadtest.Credentials) error {
@@ -57,13 +57,13 @@ func TestProof_AServiceThatRefusesEveryTransferIsNotSafe(t *testing.T) {
 	}
 	v := result.Violations
 	if v["T1"]+v["T1-DURING"]+v["T2"]+v["T3"]+v["I-ACK"]+v["I-REJ"]+v["I-ONCE"]+v["I-HOLD"]+v["drift"] != 0 {
-		t.Errorf("it moved nothing, and yet: %v", v)
+		t.Errorf("it moved nothing, but: %v", v)
 	}
 	if v["I-SPENT"] == 0 || v["I-LIVE"] < 100 || v["T6"] != 1 || asked == 0 {
-		t.Errorf("violations %v; want nothing spent, 100 keys undecided, and the lock that was left, asked for %d times", v, asked)
+		t.Errorf("violations %v; want nothing spent, 100 keys undecided, and the lock that was left; looked for %d times", v, asked)
 	}
 	if line := result.Sentence(); !strings.Contains(line, "0 moved, 0 refused for lack of funds, 0 holds") || !strings.Contains(line, "expected: safe") {
-		t.Errorf("the line about it: %s", line)
+		t.Errorf("its summary: %s", line)
 	}
 }
 
@@ -96,11 +96,11 @@ func TestProof_MoneyThatIsLostForAMomentIsSeenWhileTheLoadRuns(t *testing.T) {
 	}
 	v := report.Scenarios[0].Violations
 	if v["T1-DURING"] == 0 || v["T1"] != 0 || v["T3"] != 0 {
-		t.Errorf("violations %v; want it seen, and all of it there again in the end", v)
+		t.Errorf("violations %v; want the loss seen, and all money back at the end", v)
 	}
 }
 
-// loss takes a unit from an account, and puts it back when that has been looked at.
+// loss takes a unit from an account, and puts it back after a sample has seen that.
 type loss struct {
 	trial *loadtest.Trial
 	conn  *pgx.Conn

@@ -13,8 +13,8 @@ import (
 	"shop/loadtest/scenario/money"
 )
 
-// simulation is a service that does one operation after the other, each a millisecond after
-// the one before, and whose answers take their time.
+// simulation is a service that executes operations in sequence, a millisecond apart, and whose
+// calls and answers are delayed.
 type simulation struct {
 	*rand.Rand
 	ids     []uuid.UUID
@@ -23,7 +23,7 @@ type simulation struct {
 	holds   []simulatedHold
 	now     int64
 	wait    time.Duration // longest time from a call to the effect, and from there to the return
-	placed  bool          // the database tells the order of the writes
+	placed  bool          // the database shows the order of the writes
 	ops     []linear.Operation
 }
 
@@ -44,12 +44,12 @@ func (s *simulation) add(o linear.Operation, outcome, problem, answer string, ef
 	s.ops = append(s.ops, o)
 }
 
-// step does something.
+// step executes a random operation.
 func (s *simulation) step(n int) {
 	s.now += int64(time.Millisecond)
 	s.sweep()
 	from := s.IntN(len(s.ids))
-	to := s.IntN(2) // a hot one
+	to := s.IntN(2) // a hot account
 	if from < 2 && from == to {
 		to = 2 + s.IntN(len(s.ids)-2)
 	} else if from < 2 {
@@ -106,7 +106,7 @@ func (s *simulation) settle(n int) {
 	}
 }
 
-// sweep ends the holds whose time is over.
+// sweep ends the expired holds.
 func (s *simulation) sweep() {
 	for i := range s.holds {
 		if h := &s.holds[i]; h.state == "reserved" && h.over < s.now-int64(time.Millisecond) {
@@ -117,7 +117,7 @@ func (s *simulation) sweep() {
 	}
 }
 
-// simulate gives the history of so many operations on a group of accounts.
+// simulate returns the history of n operations on a group of accounts.
 func simulate(t *testing.T, seed uint64, accounts, n int, wait time.Duration, placed bool) linear.History {
 	t.Helper()
 	s := &simulation{Rand: rand.New(rand.NewPCG(seed, 0)), wait: wait, placed: placed, now: int64(10 * wait)}
@@ -154,7 +154,7 @@ func TestLinearize_AServiceThatIsRightIsNeverAccused(t *testing.T) {
 			placed      bool
 		}{
 			{16, 1000, 50 * time.Millisecond, true},
-			{16, 1000, time.Second, true}, // all at once, as when a store is away
+			{16, 1000, time.Second, true}, // all at once, as after an outage of a store
 			{16, 500, 5 * time.Millisecond, false},
 		} {
 			h := simulate(t, seed, c.accounts, c.n, c.wait, c.placed)

@@ -10,9 +10,9 @@ import (
 	"shop/loadtest"
 )
 
-// violation is planted by SQL in correctAccounts, or by an edit of the replies that clients got.
+// violation is planted in correctAccounts by SQL, or by an edit of the clients' replies.
 type violation struct {
-	check   string // which must find it
+	check   string // that must find it
 	name    string
 	sql     string
 	replies func(map[string]loadtest.Record)
@@ -28,12 +28,12 @@ func forgery(key string, edit func(*loadtest.Record)) func(map[string]loadtest.R
 	}
 }
 
-// told is a forgery of an answer: some of its text is another one.
+// told forges an answer by replacing some of its text.
 func told(key, is, becomes string) func(map[string]loadtest.Record) {
 	return forgery(key, func(r *loadtest.Record) { r.Body = []byte(strings.Replace(string(r.Body), is, becomes, 1)) })
 }
 
-// sentAt is a forgery of the time at which an attempt was made.
+// sentAt forges the time of an attempt.
 func sentAt(key string, at time.Duration) func(map[string]loadtest.Record) {
 	return forgery(key, func(r *loadtest.Record) {
 		r.Attempts = slices.Clone(r.Attempts)
@@ -50,7 +50,7 @@ func refusedWith(problem string) func(*loadtest.Record) {
 
 const noEntries = `ALTER TABLE ledger_entries DISABLE TRIGGER append_only; `
 
-// What a service does that prints money and keeps its books.
+// A service that creates money and keeps consistent books.
 const (
 	bothRaised    = `UPDATE accounts SET opening = opening + 100, balance = balance + 100 WHERE id = '` + account3 + `'`
 	accountBeside = `INSERT INTO accounts (id, owner_id, currency, opening, balance) VALUES ('00000000-0000-0000-0000-0000000000a9', '` + client + `', 'EUR', 70, 70)`
