@@ -31,7 +31,7 @@ func threeFlows() loadtest.Report {
 	txn.Evidence = map[string]int64{"overlaps": 2, "asked_again": 12, "conflict": 40}
 	txn.Detail = loadtest.Detail{
 		Scenario: txn.Scenario,
-		Findings: invariant.Findings{"W-SIDE": {Count: 2, IDs: []string{"request r asked about operation o again"}}}, Epoch: r.When, Loaded: 5,
+		Findings: invariant.Findings{"W-SIDE": {Count: 2, IDs: []string{"request r called the bonus service again for operation o"}}}, Epoch: r.When, Loaded: 5,
 		Records: []loadtest.Record{
 			asked(wallet.Credit, loadtest.OK, ""), asked(wallet.Credit, loadtest.OK, ""), asked(wallet.Debit, loadtest.Rejected, "insufficient-funds"),
 			asked(wallet.Pay, loadtest.OK, ""), asked(wallet.Debit, loadtest.Rejected, "idempotency-key-reused"),
@@ -46,7 +46,7 @@ func threeFlows() loadtest.Report {
 
 func TestSentence_OfTheWallets(t *testing.T) {
 	r := threeFlows().Scenarios[3]
-	want := "violated: 2 credits, 0 debits, 1 payments, 1 refused for lack of funds, the bonus service was asked 12 times more than there are credits; broken: side-effects (W-SIDE)"
+	want := "violated: 2 credits, 0 debits, 1 payments, 1 refused for lack of funds, 12 more calls of the bonus service than credits; broken: side-effects (W-SIDE)"
 	if diff := cmp.Diff(want, r.Sentence()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -61,7 +61,7 @@ func TestHTML_ShowsThreeFlows(t *testing.T) {
 	last := -1
 	for _, piece := range []string{
 		"4 scenarios, 13 operations, 1 fault: no violation in 1 safe one, all 3 known-bad ones caught.",
-		"wallet must succeed again within 5s", `id="wallet-txn-none"`, "request r asked about operation o again",
+		"wallet must succeed again within 5s", `id="wallet-txn-none"`, "request r called the bonus service again for operation o",
 		"of these, more than there are credits",
 	} {
 		at := strings.Index(page[last+1:], piece)

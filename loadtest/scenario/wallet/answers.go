@@ -18,7 +18,7 @@ import (
 	"shop/wallet"
 )
 
-// operationBody is an operation, as an answer must show it.
+// operationBody is an operation as an answer must show it.
 type operationBody struct {
 	ID        uuid.UUID  `json:"id"`
 	Kind      string     `json:"kind"`
@@ -30,7 +30,7 @@ type operationBody struct {
 	CreatedAt time.Time  `json:"created_at"`
 }
 
-// walletBody is a wallet, as an answer must show it.
+// walletBody is a wallet as an answer must show it.
 type walletBody struct {
 	ID        uuid.UUID   `json:"id"`
 	Currency  string      `json:"currency"`
@@ -45,10 +45,10 @@ type entryBody struct {
 	CreatedAt time.Time `json:"created_at"`
 }
 
-// entriesShown is how many of its latest entries a wallet is shown with.
+// entriesShown is how many of its latest entries an answer shows of a wallet.
 const entriesShown = 20
 
-// stored is what answers are compared with.
+// stored is the content of the database with which answers are compared.
 type stored struct {
 	operations map[uuid.UUID]operationBody
 	opened     map[uuid.UUID]time.Time
@@ -106,14 +106,13 @@ func readStored(ctx context.Context, db *mongo.Database) (stored, error) {
 	return s, nil
 }
 
-// idOf is a UUID that MongoDB keeps; of anything else, none.
+// idOf converts a UUID from MongoDB; anything else becomes the zero UUID.
 func idOf(b bson.Binary) uuid.UUID {
 	id, _ := uuid.FromBytes(b.Data)
 	return id
 }
 
-// untrue lists the answers of successes that are not, in each field, what the plan and the
-// collections say.
+// untrue lists the successful answers that differ in a field from the plan or the collections.
 func untrue(is stored, opened []money.Account, records []loadtest.Record) (wrong []string) {
 	plan := map[uuid.UUID]money.Account{}
 	for _, a := range opened {
@@ -132,21 +131,21 @@ func untrue(is stored, opened []money.Account, records []loadtest.Record) (wrong
 			want = o
 		}
 		if !bytes.Equal(loadtest.Canonical(r.Body), loadtest.Canonical(loadtest.Encode(want))) {
-			wrong = append(wrong, fmt.Sprintf("%s: told of %s", r.Key, strings.TrimSpace(string(r.Body))))
+			wrong = append(wrong, fmt.Sprintf("%s: answered with %s", r.Key, strings.TrimSpace(string(r.Body))))
 		}
 	}
 	return wrong
 }
 
-// wallet is what a read of a wallet must show, if the operations are those that it shows: of each,
-// there is an entry, and the latest come first. Where all entries are shown, they add up to the balance.
+// wallet returns what a read of a wallet must show, given the operations that it does show: each has
+// its stored entry, the latest first. If all entries are shown, they add up to the balance.
 func (is stored) wallet(plan money.Account, r loadtest.Record) walletBody {
 	var shown walletBody
-	_ = json.Unmarshal(r.Body, &shown) // what is not there is not as it must be
+	_ = json.Unmarshal(r.Body, &shown) // a malformed answer differs from want
 	want := walletBody{ID: plan.ID, Currency: plan.Currency, Balance: max(0, shown.Balance), Entries: []entryBody{}, CreatedAt: is.opened[plan.ID]}
 	sum, seen := plan.Opening, map[uuid.UUID]bool{}
 	for _, e := range shown.Entries[:min(len(shown.Entries), entriesShown)] {
-		entry := is.entries[plan.ID][e.Operation] // of the zero id, if there is none
+		entry := is.entries[plan.ID][e.Operation] // the zero entry, if none is stored
 		if !seen[e.Operation] {
 			want.Entries = append(want.Entries, entry)
 		}
@@ -160,7 +159,7 @@ func (is stored) wallet(plan money.Account, r loadtest.Record) walletBody {
 	return want
 }
 
-// misreported lists the refusals for lack of funds that are about something else, or about enough.
+// misreported lists the refusals for lack of funds whose body does not match the request.
 func misreported(records []loadtest.Record) []string {
 	return money.Misreported(records, "wallet", func(i loadtest.Intent) (uuid.UUID, int64) { return move(i).From, move(i).Amount })
 }

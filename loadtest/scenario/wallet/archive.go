@@ -13,8 +13,8 @@ import (
 	"shop/wallet"
 )
 
-// quiet returns when nothing changes any more. The replicas of a soak live on: no transaction of
-// theirs is open, and what the purge has left of earlier shifts is out of the way of the audit.
+// quiet returns when nothing changes any more. The replicas of a soak keep running: then it waits
+// until no transaction is open, and moves refusals of earlier shifts away from the audit.
 func (s *Stores) quiet(ctx context.Context, t *loadtest.Trial) error {
 	if !t.Lives() {
 		return waitQuiet(ctx, s.db, t.Prefix, loadtest.QuietWait)
@@ -32,11 +32,11 @@ func (s *Stores) quiet(ctx context.Context, t *loadtest.Trial) error {
 
 var refused = bson.E{Key: "refused", Value: bson.D{{Key: "$exists", Value: true}}}
 
-// aged is how much older an archive makes the refusals: old enough to be purged.
+// aged is by how much an archive dates refusals back: enough for them to be purged.
 const aged = wallet.KeysKept + time.Hour
 
-// setAside moves the refusals that should have been purged to a collection in which they are
-// counted, and that no audit reads.
+// setAside moves the refusals that should have been purged to a collection that the soak counts and
+// no audit reads.
 func (s *Stores) setAside(ctx context.Context) error {
 	old := bson.D{refused, {Key: "createdAt", Value: bson.D{{Key: "$lt", Value: time.Now().Add(-wallet.KeysKept)}}}}
 	operations := s.db.Collection("wallet_operations")
@@ -56,7 +56,7 @@ func (s *Stores) setAside(ctx context.Context) error {
 	return nil
 }
 
-// archive empties the collections of wallets. The refusals stay, until they are purged.
+// archive empties the collections of wallets. The refusals stay until they are purged.
 func archive(ctx context.Context, t *loadtest.Trial) error {
 	own := Of(t)
 	for _, name := range []string{"wallets", "wallet_entries", openedOf, toldOf} {

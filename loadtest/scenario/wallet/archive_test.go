@@ -12,7 +12,7 @@ import (
 	"shop/wallet/bonus"
 )
 
-// archived is a database with a refusal of now, and what else there is, after an archive.
+// archived returns stores with correctWallets, whose operations are new, after an archive.
 func archived(t *testing.T) *Stores {
 	t.Helper()
 	db, _ := ownMongo(t)
@@ -53,7 +53,7 @@ func TestArchive_OfTheWalletsOnlyTheRefusalsStayAndThePurgeForgetsThem(t *testin
 	}
 }
 
-// What the purge has left would be an operation of the next shift that no client asked for.
+// A refusal that the purge has left would look like an operation without a request in the next shift.
 func TestSetAside_ARefusalThatWasNotPurgedIsStillCounted(t *testing.T) {
 	own := archived(t)
 	if err := own.setAside(t.Context()); err != nil {

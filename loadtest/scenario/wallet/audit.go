@@ -19,8 +19,8 @@ import (
 	"shop/wallet/bonus"
 )
 
-// both puts together what clients were told of a key at a wallet, and what is
-// stored under it there. Several intents may share a key, for two wallets, two kinds or two amounts.
+// both joins the answers under a key, wallet, kind and amount with the operations that are
+// stored under them. Several intents may share a key: for two wallets, two kinds or two amounts.
 const both = `
 {"$project": {
 	"of": {"client": "$client", "key": "$under", "kind": "$kind", "wallet": "$wallet", "to": "$to", "amount": "$amount"},
@@ -37,14 +37,14 @@ const both = `
 	"sent": {"$max": "$sent"}, "operation": {"$max": "$operation"}, "done": {"$sum": "$done"}, "refused": {"$sum": "$refused"}
 }}`
 
-// HistoryChecks compare what is stored with what the plan opened and with what
-// clients were told. They need the collections that LoadHistory fills: a document for
-// each wallet, and one for each intent.
+// HistoryChecks compare the collections with the wallets of the plan and with the answers
+// to clients. They need the collections that LoadHistory fills: a document for each
+// wallet, and one for each intent.
 var HistoryChecks = []invariant.Check{
 	{
-		// A service that raises an opening, or opens a wallet, agrees with itself.
+		// The collections of a service that raises an opening, or opens a wallet, are consistent in themselves.
 		Name: "M1 opened", Invariant: "M1", From: "wallets",
-		Means: "wallet that is not as the plan opened it, that the plan does not know, or that is gone",
+		Means: "wallet that differs from the plan, that is not in the plan, or that is missing",
 		Query: `
 {"$project": {"owner": 1, "currency": 1, "opening": 1}},
 {"$unionWith": {"coll": "` + openedOf + `"}},
@@ -54,7 +54,7 @@ var HistoryChecks = []invariant.Check{
 	},
 	{
 		Name: "M1 planned", Invariant: "M1", From: "wallets",
-		Means: "money that is there and that the plan did not open, nor an entry account for, or the other way round",
+		Means: "difference between all balances and the plan's openings plus all entries",
 		Query: plannedSums + `,
 {"$group": {"_id": null, "says": {"$sum": "$says"}, "true": {"$sum": "$true"}}},
 {"$match": {"$expr": {"$ne": ["$says", "$true"]}}},
@@ -62,14 +62,14 @@ var HistoryChecks = []invariant.Check{
 	},
 	{
 		Name: "M2 planned", Invariant: "M2", From: "wallets",
-		Means: "wallet whose balance is not what the plan opened and its entries add up to",
+		Means: "wallet whose balance differs from the plan's opening plus its entries",
 		Query: plannedSums + `,
 {"$match": {"$expr": {"$ne": ["$says", "$true"]}}},
 {"$project": {"_id": 1}}`,
 	},
 	{
 		Name: "I-ACK done", Invariant: "I-ACK", From: toldOf,
-		Means: "operation that a client was told of, and that is not there as told",
+		Means: "acknowledged operation that does not exist as acknowledged",
 		Query: `
 {"$match": {"outcome": "ok"}},
 {"$lookup": {"from": "wallet_operations", "localField": "made", "foreignField": "_id", "as": "is"}},
@@ -86,49 +86,47 @@ var HistoryChecks = []invariant.Check{
 {"$project": {"_id": 1}}`,
 	},
 	{
-		// A refusal is an answer too. One that is not kept could be followed by a success.
+		// A refusal is an answer too. If it is not stored, the same key could succeed later.
 		Name: "I-ACK refused", Invariant: "I-ACK", From: toldOf,
-		Means: "intent that was refused for lack of funds, and whose refusal is not stored",
+		Means: "intent that was refused for lack of funds, but whose refusal is not stored",
 		Query: both + `,
 {"$match": {"outcome": "rejected", "problem": "insufficient-funds", "refused": 0}},
 {"$project": {"_id": "$name"}}`,
 	},
 	{
 		Name: "I-REJ", Invariant: "I-REJ", From: toldOf,
-		Means: "intent whose client was told that it will not be, or that nothing was done, or that was never sent, and that was done",
+		Means: "executed intent that was refused, or reported as not done, or never sent",
 		Query: both + `,
 {"$match": {"done": {"$gt": 0}, "$or": [{"outcome": {"$in": ["rejected", "open"]}}, {"sent": false}]}},
 {"$project": {"_id": "$name"}}`,
 	},
 	{
-		// Operations can only come from requests: anything else is an effect that no client asked for.
 		Name: "I-REJ unasked", Invariant: "I-REJ", From: toldOf,
-		Means: "operation that no request asked for, as it is",
+		Means: "operation without a request for exactly that",
 		Query: both + `,
 {"$match": {"name": null}},
 {"$project": {"_id": "$operation"}}`,
 	},
 }
 
-// plannedOpenings is what the plan opened a wallet with, as wallet.Openings is what the
-// service says.
+// plannedOpenings yields the balances and the plan's openings, as wallet.Openings does with the
+// service's own openings.
 const plannedOpenings = `
 {"$project": {"wallet": "$_id", "says": "$balance"}},
 {"$unionWith": {"coll": "` + openedOf + `", "pipeline": [{"$project": {"wallet": "$_id", "true": "$opening"}}]}}`
 
-// plannedSums yields for each wallet its balance (says), and what the plan opened and its entries add up
-// to (true).
+// plannedSums yields for each wallet its balance (says), and the plan's opening plus its entries (true).
 const plannedSums = plannedOpenings + `,
 {"$unionWith": {"coll": "wallet_entries", "pipeline": [{"$project": {"wallet": 1, "true": "$delta"}}]}},
 {"$group": {"_id": "$wallet", "says": {"$sum": "$says"}, "true": {"$sum": "$true"}}}`
 
-// What the plan opened and what clients were told, in the scenario's own database.
+// The collections of the plan's wallets and of the answers, in the scenario's own database.
 const (
 	openedOf = "proof_opened"
 	toldOf   = "proof_told"
 )
 
-// kinds are what a service calls what was asked for.
+// kinds maps actions to the service's kinds of operation.
 var kinds = map[loadtest.Action]string{Credit: "credit", Debit: "debit", Pay: "payment"}
 
 // LoadHistory inserts the plan's openings and the clients' summaries into collections
@@ -178,7 +176,7 @@ func LoadHistory(ctx context.Context, db *mongo.Database, wallets []money.Accoun
 	return nil
 }
 
-// operation is the body of a success, as it would be stored; empty if it is none.
+// operation returns the answer to a success in the form in which it is stored; empty for other answers.
 func operation(r loadtest.Record) bson.D {
 	var o struct {
 		Kind          string
@@ -196,20 +194,20 @@ func operation(r loadtest.Record) bson.D {
 	return d
 }
 
-// uuidValue is a UUID as MongoDB keeps it.
+// uuidValue converts a UUID for MongoDB.
 func uuidValue(id uuid.UUID) bson.Binary {
 	return bson.Binary{Subtype: bson.TypeBinaryUUID, Data: id[:]}
 }
 
-// audit reads from MongoDB where the money is, compares its members, and asks the bonus
-// service which requests it got.
+// audit checks the collections against the plan and the answers, the members of the set against
+// each other, and the requests that the bonus service got against the credits.
 func (env Environment) audit(ctx context.Context, t *loadtest.Trial, records []loadtest.Record) (a loadtest.Audited, err error) {
 	own := Of(t)
 	if err := own.quiet(ctx, t); err != nil {
 		return a, err
 	}
 	var members Members
-	if env.Members != nil { // before there is something in the database that no replica put there
+	if env.Members != nil { // before the audit itself writes to the database
 		if members, err = env.Members(ctx, t.Scenario, t.Prefix); err != nil {
 			return a, err
 		}
@@ -257,13 +255,13 @@ func (env Environment) audit(ctx context.Context, t *loadtest.Trial, records []l
 	return a, err
 }
 
-// keyOf is a key with its client: another client's key is another one.
+// keyOf is a key with its client: keys of different clients are independent.
 type keyOf struct {
 	client int
 	key    string
 }
 
-// sharers are the intents of each key that two were sent under.
+// sharers returns the intents of each key that two or more intents share.
 func sharers(records []loadtest.Record) map[keyOf][]loadtest.Record {
 	shared := map[keyOf][]loadtest.Record{}
 	for _, r := range records {
@@ -273,15 +271,15 @@ func sharers(records []loadtest.Record) map[keyOf][]loadtest.Record {
 	}
 	for _, r := range records {
 		own := keyOf{r.Client, r.Key}
-		if _, is := shared[own]; is { // the first to have the key, which is also its name
+		if _, is := shared[own]; is { // the first user of the key, whose own key it is
 			shared[own] = append(shared[own], r)
 		}
 	}
 	return shared
 }
 
-// sharedTwice lists the keys under which several operations were asked for, where
-// not exactly one of them was done. (As long as one is undecided, it may be that one.)
+// sharedTwice lists the shared keys under which not exactly one operation was
+// executed. (An undecided operation may be that one.)
 func sharedTwice(records []loadtest.Record) (wrong []string) {
 	for own, intents := range sharers(records) {
 		done, open := 0, 0
@@ -289,20 +287,20 @@ func sharedTwice(records []loadtest.Record) (wrong []string) {
 			switch {
 			case r.Outcome == loadtest.OK:
 				done++
-			case r.Outcome != loadtest.Rejected || r.Refused(money.Short): // decided by a stored refusal: that has the key
+			case r.Outcome != loadtest.Rejected || r.Refused(money.Short): // a stored refusal uses up the key
 				open++
 			}
 		}
 		if done > 1 || done == 0 && open == 0 {
-			wrong = append(wrong, fmt.Sprintf("%s: %d of %d were done", own.key, done, len(intents)))
+			wrong = append(wrong, fmt.Sprintf("%s: %d of %d were executed", own.key, done, len(intents)))
 		}
 	}
 	return wrong
 }
 
-// deniedRight lists the refusals that no client had to expect. All of them have a right to
-// what they ask for, but for what is not allowed on purpose: only money may be short, and the second of
-// two intents of a client under one key is refused.
+// deniedRight lists the unexpected refusals. Clients are authorized for all their requests, except
+// those that are forbidden on purpose. The only expected refusals are those for lack of funds, and
+// of the second of two intents of a client under one key.
 func deniedRight(records []loadtest.Record) (wrong []string) {
 	shared := sharers(records)
 	for _, r := range records {

@@ -15,14 +15,14 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
-// planOf is what the plan of correctWallets opened.
+// planOf returns the wallets of correctWallets' plan.
 var planOf = []money.Account{
 	{ID: uuid.MustParse(wallet1), Opening: 1000, Currency: "EUR"},
 	{ID: uuid.MustParse(wallet2), Client: 1, Currency: "EUR"},
 	{ID: uuid.MustParse(wallet3), Opening: 500, Currency: "EUR"},
 }
 
-// violated is wallets with a violation, and with the replies that its clients got.
+// violated creates wallets with a violation, and loads their clients' replies.
 func violated(t *testing.T, plant violation) *mongo.Database {
 	t.Helper()
 	db, _ := ownMongo(t)
@@ -43,7 +43,7 @@ func violated(t *testing.T, plant violation) *mongo.Database {
 	return db
 }
 
-// findIn runs checks over wallets, and gives the ids that they found, by check.
+// findIn runs checks on wallets, and returns the ids that they find, by check.
 func findIn(t *testing.T, plant violation, checks ...invariant.Check) map[string][]string {
 	t.Helper()
 	db := violated(t, plant)
@@ -68,7 +68,7 @@ func TestAuditWallet_FindsEachPlantedViolation(t *testing.T) {
 	for _, check := range walletChecks() {
 		planted := slices.DeleteFunc(slices.Clone(violations), func(d violation) bool { return d.check != check.Name })
 		if len(planted) == 0 {
-			t.Errorf("nothing is planted for %q: it is not known to find anything", check.Name)
+			t.Errorf("no violation is planted for %q", check.Name)
 		}
 		for _, plant := range planted {
 			t.Run(check.Name+"/"+plant.name, func(t *testing.T) {
@@ -97,7 +97,7 @@ func TestAuditWallet_CountsHowFarBalancesAreFromTheirEntries(t *testing.T) {
 		update("wallets", byID(wallet2), `{"$inc": {"balance": 30}}`) + update("wallets", byID(wallet3), `{"$inc": {"balance": -30}}`),
 	} {
 		if change != "" && change != correctWallets() {
-			want["M2"], want["drift"] = 2, 60 // M1 sees nothing: what one has lost the other has
+			want["M2"], want["drift"] = 2, 60 // M1 finds nothing: one wallet has what the other has lost
 		}
 		do(t, db, change)
 		counts, err := wallet.Audit(t.Context(), db)
@@ -110,7 +110,7 @@ func TestAuditWallet_CountsHowFarBalancesAreFromTheirEntries(t *testing.T) {
 	}
 }
 
-// A service that raises an opening, or opens a wallet, has books that agree.
+// The books of a service that raises an opening, or opens a wallet, are consistent.
 func TestAddUp_CountsFromWhatThePlanOpened(t *testing.T) {
 	for do, want := range map[string]int64{
 		``:            0,
@@ -125,7 +125,7 @@ func TestAddUp_CountsFromWhatThePlanOpened(t *testing.T) {
 	}
 }
 
-// Whatever a service stores: each field of an answer must be what the plan and the collections say.
+// Each field of an answer must match the plan and the collections.
 func TestUntrue_FindsEachFieldThatIsNotAsThePlanAndTheCollectionsSay(t *testing.T) {
 	db := violated(t, violation{})
 	is, err := readStored(t.Context(), db)
@@ -162,7 +162,7 @@ func TestUntrue_FindsEachFieldThatIsNotAsThePlanAndTheCollectionsSay(t *testing.
 			t.Errorf("%s: %v", name, wrong)
 		}
 	}
-	// The books say so too, and the plan does not.
+	// The collections agree with the answer, but not with the plan.
 	do(t, db, update("wallets", byID(wallet1), `{"$inc": {"opening": 100, "balance": 100}}`))
 	if is, err = readStored(t.Context(), db); err != nil {
 		t.Fatal(err)

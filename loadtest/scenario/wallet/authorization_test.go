@@ -11,7 +11,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// words are those of correctWallets's clients, in order, after an edit.
+// words returns the replies to correctWallets' clients, in order, after an edit.
 func words(edit func(map[string]loadtest.Record)) (records []loadtest.Record) {
 	all := correctReplies()
 	if edit != nil {
@@ -53,7 +53,7 @@ func TestSharedTwice_OfTwoUnderOneKeyExactlyOneIsDone(t *testing.T) {
 		"one has the key by refusal":  {forgery("s1", refusedWith("insufficient-funds")), 0},
 		"another was there before":    {shareKey("k2", "k3", keyReused), 0},
 		"one more after another":      {shareKey("k2", "k3", ""), 1},
-		"one more after a refusal":    {shareKey("k4", "k3", ""), 0}, // the refusal has the key: I-ACK finds it
+		"one more after a refusal":    {shareKey("k4", "k3", ""), 0}, // the refusal uses up the key: I-ACK finds it
 		"refused like the one before": {shareKey("k4", "k3", keyReused), 0},
 	} {
 		if found := sharedTwice(words(c.edit)); len(found) != c.wrong {
@@ -62,7 +62,7 @@ func TestSharedTwice_OfTwoUnderOneKeyExactlyOneIsDone(t *testing.T) {
 	}
 }
 
-// shareKey lets an intent be sent under the key of another one.
+// shareKey gives an intent the key of another one.
 func shareKey(first, second, problem string) func(map[string]loadtest.Record) {
 	return forgery(second, func(r *loadtest.Record) {
 		if r.SharedKey = first; problem != "" {
@@ -86,7 +86,7 @@ func TestMembers_WhatDiffersAndWhatWasAcknowledgedAndRolledBackBreaksM4(t *testi
 	m := Members{Apart: []string{"wallets"}, RolledBack: []string{operation1, operation4, uuid.NewString()}}
 	found := m.broken(words(nil))
 	if len(found) != 2 || found[0] != "wallets" || !strings.HasPrefix(found[1], "k1: operation "+operation1) {
-		t.Errorf("%v; want the collection, and the one operation that was acknowledged", found)
+		t.Errorf("%v; want the collection, and the acknowledged operation", found)
 	}
 	if found := (Members{}).broken(words(nil)); len(found) != 0 {
 		t.Errorf("members that agree: %v", found)

@@ -11,7 +11,7 @@ import (
 	"shop/wallet"
 )
 
-// cells are those of wallets. Each has two of them, which pay each other.
+// cells are the cells of wallets. Each cell has two wallets, which pay each other.
 var cells = &loadtest.Cells{
 	Strategy: "lockid",
 	Steps:    loadtest.StepsOf(wallet.Steps()),
@@ -24,12 +24,12 @@ var cells = &loadtest.Cells{
 }
 
 const (
-	cellOpening = 1000 // more than all requests of a cell ask for
-	warmUps     = 20   // how often a request may be refused while a replica finds its store again
+	cellOpening = 1000 // exceeds the sum of all requests of a cell
+	warmUps     = 20   // bounds how often a request may be refused while a replica reconnects to its store
 )
 
-// supplyCells opens the wallets of the cells in front of those that one client owns, which stay
-// the last.
+// supplyCells inserts the wallets of the cells before the two wallets of one client, which stay
+// the last ones.
 func supplyCells(p *loadtest.Plan, n int) {
 	wallets := money.Accounts(*p)
 	random := rand.New(rand.NewPCG(uint64(len(p.Intents)), 3))
@@ -40,7 +40,7 @@ func supplyCells(p *loadtest.Plan, n int) {
 	p.Given = slices.Concat(wallets[:len(wallets)-twoOfOne], more, wallets[len(wallets)-twoOfOne:])
 }
 
-// cellRequests are payments. Where a step is passed by credits alone, the one that is hit is a credit.
+// cellRequests returns payments. At a step that only credits reach, the request that is hit is a credit.
 func cellRequests(p loadtest.Plan, n int, at loadtest.Cell) (r loadtest.CellRequests) {
 	wallets := money.Accounts(p)
 	a, b := wallets[1+ring+savers+2*n], wallets[1+ring+savers+2*n+1]
@@ -58,7 +58,7 @@ func cellRequests(p loadtest.Plan, n int, at loadtest.Cell) (r loadtest.CellRequ
 	return r
 }
 
-// inspect asks the checks that need the collections alone.
+// inspect prepares the checks that need only the collections.
 func inspect(_ context.Context, t *loadtest.Trial) (*loadtest.Inspection, error) {
 	db := Of(t).db
 	return &loadtest.Inspection{

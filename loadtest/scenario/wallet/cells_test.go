@@ -19,7 +19,7 @@ func TestCells_EachHasAPairOfWalletsThatPayEachOther(t *testing.T) {
 	wallets := money.Accounts(plan)
 	for i := range twoOfOne {
 		if wallets[len(wallets)-1-i] != before[len(before)-1-i] {
-			t.Error("the last wallets are not those of one client any more")
+			t.Error("the last wallets no longer belong to one client")
 		}
 	}
 	owner, of := map[uuid.UUID]int{}, map[uuid.UUID]int{}
@@ -46,10 +46,10 @@ func TestCells_EachHasAPairOfWalletsThatPayEachOther(t *testing.T) {
 				of[id] = i
 			}
 		}
-		delete(asked, uuid.Nil) // of credits
+		delete(asked, uuid.Nil) // credits have no payer
 		for id, amount := range asked {
 			if amount > cellOpening {
-				t.Errorf("cell %d: %s is asked for %d", i, id, amount)
+				t.Errorf("cell %d: %s is to pay %d", i, id, amount)
 			}
 		}
 		if r.Hit.Key != loadtest.CellKey(i) {

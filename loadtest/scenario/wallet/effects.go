@@ -13,8 +13,8 @@ import (
 	"shop/wallet"
 )
 
-// effects are the operations that were done, by their keys. The time of each is that of its
-// write of a wallet, which the next one of the same wallet comes behind.
+// effects returns the executed operations, by their keys. Their times are in the order in which they
+// wrote a wallet.
 func effects(ctx context.Context, db *mongo.Database) ([]loadtest.Stored, error) {
 	var rows []struct {
 		Client    bson.Binary
@@ -25,7 +25,7 @@ func effects(ctx context.Context, db *mongo.Database) ([]loadtest.Stored, error)
 	if err := wallet.Aggregate(ctx, db, "wallet_operations", `{"$match": {"refused": {"$exists": false}}}`, &rows); err != nil {
 		return nil, fmt.Errorf("audit: effects: %w", err)
 	}
-	list := []loadtest.Stored{} // not nil: the database was asked
+	list := []loadtest.Stored{} // not nil: the database was read
 	for _, r := range rows {
 		client, err := uuid.FromBytes(r.Client.Data)
 		if err != nil {

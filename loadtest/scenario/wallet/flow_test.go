@@ -45,7 +45,7 @@ func TestInconclusive_EachFaultOfTheWalletsMustHaveLandedAndDoneWhatItIsFor(t *t
 			enough["hit"] = 1
 		}
 		if reasons := loadtest.InconclusiveReasons(c.scenario, enough); len(reasons) != 0 {
-			t.Errorf("%s: inconclusive although all is there: %v", c.scenario.Name(), reasons)
+			t.Errorf("%s: inconclusive although all evidence is there: %v", c.scenario.Name(), reasons)
 		}
 		for missing := range enough {
 			less := maps.Clone(enough)
@@ -116,10 +116,10 @@ func TestJudge_AControlThatCallsTheBonusServiceInVainKeepsTheBalances(t *testing
 		lost := maps.Clone(asked)
 		lost[kept] = 1
 		if _, expected := loadtest.Judge(txn, lost, nil); expected {
-			t.Errorf("it breaks %s too, and is as expected", kept)
+			t.Errorf("a control that also breaks %s is as expected", kept)
 		}
 	}
 	if _, expected := loadtest.Judge(txn, map[string]int64{"W-SIDE": 0}, nil); expected {
-		t.Error("it asked for nothing in vain, and is as expected")
+		t.Error("a control without a call in vain is as expected")
 	}
 }

@@ -13,14 +13,15 @@ import (
 	"shop/loadtest/scenario/money"
 )
 
-// One request in so many, beside the load, is not allowed, whatever was there before; and one key in so
-// many is used again for another amount, and one for another kind of operation.
+// One in offenceEvery requests comes with a forbidden or invalid request. One in reuseEvery keys each
+// is reused for another amount, or for another kind of operation.
 const (
 	offenceEvery = 30
 	reuseEvery   = 40
 )
 
-// offences are requests about the wallets of other clients, and about wallets that do not exist.
+// offences returns requests about other clients' wallets, about wallets that do not exist, and invalid
+// payments.
 func offences(random *rand.Rand, load loadtest.Load, wallets []money.Account, n int) (requests []loadtest.ScheduledRequest) {
 	for i := 0; i < n; i += offenceEvery {
 		own := random.IntN(ring)
@@ -31,8 +32,8 @@ func offences(random *rand.Rand, load loadtest.Load, wallets []money.Account, n 
 	return requests
 }
 
-// offencesOf are all that the owner of a wallet can try, with another one's, and with an id that is of
-// nothing.
+// offencesOf returns all offences of the owner of a wallet, with another client's wallet and with an id
+// that does not exist.
 func offencesOf(wallets []money.Account, key string, own, other int, none uuid.UUID) []*loadtest.Intent {
 	mine, theirs, client := wallets[own].ID, wallets[other].ID, wallets[own].Client
 	ask := func(action loadtest.Action, m Move, problem string) *loadtest.Intent {
@@ -53,8 +54,8 @@ func offencesOf(wallets []money.Account, key string, own, other int, none uuid.U
 	}
 }
 
-// followUp is what clients send because of an answer: some keys that were decided are used again, for
-// another amount, or for another kind of operation on the same wallet.
+// followUp returns the requests that an answer leads to: some decided keys are reused, for another
+// amount, or for another kind of operation on the same wallet.
 func followUp(r loadtest.Record) (next []loadtest.ScheduledRequest) {
 	decided := r.Outcome == loadtest.OK || r.Refused(money.Short)
 	if !decided || r.Reads || !slices.Contains([]string{"credit", "debit", "pay"}, strings.Split(r.Key, "-")[0]) {
@@ -68,7 +69,7 @@ func followUp(r loadtest.Record) (next []loadtest.ScheduledRequest) {
 	return next
 }
 
-// reuses are requests under a key that was decided.
+// reuses returns requests that reuse a decided key.
 func reuses(r loadtest.Record) []*loadtest.Intent {
 	again := func(action loadtest.Action, m Move) *loadtest.Intent {
 		i := intend([]money.Account{{ID: m.wallet(), Client: r.Client}}, "reuse-"+string(action)+"-"+r.Key, action, m)
@@ -85,8 +86,7 @@ func reuses(r loadtest.Record) []*loadtest.Intent {
 	return []*loadtest.Intent{again(r.Action, more), again(other, otherMove)}
 }
 
-// offend sends, when the load is over, each kind of request that is not allowed. What comes of them, I-DENY
-// says.
+// offend sends, after the load, each kind of forbidden request. I-DENY checks the answers.
 func offend(ctx context.Context, t *loadtest.Trial) {
 	wallets := money.Accounts(t.Plan)
 	for k := range offencesOf(wallets, "", 0, 1, uuid.Nil) {

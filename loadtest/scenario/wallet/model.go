@@ -18,12 +18,12 @@ import (
 // walletState is the state of one wallet.
 type walletState struct {
 	balance int64
-	unsure  bool // a credit may have happened, and what its bonus was is not known
+	unsure  bool // a credit with an unknown bonus may have happened
 }
 
 func (p walletState) add(n int64) walletState { return walletState{p.balance + n, p.unsure} }
 
-// walletStates are the state of the model. A step works on a copy.
+// walletStates is the state of the model. A step works on a copy.
 type walletStates []walletState
 
 // Equal and String make them a linear.State.
@@ -37,27 +37,27 @@ func (p walletStates) String() string {
 	return fmt.Sprint(balances)
 }
 
-// change is what an operation does to wallets.
+// change is the effect of an operation on wallets.
 type change struct {
 	of       *linear.Operation
-	from, to string // "": from outside, or to there
+	from, to string // "": a credit has no payer, a debit no payee
 	amount   int64
-	bonus    *int64 // nil: it is not known
+	bonus    *int64 // nil: unknown
 }
 
-// model has the changes and the reads of a history.
+// model holds the changes and the reads of a history.
 type model struct {
 	changes []change
 	reads   []*linear.Operation
-	late    bool // a read may show a state that is past
+	late    bool // a read may show an earlier state
 }
 
-// staleUnder are the faults in which a primary that was deposed does not know it for a while.
-// It answers reads, so that they show some state of the past (SERVER-89619); what it writes no
-// majority acknowledges.
+// staleUnder lists the faults under which a deposed primary does not know for a while that it is
+// deposed. It answers reads from an earlier state (SERVER-89619), but no majority acknowledges
+// its writes.
 var staleUnder = []loadtest.Fault{StepDown, PrimaryPause, PrimaryKill}
 
-// linearize gives the partitions of a history.
+// linearize returns the partitions of a history.
 func linearize(h linear.History) ([]linear.Partition, error) {
 	m := model{late: slices.Contains(staleUnder, loadtest.Fault(h.Header.Fault))}
 	for i := range h.Operations {
@@ -72,13 +72,13 @@ func linearize(h linear.History) ([]linear.Partition, error) {
 	}, m.view)
 }
 
-// sort puts an operation where it belongs, if it says anything.
+// sort adds an operation to the changes or the reads, if it has an effect or an answer to check.
 func (m *model) sort(o *linear.Operation) {
 	if _, is := o.PathIs(http.MethodGet, "/v1/wallets/*"); is && o.Fate() == linear.Done {
 		m.reads = append(m.reads, o)
 	}
 	if o.Fate() == linear.Nothing || o.Fate() == linear.Refused && o.Problem != money.Short {
-		return // never valid, whatever is there
+		return // not valid, whatever the balance
 	}
 	var asked struct {
 		Amount int64
@@ -99,7 +99,7 @@ func (m *model) sort(o *linear.Operation) {
 	}
 }
 
-// view is what the history is of some wallets.
+// view restricts the history to some wallets.
 func (m model) view(opening map[string]int64, members ...string) linear.Partition {
 	p := linear.Partition{Object: "wallet " + members[0]}
 	if len(members) > 1 {
@@ -143,7 +143,8 @@ func pathID(o *linear.Operation) string {
 	return id[0]
 }
 
-// step is the change as a view has it that may have the payer, the payee, or both.
+// step returns the change for a view that contains the payer, the payee, or both; says is false if
+// the change concerns neither.
 func (c change) step(from, to int, pays, gets bool) (step linear.Step, says bool) {
 	step = linear.NewStep(c.of, fmt.Sprintf("%s: %s %d", c.of.Key, c.of.Action, c.amount))
 	switch fate := c.of.Fate(); {

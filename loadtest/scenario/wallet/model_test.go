@@ -85,6 +85,6 @@ func TestLinearize_AWalletIsWhatWentInAndOut(t *testing.T) {
 		})
 	}
 	if _, err := linearize(linear.History{}); err == nil {
-		t.Error("a history without the wallets that were there is checked")
+		t.Error("a history without the plan's wallets is checked")
 	}
 }

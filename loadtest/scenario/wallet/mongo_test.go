@@ -16,8 +16,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
-// ownMongo is a database for one test, without schemas and indexes: what they
-// forbid has to be planted.
+// ownMongo creates a database for one test, without schemas and indexes, since tests plant
+// what those forbid.
 func ownMongo(t *testing.T) (db *mongo.Database, at string) {
 	t.Helper()
 	at, err := withMongoDatabase(testbed.Env(t, "SHOP_MONGO_URL"), fmt.Sprintf("loadtest_%d_%d", os.Getpid(), time.Now().UnixNano()))
@@ -38,7 +38,7 @@ func ownMongo(t *testing.T) (db *mongo.Database, at string) {
 	return db, at
 }
 
-// do runs commands, as the shell would, one a line.
+// do runs commands, one per line, as in the shell.
 func do(t *testing.T, db *mongo.Database, commands string) {
 	t.Helper()
 	for line := range strings.Lines(commands) {
@@ -97,9 +97,9 @@ func entryDocument(operation, wallet string, delta int) string {
 	return fmt.Sprintf(`{"operation": %s, "wallet": %s, "delta": {"$numberLong": "%d"}, "createdAt": {"$date": "2026-01-01T00:00:01Z"}}`, id(operation), id(wallet), delta)
 }
 
-// The wallets of these tests: the first had 1000, got 100 and a bonus of 10, gave
-// 30 and 5 away, paid 200 to the second, and was refused 9999. The third was never
-// touched: the checks must see it too.
+// The wallets of these tests: the first had 1000, got 100 and a bonus of 10, was debited
+// 30 and 5, paid 200 to the second, and was refused 9999. The third was never used: the
+// checks must see it too.
 func correctWallets() string {
 	return insert("wallets", walletDocument(wallet1, client, 1000, 875), walletDocument(wallet2, client2, 0, 200), walletDocument(wallet3, client, 500, 500)) +
 		insert("wallet_operations",
@@ -114,7 +114,7 @@ func correctWallets() string {
 			entryDocument(operation5, wallet1, -5))
 }
 
-// correctReplies are the replies that the clients of correctWallets got.
+// correctReplies returns the replies that the clients of correctWallets got.
 func correctReplies() map[string]loadtest.Record {
 	records := map[string]loadtest.Record{}
 	add := func(i loadtest.Intent, outcome loadtest.Outcome, problem, made, body string) {
@@ -136,7 +136,7 @@ func correctReplies() map[string]loadtest.Record {
 	add(ask("k4", Debit, Move{From: one, Amount: 9999}), loadtest.Rejected, "insufficient-funds", "", `{"status":409,"wallet":"`+wallet1+`","wanted":9999,"available":875}`)
 	add(ask("s1", Debit, Move{From: one, Amount: 5}), loadtest.OK, "", operation5, `"kind":"debit","amount":5,"bonus":0`)
 	add(ask("s2", Debit, Move{From: uuid.MustParse(wallet3), Amount: 5}), loadtest.Rejected, keyReused, "", "")
-	add(ask("k6", Credit, Move{To: one, Amount: 7}), loadtest.Unknown, "", "", "") // and it did not happen
+	add(ask("k6", Credit, Move{To: one, Amount: 7}), loadtest.Unknown, "", "", "") // it did not happen
 	add(ask("k7", Debit, Move{From: one, Amount: 7}), loadtest.Open, "busy", "", "")
 	for _, again := range reuses(records["k1"]) { // for another amount, and for a debit
 		add(*again, loadtest.Rejected, keyReused, "", "")
@@ -151,7 +151,7 @@ func correctReplies() map[string]loadtest.Record {
 	return records
 }
 
-// walletShown is the first of correctWallets.
+// walletShown is the first wallet of correctWallets in an answer.
 const walletShown = `{"id":"` + wallet1 + `","currency":"EUR","balance":875,"created_at":"2026-01-01T00:00:00Z","entries":[` +
 	`{"operation":"` + operation5 + `","delta":-5,"created_at":"2026-01-01T00:00:01Z"},` +
 	`{"operation":"` + operation3 + `","delta":-200,"created_at":"2026-01-01T00:00:01Z"},` +
@@ -167,7 +167,7 @@ func forgery(key string, edit func(*loadtest.Record)) func(map[string]loadtest.R
 	}
 }
 
-// tells is a forgery of an answer: some of its text is another one.
+// tells forges an answer by replacing some of its text.
 func tells(key, is, becomes string) func(map[string]loadtest.Record) {
 	return forgery(key, func(r *loadtest.Record) { r.Body = []byte(strings.Replace(string(r.Body), is, becomes, 1)) })
 }

@@ -21,16 +21,16 @@ const (
 	ReadWallet loadtest.Action = "read-wallet"
 )
 
-// Read says what a read is about.
+// Read is the object of a read.
 type Read struct{ Wallet uuid.UUID }
 
-// Move is what an operation is about. A credit comes from nowhere, a debit goes there.
+// Move is the object of an operation. A credit has no From, a debit no To.
 type Move struct {
 	From, To uuid.UUID
 	Amount   int64
 }
 
-// move is what an intent is about; of a read, nothing.
+// move returns the object of an intent; the zero Move for a read.
 func move(i loadtest.Intent) Move {
 	m, _ := i.Of.(Move)
 	return m
@@ -38,16 +38,16 @@ func move(i loadtest.Intent) Move {
 
 const currency = "EUR"
 
-// The wallets of the workload. Each has an owner of its own, but for the last two. Money moves
-// between those of the ring only: the ring is one group, and each other wallet another.
+// The wallets of the workload. Each has its own owner, except for the last two. Money moves only
+// between wallets of the ring: the ring is one group, and each other wallet is a group of its own.
 const (
-	hotWallet = 0 // credits and debits of one wallet, several at once: the fight for one document
-	ring      = 8 // next: each pays its neighbours and is paid by them: two documents, in both orders
-	savers    = 8 // next: each has an owner that sends nothing at the same moment
-	twoOfOne  = 2 // the last: both of one client, who uses one key for both
+	hotWallet = 0 // several credits and debits at once: contention for one document
+	ring      = 8 // the next: each pays its neighbours and is paid by them: two documents, in both orders
+	savers    = 8 // the next: their owners send between the bursts
+	twoOfOne  = 2 // the last: both of one client, which uses one key for both
 )
 
-// What is sent at the same moment, again and again.
+// The requests of a burst.
 const (
 	hotCredits  = 2
 	hotDebits   = 2
@@ -55,14 +55,13 @@ const (
 	walletBurst = hotCredits + hotDebits + ring + ringCredits + twoOfOne
 )
 
-// NewPlan draws a plan: bursts, of as many intents as the load asks for and
-// perhaps some more, so that each is whole. In each of them the hot wallet is
-// credited and debited several times, the ring's neighbours pay each other, in
-// opposite directions on different replicas, while some are credited, and one key
-// is used for two wallets at once. Until the next one each saver comes once, so that
-// a fault always meets some request. One intent in ten is sent
-// twice at once, and one in twenty is given up after "busy". Two clients of the ring have the same
-// key in each burst.
+// NewPlan draws a plan of whole bursts, with at least as many intents as the load
+// requires. In each burst the hot wallet is credited and debited several times,
+// neighbours in the ring pay each other, in opposite directions on different replicas,
+// while some of them are credited, and one key is used for two wallets at once. Two clients
+// of the ring use the same key. Between two bursts each saver sends once, so that a fault
+// always meets some request. One intent in ten is sent twice at once, and one in twenty is
+// abandoned after "busy".
 func NewPlan(load loadtest.Load) loadtest.Plan {
 	random := rand.New(rand.NewPCG(uint64(load.Seed), 2))
 	plan := loadtest.Plan{Clients: 1 + ring + savers + 1}
@@ -87,7 +86,7 @@ func NewPlan(load loadtest.Load) loadtest.Plan {
 	return plan
 }
 
-// looks are the reads of wallets by their owners, half of them of the hot one or the ring.
+// looks returns reads of wallets by their owners, half of them of the hot wallet or the ring.
 func looks(random *rand.Rand, load loadtest.Load, wallets []money.Account, n int) (requests []loadtest.ScheduledRequest) {
 	for i := range n {
 		at := load.Between(random, i, n)
@@ -107,7 +106,7 @@ func readIntent(client int, key string, wallet uuid.UUID) *loadtest.Intent {
 	}
 }
 
-// draw is one burst, and what comes until the next.
+// draw is one burst, with the requests until the next burst.
 type draw struct {
 	*rand.Rand
 	load     loadtest.Load
@@ -127,22 +126,22 @@ func (d *draw) replica() int { return d.IntN(d.load.Replicas) }
 
 func (d *draw) amount(most int64) int64 { return 1 + d.Int64N(most) }
 
-// together is what is sent at one moment, shuffled, so that no kind of it is always the
+// together adds the requests of one moment, shuffled, so that no kind of request is always
 // first.
 func (d *draw) together(at time.Duration) {
 	for range hotCredits {
 		d.add(at, d.replica(), "credit", Credit, Move{To: d.wallets[hotWallet].ID, Amount: 100 + d.amount(500)})
 	}
-	for range hotDebits { // more than comes in, so that it is short of money at times
+	for range hotDebits { // more than the credits, so that the wallet is short of money at times
 		d.add(at, d.replica(), "debit", Debit, Move{From: d.wallets[hotWallet].ID, Amount: 100 + d.amount(900)})
 	}
-	for i := range ring / 2 { // the pairs of one burst are not those of the next
+	for i := range ring / 2 { // each burst pairs other neighbours
 		a, b := d.wallets[1+(2*i+d.burst)%ring].ID, d.wallets[1+(2*i+d.burst+1)%ring].ID
 		replica := d.replica()
 		d.add(at, replica, "pay", Pay, Move{From: a, To: b, Amount: d.amount(100)})
 		d.add(at, loadtest.OtherReplica(d.Rand, replica, d.load.Replicas), "pay", Pay, Move{From: b, To: a, Amount: d.amount(100)})
 	}
-	var first string // of the ring's credits: the others have its key too, which is another one for another client
+	var first string // the first credit's key, which the others use too: keys of different clients are independent
 	for _, w := range d.Perm(ring)[:ringCredits] {
 		i := d.add(at, d.replica(), "credit", Credit, Move{To: d.wallets[1+w].ID, Amount: d.amount(50)})
 		i.SharedKey = first
@@ -160,7 +159,7 @@ func (d *draw) together(at time.Duration) {
 	d.Shuffle(len(d.requests), func(i, j int) { d.requests[i], d.requests[j] = d.requests[j], d.requests[i] })
 }
 
-// alone is what the savers do, one after the other: one in, the next time out.
+// alone adds the requests of the savers, spread over the time: credits and debits in turn.
 func (d *draw) alone(from, until time.Duration) {
 	for n, w := range d.wallets[1+ring : 1+ring+savers] {
 		at := from + (until-from)*time.Duration(n+1)/(savers+1)
@@ -172,8 +171,8 @@ func (d *draw) alone(from, until time.Duration) {
 	}
 }
 
-// fund gives half of the ring, and the wallets that one owner has to itself, all that
-// they will be asked for, and the others next to nothing.
+// fund opens half of the ring, the savers, and the last two wallets with the sum of all their
+// payments, and the others with almost nothing.
 func fund(random *rand.Rand, wallets []money.Account, intents []*loadtest.Intent) {
 	asked := map[uuid.UUID]int64{}
 	for _, i := range intents {
@@ -189,7 +188,7 @@ func fund(random *rand.Rand, wallets []money.Account, intents []*loadtest.Intent
 	}
 }
 
-// intend is a request of the owner of the wallet that pays, or is credited.
+// intend returns a request of the owner of the wallet that pays or is credited.
 func intend(wallets []money.Account, key string, action loadtest.Action, m Move) *loadtest.Intent {
 	at := m.wallet()
 	path := map[loadtest.Action]string{Credit: "credits", Debit: "debits", Pay: "payments"}[action]
@@ -214,10 +213,10 @@ func intend(wallets []money.Account, key string, action loadtest.Action, m Move)
 	return i
 }
 
-// payer is the wallet that a request is made at.
+// payer returns the wallet in the path of a request.
 func payer(i loadtest.Intent) uuid.UUID { return move(i).wallet() }
 
-// wallet is the one that a request is made at.
+// wallet returns the wallet in the path of a request.
 func (m Move) wallet() uuid.UUID {
 	if m.From == uuid.Nil {
 		return m.To

@@ -63,7 +63,7 @@ func TestNewPlan_NeighboursOfTheRingPayEachOtherAtOnceOnTwoReplicas(t *testing.T
 	if len(met) != 2*ring {
 		t.Errorf("%d of %d pairs of neighbours ever met: %v", len(met), 2*ring, met)
 	}
-	for i, s := range load(plan) { // a burst's requests are in one heap, so that pairs are found by who they are
+	for i, s := range load(plan) { // a burst is shuffled, so pairs are found by their wallets
 		for _, other := range load(plan)[i+1:] {
 			if other.At != s.At {
 				break
@@ -76,7 +76,7 @@ func TestNewPlan_NeighboursOfTheRingPayEachOtherAtOnceOnTwoReplicas(t *testing.T
 	}
 }
 
-// duplicated tells whether an intent is sent twice.
+// duplicated reports whether an intent is sent twice.
 func duplicated(plan loadtest.Plan, request loadtest.ScheduledRequest) bool {
 	n := 0
 	for _, s := range load(plan) {

@@ -17,7 +17,7 @@ import (
 
 var quickLoad = loadtest.Load{Rate: 200, Duration: 6 * time.Second, Seed: 1, Replicas: 3}
 
-// places gives the number of each wallet.
+// places returns the index of each wallet.
 func places(plan loadtest.Plan) map[uuid.UUID]int {
 	place := map[uuid.UUID]int{}
 	for n, w := range money.Accounts(plan) {
@@ -26,12 +26,12 @@ func places(plan loadtest.Plan) map[uuid.UUID]int {
 	return place
 }
 
-// load are the requests of a plan without those beside it.
+// load returns the requests of a plan, without those beside the load.
 func load(plan loadtest.Plan) []loadtest.ScheduledRequest {
 	return slices.DeleteFunc(slices.Clone(plan.Schedule), func(s loadtest.ScheduledRequest) bool { return s.Intent.Reads || len(s.Intent.Refusals) > 0 })
 }
 
-// bursts are the requests of a plan that are sent at one moment.
+// bursts returns the requests of a plan by the moment at which they are sent.
 func bursts(plan loadtest.Plan) map[time.Duration][]loadtest.ScheduledRequest {
 	at := map[time.Duration][]loadtest.ScheduledRequest{}
 	for _, s := range load(plan) {
@@ -122,11 +122,11 @@ func TestNewPlan_AmpleWalletsHaveAllThatTheyAreAskedForAndOthersAreShort(t *test
 		for n, w := range money.Accounts(plan) {
 			switch {
 			case w.Ample && w.Opening < asked[w.ID]:
-				t.Errorf("seed %d: wallet %d has %d and is asked for %d", seed, n, w.Opening, asked[w.ID])
+				t.Errorf("seed %d: wallet %d has %d and is to pay %d", seed, n, w.Opening, asked[w.ID])
 			case w.Ample:
 				enough++
 			case w.Opening > asked[w.ID]/10:
-				t.Errorf("seed %d: wallet %d has %d and is asked for %d: it is not short", seed, n, w.Opening, asked[w.ID])
+				t.Errorf("seed %d: wallet %d has %d and is to pay %d: it is not short", seed, n, w.Opening, asked[w.ID])
 			}
 		}
 		if enough != ring/2+savers+twoOfOne || money.Accounts(plan)[hotWallet].Ample {
@@ -165,15 +165,15 @@ func TestNewPlan_ReadsAndWhatIsNotAllowedAreSentAmongTheOperations(t *testing.T)
 			givenUp[i.Action]++
 		}
 		if (i.Reads || len(i.Refusals) > 0) && (len(i.Contends) > 0 || i.GivesUp) {
-			t.Errorf("%+v contends, or is given up", i)
+			t.Errorf("%+v contends, or is abandoned", i)
 		}
 	}
 	if reads != 2400 || len(denied) != 8 || duplicates != 50 || givenUp[Credit] < 10 || givenUp[Debit] < 10 || givenUp[Pay] < 10 || givenUp[Credit] > 40 {
-		t.Errorf("%d reads, not allowed: %v, %d keys of another client, given up: %v", reads, denied, duplicates, givenUp)
+		t.Errorf("%d reads, forbidden: %v, %d keys of another client, abandoned: %v", reads, denied, duplicates, givenUp)
 	}
 }
 
-// What follows the answers to one in so many keys has every kind that there is.
+// The follow-ups of many answers contain every kind of request.
 func TestFollowUp_KeysAreUsedAgainForAnotherAmountAndForAnotherKind(t *testing.T) {
 	kinds := map[string]int{}
 	for _, i := range NewPlan(quickLoad).Load() {

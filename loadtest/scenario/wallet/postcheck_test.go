@@ -16,8 +16,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// cashier keeps wallets in memory: it answers as a service does, but for what is
-// wrong with it.
+// cashier is a service with wallets in memory, and with one named mistake, if any.
 type cashier struct {
 	mu    sync.Mutex
 	money map[string]int64
@@ -90,7 +89,7 @@ func TestEmptyWallet_AllCanBeTakenOutAndNotOneMore(t *testing.T) {
 func TestEmptyWallet_AnEmptyOneIsAskedForOneAndRefuses(t *testing.T) {
 	run, wallets := cashierWith(t, "")
 	if got := emptyWallet(t.Context(), run, 1, wallets, wallets[1]); got != "" || len(run.History.Records()) != 1 {
-		t.Errorf("%q, %d requests; want nothing wrong, and one request", got, len(run.History.Records()))
+		t.Errorf("%q, %d requests; want no error and one request", got, len(run.History.Records()))
 	}
 }
 
@@ -107,7 +106,7 @@ func TestReuse_AKeyStaysWithTheWalletThatItWasUsedFor(t *testing.T) {
 }
 
 func TestTrespass_AStrangerIsRefused(t *testing.T) {
-	for wrong, want := range map[string]string{"": "", "it lets strangers in": "a payment from it by another client ended as ok (201 )"} {
+	for wrong, want := range map[string]string{"": "", "it lets strangers in": "a payment by another client ended as ok (201 )"} {
 		run, wallets := cashierWith(t, wrong)
 		if got := trespass(t.Context(), run, wallets, wallets[0], wallets[1]); got != want {
 			t.Errorf("%q: %q, want %q", wrong, got, want)

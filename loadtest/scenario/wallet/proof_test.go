@@ -20,8 +20,8 @@ import (
 
 func TestMain(m *testing.M) { testbed.Main(m) }
 
-// refusingWallets is a proof of replicas that refuse everything, on wallets that are
-// there. It keeps the stores that its scenario had.
+// refusingWallets is a proof of replicas that refuse everything, with existing wallets.
+// It stores the stores of its scenario in had.
 func refusingWallets(t *testing.T, had *Stores, env Environment) *loadtest.Proof {
 	t.Helper()
 	if env.Mongo == nil {
@@ -67,16 +67,16 @@ func TestProof_AServiceThatRefusesEverythingIsNotSafe(t *testing.T) {
 	}
 	v := result.Violations
 	if v["M1"]+v["M1-DURING"]+v["M2"]+v["M3"]+v["W-SIDE"]+v["I-ACK"]+v["I-REJ"]+v["I-ONCE"]+v["I-RIGHT"]+v["drift"] != 0 {
-		t.Errorf("it did nothing, and yet: %v", v)
+		t.Errorf("it did nothing, but: %v", v)
 	}
 	if v["I-SPENT"] == 0 || v["I-LIVE"] < walletBurst || v["M4"] != 1 || v["W-WIRE"] != 1 {
-		t.Errorf("violations %v; want nothing spent, all keys undecided, members apart, and what the proxies saw", v)
+		t.Errorf("violations %v; want nothing spent, all keys undecided, differing members, and the proxies' findings", v)
 	}
 	if line := result.Sentence(); !strings.Contains(line, "0 credits, 0 debits, 0 payments, 0 refused for lack of funds") || !strings.Contains(line, "expected: safe") {
-		t.Errorf("the line about it: %s", line)
+		t.Errorf("its summary: %s", line)
 	}
 	if !slices.ContainsFunc(result.Inconclusive, func(reason string) bool { return strings.Contains(reason, "by its name") }) {
-		t.Errorf("no replica was ever connected, and that does not make it inconclusive: %v", result.Inconclusive)
+		t.Errorf("not inconclusive, although no replica was ever connected: %v", result.Inconclusive)
 	}
 	for _, invariant := range []string{"M1", "M1-DURING", "M2", "M3", "M4", "W-SIDE", "W-WIRE", "I-ACK", "I-REJ", "I-ONCE", "I-RIGHT", "I-LIVE", "I-SPENT"} {
 		if _, looked := v[invariant]; !looked {
@@ -86,7 +86,7 @@ func TestProof_AServiceThatRefusesEverythingIsNotSafe(t *testing.T) {
 	gone(t, had)
 }
 
-// gone checks that a scenario has left nothing.
+// gone checks that a scenario has left nothing behind.
 func gone(t *testing.T, had Stores) {
 	t.Helper()
 	db, err := mongoDatabase(testbed.Env(t, "SHOP_MONGO_URL"))
@@ -117,7 +117,7 @@ func TestProof_WithoutProxiesNothingIsSaidOfThem(t *testing.T) {
 	}
 	for _, invariant := range []string{"M4", "W-WIRE"} {
 		if n, looked := report.Scenarios[0].Violations[invariant]; looked {
-			t.Errorf("%s: %d, and it was not checked", invariant, n)
+			t.Errorf("%s: %d, although it cannot be checked", invariant, n)
 		}
 	}
 }
@@ -146,11 +146,11 @@ func TestProof_AnUpdateThatIsLostForAMomentIsSeenWhileTheLoadRuns(t *testing.T) 
 		t.Fatal(err)
 	}
 	if v := report.Scenarios[0].Violations; v["M1-DURING"] == 0 || v["M1"]+v["M2"] != 0 {
-		t.Errorf("violations %v; want it seen, and all of it there again in the end", v)
+		t.Errorf("violations %v; want the loss seen, and all money back at the end", v)
 	}
 }
 
-// lostUpdate takes a unit from each wallet, and puts it back when that has been looked at.
+// lostUpdate takes a unit from each wallet, and puts it back after a sample has seen that.
 type lostUpdate struct {
 	t     *testing.T
 	trial *loadtest.Trial

@@ -15,7 +15,7 @@ import (
 	"shop/wallet"
 )
 
-// replicaOf connects as a replica does: by the URL that it is given.
+// replicaOf connects as a replica does: with the URL that it gets.
 func replicaOf(t *testing.T, at string) *mongo.Client {
 	t.Helper()
 	client, err := mongo.Connect(options.Client().ApplyURI(at))
@@ -32,7 +32,7 @@ func replicaOf(t *testing.T, at string) *mongo.Client {
 func TestWaitMongoQuiet_ReturnsOnlyWhenNoClientOfTheNameIsConnected(t *testing.T) {
 	db, at := ownMongo(t)
 	if err := waitQuiet(t.Context(), db, db.Name(), loadtest.QuietWait); err != nil {
-		t.Errorf("no connection is left, and yet: %v", err)
+		t.Errorf("no connection is left, but: %v", err)
 	}
 	replica := replicaOf(t, at)
 	if err := waitQuiet(t.Context(), db, db.Name(), 50*time.Millisecond); err == nil || !strings.Contains(err.Error(), "connections are left") {
@@ -48,8 +48,8 @@ func TestWaitMongoQuiet_ReturnsOnlyWhenNoClientOfTheNameIsConnected(t *testing.T
 	}
 }
 
-// A command that is under way when its client dies is carried out. While it is,
-// it is not quiet; and then what it did is seen.
+// The server still executes a command whose client has died. Until it has finished, the
+// database is not quiet; afterwards the command's effect is visible.
 func TestWaitMongoQuiet_WaitsForACommandWhoseClientIsDead(t *testing.T) {
 	db, at := ownMongo(t)
 	do(t, db, correctWallets())
@@ -70,26 +70,26 @@ func TestWaitMongoQuiet_WaitsForACommandWhoseClientIsDead(t *testing.T) {
 	}
 	die()
 	if err := <-sent; err == nil {
-		t.Fatal("it was answered before its client died")
+		t.Fatal("the command was answered before its client died")
 	}
 	if err := dying.Client().Disconnect(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if underWay(t, db) == 0 {
-		t.Fatal("the server does not carry on: this test shows nothing")
+		t.Fatal("the server stopped the command: this test shows nothing")
 	}
 	if err := waitQuiet(t.Context(), db, db.Name(), loadtest.QuietWait); err != nil {
 		t.Fatal(err)
 	}
 	if n := underWay(t, db); n != 0 {
-		t.Errorf("quiet, and %d commands are under way", n)
+		t.Errorf("quiet, although %d commands are under way", n)
 	}
 	if all, err := wallet.AddUp(t.Context(), db, wallet.Openings); err != nil || all.Drift != 3 {
-		t.Errorf("%+v, %v; want what it did to three wallets", all, err)
+		t.Errorf("%+v, %v; want its effect on three wallets", all, err)
 	}
 }
 
-// underWay counts the updates of its wallets that the server is busy with.
+// underWay counts the updates of wallets that the server is executing.
 func underWay(t *testing.T, db *mongo.Database) int {
 	t.Helper()
 	cursor, err := db.Client().Database("admin").Aggregate(t.Context(), mongo.Pipeline{
@@ -106,7 +106,7 @@ func underWay(t *testing.T, db *mongo.Database) int {
 	return len(found)
 }
 
-// The transaction of a dead client is open for a minute. The audit need not wait for it.
+// The transaction of a dead client stays open for a minute. The audit need not wait for its end.
 func TestWaitMongoQuiet_DoesNotWaitForATransactionWhoseClientIsDead(t *testing.T) {
 	db, at := ownMongo(t)
 	do(t, db, correctWallets())
@@ -124,7 +124,7 @@ func TestWaitMongoQuiet_DoesNotWaitForATransactionWhoseClientIsDead(t *testing.T
 		t.Fatal(err)
 	}
 	admin, transaction := db.Client().Database("admin"), session.ID()
-	t.Cleanup(func() { // it has the lock that the database is dropped under
+	t.Cleanup(func() { // the transaction holds a lock that dropping the database needs
 		if err := admin.RunCommand(context.Background(), bson.D{{Key: "killSessions", Value: bson.A{transaction}}}).Err(); err != nil {
 			t.Error(err)
 		}
@@ -136,6 +136,6 @@ func TestWaitMongoQuiet_DoesNotWaitForATransactionWhoseClientIsDead(t *testing.T
 		t.Fatal(err)
 	}
 	if all, err := wallet.AddUp(t.Context(), db, wallet.Openings); err != nil || all.Drift != 0 {
-		t.Errorf("%+v, %v; want nothing of what was not committed", all, err)
+		t.Errorf("%+v, %v; want no effect of the uncommitted transaction", all, err)
 	}
 }

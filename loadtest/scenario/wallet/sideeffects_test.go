@@ -12,8 +12,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// fair is a bonus service that was asked about two credits, and about one of them again
-// by another request.
+// fair returns the calls of a correct bonus service: for two credits, and for one of them again by
+// another request.
 func fair() (calls []bonus.Call, credits []credit) {
 	a, b, w := uuid.MustParse(operation1), uuid.MustParse(operation2), uuid.MustParse(wallet1)
 	calls = []bonus.Call{
@@ -46,12 +46,12 @@ func TestSideEffects_TwoRequestsMayAskAboutOneOperationButForLockIDWithoutAFault
 			t.Errorf("%s: %v", s.Name(), found)
 		}
 		if found := auditSideEffects(s, calls[:2], credits, excuses{}); len(found) != 0 {
-			t.Errorf("%s, each asked about once: %v", s.Name(), found)
+			t.Errorf("%s, each with one call: %v", s.Name(), found)
 		}
 	})
 }
 
-// A key that two wallets share: the second is told so, and nothing was applied for it.
+// Two wallets share a key: the bonus service refuses the second call, and applies nothing.
 func TestSideEffects_ARequestThatTheBonusServiceRefusedIsNone(t *testing.T) {
 	each(func(s loadtest.Scenario) {
 		calls, credits := fair()
@@ -69,21 +69,21 @@ func TestSideEffects_ARequestAsksOnceWithoutAFaultAndUnderIncAlways(t *testing.T
 		calls[2].Attempt = 2
 		found := strings.Join(auditSideEffects(s, calls, credits, excuses{}), "\n")
 		must := s.Fault == loadtest.NoFault || s.Strategy == "inc"
-		if got := strings.Contains(found, "request "+calls[0].Request.String()+" asked about operation "+operation1+" again"); got != must {
+		if got := strings.Contains(found, "request "+calls[0].Request.String()+" called the bonus service again for operation "+operation1); got != must {
 			t.Errorf("%s: %q", s.Name(), found)
 		}
 		if s.Fault == StepDown && s.Strategy == "lockid" && found != "" {
-			t.Errorf("%s: its transaction may have been lost with the primary, and yet %q", s.Name(), found)
+			t.Errorf("%s: its transaction may have been lost with the primary, but: %q", s.Name(), found)
 		}
 	})
 }
 
-// A time limit between question and commit makes the client, or the request, ask
-// again. The operations of which no request was late have no such excuse.
+// A time limit between call and commit makes the request, or the client's next one, call
+// again. Operations without a late request have no such excuse.
 func TestSideEffects_ALateRequestMayAskAgainUnlessItIsAControls(t *testing.T) {
 	each(func(s loadtest.Scenario) {
 		for _, again := range []string{"by its request", "by another"} {
-			for late, operation := range []string{operation1, operation2} { // it is about the first
+			for late, operation := range []string{operation1, operation2} { // the repeated call is about the first
 				s.Expect = loadtest.Safe
 				if s.Strategy != "inc" && s.Strategy != "lockid" {
 					s.Expect = loadtest.Violated
@@ -100,14 +100,14 @@ func TestSideEffects_ALateRequestMayAskAgainUnlessItIsAControls(t *testing.T) {
 				records[late].Attempts = append(records[late].Attempts, loadtest.Attempt{Start: time.Second, End: time.Second + wallet.BonusTimeout})
 				must := strict && (late == 1 || s.Expect == loadtest.Violated)
 				if found := auditSideEffects(s, calls, credits, excuses{late: lateOperations(records)}); must != (len(found) > 0) {
-					t.Errorf("%s, asked again %s, a request of %s being late: %v", s.Name(), again, operation, found)
+					t.Errorf("%s, called again %s, with a late request of %s: %v", s.Name(), again, operation, found)
 				}
 			}
 		}
 	})
 }
 
-// What must hold in every run: each is planted in a bonus service that is fair otherwise.
+// The rules of every run: each breach is planted in an otherwise correct bonus service.
 func TestSideEffects_FindsUnderEveryStrategyAndFault(t *testing.T) {
 	for name, c := range map[string]struct {
 		plant func(calls []bonus.Call, credits []credit) ([]bonus.Call, []credit)
@@ -117,7 +117,7 @@ func TestSideEffects_FindsUnderEveryStrategyAndFault(t *testing.T) {
 			calls[2].First = true
 			return calls, credits
 		}, "operation " + operation1 + " was applied 2 times"},
-		"answered and never applied": {func(calls []bonus.Call, credits []credit) ([]bonus.Call, []credit) {
+		"answered, but never applied": {func(calls []bonus.Call, credits []credit) ([]bonus.Call, []credit) {
 			calls[1].First = false
 			return calls, credits
 		}, "operation " + operation2 + " was applied 0 times"},
@@ -125,25 +125,25 @@ func TestSideEffects_FindsUnderEveryStrategyAndFault(t *testing.T) {
 			calls[2].Bonus = 99
 			return calls, credits
 		}, "operation " + operation1 + " got 10 on 100 for " + wallet1 + ", and 99 on 100 for " + wallet1},
-		"asked about another amount": {func(calls []bonus.Call, credits []credit) ([]bonus.Call, []credit) {
+		"called for another amount": {func(calls []bonus.Call, credits []credit) ([]bonus.Call, []credit) {
 			calls[2].Amount = 101
 			return calls, credits
 		}, "and 10 on 101 for "},
-		"asked about another wallet": {func(calls []bonus.Call, credits []credit) ([]bonus.Call, []credit) {
+		"called for another wallet": {func(calls []bonus.Call, credits []credit) ([]bonus.Call, []credit) {
 			calls[2].Wallet = uuid.MustParse(wallet2)
 			return calls, credits
 		}, "for " + wallet2},
-		"applied and not committed": {func(calls []bonus.Call, credits []credit) ([]bonus.Call, []credit) {
+		"applied, but not committed": {func(calls []bonus.Call, credits []credit) ([]bonus.Call, []credit) {
 			return calls, credits[:1]
-		}, "operation " + operation2 + " got a bonus of 11, and was not committed"},
-		"asked under a new name in each attempt": {func(calls []bonus.Call, credits []credit) ([]bonus.Call, []credit) {
+		}, "operation " + operation2 + " got a bonus of 11, but was not committed"},
+		"called under a new id in each attempt": {func(calls []bonus.Call, credits []credit) ([]bonus.Call, []credit) {
 			calls[2].Operation, calls[2].First = uuid.MustParse(operation3), true
 			return calls, credits
-		}, "operation " + operation3 + " got a bonus of 10, and was not committed"},
+		}, "operation " + operation3 + " got a bonus of 10, but was not committed"},
 		"another bonus in the balance": {func(calls []bonus.Call, credits []credit) ([]bonus.Call, []credit) {
 			credits[0].Bonus = 20
 			return calls, credits
-		}, "operation " + operation1 + " has 20 on 100 for " + wallet1 + ", and the bonus service gave 10 on 100 for " + wallet1},
+		}, "operation " + operation1 + " has 20 on 100 for " + wallet1 + ", but the bonus service gave 10 on 100 for " + wallet1},
 		"the bonus of another amount": {func(calls []bonus.Call, credits []credit) ([]bonus.Call, []credit) {
 			credits[1].Amount = 500
 			return calls, credits
@@ -154,7 +154,7 @@ func TestSideEffects_FindsUnderEveryStrategyAndFault(t *testing.T) {
 		}, "operation " + operation2 + " has 11 on 50 for " + wallet3},
 		"a bonus that was never given": {func(calls []bonus.Call, credits []credit) ([]bonus.Call, []credit) {
 			return append(calls[:1], calls[2]), credits
-		}, "operation " + operation2 + " has a bonus of 11, and the bonus service was not asked"},
+		}, "operation " + operation2 + " has a bonus of 11, but the bonus service was not called"},
 	} {
 		each(func(s loadtest.Scenario) {
 			calls, credits := c.plant(fair())
@@ -165,7 +165,7 @@ func TestSideEffects_FindsUnderEveryStrategyAndFault(t *testing.T) {
 	}
 }
 
-// "busy" says that nothing was credited, and not that the bonus service was not asked.
+// "busy" says that nothing was credited, but not that the bonus service was not called.
 func TestSideEffects_ACreditThatWasGivenUpMayHaveABonusThatNoWalletHas(t *testing.T) {
 	gaveUp := func(wallet string, amount int64, took time.Duration) loadtest.Record {
 		return loadtest.Record{
@@ -175,9 +175,9 @@ func TestSideEffects_ACreditThatWasGivenUpMayHaveABonusThatNoWalletHas(t *testin
 	}
 	calls, credits := fair()
 	calls = append(calls[:2], bonus.Call{Operation: uuid.MustParse(operation3), Request: uuid.New(), Wallet: calls[1].Wallet, Amount: 50, Bonus: 13, First: true})
-	lost := credits[:1] // of the two of 50 neither is there
+	lost := credits[:1] // neither of the two credits of 50 is stored
 	each(func(s loadtest.Scenario) {
-		strict := s.Strategy == "lockid" && s.Fault == loadtest.NoFault // it is busy before it asks
+		strict := s.Strategy == "lockid" && s.Fault == loadtest.NoFault // it is busy before it calls
 		for _, c := range []struct {
 			name     string
 			records  []loadtest.Record
@@ -186,7 +186,7 @@ func TestSideEffects_ACreditThatWasGivenUpMayHaveABonusThatNoWalletHas(t *testin
 			{"decided", []loadtest.Record{{Intent: gaveUp(wallet1, 50, 0).Intent, Outcome: loadtest.OK}}, 2},
 			{"of another amount, of another wallet", []loadtest.Record{gaveUp(wallet1, 51, 0), gaveUp(wallet2, 50, 0)}, 2},
 			{"one", []loadtest.Record{gaveUp(wallet1, 50, 0)}, map[bool]int{false: 1, true: 2}[strict]},
-			{"one, which came to a time limit", []loadtest.Record{gaveUp(wallet1, 50, wallet.BonusTimeout)}, 1},
+			{"one, which reached a time limit", []loadtest.Record{gaveUp(wallet1, 50, wallet.BonusTimeout)}, 1},
 			{"both", []loadtest.Record{gaveUp(wallet1, 50, time.Minute), gaveUp(wallet1, 50, time.Minute)}, 0},
 		} {
 			found := auditSideEffects(s, calls, lost, excuses{givenUp: givenUpCredits(s, c.records)})

@@ -18,27 +18,27 @@ import (
 	"shop/wallet/bonus"
 )
 
-// Stores are what a trial of this flow has for itself, beside PostgreSQL.
+// Stores are the stores of a trial of this flow, besides PostgreSQL.
 type Stores struct {
 	Mongo string // URL of its database
 	Bonus string // URL of its bonus service
 
 	db      *mongo.Database
 	bonus   *bonus.Service
-	clients int64 // connections of the replicas to MongoDB, when the load was over
+	clients int64 // connections of the replicas to MongoDB, after the load
 }
 
-// Of are the stores of a trial.
+// Of returns the stores of a trial.
 func Of(t *loadtest.Trial) *Stores { return t.State.(*Stores) }
 
-// Members is what came of comparing the members of a replica set.
+// Members is the result of comparing the members of a replica set.
 type Members struct {
-	Apart      []string // what is not the same on all of them
-	RolledBack []string // ids of operations in the files that a rollback leaves
+	Apart      []string // differences between members
+	RolledBack []string // ids of operations in the files of rollbacks
 }
 
-// broken is what breaks M4: members that differ, and operations that were
-// acknowledged and rolled back.
+// broken lists the breaches of M4: members that differ, and acknowledged operations
+// that were rolled back.
 func (m Members) broken(records []loadtest.Record) []string {
 	found := slices.Clone(m.Apart)
 	acknowledged := map[string]string{}
@@ -49,23 +49,22 @@ func (m Members) broken(records []loadtest.Record) []string {
 	}
 	for _, id := range m.RolledBack {
 		if key, told := acknowledged[id]; told {
-			found = append(found, key+": operation "+id+" was acknowledged, and rolled back")
+			found = append(found, key+": operation "+id+" was acknowledged, but rolled back")
 		}
 	}
 	return found
 }
 
-// WireReport is what the proxies in front of MongoDB saw.
+// WireReport is what the proxies in front of MongoDB have seen.
 type WireReport struct {
-	Transactions int64    // 0, and no breach: there was no proxy
+	Transactions int64    // 0 without breaches: there was no proxy
 	Breaches     []string // of the rules of the strategy
-	Conflicts    int64    // locks that were refused because of another transaction
+	Conflicts    int64    // locks refused because of another transaction
 }
 
-var errNoMongo = errors.New("no MongoDB: the environment names no server for it")
+var errNoMongo = errors.New("no MongoDB: the environment names no server")
 
-// open gives a trial a MongoDB database and a bonus service; closing takes them away
-// again.
+// open creates a MongoDB database and a bonus service for a trial; closing removes both.
 func (env Environment) open(ctx context.Context, t *loadtest.Trial) (closing func(), err error) {
 	if env.Mongo == nil {
 		return nil, errNoMongo
@@ -100,11 +99,11 @@ func (env Environment) open(ctx context.Context, t *loadtest.Trial) (closing fun
 	}, nil
 }
 
-// A mongodb:// URL has several hosts, which net/url is not made for.
+// A mongodb:// URL may have several hosts, which net/url does not support.
 var mongoURL = regexp.MustCompile(`^(mongodb(?:\+srv)?://[^/?]+)(?:/([^/?]*))?(\?.*)?$`)
 
-// withMongoDatabase is a URL with another database in its path. Its clients are known to
-// the server by the database's name: see waitQuiet.
+// withMongoDatabase returns a URL with another database in its path, and with the database's name as
+// the appName of its clients: see waitQuiet.
 func withMongoDatabase(server, name string) (string, error) {
 	part := mongoURL.FindStringSubmatch(server)
 	if part == nil {
@@ -117,7 +116,7 @@ func withMongoDatabase(server, name string) (string, error) {
 	return part[1] + "/" + name + options, nil
 }
 
-// mongoDatabase connects to the database in a URL's path, under a name of our own.
+// mongoDatabase connects to the database in a URL's path, with the appName auditor.
 func mongoDatabase(at string) (*mongo.Database, error) {
 	part := mongoURL.FindStringSubmatch(at)
 	if part == nil || part[2] == "" {
@@ -131,23 +130,23 @@ func mongoDatabase(at string) (*mongo.Database, error) {
 }
 
 const (
-	auditor   = "loadtest"       // what our own connections to MongoDB are called
-	mongoWait = 15 * time.Second // for an answer of MongoDB: longer than an election
+	auditor   = "loadtest"       // appName of this package's own connections to MongoDB
+	mongoWait = 15 * time.Second // longer than an election
 )
 
-// watch samples all wallets and all entries, at one moment each time.
+// watch samples all wallets and all entries, each time in one snapshot.
 func watch(ctx context.Context, t *loadtest.Trial) ([]loadtest.Sample, error) {
 	return sample(ctx, Of(t).db, money.Accounts(t.Plan), t.Look)
 }
 
-// walletNow yields for each wallet its balance, and the sum of its entries; also for one of
-// which there are entries only.
+// walletNow yields the balance and the sum of the entries of each wallet, even of a wallet that has
+// only entries.
 const walletNow = `
 {"$project": {"says": "$balance"}},
 {"$unionWith": {"coll": "wallet_entries", "pipeline": [{"$project": {"_id": "$wallet", "moved": "$delta"}}]}},
 {"$group": {"_id": "$_id", "says": {"$sum": "$says"}, "moved": {"$sum": "$moved"}}}`
 
-// sample compares the balances with the entries and with what the plan opened.
+// sample compares the balances with the entries and the plan's openings.
 func sample(ctx context.Context, db *mongo.Database, opened []money.Account, clock func() time.Duration) ([]loadtest.Sample, error) {
 	return loadtest.Watch(ctx, clock, func() ([]loadtest.Level, error) {
 		var wallets []struct {
@@ -157,7 +156,7 @@ func sample(ctx context.Context, db *mongo.Database, opened []money.Account, clo
 		if err := wallet.Aggregate(ctx, db, "wallets", walletNow, &wallets); err != nil {
 			return nil, err
 		}
-		missing := map[string]int64{} // what the plan opened, of wallets that were not seen yet
+		missing := map[string]int64{} // the plan's openings of wallets that were not seen yet
 		for _, a := range opened {
 			missing[string(a.ID[:])] = a.Opening
 		}
@@ -180,23 +179,23 @@ func sample(ctx context.Context, db *mongo.Database, opened []money.Account, clo
 	})
 }
 
-// waitQuiet returns when no member of the set has a connection left of the clients with
-// the name, or with an error when one is left after the limit. From then on nothing changes
-// in what they wrote to, for all of them are dead:
+// waitQuiet waits until no member of the set has a connection with this appName, or returns
+// an error if one is left after the limit. These clients are dead then, and the collections
+// that they wrote to no longer change:
 //
-//   - A mongod shows a connection until its thread has ended, which is when it has
-//     carried out all that arrived and has read the end. So no command of theirs is
-//     waiting, on its way, or running: no commit either.
-//   - A transaction of a dead one may stay open, with its locks, until
-//     transactionLifetimeLimitSeconds. It is not visible, and only a commit that
-//     is sent could change that: the server ends it by an abort.
-//   - All members are asked: a primary that was deposed may be one again.
+//   - A mongod shows a connection until its thread has ended, which is after it has
+//     executed everything that arrived and has read the end of the stream. Therefore no
+//     command of these clients is queued, under way or running, and no commit either.
+//   - A transaction of a dead client may stay open, with its locks, until
+//     transactionLifetimeLimitSeconds. Its writes are invisible, and only a commit
+//     could change that: the server ends the transaction by an abort.
+//   - All members are queried, since a deposed primary may become the primary again.
 //
-// What was committed is there from then on, but perhaps not at a majority yet: the
-// next write that a majority acknowledges, at this primary, is behind all of it
-// (LoadHistory), and so is every snapshot that is read later.
+// From then on all commits are present, but perhaps not yet at a majority. The next
+// write at this primary that a majority acknowledges comes after all of them
+// (LoadHistory), and so does every snapshot that is read later.
 //
-// Connections of others do not matter, since the server may have other work to do.
+// Connections of other clients do not matter, since the server may be shared.
 func waitQuiet(ctx context.Context, db *mongo.Database, name string, limit time.Duration) error {
 	members, err := mongoMembers(ctx, db)
 	defer func() {
@@ -219,13 +218,13 @@ func waitQuiet(ctx context.Context, db *mongo.Database, name string, limit time.
 	})
 }
 
-// countClients counts the connections of the replicas. If there were none while they are
-// alive, the end of the last one could not be awaited: the run is inconclusive.
+// countClients counts the connections of the replicas. If it finds none while the replicas are
+// alive, the end of the last connection cannot be awaited, and the run is inconclusive.
 func (s *Stores) countClients(ctx context.Context, name string) {
 	s.clients, _ = connections(ctx, s.db.Client(), name)
 }
 
-// mongoMembers is a client for each member.
+// mongoMembers returns a client for each member.
 func mongoMembers(ctx context.Context, db *mongo.Database) (members []*mongo.Client, err error) {
 	var hello struct{ Hosts []string }
 	if err := db.RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}).Decode(&hello); err != nil {
@@ -242,8 +241,8 @@ func mongoMembers(ctx context.Context, db *mongo.Database) (members []*mongo.Cli
 	return members, nil
 }
 
-// connections counts those of one member, at work or not. (A transaction without
-// a connection is an idle session, and none.)
+// connections counts the connections of one member, idle ones included. (A transaction
+// without a connection is an idle session, and is not counted.)
 func connections(ctx context.Context, member *mongo.Client, name string) (int64, error) {
 	cursor, err := member.Database("admin").Aggregate(ctx, mongo.Pipeline{
 		{{Key: "$currentOp", Value: bson.D{{Key: "allUsers", Value: true}, {Key: "idleConnections", Value: true}, {Key: "idleSessions", Value: false}}}},

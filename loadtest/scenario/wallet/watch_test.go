@@ -54,7 +54,7 @@ func TestWatchWallets_SeesThatBalancesAndEntriesDiffer(t *testing.T) {
 	}
 }
 
-// What a transaction did between two statements is never seen by halves.
+// A sample never shows half of a transaction.
 func TestWatchWallets_EachSampleIsOneSnapshot(t *testing.T) {
 	db, _ := ownMongo(t)
 	do(t, db, correctWallets())
@@ -77,8 +77,8 @@ func TestWatchWallets_EachSampleIsOneSnapshot(t *testing.T) {
 	}
 }
 
-// settled returns when transactions see correctWallets. One sees the moment before the oldest
-// commit that is under way on the server, which may be another test's.
+// settled waits until transactions see correctWallets. A transaction's snapshot is taken before the
+// oldest commit under way on the server, which may be another test's.
 func settled(t *testing.T, db *mongo.Database) {
 	t.Helper()
 	locktest.Eventually(t, "a transaction sees the entries", func() bool {
@@ -124,11 +124,11 @@ func TestWatchWallets_ADatabaseThatCannotBeReadIsAnErrorAtOnce(t *testing.T) {
 	db, _ := ownMongo(t)
 	do(t, db, insert("anything", `{"a": 1}`)+`{"create": "wallet_entries", "viewOn": "anything", "pipeline": [{"$project": {"delta": {"$divide": ["$a", 0]}}}]}`)
 	if _, err := sample(t.Context(), db, planOf, func() time.Duration { return 0 }); err == nil {
-		t.Error("the server refuses to look, and it is no error")
+		t.Error("no error although the server refuses the read")
 	}
 }
 
-// What a service says of its own openings must not matter while the load runs either.
+// The service's own openings must not matter while the load runs either.
 func TestWatchWallets_SeesThatBalanceAndOpeningAreBothRaisedAndAWalletThatIsNotThePlans(t *testing.T) {
 	for name, c := range map[string]struct {
 		do   string
