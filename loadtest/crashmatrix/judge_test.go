@@ -21,7 +21,7 @@ func good() map[string]seen {
 	return map[string]seen{"killed": killed, "paused": paused, "cut": cut, "cut with nothing to lose": idle}
 }
 
-func TestJudge_AHitWithItsEffectOnceIsOK(t *testing.T) {
+func TestJudge_AHitWithOneEffectIsOK(t *testing.T) {
 	for name, s := range good() {
 		if verdict, why := s.judge(); verdict != loadtest.CellOK || len(why) > 0 {
 			t.Errorf("%s: %s %q", name, verdict, why)
@@ -64,7 +64,7 @@ func TestJudge_WithoutEvidenceACellIsEmpty(t *testing.T) {
 	}
 }
 
-func TestJudge_WhatIsWrongIsViolatedAlsoWithoutEvidence(t *testing.T) {
+func TestJudge_AViolationCountsEvenWithoutEvidence(t *testing.T) {
 	for want, spoil := range map[string]func(*seen){
 		"is not decided":             func(s *seen) { s.hit.Outcome = loadtest.Unknown },
 		"two different":              func(s *seen) { s.hit.Diverged = true },

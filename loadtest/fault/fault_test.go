@@ -24,7 +24,7 @@ func (c cancelling) Kill(ctx context.Context) error {
 	return c.Server.Kill(ctx)
 }
 
-func TestRestart_ServerIsStartedAgainAlsoWhenTheRunIsCalledOff(t *testing.T) {
+func TestRestart_ServerIsStartedAgainEvenIfTheRunIsCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	s := &testbed.Server{}
@@ -37,7 +37,7 @@ func TestRestart_ServerIsStartedAgainAlsoWhenTheRunIsCalledOff(t *testing.T) {
 	}
 }
 
-func TestRestart_IsSpreadOverTheTimeAndTheServerStaysDeadForAPartOfIt(t *testing.T) {
+func TestRestart_IsSpreadOverTheTimeAndTheServerStaysDeadForAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		events, err := fault.Restart{Server: &testbed.Server{}, Times: 3, Dead: 0.5, Name: "redis"}.Inject(t.Context(), 30*time.Second)
@@ -52,7 +52,7 @@ func TestRestart_IsSpreadOverTheTimeAndTheServerStaysDeadForAPartOfIt(t *testing
 	})
 }
 
-func TestRestart_ServerIsStartedAgainAlsoWhenTheKillFailed(t *testing.T) {
+func TestRestart_ServerIsStartedAgainEvenIfTheKillFails(t *testing.T) {
 	for _, fails := range []string{"kill", "start"} {
 		s := &testbed.Server{Log: testbed.Log{Fails: fails}}
 		if _, err := (fault.Restart{Server: s, Times: 1}).Inject(t.Context(), 0); err == nil || len(s.Done) != 2 {

@@ -44,7 +44,7 @@ func TestApply_TakesTheNearestOfSeveralPlaces(t *testing.T) {
 	}
 }
 
-func TestApply_AHunkBehindAMovedOneMovesWithIt(t *testing.T) {
+func TestApply_AHunkAfterAMovedOneMovesToo(t *testing.T) {
 	f := parsed(t, "@@ -1,1 +1,1 @@\n-three\n+THREE\n@@ -3,1 +3,1 @@\n-five\n+FIVE\n")
 	got, err := f.apply(song + song)
 	if want := strings.NewReplacer("three", "THREE", "five", "FIVE").Replace(song) + song; err != nil || got != want {
@@ -52,7 +52,7 @@ func TestApply_AHunkBehindAMovedOneMovesWithIt(t *testing.T) {
 	}
 }
 
-func TestApply_NamesALineThatIsNotThere(t *testing.T) {
+func TestApply_NamesAMissingLine(t *testing.T) {
 	f := parsed(t, "@@ -3,2 +3,1 @@\n three\n-3.5\n")
 	if _, err := f.apply(song); err == nil || !strings.Contains(err.Error(), "song.txt") || !strings.Contains(err.Error(), "3.5") {
 		t.Errorf("error %v, want the file and the line", err)

@@ -110,7 +110,7 @@ func TestRun_FailsUnlessEachIsCaughtByItsInvariant(t *testing.T) {
 	}
 }
 
-func TestRun_AShopThatIsNotSafeUnchangedFails(t *testing.T) {
+func TestRun_AnUnmodifiedShopThatIsNotSafeFails(t *testing.T) {
 	tree := plant(t, map[string]string{"cmd/shop/prices.txt": "free: no\nyes\n"})
 	status, out, _ := gated(t, tree, "--unchanged", "--only", "inventory/stock")
 	if status != notCaught || !strings.Contains(out, "the unmodified shop") || !strings.Contains(out, "1 of 2") {
@@ -141,7 +141,7 @@ func TestRun_RefusesWrongUsage(t *testing.T) {
 	}
 }
 
-func TestRun_ListsWhatThereIs(t *testing.T) {
+func TestRun_ListsTheMutants(t *testing.T) {
 	status, out, err := gated(t, plant(t, nil), "--list")
 	if status != allCaught || err != nil || !strings.Contains(out, "an embedded file is changed") || !strings.Contains(out, "2 mutants") {
 		t.Errorf("status %d, %v\n%s", status, err, out)

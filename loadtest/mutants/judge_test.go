@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestJudge_OnlyTheInvariantThatIsNamedCatches(t *testing.T) {
+func TestJudge_OnlyTheNamedInvariantCatches(t *testing.T) {
 	m, err := parseMutant("inventory/wrong", wrong)
 	if err != nil {
 		t.Fatal(err)

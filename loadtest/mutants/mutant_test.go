@@ -14,7 +14,7 @@ import (
 const root = "../.."
 
 // make mutants builds each of them; here that would take minutes.
-func TestMutants_EachAppliesToTheTreeAndNamesWhatProveHas(t *testing.T) {
+func TestMutants_EachAppliesAndNamesAScenarioAndAnInvariant(t *testing.T) {
 	all, err := readAll(root)
 	if err != nil {
 		t.Fatal(err)
@@ -75,7 +75,7 @@ prove: --duration 4s --rate 300
 +TWO
 `
 
-func TestParseMutant_ReadsWhatItSaysOfItself(t *testing.T) {
+func TestParseMutant_ReadsTheHeadAndTheDiff(t *testing.T) {
 	m, err := parseMutant("inventory/wrong", wrong)
 	if err != nil {
 		t.Fatal(err)
@@ -86,7 +86,7 @@ func TestParseMutant_ReadsWhatItSaysOfItself(t *testing.T) {
 	}
 }
 
-func TestParseMutant_RefusesAHeadThatLacksSomething(t *testing.T) {
+func TestParseMutant_RefusesAnIncompleteHead(t *testing.T) {
 	for what, edit := range map[string][2]string{
 		"teaches, scenario": {"teaches: two and two is five\n", ""},
 		"invariant":         {"invariant: S1\n", ""},
@@ -119,7 +119,7 @@ func TestCheck_KnowsScenariosAndInvariants(t *testing.T) {
 	}
 }
 
-func TestTenth_InTenDaysEachMutantHasItsTurnOnce(t *testing.T) {
+func TestTenth_TenDaysCoverEachMutantOnce(t *testing.T) {
 	var all []mutant
 	for i := range 47 {
 		all = append(all, mutant{Name: string(rune('A' + i))})

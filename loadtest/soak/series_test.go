@@ -111,7 +111,7 @@ func TestJudge_AStepOfAPoolIsNoLeak(t *testing.T) {
 	}
 }
 
-func TestJudge_WhatIsLeftAtRestIsFound(t *testing.T) {
+func TestJudge_LeftoversAtRestAreFound(t *testing.T) {
 	postgres, redis, etcd, mongo := Postgres(""), Redis(nil, "p"), Etcd(nil, "p"), Mongo(nil, "n")
 	process := Process("replica 1", func() int { return 1 }, "127.0.0.1:1")
 	for _, g := range []Gauge{
@@ -135,7 +135,7 @@ func TestJudge_WhatIsLeftAtRestIsFound(t *testing.T) {
 	}
 }
 
-func TestJudge_WhatWasReadTooSeldomShowsNothing(t *testing.T) {
+func TestJudge_ASeriesWithTooFewReadingsIsVoid(t *testing.T) {
 	for name, drop := range map[string]func(Point) bool{
 		"at rest":              func(p Point) bool { return p.shift == atRest },
 		"in the second fifth":  func(p Point) bool { return p.shift >= 5 && p.shift <= 7 },
@@ -163,7 +163,7 @@ func TestJudge_WhatGrowsByNatureIsNotJudged(t *testing.T) {
 	}
 }
 
-func TestWatch_AnErrorIsAGapAndEachReadingHasItsShift(t *testing.T) {
+func TestWatch_AnErrorLeavesAGapAndEachReadingHasItsShift(t *testing.T) {
 	round := 0
 	w := New(Source{Gauges: []Gauge{{Name: "a"}, {Name: "b"}}, Read: func(context.Context) ([]float64, error) {
 		round++

@@ -53,7 +53,7 @@ func grown(t *testing.T, was, is, want map[string]float64) {
 	}
 }
 
-func TestProcess_SeesWhatAProcessHas(t *testing.T) {
+func TestProcess_SeesMemoryThreadsFilesAndGoroutines(t *testing.T) {
 	metrics := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = fmt.Fprintln(w, "# TYPE go_goroutines gauge\ngo_goroutines 42")
 	}))
@@ -137,7 +137,7 @@ func TestRedis_SeesLocksAndTheirCountersApart(t *testing.T) {
 	}
 }
 
-func TestEtcd_SeesLocksFencingKeysAndWhatIsKeptForGood(t *testing.T) {
+func TestEtcd_SeesLocksFencingKeysAndPermanentKeys(t *testing.T) {
 	config := etcdlock.Config(strings.Split(testbed.Env(t, "SHOP_ETCD_ENDPOINTS"), ",")...)
 	config.Logger = zap.NewNop()
 	client, err := clientv3.New(config)

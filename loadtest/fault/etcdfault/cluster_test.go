@@ -52,7 +52,7 @@ func TestLeaderKill_AnotherIsElectedEachTime(t *testing.T) {
 	mustGrant(t, store)
 }
 
-func TestLeaderKill_CalledOffTheLeaderIsStartedAgain(t *testing.T) {
+func TestLeaderKill_CancelledItStartsTheLeaderAgain(t *testing.T) {
 	client, members := three(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -76,7 +76,7 @@ func (c cancelling) Kill(ctx context.Context) error {
 	return c.Node.Kill(ctx)
 }
 
-func TestNoQuorum_NothingIsGrantedAndThenItIsAgain(t *testing.T) {
+func TestNoQuorum_GrantsNothingUntilTheQuorumIsBack(t *testing.T) {
 	client, members := three(t)
 	store := open(t, client, "lock", 2*time.Second)
 	began := time.Now()

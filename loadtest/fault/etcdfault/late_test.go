@@ -121,7 +121,7 @@ func TestLateWrite_TheFenceRefusesAndWithoutItMoneyIsLost(t *testing.T) {
 
 // The proxy finds the COMMITs of package transfer, alone or in a pipeline, and a replica
 // resolves a COMMIT whose outcome it does not know.
-func TestCommitCut_OfRealTransfersNothingIsLost(t *testing.T) {
+func TestCommitCut_LosesNoRealTransfer(t *testing.T) {
 	for _, strategy := range []string{"etcd-fenced", "etcd-fence-only" + stepByStep} {
 		database, owner, accounts := newBank(t)
 		_, prefix := shared(t)

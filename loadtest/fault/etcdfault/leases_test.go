@@ -41,7 +41,7 @@ func TestLeasesRevoked_EveryHolderBelowThePrefixLosesItsLockAndNoOther(t *testin
 	}
 }
 
-func TestLeasesRevoked_NothingThereIsNoHit(t *testing.T) {
+func TestLeasesRevoked_WithoutALeaseThereIsNoHit(t *testing.T) {
 	client, prefix := shared(t)
 	events, err := LeasesRevoked{Client: client, Prefix: prefix, Every: time.Millisecond}.Inject(t.Context(), 20*time.Millisecond)
 	if err != nil || events[0].Hits != 0 {
@@ -49,7 +49,7 @@ func TestLeasesRevoked_NothingThereIsNoHit(t *testing.T) {
 	}
 }
 
-func TestLeasesRevoked_CalledOffItSaysWhatItDid(t *testing.T) {
+func TestLeasesRevoked_CancelledItReportsWhatItDid(t *testing.T) {
 	client, prefix := shared(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
@@ -59,7 +59,7 @@ func TestLeasesRevoked_CalledOffItSaysWhatItDid(t *testing.T) {
 	}
 }
 
-func TestEvict_TakesTheLeaseOfTheHolderAndOfNoWaiter(t *testing.T) {
+func TestEvict_RevokesTheLeaseOfTheHolderAndOfNoWaiter(t *testing.T) {
 	client, prefix := shared(t)
 	if evicted, err := Evict(t.Context(), client, prefix, "account/1"); evicted || err != nil {
 		t.Errorf("a lease without a holder: %v, %v", evicted, err)
@@ -102,7 +102,7 @@ func TestEvict_TakesTheLeaseOfTheHolderAndOfNoWaiter(t *testing.T) {
 	}
 }
 
-func TestLeftovers_AreLocksAndLeasesAndNotWhatIsKept(t *testing.T) {
+func TestLeftovers_AreLocksAndLeasedKeysOnly(t *testing.T) {
 	client, prefix := shared(t)
 	must := func(want int) {
 		t.Helper()

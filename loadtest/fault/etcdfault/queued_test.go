@@ -9,7 +9,7 @@ import (
 	"shop/loadtest/fault"
 )
 
-func TestQueued_CountsTheLocksThatWereAskedForAndTheLeasesThatAreOver(t *testing.T) {
+func TestQueued_CountsRequestedLocksAndEndedLeases(t *testing.T) {
 	client, prefix := shared(t)
 	watched, err := WatchQueues(t.Context(), client, prefix)
 	if err != nil {
@@ -48,7 +48,7 @@ func TestQueued_CountsTheLocksThatWereAskedForAndTheLeasesThatAreOver(t *testing
 }
 
 // A lock that counts its own events but never calls etcd puts no key.
-func TestQueued_NothingAskedForIsNothingSeen(t *testing.T) {
+func TestQueued_WithoutARequestSeesNothing(t *testing.T) {
 	client, prefix := shared(t)
 	watched, err := WatchQueues(t.Context(), client, prefix)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"shop/wallet"
 )
 
-func TestCommitUnknown_OfRealOperationsNothingIsLostAndAllIsResolved(t *testing.T) {
+func TestCommitUnknown_LosesNoRealOperationAndAllAreResolved(t *testing.T) {
 	for _, strategy := range []string{"lockid", "inc"} {
 		t.Run(strategy, func(t *testing.T) {
 			url, _ := private(t, "mongo") // a server has only one failCommand failpoint

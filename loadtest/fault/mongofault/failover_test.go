@@ -32,7 +32,7 @@ func struck(t *testing.T, set Set, events []fault.Event, err error, times int) {
 
 // A busy machine causes additional elections: a proxy leads to
 // whichever member is the primary.
-func TestStepDown_AnotherIsElectedEachTimeAndAProxyLeadsThere(t *testing.T) {
+func TestStepDown_AnotherIsElectedEachTimeAndAProxyLeadsToIt(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"mongo", "mongo3"} {
 		t.Run(kind, func(t *testing.T) {
@@ -49,7 +49,7 @@ func TestStepDown_AnotherIsElectedEachTimeAndAProxyLeadsThere(t *testing.T) {
 	}
 }
 
-func TestFailovers_DoNotBeginWhatTheyCouldNotEnd(t *testing.T) {
+func TestFailovers_DoNotBeginWithoutEnoughTime(t *testing.T) {
 	for _, f := range []fault.Fault{StepDown{Times: 1}, PrimaryPause{Times: 1}, PrimaryKill{Times: 1}} {
 		if events, err := f.Inject(t.Context(), time.Second); err != nil || len(events) != 0 {
 			t.Errorf("%T: %+v, %v", f, events, err)

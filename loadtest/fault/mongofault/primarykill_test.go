@@ -55,7 +55,7 @@ func lost(t *testing.T, set Set, db *mongo.Database, ids []uuid.UUID) (gone, nam
 }
 
 // This is the control of the fault: it shows that the fault does lose writes.
-func TestPrimaryKill_TakesBackWhatThePrimaryAloneHadAndNothingElse(t *testing.T) {
+func TestPrimaryKill_RollsBackOnlyWhatThePrimaryAloneHad(t *testing.T) {
 	t.Parallel()
 	url, set := private(t, "mongo3")
 	if err := Lifetime(t.Context(), set, 7); err != nil {
@@ -105,7 +105,7 @@ func TestPrimaryKill_TakesBackWhatThePrimaryAloneHadAndNothingElse(t *testing.T)
 }
 
 // The default strategy acknowledges no operation that only the primary has.
-func TestPrimaryKill_OfRealOperationsNothingIsLost(t *testing.T) {
+func TestPrimaryKill_LosesNoRealOperation(t *testing.T) {
 	t.Parallel()
 	url, set := private(t, "mongo3")
 	c := newPair(t, url, "lockid", 3)
@@ -135,7 +135,7 @@ func TestPrimaryKill_OfRealOperationsNothingIsLost(t *testing.T) {
 
 // While all clients wait for an acknowledgement, none writes anything that only the primary has:
 // the secondaries have fetched their writes. The kill waits until a client continues.
-func TestPrimaryKill_WaitsForAWriteOfThePrimaryAlone(t *testing.T) {
+func TestPrimaryKill_WaitsForAWriteThatOnlyThePrimaryHas(t *testing.T) {
 	t.Parallel()
 	url, set := private(t, "mongo3")
 	c := newPair(t, url, "lockid", 1)

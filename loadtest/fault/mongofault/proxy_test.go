@@ -12,7 +12,7 @@ import (
 	"shop/loadtest/internal/testbed"
 )
 
-func TestProxy_LargeAndManyGoThrough(t *testing.T) {
+func TestProxy_LargeAndManyDocumentsPass(t *testing.T) {
 	c := newTalk(t)
 	large := strings.Repeat("x", 15<<20)
 	operations := c.db.Collection("wallet_operations")
@@ -55,7 +55,7 @@ func TestProxy_URLLeadsToTheProxyAndNoFurther(t *testing.T) {
 	}
 }
 
-func TestProxy_CloseBreaksWhatIsOpenAndRefusesWhatComes(t *testing.T) {
+func TestProxy_CloseBreaksConnectionsAndRefusesNewOnes(t *testing.T) {
 	url := testbed.Env(t, "SHOP_MONGO_URL")
 	db, w := newDatabase(t, url), newProxy(t, url)
 	c := talk{t: t, w: w, db: connect(t, w.URL()+"&retryReads=false").Database(db.Name())}

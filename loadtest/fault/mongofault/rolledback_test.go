@@ -6,7 +6,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-func TestRolledBack_OfADatabaseThatIsNoneIsAnError(t *testing.T) {
+func TestRolledBack_AMissingDatabaseIsAnError(t *testing.T) {
 	t.Parallel()
 	_, set := private(t, "mongo")
 	if ids, err := RolledBack(t.Context(), set, "nowhere"); err == nil {
@@ -14,7 +14,7 @@ func TestRolledBack_OfADatabaseThatIsNoneIsAnError(t *testing.T) {
 	}
 }
 
-func TestRolledBack_AFileThatIsNotWholeHasWhatIsWholeInIt(t *testing.T) {
+func TestRolledBack_AnIncompleteFileYieldsItsCompleteDocuments(t *testing.T) {
 	var content []byte
 	for i := range 2 {
 		document, err := bson.Marshal(field("_id", i))

@@ -8,7 +8,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
-func TestBreaches_ARightTransactionHasNoBreach(t *testing.T) {
+func TestBreaches_ACorrectTransactionHasNoBreach(t *testing.T) {
 	c := newTalk(t)
 	for i := range 3 {
 		err := c.transact(c.must(c.newLock), c.must(c.find), c.must(func(ctx context.Context) error { return c.insert(ctx, i) }))
@@ -19,7 +19,7 @@ func TestBreaches_ARightTransactionHasNoBreach(t *testing.T) {
 	c.wantBreaches("lockid", 3)
 }
 
-func TestBreaches_ReadersAndTheDriversOwnAreNoBreach(t *testing.T) {
+func TestBreaches_ReadersAndTheDriversCommandsAreNoBreach(t *testing.T) {
 	c := newTalk(t)
 	cursor, err := c.db.Collection("wallets").Aggregate(t.Context(), mongo.Pipeline{})
 	if err != nil {
@@ -65,7 +65,7 @@ func TestBreaches_R1ATransactionThatDoesNotBeginWithTheLock(t *testing.T) {
 	}
 }
 
-func TestBreaches_R2ALockIDThatAnotherTransactionHad(t *testing.T) {
+func TestBreaches_R2ALockIDThatAnotherTransactionUsed(t *testing.T) {
 	c := newTalk(t)
 	id := bson.NewObjectID()
 	same := c.must(func(ctx context.Context) error { return c.lock(ctx, id) })
@@ -100,7 +100,7 @@ func TestBreaches_R3AStatementOutsideOfATransaction(t *testing.T) {
 
 // The server has aborted such a transaction, so the commit fails, but the client that sends
 // the commit has ignored an error.
-func TestBreaches_R4ACommitBehindAnError(t *testing.T) {
+func TestBreaches_R4ACommitAfterAnError(t *testing.T) {
 	c := newTalk(t)
 	c.must(func(ctx context.Context) error { return c.insert(context.WithoutCancel(t.Context()), "a") })(t.Context())
 	fails := func(ctx context.Context) {

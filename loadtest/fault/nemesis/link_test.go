@@ -126,7 +126,7 @@ func eventually(t *testing.T, holds func() bool) {
 	}
 }
 
-func TestCut_NothingPassesAndTheConnectionIsClosedWhenItHeals(t *testing.T) {
+func TestCut_NothingPassesAndHealingClosesTheConnection(t *testing.T) {
 	s := newStore(t)
 	l := newLink(t, s)
 	c := dial(t, l)
@@ -149,7 +149,7 @@ func TestCut_NothingPassesAndTheConnectionIsClosedWhenItHeals(t *testing.T) {
 	}
 }
 
-func TestCut_OneWayTheStoreDoesWhatItIsToldAndTheAnswerIsLost(t *testing.T) {
+func TestCut_OfAnswersTheStoreStillExecutesTheRequest(t *testing.T) {
 	s := newStore(t)
 	l := newLink(t, s)
 	c := dial(t, l)
@@ -167,7 +167,7 @@ func TestCut_OneWayTheStoreDoesWhatItIsToldAndTheAnswerIsLost(t *testing.T) {
 	}
 }
 
-func TestCut_TheStoreLearnsOfAnEndOnlyWhenItHeals(t *testing.T) {
+func TestCut_TheStoreLearnsOfAnEndOnlyAfterHealing(t *testing.T) {
 	for _, p := range []func(*Link) Part{
 		func(l *Link) Part { return Cut(l) },
 		func(l *Link) Part { return Cut(l, Requests) },
@@ -190,7 +190,7 @@ func TestCut_TheStoreLearnsOfAnEndOnlyWhenItHeals(t *testing.T) {
 	}
 }
 
-func TestSlowed_AllArrivesAndIsCounted(t *testing.T) {
+func TestSlowed_EverythingArrivesAndIsCounted(t *testing.T) {
 	s := newStore(t)
 	l := newLink(t, s)
 	c := dial(t, l)
@@ -240,7 +240,7 @@ func (r *replicas) Start(context.Context, int, ...string) error {
 func (r *replicas) Pause(int) error  { r.done = append(r.done, "pause"); return nil }
 func (r *replicas) Resume(int) error { r.done = append(r.done, "resume"); return nil }
 
-func TestVanished_TheStoreLearnsOfItWhenTheReplicaStartsAgain(t *testing.T) {
+func TestVanished_TheStoreLearnsOfItOnlyWhenTheReplicaStarts(t *testing.T) {
 	s := newStore(t)
 	l := newLink(t, s)
 	r := &replicas{t: t, l: l, s: s, conns: []client{dial(t, l), dial(t, l)}}
@@ -253,7 +253,7 @@ func TestVanished_TheStoreLearnsOfItWhenTheReplicaStartsAgain(t *testing.T) {
 	}
 }
 
-func TestReplicas_AreStartedAndGoOnAlsoWhenTheRunIsCalledOff(t *testing.T) {
+func TestReplicas_AreStartedAndResumedEvenIfTheRunIsCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for want, part := range map[string]func(Replicas) Part{
@@ -269,7 +269,7 @@ func TestReplicas_AreStartedAndGoOnAlsoWhenTheRunIsCalledOff(t *testing.T) {
 	}
 }
 
-func TestCut_IsUndoneWhenTheRunIsCalledOff(t *testing.T) {
+func TestCut_IsUndoneWhenTheRunIsCancelled(t *testing.T) {
 	s := newStore(t)
 	l := newLink(t, s)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -59,7 +59,7 @@ func board(faults ...breaks) (*switchboard, []Part) {
 	return s, all
 }
 
-func TestNemesis_DoesWhatTheScheduleSaysAndCountsWhatHit(t *testing.T) {
+func TestNemesis_RunsTheScheduleAndCountsTheHits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, all := board(breaks{what: "a", hits: 1}, breaks{what: "b", hits: 2}, breaks{what: "c"})
 		var told Schedule
@@ -85,7 +85,7 @@ func TestNemesis_DoesWhatTheScheduleSaysAndCountsWhatHit(t *testing.T) {
 	})
 }
 
-func TestNemesis_WhatIsLateIsLeftOutAndNoRoundsMeet(t *testing.T) {
+func TestNemesis_LateRoundsAreSkippedAndNoRoundsOverlap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, all := board(breaks{what: "a", hits: 1, slow: 8 * time.Second})
 		began := time.Now()
@@ -101,7 +101,7 @@ func TestNemesis_WhatIsLateIsLeftOutAndNoRoundsMeet(t *testing.T) {
 	})
 }
 
-func TestNemesis_AllIsUndoneWhenTheRunIsCalledOff(t *testing.T) {
+func TestNemesis_AllIsUndoneWhenTheRunIsCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for seed := range int64(20) {
 			s, all := board(breaks{what: "a", hits: 1}, breaks{what: "b", hits: 1})
@@ -115,7 +115,7 @@ func TestNemesis_AllIsUndoneWhenTheRunIsCalledOff(t *testing.T) {
 	})
 }
 
-func TestNemesis_AFaultThatFailsEndsItAndCallsOffTheOther(t *testing.T) {
+func TestNemesis_AFailedFaultEndsItAndCancelsTheOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		no := errors.New("no")
 		s, all := board(breaks{what: "a", fails: no}, breaks{what: "b", hits: 1})

@@ -104,7 +104,7 @@ func TestDraw_NoScheduleBreaksARule(t *testing.T) {
 	}
 }
 
-func TestDraw_TheCheckFindsEachRuleThatIsBroken(t *testing.T) {
+func TestDraw_TheCheckFindsEachBrokenRule(t *testing.T) {
 	all := parts(3)
 	of := func(name string) Part { return all[slices.IndexFunc(all, func(p Part) bool { return p.Name == name })] }
 	for want, names := range map[string][]string{
@@ -129,7 +129,7 @@ func TestDraw_TheCheckFindsEachRuleThatIsBroken(t *testing.T) {
 	}
 }
 
-func TestDraw_TheSameSeedIsTheSameScheduleAndAnotherSeedIsAnother(t *testing.T) {
+func TestDraw_EachSeedHasItsOwnSchedule(t *testing.T) {
 	seen := map[string]bool{}
 	for seed := range int64(100) {
 		once, again := plan(seed, time.Minute, 3).Draw().String(), plan(seed, time.Minute, 3).Draw().String()
@@ -166,7 +166,7 @@ func TestDraw_EachPartComesOftenAndOftenTwoAtOnce(t *testing.T) {
 	}
 }
 
-func TestDraw_GapsAreThereToJudgeLivenessIn(t *testing.T) {
+func TestDraw_GapsAreLongEnoughToJudgeLiveness(t *testing.T) {
 	for seed := range int64(100) {
 		p := plan(seed, 5*time.Minute, 3)
 		s := p.Draw()

@@ -53,7 +53,7 @@ func TestCommitCut_BeforeIsNotCommittedAndAfterIs(t *testing.T) {
 	}
 }
 
-func TestCommitCut_NothingIsCutWhereNothingIsWritten(t *testing.T) {
+func TestCommitCut_WithoutWritesNothingIsCut(t *testing.T) {
 	b := newBank(t)
 	w := b.proxy()
 	conn := b.connect(w.URL())

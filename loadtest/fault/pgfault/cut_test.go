@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestProxy_AHeldSegmentIsDeliveredAlsoWhenItsSenderHasGone(t *testing.T) {
+func TestProxy_AHeldSegmentIsDeliveredEvenIfItsSenderIsGone(t *testing.T) {
 	b := newBank(t)
 	w := b.proxy()
 	conn := b.connect(w.URL())

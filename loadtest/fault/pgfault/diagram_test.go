@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestLateRecord_DiagramTellsTheStepsInOrder(t *testing.T) {
+func TestLateRecord_DiagramShowsTheStepsInOrder(t *testing.T) {
 	began := time.Now()
 	at := func(ms int) time.Time { return began.Add(time.Duration(ms) * time.Millisecond) }
 	l := LateRecord{

@@ -129,7 +129,7 @@ func twiceEach(records []LateRecord) bool {
 	return ways[Revoked] > 1 && ways[Stopped] > 1
 }
 
-func TestLateWrite_AGuardRefusesEachAfterAPauseAndAfterARevokedLease(t *testing.T) {
+func TestLateWrite_AGuardRefusesEachAfterAPauseOrARevokedLease(t *testing.T) {
 	r := &branch{bank: newBank(t), fenced: true}
 	records, seen := injectLate(t, r, twiceEach)
 	if n := seen["late_writes"]; seen["late_refused"] != n || seen["late_committed"] != 0 || len(records) != int(n) {
@@ -195,7 +195,7 @@ func TestLateWrite_WithoutANewerHolderNothingIsLate(t *testing.T) {
 	}
 }
 
-func TestLateWrite_CancelledItReleasesTheSegmentThatItHolds(t *testing.T) {
+func TestLateWrite_CancelledItReleasesTheHeldSegment(t *testing.T) {
 	r := &branch{bank: newBank(t)}
 	w := r.bank.proxy()
 	end := r.begin(t, w)

@@ -30,7 +30,7 @@ func all(*segment) bool { return true }
 
 func touches(p *segment) bool { return p.touches }
 
-func TestProxy_StatementsPipelinesAndErrorsGoThrough(t *testing.T) {
+func TestProxy_StatementsPipelinesAndErrorsPass(t *testing.T) {
 	b := newBank(t)
 	conn := b.connect(b.proxy().URL())
 	for i := range 3 { // prepared at first, then only bound
@@ -114,7 +114,7 @@ func TestProxy_UnderstandsWhatATransactionHasWritten(t *testing.T) {
 	}
 }
 
-func TestProxy_CloseBreaksWhatIsHeldAndRefusesWhatComes(t *testing.T) {
+func TestProxy_CloseDropsHeldSegmentsAndRefusesConnections(t *testing.T) {
 	b := newBank(t)
 	w := b.proxy()
 	conn := b.connect(w.URL())
@@ -134,7 +134,7 @@ func TestProxy_CloseBreaksWhatIsHeldAndRefusesWhatComes(t *testing.T) {
 	b.mustHave(100)
 }
 
-func TestNewProxy_WantsAURLInClear(t *testing.T) {
+func TestNewProxy_RequiresAnUnencryptedURL(t *testing.T) {
 	for _, url := range []string{"postgres://localhost/shop?sslmode=require", "::"} {
 		if w, err := NewProxy(url); err == nil {
 			w.Close()

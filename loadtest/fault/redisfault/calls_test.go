@@ -12,14 +12,14 @@ const info = "# Server\r\nrun_id:abc\r\n\r\n# Commandstats\r\n" +
 	"cmdstat_evalsha:calls=40,usec=9,usec_per_call=1.00,rejected_calls=0,failed_calls=0\r\n" +
 	"cmdstat_set:calls=2,usec=9\r\ncmdstat_get:calls=900,usec=9\r\ncmdstat_evalsha_ro:calls=7,usec=9\r\ncmdstat_info:calls=3,usec=9\r\n"
 
-func TestCallsIn_CountsWhatTakesOrGivesBackALock(t *testing.T) {
+func TestCallsIn_CountsCommandsThatAcquireOrReleaseALock(t *testing.T) {
 	if life, calls := callsIn(info); life != "abc" || calls != 42 {
 		t.Errorf("%s, %d calls; want abc, 42", life, calls)
 	}
 }
 
 // A lock that counts its own events but never calls Redis causes no calls.
-func TestCountCalls_CountsThoseSinceItsBeginAndOfAClientThatAsksForNothingNone(t *testing.T) {
+func TestCountCalls_CountsOnlyCallsSinceItsStart(t *testing.T) {
 	server := locktest.Start(t, locktest.Redis()) // its own server, since the counts include all clients
 	client := redis.NewClient(&redis.Options{Addr: server.Addr})
 	t.Cleanup(func() { _ = client.Close() })

@@ -31,7 +31,7 @@ func connect(t *testing.T) (*redis.Client, string) {
 	return client, prefix
 }
 
-func TestLockLost_DeletesTheLocksOfItsPrefixAndCountsThoseThatWereThere(t *testing.T) {
+func TestLockLost_DeletesAndCountsTheLocksOfItsPrefix(t *testing.T) {
 	client, prefix := connect(t)
 	lock, fence, other := prefix+"{1}lock:a", prefix+"{1}fence", "x"+prefix+"{1}lock:a"
 	for _, name := range []string{lock, fence, other} {
@@ -53,7 +53,7 @@ func TestLockLost_DeletesTheLocksOfItsPrefixAndCountsThoseThatWereThere(t *testi
 	}
 }
 
-func TestLockLost_NothingThereIsNoHit(t *testing.T) {
+func TestLockLost_WithoutALockThereIsNoHit(t *testing.T) {
 	client, prefix := connect(t)
 	events, err := LockLost{Client: client, Prefix: prefix, Every: time.Millisecond}.Inject(t.Context(), 5*time.Millisecond)
 	if err != nil || events[0].Hits != 0 {

@@ -23,7 +23,7 @@ func (r *replicas) Start(_ context.Context, n int, extra ...string) error {
 	return r.Note(strings.Join(append([]string{fmt.Sprint("start ", n)}, extra...), " "))
 }
 
-func TestCrash_KillsOneAfterTheOtherAndStartsEachAgainBeforeTheNext(t *testing.T) {
+func TestCrash_StartsEachReplicaAgainBeforeTheNextKill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, began := &replicas{}, time.Now()
 		events, err := Crash{Victims: r, Times: 5}.Inject(t.Context(), 50*time.Second)

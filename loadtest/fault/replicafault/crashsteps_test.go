@@ -37,7 +37,7 @@ func (m *mortals) Start(ctx context.Context, n int, extra ...string) error {
 
 func (m *mortals) Ended(int) <-chan struct{} { return m.ended }
 
-func TestCrashSteps_EachStepInTurnAndEachReplicaIsStartedAgain(t *testing.T) {
+func TestCrashSteps_KillsAtEachStepAndStartsEachReplicaAgain(t *testing.T) {
 	for _, early := range []bool{false, true} {
 		m := &mortals{spared: "transfer/c=kill", early: early}
 		f := CrashSteps{Replicas: m, Flow: "transfer", Steps: []string{"a", "b", "c", "d"}, Wait: 100 * time.Millisecond}

@@ -44,7 +44,7 @@ func newSleepers() *sleepers {
 	return &sleepers{since: map[int]time.Time{}, slept: map[int][]time.Duration{}}
 }
 
-func TestPauses_FromOneAndAHalfToFiveTTLsAndOneReplicaIsLeftAlone(t *testing.T) {
+func TestPauses_LastOneAndAHalfToFiveTTLsAndSpareOneReplica(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSleepers()
 		events, err := Pauses{Replicas: s, TTL: 2 * time.Second}.Inject(t.Context(), 66*time.Second)
@@ -65,7 +65,7 @@ func TestPauses_FromOneAndAHalfToFiveTTLsAndOneReplicaIsLeftAlone(t *testing.T) 
 	})
 }
 
-func TestPauses_AreResumedInEveryEnding(t *testing.T) {
+func TestPauses_ReplicasAreResumedHoweverTheFaultEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -82,7 +82,7 @@ func TestPauses_AreResumedInEveryEnding(t *testing.T) {
 	})
 }
 
-func TestPauses_AReplicaThatHoldsNothingIsResumedAndStoppedAgain(t *testing.T) {
+func TestPauses_AReplicaWithoutALockIsResumedAndStoppedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSleepers()
 		var looks atomic.Int64
@@ -98,7 +98,7 @@ func TestPauses_AReplicaThatHoldsNothingIsResumedAndStoppedAgain(t *testing.T) {
 	})
 }
 
-func TestPauses_APauseIsCountedAsOutlivedOnlyIfTheLockWent(t *testing.T) {
+func TestPauses_APauseHasOutlivedTheLockOnlyIfTheLockWasLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		always := func(context.Context) bool { return true }
 		events, err := Pauses{Replicas: newSleepers(), TTL: 2 * time.Second, Aim: always}.Inject(t.Context(), 4*time.Second)

@@ -319,7 +319,7 @@ func TestAudit_FindsNothingInACorrectShop(t *testing.T) {
 	}
 }
 
-func TestAuditInventory_IsAllZeroInACorrectShopAndCountsUnitsSoldTwice(t *testing.T) {
+func TestAuditInventory_IsZeroInACorrectShopAndCountsUnitsSoldTwice(t *testing.T) {
 	conn := testbed.Schema(t, "inventory")
 	testbed.Exec(t, conn, correctShop)
 	counts, err := inventory.Audit(t.Context(), conn)
@@ -361,7 +361,7 @@ func TestAudit_AKeyMayBeUsedAgainAfterItsAnswerIsPurged(t *testing.T) {
 	}
 }
 
-func TestOversold_CountsFromWhatThePlanPutThere(t *testing.T) {
+func TestOversold_CountsFromThePlansStock(t *testing.T) {
 	conn := violated(t, violation{sql: restockedAndSold}) // sells 11 of the plan's 10 cups
 	for put, want := range map[string]int64{inventory.Invariants.Numbers[0].Query: 0, oversoldSQL: 1} {
 		if n, err := invariant.Number(t.Context(), conn, put); err != nil || n != want {
@@ -381,7 +381,7 @@ func TestAudit_AQueryThatCannotRunIsAnErrorNotAPass(t *testing.T) {
 	}
 }
 
-func TestMisreported_ARefusalNamesAProductOfWhichThereIsLessThanWasAskedFor(t *testing.T) {
+func TestMisreported_ARefusalNamesARequestedProductThatIsShort(t *testing.T) {
 	if wrong := misreported(replies(nil)); len(wrong) != 0 {
 		t.Errorf("a correct shop: %v", wrong)
 	}

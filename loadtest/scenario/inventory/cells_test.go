@@ -7,7 +7,7 @@ import (
 	"shop/loadtest"
 )
 
-func TestCells_EachHasAProductOfWhichAsMuchIsThereAsItBuys(t *testing.T) {
+func TestCells_EachHasAProductWithExactlyTheStockThatItBuys(t *testing.T) {
 	const n = 48
 	plan := NewPlan(loadtest.Load{Rate: 40, Duration: 6 * time.Second, Seed: 1, Replicas: 2})
 	there := map[string]int64{}

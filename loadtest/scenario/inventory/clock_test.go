@@ -30,7 +30,7 @@ func TestMoments_AnOrderIsMadeAndCancelledWhileItsClientWaits(t *testing.T) {
 	}
 }
 
-func TestMoments_EachActionThatChangesSomethingHasOne(t *testing.T) {
+func TestMoments_EachActionWithAnEffectHasOne(t *testing.T) {
 	plan := NewPlan(loadtest.Load{Rate: 100, Duration: time.Second, Seed: 1, Replicas: 3})
 	actions := slices.Sorted(maps.Keys(New().Moments))
 	for _, i := range plan.Load() {

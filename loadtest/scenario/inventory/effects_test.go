@@ -8,7 +8,7 @@ import (
 	"shop/loadtest/internal/testbed"
 )
 
-func TestEffects_AreWhatWasBoughtAndCancelledInThatOrder(t *testing.T) {
+func TestEffects_ArePurchasesAndCancellationsInOrder(t *testing.T) {
 	conn := testbed.Schema(t, "inventory")
 	testbed.Exec(t, conn, correctShop)
 	testbed.Exec(t, conn, `UPDATE idempotency_keys SET body = '{"id":"`+order3+`","status":"cancelled"}' WHERE key = 'c3'`)

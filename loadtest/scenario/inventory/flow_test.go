@@ -9,7 +9,7 @@ import (
 	"shop/loadtest"
 )
 
-func TestInconclusive_EachFaultMustHaveLandedAndDoneWhatItIsFor(t *testing.T) {
+func TestInconclusive_EachFaultMustShowItsEvidence(t *testing.T) {
 	for _, c := range []struct {
 		fault  loadtest.Fault
 		enough map[string]int64

@@ -57,7 +57,7 @@ func open(o linear.Operation) linear.Operation {
 	return o
 }
 
-func TestLinearize_AProductIsSoldAndGivenBackOnce(t *testing.T) {
+func TestLinearize_AUnitIsSoldAndReturnedOnce(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		legal bool
@@ -112,7 +112,7 @@ func TestLinearize_AProductIsSoldAndGivenBackOnce(t *testing.T) {
 	}
 }
 
-func TestLinearize_APlanThatCannotBeReadIsAnError(t *testing.T) {
+func TestLinearize_AMalformedPlanIsAnError(t *testing.T) {
 	if _, err := linearize(linear.History{}); err == nil {
 		t.Error("a history without the plan's products is checked")
 	}

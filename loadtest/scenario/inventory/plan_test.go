@@ -68,7 +68,7 @@ func TestNewPlan_OneIntentInTenIsSentTwiceAtOnceToTwoReplicas(t *testing.T) {
 	}
 }
 
-func TestNewPlan_ReadsAndWhatIsNotAllowedAreSentAmongThePurchases(t *testing.T) {
+func TestNewPlan_ReadsAndForbiddenRequestsAreSentAmongThePurchases(t *testing.T) {
 	plan := NewPlan(quickLoad)
 	reads, lists, denied, shared, givenUp, senders := 0, 0, map[string]bool{}, 0, 0, map[int]bool{}
 	for _, i := range plan.Intents {

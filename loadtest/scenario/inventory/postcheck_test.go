@@ -31,7 +31,7 @@ func TestBuyAgain_EachProductMustTakeACancellationAndSellItAgain(t *testing.T) {
 	}
 }
 
-func TestBuyAgain_ALastPurchaseThatIsRefusedBreaksLiveness(t *testing.T) {
+func TestBuyAgain_ARefusedLastPurchaseBreaksLiveness(t *testing.T) {
 	run := boughtRun(t, func(path string) string {
 		if path == "/v1/orders" {
 			return "out-of-stock"

@@ -100,7 +100,7 @@ func TestProof_AFaultThatFailsIsAnError(t *testing.T) {
 	}
 }
 
-func TestProof_CalledOffEndsItsReplicasAndDropsItsDatabase(t *testing.T) {
+func TestProof_CancelledItEndsItsReplicasAndDropsItsDatabase(t *testing.T) {
 	ctx, callOff := context.WithCancel(t.Context())
 	proof := refusingProof(t, New().Safe("row", loadtest.NoFault))
 	program, _ := proof.Program(nil)

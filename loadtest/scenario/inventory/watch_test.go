@@ -66,7 +66,7 @@ func TestWatch_SeesThatStockAndOrdersDiffer(t *testing.T) {
 	}
 }
 
-func TestFindOversale_TellsTheSalesOfTheFirstProductThatCrossedTheLine(t *testing.T) {
+func TestFindOversale_ReturnsTheSalesOfTheFirstOversoldProduct(t *testing.T) {
 	conn := violated(t, violation{})
 	records := []loadtest.Record{
 		{Intent: loadtest.Intent{Key: "k1", Action: Buy}, Made: uuid.MustParse(order1), Attempts: []loadtest.Attempt{{Key: "k1", Replica: 1, Outcome: loadtest.OK, Start: 1, End: 3}}},

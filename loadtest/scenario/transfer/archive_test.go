@@ -10,7 +10,7 @@ import (
 	"shop/locking/idempotency/pgtx/pgtest"
 )
 
-func TestArchive_EmptiesTheLedgerWhichIsAppendOnlyAgain(t *testing.T) {
+func TestArchive_EmptiesTheLedgerWhichIsAppendOnlyAfterwards(t *testing.T) {
 	db, err := loadtest.CreateDatabase(t.Context(), testbed.Env(t, "SHOP_POSTGRES_URL"), "soak_archive_"+time.Now().Format("150405_000000000"))
 	if err != nil {
 		t.Fatal(err)

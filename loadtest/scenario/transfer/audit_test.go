@@ -191,7 +191,7 @@ func TestAuditTransfer_FindsNothingInCorrectAccounts(t *testing.T) {
 	}
 }
 
-func TestAuditTransfer_CountsHowFarBalancesAreFromTheirEntries(t *testing.T) {
+func TestAuditTransfer_MeasuresTheDriftOfBalancesFromTheirEntries(t *testing.T) {
 	conn := testbed.Schema(t, "transfer")
 	testbed.Exec(t, conn, correctAccounts)
 	want := map[string]int64{"T1": 0, "T2": 0, "T3": 0, "T4": 0, "I-ONCE": 0, "drift": 0}
@@ -249,7 +249,7 @@ func TestDrift_CountsFromWhatThePlanOpened(t *testing.T) {
 }
 
 // The service's own openings must not matter while the load runs either.
-func TestMoneySQL_SeesThatBalanceAndOpeningAreBothRaisedAndAnAccountThatIsNotThePlans(t *testing.T) {
+func TestMoneySQL_SeesARaisedOpeningAndAnUnplannedAccount(t *testing.T) {
 	accounts, _ := opened()
 	for name, c := range map[string]struct {
 		sql  string
@@ -271,7 +271,7 @@ func TestMoneySQL_SeesThatBalanceAndOpeningAreBothRaisedAndAnAccountThatIsNotThe
 	}
 }
 
-func TestMisreported_ARefusalIsAboutThePayerAndWhatItWasAskedFor(t *testing.T) {
+func TestMisreported_ARefusalNamesThePayerAndTheAmount(t *testing.T) {
 	wrong := func(edit func(map[string]loadtest.Record)) []string {
 		records := correctReplies()
 		if edit != nil {

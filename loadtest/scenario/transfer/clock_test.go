@@ -32,7 +32,7 @@ func TestMoments_ATransferIsMadeAndEndedWhileItsClientWaits(t *testing.T) {
 	}
 }
 
-func TestMoments_EachActionThatChangesSomethingHasOne(t *testing.T) {
+func TestMoments_EachActionWithAnEffectHasOne(t *testing.T) {
 	for _, action := range []loadtest.Action{Pay, Reserve, PostHold, VoidHold} {
 		if New().Moments[action] == "" {
 			t.Errorf("%s has no time", action)

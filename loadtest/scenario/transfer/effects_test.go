@@ -10,7 +10,7 @@ import (
 	"shop/loadtest/linear"
 )
 
-func TestEffects_AreWhatMovedAndEndedAndWhatExpired(t *testing.T) {
+func TestEffects_AreTransfersTheirEndsAndExpiries(t *testing.T) {
 	conn := testbed.Schema(t, "transfer")
 	testbed.Exec(t, conn, correctAccounts)
 	testbed.Exec(t, conn, `

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestInconclusive_EachFaultOfTheMoneyMustHaveLandedAndDoneWhatItIsFor(t *testing.T) {
+func TestInconclusive_EachFaultOfTheTransfersMustShowItsEvidence(t *testing.T) {
 	killed := map[string]int64{"cut_off": 1}
 	for _, step := range transfer.Steps() {
 		killed["crash_"+string(step)] = 1

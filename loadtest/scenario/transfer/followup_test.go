@@ -38,7 +38,7 @@ func TestSettle_AHoldIsPostedAndVoidedAtOneMomentOnTwoReplicas(t *testing.T) {
 	}
 }
 
-func TestSettle_NothingFollowsWhereThereIsNoHoldToEnd(t *testing.T) {
+func TestSettle_WithoutAHoldNothingFollows(t *testing.T) {
 	left, refused, unreadable := held(Hold{Left: true}, `{}`), held(Hold{}, `{}`), held(Hold{}, `<html>`)
 	refused.Outcome = loadtest.Rejected
 	paid := loadtest.Record{Intent: *moveIntent(0, "k", &Move{}), Outcome: loadtest.OK, Body: []byte(`{}`)}

@@ -112,7 +112,7 @@ func TestNewPlan_OneInTenIsSentTwiceAtOnceToTwoReplicasOneInSixIsAHold(t *testin
 	}
 }
 
-func TestNewPlan_AmpleAccountsHaveAllThatTheyAreAskedForAndManyOthersHaveNot(t *testing.T) {
+func TestNewPlan_AmpleAccountsCoverTheirPaymentsAndManyOthersDoNot(t *testing.T) {
 	for seed := range int64(20) {
 		load := quickLoad
 		load.Seed = seed
@@ -138,7 +138,7 @@ func TestNewPlan_AmpleAccountsHaveAllThatTheyAreAskedForAndManyOthersHaveNot(t *
 	}
 }
 
-func TestNewPlan_AHoldSaysForHowLongAndATransferDoesNot(t *testing.T) {
+func TestNewPlan_OnlyAHoldHasADuration(t *testing.T) {
 	for _, i := range NewPlan(quickLoad).Load() {
 		var body struct {
 			From, To  uuid.UUID
@@ -193,7 +193,7 @@ func TestNewPlan_AGroupHasItsShareOfEachKindOfAccount(t *testing.T) {
 	}
 }
 
-func TestNewPlan_ReadsAndWhatIsNotAllowedAreSentAmongTheTransfers(t *testing.T) {
+func TestNewPlan_ReadsAndForbiddenRequestsAreSentAmongTheTransfers(t *testing.T) {
 	plan := NewPlan(quickLoad)
 	owner := owners(plan)
 	reads, denied, shared, givenUp, twice := 0, map[string]bool{}, 0, 0, map[loadtest.Action]int{}

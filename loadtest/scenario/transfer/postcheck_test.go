@@ -64,7 +64,7 @@ func bankOf(t *testing.T, wrong string) (*loadtest.Run, []money.Account) {
 	return run, accounts
 }
 
-func TestSpendAll_WhatIsAvailableCanBeSentAndNotOneMore(t *testing.T) {
+func TestSpendAll_SpendsTheAvailableAmountAndNotOneMore(t *testing.T) {
 	for wrong, want := range map[string]string{
 		"":                            "",
 		"it shows too much":           "it has 101, but spending all of it ended as rejected (409 insufficient-funds)",
@@ -77,7 +77,7 @@ func TestSpendAll_WhatIsAvailableCanBeSentAndNotOneMore(t *testing.T) {
 	}
 }
 
-func TestSpendAll_AnEmptyAccountIsAskedForOneAndRefuses(t *testing.T) {
+func TestSpendAll_AnEmptyAccountRefusesOneUnit(t *testing.T) {
 	run, accounts := bankOf(t, "")
 	if got := spendAll(t.Context(), run, 1, accounts[1:], accounts[:1]); got[0] != "" || len(run.History.Records()) != 1 {
 		t.Errorf("%q, %d requests; want no error and one request", got, len(run.History.Records()))
@@ -85,7 +85,7 @@ func TestSpendAll_AnEmptyAccountIsAskedForOneAndRefuses(t *testing.T) {
 }
 
 // Accounts that are spent at the same moment are judged separately.
-func TestSpendAll_InARowTheOneThatCannotBeSpentIsNamed(t *testing.T) {
+func TestSpendAll_NamesTheAccountOfARowThatCannotBeSpent(t *testing.T) {
 	run, accounts := bankOf(t, "an empty account owes")
 	others := []money.Account{{ID: uuid.New(), Client: 1}, {ID: uuid.New(), Client: 1}}
 	if got := spendAll(t.Context(), run, 0, accounts, others); got[0] != "" || got[1] != "it has a negative amount: -1" {

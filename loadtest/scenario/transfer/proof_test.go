@@ -67,7 +67,7 @@ func TestProof_AServiceThatRefusesEveryTransferIsNotSafe(t *testing.T) {
 	}
 }
 
-func TestProof_LocksThatRunOutInTimeAreNotLeft(t *testing.T) {
+func TestProof_LocksThatExpireInTimeAreNotLeft(t *testing.T) {
 	proof := refusingBank(t, New().Safe("row", loadtest.NoFault))
 	proof.Grace, proof.LockTTL = 100*time.Millisecond, map[string]time.Duration{"transfer": time.Minute}
 	left := []string{"a", "b"}
@@ -84,7 +84,7 @@ func TestProof_LocksThatRunOutInTimeAreNotLeft(t *testing.T) {
 	}
 }
 
-func TestProof_MoneyThatIsLostForAMomentIsSeenWhileTheLoadRuns(t *testing.T) {
+func TestProof_AMomentaryLossOfMoneyIsSeenWhileTheLoadRuns(t *testing.T) {
 	proof := refusingBank(t, New().Control("naive", loadtest.NoFault, kept, "T3"))
 	proof.Grace = 100 * time.Millisecond
 	proof.Fault = func(trial *loadtest.Trial) (fault.Fault, error) {

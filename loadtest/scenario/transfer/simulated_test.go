@@ -146,7 +146,7 @@ func verdictOf(t *testing.T, h linear.History) linear.Result {
 	return linear.Check(t.Context(), partitions, linear.Limits{})
 }
 
-func TestLinearize_AServiceThatIsRightIsNeverAccused(t *testing.T) {
+func TestLinearize_ACorrectServiceIsNeverAccused(t *testing.T) {
 	for seed := range uint64(5) {
 		for _, c := range []struct {
 			accounts, n int

@@ -38,7 +38,7 @@ func count(t *testing.T, db *mongo.Database, collection string) int64 {
 	return n
 }
 
-func TestArchive_OfTheWalletsOnlyTheRefusalsStayAndThePurgeForgetsThem(t *testing.T) {
+func TestArchive_KeepsOnlyRefusalsAndDatesThemForThePurge(t *testing.T) {
 	own := archived(t)
 	for _, collection := range []string{"wallets", "wallet_entries"} {
 		if n := count(t, own.db, collection); n != 0 {

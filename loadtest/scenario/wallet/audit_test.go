@@ -88,7 +88,7 @@ func TestAuditWallet_FindsNothingInCorrectWallets(t *testing.T) {
 	}
 }
 
-func TestAuditWallet_CountsHowFarBalancesAreFromTheirEntries(t *testing.T) {
+func TestAuditWallet_MeasuresTheDriftOfBalancesFromTheirEntries(t *testing.T) {
 	db, _ := ownMongo(t)
 	want := map[string]int64{"M1": 0, "M2": 0, "M3": 0, "I-ONCE": 0, "drift": 0}
 	for _, change := range []string{
@@ -126,7 +126,7 @@ func TestAddUp_CountsFromWhatThePlanOpened(t *testing.T) {
 }
 
 // Each field of an answer must match the plan and the collections.
-func TestUntrue_FindsEachFieldThatIsNotAsThePlanAndTheCollectionsSay(t *testing.T) {
+func TestUntrue_FindsEachFieldThatDiffersFromThePlanOrTheCollections(t *testing.T) {
 	db := violated(t, violation{})
 	is, err := readStored(t.Context(), db)
 	if err != nil {
@@ -172,7 +172,7 @@ func TestUntrue_FindsEachFieldThatIsNotAsThePlanAndTheCollectionsSay(t *testing.
 	}
 }
 
-func TestMisreported_ARefusalIsAboutThePayerAndWhatItWasAskedFor(t *testing.T) {
+func TestMisreported_ARefusalNamesThePayerAndTheAmount(t *testing.T) {
 	if found := misreported(words(nil)); len(found) != 0 {
 		t.Errorf("correct wallets: %v", found)
 	}

@@ -39,7 +39,7 @@ func TestDeniedRight_OwnersAreRefusedOnlyForFundsOrForASharedKey(t *testing.T) {
 	}
 }
 
-func TestSharedTwice_OfTwoUnderOneKeyExactlyOneIsDone(t *testing.T) {
+func TestSharedTwice_ExactlyOneIntentOfASharedKeyIsExecuted(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit  func(map[string]loadtest.Record)
 		wrong int
@@ -82,7 +82,7 @@ func TestWronglyRefused_AWalletWithEnoughMustNotBeRefused(t *testing.T) {
 	}
 }
 
-func TestMembers_WhatDiffersAndWhatWasAcknowledgedAndRolledBackBreaksM4(t *testing.T) {
+func TestMembers_DifferencesAndLostAcknowledgedOperationsBreakM4(t *testing.T) {
 	m := Members{Apart: []string{"wallets"}, RolledBack: []string{operation1, operation4, uuid.NewString()}}
 	found := m.broken(words(nil))
 	if len(found) != 2 || found[0] != "wallets" || !strings.HasPrefix(found[1], "k1: operation "+operation1) {

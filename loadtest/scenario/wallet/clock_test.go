@@ -30,7 +30,7 @@ func TestMoments_AnOperationIsDoneWhileItsClientWaits(t *testing.T) {
 	}
 }
 
-func TestMoments_EachActionThatChangesSomethingHasOne(t *testing.T) {
+func TestMoments_EachActionWithAnEffectHasOne(t *testing.T) {
 	plan := NewPlan(loadtest.Load{Rate: 100, Duration: time.Second, Seed: 1, Replicas: 3})
 	for _, i := range plan.Load() {
 		if New(Environment{}).Moments[i.Action] == "" {

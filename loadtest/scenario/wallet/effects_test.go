@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestEffects_AreTheOperationsThatWereDone(t *testing.T) {
+func TestEffects_AreTheExecutedOperations(t *testing.T) {
 	db, _ := ownMongo(t)
 	do(t, db, correctWallets())
 	stored, err := effects(t.Context(), db)

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestInconclusive_EachFaultOfTheWalletsMustHaveLandedAndDoneWhatItIsFor(t *testing.T) {
+func TestInconclusive_EachFaultOfTheWalletsMustShowItsEvidence(t *testing.T) {
 	killed := map[string]int64{"cut_off": 1}
 	for _, step := range wallet.Steps() {
 		killed["crash_"+string(step)] = 1
@@ -93,7 +93,7 @@ func TestQuick_OfTheWalletsHasTheControlsAndTheDefault(t *testing.T) {
 	}
 }
 
-func TestFlow_AnElectionTakesItsTimeInTheBoundOfWhatMustSucceedAfterIt(t *testing.T) {
+func TestFlow_TheLivenessBoundAllowsForAnElection(t *testing.T) {
 	plain := loadtest.LiveBound(2 * time.Second)
 	for _, fault := range everyFault {
 		want := plain

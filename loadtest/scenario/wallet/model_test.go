@@ -43,7 +43,7 @@ func lost(o linear.Operation, effect linear.Effect, stored string) linear.Operat
 	return o
 }
 
-func TestLinearize_AWalletIsWhatWentInAndOut(t *testing.T) {
+func TestLinearize_ABalanceIsTheSumOfItsOperations(t *testing.T) {
 	type history = []linear.Operation
 	gaveUp := does("debits", full, 1, 2, 10, 0)
 	gaveUp.Outcome, gaveUp.Effect = linear.Open, linear.Yes

@@ -109,7 +109,7 @@ func TestNewPlan_OneInTenIsSentTwiceAtOnceToTwoReplicas(t *testing.T) {
 	}
 }
 
-func TestNewPlan_AmpleWalletsHaveAllThatTheyAreAskedForAndOthersAreShort(t *testing.T) {
+func TestNewPlan_AmpleWalletsCoverTheirPaymentsAndOthersDoNot(t *testing.T) {
 	for seed := range int64(20) {
 		load := quickLoad
 		load.Seed = seed
@@ -141,7 +141,7 @@ func TestNewPlan_ABurstIsWholeHoweverSmallTheLoad(t *testing.T) {
 	}
 }
 
-func TestNewPlan_ReadsAndWhatIsNotAllowedAreSentAmongTheOperations(t *testing.T) {
+func TestNewPlan_ReadsAndForbiddenRequestsAreSentAmongTheOperations(t *testing.T) {
 	plan := NewPlan(quickLoad)
 	place := places(plan)
 	reads, denied, duplicates, givenUp := 0, map[string]bool{}, 0, map[loadtest.Action]int{}
@@ -174,7 +174,7 @@ func TestNewPlan_ReadsAndWhatIsNotAllowedAreSentAmongTheOperations(t *testing.T)
 }
 
 // The follow-ups of many answers contain every kind of request.
-func TestFollowUp_KeysAreUsedAgainForAnotherAmountAndForAnotherKind(t *testing.T) {
+func TestFollowUp_KeysAreReusedForAnotherAmountAndForAnotherKind(t *testing.T) {
 	kinds := map[string]int{}
 	for _, i := range NewPlan(quickLoad).Load() {
 		for _, request := range followUp(loadtest.Record{Intent: *i, Outcome: loadtest.OK}) {

@@ -73,7 +73,7 @@ func cashierWith(t *testing.T, wrong string) (*loadtest.Run, []money.Account) {
 	return run, wallets
 }
 
-func TestEmptyWallet_AllCanBeTakenOutAndNotOneMore(t *testing.T) {
+func TestEmptyWallet_SpendsTheWholeBalanceAndNotOneMore(t *testing.T) {
 	for wrong, want := range map[string]string{
 		"":                            "",
 		"it shows too much":           "it has 101, but spending all of it ended as rejected (409 insufficient-funds)",
@@ -86,14 +86,14 @@ func TestEmptyWallet_AllCanBeTakenOutAndNotOneMore(t *testing.T) {
 	}
 }
 
-func TestEmptyWallet_AnEmptyOneIsAskedForOneAndRefuses(t *testing.T) {
+func TestEmptyWallet_AnEmptyWalletRefusesOneUnit(t *testing.T) {
 	run, wallets := cashierWith(t, "")
 	if got := emptyWallet(t.Context(), run, 1, wallets, wallets[1]); got != "" || len(run.History.Records()) != 1 {
 		t.Errorf("%q, %d requests; want no error and one request", got, len(run.History.Records()))
 	}
 }
 
-func TestReuse_AKeyStaysWithTheWalletThatItWasUsedFor(t *testing.T) {
+func TestReuse_AKeyStaysWithItsFirstWallet(t *testing.T) {
 	for wrong, ends := range map[string]string{"": "", "it forgets what a key was for": "ended as rejected (409 insufficient-funds)"} {
 		run, wallets := cashierWith(t, wrong)
 		for i, w := range wallets {

@@ -108,7 +108,7 @@ func gone(t *testing.T, had Stores) {
 	}
 }
 
-func TestProof_WithoutProxiesNothingIsSaidOfThem(t *testing.T) {
+func TestProof_WithoutProxiesTheirInvariantsAreNotChecked(t *testing.T) {
 	var had Stores
 	proof := refusingWallets(t, &had, Environment{WireReport: func(loadtest.Scenario) WireReport { return WireReport{} }})
 	report, err := proof.Run(t.Context())
@@ -122,7 +122,7 @@ func TestProof_WithoutProxiesNothingIsSaidOfThem(t *testing.T) {
 	}
 }
 
-func TestProof_WalletsNeedAServerForThem(t *testing.T) {
+func TestProof_WalletsNeedAMongoDBServer(t *testing.T) {
 	var had Stores
 	proof := refusingWallets(t, &had, Environment{})
 	proof.Scenarios = []loadtest.Scenario{New(Environment{}).Safe("lockid", loadtest.NoFault)}
@@ -135,7 +135,7 @@ func TestProof_WalletsNeedAServerForThem(t *testing.T) {
 	}
 }
 
-func TestProof_AnUpdateThatIsLostForAMomentIsSeenWhileTheLoadRuns(t *testing.T) {
+func TestProof_AMomentaryLostUpdateIsSeenWhileTheLoadRuns(t *testing.T) {
 	var had Stores
 	proof := refusingWallets(t, &had, Environment{})
 	proof.Fault = func(trial *loadtest.Trial) (fault.Fault, error) {

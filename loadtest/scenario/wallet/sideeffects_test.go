@@ -38,7 +38,7 @@ func each(fn func(loadtest.Scenario)) {
 	}
 }
 
-func TestSideEffects_TwoRequestsMayAskAboutOneOperationButForLockIDWithoutAFault(t *testing.T) {
+func TestSideEffects_OnlyLockIDWithoutAFaultCallsOncePerOperation(t *testing.T) {
 	each(func(s loadtest.Scenario) {
 		calls, credits := fair()
 		found := auditSideEffects(s, calls, credits, excuses{})
@@ -52,7 +52,7 @@ func TestSideEffects_TwoRequestsMayAskAboutOneOperationButForLockIDWithoutAFault
 }
 
 // Two wallets share a key: the bonus service refuses the second call, and applies nothing.
-func TestSideEffects_ARequestThatTheBonusServiceRefusedIsNone(t *testing.T) {
+func TestSideEffects_ARefusedCallDoesNotCount(t *testing.T) {
 	each(func(s loadtest.Scenario) {
 		calls, credits := fair()
 		calls[2] = bonus.Call{Operation: calls[0].Operation, Request: uuid.New(), Wallet: uuid.New(), Amount: 7, Attempt: 1, Refused: true}
@@ -62,7 +62,7 @@ func TestSideEffects_ARequestThatTheBonusServiceRefusedIsNone(t *testing.T) {
 	})
 }
 
-func TestSideEffects_ARequestAsksOnceWithoutAFaultAndUnderIncAlways(t *testing.T) {
+func TestSideEffects_ARequestCallsOnceWithoutAFaultAndAlwaysUnderInc(t *testing.T) {
 	each(func(s loadtest.Scenario) {
 		calls, credits := fair()
 		calls[2].Request = calls[0].Request
@@ -80,7 +80,7 @@ func TestSideEffects_ARequestAsksOnceWithoutAFaultAndUnderIncAlways(t *testing.T
 
 // A time limit between call and commit makes the request, or the client's next one, call
 // again. Operations without a late request have no such excuse.
-func TestSideEffects_ALateRequestMayAskAgainUnlessItIsAControls(t *testing.T) {
+func TestSideEffects_ALateRequestMayCallAgainExceptInAControl(t *testing.T) {
 	each(func(s loadtest.Scenario) {
 		for _, again := range []string{"by its request", "by another"} {
 			for late, operation := range []string{operation1, operation2} { // the repeated call is about the first
@@ -108,7 +108,7 @@ func TestSideEffects_ALateRequestMayAskAgainUnlessItIsAControls(t *testing.T) {
 }
 
 // The rules of every run: each breach is planted in an otherwise correct bonus service.
-func TestSideEffects_FindsUnderEveryStrategyAndFault(t *testing.T) {
+func TestSideEffects_BreachesAreFoundUnderEveryStrategyAndFault(t *testing.T) {
 	for name, c := range map[string]struct {
 		plant func(calls []bonus.Call, credits []credit) ([]bonus.Call, []credit)
 		want  string
@@ -166,7 +166,7 @@ func TestSideEffects_FindsUnderEveryStrategyAndFault(t *testing.T) {
 }
 
 // "busy" says that nothing was credited, but not that the bonus service was not called.
-func TestSideEffects_ACreditThatWasGivenUpMayHaveABonusThatNoWalletHas(t *testing.T) {
+func TestSideEffects_AnAbandonedCreditMayHaveABonusThatNoWalletHas(t *testing.T) {
 	gaveUp := func(wallet string, amount int64, took time.Duration) loadtest.Record {
 		return loadtest.Record{
 			Intent:  loadtest.Intent{Action: Credit, Of: Move{To: uuid.MustParse(wallet), Amount: amount}, GivesUp: true},
@@ -197,7 +197,7 @@ func TestSideEffects_ACreditThatWasGivenUpMayHaveABonusThatNoWalletHas(t *testin
 	})
 }
 
-func TestStoredCredits_AreThoseThatWereDone(t *testing.T) {
+func TestStoredCredits_AreTheExecutedOnes(t *testing.T) {
 	db, _ := ownMongo(t)
 	do(t, db, correctWallets())
 	do(t, db, insert("wallet_operations", operationDocument(uuid.NewString(), "k7", "credit", `, "refused": "no"`, 1, 0, 409)))

@@ -120,7 +120,7 @@ func payment(t *testing.T, db *mongo.Database) {
 	}
 }
 
-func TestWatchWallets_ADatabaseThatCannotBeReadIsAnErrorAtOnce(t *testing.T) {
+func TestWatchWallets_AnUnreadableDatabaseIsAnErrorAtOnce(t *testing.T) {
 	db, _ := ownMongo(t)
 	do(t, db, insert("anything", `{"a": 1}`)+`{"create": "wallet_entries", "viewOn": "anything", "pipeline": [{"$project": {"delta": {"$divide": ["$a", 0]}}}]}`)
 	if _, err := sample(t.Context(), db, planOf, func() time.Duration { return 0 }); err == nil {
@@ -129,7 +129,7 @@ func TestWatchWallets_ADatabaseThatCannotBeReadIsAnErrorAtOnce(t *testing.T) {
 }
 
 // The service's own openings must not matter while the load runs either.
-func TestWatchWallets_SeesThatBalanceAndOpeningAreBothRaisedAndAWalletThatIsNotThePlans(t *testing.T) {
+func TestWatchWallets_SeesARaisedOpeningAndAnUnplannedWallet(t *testing.T) {
 	for name, c := range map[string]struct {
 		do   string
 		want int
