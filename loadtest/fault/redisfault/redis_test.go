@@ -48,7 +48,7 @@ func TestLockLost_DeletesAndCountsTheLocksOfItsPrefix(t *testing.T) {
 	}
 	for name, want := range map[string]int64{lock: 0, fence: 1, other: 1} {
 		if n, err := client.Exists(t.Context(), name).Result(); err != nil || n != want {
-			t.Errorf("%s: %d there (%v), want %d", name, n, err, want)
+			t.Errorf("%s: %d left (%v), want %d", name, n, err, want)
 		}
 	}
 }

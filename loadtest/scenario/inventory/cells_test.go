@@ -14,7 +14,7 @@ func TestCells_EachHasAProductWithExactlyTheStockThatItBuys(t *testing.T) {
 	supplyCells(&plan, n)
 	for _, s := range Products(plan) {
 		if _, twice := there[s.SKU]; twice {
-			t.Errorf("%s is there twice", s.SKU)
+			t.Errorf("product %s twice", s.SKU)
 		}
 		there[s.SKU] = s.Quantity
 	}

@@ -211,7 +211,7 @@ func (m model) readOrder(o *linear.Operation, id string) {
 	o.Told(&shown)
 	what := map[string]byte{"confirmed": confirmed, "cancelled": cancelled}[shown.Status]
 	for _, l := range m.linesOf(o, id) {
-		m.add(l.SKU, linear.NewStep(o, o.Key+": it is "+shown.Status).Checks(m.is(id, l.SKU, what)))
+		m.add(l.SKU, linear.NewStep(o, o.Key+": shown as "+shown.Status).Checks(m.is(id, l.SKU, what)))
 	}
 }
 
@@ -229,7 +229,7 @@ func (m model) cancellation(o *linear.Operation, id string) {
 				return s.(product).with(place, cancelled, l.Quantity), true
 			}))
 		case fate == linear.Refused && o.Problem == "already-cancelled":
-			step.Text = o.Key + ": it is cancelled"
+			step.Text = o.Key + ": already cancelled"
 			m.add(l.SKU, step.Checks(m.is(id, l.SKU, cancelled)))
 		case fate == linear.Contradiction:
 			m.add(l.SKU, step.Never())

@@ -44,8 +44,8 @@ func TestWatch_SeesThatStockAndOrdersDiffer(t *testing.T) {
 		for looks.Load() < n && fault.Wait(t.Context(), 5*time.Millisecond) {
 		}
 	}
-	await(2)                                                                                                                                                  // the first look is over
-	testbed.Exec(t, conn, `UPDATE products SET stock = 9 WHERE sku = 'cup'; UPDATE stock_movements SET quantity = 10 WHERE sku = 'cup' AND kind = 'opening'`) // two sales are forgotten, and the books say that two more were put there
+	await(2)                                                                                                                                                  // the first sample is taken
+	testbed.Exec(t, conn, `UPDATE products SET stock = 9 WHERE sku = 'cup'; UPDATE stock_movements SET quantity = 10 WHERE sku = 'cup' AND kind = 'opening'`) // two sales are lost, and the movements claim two more units
 	await(looks.Load() + 3)
 	stop()
 	if err := <-done; err != nil && !errors.Is(err, context.Canceled) {

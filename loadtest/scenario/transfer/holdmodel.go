@@ -110,7 +110,7 @@ func (v view) expire(o *linear.Operation, d *deal) {
 	if _, pays := v.at(d.from); !pays {
 		return
 	}
-	step := linear.NewStep(o, fmt.Sprintf("%s: give %d back", o.Key, d.amount))
+	step := linear.NewStep(o, fmt.Sprintf("%s: release %d", o.Key, d.amount))
 	step.Call = max(0, d.of.Call+int64(d.lasts)-clockSlack)
 	v.end(step, d, expired, 0)
 }

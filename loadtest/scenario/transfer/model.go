@@ -221,7 +221,7 @@ func (v view) short(d *deal, step linear.Step, from int) {
 	amount := d.amount
 	step.Text = fmt.Sprintf("%s: %d refused", d.of.Key, amount)
 	if why.Available != nil {
-		step.Text += fmt.Sprintf(", %d there", *why.Available)
+		step.Text += fmt.Sprintf(", %d available", *why.Available)
 	}
 	v.check(step, func(b books) bool {
 		available := b.accounts[from].available()
@@ -237,7 +237,7 @@ func (v view) read(o *linear.Operation) {
 	if id, is := o.PathIs(http.MethodGet, "/v1/accounts/*"); is {
 		var shown struct{ Balance, Held, Available int64 }
 		if at, has := v.at(id[0]); has && o.Told(&shown) {
-			step := linear.NewStep(o, fmt.Sprintf("%s: %d there, %d held, %d available", o.Key, shown.Balance, shown.Held, shown.Available))
+			step := linear.NewStep(o, fmt.Sprintf("%s: balance %d, %d held, %d available", o.Key, shown.Balance, shown.Held, shown.Available))
 			v.check(step, func(b books) bool {
 				a := b.accounts[at]
 				return a.balance == shown.Balance && a.held == shown.Held && a.available() == shown.Available
@@ -248,7 +248,7 @@ func (v view) read(o *linear.Operation) {
 		var shown struct{ State string }
 		if place, tracked := v.tracks[v.byID[id[0]]]; tracked && o.Told(&shown) {
 			what := map[string]byte{"reserved": reserved, "posted": posted, "voided": voided, "expired": expired}[shown.State]
-			v.check(linear.NewStep(o, o.Key+": it is "+shown.State), func(b books) bool { return b.deals[place] == what })
+			v.check(linear.NewStep(o, o.Key+": shown as "+shown.State), func(b books) bool { return b.deals[place] == what })
 		}
 	}
 }

@@ -125,7 +125,7 @@ func (m model) view(opening map[string]int64, members ...string) linear.Partitio
 			Balance int64
 		}
 		if at, has := places[pathID(o)]; has && o.Told(&shown) {
-			step := linear.NewStep(o, fmt.Sprintf("%s: %d there", o.Key, shown.Balance))
+			step := linear.NewStep(o, fmt.Sprintf("%s: balance %d", o.Key, shown.Balance))
 			if m.late {
 				step.Call = 0
 			}

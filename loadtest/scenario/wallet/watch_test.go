@@ -35,7 +35,7 @@ func TestWatchWallets_SeesThatBalancesAndEntriesDiffer(t *testing.T) {
 		for looks.Load() < n && fault.Wait(t.Context(), 5*time.Millisecond) {
 		}
 	}
-	await(2) // the first look is over
+	await(2) // the first sample is taken
 	do(t, db, update("wallets", byID(wallet1), `{"$inc": {"balance": -110}}`)+update("wallets", byID(wallet2), `{"$inc": {"balance": -300}}`))
 	await(looks.Load() + 3)
 	stop()
