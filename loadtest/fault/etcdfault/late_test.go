@@ -60,7 +60,7 @@ func wrong(t *testing.T, database string) (n int) {
 }
 
 // serve starts three replicas, each behind a proxy.
-func serve(t *testing.T, strategy, database, prefix string, owner uuid.UUID, accounts []string) (wires []*pgfault.Proxy, replicas processes) {
+func serve(t *testing.T, strategy, database, prefix string, owner uuid.UUID, accounts []string) (proxies []*pgfault.Proxy, replicas processes) {
 	t.Helper()
 	for range 3 {
 		w, err := pgfault.NewProxy(database)
@@ -68,10 +68,10 @@ func serve(t *testing.T, strategy, database, prefix string, owner uuid.UUID, acc
 			t.Fatal(err)
 		}
 		t.Cleanup(w.Close)
-		wires = append(wires, w)
+		proxies = append(proxies, w)
 		replicas.start(t, append([]string{strategy, w.URL(), testbed.Env(t, "SHOP_ETCD_ENDPOINTS"), prefix, owner.String()}, accounts...)...)
 	}
-	return wires, replicas
+	return proxies, replicas
 }
 
 // Three processes move money through three proxies, and are really stopped.
@@ -81,7 +81,7 @@ func TestLateWrite_TheFenceRefusesAndWithoutItMoneyIsLost(t *testing.T) {
 		t.Run(strategy, func(t *testing.T) {
 			database, owner, accounts := newBank(t)
 			client, prefix := shared(t)
-			wires, replicas := serve(t, strategy, database, prefix, owner, accounts)
+			proxies, replicas := serve(t, strategy, database, prefix, owner, accounts)
 			safe := !strings.HasPrefix(strategy, "etcd-unfenced")
 			all := []pgfault.Way{pgfault.Revoked, pgfault.Stopped}
 			if strings.HasSuffix(strategy, stepByStep) { // a replica with an open transaction is never stopped
@@ -91,7 +91,7 @@ func TestLateWrite_TheFenceRefusesAndWithoutItMoneyIsLost(t *testing.T) {
 			defer done()
 			ways, refused := map[pgfault.Way]bool{}, 0
 			strike := pgfault.LateWrite{
-				Proxies: wires, Replicas: replicas, TTL: lockTTL, URL: database,
+				Proxies: proxies, Replicas: replicas, TTL: lockTTL, URL: database,
 				Evict: func(ctx context.Context, account string) (bool, error) {
 					return Evict(ctx, client, prefix, "account/"+account)
 				},
@@ -125,10 +125,10 @@ func TestCommitCut_LosesNoRealTransfer(t *testing.T) {
 	for _, strategy := range []string{"etcd-fenced", "etcd-fence-only" + stepByStep} {
 		database, owner, accounts := newBank(t)
 		_, prefix := shared(t)
-		wires, replicas := serve(t, strategy, database, prefix, owner, accounts)
+		proxies, replicas := serve(t, strategy, database, prefix, owner, accounts)
 		seen := map[string]int64{}
 		for limit := time.Now().Add(3 * time.Minute); (seen["commits_cut_before"] < 2 || seen["commits_cut_after"] < 2) && time.Now().Before(limit); {
-			events, err := pgfault.CommitCut{Proxies: wires, Every: 20 * time.Millisecond}.Inject(t.Context(), time.Second)
+			events, err := pgfault.CommitCut{Proxies: proxies, Every: 20 * time.Millisecond}.Inject(t.Context(), time.Second)
 			if err != nil {
 				t.Error(err)
 			}

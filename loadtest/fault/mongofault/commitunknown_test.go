@@ -27,7 +27,7 @@ func TestCommitUnknown_LosesNoRealOperationAndAllAreResolved(t *testing.T) {
 			)
 			for limit := time.Now().Add(time.Minute); err == nil && (seen["commits_cut"] < 3 || seen["commits_failed"] < 3) && time.Now().Before(limit); seen = fault.Seen(events) {
 				var more []fault.Event
-				more, err = CommitUnknown{Proxies: c.wires, Every: 200 * time.Millisecond, Phase: 500 * time.Millisecond}.Inject(t.Context(), 3*time.Second)
+				more, err = CommitUnknown{Proxies: c.proxies, Every: 200 * time.Millisecond, Phase: 500 * time.Millisecond}.Inject(t.Context(), 3*time.Second)
 				events = append(events, more...)
 			}
 			cancel()
@@ -46,7 +46,7 @@ func TestCommitUnknown_LosesNoRealOperationAndAllAreResolved(t *testing.T) {
 			if c.events[wallet.Ambiguous] == 0 || c.events[wallet.Resolved] == 0 || c.wrong() != 0 || c.operations() != n {
 				t.Errorf("%v, wrong by %d, %d operations stored", c.events, c.wrong(), c.operations())
 			}
-			for _, w := range c.wires {
+			for _, w := range c.proxies {
 				if _, breaches := w.Breaches(strategy); strings.Join(breaches, "") != "" {
 					t.Errorf("%q", breaches)
 				}

@@ -126,7 +126,7 @@ func TestPrimaryKill_LosesNoRealOperation(t *testing.T) {
 	if apart, err := Agree(t.Context(), set, c.db.Name()); err != nil || len(apart) != 0 {
 		t.Errorf("%q, %v", apart, err)
 	}
-	for _, w := range c.wires {
+	for _, w := range c.proxies {
 		if _, breaches := w.Breaches("lockid"); len(breaches) != 0 {
 			t.Errorf("%q", breaches)
 		}

@@ -177,9 +177,9 @@ func (c *conn) answer(m message) (pass, on bool) {
 var noPrimary = []int64{10107, 189, 11602, 13435}
 
 // toCut takes one of the pending cuts, if there is any.
-func (w *Proxy) toCut() bool {
-	for n := w.cuts.Load(); n > 0; n = w.cuts.Load() {
-		if w.cuts.CompareAndSwap(n, n-1) {
+func (p *Proxy) toCut() bool {
+	for n := p.cuts.Load(); n > 0; n = p.cuts.Load() {
+		if p.cuts.CompareAndSwap(n, n-1) {
 			return true
 		}
 	}

@@ -20,7 +20,7 @@ import (
 type pair struct {
 	t        *testing.T
 	db       *mongo.Database // without a proxy
-	wires    []*Proxy
+	proxies  []*Proxy
 	replicas []*wallet.Service
 	owner    uuid.UUID
 	wallets  [2]uuid.UUID
@@ -55,7 +55,7 @@ func newPair(t *testing.T, url, strategy string, replicas int) *pair {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.wires, c.replicas = append(c.wires, w), append(c.replicas, svc)
+		c.proxies, c.replicas = append(c.proxies, w), append(c.replicas, svc)
 	}
 	return c
 }
@@ -158,7 +158,7 @@ func TestBreaches_OfEachStrategy(t *testing.T) {
 			defer cancel()
 			done := c.churn(ctx, 3)
 			heard, rules := int64(0), map[string]bool{}
-			for _, w := range c.wires {
+			for _, w := range c.proxies {
 				n, breaches := w.Breaches(strategy)
 				heard += n
 				for _, b := range breaches {

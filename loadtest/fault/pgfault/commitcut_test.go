@@ -10,10 +10,10 @@ import (
 // A client that continues after each cut counts its answers; the fault counts the cuts.
 func TestCommitCut_BeforeIsNotCommittedAndAfterIs(t *testing.T) {
 	b := newBank(t)
-	wires := []*Proxy{b.proxy(), b.proxy()}
+	proxies := []*Proxy{b.proxy(), b.proxy()}
 	ctx, stop := context.WithCancel(t.Context())
-	told := make(chan [2]int64, len(wires)) // committed, broken
-	for _, w := range wires {
+	told := make(chan [2]int64, len(proxies)) // committed, broken
+	for _, w := range proxies {
 		go func() {
 			var n [2]int64
 			conn := b.connect(w.URL())
@@ -30,7 +30,7 @@ func TestCommitCut_BeforeIsNotCommittedAndAfterIs(t *testing.T) {
 	}
 	var before, after int64
 	for limit := time.Now().Add(time.Minute); (before < 2 || after < 2) && time.Now().Before(limit); {
-		events, err := CommitCut{Proxies: wires, Every: 10 * time.Millisecond}.Inject(t.Context(), 400*time.Millisecond)
+		events, err := CommitCut{Proxies: proxies, Every: 10 * time.Millisecond}.Inject(t.Context(), 400*time.Millisecond)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -41,7 +41,7 @@ func TestCommitCut_BeforeIsNotCommittedAndAfterIs(t *testing.T) {
 	}
 	stop()
 	var ok, broken int64
-	for range wires {
+	for range proxies {
 		n := soon(t, "a client", told)
 		ok, broken = ok+n[0], broken+n[1]
 	}

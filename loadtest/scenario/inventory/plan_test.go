@@ -139,8 +139,8 @@ func TestFollowUp_EachKindFollowsSomePurchase(t *testing.T) {
 		count(bought)
 		refused := loadtest.Record{Intent: *i, Outcome: loadtest.Rejected, Attempts: []loadtest.Attempt{{Outcome: loadtest.Rejected, Problem: "out-of-stock"}}}
 		count(refused)
-		for _, twin := range twice(loadtest.RandomFor(i.Key), bought) {
-			count(loadtest.Record{Intent: *twin.Intent, Outcome: loadtest.OK, Made: bought.Made})
+		for _, cancellation := range twice(loadtest.RandomFor(i.Key), bought) {
+			count(loadtest.Record{Intent: *cancellation.Intent, Outcome: loadtest.OK, Made: bought.Made})
 		}
 	}
 	for _, kind := range []string{
