@@ -36,14 +36,14 @@ func TestJudge_AHitWithOneEffectIsOK(t *testing.T) {
 
 func TestJudge_WithoutEvidenceACellIsEmpty(t *testing.T) {
 	for name, spoil := range map[string]func(*seen){
-		"no hit":                         func(s *seen) { s.stood = false },
-		"not sound before":               func(s *seen) { s.sound = false },
-		"not at its step":                func(s *seen) { s.storedThen = 1 - s.storedThen },
-		"killed by something else":       func(s *seen) { s.killed = false },
-		"paused for less than the TTL":   func(s *seen) { s.paused = min(s.paused, time.Second) },
-		"did not stand still to the end": func(s *seen) { s.stoodOn = false },
-		"nothing was lost":               func(s *seen) { s.lost = 0 },
-		"no connection was cut":          func(s *seen) { s.connections = 0 },
+		"no hit":                          func(s *seen) { s.stood = false },
+		"not sound before":                func(s *seen) { s.sound = false },
+		"not at its step":                 func(s *seen) { s.storedThen = 1 - s.storedThen },
+		"killed by something else":        func(s *seen) { s.killed = false },
+		"paused for less than the TTL":    func(s *seen) { s.paused = min(s.paused, time.Second) },
+		"did not stay stopped to the end": func(s *seen) { s.stoodOn = false },
+		"nothing was lost":                func(s *seen) { s.lost = 0 },
+		"no connection was cut":           func(s *seen) { s.connections = 0 },
 	} {
 		spoiled := 0
 		for kind, s := range good() {

@@ -386,12 +386,12 @@ func TestMisreported_ARefusalNamesARequestedProductThatIsShort(t *testing.T) {
 		t.Errorf("a correct shop: %v", wrong)
 	}
 	for name, edit := range map[string]func(map[string]loadtest.Record){
-		"another product": told("k4", `"cup"`, `"bowl"`),
-		"enough":          told("k4", `"left":7`, `"left":99`),
-		"less than none":  told("k4", `"left":7`, `"left":-1`),
-		"does not say":    told("k4", `,"left":7`, ``),
-		"another status":  told("k4", `409`, `404`),
-		"no text":         forgery("k4", func(r *loadtest.Record) { r.Body = nil }),
+		"another product":    told("k4", `"cup"`, `"bowl"`),
+		"enough":             told("k4", `"left":7`, `"left":99`),
+		"a negative number":  told("k4", `"left":7`, `"left":-1`),
+		"without the number": told("k4", `,"left":7`, ``),
+		"another status":     told("k4", `409`, `404`),
+		"no text":            forgery("k4", func(r *loadtest.Record) { r.Body = nil }),
 	} {
 		if wrong := misreported(replies(edit)); len(wrong) != 1 || !strings.HasPrefix(wrong[0], "k4: ") {
 			t.Errorf("%s: %v", name, wrong)

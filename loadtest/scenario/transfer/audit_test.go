@@ -239,8 +239,8 @@ func TestDrift_CountsFromWhatThePlanOpened(t *testing.T) {
 	}{
 		"as it was opened": {``, 0},
 		"both raised":      {bothRaised, 100},
-		"one account more": {accountBeside, 70},
-		"one is gone":      {`DELETE FROM accounts WHERE id = '` + account3 + `'`, 500},
+		"an extra account": {accountBeside, 70},
+		"one is missing":   {`DELETE FROM accounts WHERE id = '` + account3 + `'`, 500},
 	} {
 		if n, err := invariant.Number(t.Context(), violated(t, violation{sql: c.sql}), driftSQL); err != nil || n != c.want {
 			t.Errorf("%s: drift %d, %v, want %d", name, n, err, c.want)
@@ -257,7 +257,7 @@ func TestMoneySQL_SeesARaisedOpeningAndAnUnplannedAccount(t *testing.T) {
 	}{
 		"as it was opened": {``, 0},
 		"both raised":      {bothRaised, 2}, // the sum, and the drift
-		"one account more": {accountBeside, 2},
+		"an extra account": {accountBeside, 2},
 	} {
 		conn := violated(t, violation{sql: c.sql})
 		rows, _ := conn.Query(t.Context(), moneySQL(accounts))
@@ -283,13 +283,13 @@ func TestMisreported_ARefusalNamesThePayerAndTheAmount(t *testing.T) {
 		t.Errorf("correct accounts: %v", found)
 	}
 	for name, edit := range map[string]func(map[string]loadtest.Record){
-		"another account": told("k6", account1, account2),
-		"another amount":  told("k6", `9999`, `999`),
-		"enough":          told("k6", `680`, `9999`),
-		"less than none":  told("k6", `680`, `-1`),
-		"does not say":    told("k6", `,"available":680`, ``),
-		"another status":  told("k6", `409`, `404`),
-		"no text":         forgery("k6", func(r *loadtest.Record) { r.Body = nil }),
+		"another account":    told("k6", account1, account2),
+		"another amount":     told("k6", `9999`, `999`),
+		"enough":             told("k6", `680`, `9999`),
+		"a negative number":  told("k6", `680`, `-1`),
+		"without the number": told("k6", `,"available":680`, ``),
+		"another status":     told("k6", `409`, `404`),
+		"no text":            forgery("k6", func(r *loadtest.Record) { r.Body = nil }),
 	} {
 		if found := wrong(edit); len(found) != 1 || !strings.HasPrefix(found[0], "k6: ") {
 			t.Errorf("%s: %v", name, found)

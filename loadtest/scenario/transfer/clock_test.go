@@ -17,10 +17,10 @@ func TestMoments_ATransferIsMadeAndEndedWhileItsClientWaits(t *testing.T) {
 		plant     func(map[string]loadtest.Record)
 	}{
 		{"correct", "", nil},
-		{"made an hour before it was asked for", "k1: ", told("k1", `created_at":"2026-01-01T00`, `created_at":"2025-12-31T23`)},
-		{"made behind the answer", "k3: ", sentAt("k3", -time.Second)},
-		{"posted before that was asked for", "post-k2: ", told("post-k2", `00.5Z`, `00Z`)},
-		{"voided behind the answer", "void-k3: ", told("void-k3", `00.6Z`, `00.8Z`)},
+		{"made an hour before the request", "k1: ", told("k1", `created_at":"2026-01-01T00`, `created_at":"2025-12-31T23`)},
+		{"made after the answer", "k3: ", sentAt("k3", -time.Second)},
+		{"posted before the request", "post-k2: ", told("post-k2", `00.5Z`, `00Z`)},
+		{"voided after the answer", "void-k3: ", told("void-k3", `00.6Z`, `00.8Z`)},
 		{"no time", "k1: ", told("k1", "created_at", "made_at")},
 	} {
 		records := correctReplies()

@@ -146,7 +146,7 @@ func TestUntrue_FindsEachFieldThatDiffersFromThePlanOrTheCollections(t *testing.
 		"another kind":        {"k1", tells("k1", `"credit"`, `"debit"`)},
 		"another wallet":      {"k1", tells("k1", wallet1, wallet2)},
 		"another payee":       {"k3", tells("k3", wallet2, wallet3)},
-		"a field more":        {"k1", tells("k1", `"kind"`, `"fee":0,"kind"`)},
+		"an extra field":      {"k1", tells("k1", `"kind"`, `"fee":0,"kind"`)},
 		"no operation":        {"k1", forgery("k1", func(r *loadtest.Record) { r.Body = []byte(`[]`) })},
 		"no such operation":   {"k1", forgery("k1", func(r *loadtest.Record) { r.Made = uuid.New() })},
 		"another balance":     {"read", tells("read", `"balance":875`, `"balance":876`)},
@@ -177,13 +177,13 @@ func TestMisreported_ARefusalNamesThePayerAndTheAmount(t *testing.T) {
 		t.Errorf("correct wallets: %v", found)
 	}
 	for name, edit := range map[string]func(map[string]loadtest.Record){
-		"another wallet": tells("k4", wallet1, wallet2),
-		"another amount": tells("k4", `9999`, `999`),
-		"enough":         tells("k4", `875`, `9999`),
-		"less than none": tells("k4", `875`, `-1`),
-		"does not say":   tells("k4", `,"available":875`, ``),
-		"another status": tells("k4", `409`, `404`),
-		"no text":        forgery("k4", func(r *loadtest.Record) { r.Body = nil }),
+		"another wallet":     tells("k4", wallet1, wallet2),
+		"another amount":     tells("k4", `9999`, `999`),
+		"enough":             tells("k4", `875`, `9999`),
+		"a negative number":  tells("k4", `875`, `-1`),
+		"without the number": tells("k4", `,"available":875`, ``),
+		"another status":     tells("k4", `409`, `404`),
+		"no text":            forgery("k4", func(r *loadtest.Record) { r.Body = nil }),
 	} {
 		if found := misreported(words(edit)); len(found) != 1 || !strings.HasPrefix(found[0], "k4: ") {
 			t.Errorf("%s: %v", name, found)

@@ -50,8 +50,8 @@ func TestSharedTwice_ExactlyOneIntentOfASharedKeyIsExecuted(t *testing.T) {
 		"both are":                    {forgery("s2", func(r *loadtest.Record) { r.Outcome = loadtest.OK }), 1},
 		"none is":                     {forgery("s1", refusedWith(keyReused)), 1},
 		"one may be":                  {forgery("s1", func(r *loadtest.Record) { r.Outcome = loadtest.Unknown }), 0},
-		"one has the key by refusal":  {forgery("s1", refusedWith("insufficient-funds")), 0},
-		"another was there before":    {shareKey("k2", "k3", keyReused), 0},
+		"a refusal uses up the key":   {forgery("s1", refusedWith("insufficient-funds")), 0},
+		"another used the key before": {shareKey("k2", "k3", keyReused), 0},
 		"one more after another":      {shareKey("k2", "k3", ""), 1},
 		"one more after a refusal":    {shareKey("k4", "k3", ""), 0}, // the refusal uses up the key: I-ACK finds it
 		"refused like the one before": {shareKey("k4", "k3", keyReused), 0},

@@ -18,7 +18,7 @@ func TestMoments_AnOperationIsDoneWhileItsClientWaits(t *testing.T) {
 	}{
 		{"correct", "", nil},
 		{"a credit of an hour ago", "k1: ", tells("k1", "2026-01-01T00", "2025-12-31T23")},
-		{"a debit behind its answer", "k2: ", tells("k2", "00:00:01Z", "00:00:02Z")},
+		{"a debit after its answer", "k2: ", tells("k2", "00:00:01Z", "00:00:02Z")},
 		{"a payment without a time", "k3: ", tells("k3", "created_at", "done_at")},
 	} {
 		records := correctReplies()

@@ -54,21 +54,21 @@ func TestLinearize_ABalanceIsTheSumOfItsOperations(t *testing.T) {
 		ops   history
 	}{
 		{"credited with its bonus", true, "", history{does("credits", full, 1, 5, 10, 3), shown(full, 2, 3, 100), shown(full, 6, 7, 113)}},
-		{"a bonus that is not there", false, "", history{does("credits", full, 1, 5, 10, 3), shown(full, 6, 7, 110)}},
+		{"a missing bonus", false, "", history{does("credits", full, 1, 5, 10, 3), shown(full, 6, 7, 110)}},
 		{"lost update", false, "", history{does("credits", full, 1, 5, 10, 0), does("credits", full, 2, 5, 10, 0), shown(full, 6, 7, 110)}},
 		{"overdrawn", false, "", history{does("debits", full, 1, 5, 60, 0), does("debits", full, 2, 5, 60, 0)}},
 		{"paid", true, "", history{does("payments", full, 1, 5, 60, 0), shown(full, 6, 7, 40), shown(empty, 6, 7, 60)}},
 		{"paid at two moments", false, "", history{does("payments", full, 1, 9, 60, 0), shown(full, 2, 3, 40), shown(empty, 4, 5, 0)}},
 		{"refused rightly", true, "", history{does("debits", full, 1, 5, 60, 0), denied(does("debits", full, 2, 5, 60, 0), money.Short, `{"available":40}`)}},
 		{"refused although there was enough", false, "", history{denied(does("debits", full, 2, 5, 60, 0), money.Short, `{"available":40}`)}},
-		{"a key of another", true, "", history{denied(does("debits", full, 2, 5, 60, 0), keyReused, `{}`), shown(full, 6, 7, 100)}},
+		{"another client's key", true, "", history{denied(does("debits", full, 2, 5, 60, 0), keyReused, `{}`), shown(full, 6, 7, 100)}},
 		{"stale read", false, "none", history{does("debits", full, 1, 2, 60, 0), shown(full, 3, 4, 100)}},
 		{"stale read of a deposed primary", true, "step-down", history{does("debits", full, 1, 2, 60, 0), shown(full, 3, 4, 100)}},
-		{"of a deposed primary, and what never was", false, "step-down", history{does("debits", full, 1, 2, 60, 0), shown(full, 3, 4, 90)}},
+		{"a state that never was, under a deposed primary", false, "step-down", history{does("debits", full, 1, 2, 60, 0), shown(full, 3, 4, 90)}},
 		{"an unknown credit that happened", true, "", history{lost(does("credits", full, 1, 0, 10, 0), linear.Yes, `{"bonus":3}`), shown(full, 3, 4, 113)}},
 		{"an unknown credit that did not happen is seen", false, "", history{lost(does("credits", full, 1, 0, 10, 0), linear.No, ""), shown(full, 3, 4, 113)}},
-		{"an unknown credit with a bonus that is not known", true, "", history{lost(does("credits", full, 1, 0, 10, 0), linear.NotKnown, ""), shown(full, 3, 4, 113), shown(full, 1, 2, 100)}},
-		{"given up, with an effect", false, "", history{gaveUp}},
+		{"an unknown credit with an unknown bonus", true, "", history{lost(does("credits", full, 1, 0, 10, 0), linear.NotKnown, ""), shown(full, 3, 4, 113), shown(full, 1, 2, 100)}},
+		{"abandoned, but with an effect", false, "", history{gaveUp}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			given, err := json.Marshal([]money.Account{{ID: full, Opening: 100}, {ID: empty}})

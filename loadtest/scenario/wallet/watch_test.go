@@ -136,8 +136,8 @@ func TestWatchWallets_SeesARaisedOpeningAndAnUnplannedWallet(t *testing.T) {
 	}{
 		"as it was opened": {``, 0},
 		"both raised":      {raisedAlike, 2}, // the sum, and the drift
-		"one wallet more":  {walletBeside, 2},
-		"one is gone":      {removedWallet, 2},
+		"an extra wallet":  {walletBeside, 2},
+		"one is missing":   {removedWallet, 2},
 	} {
 		ctx, stop := context.WithCancel(t.Context())
 		looks := 0
