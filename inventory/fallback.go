@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/google/uuid"
-
 	"shop/locking"
 	"shop/locking/breaker"
 )
@@ -16,23 +14,11 @@ import (
 const probeEvery = 500 * time.Millisecond
 
 // newBreaker returns the circuit breaker in front of the lock store: while the store gives
-// no answer, purchases do not wait for its timeout. The probe acquires a lock, because a
-// server that is full or read-only still answers a ping.
+// no answer, purchases do not wait for its timeout.
 func (s *Service) newBreaker() *breaker.Breaker {
 	var opened time.Time
-	key := "probe/" + uuid.NewString()
 	return breaker.New(breaker.Config{
-		Every: probeEvery, Timeout: probeEvery,
-		Probe: func(ctx context.Context) error {
-			lease, err := s.cfg.Locks.TryAcquire(ctx, key)
-			switch {
-			case err == nil:
-				_ = s.cfg.Locks.Release(ctx, lease) // if it fails, the lock expires
-			case errors.Is(err, locking.ErrBusy):
-				return nil
-			}
-			return err
-		},
+		Every: probeEvery, Timeout: probeEvery, Probe: breaker.Lock(s.cfg.Locks),
 		Changed: func(why error) {
 			if why == nil {
 				s.cfg.Log.Info("inventory: the lock store is back", "after", time.Since(opened))

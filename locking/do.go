@@ -10,13 +10,16 @@ import (
 
 // Options of Acquire and Do. The zero value is usable.
 type Options struct {
-	Backoff        Backoff       // between attempts, for a Store that is no Waiter
-	MaxWait        time.Duration // for the keys; 0: as long as ctx
-	MaxHold        time.Duration // ends renewal and cancels fn; 0: one minute
-	Poll           time.Duration // how often a lease without Until is checked; 0: one second
-	ReleaseTimeout time.Duration // limit of the detached release; 0: one second
-	Observer       Observer      // nil costs nothing
+	Backoff  Backoff       // between attempts, for a Store that is no Waiter
+	MaxWait  time.Duration // for the keys; 0: as long as ctx
+	MaxHold  time.Duration // ends renewal and cancels fn; 0: one minute
+	Observer Observer      // nil costs nothing
 }
+
+const (
+	renewEvery     = time.Second // of a lease without Until
+	releaseTimeout = time.Second // of the detached release
+)
 
 // Do runs fn while it holds the keys, and returns what fn returned.
 //
@@ -65,7 +68,7 @@ func (h *hold) release(result error) {
 		h.notify(Left, result)
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.Context), positive(h.opts.ReleaseTimeout, time.Second))
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.Context), releaseTimeout)
 	defer cancel()
 	err := h.store.Release(ctx, h.lease)
 	if errors.Is(err, ErrLost) && h.lost == nil {
@@ -113,7 +116,6 @@ type holdKey struct{}
 func newHold(ctx context.Context, s Store, o Options, lease Lease) *hold {
 	h := &hold{store: s, opts: o, lease: lease, granted: time.Now(), quit: make(chan struct{})}
 	h.opts.MaxHold = positive(o.MaxHold, time.Minute)
-	h.opts.Poll = positive(o.Poll, time.Second)
 	h.Context, h.cancel = context.WithCancelCause(context.WithValue(ctx, holdKey{}, h))
 	h.outer, _ = ctx.Value(holdKey{}).(*hold)
 	h.until = h.trustOf(lease, h.granted)

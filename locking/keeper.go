@@ -108,7 +108,7 @@ func (h *hold) learn(a answer) (due time.Time) {
 // any Until on the monotonic clock, in case the store has stripped its reading.
 func (h *hold) trustOf(l Lease, from time.Time) time.Time {
 	if l.Until.IsZero() && h.lease.Until.IsZero() {
-		return from.Add(3 * h.opts.Poll)
+		return from.Add(3 * renewEvery)
 	}
 	return from.Add(l.Until.Sub(from))
 }

@@ -35,14 +35,14 @@ func TestDo_LeaseWithoutUntilIsLostWithItsConnection(t *testing.T) {
 		ended time.Duration
 		cause error
 	}{
-		"reported":        {failing(1, 2, errGone), 4 * time.Second, errGone},
-		"silent":          {silent, 6 * time.Second, context.DeadlineExceeded},
-		"always fails":    {failing(0, math.MaxInt, errDown), 6 * time.Second, errDown},
-		"does not return": {deaf(time.Minute), 6 * time.Second, locking.ErrLost},
+		"reported":        {failing(1, 2, errGone), 2 * time.Second, errGone},
+		"silent":          {silent, 3 * time.Second, context.DeadlineExceeded},
+		"always fails":    {failing(0, math.MaxInt, errDown), 3 * time.Second, errDown},
+		"does not return": {deaf(time.Minute), 3 * time.Second, locking.ErrLost},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := connection(c.renew)
-			p := s.play(t, locking.Options{Poll: 2 * time.Second}, func(ctx context.Context, _ locking.Lease) error {
+			p := s.play(t, locking.Options{}, func(ctx context.Context, _ locking.Lease) error {
 				err := work(ctx, time.Minute)
 				if s.lasted() != c.ended {
 					t.Errorf("fn stopped after %v, want %v", s.lasted(), c.ended)

@@ -40,7 +40,7 @@ func TestEtcd_WithoutItNewTransfersAreBusyAndThoseUnderWayFinish(t *testing.T) {
 			server := locktest.StartEtcd(t, 1)[0]
 			b := openWith(t, transfer.Config{
 				Strategy: "etcd-fenced",
-				Lock:     locking.Options{MaxWait: time.Second, ReleaseTimeout: 100 * time.Millisecond},
+				Lock:     locking.Options{MaxWait: time.Second},
 			}, locksAt(t, server.Addr))
 			p := b.pair(100, 0)
 			svc, events := b.another(b.cfg)
