@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -242,85 +241,6 @@ func (rs *Replicas) KillAll() {
 	}
 }
 
-// process is a child process that can be restarted.
-type process struct {
-	mu   sync.Mutex
-	cmd  *exec.Cmd     // of the latest start; nil: it was never started
-	done chan struct{} // closed when it has exited
-}
-
-// start starts the process, unless ctx has ended. Its output is appended to a log.
-func (p *process) start(ctx context.Context, of *Program, args []string, logFile string) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	log, err := os.OpenFile(logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-	if err != nil {
-		return err
-	}
-	defer log.Close() // the child has its own copy
-	cmd, done := exec.Command(of.Path, args...), make(chan struct{})
-	// All settings are on the command line: those of the caller's environment must not have an effect.
-	cmd.Env = slices.DeleteFunc(os.Environ(), func(setting string) bool { return strings.HasPrefix(setting, "SHOP_") })
-	cmd.Stdout, cmd.Stderr = log, log
-	if err := of.Spawn(cmd); err != nil {
-		return fmt.Errorf("start: %w", err)
-	}
-	p.cmd, p.done = cmd, done
-	go func() { _ = cmd.Wait(); close(done) }() // a killed one is not an error
-	if of.Adopt == nil {
-		return nil
-	}
-	if err := of.Adopt(cmd.Process.Pid); err != nil {
-		_ = cmd.Process.Kill()
-		<-done
-		return fmt.Errorf("report to the supervisor: %w", err)
-	}
-	return nil
-}
-
-// pid returns the id of the process; 0 if it was never started.
-func (p *process) pid() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.cmd == nil {
-		return 0
-	}
-	return p.cmd.Process.Pid
-}
-
-// send sends a signal. It returns an error if the process has exited.
-func (p *process) send(sig os.Signal) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.cmd == nil {
-		return os.ErrProcessDone
-	}
-	return p.cmd.Process.Signal(sig)
-}
-
-// signal sends a signal to a process that may have exited, and returns a channel that is closed when it
-// has exited.
-func (p *process) signal(sig os.Signal) <-chan struct{} {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.cmd == nil { // never started
-		ended := make(chan struct{})
-		close(ended)
-		return ended
-	}
-	_ = p.cmd.Process.Signal(sig)
-	return p.done
-}
-
-// killed reports whether a process that has exited was ended by SIGKILL.
-func (p *process) killed() bool {
-	status, known := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
-	return known && status.Signaled() && status.Signal() == syscall.SIGKILL
-}
-
 // Start starts replica n, with extra arguments after its own, and waits until it is ready. A replica that
 // extra gives a failpoint may kill itself before it is seen ready: Start then returns nil, and the
 // channel of Ended is closed.
@@ -365,52 +285,4 @@ func tail(file string) string {
 	text, _ := os.ReadFile(file)
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
 	return strings.Join(lines[max(0, len(lines)-10):], "\n")
-}
-
-// sidecar is a process that works on the same database as the replicas. It is restarted when it exits,
-// which it may do when a fault stops its servers.
-type sidecar struct {
-	process
-	end   context.CancelFunc
-	ended chan struct{}
-}
-
-// sidecarRest is the pause before a restart.
-const sidecarRest = 100 * time.Millisecond
-
-// startSidecar starts the sidecar. Errors are in its log.
-func startSidecar(p Program) *sidecar {
-	ctx, end := context.WithCancel(context.Background())
-	s := &sidecar{end: end, ended: make(chan struct{})}
-	go func() {
-		defer close(s.ended)
-		for again := true; again; again = fault.Wait(ctx, sidecarRest) {
-			_ = s.start(ctx, &p, p.Sidecar(), filepath.Join(p.Logs, "sidecar.log"))
-			<-s.signal(syscall.Signal(0))
-		}
-	}()
-	return s
-}
-
-// stop sends SIGTERM to the sidecar, and kills it if it does not exit in time.
-func (s *sidecar) stop() {
-	if s == nil {
-		return
-	}
-	s.end()
-	s.signal(syscall.SIGTERM)
-	select {
-	case <-s.ended:
-	case <-time.After(stopWait):
-		s.kill()
-	}
-}
-
-func (s *sidecar) kill() {
-	if s == nil {
-		return
-	}
-	s.end()
-	s.signal(syscall.SIGKILL)
-	<-s.ended
 }
