@@ -54,17 +54,19 @@ func (s *shop) crowd(b *testing.B, n int) (stop func(), bought *atomic.Int64) {
 	ctx, cancel := context.WithCancel(b.Context())
 	var wg sync.WaitGroup
 	bought = new(atomic.Int64)
+	first := make(chan struct{})
 	for range n {
 		wg.Go(func() {
 			for ctx.Err() == nil {
-				if _, err := s.insist(ctx, "HOT"); err == nil {
-					bought.Add(1)
+				if _, err := s.insist(ctx, "HOT"); err == nil && bought.Add(1) == 1 {
+					close(first)
 				}
 			}
 		})
 	}
-	for bought.Load() == 0 && ctx.Err() == nil { // until they compete
-		time.Sleep(time.Millisecond)
+	select {
+	case <-first: // they compete
+	case <-ctx.Done():
 	}
 	return func() { cancel(); wg.Wait() }, bought
 }
