@@ -96,7 +96,11 @@ func (t *Trial) Loaded(records []Record) []Record { return records[:t.loaded] }
 // lifeless lists what breaks I-LIVE.
 func (t *Trial) lifeless(records []Record) []string {
 	bound := t.Scenario.Flow.Bound(t.Scenario.Fault, t.TTL())
-	return slices.Concat(Stalls(t.History, records, t.events, bound), t.silent, undecided(records))
+	stalled := Stalls(t.History, records, t.events, bound)
+	if t.Scenario.Fault == Nemesis {
+		stalled = stalls(t.History, records, t.events, among(t.events, t.History.Epoch, bound))
+	}
+	return slices.Concat(stalled, t.silent, undecided(records))
 }
 
 // unlocked reports that keys had an effect without a lock. While the lock service is unavailable, keys

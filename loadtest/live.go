@@ -3,6 +3,7 @@ package loadtest
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -20,6 +21,12 @@ func LiveBound(lockTTL time.Duration) time.Duration { return lockTTL + LiveMargi
 // Stalls lists the faults after whose beginning or end no write succeeded within the bound. Requests that
 // end what another request began (Intent.Ends) do not count.
 func Stalls(h *History, records []Record, events []fault.Event, bound time.Duration) []string {
+	return stalls(h, records, events, func(time.Duration) time.Duration { return bound })
+}
+
+// stalls is Stalls with a bound for each moment. The bound counts from when a new request waits: at
+// a low rate there are moments without one.
+func stalls(h *History, records []Record, events []fault.Event, bound func(at time.Duration) time.Duration) (found []string) {
 	var successes []time.Duration
 	for _, r := range records {
 		for _, a := range r.Attempts {
@@ -29,24 +36,57 @@ func Stalls(h *History, records []Record, events []fault.Event, bound time.Durat
 		}
 	}
 	slices.Sort(successes)
-	var stalls []string
 	for _, e := range events {
 		for _, moment := range []struct {
 			when string
 			at   time.Time
 		}{{"", e.At}, {", undone", e.Until}} {
-			at := moment.at.Sub(h.Epoch)
+			at := waits(records, moment.at.Sub(h.Epoch))
+			most := bound(at)
 			i, _ := slices.BinarySearch(successes, at)
 			switch {
 			case i == len(successes):
-				stalls = append(stalls, fmt.Sprintf("%s%s at %v: no success after it", e.What, moment.when, at.Round(time.Millisecond)))
-			case successes[i]-at > bound:
-				stalls = append(stalls, fmt.Sprintf("%s%s at %v: first success %v later; the bound is %v",
-					e.What, moment.when, at.Round(time.Millisecond), (successes[i]-at).Round(time.Millisecond), bound))
+				found = append(found, fmt.Sprintf("%s%s at %v: no success after it", e.What, moment.when, at.Round(time.Millisecond)))
+			case successes[i]-at > most:
+				found = append(found, fmt.Sprintf("%s%s at %v: first success %v later; the bound is %v",
+					e.What, moment.when, at.Round(time.Millisecond), (successes[i]-at).Round(time.Millisecond), most))
 			}
 		}
 	}
-	return stalls
+	return found
+}
+
+// waits is the first moment, not before at, at which a new request is not decided; at, if there is none.
+func waits(records []Record, at time.Duration) time.Duration {
+	first := time.Duration(math.MaxInt64)
+	for _, r := range records {
+		until := r.DecidedAt(math.MaxInt64)
+		if r.abandoned() {
+			until = r.Last().End
+		}
+		if until > at && !r.Ends && !r.Reads && len(r.Refusals) == 0 {
+			first = min(first, max(at, r.Planned))
+		}
+	}
+	if first == math.MaxInt64 {
+		return at
+	}
+	return first
+}
+
+// among is a bound under a schedule of faults: one that begins within it makes it longer by as long as
+// it lasts. Two stores that are away one after the other are one outage to a client.
+func among(events []fault.Event, epoch time.Time, bound time.Duration) func(at time.Duration) time.Duration {
+	events = slices.SortedFunc(slices.Values(events), func(a, b fault.Event) int { return a.At.Compare(b.At) })
+	return func(at time.Duration) time.Duration {
+		longer := bound
+		for _, e := range events {
+			if from := e.At.Sub(epoch) - at; from > 0 && from < longer {
+				longer += e.Until.Sub(e.At)
+			}
+		}
+		return longer
+	}
 }
 
 // keys lists the keys of the records that match.

@@ -45,6 +45,57 @@ func TestStalls_ASuccessMustComeWithinTheBoundOfEachFaultAndOfItsEnd(t *testing.
 	}
 }
 
+// At a low rate there are moments without a request: nothing can succeed before the next one comes.
+func TestStalls_TheBoundCountsFromWhenARequestWaits(t *testing.T) {
+	h := NewHistory()
+	const second = time.Second
+	kill := []fault.Event{{What: "a kill", At: h.Epoch.Add(second), Until: h.Epoch.Add(2 * second)}}
+	planned := func(at, took time.Duration) Record {
+		r := bought(at + took)
+		r.Planned = at
+		return r
+	}
+	givenUp := Record{Intent: Intent{GivesUp: true}, Outcome: Open, Attempts: []Attempt{{Outcome: Open, End: second / 2}}}
+	ended := planned(0, 20*second)
+	ended.Ends = true
+	for name, c := range map[string]struct {
+		records []Record
+		stalls  int
+	}{
+		"the next one comes after the bound, and succeeds at once": {[]Record{bought(second / 2), planned(10*second, second)}, 0},
+		"… and succeeds late":             {[]Record{bought(second / 2), planned(10*second, 3*second)}, 2},
+		"one has waited all the time":     {[]Record{planned(0, 11*second), planned(10*second, second/2)}, 2},
+		"what was given up does not wait": {[]Record{givenUp, planned(10*second, second)}, 0},
+		"nor does the end of something":   {[]Record{ended, planned(10*second, second)}, 0},
+	} {
+		if got := Stalls(h, c.records, kill, 2*second); len(got) != c.stalls {
+			t.Errorf("%s: %d stalls %v, want %d", name, len(got), got, c.stalls)
+		}
+	}
+}
+
+func TestStalls_OfAScheduleTheTimeOfFaultsThatFollowIsNotCounted(t *testing.T) {
+	h := NewHistory()
+	const second = time.Second
+	away := func(from, to time.Duration) fault.Event {
+		return fault.Event{What: "a store away", At: h.Epoch.Add(from), Until: h.Epoch.Add(to)}
+	}
+	row := []fault.Event{away(5*second, 8*second), away(second, 4*second), away(30*second, 31*second)} // in any order
+	last := bought(31500 * time.Millisecond)
+	for at, want := range map[time.Duration]int{
+		8500 * time.Millisecond: 0,
+		11 * second:             2, // 10 s after the first fault began, in which another one lasted 3; 6 s after that one began
+	} {
+		records := []Record{bought(at), last}
+		if got := stalls(h, records, row, among(row, h.Epoch, 5*second)); len(got) != want {
+			t.Errorf("a success at %v: %d stalls %v, want %d", at, len(got), got, want)
+		}
+		if got := Stalls(h, records, row, 5*second); len(got) <= want {
+			t.Errorf("a success at %v: %d stalls of faults that stand alone", at, len(got))
+		}
+	}
+}
+
 // decidedRun returns a Run with one decided key, on a service that answers with problem; "" is a success.
 func decidedRun(t *testing.T, problem func() string) *Run {
 	t.Helper()

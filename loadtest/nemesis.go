@@ -2,6 +2,7 @@ package loadtest
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -22,6 +23,7 @@ func NemesisSpec(recovery time.Duration, slower int) FaultSpec {
 }
 
 // Nemesis returns every control and every safe strategy under Nemesis, each with count seeds from seed on.
+// A control must break what it breaks otherwise, except for what is judged without a fault only.
 func (f *Flow) Nemesis(strategies []Strategy, seed int64, count int) (scenarios []Scenario) {
 	known := map[string]bool{}
 	add := func(s Scenario) {
@@ -36,7 +38,8 @@ func (f *Flow) Nemesis(strategies []Strategy, seed int64, count int) (scenarios 
 	}
 	for _, c := range f.Controls {
 		if c.Expect == Violated {
-			add(f.Control(c.Strategy, Nemesis, c.Keeps, c.Breaks...))
+			breaks := slices.DeleteFunc(slices.Clone(c.Breaks), func(code string) bool { return slices.Contains(f.Undisturbed, code) })
+			add(f.Control(c.Strategy, Nemesis, c.Keeps, breaks...))
 		}
 	}
 	for _, s := range strategies {

@@ -11,10 +11,10 @@ import (
 
 func nemesisFlow() *Flow {
 	f := &Flow{
-		Name: "flow", Faults: []FaultSpec{{Fault: NoFault}, NemesisSpec(time.Second, 1)},
+		Name: "flow", Faults: []FaultSpec{{Fault: NoFault}, NemesisSpec(time.Second, 1)}, Undisturbed: []string{"R"},
 		Summary: func(r Result) string { return fmt.Sprint(len(r.Records[:r.Loaded]), " requests") },
 	}
-	f.Controls = []Scenario{f.Control("naive", NoFault, []string{"K"}, "B"), f.Safe("half", NoFault), f.Control("half", "other", nil, "C")}
+	f.Controls = []Scenario{f.Control("naive", NoFault, []string{"K"}, "B"), f.Safe("half", NoFault), f.Control("half", "other", nil, "R", "C")}
 	return f
 }
 

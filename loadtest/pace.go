@@ -20,6 +20,7 @@ type Pace struct {
 	Window  time.Duration // length of a window
 	Lull    time.Duration // how long after its end a fault may still keep nearly all keys waiting; 0: the bound of I-LIVE
 	Recover time.Duration // from the end of a fault until the rate is 90 % of the rate before the first fault; 0: the bound of I-LIVE plus RecoverMargin
+	After   time.Duration // how long after an outage first answers do not count in the shares
 	Busy    float64       // greatest share of the first answers with the outcome open
 	Errors  float64       // greatest share of the first answers with the outcome unknown, missing answers included
 }
@@ -28,7 +29,8 @@ type Pace struct {
 // and under other load: in each two seconds outside of an outage they decided all keys that waited at its
 // beginning, they recovered within 2.7 s after a fault, and at most 3 % of their first answers were busy
 // and 5 % unknown. (For a service that answers busy to every second request, the share is 50 %.)
-var DefaultPace = Pace{Goodput: 0.2, Window: 2 * time.Second, Busy: 0.2, Errors: 0.1}
+// For a second after an outage clients may still receive answers that were sent during it.
+var DefaultPace = Pace{Goodput: 0.2, Window: 2 * time.Second, After: time.Second, Busy: 0.2, Errors: 0.1}
 
 // RecoverMargin is added to the bound of I-LIVE: catching up with all waiting keys takes longer than one
 // success.
@@ -47,21 +49,26 @@ const (
 	fewestWaiting = 10
 	fewestAnswers = 50
 	paceStep      = 100 * time.Millisecond
-	afterOutage   = time.Second // clients may still receive answers that were sent during the outage
 )
 
 // or returns p, with the values of other for the fields that are 0.
 func (p Pace) or(other Pace) Pace {
 	return Pace{
 		Goodput: cmp.Or(p.Goodput, other.Goodput), Window: cmp.Or(p.Window, other.Window), Lull: cmp.Or(p.Lull, other.Lull),
-		Recover: cmp.Or(p.Recover, other.Recover), Busy: cmp.Or(p.Busy, other.Busy), Errors: cmp.Or(p.Errors, other.Errors),
+		Recover: cmp.Or(p.Recover, other.Recover), After: cmp.Or(p.After, other.After), Busy: cmp.Or(p.Busy, other.Busy), Errors: cmp.Or(p.Errors, other.Errors),
 	}
 }
 
 // pace returns the Pace of a flow under a fault.
+// Under a nemesis the next fault follows within a second or two: there first answers count from the end
+// of the bound of I-LIVE on, which is in the calms.
 func (f *Flow) pace(of Fault, lockTTL time.Duration) Pace {
 	bound := f.Bound(of, lockTTL)
-	return f.spec(of).Pace.or(f.Pace).or(DefaultPace).or(Pace{Lull: bound, Recover: bound + RecoverMargin})
+	own := f.spec(of).Pace.or(f.Pace)
+	if of == Nemesis {
+		own = own.or(Pace{After: bound})
+	}
+	return own.or(DefaultPace).or(Pace{Lull: bound, Recover: bound + RecoverMargin})
 }
 
 // outage is the span of a fault, on the history's clock.
@@ -73,8 +80,7 @@ type outage struct {
 // tempo holds when the writes of a load were planned and when they were decided.
 type tempo struct {
 	sent, decided []time.Duration // each in order; an abandoned key counts as decided
-	busy, errors  int             // first answers outside of the outages, by outcome
-	answers       int             // all first answers outside of the outages
+	first         []Attempt       // of each key, if a request was sent
 	outages       []outage        // in order of their beginning
 	until         time.Duration   // the end of the load
 }
@@ -105,16 +111,27 @@ func (t *tempo) add(r Record) {
 	case r.abandoned():
 		t.decided = append(t.decided, r.Last().End)
 	}
-	if t.within(first.Start, first.End, afterOutage) || first.Sends == 0 {
-		return
+	if first.Sends > 0 {
+		t.first = append(t.first, first)
 	}
-	t.answers++
-	switch first.Outcome {
-	case Open:
-		t.busy++
-	case Unknown:
-		t.errors++
+}
+
+// answers counts the first answers outside of the outages and of so long after each: those that
+// nothing was done, those that are unknown, and all.
+func (t *tempo) answers(after time.Duration) (busy, unknown, all int) {
+	for _, a := range t.first {
+		if t.within(a.Start, a.End, after) {
+			continue
+		}
+		all++
+		switch a.Outcome {
+		case Open:
+			busy++
+		case Unknown:
+			unknown++
+		}
 	}
+	return busy, unknown, all
 }
 
 // within reports whether a span overlaps an outage, which is taken as lasting longer.
@@ -208,12 +225,12 @@ func (t *tempo) back(at time.Duration, calm float64) bool {
 	return float64(t.got(at, at+time.Second)) >= math.Floor(recovered*min(calm, float64(there)))
 }
 
-// share returns a finding if too many first answers are of a kind.
-func (t *tempo) share(n int, most float64, what string) []string {
-	if t.answers < fewestAnswers || float64(n) <= most*float64(t.answers) {
+// share returns a finding if too many of the first answers are of a kind.
+func share(n, of int, most float64, what string) []string {
+	if of < fewestAnswers || float64(n) <= most*float64(of) {
 		return nil
 	}
-	return []string{fmt.Sprintf("%d of %d first answers %s; at most %.0f %% may", n, t.answers, what, 100*most)}
+	return []string{fmt.Sprintf("%d of %d first answers %s; at most %.0f %% may", n, of, what, 100*most)}
 }
 
 func percent(n, of int) int64 { return int64(math.Round(100 * float64(n) / float64(max(1, of)))) }
@@ -222,13 +239,14 @@ func percent(n, of int) int64 { return int64(math.Round(100 * float64(n) / float
 func (t *tempo) judge(p Pace) (findings invariant.Findings, evidence map[string]int64) {
 	lulls, least := t.goodput(p)
 	slow, longest := t.recovery(p)
+	busy, unknown, all := t.answers(p.After)
 	findings = invariant.Findings{}
 	findings.Add("I-GOODPUT", lulls...)
 	findings.Add("I-RECOVER", slow...)
-	findings.Add("I-BUSY", t.share(t.busy, p.Busy, "say that nothing was done")...)
-	findings.Add("I-ERROR", t.share(t.errors, p.Errors, "leave the outcome unknown or are missing")...)
+	findings.Add("I-BUSY", share(busy, all, p.Busy, "say that nothing was done")...)
+	findings.Add("I-ERROR", share(unknown, all, p.Errors, "leave the outcome unknown or are missing")...)
 	evidence = map[string]int64{
-		"goodput_percent": int64(100 * min(1, least)), "busy_percent": percent(t.busy, t.answers), "error_percent": percent(t.errors, t.answers),
+		"goodput_percent": int64(100 * min(1, least)), "busy_percent": percent(busy, all), "error_percent": percent(unknown, all),
 	}
 	if len(t.outages) > 0 {
 		evidence["recovery_ms"] = longest.Milliseconds()

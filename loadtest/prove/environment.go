@@ -37,8 +37,8 @@ import (
 // widening is the mean of the pause at after-guard, between reading and acting on what was read: there
 // naive races, and there a strategy that relies on its lock alone loses the lock. Transfers also pause at
 // after-begin. Some faults change the pauses: under late-write transfers have none, pause makes those of
-// wallets five times as long, and lease-revoked those at after-begin. All strategies have the same pauses
-// under one fault.
+// wallets five times as long, and lease-revoked and a nemesis those at after-begin. All strategies have the
+// same pauses under one fault.
 const widening = 2 * time.Millisecond
 
 // lockTTLs are the TTLs of the locks under proof: longer than any request takes, and short enough that

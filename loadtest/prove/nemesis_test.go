@@ -44,6 +44,17 @@ func TestNemesis_EachFlowHasItsControlsAndItsSafeStrategies(t *testing.T) {
 	}
 }
 
+func TestCalm_LivenessIsJudgedInItAndOnlyControlsThatAreCaughtByAFaultHaveNone(t *testing.T) {
+	c := app{Seed: 1, Nemesis: nemesisFlags{Count: 1}}
+	for _, s := range c.nemeses((&environment{}).lessons()) {
+		ttl := lockTTLs[s.Flow.Name]
+		least := s.Flow.Bound(loadtest.Nemesis, ttl) + loadtest.RecoverMargin + time.Second
+		if none := s.Expect == loadtest.Violated && s.Flow.Name != "wallet"; none != (calm(s, ttl) == 0) || !none && calm(s, ttl) < least {
+			t.Errorf("%s: %v", s.Name(), calm(s, ttl))
+		}
+	}
+}
+
 func TestNemesis_OfSeveralRunsOnlyTheFilesOfThoseThatFailAreKept(t *testing.T) {
 	for _, asExpected := range []bool{true, false} {
 		c := app{Out: t.TempDir(), Rate: 200, Replicas: 3, Seed: 4, Nemesis: nemesisFlags{Count: 2, For: time.Minute}}

@@ -71,7 +71,7 @@ func widen(s loadtest.Scenario) []string {
 	switch s.Fault {
 	case transferflow.LateWrite:
 		return nil
-	case transferflow.LeaseRevoked:
+	case transferflow.LeaseRevoked, loadtest.Nemesis:
 		begin *= 5
 	}
 	return []string{
@@ -178,12 +178,7 @@ func (e *environment) transferFault(t *loadtest.Trial) (fault.Fault, error) {
 	}
 	switch s.Fault {
 	case transferflow.LateWrite:
-		return pgfault.LateWrite{
-			Proxies: e.proxies, Replicas: t.Replicas, TTL: lockTTLs["transfer"], URL: t.Postgres, Record: e.keepLateWrite(s),
-			Evict: func(ctx context.Context, account string) (bool, error) {
-				return etcdfault.Evict(ctx, client, t.Prefix, "account/"+account)
-			},
-		}, nil
+		return e.lateWrite(t, client), nil
 	case transferflow.LeaseRevoked:
 		return etcdfault.LeasesRevoked{Client: client, Prefix: t.Prefix, Every: lockTTLs["transfer"] / 8}, nil
 	}
@@ -198,6 +193,16 @@ func (e *environment) transferFault(t *loadtest.Trial) (fault.Fault, error) {
 		return etcdfault.NoQuorum{Client: client, Members: members, Times: 2, Part: 0.4}, nil
 	}
 	return nil, fmt.Errorf("no such fault: %q", s.Fault)
+}
+
+// lateWrite delivers writes of a replica after a newer holder has written to the same accounts.
+func (e *environment) lateWrite(t *loadtest.Trial, client *clientv3.Client) fault.Fault {
+	return pgfault.LateWrite{
+		Proxies: e.proxies, Replicas: t.Replicas, TTL: lockTTLs["transfer"], URL: t.Postgres, Record: e.keepLateWrite(t.Scenario),
+		Evict: func(ctx context.Context, account string) (bool, error) {
+			return etcdfault.Evict(ctx, client, t.Prefix, "account/"+account)
+		},
+	}
 }
 
 // keepLateWrite writes the diagram of a late write into the report's folder: of one that was refused, for a

@@ -63,7 +63,7 @@ func (s StepDown) once(ctx context.Context, round int) (event fault.Event, err e
 	if err = errors.Join(err, elected); err == nil {
 		event.Hits, event.Seen = 1, map[string]int64{"step_downs": 1, "elections": term - before, "transactions_open": open}
 	}
-	err = errors.Join(err, s.Set.caughtUp(whole))
+	err = errors.Join(err, s.Set.CaughtUp(whole))
 	event.Until = time.Now()
 	return event, err
 }
@@ -100,7 +100,7 @@ func (p PrimaryPause) once(ctx context.Context, _ int) (event fault.Event, err e
 	}
 	event = fault.Event{What: "primary " + old.Addr + " stopped", At: time.Now()}
 	defer func() {
-		err = errors.Join(err, old.Server.Resume(whole), p.Set.caughtUp(whole))
+		err = errors.Join(err, old.Server.Resume(whole), p.Set.CaughtUp(whole))
 		event.Until = time.Now()
 	}()
 	if err := old.Server.Pause(whole); err != nil {
@@ -217,7 +217,7 @@ func (k PrimaryKill) once(ctx context.Context, _ int) (event fault.Event, err er
 	if err := errors.Join(err, old.Server.Start(whole)); err != nil {
 		return event, err
 	}
-	err = errors.Join(k.Set.caughtUp(whole), setLifetime(whole, old, lifetime))
+	err = errors.Join(k.Set.CaughtUp(whole), setLifetime(whole, old, lifetime))
 	after, failed := takenBack(old, "*")
 	event.Seen["rolled_back"] = int64(len(after) - len(taken))
 	return event, errors.Join(err, failed)

@@ -20,7 +20,7 @@ func struck(t *testing.T, set Set, events []fault.Event, err error, times int) {
 	if err != nil || len(events) != times || fault.Seen(events)["elections"] < int64(times) {
 		t.Errorf("%d events, %v", len(events), err)
 	}
-	if err := set.caughtUp(t.Context()); err != nil {
+	if err := set.CaughtUp(t.Context()); err != nil {
 		t.Error(err)
 	}
 	for _, m := range set {

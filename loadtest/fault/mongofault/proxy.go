@@ -73,9 +73,9 @@ func (p *Proxy) Conflicts() int64 {
 // dial connects to the primary. Without a primary the client's connection is closed, and the
 // client retries.
 func (p *Proxy) dial(ctx context.Context) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, askWait)
+	asking, cancel := context.WithTimeout(ctx, askWait) // for so long, if a member stands still
 	defer cancel()
-	n, _, err := primaryOf(ctx, p.hosts, 0)
+	n, _, err := primaryOf(asking, p.hosts, 0)
 	if err != nil {
 		return nil, err
 	}

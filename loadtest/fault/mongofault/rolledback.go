@@ -18,7 +18,7 @@ import (
 // Agree waits until all members have caught up, and returns the collections in which
 // they differ. No client may write until it returns.
 func Agree(ctx context.Context, set Set, database string) (apart []string, err error) {
-	if err := set.caughtUp(ctx); err != nil {
+	if err := set.CaughtUp(ctx); err != nil {
 		return nil, err
 	}
 	var first map[string]string

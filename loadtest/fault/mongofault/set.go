@@ -84,9 +84,9 @@ func primaryIn(ctx context.Context, addr string) int64 {
 	return int64(binary.BigEndian.Uint64(election[4:]))
 }
 
-// caughtUp waits until all members have everything that the primary has. A member
+// CaughtUp waits until all members have everything that the primary has. A member
 // with diverged writes has rolled them back by then.
-func (s Set) caughtUp(ctx context.Context) error {
+func (s Set) CaughtUp(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, catchUpWait)
 	defer cancel()
 	for {

@@ -18,6 +18,7 @@ type Part struct {
 	Store    string        // the store with the fault; "": none
 	Outage   bool          // the store is unavailable as a whole, or elects a leader
 	Starts   bool          // a replica is started at the end, which needs every store
+	Alone    bool          // no other fault at the same time
 	Shortest time.Duration // bounds of the duration
 	Longest  time.Duration
 	Fault    fault.Fault // injected for that duration; undoing it may take longer
@@ -26,6 +27,8 @@ type Part struct {
 // Together reports whether two parts may be injected at once into a service of this many replicas.
 func Together(a, b Part, replicas int) bool {
 	switch {
+	case a.Alone || b.Alone:
+		return false
 	case a.Replica > 0 && b.Replica > 0 && (a.Replica == b.Replica || minority(replicas) < 2):
 		return false
 	case a.Store != "" && a.Store == b.Store:

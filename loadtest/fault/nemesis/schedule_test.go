@@ -25,6 +25,7 @@ func parts(replicas int) (all []Part) {
 		Part{Kind: "redis", Name: "redis", Store: "redis", Outage: true, Shortest: time.Second, Longest: 3 * time.Second},
 		Part{Kind: "locks", Name: "locks", Store: "redis", Shortest: time.Second, Longest: 3 * time.Second},
 		Part{Kind: "postgres", Name: "postgres", Store: "postgres", Outage: true, Shortest: 7 * time.Second, Longest: 7 * time.Second},
+		Part{Kind: "late", Name: "late", Store: "redis", Alone: true, Shortest: 4 * time.Second, Longest: 6 * time.Second},
 	)
 }
 
@@ -50,12 +51,13 @@ func broken(s Schedule, over time.Duration, replicas int) (found []string) {
 		}
 	}
 	for _, a := range all { // what is broken when a begins
-		stores, faulty, away, starts, there := map[string]int{}, map[int]int{}, 0, 0, 0
+		stores, faulty, away, starts, there, alone := map[string]int{}, map[int]int{}, 0, 0, 0, false
 		for _, b := range all {
 			if b.from > a.from || b.to < a.from {
 				continue
 			}
 			there++
+			alone = alone || b.Alone
 			if b.Store != "" {
 				stores[b.Store]++
 			}
@@ -86,6 +88,8 @@ func broken(s Schedule, over time.Duration, replicas int) (found []string) {
 			found = append(found, "two stores away")
 		case away > 0 && starts > 0:
 			found = append(found, "a replica starts without a store")
+		case there > 1 && alone:
+			found = append(found, "not alone")
 		case there > 2:
 			found = append(found, "three at once")
 		}
@@ -113,6 +117,7 @@ func TestDraw_TheCheckFindsEachBrokenRule(t *testing.T) {
 		"no majority of replicas is sound": {"pause 1", "pause 2"},
 		"two stores away":                  {"redis", "postgres"},
 		"a replica starts without a store": {"kill 1", "redis"},
+		"not alone":                        {"late", "kill 1"},
 		"three at once":                    {"kill 1", "locks", "cut 1 postgres"},
 		"time: postgres":                   {"postgres"},
 	} {
@@ -145,7 +150,7 @@ func TestDraw_EachSeedHasItsOwnSchedule(t *testing.T) {
 
 func TestDraw_EachPartComesOftenAndOftenTwoAtOnce(t *testing.T) {
 	for seed := range int64(20) {
-		p := plan(seed, 30*time.Minute, 3)
+		p := plan(seed, time.Hour, 3)
 		count, two := map[string]int{}, 0
 		s := p.Draw()
 		for _, r := range s {

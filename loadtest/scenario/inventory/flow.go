@@ -223,18 +223,33 @@ func buyAgain(ctx context.Context, run *loadtest.Run, stock []Stock) []string {
 		}
 	}
 	var dead []string
-	for n, s := range stock {
-		s.Quantity = 1
-		again := intend("final-"+s.SKU, n%clients, Buy, "/v1/orders", []Stock{s}, buyBody([]Stock{s}))
-		back := cancel[s.SKU]
-		switch {
-		case back == nil:
-			dead = append(dead, s.SKU+": no order of it succeeded")
-		case run.Settle(ctx, n, back).Outcome != loadtest.OK:
-			dead = append(dead, s.SKU+": the last cancellation ended as "+run.History.Record(back.Key).Ended())
-		case run.Settle(ctx, n+1, again).Outcome != loadtest.OK:
-			dead = append(dead, s.SKU+": the last purchase ended as "+run.History.Record(again.Key).Ended())
+	settle := func(what string, intents []*loadtest.Intent) (done []loadtest.Record) {
+		for _, r := range run.SettleAll(ctx, 0, intents...) {
+			if r.Outcome == loadtest.OK {
+				done = append(done, r)
+				continue
+			}
+			dead = append(dead, fmt.Sprintf("%s: the last %s ended as %s", r.Contends[0], what, r.Ended()))
 		}
+		return done
+	}
+	for some := range slices.Chunk(stock, againAtOnce) {
+		var back, again []*loadtest.Intent
+		for _, s := range some {
+			if cancel[s.SKU] == nil {
+				dead = append(dead, s.SKU+": no order of it succeeded")
+				continue
+			}
+			back = append(back, cancel[s.SKU])
+		}
+		for n, r := range settle("cancellation", back) {
+			lines := cart(r.Intent)
+			again = append(again, intend("final-"+lines[0].SKU, n%clients, Buy, "/v1/orders", lines, buyBody(lines)))
+		}
+		settle("purchase", again)
 	}
 	return dead
 }
+
+// againAtOnce is how many products are tried at once: hundreds of them would take too long one by one.
+const againAtOnce = 5

@@ -78,6 +78,13 @@ const (
 // that there is never nothing to sell for long.
 const dropEvery = 3 * time.Second
 
+// meeting is the number of purchases a second from which on some of them overlap. At a lower rate purchases
+// come in crowds: one by one they would contend for nothing, and even naive would be right.
+const meeting = 75
+
+// crowd returns how many purchases are sent at the same moment.
+func crowd(load loadtest.Load) int { return max(1, meeting/max(1, load.Rate)) }
+
 // dropsIn returns the number of products in a load.
 func dropsIn(duration time.Duration) int { return max(drops, 1+int(duration/dropEvery)) }
 
@@ -96,7 +103,7 @@ func NewPlan(load loadtest.Load) loadtest.Plan {
 	plan := loadtest.Plan{Clients: clients}
 	n := int(load.Duration.Seconds() * float64(load.Rate))
 	for i := range n {
-		at := load.At(i, n)
+		at := load.At(i-i%crowd(load), n)
 		want := drawCart(random, onSale(at, load.Duration))
 		intent := buyIntent(fmt.Sprintf("buy-%d-%06d", load.Seed, i), random.IntN(clients), want)
 		intent.GivesUp = random.IntN(loadtest.GiveUpEvery) == 0
@@ -124,13 +131,18 @@ func NewPlan(load loadtest.Load) loadtest.Plan {
 	return plan
 }
 
+// listEvery returns how many reads there are to one read of all products. A longer list is read less
+// often: otherwise the answers of an hour would not fit into memory.
+func listEvery(duration time.Duration) int { return dropsIn(duration) / 2 }
+
 // looks returns reads of the products on sale, and of all products, during the load. (followUp
 // reads each order.)
 func looks(random *rand.Rand, load loadtest.Load, n int) (requests []loadtest.ScheduledRequest) {
+	lists := listEvery(load.Duration)
 	for i := range n {
 		at := load.Between(random, i, n)
 		of := Read{SKU: sku(onSale(at, load.Duration)[random.IntN(2)])}
-		if i%5 == 0 {
+		if i%lists == 0 {
 			of = Read{}
 		}
 		key := fmt.Sprintf("look-%d-%06d", load.Seed, i)

@@ -1,7 +1,9 @@
 package inventory
 
 import (
+	"maps"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -175,6 +177,50 @@ func TestNewPlan_ADayOfLoadIsSpreadOverTheDay(t *testing.T) {
 	}
 	if last := schedule[len(schedule)-1].At; last > load.Duration || last < load.Duration-time.Second {
 		t.Errorf("the last request comes at %v", last)
+	}
+}
+
+func TestNewPlan_AtALowRatePurchasesComeInCrowdsThatWantTheSame(t *testing.T) {
+	load := quickLoad
+	load.Rate, load.Duration = 20, time.Minute
+	together := map[time.Duration]map[string]int{}
+	for _, r := range NewPlan(load).Schedule {
+		if r.Intent.Action == Buy && len(r.Intent.Contends) > 0 {
+			if together[r.At] == nil {
+				together[r.At] = map[string]int{}
+			}
+			for _, sku := range r.Intent.Contends {
+				together[r.At][sku]++
+			}
+		}
+	}
+	for at, skus := range together {
+		if most := slices.Max(slices.Collect(maps.Values(skus))); most < 2 {
+			t.Errorf("at %v no two want the same: %v", at, skus)
+		}
+	}
+	if n := len(together); n != 400 {
+		t.Errorf("%d crowds in a minute, want 400", n)
+	}
+	if crowd(quickLoad) != 1 {
+		t.Errorf("%d at once at the usual rate", crowd(quickLoad))
+	}
+}
+
+// A list of all products is as long as the load: read as often as always, the lists of 20 minutes
+// would be 40 times as many bytes as the lists of as many loads of half a minute.
+func TestNewPlan_TheListsOfALongLoadAreFewer(t *testing.T) {
+	shown := func(duration time.Duration) int {
+		n := 0
+		for _, i := range NewPlan(loadtest.Load{Rate: 20, Duration: duration, Seed: 1, Replicas: 3}).Intents {
+			if i.Action == ReadProducts {
+				n += dropsIn(duration)
+			}
+		}
+		return n
+	}
+	if long, short := shown(20*time.Minute), shown(30*time.Second); long > 50*short || long < 30*short {
+		t.Errorf("%d products are shown in 20 minutes, %d in half a minute", long, short)
 	}
 }
 

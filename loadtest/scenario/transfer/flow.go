@@ -96,9 +96,10 @@ func New() *loadtest.Flow {
 			{Code: "I-RIGHT", Name: "authorization", Means: "without a fault no holder of a lock is refused"},
 			money.AllSpendable,
 		}),
-		Evidence: evidence,
-		Summary:  summary,
-		Curves:   []loadtest.Curve{money.Drift},
+		Undisturbed: []string{"I-RIGHT"},
+		Evidence:    evidence,
+		Summary:     summary,
+		Curves:      []loadtest.Curve{money.Drift},
 		Words: loadtest.Words{
 			Workload: "64 clients who send bursts at the same moment, all from or to 8 accounts that are short of money, read in between, and send forbidden requests",
 			Done:     "done",

@@ -71,6 +71,8 @@ const (
 	twiceOne  = 6 // one in this many holds is posted twice, and one voided twice
 )
 
+const farApart = 2 * time.Second
+
 // NewPlan draws a plan: bursts of one intent of each client. Hot accounts
 // pay each other in opposite directions at the same moment, or pay another account. All other
 // accounts pay a hot account. One intent in ten is sent twice at once, one in six is a hold.
@@ -98,7 +100,7 @@ func NewPlan(load loadtest.Load) loadtest.Plan {
 			intent.SharedKey = plan.Intents[i-1].Key
 		}
 		asked[from] += move(*intent).Amount
-		plan.Add(random, load.Replicas, loadtest.ScheduledRequest{At: load.At(i-from, n), Replica: random.IntN(load.Replicas), Intent: intent})
+		plan.Add(random, load.Replicas, loadtest.ScheduledRequest{At: burstAt(load, i, n), Replica: random.IntN(load.Replicas), Intent: intent})
 	}
 	for c := range accounts {
 		accounts[c].Opening = drawOpening(random, c, asked[c])
@@ -107,6 +109,17 @@ func NewPlan(load loadtest.Load) loadtest.Plan {
 	plan.AddBeside(looks(random, load, n, accounts)...)
 	plan.AddBeside(offences(random, load, n, accounts)...)
 	return plan
+}
+
+// burstAt returns when intent i of n is sent: with its burst. If bursts are far apart, each group has a
+// moment of its own, so that a fault does not fall between two bursts, where it would hit no transfer.
+func burstAt(load loadtest.Load, i, n int) time.Duration {
+	from := i % clients
+	at, next := load.At(i-from, n), load.At(i-from+clients, n)
+	if next-at <= farApart {
+		return at
+	}
+	return min(at+(next-at)*time.Duration(from%groups)/groups, load.Duration)
 }
 
 // looks returns reads of accounts by their owners, half of them of hot accounts. (followUp reads each

@@ -77,6 +77,35 @@ func TestNewPlan_AllClientsSendAtOnceAndHotAccountsPayEachOtherAtOnce(t *testing
 	}
 }
 
+func TestNewPlan_AtALowRateEachGroupHasItsOwnMoment(t *testing.T) {
+	load := quickLoad
+	load.Rate, load.Duration = 20, 32*time.Second
+	plan := NewPlan(load)
+	owner := owners(plan)
+	moments := map[time.Duration]map[int]bool{}
+	for i, request := range plan.Schedule {
+		if i > 0 && request.At < plan.Schedule[i-1].At {
+			t.Fatalf("request %d is earlier than the one before", i)
+		}
+		if m := move(*request.Intent); m != nil && len(request.Intent.Refusals) == 0 {
+			if moments[request.At] == nil {
+				moments[request.At] = map[int]bool{}
+			}
+			moments[request.At][owner[m.From]] = true
+		}
+	}
+	for at, senders := range moments {
+		for c := range senders {
+			if len(senders) != clients/groups || c%groups != int((at+time.Millisecond)/(800*time.Millisecond))%groups {
+				t.Fatalf("at %v: client %d and %d others", at, c, len(senders)-1)
+			}
+		}
+	}
+	if len(moments) != 10*groups {
+		t.Errorf("%d moments, want %d", len(moments), 10*groups)
+	}
+}
+
 func TestNewPlan_OneInTenIsSentTwiceAtOnceToTwoReplicasOneInSixIsAHold(t *testing.T) {
 	plan := NewPlan(quickLoad)
 	twice, holds, left, late := 0, 0, 0, 0

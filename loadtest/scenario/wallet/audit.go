@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/google/uuid"
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -199,6 +200,10 @@ func uuidValue(id uuid.UUID) bson.Binary {
 	return bson.Binary{Subtype: bson.TypeBinaryUUID, Data: id[:]}
 }
 
+// auditWait bounds the queries of an audit. After a long load they take longer than an answer may take
+// during the load.
+const auditWait = 5 * time.Minute
+
 // audit checks the collections against the plan and the answers, the members of the set against
 // each other, and the requests that the bonus service got against the credits.
 func (env Environment) audit(ctx context.Context, t *loadtest.Trial, records []loadtest.Record) (a loadtest.Audited, err error) {
@@ -212,6 +217,8 @@ func (env Environment) audit(ctx context.Context, t *loadtest.Trial, records []l
 			return a, err
 		}
 	}
+	ctx, stop := context.WithTimeout(ctx, auditWait) // in place of the client's own limit
+	defer stop()
 	if err := LoadHistory(ctx, own.db, money.Accounts(t.Plan), records, t.Clients); err != nil {
 		return a, err
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -54,8 +55,11 @@ type model struct {
 
 // staleUnder lists the faults under which a deposed primary does not know for a while that it is
 // deposed. It answers reads from an earlier state (SERVER-89619), but no majority acknowledges
-// its writes.
-var staleUnder = []loadtest.Fault{StepDown, PrimaryPause, PrimaryKill}
+// its writes. A nemesis injects these faults too.
+var staleUnder = []loadtest.Fault{StepDown, PrimaryPause, PrimaryKill, loadtest.Nemesis}
+
+// staleMost bounds the age of the state that a deposed primary shows: no fault stops one for longer.
+const staleMost = int64(30 * time.Second)
 
 // linearize returns the partitions of a history.
 func linearize(h linear.History) ([]linear.Partition, error) {
@@ -127,7 +131,7 @@ func (m model) view(opening map[string]int64, members ...string) linear.Partitio
 		if at, has := places[pathID(o)]; has && o.Told(&shown) {
 			step := linear.NewStep(o, fmt.Sprintf("%s: balance %d", o.Key, shown.Balance))
 			if m.late {
-				step.Call = 0
+				step.Call = max(0, step.Call-staleMost)
 			}
 			p.Steps = append(p.Steps, step.Checks(func(s linear.State) bool {
 				w := s.(walletStates)[at]
