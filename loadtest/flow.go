@@ -45,7 +45,7 @@ type Flow struct {
 
 	Moments      map[Action]string          // the field of a success that has the time of its effect
 	Invariants   []invariant.Invariant      // beside those of every flow
-	Undisturbed  []string                   // of these, those that are judged without a fault only
+	Undisturbed  []string                   // those of Invariants that are judged only without a fault
 	Evidence     map[string]string          // what its numbers count, beside those of every flow
 	Counted      []string                   // the kinds of NAME_events_total in /metrics that are added to the evidence
 	Locked       func(strategy string) bool // whether it takes a lock, which the lock service counts, for each key that has an effect; nil: none does

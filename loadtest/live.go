@@ -24,8 +24,8 @@ func Stalls(h *History, records []Record, events []fault.Event, bound time.Durat
 	return stalls(h, records, events, func(time.Duration) time.Duration { return bound })
 }
 
-// stalls is Stalls with a bound for each moment. The bound counts from when a new request waits: at
-// a low rate there are moments without one.
+// stalls is Stalls with a bound per moment. The bound starts when a write is pending: at a low rate there
+// may be none for a while.
 func stalls(h *History, records []Record, events []fault.Event, bound func(at time.Duration) time.Duration) (found []string) {
 	var successes []time.Duration
 	for _, r := range records {
@@ -56,7 +56,7 @@ func stalls(h *History, records []Record, events []fault.Event, bound func(at ti
 	return found
 }
 
-// waits is the first moment, not before at, at which a new request is not decided; at, if there is none.
+// waits returns the first moment from at on at which a write is pending; at if there is none.
 func waits(records []Record, at time.Duration) time.Duration {
 	first := time.Duration(math.MaxInt64)
 	for _, r := range records {
@@ -74,8 +74,8 @@ func waits(records []Record, at time.Duration) time.Duration {
 	return first
 }
 
-// among is a bound under a schedule of faults: one that begins within it makes it longer by as long as
-// it lasts. Two stores that are away one after the other are one outage to a client.
+// among returns the bound under a schedule of faults: the duration of each fault that begins within the
+// bound is added. To a client, two stores that fail in succession are one outage.
 func among(events []fault.Event, epoch time.Time, bound time.Duration) func(at time.Duration) time.Duration {
 	events = slices.SortedFunc(slices.Values(events), func(a, b fault.Event) int { return a.At.Compare(b.At) })
 	return func(at time.Duration) time.Duration {

@@ -45,7 +45,7 @@ func TestStalls_ASuccessMustComeWithinTheBoundOfEachFaultAndOfItsEnd(t *testing.
 	}
 }
 
-// At a low rate there are moments without a request: nothing can succeed before the next one comes.
+// At a low rate no write may be pending for a while: nothing can succeed before the next one is sent.
 func TestStalls_TheBoundCountsFromWhenARequestWaits(t *testing.T) {
 	h := NewHistory()
 	const second = time.Second
@@ -84,7 +84,7 @@ func TestStalls_OfAScheduleTheTimeOfFaultsThatFollowIsNotCounted(t *testing.T) {
 	last := bought(31500 * time.Millisecond)
 	for at, want := range map[time.Duration]int{
 		8500 * time.Millisecond: 0,
-		11 * second:             2, // 10 s after the first fault began, in which another one lasted 3; 6 s after that one began
+		11 * second:             2, // too late for the begin of both faults: 10 s, less the 3 s of the other fault, and 6 s
 	} {
 		records := []Record{bought(at), last}
 		if got := stalls(h, records, row, among(row, h.Epoch, 5*second)); len(got) != want {

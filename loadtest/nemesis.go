@@ -23,7 +23,7 @@ func NemesisSpec(recovery time.Duration, slower int) FaultSpec {
 }
 
 // Nemesis returns every control and every safe strategy under Nemesis, each with count seeds from seed on.
-// A control must break what it breaks otherwise, except for what is judged without a fault only.
+// A control must break what it breaks in the matrix, except for the invariants in Undisturbed.
 func (f *Flow) Nemesis(strategies []Strategy, seed int64, count int) (scenarios []Scenario) {
 	known := map[string]bool{}
 	add := func(s Scenario) {

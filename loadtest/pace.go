@@ -60,8 +60,8 @@ func (p Pace) or(other Pace) Pace {
 }
 
 // pace returns the Pace of a flow under a fault.
-// Under a nemesis the next fault follows within a second or two: there first answers count from the end
-// of the bound of I-LIVE on, which is in the calms.
+// Under a nemesis the next fault follows within a second or two. There a first answer counts only when the
+// bound of I-LIVE is over after each outage, which is in the calms.
 func (f *Flow) pace(of Fault, lockTTL time.Duration) Pace {
 	bound := f.Bound(of, lockTTL)
 	own := f.spec(of).Pace.or(f.Pace)
@@ -80,7 +80,7 @@ type outage struct {
 // tempo holds when the writes of a load were planned and when they were decided.
 type tempo struct {
 	sent, decided []time.Duration // each in order; an abandoned key counts as decided
-	first         []Attempt       // of each key, if a request was sent
+	first         []Attempt       // the first attempt of each key, if it was sent
 	outages       []outage        // in order of their beginning
 	until         time.Duration   // the end of the load
 }
@@ -116,8 +116,8 @@ func (t *tempo) add(r Record) {
 	}
 }
 
-// answers counts the first answers outside of the outages and of so long after each: those that
-// nothing was done, those that are unknown, and all.
+// answers counts the first answers outside of the outages, each of which is taken as lasting longer by
+// after: those with the outcome open, those with the outcome unknown, and all.
 func (t *tempo) answers(after time.Duration) (busy, unknown, all int) {
 	for _, a := range t.first {
 		if t.within(a.Start, a.End, after) {

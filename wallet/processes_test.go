@@ -149,7 +149,7 @@ func (c *fixture) together(long time.Duration, queueMax int, clients ...int) []c
 		_, err := fmt.Fprintln(p.in)
 		must(c.t, err)
 	}
-	time.Sleep(long) // the load: what is counted is what they do in this time
+	time.Sleep(long) // the test counts what the processes do in this time
 	for _, p := range processes {
 		must(c.t, p.in.Close())
 	}

@@ -142,10 +142,9 @@ func (e *environment) nemesis(ctx context.Context, t *loadtest.Trial) (fault.Fau
 	}}, nil
 }
 
-// calm returns a gap that is long enough for the bounds of liveness to be judged, and for something to be
-// decided after them. A control is not judged by these bounds and has no calm, so that it meets each kind of
-// fault in its two minutes. The controls of wallets have calms: they are caught where no fault excuses that
-// the bonus service is asked again.
+// calm returns a gap in which the bounds of liveness expire, and some requests follow. A control is not
+// judged by these bounds. It has no calms, so that it meets each kind of fault in its two minutes. The
+// controls of wallets have calms: a fault excuses repeated requests to the bonus service.
 func calm(s loadtest.Scenario, ttl time.Duration) time.Duration {
 	if s.Expect == loadtest.Violated && s.Flow.Name != "wallet" {
 		return 0

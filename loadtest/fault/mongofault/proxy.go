@@ -73,7 +73,7 @@ func (p *Proxy) Conflicts() int64 {
 // dial connects to the primary. Without a primary the client's connection is closed, and the
 // client retries.
 func (p *Proxy) dial(ctx context.Context) (net.Conn, error) {
-	asking, cancel := context.WithTimeout(ctx, askWait) // for so long, if a member stands still
+	asking, cancel := context.WithTimeout(ctx, askWait) // a stopped member uses all of it
 	defer cancel()
 	n, _, err := primaryOf(asking, p.hosts, 0)
 	if err != nil {

@@ -26,7 +26,7 @@
 //   - Of n replicas at most (n-1)/2, a minority, have a fault. With two replicas none has.
 //   - At most one store is unavailable as a whole, or elects a leader.
 //   - No replica is killed while a store is unavailable: the replica could not start again.
-//   - Some faults are injected alone: those that need all stores and aim at single requests.
+//   - A fault that needs all stores and aims at single requests is injected alone (Part.Alone).
 //
 // A gap separates two rounds of faults. Every third gap, a calm, is long enough to judge the bounds
 // of liveness. A control that only a fault can catch has no calms (Plan.Calm is 0), so that it meets

@@ -251,5 +251,5 @@ func buyAgain(ctx context.Context, run *loadtest.Run, stock []Stock) []string {
 	return dead
 }
 
-// againAtOnce is how many products are tried at once: hundreds of them would take too long one by one.
+// againAtOnce is how many products buyAgain tries at once: one by one, hundreds would take too long.
 const againAtOnce = 5

@@ -78,8 +78,8 @@ const (
 // that there is never nothing to sell for long.
 const dropEvery = 3 * time.Second
 
-// meeting is the number of purchases a second from which on some of them overlap. At a lower rate purchases
-// come in crowds: one by one they would contend for nothing, and even naive would be right.
+// meeting is the rate, in purchases a second, from which on purchases overlap. At a lower rate they are
+// sent in crowds: one by one they would not contend, and even naive would be correct.
 const meeting = 75
 
 // crowd returns how many purchases are sent at the same moment.
@@ -131,8 +131,8 @@ func NewPlan(load loadtest.Load) loadtest.Plan {
 	return plan
 }
 
-// listEvery returns how many reads there are to one read of all products. A longer list is read less
-// often: otherwise the answers of an hour would not fit into memory.
+// listEvery returns the number of reads of which one is of all products. The longer the list, the rarer it
+// is read: otherwise the answers of a long load would not fit into memory.
 func listEvery(duration time.Duration) int { return dropsIn(duration) / 2 }
 
 // looks returns reads of the products on sale, and of all products, during the load. (followUp

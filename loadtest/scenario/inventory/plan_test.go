@@ -207,8 +207,8 @@ func TestNewPlan_AtALowRatePurchasesComeInCrowdsThatWantTheSame(t *testing.T) {
 	}
 }
 
-// A list of all products is as long as the load: read as often as always, the lists of 20 minutes
-// would be 40 times as many bytes as the lists of as many loads of half a minute.
+// The list of all products grows with the load. With the share of list reads of a short load, the lists of
+// 20 minutes would have 40 times as many bytes as those of 40 loads of half a minute.
 func TestNewPlan_TheListsOfALongLoadAreFewer(t *testing.T) {
 	shown := func(duration time.Duration) int {
 		n := 0

@@ -112,7 +112,7 @@ func NewPlan(load loadtest.Load) loadtest.Plan {
 }
 
 // burstAt returns when intent i of n is sent: with its burst. If bursts are far apart, each group has a
-// moment of its own, so that a fault does not fall between two bursts, where it would hit no transfer.
+// moment of its own: a fault between two bursts would hit no transfer.
 func burstAt(load loadtest.Load, i, n int) time.Duration {
 	from := i % clients
 	at, next := load.At(i-from, n), load.At(i-from+clients, n)

@@ -200,8 +200,7 @@ func uuidValue(id uuid.UUID) bson.Binary {
 	return bson.Binary{Subtype: bson.TypeBinaryUUID, Data: id[:]}
 }
 
-// auditWait bounds the queries of an audit. After a long load they take longer than an answer may take
-// during the load.
+// auditWait bounds the queries of an audit: after a long load they take longer than mongoWait.
 const auditWait = 5 * time.Minute
 
 // audit checks the collections against the plan and the answers, the members of the set against
@@ -217,7 +216,7 @@ func (env Environment) audit(ctx context.Context, t *loadtest.Trial, records []l
 			return a, err
 		}
 	}
-	ctx, stop := context.WithTimeout(ctx, auditWait) // in place of the client's own limit
+	ctx, stop := context.WithTimeout(ctx, auditWait) // replaces the timeout of the client
 	defer stop()
 	if err := LoadHistory(ctx, own.db, money.Accounts(t.Plan), records, t.Clients); err != nil {
 		return a, err
