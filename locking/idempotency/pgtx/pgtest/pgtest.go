@@ -187,13 +187,15 @@ func (d *Database) Hold(sql string, args ...any) (release func()) {
 	return release
 }
 
-// Waiting counts the sessions that use tables of this schema and wait for a lock.
+// Waiting counts the sessions at tables of this schema that wait for a lock. Waits for a table
+// of the catalog do not count: autovacuum locks those for a moment when it truncates them.
 func (d *Database) Waiting() int64 {
 	d.T.Helper()
 	return d.Number(`
+		WITH ours AS (SELECT oid FROM pg_class WHERE relnamespace = current_schema()::regnamespace)
 		SELECT count(DISTINCT pid)
 		FROM pg_locks
 		WHERE NOT granted
-		AND pid IN (SELECT l.pid FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
-		            WHERE c.relnamespace = current_schema()::regnamespace)`)
+		AND (relation IS NULL OR relation IN (SELECT oid FROM ours))
+		AND pid IN (SELECT pid FROM pg_locks WHERE relation IN (SELECT oid FROM ours))`)
 }
