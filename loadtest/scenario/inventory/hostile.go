@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"time"
 
 	"shop/loadtest"
 )
@@ -65,12 +66,23 @@ func followUp(r loadtest.Record) (next []loadtest.ScheduledRequest) {
 		add(reusedForCart(r))
 	case r.Action == Cancel && ok && strings.HasPrefix(r.Key, "twice-"):
 		add(cancelAgain(r))
-		add(readIntent("read-"+r.Key, r.Client, Read{Order: r.Made}))
+		first := random.IntN(replicas)
+		for n := range replicas { // at each replica: one of them may have kept the order as it was
+			read := loadtest.Soon(random, readIntent(fmt.Sprintf("read-%d-%s", n, r.Key), r.Client, Read{Order: r.Made}))
+			read.Replica = first + n
+			next = append(next, read)
+		}
 		lines := cart(r.Intent)
 		add(intend("again-"+r.Key, r.Client, Buy, "/v1/orders", lines, buyBody(lines)))
 	}
 	return next
 }
+
+// replicas is how many replicas read a cancelled order, as many as a proof starts by default.
+const replicas = 3
+
+// beforeCancel is the time for the read of an order that is then cancelled.
+const beforeCancel = 100 * time.Millisecond
 
 // twice cancels an order of one unit under two keys at the same moment, on two replicas. It
 // returns nothing for a larger order.
@@ -79,6 +91,7 @@ func twice(random *rand.Rand, bought loadtest.Record) []loadtest.ScheduledReques
 		return nil
 	}
 	one := loadtest.Soon(random, cancelIntent("twice-a-"+bought.Key, bought.Client, bought))
+	one.At += beforeCancel
 	other := loadtest.ScheduledRequest{At: one.At, Replica: one.Replica + 1, Intent: cancelIntent("twice-b-"+bought.Key, bought.Client, bought)}
 	return []loadtest.ScheduledRequest{one, other}
 }
