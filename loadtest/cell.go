@@ -243,8 +243,8 @@ func violatedCells(cells []Cell) (found []string) {
 	return found
 }
 
-// unshown gives the reasons why the cells of a scenario show nothing: a cell was not tried, a cell is
-// empty, or a cell of a control is not violated.
+// unshown lists why a scenario's cells are inconclusive: a cell was not tried, a cell is empty, or a cell
+// of a control is not violated.
 func (s Scenario) unshown(cells []Cell) (reasons []string) {
 	if planned := len(s.CellsOf()); len(cells) < planned {
 		reasons = append(reasons, fmt.Sprintf("%d of %d cells of the crash matrix were tried", len(cells), planned))

@@ -158,7 +158,7 @@ func metFault(a Attempt, events []fault.Event, epoch time.Time) bool {
 }
 
 // Counters add up the counters in /metrics of all replicas, over their restarts. They explain what
-// happened inside. No verdict depends on them: a lock that talks to no server can count anything.
+// happened inside. No verdict depends on them: a replica can count lock requests that it never sends.
 type Counters struct {
 	flow *Flow
 	wait time.Duration // limit for the answer of one process

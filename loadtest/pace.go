@@ -13,8 +13,8 @@ import (
 )
 
 // Pace bounds how far a service may fall behind the load. A field that is 0 has the value of DefaultPace.
-// These bounds complement Stalls, which requires one success soon after each fault: ten seconds with 29
-// successes are an outage for the clients.
+// These bounds complement Stalls, which requires one success soon after each fault. That alone would accept
+// a service that decides three keys a second.
 type Pace struct {
 	Goodput float64       // least share of the waiting keys that must be decided in each Window outside of an outage
 	Window  time.Duration // length of a window
@@ -25,10 +25,10 @@ type Pace struct {
 	Errors  float64       // greatest share of the first answers with the outcome unknown, missing answers included
 }
 
-// DefaultPace is at least a factor of two from what safe strategies showed on two cores, in 61 saved runs
-// and under other load: in each two seconds outside of an outage they decided all keys that waited at its
-// beginning, they recovered within 2.7 s after a fault, and at most 3 % of their first answers were busy
-// and 5 % unknown. (For a service that answers busy to every second request, the share is 50 %.)
+// DefaultPace is at least twice as lenient as what safe strategies showed in 61 saved runs on two cores: in
+// each two seconds outside of an outage they decided all keys that waited at its beginning, they recovered
+// within 2.7 s after a fault, and at most 3 % of their first answers were busy and 5 % unknown. (For a service
+// that answers busy to every second request, the share is 50 %.)
 // For a second after an outage clients may still receive answers that were sent during it.
 var DefaultPace = Pace{Goodput: 0.2, Window: 2 * time.Second, After: time.Second, Busy: 0.2, Errors: 0.1}
 
@@ -116,8 +116,8 @@ func (t *tempo) add(r Record) {
 	}
 }
 
-// answers counts the first answers outside of the outages, each of which is taken as lasting longer by
-// after: those with the outcome open, those with the outcome unknown, and all.
+// answers counts the first answers that lie outside of every outage and the time after that follows it: open
+// ones, unknown ones, all.
 func (t *tempo) answers(after time.Duration) (busy, unknown, all int) {
 	for _, a := range t.first {
 		if t.within(a.Start, a.End, after) {
@@ -159,8 +159,8 @@ func (t *tempo) demand(at, length time.Duration) float64 {
 	return min(float64(t.waiting(at)), usual)
 }
 
-// slow lists windows that do not overlap in which less than a part of the demand was met. It returns the
-// least part too.
+// slow lists the windows, none of which overlap, that met less than a given share of the demand, and returns
+// the least share of all windows.
 func (t *tempo) slow(length time.Duration, part float64, skip func(from, to time.Duration) bool) (found []string, least float64) {
 	least = 1
 	for from := time.Duration(0); from+length <= t.until; from += paceStep {
@@ -218,8 +218,8 @@ func (t *tempo) recovery(p Pace) (slow []string, longest time.Duration) {
 	return slow, longest
 }
 
-// back reports whether in the second after a time nearly as many keys were decided as in a second before
-// the faults, or nearly all keys that there were.
+// back reports whether, in the second after a time, the service decided at least recovered x the rate before
+// the faults, or that share of the keys that waited or were planned in it.
 func (t *tempo) back(at time.Duration, calm float64) bool {
 	there := t.waiting(at) + before(t.sent, at+time.Second) - before(t.sent, at)
 	return float64(t.got(at, at+time.Second)) >= math.Floor(recovered*min(calm, float64(there)))

@@ -18,7 +18,7 @@ import (
 //
 // After an error nothing is held. The error never matches ErrOutcomeUnknown, which would
 // mean that the caller's own work may have happened. A request without an answer may
-// have taken only the *lock*, and the store removes that.
+// have taken the lock; the store removes it.
 //
 // The caller renews and releases the lease. Do does both.
 func Acquire(ctx context.Context, s Store, o Options, keys ...string) (Lease, error) {

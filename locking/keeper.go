@@ -103,9 +103,9 @@ func (h *hold) learn(a answer) (due time.Time) {
 
 // trustOf returns until when l, the answer to a request sent at from, may be trusted.
 //
-// A lease without Until depends on a connection instead, which is checked every
-// Options.Poll and taken for dead after three intervals without an answer. The Add puts
-// any Until on the monotonic clock, in case the store has stripped its reading.
+// A lease without Until depends on a connection instead: it is renewed every renewEvery, and
+// taken for dead when three of them have passed without an answer. The Add puts any Until on
+// the monotonic clock, in case the store has stripped its reading.
 func (h *hold) trustOf(l Lease, from time.Time) time.Time {
 	if l.Until.IsZero() && h.lease.Until.IsZero() {
 		return from.Add(3 * renewEvery)

@@ -74,8 +74,8 @@ func (s *Service) With(strategy string) (*Service, error) {
 // Step is a point of a transfer at which a test may stop, slow or kill the process.
 type Step = pgtx.Step
 
-// The steps, in order. naive passes AfterBegin after AfterGuard, since it begins its
-// transaction after the read. etcd-fence-only and etcd-unfenced pass AfterBegin twice.
+// The steps, in order (b2 … are the steps of doc.go). naive passes AfterBegin after AfterGuard, since
+// it begins its transaction after the read. etcd-fence-only and etcd-unfenced pass AfterBegin twice.
 const (
 	BeforeAcquire Step = "before-acquire"  // b2: checked; nothing is held
 	AfterAcquire       = pgtx.AfterAcquire // b5: both locks are held, if the strategy has locks; nothing was read

@@ -23,7 +23,7 @@
 // (job.go, record.go). They differ in when they read, lock and call the bonus service. The
 // default is lockid:
 //
-//	the first statement decides which transaction works; the others have not begun
+//	the first statement refuses all transactions but one, before they have read or called anything
 //
 // # The invariant
 //

@@ -134,8 +134,8 @@ func (q *queues) passOn(t *locking.Ticket[uuid.UUID], id uuid.UUID, r *run) {
 	})
 }
 
-// unused deletes the run of a wallet that no job uses, but after a gap only: the next request of
-// a client continues the run.
+// unused deletes the run of a wallet that no operation uses, one gap later: a client's next
+// request may still continue the run.
 func (q *queues) unused(id uuid.UUID, r *run) {
 	time.AfterFunc(gap, func() {
 		q.mu.Lock()

@@ -16,8 +16,8 @@ func (undated) Deadline() (at time.Time, ok bool) { return }
 
 // forget resets the driver's state after a commit without a result. For the driver, a commit
 // that timed out is still under way, and each statement of the next transaction would begin
-// that transaction anew. An abort ends that state, and cannot undo a commit. If there is
-// nothing to abort, forget starts a transaction for it, of which nothing is sent.
+// that transaction anew. An abort ends that state, and cannot undo a commit. If no
+// transaction runs, forget starts one only to abort it; nothing is sent to the server.
 func forget(ctx context.Context, session *mongo.Session) {
 	if !session.TransactionRunning() {
 		_ = session.StartTransaction()
@@ -31,7 +31,7 @@ func forget(ctx context.Context, session *mongo.Session) {
 // out is still under way, and it would begin each further transaction twice.
 //
 // Each of these commits takes a connection until the majority answers. If majorityMax of
-// them wait, the job keeps its turn until there is a place: its wallet adds no more of them.
+// them wait, the operation keeps its turn until one ends, so that its wallet adds no further waiter.
 func (s *Service) settle(ctx context.Context, session *mongo.Session, j *job) error {
 	select {
 	case s.queues.majority <- struct{}{}:

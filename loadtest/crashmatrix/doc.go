@@ -40,7 +40,8 @@
 //
 // # Limits
 //
-// A step is between two statements. The faults late-write and commit-cut cover what is on the wire.
+// A step is between two statements. The faults late-write and commit-cut cover messages under
+// way: a proxy delays or cuts them.
 // After a pause a holder checks its lease before it sends COMMIT, so redis-only and etcd-unfenced
 // pass every cell: they are wrong only if the lease expires after that check. The controls are
 // strategies without such a check: naive, paused between its read and its write.

@@ -21,7 +21,7 @@ type Event struct {
 	// one that had to wait.
 	Replica int
 	Ends    bool
-	Keys    []string // idempotency keys whose COMMIT was cut or left in doubt, as seen on the wire
+	Keys    []string // idempotency keys whose COMMIT was cut or left in doubt, as a proxy saw them
 }
 
 // Fault is injected over a time, under load. Inject returns when everything is undone. If ctx

@@ -7,8 +7,8 @@ import "slices"
 // would otherwise come after its return. A read is taken as soon as it fits.
 //
 // For a linearizable history this gives a legal order (linearizability is local), if the writes of the
-// parts are in the order in which they took effect: keeping an older state for longer does no harm.
-// Otherwise the order is incomplete, which decides nothing.
+// parts are in the order in which they took effect: taking a write later than it happened does not
+// make the order illegal. Otherwise the order is incomplete, which decides nothing.
 func (p Partition) compose(orders [][]int) (order []int) {
 	c := composition{search: newSearch(p), state: p.Start, chains: make([][]int, len(p.Parts)), of: make([][]int, len(p.Steps))}
 	places := map[*Operation]int{}

@@ -14,7 +14,7 @@
 //	unknown, it happened    call … no end     the effect
 //	unknown, not known      call … no end     the effect or nothing
 //	unknown, it did not     -                 left out
-//	refused, it happened    call … return     none: no order is legal
+//	refused, it happened    call … return     always a violation
 //	read                    call … return     the same answer
 //
 // Whether an operation without an answer happened is what the database shows after the service has

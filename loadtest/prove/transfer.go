@@ -160,7 +160,7 @@ func (e *environment) etcdWitness(ctx context.Context, t *loadtest.Trial) (loadt
 	}, nil
 }
 
-// transferFault returns a fault of replicas, their packets, their leases, etcd or PostgreSQL.
+// transferFault returns a fault of replicas, their traffic, their leases, etcd or PostgreSQL.
 func (e *environment) transferFault(t *loadtest.Trial) (fault.Fault, error) {
 	s := t.Scenario
 	switch s.Fault {

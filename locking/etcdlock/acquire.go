@@ -141,8 +141,8 @@ func (s *Store) nonce() string {
 	return rand.Text() // at least 128 random bits
 }
 
-// errAgain reports an attempt that has certainly left nothing for which a later one would
-// wait. Neither the caller nor the keys made it fail, so the next one may succeed.
+// errAgain reports an attempt that failed only because its session or its queue entries went
+// away, or were fenced; a new attempt may succeed. undo, or the session's end, removes what it left.
 var errAgain = errors.New("etcdlock: session changed under the attempt")
 
 // put puts a waiter into each queue: one transaction, one revision. If wait is true, it

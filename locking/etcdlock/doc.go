@@ -112,7 +112,7 @@
 // is without an answer whenever its caller's ctx ends before the answer.
 //
 //	nonce              a late request belongs to no other attempt (TestAcquire_NoNameIsUsedAgain…)
-//	… used again       etcd keeps deleted names until its next compaction, and walks over all of
+//	nonce reuse        etcd keeps deleted names until its next compaction, and walks over all of
 //	                   them when a queue is read: a hot key would get slower (TestAcquire_AHotKeyKeepsItsNames).
 //	                   Only the nonce of an answered release is used again.
 //	fencing key        a request that arrives after it was undone does nothing (TestAcquire_RequestThatArrives…)

@@ -117,7 +117,7 @@ func (x *session) renew(ctx context.Context) error {
 	sent := time.Now()
 	limited, cancel := context.WithTimeout(ctx, min(requestTimeout(s.ttl), until.Sub(sent)))
 	defer cancel()
-	_, err := s.client.KeepAliveOnce(limited, x.id) // without WithRequireLeader, after whose refusal it retries without a pause
+	_, err := s.client.KeepAliveOnce(limited, x.id) // no WithRequireLeader: if a member without a leader refuses, this retries in a busy loop
 
 	s.mu.Lock()
 	defer s.mu.Unlock()

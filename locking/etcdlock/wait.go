@@ -78,7 +78,7 @@ func (a *attempt) await(ctx context.Context, name string, read int64) (*clientv3
 	}
 }
 
-// look reads the last waiter before this attempt's, for each queue, and retries until
+// look reads, in each queue, the waiter directly before this attempt's own, and retries until
 // etcd answers. If one of its own waiters is gone, it returns errAgain. A waiter lives as
 // long as its session, so it survives a time in which etcd is unavailable.
 func (a *attempt) look(ctx context.Context) (*clientv3.TxnResponse, error) {

@@ -19,8 +19,8 @@ import (
 var ErrNoTransaction = errors.New("mongolock: ctx carries no running transaction")
 
 // ForUpdate locks the document until the end of the transaction that ctx carries,
-// and decodes it into into, as it is under the lock. It must be the first statement of
-// the transaction, and the decision must use the document that it returns.
+// and decodes it, as it is under the lock, into the value that into points to. It must be the
+// first statement of the transaction, and the decision must use the document that it returns.
 //
 // If another transaction has the lock, ForUpdate fails at once, with the label
 // TransientTransactionError. Return the error as it is, or wrapped with %w:

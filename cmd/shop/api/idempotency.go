@@ -73,7 +73,7 @@ func fingerprintVoid(id uuid.UUID) ([32]byte, error) {
 	return idempotency.Fingerprint("POST /v1/transfers/{id}/void", id)
 }
 
-// The wallet in the path is part of the intent: one key for two wallets is two intents.
+// fingerprintCredit includes the wallet of the path: one key for two wallets is two intents.
 func fingerprintCredit(id uuid.UUID, amount int64) ([32]byte, error) {
 	return idempotency.Fingerprint("POST /v1/wallets/{id}/credits", amountOf{id, amount})
 }

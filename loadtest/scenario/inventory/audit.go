@@ -16,7 +16,8 @@ import (
 // and for each line of a request.
 var HistoryChecks = []invariant.Check{
 	{
-		// The tables of a service that adds stock of its own are consistent; only the plan exposes it.
+		// If the service itself adds stock, its tables still agree with each other. Only the plan shows
+		// the difference.
 		Name: "S1 planned", Invariant: "S1",
 		Means: "product whose stock differs from the plan's minus the confirmed orders, or that is not in the plan",
 		Query: `

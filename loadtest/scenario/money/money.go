@@ -56,8 +56,8 @@ const (
 	Note   = "Drift is money that balances have, or lack, without an entry that accounts for it."
 )
 
-// Postcheck calls wrong for rows of atOnce accounts, which must be independent of each other. wrong
-// returns a text for each account, "" if it is correct. called is what the flow calls an account.
+// Postcheck calls wrong once for each row of atOnce accounts. The accounts of a row must not pay each
+// other. wrong returns a text for each account, "" if it is correct. called is what the flow calls an account.
 func Postcheck(ctx context.Context, t *loadtest.Trial, called string, atOnce int, wrong func(ctx context.Context, i int, row []Account) []string) invariant.Findings {
 	ctx, stop := context.WithTimeout(ctx, t.Grace())
 	defer stop()

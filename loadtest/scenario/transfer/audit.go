@@ -22,7 +22,8 @@ import (
 // and a row for each request with its answer.
 var MoveChecks = []invariant.Check{
 	{
-		// The tables of a service that raises an opening, or opens an account, are consistent in themselves.
+		// If the service itself raises an opening, or opens an account, its tables still agree with each
+		// other. Only the plan shows the difference.
 		Name: "T1 opened", Invariant: "T1",
 		Means: "account that differs from the plan, that is not in the plan, or that is missing",
 		Query: `

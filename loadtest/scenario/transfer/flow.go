@@ -109,9 +109,9 @@ func New() *loadtest.Flow {
 	}
 	// The controls must be violated, or show that the fault causes the violation:
 	// etcd-unfenced is safe as long as no holder is late. T3 detects every loss. (T1 does not: a
-	// payer and a payee may lose the same amount.) The controls refuse some keys for ever:
-	// lease-id-fence those with the smaller lease id, and all of them holds whose money was
-	// lost. ControlGrace therefore bounds the wait for their keys.
+	// payer and a payee may lose the same amount.) Under the controls some keys
+	// are refused for ever: under lease-id-fence those with the smaller lease id, under all
+	// controls the holds whose money was lost. ControlGrace therefore bounds the wait for them.
 	f.Controls = []loadtest.Scenario{
 		f.Control("naive", loadtest.NoFault, kept, "T3"),
 		f.Control("lease-id-fence", loadtest.NoFault, kept, "I-RIGHT", "T3"),

@@ -49,7 +49,7 @@ func (v view) ends() {
 	}
 }
 
-// unheardOf adds an answer about a transfer that no answer returned.
+// unheardOf adds a step that is never legal: an answer about a transfer whose creation no answer reported.
 func (v view) unheardOf(o *linear.Operation) {
 	if fate := o.Fate(); fate != linear.Done && fate != linear.Contradiction || len(o.Objects) == 0 {
 		return
@@ -99,7 +99,7 @@ func (v view) late(o *linear.Operation, d *deal) bool {
 	return d.isHold() && end != linear.Forever && o.Call > end+int64(d.lasts)+clockSlack
 }
 
-// was adds a refusal: the hold was in one of these states already.
+// was adds a refusal that is legal only if the hold was already in one of these states.
 func (v view) was(o *linear.Operation, d *deal, states ...byte) {
 	place := v.tracks[d]
 	v.check(linear.NewStep(o, o.Key+": "+o.Problem), func(b books) bool { return slices.Contains(states, b.deals[place]) })

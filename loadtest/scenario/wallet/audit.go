@@ -43,7 +43,8 @@ const both = `
 // wallet, and one for each intent.
 var HistoryChecks = []invariant.Check{
 	{
-		// The collections of a service that raises an opening, or opens a wallet, are consistent in themselves.
+		// If the service itself raises an opening, or opens a wallet, its collections still agree with each
+		// other. Only the plan shows the difference.
 		Name: "M1 opened", Invariant: "M1", From: "wallets",
 		Means: "wallet that differs from the plan, that is not in the plan, or that is missing",
 		Query: `
@@ -284,8 +285,8 @@ func sharers(records []loadtest.Record) map[keyOf][]loadtest.Record {
 	return shared
 }
 
-// sharedTwice lists the shared keys under which not exactly one operation was
-// executed. (An undecided operation may be that one.)
+// sharedTwice lists the shared keys under which no operation, or more than one, was
+// executed. (An undecided operation may have been executed.)
 func sharedTwice(records []loadtest.Record) (wrong []string) {
 	for own, intents := range sharers(records) {
 		done, open := 0, 0

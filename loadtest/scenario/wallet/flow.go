@@ -2,7 +2,8 @@
 // same moment. Each burst has credits and debits of one hot wallet, payments in both directions
 // between neighbours in a ring of eight wallets, and a client that uses one key for two
 // wallets. Owners of single wallets send in between. For each credit the replicas call a bonus
-// service, which records every request. No update may be lost, and no bonus given in vain.
+// service, which records every request. No update may be lost, and a bonus must be
+// in a balance exactly if its credit was committed.
 //
 // Owners also read their wallets, twice as often. One operation in twenty is abandoned after
 // "busy"; in each burst two clients use the same key. One key in forty each is reused, for another

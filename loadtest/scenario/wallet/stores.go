@@ -99,7 +99,7 @@ func (env Environment) open(ctx context.Context, t *loadtest.Trial) (closing fun
 	}, nil
 }
 
-// A mongodb:// URL may have several hosts, which net/url does not support.
+// mongoURL splits a mongodb:// URL, which may have several hosts; net/url does not support that.
 var mongoURL = regexp.MustCompile(`^(mongodb(?:\+srv)?://[^/?]+)(?:/([^/?]*))?(\?.*)?$`)
 
 // withMongoDatabase returns a URL with another database in its path, and with the database's name as
