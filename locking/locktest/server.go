@@ -222,13 +222,21 @@ func (s *Server) Up() bool {
 	return s.now != nil
 }
 
-// Pause stops the process: connections stay open, and no request is answered.
-func (s *Server) Pause() { s.signal(syscall.SIGSTOP) }
+// Pause stops the process: connections stay open, and no request is answered. It returns when the
+// process is stopped. Until the signal is handled, its other threads still answer.
+func (s *Server) Pause() {
+	s.t.Helper()
+	pid := strconv.Itoa(s.signal(syscall.SIGSTOP))
+	Eventually(s.t, s.String()+" is stopped", func() bool {
+		state, _ := exec.Command("ps", "-o", "state=", "-p", pid).Output()
+		return bytes.HasPrefix(bytes.TrimSpace(state), []byte("T"))
+	})
+}
 
 // Resume ends a pause.
 func (s *Server) Resume() { s.signal(syscall.SIGCONT) }
 
-func (s *Server) signal(signal syscall.Signal) {
+func (s *Server) signal(signal syscall.Signal) (pid int) {
 	s.t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -238,6 +246,7 @@ func (s *Server) signal(signal syscall.Signal) {
 	if err := syscall.Kill(s.now.pid, signal); err != nil {
 		s.t.Fatalf("%s: %v: %v", s, signal, err)
 	}
+	return s.now.pid
 }
 
 // tail returns the last 20 lines of the server's log.
