@@ -46,7 +46,7 @@ beside:
 lint: vet staticcheck gofumpt generated ## vet, staticcheck, gofumpt, generated code
 
 # Tests mostly wait, so four packages run at a time, the longest first. lint vets them.
-# Less garbage collection and no debug information save a tenth of the CPU time.
+# GOGC and -w save CPU time: less garbage collection, no debug information to link.
 LONGEST = ./wallet ./cmd/shop ./transfer ./cmd/shop/api ./loadtest/fault/mongofault
 
 # The driver of the shops in loadtest/examples.

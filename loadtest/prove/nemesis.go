@@ -138,15 +138,15 @@ func (e *environment) nemesis(ctx context.Context, t *loadtest.Trial) (fault.Fau
 	return nemesis.Nemesis{Plan: nemesis.Plan{
 		Seed: t.Scenario.Seed, Replicas: t.Replicas.Len(),
 		Parts: slices.DeleteFunc(parts, func(p nemesis.Part) bool { return p.Store != "" && !slices.Contains(uses, p.Store) }),
-		Calm:  calm(t.Scenario, t.TTL()),
+		Calm:  l.calm(t.Scenario, t.TTL()),
 	}}, nil
 }
 
 // calm returns a gap in which the bounds of liveness expire, and some requests follow. A control is not
-// judged by these bounds. It has no calms, so that it meets each kind of fault in its two minutes. The
-// controls of wallets have calms: a fault excuses repeated requests to the bonus service.
-func calm(s loadtest.Scenario, ttl time.Duration) time.Duration {
-	if s.Expect == loadtest.Violated && s.Flow.Name != "wallet" {
+// judged by these bounds. It has no calms, so that it meets each kind of fault in its two minutes, unless
+// its lesson catches controls in them.
+func (l lesson) calm(s loadtest.Scenario, ttl time.Duration) time.Duration {
+	if s.Expect == loadtest.Violated && !l.caughtInCalms {
 		return 0
 	}
 	return s.Flow.Bound(loadtest.Nemesis, ttl) + loadtest.RecoverMargin + judged

@@ -174,3 +174,17 @@ func promised(p Promises) []check {
 	}
 	return list
 }
+
+// Eventually polls until ok returns true.
+func Eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	ask, limit := time.NewTicker(5*time.Millisecond), time.After(30*time.Second)
+	defer ask.Stop()
+	for !ok() {
+		select {
+		case <-ask.C:
+		case <-limit:
+			t.Fatalf("%s: not within 30 s", what)
+		}
+	}
+}

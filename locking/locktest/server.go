@@ -393,17 +393,3 @@ func Env(t testing.TB, name string) string {
 	}
 	return addr
 }
-
-// Eventually polls until ok returns true.
-func Eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	ask, limit := time.NewTicker(5*time.Millisecond), time.After(30*time.Second)
-	defer ask.Stop()
-	for !ok() {
-		select {
-		case <-ask.C:
-		case <-limit:
-			t.Fatalf("%s: not within 30 s", what)
-		}
-	}
-}
