@@ -46,7 +46,13 @@ func TestFence_RefusesAPacketThatArrivesLate(t *testing.T) {
 					if strategy != "etcd-fenced" {
 						px.Refuse() // otherwise the request is retried before its packet is delivered
 					}
-					px.OnReply(next(func([]byte, net.Conn, net.Conn) bool { close(delivered); return false }))
+					var answered sync.Once
+					px.OnReply(func(_ []byte, _, from net.Conn) bool { // only its own reply: a retry has another connection
+						if from == server {
+							answered.Do(func() { close(delivered) })
+						}
+						return from != server
+					})
 					_, _ = server.Write(request)
 					client.Close()
 					return false
