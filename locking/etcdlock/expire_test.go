@@ -69,3 +69,32 @@ func abandon(t *testing.T, g target) (inTime bool) {
 	release(t, other, next)
 	return true
 }
+
+// The timer of a grant runs when the machine lets it. A Lease is over at its Until all the same.
+func TestExpire_ALateTimerProlongsNoLease(t *testing.T) {
+	t.Parallel()
+	for name, ask := range map[string]func(*Store, locking.Lease) error{
+		"renew":   func(s *Store, l locking.Lease) error { _, err := s.Renew(t.Context(), l); return err },
+		"release": func(s *Store, l locking.Lease) error { return s.Release(t.Context(), l) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := shared(t)
+			store, other := g.must(t, minTTL), g.must(t, 20*time.Second)
+			lease := take(t, store, "a")
+			store.mu.Lock()
+			store.grants[lease.Owner].timer.Stop()
+			store.mu.Unlock()
+			for sleep(t.Context(), time.Until(lease.Until)) && time.Now().Before(lease.Until) {
+			}
+			if err := insist(func(bool) error { return ask(store, lease) }); !errors.Is(err, locking.ErrLost) {
+				t.Fatalf("got %v, want ErrLost", err)
+			}
+			next, err := other.Acquire(t.Context(), "a")
+			if err != nil {
+				t.Fatal(err)
+			}
+			release(t, other, next)
+		})
+	}
+}

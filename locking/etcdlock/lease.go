@@ -42,16 +42,24 @@ func (a *attempt) grant() (locking.Lease, bool) {
 	return g.lease, true
 }
 
-// expire ends a grant that was not renewed at its Until. The session continues, and
-// would keep the keys for ever.
+// expire is what a grant's timer calls: it ends the grant, or sets the timer again if the grant
+// was renewed. The session continues, and would keep the keys for ever.
 func (s *Store) expire(g *grant) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if more := time.Until(g.lease.Until); more > 0 {
-		g.timer.Reset(more) // it was renewed
-		return
+	if !s.expired(g) {
+		g.timer.Reset(time.Until(g.lease.Until))
+	}
+}
+
+// expired ends a grant that was not renewed before its Until. Its timer may be late: the
+// machine decides when it runs. The caller holds the mutex.
+func (s *Store) expired(g *grant) bool {
+	if time.Now().Before(g.lease.Until) {
+		return false
 	}
 	s.abandon(g)
+	return true
 }
 
 // abandon ends a grant whose names may still be in etcd, and removes them. The caller
@@ -83,7 +91,7 @@ func (s *Store) grantOf(l locking.Lease) (*grant, error) {
 	switch {
 	case s.life.Err() != nil:
 		return nil, ErrClosed
-	case g == nil || g.lease.Fence != l.Fence || !slices.Equal(g.keys, l.Keys):
+	case g == nil || g.lease.Fence != l.Fence || !slices.Equal(g.keys, l.Keys) || s.expired(g):
 		return nil, locking.ErrLost
 	}
 	return g, nil
@@ -113,7 +121,7 @@ func (s *Store) Renew(ctx context.Context, l locking.Lease) (_ locking.Lease, er
 	if !answer.Succeeded {
 		s.abandon(g) // if one key is gone, the others have to go
 	}
-	if s.grants[g.lease.Owner] != g || g.session.life.Err() != nil {
+	if s.grants[g.lease.Owner] != g || g.session.life.Err() != nil || s.expired(g) {
 		return l, locking.ErrLost
 	}
 	g.lease.Until = g.session.until // expire checks it when the timer fires
