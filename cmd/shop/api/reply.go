@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"shop/inventory"
+	"shop/locking/idempotency"
 	"shop/transfer"
 	"shop/wallet"
 )
@@ -14,36 +15,30 @@ import (
 // makes the bytes that every retry of the key gets. An outcome that is not stored is
 // returned unchanged as the error.
 func Encode(o inventory.Order, outcome error) (inventory.Reply, error) {
-	reply, err := outcomeOf(orderOf(o), outcome)
-	return inventory.Reply(reply), err
+	return replyOf(orderOf(o), outcome)
 }
 
 // EncodeTransfer does the same for package transfer.
 func EncodeTransfer(t transfer.Transfer, outcome error) (transfer.Reply, error) {
-	reply, err := outcomeOf(transferOf(t), outcome)
-	return transfer.Reply(reply), err
+	return replyOf(transferOf(t), outcome)
 }
 
 // EncodeWallet does the same for package wallet.
 func EncodeWallet(op wallet.Operation, outcome error) (wallet.Reply, error) {
-	reply, err := outcomeOf(walletOperationOf(op), outcome)
-	return wallet.Reply(reply), err
+	return replyOf(walletOperationOf(op), outcome)
 }
 
-func outcomeOf(v any, outcome error) (stored, error) {
+func replyOf(v any, outcome error) (idempotency.Reply, error) {
 	status := http.StatusCreated
 	if outcome != nil {
 		k := kindOf(outcome)
 		if !k.stored {
-			return stored{}, outcome
+			return idempotency.Reply{}, outcome
 		}
 		status, v = k.status, problemOf(outcome)
 	}
 	body, err := encode(v)
-	if err != nil {
-		return stored{}, err
-	}
-	return stored{Status: status, Body: body}, nil
+	return idempotency.Reply{Status: status, Body: body}, err
 }
 
 // encode appends a newline, as the generated replies do.
@@ -56,11 +51,7 @@ func encode(v any) ([]byte, error) {
 }
 
 // stored writes a Reply: status and body exactly as committed.
-type stored struct {
-	Status   int
-	Body     []byte
-	Replayed bool
-}
+type stored idempotency.Reply
 
 func (r stored) VisitPlaceOrderResponse(w http.ResponseWriter) error     { return r.write(w) }
 func (r stored) VisitCancelOrderResponse(w http.ResponseWriter) error    { return r.write(w) }
