@@ -15,10 +15,12 @@
 //	unknown, not known      call … no end     the effect or nothing
 //	unknown, it did not     -                 left out
 //	refused, it happened    call … return     always a violation
+//	open, it happened       call … return     always a violation
+//	open otherwise          -                 left out
 //	read                    call … return     the same answer
 //
-// Whether an operation without an answer happened is what the database shows after the service has
-// stopped.
+// An operation is open if its client did not retry after the answer that nothing was done ("busy").
+// Whether an operation happened is what the database shows after the service has stopped.
 //
 // # How it is checked
 //

@@ -62,11 +62,13 @@ func (s *Store) acquire(ctx context.Context, keys []string, wait bool) (lease lo
 	return lease, err
 }
 
-// attempts makes one attempt after another until one is granted or fails with an error
-// that another attempt would not avoid. Each starts only when the one before has
-// certainly left nothing behind.
+// attempts repeats the attempt until one is granted, or fails with an error that a
+// repetition does not help. After an attempt without an answer, the next one waits until
+// etcd has confirmed that nothing of the unanswered one is left: the next attempt would
+// queue behind its waiters. Half a TTL after the first attempt without an answer was sent,
+// or when ctx ends, attempts stops waiting and returns the error of the last attempt.
 func (s *Store) attempts(ctx context.Context, t *locking.Ticket[string], keys []string, wait bool) (locking.Lease, error) {
-	var giveUp time.Time // after the first attempt without an answer
+	var deadline time.Time // set by the first attempt without an answer
 	for {
 		x, err := s.ready(ctx)
 		if err != nil {
@@ -85,13 +87,13 @@ func (s *Store) attempts(ctx context.Context, t *locking.Ticket[string], keys []
 			continue
 		case !silent || ctx.Err() != nil:
 			return locking.Lease{}, err
-		case giveUp.IsZero():
-			giveUp = sent.Add(s.ttl / 2)
+		case deadline.IsZero():
+			deadline = sent.Add(s.ttl / 2)
 		}
 		confirmed := false
 		select {
 		case confirmed = <-undone:
-		case <-time.After(time.Until(giveUp)):
+		case <-time.After(time.Until(deadline)):
 		case <-ctx.Done():
 		}
 		if !confirmed {
