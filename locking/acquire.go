@@ -32,26 +32,26 @@ func Acquire(ctx context.Context, s Store, o Options, keys ...string) (Lease, er
 		defer cancel()
 	}
 	if ctx.Err() != nil {
-		return Lease{}, a.giveUp(nil)
+		return Lease{}, a.fail(nil)
 	}
-	ask := s.TryAcquire
+	acquire := s.TryAcquire
 	if w, ok := s.(Waiter); ok {
-		ask = w.Acquire
+		acquire = w.Acquire
 	}
 	for n := 0; ; n++ {
 		a.notify(Attempt, Lease{}, nil)
-		lease, err := ask(a.waiting, keys...)
+		lease, err := acquire(a.waiting, keys...)
 		if err == nil {
 			a.notify(Acquired, lease, nil)
 			return lease, nil
 		}
 		if !errors.Is(err, ErrBusy) {
-			return Lease{}, a.giveUp(err)
+			return Lease{}, a.fail(err)
 		}
 		a.busy = err
 		a.notify(Busy, Lease{}, err)
 		if !sleep(a.waiting, o.Backoff.Wait(n)) {
-			return Lease{}, a.giveUp(nil)
+			return Lease{}, a.fail(nil)
 		}
 	}
 }
@@ -65,9 +65,9 @@ type acquisition struct {
 	busy         error // the store's last ErrBusy
 }
 
-// giveUp returns the error of an Acquire that got no lease. err is what the store
+// fail returns the error of an Acquire that got no lease. err is what the store
 // returned after its last ErrBusy; nil: the wait ended between two requests.
-func (a *acquisition) giveUp(err error) error {
+func (a *acquisition) fail(err error) error {
 	kind, waited := TimedOut, time.Since(a.start).Round(time.Millisecond)
 	switch {
 	case a.ctx.Err() != nil:

@@ -33,19 +33,19 @@ func NewResolver(ttl, requestTimeout time.Duration) *Resolver {
 	return &Resolver{ttl: ttl, requestTimeout: requestTimeout, life: life, end: end, orphans: make(chan struct{}, orphansMax)}
 }
 
-// Acquire calls ask until the server has answered, for at most half the TTL. ask sends
+// Acquire calls send until the server has answered, for at most half the TTL. send sends
 // a request to acquire, with the same owner each time, and returns ErrOutcomeUnknown if
 // there was no answer. If no answer comes, or ctx ends first, Abandon removes what the
 // requests may have taken.
-func (r *Resolver) Acquire(ctx context.Context, ask func() error, remove func(context.Context) error) error {
-	giveUp := time.Now().Add(r.ttl / 2)
+func (r *Resolver) Acquire(ctx context.Context, send func() error, remove func(context.Context) error) error {
+	deadline := time.Now().Add(r.ttl / 2)
 	for unknown, pause := false, time.Millisecond; ; pause *= 2 {
-		err := ask()
+		err := send()
 		unknown = unknown || errors.Is(err, ErrOutcomeUnknown)
 		if err == nil || !unknown {
 			return err
 		}
-		last := errors.Is(err, ErrBusy) || time.Now().Add(pause).After(giveUp)
+		last := errors.Is(err, ErrBusy) || time.Now().Add(pause).After(deadline)
 		if last || !sleep(ctx, pause) {
 			r.Abandon(remove)
 			if errors.Is(err, ErrBusy) {

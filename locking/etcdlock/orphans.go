@@ -57,12 +57,12 @@ func (a *attempt) remove(mayArrive bool) (removed <-chan bool) {
 	return result
 }
 
-// persist calls ask until etcd answers, for at most d, and until life ends. Each call is
+// persist calls send until etcd answers, for at most d, and until life ends. Each call is
 // bounded by the duration each, and the end of life does not interrupt it: Close waits.
-func persist(life context.Context, d, each time.Duration, ask func(context.Context) error) error {
+func persist(life context.Context, d, each time.Duration, send func(context.Context) error) error {
 	for end := time.Now().Add(d); ; {
 		ctx, cancel := within(context.WithoutCancel(life), each)
-		err := ask(ctx)
+		err := send(ctx)
 		cancel()
 		if err == nil || errors.Is(err, rpctypes.ErrLeaseNotFound) || time.Now().After(end) || !sleep(life, each/8) {
 			return err

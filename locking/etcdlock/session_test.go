@@ -68,7 +68,7 @@ func TestRenew_OneKeyDeletedByAnOperatorLosesAll(t *testing.T) {
 	t.Parallel()
 	g := shared(t)
 	store, client := g.must(t, 20*time.Second), g.client(t)
-	for name, ask := range map[string]func(locking.Lease) error{
+	for name, request := range map[string]func(locking.Lease) error{
 		"renew":   func(l locking.Lease) error { _, err := store.Renew(t.Context(), l); return err },
 		"release": func(l locking.Lease) error { return store.Release(t.Context(), l) },
 	} {
@@ -76,7 +76,7 @@ func TestRenew_OneKeyDeletedByAnOperatorLosesAll(t *testing.T) {
 		if _, err := client.Delete(t.Context(), inQueue(t, client, g.prefix, "b")[0]); err != nil {
 			t.Fatal(err)
 		}
-		if err := ask(lease); !errors.Is(err, locking.ErrLost) {
+		if err := request(lease); !errors.Is(err, locking.ErrLost) {
 			t.Errorf("%s: got %v, want ErrLost", name, err)
 		}
 		next, err := store.Acquire(t.Context(), "a", "b", "c")

@@ -59,11 +59,11 @@ func answered(err error) bool {
 	return !errors.Is(err, errNoAnswer) && !errors.Is(err, locking.ErrOutcomeUnknown)
 }
 
-// insist calls ask until etcd answers. The argument of ask is false in the first call and
+// insist calls request until etcd answers. The argument of request is false in the first call and
 // true in every later one.
-func insist(ask func(again bool) error) (err error) {
+func insist(request func(again bool) error) (err error) {
 	for tries := range 8 {
-		if err = ask(tries > 0); answered(err) {
+		if err = request(tries > 0); answered(err) {
 			break
 		}
 	}

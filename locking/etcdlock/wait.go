@@ -61,14 +61,14 @@ func (a *attempt) await(ctx context.Context, name string, read int64) (*clientv3
 		case e, open := <-events:
 			switch {
 			case len(e.Events) > 0, e.CompactRevision > 0:
-				return a.look(ctx)
+				return a.reread(ctx)
 			case !open, e.Err() != nil: // no leader, or the client is closed
 				if !sleep(ctx, s.ttl/50) {
 					return nil, left(ctx)
 				}
-				return a.look(ctx)
+				return a.reread(ctx)
 			case e.Created && e.Header.Revision > read:
-				if answer, err := a.look(ctx); err != nil || predecessor(answer) != name {
+				if answer, err := a.reread(ctx); err != nil || predecessor(answer) != name {
 					return answer, err
 				}
 			}
@@ -78,10 +78,10 @@ func (a *attempt) await(ctx context.Context, name string, read int64) (*clientv3
 	}
 }
 
-// look reads, in each queue, the waiter directly before this attempt's own, and retries until
+// reread reads, in each queue, the waiter directly before this attempt's own, and retries until
 // etcd answers. If one of its own waiters is gone, it returns errAgain. A waiter lives as
 // long as its session, so it survives a time in which etcd is unavailable.
-func (a *attempt) look(ctx context.Context) (*clientv3.TxnResponse, error) {
+func (a *attempt) reread(ctx context.Context) (*clientv3.TxnResponse, error) {
 	s := a.session.store
 	for {
 		answer, err := s.txn(ctx, append(a.mine(), s.sameEpoch()), a.predecessors(a.fence-1))

@@ -162,12 +162,12 @@ func (f Findings) Merge(others Findings) {
 // idsKept bounds how many ids of a broken invariant are reported.
 const idsKept = 20
 
-// Run calls ask for each check, and combines the checks of one invariant. An id that two
+// Run calls query for each check, and combines the checks of one invariant. An id that two
 // checks of an invariant return counts once.
-func Run(ctx context.Context, checks []Check, ask func(context.Context, Check) ([]string, error)) (Findings, error) {
+func Run(ctx context.Context, checks []Check, query func(context.Context, Check) ([]string, error)) (Findings, error) {
 	broken := map[string][]string{}
 	for _, check := range checks {
-		ids, err := ask(ctx, check)
+		ids, err := query(ctx, check)
 		if err != nil {
 			return nil, fmt.Errorf("audit %s: %w", check.Name, err)
 		}

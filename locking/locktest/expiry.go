@@ -68,9 +68,9 @@ func expiresOnTime(s *suite) {
 func expiresNot(s *suite) {
 	a, b := s.open(s.short()), s.open(s.short())
 	lease := s.try(a, key)
-	ask := time.NewTicker(s.short() / 4)
-	defer ask.Stop()
-	for end := time.Now().Add(2 * s.short()); time.Now().Before(end); <-ask.C {
+	tick := time.NewTicker(s.short() / 4)
+	defer tick.Stop()
+	for end := time.Now().Add(2 * s.short()); time.Now().Before(end); <-tick.C {
 		s.busy(b, key)
 	}
 	s.release(a, lease)

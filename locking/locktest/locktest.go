@@ -178,11 +178,11 @@ func promised(p Promises) []check {
 // Eventually polls until ok returns true.
 func Eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	ask, limit := time.NewTicker(5*time.Millisecond), time.After(30*time.Second)
-	defer ask.Stop()
+	tick, limit := time.NewTicker(5*time.Millisecond), time.After(30*time.Second)
+	defer tick.Stop()
 	for !ok() {
 		select {
-		case <-ask.C:
+		case <-tick.C:
 		case <-limit:
 			t.Fatalf("%s: not within 30 s", what)
 		}

@@ -68,11 +68,11 @@ func (s *suite) within(d time.Duration) context.Context {
 func (s *suite) lost(store locking.Store, l locking.Lease) {
 	s.Helper()
 	ctx := s.within(deadline)
-	for verb, ask := range map[string]func() error{
+	for verb, request := range map[string]func() error{
 		"renew":   func() error { _, err := store.Renew(ctx, l); return err },
 		"release": func() error { return store.Release(ctx, l) },
 	} {
-		if err := insist(ctx, func(bool) error { return ask() }); !errors.Is(err, locking.ErrLost) {
+		if err := insist(ctx, func(bool) error { return request() }); !errors.Is(err, locking.ErrLost) {
 			s.Errorf("%s a lost lease: got %v, want ErrLost", verb, err)
 		}
 	}
@@ -98,11 +98,11 @@ func (s *suite) inspect(l locking.Lease, keys []string) {
 // eventually polls until ok returns true.
 func (s *suite) eventually(what string, ok func() bool) {
 	s.Helper()
-	ask := time.NewTicker(2 * time.Millisecond)
-	defer ask.Stop()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
 	for end := s.within(deadline); !ok(); {
 		select {
-		case <-ask.C:
+		case <-tick.C:
 		case <-end.Done():
 			s.Fatalf("%s: not within %v", what, deadline)
 		}

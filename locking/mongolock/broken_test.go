@@ -37,9 +37,9 @@ func document(l locking.Lease, more ...bson.E) bson.D {
 	return append(bson.D{{Key: "_id", Value: key}}, more...)
 }
 
-// asked sends q and returns its error, ErrLost if no document matched.
-func (s *Store) asked(ctx context.Context, q request) error {
-	_, err := s.ask(ctx, q)
+// sent sends q and returns its error, ErrLost if no document matched.
+func (s *Store) sent(ctx context.Context, q request) error {
+	_, err := s.send(ctx, q)
 	if errors.Is(err, mongo.ErrNoDocuments) {
 		return locking.ErrLost
 	}
@@ -48,7 +48,7 @@ func (s *Store) asked(ctx context.Context, q request) error {
 
 func releasesOthers(s *Store) locking.Store {
 	return locktest.Twisted{Store: s, Free: func(ctx context.Context, l locking.Lease) error {
-		return s.asked(ctx, request{filter: document(l), update: freed})
+		return s.sent(ctx, request{filter: document(l), update: freed})
 	}}
 }
 
@@ -73,7 +73,7 @@ func renews(q func(locking.Lease) request) func(*Store) locking.Store {
 		return locktest.Twisted{Store: s, Keep: func(ctx context.Context, l locking.Lease) (locking.Lease, error) {
 			sent, request := time.Now(), q(l)
 			request.update = prolonged(s.ttl)
-			if err := s.asked(ctx, request); err != nil {
+			if err := s.sent(ctx, request); err != nil {
 				return l, err
 			}
 			l.Until = sent.Add(s.trust)
@@ -96,7 +96,7 @@ func renewsExpired(s *Store) locking.Store {
 func renewTakesAgain(s *Store) locking.Store {
 	return locktest.Twisted{Store: s, Keep: func(ctx context.Context, l locking.Lease) (locking.Lease, error) {
 		sent := time.Now()
-		g, err := s.ask(ctx, take(l.Keys[0], l.Owner, s.ttl))
+		g, err := s.send(ctx, take(l.Keys[0], l.Owner, s.ttl))
 		if err == nil && g.Owner != l.Owner {
 			err = locking.ErrLost
 		}
@@ -118,7 +118,7 @@ func grants(rounds int, ttl func(*Store) time.Duration) func(*Store) locking.Sto
 		return locktest.Twisted{Store: s, Try: func(ctx context.Context, keys []string) (l locking.Lease, err error) {
 			for range rounds {
 				sent, owner := time.Now(), rand.Text()
-				g, err := s.ask(ctx, take(keys[0], owner, ttl(s)))
+				g, err := s.send(ctx, take(keys[0], owner, ttl(s)))
 				if err == nil && g.Owner != owner {
 					return l, locking.ErrBusy
 				}

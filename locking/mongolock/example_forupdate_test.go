@@ -86,15 +86,15 @@ func ExampleForUpdate() {
 	if err = errors.Join(err, db.CreateCollection(ctx, "operations")); err != nil { // before traffic
 		log.Fatal(err)
 	}
-	ask := func(_ context.Context, op operation) (int64, error) { fmt.Println("asked for", op.Key); return 3, nil }
+	bonus := func(_ context.Context, op operation) (int64, error) { fmt.Println("bonus for", op.Key); return 3, nil }
 	for _, want := range []operation{{"k1", "anna", 30, 0}, {"k1", "anna", 30, 0}, {"k2", "anna", 20, 0}, {"k2", "anna", 21, 0}} {
-		fmt.Println(credit(ctx, db, ask, want))
+		fmt.Println(credit(ctx, db, bonus, want))
 	}
 	// Output:
-	// asked for k1
+	// bonus for k1
 	// {k1 anna 30 133} <nil>
 	// {k1 anna 30 133} <nil>
-	// asked for k2
+	// bonus for k2
 	// {k2 anna 20 156} <nil>
 	// {  0 0} the key belongs to another request
 }

@@ -132,7 +132,7 @@ func TestGhost_AfterTheLeaseDoesNotBringItBack(t *testing.T) {
 	lease := taken(t, store, "k")
 	ghost := func() grant {
 		t.Helper()
-		g, err := store.ask(t.Context(), take("k", lease.Owner, store.ttl))
+		g, err := store.send(t.Context(), take("k", lease.Owner, store.ttl))
 		if err != nil {
 			t.Fatal(err)
 		}

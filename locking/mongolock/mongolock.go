@@ -97,7 +97,7 @@ func (s *Store) acquire(ctx context.Context, key string) (lease locking.Lease, e
 	owner := rand.Text() // at least 128 random bits
 	err = s.resolver.Acquire(ctx, func() error {
 		sent := time.Now() // before the request: the TTL cannot start earlier
-		g, err := s.ask(ctx, take(key, owner, s.ttl))
+		g, err := s.send(ctx, take(key, owner, s.ttl))
 		if err == nil && g.Owner != owner {
 			err = locking.ErrBusy
 		}
@@ -113,7 +113,7 @@ func (s *Store) acquire(ctx context.Context, key string) (lease locking.Lease, e
 // removal returns a function that frees key, if owner has it.
 func (s *Store) removal(key, owner string) func(context.Context) error {
 	return func(ctx context.Context) error {
-		_, err := s.ask(ctx, request{update: freed, filter: bson.D{{Key: "_id", Value: key}, {Key: "owner", Value: owner}}})
+		_, err := s.send(ctx, request{update: freed, filter: bson.D{{Key: "_id", Value: key}, {Key: "owner", Value: owner}}})
 		if errors.Is(err, mongo.ErrNoDocuments) {
 			return nil // owner does not have it
 		}

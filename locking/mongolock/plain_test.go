@@ -34,14 +34,14 @@ func TestPlainShape_LosesNothingAndAsksOnceForEachKey(t *testing.T) {
 	var asked [keys]atomic.Int64
 	for n := range 2 * keys {
 		callers.Go(func() {
-			ask := func(_ context.Context, op operation) (int64, error) {
+			bonus := func(_ context.Context, op operation) (int64, error) {
 				asked[n/2].Add(1)
 				return op.Amount / 10, nil
 			}
 			want := operation{Key: fmt.Sprint("k", n/2), Wallet: "anna", Amount: 10}
-			_, err := credit(t.Context(), db, ask, want)
+			_, err := credit(t.Context(), db, bonus, want)
 			for err != nil && t.Context().Err() == nil {
-				_, err = credit(t.Context(), db, ask, want)
+				_, err = credit(t.Context(), db, bonus, want)
 			}
 		})
 	}

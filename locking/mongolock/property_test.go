@@ -41,7 +41,7 @@ func TestGuard_AnyInterleavingCommitsInOrderOfFences(t *testing.T) {
 		}
 		for range steps {
 			if r.owner == nil || r.random.IntN(2) == 0 {
-				r.ask(locking.Fence(1 + r.random.IntN(4))) // some are equal
+				r.guard(locking.Fence(1 + r.random.IntN(4))) // some are equal
 			} else {
 				r.end()
 			}
@@ -55,7 +55,7 @@ func TestGuard_AnyInterleavingCommitsInOrderOfFences(t *testing.T) {
 	}
 }
 
-func (r *interleaving) ask(fence locking.Fence) {
+func (r *interleaving) guard(fence locking.Fence) {
 	x := begin(r.t, r.guards)
 	err := Guard(x.ctx, r.guards, r.resource, fence)
 	r.history = append(r.history, fmt.Sprintf("%d guards: %v", fence, err))

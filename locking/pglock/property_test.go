@@ -66,8 +66,8 @@ func (r *interleaving) run(n int) (refused int) {
 		})
 	}
 	for len(r.fresh) > 0 || r.owner != nil {
-		if ask := len(r.fresh) > 0 && (r.owner == nil || r.random.IntN(2) == 0); ask {
-			r.ask()
+		if begins := len(r.fresh) > 0 && (r.owner == nil || r.random.IntN(2) == 0); begins {
+			r.guard()
 		} else {
 			refused += r.end()
 		}
@@ -78,8 +78,8 @@ func (r *interleaving) run(n int) (refused int) {
 	return refused
 }
 
-// ask sends the guard of one holder that has not begun.
-func (r *interleaving) ask() {
+// guard sends the guard of one holder that has not begun.
+func (r *interleaving) guard() {
 	i := r.random.IntN(len(r.fresh))
 	h := r.fresh[i]
 	r.fresh = append(r.fresh[:i], r.fresh[i+1:]...)

@@ -13,7 +13,7 @@ import (
 func ghost(t *testing.T, s *Store, l locking.Lease) {
 	t.Helper()
 	locks, names := s.names(l.Keys)
-	fence, err := s.ask(t.Context(), s.scripts.acquire, names, l.Owner, s.ttl.Milliseconds(), len(locks))
+	fence, err := s.send(t.Context(), s.scripts.acquire, names, l.Owner, s.ttl.Milliseconds(), len(locks))
 	if err != nil || fence == 0 {
 		t.Fatalf("the late request got %d, %v", fence, err)
 	}
@@ -63,7 +63,7 @@ func TestGhost_DoesNotTouchTheNextHolder(t *testing.T) {
 	store.client.Del(t.Context(), store.scope("k")+"lock:k")
 	next := take(t, store, "k")
 	locks, names := store.names(lease.Keys)
-	if fence, err := store.ask(t.Context(), store.scripts.acquire, names, lease.Owner, 60_000, len(locks)); err != nil || fence != 0 {
+	if fence, err := store.send(t.Context(), store.scripts.acquire, names, lease.Owner, 60_000, len(locks)); err != nil || fence != 0 {
 		t.Errorf("the late request got %d, %v, want 0: busy", fence, err)
 	}
 	if err := store.Release(t.Context(), next); err != nil {
@@ -94,10 +94,10 @@ func TestScripts_OwnerWithTheSameSuffixIsAnotherOwner(t *testing.T) {
 	locks, all := store.names([]string{"k"})
 	for _, foreign := range []string{"1:another-me", "1:another:me", "1me", ":me", "me"} {
 		store.client.Set(t.Context(), locks[0], foreign, 0)
-		if got, err := store.ask(t.Context(), store.scripts.acquire, all, "me", 60_000, 1); err != nil || got != 0 {
+		if got, err := store.send(t.Context(), store.scripts.acquire, all, "me", 60_000, 1); err != nil || got != 0 {
 			t.Errorf("acquire of a lock with the value %q: got %d, %v", foreign, got, err)
 		}
-		if got, err := store.ask(t.Context(), store.scripts.release, locks, "1:me", "me"); err != nil || got != 0 {
+		if got, err := store.send(t.Context(), store.scripts.release, locks, "1:me", "me"); err != nil || got != 0 {
 			t.Errorf("release of a lock with the value %q: got %d, %v", foreign, got, err)
 		}
 		if left := store.client.Get(t.Context(), locks[0]).Val(); left != foreign {

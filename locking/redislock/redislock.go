@@ -53,7 +53,7 @@ func (s *Store) TryAcquire(ctx context.Context, keys ...string) (lease locking.L
 	owner := rand.Text() // at least 128 random bits
 	err = s.resolver.Acquire(ctx, func() error {
 		sent := time.Now() // before the request: the TTL cannot start earlier
-		fence, err := s.ask(ctx, s.scripts.acquire, names, owner, s.ttl.Milliseconds(), len(locks))
+		fence, err := s.send(ctx, s.scripts.acquire, names, owner, s.ttl.Milliseconds(), len(locks))
 		if err == nil && fence <= 0 {
 			err = locking.ErrBusy
 		}
@@ -76,7 +76,7 @@ func describe(err *error, operation string, keys []string) {
 // removal returns a function that deletes what owner may have taken, under any fence.
 func (s *Store) removal(locks []string, owner string) func(context.Context) error {
 	return func(ctx context.Context) error {
-		_, err := s.ask(ctx, s.scripts.release, locks, "", owner)
+		_, err := s.send(ctx, s.scripts.release, locks, "", owner)
 		return err
 	}
 }
@@ -88,7 +88,7 @@ func (s *Store) Renew(ctx context.Context, l locking.Lease) (_ locking.Lease, er
 	defer describe(&err, "renew", l.Keys)
 	locks, _ := s.names(l.Keys)
 	sent := time.Now()
-	held, err := s.ask(ctx, s.scripts.renew, locks, value(l), s.ttl.Milliseconds())
+	held, err := s.send(ctx, s.scripts.renew, locks, value(l), s.ttl.Milliseconds())
 	switch {
 	case err != nil:
 		return l, err
@@ -105,7 +105,7 @@ func (s *Store) Renew(ctx context.Context, l locking.Lease) (_ locking.Lease, er
 func (s *Store) Release(ctx context.Context, l locking.Lease) (err error) {
 	defer describe(&err, "release", l.Keys)
 	locks, _ := s.names(l.Keys)
-	held, err := s.ask(ctx, s.scripts.release, locks, value(l), l.Owner)
+	held, err := s.send(ctx, s.scripts.release, locks, value(l), l.Owner)
 	switch {
 	case errors.Is(err, locking.ErrOutcomeUnknown):
 		s.resolver.Abandon(s.removal(locks, l.Owner))

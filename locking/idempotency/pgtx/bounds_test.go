@@ -17,7 +17,7 @@ func TestWait_ForARowIsBounded(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t, nil)
 	release := d.Hold(`SELECT FROM counters WHERE name = 'a' FOR UPDATE`)
-	req := ask()
+	req := newRequest()
 	for setting, db := range map[string]*pgtx.DB{"lock_timeout=100": nil, "statement_timeout=100": nil} {
 		db, _ = d.open(pgtest.Pool(t, d.URL, setting), nil)
 		if _, err := db.Do(t.Context(), req, raise(req, "a")); !errors.Is(err, locking.ErrBusy) {
@@ -36,7 +36,7 @@ func TestLookup_ThatTimesOutIsBusy(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t, nil)
 	release := d.Hold(`LOCK TABLE idempotency_keys`)
-	req := ask()
+	req := newRequest()
 	for _, setting := range []string{"lock_timeout=100", "statement_timeout=100"} {
 		db, _ := d.open(pgtest.Pool(t, d.URL, setting), nil)
 		if _, _, err := db.Lookup(t.Context(), req); !errors.Is(err, locking.ErrBusy) {
@@ -53,7 +53,7 @@ func TestWait_EndsWithTheCallersDeadline(t *testing.T) {
 	release := d.Hold(`SELECT FROM counters WHERE name = 'a' FOR UPDATE`)
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	req := ask()
+	req := newRequest()
 	if _, err := d.Do(ctx, req, raise(req, "a")); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("%v, want the deadline", err)
 	}
@@ -83,7 +83,7 @@ func TestWait_ForAConnectionIsBounded(t *testing.T) {
 	}
 	defer conn.Release()
 	db, _ := d.open(pool, func(cfg *pgtx.Config) { cfg.Limit = time.Hour })
-	req := ask()
+	req := newRequest()
 	if _, err := db.Do(within(t), req, raise(req, "a")); !errors.Is(err, locking.ErrBusy) || !errors.Is(err, pgtx.ErrUnreachable) {
 		t.Errorf("%v, want ErrUnreachable, which is ErrBusy", err)
 	}
@@ -103,7 +103,7 @@ func TestWait_ForASilentServerIsBounded(t *testing.T) {
 				return true
 			})
 			p.OnRequest(silence)
-			req := ask()
+			req := newRequest()
 			if _, err := db.Do(within(t), req, raise(req, "a")); !errors.Is(err, want) {
 				t.Errorf("silent from message %d: %v, want %v", message, err, want)
 			}
@@ -129,12 +129,12 @@ func TestWait_OutlastsAStoppedHolder(t *testing.T) {
 	})))
 	done := make(chan error)
 	go func() {
-		req := ask()
+		req := newRequest()
 		_, err := stopped.Do(t.Context(), req, raise(req, "a"))
 		done <- err
 	}()
 	<-reached
-	req := ask()
+	req := newRequest()
 	if _, err := d.Do(t.Context(), req, raise(req, "a")); err != nil {
 		t.Errorf("behind a stopped holder: %v", err)
 	}

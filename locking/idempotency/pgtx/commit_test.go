@@ -28,9 +28,9 @@ func (d *database) behindProxy(change func(*pgtx.Config)) (*pgtx.DB, *events, *l
 	p := locktest.NewProxy(d.T, u.Host)
 	u.Host = p.Addr
 	db, e := d.open(pgtest.Pool(d.T, u.String()), change)
-	warm := ask()
+	warm := newRequest()
 	for _, body := range []pgtx.Body{raise(warm, "b"), refuse("b")} {
-		if _, err := db.Do(d.T.Context(), ask(), body); err != nil {
+		if _, err := db.Do(d.T.Context(), newRequest(), body); err != nil {
 			d.T.Fatal(err)
 		}
 	}
@@ -66,7 +66,7 @@ func TestDo_ConnectionCutAtAnyMessageIsOneEffect(t *testing.T) {
 				for n, again := int64(1), true; again; n++ {
 					disturb, hit := locktest.Nth(n, cut)
 					p.OnRequest(disturb)
-					req := ask()
+					req := newRequest()
 					body := raise(req, "a")
 					if status == 409 {
 						body = refuse("a")
@@ -111,7 +111,7 @@ func TestCommit_SecondTransactionWaitsForALateOne(t *testing.T) {
 		return false
 	})
 	p.OnRequest(late)
-	req := ask()
+	req := newRequest()
 	done := make(chan error)
 	go func() {
 		reply, err := db.Do(t.Context(), req, raise(req, "a"))
@@ -138,7 +138,7 @@ func TestCommit_ThatCannotBeDecidedIsOnlyUnknown(t *testing.T) {
 			return cut(b, client, server)
 		})
 		p.OnRequest(disturb)
-		req := ask()
+		req := newRequest()
 		_, err := db.Do(t.Context(), req, raise(req, "a"))
 		if !errors.Is(err, locking.ErrOutcomeUnknown) {
 			t.Fatalf("%s: %v, want ErrOutcomeUnknown", name, err)
@@ -185,13 +185,13 @@ func TestCommit_WithoutReplyIsLookedUpWhenTheNextTransactionCannotRun(t *testing
 			}
 		}
 	})
-	if _, err := db.Do(t.Context(), ask(), raise(ask(), "b")); err != nil {
+	if _, err := db.Do(t.Context(), newRequest(), raise(newRequest(), "b")); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := d.Pool.Exec(t.Context(), `DELETE FROM effects`); err != nil {
 		t.Fatal(err)
 	}
-	req := ask()
+	req := newRequest()
 	reply, err := db.Do(t.Context(), req, raise(req, "a"))
 	release()
 	if err != nil || !reply.Replayed || reply.Status != 201 {
@@ -208,7 +208,7 @@ func TestDo_WithoutTheServerIsUnreachableUntilItIsBack(t *testing.T) {
 	d := newDatabase(t, nil)
 	db, _, p := d.behindProxy(nil)
 	p.Down()
-	req := ask()
+	req := newRequest()
 	if _, err := db.Do(t.Context(), req, raise(req, "a")); !errors.Is(err, pgtx.ErrUnreachable) || !errors.Is(err, locking.ErrBusy) {
 		t.Errorf("%v, want ErrUnreachable", err)
 	}
@@ -244,7 +244,7 @@ func TestCommit_AnsweredByFatalIsDecidedByTheKey(t *testing.T) {
 		return true
 	})
 	p.OnRequest(atCommit)
-	req := ask()
+	req := newRequest()
 	reply, err := db.Do(t.Context(), req, raise(req, "a"))
 	if err != nil || reply.Status != 201 || !reply.Replayed || e.Of(pgtx.Ambiguous) != 1 || e.Of(pgtx.Resolved) != 1 {
 		t.Errorf("%+v, %v, %d ambiguous, %d resolved", reply, err, e.Of(pgtx.Ambiguous), e.Of(pgtx.Resolved))
@@ -263,7 +263,7 @@ func TestCommit_IsNotInterruptedWhenTheClientLeaves(t *testing.T) {
 		return true
 	})
 	p.OnRequest(disturb)
-	req := ask()
+	req := newRequest()
 	reply, err := db.Do(ctx, req, raise(req, "a"))
 	if err != nil || reply.Status != 201 || e.Of(pgtx.Ambiguous) != 0 {
 		t.Errorf("%+v, %v, %d ambiguous, want 201: the COMMIT was under way", reply, err, e.Of(pgtx.Ambiguous))

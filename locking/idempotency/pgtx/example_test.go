@@ -21,16 +21,16 @@ import (
 // each key.
 func withdraw(db *pgtx.DB, client uuid.UUID) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		var ask struct{ Account, Amount int64 }
+		var withdrawal struct{ Account, Amount int64 }
 		key, err := idempotency.ParseKey(r.Header.Get("Idempotency-Key"))
-		if err = errors.Join(err, json.NewDecoder(r.Body).Decode(&ask)); err != nil || ask.Amount < 1 {
+		if err = errors.Join(err, json.NewDecoder(r.Body).Decode(&withdrawal)); err != nil || withdrawal.Amount < 1 {
 			http.Error(w, "want an Idempotency-Key, an account and an amount", http.StatusBadRequest)
 			return
 		}
-		request := idempotency.Request{Client: client, Key: key, Fingerprint: must(idempotency.Fingerprint("POST /withdrawals", ask))}
+		request := idempotency.Request{Client: client, Key: key, Fingerprint: must(idempotency.Fingerprint("POST /withdrawals", withdrawal))}
 		reply, err := db.Do(r.Context(), request, func(ctx context.Context, tx *pgtx.Tx) (idempotency.Reply, error) {
 			left, err := pgtx.Select[int64](ctx, tx, `
-				UPDATE example_accounts SET balance = balance - $2 WHERE id = $1 AND balance >= $2 RETURNING balance`, ask.Account, ask.Amount)
+				UPDATE example_accounts SET balance = balance - $2 WHERE id = $1 AND balance >= $2 RETURNING balance`, withdrawal.Account, withdrawal.Amount)
 			if err != nil {
 				return idempotency.Reply{}, err
 			}

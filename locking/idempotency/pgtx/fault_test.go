@@ -20,7 +20,7 @@ func TestRun_CancelledAtAnyStepIsAllOrNothing(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			d := newDatabase(t, failpoint(locktest.OnceAt(step, func(context.Context) { cancel() })))
-			req := ask()
+			req := newRequest()
 			_, err := d.Do(ctx, req, raise(req, "a"))
 			if step == pgtx.AfterCommit {
 				if err != nil {
@@ -47,13 +47,13 @@ func TestRun_BackendTerminatedAtAnyStepIsOneEffect(t *testing.T) {
 		t.Run(string(step), func(t *testing.T) {
 			t.Parallel()
 			d := newDatabase(t, nil)
-			name := "pgtx-" + string(step) + "-" + ask().Key[:8]
+			name := "pgtx-" + string(step) + "-" + newRequest().Key[:8]
 			db, e := d.open(pgtest.Pool(t, d.URL, "application_name="+name), failpoint(locktest.OnceAt(step, func(ctx context.Context) {
 				if n := d.Number(`SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = $1`, name); n != 1 {
 					t.Errorf("%d backends were terminated, want 1", n)
 				}
 			})))
-			req := ask()
+			req := newRequest()
 			if reply, err := db.Do(t.Context(), req, raise(req, "a")); err != nil || reply.Status != 201 {
 				t.Errorf("%+v, %v", reply, err)
 			}

@@ -74,8 +74,8 @@ func (d *database) open(pool *pgxpool.Pool, change func(*pgtx.Config)) (*pgtx.DB
 	return db, e
 }
 
-// ask returns a request with a new key of a new client.
-func ask() idempotency.Request {
+// newRequest returns a request with a new key of a new client.
+func newRequest() idempotency.Request {
 	return idempotency.Request{Client: uuid.New(), Key: uuid.NewString(), Fingerprint: [32]byte{1}}
 }
 

@@ -23,7 +23,7 @@ func TestKey_ConcurrentRequestsHaveOneEffectAndOneBody(t *testing.T) {
 	d := newDatabase(t, nil)
 	other, _ := d.open(pgtest.Pool(t, d.URL), nil)
 	for round := range int64(5) {
-		req := ask()
+		req := newRequest()
 		const senders = 8
 		var bodies [senders]string
 		var wg sync.WaitGroup
@@ -52,7 +52,7 @@ func TestKey_ConcurrentRequestsHaveOneEffectAndOneBody(t *testing.T) {
 func TestKey_OfTwoConcurrentRequestsOneIsRefused(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t, failpoint(locktest.MeetAt(2, pgtx.AfterGuard)))
-	first := ask()
+	first := newRequest()
 	second := first
 	second.Fingerprint[0]++
 	errs := make(chan error, 2)
@@ -75,7 +75,7 @@ func failpoint(f locktest.Failpoint[pgtx.Step]) func(*pgtx.Config) {
 func TestKey_OfAnotherRequestIsRefusedWithoutEffect(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t, nil)
-	req := ask()
+	req := newRequest()
 	if _, err := d.Do(t.Context(), req, raise(req, "a")); err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func TestKey_BelongsToItsClient(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t, nil)
 	for range 2 {
-		req := ask()
+		req := newRequest()
 		req.Key = "same"
 		if reply, err := d.Do(t.Context(), req, raise(req, "a")); err != nil || reply.Replayed {
 			t.Errorf("%+v, %v", reply, err)
@@ -106,7 +106,7 @@ func TestKey_BelongsToItsClient(t *testing.T) {
 func TestKey_ReplaysItsOwnReply(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t, nil)
-	first := ask()
+	first := newRequest()
 	second := first
 	second.Key = uuid.NewString()
 	for _, replayed := range []bool{false, true} {
@@ -123,7 +123,7 @@ func TestKey_ReplaysItsOwnReply(t *testing.T) {
 func TestKey_RefusalIsStoredReplayedAndUndone(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t, nil)
-	req := ask()
+	req := newRequest()
 	for n := range 2 {
 		reply, err := d.Do(t.Context(), req, refuse("a"))
 		if err != nil || reply.Status != 409 || string(reply.Body) != "no" || reply.Replayed != (n > 0) {
@@ -141,7 +141,7 @@ func TestKey_RefusalIsStoredReplayedAndUndone(t *testing.T) {
 func TestKey_RefusalIsStoredWithoutTheRowLock(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t, nil)
-	req := ask()
+	req := newRequest()
 	release := d.Hold(`INSERT INTO idempotency_keys VALUES ($1, $2, $3, 0, '')`, req.Client, req.Key, req.Fingerprint[:])
 	done := make(chan error)
 	go func() {
@@ -161,7 +161,7 @@ func TestKey_RefusalIsStoredWithoutTheRowLock(t *testing.T) {
 func TestKey_IsNotUsedUpByAnError(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t, nil)
-	req := ask()
+	req := newRequest()
 	mine := errors.New("mine")
 	for range 3 {
 		_, err := d.Do(t.Context(), req, func(ctx context.Context, tx *pgtx.Tx) (idempotency.Reply, error) {
@@ -187,7 +187,7 @@ func TestKey_IsNotUsedUpByAnError(t *testing.T) {
 func TestKey_InProgressIsNeitherBusyNorAnOutcome(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t, nil)
-	req := ask()
+	req := newRequest()
 	release := d.Hold(`INSERT INTO idempotency_keys VALUES ($1, $2, $3, 0, '')`, req.Client, req.Key, req.Fingerprint[:])
 	impatient, _ := d.open(pgtest.Pool(t, d.URL, "lock_timeout=100"), nil)
 	for name, body := range map[string]pgtx.Body{"effect": raise(req, "a"), "refusal": refuse("a")} {
@@ -206,7 +206,7 @@ func TestKey_InProgressIsNeitherBusyNorAnOutcome(t *testing.T) {
 func TestPurge_DeletesOnlyOldKeys(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t, nil)
-	old, fresh := ask(), ask()
+	old, fresh := newRequest(), newRequest()
 	for _, req := range []idempotency.Request{old, fresh} {
 		if _, err := d.Do(t.Context(), req, raise(req, "a")); err != nil {
 			t.Fatal(err)

@@ -22,7 +22,7 @@ func TestRun_ProcessKilledAtAnyStepIsOneEffect(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t, nil)
 	for n, step := range steps {
-		req := ask()
+		req := newRequest()
 		victim := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^$")
 		victim.Env = append(os.Environ(), "PGTX_KILL_AT="+string(step), "PGTX_URL="+d.URL, "PGTX_REQUEST="+req.Client.String()+" "+req.Key)
 		out, err := victim.CombinedOutput()

@@ -30,10 +30,10 @@ func TestDo_RoundTrips(t *testing.T) {
 		}
 		return true
 	})
-	req := ask()
+	req := newRequest()
 	for name, body := range map[string]pgtx.Body{"effect": raise(req, "a"), "refusal": refuse("a")} {
 		trips.Store(0)
-		if _, err := db.Do(t.Context(), ask(), body); err != nil {
+		if _, err := db.Do(t.Context(), newRequest(), body); err != nil {
 			t.Fatal(err)
 		}
 		if got := trips.Load(); got != 3 {
@@ -50,7 +50,7 @@ func TestRun_RetriesTheWholeTransactionAfterASerializationFailure(t *testing.T) 
 	var wg sync.WaitGroup
 	for range 2 {
 		wg.Go(func() {
-			op := &pgtx.Op{Request: ask(), Begin: pgtx.BeginSerializable}
+			op := &pgtx.Op{Request: newRequest(), Begin: pgtx.BeginSerializable}
 			if _, err := d.Run(t.Context(), op, raiseBy(op.Request, "a", `SELECT n FROM counters WHERE name = $1`)); err != nil {
 				t.Error(err)
 			}
@@ -83,7 +83,7 @@ func TestRun_ADeadlockIsRetried(t *testing.T) {
 	var wg sync.WaitGroup
 	for _, pair := range [][2]string{{"a", "b"}, {"b", "a"}} {
 		wg.Go(func() {
-			if _, err := db.Run(t.Context(), &pgtx.Op{Request: ask()}, both(pair[0], pair[1])); err != nil {
+			if _, err := db.Run(t.Context(), &pgtx.Op{Request: newRequest()}, both(pair[0], pair[1])); err != nil {
 				t.Error(err)
 			}
 		})
@@ -116,7 +116,7 @@ func TestRun_RetriesAreBoundedAndEndAsBusy(t *testing.T) {
 		}, pgtx.Retried},
 	} {
 		attempts = 0
-		if _, err := d.Do(t.Context(), ask(), c.body); !errors.Is(err, locking.ErrBusy) {
+		if _, err := d.Do(t.Context(), newRequest(), c.body); !errors.Is(err, locking.ErrBusy) {
 			t.Errorf("%s: %v, want ErrBusy", name, err)
 		}
 		if attempts != 20 || d.Of(c.event) != 20 {
@@ -129,7 +129,7 @@ func TestRun_RetriesAreBoundedAndEndAsBusy(t *testing.T) {
 func TestRun_ReturnsTheViolationOfAnotherConstraint(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t, func(cfg *pgtx.Config) { cfg.Guards = nil })
-	_, err := d.Do(t.Context(), ask(), func(_ context.Context, tx *pgtx.Tx) (idempotency.Reply, error) {
+	_, err := d.Do(t.Context(), newRequest(), func(_ context.Context, tx *pgtx.Tx) (idempotency.Reply, error) {
 		tx.Exec(`UPDATE counters SET n = 2000 WHERE name = 'a'`)
 		return idempotency.Reply{}, nil
 	})
@@ -165,7 +165,7 @@ func TestRun_WithoutAKeyStoresNothing(t *testing.T) {
 	if _, err := d.Do(t.Context(), idempotency.Request{}, refuse("a")); !errors.Is(err, idempotency.ErrKey) {
 		t.Errorf("Do: %v, want ErrKey", err)
 	}
-	if _, err := d.Run(t.Context(), &pgtx.Op{}, raise(ask(), "a")); err != nil {
+	if _, err := d.Run(t.Context(), &pgtx.Op{}, raise(newRequest(), "a")); err != nil {
 		t.Error(err)
 	}
 	if got := d.Number(`SELECT count(*) FROM idempotency_keys`); got != 0 {
@@ -178,7 +178,7 @@ func TestOp_DeferredBeginsAtTxBegin(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t, nil)
 	stays := errors.New("stays")
-	_, err := d.Run(t.Context(), &pgtx.Op{Request: ask(), Deferred: true}, func(ctx context.Context, tx *pgtx.Tx) (idempotency.Reply, error) {
+	_, err := d.Run(t.Context(), &pgtx.Op{Request: newRequest(), Deferred: true}, func(ctx context.Context, tx *pgtx.Tx) (idempotency.Reply, error) {
 		tx.Exec(`UPDATE counters SET n = n + 1 WHERE name = 'a'`)
 		if err := tx.Flush(ctx); err != nil {
 			return idempotency.Reply{}, err
@@ -201,7 +201,7 @@ func TestOp_DeferredBeginsAtTxBegin(t *testing.T) {
 	if a, b := d.Number(`SELECT n FROM counters WHERE name = 'a'`), d.Number(`SELECT n FROM counters WHERE name = 'b'`); a != 1 || b != 0 {
 		t.Errorf("counters %d and %d, want 1 and 0", a, b)
 	}
-	_, err = d.Run(t.Context(), &pgtx.Op{Request: ask(), Deferred: true}, func(context.Context, *pgtx.Tx) (idempotency.Reply, error) {
+	_, err = d.Run(t.Context(), &pgtx.Op{Request: newRequest(), Deferred: true}, func(context.Context, *pgtx.Tx) (idempotency.Reply, error) {
 		return idempotency.Reply{Status: 201}, nil
 	})
 	if err == nil {
@@ -214,7 +214,7 @@ func TestOp_DeferredBeginsAgainAfterItsOwnCommit(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t, nil)
 	stays := errors.New("stays")
-	_, err := d.Run(t.Context(), &pgtx.Op{Request: ask(), Deferred: true}, func(ctx context.Context, tx *pgtx.Tx) (idempotency.Reply, error) {
+	_, err := d.Run(t.Context(), &pgtx.Op{Request: newRequest(), Deferred: true}, func(ctx context.Context, tx *pgtx.Tx) (idempotency.Reply, error) {
 		for _, counter := range []string{"a", "b"} {
 			if err := tx.Begin(ctx, ""); err != nil {
 				return idempotency.Reply{}, err
@@ -244,7 +244,7 @@ func TestTx_KeyHereLocksTheRowsBeforeTheKey(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t, nil)
 	release := d.Hold(`SELECT FROM counters WHERE name = 'a' FOR UPDATE`)
-	req := ask()
+	req := newRequest()
 	done := make(chan error)
 	go func() {
 		_, err := d.Run(t.Context(), &pgtx.Op{Request: req}, func(_ context.Context, tx *pgtx.Tx) (idempotency.Reply, error) {
@@ -267,7 +267,7 @@ func TestTx_KeyHereLocksTheRowsBeforeTheKey(t *testing.T) {
 func TestLookup_SendsMoreInTheSameRoundTrip(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t, nil)
-	req := ask()
+	req := newRequest()
 	for _, replayed := range []bool{false, true} {
 		more, names := pgtx.Alongside[string](`SELECT name FROM counters WHERE name = $1`, "b")
 		reply, found, err := d.Lookup(t.Context(), req, more)

@@ -75,7 +75,7 @@ func (s *Store) change(ctx context.Context, l locking.Lease, update mongo.Pipeli
 	if len(l.Keys) != 1 {
 		return locking.ErrLost
 	}
-	_, err := s.ask(ctx, request{update: update, filter: bson.D{
+	_, err := s.send(ctx, request{update: update, filter: bson.D{
 		{Key: "_id", Value: l.Keys[0]},
 		{Key: "owner", Value: l.Owner},
 		{Key: "fence", Value: int64(l.Fence)},
@@ -87,9 +87,9 @@ func (s *Store) change(ctx context.Context, l locking.Lease, update mongo.Pipeli
 	return err
 }
 
-// ask sends q and waits for requestTimeout at most. It does not use the caller's session:
+// send sends q and waits for requestTimeout at most. It does not use the caller's session:
 // that is for one goroutine, and another one renews the lease.
-func (s *Store) ask(ctx context.Context, q request) (g grant, err error) {
+func (s *Store) send(ctx context.Context, q request) (g grant, err error) {
 	if s.resolver.Closed() {
 		return g, ErrClosed
 	}

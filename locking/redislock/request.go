@@ -30,15 +30,15 @@ func newScripts() scripts {
 	return scripts{redis.NewScript(acquireLua), redis.NewScript(renewLua), redis.NewScript(releaseLua)}
 }
 
-// ask runs a script and returns its number. It waits for requestTimeout at most.
+// send runs a script and returns its number. It waits for requestTimeout at most.
 //
 // A socket read observes the deadline of ctx, but not its cancellation. While the
 // server answers, that does not matter: the answer arrives within a millisecond. If
-// the last request had no answer, another goroutine reads, so that ask returns at
+// the last request had no answer, another goroutine reads, so that send returns at
 // once when ctx ends. (It does not always do so, because that would double the time
 // of a request: two switches of goroutine take as long as the round trip to the
 // server.)
-func (s *Store) ask(ctx context.Context, script *redis.Script, names []string, args ...any) (int64, error) {
+func (s *Store) send(ctx context.Context, script *redis.Script, names []string, args ...any) (int64, error) {
 	if s.resolver.Closed() {
 		return 0, ErrClosed
 	}
@@ -61,7 +61,7 @@ func (s *Store) ask(ctx context.Context, script *redis.Script, names []string, a
 	return a.n, s.classify(ctx, a.err)
 }
 
-// timedOut reports whether err is a time-out, of ask or of the client.
+// timedOut reports whether err is a time-out, of send or of the client.
 func timedOut(err error) bool {
 	var timer net.Error
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) ||

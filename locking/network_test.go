@@ -37,8 +37,8 @@ func (f *forgetful) expired() time.Duration {
 	return time.Since(f.expires)
 }
 
-// ask sends a request over the network; do is its effect at the server.
-func (f *forgetful) ask(ctx context.Context, do func() error) error {
+// send sends a request over the network; do is its effect at the server.
+func (f *forgetful) send(ctx context.Context, do func() error) error {
 	there, back, lost := f.network.IntN(1500), f.network.IntN(1000), f.network.IntN(20)
 	if lost < 2 {
 		return silent(ctx, 0) // the request is lost
@@ -63,7 +63,7 @@ func (f *forgetful) TryAcquire(_ context.Context, keys ...string) (locking.Lease
 
 func (f *forgetful) Renew(ctx context.Context, l locking.Lease) (locking.Lease, error) {
 	sent := time.Now()
-	err := f.ask(ctx, f.grant)
+	err := f.send(ctx, f.grant)
 	l.Until = sent.Add(ttl)
 	return l, err
 }

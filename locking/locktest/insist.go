@@ -33,23 +33,23 @@ func acquire(ctx context.Context, store locking.Store, keys ...string) (lease lo
 	return lease, err
 }
 
-// asksMax is how often a request may remain without an answer before the check fails:
+// requestsMax is how often a request may remain without an answer before the check fails:
 // with a short TTL each takes a fraction of a second. triesMax is how often a check is
 // tried when the machine stalls during it.
 const (
-	asksMax  = 40
-	triesMax = 8
+	requestsMax = 40
+	triesMax    = 8
 )
 
-// insist calls ask until the store answers. On a machine that stalls, a request of any
+// insist calls request until the store answers. On a machine that stalls, a request of any
 // store may miss its answer or fail to connect, and the suite does not test that. The
-// argument of ask is false in the first call and true in every later one.
-func insist(ctx context.Context, ask func(again bool) error) error {
+// argument of request is false in the first call and true in every later one.
+func insist(ctx context.Context, request func(again bool) error) error {
 	pace := time.NewTicker(2 * time.Millisecond)
 	defer pace.Stop()
 	for tries := 1; ; tries++ {
-		err := ask(tries > 1)
-		if answered(err) || tries == asksMax || ctx.Err() != nil {
+		err := request(tries > 1)
+		if answered(err) || tries == requestsMax || ctx.Err() != nil {
 			return err
 		}
 		<-pace.C
