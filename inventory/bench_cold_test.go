@@ -73,7 +73,7 @@ func (s *shop) crowd(b *testing.B, n int) (stop func(), bought *atomic.Int64) {
 
 // insist buys one unit, and retries with the same key until the purchase is decided.
 func (s *shop) insist(ctx context.Context, sku string) (inventory.Reply, error) {
-	req := ask()
+	req := newRequest()
 	for {
 		reply, err := s.Buy(ctx, req, one(sku))
 		if !errors.Is(err, locking.ErrBusy) {

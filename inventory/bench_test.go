@@ -64,7 +64,7 @@ func (s *shop) hammer(b *testing.B, clients int) (waits []time.Duration, busy in
 	for range clients {
 		wg.Go(func() {
 			for n := next.Add(1); n <= int64(b.N); n = next.Add(1) {
-				start, req := time.Now(), ask()
+				start, req := time.Now(), newRequest()
 				_, err := s.Buy(b.Context(), req, one("HOT"))
 				for ; errors.Is(err, locking.ErrBusy); told.Add(1) {
 					_, err = s.Buy(b.Context(), req, one("HOT"))

@@ -34,11 +34,11 @@ func TestWait_NoPurchaseQueuesForTheFsyncOfARefusal(t *testing.T) {
 			s := openWithRedis(t, inventory.Config{Strategy: "row"})
 			s.stock("A", 1)
 			s.stock("B", 1)
-			buyer := ask()
+			buyer := newRequest()
 			lines := []inventory.Line{{SKU: "A", Quantity: 1}, {SKU: "B", Quantity: 1}}
 			id := s.ordered(buyer, lines...)
 			if strategy == "cancel" {
-				if _, err := s.Cancel(t.Context(), askBy(buyer.Client, "1"), id); err != nil {
+				if _, err := s.Cancel(t.Context(), requestBy(buyer.Client, "1"), id); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -51,9 +51,9 @@ func TestWait_NoPurchaseQueuesForTheFsyncOfARefusal(t *testing.T) {
 			var reply inventory.Reply
 			var err error
 			if strategy == "cancel" {
-				reply, err = refused.Cancel(t.Context(), askBy(buyer.Client, "2"), id)
+				reply, err = refused.Cancel(t.Context(), requestBy(buyer.Client, "2"), id)
 			} else {
-				reply, err = refused.BuyWith(t.Context(), strategy, ask(), lines)
+				reply, err = refused.BuyWith(t.Context(), strategy, newRequest(), lines)
 			}
 			if err != nil || !isRefused(reply) || free != 2 {
 				t.Errorf("%s, %v: %d of 2 rows are free, want both", reply.Body, err, free)
@@ -109,13 +109,13 @@ func TestWait_OnASilentServerIsBounded(t *testing.T) {
 	}
 	t.Cleanup(cfg.Pool.Close)
 	s.Service, _ = s.another(cfg)
-	buyer := ask()
+	buyer := newRequest()
 	id := s.ordered(buyer, one("A")...)
 	for _, strategy := range append(safe(), "naive", "redis-only") {
-		_, err := s.BuyWith(t.Context(), strategy, ask(), one("A"))
+		_, err := s.BuyWith(t.Context(), strategy, newRequest(), one("A"))
 		report(t, err)
 	}
-	_, err = s.Cancel(t.Context(), askBy(buyer.Client, "c"), id)
+	_, err = s.Cancel(t.Context(), requestBy(buyer.Client, "c"), id)
 	report(t, err)
 	_, err = s.Order(t.Context(), buyer.Client, id)
 	report(t, err)
@@ -145,7 +145,7 @@ func TestWait_EndsWithTheCallersDeadline(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 			defer cancel()
 			start := time.Now()
-			if _, err := s.Buy(ctx, ask(), one(sku)); !errors.Is(err, context.DeadlineExceeded) {
+			if _, err := s.Buy(ctx, newRequest(), one(sku)); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("%v, want the deadline", err)
 			}
 			if waited := time.Since(start); waited > pgtx.LockTimeout {

@@ -11,7 +11,7 @@ func TestBuy_SellsOnceAndReplaysByteForByte(t *testing.T) {
 	t.Parallel()
 	s := open(t, inventory.Config{})
 	s.stock("A", 2)
-	req := ask()
+	req := newRequest()
 	first, err := s.Buy(t.Context(), req, one("A"))
 	if err != nil || first.Replayed {
 		t.Fatalf("first: %+v, %v", first, err)

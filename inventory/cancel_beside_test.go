@@ -23,15 +23,15 @@ func TestCancel_WhileEachStrategyBuysKeepsTheInvariants(t *testing.T) {
 			var wg sync.WaitGroup
 			for range pieces {
 				wg.Go(func() {
-					buyer := ask()
+					buyer := newRequest()
 					if _, err := until(t.Context(), s.Service, buyer, both); err != nil {
 						t.Error(err)
 						return
 					}
 					id := s.ordered(buyer, both...) // a replay
-					_, err := s.Cancel(t.Context(), askBy(buyer.Client, "cancel"), id)
+					_, err := s.Cancel(t.Context(), requestBy(buyer.Client, "cancel"), id)
 					for errors.Is(err, locking.ErrBusy) {
-						_, err = s.Cancel(t.Context(), askBy(buyer.Client, "cancel"), id)
+						_, err = s.Cancel(t.Context(), requestBy(buyer.Client, "cancel"), id)
 					}
 					if err != nil {
 						t.Error(err)
@@ -57,15 +57,15 @@ func TestCancel_IsRelativeEvenUnderNaive(t *testing.T) {
 	pause, read, resume := locktest.PauseAt(inventory.AfterGuard)
 	s := open(t, inventory.Config{})
 	s.stock("A", 10)
-	buyer := ask()
+	buyer := newRequest()
 	id := s.ordered(buyer, inventory.Line{SKU: "A", Quantity: 4})
 	cfg := s.cfg
 	cfg.Strategy, cfg.Failpoint = "naive", pause
 	naive, _ := s.another(cfg)
 	done := make(chan error)
-	go func() { _, err := naive.Buy(t.Context(), ask(), one("A")); done <- err }()
+	go func() { _, err := naive.Buy(t.Context(), newRequest(), one("A")); done <- err }()
 	<-read
-	if _, err := s.Cancel(t.Context(), askBy(buyer.Client, "c"), id); err != nil {
+	if _, err := s.Cancel(t.Context(), requestBy(buyer.Client, "c"), id); err != nil {
 		t.Error(err)
 	}
 	if got := s.left("A"); got != 10 {

@@ -32,7 +32,7 @@ func TestCancel_ReturnsTheStockOnceForManyRequests(t *testing.T) {
 	s := open(t, inventory.Config{})
 	s.stock("A", 5)
 	s.stock("B", 5)
-	buyer := ask()
+	buyer := newRequest()
 	id := s.ordered(buyer, inventory.Line{SKU: "B", Quantity: 2}, inventory.Line{SKU: "A", Quantity: 3})
 	replica, _ := s.another(s.cfg)
 	const senders = 8
@@ -41,7 +41,7 @@ func TestCancel_ReturnsTheStockOnceForManyRequests(t *testing.T) {
 	for n := range senders {
 		svc := []*inventory.Service{s.Service, replica}[n%2]
 		wg.Go(func() {
-			reply, err := svc.Cancel(t.Context(), askBy(buyer.Client, uuid.NewString()), id)
+			reply, err := svc.Cancel(t.Context(), requestBy(buyer.Client, uuid.NewString()), id)
 			if err != nil {
 				t.Error(err)
 			}
@@ -72,20 +72,20 @@ func TestCancel_TheSecondWaitsForTheFirstAndReadsItsResult(t *testing.T) {
 	t.Parallel()
 	s := open(t, inventory.Config{})
 	s.stock("A", 1)
-	buyer := ask()
+	buyer := newRequest()
 	id := s.ordered(buyer, one("A")...)
 	second := make(chan inventory.Reply)
 	cfg := s.cfg
 	cfg.Failpoint = locktest.OnceAt(inventory.AfterGuard, func(context.Context) {
 		go func() {
-			reply, err := s.Cancel(t.Context(), askBy(buyer.Client, "2"), id)
+			reply, err := s.Cancel(t.Context(), requestBy(buyer.Client, "2"), id)
 			report(t, err)
 			second <- reply
 		}()
 		locktest.Eventually(t, "the second cancel waits", func() bool { return s.Waiting() > 0 })
 	})
 	first, _ := s.another(cfg)
-	if reply, err := first.Cancel(t.Context(), askBy(buyer.Client, "1"), id); err != nil || isRefused(reply) {
+	if reply, err := first.Cancel(t.Context(), requestBy(buyer.Client, "1"), id); err != nil || isRefused(reply) {
 		t.Errorf("first: %s, %v", reply.Body, err)
 	}
 	if reply := <-second; !isRefused(reply) {
@@ -98,9 +98,9 @@ func TestCancel_ReplaysItsAnswerAndItsRefusal(t *testing.T) {
 	t.Parallel()
 	s := open(t, inventory.Config{})
 	s.stock("A", 1)
-	buyer := ask()
+	buyer := newRequest()
 	id := s.ordered(buyer, one("A")...)
-	first, second := askBy(buyer.Client, "1"), askBy(buyer.Client, "2")
+	first, second := requestBy(buyer.Client, "1"), requestBy(buyer.Client, "2")
 	for _, req := range []inventory.Request{first, second} {
 		reply, err := s.Cancel(t.Context(), req, id)
 		if err != nil || reply.Replayed || isRefused(reply) != (req == second) {
@@ -122,7 +122,7 @@ func TestCancel_StrangerWaitsInNoQueue(t *testing.T) {
 	t.Parallel()
 	s := open(t, inventory.Config{})
 	s.stock("A", 1)
-	id := s.ordered(ask(), one("A")...)
+	id := s.ordered(newRequest(), one("A")...)
 	free := int64(-1)
 	cfg := s.cfg
 	cfg.Pool = pgtest.Pool(t, s.URL, "lock_timeout=100")
@@ -132,11 +132,11 @@ func TestCancel_StrangerWaitsInNoQueue(t *testing.T) {
 			     + (SELECT count(*) FROM (SELECT FROM orders FOR UPDATE SKIP LOCKED) o)`)
 	})
 	stranger, _ := s.another(cfg)
-	if _, err := stranger.Cancel(t.Context(), ask(), id); !errors.Is(err, inventory.ErrNotFound) || free != 2 {
+	if _, err := stranger.Cancel(t.Context(), newRequest(), id); !errors.Is(err, inventory.ErrNotFound) || free != 2 {
 		t.Errorf("%v, %d of 2 rows are free", err, free)
 	}
 	letGo := s.Hold(`SELECT FROM products, orders FOR UPDATE`)
-	if _, err := stranger.Cancel(t.Context(), ask(), id); !errors.Is(err, inventory.ErrNotFound) {
+	if _, err := stranger.Cancel(t.Context(), newRequest(), id); !errors.Is(err, inventory.ErrNotFound) {
 		t.Errorf("%v, want ErrNotFound: it waited for the rows", err)
 	}
 	letGo()
@@ -147,9 +147,9 @@ func TestCancel_OfAnothersOrderFindsNothing(t *testing.T) {
 	t.Parallel()
 	s := open(t, inventory.Config{})
 	s.stock("A", 1)
-	buyer := ask()
+	buyer := newRequest()
 	id := s.ordered(buyer, one("A")...)
-	req := ask()
+	req := newRequest()
 	defer s.Hold(`SELECT FROM products FOR UPDATE`)() // another client's request does not wait for these rows
 	defer s.Hold(`SELECT FROM orders FOR UPDATE`)()
 	if _, err := s.Cancel(t.Context(), req, id); !errors.Is(err, inventory.ErrNotFound) {

@@ -50,7 +50,7 @@ func armed(t *testing.T, strategy string, hurt func(*locktest.Proxy) locktest.In
 	s.armedCfg = cfg
 	s.Service, s.events = s.another(cfg)
 	s.stock("WARM", 1)
-	if _, err := s.Buy(t.Context(), ask(), one("WARM")); err != nil { // so that all statements are prepared
+	if _, err := s.Buy(t.Context(), newRequest(), one("WARM")); err != nil { // so that all statements are prepared
 		t.Fatal(err)
 	}
 	return s, p, start
@@ -81,12 +81,12 @@ func TestCommit_WithoutReplyIsDecidedByTheSameKey(t *testing.T) {
 				}
 				s, _, start := armed(t, own, func(*locktest.Proxy) locktest.Interceptor { return lose })
 				s.stock("A", 1)
-				buy := func() (inventory.Reply, error) { return s.Buy(t.Context(), ask(), one("A")) }
+				buy := func() (inventory.Reply, error) { return s.Buy(t.Context(), newRequest(), one("A")) }
 				left := int64(0)
 				if strategy == "cancel" {
-					buyer := ask()
+					buyer := newRequest()
 					id := s.ordered(buyer, one("A")...)
-					buy = func() (inventory.Reply, error) { return s.Cancel(t.Context(), askBy(buyer.Client, "c"), id) }
+					buy = func() (inventory.Reply, error) { return s.Cancel(t.Context(), requestBy(buyer.Client, "c"), id) }
 					left = 1
 				}
 				start.Store(true)
@@ -127,7 +127,7 @@ func TestCommit_IsDecidedEvenWhenTheLeaseEndsBefore(t *testing.T) {
 		s.Service, s.events = s.another(cfg)
 		s.stock("A", 1)
 		start.Store(true)
-		reply, err := s.Buy(t.Context(), ask(), one("A"))
+		reply, err := s.Buy(t.Context(), newRequest(), one("A"))
 		if err != nil || reply.Status != 201 {
 			t.Errorf("%s: %+v, %v", name, reply, err)
 		}
@@ -159,7 +159,7 @@ func TestCommit_IsNotCutByALostLease(t *testing.T) {
 	s.Service, s.events = s.another(cfg)
 	s.stock("A", 1)
 	start.Store(true)
-	reply, err := s.Buy(t.Context(), ask(), one("A"))
+	reply, err := s.Buy(t.Context(), newRequest(), one("A"))
 	if err != nil || reply.Status != 201 || s.events.Of(inventory.Ambiguous) != 0 {
 		t.Errorf("%+v, %v, %d ambiguous: the COMMIT was on its way", reply, err, s.events.Of(inventory.Ambiguous))
 	}

@@ -23,11 +23,11 @@ import (
 // counted counts the requests to the real store.
 type counted struct {
 	locking.Store
-	asked atomic.Int32
+	requests atomic.Int32
 }
 
 func (c *counted) TryAcquire(ctx context.Context, keys ...string) (locking.Lease, error) {
-	c.asked.Add(1)
+	c.requests.Add(1)
 	return c.Store.TryAcquire(ctx, keys...)
 }
 
@@ -63,7 +63,7 @@ func TestRedisRow_GoesOnWithoutRedisAndReturnsByItself(t *testing.T) {
 			s := open(t, inventory.Config{Strategy: "redis+row", Locks: store, Log: slog.New(slog.NewTextHandler(log, nil))})
 			s.stock("A", 1000)
 			buy := func() {
-				if reply, err := s.Buy(t.Context(), ask(), one("A")); err != nil || isRefused(reply) {
+				if reply, err := s.Buy(t.Context(), newRequest(), one("A")); err != nil || isRefused(reply) {
 					t.Errorf("%s, %v", reply.Body, err)
 				}
 			}
@@ -72,13 +72,13 @@ func TestRedisRow_GoesOnWithoutRedisAndReturnsByItself(t *testing.T) {
 				t.Fatal("degraded although Redis is up")
 			}
 			fault.down(server)
-			store.asked.Store(0)
+			store.requests.Store(0)
 			start := time.Now()
 			for range 20 {
 				buy()
 			}
-			if asked, most := int(store.asked.Load()), 2+int(time.Since(start)/(400*time.Millisecond)); asked > most {
-				t.Errorf("%d of 20 asked the dead store in %v, want at most %d", asked, time.Since(start), most)
+			if requests, most := int(store.requests.Load()), 2+int(time.Since(start)/(400*time.Millisecond)); requests > most {
+				t.Errorf("%d of 20 reached the dead store in %v, want at most %d", requests, time.Since(start), most)
 			}
 			if !s.Unreachable() || s.events.Of(inventory.Degraded) != 20 {
 				t.Errorf("degraded %v, counted %d, want 20", s.Unreachable(), s.events.Of(inventory.Degraded))
@@ -185,14 +185,14 @@ func TestRedisRow_WithoutTheLockAFewBuyAtOnceAndTheRestAreBusy(t *testing.T) {
 			c.fault(server, s)
 			answers := make(chan error, buyers)
 			for range buyers {
-				go func() { _, err := s.Buy(t.Context(), ask(), one("A")); answers <- err }()
+				go func() { _, err := s.Buy(t.Context(), newRequest(), one("A")); answers <- err }()
 			}
 			locktest.Eventually(t, "each buyer is at the row, or refused", func() bool { return int(inside.Load())+len(answers) == buyers })
 			if got := int(inside.Load()); got != most {
 				t.Errorf("%d of %d are at the row, want %d", got, buyers, most)
 			}
 			if name == "busy" { // the lock of B is free
-				if _, err := s.Buy(context.WithValue(t.Context(), bystander{}, true), ask(), one("B")); err != nil {
+				if _, err := s.Buy(context.WithValue(t.Context(), bystander{}, true), newRequest(), one("B")); err != nil {
 					t.Errorf("a buyer of another product: %v", err)
 				}
 			}
@@ -208,7 +208,7 @@ func TestRedisRow_WithoutTheLockAFewBuyAtOnceAndTheRestAreBusy(t *testing.T) {
 			if got := log.lines(); len(got) != 1 {
 				t.Errorf("%d lines in the log, want 1:\n%s", len(got), strings.Join(got, ""))
 			}
-			if _, err := s.Buy(t.Context(), ask(), one("A")); err != nil {
+			if _, err := s.Buy(t.Context(), newRequest(), one("A")); err != nil {
 				t.Errorf("the slots were not released: %v", err)
 			}
 			s.mustHold()
@@ -248,14 +248,14 @@ func TestRedisOnly_SellsNothingWithoutRedis(t *testing.T) {
 	server := locktest.Start(t, locktest.Redis())
 	s := open(t, inventory.Config{Strategy: "redis-only", Locks: locksAt(t, "redis://"+server.Addr, 2*time.Second)})
 	s.stock("A", 5)
-	sold := ask()
+	sold := newRequest()
 	first, err := s.Buy(t.Context(), sold, one("A"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	server.Kill()
 	for range 3 {
-		if _, err := s.Buy(t.Context(), ask(), one("A")); !errors.Is(err, locking.ErrBusy) {
+		if _, err := s.Buy(t.Context(), newRequest(), one("A")); !errors.Is(err, locking.ErrBusy) {
 			t.Errorf("%v, want ErrBusy", err)
 		}
 	}

@@ -43,12 +43,12 @@ func TestRetry_OptimisticWritesAllLinesOrNone(t *testing.T) {
 		buyer, events := s.another(cfg)
 		refused := make(chan bool)
 		go func() {
-			reply, err := buyer.Buy(t.Context(), ask(), lines)
+			reply, err := buyer.Buy(t.Context(), newRequest(), lines)
 			report(t, err)
 			refused <- isRefused(reply)
 		}()
 		<-reached
-		if _, err := s.Buy(t.Context(), ask(), one(gone)); err != nil {
+		if _, err := s.Buy(t.Context(), newRequest(), one(gone)); err != nil {
 			t.Error(err)
 		}
 		resume()
@@ -74,14 +74,14 @@ func TestGuard_RefusesWhatTheStrategyDidNotSee(t *testing.T) {
 	advisory, events := s.another(cfg)
 	refused := make(chan bool)
 	go func() {
-		reply, err := advisory.Buy(t.Context(), ask(), one("A"))
+		reply, err := advisory.Buy(t.Context(), newRequest(), one("A"))
 		if err != nil {
 			t.Error(err)
 		}
 		refused <- isRefused(reply)
 	}()
 	<-reached
-	if _, err := s.Buy(t.Context(), ask(), one("A")); err != nil { // by row, which ignores advisory locks
+	if _, err := s.Buy(t.Context(), newRequest(), one("A")); err != nil { // by row, which ignores advisory locks
 		t.Error(err)
 	}
 	resume()
@@ -101,7 +101,7 @@ func TestAdvisory_CollisionOnlyWaits(t *testing.T) {
 	const sku = "collides" // unique among tests: all schemas share advisory locks
 	s.stock(sku, 1)
 	letGo := s.Hold(`SELECT pg_advisory_xact_lock($1)`, inventory.LockKey("inventory/product/"+sku))
-	req := ask()
+	req := newRequest()
 	if _, err := s.impatient("advisory").Buy(t.Context(), req, one(sku)); !errors.Is(err, locking.ErrBusy) {
 		t.Errorf("%v, want ErrBusy", err)
 	}

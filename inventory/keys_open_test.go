@@ -20,7 +20,7 @@ func TestKey_IsNotSpentByWhatIsNotStored(t *testing.T) {
 	if _, err := s.AddProduct(t.Context(), inventory.Product{SKU: "DEAR", Price: 1 << 62, Currency: "EUR", Stock: 5}); err != nil {
 		t.Fatal(err)
 	}
-	req := ask()
+	req := newRequest()
 	var unknown *inventory.UnknownSKUError
 	for name, c := range map[string]struct {
 		lines []inventory.Line
@@ -61,8 +61,8 @@ func TestKey_ThatCannotBeStoredIsRefused(t *testing.T) {
 	t.Parallel()
 	s := open(t, inventory.Config{})
 	for _, key := range []string{"", "a\n"} {
-		_, buyErr := s.Buy(t.Context(), askBy(uuid.New(), key), one("A"))
-		_, cancelErr := s.Cancel(t.Context(), askBy(uuid.New(), key), uuid.New())
+		_, buyErr := s.Buy(t.Context(), requestBy(uuid.New(), key), one("A"))
+		_, cancelErr := s.Cancel(t.Context(), requestBy(uuid.New(), key), uuid.New())
 		if !errors.Is(buyErr, idempotency.ErrKey) || !errors.Is(cancelErr, idempotency.ErrKey) {
 			t.Errorf("key %q: %v and %v, want ErrKey", key, buyErr, cancelErr)
 		}

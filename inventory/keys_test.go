@@ -16,7 +16,7 @@ func TestKey_SameAtTheSameMomentHasOneEffectAndOneBody(t *testing.T) {
 			s := openWithRedis(t, inventory.Config{Strategy: strategy})
 			s.stock("A", 10)
 			replica, _ := s.another(s.cfg)
-			req := ask()
+			req := newRequest()
 			const senders = 8
 			var bodies [senders][]byte
 			var wg sync.WaitGroup
@@ -51,7 +51,7 @@ func TestKey_OutOfStockIsStoredAndReplayedAfterRestock(t *testing.T) {
 			t.Parallel()
 			s := openWithRedis(t, inventory.Config{Strategy: strategy})
 			s.stock("A", 0)
-			req := ask()
+			req := newRequest()
 			first, err := s.Buy(t.Context(), req, one("A"))
 			if err != nil || !isRefused(first) {
 				t.Fatalf("%s, %v", first.Body, err)
@@ -73,7 +73,7 @@ func TestKey_ReplaysThoughTheProductVanished(t *testing.T) {
 	t.Parallel()
 	s := openWithRedis(t, inventory.Config{Strategy: "redis+row"})
 	s.stock("A", 0)
-	req := ask()
+	req := newRequest()
 	first, err := s.Buy(t.Context(), req, one("A"))
 	if err != nil {
 		t.Fatal(err)

@@ -20,7 +20,7 @@ func TestMigrate_MovesTheKeysAndKeepsThoseThatCollide(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.stock("A", 2)
-		plain, shared := ask(), ask()
+		plain, shared := newRequest(), newRequest()
 		first, err := s.Buy(t.Context(), plain, one("A"))
 		if err != nil {
 			t.Fatal(err)

@@ -21,7 +21,7 @@ func TestLocks_AreTakenInByteOrderOfSKU(t *testing.T) {
 			s.stock(a, 5)
 			s.stock(z, 5)
 			lines := []inventory.Line{{SKU: a, Quantity: 1}, {SKU: z, Quantity: 1}}
-			owner := ask()
+			owner := newRequest()
 			id := s.ordered(owner, lines...)
 			for _, table := range []string{"products", "order_lines"} { // Z lies behind a
 				s.Exec("UPDATE "+table+" SET sku = sku WHERE sku = $1", z)
@@ -34,9 +34,9 @@ func TestLocks_AreTakenInByteOrderOfSKU(t *testing.T) {
 			go func() {
 				var err error
 				if strategy == "cancel" {
-					_, err = buyer.Cancel(t.Context(), askBy(owner.Client, "c"), id)
+					_, err = buyer.Cancel(t.Context(), requestBy(owner.Client, "c"), id)
 				} else {
-					_, err = buyer.BuyWith(t.Context(), strategy, ask(), lines)
+					_, err = buyer.BuyWith(t.Context(), strategy, newRequest(), lines)
 				}
 				done <- err
 			}()
@@ -81,7 +81,7 @@ func TestLocks_AdvisoryInOrderOfTheirNumbers(t *testing.T) {
 	}
 	letGo := s.Hold(`SELECT pg_advisory_xact_lock($1)`, keys[len(keys)-1])
 	done := make(chan error)
-	go func() { _, err := s.Buy(t.Context(), ask(), lines); done <- err }()
+	go func() { _, err := s.Buy(t.Context(), newRequest(), lines); done <- err }()
 	for _, key := range keys[:len(keys)-1] {
 		locktest.Eventually(t, "the buyer holds all but the last number", func() bool {
 			return s.Number(`SELECT CASE WHEN pg_try_advisory_xact_lock($1) THEN 1 ELSE 0 END`, key) == 0

@@ -52,7 +52,7 @@ func TestBuy_SafeStrategiesSellExactlyWhatIsThere(t *testing.T) {
 			for n := range buyers {
 				svc := []*inventory.Service{s.Service, replica}[n%2]
 				wg.Go(func() {
-					if _, err := until(t.Context(), svc, ask(), one("A")); err != nil {
+					if _, err := until(t.Context(), svc, newRequest(), one("A")); err != nil {
 						t.Error(err)
 					}
 				})
@@ -91,7 +91,7 @@ func buyAtOnce(t *testing.T, n int, svc *inventory.Service, lines []inventory.Li
 	var wg sync.WaitGroup
 	for range n {
 		wg.Go(func() {
-			if _, err := svc.Buy(t.Context(), ask(), lines); err != nil {
+			if _, err := svc.Buy(t.Context(), newRequest(), lines); err != nil {
 				t.Error(err)
 			}
 		})
@@ -115,7 +115,7 @@ func TestBuy_OppositeOrdersOfLinesNeitherDeadlockNorSplit(t *testing.T) {
 			var wg sync.WaitGroup
 			for n := range buyers {
 				wg.Go(func() {
-					if _, err := until(t.Context(), s.Service, ask(), [][]inventory.Line{forth, back}[n%2]); err != nil {
+					if _, err := until(t.Context(), s.Service, newRequest(), [][]inventory.Line{forth, back}[n%2]); err != nil {
 						t.Error(err)
 					}
 				})
@@ -142,7 +142,7 @@ func TestBuy_OneLineShortRefusesAllAndLeavesNothing(t *testing.T) {
 			s.stock("B", 1)
 			s.stock("C", 5)
 			lines := []inventory.Line{{SKU: "C", Quantity: 2}, {SKU: "B", Quantity: 2}, {SKU: "A", Quantity: 2}}
-			reply, err := s.Buy(t.Context(), ask(), lines)
+			reply, err := s.Buy(t.Context(), newRequest(), lines)
 			if err != nil || !isRefused(reply) {
 				t.Fatalf("%s, %v", reply.Body, err)
 			}

@@ -80,7 +80,7 @@ func TestRedisOnly_HoldsAsLongAsItsLockDoes(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 12 {
 		wg.Go(func() {
-			if _, err := until(t.Context(), s.Service, ask(), one("A")); err != nil {
+			if _, err := until(t.Context(), s.Service, newRequest(), one("A")); err != nil {
 				t.Error(err)
 			}
 		})
@@ -150,7 +150,7 @@ func TestRedis_LeaseLostBeforeCommitDidNothing(t *testing.T) {
 					}),
 				})
 				s.stock("A", 1)
-				req := ask()
+				req := newRequest()
 				if _, err := s.Buy(t.Context(), req, one("A")); !errors.Is(err, locking.ErrLost) || s.orders() != 0 {
 					t.Errorf("%v, %d orders, want ErrLost and none", err, s.orders())
 				}
@@ -169,7 +169,7 @@ func TestRedis_LeaseLostAfterCommitChangesNothing(t *testing.T) {
 		store, steal := stealable(t, 2*time.Second)
 		s := open(t, inventory.Config{Strategy: strategy, Locks: store, Failpoint: locktest.OnceAt(inventory.AfterCommit, steal)})
 		s.stock("A", 1)
-		if reply, err := s.Buy(t.Context(), ask(), one("A")); err != nil || isRefused(reply) {
+		if reply, err := s.Buy(t.Context(), newRequest(), one("A")); err != nil || isRefused(reply) {
 			t.Errorf("%s, %v", reply.Body, err)
 		}
 		s.mustHold()
@@ -192,7 +192,7 @@ func TestRedis_BusyIsNotUnreachable(t *testing.T) {
 			s := openWithRedis(t, inventory.Config{Strategy: strategy, Lock: locking.Options{MaxWait: 2 * time.Second}}) // enough to get a busy reply
 			s.stock("A", 2)
 			err := locking.Do(t.Context(), s.cfg.Locks, locking.Options{}, []string{"product/A"}, func(ctx context.Context, _ locking.Lease) error {
-				if _, err := s.Buy(ctx, ask(), one("A")); !errors.Is(err, want.err) {
+				if _, err := s.Buy(ctx, newRequest(), one("A")); !errors.Is(err, want.err) {
 					t.Errorf("%v, want %v", err, want.err)
 				}
 				return nil
@@ -206,7 +206,7 @@ func TestRedis_BusyIsNotUnreachable(t *testing.T) {
 			if s.Unreachable() || s.events.Of(inventory.Degraded) != 0 {
 				t.Error("a held lock was taken for a dead store")
 			}
-			if _, err := s.Buy(t.Context(), ask(), one("A")); err != nil || s.events.Of(inventory.Bypassed) != int(want.sold) {
+			if _, err := s.Buy(t.Context(), newRequest(), one("A")); err != nil || s.events.Of(inventory.Bypassed) != int(want.sold) {
 				t.Errorf("with the lock free again: %v", err)
 			}
 			s.mustHold()

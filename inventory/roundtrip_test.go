@@ -28,7 +28,7 @@ func TestBuy_RoundTrips(t *testing.T) {
 			lines = append(lines, one(sku)...)
 		}
 		buy := func() {
-			if _, err := buyer.Buy(t.Context(), ask(), lines); err != nil {
+			if _, err := buyer.Buy(t.Context(), newRequest(), lines); err != nil {
 				t.Fatal(err)
 			}
 		}

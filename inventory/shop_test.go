@@ -78,10 +78,10 @@ func (s *shop) restock(sku string, n int64) {
 		SELECT sku, 'restock', $2 FROM stocked`, sku, n)
 }
 
-// ask returns a new request of a new client.
-func ask() inventory.Request { return askBy(uuid.New(), uuid.NewString()) }
+// newRequest returns a new request of a new client.
+func newRequest() inventory.Request { return requestBy(uuid.New(), uuid.NewString()) }
 
-func askBy(client uuid.UUID, key string) inventory.Request {
+func requestBy(client uuid.UUID, key string) inventory.Request {
 	return inventory.Request{Client: client, Key: key, Fingerprint: sha256.Sum256([]byte("body"))}
 }
 

@@ -43,10 +43,10 @@ func euros(from, to uuid.UUID, amount int64) transfer.Move {
 	return transfer.Move{From: from, To: to, Amount: amount, Currency: "EUR"}
 }
 
-// ask returns a request of the client with a new key.
-func ask(client uuid.UUID) transfer.Request { return askBy(client, uuid.NewString()) }
+// newRequest returns a request of the client with a new key.
+func newRequest(client uuid.UUID) transfer.Request { return requestBy(client, uuid.NewString()) }
 
-func askBy(client uuid.UUID, key string) transfer.Request {
+func requestBy(client uuid.UUID, key string) transfer.Request {
 	return transfer.Request{Client: client, Key: key, Fingerprint: sha256.Sum256([]byte("body"))}
 }
 

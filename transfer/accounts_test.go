@@ -39,9 +39,9 @@ func TestAccount_ShowsItsOwnerBalanceHeldAndEntries(t *testing.T) {
 	t.Parallel()
 	b := open(t, transfer.Config{Strategy: "etcd-fenced"})
 	p := b.pair(100, 0)
-	first := b.transferred(b.Transfer(t.Context(), ask(p.alice), p.move(30)))
+	first := b.transferred(b.Transfer(t.Context(), newRequest(p.alice), p.move(30)))
 	b.reserve(p, 20, time.Hour)
-	second := b.transferred(b.Transfer(t.Context(), ask(p.bob), p.back(5)))
+	second := b.transferred(b.Transfer(t.Context(), newRequest(p.bob), p.back(5)))
 	a, err := b.Account(t.Context(), p.alice, p.a)
 	if err != nil || a.Balance != 75 || a.Held != 20 || a.Available() != 55 || a.Opening != 100 || a.Currency != "EUR" || a.Owner != p.alice {
 		t.Errorf("%+v, %v", a, err)
@@ -50,7 +50,7 @@ func TestAccount_ShowsItsOwnerBalanceHeldAndEntries(t *testing.T) {
 		t.Errorf("entries: %+v, want the latest first", a.Entries)
 	}
 	for range 25 {
-		b.transferred(b.Transfer(t.Context(), ask(p.alice), p.move(1)))
+		b.transferred(b.Transfer(t.Context(), newRequest(p.alice), p.move(1)))
 	}
 	if a, err = b.Account(t.Context(), p.alice, p.a); err != nil || len(a.Entries) != 20 || a.Entries[0].Version <= a.Entries[19].Version {
 		t.Errorf("%d entries, %v", len(a.Entries), err)
@@ -68,7 +68,7 @@ func TestReads_AreTheOwnersAlone(t *testing.T) {
 	t.Parallel()
 	b := open(t, transfer.Config{})
 	p := b.pair(100, 0)
-	tr := b.transferred(b.Transfer(t.Context(), ask(p.alice), p.move(30)))
+	tr := b.transferred(b.Transfer(t.Context(), newRequest(p.alice), p.move(30)))
 	if got, err := b.Find(t.Context(), p.alice, tr.ID); err != nil || got.ID != tr.ID || got.State != transfer.Posted || !got.CreatedAt.Equal(tr.CreatedAt) || got.CreatedAt.Location() != time.UTC {
 		t.Errorf("%+v, %v, want %+v", got, err, tr)
 	}
@@ -101,7 +101,7 @@ func TestLedger_IsAppendOnly(t *testing.T) {
 	t.Parallel()
 	b := open(t, transfer.Config{})
 	p := b.pair(100, 0)
-	b.transferred(b.Transfer(t.Context(), ask(p.alice), p.move(30)))
+	b.transferred(b.Transfer(t.Context(), newRequest(p.alice), p.move(30)))
 	for _, sql := range []string{`UPDATE ledger_entries SET delta = 1`, `DELETE FROM ledger_entries`, `TRUNCATE ledger_entries`} {
 		if _, err := b.Pool.Exec(t.Context(), sql); err == nil {
 			t.Errorf("%s: no error", sql)

@@ -64,7 +64,7 @@ func (s *bank) hammer(b *testing.B, clients int) []time.Duration {
 	for range clients {
 		wg.Go(func() {
 			for n := next.Add(1); n <= int64(b.N); n = next.Add(1) {
-				start, req := time.Now(), ask(owner)
+				start, req := time.Now(), newRequest(owner)
 				m := euros(accounts[n%2], accounts[(n+1)%2], 1)
 				if _, err := until(b.Context(), func(ctx context.Context) (transfer.Reply, error) { return s.Transfer(ctx, req, m) }); err != nil {
 					b.Error(err)

@@ -30,7 +30,7 @@ func TestWait_ForTheSameKeyIsBoundedAndInProgress(t *testing.T) {
 			t.Parallel()
 			b := open(t, transfer.Config{Strategy: strategy})
 			p := b.pair(100, 0)
-			req := ask(p.alice)
+			req := newRequest(p.alice)
 			letGo := b.Hold(`INSERT INTO idempotency_keys VALUES ($1, $2, $3, 0, '')`, req.Client, req.Key, req.Fingerprint[:])
 			_, err := b.impatient().Transfer(t.Context(), req, p.move(30))
 			if !errors.Is(err, idempotency.ErrInProgress) || errors.Is(err, locking.ErrBusy) {
@@ -52,10 +52,10 @@ func TestWait_ForTheLockIsBounded(t *testing.T) {
 	b := open(t, transfer.Config{Strategy: "etcd-fenced", Lock: locking.Options{MaxWait: maxWait}})
 	p := b.pair(100, 0)
 	s := b.stopAt(transfer.AfterAcquire)
-	first := locktest.Beside(func() (transfer.Reply, error) { return s.Transfer(t.Context(), ask(p.alice), p.move(30)) })
+	first := locktest.Beside(func() (transfer.Reply, error) { return s.Transfer(t.Context(), newRequest(p.alice), p.move(30)) })
 	s.await()
 	start := time.Now()
-	_, err := b.Transfer(t.Context(), ask(p.bob), p.back(1))
+	_, err := b.Transfer(t.Context(), newRequest(p.bob), p.back(1))
 	var down *transfer.UnavailableError
 	if waited := time.Since(start); !errors.Is(err, locking.ErrBusy) || errors.As(err, &down) || waited < maxWait {
 		t.Errorf("%v after %v, want ErrBusy after %v", err, waited, maxWait)
@@ -86,7 +86,7 @@ func TestTransfer_OppositeDirectionsNeverDeadlock(t *testing.T) {
 					client, m = p.bob, p.back(1)
 				}
 				rounds = append(rounds, locktest.Beside(func() (transfer.Reply, error) {
-					req := ask(client)
+					req := newRequest(client)
 					return until(ctx, func(ctx context.Context) (transfer.Reply, error) { return svc.Transfer(ctx, req, m) })
 				}))
 			}

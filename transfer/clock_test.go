@@ -41,15 +41,15 @@ func TestClock_IsTheDatabases(t *testing.T) {
 			b.setClock(10 * day)
 			first := time.Now().Add(9 * day)
 			post, void, late, swept := b.reserve(p, 1, time.Hour), b.reserve(p, 2, time.Hour), b.reserve(p, 3, time.Hour), b.reserve(p, 4, time.Hour)
-			posted := b.transferred(b.Post(t.Context(), ask(p.alice), post.ID, 0))
-			voided := b.transferred(b.Void(t.Context(), ask(p.alice), void.ID))
+			posted := b.transferred(b.Post(t.Context(), newRequest(p.alice), post.ID, 0))
+			voided := b.transferred(b.Void(t.Context(), newRequest(p.alice), void.ID))
 			for _, at := range []time.Time{post.CreatedAt, *post.ExpiresAt, *posted.EndedAt, *voided.EndedAt} {
 				if at.Before(first) {
 					t.Errorf("%v is by the clock of this process", at)
 				}
 			}
 			b.setClock(11 * day)
-			if reply, err := b.Post(t.Context(), ask(p.alice), late.ID, 0); err != nil || !isRefused(reply) {
+			if reply, err := b.Post(t.Context(), newRequest(p.alice), late.ID, 0); err != nil || !isRefused(reply) {
 				t.Errorf("a post after its hold has expired: %s, %v", reply.Body, err)
 			}
 			if n, err := b.Sweep(t.Context()); n != 1 || err != nil || b.state(swept.ID) != transfer.Expired {

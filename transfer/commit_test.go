@@ -67,11 +67,11 @@ func armed(t *testing.T, strategy string, hurt func(*locktest.Proxy)) (b *bank, 
 	b.cfg = cfg
 	b.Service, b.events = b.another(cfg)
 	// Once each, so that all statements are prepared.
-	if _, err := b.Transfer(t.Context(), ask(p.alice), p.move(1)); err != nil {
+	if _, err := b.Transfer(t.Context(), newRequest(p.alice), p.move(1)); err != nil {
 		t.Fatal(err)
 	}
 	hold := b.held(p, 1)
-	if _, err := b.Post(t.Context(), ask(p.alice), hold.ID, 0); err != nil {
+	if _, err := b.Post(t.Context(), newRequest(p.alice), hold.ID, 0); err != nil {
 		t.Fatal(err)
 	}
 	return b, p, px, start
@@ -80,7 +80,7 @@ func armed(t *testing.T, strategy string, hurt func(*locktest.Proxy)) (b *bank, 
 // held is reserve, for any Encode. Of the transfer it returns the id only.
 func (b *bank) held(p pair, amount int64) (tr transfer.Transfer) {
 	b.T.Helper()
-	req := ask(p.alice)
+	req := newRequest(p.alice)
 	if _, err := b.Reserve(b.T.Context(), req, p.move(amount), time.Hour); err != nil {
 		b.T.Fatal(err)
 	}
@@ -112,12 +112,12 @@ func TestCommit_WithoutAnswerIsDecidedByTheSameKey(t *testing.T) {
 				t.Parallel()
 				b, p, _, start := armed(t, strategy, func(px *locktest.Proxy) { px.OnRequest(next(cut)) })
 				start.Store(true)
-				reply, err := b.Transfer(t.Context(), ask(p.alice), p.move(30))
+				reply, err := b.Transfer(t.Context(), newRequest(p.alice), p.move(30))
 				b.mustBeResolved(reply, err, 1)
 				b.mustHave(p.a, 968, 0)
 				hold := b.held(p, 30)
 				start.Store(true)
-				reply, err = b.Post(t.Context(), ask(p.alice), hold.ID, 20)
+				reply, err = b.Post(t.Context(), newRequest(p.alice), hold.ID, 20)
 				b.mustBeResolved(reply, err, 2)
 				b.mustHave(p.a, 948, 0)
 			})
@@ -142,7 +142,7 @@ func TestCommit_ThatArrivesAfterItsSecondAttemptIsRefusedByTheKey(t *testing.T) 
 	})
 	t.Cleanup(arrive)
 	start.Store(true)
-	reply, err := b.Transfer(t.Context(), ask(p.alice), p.move(30))
+	reply, err := b.Transfer(t.Context(), newRequest(p.alice), p.move(30))
 	b.mustBeResolved(reply, err, 1)
 	px.OnReply(next(func(answer []byte, _, _ net.Conn) bool {
 		if !bytes.Contains(answer, []byte("23505")) {

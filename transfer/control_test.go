@@ -23,8 +23,8 @@ func TestNaive_LosesOneOfTwoTransfersAtOnce(t *testing.T) {
 	t.Parallel()
 	b := open(t, transfer.Config{Strategy: "naive", Failpoint: locktest.MeetAt(2, transfer.AfterGuard)})
 	p := b.pair(100, 0)
-	one := locktest.Beside(func() (transfer.Reply, error) { return b.Transfer(t.Context(), ask(p.alice), p.move(30)) })
-	two := locktest.Beside(func() (transfer.Reply, error) { return b.Transfer(t.Context(), ask(p.alice), p.move(20)) })
+	one := locktest.Beside(func() (transfer.Reply, error) { return b.Transfer(t.Context(), newRequest(p.alice), p.move(30)) })
+	two := locktest.Beside(func() (transfer.Reply, error) { return b.Transfer(t.Context(), newRequest(p.alice), p.move(20)) })
 	b.transferred((<-one).Pair())
 	b.transferred((<-two).Pair())
 	b.mustBreak()
@@ -35,9 +35,9 @@ func TestNaive_SpendsTheSameMoneyTwice(t *testing.T) {
 	b := open(t, transfer.Config{Strategy: "naive", Failpoint: locktest.MeetAt(2, transfer.AfterGuard)})
 	p := b.pair(100, 0)
 	carol := b.account(uuid.New(), 0)
-	one := locktest.Beside(func() (transfer.Reply, error) { return b.Transfer(t.Context(), ask(p.alice), p.move(100)) })
+	one := locktest.Beside(func() (transfer.Reply, error) { return b.Transfer(t.Context(), newRequest(p.alice), p.move(100)) })
 	two := locktest.Beside(func() (transfer.Reply, error) {
-		return b.Transfer(t.Context(), ask(p.alice), euros(p.a, carol, 100))
+		return b.Transfer(t.Context(), newRequest(p.alice), euros(p.a, carol, 100))
 	})
 	b.transferred((<-one).Pair())
 	b.transferred((<-two).Pair())
@@ -60,10 +60,10 @@ func TestEtcdUnfenced_HoldsWhileNoHolderIsLate(t *testing.T) {
 func (b *bank) late(t *testing.T, step transfer.Step, nth int32, first, second transfer.Move, client uuid.UUID) (s *stopped, old outcome) {
 	t.Helper()
 	s = b.stopAtNth(nth, step)
-	done := locktest.Beside(func() (transfer.Reply, error) { return s.Transfer(t.Context(), ask(client), first) })
+	done := locktest.Beside(func() (transfer.Reply, error) { return s.Transfer(t.Context(), newRequest(client), first) })
 	s.await()
 	b.steal(t)
-	b.transferred(b.Transfer(t.Context(), ask(client), second))
+	b.transferred(b.Transfer(t.Context(), newRequest(client), second))
 	s.goOn()
 	return s, <-done
 }
@@ -97,8 +97,8 @@ func TestLeaseIDFence_LosesAConcurrentCreditOfThePayee(t *testing.T) {
 	b := open(t, transfer.Config{Strategy: "lease-id-fence", Failpoint: locktest.MeetAt(2, transfer.AfterGuard)})
 	alice, bob := uuid.New(), uuid.New()
 	from, also, to := b.account(alice, 100), b.account(bob, 100), b.account(uuid.New(), 0)
-	one := locktest.Beside(func() (transfer.Reply, error) { return b.Transfer(t.Context(), ask(alice), euros(from, to, 30)) })
-	two := locktest.Beside(func() (transfer.Reply, error) { return b.Transfer(t.Context(), ask(bob), euros(also, to, 20)) })
+	one := locktest.Beside(func() (transfer.Reply, error) { return b.Transfer(t.Context(), newRequest(alice), euros(from, to, 30)) })
+	two := locktest.Beside(func() (transfer.Reply, error) { return b.Transfer(t.Context(), newRequest(bob), euros(also, to, 20)) })
 	b.transferred((<-one).Pair())
 	b.transferred((<-two).Pair())
 	b.mustBreak()
@@ -118,7 +118,7 @@ func TestLeaseIDFence_RefusesHoldersThatAreNotLate(t *testing.T) {
 			cfg := b.cfg
 			cfg.LeaseIDs = leaseIDs(t, connect(t, member.Addr), prefix)
 			replica, _ := b.another(cfg)
-			_, err := replica.Transfer(t.Context(), ask(p.alice), p.move(1))
+			_, err := replica.Transfer(t.Context(), newRequest(p.alice), p.move(1))
 			switch {
 			case err == nil:
 				moved++

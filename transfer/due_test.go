@@ -34,11 +34,11 @@ func TestHold_ExpiredMoneyIsAvailableHoweverManyHoldsItTakes(t *testing.T) {
 			b := open(t, transfer.Config{Strategy: strategy})
 			p := b.pair(100, 0)
 			b.expiredHolds(p, 49)
-			if reply, err := b.Transfer(t.Context(), ask(p.alice), p.move(101)); err != nil || !isRefused(reply) {
+			if reply, err := b.Transfer(t.Context(), newRequest(p.alice), p.move(101)); err != nil || !isRefused(reply) {
 				t.Errorf("%s, %v, want it refused", reply.Body, err)
 			}
 			b.mustHave(p.a, 100, 98)
-			b.transferred(b.Transfer(t.Context(), ask(p.alice), p.move(90)))
+			b.transferred(b.Transfer(t.Context(), newRequest(p.alice), p.move(90)))
 			if balance, held := b.money(p.a); balance != 10 || held > 10 {
 				t.Errorf("balance %d, held %d", balance, held)
 			}
@@ -59,7 +59,7 @@ func TestHold_BeginsAfterTheWaitForTheRows(t *testing.T) {
 			for _, busy := range []uuid.UUID{p.a, p.b} { // one of them is locked first, the other last
 				letGo := b.Hold(`SELECT FROM accounts WHERE id = $1 FOR UPDATE`, busy)
 				done := locktest.Beside(func() (transfer.Reply, error) {
-					return b.Reserve(t.Context(), ask(p.alice), p.move(30), time.Millisecond)
+					return b.Reserve(t.Context(), newRequest(p.alice), p.move(30), time.Millisecond)
 				})
 				locktest.Eventually(t, "the reserve waits for the row", func() bool { return b.Waiting() > 0 })
 				var had time.Time

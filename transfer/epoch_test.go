@@ -29,14 +29,14 @@ func TestEpoch_AWipedEtcdIsRefusedUntilAnOperatorBeginsANewEpoch(t *testing.T) {
 			b := open(t, transfer.Config{Strategy: strategy})
 			p := b.pair(100, 0)
 			for range 3 {
-				b.transferred(b.Transfer(t.Context(), ask(p.alice), p.move(1)))
+				b.transferred(b.Transfer(t.Context(), newRequest(p.alice), p.move(1)))
 			}
 			old := b.stopAt(transfer.AfterAcquire) // holds a lease of the old etcd
-			late := locktest.Beside(func() (transfer.Reply, error) { return old.Transfer(t.Context(), ask(p.alice), p.move(50)) })
+			late := locktest.Beside(func() (transfer.Reply, error) { return old.Transfer(t.Context(), newRequest(p.alice), p.move(50)) })
 			old.await()
 
 			svc := b.wiped(t, "another-cluster")
-			req := ask(p.alice)
+			req := newRequest(p.alice)
 			_, err := svc.Transfer(t.Context(), req, p.move(10))
 			var foreign *transfer.EpochError
 			if !errors.Is(err, transfer.ErrEpoch) || !errors.As(err, &foreign) || foreign.Seen != epoch || foreign.Epoch != "another-cluster" {
@@ -66,10 +66,10 @@ func TestEpoch_LowerFencesInTheSameEpochStayStale(t *testing.T) {
 	t.Parallel()
 	b := open(t, transfer.Config{Strategy: "etcd-fenced"})
 	p := b.pair(100, 0)
-	b.transferred(b.Transfer(t.Context(), ask(p.alice), p.move(1)))
+	b.transferred(b.Transfer(t.Context(), newRequest(p.alice), p.move(1)))
 	b.Exec(`UPDATE accounts SET fence = 1000000`)
 	svc := b.wiped(t, epoch)
-	_, err := svc.Transfer(t.Context(), ask(p.alice), p.move(1))
+	_, err := svc.Transfer(t.Context(), newRequest(p.alice), p.move(1))
 	var stale *transfer.StaleError
 	if !errors.As(err, &stale) || stale.Seen != 1000000 || stale.Fence >= stale.Seen {
 		t.Errorf("%v, want StaleError with both numbers", err)
@@ -81,7 +81,7 @@ func TestNewEpoch_ChangesOnlyAccountsOfTheOldEpoch(t *testing.T) {
 	t.Parallel()
 	b := open(t, transfer.Config{Strategy: "etcd-fenced"})
 	p := b.pair(100, 0)
-	b.transferred(b.Transfer(t.Context(), ask(p.alice), p.move(1)))
+	b.transferred(b.Transfer(t.Context(), newRequest(p.alice), p.move(1)))
 	cfg := b.cfg
 	cfg.Epoch = "third"
 	third, _ := b.another(cfg)
@@ -118,8 +118,8 @@ func TestEpoch_AnAccountWithoutAnEpochTakesTheFirst(t *testing.T) {
 	b := open(t, transfer.Config{})
 	p := b.pair(100, 0)
 	b.Exec(`UPDATE accounts SET fence_epoch = ''`)
-	b.transferred(b.Transfer(t.Context(), ask(p.alice), p.move(1))) // row
-	b.transferred(b.with("etcd-fenced").Transfer(t.Context(), ask(p.alice), p.move(1)))
+	b.transferred(b.Transfer(t.Context(), newRequest(p.alice), p.move(1))) // row
+	b.transferred(b.with("etcd-fenced").Transfer(t.Context(), newRequest(p.alice), p.move(1)))
 	if n := b.Number(`SELECT count(*) FROM accounts WHERE fence_epoch = $1 AND fence > 0`, epoch); n != 2 {
 		t.Errorf("%d accounts fenced, want 2", n)
 	}

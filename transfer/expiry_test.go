@@ -44,7 +44,7 @@ func TestHold_OfPostVoidAndSweepExactlyOneWins(t *testing.T) {
 						}
 					})
 				}
-				post, void := ask(p.alice), ask(p.alice)
+				post, void := newRequest(p.alice), newRequest(p.alice)
 				atItsEnd(func(ctx context.Context) (transfer.Reply, error) { return b.Post(ctx, post, hold.ID, 0) })
 				atItsEnd(func(ctx context.Context) (transfer.Reply, error) { return replica.Void(ctx, void, hold.ID) })
 				for _, svc := range []*transfer.Service{b.Service, replica} {
@@ -55,7 +55,7 @@ func TestHold_OfPostVoidAndSweepExactlyOneWins(t *testing.T) {
 						}
 					})
 					wg.Go(func() {
-						req := ask(p.bob)
+						req := newRequest(p.bob)
 						if _, err := until(t.Context(), func(ctx context.Context) (transfer.Reply, error) {
 							return svc.Transfer(ctx, req, p.back(1))
 						}); err != nil {
@@ -96,7 +96,7 @@ func TestHold_ExpiryIsCheckedAfterTheWaitForTheRow(t *testing.T) {
 			p := b.pair(100, 0)
 			hold := b.reserve(p, 30, time.Hour)
 			letGo := b.Hold(`SELECT FROM accounts WHERE id = $1 FOR UPDATE`, p.a)
-			post := locktest.Beside(func() (transfer.Reply, error) { return b.Post(t.Context(), ask(p.alice), hold.ID, 0) })
+			post := locktest.Beside(func() (transfer.Reply, error) { return b.Post(t.Context(), newRequest(p.alice), hold.ID, 0) })
 			locktest.Eventually(t, "the post waits for the row", func() bool { return b.Waiting() > 0 })
 			b.expire(hold.ID, 0) // while the post waits
 			letGo()
@@ -121,7 +121,7 @@ func TestSweep_WaitsForTheTransferAtTheAccount(t *testing.T) {
 			p := b.pair(100, 0)
 			hold := b.reserve(p, 30, time.Hour)
 			s := b.stopAt(transfer.AfterGuard)
-			first := locktest.Beside(func() (transfer.Reply, error) { return s.Transfer(t.Context(), ask(p.alice), p.move(10)) })
+			first := locktest.Beside(func() (transfer.Reply, error) { return s.Transfer(t.Context(), newRequest(p.alice), p.move(10)) })
 			s.await()
 			b.lapse(hold.ID)
 			if strategy != "row" {
@@ -155,14 +155,14 @@ func TestHold_LastsAsLongAsRequested(t *testing.T) {
 			t.Parallel()
 			b := open(t, transfer.Config{Strategy: strategy})
 			p := b.pair(100, 0)
-			for _, asked := range []time.Duration{time.Millisecond, 1234567 * time.Nanosecond, 90 * time.Minute, transfer.HoldMax} {
-				hold, want := b.reserve(p, 1, asked), asked.Truncate(time.Microsecond)
+			for _, wanted := range []time.Duration{time.Millisecond, 1234567 * time.Nanosecond, 90 * time.Minute, transfer.HoldMax} {
+				hold, want := b.reserve(p, 1, wanted), wanted.Truncate(time.Microsecond)
 				if hold.ExpiresAt == nil || hold.ExpiresAt.Sub(hold.CreatedAt) != want {
-					t.Errorf("requested %v, the reply has %v to %v", asked, hold.CreatedAt, hold.ExpiresAt)
+					t.Errorf("requested %v, the reply has %v to %v", wanted, hold.CreatedAt, hold.ExpiresAt)
 				}
 				us := b.Number(`SELECT (extract(epoch FROM expires_at - created_at) * 1000000)::bigint FROM transfers WHERE id = $1`, hold.ID)
 				if stored := time.Duration(us) * time.Microsecond; stored != want {
-					t.Errorf("requested %v, stored %v", asked, stored)
+					t.Errorf("requested %v, stored %v", wanted, stored)
 				}
 			}
 		})

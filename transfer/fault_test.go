@@ -72,7 +72,7 @@ func TestRequest_CancelledAtAnyStepIsAllOrNothing(t *testing.T) {
 		cfg := b.cfg
 		cfg.Failpoint = locktest.OnceAt(step, func(context.Context) { cancel() })
 		left, _ := b.another(cfg)
-		req := ask(p.alice)
+		req := newRequest(p.alice)
 		reply, err := kinds[kind].do(ctx, left, p, req, hold)
 		switch {
 		case step == transfer.AfterCommit, step == transfer.AfterRelease:
@@ -110,7 +110,7 @@ func TestRequest_BackendTerminatedAtAnyStepHasOneEffect(t *testing.T) {
 		defer cfg.Pool.Close()
 		cfg.Failpoint = locktest.OnceAt(step, b.terminate)
 		client, events := b.another(cfg)
-		reply, err := kinds[kind].do(b.T.Context(), client, p, ask(p.alice), hold)
+		reply, err := kinds[kind].do(b.T.Context(), client, p, newRequest(p.alice), hold)
 		if err != nil || isRefused(reply) {
 			b.T.Errorf("%s, %v", reply.Body, err)
 		}
@@ -155,13 +155,13 @@ func TestTransfer_WorksAgainAfterAllConnectionsBroke(t *testing.T) {
 	cfg := b.cfg
 	cfg.Pool = pgtest.Pool(t, through)
 	client, _ := b.another(cfg)
-	b.transferred(client.Transfer(t.Context(), ask(p.alice), p.move(1)))
+	b.transferred(client.Transfer(t.Context(), newRequest(p.alice), p.move(1)))
 	px.Down()
-	if _, err := client.Transfer(t.Context(), ask(p.alice), p.move(1)); !errors.Is(err, locking.ErrBusy) {
+	if _, err := client.Transfer(t.Context(), newRequest(p.alice), p.move(1)); !errors.Is(err, locking.ErrBusy) {
 		t.Errorf("%v, want ErrBusy: nothing was done, and a retry is safe", err)
 	}
 	px.Up(t)
-	b.transferred(client.Transfer(t.Context(), ask(p.alice), p.move(1)))
+	b.transferred(client.Transfer(t.Context(), newRequest(p.alice), p.move(1)))
 	b.mustHave(p.a, 98, 0)
 	b.mustHold()
 }

@@ -72,11 +72,11 @@ func TestFence_IsComparedAtTheReadToo(t *testing.T) {
 	b := open(t, transfer.Config{Strategy: "etcd-fence-only"})
 	p := b.pair(100, 50)
 	old := b.stopAtNth(2, transfer.AfterBegin) // before the guard at the write
-	oldDone := locktest.Beside(func() (transfer.Reply, error) { return old.Transfer(t.Context(), ask(p.alice), p.move(30)) })
+	oldDone := locktest.Beside(func() (transfer.Reply, error) { return old.Transfer(t.Context(), newRequest(p.alice), p.move(30)) })
 	old.await()
 	b.steal(t)
 	next := b.stopAt(transfer.AfterGuard) // after the guard at the read
-	nextDone := locktest.Beside(func() (transfer.Reply, error) { return next.Transfer(t.Context(), ask(p.alice), p.move(20)) })
+	nextDone := locktest.Beside(func() (transfer.Reply, error) { return next.Transfer(t.Context(), newRequest(p.alice), p.move(20)) })
 	next.await()
 	old.goOn()
 	late := <-oldDone
@@ -93,10 +93,10 @@ func TestFence_AfterTheGuardTheNextHolderWaitsForTheRowLock(t *testing.T) {
 	b := open(t, transfer.Config{Strategy: "etcd-fenced"})
 	p := b.pair(100, 50)
 	s := b.stopAt(transfer.AfterGuard)
-	first := locktest.Beside(func() (transfer.Reply, error) { return s.Transfer(t.Context(), ask(p.alice), p.move(30)) })
+	first := locktest.Beside(func() (transfer.Reply, error) { return s.Transfer(t.Context(), newRequest(p.alice), p.move(30)) })
 	s.await()
 	b.steal(t)
-	second := locktest.Beside(func() (transfer.Reply, error) { return b.Transfer(t.Context(), ask(p.alice), p.move(20)) })
+	second := locktest.Beside(func() (transfer.Reply, error) { return b.Transfer(t.Context(), newRequest(p.alice), p.move(20)) })
 	locktest.Eventually(t, "the second waits at the row", func() bool { return b.Waiting() > 0 })
 	s.goOn()
 	b.transferred((<-first).Pair())
@@ -115,10 +115,10 @@ func TestFence_AStoppedHolderDelaysNoOther(t *testing.T) {
 	cfg.Pool = pgtest.Pool(t, b.URL, "idle_in_transaction_session_timeout=200")
 	b.cfg = cfg
 	s := b.stopAt(transfer.AfterGuard)
-	first := locktest.Beside(func() (transfer.Reply, error) { return s.Transfer(t.Context(), ask(p.alice), p.move(30)) })
+	first := locktest.Beside(func() (transfer.Reply, error) { return s.Transfer(t.Context(), newRequest(p.alice), p.move(30)) })
 	s.await()
 	b.steal(t)
-	b.transferred(b.Transfer(t.Context(), ask(p.alice), p.move(20)))
+	b.transferred(b.Transfer(t.Context(), newRequest(p.alice), p.move(20)))
 	s.goOn()
 	if old := <-first; !errors.Is(old.Err, locking.ErrStale) {
 		t.Errorf("%s, %v, want ErrStale for the retry with the same old fence", old.Reply.Body, old.Err)
@@ -138,10 +138,10 @@ func TestFence_RefusesOnlyWritersThatSendAFence(t *testing.T) {
 			p := b.pair(100, 0)
 			other := b.with(between)
 			s := b.stopAt(transfer.AfterGuard)
-			first := locktest.Beside(func() (transfer.Reply, error) { return s.Transfer(t.Context(), ask(p.alice), p.move(20)) })
+			first := locktest.Beside(func() (transfer.Reply, error) { return s.Transfer(t.Context(), newRequest(p.alice), p.move(20)) })
 			s.await()
 			b.steal(t)
-			b.transferred(other.Transfer(t.Context(), ask(p.alice), p.move(30)))
+			b.transferred(other.Transfer(t.Context(), newRequest(p.alice), p.move(30)))
 			s.goOn()
 			if between == "row" {
 				b.transferred((<-first).Pair())
@@ -172,10 +172,10 @@ func TestFence_IsInBothEntries(t *testing.T) {
 					t.Errorf("%s: %d entries have their account's fence and epoch, want 2", what, n)
 				}
 			}
-			mustCarry("transfer", b.transferred(b.Transfer(t.Context(), ask(p.alice), p.move(30))))
-			mustCarry("back", b.transferred(b.Transfer(t.Context(), ask(p.bob), p.back(5))))
+			mustCarry("transfer", b.transferred(b.Transfer(t.Context(), newRequest(p.alice), p.move(30))))
+			mustCarry("back", b.transferred(b.Transfer(t.Context(), newRequest(p.bob), p.back(5))))
 			hold := b.reserve(p, 20, transfer.HoldMax)
-			mustCarry("post", b.transferred(b.Post(t.Context(), ask(p.alice), hold.ID, 7)))
+			mustCarry("post", b.transferred(b.Post(t.Context(), newRequest(p.alice), hold.ID, 7)))
 			b.mustHold()
 		})
 	}

@@ -17,7 +17,7 @@ import (
 // reserve holds amount of the first account's money.
 func (b *bank) reserve(p pair, amount int64, expiresIn time.Duration) transfer.Transfer {
 	b.T.Helper()
-	return b.transferred(b.Reserve(b.T.Context(), ask(p.alice), p.move(amount), expiresIn))
+	return b.transferred(b.Reserve(b.T.Context(), newRequest(p.alice), p.move(amount), expiresIn))
 }
 
 // lapse makes a hold expire a second ago.
@@ -51,16 +51,16 @@ func TestHold_IsReservedThenSettledOnceInPartOrInFull(t *testing.T) {
 				full.ExpiresAt.Sub(full.CreatedAt) != time.Hour {
 				t.Errorf("reserved: %+v", full)
 			}
-			if reply, err := b.Transfer(t.Context(), ask(p.alice), p.move(11)); err != nil || !isRefused(reply) {
+			if reply, err := b.Transfer(t.Context(), newRequest(p.alice), p.move(11)); err != nil || !isRefused(reply) {
 				t.Errorf("a transfer of held money: %s, %v, want it refused", reply.Body, err)
 			}
-			if tr := b.transferred(b.Post(t.Context(), ask(p.alice), full.ID, 0)); tr.State != transfer.Posted || tr.Settled != 20 || tr.EndedAt == nil {
+			if tr := b.transferred(b.Post(t.Context(), newRequest(p.alice), full.ID, 0)); tr.State != transfer.Posted || tr.Settled != 20 || tr.EndedAt == nil {
 				t.Errorf("posted: %+v", tr)
 			}
-			if tr := b.transferred(b.Post(t.Context(), ask(p.alice), part.ID, 7)); tr.State != transfer.Posted || tr.Settled != 7 || tr.Amount != 30 {
+			if tr := b.transferred(b.Post(t.Context(), newRequest(p.alice), part.ID, 7)); tr.State != transfer.Posted || tr.Settled != 7 || tr.Amount != 30 {
 				t.Errorf("posted in part: %+v", tr)
 			}
-			if tr := b.transferred(b.Void(t.Context(), ask(p.alice), void.ID)); tr.State != transfer.Voided || tr.Settled != 0 {
+			if tr := b.transferred(b.Void(t.Context(), newRequest(p.alice), void.ID)); tr.State != transfer.Voided || tr.Settled != 0 {
 				t.Errorf("voided: %+v", tr)
 			}
 			b.mustHave(p.a, 73, 0)
@@ -81,8 +81,8 @@ func TestHold_IsReservedThenSettledOnceInPartOrInFull(t *testing.T) {
 // settlers are the ways in which a client ends a hold.
 func (b *bank) settlers(t *testing.T, p pair, id uuid.UUID) map[string]func() (transfer.Reply, error) {
 	return map[string]func() (transfer.Reply, error){
-		"post": func() (transfer.Reply, error) { return b.Post(t.Context(), ask(p.alice), id, 0) },
-		"void": func() (transfer.Reply, error) { return b.Void(t.Context(), ask(p.alice), id) },
+		"post": func() (transfer.Reply, error) { return b.Post(t.Context(), newRequest(p.alice), id, 0) },
+		"void": func() (transfer.Reply, error) { return b.Void(t.Context(), newRequest(p.alice), id) },
 	}
 }
 
@@ -92,7 +92,7 @@ func TestHold_RefusalsAreStoredAndReplayed(t *testing.T) {
 	p := b.pair(100, 0)
 	hold := b.reserve(p, 30, time.Hour)
 	b.lapse(hold.ID)
-	late, after := ask(p.alice), ask(p.alice)
+	late, after := newRequest(p.alice), newRequest(p.alice)
 	for _, req := range []transfer.Request{late, after} { // the first ends the hold, the second finds it ended
 		first, err := b.Post(t.Context(), req, hold.ID, 0)
 		if err != nil || !isRefused(first) || !strings.Contains(string(first.Body), "expired") {
@@ -130,18 +130,18 @@ func TestHold_OfAnotherClientOrTooMuchIsNotSettled(t *testing.T) {
 		"more than is held": {p.alice, hold.ID, 31, transfer.ErrInvalid},
 		"less than nothing": {p.alice, hold.ID, -1, transfer.ErrInvalid},
 	} {
-		if _, err := b.Post(t.Context(), ask(c.client), c.id, c.amount); !errors.Is(err, c.want) {
+		if _, err := b.Post(t.Context(), newRequest(c.client), c.id, c.amount); !errors.Is(err, c.want) {
 			t.Errorf("post by %s: %v, want %v", name, err, c.want)
 		}
 		if c.want != transfer.ErrNotFound {
 			continue
 		}
-		if _, err := b.Void(t.Context(), ask(c.client), c.id); !errors.Is(err, c.want) {
+		if _, err := b.Void(t.Context(), newRequest(c.client), c.id); !errors.Is(err, c.want) {
 			t.Errorf("void by %s: %v, want %v", name, err, c.want)
 		}
 	}
 	for _, d := range []time.Duration{0, -time.Second, time.Microsecond, transfer.HoldMax + 1} {
-		if _, err := b.Reserve(t.Context(), ask(p.alice), p.move(1), d); !errors.Is(err, transfer.ErrInvalid) {
+		if _, err := b.Reserve(t.Context(), newRequest(p.alice), p.move(1), d); !errors.Is(err, transfer.ErrInvalid) {
 			t.Errorf("for %v: %v, want ErrInvalid", d, err)
 		}
 	}
@@ -160,10 +160,10 @@ func TestHold_IsSettledByTheOwnerOfTheMoneyAlone(t *testing.T) {
 			p := b.pair(100, 0)
 			hold := b.reserve(p, 30, time.Hour)
 			b.Exec(`UPDATE transfers SET client_id = $2 WHERE id = $1`, hold.ID, p.bob)
-			if reply, err := b.Post(t.Context(), ask(p.bob), hold.ID, 0); !errors.Is(err, transfer.ErrForbidden) {
+			if reply, err := b.Post(t.Context(), newRequest(p.bob), hold.ID, 0); !errors.Is(err, transfer.ErrForbidden) {
 				t.Errorf("post: %s, %v, want ErrForbidden", reply.Body, err)
 			}
-			if reply, err := b.Void(t.Context(), ask(p.bob), hold.ID); !errors.Is(err, transfer.ErrForbidden) {
+			if reply, err := b.Void(t.Context(), newRequest(p.bob), hold.ID); !errors.Is(err, transfer.ErrForbidden) {
 				t.Errorf("void: %s, %v, want ErrForbidden", reply.Body, err)
 			}
 			b.mustHave(p.a, 100, 30)
@@ -181,14 +181,14 @@ func TestHold_ThatThePayeeCannotTakeIsRefusedAndStaysReserved(t *testing.T) {
 			p := b.pair(100, 0)
 			hold := b.reserve(p, 30, time.Hour)
 			b.Exec(`UPDATE accounts SET balance = $2 WHERE id = $1`, p.b, int64(math.MaxInt64-29))
-			if reply, err := b.Post(t.Context(), ask(p.alice), hold.ID, 0); !errors.Is(err, transfer.ErrInvalid) {
+			if reply, err := b.Post(t.Context(), newRequest(p.alice), hold.ID, 0); !errors.Is(err, transfer.ErrInvalid) {
 				t.Errorf("%s, %v, want ErrInvalid", reply.Body, err)
 			}
 			b.mustHave(p.a, 100, 30)
 			if got := b.state(hold.ID); got != transfer.Reserved {
 				t.Errorf("the hold is %s, want it reserved", got)
 			}
-			b.transferred(b.Post(t.Context(), ask(p.alice), hold.ID, 29))
+			b.transferred(b.Post(t.Context(), newRequest(p.alice), hold.ID, 29))
 			b.mustHave(p.b, math.MaxInt64, 0)
 		})
 	}
@@ -206,11 +206,11 @@ func TestHold_ExpiredMoneyIsAvailableToTheNextRequest(t *testing.T) {
 			carol := b.account(uuid.New(), 0)
 			b.lapse(b.reserve(p, 40, time.Hour).ID)
 			b.lapse(b.reserve(p, 50, time.Hour).ID)
-			b.transferred(b.Transfer(t.Context(), ask(p.alice), euros(p.a, carol, 10))) // needs no expired hold
+			b.transferred(b.Transfer(t.Context(), newRequest(p.alice), euros(p.a, carol, 10))) // needs no expired hold
 			b.mustHave(p.a, 90, 90)
-			b.transferred(b.Transfer(t.Context(), ask(p.alice), euros(p.a, carol, 60)))
+			b.transferred(b.Transfer(t.Context(), newRequest(p.alice), euros(p.a, carol, 60)))
 			b.mustHave(p.a, 30, 0)
-			if reply, err := b.Transfer(t.Context(), ask(p.alice), euros(p.a, carol, 31)); err != nil || !isRefused(reply) {
+			if reply, err := b.Transfer(t.Context(), newRequest(p.alice), euros(p.a, carol, 31)); err != nil || !isRefused(reply) {
 				t.Errorf("%s, %v", reply.Body, err)
 			}
 			b.mustHold()

@@ -23,7 +23,7 @@ func TestKey_StaysOpenAfterAnErrorThatIsNotStored(t *testing.T) {
 	if _, err := b.OpenAccount(t.Context(), yen); err != nil {
 		t.Fatal(err)
 	}
-	req := ask(p.alice)
+	req := newRequest(p.alice)
 	for name, c := range map[string]struct {
 		m    transfer.Move
 		want error
@@ -80,11 +80,11 @@ func TestTransfer_IsCheckedBeforeAnyLock(t *testing.T) {
 	b := open(t, transfer.Config{Locks: unasked{}, Strategy: "etcd-fenced"})
 	p := b.pair(100, 0)
 	for _, m := range []transfer.Move{p.move(0), euros(p.a, p.a, 1), {From: p.a, To: p.b, Amount: 1}} {
-		if _, err := b.Transfer(t.Context(), ask(p.alice), m); !errors.Is(err, transfer.ErrInvalid) {
+		if _, err := b.Transfer(t.Context(), newRequest(p.alice), m); !errors.Is(err, transfer.ErrInvalid) {
 			t.Errorf("%+v: %v, want ErrInvalid", m, err)
 		}
 	}
-	if _, err := b.Post(t.Context(), ask(p.alice), uuid.New(), 0); !errors.Is(err, transfer.ErrNotFound) {
+	if _, err := b.Post(t.Context(), newRequest(p.alice), uuid.New(), 0); !errors.Is(err, transfer.ErrNotFound) {
 		t.Errorf("%v, want ErrNotFound", err)
 	}
 }
@@ -94,7 +94,7 @@ func TestKey_MustBePrintable(t *testing.T) {
 	b := open(t, transfer.Config{})
 	p := b.pair(100, 0)
 	for _, key := range []string{"", "a\x00", "ä", "a\n", string(make([]byte, 256))} {
-		req := askBy(p.alice, key)
+		req := requestBy(p.alice, key)
 		_, transferErr := b.Transfer(t.Context(), req, p.move(1))
 		_, postErr := b.Post(t.Context(), req, uuid.New(), 0)
 		for _, err := range []error{transferErr, postErr} {
@@ -112,12 +112,12 @@ func TestKey_InsufficientFundsIsStoredAndReplayedWhenThereIsMoney(t *testing.T) 
 			t.Parallel()
 			b := open(t, transfer.Config{Strategy: strategy})
 			p := b.pair(10, 100)
-			req := ask(p.alice)
+			req := newRequest(p.alice)
 			first, err := b.Transfer(t.Context(), req, p.move(11))
 			if err != nil || !isRefused(first) {
 				t.Fatalf("%s, %v", first.Body, err)
 			}
-			b.transferred(b.Transfer(t.Context(), ask(p.bob), p.back(50)))
+			b.transferred(b.Transfer(t.Context(), newRequest(p.bob), p.back(50)))
 			again, err := b.Transfer(t.Context(), req, p.move(11))
 			if err != nil || !again.Replayed || !bytes.Equal(again.Body, first.Body) {
 				t.Errorf("%+v, %v: want the first answer", again, err)

@@ -66,17 +66,17 @@ func TestFence_RefusesAPacketThatArrivesLate(t *testing.T) {
 			settings.MaxConns = 1 // no other connection is left when the proxy refuses
 			cfg.Pool = pgtest.Open(t, settings)
 			warm, _ := b.another(cfg)
-			b.transferred(warm.Transfer(t.Context(), ask(p.alice), p.move(1))) // so that all statements are prepared
+			b.transferred(warm.Transfer(t.Context(), newRequest(p.alice), p.move(1))) // so that all statements are prepared
 			if strategy == "etcd-fenced" {
 				cfg.Failpoint = locktest.OnceAt(transfer.AfterBegin, arm)
 			} else {
 				cfg.Encode = encodeThen(arm)
 			}
 			slow, _ := b.another(cfg)
-			old := locktest.Beside(func() (transfer.Reply, error) { return slow.Transfer(t.Context(), ask(p.alice), p.move(30)) })
+			old := locktest.Beside(func() (transfer.Reply, error) { return slow.Transfer(t.Context(), newRequest(p.alice), p.move(30)) })
 			await(t, "the packet is held", held)
 			b.steal(t)
-			b.transferred(b.Transfer(t.Context(), ask(p.alice), p.move(20)))
+			b.transferred(b.Transfer(t.Context(), newRequest(p.alice), p.move(20)))
 			deliver()
 			await(t, "the packet is answered", delivered)
 			if late := <-old; !errors.Is(late.Err, c.err) {

@@ -23,7 +23,7 @@ func TestMigrate_MovesTheKeysAndKeepsThoseThatCollide(t *testing.T) {
 			t.Fatal(err)
 		}
 		p := b.pair(100, 0)
-		plain, shared := ask(p.alice), ask(p.alice)
+		plain, shared := newRequest(p.alice), newRequest(p.alice)
 		first := b.transferred(b.Transfer(t.Context(), plain, p.move(30)))
 		b.transferred(b.Transfer(t.Context(), shared, p.move(20)))
 		b.Exec(`
@@ -113,7 +113,7 @@ func TestWith_IsTheSameServiceUnderAnotherStrategy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.transferred(naive.Transfer(t.Context(), ask(p.alice), p.move(30)))
+	b.transferred(naive.Transfer(t.Context(), newRequest(p.alice), p.move(30)))
 	b.mustHave(p.a, 70, 0)
 	if _, err := b.With("hope"); !errors.Is(err, transfer.ErrInvalid) {
 		t.Errorf("%v, want ErrInvalid", err)

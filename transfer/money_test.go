@@ -68,7 +68,7 @@ func (b *bank) churn(accounts, transfers int, seed uint64) {
 		if to >= from {
 			to++
 		}
-		m, req := euros(ids[from], ids[to], 1+random.Int64N(20)), ask(owner)
+		m, req := euros(ids[from], ids[to], 1+random.Int64N(20)), newRequest(owner)
 		for copies := 0; copies == 0 || copies == 1 && n%10 == 0; copies++ {
 			svc := []*transfer.Service{b.Service, replica}[(n+copies)%2]
 			slots <- struct{}{}
@@ -119,7 +119,7 @@ func TestWith_ReportsTheOtherStrategyToCountAndFailpoint(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := b.pair(100, 0)
-	b.transferred(other.Transfer(t.Context(), ask(p.alice), p.move(1)))
+	b.transferred(other.Transfer(t.Context(), newRequest(p.alice), p.move(1)))
 	if names = slices.Compact(names); len(names) != 1 || names[0] != "serializable" {
 		t.Errorf("steps of %q, want serializable alone", names)
 	}

@@ -41,7 +41,7 @@ func TestTransfer_LocksTheLowerRowFirst(t *testing.T) {
 				svc, _ := b.another(cfg)
 				letGo := b.Hold(`SELECT FROM accounts WHERE id = $1 FOR UPDATE`, lower)
 				defer letGo()
-				done := locktest.Beside(func() (transfer.Reply, error) { return svc.Transfer(t.Context(), ask(owner), m) })
+				done := locktest.Beside(func() (transfer.Reply, error) { return svc.Transfer(t.Context(), newRequest(owner), m) })
 				locktest.Eventually(t, "the transfer waits for the lower row", func() bool { return b.Waiting() > 0 })
 				if b.Number(`SELECT count(*) FROM (SELECT FROM accounts WHERE id = $1 FOR UPDATE SKIP LOCKED) free`, higher) != 1 {
 					t.Error("the transfer waits for the lower row and holds the higher one")
@@ -61,7 +61,7 @@ func TestEtcdUnfenced_LocksTheRowsBeforeTheKey(t *testing.T) {
 	for _, strategy := range []string{"etcd-unfenced", "etcd-fence-only"} {
 		b := open(t, transfer.Config{Strategy: strategy})
 		p := b.pair(100, 0)
-		s, req := b.stopAt(transfer.AfterGuard), ask(p.alice)
+		s, req := b.stopAt(transfer.AfterGuard), newRequest(p.alice)
 		done := locktest.Beside(func() (transfer.Reply, error) { return s.Transfer(t.Context(), req, p.move(30)) })
 		s.await()
 		letGo := b.Hold(`SELECT FROM accounts WHERE id = $1 FOR UPDATE`, p.a)

@@ -17,7 +17,7 @@ import (
 func (b *bank) mustBeUnavailable(svc *transfer.Service, p pair) (waited time.Duration) {
 	b.T.Helper()
 	start := time.Now()
-	_, err := svc.Transfer(b.T.Context(), ask(p.alice), p.move(1))
+	_, err := svc.Transfer(b.T.Context(), newRequest(p.alice), p.move(1))
 	var down *transfer.UnavailableError
 	if !errors.As(err, &down) || !errors.Is(err, locking.ErrBusy) || errors.Is(err, locking.ErrOutcomeUnknown) {
 		b.T.Errorf("%v, want UnavailableError, which is ErrBusy to a client", err)
@@ -45,7 +45,7 @@ func TestEtcd_WithoutItNewTransfersAreBusyAndThoseUnderWayFinish(t *testing.T) {
 			p := b.pair(100, 0)
 			svc, events := b.another(b.cfg)
 			s := b.stopAt(transfer.AfterAcquire)
-			underWay := locktest.Beside(func() (transfer.Reply, error) { return s.Transfer(t.Context(), ask(p.alice), p.move(30)) })
+			underWay := locktest.Beside(func() (transfer.Reply, error) { return s.Transfer(t.Context(), newRequest(p.alice), p.move(30)) })
 			s.await()
 			f.end(server)
 			if waited := b.mustBeUnavailable(svc, p); waited > 3*time.Second { // the first one opens the breaker
@@ -67,7 +67,7 @@ func TestEtcd_WithoutItNewTransfersAreBusyAndThoseUnderWayFinish(t *testing.T) {
 			b.mustHave(p.a, 70, 0)
 			f.back(server)
 			locktest.Eventually(t, "the service recovers", func() bool {
-				_, err := svc.Transfer(t.Context(), ask(p.alice), p.move(1))
+				_, err := svc.Transfer(t.Context(), newRequest(p.alice), p.move(1))
 				return err == nil
 			})
 			b.mustHold()
@@ -78,16 +78,16 @@ func TestEtcd_WithoutItNewTransfersAreBusyAndThoseUnderWayFinish(t *testing.T) {
 // counting is a lock store that counts the requests to acquire.
 type counting struct {
 	*etcdlock.Store
-	asked *atomic.Int64
+	requests *atomic.Int64
 }
 
 func (c counting) TryAcquire(ctx context.Context, keys ...string) (locking.Lease, error) {
-	c.asked.Add(1)
+	c.requests.Add(1)
 	return c.Store.TryAcquire(ctx, keys...)
 }
 
 func (c counting) Acquire(ctx context.Context, keys ...string) (locking.Lease, error) {
-	c.asked.Add(1)
+	c.requests.Add(1)
 	return c.Store.Acquire(ctx, keys...)
 }
 
@@ -104,16 +104,16 @@ func TestEtcd_WhileItIsGoneOneRequestProbesAndTheOthersAreBusyAtOnce(t *testing.
 	p := b.pair(100, 0)
 	server.Pause()
 	b.mustBeUnavailable(b.Service, p)
-	locks.asked.Store(0)
+	locks.requests.Store(0)
 	start, refused := time.Now(), int64(0)
-	for ; refused < 40 || locks.asked.Load() < 2; refused++ {
-		if _, err := b.Transfer(t.Context(), ask(p.alice), p.move(1)); !errors.Is(err, locking.ErrBusy) {
+	for ; refused < 40 || locks.requests.Load() < 2; refused++ {
+		if _, err := b.Transfer(t.Context(), newRequest(p.alice), p.move(1)); !errors.Is(err, locking.ErrBusy) {
 			t.Fatalf("%v, want ErrBusy", err)
 		}
 	}
-	asked, took := locks.asked.Load(), time.Since(start)
-	if most := 1 + int64(took/(250*time.Millisecond)); asked > most {
-		t.Errorf("%d of %d requests reached etcd in %v, want at most %d", asked, refused, took, most)
+	requests, took := locks.requests.Load(), time.Since(start)
+	if most := 1 + int64(took/(250*time.Millisecond)); requests > most {
+		t.Errorf("%d of %d requests reached etcd in %v, want at most %d", requests, refused, took, most)
 	}
 	b.mustHave(p.a, 100, 0)
 }

@@ -33,7 +33,7 @@ func TestTransfer_RoundTrips(t *testing.T) {
 		got := int64(0)
 		for range 2 { // the first prepares the statements
 			before := syncs.Load()
-			b.transferred(client.Transfer(t.Context(), ask(p.alice), p.move(1)))
+			b.transferred(client.Transfer(t.Context(), newRequest(p.alice), p.move(1)))
 			got = syncs.Load() - before
 		}
 		if got != want {

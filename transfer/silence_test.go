@@ -93,7 +93,7 @@ func newQuietBank(t *testing.T, at transfer.Step) quietBank {
 	}
 	q.cfg.Pool = pgtest.Pool(t, through)
 	warm, _ := b.another(q.cfg)
-	b.transferred(warm.Transfer(t.Context(), ask(q.alice), q.move(1)))
+	b.transferred(warm.Transfer(t.Context(), newRequest(q.alice), q.move(1)))
 	q.cfg.Failpoint = func(_ context.Context, step transfer.Step, _ string) {
 		if step == transfer.BeforeAcquire {
 			q.begun.Add(1)
@@ -117,12 +117,12 @@ func (q quietBank) hush() {
 }
 
 func (q quietBank) transfer(ctx context.Context) error {
-	_, err := q.Transfer(ctx, ask(q.alice), q.move(1))
+	_, err := q.Transfer(ctx, newRequest(q.alice), q.move(1))
 	return err
 }
 
 func (q quietBank) post(ctx context.Context) error {
-	_, err := q.Post(ctx, ask(q.alice), q.hold, 0)
+	_, err := q.Post(ctx, newRequest(q.alice), q.hold, 0)
 	return err
 }
 

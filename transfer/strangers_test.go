@@ -16,11 +16,11 @@ import (
 // crowded is a lock store that is always busy, and counts the requests.
 type crowded struct {
 	locking.Store
-	asked *atomic.Int32
+	requests *atomic.Int32
 }
 
 func (s crowded) TryAcquire(context.Context, ...string) (locking.Lease, error) {
-	s.asked.Add(1)
+	s.requests.Add(1)
 	return locking.Lease{}, locking.ErrBusy
 }
 
@@ -34,7 +34,7 @@ func TestTransfer_StrangerWaitsInNoQueue(t *testing.T) {
 			b := open(t, transfer.Config{})
 			p := b.pair(100, 0)
 			hold, mallory := b.reserve(p, 20, transfer.HoldMax).ID, uuid.New()
-			locks := crowded{asked: &atomic.Int32{}}
+			locks := crowded{requests: &atomic.Int32{}}
 			cfg := b.cfg
 			cfg.Locks, cfg.LeaseIDs, cfg.Strategy = locks, locks, strategy
 			svc, _ := b.another(cfg)
@@ -43,19 +43,21 @@ func TestTransfer_StrangerWaitsInNoQueue(t *testing.T) {
 				do   func() (transfer.Reply, error)
 				want error
 			}{
-				"transfer": {func() (transfer.Reply, error) { return svc.Transfer(t.Context(), ask(mallory), p.move(1)) }, transfer.ErrForbidden},
+				"transfer": {func() (transfer.Reply, error) { return svc.Transfer(t.Context(), newRequest(mallory), p.move(1)) }, transfer.ErrForbidden},
 				"reserve": {func() (transfer.Reply, error) {
-					return svc.Reserve(t.Context(), ask(mallory), p.move(1), transfer.HoldMax)
+					return svc.Reserve(t.Context(), newRequest(mallory), p.move(1), transfer.HoldMax)
 				}, transfer.ErrForbidden},
-				"post":       {func() (transfer.Reply, error) { return svc.Post(t.Context(), ask(mallory), hold, 0) }, transfer.ErrNotFound},
-				"void":       {func() (transfer.Reply, error) { return svc.Void(t.Context(), ask(mallory), hold) }, transfer.ErrNotFound},
-				"no account": {func() (transfer.Reply, error) { return svc.Transfer(t.Context(), ask(mallory), euros(mallory, p.a, 1)) }, transfer.ErrNotFound},
+				"post": {func() (transfer.Reply, error) { return svc.Post(t.Context(), newRequest(mallory), hold, 0) }, transfer.ErrNotFound},
+				"void": {func() (transfer.Reply, error) { return svc.Void(t.Context(), newRequest(mallory), hold) }, transfer.ErrNotFound},
+				"no account": {func() (transfer.Reply, error) {
+					return svc.Transfer(t.Context(), newRequest(mallory), euros(mallory, p.a, 1))
+				}, transfer.ErrNotFound},
 			} {
 				if reply, err := c.do(); !errors.Is(err, c.want) {
 					t.Errorf("%s: %s, %v, want %v", name, reply.Body, err, c.want)
 				}
 			}
-			if n := locks.asked.Load(); n != 0 {
+			if n := locks.requests.Load(); n != 0 {
 				t.Errorf("%d requests to the lock store", n)
 			}
 		})
@@ -77,7 +79,7 @@ func TestTransfer_OwnerIsCheckedInTheTransactionToo(t *testing.T) {
 				}
 			})
 			svc, _ := b.another(cfg)
-			if reply, err := svc.Transfer(t.Context(), ask(p.alice), p.move(1)); !errors.Is(err, transfer.ErrForbidden) {
+			if reply, err := svc.Transfer(t.Context(), newRequest(p.alice), p.move(1)); !errors.Is(err, transfer.ErrForbidden) {
 				t.Errorf("%s, %v, want ErrForbidden", reply.Body, err)
 			}
 			b.mustHave(p.a, 100, 0)
@@ -103,7 +105,7 @@ func TestFence_ZeroIsRefusedBeforeAnythingIsWritten(t *testing.T) {
 			t.Parallel()
 			b := open(t, transfer.Config{Strategy: strategy, Locks: unfenced{sharedLocks(t).store(t)}})
 			p := b.pair(100, 0)
-			reply, err := b.Transfer(t.Context(), ask(p.alice), p.move(30))
+			reply, err := b.Transfer(t.Context(), newRequest(p.alice), p.move(30))
 			if down := new(transfer.UnavailableError); !errors.As(err, &down) {
 				t.Errorf("%s, %v, want UnavailableError", reply.Body, err)
 			}

@@ -68,7 +68,7 @@ func TestLock_IsOnBothAccountsAndHoldersThatAreNotLateAreNeverRefused(t *testing
 						m = euros(common, other, 1)
 					}
 					svc := []*transfer.Service{b.Service, replica}[n%2]
-					done = append(done, locktest.Beside(func() (transfer.Reply, error) { return svc.Transfer(t.Context(), ask(owner), m) }))
+					done = append(done, locktest.Beside(func() (transfer.Reply, error) { return svc.Transfer(t.Context(), newRequest(owner), m) }))
 				}
 				for _, d := range done {
 					if o := <-d; o.Err != nil || isRefused(o.Reply) {

@@ -25,7 +25,7 @@ func TestCommit_ThatCannotBeDecidedIsUnknownAndNothingElse(t *testing.T) {
 			})
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 			defer cancel()
-			req := ask(p.alice)
+			req := newRequest(p.alice)
 			start.Store(true)
 			_, err := b.Transfer(ctx, req, p.move(30))
 			if !errors.Is(err, locking.ErrOutcomeUnknown) {
@@ -78,7 +78,7 @@ func TestCommit_IsDecidedEvenIfTheLeaseEnds(t *testing.T) {
 			}
 			b.Service, b.events = b.another(cfg)
 			start.Store(true)
-			reply, err := b.Transfer(t.Context(), ask(p.alice), p.move(30))
+			reply, err := b.Transfer(t.Context(), newRequest(p.alice), p.move(30))
 			b.mustBeResolved(reply, err, 1)
 			b.mustHave(p.a, 968, 0)
 		})

@@ -13,9 +13,9 @@ import (
 func TestAttempt_IsBoundedAndTheLastIsNotRunAgain(t *testing.T) {
 	t.Parallel()
 	s := &Service{count: func(EventKind, string) {}}
-	j, ran := &job{}, 0
+	o, ran := &operation{}, 0
 	for range attemptsMax + 5 {
-		_, err := s.attempt(t.Context(), j, func(context.Context) (Reply, error) {
+		_, err := s.attempt(t.Context(), o, func(context.Context) (Reply, error) {
 			ran++
 			return Reply{}, nil
 		})

@@ -15,7 +15,7 @@ import (
 )
 
 // BenchmarkCredit credits one hot wallet with 1, 8 and 32 clients in a closed loop; lockid
-// also without its queue. Compare lost/op, asked/op and tries/op: the rates depend on the
+// also without its queue. Compare lost/op, calls/op and tries/op: the rates depend on the
 // machine.
 func BenchmarkCredit(b *testing.B) {
 	const noQueue = "lockid-no-queue"
@@ -28,11 +28,11 @@ func BenchmarkCredit(b *testing.B) {
 				}
 				c := open(b, cfg)
 				waits := c.hammer(clients, b.N)
-				asked, _ := c.bonus.calls()
+				calls, _ := c.bonus.calls()
 				b.ReportMetric(float64(b.N)/waits.elapsed.Seconds(), "credits/s")
 				b.ReportMetric(waits.p99().Seconds()*1000, "p99-ms")
 				b.ReportMetric(1-float64(waits.kept)/float64(b.N), "lost/op")
-				b.ReportMetric(float64(asked)/float64(b.N), "asked/op")
+				b.ReportMetric(float64(calls)/float64(b.N), "calls/op")
 				b.ReportMetric(1+float64(c.events.Of(wallet.Retried))/float64(b.N), "tries/op")
 				if strategy != "naive" {
 					c.mustHold()
@@ -105,7 +105,7 @@ func (c *fixture) hammer(clients, credits int) waits {
 	for range clients {
 		wg.Go(func() {
 			for n := next.Add(1); n <= int64(credits); n = next.Add(1) {
-				start, req := time.Now(), ask(owner)
+				start, req := time.Now(), newRequest(owner)
 				if _, err := until(c.t.Context(), func() (wallet.Reply, error) { return c.Credit(c.t.Context(), req, id, amount) }); err != nil {
 					c.t.Error(err)
 				}

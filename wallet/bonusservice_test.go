@@ -24,10 +24,10 @@ type bonusService struct {
 	client *http.Client
 	url    string
 
-	mu    sync.Mutex
-	given map[uuid.UUID]wallet.BonusRequest // by operation: what it was applied for
-	asked []wallet.BonusRequest
-	fails int // so many of the next calls get 500, after they were applied
+	mu       sync.Mutex
+	given    map[uuid.UUID]wallet.BonusRequest // by operation: what it was applied for
+	requests []wallet.BonusRequest
+	fails    int // so many of the next calls get 500, after they were applied
 }
 
 func newBonusService(t testing.TB) *bonusService {
@@ -46,7 +46,7 @@ func (o *bonusService) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.asked = append(o.asked, a)
+	o.requests = append(o.requests, a)
 	is, known := o.given[a.Operation]
 	if !known {
 		o.given[a.Operation], is = a, a
@@ -63,8 +63,8 @@ func (o *bonusService) serve(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(a.Amount / 10)
 }
 
-// ask calls the service. It is a wallet.BonusFunc.
-func (o *bonusService) ask(ctx context.Context, a wallet.BonusRequest) (bonus int64, err error) {
+// call calls the service. It is a wallet.BonusFunc.
+func (o *bonusService) call(ctx context.Context, a wallet.BonusRequest) (bonus int64, err error) {
 	body, err := json.Marshal(a)
 	if err != nil {
 		return 0, err
@@ -90,17 +90,17 @@ func (o *bonusService) ask(ctx context.Context, a wallet.BonusRequest) (bonus in
 // bonusTakes is how long a slow service takes.
 const bonusTakes = 10 * time.Millisecond
 
-// slow is ask of a slow service.
+// slow is call of a slow service.
 func (o *bonusService) slow(ctx context.Context, a wallet.BonusRequest) (int64, error) {
 	time.Sleep(bonusTakes)
-	return o.ask(ctx, a)
+	return o.call(ctx, a)
 }
 
 // calls counts the calls, and their different operations.
-func (o *bonusService) calls() (asked, operations int) {
+func (o *bonusService) calls() (calls, operations int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return len(o.asked), len(o.given)
+	return len(o.requests), len(o.given)
 }
 
 // twice counts the requests that called more than once: W-SIDE.
@@ -108,7 +108,7 @@ func (o *bonusService) twice() (requests int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	n := map[uuid.UUID]int{}
-	for _, a := range o.asked {
+	for _, a := range o.requests {
 		if n[a.Request]++; n[a.Request] == 2 {
 			requests++
 		}

@@ -36,7 +36,7 @@ func (c *fixture) replica(cfg wallet.Config, watch ...*event.CommandMonitor) (sv
 		c.t.Fatal(err)
 	}
 	c.t.Cleanup(func() { _ = client.Disconnect(context.Background()) })
-	cfg.Database, cfg.Bonus = client.Database(c.db.Name()), c.bonus.ask
+	cfg.Database, cfg.Bonus = client.Database(c.db.Name()), c.bonus.call
 	svc, e = c.another(cfg)
 	return svc, e, name
 }
@@ -86,7 +86,7 @@ func TestCommit_WithUnknownResultIsDecidedByTheSameKey(t *testing.T) {
 					c := c.in(t)
 					p := c.pair(100, 0)
 					c.failCommand(client, times(n), "commitTransaction", fault...)
-					c.done(svc.Credit(t.Context(), ask(p.alice), p.a, 30))
+					c.done(svc.Credit(t.Context(), newRequest(p.alice), p.a, 30))
 					c.mustHave(p.a, 133)
 					c.mustHold()
 				})
@@ -106,12 +106,12 @@ func TestCommit_ThatStaysUnknownIsReportedAndTheSameKeyResolvesIt(t *testing.T) 
 			off := c.failCommand(client, always, "commitTransaction", commitFaults[name]...)
 			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 			defer cancel()
-			req := ask(p.alice)
+			req := newRequest(p.alice)
 			_, err := svc.Credit(ctx, req, p.a, 30)
 			if !errors.Is(err, locking.ErrOutcomeUnknown) || errors.Is(err, locking.ErrBusy) || events.Of(wallet.Ambiguous) == 0 || events.Of(wallet.Resolved) != 0 {
 				t.Errorf("%v, want ErrOutcomeUnknown; %d ambiguous, %d resolved", err, events.Of(wallet.Ambiguous), events.Of(wallet.Resolved))
 			}
-			c.done(c.Debit(t.Context(), ask(p.alice), p.a, 1)) // by another process: the wallet is not locked
+			c.done(c.Debit(t.Context(), newRequest(p.alice), p.a, 1)) // by another process: the wallet is not locked
 			off()
 			c.done(svc.Credit(t.Context(), req, p.a, 30))
 			c.mustHave(p.a, 132)
@@ -126,7 +126,7 @@ func TestCommit_UnknownIsCountedAndResolved(t *testing.T) {
 	p := c.pair(100, 0)
 	svc, events, client := c.replica(wallet.Config{})
 	c.failCommand(client, times(1), "commitTransaction", bson.E{Key: "errorCode", Value: 50}) // MaxTimeMSExpired
-	reply, err := svc.Credit(t.Context(), ask(p.alice), p.a, 30)
+	reply, err := svc.Credit(t.Context(), newRequest(p.alice), p.a, 30)
 	c.done(reply, err)
 	if a, r := events.Of(wallet.Ambiguous), events.Of(wallet.Resolved); a != 1 || r != 1 {
 		t.Errorf("%d ambiguous, %d resolved, want 1 and 1", a, r)
@@ -147,7 +147,7 @@ func TestCommit_UnknownAfterLeavingTheQueueQueuesAgain(t *testing.T) {
 		bson.E{Key: "errorCode", Value: 251}, bson.E{Key: "errorLabels", Value: bson.A{"TransientTransactionError"}})
 	var answers []<-chan outcome
 	for range requests {
-		req := ask(p.alice)
+		req := newRequest(p.alice)
 		answers = append(answers, locktest.Beside(func() (wallet.Reply, error) {
 			return until(t.Context(), func() (wallet.Reply, error) { return svc.Credit(t.Context(), req, p.a, 10) })
 		}))
@@ -172,7 +172,7 @@ func TestCommit_UnknownIsNeverAnsweredWithARefusal(t *testing.T) {
 			c := c.in(t)
 			p := c.pair(100, 0)
 			c.failCommand(client, times(3), "commitTransaction", fault...)
-			req := ask(p.alice)
+			req := newRequest(p.alice)
 			c.done(until(t.Context(), func() (wallet.Reply, error) { return svc.Debit(t.Context(), req, p.a, 100) }))
 			c.mustHave(p.a, 0)
 			c.mustHold()
@@ -195,7 +195,7 @@ func TestStatement_ThatFailsIsRunAgainFromTheBeginning(t *testing.T) {
 				p := c.pair(100, 0)
 				svc, events, client := c.replica(wallet.Config{})
 				c.failCommand(client, times(1), at[0], append(fault, bson.E{Key: "namespace", Value: c.db.Name() + "." + at[1]})...)
-				c.done(svc.Pay(t.Context(), ask(p.alice), p.pay(30)))
+				c.done(svc.Pay(t.Context(), newRequest(p.alice), p.pay(30)))
 				if events.Of(wallet.Retried)+events.Of(wallet.Conflict) == 0 {
 					t.Error("the fault did not land, or the attempt went on")
 				}
@@ -212,7 +212,7 @@ func TestStatement_ThatKeepsFailingIsBusyAndTheKeyIsOpen(t *testing.T) {
 	p := c.pair(100, 0)
 	svc, _, client := c.replica(wallet.Config{})
 	off := c.failCommand(client, always, "insert", bson.E{Key: "errorCode", Value: 112}, bson.E{Key: "errorLabels", Value: bson.A{"TransientTransactionError"}})
-	req := ask(p.alice)
+	req := newRequest(p.alice)
 	if _, err := svc.Credit(t.Context(), req, p.a, 30); !errors.Is(err, locking.ErrBusy) || errors.Is(err, locking.ErrOutcomeUnknown) {
 		t.Errorf("%v, want ErrBusy", err)
 	}

@@ -15,9 +15,9 @@ var sameID = bson.ObjectID{'l', 'o', 'c', 'k', 'e', 'd'}
 // A $set to the value that is already there changes nothing. So the server writes nothing and
 // sees no conflict: two transactions pass, as under txn. An example in MongoDB's own manual did
 // this (SERVER-77616). A test with one writer does not show the mistake.
-func (s *Service) constantLock(ctx context.Context, j *job) (Reply, error) {
-	return s.transact(ctx, j, func(ctx context.Context) (Reply, error) {
-		wallets, err := each(j, func(id uuid.UUID, w *Wallet) error {
+func (s *Service) constantLock(ctx context.Context, o *operation) (Reply, error) {
+	return s.transact(ctx, o, func(ctx context.Context) (Reply, error) {
+		wallets, err := each(o, func(id uuid.UUID, w *Wallet) error {
 			return s.wallets.FindOneAndUpdate(ctx,
 				bson.D{{Key: "_id", Value: id}},
 				bson.D{{Key: "$set", Value: bson.D{{Key: "lockId", Value: sameID}}}},
@@ -26,6 +26,6 @@ func (s *Service) constantLock(ctx context.Context, j *job) (Reply, error) {
 		if err != nil {
 			return Reply{}, err
 		}
-		return s.finish(ctx, j, wallets, s.ask)
+		return s.finish(ctx, o, wallets, s.callBonus)
 	})
 }

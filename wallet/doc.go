@@ -20,7 +20,7 @@
 //
 // The package has six strategies, one file each: naive, txn, constant-lock, lock-late, lockid,
 // inc. Strategies reports which of them are safe. All share the code that decides and writes
-// (job.go, record.go). They differ in when they read, lock and call the bonus service. The
+// (operation.go, record.go). They differ in when they read, lock and call the bonus service. The
 // default is lockid:
 //
 //	the first statement refuses all transactions but one, before they have read or called anything

@@ -28,7 +28,7 @@ func TestKey_OfAnotherRequestIsRefusedOnlyAfterAMajorityHasThatRequest(t *testin
 	p := c.pair(100, 0)
 	primary, others := s.roles()
 	s.replicate(others, "off")
-	req := ask(p.alice)
+	req := newRequest(p.alice)
 	first := locktest.Beside(func() (wallet.Reply, error) { return c.Debit(t.Context(), req, p.a, 1) })
 	for s.operations(primary, c.db.Name()) < 1 {
 		continue
@@ -64,7 +64,7 @@ func TestCommit_NoQueuedRequestIsAnsweredByThePrimaryAlone(t *testing.T) {
 	s.replicate(others, "off")
 	var unknown atomic.Int64 // replies with an unknown outcome: the next request resolves it, but does not count that
 	credit := func() <-chan outcome {
-		req := ask(p.alice)
+		req := newRequest(p.alice)
 		return locktest.Beside(func() (wallet.Reply, error) {
 			return until(t.Context(), func() (wallet.Reply, error) {
 				reply, err := c.Credit(t.Context(), req, p.a, 30)
@@ -123,7 +123,7 @@ func TestCommit_AfterLeavingTheQueueIsSentUntilItIsAnswered(t *testing.T) {
 			c := c.in(t)
 			p := c.pair(100, 0)
 			svc, events := c.failBehindTheTurn(times(3), fault)
-			c.done(svc.Credit(t.Context(), ask(p.alice), p.a, 30))
+			c.done(svc.Credit(t.Context(), newRequest(p.alice), p.a, 30))
 			if n := events.Of(wallet.Retried); n != 0 {
 				t.Errorf("the callback ran again %d times", n)
 			}
@@ -139,7 +139,7 @@ func TestCommit_AfterLeavingTheQueueWithoutAnAnswerIsUnknown(t *testing.T) {
 	svc, events := c.failBehindTheTurn(always, commitFaults["time expired"])
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
-	req := ask(p.alice)
+	req := newRequest(p.alice)
 	_, err := svc.Credit(ctx, req, p.a, 30)
 	if a, r := events.Of(wallet.Ambiguous), events.Of(wallet.Resolved); !errors.Is(err, locking.ErrOutcomeUnknown) || a != 1 || r != 0 {
 		t.Errorf("%v, want ErrOutcomeUnknown; %d ambiguous, %d resolved", err, a, r)
@@ -158,8 +158,8 @@ func TestCommit_TheLastOneIsWithMajority(t *testing.T) {
 			c := open(t, wallet.Config{})
 			p := c.pair(100, 0)
 			svc, w := c.watched(cfg)
-			c.done(svc.Credit(t.Context(), ask(p.alice), p.a, 10))
-			if reply, err := svc.Debit(t.Context(), ask(p.alice), p.a, 1000); err != nil || !isRefused(reply) {
+			c.done(svc.Credit(t.Context(), newRequest(p.alice), p.a, 10))
+			if reply, err := svc.Debit(t.Context(), newRequest(p.alice), p.a, 1000); err != nil || !isRefused(reply) {
 				t.Errorf("%s, %v", reply.Body, err)
 			}
 			levels := w.concerns()
@@ -189,13 +189,13 @@ func TestCommit_SlowMajorityOfOneWalletLeavesConnectionsToOthers(t *testing.T) {
 	}}))
 	s.must(err)
 	t.Cleanup(func() { _ = client.Disconnect(context.Background()) })
-	svc, _ := c.another(wallet.Config{Database: client.Database(c.db.Name()), Bonus: c.bonus.ask, QueueMax: 1024})
+	svc, _ := c.another(wallet.Config{Database: client.Database(c.db.Name()), Bonus: c.bonus.call, QueueMax: 1024})
 	primary, others := s.roles()
 	s.replicate(others, "off")
 	const requests = 130
 	answers := make([]<-chan outcome, requests)
 	for n := range answers {
-		req := ask(p.alice)
+		req := newRequest(p.alice)
 		answers[n] = locktest.Beside(func() (wallet.Reply, error) {
 			return until(t.Context(), func() (wallet.Reply, error) { return svc.Debit(t.Context(), req, p.a, 1) })
 		})

@@ -33,15 +33,15 @@ var endings = map[string]struct {
 }
 
 func credit(ctx context.Context, s *wallet.Service, p pair) (wallet.Reply, error) {
-	return s.Credit(ctx, ask(p.alice), p.a, 10)
+	return s.Credit(ctx, newRequest(p.alice), p.a, 10)
 }
 
 func debitTooMuch(ctx context.Context, s *wallet.Service, p pair) (wallet.Reply, error) {
-	return s.Debit(ctx, ask(p.alice), p.a, 1000)
+	return s.Debit(ctx, newRequest(p.alice), p.a, 1000)
 }
 
 func debitNoWallet(ctx context.Context, s *wallet.Service, p pair) (wallet.Reply, error) {
-	return s.Debit(ctx, ask(p.alice), uuid.New(), 10)
+	return s.Debit(ctx, newRequest(p.alice), uuid.New(), 10)
 }
 
 func cancelled(cancel context.CancelFunc) wallet.Config {
@@ -90,7 +90,7 @@ func TestRequest_LeavesNoSessionAndNoTicketBehindHoweverItEnds(t *testing.T) {
 					if n := client.NumberSessionsInProgress(); n != 0 {
 						t.Errorf("%d sessions are not ended", n)
 					}
-					c.done(svc.Debit(t.Context(), ask(p.alice), p.a, 10)) // by the same process, in the same queue
+					c.done(svc.Debit(t.Context(), newRequest(p.alice), p.a, 10)) // by the same process, in the same queue
 				})
 			}
 		}
@@ -164,7 +164,7 @@ func TestQueue_TheNextRequestBeginsAfterTheCommitAtThePrimary(t *testing.T) {
 			c.failCommand(client, always, "commitTransaction", bson.E{Key: "blockConnection", Value: true}, bson.E{Key: "blockTimeMS", Value: 20})
 			var answers []<-chan outcome
 			for range 8 {
-				answers = append(answers, locktest.Beside(func() (wallet.Reply, error) { return svc.Credit(t.Context(), ask(p.alice), p.a, 10) }))
+				answers = append(answers, locktest.Beside(func() (wallet.Reply, error) { return svc.Credit(t.Context(), newRequest(p.alice), p.a, 10) }))
 			}
 			for _, answer := range answers {
 				c.done((<-answer).Pair())
@@ -207,7 +207,7 @@ func TestStatement_IsBoundedByTheClientAndNotByTheRequest(t *testing.T) {
 			}
 			t.Cleanup(func() { _ = client.Disconnect(context.Background()) })
 			svc, _ := c.another(wallet.Config{Database: client.Database(c.db.Name()), Strategy: strategy})
-			c.done(svc.Pay(t.Context(), ask(p.alice), p.pay(10)))
+			c.done(svc.Pay(t.Context(), newRequest(p.alice), p.pay(10)))
 			mu.Lock()
 			defer mu.Unlock()
 			if len(late) > 0 {
@@ -227,10 +227,10 @@ func TestCommands_ReadAndWriteWithMajorityOrSnapshot(t *testing.T) {
 			c := open(t, wallet.Config{})
 			p := c.pair(100, 100)
 			svc, w := c.watched(wallet.Config{Strategy: strategy})
-			req := ask(p.alice)
+			req := newRequest(p.alice)
 			c.done(svc.Credit(t.Context(), req, p.a, 10))
 			c.done(svc.Credit(t.Context(), req, p.a, 10)) // replayed
-			c.done(svc.Pay(t.Context(), ask(p.alice), p.pay(10)))
+			c.done(svc.Pay(t.Context(), newRequest(p.alice), p.pay(10)))
 			if reply, err := debitTooMuch(t.Context(), svc, p); err != nil || !isRefused(reply) {
 				t.Errorf("%s, %v", reply.Body, err)
 			}

@@ -67,7 +67,7 @@ func TestRequest_CancelledAtAnyStepIsAllOrNothing(t *testing.T) {
 		cfg := c.cfg
 		cfg.Failpoint = locktest.OnceAt(step, func(context.Context) { cancel(gone) })
 		left, _ := c.another(cfg)
-		req := ask(p.alice)
+		req := newRequest(p.alice)
 		reply, err := kinds[kind].do(ctx, left, p, req)
 		passed := kind == "credit" || step != wallet.AfterCall
 		switch {
@@ -97,7 +97,7 @@ func TestTransaction_EndedByTheServerIsRunAgain(t *testing.T) {
 			}
 		})
 		svc, events := c.another(cfg)
-		c.done(kinds[kind].do(c.t.Context(), svc, p, ask(p.alice)))
+		c.done(kinds[kind].do(c.t.Context(), svc, p, newRequest(p.alice)))
 		begun := step == wallet.AfterGuard || step == wallet.BeforeCommit
 		if begun && (!ended || events.Of(wallet.Transient) == 0 || events.Of(wallet.Conflict) != 0) {
 			c.t.Errorf("the fault did not land: %v", events)
@@ -105,7 +105,7 @@ func TestTransaction_EndedByTheServerIsRunAgain(t *testing.T) {
 		if step == wallet.AfterGuard && events.Of(wallet.Expired) != events.Of(wallet.Transient) {
 			c.t.Errorf("%v, want every transient error to be expired", events)
 		}
-		if asked, operations := c.bonus.calls(); asked > 0 && asked == operations && step == wallet.BeforeCommit && c.cfg.Strategy != "inc" {
+		if calls, operations := c.bonus.calls(); calls > 0 && calls == operations && step == wallet.BeforeCommit && c.cfg.Strategy != "inc" {
 			c.t.Error("the second attempt did not call the bonus service")
 		}
 	})
@@ -127,9 +127,9 @@ func TestWallet_HeldByAnotherProcessIsBusyUntilItEnds(t *testing.T) {
 				<-goOn // for longer than RequestTimeout
 			})
 			holder, _ := c.another(cfg)
-			one := locktest.Beside(func() (wallet.Reply, error) { return holder.Credit(t.Context(), ask(p.alice), p.a, 10) })
+			one := locktest.Beside(func() (wallet.Reply, error) { return holder.Credit(t.Context(), newRequest(p.alice), p.a, 10) })
 			<-reached
-			req := ask(p.alice)
+			req := newRequest(p.alice)
 			if _, err := c.Debit(t.Context(), req, p.a, 10); !errors.Is(err, locking.ErrBusy) {
 				t.Errorf("%v, want ErrBusy", err)
 			}
@@ -164,7 +164,7 @@ func TestQueue_ABusyProcessLeavesTheWalletToAnother(t *testing.T) {
 	for range clients {
 		wg.Go(func() {
 			for {
-				c.done(until(t.Context(), func() (wallet.Reply, error) { return busy.Credit(t.Context(), ask(p.alice), p.a, 10) }))
+				c.done(until(t.Context(), func() (wallet.Reply, error) { return busy.Credit(t.Context(), newRequest(p.alice), p.a, 10) }))
 				if did.Add(1) == 1 {
 					close(first)
 				}
@@ -178,7 +178,7 @@ func TestQueue_ABusyProcessLeavesTheWalletToAnother(t *testing.T) {
 	}
 	<-first
 	for n := 0; n < credits; {
-		reply, err := other.Credit(t.Context(), ask(p.alice), p.a, 10)
+		reply, err := other.Credit(t.Context(), newRequest(p.alice), p.a, 10)
 		if !errors.Is(err, locking.ErrBusy) {
 			c.done(reply, err)
 			n++
@@ -198,13 +198,13 @@ func TestQueue_FullIsBusyAndARequestThatLeavesItDidNothing(t *testing.T) {
 	pause, reached, resume := locktest.PauseAt(wallet.AfterGuard)
 	c := open(t, wallet.Config{QueueMax: 1, Failpoint: pause})
 	p := c.pair(100, 0)
-	one := locktest.Beside(func() (wallet.Reply, error) { return c.Credit(t.Context(), ask(p.alice), p.a, 10) })
+	one := locktest.Beside(func() (wallet.Reply, error) { return c.Credit(t.Context(), newRequest(p.alice), p.a, 10) })
 	<-reached
 	gone := errors.New("the client has gone")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
-	two := locktest.Beside(func() (wallet.Reply, error) { return c.Debit(ctx, ask(p.alice), p.a, 10) })
-	three := locktest.Beside(func() (wallet.Reply, error) { return c.Pay(ctx, ask(p.alice), p.pay(10)) })
+	two := locktest.Beside(func() (wallet.Reply, error) { return c.Debit(ctx, newRequest(p.alice), p.a, 10) })
+	three := locktest.Beside(func() (wallet.Reply, error) { return c.Pay(ctx, newRequest(p.alice), p.pay(10)) })
 	var refused outcome // the queue has room for one of the two
 	waits := two
 	select {

@@ -52,7 +52,7 @@ func openAt(t testing.TB, url string, cfg wallet.Config) *fixture {
 	c.cfg = cfg
 	c.cfg.Database = c.db
 	if c.cfg.Bonus == nil {
-		c.cfg.Bonus = c.bonus.ask
+		c.cfg.Bonus = c.bonus.call
 	}
 	c.Service, c.events = c.another(c.cfg)
 	return c
@@ -131,18 +131,18 @@ func (c *fixture) pair(openings ...int64) (p pair) {
 	return p
 }
 
-func (p pair) pay(amount int64) wallet.Transfer {
-	return wallet.Transfer{From: p.a, To: p.b, Amount: amount}
+func (p pair) pay(amount int64) wallet.Payment {
+	return wallet.Payment{From: p.a, To: p.b, Amount: amount}
 }
 
-func (p pair) payBack(amount int64) wallet.Transfer {
-	return wallet.Transfer{From: p.b, To: p.a, Amount: amount}
+func (p pair) payBack(amount int64) wallet.Payment {
+	return wallet.Payment{From: p.b, To: p.a, Amount: amount}
 }
 
-// ask returns a request of the client with a new key.
-func ask(client uuid.UUID) wallet.Request { return askBy(client, uuid.NewString()) }
+// newRequest returns a request of the client with a new key.
+func newRequest(client uuid.UUID) wallet.Request { return requestBy(client, uuid.NewString()) }
 
-func askBy(client uuid.UUID, key string) wallet.Request {
+func requestBy(client uuid.UUID, key string) wallet.Request {
 	return wallet.Request{Client: client, Key: key, Fingerprint: sha256.Sum256([]byte("body"))}
 }
 

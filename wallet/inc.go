@@ -18,25 +18,25 @@ import (
 // collision repeats it. But it comes before it is known whether the request has an effect:
 // refused requests call too, and so does each of two with the same key. The call also comes
 // before the queue, so no other request waits for the bonus service.
-func (s *Service) inc(ctx context.Context, j *job) (Reply, error) {
-	reply, found, err := s.lookupReply(undated{ctx}, j.req)
+func (s *Service) inc(ctx context.Context, o *operation) (Reply, error) {
+	reply, found, err := s.lookupReply(undated{ctx}, o.req)
 	if err != nil {
 		return Reply{}, toPublic(ctx, err)
 	}
 	if found {
 		return reply, nil
 	}
-	bonus, err := s.ask(ctx, j)
+	bonus, err := s.callBonus(ctx, o)
 	if err != nil {
 		return Reply{}, toPublic(ctx, err)
 	}
-	return s.transact(ctx, j, func(ctx context.Context) (Reply, error) {
-		if reply, found, err := s.lookupReply(ctx, j.req); found || err != nil {
+	return s.transact(ctx, o, func(ctx context.Context) (Reply, error) {
+		if reply, found, err := s.lookupReply(ctx, o.req); found || err != nil {
 			return reply, err
 		}
-		op := j.op
+		op := o.intent
 		op.Bonus = bonus
-		wallets, err := each(j, func(id uuid.UUID, w *Wallet) error { return s.add(ctx, id, w, op.delta(id)) })
+		wallets, err := each(o, func(id uuid.UUID, w *Wallet) error { return s.add(ctx, id, w, op.delta(id)) })
 		if err != nil {
 			return Reply{}, err
 		}
@@ -44,10 +44,10 @@ func (s *Service) inc(ctx context.Context, j *job) (Reply, error) {
 			return Reply{}, err
 		}
 		were := before(wallets, op)
-		if err := j.validate(were); err != nil {
-			return s.refused(ctx, j, were, err) // this also takes back what was added
+		if err := o.validate(were); err != nil {
+			return s.refused(ctx, o, were, err) // this also takes back what was added
 		}
-		return s.insert(ctx, j, op, wallets)
+		return s.insert(ctx, o, op, wallets)
 	})
 }
 

@@ -25,7 +25,7 @@ func TestKey_SameAtTheSameMomentHasOneEffectAndOneBody(t *testing.T) {
 			c := open(t, wallet.Config{Strategy: strategy, Failpoint: locktest.MeetAt(2, wallet.AfterBegin)})
 			replica, _ := c.another(c.cfg)
 			p := c.pair(100, 0)
-			req := ask(p.alice)
+			req := newRequest(p.alice)
 			var wg sync.WaitGroup
 			bodies := make([][]byte, 6)
 			for n := range bodies {
@@ -46,8 +46,8 @@ func TestKey_SameAtTheSameMomentHasOneEffectAndOneBody(t *testing.T) {
 			}
 			c.mustHave(p.a, 133)
 			c.mustHold()
-			if asked, operations := c.bonus.calls(); operations != 1 || strategy == "lockid" && asked != 1 {
-				t.Errorf("%d calls for %d operations", asked, operations)
+			if calls, operations := c.bonus.calls(); operations != 1 || strategy == "lockid" && calls != 1 {
+				t.Errorf("%d calls for %d operations", calls, operations)
 			}
 		})
 	}
@@ -63,7 +63,7 @@ func TestKey_SameForTwoWalletsAtOnceIsDoneForOne(t *testing.T) {
 			c := open(t, wallet.Config{Strategy: strategy, Failpoint: locktest.MeetAt(2, wallet.AfterGuard)})
 			p := c.pair(100, 0)
 			other := c.wallet(p.alice, 100)
-			first := ask(p.alice)
+			first := newRequest(p.alice)
 			second := first
 			second.Fingerprint[0]++
 			one := locktest.Beside(func() (wallet.Reply, error) { return c.Debit(t.Context(), first, p.a, 30) })
@@ -89,7 +89,7 @@ func TestKey_SameForTwoCreditsGivesNeitherTheOthersBonus(t *testing.T) {
 			c := open(t, wallet.Config{Strategy: strategy})
 			p := c.pair(100, 0)
 			other := c.wallet(p.alice, 100)
-			first := ask(p.alice)
+			first := newRequest(p.alice)
 			second := first
 			second.Fingerprint[0]++
 			one := locktest.Beside(func() (wallet.Reply, error) { return c.Credit(t.Context(), first, p.a, 30) })
@@ -115,7 +115,7 @@ func TestKey_OfAnotherRequestIsRefusedWithoutEffect(t *testing.T) {
 			t.Parallel()
 			c := open(t, wallet.Config{Strategy: strategy})
 			p := c.pair(100, 0)
-			req := ask(p.alice)
+			req := newRequest(p.alice)
 			c.done(c.Credit(t.Context(), req, p.a, 30))
 			req.Fingerprint[0]++
 			if _, err := c.Credit(t.Context(), req, p.a, 30); !errors.Is(err, idempotency.ErrKeyReused) {
@@ -131,8 +131,8 @@ func TestKey_BelongsToItsClient(t *testing.T) {
 	t.Parallel()
 	c := open(t, wallet.Config{})
 	p := c.pair(100, 100)
-	c.done(c.Pay(t.Context(), askBy(p.alice, "$same"), p.pay(30)))
-	reply, err := c.Pay(t.Context(), askBy(p.bob, "$same"), p.payBack(10))
+	c.done(c.Pay(t.Context(), requestBy(p.alice, "$same"), p.pay(30)))
+	reply, err := c.Pay(t.Context(), requestBy(p.bob, "$same"), p.payBack(10))
 	if err != nil || reply.Replayed {
 		t.Errorf("%+v, %v", reply, err)
 	}
@@ -147,12 +147,12 @@ func TestKey_RefusalIsStoredAndReplayedWhenThereIsMoney(t *testing.T) {
 			t.Parallel()
 			c := open(t, wallet.Config{Strategy: strategy})
 			p := c.pair(10, 100)
-			req := ask(p.alice)
+			req := newRequest(p.alice)
 			first, err := c.Pay(t.Context(), req, p.pay(11))
 			if err != nil || !isRefused(first) {
 				t.Fatalf("%s, %v", first.Body, err)
 			}
-			c.done(c.Pay(t.Context(), ask(p.bob), p.payBack(50)))
+			c.done(c.Pay(t.Context(), newRequest(p.bob), p.payBack(50)))
 			again, err := c.Pay(t.Context(), req, p.pay(11))
 			if err != nil || !again.Replayed || !bytes.Equal(again.Body, first.Body) {
 				t.Errorf("%+v, %v: want the first answer", again, err)
@@ -170,7 +170,7 @@ func TestReplay_NeedsNoBonusService(t *testing.T) {
 			t.Parallel()
 			c := open(t, wallet.Config{Strategy: strategy})
 			p := c.pair(100, 0)
-			req := ask(p.alice)
+			req := newRequest(p.alice)
 			c.done(c.Credit(t.Context(), req, p.a, 30))
 			c.bonus.fails = 1
 			reply, err := c.Credit(t.Context(), req, p.a, 30)
@@ -185,7 +185,7 @@ func TestPurge_ForgetsOldRefusalsAndKeepsTheRest(t *testing.T) {
 	t.Parallel()
 	c := open(t, wallet.Config{})
 	p := c.pair(100, 0)
-	old, fresh, effect := ask(p.alice), ask(p.alice), ask(p.alice)
+	old, fresh, effect := newRequest(p.alice), newRequest(p.alice), newRequest(p.alice)
 	for _, req := range []wallet.Request{old, fresh} {
 		if reply, err := c.Debit(t.Context(), req, p.a, 101); err != nil || !isRefused(reply) {
 			t.Errorf("%s, %v", reply.Body, err)

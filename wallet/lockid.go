@@ -18,18 +18,18 @@ import (
 //
 // MongoDB does not let the second transaction wait. So requests wait in the queue of this
 // process (queue.go): at most one writer per process still contends.
-func (s *Service) lockID(ctx context.Context, j *job) (Reply, error) {
-	return s.transact(ctx, j, func(ctx context.Context) (Reply, error) {
-		wallets, err := s.lock(ctx, j)
+func (s *Service) lockID(ctx context.Context, o *operation) (Reply, error) {
+	return s.transact(ctx, o, func(ctx context.Context) (Reply, error) {
+		wallets, err := s.lock(ctx, o)
 		if err != nil {
 			return Reply{}, err
 		}
-		return s.finish(ctx, j, wallets, s.ask)
+		return s.finish(ctx, o, wallets, s.callBonus)
 	})
 }
 
-// lock locks and reads the job's wallets, in id order. ForUpdate writes a new lockId in each
+// lock locks and reads the operation's wallets, in id order. ForUpdate writes a new lockId in each
 // attempt.
-func (s *Service) lock(ctx context.Context, j *job) ([]Wallet, error) {
-	return each(j, func(id uuid.UUID, w *Wallet) error { return mongolock.ForUpdate(ctx, s.wallets, id, w) })
+func (s *Service) lock(ctx context.Context, o *operation) ([]Wallet, error) {
+	return each(o, func(id uuid.UUID, w *Wallet) error { return mongolock.ForUpdate(ctx, s.wallets, id, w) })
 }

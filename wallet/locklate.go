@@ -7,16 +7,16 @@ import "context"
 // The balances are right, because the lock comes before the read. But a request that is
 // refused at the lock has called the bonus service, and calls it again. lockLate is lockid
 // with the slow call moved before the lock, to hold the lock for a shorter time.
-func (s *Service) lockLate(ctx context.Context, j *job) (Reply, error) {
-	return s.transact(ctx, j, func(ctx context.Context) (Reply, error) {
-		bonus, err := s.ask(ctx, j)
+func (s *Service) lockLate(ctx context.Context, o *operation) (Reply, error) {
+	return s.transact(ctx, o, func(ctx context.Context) (Reply, error) {
+		bonus, err := s.callBonus(ctx, o)
 		if err != nil {
 			return Reply{}, err
 		}
-		wallets, err := s.lock(ctx, j)
+		wallets, err := s.lock(ctx, o)
 		if err != nil {
 			return Reply{}, err
 		}
-		return s.finish(ctx, j, wallets, func(context.Context, *job) (int64, error) { return bonus, nil })
+		return s.finish(ctx, o, wallets, func(context.Context, *operation) (int64, error) { return bonus, nil })
 	})
 }

@@ -10,9 +10,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if job := os.Getenv(processEnv); job != "" {
+	if arguments := os.Getenv(processEnv); arguments != "" {
 		var c crediting
-		err := json.Unmarshal([]byte(job), &c)
+		err := json.Unmarshal([]byte(arguments), &c)
 		if err == nil {
 			err = c.run(os.Stdin, os.Stdout)
 		}

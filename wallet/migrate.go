@@ -90,7 +90,7 @@ func collections() []collection {
 				{Key: "client", Value: isBinary},
 				{Key: "key", Value: isText},
 				{Key: "fingerprint", Value: isBinary},
-				{Key: "kind", Value: bson.D{{Key: "enum", Value: bson.A{Credit, Debit, Payment}}}},
+				{Key: "kind", Value: bson.D{{Key: "enum", Value: bson.A{Credit, Debit, Pay}}}},
 				{Key: "wallet", Value: isBinary},
 				{Key: "amount", Value: bson.D{{Key: "bsonType", Value: "long"}, {Key: "minimum", Value: int64(1)}}},
 				{Key: "bonus", Value: isFunds},

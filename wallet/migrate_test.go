@@ -47,7 +47,7 @@ func TestSchema_RefusesInvalidDocuments(t *testing.T) {
 	t.Parallel()
 	c := open(t, wallet.Config{})
 	p := c.pair(100, 0)
-	c.done(c.Pay(t.Context(), ask(p.alice), p.pay(10)))
+	c.done(c.Pay(t.Context(), newRequest(p.alice), p.pay(10)))
 	wallets, entries := c.db.Collection("wallets"), c.db.Collection("wallet_entries")
 	for name, set := range map[string]bson.D{
 		"less than nothing": {{Key: "balance", Value: int64(-1)}},
@@ -110,7 +110,7 @@ func TestWith_IsTheSameServiceUnderAnotherStrategy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.done(inc.Pay(t.Context(), ask(p.alice), p.pay(30)))
+	c.done(inc.Pay(t.Context(), newRequest(p.alice), p.pay(30)))
 	c.mustHave(p.a, 70)
 	if _, err := c.With("hope"); !errors.Is(err, wallet.ErrInvalid) {
 		t.Errorf("%v, want ErrInvalid", err)
@@ -135,7 +135,7 @@ func TestOpenWallet_IsDoneOnce(t *testing.T) {
 	if n := len(slices.DeleteFunc(opened, func(o bool) bool { return !o })); n != 1 {
 		t.Errorf("opened %d times", n)
 	}
-	c.done(c.Debit(t.Context(), ask(w.Owner), w.ID, 40))
+	c.done(c.Debit(t.Context(), newRequest(w.Owner), w.ID, 40))
 	w.Opening, w.Currency = 5, "USD"
 	if again, err := c.OpenWallet(t.Context(), w); again || err != nil {
 		t.Errorf("opened again: %v, %v", again, err)
@@ -153,7 +153,7 @@ func TestWallet_ShowsItsOwnerBalanceAndLatestEntries(t *testing.T) {
 	c := open(t, wallet.Config{})
 	p := c.pair(1000, 0)
 	for n := range int64(25) {
-		c.done(c.Pay(t.Context(), ask(p.alice), p.pay(n+1)))
+		c.done(c.Pay(t.Context(), newRequest(p.alice), p.pay(n+1)))
 	}
 	w, err := c.Wallet(t.Context(), p.alice, p.a)
 	if err != nil {

@@ -94,7 +94,7 @@ func (c *fixture) watched(cfg wallet.Config) (*wallet.Service, *wire) {
 	}
 	c.t.Cleanup(func() { _ = client.Disconnect(context.Background()) })
 	w.db = client.Database(c.db.Name())
-	cfg.Database, cfg.Bonus = w.db, c.bonus.ask
+	cfg.Database, cfg.Bonus = w.db, c.bonus.call
 	svc, _ := c.another(cfg)
 	return svc, w
 }
@@ -106,8 +106,8 @@ func TestLockID_TheLockIsTheFirstStatementAndAllAreInTheTransaction(t *testing.T
 	c := open(t, wallet.Config{})
 	p := c.pair(100, 100)
 	svc, w := c.watched(wallet.Config{})
-	c.done(svc.Credit(t.Context(), ask(p.alice), p.a, 10))
-	c.done(svc.Pay(t.Context(), ask(p.alice), p.pay(10)))
+	c.done(svc.Credit(t.Context(), newRequest(p.alice), p.a, 10))
+	c.done(svc.Pay(t.Context(), newRequest(p.alice), p.pay(10)))
 	want := []string{
 		"begin", "findAndModify wallets", "find operations",
 		"findAndModify wallets", "insert entries", "insert operations", "commitTransaction", "commitTransaction",
@@ -127,7 +127,7 @@ func TestLockID_IsNewInEachAttempt(t *testing.T) {
 	svc, w := c.watched(wallet.Config{Failpoint: locktest.OnceAt(wallet.BeforeCommit, func(ctx context.Context) {
 		c.admin(bson.D{{Key: "killSessions", Value: bson.A{mongo.SessionFromContext(ctx).ID()}}})
 	})})
-	c.done(svc.Pay(t.Context(), ask(p.alice), p.pay(10)))
+	c.done(svc.Pay(t.Context(), newRequest(p.alice), p.pay(10)))
 	ids := w.lockIDs()
 	if distinct := slices.Compact(slices.Sorted(slices.Values(ids))); len(ids) != 4 || len(distinct) != 4 {
 		t.Errorf("two attempts at two wallets locked with %q", ids)

@@ -71,7 +71,7 @@ func classify(doing string, err error) error {
 	}
 }
 
-// toPublic turns the last error of a job without a reply into the caller's error.
+// toPublic turns the last error of an operation without a reply into the caller's error.
 func toPublic(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:

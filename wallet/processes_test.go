@@ -90,7 +90,7 @@ func (c crediting) credit(ctx context.Context, svc *wallet.Service) (did credite
 	for range c.Clients {
 		all.Go(func() {
 			for ctx.Err() == nil {
-				req, begin, refused := ask(c.Owner), time.Now(), 0
+				req, begin, refused := newRequest(c.Owner), time.Now(), 0
 				_, failed := until(ctx, func() (wallet.Reply, error) {
 					reply, err := svc.Credit(context.Background(), req, c.Wallet, 10)
 					if errors.Is(err, locking.ErrBusy) || errors.Is(err, locking.ErrOutcomeUnknown) {
@@ -129,10 +129,10 @@ func (c *fixture) together(long time.Duration, queueMax int, clients ...int) []c
 	}
 	processes := make([]process, len(clients))
 	for i, n := range clients {
-		job, err := json.Marshal(crediting{c.url, c.db.Name(), c.bonus.url, owner, id, n, queueMax})
+		arguments, err := json.Marshal(crediting{c.url, c.db.Name(), c.bonus.url, owner, id, n, queueMax})
 		must(c.t, err)
 		cmd := exec.CommandContext(c.t.Context(), os.Args[0])
-		cmd.Env = append(os.Environ(), processEnv+"="+string(job))
+		cmd.Env = append(os.Environ(), processEnv+"="+string(arguments))
 		cmd.Stderr = os.Stderr
 		in, err := cmd.StdinPipe()
 		must(c.t, err)

@@ -33,9 +33,9 @@ type queues struct {
 
 // run is the time in which this process passes a wallet on among its own requests.
 type run struct {
-	since time.Time // when this process got the wallet from the others
-	lost  time.Time // when another process last had the wallet
-	jobs  int       // how many have their turn, or have just passed it on
+	since      time.Time // when this process got the wallet from the others
+	lost       time.Time // when another process last had the wallet
+	operations int       // how many have their turn, or have just passed it on
 }
 
 func newQueues(bound int) *queues {
@@ -46,15 +46,15 @@ func newQueues(bound int) *queues {
 	}
 }
 
-// turn waits until the job is the first in the queues of all its wallets, if its strategy has
-// queues. A job that has its turn keeps it.
-func (s *Service) turn(ctx context.Context, j *job) (err error) {
-	if j.leave != nil {
+// turn waits until the operation is the first in the queues of all its wallets, if its strategy has
+// queues. An operation that has its turn keeps it.
+func (s *Service) turn(ctx context.Context, o *operation) (err error) {
+	if o.leave != nil {
 		return nil
 	}
 	leave := func() {}
 	if s.queued() {
-		leave, err = s.queues.enter(ctx, j)
+		leave, err = s.queues.enter(ctx, o)
 		if errors.Is(err, errQueueFull) {
 			s.count(QueueFull, s.method.Name)
 		}
@@ -62,38 +62,38 @@ func (s *Service) turn(ctx context.Context, j *job) (err error) {
 			return err
 		}
 	}
-	j.leave = leave
+	o.leave = leave
 	return s.step(ctx, AfterAcquire)
 }
 
 func (s *Service) queued() bool { return s.queues != nil && s.method.queued }
 
-// passTurn passes the job's turn on, if it has one.
-func (j *job) passTurn() {
-	if j.leave != nil {
-		j.leave()
-		j.leave = nil
+// passTurn passes the operation's turn on, if it has one.
+func (o *operation) passTurn() {
+	if o.leave != nil {
+		o.leave()
+		o.leave = nil
 	}
 }
 
-// enter waits for the turn at all wallets of the job. leave passes it on. The bounds of the
+// enter waits for the turn at all wallets of the operation. leave passes it on. The bounds of the
 // queue apply to new requests only: one whose commit is unknown was in the queue before, and
 // has to be resolved.
-func (q *queues) enter(ctx context.Context, j *job) (leave func(), err error) {
+func (q *queues) enter(ctx context.Context, o *operation) (leave func(), err error) {
 	var client any
-	if !j.unknown {
-		client = j.req.Client
+	if !o.unknown {
+		client = o.req.Client
 	}
-	t, ok := q.queue.Join(client, j.ids()...)
+	t, ok := q.queue.Join(client, o.ids()...)
 	if !ok {
 		return nil, errQueueFull
 	}
 	if !t.Wait(ctx) {
 		return nil, context.Cause(ctx)
 	}
-	runs := q.begin(j.ids())
+	runs := q.begin(o.ids())
 	return sync.OnceFunc(func() {
-		for i, id := range j.ids() {
+		for i, id := range o.ids() {
 			q.passOn(t, id, runs[i])
 		}
 	}), nil
@@ -109,13 +109,13 @@ func (q *queues) begin(ids []uuid.UUID) (runs []*run) {
 			r = &run{since: time.Now()}
 			q.runs[id] = r
 		}
-		r.jobs++
+		r.operations++
 		runs = append(runs, r)
 	}
 	return runs
 }
 
-// passOn passes the turn at one wallet to the next job: at once, or after a gap if the run is over.
+// passOn passes the turn at one wallet to the next operation: at once, or after a gap if the run is over.
 func (q *queues) passOn(t *locking.Ticket[uuid.UUID], id uuid.UUID, r *run) {
 	q.mu.Lock()
 	over := time.Since(r.since) >= r.length()
@@ -140,7 +140,7 @@ func (q *queues) unused(id uuid.UUID, r *run) {
 	time.AfterFunc(gap, func() {
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		if r.jobs--; r.jobs == 0 {
+		if r.operations--; r.operations == 0 {
 			delete(q.runs, id)
 		}
 	})

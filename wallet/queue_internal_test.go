@@ -13,13 +13,13 @@ import (
 	"shop/locking"
 )
 
-// at returns a job of a new client on one wallet, or two.
-func at(ids ...uuid.UUID) *job {
-	j := &job{req: Request{Client: uuid.New()}, op: Operation{Wallet: ids[0]}}
+// at returns an operation of a new client on one wallet, or two.
+func at(ids ...uuid.UUID) *operation {
+	o := &operation{req: Request{Client: uuid.New()}, intent: Operation{Wallet: ids[0]}}
 	if len(ids) > 1 {
-		j.op.To = &ids[1]
+		o.intent.To = &ids[1]
 	}
-	return j
+	return o
 }
 
 func TestQueues_AreForgottenWhenEmpty(t *testing.T) {
@@ -96,9 +96,9 @@ func TestQueues_AreBoundedForNewRequests(t *testing.T) {
 		}
 		gone := errors.New("gone")
 		ctx, cancel := context.WithCancelCause(t.Context())
-		wait := func(j *job) {
+		wait := func(o *operation) {
 			go func() {
-				if _, err := l.enter(ctx, j); !errors.Is(err, gone) {
+				if _, err := l.enter(ctx, o); !errors.Is(err, gone) {
 					t.Errorf("%v, want the cause", err)
 				}
 			}()
@@ -171,8 +171,8 @@ func TestJob_WalletsAreInOneOrderInBothDirections(t *testing.T) {
 	t.Parallel()
 	for range 64 {
 		a, b := uuid.New(), uuid.New()
-		there := &job{op: Operation{Kind: Payment, Wallet: a, To: &b}}
-		back := &job{op: Operation{Kind: Payment, Wallet: b, To: &a}}
+		there := &operation{intent: Operation{Kind: Pay, Wallet: a, To: &b}}
+		back := &operation{intent: Operation{Kind: Pay, Wallet: b, To: &a}}
 		if !slices.Equal(there.ids(), back.ids()) {
 			t.Fatalf("%v and %v", there.ids(), back.ids())
 		}

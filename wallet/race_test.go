@@ -20,8 +20,8 @@ func twoCredits(t *testing.T, strategy string, at wallet.Step) (c *fixture, id u
 	c = open(t, wallet.Config{Strategy: strategy, QueueMax: -1, Failpoint: locktest.MeetAt(2, at)})
 	alice := uuid.New()
 	id = c.wallet(alice, 100)
-	one := locktest.Beside(func() (wallet.Reply, error) { return c.Credit(t.Context(), ask(alice), id, 30) })
-	two := locktest.Beside(func() (wallet.Reply, error) { return c.Credit(t.Context(), ask(alice), id, 20) })
+	one := locktest.Beside(func() (wallet.Reply, error) { return c.Credit(t.Context(), newRequest(alice), id, 30) })
+	two := locktest.Beside(func() (wallet.Reply, error) { return c.Credit(t.Context(), newRequest(alice), id, 20) })
 	for _, o := range []outcome{<-one, <-two} {
 		c.done(o.Pair())
 	}
@@ -38,8 +38,8 @@ func TestNaive_SpendsTheSameMoneyTwice(t *testing.T) {
 	t.Parallel()
 	c := open(t, wallet.Config{Strategy: "naive", Failpoint: locktest.MeetAt(2, wallet.AfterGuard)})
 	p := c.pair(100, 0)
-	one := locktest.Beside(func() (wallet.Reply, error) { return c.Debit(t.Context(), ask(p.alice), p.a, 100) })
-	two := locktest.Beside(func() (wallet.Reply, error) { return c.Pay(t.Context(), ask(p.alice), p.pay(100)) })
+	one := locktest.Beside(func() (wallet.Reply, error) { return c.Debit(t.Context(), newRequest(p.alice), p.a, 100) })
+	two := locktest.Beside(func() (wallet.Reply, error) { return c.Pay(t.Context(), newRequest(p.alice), p.pay(100)) })
 	for _, o := range []outcome{<-one, <-two} {
 		c.done(o.Pair())
 	}
@@ -59,14 +59,14 @@ func TestControls_KeepTheBalanceAndCallTheBonusServiceAgain(t *testing.T) {
 			c := open(t, wallet.Config{Strategy: strategy})
 			alice := uuid.New()
 			id := c.wallet(alice, 100)
-			c.done(c.Credit(t.Context(), ask(alice), id, 10)) // this writes the constant lockId
+			c.done(c.Credit(t.Context(), newRequest(alice), id, 10)) // this writes the constant lockId
 			failpoint := locktest.MeetAt(2, wallet.AfterGuard)
 			if strategy == "lock-late" {
 				failpoint = secondBeginsTwice()
 			}
-			svc, _ := c.another(wallet.Config{Database: c.db, Strategy: strategy, Bonus: c.bonus.ask, Failpoint: failpoint})
+			svc, _ := c.another(wallet.Config{Database: c.db, Strategy: strategy, Bonus: c.bonus.call, Failpoint: failpoint})
 			credit := func(amount int64) <-chan outcome {
-				req := ask(alice)
+				req := newRequest(alice)
 				return locktest.Beside(func() (wallet.Reply, error) {
 					return until(t.Context(), func() (wallet.Reply, error) { return svc.Credit(t.Context(), req, id, amount) })
 				})
@@ -103,25 +103,25 @@ func TestLockID_CallsTheBonusServiceOnceThoughWritersCollide(t *testing.T) {
 	c := open(t, wallet.Config{QueueMax: -1})
 	alice := uuid.New()
 	id := c.wallet(alice, 100)
-	c.done(c.Credit(t.Context(), ask(alice), id, 10)) // if the lockId were constant, the wallet would have it now
+	c.done(c.Credit(t.Context(), newRequest(alice), id, 10)) // if the lockId were constant, the wallet would have it now
 	pause, reached, resume := locktest.PauseAt(wallet.AfterGuard)
-	holder, _ := c.another(wallet.Config{Database: c.db, QueueMax: -1, Bonus: c.bonus.ask, Failpoint: pause})
-	one := locktest.Beside(func() (wallet.Reply, error) { return holder.Credit(t.Context(), ask(alice), id, 30) })
+	holder, _ := c.another(wallet.Config{Database: c.db, QueueMax: -1, Bonus: c.bonus.call, Failpoint: pause})
+	one := locktest.Beside(func() (wallet.Reply, error) { return holder.Credit(t.Context(), newRequest(alice), id, 30) })
 	<-reached
 	var tries atomic.Int32
-	refused, events := c.another(wallet.Config{Database: c.db, QueueMax: -1, Bonus: c.bonus.ask, Failpoint: func(_ context.Context, step wallet.Step, _ string) {
+	refused, events := c.another(wallet.Config{Database: c.db, QueueMax: -1, Bonus: c.bonus.call, Failpoint: func(_ context.Context, step wallet.Step, _ string) {
 		if step == wallet.AfterBegin && tries.Add(1) == 3 {
 			resume()
 		}
 	}})
-	two := locktest.Beside(func() (wallet.Reply, error) { return refused.Credit(t.Context(), ask(alice), id, 20) })
+	two := locktest.Beside(func() (wallet.Reply, error) { return refused.Credit(t.Context(), newRequest(alice), id, 20) })
 	for _, o := range []outcome{<-one, <-two} {
 		c.done(o.Pair())
 	}
 	c.mustHave(id, 166)
 	c.mustHold()
-	if asked, operations := c.bonus.calls(); asked != 3 || operations != 3 || tries.Load() < 3 {
-		t.Errorf("%d calls for %d operations in %d tries", asked, operations, tries.Load())
+	if calls, operations := c.bonus.calls(); calls != 3 || operations != 3 || tries.Load() < 3 {
+		t.Errorf("%d calls for %d operations in %d tries", calls, operations, tries.Load())
 	}
 	if n, other := events.Of(wallet.Conflict), events.Of(wallet.Transient); n != int(tries.Load())-1 || other != 0 {
 		t.Errorf("%d conflicts and %d other transient errors in %d tries", n, other, tries.Load())
@@ -146,7 +146,7 @@ func (c *fixture) churn(operations int, seed uint64) {
 		if to >= from {
 			to++
 		}
-		req := ask(owner)
+		req := newRequest(owner)
 		for copies := 0; copies == 0 || copies == 1 && n%10 == 0; copies++ {
 			svc := []*wallet.Service{c.Service, replica}[(n+copies)%2]
 			slots <- struct{}{}
@@ -159,7 +159,7 @@ func (c *fixture) churn(operations int, seed uint64) {
 					case 1:
 						return svc.Debit(c.t.Context(), req, ids[from], amount)
 					default:
-						return svc.Pay(c.t.Context(), req, wallet.Transfer{From: ids[from], To: ids[to], Amount: amount})
+						return svc.Pay(c.t.Context(), req, wallet.Payment{From: ids[from], To: ids[to], Amount: amount})
 					}
 				})
 				if err != nil {

@@ -16,24 +16,24 @@ import (
 	"shop/locking/idempotency"
 )
 
-// asker returns the bonus of a job.
-type asker func(context.Context, *job) (int64, error)
+// bonusCall returns the bonus of an operation.
+type bonusCall func(context.Context, *operation) (int64, error)
 
 // finish follows the read of the wallets in all strategies but inc. It replays, or decides, calls
 // the bonus service and writes. Whether the wallets can change meanwhile depends on the strategy.
-func (s *Service) finish(ctx context.Context, j *job, wallets []Wallet, ask asker) (Reply, error) {
+func (s *Service) finish(ctx context.Context, o *operation, wallets []Wallet, bonus bonusCall) (Reply, error) {
 	if err := s.step(ctx, AfterGuard); err != nil {
 		return Reply{}, err
 	}
-	if reply, found, err := s.lookupReply(ctx, j.req); found || err != nil {
+	if reply, found, err := s.lookupReply(ctx, o.req); found || err != nil {
 		return reply, err
 	}
-	if err := j.validate(wallets); err != nil {
-		return s.refused(ctx, j, wallets, err)
+	if err := o.validate(wallets); err != nil {
+		return s.refused(ctx, o, wallets, err)
 	}
-	op := j.op
+	op := o.intent
 	var err error
-	if op.Bonus, err = ask(ctx, j); err != nil {
+	if op.Bonus, err = bonus(ctx, o); err != nil {
 		return Reply{}, err
 	}
 	for i := range wallets {
@@ -41,7 +41,7 @@ func (s *Service) finish(ctx context.Context, j *job, wallets []Wallet, ask aske
 			return Reply{}, err
 		}
 	}
-	return s.insert(ctx, j, op, wallets)
+	return s.insert(ctx, o, op, wallets)
 }
 
 // refused stores a refusal, if err is one that is stored. It does so in the transaction that
@@ -49,7 +49,7 @@ func (s *Service) finish(ctx context.Context, j *job, wallets []Wallet, ask aske
 // commit shows that it did not. The balances are written back unchanged, so that a change
 // since the read is a WriteConflict. Other refusals store nothing, but the transaction commits
 // for the same reason.
-func (s *Service) refused(ctx context.Context, j *job, wallets []Wallet, err error) (Reply, error) {
+func (s *Service) refused(ctx context.Context, o *operation, wallets []Wallet, err error) (Reply, error) {
 	for i := range wallets {
 		if err := s.save(ctx, &wallets[i], wallets[i].Balance); err != nil {
 			return Reply{}, err
@@ -59,26 +59,26 @@ func (s *Service) refused(ctx context.Context, j *job, wallets []Wallet, err err
 	if !errors.As(err, &no) {
 		return Reply{}, &verdictError{err}
 	}
-	op := j.op
+	op := o.intent
 	op.Currency, op.CreatedAt = wallets[0].Currency, latest(wallets)
 	reply, err := s.encode(op, no)
 	if err != nil {
 		return Reply{}, fmt.Errorf("wallet: encode refusal: %w", err)
 	}
-	return s.store(ctx, j, op, reply, no.Error())
+	return s.store(ctx, o, op, reply, no.Error())
 }
 
-// ask calls the bonus service, for credits. The transaction can still fail after that, and the
+// callBonus calls the bonus service, for credits. The transaction can still fail after that, and the
 // bonus service is not informed.
-func (s *Service) ask(ctx context.Context, j *job) (int64, error) {
-	if j.op.Kind != Credit {
+func (s *Service) callBonus(ctx context.Context, o *operation) (int64, error) {
+	if o.intent.Kind != Credit {
 		return 0, nil
 	}
 	bounded, cancel := context.WithTimeout(ctx, BonusTimeout)
 	defer cancel()
 	bonus, err := s.bonus(bounded, BonusRequest{
-		Operation: j.op.ID, Request: j.request, Attempt: max(j.attempt, 1),
-		Wallet: j.op.Wallet, Amount: j.op.Amount,
+		Operation: o.intent.ID, Request: o.request, Attempt: max(o.attempt, 1),
+		Wallet: o.intent.Wallet, Amount: o.intent.Amount,
 	})
 	if err == nil && (bonus < 0 || bonus > AmountMax) {
 		err = fmt.Errorf("bonus %d, want 0 to %d", bonus, int64(AmountMax))
@@ -108,7 +108,7 @@ func (s *Service) save(ctx context.Context, w *Wallet, balance int64) error {
 // insert writes the rest of an operation after its wallets: their entries, and the operation
 // with the answer. The operation's _id is made of the key: a second insert of it gets WriteConflict
 // or DuplicateKey.
-func (s *Service) insert(ctx context.Context, j *job, op Operation, wallets []Wallet) (Reply, error) {
+func (s *Service) insert(ctx context.Context, o *operation, op Operation, wallets []Wallet) (Reply, error) {
 	op.Currency, op.CreatedAt = wallets[0].Currency, latest(wallets)
 	reply, err := s.encode(op, nil)
 	if err != nil {
@@ -121,29 +121,29 @@ func (s *Service) insert(ctx context.Context, j *job, op Operation, wallets []Wa
 	if _, err := s.entries.InsertMany(ctx, entries); err != nil {
 		return Reply{}, classify("insert entries", err)
 	}
-	return s.store(ctx, j, op, reply, "")
+	return s.store(ctx, o, op, reply, "")
 }
 
 // store inserts the operation with its key and its answer.
-func (s *Service) store(ctx context.Context, j *job, op Operation, reply Reply, refused string) (Reply, error) {
-	_, err := s.operations.InsertOne(ctx, newRecord(j.req, op, reply, refused))
+func (s *Service) store(ctx context.Context, o *operation, op Operation, reply Reply, refused string) (Reply, error) {
+	_, err := s.operations.InsertOne(ctx, newRecord(o.req, op, reply, refused))
 	return reply, classify("insert operation", err)
 }
 
-// read reads the job's wallets without a lock, in id order.
-func (s *Service) read(ctx context.Context, j *job) ([]Wallet, error) {
-	return each(j, func(id uuid.UUID, w *Wallet) error {
+// read reads the operation's wallets without a lock, in id order.
+func (s *Service) read(ctx context.Context, o *operation) ([]Wallet, error) {
+	return each(o, func(id uuid.UUID, w *Wallet) error {
 		return s.wallets.FindOne(ctx, bson.D{{Key: "_id", Value: id}}).Decode(w)
 	})
 }
 
-// allowed refuses a job whose client does not own the wallet, or whose wallets do not exist or
-// differ in currency. It does so before the job waits or locks anything, so that other
+// allowed refuses an operation whose client does not own the wallet, or whose wallets do not exist or
+// differ in currency. It does so before the operation waits or locks anything, so that other
 // clients' requests do not delay the owner's. The refusal is final: it depends on data that
 // never changes, and that a majority has. If a wallet is not found, it is read again with read
 // concern linearizable, because a new primary may not yet know what a majority has.
-func (s *Service) allowed(ctx context.Context, j *job) error {
-	ids := j.ids()
+func (s *Service) allowed(ctx context.Context, o *operation) error {
+	ids := o.ids()
 	wallets, err := s.of(ctx, reads, ids...)
 	if err != nil {
 		return err
@@ -161,7 +161,7 @@ func (s *Service) allowed(ctx context.Context, j *job) error {
 		}
 		wallets = append(wallets, late...)
 	}
-	return j.permits(wallets)
+	return o.permits(wallets)
 }
 
 // of finds wallets outside of any transaction.
@@ -174,9 +174,9 @@ func (s *Service) of(ctx context.Context, concern *readconcern.ReadConcern, ids 
 	return found, classify("look up the wallets", err)
 }
 
-// each calls get for each of the job's wallets, in id order.
-func each(j *job, get func(id uuid.UUID, w *Wallet) error) ([]Wallet, error) {
-	ids := j.ids()
+// each calls get for each of the operation's wallets, in id order.
+func each(o *operation, get func(id uuid.UUID, w *Wallet) error) ([]Wallet, error) {
+	ids := o.ids()
 	wallets := make([]Wallet, len(ids))
 	for i, id := range ids {
 		err := get(id, &wallets[i])

@@ -77,25 +77,25 @@ func (s *Service) With(strategy string) (*Service, error) {
 	return nil, fmt.Errorf("%w: no strategy %q", ErrInvalid, strategy)
 }
 
-// request runs a job with the Service's strategy.
-func (s *Service) request(ctx context.Context, j *job) (Reply, error) {
+// request runs an operation with the Service's strategy.
+func (s *Service) request(ctx context.Context, o *operation) (Reply, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, RequestTimeout, errRequestTimeout)
 	defer cancel()
 	if err := s.step(ctx, BeforeAcquire); err != nil {
 		return Reply{}, err
 	}
-	if err := s.allowed(ctx, j); err != nil {
+	if err := s.allowed(ctx, o); err != nil {
 		return Reply{}, toPublic(ctx, err)
 	}
-	reply, err := s.method.run(s, ctx, j)
+	reply, err := s.method.run(s, ctx, o)
 	_ = s.step(ctx, AfterRelease)
 	if errors.Is(err, errGuard) {
 		s.count(GuardTripped, s.method.Name)
 	}
-	if err != nil && j.unknown && !errors.Is(err, idempotency.ErrKeyReused) { // err comes from a later round; the unknown commit may have happened
+	if err != nil && o.unknown && !errors.Is(err, idempotency.ErrKeyReused) { // err comes from a later round; the unknown commit may have happened
 		return Reply{}, fmt.Errorf("%w: %v", locking.ErrOutcomeUnknown, err)
 	}
-	if err == nil && j.unknown {
+	if err == nil && o.unknown {
 		s.count(Resolved, s.method.Name)
 	}
 	return reply, err

@@ -25,21 +25,21 @@ func forget(ctx context.Context, session *mongo.Session) {
 	_ = session.AbortTransaction(context.WithoutCancel(ctx))
 }
 
-// settle passes the job's turn on, and repeats the commit until a majority has it, or until
+// settle passes the operation's turn on, and repeats the commit until a majority has it, or until
 // the server reports that the transaction is gone: then it was rolled back with its primary.
 // Nothing else may be done in the session before that. For the driver, a commit that timed
 // out is still under way, and it would begin each further transaction twice.
 //
 // Each of these commits takes a connection until the majority answers. If majorityMax of
 // them wait, the operation keeps its turn until one ends, so that its wallet adds no further waiter.
-func (s *Service) settle(ctx context.Context, session *mongo.Session, j *job) error {
+func (s *Service) settle(ctx context.Context, session *mongo.Session, o *operation) error {
 	select {
 	case s.queues.majority <- struct{}{}:
 		defer func() { <-s.queues.majority }()
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	j.passTurn()
+	o.passTurn()
 	for n := 1; ; n++ {
 		err := session.CommitTransaction(context.WithoutCancel(ctx))
 		if err == nil || hasLabel(err, "TransientTransactionError") || pause(ctx, n) != nil {
@@ -48,7 +48,7 @@ func (s *Service) settle(ctx context.Context, session *mongo.Session, j *job) er
 	}
 }
 
-// abandon ends the transaction of a job that returns with an unknown commit. If the commit did
+// abandon ends the transaction of an operation that returns with an unknown commit. If the commit did
 // not reach the server, the transaction is open there and holds its locks, and the driver
 // does not abort it, because it takes it for committed. A server that does not answer soon is
 // taken for dead, and its transactions with it.

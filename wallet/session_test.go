@@ -34,7 +34,7 @@ func TestSession_IsUsableAfterACommitThatTimedOut(t *testing.T) {
 				}
 			}})
 			c.failCommand(client, times(1), "commitTransaction", commitFaults["write concern timed out"]...)
-			c.done(svc.Credit(t.Context(), ask(p.alice), p.a, 30))
+			c.done(svc.Credit(t.Context(), newRequest(p.alice), p.a, 30))
 			if a, r := events.Of(wallet.Ambiguous), events.Of(wallet.Resolved); a != 1 || r != 1 {
 				t.Errorf("%d ambiguous, %d resolved, want 1 and 1", a, r)
 			}

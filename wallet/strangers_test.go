@@ -24,13 +24,13 @@ func TestCredit_StrangerWaitsInNoQueueAndLocksNothing(t *testing.T) {
 			p := c.pair(100, 100)
 			pause, reached, resume := locktest.PauseAt(wallet.AfterGuard)
 			svc, w := c.watched(wallet.Config{Strategy: strategy, Failpoint: pause})
-			owner := locktest.Beside(func() (wallet.Reply, error) { return svc.Debit(t.Context(), ask(p.alice), p.a, 10) })
+			owner := locktest.Beside(func() (wallet.Reply, error) { return svc.Debit(t.Context(), newRequest(p.alice), p.a, 10) })
 			<-reached
 			sent := len(w.names(t))
-			if _, err := svc.Credit(t.Context(), ask(p.bob), p.a, 10); !errors.Is(err, wallet.ErrForbidden) {
+			if _, err := svc.Credit(t.Context(), newRequest(p.bob), p.a, 10); !errors.Is(err, wallet.ErrForbidden) {
 				t.Errorf("credit: %v, want ErrForbidden", err)
 			}
-			if _, err := svc.Pay(t.Context(), ask(p.bob), p.pay(10)); !errors.Is(err, wallet.ErrForbidden) {
+			if _, err := svc.Pay(t.Context(), newRequest(p.bob), p.pay(10)); !errors.Is(err, wallet.ErrForbidden) {
 				t.Errorf("payment: %v, want ErrForbidden", err)
 			}
 			if more := w.names(t)[sent:]; len(more) > 0 {
@@ -54,20 +54,20 @@ func TestQueue_OneClientCannotFillTheQueueOfItsPayee(t *testing.T) {
 	for bytes.Compare(p.b[:], p.a[:]) > 0 { // the payee's wallet is the first that a payment locks
 		p = c.pair(100, 100)
 	}
-	first := locktest.Beside(func() (wallet.Reply, error) { return c.Debit(t.Context(), ask(p.bob), p.b, 10) })
+	first := locktest.Beside(func() (wallet.Reply, error) { return c.Debit(t.Context(), newRequest(p.bob), p.b, 10) })
 	<-reached
 	const payments = 6
 	paid := make(chan outcome, payments)
 	for range payments {
 		go func() {
-			reply, err := c.Pay(t.Context(), ask(p.alice), p.pay(1))
+			reply, err := c.Pay(t.Context(), newRequest(p.alice), p.pay(1))
 			paid <- outcome{Reply: reply, Err: err}
 		}()
 	}
 	if o := <-paid; !errors.Is(o.Err, locking.ErrBusy) { // alice has her whole share
 		t.Errorf("%s, %v, want ErrBusy", o.Reply.Body, o.Err)
 	}
-	second := locktest.Beside(func() (wallet.Reply, error) { return c.Debit(t.Context(), ask(p.bob), p.b, 10) })
+	second := locktest.Beside(func() (wallet.Reply, error) { return c.Debit(t.Context(), newRequest(p.bob), p.b, 10) })
 	for n := 1; n < payments-1; n++ {
 		<-paid
 	}
@@ -85,7 +85,7 @@ func TestRefusal_IsSentOnlyAfterAMajorityHasItsReason(t *testing.T) {
 	c := openAt(t, s.url, wallet.Config{})
 	p := c.pair(100, 0)
 	full := c.wallet(p.alice, 100)
-	inc, _ := c.another(wallet.Config{Database: c.db, Strategy: "inc", Bonus: c.bonus.ask})
+	inc, _ := c.another(wallet.Config{Database: c.db, Strategy: "inc", Bonus: c.bonus.call})
 	primary, others := s.roles()
 	s.replicate(others, "off")
 	wallets := s.direct[primary].Database(c.db.Name()).Collection("wallets")
@@ -96,14 +96,14 @@ func TestRefusal_IsSentOnlyAfterAMajorityHasItsReason(t *testing.T) {
 	id := uuid.New()
 	unseen["_id"] = binary(id)
 	s.atPrimary(primary, c.db.Name(), bson.D{{Key: "insert", Value: "wallets"}, {Key: "documents", Value: bson.A{unseen}}})
-	stranger := locktest.Beside(func() (wallet.Reply, error) { return c.Debit(t.Context(), ask(p.alice), id, 1) })
+	stranger := locktest.Beside(func() (wallet.Reply, error) { return c.Debit(t.Context(), newRequest(p.alice), id, 1) })
 	s.atPrimary(primary, c.db.Name(), bson.D{{Key: "update", Value: "wallets"}, {Key: "updates", Value: bson.A{bson.D{
 		{Key: "q", Value: bson.D{{Key: "_id", Value: binary(full)}}},
 		{Key: "u", Value: bson.D{{Key: "$set", Value: bson.D{{Key: "balance", Value: int64(1<<63 - 1)}}}}},
 	}}}})
 	var owners []<-chan outcome
 	for _, svc := range []*wallet.Service{c.Service, inc} {
-		owners = append(owners, locktest.Beside(func() (wallet.Reply, error) { return svc.Credit(t.Context(), ask(p.alice), full, 1) }))
+		owners = append(owners, locktest.Beside(func() (wallet.Reply, error) { return svc.Credit(t.Context(), newRequest(p.alice), full, 1) }))
 	}
 	if o := <-stranger; !errors.Is(o.Err, locking.ErrBusy) {
 		t.Errorf("%v: an answer about a wallet that one of three members has, want ErrBusy", o.Err)
@@ -115,7 +115,7 @@ func TestRefusal_IsSentOnlyAfterAMajorityHasItsReason(t *testing.T) {
 	}
 	s.replicate(others, "on")
 	for _, svc := range []*wallet.Service{c.Service, inc} {
-		req := ask(p.alice)
+		req := newRequest(p.alice)
 		o := <-locktest.Beside(func() (wallet.Reply, error) {
 			return until(t.Context(), func() (wallet.Reply, error) { return svc.Credit(t.Context(), req, full, 1) })
 		})
@@ -123,7 +123,7 @@ func TestRefusal_IsSentOnlyAfterAMajorityHasItsReason(t *testing.T) {
 			t.Errorf("%s, %v, want ErrInvalid", o.Reply.Body, o.Err)
 		}
 	}
-	if _, err := c.Debit(t.Context(), ask(p.alice), id, 1); !errors.Is(err, wallet.ErrForbidden) {
+	if _, err := c.Debit(t.Context(), newRequest(p.alice), id, 1); !errors.Is(err, wallet.ErrForbidden) {
 		t.Errorf("%v, want ErrForbidden", err)
 	}
 	c.mustHave(full, 1<<63-1)
@@ -141,7 +141,7 @@ func TestSchema_RefusalIsAnErrorWithoutARetry(t *testing.T) {
 				{Key: "collMod", Value: "wallets"},
 				{Key: "validator", Value: bson.D{{Key: "balance", Value: bson.D{{Key: "$lt", Value: 1000}}}}},
 			}).Err())
-			_, err := c.Credit(t.Context(), ask(p.alice), p.a, 2000)
+			_, err := c.Credit(t.Context(), newRequest(p.alice), p.a, 2000)
 			if err == nil || errors.Is(err, locking.ErrBusy) || errors.Is(err, locking.ErrOutcomeUnknown) {
 				t.Errorf("%v, want an error that calls for no retry", err)
 			}

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// runFunc runs a job with a strategy.
-type runFunc func(*Service, context.Context, *job) (Reply, error)
+// runFunc runs an operation with a strategy.
+type runFunc func(*Service, context.Context, *operation) (Reply, error)
 
 // method is a Strategy with its code. One file each.
 type method struct {

@@ -18,9 +18,9 @@ type Kind string
 
 // The kinds of operation.
 const (
-	Credit  Kind = "credit"  // amount and bonus come in
-	Debit   Kind = "debit"   // amount goes out
-	Payment Kind = "payment" // amount goes from one wallet to another
+	Credit Kind = "credit"  // amount and bonus come in
+	Debit  Kind = "debit"   // amount goes out
+	Pay    Kind = "payment" // amount goes from one wallet to another
 )
 
 // Operation is a change of one wallet, or a payment between two.

@@ -37,11 +37,11 @@ func TestCredit_AddsTheAmountAndTheBonus(t *testing.T) {
 			t.Parallel()
 			c := open(t, wallet.Config{Strategy: strategy})
 			p := c.pair(100, 0)
-			c.done(c.Credit(t.Context(), ask(p.alice), p.a, 30))
+			c.done(c.Credit(t.Context(), newRequest(p.alice), p.a, 30))
 			c.mustHave(p.a, 133)
 			c.mustHold()
-			if asked, _ := c.bonus.calls(); asked != 1 {
-				t.Errorf("%d calls of the bonus service, want 1", asked)
+			if calls, _ := c.bonus.calls(); calls != 1 {
+				t.Errorf("%d calls of the bonus service, want 1", calls)
 			}
 		})
 	}
@@ -54,14 +54,14 @@ func TestDebitAndPay_MoveWhatIsThere(t *testing.T) {
 			t.Parallel()
 			c := open(t, wallet.Config{Strategy: strategy})
 			p := c.pair(100, 0)
-			c.done(c.Debit(t.Context(), ask(p.alice), p.a, 30))
-			c.done(c.Pay(t.Context(), ask(p.alice), p.pay(50)))
-			c.done(c.Pay(t.Context(), ask(p.bob), p.payBack(5)))
+			c.done(c.Debit(t.Context(), newRequest(p.alice), p.a, 30))
+			c.done(c.Pay(t.Context(), newRequest(p.alice), p.pay(50)))
+			c.done(c.Pay(t.Context(), newRequest(p.bob), p.payBack(5)))
 			c.mustHave(p.a, 25)
 			c.mustHave(p.b, 45)
 			c.mustHold()
-			if asked, _ := c.bonus.calls(); asked != 0 {
-				t.Errorf("%d calls of the bonus service, want none", asked)
+			if calls, _ := c.bonus.calls(); calls != 0 {
+				t.Errorf("%d calls of the bonus service, want none", calls)
 			}
 		})
 	}
@@ -74,10 +74,10 @@ func TestInsufficientFunds_AreRefusedAndChangeNothing(t *testing.T) {
 			t.Parallel()
 			c := open(t, wallet.Config{Strategy: strategy})
 			p := c.pair(100, 0)
-			if reply, err := c.Debit(t.Context(), ask(p.alice), p.a, 101); err != nil || !isRefused(reply) {
+			if reply, err := c.Debit(t.Context(), newRequest(p.alice), p.a, 101); err != nil || !isRefused(reply) {
 				t.Errorf("%s, %v", reply.Body, err)
 			}
-			if reply, err := c.Pay(t.Context(), ask(p.alice), p.pay(101)); err != nil || !isRefused(reply) {
+			if reply, err := c.Pay(t.Context(), newRequest(p.alice), p.pay(101)); err != nil || !isRefused(reply) {
 				t.Errorf("%s, %v", reply.Body, err)
 			}
 			c.mustHave(p.a, 100)
@@ -95,7 +95,7 @@ func TestBonusService_ThatFailsCreditsNothingAndTheKeyIsOpen(t *testing.T) {
 			c := open(t, wallet.Config{Strategy: strategy})
 			p := c.pair(100, 0)
 			c.bonus.fails = 1
-			req := ask(p.alice)
+			req := newRequest(p.alice)
 			unavailable := new(wallet.UnavailableError)
 			if _, err := c.Credit(t.Context(), req, p.a, 30); !errors.Is(err, locking.ErrBusy) || !errors.As(err, &unavailable) {
 				t.Errorf("%v, want an UnavailableError", err)
@@ -103,8 +103,8 @@ func TestBonusService_ThatFailsCreditsNothingAndTheKeyIsOpen(t *testing.T) {
 			c.mustHave(p.a, 100)
 			c.done(c.Credit(t.Context(), req, p.a, 30))
 			c.mustHave(p.a, 133)
-			if asked, operations := c.bonus.calls(); asked != 2 || operations != 1 {
-				t.Errorf("%d calls for %d operations", asked, operations)
+			if calls, operations := c.bonus.calls(); calls != 2 || operations != 1 {
+				t.Errorf("%d calls for %d operations", calls, operations)
 			}
 			c.mustHold()
 		})
@@ -122,9 +122,9 @@ func TestCredit_ThatTheLargestBonusWouldOverflowMakesNoCall(t *testing.T) {
 		for _, room := range []int64{-1, 0} {
 			t.Run(fmt.Sprintf("%s/%d", strategy, room), func(t *testing.T) {
 				t.Parallel()
-				asked := 0
+				calls := 0
 				c := open(t, wallet.Config{Strategy: strategy, Bonus: func(context.Context, wallet.BonusRequest) (int64, error) {
-					asked++
+					calls++
 					return wallet.AmountMax, nil
 				}})
 				p := c.pair(0, 0)
@@ -132,11 +132,11 @@ func TestCredit_ThatTheLargestBonusWouldOverflowMakesNoCall(t *testing.T) {
 				if _, err := c.db.Collection("wallets").UpdateByID(t.Context(), p.a, full); err != nil {
 					t.Fatal(err)
 				}
-				switch _, err := c.Credit(t.Context(), ask(p.alice), p.a, 20); {
-				case room < 0 && (!errors.Is(err, wallet.ErrInvalid) || asked != 0):
-					t.Errorf("%v, want ErrInvalid; %d calls, want none", err, asked)
-				case room == 0 && (err != nil || asked != 1):
-					t.Errorf("%v; %d calls, want 1", err, asked)
+				switch _, err := c.Credit(t.Context(), newRequest(p.alice), p.a, 20); {
+				case room < 0 && (!errors.Is(err, wallet.ErrInvalid) || calls != 0):
+					t.Errorf("%v, want ErrInvalid; %d calls, want none", err, calls)
+				case room == 0 && (err != nil || calls != 1):
+					t.Errorf("%v; %d calls, want 1", err, calls)
 				case room == 0:
 					c.mustHave(p.a, math.MaxInt64)
 				}
@@ -158,11 +158,11 @@ func TestCredit_ThatAWalletCannotHoldIsInvalid(t *testing.T) {
 			if _, err := c.db.Collection("wallets").UpdateByID(t.Context(), p.a, full); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := c.Credit(t.Context(), ask(p.alice), p.a, 20); !errors.Is(err, wallet.ErrInvalid) {
+			if _, err := c.Credit(t.Context(), newRequest(p.alice), p.a, 20); !errors.Is(err, wallet.ErrInvalid) {
 				t.Errorf("%v, want ErrInvalid", err)
 			}
 			c.mustHave(p.a, math.MaxInt64-10)
-			c.done(c.Debit(t.Context(), ask(p.alice), p.a, 20))
+			c.done(c.Debit(t.Context(), newRequest(p.alice), p.a, 20))
 			c.mustHave(p.a, math.MaxInt64-30)
 		})
 	}

@@ -37,8 +37,8 @@ const (
 	bonusBytesMax = 1 << 10 // of a reply
 )
 
-// ask is a wallet.BonusFunc.
-func (b *bonusClient) ask(ctx context.Context, a wallet.BonusRequest) (int64, error) {
+// call is a wallet.BonusFunc.
+func (b *bonusClient) call(ctx context.Context, a wallet.BonusRequest) (int64, error) {
 	question, err := json.Marshal(struct {
 		Operation uuid.UUID `json:"operation"`
 		Request   uuid.UUID `json:"request"`

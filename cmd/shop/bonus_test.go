@@ -49,11 +49,11 @@ func TestBonus_SendsTheWholeRequestAndGetsTheSameAgain(t *testing.T) {
 	service := newBonusService(t)
 	client := newClient(t, service.URL())
 	a := question()
-	first, err := client.ask(t.Context(), a)
+	first, err := client.call(t.Context(), a)
 	if err != nil || first < 1 {
 		t.Fatalf("%d, %v", first, err)
 	}
-	if again, err := client.ask(t.Context(), a); again != first || err != nil {
+	if again, err := client.call(t.Context(), a); again != first || err != nil {
 		t.Errorf("%d, %v; want %d", again, err, first)
 	}
 	for i, call := range service.Calls() {
@@ -68,18 +68,18 @@ func TestBonus_AnotherWalletOrAmountUnderTheSameOperationIsErrKeyReused(t *testi
 	service := newBonusService(t)
 	client := newClient(t, service.URL())
 	a := question()
-	first, err := client.ask(t.Context(), a)
+	first, err := client.call(t.Context(), a)
 	if err != nil {
 		t.Fatal(err)
 	}
 	otherWallet, otherAmount := a, a
 	otherWallet.Wallet, otherAmount.Amount = uuid.New(), 101
 	for _, other := range []wallet.BonusRequest{otherWallet, otherAmount} {
-		if bonus, err := client.ask(t.Context(), other); bonus != 0 || !errors.Is(err, idempotency.ErrKeyReused) {
+		if bonus, err := client.call(t.Context(), other); bonus != 0 || !errors.Is(err, idempotency.ErrKeyReused) {
 			t.Errorf("%d, %v, want ErrKeyReused", bonus, err)
 		}
 	}
-	if again, err := client.ask(t.Context(), a); again != first || err != nil {
+	if again, err := client.call(t.Context(), a); again != first || err != nil {
 		t.Errorf("%d, %v; want %d as before", again, err, first)
 	}
 	if calls := service.Calls(); len(calls) != 4 || calls[0].Refused || !calls[1].Refused || !calls[2].Refused || calls[2].First || calls[3].Refused {
@@ -99,7 +99,7 @@ func TestBonus_OneConnectionIsUsedAgain(t *testing.T) {
 	t.Cleanup(server.Close)
 	client := newClient(t, server.URL)
 	for range 20 {
-		if _, err := client.ask(t.Context(), question()); err != nil {
+		if _, err := client.call(t.Context(), question()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -128,15 +128,15 @@ func TestBonus_AnythingElseIsAnError(t *testing.T) {
 		"cut off":    func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			asked := 0
+			requests := 0
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				asked++
+				requests++
 				answer(w, r)
 			}))
-			bonus, err := newClient(t, server.URL).ask(t.Context(), question())
+			bonus, err := newClient(t, server.URL).call(t.Context(), question())
 			server.Close()
-			if err == nil || bonus != 0 || asked != 1 {
-				t.Errorf("bonus %d, %v, %d requests", bonus, err, asked)
+			if err == nil || bonus != 0 || requests != 1 {
+				t.Errorf("bonus %d, %v, %d requests", bonus, err, requests)
 			}
 		})
 	}
@@ -145,7 +145,7 @@ func TestBonus_AnythingElseIsAnError(t *testing.T) {
 func TestBonus_WaitsNoLongerThanItsContext(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := newClient(t, "http://"+silent(t)).ask(ctx, question()); err == nil || ctx.Err() == nil {
+	if _, err := newClient(t, "http://"+silent(t)).call(ctx, question()); err == nil || ctx.Err() == nil {
 		t.Errorf("%v", err)
 	}
 }

@@ -232,11 +232,11 @@ func startProcess(t *testing.T, url, key, point string) (*exec.Cmd, <-chan error
 }
 
 // diesAt starts a process with a failpoint, and sends requests until it is dead.
-func diesAt(t *testing.T, step, url, key string, ask func(*replica) (int, string)) {
+func diesAt(t *testing.T, step, url, key string, request func(*replica) (int, string)) {
 	t.Helper()
 	cmd, ended, r := startProcess(t, url, key, step+"=kill")
 	locktest.Eventually(t, step+": no answer", func() bool { // busy until the locks of the previous process have expired
-		status, _ := ask(r)
+		status, _ := request(r)
 		return status == 0
 	})
 	<-ended

@@ -13,12 +13,12 @@ import (
 )
 
 // wantAtOnce repeats a request until it is answered without the two seconds that a probe waits.
-func (r *replica) wantAtOnce(what string, ask func()) {
+func (r *replica) wantAtOnce(what string, request func()) {
 	r.t.Helper()
 	var waits []time.Duration
 	for len(waits) < 5 {
 		start := time.Now()
-		ask()
+		request()
 		if waits = append(waits, time.Since(start)); waits[len(waits)-1] < 1500*time.Millisecond {
 			return
 		}
@@ -128,9 +128,9 @@ func TestServe_AStrategyWithoutEtcdNeedsNone(t *testing.T) {
 }
 
 // untilDone retries while the answer is busy or in-progress, as a client must.
-func untilDone(ask func() (int, string)) (body string) {
+func untilDone(request func() (int, string)) (body string) {
 	for range 20 {
-		_, body = ask()
+		_, body = request()
 		if !strings.Contains(body, "/problems/busy") && !strings.Contains(body, "/problems/in-progress") {
 			break
 		}

@@ -186,7 +186,7 @@ func (b *walletBackend) bonusFunc(bonusURL string, lab bool) (wallet.BonusFunc, 
 		return nil, nil
 	}
 	b.bonus = newBonusClient(strings.TrimSuffix(bonusURL, "/"))
-	return b.bonus.ask, nil
+	return b.bonus.call, nil
 }
 
 func findWalletStrategy(name string) (wallet.Strategy, bool) {

@@ -22,13 +22,13 @@ func (p walletReplica) wantWithoutMongo(name string) {
 	if _, text := p.get(p.metrics); !strings.Contains(text, `breaker_open{server="mongo"} 1`) {
 		p.t.Errorf("%s: the metric of the breaker says nothing", name)
 	}
-	for what, ask := range map[string]func() (int, string){
+	for what, request := range map[string]func() (int, string){
 		"credit": func() (int, string) { return p.credit("while-down-" + name) },
 		"debit":  func() (int, string) { return p.debit("while-down-" + name) },
 		"read":   p.read,
 	} {
 		p.wantAtOnce(what, func() { // a request sent to MongoDB would wait 2 s
-			if status, body := ask(); status != 503 || !strings.Contains(body, "/problems/busy") {
+			if status, body := request(); status != 503 || !strings.Contains(body, "/problems/busy") {
 				p.t.Errorf("%s: %d %s, want 503 busy", what, status, body)
 			}
 		})

@@ -23,12 +23,12 @@ import (
 )
 
 // worker is the environment variable that makes this test binary a worker process. Its
-// value is the worker's job and the prefix of its key space.
+// value is the task of the worker and the prefix of its key space.
 const worker = "ETCDLOCK_TEST_WORKER"
 
 func TestMain(m *testing.M) {
-	if job, prefix, is := strings.Cut(os.Getenv(worker), " "); is {
-		if err := work(job, prefix); err != nil {
+	if task, prefix, is := strings.Cut(os.Getenv(worker), " "); is {
+		if err := runTask(task, prefix); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -39,14 +39,14 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreCurrent())
 }
 
-func work(job, prefix string) error {
+func runTask(task, prefix string) error {
 	client, err := clientv3.New(quiet(strings.Split(os.Getenv("SHOP_ETCD_ENDPOINTS"), ",")...))
 	if err != nil {
 		return err
 	}
 	defer client.Close()
 	ttl := 20 * time.Second // long enough for a stall of the machine
-	if job == "hold" {
+	if task == "hold" {
 		ttl = 3 * time.Second
 	}
 	store, err := New(context.Background(), client, ttl, Options{Prefix: prefix})
@@ -54,7 +54,7 @@ func work(job, prefix string) error {
 		return err
 	}
 	defer store.Close()
-	if job == "hold" {
+	if task == "hold" {
 		return hold(store)
 	}
 	for range increments {
@@ -98,10 +98,10 @@ func hold(store *Store) error {
 	return nil
 }
 
-func start(t *testing.T, job, prefix string) (*exec.Cmd, *bufio.Reader) {
+func start(t *testing.T, task, prefix string) (*exec.Cmd, *bufio.Reader) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
-	cmd.Env = append(os.Environ(), worker+"="+job+" "+prefix)
+	cmd.Env = append(os.Environ(), worker+"="+task+" "+prefix)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err == nil {

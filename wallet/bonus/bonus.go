@@ -87,24 +87,24 @@ func (b *Service) Forget() {
 }
 
 func (b *Service) answer(w http.ResponseWriter, req *http.Request) {
-	var asked struct {
+	var request struct {
 		Operation uuid.UUID `json:"operation"`
 		Request   uuid.UUID `json:"request"`
 		Attempt   int       `json:"attempt"`
 		Wallet    uuid.UUID `json:"wallet"`
 		Amount    int64     `json:"amount"`
 	}
-	if err := json.NewDecoder(http.MaxBytesReader(w, req.Body, bodyMax)).Decode(&asked); err != nil {
+	if err := json.NewDecoder(http.MaxBytesReader(w, req.Body, bodyMax)).Decode(&request); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	if asked.Operation == uuid.Nil || asked.Amount < 1 {
+	if request.Operation == uuid.Nil || request.Amount < 1 {
 		http.Error(w, "operation and amount are required", http.StatusBadRequest)
 		return
 	}
 	call := b.apply(Call{
-		Operation: asked.Operation, Request: asked.Request, Wallet: asked.Wallet,
-		Attempt: asked.Attempt, Amount: asked.Amount, At: time.Now(),
+		Operation: request.Operation, Request: request.Request, Wallet: request.Wallet,
+		Attempt: request.Attempt, Amount: request.Amount, At: time.Now(),
 	})
 	if call.Refused {
 		http.Error(w, "the operation is known with another wallet or amount", http.StatusConflict)

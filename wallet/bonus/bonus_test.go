@@ -27,8 +27,8 @@ func openBonus(t *testing.T) *Service {
 // client keeps no connection: each test closes its own service.
 var client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 
-// askBonus calls the service as a replica does.
-func askBonus(t *testing.T, b *Service, question any) (status int, bonus int64) {
+// callBonus calls the service as a replica does.
+func callBonus(t *testing.T, b *Service, question any) (status int, bonus int64) {
 	t.Helper()
 	text, err := json.Marshal(question)
 	if err != nil {
@@ -57,15 +57,15 @@ func questionAbout(operation uuid.UUID, attempt int) map[string]any {
 func TestBonus_AnOperationWithAnotherWalletOrAmountIsRefused(t *testing.T) {
 	b := openBonus(t)
 	operation := uuid.New()
-	_, first := askBonus(t, b, questionAbout(operation, 1))
+	_, first := callBonus(t, b, questionAbout(operation, 1))
 	for name, value := range map[string]any{"wallet": uuid.New(), "amount": 101} {
 		other := questionAbout(operation, 1)
 		other[name] = value
-		if status, bonus := askBonus(t, b, other); status != http.StatusConflict || bonus != 0 {
+		if status, bonus := callBonus(t, b, other); status != http.StatusConflict || bonus != 0 {
 			t.Errorf("another %s: %d, a bonus of %d", name, status, bonus)
 		}
 	}
-	if _, again := askBonus(t, b, questionAbout(operation, 2)); again != first {
+	if _, again := callBonus(t, b, questionAbout(operation, 2)); again != first {
 		t.Errorf("%d at first, %d afterwards", first, again)
 	}
 	if calls := b.Calls(); len(calls) != 4 || calls[0].Refused || !calls[1].Refused || !calls[2].Refused || calls[3].Refused {
@@ -76,9 +76,9 @@ func TestBonus_AnOperationWithAnotherWalletOrAmountIsRefused(t *testing.T) {
 func TestBonus_AnOperationIsAppliedOnceAndGetsTheSameAgain(t *testing.T) {
 	b := openBonus(t)
 	one, other := uuid.New(), uuid.New()
-	_, first := askBonus(t, b, questionAbout(one, 1))
-	_, second := askBonus(t, b, questionAbout(other, 1))
-	_, again := askBonus(t, b, questionAbout(one, 2))
+	_, first := callBonus(t, b, questionAbout(one, 1))
+	_, second := callBonus(t, b, questionAbout(other, 1))
+	_, again := callBonus(t, b, questionAbout(one, 2))
 	if first < 1 || first == second || first != again {
 		t.Errorf("bonuses %d and %d, and %d when the first is repeated", first, second, again)
 	}
@@ -96,11 +96,11 @@ func TestBonus_ConcurrentCallsForOneOperationApplyItOnce(t *testing.T) {
 	b := openBonus(t)
 	operation := uuid.New()
 	got := make([]int64, 16)
-	var asking sync.WaitGroup
+	var callers sync.WaitGroup
 	for i := range got {
-		asking.Go(func() { _, got[i] = askBonus(t, b, questionAbout(operation, i)) })
+		callers.Go(func() { _, got[i] = callBonus(t, b, questionAbout(operation, i)) })
 	}
-	asking.Wait()
+	callers.Wait()
 	firsts := 0
 	for i, c := range b.Calls() {
 		if c.First {
@@ -118,7 +118,7 @@ func TestBonus_ConcurrentCallsForOneOperationApplyItOnce(t *testing.T) {
 func TestBonus_AnInvalidCallIsNeitherAppliedNorRecorded(t *testing.T) {
 	b := openBonus(t)
 	for _, question := range []any{"no question", map[string]any{"amount": 1}, map[string]any{"operation": uuid.New()}, map[string]any{"operation": uuid.New(), "amount": -5}} {
-		if status, _ := askBonus(t, b, question); status != http.StatusBadRequest {
+		if status, _ := callBonus(t, b, question); status != http.StatusBadRequest {
 			t.Errorf("%v: %d, want 400", question, status)
 		}
 	}
@@ -143,9 +143,9 @@ func TestClose_StopsTheService(t *testing.T) {
 func TestForget_MakesOperationsNew(t *testing.T) {
 	b := openBonus(t)
 	operation := uuid.New()
-	askBonus(t, b, questionAbout(operation, 1))
+	callBonus(t, b, questionAbout(operation, 1))
 	b.Forget()
-	askBonus(t, b, questionAbout(operation, 1))
+	callBonus(t, b, questionAbout(operation, 1))
 	if calls := b.Calls(); len(calls) != 1 || !calls[0].First {
 		t.Errorf("%+v", calls)
 	}

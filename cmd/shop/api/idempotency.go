@@ -82,6 +82,6 @@ func fingerprintDebit(id uuid.UUID, amount int64) ([32]byte, error) {
 	return idempotency.Fingerprint("POST /v1/wallets/{id}/debits", amountOf{id, amount})
 }
 
-func fingerprintPayment(t wallet.Transfer) ([32]byte, error) {
-	return idempotency.Fingerprint("POST /v1/wallets/{id}/payments", t)
+func fingerprintPayment(p wallet.Payment) ([32]byte, error) {
+	return idempotency.Fingerprint("POST /v1/wallets/{id}/payments", p)
 }

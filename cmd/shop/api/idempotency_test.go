@@ -92,7 +92,7 @@ func TestFingerprint_CoversTheIntentAndNotItsSpelling(t *testing.T) {
 		"another wallet": mustPrint(t)(fingerprintCredit(uuid.New(), 1)),
 		"another amount": mustPrint(t)(fingerprintCredit(id, 2)),
 		"a debit":        mustPrint(t)(fingerprintDebit(id, 1)),
-		"a payment":      mustPrint(t)(fingerprintPayment(wallet.Transfer{From: id, Amount: 1})),
+		"a payment":      mustPrint(t)(fingerprintPayment(wallet.Payment{From: id, Amount: 1})),
 	} {
 		if other == credit {
 			t.Errorf("%s has the fingerprint of another intent", name)

@@ -28,15 +28,15 @@ type walletBackend struct {
 	*wallet.Service
 	db *mongo.Database
 
-	mu    sync.Mutex
-	asked []wallet.BonusRequest
-	fails error
+	mu       sync.Mutex
+	requests []wallet.BonusRequest
+	fails    error
 }
 
 func (c *walletBackend) bonus(_ context.Context, a wallet.BonusRequest) (int64, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.asked = append(c.asked, a)
+	c.requests = append(c.requests, a)
 	return a.Amount / 10, c.fails
 }
 
@@ -50,7 +50,7 @@ func (c *walletBackend) breaks(err error) {
 func (c *walletBackend) questions() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.asked)
+	return len(c.requests)
 }
 
 // openWalletBackend has no wallets, unless an option adds them.

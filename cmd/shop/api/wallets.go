@@ -39,7 +39,7 @@ func (s handlers) DebitWallet(ctx context.Context, r DebitWalletRequestObject) (
 
 // PayFromWallet moves money to a wallet of any client.
 func (s handlers) PayFromWallet(ctx context.Context, r PayFromWalletRequestObject) (PayFromWalletResponseObject, error) {
-	payment := wallet.Transfer{From: r.ID, To: uuid.UUID(r.Body.To), Amount: r.Body.Amount}
+	payment := wallet.Payment{From: r.ID, To: uuid.UUID(r.Body.To), Amount: r.Body.Amount}
 	if payment.From == payment.To {
 		return nil, invalidAt("/to", "The payee is the paying wallet itself.")
 	}

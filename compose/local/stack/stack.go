@@ -272,22 +272,22 @@ type Server struct {
 }
 
 // Stop shuts the server down cleanly: PostgreSQL writes its checkpoint, Redis its file.
-func (s *Server) Stop(ctx context.Context) error { return s.ask(ctx, "stop") }
+func (s *Server) Stop(ctx context.Context) error { return s.command(ctx, "stop") }
 
 // Kill sends SIGKILL to all processes of the server, paused or not, and waits for their end.
-func (s *Server) Kill(ctx context.Context) error { return s.ask(ctx, "kill") }
+func (s *Server) Kill(ctx context.Context) error { return s.command(ctx, "kill") }
 
 // Pause sends SIGSTOP to all processes of the server: connections stay open, no reply comes.
-func (s *Server) Pause(ctx context.Context) error { return s.ask(ctx, "pause") }
+func (s *Server) Pause(ctx context.Context) error { return s.command(ctx, "pause") }
 
 // Resume sends SIGCONT to a paused server.
-func (s *Server) Resume(ctx context.Context) error { return s.ask(ctx, "resume") }
+func (s *Server) Resume(ctx context.Context) error { return s.command(ctx, "resume") }
 
 // Start brings the server back after Stop, Kill or its own end, with the same port
 // and data, and returns when it has answered a query.
-func (s *Server) Start(ctx context.Context) error { return s.ask(ctx, "start") }
+func (s *Server) Start(ctx context.Context) error { return s.command(ctx, "start") }
 
-func (s *Server) ask(ctx context.Context, op string) error {
+func (s *Server) command(ctx context.Context, op string) error {
 	now, err := call(ctx, s.dir, request{Op: op, Name: s.Name})
 	if err == nil && len(now) == 1 {
 		s.PID, s.State = now[0].PID, now[0].State

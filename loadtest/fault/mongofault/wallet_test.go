@@ -114,7 +114,7 @@ func (c *pair) operate(svc *wallet.Service, req wallet.Request, i int) (err erro
 	case 1:
 		_, err = svc.Debit(c.t.Context(), req, from, 400)
 	default:
-		_, err = svc.Pay(c.t.Context(), req, wallet.Transfer{From: from, To: to, Amount: 3})
+		_, err = svc.Pay(c.t.Context(), req, wallet.Payment{From: from, To: to, Amount: 3})
 	}
 	return err
 }

@@ -15,14 +15,14 @@ import (
 // represents it exactly, and it is far below the largest balance.
 const AmountMax = 1<<53 - 1
 
-// job is one checked operation: the state that is kept from attempt to attempt.
+// operation is a checked request for an Operation: the state that is kept from attempt to attempt.
 // What an attempt reads is not kept.
-type job struct {
+type operation struct {
 	req     Request
-	op      Operation // as requested: without bonus, currency, time
+	intent  Operation // as requested: without bonus, currency, time
 	request uuid.UUID
 	attempt int    // the number of the attempt, from 1
-	leave   func() // passes the turn on; nil: the job has no turn
+	leave   func() // passes the turn on; nil: the operation has no turn
 	unknown bool   // an earlier commit may have happened: no error may claim otherwise
 }
 
@@ -40,16 +40,16 @@ func (s *Service) Debit(ctx context.Context, req Request, wallet uuid.UUID, amou
 	return s.do(ctx, req, Operation{Kind: Debit, Wallet: wallet, Amount: amount})
 }
 
-// Transfer is what Pay moves.
-type Transfer struct {
+// Payment is what Pay moves.
+type Payment struct {
 	From   uuid.UUID // the client's
 	To     uuid.UUID // of any client, in the same currency
 	Amount int64
 }
 
 // Pay moves money from the client's wallet to another. It is stored like a Credit.
-func (s *Service) Pay(ctx context.Context, req Request, t Transfer) (Reply, error) {
-	return s.do(ctx, req, Operation{Kind: Payment, Wallet: t.From, To: &t.To, Amount: t.Amount})
+func (s *Service) Pay(ctx context.Context, req Request, p Payment) (Reply, error) {
+	return s.do(ctx, req, Operation{Kind: Pay, Wallet: p.From, To: &p.To, Amount: p.Amount})
 }
 
 // do runs an operation of any kind.
@@ -58,7 +58,7 @@ func (s *Service) do(ctx context.Context, req Request, op Operation) (Reply, err
 	if err := op.check(req); err != nil {
 		return Reply{}, err
 	}
-	return s.request(ctx, &job{req: req, op: op, request: uuid.New()})
+	return s.request(ctx, &operation{req: req, intent: op, request: uuid.New()})
 }
 
 // operationID derives the id of an operation from the client and its key. The operation is
@@ -84,10 +84,10 @@ func (op Operation) check(req Request) error {
 
 // ids returns the wallets in byte order, which is MongoDB's order of UUIDs. Every request
 // locks them in this order.
-func (j *job) ids() []uuid.UUID {
-	ids := []uuid.UUID{j.op.Wallet}
-	if j.op.To != nil {
-		ids = append(ids, *j.op.To)
+func (o *operation) ids() []uuid.UUID {
+	ids := []uuid.UUID{o.intent.Wallet}
+	if o.intent.To != nil {
+		ids = append(ids, *o.intent.To)
 	}
 	slices.SortFunc(ids, func(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) })
 	return ids
@@ -102,10 +102,10 @@ func (op Operation) delta(wallet uuid.UUID) int64 {
 }
 
 // permits checks the owners and currencies of the wallets, which never change.
-func (j *job) permits(wallets []Wallet) error {
+func (o *operation) permits(wallets []Wallet) error {
 	for _, w := range wallets {
 		switch {
-		case w.ID == j.op.Wallet && w.Owner != j.op.Client:
+		case w.ID == o.intent.Wallet && w.Owner != o.intent.Client:
 			return fmt.Errorf("%w: %s", ErrForbidden, w.ID)
 		case w.Currency != wallets[0].Currency:
 			return fmt.Errorf("%w: one wallet is in %s, the other in %s", ErrInvalid, wallets[0].Currency, w.Currency)
@@ -116,18 +116,18 @@ func (j *job) permits(wallets []Wallet) error {
 
 // validate checks the operation against the wallets as they are now. An InsufficientFundsError
 // is a refusal that is stored; other errors are not stored.
-func (j *job) validate(wallets []Wallet) error {
-	if err := j.permits(wallets); err != nil {
+func (o *operation) validate(wallets []Wallet) error {
+	if err := o.permits(wallets); err != nil {
 		return err
 	}
 	for _, w := range wallets {
-		if delta := j.op.delta(w.ID); delta > 0 && w.Balance > math.MaxInt64-delta-AmountMax { // whatever the bonus will be
+		if delta := o.intent.delta(w.ID); delta > 0 && w.Balance > math.MaxInt64-delta-AmountMax { // whatever the bonus will be
 			return fmt.Errorf("%w: more than wallet %s can hold", ErrInvalid, w.ID)
 		}
 	}
 	for _, w := range wallets {
-		if w.Balance+j.op.delta(w.ID) < 0 {
-			return &InsufficientFundsError{w.ID, j.op.Amount, w.Balance}
+		if w.Balance+o.intent.delta(w.ID) < 0 {
+			return &InsufficientFundsError{w.ID, o.intent.Amount, w.Balance}
 		}
 	}
 	return nil
