@@ -25,7 +25,7 @@ func BenchmarkBuy_ColdBesideHot(b *testing.B) {
 			s := openWithRedis(b, inventory.Config{Strategy: strategy})
 			s.stock("HOT", 1<<40)
 			s.stock("COLD", 1<<40)
-			stop, hot := s.crowd(b, 128)
+			stop, hot := s.hotClients(b, 128)
 			waits := make([]time.Duration, 0, b.N)
 			before := hot.Load()
 			for b.Loop() {
@@ -49,8 +49,8 @@ func BenchmarkBuy_ColdBesideHot(b *testing.B) {
 	}
 }
 
-// crowd lets n clients buy HOT until stop, and counts their purchases.
-func (s *shop) crowd(b *testing.B, n int) (stop func(), bought *atomic.Int64) {
+// hotClients lets n clients buy HOT until stop, and counts their purchases.
+func (s *shop) hotClients(b *testing.B, n int) (stop func(), bought *atomic.Int64) {
 	ctx, cancel := context.WithCancel(b.Context())
 	var wg sync.WaitGroup
 	bought = new(atomic.Int64)

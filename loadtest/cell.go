@@ -49,7 +49,7 @@ type CellRequests struct {
 // Inspection finds broken invariants in the database, and counts the effects of a key.
 type Inspection struct {
 	Checks  []invariant.Check
-	Ask     func(context.Context, invariant.Check) ([]string, error)
+	Query   func(context.Context, invariant.Check) ([]string, error)
 	Effects func(ctx context.Context, client [16]byte, key string) (int64, error)
 	Close   func()
 }
@@ -68,7 +68,7 @@ func InspectSQL(ctx context.Context, t *Trial, fill func(*pgx.Conn) error, check
 	}
 	return &Inspection{
 		Checks: checks,
-		Ask:    invariant.SQL(conn),
+		Query:  invariant.SQL(conn),
 		Effects: func(ctx context.Context, client [16]byte, key string) (n int64, err error) {
 			err = conn.QueryRow(ctx, effects, uuid.UUID(client), key).Scan(&n)
 			return n, err

@@ -142,7 +142,7 @@ func (r *Run) replay(ctx context.Context) (answered int64, silent []string) {
 	for i := 0; i < len(records); i += max(1, len(records)/replays) {
 		switch record := records[i]; {
 		case !record.Outcome.Final():
-		case r.askAgain(ctx, i, record.Intent):
+		case r.resend(ctx, i, record.Intent):
 			answered++
 		default:
 			silent = append(silent, record.Key+": decided, but sent again it ended as "+r.History.Record(record.Key).Ended())
@@ -151,8 +151,8 @@ func (r *Run) replay(ctx context.Context) (answered int64, silent []string) {
 	return answered, silent
 }
 
-// askAgain sends a decided key until its answer is final, or until ctx ends.
-func (r *Run) askAgain(ctx context.Context, replica int, i Intent) bool {
+// resend sends a decided key until its answer is final, or until ctx ends.
+func (r *Run) resend(ctx context.Context, replica int, i Intent) bool {
 	for ; r.send(ctx, replica, i) != nil || !r.History.Record(i.Key).Last().Outcome.Final(); replica++ {
 		if !fault.Wait(ctx, retryFirst) {
 			return false

@@ -132,15 +132,15 @@ func TestReplay_ADecidedKeyThatGetsAnotherAnswerInTheEndIsNoticed(t *testing.T) 
 }
 
 func TestReplay_BusyIsNoReplyToADecidedKey(t *testing.T) {
-	var asked atomic.Int32
+	var requests atomic.Int32
 	run := decidedRun(t, func() string {
-		if asked.Add(1) == 1 {
+		if requests.Add(1) == 1 {
 			return "busy"
 		}
 		return ""
 	})
-	if n, silent := run.replay(t.Context()); n != 1 || len(silent) != 0 || asked.Load() != 2 {
-		t.Errorf("busy once: %d answered of 1, silent %v, asked %d times, want 2", n, silent, asked.Load())
+	if n, silent := run.replay(t.Context()); n != 1 || len(silent) != 0 || requests.Load() != 2 {
+		t.Errorf("busy once: %d answered of 1, silent %v, requests %d times, want 2", n, silent, requests.Load())
 	}
 	run = decidedRun(t, func() string { return "busy" })
 	ctx, stop := context.WithTimeout(t.Context(), 200*time.Millisecond)

@@ -116,8 +116,8 @@ func (r *Run) SettleAll(ctx context.Context, replica int, intents ...*Intent) (r
 	return records
 }
 
-// Ask reads a number. It requests one replica after the other until one answers.
-func (r *Run) Ask(ctx context.Context, replica int, path string, client int, field string) (int64, error) {
+// ReadNumber reads a number. It requests one replica after the other until one answers.
+func (r *Run) ReadNumber(ctx context.Context, replica int, path string, client int, field string) (int64, error) {
 	for ; ; replica++ {
 		n, err := read(ctx, r.Bases[replica%len(r.Bases)]+path, r.Headers.Clients[client], field)
 		if err == nil || !fault.Wait(ctx, retryFirst) {

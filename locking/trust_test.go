@@ -123,12 +123,12 @@ func TestDo_TrustIsMonotonicEvenIfUntilIsNot(t *testing.T) {
 			t.Errorf("trust until %v: a change of the wall clock would move it", until)
 		}
 	}
-	tell := func(e locking.Event) {
+	observe := func(e locking.Event) {
 		if e.Kind == locking.Renewed {
 			renewed <- struct{}{}
 		}
 	}
-	err := locking.Do(t.Context(), s, locking.Options{Observer: tell}, one, func(ctx context.Context, _ locking.Lease) error {
+	err := locking.Do(t.Context(), s, locking.Options{Observer: observe}, one, func(ctx context.Context, _ locking.Lease) error {
 		monotonic(ctx)
 		select {
 		case <-renewed:

@@ -252,7 +252,7 @@ func TestCommands_ReadAndWriteWithMajorityOrSnapshot(t *testing.T) {
 
 // unsure returns the commands whose concern is weaker than majority. It checks the first
 // statements of transactions, and the commands outside of them, and counts these.
-func (w *wire) unsure() (found []string, looked int) {
+func (w *commandLog) unsure() (found []string, looked int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, command := range w.sent {

@@ -15,14 +15,14 @@ import (
 	"shop/wallet"
 )
 
-// wire records the commands that a client has sent, in order.
-type wire struct {
+// commandLog records the commands that a client has sent, in order.
+type commandLog struct {
 	db   *mongo.Database // through that client
 	mu   sync.Mutex
 	sent []bson.Raw
 }
 
-func (w *wire) monitor() *event.CommandMonitor {
+func (w *commandLog) monitor() *event.CommandMonitor {
 	return &event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -32,7 +32,7 @@ func (w *wire) monitor() *event.CommandMonitor {
 
 // names returns the commands of the transactions, with their collections. Each transaction
 // starts with "begin".
-func (w *wire) names(t *testing.T) (names []string) {
+func (w *commandLog) names(t *testing.T) (names []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, command := range w.sent {
@@ -57,7 +57,7 @@ func (w *wire) names(t *testing.T) (names []string) {
 }
 
 // concerns returns the write concerns of all commits.
-func (w *wire) concerns() (levels []string) {
+func (w *commandLog) concerns() (levels []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, command := range w.sent {
@@ -69,7 +69,7 @@ func (w *wire) concerns() (levels []string) {
 }
 
 // lockIDs returns the ids that locks have written.
-func (w *wire) lockIDs() (ids []string) {
+func (w *commandLog) lockIDs() (ids []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, command := range w.sent {
@@ -81,9 +81,9 @@ func (w *wire) lockIDs() (ids []string) {
 }
 
 // watched opens a Service whose commands are recorded.
-func (c *fixture) watched(cfg wallet.Config) (*wallet.Service, *wire) {
+func (c *fixture) watched(cfg wallet.Config) (*wallet.Service, *commandLog) {
 	c.t.Helper()
-	w := &wire{}
+	w := &commandLog{}
 	o, err := wallet.ClientOptions(c.url)
 	if err != nil {
 		c.t.Fatal(err)

@@ -136,8 +136,8 @@ func counted(n int64, thing string) string {
 // broken lists the violated invariants that concern the objects or the requests of the cell.
 func (c *trying) broken(ctx context.Context) (found []string, err error) {
 	about := c.about()
-	for _, check := range c.look.Checks {
-		ids, err := c.look.Ask(ctx, check)
+	for _, check := range c.inspection.Checks {
+		ids, err := c.inspection.Query(ctx, check)
 		if err != nil {
 			return nil, fmt.Errorf("check %s: %w", check.Name, err)
 		}

@@ -29,13 +29,13 @@ func Failpoints(s loadtest.Scenario) (args []string) {
 func (m Matrix) Inject(ctx context.Context, _ time.Duration) (events []fault.Event, err error) {
 	t := m.Trial
 	defer t.Hold()()
-	look, err := t.Scenario.Flow.Cells.Inspect(ctx, t)
+	inspection, err := t.Scenario.Flow.Cells.Inspect(ctx, t)
 	if err != nil {
 		return nil, fmt.Errorf("inspect: %w", err)
 	}
-	defer look.Close()
+	defer inspection.Close()
 	for n, cell := range t.Scenario.CellsOf() {
-		one := &trying{Matrix: m, Cell: cell, look: look, requests: t.Scenario.Flow.Cells.Requests(t.Plan, n, cell)}
+		one := &trying{Matrix: m, Cell: cell, inspection: inspection, requests: t.Scenario.Flow.Cells.Requests(t.Plan, n, cell)}
 		began := time.Now()
 		if err := one.try(ctx); err != nil {
 			return events, fmt.Errorf("%v: %w", cell, err)

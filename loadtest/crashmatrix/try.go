@@ -14,11 +14,11 @@ import (
 type trying struct {
 	Matrix
 	loadtest.Cell
-	look     *loadtest.Inspection
-	requests loadtest.CellRequests
-	seen     seen
-	event    fault.Event
-	ended    <-chan struct{} // closed when the attempt under the fault has ended
+	inspection *loadtest.Inspection
+	requests   loadtest.CellRequests
+	seen       seen
+	event      fault.Event
+	ended      <-chan struct{} // closed when the attempt under the fault has ended
 }
 
 // The bounds of the waits within a cell.
@@ -38,7 +38,7 @@ func (c *trying) try(ctx context.Context) error {
 	c.seen.sound = c.warm(ctx)
 	c.ended = c.Trial.Begin(ctx, c.base(), c.requests.Hit)
 	if c.seen.stood = c.stops(ctx); c.seen.stood {
-		if err := c.strike(ctx); err != nil {
+		if err := c.inject(ctx); err != nil {
 			return err
 		}
 	}
@@ -98,8 +98,8 @@ func (c *trying) stops(ctx context.Context) (stood bool) {
 	return stood
 }
 
-// strike injects the fault into the victim, which is stopped at the step.
-func (c *trying) strike(ctx context.Context) (err error) {
+// inject injects the fault into the victim, which is stopped at the step.
+func (c *trying) inject(ctx context.Context) (err error) {
 	t := c.Trial
 	c.event = fault.Event{What: fmt.Sprintf("replica %d: %v", t.Victim()+1, c.Cell), At: time.Now()}
 	if c.seen.storedThen, err = c.effects(ctx); err != nil {
@@ -222,5 +222,5 @@ func (c *trying) settle(ctx context.Context) (err error) {
 // effects counts the stored effects of the cell's key.
 func (c *trying) effects(ctx context.Context) (int64, error) {
 	hit := c.requests.Hit
-	return c.look.Effects(ctx, c.Trial.Clients[hit.Client].ID, hit.IdempotencyKey())
+	return c.inspection.Effects(ctx, c.Trial.Clients[hit.Client].ID, hit.IdempotencyKey())
 }

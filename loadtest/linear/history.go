@@ -108,15 +108,15 @@ const (
 
 // Fate derives the fate from the outcome and the effect.
 func (o *Operation) Fate() Fate {
-	told := o.Outcome == Rejected || o.Outcome == Open
+	undone := o.Outcome == Rejected || o.Outcome == Open
 	switch {
-	case told && o.Effect == Yes:
+	case undone && o.Effect == Yes:
 		return Contradiction
 	case o.Outcome == OK:
 		return Done
 	case o.Outcome == Rejected:
 		return Refused
-	case o.Reads || told || o.Effect == No:
+	case o.Reads || undone || o.Effect == No:
 		return Nothing
 	case o.Effect == Yes:
 		return Done

@@ -200,9 +200,9 @@ func (c *app) write(out io.Writer, r loadtest.Report) error {
 	return err
 }
 
-func (c *app) prove(ctx context.Context, tell *progress) (loadtest.Report, error) {
+func (c *app) prove(ctx context.Context, progress *progress) (loadtest.Report, error) {
 	if c.Target != "" {
-		return c.proveTarget(ctx, tell)
+		return c.proveTarget(ctx, progress)
 	}
 	c.setDefaults()
 	env := &environment{settings: c, private: map[string]*stack.Server{}, etcds: map[string]*clientv3.Client{}}
@@ -242,9 +242,9 @@ func (c *app) prove(ctx context.Context, tell *progress) (loadtest.Report, error
 		Fault:     env.fault,
 		Leftovers: env.leftovers,
 		Witness:   env.witness,
-		Done:      c.keepFailed(tell),
-		Say:       tell.say,
-		Tick:      tell.tick,
+		Done:      c.keepFailed(progress),
+		Say:       progress.say,
+		Tick:      progress.tick,
 	}
 	if c.Soak.Soak > 0 {
 		return c.soak(ctx, env, proof)

@@ -63,13 +63,13 @@ func (c *app) repeat(s loadtest.Scenario) string {
 
 // keepFailed prints how to repeat a run of a nemesis. If --count is above 1, it removes the files of runs
 // that are as expected.
-func (c *app) keepFailed(tell *progress) func(*loadtest.Result) error {
+func (c *app) keepFailed(progress *progress) func(*loadtest.Result) error {
 	return func(r *loadtest.Result) error {
 		if r.Fault != loadtest.Nemesis {
 			return nil
 		}
 		r.Repeat = c.repeat(r.Scenario)
-		tell.say("    to repeat: %s", r.Repeat)
+		progress.say("    to repeat: %s", r.Repeat)
 		if c.Nemesis.Count == 1 || !r.AsExpected {
 			return nil
 		}

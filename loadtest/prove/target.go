@@ -14,7 +14,7 @@ import (
 )
 
 // proveTarget proves the service that a file describes.
-func (c *app) proveTarget(ctx context.Context, tell *progress) (loadtest.Report, error) {
+func (c *app) proveTarget(ctx context.Context, progress *progress) (loadtest.Report, error) {
 	file, err := target.Read(c.Target, os.Getenv)
 	if err != nil {
 		return loadtest.Report{}, err
@@ -27,7 +27,7 @@ func (c *app) proveTarget(ctx context.Context, tell *progress) (loadtest.Report,
 	if err := os.RemoveAll(filepath.Join(c.Out, file.Folder())); err != nil { // of an earlier run
 		return loadtest.Report{}, err
 	}
-	return file.Run(ctx, target.Log{Say: tell.say, Tick: tell.tick})
+	return file.Run(ctx, target.Log{Say: progress.say, Tick: progress.tick})
 }
 
 // forCI writes the files for CI systems: JUnit XML, and the summary of a step of GitHub Actions.

@@ -115,9 +115,9 @@ func (p *plan) intent(random *rand.Rand, r *Request, n, client int, follows sent
 	}, nil
 }
 
-// follow returns the requests that follow a success. It draws them from the seed and the number of the
+// followUp returns the requests that follow a success. It draws them from the seed and the number of the
 // request, since answers arrive in any order.
-func (p *plan) follow(record loadtest.Record) (requests []loadtest.ScheduledRequest) {
+func (p *plan) followUp(record loadtest.Record) (requests []loadtest.ScheduledRequest) {
 	before := of(record.Intent)
 	if record.Outcome != loadtest.OK || before.request == nil || before.request.After != "" {
 		return nil

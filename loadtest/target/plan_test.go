@@ -96,8 +96,8 @@ func TestPlan_ASuccessIsFollowedWithWhatItsAnswerHolds(t *testing.T) {
 		}
 		buys++
 		record := loadtest.Record{Intent: *i, Outcome: loadtest.OK, Body: []byte(`{"id": 12345678901234567890}`)}
-		again := p.follow(record)
-		for n, request := range p.follow(record) {
+		again := p.followUp(record)
+		for n, request := range p.followUp(record) {
 			got := request.Intent
 			sent[string(got.Action)]++
 			if got.Path != "/orders/12345678901234567890" || got.Key == i.Key || got.Key != again[n].Intent.Key {
@@ -110,7 +110,7 @@ func TestPlan_ASuccessIsFollowedWithWhatItsAnswerHolds(t *testing.T) {
 				t.Fatalf("it follows %v, and is about %v", of(*i).drawn, of(*got).drawn)
 			}
 		}
-		if refused := p.follow(loadtest.Record{Intent: *i, Outcome: loadtest.Rejected}); len(refused) > 0 {
+		if refused := p.followUp(loadtest.Record{Intent: *i, Outcome: loadtest.Rejected}); len(refused) > 0 {
 			t.Fatal("a refusal is followed")
 		}
 	}

@@ -10,23 +10,23 @@ import (
 
 func TestReview_NamesASettingThatMayBeWrong(t *testing.T) {
 	f := parsed(t, mixed+"answers: {rejected: [402], open: [503]}\n")
-	sold := slices.Concat(told(f, "buy", 6, "coffee", 2, 201, loadtest.OK), told(f, "move", 1, "tea", 0, 200, loadtest.OK), told(f, "look", 1, "tea", 0, 200, loadtest.OK))
+	sold := slices.Concat(answered(f, "buy", 6, "coffee", 2, 201, loadtest.OK), answered(f, "move", 1, "tea", 0, 200, loadtest.OK), answered(f, "look", 1, "tea", 0, 200, loadtest.OK))
 	for _, c := range []struct {
 		name    string
 		records []loadtest.Record
 		says    []string // reasons or hints
 	}{
-		{"a refusal that is not listed", told(f, "buy", 294, "coffee", 1, 409, loadtest.Unknown), []string{"294 keys ended in 409 sold-out: is that a refusal? Set answers: {rejected: [409 sold-out]}", "no request succeeded"}},
-		{"an error", slices.Concat(sold, told(f, "buy", 3, "coffee", 1, 500, loadtest.Unknown)), []string{"3 keys ended in 500", "{open: [500]}"}},
-		{"busy to the end", slices.Concat(sold, told(f, "buy", 3, "coffee", 1, 503, loadtest.Open)), []string{"3 keys ended in 503, which the file lists as open"}},
-		{"no answer", slices.Concat(sold, told(f, "buy", 3, "coffee", 1, 0, loadtest.Open)), []string{"3 keys ended without an answer"}},
-		{"a wrong secret", told(f, "buy", 20, "coffee", 1, 401, loadtest.Rejected), []string{"no request succeeded: 20 ended in 401 Unauthorized", "are the headers of the clients right"}},
-		{"a wrong path", told(f, "buy", 20, "coffee", 1, 404, loadtest.Rejected), []string{"are the path and the objects right"}},
-		{"one request that never succeeds", slices.Concat(sold, told(f, "cancel", 5, "coffee", 1, 404, loadtest.Rejected)), []string{`no request "cancel" succeeded: 5 ended in 404 Not Found`, "set expect"}},
+		{"a refusal that is not listed", answered(f, "buy", 294, "coffee", 1, 409, loadtest.Unknown), []string{"294 keys ended in 409 sold-out: is that a refusal? Set answers: {rejected: [409 sold-out]}", "no request succeeded"}},
+		{"an error", slices.Concat(sold, answered(f, "buy", 3, "coffee", 1, 500, loadtest.Unknown)), []string{"3 keys ended in 500", "{open: [500]}"}},
+		{"busy to the end", slices.Concat(sold, answered(f, "buy", 3, "coffee", 1, 503, loadtest.Open)), []string{"3 keys ended in 503, which the file lists as open"}},
+		{"no answer", slices.Concat(sold, answered(f, "buy", 3, "coffee", 1, 0, loadtest.Open)), []string{"3 keys ended without an answer"}},
+		{"a wrong secret", answered(f, "buy", 20, "coffee", 1, 401, loadtest.Rejected), []string{"no request succeeded: 20 ended in 401 Unauthorized", "are the headers of the clients right"}},
+		{"a wrong path", answered(f, "buy", 20, "coffee", 1, 404, loadtest.Rejected), []string{"are the path and the objects right"}},
+		{"one request that never succeeds", slices.Concat(sold, answered(f, "cancel", 5, "coffee", 1, 404, loadtest.Rejected)), []string{`no request "cancel" succeeded: 5 ended in 404 Not Found`, "set expect"}},
 		{"one that is never sent", sold, []string{`request "spy" was never sent: no success of "buy"`}},
-		{"too much of everything", told(f, "buy", 4, "coffee", 2, 201, loadtest.OK), []string{"clients wanted 8 units, and 20 were there", "lower the supply"}},
+		{"too much of everything", answered(f, "buy", 4, "coffee", 2, 201, loadtest.OK), []string{"clients wanted 8 units, and 20 were there", "lower the supply"}},
 		{"no overlap", sold, []string{"no two requests for the same object overlapped"}},
-		{"a silent address", slices.Concat(sold, told(f, "buy", 10, "coffee", 1, 201, loadtest.OK)), []string{"127.0.0.1:2 returned no success"}},
+		{"a silent address", slices.Concat(sold, answered(f, "buy", 10, "coffee", 1, 201, loadtest.OK)), []string{"127.0.0.1:2 returned no success"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			v := &review{file: f, supply: f.given, records: c.records, blind: []string{"an audit was blind"}}
@@ -43,7 +43,7 @@ func TestReview_NamesASettingThatMayBeWrong(t *testing.T) {
 func TestReview_ARightRunHasNoHints(t *testing.T) {
 	f := parsed(t, small)
 	f.Services = []string{"http://127.0.0.1:1", "http://127.0.0.1:2"} // that one of them sold nothing is chance
-	records := slices.Concat(told(f, "buy", 5, "coffee", 2, 201, loadtest.OK), told(f, "buy", 5, "coffee", 1, 409, loadtest.Rejected))
+	records := slices.Concat(answered(f, "buy", 5, "coffee", 2, 201, loadtest.OK), answered(f, "buy", 5, "coffee", 1, 409, loadtest.Rejected))
 	v := &review{file: f, supply: f.given, records: records}
 	if got := append(v.inconclusive(3), v.hints()...); len(got) > 0 {
 		t.Errorf("%q", got)
@@ -52,7 +52,7 @@ func TestReview_ARightRunHasNoHints(t *testing.T) {
 
 func TestReview_AKeyInAnotherHeaderIsNoticed(t *testing.T) {
 	f := parsed(t, small)
-	records := told(f, "buy", 5, "coffee", 2, 201, loadtest.OK)
+	records := answered(f, "buy", 5, "coffee", 2, 201, loadtest.OK)
 	for i := range records {
 		records[i].Attempts = append(records[i].Attempts, records[i].Attempts[0])
 		records[i].Diverged = true

@@ -10,8 +10,8 @@ import (
 	"shop/loadtest"
 )
 
-// told returns records of n sequential requests of a file that ended in the same way.
-func told(f *File, name string, n int, object string, units, status int, outcome loadtest.Outcome) (records []loadtest.Record) {
+// answered returns records of n sequential requests of a file that ended in the same way.
+func answered(f *File, name string, n int, object string, units, status int, outcome loadtest.Outcome) (records []loadtest.Record) {
 	i := slices.IndexFunc(f.Requests, func(r Request) bool { return r.Name == name })
 	for k := range n {
 		key := fmt.Sprintf("%s-%s-%d-%d-%d", name, object, units, status, k)
@@ -46,16 +46,16 @@ func TestSupply_WhatClientsGotIsComparedWithWhatWasThere(t *testing.T) {
 		broken  []string
 		over    int64
 	}{
-		{"all sold", inOrder(told(f, "buy", 5, "coffee", 2, 201, ok), told(f, "buy", 9, "coffee", 2, 409, refused)), nil, 0},
-		{"the last unit is not enough for two", inOrder(told(f, "buy", 3, "coffee", 3, 201, ok), told(f, "buy", 9, "coffee", 2, 409, refused)), nil, 0},
-		{"one unit too many", inOrder(told(f, "buy", 11, "coffee", 1, 201, ok), told(f, "buy", 1, "coffee", 2, 409, refused)), []string{"I-SUPPLY"}, 1},
-		{"one sold, and the rest refused", inOrder(told(f, "buy", 1, "coffee", 1, 201, ok), told(f, "buy", 299, "coffee", 1, 409, refused)), []string{"I-SOLD"}, 0},
-		{"one left, and one refused", inOrder(told(f, "buy", 9, "coffee", 1, 201, ok), told(f, "buy", 1, "coffee", 1, 409, refused)), []string{"I-SOLD"}, 0},
-		{"refused too early", inOrder(told(f, "buy", 9, "coffee", 1, 201, ok), told(f, "buy", 1, "coffee", 1, 409, refused), told(f, "buy", 1, "coffee", 1, 200, ok)), []string{"I-SOLD"}, 0},
-		{"what may be sold is not left", inOrder(told(f, "buy", 9, "coffee", 1, 201, ok), told(f, "buy", 1, "coffee", 1, 500, open), told(f, "buy", 1, "coffee", 2, 409, refused)), nil, 0},
-		{"given back, and sold again", inOrder(told(f, "buy", 10, "coffee", 1, 201, ok), told(f, "buy", 1, "coffee", 2, 409, refused), told(f, "cancel", 3, "coffee", 1, 200, ok), told(f, "buy", 1, "coffee", 1, 201, ok)), nil, 0},
-		{"refused too early, and given back later", inOrder(told(f, "buy", 5, "coffee", 1, 201, ok), told(f, "buy", 1, "coffee", 2, 409, refused), told(f, "cancel", 3, "coffee", 1, 200, ok)), []string{"I-SOLD"}, 0},
-		{"not given back", inOrder(told(f, "buy", 11, "coffee", 1, 201, ok), told(f, "cancel", 1, "coffee", 1, 404, refused)), []string{"I-SUPPLY"}, 1},
+		{"all sold", inOrder(answered(f, "buy", 5, "coffee", 2, 201, ok), answered(f, "buy", 9, "coffee", 2, 409, refused)), nil, 0},
+		{"the last unit is not enough for two", inOrder(answered(f, "buy", 3, "coffee", 3, 201, ok), answered(f, "buy", 9, "coffee", 2, 409, refused)), nil, 0},
+		{"one unit too many", inOrder(answered(f, "buy", 11, "coffee", 1, 201, ok), answered(f, "buy", 1, "coffee", 2, 409, refused)), []string{"I-SUPPLY"}, 1},
+		{"one sold, and the rest refused", inOrder(answered(f, "buy", 1, "coffee", 1, 201, ok), answered(f, "buy", 299, "coffee", 1, 409, refused)), []string{"I-SOLD"}, 0},
+		{"one left, and one refused", inOrder(answered(f, "buy", 9, "coffee", 1, 201, ok), answered(f, "buy", 1, "coffee", 1, 409, refused)), []string{"I-SOLD"}, 0},
+		{"refused too early", inOrder(answered(f, "buy", 9, "coffee", 1, 201, ok), answered(f, "buy", 1, "coffee", 1, 409, refused), answered(f, "buy", 1, "coffee", 1, 200, ok)), []string{"I-SOLD"}, 0},
+		{"what may be sold is not left", inOrder(answered(f, "buy", 9, "coffee", 1, 201, ok), answered(f, "buy", 1, "coffee", 1, 500, open), answered(f, "buy", 1, "coffee", 2, 409, refused)), nil, 0},
+		{"given back, and sold again", inOrder(answered(f, "buy", 10, "coffee", 1, 201, ok), answered(f, "buy", 1, "coffee", 2, 409, refused), answered(f, "cancel", 3, "coffee", 1, 200, ok), answered(f, "buy", 1, "coffee", 1, 201, ok)), nil, 0},
+		{"refused too early, and given back later", inOrder(answered(f, "buy", 5, "coffee", 1, 201, ok), answered(f, "buy", 1, "coffee", 2, 409, refused), answered(f, "cancel", 3, "coffee", 1, 200, ok)), []string{"I-SOLD"}, 0},
+		{"not given back", inOrder(answered(f, "buy", 11, "coffee", 1, 201, ok), answered(f, "cancel", 1, "coffee", 1, 404, refused)), []string{"I-SUPPLY"}, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			findings, over := judgeSupply(f.given, c.records)
@@ -75,7 +75,7 @@ func TestSupply_WhatClientsGotIsComparedWithWhatWasThere(t *testing.T) {
 // A service may take units for a while, and give them back when it cannot take them all.
 func TestSupply_UnitsThatOthersMayHaveHeldAreNotLeft(t *testing.T) {
 	f := parsed(t, mixed)
-	records := inOrder(told(f, "buy", 8, "coffee", 1, 201, loadtest.OK), told(f, "buy", 1, "coffee", 3, 409, loadtest.Rejected), told(f, "buy", 1, "coffee", 2, 409, loadtest.Rejected))
+	records := inOrder(answered(f, "buy", 8, "coffee", 1, 201, loadtest.OK), answered(f, "buy", 1, "coffee", 3, 409, loadtest.Rejected), answered(f, "buy", 1, "coffee", 2, 409, loadtest.Rejected))
 	three, two := &records[8].Attempts[0], &records[9].Attempts[0]
 	if found, _ := judgeSupply(f.given, records); found["I-SOLD"].Count != 1 {
 		t.Errorf("one after the other: %v, want that two were refused while two were there", found)
@@ -88,18 +88,18 @@ func TestSupply_UnitsThatOthersMayHaveHeldAreNotLeft(t *testing.T) {
 
 func TestLimits_SharesAndTheLeastNumberOfSuccesses(t *testing.T) {
 	f := parsed(t, mixed+"limits: {least_ok: 10, most_errors: 10%, most_busy: 20%}\n")
-	good := told(f, "buy", 10, "coffee", 1, 201, loadtest.OK)
+	good := answered(f, "buy", 10, "coffee", 1, 201, loadtest.OK)
 	for _, c := range []struct {
 		name    string
 		records []loadtest.Record
 		says    string
 	}{
-		{"enough", slices.Concat(good, told(f, "buy", 1, "tea", 1, 500, loadtest.Unknown), told(f, "buy", 2, "tea", 1, 503, loadtest.Open)), ""},
+		{"enough", slices.Concat(good, answered(f, "buy", 1, "tea", 1, 500, loadtest.Unknown), answered(f, "buy", 2, "tea", 1, 503, loadtest.Open)), ""},
 		{"too few", good[1:], "least_ok: 9"},
-		{"reads do not count", slices.Concat(good[1:], told(f, "look", 5, "tea", 0, 200, loadtest.OK)), "least_ok: 9"},
-		{"errors", slices.Concat(good, told(f, "buy", 2, "tea", 1, 500, loadtest.Unknown)), "most_errors"},
-		{"no answers", slices.Concat(good, told(f, "buy", 2, "tea", 1, 0, loadtest.Open)), "most_errors"},
-		{"busy", slices.Concat(good, told(f, "buy", 3, "tea", 1, 429, loadtest.Open)), "most_busy"},
+		{"reads do not count", slices.Concat(good[1:], answered(f, "look", 5, "tea", 0, 200, loadtest.OK)), "least_ok: 9"},
+		{"errors", slices.Concat(good, answered(f, "buy", 2, "tea", 1, 500, loadtest.Unknown)), "most_errors"},
+		{"no answers", slices.Concat(good, answered(f, "buy", 2, "tea", 1, 0, loadtest.Open)), "most_errors"},
+		{"busy", slices.Concat(good, answered(f, "buy", 3, "tea", 1, 429, loadtest.Open)), "most_busy"},
 	} {
 		found := f.judgeLimits(c.records)["I-LIMIT"]
 		if text := strings.Join(found.IDs, "; "); (found.Count > 0) != (c.says != "") || !strings.Contains(text, c.says) {

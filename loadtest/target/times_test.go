@@ -15,7 +15,7 @@ var shows = strings.Replace(mixed, "path: '/{{.Object}}'}", "path: '/{{.Object}}
 
 // one returns a record of a request for coffee, under way from one time to another. A read shows the units.
 func one(f *File, name string, units int, from, to time.Duration, outcome loadtest.Outcome) loadtest.Record {
-	r := told(f, name, 1, "coffee", units, 200, outcome)[0]
+	r := answered(f, name, 1, "coffee", units, 200, outcome)[0]
 	r.Key = fmt.Sprintf("%s %d from %d", name, units, from)
 	r.Attempts[0].Start, r.Attempts[0].End = from, to
 	if r.Reads {

@@ -57,8 +57,8 @@ func TestAcquire_OneWaiterOfAProcessIsInEtcd(t *testing.T) {
 func TestAcquire_ProcessWithManyWaitersDoesNotStarveOthers(t *testing.T) {
 	t.Parallel()
 	g := shared(t)
-	crowd, single, client := g.must(t, 20*time.Second), g.must(t, 20*time.Second), g.client(t)
-	held := take(t, crowd, "k")
+	busy, single, client := g.must(t, 20*time.Second), g.must(t, 20*time.Second), g.client(t)
+	held := take(t, busy, "k")
 	var mu sync.Mutex
 	var order []string
 	var all sync.WaitGroup
@@ -78,15 +78,15 @@ func TestAcquire_ProcessWithManyWaitersDoesNotStarveOthers(t *testing.T) {
 		})
 	}
 	for range 10 {
-		enter("crowd", crowd)
+		enter("busy", busy)
 	}
-	locktest.Eventually(t, "the crowd waits", func() bool { return crowd.queue.Len("k") == 11 })
+	locktest.Eventually(t, "the busy process waits", func() bool { return busy.queue.Len("k") == 11 })
 	enter("single", single)
 	locktest.Eventually(t, "the single one waits", func() bool { return waiting(t, client, g.prefix, "k") == 1 })
-	release(t, crowd, held)
+	release(t, busy, held)
 	all.Wait()
 	if at := slices.Index(order, "single"); at > 1 {
-		t.Errorf("%d of the crowd were granted before the single waiter: %v", at, order)
+		t.Errorf("%d of the busy process were granted before the single waiter: %v", at, order)
 	}
 }
 

@@ -103,10 +103,10 @@ func TestRefusals_OfOrdersLeaveNoTrace(t *testing.T) {
 			}
 		})
 	}
-	var traces int
-	err := s.pool.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM orders) + (SELECT count(*) FROM idempotency_keys)`).Scan(&traces)
-	if err != nil || traces != 0 {
-		t.Errorf("%d rows were left, %v", traces, err)
+	var rows int
+	err := s.pool.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM orders) + (SELECT count(*) FROM idempotency_keys)`).Scan(&rows)
+	if err != nil || rows != 0 {
+		t.Errorf("%d rows were left, %v", rows, err)
 	}
 }
 

@@ -90,7 +90,7 @@ func TestLateWrite_TheFenceRefusesAndWithoutItMoneyIsLost(t *testing.T) {
 			ctx, done := context.WithTimeout(t.Context(), 3*time.Minute)
 			defer done()
 			ways, refused := map[pgfault.Way]bool{}, 0
-			strike := pgfault.LateWrite{
+			late := pgfault.LateWrite{
 				Proxies: proxies, Replicas: replicas, TTL: lockTTL, URL: database,
 				Evict: func(ctx context.Context, account string) (bool, error) {
 					return Evict(ctx, client, prefix, "account/"+account)
@@ -106,7 +106,7 @@ func TestLateWrite_TheFenceRefusesAndWithoutItMoneyIsLost(t *testing.T) {
 					}
 				},
 			}
-			events, err := strike.Inject(ctx, time.Hour)
+			events, err := late.Inject(ctx, time.Hour)
 			replicas.stop()
 			seen := fault.Seen(events)
 			if !errors.Is(err, context.Canceled) {

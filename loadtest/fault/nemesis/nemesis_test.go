@@ -62,11 +62,11 @@ func board(faults ...breaks) (*switchboard, []Part) {
 func TestNemesis_RunsTheScheduleAndCountsTheHits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, all := board(breaks{what: "a", hits: 1}, breaks{what: "b", hits: 2}, breaks{what: "c"})
-		var told Schedule
-		n := Nemesis{Plan: Plan{Seed: 1, Replicas: 3, Parts: all}, Say: func(s Schedule) { told = s }}
+		var drawn Schedule
+		n := Nemesis{Plan: Plan{Seed: 1, Replicas: 3, Parts: all}, Say: func(s Schedule) { drawn = s }}
 		events, err := n.Inject(t.Context(), time.Minute)
 		steps, hits, two := 0, int64(0), int64(0)
-		for _, round := range told {
+		for _, round := range drawn {
 			of := map[string]bool{}
 			for _, step := range round.Steps {
 				if steps++; step.Part.Name != "c" {

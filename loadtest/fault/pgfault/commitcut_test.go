@@ -12,7 +12,7 @@ func TestCommitCut_BeforeIsNotCommittedAndAfterIs(t *testing.T) {
 	b := newBank(t)
 	proxies := []*Proxy{b.proxy(), b.proxy()}
 	ctx, stop := context.WithCancel(t.Context())
-	told := make(chan [2]int64, len(proxies)) // committed, broken
+	results := make(chan [2]int64, len(proxies)) // committed, broken
 	for _, w := range proxies {
 		go func() {
 			var n [2]int64
@@ -25,7 +25,7 @@ func TestCommitCut_BeforeIsNotCommittedAndAfterIs(t *testing.T) {
 				n[1]++
 				conn = b.connect(w.URL())
 			}
-			told <- n
+			results <- n
 		}()
 	}
 	var before, after int64
@@ -42,7 +42,7 @@ func TestCommitCut_BeforeIsNotCommittedAndAfterIs(t *testing.T) {
 	stop()
 	var ok, broken int64
 	for range proxies {
-		n := soon(t, "a client", told)
+		n := soon(t, "a client", results)
 		ok, broken = ok+n[0], broken+n[1]
 	}
 	if before < 2 || after < 2 || broken != before+after {

@@ -69,13 +69,13 @@ func TestProxy_UnderstandsWhatATransactionHasWritten(t *testing.T) {
 		SQL                      []string
 		Begins, Touches, Commits bool
 	}
-	packets := make(chan seen, 100)
+	segments := make(chan seen, 100)
 	w.intercept(func(p *segment) action {
 		s := seen{Begins: p.begins, Touches: p.touches, Commits: p.commits}
 		for _, st := range p.sent {
 			s.SQL = append(s.SQL, st.sql)
 		}
-		packets <- s
+		segments <- s
 		return deliver
 	})
 	balance := "update accounts set balance = $2, version = version + 1 where id = $1"
@@ -104,9 +104,9 @@ func TestProxy_UnderstandsWhatATransactionHasWritten(t *testing.T) {
 		}
 	}
 	w.intercept(nil)
-	close(packets)
+	close(segments)
 	var got []seen
-	for p := range packets {
+	for p := range segments {
 		got = append(got, p)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -131,8 +131,8 @@ func forgery(key string, edit func(*loadtest.Record)) func(map[string]loadtest.R
 	}
 }
 
-// told forges an answer by replacing some of its text.
-func told(key, is, becomes string) func(map[string]loadtest.Record) {
+// altered forges an answer by replacing some of its text.
+func altered(key, is, becomes string) func(map[string]loadtest.Record) {
 	return forgery(key, func(r *loadtest.Record) { r.Body = []byte(strings.Replace(string(r.Body), is, becomes, 1)) })
 }
 
@@ -231,26 +231,26 @@ UPDATE stock_movements SET quantity = -2 WHERE order_id = '` + order2 + `' AND s
 	{check: "S3 orders", name: "everything costs twice as much", sql: `UPDATE products SET price = 2 * price; UPDATE order_lines SET unit_price = 2 * unit_price; UPDATE orders SET total = 2 * total`, ids: []string{order1, order2, order3}},
 	{check: "S3 orders", name: "a total without one of the lines", sql: `UPDATE orders SET total = 100 WHERE id = '` + order2 + `'`, ids: []string{order2}},
 	{check: "S3 orders", name: "an order in dollars", sql: `UPDATE orders SET currency = 'USD' WHERE id = '` + order2 + `'`, ids: []string{order2}},
-	{check: "I-BODY orders", name: "answered with another price", replies: told("k1", `"unit_price":100`, `"unit_price":0`), ids: []string{"k1"}},
-	{check: "I-BODY orders", name: "answered with another total", replies: told("k1", `"total":200`, `"total":0`), ids: []string{"k1"}},
-	{check: "I-BODY orders", name: "answered with another currency", replies: told("k1", `EUR`, `USD`), ids: []string{"k1"}},
-	{check: "I-BODY orders", name: "answered with another time", replies: told("k1", `00:00:00Z`, `00:00:01Z`), ids: []string{"k1"}},
-	{check: "I-BODY orders", name: "answered with half the order", replies: told("k2", `{"sku":"cup","quantity":1,"unit_price":100},`, ``), ids: []string{"k2"}},
-	{check: "I-BODY orders", name: "answered with an extra field", replies: told("k1", `"total"`, `"owner":"me","total"`), ids: []string{"k1"}},
+	{check: "I-BODY orders", name: "answered with another price", replies: altered("k1", `"unit_price":100`, `"unit_price":0`), ids: []string{"k1"}},
+	{check: "I-BODY orders", name: "answered with another total", replies: altered("k1", `"total":200`, `"total":0`), ids: []string{"k1"}},
+	{check: "I-BODY orders", name: "answered with another currency", replies: altered("k1", `EUR`, `USD`), ids: []string{"k1"}},
+	{check: "I-BODY orders", name: "answered with another time", replies: altered("k1", `00:00:00Z`, `00:00:01Z`), ids: []string{"k1"}},
+	{check: "I-BODY orders", name: "answered with half the order", replies: altered("k2", `{"sku":"cup","quantity":1,"unit_price":100},`, ``), ids: []string{"k2"}},
+	{check: "I-BODY orders", name: "answered with an extra field", replies: altered("k1", `"total"`, `"owner":"me","total"`), ids: []string{"k1"}},
 	{check: "I-BODY orders", name: "a malformed answer", replies: forgery("k1", func(r *loadtest.Record) { r.Body = []byte("<html>") }), ids: []string{"k1"}},
-	{check: "I-BODY orders", name: "cancelled, but answered as confirmed", replies: told("c3", `"status":"cancelled"`, `"status":"confirmed"`), ids: []string{"c3"}},
-	{check: "I-BODY orders", name: "read as another order", replies: told("before", order3, order1), ids: []string{"before"}},
-	{check: "I-BODY orders", name: "read with a lower price", replies: told("after", `"total":600`, `"total":6`), ids: []string{"after"}},
+	{check: "I-BODY orders", name: "cancelled, but answered as confirmed", replies: altered("c3", `"status":"cancelled"`, `"status":"confirmed"`), ids: []string{"c3"}},
+	{check: "I-BODY orders", name: "read as another order", replies: altered("before", order3, order1), ids: []string{"before"}},
+	{check: "I-BODY orders", name: "read with a lower price", replies: altered("after", `"total":600`, `"total":6`), ids: []string{"after"}},
 	{check: "I-BODY status", name: "confirmed after its cancellation", replies: forgery("after", func(r *loadtest.Record) { r.Body = []byte(orderConfirmed) }), ids: []string{"after"}},
 	{check: "I-BODY status", name: "cancelled before that was requested", replies: forgery("before", func(r *loadtest.Record) { r.Body = []byte(orderCancelled) }), ids: []string{"before"}},
-	{check: "I-BODY status", name: "in an unknown state", replies: told("after", `"cancelled"`, `"lost"`), ids: []string{"after"}},
-	{check: "I-BODY products", name: "read with another price", replies: told("cup", `"price":100`, `"price":0`), ids: []string{"cup"}},
-	{check: "I-BODY products", name: "read with more than the initial stock", replies: told("cup", `"stock":7`, `"stock":11`), ids: []string{"cup"}},
-	{check: "I-BODY products", name: "read with a negative stock", replies: told("cup", `"stock":7`, `"stock":-1`), ids: []string{"cup"}},
-	{check: "I-BODY products", name: "read without its stock", replies: told("cup", `,"stock":7`, ``), ids: []string{"cup"}},
+	{check: "I-BODY status", name: "in an unknown state", replies: altered("after", `"cancelled"`, `"lost"`), ids: []string{"after"}},
+	{check: "I-BODY products", name: "read with another price", replies: altered("cup", `"price":100`, `"price":0`), ids: []string{"cup"}},
+	{check: "I-BODY products", name: "read with more than the initial stock", replies: altered("cup", `"stock":7`, `"stock":11`), ids: []string{"cup"}},
+	{check: "I-BODY products", name: "read with a negative stock", replies: altered("cup", `"stock":7`, `"stock":-1`), ids: []string{"cup"}},
+	{check: "I-BODY products", name: "read without its stock", replies: altered("cup", `,"stock":7`, ``), ids: []string{"cup"}},
 	{check: "I-BODY products", name: "another product was requested", replies: forgery("cup", func(r *loadtest.Record) { r.Body = []byte(aPlate) }), ids: []string{"cup"}},
-	{check: "I-BODY products", name: "a product is missing in the list", replies: told("all", `,`+aPlate, ``), ids: []string{"all"}},
-	{check: "I-BODY products", name: "a product is twice in the list", replies: told("all", aCup, aCup+`,`+aCup), ids: []string{"all"}},
+	{check: "I-BODY products", name: "a product is missing in the list", replies: altered("all", `,`+aPlate, ``), ids: []string{"all"}},
+	{check: "I-BODY products", name: "a product is twice in the list", replies: altered("all", aCup, aCup+`,`+aCup), ids: []string{"all"}},
 	{check: "I-BODY products", name: "the list is no list", replies: forgery("all", func(r *loadtest.Record) { r.Body = []byte("[]") }), ids: []string{"all"}},
 }
 
@@ -386,11 +386,11 @@ func TestMisreported_ARefusalNamesARequestedProductThatIsShort(t *testing.T) {
 		t.Errorf("a correct shop: %v", wrong)
 	}
 	for name, edit := range map[string]func(map[string]loadtest.Record){
-		"another product":    told("k4", `"cup"`, `"bowl"`),
-		"enough":             told("k4", `"left":7`, `"left":99`),
-		"a negative number":  told("k4", `"left":7`, `"left":-1`),
-		"without the number": told("k4", `,"left":7`, ``),
-		"another status":     told("k4", `409`, `404`),
+		"another product":    altered("k4", `"cup"`, `"bowl"`),
+		"enough":             altered("k4", `"left":7`, `"left":99`),
+		"a negative number":  altered("k4", `"left":7`, `"left":-1`),
+		"without the number": altered("k4", `,"left":7`, ``),
+		"another status":     altered("k4", `409`, `404`),
 		"no text":            forgery("k4", func(r *loadtest.Record) { r.Body = nil }),
 	} {
 		if wrong := misreported(replies(edit)); len(wrong) != 1 || !strings.HasPrefix(wrong[0], "k4: ") {

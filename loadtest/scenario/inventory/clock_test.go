@@ -17,10 +17,10 @@ func TestMoments_AnOrderIsMadeAndCancelledWhileItsClientWaits(t *testing.T) {
 		plant     func(map[string]loadtest.Record)
 	}{
 		{"correct", "", nil},
-		{"local time as UTC", "k1: ", told("k1", "2026-01-01T00", "2026-01-01T01")},
-		{"bought before the request", "k2: ", told("k2", "2026-01-01T01", "2025-12-31T01")},
-		{"no time", "k1: ", told("k1", "created_at", "made_at")},
-		{"cancelled before the request", "c3: ", told("c3", "00.5Z", "00.4Z")},
+		{"local time as UTC", "k1: ", altered("k1", "2026-01-01T00", "2026-01-01T01")},
+		{"bought before the request", "k2: ", altered("k2", "2026-01-01T01", "2025-12-31T01")},
+		{"no time", "k1: ", altered("k1", "created_at", "made_at")},
+		{"cancelled before the request", "c3: ", altered("c3", "00.5Z", "00.4Z")},
 		{"cancelled after the answer", "c3: ", forgery("c3", func(r *loadtest.Record) {
 			r.Attempts = []loadtest.Attempt{{Outcome: loadtest.OK, Sends: 1, Start: time.Millisecond, End: 2 * time.Millisecond}}
 		})},

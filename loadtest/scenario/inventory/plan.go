@@ -79,11 +79,11 @@ const (
 const dropEvery = 3 * time.Second
 
 // meeting is the rate, in purchases a second, from which on purchases overlap. At a lower rate they are
-// sent in crowds: one by one they would not contend, and even naive would be correct.
+// sent in bursts: one by one they would not contend, and even naive would be correct.
 const meeting = 75
 
-// crowd returns how many purchases are sent at the same moment.
-func crowd(load loadtest.Load) int { return max(1, meeting/max(1, load.Rate)) }
+// burst returns how many purchases are sent at the same moment.
+func burst(load loadtest.Load) int { return max(1, meeting/max(1, load.Rate)) }
 
 // dropsIn returns the number of products in a load.
 func dropsIn(duration time.Duration) int { return max(drops, 1+int(duration/dropEvery)) }
@@ -103,7 +103,7 @@ func NewPlan(load loadtest.Load) loadtest.Plan {
 	plan := loadtest.Plan{Clients: clients}
 	n := int(load.Duration.Seconds() * float64(load.Rate))
 	for i := range n {
-		at := load.At(i-i%crowd(load), n)
+		at := load.At(i-i%burst(load), n)
 		want := drawCart(random, onSale(at, load.Duration))
 		intent := buyIntent(fmt.Sprintf("buy-%d-%06d", load.Seed, i), random.IntN(clients), want)
 		intent.GivesUp = random.IntN(loadtest.GiveUpEvery) == 0

@@ -202,8 +202,8 @@ func TestNewPlan_AtALowRatePurchasesComeInCrowdsThatWantTheSame(t *testing.T) {
 	if n := len(together); n != 400 {
 		t.Errorf("%d crowds in a minute, want 400", n)
 	}
-	if crowd(quickLoad) != 1 {
-		t.Errorf("%d at once at the usual rate", crowd(quickLoad))
+	if burst(quickLoad) != 1 {
+		t.Errorf("%d at once at the usual rate", burst(quickLoad))
 	}
 }
 

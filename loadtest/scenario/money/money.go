@@ -82,7 +82,7 @@ func SpendAll(ctx context.Context, run *loadtest.Run, replica int, row []Account
 	has, wrong := make([]int64, len(row)), make([]string, len(row))
 	for n, a := range row {
 		var err error
-		if has[n], err = run.Ask(ctx, replica+n, path+a.ID.String(), a.Client, field); err != nil {
+		if has[n], err = run.ReadNumber(ctx, replica+n, path+a.ID.String(), a.Client, field); err != nil {
 			wrong[n] = "cannot be read: " + err.Error()
 		} else if has[n] < 0 {
 			wrong[n] = fmt.Sprintf("it has a negative amount: %d", has[n])

@@ -283,12 +283,12 @@ func TestMisreported_ARefusalNamesThePayerAndTheAmount(t *testing.T) {
 		t.Errorf("correct accounts: %v", found)
 	}
 	for name, edit := range map[string]func(map[string]loadtest.Record){
-		"another account":    told("k6", account1, account2),
-		"another amount":     told("k6", `9999`, `999`),
-		"enough":             told("k6", `680`, `9999`),
-		"a negative number":  told("k6", `680`, `-1`),
-		"without the number": told("k6", `,"available":680`, ``),
-		"another status":     told("k6", `409`, `404`),
+		"another account":    altered("k6", account1, account2),
+		"another amount":     altered("k6", `9999`, `999`),
+		"enough":             altered("k6", `680`, `9999`),
+		"a negative number":  altered("k6", `680`, `-1`),
+		"without the number": altered("k6", `,"available":680`, ``),
+		"another status":     altered("k6", `409`, `404`),
 		"no text":            forgery("k6", func(r *loadtest.Record) { r.Body = nil }),
 	} {
 		if found := wrong(edit); len(found) != 1 || !strings.HasPrefix(found[0], "k6: ") {

@@ -17,11 +17,11 @@ func TestMoments_ATransferIsMadeAndEndedWhileItsClientWaits(t *testing.T) {
 		plant     func(map[string]loadtest.Record)
 	}{
 		{"correct", "", nil},
-		{"made an hour before the request", "k1: ", told("k1", `created_at":"2026-01-01T00`, `created_at":"2025-12-31T23`)},
+		{"made an hour before the request", "k1: ", altered("k1", `created_at":"2026-01-01T00`, `created_at":"2025-12-31T23`)},
 		{"made after the answer", "k3: ", sentAt("k3", -time.Second)},
-		{"posted before the request", "post-k2: ", told("post-k2", `00.5Z`, `00Z`)},
-		{"voided after the answer", "void-k3: ", told("void-k3", `00.6Z`, `00.8Z`)},
-		{"no time", "k1: ", told("k1", "created_at", "made_at")},
+		{"posted before the request", "post-k2: ", altered("post-k2", `00.5Z`, `00Z`)},
+		{"voided after the answer", "void-k3: ", altered("void-k3", `00.6Z`, `00.8Z`)},
+		{"no time", "k1: ", altered("k1", "created_at", "made_at")},
 	} {
 		records := correctReplies()
 		if c.plant != nil {

@@ -28,8 +28,8 @@ func forgery(key string, edit func(*loadtest.Record)) func(map[string]loadtest.R
 	}
 }
 
-// told forges an answer by replacing some of its text.
-func told(key, is, becomes string) func(map[string]loadtest.Record) {
+// altered forges an answer by replacing some of its text.
+func altered(key, is, becomes string) func(map[string]loadtest.Record) {
 	return forgery(key, func(r *loadtest.Record) { r.Body = []byte(strings.Replace(string(r.Body), is, becomes, 1)) })
 }
 
@@ -138,27 +138,27 @@ var violations = []violation{
 	{check: "I-HOLD unasked", name: "abandoned after busy, but posted", replies: forgery("post-k2", func(r *loadtest.Record) { r.Outcome = loadtest.Open }), ids: []string{transfer2}},
 	{check: "I-HOLD time", name: "posted after its time", replies: sentAt("post-k2", 1060*time.Millisecond), ids: []string{transfer2}},
 	{check: "I-HOLD time", name: "refused as expired before its time", replies: sentAt("post-k4", 900*time.Millisecond), ids: []string{transfer4}},
-	{check: "I-BODY transfers", name: "answered with another amount", replies: told("k1", `"amount":100`, `"amount":99`), ids: []string{"k1"}},
-	{check: "I-BODY transfers", name: "answered with another currency", replies: told("k1", `EUR`, `USD`), ids: []string{"k1"}},
-	{check: "I-BODY transfers", name: "answered with another time", replies: told("k1", `00:00:00Z`, `00:00:02Z`), ids: []string{"k1"}},
-	{check: "I-BODY transfers", name: "answered with another payee", replies: told("k1", account2, account3), ids: []string{"k1"}},
-	{check: "I-BODY transfers", name: "answered with an extra field", replies: told("k1", `"state"`, `"fee":0,"state"`), ids: []string{"k1"}},
-	{check: "I-BODY transfers", name: "answered with another expiry", replies: told("k2", `00:00:01Z`, `00:00:02Z`), ids: []string{"k2"}},
-	{check: "I-BODY transfers", name: "answered with less than was posted", replies: told("post-k2", `"settled":150`, `"settled":15`), ids: []string{"post-k2"}},
-	{check: "I-BODY transfers", name: "answered as moved, but held", replies: told("k2", `"reserved"`, `"posted"`), ids: []string{"k2"}},
-	{check: "I-BODY transfers", name: "read as another transfer", replies: told("late", transfer2, transfer3), ids: []string{"late"}},
-	{check: "I-BODY transfers", name: "read as voided, but posted", replies: told("late", `"posted"`, `"voided"`), ids: []string{"late"}},
-	{check: "I-BODY transfers", name: "a payment that is read as a hold", replies: told("paid", `"posted"`, `"reserved"`), ids: []string{"paid"}},
+	{check: "I-BODY transfers", name: "answered with another amount", replies: altered("k1", `"amount":100`, `"amount":99`), ids: []string{"k1"}},
+	{check: "I-BODY transfers", name: "answered with another currency", replies: altered("k1", `EUR`, `USD`), ids: []string{"k1"}},
+	{check: "I-BODY transfers", name: "answered with another time", replies: altered("k1", `00:00:00Z`, `00:00:02Z`), ids: []string{"k1"}},
+	{check: "I-BODY transfers", name: "answered with another payee", replies: altered("k1", account2, account3), ids: []string{"k1"}},
+	{check: "I-BODY transfers", name: "answered with an extra field", replies: altered("k1", `"state"`, `"fee":0,"state"`), ids: []string{"k1"}},
+	{check: "I-BODY transfers", name: "answered with another expiry", replies: altered("k2", `00:00:01Z`, `00:00:02Z`), ids: []string{"k2"}},
+	{check: "I-BODY transfers", name: "answered with less than was posted", replies: altered("post-k2", `"settled":150`, `"settled":15`), ids: []string{"post-k2"}},
+	{check: "I-BODY transfers", name: "answered as moved, but held", replies: altered("k2", `"reserved"`, `"posted"`), ids: []string{"k2"}},
+	{check: "I-BODY transfers", name: "read as another transfer", replies: altered("late", transfer2, transfer3), ids: []string{"late"}},
+	{check: "I-BODY transfers", name: "read as voided, but posted", replies: altered("late", `"posted"`, `"voided"`), ids: []string{"late"}},
+	{check: "I-BODY transfers", name: "a payment that is read as a hold", replies: altered("paid", `"posted"`, `"reserved"`), ids: []string{"paid"}},
 	{check: "I-BODY state", name: "reserved after its post was acknowledged", replies: forgery("late", func(r *loadtest.Record) { r.Body = []byte(transferBody(transfer2, reservedUntil+`200`)) }), ids: []string{"late"}},
 	{check: "I-BODY state", name: "posted before that was requested", replies: forgery("early", func(r *loadtest.Record) { r.Body = []byte(transferBody(transfer2, postedBody)) }), ids: []string{"early"}},
 	{check: "I-BODY state", name: "expired before its time", replies: sentAt("over", 500*time.Millisecond), ids: []string{"over"}},
-	{check: "I-BODY accounts", name: "another balance", replies: told("account", `"balance":750`, `"balance":751`), ids: []string{"account"}},
-	{check: "I-BODY accounts", name: "held, but shown as available", replies: told("account", `"available":680`, `"available":750`), ids: []string{"account"}},
-	{check: "I-BODY accounts", name: "a negative held amount", replies: told("account", `"held":70,"available":680`, `"held":-1,"available":751`), ids: []string{"account"}},
-	{check: "I-BODY accounts", name: "an entry is missing", replies: told("account", `},{"transfer":"`+transfer1+`","delta":-100,"version":1,"created_at":"2026-01-01T00:00:00Z"}`, `}`), ids: []string{"account"}},
-	{check: "I-BODY accounts", name: "an entry of another amount", replies: told("account", `-150`, `-151`), ids: []string{"account"}},
+	{check: "I-BODY accounts", name: "another balance", replies: altered("account", `"balance":750`, `"balance":751`), ids: []string{"account"}},
+	{check: "I-BODY accounts", name: "held, but shown as available", replies: altered("account", `"available":680`, `"available":750`), ids: []string{"account"}},
+	{check: "I-BODY accounts", name: "a negative held amount", replies: altered("account", `"held":70,"available":680`, `"held":-1,"available":751`), ids: []string{"account"}},
+	{check: "I-BODY accounts", name: "an entry is missing", replies: altered("account", `},{"transfer":"`+transfer1+`","delta":-100,"version":1,"created_at":"2026-01-01T00:00:00Z"}`, `}`), ids: []string{"account"}},
+	{check: "I-BODY accounts", name: "an entry of another amount", replies: altered("account", `-150`, `-151`), ids: []string{"account"}},
 	{check: "I-BODY accounts", name: "another account was requested", replies: forgery("account", func(r *loadtest.Record) { r.Of = Read{Account: uuid.MustParse(account2)} }), ids: []string{"account"}},
 	{check: "I-BODY accounts", name: "the account of another client", replies: forgery("account", func(r *loadtest.Record) { r.Client = 1 }), ids: []string{"account"}},
 	{check: "I-BODY accounts", name: "a malformed answer", replies: forgery("account", func(r *loadtest.Record) { r.Body = []byte(`[]`) }), ids: []string{"account"}},
-	{check: "I-BODY accounts", name: "balance and opening both raised, as shown", sql: `UPDATE accounts SET opening = opening + 100, balance = balance + 100 WHERE id = '` + account1 + `'`, replies: told("account", `"balance":750,"held":70,"available":680`, `"balance":850,"held":70,"available":780`), ids: []string{"account"}},
+	{check: "I-BODY accounts", name: "balance and opening both raised, as shown", sql: `UPDATE accounts SET opening = opening + 100, balance = balance + 100 WHERE id = '` + account1 + `'`, replies: altered("account", `"balance":750,"held":70,"available":680`, `"balance":850,"held":70,"available":780`), ids: []string{"account"}},
 }

@@ -63,7 +63,7 @@ func inspect(_ context.Context, t *loadtest.Trial) (*loadtest.Inspection, error)
 	db := Of(t).db
 	return &loadtest.Inspection{
 		Checks: wallet.Invariants.Checks,
-		Ask:    wallet.Pipelines(db),
+		Query:  wallet.Pipelines(db),
 		Effects: func(ctx context.Context, client [16]byte, key string) (n int64, err error) {
 			stored, err := effects(ctx, db)
 			for _, s := range stored {
