@@ -17,16 +17,6 @@ import (
 	"shop/locking/mongolock"
 )
 
-// txOptions are the options of every transaction: all its statements see one snapshot,
-// and its commit is acknowledged when a majority has it.
-var txOptions = options.Transaction().SetReadConcern(readconcern.Snapshot()).SetWriteConcern(writeconcern.Majority())
-
-// connect bounds every wait: a statement, a commit, and how long WithTransaction
-// repeats its callback. Without it that is 120 s, and a commit waits without bound.
-func connect(uri string) (*mongo.Client, error) {
-	return mongo.Connect(options.Client().ApplyURI(uri).SetTimeout(2 * time.Second).SetWriteConcern(writeconcern.Majority()))
-}
-
 // operation is the answer to a key, stored in the transaction of its effect.
 type operation struct {
 	Key             string `bson:"_id"`
@@ -34,10 +24,8 @@ type operation struct {
 	Amount, Balance int64
 }
 
-var errKeyReused = errors.New("the key belongs to another request")
-
-// credit adds an amount, and the bonus that an outside service gives for it, once for each
-// key. The service applies a key once. After any error the caller sends the same key again.
+// credit adds an amount, and the bonus that an outside service gives for it, once for each key: the lock comes first,
+// and the key is stored with the effect. The service applies a key once. After any error, send the same key again.
 func credit(ctx context.Context, db *mongo.Database, bonusOf func(context.Context, operation) (int64, error), want operation) (operation, error) {
 	session, err := db.Client().StartSession()
 	if err != nil {
@@ -53,7 +41,7 @@ func credit(ctx context.Context, db *mongo.Database, bonusOf func(context.Contex
 		var op operation
 		switch err := operations.FindOne(ctx, bson.M{"_id": want.Key}).Decode(&op); { // replay
 		case err == nil && (op.Wallet != want.Wallet || op.Amount != want.Amount):
-			return nil, errKeyReused
+			return nil, errors.New("the key belongs to another request")
 		case !errors.Is(err, mongo.ErrNoDocuments):
 			return op, err
 		}
@@ -67,16 +55,14 @@ func credit(ctx context.Context, db *mongo.Database, bonusOf func(context.Contex
 		}
 		_, err = operations.InsertOne(ctx, op)
 		return op, err
-	}, txOptions)
+	}, options.Transaction().SetReadConcern(readconcern.Snapshot()).SetWriteConcern(writeconcern.Majority()))
 	op, _ := done.(operation) // none, if there is an error
 	return op, err
 }
 
-// The lock comes first, the decision uses the document that it returns, and the key is
-// stored with the effect. So a repeated request changes nothing and calls no service.
 func ExampleForUpdate() {
 	ctx := context.Background()
-	client, err := connect(os.Getenv("SHOP_MONGO_URL"))
+	client, err := mongo.Connect(options.Client().ApplyURI(os.Getenv("SHOP_MONGO_URL")).SetTimeout(2 * time.Second)) // bounds WithTransaction too
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -87,14 +73,12 @@ func ExampleForUpdate() {
 		log.Fatal(err)
 	}
 	bonus := func(_ context.Context, op operation) (int64, error) { fmt.Println("bonus for", op.Key); return 3, nil }
-	for _, want := range []operation{{"k1", "anna", 30, 0}, {"k1", "anna", 30, 0}, {"k2", "anna", 20, 0}, {"k2", "anna", 21, 0}} {
-		fmt.Println(credit(ctx, db, bonus, want))
+	for _, amount := range []int64{30, 30, 31} { // the second is a retry of the first
+		fmt.Println(credit(ctx, db, bonus, operation{Key: "k1", Wallet: "anna", Amount: amount}))
 	}
 	// Output:
 	// bonus for k1
 	// {k1 anna 30 133} <nil>
 	// {k1 anna 30 133} <nil>
-	// bonus for k2
-	// {k2 anna 20 156} <nil>
 	// {  0 0} the key belongs to another request
 }

@@ -8,9 +8,20 @@ import (
 	"os"
 	"time"
 
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
+	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
+
 	"shop/locking"
 	"shop/locking/mongolock"
 )
+
+// connect bounds every wait: a statement, a commit, and how long WithTransaction repeats its
+// callback. Without the timeout that is 120 s, and a commit waits without bound.
+func connect(uri string) (*mongo.Client, error) {
+	return mongo.Connect(options.Client().ApplyURI(uri).SetTimeout(2 * time.Second))
+}
 
 // A lease makes it rare that two processes close the month at once. The guard makes it
 // impossible that the older holder commits after the newer one.
@@ -43,7 +54,7 @@ func Example() {
 		defer session.EndSession(ctx)
 		_, err = session.WithTransaction(ctx, func(ctx context.Context) (any, error) {
 			return nil, mongolock.Guard(ctx, guards, "report/2026-11", l.Fence) // the work follows here
-		}, txOptions)
+		}, options.Transaction().SetReadConcern(readconcern.Snapshot()).SetWriteConcern(writeconcern.Majority()))
 		return err
 	})
 	fmt.Println("done:", err)
