@@ -28,10 +28,10 @@ tenth: build ## a tenth of the mutants, a different tenth each day
 run: build ## the servers and one replica, to explore with curl; Ctrl-C stops them
 	@$(STACK) -- bash -c '$(SHOP) migrate && $(SHOP) seed && exec $(SHOP) serve --lab'
 
-test: ## everything CI runs: lint, Go tests on real servers, each benchmark once beside them, the quick proof
+test: ## everything CI runs: lint, Go tests on real servers, each benchmark once, the quick proof
 	@rm -f bin/times
 	@$(MAKE) --no-print-directory build
-	@$(MAKE) --no-print-directory -j 2 race beside
+	@$(MAKE) --no-print-directory -j 2 race lint
 	@$(MAKE) --no-print-directory proof
 	@$(MAKE) --no-print-directory times
 
@@ -39,22 +39,21 @@ times: ## the slowest parts of the last make test, and the ten slowest packages 
 	@awk '{ $$1 = ""; seconds = $$(NF-1); NF -= 2; printf "%6d s %s\n", seconds, $$0 }' bin/times | sort -rn
 	@awk '$$1 == "ok" { printf "%6d s  %s\n", $$3, $$2 }' bin/packages | sort -rn | head
 
-# In sequence, because race takes longest and must start at once.
-beside:
-	@MAKEFLAGS= $(MAKE) --no-print-directory lint benchonce
-
 lint: vet staticcheck gofumpt generated ## vet, staticcheck, gofumpt, generated code
 
 # Tests mostly wait, so four packages run at a time, the longest first. lint vets them.
+# The benchmarks run after the tests of their package, in the same binary. go test itself must not
+# know of them: with -bench it runs one package at a time.
 # GOGC and -w save CPU time: less garbage collection, no debug information to link.
 LONGEST = ./wallet ./cmd/shop ./transfer ./cmd/shop/api ./loadtest/fault/mongofault
+ONCE    = -test.bench=. -test.benchtime=1x
 
 # The driver of the shops in loadtest/examples.
 PSYCOPG = /usr/lib/python3/dist-packages/psycopg2/__init__.py
 
-race: build ## only the Go tests, under the race detector, on real servers
+race: build ## only the Go tests, and each benchmark once, under the race detector, on real servers
 	@bin/local need gcc gcc libc6-dev && bin/local need ps procps && bin/local need $(PSYCOPG) python3-psycopg2
-	$(call timed,go test -race,set -o pipefail; GOGC=400 $(STACK) -- go test -race -vet=off -ldflags=-w -p 4 -shuffle=on -count=1 $(LONGEST) ./... | tee bin/packages)
+	$(call timed,go test -race,set -o pipefail; GOGC=400 $(STACK) -- go test -race -vet=off -ldflags=-w -p 4 -shuffle=on -count=1 $(LONGEST) ./... -args $(ONCE) | tee bin/packages)
 
 proof: build
 	$(call timed,prove --quick,$(STACK) -- $(PROVE) --quick)
@@ -64,9 +63,6 @@ BENCHED = $$(grep -rlE '^func Benchmark' --include='*_test.go' . | xargs -n 1 di
 
 bench: build ## benchmarks on real servers; compare ratios, not numbers
 	@$(STACK) -- go test -run '^$$' -bench . -benchtime $(BENCHTIME) -timeout 30m $(BENCHED)
-
-benchonce: build
-	$(call timed,each benchmark once,{ out=$$($(STACK) -- go test -run '^$$' -bench . -benchtime 1x $(BENCHED) 2>&1) || { echo "$$out"; false; }; })
 
 picture: ## write docs/report.png, the top of the last make demo's report (needs chromium)
 	@chromium --headless --no-sandbox --hide-scrollbars --window-size=1180,1010 --screenshot=docs/report.png report/index.html
@@ -89,4 +85,4 @@ generated:
 gofumpt:
 	$(call timed,gofumpt,{ out=$$(go tool gofumpt -l .); test -z "$$out" || { echo "not formatted (go tool gofumpt -w .):"; echo "$$out"; exit 1; }; })
 
-.PHONY: help demo prove mutants tenth run test times lint race proof bench benchonce picture clean build vet staticcheck gofumpt generated
+.PHONY: help demo prove mutants tenth run test times lint race proof bench picture clean build vet staticcheck gofumpt generated
