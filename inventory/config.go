@@ -2,63 +2,14 @@ package inventory
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"log/slog"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/time/rate"
 
-	"shop/locking"
 	"shop/locking/idempotency"
 	"shop/locking/idempotency/pgtx"
-)
-
-// Config configures a Service. Pool is required; Locks only for strategies that use Redis.
-type Config struct {
-	Pool      *pgxpool.Pool // made with pgtx.PoolConfig
-	Locks     locking.Store
-	Lock      locking.Options // zero fields: defaults for locks that are held for milliseconds
-	Strategy  string          // default "redis+row"
-	Encode    Encode          // nil: status 0 and the outcome as JSON
-	Log       *slog.Logger
-	Count     func(kind EventKind, strategy string)                 // nil: nothing is counted
-	Failpoint func(ctx context.Context, step Step, strategy string) // nil in production
-}
-
-// Step is a point of a purchase at which a test may stop, slow or kill the process.
-type Step = pgtx.Step
-
-// The steps, in order. Cancellations pass the steps between BeforeAcquire and AfterRelease.
-const (
-	BeforeAcquire Step = "before-acquire"  // validated, and the key has no reply; nothing is held
-	AfterAcquire       = pgtx.AfterAcquire // the Redis lock is held, if there is one; nothing was read
-	AfterBegin         = pgtx.AfterBegin
-	AfterGuard         = pgtx.AfterGuard // the stock was read, under its lock if there is one
-	AfterKey           = pgtx.AfterKey   // the idempotency key is inserted
-	BeforeCommit       = pgtx.BeforeCommit
-	AfterCommit        = pgtx.AfterCommit
-	AfterRelease  Step = "after-release" // the locks were released, no reply was sent yet
-)
-
-// Steps lists the steps in order.
-func Steps() []Step {
-	return []Step{BeforeAcquire, AfterAcquire, AfterBegin, AfterGuard, AfterKey, BeforeCommit, AfterCommit, AfterRelease}
-}
-
-// EventKind is a kind of counted event.
-type EventKind = pgtx.Event
-
-// The kinds of event.
-const (
-	GuardTripped           = pgtx.GuardTripped // CHECK (stock >= 0), the last line of defence, refused a write
-	Retried                = pgtx.Retried      // a transaction ran again: 40001, 40P01, version conflict, busy advisory lock …
-	Ambiguous              = pgtx.Ambiguous    // a COMMIT was sent and not answered
-	Resolved               = pgtx.Resolved     // … and was decided by running again with the same key
-	Degraded     EventKind = "degraded"        // a purchase went on with the row lock alone: Redis was unreachable
-	Bypassed     EventKind = "bypassed"        // … or its lock was busy for all of MaxWait
-	Shed         EventKind = "shed"            // … or was refused: too many purchases already run without the lock
 )
 
 // New validates cfg and returns a Service. It does no I/O.
@@ -93,3 +44,17 @@ func New(cfg Config) (*Service, error) {
 	}
 	return s, nil
 }
+
+// EventKind is a kind of counted event.
+type EventKind = pgtx.Event
+
+// The kinds of event.
+const (
+	GuardTripped           = pgtx.GuardTripped // CHECK (stock >= 0), the last line of defence, refused a write
+	Retried                = pgtx.Retried      // a transaction ran again: 40001, 40P01, version conflict, busy advisory lock …
+	Ambiguous              = pgtx.Ambiguous    // a COMMIT was sent and not answered
+	Resolved               = pgtx.Resolved     // … and was decided by running again with the same key
+	Degraded     EventKind = "degraded"        // a purchase went on with the row lock alone: Redis was unreachable
+	Bypassed     EventKind = "bypassed"        // … or its lock was busy for all of MaxWait
+	Shed         EventKind = "shed"            // … or was refused: too many purchases already run without the lock
+)

@@ -5,9 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"time"
 
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/time/rate"
 
+	"shop/locking"
 	"shop/locking/breaker"
 	"shop/locking/idempotency"
 	"shop/locking/idempotency/pgtx"
@@ -17,6 +22,34 @@ import (
 type Line struct {
 	SKU      string
 	Quantity int64
+}
+
+// OrderLine is a Line with its unit price at the time of sale.
+type OrderLine struct {
+	SKU       string
+	Quantity  int64
+	UnitPrice int64
+}
+
+// Status of an order.
+type Status string
+
+// An order is confirmed when it is created, and may be cancelled once.
+const (
+	Confirmed Status = "confirmed"
+	Cancelled Status = "cancelled"
+)
+
+// Order is a committed purchase.
+type Order struct {
+	ID          uuid.UUID
+	Client      uuid.UUID
+	Status      Status
+	Lines       []OrderLine
+	Total       int64
+	Currency    string
+	CreatedAt   time.Time
+	CancelledAt *time.Time
 }
 
 // Request and Reply are the types that all lessons share.
@@ -55,6 +88,18 @@ func (e *OutOfStockError) Error() string {
 }
 func (e *OutOfStockError) Is(target error) bool { return target == ErrOutOfStock }
 
+// Config configures a Service. Pool is required; Locks only for strategies that use Redis.
+type Config struct {
+	Pool      *pgxpool.Pool // made with pgtx.PoolConfig
+	Locks     locking.Store
+	Lock      locking.Options // zero fields: defaults for locks that are held for milliseconds
+	Strategy  string          // default "redis+row"
+	Encode    Encode          // nil: status 0 and the outcome as JSON
+	Log       *slog.Logger
+	Count     func(kind EventKind, strategy string)                 // nil: nothing is counted
+	Failpoint func(ctx context.Context, step Step, strategy string) // nil in production
+}
+
 // Service manages the stock and its orders. It is safe for concurrent use; several processes may share one database.
 type Service struct {
 	cfg     Config // completed by New
@@ -92,6 +137,26 @@ func (s *Service) BuyWith(ctx context.Context, strategy string, req Request, lin
 	reply, err := m.buy(s, ctx, p)
 	_ = s.step(ctx, AfterRelease, strategy)
 	return reply, err
+}
+
+// Step is a point of a purchase at which a test may stop, slow or kill the process.
+type Step = pgtx.Step
+
+// The steps, in order. Cancellations pass the steps between BeforeAcquire and AfterRelease.
+const (
+	BeforeAcquire Step = "before-acquire"  // validated, and the key has no reply; nothing is held
+	AfterAcquire       = pgtx.AfterAcquire // the Redis lock is held, if there is one; nothing was read
+	AfterBegin         = pgtx.AfterBegin
+	AfterGuard         = pgtx.AfterGuard // the stock was read, under its lock if there is one
+	AfterKey           = pgtx.AfterKey   // the idempotency key is inserted
+	BeforeCommit       = pgtx.BeforeCommit
+	AfterCommit        = pgtx.AfterCommit
+	AfterRelease  Step = "after-release" // the locks were released, no reply was sent yet
+)
+
+// Steps lists the steps in order.
+func Steps() []Step {
+	return []Step{BeforeAcquire, AfterAcquire, AfterBegin, AfterGuard, AfterKey, BeforeCommit, AfterCommit, AfterRelease}
 }
 
 // step runs the failpoint at a step outside of the transaction.

@@ -11,34 +11,6 @@ import (
 	"shop/locking/idempotency/pgtx"
 )
 
-// OrderLine is a Line with its unit price at the time of sale.
-type OrderLine struct {
-	SKU       string
-	Quantity  int64
-	UnitPrice int64
-}
-
-// Status of an order.
-type Status string
-
-// An order is confirmed when it is created, and may be cancelled once.
-const (
-	Confirmed Status = "confirmed"
-	Cancelled Status = "cancelled"
-)
-
-// Order is a committed purchase.
-type Order struct {
-	ID          uuid.UUID
-	Client      uuid.UUID
-	Status      Status
-	Lines       []OrderLine
-	Total       int64
-	Currency    string
-	CreatedAt   time.Time
-	CancelledAt *time.Time
-}
-
 // Order finds an order of the client. For another client's order, as for one that does not exist, it returns ErrNotFound.
 func (s *Service) Order(ctx context.Context, client, id uuid.UUID) (o Order, err error) {
 	err = s.db.Read(ctx, func(ctx context.Context, conn *pgx.Conn) error {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
-	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -84,11 +82,4 @@ func invalidIfData(err error) error {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	return err
-}
-
-func checkSKU(sku string) error {
-	if len(sku) < 1 || len(sku) > 64 || !utf8.ValidString(sku) || strings.ContainsRune(sku, 0) {
-		return fmt.Errorf("%w: a sku must be 1 to 64 bytes of UTF-8, without NUL", ErrInvalid)
-	}
-	return nil
 }

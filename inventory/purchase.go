@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 
@@ -51,6 +53,13 @@ func newPurchase(strategy string, req Request, lines []Line) (*purchase, error) 
 	var err error
 	p.id, err = uuid.NewV7()
 	return p, err
+}
+
+func checkSKU(sku string) error {
+	if len(sku) < 1 || len(sku) > 64 || !utf8.ValidString(sku) || strings.ContainsRune(sku, 0) {
+		return fmt.Errorf("%w: a sku must be 1 to 64 bytes of UTF-8, without NUL", ErrInvalid)
+	}
+	return nil
 }
 
 // item is a product as a transaction reads it.

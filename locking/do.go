@@ -127,6 +127,47 @@ func newHold(ctx context.Context, s Store, o Options, lease Lease) *hold {
 	return h
 }
 
+// trustOf returns until when l, the answer to a request sent at from, may be trusted.
+//
+// A lease without Until depends on a connection instead: it is renewed every renewEvery, and
+// taken for dead when three of them have passed without an answer. The Add puts any Until on
+// the monotonic clock, in case the store has stripped its reading.
+func (h *hold) trustOf(l Lease, from time.Time) time.Time {
+	if l.Until.IsZero() && h.lease.Until.IsZero() {
+		return from.Add(3 * renewEvery)
+	}
+	return from.Add(l.Until.Sub(from))
+}
+
+// over ends the trust if its time has come, and reports whether it is over.
+func (h *hold) over(now time.Time) bool {
+	switch {
+	case h.lost != nil:
+	case !now.Before(h.until) && h.failed != nil:
+		h.lose(now, fmt.Errorf("%w: not renewed in time: %w", ErrLost, h.failed))
+	case !now.Before(h.until):
+		h.lose(now, ErrLost)
+	case now.Sub(h.granted) >= h.opts.MaxHold:
+		h.lose(h.until, ErrMaxHold) // still held until then, but not renewed
+	}
+	return h.lost != nil
+}
+
+// lose cancels fn's ctx with why, and sets the final end of the trust.
+func (h *hold) lose(until time.Time, why error) {
+	h.lost = why
+	h.setUntil(until)
+	h.cancel(why)
+	h.notify(Lost, why)
+}
+
+// setUntil moves the end of the trust.
+func (h *hold) setUntil(until time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.until = until
+}
+
 // stop joins the keeper. When the process was paused past the end of the trust, the
 // keeper included, the loss is detected here.
 func (h *hold) stop() {
@@ -148,4 +189,43 @@ func (h *hold) notify(kind Kind, err error) {
 			Held: time.Since(h.granted), Err: err,
 		})
 	}
+}
+
+// trust returns the earliest end of trust among the leases that ctx works under,
+// with all renewals up to now. False: ctx does not come from Do.
+func trust(ctx context.Context) (until time.Time, held bool) {
+	h, _ := ctx.Value(holdKey{}).(*hold)
+	for ; h != nil; h = h.outer {
+		h.mu.Lock()
+		mine := h.until
+		h.mu.Unlock()
+		if !held || mine.Before(until) {
+			until, held = mine, true
+		}
+	}
+	return until, held
+}
+
+// Detach returns a ctx for a write that must not be interrupted: neither a client that
+// leaves nor the loss of the lease cancels it. It ends after limit, and no later than
+// the trust at the time of the call.
+//
+// Cancelling a write does not undo it, so Detach is the last point at which to abandon
+// an operation. It returns an error if ctx has ended (the error matches ctx.Err() and
+// its cause) or the trust is over (ErrLost). A ctx that does not come from Do is
+// bounded by limit alone.
+func Detach(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc, error) {
+	if ctx.Err() != nil {
+		return nil, nil, ended(ctx)
+	}
+	now := time.Now()
+	end := now.Add(limit)
+	if until, held := trust(ctx); held && until.Before(end) {
+		if !now.Before(until) { // the process was paused, the keeper included
+			return nil, nil, ErrLost
+		}
+		end = until
+	}
+	detached, cancel := context.WithDeadline(context.WithoutCancel(ctx), end)
+	return detached, cancel, nil
 }

@@ -3,7 +3,6 @@ package locking
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 )
 
@@ -99,45 +98,4 @@ func (h *hold) learn(a answer) (due time.Time) {
 	h.lease.Until = a.lease.Until
 	h.setUntil(until)
 	return a.sent.Add(h.ttl / 3)
-}
-
-// trustOf returns until when l, the answer to a request sent at from, may be trusted.
-//
-// A lease without Until depends on a connection instead: it is renewed every renewEvery, and
-// taken for dead when three of them have passed without an answer. The Add puts any Until on
-// the monotonic clock, in case the store has stripped its reading.
-func (h *hold) trustOf(l Lease, from time.Time) time.Time {
-	if l.Until.IsZero() && h.lease.Until.IsZero() {
-		return from.Add(3 * renewEvery)
-	}
-	return from.Add(l.Until.Sub(from))
-}
-
-// over ends the trust if its time has come, and reports whether it is over.
-func (h *hold) over(now time.Time) bool {
-	switch {
-	case h.lost != nil:
-	case !now.Before(h.until) && h.failed != nil:
-		h.lose(now, fmt.Errorf("%w: not renewed in time: %w", ErrLost, h.failed))
-	case !now.Before(h.until):
-		h.lose(now, ErrLost)
-	case now.Sub(h.granted) >= h.opts.MaxHold:
-		h.lose(h.until, ErrMaxHold) // still held until then, but not renewed
-	}
-	return h.lost != nil
-}
-
-// lose cancels fn's ctx with why, and sets the final end of the trust.
-func (h *hold) lose(until time.Time, why error) {
-	h.lost = why
-	h.setUntil(until)
-	h.cancel(why)
-	h.notify(Lost, why)
-}
-
-// setUntil moves the end of the trust.
-func (h *hold) setUntil(until time.Time) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.until = until
 }

@@ -1,11 +1,13 @@
 package transfer
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"shop/locking"
 	"shop/locking/breaker"
@@ -92,6 +94,22 @@ func (e *InsufficientFundsError) Error() string {
 }
 func (e *InsufficientFundsError) Is(target error) bool { return target == ErrInsufficientFunds }
 
+// Config configures a Service. Pool is required. A lock store, and Epoch with Locks, are
+// required by the strategies that use them.
+type Config struct {
+	Pool     *pgxpool.Pool   // made with pgtx.PoolConfig
+	Locks    locking.Store   // must fence, and its fences must survive a restart, as etcd's do
+	Epoch    string          // identifies the counter of the fences: must change when the counter starts anew
+	LeaseIDs locking.Store   // for lease-id-fence only: a store whose Fence is the lease id
+	Lock     locking.Options // zero fields get defaults for locks that are held for milliseconds
+	Strategy string          // default "etcd-fenced"
+	Encode   Encode          // nil: status 0 and the outcome as JSON
+	// Count, if not nil, is called for each event.
+	Count func(kind EventKind, strategy string)
+	// Failpoint is called at each step, for tests; nil in production.
+	Failpoint func(ctx context.Context, step Step, strategy string)
+}
+
 // Service moves money. It is safe for concurrent use; several processes may share one database.
 type Service struct {
 	cfg     Config // with New's defaults
@@ -99,3 +117,38 @@ type Service struct {
 	method  runFunc          // the strategy's
 	breaker *breaker.Breaker // in front of the lock store
 }
+
+// Step is a point of a transfer at which a test may stop, slow or kill the process.
+type Step = pgtx.Step
+
+// The steps, in order (b2 … are the steps of doc.go). naive passes AfterBegin after AfterGuard, since
+// it begins its transaction after the read. etcd-fence-only and etcd-unfenced pass AfterBegin twice.
+const (
+	BeforeAcquire Step = "before-acquire"  // b2: checked; nothing is held
+	AfterAcquire       = pgtx.AfterAcquire // b5: both locks are held, if the strategy has locks; nothing was read
+	AfterBegin         = pgtx.AfterBegin   // b6: in a transaction, after the last check of ctx before the guard
+	AfterGuard         = pgtx.AfterGuard   // b8: both accounts were read, and locked if the strategy locks them
+	AfterKey           = pgtx.AfterKey     // b7: the idempotency key is inserted, after the rows were locked
+	BeforeCommit       = pgtx.BeforeCommit // b9: everything is written
+	AfterCommit        = pgtx.AfterCommit  // b10: everything is committed
+	AfterRelease  Step = "after-release"   // b11: the locks are released, the reply is not sent yet
+)
+
+// Steps returns all steps, in order.
+func Steps() []Step {
+	return []Step{BeforeAcquire, AfterAcquire, AfterBegin, AfterGuard, AfterKey, BeforeCommit, AfterCommit, AfterRelease}
+}
+
+// EventKind is a kind of event that Config.Count is called for.
+type EventKind = pgtx.Event
+
+// The kinds of event.
+const (
+	FenceRefused EventKind = "fence_refused"   // the guard refused an old fence: ErrStale
+	GuardTripped           = pgtx.GuardTripped // CHECK (balance >= held) refused a write: the last guard
+	Retried                = pgtx.Retried      // a whole transaction ran again (40001, 40P01, connection lost …)
+	Ambiguous              = pgtx.Ambiguous    // a COMMIT got no answer
+	Resolved               = pgtx.Resolved     // the outcome of such a COMMIT was found out with the same key
+	Unavailable  EventKind = "unavailable"     // a request was refused, because the lock service did not answer
+	Swept        EventKind = "swept"           // a hold was ended as expired, and its money is available
+)

@@ -1,9 +1,11 @@
 package etcdlock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -59,6 +61,15 @@ func New(ctx context.Context, client *clientv3.Client, ttl time.Duration, o Opti
 	}
 	s.work.Go(func() { s.run(first) })
 	return s, nil
+}
+
+// checkPrefix returns the prefix or its default. It refuses a colon: the first colon in
+// a name has to be the one after the length.
+func checkPrefix(prefix string) (string, error) {
+	if strings.ContainsAny(prefix, ":\x00") {
+		return "", fmt.Errorf("etcdlock: prefix %q has a colon, or NUL: a colon marks the length of a key", prefix)
+	}
+	return cmp.Or(prefix, "lock"), nil
 }
 
 // margin is how much earlier than the TTL a lease's Until is, for clocks that run at

@@ -25,14 +25,13 @@
 // # Where to find what
 //
 //	client.go     New, and the client's settings
-//	etcdlock.go   Store, Close
-//	names.go      which keys are allowed, and their names in etcd
+//	etcdlock.go   Store, Close; which keys are allowed, and their names in etcd
 //	acquire.go    an attempt to get the keys
 //	wait.go       a waiter and its predecessor
 //	orphans.go    the cleanup after an attempt that has failed
 //	lease.go      a Lease: Renew, Release, its end
-//	session.go    the session: keep-alive, and the next one
-//	sessionend.go the end of a session
+//	session.go    the session, and its end
+//	keepalive.go  the session's keep-alive, and the next session
 //	request.go    the bounds of a request, the meaning of an error
 //	epoch.go      the epoch of fences
 //

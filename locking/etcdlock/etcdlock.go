@@ -3,6 +3,8 @@ package etcdlock
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strconv"
 	"sync"
 	"time"
 
@@ -54,4 +56,39 @@ func (s *Store) Close() {
 	s.end(ErrClosed) // under the mutex, as is every start of background work: after this none starts
 	s.mu.Unlock()
 	s.work.Wait()
+}
+
+// KeysMax is how many keys a lease may have. etcd accepts 128 operations in a
+// transaction unless --max-txn-ops sets another limit, and Acquire needs two for each
+// key.
+const KeysMax = 128 / 2
+
+// ErrTooManyKeys reports a request for more than KeysMax keys in one lease.
+var ErrTooManyKeys = fmt.Errorf("etcdlock: more than %d keys in one lease", KeysMax)
+
+// queueOf returns the prefix that the names of all waiters for a key share:
+//
+//	PREFIX/LENGTH:KEY/
+//
+// The length comes first, so that no queue's name is a prefix of another's, whatever
+// bytes a key holds: "a" is 1:a/ and "a/b" is 3:a/b/. Names of other kinds have no
+// digit in that position.
+func (s *Store) queueOf(key string) string {
+	return s.prefix + "/" + strconv.Itoa(len(key)) + ":" + key + "/"
+}
+
+// fencingKey is the name of the key that fences the attempt with this nonce: see
+// attempt.remove.
+func (s *Store) fencingKey(nonce string) string { return s.prefix + "/fenced:" + nonce }
+
+// epochKey is the name of the epoch's value.
+func epochKey(prefix string) string { return prefix + "/epoch" }
+
+// checkKeys returns keys in order, or an error if etcd would refuse them.
+func checkKeys(keys []string) ([]string, error) {
+	sorted, err := locking.SortedKeys(keys)
+	if err == nil && len(sorted) > KeysMax {
+		err = fmt.Errorf("%w: %d", ErrTooManyKeys, len(sorted))
+	}
+	return sorted, err
 }

@@ -6,8 +6,9 @@ import (
 	"fmt"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"shop/locking"
 )
 
 // session is one lease of etcd, to which a Store's keys are attached. A Store uses one
@@ -20,52 +21,12 @@ type session struct {
 	until time.Time // end of the trust; guarded by the Store's mutex
 }
 
-// run keeps the Store's session alive, and opens a new one when it is dead, until
-// the Store is closed.
-func (s *Store) run(x *session) {
-	x.keep()
-	for s.life.Err() == nil {
-		next, err := s.open(s.life)
-		if err != nil {
-			s.reconnect()
-			sleep(s.life, s.ttl/12)
-			continue
-		}
-		next.keep()
-	}
-}
-
-// open makes a session and stores it for ready, or the error.
-func (s *Store) open(ctx context.Context) (*session, error) {
-	x, err := s.newSession(ctx)
-	s.mu.Lock()
-	s.session, s.down = x, err
-	close(s.tried)
-	s.tried = make(chan struct{})
-	s.mu.Unlock()
-	if err == nil && s.life.Err() != nil {
-		x.revoke() // Close did not see this session
-	}
-	return x, err
-}
-
-// newSession makes a session: etcd grants its lease.
-func (s *Store) newSession(ctx context.Context) (*session, error) {
-	limited, cancel := within(ctx, requestTimeout(s.ttl))
-	defer cancel()
-	sent := time.Now()
-	lease, err := s.client.Grant(limited, int64(s.ttl/time.Second))
-	if err != nil {
-		return nil, maskTimeout(ctx, err)
-	}
-	if granted := time.Duration(lease.TTL) * time.Second; granted != s.ttl {
-		_, _ = s.client.Revoke(limited, lease.ID)
-		return nil, fmt.Errorf("%w: %v: etcd makes it %v", ErrTTL, s.ttl, granted)
-	}
-	x := &session{store: s, id: lease.ID, until: sent.Add(s.trust)}
-	x.life, x.end = context.WithCancelCause(s.life)
-	return x, nil
-}
+// The causes of a session's end.
+var (
+	errRevoked = fmt.Errorf("%w: the session's lease no longer exists in etcd", locking.ErrLost)
+	errExpired = fmt.Errorf("%w: no keep-alive was answered for the TTL", locking.ErrLost)
+	errOrphans = fmt.Errorf("%w: session abandoned: the waiters that an attempt may have left could not be removed", locking.ErrLost)
+)
 
 // ready returns the session for an attempt. It waits while one is being opened, unless
 // Store.down is set: then it returns that error at once.
@@ -91,46 +52,54 @@ func (s *Store) ready(ctx context.Context) (*session, error) {
 	}
 }
 
-// keep renews the session every third of the TTL, or after a twelfth if there was no
-// answer, until it is dead.
-func (x *session) keep() {
-	ttl := x.store.ttl
-	for pause := ttl / 3; sleep(x.life, pause); {
-		pause = ttl / 3
-		if x.renew(x.life) != nil {
-			pause = ttl / 12
-		}
-	}
+// die ends the session: see kill.
+func (x *session) die(why error) {
+	x.store.mu.Lock()
+	defer x.store.mu.Unlock()
+	x.kill(why)
 }
 
-// renew sends a keep-alive. Its trust counts from the sending. An answer after the end of
-// the trust comes too late: the process was paused, and etcd may have expired the lease.
-// A session that is dead is not kept alive.
-func (x *session) renew(ctx context.Context) error {
-	s := x.store
-	s.mu.Lock()
-	until, dead := x.until, context.Cause(x.life)
-	s.mu.Unlock()
-	if dead != nil {
-		return dead
+// kill ends the session, once: no new work uses it, and no keep-alive is sent. If its
+// lease is gone from etcd, its Leases are lost at once; otherwise each holds until its
+// Until, and the lease is revoked after the last. The caller holds the mutex.
+func (x *session) kill(why error) {
+	if x.life.Err() != nil {
+		return
 	}
-	sent := time.Now()
-	limited, cancel := context.WithTimeout(ctx, min(requestTimeout(s.ttl), until.Sub(sent)))
-	defer cancel()
-	_, err := s.client.KeepAliveOnce(limited, x.id) // no WithRequireLeader: if a member without a leader refuses, this retries in a busy loop
+	x.end(why)
+	s, revoked := x.store, errors.Is(why, errRevoked)
+	s.session, s.down = nil, nil
+	if !revoked {
+		s.down = errNoAnswer // etcd does not answer: ready need not wait until opening the next session fails
+	}
+	for _, g := range s.grants {
+		if revoked && g.session == x {
+			s.drop(g)
+		}
+	}
+	x.retire()
+}
 
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case !time.Now().Before(x.until):
-		x.kill(errExpired)
-	case errors.Is(err, rpctypes.ErrLeaseNotFound):
-		x.kill(errRevoked)
-	case err != nil:
-		s.reconnect()
-		return fmt.Errorf("keep-alive: %w", maskTimeout(ctx, err))
-	case x.until.Before(sent.Add(s.trust)):
-		x.until = sent.Add(s.trust)
+// retire revokes the lease of a dead session after its last Lease, which deletes
+// everything that the session has left in etcd. The caller holds the mutex.
+func (x *session) retire() {
+	s := x.store
+	if x.life.Err() == nil || s.life.Err() != nil || errors.Is(context.Cause(x.life), errRevoked) {
+		return
 	}
-	return context.Cause(x.life)
+	for _, g := range s.grants {
+		if g.session == x {
+			return
+		}
+	}
+	s.work.Go(x.revoke)
+}
+
+// revoke revokes the lease. It retries until etcd answers, or the TTL has passed.
+func (x *session) revoke() {
+	s := x.store
+	_ = persist(s.life, s.ttl, requestTimeout(s.ttl), func(ctx context.Context) error {
+		_, err := s.client.Revoke(ctx, x.id)
+		return err
+	})
 }

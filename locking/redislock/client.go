@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -16,6 +17,17 @@ import (
 // TTLMin is the shortest TTL of a Store. A TTL is a whole number of milliseconds,
 // the unit in which Redis counts.
 const TTLMin = 10 * time.Millisecond
+
+// Options of a Store. The zero value is usable.
+type Options struct {
+	// Prefix begins every name in Redis; empty: "lock". Stores exclude each
+	// other only if they have the same Prefix and HashTag.
+	Prefix string
+	// HashTag puts all keys of the Store into one slot of a Redis Cluster, and so
+	// on one node. Several keys in one lease need it in a Cluster, and only there.
+	// Empty: the keys are spread over the slots.
+	HashTag string
+}
 
 // New makes a Store whose leases last ttl. It refuses a client whose settings would
 // break a lock, if it can read them; see Tune.
@@ -38,6 +50,16 @@ func New(client redis.UniversalClient, ttl time.Duration, o Options) (*Store, er
 		scripts:  newScripts(),
 		resolver: locking.NewResolver(ttl, requestTimeout(ttl)),
 	}, nil
+}
+
+// checkNaming refuses braces, which would let names of different keys collide.
+func checkNaming(o Options) error {
+	for option, value := range map[string]string{"Prefix": o.Prefix, "HashTag": o.HashTag} {
+		if strings.ContainsAny(value, "{}") {
+			return fmt.Errorf("redislock: Options.%s %q has a brace: braces mark the hash tag", option, value)
+		}
+	}
+	return nil
 }
 
 // margin is how much earlier than the TTL a lease's Until is: a hundredth of the TTL for

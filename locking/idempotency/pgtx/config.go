@@ -12,57 +12,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// The limits of every wait. Their order matters: the server ends a stopped transaction
-// (idle) before the requests that wait for its rows time out (lock), and a statement
-// that takes several locks is bounded as a whole.
-const (
-	IdleTimeout        = 1500 * time.Millisecond // between two statements of a transaction
-	LockTimeout        = 2 * time.Second         // one row, advisory lock or unique key; also a free connection of the pool
-	StatementTimeout   = 4 * time.Second
-	TransactionTimeout = 6 * time.Second // PostgreSQL 17 and later
-	CommitTimeout      = 3 * time.Second // the last round trip, with COMMIT
-	Limit              = 8 * time.Second // a whole Run: the server's limits do not help if it stops answering
-)
-
-// Config of a DB. Pool is required.
-type Config struct {
-	Pool *pgxpool.Pool // made with PoolConfig
-	// Guards are names of CHECK constraints that refuse a write only if the decision
-	// was made on data that has changed since. The transaction is then retried.
-	Guards []string
-	// Limit bounds one Run or Read, but not a COMMIT that was sent. 0: the constant Limit
-	Limit time.Duration
-	// Count receives events with the label of their Op; nil: nothing is counted.
-	Count func(event Event, label string)
-	// Failpoint is called at each step, for tests; nil in production. If it is set,
-	// statements are sent before each step, and not pipelined beyond it.
-	Failpoint func(ctx context.Context, step Step, label string)
-}
-
-// Event is an event that Config.Count receives.
-type Event string
-
-// The events.
-const (
-	Retried      Event = "retried"       // a transaction is retried: serialization failure, deadlock, lost connection, ErrRetry
-	GuardTripped Event = "guard_tripped" // a constraint of Config.Guards refused a write
-	Ambiguous    Event = "ambiguous"     // a COMMIT was sent and not answered
-	Resolved     Event = "resolved"      // … and its outcome is known now
-)
-
-// Step is a point of a transaction at which a test may stop, slow or kill the process.
-type Step string
-
-// The steps, in order. AfterGuard is for bodies to call, with Tx.Step.
-const (
-	AfterAcquire Step = "after-acquire" // a connection is acquired, nothing is sent
-	AfterBegin   Step = "after-begin"
-	AfterGuard   Step = "after-guard" // the data for the decision is read, and locked or guarded
-	AfterKey     Step = "after-key"
-	BeforeCommit Step = "before-commit"
-	AfterCommit  Step = "after-commit"
-)
-
 // New checks cfg. It does no I/O.
 func New(cfg Config) (*DB, error) {
 	if cfg.Pool == nil {

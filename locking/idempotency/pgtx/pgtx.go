@@ -10,7 +10,46 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"shop/locking"
 	"shop/locking/idempotency"
+)
+
+// The limits of every wait. Their order matters: the server ends a stopped transaction
+// (idle) before the requests that wait for its rows time out (lock), and a statement
+// that takes several locks is bounded as a whole.
+const (
+	IdleTimeout        = 1500 * time.Millisecond // between two statements of a transaction
+	LockTimeout        = 2 * time.Second         // one row, advisory lock or unique key; also a free connection of the pool
+	StatementTimeout   = 4 * time.Second
+	TransactionTimeout = 6 * time.Second // PostgreSQL 17 and later
+	CommitTimeout      = 3 * time.Second // the last round trip, with COMMIT
+	Limit              = 8 * time.Second // a whole Run: the server's limits do not help if it stops answering
+)
+
+// Config of a DB. Pool is required.
+type Config struct {
+	Pool *pgxpool.Pool // made with PoolConfig
+	// Guards are names of CHECK constraints that refuse a write only if the decision
+	// was made on data that has changed since. The transaction is then retried.
+	Guards []string
+	// Limit bounds one Run or Read, but not a COMMIT that was sent. 0: the constant Limit
+	Limit time.Duration
+	// Count receives events with the label of their Op; nil: nothing is counted.
+	Count func(event Event, label string)
+	// Failpoint is called at each step, for tests; nil in production. If it is set,
+	// statements are sent before each step, and not pipelined beyond it.
+	Failpoint func(ctx context.Context, step Step, label string)
+}
+
+// Event is an event that Config.Count receives.
+type Event string
+
+// The events.
+const (
+	Retried      Event = "retried"       // a transaction is retried: serialization failure, deadlock, lost connection, ErrRetry
+	GuardTripped Event = "guard_tripped" // a constraint of Config.Guards refused a write
+	Ambiguous    Event = "ambiguous"     // a COMMIT was sent and not answered
+	Resolved     Event = "resolved"      // … and its outcome is known now
 )
 
 // Body reads, decides, queues its writes, and returns the reply that is committed with
@@ -233,3 +272,35 @@ func retry(ctx context.Context, try func() error, failed func(*retryError)) erro
 		}
 	}
 }
+
+// retryError is the error of an attempt that the next attempt may not meet.
+type retryError struct {
+	text  string
+	event Event
+	last  error // what the caller gets when no attempt is left
+}
+
+func (e *retryError) Error() string { return "pgtx: " + e.text }
+
+var (
+	// ErrRetry is for bodies that detect that their data has changed since they read it.
+	ErrRetry    error = &retryError{"lost a race, retry the whole transaction", Retried, locking.ErrBusy}
+	errGuard          = &retryError{"a guard constraint refused the write", GuardTripped, locking.ErrBusy}
+	errKeyTaken       = &retryError{"the key already has a reply", Retried, locking.ErrBusy}
+	errLostConn       = &retryError{"connection lost before COMMIT was sent", Retried, ErrUnreachable}
+	errNoAnswer       = &retryError{"COMMIT sent, no answer", Ambiguous, locking.ErrOutcomeUnknown}
+
+	// ErrUnreachable reports that PostgreSQL has no free connection or does not answer:
+	// the next request would fail as well. It matches locking.ErrBusy.
+	ErrUnreachable = fmt.Errorf("%w: PostgreSQL gives no connection or no answer", locking.ErrBusy)
+)
+
+// unknownError matches locking.ErrOutcomeUnknown and no other error, so that no
+// caller takes it for "busy". errors.As finds the error of the last attempt in it.
+type unknownError struct{ last error }
+
+func (e *unknownError) Error() string {
+	return fmt.Sprintf("%v: %v", locking.ErrOutcomeUnknown, e.last)
+}
+func (e *unknownError) Is(target error) bool { return target == locking.ErrOutcomeUnknown }
+func (e *unknownError) As(target any) bool   { return errors.As(e.last, target) }

@@ -6,7 +6,11 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"reflect"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -22,6 +26,19 @@ import (
 const (
 	BeginReadCommitted = "begin isolation level read committed"
 	BeginSerializable  = "begin isolation level serializable"
+)
+
+// Step is a point of a transaction at which a test may stop, slow or kill the process.
+type Step string
+
+// The steps, in order. AfterGuard is for bodies to call, with Tx.Step.
+const (
+	AfterAcquire Step = "after-acquire" // a connection is acquired, nothing is sent
+	AfterBegin   Step = "after-begin"
+	AfterGuard   Step = "after-guard" // the data for the decision is read, and locked or guarded
+	AfterKey     Step = "after-key"
+	BeforeCommit Step = "before-commit"
+	AfterCommit  Step = "after-commit"
 )
 
 // Tx is a transaction in as few round trips as its decisions need. It belongs to
@@ -232,4 +249,56 @@ func (t *Tx) rollback(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	_, _ = t.conn.Exec(ctx, "rollback") // Release closes a connection that is still in a transaction
+}
+
+// isRefusal reports whether err means that nothing of the last round trip was committed.
+func isRefusal(err error) bool { return refusal(err) != nil || pgconn.SafeToRetry(err) }
+
+// refusal returns the server's ERROR in err; nil: there is none. A FATAL is not a
+// refusal: it may follow a COMMIT.
+func refusal(err error) *pgconn.PgError {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) && pg.SeverityUnlocalized == "ERROR" {
+		return pg
+	}
+	return nil
+}
+
+// classify returns the meaning of an error of a round trip. It uses the SQLSTATE and
+// never the text, which may be translated.
+func (db *DB) classify(ctx context.Context, conn *pgx.Conn, err error) error {
+	pg := refusal(err)
+	switch {
+	case err == nil, errors.Is(err, idempotency.ErrInProgress):
+		return err
+	case ctx.Err() != nil && (pg == nil || pg.Code == "57014"): // query_canceled
+		return context.Cause(ctx)
+	case pg == nil && conn.IsClosed():
+		return fmt.Errorf("%w: %w", errLostConn, err)
+	case pg == nil:
+		return err
+	case pg.Code == "40001", pg.Code == "40P01": // serialization_failure, deadlock_detected
+		return fmt.Errorf("%w: %w", ErrRetry, err)
+	case pg.Code == "23514" && slices.Contains(db.cfg.Guards, pg.ConstraintName): // check_violation
+		return fmt.Errorf("%w: %w", errGuard, err)
+	case pg.Code == "23505" && pg.ConstraintName == "idempotency_keys_pkey": // unique_violation
+		return fmt.Errorf("%w: %w", errKeyTaken, err)
+	case Unavailable(pg): // the server ran out of time or memory, and rolls back
+		return fmt.Errorf("%w: %w", locking.ErrBusy, err)
+	}
+	return err
+}
+
+// Unavailable reports whether err is caused by the state of PostgreSQL or of the network,
+// and not by the statement: another request may not meet it.
+func Unavailable(err error) bool {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		return strings.HasPrefix(pg.Code, "08") || // connection exception
+			strings.HasPrefix(pg.Code, "53") || // insufficient resources, such as connections
+			strings.HasPrefix(pg.Code, "57") || // operator intervention: shutdown, starting up, statement_timeout
+			pg.Code == "55P03" // lock_not_available: lock_timeout
+	}
+	var network net.Error
+	return errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || pgconn.SafeToRetry(err)
 }
