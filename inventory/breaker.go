@@ -46,7 +46,7 @@ const slotTimeout = 100 * time.Millisecond
 // rowAlone is row for a bounded number of purchases at once. Without the lock store in
 // front, buyers of one row queue inside PostgreSQL, each with a connection. All reasons
 // share one bound: if the waiters of a flash sale time out together, a few of them go on,
-// the others get ErrBusy, and half of the connections remain for the purchases that hold
+// and the others get ErrBusy. Half of the connections remain for the purchases that hold
 // their locks and for all other products.
 func (s *Service) rowAlone(ctx context.Context, p *purchase, why error) (Reply, error) {
 	select {

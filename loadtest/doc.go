@@ -104,7 +104,7 @@
 // decides the key. It is what a client waits, retries included (Latency). The percentiles are computed
 // from all keys.
 //
-// # Where the widening delay sits
+// # The pause that widens the race
 //
 // Replicas pause between reading the stock or the accounts and acting on what they read (after-guard).
 // The pause is drawn from one exponential distribution with the same seed for all strategies, and makes

@@ -25,9 +25,9 @@ func (o Outcome) Final() bool { return o == OK || o == Rejected }
 // outcomes maps each problem type to its outcome. A type that is not listed is Unknown, the conservative
 // choice: it costs one more attempt.
 //
-// The status alone never decides: 409 is out-of-stock (final) or in-progress (a duplicate of the request
-// may be committing right now), and 503 is busy (nothing was done) or outcome-unknown (a COMMIT was sent
-// and got no answer).
+// The status alone never decides. 409 is out-of-stock (final) or in-progress (a duplicate of the request
+// may be committing right now). 503 is busy (nothing was done) or outcome-unknown (a COMMIT was sent and
+// got no answer).
 var outcomes = map[string]Outcome{
 	// Stored with the key.
 	"out-of-stock":       Rejected,

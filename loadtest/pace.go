@@ -25,11 +25,11 @@ type Pace struct {
 	Errors  float64       // greatest share of the first answers with the outcome unknown, missing answers included
 }
 
-// DefaultPace is at least twice as lenient as what safe strategies showed in 61 saved runs on two cores: in
-// each two seconds outside of an outage they decided all keys that waited at its beginning, they recovered
-// within 2.7 s after a fault, and at most 3 % of their first answers were busy and 5 % unknown. (For a service
-// that answers busy to every second request, the share is 50 %.)
-// For a second after an outage clients may still receive answers that were sent during it.
+// DefaultPace is at least twice as lenient as what safe strategies showed in 61 saved runs on two cores. In
+// each two seconds outside of an outage they decided all keys that waited at the beginning of the two seconds.
+// They recovered within 2.7 s after a fault. Of their first answers, at most 3 % were busy and 5 % unknown. (If a
+// service answers busy to every second request, 50 % are busy.) For a second after an outage clients may still
+// receive answers that were sent during it.
 var DefaultPace = Pace{Goodput: 0.2, Window: 2 * time.Second, After: time.Second, Busy: 0.2, Errors: 0.1}
 
 // RecoverMargin is added to the bound of I-LIVE: catching up with all waiting keys takes longer than one
@@ -218,8 +218,8 @@ func (t *tempo) recovery(p Pace) (slow []string, longest time.Duration) {
 	return slow, longest
 }
 
-// back reports whether, in the second after a time, the service decided at least recovered x the rate before
-// the faults, or that share of the keys that waited or were planned in it.
+// back reports whether the service has recovered in the second after a time: it decided the share recovered of
+// the keys that it decided in a second before the faults, or of those that waited or were planned in this second.
 func (t *tempo) back(at time.Duration, calm float64) bool {
 	there := t.waiting(at) + before(t.sent, at+time.Second) - before(t.sent, at)
 	return float64(t.got(at, at+time.Second)) >= math.Floor(recovered*min(calm, float64(there)))

@@ -10,13 +10,13 @@
 //
 // # Exclusion, and why it has an end
 //
-// A lock without an expiry is held for ever by a holder that crashed. So the store
-// grants a lease: the key, for a TTL. The TTL heals the crash and weakens the
-// exclusion. A holder that is paused (a stopped process, a garbage collection, a
-// frozen machine), or whose packet is late, may act after its TTL, when the store has
-// already granted the key to the next holder. No TTL is long enough, and checking the
-// clock does not help: the pause may come between the check and the write. Two rules
-// follow:
+// If its holder crashes, a lock without an expiry is held for ever. So the store
+// grants a lease: the key, for a TTL. The TTL frees the key after a crash, but it
+// weakens the exclusion. A holder may be paused (a stopped process, a garbage
+// collection, a frozen machine), or its packet may be late. Then it acts after its
+// TTL, when the store has already granted the key to the next holder. No TTL is long
+// enough, and checking the clock does not help: the pause may come between the check
+// and the write. Two rules follow:
 //
 //	a lease makes it rare that two holders act at once:  use it to be fast
 //	only the resource itself can make it impossible:     guard it, to be right
@@ -36,7 +36,7 @@
 // the lease expires at the server, however slow the answer was. Each store sets its own
 // margin, for clocks that run at different rates. A change of the wall clock has no
 // effect. The monotonic clock stands still while the machine is suspended: a suspension
-// is one more pause, which the guard has to refuse.
+// is one more pause, and the guard has to refuse the write that follows it.
 //
 // # The life of a lease in Do
 //
@@ -52,11 +52,11 @@
 //	                         | lost |------------------------------------+
 //	                         +------+          fn returned
 //
-// Invariant: as long as fn's ctx has not ended, the lease had not expired at the server
-// at the last moment at which this process ran. This holds for a store that keeps what
-// it has granted; a store that fails over to a replica may lose it. A lost lease is
-// never held again: a renewal that found the key free and took it again would hide that
-// there was another holder in between.
+// Invariant: while this process runs and fn's ctx has not ended, the lease has not expired
+// at the server. (After a pause the process needs a moment to end the ctx.) This holds for
+// a store that keeps what it has granted; a store that fails over to a replica may lose it.
+// A lost lease is never held again: a renewal that found the key free and took it again
+// would hide another holder in between.
 //
 // # What goes wrong, and what happens then
 //
@@ -64,7 +64,7 @@
 //	the store does not answer       the store's own error, once it stops retrying; never taken for a grant or for busy
 //	the answer to a grant is lost   the Store retries as the same owner, or removes what the request took
 //	the grant comes after Until     fn does not run, ErrLost
-//	a renewal fails, or is silent   it is retried, within the trust that is left; an attempt has a third of the TTL
+//	a renewal fails, or is silent   it is retried while the lease is trusted; each attempt takes a third of the TTL at most
 //	a renewal is slow               its trust counts from the sending; it is cancelled when the present trust ends
 //	a renewal is refused            lost, finally
 //	no renewal until Until          lost

@@ -111,9 +111,9 @@
 // had the wallet. BenchmarkCredit_ThreeProcesses has the figures.
 //
 // The price: a hot wallet that only one process uses is idle for 1.5 % of the time. A wallet
-// that several use is idle for some milliseconds between runs, and each waiting process sends
-// about a hundred refused transactions a second, up to three hundred after it has missed a gap.
-// None of this is needed for the balance to be right.
+// that several use is idle for some milliseconds between runs. Each waiting process sends about
+// a hundred transactions a second that are refused, and up to three hundred after it has missed
+// a gap. None of this is needed for the balance to be right.
 //
 // # How much one wallet, or one client, may take
 //

@@ -197,10 +197,10 @@ func sum(did []credited) (s summary) {
 
 // BenchmarkCredit_ThreeProcesses credits one wallet from three processes of eight clients each,
 // and from one client beside a process of eight, with queues and without. It logs the successes
-// of each process. With queues it fails if a request is refused, or if one of three processes
-// has less than half the successes of another, or if p99 is more than half, or the throughput
-// less than nine tenths, of what it is without queues. Only figures of the same run are
-// compared: they depend on the machine.
+// of each process. With queues it fails if a request is refused. With three processes it also
+// fails if one has less than half the successes of another, if p99 is more than half of p99
+// without queues, or if the throughput is less than nine tenths of that without queues. Only
+// figures of the same run are compared: they depend on the machine.
 func BenchmarkCredit_ThreeProcesses(b *testing.B) {
 	long := 8 * time.Second
 	if once() {

@@ -4,9 +4,9 @@
 // Question: a balance that is right in the end may have been wrong for a moment. How is a stale read, a
 // lost update that a later one hides, or a refusal without a reason found?
 //
-// An operation takes effect at one moment between its call and its return. A history is legal if its
-// operations can be put in an order in which each takes effect at such a moment, and in which a model of
-// the service (see Partition) gives each operation the answer that its client got.
+// An operation takes effect at one moment between its call and its return. A history is legal if there are
+// such moments for which a model of the service (see Partition) gives each operation the answer that its
+// client got. The model executes the operations in the order of these moments.
 //
 //	answer                  interval          what the model must do
 //	ok                      call … return     the effect

@@ -92,9 +92,9 @@
 // abandoned: no keep-alive is sent for it, new work uses a new session, and the lease is
 // revoked as soon as the last Lease on it is released or past its Until. (To revoke it
 // earlier would free keys that a holder still trusts.) So the keys of an attempt
-// without an answer are free after a third of the TTL, the duration of one request, and
-// one TTL, unless the leader dies in that time: a new leader gives every lease its TTL
-// again.
+// without an answer are free after four thirds of the TTL and the duration of one
+// request. If the leader dies in that time, it takes longer: a new leader gives every
+// lease its TTL again.
 //
 // Waiters whose callers left, Leases that expired, and releases without an answer
 // leave orphans too. They are removed in the same way, without a fencing key: no
@@ -107,8 +107,8 @@
 // # What each piece is for
 //
 // Without fencing keys, every unanswered request would cost the session. But the Leases
-// and waiters of all other callers in the process depend on that session, and a request
-// is without an answer whenever its caller's ctx ends before the answer.
+// and waiters of all other callers in the process depend on that session, and every
+// caller whose ctx ends during a request leaves it unanswered.
 //
 //	nonce              a late request belongs to no other attempt (TestAcquire_NoNameIsUsedAgain…)
 //	nonce reuse        etcd keeps deleted names until its next compaction, and walks over all of
@@ -124,7 +124,7 @@
 //
 // etcd keeps every revision until it is compacted. A cycle of Acquire and Release of
 // two keys adds about 690 bytes, so the default quota of 2 GiB is full after some three
-// million cycles, and etcd then accepts no writes at all: ErrNoSpace. Start etcd with
+// million cycles. Then etcd accepts no writes at all: ErrNoSpace. Start etcd with
 // --auto-compaction-mode and --auto-compaction-retention. Any retention will do: this
 // package reads only the present revision. When compaction ends a watch, the queue is
 // read again.

@@ -47,9 +47,9 @@ func tryLock(path string) (*os.File, error) {
 	return f, nil
 }
 
-// base returns the parent of all stack folders: the system's folder for temporary files.
-// It is /tmp if that path is too long for a socket's name (macOS allows 104 bytes) or,
-// when the stack runs as root, not accessible to the users that the servers run as.
+// base returns the parent of all stack folders: the system's folder for temporary files, or
+// /tmp. It returns /tmp if the path is too long for a socket's name (macOS allows 104 bytes).
+// It also does so if the stack runs as root, and the users of the servers cannot reach the folder.
 func base() string {
 	const longest = 70
 	dir := os.TempDir()

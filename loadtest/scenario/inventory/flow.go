@@ -4,11 +4,14 @@
 //
 // Between purchases the clients read the products on sale, the list of all products, and each new
 // order. One purchase in twenty is abandoned after "busy". One in fifty uses the key that another
-// client has just used. Of the orders, one in thirty is cancelled under two keys at once, cancelled
-// once more, and bought again; one in thirty is read by another client; one in thirty is cancelled by
-// another client; and one in thirty each has its key reused, for another cart or for its own
-// cancellation. For every fifty purchases there is one request about an order or a product that does
-// not exist, or a purchase in two currencies.
+// client has just used. For every fifty purchases there is one request about an order or a product
+// that does not exist, or a purchase in two currencies. Of the orders, one in thirty each
+//
+//   - is cancelled under two keys at once, cancelled once more, and bought again;
+//   - is read by another client;
+//   - is cancelled by another client;
+//   - has its key reused for another cart;
+//   - has its key reused for its own cancellation.
 package inventory
 
 import (

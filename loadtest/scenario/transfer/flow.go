@@ -7,12 +7,14 @@
 // The accounts are four groups of 16, each with two hot ones; a transfer stays in its group. Between
 // transfers, clients read their accounts, and each of their transfers, before and after it ends. One
 // transfer in twenty is abandoned after "busy". One in fifty uses the key that another client has just
-// used. One hold in six is posted twice at once, and one in six is voided twice, instead of once each. One
-// hold in eight each is posted by another client, voided by another client, or posted beyond its amount;
-// one in eight each is posted or voided again after its end. One transfer in forty each is read by another
-// client, or has its key reused, for another amount or for its own void. For every forty transfers there is
-// one invalid request: it takes from or reads another client's account, names an object that does not
-// exist, names one account twice, or names another currency.
+// used. For every forty transfers there is one invalid request: it takes from or reads another client's
+// account, names an object that does not exist, names one account twice, or names another currency.
+//
+//   - One transfer in forty each is read by another client, has its key reused for another amount, or
+//     has its key reused for its own void.
+//   - One hold in six is posted twice at once, and one in six is voided twice, instead of once each.
+//   - One hold in eight each is posted by another client, voided by another client, posted beyond its
+//     amount, posted again after its end, or voided again after its end.
 package transfer
 
 import (

@@ -56,12 +56,15 @@ const (
 )
 
 // NewPlan draws a plan of whole bursts, with at least as many intents as the load
-// requires. In each burst the hot wallet is credited and debited several times,
-// neighbours in the ring pay each other, in opposite directions on different replicas,
-// while some of them are credited, and one key is used for two wallets at once. Two clients
-// of the ring use the same key. Between two bursts each saver sends once, so that a fault
-// always meets some request. One intent in ten is sent twice at once, and one in twenty is
-// abandoned after "busy".
+// requires. In each burst
+//
+//   - the hot wallet is credited and debited several times;
+//   - neighbours in the ring pay each other in opposite directions, on different replicas, while
+//     some of them are credited;
+//   - one key is used for two wallets at once, and two clients of the ring use the same key.
+//
+// Between two bursts each saver sends once, so that a fault always meets some request. One
+// intent in ten is sent twice at once, and one in twenty is abandoned after "busy".
 func NewPlan(load loadtest.Load) loadtest.Plan {
 	random := rand.New(rand.NewPCG(uint64(load.Seed), 2))
 	plan := loadtest.Plan{Clients: 1 + ring + savers + 1}

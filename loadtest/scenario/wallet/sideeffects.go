@@ -46,13 +46,12 @@ type credit struct {
 //     constant-lock and lock-late. lockid collides before it calls; inc calls before its
 //     transaction begins; naive repeats nothing.
 //   - inc calls once, before any transaction, so that no fault can make it call twice.
-//   - lockid loses its transaction, with the lock, when the primary fails
-//     (step-down, primary-pause, primary-kill), when the replica is stopped for longer
-//     than a transaction may live (pause), and when the connection breaks before a commit
-//     has arrived (commit-unknown). Then it must begin again, and call again. A request
-//     that was killed (crash) does not continue, but under crash the transactions of other
-//     requests may exceed their short lifetime too, while starting replicas take up the
-//     processor.
+//   - lockid begins again, and calls again, after it has lost its transaction and the lock
+//     with it: the primary failed (step-down, primary-pause, primary-kill), the replica was
+//     stopped for longer than a transaction may live (pause), or the connection broke before
+//     a commit arrived (commit-unknown). A request that was killed (crash) does not continue.
+//     But under crash, starting replicas take up the processor, and the transactions of other
+//     requests may exceed their short lifetime.
 //   - Without a fault lockid calls once for an operation (onceByOperation): the second of
 //     two requests with one key finds, under the lock, what the first has stored. The other
 //     strategies do not promise that: two requests under inc both call before either
