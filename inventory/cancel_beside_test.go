@@ -7,6 +7,7 @@ import (
 
 	"shop/inventory"
 	"shop/locking"
+	"shop/locking/idempotency/pgtx/pgtest"
 	"shop/locking/locktest"
 )
 
@@ -60,7 +61,7 @@ func TestCancel_IsRelativeEvenUnderNaive(t *testing.T) {
 	buyer := newRequest()
 	id := s.ordered(buyer, inventory.Line{SKU: "A", Quantity: 4})
 	cfg := s.cfg
-	cfg.Strategy, cfg.Failpoint = "naive", pause
+	cfg.Strategy, cfg.Failpoint, cfg.Pool = "naive", pause, pgtest.Pool(t, s.URL, pgtest.Unhurried)
 	naive, _ := s.another(cfg)
 	done := make(chan error)
 	go func() { _, err := naive.Buy(t.Context(), newRequest(), one("A")); done <- err }()

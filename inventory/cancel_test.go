@@ -76,6 +76,7 @@ func TestCancel_TheSecondWaitsForTheFirstAndReadsItsResult(t *testing.T) {
 	id := s.ordered(buyer, one("A")...)
 	second := make(chan inventory.Reply)
 	cfg := s.cfg
+	cfg.Pool = pgtest.Pool(t, s.URL, pgtest.Unhurried)
 	cfg.Failpoint = locktest.OnceAt(inventory.AfterGuard, func(context.Context) {
 		go func() {
 			reply, err := s.Cancel(t.Context(), requestBy(buyer.Client, "2"), id)

@@ -25,7 +25,7 @@ func (s *shop) behindProxy() (*locktest.Proxy, *pgxpool.Pool) {
 	}
 	p := locktest.NewProxy(s.T, u.Host)
 	u.Host = p.Addr
-	return p, pgtest.Pool(s.T, u.String())
+	return p, pgtest.Pool(s.T, u.String(), pgtest.Unhurried) // a test may hold a COMMIT
 }
 
 // armed opens a shop behind a proxy. hurt gets the last message, the one with COMMIT, of
@@ -140,7 +140,7 @@ func TestCommit_IsDecidedEvenWhenTheLeaseEndsBefore(t *testing.T) {
 
 func TestCommit_IsNotCutByALostLease(t *testing.T) {
 	t.Parallel()
-	store, steal := stealable(t, 2*time.Second)
+	store, steal := stealable(t, 3*time.Second)
 	lost := make(chan struct{})
 	s, _, start := armed(t, "row", func(*locktest.Proxy) locktest.Interceptor {
 		return func([]byte, net.Conn, net.Conn) bool {

@@ -6,6 +6,7 @@ import (
 
 	"shop/inventory"
 	"shop/locking"
+	"shop/locking/idempotency/pgtx/pgtest"
 	"shop/locking/locktest"
 )
 
@@ -70,7 +71,7 @@ func TestGuard_RefusesWhatTheStrategyDidNotSee(t *testing.T) {
 	s := open(t, inventory.Config{})
 	s.stock("A", 1)
 	cfg := s.cfg
-	cfg.Strategy, cfg.Failpoint = "advisory", pause
+	cfg.Strategy, cfg.Failpoint, cfg.Pool = "advisory", pause, pgtest.Pool(t, s.URL, pgtest.Unhurried)
 	advisory, events := s.another(cfg)
 	refused := make(chan bool)
 	go func() {

@@ -13,6 +13,7 @@ import (
 
 	"shop/inventory"
 	"shop/locking"
+	"shop/locking/idempotency/pgtx/pgtest"
 	"shop/locking/locktest"
 	"shop/locking/redislock"
 )
@@ -106,6 +107,8 @@ func TestRedisOnly_SellsTwiceWhenItsLockIsTakenAway(t *testing.T) {
 			both(ctx, step, strategy)
 		},
 	})
+	s.cfg.Pool = pgtest.Pool(t, s.URL, pgtest.Unhurried)
+	s.Service, s.events = s.another(s.cfg)
 	s.stock("A", 1)
 	buyAtOnce(t, 2, s.Service, one("A"))
 	if got := s.orders(); got != 2 {
@@ -127,6 +130,8 @@ func TestRedisRow_HoldsWhenItsLockIsTakenAway(t *testing.T) {
 			locktest.Eventually(t, "the second holder waits for the row", func() bool { return s.Waiting() > 0 })
 		}),
 	})
+	s.cfg.Pool = pgtest.Pool(t, s.URL, pgtest.Unhurried)
+	s.Service, s.events = s.another(s.cfg)
 	s.stock("A", 1)
 	buyAtOnce(t, 2, s.Service, one("A"))
 	if got := s.orders(); got != 1 {

@@ -31,11 +31,11 @@ func TestEpoch_AWipedEtcdIsRefusedUntilAnOperatorBeginsANewEpoch(t *testing.T) {
 			for range 3 {
 				b.transferred(b.Transfer(t.Context(), newRequest(p.alice), p.move(1)))
 			}
+			svc := b.wiped(t, "another-cluster")   // before the holder stops: an etcd may take longer to start than a request may last
 			old := b.stopAt(transfer.AfterAcquire) // holds a lease of the old etcd
 			late := locktest.Beside(func() (transfer.Reply, error) { return old.Transfer(t.Context(), newRequest(p.alice), p.move(50)) })
 			old.await()
 
-			svc := b.wiped(t, "another-cluster")
 			req := newRequest(p.alice)
 			_, err := svc.Transfer(t.Context(), req, p.move(10))
 			var foreign *transfer.EpochError

@@ -63,7 +63,8 @@ func TestFence_RefusesAPacketThatArrivesLate(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			settings.MaxConns = 1 // no other connection is left when the proxy refuses
+			settings.MaxConns = 1                                                          // no other connection is left when the proxy refuses
+			settings.ConnConfig.RuntimeParams["idle_in_transaction_session_timeout"] = "0" // the packet may be held for longer
 			cfg.Pool = pgtest.Open(t, settings)
 			warm, _ := b.another(cfg)
 			b.transferred(warm.Transfer(t.Context(), newRequest(p.alice), p.move(1))) // so that all statements are prepared

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"shop/locking/idempotency/pgtx/pgtest"
 	"shop/locking/locktest"
 	"shop/transfer"
 )
@@ -26,6 +27,9 @@ func (b *bank) stopAtNth(n int32, step transfer.Step) *stopped {
 	resumed := make(chan struct{})
 	s := &stopped{t: b.T, reached: make(chan struct{}), goOn: sync.OnceFunc(func() { close(resumed) })}
 	cfg := b.replica()
+	if cfg.Pool == b.Pool { // the test decides how long the request is stopped, and not PostgreSQL
+		cfg.Pool = pgtest.Pool(b.T, b.URL, pgtest.Unhurried)
+	}
 	cfg.Failpoint = locktest.NthAt(n, step, func(context.Context) {
 		close(s.reached)
 		<-resumed // ignores ctx, like a process that is stopped

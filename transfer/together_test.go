@@ -68,7 +68,10 @@ func TestLock_IsOnBothAccountsAndHoldersThatAreNotLateAreNeverRefused(t *testing
 						m = euros(common, other, 1)
 					}
 					svc := []*transfer.Service{b.Service, replica}[n%2]
-					done = append(done, locktest.Beside(func() (transfer.Reply, error) { return svc.Transfer(t.Context(), newRequest(owner), m) }))
+					req := newRequest(owner)
+					done = append(done, locktest.Beside(func() (transfer.Reply, error) {
+						return until(t.Context(), func(ctx context.Context) (transfer.Reply, error) { return svc.Transfer(ctx, req, m) })
+					}))
 				}
 				for _, d := range done {
 					if o := <-d; o.Err != nil || isRefused(o.Reply) {

@@ -18,6 +18,7 @@ func expired(t *testing.T) (url string, p transferReplica) {
 	t.Helper()
 	url, keys := newDatabase(t)
 	p = startTransferReplica(t, url, keys["alice"])
+	p.wantHealth("ok")
 	if status, body := p.pay("hold", `,"pending":true,"expires_in":"1h"`); status != 201 {
 		t.Fatalf("%d %s", status, body)
 	}
@@ -54,7 +55,7 @@ func TestBatch_SweepsExpiredHoldsAndPurgesOldKeysOnce(t *testing.T) {
 func TestBatch_PurgesOldRefusalsOfWallets(t *testing.T) {
 	db := sharedMongo(t)
 	url, keys := newDatabase(t)
-	p := startWalletReplica(t, url, keys["alice"], wallets(t, url)["alice"])
+	p := startWalletReplica(t, url, keys["alice"], wallets(t, url)["alice"]).open()
 	for _, key := range []string{"old", "new"} {
 		if status, body := p.write("debits", key, `{"amount":1000000}`); status != 409 {
 			t.Fatalf("%d %s", status, body)

@@ -168,7 +168,7 @@ func TestServe_ABonusServiceThatDoesNotAnswerCreditsNothing(t *testing.T) {
 	id, service := wallets(t, url)["alice"], newBonusService(t)
 	broken := map[string]string{"silent": "http://" + silent(t), "gone": "http://127.0.0.1:1", "another service": service.URL() + "/v2"}
 	for name, at := range broken {
-		p := startWalletReplica(t, url, keys["alice"], id, "--bonus-url", at)
+		p := startWalletReplica(t, url, keys["alice"], id, "--bonus-url", at).open()
 		if status, body := p.credit("k"); status != 503 || !strings.Contains(body, "/problems/busy") { // 504 would mean that the request timed out
 			t.Errorf("%s: %d %s, want 503 busy", name, status, body)
 		}
@@ -182,7 +182,7 @@ func TestServe_ABonusServiceThatDoesNotAnswerCreditsNothing(t *testing.T) {
 	if n := documents(t, db, "wallet_operations"); n != int64(len(broken)) {
 		t.Errorf("%d operations; want the debits, %d", n, len(broken))
 	}
-	p := startWalletReplica(t, url, keys["alice"], id, "--bonus-url", service.URL()+"/")
+	p := startWalletReplica(t, url, keys["alice"], id, "--bonus-url", service.URL()+"/").open()
 	if status, body := p.credit("k"); status != 201 || !strings.Contains(body, `"bonus":1,`) {
 		t.Errorf("%d %s", status, body)
 	}
@@ -196,7 +196,7 @@ func TestServe_WithoutABonusServiceThereIsNoBonusAndTheLabStartsOne(t *testing.T
 	url, keys := newDatabase(t)
 	id := wallets(t, url)["alice"]
 	for lab, want := range map[string]string{"--lab=false": `"bonus":0,`, "--lab=true": `"bonus":1,`} {
-		p := startWalletReplica(t, url, keys["alice"], id, lab)
+		p := startWalletReplica(t, url, keys["alice"], id, lab).open()
 		if status, body := p.credit(lab); status != 201 || !strings.Contains(body, want) {
 			t.Errorf("%s: %d %s, want %s", lab, status, body, want)
 		}

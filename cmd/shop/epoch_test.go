@@ -15,6 +15,7 @@ func TestEpoch_AfterAWipeTransfersAreRefusedUntilANewEpoch(t *testing.T) {
 	url, keys := newDatabase(t)
 	flags := []string{"--etcd-endpoints", etcd.Addr, "--transfer-lock-ttl=3s"}
 	p := startTransferReplica(t, url, keys["alice"], flags...)
+	p.wantHealth("ok")
 	status, stored := p.pay("before")
 	if status != 201 {
 		t.Fatalf("%d %s", status, stored)
@@ -45,6 +46,7 @@ func TestEpoch_AfterAWipeTransfersAreRefusedUntilANewEpoch(t *testing.T) {
 	}
 	wantEpoch("the server that was not restarted", restarted)
 	again := startTransferReplica(t, url, keys["alice"], flags...)
+	again.wantHealth("ok")
 	if status, body := again.pay("after"); status != 201 {
 		t.Errorf("after the command and a restart: %d %s", status, body)
 	}

@@ -102,6 +102,7 @@ func TestServe_ThreeReplicasOnOneMachineShareOneShop(t *testing.T) {
 			t.Errorf("ping: %s %v", out, err)
 		}
 	}
+	replicas[0].wantReady("ok", "ok") // all servers have answered
 	_, text := replicas[0].get(replicas[0].metrics)
 	for _, name := range []string{"http_requests_total", "http_request_seconds", "locking_events_total", "locking_hold_seconds", `inventory_events_total{kind="guard_tripped",strategy="redis+row"} 0`, `transfer_events_total{kind="guard_tripped",strategy="etcd-fenced"} 0`, `wallet_events_total{kind="conflict",strategy="lockid"} 0`, `locking_events_total{kind="acquired",store="etcd"}`, `breaker_open{server="redis"} 0`, `breaker_open{server="etcd"} 0`, `breaker_open{server="mongo"} 0`, "go_goroutines", "process_open_fds"} {
 		if !strings.Contains(text, name) {
@@ -115,7 +116,7 @@ func TestServe_ThreeReplicasOnOneMachineShareOneShop(t *testing.T) {
 
 func TestServe_TermLetsARequestInFlightEnd(t *testing.T) {
 	url, keys := newDatabase(t)
-	r := startReplica(t, url, keys["alice"], "--lab", "--strategy=row", "--failpoint=before-commit=sleep:1s", "--drain-delay=5s") // PostgreSQL ends a transaction that is idle for 1.5 s
+	r := startReplica(t, url, keys["alice"], "--lab", "--strategy=row", "--failpoint=inventory/before-acquire=sleep:4s", "--request-timeout=1m", "--drain-delay=5s")
 	answered := make(chan int, 1)
 	go func() {
 		status, _ := r.buy("k")

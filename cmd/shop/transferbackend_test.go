@@ -144,6 +144,7 @@ func TestServe_OneKeyAtThreeReplicasAtOnceIsOneTransfer(t *testing.T) {
 	var replicas []transferReplica
 	for range 3 {
 		replicas = append(replicas, startTransferReplica(t, url, keys["alice"]))
+		replicas[len(replicas)-1].wantHealth("ok")
 	}
 	for i := range 10 {
 		var (

@@ -148,7 +148,7 @@ func TestServe_OneKeyAtThreeReplicasAtOnceIsOneCredit(t *testing.T) {
 	id, service := wallets(t, url)["alice"], newBonusService(t)
 	var replicas []walletReplica
 	for range 3 {
-		replicas = append(replicas, startWalletReplica(t, url, keys["alice"], id, "--bonus-url", service.URL()))
+		replicas = append(replicas, startWalletReplica(t, url, keys["alice"], id, "--bonus-url", service.URL()).open())
 	}
 	for i := range 10 {
 		var (
@@ -174,7 +174,7 @@ func TestServe_OneKeyAtThreeReplicasAtOnceIsOneCredit(t *testing.T) {
 func TestServe_TheLabLetsARequestChooseHowAWalletIsWritten(t *testing.T) {
 	sharedMongo(t)
 	url, keys := newDatabase(t)
-	p := startWalletReplica(t, url, keys["alice"], wallets(t, url)["alice"], "--lab", "--wallet-strategy=txn")
+	p := startWalletReplica(t, url, keys["alice"], wallets(t, url)["alice"], "--lab", "--wallet-strategy=txn").open()
 	for _, strategy := range append(walletStrategyNames(), "") {
 		how := "credits"
 		if strategy != "" {

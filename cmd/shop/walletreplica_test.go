@@ -68,6 +68,16 @@ func startWalletReplica(t *testing.T, url, key, id string, flags ...string) wall
 	return walletReplica{startReplica(t, url, key, append([]string{"--strategy=row"}, flags...)...), id}
 }
 
+// open waits until wallets are open: the first probe of a busy MongoDB may take longer than its limit.
+func (p walletReplica) open() walletReplica {
+	p.t.Helper()
+	locktest.Eventually(p.t, "wallets are open", func() bool {
+		_, text := p.get(p.metrics)
+		return strings.Contains(text, `breaker_open{server="mongo"} 0`)
+	})
+	return p
+}
+
 // openWallet opens a wallet of the owner.
 func openWallet(t *testing.T, db *mongo.Database, owner uuid.UUID, opening int64) string {
 	t.Helper()

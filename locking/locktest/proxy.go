@@ -33,7 +33,7 @@ type Proxy struct {
 func NewProxy(t testing.TB, addr string) *Proxy {
 	t.Helper()
 	p := &Proxy{server: addr, conns: map[net.Conn]bool{}}
-	p.listen(t, "127.0.0.1:0")
+	p.listen(t, FreeAddr(t)) // Up needs the same port
 	p.Addr = p.listener.Addr().String()
 	t.Cleanup(p.Down)
 	return p

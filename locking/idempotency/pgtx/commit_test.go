@@ -27,7 +27,7 @@ func (d *database) behindProxy(change func(*pgtx.Config)) (*pgtx.DB, *events, *l
 	}
 	p := locktest.NewProxy(d.T, u.Host)
 	u.Host = p.Addr
-	db, e := d.open(pgtest.Pool(d.T, u.String()), change)
+	db, e := d.open(pgtest.Pool(d.T, u.String(), pgtest.Unhurried), change) // a test may hold a message
 	warm := newRequest()
 	for _, body := range []pgtx.Body{raise(warm, "b"), refuse("b")} {
 		if _, err := db.Do(d.T.Context(), newRequest(), body); err != nil {
@@ -180,8 +180,8 @@ func TestCommit_WithoutReplyIsLookedUpWhenTheNextTransactionCannotRun(t *testing
 					release = d.Hold(`SELECT FROM counters WHERE name = 'a' FOR UPDATE`) // waits for the end of the first
 				}
 			case step == pgtx.BeforeCommit && attempts == 1:
-				cut, _ := locktest.Nth(1, cuts["reply lost"])
-				p.OnRequest(cut)
+				cut, _ := locktest.Nth(1, func(_ []byte, client, _ net.Conn) bool { client.Close(); return false })
+				p.OnReply(cut) // it is committed when its reply comes
 			}
 		}
 	})

@@ -103,7 +103,8 @@ func Migrate(t testing.TB, conn *pgx.Conn, lessons ...string) {
 				t.Fatal(err)
 			}
 			up, _, _ := strings.Cut(string(text), "-- +goose Down")
-			if _, err := conn.PgConn().Exec(t.Context(), up).ReadAll(); err != nil {
+			const patient = "SET LOCAL lock_timeout = 0; SET LOCAL statement_timeout = 0;\n" // all schemas share the advisory lock of migrations
+			if _, err := conn.PgConn().Exec(t.Context(), patient+up).ReadAll(); err != nil {
 				t.Fatalf("%s: %v", file, err)
 			}
 		}
@@ -125,6 +126,9 @@ func module(t testing.TB) string {
 	t.Fatal(err)
 	return ""
 }
+
+// Unhurried is a setting for Pool: the test decides how long a transaction is stopped, and not PostgreSQL.
+const Unhurried = "idle_in_transaction_session_timeout=0"
 
 // Pool opens a pool with the limits of pgtx.PoolConfig, closed when the test ends.
 // Settings are run-time parameters of its sessions: "lock_timeout=100".
