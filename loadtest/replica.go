@@ -42,8 +42,9 @@ type Replicas struct {
 	program  Program
 	all      []*replica
 	counters *Counters
-	UnderWay func(n int) int // how many requests replica n has not answered; may be nil
-	sidecar  *sidecar        // nil without one
+	UnderWay func(n int) int  // how many requests replica n has not answered; may be nil
+	sidecar  *sidecar         // nil without one
+	marks    []net.PacketConn // reserve the ports
 
 	// busyWait bounds how long Kill waits for a request to interrupt, and how long for the client to
 	// see that the last one is cut off.
@@ -59,10 +60,11 @@ type replica struct {
 // include those of the flow, unless it is nil.
 func StartReplicas(ctx context.Context, p Program, n int, of *Flow) (*Replicas, error) {
 	rs := &Replicas{program: p, counters: NewCounters(of), busyWait: busyWait}
-	addrs, err := freeAddrs(2 * n)
+	addrs, marks, err := freeAddrs(2 * n)
 	if err != nil {
 		return nil, err
 	}
+	rs.marks = marks
 	for i := range n {
 		rs.all = append(rs.all, &replica{addr: addrs[2*i], metrics: addrs[2*i+1]})
 	}
@@ -90,22 +92,34 @@ const (
 	portCount = 5000
 )
 
-// freeAddrs picks ports without a listener, and holds all until it returns, so that they differ.
-func freeAddrs(n int) ([]string, error) {
-	var addrs []string
-	var err error
+// freeAddrs picks ports without a listener. The UDP port of the same number, in marks, reserves each against
+// other callers, also while its replica is down.
+func freeAddrs(n int) (addrs []string, marks []net.PacketConn, err error) {
 	for range portCount {
 		if len(addrs) == n {
-			return addrs, nil
+			return addrs, marks, nil
 		}
-		var l net.Listener
-		if l, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", portFirst+rand.IntN(portCount))); err != nil {
+		addr := fmt.Sprintf("127.0.0.1:%d", portFirst+rand.IntN(portCount))
+		var mark net.PacketConn
+		if mark, err = net.ListenPacket("udp", addr); err != nil {
 			continue // taken
 		}
-		defer l.Close()
-		addrs = append(addrs, l.Addr().String())
+		var l net.Listener
+		if l, err = net.Listen("tcp", addr); err != nil {
+			_ = mark.Close()
+			continue
+		}
+		_ = l.Close()
+		addrs, marks = append(addrs, addr), append(marks, mark)
 	}
-	return nil, fmt.Errorf("no free port for a replica: %w", err)
+	closeAll(marks)
+	return nil, nil, fmt.Errorf("no free port for a replica: %w", err)
+}
+
+func closeAll(marks []net.PacketConn) {
+	for _, mark := range marks {
+		_ = mark.Close()
+	}
 }
 
 // Len returns the number of replicas.
@@ -239,6 +253,7 @@ func (rs *Replicas) KillAll() {
 	for _, r := range rs.all {
 		<-r.signal(syscall.SIGKILL)
 	}
+	closeAll(rs.marks)
 }
 
 // Start starts replica n, with extra arguments after its own, and waits until it is ready. A replica that

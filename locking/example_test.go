@@ -114,11 +114,11 @@ func ExampleErrOutcomeUnknown() {
 			fmt.Println(e.Kind)
 		}
 	}
-	for _, limit := range []time.Duration{time.Second, time.Millisecond} {
+	for _, c := range []struct{ limit, latency time.Duration }{{time.Minute, time.Millisecond}, {time.Millisecond, time.Minute}} {
 		_ = locking.Do(context.Background(), newTable(), locking.Options{Observer: printEnd}, []string{"account/7"},
 			func(ctx context.Context, _ locking.Lease) error {
-				return locking.Commit(ctx, limit, func(ctx context.Context) error {
-					return answer(ctx, 100*time.Millisecond)
+				return locking.Commit(ctx, c.limit, func(ctx context.Context) error {
+					return answer(ctx, c.latency)
 				})
 			})
 	}

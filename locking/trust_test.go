@@ -115,7 +115,8 @@ func TestDo_RenewsMoreOftenWhileTheKeepAliveOfTheStoreIsBehind(t *testing.T) {
 
 // It runs on the real clock: the one of synctest has no monotonic reading.
 func TestDo_TrustIsMonotonicEvenIfUntilIsNot(t *testing.T) {
-	s := &script{until: func(sent time.Time) time.Time { return sent.Add(600 * time.Millisecond).Round(0) }}
+	t.Parallel()
+	s := &script{until: func(sent time.Time) time.Time { return sent.Add(6 * time.Second).Round(0) }}
 	renewed := make(chan struct{}, 1)
 	monotonic := func(ctx context.Context) {
 		until, held := locking.Trust(ctx)

@@ -69,6 +69,7 @@ func (o *bonusService) call(ctx context.Context, a wallet.BonusRequest) (bonus i
 	if err != nil {
 		return 0, err
 	}
+	ctx = context.WithoutCancel(ctx) // a stall of the machine is not a silent service
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, o.url, bytes.NewReader(body))
 	if err != nil {
 		return 0, err

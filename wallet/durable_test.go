@@ -29,14 +29,19 @@ func TestKey_OfAnotherRequestIsRefusedOnlyAfterAMajorityHasThatRequest(t *testin
 	primary, others := s.roles()
 	s.replicate(others, "off")
 	req := newRequest(p.alice)
-	first := locktest.Beside(func() (wallet.Reply, error) { return c.Debit(t.Context(), req, p.a, 1) })
+	first := locktest.Beside(func() (wallet.Reply, error) {
+		return until(t.Context(), func() (wallet.Reply, error) { return c.Debit(t.Context(), req, p.a, 1) })
+	})
 	for s.operations(primary, c.db.Name()) < 1 {
 		continue
 	}
 	before := s.lockID(primary, c.db.Name(), p.a)
 	replica, _ := c.another(c.cfg)
-	req.Fingerprint[0]++
-	second := locktest.Beside(func() (wallet.Reply, error) { return replica.Debit(t.Context(), req, p.a, 2) })
+	reused := req
+	reused.Fingerprint[0]++
+	second := locktest.Beside(func() (wallet.Reply, error) {
+		return until(t.Context(), func() (wallet.Reply, error) { return replica.Debit(t.Context(), reused, p.a, 2) })
+	})
 	for s.lockID(primary, c.db.Name(), p.a) == before { // until it has committed that it read the key
 		select {
 		case o := <-second:

@@ -36,6 +36,16 @@ func TestMain(m *testing.M) {
 // gate runs the gate on a shop with a database of its own.
 func gate(t *testing.T, shop string) (status int, result loadtest.Result, out string) {
 	t.Helper()
+	for range 3 { // a machine that is too busy to send the load in time proves nothing
+		if status, result, out = gateOnce(t, shop); !strings.Contains(out, "the generator lagged") {
+			break
+		}
+	}
+	return status, result, out
+}
+
+func gateOnce(t *testing.T, shop string) (status int, result loadtest.Result, out string) {
+	t.Helper()
 	db, err := loadtest.CreateDatabase(t.Context(), testbed.Env(t, "SHOP_POSTGRES_URL"), fmt.Sprintf("example %s", t.Name()))
 	if err != nil {
 		t.Fatal(err)

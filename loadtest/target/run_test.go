@@ -90,7 +90,18 @@ requests:
 
 func (s *seller) prove(t *testing.T, more string) (loadtest.Result, error) {
 	t.Helper()
-	s.stock, s.answers, s.sold = 40, map[string]string{}, map[string]bool{}
+	for range 3 { // a machine that is too busy to send the load in time proves nothing
+		result, err := s.proveOnce(t, more)
+		if err != nil || !strings.Contains(strings.Join(result.Inconclusive, ""), "the generator lagged") {
+			return result, err
+		}
+	}
+	return s.proveOnce(t, more)
+}
+
+func (s *seller) proveOnce(t *testing.T, more string) (loadtest.Result, error) {
+	t.Helper()
+	s.stock, s.came, s.orders, s.answers, s.sold = 40, 0, 0, map[string]string{}, map[string]bool{}
 	s.met.Add(2)
 	f := parsed(t, fmt.Sprintf(sellerFile, strings.Join(testbed.Serve(t, 2, s.ServeHTTP), ", "))+more)
 	f.dir = t.TempDir()

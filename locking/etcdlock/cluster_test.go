@@ -139,15 +139,15 @@ func TestCluster_OrphanIsFreeAfterTheLeaderChange(t *testing.T) {
 	members := locktest.StartEtcd(t, 3)
 	g := at(t, members[0].Addr, members[1].Addr, members[2].Addr)
 	client := g.client(t)
+	store, leader := g.must(t, 10*time.Second), leaderOf(t, client, members)
 	lease, err := client.Grant(t.Context(), int64(minTTL/time.Second)) // of a process that is dead
 	if err != nil {
 		t.Fatal(err)
 	}
-	store := g.must(t, 10*time.Second)
 	if _, err := client.Put(t.Context(), store.queueOf("k")+"dead", "", clientv3.WithLease(lease.ID)); err != nil {
 		t.Fatal(err)
 	}
-	leaderOf(t, client, members).Kill()
+	leader.Kill()
 	killed := time.Now()
 	locktest.Eventually(t, "the key is free", func() bool {
 		_, err := store.Acquire(t.Context(), "k")

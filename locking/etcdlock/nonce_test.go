@@ -33,8 +33,11 @@ func TestAcquire_NoNameIsUsedAgainWhileARequestMayBeUnderWay(t *testing.T) {
 	t.Parallel()
 	store, w, other, g := behindProxy(t, 20*time.Second)
 	client := g.client(t)
-	for name, end := range map[string]func(locking.Lease){
-		"the answer to release is lost": func(l locking.Lease) {
+	for _, c := range []struct {
+		name string
+		end  func(locking.Lease)
+	}{
+		{"the answer to release is lost", func(l locking.Lease) { // first: a removal in the background could lose its answer instead
 			w.loseTxn(nil)
 			ctx, cancel := context.WithCancel(t.Context())
 			go func() {
@@ -44,32 +47,32 @@ func TestAcquire_NoNameIsUsedAgainWhileARequestMayBeUnderWay(t *testing.T) {
 			if err := store.Release(ctx, l); !errors.Is(err, locking.ErrOutcomeUnknown) {
 				t.Errorf("release: %v", err)
 			}
-		},
-		"an operator deleted it": func(l locking.Lease) {
+		}},
+		{"an operator deleted it", func(l locking.Lease) {
 			if _, err := client.Delete(t.Context(), inQueue(t, client, g.prefix, "k")[0]); err != nil {
 				t.Error(err)
 			}
 			if err := store.Release(t.Context(), l); !errors.Is(err, locking.ErrLost) {
 				t.Errorf("release: %v", err)
 			}
-		},
-		"it was not renewed": func(l locking.Lease) {
+		}},
+		{"it was not renewed", func(l locking.Lease) {
 			store.mu.Lock()
 			grant := store.grants[l.Owner]
 			grant.lease.Until = time.Now()
 			store.mu.Unlock()
 			store.expire(grant)
-		},
+		}},
 	} {
 		lease := take(t, store, "k")
 		before := inQueue(t, client, g.prefix, "k")[0]
-		end(lease)
+		c.end(lease)
 		next, err := store.Acquire(t.Context(), "k")
 		if err != nil {
-			t.Fatalf("%s: %v", name, err)
+			t.Fatalf("%s: %v", c.name, err)
 		}
 		if now := inQueue(t, client, g.prefix, "k"); now[0] == before {
-			t.Errorf("%s: %s is used again", name, before)
+			t.Errorf("%s: %s is used again", c.name, before)
 		}
 		release(t, store, next)
 	}

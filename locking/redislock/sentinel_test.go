@@ -90,12 +90,12 @@ func TestSentinel_FailoverLosesTheLock(t *testing.T) {
 	}
 }
 
-// suspect makes a sentinel replace its master after 300 ms without an answer from it.
+// suspect makes a sentinel replace its master after a second without an answer from it.
 func suspect(t *testing.T, sentinel *locktest.Server) {
 	t.Helper()
 	client := redis.NewSentinelClient(&redis.Options{Addr: sentinel.Addr})
 	defer client.Close()
-	if err := client.Set(t.Context(), "mymaster", "down-after-milliseconds", "300").Err(); err != nil {
+	if err := client.Set(t.Context(), "mymaster", "down-after-milliseconds", "1000").Err(); err != nil {
 		t.Fatal(err)
 	}
 }
