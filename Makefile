@@ -31,7 +31,7 @@ run: build ## the servers and one replica, to explore with curl; Ctrl-C stops th
 test: ## everything CI runs: lint, Go tests on real servers, each benchmark once, the quick proof
 	@rm -f bin/times
 	@$(MAKE) --no-print-directory build
-	@$(MAKE) --no-print-directory -j 2 race lint
+	@$(MAKE) --no-print-directory -j 3 race lint
 	@$(MAKE) --no-print-directory proof
 	@$(MAKE) --no-print-directory times
 
