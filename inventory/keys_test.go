@@ -5,6 +5,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/google/uuid"
+
 	"shop/inventory"
 )
 
@@ -38,6 +40,36 @@ func TestKey_SameAtTheSameMomentHasOneEffectAndOneBody(t *testing.T) {
 			}
 			if got := s.left("A"); got != 9 {
 				t.Errorf("%d left, want 9", got)
+			}
+			s.mustHold()
+		})
+	}
+}
+
+// A client's keys are independent: each replays the reply of its own purchase.
+func TestKey_ReplaysItsOwnPurchaseOfSeveral(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range append(safe(), "naive", "redis-only") {
+		t.Run(strategy, func(t *testing.T) {
+			t.Parallel()
+			s := openWithRedis(t, inventory.Config{Strategy: strategy})
+			s.stock("A", 10)
+			client, first := uuid.New(), map[string]inventory.Reply{}
+			for _, key := range []string{"1", "2", "3"} {
+				reply, err := s.Buy(t.Context(), requestBy(client, key), one("A"))
+				if err != nil || isRefused(reply) {
+					t.Fatalf("%s, %v", reply.Body, err)
+				}
+				first[key] = reply
+			}
+			for key, want := range first {
+				again, err := s.Buy(t.Context(), requestBy(client, key), one("A"))
+				if err != nil || !again.Replayed || !bytes.Equal(again.Body, want.Body) {
+					t.Errorf("key %s: %+v, %v: want %s again", key, again, err, want.Body)
+				}
+			}
+			if got := s.left("A"); got != 7 {
+				t.Errorf("%d left, want 7", got)
 			}
 			s.mustHold()
 		})

@@ -100,7 +100,9 @@ func (m Move) validate(from, to *account) error {
 }
 
 // transfer returns the transfer to be stored. CreatedAt is the time at which the later of
-// the two rows was read: a wait for a row does not shorten a hold.
+// the two rows was read: a wait for a row before the read does not shorten a hold. A strategy
+// that reads without locking the rows may also wait at its write. That wait, at most
+// pgtx.LockTimeout for a row, is part of the hold.
 func (m Move) transfer(o *operation, from, to *account, expiresIn time.Duration) Transfer {
 	now := from.At.UTC()
 	if to.At.After(from.At) {

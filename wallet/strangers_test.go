@@ -2,6 +2,7 @@ package wallet_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"testing"
 
@@ -39,6 +40,31 @@ func TestCredit_StrangerWaitsInNoQueueAndLocksNothing(t *testing.T) {
 			resume()
 			c.done((<-owner).Pair())
 			c.mustHave(p.a, 90)
+			c.mustHold()
+		})
+	}
+}
+
+// The owner is checked before the queue, and again among the data that the operation decides on.
+func TestDebit_OwnerIsCheckedInTheTransactionToo(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range all() {
+		t.Run(strategy, func(t *testing.T) {
+			t.Parallel()
+			c := open(t, wallet.Config{})
+			p := c.pair(100, 0)
+			cfg := c.cfg
+			cfg.Strategy = strategy
+			cfg.Failpoint = locktest.OnceAt(wallet.BeforeAcquire, func(ctx context.Context) {
+				if _, err := c.db.Collection("wallets").UpdateByID(ctx, p.a, bson.D{{Key: "$set", Value: bson.D{{Key: "owner", Value: p.bob}}}}); err != nil {
+					t.Error(err)
+				}
+			})
+			svc, _ := c.another(cfg)
+			if reply, err := svc.Debit(t.Context(), newRequest(p.alice), p.a, 1); !errors.Is(err, wallet.ErrForbidden) {
+				t.Errorf("%s, %v, want ErrForbidden", reply.Body, err)
+			}
+			c.mustHave(p.a, 100)
 			c.mustHold()
 		})
 	}
