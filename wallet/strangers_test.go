@@ -55,8 +55,8 @@ func TestDebit_OwnerIsCheckedInTheTransactionToo(t *testing.T) {
 			p := c.pair(100, 0)
 			cfg := c.cfg
 			cfg.Strategy = strategy
-			cfg.Failpoint = locktest.OnceAt(wallet.BeforeAcquire, func(ctx context.Context) {
-				if _, err := c.db.Collection("wallets").UpdateByID(ctx, p.a, bson.D{{Key: "$set", Value: bson.D{{Key: "owner", Value: p.bob}}}}); err != nil {
+			cfg.Failpoint = locktest.OnceAt(wallet.AfterBegin, func(context.Context) {
+				if _, err := c.db.Collection("wallets").UpdateByID(t.Context(), p.a, bson.D{{Key: "$set", Value: bson.D{{Key: "owner", Value: p.bob}}}}); err != nil {
 					t.Error(err)
 				}
 			})
