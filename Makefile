@@ -39,6 +39,7 @@ times: ## the slowest parts of the last make test, and the ten slowest packages 
 	@awk '{ $$1 = ""; seconds = $$(NF-1); NF -= 2; printf "%6d s %s\n", seconds, $$0 }' bin/times | sort -rn
 	@awk '$$1 == "ok" { printf "%6d s  %s\n", $$3, $$2 }' bin/packages | sort -rn | head
 
+# In test, three jobs: race begins at once, beside two parts of lint.
 lint: vet staticcheck gofumpt generated ## vet, staticcheck, gofumpt, generated code
 
 # Tests mostly wait, so six packages run at a time, the longest first. lint vets them.

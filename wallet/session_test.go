@@ -40,7 +40,7 @@ func TestSession_IsUsableAfterACommitThatTimedOut(t *testing.T) {
 				inTime = inTime && err == nil
 				return reply, err
 			}))
-			if a, r := events.Of(wallet.Ambiguous), events.Of(wallet.Resolved); inTime && (a != 1 || r != 1) {
+			if a, r := events.Of(wallet.Ambiguous), events.Of(wallet.Resolved); a == 0 || inTime && (a != 1 || r != 1) {
 				t.Errorf("%d ambiguous, %d resolved, want 1 and 1", a, r)
 			}
 			c.mustHave(p.a, 133)
