@@ -225,6 +225,7 @@ func (t *Trial) run(ctx context.Context) (Result, error) {
 		return Result{}, err
 	}
 	t.check(ctx)
+	t.Client.CloseIdleConnections() // net/http waits 5 s, at a shutdown, for a connection without a request
 	t.Replicas.Stop(ctx)
 	if err := errors.Join(ctx.Err(), t.leftovers(ctx)); err != nil {
 		return Result{}, err
