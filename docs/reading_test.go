@@ -16,49 +16,65 @@ import (
 	"testing"
 )
 
-// readings are the pages with a reading list.
-var readings = map[string]struct {
-	filesMax int
-	from     []string // where the path begins, and what it calls through an interface or a table
-}{
-	"inventory.md": {17, []string{ // a purchase with redis+row
-		"inventory.BuyWith", "inventory.redisRow", "locking/redislock.TryAcquire", "locking/redislock.Release",
-	}},
-	"transfer.md": {20, []string{ // a transfer with etcd-fenced
-		"transfer.Transfer", "transfer.etcdFenced", "locking/etcdlock.Acquire", "locking/etcdlock.Release",
-	}},
-	"copying.md": {10, []string{ // a lock in Redis, with Do
-		"locking.Do", "locking/redislock.TryAcquire", "locking/redislock.Renew", "locking/redislock.Release",
-	}},
+// list is a reading list: the tables of one section of a page.
+type list struct {
+	page, heading      string
+	filesMax, linesMax int
+	from               []string // where the path begins, and what it calls through an interface or a table
+	lock               *list    // of the lock store that the path calls: a part with a list of its own
 }
+
+var (
+	redisLock = list{"copying.md", "A Redis lock in front", 10, 1100, []string{
+		"locking.Do", "locking/redislock.TryAcquire", "locking/redislock.Renew", "locking/redislock.Release",
+	}, nil}
+	etcdLock = list{"copying.md", "An etcd lease", 10, 1250, []string{
+		"locking/etcdlock.Acquire", "locking/etcdlock.Renew", "locking/etcdlock.Release",
+	}, nil}
+	purchase = list{"inventory.md", "Read the code", 17, 1600, []string{
+		"inventory.BuyWith", "inventory.redisRow",
+	}, &redisLock}
+	fencedTransfer = list{"transfer.md", "Read the code", 20, 2200, []string{
+		"transfer.Transfer", "transfer.etcdFenced",
+	}, &etcdLock}
+)
 
 func TestPages_ReadingListIsThePathAndShort(t *testing.T) {
 	c := newCode()
-	for page, want := range readings {
-		text, err := os.ReadFile(page)
+	for _, l := range []list{purchase, fencedTransfer, redisLock, etcdLock} {
+		section, err := l.section()
 		if err != nil {
 			t.Fatal(err)
 		}
-		wrong, has := reading(c, string(text), want.from)
-		if has.files > want.filesMax {
-			wrong = append(wrong, fmt.Sprintf("%d files to read, want %d at most", has.files, want.filesMax))
-		}
+		wrong, has := l.check(c, section)
 		for _, w := range wrong {
-			t.Errorf("docs/%s: %s", page, w)
+			t.Errorf("docs/%s, %s: %s", l.page, l.heading, w)
 		}
-		t.Logf("docs/%s: %d files, %d lines to read, %d of them code", page, has.files, has.lines, has.code)
+		t.Logf("docs/%s, %s: %v", l.page, l.heading, has)
 	}
 }
 
-// size is how much there is to read.
-type size struct{ files, lines, code int }
-
-// reading compares the reading list of a page with what the functions in from call, and its numbers with the files.
-func reading(c *code, page string, from []string) (wrong []string, has size) {
-	read, left := linked(page, "| read |"), linked(page, "| not read |")
-	reached, err := c.follow(from, left)
+// section returns the part of the page from the list's heading to the next one.
+func (l list) section() (string, error) {
+	text, err := os.ReadFile(l.page)
 	if err != nil {
-		return []string{err.Error()}, has
+		return "", err
+	}
+	_, section, found := strings.Cut(string(text), "\n## "+l.heading)
+	if !found {
+		return "", fmt.Errorf("docs/%s has no heading %q", l.page, l.heading)
+	}
+	section, _, _ = strings.Cut(section, "\n## ")
+	return section, nil
+}
+
+// check compares the list with what the functions in from call, and its numbers with the
+// files: first those of the list, then those of the list and the lock store's together.
+func (l list) check(c *code, section string) (wrong []string, has []size) {
+	read, left := linked(section, "| read |"), linked(section, "| not read |")
+	reached, err := c.follow(l.from, left)
+	if err != nil {
+		return []string{err.Error()}, nil
 	}
 	for _, file := range reached {
 		if !slices.Contains(read, file) && !slices.Contains(left, file) {
@@ -70,15 +86,37 @@ func reading(c *code, page string, from []string) (wrong []string, has size) {
 			wrong = append(wrong, "the path does not use "+file)
 		}
 	}
-	for _, file := range read {
-		if err := has.add(file); err != nil {
-			wrong = append(wrong, err.Error())
+	sets := [][]string{read}
+	if l.lock != nil {
+		lock, err := l.lock.section()
+		if err != nil {
+			return append(wrong, err.Error()), nil
 		}
+		sets = append(sets, slices.Compact(slices.Sorted(slices.Values(slices.Concat(read, linked(lock, "| read |"))))))
 	}
-	if said := stated(page); said.files != has.files || !near(said.lines, has.lines) || !near(said.code, has.code) {
-		wrong = append(wrong, fmt.Sprintf("the page says %+v, the files are %+v", said, has))
+	for _, files := range sets {
+		var sum size
+		for _, file := range files {
+			if err := sum.add(file); err != nil {
+				wrong = append(wrong, err.Error())
+			}
+		}
+		has = append(has, sum)
+	}
+	if has[0].files > l.filesMax || has[0].lines > l.linesMax {
+		wrong = append(wrong, fmt.Sprintf("%v to read, want %d files and %d lines at most", has[0], l.filesMax, l.linesMax))
+	}
+	if said := stated(section); !slices.EqualFunc(said, has, near) {
+		wrong = append(wrong, fmt.Sprintf("the page says %v, the files are %v", said, has))
 	}
 	return wrong, has
+}
+
+// size is how much there is to read.
+type size struct{ files, lines, code int }
+
+func (s size) String() string {
+	return fmt.Sprintf("%d files with %d lines, %d of them code", s.files, s.lines, s.code)
 }
 
 // add counts a file.
@@ -97,20 +135,22 @@ func (s *size) add(file string) error {
 var sizeText = regexp.MustCompile(`(\d+) files with about ([\d,]+) lines, about ([\d,]+) of them code`)
 
 // stated returns the numbers that a page states.
-func stated(page string) size {
-	m := sizeText.FindStringSubmatch(strings.Join(strings.Fields(page), " "))
-	if m == nil {
-		return size{}
+func stated(page string) (all []size) {
+	for _, m := range sizeText.FindAllStringSubmatch(strings.Join(strings.Fields(page), " "), -1) {
+		var n [3]int
+		for i := range n {
+			n[i], _ = strconv.Atoi(strings.ReplaceAll(m[i+1], ",", ""))
+		}
+		all = append(all, size{n[0], n[1], n[2]})
 	}
-	var n [3]int
-	for i := range n {
-		n[i], _ = strconv.Atoi(strings.ReplaceAll(m[i+1], ",", ""))
-	}
-	return size{n[0], n[1], n[2]}
+	return all
 }
 
-// near reports whether two numbers differ by at most 3 %.
-func near(a, b int) bool { return 100*max(a-b, b-a) <= 3*b }
+// near reports whether the files are the same number, and lines and code differ by at most 3 %.
+func near(a, b size) bool {
+	return a.files == b.files && 100*max(a.lines-b.lines, b.lines-a.lines) <= 3*b.lines &&
+		100*max(a.code-b.code, b.code-a.code) <= 3*b.code
+}
 
 // linked returns the files to which the rows of a table link in their first cell.
 func linked(page, head string) (files []string) {
@@ -227,28 +267,41 @@ func (c *code) follow(from, end []string) (reached []string, err error) {
 
 // The negative control: each of these pages is wrong.
 func TestReading_ReportsAWrongList(t *testing.T) {
-	text, err := os.ReadFile("inventory.md")
+	section, err := purchase.section()
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, page, from := newCode(), string(text), readings["inventory.md"].from
+	c := newCode()
 	for name, x := range map[string]struct{ old, new, want string }{
 		"a file is missing":     {"[row.go](../inventory/row.go) |", "row |", "the path uses ../inventory/row.go, which is not listed"},
 		"a file is not used":    {"[row.go](../inventory/row.go) |", "[naive.go](../inventory/naive.go) |", "the path does not use ../inventory/naive.go"},
 		"an end is missing":     {"[keeper.go](../locking/keeper.go)", "keeper", "the path uses ../locking/keeper.go, which is not listed"},
 		"an end is not reached": {"[keeper.go](../locking/keeper.go)", "[commit.go](../locking/commit.go)", "the path does not use ../locking/commit.go"},
-		"a file does not exist": {"acquire.lua)", "no.lua)", "no.lua"},
-		"a number is wrong":     {"17 files with", "16 files with", "the page says"},
+		"a file does not exist": {"[row.go](../inventory/row.go) |", "[no.go](../inventory/no.go) |", "open ../inventory/no.go"},
+		"a number is wrong":     {" files with about 1,", " files with about 2,", "the page says"},
+		"the sum is missing":    {"18 files with", "files with", "the page says"},
 		"there is no list":      {"| read |", "| see |", "the path uses ../inventory/inventory.go, which is not listed"},
 	} {
-		if !strings.Contains(page, x.old) {
+		if !strings.Contains(section, x.old) {
 			t.Errorf("%s: docs/inventory.md has no %q: this tests nothing", name, x.old)
 		}
-		if wrong, _ := reading(c, strings.ReplaceAll(page, x.old, x.new), from); !strings.Contains(strings.Join(wrong, "\n"), x.want) {
+		changed := strings.ReplaceAll(section, x.old, x.new)
+		if wrong, _ := purchase.check(c, changed); !strings.Contains(strings.Join(wrong, "\n"), x.want) {
 			t.Errorf("%s: %q, want %q", name, wrong, x.want)
 		}
 	}
-	if wrong, _ := reading(c, page, []string{"inventory.Sell"}); len(wrong) != 1 || wrong[0] != "no function inventory.Sell" {
-		t.Errorf("an entry that does not exist: %q", wrong)
+	for name, x := range map[string]struct {
+		change func(*list)
+		want   string
+	}{
+		"too many files":               {func(l *list) { l.filesMax = 5 }, "want 5 files"},
+		"too many lines":               {func(l *list) { l.linesMax = 1000 }, "and 1000 lines at most"},
+		"an entry that does not exist": {func(l *list) { l.from = []string{"inventory.Sell"} }, "no function inventory.Sell"},
+	} {
+		l := purchase
+		x.change(&l)
+		if wrong, _ := l.check(c, section); len(wrong) != 1 || !strings.Contains(wrong[0], x.want) {
+			t.Errorf("%s: %q, want %q", name, wrong, x.want)
+		}
 	}
 }

@@ -2,15 +2,30 @@ package inventory
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"log/slog"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/time/rate"
 
+	"shop/locking"
 	"shop/locking/idempotency"
 	"shop/locking/idempotency/pgtx"
 )
+
+// Config configures a Service. Pool is required; Locks only for strategies that use Redis.
+type Config struct {
+	Pool      *pgxpool.Pool // made with pgtx.PoolConfig
+	Locks     locking.Store
+	Lock      locking.Options // zero fields: defaults for locks that are held for milliseconds
+	Strategy  string          // default "redis+row"
+	Encode    Encode          // nil: status 0 and the outcome as JSON
+	Log       *slog.Logger
+	Count     func(kind EventKind, strategy string)                 // nil: nothing is counted
+	Failpoint func(ctx context.Context, step Step, strategy string) // nil in production
+}
 
 // New validates cfg and returns a Service. It does no I/O.
 func New(cfg Config) (*Service, error) {

@@ -5,14 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/time/rate"
 
-	"shop/locking"
 	"shop/locking/breaker"
 	"shop/locking/idempotency"
 	"shop/locking/idempotency/pgtx"
@@ -87,18 +84,6 @@ func (e *OutOfStockError) Error() string {
 	return fmt.Sprintf("inventory: out of stock: %d of %q wanted, %d left", e.Wanted, e.SKU, e.Left)
 }
 func (e *OutOfStockError) Is(target error) bool { return target == ErrOutOfStock }
-
-// Config configures a Service. Pool is required; Locks only for strategies that use Redis.
-type Config struct {
-	Pool      *pgxpool.Pool // made with pgtx.PoolConfig
-	Locks     locking.Store
-	Lock      locking.Options // zero fields: defaults for locks that are held for milliseconds
-	Strategy  string          // default "redis+row"
-	Encode    Encode          // nil: status 0 and the outcome as JSON
-	Log       *slog.Logger
-	Count     func(kind EventKind, strategy string)                 // nil: nothing is counted
-	Failpoint func(ctx context.Context, step Step, strategy string) // nil in production
-}
 
 // Service manages the stock and its orders. It is safe for concurrent use; several processes may share one database.
 type Service struct {

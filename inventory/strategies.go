@@ -20,10 +20,8 @@ type Strategy struct {
 type method struct {
 	Strategy
 	buy    func(*Service, context.Context, *purchase) (Reply, error)
-	cancel cancelFunc // nil: the row locks suffice beside it
+	cancel func(*Service, context.Context, Request, uuid.UUID) (Reply, error) // nil: the row locks suffice beside it
 }
-
-type cancelFunc func(*Service, context.Context, Request, uuid.UUID) (Reply, error)
 
 var (
 	postgres = []string{"postgres"}

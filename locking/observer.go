@@ -3,6 +3,7 @@ package locking
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"time"
 )
 
@@ -41,17 +42,9 @@ type Observer func(Event)
 // Observers returns an Observer that calls each of list, in order. It skips nil ones,
 // and is nil if all are nil.
 func Observers(list ...Observer) Observer {
-	var all []Observer
-	for _, o := range list {
-		if o != nil {
-			all = append(all, o)
-		}
-	}
-	switch len(all) {
-	case 0:
+	all := slices.DeleteFunc(slices.Clone(list), func(o Observer) bool { return o == nil })
+	if len(all) == 0 {
 		return nil
-	case 1:
-		return all[0]
 	}
 	return func(e Event) {
 		for _, o := range all {

@@ -2,12 +2,32 @@ package transfer
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"shop/locking"
 	"shop/locking/idempotency"
 	"shop/locking/idempotency/pgtx"
 )
+
+// Config configures a Service. Pool is required. A lock store, and Epoch with Locks, are
+// required by the strategies that use them.
+type Config struct {
+	Pool     *pgxpool.Pool   // made with pgtx.PoolConfig
+	Locks    locking.Store   // must fence, and its fences must survive a restart, as etcd's do
+	Epoch    string          // identifies the counter of the fences: must change when the counter starts anew
+	LeaseIDs locking.Store   // for lease-id-fence only: a store whose Fence is the lease id
+	Lock     locking.Options // zero fields get defaults for locks that are held for milliseconds
+	Strategy string          // default "etcd-fenced"
+	Encode   Encode          // nil: status 0 and the outcome as JSON
+	// Count is called for each event; nil: nothing is counted.
+	Count func(kind EventKind, strategy string)
+	// Failpoint is called at each step, for tests; nil in production.
+	Failpoint func(ctx context.Context, step Step, strategy string)
+}
 
 // New checks cfg and returns a Service. It does no I/O.
 func New(cfg Config) (*Service, error) {

@@ -1,13 +1,11 @@
 package transfer
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"shop/locking"
 	"shop/locking/breaker"
@@ -93,22 +91,6 @@ func (e *InsufficientFundsError) Error() string {
 	return fmt.Sprintf("transfer: insufficient funds: %d wanted, %d available on %s", e.Wanted, e.Available, e.Account)
 }
 func (e *InsufficientFundsError) Is(target error) bool { return target == ErrInsufficientFunds }
-
-// Config configures a Service. Pool is required. A lock store, and Epoch with Locks, are
-// required by the strategies that use them.
-type Config struct {
-	Pool     *pgxpool.Pool   // made with pgtx.PoolConfig
-	Locks    locking.Store   // must fence, and its fences must survive a restart, as etcd's do
-	Epoch    string          // identifies the counter of the fences: must change when the counter starts anew
-	LeaseIDs locking.Store   // for lease-id-fence only: a store whose Fence is the lease id
-	Lock     locking.Options // zero fields get defaults for locks that are held for milliseconds
-	Strategy string          // default "etcd-fenced"
-	Encode   Encode          // nil: status 0 and the outcome as JSON
-	// Count, if not nil, is called for each event.
-	Count func(kind EventKind, strategy string)
-	// Failpoint is called at each step, for tests; nil in production.
-	Failpoint func(ctx context.Context, step Step, strategy string)
-}
 
 // Service moves money. It is safe for concurrent use; several processes may share one database.
 type Service struct {

@@ -12,6 +12,33 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
+// The limits of every wait. Their order matters: the server ends a stopped transaction
+// (idle) before the requests that wait for its rows time out (lock), and a statement
+// that takes several locks is bounded as a whole.
+const (
+	IdleTimeout        = 1500 * time.Millisecond // between two statements of a transaction
+	LockTimeout        = 2 * time.Second         // one row, advisory lock or unique key; also a free connection of the pool
+	StatementTimeout   = 4 * time.Second
+	TransactionTimeout = 6 * time.Second // PostgreSQL 17 and later
+	CommitTimeout      = 3 * time.Second // the last round trip, with COMMIT
+	Limit              = 8 * time.Second // a whole Run: the server's limits do not help if it stops answering
+)
+
+// Config of a DB. Pool is required.
+type Config struct {
+	Pool *pgxpool.Pool // made with PoolConfig
+	// Guards are names of CHECK constraints that refuse a write only if the decision
+	// was made on data that has changed since. The transaction is then retried.
+	Guards []string
+	// Limit bounds one Run or Read, but not a COMMIT that was sent. 0: the constant Limit
+	Limit time.Duration
+	// Count receives events with the label of their Op; nil: nothing is counted.
+	Count func(event Event, label string)
+	// Failpoint is called at each step, for tests; nil in production. If it is set,
+	// statements are sent before each step, and not pipelined beyond it.
+	Failpoint func(ctx context.Context, step Step, label string)
+}
+
 // New checks cfg. It does no I/O.
 func New(cfg Config) (*DB, error) {
 	if cfg.Pool == nil {
