@@ -43,7 +43,7 @@ func (c *checkCommand) run(ctx context.Context, out io.Writer, limits linear.Lim
 		case failed != nil:
 			status, err = couldNotRun, errors.Join(err, fmt.Errorf("%s: %w", file, failed))
 			continue
-		case checked.Legal < checked.Partitions:
+		case checked.Legal < checked.Partitions || checked.Operations == 0:
 			status = max(status, notAsExpected)
 		}
 		fmt.Fprintf(out, "%s: %d operations in %d partitions: %s, in %.1f s\n", file, checked.Operations, checked.Partitions, verdict(checked), checked.Took.Seconds())
@@ -52,7 +52,7 @@ func (c *checkCommand) run(ctx context.Context, out io.Writer, limits linear.Lim
 		}
 	}
 	if status == notAsExpected {
-		err = errors.New("a history is not linearizable, or could not be decided; see the lines above")
+		err = errors.New("a history is not linearizable, could not be decided, or has no operation that its model knows; see the lines above")
 	}
 	return status, err
 }
@@ -63,6 +63,8 @@ func verdict(r linear.Result) string {
 		return fmt.Sprintf("%d illegal", r.Illegal)
 	case r.Undecided > 0:
 		return fmt.Sprintf("%d undecided", r.Undecided)
+	case r.Operations == 0:
+		return "nothing to check"
 	default:
 		return "legal"
 	}

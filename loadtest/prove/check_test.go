@@ -42,6 +42,7 @@ func TestCheck_HistoriesAreJudgedWithoutAServer(t *testing.T) {
 	}{
 		{"legal", []string{legal}, asExpected, "1 operations in 1 partitions: legal, in "},
 		{"illegal", []string{legal, illegal}, notAsExpected, "2 operations in 1 partitions: 1 illegal"},
+		{"no operation", []string{sales(t)}, notAsExpected, "0 operations in 1 partitions: nothing to check"},
 		{"no history", []string{foreign, illegal}, couldNotRun, "1 illegal"},
 		{"no file", []string{filepath.Join(t.TempDir(), "none")}, couldNotRun, ""},
 		{"no time", []string{"--check-time", "0s", legal}, couldNotRun, ""},

@@ -19,6 +19,7 @@ import (
 	"shop/loadtest/fault/nemesis"
 	"shop/loadtest/fault/pgfault"
 	"shop/loadtest/fault/redisfault"
+	"shop/loadtest/linear"
 )
 
 // nemesisFlags are the flags of a long run with one fault after the other.
@@ -57,6 +58,15 @@ func (c *app) repeat(s loadtest.Scenario) string {
 		s.Flow.Name, s.Strategy, c.Nemesis.For, s.Seed, c.Rate)
 	if c.Replicas != 3 {
 		command += fmt.Sprintf(" --replicas %d", c.Replicas)
+	}
+	if c.Grace != 0 {
+		command += fmt.Sprintf(" --grace %v", c.Grace)
+	}
+	if c.Limits.CheckTime != linear.TimeDefault {
+		command += fmt.Sprintf(" --check-time %v", c.Limits.CheckTime)
+	}
+	if heap := c.Limits.CheckHeap; heap != linear.HeapDefault>>20 {
+		command += fmt.Sprintf(" --check-heap %d", heap)
 	}
 	return command
 }

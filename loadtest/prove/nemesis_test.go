@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"shop/loadtest"
+	"shop/loadtest/linear"
 )
 
 func TestNemesis_UsageIsChecked(t *testing.T) {
@@ -78,6 +79,21 @@ func TestNemesis_OfSeveralRunsOnlyTheFilesOfThoseThatFailAreKept(t *testing.T) {
 		const again = "bin/prove --nemesis --flow inventory --strategy naive --for 1m0s --seed 5 --rate 200"
 		if _, err := os.Stat(file); (err == nil) == asExpected || !strings.Contains(log.String(), again) || !strings.Contains(r.Repeat, again) {
 			t.Errorf("as expected %v: file %v, %q", asExpected, err, r.Repeat)
+		}
+	}
+}
+
+func TestRepeat_HasEachSettingThatTheVerdictMayDependOn(t *testing.T) {
+	usual := app{Rate: 200, Replicas: 3, Seed: 4, Nemesis: nemesisFlags{Count: 1, For: time.Minute}, Limits: limitFlags{linear.TimeDefault, linear.HeapDefault >> 20}}
+	patient := usual
+	patient.Replicas, patient.Grace, patient.Limits = 5, 40*time.Second, limitFlags{5 * time.Minute, 2048}
+	const begin = "bin/local exec -- bin/prove --nemesis --flow inventory --strategy naive --for 1m0s --seed 4 --rate 200"
+	for want, c := range map[string]app{
+		begin: usual,
+		begin + " --replicas 5 --grace 40s --check-time 5m0s --check-heap 2048": patient,
+	} {
+		if got := c.repeat(c.nemeses((&environment{}).lessons())[0]); got != want {
+			t.Errorf("got %s\nwant %s", got, want)
 		}
 	}
 }

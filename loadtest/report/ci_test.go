@@ -3,6 +3,7 @@ package report
 import (
 	"bytes"
 	"encoding/xml"
+	"errors"
 	"strings"
 	"testing"
 
@@ -54,6 +55,19 @@ func TestJUnit_ARunThatWasCalledOffFails(t *testing.T) {
 	var text bytes.Buffer
 	if err := JUnit(&text, r); err != nil || !strings.Contains(text.String(), "called off after 2 of 5") {
 		t.Errorf("%v in %s", err, text.String())
+	}
+}
+
+func TestCI_AWholeProofThatCheckedTooFewOperationsFails(t *testing.T) {
+	r := exampleReport()
+	r.Checked, r.CheckedLeast = map[string]int{"inventory": 99}, 100
+	var junit, summary bytes.Buffer
+	if err := errors.Join(JUnit(&junit, r), Summary(&summary, r)); err != nil {
+		t.Fatal(err)
+	}
+	const want = "needs at least 100 operations of inventory"
+	if !strings.Contains(junit.String(), `failures="1"`) || !strings.Contains(junit.String(), want) || !strings.Contains(summary.String(), want) {
+		t.Errorf("no %q in\n%s\n%s", want, junit.String(), summary.String())
 	}
 }
 

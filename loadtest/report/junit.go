@@ -52,10 +52,9 @@ func JUnit(w io.Writer, r loadtest.Report) error {
 		all.Suites = append(all.Suites, soak)
 		all.Tests, all.Failures = all.Tests+soak.Tests, all.Failures+soak.Failures
 	}
-	if text := r.CalledOff(); text != "" {
-		cut := testCase{Class: "prove", Name: "all scenarios ran", Failure: &failure{Message: text}}
-		all.Suites = append(all.Suites, testSuite{Name: "prove", Tests: 1, Failures: 1, Cases: []testCase{cut}})
-		all.Tests, all.Failures = all.Tests+1, all.Failures+1
+	if whole := wholeSuite(r); whole.Tests > 0 {
+		all.Suites = append(all.Suites, whole)
+		all.Tests, all.Failures = all.Tests+whole.Tests, all.Failures+whole.Failures
 	}
 	if _, err := io.WriteString(w, xml.Header); err != nil {
 		return err
@@ -67,6 +66,22 @@ func JUnit(w io.Writer, r loadtest.Report) error {
 	}
 	_, err := io.WriteString(w, "\n")
 	return err
+}
+
+// wholeSuite returns a suite with a failed case for each thing that is wrong with the report as a whole.
+func wholeSuite(r loadtest.Report) testSuite {
+	suite := testSuite{Name: "prove"}
+	fail := func(name, message string) {
+		suite.Cases = append(suite.Cases, testCase{Class: "prove", Name: name, Failure: &failure{Message: message}})
+		suite.Tests, suite.Failures = suite.Tests+1, suite.Failures+1
+	}
+	if text := r.CalledOff(); text != "" {
+		fail("all scenarios ran", text)
+	}
+	if len(r.TooFew()) > 0 {
+		fail("enough operations were checked for linearizability", r.Linearized())
+	}
+	return suite
 }
 
 // soakSuite returns a suite with a case for each series of a soak.

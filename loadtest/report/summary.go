@@ -16,6 +16,9 @@ import (
 func Summary(w io.Writer, r loadtest.Report) error {
 	var text bytes.Buffer
 	fmt.Fprintf(&text, "### prove: %s\n\n", r.Headline())
+	if checked := r.Linearized(); checked != "" {
+		fmt.Fprintf(&text, "%s\n\n", cell(checked))
+	}
 	fmt.Fprintln(&text, "| scenario | expected | verdict | requests | ok | rejected | unknown | per s | p99 ms |")
 	fmt.Fprintln(&text, "|---|---|---|--:|--:|--:|--:|--:|--:|")
 	for _, s := range r.Scenarios {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -80,7 +81,14 @@ func parse(text []byte, getenv func(string) string) (*File, error) {
 	}
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	decoder.KnownFields(true)
-	if err := errors.Join(yaml.Unmarshal(text, f.root), decoder.Decode(f)); err != nil {
+	err := yaml.Unmarshal(text, f.root)
+	if err == nil {
+		err = decoder.Decode(f)
+	}
+	switch {
+	case errors.Is(err, io.EOF):
+		return nil, errors.New("the file is empty")
+	case err != nil:
 		return nil, plainer(err)
 	}
 	if err := f.expand(getenv); err != nil {
@@ -191,10 +199,16 @@ func (f *File) check() error {
 	if len(f.Clients) == 0 {
 		f.Clients = []Client{{}}
 	}
+	names := map[string]bool{}
 	for i := range f.Clients {
-		if f.Clients[i].Name == "" {
-			f.Clients[i].Name = fmt.Sprintf("client %d", i+1)
+		name := &f.Clients[i].Name
+		if *name == "" {
+			*name = fmt.Sprintf("client %d", i+1)
 		}
+		if names[*name] {
+			return f.at(place("clients", i, "name"), "each client needs a name of its own: %s is a client above", *name)
+		}
+		names[*name] = true
 	}
 	for _, check := range []func() error{f.checkSupply, f.checkRequests, f.checkAnswers, f.checkAudits, f.checkLimits} {
 		if err := check(); err != nil {

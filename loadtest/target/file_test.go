@@ -68,6 +68,9 @@ func TestParse_ErrorsNameTheLine(t *testing.T) {
 		{"an unknown field", small + "treshold: 1\n", []string{"line 5", `no field "treshold"`}},
 		{"an unknown field of a request", small + "  - {name: a, path: /, objets: [b]}\n", []string{"line 5", `no field "objets"`}},
 		{"no YAML", "services: [\n", []string{"line "}},
+		{"nothing", "# to be written\n", []string{"the file is empty"}},
+		{"two clients of one name", small + "clients: [{name: ann}, {name: bob}, {name: ann}]\n", []string{"line 5", "ann is a client above"}},
+		{"a supply in SQL, which names no objects", strings.Replace(small, "{coffee: 10}", "SELECT 'coffee', 10\ndatabase: postgres://h/x", 1), []string{"line 5", "list objects here: those of a supply in SQL"}},
 		{"a list where a number must be", small + "rate: [1]\n", []string{"line 5: want a number, not a list"}},
 		{"no service", "requests:\n  - {name: a, path: /}\n", []string{"line 1", "services"}},
 		{"no request", "services: [http://127.0.0.1:1]\n", []string{"line 1", "requests"}},
@@ -114,6 +117,9 @@ func TestParse_ErrorsNameTheLine(t *testing.T) {
 			}
 			if strings.Contains(err.Error(), "hunter2") {
 				t.Errorf("a password is shown: %v", err)
+			}
+			if strings.Contains(err.Error(), "\n") {
+				t.Errorf("more than one line: %v", err)
 			}
 		})
 	}

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"text/template"
+
+	"go.yaml.in/yaml/v3"
 )
 
 // Request is a template of requests. Path and Body are text/template with
@@ -32,7 +34,7 @@ type Request struct {
 	Method  string // default POST
 	Path    string
 	Body    string
-	Objects []string // one is drawn for each request; default: those of the supply. "seat-{1..20}" stands for twenty
+	Objects []string // one is drawn for each request; default: those of the supply, unless it is SQL. "seat-{1..20}" stands for twenty
 	Takes   string   // units of its object that a success takes: "1" or "1..3"
 	Gives   bool     // a success gives back what the request before it took
 	Reads   bool     // it changes nothing, and two answers may differ; always true of GET and HEAD
@@ -231,11 +233,15 @@ func (f *File) objects(r *Request) ([]string, error) {
 			names = append(names, each...)
 		}
 	}
+	where := "list objects here or in supply"
+	if f.Supply.Kind == yaml.ScalarNode {
+		where = "list objects here: those of a supply in SQL are read when the run begins"
+	}
 	if r.Takes != "" && len(names) == 0 {
-		return nil, errors.New("takes needs an object, and there is none: list objects here or in supply")
+		return nil, errors.New("takes needs an object, and there is none: " + where)
 	}
 	if strings.Contains(r.Path+r.Body, ".Object") && len(names) == 0 && r.After == "" {
-		return nil, errors.New("there is none for {{.Object}}: list objects here or in supply")
+		return nil, errors.New("there is none for {{.Object}}: " + where)
 	}
 	return names, nil
 }

@@ -83,6 +83,7 @@ func (v *review) hints() (hints []string) {
 	hints = append(hints, v.undecided()...)
 	hints = append(hints, v.all()...)
 	hints = append(hints, v.keyIgnored()...)
+	hints = append(hints, v.strangers()...)
 	return append(hints, v.silentServices()...)
 }
 
@@ -123,7 +124,7 @@ func (v *review) all() []string {
 		403: "may these clients do this?",
 		404: "are the path and the objects right?",
 		405: "is the method right?",
-		400: "is the body right?",
+		400: "are the body and idempotency_header right?",
 		415: "is the Content-Type in the headers of the clients right?",
 		422: "is the body right?",
 	}[groups[0].status]
@@ -167,6 +168,29 @@ func (v *review) keyIgnored() []string {
 		return nil
 	}
 	return []string{fmt.Sprintf("each of %d keys that succeeded and were sent again got another answer: does the service read the key from the header %s? Set idempotency_header", twice, v.file.KeyHeader)}
+}
+
+// strangers lists the clients of which the service knows nothing, while it knows others.
+func (v *review) strangers() (hints []string) {
+	keys, unknown, ok := make([]int, len(v.file.Clients)), make([]int, len(v.file.Clients)), 0
+	for _, r := range v.records {
+		if r.Reads || len(of(r.Intent).expect()) > 0 {
+			continue
+		}
+		keys[r.Client]++
+		switch {
+		case r.Status() == http.StatusUnauthorized:
+			unknown[r.Client]++
+		case r.Outcome == loadtest.OK:
+			ok++
+		}
+	}
+	for i, n := range unknown {
+		if n > 0 && n == keys[i] && ok > 0 {
+			hints = append(hints, fmt.Sprintf("all %d keys of %s ended in 401, while %d of other clients succeeded: are the headers of %s right?", n, v.file.Clients[i].Name, ok, v.file.Clients[i].Name))
+		}
+	}
+	return hints
 }
 
 // silentServices lists the addresses that returned no success, if there are enough successes for that not

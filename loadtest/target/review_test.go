@@ -21,6 +21,7 @@ func TestReview_NamesASettingThatMayBeWrong(t *testing.T) {
 		{"busy to the end", slices.Concat(sold, answered(f, "buy", 3, "coffee", 1, 503, loadtest.Open)), []string{"3 keys ended in 503, which the file lists as open"}},
 		{"no answer", slices.Concat(sold, answered(f, "buy", 3, "coffee", 1, 0, loadtest.Open)), []string{"3 keys ended without an answer"}},
 		{"a wrong secret", answered(f, "buy", 20, "coffee", 1, 401, loadtest.Rejected), []string{"no request succeeded: 20 ended in 401 Unauthorized", "are the headers of the clients right"}},
+		{"no key in the header that the service reads", answered(f, "buy", 20, "coffee", 1, 400, loadtest.Rejected), []string{"are the body and idempotency_header right"}},
 		{"a wrong path", answered(f, "buy", 20, "coffee", 1, 404, loadtest.Rejected), []string{"are the path and the objects right"}},
 		{"one request that never succeeds", slices.Concat(sold, answered(f, "cancel", 5, "coffee", 1, 404, loadtest.Rejected)), []string{`no request "cancel" succeeded: 5 ended in 404 Not Found`, "set expect"}},
 		{"one that is never sent", sold, []string{`request "spy" was never sent: no success of "buy"`}},
@@ -63,6 +64,22 @@ func TestReview_AKeyInAnotherHeaderIsNoticed(t *testing.T) {
 	}
 	records[0].Diverged = false // the service knows some keys: the header is right
 	if text := strings.Join(v.hints(), "\n"); strings.Contains(text, "idempotency_header") {
+		t.Error(text)
+	}
+}
+
+func TestReview_AClientWithAWrongSecretIsNamed(t *testing.T) {
+	f := parsed(t, small+"clients: [{name: ann}, {name: bob}]\n")
+	records := slices.Concat(answered(f, "buy", 5, "coffee", 1, 201, loadtest.OK), answered(f, "buy", 3, "coffee", 1, 401, loadtest.Rejected))
+	for i := range records[5:] {
+		records[5+i].Client = 1
+	}
+	v := &review{file: f, supply: f.given, records: records}
+	if text := strings.Join(v.hints(), "\n"); !strings.Contains(text, "all 3 keys of bob ended in 401, while 5 of other clients succeeded") || strings.Contains(text, "ann") {
+		t.Error(text)
+	}
+	records[0].Client = 1 // one of its keys succeeded: its secret is right
+	if text := strings.Join(v.hints(), "\n"); strings.Contains(text, "401") {
 		t.Error(text)
 	}
 }
