@@ -205,11 +205,15 @@ func (p *Proof) limits(s Scenario) linear.Limits {
 	return limits
 }
 
-// judge adds the findings of a check. An undecided check makes the run of a safe strategy inconclusive;
+// judge adds the findings of a check. A check that is undecided, or without operations, makes the run of a
+// safe strategy inconclusive;
 // a control is judged by Breaks and Keeps alone.
 func (r *Result) judge(checked linear.Result) {
 	r.Checked = checked.Operations
 	r.Evidence["partitions"], r.Evidence["check_ms"] = int64(checked.Partitions), checked.Took.Milliseconds()
+	if checked.Operations == 0 && r.Expect == Safe {
+		r.Inconclusive = append(r.Inconclusive, "no operation was checked for linearizability: the model knows none of the history")
+	}
 	var illegal []string
 	for _, f := range checked.Failures {
 		if f.Verdict == linear.Illegal {

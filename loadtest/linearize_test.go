@@ -145,8 +145,8 @@ func TestTrial_AnIllegalHistoryBreaksAnInvariantAndIsKeptAndDrawn(t *testing.T) 
 	}
 }
 
-func TestResult_ACheckThatRanOutShowsNothingOfASafeScenario(t *testing.T) {
-	ranOut := linear.Result{Undecided: 1, Failures: []linear.Failure{{Partition: linear.Partition{Object: "the lamp"}, Verdict: linear.Undecided, Why: linear.ErrTime}}}
+func TestResult_ACheckThatRanOutOrHadNothingToCheckShowsNothingOfASafeScenario(t *testing.T) {
+	ranOut := linear.Result{Operations: 1, Undecided: 1, Failures: []linear.Failure{{Partition: linear.Partition{Object: "the lamp"}, Verdict: linear.Undecided, Why: linear.ErrTime}}}
 	flow := &Flow{Name: "lamp"}
 	for _, c := range []struct {
 		scenario Scenario
@@ -156,6 +156,10 @@ func TestResult_ACheckThatRanOutShowsNothingOfASafeScenario(t *testing.T) {
 		result.Evidence, result.Findings = map[string]int64{}, invariant.Findings{}
 		if result.judge(ranOut); len(result.Inconclusive) != c.reasons || result.Findings.Counts()["I-LIN"] != 0 {
 			t.Errorf("%s: %q", c.scenario.Name(), result.Inconclusive)
+		}
+		result.Inconclusive = nil
+		if result.judge(linear.Result{Partitions: 1, Legal: 1}); len(result.Inconclusive) != c.reasons {
+			t.Errorf("%s, nothing was checked: %q", c.scenario.Name(), result.Inconclusive)
 		}
 	}
 }
