@@ -26,6 +26,9 @@ func (t *Trial) audit(ctx context.Context) (Result, error) {
 	findings.Add("I-ONCE", diverged(records)...)
 	findings.Add("I-LIVE", t.lifeless(records)...)
 	findings.Add("I-DENY", notRefused(records)...)
+	if flow.Refuses != nil {
+		findings.Add("I-ALLOW", flow.refusedWrites(records)...)
+	}
 	findings.Merge(t.keptUp(records))
 	findings.Add("I-LOCKED", t.unlocked(records)...)
 	findings.Add("I-BODY", refusedReads(records)...)

@@ -57,7 +57,8 @@
 // of the listed problems (I-DENY), and must have no effect. They are sent by a client that does not own
 // the object, under a key that was used for another request, for something that has ended, or for
 // something that does not exist. One intent in SameKeyEvery has the key of another client's intent, which
-// is allowed: keys of different clients are independent. Some keys are not retried after "busy"
+// is allowed: keys of different clients are independent. A write that is allowed may be refused only for a
+// reason that the flow knows, such as sold out (I-ALLOW). Some keys are not retried after "busy"
 // (Intent.GivesUp): they must have no effect either (I-REJ).
 //
 // # What a client may conclude from an answer

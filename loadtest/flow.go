@@ -43,6 +43,7 @@ type Flow struct {
 	// Inconclusive returns the reasons why a run shows nothing that Needs cannot express. May be nil.
 	Inconclusive func(Scenario, map[string]int64) []string
 
+	Refuses      map[Action][]string        // the problems with which a write that its client is allowed to make may be refused; nil: Audit checks it
 	Moments      map[Action]string          // the field of a success that has the time of its effect
 	Invariants   []invariant.Invariant      // beside those of every flow
 	Undisturbed  []string                   // those of Invariants that are judged only without a fault

@@ -114,6 +114,16 @@ func notRefused(records []Record) (wrong []string) {
 	return wrong
 }
 
+// refusedWrites lists the writes that are allowed and were refused for a reason that the flow does not know.
+func (f *Flow) refusedWrites(records []Record) (wrong []string) {
+	for _, r := range records {
+		if !r.Reads && len(r.Refusals) == 0 && r.Outcome == Rejected && !slices.Contains(f.Refuses[r.Action], r.Problem()) {
+			wrong = append(wrong, r.Key+": "+r.Ended())
+		}
+	}
+	return wrong
+}
+
 // refusedReads lists the reads that are allowed and were refused.
 func refusedReads(records []Record) (wrong []string) {
 	for _, r := range records {

@@ -2,6 +2,7 @@ package loadtest
 
 import (
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -34,6 +35,30 @@ func TestNotRefused_WhatIsNotAllowedMustBeRefusedForThatReason(t *testing.T) {
 	}
 	if got := notRefused(h.Records()); len(got) != 3 || slices.ContainsFunc(got, func(s string) bool { return s[:7] == "refused" }) {
 		t.Errorf("wrong: %q; want all but the refused", got)
+	}
+}
+
+func TestRefusedWrites_WhatIsAllowedIsRefusedOnlyForAReasonThatTheFlowKnows(t *testing.T) {
+	flow := &Flow{Refuses: map[Action][]string{"buy": {"out-of-stock"}}}
+	h := NewHistory()
+	for _, c := range []struct {
+		intent  Intent
+		attempt Attempt
+	}{
+		{Intent{Key: "sold", Action: "buy"}, Attempt{Outcome: OK}},
+		{Intent{Key: "sold-out", Action: "buy"}, Attempt{Outcome: Rejected, Problem: "out-of-stock"}},
+		{Intent{Key: "invalid", Action: "buy"}, Attempt{Outcome: Rejected, Problem: "invalid-request"}},
+		{Intent{Key: "of another action", Action: "cancel"}, Attempt{Outcome: Rejected, Problem: "out-of-stock"}},
+		{Intent{Key: "not allowed", Action: "buy", Refusals: []string{"forbidden"}}, Attempt{Outcome: Rejected, Problem: "forbidden"}},
+		{Intent{Key: "read", Action: "buy", Reads: true}, Attempt{Outcome: Rejected, Problem: "not-found"}},
+		{Intent{Key: "busy", Action: "buy"}, Attempt{Outcome: Open, Problem: "busy"}},
+	} {
+		h.Intend(c.intent)
+		c.attempt.Key = c.intent.Key
+		h.Add(c.attempt, nil)
+	}
+	if got := flow.refusedWrites(h.Records()); len(got) != 2 || !strings.HasPrefix(got[0], "invalid: ") || !strings.HasPrefix(got[1], "of another action: ") {
+		t.Errorf("%q; want the invalid one, and the one of another action", got)
 	}
 }
 

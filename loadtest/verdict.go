@@ -102,6 +102,7 @@ var Invariants = []invariant.Invariant{
 	{Code: "I-BODY", Name: "true-answers", Means: "each field of an answer, to a write or to a read, agrees with the plan and the database, and a client can read what it owns"},
 	{Code: "I-CLOCK", Name: "true-times", Means: "the time that the service gives to an effect is between the first request for it and the answer, by the clients' clock, to within 50 ms"},
 	{Code: "I-DENY", Name: "not-allowed-is-refused", Means: "a request that its client is not allowed to make is refused, with a problem that says why"},
+	{Code: "I-ALLOW", Name: "allowed-is-not-refused", Means: "a write that its client is allowed to make is refused only for a known reason: no stock, no money, or something that has ended"},
 	{Code: "I-LIN", Name: "linearizable", Means: "the answers can come from a service that does one operation after the other, each between its call and its return"},
 	{Code: "I-LIVE", Name: "liveness", Means: "new requests succeed within a bound after each fault, every key is decided, a decided key gets the same answer when it is sent again, and in the end everything still works"},
 	{Code: "I-LOCKED", Name: "locks-are-asked-for", Means: "a strategy that takes a lock for each key requests, by the lock service's own count, at least as many locks as keys have an effect (under a fault with an outage, at least one)"},

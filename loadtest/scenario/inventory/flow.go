@@ -62,6 +62,7 @@ func New() *loadtest.Flow {
 		// The control and the default under the same load, both with lost locks, and the other
 		// faults that the default must survive.
 		Quick:   []string{"naive/none", "redis-only/lock-lost", "redis+row/none", "redis+row/lock-lost", "redis+row/redis-down", "redis+row/crash"},
+		Refuses: map[loadtest.Action][]string{Buy: {"out-of-stock"}, Cancel: {"already-cancelled"}},
 		Counted: []string{"guard_tripped", "retried", "degraded", "bypassed", "shed", "ambiguous", "resolved"},
 		Invariants: slices.Concat(inventory.Invariants.Invariants, []invariant.Invariant{
 			{Code: "S1-DURING", Name: "stock-balance-during", Means: "S1 in every sample while the load runs"},
