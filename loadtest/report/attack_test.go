@@ -3,10 +3,13 @@ package report
 import (
 	"bytes"
 	"errors"
+	"html"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -87,5 +90,31 @@ func TestWrite_VegetaReadsWhatItSentAndThePageLinksTheFiles(t *testing.T) {
 		if err != nil || !strings.Contains(string(page), link) {
 			t.Errorf("%s is not on the page (%v)", link, err)
 		}
+	}
+}
+
+func TestWrite_EachLinkLeadsToAFileWhateverTheNameOfTheService(t *testing.T) {
+	folder, r := t.TempDir(), exampleReport()
+	foreign := &loadtest.Flow{Name: loadtest.TargetFlow, Summary: func(loadtest.Result) string { return "" }}
+	r.Scenarios = append(r.Scenarios, loadtest.NewResult(foreign.Safe(`my/shop #1 50%41? "q"`, loadtest.NoFault), 2))
+	if err := Write(folder, r); err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(filepath.Join(folder, "index.html"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	links := regexp.MustCompile(`href="([^#"][^"]*)"`).FindAllStringSubmatch(string(page), -1)
+	for _, link := range links {
+		to, err := url.Parse(html.UnescapeString(link[1]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(filepath.Join(folder, to.Path)); err != nil {
+			t.Errorf("%s: %v", link[0], err)
+		}
+	}
+	if len(links) != 3 {
+		t.Errorf("%d links, want one for the history of each scenario", len(links))
 	}
 }

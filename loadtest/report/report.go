@@ -12,6 +12,7 @@ import (
 	"html/template"
 	"io"
 	"maps"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -97,6 +98,7 @@ var page = template.Must(template.New("report").Funcs(template.FuncMap{
 	"drawbars": drawBars,
 	"soaked":   soaked,
 	"evidence": cellTitle,
+	"path":     func(folder, file string) string { return url.PathEscape(folder) + "/" + url.PathEscape(file) },
 }).Parse(pageText))
 
 // HTML writes the page.
