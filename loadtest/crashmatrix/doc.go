@@ -42,6 +42,8 @@
 //
 // A step is between two statements. The faults late-write and commit-cut cover messages under
 // way: a proxy delays or cuts them.
+// The request of a cell is a purchase, a transfer without a hold, a payment or a credit. Cancellations,
+// holds, posts, voids and debits pass the same steps, but only the other scenarios inject faults into them.
 // After a pause a holder checks its lease before it sends COMMIT, so redis-only and etcd-unfenced
 // pass every cell: they are wrong only if the lease expires after that check. The controls are
 // strategies without such a check: naive, paused between its read and its write.

@@ -62,4 +62,8 @@
 // Go programs read the clock without them; a Linux time namespace has offsets for the monotonic
 // clock and the time since boot, not for the wall clock. A clock that jumps makes a lease end
 // early, and redisfault.LockLost and etcdfault.LeasesRevoked have that effect.
+//
+// No part is a fail-over of Redis, which loses locks as redisfault.LockLost does. The tests of
+// redislock run one, with Sentinel. Only transfers have the part that cuts a connection at COMMIT
+// (pgfault.CommitCut). A purchase can lose the answer to its COMMIT when its link is cut.
 package nemesis
