@@ -86,7 +86,22 @@ func initiate(ctx context.Context, first *instance) error {
 	if err != nil {
 		return fmt.Errorf("replSetInitiate: %w", err)
 	}
+	for len(members) > 1 && mongoStepUp(ctx, first) != nil {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("replSetStepUp: %w", ctx.Err())
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
 	return mongoWrite(ctx, first, len(first.cluster))
+}
+
+// mongoStepUp makes a member the primary, if a majority votes. An election by itself begins at the
+// election timeout. Each attempt has its own client: one that got an error waits for a heartbeat.
+func mongoStepUp(ctx context.Context, i *instance) error {
+	return mongoDo(ctx, "mongodb://"+i.addr()+"/?directConnection=true", func(admin *mongo.Database) error {
+		return admin.RunCommand(ctx, bson.D{{Key: "replSetStepUp", Value: 1}}).Err()
+	})
 }
 
 // mongoReady checks that the process on the port is this member. If the member is
