@@ -31,16 +31,15 @@ run: build ## the servers and one replica, to explore with curl; Ctrl-C stops th
 test: ## everything CI runs: lint, Go tests on real servers, each benchmark once, the quick proof
 	@rm -f bin/times
 	@$(MAKE) --no-print-directory build
-	@$(MAKE) --no-print-directory -j 2 race vet gofumpt generated
-	@$(MAKE) --no-print-directory -j 2 proof staticcheck
+	@$(MAKE) --no-print-directory -j 3 race lint
+	@$(MAKE) --no-print-directory proof
 	@$(MAKE) --no-print-directory times
 
 times: ## the slowest parts of the last make test, and the ten slowest packages of go test -race, of which six run at a time
 	@awk '{ $$1 = ""; seconds = $$(NF-1); NF -= 2; printf "%6d s %s\n", seconds, $$0 }' bin/times | sort -rn
 	@awk '$$1 == "ok" { printf "%6d s  %s\n", $$3, $$2 }' bin/packages | sort -rn | head
 
-# In test, race begins at once, with the rest of lint beside it. The quick proof mostly waits, so staticcheck
-# runs beside it, at the lowest priority.
+# In test, three jobs: race begins at once, beside two parts of lint.
 lint: vet staticcheck gofumpt generated ## vet, staticcheck, gofumpt, generated code
 
 # Tests mostly wait, so six packages run at a time, the longest first. lint vets them.
@@ -79,7 +78,7 @@ vet:
 	$(call timed,go vet,go vet ./... && for m in $$(find . -mindepth 2 -name go.mod -exec dirname {} \;); do go vet -C $$m ./... || exit 1; done)
 
 staticcheck:
-	$(call timed,staticcheck,nice -n 19 go tool staticcheck ./...)
+	$(call timed,staticcheck,go tool staticcheck ./...)
 
 generated:
 	$(call timed,generated code,(cd cmd/shop/api && go tool oapi-codegen -config oapi-codegen.yaml openapi.yaml | go tool gofumpt | cmp - api.gen.go) || { echo "cmd/shop/api/api.gen.go is not what openapi.yaml says: go generate ./cmd/shop/api"; exit 1; })
