@@ -34,8 +34,9 @@ func (s *Service) redisRow(ctx context.Context, p *purchase) (Reply, error) {
 	return reply, err
 }
 
-// errNoLock wraps the reason why a purchase has no lock. Any other than locking.ErrBusy
-// means that the lock store gave no answer.
+// errNoLock wraps the reason why a purchase has no lock: locking.ErrBusy if another holder
+// kept it for all of MaxWait. Any other reason means that the lock store gave no answer,
+// which is neither a grant nor "busy".
 var errNoLock = errors.New("inventory: no lock")
 
 // underLock runs fn while this purchase holds the locks of all its skus.

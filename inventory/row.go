@@ -9,7 +9,8 @@ import (
 // row runs SELECT … FOR UPDATE, and then writes. Safe without any other lock.
 //
 // The lock is the row itself. It cannot be lost: PostgreSQL holds it until the
-// transaction ends. The second buyer waits inside the SELECT.
+// transaction ends. The second buyer waits inside the SELECT, and then reads what
+// the first one committed.
 func (s *Service) row(ctx context.Context, p *purchase) (Reply, error) {
 	return s.run(ctx, p.Op, func(ctx context.Context, tx *pgtx.Tx) (Reply, error) {
 		// PostgreSQL sorts before it locks, and the sort key never changes: all buyers

@@ -206,8 +206,7 @@ func (p *Proof) limits(s Scenario) linear.Limits {
 }
 
 // judge adds the findings of a check. A check that is undecided, or without operations, makes the run of a
-// safe strategy inconclusive;
-// a control is judged by Breaks and Keeps alone.
+// safe strategy inconclusive; a control is judged by Breaks and Keeps alone.
 func (r *Result) judge(checked linear.Result) {
 	r.Checked = checked.Operations
 	r.Evidence["partitions"], r.Evidence["check_ms"] = int64(checked.Partitions), checked.Took.Milliseconds()

@@ -86,10 +86,14 @@ func initiate(ctx context.Context, first *instance) error {
 	if err != nil {
 		return fmt.Errorf("replSetInitiate: %w", err)
 	}
-	for len(members) > 1 && mongoStepUp(ctx, first) != nil {
+	for len(members) > 1 {
+		err := mongoStepUp(ctx, first)
+		if err == nil {
+			break
+		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("replSetStepUp: %w", ctx.Err())
+			return fmt.Errorf("replSetStepUp: %w; the last error: %w", ctx.Err(), err)
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
