@@ -87,6 +87,19 @@ func (p *Plan) Add(random *rand.Rand, replicas int, r ScheduledRequest) {
 	p.Intents = append(p.Intents, r.Intent)
 }
 
+// SameKey returns the intent of another client whose key the next intent has; nil for most. By turns it is the
+// intent before, which is under way, and one that is over.
+func (p *Plan) SameKey() *Intent {
+	i := len(p.Intents)
+	switch {
+	case i%SameKeyEvery != 1:
+		return nil
+	case i/SameKeyEvery%2 == 0:
+		return p.Intents[i-1]
+	}
+	return p.Intents[i-i/2]
+}
+
 // AddBeside plans reads, and requests that are not allowed. They may be in any order, and are not
 // duplicated.
 func (p *Plan) AddBeside(requests ...ScheduledRequest) {

@@ -3,9 +3,10 @@
 // product is contended. No unit may be sold twice.
 //
 // Between purchases the clients read the products on sale, the list of all products, and each new
-// order. One purchase in twenty is abandoned after "busy". One in fifty uses the key that another
-// client has just used. For every fifty purchases there is one request about an order or a product
-// that does not exist, or a purchase in two currencies. Of the orders, one in thirty each
+// order. One purchase in twenty is abandoned after "busy". One in fifty uses the key of another
+// client's purchase, which is under way or over. For every fifty purchases there is one request about an
+// order or a product that does not exist, or a purchase in two currencies. Of the orders, one in thirty
+// each
 //
 //   - is cancelled under two keys at once, cancelled once more, and bought again;
 //   - is read by another client;

@@ -107,9 +107,8 @@ func NewPlan(load loadtest.Load) loadtest.Plan {
 		want := drawCart(random, onSale(at, load.Duration))
 		intent := buyIntent(fmt.Sprintf("buy-%d-%06d", load.Seed, i), random.IntN(clients), want)
 		intent.GivesUp = random.IntN(loadtest.GiveUpEvery) == 0
-		if i%loadtest.SameKeyEvery == 1 {
-			before := plan.Intents[i-1]
-			intent.Client, intent.SharedKey = (before.Client+1)%clients, before.Key
+		if other := plan.SameKey(); other != nil {
+			intent.Client, intent.SharedKey = (other.Client+1)%clients, other.Key
 		}
 		if !intent.GivesUp {
 			for _, line := range want {

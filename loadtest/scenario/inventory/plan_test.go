@@ -100,8 +100,8 @@ func TestNewPlan_ReadsAndForbiddenRequestsAreSentAmongThePurchases(t *testing.T)
 		byKey[i.Key] = i
 	}
 	for _, i := range plan.Load() {
-		if i.SharedKey != "" && byKey[i.SharedKey].Client == i.Client {
-			t.Errorf("%s has the key of the same client", i.Key)
+		if i.SharedKey != "" && (byKey[i.SharedKey].Client == i.Client || byKey[i.SharedKey].SharedKey != "") {
+			t.Errorf("%s has the key of the same client, or one that is not sent", i.Key)
 		}
 	}
 }

@@ -96,8 +96,8 @@ func NewPlan(load loadtest.Load) loadtest.Plan {
 			Amount: drawAmount(random, from), Hold: drawHold(random, load),
 		})
 		intent.GivesUp = random.IntN(loadtest.GiveUpEvery) == 0
-		if i%loadtest.SameKeyEvery == 1 { // the previous client's key
-			intent.SharedKey = plan.Intents[i-1].Key
+		if other := plan.SameKey(); other != nil {
+			intent.SharedKey = other.Key
 		}
 		asked[from] += move(*intent).Amount
 		plan.Add(random, load.Replicas, loadtest.ScheduledRequest{At: burstAt(load, i, n), Replica: random.IntN(load.Replicas), Intent: intent})
