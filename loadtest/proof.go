@@ -213,6 +213,9 @@ func (t *Trial) Look() time.Duration {
 // Looks counts the samples that have begun.
 func (t *Trial) Looks() int64 { return t.looks.Load() }
 
+// Seen returns a number that the fault has seen, for example writes that it delivered late.
+func (t *Trial) Seen(name string) int64 { return fault.Seen(t.events)[name] }
+
 // run is the protocol of a trial: load and fault together, then the postcheck, then the stop of all
 // replicas, then the audit.
 func (t *Trial) run(ctx context.Context) (Result, error) {

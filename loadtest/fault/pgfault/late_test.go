@@ -163,6 +163,18 @@ func TestLateWrite_WithoutAGuardEachOverwritesTheNewerOne(t *testing.T) {
 	r.bank.mustHave(1)
 }
 
+func TestLateRecord_ACommitWithAnOlderFenceIsSeen(t *testing.T) {
+	now := time.Now()
+	late := LateRecord{Way: Revoked, Held: now, Overtaken: now, Delivered: now, Answer: "COMMIT", Committed: true, OldFence: 7, NewFence: 8}
+	if seen := late.event().Seen; seen["late_committed"] != 1 || seen["fence_ignored"] != 1 {
+		t.Error(seen)
+	}
+	late.OldFence, late.NewFence = 0, 0
+	if seen := late.event().Seen; seen["late_committed"] != 1 || seen["fence_ignored"] != 0 {
+		t.Error(seen, "of a strategy without fences")
+	}
+}
+
 // pausable are replicas that are not really paused.
 type pausable struct{}
 

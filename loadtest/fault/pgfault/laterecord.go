@@ -139,6 +139,9 @@ func (r LateRecord) event() fault.Event {
 	case r.Committed:
 		outcome = "committed"
 		e.Seen["late_committed"] = 1
+		if r.OldFence > 0 {
+			e.Seen["fence_ignored"] = 1
+		}
 	case r.Answer != "":
 		outcome = "not committed"
 	}

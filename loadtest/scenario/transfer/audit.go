@@ -281,6 +281,7 @@ func audit(ctx context.Context, t *loadtest.Trial, records []loadtest.Record) (a
 	}
 	a.Findings.Add("I-BODY", misreported(records)...)
 	a.Findings.Add("I-SPENT", money.WronglyRefused(t.Loaded(records), money.Accounts(t.Plan), payer)...)
+	a.Findings.Add("T4", ignoredFences(t.Seen("fence_ignored"))...)
 	rightful := turnedAway(t, staleAnswers(records))
 	a.Findings.Add("I-RIGHT", rightful...)
 	if a.Evidence, err = ends(ctx, conn); err != nil {
@@ -299,6 +300,15 @@ func audit(ctx context.Context, t *loadtest.Trial, records []loadtest.Record) (a
 	}
 	a.Number, err = invariant.Number(ctx, conn, driftSQL)
 	return a, err
+}
+
+// ignoredFences reports late writes that were committed although they had an older fence than their account, as
+// seen on the wire. The ledger shows them only if the service wrote their fences into it.
+func ignoredFences(n int64) []string {
+	if n == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("%d late writes were committed with an older fence than their account had", n)}
 }
 
 // turnedAway reports rightful holders that were refused: without a fault, and without a lease that

@@ -51,6 +51,7 @@ var evidence = map[string]string{
 	"late_stopped":       "of these, from a replica that was stopped until its lease had expired",
 	"late_refused":       "of these, refused by PostgreSQL: an SQL error, or no row matched",
 	"late_committed":     "of these, committed",
+	"fence_ignored":      "of these, committed although the account had a newer fence",
 	"moved":              "transfers that moved money",
 	"short":              "requests refused for lack of funds",
 	"leases_revoked":     "leases revoked by an operator",

@@ -56,7 +56,7 @@ func TestProof_AServiceThatRefusesEveryTransferIsNotSafe(t *testing.T) {
 		t.Errorf("as expected: %v, verdict %s", report.AsExpected, result.Verdict)
 	}
 	v := result.Violations
-	if v["T1"]+v["T1-DURING"]+v["T2"]+v["T3"]+v["I-ACK"]+v["I-REJ"]+v["I-ONCE"]+v["I-HOLD"]+v["drift"] != 0 {
+	if v["T1"]+v["T1-DURING"]+v["T2"]+v["T3"]+v["T4"]+v["I-ACK"]+v["I-REJ"]+v["I-ONCE"]+v["I-HOLD"]+v["drift"] != 0 {
 		t.Errorf("it moved nothing, but: %v", v)
 	}
 	if v["I-SPENT"] == 0 || v["I-LIVE"] < 100 || v["T6"] != 1 || asked == 0 {
@@ -81,6 +81,26 @@ func TestProof_LocksThatExpireInTimeAreNotLeft(t *testing.T) {
 	}
 	if n, looked := report.Scenarios[0].Violations["T6"]; n != 0 || !looked {
 		t.Errorf("T6: %d, %v", n, looked)
+	}
+}
+
+// seen is a fault that saw something.
+type seen map[string]int64
+
+func (s seen) Inject(context.Context, time.Duration) ([]fault.Event, error) {
+	return []fault.Event{{What: "a late write", Seen: s}}, nil
+}
+
+func TestProof_ACommitWithAnOlderFenceOnTheWireIsFoundWhateverTheLedgerSays(t *testing.T) {
+	proof := refusingBank(t, New().Safe("row", loadtest.NoFault))
+	proof.Grace = 100 * time.Millisecond
+	proof.Fault = func(*loadtest.Trial) (fault.Fault, error) { return seen{"fence_ignored": 2}, nil }
+	report, err := proof.Run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v := report.Scenarios[0].Violations; v["T4"] != 1 {
+		t.Errorf("violations %v, want one of T4", v)
 	}
 }
 
