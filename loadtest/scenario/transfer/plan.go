@@ -196,7 +196,11 @@ func drawHold(random *rand.Rand, load loadtest.Load) *Hold {
 	if random.IntN(holdEvery) != 0 {
 		return nil
 	}
-	h := &Hold{For: time.Duration(1000+random.IntN(1001)) * time.Millisecond}
+	shortest := 1000
+	if load.Duration < 4*time.Second {
+		shortest = 500 // a short load does not wait as long for its last holds
+	}
+	h := &Hold{For: time.Duration(shortest+random.IntN(shortest+1)) * time.Millisecond}
 	if burst := time.Second * clients / time.Duration(load.Rate); burst < time.Second {
 		h.For = max(burst, (h.For + burst/2).Truncate(burst))
 	}
