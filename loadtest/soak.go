@@ -35,7 +35,7 @@ const AgeKeysSQL = `UPDATE idempotency_keys SET created_at = created_at - interv
 // Soaking is what a soak needs beside a Proof. The proof has one scenario for each flow, and the load of
 // one shift.
 type Soaking struct {
-	For     time.Duration                                                      // a shift begins only if its load ends within this time
+	For     time.Duration                                                      // the soak lasts at least this long, until the shift ends that is then under way
 	Shifts  int                                                                // at most; 0: as many as there is time for
 	Every   time.Duration                                                      // between two readings
 	Program func([]*Trial) (Program, error)                                    // one for all flows
@@ -167,7 +167,7 @@ func (p *Proof) shifts(ctx context.Context, s Soaking, watch *soak.Watch, trials
 		if err := p.shift(ctx, s.Fault(n), trials, report); err != nil {
 			return fmt.Errorf("shift %d: %w", n, err)
 		}
-		if n == s.Shifts || time.Since(begun)+p.Load.Duration > s.For {
+		if n == s.Shifts || time.Since(begun) >= s.For {
 			return nil
 		}
 		for i, t := range trials {

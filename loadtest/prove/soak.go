@@ -20,7 +20,7 @@ import (
 
 // soakFlags are the flags of a long run under a low load.
 type soakFlags struct {
-	Soak     time.Duration `placeholder:"DURATION" help:"Instead of the matrix, run the default strategies of all flows at once on one set of replicas, for this time, at a low --rate (default: 30). Memory, goroutines, connections, locks and records of the processes and stores are read from outside, and each must be bounded. The load comes in shifts. Each shift is audited and checked for linearizability like a scenario; then its orders, transfers and wallets are removed, so that hours need no more memory than one shift. What grows by nature is therefore not watched over the whole time."`
+	Soak     time.Duration `placeholder:"DURATION" help:"Instead of the matrix, run the default strategies of all flows at once on one set of replicas, for at least this time, at a low --rate (default: 30). Memory, goroutines, connections, locks and records of the processes and stores are read from outside, and each must be bounded. The load comes in shifts. Each shift is audited and checked for linearizability like a scenario; then its orders, transfers and wallets are removed, so that hours need no more memory than one shift. What grows by nature is therefore not watched over the whole time."`
 	Shift    time.Duration `name:"soak-shift" placeholder:"DURATION" help:"Length of a shift's load. Default: a twentieth of the soak, at least 15s and at most 5m."`
 	Every    time.Duration `name:"soak-every" default:"5s" help:"Time between two readings."`
 	Restarts bool          `name:"soak-restarts" default:"true" negatable:"" help:"In every other shift, kill a store and restart it, each time another one."`
