@@ -63,7 +63,8 @@
 //	replaced by an operator             smaller fence                       two holders until then
 //	… while a request opens it          the request opens the new file      busy, or free
 //	… and the clock was set back        the same                            the fence goes back: with a guard,
-//	                                                                        ErrStale until the clock catches up
+//	                                                                        ErrStale, until an operator runs
+//	                                                                        the command of ErrDamaged
 //	the folder is restored from a       Renew: ErrLost                      the same as a clock that was set back
 //	backup
 //	the Store is garbage-collected      nothing: its leases are kept        busy
@@ -109,6 +110,6 @@
 //   - gofrs/flock: polling, one open file for each lock, the file stays after Unlock
 //     (pull request 8). An unreachable Flock is unlocked there, and it has no fence.
 //   - symfony issue 28979, tox-dev/filelock pull request 623: users ask for the deletion of
-//     lock files, and why it must not happen. werf/lockgate pull request 48: the comparison
-//     of the file and its path after the lock.
+//     lock files, and why it must not happen. werf/lockgate pull request 48: a check after
+//     the lock that the file was not deleted in between.
 package filelock
