@@ -149,3 +149,14 @@ func TestCreate_KeepsTheFileOfAFasterProcess(t *testing.T) {
 	wantBusy(t, slow, "k")
 	release(t, fast, lease)
 }
+
+// A request whose ctx has ended does nothing at all, so its outcome is known.
+func TestAcquire_EndedCtxTouchesNothing(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, t.TempDir())
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if lease, err := s.TryAcquire(ctx, "k"); !errors.Is(err, context.Canceled) || errors.Is(err, locking.ErrOutcomeUnknown) {
+		t.Errorf("got %+v and %v, want context.Canceled alone", lease, err)
+	}
+}
