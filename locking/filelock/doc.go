@@ -4,8 +4,8 @@
 // # The question
 //
 // Several processes of one machine must do something one at a time, and there is no lock
-// server, nor should there be one. The kernel can tell which of them are alive. How does
-// a lock use that, and what does it not protect against?
+// server. The kernel knows which processes are alive. How does a lock use that, and what
+// does it not protect against?
 //
 // # The invariant
 //
@@ -38,20 +38,22 @@
 // A lease of several keys locks their files in order, and has the greatest of their
 // fences, plus 1. The number is written to all of the files.
 //
-// The file is never deleted. With each release that deletes the file, this happens: B has
-// opened the file and waits for it, A deletes it and unlocks, B locks the deleted file, C
-// creates a new one and locks that. B and C hold the key at once.
+// The file is never deleted. A release that deleted it would let two holders in: B has
+// opened the file, A deletes it and unlocks, B locks the deleted file, C creates a new one
+// and locks that.
 //
 // A new file is written under another name, synced, and linked to its own name. So there
 // is no moment in which it is empty, and an empty file is a damaged one. Its fence starts
 // at the wall clock in microseconds. So it is above all fences of a file that was
-// deleted, since a key is granted less than a million times a second.
+// deleted, since a key is granted less than a million times a second. A process that is
+// killed meanwhile leaves the other name, new-*, which may be deleted.
 //
 // # What goes wrong, and what happens then
 //
 //	what happens                        what the holder sees                what other processes see
 //	the holder crashes, or is killed    -                                   free at once, then a greater fence
-//	the holder is stopped, or hangs     nothing                             busy, for as long as that lasts
+//	the holder is stopped, or hangs     nothing; locking.Do ends the work   busy, for as long as that lasts
+//	                                    after a pause of 3 s: ErrLost
 //	the machine crashes                 -                                   free, then a greater fence
 //	the holder starts a program         nothing: the descriptors are        busy until the release, or the end
 //	                                    closed in it                        of the holder alone
@@ -77,27 +79,26 @@
 //	what this package has written       sets the fence above all others
 //	the disk does not answer            ErrOutcomeUnknown when ctx ends;    busy until the disk answers
 //	                                    released when the disk answers
-//	too many open files                 an error that is not ErrBusy        the same
+//	too many open files (a lease has    an error that is not ErrBusy        the same
+//	one for each key)
 //	NFS, SMB                            not detected. The kernel emulates   two holders, after the server has
 //	                                    flock with locks at the server      dropped a lock
 //	another user's process              an error: files have the mode 0600  the same
 //	a process that does not use flock   nothing                             the file does not stop it
 //
 // So the package promises exclusion on one machine, among processes of one user that use
-// one folder of a local file system, containers included; and a fence. It promises no
-// fairness: after a release the first attempt is granted.
+// one folder of a local file system, also from several containers; and a fence. It
+// promises no fairness: after a release the first attempt is granted.
 //
 // Keep the folder out of /tmp and /var/tmp: cleaners of temporary files delete lock files
-// that are not held. With a lock server for several machines use another store.
+// that are not held. Processes of several machines need a store with a server.
 //
 // # Waiting
 //
 // The Store is no locking.Waiter: locking.Acquire polls. flock without LOCK_NB would wait
 // in the kernel, but the end of a ctx cannot interrupt it, and neither can closing the
-// descriptor. An attempt costs a few system calls and no I/O, so Options.Backoff.Max may
-// be a few milliseconds.
-//
-// Each lease has one open file for each key.
+// descriptor. An attempt that finds the key busy costs a few system calls and no write, so
+// Options.Backoff.Max may be a few milliseconds. A grant waits once for the disk.
 //
 // # Sources
 //

@@ -57,8 +57,9 @@ type grant struct {
 // of them. A request for several keys has some of them for a moment before it finds
 // another one busy; requests for those keys get locking.ErrBusy too.
 //
-// Writing the fence waits for the disk. If ctx ends first, the error matches ctx.Err() and
-// locking.ErrOutcomeUnknown, and the keys are freed when the disk has answered.
+// A grant waits for the disk, which syncs the fence. If ctx ends first, the error matches
+// ctx.Err() and locking.ErrOutcomeUnknown, and the keys are freed when the disk has
+// answered.
 func (s *Store) TryAcquire(ctx context.Context, keys ...string) (_ locking.Lease, err error) {
 	defer describe(&err, "acquire", keys)
 	if err := ctx.Err(); err != nil {
@@ -86,7 +87,7 @@ type answer struct {
 	err   error
 }
 
-// undo waits for a grant that nobody waits for any more, and releases it.
+// undo waits for the answer to an abandoned request, and releases what it has taken.
 func (s *Store) undo(answers <-chan answer) {
 	if a := <-answers; a.err == nil {
 		_ = s.Release(context.Background(), a.lease)
