@@ -77,8 +77,8 @@
 //	synced: disk full, I/O error
 //	the file is empty, torn, or not     ErrDamaged, with the command that   the same
 //	what this package has written       sets the fence above all others
-//	the disk does not answer            ErrOutcomeUnknown when ctx ends;    busy until the disk answers
-//	                                    released when the disk answers
+//	the disk does not answer            ErrOutcomeUnknown 0.1 s after the   busy until the disk answers
+//	                                    end of ctx; released later
 //	too many open files (a lease has    an error that is not ErrBusy        the same
 //	one for each key)
 //	NFS, SMB                            not detected. The kernel emulates   two holders, after the server has

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"sync"
+	"time"
 
 	"shop/locking"
 )
@@ -57,9 +58,9 @@ type grant struct {
 // of them. A request for several keys has some of them for a moment before it finds
 // another one busy; requests for those keys get locking.ErrBusy too.
 //
-// A grant waits for the disk, which syncs the fence. If ctx ends first, the error matches
-// ctx.Err() and locking.ErrOutcomeUnknown, and the keys are freed when the disk has
-// answered.
+// A grant waits for the disk, which syncs the fence. If that takes 100 ms longer than ctx,
+// the error matches ctx.Err() and locking.ErrOutcomeUnknown, and the keys are freed when
+// the disk has answered.
 func (s *Store) TryAcquire(ctx context.Context, keys ...string) (_ locking.Lease, err error) {
 	defer describe(&err, "acquire", keys)
 	if err := ctx.Err(); err != nil {
@@ -77,10 +78,19 @@ func (s *Store) TryAcquire(ctx context.Context, keys ...string) (_ locking.Lease
 	case a := <-answers:
 		return a.lease, a.err
 	case <-ctx.Done():
+	}
+	select {
+	case a := <-answers:
+		return a.lease, a.err
+	case <-time.After(grace):
 		go s.undo(answers)
 		return locking.Lease{}, locking.NoAnswer(ctx, ctx.Err())
 	}
 }
+
+// grace is how long a request may outlive its ctx. Nearly all end within it, and so leave
+// no key that is held until undo has released it.
+const grace = 100 * time.Millisecond
 
 type answer struct {
 	lease locking.Lease

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"shop/locking"
 	"shop/locking/locktest"
@@ -16,31 +17,33 @@ import (
 // is released.
 func TestAcquire_DiskDoesNotAnswer(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	s, other := newStore(t, dir), newStore(t, dir)
-	before := take(t, s, "k")
-	release(t, s, before)
-	ctx, cancel := context.WithCancel(t.Context())
-	answer := make(chan struct{})
-	s.sync = func(f *os.File) error {
-		cancel()
-		<-answer
-		return f.Sync()
-	}
-	lease, err := s.TryAcquire(ctx, "k")
-	if !errors.Is(err, context.Canceled) || !errors.Is(err, locking.ErrOutcomeUnknown) || errors.Is(err, locking.ErrBusy) {
-		t.Errorf("got %+v and %v, want context.Canceled and ErrOutcomeUnknown", lease, err)
-	}
-	wantBusy(t, other, "k")
-	close(answer)
-	locktest.Eventually(t, "the key is free", func() bool {
-		lease, err = other.TryAcquire(t.Context(), "k")
-		return err == nil
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		s, other := newStore(t, dir), newStore(t, dir)
+		before := take(t, s, "k")
+		release(t, s, before)
+		ctx, cancel := context.WithCancel(t.Context())
+		answer := make(chan struct{})
+		s.sync = func(f *os.File) error {
+			cancel()
+			<-answer
+			return f.Sync()
+		}
+		lease, err := s.TryAcquire(ctx, "k")
+		if !errors.Is(err, context.Canceled) || !errors.Is(err, locking.ErrOutcomeUnknown) || errors.Is(err, locking.ErrBusy) {
+			t.Errorf("got %+v and %v, want context.Canceled and ErrOutcomeUnknown", lease, err)
+		}
+		wantBusy(t, other, "k")
+		close(answer)
+		locktest.Eventually(t, "the key is free", func() bool {
+			lease, err = other.TryAcquire(t.Context(), "k")
+			return err == nil
+		})
+		if lease.Fence != before.Fence+2 {
+			t.Errorf("fence %d, want %d: %d was written, and may have been read", lease.Fence, before.Fence+2, before.Fence+1)
+		}
+		release(t, other, lease)
 	})
-	if lease.Fence != before.Fence+2 {
-		t.Errorf("fence %d, want %d: %d was written, and may have been read", lease.Fence, before.Fence+2, before.Fence+1)
-	}
-	release(t, other, lease)
 }
 
 // unwritable returns a folder in which nothing can be created. Permissions do not stop root.
@@ -148,6 +151,28 @@ func TestCreate_KeepsTheFileOfAFasterProcess(t *testing.T) {
 	}
 	wantBusy(t, slow, "k")
 	release(t, fast, lease)
+}
+
+// A request that ctx ends within a moment of its answer returns the answer, and leaves
+// nothing that is released later.
+func TestAcquire_CtxEndsDuringTheSync(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		s, other := newStore(t, dir), newStore(t, dir)
+		ctx, cancel := context.WithCancel(t.Context())
+		s.sync = func(f *os.File) error {
+			cancel()
+			return f.Sync()
+		}
+		lease, err := s.TryAcquire(ctx, "k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantBusy(t, other, "k")
+		release(t, s, lease)
+		release(t, other, take(t, other, "k"))
+	})
 }
 
 // A request whose ctx has ended does nothing at all, so its outcome is known.
