@@ -1,0 +1,97 @@
+package filelock
+
+import (
+	"errors"
+	"os"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+
+	"shop/locking"
+)
+
+// files returns the open files of a lease.
+func files(t testing.TB, s *Store, l locking.Lease) []*os.File {
+	t.Helper()
+	h, found := holds.Load(grant{s, l.Owner})
+	if !found {
+		t.Fatalf("%+v is not held", l)
+	}
+	return h.(*hold).files
+}
+
+// A copy of the descriptor keeps the lock after the end of the holder, but not after Release.
+func TestDescriptor_Copied(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s, other := newStore(t, dir), newStore(t, dir)
+	duplicate := func(l locking.Lease) *os.File {
+		fd, err := syscall.Dup(int(files(t, s, l)[0].Fd()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return os.NewFile(uintptr(fd), "copy")
+	}
+	released := take(t, s, "k")
+	c := duplicate(released)
+	defer c.Close()
+	release(t, s, released)
+	release(t, other, take(t, other, "k"))
+
+	crashed := take(t, s, "k")
+	c = duplicate(crashed)
+	_ = files(t, s, crashed)[0].Close() // as the kernel does
+	wantBusy(t, other, "k")
+	_ = c.Close()
+	release(t, other, take(t, other, "k"))
+	wantLost(t, s, crashed)
+}
+
+func TestDescriptor_Closed(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s, other := newStore(t, dir), newStore(t, dir)
+	lease := take(t, s, "k")
+	_ = files(t, s, lease)[0].Close()
+	second := take(t, other, "k") // two holders, until Renew
+	wantLost(t, s, lease)
+	wantBusy(t, s, "k")
+	release(t, other, second)
+}
+
+// The garbage collector closes the files of objects that are no longer reachable. It must
+// not free the keys of a Store that way.
+func TestStore_CollectedKeepsItsKeys(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	var owner string
+	func() { owner = take(t, newStore(t, dir), "k").Owner }()
+	for range 3 {
+		runtime.GC()
+		wantBusy(t, newStore(t, dir), "k")
+	}
+	holds.Range(func(key, h any) bool {
+		if key.(grant).owner == owner {
+			h.(*hold).free()
+			holds.Delete(key)
+		}
+		return true
+	})
+}
+
+// A failing flock is not a holder.
+func TestFlock_FailureIsNotBusy(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, t.TempDir())
+	s.lock = func(f *os.File) error {
+		_ = f.Close() // flock fails with EBADF, as on some network file systems
+		return flock(f)
+	}
+	lease, err := s.TryAcquire(t.Context(), "k")
+	if !errors.Is(err, syscall.EBADF) || errors.Is(err, locking.ErrBusy) || !strings.Contains(err.Error(), "local file system") {
+		t.Errorf("got %+v and %v, want EBADF, and what to do", lease, err)
+	}
+	s.lock = flock
+	release(t, s, take(t, s, "k"))
+}
