@@ -147,7 +147,8 @@ func (s *Server) Spawn() {
 		s.t.Fatal(err)
 	}
 	defer pid.Close()
-	cmd.ExtraFiles, cmd.SysProcAttr = []*os.File{pidWriter}, &syscall.SysProcAttr{Credential: s.program.User}
+	cmd.ExtraFiles, cmd.Dir = []*os.File{pidWriter}, s.Dir // which the other user can enter
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.program.User}
 	p := &process{asked: make(chan struct{}), ended: make(chan struct{})}
 	if p.life, err = cmd.StdinPipe(); err != nil {
 		s.t.Fatal(err)
