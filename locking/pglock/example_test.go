@@ -17,7 +17,12 @@ import (
 
 // open makes a pool, and the tables in a schema for the examples. done drops the schema.
 func open(ctx context.Context) (pool *pgxpool.Pool, done func()) {
-	pool, err := pgxpool.New(ctx, os.Getenv("SHOP_POSTGRES_URL")+"&search_path=pglock_example")
+	cfg, err := pgxpool.ParseConfig(os.Getenv("SHOP_POSTGRES_URL"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	cfg.ConnConfig.RuntimeParams["search_path"] = "pglock_example"
+	pool, err = pgxpool.NewWithConfig(ctx, cfg)
 	if err == nil {
 		_, err = pool.Exec(ctx, `DROP SCHEMA IF EXISTS pglock_example CASCADE; CREATE SCHEMA pglock_example`)
 	}
