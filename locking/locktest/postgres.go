@@ -34,6 +34,7 @@ func StartPostgres(t testing.TB, ready func(ctx context.Context, url string) err
 			return []string{
 				"-D", filepath.Join(s.Dir, "pg"), "-p", port, "-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=",
 				"-c", "max_connections=250", "-c", "shared_buffers=16MB", "-c", "dynamic_shared_memory_type=mmap",
+				"-c", "fsync=off", // the kernel keeps what a killed process has written
 			}
 		},
 		Ready: func(ctx context.Context, _ *Server) error { return ready(ctx, url) },

@@ -34,20 +34,34 @@ func newSchema(t testing.TB, server string) string {
 	query := u.Query()
 	query.Set("search_path", schema)
 	u.RawQuery = query.Encode()
-	pool := connect(t, u.String(), 2)
-	exec(t, pool, "CREATE SCHEMA "+schema)
-	t.Cleanup(func() { // t.Context has ended by now
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	on := func(do func(context.Context, *pgx.Conn) error) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // t.Context ends before Cleanup
 		defer cancel()
-		_, err := pool.Exec(ctx, "DROP SCHEMA "+schema+" CASCADE")
-		for code(err) == "40P01" { // a deadlock with a request whose client has left
-			_, err = pool.Exec(ctx, "DROP SCHEMA "+schema+" CASCADE")
+		conn, err := pgx.Connect(ctx, u.String())
+		if err == nil {
+			err = do(ctx, conn)
+			_ = conn.Close(ctx)
 		}
 		if err != nil {
-			t.Errorf("drop schema: %v", err)
+			t.Errorf("schema: %v", err)
 		}
+	}
+	on(func(ctx context.Context, conn *pgx.Conn) error {
+		if _, err := conn.Exec(ctx, "CREATE SCHEMA "+schema); err != nil {
+			return err
+		}
+		return Migrate(ctx, conn)
 	})
-	migrate(t, pool)
+	t.Cleanup(func() {
+		on(func(ctx context.Context, conn *pgx.Conn) error {
+			_, err := conn.Exec(ctx, "DROP SCHEMA "+schema+" CASCADE")
+			for code(err) == "40P01" { // a deadlock with a request whose client has left
+				_, err = conn.Exec(ctx, "DROP SCHEMA "+schema+" CASCADE")
+			}
+			return err
+		})
+	})
 	return u.String()
 }
 
