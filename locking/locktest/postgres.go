@@ -60,7 +60,7 @@ func (s *Server) initPostgres(programs string) string {
 		s.t.Fatal(err)
 	}
 	initdb := exec.Command(filepath.Join(programs, "initdb"), "-D", filepath.Join(s.Dir, "pg"), "-U", "test", "--pwfile", secret,
-		"-A", "scram-sha-256", "-E", "UTF8", "--locale=C", "--no-sync", "--no-instructions")
+		"-A", "md5", "-E", "UTF8", "--locale=C", "--no-sync", "--no-instructions")
 	initdb.Dir, initdb.SysProcAttr = s.Dir, &syscall.SysProcAttr{Credential: s.program.User}
 	if out, err := initdb.CombinedOutput(); err != nil {
 		s.t.Fatalf("initdb: %v\n%s", err, out)

@@ -79,8 +79,9 @@ DECLARE
     l    locks;
     held integer := 0;
 BEGIN
-    FOR l IN SELECT * FROM locks WHERE key = ANY (keys) AND owner = who ORDER BY key FOR UPDATE LOOP
-        IF l.fence = granted AND l.expires > clock_timestamp() THEN
+    FOR l IN SELECT * FROM locks
+             WHERE key = ANY (keys) AND owner = who AND expires > clock_timestamp() ORDER BY key FOR UPDATE LOOP
+        IF l.fence = granted THEN
             held := held + 1;
         END IF;
         IF l.awaited THEN
@@ -88,7 +89,7 @@ BEGIN
         END IF;
     END LOOP;
     UPDATE locks SET owner = '', expires = '-infinity', awaited = false
-    WHERE key = ANY (keys) AND owner = who;
+    WHERE key = ANY (keys) AND owner = who AND expires > clock_timestamp();
     RETURN held;
 END $$;
 -- +goose StatementEnd
