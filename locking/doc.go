@@ -110,6 +110,7 @@
 // # Which lock when
 //
 //	everything is in one database            its row lock; an advisory lock, where there is no row yet
+//	… and the work outlasts a transaction    a lease in a table there, with its fence checked by the resource
 //	… and the row is hot                     a lease in front, so that waiters do not queue in the database
 //	work is only wasted when done twice      Redis, one key with a TTL; a second holder costs work at worst
 //	it must never happen twice               etcd or ZooKeeper, with the fence checked by the resource

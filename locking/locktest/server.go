@@ -26,6 +26,10 @@ import (
 type Program struct {
 	Name string // of the binary
 	Env  string // the environment variable with the path of the binary, if it is not on PATH
+
+	User   *syscall.Credential // of the process; nil: that of the test
+	Signal string              // with which it is killed; empty: KILL
+
 	// Args returns the arguments of s, whose Addr and Dir are set.
 	Args func(s *Server) []string
 	// Ready checks whether the server serves. It is called until it returns nil.
@@ -67,14 +71,14 @@ const (
 
 // guard runs a server under a shell that kills it as soon as the pipe to the test
 // closes: when the test closes it, and when the test process dies for any reason. It
-// writes the process id, and ends with the server.
+// writes the process id, and ends with the server. Its $0 is the signal.
 const guard = `trap "" INT TERM
 exec 4<&0 </dev/null
 "$@" 3>&- 4<&- &
 server=$!
 echo $server >&3
 exec 3>&- 2>/dev/null
-{ read -r _ <&4; kill -9 $server; } >/dev/null &
+{ read -r _ <&4; kill -$0 $server; kill -CONT $server; } >/dev/null 2>&1 &
 reader=$!
 wait $server
 kill -9 $reader`
@@ -131,7 +135,7 @@ func (s *Server) Spawn() {
 	if err != nil {
 		s.t.Fatalf("this test starts a server of its own: install %s, or set %s to its path: %v", s.program.Name, s.program.Env, err)
 	}
-	cmd := exec.Command("sh", slices.Concat([]string{"-c", guard, "guard", path}, s.program.Args(s), s.Flags)...)
+	cmd := exec.Command("sh", slices.Concat([]string{"-c", guard, cmp.Or(s.program.Signal, "KILL"), path}, s.program.Args(s), s.Flags)...)
 	log, err := os.OpenFile(s.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		s.t.Fatal(err)
@@ -143,7 +147,8 @@ func (s *Server) Spawn() {
 		s.t.Fatal(err)
 	}
 	defer pid.Close()
-	cmd.ExtraFiles = []*os.File{pidWriter}
+	cmd.ExtraFiles, cmd.Dir = []*os.File{pidWriter}, s.Dir // which the other user can enter
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.program.User}
 	p := &process{asked: make(chan struct{}), ended: make(chan struct{})}
 	if p.life, err = cmd.StdinPipe(); err != nil {
 		s.t.Fatal(err)

@@ -1,23 +1,65 @@
-// Package pglock checks a lease's fence in a PostgreSQL transaction.
+// Package pglock implements locks with PostgreSQL: a lease in a table (Store), advisory locks of a
+// session (SessionStore) and of a transaction (XactLock), a lock on a row that exists for
+// nothing else (LockRow), and the check of a lease's fence in the transaction that writes (Guard).
 //
 // # The question
 //
-// A lease grants a key for a limited time. A holder that is paused, or whose packet is
-// late, may write after that time, when the key has another holder. Checking a clock does
-// not prevent it: the pause may come between the check and the write. What does?
+// A service has one database and no other store. Which of its locks fits a job, and until
+// when may the holder rely on it?
+//
+//	the work is one transaction                 XactLock, TryXactLock, XactLockWithin: ends with the transaction
+//	… on a row that does not exist yet          XactLockRow, or XactLock with a name
+//	… and two names must never be one lock      LockRow: the name itself, but it needs a row
+//	the work is longer than a transaction       Store: expires, has a fence, works behind a pooler
+//	… and must not end by a clock               SessionStore: ends with its connection, no fence
+//	an old holder must not overwrite            Guard, with the fence of a Store or of any other lock
+//
+// # The lease
+//
+// Each key has one row in the table locks, added by its first request:
+//
+//	key "report/2026-11", owner "R7FQ…", fence 7, expires 12:00:06, awaited false    held
+//	key "report/2026-11", owner "",      fence 7, expires -infinity                  free
+//
+//	          expires is past: owner,                          still this owner and
+//	┌──────┐  the next fence, expires            ┌──────┐ ────┐ this fence: a new
+//	│ free │ ──────────────────────────────────▶ │ held │     │ expires
+//	└──────┘ ◀────────────────────────────────── └──────┘ ◀───┘
+//	          locks_release, or the TTL
+//
+// Each arrow is one call of a function of the migrations, a transaction of its own in one
+// round trip. It locks the rows in the order of their keys, compares with the server's
+// clock_timestamp(), and takes all keys or none. Two requests of one owner make one grant.
+//
+// Invariant: at any moment at most one lease of a key is within its Until, as long as the
+// server keeps what it has committed and its clock does not jump ahead; and of two grants of
+// one key the later has the greater Fence. The fence is the next number of a sequence, taken
+// while the rows are locked, so it grows even if a row is deleted. The first makes it rare
+// that two holders act at once; the second lets Guard refuse the late one.
+//
+// A waiter marks the row. Its release then sends NOTIFY, on which each Store listens with one
+// connection. A notification is a hint: the waiter tries again in any case, four times a second.
+// A release without a waiter notifies nobody, because transactions that notify commit one at a time.
+//
+// # The session lock
+//
+// A lease of a SessionStore is an advisory lock of a session, which has a connection of its own. Its
+// Until is zero. Invariant: the server has at most one session with the lock of a key. That does not
+// bind the holder: when its connection breaks, the lock is free at once, and the holder hears of it
+// at the next Renew (locking.Do renews every second, and gives up after three without an answer). So
+// what it protects needs a row lock as well.
 //
 // # The guard
 //
-// The database can refuse the write, if it knows which holder is newer. Each grant of a
-// lease has a Fence, greater than all before it. Guard passes the fence to the
-// transaction that writes, and stores the greatest fence of the resource:
+// Guard passes the fence to the transaction that writes, and stores the greatest fence of the
+// resource:
 //
 //	tx:  Guard(ctx, tx, "account/7", lease.Fence)   ← first
 //	     SELECT … what the decision needs …
 //	     UPDATE … what was decided …
 //	     COMMIT
 //
-// # Invariant
+// Invariant:
 //
 //	of the transactions that guard one resource and commit, none has a fence
 //	smaller than one that committed before it; and what a transaction has read
@@ -34,15 +76,66 @@
 //	     │ fence is older
 //	     └──► ErrStale: roll back
 //
-// # Where to call it
-//
-// First, before any read that the decision uses. With a guard at the write alone an
+// It comes first, before any read that the decision uses. With a guard at the write alone an
 // update can be lost: A reads 100, B reads 100, A writes with fence 5, B writes with
 // fence 6; both guards pass. If work between the read and the write leaves the
 // transaction, guard before the read, and again at the write.
 //
 // # What goes wrong, and what happens then
 //
+//	Store                               what the holder sees                what other clients see
+//	the reply to acquire is lost        retried as the same owner, for      busy
+//	                                    half the TTL: the same fence
+//	no reply comes at all               ErrOutcomeUnknown after half the    busy for at most one
+//	                                    TTL; removed in the background      TTL after that
+//	a duplicate of the request arrives  its later Renew: ErrLost, since     busy for at most
+//	when the lease is over              the fence differs                   one TTL
+//	the reply to release is lost        ErrOutcomeUnknown; retried in the   busy for at most one
+//	                                    background                          TTL after a renewal
+//	the reply to renew is lost          an error that is not ErrLost: the   busy
+//	                                    old Until still holds
+//	the holder pauses beyond the TTL    Until is past when it wakes; Renew  free, then a greater
+//	                                    and Release: ErrLost                fence
+//	a notification is lost              nothing                             a waiter waits 250 ms longer
+//	a pooler in transaction mode        nothing                             waiters poll: LISTEN hears nothing
+//	the row is deleted by hand          Renew: ErrLost                      free, then a greater fence
+//	the server restarts                 errors until then; the lease stays  the same
+//	… with synchronous_commit off, or   Renew: ErrLost                      free: two holders; the
+//	a replica that lacks the last                                           fence may be given twice
+//	commits takes over
+//	the server's clock jumps ahead      Renew: ErrLost                      free too early: two holders
+//	the server's clock jumps back       nothing                             busy for longer
+//	default_transaction_isolation is    an error (40001) when another       the same
+//	above READ COMMITTED                request for the key was faster
+//
+//	SessionStore
+//	a reply to acquire or release is    ErrOutcomeUnknown; the session      free when the server has
+//	lost                                ends                                noticed
+//	a reply to renew is lost            an error that is not ErrLost        busy
+//	the session is terminated, the      Renew, Release: ErrLost             free at once: two holders
+//	server restarts                                                         until the holder hears
+//	the holder's machine disappears     nothing                             busy until TCP keep-alive gives
+//	                                                                        up: set tcp_keepalives_idle
+//	the network drops idle connections  Renew: ErrLost once the server      the same
+//	                                    has noticed
+//	a pooler in transaction mode        the lock leaks, and the next        two holders, or busy until the
+//	                                    client of that session has it too   pooler closes the session
+//	the pool is too small               Renew fails; Do gives up after 3 s  no connection: an error, not busy
+//
+//	locks of a transaction
+//	outside of a transaction            ErrNoTx: the lock would end with its own statement
+//	a rollback to an earlier savepoint  releases the lock
+//	the statement that waited reads     its snapshot is older than the lock: read in the next one
+//	two names                           lock them in one order everywhere, or deadlock (40P01)
+//	two names with one Hash             one lock: of 100 million names two collide with probability 1 in 3,700
+//	XactLockWithin: the time is over    ErrBusy; the transaction continues, with its own lock_timeout
+//	XactLockWithin: a deadlock          40P01, not ErrBusy: the transaction has failed
+//	LockRow: another transaction has it ErrBusy (55P03); roll back, at least to a savepoint
+//	LockRow: no row                     ErrNoRow
+//	MakeRow, then LockRow, in one       MakeRow waits for another transaction that has added the row
+//	transaction                         and not ended: NOWAIT does not help
+//
+//	Guard
 //	an old holder is late                  ErrStale; its transaction is rolled back
 //	… while the new holder's tx is open    its guard waits for that tx to end, then ErrStale
 //	… and the new holder rolls back        its guard passes: no newer holder has written
@@ -54,10 +147,20 @@
 //	the fences' epoch restarts             ErrStale for ever: put the epoch into the name of the
 //	                                       resource, or store it with the fence, as package transfer does
 //
+// A Store promises no order of its waiters; a SessionStore grants in the order of arrival.
+//
 // # Sources
 //
+//   - PostgreSQL manual: 13.3 Explicit Locking (advisory locks of a session and of a transaction,
+//     NOWAIT); LISTEN, NOTIFY; lock_timeout; 9.9.5 clock_timestamp; INSERT … ON CONFLICT DO UPDATE,
+//     "all rows will be locked when the ON CONFLICT DO UPDATE action is taken"; 13.2.1 Read Committed:
+//     WHERE is evaluated again on the row's new version.
+//   - ShedLock (github.com/lukas-krecan/ShedLock): a lock table with an owner and an expiry, and
+//     usingDbTime, because the clocks of clients differ. It has no fence.
+//   - cirello.io/pglock (github.com/cirello-io/pglock): leases in a table, with a heartbeat and a version
+//     from a sequence that changes with each heartbeat. A waiter sleeps for a lease duration between tries.
+//   - Recall.ai, "Postgres LISTEN/NOTIFY does not scale", 2025: a transaction that notifies holds
+//     a lock of the whole server while it commits.
 //   - M. Kleppmann, "How to do distributed locking", 2016: the fencing token, checked by the storage.
 //   - etcd, "etcd versus other key-value stores": "the resources must provide the version number validation".
-//   - PostgreSQL manual: INSERT … ON CONFLICT DO UPDATE, "all rows will be locked when the ON CONFLICT DO
-//     UPDATE action is taken"; 13.2.1 Read Committed: WHERE is evaluated again on the row's new version.
 package pglock

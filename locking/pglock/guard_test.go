@@ -1,4 +1,4 @@
-package pglock_test
+package pglock
 
 import (
 	"errors"
@@ -9,14 +9,13 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"shop/locking"
-	"shop/locking/pglock"
 )
 
 // write guards resource in a transaction and commits it.
 func write(t *testing.T, pool *pgxpool.Pool, resource string, fence locking.Fence) error {
 	t.Helper()
 	return pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
-		return pglock.Guard(t.Context(), tx, resource, fence)
+		return Guard(t.Context(), tx, resource, fence)
 	})
 }
 
@@ -78,11 +77,11 @@ func TestGuard_WaitsForTheOpenTransactionAndThenDecides(t *testing.T) {
 					}
 				}
 				first, second := begin(t, pool, pgx.ReadCommitted), begin(t, pool, pgx.ReadCommitted)
-				if err := pglock.Guard(t.Context(), first, "a", c.first); err != nil {
+				if err := Guard(t.Context(), first, "a", c.first); err != nil {
 					t.Fatal(err)
 				}
 				decided := make(chan error, 1)
-				go func() { decided <- pglock.Guard(t.Context(), second, "a", c.second) }()
+				go func() { decided <- Guard(t.Context(), second, "a", c.second) }()
 				awaitBlocked(t, pool, second)
 				end := first.Commit
 				if c.rollback {
@@ -118,14 +117,14 @@ func TestGuard_UnderASnapshotALostRaceIs40001First(t *testing.T) {
 				if err := write(t, pool, "a", fences[0]); err != nil {
 					t.Fatal(err)
 				}
-				err := pglock.Guard(t.Context(), loser, "a", fences[1])
+				err := Guard(t.Context(), loser, "a", fences[1])
 				var pg *pgconn.PgError
 				if !errors.As(err, &pg) || pg.Code != "40001" || errors.Is(err, locking.ErrStale) {
 					t.Errorf("%v, want 40001 and no ErrStale yet", err)
 				}
 				_ = loser.Rollback(t.Context())
 				again := begin(t, pool, level)
-				err = pglock.Guard(t.Context(), again, "a", fences[1])
+				err = Guard(t.Context(), again, "a", fences[1])
 				if stale := errors.Is(err, locking.ErrStale); stale != (fences[1] < fences[0]) {
 					t.Errorf("again: %v", err)
 				}
@@ -139,12 +138,12 @@ func TestGuard_RefusesWhatGuardsNothing(t *testing.T) {
 	pool := newPool(t)
 	tx := begin(t, pool, pgx.ReadCommitted)
 	for _, fence := range []locking.Fence{0, -1} {
-		if err := pglock.Guard(t.Context(), tx, "a", fence); !errors.Is(err, pglock.ErrUnfenced) || errors.Is(err, locking.ErrStale) {
+		if err := Guard(t.Context(), tx, "a", fence); !errors.Is(err, ErrUnfenced) || errors.Is(err, locking.ErrStale) {
 			t.Errorf("fence %d: %v, want ErrUnfenced", fence, err)
 		}
 	}
 	for _, resource := range []string{"", "a\x00", "\xff", string(make([]byte, 513))} {
-		if err := pglock.Guard(t.Context(), tx, resource, 1); !errors.Is(err, locking.ErrKey) {
+		if err := Guard(t.Context(), tx, resource, 1); !errors.Is(err, locking.ErrKey) {
 			t.Errorf("resource %.8q: %v, want ErrKey", resource, err)
 		}
 	}
@@ -153,13 +152,13 @@ func TestGuard_RefusesWhatGuardsNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Release()
-	if err := pglock.Guard(t.Context(), conn, "a", 1); !errors.Is(err, pglock.ErrUnfenced) {
+	if err := Guard(t.Context(), conn, "a", 1); !errors.Is(err, ErrUnfenced) {
 		t.Errorf("in autocommit: %v, want ErrUnfenced", err)
 	}
 	if n := number(t, pool, `SELECT count(*) FROM guards`); n != 0 {
 		t.Errorf("%d rows were written", n)
 	}
-	if err := pglock.Guard(t.Context(), tx, "a", 1); err != nil {
+	if err := Guard(t.Context(), tx, "a", 1); err != nil {
 		t.Errorf("the refusals have ended the transaction: %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package pglock_test
+package pglock
 
 import (
 	"testing"
@@ -6,7 +6,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"shop/locking"
-	"shop/locking/pglock"
 )
 
 // counter is the protected number as one holder sees it, in its transaction.
@@ -18,7 +17,7 @@ type counter struct {
 
 func (c *counter) guard(fence locking.Fence) {
 	c.t.Helper()
-	if err := pglock.Guard(c.t.Context(), c.tx, "counter", fence); err != nil {
+	if err := Guard(c.t.Context(), c.tx, "counter", fence); err != nil {
 		c.t.Error(err)
 	}
 }

@@ -8,21 +8,24 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Migrations holds the table guards as plain SQL with goose's comments, for the tool that
-// migrates the rest of the schema.
+// Migrations holds the tables and functions of this package as plain SQL with goose's
+// comments, for the tool that migrates the rest of the schema.
 //
 //go:embed migrations/*.sql
 var Migrations embed.FS
 
-// Migrate creates the table in the first schema of conn's search_path, for programs
+// Migrate runs all migrations in the first schema of conn's search_path, for programs
 // without a migration tool. It may run repeatedly, and in several processes at once.
 func Migrate(ctx context.Context, conn *pgx.Conn) error {
-	sql, err := Migrations.ReadFile("migrations/00001_guards.sql")
-	if err == nil {
-		_, err = conn.Exec(ctx, string(sql)) // one message, so one transaction
+	files, err := Migrations.ReadDir("migrations") // in the order of their names
+	for _, file := range files {
+		var sql []byte
+		if sql, err = Migrations.ReadFile("migrations/" + file.Name()); err == nil {
+			_, err = conn.Exec(ctx, string(sql)) // one message, so one transaction
+		}
+		if err != nil {
+			return fmt.Errorf("pglock: migrate %s: %w", file.Name(), err)
+		}
 	}
-	if err != nil {
-		return fmt.Errorf("pglock: migrate: %w", err)
-	}
-	return nil
+	return err
 }

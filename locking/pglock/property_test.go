@@ -1,4 +1,4 @@
-package pglock_test
+package pglock
 
 import (
 	"errors"
@@ -11,7 +11,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"shop/locking"
-	"shop/locking/pglock"
 )
 
 // interleaving runs transactions, one holder each, in a random order of their steps
@@ -85,7 +84,7 @@ func (r *interleaving) guard() {
 	r.fresh = append(r.fresh[:i], r.fresh[i+1:]...)
 	r.note("guards", h)
 	go func() {
-		h.err = pglock.Guard(r.t.Context(), h.tx, r.resource, h.fence)
+		h.err = Guard(r.t.Context(), h.tx, r.resource, h.fence)
 		r.answered <- h
 	}()
 	r.waiting++

@@ -1,49 +1,93 @@
-package pglock_test
+package pglock
 
 import (
 	"context"
 	"crypto/rand"
-	"os"
+	"errors"
+	"net/url"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"shop/locking/pglock"
+	"shop/locking/locktest"
 )
 
-// newPool makes a pool on a new schema of the real server, and migrates the schema.
+// newPool makes a pool on a new schema of the shared server, and migrates the schema.
 func newPool(t testing.TB) *pgxpool.Pool {
 	t.Helper()
-	url := os.Getenv("SHOP_POSTGRES_URL")
-	if url == "" {
-		t.Fatal("SHOP_POSTGRES_URL is not set: run the tests with `make test`, or `go run ./compose/local exec -- go test ./...`")
-	}
-	cfg, err := pgxpool.ParseConfig(url)
+	return connect(t, newSchema(t, locktest.Env(t, "SHOP_POSTGRES_URL")), 16)
+}
+
+// newSchema makes a schema, migrates it, and returns the URL with it as search_path.
+func newSchema(t testing.TB, server string) string {
+	t.Helper()
+	u, err := url.Parse(server)
 	if err != nil {
 		t.Fatal(err)
 	}
 	schema := "t_" + strings.ToLower(rand.Text())
-	cfg.ConnConfig.RuntimeParams["search_path"] = schema
-	cfg.MaxConns = 16
-	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	query := u.Query()
+	query.Set("search_path", schema)
+	u.RawQuery = query.Encode()
+	on := func(do func(context.Context, *pgx.Conn) error) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // t.Context ends before Cleanup
+		defer cancel()
+		conn, err := pgx.Connect(ctx, u.String())
+		if err == nil {
+			err = do(ctx, conn)
+			_ = conn.Close(ctx)
+		}
+		if err != nil {
+			t.Errorf("schema: %v", err)
+		}
+	}
+	on(func(ctx context.Context, conn *pgx.Conn) error {
+		if _, err := conn.Exec(ctx, "CREATE SCHEMA "+schema); err != nil {
+			return err
+		}
+		return Migrate(ctx, conn)
+	})
+	t.Cleanup(func() {
+		on(func(ctx context.Context, conn *pgx.Conn) error {
+			_, err := conn.Exec(ctx, "DROP SCHEMA "+schema+" CASCADE")
+			for code(err) == "40P01" { // a deadlock with a request whose client has left
+				_, err = conn.Exec(ctx, "DROP SCHEMA "+schema+" CASCADE")
+			}
+			return err
+		})
+	})
+	return u.String()
+}
+
+// connect makes a pool that is closed when the test ends.
+func connect(t testing.TB, url string, conns int32) *pgxpool.Pool {
+	t.Helper()
+	cfg, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		t.Fatal(err)
 	}
-	exec(t, pool, "CREATE SCHEMA "+schema)
-	t.Cleanup(func() { // t.Context has ended by now
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		if _, err := pool.Exec(ctx, "DROP SCHEMA "+schema+" CASCADE"); err != nil {
-			t.Errorf("drop schema: %v", err)
-		}
-		pool.Close()
-	})
-	migrate(t, pool)
+	cfg.MaxConns = conns
+	pool, err := pgxpool.NewWithConfig(context.Background(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
 	return pool
+}
+
+// code returns the server's code of an error, or "".
+func code(err error) string {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		return pg.Code
+	}
+	return ""
 }
 
 func migrate(t testing.TB, pool *pgxpool.Pool) {
@@ -53,7 +97,7 @@ func migrate(t testing.TB, pool *pgxpool.Pool) {
 		t.Fatal(err)
 	}
 	defer conn.Release()
-	if err := pglock.Migrate(t.Context(), conn.Conn()); err != nil {
+	if err := Migrate(t.Context(), conn.Conn()); err != nil {
 		t.Error(err)
 	}
 }
@@ -101,13 +145,13 @@ func awaitBlocked(t testing.TB, pool *pgxpool.Pool, tx pgx.Tx) {
 func TestMigrate_MayRunConcurrentlyAndRepeatedly(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t)
-	exec(t, pool, `DROP TABLE guards`)
+	exec(t, pool, `DROP TABLE guards, locks, lock_rows; DROP SEQUENCE locks_fence; DROP FUNCTION locks_acquire, xact_lock_within`)
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() { migrate(t, pool) })
 	}
 	wg.Wait()
-	if n := number(t, pool, `SELECT count(*) FROM guards`); n != 0 {
-		t.Errorf("%d guards in a new table", n)
+	if n := number(t, pool, `SELECT count(*) FROM guards, locks, lock_rows`); n != 0 {
+		t.Errorf("%d rows in new tables", n)
 	}
 }

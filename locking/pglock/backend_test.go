@@ -1,0 +1,150 @@
+package pglock
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"go.uber.org/goleak"
+
+	"shop/locking"
+	"shop/locking/locktest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// target is a PostgreSQL, and a kind of Store, to run on.
+type target struct {
+	url    string
+	sql    string                     // changes the functions of the migrations
+	broken func(*Store) locking.Store // makes the wrong variant of a Store; nil: none
+}
+
+// open is a locktest.Open. Each Backend has a schema of its own.
+func (g target) open(t testing.TB) locktest.Backend {
+	t.Helper()
+	schema := newSchema(t, g.url)
+	if g.sql != "" {
+		exec(t, connect(t, schema, 1), g.sql)
+	}
+	store := func(url string, ttl time.Duration) (locking.Store, error) {
+		store, err := New(connect(t, url, 3), ttl)
+		if err != nil {
+			return nil, err
+		}
+		t.Cleanup(store.Close)
+		if g.broken != nil {
+			return g.broken(store), nil
+		}
+		return store, nil
+	}
+	return locktest.Backend{
+		Open:    func(ttl time.Duration) (locking.Store, error) { return store(schema, ttl) },
+		Proxied: func(ttl time.Duration) locktest.Proxied { return disturbed(t, schema, ttl, store) },
+		Restartable: func() (locktest.Backend, func()) {
+			server, url := startServer(t)
+			g.url = url
+			return g.open(t), server.Restart
+		},
+		BadTTLs: []time.Duration{time.Second + time.Microsecond, 1500*time.Millisecond + 500*time.Microsecond},
+	}
+}
+
+// sessions is a PostgreSQL, and a kind of SessionStore, to run on.
+type sessions struct {
+	url    string
+	broken func(*SessionStore) locking.Store
+}
+
+func (g sessions) open(t testing.TB) locktest.Backend {
+	t.Helper()
+	space, monitor := rand.Text(), connect(t, g.url, 1)
+	store := func(url string, _ time.Duration) (locking.Store, error) {
+		store := NewSessions(connect(t, url, 120), space) // the suite holds a hundred keys at once
+		t.Cleanup(store.Close)
+		if g.broken != nil {
+			return g.broken(store), nil
+		}
+		return store, nil
+	}
+	return locktest.Backend{
+		Open:    func(ttl time.Duration) (locking.Store, error) { return store(g.url, ttl) },
+		Proxied: func(ttl time.Duration) locktest.Proxied { return disturbed(t, g.url, ttl, store) },
+		Waiting: func(key string) int {
+			return int(number(t, monitor, `
+				SELECT count(*) FROM pg_locks
+				WHERE NOT granted AND locktype = 'advisory' AND (classid::bigint << 32 | objid::bigint) = $1`, Hash(space+key)))
+		},
+	}
+}
+
+// disturbed makes a store behind a proxy that disturbs lock requests.
+func disturbed(t testing.TB, server string, ttl time.Duration, make func(string, time.Duration) (locking.Store, error)) locktest.Proxied {
+	t.Helper()
+	p, through := newProxy(t, server)
+	store, err := make(through, ttl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return locktest.Proxied{Store: store, Lose: p.Lose, Lost: p.Lost, Delay: p.Delay}
+}
+
+// newProxy makes a proxy that disturbs the requests of both stores, and returns the URL through it.
+func newProxy(t testing.TB, server string) (p *locktest.Faults, through string) {
+	t.Helper()
+	u, err := url.Parse(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p = locktest.NewFaults(t, u.Host, func(request []byte) bool {
+		return bytes.Contains(request, []byte("locks_")) || bytes.Contains(request, []byte("advisory"))
+	})
+	u.Host = p.Addr
+	return p, u.String()
+}
+
+// startServer starts a PostgreSQL for one test.
+func startServer(t testing.TB) (*locktest.Server, string) {
+	t.Helper()
+	return locktest.StartPostgres(t, func(ctx context.Context, url string) error {
+		conn, err := pgx.Connect(ctx, url)
+		if err != nil {
+			return err
+		}
+		return conn.Close(ctx)
+	})
+}
+
+// newStore makes a Store in a new schema of the shared server, and a pool on that schema.
+func newStore(t testing.TB, ttl time.Duration) (*Store, *pgxpool.Pool) {
+	t.Helper()
+	pool := newPool(t)
+	store, err := New(pool, ttl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Close)
+	return store, pool
+}
+
+func taken(t testing.TB, s locking.Store, keys ...string) locking.Lease {
+	t.Helper()
+	lease, err := s.TryAcquire(t.Context(), keys...)
+	if err != nil {
+		t.Fatalf("acquire %q: %v", keys, err)
+	}
+	return lease
+}
+
+func wantBusy(t testing.TB, err error) {
+	t.Helper()
+	if !errors.Is(err, locking.ErrBusy) {
+		t.Fatalf("got %v, want ErrBusy", err)
+	}
+}

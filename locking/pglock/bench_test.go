@@ -1,0 +1,92 @@
+package pglock
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"shop/locking"
+)
+
+// One acquisition and one release, without contention. SELECT 1 is the round trip; the commits
+// of Store wait for the disk, the advisory locks do not.
+func BenchmarkUncontended(b *testing.B) {
+	pool := newPool(b)
+	store, err := New(pool, time.Minute)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(store.Close)
+	session := NewSessions(pool, b.Name())
+	b.Cleanup(session.Close)
+	hold := func(s locking.Store) func() error {
+		return func() error {
+			l, err := s.TryAcquire(b.Context(), "k")
+			if err != nil {
+				return err
+			}
+			return s.Release(b.Context(), l)
+		}
+	}
+	for name, once := range map[string]func() error{
+		"SELECT-1":     func() error { _, err := pool.Exec(b.Context(), `SELECT 1`); return err },
+		"Store":        hold(store),
+		"SessionStore": hold(session),
+		"XactLock": func() error {
+			return pgx.BeginFunc(b.Context(), pool, func(tx pgx.Tx) error { return XactLock(b.Context(), tx, b.Name()) })
+		},
+	} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				if err := once(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// Sixteen goroutines of two processes want one key: the time from one grant to the next.
+func BenchmarkHandOff(b *testing.B) {
+	pool := newPool(b)
+	var tables, sessions []locking.Store
+	for range 2 {
+		store, err := New(pool, time.Minute)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(store.Close)
+		session := NewSessions(connect(b, pool.Config().ConnString(), 20), b.Name())
+		b.Cleanup(session.Close)
+		tables, sessions = append(tables, store), append(sessions, session)
+	}
+	for name, stores := range map[string][]locking.Store{"Store": tables, "SessionStore": sessions} {
+		b.Run(name, func(b *testing.B) {
+			ctx, stop := context.WithCancel(context.Background())
+			grants, done := make(chan struct{}), make(chan struct{})
+			for i := range 16 {
+				go func() {
+					defer func() { done <- struct{}{} }()
+					for ctx.Err() == nil {
+						_ = locking.Do(ctx, stores[i%2], locking.Options{}, []string{"k"}, func(ctx context.Context, _ locking.Lease) error {
+							select {
+							case grants <- struct{}{}:
+							case <-ctx.Done():
+							}
+							return nil
+						})
+					}
+				}()
+			}
+			for b.Loop() {
+				<-grants
+			}
+			stop()
+			for range 16 {
+				<-done
+			}
+		})
+	}
+}

@@ -1,0 +1,25 @@
+package pglock
+
+import (
+	"testing"
+
+	"shop/locking/locktest"
+)
+
+// promises of a Store. Not FIFO: after a release, the first request is granted.
+var promises = locktest.Promises{Expires: true, Fences: true, FencePersists: true, MultiKey: true, MinTTL: TTLMin}
+
+func TestContract(t *testing.T) {
+	t.Parallel()
+	locktest.Run(t, target{url: locktest.Env(t, "SHOP_POSTGRES_URL")}.open, promises)
+}
+
+// sessionPromises of a SessionStore: PostgreSQL's own queue is FIFO.
+var sessionPromises = locktest.Promises{FIFO: true}
+
+// The suite holds about a hundred keys at once, each on a connection: too many for a shared server.
+func TestSessionContract(t *testing.T) {
+	t.Parallel()
+	_, url := startServer(t)
+	locktest.Run(t, sessions{url: url}.open, sessionPromises)
+}

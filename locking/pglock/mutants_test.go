@@ -1,0 +1,205 @@
+package pglock
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"shop/locking"
+	"shop/locking/locktest"
+)
+
+// The stores in this file are wrong on purpose: the contract has to refuse them.
+
+// mutant is a wrong variant of a Store, and the checks that must notice it.
+type mutant struct {
+	sql    string
+	broken func(locking.Store) locking.Store
+	caught []string
+}
+
+const own, grows, freed = "Own/ReleaseAndRenewTouchOnlyTheirOwn", "Fence/GrowsOverGrants", "Expires/FreesTheKeysAfterUntil"
+
+func mutants(t testing.TB) map[string]mutant {
+	next, free, renewal := "nextval('locks_fence')", "owner = '', expires = '-infinity', awaited = false\n    WHERE key = ANY (keys) AND owner = who",
+		"UPDATE locks SET expires = clock_timestamp() + ttl WHERE key = ANY (keys);"
+	sql := func(edits ...string) string { return edited(t, edits...) }
+	return map[string]mutant{
+		"grants held keys":       {broken: grantsHeldKeys, caught: []string{"Exclusion/GoroutinesShareOneStore", "Exclusion/SeveralStores", own, grows}},
+		"releases others' locks": {sql: sql(free, strings.TrimSuffix(free, " AND owner = who")), caught: []string{own}},
+		"release does nothing":   {sql: sql(free, free+" AND false"), caught: []string{"Lost/StaysLost", "Do/PanicFreesTheKeys", "Multi/AllOrNone"}},
+		"release resets the fence": {
+			sql:    sql(free, "fence = 0, "+free, next, "(SELECT max(fence) + 1 FROM locks WHERE key = ANY (keys))"),
+			caught: []string{grows},
+		},
+		"fence that never grows":    {sql: sql(next, "1"), caught: []string{grows}},
+		"fence above that of a key": {sql: sql(next, "(SELECT min(fence) + 1 FROM locks WHERE key = ANY (keys))"), caught: []string{"Multi/FenceAboveThoseOfEachKey"}},
+		"table without a log":       {sql: "ALTER TABLE locks SET UNLOGGED", caught: []string{"Fence/SurvivesRestart"}},
+		"renews others' locks":      {sql: sql("AND owner = who AND fence = granted AND", "AND fence = granted AND"), caught: []string{own}},
+		"renews expired leases":     {sql: sql("AND fence = granted AND expires > clock_timestamp()", "AND fence = granted"), caught: []string{"Lost/StaysLost"}},
+		"renew, then compare":       {sql: sql("    PERFORM FROM locks\n", renewal+"\n    PERFORM FROM locks\n"), caught: []string{"Own/RefusedRenewProlongsNothing"}},
+		"renew does nothing":        {sql: sql(renewal, ""), caught: []string{"Renew/KeepsTheKeysPastTheTTL"}},
+		"no TTL":                    {sql: sql("fence = granted, expires = clock_timestamp() + ttl", "fence = granted, expires = 'infinity'"), caught: []string{freed}},
+		"own request forgotten":     {sql: sql("owner <> who AND expires > clock_timestamp() AND (", "expires > clock_timestamp() AND ("), caught: []string{"Reply/LostOnAcquire"}},
+		"takes key by key":          {broken: takesOneByOne, caught: []string{"Multi/AllOrNone"}},
+		"trust from the answer":     {broken: trustsFromTheAnswer, caught: []string{"Until/NeverBeyondRequestPlusTTL"}},
+		"trust by the wall clock":   {broken: locktest.TrustsTheWallClock, caught: []string{freed}},
+		"ignores ctx":               {broken: locktest.Deaf, caught: []string{"Ctx/EndedBeforehandTakesNothing"}},
+		"case ignored":              {broken: renames(strings.ToLower), caught: []string{"Keys/OddOnesNeverCollide"}},
+		"spaces trimmed":            {broken: renames(strings.TrimSpace), caught: []string{"Keys/OddOnesNeverCollide"}},
+		"any key is valid":          {broken: renames(func(string) string { return "k" }), caught: []string{"Keys/InvalidAreErrKey"}},
+		"silence taken for an answer": {
+			broken: locktest.Guesses,
+			caught: []string{"Reply/NeverComes", "Reply/LostOnRenew", "Reply/LostOnRelease"},
+		},
+	}
+}
+
+// The suite notices each of these mutants, by the check that is meant for it.
+func TestContract_NoticesBrokenStores(t *testing.T) {
+	t.Parallel()
+	url := locktest.Env(t, "SHOP_POSTGRES_URL")
+	var tests []func(*testing.T)
+	for name, m := range mutants(t) {
+		broken := target{url: url, sql: m.sql, broken: func(s *Store) locking.Store {
+			if m.broken == nil {
+				return s
+			}
+			return m.broken(s)
+		}}
+		tests = append(tests, func(t *testing.T) {
+			t.Run(name, func(t *testing.T) { locktest.WantFailing(t, broken.open, promises, m.caught...) })
+		})
+	}
+	aFewAtATime(t, tests)
+}
+
+// A Store must keep the promises that it makes, and must not keep one that it does not make.
+func TestContract_NoticesWrongPromises(t *testing.T) {
+	t.Parallel()
+	open := target{url: locktest.Env(t, "SHOP_POSTGRES_URL")}.open
+	without := func(change func(*locktest.Promises)) locktest.Promises {
+		p := promises
+		change(&p)
+		return p
+	}
+	locktest.WantFailing(t, open, without(func(p *locktest.Promises) { p.Expires = false }), "Expires/Not")
+	locktest.WantFailing(t, open, without(func(p *locktest.Promises) { p.Fences, p.FencePersists = false, false }), "Fence/None")
+	locktest.WantFailing(t, open, without(func(p *locktest.Promises) { p.MultiKey = false }), "Multi/Refused")
+	locktest.WantFailing(t, open, without(func(p *locktest.Promises) { p.MinTTL /= 2 }), "TTL/UnrepresentableIsAnError")
+}
+
+func TestSessionContract_NoticesBrokenStores(t *testing.T) {
+	t.Parallel()
+	var tests []func(*testing.T)
+	for name, m := range map[string]struct {
+		broken func(*SessionStore) locking.Store
+		caught []string
+	}{
+		"grants held keys":                    {func(s *SessionStore) locking.Store { return locktest.GrantsHeldKeys(s, time.Minute) }, []string{"Exclusion/SeveralStores", own}},
+		"release does nothing":                {releasesNothing, []string{"Lost/StaysLost", "Do/PanicFreesTheKeys"}},
+		"renew does nothing":                  {renewsBlindly, []string{own, "Lost/StaysLost"}},
+		"renew on the connection of the lock": {renewsOnItsConnection, []string{"Reply/LostOnRenew"}},
+		"a fence that is none":                {numbersGrants, []string{"Fence/None"}},
+		"ignores ctx":                         {func(s *SessionStore) locking.Store { return locktest.Deaf(s) }, []string{"Ctx/EndedBeforehandTakesNothing"}},
+		"spaces trimmed":                      {func(s *SessionStore) locking.Store { return locktest.Renames(s, strings.TrimSpace) }, []string{"Keys/OddOnesNeverCollide"}},
+		"silence taken for an answer":         {func(s *SessionStore) locking.Store { return locktest.Guesses(s) }, []string{"Reply/NeverComes", "Reply/LostOnRelease"}},
+	} {
+		broken := sessions{url: locktest.Env(t, "SHOP_POSTGRES_URL"), broken: m.broken}
+		tests = append(tests, func(t *testing.T) {
+			t.Run(name, func(t *testing.T) { locktest.WantFailing(t, broken.open, sessionPromises, m.caught...) })
+		})
+	}
+	aFewAtATime(t, tests)
+}
+
+// aFewAtATime runs tests beside each other, unlike t.Parallel independent of the number of
+// cores: they wait most of the time.
+func aFewAtATime(t *testing.T, tests []func(*testing.T)) {
+	var all sync.WaitGroup
+	places := make(chan struct{}, 4)
+	for _, test := range tests {
+		places <- struct{}{}
+		all.Go(func() {
+			defer func() { <-places }()
+			test(t)
+		})
+	}
+	all.Wait()
+}
+
+// edited returns the migration of the locks with pairs of text replaced. Each must occur once.
+func edited(t testing.TB, edits ...string) string {
+	t.Helper()
+	sql, err := Migrations.ReadFile("migrations/00002_locks.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(sql)
+	for i := 0; i < len(edits); i += 2 {
+		if strings.Count(text, edits[i]) != 1 {
+			t.Fatalf("%q does not occur exactly once: this variant changes nothing, or too much", edits[i])
+		}
+		text = strings.Replace(text, edits[i], edits[i+1], 1)
+	}
+	return text
+}
+
+func grantsHeldKeys(s locking.Store) locking.Store { return locktest.GrantsHeldKeys(s, time.Minute) }
+
+func trustsFromTheAnswer(s locking.Store) locking.Store {
+	return locktest.TrustsFromTheAnswer(s, s.(*Store).trust)
+}
+
+func renames(encode func(string) string) func(locking.Store) locking.Store {
+	return func(s locking.Store) locking.Store { return locktest.Renames(s, encode) }
+}
+
+// takesOneByOne takes key by key, and keeps those it has when the next one is busy.
+func takesOneByOne(s locking.Store) locking.Store {
+	return locktest.Twisted{Store: s, Try: func(ctx context.Context, keys []string) (all locking.Lease, err error) {
+		for _, k := range keys {
+			if all, err = s.TryAcquire(ctx, k); err != nil {
+				return locking.Lease{}, err
+			}
+		}
+		all.Keys = keys
+		return all, nil
+	}}
+}
+
+func releasesNothing(s *SessionStore) locking.Store {
+	return locktest.Twisted{Store: s, Free: func(context.Context, locking.Lease) error { return nil }}
+}
+
+func renewsBlindly(s *SessionStore) locking.Store {
+	return locktest.Twisted{Store: s, Keep: func(_ context.Context, l locking.Lease) (locking.Lease, error) { return l, nil }}
+}
+
+// renewsOnItsConnection pings the session, which an answer that is lost ends.
+func renewsOnItsConnection(s *SessionStore) locking.Store {
+	return locktest.Twisted{Store: s, Keep: func(ctx context.Context, l locking.Lease) (locking.Lease, error) {
+		s.mu.Lock()
+		x := s.held[l.Owner]
+		s.mu.Unlock()
+		if x == nil {
+			return l, locking.ErrLost
+		}
+		limited, cancel := context.WithTimeout(ctx, answerTimeout)
+		defer cancel()
+		_, err := x.conn.Exec(limited, `SELECT 'advisory'`, pgx.QueryExecModeExec)
+		return l, classify(ctx, err)
+	}}
+}
+
+func numbersGrants(s *SessionStore) locking.Store {
+	return locktest.Twisted{Store: s, Try: func(ctx context.Context, keys []string) (locking.Lease, error) {
+		l, err := s.TryAcquire(ctx, keys...)
+		l.Fence = 1
+		return l, err
+	}}
+}

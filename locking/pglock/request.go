@@ -1,0 +1,49 @@
+package pglock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"shop/locking"
+)
+
+// call sends a statement with one result, which is a transaction of its own, and waits for
+// requestTimeout at most. The statement is not prepared beforehand: that would be one more
+// round trip on each new connection, and some poolers do not allow it.
+func (s *Store) call(ctx context.Context, result any, sql string, args ...any) error {
+	if s.resolver.Closed() {
+		return ErrClosed
+	}
+	limited, cancel := context.WithTimeout(ctx, s.requestTimeout)
+	defer cancel()
+	conn, err := s.pool.Acquire(limited)
+	if err != nil {
+		return noConnection(ctx, err)
+	}
+	defer conn.Release()
+	return classify(ctx, conn.QueryRow(limited, sql, append([]any{pgx.QueryExecModeExec}, args...)...).Scan(result))
+}
+
+// noConnection is the error of a request that was not sent.
+func noConnection(ctx context.Context, err error) error {
+	return locking.MaskTimeout(ctx, fmt.Errorf("no connection: %w", err))
+}
+
+// classify returns locking.ErrOutcomeUnknown for a request that may have taken effect.
+func classify(ctx context.Context, err error) error {
+	if err == nil || refused(err) || pgconn.SafeToRetry(err) {
+		return locking.MaskTimeout(ctx, err)
+	}
+	return locking.NoAnswer(ctx, err)
+}
+
+// refused reports whether err is the server's answer that nothing was done. FATAL ends the
+// session, perhaps after the commit.
+func refused(err error) bool {
+	var answer *pgconn.PgError
+	return errors.As(err, &answer) && answer.SeverityUnlocalized == "ERROR"
+}

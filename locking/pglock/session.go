@@ -1,0 +1,227 @@
+package pglock
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"shop/locking"
+)
+
+var _ locking.Waiter = (*SessionStore)(nil)
+
+// ErrOneKey reports a request for several keys in one lease of a SessionStore.
+var ErrOneKey = errors.New("pglock: a lease of a session lock has one key")
+
+// SessionStore holds each lease as an advisory lock of a database session, on a connection
+// for this lease alone. A lease has no TTL and no fence. It ends with its connection: by
+// Release, with this process, or when the connection breaks, which Renew detects.
+type SessionStore struct {
+	pool  *pgxpool.Pool
+	space string
+
+	mu     sync.Mutex
+	closed bool
+	held   map[string]*session // by owner
+}
+
+// answerTimeout bounds the wait for an answer, and that of TryAcquire for a connection.
+const answerTimeout = time.Second
+
+// NewSessions makes a SessionStore. Stores exclude each other if their pools lead to one
+// database, and their space is the same: it begins each key.
+//
+// Each lease and each waiter occupies a connection, and Renew needs one more: give the Store a
+// pool of its own that is large enough. The pool must not connect through a pooler in
+// transaction mode, where a lock and its release would be in different sessions. The caller
+// closes the pool, after the Store.
+func NewSessions(pool *pgxpool.Pool, space string) *SessionStore {
+	return &SessionStore{pool: pool, space: space, held: map[string]*session{}}
+}
+
+// TryAcquire takes the key. It returns locking.ErrBusy if another holder has it. A request
+// without an answer ends its session, and with it what it may have taken.
+func (s *SessionStore) TryAcquire(ctx context.Context, keys ...string) (locking.Lease, error) {
+	return s.acquire(ctx, keys, false)
+}
+
+// Acquire waits for the key in PostgreSQL, which grants it in the order of arrival. If ctx
+// ends first, the error matches ctx.Err(), and locking.ErrBusy too if the request was in
+// the queue, which it has left.
+func (s *SessionStore) Acquire(ctx context.Context, keys ...string) (locking.Lease, error) {
+	return s.acquire(ctx, keys, true)
+}
+
+func (s *SessionStore) acquire(ctx context.Context, keys []string, wait bool) (l locking.Lease, err error) {
+	defer describe(&err, "acquire", keys)
+	if keys, err = locking.SortedKeys(keys); err != nil {
+		return l, err
+	}
+	switch {
+	case ctx.Err() != nil:
+		return l, ctx.Err()
+	case len(keys) > 1:
+		return l, ErrOneKey
+	}
+	conn, err := s.connect(ctx, wait)
+	if err != nil {
+		return l, noConnection(ctx, err)
+	}
+	x := &session{conn: conn, lock: Hash(s.space + keys[0])}
+	free, err := x.try(ctx)
+	if err == nil && !free && wait {
+		free, err = true, x.wait(ctx)
+	}
+	switch {
+	case err != nil:
+		x.end(refused(err))
+		return l, err
+	case !free:
+		x.end(true)
+		return l, locking.ErrBusy
+	}
+	l = locking.Lease{Keys: keys, Owner: rand.Text()}
+	if !s.add(l.Owner, x) {
+		x.end(false)
+		return locking.Lease{}, ErrClosed
+	}
+	return l, nil
+}
+
+// connect takes a connection out of the pool. A waiter waits for it as long as for the key:
+// other waiters may occupy all of them.
+func (s *SessionStore) connect(ctx context.Context, wait bool) (*pgxpool.Conn, error) {
+	if !wait {
+		limited, cancel := context.WithTimeout(ctx, answerTimeout)
+		defer cancel()
+		ctx = limited
+	}
+	return s.pool.Acquire(ctx)
+}
+
+// Renew returns locking.ErrLost, finally, if the server no longer has the lease's session
+// with its lock. It asks on another connection, so that an answer that is lost costs
+// nothing. After any other error the lease may be held or not. Until stays zero.
+func (s *SessionStore) Renew(ctx context.Context, l locking.Lease) (_ locking.Lease, err error) {
+	defer describe(&err, "renew", l.Keys)
+	s.mu.Lock()
+	x := s.held[l.Owner]
+	s.mu.Unlock()
+	if x == nil {
+		return l, locking.ErrLost
+	}
+	conn, err := s.connect(ctx, false)
+	if err != nil {
+		return l, noConnection(ctx, err)
+	}
+	defer conn.Release()
+	held := false
+	err = ask(ctx, conn, []any{&held}, `
+		SELECT EXISTS (
+			SELECT FROM pg_locks JOIN pg_stat_get_activity($1) AS session USING (pid)
+			WHERE backend_start = $2 AND granted
+			AND locktype = 'advisory' AND objsubid = 1 AND (classid::bigint << 32 | objid::bigint) = $3)`, x.pid, x.start, x.lock)
+	if err == nil && !held {
+		if x := s.remove(l.Owner); x != nil {
+			x.end(false)
+		}
+		err = locking.ErrLost
+	}
+	return l, err
+}
+
+// Release frees the key. It returns locking.ErrLost if the session had ended before. After any
+// other error the session is ended, which frees the key as well.
+func (s *SessionStore) Release(ctx context.Context, l locking.Lease) (err error) {
+	defer describe(&err, "release", l.Keys)
+	x := s.remove(l.Owner)
+	if x == nil {
+		return locking.ErrLost
+	}
+	unlocked := false
+	err = ask(ctx, x.conn, []any{&unlocked}, `SELECT pg_advisory_unlock($1)`, x.lock)
+	x.end(unlocked)
+	var pg *pgconn.PgError
+	if err == nil && !unlocked || errors.As(err, &pg) { // the server's FATAL: it had ended the session
+		return locking.ErrLost
+	}
+	return err
+}
+
+// Close ends the sessions of all leases that are still held.
+func (s *SessionStore) Close() {
+	s.mu.Lock()
+	held := s.held
+	s.closed, s.held = true, nil
+	s.mu.Unlock()
+	for _, x := range held {
+		x.end(false)
+	}
+}
+
+// add stores the session of a new lease. False: the Store is closed.
+func (s *SessionStore) add(owner string, x *session) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.held[owner] = x
+	}
+	return !s.closed
+}
+
+// remove returns the session of a lease, once. nil: the lease is not held.
+func (s *SessionStore) remove(owner string) *session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	x := s.held[owner]
+	delete(s.held, owner)
+	return x
+}
+
+// session is a database session with one lock.
+type session struct {
+	conn  *pgxpool.Conn
+	lock  int64
+	pid   int32
+	start time.Time // pids are reused
+}
+
+func (x *session) try(ctx context.Context) (free bool, err error) {
+	err = ask(ctx, x.conn, []any{&free, &x.pid, &x.start}, `
+		SELECT pg_try_advisory_lock($1), pid, backend_start FROM pg_stat_get_activity(pg_backend_pid())`, x.lock)
+	return free, err
+}
+
+// wait waits until the session has the lock. The end of ctx closes the connection, and
+// cancels the statement at the server.
+func (x *session) wait(ctx context.Context) error {
+	_, err := x.conn.Exec(ctx, `SELECT pg_advisory_lock($1)`, pgx.QueryExecModeExec, x.lock)
+	if err != nil && ctx.Err() != nil {
+		return fmt.Errorf("%w: %w", locking.ErrBusy, ctx.Err())
+	}
+	return classify(ctx, busy(err))
+}
+
+// end returns the connection to the pool if it is clean, without a lock, and closes it otherwise.
+func (x *session) end(clean bool) {
+	if !clean {
+		ctx, cancel := context.WithTimeout(context.Background(), answerTimeout)
+		defer cancel()
+		_ = x.conn.Conn().Close(ctx)
+	}
+	x.conn.Release()
+}
+
+// ask sends a statement and reads its one row. It waits for answerTimeout at most.
+func ask(ctx context.Context, conn *pgxpool.Conn, row []any, sql string, args ...any) error {
+	limited, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	return classify(ctx, conn.QueryRow(limited, sql, append([]any{pgx.QueryExecModeExec}, args...)...).Scan(row...))
+}

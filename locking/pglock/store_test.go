@@ -1,0 +1,205 @@
+package pglock
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"shop/locking"
+	"shop/locking/locktest"
+)
+
+// waiting starts an Acquire and returns when its row is marked as awaited.
+func waiting(t *testing.T, s *Store, pool *pgxpool.Pool, key string) <-chan locktest.Outcome[locking.Lease] {
+	t.Helper()
+	granted := locktest.Beside(func() (locking.Lease, error) { return s.Acquire(t.Context(), key) })
+	locktest.Eventually(t, "the waiter marks the row", func() bool {
+		return number(t, pool, `SELECT count(*) FROM locks WHERE key = $1 AND awaited`, key) == 1
+	})
+	return granted
+}
+
+// The waiter polls once an hour, so only the notification can wake it.
+func TestAcquire_IsWokenByTheRelease(t *testing.T) {
+	t.Parallel()
+	holder, pool := newStore(t, time.Minute)
+	waiter, err := New(pool, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(waiter.Close)
+	waiter.poll = time.Hour
+	for range 5 {
+		held := taken(t, holder, "a", "b")
+		granted := waiting(t, waiter, pool, "b")
+		if err := holder.Release(t.Context(), held); err != nil {
+			t.Fatal(err)
+		}
+		lease, err := (<-granted).Pair()
+		if err != nil || lease.Fence <= held.Fence {
+			t.Fatalf("got %+v and %v after fence %d", lease, err, held.Fence)
+		}
+		if err := waiter.Release(t.Context(), lease); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// The waiter never listens, as behind a pooler in transaction mode, which loses every notification.
+func TestAcquire_SucceedsWithoutNotifications(t *testing.T) {
+	t.Parallel()
+	store, pool := newStore(t, time.Minute)
+	store.listening.Do(func() {})
+	held := taken(t, store, "k")
+	granted := waiting(t, store, pool, "k")
+	if err := store.Release(t.Context(), held); err != nil {
+		t.Fatal(err)
+	}
+	if lease, err := (<-granted).Pair(); err != nil || lease.Fence <= held.Fence {
+		t.Errorf("got %+v and %v", lease, err)
+	}
+}
+
+// A transaction that notifies keeps all others that notify from committing.
+func TestRelease_NotifiesOnlyIfThereIsAWaiter(t *testing.T) {
+	t.Parallel()
+	store, pool := newStore(t, time.Minute)
+	key := "only-of-" + t.Name() // the channel is that of the whole database
+	conn, err := pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	exec := func(sql string) {
+		if _, err := conn.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec(`LISTEN pglock`)
+	defer exec(`UNLISTEN pglock`)
+	for range 3 {
+		if err := store.Release(t.Context(), taken(t, store, key)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	held := taken(t, store, key)
+	granted := waiting(t, store, pool, key)
+	if err := store.Release(t.Context(), held); err != nil {
+		t.Fatal(err)
+	}
+	lease, err := (<-granted).Pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Release(t.Context(), lease); err != nil {
+		t.Fatal(err)
+	}
+	exec(`SELECT pg_notify('pglock', 'the end of ` + key + `')`)
+	for n := 0; ; {
+		switch released, err := conn.Conn().WaitForNotification(t.Context()); {
+		case err != nil:
+			t.Fatal(err)
+		case released.Payload == key:
+			n++
+		case released.Payload == "the end of "+key:
+			if n != 1 {
+				t.Errorf("%d notifications for 5 releases, of which one had a waiter", n)
+			}
+			return
+		}
+	}
+}
+
+// expiredBehindARow requests a key whose lease expires while the request waits for the row.
+func expiredBehindARow(t *testing.T, store *Store, pool *pgxpool.Pool) error {
+	t.Helper()
+	taken(t, store, "k")
+	tx := begin(t, pool, pgx.ReadCommitted)
+	if _, err := tx.Exec(t.Context(), `SELECT FROM locks FOR UPDATE`); err != nil {
+		t.Fatal(err)
+	}
+	answer := locktest.Beside(func() (locking.Lease, error) { return store.take(t.Context(), []string{"k"}, true) })
+	locktest.Eventually(t, "the request waits for the row", func() bool {
+		return number(t, pool, `SELECT count(*) FROM pg_stat_activity WHERE $1 = ANY (pg_blocking_pids(pid))`, tx.Conn().PgConn().PID()) > 0
+	})
+	locktest.Eventually(t, "the lease expires", func() bool {
+		return number(t, pool, `SELECT count(*) FROM locks WHERE expires < clock_timestamp()`) > 0
+	})
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_, err := (<-answer).Pair()
+	return err
+}
+
+func TestTryAcquire_ComparesWithTheClockAndNotWithTheStartOfTheTransaction(t *testing.T) {
+	t.Parallel()
+	store, pool := newStore(t, time.Second)
+	store.requestTimeout = time.Minute
+	if err := expiredBehindARow(t, store, pool); err != nil {
+		t.Errorf("got %v for an expired lease", err)
+	}
+	exec(t, pool, edited(t, "AND expires > clock_timestamp();\n    IF FOUND", "AND expires > now();\n    IF FOUND"))
+	exec(t, pool, `DELETE FROM locks`)
+	if err := expiredBehindARow(t, store, pool); !errors.Is(err, locking.ErrBusy) {
+		t.Errorf("with now(): got %v, want ErrBusy, or the test shows nothing", err)
+	}
+}
+
+func TestTryAcquire_FenceGrowsOverTheDeletionOfItsRow(t *testing.T) {
+	t.Parallel()
+	store, pool := newStore(t, time.Minute)
+	first := taken(t, store, "k")
+	exec(t, pool, `DELETE FROM locks`)
+	if _, err := store.Renew(t.Context(), first); !errors.Is(err, locking.ErrLost) {
+		t.Errorf("renew: got %v, want ErrLost", err)
+	}
+	if second := taken(t, store, "k"); second.Fence <= first.Fence {
+		t.Errorf("fence %d after %d", second.Fence, first.Fence)
+	}
+}
+
+// A request that is repeated, or that a network delivers twice, takes its keys once; when its lease
+// is over, the duplicate does not revive it.
+func TestTryAcquire_DuplicateRequestsMakeOneGrant(t *testing.T) {
+	t.Parallel()
+	store, pool := newStore(t, time.Minute)
+	lease := taken(t, store, "a", "b")
+	again := func() locking.Fence {
+		return locking.Fence(number(t, pool, `SELECT locks_acquire($1, $2, '1 minute', false)`, lease.Keys, lease.Owner))
+	}
+	if fence := again(); fence != lease.Fence {
+		t.Errorf("fence %d for the second request, %d for the first", fence, lease.Fence)
+	}
+	if err := store.Release(t.Context(), lease); err != nil {
+		t.Fatal(err)
+	}
+	if fence := again(); fence <= lease.Fence {
+		t.Errorf("fence %d after the release of %d", fence, lease.Fence)
+	}
+	if _, err := store.Renew(t.Context(), lease); !errors.Is(err, locking.ErrLost) {
+		t.Errorf("renew: got %v, want ErrLost", err)
+	}
+}
+
+func TestClose_RefusesLaterRequestsAndEndsTheListener(t *testing.T) {
+	t.Parallel()
+	store, pool := newStore(t, time.Minute)
+	lease := taken(t, store, "k")
+	granted := waiting(t, store, pool, "k")
+	store.Close()
+	store.Close() // a second Close has no effect
+	if _, err := (<-granted).Pair(); !errors.Is(err, ErrClosed) {
+		t.Errorf("a waiter: got %v, want ErrClosed", err)
+	}
+	_, acquire := store.TryAcquire(t.Context(), "k")
+	_, renew := store.Renew(t.Context(), lease)
+	for verb, err := range map[string]error{"acquire": acquire, "renew": renew, "release": store.Release(t.Context(), lease)} {
+		if !errors.Is(err, ErrClosed) || errors.Is(err, locking.ErrBusy) || errors.Is(err, locking.ErrLost) {
+			t.Errorf("%s: %v, want ErrClosed", verb, err)
+		}
+	}
+}
