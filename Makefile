@@ -34,13 +34,13 @@ test: ## everything CI runs: lint, Go tests on real servers, each benchmark once
 	@$(MAKE) --no-print-directory proof
 	@$(MAKE) --no-print-directory times
 
-times: ## the slowest parts of the last make test, and the ten slowest packages of go test -race, of which eight run at a time
+times: ## the slowest parts of the last make test, and the ten slowest packages of go test -race, of which six run at a time
 	@awk '{ $$1 = ""; seconds = $$(NF-1); NF -= 2; printf "%6d s %s\n", seconds, $$0 }' bin/times | sort -rn
 	@awk '$$1 == "ok" { printf "%6d s  %s\n", $$3, $$2 }' bin/packages | sort -rn | head
 
 lint: vet staticcheck gofumpt generated ## vet, staticcheck, gofumpt, generated code
 
-# Tests mostly wait, so eight packages run at a time, the longest first. vet goes before: it compiles what
+# Tests mostly wait, so six packages run at a time, the longest first. vet goes before: it compiles what
 # they import. On a new machine that takes minutes, in which servers and tests would be too slow.
 # The benchmarks run after the tests of their package, in the same binary. go test itself must not
 # know of them: with -bench it runs one package at a time.
@@ -52,7 +52,7 @@ ONCE    = -test.bench=. -test.benchtime=1x
 PSYCOPG = /usr/lib/python3/dist-packages/psycopg2/__init__.py
 
 race: vet ## only the Go tests, and each benchmark once, under the race detector, on real servers
-	$(call timed,go test -race,set -o pipefail; GOGC=400 $(STACK) -- go test -race -vet=off -ldflags=-w -p 8 -shuffle=on -count=1 $(LONGEST) ./... -args $(ONCE) | tee bin/packages)
+	$(call timed,go test -race,set -o pipefail; GOGC=400 $(STACK) -- go test -race -vet=off -ldflags=-w -p 6 -shuffle=on -count=1 $(LONGEST) ./... -args $(ONCE) | tee bin/packages)
 
 proof: build
 	$(call timed,prove --quick,$(STACK) -- $(PROVE) --quick)
