@@ -39,7 +39,7 @@
 //
 // A waiter marks the row. Its release then sends NOTIFY, on which each Store listens with one
 // connection. A notification is a hint: the waiter tries again in any case, four times a second.
-// A release without a waiter notifies nobody, because transactions that notify commit one at a time.
+// A release without a waiter sends none, because transactions that notify commit one at a time.
 //
 // # The session lock
 //
