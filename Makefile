@@ -48,9 +48,9 @@ lint: vet staticcheck gofumpt generated ## vet, staticcheck, gofumpt, generated 
 LONGEST = ./wallet ./cmd/shop ./loadtest/scenario/inventory ./loadtest/prove ./transfer ./loadtest/fault/mongofault ./compose/local/stack ./inventory
 ONCE    = -test.bench=. -test.benchtime=1x
 
-# The files of the tests, and of their servers, are in memory if /dev/shm has 4 GB and lets programs run: each commit
+# The files of the tests, and of their servers, are in memory if /dev/shm has 8 GB and lets programs run: each commit
 # waits for a disk otherwise, on which the linker writes at the same time.
-MEMORY = $(shell grep -qs ' /dev/shm [^ ]* [^ ]*noexec' /proc/mounts || df -Pk /dev/shm 2>/dev/null | awk 'END { if ($$4 > 4000000) print "TMPDIR=/dev/shm" }')
+MEMORY = $(shell grep -qs ' /dev/shm [^ ]* [^ ]*noexec' /proc/mounts || df -Pk /dev/shm 2>/dev/null | awk 'END { if ($$4 > 8000000) print "TMPDIR=/dev/shm" }')
 
 # The driver of the shops in loadtest/examples.
 PSYCOPG = /usr/lib/python3/dist-packages/psycopg2/__init__.py
