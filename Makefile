@@ -5,7 +5,11 @@ STACK     := bin/local exec --while $$PPID
 SHOP      := bin/shop
 PROVE     := bin/prove
 BENCHTIME ?= 2s
+PAIRS     ?= 10
 .DEFAULT_GOAL := help
+
+# With -trimpath, what was compiled in one checkout need not be compiled again in the next.
+export GOFLAGS := $(GOFLAGS) -trimpath
 
 # $(call timed,NAME,COMMAND) runs COMMAND, prints its time, and records the time for make times.
 timed = @start=$$SECONDS; $(2) || { echo "FAIL $(1) after $$((SECONDS - start)) s"; exit 1; }; mkdir -p bin; echo "ok   $(1) $$((SECONDS - start)) s" | tee -a bin/times
@@ -34,29 +38,39 @@ test: ## everything CI runs: lint, Go tests on real servers, each benchmark once
 	@$(MAKE) --no-print-directory proof
 	@$(MAKE) --no-print-directory times
 
-times: ## the slowest parts of the last make test, and the ten slowest packages of go test -race, of which six run at a time
+times: ## the slowest parts of the last make test, and the ten slowest packages of go test -race, of which five run at a time
 	@awk '{ $$1 = ""; seconds = $$(NF-1); NF -= 2; printf "%6d s %s\n", seconds, $$0 }' bin/times | sort -rn
 	@awk '$$1 == "ok" { printf "%6d s  %s\n", $$3, $$2 }' bin/packages | sort -rn | head
 
 lint: vet staticcheck gofumpt generated ## vet, staticcheck, gofumpt, generated code
 
-# Tests mostly wait, so six packages run at a time, the longest first. vet goes before: it compiles what
+# Tests mostly wait, so five packages run at a time, the longest first. vet goes before: it compiles what
 # they import. On a new machine that takes minutes, in which servers and tests would be too slow.
 # The benchmarks run after the tests of their package, in the same binary. go test itself must not
 # know of them: with -bench it runs one package at a time.
 # GOGC and -w save CPU time: less garbage collection, no debug information to link.
-LONGEST = ./wallet ./cmd/shop ./loadtest/scenario/inventory ./loadtest/prove ./transfer ./loadtest/fault/mongofault ./compose/local/stack ./inventory
+LONGEST = ./cmd/shop ./wallet ./transfer ./loadtest/scenario/inventory ./loadtest/prove ./loadtest/fault/mongofault ./compose/local/stack ./loadtest/fault/redisfault \
+	./locking/mongolock ./locking/redislock ./inventory ./cmd/shop/api ./locking/etcdlock ./loadtest/scenario/transfer ./docs/examples
 ONCE    = -test.bench=. -test.benchtime=1x
 
 # The files of the tests, and of their servers, are in memory if /dev/shm has 8 GB and lets programs run: each commit
 # waits for a disk otherwise, on which the linker writes at the same time.
 MEMORY = $(shell grep -qs ' /dev/shm [^ ]* [^ ]*noexec' /proc/mounts || df -Pk /dev/shm 2>/dev/null | awk 'END { if ($$4 > 8000000) print "TMPDIR=/dev/shm" }')
 
+# For the tests of locks behind a pooler. It is not on every user's PATH.
+PGBOUNCER = $(firstword $(wildcard /usr/sbin/pgbouncer /opt/homebrew/bin/pgbouncer) /usr/sbin/pgbouncer)
+
+# The server of the tests of locking/mysqllock, and its package.
+MARIADB = mariadbd $(if $(filter Darwin,$(shell uname)),mariadb,mariadb-server-core)
+
 # The driver of the shops in loadtest/examples.
 PSYCOPG = /usr/lib/python3/dist-packages/psycopg2/__init__.py
 
+# The server of the tests of locking/zklock.
+ZOOKEEPER = /usr/share/java/zookeeper.jar
+
 race: vet ## only the Go tests, and each benchmark once, under the race detector, on real servers
-	$(call timed,go test -race,set -o pipefail; $(MEMORY) GOGC=400 $(STACK) -- go test -race -vet=off -ldflags=-w -p 6 -shuffle=on -count=1 $(LONGEST) ./... -args $(ONCE) | tee bin/packages)
+	$(call timed,go test -race,set -o pipefail; $(MEMORY) GOGC=400 $(STACK) -- go test -race -vet=off -ldflags=-w -p 5 -shuffle=on -count=1 $(LONGEST) ./... -args $(ONCE) | tee bin/packages)
 
 proof: build
 	$(call timed,prove --quick,$(STACK) -- $(PROVE) --quick)
@@ -64,8 +78,12 @@ proof: build
 # The packages with benchmarks. The tests of the other packages are not built.
 BENCHED = $$(grep -rlE '^func Benchmark' --include='*_test.go' . | xargs -n 1 dirname | sort -u)
 
-bench: build ## benchmarks on real servers; compare ratios, not numbers
+bench: build peers ## benchmarks on real servers; compare ratios, not numbers
 	@$(STACK) -- go test -run '^$$' -bench . -benchtime $(BENCHTIME) -timeout 30m $(BENCHED)
+
+peers: build ## the lock stores against other Go libraries, in turns
+	@go build -C loadtest/peers -o ../../bin/ .
+	@$(STACK) -- bin/peers --pairs $(PAIRS)
 
 picture: ## write docs/report.png, the top of the last make demo's report (needs chromium)
 	@chromium --headless --no-sandbox --hide-scrollbars --window-size=1180,1010 --screenshot=docs/report.png report/index.html
@@ -77,7 +95,8 @@ build:
 	$(call timed,build,go build -o bin/ ./cmd/shop ./loadtest/prove ./loadtest/mutants ./compose/local)
 
 ready: build
-	@bin/local need gcc gcc libc6-dev && bin/local need ps procps && bin/local need $(PSYCOPG) python3-psycopg2
+	@bin/local need gcc gcc libc6-dev && bin/local need ps procps && bin/local need $(PGBOUNCER) pgbouncer && bin/local need $(MARIADB) && \
+		bin/local need $(PSYCOPG) python3-psycopg2 && bin/local need $(ZOOKEEPER) default-jre-headless libzookeeper-java
 	$(call timed,servers,$(STACK) -- true)
 
 vet: ready
@@ -92,4 +111,4 @@ generated:
 gofumpt:
 	$(call timed,gofumpt,{ out=$$(go tool gofumpt -l .); test -z "$$out" || { echo "not formatted (go tool gofumpt -w .):"; echo "$$out"; exit 1; }; })
 
-.PHONY: help demo prove mutants tenth run test times lint race proof bench picture clean build ready vet staticcheck gofumpt generated
+.PHONY: help demo prove mutants tenth run test times lint race proof bench picture clean build ready vet staticcheck gofumpt generated peers

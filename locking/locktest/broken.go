@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -136,4 +137,49 @@ func Guesses(s locking.Store) locking.Store {
 		},
 		Free: func(ctx context.Context, l locking.Lease) error { return guess(s.Release(ctx, l), locking.ErrLost) },
 	}
+}
+
+// TakesOneByOne takes key by key, and keeps those it has when the next one is busy.
+func TakesOneByOne(s locking.Store) locking.Store {
+	return Twisted{Store: s, Try: func(ctx context.Context, keys []string) (all locking.Lease, err error) {
+		for _, k := range keys {
+			if all, err = s.TryAcquire(ctx, k); err != nil {
+				return locking.Lease{}, err
+			}
+		}
+		all.Keys = keys
+		return all, nil
+	}}
+}
+
+// ReleasesNothing reports each release as done.
+func ReleasesNothing(s locking.Store) locking.Store {
+	return Twisted{Store: s, Free: func(context.Context, locking.Lease) error { return nil }}
+}
+
+// RenewsBlindly takes each lease for held, without asking the server.
+func RenewsBlindly(s locking.Store) locking.Store {
+	return Twisted{Store: s, Keep: func(_ context.Context, l locking.Lease) (locking.Lease, error) { return l, nil }}
+}
+
+// NumbersGrants gives each lease the same fence.
+func NumbersGrants(s locking.Store) locking.Store {
+	return Twisted{Store: s, Try: func(ctx context.Context, keys []string) (locking.Lease, error) {
+		l, err := s.TryAcquire(ctx, keys...)
+		l.Fence = 1
+		return l, err
+	}}
+}
+
+// Edited returns text with pairs of old and new text replaced, for a broken variant of a script or a
+// schema. Each old text must occur once.
+func Edited(t testing.TB, text string, edits ...string) string {
+	t.Helper()
+	for i := 0; i < len(edits); i += 2 {
+		if strings.Count(text, edits[i]) != 1 {
+			t.Fatalf("%q does not occur exactly once: this variant changes nothing, or too much", edits[i])
+		}
+		text = strings.Replace(text, edits[i], edits[i+1], 1)
+	}
+	return text
 }

@@ -43,11 +43,16 @@
 //	ignores ctx              Ctx/*
 //	forgets its own request  Reply/*
 //
+// # Guards
+//
+// RunGuards is the same for a check of fences in the transactions of a database.
+//
 // # Tools for tests of a store
 //
 //	Server   a server for one test, with its own port and data: the test can kill it, pause
 //	         it and start it again. It stops with the test process. If it dies by itself,
 //	         the test fails within seconds, with its last log lines.
+//	         WithServer runs servers for all tests of a package.
 //	Proxy    forwards TCP: cut connections, refuse new ones, freeze, or inspect each read.
 //	Faults   a Proxy that loses, delays and drops single lock requests.
 //

@@ -3,7 +3,6 @@ package locktest
 import (
 	"fmt"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -14,20 +13,14 @@ import (
 // "Promises" what is wrong with p. t itself fails only if a named check does not exist.
 func Failing(t testing.TB, open Open, p Promises, names ...string) map[string]string {
 	t.Helper()
-	chosen := checks(open(t), p)
-	if len(names) > 0 {
-		chosen = slices.DeleteFunc(chosen, func(c check) bool { return !slices.Contains(names, c.name) })
-		if len(chosen) != len(names) {
-			t.Fatalf("locktest: %q: not all of these checks exist with %+v", names, p)
-		}
-	}
+	chosen := choose(t, checks(open(t), p), names)
 	var mu sync.Mutex
 	failures := map[string]string{}
 	promising := check{"Promises", func(s *suite) { validate(s, s.Backend, s.Promises) }}
 	if message := record(t, open, p, promising); message != "" {
 		failures[promising.name] = message
 	}
-	sideBySide(chosen, func(c check) {
+	SideBySide(atATime, chosen, func(c check) {
 		if message := record(t, open, p, c); message != "" {
 			mu.Lock()
 			defer mu.Unlock()
@@ -39,6 +32,11 @@ func Failing(t testing.TB, open Open, p Promises, names ...string) map[string]st
 
 // record runs one check and returns its failure messages; empty: it passed.
 func record(t testing.TB, open Open, p Promises, c check) string {
+	return recorded(t, func(r testing.TB) { c.run(&suite{TB: r, Backend: open(r), Promises: p}) })
+}
+
+// recorded runs f and returns its failure messages.
+func recorded(t testing.TB, f func(testing.TB)) string {
 	r := &recorder{TB: t}
 	done := make(chan struct{})
 	go func() { // a separate goroutine, because Fatal ends it
@@ -48,7 +46,7 @@ func record(t testing.TB, open Open, p Promises, c check) string {
 				r.Errorf("panic: %v", p)
 			}
 		}()
-		c.run(&suite{TB: r, Backend: open(r), Promises: p})
+		f(r)
 	}()
 	<-done
 	r.mu.Lock()

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"shop/locking"
 )
 
 // Faults is a Proxy that disturbs only requests of one kind, so that connections can
@@ -39,6 +41,30 @@ func NewFaults(t testing.TB, addr string, kind func(request []byte) bool) *Fault
 	f.OnRequest(f.request)
 	f.OnReply(f.reply)
 	return f
+}
+
+// Disturbed is a store behind proxies, one in front of each of its servers. Each disturbs its
+// own requests.
+func Disturbed(store locking.Store, proxies ...*Faults) Proxied {
+	return Proxied{
+		Store: store,
+		Lose: func(n int) {
+			for _, p := range proxies {
+				p.Lose(n)
+			}
+		},
+		Lost: func() (n int) {
+			for _, p := range proxies {
+				n += p.Lost()
+			}
+			return n
+		},
+		Delay: func(d time.Duration) {
+			for _, p := range proxies {
+				p.Delay(d)
+			}
+		},
+	}
 }
 
 // Lose lets the server serve the next n requests but loses their replies. 0 stops losing.

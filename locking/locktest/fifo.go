@@ -58,7 +58,7 @@ func fifoNot(s *suite) {
 // overtakes lets b wait for a's key, releases it, and reports whether late then gets it
 // before b.
 func (s *suite) overtakes(a, b, late locking.Store) bool {
-	held := s.try(a, key)
+	held := s.acquire(deadline, a, key) // the last request of an earlier round may have taken it, and is being undone
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	rarely := locking.Options{Backoff: locking.Backoff{Base: time.Minute, Max: time.Minute}}

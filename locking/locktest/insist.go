@@ -3,6 +3,7 @@ package locktest
 import (
 	"context"
 	"errors"
+	"testing"
 	"time"
 
 	"shop/locking"
@@ -125,4 +126,22 @@ func release(ctx context.Context, store locking.Store, l locking.Lease) error {
 		}
 		return err
 	})
+}
+
+// Taken takes keys that are free, in a test of a single store.
+func Taken(t testing.TB, s locking.Store, keys ...string) locking.Lease {
+	t.Helper()
+	lease, err := s.TryAcquire(t.Context(), keys...)
+	if err != nil {
+		t.Fatalf("acquire %q: %v", keys, err)
+	}
+	return lease
+}
+
+// WantBusy fails the test unless err matches locking.ErrBusy.
+func WantBusy(t testing.TB, err error) {
+	t.Helper()
+	if !errors.Is(err, locking.ErrBusy) {
+		t.Fatalf("got %v, want ErrBusy", err)
+	}
 }

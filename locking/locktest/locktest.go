@@ -1,6 +1,7 @@
 package locktest
 
 import (
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -43,7 +44,7 @@ type Backend struct {
 type Proxied struct {
 	Store locking.Store
 	// Lose lets the server serve the next n requests but loses their answers. 0 stops
-	// losing.
+	// losing. Of a store with several servers, each loses its next n answers.
 	Lose func(n int)
 	// Lost counts the answers lost so far.
 	Lost func() int
@@ -57,23 +58,24 @@ type Open func(t testing.TB) Backend
 // atATime is how many checks run at once. They wait most of the time.
 const atATime = 6
 
-// Run checks the contract and the promises, each check as a subtest.
-func Run(t *testing.T, open Open, p Promises) {
+// Run checks the contract and the promises, each check as a subtest: the named checks, or all
+// if none is named.
+func Run(t *testing.T, open Open, p Promises, names ...string) {
 	t.Helper()
 	b := open(t)
 	validate(t, b, p)
-	sideBySide(checks(b, p), func(c check) {
+	SideBySide(atATime, choose(t, checks(b, p), names), func(c check) {
 		t.Run(c.name, func(t *testing.T) {
 			c.run(&suite{TB: t, Backend: open(t), Promises: p})
 		})
 	})
 }
 
-// sideBySide runs atATime checks at once, unlike t.Parallel independent of the number of
-// cores.
-func sideBySide(list []check, run func(check)) {
+// SideBySide runs n tests of a list at once, unlike t.Parallel independent of the number of
+// cores: they wait most of the time.
+func SideBySide[T any](n int, list []T, run func(T)) {
 	var all sync.WaitGroup
-	places := make(chan struct{}, atATime)
+	places := make(chan struct{}, n)
 	for _, c := range list {
 		places <- struct{}{}
 		all.Go(func() {
@@ -115,6 +117,18 @@ func checks(b Backend, p Promises) []check {
 		return list
 	}
 	return append(list, disturbed()...)
+}
+
+// choose returns the named checks of a list; all, if none is named.
+func choose(t testing.TB, list []check, names []string) []check {
+	if len(names) == 0 {
+		return list
+	}
+	list = slices.DeleteFunc(list, func(c check) bool { return !slices.Contains(names, c.name) })
+	if len(list) != len(names) {
+		t.Fatalf("locktest: %q: not all of these checks exist with these promises", names)
+	}
+	return list
 }
 
 func common() []check {

@@ -8,9 +8,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	osuser "os/user"
 	"path/filepath"
-	"strconv"
 	"syscall"
 	"testing"
 )
@@ -27,7 +25,7 @@ func StartPostgres(t testing.TB, ready func(ctx context.Context, url string) err
 		t.Fatalf("this test starts a server of its own: install PostgreSQL, or set SHOP_POSTGRES_SERVER to the path of postgres: %v", err)
 	}
 	s = NewServer(t, Program{
-		Name: binary, User: postgresUser(t),
+		Name: binary, User: systemUser(t, "postgres"),
 		Signal: "QUIT", // ends all its processes, and removes its shared memory
 		Args: func(s *Server) []string {
 			_, port, _ := net.SplitHostPort(s.Addr)
@@ -48,17 +46,10 @@ func StartPostgres(t testing.TB, ready func(ctx context.Context, url string) err
 func (s *Server) initPostgres(programs string) string {
 	s.t.Helper()
 	secret, password := filepath.Join(s.Dir, "password"), rand.Text()
-	err := os.WriteFile(secret, []byte(password), 0o600)
-	if user := s.program.User; user != nil {
-		for _, path := range []string{s.Dir, secret} {
-			err = cmp.Or(err, os.Chown(path, int(user.Uid), int(user.Gid)))
-		}
-		above := filepath.Dir(s.Dir) // that of t.TempDir, and the one around it, are closed to other users
-		err = cmp.Or(err, os.Chmod(above, 0o711), os.Chmod(filepath.Dir(above), 0o711))
-	}
-	if err != nil {
+	if err := os.WriteFile(secret, []byte(password), 0o600); err != nil {
 		s.t.Fatal(err)
 	}
+	s.giveToUser(s.Dir, secret)
 	initdb := exec.Command(filepath.Join(programs, "initdb"), "-D", filepath.Join(s.Dir, "pg"), "-U", "test", "--pwfile", secret,
 		"-A", "md5", "-E", "UTF8", "--locale=C", "--no-sync", "--no-instructions")
 	initdb.Dir, initdb.SysProcAttr = s.Dir, &syscall.SysProcAttr{Credential: s.program.User}
@@ -66,25 +57,4 @@ func (s *Server) initPostgres(programs string) string {
 		s.t.Fatalf("initdb: %v\n%s", err, out)
 	}
 	return password
-}
-
-// postgresUser is a system user if the test runs as root: PostgreSQL refuses to run as root.
-func postgresUser(t testing.TB) *syscall.Credential {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		return nil
-	}
-	user, err := osuser.Lookup("postgres")
-	if err != nil {
-		user, err = osuser.Lookup("nobody")
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	uid, err := strconv.ParseUint(user.Uid, 10, 32)
-	gid, err2 := strconv.ParseUint(user.Gid, 10, 32)
-	if err := cmp.Or(err, err2); err != nil {
-		t.Fatal(err)
-	}
-	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
 }

@@ -18,15 +18,16 @@ get() {
 	apt-get -q -y -o DPkg::Lock::Timeout=300 "$@"
 }
 
-# Fetch the package lists only if they are absent or outdated.
-get install --no-install-recommends "$@" || {
+# Fetch the package lists only if they are absent or outdated. A package that conflicts with another one (MariaDB
+# with MySQL) is not installed in its place.
+get install --no-install-recommends --no-remove "$@" || {
 	get update
-	get install --no-install-recommends "$@"
+	get install --no-install-recommends --no-remove "$@"
 }
 
 # Not started now, and not at the next boot either.
 if [ -d /run/systemd/system ]; then
-	for unit in postgresql redis-server; do
+	for unit in postgresql redis-server pgbouncer; do
 		systemctl disable --quiet "$unit" 2>/dev/null || true
 	done
 fi

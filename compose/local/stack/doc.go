@@ -80,13 +80,15 @@
 //   - Debian does not package mongod; a PyPI package contains one. The cache folder
 //     may be readable by root only, so mongod runs as the user of the stack (pypi.go).
 //   - redis-server is a link to a program that decides by its name what it is.
+//   - ZooKeeper's program is java, and a JVM leaves a file in /tmp unless it is told not
+//     to (zookeeper.go).
 //   - Pids are reused. A flock on the stack's folder shows whether the stack is
 //     alive; a start time shows which process a pid means.
 //
 // # How to add a kind of server
 //
-// Add one file beside postgres.go, redis.go, etcd.go and mongo.go that registers
-// a kind: how to find its program, its arguments, its ready query, its variable.
+// Add one file beside postgres.go, redis.go, etcd.go, mongo.go and zookeeper.go that
+// registers a kind: how to find its program, its arguments, its ready query, its variable.
 // The members of a cluster start together with all ports known (etcd3). join runs
 // once when all members answer (mongo3 becomes a replica set there).
 package stack

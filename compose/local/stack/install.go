@@ -34,7 +34,7 @@ func install(ctx context.Context, missing []program, log io.Writer) error {
 		case p.pypi.usable():
 			apt, downloads = append(apt, p.pypi.missing()...), append(downloads, p)
 		default:
-			apt, brew = append(apt, p.apt), append(brew, p.brew)
+			apt, brew = append(apt, strings.Fields(p.apt)...), append(brew, strings.Fields(p.brew)...)
 		}
 	}
 	group.Go(func() error {
@@ -81,7 +81,7 @@ func installPackages(ctx context.Context, apt, brew []string, log io.Writer) err
 
 // manual is the error for an installation that must be done by hand.
 func manual(what []string, why, todo string) error {
-	return fmt.Errorf("stack: missing: %s: %s\n  what to do: %s\n  or set the servers' addresses (SHOP_POSTGRES_URL, SHOP_REDIS_URL, SHOP_ETCD_ENDPOINTS, SHOP_MONGO_URL) to running ones",
+	return fmt.Errorf("stack: missing: %s: %s\n  what to do: %s\n  or set the servers' addresses (SHOP_POSTGRES_URL, SHOP_REDIS_URL, SHOP_ETCD_ENDPOINTS, SHOP_MONGO_URL, SHOP_ZOOKEEPER_SERVERS) to running ones",
 		strings.Join(what, ", "), why, todo)
 }
 
@@ -102,9 +102,14 @@ func lastLines(text string, n int) string {
 	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }
 
+// has reports whether tool is on PATH, or is a server in /usr/sbin, which is not on the PATH of every user.
 func has(tool string) bool {
-	_, err := exec.LookPath(tool)
-	return err == nil
+	for _, name := range []string{tool, filepath.Join("/usr/sbin", tool)} {
+		if _, err := exec.LookPath(name); err == nil {
+			return true
+		}
+	}
+	return false
 }
 
 // isFile reports whether path is absolute and exists, for example a library.

@@ -125,6 +125,14 @@ func TestAptScript_FetchesTheListsOnlyWhenNeeded(t *testing.T) {
 	}
 }
 
+// MariaDB's server would replace an installed MySQL.
+func TestAptScript_RemovesNoPackage(t *testing.T) {
+	_, out, err := apt(t, `case "$*" in *install*--no-remove*) echo careful;; *) exit 1;; esac`)
+	if err != nil || out != "careful\n" {
+		t.Fatalf("%v: %s", err, out)
+	}
+}
+
 func TestInstall_OneAtATime(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	t.Setenv("HOME", t.TempDir())

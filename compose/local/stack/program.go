@@ -17,7 +17,8 @@ type program struct {
 	file   string      // its name
 	beside []string    // programs that must be in the same folder
 	dirs   []string    // folders to search after PATH; may hold *
-	apt    string      // Debian's package
+	with   func() bool // whether what it loads is installed too; nil: it loads nothing
+	apt    string      // Debian's packages
 	brew   string      // Homebrew's
 	module string      // folder of the Go module that builds it
 	pypi   pypiPackage // PyPI's package, for a program that Debian does not package
@@ -63,7 +64,7 @@ func (p program) find() (string, bool) {
 // It resolves no link, because a program may decide by its name what it is.
 func (p program) accept(path string) (string, bool) {
 	path, err := filepath.Abs(path)
-	if err != nil {
+	if err != nil || p.with != nil && !p.with() {
 		return "", false
 	}
 	for _, file := range append(p.companions(realPath(path)), path) {

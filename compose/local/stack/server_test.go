@@ -141,10 +141,12 @@ func TestCluster_ServesWithoutOneMember(t *testing.T) {
 			first := server(t, s, kind+"3-1")
 			must(t, "Kill", first.Kill(t.Context()))
 			r := registers[kind](t, server(t, s, kind+"3-2"))
-			ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
-			defer cancel()
 			// The killed member may have been the leader: an election takes a second or two.
-			eventually(t, "a write with two of three", func() bool { return r.write(ctx, "kept") == nil })
+			eventually(t, "a write with two of three", func() bool {
+				ctx, cancel := context.WithTimeout(t.Context(), tryLimit)
+				defer cancel()
+				return r.write(ctx, "kept") == nil
+			})
 			must(t, "Start", first.Start(t.Context()))
 			wantKept(t, r, "kept")
 		})

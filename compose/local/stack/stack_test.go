@@ -29,6 +29,9 @@ func TestMain(m *testing.M) {
 // waitLimit bounds each wait of a test; a busy machine is slow.
 const waitLimit = 30 * time.Second
 
+// tryLimit bounds one of several tries. A client may wait for a connection that is dead.
+const tryLimit = 5 * time.Second
+
 // open starts a stack that ends with the test.
 func open(t *testing.T, servers ...string) *stack.Stack {
 	t.Helper()
@@ -168,14 +171,15 @@ func mongoClient(t *testing.T, url string) *mongo.Client {
 // connection is closed.
 func wantKept(t *testing.T, r register, want string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
-	defer cancel()
-	got, err := r.read(ctx)
-	for range 5 {
+	var got string
+	var err error
+	for range 6 {
+		ctx, cancel := context.WithTimeout(t.Context(), tryLimit)
+		got, err = r.read(ctx)
+		cancel()
 		if err == nil {
 			break
 		}
-		got, err = r.read(ctx)
 	}
 	if err != nil || got != want {
 		t.Fatalf("read %q, %v; want %q", got, err, want)
