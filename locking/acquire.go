@@ -8,7 +8,8 @@ import (
 )
 
 // Acquire waits for the keys until ctx ends, or for Options.MaxWait: in the store's
-// own queue if the store is a Waiter, else by retrying after Options.Backoff.
+// own queue if the store is a Waiter, else by retrying after Options.Backoff. With
+// Options.NoWait it tries once.
 //
 // When ctx ends first, the error matches ctx.Err() (ErrLost instead, if ctx is that of
 // a Do whose lease is lost), and ErrBusy too if another holder had a key. After MaxWait
@@ -35,7 +36,7 @@ func Acquire(ctx context.Context, s Store, o Options, keys ...string) (Lease, er
 		return Lease{}, a.fail(nil)
 	}
 	acquire := s.TryAcquire
-	if w, ok := s.(Waiter); ok {
+	if w, ok := s.(Waiter); ok && !o.NoWait {
 		acquire = w.Acquire
 	}
 	for n := 0; ; n++ {
@@ -50,6 +51,9 @@ func Acquire(ctx context.Context, s Store, o Options, keys ...string) (Lease, er
 		}
 		a.busy = err
 		a.notify(Busy, Lease{}, err)
+		if o.NoWait {
+			return Lease{}, &notHeldError{fmt.Errorf("locking: acquire %q: %w", keys, err)}
+		}
 		if !sleep(a.waiting, o.Backoff.Wait(n)) {
 			return Lease{}, a.fail(nil)
 		}

@@ -12,6 +12,7 @@ import (
 type Options struct {
 	Backoff  Backoff       // between attempts, for a Store that is no Waiter
 	MaxWait  time.Duration // for the keys; 0: as long as ctx
+	NoWait   bool          // one attempt, and ErrBusy if another holder has a key
 	MaxHold  time.Duration // ends renewal and cancels fn; 0: one minute
 	Observer Observer      // nil costs nothing
 }

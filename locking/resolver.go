@@ -39,7 +39,7 @@ func NewResolver(ttl, requestTimeout time.Duration) *Resolver {
 // requests may have taken.
 func (r *Resolver) Acquire(ctx context.Context, send func() error, remove func(context.Context) error) error {
 	deadline := time.Now().Add(r.ttl / 2)
-	for unknown, pause := false, time.Millisecond; ; pause *= 2 {
+	for unknown, pause := false, time.Millisecond; ; pause = min(2*pause, r.requestTimeout) {
 		err := send()
 		unknown = unknown || errors.Is(err, ErrOutcomeUnknown)
 		if err == nil || !unknown {

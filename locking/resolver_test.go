@@ -20,6 +20,26 @@ func newResolver(t *testing.T) *locking.Resolver {
 	return r
 }
 
+// A server that is back after seconds is asked again at once, however long the TTL is.
+func TestResolver_PausesAtMostForARequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := locking.NewResolver(time.Minute, 250*time.Millisecond)
+		defer r.Close()
+		last, longest := time.Now(), time.Duration(0)
+		back := last.Add(20 * time.Second)
+		err := r.Acquire(t.Context(), func() error {
+			longest, last = max(longest, time.Since(last)), time.Now()
+			if last.Before(back) {
+				return locking.ErrOutcomeUnknown
+			}
+			return nil
+		}, func(context.Context) error { return nil })
+		if err != nil || longest > 250*time.Millisecond {
+			t.Errorf("%v; the longest pause was %v, want at most 250ms", err, longest)
+		}
+	})
+}
+
 func TestResolver_RetriesUntilTheServerAnswers(t *testing.T) {
 	unknown := fmt.Errorf("%w: no answer", locking.ErrOutcomeUnknown)
 	refused := errors.New("refused")
