@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
-	"errors"
 	"net/url"
 	"testing"
 	"time"
@@ -92,7 +91,7 @@ func disturbed(t testing.TB, server string, ttl time.Duration, make func(string,
 	if err != nil {
 		t.Fatal(err)
 	}
-	return locktest.Proxied{Store: store, Lose: p.Lose, Lost: p.Lost, Delay: p.Delay}
+	return locktest.Disturbed(store, p)
 }
 
 // newProxy makes a proxy that disturbs the requests of both stores, and returns the URL through it.
@@ -131,20 +130,4 @@ func newStore(t testing.TB, ttl time.Duration) (*Store, *pgxpool.Pool) {
 	}
 	t.Cleanup(store.Close)
 	return store, pool
-}
-
-func taken(t testing.TB, s locking.Store, keys ...string) locking.Lease {
-	t.Helper()
-	lease, err := s.TryAcquire(t.Context(), keys...)
-	if err != nil {
-		t.Fatalf("acquire %q: %v", keys, err)
-	}
-	return lease
-}
-
-func wantBusy(t testing.TB, err error) {
-	t.Helper()
-	if !errors.Is(err, locking.ErrBusy) {
-		t.Fatalf("got %v, want ErrBusy", err)
-	}
 }

@@ -1,13 +1,13 @@
 package pglock
 
 import (
-	"context"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"shop/locking"
+	"shop/locking/locktest"
 )
 
 // One acquisition and one release, without contention. SELECT 1 is the round trip; the commits
@@ -21,19 +21,10 @@ func BenchmarkUncontended(b *testing.B) {
 	b.Cleanup(store.Close)
 	session := NewSessions(pool, b.Name())
 	b.Cleanup(session.Close)
-	hold := func(s locking.Store) func() error {
-		return func() error {
-			l, err := s.TryAcquire(b.Context(), "k")
-			if err != nil {
-				return err
-			}
-			return s.Release(b.Context(), l)
-		}
-	}
 	for name, once := range map[string]func() error{
 		"SELECT-1":     func() error { _, err := pool.Exec(b.Context(), `SELECT 1`); return err },
-		"Store":        hold(store),
-		"SessionStore": hold(session),
+		"Store":        locktest.HoldOnce(b, store),
+		"SessionStore": locktest.HoldOnce(b, session),
 		"XactLock": func() error {
 			return pgx.BeginFunc(b.Context(), pool, func(tx pgx.Tx) error { return XactLock(b.Context(), tx, b.Name()) })
 		},
@@ -48,7 +39,7 @@ func BenchmarkUncontended(b *testing.B) {
 	}
 }
 
-// Sixteen goroutines of two processes want one key: the time from one grant to the next.
+// Goroutines of two processes want one key: the time from one grant to the next.
 func BenchmarkHandOff(b *testing.B) {
 	pool := newPool(b)
 	var tables, sessions []locking.Store
@@ -63,30 +54,6 @@ func BenchmarkHandOff(b *testing.B) {
 		tables, sessions = append(tables, store), append(sessions, session)
 	}
 	for name, stores := range map[string][]locking.Store{"Store": tables, "SessionStore": sessions} {
-		b.Run(name, func(b *testing.B) {
-			ctx, stop := context.WithCancel(context.Background())
-			grants, done := make(chan struct{}), make(chan struct{})
-			for i := range 16 {
-				go func() {
-					defer func() { done <- struct{}{} }()
-					for ctx.Err() == nil {
-						_ = locking.Do(ctx, stores[i%2], locking.Options{}, []string{"k"}, func(ctx context.Context, _ locking.Lease) error {
-							select {
-							case grants <- struct{}{}:
-							case <-ctx.Done():
-							}
-							return nil
-						})
-					}
-				}()
-			}
-			for b.Loop() {
-				<-grants
-			}
-			stop()
-			for range 16 {
-				<-done
-			}
-		})
+		b.Run(name, func(b *testing.B) { locktest.BenchmarkHandOff(b, stores...) })
 	}
 }

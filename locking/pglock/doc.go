@@ -131,6 +131,8 @@
 //	XactLockWithin: the time is over    ErrBusy; the transaction continues, with its own lock_timeout
 //	XactLockWithin: a deadlock          40P01, not ErrBusy: the transaction has failed
 //	LockRow: another transaction has it ErrBusy (55P03); roll back, at least to a savepoint
+//	a pooler in transaction mode        nothing: the transaction has one session. Statements must not be prepared
+//	                                    (default_query_exec_mode=exec) if the pooler cannot track them
 //	LockRow: no row                     ErrNoRow
 //	MakeRow, then LockRow, in one       MakeRow waits for another transaction that has added the row
 //	transaction                         and not ended: NOWAIT does not help

@@ -3,7 +3,6 @@ package pglock
 import (
 	"context"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -45,7 +44,7 @@ func mutants(t testing.TB) map[string]mutant {
 		"renew does nothing":        {sql: sql(renewal, ""), caught: []string{"Renew/KeepsTheKeysPastTheTTL"}},
 		"no TTL":                    {sql: sql("fence = granted, expires = clock_timestamp() + ttl", "fence = granted, expires = 'infinity'"), caught: []string{freed}},
 		"own request forgotten":     {sql: sql("owner <> who AND expires > clock_timestamp() AND (", "expires > clock_timestamp() AND ("), caught: []string{"Reply/LostOnAcquire"}},
-		"takes key by key":          {broken: takesOneByOne, caught: []string{"Multi/AllOrNone"}},
+		"takes key by key":          {broken: locktest.TakesOneByOne, caught: []string{"Multi/AllOrNone"}},
 		"trust from the answer":     {broken: trustsFromTheAnswer, caught: []string{"Until/NeverBeyondRequestPlusTTL"}},
 		"trust by the wall clock":   {broken: locktest.TrustsTheWallClock, caught: []string{freed}},
 		"ignores ctx":               {broken: locktest.Deaf, caught: []string{"Ctx/EndedBeforehandTakesNothing"}},
@@ -75,7 +74,7 @@ func TestContract_NoticesBrokenStores(t *testing.T) {
 			t.Run(name, func(t *testing.T) { locktest.WantFailing(t, broken.open, promises, m.caught...) })
 		})
 	}
-	aFewAtATime(t, tests)
+	locktest.SideBySide(4, tests, func(test func(*testing.T)) { test(t) })
 }
 
 // A Store must keep the promises that it makes, and must not keep one that it does not make.
@@ -101,52 +100,30 @@ func TestSessionContract_NoticesBrokenStores(t *testing.T) {
 		caught []string
 	}{
 		"grants held keys":                    {func(s *SessionStore) locking.Store { return locktest.GrantsHeldKeys(s, time.Minute) }, []string{"Exclusion/SeveralStores", own}},
-		"release does nothing":                {releasesNothing, []string{"Lost/StaysLost", "Do/PanicFreesTheKeys"}},
-		"renew does nothing":                  {renewsBlindly, []string{own, "Lost/StaysLost"}},
+		"release does nothing":                {anySession(locktest.ReleasesNothing), []string{"Lost/StaysLost", "Do/PanicFreesTheKeys"}},
+		"renew does nothing":                  {anySession(locktest.RenewsBlindly), []string{own, "Lost/StaysLost"}},
 		"renew on the connection of the lock": {renewsOnItsConnection, []string{"Reply/LostOnRenew"}},
-		"a fence that is none":                {numbersGrants, []string{"Fence/None"}},
-		"ignores ctx":                         {func(s *SessionStore) locking.Store { return locktest.Deaf(s) }, []string{"Ctx/EndedBeforehandTakesNothing"}},
+		"a fence that is none":                {anySession(locktest.NumbersGrants), []string{"Fence/None"}},
+		"ignores ctx":                         {anySession(locktest.Deaf), []string{"Ctx/EndedBeforehandTakesNothing"}},
 		"spaces trimmed":                      {func(s *SessionStore) locking.Store { return locktest.Renames(s, strings.TrimSpace) }, []string{"Keys/OddOnesNeverCollide"}},
-		"silence taken for an answer":         {func(s *SessionStore) locking.Store { return locktest.Guesses(s) }, []string{"Reply/NeverComes", "Reply/LostOnRelease"}},
+		"silence taken for an answer":         {anySession(locktest.Guesses), []string{"Reply/NeverComes", "Reply/LostOnRelease"}},
 	} {
 		broken := sessions{url: locktest.Env(t, "SHOP_POSTGRES_URL"), broken: m.broken}
 		tests = append(tests, func(t *testing.T) {
 			t.Run(name, func(t *testing.T) { locktest.WantFailing(t, broken.open, sessionPromises, m.caught...) })
 		})
 	}
-	aFewAtATime(t, tests)
+	locktest.SideBySide(4, tests, func(test func(*testing.T)) { test(t) })
 }
 
-// aFewAtATime runs tests beside each other, unlike t.Parallel independent of the number of
-// cores: they wait most of the time.
-func aFewAtATime(t *testing.T, tests []func(*testing.T)) {
-	var all sync.WaitGroup
-	places := make(chan struct{}, 4)
-	for _, test := range tests {
-		places <- struct{}{}
-		all.Go(func() {
-			defer func() { <-places }()
-			test(t)
-		})
-	}
-	all.Wait()
-}
-
-// edited returns the migration of the locks with pairs of text replaced. Each must occur once.
+// edited returns the migration of the locks with pairs of text replaced.
 func edited(t testing.TB, edits ...string) string {
 	t.Helper()
 	sql, err := Migrations.ReadFile("migrations/00002_locks.sql")
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := string(sql)
-	for i := 0; i < len(edits); i += 2 {
-		if strings.Count(text, edits[i]) != 1 {
-			t.Fatalf("%q does not occur exactly once: this variant changes nothing, or too much", edits[i])
-		}
-		text = strings.Replace(text, edits[i], edits[i+1], 1)
-	}
-	return text
+	return locktest.Edited(t, string(sql), edits...)
 }
 
 func grantsHeldKeys(s locking.Store) locking.Store { return locktest.GrantsHeldKeys(s, time.Minute) }
@@ -159,47 +136,20 @@ func renames(encode func(string) string) func(locking.Store) locking.Store {
 	return func(s locking.Store) locking.Store { return locktest.Renames(s, encode) }
 }
 
-// takesOneByOne takes key by key, and keeps those it has when the next one is busy.
-func takesOneByOne(s locking.Store) locking.Store {
-	return locktest.Twisted{Store: s, Try: func(ctx context.Context, keys []string) (all locking.Lease, err error) {
-		for _, k := range keys {
-			if all, err = s.TryAcquire(ctx, k); err != nil {
-				return locking.Lease{}, err
-			}
-		}
-		all.Keys = keys
-		return all, nil
-	}}
-}
-
-func releasesNothing(s *SessionStore) locking.Store {
-	return locktest.Twisted{Store: s, Free: func(context.Context, locking.Lease) error { return nil }}
-}
-
-func renewsBlindly(s *SessionStore) locking.Store {
-	return locktest.Twisted{Store: s, Keep: func(_ context.Context, l locking.Lease) (locking.Lease, error) { return l, nil }}
+func anySession(broken func(locking.Store) locking.Store) func(*SessionStore) locking.Store {
+	return func(s *SessionStore) locking.Store { return broken(s) }
 }
 
 // renewsOnItsConnection pings the session, which an answer that is lost ends.
 func renewsOnItsConnection(s *SessionStore) locking.Store {
 	return locktest.Twisted{Store: s, Keep: func(ctx context.Context, l locking.Lease) (locking.Lease, error) {
-		s.mu.Lock()
-		x := s.held[l.Owner]
-		s.mu.Unlock()
-		if x == nil {
+		x, held := s.held.Get(l.Owner)
+		if !held {
 			return l, locking.ErrLost
 		}
 		limited, cancel := context.WithTimeout(ctx, answerTimeout)
 		defer cancel()
 		_, err := x.conn.Exec(limited, `SELECT 'advisory'`, pgx.QueryExecModeExec)
 		return l, classify(ctx, err)
-	}}
-}
-
-func numbersGrants(s *SessionStore) locking.Store {
-	return locktest.Twisted{Store: s, Try: func(ctx context.Context, keys []string) (locking.Lease, error) {
-		l, err := s.TryAcquire(ctx, keys...)
-		l.Fence = 1
-		return l, err
 	}}
 }

@@ -128,18 +128,15 @@ func begin(t testing.TB, pool *pgxpool.Pool, level pgx.TxIsoLevel) pgx.Tx {
 	return tx
 }
 
-// awaitBlocked waits until the transaction's backend waits for a lock.
+// blocked reports whether the transaction's backend waits for a lock.
+func blocked(t testing.TB, pool *pgxpool.Pool, tx pgx.Tx) bool {
+	t.Helper()
+	return number(t, pool, `SELECT count(*) FROM pg_locks WHERE pid = $1 AND NOT granted`, tx.Conn().PgConn().PID()) > 0
+}
+
 func awaitBlocked(t testing.TB, pool *pgxpool.Pool, tx pgx.Tx) {
 	t.Helper()
-	pid := tx.Conn().PgConn().PID()
-	for deadline := time.Now().Add(10 * time.Second); ; {
-		if number(t, pool, `SELECT count(*) FROM pg_locks WHERE pid = $1 AND NOT granted`, pid) > 0 {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the transaction does not wait for a lock")
-		}
-	}
+	locktest.Eventually(t, "the transaction waits for a lock", func() bool { return blocked(t, pool, tx) })
 }
 
 func TestMigrate_MayRunConcurrentlyAndRepeatedly(t *testing.T) {

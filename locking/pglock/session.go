@@ -1,11 +1,11 @@
 package pglock
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -17,19 +17,13 @@ import (
 
 var _ locking.Waiter = (*SessionStore)(nil)
 
-// ErrOneKey reports a request for several keys in one lease of a SessionStore.
-var ErrOneKey = errors.New("pglock: a lease of a session lock has one key")
-
 // SessionStore holds each lease as an advisory lock of a database session, on a connection
 // for this lease alone. A lease has no TTL and no fence. It ends with its connection: by
 // Release, with this process, or when the connection breaks, which Renew detects.
 type SessionStore struct {
 	pool  *pgxpool.Pool
 	space string
-
-	mu     sync.Mutex
-	closed bool
-	held   map[string]*session // by owner
+	held  locking.Held[*session]
 }
 
 // answerTimeout bounds the wait for an answer, and that of TryAcquire for a connection.
@@ -43,7 +37,7 @@ const answerTimeout = time.Second
 // transaction mode, where a lock and its release would be in different sessions. The caller
 // closes the pool, after the Store.
 func NewSessions(pool *pgxpool.Pool, space string) *SessionStore {
-	return &SessionStore{pool: pool, space: space, held: map[string]*session{}}
+	return &SessionStore{pool: pool, space: space}
 }
 
 // TryAcquire takes the key. It returns locking.ErrBusy if another holder has it. A request
@@ -61,20 +55,15 @@ func (s *SessionStore) Acquire(ctx context.Context, keys ...string) (locking.Lea
 
 func (s *SessionStore) acquire(ctx context.Context, keys []string, wait bool) (l locking.Lease, err error) {
 	defer describe(&err, "acquire", keys)
-	if keys, err = locking.SortedKeys(keys); err != nil {
+	key, err := locking.OneKey(keys)
+	if err = cmp.Or(err, ctx.Err()); err != nil {
 		return l, err
-	}
-	switch {
-	case ctx.Err() != nil:
-		return l, ctx.Err()
-	case len(keys) > 1:
-		return l, ErrOneKey
 	}
 	conn, err := s.connect(ctx, wait)
 	if err != nil {
 		return l, noConnection(ctx, err)
 	}
-	x := &session{conn: conn, lock: Hash(s.space + keys[0])}
+	x := &session{conn: conn, lock: Hash(s.space + key)}
 	free, err := x.try(ctx)
 	if err == nil && !free && wait {
 		free, err = true, x.wait(ctx)
@@ -87,8 +76,8 @@ func (s *SessionStore) acquire(ctx context.Context, keys []string, wait bool) (l
 		x.end(true)
 		return l, locking.ErrBusy
 	}
-	l = locking.Lease{Keys: keys, Owner: rand.Text()}
-	if !s.add(l.Owner, x) {
+	l = locking.Lease{Keys: []string{key}, Owner: rand.Text()}
+	if !s.held.Add(l.Owner, x) {
 		x.end(false)
 		return locking.Lease{}, ErrClosed
 	}
@@ -111,10 +100,8 @@ func (s *SessionStore) connect(ctx context.Context, wait bool) (*pgxpool.Conn, e
 // nothing. After any other error the lease may be held or not. Until stays zero.
 func (s *SessionStore) Renew(ctx context.Context, l locking.Lease) (_ locking.Lease, err error) {
 	defer describe(&err, "renew", l.Keys)
-	s.mu.Lock()
-	x := s.held[l.Owner]
-	s.mu.Unlock()
-	if x == nil {
+	x, held := s.held.Get(l.Owner)
+	if !held {
 		return l, locking.ErrLost
 	}
 	conn, err := s.connect(ctx, false)
@@ -122,14 +109,13 @@ func (s *SessionStore) Renew(ctx context.Context, l locking.Lease) (_ locking.Le
 		return l, noConnection(ctx, err)
 	}
 	defer conn.Release()
-	held := false
 	err = ask(ctx, conn, []any{&held}, `
 		SELECT EXISTS (
 			SELECT FROM pg_locks JOIN pg_stat_get_activity($1) AS session USING (pid)
 			WHERE backend_start = $2 AND granted
 			AND locktype = 'advisory' AND objsubid = 1 AND (classid::bigint << 32 | objid::bigint) = $3)`, x.pid, x.start, x.lock)
 	if err == nil && !held {
-		if x := s.remove(l.Owner); x != nil {
+		if x, once := s.held.Remove(l.Owner); once {
 			x.end(false)
 		}
 		err = locking.ErrLost
@@ -141,8 +127,8 @@ func (s *SessionStore) Renew(ctx context.Context, l locking.Lease) (_ locking.Le
 // other error the session is ended, which frees the key as well.
 func (s *SessionStore) Release(ctx context.Context, l locking.Lease) (err error) {
 	defer describe(&err, "release", l.Keys)
-	x := s.remove(l.Owner)
-	if x == nil {
+	x, held := s.held.Remove(l.Owner)
+	if !held {
 		return locking.ErrLost
 	}
 	unlocked := false
@@ -157,32 +143,9 @@ func (s *SessionStore) Release(ctx context.Context, l locking.Lease) (err error)
 
 // Close ends the sessions of all leases that are still held.
 func (s *SessionStore) Close() {
-	s.mu.Lock()
-	held := s.held
-	s.closed, s.held = true, nil
-	s.mu.Unlock()
-	for _, x := range held {
+	for _, x := range s.held.Close() {
 		x.end(false)
 	}
-}
-
-// add stores the session of a new lease. False: the Store is closed.
-func (s *SessionStore) add(owner string, x *session) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.closed {
-		s.held[owner] = x
-	}
-	return !s.closed
-}
-
-// remove returns the session of a lease, once. nil: the lease is not held.
-func (s *SessionStore) remove(owner string) *session {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	x := s.held[owner]
-	delete(s.held, owner)
-	return x
 }
 
 // session is a database session with one lock.

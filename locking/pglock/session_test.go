@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"shop/locking"
@@ -26,10 +25,8 @@ func newSessions(t testing.TB) (*SessionStore, *pgxpool.Pool) {
 // terminate ends the session of a lease, as a restart of the server or a broken connection does.
 func terminate(t testing.TB, s *SessionStore, pool *pgxpool.Pool, l locking.Lease) {
 	t.Helper()
-	s.mu.Lock()
-	pid := s.held[l.Owner].pid
-	s.mu.Unlock()
-	exec(t, pool, `SELECT pg_terminate_backend($1, 10000)`, pid)
+	x, _ := s.held.Get(l.Owner)
+	exec(t, pool, `SELECT pg_terminate_backend($1, 10000)`, x.pid)
 }
 
 func TestSession_ItsEndIsTheLossOfTheLock(t *testing.T) {
@@ -39,9 +36,9 @@ func TestSession_ItsEndIsTheLossOfTheLock(t *testing.T) {
 		"renew":   func(l locking.Lease) error { _, err := store.Renew(t.Context(), l); return err },
 		"release": func(l locking.Lease) error { return store.Release(t.Context(), l) },
 	} {
-		lost := taken(t, store, "k")
+		lost := locktest.Taken(t, store, "k")
 		terminate(t, store, pool, lost)
-		next := taken(t, store, "k")
+		next := locktest.Taken(t, store, "k")
 		if err := request(lost); !errors.Is(err, locking.ErrLost) {
 			t.Errorf("%s: got %v, want ErrLost", name, err)
 		}
@@ -76,8 +73,8 @@ func TestSession_ItsEndCancelsTheWork(t *testing.T) {
 func TestSession_RenewKnowsItsSessionByMoreThanThePid(t *testing.T) {
 	t.Parallel()
 	store, _ := newSessions(t)
-	lease := taken(t, store, "k")
-	x := store.held[lease.Owner]
+	lease := locktest.Taken(t, store, "k")
+	x, _ := store.held.Get(lease.Owner)
 	x.start = x.start.Add(time.Microsecond)
 	if _, err := store.Renew(t.Context(), lease); !errors.Is(err, locking.ErrLost) {
 		t.Errorf("got %v, want ErrLost", err)
@@ -87,76 +84,19 @@ func TestSession_RenewKnowsItsSessionByMoreThanThePid(t *testing.T) {
 func TestSession_RefusesSeveralKeysAndRequestsAfterClose(t *testing.T) {
 	t.Parallel()
 	store, pool := newSessions(t)
-	if _, err := store.TryAcquire(t.Context(), "a", "b"); !errors.Is(err, ErrOneKey) {
+	if _, err := store.TryAcquire(t.Context(), "a", "b"); !errors.Is(err, locking.ErrOneKey) {
 		t.Errorf("two keys: %v, want ErrOneKey", err)
 	}
 	other := NewSessions(pool, store.space)
 	t.Cleanup(other.Close)
-	lease := taken(t, store, "k")
+	lease := locktest.Taken(t, store, "k")
 	store.Close()
-	store.Close()        // a second Close has no effect
-	taken(t, other, "k") // the session has ended
+	store.Close()                 // a second Close has no effect
+	locktest.Taken(t, other, "k") // the session has ended
 	if _, err := store.TryAcquire(t.Context(), "b"); !errors.Is(err, ErrClosed) {
 		t.Errorf("acquire after Close: %v, want ErrClosed", err)
 	}
 	if err := store.Release(t.Context(), lease); !errors.Is(err, locking.ErrLost) {
 		t.Errorf("release after Close: %v, want ErrLost", err)
-	}
-}
-
-// pooler runs each statement outside of a transaction in another session than the one
-// before, as a pooler in transaction mode may.
-type pooler struct {
-	sessions []*pgx.Conn
-	n        int
-}
-
-func (p *pooler) yes(t *testing.T, sql string, args ...any) (yes bool) {
-	t.Helper()
-	p.n++
-	if err := p.sessions[p.n%len(p.sessions)].QueryRow(t.Context(), sql, args...).Scan(&yes); err != nil {
-		t.Fatal(err)
-	}
-	return yes
-}
-
-func TestSession_ThroughATransactionPoolerLeaksItsLock(t *testing.T) {
-	t.Parallel()
-	pool := newPool(t)
-	p := &pooler{}
-	for range 2 {
-		conn, err := pool.Acquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Release()
-		defer conn.Exec(context.Background(), `SELECT pg_advisory_unlock_all()`)
-		p.sessions = append(p.sessions, conn.Conn())
-	}
-	key := Hash("pooled" + rand.Text())
-	if !p.yes(t, `SELECT pg_try_advisory_lock($1)`, key) {
-		t.Fatal("the lock is not free")
-	}
-	if p.yes(t, `SELECT pg_advisory_unlock($1)`, key) {
-		t.Error("another session than the holder's has released the lock")
-	}
-	if !p.yes(t, `SELECT pg_try_advisory_lock($1)`, key) {
-		t.Error("want a second holder, whose statement runs in the session of the first")
-	}
-	if p.yes(t, `SELECT pg_try_advisory_lock($1)`, key) {
-		t.Error("the lock is free: nothing leaked")
-	}
-	// A lock until the end of the transaction stays in one session, and ends with it.
-	for _, session := range p.sessions {
-		tx, err := session.Begin(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := TryXactLock(t.Context(), tx, "pooled"+t.Name()); err != nil {
-			t.Error(err)
-		}
-		if err := tx.Commit(t.Context()); err != nil {
-			t.Error(err)
-		}
 	}
 }

@@ -33,7 +33,7 @@ func TestAcquire_IsWokenByTheRelease(t *testing.T) {
 	t.Cleanup(waiter.Close)
 	waiter.poll = time.Hour
 	for range 5 {
-		held := taken(t, holder, "a", "b")
+		held := locktest.Taken(t, holder, "a", "b")
 		granted := waiting(t, waiter, pool, "b")
 		if err := holder.Release(t.Context(), held); err != nil {
 			t.Fatal(err)
@@ -53,7 +53,7 @@ func TestAcquire_SucceedsWithoutNotifications(t *testing.T) {
 	t.Parallel()
 	store, pool := newStore(t, time.Minute)
 	store.listening.Do(func() {})
-	held := taken(t, store, "k")
+	held := locktest.Taken(t, store, "k")
 	granted := waiting(t, store, pool, "k")
 	if err := store.Release(t.Context(), held); err != nil {
 		t.Fatal(err)
@@ -81,11 +81,11 @@ func TestRelease_NotifiesOnlyIfThereIsAWaiter(t *testing.T) {
 	exec(`LISTEN pglock`)
 	defer exec(`UNLISTEN pglock`)
 	for range 3 {
-		if err := store.Release(t.Context(), taken(t, store, key)); err != nil {
+		if err := store.Release(t.Context(), locktest.Taken(t, store, key)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	held := taken(t, store, key)
+	held := locktest.Taken(t, store, key)
 	granted := waiting(t, store, pool, key)
 	if err := store.Release(t.Context(), held); err != nil {
 		t.Fatal(err)
@@ -116,7 +116,7 @@ func TestRelease_NotifiesOnlyIfThereIsAWaiter(t *testing.T) {
 // expiredBehindARow requests a key whose lease expires while the request waits for the row.
 func expiredBehindARow(t *testing.T, store *Store, pool *pgxpool.Pool) error {
 	t.Helper()
-	taken(t, store, "k")
+	locktest.Taken(t, store, "k")
 	tx := begin(t, pool, pgx.ReadCommitted)
 	if _, err := tx.Exec(t.Context(), `SELECT FROM locks FOR UPDATE`); err != nil {
 		t.Fatal(err)
@@ -152,12 +152,12 @@ func TestTryAcquire_ComparesWithTheClockAndNotWithTheStartOfTheTransaction(t *te
 func TestTryAcquire_FenceGrowsOverTheDeletionOfItsRow(t *testing.T) {
 	t.Parallel()
 	store, pool := newStore(t, time.Minute)
-	first := taken(t, store, "k")
+	first := locktest.Taken(t, store, "k")
 	exec(t, pool, `DELETE FROM locks`)
 	if _, err := store.Renew(t.Context(), first); !errors.Is(err, locking.ErrLost) {
 		t.Errorf("renew: got %v, want ErrLost", err)
 	}
-	if second := taken(t, store, "k"); second.Fence <= first.Fence {
+	if second := locktest.Taken(t, store, "k"); second.Fence <= first.Fence {
 		t.Errorf("fence %d after %d", second.Fence, first.Fence)
 	}
 }
@@ -167,7 +167,7 @@ func TestTryAcquire_FenceGrowsOverTheDeletionOfItsRow(t *testing.T) {
 func TestTryAcquire_DuplicateRequestsMakeOneGrant(t *testing.T) {
 	t.Parallel()
 	store, pool := newStore(t, time.Minute)
-	lease := taken(t, store, "a", "b")
+	lease := locktest.Taken(t, store, "a", "b")
 	again := func() locking.Fence {
 		return locking.Fence(number(t, pool, `SELECT locks_acquire($1, $2, '1 minute', false)`, lease.Keys, lease.Owner))
 	}
@@ -188,7 +188,7 @@ func TestTryAcquire_DuplicateRequestsMakeOneGrant(t *testing.T) {
 func TestClose_RefusesLaterRequestsAndEndsTheListener(t *testing.T) {
 	t.Parallel()
 	store, pool := newStore(t, time.Minute)
-	lease := taken(t, store, "k")
+	lease := locktest.Taken(t, store, "k")
 	granted := waiting(t, store, pool, "k")
 	store.Close()
 	store.Close() // a second Close has no effect

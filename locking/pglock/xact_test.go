@@ -40,7 +40,7 @@ func TestXactLock_IsHeldUntilTheEndOfTheTransaction(t *testing.T) {
 		key := unique(t, pool)
 		must(t, XactLock(t.Context(), holder, key))
 		must(t, XactLock(t.Context(), holder, key)) // the holder has it already
-		wantBusy(t, TryXactLock(t.Context(), waiter, key))
+		locktest.WantBusy(t, TryXactLock(t.Context(), waiter, key))
 		must(t, TryXactLock(t.Context(), waiter, key+"another"))
 		locked := locktest.Beside(func() (any, error) { return nil, XactLock(t.Context(), waiter, key) })
 		awaitBlocked(t, pool, waiter)
@@ -88,7 +88,7 @@ func TestXactLockWithin_ReturnsBusyAndLeavesTheTransactionAsItWas(t *testing.T) 
 		_, err := waiter.Exec(t.Context(), `SET lock_timeout = '`+timeout+`'`)
 		must(t, err)
 		asked := time.Now()
-		wantBusy(t, XactLockWithin(t.Context(), waiter, key, 50*time.Millisecond))
+		locktest.WantBusy(t, XactLockWithin(t.Context(), waiter, key, 50*time.Millisecond))
 		if took := time.Since(asked); took < 50*time.Millisecond || took > 5*time.Second {
 			t.Errorf("gave up after %v, want 50 ms", took)
 		}
@@ -101,7 +101,7 @@ func TestXactLockWithin_ReturnsBusyAndLeavesTheTransactionAsItWas(t *testing.T) 
 	}
 	must(t, holder.Commit(t.Context()))
 	must(t, XactLockWithin(t.Context(), waiter, key, 50*time.Millisecond))
-	wantBusy(t, TryXactLock(t.Context(), begin(t, pool, pgx.ReadCommitted), key))
+	locktest.WantBusy(t, TryXactLock(t.Context(), begin(t, pool, pgx.ReadCommitted), key))
 	for _, limit := range []time.Duration{0, -1, time.Microsecond, 1 << 62} {
 		if err := XactLockWithin(t.Context(), waiter, key, limit); err == nil || errors.Is(err, locking.ErrBusy) {
 			t.Errorf("limit %v: got %v, want an error that is not ErrBusy", limit, err)
@@ -167,7 +167,7 @@ func TestLockRow_DoesNotWait(t *testing.T) {
 	savepoint, err := other.Begin(t.Context())
 	must(t, err)
 	err = LockRow(t.Context(), savepoint, "k")
-	wantBusy(t, err)
+	locktest.WantBusy(t, err)
 	if code(err) != "55P03" {
 		t.Errorf("%v, want the server's error in it", err)
 	}
@@ -220,12 +220,12 @@ func TestTryXactLock_BeforeAnUpsertTakesALeaseWithoutWaiting(t *testing.T) {
 	}
 	first := begin(t, pool, pgx.ReadCommitted)
 	must(t, upsert(first, "me"))
-	wantBusy(t, take("another")) // the row is not committed, and nothing waits for it
+	locktest.WantBusy(t, take("another")) // the row is not committed, and nothing waits for it
 	must(t, first.Commit(t.Context()))
-	wantBusy(t, take("another"))
+	locktest.WantBusy(t, take("another"))
 	must(t, take("me"))
 	_, err := store.TryAcquire(t.Context(), key)
-	wantBusy(t, err)
+	locktest.WantBusy(t, err)
 	exec(t, pool, `UPDATE locks SET expires = clock_timestamp()`)
 	must(t, take("another"))
 }
