@@ -43,7 +43,7 @@ func (g target) open(t testing.TB) locktest.Backend {
 			if err != nil {
 				t.Fatal(err)
 			}
-			return locktest.Proxied{Store: store, Lose: p.Lose, Lost: p.Lost, Delay: p.Delay}
+			return locktest.Disturbed(store, p)
 		},
 		Restartable: func() (locktest.Backend, func()) {
 			s := startServer(t)

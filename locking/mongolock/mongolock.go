@@ -20,8 +20,6 @@ var _ locking.Store = (*Store)(nil)
 const TTLMin = 100 * time.Millisecond
 
 var (
-	// ErrOneKey reports a request for several keys in one lease.
-	ErrOneKey = errors.New("mongolock: a lease has one key")
 	// ErrTransaction reports a request for a lease inside of a transaction, whose
 	// snapshot is older than the lease: its data may have changed before the grant.
 	// Take the lease first, then begin the transaction.
@@ -70,13 +68,9 @@ func requestTimeout(ttl time.Duration) time.Duration { return ttl / 6 }
 // If no answer comes, or ctx ends first, the error is locking.ErrOutcomeUnknown, and
 // what the request may have taken is released in the background.
 func (s *Store) TryAcquire(ctx context.Context, keys ...string) (locking.Lease, error) {
-	keys, err := locking.SortedKeys(keys)
-	if err != nil {
-		return locking.Lease{}, err
-	}
+	key, err := locking.OneKey(keys)
 	switch {
-	case len(keys) > 1:
-		err = ErrOneKey
+	case err != nil:
 	case inTransaction(ctx):
 		err = ErrTransaction
 	default:
@@ -85,7 +79,7 @@ func (s *Store) TryAcquire(ctx context.Context, keys ...string) (locking.Lease, 
 	if err != nil {
 		return locking.Lease{}, fmt.Errorf("acquire %q: %w", keys, err)
 	}
-	lease, err := s.acquire(ctx, keys[0])
+	lease, err := s.acquire(ctx, key)
 	if err != nil {
 		return locking.Lease{}, fmt.Errorf("mongolock: acquire %q: %w", keys, err)
 	}
