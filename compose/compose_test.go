@@ -35,6 +35,23 @@ func project(t *testing.T, env ...string) *types.Project {
 	return p
 }
 
+// withProfile returns a service that `up` leaves out.
+func withProfile(t *testing.T, name string, env ...string) types.ServiceConfig {
+	t.Helper()
+	if _, started := project(t, env...).Services[name]; started {
+		t.Errorf("`up` starts %s", name)
+	}
+	options, err := cli.NewProjectOptions([]string{"compose.yaml"}, cli.WithEnv(env), cli.WithResolvedPaths(true), cli.WithProfiles([]string{name}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := options.LoadProject(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p.Services[name]
+}
+
 // built returns the service that builds the shop's image.
 func built(t *testing.T, p *types.Project) types.ServiceConfig {
 	t.Helper()
@@ -232,5 +249,24 @@ func TestDockerfile_IsStaticAndDoesNotRunAsRoot(t *testing.T) {
 	image := regexp.MustCompile(`(?m)^ARG GO_IMAGE=golang:\d+\.\d+\.\d+`)
 	if !image.Match(content) {
 		t.Error("the Go image is not pinned")
+	}
+}
+
+// The tests of locking/mysqllock connect to it from the host, as the user that may do everything.
+func TestCompose_MysqlStartsOnlyOnRequestAndStoresNothing(t *testing.T) {
+	for prefix, port := range map[string]string{"": "18006", "SHOP_PORT_PREFIX=181": "18106"} {
+		mysql := withProfile(t, "mysql", prefix)
+		if len(mysql.Ports) != 1 || mysql.Ports[0].HostIP != "127.0.0.1" || mysql.Ports[0].Published != port {
+			t.Errorf("published: %+v, want 127.0.0.1:%s", mysql.Ports, port)
+		}
+		if !regexp.MustCompile(`^mysql:8\.4\.\d+$`).MatchString(mysql.Image) || mysql.MemLimit <= 0 {
+			t.Errorf("image %s, memory limit %d", mysql.Image, mysql.MemLimit)
+		}
+		if len(mysql.Volumes) > 0 || !slices.Equal(mysql.Tmpfs, []string{"/var/lib/mysql"}) {
+			t.Errorf("volumes %v, in memory %v", mysql.Volumes, mysql.Tmpfs)
+		}
+		if check := mysql.HealthCheck; check == nil || !strings.Contains(strings.Join(check.Test, " "), "-h 127.0.0.1") {
+			t.Errorf("health check %v", check)
+		}
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/compose-spec/compose-go/v2/cli"
 	"github.com/compose-spec/compose-go/v2/types"
 
 	"shop/loadtest/target"
@@ -267,18 +266,7 @@ func argument(command []string, name string) string {
 
 // `up` sends no load; `run prove` sends it to each replica's address inside the network.
 func TestCompose_ProveLoadsEveryReplicaOnlyOnRequest(t *testing.T) {
-	if _, started := project(t).Services["prove"]; started {
-		t.Error("`up` starts prove")
-	}
-	options, err := cli.NewProjectOptions([]string{"compose.yaml"}, cli.WithEnv([]string{"SHOP_KEY_ALICE=a", "SHOP_KEY_BOB=b"}), cli.WithResolvedPaths(true), cli.WithProfiles([]string{"prove"}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := options.LoadProject(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	prove := p.Services["prove"]
+	prove := withProfile(t, "prove", "SHOP_KEY_ALICE=a", "SHOP_KEY_BOB=b")
 	if prove.MemLimit <= 0 || !oneShot(prove) || argument(prove.Entrypoint, "/prove") != "--target" {
 		t.Errorf("%+v", prove)
 	}

@@ -1,0 +1,138 @@
+package mysqllock
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"go.uber.org/goleak"
+
+	"shop/locking"
+	"shop/locking/locktest"
+)
+
+// env is the setting with the DSN, without a database, of the server that the tests of this package
+// share. If it is not set, they start a MariaDB. Its user may do everything.
+const env = "SHOP_MYSQL_DSN"
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(locktest.WithServer(m, func(t testing.TB) {
+		if os.Getenv(env) == "" {
+			_, dsn := locktest.StartMariaDB(t, ping)
+			_ = os.Setenv(env, dsn)
+		}
+	}))
+}
+
+func ping(ctx context.Context, dsn string) error {
+	db, err := sql.Open("mysql", dsn)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	return db.PingContext(ctx)
+}
+
+func parse(t testing.TB, dsn string) *mysql.Config {
+	t.Helper()
+	cfg, err := mysql.ParseDSN(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Logger = &mysql.NopLogger{} // the tests break connections
+	return cfg
+}
+
+// target is a server, and a kind of Store, to run on.
+type target struct {
+	dsn    string
+	edits  []string                          // change the migration of the locks
+	broken func(locking.Store) locking.Store // makes the wrong variant of a Store; nil: none
+}
+
+// open is a locktest.Open. Each Backend has a database of its own.
+func (g target) open(t testing.TB) locktest.Backend {
+	t.Helper()
+	database := newDatabase(t, g.dsn, g.edits...)
+	store := func(cfg *mysql.Config, ttl time.Duration) (locking.Store, error) {
+		store, err := New(connect(t, cfg, 3), ttl)
+		if err != nil {
+			return nil, err
+		}
+		t.Cleanup(store.Close)
+		if g.broken != nil {
+			return g.broken(store), nil
+		}
+		return store, nil
+	}
+	return locktest.Backend{
+		Open:    func(ttl time.Duration) (locking.Store, error) { return store(database, ttl) },
+		Proxied: func(ttl time.Duration) locktest.Proxied { return disturbed(t, database, ttl, store) },
+		Restartable: func() (locktest.Backend, func()) {
+			var server *locktest.Server
+			server, g.dsn = locktest.StartMariaDB(t, ping)
+			return g.open(t), server.Restart
+		},
+		BadTTLs: []time.Duration{time.Second + time.Microsecond, 1500*time.Millisecond + 500*time.Microsecond},
+	}
+}
+
+// sessions is a kind of SessionStore to run on.
+type sessions struct {
+	broken func(*SessionStore) locking.Store
+}
+
+func (g sessions) open(t testing.TB) locktest.Backend {
+	t.Helper()
+	server, space := parse(t, locktest.Env(t, env)), rand.Text()
+	monitor := connect(t, server, 1)
+	store := func(cfg *mysql.Config, _ time.Duration) (locking.Store, error) {
+		store := NewSessions(connect(t, cfg, 120), space) // the suite holds a hundred keys at once
+		t.Cleanup(store.Close)
+		if g.broken != nil {
+			return g.broken(store), nil
+		}
+		return store, nil
+	}
+	return locktest.Backend{
+		Open:    func(ttl time.Duration) (locking.Store, error) { return store(server, ttl) },
+		Proxied: func(ttl time.Duration) locktest.Proxied { return disturbed(t, server, ttl, store) },
+		Waiting: func(key string) int {
+			return int(number(t, monitor, `
+				SELECT COUNT(*) FROM information_schema.PROCESSLIST
+				WHERE STATE = 'User lock' AND INFO LIKE ?`, "%"+Name(space+key)+"%"))
+		},
+	}
+}
+
+// disturbed makes a store behind a proxy that disturbs lock requests.
+func disturbed(t testing.TB, server *mysql.Config, ttl time.Duration, make func(*mysql.Config, time.Duration) (locking.Store, error)) locktest.Proxied {
+	t.Helper()
+	p := locktest.NewFaults(t, server.Addr, func(request []byte) bool {
+		return bytes.Contains(request, []byte("CALL locks_")) || bytes.Contains(request, []byte("_LOCK("))
+	})
+	through := server.Clone()
+	through.Addr = p.Addr
+	store, err := make(through, ttl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return locktest.Disturbed(store, p)
+}
+
+// newStore makes a Store in a new database of the shared server, and a pool on that database.
+func newStore(t testing.TB, ttl time.Duration) (*Store, *sql.DB) {
+	t.Helper()
+	db := newDB(t)
+	store, err := New(db, ttl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Close)
+	return store, db
+}

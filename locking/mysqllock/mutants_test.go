@@ -1,0 +1,145 @@
+package mysqllock
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"shop/locking"
+	"shop/locking/locktest"
+)
+
+// The stores in this file are wrong on purpose: the contract has to refuse them.
+
+// mutant is a wrong variant of a Store, and the checks that must notice it.
+type mutant struct {
+	edits  []string
+	broken func(locking.Store) locking.Store
+	caught []string
+}
+
+const own, grows, freed = "Own/ReleaseAndRenewTouchOnlyTheirOwn", "Fence/GrowsOverGrants", "Expires/FreesTheKeysAfterUntil"
+
+func mutants() map[string]mutant {
+	const (
+		clock   = "GREATEST(granted, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)))"
+		fence   = "IF(again, seen, " + clock + ")"
+		free    = "WHERE name = k AND owner = who AND expires"
+		mine    = "INTO held FROM locks\n        WHERE name = k AND owner = who AND fence = granted AND expires > UTC_TIMESTAMP(6)"
+		renewal = "UPDATE locks SET expires = UTC_TIMESTAMP(6) + INTERVAL ttl MICROSECOND WHERE name = k;"
+		wait    = "SELECT COUNT(*) INTO held FROM locks WHERE name = k FOR UPDATE;"
+		refusal = "IF held = 0 THEN\n            ROLLBACK;"
+	)
+	edit := func(edits ...string) []string { return edits }
+	return map[string]mutant{
+		"grants held keys":       {broken: grantsHeldKeys, caught: []string{"Exclusion/GoroutinesShareOneStore", "Exclusion/SeveralStores", own, grows}},
+		"releases others' locks": {edits: edit(free, "WHERE name = k AND expires"), caught: []string{own}},
+		"release does nothing":   {edits: edit(free, "WHERE FALSE AND expires"), caught: []string{"Lost/StaysLost", "Do/PanicFreesTheKeys", "Multi/AllOrNone"}},
+		"release resets the fence": {
+			edits:  edit("SET owner = '', expires", "SET fence = 0, owner = '', expires", clock, "granted"),
+			caught: []string{grows},
+		},
+		"fence that never grows":    {edits: edit(fence, "1"), caught: []string{grows}},
+		"fence above that of a key": {edits: edit("granted = GREATEST(granted, seen + 1)", "granted = seen + 1", clock, "granted"), caught: []string{"Multi/FenceAboveThoseOfEachKey"}},
+		"table in memory":           {edits: edit("ENGINE = InnoDB", "ENGINE = MEMORY"), caught: []string{"Fence/SurvivesRestart"}},
+		"renews others' locks":      {edits: edit(mine, strings.Replace(mine, "owner = who AND ", "", 1)), caught: []string{own}},
+		"renews expired leases":     {edits: edit(mine, strings.Replace(mine, " AND expires > UTC_TIMESTAMP(6)", "", 1)), caught: []string{"Lost/StaysLost"}},
+		"renew, then compare":       {edits: edit(wait, renewal, refusal, strings.Replace(refusal, "ROLLBACK", "COMMIT", 1)), caught: []string{"Own/RefusedRenewProlongsNothing"}},
+		"renew does nothing":        {edits: edit(renewal, ""), caught: []string{"Renew/KeepsTheKeysPastTheTTL"}},
+		"no TTL":                    {edits: edit("fence = granted, expires = UTC_TIMESTAMP(6) + INTERVAL ttl MICROSECOND", "fence = granted, expires = '9999-12-31'"), caught: []string{freed}},
+		"own request forgotten":     {edits: edit("AND owner <> who AND expires", "AND expires"), caught: []string{"Reply/LostOnAcquire"}},
+		"names with a collation":    {edits: edit("name    VARBINARY(512)", "name    VARCHAR(512)"), caught: []string{"Keys/OddOnesNeverCollide"}},
+		"takes key by key":          {broken: locktest.TakesOneByOne, caught: []string{"Multi/AllOrNone"}},
+		"trust from the answer":     {broken: trustsFromTheAnswer, caught: []string{"Until/NeverBeyondRequestPlusTTL"}},
+		"trust by the wall clock":   {broken: locktest.TrustsTheWallClock, caught: []string{freed}},
+		"ignores ctx":               {broken: locktest.Deaf, caught: []string{"Ctx/EndedBeforehandTakesNothing"}},
+		"any key is valid":          {broken: renames(func(string) string { return "k" }), caught: []string{"Keys/InvalidAreErrKey"}},
+		"silence taken for an answer": {
+			broken: locktest.Guesses,
+			caught: []string{"Reply/NeverComes", "Reply/LostOnRenew", "Reply/LostOnRelease"},
+		},
+	}
+}
+
+// The suite notices each of these mutants, by the check that is meant for it.
+func TestContract_NoticesBrokenStores(t *testing.T) {
+	t.Parallel()
+	dsn := locktest.Env(t, env)
+	var tests []func(*testing.T)
+	for name, m := range mutants() {
+		broken := target{dsn: dsn, edits: m.edits, broken: m.broken}
+		tests = append(tests, func(t *testing.T) {
+			t.Run(name, func(t *testing.T) { locktest.WantFailing(t, broken.open, promises, m.caught...) })
+		})
+	}
+	locktest.SideBySide(4, tests, func(test func(*testing.T)) { test(t) })
+}
+
+// A Store must keep the promises that it makes, and must not keep one that it does not make.
+func TestContract_NoticesWrongPromises(t *testing.T) {
+	t.Parallel()
+	open := target{dsn: locktest.Env(t, env)}.open
+	without := func(change func(*locktest.Promises)) locktest.Promises {
+		p := promises
+		change(&p)
+		return p
+	}
+	locktest.WantFailing(t, open, without(func(p *locktest.Promises) { p.Expires = false }), "Expires/Not")
+	locktest.WantFailing(t, open, without(func(p *locktest.Promises) { p.Fences, p.FencePersists = false, false }), "Fence/None")
+	locktest.WantFailing(t, open, without(func(p *locktest.Promises) { p.MultiKey = false }), "Multi/Refused")
+	locktest.WantFailing(t, open, without(func(p *locktest.Promises) { p.MinTTL /= 2 }), "TTL/UnrepresentableIsAnError")
+}
+
+func TestSessionContract_NoticesBrokenStores(t *testing.T) {
+	t.Parallel()
+	var tests []func(*testing.T)
+	for name, m := range map[string]struct {
+		broken func(*SessionStore) locking.Store
+		caught []string
+	}{
+		"grants held keys":                    {anySession(grantsHeldKeys), []string{"Exclusion/SeveralStores", own}},
+		"release does nothing":                {anySession(locktest.ReleasesNothing), []string{"Lost/StaysLost", "Do/PanicFreesTheKeys"}},
+		"renew does nothing":                  {anySession(locktest.RenewsBlindly), []string{own, "Lost/StaysLost"}},
+		"renew on the connection of the lock": {renewsOnItsConnection, []string{"Reply/LostOnRenew"}},
+		"a fence that is none":                {anySession(locktest.NumbersGrants), []string{"Fence/None"}},
+		"ignores ctx":                         {anySession(locktest.Deaf), []string{"Ctx/EndedBeforehandTakesNothing"}},
+		"case ignored":                        {anySession(renames(strings.ToLower)), []string{"Keys/OddOnesNeverCollide"}},
+		"cut at 64 characters":                {anySession(renames(cut)), []string{"Keys/OddOnesNeverCollide"}},
+		"silence taken for an answer":         {anySession(locktest.Guesses), []string{"Reply/NeverComes", "Reply/LostOnRelease"}},
+	} {
+		broken := sessions{broken: m.broken}
+		tests = append(tests, func(t *testing.T) {
+			t.Run(name, func(t *testing.T) { locktest.WantFailing(t, broken.open, sessionPromises, m.caught...) })
+		})
+	}
+	locktest.SideBySide(4, tests, func(test func(*testing.T)) { test(t) })
+}
+
+func grantsHeldKeys(s locking.Store) locking.Store { return locktest.GrantsHeldKeys(s, time.Minute) }
+
+func trustsFromTheAnswer(s locking.Store) locking.Store {
+	return locktest.TrustsFromTheAnswer(s, s.(*Store).trust)
+}
+
+func renames(encode func(string) string) func(locking.Store) locking.Store {
+	return func(s locking.Store) locking.Store { return locktest.Renames(s, encode) }
+}
+
+func cut(key string) string { return key[:min(len(key), 64)] }
+
+func anySession(broken func(locking.Store) locking.Store) func(*SessionStore) locking.Store {
+	return func(s *SessionStore) locking.Store { return broken(s) }
+}
+
+// renewsOnItsConnection asks the session itself, which an answer that is lost ends.
+func renewsOnItsConnection(s *SessionStore) locking.Store {
+	return locktest.Twisted{Store: s, Keep: func(ctx context.Context, l locking.Lease) (locking.Lease, error) {
+		x, held := s.held.Get(l.Owner)
+		if !held {
+			return l, locking.ErrLost
+		}
+		_, err := ask(ctx, answerTimeout, x.conn, `SELECT IS_USED_LOCK('%s') > 0`, x.lock)
+		return l, err
+	}}
+}

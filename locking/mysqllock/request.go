@@ -1,0 +1,78 @@
+package mysqllock
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/go-sql-driver/mysql"
+
+	"shop/locking"
+)
+
+// call runs a procedure, which is a transaction of its own, and waits for its result for
+// requestTimeout at most. wanted and owner are bytes to the server.
+//
+// The text of the statement is complete: with placeholders the driver would prepare it first, in one
+// more round trip, unless the DSN has interpolateParams. All text from outside is in hexadecimal.
+func (s *Store) call(ctx context.Context, procedure, wanted, owner string, numbers ...int64) (result int64, err error) {
+	if s.resolver.Closed() {
+		return 0, ErrClosed
+	}
+	limited, cancel := context.WithTimeout(ctx, s.requestTimeout)
+	defer cancel()
+	conn, err := s.db.Conn(limited)
+	if err != nil {
+		return 0, noConnection(ctx, err)
+	}
+	defer conn.Close()
+	statement := fmt.Sprintf("CALL %s(x'%x', x'%x'", procedure, wanted, owner)
+	for _, n := range numbers {
+		statement += fmt.Sprintf(", %d", n)
+	}
+	if err = conn.QueryRowContext(limited, statement+")").Scan(&result); err != nil {
+		discard(conn) // a procedure that was killed leaves its transaction, and row locks, behind
+	}
+	return result, classify(ctx, err)
+}
+
+// discard closes a connection, instead of returning it to the pool.
+func discard(conn *sql.Conn) { _ = conn.Raw(func(any) error { return driver.ErrBadConn }) }
+
+// names joins keys, none of which contains NUL.
+func names(keys []string) string { return strings.Join(keys, "\x00") }
+
+// noConnection is the error of a request that was not sent.
+func noConnection(ctx context.Context, err error) error {
+	return locking.MaskTimeout(ctx, fmt.Errorf("no connection: %w", err))
+}
+
+// classify returns locking.ErrOutcomeUnknown for a request that may have taken effect.
+func classify(ctx context.Context, err error) error {
+	if err == nil || refused(err) {
+		return err
+	}
+	return locking.NoAnswer(ctx, err)
+}
+
+// retryable are the server's answers after which a request is sent again. It has stopped the request, perhaps
+// after the commit.
+var retryable = []uint16{
+	1053, // the server shuts down
+	1213, // a deadlock, or Galera: nothing was done
+	1317, // KILL QUERY
+	1927, // KILL (MariaDB)
+	1969, // max_statement_time (MariaDB)
+	3024, // max_execution_time (MySQL)
+	4031, // wait_timeout, or KILL (MySQL)
+}
+
+// refused reports whether err is the server's answer that nothing was done, and that a retry does not help.
+func refused(err error) bool {
+	var answer *mysql.MySQLError
+	return errors.As(err, &answer) && !slices.Contains(retryable, answer.Number)
+}

@@ -1,0 +1,208 @@
+package mysqllock
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"time"
+
+	"shop/locking"
+)
+
+var _ locking.Waiter = (*SessionStore)(nil)
+
+// ErrNull reports that the lock is neither granted nor busy: the server could not execute GET_LOCK.
+var ErrNull = errors.New("mysqllock: GET_LOCK returned NULL")
+
+// SessionStore holds each lease as a named lock (GET_LOCK) of a session, on a connection
+// for this lease alone. A lease has no TTL and no fence. It ends with its connection: by
+// Release, with this process, or when the connection breaks, which Renew detects.
+type SessionStore struct {
+	db    *sql.DB
+	space string
+	held  locking.Held[*session]
+}
+
+// answerTimeout bounds the wait for an answer, and that of TryAcquire for a connection.
+const answerTimeout = time.Second
+
+// NewSessions makes a SessionStore. Stores exclude each other if their db lead to one server, whatever
+// the database, and their space is the same: it begins each key.
+//
+// Each lease and each waiter occupies a connection, and Renew needs one more: give the Store a db of
+// its own, with enough of them. See the doc of the package for the settings of its DSN. The
+// caller closes db, after the Store.
+func NewSessions(db *sql.DB, space string) *SessionStore {
+	return &SessionStore{db: db, space: space}
+}
+
+// TryAcquire takes the key. It returns locking.ErrBusy if another holder has it. A request
+// without an answer ends its session, and with it what it may have taken.
+func (s *SessionStore) TryAcquire(ctx context.Context, keys ...string) (locking.Lease, error) {
+	return s.acquire(ctx, keys, false)
+}
+
+// Acquire waits for the key in the server, which grants it in the order of arrival. If ctx
+// ends first, the error matches ctx.Err(), and locking.ErrBusy too if the request was in
+// the queue, which it has left within a second.
+func (s *SessionStore) Acquire(ctx context.Context, keys ...string) (locking.Lease, error) {
+	return s.acquire(ctx, keys, true)
+}
+
+func (s *SessionStore) acquire(ctx context.Context, keys []string, wait bool) (l locking.Lease, err error) {
+	defer describe(&err, "acquire", keys)
+	key, err := locking.OneKey(keys)
+	if err = cmp.Or(err, ctx.Err()); err != nil {
+		return l, err
+	}
+	conn, err := s.connect(ctx, wait)
+	if err != nil {
+		return l, noConnection(ctx, err)
+	}
+	x := &session{conn: conn, lock: Name(s.space + key), mark: rand.Text()}
+	free, err := x.get(ctx, 0)
+	for err == nil && !free && wait {
+		free, err = x.wait(ctx)
+	}
+	switch {
+	case err != nil:
+		x.end(false)
+		return l, err
+	case !free:
+		x.end(true)
+		return l, locking.ErrBusy
+	}
+	l = locking.Lease{Keys: []string{key}, Owner: rand.Text()}
+	if !s.held.Add(l.Owner, x) {
+		x.end(false)
+		return locking.Lease{}, ErrClosed
+	}
+	return l, nil
+}
+
+// connect takes a connection out of the pool. A waiter waits for it as long as for the key:
+// other waiters may occupy all of them.
+func (s *SessionStore) connect(ctx context.Context, wait bool) (*sql.Conn, error) {
+	if !wait {
+		limited, cancel := context.WithTimeout(ctx, answerTimeout)
+		defer cancel()
+		ctx = limited
+	}
+	return s.db.Conn(ctx)
+}
+
+// Renew returns locking.ErrLost, finally, if the server no longer has the lease's session
+// with its lock. It asks on another connection, so that an answer that is lost costs
+// nothing. After any other error the lease may be held or not. Until stays zero.
+func (s *SessionStore) Renew(ctx context.Context, l locking.Lease) (_ locking.Lease, err error) {
+	defer describe(&err, "renew", l.Keys)
+	x, held := s.held.Get(l.Owner)
+	if !held {
+		return l, locking.ErrLost
+	}
+	conn, err := s.connect(ctx, false)
+	if err != nil {
+		return l, noConnection(ctx, err)
+	}
+	defer conn.Close()
+	// Both names are held by one session. Its number alone would not do: it is given again after a restart.
+	held, err = ask(ctx, answerTimeout, conn, `SELECT COALESCE(IS_USED_LOCK('%s') = IS_USED_LOCK('%s'), 0)`, x.lock, x.mark)
+	if err == nil && !held {
+		if x, once := s.held.Remove(l.Owner); once {
+			x.end(false)
+		}
+		err = locking.ErrLost
+	}
+	return l, err
+}
+
+// Release frees the key. It returns locking.ErrLost if the server had closed the connection before. After
+// any other error the session is ended, which frees the key as well.
+func (s *SessionStore) Release(ctx context.Context, l locking.Lease) (err error) {
+	defer describe(&err, "release", l.Keys)
+	x, held := s.held.Remove(l.Owner)
+	if !held {
+		return locking.ErrLost
+	}
+	if !x.open(ctx) {
+		x.end(false)
+		return locking.ErrLost
+	}
+	released, err := ask(ctx, answerTimeout, x.conn, `SELECT COALESCE(RELEASE_LOCK('%s') = 1 AND RELEASE_LOCK('%s') = 1, 0)`, x.lock, x.mark)
+	x.end(released)
+	if err == nil && !released {
+		return locking.ErrLost
+	}
+	return err
+}
+
+// Close ends the sessions of all leases that are still held.
+func (s *SessionStore) Close() {
+	for _, x := range s.held.Close() {
+		x.end(false)
+	}
+}
+
+// Name returns the name under which GET_LOCK locks a key: SHA-256 in hexadecimal, 64 characters, the
+// longest that MySQL takes. No letter has two cases in it, and no space ends it. It is the same in every
+// process and version, for programs that lock without this package.
+func Name(key string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(key))) }
+
+// session is a database session with one lock.
+type session struct {
+	conn *sql.Conn
+	lock string
+	mark string // a second lock, whose name is random: it identifies the session
+}
+
+// get takes the lock, for which the server waits for some seconds at most, and then the mark: AND leaves
+// out its right side if the left is false.
+func (x *session) get(ctx context.Context, wait time.Duration) (free bool, err error) {
+	return ask(ctx, wait+answerTimeout, x.conn, `SELECT GET_LOCK('%s', %d) = 1 AND GET_LOCK('%s', 0) = 1`, x.lock, wait/time.Second, x.mark)
+}
+
+// wait waits until the session has the lock, or for a day. The end of ctx closes the connection, which
+// the server notices within a second.
+func (x *session) wait(ctx context.Context) (free bool, err error) {
+	free, err = x.get(ctx, 24*time.Hour)
+	if err != nil && ctx.Err() != nil {
+		return false, fmt.Errorf("%w: %w", locking.ErrBusy, ctx.Err())
+	}
+	return free, err
+}
+
+// open reports whether the server has not closed the connection. It sends nothing: the driver looks at
+// what has arrived.
+func (x *session) open(ctx context.Context) bool {
+	return x.conn.Raw(func(conn any) error {
+		if c, ok := conn.(driver.SessionResetter); ok {
+			return c.ResetSession(ctx)
+		}
+		return nil
+	}) == nil
+}
+
+// end returns the connection to the pool if it is clean, without a lock, and closes it otherwise.
+func (x *session) end(clean bool) {
+	if !clean {
+		discard(x.conn)
+	}
+	_ = x.conn.Close()
+}
+
+// ask reads the answer to a statement: 1, 0 or NULL. It waits for limit at most.
+func ask(ctx context.Context, limit time.Duration, conn *sql.Conn, statement string, names ...any) (yes bool, err error) {
+	limited, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	var answer sql.NullBool
+	err = conn.QueryRowContext(limited, fmt.Sprintf(statement, names...)).Scan(&answer)
+	if err = classify(ctx, err); err == nil && !answer.Valid {
+		err = ErrNull
+	}
+	return answer.Bool, err
+}

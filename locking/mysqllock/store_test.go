@@ -1,0 +1,262 @@
+package mysqllock
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"shop/locking"
+	"shop/locking/locktest"
+)
+
+// The first waiter of a process sends requests, and the others wait behind it.
+func TestAcquire_WaitsInOneQueueOfTheProcess(t *testing.T) {
+	t.Parallel()
+	store, db := newStore(t, time.Minute)
+	other, err := New(db, time.Minute)
+	must(t, err)
+	t.Cleanup(other.Close)
+	held := locktest.Taken(t, other, "a", "b")
+	const waiters = 5
+	order := make(chan int, waiters)
+	var all sync.WaitGroup
+	for i := range waiters {
+		all.Go(func() {
+			lease, err := store.Acquire(t.Context(), "b")
+			order <- i
+			if err == nil {
+				err = store.Release(t.Context(), lease)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+		locktest.Eventually(t, "the waiter is in the queue", func() bool { return store.queue.Len("b") == i+1 })
+	}
+	must(t, other.Release(t.Context(), held))
+	all.Wait()
+	for want := range waiters {
+		if got := <-order; got != want {
+			t.Errorf("waiter %d was granted the key, want %d", got, want)
+		}
+	}
+}
+
+// locked locks the one row of the locks in a transaction, and starts a request that waits for the row.
+func locked[R any](t *testing.T, db *sql.DB, request func() (R, error)) (tx *sql.Tx, answer <-chan locktest.Outcome[R]) {
+	t.Helper()
+	tx = begin(t, db, sql.LevelDefault)
+	number(t, tx, `SELECT fence FROM locks FOR UPDATE`)
+	answer = locktest.Beside(request)
+	locktest.Eventually(t, "the request waits for the row", func() bool { return waiting(t, db) != 0 })
+	return tx, answer
+}
+
+// waiting returns the session of a request for a lock in this database, or 0.
+func waiting(t *testing.T, db *sql.DB) int64 {
+	t.Helper()
+	return number(t, db, `
+		SELECT COALESCE(MAX(ID), 0) FROM information_schema.PROCESSLIST
+		WHERE DB = DATABASE() AND ID <> CONNECTION_ID() AND COMMAND = 'Query'`)
+}
+
+// expiredBehindARow renews a lease that expires while the request waits for its row.
+func expiredBehindARow(t *testing.T, edits ...string) error {
+	t.Helper()
+	db := newDB(t, edits...)
+	store, err := New(db, time.Second)
+	must(t, err)
+	t.Cleanup(store.Close)
+	store.requestTimeout = time.Minute
+	lease := locktest.Taken(t, store, "k")
+	tx, answer := locked(t, db, func() (locking.Lease, error) { return store.Renew(t.Context(), lease) })
+	locktest.Eventually(t, "the lease expires", func() bool {
+		return number(t, db, `SELECT COUNT(*) FROM locks WHERE expires < UTC_TIMESTAMP(6)`) > 0
+	})
+	must(t, tx.Rollback())
+	_, err = (<-answer).Pair()
+	return err
+}
+
+func TestRenew_ReadsTheClockAfterTheWaitForTheRow(t *testing.T) {
+	t.Parallel()
+	if err := expiredBehindARow(t); !errors.Is(err, locking.ErrLost) {
+		t.Errorf("got %v for an expired lease, want ErrLost", err)
+	}
+	err := expiredBehindARow(t, "SELECT COUNT(*) INTO held FROM locks WHERE name = k FOR UPDATE;", "")
+	if err != nil {
+		t.Errorf("in one statement: got %v, want none, or the test shows nothing", err)
+	}
+}
+
+// A procedure that is killed does not roll back: its connection has the row locks until it is closed. Nor
+// does the server's answer tell whether it had committed.
+func TestTryAcquire_IsRetriedAfterKillQuery(t *testing.T) {
+	t.Parallel()
+	store, db := newStore(t, time.Minute)
+	must(t, store.Release(t.Context(), locktest.Taken(t, store, "k")))
+	tx, answer := locked(t, db, func() (locking.Lease, error) { return store.TryAcquire(t.Context(), "a", "k") })
+	exec(t, db, fmt.Sprint("KILL QUERY ", waiting(t, db))) // it has locked the row of a, and waits for that of k
+	must(t, tx.Rollback())
+	lease, err := (<-answer).Pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	must(t, store.Release(t.Context(), lease))
+}
+
+// Requests add the same row, and roll back because another key is busy.
+func TestTryAcquire_ConcurrentFirstRequestsAreBusyAndNothingElse(t *testing.T) {
+	t.Parallel()
+	store, _ := newStore(t, time.Minute)
+	locktest.Taken(t, store, "z")
+	for round := range 20 {
+		answers := make(chan error, 8)
+		for range cap(answers) {
+			go func() {
+				_, err := store.TryAcquire(t.Context(), fmt.Sprint("a", round), "z")
+				answers <- err
+			}()
+		}
+		for range cap(answers) {
+			locktest.WantBusy(t, <-answers)
+		}
+	}
+}
+
+func TestTryAcquire_FenceGrowsOverTheDeletionOfItsRow(t *testing.T) {
+	t.Parallel()
+	store, db := newStore(t, time.Minute)
+	first := locktest.Taken(t, store, "k")
+	exec(t, db, `DELETE FROM locks`)
+	if _, err := store.Renew(t.Context(), first); !errors.Is(err, locking.ErrLost) {
+		t.Errorf("renew: got %v, want ErrLost", err)
+	}
+	if second := locktest.Taken(t, store, "k"); second.Fence <= first.Fence {
+		t.Errorf("fence %d after %d", second.Fence, first.Fence)
+	}
+}
+
+// The clock was set back: the fences are those of the rows.
+func TestTryAcquire_FenceGrowsWhenTheClockWasSetBack(t *testing.T) {
+	t.Parallel()
+	store, db := newStore(t, time.Minute)
+	must(t, store.Release(t.Context(), locktest.Taken(t, store, "k")))
+	exec(t, db, `UPDATE locks SET fence = ?`, int64(1)<<61)
+	if lease := locktest.Taken(t, store, "a", "k"); lease.Fence != 1<<61+1 {
+		t.Errorf("fence %d, want the one after %d", lease.Fence, int64(1)<<61)
+	}
+}
+
+// A request that is repeated, or that a network delivers twice, takes its keys once; when its lease
+// is over, the duplicate does not revive it.
+func TestTryAcquire_DuplicateRequestsMakeOneGrant(t *testing.T) {
+	t.Parallel()
+	store, _ := newStore(t, time.Minute)
+	lease := locktest.Taken(t, store, "a", "b")
+	again := func() locking.Fence {
+		fence, err := store.call(t.Context(), "locks_acquire", names(lease.Keys), lease.Owner, 1_000_000)
+		must(t, err)
+		return locking.Fence(fence)
+	}
+	if fence := again(); fence != lease.Fence {
+		t.Errorf("fence %d for the second request, %d for the first", fence, lease.Fence)
+	}
+	must(t, store.Release(t.Context(), lease))
+	if fence := again(); fence <= lease.Fence {
+		t.Errorf("fence %d after the release of %d", fence, lease.Fence)
+	}
+	if _, err := store.Renew(t.Context(), lease); !errors.Is(err, locking.ErrLost) {
+		t.Errorf("renew: got %v, want ErrLost", err)
+	}
+}
+
+// What a caller passes as a lease is data to the server.
+func TestRenew_QuotesTheOwner(t *testing.T) {
+	t.Parallel()
+	store, db := newStore(t, time.Minute)
+	lease := locktest.Taken(t, store, "it's", `a\b`, "'); DROP TABLE locks; --")
+	forged := lease
+	forged.Owner = `'); DROP TABLE locks; -- \`
+	if _, err := store.Renew(t.Context(), forged); !errors.Is(err, locking.ErrLost) {
+		t.Errorf("got %v, want ErrLost", err)
+	}
+	if n := number(t, db, `SELECT COUNT(*) FROM locks WHERE owner <> ''`); n != 3 {
+		t.Errorf("%d keys are held, want 3", n)
+	}
+	must(t, store.Release(t.Context(), lease))
+}
+
+// Stores whose sessions have other settings than the server's defaults exclude each other.
+func TestStore_DoesNotDependOnTheSettingsOfItsSessions(t *testing.T) {
+	t.Parallel()
+	server := newDatabase(t, locktest.Env(t, env))
+	var stores []*Store
+	for dsn, set := range map[string]string{
+		"?time_zone=%27%2B09%3A00%27&charset=latin1":                 "SET SESSION TRANSACTION ISOLATION LEVEL SERIALIZABLE",
+		"?time_zone=%27-05%3A00%27&clientFoundRows=true":             "SET autocommit = 0",
+		"?sql_mode=%27ANSI%27&interpolateParams=true&parseTime=true": "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
+	} {
+		cfg := parse(t, locktest.Env(t, env)+server.DBName+dsn)
+		db := connect(t, cfg, 1) // the connection that is set
+		exec(t, db, set)
+		store, err := New(db, time.Minute)
+		must(t, err)
+		t.Cleanup(store.Close)
+		stores = append(stores, store)
+	}
+	last := locking.Fence(0)
+	for round := range 6 {
+		mine, other := stores[round%3], stores[(round+1)%3]
+		lease := locktest.Taken(t, mine, "é", "🔒")
+		if lease.Fence <= last {
+			t.Errorf("fence %d after %d", lease.Fence, last)
+		}
+		last = lease.Fence
+		for _, key := range lease.Keys {
+			_, err := other.TryAcquire(t.Context(), key)
+			locktest.WantBusy(t, err)
+		}
+		_, err := mine.Renew(t.Context(), lease)
+		must(t, err)
+		must(t, mine.Release(t.Context(), lease))
+	}
+}
+
+func TestClose_RefusesLaterRequests(t *testing.T) {
+	t.Parallel()
+	store, _ := newStore(t, time.Minute)
+	lease := locktest.Taken(t, store, "k")
+	waiter := locktest.Beside(func() (locking.Lease, error) { return store.Acquire(t.Context(), "k") })
+	locktest.Eventually(t, "the waiter is in the queue", func() bool { return store.queue.Len("k") == 1 })
+	store.Close()
+	store.Close() // a second Close has no effect
+	if _, err := (<-waiter).Pair(); !errors.Is(err, ErrClosed) {
+		t.Errorf("a waiter: got %v, want ErrClosed", err)
+	}
+	_, acquire := store.TryAcquire(t.Context(), "k")
+	_, renew := store.Renew(t.Context(), lease)
+	for verb, err := range map[string]error{"acquire": acquire, "renew": renew, "release": store.Release(t.Context(), lease)} {
+		if !errors.Is(err, ErrClosed) || errors.Is(err, locking.ErrBusy) || errors.Is(err, locking.ErrLost) {
+			t.Errorf("%s: %v, want ErrClosed", verb, err)
+		}
+	}
+}
+
+// A missing table is not an outcome that is unknown, and is reported at once.
+func TestTryAcquire_WithoutTheMigrationsFailsAtOnce(t *testing.T) {
+	t.Parallel()
+	store, err := New(connect(t, parse(t, locktest.Env(t, env)+"mysql"), 1), time.Hour)
+	must(t, err)
+	t.Cleanup(store.Close)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	_, err = store.TryAcquire(ctx, "k")
+	if code(err) != 1305 || errors.Is(err, locking.ErrOutcomeUnknown) || errors.Is(err, locking.ErrBusy) {
+		t.Errorf("got %v, want the server's 1305", err)
+	}
+}
