@@ -1,0 +1,182 @@
+package zklock
+
+import (
+	"context"
+	"encoding/binary"
+	"net"
+	"sync"
+	"time"
+)
+
+// link is one connection of the client to a member. It reads along, because the client does
+// not report the session timeout that ZooKeeper has granted, and it can be closed while the
+// client waits for an answer, for which the client has no time limit.
+type link struct {
+	net.Conn
+	store  *Store
+	limit  *time.Timer // of the handshake
+	answer []byte      // the beginning of the answer to the handshake
+
+	ready chan struct{} // closed when the client has sent its watches
+	sent  sync.Once
+	read  bool // an answer to a request
+}
+
+// The number of the request that sets all watches again, and its place: after the length of the
+// request and its own number.
+const (
+	opSetWatches = 101
+	opOffset     = 4 + 4
+)
+
+// watchesTimeout bounds the wait for that request.
+const watchesTimeout = 50 * time.Millisecond
+
+// The beginning of the answer: its length, the version of the protocol, the timeout in
+// milliseconds, and the id of the session; 0: the session has expired.
+const answerLen = 4 + 4 + 4 + 8
+
+// connect is the zk.Dialer of the client. It resolves a name each time.
+func (s *Store) connect(network, address string, timeout time.Duration) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(s.life, min(timeout, s.answerTimeout()))
+	defer cancel()
+	conn, err := s.dial(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	l := &link{Conn: conn, store: s, ready: make(chan struct{})}
+	l.limit = time.AfterFunc(s.answerTimeout(), func() { _ = conn.Close() })
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.life.Err() != nil {
+		l.limit.Stop()
+		_ = conn.Close()
+		return nil, ErrClosed
+	}
+	s.link = l
+	return l, nil
+}
+
+func (l *link) Read(b []byte) (int, error) {
+	if len(l.answer) == answerLen && !l.read {
+		l.read = true
+		l.awaitWatches()
+	}
+	n, err := l.Conn.Read(b)
+	if rest := answerLen - len(l.answer); rest > 0 {
+		l.answer = append(l.answer, b[:min(n, rest)]...)
+		if len(l.answer) == answerLen {
+			timeout, id := binary.BigEndian.Uint32(l.answer[8:]), binary.BigEndian.Uint64(l.answer[12:])
+			if id != 0 { // or the limit closes it: the client forgets the connection on which it learns that
+				l.limit.Stop()
+			}
+			l.store.hosts.Connected()
+			l.store.identify(int64(id), time.Duration(timeout)*time.Millisecond)
+		}
+	}
+	return n, err
+}
+
+// Write is called once for each request.
+func (l *link) Write(b []byte) (int, error) {
+	if len(b) >= opOffset+4 && binary.BigEndian.Uint32(b[opOffset:]) == opSetWatches {
+		l.sent.Do(func() { close(l.ready) })
+	}
+	return l.Conn.Write(b)
+}
+
+// awaitWatches delays the first answer until the client has sent its watches, if it has any: on a new
+// connection it reads the last transaction it has seen without synchronization, and each answer sets it.
+func (l *link) awaitWatches() {
+	l.store.mu.Lock()
+	watches := len(l.store.watches)
+	l.store.mu.Unlock()
+	if watches == 0 {
+		return
+	}
+	select {
+	case <-l.ready:
+	case <-time.After(watchesTimeout):
+	}
+}
+
+// Close also ends the limit of the handshake.
+func (l *link) Close() error {
+	l.limit.Stop()
+	return l.Conn.Close()
+}
+
+// answerTimeout bounds the wait for an answer. After it the connection is closed, and the session
+// continues on another one, if possible with another member.
+func (s *Store) answerTimeout() time.Duration { return s.ttl / 6 }
+
+// call makes a request of the client. If it is not answered in time, the connection is closed. The client
+// keeps a request while it has no connection, so the next ones are closed in time too.
+func (s *Store) call(request func() error) error {
+	s.mu.Lock()
+	l, over := s.link, false
+	var limit *time.Timer
+	limit = time.AfterFunc(s.answerTimeout(), func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if over {
+			return
+		}
+		go l.Close() // in TLS it may take seconds
+		l = s.link
+		limit.Reset(s.answerTimeout())
+	})
+	s.mu.Unlock()
+	err := request()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	over = true
+	limit.Stop()
+	return err
+}
+
+// touch sends a request every twelfth of the TTL. The member reports to the leader that the session
+// is alive, and a connection without answers is detected in time.
+func (s *Store) touch() {
+	pace := time.NewTicker(s.ttl / 12)
+	defer pace.Stop()
+	for {
+		select {
+		case <-s.life.Done():
+			return
+		case <-pace.C:
+			_ = s.call(func() error {
+				_, _, err := s.conn.Exists(s.prefix)
+				return err
+			})
+		}
+	}
+}
+
+// hosts is a zk.HostProvider. That of the client resolves the names once, and waits for a second before
+// it connects again to an only server. This one lets the client wait only when no server could be reached
+// in two rounds.
+type hosts struct {
+	servers []string
+	next    int
+	tried   int // since the last connection
+}
+
+// Init is called before all others, with the servers in random order.
+func (h *hosts) Init(servers []string) error { h.servers = servers; return nil }
+
+// Len returns the number of servers.
+func (h *hosts) Len() int { return len(h.servers) }
+
+// Connected is called for each answered handshake, in the goroutine of Next.
+func (h *hosts) Connected() { h.tried = 0 }
+
+// Next returns the server to connect to, and whether to wait before.
+func (h *hosts) Next() (server string, wait bool) {
+	if wait = h.tried == 2*len(h.servers); wait {
+		h.tried = 0
+	}
+	server = h.servers[h.next%len(h.servers)]
+	h.next, h.tried = h.next+1, h.tried+1
+	return server, wait
+}

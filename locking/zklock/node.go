@@ -1,0 +1,271 @@
+package zklock
+
+import (
+	"context"
+	"errors"
+	"math"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"shop/locking"
+)
+
+// node is an ephemeral sequential node in the queue of a key, under one session. Its name is
+// OWNER-SEQUENCE. One goroutine at a time changes it, until it is granted.
+type node struct {
+	store   *Store
+	session *session
+	key     string
+	queue   string
+	owner   string // new for each node
+	path    string // empty: not created, or not known
+	missing bool   // the queue does not exist
+	lost    bool   // the answer to a request that creates the node was lost
+	sent    time.Time
+	fence   int64
+
+	lease locking.Lease // once it is granted; Until is guarded by the Store's mutex
+	timer *time.Timer   // frees the key at Until
+}
+
+// create creates the node. After an unanswered request it looks for the node first: a second one
+// would queue behind it.
+func (n *node) create(ctx context.Context) error {
+	s := n.store
+	err := n.session.persist(ctx, func() error {
+		if n.lost {
+			if err := n.find(); err != nil || n.path != "" {
+				return err
+			}
+		}
+		for {
+			if n.missing {
+				if err := n.createQueue(); err != nil {
+					return err
+				}
+			}
+			n.sent = time.Now()
+			created, err := s.conn.Create(n.queue+"/"+n.owner+"-", nil, zk.FlagEphemeralSequential, s.acl)
+			if n.missing = errors.Is(err, zk.ErrNoNode); n.missing {
+				continue
+			}
+			n.path = created
+			n.lost = !answered(err) && !errors.Is(err, zk.ErrNoServer)
+			return err
+		}
+	})
+	if err == nil && sequence(n.path) == math.MaxInt32 {
+		return ErrFull
+	}
+	return err
+}
+
+// createQueue creates the queue's node. It is a container: ZooKeeper deletes it when it was
+// empty for a while, at any moment.
+func (n *node) createQueue() error {
+	s := n.store
+	_, err := s.conn.CreateContainer(n.queue, nil, zk.FlagContainer, s.acl)
+	switch {
+	case errors.Is(err, zk.ErrNodeExists):
+		return nil
+	case errors.Is(err, zk.ErrNoNode): // an operator has deleted the prefix
+		return s.makePrefix()
+	}
+	return err
+}
+
+// find sets the path to that of a node which an unanswered request has created. If there is none,
+// that request has no effect later either: ZooKeeper closes the old connection of a session, and
+// refuses its requests through another member (session moved). Sync makes the member read all
+// that the leader has committed.
+func (n *node) find() error {
+	if _, err := n.store.conn.Sync(n.queue); err != nil {
+		return err
+	}
+	names, _, err := n.store.conn.Children(n.queue)
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil
+	}
+	for _, name := range names {
+		if strings.HasPrefix(name, n.owner) {
+			n.path = n.queue + "/" + name
+		}
+	}
+	return err
+}
+
+// readFence reads the id of the transaction that has created the node. A member that is behind may
+// still show the node of a session that has expired.
+func (n *node) readFence(ctx context.Context) error {
+	return n.session.persist(ctx, func() error {
+		exists, stat, err := n.store.conn.Exists(n.path)
+		if err != nil {
+			return err
+		}
+		if !exists || stat.EphemeralOwner != n.session.id {
+			return errAgain
+		}
+		n.fence = stat.Czxid
+		return nil
+	})
+}
+
+// list returns the names in the queue.
+func (n *node) list(ctx context.Context) (names []string, err error) {
+	err = n.session.persist(ctx, func() (err error) {
+		names, _, err = n.store.conn.Children(n.queue)
+		return err
+	})
+	if n.missing = errors.Is(err, zk.ErrNoNode); n.missing {
+		return nil, nil
+	}
+	return names, err
+}
+
+// predecessor returns the path of the node directly before n; empty: n is the first. The order is
+// that of the sequence numbers: the names begin with the owners.
+func (n *node) predecessor(ctx context.Context) (before string, err error) {
+	names, err := n.list(ctx)
+	if err != nil {
+		return "", err
+	}
+	mine, found, last := sequence(n.path), false, int64(-1)
+	for _, name := range names {
+		switch at := sequence(name); {
+		case name == path.Base(n.path):
+			found = true
+		case at < mine && at > last:
+			before, last = n.queue+"/"+name, at
+		}
+	}
+	if !found {
+		return "", errAgain
+	}
+	return before, nil
+}
+
+// sequence returns the number at the end of a node's name; -1: there is none.
+func sequence(name string) int64 {
+	at, err := strconv.ParseInt(name[strings.LastIndexByte(name, '-')+1:], 10, 64)
+	if err != nil {
+		return -1
+	}
+	return at
+}
+
+// await waits until a node is deleted.
+func (n *node) await(ctx context.Context, before string) error {
+	w := n.watch(before)
+	select {
+	case <-w.over:
+		return w.err
+	case <-n.session.life.Done():
+		return errAgain
+	case <-ctx.Done():
+		return left(ctx)
+	}
+}
+
+// watch is a watch of a node. All attempts of a Store that wait for the node share it: the client
+// cannot remove a watch, and a waiter that leaves would leave one more each time.
+type watch struct {
+	over chan struct{} // closed when the node is deleted, or changed, or the watch could not be set
+	err  error         // why not
+}
+
+// watch sets a watch, unless there is one. A node that does not exist gets none: it would stay for ever.
+func (n *node) watch(path string) *watch {
+	s := n.store
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if w := s.watches[path]; w != nil {
+		return w
+	}
+	w := &watch{over: make(chan struct{})}
+	set := func() {
+		var event <-chan zk.Event
+		err := n.session.persist(s.life, func() (err error) {
+			_, _, event, err = s.conn.GetW(path)
+			return err
+		})
+		switch {
+		case err == nil:
+			<-event // also when the session has expired, and when the client is closed
+		case !errors.Is(err, zk.ErrNoNode) && !errors.Is(err, errAgain):
+			w.err = err
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.watches, path)
+		close(w.over)
+	}
+	s.watches[path] = w
+	if !s.background(set) {
+		w.err = ErrClosed
+		close(w.over)
+	}
+	return w
+}
+
+// confirm makes sure that at least a third of the TTL is left of the trust.
+func (n *node) confirm(ctx context.Context) error {
+	if time.Until(n.until()) > n.store.ttl/3 {
+		return nil
+	}
+	err := n.session.persist(ctx, func() (err error) {
+		n.sent, err = n.check()
+		return err
+	})
+	if errors.Is(err, zk.ErrNoNode) {
+		return errAgain
+	}
+	return err
+}
+
+// check makes the leader check that the node exists. It returns when the request was sent. A read
+// would not do: a member that has lost the leader answers it, while the session expires.
+func (n *node) check() (sent time.Time, err error) {
+	sent = time.Now()
+	_, err = n.store.conn.Multi(&zk.CheckVersionRequest{Path: n.path, Version: -1})
+	return sent, err
+}
+
+// until returns until when the node is trusted to exist.
+func (n *node) until() time.Time { return n.sent.Add(n.trust()) }
+
+// trust is half the session's timeout: see "Until" in the package's comment.
+func (n *node) trust() time.Duration { return min(n.session.timeout, n.store.ttl) / 2 }
+
+// remove deletes the node. It repeats the request until ZooKeeper answers, even if the session has
+// expired: the client sends a request that had to wait in whatever session is open then, so that the
+// node may be in the next one. zk.ErrNoNode: it was gone before.
+func (n *node) remove() error {
+	unanswered := false
+	return n.store.persist(context.Background(), n.store.life, func() error {
+		if n.path == "" {
+			if err := n.find(); err != nil || n.path == "" {
+				return err
+			}
+		}
+		err := n.store.conn.Delete(n.path, -1)
+		if unanswered && errors.Is(err, zk.ErrNoNode) {
+			return nil
+		}
+		unanswered = unanswered || !answered(err)
+		return err
+	})
+}
+
+// free removes the node in the background. It waits for that as long as ctx, and half the TTL.
+func (n *node) free(ctx context.Context) error {
+	if n.path == "" && !n.lost {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, n.store.ttl/2)
+	defer cancel()
+	return n.store.await(ctx, n.remove)
+}

@@ -1,0 +1,173 @@
+package zklock
+
+import (
+	"context"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"shop/locking"
+	"shop/locking/locktest"
+)
+
+// Goal: a request whose answer is lost is found again, and an attempt that was given up leaves no
+// node. Method: a proxy that loses single requests or answers, and a look into the queue.
+
+// viaProxy makes a Store behind a proxy.
+func (g target) viaProxy(t *testing.T, ttl time.Duration) (*Store, *proxy) {
+	t.Helper()
+	p := newProxy(t, g.servers[0])
+	g.servers = []string{p.Addr}
+	return g.must(t, ttl), p
+}
+
+type granted struct {
+	locking.Lease
+	error
+}
+
+// acquireInBackground starts to wait for a key.
+func acquireInBackground(ctx context.Context, s *Store, key string) <-chan granted {
+	got := make(chan granted, 1)
+	go func() {
+		l, err := s.Acquire(ctx, key)
+		got <- granted{l, err}
+	}()
+	return got
+}
+
+func take(t *testing.T, s *Store, key string) locking.Lease {
+	t.Helper()
+	l, err := s.TryAcquire(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func release(t *testing.T, s *Store, l locking.Lease) {
+	t.Helper()
+	if err := s.Release(t.Context(), l); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func awaitQueue(t *testing.T, s *Store, key string, n int) {
+	t.Helper()
+	locktest.Eventually(t, "the queue has the expected length", func() bool { return len(queueIn(t, s, key)) == n })
+}
+
+// awaitWatch waits until a request of the Store watches the node before its own. A node in the queue is
+// not enough: the request may not have its answer yet.
+func awaitWatch(t *testing.T, s *Store) {
+	t.Helper()
+	locktest.Eventually(t, "the request watches the node before its own", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return len(s.watches) > 0
+	})
+}
+
+// The server has created the node of a waiter, and the answer is lost. The waiter keeps this
+// position, and creates no second node.
+func TestAcquire_LostAnswerToCreateIsFoundByTheOwnerInTheName(t *testing.T) {
+	t.Parallel()
+	g := shared(t)
+	holder, last := g.must(t, time.Minute), g.must(t, time.Minute)
+	waiter, p := g.viaProxy(t, 4*time.Second)
+	held := take(t, holder, "k")
+	p.lose(1)
+	second := acquireInBackground(t.Context(), waiter, "k")
+	awaitQueue(t, holder, "k", 2)
+	position := queueIn(t, holder, "k")[1]
+	third := acquireInBackground(t.Context(), last, "k")
+	awaitQueue(t, holder, "k", 3)
+
+	release(t, holder, held)
+	got := <-second
+	if got.error != nil || p.Lost() == 0 || !strings.HasPrefix(position, got.Owner+"-") {
+		t.Fatalf("the waiter: %+v, lost answers: %d, its node was %s", got, p.Lost(), position)
+	}
+	if queue := queueIn(t, holder, "k"); len(queue) != 2 || queue[0] != position {
+		t.Errorf("the queue is %q", queue)
+	}
+	release(t, waiter, got.Lease)
+	if next := <-third; next.error != nil || next.Fence <= got.Fence {
+		t.Errorf("the third: %+v after %+v", next, got)
+	}
+}
+
+// The request to create the node does not reach the server. It is sent again on another connection.
+func TestTryAcquire_LostRequestIsSentAgain(t *testing.T) {
+	t.Parallel()
+	g := shared(t)
+	store, p := g.viaProxy(t, 4*time.Second)
+	look := g.must(t, time.Minute)
+	p.writes.Store(true)
+	p.Drop(1)
+	l := take(t, store, "k")
+	if queue := queueIn(t, look, "k"); len(queue) != 1 {
+		t.Errorf("the queue is %q", queue)
+	}
+	release(t, store, l)
+	awaitQueue(t, look, "k", 0)
+}
+
+// The caller leaves while the answer is missing. The node is removed, and another lease of the same
+// Store is not affected.
+func TestTryAcquire_CtxThatEndsLeavesNoNode(t *testing.T) {
+	t.Parallel()
+	g := shared(t)
+	look := g.must(t, time.Minute)
+	store, p := g.viaProxy(t, 6*time.Second)
+	other := take(t, store, "other")
+	p.writes.Store(true)
+	p.Lose(math.MaxInt)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		defer cancel()
+		locktest.Eventually(t, "the node is created", func() bool { return len(queueIn(t, look, "k")) == 1 })
+	}()
+	if _, err := store.TryAcquire(ctx, "k"); !errors.Is(err, context.Canceled) || !errors.Is(err, locking.ErrOutcomeUnknown) {
+		t.Errorf("got %v, want Canceled and ErrOutcomeUnknown", err)
+	}
+	p.Lose(0)
+	awaitQueue(t, look, "k", 0)
+	locktest.Eventually(t, "the other lease is renewed", func() bool {
+		_, err := store.Renew(t.Context(), other)
+		if errors.Is(err, locking.ErrLost) {
+			t.Fatal("the other lease is lost")
+		}
+		return err == nil
+	})
+}
+
+// A waiter that leaves does not free the one behind it.
+func TestAcquire_WaiterThatLeavesFreesNobody(t *testing.T) {
+	t.Parallel()
+	g := shared(t)
+	a, b, c := g.must(t, time.Minute), g.must(t, time.Minute), g.must(t, time.Minute)
+	held := take(t, a, "k")
+	ctx, cancel := context.WithCancel(t.Context())
+	second := acquireInBackground(ctx, b, "k")
+	awaitQueue(t, a, "k", 2)
+	third := acquireInBackground(t.Context(), c, "k")
+	awaitQueue(t, a, "k", 3)
+	awaitWatch(t, b)
+	cancel()
+	if got := <-second; !errors.Is(got.error, locking.ErrBusy) || !errors.Is(got.error, context.Canceled) {
+		t.Errorf("got %v, want ErrBusy and Canceled", got.error)
+	}
+	awaitQueue(t, a, "k", 2)
+	select {
+	case got := <-third:
+		t.Fatalf("granted while the key is held: %+v", got)
+	default:
+	}
+	release(t, a, held)
+	if got := <-third; got.error != nil {
+		t.Error(got.error)
+	}
+}
