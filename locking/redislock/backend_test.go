@@ -1,11 +1,9 @@
 package redislock
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"net"
-	"net/url"
 	"testing"
 	"time"
 
@@ -20,10 +18,18 @@ func redisURL(t testing.TB) string { t.Helper(); return locktest.Env(t, "SHOP_RE
 
 // target is a kind of Redis, and of Store, to run on.
 type target struct {
-	url     string
-	cluster bool // the server is a Cluster
-	options Options
-	broken  func(*Store) locking.Store // makes the wrong variant of a Store; nil: none
+	url       string   // of the server: a node that has all the keys, the master
+	cluster   bool     // the server is a node of a Cluster
+	sentinels []string // of the server
+	proxy     *locktest.Faults
+	options   Options
+	kind      func(redis.UniversalClient, time.Duration, Options) (closing, error) // nil: a Store
+	broken    func(*Store) locking.Store                                           // makes the wrong variant of a Store; nil: none
+}
+
+type closing interface {
+	locking.Store
+	Close()
 }
 
 // open is a locktest.Open. Each Backend has a key space of its own.
@@ -36,53 +42,64 @@ func (g target) open(t testing.TB) locktest.Backend {
 		},
 		Proxied: func(ttl time.Duration) locktest.Proxied {
 			p := newProxy(t, hostOf(t, g.url))
-			store, err := g.store(t, g.via(p).client(t, ttl), ttl)
+			through := g
+			through.proxy = p
+			store, err := g.store(t, through.client(t, ttl), ttl)
 			if err != nil {
 				t.Fatal(err)
 			}
-			return locktest.Proxied{Store: store, Lose: p.Lose, Lost: p.Lost, Delay: p.Delay}
+			return locktest.Disturbed(store, p)
 		},
 		Restartable: func() (locktest.Backend, func()) {
 			s := locktest.Start(t, locktest.Redis(locktest.Durable...))
 			if g.cluster {
 				s.Kill()
-				s = startCluster(t)
+				s = startCluster(t, 1)[0]
 			}
-			g.url = "redis://" + s.Addr
+			g.url, g.sentinels = "redis://"+s.Addr, nil
 			return g.open(t), s.Restart
 		},
+		Waiting: g.waiting(t),
 		BadTTLs: []time.Duration{time.Second + time.Microsecond, 1500*time.Millisecond + 500*time.Microsecond},
 	}
 }
 
-// via returns the target with p in between.
-func (g target) via(p *locktest.Faults) target {
-	g.url = "redis://" + p.Addr
-	return g
-}
-
+// client makes a tuned client. With a proxy, it connects to it instead of to the server.
 func (g target) client(t testing.TB, ttl time.Duration) redis.UniversalClient {
 	t.Helper()
-	if !g.cluster {
-		return connect(t, g.url, ttl)
+	server := hostOf(t, g.url)
+	o := Tune(&redis.UniversalOptions{Addrs: []string{server}, IsClusterMode: g.cluster}, ttl)
+	if g.sentinels != nil {
+		o.MasterName, o.Addrs = "mymaster", g.sentinels
 	}
-	o := Tune(&redis.UniversalOptions{Addrs: []string{hostOf(t, g.url)}}, ttl).Cluster()
-	o.Dialer = func(ctx context.Context, network, _ string) (net.Conn, error) { // the node reports its own address, not the proxy's
-		return new(net.Dialer).DialContext(ctx, network, o.Addrs[0])
+	if g.proxy != nil {
+		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if addr == server { // nodes and sentinels report the server's own address
+				addr = g.proxy.Addr
+			}
+			return new(net.Dialer).DialContext(ctx, network, addr)
+		}
 	}
-	client := redis.NewClusterClient(o)
+	client := redis.NewUniversalClient(o)
 	t.Cleanup(func() { _ = client.Close() })
 	return client
 }
 
 func (g target) store(t testing.TB, client redis.UniversalClient, ttl time.Duration) (locking.Store, error) {
-	store, err := New(client, ttl, g.options)
+	t.Helper()
+	var store closing
+	var err error
+	if g.kind == nil {
+		store, err = New(client, ttl, g.options)
+	} else {
+		store, err = g.kind(client, ttl, g.options)
+	}
 	if err != nil {
 		return nil, err
 	}
 	t.Cleanup(store.Close)
 	if g.broken != nil {
-		return g.broken(store), nil
+		return g.broken(store.(*Store)), nil
 	}
 	return store, nil
 }
@@ -128,19 +145,4 @@ func newPrefix(t testing.TB, u string) string {
 		}
 	})
 	return prefix
-}
-
-func hostOf(t testing.TB, u string) string {
-	t.Helper()
-	parsed, err := url.Parse(u)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return parsed.Host
-}
-
-// newProxy makes a proxy that disturbs lock requests, which are all scripts.
-func newProxy(t testing.TB, addr string) *locktest.Faults {
-	t.Helper()
-	return locktest.NewFaults(t, addr, func(request []byte) bool { return bytes.Contains(request, []byte("eval")) })
 }

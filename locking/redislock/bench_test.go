@@ -126,3 +126,62 @@ func BenchmarkHandoff(b *testing.B) {
 	b.ReportMetric(float64(sumThem)/n/each.Seconds(), "raw/s")
 	b.ReportMetric(float64(sumUs)/float64(sumThem), "x-of-raw")
 }
+
+// BenchmarkWait lets 64 goroutines wait for one key, with a Store that they poll and with
+// those that wake them. It reports the hand-overs in a second, and how many those of the
+// goroutine with the fewest are, in percent of those of the one with the most.
+func BenchmarkWait(b *testing.B) {
+	open := map[string]func(redis.UniversalClient, time.Duration, Options) (closing, error){
+		"store":  func(c redis.UniversalClient, ttl time.Duration, o Options) (closing, error) { return New(c, ttl, o) },
+		"waiter": kinds["waiter"], "fair": kinds["fair"],
+	}
+	for _, kind := range []string{"store", "waiter", "fair"} {
+		b.Run(kind, func(b *testing.B) {
+			s, err := open[kind](connect(b, redisURL(b), time.Minute), time.Minute, Options{Prefix: newPrefix(b, redisURL(b))})
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.Cleanup(s.Close)
+			counts, spent := make([]atomic.Int64, 64), time.Duration(0)
+			for b.Loop() {
+				start := time.Now()
+				contend(b, s, counts, 250*time.Millisecond)
+				spent += time.Since(start)
+			}
+			var sum int64
+			fewest, most := counts[0].Load(), int64(1)
+			for i := range counts {
+				n := counts[i].Load()
+				sum, fewest, most = sum+n, min(fewest, n), max(most, n)
+			}
+			b.ReportMetric(float64(sum)/spent.Seconds(), "handovers/s")
+			b.ReportMetric(float64(100*fewest)/float64(most), "%fewest-of-most")
+		})
+	}
+}
+
+// contend counts the grants of each goroutine, for a while.
+func contend(b *testing.B, s locking.Store, counts []atomic.Int64, d time.Duration) {
+	ctx, cancel := context.WithTimeout(b.Context(), d)
+	defer cancel()
+	var all sync.WaitGroup
+	for i := range counts {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				lease, err := locking.Acquire(ctx, s, locking.Options{Backoff: locking.Backoff{Base: time.Millisecond, Max: time.Millisecond}}, "k")
+				if err != nil {
+					if !errors.Is(err, context.DeadlineExceeded) {
+						b.Error(err)
+					}
+					return
+				}
+				counts[i].Add(1)
+				if err := s.Release(b.Context(), lease); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+}

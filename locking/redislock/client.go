@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net/url"
 	"reflect"
 	"strings"
 	"time"
@@ -82,9 +83,9 @@ func requestTimeout(ttl time.Duration) time.Duration { return min(ttl/6, 250*tim
 // The defaults of go-redis do not suit: the client waits 5 s for an answer whatever the
 // deadline of ctx, and retries a request up to three times. Together these may take
 // longer than the lock lasts.
-func Tune[O redis.Options | redis.UniversalOptions](o *O, ttl time.Duration) *O {
+func Tune[O redis.Options | redis.UniversalOptions | redis.FailoverOptions](o *O, ttl time.Duration) *O {
 	wait := requestTimeout(ttl)
-	fields := reflect.ValueOf(o).Elem() // both types have these fields, but generic code cannot name them
+	fields := reflect.ValueOf(o).Elem() // all types have these fields, but generic code cannot name them
 	for name, value := range map[string]any{
 		"ContextTimeoutEnabled":    true,
 		"MaxRetries":               -1, // 0 would mean 3
@@ -96,20 +97,30 @@ func Tune[O redis.Options | redis.UniversalOptions](o *O, ttl time.Duration) *O 
 		"PipelinePoolSize":         -1,       // no pipelines here, no second pool
 		"MaintNotificationsConfig": &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	} {
-		fields.FieldByName(name).Set(reflect.ValueOf(value))
+		if f := fields.FieldByName(name); f.IsValid() { // FailoverOptions has no MaintNotificationsConfig
+			f.Set(reflect.ValueOf(value))
+		}
 	}
 	return o
 }
 
 // errURL repeats neither the URL nor the parser's error: any part of a malformed URL may
 // be the password.
-var errURL = errors.New("redislock: not a URL of Redis (not shown, since it may hold a password): want redis://user:password@host:6379/0, rediss:// or unix://")
+var errURL = errors.New("redislock: not a URL of Redis (not shown, since it may hold a password): want redis://user:password@host:6379/0, rediss:// or unix://, or with Sentinel redis://sentinel:26379/0?master_name=NAME&addr=SENTINEL2:26379")
 
 // Connect makes a client for one server from a URL (redis://, rediss://, unix://),
-// tuned for locks with this TTL. It does not contact the server. Use the client for
-// locks alone: its time-outs are too short for other requests.
-func Connect(url string, ttl time.Duration) (*redis.Client, error) {
-	o, err := redis.ParseURL(url)
+// tuned for locks with this TTL. If the URL has a master_name, it names Sentinels, and the client is
+// one of their master (see redis.ParseFailoverURL). Connect does not contact the server. Use the
+// client for locks alone: its time-outs are too short for other requests.
+func Connect(addr string, ttl time.Duration) (*redis.Client, error) {
+	if u, err := url.Parse(addr); err == nil && u.Query().Has("master_name") {
+		o, err := redis.ParseFailoverURL(addr)
+		if err != nil || o.MasterName == "" {
+			return nil, errURL
+		}
+		return redis.NewFailoverClient(Tune(o, ttl)), nil
+	}
+	o, err := redis.ParseURL(addr)
 	if err != nil {
 		return nil, errURL
 	}

@@ -91,6 +91,22 @@ func TestConnect_KeepsTheOtherSettingsOfTheURL(t *testing.T) {
 	}
 }
 
+// With a master_name, the URL is that of Sentinels.
+func TestConnect_FollowsSentinels(t *testing.T) {
+	client, err := Connect("redis://example.org:26379/3?master_name=mymaster&addr=example.net:26379&username=me&password=secret&read_timeout=30s&max_retries=3", time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if _, err := New(client, time.Second, Options{}); err != nil {
+		t.Errorf("a connected client is refused: %v", err)
+	}
+	o := client.Options()
+	if o.Addr != "FailoverClient" || o.DB != 3 || o.Username != "me" || o.Password != "secret" || o.ReadTimeout != requestTimeout(time.Second) || o.MaxRetries != 0 {
+		t.Errorf("options %+v", o)
+	}
+}
+
 // Any part of a malformed URL may be the password.
 func TestConnect_ErrorHoldsNoCredential(t *testing.T) {
 	for _, url := range []string{
@@ -102,6 +118,8 @@ func TestConnect_ErrorHoldsNoCredential(t *testing.T) {
 		"redis://me:1/secret@example.org",
 		"redis://me:secret@example.org/0/secret",
 		"redis://example.org/0?db=secret",
+		"redis://me:secret@example.org/0?master_name=",
+		"redis://me:secret@example.org/0/0?master_name=mymaster",
 		":secret@example.org:6379",
 	} {
 		if client, err := Connect(url, time.Second); err == nil || strings.Contains(err.Error(), "secret") || !strings.Contains(err.Error(), "redis://") {

@@ -3,6 +3,7 @@ package redislock
 import (
 	"errors"
 	"net"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -13,38 +14,70 @@ import (
 	"shop/locking/locktest"
 )
 
-// startCluster starts a Cluster of one node that serves all the slots.
-func startCluster(t testing.TB) *locktest.Server {
+// startCluster starts a Cluster of n nodes, each with an equal part of the slots.
+func startCluster(t testing.TB, n int) (nodes []*locktest.Server) {
 	t.Helper()
-	_, port, _ := net.SplitHostPort(locktest.FreeAddr(t))
-	s := locktest.Start(t, locktest.Redis(append([]string{"--cluster-enabled", "yes", "--cluster-port", port}, locktest.Durable...)...))
-	client := redis.NewClient(&redis.Options{Addr: s.Addr})
-	defer client.Close()
-	if err := client.ClusterAddSlotsRange(t.Context(), 0, 16383).Err(); err != nil {
-		t.Fatal(err)
+	var first *redis.Client
+	for i := range n {
+		_, bus, _ := net.SplitHostPort(locktest.FreeAddr(t))
+		s := locktest.Start(t, locktest.Redis(append([]string{"--cluster-enabled", "yes", "--cluster-port", bus}, locktest.Durable...)...))
+		nodes = append(nodes, s)
+		client := redis.NewClient(&redis.Options{Addr: s.Addr})
+		defer client.Close()
+		if i == 0 {
+			first = client
+		}
+		host, port, _ := net.SplitHostPort(s.Addr)
+		if err := client.ClusterAddSlotsRange(t.Context(), 16384*i/n, 16384*(i+1)/n-1).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if err := first.Do(t.Context(), "CLUSTER", "MEET", host, port, bus).Err(); i > 0 && err != nil {
+			t.Fatal(err)
+		}
 	}
-	locktest.Eventually(t, "the cluster", func() bool {
-		return strings.Contains(client.ClusterInfo(t.Context()).Val(), "cluster_state:ok")
-	})
-	return s
+	for _, s := range nodes {
+		client := redis.NewClient(&redis.Options{Addr: s.Addr})
+		defer client.Close()
+		locktest.Eventually(t, "the cluster", func() bool {
+			info := client.ClusterInfo(t.Context()).Val()
+			return strings.Contains(info, "cluster_state:ok") && strings.Contains(info, "cluster_known_nodes:"+strconv.Itoa(n))
+		})
+	}
+	return nodes
 }
 
 // The tests share a Cluster of one node, which takes two seconds to start.
 func TestCluster(t *testing.T) {
 	t.Parallel()
-	g := target{url: "redis://" + startCluster(t).Addr, cluster: true}
+	g := target{url: "redis://" + startCluster(t, 1)[0].Addr, cluster: true}
+	t.Run("SeveralKeysWithoutHashTagAreAlwaysRefused", g.severalKeys)
+	t.Run("CrossSlotIsErrHashTag", g.crossSlot)
 	t.Run("WithoutHashTagEachLeaseHasOneKey", func(t *testing.T) {
 		p := promises
 		p.MultiKey = false
-		locktest.Run(t, g.open, p)
+		locktest.Run(t, g.open, p, "Multi/Refused", "Exclusion/SeveralStores", "Fence/GrowsOverGrants")
 	})
-	t.Run("WithHashTagALeaseMayHaveSeveral", func(t *testing.T) {
-		tagged := g
-		tagged.options.HashTag = "accounts"
-		locktest.Run(t, tagged.open, promises)
+	t.Run("WithoutHashTagEachFairLeaseHasOneKey", func(t *testing.T) {
+		p, fair := promisesOf("fair"), g
+		p.MultiKey, fair.kind = false, kinds["fair"]
+		locktest.Run(t, fair.open, p, "Multi/Refused", "FIFO/GrantsInOrderOfArrival")
 	})
-	t.Run("SeveralKeysWithoutHashTagAreAlwaysRefused", g.severalKeys)
-	t.Run("CrossSlotIsErrHashTag", g.crossSlot)
+}
+
+// In a Cluster of three nodes the keys of a hash tag are on one of them. Messages reach the
+// waiters on whichever node they are subscribed.
+func TestCluster_ThreeNodes(t *testing.T) {
+	t.Parallel()
+	const tag = "accounts"
+	nodes := startCluster(t, 3)
+	client := redis.NewClient(&redis.Options{Addr: nodes[0].Addr})
+	defer client.Close()
+	owner := 2
+	for client.ClusterKeySlot(t.Context(), tag).Val() < int64(16384*owner/3) {
+		owner--
+	}
+	g := target{url: "redis://" + nodes[owner].Addr, cluster: true, options: Options{HashTag: tag}}
+	contracts(t, g, "store", "fair")
 }
 
 // severalKeys checks that several keys need a hash tag wherever they are: two keys of

@@ -1,5 +1,7 @@
 // Package redislock keeps locks in Redis: SET NX PX with a random owner, for one
-// key or several at once, with a fence.
+// key or several at once, with a fence (Store). Beside it are a lock whose release wakes
+// those who wait (Waiter), a fair lock, a read-write lock and a semaphore (QueueStore, RW),
+// and a change without a lock (Update).
 //
 // The question: several programs must do something one at a time, and share a
 // Redis server. How long may a holder rely on its lock, and when must it stop?
@@ -68,12 +70,142 @@
 //
 // So the package promises exclusion among holders that stop at Until, on a server that
 // keeps its data; that a dead holder's keys are free within the TTL; and a fence.
-// It does not promise fairness: the first request after the release is granted.
+// It does not promise fairness: the first request after the release is granted. (The
+// queue below does.)
 // WAIT and min-replicas-to-write make the window of a failover smaller, but do not close it.
 //
 // Against eviction, set maxmemory-policy noeviction, or use a server for locks alone.
 // Against restarts, set appendonly yes with appendfsync always, or keep clients from a
 // restarted server for the longest TTL.
+//
+// # The guard
+//
+// Guard checks the fence of a lease, from this or any other store, where the write goes to Redis. Redis
+// has no transaction that can be rolled back, so the check is the beginning of the script that writes:
+//
+//	guard := redislock.NewGuard(`return redis.call('INCRBY', KEYS[1], ARGV[1])`)
+//	sum, err := guard.Run(ctx, client, "{account/7}fence", lease.Fence, []string{"{account/7}"}, 10)
+//
+// Invariant: of the scripts that ran under one guard, none has a fence smaller than one before it, as
+// long as Redis keeps what it has acknowledged. The guard is lost with what it guards, if it is.
+//
+//	an old holder is late           ErrStale; its script did not run
+//	one holder writes several times an equal fence passes
+//	the answer is lost              ErrOutcomeUnknown; the same holder may repeat a script that is idempotent
+//	the script fails half way       Redis undoes nothing; the fence is stored
+//	the guard is evicted, or        an old holder passes: noeviction, and no TTL
+//	deleted
+//	the client checks the fence,    an old holder passes: its write may come after the next holder's
+//	and then writes
+//
+// # The other locks
+//
+//	the work                                        lock            fence
+//	must be done one at a time                      Store           yes
+//	… and many wait for it                          Waiter          yes
+//	… in the order of the requests                  NewFair         yes
+//	reads, which exclude only those who write       NewRW           the writer's alone
+//	may be done by n at a time                      NewSemaphore    no: n leases are valid at once
+//	needs several keys, all or none                 each of them    as above
+//	is a short computation on keys of Redis         Update          none: Redis itself compares
+//
+// They are in one package because they share the client's settings, the names, and what
+// becomes of a request without an answer (request.go). No file of Store refers to them: to
+// copy Store alone, leave out inbox.go, wait.go, queue.go, fair.go, rw.go, semaphore.go,
+// update.go, and the scripts that these embed.
+//
+// Several keys are taken by one script, so all or none, also if the client dies meanwhile.
+// A script runs on one node, so in a Cluster that needs Options.HashTag. To take keys of
+// several slots one by one would be a different lock: one that others see half taken.
+//
+// # The wake-up
+//
+// A waiter that polls adds half a pause to each hand-over, and sends requests in vain. A
+// Waiter marks the lock instead, and the release of a marked lock publishes a message:
+//
+//	waiter A          holder             server
+//	 subscribe ------------------------->  once for each process, at its first wait
+//	 acquire.lua ----------------------->  busy
+//	 await.lua ------------------------->  SET lock{366}wait:sku-1 … PX: marked
+//	                   wake.lua -------->  DEL …; the mark exists, so PUBLISH
+//	 <------------------------------------ the name of the lock
+//	 acquire.lua ----------------------->  granted
+//
+// A release without waiters publishes nothing: it looks for a mark, one command more than
+// that of Store, in the same script. In each process only the first waiter for a key sends
+// requests, and the others wait in a locking.Queue, in order. Several processes hear one
+// message; the first request wins.
+//
+// A message is a hint, and any may be lost: it is sent once, to those who are subscribed.
+// So a waiter polls four times a second, whatever it hears. A new subscription wakes all
+// waiters, for the messages before it. One that has been silent for two seconds is sent a
+// ping, and replaced if no answer comes in two more: a connection whose peer has
+// disappeared would be silent for ever.
+//
+// # The queue
+//
+// A fair lock, a read-write lock and a semaphore are one mechanism, with different rules
+// for who fits beside whom. Each key has two sorted sets:
+//
+//	lock{366}queue:sku-1         x7FQ… -1795256814078066, s2KD… 1, s9LM… 2    owner → ticket
+//	lock{366}queue-until:sku-1   x7FQ… 1795256820078, s2KD… 1795256817301, …  owner → server's time, ms
+//
+// A negative ticket is a grant, and its holder begins with x (exclusive) or s (shared). A
+// positive one is a position in the queue. Both end at a time of their own, by the server's
+// clock: that of a holder is a TTL after its last renewal, that of a waiter three seconds
+// after its last request. (permits:… are the names of a semaphore.)
+//
+//	          take.lua: first in the queue of
+//	          each key, and fits in each
+//	┌───────┐ ───────────────────────────────▶ ┌───────┐ ────┐ keep.lua: the TTL
+//	│ waits │                                  │ holds │     │ restarts
+//	└───────┘ ─┐ take.lua: the ticket          └───────┘ ◀───┘
+//	  │    ▲   │ is kept                           │
+//	  │    └───┘                                   │
+//	  └──────────▶ forgotten ◀─────────────────────┘
+//	          leave.lua, or its time is over; the first of those who wait is woken
+//
+// Invariant: the holders of a key are one exclusive owner, or shared owners up to the
+// limit; and no owner is granted a key while another waits for it with a smaller ticket.
+// The second holds for readers and writers alike, so neither starves; and for TryAcquire,
+// which is busy while others wait. It costs throughput: a reader waits behind a writer
+// that waits for other readers.
+//
+// A request for several keys is in the queues of all of them, in one common order, since a
+// script enters them together. So two requests never wait for each other. It delays those
+// behind it, although some of its keys may be free.
+//
+// A lease of a reader or of a semaphore has Fence 0, which a guard refuses. Its grant is in
+// Lease.Owner, so that a late duplicate of a request cannot revive it.
+//
+//	what happens                        what the owner sees                what other clients see
+//	a waiter dies                       nothing                            3 s at most until the next is granted,
+//	                                                                       for any number of dead waiters
+//	a waiter is paused, or cut off,     its next request: the end of       the next is granted
+//	for 3 s                             the queue
+//	a waiter's ctx ends                 ErrBusy and ctx.Err(), at once     the ticket is removed in the background
+//	a message is lost, or no            a quarter of a second more         nothing
+//	permission for the channel
+//	the reply to take is lost           retried as the same owner: its     nothing
+//	                                    ticket, or its grant
+//	a holder requests its keys again    it waits for itself                nothing
+//	processes name different numbers    nothing                            the greatest number is valid
+//	of permits
+//	one of the two sets is evicted      Renew: ErrLost, or the end of the  free early, or at the end of the
+//	                                    longest TTL                        longest TTL
+//	a fair lock and a Store with the    nothing                            they do not exclude each other
+//	same Options
+//
+// All that can go wrong with Store can go wrong here: a failover, a restart without the
+// last writes, a jump of the server's clock.
+//
+// # A change without a lock
+//
+// Update reads keys, computes, and lets Redis execute the result only if none of the keys
+// has changed meanwhile (WATCH). It has no TTL that could end too early, and no holder that
+// could be paused. But a try that meets a conflict is wasted, and nothing bounds how often
+// one client loses: after its tries it is ErrConflict. BenchmarkUpdate compares it with the
+// locks for 1, 8 and 64 clients of one key.
 //
 // # The client
 //
@@ -95,4 +227,9 @@
 //     https://martin.kleppmann.com/2016/02/08/how-to-do-distributed-locking.html
 //   - Salvatore Sanfilippo, "Is Redlock safe?" (2016): what a monotonic clock and
 //     counting from before the request give. http://antirez.com/news/101
+//   - Redisson's issues: 1104, 2099, 3004, 3730 and 5019 (tickets of a fair lock that
+//     delay or block the living), 1763 (a release before the subscription), 2144 (one
+//     expiry for all readers).
+//   - dv/redis-semaphore, issue 13: a semaphore that trusts its clients' clocks.
+//   - PerpetualSoftware/pad, pull request 1195: a subscription that is silent for ever.
 package redislock

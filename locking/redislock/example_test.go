@@ -8,6 +8,8 @@ import (
 	"os"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"shop/locking"
 	"shop/locking/redislock"
 )
@@ -36,4 +38,112 @@ func Example() {
 	// another holder: true
 	// a fence to write with: true
 	// done: <nil>
+}
+
+// open makes a store with a client of its own. close closes both.
+func open[S interface{ Close() }](make func(redis.UniversalClient, time.Duration, redislock.Options) (S, error)) (s S, close func()) {
+	client, err := redislock.Connect(os.Getenv("SHOP_REDIS_URL"), 5*time.Second)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for range 20 { // a busy machine may need several tries to connect
+		if client.Ping(context.Background()).Err() == nil {
+			break
+		}
+	}
+	if s, err = make(client, 5*time.Second, redislock.Options{Prefix: "example"}); err != nil {
+		log.Fatal(err)
+	}
+	return s, func() { s.Close(); _ = client.Close() }
+}
+
+func ExampleNewFair() {
+	fair, closeFair := open(redislock.NewFair)
+	defer closeFair()
+	err := locking.Do(context.Background(), fair, locking.Options{MaxWait: time.Minute}, []string{"ticket-desk"}, func(_ context.Context, l locking.Lease) error {
+		fmt.Println("served in order, with a fence:", l.Fence > 0)
+		return nil
+	})
+	fmt.Println(err)
+	// Output:
+	// served in order, with a fence: true
+	// <nil>
+}
+
+func ExampleNewRW() {
+	rw, closeRW := open(redislock.NewRW)
+	defer closeRW()
+	read := func(fn func() error) error {
+		return locking.Do(context.Background(), rw.Read, locking.Options{}, []string{"price-list"}, func(context.Context, locking.Lease) error { return fn() })
+	}
+	err := read(func() error {
+		_, busy := rw.Write.TryAcquire(context.Background(), "price-list")
+		fmt.Println("a writer has to wait:", errors.Is(busy, locking.ErrBusy))
+		return read(func() error { // no writer waits
+			fmt.Println("a second reader reads")
+			return nil
+		})
+	})
+	fmt.Println(err)
+	// Output:
+	// a writer has to wait: true
+	// a second reader reads
+	// <nil>
+}
+
+func ExampleNewSemaphore() {
+	two, closeTwo := open(func(c redis.UniversalClient, ttl time.Duration, o redislock.Options) (*redislock.QueueStore, error) {
+		return redislock.NewSemaphore(c, ttl, 2, o)
+	})
+	defer closeTwo()
+	for i := range 3 {
+		lease, err := two.TryAcquire(context.Background(), "printers")
+		fmt.Println("job", i, "prints:", err == nil)
+		if err == nil {
+			defer func() { _ = two.Release(context.Background(), lease) }()
+		}
+	}
+	// Output:
+	// job 0 prints: true
+	// job 1 prints: true
+	// job 2 prints: false
+}
+
+func ExampleNewWaiter() {
+	waiter, closeWaiter := open(redislock.NewWaiter)
+	defer closeWaiter()
+	ctx, menu, next := context.Background(), []string{"cache/menu"}, make(chan locking.Lease)
+	err := locking.Do(ctx, waiter, locking.Options{}, menu, func(_ context.Context, held locking.Lease) error {
+		go func() {
+			lease, _ := waiter.Acquire(ctx, menu...) // returns as soon as the key is released
+			next <- lease
+		}()
+		fmt.Println("the menu is read under a fence:", held.Fence > 0)
+		return nil
+	})
+	lease := <-next
+	fmt.Println("the next has the key:", lease.Fence > 0, err)
+	_ = waiter.Release(ctx, lease)
+	// Output:
+	// the menu is read under a fence: true
+	// the next has the key: true <nil>
+}
+
+func ExampleUpdate() {
+	ctx := context.Background()
+	client, err := redislock.Connect(os.Getenv("SHOP_REDIS_URL"), 5*time.Second)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+	client.Set(ctx, "example{credits}", 100, time.Minute)
+	err = redislock.Update(ctx, client, redislock.UpdateOptions{}, []string{"example{credits}"}, func(ctx context.Context, tx *redis.Tx) (func(redis.Pipeliner), error) {
+		credits, err := tx.Get(ctx, "example{credits}").Int()
+		if err != nil || credits < 30 {
+			return nil, err
+		}
+		return func(p redis.Pipeliner) { p.Set(ctx, "example{credits}", credits-30, time.Minute) }, nil
+	})
+	fmt.Println(client.Get(ctx, "example{credits}").Val(), err)
+	// Output: 70 <nil>
 }

@@ -65,7 +65,7 @@ func TestNames_AreAsDocumented(t *testing.T) {
 	if want := []string{"lock{366}lock:sku-1", "lock{366}fence"}; !slices.Equal(all, want) {
 		t.Errorf("names %q, want %q", all, want)
 	}
-	for _, name := range all {
+	for _, name := range append(all, (&QueueStore{store: &Store{prefix: "lock"}, space: "queue"}).names([]string{"sku-1"})...) {
 		if !strings.Contains(string(text), "//\t"+name+" ") {
 			t.Errorf("doc.go does not show %s", name)
 		}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9/logging"
 	"go.uber.org/goleak"
 
 	"shop/locking"
@@ -19,7 +20,16 @@ import (
 // TestDo_ExcludesProcesses. Its value is the prefix of their key space.
 const worker = "REDISLOCK_TEST_WORKER"
 
+// waiting is the environment variable that makes this test binary a process that waits for
+// the key k of a fair lock for ever.
+const waiting = "REDISLOCK_TEST_WAITING"
+
 func TestMain(m *testing.M) {
+	logging.Disable() // go-redis also returns its connection errors
+	if prefix := os.Getenv(waiting); prefix != "" {
+		fmt.Fprintln(os.Stderr, wait(prefix))
+		os.Exit(1)
+	}
 	if prefix := os.Getenv(worker); prefix != "" {
 		if err := work(prefix); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -35,12 +45,12 @@ const workers, increments = 3, 100
 // work increments a number in Redis by a read and a write, which is correct only under
 // a lock.
 func work(prefix string) error {
-	client, err := Connect(os.Getenv("SHOP_REDIS_URL"), 10*time.Second)
+	client, err := Connect(os.Getenv("SHOP_REDIS_URL"), 30*time.Second)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	store, err := New(client, 10*time.Second, Options{Prefix: prefix})
+	store, err := New(client, 30*time.Second, Options{Prefix: prefix})
 	if err != nil {
 		return err
 	}
@@ -74,5 +84,50 @@ func TestDo_ExcludesProcesses(t *testing.T) {
 	client := connect(t, redisURL(t), time.Second)
 	if got := client.Get(t.Context(), prefix+"number").Val(); got != strconv.Itoa(workers*increments) {
 		t.Errorf("after %d increments by each of %d processes the number is %q", increments, workers, got)
+	}
+}
+
+func wait(prefix string) error {
+	client, err := Connect(os.Getenv("SHOP_REDIS_URL"), time.Minute)
+	if err != nil {
+		return err
+	}
+	fair, err := NewFair(client, time.Minute, Options{Prefix: prefix})
+	if err != nil {
+		return err
+	}
+	_, err = fair.Acquire(context.Background(), "k")
+	return fmt.Errorf("granted: %w", err)
+}
+
+// The first waiters are killed: the one behind them is granted the key when their tickets
+// have ended, all at the same time.
+func TestFair_KilledWaitersDelayTheNextOnce(t *testing.T) {
+	t.Parallel()
+	s := newSteps(t, 30*time.Second, nil)
+	rw := s.rw(time.Minute)
+	rw.Write.inbox.poll, rw.Write.patience = poll, 12*poll
+	held := s.take(rw.Write, "k")
+	var processes []*exec.Cmd
+	for i := range 3 {
+		cmd := exec.CommandContext(t.Context(), os.Args[0])
+		cmd.Env = append(os.Environ(), waiting+"="+s.prefix)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		processes = append(processes, cmd)
+		s.eventually("the process waits", func() bool { return len(s.tickets(rw.Write, "k")) == i+1 })
+	}
+	next := s.wait(rw.Write, "k")
+	for _, cmd := range processes {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}
+	died := time.Now()
+	s.release(rw.Write, held)
+	s.busy(rw.Write, "k")
+	s.release(rw.Write, s.granted("the living waiter", next))
+	if took := time.Since(died); s.err != nil || took > 2*12*poll {
+		t.Errorf("%v after %v", s.err, took)
 	}
 }

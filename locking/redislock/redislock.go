@@ -47,14 +47,8 @@ var ErrHashTag = errors.New("redislock: on Redis Cluster several keys in one lea
 // the background.
 func (s *Store) TryAcquire(ctx context.Context, keys ...string) (lease locking.Lease, err error) {
 	defer describe(&err, "acquire", keys)
-	if err := ctx.Err(); err != nil {
+	if keys, err = s.check(ctx, keys); err != nil {
 		return locking.Lease{}, err
-	}
-	if keys, err = locking.SortedKeys(keys); err != nil {
-		return locking.Lease{}, err
-	}
-	if s.cluster && s.tag == "" && len(keys) > 1 {
-		return locking.Lease{}, ErrHashTag
 	}
 	locks, names := s.names(keys)
 	owner := rand.Text() // at least 128 random bits
@@ -71,6 +65,18 @@ func (s *Store) TryAcquire(ctx context.Context, keys ...string) (lease locking.L
 		return locking.Lease{}, err
 	}
 	return lease, nil
+}
+
+// check returns the keys in order, unless ctx has ended or they cannot be in one lease.
+func (s *Store) check(ctx context.Context, keys []string) ([]string, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	keys, err := locking.SortedKeys(keys)
+	if err == nil && s.cluster && s.tag == "" && len(keys) > 1 {
+		err = ErrHashTag
+	}
+	return keys, err
 }
 
 // describe adds to an error what failed.
@@ -113,10 +119,15 @@ func (s *Store) Release(ctx context.Context, l locking.Lease) (err error) {
 	defer describe(&err, "release", l.Keys)
 	locks, _ := s.names(l.Keys)
 	held, err := s.send(ctx, s.scripts.release, locks, value(l), l.Owner)
+	return s.released(l, held, err, s.removal(locks, l.Owner))
+}
+
+// released returns the result of a release. held is how many keys of l were still held.
+func (s *Store) released(l locking.Lease, held int64, err error, remove func(context.Context) error) error {
 	switch {
 	case errors.Is(err, locking.ErrOutcomeUnknown):
-		s.resolver.Abandon(s.removal(locks, l.Owner))
-	case err == nil && (held < int64(len(locks)) || len(locks) == 0):
+		s.resolver.Abandon(remove)
+	case err == nil && (held < int64(len(l.Keys)) || len(l.Keys) == 0):
 		return locking.ErrLost
 	}
 	return err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,13 +16,13 @@ import (
 	"shop/locking/locktest"
 )
 
-// startSentinel starts a Sentinel that monitors master with a quorum of one. It does not
+// startSentinel starts a Sentinel that monitors master with a quorum. It does not
 // take a slow master for down, until suspect lowers its threshold.
-func startSentinel(t *testing.T, master *locktest.Server) *locktest.Server {
+func startSentinel(t *testing.T, master *locktest.Server, quorum string) *locktest.Server {
 	t.Helper()
 	conf := filepath.Join(t.TempDir(), "sentinel.conf")
 	text := strings.Join([]string{
-		"sentinel monitor mymaster " + strings.Replace(master.Addr, ":", " ", 1) + " 1",
+		"sentinel monitor mymaster " + strings.Replace(master.Addr, ":", " ", 1) + " " + quorum,
 		"sentinel down-after-milliseconds mymaster 60000",
 		"sentinel failover-timeout mymaster 3000",
 	}, "\n")
@@ -45,6 +46,22 @@ func sentinelStore(t *testing.T, sentinel *locktest.Server, ttl time.Duration) *
 	return store
 }
 
+// The contract on a master with two replicas and three sentinels, as long as the master lives.
+func TestSentinel_Contract(t *testing.T) {
+	t.Parallel()
+	master := locktest.Start(t, locktest.Redis(append([]string{"--repl-diskless-sync-delay", "0"}, locktest.Durable...)...))
+	for range 2 {
+		waitForReplica(t, locktest.Start(t, locktest.Redis("--replicaof", strings.Replace(master.Addr, ":", " ", 1))))
+	}
+	g := target{url: "redis://" + master.Addr}
+	for range 3 {
+		sentinel := startSentinel(t, master, "2")
+		waitForSentinel(t, sentinel, 2)
+		g.sentinels = append(g.sentinels, sentinel.Addr)
+	}
+	locktest.Run(t, g.open, promises)
+}
+
 // T17: a failover to a replica that has not received the lock voids it. Two leases are
 // within their Until at once, and only a row lock or a fence protects the data. The first
 // holder learns of the loss when it renews.
@@ -54,8 +71,8 @@ func TestSentinel_FailoverLosesTheLock(t *testing.T) {
 	proxy := locktest.NewProxy(t, master.Addr) // between the replica and its master
 	replica := locktest.Start(t, locktest.Redis(append([]string{"--replicaof", strings.Replace(proxy.Addr, ":", " ", 1)}, locktest.Durable...)...))
 	waitForReplica(t, replica)
-	sentinel := startSentinel(t, master)
-	waitForSentinel(t, sentinel)
+	sentinel := startSentinel(t, master, "1")
+	waitForSentinel(t, sentinel, 1)
 	store := sentinelStore(t, sentinel, 20*time.Second)
 
 	before := take(t, store, "before")
@@ -109,13 +126,15 @@ func waitForReplica(t *testing.T, replica *locktest.Server) {
 	})
 }
 
-// waitForSentinel waits until sentinel knows master and replica.
-func waitForSentinel(t *testing.T, sentinel *locktest.Server) {
+// waitForSentinel waits until sentinel knows the master and all of its replicas.
+func waitForSentinel(t *testing.T, sentinel *locktest.Server, count int) {
 	t.Helper()
 	client := redis.NewSentinelClient(&redis.Options{Addr: sentinel.Addr})
 	defer client.Close()
-	locktest.Eventually(t, "the sentinel knows the replica", func() bool {
+	locktest.Eventually(t, "the sentinel knows the replicas", func() bool {
 		replicas, err := client.Replicas(t.Context(), "mymaster").Result()
-		return err == nil && len(replicas) == 1 && replicas[0]["master-link-status"] == "ok"
+		return err == nil && len(replicas) == count && !slices.ContainsFunc(replicas, func(r map[string]string) bool {
+			return r["master-link-status"] != "ok"
+		})
 	})
 }

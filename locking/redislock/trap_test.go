@@ -1,8 +1,10 @@
 package redislock
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"net/url"
 	"testing"
 	"time"
 
@@ -180,4 +182,19 @@ func TestRelease_LostRequestIsRetried(t *testing.T) {
 	if !time.Now().Before(lease.Until) {
 		t.Error("free only after the TTL")
 	}
+}
+
+func hostOf(t testing.TB, u string) string {
+	t.Helper()
+	parsed, err := url.Parse(u)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parsed.Host
+}
+
+// newProxy makes a proxy that disturbs lock requests, which are all scripts.
+func newProxy(t testing.TB, addr string) *locktest.Faults {
+	t.Helper()
+	return locktest.NewFaults(t, addr, func(request []byte) bool { return bytes.Contains(request, []byte("eval")) })
 }

@@ -1,0 +1,123 @@
+package redislock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"shop/locking"
+	"shop/locking/redislock"
+)
+
+// openUse returns a lock store, and a client for other keys. end closes both.
+func openUse() (store *redislock.Store, client *redis.Client, end func()) {
+	store, closeStore := open(redislock.New)
+	settings, err := redis.ParseURL(os.Getenv("SHOP_REDIS_URL"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	client = redis.NewClient(settings)
+	return store, client, func() { _ = client.Close(); closeStore() }
+}
+
+// A cache entry has expired, and a hundred requests want it at once. One computes it, and the others wait for
+// that one. The database is asked once.
+func Example_cacheFilledOnce() {
+	ctx := context.Background()
+	store, cache, end := openUse()
+	defer end()
+	defer cache.Del(ctx, "price/coffee")
+	var asked atomic.Int64
+	computed := func() string { asked.Add(1); time.Sleep(50 * time.Millisecond); return "8.90" }
+
+	read := func() (price string, err error) {
+		err = locking.Once(ctx, store, locking.Options{Backoff: locking.Backoff{Max: 50 * time.Millisecond}}, "price/coffee",
+			func(ctx context.Context) (bool, error) {
+				price, err = cache.Get(ctx, "price/coffee").Result()
+				if errors.Is(err, redis.Nil) {
+					return false, nil
+				}
+				return true, err
+			},
+			func(ctx context.Context, _ locking.Lease) error {
+				price = computed()
+				return cache.Set(ctx, "price/coffee", price, time.Minute).Err()
+			})
+		return price, err
+	}
+	var requests sync.WaitGroup
+	var right atomic.Int64
+	for range 100 {
+		requests.Go(func() {
+			if price, err := read(); err == nil && price == "8.90" {
+				right.Add(1)
+			}
+		})
+	}
+	requests.Wait()
+	fmt.Println("requests answered:", right.Load())
+	fmt.Println("database asked:", asked.Load())
+	// Output:
+	// requests answered: 100
+	// database asked: 1
+}
+
+// Two schedulers start the same job. The second finds it done. That its record is written once is the database's
+// task: here SETNX, elsewhere a unique key.
+func Example_jobStartedOnce() {
+	ctx := context.Background()
+	store, records, end := openUse()
+	defer end()
+	defer records.Del(ctx, "job/invoices-2026-11")
+
+	start := func() (started bool, err error) {
+		err = locking.Once(ctx, store, locking.Options{}, "job/invoices-2026-11",
+			func(ctx context.Context) (bool, error) {
+				n, err := records.Exists(ctx, "job/invoices-2026-11").Result()
+				return n > 0, err
+			},
+			func(ctx context.Context, _ locking.Lease) error {
+				started = true // and here the job runs
+				return records.SetNX(ctx, "job/invoices-2026-11", "done", time.Minute).Err()
+			})
+		return started, err
+	}
+	for range 2 {
+		started, err := start()
+		fmt.Println("started:", started, err)
+	}
+	// Output:
+	// started: true <nil>
+	// started: false <nil>
+}
+
+// A user clicks twice. The second request is refused at once, while the first one runs; it does not wait.
+func Example_oneOperationPerUser() {
+	ctx := context.Background()
+	store, _, end := openUse()
+	defer end()
+
+	order := func(work func()) error {
+		return locking.Do(ctx, store, locking.Options{NoWait: true}, []string{"user/7"}, func(context.Context, locking.Lease) error {
+			work()
+			return nil
+		})
+	}
+	err := order(func() {
+		second := order(func() { fmt.Println("ordered twice") })
+		fmt.Println("the second click is busy:", errors.Is(second, locking.ErrBusy))
+	})
+	fmt.Println("the first:", err)
+	fmt.Println("the next:", order(func() {}))
+	// Output:
+	// the second click is busy: true
+	// the first: <nil>
+	// the next: <nil>
+}

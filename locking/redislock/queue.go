@@ -1,0 +1,243 @@
+package redislock
+
+import (
+	"context"
+	"crypto/rand"
+	_ "embed"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"shop/locking"
+)
+
+//go:embed queue.lua
+var queueLua string
+
+//go:embed take.lua
+var takeLua string
+
+//go:embed keep.lua
+var keepLua string
+
+//go:embed leave.lua
+var leaveLua string
+
+var _ locking.Waiter = (*QueueStore)(nil)
+
+// QueueStore is a Store that grants its keys in the order of the requests. Acquire waits
+// in a queue at the server. TryAcquire does not overtake those who wait there. NewFair,
+// NewRW and NewSemaphore make it.
+type QueueStore struct {
+	store    *Store
+	inbox    *inbox
+	mode     string        // begins the owners of this store
+	space    string        // begins the names of its keys
+	limit    int           // of shared leases of a key at once
+	patience time.Duration // how long the ticket of a waiter that sends no requests is kept
+	scripts  queueScripts
+}
+
+// The modes: an exclusive lease, and one beside others.
+const (
+	exclusive = "x"
+	shared    = "s"
+)
+
+type queueScripts struct{ take, keep, leave *redis.Script }
+
+func newQueueScripts(queue, take, keep, leave string) queueScripts {
+	return queueScripts{redis.NewScript(queue + take), redis.NewScript(queue + keep), redis.NewScript(queue + leave)}
+}
+
+// newQueueStore makes a QueueStore. Its patience is that of twelve polls: a waiter keeps
+// its ticket when some requests fail, and one that is dead delays the others for 3 s at most.
+func newQueueStore(client redis.UniversalClient, ttl time.Duration, o Options, mode, space string, limit int) (*QueueStore, error) {
+	s, err := New(client, ttl, o)
+	if err != nil {
+		return nil, err
+	}
+	return &QueueStore{
+		store: s, inbox: newInbox(s), mode: mode, space: space, limit: limit, patience: 12 * poll,
+		scripts: newQueueScripts(queueLua, takeLua, keepLua, leaveLua),
+	}, nil
+}
+
+// TryAcquire takes all keys or none. It returns locking.ErrBusy if another holder has one
+// of them, or waits for one. Requests without an answer are retried as those of Store.
+func (q *QueueStore) TryAcquire(ctx context.Context, keys ...string) (lease locking.Lease, err error) {
+	defer describe(&err, "acquire", keys)
+	r, err := q.request(ctx, keys)
+	if err != nil {
+		return lease, err
+	}
+	err = q.store.resolver.Acquire(ctx, func() (err error) {
+		lease, err = r.take(ctx, 0)
+		return err
+	}, r.leave)
+	return lease, err
+}
+
+// Acquire waits for all keys, in the queues of all of them at once. A waiter keeps its
+// ticket as long as it sends a request from time to time. If it was silent for
+// longer than its patience (a pause, no network), it goes to the end of the queue.
+//
+// If ctx ends first, the error matches ctx.Err(), and locking.ErrBusy too if the request
+// was in the queue.
+func (q *QueueStore) Acquire(ctx context.Context, keys ...string) (lease locking.Lease, err error) {
+	defer describe(&err, "acquire", keys)
+	r, err := q.request(ctx, keys)
+	if err != nil {
+		return lease, err
+	}
+	woken := q.inbox.add(r.owner)
+	defer q.inbox.remove(r.owner)
+	for waits := false; ; {
+		lease, err = r.takeOrWait(ctx)
+		if errors.Is(err, locking.ErrBusy) {
+			waits = true
+			if err = q.inbox.wait(ctx, woken); err == nil {
+				continue
+			}
+		}
+		if err != nil && waits {
+			err = r.giveUp(ctx, err)
+		}
+		return lease, err
+	}
+}
+
+// request is one acquisition: what its requests to the server have in common.
+type request struct {
+	*QueueStore
+	owner          string
+	keys, counters []string
+}
+
+func (q *QueueStore) request(ctx context.Context, keys []string) (request, error) {
+	keys, err := q.store.check(ctx, keys)
+	locks, all := q.store.names(keys)
+	return request{q, q.mode + rand.Text(), keys, all[len(locks):]}, err
+}
+
+// take sends a request. patience 0: the owner does not wait.
+func (r request) take(ctx context.Context, patience time.Duration) (locking.Lease, error) {
+	sent := time.Now() // before the request: the TTL cannot start earlier
+	grant, err := r.send(ctx, r.scripts.take, r.keys, r.counters, r.owner, r.store.ttl.Milliseconds(), patience.Milliseconds())
+	if err == nil && grant <= 0 {
+		err = locking.ErrBusy
+	}
+	if err != nil {
+		return locking.Lease{}, err
+	}
+	l := locking.Lease{Keys: r.keys, Owner: r.owner + "/" + strconv.FormatInt(grant, 10), Until: sent.Add(r.store.trust)}
+	if r.mode == exclusive {
+		l.Fence = locking.Fence(grant)
+	}
+	return l, nil
+}
+
+// takeOrWait sends a request until the server has answered. The answer "busy" is kept from
+// the Resolver, which would remove the ticket if an earlier request had no answer.
+func (r request) takeOrWait(ctx context.Context) (lease locking.Lease, err error) {
+	var busy error
+	err = r.store.resolver.Acquire(ctx, func() (err error) {
+		if lease, err = r.take(ctx, r.patience); errors.Is(err, locking.ErrBusy) {
+			busy, err = err, nil
+		}
+		return err
+	}, r.leave)
+	if err == nil {
+		err = busy
+	}
+	return lease, err
+}
+
+// giveUp removes the ticket of a waiter that stops waiting because of err.
+func (r request) giveUp(ctx context.Context, err error) error {
+	r.store.resolver.Abandon(r.leave)
+	if ctx.Err() != nil {
+		err = fmt.Errorf("%w: %w", locking.ErrBusy, err)
+	}
+	return err
+}
+
+// leave removes what requests may have left at the server: a ticket, or a grant.
+func (r request) leave(ctx context.Context) error {
+	_, err := r.send(ctx, r.scripts.leave, r.keys, nil, r.owner, 0)
+	return err
+}
+
+// Renew restarts the TTL, on all keys or on none. It returns locking.ErrLost, finally, if
+// the lease no longer holds one of them; it never takes a key again. After any other error
+// l is as valid as before, until l.Until.
+func (q *QueueStore) Renew(ctx context.Context, l locking.Lease) (_ locking.Lease, err error) {
+	defer describe(&err, "renew", l.Keys)
+	owner, grant := granted(l)
+	if grant == 0 {
+		return l, locking.ErrLost
+	}
+	sent := time.Now()
+	held, err := q.send(ctx, q.scripts.keep, l.Keys, nil, owner, grant, q.store.ttl.Milliseconds())
+	switch {
+	case err != nil:
+		return l, err
+	case held == 0:
+		return l, locking.ErrLost
+	}
+	l.Until = sent.Add(q.store.trust)
+	return l, nil
+}
+
+// Release frees the keys, and wakes the first waiter of each. It returns locking.ErrLost if
+// the lease no longer held one of them; the others are freed all the same. After
+// locking.ErrOutcomeUnknown the release is retried in the background.
+func (q *QueueStore) Release(ctx context.Context, l locking.Lease) (err error) {
+	defer describe(&err, "release", l.Keys)
+	owner, grant := granted(l)
+	if grant == 0 {
+		return locking.ErrLost
+	}
+	held, err := q.send(ctx, q.scripts.leave, l.Keys, nil, owner, grant)
+	return q.store.released(l, held, err, request{q, owner, l.Keys, nil}.leave)
+}
+
+// granted returns the owner and the grant of a lease; 0: it is none of a QueueStore. The
+// grant is in Lease.Owner, not only in Fence, which a shared lease does not have.
+func granted(l locking.Lease) (owner string, grant int64) {
+	owner, digits, _ := strings.Cut(l.Owner, "/")
+	grant, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil || len(l.Keys) == 0 {
+		return "", 0
+	}
+	return owner, grant
+}
+
+// names returns the Redis names of keys, two for each:
+//
+//	PREFIX{TAG}SPACE:KEY
+//	PREFIX{TAG}SPACE-until:KEY
+func (q *QueueStore) names(keys []string) (names []string) {
+	for _, key := range keys {
+		scope := q.store.scope(key) + q.space
+		names = append(names, scope+":"+key, scope+"-until:"+key)
+	}
+	return names
+}
+
+// send runs a script on the queues of keys.
+func (q *QueueStore) send(ctx context.Context, script *redis.Script, keys, counters []string, owner string, args ...any) (int64, error) {
+	names := append(q.names(keys), counters...)
+	return q.store.send(ctx, script, names, append([]any{owner, len(keys), q.limit, q.inbox.channel}, args...)...)
+}
+
+// Close ends the subscription and the background work, and waits for them, at most as long
+// as for one answer. It releases no locks.
+func (q *QueueStore) Close() {
+	q.inbox.close()
+	q.store.Close()
+}

@@ -1,0 +1,320 @@
+package redislock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"shop/locking"
+	"shop/locking/locktest"
+)
+
+// properties are what the contract does not test, because it knows one mode and one key.
+var properties = map[string]func(*steps){
+	"readers share, and exclude writers": func(s *steps) {
+		a, b := s.rw(time.Minute), s.rw(time.Minute)
+		first, second := s.take(a.Read, "k"), s.take(b.Read, "k")
+		if first.Fence != 0 || first.Owner == second.Owner {
+			s.fail("leases %+v and %+v", first, second)
+		}
+		s.busy(a.Write, "k")
+		s.release(a.Read, first)
+		s.busy(a.Write, "k")
+		s.release(b.Read, second)
+		writer := s.take(b.Write, "k")
+		s.busy(a.Read, "k")
+		s.busy(a.Write, "k")
+		s.release(b.Write, writer)
+	},
+	"readers do not overtake a writer": func(s *steps) {
+		a, b := s.rw(time.Minute), s.rw(time.Minute)
+		reader := s.take(a.Read, "k")
+		writer := s.wait(b.Write, "k")
+		s.busy(a.Read, "k")
+		s.release(a.Read, reader)
+		s.release(b.Write, s.granted("the writer", writer))
+		s.release(a.Read, s.take(a.Read, "k"))
+	},
+	"writers do not overtake a reader": func(s *steps) {
+		a, b := s.rw(time.Minute), s.rw(time.Minute)
+		first := s.take(a.Write, "k")
+		reader := s.dead(b.Read, "k")
+		s.release(a.Write, first)
+		s.busy(a.Write, "k") // the reader has not asked again yet
+		lease, err := reader.take(s.ctx, 0)
+		if err != nil {
+			s.fail("the reader: %w", err)
+		}
+		s.busy(a.Write, "k")
+		s.release(b.Read, lease)
+		s.release(a.Write, s.take(a.Write, "k"))
+	},
+	"readers next to each other begin together": func(s *steps) {
+		a, b := s.rw(time.Minute), s.rw(time.Minute)
+		writer := s.take(a.Write, "k")
+		var readers []outcome
+		for range 4 {
+			readers = append(readers, s.wait(b.Read, "k"))
+		}
+		s.release(a.Write, writer)
+		for i, r := range readers { // none has released
+			s.granted(fmt.Sprintf("reader %d", i), r)
+		}
+	},
+	"each lease has its own end": func(s *steps) {
+		long, short := s.semaphore(time.Minute, 2), s.semaphore(1500*time.Millisecond, 2)
+		stays, dies := s.take(long, "k"), s.take(short, "k")
+		s.busy(long, "k")
+		s.eventually("the short lease is over", func() bool { return time.Now().After(dies.Until.Add(100 * time.Millisecond)) })
+		var next locking.Lease
+		s.eventually("a permit is free", func() (free bool) {
+			var err error
+			next, err = long.TryAcquire(s.ctx, "k")
+			return err == nil
+		})
+		s.busy(long, "k")
+		s.lost(short, dies)
+		s.busy(long, "k")
+		s.release(long, stays)
+		s.release(long, next)
+	},
+	"a permit is released once": func(s *steps) {
+		q := s.semaphore(time.Minute, 2)
+		first, second := s.take(q, "k"), s.take(q, "k")
+		s.busy(q, "k")
+		s.release(q, first)
+		s.lost(q, first)
+		third := s.take(q, "k")
+		s.busy(q, "k")
+		s.release(q, second)
+		s.release(q, third)
+	},
+	"permits are granted in order": func(s *steps) {
+		q := s.semaphore(time.Minute, 2)
+		a, b := s.take(q, "k"), s.take(q, "k")
+		first, second := s.wait(q, "k"), s.wait(q, "k")
+		s.release(q, a)
+		a = s.granted("the first waiter", first)
+		s.busy(q, "k")
+		s.release(q, b)
+		s.release(q, s.granted("the second waiter", second))
+		s.release(q, a)
+	},
+	// No poll heals a message that is not sent: each of these waits depends on one.
+	"at most n hold a key": func(s *steps) {
+		var inside atomic.Int32
+		s.contend([]*QueueStore{s.semaphore(time.Minute, 3), s.semaphore(time.Minute, 3), s.semaphore(time.Minute, 3)}, func(_ *QueueStore, n int32) error {
+			if holders := inside.Add(n); holders > 3 {
+				return fmt.Errorf("%d holders of 3 permits", holders)
+			}
+			return nil
+		})
+	},
+	"readers and writers are never together": func(s *steps) {
+		a, b := s.rw(time.Minute), s.rw(time.Minute)
+		var readers, writers atomic.Int32
+		s.contend([]*QueueStore{a.Read, a.Write, b.Read, b.Write, b.Read}, func(q *QueueStore, n int32) error {
+			if q.mode == shared {
+				readers.Add(n)
+			} else {
+				writers.Add(n)
+			}
+			if r, w := readers.Load(), writers.Load(); w > 1 || w > 0 && r > 0 {
+				return fmt.Errorf("%d readers and %d writers", r, w)
+			}
+			return nil
+		})
+	},
+	"a waiter that leaves delays no other": func(s *steps) {
+		q := s.semaphore(time.Minute, 1)
+		q.patience = time.Hour
+		held := s.take(q, "k")
+		ctx, cancel := context.WithCancel(s.ctx)
+		left := locktest.Beside(func() (locking.Lease, error) { return q.Acquire(ctx, "k") })
+		s.eventually("a waiter has a ticket", func() bool { return len(s.tickets(q, "k")) == 1 })
+		next := s.wait(q, "k")
+		cancel()
+		if _, err := (<-left).Pair(); !errors.Is(err, context.Canceled) || !errors.Is(err, locking.ErrBusy) {
+			s.fail("the waiter that leaves: got %v, want context.Canceled and ErrBusy", err)
+		}
+		s.release(q, held)
+		s.release(q, s.granted("the next waiter", next))
+	},
+	// Redisson counts five seconds for each dead waiter, one after the other (issue 1104).
+	"dead waiters cost the patience once": func(s *steps) {
+		s.poll = 50 * time.Millisecond
+		q := s.semaphore(time.Minute, 1)
+		q.patience = 700 * time.Millisecond
+		held := s.take(q, "k")
+		for range 20 {
+			s.dead(q, "k")
+		}
+		q.patience = time.Hour
+		next := s.wait(q, "k")
+		died := time.Now()
+		s.release(q, held)
+		s.granted("the living waiter", next)
+		if took := time.Since(died); took > 5*time.Second {
+			s.fail("granted %v after the release", took)
+		}
+	},
+	// In Redisson a waiter loses its ticket after five minutes, and may wait for ever (issue 3004).
+	"a living waiter keeps its ticket": func(s *steps) {
+		s.poll = 50 * time.Millisecond
+		q := s.semaphore(time.Minute, 1)
+		q.patience = 2 * time.Second
+		held := s.take(q, "k")
+		first, second := s.wait(q, "k"), s.wait(q, "k")
+		want, end := s.tickets(q, "k"), time.Now().Add(3*time.Second)
+		s.eventually("the patience is over", func() bool {
+			if got := s.tickets(q, "k"); !slices.Equal(got, want) {
+				s.fail("the tickets were %q and are %q", want, got)
+			}
+			return time.Now().After(end)
+		})
+		s.release(q, held)
+		s.release(q, s.granted("the first waiter", first))
+		s.release(q, s.granted("the second waiter", second))
+	},
+	// If it kept one of two tickets, it could be before another in one queue and behind it in the other.
+	"a waiter that was forgotten goes to the end of all queues": func(s *steps) {
+		q := s.semaphore(time.Minute, 1)
+		q.patience = time.Hour
+		s.take(q, "a", "b")
+		first := s.dead(q, "a", "b")
+		q.store.client.ZRem(s.ctx, q.names([]string{"a"})[0], first.owner)
+		second := s.dead(q, "a", "b")
+		if _, err := first.take(s.ctx, q.patience); !errors.Is(err, locking.ErrBusy) {
+			s.fail("the first waiter: %v", err)
+		}
+		for _, k := range []string{"a", "b"} {
+			if got := s.tickets(q, k); !slices.Equal(got, []string{second.owner, first.owner}) {
+				s.fail("%s: tickets %q, want those of %q and %q", k, got, second.owner, first.owner)
+			}
+		}
+	},
+	// The network may deliver a request twice, and late: as the same owner.
+	"a duplicate within a lease is the same grant": func(s *steps) {
+		q := s.semaphore(time.Minute, 2)
+		r := s.request(q, "a", "b")
+		lease, err := r.take(s.ctx, 0)
+		again, twice := r.take(s.ctx, q.patience)
+		if err != nil || twice != nil || again.Owner != lease.Owner {
+			s.fail("granted %+v, %v, then %+v, %v", lease, err, again, twice)
+		}
+		s.release(q, s.take(q, "a", "b")) // the other permit
+		s.release(q, lease)
+	},
+	"a duplicate after a lease does not revive it": func(s *steps) {
+		rw := s.rw(time.Minute)
+		r := s.request(rw.Read, "k")
+		lease, _ := r.take(s.ctx, 0)
+		s.release(rw.Read, lease)
+		s.release(rw.Write, s.take(rw.Write, "k")) // what the reader has read may be old now
+		if _, err := r.take(s.ctx, 0); err != nil {
+			s.fail("the duplicate: %w", err)
+		}
+		s.lost(rw.Read, lease)
+		s.release(rw.Write, s.take(rw.Write, "k")) // the release has removed it all the same
+	},
+	"a duplicate of the first request of a waiter keeps its ticket": func(s *steps) {
+		q := s.semaphore(time.Minute, 1)
+		held, first, second := s.take(q, "k"), s.dead(q, "k"), s.dead(q, "k")
+		if _, err := first.take(s.ctx, q.patience); !errors.Is(err, locking.ErrBusy) {
+			s.fail("the duplicate: %v", err)
+		}
+		if got := s.tickets(q, "k"); !slices.Equal(got, []string{first.owner, second.owner}) {
+			s.fail("the tickets are %q, want those of %q and %q", got, first.owner, second.owner)
+		}
+		s.release(q, held)
+	},
+	"nothing remains": func(s *steps) {
+		q := s.semaphore(time.Minute, 1)
+		held := s.take(q, "a", "b")
+		for _, name := range q.names(held.Keys) {
+			if left := q.store.client.PTTL(s.ctx, name).Val(); left <= 0 || left > time.Minute {
+				s.fail("%s expires in %v", name, left)
+			}
+		}
+		next := s.wait(q, "a")
+		s.release(q, held)
+		s.release(q, s.granted("the waiter", next))
+		if n := q.store.client.Exists(s.ctx, q.names(held.Keys)...).Val(); n != 0 {
+			s.fail("%d keys remain after the last release", n)
+		}
+	},
+}
+
+func TestQueue_Properties(t *testing.T) {
+	t.Parallel()
+	sideBySide(t, properties, func(t *testing.T, property func(*steps)) {
+		s := newSteps(t, 20*time.Second, nil)
+		if property(s); s.err != nil {
+			t.Error(s.err)
+		}
+	})
+}
+
+// Each of these variants lacks the named property.
+func TestQueue_PropertiesNoticeBrokenQueues(t *testing.T) {
+	t.Parallel()
+	const leaves = "held = held + 1 end\n    remove(i, owner)\n    wake(KEYS[2 * i - 1])"
+	type mutation struct{ from, to, property string }
+	sideBySide(t, map[string]mutation{
+		"a writer beside readers":        {"who:sub(1, 1) == 's' and ", "", "readers share, and exclude writers"},
+		"readers beside a writer":        {"and holder:sub(1, 1) == 's' and ", "and ", "readers share, and exclude writers"},
+		"readers exclude each other":     {"and holders < limit", "and false", "readers share, and exclude writers"},
+		"a permit too many":              {"holders < limit", "holders <= limit", "a permit is released once"},
+		"anyone overtakes":               {"who and who ~= owner or not", "not", "writers do not overtake a reader"},
+		"readers overtake":               {"who and who ~= owner or", "who and who:sub(1, 1) == 's' and who ~= owner or", "readers do not overtake a writer"},
+		"writers overtake":               {"who and who ~= owner or", "who and who:sub(1, 1) == 'x' and who ~= owner or", "writers do not overtake a reader"},
+		"more than n":                    {"holders < limit", "true", "at most n hold a key"},
+		"writers beside all":             {"if holders == 0 then return true end", "if holders == 0 or who:sub(1, 1) == 'x' then return true end", "readers and writers are never together"},
+		"the next reader is not woken":   {"wake(KEYS[2 * i - 1]) end -- the next", "end -- the next", "readers next to each other begin together"},
+		"a release wakes no waiter":      {leaves, "held = held + 1 end\n    remove(i, owner)", "permits are granted in order"},
+		"one end for all":                {"redis.call('ZRANGE', KEYS[2 * i], -1, -1, 'WITHSCORES')[2]", "now + milliseconds", "each lease has its own end"},
+		"an expired permit stays":        {"for _, who in ipairs(late) do remove(i, who) end", "", "each lease has its own end"},
+		"a lost permit is kept":          {"if not ticket or tonumber(ticket) ~= -tonumber(ARGV[5]) then return 0 end", "", "a permit is released once"},
+		"a revived lease":                {"if not ticket or tonumber(ticket) ~= -tonumber(ARGV[5]) then", "if not ticket then", "a duplicate after a lease does not revive it"},
+		"a duplicate is another owner":   {"if held == keys then", "if false then", "a duplicate within a lease is the same grant"},
+		"a ticket for each request":      {"if waits == 0 then redis", "if true then redis", "a duplicate of the first request of a waiter keeps its ticket"},
+		"a ticket is left behind":        {leaves, "held = held + 1 end\n    if tonumber(ticket) < 0 then remove(i, owner) end\n    wake(KEYS[2 * i - 1])", "a waiter that leaves delays no other"},
+		"tickets end after a time":       {"    if waits == 0 then redis.call('ZADD'", "    if waits > 0 then return 0 end\n    if waits == 0 then redis.call('ZADD'", "a living waiter keeps its ticket"},
+		"a ticket in one of two queues":  {"if held + waits > 0 and waits < keys then", "if false then", "a waiter that was forgotten goes to the end of all queues"},
+		"dead waiters stay":              {"for _, who in ipairs(late) do remove(i, who) end", "for _, who in ipairs(late) do if tonumber(redis.call('ZSCORE', KEYS[2 * i - 1], who)) < 0 then remove(i, who) end end", "dead waiters cost the patience once"},
+		"the sets are kept for ever":     {"    redis.call('PEXPIREAT', KEYS[2 * i - 1], last)\n", "", "nothing remains"},
+		"a release leaves the deadlines": {"  redis.call('ZREM', KEYS[2 * i], who)\n", "", "nothing remains"},
+	}, func(t *testing.T, m mutation) {
+		s := newSteps(t, 3*time.Second, func(q *QueueStore) { edit(t, q, m.from, m.to) })
+		if properties[m.property](s); s.err == nil {
+			t.Errorf("%q did not notice", m.property)
+		} else {
+			t.Log(s.err)
+		}
+	})
+}
+
+// The control: the classic semaphore in a sorted set compares with the time of its clients.
+// One whose clock is ahead forgets the permits of all others.
+func TestSemaphore_AClientsClockWouldGrantTooMany(t *testing.T) {
+	t.Parallel()
+	s := newSteps(t, 20*time.Second, nil)
+	q, ahead := s.semaphore(time.Minute, 2), s.semaphore(time.Minute, 2)
+	const now = "local now = time[1] * 1000 + math.floor(time[2] / 1000)"
+	edit(t, ahead, now, now+" + 3600000")
+	a, b := s.take(q, "k"), s.take(q, "k")
+	s.busy(q, "k")
+	s.take(ahead, "k") // a third holder: the others still trust their leases
+	s.lost(q, a)
+	s.lost(q, b)
+	if s.err != nil {
+		t.Error(s.err)
+	}
+	if now := time.Now(); !now.Before(a.Until) || !now.Before(b.Until) {
+		t.Error("the leases were over anyway")
+	}
+}
