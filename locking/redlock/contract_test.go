@@ -1,0 +1,16 @@
+package redlock
+
+import (
+	"testing"
+
+	"shop/locking/locktest"
+)
+
+// promises of this store: a lease expires, and that is all. It has no fence, one key, and
+// no order of waiters.
+var promises = locktest.Promises{Expires: true, MinTTL: TTLMin}
+
+func TestContract(t *testing.T) {
+	t.Parallel()
+	locktest.Run(t, target{}.open, promises)
+}

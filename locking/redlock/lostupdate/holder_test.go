@@ -1,0 +1,166 @@
+package lostupdate
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/redis/go-redis/v9/logging"
+	"go.uber.org/goleak"
+
+	"shop/locking"
+	"shop/locking/redlock"
+)
+
+// The environment of a holder in a process of its own.
+const (
+	holderServers  = "LOSTUPDATE_SERVERS" // its presence makes this test binary a holder
+	holderDatabase = "LOSTUPDATE_DATABASE"
+	holderFenced   = "LOSTUPDATE_FENCED"
+)
+
+const (
+	key = "account"
+	ttl = time.Second
+)
+
+func TestMain(m *testing.M) {
+	logging.Disable() // go-redis also returns its connection errors
+	if servers := os.Getenv(holderServers); servers != "" {
+		if err := hold(context.Background(), strings.Fields(servers)); err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// What a holder writes to its parent.
+const (
+	trusted = "trusted" // it has read, and its lease is valid: the next step is the write
+	written = "written"
+	refused = "refused"
+)
+
+// hold is A. It acquires, reads, checks its lease, and writes when the parent tells it to.
+func hold(ctx context.Context, servers []string) error {
+	store, err := redlock.New(servers, ttl, redlock.Options{})
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	conn, err := pgx.Connect(ctx, os.Getenv(holderDatabase))
+	if err != nil {
+		return err
+	}
+	defer conn.Close(ctx)
+	u := &update{db: conn, fenced: os.Getenv(holderFenced) == "true"}
+	for {
+		lease, err := acquire(ctx, store)
+		if err == nil {
+			err = u.read(ctx)
+		}
+		if err != nil {
+			return err
+		}
+		if time.Now().Before(lease.Until) {
+			break
+		}
+	}
+	fmt.Println(trusted)
+	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil {
+		return err
+	}
+	switch err = u.write(ctx, 10); {
+	case err == nil:
+		fmt.Println(written)
+	case errors.Is(err, locking.ErrStale):
+		fmt.Println(refused)
+	}
+	return err
+}
+
+// acquire waits for the key. It repeats a request that a majority did not answer in time.
+func acquire(ctx context.Context, store *redlock.Store) (lease locking.Lease, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	for {
+		lease, err = locking.Acquire(ctx, store, locking.Options{}, key)
+		if err == nil || ctx.Err() != nil {
+			return lease, err
+		}
+	}
+}
+
+// process is a holder in a process of its own.
+type process struct {
+	cmd    *exec.Cmd
+	stdin  io.Writer
+	stdout *bufio.Reader
+}
+
+func startHolder(t *testing.T, servers []string, databaseURL string, fenced bool) *process {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), holderServers+"="+strings.Join(servers, " "), holderDatabase+"="+databaseURL,
+		fmt.Sprintf("%s=%t", holderFenced, fenced))
+	cmd.Stderr = os.Stderr
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return &process{cmd: cmd, stdin: stdin, stdout: bufio.NewReader(stdout)}
+}
+
+// says waits for the holder's next line.
+func (p *process) says(t *testing.T, want string) {
+	t.Helper()
+	if line, err := p.stdout.ReadString('\n'); strings.TrimSpace(line) != want {
+		t.Fatalf("the holder says %q, %v, want %q", line, err, want)
+	}
+}
+
+// stop sends SIGSTOP, and waits until the process is stopped.
+func (p *process) stop(t *testing.T) {
+	t.Helper()
+	var status syscall.WaitStatus
+	err := p.cmd.Process.Signal(syscall.SIGSTOP)
+	if err == nil {
+		_, err = syscall.Wait4(p.cmd.Process.Pid, &status, syscall.WUNTRACED, nil)
+	}
+	if err != nil || !status.Stopped() {
+		t.Fatalf("stop the holder: %v, status %v", err, status)
+	}
+}
+
+// tellToWrite puts the word to write into the holder's input, which it reads when it runs.
+func (p *process) tellToWrite(t *testing.T) {
+	t.Helper()
+	if _, err := io.WriteString(p.stdin, "write\n"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (p *process) resume(t *testing.T) {
+	t.Helper()
+	if err := p.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+}

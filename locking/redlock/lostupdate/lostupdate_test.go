@@ -1,0 +1,157 @@
+package lostupdate
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"shop/locking"
+	"shop/locking/locktest"
+	"shop/locking/redlock"
+)
+
+// The outcomes. A adds 10, and B adds 1 meanwhile: without a fence A overwrites that, and
+// with a fence A is refused.
+var outcomes = map[string]struct {
+	fenced  bool
+	says    string // A
+	balance int64
+}{
+	"WithoutFenceAnUpdateIsLost": {false, written, 110},
+	"WithAFenceAIsRefused":       {true, refused, 101},
+}
+
+// A checks its lease, is stopped for longer than its TTL, and then writes.
+func TestPausedHolder(t *testing.T) {
+	t.Parallel()
+	_, servers := startFive(t)
+	for name, want := range outcomes {
+		t.Run(name, func(t *testing.T) {
+			db := newAccount(t)
+			a := startHolder(t, servers, db.URL, want.fenced)
+			a.says(t, trusted)
+			a.stop(t)
+			a.tellToWrite(t)
+
+			store := newStore(t, servers, 10*time.Second)
+			lease, err := acquire(t.Context(), store) // when A's lease has expired
+			if err != nil {
+				t.Fatal(err)
+			}
+			b := &update{db: db.Pool, fenced: want.fenced}
+			mustUpdate(t, b)
+
+			a.resume(t)
+			a.says(t, want.says)
+			_ = a.cmd.Wait()
+			if got := balance(t, db.Pool); got != want.balance {
+				t.Errorf("the balance is %d, want %d", got, want.balance)
+			}
+			if err := store.Release(t.Context(), lease); errors.Is(err, locking.ErrLost) {
+				t.Errorf("B: %v", err)
+			}
+		})
+	}
+}
+
+// A has three servers, since two are down. These come back, and one of the three restarts
+// without its data: B has three as well, and both leases are valid.
+func TestRestartedServer(t *testing.T) {
+	t.Parallel()
+	for name, want := range outcomes {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := newAccount(t)
+			servers, urls := startFive(t)
+			servers[3].Kill()
+			servers[4].Kill()
+			first, err := acquire(t.Context(), newStore(t, urls, time.Minute))
+			if err != nil {
+				t.Fatal(err)
+			}
+			a := &update{db: db.Pool, fenced: want.fenced}
+			if err := a.read(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+
+			servers[3].Start()
+			servers[4].Start()
+			servers[2].Restart()
+			second, err := acquire(t.Context(), newStore(t, urls, time.Minute))
+			if err != nil {
+				t.Fatal(err)
+			}
+			mustUpdate(t, &update{db: db.Pool, fenced: want.fenced})
+
+			err = a.write(t.Context(), 10)
+			if now := time.Now(); now.After(first.Until) || now.After(second.Until) {
+				t.Fatalf("the leases do not overlap: %v and %v", first.Until, second.Until)
+			}
+			if want.fenced != errors.Is(err, locking.ErrStale) || !want.fenced && err != nil {
+				t.Errorf("A: got %v, with a fence: %t", err, want.fenced)
+			}
+			if got := balance(t, db.Pool); got != want.balance {
+				t.Errorf("the balance is %d, want %d", got, want.balance)
+			}
+		})
+	}
+}
+
+// A pauses between the grant and nextval, so that its fence is newer than that of B, the
+// next holder. Then B is refused: no update is lost, although the later holder loses.
+func TestFence_TakenAfterThePause(t *testing.T) {
+	t.Parallel()
+	db := newAccount(t)
+	a, b := &update{db: db.Pool, fenced: true}, &update{db: db.Pool, fenced: true}
+	for _, u := range []*update{b, a} {
+		if err := u.read(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := b.write(t.Context(), 1); !errors.Is(err, locking.ErrStale) {
+		t.Errorf("B: got %v, want ErrStale", err)
+	}
+	if err := a.write(t.Context(), 10); err != nil {
+		t.Error(err)
+	}
+	if got := balance(t, db.Pool); got != 110 {
+		t.Errorf("the balance is %d, want 110", got)
+	}
+}
+
+// startFive starts five servers that keep no data.
+func startFive(t *testing.T) (servers []*locktest.Server, urls []string) {
+	t.Helper()
+	for range 5 {
+		s := locktest.NewServer(t, locktest.Redis())
+		s.Spawn()
+		servers, urls = append(servers, s), append(urls, "redis://"+s.Addr)
+	}
+	for _, s := range servers {
+		s.Await()
+	}
+	return servers, urls
+}
+
+// newStore makes B's Store, or A's in this process.
+func newStore(t *testing.T, urls []string, ttl time.Duration) *redlock.Store {
+	t.Helper()
+	store, err := redlock.New(urls, ttl, redlock.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Close)
+	return store
+}
+
+// mustUpdate is B: it reads and writes at once.
+func mustUpdate(t *testing.T, u *update) {
+	t.Helper()
+	err := u.read(t.Context())
+	if err == nil {
+		err = u.write(t.Context(), 1)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
