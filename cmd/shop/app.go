@@ -176,7 +176,7 @@ func (a *app) close(log *slog.Logger) {
 // checkMigrated reports missing tables at the start, not at the first request.
 func checkMigrated(ctx context.Context, pool *pgxpool.Pool) error {
 	var ready bool
-	err := pool.QueryRow(ctx, `SELECT to_regclass('clients') IS NOT NULL AND to_regclass('products') IS NOT NULL AND to_regclass('accounts') IS NOT NULL`).Scan(&ready)
+	err := pool.QueryRow(ctx, `SELECT to_regclass('clients') IS NOT NULL AND to_regclass('products') IS NOT NULL AND to_regclass('roll_ups') IS NOT NULL AND to_regclass('accounts') IS NOT NULL`).Scan(&ready)
 	if err == nil && !ready {
 		err = errors.New("the database lacks tables; run: shop migrate")
 	}

@@ -1,0 +1,52 @@
+// Package rollup adds up the sales of each day, once, on one of several servers.
+//
+// # The question
+//
+// A job runs for minutes. Each server starts it at the same time of the day, so that it runs even if some of
+// them are down. How does one server do the work while the others skip it at once? What happens when that
+// server is killed half way?
+//
+// # The invariant
+//
+//	a day has at most one row for each product in daily_sales, and it never changes
+//	a day whose roll-up is done has the sums of all its stock movements, whatever was killed or repeated
+//
+// # How
+//
+// The lock makes it fast: locking.Once takes the lock "roll-up/2026-11-22" for the work, renews it while the work
+// lasts, and returns locking.ErrBusy at once on the other servers. When the holder is killed, the lock expires
+// after its TTL, and the next run of any server continues.
+//
+// The database makes it right: the work is cut into chunks of products, each one transaction.
+//
+//	tx:  roll_ups of the day FOR UPDATE      waits for a chunk of another server, then reads where it ended
+//	     done, or up to which product        decides
+//	     INSERT INTO daily_sales … SELECT    the next products
+//	     UPDATE roll_ups                     up to the last of them; done after the last product
+//	     COMMIT
+//
+// So a chunk is done once, also if the lock was lost and two servers work. A late holder finds the row further on,
+// and continues there. It needs no fence: what it writes does not depend on what it has read under the lock.
+//
+// # What is added up
+//
+// Stock movements of the day, in UTC, of the kinds sale and cancel. They are only appended, so the sums of a day
+// are final when all its transactions have ended. A transaction has the time of its beginning. A day is due
+// when it has been over for Settle, which is longer than any transaction of the shop lasts. A cancellation counts on
+// the day of the cancellation, so units and revenue may be negative.
+//
+// # What goes wrong, and what happens then
+//
+//	the server is killed in a chunk           rolled back; the lock expires after its TTL; then the next run repeats it
+//	… after a chunk                           the next run continues with the next chunk
+//	it is paused beyond the TTL               another server continues; the paused one stops, or finds the chunk done
+//	COMMIT has no answer                      an error; the next run reads whether the chunk is done
+//	the lock table is lost                    two servers take turns in the chunks; each chunk is done once
+//	no server ran for some days               the next run does all days that are due, the oldest first
+//	a server's clock is wrong                 nothing: the database decides which days are due
+//
+// # Sources
+//
+//   - ShedLock (github.com/lukas-krecan/ShedLock): one instance runs a scheduled task, the others skip it.
+//   - PostgreSQL manual, 13.2.1 Read Committed: SELECT FOR UPDATE waits and reads the row's new version.
+package rollup
