@@ -1,0 +1,203 @@
+package combine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"shop/locking"
+)
+
+// Config of a Combiner. Store and Apply are required.
+type Config[Q, A any] struct {
+	Store locking.Store
+	Lock  locking.Options // of the lease; NoWait and MaxWait do not apply while a request is undecided
+
+	// Apply applies a batch in its order, and returns a result for each request. ctx ends with the lease. An
+	// error means that no request had an effect, unless it matches locking.ErrOutcomeUnknown. A request
+	// may be applied again, under a greater fence: Apply must recognize it.
+	Apply func(ctx context.Context, l locking.Lease, batch []Q) ([]Result[A], error)
+
+	// Key returns the idempotency key of a request, with all that tells it from another request
+	// under the same key. Equal ones are the same request. nil or "": each request is one of its own.
+	Key func(Q) string
+
+	MaxQueue int           // requests that wait for a set of keys; 0: 4096
+	MaxBatch int           // requests of a batch; 0: 128
+	MaxTurn  time.Duration // for which a lease is kept while requests wait; 0: 100 ms
+	Trust    time.Duration // the least that must be left of a lease when a batch begins; 0: 1 s
+	Tries    int           // of a request whose outcome is unknown; 0: 3
+}
+
+// Result is the result of one request.
+type Result[A any] struct {
+	Answer A
+	Err    error
+}
+
+// The errors of a Combiner, besides those of package locking and of Apply.
+var (
+	ErrFull   = fmt.Errorf("%w: combine: too many requests wait for the keys", locking.ErrBusy)
+	ErrClosed = errors.New("combine: closed")
+	// ErrPanic reports that Apply panicked in each try. The outcome is unknown.
+	ErrPanic = fmt.Errorf("%w: combine: Apply panicked", locking.ErrOutcomeUnknown)
+)
+
+// Combiner is safe for concurrent use. It has one goroutine for each set of keys for which requests wait. Apply
+// must not call it.
+type Combiner[Q, A any] struct {
+	config Config[Q, A]
+	life   context.Context // ends with Close
+	end    context.CancelCauseFunc
+	work   sync.WaitGroup
+
+	mu    sync.Mutex
+	lines map[string]*line[Q, A] // by keys; none is empty and without a goroutine
+}
+
+// line is the queue of a set of keys. The Combiner's mutex guards all but keys.
+type line[Q, A any] struct {
+	keys    []string
+	again   []*request[Q, A] // undecided, and tried again before those that wait
+	waiting []*request[Q, A]
+	joined  int    // requests so far
+	running bool   // a batch has begun under the lease
+	stop    func() // ends the wait for the lease
+}
+
+func (l *line[Q, A]) empty() bool { return len(l.again)+len(l.waiting) == 0 }
+
+// request is one call of Do. While it is in a queue the Combiner's mutex guards it, and while it runs only
+// the goroutine of its line uses it.
+type request[Q, A any] struct {
+	of    Q
+	key   string
+	place int  // how many requests joined the queue before
+	runs  bool // in a batch: its ctx is ignored
+	tries int
+	alone bool             // the next try is a batch of its own
+	last  error            // why it is tried again; an unknown outcome stays
+	same  []*request[Q, A] // of the same batch, with the same key
+	done  chan Result[A]
+}
+
+// New makes a Combiner.
+func New[Q, A any](config Config[Q, A]) (*Combiner[Q, A], error) {
+	for name, number := range map[string]int64{
+		"MaxQueue": int64(config.MaxQueue), "MaxBatch": int64(config.MaxBatch), "MaxTurn": int64(config.MaxTurn),
+		"Trust": int64(config.Trust), "Tries": int64(config.Tries),
+	} {
+		if number < 0 {
+			return nil, fmt.Errorf("combine: Config.%s is negative", name)
+		}
+	}
+	if config.Store == nil || config.Apply == nil {
+		return nil, errors.New("combine: Config.Store and Config.Apply are required")
+	}
+	if config.Lock.MaxHold > 0 && config.MaxTurn >= config.Lock.MaxHold {
+		return nil, errors.New("combine: Config.MaxTurn must be below Config.Lock.MaxHold")
+	}
+	setDefault(&config.MaxQueue, 4096)
+	setDefault(&config.MaxBatch, 128)
+	setDefault(&config.MaxTurn, 100*time.Millisecond)
+	setDefault(&config.Trust, time.Second)
+	setDefault(&config.Tries, 3)
+	c := &Combiner[Q, A]{config: config, lines: map[string]*line[Q, A]{}}
+	c.life, c.end = context.WithCancelCause(context.Background())
+	return c, nil
+}
+
+func setDefault[N ~int | ~int64](n *N, value N) {
+	if *n == 0 {
+		*n = value
+	}
+}
+
+// Do applies q under a lease of the keys, together with other requests for the same keys, and returns its
+// own result.
+//
+// If ctx ends while q is queued, q has no effect, and the error matches ctx.Err() and locking.ErrBusy. While
+// q is applied, Do waits for its result. If ctx ends while q waits to be tried again, the error matches that
+// of the last try. An error matches locking.ErrOutcomeUnknown if, and only if, q may have had an effect.
+func (c *Combiner[Q, A]) Do(ctx context.Context, q Q, keys ...string) (A, error) {
+	var none A
+	keys, err := locking.SortedKeys(keys)
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return none, err
+	}
+	r := &request[Q, A]{of: q, done: make(chan Result[A], 1)}
+	if c.config.Key != nil {
+		r.key = c.config.Key(q)
+	}
+	l, err := c.join(r, keys)
+	if err != nil {
+		return none, err
+	}
+	select {
+	case result := <-r.done:
+		return result.Answer, result.Err
+	case <-ctx.Done():
+	}
+	if c.leave(r, l) {
+		if r.last != nil {
+			return none, fmt.Errorf("%w; %w", r.last, ctx.Err())
+		}
+		return none, fmt.Errorf("%w: %w", locking.ErrBusy, ctx.Err())
+	}
+	result := <-r.done
+	return result.Answer, result.Err
+}
+
+// Close takes no more requests, and returns when all are answered: those of a batch that runs by its
+// outcome, the others by ErrClosed. It ends the ctx of the batch.
+func (c *Combiner[Q, A]) Close() {
+	c.mu.Lock()
+	c.end(ErrClosed)
+	c.mu.Unlock()
+	c.work.Wait()
+}
+
+// join puts a request into its queue, and starts the queue's goroutine if there is none.
+func (c *Combiner[Q, A]) join(r *request[Q, A], keys []string) (*line[Q, A], error) {
+	name := strings.Join(keys, "\x00") // no key has a NUL
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.life.Err() != nil {
+		return nil, ErrClosed
+	}
+	l := c.lines[name]
+	switch {
+	case l == nil:
+		l = &line[Q, A]{keys: keys}
+		c.lines[name] = l
+		c.work.Go(func() { c.serve(name, l) })
+	case len(l.waiting) >= c.config.MaxQueue:
+		return nil, ErrFull
+	}
+	r.place = l.joined
+	l.joined++
+	l.waiting = append(l.waiting, r)
+	return l, nil
+}
+
+// leave takes a request out of its queue. False: it runs, or is answered.
+func (c *Combiner[Q, A]) leave(r *request[Q, A], l *line[Q, A]) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r.runs {
+		return false
+	}
+	is := func(other *request[Q, A]) bool { return other == r }
+	l.again, l.waiting = slices.DeleteFunc(l.again, is), slices.DeleteFunc(l.waiting, is)
+	if l.empty() && !l.running && l.stop != nil {
+		l.stop() // no request waits for the lease
+	}
+	return true
+}

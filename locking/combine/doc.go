@@ -1,0 +1,89 @@
+// Package combine serves all requests that wait for a key in this process by one turn of its
+// lock: flat combining, under a distributed lock.
+//
+// # The question
+//
+// A thousand clients want one row. A lock serves them one by one, and each pays for a round trip to
+// the lock service, one to the row, and a commit. How can one holder do the work of all who wait,
+// and still give each its own answer, exactly once?
+//
+// # The invariant
+//
+// Every call of Do gets one answer: the one of its own request. A batch runs only under a lease
+// that this process trusts, and never beside another batch of the same keys in this process. Of
+// the requests of one process that are applied once, those that came first are applied first.
+//
+// What makes the result right is not this package: Apply checks the fence, or locks the row, as any
+// holder must (package locking). And a request must be idempotent: see below.
+//
+// # How it works
+//
+//	Do ──▶ [r1 r2 r3 r4 r5 …]      a queue for each set of keys; ErrFull when it is too long
+//	             │
+//	             │ the first request of an empty queue starts a goroutine, which
+//	             │ ends when the queue is empty
+//	             ▼
+//	      take the lease ──▶ batch r1 r2 r3 ──▶ batch r4 r5 ──▶ … ──▶ release
+//	             ▲            Apply, answers      Apply, answers        │
+//	             └───────────── more wait, but MaxTurn is over ─────────┘
+//	                            so that other processes get the lease
+//
+// A request is queued, running or answered. The mutex of the Combiner guards the change:
+//
+//	queued     its ctx ends: it is taken out, and had no effect
+//	running    its ctx is ignored: it is answered by what happened
+//	answered   Do returns
+//
+// Requests with the same Key in one batch are one request: Apply gets the first, all get its answer. When
+// all clients have left, the goroutine stops waiting for the lease.
+//
+// # When the outcome is unknown
+//
+// Apply returns an error that matches locking.ErrOutcomeUnknown when its COMMIT was not answered. Then
+// nothing else may run under this lease: a write may still be under way. The lease expires, another
+// one with a greater fence is taken, and the requests of the batch are queued again, before all others. Apply
+// finds by the request's idempotency key that it was done, and returns the stored answer. A batch that
+// panics, or is unknown twice, is taken apart: each request is tried alone, so that one bad
+// request does not fail the others. The same is done when a lease was lost.
+//
+// That takes a TTL each time. A client may leave in between, and is told that the outcome is unknown. So it
+// is after Tries tries. An unknown outcome stays unknown, whatever a later try says, unless it succeeds.
+//
+// # What goes wrong, and what happens then
+//
+//	what happens                       the requests of the batch           those that wait
+//	the lock is busy for MaxWait       -                                   those that waited from the beginning:
+//	                                                                       ErrBusy
+//	no answer from the lock service    -                                   the same: its error
+//	Apply fails, nothing was done      its error                           the next batch, under a new lease
+//	Apply's COMMIT is not answered     applied again, under a lease with   wait for that
+//	                                   a greater fence
+//	Apply panics                       the same, each alone; after Tries   wait for that
+//	                                   ErrPanic
+//	the lease is lost                  Apply's ctx ends; tried again, if   wait for a new lease
+//	                                   Apply returns an error
+//	too little trust is left           -                                   a new lease first; ErrLost when
+//	                                                                       that happens Tries times
+//	a client leaves                    it waits for its answer             it is taken out
+//	the process pauses                 its fence is stale: Apply refuses   as above
+//	the process dies                   unknown to the clients, who repeat  not done
+//	                                   them under their keys
+//
+// # What it does not do
+//
+// It does not make a Store fair. After MaxTurn it releases the lease and requests it at once: another process gets
+// its turn if the Store has a queue (locking.Waiter), and may starve if the Store polls.
+//
+// It does not reorder, and it does not share anything between processes: each has its own queue, and
+// the lock decides between them. Two sets of keys that overlap are two queues, which the lock excludes
+// from each other, as long as the Store takes several keys at once.
+//
+// # Sources
+//
+//   - D. Hendler, I. Incze, N. Shavit, M. Tzafrir, "Flat Combining and the Synchronization-Parallelism
+//     Tradeoff", SPAA 2010. There the combiner is one of the waiting threads. Here it is a goroutine of
+//     its own, since a client may leave at any time.
+//   - Y. Oyama, K. Taura, A. Yonezawa, "Executing Parallel Programs with Synchronization Bottlenecks
+//     Efficiently", 1999: the idea of one owner that runs the critical sections of all.
+//   - P. Helland, "Life beyond Distributed Transactions", CIDR 2007: idempotent requests.
+package combine

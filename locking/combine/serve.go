@@ -1,0 +1,255 @@
+package combine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"shop/locking"
+)
+
+// serve takes lease after lease until no request is left.
+func (c *Combiner[Q, A]) serve(name string, l *line[Q, A]) {
+	t := &turns[Q, A]{Combiner: c, line: l}
+	for !c.finish(name, l) {
+		t.turn()
+	}
+}
+
+// finish removes a line for which no request waits. No request can join it after that.
+func (c *Combiner[Q, A]) finish(name string, l *line[Q, A]) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !l.empty() {
+		return false
+	}
+	delete(c.lines, name)
+	return true
+}
+
+// turns is the work of the goroutine of a line.
+type turns[Q, A any] struct {
+	*Combiner[Q, A]
+	line *line[Q, A]
+	late int // leases in a row that came too late for a batch
+}
+
+// turn takes the lease once, and applies batches under it.
+func (t *turns[Q, A]) turn() {
+	ctx, stop := context.WithCancel(t.life)
+	defer stop()
+	waited, lock := t.begin(stop)
+	granted, began := false, false
+	err := locking.Do(ctx, t.config.Store, lock, t.line.keys, func(ctx context.Context, l locking.Lease) error {
+		granted = true
+		for first := time.Now(); trusted(ctx, t.config.Trust) && (!began || time.Since(first) < t.config.MaxTurn); {
+			batch := t.take()
+			if len(batch) == 0 {
+				return nil
+			}
+			began = true
+			if err := t.apply(ctx, l, batch); err != nil {
+				return err
+			}
+		}
+		return context.Cause(ctx)
+	})
+	t.end()
+	switch {
+	case began:
+		t.late = 0
+	case granted && t.late+1 < t.config.Tries && t.life.Err() == nil: // a new lease first
+		t.late++
+	case granted && err == nil:
+		t.refuse(waited, fmt.Errorf("%w: combine: less than %v was left of %d leases when they were granted: the TTL must be longer", locking.ErrLost, t.config.Trust, t.late+1))
+	default:
+		t.refuse(waited, err)
+	}
+}
+
+// begin returns how many requests have joined the queue, and how to wait for the lease: with undecided
+// requests as long as it takes, since the lease that they had must expire first.
+func (t *turns[Q, A]) begin(stop func()) (waited int, lock locking.Options) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.line.stop = stop
+	if lock = t.config.Lock; len(t.line.again) > 0 {
+		lock.NoWait, lock.MaxWait = false, 0
+	}
+	return t.line.joined, lock
+}
+
+func (t *turns[Q, A]) end() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.line.running = false
+}
+
+// trusted reports whether at least d is left of the lease.
+func trusted(ctx context.Context, d time.Duration) bool {
+	left, cancel, err := locking.Detach(ctx, d+time.Minute)
+	if err != nil {
+		return false
+	}
+	defer cancel()
+	until, _ := left.Deadline()
+	return time.Until(until) >= d
+}
+
+// take takes the next batch out of the queue: undecided requests first, and not together with others.
+func (t *turns[Q, A]) take() (batch []*request[Q, A]) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	l := t.line
+	switch {
+	case len(l.again) == 0:
+		batch, l.waiting = t.pick(l.waiting, t.config.MaxBatch)
+	case l.again[0].alone:
+		batch, l.again = t.pick(l.again, 1)
+	default:
+		batch, l.again = t.pick(l.again, t.config.MaxBatch)
+	}
+	l.running = l.running || len(batch) > 0
+	return batch
+}
+
+// pick returns the first requests of a list, at most most with different keys, and the rest of the list.
+func (t *turns[Q, A]) pick(list []*request[Q, A], most int) (batch, rest []*request[Q, A]) {
+	first := map[string]*request[Q, A]{} // by key
+	for n, r := range list {
+		switch same := first[r.key]; {
+		case r.key != "" && same != nil:
+			same.same = append(same.same, r)
+		case len(batch) == most || r.alone && most > 1:
+			return batch, list[n:]
+		default:
+			batch = append(batch, r)
+			first[r.key] = r
+		}
+		r.runs = true
+	}
+	return batch, nil
+}
+
+// apply applies a batch, and answers its requests, or keeps them to be tried again. After an error the
+// lease must not be used any more.
+func (t *turns[Q, A]) apply(ctx context.Context, l locking.Lease, batch []*request[Q, A]) error {
+	list := make([]Q, len(batch))
+	for i, r := range batch {
+		list[i] = r.of
+	}
+	results, err := t.call(ctx, l, list)
+	if err == nil && len(results) != len(batch) {
+		err = fmt.Errorf("%w: combine: Apply returned %d results for %d requests", locking.ErrOutcomeUnknown, len(results), len(batch))
+	}
+	if why := context.Cause(ctx); err != nil && why != nil && !errors.Is(err, why) {
+		err = fmt.Errorf("%w; %w", err, why) // a driver tells only that ctx has ended
+	}
+	var again []*request[Q, A]
+	for i, r := range batch {
+		r.tries++
+		switch {
+		case err == nil:
+			r.answer(results[i])
+		case r.tries < t.config.Tries && undecided(err):
+			again = append(again, r.undecided(err)...)
+		default:
+			r.fail(err)
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, r := range again {
+		r.runs = false
+	}
+	t.line.again = append(again, t.line.again...)
+	return err
+}
+
+// undecided reports whether a request may have another result under a later lease.
+func undecided(err error) bool {
+	return errors.Is(err, locking.ErrOutcomeUnknown) || errors.Is(err, locking.ErrLost) || errors.Is(err, locking.ErrStale)
+}
+
+// undecided returns the request, and those that were merged with it, for another try. Of a batch that
+// panics, or stays unknown, each is tried alone.
+func (r *request[Q, A]) undecided(err error) []*request[Q, A] {
+	if !errors.Is(r.last, locking.ErrOutcomeUnknown) { // else it may have been done, whatever comes later
+		r.last = err
+	}
+	r.alone = r.tries > 1 || errors.Is(err, ErrPanic)
+	all := append([]*request[Q, A]{r}, r.same...)
+	for _, same := range r.same {
+		same.tries, same.alone, same.last = r.tries, r.alone, r.last
+	}
+	r.same = nil
+	return all
+}
+
+// call calls Apply in a goroutine of its own, which Apply may end by runtime.Goexit. A panic may come after
+// a commit.
+func (t *turns[Q, A]) call(ctx context.Context, l locking.Lease, batch []Q) (results []Result[A], err error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		err = ErrPanic // until Apply returns
+		defer func() {
+			if p := recover(); p != nil {
+				results, err = nil, fmt.Errorf("%w: %v", ErrPanic, p)
+			}
+		}()
+		results, err = t.config.Apply(ctx, l, batch)
+	}()
+	<-done
+	return results, err
+}
+
+// refuse answers the requests that got no lease: the first n that joined the queue. For those that are
+// undecided that was one more try.
+func (t *turns[Q, A]) refuse(n int, err error) {
+	closed := t.life.Err() != nil
+	if closed {
+		err = ErrClosed
+	}
+	var refused []*request[Q, A]
+	t.mu.Lock()
+	undecided, waiting := t.line.again, t.line.waiting
+	t.line.again, t.line.waiting = nil, nil
+	for _, r := range undecided {
+		if r.tries++; r.tries < t.config.Tries && !closed {
+			t.line.again = append(t.line.again, r)
+		} else {
+			refused = append(refused, r)
+		}
+	}
+	for _, r := range waiting {
+		if closed || r.place < n {
+			refused = append(refused, r)
+		} else {
+			t.line.waiting = append(t.line.waiting, r)
+		}
+	}
+	for _, r := range refused {
+		r.runs = true
+	}
+	t.mu.Unlock()
+	for _, r := range refused {
+		r.fail(err)
+	}
+}
+
+// fail answers a request that has no result. One whose outcome is unknown keeps that.
+func (r *request[Q, A]) fail(err error) {
+	if r.last != nil && !errors.Is(err, locking.ErrOutcomeUnknown) && errors.Is(r.last, locking.ErrOutcomeUnknown) {
+		err = fmt.Errorf("%w; then %w", r.last, err)
+	}
+	r.answer(Result[A]{Err: err})
+}
+
+func (r *request[Q, A]) answer(result Result[A]) {
+	r.done <- result
+	for _, same := range r.same {
+		same.done <- result
+	}
+}
