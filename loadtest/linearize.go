@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"shop/loadtest/linear"
@@ -189,12 +190,22 @@ func (t *Trial) linearize(ctx context.Context, r *Result, records []Record, audi
 	if t.proof.Out == "" {
 		return ctx.Err()
 	}
-	return errors.Join(ctx.Err(), Draw(ctx, folder, checked))
+	drawing := ctx
+	if s.Expect == Violated {
+		bounded, stop := context.WithTimeoutCause(ctx, controlDrawing, linear.ErrTime)
+		defer stop()
+		drawing = bounded
+	}
+	return errors.Join(ctx.Err(), Draw(drawing, folder, checked))
 }
 
-// controlTime bounds the check of each partition of a control. When many requests wait at once, proving
-// that no order is legal can take longer than any bound, and the checks of Breaks catch the control anyway.
-const controlTime = 500 * time.Millisecond
+// The bounds for a control: of the check of each partition, and of all drawings. When many requests wait at
+// once, proving that no order is legal can take longer than any bound, and the checks of Breaks catch the
+// control anyway.
+const (
+	controlTime    = 500 * time.Millisecond
+	controlDrawing = 2 * time.Second
+)
 
 // limits returns the limits for the check of a scenario's history.
 func (p *Proof) limits(s Scenario) linear.Limits {
@@ -232,13 +243,17 @@ func WriteHistory(name string, h linear.History) error {
 	})
 }
 
-// Draw draws the first illegal partitions of a check, each into a file in a folder.
+// Draw draws the smallest illegal partitions of a check, each into a file in a folder.
 func Draw(ctx context.Context, folder string, checked linear.Result) (err error) {
+	smallest := slices.SortedFunc(slices.Values(checked.Failures), func(a, b linear.Failure) int {
+		return cmp.Compare(len(a.Steps), len(b.Steps))
+	})
 	n := 0
-	for _, f := range checked.Failures {
-		if n++; n > drawings || !f.Drawable() {
+	for _, f := range smallest {
+		if n == drawings || !f.Drawable() {
 			continue
 		}
+		n++
 		name := filepath.Join(folder, fmt.Sprintf("illegal-%d.html", n))
 		failed := writeFile(name, func(w io.Writer) error { return f.Draw(ctx, w) })
 		if errors.Is(failed, linear.ErrTime) { // the verdict holds without a drawing

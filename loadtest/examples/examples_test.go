@@ -4,9 +4,9 @@ package examples
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -46,7 +46,7 @@ func gate(t *testing.T, shop string) (status int, result loadtest.Result, out st
 
 func gateOnce(t *testing.T, shop string) (status int, result loadtest.Result, out string) {
 	t.Helper()
-	db, err := loadtest.CreateDatabase(t.Context(), testbed.Env(t, "SHOP_POSTGRES_URL"), fmt.Sprintf("example %s", t.Name()))
+	db, err := loadtest.CreateDatabase(t.Context(), testbed.Env(t, "SHOP_POSTGRES_URL"), "example "+rand.Text())
 	if err != nil {
 		t.Fatal(err)
 	}

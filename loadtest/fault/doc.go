@@ -9,6 +9,9 @@
 //	pause          replicafault.Pauses         SIGSTOP to a replica for 1.5 to 5 TTLs          pauses that held a request; leases_ended (etcd), or outlived (MongoDB)
 //	lock-lost      redisfault.LockLost         lock keys in Redis deleted under their holders  locks_deleted, lock_calls (Redis)
 //	redis-down     fault.Restart               SIGKILL to Redis, started again                 redis_kills, done_meanwhile, lock_calls_after (Redis)
+//	redis-failover redisfault.Failover         Sentinel promotes a replica without the latest  redis_failovers, two_holders,
+//	                                           locks; a replica of the service is paused in    lock_calls_after (Redis)
+//	                                           one of them, and resumes within its TTL
 //	late-write     pgfault.LateWrite           a write to PostgreSQL is delayed until a newer  late_writes, late_stopped; late_refused of a
 //	                                           holder has written                              safe strategy, late_committed of an unsafe one
 //	commit-cut     pgfault.CommitCut           the connection breaks right before, or after,   commits_cut_before, commits_cut_after,

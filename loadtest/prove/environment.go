@@ -38,7 +38,8 @@ import (
 // naive races, and there a strategy that relies on its lock alone loses the lock. Transfers also pause at
 // after-begin. Some faults change the pauses: under late-write transfers have none, pause makes those of
 // wallets five times as long, and lease-revoked and a nemesis those at after-begin. All strategies have the
-// same pauses under one fault.
+// same pauses under one fault. Under redis-failover they are thirty times as long, so that a replica is soon
+// found between the two.
 const widening = 2 * time.Millisecond
 
 // lockTTLs are the TTLs of the locks under proof: longer than any request takes, and short enough that
@@ -157,7 +158,7 @@ var errNoStack = errors.New("no local stack: SHOP_STACK is not set, and faults o
 
 // breaksServers reports whether a scenario needs servers of its own.
 func breaksServers(s loadtest.Scenario) bool {
-	return s.Fault == loadtest.Nemesis || s.Fault == loadtest.Soak || s.Fault == inventoryflow.RedisDown || s.Fault == transferflow.PGRestart || threeMembers(s) || mongoKind(s) != ""
+	return s.Fault == loadtest.Nemesis || s.Fault == loadtest.Soak || s.Fault == inventoryflow.RedisDown || s.Fault == inventoryflow.RedisFailover || s.Fault == transferflow.PGRestart || threeMembers(s) || mongoKind(s) != ""
 }
 
 // serverWait bounds the start of a server.
@@ -182,7 +183,7 @@ func (e *environment) server(kind string) (*stack.Server, error) {
 
 // address is the setting with the address of a server, by kind.
 var address = map[string]string{
-	"postgres": "SHOP_POSTGRES_URL", "redis": "SHOP_REDIS_URL", "etcd": "SHOP_ETCD_ENDPOINTS", "etcd3": "SHOP_ETCD_ENDPOINTS",
+	"postgres": "SHOP_POSTGRES_URL", "redis": "SHOP_REDIS_URL", "redis-sentinel": "SHOP_REDIS_URL", "etcd": "SHOP_ETCD_ENDPOINTS", "etcd3": "SHOP_ETCD_ENDPOINTS",
 	"mongo": "SHOP_MONGO_URL", "mongo3": "SHOP_MONGO_URL",
 }
 

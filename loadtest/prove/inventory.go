@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"slices"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/redis/go-redis/v9"
 
+	"shop/compose/local/stack"
 	"shop/inventory"
 	"shop/loadtest"
 	"shop/loadtest/fault"
@@ -20,6 +22,11 @@ import (
 // inventoryReplica completes a program whose replicas sell stock with the scenario's strategy.
 func (e *environment) inventoryReplica(t *loadtest.Trial, p *loadtest.Program) error {
 	s := t.Scenario
+	if s.Fault == inventoryflow.RedisFailover { // new servers, whose first member is the master
+		if err := e.retire(context.Background(), "redis-sentinel"); err != nil {
+			return err
+		}
+	}
 	redisURL, err := e.redisURL(s)
 	if err != nil {
 		return err
@@ -33,22 +40,49 @@ func (e *environment) inventoryReplica(t *loadtest.Trial, p *loadtest.Program) e
 	if err != nil {
 		return err
 	}
+	ttl, pauses := lockTTLs["inventory"], []string{"--failpoint", "inventory/after-guard=exp:" + widening.String()}
+	if s.Fault == inventoryflow.RedisFailover {
+		ttl, pauses[1] = failoverTTL, "inventory/after-guard=exp:"+(30*widening).String()
+		for n := range urls {
+			urls[n] = unhurried(urls[n])
+		}
+	}
 	p.Args = func(n int, listen, metrics string) []string {
-		return append(e.serve(listen, metrics, t.Prefix, redisURLs[n]),
+		return slices.Concat(e.serve(listen, metrics, t.Prefix, redisURLs[n]), []string{
 			"--strategy", s.Strategy, "--transfer-strategy", "row", "--mongo-url=",
 			"--postgres-url", urls[n], "--etcd-endpoints", e.settings.Etcd,
-			"--lock-ttl", lockTTLs["inventory"].String(),
-			"--failpoint", "inventory/after-guard=exp:"+widening.String())
+			"--lock-ttl", ttl.String(),
+		}, pauses)
 	}
 	return nil
 }
 
+// failoverTTL is the TTL of locks under redis-failover. A third of it, after which a lease is renewed, is
+// longer than a failover: else the paused replica would hear at once that its lease is lost.
+const failoverTTL = 18 * time.Second
+
+// unhurried returns the URL of a database that does not end the transactions of paused replicas: else a replica
+// that is paused for as long as a failover takes would have none to go on with.
+func unhurried(database string) string {
+	u, err := url.Parse(database)
+	if err != nil {
+		return database // the replica reports it
+	}
+	settings := u.Query()
+	settings.Set("idle_in_transaction_session_timeout", "0")
+	u.RawQuery = settings.Encode()
+	return u.String()
+}
+
 // redisURL returns the URL of the shared server, or of a private one for a scenario that kills it.
 func (e *environment) redisURL(s loadtest.Scenario) (string, error) {
-	if s.Fault != inventoryflow.RedisDown && s.Fault != loadtest.Nemesis && s.Fault != loadtest.Soak {
-		return e.settings.RedisURL, nil
+	switch s.Fault {
+	case inventoryflow.RedisFailover:
+		return e.privateURL("redis-sentinel")
+	case inventoryflow.RedisDown, loadtest.Nemesis, loadtest.Soak:
+		return e.privateURL("redis")
 	}
-	return e.privateURL("redis")
+	return e.settings.RedisURL, nil
 }
 
 // redis returns a client for the faults and the evidence of a scenario.
@@ -57,6 +91,10 @@ func (e *environment) redis(s loadtest.Scenario) (*redis.Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	return e.redisAt(url)
+}
+
+func (e *environment) redisAt(url string) (*redis.Client, error) {
 	if client := e.redises[url]; client != nil {
 		return client, nil
 	}
@@ -75,11 +113,7 @@ func (e *environment) redis(s loadtest.Scenario) (*redis.Client, error) {
 
 // redisWitness counts the requests to Redis for locks.
 func (e *environment) redisWitness(ctx context.Context, t *loadtest.Trial) (loadtest.Witness, error) {
-	client, err := e.redis(t.Scenario)
-	if err != nil {
-		return nil, err
-	}
-	calls, err := redisfault.CountCalls(ctx, client)
+	calls, err := e.countCalls(ctx, t)
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +123,47 @@ func (e *environment) redisWitness(ctx context.Context, t *loadtest.Trial) (load
 	}, nil
 }
 
-// inventoryFault returns a fault of Redis: its locks are deleted, or it is killed.
+// countCalls counts the calls to the server of a scenario, or to each of its servers.
+func (e *environment) countCalls(ctx context.Context, t *loadtest.Trial) (redisCalls, error) {
+	if t.Scenario.Fault != inventoryflow.RedisFailover {
+		client, err := e.redis(t.Scenario)
+		if err != nil {
+			return nil, err
+		}
+		return redisfault.CountCalls(ctx, client)
+	}
+	f, err := e.failover(t)
+	if err != nil {
+		return nil, err
+	}
+	var members []*redis.Client
+	for _, m := range f.Members {
+		client, err := e.redisAt("redis://" + m.Addr)
+		if err != nil {
+			return nil, err
+		}
+		members = append(members, client)
+	}
+	return redisfault.CountSetCalls(ctx, members)
+}
+
+type redisCalls interface {
+	Stop(context.Context) (all, after int64, err error)
+}
+
+// failover is the fault redis-failover, in a Redis of its own.
+func (e *environment) failover(t *loadtest.Trial) (f redisfault.Failover, err error) {
+	f = redisfault.Failover{
+		Name: stack.SentinelMaster, Prefix: t.Prefix, TTL: failoverTTL, Times: inventoryflow.Failovers, Replicas: t.Replicas,
+	}
+	members, err := e.members("redis-sentinel")
+	if err == nil {
+		f.Members, f.Sentinels = members[:3], members[3:]
+	}
+	return f, err
+}
+
+// inventoryFault returns a fault of Redis: its locks are deleted, or it is killed, or replaced.
 func (e *environment) inventoryFault(t *loadtest.Trial) (fault.Fault, error) {
 	switch t.Scenario.Fault {
 	case inventoryflow.LockLost:
@@ -101,6 +175,8 @@ func (e *environment) inventoryFault(t *loadtest.Trial) (fault.Fault, error) {
 	case inventoryflow.RedisDown:
 		server, err := e.server("redis")
 		return fault.Restart{Server: server, Name: "redis", Evidence: "redis_kills", Times: 1, Dead: 0.5}, err
+	case inventoryflow.RedisFailover:
+		return e.failover(t)
 	}
 	return nil, fmt.Errorf("no such fault: %q", t.Scenario.Fault)
 }

@@ -2,7 +2,9 @@ package redisfault
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -20,9 +22,10 @@ import (
 // A killed server loses its counts. They are read often, but the calls after the last
 // reading before a kill are lost, so that the total is a lower bound.
 type Calls struct {
-	client redis.UniversalClient
-	stop   context.CancelFunc
-	work   sync.WaitGroup
+	client   redis.UniversalClient
+	commands []string
+	stop     context.CancelFunc
+	work     sync.WaitGroup
 
 	mu    sync.Mutex
 	life  string // run_id of the server
@@ -35,7 +38,12 @@ const callsEvery = 50 * time.Millisecond
 
 // CountCalls starts counting.
 func CountCalls(ctx context.Context, client redis.UniversalClient) (*Calls, error) {
-	c := &Calls{client: client}
+	return count(ctx, client, append(slices.Clone(scripts), "set"))
+}
+
+// count counts some commands.
+func count(ctx context.Context, client redis.UniversalClient, commands []string) (*Calls, error) {
+	c := &Calls{client: client, commands: commands}
 	if err := c.read(ctx); err != nil {
 		return nil, err
 	}
@@ -68,7 +76,7 @@ func (c *Calls) read(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("calls of redis: %w", err)
 	}
-	life, calls := callsIn(info)
+	life, calls := callsIn(info, c.commands)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if life != c.life {
@@ -79,17 +87,18 @@ func (c *Calls) read(ctx context.Context) error {
 	return nil
 }
 
-// locking lists the commands that acquire or release locks.
-var locking = []string{"eval", "evalsha", "fcall", "set"}
+// scripts are the commands that run a script. A master sends its replicas the effects of a script
+// instead, so only the master counts them.
+var scripts = []string{"eval", "evalsha", "fcall"}
 
 // callsIn parses the reply to INFO.
-func callsIn(info string) (life string, calls int64) {
+func callsIn(info string, commands []string) (life string, calls int64) {
 	for line := range strings.Lines(info) {
 		line = strings.TrimSpace(line)
 		if id, ok := strings.CutPrefix(line, "run_id:"); ok {
 			life = id
 		}
-		for _, command := range locking {
+		for _, command := range commands {
 			if counts, ok := strings.CutPrefix(line, "cmdstat_"+command+":calls="); ok {
 				number, _, _ := strings.Cut(counts, ",")
 				n, _ := strconv.ParseInt(number, 10, 64)
@@ -98,4 +107,40 @@ func callsIn(info string) (life string, calls int64) {
 		}
 	}
 	return life, calls
+}
+
+// SetCalls counts the scripts that acquire or release locks, at a master and its replicas.
+type SetCalls []*Calls
+
+// CountSetCalls starts counting. The first client is that of the master.
+func CountSetCalls(ctx context.Context, members []*redis.Client) (all SetCalls, err error) {
+	for _, m := range members {
+		c, err := count(ctx, m, scripts)
+		if err != nil {
+			all.end()
+			return nil, err
+		}
+		all = append(all, c)
+	}
+	return all, nil
+}
+
+// Stop returns all calls since the start of counting, and those to another master, or to the
+// first one after its restart.
+func (s SetCalls) Stop(ctx context.Context) (all, after int64, err error) {
+	for n, c := range s {
+		calls, again, failed := c.Stop(ctx)
+		if n > 0 {
+			again = calls
+		}
+		all, after, err = all+calls, after+again, errors.Join(err, failed)
+	}
+	return all, after, err
+}
+
+func (s SetCalls) end() {
+	for _, c := range s {
+		c.stop()
+		c.work.Wait()
+	}
 }

@@ -13,7 +13,7 @@ const info = "# Server\r\nrun_id:abc\r\n\r\n# Commandstats\r\n" +
 	"cmdstat_set:calls=2,usec=9\r\ncmdstat_get:calls=900,usec=9\r\ncmdstat_evalsha_ro:calls=7,usec=9\r\ncmdstat_info:calls=3,usec=9\r\n"
 
 func TestCallsIn_CountsCommandsThatAcquireOrReleaseALock(t *testing.T) {
-	if life, calls := callsIn(info); life != "abc" || calls != 42 {
+	if life, calls := callsIn(info, append(scripts, "set")); life != "abc" || calls != 42 {
 		t.Errorf("%s, %d calls; want abc, 42", life, calls)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -134,8 +135,14 @@ func beReplica(mode, listen, metrics string) int {
 	mux.HandleFunc("/readyz", func(http.ResponseWriter, *http.Request) {})
 	mux.HandleFunc("/metrics", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(Metrics)) })
 	mux.HandleFunc("/v1/", func(w http.ResponseWriter, _ *http.Request) { Problem(w, http.StatusServiceUnavailable, "busy") })
-	go func() { _ = http.ListenAndServe(metrics, mux) }()
-	go func() { _ = http.ListenAndServe(listen, mux) }()
+	for _, addr := range []string{metrics, listen} { // a replica that answers /readyz has its metrics too
+		l, err := net.Listen("tcp", addr)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		go func() { _ = http.Serve(l, mux) }()
+	}
 	<-ended
 	return 0
 }

@@ -31,9 +31,13 @@ import (
 
 // The faults of inventory's stores.
 const (
-	LockLost  loadtest.Fault = "lock-lost"
-	RedisDown loadtest.Fault = "redis-down"
+	LockLost      loadtest.Fault = "lock-lost"
+	RedisDown     loadtest.Fault = "redis-down"
+	RedisFailover loadtest.Fault = "redis-failover"
 )
+
+// Failovers is how many failovers RedisFailover makes.
+const Failovers = 3
 
 // New returns the flow of purchases.
 func New() *loadtest.Flow {
@@ -71,16 +75,8 @@ func New() *loadtest.Flow {
 			{Code: "S3", Name: "planned-prices", Means: "products and orders have the plan's prices and currencies"},
 			{Code: "I-SOLD", Name: "all-sold", Means: "no stock is left of a product whose demand exceeded it"},
 		}),
-		Evidence: map[string]string{
-			"oversold":      inventory.Invariants.Numbers[0].Means,
-			"bypassed":      "purchases with the row lock alone, because the Redis lock stayed busy",
-			"shed":          "purchases refused without a lock, because too many others already had none",
-			"degraded":      "purchases with the row lock alone, because Redis was unreachable",
-			"locks_deleted": "locks deleted under their holders",
-			"redis_kills":   "times Redis was killed",
-			"pg_restarts":   "times PostgreSQL was killed and started again",
-		},
-		Summary: summary,
+		Evidence: evidence,
+		Summary:  summary,
 		Gauge: func(r loadtest.Result) loadtest.Gauge {
 			return loadtest.Gauge{Done: sold(r), Over: r.Violations["oversold"], There: units(r.Plan)}
 		},
@@ -101,9 +97,23 @@ func New() *loadtest.Flow {
 		f.Control("naive", loadtest.NoFault, kept, "S1"),
 		f.Safe("redis-only", loadtest.NoFault),
 		f.Control("redis-only", LockLost, kept, "S1"),
+		f.Control("redis-only", RedisFailover, kept, "S1"),
 		f.CellControl("naive", []loadtest.Cell{{Step: string(inventory.AfterGuard), Fault: loadtest.CellFault{Kind: loadtest.CellPaused}}}, kept, "S1"),
 	}
 	return f
+}
+
+// evidence says what the numbers of a result count.
+var evidence = map[string]string{
+	"oversold":        inventory.Invariants.Numbers[0].Means,
+	"bypassed":        "purchases with the row lock alone, because the Redis lock stayed busy",
+	"shed":            "purchases refused without a lock, because too many others already had none",
+	"degraded":        "purchases with the row lock alone, because Redis was unreachable",
+	"locks_deleted":   "locks deleted under their holders",
+	"redis_kills":     "times Redis was killed",
+	"redis_failovers": "times Sentinel replaced the master of Redis",
+	"two_holders":     "of these, times the new master granted a lock that a paused replica still held within its TTL",
+	"pg_restarts":     "times PostgreSQL was killed and started again",
 }
 
 // locked reports whether a strategy takes a lock in Redis.
@@ -149,6 +159,11 @@ var faults = []loadtest.FaultSpec{
 		{Evidence: "redis_kills", Why: "Redis was not killed"},
 		{Evidence: "done_meanwhile", Least: 10, Why: "fewer than 10 purchases succeeded while Redis was down"},
 		{Evidence: "lock_calls_after", Why: "no lock call reached Redis after its restart"},
+	}},
+	{Fault: RedisFailover, Store: "redis", Outage: true, Least: 16 * Failovers, Slower: 10, Recovery: serverTime, Needs: []loadtest.Need{
+		{Evidence: "redis_failovers", Least: Failovers, Why: "not every round replaced the master of Redis, or a Sentinel was in TILT"},
+		{Evidence: "two_holders", Why: "no lock had two holders"},
+		{Evidence: "lock_calls_after", Why: "no lock call reached a new master"},
 	}},
 	{Fault: loadtest.Crash, Needs: []loadtest.Need{
 		{Evidence: "crashes", Least: 5, Why: "fewer than 5 kills of replicas cut a request off"},

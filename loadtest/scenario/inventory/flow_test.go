@@ -18,6 +18,7 @@ func TestInconclusive_EachFaultMustShowItsEvidence(t *testing.T) {
 		{loadtest.Crash, map[string]int64{"overlaps": 1, "hit": 1, "crashes": 5, "cut_off": 1}},
 		{LockLost, map[string]int64{"overlaps": 1, "hit": 1, "locks_deleted": 1}},
 		{RedisDown, map[string]int64{"overlaps": 1, "hit": 1, "redis_kills": 1, "done_meanwhile": 10, "lock_calls_after": 1}},
+		{RedisFailover, map[string]int64{"overlaps": 1, "hit": 1, "redis_failovers": Failovers, "two_holders": 1, "lock_calls_after": 1}},
 	} {
 		if reasons := loadtest.InconclusiveReasons(New().Safe("row", c.fault), c.enough); len(reasons) != 0 {
 			t.Errorf("%s: inconclusive although all evidence is there: %v", c.fault, reasons)
@@ -52,6 +53,7 @@ func TestMatrix_IsEveryControlAndEverySafeStrategyUnderTheFaultsOfItsStores(t *t
 		"naive/none violated", "redis-only/none safe", "redis+row/none safe", "row/none safe",
 		"redis-only/lock-lost violated", "redis+row/lock-lost safe",
 		"redis+row/redis-down safe",
+		"redis-only/redis-failover violated", "redis+row/redis-failover safe",
 		"redis+row/crash safe", "row/crash safe",
 		"naive/crash-matrix violated", "redis+row/crash-matrix safe",
 	}
@@ -75,8 +77,8 @@ func TestOnly_AnEmptyNameIsAny(t *testing.T) {
 	if got := names(loadtest.Only(New().Matrix(offered), "inventory", "redis+row", "crash")); !cmp.Equal(got, []string{"redis+row/crash safe"}) {
 		t.Errorf("%v", got)
 	}
-	if got := loadtest.Only(New().Matrix(offered), "", "", ""); len(got) != 11 {
-		t.Errorf("%d scenarios, want all 11", len(got))
+	if got := loadtest.Only(New().Matrix(offered), "", "", ""); len(got) != 13 {
+		t.Errorf("%d scenarios, want all 13", len(got))
 	}
 	if got := loadtest.Only(New().Matrix(offered), "transfer", "", ""); len(got) != 0 {
 		t.Errorf("%v, want none", names(got))
