@@ -1,0 +1,28 @@
+// Command peers compares the lock stores of this repository with other Go libraries, on the same
+// servers, in one run.
+//
+//	make peers
+//
+// # The question
+//
+// What does a lock cost that has a fence, a trust window, and an answer for each lost reply, compared with one
+// that has not? And which of the waiters gets the key?
+//
+// # What is measured
+//
+//	uncontended    one goroutine takes and releases free keys: time of one pair
+//	one key        64 goroutines of one process want one key, and do nothing while they hold it:
+//	               hand-offs a second; fairness, which is the fewest grants of a goroutine divided by the
+//	               most; requests to the server for each hand-off; CPU time of the client for each hand-off
+//	processes      two and four processes, with 16 goroutines each, want one key: hand-offs a second of all,
+//	               and the fairness among the processes
+//
+// The machine is noisy, so nothing is compared over time. Ours and a peer run in turns, in pairs, and the order in
+// the pair alternates. The figure is the median of the ratios of the pairs. The interval leaves out the smallest
+// and the largest of ten: the true median is inside with a probability of 97.9 % (of 10 pairs, by the binomial
+// distribution, without any assumption on the noise).
+//
+// Every lock is measured as its documentation recommends; rivals.go has the settings.
+//
+// The folder is a module of its own, so that users of shop do not depend on the peers.
+package main

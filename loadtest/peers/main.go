@@ -1,0 +1,191 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/signal"
+	"slices"
+	"syscall"
+	"text/tabwriter"
+	"time"
+)
+
+type settings struct {
+	pairs    int
+	interval time.Duration
+	waiters  int
+	server   string
+	child    string
+	key      string
+}
+
+func main() {
+	var s settings
+	flag.IntVar(&s.pairs, "pairs", 10, "how often each comparison runs")
+	flag.DurationVar(&s.interval, "interval", 300*time.Millisecond, "length of each measurement")
+	flag.IntVar(&s.waiters, "waiters", 64, "goroutines that want one key")
+	flag.StringVar(&s.server, "server", "", "only rivals on this server: redis, etcd or postgres")
+	flag.StringVar(&s.child, "child", "", "for this program alone: contend as one of several processes")
+	flag.StringVar(&s.key, "key", "", "for this program alone: the key that the processes want")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, s); err != nil {
+		fmt.Fprintln(os.Stderr, "peers:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, s settings) error {
+	if s.child != "" {
+		return beChild(ctx, s.child, s.key, s.interval)
+	}
+	if s.pairs < 1 || s.interval <= 0 || s.waiters < 1 {
+		return errors.New("--pairs, --interval and --waiters must be above 0")
+	}
+	for _, name := range []string{"SHOP_REDIS_URL", "SHOP_ETCD_ENDPOINTS", "SHOP_POSTGRES_URL"} {
+		if os.Getenv(name) == "" {
+			return fmt.Errorf("%s is not set: start the servers with make peers", name)
+		}
+	}
+	for _, us := range rivals {
+		if !us.ours || s.server != "" && us.server != s.server {
+			continue
+		}
+		if err := s.compare(ctx, us); err != nil {
+			return fmt.Errorf("%s: %w", us.name, err)
+		}
+	}
+	return nil
+}
+
+// compare prints a row for each rival of us.
+func (s settings) compare(ctx context.Context, us rival) error {
+	requests, err := newCounter(ctx, us.server)
+	if err != nil {
+		return err
+	}
+	defer requests.close()
+	fmt.Printf("%s: ratios of %d pairs, as their median [without the smallest and the largest]\n", us.name, s.pairs)
+	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(table, "against\twhat\tratio\tours\tits\t\tfairness: ours\tits\trequests: ours\tits\tCPU µs: ours\tits\t")
+	for _, them := range rivals {
+		if them.ours || them.server != us.server {
+			continue
+		}
+		if err := s.rows(ctx, table, us, them, requests); err != nil {
+			return fmt.Errorf("against %s: %w", them.name, err)
+		}
+	}
+	err = table.Flush()
+	fmt.Println()
+	return err
+}
+
+// rows measures one rival against us.
+func (s settings) rows(ctx context.Context, table io.Writer, us, them rival, requests counter) error {
+	var both [2]locker
+	for of, r := range []rival{us, them} {
+		l, err := r.open(ctx)
+		if err != nil {
+			return err
+		}
+		defer l.close()
+		if _, err := contend(ctx, l, fresh(), s.waiters, s.interval/4); err != nil { // connects, loads scripts and statements
+			return err
+		}
+		both[of] = l
+	}
+	free, err := pairs(s.pairs, func(of int) (float64, error) { return uncontended(ctx, both[of], s.interval) })
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(table, "%s\ttake and release a free key\t%s\tµs\t\t\t\t\t\t\t\n", them.name, free)
+
+	contests := map[string]func(of int) (contest, error){
+		fmt.Sprintf("%d goroutines, one key", s.waiters): func(of int) (contest, error) {
+			before, err := requests.count(ctx)
+			if err != nil {
+				return contest{}, err
+			}
+			c, err := contend(ctx, both[of], fresh(), s.waiters, s.interval)
+			if err != nil {
+				return c, err
+			}
+			after, err := requests.count(ctx)
+			c.Requests = after - before
+			return c, err
+		},
+		"2 processes, one key": func(of int) (contest, error) { return among(ctx, []rival{us, them}[of], 2, s.interval) },
+		"4 processes, one key": func(of int) (contest, error) { return among(ctx, []rival{us, them}[of], 4, s.interval) },
+	}
+	for _, what := range slices.Backward(slices.Sorted(maps.Keys(contests))) {
+		var seen [2][]contest
+		hot, err := pairs(s.pairs, func(of int) (float64, error) {
+			c, err := contests[what](of)
+			seen[of] = append(seen[of], c)
+			return c.perSecond(), err
+		})
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t/s\t", them.name, what, hot)
+		for _, figure := range []func(contest) float64{contest.fairness, contest.requests, contest.cpu} {
+			for of := range seen {
+				fmt.Fprintf(table, "%s\t", column(figures(seen[of], figure)))
+			}
+		}
+		fmt.Fprintln(table)
+	}
+	return nil
+}
+
+// column is the median, or empty if it was not measured.
+func column(figures []float64) string {
+	if m := middle(figures); m >= 0 {
+		return fmt.Sprintf("%.2f", m)
+	}
+	return ""
+}
+
+func figures(contests []contest, figure func(contest) float64) (list []float64) {
+	for _, c := range contests {
+		list = append(list, figure(c))
+	}
+	return list
+}
+
+// paired are the measurements of ours (0) and of the peer (1), in the order of the pairs.
+type paired [2][]float64
+
+// String is the ratio of ours to the peer, and the median of each.
+func (p paired) String() string {
+	var ratios []float64
+	for i := range p[0] {
+		ratios = append(ratios, p[0][i]/p[1][i])
+	}
+	return fmt.Sprintf("%s\t%.0f\t%.0f", interval(ratios), middle(p[0]), middle(p[1]))
+}
+
+// pairs measures both, n times. The order in a pair alternates.
+func pairs(n int, measure func(of int) (float64, error)) (p paired, err error) {
+	for i := range n {
+		order := []int{0, 1}
+		if i%2 == 1 {
+			slices.Reverse(order)
+		}
+		for _, of := range order {
+			figure, err := measure(of)
+			if err != nil {
+				return p, err
+			}
+			p[of] = append(p[of], figure)
+		}
+	}
+	return p, nil
+}

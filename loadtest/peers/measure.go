@@ -1,0 +1,205 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// uncontended returns how long one pair of lock and unlock takes, in microseconds.
+func uncontended(ctx context.Context, l locker, over time.Duration) (float64, error) {
+	start, n := time.Now(), 0
+	for ; time.Since(start) < over || n == 0; n++ {
+		unlock, err := l.lock(ctx, "free-"+strconv.Itoa(n%16))
+		if err == nil {
+			err = unlock()
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+	return float64(time.Since(start).Microseconds()) / float64(n), nil
+}
+
+// contest is the result of goroutines that want one key.
+type contest struct {
+	Grants   []int64 // of each goroutine
+	CPU      time.Duration
+	Requests float64 // that the server has received; -1: not measured
+	Over     time.Duration
+}
+
+func (c contest) sum() (n int64) {
+	for _, g := range c.Grants {
+		n += g
+	}
+	return n
+}
+
+func (c contest) perSecond() float64 { return float64(c.sum()) / c.Over.Seconds() }
+
+func (c contest) requests() float64 { return c.Requests / float64(max(1, c.sum())) }
+
+func (c contest) cpu() float64 { return float64(c.CPU.Microseconds()) / float64(max(1, c.sum())) }
+
+// fairness is the fewest grants of a goroutine divided by the most: 1 is fair, 0 is starved.
+func (c contest) fairness() float64 {
+	return float64(slices.Min(c.Grants)) / float64(max(1, slices.Max(c.Grants)))
+}
+
+// fresh returns a key that no measurement before has used: a request that the end of a measurement cut off may
+// hold its key until the TTL is over.
+func fresh() string { return "hot-" + rand.Text() }
+
+// contend lets n goroutines take and release one key until the time is over.
+func contend(ctx context.Context, l locker, key string, n int, over time.Duration) (c contest, err error) {
+	ctx, cancel := context.WithTimeout(ctx, over)
+	defer cancel()
+	c.Grants = make([]int64, n)
+	failed := make([]error, n)
+	before, start := cpu(), time.Now()
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				unlock, err := l.lock(ctx, key)
+				if err != nil {
+					if ctx.Err() == nil {
+						failed[i] = err
+					}
+					return
+				}
+				c.Grants[i]++
+				if failed[i] = unlock(); failed[i] != nil {
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	c.CPU, c.Over = cpu()-before, time.Since(start)
+	return c, errors.Join(failed...)
+}
+
+// cpu returns the CPU time of this process.
+func cpu() time.Duration {
+	var u syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// perProcess is the number of goroutines of each process that contends.
+const perProcess = 16
+
+// among lets processes contend for one key. Each is this program with the flag --child. They connect first, and
+// begin together.
+func among(ctx context.Context, r rival, processes int, over time.Duration) (c contest, err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return c, err
+	}
+	type child struct {
+		cmd *exec.Cmd
+		in  io.WriteCloser
+		out *bufio.Reader
+	}
+	key := fresh()
+	var children []child
+	defer func() {
+		for _, c := range children {
+			_ = c.in.Close()
+			err = errors.Join(err, c.cmd.Wait())
+		}
+	}()
+	for range processes {
+		cmd := exec.CommandContext(ctx, self, "--child", r.name, "--key", key, "--interval", over.String())
+		cmd.Stderr = os.Stderr
+		in, err := cmd.StdinPipe()
+		if err != nil {
+			return c, err
+		}
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			return c, err
+		}
+		if err := cmd.Start(); err != nil {
+			return c, err
+		}
+		children = append(children, child{cmd, in, bufio.NewReader(out)})
+	}
+	for _, child := range children {
+		if _, err := child.out.ReadString('\n'); err != nil { // connected
+			return c, fmt.Errorf("%s: a process did not begin: %w", r.name, err)
+		}
+	}
+	for _, child := range children {
+		if _, err := io.WriteString(child.in, "go\n"); err != nil {
+			return c, err
+		}
+	}
+	for _, child := range children {
+		var one contest
+		if err := json.NewDecoder(child.out).Decode(&one); err != nil {
+			return c, fmt.Errorf("%s: a process did not finish: %w", r.name, err)
+		}
+		c.Grants = append(c.Grants, one.sum())
+		c.CPU, c.Over, c.Requests = c.CPU+one.CPU, max(c.Over, one.Over), -1
+	}
+	return c, nil
+}
+
+// beChild is the other side of among.
+func beChild(ctx context.Context, name, key string, over time.Duration) error {
+	r, err := find(name)
+	if err != nil {
+		return err
+	}
+	l, err := r.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer l.close()
+	unlock, err := l.lock(ctx, fresh())
+	if err == nil {
+		err = unlock()
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Println("connected")
+	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil {
+		return err
+	}
+	c, err := contend(ctx, l, key, perProcess, over)
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(os.Stdout).Encode(c)
+}
+
+// interval describes ratios by their median, and by the range without the smallest and the largest.
+func interval(ratios []float64) string {
+	s := slices.Sorted(slices.Values(ratios))
+	n := len(s)
+	median := (s[(n-1)/2] + s[n/2]) / 2
+	if n < 3 {
+		return fmt.Sprintf("%.2f", median)
+	}
+	return fmt.Sprintf("%.2f [%.2f, %.2f]", median, s[1], s[n-2])
+}
+
+func middle(figures []float64) float64 {
+	s := slices.Sorted(slices.Values(figures))
+	return (s[(len(s)-1)/2] + s[len(s)/2]) / 2
+}

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/redis/go-redis/v9"
+)
+
+// counter reads how many requests a server has processed, as the server counts them: commands of Redis (those
+// inside of scripts too), calls of etcd and messages of its streams, transactions of PostgreSQL.
+type counter struct {
+	count func(ctx context.Context) (float64, error)
+	close func()
+}
+
+func newCounter(ctx context.Context, server string) (counter, error) {
+	switch server {
+	case "redis":
+		client, err := redisClient()
+		if err != nil {
+			return counter{}, err
+		}
+		return counter{func(ctx context.Context) (float64, error) { return redisCommands(ctx, client) }, func() { _ = client.Close() }}, nil
+	case "etcd":
+		return counter{etcdMessages, func() {}}, nil
+	default:
+		conn, err := pgx.Connect(ctx, os.Getenv("SHOP_POSTGRES_URL"))
+		if err != nil {
+			return counter{}, err
+		}
+		return counter{func(ctx context.Context) (n float64, err error) {
+			return n, conn.QueryRow(ctx, `SELECT sum(xact_commit + xact_rollback)::float8 FROM pg_stat_database`).Scan(&n)
+		}, func() { _ = conn.Close(context.WithoutCancel(ctx)) }}, nil
+	}
+}
+
+// redisCommands adds the calls of all commands.
+func redisCommands(ctx context.Context, client *redis.Client) (sum float64, err error) {
+	text, err := client.Info(ctx, "commandstats").Result()
+	for line := range strings.Lines(text) {
+		if _, rest, ok := strings.Cut(line, ":calls="); ok {
+			calls, _, _ := strings.Cut(rest, ",")
+			n, err := strconv.ParseFloat(calls, 64)
+			if err != nil {
+				return 0, err
+			}
+			sum += n
+		}
+	}
+	return sum, err
+}
+
+// etcdMessages adds the messages that etcd has received.
+func etcdMessages(ctx context.Context) (sum float64, err error) {
+	endpoint, _, _ := strings.Cut(os.Getenv("SHOP_ETCD_ENDPOINTS"), ",")
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+strings.TrimPrefix(endpoint, "http://")+"/metrics", nil)
+	if err != nil {
+		return 0, err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	defer resp.Body.Close()
+	found := false
+	for lines := bufio.NewReader(resp.Body); ; {
+		line, err := lines.ReadString('\n')
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return 0, err
+		}
+		if strings.HasPrefix(line, "grpc_server_msg_received_total{") {
+			n, err := strconv.ParseFloat(strings.TrimSpace(line[strings.LastIndexByte(line, ' '):]), 64)
+			if err != nil {
+				return 0, err
+			}
+			sum, found = sum+n, true
+		}
+	}
+	if !found {
+		return 0, fmt.Errorf("etcd at %s has no metric grpc_server_msg_received_total", endpoint)
+	}
+	return sum, nil
+}

@@ -1,0 +1,313 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"math"
+	mathrand "math/rand/v2"
+	"os"
+	"time"
+
+	bsm "github.com/bsm/redislock"
+	"github.com/go-redsync/redsync/v4"
+	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/rueidis"
+	"github.com/redis/rueidis/rueidislock"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/concurrency"
+
+	"shop/locking"
+	"shop/locking/etcdlock"
+	"shop/locking/pglock"
+	"shop/locking/redislock"
+)
+
+// ttl of each lease. Nothing expires during a measurement.
+const ttl = 10 * time.Second
+
+// A locker takes a key, and waits for it if another holder has it.
+type locker interface {
+	lock(ctx context.Context, key string) (unlock func() error, err error)
+	close()
+}
+
+// A rival is a lock of this repository or of another library.
+type rival struct {
+	name   string
+	server string // counts requests, and is compared only with rivals on the same server
+	ours   bool
+	open   func(ctx context.Context) (locker, error)
+}
+
+var rivals = []rival{
+	{"redislock", "redis", true, openRedislock},
+	{"raw SET NX PX", "redis", false, openRaw},
+	{"bsm/redislock", "redis", false, openBSM},
+	{"redsync", "redis", false, openRedsync},
+	{"rueidislock", "redis", false, openRueidis},
+	{"etcdlock", "etcd", true, openEtcdlock},
+	{"etcd concurrency", "etcd", false, openConcurrency},
+	{"pglock sessions", "postgres", true, openSessions},
+	{"pg_advisory_lock", "postgres", false, openAdvisory},
+	{"pglock table", "postgres", true, openTable},
+	{"lock table, polled", "postgres", false, openPolledTable},
+}
+
+// locked is a locker made of two functions.
+type locked struct {
+	take func(ctx context.Context, key string) (func() error, error)
+	end  func()
+}
+
+func (l locked) lock(ctx context.Context, key string) (func() error, error) { return l.take(ctx, key) }
+func (l locked) close()                                                     { l.end() }
+
+// store is a Store. A Store that is no Waiter is polled.
+func store(s locking.Store, end func()) locker {
+	return locked{func(ctx context.Context, key string) (func() error, error) {
+		lease, err := locking.Acquire(ctx, s, locking.Options{Backoff: locking.Backoff{Base: retryEvery, Max: retryEvery}}, key)
+		return func() error { return s.Release(context.WithoutCancel(ctx), lease) }, err
+	}, end}
+}
+
+func openRedislock(context.Context) (locker, error) {
+	client, err := redislock.Connect(os.Getenv("SHOP_REDIS_URL"), ttl)
+	if err != nil {
+		return nil, err
+	}
+	s, err := redislock.New(client, ttl, redislock.Options{Prefix: "peers"})
+	if err != nil {
+		return nil, err
+	}
+	return store(s, func() { s.Close(); _ = client.Close() }), nil
+}
+
+func redisClient() (*redis.Client, error) {
+	o, err := redis.ParseURL(os.Getenv("SHOP_REDIS_URL"))
+	if err != nil {
+		return nil, err
+	}
+	o.PoolSize = 64
+	return redis.NewClient(o), nil
+}
+
+// retryEvery is the wait between two attempts of all that poll, except redsync, which has its own default.
+const retryEvery = 10 * time.Millisecond
+
+// openRaw is the least that is a lock: SET NX PX, and compare and delete.
+func openRaw(context.Context) (locker, error) {
+	client, err := redisClient()
+	if err != nil {
+		return nil, err
+	}
+	release := redis.NewScript(`if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0`)
+	return locked{func(ctx context.Context, key string) (func() error, error) {
+		owner := rand.Text()
+		for {
+			ok, err := client.SetNX(ctx, "raw:"+key, owner, ttl).Result()
+			if ok || err != nil {
+				return func() error {
+					return release.Run(context.WithoutCancel(ctx), client, []string{"raw:" + key}, owner).Err()
+				}, err
+			}
+			if err := pause(ctx, retryEvery); err != nil {
+				return nil, err
+			}
+		}
+	}, func() { _ = client.Close() }}, nil
+}
+
+func openBSM(context.Context) (locker, error) {
+	client, err := redisClient()
+	if err != nil {
+		return nil, err
+	}
+	locks := bsm.New(client)
+	return locked{func(ctx context.Context, key string) (func() error, error) {
+		l, err := locks.Obtain(ctx, "bsm:"+key, ttl, &bsm.Options{RetryStrategy: bsm.LinearBackoff(retryEvery)})
+		return func() error { return l.Release(context.WithoutCancel(ctx)) }, err
+	}, func() { _ = client.Close() }}, nil
+}
+
+func openRedsync(context.Context) (locker, error) {
+	client, err := redisClient()
+	if err != nil {
+		return nil, err
+	}
+	sync := redsync.New(goredis.NewPool(client))
+	return locked{func(ctx context.Context, key string) (func() error, error) {
+		m := sync.NewMutex("redsync:"+key, redsync.WithExpiry(ttl), redsync.WithTries(math.MaxInt32))
+		err := m.LockContext(ctx)
+		return func() error { _, err := m.UnlockContext(context.WithoutCancel(ctx)); return err }, err
+	}, func() { _ = client.Close() }}, nil
+}
+
+func openRueidis(context.Context) (locker, error) {
+	o, err := rueidis.ParseURL(os.Getenv("SHOP_REDIS_URL"))
+	if err != nil {
+		return nil, err
+	}
+	l, err := rueidislock.NewLocker(rueidislock.LockerOption{ClientOption: o, KeyMajority: 1, KeyValidity: ttl, NoLoopTracking: true})
+	if err != nil {
+		return nil, err
+	}
+	return locked{func(ctx context.Context, key string) (func() error, error) {
+		_, cancel, err := l.WithContext(ctx, key)
+		return func() error { cancel(); return nil }, err
+	}, l.Close}, nil
+}
+
+func etcdClient() (*clientv3.Client, error) {
+	return clientv3.New(etcdlock.Config(os.Getenv("SHOP_ETCD_ENDPOINTS")))
+}
+
+func openEtcdlock(ctx context.Context) (locker, error) {
+	client, err := etcdClient()
+	if err != nil {
+		return nil, err
+	}
+	s, err := etcdlock.New(ctx, client, ttl, etcdlock.Options{Prefix: "peers"})
+	if err != nil {
+		return nil, err
+	}
+	return store(s, func() { s.Close(); _ = client.Close() }), nil
+}
+
+// openConcurrency is etcd's Mutex on one session, with a mutex of this process in front, as it needs one: its
+// Mutexes on one session do not exclude each other.
+func openConcurrency(context.Context) (locker, error) {
+	client, err := etcdClient()
+	if err != nil {
+		return nil, err
+	}
+	session, err := concurrency.NewSession(client, concurrency.WithTTL(int(ttl.Seconds())))
+	if err != nil {
+		return nil, err
+	}
+	local := make(chan struct{}, 1)
+	return locked{func(ctx context.Context, key string) (func() error, error) {
+		select {
+		case local <- struct{}{}:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		m := concurrency.NewMutex(session, "/concurrency/"+key)
+		if err := m.Lock(ctx); err != nil {
+			<-local
+			return nil, err
+		}
+		return func() error {
+			defer func() { <-local }()
+			return m.Unlock(context.WithoutCancel(ctx))
+		}, nil
+	}, func() { _ = session.Close(); _ = client.Close() }}, nil
+}
+
+func pool(ctx context.Context) (*pgxpool.Pool, error) {
+	c, err := pgxpool.ParseConfig(os.Getenv("SHOP_POSTGRES_URL"))
+	if err != nil {
+		return nil, err
+	}
+	c.MaxConns = 66 // each of 64 waiters of a session lock has a connection
+	p, err := pgxpool.NewWithConfig(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	return p, p.AcquireFunc(ctx, func(c *pgxpool.Conn) error { return pglock.Migrate(ctx, c.Conn()) })
+}
+
+func openSessions(ctx context.Context) (locker, error) {
+	p, err := pool(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s := pglock.NewSessions(p, "peers")
+	return store(s, func() { s.Close(); p.Close() }), nil
+}
+
+func openAdvisory(ctx context.Context) (locker, error) {
+	p, err := pool(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return locked{func(ctx context.Context, key string) (func() error, error) {
+		conn, err := p.Acquire(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := conn.Exec(ctx, `SELECT pg_advisory_lock($1)`, pglock.Hash("raw:"+key)); err != nil {
+			conn.Release()
+			return nil, err
+		}
+		return func() error {
+			defer conn.Release()
+			_, err := conn.Exec(context.WithoutCancel(ctx), `SELECT pg_advisory_unlock($1)`, pglock.Hash("raw:"+key))
+			return err
+		}, nil
+	}, p.Close}, nil
+}
+
+func openTable(ctx context.Context) (locker, error) {
+	p, err := pool(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s, err := pglock.New(p, ttl)
+	if err != nil {
+		return nil, err
+	}
+	return store(s, func() { s.Close(); p.Close() }), nil
+}
+
+// openPolledTable is a lock table as it is usually written: one upsert to take, one update to release, and a
+// wait between two attempts.
+func openPolledTable(ctx context.Context) (locker, error) {
+	p, err := pool(ctx)
+	if err != nil {
+		return nil, err
+	}
+	_, err = p.Exec(ctx, `CREATE TABLE IF NOT EXISTS peer_locks (key text PRIMARY KEY, owner text, expires timestamptz)`)
+	if err != nil {
+		return nil, err
+	}
+	return locked{func(ctx context.Context, key string) (func() error, error) {
+		owner := rand.Text()
+		for {
+			tag, err := p.Exec(ctx, `INSERT INTO peer_locks VALUES ($1, $2, clock_timestamp() + $3)
+				ON CONFLICT (key) DO UPDATE SET owner = excluded.owner, expires = excluded.expires
+				WHERE peer_locks.expires < clock_timestamp()`, key, owner, ttl)
+			if err != nil || tag.RowsAffected() == 1 {
+				return func() error {
+					_, err := p.Exec(context.WithoutCancel(ctx), `UPDATE peer_locks SET expires = '-infinity' WHERE key = $1 AND owner = $2`, key, owner)
+					return err
+				}, err
+			}
+			if err := pause(ctx, retryEvery); err != nil {
+				return nil, err
+			}
+		}
+	}, p.Close}, nil
+}
+
+// pause waits for d, with a jitter of half of it.
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d/2 + mathrand.N(d/2)):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// find returns the rival with this name.
+func find(name string) (rival, error) {
+	for _, r := range rivals {
+		if r.name == name {
+			return r, nil
+		}
+	}
+	return rival{}, errors.New("no rival has the name " + name)
+}
