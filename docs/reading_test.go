@@ -26,7 +26,7 @@ type list struct {
 
 var (
 	redisLock = list{"copying.md", "A Redis lock in front", 10, 1100, []string{
-		"locking.Do", "locking/redislock.TryAcquire", "locking/redislock.Renew", "locking/redislock.Release",
+		"locking.Do", "locking/redislock.Store.TryAcquire", "locking/redislock.Store.Renew", "locking/redislock.Store.Release",
 	}, nil}
 	etcdLock = list{"copying.md", "An etcd lease", 10, 1250, []string{
 		"locking/etcdlock.Acquire", "locking/etcdlock.Renew", "locking/etcdlock.Release",
@@ -178,7 +178,7 @@ type code struct {
 	packages  map[string]*types.Package
 	uses      map[*ast.Ident]types.Object
 	functions map[token.Pos]*ast.FuncDecl // by the position of the name
-	named     map[string][]token.Pos      // by folder and name: functions and methods
+	named     map[string][]token.Pos      // by folder and name, of a method also with its type
 }
 
 func newCode() *code {
@@ -217,7 +217,9 @@ func (c *code) Import(name string) (*types.Package, error) {
 		for _, d := range file.Decls {
 			if f, is := d.(*ast.FuncDecl); is {
 				c.functions[f.Name.Pos()] = f
-				c.named[folder+"."+f.Name.Name] = append(c.named[folder+"."+f.Name.Name], f.Name.Pos())
+				for _, name := range []string{folder + "." + f.Name.Name, folder + "." + receiver(f) + f.Name.Name} {
+					c.named[name] = append(c.named[name], f.Name.Pos())
+				}
 			}
 		}
 	}
@@ -225,6 +227,21 @@ func (c *code) Import(name string) (*types.Package, error) {
 	p, _ := conf.Check(name, c.fset, files, &types.Info{Uses: c.uses})
 	c.packages[name] = p
 	return p, nil
+}
+
+// receiver returns the type of which f is a method, and a dot.
+func receiver(f *ast.FuncDecl) string {
+	if f.Recv == nil {
+		return ""
+	}
+	of := f.Recv.List[0].Type
+	if pointer, is := of.(*ast.StarExpr); is {
+		of = pointer.X
+	}
+	if name, is := of.(*ast.Ident); is {
+		return name.Name + "."
+	}
+	return ""
 }
 
 // follow returns the files with a function, type, field, constant or variable that the

@@ -1,5 +1,6 @@
-// Package examples has no code. Its test reads from docs/copying.md what an example needs,
-// copies exactly that into an empty module, and builds, vets and runs the example there.
+// Package examples has no code. Its tests read from docs/copying.md what an example needs,
+// copy exactly that into an empty module, and build, vet and run the example there. They also
+// copy each lock store alone.
 package examples
 
 import (
@@ -217,7 +218,7 @@ func goCommand(t *testing.T, dir, postgres string, args ...string) (string, erro
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "PWD="+dir, "GOFLAGS=-mod=mod", "GOPROXY=off", "GOWORK=off", "GOTOOLCHAIN=local", "SHOP_POSTGRES_URL="+postgres)
+	cmd.Env = append(os.Environ(), "PWD="+dir, "GOFLAGS=-mod=mod -trimpath", "GOPROXY=off", "GOWORK=off", "GOTOOLCHAIN=local", "SHOP_POSTGRES_URL="+postgres)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) } // and what it started
 	cmd.WaitDelay = 5 * time.Second
