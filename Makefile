@@ -76,9 +76,9 @@ race: vet ## only the Go tests, and each benchmark once, under the race detector
 # $(call tested,FLAGS,PACKAGES) runs their tests and benchmarks on real servers.
 tested = $(MEMORY) GOGC=400 $(STACK) -- go test -race -vet=off -ldflags=-w -shuffle=on -count=1 $(1) $(2) -args $(ONCE)
 
-# Locks have time limits, and a machine that many share may stand still for longer. Of all packages, one or two that
+# Locks have time limits, and a machine that many share may stand still for longer. Of all packages, up to three that
 # fail are tested once more, alone, and the output says so. After a data race or a panic nothing is tested again.
-again = { failed=$$(awk '$$1 == "FAIL" && NF > 1 { print $$2 }' bin/packages); test -n "$$failed" && test $$(wc -w <<<$$failed) -le 2 && \
+again = { failed=$$(awk '$$1 == "FAIL" && NF > 1 { print $$2 }' bin/packages); test -n "$$failed" && test $$(wc -w <<<$$failed) -le 3 && \
 	! grep -qE 'DATA RACE|^panic: |build failed|setup failed' bin/packages && echo "AGAIN, alone:" $$failed && $(call tested,-p 1,$$failed) | tee -a bin/packages; }
 
 proof: build

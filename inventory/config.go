@@ -21,6 +21,7 @@ type Config struct {
 	Locks     locking.Store
 	Lock      locking.Options // zero fields: defaults for locks that are held for milliseconds
 	Strategy  string          // default "redis+row"
+	Hot       []string        // skus of products that are bought with "combined", unless the caller names a strategy
 	Encode    Encode          // nil: status 0 and the outcome as JSON
 	Log       *slog.Logger
 	Count     func(kind EventKind, strategy string)                 // nil: nothing is counted
@@ -54,10 +55,16 @@ func New(cfg Config) (*Service, error) {
 		logBusy: rate.Sometimes{Interval: 10 * time.Second},
 	}
 	s.breaker = s.newBreaker()
-	if _, err := s.method(cfg.Strategy); err != nil {
-		return nil, err
+	if len(cfg.Hot) > 0 {
+		if _, err := s.method(together); err != nil {
+			return nil, err
+		}
 	}
-	return s, nil
+	if _, err := s.method(cfg.Strategy); err != nil || cfg.Locks == nil {
+		return s, err
+	}
+	s.together, err = s.newCombiner()
+	return s, err
 }
 
 // EventKind is a kind of counted event.

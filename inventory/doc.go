@@ -8,7 +8,7 @@
 // what cost, and does it still hold when a server is killed, a client disconnects, a
 // connection breaks, or the lock service loses its data?
 //
-// The package has nine answers, one file each: naive, redis-only, redis+row,
+// The package has ten answers, one file each: naive, redis-only, redis+row, combined,
 // row, atomic, optimistic, serializable, advisory, advisory-try. Strategies
 // lists which are correct. The default is redis+row, the double lock:
 //
@@ -27,7 +27,7 @@
 // # The order of locks
 //
 // A transaction that takes several locks takes them in this order, which prevents
-// deadlocks. This holds for the nine strategies, for Cancel, and for redis+row without Redis.
+// deadlocks. This holds for the ten strategies, for Cancel, and for redis+row without Redis.
 //
 //	1  the lock store's keys            all or none, by sku
 //	2  advisory locks                   by their number
@@ -65,24 +65,22 @@
 //	A4   paused before BEGIN, past the TTL      the row lock serialises, whether or not the loss is noticed
 //	A5   paused inside the transaction          idle_in_transaction_session_timeout frees the row before
 //	                                            lock_timeout fails the requests that wait for it
-//	A6   Redis fails over, the lock is gone     two holders meet at the row: one waits there
-//	A7   two Redis masters                      the same
-//	A8   Redis is unreachable                   redis+row goes on with the row lock alone, in at most half of
+//	A6   Redis fails over, or has two masters   two holders meet at the row: one waits there
+//	A7   Redis is unreachable                   redis+row goes on with the row lock alone, in at most half of
 //	                                            the connections; redis-only sells nothing. An error is never a grant
-//	A9   the key is deleted or expires early    as A6; Release does not touch the next holder's key
-//	A10  the reply to acquire is lost           the store retries as the same owner
-//	A11  a renewal fails                        retried while the lease can be trusted; then ErrLost before COMMIT
-//	A12  the holder hangs, the watchdog renews  MaxHold ends it; after MaxWait redis+row goes on as in A8, even
+//	A8   the key is deleted or expires early    as A6; Release does not touch the next holder's key
+//	A9   the reply to acquire is lost           the store retries as the same owner
+//	A10  a renewal fails                        retried while the lease can be trusted; then ErrLost before COMMIT
+//	A11  the holder hangs, the watchdog renews  MaxHold ends it; after MaxWait redis+row goes on as in A7, even
 //	                                            if the key has no TTL. redis-only sells nothing
-//	A13  PostgreSQL restarts before COMMIT      rolled back, run again
-//	A14  PostgreSQL restarts during COMMIT      run again with the same key: it conflicts, or takes effect itself
-//	A15  the connection is cut around COMMIT    the same
-//	A16  the client disconnects                 before COMMIT nothing happened; after it everything did
-//	A17  many buyers, few units                 as many units sold as there were; the rest is refused, stock is 0
-//	A18  one key, twice at the same moment      the second INSERT waits, then replays; past lock_timeout ErrInProgress
-//	A19  one key, another request               ErrKeyReused, no effect
-//	A20  the same products in opposite orders   sorted before anything is locked; 40P01 is retried
-//	A21  PostgreSQL stops answering             its own timeouts do not reach the client: ErrBusy after
+//	A12  PostgreSQL restarts before COMMIT      rolled back, run again
+//	A13  no answer to COMMIT: a restart, a cut  run again with the same key: it conflicts, or takes effect itself
+//	A14  the client disconnects                 before COMMIT nothing happened; after it everything did
+//	A15  many buyers, few units                 as many units sold as there were; the rest is refused, stock is 0
+//	A16  one key, twice at the same moment      the second INSERT waits, then replays; past lock_timeout ErrInProgress
+//	A17  one key, another request               ErrKeyReused, no effect
+//	A18  the same products in opposite orders   sorted before anything is locked; 40P01 is retried
+//	A19  PostgreSQL stops answering             its own timeouts do not reach the client: ErrBusy after
 //	                                            pgtx.Limit, or unknown if a COMMIT was sent
 //
 // The last line of defence is CHECK (stock >= 0) under a relative write: if a lock is

@@ -1,7 +1,6 @@
 package inventory
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +10,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"shop/locking/breaker"
+	"shop/locking/combine"
 	"shop/locking/idempotency"
 	"shop/locking/idempotency/pgtx"
 )
@@ -55,8 +55,7 @@ type (
 	Reply   = idempotency.Reply
 )
 
-// Encode turns an outcome that will be stored (an order, or ErrOutOfStock,
-// ErrAlreadyCancelled …) into the Reply. It runs inside the transaction and must not do I/O.
+// Encode turns an outcome that will be stored (an order, or a refusal) into the Reply. It must not do I/O.
 type Encode func(Order, error) (Reply, error)
 
 // Errors after which certainly nothing changed.
@@ -87,40 +86,41 @@ func (e *OutOfStockError) Is(target error) bool { return target == ErrOutOfStock
 
 // Service manages the stock and its orders. It is safe for concurrent use; several processes may share one database.
 type Service struct {
-	cfg     Config // completed by New
-	db      *pgtx.DB
-	breaker *breaker.Breaker // in front of cfg.Locks
-	bypass  chan struct{}    // one slot for each purchase that goes on without the lock
-	logBusy rate.Sometimes
+	cfg      Config // completed by New
+	db       *pgtx.DB
+	breaker  *breaker.Breaker // in front of cfg.Locks
+	bypass   chan struct{}    // one slot for each purchase that goes on without the lock
+	logBusy  rate.Sometimes
+	together *combine.Combiner[*purchase, Reply] // nil without cfg.Locks
 }
 
 // BuyWith takes all lines from stock, or none, with the given strategy, even an
-// unsafe one. An empty strategy means the Service's own.
+// unsafe one. An empty strategy means the Service's own, or "combined" for a product of Config.Hot.
 //
-// A nil error means that the Reply is stored under the request's key: the order,
-// or a refusal. While the key is kept (pgtx.KeysKept), every retry gets the
-// same bytes. Errors are not stored.
+// A nil error means that the Reply is stored under the request's key: the order, or a refusal. While the key is
+// kept (pgtx.KeysKept), every retry gets the same bytes. Errors are not stored.
 func (s *Service) BuyWith(ctx context.Context, strategy string, req Request, lines []Line) (Reply, error) {
-	strategy = cmp.Or(strategy, s.cfg.Strategy)
-	m, err := s.method(strategy)
+	m, err := s.method(strategy, lines...)
 	if err != nil {
 		return Reply{}, err
 	}
-	p, err := newPurchase(strategy, req, lines)
+	p, err := newPurchase(m.Name, req, lines)
 	if err != nil {
 		return Reply{}, err
 	}
 	ctx, cancel := s.db.Bound(ctx) // includes the wait for Redis
 	defer cancel()
-	// Before any lock: a replay needs no stock, no product, and no Redis.
-	if reply, found, err := s.db.Lookup(ctx, req); found || err != nil {
-		return reply, err
+	// Before any lock: a replay needs no stock, no product, and no Redis. A batch looks up its keys itself.
+	if !m.batch || len(lines) > 1 {
+		if reply, found, err := s.db.Lookup(ctx, req); found || err != nil {
+			return reply, err
+		}
 	}
-	if err := s.step(ctx, BeforeAcquire, strategy); err != nil {
+	if err := s.step(ctx, BeforeAcquire, m.Name); err != nil {
 		return Reply{}, err
 	}
 	reply, err := m.buy(s, ctx, p)
-	_ = s.step(ctx, AfterRelease, strategy)
+	_ = s.step(ctx, AfterRelease, m.Name)
 	return reply, err
 }
 

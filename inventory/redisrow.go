@@ -19,8 +19,7 @@ import (
 //
 // So losing Redis costs speed, not stock: purchases go on with the row lock
 // alone, a bounded number at once, until Redis answers again. The same happens if
-// another holder keeps the lock for all of MaxWait. That holder may be stuck, or the key
-// may have been set by hand without a TTL; the row lock suffices to decide.
+// another holder keeps the lock for all of MaxWait.
 func (s *Service) redisRow(ctx context.Context, p *purchase) (Reply, error) {
 	reply, err := s.underLock(ctx, p, func(ctx context.Context) (Reply, error) {
 		return s.row(ctx, p)

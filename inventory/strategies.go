@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -21,6 +22,7 @@ type method struct {
 	Strategy
 	buy    func(*Service, context.Context, *purchase) (Reply, error)
 	cancel func(*Service, context.Context, Request, uuid.UUID) (Reply, error) // nil: the row locks suffice beside it
+	batch  bool                                                               // of purchases of one product, which looks up their keys
 }
 
 var (
@@ -29,29 +31,34 @@ var (
 )
 
 var methods = []method{
-	{Strategy{"naive", false, postgres, "reads, checks, and writes the computed value: two buyers of the last unit both get it"}, (*Service).naive, nil},
-	{Strategy{"redis-only", false, both, "the same under a Redis lock: right until the lock is lost, which PostgreSQL does not notice"}, (*Service).redisOnly, (*Service).redisOnlyCancel},
-	{Strategy{"redis+row", true, both, "a Redis lock to queue outside PostgreSQL, SELECT … FOR UPDATE to be right"}, (*Service).redisRow, nil},
-	{Strategy{"row", true, postgres, "SELECT … FOR UPDATE: the second buyer waits, and reads what the first committed"}, (*Service).row, nil},
-	{Strategy{"atomic", true, postgres, "UPDATE … WHERE stock >= quantity: check and write are one statement"}, (*Service).atomic, nil},
-	{Strategy{"optimistic", true, postgres, "UPDATE … WHERE version = the version read: if it changed, the purchase runs again"}, (*Service).optimistic, nil},
-	{Strategy{"serializable", true, postgres, "SERIALIZABLE: PostgreSQL aborts purchases that no serial order explains, and they run again"}, (*Service).serializable, nil},
-	{Strategy{"advisory", true, postgres, "pg_advisory_xact_lock on a hash of the sku: buyers queue, no row is locked while they wait"}, (*Service).advisory, nil},
-	{Strategy{"advisory-try", true, postgres, "pg_try_advisory_xact_lock: the same, but a waiting buyer returns its connection and tries again"}, (*Service).advisoryTry, nil},
+	{Strategy{"naive", false, postgres, "reads, checks, and writes the computed value: two buyers of the last unit both get it"}, (*Service).naive, nil, false},
+	{Strategy{"redis-only", false, both, "the same under a Redis lock: right until the lock is lost, which PostgreSQL does not notice"}, (*Service).redisOnly, (*Service).redisOnlyCancel, false},
+	{Strategy{"redis+row", true, both, "a Redis lock to queue outside PostgreSQL, SELECT … FOR UPDATE to be right"}, (*Service).redisRow, nil, false},
+	{Strategy{"combined", true, both, "a Redis lock taken once for all who wait for a product in this process, and one transaction for their purchases"}, (*Service).combined, nil, true},
+	{Strategy{"row", true, postgres, "SELECT … FOR UPDATE: the second buyer waits, and reads what the first committed"}, (*Service).row, nil, false},
+	{Strategy{"atomic", true, postgres, "UPDATE … WHERE stock >= quantity: check and write are one statement"}, (*Service).atomic, nil, false},
+	{Strategy{"optimistic", true, postgres, "UPDATE … WHERE version = the version read: if it changed, the purchase runs again"}, (*Service).optimistic, nil, false},
+	{Strategy{"serializable", true, postgres, "SERIALIZABLE: PostgreSQL aborts purchases that no serial order explains, and they run again"}, (*Service).serializable, nil, false},
+	{Strategy{"advisory", true, postgres, "pg_advisory_xact_lock on a hash of the sku: buyers queue, no row is locked while they wait"}, (*Service).advisory, nil, false},
+	{Strategy{"advisory-try", true, postgres, "pg_try_advisory_xact_lock: the same, but a waiting buyer returns its connection and tries again"}, (*Service).advisoryTry, nil, false},
 }
 
-// method finds a strategy, and checks that Config has the stores it needs.
-func (s *Service) method(name string) (method, error) {
-	for _, m := range methods {
-		if m.Name != name {
-			continue
-		}
-		if s.cfg.Locks == nil && slices.Contains(m.Stores, "redis") {
-			return method{}, fmt.Errorf("inventory: strategy %q needs Config.Locks", name)
-		}
-		return m, nil
+const together = "combined" // for the products of Config.Hot
+
+// method finds a strategy, and checks that Config has its stores. "" is the Service's own, or that of a hot product.
+func (s *Service) method(name string, lines ...Line) (method, error) {
+	if name == "" && len(lines) == 1 && slices.Contains(s.cfg.Hot, lines[0].SKU) {
+		name = together
 	}
-	return method{}, fmt.Errorf("%w: no strategy %q", ErrInvalid, name)
+	name = cmp.Or(name, s.cfg.Strategy)
+	n := slices.IndexFunc(methods, func(m method) bool { return m.Name == name })
+	switch {
+	case n < 0:
+		return method{}, fmt.Errorf("%w: no strategy %q", ErrInvalid, name)
+	case s.cfg.Locks == nil && slices.Contains(methods[n].Stores, "redis"):
+		return method{}, fmt.Errorf("inventory: strategy %q needs Config.Locks", name)
+	}
+	return methods[n], nil
 }
 
 // Strategies lists all strategies, the unsafe ones first.

@@ -20,6 +20,7 @@ func ExampleStrategies() {
 	// naive        unsafe [postgres]
 	// redis-only   unsafe [redis postgres]
 	// redis+row    safe   [redis postgres]
+	// combined     safe   [redis postgres]
 	// row          safe   [postgres]
 	// atomic       safe   [postgres]
 	// optimistic   safe   [postgres]

@@ -43,6 +43,8 @@ type Result[A any] struct {
 var (
 	ErrFull   = fmt.Errorf("%w: combine: too many requests wait for the keys", locking.ErrBusy)
 	ErrClosed = errors.New("combine: closed")
+	// ErrNoLease reports that the lease was not granted, or not for long enough. The Store's error is wrapped with it.
+	ErrNoLease = errors.New("combine: no lease")
 	// ErrPanic reports that Apply panicked in each try. The outcome is unknown.
 	ErrPanic = fmt.Errorf("%w: combine: Apply panicked", locking.ErrOutcomeUnknown)
 )
@@ -153,6 +155,16 @@ func (c *Combiner[Q, A]) Do(ctx context.Context, q Q, keys ...string) (A, error)
 	}
 	result := <-r.done
 	return result.Answer, result.Err
+}
+
+// Queued returns how many requests wait, for all sets of keys.
+func (c *Combiner[Q, A]) Queued() (n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, l := range c.lines {
+		n += len(l.again) + len(l.waiting)
+	}
+	return n
 }
 
 // Close takes no more requests, and returns when all are answered: those of a batch that runs by its

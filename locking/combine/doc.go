@@ -53,8 +53,8 @@
 //
 //	what happens                       the requests of the batch           those that wait
 //	the lock is busy for MaxWait       -                                   those that waited from the beginning:
-//	                                                                       ErrBusy
-//	no answer from the lock service    -                                   the same: its error
+//	                                                                       ErrNoLease, ErrBusy
+//	no answer from the lock service    -                                   the same: ErrNoLease, its error
 //	Apply fails, nothing was done      its error                           the next batch, under a new lease
 //	Apply's COMMIT is not answered     applied again, under a lease with   wait for that
 //	                                   a greater fence
@@ -62,8 +62,8 @@
 //	                                   ErrPanic
 //	the lease is lost                  Apply's ctx ends; tried again, if   wait for a new lease
 //	                                   Apply returns an error
-//	too little trust is left           -                                   a new lease first; ErrLost when
-//	                                                                       that happens Tries times
+//	too little trust is left           -                                   a new lease first; ErrNoLease and ErrLost
+//	                                                                       when that happens Tries times
 //	a client leaves                    it waits for its answer             it is taken out
 //	the process pauses                 its fence is stale: Apply refuses   as above
 //	the process dies                   unknown to the clients, who repeat  not done

@@ -61,7 +61,7 @@ func mutated(t *testing.T, file, from, to string) string {
 			t.Fatal(err)
 		}
 	}
-	cmd := exec.CommandContext(t.Context(), "go", "test", "-vet=off", "-count=1", "-timeout=1m", "-overlay", overlay, "-run=^TestSchedules$", ".", "-args", "-combine.schedules=500")
+	cmd := exec.CommandContext(t.Context(), "nice", "go", "test", "-vet=off", "-count=1", "-timeout=1m", "-overlay", overlay, "-run=^TestSchedules$", ".", "-args", "-combine.schedules=500")
 	out, err := cmd.CombinedOutput()
 	if err == nil || strings.Contains(string(out), "[build failed]") {
 		t.Fatalf("go test: %v\n%s", err, out)

@@ -209,7 +209,7 @@ func (t *turns[Q, A]) call(ctx context.Context, l locking.Lease, batch []Q) (res
 // undecided that was one more try.
 func (t *turns[Q, A]) refuse(n int, err error) {
 	closed := t.life.Err() != nil
-	if closed {
+	if err = fmt.Errorf("%w: %w", ErrNoLease, err); closed {
 		err = ErrClosed
 	}
 	var refused []*request[Q, A]

@@ -141,6 +141,16 @@ func TestAcquire_RequestThatArrivesAfterItWasUndoneDoesNothing(t *testing.T) {
 // no holder of a Lease under it loses the Lease before its Until.
 func TestSession_IsAbandonedWhenAnOrphanCannotBeRemoved(t *testing.T) {
 	t.Parallel()
+	for range 3 {
+		if t.Failed() || abandoned(t) {
+			return
+		}
+	}
+	t.Error("three times the machine was so slow that the TTL ended the session first")
+}
+
+// abandoned reports whether the session ended because of the orphan.
+func abandoned(t *testing.T) bool {
 	const ttl = 6 * time.Second
 	store, w, other, g := behindProxy(t, ttl)
 	client := g.client(t)
@@ -154,8 +164,12 @@ func TestSession_IsAbandonedWhenAnOrphanCannotBeRemoved(t *testing.T) {
 		t.Errorf("a second attempt: got %v after %v", err, ranSince(asked))
 	}
 	locktest.Eventually(t, "the session is abandoned", func() bool { return id(store) != session })
-	if since := time.Since(asked); since < ttl/3 || ranSince(asked) > ttl || !errors.Is(context.Cause(first.life), errOrphans) {
-		t.Errorf("abandoned after %v: %v", since, context.Cause(first.life))
+	if !errors.Is(context.Cause(first.life), errOrphans) {
+		t.Log(context.Cause(first.life))
+		return false
+	}
+	if since := time.Since(asked); since < ttl/3 || ranSince(asked) > ttl {
+		t.Errorf("abandoned after %v", since)
 	}
 	if _, err := store.Renew(t.Context(), held); !errors.Is(err, locking.ErrLost) {
 		t.Errorf("renew under the old session: got %v, want ErrLost", err)
@@ -179,6 +193,7 @@ func TestSession_IsAbandonedWhenAnOrphanCannotBeRemoved(t *testing.T) {
 	if names := inQueue(t, client, g.prefix, "held"); len(names) > 0 {
 		t.Errorf("left behind: %q", names)
 	}
+	return true
 }
 
 func leases(t *testing.T, client *clientv3.Client) (all []clientv3.LeaseID) {

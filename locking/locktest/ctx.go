@@ -113,7 +113,7 @@ func (s *suite) soon(ctx context.Context, result <-chan error) error {
 // server does not answer. The TTL is so long that only ctx can be the reason. Release
 // comes last, since it may end the lease in the store.
 func ctxSilence(s *suite) {
-	w := s.proxied(s.ttl(8 * time.Second))
+	w, _ := s.proxied(s.ttl(8 * time.Second))
 	held := s.try(w.Store, key)
 	w.Lose(math.MaxInt)
 	for _, verb := range []struct {

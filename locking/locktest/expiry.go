@@ -85,8 +85,7 @@ func expiresNot(s *suite) {
 // hide the mistake, hence the rounds.
 func untilFromRequest(s *suite) {
 	const late = 150 * time.Millisecond
-	ttl := s.ttl(5 * time.Second)
-	w := s.proxied(ttl)
+	w, ttl := s.proxied(s.ttl(5 * time.Second))
 	w.Delay(late)
 	for range 3 {
 		lease := s.try(w.Store, key)

@@ -18,8 +18,8 @@ func (s *suite) free(ttl time.Duration, store locking.Store, keys ...string) {
 // other holder, so ErrBusy is wrong. The store must either find its grant, or return
 // ErrOutcomeUnknown and let the key become free within the TTL.
 func replyLostOnAcquire(s *suite) {
-	ttl := s.ttl(3 * time.Second)
-	w, other := s.proxied(ttl), s.open(s.long())
+	w, ttl := s.proxied(s.ttl(3 * time.Second))
+	other := s.open(s.long())
 	w.Lose(1)
 	lease, err := w.Store.TryAcquire(s.within(deadline), key)
 	answered := time.Now()
@@ -43,8 +43,8 @@ func replyLostOnAcquire(s *suite) {
 // replyNeverComes checks that the store stops retrying within the TTL, returns an error
 // other than ErrBusy, and frees what it may have taken within the TTL.
 func replyNeverComes(s *suite) {
-	ttl := s.ttl(1200 * time.Millisecond)
-	w, other := s.proxied(ttl), s.open(s.long())
+	w, ttl := s.proxied(s.ttl(1200 * time.Millisecond))
+	other := s.open(s.long())
 	w.Lose(math.MaxInt)
 	asked := time.Now()
 	lease, err := w.Store.TryAcquire(s.within(deadline), key)
@@ -62,8 +62,8 @@ func replyNeverComes(s *suite) {
 // replyLostOnRelease checks that the key becomes free, and that the release of a held
 // lease is not ErrLost.
 func replyLostOnRelease(s *suite) {
-	ttl := s.ttl(1200 * time.Millisecond)
-	w, other := s.proxied(ttl), s.open(s.long())
+	w, ttl := s.proxied(s.ttl(1200 * time.Millisecond))
+	other := s.open(s.long())
 	lease := s.try(w.Store, key)
 	w.Lose(1)
 	if err := w.Store.Release(s.within(deadline), lease); errors.Is(err, locking.ErrLost) {
@@ -75,7 +75,8 @@ func replyLostOnRelease(s *suite) {
 // replyLostOnRenew checks that a lost reply is no ErrLost, and that the lease can still be
 // renewed.
 func replyLostOnRenew(s *suite) {
-	w, other := s.proxied(s.ttl(3*time.Second)), s.open(s.long())
+	w, _ := s.proxied(s.ttl(3 * time.Second))
+	other := s.open(s.long())
 	lease := s.try(w.Store, key)
 	w.Lose(1)
 	next, err := w.Store.Renew(s.within(deadline), lease)

@@ -181,7 +181,7 @@ func (t *Tx) finish(ctx context.Context, reply idempotency.Reply) error {
 	if t.op.Key != "" {
 		writes := t.queue[t.keyAt:]
 		t.queue = t.queue[:t.keyAt:t.keyAt]
-		t.insertKey(reply)
+		t.insertKey(InsertKey, t.op.Client, t.op.Key, t.op.Fingerprint[:], reply.Status, append([]byte{}, reply.Body...)) // never NULL
 		if err := t.Step(ctx, AfterKey); err != nil {
 			return err
 		}
@@ -196,14 +196,11 @@ const InsertKey = `
 	INSERT INTO idempotency_keys (client_id, key, fingerprint, status, body)
 	VALUES ($1, $2, $3, $4, $5)`
 
-// insertKey queues the key with its reply. A plain INSERT: it waits for a
+// insertKey queues the INSERT of a key with its reply. A plain INSERT: it waits for a
 // transaction that inserts the same key, and if that one commits, 23505
 // (unique_violation) ends the batch.
-func (t *Tx) insertKey(reply idempotency.Reply) {
-	insert := &pgx.QueuedQuery{
-		SQL:       InsertKey,
-		Arguments: []any{t.op.Client, t.op.Key, t.op.Fingerprint[:], reply.Status, append([]byte{}, reply.Body...)}, // never NULL
-	}
+func (t *Tx) insertKey(sql string, args ...any) {
+	insert := &pgx.QueuedQuery{SQL: sql, Arguments: args}
 	insert.Fn = func(br pgx.BatchResults) error {
 		_, err := br.Exec()
 		if pg := refusal(err); pg != nil && pg.Code == "55P03" { // lock_not_available: it waited for the key, not for a row

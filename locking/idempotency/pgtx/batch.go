@@ -1,0 +1,171 @@
+package pgtx
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"shop/locking/idempotency"
+)
+
+// BatchKeyWait is how long a batch waits for a transaction that inserts one of its keys.
+const BatchKeyWait = 100 * time.Millisecond
+
+// Result is the result of one request of a batch. With an error, nothing of it is stored.
+type Result struct {
+	Reply idempotency.Reply
+	Err   error
+}
+
+// RunAll runs several requests in one transaction, and returns a result for each. Its error is that of
+// the transaction, and of all requests.
+//
+// lock queues the statements that lock rows. Then the replies that are stored are read, in a statement after
+// the wait for the locks. body gets the indexes of the other requests, and returns their results in the same order.
+// The replies without an error are stored in the transaction, under their keys, before the writes that body
+// left queued. A refusal is such a reply: body must have queued nothing for it.
+//
+// A transaction that inserts one of the keys at this moment delays all requests, so RunAll waits for it no longer
+// than BatchKeyWait. After that the error matches idempotency.ErrInProgress, and nothing was committed.
+//
+// Of requests with the same key the first is run. The others get its reply, or ErrKeyReused, or
+// ErrInProgress if the first was not stored.
+//
+// op has no Request. Whether its COMMIT is undecided holds for all requests; see Op.Doubt.
+func (db *DB) RunAll(ctx context.Context, op *Op, requests []idempotency.Request, lock func(*Tx),
+	body func(ctx context.Context, tx *Tx, open []int) ([]Result, error),
+) (results []Result, err error) {
+	_, err = db.Run(ctx, op, func(ctx context.Context, tx *Tx) (idempotency.Reply, error) {
+		lock(tx)
+		var open []int
+		if results, open, err = tx.replies(ctx, requests); err != nil {
+			return idempotency.Reply{}, err
+		}
+		made, err := body(ctx, tx, open)
+		if err != nil {
+			return idempotency.Reply{}, err
+		}
+		if len(made) != len(open) {
+			return idempotency.Reply{}, fmt.Errorf("pgtx: %d results for %d requests", len(made), len(open))
+		}
+		for i, n := range open {
+			results[n] = made[i]
+		}
+		if err := tx.storeAll(ctx, requests, results, open); err != nil {
+			return idempotency.Reply{}, err
+		}
+		share(requests, results, open)
+		return idempotency.Reply{}, nil
+	})
+	return results, err
+}
+
+// Doubt makes op undecided: a batch that it was part of may have been committed. The next Run decides it.
+func (op *Op) Doubt() { op.unknown = true }
+
+// replies sends the queued statements, and then reads the stored replies. open are the requests without one, the
+// first of each key.
+func (t *Tx) replies(ctx context.Context, requests []idempotency.Request) (results []Result, open []int, err error) {
+	clients, keys := make([][16]byte, len(requests)), make([]string, len(requests)) // pgx encodes [16]byte faster than uuid.UUID
+	for n, r := range requests {
+		clients[n], keys[n] = r.Client, r.Key
+	}
+	type row struct {
+		N           int
+		Fingerprint []byte
+		Status      int
+		Body        []byte
+	}
+	// LIMIT keeps the planner from joining with a scan of the table, which grows: it looks up each key in the index.
+	rows, err := Select[row](ctx, t, `
+		SELECT asked.n, stored.*
+		FROM unnest($1::uuid[], $2::text[]) WITH ORDINALITY AS asked (client_id, key, n)
+		CROSS JOIN LATERAL (
+			SELECT fingerprint, status, body
+			FROM idempotency_keys
+			WHERE client_id = asked.client_id AND key = asked.key
+			LIMIT 1) AS stored`, clients, keys)
+	if err != nil {
+		return nil, nil, err
+	}
+	results = make([]Result, len(requests))
+	closed := make(map[place]bool, len(requests))
+	for _, r := range rows {
+		n := r.N - 1
+		closed[placeOf(requests[n])] = true
+		if results[n].Reply = (idempotency.Reply{Status: r.Status, Body: r.Body, Replayed: true}); !bytes.Equal(r.Fingerprint, requests[n].Fingerprint[:]) {
+			results[n] = Result{Err: idempotency.ErrKeyReused}
+		}
+	}
+	for n, r := range requests {
+		if !closed[placeOf(r)] {
+			closed[placeOf(r)] = true
+			open = append(open, n)
+		}
+	}
+	return results, open, nil
+}
+
+// place is where a reply is stored.
+type place struct {
+	client uuid.UUID
+	key    string
+}
+
+func placeOf(r idempotency.Request) place { return place{r.Client, r.Key} }
+
+// storeAll queues the INSERT of all keys, ordered as by every batch, so that two batches with the same
+// keys do not deadlock. It comes before the statements queued so far.
+func (t *Tx) storeAll(ctx context.Context, requests []idempotency.Request, results []Result, open []int) error {
+	stored := slices.DeleteFunc(slices.Clone(open), func(n int) bool { return results[n].Err != nil })
+	slices.SortFunc(stored, func(a, b int) int {
+		return cmp.Or(bytes.Compare(requests[a].Client[:], requests[b].Client[:]), strings.Compare(requests[a].Key, requests[b].Key))
+	})
+	writes := t.queue
+	t.queue = nil
+	if len(stored) > 0 {
+		clients, keys := make([][16]byte, len(stored)), make([]string, len(stored))
+		fingerprints, statuses, bodies := make([][]byte, len(stored)), make([]int32, len(stored)), make([][]byte, len(stored))
+		for i, n := range stored {
+			r, reply := requests[n], results[n].Reply
+			clients[i], keys[i], fingerprints[i], statuses[i] = r.Client, r.Key, r.Fingerprint[:], int32(reply.Status)
+			bodies[i] = append([]byte{}, reply.Body...) // never NULL
+		}
+		t.Exec("SET LOCAL lock_timeout = " + milliseconds(BatchKeyWait))
+		t.insertKey(`
+			INSERT INTO idempotency_keys (client_id, key, fingerprint, status, body)
+			SELECT * FROM unnest($1::uuid[], $2::text[], $3::bytea[], $4::integer[], $5::bytea[])`,
+			clients, keys, fingerprints, statuses, bodies)
+	}
+	if err := t.Step(ctx, AfterKey); err != nil {
+		return err
+	}
+	t.queue = append(t.queue, writes...)
+	return nil
+}
+
+// share gives the requests whose key another request of the batch has the result of that one.
+func share(requests []idempotency.Request, results []Result, open []int) {
+	first := make(map[place]int, len(open))
+	for _, n := range open {
+		first[placeOf(requests[n])] = n
+	}
+	for n, r := range requests {
+		switch of, ok := first[placeOf(r)]; {
+		case !ok || of == n:
+		case results[of].Err != nil:
+			results[n] = Result{Err: idempotency.ErrInProgress}
+		case requests[of].Fingerprint != r.Fingerprint:
+			results[n] = Result{Err: idempotency.ErrKeyReused}
+		default:
+			results[n] = Result{Reply: results[of].Reply}
+			results[n].Reply.Replayed = true
+		}
+	}
+}
