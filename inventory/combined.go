@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -57,7 +58,7 @@ func (s *Service) combined(ctx context.Context, p *purchase) (Reply, error) {
 
 func (s *Service) newCombiner() (*combine.Combiner[*purchase, Reply], error) {
 	return combine.New(combine.Config[*purchase, Reply]{
-		Store: s.cfg.Locks, Lock: s.cfg.Lock, Trust: trust, MaxBatch: batchMax, Apply: s.buyTogether,
+		Store: cmp.Or(s.cfg.HotLocks, s.cfg.Locks), Lock: s.cfg.Lock, Trust: trust, MaxBatch: batchMax, Apply: s.buyTogether,
 		Key: func(p *purchase) string { return string(p.Client[:]) + p.Key + string(p.Fingerprint[:]) },
 	})
 }

@@ -19,6 +19,7 @@ import (
 type Config struct {
 	Pool      *pgxpool.Pool // made with pgtx.PoolConfig
 	Locks     locking.Store
+	HotLocks  locking.Store   // the same locks for "combined"; nil: Locks. A locking.Waiter gives all processes a turn
 	Lock      locking.Options // zero fields: defaults for locks that are held for milliseconds
 	Strategy  string          // default "redis+row"
 	Hot       []string        // skus of products that are bought with "combined", unless the caller names a strategy

@@ -107,20 +107,37 @@ func (t *Trial) lifeless(records []Record) []string {
 }
 
 // unlocked reports that keys had an effect without a lock. While the lock service is unavailable, keys
-// may; but a strategy that never requests a lock has none to lose, so one call is needed even then.
+// may; but a strategy that never requests a lock has none to lose, so one call is needed even then. If keys share a
+// lock, they need one for each object that they contend for.
 func (t *Trial) unlocked(records []Record) []string {
 	asked, watched := t.Witnessed["lock_calls"]
 	if !watched || !t.Scenario.locked() {
 		return nil
 	}
 	_, done, _ := tally(t.Loaded(records))
+	if t.Scenario.shared() {
+		done = contended(t.Loaded(records))
+	}
 	if t.Scenario.Flow.spec(t.Scenario.Fault).Outage {
 		done = min(done, 1)
 	}
 	if asked >= int64(done) {
 		return nil
 	}
-	return []string{fmt.Sprintf("%d keys had an effect, but only %d locks were requested from the lock service", done, asked)}
+	return []string{fmt.Sprintf("%d locks were needed, but only %d were requested from the lock service", done, asked)}
+}
+
+// contended counts the objects for which a key had an effect.
+func contended(records []Record) int {
+	objects := map[string]bool{}
+	for _, r := range records {
+		for _, object := range r.Contends {
+			if r.Outcome == OK {
+				objects[object] = true
+			}
+		}
+	}
+	return len(objects)
 }
 
 // keptUp judges how the service kept up with the load, and keeps the figures in t.pace.

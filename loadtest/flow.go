@@ -50,7 +50,9 @@ type Flow struct {
 	Evidence     map[string]string          // what its numbers count, beside those of every flow
 	Counted      []string                   // the kinds of NAME_events_total in /metrics that are added to the evidence
 	Locked       func(strategy string) bool // whether it takes a lock, which the lock service counts, for each key that has an effect; nil: none does
+	Shared       func(strategy string) bool // whether a lock is taken once for several keys; nil: by none
 	Steps        []string                   // at which CrashSteps kills replicas; none: they are killed at any moment
+	Batch        []string                   // at which CombinerKilled kills replicas
 	Cells        *Cells                     // of CrashMatrix; nil: there are none
 	Needs        []Need                     // of every run
 	Faults       []FaultSpec                // in the order in which they are tried, NoFault first
@@ -78,6 +80,7 @@ type FaultSpec struct {
 	Pace     Pace          // the pace under this fault
 	Slower   int           // divides the rate of the load, so that keys that waited can be caught up with; 0: 1
 	Apart    bool          // not part of the matrix: runs only on request
+	Of       string        // the only strategy that has it; "": all
 }
 
 // spec returns what the flow defines for a fault; the zero FaultSpec for a fault of another flow.
@@ -144,7 +147,7 @@ func (f *Flow) Matrix(strategies []Strategy) []Scenario {
 	matrix := slices.Clone(f.Controls)
 	for _, s := range strategies {
 		for _, u := range f.Faults {
-			if s.Safe && !u.Apart && (u.Store == "" || slices.Contains(s.Stores, u.Store)) {
+			if s.Safe && !u.Apart && (u.Store == "" || slices.Contains(s.Stores, u.Store)) && (u.Of == "" || u.Of == s.Name) {
 				matrix = append(matrix, f.Safe(s.Name, u.Fault))
 			}
 		}
@@ -209,6 +212,7 @@ type Scenario struct {
 
 // locked reports whether the strategy takes a lock for each key that has an effect.
 func (s Scenario) locked() bool { return s.Flow.Locked != nil && s.Flow.Locked(s.Strategy) }
+func (s Scenario) shared() bool { return s.Flow.Shared != nil && s.Flow.Shared(s.Strategy) }
 
 // Name identifies the scenario: FLOW/STRATEGY/FAULT, with @SEED if it has a seed of its own.
 func (s Scenario) Name() string {

@@ -3,9 +3,11 @@ package transfer
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"shop/locking"
@@ -22,6 +24,7 @@ type Config struct {
 	LeaseIDs locking.Store   // for lease-id-fence only: a store whose Fence is the lease id
 	Lock     locking.Options // zero fields get defaults for locks that are held for milliseconds
 	Strategy string          // default "etcd-fenced"
+	Hot      []uuid.UUID     // accounts between which transfers are "combined", unless With has named a strategy
 	Encode   Encode          // nil: status 0 and the outcome as JSON
 	// Count is called for each event; nil: nothing is counted.
 	Count func(kind EventKind, strategy string)
@@ -48,12 +51,21 @@ func New(cfg Config) (*Service, error) {
 	if cfg.Count == nil {
 		cfg.Count = func(EventKind, string) {}
 	}
-	s := &Service{cfg: cfg, db: db}
+	cfg.Strategy = cmp.Or(cfg.Strategy, "etcd-fenced")
+	s := &Service{cfg: cfg, db: db, batched: (*Service).combined, owners: &owned{}}
 	s.breaker = s.newBreaker()
-	return s.With(cmp.Or(cfg.Strategy, "etcd-fenced"))
+	switch {
+	case cfg.Locks != nil && cfg.Epoch != "":
+		if s.together, err = s.newCombiner(); err != nil {
+			return nil, err
+		}
+	case len(cfg.Hot) > 0:
+		return nil, errors.New("transfer: Config.Hot needs Config.Locks and Config.Epoch")
+	}
+	return s.With(cfg.Strategy)
 }
 
-// With returns a copy of s with another strategy, safe or not.
+// With returns a copy of s with another strategy, safe or not, for all accounts.
 func (s *Service) With(strategy string) (*Service, error) {
 	for _, m := range methods {
 		switch {
@@ -65,7 +77,10 @@ func (s *Service) With(strategy string) (*Service, error) {
 			return nil, fmt.Errorf("transfer: strategy %q needs its lock store", strategy)
 		}
 		other := *s
-		other.cfg.Strategy, other.method = m.Name, m.run
+		other.cfg.Strategy, other.method, other.batch = m.Name, m.run, m.Name == together
+		if m.Name != s.cfg.Strategy {
+			other.cfg.Hot = nil
+		}
 		return &other, nil
 	}
 	return nil, fmt.Errorf("%w: no strategy %q", ErrInvalid, strategy)

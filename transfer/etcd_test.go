@@ -68,7 +68,7 @@ func (l *locks) steal(ctx context.Context) error {
 func (b *bank) withStores(cfg transfer.Config) transfer.Config {
 	b.T.Helper()
 	cfg.Epoch = cmp.Or(cfg.Epoch, epoch)
-	needsEtcd := strings.HasPrefix(cfg.Strategy, "etcd-") || cfg.Strategy == "lease-id-fence"
+	needsEtcd := strings.HasPrefix(cfg.Strategy, "etcd-") || cfg.Strategy == "lease-id-fence" || cfg.Strategy == "combined"
 	if needsEtcd && b.locks == nil {
 		b.locks = sharedLocks(b.T)
 	}

@@ -81,13 +81,8 @@ var errUnfenced = &UnavailableError{errors.New("the lease has no fence, and tran
 func (s *Service) underLock(ctx context.Context, store locking.Store, names []string,
 	fn func(context.Context, locking.Lease) (Reply, error),
 ) (reply Reply, err error) {
-	switch err := s.breaker.Allow(ctx); {
-	case err == nil:
-	case ctx.Err() != nil:
-		return Reply{}, context.Cause(ctx)
-	default:
-		s.cfg.Count(Unavailable, s.cfg.Strategy)
-		return Reply{}, &UnavailableError{err}
+	if err := s.allowed(ctx); err != nil {
+		return Reply{}, err
 	}
 	var entered bool
 	var fnErr error
@@ -98,19 +93,38 @@ func (s *Service) underLock(ctx context.Context, store locking.Store, names []st
 		}
 		return fnErr
 	})
-	switch {
-	case entered:
+	if entered {
 		return reply, fnErr
+	}
+	return Reply{}, s.noLease(ctx, err)
+}
+
+// allowed returns an error while the lock store is known not to answer.
+func (s *Service) allowed(ctx context.Context) error {
+	switch err := s.breaker.Allow(ctx); {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	default:
+		s.cfg.Count(Unavailable, s.cfg.Strategy)
+		return &UnavailableError{err}
+	}
+}
+
+// noLease returns what the caller gets when the store granted no lease.
+func (s *Service) noLease(ctx context.Context, err error) error {
+	switch {
 	case errors.Is(err, locking.ErrKey), errors.Is(err, locking.ErrLost), // ErrLost: granted too late to be used
 		errors.Is(err, ErrEpoch): // an answer that a retry does not change
-		return Reply{}, err
+		return err
 	case ctx.Err() != nil:
-		return Reply{}, context.Cause(ctx)
+		return context.Cause(ctx)
 	case errors.Is(err, locking.ErrBusy):
-		return Reply{}, err
+		return err
 	}
 	// A missing answer is never taken for a grant, and no money moves without a grant.
 	s.breaker.Failed(err)
 	s.cfg.Count(Unavailable, s.cfg.Strategy)
-	return Reply{}, &UnavailableError{err}
+	return &UnavailableError{err}
 }

@@ -87,11 +87,11 @@ func TestNew_RefusesWhatCannotWork(t *testing.T) {
 
 func TestStrategies_AreTheTableOfTheLesson(t *testing.T) {
 	t.Parallel()
-	want := []string{"naive", "etcd-unfenced", "etcd-fence-only", "lease-id-fence", "row", "serializable", "etcd-fenced"}
+	want := []string{"naive", "etcd-unfenced", "etcd-fence-only", "lease-id-fence", "row", "serializable", "etcd-fenced", "combined"}
 	if got := all(); !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
-	if got := safe(); !slices.Equal(got, []string{"etcd-fence-only", "row", "serializable", "etcd-fenced"}) {
+	if got := safe(); !slices.Equal(got, []string{"etcd-fence-only", "row", "serializable", "etcd-fenced", "combined"}) {
 		t.Errorf("safe: %q", got)
 	}
 	for _, s := range transfer.Strategies() {

@@ -21,6 +21,7 @@ type operation struct {
 	pgtx.Op            // without a Key: a sweep, which no client requested
 	id       uuid.UUID // of the transfer
 	from, to uuid.UUID
+	move     *Move   // an immediate transfer; nil: anything else
 	change   *change // of an existing hold; nil: a new transfer
 	// decide decides from what was read, under the strategy's locks if it has any, and
 	// queues the writes.
@@ -65,7 +66,11 @@ func (s *Service) run(ctx context.Context, o *operation) (Reply, error) {
 	if err := s.step(ctx, BeforeAcquire); err != nil {
 		return Reply{}, err
 	}
-	reply, err := s.method(s, ctx, o)
+	method := s.method
+	if s.batches(o) {
+		method = s.batched
+	}
+	reply, err := method(s, ctx, o)
 	for due := new(dueError); errors.As(err, &due); {
 		reply, err = s.runAfter(ctx, o, due)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"shop/locking"
 	"shop/locking/breaker"
+	"shop/locking/combine"
 	"shop/locking/idempotency"
 	"shop/locking/idempotency/pgtx"
 )
@@ -94,10 +95,14 @@ func (e *InsufficientFundsError) Is(target error) bool { return target == ErrIns
 
 // Service moves money. It is safe for concurrent use; several processes may share one database.
 type Service struct {
-	cfg     Config // with New's defaults
-	db      *pgtx.DB
-	method  runFunc          // the strategy's
-	breaker *breaker.Breaker // in front of the lock store
+	cfg      Config // with New's defaults
+	db       *pgtx.DB
+	method   runFunc // the strategy's
+	batched  runFunc // of transfers that wait for a batch
+	owners   *owned
+	batch    bool                                 // all do, since the strategy is combined
+	breaker  *breaker.Breaker                     // in front of the lock store
+	together *combine.Combiner[*operation, Reply] // nil without a lock store and an epoch
 }
 
 // Step is a point of a transfer at which a test may stop, slow or kill the process.

@@ -25,9 +25,9 @@ import (
 // app holds what serve opens.
 type app struct {
 	pool      *pgxpool.Pool
-	probe     *pgxpool.Pool    // one connection, for /readyz alone
-	client    *redis.Client    // nil without Redis
-	locks     *redislock.Store // nil without Redis
+	probe     *pgxpool.Pool     // one connection, for /readyz alone
+	client    *redis.Client     // nil without Redis
+	locks     *redislock.Waiter // nil without Redis
 	transfers *transferBackend
 	wallets   *walletBackend
 	server    *api.Server
@@ -56,7 +56,7 @@ func (c *serveCmd) assemble(ctx context.Context, log *slog.Logger, reg *promethe
 	}
 	draw := exponential(c.Lab.Seed)
 	stock := inventory.Config{
-		Pool: a.pool, Strategy: c.Locks.Strategy, Encode: api.Encode, Log: log,
+		Pool: a.pool, Strategy: c.Locks.Strategy, Hot: c.Locks.Hot, Encode: api.Encode, Log: log,
 		Count:     countEvents(reg, "inventory", stockKinds, strategyNames()),
 		Failpoint: hook[inventory.Step]("inventory", c.Lab.Failpoints, draw),
 	}
@@ -104,10 +104,10 @@ func (a *app) openLocks(s lockSettings, prefix string, reg prometheus.Registerer
 	if a.client, err = redislock.Connect(s.RedisURL, s.LockTTL); err != nil {
 		return &usageError{fmt.Errorf("--redis-url: %w", err)}
 	}
-	if a.locks, err = redislock.New(a.client, s.LockTTL, redislock.Options{Prefix: prefix}); err != nil {
+	if a.locks, err = redislock.NewWaiter(a.client, s.LockTTL, redislock.Options{Prefix: prefix}); err != nil {
 		return &usageError{err}
 	}
-	config.Locks, config.Lock = a.locks, locking.Options{Observer: observer}
+	config.Locks, config.HotLocks, config.Lock = a.locks.Store, a.locks, locking.Options{Observer: observer}
 	return nil
 }
 

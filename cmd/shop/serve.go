@@ -33,6 +33,7 @@ type lockSettings struct {
 	PGMaxConns int           `name:"pg-max-conns" env:"SHOP_PG_MAX_CONNS" default:"16" help:"Connections to PostgreSQL."`
 	RedisURL   string        `name:"redis-url" env:"SHOP_REDIS_URL" placeholder:"URL" help:"Redis, as in redis://host:6379/0, or its Sentinels, as in redis://host:26379/0?master_name=NAME&addr=host2:26379. Needed by strategies that lock there."`
 	Strategy   string        `env:"SHOP_STRATEGY" default:"redis+row" help:"How stock is taken."`
+	Hot        []string      `name:"hot-products" env:"SHOP_HOT_PRODUCTS" placeholder:"SKU" help:"Products that are bought with the strategy combined: one transaction for all buyers that wait. Needs Redis."`
 	LockTTL    time.Duration `name:"lock-ttl" env:"SHOP_LOCK_TTL" default:"2s" help:"How long a lock of stock outlives its holder."`
 }
 
@@ -81,7 +82,7 @@ func (c *serveCmd) validateStrategy() error {
 	case !s.Safe && !c.Lab.Lab:
 		return fmt.Errorf("--strategy %s oversells; to watch it, add --lab", s.Name)
 	case c.needsRedis(s) && c.Locks.RedisURL == "":
-		return fmt.Errorf("--strategy %s needs Redis: set --redis-url or SHOP_REDIS_URL, as in redis://127.0.0.1:6379/0", s.Name)
+		return fmt.Errorf("--strategy %s, --hot-products or --lab needs Redis: set --redis-url or SHOP_REDIS_URL, as in redis://127.0.0.1:6379/0", s.Name)
 	}
 	return nil
 }
@@ -89,7 +90,7 @@ func (c *serveCmd) validateStrategy() error {
 // needsRedis reports whether Redis is required: in the lab always, because each request
 // may choose any strategy.
 func (c *serveCmd) needsRedis(s inventory.Strategy) bool {
-	return c.Lab.Lab || slices.Contains(s.Stores, "redis")
+	return c.Lab.Lab || len(c.Locks.Hot) > 0 || slices.Contains(s.Stores, "redis")
 }
 
 // validateLab requires a loopback address by number or as localhost: another name may

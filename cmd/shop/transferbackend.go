@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
@@ -112,7 +113,7 @@ func (b *transferBackend) connect(ctx context.Context) (*etcdlock.Store, *transf
 		return nil, nil, err
 	}
 	config := b.config
-	config.Strategy, config.Locks, config.Epoch = b.settings.Strategy, fences{store}, store.Epoch()
+	config.Strategy, config.Hot, config.Locks, config.Epoch = b.settings.Strategy, b.settings.Hot, fences{store}, store.Epoch()
 	if b.lab {
 		config.LeaseIDs, err = leaseid.New(b.client, b.settings.LockPrefix+"/leaseid/", b.settings.TTL)
 	}
@@ -199,6 +200,7 @@ func (s etcdSettings) connect() (*clientv3.Client, error) {
 type transferSettings struct {
 	etcdSettings `embed:""`
 	Strategy     string        `name:"transfer-strategy" env:"SHOP_TRANSFER_STRATEGY" default:"etcd-fenced" help:"How money moves: etcd-fenced, row or serializable; the others in the lab only."`
+	Hot          []uuid.UUID   `name:"hot-accounts" env:"SHOP_HOT_ACCOUNTS" placeholder:"ID" help:"Accounts between which money moves with the strategy combined: one transaction for all transfers that wait. Without effect if --transfer-strategy needs no etcd."`
 	TTL          time.Duration `name:"transfer-lock-ttl" env:"SHOP_TRANSFER_LOCK_TTL" default:"5s" help:"How long a lock of accounts outlives its holder: whole seconds, at least 2 with etcd's own settings."`
 }
 

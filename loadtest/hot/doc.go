@@ -19,4 +19,6 @@
 // # The cases
 //
 //	product    purchases of one product, in process: combined against row
+//	account    transfers between two accounts in both directions, in process: combined against row
+//	many       purchases of 10,000 products, in process: combined against redis+row
 package main

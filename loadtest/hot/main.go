@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/redis/go-redis/v9/logging"
 )
 
 type settings struct {
@@ -30,6 +32,7 @@ func main() {
 	flag.StringVar(&s.out, "out", "report/bench.json", "the file for all rows")
 	flag.StringVar(&s.child, "child", "", "for this program alone: be one of several processes, as this JSON says")
 	flag.Parse()
+	logging.Disable() // go-redis logs what is cut off when a client is closed
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx, s); err != nil {
@@ -45,7 +48,7 @@ func run(ctx context.Context, s settings) error {
 	if s.pairs < 1 || s.interval <= 0 {
 		return errors.New("--pairs and --interval must be above 0")
 	}
-	for _, name := range []string{"SHOP_POSTGRES_URL", "SHOP_REDIS_URL"} {
+	for _, name := range []string{"SHOP_POSTGRES_URL", "SHOP_REDIS_URL", "SHOP_ETCD_ENDPOINTS"} {
 		if os.Getenv(name) == "" {
 			return fmt.Errorf("%s is not set: start the servers with make hot", name)
 		}
@@ -89,14 +92,17 @@ func (c comparison) String() string {
 }
 
 func cases() (all []comparison) {
-	for _, processes := range []int{1, 3} {
-		for _, clients := range []int{1, 32, 256, 1024} {
-			if clients >= processes {
-				all = append(all, comparison{"product", "combined", "row", clients, processes, 0})
+	for _, name := range []string{"product", "account"} {
+		for _, processes := range []int{1, 3} {
+			for _, clients := range []int{1, 32, 256, 1024} {
+				if clients >= processes {
+					all = append(all, comparison{name, "combined", "row", clients, processes, 0})
+				}
 			}
 		}
+		all = append(all, comparison{name, "combined", "row", 32, 1, time.Millisecond})
 	}
-	return append(all, comparison{"product", "combined", "row", 32, 1, time.Millisecond})
+	return append(all, comparison{"many", "combined", "redis+row", 32, 1, 0})
 }
 
 // row is a line of report/bench.json.

@@ -2,75 +2,50 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
-	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"shop/inventory"
-	"shop/loadtest"
-	"shop/locking"
 	"shop/locking/idempotency"
-	"shop/locking/idempotency/pgtx"
-	"shop/locking/invariant"
 	"shop/locking/redislock"
 )
 
-// place is where a comparison runs: a database of its own, and names of its own for locks.
-type place struct {
-	Case     string
-	Postgres string
-	Prefix   string
-}
-
-// prepare makes a place with the hot objects of a case.
-func prepare(ctx context.Context, name string) (p place, drop func() error, err error) {
-	p.Case, p.Prefix = name, "hot_"+strings.ToLower(rand.Text()[:10])
-	database, err := loadtest.CreateDatabase(ctx, os.Getenv("SHOP_POSTGRES_URL"), p.Prefix)
-	if err != nil {
-		return p, nil, err
-	}
-	p.Postgres = database.URL
-	drop = func() error { return database.Drop(ctx) }
-	if err = inventory.Migrate(ctx, p.Postgres); err == nil {
-		err = stock(ctx, p)
-	}
-	if err != nil {
-		return p, nil, errors.Join(err, drop())
-	}
-	return p, drop, nil
-}
-
-// hot is the product that all want. There is enough of it.
-const hot = "HOT"
+// The hot product, and how many others there are. There is enough of each.
+const (
+	hot    = "HOT"
+	others = 10_000
+)
 
 func stock(ctx context.Context, p place) error {
-	service, done, err := shop(ctx, p, "row", 0)
+	pool, err := pgxpool.New(ctx, p.Postgres)
 	if err != nil {
 		return err
 	}
-	defer done()
-	_, err = service.AddProduct(ctx, inventory.Product{SKU: hot, Name: "hot", Price: 100, Currency: "EUR", Stock: 1 << 40})
+	defer pool.Close()
+	skus := []string{hot}
+	for n := range others {
+		skus = append(skus, sku(n))
+	}
+	_, err = pool.Exec(ctx, `
+		WITH added AS (
+			INSERT INTO products (sku, name, price, currency, stock)
+			SELECT sku, sku, 100, 'EUR', 1000000000 FROM unnest($1::text[]) AS sku
+			RETURNING sku, stock)
+		INSERT INTO stock_movements (sku, kind, quantity)
+		SELECT sku, 'opening', stock FROM added`, skus)
 	return err
 }
 
-// connections is the size of the pool, as that of shop serve.
-const connections = 32
+func sku(n int) string { return fmt.Sprintf("product-%05d", n) }
 
 // shop opens a Service as shop serve does.
 func shop(ctx context.Context, p place, strategy string, work time.Duration) (*inventory.Service, func(), error) {
-	config, err := pgtx.PoolConfig(p.Postgres)
-	if err != nil {
-		return nil, nil, err
-	}
-	config.MaxConns = connections
-	pool, err := pgxpool.NewWithConfig(ctx, config)
+	pool, err := connect(ctx, p)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -80,63 +55,33 @@ func shop(ctx context.Context, p place, strategy string, work time.Duration) (*i
 		pool.Close()
 		return nil, nil, err
 	}
-	store, err := redislock.New(client, ttl, redislock.Options{Prefix: p.Prefix})
-	done := func() {
+	store, err := redislock.NewWaiter(client, ttl, redislock.Options{Prefix: p.Prefix})
+	if err != nil {
+		_ = client.Close()
+		pool.Close()
+		return nil, nil, err
+	}
+	service, err := inventory.New(inventory.Config{Pool: pool, Locks: store.Store, HotLocks: store, Strategy: strategy, Encode: func(o inventory.Order, err error) (inventory.Reply, error) {
+		return encode(o, err, work)
+	}})
+	return service, func() {
 		store.Close()
 		_ = client.Close()
 		pool.Close()
-	}
-	if err != nil {
-		pool.Close()
-		return nil, nil, err
-	}
-	service, err := inventory.New(inventory.Config{Pool: pool, Locks: store, Strategy: strategy, Encode: func(o inventory.Order, err error) (inventory.Reply, error) {
-		time.Sleep(work)
-		reply, encodeErr := idempotency.JSON(o, err)
-		if reply.Status = 201; err != nil {
-			reply.Status = 409
-		}
-		return reply, encodeErr
-	}})
-	if err != nil {
-		done()
-	}
-	return service, done, err
+	}, err
 }
 
-// open returns a function that sends one request until it is answered.
-func (t turn) open(ctx context.Context) (request func(context.Context) error, done func(), err error) {
-	service, done, err := shop(ctx, t.Place, t.Strategy, t.Work)
-	if err != nil {
-		return nil, nil, err
-	}
-	lines := []inventory.Line{{SKU: hot, Quantity: 1}}
+// purchases returns a function that buys one unit of the hot product, or of any other.
+func purchases(service *inventory.Service, many bool) func(context.Context) error {
 	return func(ctx context.Context) error {
+		lines := []inventory.Line{{SKU: hot, Quantity: 1}}
+		if many {
+			lines[0].SKU = sku(rand.IntN(others))
+		}
 		req := idempotency.Request{Client: uuid.New(), Key: uuid.NewString()}
-		for {
+		return answered(func() error {
 			_, err := service.BuyWith(ctx, "", req, lines)
-			if !errors.Is(err, locking.ErrBusy) && !errors.Is(err, locking.ErrOutcomeUnknown) && !errors.Is(err, idempotency.ErrInProgress) {
-				return err
-			}
-		}
-	}, done, nil
-}
-
-// check checks the invariants of a place.
-func check(ctx context.Context, p place) error {
-	conn, err := pgx.Connect(ctx, p.Postgres)
-	if err != nil {
-		return err
+			return err
+		})
 	}
-	defer conn.Close(context.WithoutCancel(ctx))
-	findings, err := invariant.Run(ctx, inventory.Invariants.Checks, invariant.SQL(conn))
-	if err != nil {
-		return err
-	}
-	for code, found := range findings {
-		if found.Count > 0 {
-			return fmt.Errorf("%s is violated: %q", code, found.IDs)
-		}
-	}
-	return nil
 }

@@ -47,6 +47,11 @@ func (e *environment) transferReplica(t *loadtest.Trial, p *loadtest.Program) er
 		}
 	}
 	own := []string{"--transfer-strategy", s.Strategy, "--transfer-lock-ttl", lockTTLs["transfer"].String()}
+	if s.Strategy == transferflow.Combined { // its queue is one of all accounts
+		for _, a := range money.Accounts(t.Plan) {
+			own = append(own, "--hot-accounts", a.ID.String())
+		}
+	}
 	p.Args = func(n int, listen, metrics string) []string {
 		return slices.Concat(e.serve(listen, metrics, t.Prefix, e.settings.RedisURL), own, []string{
 			"--strategy", "row", "--mongo-url=",

@@ -28,7 +28,8 @@ type Config[Q, A any] struct {
 
 	MaxQueue int           // requests that wait for a set of keys; 0: 4096
 	MaxBatch int           // requests of a batch; 0: 128
-	MaxTurn  time.Duration // for which a lease is kept while requests wait; 0: 100 ms
+	MaxTurn  time.Duration // for which a lease is kept while requests wait; 0: 50 ms
+	Pause    time.Duration // after MaxTurn, in which a woken process can take the lease; 0: 2 ms
 	Trust    time.Duration // the least that must be left of a lease when a batch begins; 0: 1 s
 	Tries    int           // of a request whose outcome is unknown; 0: 3
 }
@@ -90,7 +91,7 @@ type request[Q, A any] struct {
 // New makes a Combiner.
 func New[Q, A any](config Config[Q, A]) (*Combiner[Q, A], error) {
 	for name, number := range map[string]int64{
-		"MaxQueue": int64(config.MaxQueue), "MaxBatch": int64(config.MaxBatch), "MaxTurn": int64(config.MaxTurn),
+		"Pause": int64(config.Pause), "MaxQueue": int64(config.MaxQueue), "MaxBatch": int64(config.MaxBatch), "MaxTurn": int64(config.MaxTurn),
 		"Trust": int64(config.Trust), "Tries": int64(config.Tries),
 	} {
 		if number < 0 {
@@ -105,7 +106,8 @@ func New[Q, A any](config Config[Q, A]) (*Combiner[Q, A], error) {
 	}
 	setDefault(&config.MaxQueue, 4096)
 	setDefault(&config.MaxBatch, 128)
-	setDefault(&config.MaxTurn, 100*time.Millisecond)
+	setDefault(&config.MaxTurn, 50*time.Millisecond)
+	setDefault(&config.Pause, 2*time.Millisecond)
 	setDefault(&config.Trust, time.Second)
 	setDefault(&config.Tries, 3)
 	c := &Combiner[Q, A]{config: config, lines: map[string]*line[Q, A]{}}

@@ -71,8 +71,8 @@
 //
 // # What it does not do
 //
-// It does not make a Store fair. After MaxTurn it releases the lease and requests it at once: another process gets
-// its turn if the Store has a queue (locking.Waiter), and may starve if the Store polls.
+// It does not make a Store fair. After MaxTurn it releases the lease, pauses for a moment, and requests it again. Another
+// process gets its turn if the Store wakes it or has a queue (locking.Waiter), and may starve if the Store polls.
 //
 // It does not reorder, and it does not share anything between processes: each has its own queue, and
 // the lock decides between them. Two sets of keys that overlap are two queues, which the lock excludes

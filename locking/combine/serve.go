@@ -12,8 +12,13 @@ import (
 // serve takes lease after lease until no request is left.
 func (c *Combiner[Q, A]) serve(name string, l *line[Q, A]) {
 	t := &turns[Q, A]{Combiner: c, line: l}
-	for !c.finish(name, l) {
-		t.turn()
+	for over := false; !c.finish(name, l); over = t.turn() {
+		if over {
+			select {
+			case <-time.After(c.config.Pause):
+			case <-c.life.Done():
+			}
+		}
 	}
 }
 
@@ -35,8 +40,8 @@ type turns[Q, A any] struct {
 	late int // leases in a row that came too late for a batch
 }
 
-// turn takes the lease once, and applies batches under it.
-func (t *turns[Q, A]) turn() {
+// turn takes the lease once, and applies batches under it. over: until MaxTurn was over.
+func (t *turns[Q, A]) turn() (over bool) {
 	ctx, stop := context.WithCancel(t.life)
 	defer stop()
 	waited, lock := t.begin(stop)
@@ -53,6 +58,7 @@ func (t *turns[Q, A]) turn() {
 				return err
 			}
 		}
+		over = began && ctx.Err() == nil
 		return context.Cause(ctx)
 	})
 	t.end()
@@ -66,6 +72,7 @@ func (t *turns[Q, A]) turn() {
 	default:
 		t.refuse(waited, err)
 	}
+	return over
 }
 
 // begin returns how many requests have joined the queue, and how to wait for the lease: with undecided

@@ -36,6 +36,9 @@ const (
 	RedisFailover loadtest.Fault = "redis-failover"
 )
 
+// combined is the strategy that sells to several buyers in one transaction.
+const combined = "combined"
+
 // Failovers is how many failovers RedisFailover makes.
 const Failovers = 3
 
@@ -64,6 +67,8 @@ func New() *loadtest.Flow {
 		Cells:   cells,
 		Faults:  faults,
 		Locked:  locked,
+		Shared:  func(strategy string) bool { return strategy == combined },
+		Batch:   loadtest.StepsOf([]inventory.Step{inventory.AfterGuard, inventory.AfterKey, inventory.BeforeCommit, inventory.AfterCommit, inventory.AfterGuard, inventory.BeforeCommit}),
 		// The control and the default under the same load, both with lost locks, and the other
 		// faults that the default must survive.
 		Quick:   []string{"naive/none", "redis-only/lock-lost", "redis+row/none", "redis+row/lock-lost", "redis+row/redis-down", "redis+row/crash", "combined/lock-lost", "combined/crash"},
@@ -169,6 +174,7 @@ var faults = []loadtest.FaultSpec{
 		{Evidence: "crashes", Least: 5, Why: "fewer than 5 kills of replicas cut a request off"},
 		{Evidence: "cut_off", Why: "no request was cut off by a kill"},
 	}},
+	loadtest.CombinerKilledSpec(combined), loadtest.CombinerPausedSpec(combined),
 	loadtest.NemesisSpec(serverTime, 1),
 	loadtest.SoakSpec(serverTime),
 	loadtest.CrashMatrixSpec(5),
@@ -195,6 +201,11 @@ func audit(ctx context.Context, t *loadtest.Trial, records []loadtest.Record) (a
 	if a.Number, err = invariant.Number(ctx, conn, oversoldSQL); err != nil {
 		return a, err
 	}
+	together, err := invariant.Number(ctx, conn, loadtest.TogetherSQL)
+	if err != nil {
+		return a, err
+	}
+	a.Evidence = map[string]int64{"together": together}
 	oversale, err := findOversale(ctx, conn, t.Loaded(records))
 	a.Story = oversale.story(t.Samples)
 	return a, err

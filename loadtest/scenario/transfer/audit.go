@@ -287,6 +287,9 @@ func audit(ctx context.Context, t *loadtest.Trial, records []loadtest.Record) (a
 	if a.Evidence, err = ends(ctx, conn); err != nil {
 		return a, err
 	}
+	if a.Evidence["together"], err = invariant.Number(ctx, conn, loadtest.TogetherSQL); err != nil {
+		return a, err
+	}
 	if len(rightful) > 0 {
 		a.Evidence["rightful_refused"] = staleAnswers(records)
 	}

@@ -82,6 +82,8 @@ func New() *loadtest.Flow {
 		Archive:      archive,
 		Linear:       linearize,
 		Locked:       underLock,
+		Shared:       func(strategy string) bool { return strategy == Combined },
+		Batch:        loadtest.StepsOf([]transfer.Step{transfer.AfterGuard, transfer.AfterKey, transfer.BeforeCommit, transfer.AfterCommit, transfer.AfterGuard, transfer.BeforeCommit}),
 		Moments:      map[loadtest.Action]string{Pay: "created_at", Reserve: "created_at", PostHold: "ended_at", VoidHold: "ended_at"},
 		Steps:        loadtest.StepsOf(transfer.Steps()),
 		Cells:        cells,
@@ -91,6 +93,7 @@ func New() *loadtest.Flow {
 			"naive/none", "lease-id-fence/none", "row/none",
 			"etcd-unfenced/late-write", "etcd-fence-only/late-write",
 			"etcd-fenced/none", "etcd-fenced/late-write", "etcd-fenced/commit-cut",
+			"combined/commit-cut",
 		},
 		Refuses: map[loadtest.Action][]string{Pay: {money.Short}, Reserve: {money.Short}, PostHold: {"expired", "already-settled"}, VoidHold: {"expired", "already-settled"}},
 		Counted: []string{"fence_refused", "guard_tripped", "retried", "ambiguous", "resolved", "unavailable", "swept"},
@@ -158,6 +161,9 @@ LEFT JOIN (SELECT account_id, sum(delta) AS moved
 ORDER BY 1`
 }
 
+// Combined is the strategy that answers several requests in one transaction.
+const Combined = "combined"
+
 // underLock reports whether a strategy takes a lock in etcd for each transfer.
 func underLock(strategy string) bool {
 	return slices.ContainsFunc(transfer.Strategies(), func(m transfer.Strategy) bool {
@@ -213,6 +219,7 @@ var faults = []loadtest.FaultSpec{
 	// than a TTL. The load is stretched, so that after each of the eight kills there is time to catch
 	// up. Without that, nothing would succeed for ten seconds, which breaks I-GOODPUT.
 	{Fault: loadtest.Crash, Stretch: 24, Needs: []loadtest.Need{{Evidence: "cut_off", Why: "no request was cut off by a kill"}}},
+	loadtest.CombinerKilledSpec(Combined), loadtest.CombinerPausedSpec(Combined),
 	loadtest.NemesisSpec(serverTime, 5),
 	loadtest.SoakSpec(serverTime),
 	loadtest.CrashMatrixSpec(5),

@@ -1,0 +1,32 @@
+package loadtest
+
+// The faults of a strategy that answers several requests in one transaction: a replica is killed, or paused for longer
+// than the TTL of its lock, in such a transaction.
+const (
+	CombinerKilled Fault = "combiner-killed"
+	CombinerPaused Fault = "combiner-paused"
+)
+
+// TogetherSQL counts the transactions that answered several requests: created_at is the time of the transaction.
+const TogetherSQL = `
+SELECT count(*)
+FROM (SELECT FROM idempotency_keys GROUP BY created_at HAVING count(*) > 1) AS batches`
+
+var together = Need{Evidence: "together", Least: 10, Why: "fewer than 10 transactions answered several requests"}
+
+// CombinerKilledSpec is CombinerKilled of the strategy: replicas die at the steps of Flow.Batch.
+func CombinerKilledSpec(strategy string) FaultSpec {
+	return FaultSpec{Fault: CombinerKilled, Of: strategy, Needs: []Need{
+		{Evidence: "crashes", Least: 5, Why: "fewer than 5 replicas were killed in a transaction"},
+		{Evidence: "cut_off", Why: "no request was cut off by a kill"},
+		together,
+	}}
+}
+
+// CombinerPausedSpec is CombinerPaused of the strategy.
+func CombinerPausedSpec(strategy string) FaultSpec {
+	return FaultSpec{Fault: CombinerPaused, Of: strategy, Least: 10, Needs: []Need{
+		{Evidence: "pauses", Least: 2, Why: "fewer than 2 pauses"},
+		together,
+	}}
+}

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"shop/inventory"
+	"shop/loadtest"
+	"shop/locking"
+	"shop/locking/idempotency"
+	"shop/locking/idempotency/pgtx"
+	"shop/locking/invariant"
+	"shop/transfer"
+)
+
+// place is where a comparison runs: a database of its own, and names of its own for locks.
+type place struct {
+	Case     string
+	Postgres string
+	Prefix   string
+}
+
+// prepare makes a place with the objects of all cases.
+func prepare(ctx context.Context, name string) (p place, drop func() error, err error) {
+	p.Case, p.Prefix = name, "hot_"+strings.ToLower(rand.Text()[:10])
+	database, err := loadtest.CreateDatabase(ctx, os.Getenv("SHOP_POSTGRES_URL"), p.Prefix)
+	if err != nil {
+		return p, nil, err
+	}
+	p.Postgres = database.URL
+	drop = func() error { return database.Drop(ctx) }
+	for _, step := range []func() error{
+		func() error { return inventory.Migrate(ctx, p.Postgres) },
+		func() error { return transfer.Migrate(ctx, p.Postgres) },
+		func() error { return stock(ctx, p) },
+		func() error { return openAccounts(ctx, p) },
+	} {
+		if err := step(); err != nil {
+			return p, nil, errors.Join(err, drop())
+		}
+	}
+	return p, drop, nil
+}
+
+// connections is the size of the pool: twice that of shop serve.
+const connections = 32
+
+func connect(ctx context.Context, p place) (*pgxpool.Pool, error) {
+	config, err := pgtx.PoolConfig(p.Postgres)
+	if err != nil {
+		return nil, err
+	}
+	config.MaxConns = connections
+	return pgxpool.NewWithConfig(ctx, config)
+}
+
+// open returns a function that sends one request until it is answered.
+func (t turn) open(ctx context.Context) (request func(context.Context) error, done func(), err error) {
+	switch t.Place.Case {
+	case "account":
+		service, done, err := bank(ctx, t.Place, t.Strategy, t.Work)
+		return transfers(service), done, err
+	default:
+		service, done, err := shop(ctx, t.Place, t.Strategy, t.Work)
+		return purchases(service, t.Place.Case == "many"), done, err
+	}
+}
+
+// encode makes the Reply of an outcome, and takes a time for it.
+func encode[T any](outcome T, refusal error, work time.Duration) (idempotency.Reply, error) {
+	time.Sleep(work)
+	reply, err := idempotency.JSON(outcome, refusal)
+	if reply.Status = 201; refusal != nil {
+		reply.Status = 409
+	}
+	return reply, err
+}
+
+// answered repeats a request that is still open.
+func answered(request func() error) error {
+	for {
+		err := request()
+		if !errors.Is(err, locking.ErrBusy) && !errors.Is(err, locking.ErrOutcomeUnknown) && !errors.Is(err, idempotency.ErrInProgress) {
+			return err
+		}
+	}
+}
+
+// check checks the invariants of a place.
+func check(ctx context.Context, p place) error {
+	conn, err := pgx.Connect(ctx, p.Postgres)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	checks := inventory.Invariants.Checks
+	if p.Case == "account" {
+		checks = transfer.Invariants.Checks
+	}
+	findings, err := invariant.Run(ctx, checks, invariant.SQL(conn))
+	if err != nil {
+		return err
+	}
+	for code, found := range findings {
+		if found.Count > 0 {
+			return fmt.Errorf("%s is violated: %q", code, found.IDs)
+		}
+	}
+	return nil
+}
