@@ -155,6 +155,7 @@ type batch struct {
 	reads []*[]versioned
 	moved []moved
 	notes []entry
+	now   time.Time
 }
 
 // versioned is an account with the number of writes to it.
@@ -219,6 +220,7 @@ func (b *batch) decide(ctx context.Context, o *operation) (Reply, error) {
 		return Reply{}, err
 	}
 	amount, available := o.move.Amount, from.Balance-from.Held
+	from.At, to.At = b.tick(), b.tick()
 	tr := o.move.transfer(o, &from.account, &to.account, 0)
 	if missing := amount - available; missing > 0 {
 		if from.Held >= missing {
@@ -235,6 +237,20 @@ func (b *batch) decide(ctx context.Context, o *operation) (Reply, error) {
 	b.moved = append(b.moved, moved{tr, o.Key})
 	b.notes = append(b.notes, entry{tr.ID, from.ID, -amount, from.Version}, entry{tr.ID, to.ID, amount, to.Version})
 	return reply, nil
+}
+
+// tick returns a later time at each call, from the time on at which all rows were read: the times of the transfers are in
+// the order in which they were applied.
+func (b *batch) tick() time.Time {
+	for _, rows := range b.reads {
+		for _, a := range *rows {
+			if a.At.After(b.now) {
+				b.now = a.At
+			}
+		}
+	}
+	b.now = b.now.Add(time.Microsecond) // the database's precision
+	return b.now
 }
 
 func (v *versioned) apply(delta int64) {
