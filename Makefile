@@ -87,12 +87,15 @@ proof: build
 # The packages with benchmarks. The tests of the other packages are not built.
 BENCHED = $$(grep -rlE '^func Benchmark' --include='*_test.go' . | xargs -n 1 dirname | sort -u)
 
-bench: build peers ## benchmarks on real servers; compare ratios, not numbers
+bench: build peers hot ## benchmarks on real servers; compare ratios, not numbers
 	@$(STACK) -- go test -run '^$$' -bench . -benchtime $(BENCHTIME) -timeout 30m $(BENCHED)
 
 peers: build ## the lock stores against other Go libraries, in turns
 	@go build -C loadtest/peers -o ../../bin/ .
 	@$(STACK) -- bin/peers --pairs $(PAIRS)
+
+hot: build ## combined against the plain strategies, for hot products and accounts; writes report/bench.json
+	@$(STACK) -- bin/hot --pairs $(PAIRS)
 
 picture: ## write docs/report.png, the top of the last make demo's report (needs chromium)
 	@chromium --headless --no-sandbox --hide-scrollbars --window-size=1180,1010 --screenshot=docs/report.png report/index.html
@@ -101,7 +104,7 @@ clean: ## remove bin and report
 	@rm -rf bin report
 
 build:
-	$(call timed,build,go build -o bin/ ./cmd/shop ./loadtest/prove ./loadtest/mutants ./compose/local)
+	$(call timed,build,go build -o bin/ ./cmd/shop ./loadtest/prove ./loadtest/mutants ./loadtest/hot ./compose/local)
 
 ready: build
 	@bin/local need gcc gcc libc6-dev && bin/local need ps procps && bin/local need $(PGBOUNCER) pgbouncer && bin/local need $(MARIADB) && \
@@ -120,4 +123,4 @@ generated:
 gofumpt:
 	$(call timed,gofumpt,{ out=$$(go tool gofumpt -l .); test -z "$$out" || { echo "not formatted (go tool gofumpt -w .):"; echo "$$out"; exit 1; }; })
 
-.PHONY: help demo prove mutants tenth run test times lint race proof bench picture clean build ready vet staticcheck gofumpt generated peers
+.PHONY: help demo prove mutants tenth run test times lint race proof bench picture clean build ready vet staticcheck gofumpt generated peers hot
