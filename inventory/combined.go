@@ -33,27 +33,41 @@ func (s *Service) combined(ctx context.Context, p *purchase) (Reply, error) {
 	if len(p.skus) > 1 {
 		return s.redisRow(ctx, p)
 	}
-	if err := s.breaker.Allow(ctx); err != nil {
-		return s.rowAlone(ctx, p, fmt.Errorf("%w: %w", errNoLock, err))
-	}
-	reply, err := s.together.Do(ctx, p, "product/"+p.skus[0]) // the key of redis+row
-	switch {
-	case err == nil:
+	err := s.breaker.Allow(ctx)
+	if err != nil {
+		err = fmt.Errorf("%w: %w", combine.ErrNoLease, err)
+	} else if reply, doErr := s.together.Do(ctx, p, "product/"+p.skus[0]); doErr == nil { // the key of redis+row
 		return reply, nil
-	case errors.Is(err, errAlone):
-		return s.row(ctx, p)
-	case errors.Is(err, locking.ErrOutcomeUnknown):
+	} else if err = doErr; errors.Is(err, combine.ErrNoLease) && !errors.Is(err, locking.ErrBusy) {
+		s.breaker.Failed(err)
+	}
+	if errors.Is(err, locking.ErrOutcomeUnknown) {
 		p.Doubt()
+	}
+	// No batch has looked up the key for certain, and an error would say that nothing was done.
+	if reply, found, lookErr := s.db.Lookup(ctx, p.Request); found || errors.Is(lookErr, idempotency.ErrKeyReused) {
+		return reply, lookErr
+	}
+	switch {
+	case errors.Is(err, errAlone):
+		p.KeyWait = pgtx.BatchKeyWait // the batches that follow wait for the row
+		return s.row(ctx, p)
+	case p.Unknown():
 		return s.row(ctx, p) // row lock and key decide it
 	case ctx.Err() != nil:
 		return Reply{}, context.Cause(ctx)
 	case errors.Is(err, combine.ErrNoLease):
-		if !errors.Is(err, locking.ErrBusy) {
-			s.breaker.Failed(err)
-		}
 		return s.rowAlone(ctx, p, err)
 	}
 	return Reply{}, err
+}
+
+// Close waits until the purchases that wait for a batch are answered, and its lock is released. Call it before the
+// lock store is closed, and send no more purchases.
+func (s *Service) Close() {
+	if s.together != nil {
+		s.together.Close()
+	}
 }
 
 func (s *Service) newCombiner() (*combine.Combiner[*purchase, Reply], error) {
@@ -63,12 +77,13 @@ func (s *Service) newCombiner() (*combine.Combiner[*purchase, Reply], error) {
 	})
 }
 
-// errAlone is the result of all purchases of a batch that was rolled back because of one of them. Each goes on
-// without the lock, beside the batches that follow.
-var errAlone = errors.New("inventory: one purchase of the batch failed")
+// errAlone is the result of a purchase that failed as a batch of its own. It goes on without the lock, beside the
+// batches that follow.
+var errAlone = errors.New("inventory: the purchase cannot be in a batch")
 
-// buyTogether runs purchases of one product in one transaction.
-func (s *Service) buyTogether(ctx context.Context, _ locking.Lease, batch []*purchase) ([]combine.Result[Reply], error) {
+// buyTogether runs purchases of one product in one transaction. If that fails because of one of them, it runs
+// each half in one.
+func (s *Service) buyTogether(ctx context.Context, l locking.Lease, batch []*purchase) ([]combine.Result[Reply], error) {
 	requests := make([]Request, len(batch))
 	for n, p := range batch {
 		requests[n] = p.Request
@@ -94,10 +109,11 @@ func (s *Service) buyTogether(ctx context.Context, _ locking.Lease, batch []*pur
 		for n, r := range results {
 			answers[n] = combine.Result[Reply]{Answer: r.Reply, Err: r.Err}
 		}
+	case ofOne(err) && len(batch) > 1:
+		half := len(batch) / 2
+		return combine.Halves(ctx, l, batch[:half], batch[half:], s.buyTogether), nil
 	case ofOne(err):
-		for n := range batch {
-			answers[n].Err = errAlone
-		}
+		answers[0].Err = errAlone
 	default:
 		return nil, err
 	}

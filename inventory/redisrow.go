@@ -17,9 +17,8 @@ import (
 // The row lock decides: if the Redis lock is lost, stolen or granted twice, two purchases
 // meet at the row, and one waits there.
 //
-// So losing Redis costs speed, not stock: purchases go on with the row lock
-// alone, a bounded number at once, until Redis answers again. The same happens if
-// another holder keeps the lock for all of MaxWait.
+// So losing Redis costs speed, not stock: purchases go on with the row lock alone, a bounded number at once,
+// until Redis answers again. The same happens if another holder keeps the lock for all of MaxWait.
 func (s *Service) redisRow(ctx context.Context, p *purchase) (Reply, error) {
 	reply, err := s.underLock(ctx, p, func(ctx context.Context) (Reply, error) {
 		return s.row(ctx, p)
@@ -40,9 +39,8 @@ var errNoLock = errors.New("inventory: no lock")
 
 // underLock runs fn while this purchase holds the locks of all its skus.
 //
-// The result of fn is authoritative. If the lease is lost while fn runs, fn's ctx is
-// cancelled with the cause locking.ErrLost. Then fn either stops before its COMMIT, or
-// commits and the purchase stands.
+// The result of fn is authoritative. If the lease is lost while fn runs, fn's ctx is cancelled with the cause
+// locking.ErrLost. Then fn either stops before its COMMIT, or commits and the purchase stands.
 func (s *Service) underLock(ctx context.Context, p *purchase, fn func(context.Context) (Reply, error)) (reply Reply, err error) {
 	if err := s.breaker.Allow(ctx); err != nil {
 		return Reply{}, fmt.Errorf("%w: %w", errNoLock, err)

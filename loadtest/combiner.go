@@ -7,10 +7,10 @@ const (
 	CombinerPaused Fault = "combiner-paused"
 )
 
-// TogetherSQL counts the transactions that answered several requests: created_at is the time of the transaction.
+// TogetherSQL counts the transactions that answered several requests.
 const TogetherSQL = `
 SELECT count(*)
-FROM (SELECT FROM idempotency_keys GROUP BY created_at HAVING count(*) > 1) AS batches`
+FROM (SELECT FROM idempotency_keys GROUP BY xmin::text HAVING count(*) > 1) AS batches`
 
 var together = Need{Evidence: "together", Least: 10, Why: "fewer than 10 transactions answered several requests"}
 

@@ -123,7 +123,7 @@ var evidence = map[string]string{
 	"attempts":          "requests sent, retries included",
 	"sent_again":        "retries of undecided keys",
 	"replayed":          "decided keys that were sent once more after the load, and answered",
-	"together":          "transactions that answered several requests, by the time of the replies",
+	"together":          "transactions that answered several requests, by the transaction ids of the replies",
 	"unknown_answers":   "requests after whose answer, or missing answer, the outcome was unknown",
 	"outcome_unknown":   "of these, requests whose COMMIT the replica could not decide either",
 	"stale_answers":     "answers that nothing was done because the row has seen a newer fence",

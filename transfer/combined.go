@@ -12,6 +12,7 @@ import (
 
 	"shop/locking"
 	"shop/locking/combine"
+	"shop/locking/idempotency"
 	"shop/locking/idempotency/pgtx"
 )
 
@@ -45,17 +46,25 @@ func (s *Service) combined(ctx context.Context, o *operation) (Reply, error) {
 	if o.move == nil {
 		return s.etcdFenced(ctx, o)
 	}
-	if err := s.allowed(ctx); err != nil {
-		return Reply{}, err
+	err := s.allowed(ctx)
+	if err == nil {
+		var reply Reply
+		if reply, err = s.together.Do(ctx, o, s.waitsFor(o)...); err == nil {
+			return reply, nil
+		}
 	}
-	reply, err := s.together.Do(ctx, o, s.waitsFor(o)...)
-	switch {
-	case err == nil:
-		return reply, nil
-	case errors.Is(err, errAlone):
-		return s.etcdFenced(ctx, o)
-	case errors.Is(err, locking.ErrOutcomeUnknown):
+	if errors.Is(err, locking.ErrOutcomeUnknown) {
 		o.Doubt()
+	}
+	// No batch has looked up the key for certain, and an error would say that nothing was done.
+	if reply, found, lookErr := s.db.Lookup(ctx, o.Request); found || errors.Is(lookErr, idempotency.ErrKeyReused) {
+		return reply, lookErr
+	}
+	switch {
+	case errors.Is(err, errAlone):
+		o.KeyWait = pgtx.BatchKeyWait // the batches that follow wait for the rows
+		return s.etcdFenced(ctx, o)
+	case o.Unknown():
 		return s.etcdFenced(ctx, o) // its lease has a newer fence, and the key decides
 	case ctx.Err() != nil, errors.Is(err, combine.ErrNoLease):
 		return Reply{}, s.noLease(ctx, err)
@@ -78,6 +87,14 @@ func (s *Service) waitsFor(o *operation) []string {
 	return names
 }
 
+// Close waits until the transfers that wait for a batch are answered, and its lock is released. Call it before the
+// lock store is closed, and send no more transfers.
+func (s *Service) Close() {
+	if s.together != nil {
+		s.together.Close()
+	}
+}
+
 func (s *Service) newCombiner() (*combine.Combiner[*operation, Reply], error) {
 	own := *s
 	own.cfg.Strategy = together // what a batch counts, whatever the strategy of its transfers is
@@ -87,7 +104,8 @@ func (s *Service) newCombiner() (*combine.Combiner[*operation, Reply], error) {
 	})
 }
 
-// moveTogether applies transfers in one transaction, whose guards have the fence of the lease.
+// moveTogether applies transfers in one transaction, whose guards have the fence of the lease. If that fails because of
+// one of them, it applies each half in one.
 func (s *Service) moveTogether(ctx context.Context, l locking.Lease, waiting []*operation) ([]combine.Result[Reply], error) {
 	if l.Fence <= 0 {
 		return nil, errUnfenced
@@ -121,10 +139,11 @@ func (s *Service) moveTogether(ctx context.Context, l locking.Lease, waiting []*
 		for n, r := range results {
 			answers[n] = combine.Result[Reply]{Answer: r.Reply, Err: r.Err}
 		}
+	case ofOne(err) && len(waiting) > 1:
+		half := len(waiting) / 2
+		return combine.Halves(ctx, l, waiting[:half], waiting[half:], s.moveTogether), nil
 	case ofOne(err):
-		for n := range answers {
-			answers[n].Err = errAlone
-		}
+		answers[0].Err = errAlone
 	default:
 		return nil, err
 	}
@@ -133,7 +152,7 @@ func (s *Service) moveTogether(ctx context.Context, l locking.Lease, waiting []*
 
 // alone reports whether an error concerns one transfer, and not the transaction.
 func alone(err error) bool {
-	return errors.Is(err, errAlone) || errors.Is(err, ErrNotFound) || errors.Is(err, ErrForbidden) || errors.Is(err, ErrInvalid)
+	return errors.Is(err, errAlone) || errors.Is(err, ErrNotFound) || errors.Is(err, ErrForbidden) || errors.Is(err, ErrInvalid) || errors.Is(err, ErrEpoch)
 }
 
 // ofOne reports whether a batch may have failed because of one of its transfers: another transaction has its

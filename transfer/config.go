@@ -15,6 +15,9 @@ import (
 	"shop/locking/idempotency/pgtx"
 )
 
+// HotMax is how many hot accounts there may be: one lease has all of them, and etcd bounds its keys.
+const HotMax = 64
+
 // Config configures a Service. Pool is required. A lock store, and Epoch with Locks, are
 // required by the strategies that use them.
 type Config struct {
@@ -59,10 +62,17 @@ func New(cfg Config) (*Service, error) {
 		if s.together, err = s.newCombiner(); err != nil {
 			return nil, err
 		}
+		if len(cfg.Hot) > HotMax {
+			return nil, fmt.Errorf("transfer: %d hot accounts, at most %d", len(cfg.Hot), HotMax)
+		}
 	case len(cfg.Hot) > 0:
 		return nil, errors.New("transfer: Config.Hot needs Config.Locks and Config.Epoch")
 	}
-	return s.With(cfg.Strategy)
+	made, err := s.With(cfg.Strategy)
+	if err == nil {
+		made.cfg.Hot = cfg.Hot
+	}
+	return made, err
 }
 
 // With returns a copy of s with another strategy, safe or not, for all accounts.
@@ -78,9 +88,7 @@ func (s *Service) With(strategy string) (*Service, error) {
 		}
 		other := *s
 		other.cfg.Strategy, other.method, other.batch = m.Name, m.run, m.Name == together
-		if m.Name != s.cfg.Strategy {
-			other.cfg.Hot = nil
-		}
+		other.cfg.Hot = nil
 		return &other, nil
 	}
 	return nil, fmt.Errorf("%w: no strategy %q", ErrInvalid, strategy)

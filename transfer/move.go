@@ -95,7 +95,8 @@ type owned struct {
 func (o *owned) has(account, owner uuid.UUID) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.by[account] == owner
+	by, known := o.by[account]
+	return known && by == owner
 }
 
 func (o *owned) add(account, owner uuid.UUID) {

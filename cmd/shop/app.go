@@ -28,6 +28,7 @@ type app struct {
 	probe     *pgxpool.Pool     // one connection, for /readyz alone
 	client    *redis.Client     // nil without Redis
 	locks     *redislock.Waiter // nil without Redis
+	orders    *inventory.Service
 	transfers *transferBackend
 	wallets   *walletBackend
 	server    *api.Server
@@ -69,6 +70,7 @@ func (c *serveCmd) assemble(ctx context.Context, log *slog.Logger, reg *promethe
 	if err != nil {
 		return nil, err
 	}
+	a.orders = service
 	// The same pool: both flows use the same connection timeouts.
 	money := transfer.Config{
 		Pool: a.pool, Encode: api.EncodeTransfer,
@@ -150,6 +152,9 @@ func (a *app) close(log *slog.Logger) {
 	}
 	if a.wallets != nil {
 		a.wallets.close()
+	}
+	if a.orders != nil {
+		a.orders.Close()
 	}
 	if a.locks != nil {
 		a.locks.Close()

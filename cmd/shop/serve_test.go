@@ -222,3 +222,18 @@ func TestAudit_RouteCountsWithTheSQLOfTheLoadTest(t *testing.T) {
 		t.Errorf("a cent is missing: %v", got)
 	}
 }
+
+// Without an answer from Redis each strategy that locks there counts a purchase as degraded, under its own name.
+func TestServe_AHotProductIsBoughtWithCombined(t *testing.T) {
+	url, keys := newDatabase(t)
+	r := startReplica(t, url, keys["alice"], "--strategy", "row", "--hot-products", "coffee", "--redis-url", "redis://127.0.0.1:1")
+	if status, body := r.buy("k"); status != 201 {
+		t.Fatal(status, body)
+	}
+	if status, body := r.send("POST", "/v1/orders", "other", `{"lines":[{"sku":"tea","quantity":1}]}`); status != 201 {
+		t.Fatal(status, body)
+	}
+	if _, text := r.get(r.metrics); !strings.Contains(text, `inventory_events_total{kind="degraded",strategy="combined"} 1`) {
+		t.Error("coffee was not bought with combined")
+	}
+}

@@ -130,7 +130,8 @@ func (b *transferBackend) connect(ctx context.Context) (*etcdlock.Store, *transf
 
 // with returns the Service that moves money with a strategy; "" means the configured one.
 func (b *transferBackend) with(strategy string) (*transfer.Service, error) {
-	if strategy == "" {
+	own := strategy == ""
+	if own {
 		strategy = b.settings.Strategy
 	}
 	if s, _ := findTransferStrategy(strategy); !usesEtcd(s) {
@@ -142,6 +143,9 @@ func (b *transferBackend) with(strategy string) (*transfer.Service, error) {
 	if service == nil {
 		b.config.Count(transfer.Unavailable, strategy)
 		return nil, &transfer.UnavailableError{Err: why}
+	}
+	if own {
+		return service, nil
 	}
 	return service.With(strategy)
 }
@@ -170,6 +174,9 @@ func (b *transferBackend) reachable(ctx context.Context) bool {
 func (b *transferBackend) close() {
 	b.stop()
 	b.opening.Wait()
+	if b.service != nil {
+		b.service.Close()
+	}
 	if b.store != nil {
 		b.store.Close()
 	}
@@ -216,6 +223,8 @@ func (s transferSettings) validate(lab bool) error {
 		return errors.New("--transfer-strategy etcd-fence-only loses updates beside replicas or batches that run row or serializable; use etcd-fenced, which is safe beside all of these, or add --lab to watch it")
 	case usesEtcd(strategy) && len(s.EtcdEndpoints) == 0:
 		return fmt.Errorf("--transfer-strategy %s needs etcd: set --etcd-endpoints or SHOP_ETCD_ENDPOINTS, as in 127.0.0.1:2379", s.Strategy)
+	case len(s.Hot) > transfer.HotMax:
+		return fmt.Errorf("--hot-accounts: %d accounts, at most %d", len(s.Hot), transfer.HotMax)
 	case s.TTL < time.Second || s.TTL%time.Second != 0:
 		return fmt.Errorf("--transfer-lock-ttl %v: must be whole seconds, and at least 1s", s.TTL)
 	}

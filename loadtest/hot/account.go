@@ -58,6 +58,7 @@ func bank(ctx context.Context, p place, strategy string, work time.Duration) (*t
 		return encode(tr, err, work)
 	}})
 	return service, func() {
+		service.Close()
 		store.Close()
 		_ = client.Close()
 		pool.Close()

@@ -65,6 +65,7 @@ func shop(ctx context.Context, p place, strategy string, work time.Duration) (*i
 		return encode(o, err, work)
 	}})
 	return service, func() {
+		service.Close()
 		store.Close()
 		_ = client.Close()
 		pool.Close()

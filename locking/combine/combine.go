@@ -40,6 +40,21 @@ type Result[A any] struct {
 	Err    error
 }
 
+// Halves calls apply with both parts of a batch, for an Apply that finds that a batch failed because of one of its
+// requests. An error of a part is the result of each of its requests.
+func Halves[Q, A any](ctx context.Context, l locking.Lease, first, second []Q,
+	apply func(context.Context, locking.Lease, []Q) ([]Result[A], error),
+) (all []Result[A]) {
+	for _, part := range [][]Q{first, second} {
+		results, err := apply(ctx, l, part)
+		if err != nil {
+			results = slices.Repeat([]Result[A]{{Err: err}}, len(part))
+		}
+		all = append(all, results...)
+	}
+	return all
+}
+
 // The errors of a Combiner, besides those of package locking and of Apply.
 var (
 	ErrFull   = fmt.Errorf("%w: combine: too many requests wait for the keys", locking.ErrBusy)

@@ -273,6 +273,19 @@ func TestDo_OneBadRequestFailsAlone(t *testing.T) {
 // What may have been done in one try stays unknown, although the later ones did nothing.
 func TestDo_UnknownStaysUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		unanswered := true
+		c := open(t, Config[string, string]{Apply: func(context.Context, locking.Lease, []string) ([]Result[string], error) {
+			if unanswered {
+				unanswered = false
+				return nil, locking.ErrOutcomeUnknown
+			}
+			return []Result[string]{{Err: errors.New("read-only")}}, nil
+		}})
+		if _, err := c.Do(t.Context(), "q", "k"); !errors.Is(err, locking.ErrOutcomeUnknown) || unanswered {
+			t.Errorf("then an error of the request: got %v, want ErrOutcomeUnknown", err)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
 		fates := []error{locking.ErrOutcomeUnknown, locking.ErrLost, errors.New("deadlock detected")}
 		c := open(t, Config[string, string]{Apply: func(context.Context, locking.Lease, []string) ([]Result[string], error) {
 			fate := fates[0]

@@ -157,6 +157,8 @@ func (t *turns[Q, A]) apply(ctx context.Context, l locking.Lease, batch []*reque
 	for i, r := range batch {
 		r.tries++
 		switch {
+		case err == nil && results[i].Err != nil:
+			r.fail(results[i].Err)
 		case err == nil:
 			r.answer(results[i])
 		case r.tries < t.config.Tries && undecided(err):

@@ -26,7 +26,7 @@ type counter struct {
 
 func newCounter(t testing.TB) *counter {
 	t.Helper()
-	return &counter{client: connect(t, redisURL(t), time.Minute), key: newPrefix(t, redisURL(t)) + "number"}
+	return &counter{client: connect(t, redisURL(t)+"?pool_size=64", time.Minute), key: newPrefix(t, redisURL(t)) + "number"}
 }
 
 // increment is a function for Update.

@@ -14,7 +14,7 @@ import (
 	"shop/locking/idempotency"
 )
 
-// BatchKeyWait is how long a batch waits for a transaction that inserts one of its keys.
+// BatchKeyWait is how long a batch waits for a transaction that inserts one of its keys, for each key.
 const BatchKeyWait = 100 * time.Millisecond
 
 // Result is the result of one request of a batch. With an error, nothing of it is stored.
@@ -31,7 +31,7 @@ type Result struct {
 // The replies without an error are stored in the transaction, under their keys, before the writes that body
 // left queued. A refusal is such a reply: body must have queued nothing for it.
 //
-// A transaction that inserts one of the keys at this moment delays all requests, so RunAll waits for it no longer
+// A transaction that inserts one of the keys at this moment delays all requests, so RunAll waits for each key no longer
 // than BatchKeyWait. After that the error matches idempotency.ErrInProgress, and nothing was committed.
 //
 // Of requests with the same key the first is run. The others get its reply, or ErrKeyReused, or

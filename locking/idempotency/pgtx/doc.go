@@ -45,6 +45,9 @@
 // A refusal rolls back first and then stores the key alone, so that requests for a
 // sold-out product do not hold its row lock for the time of an fsync.
 //
+// RunAll does the same for several requests in one transaction: their keys are looked up after the rows are locked, and
+// inserted together, in byte order.
+//
 // # What can fail
 //
 //	what                                     what Run does                                      the caller gets

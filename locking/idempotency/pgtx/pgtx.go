@@ -41,9 +41,10 @@ func Refuse(reply idempotency.Reply) (idempotency.Reply, error) { return reply, 
 // Op is one request during Run. It keeps the state between the attempts, and from one
 // Run to the next.
 type Op struct {
-	idempotency.Request        // without a Key: the caller is no client (a batch job), and no reply is stored
-	Label               string // for Config.Count and Config.Failpoint
-	Begin               string // "": BeginReadCommitted
+	idempotency.Request               // without a Key: the caller is no client (a batch job), and no reply is stored
+	Label               string        // for Config.Count and Config.Failpoint
+	Begin               string        // "": BeginReadCommitted
+	KeyWait             time.Duration // limit of the wait for another transaction with this key; 0: LockTimeout
 
 	// Deferred leaves BEGIN to the body (Tx.Begin). Statements that the body flushes
 	// before that are committed on their own.

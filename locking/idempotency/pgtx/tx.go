@@ -181,6 +181,9 @@ func (t *Tx) finish(ctx context.Context, reply idempotency.Reply) error {
 	if t.op.Key != "" {
 		writes := t.queue[t.keyAt:]
 		t.queue = t.queue[:t.keyAt:t.keyAt]
+		if t.op.KeyWait > 0 {
+			t.Exec("SET LOCAL lock_timeout = " + milliseconds(t.op.KeyWait))
+		}
 		t.insertKey(InsertKey, t.op.Client, t.op.Key, t.op.Fingerprint[:], reply.Status, append([]byte{}, reply.Body...)) // never NULL
 		if err := t.Step(ctx, AfterKey); err != nil {
 			return err
