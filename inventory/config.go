@@ -50,6 +50,9 @@ func New(cfg Config) (*Service, error) {
 	if cfg.Count == nil {
 		cfg.Count = func(EventKind, string) {}
 	}
+	if cfg.HotLocks != nil && (cfg.Strategy == together || len(cfg.Hot) > 0) {
+		cfg.Locks = cfg.HotLocks // a release of a Store wakes no Waiter
+	}
 	s := &Service{
 		cfg: cfg, db: db,
 		bypass:  make(chan struct{}, max(1, int(cfg.Pool.Config().MaxConns)/2)),

@@ -111,9 +111,10 @@ func TestCommit_ThatStaysUnknownIsReportedAndTheSameKeyResolvesIt(t *testing.T) 
 			if !errors.Is(err, locking.ErrOutcomeUnknown) || errors.Is(err, locking.ErrBusy) || events.Of(wallet.Ambiguous) == 0 || events.Of(wallet.Resolved) != 0 {
 				t.Errorf("%v, want ErrOutcomeUnknown; %d ambiguous, %d resolved", err, events.Of(wallet.Ambiguous), events.Of(wallet.Resolved))
 			}
-			c.done(c.Debit(t.Context(), newRequest(p.alice), p.a, 1)) // by another process: the wallet is not locked
+			debit := newRequest(p.alice)
+			c.done(until(t.Context(), func() (wallet.Reply, error) { return c.Debit(t.Context(), debit, p.a, 1) })) // by another process: the wallet is not locked
 			off()
-			c.done(svc.Credit(t.Context(), req, p.a, 30))
+			c.done(until(t.Context(), func() (wallet.Reply, error) { return svc.Credit(t.Context(), req, p.a, 30) }))
 			c.mustHave(p.a, 132)
 			c.mustHold()
 		})

@@ -9,8 +9,11 @@ import (
 	"testing"
 )
 
-// Each of these changes to the package must make TestSchedules fail.
+// TestSchedules must pass on the package as it is, and fail with each of these changes to it.
 func TestSchedules_NoticeMutants(t *testing.T) {
+	if out, err := exec.CommandContext(t.Context(), "nice", "go", "test", "-vet=off", "-count=1", "-v", "-run=^TestSchedules$", ".").CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: TestSchedules ") {
+		t.Fatalf("go test: %v\n%s", err, out)
+	}
 	slots := make(chan struct{}, 2)
 	for name, m := range map[string]struct{ file, from, to string }{
 		"answers shifted by one":           {"serve.go", "r.answer(results[i])", "r.answer(results[(i+1)%len(results)])"},

@@ -16,7 +16,7 @@ import (
 )
 
 var (
-	schedules = flag.Uint64("combine.schedules", 10_000, "how many schedules TestSchedules runs")
+	schedules = flag.Uint64("combine.schedules", someSchedules, "how many schedules TestSchedules runs")
 	firstSeed = flag.Uint64("combine.seed", 0, "the seed of the first")
 )
 

@@ -71,7 +71,7 @@ func New() *loadtest.Flow {
 		Batch:   loadtest.StepsOf([]inventory.Step{inventory.AfterGuard, inventory.AfterKey, inventory.BeforeCommit, inventory.AfterCommit, inventory.AfterGuard, inventory.BeforeCommit}),
 		// The control and the default under the same load, both with lost locks, and the other
 		// faults that the default must survive.
-		Quick:   []string{"naive/none", "redis-only/lock-lost", "redis+row/none", "redis+row/lock-lost", "redis+row/redis-down", "redis+row/crash", "combined/lock-lost", "combined/crash"},
+		Quick:   []string{"naive/none", "redis-only/lock-lost", "redis+row/none", "redis+row/lock-lost", "redis+row/redis-down", "redis+row/crash"},
 		Refuses: map[loadtest.Action][]string{Buy: {"out-of-stock"}, Cancel: {"already-cancelled"}},
 		Counted: []string{"guard_tripped", "retried", "degraded", "bypassed", "shed", "ambiguous", "resolved"},
 		Invariants: slices.Concat(inventory.Invariants.Invariants, []invariant.Invariant{

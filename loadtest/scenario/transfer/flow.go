@@ -93,7 +93,6 @@ func New() *loadtest.Flow {
 			"naive/none", "lease-id-fence/none", "row/none",
 			"etcd-unfenced/late-write", "etcd-fence-only/late-write",
 			"etcd-fenced/none", "etcd-fenced/late-write", "etcd-fenced/commit-cut",
-			"combined/commit-cut",
 		},
 		Refuses: map[loadtest.Action][]string{Pay: {money.Short}, Reserve: {money.Short}, PostHold: {"expired", "already-settled"}, VoidHold: {"expired", "already-settled"}},
 		Counted: []string{"fence_refused", "guard_tripped", "retried", "ambiguous", "resolved", "unavailable", "swept"},
