@@ -13,9 +13,10 @@ import (
 	"shop/locking/idempotency/pgtx"
 )
 
-// trust is how much of a lease must be left when a batch begins: several times what its transaction takes. The
-// row lock decides, so a batch that outlives its lease is not wrong: it is rolled back or it stands, as any other.
-const trust = 100 * time.Millisecond
+// BatchTrust is how much of a lease must be left when a batch begins: several times what its transaction takes. The TTL
+// must be longer. The row lock decides, so a batch that outlives its lease is not wrong: it is rolled back or it
+// stands, as any other.
+const BatchTrust = 100 * time.Millisecond
 
 // batchMax is how many purchases share a transaction: so many become unknown together if its COMMIT is not answered.
 const batchMax = 512
@@ -72,7 +73,7 @@ func (s *Service) Close() {
 
 func (s *Service) newCombiner() (*combine.Combiner[*purchase, Reply], error) {
 	return combine.New(combine.Config[*purchase, Reply]{
-		Store: cmp.Or(s.cfg.HotLocks, s.cfg.Locks), Lock: s.cfg.Lock, Trust: trust, MaxBatch: batchMax, Apply: s.buyTogether,
+		Store: cmp.Or(s.cfg.HotLocks, s.cfg.Locks), Lock: s.cfg.Lock, Trust: BatchTrust, MaxBatch: batchMax, Apply: s.buyTogether,
 		Key: func(p *purchase) string { return string(p.Client[:]) + p.Key + string(p.Fingerprint[:]) },
 	})
 }

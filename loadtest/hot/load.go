@@ -79,8 +79,13 @@ func load(ctx context.Context, p place, c comparison, strategy string, over time
 		in  io.WriteCloser
 		out *bufio.Reader
 	}
+	ctx, kill := context.WithCancel(ctx)
+	defer kill()
 	var children []child
 	defer func() {
+		if err != nil {
+			kill() // one that waits to write would wait for ever
+		}
 		for _, c := range children {
 			_ = c.in.Close()
 			err = errors.Join(err, c.Wait())

@@ -80,7 +80,7 @@ func (db *DB) Run(ctx context.Context, op *Op, body Body) (idempotency.Reply, er
 	defer cancel()
 	var reply idempotency.Reply
 	err := retry(ctx, func() (err error) {
-		if reply, err = db.attempt(ctx, op, body); errors.Is(err, errKeyTaken) {
+		if reply, err = db.attempt(ctx, op, body); errors.Is(err, errKeyTaken) && op.Key != "" {
 			reply, err = db.stored(ctx, op, err)
 		}
 		return err
