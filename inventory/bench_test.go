@@ -17,7 +17,7 @@ import (
 // loop. Read x/row, the throughput as a multiple of row's in the same run: the absolute
 // figures depend on the machine. busy/op counts the busy answers per purchase.
 func BenchmarkBuy_OneHotRow(b *testing.B) {
-	for _, clients := range []int{1, 32, 256, 1024} {
+	for _, clients := range []int{1, 8, 32} {
 		var row float64 // purchases per second
 		for _, strategy := range rowFirst() {
 			b.Run(fmt.Sprintf("%d/%s", clients, strategy), func(b *testing.B) {

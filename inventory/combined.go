@@ -112,7 +112,7 @@ func (s *Service) buyTogether(ctx context.Context, l locking.Lease, batch []*pur
 		}
 	case ofOne(err) && len(batch) > 1:
 		half := len(batch) / 2
-		return combine.Halves(ctx, l, batch[:half], batch[half:], s.buyTogether), nil
+		return combine.Halves(ctx, l, batch[:half], batch[half:], s.buyTogether)
 	case ofOne(err):
 		answers[0].Err = errAlone
 	default:

@@ -141,7 +141,7 @@ func (s *Service) moveTogether(ctx context.Context, l locking.Lease, waiting []*
 		}
 	case ofOne(err) && len(waiting) > 1:
 		half := len(waiting) / 2
-		return combine.Halves(ctx, l, waiting[:half], waiting[half:], s.moveTogether), nil
+		return combine.Halves(ctx, l, waiting[:half], waiting[half:], s.moveTogether)
 	case ofOne(err):
 		answers[0].Err = errAlone
 	default:

@@ -117,9 +117,9 @@ func (a *app) openLocks(s lockSettings, prefix string, reg prometheus.Registerer
 func (c *serveCmd) apiConfig(a *app, service *inventory.Service, log *slog.Logger, reg prometheus.Registerer) api.Config {
 	config := api.Config{
 		Pool: a.pool, Orders: service, Catalog: service, Books: a.transfers.books, Transfers: a.transfers.with, Wallets: a.wallets.with,
-		Ready:    func(ctx context.Context) (api.Degraded, error) { return a.ready(ctx, service) },
-		Audit:    a.auditNumbers,
-		Strategy: c.Locks.Strategy, Log: log, Metrics: reg,
+		Ready: func(ctx context.Context) (api.Degraded, error) { return a.ready(ctx, service) },
+		Audit: a.auditNumbers,
+		Log:   log, Metrics: reg,
 		Limits: api.Limits{Request: c.Limits.RequestTimeout, InFlight: c.Limits.MaxInFlight, Share: c.Limits.MaxPerClient, Rate: c.Limits.RateLimit, Failures: c.Limits.UnknownKeys},
 	}
 	if c.Lab.Lab {

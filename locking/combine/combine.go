@@ -41,18 +41,22 @@ type Result[A any] struct {
 }
 
 // Halves calls apply with both parts of a batch, for an Apply that finds that a batch failed because of one of its
-// requests. An error of a part is the result of each of its requests.
+// requests. An error of the first part ends it: the second has no effect. After that an error of the second is the
+// result of each of its requests; but if it is undecided, so is the batch, and nothing else runs under the lease.
 func Halves[Q, A any](ctx context.Context, l locking.Lease, first, second []Q,
 	apply func(context.Context, locking.Lease, []Q) ([]Result[A], error),
-) (all []Result[A]) {
-	for _, part := range [][]Q{first, second} {
-		results, err := apply(ctx, l, part)
-		if err != nil {
-			results = slices.Repeat([]Result[A]{{Err: err}}, len(part))
-		}
-		all = append(all, results...)
+) (all []Result[A], err error) {
+	if all, err = apply(ctx, l, first); err != nil {
+		return nil, err
 	}
-	return all
+	rest, err := apply(ctx, l, second)
+	switch {
+	case err == nil:
+		return append(all, rest...), nil
+	case undecided(err):
+		return nil, fmt.Errorf("%w: a part was done, then: %w", locking.ErrOutcomeUnknown, err)
+	}
+	return append(all, slices.Repeat([]Result[A]{{Err: err}}, len(second))...), nil
 }
 
 // The errors of a Combiner, besides those of package locking and of Apply.

@@ -429,3 +429,34 @@ func BenchmarkDo_Alone(b *testing.B) {
 		}
 	})
 }
+
+func TestHalves_NothingRunsUnderALeaseInDoubt(t *testing.T) {
+	full := errors.New("disk full")
+	for name, c := range map[string]struct {
+		fates [2]error
+		calls int
+		want  error
+		each  [2]error
+	}{
+		"both done":             {[2]error{}, 2, nil, [2]error{}},
+		"the first is unknown":  {[2]error{locking.ErrOutcomeUnknown}, 1, locking.ErrOutcomeUnknown, [2]error{}},
+		"the first fails":       {[2]error{full}, 1, full, [2]error{}},
+		"the second fails":      {[2]error{nil, full}, 2, nil, [2]error{nil, full}},
+		"the second is unknown": {[2]error{nil, locking.ErrOutcomeUnknown}, 2, locking.ErrOutcomeUnknown, [2]error{}},
+		"the lease is lost":     {[2]error{nil, locking.ErrLost}, 2, locking.ErrOutcomeUnknown, [2]error{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			calls := 0
+			results, err := Halves(t.Context(), locking.Lease{}, []string{"a"}, []string{"b"}, func(_ context.Context, _ locking.Lease, part []string) ([]Result[string], error) {
+				calls++
+				return []Result[string]{{Answer: part[0]}}, c.fates[calls-1]
+			})
+			if calls != c.calls || !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
+				t.Fatalf("%d calls, %v; want %d, %v", calls, err, c.calls, c.want)
+			}
+			if err == nil && (len(results) != 2 || results[0].Err != c.each[0] || results[1].Err != c.each[1]) {
+				t.Errorf("%+v, want the errors %v", results, c.each)
+			}
+		})
+	}
+}

@@ -45,11 +45,11 @@ func (s handlers) GetAudit(ctx context.Context, _ GetAuditRequestObject) (GetAud
 	return GetAudit200JSONResponse(numbers), nil
 }
 
-// strategyOf returns the configured strategy, or in the lab the requested one. A "+" in
+// strategyOf returns "" for the configured strategy, or in the lab the requested one. A "+" in
 // a query decodes to a space, so it is restored: ?strategy=redis+row.
-func strategyOf(wanted *string, own string, lab []string) (string, error) {
+func strategyOf(wanted *string, lab []string) (string, error) {
 	if wanted == nil {
-		return own, nil
+		return "", nil
 	}
 	if lab == nil {
 		return "", explain(errMalformed, "?strategy is allowed in the lab only (shop serve --lab).")

@@ -50,7 +50,7 @@ func open(t *testing.T, options ...option) *shop {
 	log := slog.New(slog.NewJSONHandler(s.log, nil))
 	stock := inventory.Config{Pool: s.pool, Strategy: "row", Encode: api.Encode, Log: log}
 	front := api.Config{
-		Pool: s.pool, Strategy: "row", Log: log, Metrics: s.metrics,
+		Pool: s.pool, Log: log, Metrics: s.metrics,
 		Audit: func(context.Context) (map[string]map[string]int64, error) {
 			return map[string]map[string]int64{"inventory": {"S1": 0}}, nil
 		},

@@ -27,7 +27,7 @@ func withRedis(t *testing.T, ttl time.Duration) (option, *redis.Client, string) 
 		_ = client.Close()
 	})
 	return func(front *api.Config, stock *inventory.Config) {
-		front.Strategy, stock.Strategy, stock.Locks = "redis+row", "redis+row", store
+		stock.Strategy, stock.Locks = "redis+row", store
 	}, client, prefix
 }
 

@@ -13,7 +13,7 @@ func (s handlers) PlaceOrder(ctx context.Context, r PlaceOrderRequestObject) (Pl
 	if err != nil {
 		return nil, err
 	}
-	strategy, err := strategyOf(r.Params.Strategy, "", s.cfg.Lab)
+	strategy, err := strategyOf(r.Params.Strategy, s.cfg.Lab)
 	if err != nil {
 		return nil, err
 	}

@@ -56,7 +56,6 @@ type Config struct {
 	Wallets     Wallets
 	Ready       func(context.Context) (Degraded, error)                    // the check of /readyz
 	Audit       func(context.Context) (map[string]map[string]int64, error) // flow → invariant → violations
-	Strategy    string                                                     // of purchases
 	Lab         []string                                                   // strategies that a request may choose; nil: not a lab
 	TransferLab []string                                                   // … of transfers
 	WalletLab   []string                                                   // … of wallets

@@ -97,7 +97,7 @@ func unconnected(t testing.TB, settings ...func(*Config)) *Server {
 		Books: (*transfer.Service)(nil), Transfers: (*transfer.Service)(nil).With, Wallets: (*wallet.Service)(nil).With,
 		Ready: func(context.Context) (Degraded, error) { return Degraded{}, nil },
 		Audit: func(context.Context) (map[string]map[string]int64, error) { return nil, nil },
-		Log:   slog.New(slog.NewTextHandler(io.Discard, nil)), Metrics: prometheus.NewRegistry(), Strategy: "row",
+		Log:   slog.New(slog.NewTextHandler(io.Discard, nil)), Metrics: prometheus.NewRegistry(),
 	}
 	for _, set := range settings {
 		set(&cfg)

@@ -89,7 +89,7 @@ func (s handlers) transferRequest(ctx context.Context, header string, wanted *st
 	if err != nil {
 		return nil, transfer.Request{}, err
 	}
-	strategy, err := strategyOf(wanted, "", s.cfg.TransferLab)
+	strategy, err := strategyOf(wanted, s.cfg.TransferLab)
 	if err != nil {
 		return nil, transfer.Request{}, err
 	}

@@ -75,7 +75,7 @@ func (s handlers) walletRequest(ctx context.Context, header string, wanted *stri
 	if err != nil {
 		return nil, wallet.Request{}, err
 	}
-	strategy, err := strategyOf(wanted, "", s.cfg.WalletLab)
+	strategy, err := strategyOf(wanted, s.cfg.WalletLab)
 	if err != nil {
 		return nil, wallet.Request{}, err
 	}
