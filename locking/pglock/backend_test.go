@@ -94,7 +94,8 @@ func disturbed(t testing.TB, server string, ttl time.Duration, make func(string,
 	return locktest.Disturbed(store, p)
 }
 
-// newProxy makes a proxy that disturbs the requests of both stores, and returns the URL through it.
+// newProxy makes a proxy that disturbs the requests of both stores, and returns the URL through it. It knows them by
+// their SQL, so none is prepared.
 func newProxy(t testing.TB, server string) (p *locktest.Faults, through string) {
 	t.Helper()
 	u, err := url.Parse(server)
@@ -105,7 +106,7 @@ func newProxy(t testing.TB, server string) (p *locktest.Faults, through string) 
 		return bytes.Contains(request, []byte("locks_")) || bytes.Contains(request, []byte("advisory"))
 	})
 	u.Host = p.Addr
-	return p, u.String()
+	return p, u.String() + "&default_query_exec_mode=exec"
 }
 
 // startServer starts a PostgreSQL for one test.

@@ -24,25 +24,27 @@ type mutant struct {
 const own, grows, freed = "Own/ReleaseAndRenewTouchOnlyTheirOwn", "Fence/GrowsOverGrants", "Expires/FreesTheKeysAfterUntil"
 
 func mutants(t testing.TB) map[string]mutant {
-	next, free, renewal := "nextval('locks_fence')", "owner = '', expires = '-infinity', awaited = false\n    WHERE key = ANY (keys) AND owner = who",
-		"UPDATE locks SET expires = clock_timestamp() + ttl WHERE key = ANY (keys);"
+	next, free := "granted, nextval('locks_fence')", "owner = '', expires = '-infinity', awaited = false\n    WHERE key = ANY (keys) AND owner = who"
+	nextOfOne, freeOne := "fence = nextval('locks_fence')", "owner = '', expires = '-infinity'\n        WHERE key = keys[1] AND owner = who"
+	renewal := "UPDATE locks SET expires = clock_timestamp() + ttl WHERE key = ANY (keys);"
 	sql := func(edits ...string) string { return edited(t, edits...) }
 	return map[string]mutant{
 		"grants held keys":       {broken: grantsHeldKeys, caught: []string{"Exclusion/GoroutinesShareOneStore", "Exclusion/SeveralStores", own, grows}},
 		"releases others' locks": {sql: sql(free, strings.TrimSuffix(free, " AND owner = who")), caught: []string{own}},
-		"release does nothing":   {sql: sql(free, free+" AND false"), caught: []string{"Lost/StaysLost", "Do/PanicFreesTheKeys", "Multi/AllOrNone"}},
+		"release does nothing":   {sql: sql(free, free+" AND false", freeOne, freeOne+" AND false"), caught: []string{"Lost/StaysLost", "Do/PanicFreesTheKeys", "Multi/AllOrNone"}},
 		"release resets the fence": {
-			sql:    sql(free, "fence = 0, "+free, next, "(SELECT max(fence) + 1 FROM locks WHERE key = ANY (keys))"),
+			sql: sql(free, "fence = 0, "+free, freeOne, "fence = 0, "+freeOne,
+				next, "granted, (SELECT max(fence) + 1 FROM locks WHERE key = ANY (keys))", nextOfOne, "fence = fence + 1"),
 			caught: []string{grows},
 		},
-		"fence that never grows":    {sql: sql(next, "1"), caught: []string{grows}},
-		"fence above that of a key": {sql: sql(next, "(SELECT min(fence) + 1 FROM locks WHERE key = ANY (keys))"), caught: []string{"Multi/FenceAboveThoseOfEachKey"}},
+		"fence that never grows":    {sql: sql(next, "granted, 1", nextOfOne, "fence = 1"), caught: []string{grows}},
+		"fence above that of a key": {sql: sql(next, "granted, (SELECT min(fence) + 1 FROM locks WHERE key = ANY (keys))"), caught: []string{"Multi/FenceAboveThoseOfEachKey"}},
 		"table without a log":       {sql: "ALTER TABLE locks SET UNLOGGED", caught: []string{"Fence/SurvivesRestart"}},
 		"renews others' locks":      {sql: sql("AND owner = who AND fence = granted AND", "AND fence = granted AND"), caught: []string{own}},
 		"renews expired leases":     {sql: sql("AND fence = granted AND expires > clock_timestamp()", "AND fence = granted"), caught: []string{"Lost/StaysLost"}},
 		"renew, then compare":       {sql: sql("    PERFORM FROM locks\n", renewal+"\n    PERFORM FROM locks\n"), caught: []string{"Own/RefusedRenewProlongsNothing"}},
 		"renew does nothing":        {sql: sql(renewal, ""), caught: []string{"Renew/KeepsTheKeysPastTheTTL"}},
-		"no TTL":                    {sql: sql("fence = granted, expires = clock_timestamp() + ttl", "fence = granted, expires = 'infinity'"), caught: []string{freed}},
+		"no TTL":                    {sql: sql("fence = granted, expires = clock_timestamp() + ttl", "fence = granted, expires = 'infinity'", nextOfOne+", expires = clock_timestamp() + ttl", nextOfOne+", expires = 'infinity'"), caught: []string{freed}},
 		"own request forgotten":     {sql: sql("owner <> who AND expires > clock_timestamp() AND (", "expires > clock_timestamp() AND ("), caught: []string{"Reply/LostOnAcquire"}},
 		"takes key by key":          {broken: locktest.TakesOneByOne, caught: []string{"Multi/AllOrNone"}},
 		"trust from the answer":     {broken: trustsFromTheAnswer, caught: []string{"Until/NeverBeyondRequestPlusTTL"}},

@@ -5,15 +5,13 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"shop/locking"
 )
 
 // call sends a statement with one result, which is a transaction of its own, and waits for
-// requestTimeout at most. The statement is not prepared beforehand: that would be one more
-// round trip on each new connection, and some poolers do not allow it.
+// requestTimeout at most. Whether it is prepared on its connection is a setting of the pool.
 func (s *Store) call(ctx context.Context, result any, sql string, args ...any) error {
 	if s.resolver.Closed() {
 		return ErrClosed
@@ -25,7 +23,7 @@ func (s *Store) call(ctx context.Context, result any, sql string, args ...any) e
 		return noConnection(ctx, err)
 	}
 	defer conn.Release()
-	return classify(ctx, conn.QueryRow(limited, sql, append([]any{pgx.QueryExecModeExec}, args...)...).Scan(result))
+	return classify(ctx, conn.QueryRow(limited, sql, args...).Scan(result))
 }
 
 // noConnection is the error of a request that was not sent.

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -64,9 +63,14 @@ func (s *SessionStore) acquire(ctx context.Context, keys []string, wait bool) (l
 		return l, noConnection(ctx, err)
 	}
 	x := &session{conn: conn, lock: Hash(s.space + key)}
-	free, err := x.try(ctx)
-	if err == nil && !free && wait {
-		free, err = true, x.wait(ctx)
+	err = x.identify(ctx)
+	free := wait
+	switch {
+	case err != nil:
+	case wait:
+		err = x.wait(ctx)
+	default:
+		free, err = x.try(ctx)
 	}
 	switch {
 	case err != nil:
@@ -150,22 +154,41 @@ func (s *SessionStore) Close() {
 
 // session is a database session with one lock.
 type session struct {
-	conn  *pgxpool.Conn
-	lock  int64
+	conn *pgxpool.Conn
+	lock int64
+	identity
+}
+
+// identity is the server's process of a connection.
+type identity struct {
 	pid   int32
 	start time.Time // pids are reused
 }
 
+// identify asks the server once for each connection: the answer takes as long as several locks.
+func (x *session) identify(ctx context.Context) error {
+	const name = "pglock"
+	known := x.conn.Conn().PgConn().CustomData()
+	if is, asked := known[name].(identity); asked {
+		x.identity = is
+		return nil
+	}
+	err := ask(ctx, x.conn, []any{&x.pid, &x.start}, `SELECT pid, backend_start FROM pg_stat_get_activity(pg_backend_pid())`)
+	if err == nil {
+		known[name] = x.identity
+	}
+	return err
+}
+
 func (x *session) try(ctx context.Context) (free bool, err error) {
-	err = ask(ctx, x.conn, []any{&free, &x.pid, &x.start}, `
-		SELECT pg_try_advisory_lock($1), pid, backend_start FROM pg_stat_get_activity(pg_backend_pid())`, x.lock)
+	err = ask(ctx, x.conn, []any{&free}, `SELECT pg_try_advisory_lock($1)`, x.lock)
 	return free, err
 }
 
 // wait waits until the session has the lock. The end of ctx closes the connection, and
 // cancels the statement at the server.
 func (x *session) wait(ctx context.Context) error {
-	_, err := x.conn.Exec(ctx, `SELECT pg_advisory_lock($1)`, pgx.QueryExecModeExec, x.lock)
+	_, err := x.conn.Exec(ctx, `SELECT pg_advisory_lock($1)`, x.lock)
 	if err != nil && ctx.Err() != nil {
 		return fmt.Errorf("%w: %w", locking.ErrBusy, ctx.Err())
 	}
@@ -186,5 +209,5 @@ func (x *session) end(clean bool) {
 func ask(ctx context.Context, conn *pgxpool.Conn, row []any, sql string, args ...any) error {
 	limited, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	return classify(ctx, conn.QueryRow(limited, sql, append([]any{pgx.QueryExecModeExec}, args...)...).Scan(row...))
+	return classify(ctx, conn.QueryRow(limited, sql, args...).Scan(row...))
 }

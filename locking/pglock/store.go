@@ -40,9 +40,9 @@ type Store struct {
 }
 
 // New makes a Store whose leases last ttl. Stores exclude each other only if the
-// search_path of their pools leads to the same table. The pool needs no particular settings,
-// and may connect through a pooler. A request occupies a connection for one round trip, so
-// two or three connections serve many leases. The first wait takes one out of the pool, for LISTEN.
+// search_path of their pools leads to the same table. A pool may connect through a pooler, with
+// default_query_exec_mode=exec if the pooler cannot track prepared statements. A request
+// occupies a connection for one round trip, so two or three connections serve many leases. The first wait takes one out of the pool, for LISTEN.
 func New(pool *pgxpool.Pool, ttl time.Duration) (*Store, error) {
 	if ttl < TTLMin || ttl%time.Millisecond != 0 {
 		return nil, fmt.Errorf("pglock: TTL %v: must be whole milliseconds, at least %v: it is not rounded", ttl, TTLMin)

@@ -183,7 +183,7 @@ var faults = []loadtest.FaultSpec{
 		failOver,
 		{Evidence: "rolled_back", Why: "the killed primary rolled nothing back: it had no write that no other member had"},
 	}},
-	{Fault: CommitUnknown, Store: "mongo", Needs: []loadtest.Need{
+	{Fault: CommitUnknown, Store: "mongo", Slower: 2, Needs: []loadtest.Need{
 		{Evidence: "commits_cut", Why: "no connection was cut after its commit"},
 		{Evidence: "commits_failed", Why: "no commit was answered with an error although it was applied"},
 		{Evidence: "decided_after_cut", Why: "no key whose commit was left in doubt was decided"},
