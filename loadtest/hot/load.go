@@ -12,44 +12,9 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"shop/loadtest/bench"
 )
-
-// sample is one measurement of one strategy.
-type sample struct {
-	Waits []time.Duration // of each request that was answered
-	Each  []int           // requests of each process
-	Over  time.Duration
-}
-
-func (s sample) perSecond() float64 { return float64(len(s.Waits)) / s.Over.Seconds() }
-func (s sample) p50() float64       { return s.quantile(50) }
-func (s sample) p99() float64       { return s.quantile(99) }
-
-func (s sample) quantile(percent int) float64 {
-	slices.Sort(s.Waits)
-	return s.Waits[(len(s.Waits)-1)*percent/100].Seconds() * 1000
-}
-
-func (s sample) fairness() float64 {
-	return float64(slices.Min(s.Each)) / float64(max(1, slices.Max(s.Each)))
-}
-
-func middle(samples []sample, figure func(sample) float64) float64 {
-	var list []float64
-	for _, s := range samples {
-		list = append(list, figure(s))
-	}
-	_, median, _ := interval(list)
-	return median
-}
-
-// interval returns the median, and the range without the smallest and the largest, if there are at least three.
-func interval(list []float64) (low, median, high float64) {
-	s := slices.Sorted(slices.Values(list))
-	n := len(s)
-	cut := min(1, (n-1)/2)
-	return s[cut], (s[(n-1)/2] + s[n/2]) / 2, s[n-1-cut]
-}
 
 // turn is what a process does: its share of the clients, with one strategy.
 type turn struct {
@@ -61,7 +26,10 @@ type turn struct {
 }
 
 // load runs the processes of a comparison with one strategy.
-func load(ctx context.Context, p place, c comparison, strategy string, over time.Duration) (all sample, err error) {
+func load(ctx context.Context, p place, c comparison, strategy string, over time.Duration) (all bench.Sample, err error) {
+	if c.Case == "http-product" {
+		return overHTTP(ctx, p, c, strategy, over)
+	}
 	t := turn{p, strategy, c.Clients / c.Processes, c.Work, over}
 	if c.Processes == 1 {
 		return t.run(ctx, func() error { return nil })
@@ -118,7 +86,7 @@ func load(ctx context.Context, p place, c comparison, strategy string, over time
 		}
 	}
 	for _, c := range children {
-		var one sample
+		var one bench.Sample
 		if err := json.NewDecoder(c.out).Decode(&one); err != nil {
 			return all, fmt.Errorf("a process did not finish: %w", err)
 		}
@@ -145,7 +113,7 @@ func beChild(ctx context.Context, text string) error {
 }
 
 // run opens the service, lets each client send a request, waits for begin, and loads the service.
-func (t turn) run(ctx context.Context, begin func() error) (s sample, err error) {
+func (t turn) run(ctx context.Context, begin func() error) (s bench.Sample, err error) {
 	request, done, err := t.open(ctx)
 	if err != nil {
 		return s, err
@@ -159,7 +127,7 @@ func (t turn) run(ctx context.Context, begin func() error) (s sample, err error)
 	}
 	start := time.Now()
 	waits, err := t.closedLoop(ctx, request, t.Interval)
-	return sample{waits, []int{len(waits)}, time.Since(start)}, err
+	return bench.Sample{Waits: waits, Each: []int{len(waits)}, Over: time.Since(start)}, err
 }
 
 // closedLoop lets each client send requests for a time, at least one.

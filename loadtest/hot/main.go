@@ -2,18 +2,18 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9/logging"
+
+	"shop/loadtest/bench"
 )
 
 type settings struct {
@@ -22,6 +22,7 @@ type settings struct {
 	only     string
 	out      string
 	child    string // "": this is the parent
+	empty    string
 }
 
 func main() {
@@ -31,6 +32,7 @@ func main() {
 	flag.StringVar(&s.only, "only", "", "only the rows whose name begins with this, such as product/32")
 	flag.StringVar(&s.out, "out", "report/bench.json", "the file for all rows")
 	flag.StringVar(&s.child, "child", "", "for this program alone: be one of several processes, as this JSON says")
+	flag.StringVar(&s.empty, "empty", "", "for this program alone: serve the API without a domain, as this JSON says")
 	flag.Parse()
 	logging.Disable() // go-redis logs what is cut off when a client is closed
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -45,6 +47,9 @@ func run(ctx context.Context, s settings) error {
 	if s.child != "" {
 		return beChild(ctx, s.child)
 	}
+	if s.empty != "" {
+		return beEmpty(ctx, s.empty)
+	}
 	if s.pairs < 1 || s.interval <= 0 {
 		return errors.New("--pairs and --interval must be above 0")
 	}
@@ -53,9 +58,8 @@ func run(ctx context.Context, s settings) error {
 			return fmt.Errorf("%s is not set: start the servers with make hot", name)
 		}
 	}
-	var rows []row
-	fmt.Printf("ratios of %d pairs: median [without the smallest and the largest]\n%-28s %-10s %22s %9s %9s %9s %9s  %s\n",
-		s.pairs, "case/clients/processes/work", "strategy", "ratio", "/s", "base /s", "p99 ms", "base p99", "process min/max")
+	var rows []bench.Row
+	fmt.Printf("ratios of %d pairs: median [without the smallest and the largest]\n%s\n", s.pairs, bench.Header())
 	for _, c := range cases() {
 		if !strings.HasPrefix(c.String(), s.only) {
 			continue
@@ -64,17 +68,13 @@ func run(ctx context.Context, s settings) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", c, err)
 		}
-		fmt.Println(r.text)
+		fmt.Println(r)
 		rows = append(rows, r)
 	}
-	data, err := json.MarshalIndent(rows, "", "  ")
-	if err == nil {
-		err = os.MkdirAll(filepath.Dir(s.out), 0o755)
+	for _, line := range bench.Growth(rows) {
+		fmt.Println(line)
 	}
-	if err == nil {
-		err = os.WriteFile(s.out, append(data, '\n'), 0o644)
-	}
-	return err
+	return bench.Write(s.out, rows)
 }
 
 // comparison is a row to be: a strategy and its baseline under one load.
@@ -98,36 +98,20 @@ func cases() (all []comparison) {
 		}
 		all = append(all, comparison{name, "combined", "row", 256, 3, 0}, comparison{name, "combined", "row", 32, 1, time.Millisecond})
 	}
-	return append(all, comparison{"many", "combined", "redis+row", 32, 1, 0})
-}
-
-// row is a line of report/bench.json.
-type row struct {
-	Case        string  `json:"case"`
-	Strategy    string  `json:"strategy"`
-	Clients     int     `json:"clients"`
-	Processes   int     `json:"processes"`
-	WorkMS      float64 `json:"work_ms"`
-	PerSecond   float64 `json:"per_second"`
-	P50         float64 `json:"p50_ms"`
-	P99         float64 `json:"p99_ms"`
-	Baseline    string  `json:"baseline"`
-	Ratio       float64 `json:"ratio"`
-	Low         float64 `json:"low"`
-	High        float64 `json:"high"`
-	BaselineP99 float64 `json:"baseline_p99_ms"`
-	Fairness    float64 `json:"fairness"` // the fewest requests of a process divided by the most; 1 with one process
-	text        string
+	return append(all,
+		comparison{"product", "combined", "redis+row", 1, 1, 0}, comparison{"account", "combined", "etcd-fenced", 1, 1, 0},
+		comparison{"many", "combined", "redis+row", 32, 1, 0},
+		comparison{"http-product", "combined", emptyPOST, 256, 3, 0}, comparison{"http-product", "combined", "row", 256, 3, 0})
 }
 
 // measure runs the pairs of a comparison.
-func (s settings) measure(ctx context.Context, c comparison) (r row, err error) {
+func (s settings) measure(ctx context.Context, c comparison) (r bench.Row, err error) {
 	place, drop, err := prepare(ctx, c.Case)
 	if err != nil {
 		return r, err
 	}
 	defer func() { err = errors.Join(err, drop()) }()
-	var runs [2][]sample
+	var runs [2][]bench.Sample
 	for i := range s.pairs {
 		for n := range 2 {
 			of := (n + i) % 2
@@ -141,18 +125,7 @@ func (s settings) measure(ctx context.Context, c comparison) (r row, err error) 
 	if err := check(ctx, place); err != nil {
 		return r, err
 	}
-	var ratios []float64
-	for i := range s.pairs {
-		ratios = append(ratios, runs[0][i].perSecond()/runs[1][i].perSecond())
-	}
-	low, median, high := interval(ratios)
-	r = row{
-		Case: c.Case, Strategy: c.Strategy, Clients: c.Clients, Processes: c.Processes, WorkMS: c.Work.Seconds() * 1000, Baseline: c.Baseline,
-		Ratio: median, Low: low, High: high,
-		PerSecond: middle(runs[0], sample.perSecond), P50: middle(runs[0], sample.p50), P99: middle(runs[0], sample.p99),
-		BaselineP99: middle(runs[1], sample.p99), Fairness: middle(runs[0], sample.fairness),
-	}
-	r.text = fmt.Sprintf("%-28s %-10s %6.2f [%5.2f, %5.2f] %9.0f %9.0f %9.1f %9.1f  %.2f",
-		c, c.Strategy, median, low, high, r.PerSecond, middle(runs[1], sample.perSecond), r.P99, r.BaselineP99, r.Fairness)
+	r = bench.Row{Case: c.Case, Strategy: c.Strategy, Clients: c.Clients, Processes: c.Processes, WorkMS: c.Work.Seconds() * 1000, Baseline: c.Baseline}
+	r.Fill(runs[0], runs[1])
 	return r, nil
 }

@@ -26,6 +26,7 @@ type place struct {
 	Case     string
 	Postgres string
 	Prefix   string
+	Key      string // of a client of the API
 }
 
 // prepare makes a place with the objects of all cases.
@@ -42,6 +43,7 @@ func prepare(ctx context.Context, name string) (p place, drop func() error, err 
 		func() error { return transfer.Migrate(ctx, p.Postgres) },
 		func() error { return stock(ctx, p) },
 		func() error { return openAccounts(ctx, p) },
+		func() (err error) { p.Key, err = addClient(ctx, p); return err },
 	} {
 		if err := step(); err != nil {
 			return p, nil, errors.Join(err, drop())
