@@ -20,8 +20,11 @@ type settings struct {
 	interval time.Duration
 	waiters  int
 	server   string
+	lock     bool
+	out      string
 	child    string
 	key      string
+	counter  string
 }
 
 func main() {
@@ -30,8 +33,11 @@ func main() {
 	flag.DurationVar(&s.interval, "interval", 300*time.Millisecond, "length of each measurement")
 	flag.IntVar(&s.waiters, "waiters", 64, "goroutines that want one key")
 	flag.StringVar(&s.server, "server", "", "only rivals on this server: redis, etcd or postgres")
+	flag.BoolVar(&s.lock, "lock", false, "only locking/combine against the peers on all servers")
+	flag.StringVar(&s.out, "out", "report/bench.json", "the file to which the rows of --lock are added")
 	flag.StringVar(&s.child, "child", "", "for this program alone: contend as one of several processes")
 	flag.StringVar(&s.key, "key", "", "for this program alone: the key that the processes want")
+	flag.StringVar(&s.counter, "counter", "", "for this program alone: the file in which the holders count")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -43,7 +49,7 @@ func main() {
 
 func run(ctx context.Context, s settings) error {
 	if s.child != "" {
-		return beChild(ctx, s.child, s.key, s.interval)
+		return beChild(ctx, s.child, s.key, s.counter, s.waiters, s.interval)
 	}
 	if s.pairs < 1 || s.interval <= 0 || s.waiters < 1 {
 		return errors.New("--pairs, --interval and --waiters must be above 0")
@@ -52,6 +58,9 @@ func run(ctx context.Context, s settings) error {
 		if os.Getenv(name) == "" {
 			return fmt.Errorf("%s is not set: start the servers with make peers", name)
 		}
+	}
+	if s.lock {
+		return s.lockRows(ctx)
 	}
 	for _, us := range rivals {
 		if !us.ours || s.server != "" && us.server != s.server {
@@ -66,7 +75,7 @@ func run(ctx context.Context, s settings) error {
 
 // compare prints a row for each rival of us.
 func (s settings) compare(ctx context.Context, us rival) error {
-	requests, err := newCounter(ctx, us.server)
+	requests, err := newRequestCounter(ctx, us.server)
 	if err != nil {
 		return err
 	}
@@ -88,7 +97,7 @@ func (s settings) compare(ctx context.Context, us rival) error {
 }
 
 // rows measures one rival against us.
-func (s settings) rows(ctx context.Context, table io.Writer, us, them rival, requests counter) error {
+func (s settings) rows(ctx context.Context, table io.Writer, us, them rival, requests requestCounter) error {
 	var both [2]locker
 	for of, r := range []rival{us, them} {
 		l, err := r.open(ctx)
@@ -96,7 +105,7 @@ func (s settings) rows(ctx context.Context, table io.Writer, us, them rival, req
 			return err
 		}
 		defer l.close()
-		if _, err := contend(ctx, l, fresh(), s.waiters, s.interval/4); err != nil { // connects, loads scripts and statements
+		if _, err := alone(ctx, l, s.waiters, s.interval/4); err != nil { // connects, loads scripts and statements
 			return err
 		}
 		both[of] = l
@@ -113,7 +122,7 @@ func (s settings) rows(ctx context.Context, table io.Writer, us, them rival, req
 			if err != nil {
 				return contest{}, err
 			}
-			c, err := contend(ctx, both[of], fresh(), s.waiters, s.interval)
+			c, err := alone(ctx, both[of], s.waiters, s.interval)
 			if err != nil {
 				return c, err
 			}
@@ -121,8 +130,8 @@ func (s settings) rows(ctx context.Context, table io.Writer, us, them rival, req
 			c.Requests = after - before
 			return c, err
 		},
-		"2 processes, one key": func(of int) (contest, error) { return among(ctx, []rival{us, them}[of], 2, s.interval) },
-		"4 processes, one key": func(of int) (contest, error) { return among(ctx, []rival{us, them}[of], 4, s.interval) },
+		"2 processes, one key": func(of int) (contest, error) { return among(ctx, []rival{us, them}[of], 2, perProcess, s.interval) },
+		"4 processes, one key": func(of int) (contest, error) { return among(ctx, []rival{us, them}[of], 4, perProcess, s.interval) },
 	}
 	for _, what := range slices.Backward(slices.Sorted(maps.Keys(contests))) {
 		var seen [2][]contest

@@ -21,20 +21,17 @@ import (
 func uncontended(ctx context.Context, l locker, over time.Duration) (float64, error) {
 	start, n := time.Now(), 0
 	for ; time.Since(start) < over || n == 0; n++ {
-		unlock, err := l.lock(ctx, "free-"+strconv.Itoa(n%16))
-		if err == nil {
-			err = unlock()
-		}
-		if err != nil {
+		if err := l.hold(ctx, "free-"+strconv.Itoa(n%16), func() {}); err != nil {
 			return 0, err
 		}
 	}
 	return float64(time.Since(start).Microseconds()) / float64(n), nil
 }
 
-// contest is the result of goroutines that want one key.
+// contest is the result of goroutines or processes that want one key.
 type contest struct {
-	Grants   []int64 // of each goroutine
+	Grants   []int64         // of each
+	Waits    []time.Duration // from the request for the key to its release
 	CPU      time.Duration
 	Requests float64 // that the server has received; -1: not measured
 	Over     time.Duration
@@ -62,34 +59,50 @@ func (c contest) fairness() float64 {
 // hold its key until the TTL is over.
 func fresh() string { return "hot-" + rand.Text() }
 
-// contend lets n goroutines take and release one key until the time is over.
-func contend(ctx context.Context, l locker, key string, n int, over time.Duration) (c contest, err error) {
+// contend lets n goroutines take and release one key until the time is over. The holder of the key counts in
+// counter, which nothing else guards.
+func contend(ctx context.Context, l locker, key string, n int, counter *counter, over time.Duration) (c contest, err error) {
 	ctx, cancel := context.WithTimeout(ctx, over)
 	defer cancel()
 	c.Grants = make([]int64, n)
-	failed := make([]error, n)
+	failed, waits := make([]error, n), make([][]time.Duration, n)
 	before, start := cpu(), time.Now()
 	var all sync.WaitGroup
 	for i := range n {
 		all.Go(func() {
 			for ctx.Err() == nil {
-				unlock, err := l.lock(ctx, key)
+				asked, held := time.Now(), false
+				err := l.hold(ctx, key, func() { held = true; counter.add() })
+				if held {
+					c.Grants[i]++
+					waits[i] = append(waits[i], time.Since(asked))
+				}
 				if err != nil {
-					if ctx.Err() == nil {
+					if held || ctx.Err() == nil {
 						failed[i] = err
 					}
-					return
-				}
-				c.Grants[i]++
-				if failed[i] = unlock(); failed[i] != nil {
 					return
 				}
 			}
 		})
 	}
 	all.Wait()
-	c.CPU, c.Over = cpu()-before, time.Since(start)
+	c.CPU, c.Over, c.Waits = cpu()-before, time.Since(start), slices.Concat(waits...)
 	return c, errors.Join(failed...)
+}
+
+// alone lets n goroutines of this process contend for one key.
+func alone(ctx context.Context, l locker, n int, over time.Duration) (c contest, err error) {
+	counter, err := newCounter()
+	if err != nil {
+		return c, err
+	}
+	defer func() {
+		if left := counter.close(c.sum()); err == nil {
+			err = left
+		}
+	}()
+	return contend(ctx, l, fresh(), n, counter, over)
 }
 
 // cpu returns the CPU time of this process.
@@ -104,7 +117,11 @@ const perProcess = 16
 
 // among lets processes contend for one key. Each is this program with the flag --child. They connect first, and
 // begin together.
-func among(ctx context.Context, r rival, processes int, over time.Duration) (c contest, err error) {
+func among(ctx context.Context, r rival, processes, each int, over time.Duration) (c contest, err error) {
+	counter, err := newCounter()
+	if err != nil {
+		return c, err
+	}
 	self, err := os.Executable()
 	if err != nil {
 		return c, err
@@ -117,13 +134,16 @@ func among(ctx context.Context, r rival, processes int, over time.Duration) (c c
 	key := fresh()
 	var children []child
 	defer func() {
-		for _, c := range children {
-			_ = c.in.Close()
-			err = errors.Join(err, c.cmd.Wait())
+		for _, child := range children {
+			_ = child.in.Close()
+			err = errors.Join(err, child.cmd.Wait())
+		}
+		if left := counter.close(c.sum()); err == nil {
+			err = left
 		}
 	}()
 	for range processes {
-		cmd := exec.CommandContext(ctx, self, "--child", r.name, "--key", key, "--interval", over.String())
+		cmd := exec.CommandContext(ctx, self, "--child", r.name, "--key", key, "--counter", counter.file, "--waiters", strconv.Itoa(each), "--interval", over.String())
 		cmd.Stderr = os.Stderr
 		in, err := cmd.StdinPipe()
 		if err != nil {
@@ -154,14 +174,19 @@ func among(ctx context.Context, r rival, processes int, over time.Duration) (c c
 			return c, fmt.Errorf("%s: a process did not finish: %w", r.name, err)
 		}
 		c.Grants = append(c.Grants, one.sum())
+		c.Waits = append(c.Waits, one.Waits...)
 		c.CPU, c.Over, c.Requests = c.CPU+one.CPU, max(c.Over, one.Over), -1
 	}
 	return c, nil
 }
 
 // beChild is the other side of among.
-func beChild(ctx context.Context, name, key string, over time.Duration) error {
+func beChild(ctx context.Context, name, key, file string, n int, over time.Duration) error {
 	r, err := find(name)
+	if err != nil {
+		return err
+	}
+	counter, err := openCounter(file)
 	if err != nil {
 		return err
 	}
@@ -170,18 +195,14 @@ func beChild(ctx context.Context, name, key string, over time.Duration) error {
 		return err
 	}
 	defer l.close()
-	unlock, err := l.lock(ctx, fresh())
-	if err == nil {
-		err = unlock()
-	}
-	if err != nil {
+	if err := l.hold(ctx, fresh(), func() {}); err != nil {
 		return err
 	}
 	fmt.Println("connected")
 	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil {
 		return err
 	}
-	c, err := contend(ctx, l, key, perProcess, over)
+	c, err := contend(ctx, l, key, n, counter, over)
 	if err != nil {
 		return err
 	}

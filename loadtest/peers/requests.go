@@ -14,29 +14,29 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// counter reads how many requests a server has processed, as the server counts them: commands of Redis (those
+// requestCounter reads how many requests a server has processed, as the server counts them: commands of Redis (those
 // inside of scripts too), calls of etcd and messages of its streams, transactions of PostgreSQL.
-type counter struct {
+type requestCounter struct {
 	count func(ctx context.Context) (float64, error)
 	close func()
 }
 
-func newCounter(ctx context.Context, server string) (counter, error) {
+func newRequestCounter(ctx context.Context, server string) (requestCounter, error) {
 	switch server {
 	case "redis":
 		client, err := redisClient()
 		if err != nil {
-			return counter{}, err
+			return requestCounter{}, err
 		}
-		return counter{func(ctx context.Context) (float64, error) { return redisCommands(ctx, client) }, func() { _ = client.Close() }}, nil
+		return requestCounter{func(ctx context.Context) (float64, error) { return redisCommands(ctx, client) }, func() { _ = client.Close() }}, nil
 	case "etcd":
-		return counter{etcdMessages, func() {}}, nil
+		return requestCounter{etcdMessages, func() {}}, nil
 	default:
 		conn, err := pgx.Connect(ctx, os.Getenv("SHOP_POSTGRES_URL"))
 		if err != nil {
-			return counter{}, err
+			return requestCounter{}, err
 		}
-		return counter{func(ctx context.Context) (n float64, err error) {
+		return requestCounter{func(ctx context.Context) (n float64, err error) {
 			return n, conn.QueryRow(ctx, `SELECT sum(xact_commit + xact_rollback)::float8 FROM pg_stat_database`).Scan(&n)
 		}, func() { _ = conn.Close(context.WithoutCancel(ctx)) }}, nil
 	}
