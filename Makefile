@@ -94,8 +94,12 @@ peers: build ## the lock stores against other Go libraries, in turns
 	@go build -C loadtest/peers -o ../../bin/ .
 	@$(STACK) -- bin/peers --pairs $(PAIRS)
 
-hot: build ## combined against the plain strategies, for hot products and accounts; writes report/bench.json
+hot: build ## combined against the plain strategies and the other locks, with targets; writes report/bench.json
+	@go build -C loadtest/peers -o ../../bin/ .
+	@rm -f report/bench.json
 	@$(STACK) -- bin/hot --pairs $(PAIRS)
+	@$(STACK) -- bin/peers --lock --pairs $(PAIRS)
+	@go test -run '^$$' -bench Waiting -benchtime 1x ./locking/combine | grep ^Benchmark
 
 picture: ## write docs/report.png, the top of the last make demo's report (needs chromium)
 	@chromium --headless --no-sandbox --hide-scrollbars --window-size=1180,1010 --screenshot=docs/report.png report/index.html

@@ -18,7 +18,25 @@
 //
 // # The cases
 //
-//	product    purchases of one product, in process: combined against row
-//	account    transfers between two accounts in both directions, in process: combined against row
-//	many       purchases of 10,000 products, in process: combined against redis+row
+//	product       purchases of one product, in process: combined against row; alone also against redis+row
+//	account       transfers between two accounts in both directions, in process: combined against row; alone also
+//	              against etcd-fenced
+//	many          purchases of 10,000 products, in process: combined against redis+row
+//	http-product  purchases of one product over HTTP: combined against an empty POST, and against row
+//
+// The case lock is measured by loadtest/peers, which is a module of its own: locking/combine against the locks of other
+// libraries. It adds its rows to the same file. The targets of all cases are in package bench.
+//
+// # Over HTTP
+//
+// Three processes of shop serve get the purchases on loopback. Their limits for a client are raised, and nothing else
+// is. vegeta sends the requests as a closed loop: it has one worker for each client, no rate, and lets the workers
+// request the replicas in turn. An answer other than 201 is an error.
+//
+// An empty POST is the same request to the same server without the purchase: package api, with its real table of
+// clients, all of its middleware (limits, the checks of JSON and of openapi.yaml, metrics, one log line for each
+// request), its handler, and an answer of the same form. It has no transaction, no lock and no stored reply. A request
+// that is refused, or that is answered from its stored reply, would not do: the first skips a part of
+// the server, and the second reads the database. What is left of its rate is what the purchase costs, on cores
+// which the servers, the databases and vegeta share.
 package main

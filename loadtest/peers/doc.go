@@ -17,6 +17,13 @@
 //	processes      two and four processes, with 16 goroutines each, want one key: hand-offs a second of all,
 //	               and the fairness among the processes
 //
+// With --lock, locking/combine over the fair lock of redislock is compared with each peer, whatever its server: 64
+// goroutines in one process, and in four with 16 each. The work is to add one to a counter, which combine does for
+// all who wait under one lease. The rows and their targets are those of report/bench.json (make hot).
+//
+// The holder of a key adds one to a counter in memory that the processes share, without an atomic operation. After each
+// measurement the counter must be what the goroutines say together, else two held the key at once.
+//
 // The machine is noisy, so nothing is compared over time. Ours and a peer run in turns, in pairs, and the order in
 // the pair alternates. The figure is the median of the ratios of the pairs. The interval leaves out the smallest
 // and the largest of ten: the true median is inside with a probability of 97.9 % (of 10 pairs, by the binomial

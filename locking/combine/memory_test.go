@@ -9,43 +9,52 @@ import (
 	"shop/locking"
 )
 
-// BenchmarkDo_Waiting reports the memory of a request that waits: that of the queue, and that of a goroutine with its
-// stack, which a client that calls Do has anyway.
+// BenchmarkDo_Waiting reports the memory of a request that waits: what the queue has for it, and the goroutine of the
+// client with its stack, which a server has for each request anyway. -benchtime 1x measures the goroutines as new ones.
 func BenchmarkDo_Waiting(b *testing.B) {
 	const requests = 4096 // the default of MaxQueue
-	var queue, stacks float64
+	var queue, goroutines float64
 	for b.Loop() {
-		began, end := make(chan struct{}, 1), make(chan struct{})
+		began, end := make(chan struct{}), make(chan struct{})
 		c := open(b, Config[string, string]{MaxBatch: requests, Apply: func(_ context.Context, _ locking.Lease, batch []string) ([]Result[string], error) {
-			began <- struct{}{}
-			<-end
+			if len(batch) == 1 {
+				close(began)
+				<-end
+			}
 			return make([]Result[string], len(batch)), nil
 		}})
-		var clients sync.WaitGroup
-		ask := func() {
+		var clients, ready sync.WaitGroup
+		start := make(chan struct{})
+		ask := func(q string) {
+			if _, err := c.Do(b.Context(), q, "k"); err != nil {
+				b.Error(err)
+			}
+		}
+		clients.Go(func() { ask("first") })
+		<-began
+		empty := inUse()
+		ready.Add(requests)
+		for range requests {
 			clients.Go(func() {
-				if _, err := c.Do(b.Context(), "q", "k"); err != nil {
-					b.Error(err)
-				}
+				ready.Done()
+				<-start
+				ask("waiting")
 			})
 		}
-		ask()
-		<-began
+		ready.Wait()
 		before := inUse()
-		for range requests {
-			ask()
-		}
+		close(start)
 		for c.Queued() < requests {
 			runtime.Gosched()
 		}
 		after := inUse()
 		queue += float64(after.HeapAlloc-before.HeapAlloc) / requests
-		stacks += float64(after.StackInuse-before.StackInuse) / requests
+		goroutines += float64(before.HeapAlloc-empty.HeapAlloc+after.StackInuse-empty.StackInuse) / requests
 		close(end)
 		clients.Wait()
 	}
-	b.ReportMetric(queue/float64(b.N), "heap-B/request")
-	b.ReportMetric(stacks/float64(b.N), "stack-B/request")
+	b.ReportMetric(queue/float64(b.N), "queue-B/request")
+	b.ReportMetric(goroutines/float64(b.N), "goroutine-B/request")
 }
 
 func inUse() (m runtime.MemStats) {
