@@ -29,9 +29,13 @@ type Config[Q, A any] struct {
 	MaxQueue int           // requests that wait for a set of keys; 0: 4096
 	MaxBatch int           // requests of a batch; 0: 128
 	MaxTurn  time.Duration // for which a lease is kept while requests wait; 0: 50 ms
-	Pause    time.Duration // after MaxTurn, in which a woken process can take the lease; 0: 2 ms
-	Trust    time.Duration // the least that must be left of a lease when a batch begins; 0: 1 s
-	Tries    int           // of a request whose outcome is unknown; 0: 3
+	// MaxGather is how long a batch waits for the next requests of the clients that were answered, but no longer than an
+	// eighth of the time that the last batch took; 0: 2 ms. The lease is held meanwhile.
+	MaxGather time.Duration
+
+	Pause time.Duration // after MaxTurn, in which a woken process can take the lease; 0: 2 ms
+	Trust time.Duration // the least that must be left of a lease when a batch begins; 0: 1 s
+	Tries int           // of a request whose outcome is unknown; 0: 3
 }
 
 // Result is the result of one request.
@@ -89,6 +93,8 @@ type line[Q, A any] struct {
 	joined  int    // requests so far
 	running bool   // a batch has begun under the lease
 	stop    func() // ends the wait for the lease
+	awaited int    // requests until all is closed
+	all     chan struct{}
 }
 
 func (l *line[Q, A]) empty() bool { return len(l.again)+len(l.waiting) == 0 }
@@ -110,7 +116,7 @@ type request[Q, A any] struct {
 // New makes a Combiner.
 func New[Q, A any](config Config[Q, A]) (*Combiner[Q, A], error) {
 	for name, number := range map[string]int64{
-		"Pause": int64(config.Pause), "MaxQueue": int64(config.MaxQueue), "MaxBatch": int64(config.MaxBatch), "MaxTurn": int64(config.MaxTurn),
+		"Pause": int64(config.Pause), "MaxGather": int64(config.MaxGather), "MaxQueue": int64(config.MaxQueue), "MaxBatch": int64(config.MaxBatch), "MaxTurn": int64(config.MaxTurn),
 		"Trust": int64(config.Trust), "Tries": int64(config.Tries),
 	} {
 		if number < 0 {
@@ -126,6 +132,7 @@ func New[Q, A any](config Config[Q, A]) (*Combiner[Q, A], error) {
 	setDefault(&config.MaxQueue, 4096)
 	setDefault(&config.MaxBatch, 128)
 	setDefault(&config.MaxTurn, 50*time.Millisecond)
+	setDefault(&config.MaxGather, 2*time.Millisecond)
 	setDefault(&config.Pause, 2*time.Millisecond)
 	setDefault(&config.Trust, time.Second)
 	setDefault(&config.Tries, 3)
@@ -217,6 +224,9 @@ func (c *Combiner[Q, A]) join(r *request[Q, A], keys []string) (*line[Q, A], err
 	r.place = l.joined
 	l.joined++
 	l.waiting = append(l.waiting, r)
+	if l.awaited--; l.awaited == 0 {
+		close(l.all)
+	}
 	return l, nil
 }
 

@@ -119,6 +119,7 @@ func TestDo_OneBatchForAllThatWait(t *testing.T) {
 		if want := "[[a] [b c d] [e]]"; fmt.Sprint(batches) != want || store.grants != 1 {
 			t.Errorf("%v under %d leases, want %s under 1", batches, store.grants, want)
 		}
+		time.Sleep(time.Second) // longer than MaxGather
 		synctest.Wait()
 		if len(c.lines) != 0 {
 			t.Errorf("%d queues are left", len(c.lines))

@@ -34,6 +34,10 @@
 //	running    its ctx is ignored: it is answered by what happened
 //	answered   Do returns
 //
+// Before the next batch the lease is kept for a moment (MaxGather), until the clients of the last one are back: those
+// that send their next request at once would otherwise be divided into batches of a few and of many, and a client
+// alone would pay for a lease each time.
+//
 // Requests with the same Key in one batch are one request: Apply gets the first, all get its answer. When
 // all clients have left, the goroutine stops waiting for the lease.
 //

@@ -54,9 +54,11 @@ func (t *turns[Q, A]) turn() (over bool) {
 				return nil
 			}
 			began = true
+			start := time.Now()
 			if err := t.apply(ctx, l, batch); err != nil {
 				return err
 			}
+			t.gather(ctx, min(time.Since(start)/gatherPart, t.config.MaxGather, t.config.MaxTurn-time.Since(first)))
 		}
 		over = began && ctx.Err() == nil
 		return context.Cause(ctx)
@@ -73,6 +75,36 @@ func (t *turns[Q, A]) turn() (over bool) {
 		t.refuse(waited, err)
 	}
 	return over
+}
+
+// gatherPart bounds the wait of gather by this part of the time that the last batch took.
+const gatherPart = 8
+
+// await expects those who wait, and the clients of a batch that is about to be answered, for the next batch.
+func (t *turns[Q, A]) await(batch int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	waiting := len(t.line.again) + len(t.line.waiting)
+	t.line.awaited, t.line.all = min(batch, t.config.MaxBatch-waiting), make(chan struct{})
+}
+
+// gather waits until all that are expected wait, but no longer than limit. Clients that send their next request at
+// once would otherwise be divided: the first few get a batch of their own, or, if none has come yet, the lease is
+// released and taken again.
+func (t *turns[Q, A]) gather(ctx context.Context, limit time.Duration) {
+	t.mu.Lock()
+	wait, all := t.line.awaited > 0, t.line.all
+	t.mu.Unlock()
+	if !wait || limit <= 0 {
+		return
+	}
+	over := time.NewTimer(limit)
+	defer over.Stop()
+	select {
+	case <-all:
+	case <-over.C:
+	case <-ctx.Done():
+	}
 }
 
 // begin returns how many requests have joined the queue, and how to wait for the lease: with undecided
@@ -147,6 +179,7 @@ func (t *turns[Q, A]) apply(ctx context.Context, l locking.Lease, batch []*reque
 		list[i] = r.of
 	}
 	results, err := t.call(ctx, l, list)
+	t.await(len(batch))
 	if err == nil && len(results) != len(batch) {
 		err = fmt.Errorf("%w: combine: Apply returned %d results for %d requests", locking.ErrOutcomeUnknown, len(results), len(batch))
 	}

@@ -1,0 +1,77 @@
+package combine
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"shop/locking"
+)
+
+// A client that needs a moment before its next request is in a batch with the others, and the lease is kept.
+func TestDo_ClientsThatComeBackShareABatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var batches [][]string
+		store := &free{ttl: time.Minute}
+		c := open(t, Config[string, string]{Store: store, Apply: func(ctx context.Context, l locking.Lease, batch []string) ([]Result[string], error) {
+			batches = append(batches, batch)
+			return echo(8*time.Millisecond)(ctx, l, batch)
+		}})
+		var clients sync.WaitGroup
+		for _, q := range []string{"a", "b"} {
+			clients.Go(func() {
+				for range 3 {
+					if _, err := c.Do(t.Context(), q, "k"); err != nil {
+						t.Error(err)
+					}
+					if q == "b" {
+						time.Sleep(900 * time.Microsecond)
+					}
+				}
+			})
+			synctest.Wait()
+		}
+		clients.Wait()
+		if want := "[[a] [b a] [a b] [b]]"; fmt.Sprint(batches) != want || store.grants != 1 {
+			t.Errorf("%v under %d leases, want %s under 1", batches, store.grants, want)
+		}
+	})
+}
+
+// A client that does not come back delays the others by no more than the least of three bounds.
+func TestDo_TheWaitForTheClientsOfTheLastBatchIsBounded(t *testing.T) {
+	for name, bound := range map[string]struct {
+		gather, turn, batch, want time.Duration
+	}{
+		"an eighth of the last batch": {time.Second, time.Minute, 8 * time.Millisecond, time.Millisecond},
+		"MaxGather":                   {500 * time.Microsecond, time.Minute, 8 * time.Millisecond, 500 * time.Microsecond},
+		"the rest of MaxTurn":         {time.Second, 17*time.Millisecond + 200*time.Microsecond, 8 * time.Millisecond, 200 * time.Microsecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var sizes []int
+				var ended time.Time
+				var waited time.Duration
+				c := open(t, Config[string, string]{
+					MaxGather: bound.gather, MaxTurn: bound.turn, Pause: time.Nanosecond,
+					Apply: func(ctx context.Context, l locking.Lease, batch []string) ([]Result[string], error) {
+						sizes, waited = append(sizes, len(batch)), time.Since(ended)
+						defer func() { ended = time.Now() }()
+						return echo(bound.batch)(ctx, l, batch)
+					},
+				})
+				told := []<-chan outcome{ask(t.Context(), c, "first", "k"), ask(t.Context(), c, "a", "k"), ask(t.Context(), c, "b", "k")}
+				for _, one := range told {
+					<-one
+				}
+				<-ask(t.Context(), c, "a", "k")
+				if want := "[1 2 1]"; fmt.Sprint(sizes) != want || waited-bound.want > time.Nanosecond || waited < bound.want {
+					t.Errorf("batches of %v, the last after %v, want %s after %v", sizes, waited, want, bound.want)
+				}
+			})
+		})
+	}
+}
