@@ -75,3 +75,27 @@ func TestDo_TheWaitForTheClientsOfTheLastBatchIsBounded(t *testing.T) {
 		})
 	}
 }
+
+// A turn ends when few requests are left of many, so that another process gets the lease before small batches.
+func TestDo_FewRequestsWaitForAnotherTurn(t *testing.T) {
+	for many, leases := range map[int]int{7: 1, 8: 2} {
+		synctest.Test(t, func(t *testing.T) {
+			var sizes []int
+			store := &free{ttl: time.Minute}
+			c := open(t, Config[string, string]{Store: store, MaxTurn: time.Minute, Apply: func(ctx context.Context, l locking.Lease, batch []string) ([]Result[string], error) {
+				sizes = append(sizes, len(batch))
+				return echo(8*time.Millisecond)(ctx, l, batch)
+			}})
+			told := []<-chan outcome{ask(t.Context(), c, "first", "k")}
+			for n := range many {
+				told = append(told, ask(t.Context(), c, fmt.Sprint(n), "k"))
+			}
+			<-told[0]
+			time.Sleep(2 * time.Millisecond) // the batch of many has begun
+			<-ask(t.Context(), c, "last", "k")
+			if want := fmt.Sprint([]int{1, many, 1}); fmt.Sprint(sizes) != want || store.grants != leases {
+				t.Errorf("batches of %v under %d leases, want %s under %d", sizes, store.grants, want, leases)
+			}
+		})
+	}
+}

@@ -48,19 +48,20 @@ func (t *turns[Q, A]) turn() (over bool) {
 	granted, began := false, false
 	err := locking.Do(ctx, t.config.Store, lock, t.line.keys, func(ctx context.Context, l locking.Lease) error {
 		granted = true
+		largest := 0
 		for first := time.Now(); trusted(ctx, t.config.Trust) && (!began || time.Since(first) < t.config.MaxTurn); {
-			batch := t.take()
+			batch := t.take(largest / fewPart)
 			if len(batch) == 0 {
-				return nil
+				break
 			}
-			began = true
+			began, largest = true, max(largest, len(batch))
 			start := time.Now()
 			if err := t.apply(ctx, l, batch); err != nil {
 				return err
 			}
 			t.gather(ctx, min(time.Since(start)/gatherPart, t.config.MaxGather, t.config.MaxTurn-time.Since(first)))
 		}
-		over = began && ctx.Err() == nil
+		over = began && ctx.Err() == nil && t.waiting()
 		return context.Cause(ctx)
 	})
 	t.end()
@@ -76,6 +77,10 @@ func (t *turns[Q, A]) turn() (over bool) {
 	}
 	return over
 }
+
+// fewPart ends a turn when less than this part of its largest batch waits. Each batch has its commit, and another process
+// may have a large one waiting.
+const fewPart = 4
 
 // gatherPart bounds the wait of gather by this part of the time that the last batch took.
 const gatherPart = 8
@@ -136,12 +141,21 @@ func trusted(ctx context.Context, d time.Duration) bool {
 	return time.Until(until) >= d
 }
 
-// take takes the next batch out of the queue: undecided requests first, and not together with others.
-func (t *turns[Q, A]) take() (batch []*request[Q, A]) {
+// waiting reports whether a request waits.
+func (t *turns[Q, A]) waiting() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return !t.line.empty()
+}
+
+// take takes the next batch out of the queue: undecided requests first, and not together with others. It takes no
+// batch if fewer than least requests wait.
+func (t *turns[Q, A]) take(least int) (batch []*request[Q, A]) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	l := t.line
 	switch {
+	case len(l.again)+len(l.waiting) < least:
 	case len(l.again) == 0:
 		batch, l.waiting = t.pick(l.waiting, t.config.MaxBatch)
 	case l.again[0].alone:
