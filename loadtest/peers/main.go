@@ -32,7 +32,7 @@ func main() {
 	flag.IntVar(&s.pairs, "pairs", 10, "how often each comparison runs")
 	flag.DurationVar(&s.interval, "interval", 300*time.Millisecond, "length of each measurement")
 	flag.IntVar(&s.waiters, "waiters", 64, "goroutines that want one key")
-	flag.StringVar(&s.server, "server", "", "only rivals on this server: redis, etcd or postgres")
+	flag.StringVar(&s.server, "server", "", "only rivals on this server: redis, etcd, postgres, mongo or zookeeper")
 	flag.BoolVar(&s.lock, "lock", false, "only locking/combine against the peers on all servers")
 	flag.StringVar(&s.out, "out", "report/bench.json", "the file to which the rows of --lock are added")
 	flag.StringVar(&s.child, "child", "", "for this program alone: contend as one of several processes")
@@ -54,11 +54,16 @@ func run(ctx context.Context, s settings) error {
 	if s.pairs < 1 || s.interval <= 0 || s.waiters < 1 {
 		return errors.New("--pairs, --interval and --waiters must be above 0")
 	}
-	for _, name := range []string{"SHOP_REDIS_URL", "SHOP_ETCD_ENDPOINTS", "SHOP_POSTGRES_URL"} {
+	for _, name := range []string{"SHOP_REDIS_URL", "SHOP_ETCD_ENDPOINTS", "SHOP_POSTGRES_URL", "SHOP_MONGO_URL", "SHOP_STACK"} {
 		if os.Getenv(name) == "" {
 			return fmt.Errorf("%s is not set: start the servers with make peers", name)
 		}
 	}
+	stop, err := startZooKeeper(ctx)
+	if err != nil {
+		return err
+	}
+	defer stop()
 	if s.lock {
 		return s.lockRows(ctx)
 	}

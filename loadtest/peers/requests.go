@@ -15,7 +15,8 @@ import (
 )
 
 // requestCounter reads how many requests a server has processed, as the server counts them: commands of Redis (those
-// inside of scripts too), calls of etcd and messages of its streams, transactions of PostgreSQL.
+// inside of scripts too), calls of etcd and messages of its streams, transactions
+// of PostgreSQL, operations of MongoDB, packets of ZooKeeper.
 type requestCounter struct {
 	count func(ctx context.Context) (float64, error)
 	close func()
@@ -31,6 +32,14 @@ func newRequestCounter(ctx context.Context, server string) (requestCounter, erro
 		return requestCounter{func(ctx context.Context) (float64, error) { return redisCommands(ctx, client) }, func() { _ = client.Close() }}, nil
 	case "etcd":
 		return requestCounter{etcdMessages, func() {}}, nil
+	case "zookeeper":
+		return requestCounter{zookeeperPackets, func() {}}, nil
+	case "mongo":
+		database, end, err := mongoDatabase()
+		if err != nil {
+			return requestCounter{}, err
+		}
+		return requestCounter{func(ctx context.Context) (float64, error) { return mongoOperations(ctx, database) }, end}, nil
 	default:
 		conn, err := pgx.Connect(ctx, os.Getenv("SHOP_POSTGRES_URL"))
 		if err != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math"
 	mathrand "math/rand/v2"
+	"net/url"
 	"os"
 	"time"
 
@@ -45,6 +46,8 @@ type rival struct {
 
 var rivals = []rival{
 	{"redislock", "redis", true, openRedislock},
+	{"redislock Waiter", "redis", true, openWaiter},
+	{"redislock fair", "redis", true, openFair},
 	{"raw SET NX PX", "redis", false, openRaw},
 	{"bsm/redislock", "redis", false, openBSM},
 	{"redsync", "redis", false, openRedsync},
@@ -55,6 +58,10 @@ var rivals = []rival{
 	{"pg_advisory_lock", "postgres", false, openAdvisory},
 	{"pglock table", "postgres", true, openTable},
 	{"lock table, polled", "postgres", false, openPolledTable},
+	{"mongolock", "mongo", true, openMongolock},
+	{"document, polled", "mongo", false, openDocument},
+	{"zklock", "zookeeper", true, openZklock},
+	{"go-zookeeper Lock", "zookeeper", false, openGoZookeeper},
 }
 
 // locked is a locker made of two functions.
@@ -83,11 +90,41 @@ func store(s locking.Store, end func()) locker {
 }
 
 func openRedislock(context.Context) (locker, error) {
-	client, err := redislock.Connect(os.Getenv("SHOP_REDIS_URL"), ttl)
+	return onRedis(func(c redis.UniversalClient, o redislock.Options) (redisStore, error) {
+		return redislock.New(c, ttl, o)
+	})
+}
+
+func openWaiter(context.Context) (locker, error) {
+	return onRedis(func(c redis.UniversalClient, o redislock.Options) (redisStore, error) {
+		return redislock.NewWaiter(c, ttl, o)
+	})
+}
+
+func openFair(context.Context) (locker, error) {
+	return onRedis(func(c redis.UniversalClient, o redislock.Options) (redisStore, error) {
+		return redislock.NewFair(c, ttl, o)
+	})
+}
+
+type redisStore interface {
+	locking.Store
+	Close()
+}
+
+func onRedis(open func(redis.UniversalClient, redislock.Options) (redisStore, error)) (locker, error) {
+	u, err := url.Parse(os.Getenv("SHOP_REDIS_URL"))
 	if err != nil {
 		return nil, err
 	}
-	s, err := redislock.New(client, ttl, redislock.Options{Prefix: "peers"})
+	query := u.Query()
+	query.Set("pool_size", "64") // as redisClient
+	u.RawQuery = query.Encode()
+	client, err := redislock.Connect(u.String(), ttl)
+	if err != nil {
+		return nil, err
+	}
+	s, err := open(client, redislock.Options{Prefix: "peers"})
 	if err != nil {
 		return nil, err
 	}

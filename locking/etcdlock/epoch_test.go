@@ -88,7 +88,7 @@ func TestEpoch_WipedEtcdGrantsNothingUntilAStoreIsOpened(t *testing.T) {
 	t.Parallel()
 	m := locktest.StartEtcd(t, 1)[0]
 	g := at(t, m.Addr)
-	store, held, waited := holderAndWaiter(t, g, 3*time.Second)
+	store, held, waited := holderAndWaiter(t, g, 10*time.Second)
 	m.Kill()
 	m.Dir = t.TempDir()
 	m.Start()
@@ -103,7 +103,7 @@ func TestEpoch_WipedEtcdGrantsNothingUntilAStoreIsOpened(t *testing.T) {
 	if value, there := valueIn(t, client, g.prefix); there {
 		t.Errorf("a running Store has created epoch %s", value)
 	}
-	next := g.must(t, 3*time.Second)
+	next := g.must(t, 10*time.Second)
 	cluster, _, _ := strings.Cut(strings.TrimPrefix(next.Epoch(), "etcd-"), "-")
 	if next.Epoch() == store.Epoch() || !strings.Contains(store.Epoch(), cluster) {
 		t.Errorf("epoch %s, then %s, want another one of the same cluster", store.Epoch(), next.Epoch())
