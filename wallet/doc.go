@@ -18,8 +18,8 @@
 //
 //	findOneAndUpdate({_id: wallet}, {$set: {lockId: <new>}})   first in the transaction
 //
-// The package has six strategies, one file each: naive, txn, constant-lock, lock-late, lockid,
-// inc. Strategies reports which of them are safe. All share the code that decides and writes
+// The package has seven strategies, one file each: naive, txn, constant-lock, lock-late, lockid,
+// inc, combined. Strategies reports which of them are safe. All share the code that decides and writes
 // (operation.go, record.go). They differ in when they read, lock and call the bonus service. The
 // default is lockid:
 //
@@ -34,7 +34,7 @@
 //	M4      all members of the replica set agree, and nothing that was acknowledged is rolled back
 //	M5      while a client's key is kept, it has at most one effect, and one answer, byte for byte (I-ONCE in the report)
 //	W-SIDE  without faults, and while no request reaches a time limit, no request calls the bonus service twice,
-//	        and under lockid no two calls are for the same operation;
+//	        and under lockid and combined no two calls are for the same operation;
 //	        under every fault the bonus service applies an operation once, and its bonus is in a balance exactly if it was committed
 //
 // The lock prevents the second call after a collision only. If a server dies after the call,
@@ -99,6 +99,12 @@
 // 32 writers of one wallet that retry with a backoff need seconds at p99, and repeat work
 // (BenchmarkCredit).
 //
+// # Many operations in one transaction
+//
+// Under combined, the credits and debits of a wallet that wait in this process share a transaction: one lock, one lookup of
+// all keys, all calls of the bonus service side by side, one update of the wallet, one commit. Each is decided alone, in
+// the order of arrival. combined.go says what is different from lockid, and what goes the way of lockid.
+//
 // # Several processes
 //
 // A queue belongs to one process. The heads of the queues of several processes contend for
@@ -132,7 +138,8 @@
 //	                                           Its transaction may be open at the server: killSessions ends it
 //	C5   killed in the callback                the server aborts after transactionLifetimeLimitSeconds; until then ErrBusy
 //	C6   stopped for longer than that          NoSuchTransaction, transient: run again; nothing of the first is stored
-//	C7   the client leaves                     before the commit: aborted; during it: the commit goes on, bounded by ClientTimeout
+//	C7   the client leaves                     before the commit: aborted; during it: the commit goes on, bounded by ClientTimeout.
+//	                                           combined: in the queue: taken out; in a batch: answered by what happened
 //	C8   a deposed primary answers reads       nothing that is stored depends on a read outside of the transaction
 //	C9   rollback after a fail-over            majority is set here, not left to the connection string
 //	C10  one key, twice at once                WriteConflict or DuplicateKey: returned, run again, replayed

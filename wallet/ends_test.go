@@ -81,7 +81,8 @@ func TestRequest_LeavesNoSessionAndNoTicketBehindHoweverItEnds(t *testing.T) {
 					svc, _ := c.another(cfg)
 					func() {
 						defer func() {
-							if p := recover(); (p != nil) != ending.panics {
+							panics := ending.panics && strategy != "combined" // which tries again
+							if p := recover(); (p != nil) != panics {
 								t.Errorf("panic: %v", p)
 							}
 						}()
@@ -169,7 +170,11 @@ func TestQueue_TheNextRequestBeginsAfterTheCommitAtThePrimary(t *testing.T) {
 			for _, answer := range answers {
 				c.done((<-answer).Pair())
 			}
-			order.must(t, 8)
+			least := 8
+			if strategy == "combined" {
+				least = 2 // the others wait for the second batch
+			}
+			order.must(t, least)
 			c.mustHave(p.a, 100+8*11)
 			c.mustHold()
 		})

@@ -70,9 +70,10 @@ func TestRequest_CancelledAtAnyStepIsAllOrNothing(t *testing.T) {
 		req := newRequest(p.alice)
 		reply, err := kinds[kind].do(ctx, left, p, req)
 		passed := kind == "credit" || step != wallet.AfterCall
+		batch := c.cfg.Strategy == "combined" && kind != "payment" && step != wallet.BeforeAcquire
 		switch {
-		case step == wallet.AfterCommit, step == wallet.AfterRelease, !passed:
-			c.done(reply, err) // it was committed
+		case step == wallet.AfterCommit, step == wallet.AfterRelease, !passed, batch:
+			c.done(reply, err) // it was committed; a batch ignores that a client leaves
 		case !errors.Is(err, gone):
 			c.t.Errorf("%s, %v: want the cause", reply.Body, err)
 		default:
@@ -105,8 +106,9 @@ func TestTransaction_EndedByTheServerIsRunAgain(t *testing.T) {
 		if step == wallet.AfterGuard && events.Of(wallet.Expired) != events.Of(wallet.Transient) {
 			c.t.Errorf("%v, want every transient error to be expired", events)
 		}
-		if calls, operations := c.bonus.calls(); calls > 0 && calls == operations && step == wallet.BeforeCommit && c.cfg.Strategy != "inc" {
-			c.t.Error("the second attempt did not call the bonus service")
+		keeps := c.cfg.Strategy == "inc" || c.cfg.Strategy == "combined" // the bonus, from attempt to attempt
+		if calls, operations := c.bonus.calls(); calls > 0 && step == wallet.BeforeCommit && keeps != (calls == operations) {
+			c.t.Errorf("%d calls of the bonus service for %d operations in two attempts", calls, operations)
 		}
 	})
 }

@@ -85,10 +85,10 @@ func TestNew_RefusesWhatCannotWork(t *testing.T) {
 
 func TestStrategies_AreTheTableOfTheLesson(t *testing.T) {
 	t.Parallel()
-	if got := all(); !slices.Equal(got, []string{"naive", "txn", "constant-lock", "lock-late", "inc", "lockid"}) {
+	if got := all(); !slices.Equal(got, []string{"naive", "txn", "constant-lock", "lock-late", "inc", "lockid", "combined"}) {
 		t.Errorf("%q", got)
 	}
-	if got := safe(); !slices.Equal(got, []string{"inc", "lockid"}) {
+	if got := safe(); !slices.Equal(got, []string{"inc", "lockid", "combined"}) {
 		t.Errorf("safe: %q", got)
 	}
 	for _, s := range wallet.Strategies() {

@@ -16,7 +16,7 @@ import (
 const AmountMax = 1<<53 - 1
 
 // operation is a checked request for an Operation: the state that is kept from attempt to attempt.
-// What an attempt reads is not kept.
+// What an attempt reads is not kept, unless a field says so.
 type operation struct {
 	req     Request
 	intent  Operation // as requested: without bonus, currency, time
@@ -24,6 +24,8 @@ type operation struct {
 	attempt int    // the number of the attempt, from 1
 	leave   func() // passes the turn on; nil: the operation has no turn
 	unknown bool   // an earlier commit may have happened: no error may claim otherwise
+	batch   bool   // it stands for several requests, which were bounded before (combined)
+	bonus   *int64 // what the bonus service has answered, if that is kept from attempt to attempt (combined)
 }
 
 // Credit adds amount to the client's wallet, and the bonus that BonusFunc returns for it.
@@ -57,6 +59,9 @@ func (s *Service) do(ctx context.Context, req Request, op Operation) (Reply, err
 	op.ID, op.Client = operationID(req), req.Client
 	if err := op.check(req); err != nil {
 		return Reply{}, err
+	}
+	if op.To == nil && slices.Contains(s.hot, op.Wallet) {
+		s, _ = s.With(together) // which exists
 	}
 	return s.request(ctx, &operation{req: req, intent: op, request: uuid.New()})
 }

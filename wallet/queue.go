@@ -78,10 +78,10 @@ func (o *operation) passTurn() {
 
 // enter waits for the turn at all wallets of the operation. leave passes it on. The bounds of the
 // queue apply to new requests only: one whose commit is unknown was in the queue before, and
-// has to be resolved.
+// has to be resolved; a batch was bounded before.
 func (q *queues) enter(ctx context.Context, o *operation) (leave func(), err error) {
 	var client any
-	if !o.unknown {
+	if !o.unknown && !o.batch {
 		client = o.req.Client
 	}
 	t, ok := q.queue.Join(client, o.ids()...)

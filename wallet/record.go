@@ -74,6 +74,9 @@ func (s *Service) callBonus(ctx context.Context, o *operation) (int64, error) {
 	if o.intent.Kind != Credit {
 		return 0, nil
 	}
+	if o.bonus != nil {
+		return *o.bonus, nil
+	}
 	bounded, cancel := context.WithTimeout(ctx, BonusTimeout)
 	defer cancel()
 	bonus, err := s.bonus(bounded, BonusRequest{

@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/google/uuid"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"shop/locking"
+	"shop/locking/combine"
 	"shop/locking/idempotency"
 )
 
@@ -25,6 +27,9 @@ type Service struct {
 	count      func(EventKind, string)
 	failpoint  func(context.Context, Step, string)
 	queues     *queues // nil: there are none
+	together   *combine.Combiner[*operation, Reply]
+	hot        []uuid.UUID
+	owners     *owners
 }
 
 // New checks cfg and returns a Service. It does no I/O.
@@ -34,6 +39,7 @@ func New(cfg Config) (*Service, error) {
 	}
 	db := durable(cfg.Database)
 	s := &Service{
+		owners:     &owners{},
 		client:     db.Client(),
 		wallets:    db.Collection("wallets"),
 		entries:    db.Collection("wallet_entries"),
@@ -55,7 +61,15 @@ func New(cfg Config) (*Service, error) {
 	if s.bonus == nil {
 		s.bonus = func(context.Context, BonusRequest) (int64, error) { return 0, nil }
 	}
-	return s.With(cmp.Or(cfg.Strategy, "lockid"))
+	var err error
+	if s.together, err = s.newCombiner(cmp.Or(cfg.QueueMax, QueueMax)); err != nil {
+		return nil, err
+	}
+	made, err := s.With(cmp.Or(cfg.Strategy, "lockid"))
+	if err == nil {
+		made.hot = cfg.Hot
+	}
+	return made, err
 }
 
 // durable returns db with the concerns, the read preference and the registry set. Otherwise they
@@ -65,12 +79,12 @@ func durable(db *mongo.Database) *mongo.Database {
 		SetWriteConcern(writes).SetReadConcern(reads).SetReadPreference(primary).SetRegistry(Registry()))
 }
 
-// With returns a copy of s with another strategy, safe or not. The copy has the same queues.
+// With returns a copy of s with another strategy, safe or not, for all wallets. The copy has the same queues.
 func (s *Service) With(strategy string) (*Service, error) {
 	for _, m := range methods {
 		if m.Name == strategy {
 			other := *s
-			other.method = m
+			other.method, other.hot = m, nil
 			return &other, nil
 		}
 	}
@@ -84,8 +98,11 @@ func (s *Service) request(ctx context.Context, o *operation) (Reply, error) {
 	if err := s.step(ctx, BeforeAcquire); err != nil {
 		return Reply{}, err
 	}
-	if err := s.allowed(ctx, o); err != nil {
-		return Reply{}, toPublic(ctx, err)
+	if s.method.Name != together || !s.owners.has(o.intent) {
+		if err := s.allowed(ctx, o); err != nil {
+			return Reply{}, toPublic(ctx, err)
+		}
+		s.owners.add(o.intent)
 	}
 	reply, err := s.method.run(s, ctx, o)
 	_ = s.step(ctx, AfterRelease)

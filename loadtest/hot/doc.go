@@ -21,6 +21,8 @@
 //	product       purchases of one product, in process: combined against row; alone also against redis+row
 //	account       transfers between two accounts in both directions, in process: combined against row; alone also
 //	              against etcd-fenced
+//	wallet        credits of one wallet, in process, each with a call of a bonus service over loopback HTTP: combined
+//	              against lockid with its queue, and without it (lockid-no-queue). The work is a pause in each call
 //	many          purchases of 10,000 products, in process: combined against redis+row
 //	http-product  purchases of one product over HTTP: combined against an empty POST, and against row
 //

@@ -53,7 +53,7 @@ func run(ctx context.Context, s settings) error {
 	if s.pairs < 1 || s.interval <= 0 {
 		return errors.New("--pairs and --interval must be above 0")
 	}
-	for _, name := range []string{"SHOP_POSTGRES_URL", "SHOP_REDIS_URL", "SHOP_ETCD_ENDPOINTS"} {
+	for _, name := range []string{"SHOP_POSTGRES_URL", "SHOP_REDIS_URL", "SHOP_ETCD_ENDPOINTS", "SHOP_MONGO_URL"} {
 		if os.Getenv(name) == "" {
 			return fmt.Errorf("%s is not set: start the servers with make hot", name)
 		}
@@ -98,6 +98,15 @@ func cases() (all []comparison) {
 		}
 		all = append(all, comparison{name, "combined", "row", 256, 3, 0}, comparison{name, "combined", "row", 32, 1, time.Millisecond})
 	}
+	for _, n := range []int{1, 32, 256} {
+		all = append(all, comparison{"wallet", "combined", "lockid", n, 1, 0})
+	}
+	for _, n := range []int{33, 256} {
+		all = append(all, comparison{"wallet", "combined", "lockid", n, 3, 0})
+	}
+	all = append(all,
+		comparison{"wallet", "combined", noQueue, 32, 1, 0}, comparison{"wallet", "combined", noQueue, 33, 3, 0},
+		comparison{"wallet", "combined", "lockid", 32, 1, 10 * time.Millisecond}, comparison{"wallet", "combined", "lockid", 33, 3, 10 * time.Millisecond})
 	return append(all,
 		comparison{"product", "combined", "redis+row", 1, 1, 0}, comparison{"account", "combined", "etcd-fenced", 1, 1, 0},
 		comparison{"many", "combined", "redis+row", 32, 1, 0},

@@ -27,11 +27,16 @@ type place struct {
 	Postgres string
 	Prefix   string
 	Key      string // of a client of the API
+	Bonus    string // URL of the bonus service, for wallets
 }
 
 // prepare makes a place with the objects of all cases.
 func prepare(ctx context.Context, name string) (p place, drop func() error, err error) {
 	p.Case, p.Prefix = name, "hot_"+strings.ToLower(rand.Text()[:10])
+	if name == "wallet" {
+		drop, err = prepareWallet(ctx, &p)
+		return p, drop, err
+	}
 	database, err := loadtest.CreateDatabase(ctx, os.Getenv("SHOP_POSTGRES_URL"), p.Prefix)
 	if err != nil {
 		return p, nil, err
@@ -70,6 +75,8 @@ func (t turn) open(ctx context.Context) (request func(context.Context) error, do
 	case "account":
 		service, done, err := bank(ctx, t.Place, t.Strategy, t.Work)
 		return transfers(service), done, err
+	case "wallet":
+		return credits(t.Place, t.Strategy, t.Work)
 	default:
 		service, done, err := shop(ctx, t.Place, t.Strategy, t.Work)
 		return purchases(service, t.Place.Case == "many"), done, err
@@ -98,16 +105,11 @@ func answered(request func() error) error {
 
 // check checks the invariants of a place.
 func check(ctx context.Context, p place) error {
-	conn, err := pgx.Connect(ctx, p.Postgres)
-	if err != nil {
-		return err
+	audit := auditSQL
+	if p.Case == "wallet" {
+		audit = auditWallet
 	}
-	defer conn.Close(context.WithoutCancel(ctx))
-	checks := inventory.Invariants.Checks
-	if p.Case == "account" {
-		checks = transfer.Invariants.Checks
-	}
-	findings, err := invariant.Run(ctx, checks, invariant.SQL(conn))
+	findings, err := audit(ctx, p)
 	if err != nil {
 		return err
 	}
@@ -117,4 +119,17 @@ func check(ctx context.Context, p place) error {
 		}
 	}
 	return nil
+}
+
+func auditSQL(ctx context.Context, p place) (invariant.Findings, error) {
+	conn, err := pgx.Connect(ctx, p.Postgres)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	checks := inventory.Invariants.Checks
+	if p.Case == "account" {
+		checks = transfer.Invariants.Checks
+	}
+	return invariant.Run(ctx, checks, invariant.SQL(conn))
 }
