@@ -33,7 +33,7 @@ func newBonusClient(baseURL string) *bonusClient {
 }
 
 const (
-	bonusIdleMax  = 64      // idle connections
+	bonusIdleMax  = 128     // idle connections: a batch of wallet operations calls so often at once
 	bonusBytesMax = 1 << 10 // of a reply
 )
 

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
@@ -26,7 +27,6 @@ import (
 // the driver for a server, until waiting requests fill the shop and purchases fail too.
 // An election is shorter than outageGrace, so requests wait until it ends.
 type walletBackend struct {
-	strategy string
 	service  *wallet.Service // nil: no MongoDB is configured
 	db       *mongo.Database // nil: no MongoDB is configured
 	probe    *mongo.Database // the same over a separate connection: a busy pool must not look like an outage
@@ -104,7 +104,7 @@ func (b *walletBackend) with(strategy string) (*wallet.Service, error) {
 		return nil, err
 	}
 	if strategy == "" {
-		strategy = b.strategy
+		return b.service, nil
 	}
 	return b.service.With(strategy)
 }
@@ -113,6 +113,9 @@ func (b *walletBackend) with(strategy string) (*wallet.Service, error) {
 func (b *walletBackend) close() {
 	b.stop()
 	b.watching.Wait()
+	if b.service != nil {
+		b.service.Close()
+	}
 	disconnect(b.probe)
 	disconnect(b.db)
 	if b.bonus != nil {
@@ -125,8 +128,9 @@ func (b *walletBackend) close() {
 
 // walletSettings say how wallets are written.
 type walletSettings struct {
-	Strategy string `name:"wallet-strategy" env:"SHOP_WALLET_STRATEGY" default:"lockid" help:"How wallets are written."`
-	BonusURL string `name:"bonus-url" env:"SHOP_BONUS_URL" placeholder:"URL" help:"Address of the bonus service, as in http://127.0.0.1:8090. The shop sends it POST /v1/bonuses for each credit. Without it there is no bonus, except in the lab, which starts its own service."`
+	Strategy string      `name:"wallet-strategy" env:"SHOP_WALLET_STRATEGY" default:"lockid" help:"How wallets are written."`
+	Hot      []uuid.UUID `name:"hot-wallets" env:"SHOP_HOT_WALLETS" placeholder:"ID" help:"Wallets that are credited and debited with the strategy combined: one transaction for all operations that wait."`
+	BonusURL string      `name:"bonus-url" env:"SHOP_BONUS_URL" placeholder:"URL" help:"Address of the bonus service, as in http://127.0.0.1:8090. The shop sends it POST /v1/bonuses for each credit. Without it there is no bonus, except in the lab, which starts its own service."`
 }
 
 // validate allows unsafe strategies in the lab only.
@@ -149,7 +153,7 @@ func (s walletSettings) validate(lab bool) error {
 
 // open returns a walletBackend, which is closed if MongoDB does not reply to the first probe.
 func (s walletSettings) open(ctx context.Context, mongo mongoSettings, lab bool, config wallet.Config, log *slog.Logger) (_ *walletBackend, err error) {
-	b := &walletBackend{strategy: s.Strategy, log: log, stop: func() {}}
+	b := &walletBackend{log: log, stop: func() {}}
 	if mongo.MongoURL == "" {
 		log.Warn("wallets are off", "error", errNoMongo)
 		return b, nil
@@ -165,7 +169,7 @@ func (s walletSettings) open(ctx context.Context, mongo mongoSettings, lab bool,
 	if err := b.connect(mongo); err != nil {
 		return nil, err
 	}
-	config.Database, config.Strategy = b.db, s.Strategy
+	config.Database, config.Strategy, config.Hot = b.db, s.Strategy, s.Hot
 	if b.service, err = wallet.New(config); err != nil {
 		return nil, err
 	}

@@ -188,3 +188,19 @@ func TestServe_TheLabLetsARequestChooseHowAWalletIsWritten(t *testing.T) {
 		t.Errorf("another flow's: %d %s", status, body)
 	}
 }
+
+// A credit without a bonus is counted under the name of its strategy.
+func TestServe_AHotWalletIsCreditedWithCombined(t *testing.T) {
+	sharedMongo(t)
+	url, keys := newDatabase(t)
+	id := wallets(t, url)["alice"]
+	for hot, strategy := range map[string]string{id: "combined", "00000000-0000-0000-0000-000000000000": "lockid"} {
+		p := startWalletReplica(t, url, keys["alice"], id, "--hot-wallets", hot, "--bonus-url", "http://127.0.0.1:1").open()
+		if status, body := p.credit("k"); status != 503 {
+			t.Errorf("%d %s, want 503", status, body)
+		}
+		if _, text := p.get(p.metrics); !strings.Contains(text, `wallet_events_total{kind="unavailable",strategy="`+strategy+`"} 1`) {
+			t.Errorf("with %s hot, the wallet was not credited with %s", hot, strategy)
+		}
+	}
+}

@@ -29,7 +29,7 @@ func (e *environment) walletReplica(t *loadtest.Trial, p *loadtest.Program) erro
 		return err
 	}
 	between := widening
-	if s.Fault == loadtest.Pause { // the pause must hit a transaction between lock and commit
+	if s.Fault == loadtest.Pause || s.Fault == loadtest.CombinerPaused { // the pause must hit a transaction between lock and commit
 		between *= 5
 	}
 	p.Args = func(n int, listen, metrics string) []string {
@@ -76,7 +76,7 @@ func (e *environment) walletFault(t *loadtest.Trial) (fault.Fault, error) {
 		return nil, err
 	}
 	switch s.Fault {
-	case loadtest.Pause:
+	case loadtest.Pause, loadtest.CombinerPaused:
 		aim := func(ctx context.Context) bool { return mongofault.Abandoned(ctx, set, aimWait) }
 		return replicafault.Pauses{Replicas: t.Replicas, TTL: transactionLifetime(s), Aim: aim}, nil
 	case walletflow.StepDown:
@@ -137,7 +137,7 @@ func mongoKind(s loadtest.Scenario) string {
 // transactionLifetime is how long MongoDB keeps the transaction of a silent client. The pause of a replica
 // must outlast it, and the request must still have time left when the replica continues.
 func transactionLifetime(s loadtest.Scenario) time.Duration {
-	if s.Fault == loadtest.Pause || s.Fault == loadtest.CrashMatrix {
+	if s.Fault == loadtest.Pause || s.Fault == loadtest.CombinerPaused || s.Fault == loadtest.CrashMatrix {
 		return time.Second
 	}
 	return lockTTLs["wallet"]

@@ -150,7 +150,7 @@ func (c *pair) operations() int64 {
 // The proxy's findings on the strategies of package wallet, under collisions.
 func TestBreaches_OfEachStrategy(t *testing.T) {
 	for strategy, want := range map[string]string{
-		"lockid": "", "inc": "", "lock-late": "", "txn": "R1", "constant-lock": "R2", "naive": "R3",
+		"lockid": "", "combined": "", "inc": "", "lock-late": "", "txn": "R1", "constant-lock": "R2", "naive": "R3",
 	} {
 		t.Run(strategy, func(t *testing.T) {
 			c := newPair(t, testbed.Env(t, "SHOP_MONGO_URL"), strategy, 2)

@@ -257,9 +257,26 @@ func (env Environment) audit(ctx context.Context, t *loadtest.Trial, records []l
 	if a.Effects, err = effects(ctx, own.db); err != nil {
 		return a, err
 	}
+	if a.Evidence["together"], err = together(ctx, own.db); err != nil {
+		return a, err
+	}
 	all, err := wallet.AddUp(ctx, own.db, plannedOpenings)
 	a.Number = all.Drift
 	return a, err
+}
+
+// together counts the transactions that stored several credits and debits of a wallet. The operations of a transaction
+// have one time, that of the write to the wallet, and no other operation of the wallet has it.
+func together(ctx context.Context, db *mongo.Database) (int64, error) {
+	var batches []struct{ N int64 }
+	err := wallet.Aggregate(ctx, db, "wallet_operations", `
+{"$match": {"kind": {"$ne": "payment"}}},
+{"$group": {"_id": {"wallet": "$wallet", "at": "$createdAt"}, "n": {"$sum": 1}}},
+{"$match": {"n": {"$gt": 1}}}`, &batches)
+	if err != nil {
+		return 0, fmt.Errorf("audit: transactions of several operations: %w", err)
+	}
+	return int64(len(batches)), nil
 }
 
 // keyOf is a key with its client: keys of different clients are independent.

@@ -3,7 +3,6 @@ package wallet
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/google/uuid"
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -13,17 +12,25 @@ import (
 	"shop/wallet"
 )
 
-// effects returns the executed operations, by their keys. Their times are in the order in which they
-// wrote a wallet.
+// effects returns the executed operations, by their keys, in the order in which they wrote a wallet: that of the times,
+// and within a transaction that of the ids of their entries.
 func effects(ctx context.Context, db *mongo.Database) ([]loadtest.Stored, error) {
 	var rows []struct {
-		Client    bson.Binary
-		Key       string
-		Bonus     int64
-		CreatedAt time.Time `bson:"createdAt"`
+		ID     bson.Binary `bson:"_id"`
+		Client bson.Binary
+		Key    string
+		Bonus  int64
 	}
 	if err := wallet.Aggregate(ctx, db, "wallet_operations", `{"$match": {"refused": {"$exists": false}}}`, &rows); err != nil {
 		return nil, fmt.Errorf("audit: effects: %w", err)
+	}
+	var entries []struct{ Operation bson.Binary }
+	if err := wallet.Aggregate(ctx, db, "wallet_entries", `{"$sort": {"createdAt": 1, "_id": 1}}, {"$project": {"operation": 1}}`, &entries); err != nil {
+		return nil, fmt.Errorf("audit: effects: %w", err)
+	}
+	order := map[uuid.UUID]int64{}
+	for n, e := range entries {
+		order[idOf(e.Operation)] = int64(n + 1)
 	}
 	list := []loadtest.Stored{} // not nil: the database was read
 	for _, r := range rows {
@@ -32,7 +39,7 @@ func effects(ctx context.Context, db *mongo.Database) ([]loadtest.Stored, error)
 			return nil, fmt.Errorf("audit: effects: the client of %q: %w", r.Key, err)
 		}
 		list = append(list, loadtest.Stored{
-			Client: client, Key: r.Key, Order: r.CreatedAt.UnixMilli(),
+			Client: client, Key: r.Key, Order: order[idOf(r.ID)],
 			Answer: loadtest.Encode(map[string]any{"bonus": r.Bonus}),
 		})
 	}

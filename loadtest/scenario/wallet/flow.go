@@ -33,6 +33,9 @@ const (
 	CommitUnknown loadtest.Fault = "commit-unknown"
 )
 
+// combined is the strategy that answers several requests in one transaction.
+const combined = "combined"
+
 // Environment connects the flow to the servers that its replicas use.
 type Environment struct {
 	// Mongo returns the URL of a MongoDB server (a replica set) on which the database of a
@@ -67,6 +70,7 @@ var evidence = map[string]string{
 	"keys_shared":       "requests refused because another request had used their key",
 	"asked":             "requests to the bonus service",
 	"asked_again":       "of these, more than there are credits",
+	"together":          "transactions that answered several requests, by the times of the operations",
 	"transactions_seen": "transactions of which a proxy saw every statement",
 	"mongo_clients":     "connections of the replicas to MongoDB after the load",
 	"commits_cut":       "connections cut after their commit was delivered",
@@ -91,6 +95,7 @@ func New(env Environment) *loadtest.Flow {
 		Moments:      map[loadtest.Action]string{Credit: "created_at", Debit: "created_at", Pay: "created_at"},
 		Inconclusive: inconclusive,
 		Steps:        loadtest.StepsOf(wallet.Steps()),
+		Batch:        loadtest.StepsOf([]wallet.Step{wallet.AfterGuard, wallet.AfterCall, wallet.BeforeCommit, wallet.AfterCommit, wallet.AfterGuard, wallet.BeforeCommit}),
 		Cells:        cells,
 		Needs:        []loadtest.Need{{Evidence: "mongo_clients", Why: "MongoDB showed no connection of a replica, so that the end of the last one could not be awaited"}},
 		Faults:       faults,
@@ -149,6 +154,8 @@ func inconclusive(s loadtest.Scenario, e map[string]int64) (reasons []string) {
 	return reasons
 }
 
+var outlived = loadtest.Need{Evidence: "outlived", Why: "the server ended no transaction of a stopped replica"}
+
 var failOver = loadtest.Need{Evidence: "elections", Why: "no other primary was elected"}
 
 // faults lists the faults of the wallets' store and replicas, with the evidence required for each.
@@ -174,7 +181,7 @@ var faults = []loadtest.FaultSpec{
 	}},
 	{Fault: loadtest.Pause, Store: "mongo", Least: 8, Needs: []loadtest.Need{
 		{Evidence: "pauses", Why: "no replica was paused"},
-		{Evidence: "outlived", Why: "the server ended no transaction of a stopped replica"},
+		outlived,
 	}},
 	{Fault: StepDown, Store: "mongo", Stretch: 7, Recovery: failOverTime, Needs: []loadtest.Need{failOver}},
 	{Fault: PrimaryPause, Store: "mongo", Stretch: 6, Recovery: failOverTime, Needs: []loadtest.Need{failOver}},
@@ -188,10 +195,25 @@ var faults = []loadtest.FaultSpec{
 		{Evidence: "commits_failed", Why: "no commit was answered with an error although it was applied"},
 		{Evidence: "decided_after_cut", Why: "no key whose commit was left in doubt was decided"},
 	}},
+	combinerKilled(), combinerPaused(),
 	loadtest.NemesisSpec(2*failOverTime, 2),
 	loadtest.SoakSpec(2 * failOverTime),
 	loadtest.CrashMatrixSpec(5),
 	{Fault: loadtest.Crash, Stretch: 8, Needs: []loadtest.Need{{Evidence: "cut_off", Why: "no request was cut off by a kill"}}},
+}
+
+// combinerKilled leaves time to catch up after each kill, like Crash.
+func combinerKilled() loadtest.FaultSpec {
+	spec := loadtest.CombinerKilledSpec(combined)
+	spec.Stretch = 8
+	return spec
+}
+
+// combinerPaused stops replicas inside of a transaction, like Pause.
+func combinerPaused() loadtest.FaultSpec {
+	spec := loadtest.CombinerPausedSpec(combined)
+	spec.Needs = append(spec.Needs, outlived)
+	return spec
 }
 
 // summary counts the operations of the load, without the postcheck's.

@@ -38,6 +38,8 @@ func TestInconclusive_EachFaultOfTheWalletsMustShowItsEvidence(t *testing.T) {
 		{sound("lockid", CommitUnknown), map[string]int64{"commits_cut": 1, "commits_failed": 1, "decided_after_cut": 1}},
 		{sound("lockid", loadtest.Pause), map[string]int64{"pauses": 1, "outlived": 1}},
 		{sound("lockid", loadtest.Crash), killed},
+		{sound("combined", loadtest.CombinerKilled), map[string]int64{"crashes": 5, "cut_off": 1, "together": 10}},
+		{sound("combined", loadtest.CombinerPaused), map[string]int64{"pauses": 2, "outlived": 1, "together": 10}},
 	} {
 		enough := map[string]int64{"overlaps": 1, "mongo_clients": 1}
 		maps.Copy(enough, c.enough)
@@ -71,12 +73,13 @@ var waysToKeepMoney = []loadtest.Strategy{
 	{Name: "txn", Safe: false, Stores: []string{"mongo"}},
 	{Name: "inc", Safe: true, Stores: []string{"mongo"}},
 	{Name: "lockid", Safe: true, Stores: []string{"mongo"}},
+	{Name: "combined", Safe: true, Stores: []string{"mongo"}},
 }
 
 func TestMatrix_OfTheWalletsHasTheFaultsOfTheirStore(t *testing.T) {
-	want := []string{"naive/none violated", "txn/none violated", "constant-lock/none violated", "lock-late/none violated", "naive/crash-matrix violated", "lockid/crash-matrix safe"}
+	want := []string{"naive/none violated", "txn/none violated", "constant-lock/none violated", "lock-late/none violated", "naive/crash-matrix violated", "lockid/crash-matrix safe", "combined/combiner-killed safe", "combined/combiner-paused safe"}
 	for _, fault := range everyFault {
-		want = append(want, "inc/"+string(fault)+" safe", "lockid/"+string(fault)+" safe")
+		want = append(want, "inc/"+string(fault)+" safe", "lockid/"+string(fault)+" safe", "combined/"+string(fault)+" safe")
 	}
 	got := names(flow.Matrix(waysToKeepMoney))
 	slices.Sort(got)
@@ -87,7 +90,7 @@ func TestMatrix_OfTheWalletsHasTheFaultsOfTheirStore(t *testing.T) {
 }
 
 func TestQuick_OfTheWalletsHasTheControlsAndTheDefault(t *testing.T) {
-	want := []string{"naive/none violated", "txn/none violated", "inc/none safe", "lockid/none safe", "lockid/commit-unknown safe"}
+	want := []string{"naive/none violated", "txn/none violated", "inc/none safe", "lockid/none safe", "combined/none safe", "lockid/commit-unknown safe"}
 	if diff := cmp.Diff(want, names(loadtest.Quick(flow.Matrix(waysToKeepMoney)))); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

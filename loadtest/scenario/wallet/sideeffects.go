@@ -35,7 +35,7 @@ type credit struct {
 //     given that no wallet has. A credit cannot be refused, and every key is decided in
 //     the end (or I-LIVE is broken). The only excuse for a missing credit is a client that
 //     abandoned it after "busy": "busy" says that nothing was credited, but not that the
-//     bonus service was not called. (Without a fault lockid is busy before it calls.)
+//     bonus service was not called. (Without a fault lockid and combined are busy before they call.)
 //   - Every committed bonus was applied; else a wallet has a bonus that was never
 //     given. (M2 checks that the entry is amount + bonus.)
 //
@@ -52,7 +52,7 @@ type credit struct {
 //     a commit arrived (commit-unknown). A request that was killed (crash) does not continue.
 //     But under crash, starting replicas take up the processor, and the transactions of other
 //     requests may exceed their short lifetime.
-//   - Without a fault lockid calls once for an operation (onceByOperation): the second of
+//   - Without a fault lockid and combined call once for an operation (onceByOperation): the second of
 //     two requests with one key finds, under the lock, what the first has stored. The other
 //     strategies do not promise that: two requests under inc both call before either
 //     has stored anything. And under a fault the first may die between its call and its
@@ -146,7 +146,7 @@ func onceByRequest(s loadtest.Scenario) bool {
 }
 
 func onceByOperation(s loadtest.Scenario) bool {
-	return s.Fault == loadtest.NoFault && s.Strategy == "lockid"
+	return s.Fault == loadtest.NoFault && (s.Strategy == "lockid" || s.Strategy == combined)
 }
 
 // lateOperations returns the operations with a request that took at least as long as the shortest
