@@ -205,7 +205,7 @@ var faults = []loadtest.FaultSpec{
 // combinerKilled leaves time to catch up after each kill, like Crash.
 func combinerKilled() loadtest.FaultSpec {
 	spec := loadtest.CombinerKilledSpec(combined)
-	spec.Stretch = 8
+	spec.Stretch = 12
 	return spec
 }
 
