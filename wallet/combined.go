@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	"github.com/google/uuid"
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -33,12 +32,10 @@ const batchMax = 128
 //
 // # The lock
 //
-// What excludes the other processes is ForUpdate, in the transaction itself, as under lockid. A lease would not add
-// to that: if its holder dies, the transaction still has the wallet. So the lease of a batch is a formality
-// (ownLease), and a batch takes turns like an operation of lockid: in the queue of this process, which it shares with
-// payments, and with the runs and gaps by which processes share a wallet (queues). If the commit of a batch stays
-// unknown, its session is ended at the server (abandon), and the batch is applied again. It finds its operations, or
-// it has the lock, and they are not there and never will be (package documentation).
+// What excludes the other processes is ForUpdate, in the transaction itself, as under lockid. The lease of the Combiner
+// is the turn in the queue of this process (turns), with the runs and gaps by which processes share a wallet. If the
+// commit of a batch stays unknown, its session is ended at the server (abandon), and the batch is applied again. It finds
+// its operations, or it has the lock, and they are not there and never will be (package documentation).
 //
 // # Not in a batch
 //
@@ -75,8 +72,9 @@ func (s *Service) newCombiner(queueMax int) (*combine.Combiner[*operation, Reply
 	if err != nil {
 		return nil, err
 	}
+	own.turns = &turns{Service: own, held: map[string]func(){}}
 	return combine.New(combine.Config[*operation, Reply]{
-		Store: ownLease{}, MaxTurn: runAlone, MaxBatch: batchMax, MaxQueue: max(queueMax, 0), Apply: own.applyTogether,
+		Store: own.turns, MaxTurn: runShared, Pause: 1, MaxBatch: batchMax, MaxQueue: max(queueMax, 0), Apply: own.applyTogether,
 		Key: func(o *operation) string { return string(o.intent.ID[:]) + string(o.req.Fingerprint[:]) },
 	})
 }
@@ -108,22 +106,21 @@ func (w *owners) add(op Operation) {
 	w.of[op.Wallet] = op.Client
 }
 
-// ownLease grants each lease at once: it is the Store of a lock that only this process has. The Combiner never runs two
-// batches of a wallet at once, and other processes are excluded by the transaction.
-type ownLease struct{}
-
-func (ownLease) TryAcquire(_ context.Context, keys ...string) (locking.Lease, error) {
-	return locking.Lease{Keys: keys, Owner: together, Until: time.Now().Add(time.Hour)}, nil
-}
-func (ownLease) Renew(_ context.Context, l locking.Lease) (locking.Lease, error) { return l, nil }
-func (ownLease) Release(context.Context, locking.Lease) error                    { return nil }
-
 // applyTogether applies operations on one wallet in one transaction. If that fails because of one of them, it applies
 // each half in one.
 func (s *Service) applyTogether(ctx context.Context, l locking.Lease, batch []*operation) (results []combine.Result[Reply], err error) {
 	bounded, cancel := context.WithTimeoutCause(ctx, RequestTimeout, errRequestTimeout)
 	defer cancel()
+	if err := s.step(bounded, AfterAcquire); err != nil {
+		return nil, err
+	}
 	whole := &operation{intent: Operation{Wallet: batch[0].intent.Wallet}, batch: true}
+	inDoubt := true // after a panic too
+	defer func() {
+		if inDoubt { // then the Combiner does not release: what comes next waits for ForUpdate instead
+			_ = s.turns.Release(ctx, l)
+		}
+	}()
 	_, err = s.transact(bounded, whole, func(ctx context.Context) (Reply, error) {
 		var err error
 		results, err = s.runTogether(ctx, whole, batch) // those of the last run stand: transact succeeds if its commit does
@@ -132,6 +129,7 @@ func (s *Service) applyTogether(ctx context.Context, l locking.Lease, batch []*o
 	for _, o := range batch {
 		o.unknown = o.unknown || whole.unknown
 	}
+	inDoubt = err != nil && whole.unknown
 	switch {
 	case err == nil:
 		return results, nil

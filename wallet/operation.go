@@ -24,7 +24,7 @@ type operation struct {
 	attempt int    // the number of the attempt, from 1
 	leave   func() // passes the turn on; nil: the operation has no turn
 	unknown bool   // an earlier commit may have happened: no error may claim otherwise
-	batch   bool   // it stands for several requests, which were bounded before (combined)
+	batch   bool   // it stands for several requests, which were bounded before, and have a turn (combined)
 	bonus   *int64 // what the bonus service has answered, if that is kept from attempt to attempt (combined)
 }
 

@@ -47,9 +47,9 @@ func newQueues(bound int) *queues {
 }
 
 // turn waits until the operation is the first in the queues of all its wallets, if its strategy has
-// queues. An operation that has its turn keeps it.
+// queues. An operation that has its turn keeps it. The turn of a batch is its lease.
 func (s *Service) turn(ctx context.Context, o *operation) (err error) {
-	if o.leave != nil {
+	if o.leave != nil || o.batch {
 		return nil
 	}
 	leave := func() {}
@@ -152,6 +152,14 @@ func (r *run) length() time.Duration {
 		return runShared
 	}
 	return runAlone
+}
+
+// shared reports whether another process has had the wallet lately.
+func (q *queues) shared(id uuid.UUID) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	r := q.runs[id]
+	return r != nil && time.Since(r.lost) < runAlone
 }
 
 // held records that another process has one of the wallets: a new run begins.

@@ -30,6 +30,7 @@ type Service struct {
 	together   *combine.Combiner[*operation, Reply]
 	hot        []uuid.UUID
 	owners     *owners
+	turns      *turns // of the batches
 }
 
 // New checks cfg and returns a Service. It does no I/O.
