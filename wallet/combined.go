@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/google/uuid"
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -74,7 +75,8 @@ func (s *Service) newCombiner(queueMax int) (*combine.Combiner[*operation, Reply
 	}
 	own.turns = &turns{Service: own, held: map[string]func(){}}
 	return combine.New(combine.Config[*operation, Reply]{
-		Store: own.turns, MaxTurn: runShared, Pause: 1, MaxBatch: batchMax, MaxQueue: max(queueMax, 0), Apply: own.applyTogether,
+		Store: own.turns, MaxBatch: batchMax, MaxQueue: max(queueMax, 0), Apply: own.applyTogether,
+		MaxTurn: runShared, Pause: time.Nanosecond, // the queue has gaps of its own
 		Key: func(o *operation) string { return string(o.intent.ID[:]) + string(o.req.Fingerprint[:]) },
 	})
 }

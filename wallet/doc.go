@@ -103,7 +103,8 @@
 //
 // Under combined, the credits and debits of a wallet that wait in this process share a transaction: one lock, one lookup of
 // all keys, all calls of the bonus service side by side, one update of the wallet, one commit. Each is decided alone, in
-// the order of arrival. combined.go says what is different from lockid, and what goes the way of lockid.
+// the order of arrival. A batch has one place in the queue of its wallet, and is formed when it has its turn. combined.go
+// says what is different from lockid, and what goes the way of lockid.
 //
 // # Several processes
 //
@@ -123,7 +124,8 @@
 //
 // # How much one wallet, or one client, may take
 //
-//	QueueMax       bounds the requests that wait for a wallet in one process; one client may have a quarter of them
+//	QueueMax       bounds the requests that wait for a wallet in one process; one client may have a quarter of them.
+//	               Under combined it also bounds those that wait for a batch: all of them are the owner's
 //	majorityMax    bounds the requests, of all wallets, that wait for a majority after they have left their queues;
 //	               the others keep their turn. The connections beyond that (poolMax) are for reads and short statements
 //	before both    a request for another client's wallet is refused: it waits in no queue and locks nothing.

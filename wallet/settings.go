@@ -17,7 +17,7 @@ import (
 const (
 	ClientTimeout  = 2 * time.Second // a statement in a transaction, a commit, and the retries of WithTransaction, whose own default is 120 s
 	BonusTimeout   = 1 * time.Second // a call of the bonus service, while the wallet is locked
-	RequestTimeout = 4 * time.Second // the turn and all attempts; a commit that has begun by then may take a few ClientTimeouts more
+	RequestTimeout = 4 * time.Second // the turn and all attempts; a commit that has begun by then may take a few ClientTimeouts more, and a batch another RequestTimeout
 
 	// QueueMax is how many requests may wait in this process for one wallet, unless Config
 	// has another bound. One client may have a quarter of the places. QueueMax is well below the
