@@ -46,10 +46,10 @@ var wanted = []struct {
 	{"account/1/1", "etcd-fenced", "ratio", atLeast, 0.85},
 	{"account/256/1", "row", "ratio", atLeast, 20},
 	{"wallet/32/1", "lockid-no-queue", "ratio", atLeast, 10},
-	{"wallet/32/1", "", "p99 ms", atMost, 200},
+	{"wallet/32/1", "lockid-no-queue", "p99 ms", atMost, 200},
 	{"wallet/3?/3", "lockid-no-queue", "ratio", atLeast, 10}, // 32 clients cannot be divided by three
-	{"wallet/3?/3", "", "p99 ms", atMost, 200},
-	{"wallet/3?/3", "", "min/max", atLeast, 0.5},
+	{"wallet/3?/3", "lockid-no-queue", "p99 ms", atMost, 200},
+	{"wallet/3?/3", "lockid-no-queue", "min/max", atLeast, 0.5},
 	{"http-product/256/3", "empty POST", "ratio", atLeast, 0.5},
 	{"lock/64/1", "", "ratio", atLeast, 10},
 	{"lock/64/4", "", "ratio", atLeast, 1},
