@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"shop/cmd/shop/api"
+	"shop/cmd/shop/lab"
 	"shop/inventory"
 	"shop/locking"
 	"shop/locking/lockprom"
@@ -32,6 +34,7 @@ type app struct {
 	transfers *transferBackend
 	wallets   *walletBackend
 	server    *api.Server
+	lab       *lab.Lab // nil without --lab
 }
 
 // assemble connects and wires. Redis, etcd and MongoDB may be down: the shop starts
@@ -93,6 +96,9 @@ func (c *serveCmd) assemble(ctx context.Context, log *slog.Logger, reg *promethe
 		showBreaker(reg, "redis", service.Unreachable)
 	}
 	showBreaker(reg, "mongo", func() bool { return a.wallets.closed() != nil })
+	if c.Lab.Lab {
+		a.lab = lab.New(lab.Config{PostgresURL: c.PostgresURL, RedisURL: c.Locks.RedisURL, LockPrefix: c.Transfers.LockPrefix, Log: log})
+	}
 	a.server, err = api.New(c.apiConfig(a, service, log, reg))
 	return a, err
 }
@@ -111,6 +117,28 @@ func (a *app) openLocks(s lockSettings, prefix string, reg prometheus.Registerer
 	}
 	config.Locks, config.HotLocks, config.Lock = a.locks.Store, a.locks, locking.Options{Observer: observer}
 	return nil
+}
+
+// handler is the API, and in the lab its page.
+func (a *app) handler() http.Handler {
+	if a.lab == nil {
+		return a.server
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if lab.Serves(r.URL.Path) {
+			a.lab.ServeHTTP(w, r)
+			return
+		}
+		a.server.ServeHTTP(w, r)
+	})
+}
+
+// closing is called when the listener closes: nothing waits for slow bodies or for a race.
+func (a *app) closing() {
+	a.server.Close()
+	if a.lab != nil {
+		a.lab.Stop()
+	}
 }
 
 // apiConfig is the configuration of the API.
@@ -147,6 +175,9 @@ const closeWait = 5 * time.Second
 // close closes everything in the order of use: locks before their client, and PostgreSQL
 // last, since a lock may still be released inside a transaction.
 func (a *app) close(log *slog.Logger) {
+	if a.lab != nil {
+		a.lab.Close()
+	}
 	if a.transfers != nil {
 		a.transfers.close()
 	}

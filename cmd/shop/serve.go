@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -57,7 +58,7 @@ type limitFlags struct {
 
 // labFlags inject faults. Without --lab each of them is an error.
 type labFlags struct {
-	Lab        bool        `env:"SHOP_LAB" help:"Allow unsafe strategies, ?strategy=NAME and failpoints; on loopback addresses only."`
+	Lab        bool        `env:"SHOP_LAB" help:"Serve a page at / that shows a race, and allow unsafe strategies, ?strategy=NAME and failpoints; on loopback addresses only."`
 	Failpoints []failpoint `name:"failpoint" env:"SHOP_FAILPOINT" sep:";" placeholder:"STEP=WHAT" help:"What to do at a step such as before-acquire, after-acquire, after-guard, before-commit, after-commit or after-release (in one flow only: inventory/STEP, transfer/STEP, wallet/STEP): exp:MEAN or sleep:D to pause, kill, stop, or stop:KEY to stop at the request with this idempotency key only. Repeatable; in the environment separated by semicolons."`
 	Seed       uint64      `env:"SHOP_SEED" default:"1" help:"Seed of the random pauses of exp:MEAN."`
 }
@@ -155,16 +156,19 @@ func (c *serveCmd) Run(ctx context.Context, std stdio) error {
 		return err
 	}
 	defer app.close(log)
-	return c.serve(ctx, log, listeners, app, reg)
+	return c.serve(ctx, log, std.out, listeners, app, reg)
 }
 
-func (c *serveCmd) serve(ctx context.Context, log *slog.Logger, l *listeners, a *app, reg *prometheus.Registry) error {
+func (c *serveCmd) serve(ctx context.Context, log *slog.Logger, out io.Writer, l *listeners, a *app, reg *prometheus.Registry) error {
 	stopMetrics := l.serveMetrics(log, metricsHandler(reg))
 	defer stopMetrics()
 	log.Info("serving", "address", l.api.Addr().String(), "metrics", l.metricsAddr(), "strategy", c.Locks.Strategy, "transfers", c.Transfers.Strategy, "wallets", c.Wallets.Strategy, "lab", c.Lab.Lab)
+	if c.Lab.Lab {
+		fmt.Fprintf(out, "http://%s/\n", l.api.Addr()) // the page
+	}
 	life := lifecycle{
-		log: log, drain: a.server.Drain, closing: a.server.Close, delay: c.Limits.DrainDelay,
+		log: log, drain: a.server.Drain, closing: a.closing, delay: c.Limits.DrainDelay,
 		timeout: c.Limits.ShutdownTimeout, request: c.Limits.RequestTimeout,
 	}
-	return life.run(ctx, l.api, keyed(c.Lab.Failpoints, a.server))
+	return life.run(ctx, l.api, keyed(c.Lab.Failpoints, a.handler()))
 }

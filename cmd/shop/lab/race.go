@@ -1,0 +1,179 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Config locates the servers.
+type Config struct {
+	PostgresURL string
+	RedisURL    string
+	LockPrefix  string // of the names in Redis
+	Log         *slog.Logger
+}
+
+// The bounds of a race, from its start.
+const (
+	buyTime  = 6 * time.Second
+	raceTime = 8500 * time.Millisecond
+	openTime = 10 * time.Second // to make tables and connect
+	tick     = 150 * time.Millisecond
+)
+
+// Lane is what one strategy did.
+type Lane struct {
+	Strategy string   `json:"strategy"`
+	Safe     bool     `json:"safe"`
+	Locks    bool     `json:"locks"` // it uses a lock in Redis
+	Verdict  Verdict  `json:"verdict"`
+	Samples  []Sample `json:"samples"`
+	Events   []Event  `json:"events"`
+}
+
+// Result is what a race did.
+type Result struct {
+	Settings
+	Command string    `json:"command"`
+	Started time.Time `json:"started"`
+	Lanes   []Lane    `json:"lanes"`
+}
+
+// Holds reports whether no strategy broke an invariant.
+func (r *Result) Holds() bool {
+	for _, l := range r.Lanes {
+		if !l.Verdict.Holds {
+			return false
+		}
+	}
+	return true
+}
+
+// Race is a race that is about to run.
+type Race struct {
+	settings Settings
+	session  *pgx.Conn // holds the advisory lock
+	lanes    []*lane
+}
+
+// Open makes the tables of a race and connects its replicas. It returns an error that matches ErrSettings, or
+// ErrRunning, or names what is missing.
+func Open(ctx context.Context, cfg Config, s Settings) (_ *Race, err error) {
+	if err := s.Validate(); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, openTime)
+	defer cancel()
+	r := &Race{settings: s}
+	defer func() {
+		if err != nil {
+			r.Close()
+		}
+	}()
+	schema := ""
+	if r.session, schema, err = lockRace(ctx, cfg.PostgresURL); err != nil {
+		return nil, err
+	}
+	for n, strategy := range s.Strategies {
+		name := fmt.Sprintf("%s_race_%d", schema, n+1)
+		laneURL, err := makeTables(ctx, r.session, cfg.PostgresURL, name)
+		if err != nil {
+			return nil, err
+		}
+		l, err := openLane(ctx, cfg, s, strategy, laneURL, name)
+		if err != nil {
+			return nil, err
+		}
+		r.lanes = append(r.lanes, l)
+	}
+	return r, nil
+}
+
+// Close closes all connections. The tables stay, to be inspected.
+func (r *Race) Close() {
+	for _, l := range r.lanes {
+		l.close()
+	}
+	if r.session != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		// The next race may begin when Close returns; the server notices a closed connection later.
+		_, _ = r.session.Exec(ctx, `SELECT pg_advisory_unlock_all()`)
+		_ = r.session.Close(ctx)
+	}
+}
+
+// Progress is a sample of one lane, with the events since the one before.
+type Progress struct {
+	Lane   int     `json:"lane"`
+	Sample Sample  `json:"sample"`
+	Events []Event `json:"events"`
+}
+
+// Run runs the race in all lanes at the same time. It calls watch with the progress of each, one call at a time.
+func (r *Race) Run(ctx context.Context, watch func(Progress)) (*Result, error) {
+	result := &Result{Settings: r.settings, Command: r.settings.Command(), Started: time.Now(), Lanes: make([]Lane, len(r.lanes))}
+	var (
+		lanes sync.WaitGroup
+		mu    sync.Mutex
+		errs  = make([]error, len(r.lanes))
+	)
+	for _, l := range r.lanes {
+		l.record.start = result.Started
+	}
+	for n, l := range r.lanes {
+		out := &result.Lanes[n]
+		out.Strategy, out.Safe, out.Locks = l.strategy.Name, l.strategy.Safe, l.usesRedis()
+		lanes.Go(func() {
+			errs[n] = l.watched(ctx, out, func(s Sample, events []Event) {
+				mu.Lock()
+				defer mu.Unlock()
+				watch(Progress{n, s, events})
+			})
+		})
+	}
+	lanes.Wait()
+	return result, errors.Join(errs...)
+}
+
+// watched runs the lane, samples it, and judges it.
+func (l *lane) watched(ctx context.Context, out *Lane, watch func(Sample, []Event)) (err error) {
+	bounded, cancel := context.WithTimeout(ctx, raceTime)
+	defer cancel()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		l.run(bounded)
+	}()
+	sample := func() error {
+		stock, err := count(ctx, l.pool, l.sku)
+		if err != nil {
+			return err
+		}
+		s, events := l.record.now(len(out.Events))
+		s.Stock = stock
+		out.Samples, out.Events = append(out.Samples, s), append(out.Events, events...)
+		watch(s, events)
+		return nil
+	}
+	for ended := false; !ended; {
+		select {
+		case <-done:
+			ended = true
+		case <-time.After(tick):
+		}
+		if err = sample(); err != nil {
+			cancel()
+			<-done
+			return err
+		}
+	}
+	out.Verdict, err = judge(ctx, l.pool, l.sku)
+	return err
+}

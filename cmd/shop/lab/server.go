@@ -1,0 +1,213 @@
+package lab
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"html/template"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"shop/inventory"
+)
+
+//go:embed page.html lab.js lab.css
+var files embed.FS
+
+var page = template.Must(template.ParseFS(files, "page.html"))
+
+// policy allows the page its own script, style and requests, and nothing else.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+const (
+	runsKept    = 8
+	bodyMax     = 4 << 10
+	streamLimit = raceTime + 10*time.Second
+)
+
+// Lab serves the page. It is an http.Handler for the paths for which Serves returns true.
+type Lab struct {
+	cfg     Config
+	handler http.Handler
+	life    context.Context // ends with Stop
+	stop    context.CancelFunc
+	work    sync.WaitGroup
+
+	mu      sync.Mutex
+	stopped bool
+	running bool
+	runs    []*run // the newest last
+}
+
+// New returns a Lab. It does no I/O.
+func New(cfg Config) *Lab {
+	l := &Lab{cfg: cfg}
+	l.life, l.stop = context.WithCancel(context.Background())
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", l.page)
+	for name, kind := range map[string]string{"lab.js": "text/javascript", "lab.css": "text/css"} {
+		mux.HandleFunc("GET /lab/"+name, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", kind+"; charset=utf-8")
+			http.ServeFileFS(w, r, files, name)
+		})
+	}
+	mux.HandleFunc("POST /lab/races", l.start)
+	mux.HandleFunc("GET /lab/races/{id}", l.download)
+	mux.HandleFunc("GET /lab/races/{id}/events", l.events)
+	l.handler = http.NewCrossOriginProtection().Handler(mux) // another site's page must not start races
+	return l
+}
+
+// Serves reports whether a path belongs to the lab.
+func Serves(path string) bool { return path == "/" || strings.HasPrefix(path, "/lab/") }
+
+func (l *Lab) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Content-Security-Policy", policy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cache-Control", "no-store")
+	l.handler.ServeHTTP(w, r)
+}
+
+// Stop cancels the race that is running, and ends its streams. No other one can be started.
+func (l *Lab) Stop() {
+	l.mu.Lock()
+	l.stopped = true
+	l.mu.Unlock()
+	l.stop()
+}
+
+// Close is Stop, and waits for the race to end.
+func (l *Lab) Close() {
+	l.Stop()
+	l.work.Wait()
+}
+
+func (l *Lab) page(w http.ResponseWriter, _ *http.Request) {
+	var b bytes.Buffer
+	err := page.Execute(&b, map[string]any{
+		"Strategies": inventory.Strategies(), "Left": "naive", "Right": "redis+row",
+		"Clients": 32, "ClientsMin": clientsMin, "ClientsMax": clientsMax,
+		"Stock": 100, "StockMin": stockMin, "StockMax": stockMax, "Demand": demand,
+	})
+	if err != nil {
+		fail(w, http.StatusInternalServerError, err)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	_, _ = w.Write(b.Bytes())
+}
+
+// fail answers with an error as JSON.
+func fail(w http.ResponseWriter, status int, err error) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(map[string]string{"error": strings.ReplaceAll(err.Error(), "lab: ", "")})
+}
+
+// start starts a race, and answers when its buyers begin.
+func (l *Lab) start(w http.ResponseWriter, r *http.Request) {
+	var s Settings
+	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, bodyMax))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&s); err != nil {
+		fail(w, http.StatusBadRequest, fmt.Errorf("%w: %w", ErrSettings, err))
+		return
+	}
+	run, err := l.open(r.Context(), s)
+	switch {
+	case errors.Is(err, ErrSettings):
+		fail(w, http.StatusBadRequest, err)
+	case errors.Is(err, ErrRunning):
+		w.Header().Set("Retry-After", strconv.Itoa(int(raceTime/time.Second)))
+		fail(w, http.StatusConflict, err)
+	case err != nil:
+		l.cfg.Log.Warn("a race could not start", "error", err)
+		fail(w, http.StatusServiceUnavailable, fmt.Errorf("the race could not start: %w", err))
+	default:
+		w.Header().Set("Location", "/lab/races/"+run.id)
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusCreated)
+		_ = json.NewEncoder(w).Encode(map[string]string{"id": run.id, "command": s.Command()})
+	}
+}
+
+// open opens a race and runs it in the background, unless one is running.
+func (l *Lab) open(ctx context.Context, s Settings) (*run, error) {
+	if err := s.Validate(); err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.running || l.stopped {
+		return nil, ErrRunning
+	}
+	l.running = true
+	l.work.Add(1)
+	l.mu.Unlock() // Open takes time, in which other requests must be answered
+	race, err := Open(ctx, l.cfg, s)
+	l.mu.Lock()
+	if err != nil {
+		l.running = false
+		l.work.Done()
+		return nil, err
+	}
+	run := newRun(rand.Text())
+	if l.runs = append(l.runs, run); len(l.runs) > runsKept {
+		l.runs = l.runs[1:]
+	}
+	go func() {
+		defer l.work.Done()
+		result, err := race.Run(l.life, run.progress)
+		if l.life.Err() != nil {
+			err = errors.New("the server was stopped")
+		}
+		race.Close()
+		l.mu.Lock()
+		l.running = false
+		l.mu.Unlock()
+		run.end(result, err) // who reads the verdict may start the next race
+	}()
+	return run, nil
+}
+
+// find answers 404 if there is no such run.
+func (l *Lab) find(w http.ResponseWriter, r *http.Request) *run {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, run := range l.runs {
+		if run.id == r.PathValue("id") {
+			return run
+		}
+	}
+	fail(w, http.StatusNotFound, errors.New("no such race: the server keeps the last "+strconv.Itoa(runsKept)+", in memory"))
+	return nil
+}
+
+// download answers with everything that was recorded.
+func (l *Lab) download(w http.ResponseWriter, r *http.Request) {
+	run := l.find(w, r)
+	if run == nil {
+		return
+	}
+	select {
+	case <-run.done:
+	case <-r.Context().Done():
+		return
+	}
+	if run.err != nil {
+		fail(w, http.StatusServiceUnavailable, run.err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Disposition", fmt.Sprintf(`attachment; filename="race-%d.json"`, run.result.Seed))
+	_ = json.NewEncoder(w).Encode(run.result)
+}
