@@ -30,7 +30,7 @@ mutants: build ## proof of the proof: it must catch each service with one plante
 tenth: build ## a tenth of the mutants, a different tenth each day
 	$(call timed,a tenth of the mutants,$(STACK) -- bin/mutants --tenth today)
 
-run: build ## the servers and one replica, to explore with curl; Ctrl-C stops them
+run: build ## the servers and one replica, and a page that shows a race; Ctrl-C stops them
 	@$(STACK) -- bash -c '$(SHOP) migrate && $(SHOP) seed && exec $(SHOP) serve --lab'
 
 test: ## everything CI runs: lint, Go tests on real servers, each benchmark once, the quick proof
@@ -51,7 +51,7 @@ lint: vet staticcheck gofumpt generated ## vet, staticcheck, gofumpt, generated 
 # know of them: with -bench it runs one package at a time.
 # GOGC and -w save CPU time: less garbage collection, no debug information to link.
 LONGEST = ./cmd/shop ./wallet ./transfer ./loadtest/scenario/inventory ./loadtest/prove ./loadtest/fault/mongofault ./compose/local/stack ./loadtest/fault/redisfault \
-	./locking/mongolock ./locking/redislock ./inventory ./cmd/shop/api ./locking/etcdlock ./loadtest/scenario/transfer ./docs/examples
+	./locking/mongolock ./locking/redislock ./inventory ./cmd/shop/api ./locking/etcdlock ./loadtest/scenario/transfer ./cmd/shop/lab ./docs/examples
 ONCE    = -test.bench=. -test.benchtime=1x
 
 # The files of the tests, and of their servers, are in memory if /dev/shm has 8 GB and lets programs run: each commit
@@ -112,7 +112,7 @@ build:
 
 ready: build
 	@bin/local need gcc gcc libc6-dev && bin/local need ps procps && bin/local need $(PGBOUNCER) pgbouncer && bin/local need $(MARIADB) && \
-		bin/local need $(PSYCOPG) python3-psycopg2 && bin/local need $(ZOOKEEPER) default-jre-headless libzookeeper-java
+		bin/local need $(PSYCOPG) python3-psycopg2 && bin/local need $(ZOOKEEPER) default-jre-headless libzookeeper-java && bin/local need chromium chromium
 	$(call timed,servers,$(STACK) -- true)
 
 vet: ready

@@ -6,14 +6,14 @@ import (
 	"testing"
 )
 
-// The deployed program contains no load generator, no faults and no local stack.
+// The deployed program contains no load generator, no local stack and no browser.
 func TestDependencies_TheServerContainsNothingOfItsProof(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ".").Output()
 	if err != nil || !strings.Contains(string(out), "shop/inventory\n") {
 		t.Fatalf("go list: %v\n%s", err, out)
 	}
 	for name := range strings.Lines(string(out)) {
-		for _, part := range []string{"shop/loadtest", "shop/compose", "vegeta"} {
+		for _, part := range []string{"shop/loadtest", "shop/compose", "vegeta", "chromedp"} {
 			if strings.Contains(name, part) {
 				t.Errorf("shop depends on %s", strings.TrimSpace(name))
 			}

@@ -20,6 +20,7 @@ type replica struct {
 	metrics string
 	key     string
 	log     *lines
+	out     *lines
 	stop    context.CancelFunc
 	end     chan error
 }
@@ -27,9 +28,9 @@ type replica struct {
 func startReplica(t *testing.T, databaseURL, key string, flags ...string) *replica {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
-	r := &replica{t: t, key: key, log: &lines{}, stop: stop, end: make(chan error, 1)}
+	r := &replica{t: t, key: key, log: &lines{}, out: &lines{}, stop: stop, end: make(chan error, 1)}
 	args := append([]string{"serve", "--listen=127.0.0.1:0", "--metrics-listen=127.0.0.1:0", "--postgres-url", databaseURL, "--lock-prefix", t.Name()}, flags...)
-	go func() { r.end <- run(ctx, args, io.Discard, r.log) }()
+	go func() { r.end <- run(ctx, args, r.out, r.log) }()
 	r.awaitServing()
 	t.Cleanup(func() {
 		stop()

@@ -82,6 +82,7 @@ func (b browser) prefer(scheme string) {
 }
 
 func TestPage_AVisitorSeesTheOversell(t *testing.T) {
+	t.Parallel()
 	s, b := serve(t), openBrowser(t)
 	b.prefer("light")
 	b.do(chromedp.Navigate(s.url+"/"), chromedp.WaitReady("#run"), chromedp.SetValue(`input[name="stock"]`, "40"),

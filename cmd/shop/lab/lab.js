@@ -67,20 +67,20 @@ function holders(lane) {
   return list;
 }
 
-const answers = { sold: "sold", refused: "out of stock", failed: "nothing written, tried again" };
+const answers = { sold: "sold", refused: "out of stock", failed: "nothing written, asks again" };
 
 // describe says in words what became of a purchase.
 function describe(p) {
   const lost = p.marks.some((m) => m[0] === "lost") ? ", lease lost" : "";
   if (!p.buyer) return `a batch${lost}`;
-  return `${answers[p.answer] ?? "…"}${lost}${p.over ? `, over #${p.over.n}` : ""}`;
+  return `${answers[p.answer] ?? "…"}${lost}${p.over ? `, wrote over #${p.over.n}` : ""}`;
 }
 
 // timeline draws the window of purchases that begins at lane.first.
 function timeline(lane) {
   const all = holders(lane), element = lane.node.querySelector(".time"), range = lane.node.querySelector("input");
   const most = Math.max(0, all.length - rows), first = Math.min(lane.first ?? most, most), list = all.slice(first, first + rows);
-  const height = 34 * Math.max(1, list.length) + 18, width = canvas(element, height);
+  const height = 34 * Math.max(1, list.length) + 18, width = canvas(element, height), short = width < 420;
   [range.max, range.value, range.hidden] = [most, first, most === 0];
   lane.node.querySelector("output").textContent = list.length ? `${first + 1} to ${first + list.length} of ${all.length}` : "none yet";
   element.setAttribute("aria-label", list.map((p) => `purchase ${p.n} on replica ${p.replica}${p.fence ? `, fence ${p.fence}` : ""}: ${describe(p)}`).join("; "));
@@ -90,9 +90,9 @@ function timeline(lane) {
   const bar = (kind, from, to, y, h) => element.append(svg("rect", { class: kind, x: x(from), y, height: h, width: Math.max(2, x(to) - x(from)) }));
   list.forEach((p, row) => {
     const y = 34 * row, done = p.committed ?? p.end ?? p.last;
-    const group = svg("text", { class: p.over ? "bad" : "", x: 2, y: y + 12 },
-      `#${p.n} replica ${p.replica}${p.buyer ? ` buyer ${p.buyer}` : ""}${p.fence ? ` fence …${String(p.fence).slice(-6)}` : ""}: ${describe(p)}`);
-    element.append(group);
+    const label = svg("text", { class: p.over ? "bad" : "", x: 2, y: y + 12 },
+      `#${p.n} ${short ? "r" : "replica "}${p.replica}${p.buyer && !short ? ` buyer ${p.buyer}` : ""}${p.fence ? ` fence …${String(p.fence).slice(-6)}` : ""}: ${describe(p)}`);
+    element.append(label);
     if (p.acquired !== undefined) bar("lock", p.acquired, p.released ?? p.left ?? p.last, y + 16, 12);
     if (p.read !== undefined) bar(p.over ? "stale" : "work", p.read, done, y + 19, 6);
     for (const [from, to] of p.pauses) bar("paused", from, to, y + 17, 10);
@@ -109,15 +109,16 @@ function timeline(lane) {
 function draw(lane) {
   const s = lane.samples.at(-1);
   if (!s) return;
-  const curve = (name, kind, value) => ({ name, kind, points: lane.samples.map((s) => [s.t, value(s)]) });
-  chart(lane.node.querySelector(".stock"), [curve("sold", "sold", (s) => s.stock.sold), curve("left", "left", (s) => s.stock.left)],
+  const redis = lane.strategy.Stores.includes("redis");
+  const curve = (name, kind, value, first) => ({ name, kind, points: [[0, first], ...lane.samples.map((s) => [s.t, value(s)])] });
+  chart(lane.node.querySelector(".stock"), [curve("sold", "sold", (s) => s.stock.sold, 0), curve("left", "left", (s) => s.stock.left, s.stock.opening)],
     s.stock.opening, `sold ${s.stock.sold} of ${s.stock.opening}, ${s.stock.left} left`);
-  const waits = lane.strategy.Stores.includes("redis") ? [curve("lock p99", "dash", (s) => s.wait99)] : [];
-  chart(lane.node.querySelector(".latency"), [curve("p50", "left", (s) => s.p50), curve("p99", "sold", (s) => s.p99), ...waits], 0, `p50 ${s.p50} ms, p99 ${s.p99} ms`);
+  const waits = redis ? [curve("lock p99", "dash", (s) => s.wait99, 0)] : [];
+  chart(lane.node.querySelector(".latency"), [curve("p50", "left", (s) => s.p50, 0), curve("p99", "sold", (s) => s.p99, 0), ...waits], 0, `p50 ${s.p50} ms, p99 ${s.p99} ms`);
   const numbers = {
     "units sold": s.stock.sold, "stock left": s.stock.left, "answers": s.answered, "per second": s.per_second.toFixed(0),
-    "p50 ms": s.p50.toFixed(1), "p99 ms": s.p99.toFixed(1), "lock p50 ms": s.wait50.toFixed(1), "lock p99 ms": s.wait99.toFixed(1),
-    "lock busy": s.busy, "leases lost": s.lost, "run again": s.retried, "without lock": s.alone, "faults": s.faults,
+    "p50 ms": s.p50.toFixed(1), "p99 ms": s.p99.toFixed(1), "run again": s.retried, "faults": s.faults,
+    ...(redis && { "lock p50 ms": s.wait50.toFixed(1), "lock p99 ms": s.wait99.toFixed(1), "lock busy": s.busy, "leases lost": s.lost, "without lock": s.alone }),
   };
   lane.node.querySelector("dl").replaceChildren(...Object.entries(numbers).map(([name, value]) => {
     const div = document.createElement("div");
@@ -137,8 +138,9 @@ function show(lane, verdict) {
   const small = document.createElement("small");
   small.textContent = verdict.holds ? "every invariant holds in the tables" : `violations in the tables: ${broken.join(", ")}`;
   node.append(small);
-  const at = holders(lane).findIndex((p) => p.over || p.pauses.length || p.marks.length);
-  lane.first = at < 0 ? undefined : Math.max(0, at - 3);
+  const all = holders(lane), told = all.findIndex((p) => p.over || p.pauses.length || p.marks.length);
+  const at = told < 0 ? all.findLastIndex((p) => p.answer === "sold") - rows / 2 : told - 3; // or where the last unit is sold
+  lane.first = Math.max(0, at);
   draw(lane);
 }
 

@@ -1,0 +1,227 @@
+package lab
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// oversold recounts in the tables of a lane, with SQL of its own.
+func (s *served) oversold(lane string) (n int64) {
+	s.t.Helper()
+	conn, err := pgx.Connect(s.t.Context(), s.cfg.PostgresURL)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer conn.Close(s.t.Context())
+	var schema string
+	if err := conn.QueryRow(s.t.Context(), `SELECT current_schema()`).Scan(&schema); err != nil {
+		s.t.Fatal(err)
+	}
+	prefix := pgx.Identifier{schema + "_race_" + lane}.Sanitize()
+	err = conn.QueryRow(s.t.Context(), `
+		SELECT (SELECT count(*) FROM `+prefix+`.orders) - (SELECT sum(quantity) FROM `+prefix+`.stock_movements WHERE kind = 'opening')`).Scan(&n)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return n
+}
+
+// kinds returns the kinds of event of a lane.
+func (l Lane) kinds() (list []string) {
+	for _, e := range l.Events {
+		list = append(list, e.Kind)
+	}
+	return list
+}
+
+func TestRace_NaiveOversellsAndTheDoubleLockSellsExactly(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	r := s.race(Settings{Seed: 7, Strategies: []string{"naive", "redis+row"}, Clients: 64, Stock: 30, Fault: NoFault})
+	naive, double := r.Lanes[0], r.Lanes[1]
+	if v := naive.Verdict; v.Holds || v.Oversold < 1 || v.Oversold != s.oversold("1") || !strings.Contains(v.Text, "disappointed") {
+		t.Errorf("naive: %+v; the tables say %d", v, s.oversold("1"))
+	}
+	if v := double.Verdict; !v.Holds || v.Text != "sold 30 of 30" || s.oversold("2") != 0 {
+		t.Errorf("redis+row: %+v; the tables say %d", v, s.oversold("2"))
+	}
+	if r.Seed != 7 || !strings.Contains(r.Command, "--seed 7 --strategy naive --strategy redis+row --clients 64 --stock 30 --fault none") {
+		t.Errorf("seed %d, command %s", r.Seed, r.Command)
+	}
+	if last := double.Samples[len(double.Samples)-1]; last.Stock != double.Verdict.Stock || last.Answered != demand*30 || last.Wait99 <= 0 {
+		t.Errorf("the last sample is %+v", last)
+	}
+	for _, kind := range []string{"asked", "acquired", "read", "committed", "released", "sold", "refused"} {
+		if !slices.Contains(double.kinds(), kind) {
+			t.Errorf("no event %q", kind)
+		}
+	}
+	fences := map[int]bool{}
+	for _, e := range double.Events {
+		fences[int(e.Fence)] = fences[int(e.Fence)] || e.Kind == "acquired" && e.Purchase > 0 && e.Replica > 0
+	}
+	if len(fences) < 30 {
+		t.Errorf("%d fences for 30 sales", len(fences))
+	}
+}
+
+func TestRace_WithoutItsLockRedisOnlyOversells(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	r := s.race(Settings{Seed: 1, Strategies: []string{"redis-only", "redis+row"}, Clients: 64, Stock: 30, Fault: Drop})
+	if v := r.Lanes[0].Verdict; v.Holds || v.Oversold < 1 || v.Oversold != s.oversold("1") {
+		t.Errorf("redis-only: %+v", v)
+	}
+	if v := r.Lanes[1].Verdict; !v.Holds || v.Oversold != 0 || v.Sold != 30 {
+		t.Errorf("redis+row: %+v", v)
+	}
+	for _, l := range r.Lanes {
+		if !slices.Contains(l.kinds(), "dropped") || !slices.Contains(l.kinds(), "lost") {
+			t.Errorf("%s: no lock was dropped and lost", l.Strategy)
+		}
+	}
+}
+
+// Without a fault the lock suffices: that redis-only oversells above is due to the fault. A machine that stands still for
+// longer than the TTL is a fault too, so a race that lost a lease is run again.
+func TestRace_WithItsLockRedisOnlySellsExactly(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	for range 3 {
+		l := s.race(Settings{Seed: 1, Strategies: []string{"redis-only"}, Clients: 64, Stock: 30, Fault: NoFault}).Lanes[0]
+		if slices.Contains(l.kinds(), "lost") {
+			continue
+		}
+		if !l.Verdict.Holds || l.Verdict.Sold != 30 {
+			t.Errorf("redis-only: %+v", l.Verdict)
+		}
+		return
+	}
+	t.Error("each race lost a lease")
+}
+
+func TestRace_APausedHolderLosesItsLeaseAndNoUnitIsSoldTwice(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	r := s.race(Settings{Seed: 2, Strategies: []string{"redis+row", "combined"}, Clients: 16, Stock: 10, Fault: Pause})
+	for _, l := range r.Lanes {
+		if !l.Verdict.Holds {
+			t.Errorf("%s: %+v", l.Strategy, l.Verdict)
+		}
+		events := map[int][]string{}
+		for _, e := range l.Events {
+			events[e.Purchase] = append(events[e.Purchase], e.Kind)
+		}
+		held := false
+		for _, kinds := range events {
+			paused, lost := slices.Index(kinds, "paused"), slices.Index(kinds, "lost")
+			held = held || slices.Contains(kinds, "acquired") && paused >= 0 && paused < lost
+		}
+		if !held {
+			t.Errorf("%s: no holder lost its lease by a pause", l.Strategy)
+		}
+	}
+}
+
+func TestRace_EverySafeStrategyHoldsUnderDrop(t *testing.T) {
+	t.Parallel()
+	for _, pair := range [][]string{{"combined", "row"}, {"atomic", "optimistic"}, {"serializable", "advisory"}, {"advisory-try", "redis+row"}} {
+		t.Run(strings.Join(pair, ","), func(t *testing.T) {
+			t.Parallel()
+			s := serve(t)
+			for _, l := range s.race(Settings{Seed: 3, Strategies: pair, Clients: 16, Stock: 10, Fault: Drop}).Lanes {
+				if v := l.Verdict; !v.Holds || v.Oversold != 0 {
+					t.Errorf("%s: %+v", l.Strategy, v)
+				}
+			}
+		})
+	}
+}
+
+func TestRace_TheStreamEndsWithTheVerdictAndOneRunsAtATime(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	settings := Settings{Seed: 1, Strategies: []string{"naive", "row"}, Clients: 16, Stock: 20, Fault: NoFault}
+	const body = `{"seed":1,"strategies":["naive","row"],"clients":16,"stock":20,"fault":"none"}`
+	path := s.start(settings)
+	var refusal struct{ Error string }
+	if res := s.send("POST", "/lab/races", body, &refusal); res.StatusCode != http.StatusConflict || !strings.Contains(refusal.Error, "is running") {
+		t.Errorf("a second race: %s %q", res.Status, refusal.Error)
+	}
+	if _, err := Open(t.Context(), s.cfg, settings); err == nil || !strings.Contains(err.Error(), ErrRunning.Error()) {
+		t.Errorf("a second race from another process: %v", err)
+	}
+	kinds, last := s.stream(path+"/events", "")
+	if len(kinds) < 5 || kinds[0] != "progress" || kinds[len(kinds)-1] != "verdict" || !strings.Contains(last, `"text":"sold 20 of 20"`) {
+		t.Errorf("%d messages %v, the last %s", len(kinds), kinds, last)
+	}
+	if again, verdict := s.stream(path+"/events", "2"); len(again) != len(kinds)-3 || verdict != last {
+		t.Errorf("after the third message there are %d of %d", len(again), len(kinds))
+	}
+	s.stream(s.start(settings)+"/events", "") // who has the verdict may start the next race
+}
+
+func TestLab_StopEndsARace(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	path := s.start(Settings{Seed: 1, Strategies: []string{"row"}, Clients: 2, Stock: 200, Fault: NoFault})
+	s.lab.Stop()
+	if kinds, last := s.stream(path+"/events", ""); kinds[len(kinds)-1] != "failed" || !strings.Contains(last, "stopped") {
+		t.Errorf("%v, the last %s", kinds, last)
+	}
+}
+
+func TestLab_BadRequestsGetAClearAnswer(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	const good = `{"seed":1,"strategies":["naive","row"],"clients":16,"stock":20,"fault":"none"}`
+	for wrong, want := range map[string]string{
+		strings.Replace(good, "naive", "hope", 1):            `no strategy "hope"`,
+		strings.Replace(good, `"naive",`, `"row","row",`, 1): "3 strategies",
+		strings.Replace(good, `"naive","row"`, "", 1):        "0 strategies",
+		strings.Replace(good, "16", "1000", 1):               "1000 clients, want 2 to 64",
+		strings.Replace(good, "20", "0", 1):                  "a stock of 0",
+		strings.Replace(good, "none", "fire", 1):             `no fault "fire"`,
+		strings.Replace(good, `"seed":1`, `"seed":-1`, 1):    "seed",
+		strings.Replace(good, "stock", "stocks", 1):          "stocks",
+		"{":                                    "invalid settings",
+		good[:10] + strings.Repeat(" ", 8<<10): "too large",
+	} {
+		var answer struct{ Error string }
+		if res := s.send("POST", "/lab/races", wrong, &answer); res.StatusCode != http.StatusBadRequest || !strings.Contains(answer.Error, want) {
+			t.Errorf("%.60s: %s %q, want %q", wrong, res.Status, answer.Error, want)
+		}
+	}
+	for _, path := range []string{"/lab/races/none", "/lab/races/none/events"} {
+		if res := s.send("GET", path, "", nil); res.StatusCode != http.StatusNotFound {
+			t.Errorf("%s: %s", path, res.Status)
+		}
+	}
+	req, _ := http.NewRequestWithContext(t.Context(), "POST", s.url+"/lab/races", strings.NewReader(good))
+	req.Header.Set("Sec-Fetch-Site", "cross-site")
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	res, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close()
+	if res.StatusCode != http.StatusForbidden {
+		t.Errorf("another site's page: %s", res.Status)
+	}
+}
+
+func TestLab_ThePageMayLoadNothingFromElsewhere(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	for _, path := range []string{"/", "/lab/lab.js", "/lab/lab.css"} {
+		res := s.send("GET", path, "", nil)
+		policy := res.Header.Get("Content-Security-Policy")
+		if res.StatusCode != http.StatusOK || !strings.Contains(policy, "default-src 'none'") || strings.Contains(policy, "unsafe") {
+			t.Errorf("%s: %s %q", path, res.Status, policy)
+		}
+	}
+}
