@@ -85,16 +85,16 @@ func TestPage_AVisitorSeesTheOversell(t *testing.T) {
 	t.Parallel()
 	s, b := serve(t), openBrowser(t)
 	b.prefer("light")
-	b.do(chromedp.Navigate(s.url+"/"), chromedp.WaitReady("#run"), chromedp.SetValue(`input[name="stock"]`, "40"),
+	b.do(chromedp.Navigate(s.url+"/"), chromedp.WaitReady("#run"), chromedp.SetValue(`input[name="stock"]`, "30"),
 		chromedp.SendKeys(`input[name="seed"]`, "\r"), // by keyboard: Enter in a field is Run
 		chromedp.WaitVisible("#again"))
 	const lane = `document.querySelectorAll("#lanes > section")`
-	for n, want := range []string{"customer", "✓ sold 40 of 40"} {
+	for n, want := range []string{"customer", "✓ sold 30 of 30"} {
 		verdict := eval[string](b, lane+`[`+string(rune('0'+n))+`].querySelector(".verdict").innerText`)
 		if !strings.Contains(verdict, want) {
 			t.Errorf("lane %d says %q, want %q", n, verdict, want)
 		}
-		if status := eval[string](b, `document.querySelector("#status").innerText`); !strings.Contains(status, strings.Fields(verdict)[2]+" of 40") {
+		if status := eval[string](b, `document.querySelector("#status").innerText`); !strings.Contains(status, strings.Fields(verdict)[2]+" of 30") {
 			t.Errorf("the live region says %q, the lane %q", status, verdict)
 		}
 	}

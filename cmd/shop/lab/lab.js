@@ -60,10 +60,9 @@ function fold(lane, e) {
 function holders(lane) {
   const list = [...lane.byNumber.values()].filter((p) => p.acquired !== undefined || p.read !== undefined);
   list.sort((a, b) => (a.acquired ?? a.read) - (b.acquired ?? b.read));
-  const sold = list.filter((p) => p.answer === "sold" && p.committed !== undefined);
-  for (const p of sold) {
-    p.over = lane.verdict && !lane.verdict.holds && sold.find((o) => o !== p && o.committed > p.read && o.committed < p.committed);
-  }
+  if (!lane.verdict || lane.verdict.holds) return list;
+  const sold = list.filter((p) => p.answer === "sold" && p.committed !== undefined).sort((a, b) => a.committed - b.committed);
+  for (const p of sold) p.over = sold.findLast((o) => o.committed > p.read && o.committed < p.committed);
   return list;
 }
 
@@ -136,7 +135,7 @@ function show(lane, verdict) {
   node.className = `verdict ${verdict.holds ? "good" : "bad"}`;
   node.textContent = `${verdict.holds ? "✓" : "✗"} ${verdict.text}`;
   const small = document.createElement("small");
-  small.textContent = verdict.holds ? "every invariant holds in the tables" : `violations in the tables: ${broken.join(", ")}`;
+  small.textContent = verdict.holds ? `every invariant holds in the tables${lane.strategy.Safe ? "" : ", this time"}` : `violations in the tables: ${broken.join(", ")}`;
   node.append(small);
   const all = holders(lane), told = all.findIndex((p) => p.over || p.pauses.length || p.marks.length);
   const at = told < 0 ? all.findLastIndex((p) => p.answer === "sold") - rows / 2 : told - 3; // or where the last unit is sold
