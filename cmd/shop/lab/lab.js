@@ -51,7 +51,7 @@ function fold(lane, e) {
   else if (e.kind === "paused") p.pauses.push([e.t, e.t]);
   else if (e.kind === "resumed") p.pauses.at(-1)[1] = e.t;
   else if (e.kind === "dropped" || e.kind === "lost") p.marks.push([e.kind, e.t]);
-  else if (["sold", "refused", "failed"].includes(e.kind)) [p.answer, p.note, p.end] = [e.kind, e.note, e.t];
+  else if (e.kind in answers) [p.answer, p.end] = [e.kind, e.t];
   else if (e.kind !== "read") p[e.kind] = e.t;
   p.last = e.t;
 }
@@ -66,7 +66,7 @@ function holders(lane) {
   return list;
 }
 
-const answers = { sold: "sold", refused: "out of stock", failed: "nothing written, asks again" };
+const answers = { sold: "sold", refused: "out of stock", failed: "nothing written", unknown: "unknown" };
 
 // describe says in words what became of a purchase.
 function describe(p) {
@@ -117,7 +117,7 @@ function draw(lane) {
   const numbers = {
     "units sold": s.stock.sold, "stock left": s.stock.left, "answers": s.answered, "per second": s.per_second.toFixed(0),
     "p50 ms": s.p50.toFixed(1), "p99 ms": s.p99.toFixed(1), "run again": s.retried, "faults": s.faults,
-    ...(redis && { "lock p50 ms": s.wait50.toFixed(1), "lock p99 ms": s.wait99.toFixed(1), "lock busy": s.busy, "leases lost": s.lost, "without lock": s.alone }),
+    ...(redis && { "lock p50": s.wait50.toFixed(1), "lock p99": s.wait99.toFixed(1), "lock busy": s.busy, "leases lost": s.lost, "without lock": s.alone }),
   };
   lane.node.querySelector("dl").replaceChildren(...Object.entries(numbers).map(([name, value]) => {
     const div = document.createElement("div");

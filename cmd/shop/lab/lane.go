@@ -3,6 +3,7 @@ package lab
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -15,6 +16,7 @@ import (
 
 	"shop/inventory"
 	"shop/locking"
+	"shop/locking/idempotency"
 )
 
 const (
@@ -117,7 +119,11 @@ func (l *lane) buy(ctx context.Context, r *replica, buyer int, req inventory.Req
 			l.record.answered(time.Since(begin))
 			return
 		}
-		l.record.add(Event{Purchase: p, Kind: "failed", Note: err.Error()})
+		kind := "failed"
+		if errors.Is(err, locking.ErrOutcomeUnknown) || errors.Is(err, idempotency.ErrInProgress) {
+			kind = "unknown"
+		}
+		l.record.add(Event{Purchase: p, Kind: kind, Note: err.Error()})
 		sleep(ctx, 10*time.Millisecond)
 	}
 }

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// page is a served lab, on a schema of its own.
+// served is a Lab behind an HTTP server, on a schema of its own.
 type served struct {
 	t   *testing.T
 	url string

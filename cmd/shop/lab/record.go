@@ -23,7 +23,8 @@ import (
 //	dropped    the key of its lock was deleted in Redis (fault Drop)
 //	sold       its answer: an order
 //	refused    its answer: out of stock
-//	failed     its answer: an error, in Note; the buyer sends the key again
+//	failed     its answer: an error, in Note, after which nothing is written; the buyer sends the key again
+//	unknown    its answer: an error, in Note, after which it may be written; the buyer sends the key again
 type Event struct {
 	At       float64       `json:"t"` // milliseconds since the start
 	Purchase int           `json:"n"` // attempts to buy, from 1; of combined also its batches
