@@ -81,31 +81,45 @@ func (b browser) prefer(scheme string) {
 	}
 }
 
+// missing reads what the page shows after a race, and returns what it lacks.
+func (b browser) missing() string {
+	b.Helper()
+	const lane = `document.querySelectorAll("#lanes > section")`
+	wrong := eval[string](b, lane+`[0].querySelector(".verdict").innerText`)
+	right := eval[string](b, lane+`[1].querySelector(".verdict").innerText`)
+	if !strings.HasPrefix(right, "✓ sold ") {
+		b.Errorf("redis+row: %s", right)
+	}
+	status := eval[string](b, `document.querySelector("#status").innerText`)
+	text := eval[string](b, lane+`[1].querySelector(".time").textContent`)
+	switch {
+	case !strings.HasPrefix(wrong, "✗ sold ") || !strings.Contains(wrong, "disappointed"):
+		return "naive: " + wrong
+	case !strings.HasPrefix(right, "✓ sold 30 of 30"):
+		return "redis+row: " + right
+	case !strings.Contains(status, "disappointed") || !strings.Contains(status, "redis+row sold 30 of 30."):
+		return "the live region says " + status
+	case eval[int](b, lane+`[0].querySelectorAll(".time .stale").length`) == 0:
+		return "the time line of naive shows no purchase that wrote over another"
+	case eval[int](b, lane+`[1].querySelectorAll(".time .lock").length`) < 2 || !strings.Contains(text, "fence"):
+		return "the time line of redis+row shows no holders of the lock: " + text
+	}
+	return ""
+}
+
 func TestPage_AVisitorSeesTheOversell(t *testing.T) {
 	t.Parallel()
 	s, b := serve(t), openBrowser(t)
 	b.prefer("light")
-	b.do(chromedp.Navigate(s.url+"/"), chromedp.WaitReady("#run"), chromedp.SetValue(`input[name="stock"]`, "30"),
-		chromedp.SendKeys(`input[name="seed"]`, "\r"), // by keyboard: Enter in a field is Run
-		chromedp.WaitVisible("#again"))
-	const lane = `document.querySelectorAll("#lanes > section")`
-	for n, want := range []string{"customer", "✓ sold 30 of 30"} {
-		verdict := eval[string](b, lane+`[`+string(rune('0'+n))+`].querySelector(".verdict").innerText`)
-		if !strings.Contains(verdict, want) {
-			t.Errorf("lane %d says %q, want %q", n, verdict, want)
-		}
-		if status := eval[string](b, `document.querySelector("#status").innerText`); !strings.Contains(status, strings.Fields(verdict)[2]+" of 30") {
-			t.Errorf("the live region says %q, the lane %q", status, verdict)
-		}
+	b.do(chromedp.Navigate(s.url+"/"), chromedp.WaitReady("#run"), chromedp.SetValue(`input[name="stock"]`, "30"))
+	why := "not run"
+	for n := 0; n < 3 && why != ""; n++ { // on a machine that is too busy the time of a race may end too early
+		b.do(chromedp.SendKeys(`input[name="seed"]`, "\r"), // by keyboard: Enter in a field is Run
+			chromedp.WaitNotVisible("#again"), chromedp.WaitVisible("#again"))
+		why = b.missing()
 	}
-	if n := eval[int](b, lane+`[0].querySelectorAll(".time .stale").length`); n == 0 {
-		t.Error("the time line of naive shows no purchase that wrote over another")
-	}
-	if n := eval[int](b, lane+`[1].querySelectorAll(".time .lock").length`); n < 2 {
-		t.Errorf("the time line of redis+row has %d holders of the lock", n)
-	}
-	if text := eval[string](b, lane+`[1].querySelector(".time").textContent`); !strings.Contains(text, "fence") {
-		t.Errorf("no fence in the time line: %s", text)
+	if why != "" {
+		t.Error(why)
 	}
 	if command := eval[string](b, `document.querySelector("#command").innerText`); !strings.Contains(command, "--seed 1 --strategy naive --strategy redis+row") {
 		t.Errorf("the command is %s", command)

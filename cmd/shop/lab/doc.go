@@ -19,7 +19,7 @@
 // # The faults
 //
 //	pause  at a purchase that holds its lock and has read the stock, its replica stops for longer than the TTL: its
-//	       purchases stand still, and its leases are not renewed. Three times
+//	       purchases stand still, and its leases are not renewed. Twice
 //	drop   the key of the lock is deleted in Redis, while a purchase holds it and has read the stock. Often
 //
 // # The verdict

@@ -209,7 +209,7 @@ $("settings").addEventListener("submit", async (e) => {
 });
 
 const hints = {
-  none: "", pause: "Three times, the replica of a holder stops for longer than the lock's TTL, after it has read the stock. A holder that looks at its lease before COMMIT writes nothing.",
+  none: "", pause: "Twice, the replica of a holder stops for longer than the lock's TTL, after it has read the stock. A holder that looks at its lease before COMMIT writes nothing.",
   drop: "For about every fourth purchase, the key of its lock is deleted in Redis after it has read the stock. The holder is not told. Without a lock in Redis there is nothing to drop.",
 };
 $("settings").fault.addEventListener("change", (e) => { $("hint").textContent = hints[e.target.value]; });

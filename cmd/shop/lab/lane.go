@@ -24,9 +24,9 @@ const (
 	demand       = 3                      // units that are wanted, for each one in stock
 	waitMean     = 250 * time.Millisecond // of a buyer before each purchase
 	workMean     = 2 * time.Millisecond   // of a purchase between its reading and its writing
-	lockTTL      = time.Second
-	pauseTime    = 1300 * time.Millisecond // of a replica: longer than the TTL
-	pausesMax    = 3
+	lockTTL      = 1500 * time.Millisecond
+	pauseTime    = 1900 * time.Millisecond // of a replica: longer than the TTL
+	pausesMax    = 2
 	dropEvery    = 4                     // one of so many purchases loses its lock
 	dropLead     = 25 * time.Millisecond // from the loss to its writing: longer than the longest pause of a waiter
 )

@@ -109,12 +109,32 @@ func (s *served) start(settings Settings) string {
 	return "/lab/races/" + answer.ID
 }
 
-// race runs a race to its end.
+// race runs a race to its end. No safe strategy may oversell, and the verdict must be what the tables say.
 func (s *served) race(settings Settings) (r Result) {
 	s.t.Helper()
 	s.send("GET", s.start(settings), "", &r)
-	for _, l := range r.Lanes {
+	for n, l := range r.Lanes {
 		s.t.Logf("%s, %s: %s %v", l.Strategy, r.Fault, l.Verdict.Text, l.Verdict.Broken)
+		if v := l.Verdict; v.Oversold != max(0, s.oversold(n+1)) || l.Safe && !v.Holds {
+			s.t.Errorf("%s: %+v; the tables say %d", l.Strategy, v, s.oversold(n+1))
+		}
+	}
+	return r
+}
+
+// shows runs a race again, at most twice, until it shows what it should: on a machine that is too busy the time of a
+// race may end before that.
+func (s *served) shows(settings Settings, missing func(Result) string) (r Result) {
+	s.t.Helper()
+	why := "no race"
+	for n := 0; n < 3 && why != ""; n++ {
+		r = s.race(settings)
+		if why = missing(r); why != "" {
+			s.t.Log(why)
+		}
+	}
+	if why != "" {
+		s.t.Error(why)
 	}
 	return r
 }
