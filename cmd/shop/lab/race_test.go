@@ -178,7 +178,7 @@ func TestRace_TheStreamEndsWithTheVerdictAndOneRunsAtATime(t *testing.T) {
 		t.Errorf("after the third message there are %d of %d", len(again), len(kinds))
 	}
 	settings.Clients, settings.Stock = 2, 1
-	s.stream(s.start(settings)+"/events", "") // who has the verdict may start the next race
+	s.stream(s.start(settings)+"/events", "") // a client that has the verdict may start the next race
 }
 
 func TestLab_StopEndsARace(t *testing.T) {

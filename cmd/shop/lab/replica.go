@@ -26,7 +26,7 @@ type replica struct {
 	batch   newest
 }
 
-// connsMax is how many connections a replica has: of those who wait for a row, each takes one.
+// connsMax is how many connections a replica has: each purchase that waits for a row takes one.
 const connsMax = 12
 
 func openReplica(ctx context.Context, cfg Config, l *lane, laneURL, prefix string, number int) (_ *replica, err error) {

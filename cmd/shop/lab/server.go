@@ -174,7 +174,7 @@ func (l *Lab) open(ctx context.Context, s Settings) (*run, error) {
 		l.mu.Lock()
 		l.running = false
 		l.mu.Unlock()
-		run.end(result, err) // who reads the verdict may start the next race
+		run.end(result, err) // a client that has the verdict may start the next race
 	}()
 	return run, nil
 }
