@@ -13,6 +13,8 @@ import (
 	bsm "github.com/bsm/redislock"
 	"github.com/go-redsync/redsync/v4"
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis"
@@ -260,6 +262,10 @@ func pool(ctx context.Context) (*pgxpool.Pool, error) {
 		return nil, err
 	}
 	c.MaxConns = 66 // each of 64 waiters of a session lock has a connection
+	// A waiter that leaves cancels its statement. By default pgx closes the connection, and all have to connect again.
+	c.ConnConfig.BuildContextWatcherHandler = func(conn *pgconn.PgConn) ctxwatch.Handler {
+		return &pgconn.CancelRequestContextWatcherHandler{Conn: conn, DeadlineDelay: time.Second}
+	}
 	p, err := pgxpool.NewWithConfig(ctx, c)
 	if err != nil {
 		return nil, err
