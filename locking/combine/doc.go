@@ -36,7 +36,8 @@
 //
 // Before the next batch the lease is kept for a moment (MaxGather), until the clients of the last one are back: those
 // that send their next request at once would otherwise be divided into batches of a few and of many, and a client
-// alone would pay for a lease each time.
+// alone would pay for a lease each time. If less than a quarter of the largest batch of the turn waits then, the lease is
+// released before MaxTurn: another process may have more that wait.
 //
 // Requests with the same Key in one batch are one request: Apply gets the first, all get its answer. When
 // all clients have left, the goroutine stops waiting for the lease.

@@ -21,10 +21,11 @@ type Config struct {
 
 // The bounds of a race, from its start.
 const (
-	buyTime  = 6 * time.Second
-	raceTime = 8500 * time.Millisecond
-	openTime = 10 * time.Second // to make tables and connect
-	tick     = 150 * time.Millisecond
+	buyTime   = 6 * time.Second
+	raceTime  = 8500 * time.Millisecond
+	countTime = 5 * time.Second  // after raceTime, to count
+	openTime  = 10 * time.Second // to make tables and connect
+	tick      = 150 * time.Millisecond
 )
 
 // Lane is what one strategy did.
@@ -144,6 +145,8 @@ func (r *Race) Run(ctx context.Context, watch func(Progress)) (*Result, error) {
 
 // watched runs the lane, samples it, and judges it.
 func (l *lane) watched(ctx context.Context, out *Lane, watch func(Sample, []Event)) (err error) {
+	ctx, stop := context.WithTimeout(ctx, raceTime+countTime) // PostgreSQL may not answer at all
+	defer stop()
 	bounded, cancel := context.WithTimeout(ctx, raceTime)
 	defer cancel()
 	done := make(chan struct{})

@@ -177,6 +177,11 @@ func TestRace_TheStreamEndsWithTheVerdictAndOneRunsAtATime(t *testing.T) {
 	if again, verdict := s.stream(path+"/events", "2"); len(again) != len(kinds)-3 || verdict != last {
 		t.Errorf("after the third message there are %d of %d", len(again), len(kinds))
 	}
+	for _, foreign := range []string{"9223372036854775807", "100000", "-1"} { // not an id of this run
+		if again, verdict := s.stream(path+"/events", foreign); len(again) != len(kinds) || verdict != last {
+			t.Errorf("after message %s there are %d of %d", foreign, len(again), len(kinds))
+		}
+	}
 	settings.Clients, settings.Stock = 2, 1
 	s.stream(s.start(settings)+"/events", "") // a client that has the verdict may start the next race
 }
@@ -219,14 +224,32 @@ func TestLab_BadRequestsGetAClearAnswer(t *testing.T) {
 	}
 	req, _ := http.NewRequestWithContext(t.Context(), "POST", s.url+"/lab/races", strings.NewReader(good))
 	req.Header.Set("Sec-Fetch-Site", "cross-site")
+	renamed, _ := http.NewRequestWithContext(t.Context(), "POST", s.url+"/lab/races", strings.NewReader(good))
+	renamed.Host = "example.com" // a name of another site that leads to 127.0.0.1
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	res, err := client.Do(req)
+	for _, foreign := range []*http.Request{req, renamed} {
+		res, err := client.Do(foreign)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		if res.StatusCode != http.StatusForbidden {
+			t.Errorf("another site's page: %s", res.Status)
+		}
+	}
+}
+
+// PostgreSQL cuts a long name off, and the tables of a race could be those of another schema.
+func TestOpen_RefusesASchemaWhoseNameWouldBeCutOff(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	conn, err := pgx.Connect(t.Context(), s.cfg.PostgresURL)
 	if err != nil {
 		t.Fatal(err)
 	}
-	res.Body.Close()
-	if res.StatusCode != http.StatusForbidden {
-		t.Errorf("another site's page: %s", res.Status)
+	defer conn.Close(t.Context())
+	if _, err := makeTables(t.Context(), conn, s.cfg.PostgresURL, strings.Repeat("s", nameMax+1)); err == nil || !strings.Contains(err.Error(), "63") {
+		t.Errorf("got %v", err)
 	}
 }
 

@@ -88,10 +88,11 @@ func (r *replica) wait(ctx context.Context) {
 
 // drop deletes the key of the lock in Redis, as an operator or an eviction may. It reports whether there was one.
 func (r *replica) drop(ctx context.Context) bool {
-	names, _, err := r.client.Scan(ctx, 0, r.prefix+"{*}lock:product/"+r.lane.sku, 10_000).Result()
-	if err != nil || len(names) == 0 {
-		return false
+	found := r.client.Scan(ctx, 0, r.prefix+"{*}lock:product/"+r.lane.sku, 10_000).Iterator()
+	for found.Next(ctx) {
+		if deleted, err := r.client.Del(ctx, found.Val()).Result(); err == nil && deleted > 0 {
+			return true
+		}
 	}
-	deleted, err := r.client.Del(ctx, names...).Result()
-	return err == nil && deleted > 0
+	return false
 }

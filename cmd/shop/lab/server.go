@@ -9,7 +9,9 @@ import (
 	"errors"
 	"fmt"
 	"html/template"
+	"net"
 	"net/http"
+	"net/netip"
 	"strconv"
 	"strings"
 	"sync"
@@ -74,7 +76,21 @@ func (l *Lab) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Cache-Control", "no-store")
+	if !loopback(r.Host) {
+		fail(w, http.StatusForbidden, fmt.Errorf("open the page as http://127.0.0.1 or http://localhost, not as %q", r.Host))
+		return
+	}
 	l.handler.ServeHTTP(w, r)
+}
+
+// loopback reports whether a Host header names this machine. A page of another site may have a name that leads here, and
+// then the same origin.
+func loopback(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	addr, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return host == "localhost" || err == nil && addr.IsLoopback()
 }
 
 // Stop cancels the race that is running, and ends its streams. No other one can be started.
@@ -153,6 +169,9 @@ func (l *Lab) open(ctx context.Context, s Settings) (*run, error) {
 	l.running = true
 	l.work.Add(1)
 	l.mu.Unlock() // Open takes time, in which other requests must be answered
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(l.life, cancel)()
 	race, err := Open(ctx, l.cfg, s)
 	l.mu.Lock()
 	if err != nil {

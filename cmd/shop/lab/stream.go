@@ -78,7 +78,9 @@ func (l *Lab) events(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	next := 0
 	if last, err := strconv.Atoi(r.Header.Get("Last-Event-ID")); err == nil && last >= 0 {
-		next = last + 1
+		if before, _ := run.from(0); last < len(before) { // else it is not an id of this run
+			next = last + 1
+		}
 	}
 	for {
 		messages, more := run.from(next)

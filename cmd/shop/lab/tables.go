@@ -36,9 +36,15 @@ func lockRace(ctx context.Context, databaseURL string) (conn *pgx.Conn, schema s
 	return conn, schema, nil
 }
 
+// nameMax is the longest name in PostgreSQL, in bytes.
+const nameMax = 63
+
 // makeTables makes the tables of a lane in their own schema, empty, and returns a URL with that schema.
 func makeTables(ctx context.Context, conn *pgx.Conn, databaseURL, schema string) (string, error) {
-	laneURL, err := withSchema(databaseURL, schema)
+	if len(schema) > nameMax { // PostgreSQL would cut it off, and another schema could have the rest as its name
+		return "", fmt.Errorf("lab: the schema %s would have a name of more than %d bytes", schema, nameMax)
+	}
+	laneURL, err := withSchema(databaseURL, pgx.Identifier{schema}.Sanitize())
 	if err != nil {
 		return "", err
 	}
