@@ -44,7 +44,8 @@ func TestMain(m *testing.M) {
 }
 
 // prove runs the program with real replicas of shop. It runs again, up to twice, if the machine was too busy to
-// send the load in time: such a run is inconclusive.
+// send the load in time: such a run is inconclusive. And so it does if a control was not caught: its load is low, and
+// its buyers may by chance not have met.
 func prove(t *testing.T, args ...string) (status int, out, folder string, err error) {
 	t.Helper()
 	t.Setenv("SHOP_PROGRAM", shopProgram)
@@ -52,7 +53,7 @@ func prove(t *testing.T, args ...string) (status int, out, folder string, err er
 		folder = t.TempDir()
 		var printed strings.Builder
 		status, err = run(t.Context(), append([]string{"--out", folder}, args...), &printed, t.Output())
-		if out = printed.String(); !strings.Contains(out, "the generator lagged") {
+		if out = printed.String(); !strings.Contains(out, "the generator lagged") && !strings.Contains(out, "only 0 of 1 known-bad") {
 			break
 		}
 	}
@@ -97,7 +98,7 @@ func proven(t *testing.T, args ...string) (report loadtest.Report) {
 // The rate is low enough for the history to be decided within the time limit of a control: at the
 // usual rate a busy machine has dozens of requests for one product under way at once.
 func TestProve_TheControlOversellsAndIsCaught(t *testing.T) {
-	report := proven(t, "--flow", "inventory", "--strategy", "naive", "--fault", "none", "--rate", "240", "--duration", "2s")
+	report := proven(t, "--flow", "inventory", "--strategy", "naive", "--fault", "none", "--rate", "80", "--duration", "2s")
 	if s := report.Scenarios[0]; s.Violations["S1"] == 0 || s.Violations["oversold"] == 0 || s.Violations["I-LIN"] == 0 || s.Verdict != loadtest.Violated {
 		t.Errorf("%+v", s)
 	}
