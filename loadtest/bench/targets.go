@@ -2,6 +2,7 @@ package bench
 
 import (
 	"fmt"
+	"math"
 	"path"
 	"slices"
 	"strings"
@@ -104,7 +105,7 @@ func Growth(rows []Row) (lines []string) {
 			continue
 		}
 		slices.SortFunc(points, func(a, b Row) int { return a.Clients - b.Clients })
-		worst, best, rates := points[1].PerSecond/points[0].PerSecond, 0.0, []string{}
+		worst, best, rates := math.Inf(1), 0.0, []string{}
 		for _, p := range points {
 			if best > 0 {
 				worst = min(worst, p.PerSecond/best)

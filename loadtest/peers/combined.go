@@ -3,13 +3,11 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"time"
 
 	"shop/loadtest/bench"
 	"shop/locking"
 	"shop/locking/combine"
-	"shop/locking/redislock"
 )
 
 // combined is compared with the peers on all servers, by its own rows.
@@ -36,11 +34,7 @@ func (d delegated) close() {
 }
 
 func openCombined(context.Context) (locker, error) {
-	client, err := redislock.Connect(os.Getenv("SHOP_REDIS_URL"), ttl)
-	if err != nil {
-		return nil, err
-	}
-	s, err := redislock.NewFair(client, ttl, redislock.Options{Prefix: "combined"})
+	s, end, err := redisStoreOf(newFair)
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +47,7 @@ func openCombined(context.Context) (locker, error) {
 			return make([]combine.Result[struct{}], len(batch)), nil
 		},
 	})
-	return delegated{c, func() { s.Close(); _ = client.Close() }}, err
+	return delegated{c, end}, err
 }
 
 // emptyMax is how often a measurement without a single grant is made. It has no ratio.

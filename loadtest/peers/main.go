@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"text/tabwriter"
 	"time"
+
+	"shop/loadtest/bench"
 )
 
 type settings struct {
@@ -161,7 +163,7 @@ func (s settings) rows(ctx context.Context, table io.Writer, us, them rival, req
 
 // column is the median, or empty if it was not measured.
 func column(figures []float64) string {
-	if m := middle(figures); m >= 0 {
+	if _, m, _ := bench.Interval(figures); m >= 0 {
 		return fmt.Sprintf("%.2f", m)
 	}
 	return ""
@@ -183,7 +185,10 @@ func (p paired) String() string {
 	for i := range p[0] {
 		ratios = append(ratios, p[0][i]/p[1][i])
 	}
-	return fmt.Sprintf("%s\t%.0f\t%.0f", interval(ratios), middle(p[0]), middle(p[1]))
+	low, median, high := bench.Interval(ratios)
+	_, ours, _ := bench.Interval(p[0])
+	_, its, _ := bench.Interval(p[1])
+	return fmt.Sprintf("%.2f [%.2f, %.2f]\t%.0f\t%.0f", median, low, high, ours, its)
 }
 
 // pairs measures both, n times. The order in a pair alternates.

@@ -214,19 +214,3 @@ func beChild(ctx context.Context, name, key, file string, n int, over time.Durat
 	}
 	return json.NewEncoder(os.Stdout).Encode(c)
 }
-
-// interval describes ratios by their median, and by the range without the smallest and the largest.
-func interval(ratios []float64) string {
-	s := slices.Sorted(slices.Values(ratios))
-	n := len(s)
-	median := (s[(n-1)/2] + s[n/2]) / 2
-	if n < 3 {
-		return fmt.Sprintf("%.2f", median)
-	}
-	return fmt.Sprintf("%.2f [%.2f, %.2f]", median, s[1], s[n-2])
-}
-
-func middle(figures []float64) float64 {
-	s := slices.Sorted(slices.Values(figures))
-	return (s[(len(s)-1)/2] + s[len(s)/2]) / 2
-}

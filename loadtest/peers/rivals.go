@@ -104,9 +104,11 @@ func openWaiter(context.Context) (locker, error) {
 }
 
 func openFair(context.Context) (locker, error) {
-	return onRedis(func(c redis.UniversalClient, o redislock.Options) (redisStore, error) {
-		return redislock.NewFair(c, ttl, o)
-	})
+	return onRedis(newFair)
+}
+
+func newFair(c redis.UniversalClient, o redislock.Options) (redisStore, error) {
+	return redislock.NewFair(c, ttl, o)
 }
 
 type redisStore interface {
@@ -115,22 +117,30 @@ type redisStore interface {
 }
 
 func onRedis(open func(redis.UniversalClient, redislock.Options) (redisStore, error)) (locker, error) {
-	u, err := url.Parse(os.Getenv("SHOP_REDIS_URL"))
+	s, end, err := redisStoreOf(open)
 	if err != nil {
 		return nil, err
+	}
+	return store(s, end), nil
+}
+
+// redisStoreOf opens a store. end closes it and its client.
+func redisStoreOf(open func(redis.UniversalClient, redislock.Options) (redisStore, error)) (s redisStore, end func(), err error) {
+	u, err := url.Parse(os.Getenv("SHOP_REDIS_URL"))
+	if err != nil {
+		return nil, nil, err
 	}
 	query := u.Query()
 	query.Set("pool_size", "64") // as redisClient
 	u.RawQuery = query.Encode()
 	client, err := redislock.Connect(u.String(), ttl)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	s, err := open(client, redislock.Options{Prefix: "peers"})
-	if err != nil {
-		return nil, err
+	if s, err = open(client, redislock.Options{Prefix: "peers"}); err != nil {
+		return nil, nil, err
 	}
-	return store(s, func() { s.Close(); _ = client.Close() }), nil
+	return s, func() { s.Close(); _ = client.Close() }, nil
 }
 
 func redisClient() (*redis.Client, error) {

@@ -305,8 +305,6 @@ func (e *environment) fault(t *loadtest.Trial) (fault.Fault, error) {
 		return e.crashMatrix(t), nil
 	case t.Scenario.Fault == loadtest.CombinerKilled:
 		return replicafault.CrashSteps{Replicas: t.Replicas, Flow: l.Name, Steps: l.Batch, Wait: stepWait}, nil
-	case t.Scenario.Fault == loadtest.CombinerPaused && l.Name != "wallet": // whose pauses aim
-		return replicafault.Pauses{Replicas: t.Replicas, TTL: lockTTLs[l.Name]}, nil
 	case t.Scenario.Fault == loadtest.Crash && len(l.Steps) > 0:
 		return replicafault.CrashSteps{Replicas: t.Replicas, Flow: l.Name, Steps: l.Steps, Wait: stepWait}, nil
 	case t.Scenario.Fault == loadtest.Crash:

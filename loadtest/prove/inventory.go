@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"shop/loadtest/fault/redisfault"
+	"shop/loadtest/fault/replicafault"
 	inventoryflow "shop/loadtest/scenario/inventory"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -166,6 +167,8 @@ func (e *environment) failover(t *loadtest.Trial) (f redisfault.Failover, err er
 // inventoryFault returns a fault of Redis: its locks are deleted, or it is killed, or replaced.
 func (e *environment) inventoryFault(t *loadtest.Trial) (fault.Fault, error) {
 	switch t.Scenario.Fault {
+	case loadtest.CombinerPaused:
+		return replicafault.Pauses{Replicas: t.Replicas, TTL: lockTTLs["inventory"]}, nil
 	case inventoryflow.LockLost:
 		client, err := e.redis(t.Scenario)
 		if err != nil {

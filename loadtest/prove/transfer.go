@@ -169,7 +169,7 @@ func (e *environment) etcdWitness(ctx context.Context, t *loadtest.Trial) (loadt
 func (e *environment) transferFault(t *loadtest.Trial) (fault.Fault, error) {
 	s := t.Scenario
 	switch s.Fault {
-	case loadtest.Pause:
+	case loadtest.Pause, loadtest.CombinerPaused:
 		return replicafault.Pauses{Replicas: t.Replicas, TTL: lockTTLs["transfer"]}, nil
 	case transferflow.CommitCut:
 		return pgfault.CommitCut{Proxies: e.proxies, Every: 100 * time.Millisecond}, nil

@@ -8,7 +8,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"shop/locking"
+	"shop/locking/pglock"
 )
 
 // Config locates the servers.
@@ -59,7 +62,9 @@ func (r *Result) Holds() bool {
 // Race is a race that is about to run.
 type Race struct {
 	settings Settings
-	session  *pgx.Conn // holds the advisory lock
+	db       *pgxpool.Pool
+	locks    *pglock.SessionStore
+	lease    locking.Lease // excludes other races
 	lanes    []*lane
 }
 
@@ -77,13 +82,13 @@ func Open(ctx context.Context, cfg Config, s Settings) (_ *Race, err error) {
 			r.Close()
 		}
 	}()
-	schema := ""
-	if r.session, schema, err = lockRace(ctx, cfg.PostgresURL); err != nil {
+	schema, err := r.lock(ctx, cfg.PostgresURL)
+	if err != nil {
 		return nil, err
 	}
 	for n, strategy := range s.Strategies {
 		name := fmt.Sprintf("%s_race_%d", schema, n+1)
-		laneURL, err := makeTables(ctx, r.session, cfg.PostgresURL, name)
+		laneURL, err := makeTables(ctx, r.db, cfg.PostgresURL, name)
 		if err != nil {
 			return nil, err
 		}
@@ -101,13 +106,30 @@ func (r *Race) Close() {
 	for _, l := range r.lanes {
 		l.close()
 	}
-	if r.session != nil {
+	if r.locks != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		// The next race may begin when Close returns; the server notices a closed connection later.
-		_, _ = r.session.Exec(ctx, `SELECT pg_advisory_unlock_all()`)
-		_ = r.session.Close(ctx)
+		_ = r.locks.Release(ctx, r.lease) // if it fails, Close ends the session
+		r.locks.Close()
 	}
+	if r.db != nil {
+		r.db.Close()
+	}
+}
+
+// lock excludes other races, and returns the name of the shop's schema.
+func (r *Race) lock(ctx context.Context, databaseURL string) (schema string, err error) {
+	if r.db, err = openPool(ctx, databaseURL, 2); err != nil { // one connection holds the lock
+		return "", err
+	}
+	if err := r.db.QueryRow(ctx, `SELECT current_schema()`).Scan(&schema); err != nil {
+		return "", err
+	}
+	r.locks = pglock.NewSessions(r.db, "shop race ")
+	if r.lease, err = r.locks.TryAcquire(ctx, schema); errors.Is(err, locking.ErrBusy) {
+		err = ErrRunning
+	}
+	return schema, err
 }
 
 // Progress is a sample of one lane, with the events since the one before.

@@ -243,12 +243,12 @@ func TestLab_BadRequestsGetAClearAnswer(t *testing.T) {
 func TestOpen_RefusesASchemaWhoseNameWouldBeCutOff(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
-	conn, err := pgx.Connect(t.Context(), s.cfg.PostgresURL)
+	pool, err := openPool(t.Context(), s.cfg.PostgresURL, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close(t.Context())
-	if _, err := makeTables(t.Context(), conn, s.cfg.PostgresURL, strings.Repeat("s", nameMax+1)); err == nil || !strings.Contains(err.Error(), "63") {
+	defer pool.Close()
+	if _, err := makeTables(t.Context(), pool, s.cfg.PostgresURL, strings.Repeat("s", nameMax+1)); err == nil || !strings.Contains(err.Error(), "63") {
 		t.Errorf("got %v", err)
 	}
 }

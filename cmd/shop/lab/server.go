@@ -161,28 +161,26 @@ func (l *Lab) open(ctx context.Context, s Settings) (*run, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.running || l.stopped {
+	if !l.reserve() {
 		return nil, ErrRunning
 	}
-	l.running = true
-	l.work.Add(1)
-	l.mu.Unlock() // Open takes time, in which other requests must be answered
+	opened := false
+	defer func() {
+		if !opened {
+			l.release()
+			l.work.Done()
+		}
+	}()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(l.life, cancel)()
 	race, err := Open(ctx, l.cfg, s)
-	l.mu.Lock()
 	if err != nil {
-		l.running = false
-		l.work.Done()
 		return nil, err
 	}
+	opened = true
 	run := newRun(rand.Text())
-	if l.runs = append(l.runs, run); len(l.runs) > runsKept {
-		l.runs = l.runs[1:]
-	}
+	l.keep(run)
 	go func() {
 		defer l.work.Done()
 		result, err := race.Run(l.life, run.progress)
@@ -190,12 +188,37 @@ func (l *Lab) open(ctx context.Context, s Settings) (*run, error) {
 			err = errors.New("the server was stopped")
 		}
 		race.Close()
-		l.mu.Lock()
-		l.running = false
-		l.mu.Unlock()
+		l.release()
 		run.end(result, err) // a client that has the verdict may start the next race
 	}()
 	return run, nil
+}
+
+// reserve reports whether a race may be opened. No other one may be until release.
+func (l *Lab) reserve() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.running || l.stopped {
+		return false
+	}
+	l.running = true
+	l.work.Add(1)
+	return true
+}
+
+func (l *Lab) release() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.running = false
+}
+
+// keep keeps a run, and forgets the oldest of too many.
+func (l *Lab) keep(r *run) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.runs = append(l.runs, r); len(l.runs) > runsKept {
+		l.runs = l.runs[1:]
+	}
 }
 
 // find answers 404 if there is no such run.

@@ -18,29 +18,11 @@ import (
 // ErrRunning reports that another race is running on this database.
 var ErrRunning = errors.New("lab: a race is running on this database; it ends within seconds")
 
-// lockRace opens the session that excludes other races, and returns the name of the shop's schema.
-func lockRace(ctx context.Context, databaseURL string) (conn *pgx.Conn, schema string, err error) {
-	if conn, err = pgx.Connect(ctx, databaseURL); err != nil {
-		return nil, "", err
-	}
-	var locked bool
-	err = conn.QueryRow(ctx, `
-		SELECT current_schema(), pg_try_advisory_lock(hashtextextended('shop race ' || current_schema(), 0))`).Scan(&schema, &locked)
-	if err == nil && !locked {
-		err = ErrRunning
-	}
-	if err != nil {
-		_ = conn.Close(ctx)
-		return nil, "", err
-	}
-	return conn, schema, nil
-}
-
 // nameMax is the longest name in PostgreSQL, in bytes.
 const nameMax = 63
 
 // makeTables makes the tables of a lane in their own schema, empty, and returns a URL with that schema.
-func makeTables(ctx context.Context, conn *pgx.Conn, databaseURL, schema string) (string, error) {
+func makeTables(ctx context.Context, db *pgxpool.Pool, databaseURL, schema string) (string, error) {
 	if len(schema) > nameMax { // PostgreSQL would cut it off, and another schema could have the rest as its name
 		return "", fmt.Errorf("lab: the schema %s would have a name of more than %d bytes", schema, nameMax)
 	}
@@ -48,7 +30,7 @@ func makeTables(ctx context.Context, conn *pgx.Conn, databaseURL, schema string)
 	if err != nil {
 		return "", err
 	}
-	if _, err := conn.Exec(ctx, "CREATE SCHEMA IF NOT EXISTS "+pgx.Identifier{schema}.Sanitize()); err != nil {
+	if _, err := db.Exec(ctx, "CREATE SCHEMA IF NOT EXISTS "+pgx.Identifier{schema}.Sanitize()); err != nil {
 		return "", fmt.Errorf("a race makes schemas of its own: %w", err)
 	}
 	if err := inventory.Migrate(ctx, laneURL); err != nil {
@@ -58,7 +40,7 @@ func makeTables(ctx context.Context, conn *pgx.Conn, databaseURL, schema string)
 	for _, table := range []string{"products", "orders", "order_lines", "stock_movements", "idempotency_keys"} {
 		list = append(list, pgx.Identifier{schema, table}.Sanitize())
 	}
-	_, err = conn.Exec(ctx, "TRUNCATE "+strings.Join(list, ", "))
+	_, err = db.Exec(ctx, "TRUNCATE "+strings.Join(list, ", "))
 	return laneURL, err
 }
 
