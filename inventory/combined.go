@@ -74,7 +74,8 @@ func (s *Service) Close() {
 func (s *Service) newCombiner() (*combine.Combiner[*purchase, Reply], error) {
 	return combine.New(combine.Config[*purchase, Reply]{
 		Store: cmp.Or(s.cfg.HotLocks, s.cfg.Locks), Lock: s.cfg.Lock, Trust: BatchTrust, MaxBatch: batchMax, Apply: s.buyTogether,
-		Key: func(p *purchase) string { return string(p.Client[:]) + p.Key + string(p.Fingerprint[:]) },
+		Merged: Reply.Again,
+		Key:    func(p *purchase) string { return string(p.Client[:]) + p.Key + string(p.Fingerprint[:]) },
 	})
 }
 
@@ -82,9 +83,8 @@ func (s *Service) newCombiner() (*combine.Combiner[*purchase, Reply], error) {
 // batches that follow.
 var errAlone = errors.New("inventory: the purchase cannot be in a batch")
 
-// buyTogether runs purchases of one product in one transaction. If that fails because of one of them, it runs
-// each half in one.
-func (s *Service) buyTogether(ctx context.Context, l locking.Lease, batch []*purchase) ([]combine.Result[Reply], error) {
+// buyTogether runs purchases of one product in one transaction.
+func (s *Service) buyTogether(ctx context.Context, _ locking.Lease, batch []*purchase) ([]combine.Result[Reply], error) {
 	requests := make([]Request, len(batch))
 	for n, p := range batch {
 		requests[n] = p.Request
@@ -110,15 +110,11 @@ func (s *Service) buyTogether(ctx context.Context, l locking.Lease, batch []*pur
 		for n, r := range results {
 			answers[n] = combine.Result[Reply]{Answer: r.Reply, Err: r.Err}
 		}
-	case ofOne(err) && len(batch) > 1:
-		half := len(batch) / 2
-		return combine.Halves(ctx, l, batch[:half], batch[half:], s.buyTogether)
+		return answers, nil
 	case ofOne(err):
-		answers[0].Err = errAlone
-	default:
-		return nil, err
+		return nil, combine.OfOne(errAlone)
 	}
-	return answers, nil
+	return nil, err
 }
 
 // ofOne reports whether a batch may have failed because of one of its purchases: another transaction has its

@@ -100,12 +100,12 @@ func (s *Service) newCombiner() (*combine.Combiner[*operation, Reply], error) {
 	own.cfg.Strategy = together // what a batch counts, whatever the strategy of its transfers is
 	return combine.New(combine.Config[*operation, Reply]{
 		Store: s.cfg.Locks, Lock: s.cfg.Lock, Trust: trust, MaxBatch: batchMax, Apply: own.moveTogether,
-		Key: func(o *operation) string { return string(o.Client[:]) + o.Key + string(o.Fingerprint[:]) },
+		Merged: Reply.Again,
+		Key:    func(o *operation) string { return string(o.Client[:]) + o.Key + string(o.Fingerprint[:]) },
 	})
 }
 
-// moveTogether applies transfers in one transaction, whose guards have the fence of the lease. If that fails because of
-// one of them, it applies each half in one.
+// moveTogether applies transfers in one transaction, whose guards have the fence of the lease.
 func (s *Service) moveTogether(ctx context.Context, l locking.Lease, waiting []*operation) ([]combine.Result[Reply], error) {
 	if l.Fence <= 0 {
 		return nil, errUnfenced
@@ -139,15 +139,11 @@ func (s *Service) moveTogether(ctx context.Context, l locking.Lease, waiting []*
 		for n, r := range results {
 			answers[n] = combine.Result[Reply]{Answer: r.Reply, Err: r.Err}
 		}
-	case ofOne(err) && len(waiting) > 1:
-		half := len(waiting) / 2
-		return combine.Halves(ctx, l, waiting[:half], waiting[half:], s.moveTogether)
+		return answers, nil
 	case ofOne(err):
-		answers[0].Err = errAlone
-	default:
-		return nil, err
+		return nil, combine.OfOne(errAlone)
 	}
-	return answers, nil
+	return nil, err
 }
 
 // alone reports whether an error concerns one transfer, and not the transaction.

@@ -77,7 +77,8 @@ func (s *Service) newCombiner(queueMax int) (*combine.Combiner[*operation, Reply
 	return combine.New(combine.Config[*operation, Reply]{
 		Store: own.turns, MaxBatch: batchMax, MaxQueue: max(queueMax, 0), Apply: own.applyTogether,
 		MaxTurn: runShared, Pause: time.Nanosecond, // the queue has gaps of its own
-		Key: func(o *operation) string { return string(o.intent.ID[:]) + string(o.req.Fingerprint[:]) },
+		Merged: Reply.Again,
+		Key:    func(o *operation) string { return string(o.intent.ID[:]) + string(o.req.Fingerprint[:]) },
 	})
 }
 
@@ -108,8 +109,7 @@ func (w *owners) add(op Operation) {
 	w.of[op.Wallet] = op.Client
 }
 
-// applyTogether applies operations on one wallet in one transaction. If that fails because of one of them, it applies
-// each half in one.
+// applyTogether applies operations on one wallet in one transaction.
 func (s *Service) applyTogether(ctx context.Context, l locking.Lease, batch []*operation) (results []combine.Result[Reply], err error) {
 	bounded, cancel := context.WithTimeoutCause(ctx, RequestTimeout, errRequestTimeout)
 	defer cancel()
@@ -139,11 +139,8 @@ func (s *Service) applyTogether(ctx context.Context, l locking.Lease, batch []*o
 		return nil, fmt.Errorf("%w: %w", locking.ErrOutcomeUnknown, err)
 	case bounded.Err() != nil, errors.Is(err, locking.ErrBusy):
 		return nil, err
-	case len(batch) == 1:
-		return []combine.Result[Reply]{{Err: err}}, nil
 	}
-	half := len(batch) / 2
-	return combine.Halves(ctx, l, batch[:half], batch[half:], s.applyTogether)
+	return nil, combine.OfOne(err)
 }
 
 // runTogether is the callback of the transaction: what lockid and finish do, for several operations.

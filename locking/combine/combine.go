@@ -18,13 +18,16 @@ type Config[Q, A any] struct {
 	Lock  locking.Options // of the lease; NoWait and MaxWait do not apply while a request is undecided
 
 	// Apply applies a batch in its order, and returns a result for each request. ctx ends with the lease. An
-	// error means that no request had an effect, unless it matches locking.ErrOutcomeUnknown. A request
-	// may be applied again, under a greater fence: Apply must recognize it.
+	// error means that no request had an effect, unless it matches locking.ErrOutcomeUnknown. With OfOne it says that
+	// others than one may succeed. A request may be applied again, under a greater fence: Apply must recognize it.
 	Apply func(ctx context.Context, l locking.Lease, batch []Q) ([]Result[A], error)
 
 	// Key returns the idempotency key of a request, with all that tells it from another request
 	// under the same key. Equal ones are the same request. nil or "": each request is one of its own.
 	Key func(Q) string
+	// Merged returns the answer to a request that was merged with an equal one. It gets the answer to that
+	// one. nil: the same.
+	Merged func(A) A
 
 	MaxQueue int           // requests that wait for a set of keys; 0: 4096
 	MaxBatch int           // requests of a batch; 0: 128
@@ -44,24 +47,13 @@ type Result[A any] struct {
 	Err    error
 }
 
-// Halves calls apply with both parts of a batch, for an Apply that finds that a batch failed because of one of its
-// requests. An error of the first part ends it: the second has no effect. After that an error of the second is the
-// result of each of its requests; but if it is undecided, so is the batch, and nothing else runs under the lease.
-func Halves[Q, A any](ctx context.Context, l locking.Lease, first, second []Q,
-	apply func(context.Context, locking.Lease, []Q) ([]Result[A], error),
-) (all []Result[A], err error) {
-	if all, err = apply(ctx, l, first); err != nil {
-		return nil, err
-	}
-	rest, err := apply(ctx, l, second)
-	switch {
-	case err == nil:
-		return append(all, rest...), nil
-	case undecided(err):
-		return nil, fmt.Errorf("%w: a part was done, then: %w", locking.ErrOutcomeUnknown, err)
-	}
-	return append(all, slices.Repeat([]Result[A]{{Err: err}}, len(second))...), nil
-}
+// OfOne marks the error of a batch that had no effect because of one of its requests, for an Apply that cannot tell
+// which. The Combiner applies each half of the batch. For a batch of one request, err is the result.
+func OfOne(err error) error { return &ofOne{err} }
+
+type ofOne struct{ error }
+
+func (e *ofOne) Unwrap() error { return e.error }
 
 // The errors of a Combiner, besides those of package locking and of Apply.
 var (
@@ -110,6 +102,7 @@ type request[Q, A any] struct {
 	alone bool             // the next try is a batch of its own
 	last  error            // why it is tried again; an unknown outcome stays
 	same  []*request[Q, A] // of the same batch, with the same key
+	copy  bool             // in the list same of another
 	done  chan Result[A]
 }
 
@@ -172,7 +165,7 @@ func (c *Combiner[Q, A]) Do(ctx context.Context, q Q, keys ...string) (A, error)
 	}
 	select {
 	case result := <-r.done:
-		return result.Answer, result.Err
+		return c.read(r, result)
 	case <-ctx.Done():
 	}
 	if c.leave(r, l) {
@@ -181,7 +174,13 @@ func (c *Combiner[Q, A]) Do(ctx context.Context, q Q, keys ...string) (A, error)
 		}
 		return none, fmt.Errorf("%w: %w", locking.ErrBusy, ctx.Err())
 	}
-	result := <-r.done
+	return c.read(r, <-r.done)
+}
+
+func (c *Combiner[Q, A]) read(r *request[Q, A], result Result[A]) (A, error) {
+	if r.copy && result.Err == nil && c.config.Merged != nil {
+		return c.config.Merged(result.Answer), nil
+	}
 	return result.Answer, result.Err
 }
 

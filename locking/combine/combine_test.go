@@ -127,6 +127,25 @@ func TestDo_OneBatchForAllThatWait(t *testing.T) {
 	})
 }
 
+func TestDo_EqualRequestsAreOneThatIsAnsweredTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		c := open(t, Config[string, string]{
+			Key: func(q string) string { return q }, Merged: func(a string) string { return a + " again" },
+			Apply: func(ctx context.Context, l locking.Lease, batch []string) ([]Result[string], error) {
+				asked += len(batch)
+				return echo(10*time.Millisecond)(ctx, l, batch)
+			},
+		})
+		running := ask(t.Context(), c, "other", "k")
+		first, second := ask(t.Context(), c, "q", "k"), ask(t.Context(), c, "q", "k")
+		<-running
+		if a, b := <-first, <-second; a.answer != "q" || b.answer != "q again" || asked != 2 {
+			t.Errorf("%+v, %+v, %d requests in batches; want q, q again, 2", a, b, asked)
+		}
+	})
+}
+
 func TestDo_EachSetOfKeysHasItsQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var seen [][]string
@@ -431,7 +450,7 @@ func BenchmarkDo_Alone(b *testing.B) {
 	})
 }
 
-func TestHalves_NothingRunsUnderALeaseInDoubt(t *testing.T) {
+func TestHalved_NothingRunsUnderALeaseInDoubt(t *testing.T) {
 	full := errors.New("disk full")
 	for name, c := range map[string]struct {
 		fates [2]error
@@ -448,10 +467,14 @@ func TestHalves_NothingRunsUnderALeaseInDoubt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			calls := 0
-			results, err := Halves(t.Context(), locking.Lease{}, []string{"a"}, []string{"b"}, func(_ context.Context, _ locking.Lease, part []string) ([]Result[string], error) {
+			combiner := open(t, Config[string, string]{Apply: func(_ context.Context, _ locking.Lease, part []string) ([]Result[string], error) {
+				if len(part) == 2 {
+					return nil, OfOne(full)
+				}
 				calls++
 				return []Result[string]{{Answer: part[0]}}, c.fates[calls-1]
-			})
+			}})
+			results, err := (&turns[string, string]{Combiner: combiner}).halved(t.Context(), locking.Lease{}, []string{"a", "b"})
 			if calls != c.calls || !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
 				t.Fatalf("%d calls, %v; want %d, %v", calls, err, c.calls, c.want)
 			}

@@ -39,7 +39,7 @@
 // alone would pay for a lease each time. If less than a quarter of the largest batch of the turn waits then, the lease is
 // released before MaxTurn: another process may have more that wait.
 //
-// Requests with the same Key in one batch are one request: Apply gets the first, all get its answer. When
+// Requests with the same Key in one batch are one request: Apply gets the first, all get its answer (Merged). When
 // all clients have left, the goroutine stops waiting for the lease.
 //
 // # When the outcome is unknown
@@ -61,6 +61,7 @@
 //	                                                                       ErrNoLease, ErrBusy
 //	no answer from the lock service    -                                   the same: ErrNoLease, its error
 //	Apply fails, nothing was done      its error                           the next batch, under a new lease
+//	… because of one request (OfOne)   each half of the batch is applied   the next batch
 //	Apply's COMMIT is not answered     applied again, under a lease with   wait for that
 //	                                   a greater fence
 //	Apply panics                       the same, each alone; after Tries   wait for that

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"shop/locking"
@@ -173,7 +174,7 @@ func (t *turns[Q, A]) pick(list []*request[Q, A], most int) (batch, rest []*requ
 	for n, r := range list {
 		switch same := first[r.key]; {
 		case r.key != "" && same != nil:
-			same.same = append(same.same, r)
+			same.same, r.copy = append(same.same, r), true
 		case len(batch) == most || r.alone && most > 1:
 			return batch, list[n:]
 		default:
@@ -237,7 +238,7 @@ func (r *request[Q, A]) undecided(err error) []*request[Q, A] {
 	r.alone = r.tries > 1 || errors.Is(err, ErrPanic)
 	all := append([]*request[Q, A]{r}, r.same...)
 	for _, same := range r.same {
-		same.tries, same.alone, same.last = r.tries, r.alone, r.last
+		same.tries, same.alone, same.last, same.copy = r.tries, r.alone, r.last, false
 	}
 	r.same = nil
 	return all
@@ -255,10 +256,36 @@ func (t *turns[Q, A]) call(ctx context.Context, l locking.Lease, batch []Q) (res
 				results, err = nil, fmt.Errorf("%w: %v", ErrPanic, p)
 			}
 		}()
-		results, err = t.config.Apply(ctx, l, batch)
+		results, err = t.halved(ctx, l, batch)
 	}()
 	<-done
 	return results, err
+}
+
+// halved applies a batch, and each half of it if it failed because of one of its requests. An error of the first half
+// ends it: the second has no effect. After that an error of the second is the result of each of its requests; but if
+// it is undecided, so is the batch, and nothing else runs under the lease.
+func (t *turns[Q, A]) halved(ctx context.Context, l locking.Lease, batch []Q) ([]Result[A], error) {
+	results, err := t.config.Apply(ctx, l, batch)
+	one, is := errors.AsType[*ofOne](err)
+	switch {
+	case !is:
+		return results, err
+	case len(batch) == 1:
+		return []Result[A]{{Err: one.error}}, nil
+	}
+	first, second := batch[:len(batch)/2], batch[len(batch)/2:]
+	if results, err = t.halved(ctx, l, first); err != nil {
+		return nil, err
+	}
+	rest, err := t.halved(ctx, l, second)
+	switch {
+	case err == nil:
+		return append(results, rest...), nil
+	case undecided(err):
+		return nil, fmt.Errorf("%w: a part was done, then: %w", locking.ErrOutcomeUnknown, err)
+	}
+	return append(results, slices.Repeat([]Result[A]{{Err: err}}, len(second))...), nil
 }
 
 // refuse answers the requests that got no lease: the first n that joined the queue. For those that are
