@@ -21,19 +21,22 @@ func TestPages_QuoteAndLinkToWhatExists(t *testing.T) {
 		t.Fatalf("%d pages, %v: this tests nothing", len(pages), err)
 	}
 	known := commands(t)
-	for _, page := range pages {
+	for _, page := range append(pages, readme) {
 		text, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, wrong := range check(string(text), known) {
+		for _, wrong := range check(filepath.Dir(page), string(text), known) {
 			t.Errorf("docs/%s:%s", page, wrong)
 		}
 	}
 }
 
-// check returns the mistakes of a page, with their lines.
-func check(page string, known map[string]bool) (wrong []string) {
+// readme is the only page outside of this folder.
+const readme = repo + "/README.md"
+
+// check returns the mistakes of a page in a folder, with their lines.
+func check(folder, page string, known map[string]bool) (wrong []string) {
 	lines := strings.Split(page, "\n")
 	note := func(at int, format string, args ...any) {
 		wrong = append(wrong, fmt.Sprintf("%d: %s", at+1, fmt.Sprintf(format, args...)))
@@ -41,7 +44,7 @@ func check(page string, known map[string]bool) (wrong []string) {
 	for at := 0; at < len(lines); at++ {
 		code, isFence := strings.CutPrefix(lines[at], "```")
 		if !isFence {
-			for _, problem := range slices.Concat(links(lines[at]), unknown(inline(lines[at]), known)) {
+			for _, problem := range slices.Concat(links(folder, lines[at]), unknown(inline(lines[at]), known)) {
 				note(at, "%s", problem)
 			}
 			continue
@@ -59,7 +62,14 @@ func check(page string, known map[string]bool) (wrong []string) {
 			if err := quoted(code, source(lines[:begin]), inside); err != nil {
 				note(begin, "%v", err)
 			}
+		case "mermaid":
+			for _, problem := range mermaid(inside) {
+				note(begin, "%s", problem)
+			}
 		case "", "sh":
+			if err := typed(lines[:begin]); code == "sh" && err != nil {
+				note(begin, "%v", err)
+			}
 			for i, line := range inside {
 				for _, problem := range unknown([]string{line}, known) {
 					note(begin+1+i, "%s", problem)
@@ -69,6 +79,30 @@ func check(page string, known map[string]bool) (wrong []string) {
 	}
 	return wrong
 }
+
+// typed checks that the commands of a block are run by the test that the comment above it names, which reads the
+// block, or that the comment says why they are not run. Their names and flags are checked in both cases.
+func typed(before []string) error {
+	for i := len(before) - 1; i >= 0; i-- {
+		if notRun.MatchString(before[i]) {
+			return nil
+		}
+		if before[i] != "" {
+			break
+		}
+	}
+	file := source(before)
+	if !strings.HasSuffix(file, "_test.go") {
+		return fmt.Errorf("commands that no test runs: put <!-- path/of/the_test.go --> above them, or <!-- not run: reason -->")
+	}
+	text, err := os.ReadFile(filepath.Join(repo, file))
+	if err == nil && !strings.Contains(string(text), "typedBlocks(") {
+		err = fmt.Errorf("%s does not run the commands of pages", file)
+	}
+	return err
+}
+
+var notRun = regexp.MustCompile(`^<!-- not run: .{10,} -->$`)
 
 var sourceComment = regexp.MustCompile(`^<!-- (\S+) -->$`)
 

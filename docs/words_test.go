@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -21,18 +22,39 @@ var (
 )
 
 // links returns the broken links of a line. It does not follow links to other sites.
-func links(line string) (wrong []string) {
+func links(folder, line string) (wrong []string) {
 	for _, m := range link.FindAllStringSubmatch(span.ReplaceAllString(line, ""), -1) {
-		path, _, _ := strings.Cut(m[1], "#")
+		path, anchor, _ := strings.Cut(m[1], "#")
 		if path == "" || strings.Contains(path, "://") {
 			continue
 		}
-		if _, err := os.Stat(path); err != nil { // links are relative to the page, and so is the test
+		text, err := os.ReadFile(filepath.Join(folder, path)) // links are relative to the page
+		switch info, missing := os.Stat(filepath.Join(folder, path)); {
+		case missing != nil:
 			wrong = append(wrong, "no such file: "+m[1])
+		case info.IsDir():
+		case err != nil:
+			wrong = append(wrong, err.Error())
+		case anchor != "" && strings.HasSuffix(path, ".md") && !slices.Contains(anchors(string(text)), anchor):
+			wrong = append(wrong, "no such heading: "+m[1])
 		}
 	}
 	return wrong
 }
+
+// anchors returns the anchors of a page's headings, as GitHub makes them.
+func anchors(page string) (all []string) {
+	for _, m := range heading.FindAllStringSubmatch(page, -1) {
+		anchor := strings.ToLower(strings.ReplaceAll(m[1], " ", "-"))
+		all = append(all, notInAnchor.ReplaceAllString(anchor, ""))
+	}
+	return all
+}
+
+var (
+	heading     = regexp.MustCompile(`(?m)^#+ (.+)$`)
+	notInAnchor = regexp.MustCompile(`[^\p{L}\p{N}_-]`)
+)
 
 // inline returns the parts of a line between backticks.
 func inline(line string) (code []string) {
@@ -42,12 +64,17 @@ func inline(line string) (code []string) {
 	return code
 }
 
-// unknown returns the commands in code that do not exist.
+// unknown returns the commands and flags in code that do not exist.
 func unknown(code []string, known map[string]bool) (wrong []string) {
 	for _, c := range code {
 		for _, m := range command.FindAllStringSubmatch(c, -1) {
 			if name := m[1] + " " + m[2]; !known[name] {
 				wrong = append(wrong, "no such command: "+name)
+			}
+		}
+		for _, name := range flags(c) {
+			if !known[name] {
+				wrong = append(wrong, "no such flag: "+name)
 			}
 		}
 	}
@@ -78,7 +105,12 @@ func commands(t *testing.T) map[string]bool {
 		}
 		return true
 	})
-	for _, must := range []string{"make test", "shop serve"} {
+	for program, folder := range programs {
+		for _, flag := range declared(t, folder) {
+			known[program+" --"+flag] = true
+		}
+	}
+	for _, must := range []string{"make test", "shop serve", "shop --request-timeout", "prove --soak-every", "local --servers", "peers --pairs"} {
 		if !known[must] {
 			t.Fatalf("%s was not found: this test must be fixed", must)
 		}
@@ -117,11 +149,20 @@ func TestCheck_ReportsWhatDoesNotExist(t *testing.T) {
 		"another language":                        {"```mermaid\nsequenceDiagram\n```", 0},
 		"links":                                   {"[a](words_test.go) [b](../Makefile#L1) [c](https://example.org/x) [d](#here)", 0},
 		"a link to nowhere":                       {"see [a](words_test.go) and [b](nowhere.go)", 1},
-		"commands":                                {"`make test`, `bin/shop serve --lab`, make haste, shop around\n```sh\nA=1 make test && shop serve &\n```", 0},
+		"commands":                                {"`make test`, `bin/shop serve --lab`, make haste, shop around\n<!-- not run: this is a test -->\n```sh\nA=1 make test && shop serve &\n```", 0},
 		"a target that is not there":              {"`make believe`", 1},
-		"a command that is not there":             {"text\n```sh\neval \"$(bin/shop lift)\"\n```", 1},
+		"a command that is not there":             {"text\n<!-- not run: this is a test -->\n```sh\neval \"$(bin/shop lift)\"\n```", 1},
+		"flags":                                   {"`bin/prove --flow transfer --seed=1`, `shop serve --lab`, `--lock-ttl`, `docker run --rm`", 0},
+		"a flag that is not there":                {"`bin/prove --flows transfer`", 1},
+		"a flag of another program":               {"`bin/local exec --servers etcd -- bin/shop serve --servers etcd`", 1},
+		"a heading":                               {"[a](choosing.md#stock)", 0},
+		"a heading that is not there":             {"[a](choosing.md#bonds)", 1},
+		"commands that no test runs":              {"text\n```sh\nmake test\n```", 1},
+		"commands of a test that does not":        {"<!-- docs/words_test.go -->\n```sh\nmake test\n```", 1},
+		"commands that a test runs":               {"<!-- docs/examples/typed_test.go -->\n```sh\nmake test\n```", 0},
+		"a diagram that is wrong":                 {"```mermaid\nsequenceDiagram\n    A->>B: who?\n```", 1},
 	} {
-		if wrong := check(c.page, known); len(wrong) != c.wrong {
+		if wrong := check(".", c.page, known); len(wrong) != c.wrong {
 			t.Errorf("%s: %s, want %d problems", name, fmt.Sprintf("%q", wrong), c.wrong)
 		}
 	}

@@ -152,9 +152,9 @@ func TestRun_AGeneratorThatIsLateIsMeasured(t *testing.T) {
 	}
 }
 
-// The page and the README define p50 and p99.
-func TestLatency_IsDefinedOnThePageAndInTheREADME(t *testing.T) {
-	for _, page := range []string{"report/report.html", "../README.md"} {
+// The page of the report and docs/results.md define p50 and p99.
+func TestLatency_IsDefinedWhereItIsShown(t *testing.T) {
+	for _, page := range []string{"report/report.html", "../docs/results.md"} {
 		text, err := os.ReadFile(page)
 		if err != nil || !strings.Contains(string(text), "from the planned start of a key to its decision") {
 			t.Errorf("%s does not say from when to when latencies are (%v)", page, err)

@@ -63,8 +63,9 @@ type app struct {
 	Soak    soakFlags     `embed:"" group:"Soak"`
 	Limits  limitFlags    `embed:"" group:"Linearizability"`
 
-	Prove struct{}     `cmd:"" default:"1" hidden:""`
-	Check checkCommand `cmd:"" help:"Check histories of earlier runs again, without a server."`
+	Prove  struct{}      `cmd:"" default:"1" hidden:""`
+	Check  checkCommand  `cmd:"" help:"Check histories of earlier runs again, without a server."`
+	Faults faultsCommand `cmd:"" help:"Print which faults earlier runs injected, how often, and what held."`
 }
 
 // The defaults of --duration.
@@ -143,6 +144,8 @@ func run(ctx context.Context, args []string, out, log io.Writer) (status int, er
 		return couldNotRun, fmt.Errorf("%w\nsee prove --help", err)
 	case strings.HasPrefix(command.Command(), "check"):
 		return c.Check.run(ctx, out, c.Limits.limits())
+	case strings.HasPrefix(command.Command(), "faults"):
+		return c.Faults.run(out)
 	}
 	c.args = args
 	return c.run(ctx, out, log)
