@@ -131,7 +131,7 @@ func TestWorkflow_NamesFlagsAndFilesThatThereAre(t *testing.T) {
 			if (step.Run == "") == (step.Uses == "") {
 				t.Errorf("a step has one of run and uses: %+v", step)
 			}
-			for _, file := range regexp.MustCompile(`[\w/]+\.(py|yaml)\b`).FindAllString(step.Run, -1) {
+			for _, file := range regexp.MustCompile(`[\w/]+\.(py|yaml|sql)\b`).FindAllString(step.Run, -1) {
 				if !strings.HasPrefix(file, "/") {
 					if _, err := os.Stat(file); err != nil {
 						t.Error(err)

@@ -53,7 +53,9 @@ type app struct {
 	Out      string        `default:"report" type:"path" help:"Folder for prove.json and index.html, with a folder for the files of each scenario."`
 	Keep     bool          `help:"Keep the databases of the scenarios."`
 	JUnit    string        `name:"junit" type:"path" placeholder:"FILE" help:"Write the result as JUnit XML too."`
-	Target   string        `placeholder:"FILE" help:"Prove the service that this YAML file describes, instead of replicas of shop. --rate, --duration and --seed override the file. docs/ci.md is the manual."`
+	Target   string        `placeholder:"FILE|URL,…" help:"Prove the service that this YAML file describes, or whose replicas have these addresses, instead of replicas of shop. --rate, --duration and --seed override the file. docs/ci.md is the manual."`
+	Requests string        `placeholder:"FILE" help:"With --target URL: the YAML file that describes the rest. Default: prove.yaml."`
+	AuditSQL string        `name:"audit-sql" placeholder:"FILE" help:"With --target: queries that must return no row, beside the audits of the YAML file."`
 
 	args    []string      // the command line, without the program
 	whole   bool          // all scenarios of at least one flow, with the default load
@@ -82,6 +84,8 @@ func (c *app) Validate() error {
 		return errors.New("--rate and --replicas must be at least 1, --duration and --grace above 0")
 	case c.Replicas < 2:
 		return errors.New("--replicas must be at least 2: a single replica cannot race with another")
+	case c.Target == "" && (c.Requests != "" || c.AuditSQL != ""):
+		return errors.New("--requests and --audit-sql are for --target")
 	case c.Target != "" && (c.Strategy != "" || c.Flow != "" || c.Fault != "" || c.Quick):
 		return errors.New("--strategy, --flow, --fault and --quick select scenarios of shop: a service given with --target has none")
 	}

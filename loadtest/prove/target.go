@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"shop/loadtest"
 	"shop/loadtest/report"
@@ -15,7 +16,11 @@ import (
 
 // proveTarget proves the service that a file describes.
 func (c *app) proveTarget(ctx context.Context, progress *progress) (loadtest.Report, error) {
-	file, err := target.Read(c.Target, os.Getenv)
+	path, over, err := c.described()
+	if err != nil {
+		return loadtest.Report{}, err
+	}
+	file, err := target.Read(path, over, os.Getenv)
 	if err != nil {
 		return loadtest.Report{}, err
 	}
@@ -28,6 +33,21 @@ func (c *app) proveTarget(ctx context.Context, progress *progress) (loadtest.Rep
 		return loadtest.Report{}, err
 	}
 	return file.Run(ctx, target.Log{Say: progress.say, Tick: progress.tick})
+}
+
+// described returns the YAML file that describes the service, and what the command line says instead of it: --target
+// is that file, or the addresses of the replicas.
+func (c *app) described() (file string, over target.Override, err error) {
+	file = c.Target
+	if strings.Contains(c.Target, "://") {
+		file, over.Services = cmp.Or(c.Requests, "prove.yaml"), strings.Split(c.Target, ",")
+	} else if c.Requests != "" {
+		return "", over, errors.New("--requests is for a --target that is an address: a file describes the requests itself")
+	}
+	if c.AuditSQL != "" {
+		over.AuditSQL, err = filepath.Abs(c.AuditSQL)
+	}
+	return file, over, err
 }
 
 // forCI writes the files for CI systems: JUnit XML, and the summary of a step of GitHub Actions.

@@ -57,13 +57,19 @@ const (
 	defaultKeyHeader = "Idempotency-Key"
 )
 
+// Override is what a command line says instead of, or beside, a file.
+type Override struct {
+	Services []string // instead of those of the file, unless there are none
+	AuditSQL string   // the path of a file of queries, beside the audits of the file; "": none
+}
+
 // Read reads a file. getenv returns the values of ${NAME}. Errors name the line.
-func Read(path string, getenv func(string) string) (*File, error) {
+func Read(path string, over Override, getenv func(string) string) (*File, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	f, err := parse(text, getenv)
+	f, err := parse(text, over, getenv)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
@@ -74,7 +80,7 @@ func Read(path string, getenv func(string) string) (*File, error) {
 	return f, nil
 }
 
-func parse(text []byte, getenv func(string) string) (*File, error) {
+func parse(text []byte, over Override, getenv func(string) string) (*File, error) {
 	f := &File{
 		Start: defaultWait, Rate: defaultRate, Duration: defaultDuration, Decide: defaultWait, Seed: 1,
 		KeyHeader: defaultKeyHeader, root: &yaml.Node{},
@@ -91,8 +97,14 @@ func parse(text []byte, getenv func(string) string) (*File, error) {
 	case err != nil:
 		return nil, plainer(err)
 	}
+	if len(over.Services) > 0 {
+		f.Services = over.Services
+	}
 	if err := f.expand(getenv); err != nil {
 		return nil, err
+	}
+	if over.AuditSQL != "" {
+		f.Audits = append(f.Audits, Audit{File: over.AuditSQL})
 	}
 	return f, f.check()
 }

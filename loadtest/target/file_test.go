@@ -1,6 +1,7 @@
 package target
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -29,7 +30,7 @@ func env(pairs ...string) func(string) string {
 // parsed parses a file that must be valid.
 func parsed(t *testing.T, text string) *File {
 	t.Helper()
-	f, err := parse([]byte(text), env("KEY", "s3cret"))
+	f, err := parse([]byte(text), Override{}, env("KEY", "s3cret"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +42,7 @@ func TestRead_WhatIsLeftOutHasADefault(t *testing.T) {
 	if err := os.WriteFile(path, []byte(small), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	f, err := Read(path, env())
+	f, err := Read(path, Override{}, env())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,6 +51,35 @@ func TestRead_WhatIsLeftOutHasADefault(t *testing.T) {
 	}
 	if r := f.Requests[0]; r.Method != "POST" || r.Weight != 1 || r.Reads || len(r.Objects) != 1 || r.Objects[0] != "coffee" || r.least != 1 || r.most != 3 {
 		t.Errorf("%+v", r)
+	}
+}
+
+func TestRead_TheCommandLineNamesTheReplicasAndMoreAudits(t *testing.T) {
+	folder := t.TempDir()
+	path, queries := filepath.Join(folder, "shop.yaml"), filepath.Join(t.TempDir(), "audit.sql")
+	text := strings.Replace(small, "http://127.0.0.1:1", "${UNSET}", 1) + "database: postgres://db\n"
+	err := errors.Join(os.WriteFile(path, []byte(text), 0o600),
+		os.WriteFile(queries, []byte("-- name: lost\nSELECT 1\nFROM orders;\n"), 0o600))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := Read(path, Override{Services: []string{"http://a:1", "http://b:1"}, AuditSQL: queries}, env())
+	if err == nil {
+		err = f.load()
+	}
+	if err != nil || len(f.Services) != 2 || f.Services[1] != "http://b:1" {
+		t.Fatalf("%v: %+v", err, f)
+	}
+	if last := f.Audits[len(f.Audits)-1]; len(last.checks) != 1 || last.checks[0].Name != "lost" {
+		t.Errorf("%+v", last)
+	}
+	for name, over := range map[string]Override{
+		"no address":      {AuditSQL: queries},
+		"a wrong address": {Services: []string{"a:1"}},
+	} {
+		if _, err := Read(path, over, env()); err == nil {
+			t.Errorf("%s: accepted", name)
+		}
 	}
 }
 
@@ -106,7 +136,7 @@ func TestParse_ErrorsNameTheLine(t *testing.T) {
 		{"a limit without %", small + "limits: {most_errors: 3}\n", []string{"line 5", "most_errors", "5%"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, err := parse([]byte(c.text), env())
+			_, err := parse([]byte(c.text), Override{}, env())
 			if err == nil {
 				t.Fatal("no error")
 			}
