@@ -19,7 +19,7 @@ var programs = map[string]string{
 }
 
 var (
-	program = regexp.MustCompile(`(?:^|[\s;&|("])(?:bin/)?([a-z]+)(?:\s|$)`)
+	program = regexp.MustCompile(`(?:^|[;&|(]|-- |exec |[A-Z_]=\S* )\s*(?:bin/)?([a-z]+)(?:\s|$)`)
 	flag    = regexp.MustCompile(`(?:^|\s)--([a-z][a-z0-9-]*)`)
 	flagVar = regexp.MustCompile(`flag\.\w+Var\(&[^,]+, "([a-z-]+)"`)
 )
@@ -33,7 +33,7 @@ func flags(code string) (all []string) {
 				name = p[1]
 			}
 		}
-		if _, ours := programs[name]; ours {
+		if _, ours := programs[name]; ours && code[m[2]:m[3]] != "help" {
 			all = append(all, name+" --"+code[m[2]:m[3]])
 		}
 	}

@@ -116,8 +116,8 @@ func TestMermaid_NoticesMistakes(t *testing.T) {
 		"nothing":                          {"", 1},
 		"another kind":                     {strings.Replace(tree, "flowchart TD", "pie", 1), 1},
 		"an arrow without a text":          {strings.Replace(talk, "B: read", "B", 1), 1},
-		"an arrow to nobody":               {strings.Replace(talk, "A->>B: read", "A->>C: read", 1), 1},
-		"a note over nobody":               {strings.Replace(talk, "A,B: they", "A,C: they", 1), 1},
+		"an arrow to an unknown name":      {strings.Replace(talk, "A->>B: read", "A->>C: read", 1), 1},
+		"a note over an unknown name":      {strings.Replace(talk, "A,B: they", "A,C: they", 1), 1},
 		"a semicolon, which ends the line": {strings.Replace(talk, "read", "read; write", 1), 1},
 		"a participant that is silent":     {talk + "\n    participant C", 1},
 		"a participant twice":              {talk + "\n    participant A", 1},
@@ -125,7 +125,7 @@ func TestMermaid_NoticesMistakes(t *testing.T) {
 		"an edge to nothing":               {tree + "\n    a -->|\"perhaps\"| d", 1},
 		"an edge from nothing":             {tree + "\n    d -->|\"perhaps\"| b", 1},
 		"a question with one answer":       {strings.Replace(tree, "\n    a -->|\"yes\"| c", "\n    b --> c", 1), 1},
-		"a label without quotes":           {strings.Replace(tree, "\"no\"", "no (never)", 1), 2},
+		"a label without quotes":           {strings.Replace(tree, "\"no\"", "no (never)", 1), 3},
 		"a bracket that is not closed":     {strings.Replace(tree, "[\"row\"]", "[\"row\"", 1), 2},
 	} {
 		if wrong := mermaid(strings.Split(c.diagram, "\n")); len(wrong) != c.wrong {

@@ -146,7 +146,7 @@ func TestCheck_ReportsWhatDoesNotExist(t *testing.T) {
 		"an indentation that is not there":        {strings.Replace(fine, "\treturn", "return", 1), 1},
 		"an empty snippet":                        {"<!-- docs/words_test.go -->\n```sql\n```", 1},
 		"a block without end":                     {strings.TrimSuffix(fine, "```"), 1},
-		"another language":                        {"```mermaid\nsequenceDiagram\n```", 0},
+		"another language":                        {"```json\n{}\n```", 0},
 		"links":                                   {"[a](words_test.go) [b](../Makefile#L1) [c](https://example.org/x) [d](#here)", 0},
 		"a link to nowhere":                       {"see [a](words_test.go) and [b](nowhere.go)", 1},
 		"commands":                                {"`make test`, `bin/shop serve --lab`, make haste, shop around\n<!-- not run: this is a test -->\n```sh\nA=1 make test && shop serve &\n```", 0},
@@ -160,7 +160,7 @@ func TestCheck_ReportsWhatDoesNotExist(t *testing.T) {
 		"commands that no test runs":              {"text\n```sh\nmake test\n```", 1},
 		"commands of a test that does not":        {"<!-- docs/words_test.go -->\n```sh\nmake test\n```", 1},
 		"commands that a test runs":               {"<!-- docs/examples/typed_test.go -->\n```sh\nmake test\n```", 0},
-		"a diagram that is wrong":                 {"```mermaid\nsequenceDiagram\n    A->>B: who?\n```", 1},
+		"a diagram that is wrong":                 {"```mermaid\nsequenceDiagram\n    participant A\n    A->>B: a question\n```", 1},
 	} {
 		if wrong := check(".", c.page, known); len(wrong) != c.wrong {
 			t.Errorf("%s: %s, want %d problems", name, fmt.Sprintf("%q", wrong), c.wrong)

@@ -79,7 +79,7 @@ func checkTyped(t *testing.T, dir string, env []string, blocks [][]string, as *s
 func typed(t *testing.T, dir string, env []string, blocks [][]string, as *strings.Replacer) (lines []line) {
 	t.Helper()
 	mark := "typed " + rand.Text()
-	script := "set -u\n"
+	script := ""
 	for _, block := range blocks {
 		for _, text := range block {
 			l := line{text: text}

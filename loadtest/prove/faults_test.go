@@ -3,8 +3,11 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
+
+	"shop/loadtest"
 )
 
 func TestFaults_PrintsATableForEachReport(t *testing.T) {
@@ -24,11 +27,11 @@ func TestFaults_PrintsATableForEachReport(t *testing.T) {
 		args         []string
 		status, rows int
 	}{
-		"one":           {[]string{good}, asExpected, 1},
-		"two":           {[]string{good, good}, asExpected, 2},
-		"an other flow": {[]string{report("other.json", "cinema")}, couldNotRun, 0},
-		"no file":       {[]string{filepath.Join(folder, "none")}, couldNotRun, 0},
-		"no name":       {nil, couldNotRun, 0},
+		"one":          {[]string{good}, asExpected, 1},
+		"two":          {[]string{good, good}, asExpected, 2},
+		"another flow": {[]string{report("other.json", "cinema")}, couldNotRun, 0},
+		"no file":      {[]string{filepath.Join(folder, "none")}, couldNotRun, 0},
+		"no name":      {nil, couldNotRun, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out strings.Builder
@@ -38,5 +41,28 @@ func TestFaults_PrintsATableForEachReport(t *testing.T) {
 				t.Errorf("exit status %d, %v\n%s", status, err, out.String())
 			}
 		})
+	}
+}
+
+// docs/faults.md has a row, as the command prints it, for each fault of each flow. The crash matrix has a table of its own.
+func TestFaults_ThePageHasEachOfThem(t *testing.T) {
+	page, err := os.ReadFile("../../docs/faults.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := 0
+	for _, l := range (&environment{}).lessons() {
+		for _, spec := range l.Faults {
+			if spec.Fault == loadtest.NoFault || spec.Fault == loadtest.CrashMatrix || spec.Apart {
+				continue
+			}
+			row := regexp.MustCompile(`(?m)^\| ` + l.Name + `, [\w+-]+ \| ` + string(spec.Fault) + ` \| [^|]+: [\d,]+[^|]* \| [\d,]+, [\d,]+ \| safe \|$`)
+			if rows++; !row.Match(page) {
+				t.Errorf("docs/faults.md has no row of a safe strategy for %s of %s", spec.Fault, l.Name)
+			}
+		}
+	}
+	if rows < 20 {
+		t.Errorf("%d faults: this tests nothing", rows)
 	}
 }

@@ -57,7 +57,7 @@ func TestRead_WhatIsLeftOutHasADefault(t *testing.T) {
 func TestRead_TheCommandLineNamesTheReplicasAndMoreAudits(t *testing.T) {
 	folder := t.TempDir()
 	path, queries := filepath.Join(folder, "shop.yaml"), filepath.Join(t.TempDir(), "audit.sql")
-	text := strings.Replace(small, "http://127.0.0.1:1", "${UNSET}", 1) + "database: postgres://db\n"
+	text := strings.Replace(small, "http://127.0.0.1:1", `"${UNSET}"`, 1) + "database: postgres://db\n"
 	err := errors.Join(os.WriteFile(path, []byte(text), 0o600),
 		os.WriteFile(queries, []byte("-- name: lost\nSELECT 1\nFROM orders;\n"), 0o600))
 	if err != nil {
