@@ -3,9 +3,7 @@ package etcdlock
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -68,25 +66,6 @@ func (g target) client(t testing.TB) *clientv3.Client {
 	return client
 }
 
-// countingWatcher counts the watches that a client has begun.
-type countingWatcher struct {
-	clientv3.Watcher
-	begun atomic.Int64
-}
-
-func (w *countingWatcher) Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan {
-	w.begun.Add(1)
-	return w.Watcher.Watch(ctx, key, opts...)
-}
-
-// awaitWatch waits until a request of a Store watches its predecessor. A waiter in etcd is not
-// enough: the request may not have its answer yet, and then the end of the server, of the
-// connection or of ctx leaves its outcome unknown.
-func awaitWatch(t testing.TB, s *Store) {
-	t.Helper()
-	locktest.Eventually(t, "the request watches its predecessor", func() bool { return s.client.Watcher.(*countingWatcher).begun.Load() > 0 })
-}
-
 func (g target) locking(t testing.TB, ttl time.Duration) (locking.Store, error) {
 	store, err := g.store(t, ttl)
 	if err != nil || g.broken == nil {
@@ -142,76 +121,6 @@ func newPrefix(t testing.TB, client *clientv3.Client) string {
 		_, _ = client.Delete(ctx, prefix, clientv3.WithPrefix()) // fails if the test has stopped its own server
 	})
 	return prefix
-}
-
-// waiting counts the waiters in etcd's queue for key behind the holder.
-func waiting(t testing.TB, client *clientv3.Client, prefix, key string) int {
-	t.Helper()
-	return max(0, len(inQueue(t, client, prefix, key))-1)
-}
-
-// inQueue are the names in etcd's queue for key.
-func inQueue(t testing.TB, client *clientv3.Client, prefix, key string) (names []string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	s := &Store{prefix: prefix}
-	answer, err := client.Get(ctx, s.queueOf(key), clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, kv := range answer.Kvs {
-		names = append(names, string(kv.Key))
-	}
-	return names
-}
-
-// isOf reports whether a name in a queue is that of a Lease.
-func isOf(name string, l locking.Lease) bool {
-	return strings.HasPrefix(l.Owner, name[strings.LastIndex(name, "/")+1:]+"-")
-}
-
-// take acquires keys that are free.
-func take(t testing.TB, s locking.Store, keys ...string) (lease locking.Lease) {
-	t.Helper()
-	err := insist(func(again bool) (err error) {
-		if again { // the first attempt may have left a waiter: wait for its removal
-			lease, err = locking.Acquire(t.Context(), s, locking.Options{}, keys...)
-		} else {
-			lease, err = s.TryAcquire(t.Context(), keys...)
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return lease
-}
-
-func wantBusy(t testing.TB, s locking.Store, keys ...string) {
-	t.Helper()
-	var lease locking.Lease
-	err := insist(func(bool) (err error) {
-		lease, err = s.TryAcquire(t.Context(), keys...)
-		return err
-	})
-	if !errors.Is(err, locking.ErrBusy) {
-		t.Fatalf("acquire %q: got %+v and %v, want ErrBusy", keys, lease, err)
-	}
-}
-
-func release(t testing.TB, s locking.Store, l locking.Lease) {
-	t.Helper()
-	err := insist(func(again bool) error {
-		err := s.Release(t.Context(), l)
-		if again && errors.Is(err, locking.ErrLost) {
-			return nil // the first call released it, and its answer was lost
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // dial makes a client without a log.

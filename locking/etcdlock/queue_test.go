@@ -4,9 +4,13 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"shop/locking"
 	"shop/locking/locktest"
@@ -169,4 +173,50 @@ func TestAcquire_TurnThatComesTooLateIsBusy(t *testing.T) {
 			t.Errorf("error %v, want both %v and %v", err, locking.ErrBusy, context.Canceled)
 		}
 	}
+}
+
+// waiting counts the waiters in etcd's queue for key behind the holder.
+func waiting(t testing.TB, client *clientv3.Client, prefix, key string) int {
+	t.Helper()
+	return max(0, len(inQueue(t, client, prefix, key))-1)
+}
+
+// inQueue are the names in etcd's queue for key.
+func inQueue(t testing.TB, client *clientv3.Client, prefix, key string) (names []string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	s := &Store{prefix: prefix}
+	answer, err := client.Get(ctx, s.queueOf(key), clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kv := range answer.Kvs {
+		names = append(names, string(kv.Key))
+	}
+	return names
+}
+
+// isOf reports whether a name in a queue is that of a Lease.
+func isOf(name string, l locking.Lease) bool {
+	return strings.HasPrefix(l.Owner, name[strings.LastIndex(name, "/")+1:]+"-")
+}
+
+// countingWatcher counts the watches that a client has begun.
+type countingWatcher struct {
+	clientv3.Watcher
+	begun atomic.Int64
+}
+
+func (w *countingWatcher) Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan {
+	w.begun.Add(1)
+	return w.Watcher.Watch(ctx, key, opts...)
+}
+
+// awaitWatch waits until a request of a Store watches its predecessor. A waiter in etcd is not
+// enough: the request may not have its answer yet, and then the end of the server, of the
+// connection or of ctx leaves its outcome unknown.
+func awaitWatch(t testing.TB, s *Store) {
+	t.Helper()
+	locktest.Eventually(t, "the request watches its predecessor", func() bool { return s.client.Watcher.(*countingWatcher).begun.Load() > 0 })
 }

@@ -3,6 +3,7 @@ package etcdlock
 import (
 	"errors"
 	"sync"
+	"testing"
 	"time"
 
 	"shop/locking"
@@ -68,4 +69,47 @@ func insist(request func(again bool) error) (err error) {
 		}
 	}
 	return err
+}
+
+// take acquires keys that are free.
+func take(t testing.TB, s locking.Store, keys ...string) (lease locking.Lease) {
+	t.Helper()
+	err := insist(func(again bool) (err error) {
+		if again { // the first attempt may have left a waiter: wait for its removal
+			lease, err = locking.Acquire(t.Context(), s, locking.Options{}, keys...)
+		} else {
+			lease, err = s.TryAcquire(t.Context(), keys...)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lease
+}
+
+func wantBusy(t testing.TB, s locking.Store, keys ...string) {
+	t.Helper()
+	var lease locking.Lease
+	err := insist(func(bool) (err error) {
+		lease, err = s.TryAcquire(t.Context(), keys...)
+		return err
+	})
+	if !errors.Is(err, locking.ErrBusy) {
+		t.Fatalf("acquire %q: got %+v and %v, want ErrBusy", keys, lease, err)
+	}
+}
+
+func release(t testing.TB, s locking.Store, l locking.Lease) {
+	t.Helper()
+	err := insist(func(again bool) error {
+		err := s.Release(t.Context(), l)
+		if again && errors.Is(err, locking.ErrLost) {
+			return nil // the first call released it, and its answer was lost
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 }

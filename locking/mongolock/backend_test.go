@@ -1,16 +1,13 @@
 package mongolock
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
-	"encoding/binary"
 	"errors"
 	"strings"
 	"testing"
 	"time"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.uber.org/goleak"
@@ -143,79 +140,3 @@ func within(t testing.TB, d time.Duration) context.Context {
 	t.Cleanup(cancel)
 	return ctx
 }
-
-// primaryOf returns the address of the primary, as the target of a proxy.
-func primaryOf(t testing.TB, u string) string {
-	t.Helper()
-	var hello struct {
-		Primary string `bson:"primary"`
-	}
-	if err := connect(t, u).Database("admin").RunCommand(t.Context(), bson.D{{Key: "hello", Value: 1}}).Decode(&hello); err != nil {
-		t.Fatal(err)
-	}
-	return hello.Primary
-}
-
-// startServer starts a mongod for one test, as a replica set of one member.
-func startServer(t testing.TB) *locktest.Server {
-	t.Helper()
-	return locktest.Start(t, locktest.Mongod(serves))
-}
-
-func urlOf(s *locktest.Server) string { return "mongodb://" + s.Addr + "/?replicaSet=rs" }
-
-// serves initiates the set, once, and requires a write, which needs a primary. The
-// initiation is not bounded by short: an interrupted one leaves the set incomplete, and
-// the server crashes at the next one.
-func serves(ctx context.Context, s *locktest.Server) error {
-	return direct(s, func(admin *mongo.Database) error {
-		short, cancel := context.WithTimeout(ctx, time.Second)
-		defer cancel()
-		var server mongo.ServerError
-		err := admin.RunCommand(short, bson.D{{Key: "appendOplogNote", Value: 1}, {Key: "data", Value: bson.D{{Key: "ready", Value: 1}}}}).Err()
-		if status := admin.RunCommand(short, bson.D{{Key: "replSetGetStatus", Value: 1}}).Err(); !errors.As(status, &server) || !server.HasErrorCode(notYetInitialized) {
-			return err
-		}
-		return admin.RunCommand(ctx, bson.D{{Key: "replSetInitiate", Value: bson.D{
-			{Key: "_id", Value: "rs"},
-			{Key: "members", Value: bson.A{bson.D{{Key: "_id", Value: 0}, {Key: "host", Value: s.Addr}}}},
-			{Key: "settings", Value: bson.D{{Key: "electionTimeoutMillis", Value: 1000}}},
-		}}}).Err()
-	})
-}
-
-const notYetInitialized = 94
-
-// direct calls do with a client of the server, whatever state its set is in.
-func direct(s *locktest.Server, do func(admin *mongo.Database) error) error {
-	client, err := mongo.Connect(options.Client().ApplyURI("mongodb://" + s.Addr + "/?directConnection=true"))
-	if err != nil {
-		return err
-	}
-	defer func() { _ = client.Disconnect(context.Background()) }()
-	return do(client.Database("admin"))
-}
-
-// command sends c to the server until it succeeds, whatever state its set is in.
-func command(t testing.TB, s *locktest.Server, c bson.D) {
-	t.Helper()
-	locktest.Eventually(t, c[0].Key, func() bool {
-		return direct(s, func(admin *mongo.Database) error { return admin.RunCommand(within(t, time.Second), c).Err() }) == nil
-	})
-}
-
-// newProxy makes a proxy that disturbs lock requests: an OP_MSG whose command is
-// findAndModify. The command follows the header, the flags, the kind of section, the
-// length of the document, and the type of its first element.
-func newProxy(t testing.TB, addr string) *locktest.Faults {
-	t.Helper()
-	return locktest.NewFaults(t, addr, func(message []byte) bool {
-		const opMsg, commandAt = 2013, 16 + 4 + 1 + 4 + 1
-		return len(message) > commandAt && binary.LittleEndian.Uint32(message[12:]) == opMsg &&
-			bytes.HasPrefix(message[commandAt:], []byte("findAndModify\x00"))
-	})
-}
-
-// through is the URL of the proxy with a direct connection: a client that discovers the
-// members of the set would bypass the proxy.
-func through(p *locktest.Faults) string { return "mongodb://" + p.Addr + "/?directConnection=true" }
