@@ -106,6 +106,8 @@
 //
 // # What each piece is for
 //
+// The package is longer than etcd's own Mutex, which has none of these pieces, no time limit of a request, and one key.
+//
 // Without fencing keys, every unanswered request would cost the session. But the Leases
 // and waiters of all other callers in the process depend on that session, and every
 // caller whose ctx ends during a request leaves it unanswered.

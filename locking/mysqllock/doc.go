@@ -87,6 +87,15 @@
 // fence 5, B writes with fence 6; both guards pass. At REPEATABLE READ, the default, any SELECT before
 // the guard has the same effect, even of another table: it fixes the snapshot from which all later ones read.
 //
+// # Where to find what
+//
+// The package is longer than one lock, because it has a store of each kind, and the guard:
+//
+//	store.go, request.go  Store, and a request whose answer is lost
+//	session.go            SessionStore
+//	guard.go              Guard
+//	migrate.go            Migrate, and Migrations for another tool
+//
 // # What goes wrong, and what happens then
 //
 //	Store                               what the holder sees                what other clients see

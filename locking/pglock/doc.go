@@ -81,6 +81,17 @@
 // fence 6; both guards pass. If work between the read and the write leaves the
 // transaction, guard before the read, and again at the write.
 //
+// # Where to find what
+//
+// The package is longer than one lock, because it has a store of each kind, the locks of a transaction, and the guard:
+//
+//	store.go, request.go  Store, and a request whose answer is lost
+//	wait.go               its Acquire: one LISTEN for all waiters of a process
+//	session.go            SessionStore
+//	xact.go               the locks of the caller's transaction
+//	guard.go              Guard
+//	migrate.go            Migrate, and Migrations for another tool
+//
 // # What goes wrong, and what happens then
 //
 //	Store                               what the holder sees                what other clients see

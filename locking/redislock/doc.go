@@ -199,6 +199,21 @@
 // All that can go wrong with Store can go wrong here: a failover, a restart without the
 // last writes, a jump of the server's clock.
 //
+// # Where to find what
+//
+// The package is longer than one lock, because it has five, their waiters, a guard, and a change without a lock:
+//
+//	redislock.go, request.go, acquire.lua,  Store; a request with an end, a retry of what has no answer
+//	renew.lua, release.lua
+//	client.go                               New, and the settings without which a request ends too late
+//	wait.go, await.lua, wake.lua            Waiter
+//	inbox.go                                the subscription of Waiter and of the queue, and its replacement
+//	queue.go, queue.lua, take.lua,          the queue, and QueueStore
+//	keep.lua, leave.lua
+//	fair.go, rw.go, semaphore.go            the fair lock, the read-write lock, the semaphore: its rules
+//	guard.go, guard.lua                     Guard
+//	update.go                               Update
+//
 // # A change without a lock
 //
 // Update reads keys, computes, and lets Redis execute the result only if none of the keys
