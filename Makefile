@@ -43,7 +43,7 @@ times: ## the slowest parts of the last make test, and the ten slowest packages 
 	@awk '{ $$1 = ""; seconds = $$(NF-1); NF -= 2; printf "%6d s %s\n", seconds, $$0 }' bin/times | sort -rn
 	@awk '$$1 == "ok" { printf "%6d s  %s\n", $$3, $$2 }' bin/packages | sort -rn | head
 
-lint: vet staticcheck gofumpt generated ## vet, staticcheck, gofumpt, generated code
+lint: vet staticcheck gofumpt generated manifests ## vet, staticcheck, gofumpt, generated code, Kubernetes manifests
 
 # Tests mostly wait, so four packages run at a time, the longest first, with four parallel tests each. vet goes before: it compiles what
 # they import. On a new machine that takes minutes, in which servers and tests would be too slow.
@@ -124,7 +124,10 @@ staticcheck:
 generated:
 	$(call timed,generated code,(cd cmd/shop/api && go tool oapi-codegen -config oapi-codegen.yaml openapi.yaml | go tool gofumpt | cmp - api.gen.go) || { echo "cmd/shop/api/api.gen.go is not what openapi.yaml says: go generate ./cmd/shop/api"; exit 1; })
 
+manifests:
+	$(call timed,Kubernetes manifests,nice go test -C compose/kubernetes ./...)
+
 gofumpt:
 	$(call timed,gofumpt,{ out=$$(go tool gofumpt -l .); test -z "$$out" || { echo "not formatted (go tool gofumpt -w .):"; echo "$$out"; exit 1; }; })
 
-.PHONY: help demo prove mutants tenth run test times lint race proof bench picture clean build ready vet staticcheck gofumpt generated peers hot
+.PHONY: help demo prove mutants tenth run test times lint manifests race proof bench picture clean build ready vet staticcheck gofumpt generated peers hot

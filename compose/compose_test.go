@@ -16,19 +16,31 @@ import (
 // Goal: known mistakes in compose files are found without an engine. Method: load
 // the file with the library that Docker Compose uses.
 
-// load reads compose.yaml with exactly these variables set.
-func load(t *testing.T, env ...string) (*types.Project, error) {
+// load reads compose.yaml with these profiles and exactly these variables set.
+func load(t *testing.T, profiles []string, env ...string) (*types.Project, error) {
 	t.Helper()
-	options, err := cli.NewProjectOptions([]string{"compose.yaml"}, cli.WithEnv(env), cli.WithResolvedPaths(true))
+	options, err := cli.NewProjectOptions([]string{"compose.yaml"}, cli.WithEnv(env), cli.WithResolvedPaths(true), cli.WithProfiles(profiles))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return options.LoadProject(context.Background())
 }
 
+// project returns what `up` starts.
 func project(t *testing.T, env ...string) *types.Project {
 	t.Helper()
-	p, err := load(t, env...)
+	return profile(t, nil, env...)
+}
+
+// everything returns the services of all profiles.
+func everything(t *testing.T, env ...string) *types.Project {
+	t.Helper()
+	return profile(t, []string{"*"}, env...)
+}
+
+func profile(t *testing.T, profiles []string, env ...string) *types.Project {
+	t.Helper()
+	p, err := load(t, profiles, env...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,20 +48,16 @@ func project(t *testing.T, env ...string) *types.Project {
 }
 
 // withProfile returns a service that `up` leaves out.
-func withProfile(t *testing.T, name string, env ...string) types.ServiceConfig {
+func withProfile(t *testing.T, profiled, name string, env ...string) types.ServiceConfig {
 	t.Helper()
 	if _, started := project(t, env...).Services[name]; started {
 		t.Errorf("`up` starts %s", name)
 	}
-	options, err := cli.NewProjectOptions([]string{"compose.yaml"}, cli.WithEnv(env), cli.WithResolvedPaths(true), cli.WithProfiles([]string{name}))
-	if err != nil {
-		t.Fatal(err)
+	s, found := profile(t, []string{profiled}, env...).Services[name]
+	if !found {
+		t.Fatalf("profile %s has no service %s", profiled, name)
 	}
-	p, err := options.LoadProject(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p.Services[name]
+	return s
 }
 
 // built returns the service that builds the shop's image.
@@ -68,11 +76,14 @@ func built(t *testing.T, p *types.Project) types.ServiceConfig {
 }
 
 // services returns the services that run the shop's program, the replicas among them, and
-// the servers.
+// the servers. A proxy is neither.
 func services(t *testing.T, p *types.Project) (shop, replicas, servers []types.ServiceConfig) {
 	t.Helper()
-	image := built(t, p).Image
+	image := built(t, project(t)).Image
 	for _, s := range p.Services {
+		if isProxy(s) || s.Name == "prove" {
+			continue
+		}
 		if s.Image != image {
 			servers = append(servers, s)
 			continue
@@ -95,6 +106,8 @@ func command(s types.ServiceConfig) string {
 	return "serve" // the image's default
 }
 
+func isProxy(s types.ServiceConfig) bool { return strings.Contains(s.Image, "haproxy") }
+
 func oneShot(s types.ServiceConfig) bool { return s.Restart == types.RestartPolicyNo }
 
 func TestCompose_RunsThreeReplicasAndEachOtherCommandOnce(t *testing.T) {
@@ -102,12 +115,12 @@ func TestCompose_RunsThreeReplicasAndEachOtherCommandOnce(t *testing.T) {
 	var commands []string
 	for _, s := range shop {
 		if s.GetScale() != 1 {
-			t.Errorf("%s has %d containers, want 1: containers of one service swap their ports at a restart", s.Name, s.GetScale())
+			t.Errorf("%s has %d containers, want 1: each must have a name by which it can be stopped", s.Name, s.GetScale())
 		}
 		commands = append(commands, command(s))
 	}
 	slices.Sort(commands)
-	if want := []string{"batch", "migrate", "seed", "serve", "serve", "serve"}; !slices.Equal(commands, want) {
+	if want := []string{"--version", "batch", "migrate", "seed", "serve", "serve", "serve"}; !slices.Equal(commands, want) {
 		t.Errorf("the services run %v, want %v", commands, want)
 	}
 }
@@ -129,39 +142,65 @@ func settings(t *testing.T, command string) []string {
 // `ps` and `down` load the file as `up` does: a required variable would be required by
 // all of them.
 func TestCompose_NeedsNoVariable(t *testing.T) {
-	if _, err := load(t); err != nil {
+	if _, err := load(t, []string{"*"}); err != nil {
 		t.Error(err)
 	}
-	content, err := os.ReadFile("compose.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, match := range regexp.MustCompile(`\$\{(\w+)(:-)?`).FindAllStringSubmatch(string(content), -1) {
-		if match[1] != "COMPOSE_PROJECT_NAME" && match[2] == "" { // Compose sets that one
-			t.Errorf("%s has no default", match[1])
+	for _, file := range everythingsFiles(t) {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, match := range regexp.MustCompile(`\$\{(\w+)(:-)?`).FindAllStringSubmatch(string(content), -1) {
+			if match[1] != "COMPOSE_PROJECT_NAME" && match[2] == "" { // Compose sets that one
+				t.Errorf("%s: %s has no default", file, match[1])
+			}
 		}
 	}
 }
 
+// everythingsFiles returns compose.yaml and the files that it includes.
+func everythingsFiles(t *testing.T) []string {
+	t.Helper()
+	content, err := os.ReadFile("compose.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	match := regexp.MustCompile(`(?m)^include: \[(.+)\]`).FindSubmatch(content)
+	if match == nil {
+		t.Fatal("compose.yaml includes nothing: this test must be fixed")
+	}
+	return append(strings.Split(string(match[1]), ", "), "compose.yaml")
+}
+
 // The password is in the file, so the server that it opens must not be reachable.
 func TestCompose_TheServerWithThePasswordPublishesNoPort(t *testing.T) {
-	p := project(t)
-	postgres := p.Services["postgres"]
-	if len(postgres.Ports) > 0 || postgres.NetworkMode == "host" {
-		t.Errorf("postgres is published: %v %s", postgres.Ports, postgres.NetworkMode)
-	}
-	shop, _, _ := services(t, p)
-	for _, s := range shop {
-		if url := s.Environment["SHOP_POSTGRES_URL"]; url == nil || !strings.Contains(*url, ":"+*postgres.Environment["POSTGRES_PASSWORD"]+"@postgres:5432/") {
-			t.Errorf("%s does not have the password of postgres", s.Name)
+	p := everything(t)
+	var checked int
+	for _, s := range p.Services {
+		if password := s.Environment["POSTGRES_PASSWORD"]; password != nil {
+			checked++
+			if len(s.Ports) > 0 || s.NetworkMode == "host" {
+				t.Errorf("%s is published: %v %s", s.Name, s.Ports, s.NetworkMode)
+			}
+			if *password != "shop" {
+				t.Errorf("%s has another password than the URLs: %s", s.Name, *password)
+			}
 		}
+		if url := s.Environment["SHOP_POSTGRES_URL"]; url != nil && !strings.HasPrefix(*url, "postgres://shop:shop@") {
+			t.Errorf("%s does not have the password of postgres: %s", s.Name, *url)
+		}
+	}
+	if checked != 3 {
+		t.Errorf("%d servers with a password, want that of the shop, and two of the profile ha", checked)
 	}
 }
 
 func TestCompose_ImagesArePinnedAndNotBitnamis(t *testing.T) {
 	pinned := regexp.MustCompile(`:v?\d+\.\d+(\.\d+)?(-[\w.]+)?(@sha256:[0-9a-f]{64})?$`)
-	_, _, servers := services(t, project(t))
-	for _, s := range servers {
+	for _, s := range everything(t).Services {
+		if s.PullPolicy == types.PullPolicyNever || s.PullPolicy == types.PullPolicyBuild {
+			continue // built here
+		}
 		if !pinned.MatchString(s.Image) {
 			t.Errorf("%s: image %s is not pinned", s.Name, s.Image)
 		}
@@ -179,7 +218,7 @@ func TestCompose_ImagesArePinnedAndNotBitnamis(t *testing.T) {
 }
 
 func TestCompose_EveryServiceHasAMemoryLimitAndSaysWhenItIsReady(t *testing.T) {
-	p := project(t)
+	p := everything(t)
 	for _, s := range p.Services {
 		if s.MemLimit <= 0 {
 			t.Errorf("%s has no memory limit", s.Name)
@@ -194,7 +233,8 @@ func TestCompose_EveryServiceHasAMemoryLimitAndSaysWhenItIsReady(t *testing.T) {
 	}
 }
 
-// used reports whether another service waits for this one, or it publishes a port.
+// used reports whether another service waits for this one, or it publishes a port, by itself or in
+// the network of another.
 // Only then does its readiness matter.
 func used(p *types.Project, s types.ServiceConfig) bool {
 	for _, other := range p.Services {
@@ -202,11 +242,11 @@ func used(p *types.Project, s types.ServiceConfig) bool {
 			return true
 		}
 	}
-	return len(s.Ports) > 0
+	return len(s.Ports) > 0 || strings.HasPrefix(s.NetworkMode, types.ServicePrefix)
 }
 
 func TestCompose_WaitsForReadinessNotForStarts(t *testing.T) {
-	p := project(t)
+	p := everything(t)
 	for _, s := range p.Services {
 		for name, d := range s.DependsOn {
 			want := types.ServiceConditionHealthy
@@ -218,7 +258,7 @@ func TestCompose_WaitsForReadinessNotForStarts(t *testing.T) {
 			}
 		}
 	}
-	_, replicas, _ := services(t, p)
+	_, replicas, _ := services(t, project(t))
 	for _, s := range replicas {
 		for _, name := range []string{"migrate", "seed"} {
 			if _, ok := s.DependsOn[name]; !ok {
@@ -249,24 +289,5 @@ func TestDockerfile_IsStaticAndDoesNotRunAsRoot(t *testing.T) {
 	image := regexp.MustCompile(`(?m)^ARG GO_IMAGE=golang:\d+\.\d+\.\d+`)
 	if !image.Match(content) {
 		t.Error("the Go image is not pinned")
-	}
-}
-
-// The tests of locking/mysqllock connect to it from the host, as the user that may do everything.
-func TestCompose_MysqlStartsOnlyOnRequestAndStoresNothing(t *testing.T) {
-	for prefix, port := range map[string]string{"": "18006", "SHOP_PORT_PREFIX=181": "18106"} {
-		mysql := withProfile(t, "mysql", prefix)
-		if len(mysql.Ports) != 1 || mysql.Ports[0].HostIP != "127.0.0.1" || mysql.Ports[0].Published != port {
-			t.Errorf("published: %+v, want 127.0.0.1:%s", mysql.Ports, port)
-		}
-		if !regexp.MustCompile(`^mysql:8\.4\.\d+$`).MatchString(mysql.Image) || mysql.MemLimit <= 0 {
-			t.Errorf("image %s, memory limit %d", mysql.Image, mysql.MemLimit)
-		}
-		if len(mysql.Volumes) > 0 || !slices.Equal(mysql.Tmpfs, []string{"/var/lib/mysql"}) {
-			t.Errorf("volumes %v, in memory %v", mysql.Volumes, mysql.Tmpfs)
-		}
-		if check := mysql.HealthCheck; check == nil || !strings.Contains(strings.Join(check.Test, " "), "-h 127.0.0.1") {
-			t.Errorf("health check %v", check)
-		}
 	}
 }

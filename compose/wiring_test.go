@@ -17,9 +17,13 @@ import (
 
 func TestCompose_PassesOnlyKnownSettingsAndTheAddressOfEveryServer(t *testing.T) {
 	server := regexp.MustCompile(`_(URL|ENDPOINTS)$`)
-	shop, _, _ := services(t, project(t))
+	p := everything(t)
+	shop, _, _ := services(t, p)
 	settingsOf := map[string][]string{}
 	for _, s := range shop {
+		if s.Build != nil {
+			continue // it only prints its version
+		}
 		if settingsOf[command(s)] == nil {
 			settingsOf[command(s)] = settings(t, command(s))
 		}
@@ -38,20 +42,21 @@ func TestCompose_PassesOnlyKnownSettingsAndTheAddressOfEveryServer(t *testing.T)
 	}
 }
 
-// A server must have users among the services, and they must wait until it is ready.
+// A server must have users among the services, and they must wait until it is ready. Sentinels tell
+// where redis1 and redis2 are.
 func TestCompose_EveryServerIsNamedByServicesThatWaitForIt(t *testing.T) {
-	shop, _, servers := services(t, project(t))
-	if len(servers) != 4 {
-		t.Errorf("%d servers, want PostgreSQL, Redis, etcd and MongoDB", len(servers))
-	}
+	shop, _, servers := services(t, profile(t, []string{"ha", "lab"}))
 	for _, server := range servers {
+		if server.Name == "redis1" || server.Name == "redis2" {
+			continue
+		}
 		var named int
 		for _, s := range shop {
 			if !names(s, server.Name) {
 				continue
 			}
 			named++
-			if _, waits := s.DependsOn[server.Name]; !waits {
+			if _, waits := s.DependsOn[server.Name]; !waits && s.Name != "ha-migrate" && s.Name != "ha-seed" { // the members of a set wait for one another
 				t.Errorf("%s has the address of %s and does not wait for it", s.Name, server.Name)
 			}
 		}
@@ -59,12 +64,15 @@ func TestCompose_EveryServerIsNamedByServicesThatWaitForIt(t *testing.T) {
 			t.Errorf("%s is started, and no service has its address", server.Name)
 		}
 	}
+	if _, _, servers := services(t, project(t)); len(servers) != 4 {
+		t.Errorf("%d servers, want PostgreSQL, Redis, etcd and MongoDB", len(servers))
+	}
 }
 
 // names reports whether a setting of s holds the server's address.
 func names(s types.ServiceConfig, server string) bool {
 	for _, value := range s.Environment {
-		if value != nil && regexp.MustCompile(`(^|[/@,])`+server+`:\d+`).MatchString(*value) {
+		if value != nil && regexp.MustCompile(`(^|[/@,=])`+server+`:\d+`).MatchString(*value) {
 			return true
 		}
 	}
@@ -73,9 +81,8 @@ func names(s types.ServiceConfig, server string) bool {
 
 // `up SERVICE` builds the images of that service and of those that it waits for.
 func TestCompose_EveryServiceOfTheShopWaitsForTheOneThatBuilds(t *testing.T) {
-	p := project(t)
-	builder := built(t, p).Name
-	shop, _, _ := services(t, p)
+	builder := built(t, project(t)).Name
+	shop, _, _ := services(t, everything(t))
 	for _, s := range shop {
 		want := types.PullPolicyNever // the image is in no registry
 		if s.Name == builder {
@@ -91,9 +98,14 @@ func TestCompose_EveryServiceOfTheShopWaitsForTheOneThatBuilds(t *testing.T) {
 }
 
 func TestCompose_AnotherPrefixIsAnotherShop(t *testing.T) {
-	one, other := project(t), project(t, "SHOP_PORT_PREFIX=181")
-	if one.Name == other.Name || built(t, one).Image == built(t, other).Image {
-		t.Errorf("both are project %s with image %s", one.Name, built(t, one).Image)
+	one, other := everything(t), everything(t, "SHOP_PORT_PREFIX=181")
+	if one.Name == other.Name {
+		t.Errorf("both are project %s", one.Name)
+	}
+	for name, s := range one.Services {
+		if s.PullPolicy != "" && s.Image == other.Services[name].Image {
+			t.Errorf("both build %s", s.Image)
+		}
 	}
 	for key, v := range one.Volumes {
 		if v.Name == other.Volumes[key].Name || v.External {
@@ -112,12 +124,18 @@ func TestCompose_AnotherPrefixIsAnotherShop(t *testing.T) {
 // start if the old data folder is mounted.
 func TestCompose_MountsExactlyTheVolumesOfTheImages(t *testing.T) {
 	images := map[string][]string{
-		"postgres": {"/var/lib/postgresql"},
-		"redis":    {"/data"},
-		"etcd":     {"/var/lib/etcd"}, // not a VOLUME, but the data is there
-		"mongo":    {"/data/configdb", "/data/db"},
+		"postgres":   {"/var/lib/postgresql"},
+		"redis":      {"/data"},
+		"etcd":       {"/var/lib/etcd"}, // not a VOLUME, but the data is there
+		"mongo":      {"/data/configdb", "/data/db"},
+		"mysql":      {"/var/lib/mysql"},
+		"zookeeper":  {"/data", "/datalog", "/logs"},
+		"prometheus": {"/etc/prometheus", "/prometheus"},
+		"grafana":    {"/etc/grafana/dashboards", "/etc/grafana/provisioning", "/tmp", "/var/lib/grafana"},
+		"jaeger":     {"/tmp"},
 	}
-	_, _, servers := services(t, project(t))
+	repository := regexp.MustCompile(`(\w+):[^:/]+$`)
+	_, _, servers := services(t, everything(t))
 	for _, s := range servers {
 		mounted := slices.Clone(s.Tmpfs)
 		for _, v := range s.Volumes {
@@ -125,14 +143,14 @@ func TestCompose_MountsExactlyTheVolumesOfTheImages(t *testing.T) {
 				t.Errorf("%s: the volume at %s has no name", s.Name, v.Target)
 			}
 		}
-		if slices.Sort(mounted); !slices.Equal(mounted, images[s.Name]) {
-			t.Errorf("%s mounts %v, want %v", s.Name, mounted, images[s.Name])
+		if want := images[repository.FindStringSubmatch(s.Image)[1]]; !slices.Equal(slices.Sorted(slices.Values(mounted)), want) {
+			t.Errorf("%s mounts %v, want %v", s.Name, mounted, want)
 		}
 	}
 }
 
 func TestCompose_HealthChecksHaveTheTimeThatTheirProgramsNeed(t *testing.T) {
-	for _, s := range project(t).Services {
+	for _, s := range everything(t).Services {
 		if s.HealthCheck == nil {
 			continue
 		}
@@ -162,19 +180,22 @@ func TestCompose_RedisIsCheckedAtTheAddressThatTheShopUses(t *testing.T) {
 
 // A container with a soft or hard limit above the machine's own does not start.
 func TestCompose_AsksForNoLimitOfOpenFiles(t *testing.T) {
-	for _, s := range project(t).Services {
+	for _, s := range everything(t).Services {
 		if len(s.Ulimits) > 0 {
 			t.Errorf("%s sets limits: %v", s.Name, slices.Collect(maps.Keys(s.Ulimits)))
 		}
 	}
 }
 
-// `docker compose up` prints the keys; the servers' logs would hide them.
-func TestCompose_UpShowsTheLogsOfReplicasMigrateAndSeed(t *testing.T) {
-	for _, s := range project(t).Services {
+// `docker compose up` prints the addresses of pages and nothing else.
+func TestCompose_UpShowsTheLogsOfProxiesOnly(t *testing.T) {
+	for _, s := range everything(t).Services {
 		shown := s.Attach == nil || *s.Attach
-		if want := strings.HasPrefix(s.Name, "shop") || oneShot(s); shown != want {
-			t.Errorf("%s: log shown: %v, want %v", s.Name, shown, want)
+		if shown != isProxy(s) {
+			t.Errorf("%s: log shown: %v", s.Name, shown)
+		}
+		if isProxy(s) && !strings.Contains(strings.Join(s.Command, " "), ": http://127.0.0.1:$PORT/\" && exec haproxy -q ") {
+			t.Errorf("%s prints %v", s.Name, s.Command)
 		}
 	}
 }
@@ -190,43 +211,59 @@ func TestCompose_SeedTakesFlags(t *testing.T) {
 // Periodic compaction keeps one to two retention periods of history, and each transfer
 // of that time takes a kilobyte of memory.
 func TestCompose_EtcdCompactsItsHistoryBeforeItsMemoryIsFull(t *testing.T) {
-	etcd := project(t).Services["etcd"]
-	flags := map[string]string{}
-	for _, argument := range etcd.Command {
-		name, value, _ := strings.Cut(argument, "=")
-		flags[name] = value
+	_, _, servers := services(t, everything(t))
+	var checked int
+	for _, etcd := range servers {
+		if !strings.Contains(etcd.Image, "etcd:") {
+			continue
+		}
+		checked++
+		flags := map[string]string{}
+		for _, argument := range etcd.Command {
+			name, value, _ := strings.Cut(argument, "=")
+			flags[name] = value
+		}
+		retention, err := time.ParseDuration(flags["--auto-compaction-retention"])
+		const perSecond = 1000
+		history := types.UnitBytes(2*retention.Seconds()*perSecond) << 10
+		if flags["--auto-compaction-mode"] != "periodic" || err != nil || retention <= 0 || history > etcd.MemLimit/2 {
+			t.Errorf("%s: %d transfers a second leave %d bytes of history in %d: %v", etcd.Name, perSecond, history, etcd.MemLimit, etcd.Command)
+		}
+		if etcd.Environment["GOMEMLIMIT"] == nil { // without it garbage doubles the heap
+			t.Errorf("%s has no GOMEMLIMIT", etcd.Name)
+		}
+		if flags["--quota-backend-bytes"] == "" {
+			t.Errorf("%s: no quota is set: %v", etcd.Name, etcd.Command)
+		}
 	}
-	retention, err := time.ParseDuration(flags["--auto-compaction-retention"])
-	const perSecond = 1000
-	history := types.UnitBytes(2*retention.Seconds()*perSecond) << 10
-	if flags["--auto-compaction-mode"] != "periodic" || err != nil || retention <= 0 || history > etcd.MemLimit/2 {
-		t.Errorf("%d transfers a second leave %d bytes of history in %d: %v", perSecond, history, etcd.MemLimit, etcd.Command)
-	}
-	if etcd.Environment["GOMEMLIMIT"] == nil { // without it garbage doubles the heap
-		t.Error("etcd has no GOMEMLIMIT")
-	}
-	if flags["--quota-backend-bytes"] == "" {
-		t.Errorf("no quota is set: %v", etcd.Command)
+	if checked != 4 {
+		t.Errorf("%d servers of etcd, want that of the shop, and three of the profile ha", checked)
 	}
 }
 
 func TestCompose_PortsAreOnLoopbackAndMoveWithOneVariable(t *testing.T) {
-	want := map[string][]string{
-		"":                     {"18017", "18080", "18081", "18082", "18090", "18091", "18092"}, // 8080 and 9090 are `make run`'s
-		"SHOP_PORT_PREFIX=181": {"18117", "18180", "18181", "18182", "18190", "18191", "18192"},
-	}
-	for setting, ports := range want {
+	ports := []string{"06", "21", "30", "80", "84", "85", "86", "90"} // 8080 and 9090 are `make run`'s
+	for setting, prefix := range map[string]string{"": "180", "SHOP_PORT_PREFIX=181": "181"} {
 		var published []string
-		for _, s := range project(t, setting).Services {
+		for _, s := range everything(t, setting).Services {
 			for _, p := range s.Ports {
 				if ip := net.ParseIP(p.HostIP); ip == nil || !ip.IsLoopback() {
 					t.Errorf("%s publishes %s on %q, want a loopback address", s.Name, p.Published, p.HostIP)
 				}
-				published = append(published, p.Published)
+				port, moved := strings.CutPrefix(p.Published, prefix)
+				if !moved {
+					t.Errorf("%s publishes %s, want %s…", s.Name, p.Published, prefix)
+				}
+				if published = append(published, port); isProxy(s) && *s.Environment["PORT"] != p.Published {
+					t.Errorf("%s prints the port %s, and publishes %s", s.Name, *s.Environment["PORT"], p.Published)
+				}
 			}
 		}
 		if slices.Sort(published); !slices.Equal(published, ports) {
 			t.Errorf("with %q the ports are %v, want %v", setting, published, ports)
+		}
+		if up := project(t, setting).Services; len(up["proxy"].Ports) != 1 {
+			t.Errorf("`up` publishes %v", up["proxy"].Ports)
 		}
 	}
 }
@@ -266,7 +303,7 @@ func argument(command []string, name string) string {
 
 // `up` sends no load; `run prove` sends it to each replica's address inside the network.
 func TestCompose_ProveLoadsEveryReplicaOnlyOnRequest(t *testing.T) {
-	prove := withProfile(t, "prove", "SHOP_KEY_ALICE=a", "SHOP_KEY_BOB=b")
+	prove := withProfile(t, "prove", "prove", "SHOP_KEY_ALICE=a", "SHOP_KEY_BOB=b")
 	if prove.MemLimit <= 0 || !oneShot(prove) || argument(prove.Entrypoint, "/prove") != "--target" {
 		t.Errorf("%+v", prove)
 	}
