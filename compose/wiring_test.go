@@ -321,7 +321,7 @@ func TestCompose_ProveLoadsEveryReplicaOnlyOnRequest(t *testing.T) {
 		}
 		return ""
 	}
-	file, err := target.Read(prove.Volumes[i].Source, env)
+	file, err := target.Read(prove.Volumes[i].Source, target.Override{}, env)
 	if err != nil {
 		t.Fatal(err)
 	}

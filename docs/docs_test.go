@@ -1,5 +1,3 @@
-// Package docs has no code. Its tests check that the snippets, links and commands of
-// the pages exist.
 package docs
 
 import (

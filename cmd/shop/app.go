@@ -97,7 +97,10 @@ func (c *serveCmd) assemble(ctx context.Context, log *slog.Logger, reg *promethe
 	}
 	showBreaker(reg, "mongo", func() bool { return a.wallets.closed() != nil })
 	if c.Lab.Lab {
-		a.lab = lab.New(lab.Config{PostgresURL: c.PostgresURL, RedisURL: c.Locks.RedisURL, LockPrefix: c.Transfers.LockPrefix, Log: log})
+		a.lab = lab.New(lab.Config{
+			PostgresURL: c.PostgresURL, RedisURL: c.Locks.RedisURL, LockPrefix: c.Transfers.LockPrefix,
+			EtcdEndpoints: c.Transfers.EtcdEndpoints, MongoURL: c.MongoURL, Shop: c.labShop(a, service), Log: log,
+		})
 	}
 	a.server, err = api.New(c.apiConfig(a, service, log, reg))
 	return a, err

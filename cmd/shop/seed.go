@@ -126,7 +126,7 @@ func seedEach(ctx context.Context, pool *pgxpool.Pool, out io.Writer, what strin
 		if !demo {
 			continue
 		}
-		id := uuid.NewSHA1(client.ID, []byte(what))
+		id := demoID(client.ID, what)
 		opened, err := open(id, client.ID, opening)
 		if err != nil {
 			return err
@@ -136,6 +136,9 @@ func seedEach(ctx context.Context, pool *pgxpool.Pool, out io.Writer, what strin
 	}
 	return nil
 }
+
+// demoID is the id of a client's account or wallet.
+func demoID(client uuid.UUID, what string) uuid.UUID { return uuid.NewSHA1(client, []byte(what)) }
 
 // said returns one of two texts.
 func said(yes bool, then, otherwise string) string {

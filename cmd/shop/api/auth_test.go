@@ -3,6 +3,7 @@ package api_test
 import (
 	"errors"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -64,6 +65,37 @@ func TestAuth_OnlyAnAdministratorAudits(t *testing.T) {
 	s.do("GET", "/v1/audit", "").want(t, 403, api.TypeForbidden)
 	if a := s.do("GET", "/v1/audit", "", s.as("admin")).want(t, 200, ""); !strings.Contains(string(a.body), `"S1":0`) {
 		t.Errorf("%s", a.body)
+	}
+}
+
+// As needs no key, whatever key the request has, and opens nothing that needs an administrator's.
+func TestAuth_AsIsOneClientAndNoAdministrator(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	id := s.buy("k", "coffee", "1").order(t).ID.String()
+	get := func(client, path, key string) int {
+		r := httptest.NewRequestWithContext(t.Context(), "GET", path, nil)
+		if key != "" {
+			r.Header.Set("Authorization", "Bearer "+s.keys[key])
+		}
+		w := httptest.NewRecorder()
+		s.server.As(s.ids[client]).ServeHTTP(w, r)
+		return w.Code
+	}
+	for _, c := range []struct {
+		client, path, key string
+		want              int
+	}{
+		{"alice", "/v1/orders/" + id, "", 200},
+		{"alice", "/v1/orders/" + id, "bob", 200},
+		{"bob", "/v1/orders/" + id, "", 404},
+		{"bob", "/v1/orders/" + id, "alice", 404},
+		{"admin", "/v1/audit", "", 401},
+		{"nobody", "/v1/products", "", 401},
+	} {
+		if got := get(c.client, c.path, c.key); got != c.want {
+			t.Errorf("%+v: %d", c, got)
+		}
 	}
 }
 

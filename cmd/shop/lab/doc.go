@@ -29,7 +29,14 @@
 //
 // # Bounds
 //
-// One race at a time; at most clientsMax buyers and 3 × stockMax purchases; no purchase begins after buyTime, and
-// all are cancelled after raceTime. The page accepts requests from its own origin alone, and shop serve allows it on
+// One race or one measurement at a time; at most clientsMax buyers and 3 × stockMax purchases; no purchase begins after buyTime, and
+// all are cancelled after raceTime. The pages accept requests from their own origin alone, and shop serve allows them on
 // loopback addresses only.
+//
+// # The other pages
+//
+// The page of the shop sends requests to the API of its replica, as the customers that shop seed makes, with a key for
+// each click. The page of patterns is docs/patterns.md, with a measurement of each lock that needs nothing but a store.
+// A measurement has tables, keys and files of its own: the schema public_patterns, the prefix of the locks with
+// -patterns after it, and the collection lab_patterns. They stay, and the next measurement uses them again.
 package lab

@@ -34,11 +34,14 @@ type served struct {
 	cfg Config
 }
 
-func serve(t *testing.T) *served {
+func serve(t *testing.T, options ...func(*Config)) *served {
 	t.Helper()
 	cfg := Config{
 		PostgresURL: pgtest.Schema(t), RedisURL: locktest.Env(t, "SHOP_REDIS_URL"), LockPrefix: rand.Text(),
 		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	}
+	for _, o := range options {
+		o(&cfg)
 	}
 	dropSchemas(t, cfg.PostgresURL)
 	l := New(cfg)

@@ -16,10 +16,13 @@ import (
 
 // Config locates the servers.
 type Config struct {
-	PostgresURL string
-	RedisURL    string
-	LockPrefix  string // of the names in Redis
-	Log         *slog.Logger
+	PostgresURL   string
+	RedisURL      string
+	EtcdEndpoints []string // none: etcd is not measured
+	MongoURL      string   // "": MongoDB is not measured
+	LockPrefix    string   // of the names in Redis and etcd
+	Shop          Shop
+	Log           *slog.Logger
 }
 
 // The bounds of a race, from its start.

@@ -20,10 +20,10 @@ import (
 	"shop/inventory"
 )
 
-//go:embed page.html lab.js lab.css
+//go:embed *.html *.js *.css
 var files embed.FS
 
-var page = template.Must(template.ParseFS(files, "page.html"))
+var pages = template.Must(template.ParseFS(files, "*.html"))
 
 // policy allows the page its own script, style and requests, and nothing else.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -34,7 +34,7 @@ const (
 	streamLimit = raceTime + 10*time.Second
 )
 
-// Lab serves the page. It is an http.Handler for the paths for which Serves returns true.
+// Lab serves the pages. It is an http.Handler for the paths for which Serves returns true.
 type Lab struct {
 	cfg     Config
 	handler http.Handler
@@ -44,17 +44,20 @@ type Lab struct {
 
 	mu      sync.Mutex
 	stopped bool
-	running bool
+	running bool   // a race, or a measurement
 	runs    []*run // the newest last
+
+	feed        shopFeed
+	measureTime time.Duration // of each pattern; tests have less
 }
 
 // New returns a Lab. It does no I/O.
 func New(cfg Config) *Lab {
-	l := &Lab{cfg: cfg}
+	l := &Lab{cfg: cfg, feed: shopFeed{windows: make(chan struct{}, windowsMax)}, measureTime: measureTime}
 	l.life, l.stop = context.WithCancel(context.Background())
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", l.page)
-	for name, kind := range map[string]string{"lab.js": "text/javascript", "lab.css": "text/css"} {
+	for name, kind := range map[string]string{"lab.js": "text/javascript", "shop.js": "text/javascript", "patterns.js": "text/javascript", "lab.css": "text/css"} {
 		mux.HandleFunc("GET /lab/"+name, func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", kind+"; charset=utf-8")
 			http.ServeFileFS(w, r, files, name)
@@ -63,7 +66,12 @@ func New(cfg Config) *Lab {
 	mux.HandleFunc("POST /lab/races", l.start)
 	mux.HandleFunc("GET /lab/races/{id}", l.download)
 	mux.HandleFunc("GET /lab/races/{id}/events", l.events)
-	l.handler = http.NewCrossOriginProtection().Handler(mux) // another site's page must not start races
+	mux.HandleFunc("GET /lab/shop", l.shopPage)
+	mux.HandleFunc("GET /lab/shop/events", l.watch)
+	mux.HandleFunc("POST /lab/shop/{customer}/v1/{rest...}", l.send)
+	mux.HandleFunc("GET /lab/patterns", l.patternsPage)
+	mux.HandleFunc("POST /lab/patterns/{name}", l.measure)
+	l.handler = http.NewCrossOriginProtection().Handler(mux) // another site's page must not start races, or buy
 	return l
 }
 
@@ -93,7 +101,7 @@ func loopback(host string) bool {
 	return host == "localhost" || err == nil && addr.IsLoopback()
 }
 
-// Stop cancels the race that is running, and ends its streams. No other one can be started.
+// Stop cancels the race or the measurement that is running, and ends all streams. No other one can be started.
 func (l *Lab) Stop() {
 	l.mu.Lock()
 	l.stopped = true
@@ -101,21 +109,26 @@ func (l *Lab) Stop() {
 	l.stop()
 }
 
-// Close is Stop, and waits for the race to end.
+// Close is Stop, and waits for them to end.
 func (l *Lab) Close() {
 	l.Stop()
 	l.work.Wait()
 }
 
 func (l *Lab) page(w http.ResponseWriter, _ *http.Request) {
-	var b bytes.Buffer
-	err := page.Execute(&b, map[string]any{
+	l.render(w, "page.html", map[string]any{
 		"Strategies": inventory.Strategies(), "Left": "naive", "Right": "redis+row",
 		"Clients": 32, "ClientsMin": clientsMin, "ClientsMax": clientsMax,
 		"Stock": 100, "StockMin": stockMin, "StockMax": stockMax, "Demand": demand,
 	})
-	if err != nil {
-		fail(w, http.StatusInternalServerError, err)
+}
+
+// render answers with a page.
+func (l *Lab) render(w http.ResponseWriter, name string, data any) {
+	var b bytes.Buffer
+	if err := pages.ExecuteTemplate(&b, name, data); err != nil {
+		l.cfg.Log.Error("a page of the lab", "page", name, "error", err)
+		fail(w, http.StatusInternalServerError, errors.New("the page could not be made; the server's log says why"))
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
@@ -194,7 +207,7 @@ func (l *Lab) open(ctx context.Context, s Settings) (*run, error) {
 	return run, nil
 }
 
-// reserve reports whether a race may be opened. No other one may be until release.
+// reserve reports whether a race or a measurement may begin. No other one may until release.
 func (l *Lab) reserve() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 )
 
 // ErrRunning reports that another race is running on this database.
-var ErrRunning = errors.New("lab: a race is running on this database; it ends within seconds")
+var ErrRunning = errors.New("lab: a race or a measurement is running; it ends within seconds")
 
 // nameMax is the longest name in PostgreSQL, in bytes.
 const nameMax = 63

@@ -1,0 +1,281 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/redis/go-redis/v9"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/connstring"
+	"go.uber.org/zap"
+
+	"shop/locking"
+	"shop/locking/etcdlock"
+	"shop/locking/filelock"
+	"shop/locking/idempotency/pgtx"
+	"shop/locking/mongolock"
+	"shop/locking/pglock"
+	"shop/locking/redislock"
+	"shop/wallet"
+)
+
+const (
+	measureTime = time.Second
+	measureWait = 4 * time.Second // more, to connect, to make tables, and for the last operation
+	measureTTL  = 5 * time.Second // of the leases: etcd rounds no TTL of whole seconds
+	measuredKey = "lab/patterns"
+)
+
+// errNotConfigured reports a store that this server was not given.
+var errNotConfigured = errors.New("lab: not configured")
+
+// measurement takes and releases one lock, which no other client wants, again and again.
+type measurement struct {
+	Name  string
+	Row   string // of docs/patterns.md: its number, or its pattern if it has none
+	Store string
+	open  func(context.Context, Config) (subject, error)
+}
+
+// subject is a lock that can be measured, with connections, keys and tables of its own.
+type subject struct {
+	once  func(context.Context) error // takes and releases it
+	close func()
+}
+
+var measurements = []measurement{
+	{"advisory", "A1", "PostgreSQL", transaction(pglock.XactLock)},
+	{"session", "A2", "PostgreSQL", inPostgres(func(pool *pgxpool.Pool) (*pglock.SessionStore, error) {
+		return pglock.NewSessions(pool, "shop lab "), nil
+	})},
+	{"row", "A6", "PostgreSQL", transaction(pglock.LockRow)},
+	{"table", "A7", "PostgreSQL", inPostgres(func(pool *pgxpool.Pool) (*pglock.Store, error) {
+		return pglock.New(pool, measureTTL)
+	})},
+	{"file", "A10", "the file system", openFile},
+	{"mongo", "lease in a document", "MongoDB", openMongo},
+	{"redis", "C4", "Redis", inRedis(redislock.New)},
+	{"fair", "C14", "Redis", inRedis(redislock.NewFair)},
+	{"semaphore", "C16", "Redis", inRedis(func(c redis.UniversalClient, ttl time.Duration, o redislock.Options) (*redislock.QueueStore, error) {
+		return redislock.NewSemaphore(c, ttl, 2, o)
+	})},
+	{"etcd", "D1", "etcd", openEtcd},
+}
+
+// measured is what a measurement found.
+type measured struct {
+	Median    float64 `json:"median_us"` // microseconds to take and release the lock
+	PerSecond float64 `json:"per_second"`
+	Count     int     `json:"count"`
+}
+
+// run measures for at least the time.
+func (m measurement) run(ctx context.Context, cfg Config, least time.Duration) (measured, error) {
+	s, err := m.open(ctx, cfg)
+	if err != nil {
+		return measured{}, err
+	}
+	defer s.close()
+	if err := s.once(ctx); err != nil { // the first one connects, and loads scripts
+		return measured{}, err
+	}
+	var took []time.Duration
+	begin := time.Now()
+	for len(took) == 0 || time.Since(begin) < least {
+		start := time.Now()
+		if err := s.once(ctx); err != nil {
+			return measured{}, err
+		}
+		took = append(took, time.Since(start))
+	}
+	total := time.Since(begin)
+	slices.Sort(took)
+	median := took[len(took)/2]
+	return measured{float64(median.Nanoseconds()) / 1000, round(float64(len(took)) / total.Seconds()), len(took)}, nil
+}
+
+// ofStore is a subject that takes and releases leases.
+func ofStore(s locking.Store, close func()) subject {
+	return subject{func(ctx context.Context) error {
+		lease, err := s.TryAcquire(ctx, measuredKey)
+		if err != nil {
+			return err
+		}
+		return s.Release(ctx, lease)
+	}, close}
+}
+
+// openTables makes the tables of package pglock in a schema of the lab. They stay.
+func openTables(ctx context.Context, cfg Config) (*pgxpool.Pool, error) {
+	tablesURL, err := makeLockSchema(ctx, cfg.PostgresURL)
+	if err != nil {
+		return nil, err
+	}
+	pool, err := smallPool(ctx, tablesURL)
+	if err != nil {
+		return nil, err
+	}
+	err = pool.AcquireFunc(ctx, func(c *pgxpool.Conn) error { return pglock.Migrate(ctx, c.Conn()) })
+	if err == nil {
+		err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return pglock.MakeRow(ctx, tx, measuredKey) })
+	}
+	if err != nil {
+		pool.Close()
+		return nil, err
+	}
+	return pool, nil
+}
+
+// makeLockSchema makes a schema beside that of databaseURL, and returns a URL with it.
+func makeLockSchema(ctx context.Context, databaseURL string) (string, error) {
+	pool, err := smallPool(ctx, databaseURL)
+	if err != nil {
+		return "", err
+	}
+	defer pool.Close()
+	var schema string
+	if err := pool.QueryRow(ctx, `SELECT current_schema() || '_patterns'`).Scan(&schema); err != nil {
+		return "", err
+	}
+	if len(schema) > nameMax { // PostgreSQL would cut it off
+		return "", fmt.Errorf("lab: the schema %s would have a name of more than %d bytes", schema, nameMax)
+	}
+	schema = pgx.Identifier{schema}.Sanitize()
+	if _, err := pool.Exec(ctx, `CREATE SCHEMA IF NOT EXISTS `+schema); err != nil {
+		return "", fmt.Errorf("a measurement makes a schema of its own: %w", err)
+	}
+	return withSchema(databaseURL, schema)
+}
+
+// smallPool opens a pool for one lock: a session holds one connection, and needs another one.
+func smallPool(ctx context.Context, databaseURL string) (*pgxpool.Pool, error) {
+	config, err := pgtx.PoolConfig(databaseURL)
+	if err != nil {
+		return nil, err
+	}
+	config.MaxConns = 2
+	return pgxpool.NewWithConfig(ctx, config)
+}
+
+// transaction measures a lock of a transaction, together with its BEGIN and COMMIT.
+func transaction(lock func(context.Context, pglock.Tx, string) error) func(context.Context, Config) (subject, error) {
+	return func(ctx context.Context, cfg Config) (subject, error) {
+		pool, err := openTables(ctx, cfg)
+		if err != nil {
+			return subject{}, err
+		}
+		return subject{func(ctx context.Context) error {
+			return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return lock(ctx, tx, measuredKey) })
+		}, pool.Close}, nil
+	}
+}
+
+// closingStore is a store with connections.
+type closingStore interface {
+	locking.Store
+	Close()
+}
+
+func inPostgres[S closingStore](open func(*pgxpool.Pool) (S, error)) func(context.Context, Config) (subject, error) {
+	return func(ctx context.Context, cfg Config) (subject, error) {
+		pool, err := openTables(ctx, cfg)
+		if err != nil {
+			return subject{}, err
+		}
+		store, err := open(pool)
+		if err != nil {
+			pool.Close()
+			return subject{}, err
+		}
+		return ofStore(store, func() {
+			store.Close()
+			pool.Close()
+		}), nil
+	}
+}
+
+func openFile(context.Context, Config) (subject, error) {
+	dir, err := os.MkdirTemp("", "shop-lab-")
+	if err != nil {
+		return subject{}, err
+	}
+	store, err := filelock.New(dir)
+	if err != nil {
+		_ = os.RemoveAll(dir)
+		return subject{}, err
+	}
+	return ofStore(store, func() { _ = os.RemoveAll(dir) }), nil
+}
+
+func inRedis[S closingStore](open func(redis.UniversalClient, time.Duration, redislock.Options) (S, error)) func(context.Context, Config) (subject, error) {
+	return func(_ context.Context, cfg Config) (subject, error) {
+		client, err := redislock.Connect(cfg.RedisURL, measureTTL)
+		if err != nil {
+			return subject{}, err
+		}
+		store, err := open(client, measureTTL, redislock.Options{Prefix: cfg.LockPrefix + "-patterns"})
+		if err != nil {
+			_ = client.Close()
+			return subject{}, err
+		}
+		return ofStore(store, func() {
+			store.Close()
+			_ = client.Close()
+		}), nil
+	}
+}
+
+func openEtcd(ctx context.Context, cfg Config) (subject, error) {
+	if len(cfg.EtcdEndpoints) == 0 {
+		return subject{}, fmt.Errorf("%w: for etcd set --etcd-endpoints or SHOP_ETCD_ENDPOINTS", errNotConfigured)
+	}
+	config := etcdlock.Config(cfg.EtcdEndpoints...)
+	config.Logger = zap.NewNop() // its connection failures are returned as errors
+	client, err := clientv3.New(config)
+	if err != nil {
+		return subject{}, err
+	}
+	store, err := etcdlock.New(ctx, client, measureTTL, etcdlock.Options{Prefix: cfg.LockPrefix + "-patterns"})
+	if err != nil {
+		_ = client.Close()
+		return subject{}, err
+	}
+	return ofStore(store, func() {
+		store.Close()
+		_ = client.Close()
+	}), nil
+}
+
+func openMongo(ctx context.Context, cfg Config) (subject, error) {
+	if cfg.MongoURL == "" {
+		return subject{}, fmt.Errorf("%w: for MongoDB set --mongo-url or SHOP_MONGO_URL", errNotConfigured)
+	}
+	parsed, err := connstring.Parse(cfg.MongoURL)
+	if err != nil {
+		return subject{}, err
+	}
+	options, err := wallet.ClientOptions(cfg.MongoURL)
+	if err != nil {
+		return subject{}, err
+	}
+	client, err := mongo.Connect(options)
+	if err != nil {
+		return subject{}, err
+	}
+	store, err := mongolock.New(client.Database(parsed.Database).Collection("lab_patterns"), measureTTL)
+	if err != nil {
+		_ = client.Disconnect(ctx)
+		return subject{}, err
+	}
+	return ofStore(store, func() {
+		store.Close()
+		_ = client.Disconnect(context.WithoutCancel(ctx))
+	}), nil
+}

@@ -1,0 +1,156 @@
+package lab
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"html/template"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/yuin/goldmark"
+	"github.com/yuin/goldmark/ast"
+	"github.com/yuin/goldmark/extension"
+	table "github.com/yuin/goldmark/extension/ast"
+	"github.com/yuin/goldmark/renderer"
+	"github.com/yuin/goldmark/text"
+	"github.com/yuin/goldmark/util"
+
+	"shop/docs"
+)
+
+// patternsHTML is docs/patterns.md for the page.
+var patternsHTML = sync.OnceValues(func() (template.HTML, error) {
+	return renderPatterns(docs.Patterns, measurements)
+})
+
+func (l *Lab) patternsPage(w http.ResponseWriter, _ *http.Request) {
+	body, err := patternsHTML()
+	if err != nil {
+		fail(w, http.StatusInternalServerError, err)
+		return
+	}
+	l.render(w, "patterns.html", map[string]any{"Body": body, "Seconds": l.measureTime.Seconds()})
+}
+
+// renderPatterns renders the page without its title. Each row of a table of patterns gets one more cell, for the
+// measurement of this row.
+func renderPatterns(source []byte, list []measurement) (template.HTML, error) {
+	markdown := goldmark.New(goldmark.WithExtensions(extension.Table),
+		goldmark.WithRendererOptions(renderer.WithNodeRenderers(util.Prioritized(sourceLinks{}, 1))))
+	doc := markdown.Parser().Parse(text.NewReader(source))
+	doc.RemoveChild(doc, doc.FirstChild())
+	left := map[string]string{} // row → measurement
+	for _, m := range list {
+		left[m.Row] = m.Name
+	}
+	for n := doc.FirstChild(); n != nil; n = n.NextSibling() {
+		if t, ok := n.(*table.Table); ok {
+			prepareTable(t, source, left)
+		}
+	}
+	if len(left) > 0 {
+		return "", fmt.Errorf("docs/patterns.md has no row for the measurements %v", left)
+	}
+	var b bytes.Buffer
+	err := markdown.Renderer().Render(&b, source, doc)
+	return template.HTML(b.String()), err // the text is of this repository, and goldmark omits raw HTML
+}
+
+// prepareTable labels the cells of a table with its headings, for narrow screens, and adds the cells of measurements.
+// It deletes from left what it has added.
+func prepareTable(t *table.Table, source []byte, left map[string]string) {
+	var labels []string
+	for cell := t.FirstChild().FirstChild(); cell != nil; cell = cell.NextSibling() {
+		labels = append(labels, plain(cell, source))
+	}
+	patterns := labels[1] == "pattern"
+	if patterns {
+		t.SetAttributeString("class", []byte("patterns"))
+		head := table.NewTableCell()
+		head.AppendChild(head, ast.NewString([]byte("on this machine")))
+		t.FirstChild().AppendChild(t.FirstChild(), head)
+	}
+	for row := t.FirstChild().NextSibling(); row != nil; row = row.NextSibling() {
+		at, name := 0, ""
+		for cell := row.FirstChild(); cell != nil; cell = cell.NextSibling() {
+			cell.SetAttributeString("data-label", []byte(labels[at]))
+			if at < 2 && name == "" { // the number of the pattern, or without one the pattern
+				name = plain(cell, source)
+			}
+			at++
+		}
+		if patterns {
+			cell := table.NewTableCell()
+			cell.SetAttributeString("data-label", []byte("on this machine"))
+			if m, ok := left[name]; ok {
+				cell.SetAttributeString("data-measure", []byte(m))
+				delete(left, name)
+			}
+			row.AppendChild(row, cell)
+		}
+	}
+}
+
+// plain is the text of a node.
+func plain(n ast.Node, source []byte) string {
+	var b strings.Builder
+	_ = ast.Walk(n, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
+		if t, ok := n.(*ast.Text); ok && entering {
+			b.Write(t.Segment.Value(source))
+		}
+		return ast.WalkContinue, nil
+	})
+	return b.String()
+}
+
+// sourceLinks renders a link to a file of the repository as its text and its path. The server does not know where a
+// reader has the repository: a path can be opened in any editor, and a wrong base URL would make each link a dead one.
+type sourceLinks struct{}
+
+func (sourceLinks) RegisterFuncs(r renderer.NodeRendererFuncRegisterer) {
+	r.Register(ast.KindLink, func(w util.BufWriter, _ []byte, n ast.Node, entering bool) (ast.WalkStatus, error) {
+		if !entering {
+			path := strings.TrimPrefix(string(n.(*ast.Link).Destination), "../")
+			fmt.Fprintf(w, ` <code class="path">%s</code>`, template.HTMLEscapeString(path))
+		}
+		return ast.WalkContinue, nil
+	})
+}
+
+// measure measures one lock. It answers when the measurement has ended.
+func (l *Lab) measure(w http.ResponseWriter, r *http.Request) {
+	n := slices.IndexFunc(measurements, func(m measurement) bool { return m.Name == r.PathValue("name") })
+	if n < 0 {
+		fail(w, http.StatusNotFound, fmt.Errorf("there is no measurement %q; the page names them", r.PathValue("name")))
+		return
+	}
+	if !l.reserve() {
+		w.Header().Set("Retry-After", strconv.Itoa(int(raceTime/time.Second)))
+		fail(w, http.StatusConflict, ErrRunning)
+		return
+	}
+	defer l.work.Done()
+	defer l.release()
+	ctx, cancel := context.WithTimeout(r.Context(), l.measureTime+measureWait)
+	defer cancel()
+	defer context.AfterFunc(l.life, cancel)()
+	m := measurements[n]
+	result, err := m.run(ctx, l.cfg, l.measureTime)
+	switch {
+	case errors.Is(err, errNotConfigured):
+		fail(w, http.StatusServiceUnavailable, err)
+	case err != nil:
+		l.cfg.Log.Warn("a pattern could not be measured", "pattern", m.Name, "error", err)
+		fail(w, http.StatusServiceUnavailable, fmt.Errorf("%s did not do it, is it running? %w", m.Store, err))
+	default:
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(result)
+	}
+}

@@ -1,0 +1,148 @@
+package lab
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"shop/docs"
+	"shop/locking/locktest"
+	"shop/wallet"
+)
+
+// servePatterns is a Lab with all stores, whose measurements are short.
+func servePatterns(t *testing.T) *served {
+	t.Helper()
+	s := serve(t, func(cfg *Config) {
+		cfg.EtcdEndpoints, cfg.MongoURL = strings.Split(locktest.Env(t, "SHOP_ETCD_ENDPOINTS"), ","), mongoURL(t)
+		t.Cleanup(func() { dropPatterns(t, cfg.PostgresURL) })
+	})
+	s.lab.measureTime = 20 * time.Millisecond
+	return s
+}
+
+func dropPatterns(t *testing.T, databaseURL string) {
+	t.Helper()
+	conn, err := pgx.Connect(context.Background(), databaseURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	schema := pgx.Identifier{conn.Config().RuntimeParams["search_path"] + "_patterns"}.Sanitize()
+	if _, err := conn.Exec(context.Background(), "DROP SCHEMA IF EXISTS "+schema+" CASCADE"); err != nil {
+		t.Error(err)
+	}
+}
+
+// mongoURL returns the URL of a database for one test, without collections.
+func mongoURL(t *testing.T) string {
+	t.Helper()
+	u, err := url.Parse(locktest.Env(t, "SHOP_MONGO_URL"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Path = "/lab_" + strings.ToLower(rand.Text())
+	db := connectMongo(t, u.String())
+	t.Cleanup(func() {
+		if err := errors.Join(db.Drop(context.Background()), db.Client().Disconnect(context.Background())); err != nil {
+			t.Error(err)
+		}
+	})
+	return u.String()
+}
+
+func connectMongo(t *testing.T, mongoURL string) *mongo.Database {
+	t.Helper()
+	options, err := wallet.ClientOptions(mongoURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := mongo.Connect(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u, _ := url.Parse(mongoURL)
+	return client.Database(strings.TrimPrefix(u.Path, "/"))
+}
+
+func TestPatterns_ThePageIsTheDocumentAndEachMeasurementHasItsRow(t *testing.T) {
+	t.Parallel()
+	page := servePatterns(t).text("/lab/patterns")
+	for _, m := range measurements {
+		if n := strings.Count(page, `data-measure="`+m.Name+`"`); n != 1 {
+			t.Errorf("%d rows for %s", n, m.Name)
+		}
+	}
+	lines := regexp.MustCompile(`(?m)^\| ([A-E]\d+)? *\| `).FindAll(docs.Patterns, -1)
+	heads := bytes.Count(docs.Patterns, []byte("| | pattern |"))
+	if n := strings.Count(page, `data-label="on this machine"`); heads == 0 || n != len(lines)-heads {
+		t.Errorf("%d rows on the page, %d with %d headings in the document", n, len(lines), heads)
+	}
+	// The row of A6 has its own measurement, its code as a path, and no link.
+	row := regexp.MustCompile(`(?s)<tr>\s*<td data-label="">A6</td>.*?</tr>`).FindString(page)
+	if !strings.Contains(row, `data-measure="row"`) || !strings.Contains(row, `LockRow <code class="path">locking/pglock/xact.go</code>`) {
+		t.Errorf("the row of A6 is %s", row)
+	}
+	if strings.Contains(page, `href="..`) || strings.Contains(page, "| ") {
+		t.Error("the page has relative links, or a table that is none")
+	}
+}
+
+func TestRenderPatterns_AMeasurementWithoutItsRowIsAnError(t *testing.T) {
+	t.Parallel()
+	_, err := renderPatterns(docs.Patterns, []measurement{{Name: "row", Row: "A6"}, {Name: "lost", Row: "Z9"}})
+	if err == nil || !strings.Contains(err.Error(), "Z9") || strings.Contains(err.Error(), "A6") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestMeasure_EachLockInItsStore(t *testing.T) {
+	t.Parallel()
+	s := servePatterns(t)
+	for _, m := range measurements {
+		var answer struct {
+			measured
+			Error string
+		}
+		res := s.send("POST", "/lab/patterns/"+m.Name, "", &answer)
+		if res.StatusCode != http.StatusOK || answer.Median <= 0 || answer.Count < 1 || answer.PerSecond <= 0 {
+			t.Errorf("%s: %s %+v", m.Name, res.Status, answer)
+		}
+		t.Logf("%s: %.0f µs, %.0f per second, of %d", m.Name, answer.Median, answer.PerSecond, answer.Count)
+	}
+}
+
+func TestMeasure_RefusalsSayWhatToDo(t *testing.T) {
+	t.Parallel()
+	s := serve(t, func(cfg *Config) { cfg.RedisURL = "redis://127.0.0.1:1/0" })
+	refused := func(name string, status int, want string) {
+		t.Helper()
+		var answer struct{ Error string }
+		if res := s.send("POST", "/lab/patterns/"+name, "", &answer); res.StatusCode != status || !strings.Contains(answer.Error, want) {
+			t.Errorf("%s: %s %q, want %d %q", name, res.Status, answer.Error, status, want)
+		}
+	}
+	refused("hope", http.StatusNotFound, `no measurement "hope"`)
+	refused("etcd", http.StatusServiceUnavailable, "--etcd-endpoints")
+	refused("mongo", http.StatusServiceUnavailable, "--mongo-url")
+	refused("redis", http.StatusServiceUnavailable, "Redis did not do it, is it running?")
+	if !s.lab.reserve() { // as a race does, or another measurement
+		t.Fatal("a failed measurement has not ended")
+	}
+	refused("advisory", http.StatusConflict, "is running")
+	s.lab.release()
+	s.lab.work.Done()
+	s.wantOwnOrigin("/lab/patterns/advisory", "")
+	s.lab.Stop()
+	refused("advisory", http.StatusConflict, "")
+}
