@@ -105,6 +105,9 @@ func TestPatternsPage_AVisitorMeasuresThem(t *testing.T) {
 			t.Errorf("%s: %s", m.Name, out)
 		}
 	}
+	if rows := eval[int](b, `document.querySelectorAll("#figures tbody tr").length`); rows != len(measurements) { // redis twice
+		b.Errorf("%d rows at the top, want %d", rows, len(measurements))
+	}
 	b.shoot("patterns")
 	if !s.lab.reserve() {
 		t.Fatal("a measurement is still running")

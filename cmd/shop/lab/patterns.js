@@ -13,6 +13,19 @@ function button(cell) {
   return b;
 }
 
+// list adds the figures to the table at the top, the fastest first.
+function list(cell, answer) {
+  const figures = $("figures"), row = figures.tBodies[0].insertRow();
+  const link = Object.assign(document.createElement("a"), { href: `#${cell.dataset.measure}`, textContent: rowName(cell) });
+  row.dataset.median = answer.median_us;
+  row.insertCell().append(link);
+  row.insertCell().textContent = figure.format(answer.median_us);
+  row.insertCell().textContent = figure.format(answer.per_second);
+  const others = [...figures.tBodies[0].rows].filter((r) => r === row || r.cells[0].innerText !== link.textContent);
+  figures.tBodies[0].replaceChildren(...others.sort((a, b) => a.dataset.median - b.dataset.median));
+  figures.hidden = false;
+}
+
 // measure measures one lock, and returns a sentence about it.
 async function measure(cell) {
   const out = cell.querySelector("output");
@@ -23,6 +36,7 @@ async function measure(cell) {
     const answer = await response.json();
     if (!response.ok) throw new Error(answer.error);
     out.textContent = `${figure.format(answer.median_us)} µs, ${figure.format(answer.per_second)} per second`;
+    list(cell, answer);
   } catch (error) {
     out.className = "error";
     out.textContent = error instanceof TypeError ? "The server does not answer." : error.message;
@@ -31,16 +45,20 @@ async function measure(cell) {
 }
 
 // all measures several, one at a time.
-async function all(list) {
-  const buttons = document.querySelectorAll("button");
+async function all(wanted) {
+  const buttons = document.querySelectorAll("button"), focused = document.activeElement;
   buttons.forEach((b) => { b.disabled = true; });
-  for (const [n, cell] of list.entries()) {
-    $("status").textContent = `Measuring ${n + 1} of ${list.length}: ${rowName(cell)}`;
+  for (const [n, cell] of wanted.entries()) {
+    $("status").textContent = `Measuring ${n + 1} of ${wanted.length}: ${rowName(cell)}`;
     $("status").textContent = await measure(cell);
   }
-  if (list.length > 1) $("status").textContent = `Measured ${list.length} patterns.`;
+  if (wanted.length > 1) $("status").textContent = `Measured ${wanted.length} patterns.`;
   buttons.forEach((b) => { b.disabled = false; });
+  if (document.activeElement === document.body) focused.focus(); // a disabled button has lost it
 }
 
-for (const cell of cells) cell.append(document.createElement("output"), button(cell));
+for (const cell of cells) {
+  cell.parentElement.id = cell.dataset.measure;
+  cell.append(document.createElement("output"), button(cell));
+}
 $("all").addEventListener("click", () => all(cells));

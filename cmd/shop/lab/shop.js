@@ -30,6 +30,7 @@ function kind(response, answer) {
 // attempt sends a request, again with the same key, and adds the answer to its entry in the list.
 async function attempt(r) {
   const line = element("p", { textContent: "…" });
+  const focused = document.activeElement === r.again;
   r.item.insertBefore(line, r.again);
   r.again.disabled = true;
   let result, text;
@@ -56,6 +57,7 @@ async function attempt(r) {
   line.className = result;
   r.again.textContent = result === "unknown" ? "Ask again with the same key" : "Send again with the same key";
   r.again.disabled = false;
+  if (focused && document.activeElement === document.body) r.again.focus(); // a disabled button has lost it
 }
 
 // send makes an intent of a click.
