@@ -16,6 +16,7 @@ import (
 
 	"shop/cmd/shop/api"
 	"shop/cmd/shop/lab"
+	"shop/cmd/shop/reference"
 	"shop/inventory"
 	"shop/locking"
 	"shop/locking/lockprom"
@@ -34,6 +35,7 @@ type app struct {
 	transfers *transferBackend
 	wallets   *walletBackend
 	server    *api.Server
+	reference reference.Reference
 	lab       *lab.Lab // nil without --lab
 }
 
@@ -102,6 +104,11 @@ func (c *serveCmd) assemble(ctx context.Context, log *slog.Logger, reg *promethe
 			EtcdEndpoints: c.Transfers.EtcdEndpoints, MongoURL: c.MongoURL, Shop: c.labShop(a, service), Log: log,
 		})
 	}
+	spec, err := api.Document()
+	if err != nil {
+		return nil, err
+	}
+	a.reference = reference.New(spec)
 	a.server, err = api.New(c.apiConfig(a, service, log, reg))
 	return a, err
 }
@@ -122,17 +129,17 @@ func (a *app) openLocks(s lockSettings, prefix string, reg prometheus.Registerer
 	return nil
 }
 
-// handler is the API, and in the lab its page.
+// handler is the API with its reference, and in the lab its page.
 func (a *app) handler() http.Handler {
-	if a.lab == nil {
-		return a.server
-	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if lab.Serves(r.URL.Path) {
+		switch path := r.URL.Path; {
+		case a.reference.Serves(path):
+			a.reference.ServeHTTP(w, r)
+		case a.lab != nil && lab.Serves(path):
 			a.lab.ServeHTTP(w, r)
-			return
+		default:
+			a.server.ServeHTTP(w, r)
 		}
-		a.server.ServeHTTP(w, r)
 	})
 }
 

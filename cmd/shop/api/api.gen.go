@@ -347,9 +347,7 @@ type HealthWallets string
 type LineRequest struct {
 	// Quantity Digits only: 2.0 and 2e0 are refused
 	Quantity int64 `json:"quantity"`
-
-	// Sku Example: coffee
-	Sku SKU `json:"sku"`
+	Sku      SKU   `json:"sku"`
 }
 
 // Order defines model for Order.
@@ -450,7 +448,7 @@ type ProductList struct {
 	Products []Product `json:"products"`
 }
 
-// SKU Example: coffee
+// SKU defines model for SKU.
 type SKU = string
 
 // Transfer defines model for Transfer.
@@ -484,9 +482,7 @@ type TransferRequest struct {
 	// Currency ISO 4217
 	Currency string `json:"currency"`
 
-	// ExpiresIn How long the money is held, as in 90s, 15m or 1h30m; only with pending
-	//
-	// Example: 15m
+	// ExpiresIn How long the money is held, from 1ms to 720h, as in 500ms, 90s, 15m or 1h30m; only with pending
 	ExpiresIn string `json:"expires_in,omitempty"`
 
 	// From In lower or upper case, bare or in braces; all spellings are equal
@@ -552,20 +548,32 @@ type WalletOperation struct {
 // WalletOperationKind defines model for WalletOperation.Kind.
 type WalletOperationKind string
 
-// IdempotencyKey Example: 6f1c1c52-order-1
+// IdempotencyKey defines model for IdempotencyKey.
 type IdempotencyKey = string
 
 // OrderID defines model for OrderID.
 type OrderID = openapi_types.UUID
 
-// Strategy defines model for Strategy.
-type Strategy = string
+// OrderStrategy defines model for OrderStrategy.
+type OrderStrategy = string
 
 // TransferID In lower or upper case, bare or in braces; all spellings are equal
 type TransferID = UUID
 
+// TransferStrategy defines model for TransferStrategy.
+type TransferStrategy = string
+
 // WalletID In lower or upper case, bare or in braces; all spellings are equal
 type WalletID = UUID
+
+// WalletStrategy defines model for WalletStrategy.
+type WalletStrategy = string
+
+// AdministratorsOnly RFC 9457
+type AdministratorsOnly = Problem
+
+// Busy RFC 9457
+type Busy = Problem
 
 // Forbidden RFC 9457
 type Forbidden = Problem
@@ -576,8 +584,26 @@ type Internal = Problem
 // Invalid RFC 9457
 type Invalid = Problem
 
+// InvalidOrder RFC 9457
+type InvalidOrder = Problem
+
+// InvalidPayment RFC 9457
+type InvalidPayment = Problem
+
+// InvalidPost RFC 9457
+type InvalidPost = Problem
+
+// InvalidTransfer RFC 9457
+type InvalidTransfer = Problem
+
+// KeyReused RFC 9457
+type KeyReused = Problem
+
 // Malformed RFC 9457
 type Malformed = Problem
+
+// MalformedOrWithoutKey RFC 9457
+type MalformedOrWithoutKey = Problem
 
 // NotFound RFC 9457
 type NotFound = Problem
@@ -585,26 +611,23 @@ type NotFound = Problem
 // RateLimited RFC 9457
 type RateLimited = Problem
 
-// Refused RFC 9457
-type Refused = Problem
+// RefusedCancellation RFC 9457
+type RefusedCancellation = Problem
 
 // RefusedOperation RFC 9457
 type RefusedOperation = Problem
+
+// RefusedOrder RFC 9457
+type RefusedOrder = Problem
+
+// RefusedSettlement RFC 9457
+type RefusedSettlement = Problem
 
 // RefusedTransfer RFC 9457
 type RefusedTransfer = Problem
 
 // RequestTimeout RFC 9457
 type RequestTimeout = Problem
-
-// Stored defines model for Stored.
-type Stored = Order
-
-// StoredOperation defines model for StoredOperation.
-type StoredOperation = WalletOperation
-
-// StoredTransfer defines model for StoredTransfer.
-type StoredTransfer = Transfer
 
 // Timeout RFC 9457
 type Timeout = Problem
@@ -615,16 +638,22 @@ type TooLarge = Problem
 // Unauthorized RFC 9457
 type Unauthorized = Problem
 
-// Unavailable RFC 9457
-type Unavailable = Problem
+// UnavailableMoney RFC 9457
+type UnavailableMoney = Problem
+
+// UnavailableStock RFC 9457
+type UnavailableStock = Problem
+
+// UnavailableWallet RFC 9457
+type UnavailableWallet = Problem
 
 // UnsupportedMediaType RFC 9457
 type UnsupportedMediaType = Problem
 
 // PlaceOrderParams defines parameters for PlaceOrder.
 type PlaceOrderParams struct {
-	// Strategy How stock is taken, money is moved, or a wallet is written; only in the lab (`shop serve --lab`). An unknown name, and outside the lab every value, is malformed (400). In the lab the problem for `strategy=x` lists the names.
-	Strategy *Strategy `form:"strategy,omitempty" json:"strategy,omitempty"`
+	// Strategy How stock is taken, money is moved, or a wallet is written; only in the lab (`shop serve --lab`). Outside the lab every value is malformed. Those that are not safe are there to be watched.
+	Strategy *OrderStrategy `form:"strategy,omitempty" json:"strategy,omitempty"`
 
 	// IdempotencyKey Identifies the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941, with \" and \\ escaped); both forms are the same key. An empty header counts as missing, and two headers are malformed. A client's orders and transfers share one set of keys: a key used for a second request gets `idempotency-key-reused`. Wallets have a separate set. Outcomes are kept for at least 24 hours. A key that is reused for the money of another client gets `idempotency-key-reused` for transfers, which check the key first, and `forbidden` for wallets, which check the owner first.
 	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
@@ -638,8 +667,8 @@ type CancelOrderParams struct {
 
 // CreateTransferParams defines parameters for CreateTransfer.
 type CreateTransferParams struct {
-	// Strategy How stock is taken, money is moved, or a wallet is written; only in the lab (`shop serve --lab`). An unknown name, and outside the lab every value, is malformed (400). In the lab the problem for `strategy=x` lists the names.
-	Strategy *Strategy `form:"strategy,omitempty" json:"strategy,omitempty"`
+	// Strategy How stock is taken, money is moved, or a wallet is written; only in the lab (`shop serve --lab`). Outside the lab every value is malformed. Those that are not safe are there to be watched.
+	Strategy *TransferStrategy `form:"strategy,omitempty" json:"strategy,omitempty"`
 
 	// IdempotencyKey Identifies the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941, with \" and \\ escaped); both forms are the same key. An empty header counts as missing, and two headers are malformed. A client's orders and transfers share one set of keys: a key used for a second request gets `idempotency-key-reused`. Wallets have a separate set. Outcomes are kept for at least 24 hours. A key that is reused for the money of another client gets `idempotency-key-reused` for transfers, which check the key first, and `forbidden` for wallets, which check the owner first.
 	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
@@ -647,8 +676,8 @@ type CreateTransferParams struct {
 
 // PostTransferParams defines parameters for PostTransfer.
 type PostTransferParams struct {
-	// Strategy How stock is taken, money is moved, or a wallet is written; only in the lab (`shop serve --lab`). An unknown name, and outside the lab every value, is malformed (400). In the lab the problem for `strategy=x` lists the names.
-	Strategy *Strategy `form:"strategy,omitempty" json:"strategy,omitempty"`
+	// Strategy How stock is taken, money is moved, or a wallet is written; only in the lab (`shop serve --lab`). Outside the lab every value is malformed. Those that are not safe are there to be watched.
+	Strategy *TransferStrategy `form:"strategy,omitempty" json:"strategy,omitempty"`
 
 	// IdempotencyKey Identifies the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941, with \" and \\ escaped); both forms are the same key. An empty header counts as missing, and two headers are malformed. A client's orders and transfers share one set of keys: a key used for a second request gets `idempotency-key-reused`. Wallets have a separate set. Outcomes are kept for at least 24 hours. A key that is reused for the money of another client gets `idempotency-key-reused` for transfers, which check the key first, and `forbidden` for wallets, which check the owner first.
 	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
@@ -656,8 +685,8 @@ type PostTransferParams struct {
 
 // VoidTransferParams defines parameters for VoidTransfer.
 type VoidTransferParams struct {
-	// Strategy How stock is taken, money is moved, or a wallet is written; only in the lab (`shop serve --lab`). An unknown name, and outside the lab every value, is malformed (400). In the lab the problem for `strategy=x` lists the names.
-	Strategy *Strategy `form:"strategy,omitempty" json:"strategy,omitempty"`
+	// Strategy How stock is taken, money is moved, or a wallet is written; only in the lab (`shop serve --lab`). Outside the lab every value is malformed. Those that are not safe are there to be watched.
+	Strategy *TransferStrategy `form:"strategy,omitempty" json:"strategy,omitempty"`
 
 	// IdempotencyKey Identifies the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941, with \" and \\ escaped); both forms are the same key. An empty header counts as missing, and two headers are malformed. A client's orders and transfers share one set of keys: a key used for a second request gets `idempotency-key-reused`. Wallets have a separate set. Outcomes are kept for at least 24 hours. A key that is reused for the money of another client gets `idempotency-key-reused` for transfers, which check the key first, and `forbidden` for wallets, which check the owner first.
 	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
@@ -665,8 +694,8 @@ type VoidTransferParams struct {
 
 // CreditWalletParams defines parameters for CreditWallet.
 type CreditWalletParams struct {
-	// Strategy How stock is taken, money is moved, or a wallet is written; only in the lab (`shop serve --lab`). An unknown name, and outside the lab every value, is malformed (400). In the lab the problem for `strategy=x` lists the names.
-	Strategy *Strategy `form:"strategy,omitempty" json:"strategy,omitempty"`
+	// Strategy How stock is taken, money is moved, or a wallet is written; only in the lab (`shop serve --lab`). Outside the lab every value is malformed. Those that are not safe are there to be watched.
+	Strategy *WalletStrategy `form:"strategy,omitempty" json:"strategy,omitempty"`
 
 	// IdempotencyKey Identifies the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941, with \" and \\ escaped); both forms are the same key. An empty header counts as missing, and two headers are malformed. A client's orders and transfers share one set of keys: a key used for a second request gets `idempotency-key-reused`. Wallets have a separate set. Outcomes are kept for at least 24 hours. A key that is reused for the money of another client gets `idempotency-key-reused` for transfers, which check the key first, and `forbidden` for wallets, which check the owner first.
 	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
@@ -674,8 +703,8 @@ type CreditWalletParams struct {
 
 // DebitWalletParams defines parameters for DebitWallet.
 type DebitWalletParams struct {
-	// Strategy How stock is taken, money is moved, or a wallet is written; only in the lab (`shop serve --lab`). An unknown name, and outside the lab every value, is malformed (400). In the lab the problem for `strategy=x` lists the names.
-	Strategy *Strategy `form:"strategy,omitempty" json:"strategy,omitempty"`
+	// Strategy How stock is taken, money is moved, or a wallet is written; only in the lab (`shop serve --lab`). Outside the lab every value is malformed. Those that are not safe are there to be watched.
+	Strategy *WalletStrategy `form:"strategy,omitempty" json:"strategy,omitempty"`
 
 	// IdempotencyKey Identifies the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941, with \" and \\ escaped); both forms are the same key. An empty header counts as missing, and two headers are malformed. A client's orders and transfers share one set of keys: a key used for a second request gets `idempotency-key-reused`. Wallets have a separate set. Outcomes are kept for at least 24 hours. A key that is reused for the money of another client gets `idempotency-key-reused` for transfers, which check the key first, and `forbidden` for wallets, which check the owner first.
 	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
@@ -683,8 +712,8 @@ type DebitWalletParams struct {
 
 // PayFromWalletParams defines parameters for PayFromWallet.
 type PayFromWalletParams struct {
-	// Strategy How stock is taken, money is moved, or a wallet is written; only in the lab (`shop serve --lab`). An unknown name, and outside the lab every value, is malformed (400). In the lab the problem for `strategy=x` lists the names.
-	Strategy *Strategy `form:"strategy,omitempty" json:"strategy,omitempty"`
+	// Strategy How stock is taken, money is moved, or a wallet is written; only in the lab (`shop serve --lab`). Outside the lab every value is malformed. Those that are not safe are there to be watched.
+	Strategy *WalletStrategy `form:"strategy,omitempty" json:"strategy,omitempty"`
 
 	// IdempotencyKey Identifies the intent: 1 to 255 printable ASCII characters, bare or as a quoted string (RFC 8941, with \" and \\ escaped); both forms are the same key. An empty header counts as missing, and two headers are malformed. A client's orders and transfers share one set of keys: a key used for a second request gets `idempotency-key-reused`. Wallets have a separate set. Outcomes are kept for at least 24 hours. A key that is reused for the money of another client gets `idempotency-key-reused` for transfers, which check the key first, and `forbidden` for wallets, which check the owner first.
 	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
@@ -1281,15 +1310,36 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.GET(options.BaseURL+"/readyz", wrapper.Readyz, options.OperationMiddlewares["readyz"]...)
 }
 
-type ForbiddenApplicationProblemPlusJSONResponse Problem
+type AdministratorsOnlyApplicationProblemPlusJSONResponse Problem
 
-type HealthJSONResponse Health
+type BusyResponseHeaders struct {
+	RetryAfter *int
+}
+type BusyApplicationProblemPlusJSONResponse struct {
+	Body Problem
+
+	Headers BusyResponseHeaders
+}
+
+type ForbiddenApplicationProblemPlusJSONResponse Problem
 
 type InternalApplicationProblemPlusJSONResponse Problem
 
 type InvalidApplicationProblemPlusJSONResponse Problem
 
+type InvalidOrderApplicationProblemPlusJSONResponse Problem
+
+type InvalidPaymentApplicationProblemPlusJSONResponse Problem
+
+type InvalidPostApplicationProblemPlusJSONResponse Problem
+
+type InvalidTransferApplicationProblemPlusJSONResponse Problem
+
+type KeyReusedApplicationProblemPlusJSONResponse Problem
+
 type MalformedApplicationProblemPlusJSONResponse Problem
+
+type MalformedOrWithoutKeyApplicationProblemPlusJSONResponse Problem
 
 type NotFoundApplicationProblemPlusJSONResponse Problem
 
@@ -1302,16 +1352,34 @@ type RateLimitedApplicationProblemPlusJSONResponse struct {
 	Headers RateLimitedResponseHeaders
 }
 
-type RefusedResponseHeaders struct {
+type RefusedCancellationResponseHeaders struct {
 	RetryAfter *int
 }
-type RefusedApplicationProblemPlusJSONResponse struct {
+type RefusedCancellationApplicationProblemPlusJSONResponse struct {
 	Body Problem
 
-	Headers RefusedResponseHeaders
+	Headers RefusedCancellationResponseHeaders
 }
 
 type RefusedOperationApplicationProblemPlusJSONResponse Problem
+
+type RefusedOrderResponseHeaders struct {
+	RetryAfter *int
+}
+type RefusedOrderApplicationProblemPlusJSONResponse struct {
+	Body Problem
+
+	Headers RefusedOrderResponseHeaders
+}
+
+type RefusedSettlementResponseHeaders struct {
+	RetryAfter *int
+}
+type RefusedSettlementApplicationProblemPlusJSONResponse struct {
+	Body Problem
+
+	Headers RefusedSettlementResponseHeaders
+}
 
 type RefusedTransferResponseHeaders struct {
 	RetryAfter *int
@@ -1324,46 +1392,44 @@ type RefusedTransferApplicationProblemPlusJSONResponse struct {
 
 type RequestTimeoutApplicationProblemPlusJSONResponse Problem
 
-type StoredResponseHeaders struct {
-	IdempotencyReplayed *string
-}
-type StoredJSONResponse struct {
-	Body Order
-
-	Headers StoredResponseHeaders
-}
-
-type StoredOperationResponseHeaders struct {
-	IdempotencyReplayed *string
-}
-type StoredOperationJSONResponse struct {
-	Body WalletOperation
-
-	Headers StoredOperationResponseHeaders
-}
-
-type StoredTransferResponseHeaders struct {
-	IdempotencyReplayed *string
-}
-type StoredTransferJSONResponse struct {
-	Body Transfer
-
-	Headers StoredTransferResponseHeaders
-}
-
 type TimeoutApplicationProblemPlusJSONResponse Problem
 
 type TooLargeApplicationProblemPlusJSONResponse Problem
 
-type UnauthorizedApplicationProblemPlusJSONResponse Problem
-
-type UnavailableResponseHeaders struct {
-	RetryAfter *int
+type UnauthorizedResponseHeaders struct {
+	WWWAuthenticate *string
 }
-type UnavailableApplicationProblemPlusJSONResponse struct {
+type UnauthorizedApplicationProblemPlusJSONResponse struct {
 	Body Problem
 
-	Headers UnavailableResponseHeaders
+	Headers UnauthorizedResponseHeaders
+}
+
+type UnavailableMoneyResponseHeaders struct {
+	RetryAfter *int
+}
+type UnavailableMoneyApplicationProblemPlusJSONResponse struct {
+	Body Problem
+
+	Headers UnavailableMoneyResponseHeaders
+}
+
+type UnavailableStockResponseHeaders struct {
+	RetryAfter *int
+}
+type UnavailableStockApplicationProblemPlusJSONResponse struct {
+	Body Problem
+
+	Headers UnavailableStockResponseHeaders
+}
+
+type UnavailableWalletResponseHeaders struct {
+	RetryAfter *int
+}
+type UnavailableWalletApplicationProblemPlusJSONResponse struct {
+	Body Problem
+
+	Headers UnavailableWalletResponseHeaders
 }
 
 type UnsupportedMediaTypeApplicationProblemPlusJSONResponse Problem
@@ -1374,7 +1440,7 @@ type LivezResponseObject interface {
 	VisitLivezResponse(w http.ResponseWriter) error
 }
 
-type Livez200JSONResponse struct{ HealthJSONResponse }
+type Livez200JSONResponse Health
 
 func (response Livez200JSONResponse) VisitLivezResponse(w http.ResponseWriter) error {
 	var buf bytes.Buffer
@@ -1423,7 +1489,7 @@ type ReadyzResponseObject interface {
 	VisitReadyzResponse(w http.ResponseWriter) error
 }
 
-type Readyz200JSONResponse struct{ HealthJSONResponse }
+type Readyz200JSONResponse Health
 
 func (response Readyz200JSONResponse) VisitReadyzResponse(w http.ResponseWriter) error {
 	var buf bytes.Buffer
@@ -1521,10 +1587,13 @@ type GetAccount401ApplicationProblemPlusJSONResponse struct {
 
 func (response GetAccount401ApplicationProblemPlusJSONResponse) VisitGetAccountResponse(w http.ResponseWriter) error {
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -1579,7 +1648,7 @@ func (response GetAccount500ApplicationProblemPlusJSONResponse) VisitGetAccountR
 }
 
 type GetAccount503ApplicationProblemPlusJSONResponse struct {
-	UnavailableApplicationProblemPlusJSONResponse
+	BusyApplicationProblemPlusJSONResponse
 }
 
 func (response GetAccount503ApplicationProblemPlusJSONResponse) VisitGetAccountResponse(w http.ResponseWriter) error {
@@ -1651,17 +1720,20 @@ type GetAudit401ApplicationProblemPlusJSONResponse struct {
 
 func (response GetAudit401ApplicationProblemPlusJSONResponse) VisitGetAuditResponse(w http.ResponseWriter) error {
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
 }
 
 type GetAudit403ApplicationProblemPlusJSONResponse struct {
-	ForbiddenApplicationProblemPlusJSONResponse
+	AdministratorsOnlyApplicationProblemPlusJSONResponse
 }
 
 func (response GetAudit403ApplicationProblemPlusJSONResponse) VisitGetAuditResponse(w http.ResponseWriter) error {
@@ -1709,7 +1781,7 @@ func (response GetAudit500ApplicationProblemPlusJSONResponse) VisitGetAuditRespo
 }
 
 type GetAudit503ApplicationProblemPlusJSONResponse struct {
-	UnavailableApplicationProblemPlusJSONResponse
+	BusyApplicationProblemPlusJSONResponse
 }
 
 func (response GetAudit503ApplicationProblemPlusJSONResponse) VisitGetAuditResponse(w http.ResponseWriter) error {
@@ -1750,7 +1822,14 @@ type PlaceOrderResponseObject interface {
 	VisitPlaceOrderResponse(w http.ResponseWriter) error
 }
 
-type PlaceOrder201JSONResponse struct{ StoredJSONResponse }
+type PlaceOrder201ResponseHeaders struct {
+	IdempotencyReplayed *string
+}
+
+type PlaceOrder201JSONResponse struct {
+	Body    Order
+	Headers PlaceOrder201ResponseHeaders
+}
 
 func (response PlaceOrder201JSONResponse) VisitPlaceOrderResponse(w http.ResponseWriter) error {
 	var buf bytes.Buffer
@@ -1767,7 +1846,7 @@ func (response PlaceOrder201JSONResponse) VisitPlaceOrderResponse(w http.Respons
 }
 
 type PlaceOrder400ApplicationProblemPlusJSONResponse struct {
-	MalformedApplicationProblemPlusJSONResponse
+	MalformedOrWithoutKeyApplicationProblemPlusJSONResponse
 }
 
 func (response PlaceOrder400ApplicationProblemPlusJSONResponse) VisitPlaceOrderResponse(w http.ResponseWriter) error {
@@ -1787,10 +1866,13 @@ type PlaceOrder401ApplicationProblemPlusJSONResponse struct {
 
 func (response PlaceOrder401ApplicationProblemPlusJSONResponse) VisitPlaceOrderResponse(w http.ResponseWriter) error {
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -1827,7 +1909,7 @@ func (response PlaceOrder408ApplicationProblemPlusJSONResponse) VisitPlaceOrderR
 }
 
 type PlaceOrder409ApplicationProblemPlusJSONResponse struct {
-	RefusedApplicationProblemPlusJSONResponse
+	RefusedOrderApplicationProblemPlusJSONResponse
 }
 
 func (response PlaceOrder409ApplicationProblemPlusJSONResponse) VisitPlaceOrderResponse(w http.ResponseWriter) error {
@@ -1875,7 +1957,7 @@ func (response PlaceOrder415ApplicationProblemPlusJSONResponse) VisitPlaceOrderR
 }
 
 type PlaceOrder422ApplicationProblemPlusJSONResponse struct {
-	InvalidApplicationProblemPlusJSONResponse
+	InvalidOrderApplicationProblemPlusJSONResponse
 }
 
 func (response PlaceOrder422ApplicationProblemPlusJSONResponse) VisitPlaceOrderResponse(w http.ResponseWriter) error {
@@ -1923,7 +2005,7 @@ func (response PlaceOrder500ApplicationProblemPlusJSONResponse) VisitPlaceOrderR
 }
 
 type PlaceOrder503ApplicationProblemPlusJSONResponse struct {
-	UnavailableApplicationProblemPlusJSONResponse
+	UnavailableStockApplicationProblemPlusJSONResponse
 }
 
 func (response PlaceOrder503ApplicationProblemPlusJSONResponse) VisitPlaceOrderResponse(w http.ResponseWriter) error {
@@ -1997,10 +2079,13 @@ type GetOrder401ApplicationProblemPlusJSONResponse struct {
 
 func (response GetOrder401ApplicationProblemPlusJSONResponse) VisitGetOrderResponse(w http.ResponseWriter) error {
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -2055,7 +2140,7 @@ func (response GetOrder500ApplicationProblemPlusJSONResponse) VisitGetOrderRespo
 }
 
 type GetOrder503ApplicationProblemPlusJSONResponse struct {
-	UnavailableApplicationProblemPlusJSONResponse
+	BusyApplicationProblemPlusJSONResponse
 }
 
 func (response GetOrder503ApplicationProblemPlusJSONResponse) VisitGetOrderResponse(w http.ResponseWriter) error {
@@ -2096,7 +2181,14 @@ type CancelOrderResponseObject interface {
 	VisitCancelOrderResponse(w http.ResponseWriter) error
 }
 
-type CancelOrder201JSONResponse struct{ StoredJSONResponse }
+type CancelOrder201ResponseHeaders struct {
+	IdempotencyReplayed *string
+}
+
+type CancelOrder201JSONResponse struct {
+	Body    Order
+	Headers CancelOrder201ResponseHeaders
+}
 
 func (response CancelOrder201JSONResponse) VisitCancelOrderResponse(w http.ResponseWriter) error {
 	var buf bytes.Buffer
@@ -2113,7 +2205,7 @@ func (response CancelOrder201JSONResponse) VisitCancelOrderResponse(w http.Respo
 }
 
 type CancelOrder400ApplicationProblemPlusJSONResponse struct {
-	MalformedApplicationProblemPlusJSONResponse
+	MalformedOrWithoutKeyApplicationProblemPlusJSONResponse
 }
 
 func (response CancelOrder400ApplicationProblemPlusJSONResponse) VisitCancelOrderResponse(w http.ResponseWriter) error {
@@ -2133,10 +2225,13 @@ type CancelOrder401ApplicationProblemPlusJSONResponse struct {
 
 func (response CancelOrder401ApplicationProblemPlusJSONResponse) VisitCancelOrderResponse(w http.ResponseWriter) error {
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -2158,7 +2253,7 @@ func (response CancelOrder404ApplicationProblemPlusJSONResponse) VisitCancelOrde
 }
 
 type CancelOrder409ApplicationProblemPlusJSONResponse struct {
-	RefusedApplicationProblemPlusJSONResponse
+	RefusedCancellationApplicationProblemPlusJSONResponse
 }
 
 func (response CancelOrder409ApplicationProblemPlusJSONResponse) VisitCancelOrderResponse(w http.ResponseWriter) error {
@@ -2176,7 +2271,7 @@ func (response CancelOrder409ApplicationProblemPlusJSONResponse) VisitCancelOrde
 }
 
 type CancelOrder422ApplicationProblemPlusJSONResponse struct {
-	InvalidApplicationProblemPlusJSONResponse
+	KeyReusedApplicationProblemPlusJSONResponse
 }
 
 func (response CancelOrder422ApplicationProblemPlusJSONResponse) VisitCancelOrderResponse(w http.ResponseWriter) error {
@@ -2224,7 +2319,7 @@ func (response CancelOrder500ApplicationProblemPlusJSONResponse) VisitCancelOrde
 }
 
 type CancelOrder503ApplicationProblemPlusJSONResponse struct {
-	UnavailableApplicationProblemPlusJSONResponse
+	UnavailableStockApplicationProblemPlusJSONResponse
 }
 
 func (response CancelOrder503ApplicationProblemPlusJSONResponse) VisitCancelOrderResponse(w http.ResponseWriter) error {
@@ -2296,10 +2391,13 @@ type ListProducts401ApplicationProblemPlusJSONResponse struct {
 
 func (response ListProducts401ApplicationProblemPlusJSONResponse) VisitListProductsResponse(w http.ResponseWriter) error {
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -2339,7 +2437,7 @@ func (response ListProducts500ApplicationProblemPlusJSONResponse) VisitListProdu
 }
 
 type ListProducts503ApplicationProblemPlusJSONResponse struct {
-	UnavailableApplicationProblemPlusJSONResponse
+	BusyApplicationProblemPlusJSONResponse
 }
 
 func (response ListProducts503ApplicationProblemPlusJSONResponse) VisitListProductsResponse(w http.ResponseWriter) error {
@@ -2413,10 +2511,13 @@ type GetProduct401ApplicationProblemPlusJSONResponse struct {
 
 func (response GetProduct401ApplicationProblemPlusJSONResponse) VisitGetProductResponse(w http.ResponseWriter) error {
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -2471,7 +2572,7 @@ func (response GetProduct500ApplicationProblemPlusJSONResponse) VisitGetProductR
 }
 
 type GetProduct503ApplicationProblemPlusJSONResponse struct {
-	UnavailableApplicationProblemPlusJSONResponse
+	BusyApplicationProblemPlusJSONResponse
 }
 
 func (response GetProduct503ApplicationProblemPlusJSONResponse) VisitGetProductResponse(w http.ResponseWriter) error {
@@ -2512,7 +2613,14 @@ type CreateTransferResponseObject interface {
 	VisitCreateTransferResponse(w http.ResponseWriter) error
 }
 
-type CreateTransfer201JSONResponse struct{ StoredTransferJSONResponse }
+type CreateTransfer201ResponseHeaders struct {
+	IdempotencyReplayed *string
+}
+
+type CreateTransfer201JSONResponse struct {
+	Body    Transfer
+	Headers CreateTransfer201ResponseHeaders
+}
 
 func (response CreateTransfer201JSONResponse) VisitCreateTransferResponse(w http.ResponseWriter) error {
 	var buf bytes.Buffer
@@ -2529,7 +2637,7 @@ func (response CreateTransfer201JSONResponse) VisitCreateTransferResponse(w http
 }
 
 type CreateTransfer400ApplicationProblemPlusJSONResponse struct {
-	MalformedApplicationProblemPlusJSONResponse
+	MalformedOrWithoutKeyApplicationProblemPlusJSONResponse
 }
 
 func (response CreateTransfer400ApplicationProblemPlusJSONResponse) VisitCreateTransferResponse(w http.ResponseWriter) error {
@@ -2549,10 +2657,13 @@ type CreateTransfer401ApplicationProblemPlusJSONResponse struct {
 
 func (response CreateTransfer401ApplicationProblemPlusJSONResponse) VisitCreateTransferResponse(w http.ResponseWriter) error {
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -2651,7 +2762,9 @@ func (response CreateTransfer415ApplicationProblemPlusJSONResponse) VisitCreateT
 	return err
 }
 
-type CreateTransfer422ApplicationProblemPlusJSONResponse Problem
+type CreateTransfer422ApplicationProblemPlusJSONResponse struct {
+	InvalidTransferApplicationProblemPlusJSONResponse
+}
 
 func (response CreateTransfer422ApplicationProblemPlusJSONResponse) VisitCreateTransferResponse(w http.ResponseWriter) error {
 	var buf bytes.Buffer
@@ -2698,7 +2811,7 @@ func (response CreateTransfer500ApplicationProblemPlusJSONResponse) VisitCreateT
 }
 
 type CreateTransfer503ApplicationProblemPlusJSONResponse struct {
-	UnavailableApplicationProblemPlusJSONResponse
+	UnavailableMoneyApplicationProblemPlusJSONResponse
 }
 
 func (response CreateTransfer503ApplicationProblemPlusJSONResponse) VisitCreateTransferResponse(w http.ResponseWriter) error {
@@ -2772,10 +2885,13 @@ type GetTransfer401ApplicationProblemPlusJSONResponse struct {
 
 func (response GetTransfer401ApplicationProblemPlusJSONResponse) VisitGetTransferResponse(w http.ResponseWriter) error {
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -2830,7 +2946,7 @@ func (response GetTransfer500ApplicationProblemPlusJSONResponse) VisitGetTransfe
 }
 
 type GetTransfer503ApplicationProblemPlusJSONResponse struct {
-	UnavailableApplicationProblemPlusJSONResponse
+	BusyApplicationProblemPlusJSONResponse
 }
 
 func (response GetTransfer503ApplicationProblemPlusJSONResponse) VisitGetTransferResponse(w http.ResponseWriter) error {
@@ -2872,7 +2988,14 @@ type PostTransferResponseObject interface {
 	VisitPostTransferResponse(w http.ResponseWriter) error
 }
 
-type PostTransfer201JSONResponse struct{ StoredTransferJSONResponse }
+type PostTransfer201ResponseHeaders struct {
+	IdempotencyReplayed *string
+}
+
+type PostTransfer201JSONResponse struct {
+	Body    Transfer
+	Headers PostTransfer201ResponseHeaders
+}
 
 func (response PostTransfer201JSONResponse) VisitPostTransferResponse(w http.ResponseWriter) error {
 	var buf bytes.Buffer
@@ -2889,7 +3012,7 @@ func (response PostTransfer201JSONResponse) VisitPostTransferResponse(w http.Res
 }
 
 type PostTransfer400ApplicationProblemPlusJSONResponse struct {
-	MalformedApplicationProblemPlusJSONResponse
+	MalformedOrWithoutKeyApplicationProblemPlusJSONResponse
 }
 
 func (response PostTransfer400ApplicationProblemPlusJSONResponse) VisitPostTransferResponse(w http.ResponseWriter) error {
@@ -2909,10 +3032,13 @@ type PostTransfer401ApplicationProblemPlusJSONResponse struct {
 
 func (response PostTransfer401ApplicationProblemPlusJSONResponse) VisitPostTransferResponse(w http.ResponseWriter) error {
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -2949,7 +3075,7 @@ func (response PostTransfer408ApplicationProblemPlusJSONResponse) VisitPostTrans
 }
 
 type PostTransfer409ApplicationProblemPlusJSONResponse struct {
-	RefusedTransferApplicationProblemPlusJSONResponse
+	RefusedSettlementApplicationProblemPlusJSONResponse
 }
 
 func (response PostTransfer409ApplicationProblemPlusJSONResponse) VisitPostTransferResponse(w http.ResponseWriter) error {
@@ -2997,7 +3123,7 @@ func (response PostTransfer415ApplicationProblemPlusJSONResponse) VisitPostTrans
 }
 
 type PostTransfer422ApplicationProblemPlusJSONResponse struct {
-	InvalidApplicationProblemPlusJSONResponse
+	InvalidPostApplicationProblemPlusJSONResponse
 }
 
 func (response PostTransfer422ApplicationProblemPlusJSONResponse) VisitPostTransferResponse(w http.ResponseWriter) error {
@@ -3045,7 +3171,7 @@ func (response PostTransfer500ApplicationProblemPlusJSONResponse) VisitPostTrans
 }
 
 type PostTransfer503ApplicationProblemPlusJSONResponse struct {
-	UnavailableApplicationProblemPlusJSONResponse
+	UnavailableMoneyApplicationProblemPlusJSONResponse
 }
 
 func (response PostTransfer503ApplicationProblemPlusJSONResponse) VisitPostTransferResponse(w http.ResponseWriter) error {
@@ -3086,7 +3212,14 @@ type VoidTransferResponseObject interface {
 	VisitVoidTransferResponse(w http.ResponseWriter) error
 }
 
-type VoidTransfer201JSONResponse struct{ StoredTransferJSONResponse }
+type VoidTransfer201ResponseHeaders struct {
+	IdempotencyReplayed *string
+}
+
+type VoidTransfer201JSONResponse struct {
+	Body    Transfer
+	Headers VoidTransfer201ResponseHeaders
+}
 
 func (response VoidTransfer201JSONResponse) VisitVoidTransferResponse(w http.ResponseWriter) error {
 	var buf bytes.Buffer
@@ -3103,7 +3236,7 @@ func (response VoidTransfer201JSONResponse) VisitVoidTransferResponse(w http.Res
 }
 
 type VoidTransfer400ApplicationProblemPlusJSONResponse struct {
-	MalformedApplicationProblemPlusJSONResponse
+	MalformedOrWithoutKeyApplicationProblemPlusJSONResponse
 }
 
 func (response VoidTransfer400ApplicationProblemPlusJSONResponse) VisitVoidTransferResponse(w http.ResponseWriter) error {
@@ -3123,10 +3256,13 @@ type VoidTransfer401ApplicationProblemPlusJSONResponse struct {
 
 func (response VoidTransfer401ApplicationProblemPlusJSONResponse) VisitVoidTransferResponse(w http.ResponseWriter) error {
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -3148,7 +3284,7 @@ func (response VoidTransfer404ApplicationProblemPlusJSONResponse) VisitVoidTrans
 }
 
 type VoidTransfer409ApplicationProblemPlusJSONResponse struct {
-	RefusedTransferApplicationProblemPlusJSONResponse
+	RefusedSettlementApplicationProblemPlusJSONResponse
 }
 
 func (response VoidTransfer409ApplicationProblemPlusJSONResponse) VisitVoidTransferResponse(w http.ResponseWriter) error {
@@ -3166,7 +3302,7 @@ func (response VoidTransfer409ApplicationProblemPlusJSONResponse) VisitVoidTrans
 }
 
 type VoidTransfer422ApplicationProblemPlusJSONResponse struct {
-	InvalidApplicationProblemPlusJSONResponse
+	KeyReusedApplicationProblemPlusJSONResponse
 }
 
 func (response VoidTransfer422ApplicationProblemPlusJSONResponse) VisitVoidTransferResponse(w http.ResponseWriter) error {
@@ -3214,7 +3350,7 @@ func (response VoidTransfer500ApplicationProblemPlusJSONResponse) VisitVoidTrans
 }
 
 type VoidTransfer503ApplicationProblemPlusJSONResponse struct {
-	UnavailableApplicationProblemPlusJSONResponse
+	UnavailableMoneyApplicationProblemPlusJSONResponse
 }
 
 func (response VoidTransfer503ApplicationProblemPlusJSONResponse) VisitVoidTransferResponse(w http.ResponseWriter) error {
@@ -3288,10 +3424,13 @@ type GetWallet401ApplicationProblemPlusJSONResponse struct {
 
 func (response GetWallet401ApplicationProblemPlusJSONResponse) VisitGetWalletResponse(w http.ResponseWriter) error {
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -3346,7 +3485,7 @@ func (response GetWallet500ApplicationProblemPlusJSONResponse) VisitGetWalletRes
 }
 
 type GetWallet503ApplicationProblemPlusJSONResponse struct {
-	UnavailableApplicationProblemPlusJSONResponse
+	BusyApplicationProblemPlusJSONResponse
 }
 
 func (response GetWallet503ApplicationProblemPlusJSONResponse) VisitGetWalletResponse(w http.ResponseWriter) error {
@@ -3388,7 +3527,14 @@ type CreditWalletResponseObject interface {
 	VisitCreditWalletResponse(w http.ResponseWriter) error
 }
 
-type CreditWallet201JSONResponse struct{ StoredOperationJSONResponse }
+type CreditWallet201ResponseHeaders struct {
+	IdempotencyReplayed *string
+}
+
+type CreditWallet201JSONResponse struct {
+	Body    WalletOperation
+	Headers CreditWallet201ResponseHeaders
+}
 
 func (response CreditWallet201JSONResponse) VisitCreditWalletResponse(w http.ResponseWriter) error {
 	var buf bytes.Buffer
@@ -3405,7 +3551,7 @@ func (response CreditWallet201JSONResponse) VisitCreditWalletResponse(w http.Res
 }
 
 type CreditWallet400ApplicationProblemPlusJSONResponse struct {
-	MalformedApplicationProblemPlusJSONResponse
+	MalformedOrWithoutKeyApplicationProblemPlusJSONResponse
 }
 
 func (response CreditWallet400ApplicationProblemPlusJSONResponse) VisitCreditWalletResponse(w http.ResponseWriter) error {
@@ -3425,10 +3571,13 @@ type CreditWallet401ApplicationProblemPlusJSONResponse struct {
 
 func (response CreditWallet401ApplicationProblemPlusJSONResponse) VisitCreditWalletResponse(w http.ResponseWriter) error {
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -3558,7 +3707,7 @@ func (response CreditWallet500ApplicationProblemPlusJSONResponse) VisitCreditWal
 }
 
 type CreditWallet503ApplicationProblemPlusJSONResponse struct {
-	UnavailableApplicationProblemPlusJSONResponse
+	UnavailableWalletApplicationProblemPlusJSONResponse
 }
 
 func (response CreditWallet503ApplicationProblemPlusJSONResponse) VisitCreditWalletResponse(w http.ResponseWriter) error {
@@ -3600,7 +3749,14 @@ type DebitWalletResponseObject interface {
 	VisitDebitWalletResponse(w http.ResponseWriter) error
 }
 
-type DebitWallet201JSONResponse struct{ StoredOperationJSONResponse }
+type DebitWallet201ResponseHeaders struct {
+	IdempotencyReplayed *string
+}
+
+type DebitWallet201JSONResponse struct {
+	Body    WalletOperation
+	Headers DebitWallet201ResponseHeaders
+}
 
 func (response DebitWallet201JSONResponse) VisitDebitWalletResponse(w http.ResponseWriter) error {
 	var buf bytes.Buffer
@@ -3617,7 +3773,7 @@ func (response DebitWallet201JSONResponse) VisitDebitWalletResponse(w http.Respo
 }
 
 type DebitWallet400ApplicationProblemPlusJSONResponse struct {
-	MalformedApplicationProblemPlusJSONResponse
+	MalformedOrWithoutKeyApplicationProblemPlusJSONResponse
 }
 
 func (response DebitWallet400ApplicationProblemPlusJSONResponse) VisitDebitWalletResponse(w http.ResponseWriter) error {
@@ -3637,10 +3793,13 @@ type DebitWallet401ApplicationProblemPlusJSONResponse struct {
 
 func (response DebitWallet401ApplicationProblemPlusJSONResponse) VisitDebitWalletResponse(w http.ResponseWriter) error {
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -3785,7 +3944,7 @@ func (response DebitWallet500ApplicationProblemPlusJSONResponse) VisitDebitWalle
 }
 
 type DebitWallet503ApplicationProblemPlusJSONResponse struct {
-	UnavailableApplicationProblemPlusJSONResponse
+	UnavailableWalletApplicationProblemPlusJSONResponse
 }
 
 func (response DebitWallet503ApplicationProblemPlusJSONResponse) VisitDebitWalletResponse(w http.ResponseWriter) error {
@@ -3827,7 +3986,14 @@ type PayFromWalletResponseObject interface {
 	VisitPayFromWalletResponse(w http.ResponseWriter) error
 }
 
-type PayFromWallet201JSONResponse struct{ StoredOperationJSONResponse }
+type PayFromWallet201ResponseHeaders struct {
+	IdempotencyReplayed *string
+}
+
+type PayFromWallet201JSONResponse struct {
+	Body    WalletOperation
+	Headers PayFromWallet201ResponseHeaders
+}
 
 func (response PayFromWallet201JSONResponse) VisitPayFromWalletResponse(w http.ResponseWriter) error {
 	var buf bytes.Buffer
@@ -3844,7 +4010,7 @@ func (response PayFromWallet201JSONResponse) VisitPayFromWalletResponse(w http.R
 }
 
 type PayFromWallet400ApplicationProblemPlusJSONResponse struct {
-	MalformedApplicationProblemPlusJSONResponse
+	MalformedOrWithoutKeyApplicationProblemPlusJSONResponse
 }
 
 func (response PayFromWallet400ApplicationProblemPlusJSONResponse) VisitPayFromWalletResponse(w http.ResponseWriter) error {
@@ -3864,10 +4030,13 @@ type PayFromWallet401ApplicationProblemPlusJSONResponse struct {
 
 func (response PayFromWallet401ApplicationProblemPlusJSONResponse) VisitPayFromWalletResponse(w http.ResponseWriter) error {
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -3963,7 +4132,9 @@ func (response PayFromWallet415ApplicationProblemPlusJSONResponse) VisitPayFromW
 	return err
 }
 
-type PayFromWallet422ApplicationProblemPlusJSONResponse Problem
+type PayFromWallet422ApplicationProblemPlusJSONResponse struct {
+	InvalidPaymentApplicationProblemPlusJSONResponse
+}
 
 func (response PayFromWallet422ApplicationProblemPlusJSONResponse) VisitPayFromWalletResponse(w http.ResponseWriter) error {
 	var buf bytes.Buffer
@@ -4010,7 +4181,7 @@ func (response PayFromWallet500ApplicationProblemPlusJSONResponse) VisitPayFromW
 }
 
 type PayFromWallet503ApplicationProblemPlusJSONResponse struct {
-	UnavailableApplicationProblemPlusJSONResponse
+	UnavailableWalletApplicationProblemPlusJSONResponse
 }
 
 func (response PayFromWallet503ApplicationProblemPlusJSONResponse) VisitPayFromWalletResponse(w http.ResponseWriter) error {
@@ -4680,92 +4851,165 @@ func (sh *strictHandler) PayFromWallet(ctx echo.Context, id WalletID, params Pay
 // const string: with thousands of chunks the chained `+` fold is several
 // times slower for the Go compiler than parsing a slice literal.
 var swaggerSpec = []string{
-	"7D1tc9s2k38FZZ+ZJvOQtiTbSS3PfXDT+Opr2njsuJ0521dD5ErCYxJgAVCO6qof7wfcT7xfcoMF+CZR",
-	"r7FdJ+d8iQkSwO5id7HYF+jOC0WSCg5cK69756VU0gQ0SHw6jiBJhQYejn+EsWmJQIWSpZoJ7nXNe65Z",
-	"n4EiegiEcQ1cd0mbaEE6e3sklYxr2ouBHJ69OT4m4ZBKGprRfdKjEoiQhCpCye+Z0BARpSXjA/Li9OgN",
-	"+XZ/t+2TW6aH5PLy0iOUR+aPSwIqpClELw9IT+gh6QuZKGIGMyAomgC5gfEWOeQEklSPyRBoBJKEIuNa",
-	"mekSphTjAx+H1LfCfWEHSWhsRoRoixySMGbA9TeKCGk/MB0k5apvntQQUeBAFGgi+mZe1SXU/E8yBZGB",
-	"jVCiIBQ8IhJ+z0BpMgCtyDUrSRvcwDiQYHpcb5FfaRybL4Z0BNjZLInGObbI+0yHIgEL6g2k2k6hSQxU",
-	"adLZJUORSWVgN0DoIdWEKWIHx28NkRLBYWwAplzooaEN4rkYMts7R94nt0MWDkk4hPAGBzXz9ZlU2tL1",
-	"ui9kj0URcNvz1qI120/ccpC255bne8zwlV0Qz/c4TcDyWQGSYUTfM8RkEiKvq2UGvqfCISTUcCh8pEka",
-	"m16v+u2wHe51Aly9oO35XkI/vgM+0EOvu9fu+F7CeP7c9r2Uag3SAPBfLy6++jr46+qCBH9d3bX8zt7O",
-	"5OKr4K+rP237n5feiwvy1dfB5eXF5eUVtlyavz3z39XLu7bf2dubXHov/+H5nh6nBh7L3d5k4nvvDUTH",
-	"3xt4EeGU6mGJLosWYmj4k2qv62UZflkB+6IV7B8GRzToX919O3kRVJ93Jy/vdia1pnZn0gzfmTY8N2gQ",
-	"+R/ELVFahDeGrzS9Ae47fmKKJGIEkY9S7RbctN5KpjXwAyJ4PCaM47LHtEdeXKuhSIkCOQISBDHtXb9E",
-	"wc34DRe3nBh6WHYSmVYsgqIrjECOyYjGGfg4cy625MVuq/VyixyX05j/Uyl6MSTIitfKYfdvH69JzJS2",
-	"2stMpgoW/D0DOS6XJO/iVReiSnga/PFPElzdtf2deUT94IRn03X/h4S+1/W+3i5V9rZ9q7bPz4+/x0ms",
-	"+njAKSamv0oFV4B7xFEu5+YhFLgFmD9pmsYspIZtth31//kvJfCz1SY8sb3snHUuLJSLN/G9H4DGRoLn",
-	"Tr/etG64hlk/mA1GG2Us+sgyEnAS5FCmlREMaXho4nvH3LAGjR+TKszN2S0E6HYIqOAtsHb/0ULcEOj3",
-	"IdQW0BGNWfS4cOKUgYPIJ81bjoHup1yuHxO+Qpn4ua0QTEFoQPtZ6COR8UeFjAsd9M2kXcI0iQQowoUm",
-	"8JEZMgppVKFpMOsdGk0gv1EG1lOq4R1LmH5cQhqdGcR23i7RQ6ZyU0MBj5RhRZJQPs55UyEOQ1p5wzjp",
-	"x2wwdOgZCy6KJChlhtDldznHGxvsAGkQCQ6e72wJVFWnoOU4OOxrkHX0nK428jMAaTAxNIM+cuEj0ktk",
-	"OhD9APdXn9BYAo3GQUh5CHFsSIgKJjogjAepFANDh0LY7wHX9ylIamF5TG2gsn6fhYYvgn7GI5Xj6ZWQ",
-	"5Xvn3wuYT+BjanbOcnEUaP3AS4Oi8YElIDL9qNJrZw60nbqLWqUnojGhUrIRRCh9Kha38bgicmg+4vLd",
-	"146M1vK8DblhW9sib9E8lIbQ9ghZPRvac07R0htra/dVlqh64DiFNKZji059+jNz7OOEoh1Ax1s14xB4",
-	"lnjdC8+YWN7VrD04Kei0itStRzBrBJbjfrGkW0EtrEe5YsAvkGR/gwopVMcaBukHId5ROYBHhVOIIMZJ",
-	"J753zmmmh0KyPx5398+q81o4RpTFtBc/Ki16mRr7JBbGolSaxtAtdLuP52fnYSE9CGmmnN/NnOHR/Oxn",
-	"cWw9ABHVtEcVmNasxOWA9IGHEEAqwmF1bMqJQJUlJEkypQkN9YE5+YcigeAettJzrrI0FVJD9BNEjH7A",
-	"jx5zgYv5g8QAECCY5kPX2wx+GKKrEqGJImb60vhEGtJoZs7cfRor8L200nTn1VhlVm/RxIxpHYIh5aQH",
-	"RKUGZ790JzGuX+2Wnoucdr730XrQvO7exPd6NDb2aIMzmJOEcSFJxplWTQMnjLPE6KnWokl2Jr4XSqAa",
-	"ot+orjm8InOeMDplxr9S6f/a9M+kNOq0Acqz92S303495Tc7DP7z6m6nwXFTGbgz8T3gWjqKzxI5ptro",
-	"M/Rler7HNCRqGbu41X7LtcRTpZudSknH1clfTQzjx1HzzCmVOndKuAWyaz0UcaSIBJTPzddkd+J71kcw",
-	"7XycS6229RTlnqYL63oqFqZkJIeXX2Hhks41Vij3NdH7l9stavRbT2Q+hcl2UbhjTReKG40ic1ZgNcno",
-	"Eg4DqtkICod8SsdI7zVE0TCjrlg/a6yL741AKmdv1mH/xb7IWYla4hJqFCy2ANJ5LUh3phmhADsnYQnQ",
-	"8uVOct24SPlske/ZgGmFHucu6Wy10EXXgRYGTqQ72TeJA/1oxWG/1Xrd3t/v7O2+3m3t77crktKewbYA",
-	"zB3W1tXdBVILNYX9apqarnMjsbKILYBlfvuy1Z00TFZfj6NY3JL//e//IYyPqGSUa3ziWdIDadhrxESM",
-	"2ywawzOjlT7dNegYi/BGVa1hceP5XsYl0HCIiuWqSTDM18GISgwAmG7vzDjvf/R8+9d5fYDaRpUKpc1Z",
-	"/x5mPXFD4cT5w7y5jfgrTXU2O3MEA0kjZO9IUsbthBUDbEV47BIgNPbP78uBXUM5vG04r09S0zlF6HBW",
-	"eCtIdivx1Yqo+oTGMYFYAbkV8kbhDvFJ1M4PepbcxdM8eht970KYS+DPXZnVqCeiYu3q+8bDhYsRC/f3",
-	"PBz2plWHY6Am1fGOcdhMmf2eUa6ZbjC9Plknt1v4b5kqVjfZMl169uP5jCI13fwS/CaqWEfUmlZG7r3d",
-	"3Jj9BDvl1UMZw3ubWIS+FzNuybKScYz0Nqy4yDLeaVSFoeB9hoEjv1yCFWUKp31TGcA2VEep22FC20Df",
-	"wxyIdhstaYdyTtIcipqJvcSYKsm7uYjPx6m9zHx1crqQXwzpfksle9gD52JNUINiLh0305aFPNRRe0vD",
-	"IVE3GRE8BLtpMI6pRvnqHthdZLfTWfWkWVXpE9Sqx7Zbx2pU99SekrRp4liIm8hwQscJPI4NbLh95ZSI",
-	"2tlDmIPmfJPZ2F2fisAiLvUJ1SQRyoZozcHXnRUPSAR9msW6i6st+oTp+zugGG4fCHQ3BeqGpYFILVpB",
-	"KjBrwKaCTJoM+9yhtYwcdbRPj96Q/d093FrqdCrdWw3nZnfgDA3fS163B5btL99O/LXcYCKLow0dYe0W",
-	"nng0ZXGzCluB2FPWZQx93WRaGpOJcZtztR6Qr/F84macHvg/zt7/TNxbooXL38S8jJo3yZmzjXRfD8m9",
-	"UuU3OLCkiLKwvvCfOuGrmmGw2OGombY8s9D7p53DODcychex2q5G7j2/8mImiF97Oxtirr120ebGAV3g",
-	"ufauSA+ZmqSWblN7V6S61FvnZL3URm3O2alPXITCa+21QEf1RZnWVYMG9FBEgUGOxrG4nepUxm7qczT6",
-	"2qufTMW36+8qmSu1F+YUV2uIxRRJMWZSR6uMd9TaZ0MbFawagMrzu1Y94o5TeJ/p9/0zx5Wm4dCyz5sK",
-	"O5rm4wojHjk+NO1vCw6sdD4rWM80FnlQ+UjIbacFs5nGnypshs+Wwabyy90AtcbTnK3s2CclP5mG8zon",
-	"maajCg/hVMg9Pwt9WPCOaS6ijPlADaEh+2oqAcM1VhKqbMt3ljHMn+9EgfiZYwaEzLDBW8cFbnHM+p8X",
-	"y4+A1eY5rix5zTC2noVmZepSbzfaRNt2cK5hTqjBSQ3khst6e9L+jEFmCW31r7/IJXFit4h1j98Pcfg1",
-	"+7VNqF2yYTz4yWW1U5TdllZw7C70FuGpCNHOEasdNu0kC1buHVvbqHZmweoeg5xJJktOMcXATfCe/Xhe",
-	"ryQIRb8PMMsoNPijFexv/YZ53692m/K+S9/ig5wnulUjDSJMnywPFQs5q70s4PcpfqdvH8rv9AqDsNGG",
-	"YKHdbq0qtdEA+xPf60uRrOX46mzmK8stvKUnGSy72FyL7Dk7uWbaupAx1pcIZbe5kWDW/Z/bpeu52k/L",
-	"IfOmk3zovOGXfIq84W05Ve1gY8//K9Nzp9GHhivp15wCJdmnlJuhz1KPWonqY/hA7k/AKlLBeHPRTyz4",
-	"oFI9xhQqGp9QPJ7ut5RP2nuJUUDt4U4rcdU+mA6XAo/sepQqtb2X1OuxdmbKsTY6/1Xkc7lzyPdy0BBl",
-	"9L/M8Wf8IOKogn7GNYsJw/omKx8+seJBMEMKaVmSuSdEDJSvgcSG/q1Gji74pIllcZimXcZYy9Jgk6Up",
-	"SBJSBWXVJuOkJ2kI6gDdVSqFOGZ8YCNd8HuGnugFhWov1q9U+/Py8m79XpeXk5eN/P5rYUCvIaFPPvlp",
-	"77NKfrJrsDT36WGzj1ZONapC+3iZRjv3lmlkNRfWbBJ7wlwz30hUE9U3X4pymDIBaCXS1xLlH8I1r0pL",
-	"enPTGZMkBc/myAm+wuJrEkqImJ5etc2Vx6unarS/LgR4KiMAbB2J2bXyyjDKI2J9jWsZyzfMVuIV8V+k",
-	"LXJYD/9PbXRqrbSKN/kg9vF7N5R9OikHnIoGzyJ6hAnRDgS/yPmDb5Rz1qyD7u4C98+cieRGEzUbzUjp",
-	"AoKKmWGZfvUANB5xwkwyPT4zG0Kek5Yw3njbhJGew5NjLKrAywsIfsuwNlvIoiACDS6gEoXDzTnUOkWT",
-	"GZlsteHHjiVXGNjgwni/YeXz2hBX6oCBpyHlA1BEiQT0kPEBCak0W5BBaeqqAxSHIVUY+8WQjATIc+IV",
-	"VoFWyifIi87Hjy99rA1lEabWm/4cRiDJLYtjkvEIMzmZQjxfUJt4Q+OXrr6SJHRs756wG0Ve42Koc21w",
-	"vs4jQ3lJvYY4xgKXhNCUSsd11pFHaGwAzwtVt8jpnCIZa0/jfRAWN2NYRxAai3oLkxxC4AoNL1fJ/tPx",
-	"B8/3Mhm7RVDd7W2RAlcikyFsCTnYdp22E2YdQjbG46mhSCs5p12v7dnNjdOUeV1vZ6u1tWO13BBZcjtm",
-	"I/jD/DWwMlfsYMeR1/Xe4dupsvhOqzXP+im+K0rNfW93lc9LL/rE9/ZW6VG4j6vC5nUvrnxPZUlCjSWT",
-	"x99CUIYD1S1Im5NJB6q2XSvvygyzjTGA+eQ4ta+fOD1Mh53VIVpCvvwiALxrhUZjtLfyTMCFxBy1t13Q",
-	"W23fsWgyl6z/DjqvDPFr1/RcPNBFD1fNK3gvZXY5JnOq7BxFtjbjhN1We3mP86liq93W7vJORajLdOjs",
-	"L+9QDRM9GI9Ws26xzwqY5FEmZOyCld/z4mqL/PYAIm55vh7K3cfEtMqPe+7wVGXxMtG35PA8EX0uZ2fW",
-	"zno4hsMJ5rCbzUp3rgwqgbQI65v9CjdnvMFG8MHjcuMK635UvQTlC2LHUs9WrcGLq8mM2m0qJzBP9nag",
-	"svSgaOrH4naZOrZ3fWH0SagGdj2JaQg2E3hGETdhWX6yPRXvnvhLexQXMVl1jBvKdyIa329tfZEWWDf4",
-	"nStySihXYOez4vqGJ6u9W9+uIC71yD92W0XKXCq7+b69gsAUqQjYYW8V7BuSFVAHdFaRZ3vfzxe6hX2X",
-	"jRXqccxTNWcaLjjUZN7K95S8LzW+NpP4/KK3B7WmFt6Pgeg9W1JPxJKyzLYiO27bpMH5W5HN4vpEzvTX",
-	"3rauvtQ9YU3l/qxuvVPQmeTufhN7bRV8pKGOx1i6sIjRq7k9c/wqSp/kHz2g+qymJ81Rojmsj6pHv0B2",
-	"OYzjgpY+6Y2JusmqPFKmZU1zyfaduskWbtB56tcq3hGby7aZe8TWDl49PEMuYcbnPf1v2NML2i/i2Vqp",
-	"85ydGwMjH8qbED77g+R06tP9niXLe7mesg/mCZ5Ca4T7O06jK16uVGSG3RV1Vd6RFIm9c13UL3gv/MOV",
-	"AidvG5Oe8oKf3U6njPg4I2y2mGl+kczEf7R7brfIaRaDIj0YC26TzOzgXXLdlyK5theqa3Ftr8WKWL8P",
-	"8oBcu+Q1975M4HPfYRhNiwHeuHbQ8EEPCCVRZtWSDcK3E2Wo/brTGm59qXr8JzEC5bJhqHYltkK6u5Iw",
-	"ompIg1m16OeWS9zbRdNSJ8LGCr9yd/iDmh7L7j/MUX02Pp6IQ6HgvbV4dDu3Sua4uIW6H1b1P0dLploD",
-	"Ppm98P6pWy3PNsizR3x2u8OqINzz7HUSQhZl3sz9ZIuEGKhyv+UjQen1VMpI2BS/ZpXyi2DR56JSvmRh",
-	"31Bqn+XIO83FoxSlJQLibv9aahX+mqdSricVxU+9PKhF6ICbYw9aFJ+twSdiDZa/srU8Tye/zq6RXbdt",
-	"/vRiD1bEPp11P0sLsX7Z5/16uiq39j+7up7NxccP0UQRJqLnhUXOI2XLVjB/vXxUIEcsBDKQlLsbL5le",
-	"XcdgacYCFYP1Fs8a5lnDPJWDbJ1yz6rpkVXTB3oDiohMl/rJJ6x+630oRiDVWmrIVUstSvmk4yMpkv+f",
-	"qmjqWsdnXfSsiz45svchL4DEX5G1D4wPih+N1Qri/hcT3vtuOrDnz0TzbPRNl5d3uZ/JTan+0gNxpa2p",
-	"RfGL1JYK/mwhZoNKn64ZqNR4uqIB/HEiq6ttweA2aks31nTJ5kkmwyF6eozx6y5udFUCRQaRy2YzCnqq",
-	"t0sHyS1nJou7O13XImFktvOH8vJ7HtmAZNmv9DDNdsx/NbycFC10qHTPKTbb+UjI4peXqiiWxRETLHIO",
-	"RZJYmX5OgVuL6Sf/FwAA//8=",
+	"7L37cts41iD+Khj2VE0yH2mLsmRbSv2qy33Jr72ddLKJM9n9Yu8YIiGLnylATUB2NI7mz32AfcR9ki2c",
+	"A5AgRVE3O3FS6ZrpNinicg4ODs4dd14kxhPBGVfS69957CMdT1IGf9MoElOu9J9yOh7TbOb1vRNOzHtC",
+	"h4plRHBGVEa5HLLM870bmk4ZtL6hSUoHKfP6vcNuq+V7A5pSHunnI3iOMkYVi/9Jldf32q32YRCGQfvg",
+	"rN3qt/T/9sL2Qad7+J+e70XTLGM80hP49d0bz/cYV1mip/nhrqmf8KjcT8xSRb1+0IYJ5NPue62wR2k4",
+	"DINWO+4ER8ODVtAbhFHQHYZxmx1EnUGXauhYJhPBvX44v/C9EUtjrx+2dF9JrHsZHA7bUciCQ9ptB924",
+	"xYLe8IgGB8PD4WHUYkc0DL353PdoPE54IlVGlchkIHg6K6P5bMRIRNOUZSSRhAtSauHiOWaKJik0SSTJ",
+	"xFQxkrE/p0nGJFEjRq7ZjIghobzcx57ne1JRNZVev9M68D2VKL1Y3nORDZI4ZtzzPTWb6Ff7k0wMUjaW",
+	"+8P8RwAjzRiNZ0Gk1zVNWVwG4lSRWypJ/isZsKHI2JLZMyKymGXQxHRcNPUJ5TFJlCRSiegaPsqYmmac",
+	"xRpKXganV4BzUu2qDqxFQFzwJFNqATg94ZFIY5jKREjFYiIyciOSeBWkiSxaWkirPTyDtbMUSuRI3Epy",
+	"O0qi0UpI7XQb4LSfAJTTOKls8j+EGiX8SpPebSb4lQtHwm8YVyIDgn0bev3W3N1Jd96ZeXeryRc6fglv",
+	"9FiDqawhdMmyGyT04TRNfY0Eqtc5Y/rdlBespA6fdrIam7HgbI+8YSqbAf4kHeNuYFKR20SNirenMRtP",
+	"hNJcJfidzVysdt3t8JOecg0qARQNU04zAdBvhV061I8/OyDkP9WyrsMKC2zgct0V3BKZE7K4VtBlB1Fw",
+	"FIWD4FhzqINhd3BIj6LjuKcRnCbc8NU/p5SrRM28ftv35PXU63uRGA6Z/mrKE/XPSZZodn7ca2luaLHn",
+	"lXaaUDT1+uHRcQtwlbEFYjsh+BbXh5KB4FNZOknGeAwho8Wf9UMjTtr2BFmOkEN6MDgettpBpxWFQVfz",
+	"7V7c7gZH8THrDVs0HLQjz/euE66/NlMv6No7itqsEx8Og2PaGwTdqBUHxywcBm16MOhE3fiQHQ2BQmI2",
+	"WAQaX64C8zMDaSe1OYzs4yTJlvJIxtdmiiMqiemsYPpjwdnMMP2UUcnipVzwVzORmi1r56jnO2Q8YgGb",
+	"iGhUnjNTUWxGmqQ0gp7qj6tUH0SadyURK7XAeVNOxITBWUvGU6lIJPgwycZEaViHSSbVHnlg5vVcQ0kA",
+	"SjLl11zc1p/qDjIAOfkpXz3PFb02YgUuCQgWQo1YRqI0YVzVYusVT2ewjuKWs4yM6Qw6Mn0MMzEG8QTl",
+	"yvsQTDQllef+G0tjHG/5nmtiscerBFKgLVnX9uCg3FbDu66wWObdYXBEw1ZwFLfbwbHei4f0aHAc9eIW",
+	"C4cabVZQaSEKNYoyBscrMmOv73XjcNiiB50gDKODoEu7g+B42D0KWvQgag96tMPa7RyHgSG/GlwO4ZT+",
+	"c0oz0AJAwByJadaA3mU4S7jX98LueGPcTBiPE37l9VU2ZZvClzh76JrNgoxNZR0D0/KzVJTHEmE25G4x",
+	"s5SbXRuOpXuta7lH3klGKOHsFr5FhOqnhCtW2QftdrEPnM0PDc3EazbFEhABeh5MMnGVMSlrBDLNY3TX",
+	"iSRUkVuRXdfCeVJlTwbsRJKEE9v/7jytxOBPi55rYXYAQ0DldDhMIs2cguGUxzXwWo1Wnz1KCJImeh/V",
+	"sAurEa9LoK4SjEpvjrse/ENuKVf6xICfSf59A/QFOATBqUXCAtD6UNdDeX0cuR43QcKDQnAvYwnfr0ZS",
+	"AXMYhk0ww88PDfMmgkw9jhTLuBZiy/LbYHpVvyc4sU0IyzKREREB54v3yPsRAw6gad5uAiXENWHDIYsU",
+	"ajtwSt+HHNByMejOqB57BkyE+YamyRLur0lhIOIZGWSMXktUyqMRG9OlkpL+vE/4dDxgRhYaMM1YtCin",
+	"SKinPREwAz0nc2os4344N4f/1sBSnr4GKRV1cKTWlqB/NvIpYPc2S9QXUTdf6BnBZGsAg/camjFNhyIb",
+	"1xhcIsq5APxqTX/pivw5ZdkMtjLllubIhGZ0zBTLjAqePxN1m0SV/elQ10s7m6ZFKaYMACRSJvwqqJxQ",
+	"C+DoGXKhD5VaUN4yDuYfMmI0ZlkVy1alhIZEjajZYsmfUwbnLaPRqO64Le2dynFrpl4L4xKoNMRcqGAo",
+	"pnxRwkAzBxcc5wSnaIMwfapILJhuoAj7mEgFq5Uo7ESRmZhmsgxNp4DmD6EITqNm/sUc9YzrzRmoxNSa",
+	"M74eC4UFYtFCAVAtYXy3gkxodM20IjMk+Ug5AtaZ2PwCRpmqQAwDsGVWBhGCDNktoRkjKRvWk0Coxz/3",
+	"UipVIDg79/IjtQWN9OpDY1AEYHj77bIz9tVU6U5xRjWkUZqxASESYxZYtXKBt2ptGBREvT9jquiASpYz",
+	"26WcybJPrSSO6A0DTZGbE/Keme0rhKFJNa6CqUGf0NmYLThGiH39yGw6xbRAPwpZOz6IOoOgSw97Qffo",
+	"+Dg4PuodBrQ76EQHcZuFw9ZWFiAzzpK9I3L1x/S8FEvrzxJGBbt5sKjw6/XIlGOdfyC9n8dLWvbKLR+X",
+	"gQBOOGsiyPGzmQI9yUQ8jRa3gXntngxVrHE61gP/DDzRJ+1ui+gDtWDXC+zcsMpe79gZuqLKnaQpyX9x",
+	"hi++/nDfcwFunlHFgjQZJ2rBfiAEGVM+s3xKEkokiwSPP5Ns2Wk7PH5hNnUMrwQMQIcfByoZMzFdpgzQ",
+	"LEtuWAyaoUzFbTpr1AZInMQgrWA7ACjh6PNKxozABMCqVJhLHgA7reMCO2+sQmbgrMNNBRUaPXqMoNZV",
+	"/pPQwif+IuFAx/N3ESvP0QKqsQff5XN3TKKOgqTEPStHAEOd2g8g4A/NEOh1ndAZA1FW4QOuFdgMEiVZ",
+	"OnxwMK6nAWgqVZYkr6eohUvUZJaCoD88Nxv93Cu1eUZoHJPpBKAz8l3C5N59w6BoujD/lGolTJ9xaGpV",
+	"VnXV6pFWVRUYxT+7svrqhmUgntVBh5BomJZyjvJWd60iEyplg+vlwYVER2M6W84PXD6ghAhSml2xJQwy",
+	"MVazijvdsaXCZ6CSKzIWUpHw8OC4QwYzVSGz8KDM03HYuvnlc7Iz1Ow/SHgwTJOrkVp5WCkieNTgsUM1",
+	"NTcJllsnnOAwD8K6dz/YcnwY2V6r6nIJSqyJ5OT1KYHPalFS/Vp/SSINCfi4QLOncYxG8ceLk2nVJ/oS",
+	"zWKUw2Qh7KkO/vKBB3Y+3JwjRqzYZTe6jRhBXymcGBgBg6I5tkYTR8SYNfKksT6B7pvnutErLtCczdBo",
+	"pOl7LG7qdYj2qmC2ahDaBjrE0f0pBs2BbbligNDsqBlYhNbrgieLXKWCyyqCNoN7s7lOOZ2qkciSf9VY",
+	"U435EanK7P21DJEnpk+qEsH75CdGM5aR33/9n45JsuiyLJOGBUG/cydXQ82lySM0cjqZiEzrxGMWJzTA",
+	"NsuOJBDBJ5M0iWCm+/8lBV8OYPVLzeLfnT0Pjn0AS0wVoSQSYE8ljEciTvhV+ejqusDlcyUwVwJzrQWz",
+	"FioNMEbL1en/aap5TaJKYSPfjQD1UQKIxo03T53OcGKF/iI+OI+dynGfxwIbF+E6scC7BAKXrGomChhH",
+	"xhgdCOpdz7A2vzDoXtMyBqYx40gB8cI5wX9Hl0fMZJQlEzOL05hxlQwTE2iD7ok+CbV22O52ySRLuKKD",
+	"lJGTtz+fnpJoRDMa6d59MgAlLSNaiiR/ToXeW1JlWs548ub5z+S41wlxs5Lz83MPDt/z8/NzwmREJyx+",
+	"+owM9Ck+FNlYlnVRzafICSdsPFEzy+esciutW8Sc57fCfIGd5M6fPXJihMa/SfQgSGxgTgxJ5MjomUQy",
+	"UAu0ENUnFHwvRSyFMaPkQtKV1lAv6wMeLvfIe6PDgjyiG+slUTDGHjFmYJzqNZsoHML6J9sdCGyReu7X",
+	"ViRIpIm7MD6bpQFRzTPD1hZ4HyN8STRi0XUevA2hYojXyzzMCVsa1XyxHQZaYZAZ8B0I69ckPgyjMOq2",
+	"MVg1AN6hiQ5XqzCHVcRMD+1AGOKH0TbG59u/88b04wvGr9TI63fDtu+NE26fQ038SrFMj/G/nnz4yw/B",
+	"vy8+kODfF3ctv909mH/4S/Dvi0/4/tO59+QD+csPwfn5h/PzC3hzrv/29H8unt6FfrvbnZ97T/9anBJI",
+	"3cCNXmmQTn9x8hjWdyoBEiZUjQoUJHEj1JqggdNMp/ClA+eHVtA7CZ7TYHhxdzx/ErjPnfnTu4N56VXY",
+	"njcA9FZpSr2qYRS/iVsTDq+VS60B+4YKEyOvGkeutcLkxoJnREBIHlrcUjogTy7lSEwwFJsEQUoHl09h",
+	"Z8gkZvlX7IZlM+NO1WMU2/psJKRxsepdpOUKSYfMshD9b0EGjNxSFY0wfBNQDo7oAufSAutimvHp2Ot/",
+	"8DhNbhisSZyYpAnz8B+ZuNWngxgPEg7nGL6gSoyTyNNcXiXjRCp4kCxLaJr8y4SU0/gmkQJmYf8MVDbz",
+	"LqpL4nsfgysRLK7TmdnAS2hv1YG8Oe39NWNDr+/9sF9k7+zjr3L/3bvTX0qz+k5AVQJiKoqDKYew19g+",
+	"YxCsoSqQFoPEvM3pqUI5RbvYpb71CQePpSrZrBmr9EBkg3P6TjRVolEfOSwyl4pyFaToKNf/CVKq8AyJ",
+	"zJtkK3oAZ4ucCC4xAe+klCX2yiSJGf0KNBhHHzPK0n+ABlfN5KtPN6sjB9tsv64NGKjXoqbXOBsEqkw/",
+	"uQjTR3IAWas0mDf3Me1mO2htklEjeHn6zs7w6J76QHqx4MzHuCIchgxYRKfSCNGlLCfcInlYxEKek5Ge",
+	"9bzALBicDBVaqCrKAjeSsHyG5K9FTmNjgBQqLSIPp5KmJeLW6B5r+g5z2tR6xhXLNIhz3wm2324RSikE",
+	"jStRjty/T/JqSlOY+3lQ5JYQuoGhjQCWQit3hs/21s+tzLfNUaUIKtibtoV0aaR8M9xLos9r40tXYLDG",
+	"UbY7Ikud+qR+vnvkJzYTxrqH3fqEC2IsGOCCMjbqREn0Zu05OH9lo+geA+JLHtLGPoovvziyIUhTXk/R",
+	"JwA+WTAgmzQrJ+jD8TmA2ckYi9zleF3Ebj2KBSl73puXxPn2iy/KpRKXiO44GQ5ZZj1ceZqAkfK0fOqj",
+	"Tal+cXAVN9hQr00k92NYPtdd1thF/uEXXzj991o+tgLjZ45/7NFsGifkZvWusR9/+W2jt8kl2vIqO8js",
+	"khX+0/W3y+9s9ibH9JdftnvB/FKSeOkmRGwBbCmhohG+ch7DziA53TlQvMreoz/NOAg+F0SNiRnNnTSk",
+	"PtwfknyydBzf+0Oo5zbBYguElRI0GmEtp0nsDF3eXZ8k9bkd+ELlNWH+BiryG6rYiyLqdAuQq4GrjVCX",
+	"Y0WWhROtPgXLTZricNbrq9TqXhbEhbTv5uNo7TquCXWCVSoFQeWxTyY5J4/7QQVd1UUKPcuNCI9A/3+j",
+	"G7H4Z6zlYRyk2xmf6ooENZueFqvxLCQsr9AXyznAO1PEwoz6BrnPiDNW30kkeSTr96rwbm9p5GjOEF6x",
+	"DA2N70kUq45gF8ZzcLCLBr4t1S3meDW2XUiv2hk1bo9fC7W+hciUHfTzmopda3GavB5WqZBNY9O8mMwX",
+	"Zk1FrZwyLF/Lmu+qXG6/QesrQ2zI0R6ajz3i5QPZ56yI7d9GAF3MLWqWQesScHYW98qdot9gSVKTI6PN",
+	"fW834NcF+l6BzYHcwHtwJsQLm9mwDZxuZsRKmb7IV9gd1qI7vxxKux0g1VDhRlgWQnN3BmdaDgZ2GMD7",
+	"9++Dk6kaMa40HKwcTmCCjzNG0/H/d+7JkZice6XNvuCIRnxZdyREwj+8M3ahKFuz29CtWVbU92hsg/Uz",
+	"anPXV0ln5SRwJ0+r2fiY50Ddi5vZh9R5n0C3hc/5GXGQ4bqiF0rQ0Ug9I1VovvxZ4tDaWysuPzStfV6C",
+	"uV8KcJf+Ua/m+1xRfOjlfDQr9NjXJs+keMnihJ6Z7JCtTsNlqSYrzsWluRz3cEKu6BvDqgrPEY3jRLel",
+	"6etMc0oFqQRDmkoGRQbyV6WyZtXFOitcahCKFlFOBozICZbdyAOFE64OO97CyvjeR1s6uDt3yqTX0MQ4",
+	"4SIjU55AOt9Cx/nyt5oGOZiX8y2cUOaYKgZysFcXsmbaH83dPIyFWb59RTrt8KgSEX0S/OfF3UFNnLPT",
+	"cXvu5HPUITmlSounENbu+V6i2FiuIhez2r9ylQGjMKPTLKMzd/DDuS3oXjcy1BIxqYvW84apgSKNJTFF",
+	"Nrdfk84ck0oWw8qXYiu0xRnQXPEBgz/zhSkIycDlViMs8FwihSJQUQz+ywj/JfxttmV2IbLOPM/Tadhu",
+	"NI5Z7JOktDP6hLMrqpIbludmTOgM8L3BVmxXEkM3WBfnnoDq3P+BP1hSKl+loN8wwPNGMz2oEoJzHQOi",
+	"sJjQ6uUeW97YxHz2yC/JFRT05emsT9p7LXBLt1kLQm8zNO3Ubgf6EbdDr9U6Cnu9drdz1Gn1eqHfeHjZ",
+	"ib0pIsY24d3jplCBnFOM8xgBF5umcS2ybOn8+rksf79qdec1g5XX43kqbsn//d//hyT8hmYJ5QqeTI1F",
+	"MSQ3iUC3DdQOWOjtN0ZTNdoQj6mIrqUbGy2uodJaxmg0AsZSG+qsvw5uaMbpGDL1oMihfPW75+Nf78od",
+	"lA6qiZDqKmP3Mepr0xUMbB+Wjd2eF1mrlZFjdpVRzJaMM5pwHNAN311vPrgEMBv885eiY/Oi6B5fvCsP",
+	"UuI5eRbZ4uZ1gOw7qXbOVvUhjo6lkkG1XwknxE7YtnZdRHf+tAzfnTybdNX88/oSTgIcgIL60X3DYTIH",
+	"AQrz9zIYulXWYQiojnW8SDjbjpkVtQWraNqZJ4ct+GcVK4ZyWM289O3v7xYYqW7mF9Ovw0ruqttEyijd",
+	"orGVMLuDnHL4UMJwdxuJMC+OebeecAz41qTYJBkf1LJCt4Zm4ahfb0/BsD87HeALt5eyHIY1Oh9KIerU",
+	"StIGZItSO4uSiL1CmCrQu/0WXw5TuEp8Nfu0kV7cMqkPp3A2c4LSLJbicTtume+HMmi/2phyE0ieplqJ",
+	"cOOSn+Ep0mm319U0XZYONZo/nmKzNnJU8xRWdloVOTjjOjSY2PXPIQNjIYg1MwZLuofQiuZykVnLXbsC",
+	"0ESlfl49K49mxobPSMyGdJqqPqw2lAa5PwXFyegL5HUyCcQEwQrygncqm7J5nWBvDVqr0FEG+83zn0mv",
+	"04WjpYynwrxVozcbhTPSdJ/xsjyw6nw5nvsbmcHENI23NISFrXlxb8Dd8vTJJmRXpEssiLwoWiZYqsxW",
+	"Pt5gkkdzp55hteP/9vbVH8T8SpQwpTyw7I9rTVqoVbU1kN2C5dcYsDBFprTwuw54WBIMmg2OpujPXbP1",
+	"z1qQrZCxpP6033h1n7/qUojFG6H8hjvy/NoC6X5DTTG/tuy9v0aheH/15S3+krtO/GVlofzaW5JKs2Fq",
+	"JOJAA0fTVNxWGhVudH91TSa/oVyqv6zynF+9V8+vXnrgLxSW9JfcX+U3FO/2a2o3+nWXYKyp4s4m7NVU",
+	"vRq+NVSpX5hbGH92yFG/du8weW7oUL8vritzGr/NSU+/zOPabU9AbW9yYtMvXzpkBs9IYJVSQ6aD0ss3",
+	"lqyw79cFPekXlQJk+pV7DRcMBdTzh1AnOe3o13nQiO2oxvGEP1UiicxLJ7gd35iLGPWfL0QO+FtDDDAz",
+	"TQa/Giowi6PX/12+/DCx0jinzpKXBOMixnWRmZoUt60O0RA75ybkfrFzs2vyUoibnUm9BYHM1FQD/us3",
+	"mSReF/W8N1G/H0L51ec11mZYcWA8uOaynhaVB/lu5Our1YoAbAtYSdnEQRpW7kWysVDtFlJfS8mxRDJf",
+	"ocXkHdfN9+3v72DwMlXQ4F+toLf3z+DiLvQPO3U1kQpD4oMoD31XIsPbeB0NopGMwlXevV2MTMcPZWQ6",
+	"nLvFCzedFgjpbknDTTvozW2dww2sXO3tDGNOSHiz2mILvW7JMrrzvKpiIcc6lzAWl1HYkotWCN3Mrv6m",
+	"6NK+em27ti/+YYewL34thippMajsr43Pg1qDGaykX7IAFGivcDIsmLPCfFaAup69gKXS3vfgbH33lkn4",
+	"EG44Gy5+mN8meYdVfgqVvcTYzFcX810tLPe3o+fluzTrKjalgl85BVESLOPsY9p+OJZaRT1qt0Y+oaAO",
+	"d1utsfRJryV9EnbHmhWGo4PW2NRwglAki4pyjT/dy5PW+OmPT1ry6Y+fnnwIg97Fh1bQu/jx04cwOMS/",
+	"79rzT0cfWiE+PR3pz7oXP8KTbus8Pjk/38M2od+bP/1R91p0etfyD+bjjb7vzhc+KX9wXPrgcP70x7F8",
+	"+tdtNWaHya02p/kuGRqL1RIL0G8ijZ0lnXKVpOYeMGQyvr2NHioSAX0UMAyESBnlGwCxpUWwli3ktK/3",
+	"/QirBLmNHHK+qLOZwUh1p7lWQTIN8HQyYRmJqGRFVdSEk0FGIyafgQ1QTliaJvwK3YfszymY9xvqOj7Z",
+	"vLDjp/Pzu81bnZ/Pn9Zu8yKgcgPh59FHlHW/qogyXIOVAWUPG9K1dvyWO9vPF751cG/hW8jc8H4PVNs3",
+	"DOISbgrs9ktRdFNEVa2F+lIK7kP4O2ShsWyvokDkKd5PV7dg8BPex4TFvKurtj3zOHysytFRvoErYRYM",
+	"s8JAdDKFASiPzd0AGykleEWf41S3hdJjNoD/2sv7NolV+dl2go+/mK7w6XXRYcXFvgjoc3MLLLTw80BK",
+	"9jdZXOK3NridBpvakoGyrQaqV04A0/kMHEkEiX59rz6oktE0S9TsrT4QnAqbtdXc9e4x1zyYW/JLxS73",
+	"bPw+yGSQqVUAN1JqApoCENl63c8MSa7RMV71PKxZ+V+h4mqeDgjevBHlV0wSKcYML66JaKaPIA3SZaVc",
+	"+OUeOR1C2Qu8BTSRJnNJZCRl9IZJIiaMk9sRVed8RCcTxvVJACVOSqU2mi/D0VDTK5rwPeJeC6VPC2kv",
+	"1RY8Ynvn/Jz/QH5nM3nOT/JrfEhSlNqnZuA+uVx6ecdlUb6eSMawdL1FDNa2VZKIW25K2/vn3KntXlwF",
+	"x2MbuGZL2IohgfKUMq9jC24mM+9fs0xk8pzjsuCt4omesvFcYG3/Xqd79HSPnCpJLvU6X+pvJN4UoIeU",
+	"dCYB48Qi/BliEkzChKaCs7z8zB45S1TKzrluiY5YmJo+kidMTEyfYzozCICpBuTvf8+Y3igs/vvfsZ6N",
+	"uegPxzQ1+0gGVx0ZF2hpgaFcfnEBHpe3LNvDnjXJ6F7xHiWl2HiS968pEongGtVbqZI0JcOMsWdmNAyy",
+	"vnTybi5tko0ZwPiJzMzzy8UsuuwNTYs0iLoXRHTDhBHXY5EhWk5szo75NZEN1wwgivS+oTMWw/Vf8KH+",
+	"A3r7BPekkE924T7ZPCN4BeN8Ig6U5NM5/xQEwcL/dVeX9S7WS/KJdFo98onY5SSfyIzpwbgg1ZYLPtjN",
+	"mi86aTdrbwxo283ZGKg2a5x7dbFZq9xMN6htVe/13agP17WLDcP1Gjo3R+hWB+u1yh3e2KqzJqALDmVs",
+	"3l2vee5whlbhwbqYqXNIYxdrDlxx5EPbdnvNtksu+Nigi4q/HHF2rPe3Pisb2jm+dBywV2kEhFxpNZhK",
+	"IL0u0MKqr/Xxvf7X4KJf/3PHf79+Iyf4odi8tqpBQ7tKUEAx4BptnZXpwmaotKmlKXQwY5vWsjb6kJhQ",
+	"OFdofpV/moAbCgrZJ5JcFrvxGaEEd1ldA/1tzR40F/9cgqP+cu+cv3ea/nZ29rpUxwwsxiZf1cf7biCC",
+	"XCucin1U5Emn1fJJ5yB8SgZsKPQcFYol9spelF7Aja+lFxqN4FxLIop1KiXW9rWCF8qLJrp/ok9RvOPn",
+	"SdhqtZ7CsVj6JC+yRp4cdkDyITSVwvatRuycVy9udPvVQhfXksdYKJYXaHvSbj3dI3DloQM0YE5vLCjd",
+	"6coQoAnnybow6FLZBNNzUMgzxl24Vqjm6k/ye/ITiliQuF+6JrnryC0aw7/hKlkBEWVu6I6Ty/8RGP9J",
+	"cAokADcF4Q2yV4ivEQXPJ63GpPkkgQvUIsFlohEuhngL1WGHpEwplHBjyDrwSSz0v0ezyYhxlHGnXM8q",
+	"EhmD6y7NvLRYNWAkovZGhjSJGEfPjbmP4eXpmed70yw1qors7+9rdiDFNIvYnsiu9k2j/XECppbi+rG3",
+	"LE0lRvP54MuTxoSEKjqbWJ1SPkPqW640eMVddXIkJk4aXd8LPTQtcTpJvL53sBfuhWhjGIFCuJ8mN+xf",
+	"+q8r1Hhz+9Fp7PW9F/Br5b6HdqvVkItdl4MtrheuLASvYOl+Uhuip7+er59nbTLEatKsT7FKJVSZ7eCc",
+	"6zrKYdt/6VYY7a7T4rRUM9/o217/w4VfuchwkolI71qUrDHXjV7JksVOenBN+z4IfMvX5A3+vPOi5Plh",
+	"5VsX69Ku3GUyyXWYp1SkveFzvoZO8pmT8FXKa3ISqXDJ/QU6OUlTVBWkTVaH5ttMCJ7cqcCLygzuh+gS",
+	"jO5GdUmrRFIrPZmYqs9FjLrBwabkYJP4qjs1kWTAEn6lV2IyKeO+WG/b2txV6oZfF72ZasHEZDW+/e8v",
+	"gG9TTmJhT6B1lrZMRvkkyleTfK7FBjPESgZgBQo4q2mM98lYEaGRHdyE+9Yks3+XxPOljOH/Z8rWjCjf",
+	"5fihdNnXmjd1PsStTRc7M611y6lvXkn9JG+xsMxORsKW+7fTCle3KAWxQqPO6kZ51K1u0O6tbuBGrO7A",
+	"WZob/GTK3XTXAeHMLRyXb5pXnFk5z1aTBpOl3QtGS4Bi8ugdNb5GdzMVPKDYSzYZfukemqJbYldKteM0",
+	"0yl8tQGVmu9radSI7Rg1oI/vlpaMDV/FC84Ev/q8JLwGsdTcH/aNEHNxHriulw8X84Xjoa4ggn7CO+WK",
+	"4gn5q2EqblcdG2jdh5gxU0WsTOyvUxoxzGVeODDqoCw+2a9E7M/9lS3Kl4TiUQCn308inm2qT9j86+ba",
+	"WXB17OaXMZXSOOdlN52JMarwhnDD+RdJyWvBsOncl/EH6GyPWO273kdQdmwMZgo5qlMRzHWivTH2/0Xf",
+	"3Fum1VOwsuhP9movLdToXHQaw/TThF87ifOL1Ivv68j3Di++/qtdpb2BiGc/7CexCfqi8WJvV0xt2tV8",
+	"Yz5aui/j84kFreM1OGk5uwWarcOA3drlulG4BkPNc26gQXcdFNRk5cAZ0V6H3zsXnD2qg2WhnuRuEtNP",
+	"05mEox9Ss4nICIcbkpxDAg+EygGxUqvY7oiw11zfg9T/Rfnld4n/C0v8SKVr0vF+cVzUCz0/Lz02NiBp",
+	"f2MB6WJ3oWHti0nyL4N73Q55t1+TIPHVnNHrH7aly27WPQWLFNpv+Qh8w9Q044bs0LfCPtJIpbPCVbKE",
+	"h7gphkt8IVK9th/tfKS5wzVu5vzDjUrP5nmWS/ay7fWznm7f0mF14tzn6pPBjMjrqUteRWJplcD27+T1",
+	"tFHessmrDVbcSAyHjNXbaTFBdztDLRZEu7gv8l6Xujcn7hWE/V1q+5xSW470JvovFX5cIptBRPNZURf2",
+	"oY1Sdqh7skuNRLpaOtMfFVapcvXe5mtHzIdbmLSqKaoPYtUyKcPrguHhiJgdvA7StoB3GZewc/jqjGH1",
+	"+0a/XbJrtrSFbdXbjUhqetNvt+jui0nua7DNorbMI7XHnTl77PGa5EqzfIwqCd4otNv5+NKN7VKmkKPI",
+	"TEX+RBElyIBhOQfwZGYrHJj5q5V2u60PUtvwfqx3X+O58F18/MJGv5zKN9oN+/Z8XOLwXH5ObrYp/Mcv",
+	"i05opirRdHlBR4hvyKOsbAZvp9XaICrKrZA6N/Lk5xAf8bPgnjc+9vqVyYXf/Y/7izfyPmqJ57W5qO0b",
+	"l3agGhmIPFizWmQO67GJgymjkkkTyC/VZnzeqhr1fP4fy1WOR8vnd+KdpkjXKt6Jn9037zTVe77zzi/s",
+	"F6owwW/DK3QfTOmN5TUFX1rBbUyo+EoN672t07AZi8Fm96NdFcUqGre++Wz9Xf/eNqjd89jddzXpS6tJ",
+	"hlDXCoa2+Q+1VL6PNV2ajfNxsjvFP8SRir3fk+JUFDRyVCdeFFdd0JvC1kaKU/mGuIeJL8XSOivjRPCz",
+	"TXlCUSlqWaAI9PtdDvgqrcyPVnd6tCKKPSl3iyeIY8iDtiXnONbMxIJmkPRcPEqW3SQRI1cZ5eaCuUSt",
+	"z+mhaFcDo4dKXN/5/FfA57H82io2j1/dO5eHbr8z+W/dlejQwffT4UudDmdQ9EFMVXFEQNUL957vSNyw",
+	"TG50EphShk0pYnT2PBPjb/80sBUsV7of8LstYnAq1+I9TAjOZlDc/6FgOv5+LHw/Fh6Hw8US+rd8OqDT",
+	"pVAelCCUQ51OYx/yF2uu1hwQ1Yxlp5yrSVlm2Y3l/Fj1aB+4rumrujlfT7NoBHZXqD/qZC3IIljZhOFr",
+	"dl9pbQJIrSqUZPndh6ZpERm/0NipYsNjDLUp2hX23sWG7+1F3fmgoHIxp7nF2GLj5yIjeHyKzAWxSM2e",
+	"Qz3jgTmevmXn7XdB8WFNwx8DG7v5PXtjfZzdZgneePRVbL2v2IO35RrN/18AAAD//w==",
 }
 
 // decodeSpec returns the embedded OpenAPI spec as raw JSON bytes,

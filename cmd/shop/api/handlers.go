@@ -45,8 +45,12 @@ func (s handlers) GetAudit(ctx context.Context, _ GetAuditRequestObject) (GetAud
 	return GetAudit200JSONResponse(numbers), nil
 }
 
-// strategyOf returns "" for the configured strategy, or in the lab the requested one. A "+" in
-// a query decodes to a space, so it is restored: ?strategy=redis+row.
+const queryStrategy = "strategy"
+
+// strategyName restores a "+", which in a query decodes to a space: ?strategy=redis+row.
+func strategyName(value string) string { return strings.ReplaceAll(value, " ", "+") }
+
+// strategyOf returns "" for the configured strategy, or in the lab the requested one.
 func strategyOf(wanted *string, lab []string) (string, error) {
 	if wanted == nil {
 		return "", nil
@@ -54,9 +58,9 @@ func strategyOf(wanted *string, lab []string) (string, error) {
 	if lab == nil {
 		return "", explain(errMalformed, "?strategy is allowed in the lab only (shop serve --lab).")
 	}
-	name := strings.ReplaceAll(*wanted, " ", "+")
+	name := strategyName(*wanted)
 	if !slices.Contains(lab, name) {
-		return "", explain(errMalformed, "No such strategy. There are: %s.", strings.Join(lab, ", "))
+		return "", explain(errMalformed, "This server cannot use that strategy. There are: %s.", strings.Join(lab, ", "))
 	}
 	return name, nil
 }

@@ -17,7 +17,7 @@ const (
 // Livez reports that the process serves. It checks no database, because restarting the
 // process would not repair one.
 func (s handlers) Livez(context.Context, LivezRequestObject) (LivezResponseObject, error) {
-	return Livez200JSONResponse{HealthJSONResponse{Status: HealthOK}}, nil
+	return Livez200JSONResponse{Status: HealthOK}, nil
 }
 
 // Degraded lists the stores that are unreachable while the shop serves.
@@ -49,7 +49,7 @@ func (s handlers) Readyz(ctx context.Context, _ ReadyzRequestObject) (ReadyzResp
 		health.Status, health.Postgres = HealthUnavailable, new(PostgresUnreachable)
 		return Readyz503JSONResponse(health), nil
 	}
-	return Readyz200JSONResponse{HealthJSONResponse(health)}, nil
+	return Readyz200JSONResponse(health), nil
 }
 
 // readiness keeps the last result for readyKept. Concurrent probes share one check.

@@ -113,7 +113,6 @@ func TestErrors_OfTheDomainReachTheClientAsTheirProblem(t *testing.T) {
 		{locking.ErrOutcomeUnknown, 503, api.TypeOutcomeUnknown},
 		{locking.ErrBusy, 503, api.TypeBusy},
 		{locking.ErrLost, 503, api.TypeLost},
-		{locking.ErrStale, 503, api.TypeStale},
 		{idempotency.ErrInProgress, 409, api.TypeInProgress},
 		{context.DeadlineExceeded, 504, api.TypeTimeout},
 		{errors.New("a bug"), 500, api.TypeInternal},

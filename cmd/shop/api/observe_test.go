@@ -99,7 +99,7 @@ func (s *shop) metric(name string) float64 {
 
 func TestStrategy_MayBeRequestedInTheLabOnly(t *testing.T) {
 	t.Parallel()
-	s := open(t, func(c *api.Config, _ *inventory.Config) { c.Lab = []string{"row", "naive", "a+b"} })
+	s := open(t, func(c *api.Config, _ *inventory.Config) { c.Lab = []string{"row", "naive", "redis+row"} })
 	buy := func(query, key string) answer {
 		t.Helper()
 		return s.do("POST", "/v1/orders"+query, good, "Idempotency-Key: "+key)
@@ -108,7 +108,7 @@ func TestStrategy_MayBeRequestedInTheLabOnly(t *testing.T) {
 	buy("?strategy=row", "k1").want(t, 201, "") // the strategy is not part of the intent
 	buy("?strategy=nothing", "k2").want(t, 400, api.TypeMalformed)
 	buy("?strategy=", "k2").want(t, 400, api.TypeMalformed)
-	buy("?strategy=a+b", "k2").want(t, 422, api.TypeInvalidRequest)   // listed, but unknown to the domain
-	buy("?strategy=a%2Bb", "k2").want(t, 422, api.TypeInvalidRequest) // the same
+	buy("?strategy=redis+row", "k2").want(t, 422, api.TypeInvalidRequest)   // listed, but this domain has no Redis
+	buy("?strategy=redis%2Brow", "k2").want(t, 422, api.TypeInvalidRequest) // the same
 	buy("", "k2").want(t, 201, "")
 }

@@ -144,12 +144,51 @@ func (c *specChecker) check(t *testing.T, req *http.Request, a answer) {
 		}
 		return
 	}
+	input := &openapi3filter.RequestValidationInput{
+		Request: req, Route: route, PathParams: params,
+		Options: &openapi3filter.Options{AuthenticationFunc: openapi3filter.NoopAuthenticationFunc},
+	}
+	c.checkRequest(t, input, a)
+	c.checkType(t, input, a)
 	err = openapi3filter.ValidateResponse(req.Context(), &openapi3filter.ResponseValidationInput{
-		RequestValidationInput: &openapi3filter.RequestValidationInput{Request: req, Route: route, PathParams: params},
+		RequestValidationInput: input,
 		Status:                 a.status, Header: a.header, Body: io.NopCloser(bytes.NewReader(a.body)),
 		Options: &openapi3filter.Options{IncludeResponseStatus: true},
 	})
 	if err != nil {
 		t.Errorf("%s %s: %d %s\nis not what openapi.yaml says: %v", req.Method, req.URL.Path, a.status, a.body, err)
 	}
+}
+
+// checkRequest checks that a request which took effect is valid. The spec is that of OpenAPI 3.1 here, while the server
+// validates as in 3.0.
+func (c *specChecker) checkRequest(t *testing.T, input *openapi3filter.RequestValidationInput, a answer) {
+	t.Helper()
+	if a.status >= 300 || input.Request.GetBody == nil {
+		return
+	}
+	sent := input.Request.Clone(input.Request.Context())
+	sent.Body = must(input.Request.GetBody())(t)
+	sent.URL.RawQuery = strings.ReplaceAll(sent.URL.RawQuery, "+", "%2B") // ?strategy=redis+row
+	valid := *input
+	valid.Request = sent
+	if err := openapi3filter.ValidateRequest(sent.Context(), &valid); err != nil {
+		t.Errorf("%s %s was answered %d, but openapi.yaml forbids it: %v", sent.Method, sent.URL.Path, a.status, err)
+	}
+}
+
+// checkType checks that the spec has an example of the problem's type, for this operation and status.
+func (c *specChecker) checkType(t *testing.T, input *openapi3filter.RequestValidationInput, a answer) {
+	t.Helper()
+	if a.problem.Type == "" {
+		return
+	}
+	if response := input.Route.Operation.Responses.Status(a.status); response != nil {
+		for _, example := range response.Value.Content["application/problem+json"].Examples {
+			if example.Value.Value.(map[string]any)["type"] == string(a.problem.Type) {
+				return
+			}
+		}
+	}
+	t.Errorf("%s %s was answered %d %s, of which openapi.yaml has no example", input.Request.Method, input.Route.Path, a.status, a.problem.Type)
 }

@@ -52,6 +52,9 @@ func validate(next echo.HandlerFunc) echo.HandlerFunc {
 			if !op.query[name] || len(values) > 1 {
 				return explain(errMalformed, "The query has an unknown parameter, or a parameter twice.")
 			}
+			if name == queryStrategy {
+				values[0] = strategyName(values[0])
+			}
 		}
 		params, err := pathParams(c)
 		if err != nil {
