@@ -100,7 +100,7 @@ func (a *acquisition) fail(err error) error {
 
 func (a *acquisition) notify(kind Kind, l Lease, err error) {
 	if a.observer != nil {
-		a.observer(Event{Kind: kind, Keys: a.keys, Owner: l.Owner, Fence: l.Fence, Wait: time.Since(a.start), Err: err})
+		a.observer(Event{Ctx: a.ctx, Kind: kind, Keys: a.keys, Owner: l.Owner, Fence: l.Fence, Wait: time.Since(a.start), Err: err})
 	}
 }
 

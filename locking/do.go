@@ -98,6 +98,7 @@ type hold struct {
 
 	lease  Lease
 	ttl    time.Duration // as observed: from a request to the Until of its answer
+	due    time.Time     // of the first renewal that is not confirmed; only the keeper uses it
 	lost   error         // why the trust ended
 	failed error         // of the last renewal; nil if it succeeded
 
@@ -183,11 +184,14 @@ func (h *hold) stop() {
 	h.cancel(nil)
 }
 
-func (h *hold) notify(kind Kind, err error) {
+func (h *hold) notify(kind Kind, err error) { h.notifyLate(kind, 0, err) }
+
+// notifyLate is notify for something that was due a while ago.
+func (h *hold) notifyLate(kind Kind, wait time.Duration, err error) {
 	if h.opts.Observer != nil {
 		h.opts.Observer(Event{
-			Kind: kind, Keys: h.lease.Keys, Owner: h.lease.Owner, Fence: h.lease.Fence,
-			Held: time.Since(h.granted), Err: err,
+			Ctx: h.Context, Kind: kind, Keys: h.lease.Keys, Owner: h.lease.Owner, Fence: h.lease.Fence,
+			Wait: wait, Held: time.Since(h.granted), Err: err,
 		})
 	}
 }

@@ -21,6 +21,7 @@ func (h *hold) keep() {
 		}
 	}()
 	due := h.granted.Add(h.ttl / 3)
+	h.due = due
 	wake := time.NewTimer(0)
 	defer wake.Stop()
 	for !h.over(time.Now()) {
@@ -88,7 +89,10 @@ func (h *hold) learn(a answer) (due time.Time) {
 		h.notify(Failed, a.err)
 		return soon
 	}
-	defer h.notify(Renewed, nil)
+	defer func() {
+		h.notifyLate(Renewed, now.Sub(h.due), nil)
+		h.due = due
+	}()
 	h.failed = nil
 	until := h.trustOf(a.lease, a.sent)
 	if !until.After(h.until) {

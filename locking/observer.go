@@ -26,11 +26,12 @@ const (
 
 // Event is what an Observer receives.
 type Event struct {
+	Ctx   context.Context // of the caller, for its values, such as those of a trace
 	Kind  Kind
 	Keys  []string // must not be modified
 	Owner string
 	Fence Fence
-	Wait  time.Duration // from the first attempt
+	Wait  time.Duration // from the first attempt; Renewed: since the renewal was due
 	Held  time.Duration // since the grant
 	Err   error
 }
@@ -54,7 +55,7 @@ func Observers(list ...Observer) Observer {
 }
 
 // Log returns an Observer that logs one structured line for each event: event, key,
-// owner, fence, wait, held, err, each if it is set. TimedOut, Failed, Lost and Left are
+// owner, fence, wait, held, err, each if it is set. A handler gets the event's Ctx. TimedOut, Failed, Lost and Left are
 // logged at warn level, all other events at debug.
 func Log(logger *slog.Logger) Observer {
 	return func(e Event) {
@@ -63,7 +64,10 @@ func Log(logger *slog.Logger) Observer {
 		case TimedOut, Failed, Lost, Left:
 			level = slog.LevelWarn
 		}
-		ctx := context.Background()
+		ctx := e.Ctx
+		if ctx == nil {
+			ctx = context.Background()
+		}
 		if logger.Enabled(ctx, level) {
 			logger.LogAttrs(ctx, level, "lock", attributes(e)...)
 		}

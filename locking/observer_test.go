@@ -29,7 +29,7 @@ func TestObserver_ReceivesEveryEvent(t *testing.T) {
 		event(granted, locking.Acquired, 1, 0, nil),
 		event(granted, locking.Renewed, 0, 2, nil),
 		event(granted, locking.Failed, 0, 4, errDown),
-		event(granted, locking.Renewed, 0, 4.5, nil),
+		event(granted, locking.Renewed, 0.5, 4.5, nil),
 		event(granted, locking.Released, 0, 5, nil),
 	}
 	if p.err != nil || !reflect.DeepEqual(p.events, want) {

@@ -117,6 +117,9 @@ func (s *script) enter(list *[]time.Duration) (sent time.Time, n int, leave func
 // lasted is the time since the first attempt.
 func (s *script) lasted() time.Duration { return time.Since(s.start) }
 
+// callerKey is the key of a value in the ctx of the caller of Do.
+type callerKey struct{}
+
 // played is the result of one Do.
 type played struct {
 	err    error
@@ -143,11 +146,15 @@ func (s *script) play(t *testing.T, o locking.Options, fn func(context.Context, 
 	o.Observer = locking.Observers(o.Observer, func(e locking.Event) {
 		mu.Lock()
 		defer mu.Unlock()
+		if e.Ctx == nil || e.Ctx.Value(callerKey{}) == nil {
+			t.Errorf("%s: its Ctx lacks the values of the caller's", e.Kind)
+		}
+		e.Ctx = nil // so that a test can compare events
 		p.events = append(p.events, e)
 	})
 	var returned time.Duration
 	synctest.Test(t, func(t *testing.T) {
-		p.err = locking.Do(t.Context(), s, o, one, func(ctx context.Context, l locking.Lease) error {
+		p.err = locking.Do(context.WithValue(t.Context(), callerKey{}, true), s, o, one, func(ctx context.Context, l locking.Lease) error {
 			defer func() { returned = s.lasted() }()
 			return fn(ctx, l)
 		})

@@ -3,6 +3,7 @@
 //	locking_events_total{store,kind}  events by kind, see locking.Kind
 //	locking_wait_seconds{store}       from the first attempt to the grant, or to the time-out
 //	locking_hold_seconds{store}       from the grant to the end of fn
+//	locking_renew_lag_seconds{store}  from when a renewal was due to its confirmation
 //
 // Keys are not a label: there may be one for each customer, and each would be a time
 // series for ever. Log them with locking.Log.
@@ -14,6 +15,7 @@
 //	lost                                                     work continued for a moment without its lock
 //	left                                                     keys stay taken until their TTL
 //	hold_seconds, 99th percentile                            alert above 3 times the expected value
+//	renew_lag_seconds, 99th percentile                       two thirds of the TTL: the lease is lost
 package lockprom
 
 import (
@@ -57,11 +59,20 @@ func New(reg prometheus.Registerer, store string) (locking.Observer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return observe(events.MustCurryWith(prometheus.Labels{"store": store}), waits.WithLabelValues(store), holds.WithLabelValues(store)), nil
+	lags, err := register(reg, prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "locking_renew_lag_seconds",
+		Help:    "Time from when a renewal was due to its confirmation.",
+		Buckets: prometheus.ExponentialBuckets(0.0005, 4, 9), // 0.5 ms to 33 s
+	}, []string{"store"}))
+	if err != nil {
+		return nil, err
+	}
+	return observe(events.MustCurryWith(prometheus.Labels{"store": store}),
+		waits.WithLabelValues(store), holds.WithLabelValues(store), lags.WithLabelValues(store)), nil
 }
 
 // observe looks up each series once, so that an event costs a map read and an atomic add.
-func observe(events *prometheus.CounterVec, waits, holds prometheus.Observer) locking.Observer {
+func observe(events *prometheus.CounterVec, waits, holds, lags prometheus.Observer) locking.Observer {
 	counters := make(map[locking.Kind]prometheus.Counter, len(kinds))
 	for _, kind := range kinds {
 		counters[kind] = events.WithLabelValues(string(kind))
@@ -75,6 +86,8 @@ func observe(events *prometheus.CounterVec, waits, holds prometheus.Observer) lo
 			waits.Observe(e.Wait.Seconds())
 		case locking.Released, locking.Left:
 			holds.Observe(e.Held.Seconds())
+		case locking.Renewed:
+			lags.Observe(e.Wait.Seconds())
 		}
 	}
 }

@@ -110,8 +110,8 @@ func TestNew_KeysAreNotALabel(t *testing.T) {
 			observe(locking.Event{Kind: kind, Keys: []string{key}, Owner: key})
 		}
 	}
-	if n, err := testutil.GatherAndCount(reg); err != nil || n != 9+1+1 {
-		t.Errorf("%d series, %v; want one for each kind and two histograms", n, err)
+	if n, err := testutil.GatherAndCount(reg); err != nil || n != 9+3 {
+		t.Errorf("%d series, %v; want one for each kind and three histograms", n, err)
 	}
 }
 
@@ -135,6 +135,14 @@ func TestNew_StoresShareTheMetrics(t *testing.T) {
 	}
 }
 
+func TestNew_LagOfARenewal(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	observe := mustNew(t, reg, "redis")
+	observe(locking.Event{Kind: locking.Renewed, Wait: 500 * time.Millisecond, Held: time.Second})
+	observe(locking.Event{Kind: locking.Failed, Wait: time.Second})
+	checkHistogram(t, reg, "locking_renew_lag_seconds", 1, 0.5)
+}
+
 // busy reads one counter as Prometheus would.
 func busy(t *testing.T, reg prometheus.Gatherer, store string) float64 {
 	t.Helper()
@@ -155,7 +163,7 @@ func busy(t *testing.T, reg prometheus.Gatherer, store string) float64 {
 }
 
 func TestNew_NameOfAnotherMetricIsAnError(t *testing.T) {
-	for _, name := range []string{"locking_events_total", "locking_wait_seconds", "locking_hold_seconds"} {
+	for _, name := range []string{"locking_events_total", "locking_wait_seconds", "locking_hold_seconds", "locking_renew_lag_seconds"} {
 		reg := prometheus.NewRegistry()
 		reg.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: "Something else."}))
 		if o, err := lockprom.New(reg, "redis"); err == nil || o != nil {
