@@ -71,6 +71,14 @@ func (s *Service) Close() {
 	}
 }
 
+// Queued returns how many purchases wait for a batch.
+func (s *Service) Queued() int {
+	if s.together == nil {
+		return 0
+	}
+	return s.together.Queued()
+}
+
 func (s *Service) newCombiner() (*combine.Combiner[*purchase, Reply], error) {
 	return combine.New(combine.Config[*purchase, Reply]{
 		Store: cmp.Or(s.cfg.HotLocks, s.cfg.Locks), Lock: s.cfg.Lock, Trust: BatchTrust, MaxBatch: batchMax, Apply: s.buyTogether,

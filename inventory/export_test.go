@@ -11,6 +11,3 @@ func LockKeys(skus []string) []int64 { return (&purchase{skus: skus}).lockKeys()
 func (s *Service) Buy(ctx context.Context, req Request, lines []Line) (Reply, error) {
 	return s.BuyWith(ctx, "", req, lines)
 }
-
-// Queued returns how many purchases wait for a batch.
-func (s *Service) Queued() int { return s.together.Queued() }

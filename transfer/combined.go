@@ -95,6 +95,14 @@ func (s *Service) Close() {
 	}
 }
 
+// Queued returns how many transfers wait for a batch.
+func (s *Service) Queued() int {
+	if s.together == nil {
+		return 0
+	}
+	return s.together.Queued()
+}
+
 func (s *Service) newCombiner() (*combine.Combiner[*operation, Reply], error) {
 	own := *s
 	own.cfg.Strategy = together // what a batch counts, whatever the strategy of its transfers is

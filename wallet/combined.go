@@ -68,6 +68,9 @@ var errAlone = errors.New("wallet: not in a batch")
 // is disconnected, and send no more operations.
 func (s *Service) Close() { s.together.Close() }
 
+// Queued returns how many operations wait for a batch.
+func (s *Service) Queued() int { return s.together.Queued() }
+
 func (s *Service) newCombiner(queueMax int) (*combine.Combiner[*operation, Reply], error) {
 	own, err := s.With(together) // what a batch counts, whatever the strategy of its operations is
 	if err != nil {

@@ -19,7 +19,6 @@ import (
 	"shop/cmd/shop/reference"
 	"shop/inventory"
 	"shop/locking"
-	"shop/locking/lockprom"
 	"shop/locking/redislock"
 	"shop/transfer"
 	"shop/wallet"
@@ -35,6 +34,7 @@ type app struct {
 	transfers *transferBackend
 	wallets   *walletBackend
 	server    *api.Server
+	traced    http.Handler // server, with a trace of each request
 	reference reference.Reference
 	lab       *lab.Lab // nil without --lab
 }
@@ -42,14 +42,14 @@ type app struct {
 // assemble connects and wires. Redis, etcd and MongoDB may be down: the shop starts
 // degraded. Without etcd no money moves until it replies, and without MongoDB requests
 // for wallets are busy.
-func (c *serveCmd) assemble(ctx context.Context, log *slog.Logger, reg *prometheus.Registry) (_ *app, err error) {
+func (c *serveCmd) assemble(ctx context.Context, log *slog.Logger, reg *prometheus.Registry, traces *tracer) (_ *app, err error) {
 	a := &app{}
 	defer func() {
 		if err != nil {
 			a.close(log)
 		}
 	}()
-	if a.pool, err = c.open(ctx, c.Locks.PGMaxConns); err != nil {
+	if a.pool, err = c.open(ctx, c.Locks.PGMaxConns, traces.postgres); err != nil {
 		return nil, err
 	}
 	// A separate pool: a probe that waits for a connection would make a busy replica look
@@ -67,7 +67,7 @@ func (c *serveCmd) assemble(ctx context.Context, log *slog.Logger, reg *promethe
 		Failpoint: hook[inventory.Step]("inventory", c.Lab.Failpoints, draw),
 	}
 	if s, _ := findStrategy(c.Locks.Strategy); c.needsRedis(s) {
-		if err := a.openLocks(c.Locks, c.Transfers.LockPrefix, reg, &stock); err != nil {
+		if err := a.openLocks(c.Locks, c.Transfers.LockPrefix, signals{log, reg, traces}, &stock); err != nil {
 			return nil, err
 		}
 	}
@@ -82,7 +82,7 @@ func (c *serveCmd) assemble(ctx context.Context, log *slog.Logger, reg *promethe
 		Count:     countEvents(reg, "transfer", moneyKinds, transferStrategyNames()),
 		Failpoint: hook[transfer.Step]("transfer", c.Lab.Failpoints, draw),
 	}
-	if a.transfers, err = c.Transfers.open(ctx, c.Lab.Lab, money, log, reg); err != nil {
+	if a.transfers, err = c.Transfers.open(ctx, c.Lab.Lab, money, signals{log, reg, traces}); err != nil {
 		return nil, err
 	}
 	wallets := wallet.Config{
@@ -91,13 +91,10 @@ func (c *serveCmd) assemble(ctx context.Context, log *slog.Logger, reg *promethe
 		Count:     countEvents(reg, "wallet", walletKinds, walletStrategyNames()),
 		Failpoint: hook[wallet.Step]("wallet", c.Lab.Failpoints, draw),
 	}
-	if a.wallets, err = c.Wallets.open(ctx, c.mongoSettings, c.Lab.Lab, wallets, log); err != nil {
+	if a.wallets, err = c.Wallets.open(ctx, c.mongoSettings, c.Lab.Lab, wallets, signals{log, reg, traces}); err != nil {
 		return nil, err
 	}
-	if a.locks != nil {
-		showBreaker(reg, "redis", service.Unreachable)
-	}
-	showBreaker(reg, "mongo", func() bool { return a.wallets.closed() != nil })
+	a.export(reg)
 	if c.Lab.Lab {
 		a.lab = lab.New(lab.Config{
 			PostgresURL: c.PostgresURL, RedisURL: c.Locks.RedisURL, LockPrefix: c.Transfers.LockPrefix,
@@ -109,18 +106,39 @@ func (c *serveCmd) assemble(ctx context.Context, log *slog.Logger, reg *promethe
 		return nil, err
 	}
 	a.reference = reference.New(spec)
-	a.server, err = api.New(c.apiConfig(a, service, log, reg))
-	return a, err
+	if a.server, err = api.New(c.apiConfig(a, service, log, reg)); err != nil {
+		return nil, err
+	}
+	a.traced = traces.handler(a.server)
+	return a, nil
+}
+
+// export registers what is read from the parts of the app at each scrape.
+func (a *app) export(reg *prometheus.Registry) {
+	watchPostgres(reg, a.pool)
+	if a.client != nil {
+		watchRedis(reg, a.client)
+		showBreaker(reg, "redis", a.orders.Unreachable)
+	}
+	showBreaker(reg, "mongo", func() bool { return a.wallets.closed() != nil })
+	watchQueue(reg, "inventory", a.orders.Queued)
+	watchQueue(reg, "transfer", a.transfers.queued)
+	if a.wallets.service != nil {
+		watchQueue(reg, "wallet", a.wallets.service.Queued)
+	}
 }
 
 // openLocks sets the lock store of config, in Redis.
-func (a *app) openLocks(s lockSettings, prefix string, reg prometheus.Registerer, config *inventory.Config) error {
-	observer, err := lockprom.New(reg, "redis")
+func (a *app) openLocks(s lockSettings, prefix string, sig signals, config *inventory.Config) error {
+	observer, err := sig.observer("redis")
 	if err != nil {
 		return err
 	}
 	if a.client, err = redislock.Connect(s.RedisURL, s.LockTTL); err != nil {
 		return &usageError{fmt.Errorf("--redis-url: %w", err)}
+	}
+	if err := sig.traces.redis(a.client); err != nil {
+		return err
 	}
 	if a.locks, err = redislock.NewWaiter(a.client, s.LockTTL, redislock.Options{Prefix: prefix}); err != nil {
 		return &usageError{err}
@@ -138,7 +156,7 @@ func (a *app) handler() http.Handler {
 		case a.lab != nil && lab.Serves(path):
 			a.lab.ServeHTTP(w, r)
 		default:
-			a.server.ServeHTTP(w, r)
+			a.traced.ServeHTTP(w, r)
 		}
 	})
 }

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/prometheus/client_golang/prometheus"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"shop/inventory/rollup"
@@ -26,6 +26,7 @@ type batchCmd struct {
 	Transfers transferSettings `embed:"" group:"Stores"`
 	RollUpTTL time.Duration    `name:"roll-up-lock-ttl" env:"SHOP_ROLL_UP_LOCK_TTL" default:"10s" help:"TTL of the lock under which one server adds up. After a crash the others skip the work for this long."`
 	Every     time.Duration    `env:"SHOP_BATCH_EVERY" help:"Repeat at this interval until a signal comes; without it run once."`
+	Metrics   string           `name:"metrics-listen" env:"SHOP_METRICS_LISTEN" group:"Listeners" help:"Address of /metrics; empty turns it off."`
 	Lab       bool             `env:"SHOP_LAB" group:"Lab" help:"Allow unsafe strategies."`
 	Log       logFlags         `embed:"" group:"Log"`
 }
@@ -41,17 +42,23 @@ func (c *batchCmd) Validate() error {
 // Run runs one round and returns its error. With --every it runs rounds until ctx ends,
 // and logs an error before it continues with the next round.
 func (c *batchCmd) Run(ctx context.Context, std stdio) error {
-	log := c.Log.logger(std.err)
+	sig := signals{log: c.Log.logger(std.err), metrics: newRegistry()}
+	listener, err := listenMetrics(c.Metrics)
+	if err != nil {
+		return &usageError{err}
+	}
+	defer serveMetrics(listener, sig.log, metricsHandler(sig.metrics))()
 	pool, err := c.open(ctx, 2)
 	if err != nil {
 		return err
 	}
 	defer pool.Close()
+	watchPostgres(sig.metrics, pool)
 	if err := checkMigrated(ctx, pool); err != nil {
 		return err
 	}
-	money := transfer.Config{Pool: pool, Count: func(transfer.EventKind, string) {}}
-	backend, err := c.Transfers.open(ctx, c.Lab, money, log, prometheus.NewRegistry()) // batch serves no metrics
+	money := transfer.Config{Pool: pool, Count: countEvents(sig.metrics, "transfer", moneyKinds, transferStrategyNames())}
+	backend, err := c.Transfers.open(ctx, c.Lab, money, sig)
 	if err != nil {
 		return err
 	}
@@ -66,14 +73,22 @@ func (c *batchCmd) Run(ctx context.Context, std stdio) error {
 		return &usageError{fmt.Errorf("--roll-up-lock-ttl: %w", err)}
 	}
 	defer locks.Close()
-	b := batch{log, pool, rollup.Roller{Pool: pool, Locks: locks, Observer: locking.Log(log)}, backend, wallets}
+	observer, err := sig.observer("postgres")
+	if err != nil {
+		return err
+	}
+	return c.repeat(ctx, batch{sig.log, pool, rollup.Roller{Pool: pool, Locks: locks, Observer: observer}, backend, wallets}, listener)
+}
+
+// repeat runs one round, or with --every a round at each interval.
+func (c *batchCmd) repeat(ctx context.Context, b batch, metrics net.Listener) error {
 	if c.Every == 0 {
 		return b.once(ctx)
 	}
-	log.Info("sweeping", "every", c.Every, "strategy", c.Transfers.Strategy)
+	b.log.Info("sweeping", "every", c.Every, "strategy", c.Transfers.Strategy, "metrics", addressOf(metrics))
 	for ctx.Err() == nil {
 		if err := b.once(ctx); err != nil && ctx.Err() == nil {
-			log.Warn("the round is incomplete; the next round tries again", "error", err)
+			b.log.Warn("the round is incomplete; the next round tries again", "error", err)
 		}
 		pause(ctx, c.Every)
 	}

@@ -19,15 +19,17 @@ import (
 // request, because the wallet is locked until it returns.
 type bonusClient struct {
 	url  string
+	base *http.Transport
 	http *http.Client
 }
 
 // newBonusClient returns a client that uses no proxy from the environment, because the
 // bonus service is in the same network. A redirect is an error: following it would send
 // the request twice.
-func newBonusClient(baseURL string) *bonusClient {
-	return &bonusClient{url: baseURL + "/v1/bonuses", http: &http.Client{
-		Transport:     &http.Transport{MaxIdleConnsPerHost: bonusIdleMax, IdleConnTimeout: idleWait},
+func newBonusClient(baseURL string, traces *tracer) *bonusClient {
+	base := &http.Transport{MaxIdleConnsPerHost: bonusIdleMax, IdleConnTimeout: idleWait}
+	return &bonusClient{url: baseURL + "/v1/bonuses", base: base, http: &http.Client{
+		Transport:     traces.transport(base),
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 }
@@ -85,4 +87,4 @@ func readBonus(body []byte) (int64, error) {
 	return *answer.Bonus, nil
 }
 
-func (b *bonusClient) close() { b.http.CloseIdleConnections() }
+func (b *bonusClient) close() { b.base.CloseIdleConnections() }

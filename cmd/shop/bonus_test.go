@@ -36,7 +36,7 @@ func newBonusService(t *testing.T) *bonus.Service {
 
 func newClient(t *testing.T, url string) *bonusClient {
 	t.Helper()
-	client := newBonusClient(url)
+	client := newBonusClient(url, nil)
 	t.Cleanup(client.close)
 	return client
 }

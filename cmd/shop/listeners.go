@@ -22,11 +22,20 @@ func (f listenerFlags) open() (*listeners, error) {
 	if l.api, err = net.Listen("tcp", f.Listen); err != nil {
 		return nil, fmt.Errorf("%w\nis another shop running? choose another --listen (SHOP_LISTEN)", err)
 	}
-	if f.MetricsListen == "" {
-		return l, nil
-	}
-	if l.metrics, err = net.Listen("tcp", f.MetricsListen); err != nil {
+	if l.metrics, err = listenMetrics(f.MetricsListen); err != nil {
 		l.close()
+		return nil, err
+	}
+	return l, nil
+}
+
+// listenMetrics returns nil without an address.
+func listenMetrics(address string) (net.Listener, error) {
+	if address == "" {
+		return nil, nil
+	}
+	l, err := net.Listen("tcp", address)
+	if err != nil {
 		return nil, fmt.Errorf("%w\nis another shop running? choose another --metrics-listen (SHOP_METRICS_LISTEN), or an empty one", err)
 	}
 	return l, nil
@@ -40,24 +49,25 @@ func (l *listeners) close() {
 	}
 }
 
-func (l *listeners) metricsAddr() string {
-	if l.metrics == nil {
+// addressOf returns the address of a listener for the log.
+func addressOf(l net.Listener) string {
+	if l == nil {
 		return "off"
 	}
-	return l.metrics.Addr().String()
+	return l.Addr().String()
 }
 
-// serveMetrics serves until stop is called, which is after the API has stopped, so that
-// the last requests can still be scraped.
-func (l *listeners) serveMetrics(log *slog.Logger, handler http.Handler) (stop func()) {
-	if l.metrics == nil {
+// serveMetrics serves until stop is called. serve calls it after the API has stopped, so that
+// the last requests can still be scraped. Without a listener it serves nothing.
+func serveMetrics(l net.Listener, log *slog.Logger, handler http.Handler) (stop func()) {
+	if l == nil {
 		return func() {}
 	}
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: headerWait, ReadTimeout: headerWait, WriteTimeout: idleWait, IdleTimeout: idleWait}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if err := server.Serve(l.metrics); !errors.Is(err, http.ErrServerClosed) {
+		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 			log.Error("the metrics listener failed", "error", err)
 		}
 	}()

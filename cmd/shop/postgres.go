@@ -31,7 +31,7 @@ func (d *database) Validate() error {
 const connectWait = 5 * time.Second
 
 // open makes a pool of at most size connections (0: the URL's setting) and checks it.
-func (d *database) open(ctx context.Context, size int) (*pgxpool.Pool, error) {
+func (d *database) open(ctx context.Context, size int, more ...func(*pgxpool.Config)) (*pgxpool.Pool, error) {
 	config, err := pgtx.PoolConfig(d.PostgresURL) // bounds every wait at the server
 	if err != nil {
 		return nil, err
@@ -41,6 +41,9 @@ func (d *database) open(ctx context.Context, size int) (*pgxpool.Pool, error) {
 	}
 	if size > 0 {
 		config.MaxConns = int32(size)
+	}
+	for _, change := range more {
+		change(config)
 	}
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {

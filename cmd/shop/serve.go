@@ -27,6 +27,7 @@ type serveCmd struct {
 	Limits    limitFlags       `embed:"" group:"Limits"`
 	Lab       labFlags         `embed:"" group:"Lab"`
 	Log       logFlags         `embed:"" group:"Log"`
+	Traces    traceFlags       `embed:"" group:"Traces"`
 }
 
 // lockSettings are the strategy of purchases and its lock store.
@@ -71,7 +72,7 @@ type logFlags struct {
 
 // Validate checks the settings before the command connects.
 func (c *serveCmd) Validate() error {
-	return errors.Join(c.stores.Validate(), c.validateStrategy(), c.Transfers.validate(c.Lab.Lab), c.Wallets.validate(c.Lab.Lab), c.validateLab(), c.validateLimits())
+	return errors.Join(c.stores.Validate(), c.validateStrategy(), c.Transfers.validate(c.Lab.Lab), c.Wallets.validate(c.Lab.Lab), c.validateLab(), c.validateLimits(), c.Traces.validate())
 }
 
 // validateStrategy allows unsafe strategies in the lab only.
@@ -150,8 +151,14 @@ func (c *serveCmd) Run(ctx context.Context, std stdio) error {
 		return &usageError{err}
 	}
 	defer listeners.close()
+	traces, err := c.Traces.open(ctx, log)
+	if err != nil {
+		return &usageError{err}
+	}
+	defer traces.close(log)
+	log = traces.log(log)
 	reg := newRegistry()
-	app, err := c.assemble(ctx, log, reg)
+	app, err := c.assemble(ctx, log, reg, traces)
 	if err != nil {
 		return err
 	}
@@ -160,9 +167,9 @@ func (c *serveCmd) Run(ctx context.Context, std stdio) error {
 }
 
 func (c *serveCmd) serve(ctx context.Context, log *slog.Logger, out io.Writer, l *listeners, a *app, reg *prometheus.Registry) error {
-	stopMetrics := l.serveMetrics(log, metricsHandler(reg))
+	stopMetrics := serveMetrics(l.metrics, log, metricsHandler(reg))
 	defer stopMetrics()
-	log.Info("serving", "address", l.api.Addr().String(), "metrics", l.metricsAddr(), "strategy", c.Locks.Strategy, "transfers", c.Transfers.Strategy, "wallets", c.Wallets.Strategy, "lab", c.Lab.Lab)
+	log.Info("serving", "address", l.api.Addr().String(), "metrics", addressOf(l.metrics), "strategy", c.Locks.Strategy, "transfers", c.Transfers.Strategy, "wallets", c.Wallets.Strategy, "lab", c.Lab.Lab)
 	if c.Lab.Lab {
 		fmt.Fprintf(out, "http://%s/\n", l.api.Addr()) // the page
 	}

@@ -65,6 +65,8 @@ var badSettings = []struct {
 	{"negative rate", "serve --rate-limit=-1", []string{"--rate-limit"}},
 	{"negative share", "serve --max-per-client=-1", []string{"--max-per-client"}},
 	{"negative unknown keys", "serve --unknown-keys=-1", []string{"--unknown-keys"}},
+	{"collector that is no address", "serve --otlp-endpoint=127.0.0.1:4318", []string{"--otlp-endpoint", "OTEL_EXPORTER_OTLP_ENDPOINT", "http://"}},
+	{"more than all traces", "serve --otlp-endpoint=http://127.0.0.1:1 --trace-ratio=2", []string{"--trace-ratio", "0 to 1"}},
 	{"log format", "serve --log-format=xml", []string{"json"}},
 	{"client without a name", "client add", []string{"name"}},
 }

@@ -11,13 +11,11 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/prometheus/client_golang/prometheus"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
 	"shop/locking"
 	"shop/locking/etcdlock"
-	"shop/locking/lockprom"
 	"shop/locking/wrong/leaseid"
 	"shop/transfer"
 )
@@ -49,8 +47,8 @@ type transferBackend struct {
 
 // open returns a transferBackend, which is closed if etcd does not reply within a third of
 // the TTL.
-func (s transferSettings) open(ctx context.Context, lab bool, config transfer.Config, log *slog.Logger, reg prometheus.Registerer) (_ *transferBackend, err error) {
-	b := &transferBackend{settings: s, lab: lab, config: config, log: log, stop: func() {}}
+func (s transferSettings) open(ctx context.Context, lab bool, config transfer.Config, sig signals) (_ *transferBackend, err error) {
+	b := &transferBackend{settings: s, lab: lab, config: config, log: sig.log, stop: func() {}}
 	config.Strategy = "row"
 	if b.books, err = transfer.New(config); err != nil {
 		return nil, err
@@ -58,17 +56,17 @@ func (s transferSettings) open(ctx context.Context, lab bool, config transfer.Co
 	if !s.needEtcd(lab) {
 		return b, nil
 	}
-	observer, err := lockprom.New(reg, "etcd")
+	observer, err := sig.observer("etcd")
 	if err != nil {
 		return nil, err
 	}
 	b.config.Lock = locking.Options{Observer: observer}
-	showBreaker(reg, "etcd", func() bool {
+	showBreaker(sig.metrics, "etcd", func() bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		return b.service == nil || b.service.Unreachable()
 	})
-	if b.client, err = s.connect(); err != nil {
+	if b.client, err = s.connect(sig.traces.etcd); err != nil {
 		return nil, err
 	}
 	switch err = b.tryOpen(ctx); {
@@ -78,7 +76,7 @@ func (s transferSettings) open(ctx context.Context, lab bool, config transfer.Co
 		b.close()
 		return nil, &usageError{err}
 	}
-	log.Warn("etcd does not reply: transfers are refused until it does", "error", err)
+	b.log.Warn("etcd does not reply: transfers are refused until it does", "error", err)
 	ctx, b.stop = context.WithCancel(context.WithoutCancel(ctx))
 	b.opening.Go(func() { b.keepTrying(ctx) })
 	return b, nil
@@ -150,6 +148,16 @@ func (b *transferBackend) with(strategy string) (*transfer.Service, error) {
 	return service.With(strategy)
 }
 
+// queued returns how many transfers wait for a batch.
+func (b *transferBackend) queued() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.service == nil {
+		return 0
+	}
+	return b.service.Queued()
+}
+
 // reachableWait bounds a probe of etcd or Redis.
 const reachableWait = 500 * time.Millisecond
 
@@ -193,9 +201,12 @@ type etcdSettings struct {
 
 // connect makes a client, which connects at its first use. The client does not log:
 // its connection failures are returned as errors.
-func (s etcdSettings) connect() (*clientv3.Client, error) {
+func (s etcdSettings) connect(more ...func(*clientv3.Config)) (*clientv3.Client, error) {
 	config := etcdlock.Config(s.EtcdEndpoints...)
 	config.Logger = zap.NewNop()
+	for _, change := range more {
+		change(&config)
+	}
 	client, err := clientv3.New(config)
 	if err != nil {
 		return nil, &usageError{fmt.Errorf("--etcd-endpoints: %w", err)}

@@ -47,8 +47,8 @@ const (
 var errNoMongo = errors.New("no MongoDB: set --mongo-url or SHOP_MONGO_URL")
 
 // connect makes two clients. They connect at their first use.
-func (b *walletBackend) connect(s mongoSettings) (err error) {
-	if b.db, err = s.connect(); err != nil {
+func (b *walletBackend) connect(s mongoSettings, sig signals) (err error) {
+	if b.db, err = s.connect(sig.traces.mongo(), watchMongo(sig.metrics)); err != nil {
 		return err
 	}
 	b.probe, err = s.connect(options.Client().SetMaxPoolSize(1))
@@ -152,10 +152,10 @@ func (s walletSettings) validate(lab bool) error {
 }
 
 // open returns a walletBackend, which is closed if MongoDB does not reply to the first probe.
-func (s walletSettings) open(ctx context.Context, mongo mongoSettings, lab bool, config wallet.Config, log *slog.Logger) (_ *walletBackend, err error) {
-	b := &walletBackend{log: log, stop: func() {}}
+func (s walletSettings) open(ctx context.Context, mongo mongoSettings, lab bool, config wallet.Config, sig signals) (_ *walletBackend, err error) {
+	b := &walletBackend{log: sig.log, stop: func() {}}
 	if mongo.MongoURL == "" {
-		log.Warn("wallets are off", "error", errNoMongo)
+		b.log.Warn("wallets are off", "error", errNoMongo)
 		return b, nil
 	}
 	defer func() {
@@ -163,10 +163,10 @@ func (s walletSettings) open(ctx context.Context, mongo mongoSettings, lab bool,
 			b.close()
 		}
 	}()
-	if config.Bonus, err = b.bonusFunc(s.BonusURL, lab); err != nil {
+	if config.Bonus, err = b.bonusFunc(s.BonusURL, lab, sig.traces); err != nil {
 		return nil, err
 	}
-	if err := b.connect(mongo); err != nil {
+	if err := b.connect(mongo, sig); err != nil {
 		return nil, err
 	}
 	config.Database, config.Strategy, config.Hot = b.db, s.Strategy, s.Hot
@@ -178,7 +178,7 @@ func (s walletSettings) open(ctx context.Context, mongo mongoSettings, lab bool,
 }
 
 // bonusFunc returns the function that requests a bonus, or nil if there is no bonus.
-func (b *walletBackend) bonusFunc(bonusURL string, lab bool) (wallet.BonusFunc, error) {
+func (b *walletBackend) bonusFunc(bonusURL string, lab bool, traces *tracer) (wallet.BonusFunc, error) {
 	if bonusURL == "" && lab {
 		var err error
 		if b.lab, err = bonus.Serve(); err != nil {
@@ -189,7 +189,7 @@ func (b *walletBackend) bonusFunc(bonusURL string, lab bool) (wallet.BonusFunc, 
 	if bonusURL == "" {
 		return nil, nil
 	}
-	b.bonus = newBonusClient(strings.TrimSuffix(bonusURL, "/"))
+	b.bonus = newBonusClient(strings.TrimSuffix(bonusURL, "/"), traces)
 	return b.bonus.call, nil
 }
 

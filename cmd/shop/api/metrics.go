@@ -1,11 +1,13 @@
 package api
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -19,6 +21,8 @@ type metrics struct {
 	seconds  *prometheus.HistogramVec
 	inFlight prometheus.Gauge
 	refused  *prometheus.CounterVec
+	problems *prometheus.CounterVec
+	replays  prometheus.Counter
 }
 
 // limits maps the label of a refusal to its error; doc.go lists them.
@@ -42,11 +46,21 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "http_requests_refused_total", Help: "Requests refused by a limit of the server.",
 		}, []string{"limit"}),
+		problems: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "http_problems_total", Help: "Requests answered by a problem, by its type without /problems/.",
+		}, []string{"type"}),
+		replays: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "http_replays_total", Help: "Requests answered by the stored reply of their idempotency key.",
+		}),
 	}
 	for limit := range limits {
 		m.refused.WithLabelValues(limit)
 	}
-	for _, c := range []prometheus.Collector{m.requests, m.seconds, m.inFlight, m.refused} {
+	for _, row := range table {
+		m.problems.WithLabelValues(row.kind.typ.label())
+	}
+	m.problems.WithLabelValues(internal.typ.label())
+	for _, c := range []prometheus.Collector{m.requests, m.seconds, m.inFlight, m.refused, m.problems, m.replays} {
 		if err := reg.Register(c); err != nil {
 			return nil, fmt.Errorf("api: metrics: %w", err)
 		}
@@ -59,12 +73,35 @@ func (m *metrics) observe(c echo.Context, took time.Duration, err error) {
 	route := routeOf(c)
 	m.requests.WithLabelValues(route, methodOf(c.Request()), strconv.Itoa(c.Response().Status)).Inc()
 	m.seconds.WithLabelValues(route).Observe(took.Seconds())
+	if err != nil {
+		m.problems.WithLabelValues(kindOf(err).typ.label()).Inc()
+	}
+	if c.Response().Header().Get(headerReplayed) != "" {
+		m.replays.Inc()
+	}
 	for limit, is := range limits {
 		if errors.Is(err, is) {
 			m.refused.WithLabelValues(limit).Inc()
 		}
 	}
 }
+
+// refusal counts a stored problem.
+func (m *metrics) refusal(body []byte) {
+	var problem struct{ Type ProblemType }
+	if json.Unmarshal(body, &problem) != nil {
+		return
+	}
+	for _, row := range table {
+		if row.kind.typ == problem.Type { // only known types become labels
+			m.problems.WithLabelValues(problem.Type.label()).Inc()
+			return
+		}
+	}
+}
+
+// label is the type as a label: there are as many as the table has.
+func (t ProblemType) label() string { return strings.TrimPrefix(string(t), "/problems/") }
 
 // routeOf is the path as openapi.yaml writes it, or "unmatched".
 func routeOf(c echo.Context) string {

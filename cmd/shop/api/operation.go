@@ -91,6 +91,7 @@ func (t operationTable) find(next echo.HandlerFunc) echo.HandlerFunc {
 			return c.Handler()(c)
 		}
 		c.Set(ctxOperation, op)
+		c.Request().Pattern = op.route.Method + " " + op.route.Path // as net/http does: a trace is named by it
 		return next(c)
 	}
 }

@@ -27,7 +27,7 @@ func (s handlers) PlaceOrder(ctx context.Context, r PlaceOrderRequestObject) (Pl
 	}
 	req := inventory.Request{Client: callerOf(ctx).ID, Key: key, Fingerprint: intent}
 	reply, err := s.cfg.Orders.BuyWith(ctx, strategy, req, lines)
-	return stored(reply), err
+	return s.stored(reply), err
 }
 
 // CancelOrder returns the stock. It needs a key as a purchase does: without a key, a
@@ -43,7 +43,7 @@ func (s handlers) CancelOrder(ctx context.Context, r CancelOrderRequestObject) (
 	}
 	req := inventory.Request{Client: callerOf(ctx).ID, Key: key, Fingerprint: intent}
 	reply, err := s.cfg.Orders.Cancel(ctx, req, r.ID)
-	return stored(reply), err
+	return s.stored(reply), err
 }
 
 // GetOrder looks up by id and client together, so that no separate ownership check can be

@@ -53,6 +53,14 @@ func encode(v any) ([]byte, error) {
 // stored writes a Reply: status and body exactly as committed.
 type stored idempotency.Reply
 
+// stored counts a refusal, which is no error of this request.
+func (s handlers) stored(r idempotency.Reply) stored {
+	if r.Status >= 400 {
+		s.metrics.refusal(r.Body)
+	}
+	return stored(r)
+}
+
 func (r stored) VisitPlaceOrderResponse(w http.ResponseWriter) error     { return r.write(w) }
 func (r stored) VisitCancelOrderResponse(w http.ResponseWriter) error    { return r.write(w) }
 func (r stored) VisitCreateTransferResponse(w http.ResponseWriter) error { return r.write(w) }

@@ -26,10 +26,10 @@ func (s handlers) CreateTransfer(ctx context.Context, r CreateTransferRequestObj
 	}
 	if expiresIn > 0 {
 		reply, err := service.Reserve(ctx, req, move, expiresIn)
-		return stored(reply), err
+		return s.stored(reply), err
 	}
 	reply, err := service.Transfer(ctx, req, move)
-	return stored(reply), err
+	return s.stored(reply), err
 }
 
 // PostTransfer moves held money: the amount in the body, or all of it.
@@ -47,7 +47,7 @@ func (s handlers) PostTransfer(ctx context.Context, r PostTransferRequestObject)
 		return nil, err
 	}
 	reply, err := service.Post(ctx, req, r.ID, amount)
-	return stored(reply), err
+	return s.stored(reply), err
 }
 
 // VoidTransfer releases held money.
@@ -61,7 +61,7 @@ func (s handlers) VoidTransfer(ctx context.Context, r VoidTransferRequestObject)
 		return nil, err
 	}
 	reply, err := service.Void(ctx, req, r.ID)
-	return stored(reply), err
+	return s.stored(reply), err
 }
 
 // GetTransfer looks up by id and client together, as GetOrder does.

@@ -20,7 +20,7 @@ func (s handlers) CreditWallet(ctx context.Context, r CreditWalletRequestObject)
 		return nil, err
 	}
 	reply, err := service.Credit(ctx, req, r.ID, r.Body.Amount)
-	return stored(reply), err
+	return s.stored(reply), err
 }
 
 // DebitWallet takes money out.
@@ -34,7 +34,7 @@ func (s handlers) DebitWallet(ctx context.Context, r DebitWalletRequestObject) (
 		return nil, err
 	}
 	reply, err := service.Debit(ctx, req, r.ID, r.Body.Amount)
-	return stored(reply), err
+	return s.stored(reply), err
 }
 
 // PayFromWallet moves money to a wallet of any client.
@@ -52,7 +52,7 @@ func (s handlers) PayFromWallet(ctx context.Context, r PayFromWalletRequestObjec
 		return nil, err
 	}
 	reply, err := service.Pay(ctx, req, payment)
-	return stored(reply), err
+	return s.stored(reply), err
 }
 
 // GetWallet returns the majority-committed balance with its latest entries.
