@@ -112,7 +112,7 @@ build:
 
 ready: build
 	@bin/local need gcc gcc libc6-dev && bin/local need ps procps && bin/local need $(PGBOUNCER) pgbouncer && bin/local need $(MARIADB) && \
-		bin/local need $(PSYCOPG) python3-psycopg2 && bin/local need $(ZOOKEEPER) default-jre-headless libzookeeper-java && bin/local need chromium chromium
+		bin/local need $(PSYCOPG) python3-psycopg2 && bin/local need $(ZOOKEEPER) default-jre-headless libzookeeper-java && bin/local need chromium chromium && bin/local need promtool prometheus
 	$(call timed,servers,$(STACK) -- true)
 
 vet: ready

@@ -27,7 +27,7 @@ get install --no-install-recommends --no-remove "$@" || {
 
 # Not started now, and not at the next boot either.
 if [ -d /run/systemd/system ]; then
-	for unit in postgresql redis-server pgbouncer; do
+	for unit in postgresql redis-server pgbouncer prometheus; do
 		systemctl disable --quiet "$unit" 2>/dev/null || true
 	done
 fi
