@@ -33,9 +33,10 @@ tenth: build ## a tenth of the mutants, a different tenth each day
 run: build ## the servers and one replica, and a page that shows a race; Ctrl-C stops them
 	@$(STACK) -- bash -c '$(SHOP) migrate && $(SHOP) seed && exec $(SHOP) serve --lab'
 
-test: ## everything CI runs: lint, Go tests on real servers, each benchmark once, the quick proof
+test: ## everything CI runs: lint, Go tests on real servers, each benchmark once, generated requests, the quick proof
 	@rm -f bin/times
 	@$(MAKE) --no-print-directory -j 3 race lint
+	@$(MAKE) --no-print-directory schemathesis
 	@$(MAKE) --no-print-directory proof
 	@$(MAKE) --no-print-directory times
 
@@ -81,6 +82,10 @@ tested = $(MEMORY) GOGC=400 $(STACK) -- go test -race -vet=off -ldflags=-w -shuf
 again = { failed=$$(awk '$$1 == "FAIL" && NF > 1 { print $$2 }' bin/packages); test -n "$$failed" && test $$(wc -w <<<$$failed) -le 3 && \
 	! grep -qE 'DATA RACE|^panic: |build failed|setup failed' bin/packages && echo "AGAIN, alone:" $$failed && $(call tested,-p 1,$$failed) | tee -a bin/packages; }
 
+schemathesis: build ## generated requests, valid and invalid, against a real server, checked by its OpenAPI document; EXAMPLES=n SEED=n
+	@bin/local need pip3 python3-pip
+	$(call timed,schemathesis,$(STACK) -- cmd/shop/api/schemathesis/run)
+
 proof: build
 	$(call timed,prove --quick,$(STACK) -- $(PROVE) --quick)
 
@@ -112,7 +117,7 @@ build:
 
 ready: build
 	@bin/local need gcc gcc libc6-dev && bin/local need ps procps && bin/local need $(PGBOUNCER) pgbouncer && bin/local need $(MARIADB) && \
-		bin/local need $(PSYCOPG) python3-psycopg2 && bin/local need $(ZOOKEEPER) default-jre-headless libzookeeper-java && bin/local need chromium chromium && bin/local need promtool prometheus
+		bin/local need $(PSYCOPG) python3-psycopg2 && bin/local need $(ZOOKEEPER) default-jre-headless libzookeeper-java && bin/local need chromium chromium && bin/local need promtool prometheus && bin/local need curl curl
 	$(call timed,servers,$(STACK) -- true)
 
 vet: ready
@@ -130,4 +135,4 @@ manifests:
 gofumpt:
 	$(call timed,gofumpt,{ out=$$(go tool gofumpt -l .); test -z "$$out" || { echo "not formatted (go tool gofumpt -w .):"; echo "$$out"; exit 1; }; })
 
-.PHONY: help demo prove mutants tenth run test times lint manifests race proof bench picture clean build ready vet staticcheck gofumpt generated peers hot
+.PHONY: help schemathesis demo prove mutants tenth run test times lint manifests race proof bench picture clean build ready vet staticcheck gofumpt generated peers hot

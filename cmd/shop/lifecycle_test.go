@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -122,5 +123,31 @@ func TestLifecycle_ALostListenerEndsTheServer(t *testing.T) {
 	life := lifecycle{log: slog.New(slog.NewTextHandler(io.Discard, nil)), drain: func() {}, closing: func() {}, timeout: time.Second, request: time.Second}
 	if err := life.run(t.Context(), listener, http.NotFoundHandler()); err == nil {
 		t.Error("served without a listener")
+	}
+}
+
+func TestServe_TooLongHeadersAreRefused(t *testing.T) {
+	s := startServing(t, lifecycle{drain: func() {}, timeout: time.Minute})
+	defer func() {
+		s.stop()
+		if err := <-s.end; err != nil {
+			t.Error(err)
+		}
+	}()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	for length, want := range map[int]int{headerBytesMax / 2: 200, 2 * headerBytesMax: 431} { // net/http allows 4 KiB more
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+"/now", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("X-Long", strings.Repeat("x", length))
+		res, err := client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		if res.StatusCode != want {
+			t.Errorf("a header of %d bytes: %d, want %d", length, res.StatusCode, want)
+		}
 	}
 }

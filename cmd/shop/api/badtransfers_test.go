@@ -37,7 +37,6 @@ var badTransfers = []struct {
 	{"amount -0", inEuro("-0"), 422, api.TypeInvalidRequest},
 	{"amount negative", inEuro("-1"), 422, api.TypeInvalidRequest},
 	{"amount a fraction", inEuro("0.5"), 422, api.TypeInvalidRequest},
-	{"amount with a point", inEuro("2.0"), 400, api.TypeMalformed},
 	{"amount with an exponent", inEuro("1e2"), 400, api.TypeMalformed},
 	{"amount beyond 2^53", inEuro("9007199254740992"), 422, api.TypeInvalidRequest},
 	{"amount beyond int64", inEuro("9223372036854775808"), 422, api.TypeInvalidRequest},

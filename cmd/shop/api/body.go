@@ -54,6 +54,7 @@ func (s *Server) body(next echo.HandlerFunc) echo.HandlerFunc {
 		if err := checkJSON(r.Header, data); err != nil && (len(data) > 0 || !op.empty) {
 			return err
 		}
+		data = integers(data)
 		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(data)), int64(len(data))
 		return next(c)
 	}

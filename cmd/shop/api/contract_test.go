@@ -176,6 +176,9 @@ func TestSpec_HasAnExampleOfEachErrorOfEachOperation(t *testing.T) {
 			if isListed != can(op) || isListed && status != fmt.Sprint(k.status) {
 				t.Errorf("%s: %s (%d) can occur: %t, the spec has it: %t %s", name, typ, k.status, can(op), isListed, status)
 			}
+			if response := op.route.Operation.Responses.Value(status); isListed && k.wait && response.Value.Headers["Retry-After"] == nil {
+				t.Errorf("%s: %s without the header Retry-After", name, status)
+			}
 		}
 	}
 }
@@ -256,6 +259,66 @@ func TestSpec_APatternSaysHowLongAHoldLasts(t *testing.T) {
 		if accepts(text) {
 			t.Errorf("%q is accepted", text)
 		}
+	}
+}
+
+// requested calls f for each schema of a request: of its parameters and in its body.
+func requested(t *testing.T, f func(name string, schema *openapi3.Schema)) {
+	t.Helper()
+	var walk func(name string, schema *openapi3.Schema)
+	walk = func(name string, schema *openapi3.Schema) {
+		f(name, schema)
+		if schema.Items != nil {
+			walk(name+"[]", schema.Items.Value)
+		}
+		for member, property := range schema.Properties {
+			walk(name+"."+member, property.Value)
+		}
+	}
+	for name, op := range must(operations())(t) {
+		for _, p := range op.route.Operation.Parameters {
+			walk(name+" "+p.Value.Name, p.Value.Schema.Value)
+		}
+		if op.body {
+			walk(name, op.route.Operation.RequestBody.Value.Content[typeJSON].Schema.Value)
+		}
+	}
+}
+
+func TestSpec_EachTextAndListOfARequestIsBounded(t *testing.T) {
+	requested(t, func(name string, schema *openapi3.Schema) {
+		long := strings.Repeat("a", 1000)
+		switch {
+		case schema.Type.Is("string") && schema.VisitJSON(long) == nil:
+			t.Errorf("%s: %d letters are accepted", name, len(long))
+		case schema.Type.Is("array") && schema.MaxItems == nil:
+			t.Errorf("%s has no maxItems", name)
+		case schema.Type.Is("object") && (schema.AdditionalProperties.Has == nil || *schema.AdditionalProperties.Has):
+			t.Errorf("%s accepts any member", name)
+		case schema.Type.Is("integer") && (schema.Min == nil || schema.Max == nil):
+			t.Errorf("%s has no limits", name)
+		case !slices.ContainsFunc([]string{"string", "array", "object", "integer", "boolean"}, schema.Type.Is):
+			t.Errorf("%s has the type %v", name, schema.Type)
+		}
+	})
+}
+
+// The server requests nothing on behalf of a client, so no request has an address. A key may look like one, but is only compared.
+func TestSpec_NoTextOfARequestCanBeAnAddress(t *testing.T) {
+	texts := 0
+	requested(t, func(name string, schema *openapi3.Schema) {
+		if !schema.Type.Is("string") || strings.HasSuffix(name, headerKey) {
+			return
+		}
+		texts++
+		for _, address := range []string{"http://127.0.0.1/", "//host/", "file:///etc/passwd", "10.0.0.7:5432"} {
+			if schema.VisitJSON(address) == nil {
+				t.Errorf("%s can be %s", name, address)
+			}
+		}
+	})
+	if texts < 10 {
+		t.Errorf("%d texts: this tests nothing", texts)
 	}
 }
 

@@ -94,6 +94,7 @@
 //	an empty Idempotency-Key             400 missing-idempotency-key, as without one
 //	two headers Idempotency-Key          400, equal or not
 //	two headers Content-Type             415, equal or not
+//	an integer written as 2.0            2, as in JSON Schema; with an exponent 400
 //	a query that cannot be unescaped     400; so is an unknown or repeated parameter
 //	Content-Length, Transfer-Encoding    net/http reads the chunks (RFC 9112, 6.3) and ignores the length. The connection
 //	                                     closes after a chunked body, so no second request can be smuggled behind it
@@ -107,7 +108,10 @@
 // One table (table.go) maps errors to replies with errors.Is and errors.As. An error
 // that is not in the table is a 500 with a fixed text.
 //
-// The routes are generated from openapi.yaml: edit it first, then run go generate.
+// The routes are generated from openapi.yaml: edit it first, then run go generate. Package
+// reference serves it as a document and as a page. It has an example of each problem of
+// each operation, which the tests compare with the error table and with every reply.
+// docs/security.md lists the security requirements with their tests.
 package api
 
 //go:generate go tool oapi-codegen -config oapi-codegen.yaml -o api.gen.go openapi.yaml

@@ -162,3 +162,13 @@ func TestKeys_RequestsThatWaitForOneKeyShareItsLookup(t *testing.T) {
 		t.Errorf("%d lookups", n)
 	}
 }
+
+// The address that a client claims to come from gives it no new limit.
+func TestKeys_AForwardedAddressIsNotBelieved(t *testing.T) {
+	t.Parallel()
+	s := open(t, func(c *api.Config, _ *inventory.Config) { c.Limits.Failures = 0.001 }) // and a burst of 1
+	s.do("GET", "/v1/products", "", unknown(0)).want(t, 401, api.TypeUnauthorized)
+	for _, claim := range []string{"X-Forwarded-For: 10.9.8.7", "X-Real-Ip: 10.9.8.7", "Forwarded: for=10.9.8.7", "X-User-Id: alice"} {
+		s.do("GET", "/v1/products", "", unknown(1), claim).want(t, 429, api.TypeRateLimited)
+	}
+}

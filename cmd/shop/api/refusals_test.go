@@ -69,7 +69,7 @@ var badOrders = []struct {
 	{"quantity negative", orderOf(line("coffee", "-1")), "", 422, api.TypeInvalidRequest},
 	{"quantity a fraction", orderOf(line("coffee", "1.5")), "", 422, api.TypeInvalidRequest},
 	{"quantity nearly 1", orderOf(line("coffee", "1.0000000000000000001")), "", 400, api.TypeMalformed},
-	{"quantity with a point", orderOf(line("coffee", "2.0")), "", 400, api.TypeMalformed},
+	{"quantity with a fraction and an exponent", orderOf(line("coffee", "1.0e1")), "", 400, api.TypeMalformed},
 	{"quantity with an exponent", orderOf(line("coffee", "2e0")), "", 400, api.TypeMalformed},
 	{"quantity a text", orderOf(line("coffee", `"1"`)), "", 422, api.TypeInvalidRequest},
 	{"quantity null", orderOf(line("coffee", "null")), "", 422, api.TypeInvalidRequest},
@@ -116,6 +116,25 @@ func TestRefusals_PointToTheInvalidMember(t *testing.T) {
 	a := s.do("POST", "/v1/orders", orderOf(line("coffee", "1"), line("tea", "0")), "Idempotency-Key: k").want(t, 422, api.TypeInvalidRequest)
 	if a.problem.Pointer != "/lines/1/quantity" {
 		t.Errorf("pointer: %s", a.body)
+	}
+}
+
+// For JSON Schema 2.0 is the integer 2. A text stays as it is.
+func TestBuy_AnIntegerMayHaveAFractionOfZeros(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	first := s.buy("k", "coffee", "2").want(t, 201, "")
+	for _, quantity := range []string{"2.0", "2.000"} {
+		if again := s.buy("k", "coffee", quantity).want(t, 201, ""); string(again.body) != string(first.body) {
+			t.Errorf("%s: %s, want %s", quantity, again.body, first.body)
+		}
+	}
+	if a := s.buy("k2", `2.0\"3.0`, "1"); a.status != 422 {
+		t.Errorf("a sku with a quote: %d %s", a.status, a.body)
+	}
+	s.buy("k3", "2.0", "1").want(t, 404, api.TypeNotFound)
+	if d := s.buy("k3", "2.0", "1").problem.Sku; d != "2.0" {
+		t.Errorf("the sku became %q", d)
 	}
 }
 

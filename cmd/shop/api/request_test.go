@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -143,6 +144,9 @@ func (c *specChecker) check(t *testing.T, req *http.Request, a answer) {
 			t.Errorf("%s %s is not in the spec, and was answered %d", req.Method, req.URL.Path, a.status)
 		}
 		return
+	}
+	for name, value := range params {
+		params[name] = must(url.PathUnescape(value))(t)
 	}
 	input := &openapi3filter.RequestValidationInput{
 		Request: req, Route: route, PathParams: params,

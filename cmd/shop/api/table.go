@@ -65,7 +65,7 @@ const (
 	notYours    = "It does not exist, or it is not yours." // one text for both: a difference would disclose what other clients have
 	noRoute     = "There is no such route."
 	wrongMethod = "The header Allow lists the methods of this route."
-	unreadable  = "A header occurs twice, or an integer contains characters other than digits."
+	unreadable  = "A header occurs twice, or an integer has an exponent or too many digits."
 	sendJSON    = "Send application/json in UTF-8, without a content encoding."
 	sendBearer  = "Send the header Authorization: Bearer KEY with a valid API key."
 	adminsOnly  = "This route requires the key of an administrator."

@@ -7,6 +7,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 
 	"github.com/getkin/kin-openapi/openapi3"
@@ -31,6 +32,23 @@ func checkJSON(h http.Header, data []byte) error {
 		return explain(errMalformed, "The member %.64q occurs twice in one object.", name)
 	}
 	return nil
+}
+
+// jsonToken matches the strings and the numbers of JSON.
+var jsonToken = regexp.MustCompile(`"(\\.|[^"\\])*"|-?[0-9.eE+-]+`)
+
+// integers writes 2.0 as 2. JSON Schema takes both for the same integer, encoding/json does not.
+func integers(data []byte) []byte {
+	if !bytes.Contains(data, []byte(".0")) {
+		return data
+	}
+	return jsonToken.ReplaceAllFunc(data, func(token []byte) []byte {
+		whole, fraction, found := bytes.Cut(token, []byte("."))
+		if token[0] == '"' || !found || len(bytes.Trim(fraction, "0")) > 0 {
+			return token
+		}
+		return whole
+	})
 }
 
 // options bind the validated value itself to the request's struct: a second decoding

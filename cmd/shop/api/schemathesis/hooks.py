@@ -1,6 +1,7 @@
 """What a schema cannot say. Whatever else is valid by the schema must be accepted."""
 
 import itertools
+import os
 import re
 
 import schemathesis
@@ -11,12 +12,13 @@ number = itertools.count(1)
 @schemathesis.hook
 def before_call(context, case, kwargs):
     """Gives each valid Idempotency-Key a number: a key that occurs twice stands for one intent."""
-    headers = case.headers or {}
-    key = str(headers.get("Idempotency-Key", ""))
-    if re.fullmatch(r"[!#-~][ -~]{0,200}[!-~]|[!#-~]", key):
-        headers["Idempotency-Key"] = f"{key}-{next(number)}"
-    elif re.fullmatch(r'"([ !#-\[\]-~]|\\["\\]){1,200}"', key):
-        headers["Idempotency-Key"] = f'{key[:-1]}-{next(number)}"'
+    key = str((case.headers or {}).get("Idempotency-Key", ""))
+    bare = re.fullmatch(r"()([!#-~][ -~]{0,253}[!-~]|[!#-~])()", key)
+    quoted = re.fullmatch(r'(")([ !#-\[\]-~]{1,255})(")', key)
+    if found := bare or quoted:
+        suffix = f"-{os.getpid()}-{next(number)}"  # the servers may be those of an earlier run
+        case.headers = case.headers.copy()  # other cases have the same ones
+        case.headers["Idempotency-Key"] = found[1] + found[2][: 255 - len(suffix)] + suffix + found[3]
 
 
 @schemathesis.hook
