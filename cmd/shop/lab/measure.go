@@ -59,7 +59,7 @@ var measurements = []measurement{
 	{"table", "A7", "PostgreSQL", inPostgres(func(pool *pgxpool.Pool) (*pglock.Store, error) {
 		return pglock.New(pool, measureTTL)
 	})},
-	{"file", "A10", "the file system", openFile},
+	{"file", "A10", "the folder for temporary files", openFile},
 	{"mongo", "lease in a document", "MongoDB", openMongo},
 	{"redis", "C4", "Redis", inRedis(redislock.New)},
 	{"fair", "C14", "Redis", inRedis(redislock.NewFair)},

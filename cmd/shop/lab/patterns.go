@@ -148,7 +148,7 @@ func (l *Lab) measure(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusServiceUnavailable, err)
 	case err != nil:
 		l.cfg.Log.Warn("a pattern could not be measured", "pattern", m.Name, "error", err)
-		fail(w, http.StatusServiceUnavailable, fmt.Errorf("%s did not do it, is it running? %w", m.Store, err))
+		fail(w, http.StatusServiceUnavailable, fmt.Errorf("no figure: %s failed, is it there? %w", m.Store, err))
 	default:
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(result)

@@ -135,7 +135,7 @@ func TestMeasure_RefusalsSayWhatToDo(t *testing.T) {
 	refused("hope", http.StatusNotFound, `no measurement "hope"`)
 	refused("etcd", http.StatusServiceUnavailable, "--etcd-endpoints")
 	refused("mongo", http.StatusServiceUnavailable, "--mongo-url")
-	refused("redis", http.StatusServiceUnavailable, "Redis did not do it, is it running?")
+	refused("redis", http.StatusServiceUnavailable, "no figure: Redis failed, is it there?")
 	if !s.lab.reserve() { // as a race does, or another measurement
 		t.Fatal("a failed measurement has not ended")
 	}

@@ -63,7 +63,9 @@ func (l *Lab) shopPage(w http.ResponseWriter, _ *http.Request) {
 
 // send passes a request of the page to the API, as the customer of the path.
 func (l *Lab) send(w http.ResponseWriter, r *http.Request) {
-	customers, err := l.cfg.Shop.Customers(r.Context())
+	ctx, cancel := context.WithTimeout(r.Context(), pollWait)
+	defer cancel()
+	customers, err := l.cfg.Shop.Customers(ctx)
 	if err != nil {
 		l.cfg.Log.Warn("the lab could not find its customers", "error", err)
 		fail(w, http.StatusServiceUnavailable, errors.New("PostgreSQL did not find the customer. Nothing was done; send it again with the same key"))
