@@ -123,7 +123,7 @@ func TestPatternsPage_AVisitorMeasuresThem(t *testing.T) {
 // do sends a request on a connection of its own.
 func (s *served) do(req *http.Request) (*http.Response, string) {
 	s.t.Helper()
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 30 * time.Second}
 	res, err := client.Do(req)
 	if err != nil {
 		s.t.Fatal(err)

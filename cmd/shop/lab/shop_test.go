@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
@@ -121,7 +122,9 @@ type window struct {
 
 func (s *byHand) window() *window {
 	s.t.Helper()
-	req, err := http.NewRequestWithContext(s.t.Context(), "GET", s.url+"/lab/shop/events", nil)
+	ctx, cancel := context.WithTimeout(s.t.Context(), 30*time.Second) // a state that never comes ends the test
+	s.t.Cleanup(cancel)
+	req, err := http.NewRequestWithContext(ctx, "GET", s.url+"/lab/shop/events", nil)
 	if err != nil {
 		s.t.Fatal(err)
 	}
