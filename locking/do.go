@@ -184,18 +184,6 @@ func (h *hold) stop() {
 	h.cancel(nil)
 }
 
-func (h *hold) notify(kind Kind, err error) { h.notifyLate(kind, 0, err) }
-
-// notifyLate is notify for something that was due a while ago.
-func (h *hold) notifyLate(kind Kind, wait time.Duration, err error) {
-	if h.opts.Observer != nil {
-		h.opts.Observer(Event{
-			Ctx: h.Context, Kind: kind, Keys: h.lease.Keys, Owner: h.lease.Owner, Fence: h.lease.Fence,
-			Wait: wait, Held: time.Since(h.granted), Err: err,
-		})
-	}
-}
-
 // trust returns the earliest end of trust among the leases that ctx works under,
 // with all renewals up to now. False: ctx does not come from Do.
 func trust(ctx context.Context) (until time.Time, held bool) {
