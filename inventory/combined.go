@@ -72,12 +72,7 @@ func (s *Service) Close() {
 }
 
 // Queued returns how many purchases wait for a batch.
-func (s *Service) Queued() int {
-	if s.together == nil {
-		return 0
-	}
-	return s.together.Queued()
-}
+func (s *Service) Queued() int { return s.together.Queued() }
 
 func (s *Service) newCombiner() (*combine.Combiner[*purchase, Reply], error) {
 	return combine.New(combine.Config[*purchase, Reply]{

@@ -1,6 +1,7 @@
 package locking
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"slices"
@@ -64,10 +65,7 @@ func Log(logger *slog.Logger) Observer {
 		case TimedOut, Failed, Lost, Left:
 			level = slog.LevelWarn
 		}
-		ctx := e.Ctx
-		if ctx == nil {
-			ctx = context.Background()
-		}
+		ctx := cmp.Or(e.Ctx, context.Background())
 		if logger.Enabled(ctx, level) {
 			logger.LogAttrs(ctx, level, "lock", attributes(e)...)
 		}

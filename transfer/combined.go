@@ -96,12 +96,7 @@ func (s *Service) Close() {
 }
 
 // Queued returns how many transfers wait for a batch.
-func (s *Service) Queued() int {
-	if s.together == nil {
-		return 0
-	}
-	return s.together.Queued()
-}
+func (s *Service) Queued() int { return s.together.Queued() }
 
 func (s *Service) newCombiner() (*combine.Combiner[*operation, Reply], error) {
 	own := *s

@@ -184,8 +184,11 @@ func (c *Combiner[Q, A]) read(r *request[Q, A], result Result[A]) (A, error) {
 	return result.Answer, result.Err
 }
 
-// Queued returns how many requests wait, for all sets of keys.
+// Queued returns how many requests wait, for all sets of keys; none if c is nil.
 func (c *Combiner[Q, A]) Queued() (n int) {
+	if c == nil {
+		return 0
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, l := range c.lines {
