@@ -134,7 +134,7 @@ func TestTrace_EachRequestIsOneTraceOfAllServers(t *testing.T) {
 	otlp := startReceiver(t)
 	sharedMongo(t)
 	url, keys := newDatabase(t)
-	r := startReplica(t, url, keys["alice"], "--lab", "--otlp-endpoint", otlp.url)
+	r := startReplica(t, url, keys["alice"], "--lab", "--log-level=debug", "--otlp-endpoint", otlp.url)
 	w := walletReplica{r, wallets(t, url)["alice"]}.open()
 	p := transferReplica{r, accounts(t, url)["alice"], accounts(t, url)["bob"]}
 	r.wantReady("ok", "ok") // a probe is not traced
@@ -177,6 +177,9 @@ func TestTrace_EachRequestIsOneTraceOfAllServers(t *testing.T) {
 		if !strings.Contains(r.log.String(), fmt.Sprintf(`"trace_id":"%s","span_id":"%x"`, id, root.SpanId)) {
 			t.Errorf("%s: its log line lacks its trace", request.root)
 		}
+		if slices.Contains(request.want, "lock hold") && !r.loggedLock("released", id) {
+			t.Errorf("%s: the lines of its lock lack its trace", request.root)
+		}
 		if strings.Contains(otlp.raw.String(), request.key) {
 			t.Errorf("the idempotency key %s is in a trace", request.key)
 		}
@@ -188,6 +191,18 @@ func TestTrace_EachRequestIsOneTraceOfAllServers(t *testing.T) {
 	if read == nil || fmt.Sprintf("%x", read.TraceId) == clientsTrace || len(read.Links) != 1 || fmt.Sprintf("%x", read.Links[0].TraceId) != clientsTrace {
 		t.Errorf("the trace of a client must be linked, and not continued: %v", read)
 	}
+}
+
+// loggedLock reports whether the log has one line for this event of a trace's lock.
+func (r *replica) loggedLock(event, trace string) bool {
+	var n int
+	for text := range strings.Lines(r.log.String()) {
+		var line map[string]any
+		if json.Unmarshal([]byte(text), &line) == nil && line["msg"] == "lock" && line["event"] == event && line["trace_id"] == trace {
+			n++
+		}
+	}
+	return n == 1
 }
 
 // getWithTrace sends a request that is part of the client's own trace.
