@@ -66,7 +66,7 @@ func (h *hold) end(result error) error {
 // release frees the keys, on a ctx that outlives the caller's.
 func (h *hold) release(result error) {
 	if errors.Is(result, ErrOutcomeUnknown) {
-		h.notify(Left, result)
+		h.notify(Left, 0, result)
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.Context), releaseTimeout)
@@ -74,12 +74,12 @@ func (h *hold) release(result error) {
 	err := h.store.Release(ctx, h.lease)
 	if errors.Is(err, ErrLost) && h.lost == nil {
 		h.lost = err
-		h.notify(Lost, err)
+		h.notify(Lost, 0, err)
 	}
 	if err != nil {
-		h.notify(Left, err)
+		h.notify(Left, 0, err)
 	} else {
-		h.notify(Released, nil)
+		h.notify(Released, 0, nil)
 	}
 }
 
@@ -98,7 +98,6 @@ type hold struct {
 
 	lease  Lease
 	ttl    time.Duration // as observed: from a request to the Until of its answer
-	due    time.Time     // of the first renewal that is not confirmed; only the keeper uses it
 	lost   error         // why the trust ended
 	failed error         // of the last renewal; nil if it succeeded
 
@@ -160,7 +159,7 @@ func (h *hold) lose(until time.Time, why error) {
 	h.lost = why
 	h.setUntil(until)
 	h.cancel(why)
-	h.notify(Lost, why)
+	h.notify(Lost, 0, why)
 }
 
 // setUntil moves the end of the trust.

@@ -21,7 +21,6 @@ func (h *hold) keep() {
 		}
 	}()
 	due := h.granted.Add(h.ttl / 3)
-	h.due = due
 	wake := time.NewTimer(0)
 	defer wake.Stop()
 	for !h.over(time.Now()) {
@@ -86,13 +85,10 @@ func (h *hold) learn(a answer) (due time.Time) {
 		return soon
 	case a.err != nil:
 		h.failed = a.err
-		h.notify(Failed, a.err)
+		h.notify(Failed, 0, a.err)
 		return soon
 	}
-	defer func() {
-		h.notifyLate(Renewed, now.Sub(h.due), nil)
-		h.due = due
-	}()
+	defer h.notify(Renewed, now.Sub(h.until.Add(-2*h.ttl/3)), nil) // it was due at a third
 	h.failed = nil
 	until := h.trustOf(a.lease, a.sent)
 	if !until.After(h.until) {

@@ -94,10 +94,7 @@ func attributes(e Event) []slog.Attr {
 	return list
 }
 
-func (h *hold) notify(kind Kind, err error) { h.notifyLate(kind, 0, err) }
-
-// notifyLate is notify for something that was due a while ago.
-func (h *hold) notifyLate(kind Kind, wait time.Duration, err error) {
+func (h *hold) notify(kind Kind, wait time.Duration, err error) {
 	if h.opts.Observer != nil {
 		h.opts.Observer(Event{
 			Ctx: h.Context, Kind: kind, Keys: h.lease.Keys, Owner: h.lease.Owner, Fence: h.lease.Fence,
