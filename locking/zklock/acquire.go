@@ -125,11 +125,17 @@ func (a *attempt) enter(ctx, limited context.Context, n *node) error {
 	if err := n.create(limited); err != nil {
 		return err
 	}
-	if err := n.readFence(limited); err != nil {
-		return err
+	if n.fence == 0 { // the answer was lost
+		if err := n.readFence(limited); err != nil {
+			return err
+		}
 	}
-	if !a.wait {
-		ctx = limited
+	n.follow()
+	switch {
+	case n.alone:
+		return n.confirm(limited)
+	case !a.wait:
+		ctx, n.before = limited, "" // which may be gone
 	}
 	for {
 		before, err := n.predecessor(ctx)

@@ -27,7 +27,8 @@
 // decides about the order. It is unique while the queue exists, and starts again at 0
 // after ZooKeeper has deleted the container. So it is no fence. The fence is the id of the
 // transaction that created the node (czxid), which only grows: its upper half is the number
-// of the leader's election.
+// of the leader's election. The answer to a creation does not have it, so the same transaction writes the queue's
+// own node, without data, and the answer has the new state of that: the transaction (mzxid) and the number of nodes.
 //
 //	          create, the first in the queue
 //	┌─────────┐─────────────────────────────────────────────────▶┌──────┐
@@ -39,6 +40,10 @@
 //
 // A waiter that leaves wakes the one behind it, which lists the queue again and watches
 // the next node in front. TryAcquire lists the queue first, and creates a node only if it is empty.
+//
+// Lists are saved where the order is known without: the answer to the creation of the only node grants the key; a
+// waiter whose Store has created the node directly before watches that one at once; and a waiter behind the first
+// node is the first when that is deleted, and only reads its own node, which an operator may have deleted.
 //
 // # Until
 //
@@ -109,8 +114,9 @@
 //
 // # The client
 //
-// The package is twice as long as one for a client with time limits would be. The rest makes up for
-// properties of github.com/go-zookeeper/zk 1.0.4, and finds again what it may have lost:
+// The package is longer than the client's own Lock, which is not used: it does not report that it was lost, ignores
+// ctx, and has no fence. Much of the package makes up for properties of github.com/go-zookeeper/zk 1.0.4,
+// and finds again what it may have lost:
 //
 //	what it does                                          what is done instead
 //	a request has no time limit and no ctx                each attempt has a goroutine; link.go closes
@@ -125,8 +131,7 @@
 //	a data race when watches are set again after a        the first answer waits for the watches
 //	reconnection (samuel/go-zookeeper issue 178)
 //	a watch cannot be removed                             attempts share the watch of a node
-//	Lock does not report that it was lost, ignores ctx,   not used
-//	and leaves its node behind if the search for a lost
+//	Lock leaves its node behind if the search for a lost  the search is repeated in the background
 //	reply fails (samuel/go-zookeeper issues 20, 229)
 //	CreateProtectedEphemeralSequential may find the node  the owner of the node must be this session
 //	of a session that has expired (as CURATOR-498 and

@@ -21,6 +21,9 @@ func (s *Store) grant(n *node) (locking.Lease, bool) {
 	}
 	n.lease = locking.Lease{Keys: []string{n.key}, Owner: n.owner, Fence: locking.Fence(n.fence), Until: until}
 	s.leases[n.owner] = n
+	if w := s.watches[n.path]; w != nil {
+		w.held = true
+	}
 	n.timer = time.AfterFunc(time.Until(until), func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -48,6 +51,9 @@ func (s *Store) expired(n *node) bool {
 func (s *Store) drop(n *node) {
 	delete(s.leases, n.owner)
 	n.timer.Stop()
+	if s.last == n.path {
+		s.last = ""
+	}
 }
 
 // nodeOf returns the node of a Lease that is held.

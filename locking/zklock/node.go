@@ -27,6 +27,10 @@ type node struct {
 	lost    bool   // the answer to a request that creates the node was lost
 	sent    time.Time
 	fence   int64
+	before  string // the path of the node directly before; empty: not known
+	alone   bool   // no other was in the queue when it was created
+	second  bool   // only the node directly before was in front
+	first   bool   // none is in front, since that one was deleted
 
 	lease locking.Lease // once it is granted; Until is guarded by the Store's mutex
 	timer *time.Timer   // frees the key at Until
@@ -49,11 +53,18 @@ func (n *node) create(ctx context.Context) error {
 				}
 			}
 			n.sent = time.Now()
-			created, err := s.conn.Create(n.queue+"/"+n.owner+"-", nil, zk.FlagEphemeralSequential, s.acl)
+			// The same transaction writes the queue's node, whose new state is in the answer: the id of the
+			// transaction, and the number of nodes. The answer to a creation alone has neither.
+			results, err := s.conn.Multi(
+				&zk.CreateRequest{Path: n.queue + "/" + n.owner + "-", Acl: s.acl, Flags: zk.FlagEphemeralSequential},
+				&zk.SetDataRequest{Path: n.queue, Version: -1})
 			if n.missing = errors.Is(err, zk.ErrNoNode); n.missing {
 				continue
 			}
-			n.path = created
+			if err == nil {
+				queue := results[1].Stat
+				n.path, n.fence, n.alone = results[0].String, queue.Mzxid, queue.NumChildren == 1
+			}
 			n.lost = !answered(err) && !errors.Is(err, zk.ErrNoServer)
 			return err
 		}
@@ -129,23 +140,45 @@ func (n *node) list(ctx context.Context) (names []string, err error) {
 // predecessor returns the path of the node directly before n; empty: n is the first. The order is
 // that of the sequence numbers: the names begin with the owners.
 func (n *node) predecessor(ctx context.Context) (before string, err error) {
+	if n.first {
+		return "", n.readFence(ctx) // it may be gone
+	}
+	if before, n.before = n.before, ""; before != "" {
+		return before, nil
+	}
 	names, err := n.list(ctx)
 	if err != nil {
 		return "", err
 	}
-	mine, found, last := sequence(n.path), false, int64(-1)
+	mine, found, last, front := sequence(n.path), false, int64(-1), 0
 	for _, name := range names {
 		switch at := sequence(name); {
 		case name == path.Base(n.path):
 			found = true
-		case at < mine && at > last:
-			before, last = n.queue+"/"+name, at
+		case 0 <= at && at < mine:
+			front++
+			if at > last {
+				before, last = n.queue+"/"+name, at
+			}
 		}
 	}
+	n.second = front == 1
 	if !found {
 		return "", errAgain
 	}
 	return before, nil
+}
+
+// follow sets before if this Store has created the node directly before n, and not released it: a waiter watches
+// that one without a list of the queue.
+func (n *node) follow() {
+	s := n.store
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if path.Dir(s.last) == n.queue && sequence(s.last)+1 == sequence(n.path) {
+		n.before = s.last
+	}
+	s.last = n.path
 }
 
 // sequence returns the number at the end of a node's name; -1: there is none.
@@ -162,6 +195,7 @@ func (n *node) await(ctx context.Context, before string) error {
 	w := n.watch(before)
 	select {
 	case <-w.over:
+		n.first = w.deleted && (w.held || n.second)
 		return w.err
 	case <-n.session.life.Done():
 		return errAgain
@@ -173,8 +207,10 @@ func (n *node) await(ctx context.Context, before string) error {
 // watch is a watch of a node. All attempts of a Store that wait for the node share it: the client
 // cannot remove a watch, and a waiter that leaves would leave one more each time.
 type watch struct {
-	over chan struct{} // closed when the node is deleted, or changed, or the watch could not be set
-	err  error         // why not
+	held    bool          // by a lease of this Store: the node is the first of its queue; guarded by the mutex until over
+	over    chan struct{} // closed when the node is deleted, or changed, or the watch could not be set
+	deleted bool
+	err     error // why the watch could not be set
 }
 
 // watch sets a watch, unless there is one. A node that does not exist gets none: it would stay for ever.
@@ -194,7 +230,7 @@ func (n *node) watch(path string) *watch {
 		})
 		switch {
 		case err == nil:
-			<-event // also when the session has expired, and when the client is closed
+			w.deleted = (<-event).Type == zk.EventNodeDeleted // not when the session has expired, or the client is closed
 		case !errors.Is(err, zk.ErrNoNode) && !errors.Is(err, errAgain):
 			w.err = err
 		}

@@ -42,6 +42,23 @@ func TestFence_GrowsWhenTheSequenceStartsAgain(t *testing.T) {
 	}
 }
 
+// The fence is the id of the transaction that has created the node, as ZooKeeper reports it.
+func TestFence_IsTheTransactionOfTheCreation(t *testing.T) {
+	t.Parallel()
+	store := shared(t).must(t, time.Minute)
+	for range 3 {
+		l := take(t, store, "k")
+		_, stat, err := store.conn.Exists(store.queueOf("k") + "/" + queueIn(t, store, "k")[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if int64(l.Fence) != stat.Czxid {
+			t.Errorf("the fence is %d, the transaction %d", l.Fence, stat.Czxid)
+		}
+		release(t, store, l)
+	}
+}
+
 // An operator deletes the node of a lease: it is lost, and the next waiter gets the key.
 func TestRenew_DeletedNodeIsLost(t *testing.T) {
 	t.Parallel()

@@ -144,23 +144,39 @@ func TestTryAcquire_CtxThatEndsLeavesNoNode(t *testing.T) {
 	})
 }
 
-// A waiter that leaves does not free the one behind it.
+// A waiter that leaves does not free the one behind it, which may be in the same Store.
 func TestAcquire_WaiterThatLeavesFreesNobody(t *testing.T) {
 	t.Parallel()
-	g := shared(t)
-	a, b, c := g.must(t, time.Minute), g.must(t, time.Minute), g.must(t, time.Minute)
+	for name, stores := range map[string]int{"of three Stores": 3, "of one Store": 1} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := shared(t)
+			a := g.must(t, time.Minute)
+			b, c := a, a
+			if stores == 3 {
+				b, c = g.must(t, time.Minute), g.must(t, time.Minute)
+			}
+			leaves(t, a, b, c)
+		})
+	}
+}
+
+// leaves lets b leave the queue between the holder a and the waiter c.
+func leaves(t *testing.T, a, b, c *Store) {
+	t.Helper()
 	held := take(t, a, "k")
 	ctx, cancel := context.WithCancel(t.Context())
 	second := acquireInBackground(ctx, b, "k")
 	awaitQueue(t, a, "k", 2)
+	awaitWatch(t, b)
 	third := acquireInBackground(t.Context(), c, "k")
 	awaitQueue(t, a, "k", 3)
-	awaitWatch(t, b)
 	cancel()
 	if got := <-second; !errors.Is(got.error, locking.ErrBusy) || !errors.Is(got.error, context.Canceled) {
 		t.Errorf("got %v, want ErrBusy and Canceled", got.error)
 	}
 	awaitQueue(t, a, "k", 2)
+	release(t, c, take(t, c, "other")) // the third has heard before: events and answers come in order
 	select {
 	case got := <-third:
 		t.Fatalf("granted while the key is held: %+v", got)

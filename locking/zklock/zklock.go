@@ -63,6 +63,7 @@ type Store struct {
 	session *session          // nil: none is open
 	opened  chan struct{}     // closed and replaced when a session is opened
 	leases  map[string]*node  // by owner
+	last    string            // the path of the node that was created last
 	watches map[string]*watch // by path
 }
 
