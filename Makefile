@@ -62,7 +62,7 @@ MEMORY = $(shell grep -qs ' /dev/shm [^ ]* [^ ]*noexec' /proc/mounts || df -Pk /
 # For the tests of locks behind a pooler. It is not on every user's PATH.
 PGBOUNCER = $(firstword $(wildcard /usr/sbin/pgbouncer /opt/homebrew/bin/pgbouncer) /usr/sbin/pgbouncer)
 
-# The server of the tests of locking/mysqllock, and its package.
+# The server of the tests of locking/mysqllock and of make peers, and its package.
 MARIADB = mariadbd $(if $(filter Darwin,$(shell uname)),mariadb,mariadb-server-core)
 
 # The driver of the shops in loadtest/examples.
@@ -96,10 +96,12 @@ bench: build peers hot ## benchmarks on real servers; compare ratios, not number
 	@$(STACK) -- go test -run '^$$' -bench . -benchtime $(BENCHTIME) -timeout 30m $(BENCHED)
 
 peers: build ## the lock stores against other Go libraries, in turns
+	@bin/local need $(MARIADB)
 	@go build -C loadtest/peers -o ../../bin/ .
 	@$(STACK) -- bin/peers --pairs $(PAIRS)
 
 hot: build ## combined against the plain strategies and the other locks, with targets; writes report/bench.json
+	@bin/local need $(MARIADB)
 	@go build -C loadtest/peers -o ../../bin/ .
 	@rm -f report/bench.json
 	@$(STACK) -- bin/hot --pairs $(PAIRS)

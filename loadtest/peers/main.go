@@ -22,6 +22,7 @@ type settings struct {
 	interval time.Duration
 	waiters  int
 	server   string
+	ours     string
 	lock     bool
 	out      string
 	child    string
@@ -34,7 +35,8 @@ func main() {
 	flag.IntVar(&s.pairs, "pairs", 10, "how often each comparison runs")
 	flag.DurationVar(&s.interval, "interval", 300*time.Millisecond, "length of each measurement")
 	flag.IntVar(&s.waiters, "waiters", 64, "goroutines that want one key")
-	flag.StringVar(&s.server, "server", "", "only rivals on this server: redis, etcd, postgres, mongo or zookeeper")
+	flag.StringVar(&s.server, "server", "", "only rivals on this server: redis, etcd, postgres, mysql, mongo or zookeeper")
+	flag.StringVar(&s.ours, "ours", "", "only this lock of the repository, as \"redislock fair\"")
 	flag.BoolVar(&s.lock, "lock", false, "only locking/combine against the peers on all servers")
 	flag.StringVar(&s.out, "out", "report/bench.json", "the file to which the rows of --lock are added")
 	flag.StringVar(&s.child, "child", "", "for this program alone: contend as one of several processes")
@@ -66,11 +68,16 @@ func run(ctx context.Context, s settings) error {
 		return err
 	}
 	defer stop()
+	return withMariaDB(func() error { return s.measure(ctx) })
+}
+
+// measure prints what was asked for.
+func (s settings) measure(ctx context.Context) error {
 	if s.lock {
 		return s.lockRows(ctx)
 	}
 	for _, us := range rivals {
-		if !us.ours || s.server != "" && us.server != s.server {
+		if !us.ours || s.server != "" && us.server != s.server || s.ours != "" && us.name != s.ours {
 			continue
 		}
 		if err := s.compare(ctx, us); err != nil {

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -31,6 +32,7 @@ func uncontended(ctx context.Context, l locker, over time.Duration) (float64, er
 // contest is the result of goroutines or processes that want one key.
 type contest struct {
 	Grants   []int64         // of each
+	Late     int64           // grants after the end, to waiters that cannot leave
 	Waits    []time.Duration // from the request for the key to its release
 	CPU      time.Duration
 	Requests float64 // that the server has received; -1: not measured
@@ -46,9 +48,11 @@ func (c contest) sum() (n int64) {
 
 func (c contest) perSecond() float64 { return float64(c.sum()) / c.Over.Seconds() }
 
-func (c contest) requests() float64 { return c.Requests / float64(max(1, c.sum())) }
+func (c contest) requests() float64 { return c.Requests / float64(max(1, c.sum()+c.Late)) }
 
-func (c contest) cpu() float64 { return float64(c.CPU.Microseconds()) / float64(max(1, c.sum())) }
+func (c contest) cpu() float64 {
+	return float64(c.CPU.Microseconds()) / float64(max(1, c.sum()+c.Late))
+}
 
 // fairness is the fewest grants of a goroutine divided by the most: 1 is fair, 0 is starved.
 func (c contest) fairness() float64 {
@@ -68,12 +72,16 @@ func contend(ctx context.Context, l locker, key string, n int, counter *counter,
 	failed, waits := make([]error, n), make([][]time.Duration, n)
 	before, start := cpu(), time.Now()
 	var all sync.WaitGroup
+	var late atomic.Int64
 	for i := range n {
 		all.Go(func() {
 			for ctx.Err() == nil {
 				asked, held := time.Now(), false
 				err := l.hold(ctx, key, func() { held = true; counter.add() })
-				if held {
+				switch {
+				case held && ctx.Err() != nil:
+					late.Add(1)
+				case held:
 					c.Grants[i]++
 					waits[i] = append(waits[i], time.Since(asked))
 				}
@@ -86,8 +94,10 @@ func contend(ctx context.Context, l locker, key string, n int, counter *counter,
 			}
 		})
 	}
+	<-ctx.Done()
+	c.Over = time.Since(start)
 	all.Wait()
-	c.CPU, c.Over, c.Waits = cpu()-before, time.Since(start), slices.Concat(waits...)
+	c.CPU, c.Late, c.Waits = cpu()-before, late.Load(), slices.Concat(waits...)
 	return c, errors.Join(failed...)
 }
 
@@ -98,7 +108,7 @@ func alone(ctx context.Context, l locker, n int, over time.Duration) (c contest,
 		return c, err
 	}
 	defer func() {
-		if left := counter.close(c.sum()); err == nil {
+		if left := counter.close(c.sum() + c.Late); err == nil {
 			err = left
 		}
 	}()
@@ -138,7 +148,7 @@ func among(ctx context.Context, r rival, processes, each int, over time.Duration
 			_ = child.in.Close()
 			err = errors.Join(err, child.cmd.Wait())
 		}
-		if left := counter.close(c.sum()); err == nil {
+		if left := counter.close(c.sum() + c.Late); err == nil {
 			err = left
 		}
 	}()
@@ -175,7 +185,7 @@ func among(ctx context.Context, r rival, processes, each int, over time.Duration
 		}
 		c.Grants = append(c.Grants, one.sum())
 		c.Waits = append(c.Waits, one.Waits...)
-		c.CPU, c.Over, c.Requests = c.CPU+one.CPU, max(c.Over, one.Over), -1
+		c.CPU, c.Over, c.Late, c.Requests = c.CPU+one.CPU, max(c.Over, one.Over), c.Late+one.Late, -1
 	}
 	return c, nil
 }

@@ -16,7 +16,7 @@ import (
 
 // requestCounter reads how many requests a server has processed, as the server counts them: commands of Redis (those
 // inside of scripts too), calls of etcd and messages of its streams, transactions
-// of PostgreSQL, operations of MongoDB, packets of ZooKeeper.
+// of PostgreSQL, statements of MySQL, operations of MongoDB, packets of ZooKeeper.
 type requestCounter struct {
 	count func(ctx context.Context) (float64, error)
 	close func()
@@ -34,6 +34,12 @@ func newRequestCounter(ctx context.Context, server string) (requestCounter, erro
 		return requestCounter{etcdMessages, func() {}}, nil
 	case "zookeeper":
 		return requestCounter{zookeeperPackets, func() {}}, nil
+	case "mysql":
+		db, err := mysqlPool(ctx)
+		if err != nil {
+			return requestCounter{}, err
+		}
+		return requestCounter{func(ctx context.Context) (float64, error) { return mysqlStatements(ctx, db) }, func() { _ = db.Close() }}, nil
 	case "mongo":
 		database, end, err := mongoDatabase()
 		if err != nil {

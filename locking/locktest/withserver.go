@@ -8,16 +8,16 @@ import (
 	"testing"
 )
 
-// WithServer makes a testing.M, for TestMain, that starts servers before the tests of a package and
+// WithServer makes a testing.M, for TestMain, that starts servers before m, the tests of a package, and
 // stops them afterwards:
 //
 //	goleak.VerifyTestMain(locktest.WithServer(m, func(t testing.TB) { _, dsn = locktest.StartMariaDB(t, ready) }))
-func WithServer(m *testing.M, start func(t testing.TB)) interface{ Run() int } {
+func WithServer(m interface{ Run() int }, start func(t testing.TB)) interface{ Run() int } {
 	return withServer{m, start}
 }
 
 type withServer struct {
-	tests *testing.M
+	tests interface{ Run() int }
 	start func(t testing.TB)
 }
 
