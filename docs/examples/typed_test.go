@@ -35,7 +35,7 @@ func typedBlocks(page, test string) (blocks [][]string) {
 }
 
 // The pages whose commands are typed as they are, in one shell for each page, on one replica.
-var typedPages = map[string]int{"explore.md": 1, "transfer.md": 1, "wallet.md": 1, "operations.md": 2}
+var typedPages = map[string]int{"transfer.md": 1, "wallet.md": 1, "operations.md": 2}
 
 func TestTyped_ThePagesSayWhatTheShopAnswers(t *testing.T) {
 	r := startLab(t)
