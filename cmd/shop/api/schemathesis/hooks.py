@@ -14,11 +14,12 @@ def before_call(context, case, kwargs):
     """Gives each valid Idempotency-Key a number: a key that occurs twice stands for one intent."""
     key = str((case.headers or {}).get("Idempotency-Key", ""))
     bare = re.fullmatch(r"()([!#-~][ -~]{0,253}[!-~]|[!#-~])()", key)
-    quoted = re.fullmatch(r'(")([ !#-\[\]-~]{1,255})(")', key)
+    quoted = re.fullmatch(r'(")((?:[ !#-\[\]-~]|\\["\\]){1,255})(")', key)
     if found := bare or quoted:
         suffix = f"-{os.getpid()}-{next(number)}"  # the servers may be those of an earlier run
+        characters = re.findall(r"\\.|.", found[2]) if quoted else found[2]
         case.headers = case.headers.copy()  # other cases have the same ones
-        case.headers["Idempotency-Key"] = found[1] + found[2][: 255 - len(suffix)] + suffix + found[3]
+        case.headers["Idempotency-Key"] = found[1] + "".join(characters[: 255 - len(suffix)]) + suffix + found[3]
 
 
 @schemathesis.hook
