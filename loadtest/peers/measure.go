@@ -71,6 +71,7 @@ func contend(ctx context.Context, l locker, key string, n int, counter *counter,
 	c.Grants = make([]int64, n)
 	failed, waits := make([]error, n), make([][]time.Duration, n)
 	before, start := cpu(), time.Now()
+	end, _ := ctx.Deadline()
 	var all sync.WaitGroup
 	var late atomic.Int64
 	for i := range n {
@@ -86,7 +87,8 @@ func contend(ctx context.Context, l locker, key string, n int, counter *counter,
 					waits[i] = append(waits[i], time.Since(asked))
 				}
 				if err != nil {
-					if held || ctx.Err() == nil {
+					// A dial may end at the deadline of ctx before ctx does.
+					if held || ctx.Err() == nil && time.Now().Before(end) {
 						failed[i] = err
 					}
 					return
