@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -93,12 +94,33 @@ func TestMetricsNamed_NoticesWhatIsMissing(t *testing.T) {
 	}
 }
 
-// startLab builds the shop and starts what `make run` starts, on free ports, with data of its own.
+// bin is the folder of the shop, which built makes and TestMain removes; "": no test needed it.
+var bin string
+
+// built builds the shop once for all tests.
+var built = sync.OnceValue(func() (err error) {
+	if bin, err = os.MkdirTemp("", "examples"); err != nil {
+		return err
+	}
+	if out, err := exec.Command("go", "build", "-o", bin+"/", "shop/cmd/shop").CombinedOutput(); err != nil {
+		return fmt.Errorf("%w\n%s", err, out)
+	}
+	return nil
+})
+
+func TestMain(m *testing.M) {
+	status := m.Run()
+	if bin != "" {
+		_ = os.RemoveAll(bin)
+	}
+	os.Exit(status)
+}
+
+// startLab starts what `make run` starts, on free ports, with data of its own.
 func startLab(t *testing.T) *lab {
 	t.Helper()
-	bin := filepath.Join(t.TempDir(), "bin")
-	if out, err := exec.Command("go", "build", "-o", bin+"/", "shop/cmd/shop").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	if err := built(); err != nil {
+		t.Fatal(err)
 	}
 	mongo, err := url.Parse(locktest.Env(t, "SHOP_MONGO_URL"))
 	if err != nil {
