@@ -238,3 +238,17 @@ func TestServe_AHotProductIsBoughtWithCombined(t *testing.T) {
 		t.Error("coffee was not bought with combined")
 	}
 }
+
+func TestServe_TheReferenceNeedsNoKeyAndNoLab(t *testing.T) {
+	url, _ := newDatabase(t)
+	r := startReplica(t, url, "", "--strategy=row")
+	if status, body := r.get(r.url + "/docs"); status != 200 || !strings.Contains(body, "<rapi-doc ") {
+		t.Errorf("%d %s", status, body)
+	}
+	if status, body := r.get(r.url + "/openapi.json"); status != 200 || !strings.Contains(body, `"openapi":"3.1.1"`) {
+		t.Errorf("%d %.100s", status, body)
+	}
+	if status, body := r.get(r.url + "/docs/"); status != 404 || !strings.Contains(body, "/problems/not-found") {
+		t.Errorf("%d %s", status, body)
+	}
+}
