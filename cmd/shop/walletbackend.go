@@ -30,7 +30,7 @@ type walletBackend struct {
 	service  *wallet.Service // nil: no MongoDB is configured
 	db       *mongo.Database // nil: no MongoDB is configured
 	probe    *mongo.Database // the same over a separate connection: a busy pool must not look like an outage
-	bonus    *bonusClient    // nil: there is no bonus
+	bonus    *bonus.Client   // nil: there is no bonus
 	lab      *bonus.Service  // the lab's own bonus service, or nil
 	log      *slog.Logger
 	stop     context.CancelFunc
@@ -119,7 +119,7 @@ func (b *walletBackend) close() {
 	disconnect(b.probe)
 	disconnect(b.db)
 	if b.bonus != nil {
-		b.bonus.close()
+		b.bonus.Close()
 	}
 	if b.lab != nil {
 		_ = b.lab.Close()
@@ -189,8 +189,8 @@ func (b *walletBackend) bonusFunc(bonusURL string, lab bool, traces *tracer) (wa
 	if bonusURL == "" {
 		return nil, nil
 	}
-	b.bonus = newBonusClient(strings.TrimSuffix(bonusURL, "/"), traces)
-	return b.bonus.call, nil
+	b.bonus = bonus.NewClient(strings.TrimSuffix(bonusURL, "/"), traces.transport)
+	return b.bonus.Call, nil
 }
 
 func findWalletStrategy(name string) (wallet.Strategy, bool) {

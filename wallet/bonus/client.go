@@ -1,4 +1,4 @@
-package main
+package bonus
 
 import (
 	"bytes"
@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -15,32 +16,37 @@ import (
 	"shop/wallet"
 )
 
-// bonusClient requests the bonus of a credit from the bonus service. The ctx must bound the
+// Client requests the bonus of a credit from a bonus service. The ctx must bound the
 // request, because the wallet is locked until it returns.
-type bonusClient struct {
+type Client struct {
 	url  string
 	base *http.Transport
 	http *http.Client
 }
 
-// newBonusClient returns a client that uses no proxy from the environment, because the
+// NewClient returns a client that uses no proxy from the environment, because the
 // bonus service is in the same network. A redirect is an error: following it would send
-// the request twice.
-func newBonusClient(baseURL string, traces *tracer) *bonusClient {
-	base := &http.Transport{MaxIdleConnsPerHost: bonusIdleMax, IdleConnTimeout: idleWait}
-	return &bonusClient{url: baseURL + "/v1/bonuses", base: base, http: &http.Client{
-		Transport:     traces.transport(base),
+// the request twice. If over is not nil, it wraps the transport, as for traces.
+func NewClient(baseURL string, over func(http.RoundTripper) http.RoundTripper) *Client {
+	base := &http.Transport{MaxIdleConnsPerHost: idleMax, IdleConnTimeout: idleWait}
+	var transport http.RoundTripper = base
+	if over != nil {
+		transport = over(base)
+	}
+	return &Client{url: baseURL + "/v1/bonuses", base: base, http: &http.Client{
+		Transport:     transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 }
 
 const (
-	bonusIdleMax  = 128     // idle connections: a batch of wallet operations calls so often at once
-	bonusBytesMax = 1 << 10 // of a reply
+	idleWait = time.Minute
+	idleMax  = 128     // idle connections: a batch of wallet operations calls so often at once
+	replyMax = 1 << 10 // of a reply
 )
 
-// call is a wallet.BonusFunc.
-func (b *bonusClient) call(ctx context.Context, a wallet.BonusRequest) (int64, error) {
+// Call is a wallet.BonusFunc.
+func (b *Client) Call(ctx context.Context, a wallet.BonusRequest) (int64, error) {
 	question, err := json.Marshal(struct {
 		Operation uuid.UUID `json:"operation"`
 		Request   uuid.UUID `json:"request"`
@@ -61,7 +67,7 @@ func (b *bonusClient) call(ctx context.Context, a wallet.BonusRequest) (int64, e
 		return 0, err
 	}
 	defer res.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(res.Body, bonusBytesMax)) // to its end, so that the connection can be reused
+	body, err := io.ReadAll(io.LimitReader(res.Body, replyMax)) // to its end, so that the connection can be reused
 	switch {
 	case err != nil:
 		return 0, err
@@ -87,4 +93,5 @@ func readBonus(body []byte) (int64, error) {
 	return *answer.Bonus, nil
 }
 
-func (b *bonusClient) close() { b.base.CloseIdleConnections() }
+// Close closes the connections that are idle.
+func (b *Client) Close() { b.base.CloseIdleConnections() }
