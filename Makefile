@@ -111,6 +111,9 @@ hot: build ## combined against the plain strategies and the other locks, with ta
 picture: ## write docs/report.png, the top of the last make demo's report (needs chromium)
 	@chromium --headless --no-sandbox --hide-scrollbars --window-size=1180,1010 --screenshot=docs/report.png report/index.html
 
+screenshots: ready ## write docs/lab.png and docs/lab-phone.png: the browser tests of the lab page race, and take them
+	@SHOP_SCREENSHOTS=$(CURDIR)/docs $(STACK) -- go test -count=1 -run TestPage_AVisitor ./cmd/shop/lab
+
 clean: ## remove bin and report
 	@rm -rf bin report
 
@@ -137,4 +140,4 @@ manifests:
 gofumpt:
 	$(call timed,gofumpt,{ out=$$(go tool gofumpt -l .); test -z "$$out" || { echo "not formatted (go tool gofumpt -w .):"; echo "$$out"; exit 1; }; })
 
-.PHONY: help schemathesis demo prove mutants tenth run test times lint manifests race proof bench picture clean build ready vet staticcheck gofumpt generated peers hot
+.PHONY: help schemathesis demo prove mutants tenth run test times lint manifests race proof bench picture screenshots clean build ready vet staticcheck gofumpt generated peers hot

@@ -96,10 +96,9 @@ func (c *serveCmd) assemble(ctx context.Context, log *slog.Logger, reg *promethe
 	}
 	a.export(reg)
 	if c.Lab.Lab {
-		a.lab = lab.New(lab.Config{
-			PostgresURL: c.PostgresURL, RedisURL: c.Locks.RedisURL, LockPrefix: c.Transfers.LockPrefix,
-			EtcdEndpoints: c.Transfers.EtcdEndpoints, MongoURL: c.MongoURL, Shop: c.labShop(a, service), Log: log,
-		})
+		races := labConfig(c.stores, c.Transfers.etcdSettings, c.Locks.RedisURL, log)
+		races.Shop = c.labShop(a, service)
+		a.lab = lab.New(races)
 	}
 	spec, err := api.Document()
 	if err != nil {

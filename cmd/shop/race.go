@@ -14,31 +14,30 @@ import (
 
 // raceCmd runs the race of the lab page.
 type raceCmd struct {
-	database   `embed:""`
-	RedisURL   string    `name:"redis-url" env:"SHOP_REDIS_URL" required:"" placeholder:"URL" help:"Redis, as in redis://host:6379/0."`
-	LockPrefix string    `name:"lock-prefix" env:"SHOP_LOCK_PREFIX" default:"shop" help:"Prefix of the lock names in Redis."`
-	Strategy   []string  `default:"naive,redis+row" help:"How stock is taken; one or two."`
-	Clients    int       `default:"32" help:"Buyers that buy at the same time."`
-	Stock      int       `default:"100" help:"Units to sell."`
-	Fault      lab.Fault `default:"none" help:"none, pause (the holder of the lock stops for longer than its TTL) or drop (its key is deleted in Redis)."`
-	Seed       uint32    `default:"1" help:"Decides when each buyer buys, how long a purchase takes, and which ones meet the fault."`
-	JSON       bool      `name:"json" help:"Print everything that was recorded."`
+	stores       `embed:""`
+	etcdSettings `embed:""`
+	RedisURL     string    `name:"redis-url" env:"SHOP_REDIS_URL" placeholder:"URL" help:"Redis, as in redis://host:6379/0."`
+	Flow         string    `default:"inventory" help:"inventory (PostgreSQL, Redis), transfer (PostgreSQL, etcd) or wallet (MongoDB)."`
+	Strategy     []string  `help:"One or two strategies of the flow; without it a wrong and a right one."`
+	Clients      int       `help:"Clients that send requests at the same time."`
+	Size         int       `help:"Units of stock, payments, or credits."`
+	Fault        lab.Fault `help:"none, pause (a replica stops for longer than the TTL of its lock), drop (a lock is deleted in the lock store) or cut (the connections to the lock store are cut). Without it that of the flow's default race."`
+	Seed         uint32    `default:"1" help:"Decides when each client sends a request, how long each works, and which ones meet the fault."`
+	JSON         bool      `name:"json" help:"Print everything that was recorded."`
 }
 
 func (c *raceCmd) settings() lab.Settings {
-	return lab.Settings{Seed: c.Seed, Strategies: c.Strategy, Clients: c.Clients, Stock: c.Stock, Fault: c.Fault}
+	return lab.Settings{Seed: c.Seed, Flow: c.Flow, Strategies: c.Strategy, Clients: c.Clients, Size: c.Size, Fault: c.Fault}
 }
 
 // Validate checks the settings before the command connects.
 func (c *raceCmd) Validate() error {
-	return errors.Join(c.database.Validate(), c.settings().Validate())
+	return errors.Join(c.stores.Validate(), c.settings().Validate())
 }
 
 // Run prints the verdicts. It fails if a strategy broke an invariant.
 func (c *raceCmd) Run(ctx context.Context, out io.Writer) error {
-	race, err := lab.Open(ctx, lab.Config{
-		PostgresURL: c.PostgresURL, RedisURL: c.RedisURL, LockPrefix: c.LockPrefix, Log: slog.New(slog.DiscardHandler),
-	}, c.settings())
+	race, err := lab.Open(ctx, labConfig(c.stores, c.etcdSettings, c.RedisURL, slog.New(slog.DiscardHandler)), c.settings())
 	if err != nil {
 		return &usageError{err}
 	}
@@ -56,6 +55,13 @@ func (c *raceCmd) Run(ctx context.Context, out io.Writer) error {
 		err = errors.New("race: an invariant is broken")
 	}
 	return err
+}
+
+// labConfig is the configuration of races.
+func labConfig(s stores, etcd etcdSettings, redisURL string, log *slog.Logger) lab.Config {
+	return lab.Config{
+		PostgresURL: s.PostgresURL, RedisURL: redisURL, EtcdEndpoints: etcd.EtcdEndpoints, MongoURL: s.MongoURL, LockPrefix: etcd.LockPrefix, Log: log,
+	}
 }
 
 func printRace(out io.Writer, result *lab.Result) error {

@@ -1,15 +1,27 @@
 package lab
 
 import (
+	"bytes"
 	"context"
+	"fmt"
+	"image"
+	"image/color"
+	"image/draw"
+	"image/png"
+	"maps"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/chromedp/cdproto/emulation"
+	screen "github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 )
 
 // browser is a tab of Debian's chromium. The test fails if there is none.
@@ -55,20 +67,53 @@ func eval[T any](b browser, script string) T {
 	return value
 }
 
-// shoot writes a screenshot into the folder SHOP_SCREENSHOTS, if it is set.
+// shoot writes a screenshot of the whole page into the folder SHOP_SCREENSHOTS, if it is set.
 func (b browser) shoot(name string) {
+	b.Helper()
+	b.shootTo(name, `document.documentElement.scrollHeight`)
+}
+
+// shootTo does so down to an ordinate, in pixels.
+func (b browser) shootTo(name, bottom string) {
 	b.Helper()
 	folder := os.Getenv("SHOP_SCREENSHOTS")
 	if folder == "" {
 		return
 	}
-	png, err := chromedp.Run(b.ctx, chromedp.FullScreenshot(100))
+	clip := &screen.Viewport{
+		Width: eval[float64](b, `document.documentElement.clientWidth`), Height: eval[float64](b, `document.activeElement.blur(), scrollTo(0, 0), `+bottom), Scale: 1,
+	}
+	beyond := true
+	shot, err := chromedp.Call(b.ctx, screen.CaptureScreenshot, screen.CaptureScreenshotParams{Clip: clip, CaptureBeyondViewport: &beyond})
 	if err == nil {
-		err = os.WriteFile(filepath.Join(folder, name+".png"), png, 0o600)
+		err = os.WriteFile(filepath.Join(folder, name+".png"), b.reduced(shot.Data), 0o644)
 	}
 	if err != nil {
 		b.Fatal(err)
 	}
+}
+
+// reduced reduces a picture to the 256 colors that it has most of. Its file is then small enough for the documents.
+func (b browser) reduced(file []byte) []byte {
+	b.Helper()
+	picture, err := png.Decode(bytes.NewReader(file))
+	if err != nil {
+		b.Fatal(err)
+	}
+	pixels := map[color.Color]int{}
+	for y := range picture.Bounds().Dy() {
+		for x := range picture.Bounds().Dx() {
+			pixels[picture.At(x, y)]++
+		}
+	}
+	colors := slices.SortedFunc(maps.Keys(pixels), func(a, b color.Color) int { return pixels[b] - pixels[a] })
+	small := image.NewPaletted(picture.Bounds(), colors[:min(len(colors), 256)])
+	draw.Draw(small, small.Bounds(), picture, image.Point{}, draw.Src)
+	var out bytes.Buffer
+	if err := (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&out, small); err != nil {
+		b.Fatal(err)
+	}
+	return out.Bytes()
 }
 
 func (b browser) prefer(scheme string) {
@@ -81,60 +126,165 @@ func (b browser) prefer(scheme string) {
 	}
 }
 
-// missing reads what the page shows after a race, and returns what it lacks.
-func (b browser) missing() string {
+// panels are those of the strategies.
+const panels = `document.querySelectorAll("#lanes > section")`
+
+func (b browser) verdicts() (left, right string) {
 	b.Helper()
-	const lane = `document.querySelectorAll("#lanes > section")`
-	wrong := eval[string](b, lane+`[0].querySelector(".verdict").innerText`)
-	right := eval[string](b, lane+`[1].querySelector(".verdict").innerText`)
-	if !strings.HasPrefix(right, "✓ sold ") {
-		b.Errorf("redis+row: %s", right)
+	return eval[string](b, panels+`[0].querySelector(".verdict").innerText`), eval[string](b, panels+`[1].querySelector(".verdict").innerText`)
+}
+
+// race presses Enter in the form, by keyboard, until the page shows what it should, at most three times: on a machine
+// that is too busy the time of a race may end too early.
+func (b browser) race(missing func() string) {
+	b.Helper()
+	why := "not run"
+	for n := 0; n < 3 && why != ""; n++ {
+		b.do(chromedp.SendKeys(`input[name="seed"]`, "\r"), chromedp.WaitNotVisible("#again"), chromedp.WaitVisible("#again"))
+		why = missing()
 	}
-	status := eval[string](b, `document.querySelector("#status").innerText`)
-	text := eval[string](b, lane+`[1].querySelector(".time").textContent`)
-	switch {
-	case !strings.HasPrefix(wrong, "✗ sold ") || !strings.Contains(wrong, "disappointed"):
-		return "naive: " + wrong
-	case !strings.HasPrefix(right, "✓ sold 30 of 30"):
-		return "redis+row: " + right
-	case !strings.Contains(status, "disappointed") || !strings.Contains(status, "redis+row sold 30 of 30."):
-		return "the live region says " + status
-	case eval[int](b, lane+`[0].querySelectorAll(".time .stale").length`) == 0:
-		return "the time line of naive shows no purchase that wrote over another"
-	case eval[int](b, lane+`[1].querySelectorAll(".time .lock").length`) < 2 || !strings.Contains(text, "fence"):
-		return "the time line of redis+row shows no holders of the lock: " + text
+	if why != "" {
+		b.Error(why)
 	}
-	return ""
+}
+
+// choose changes a field as a visitor does.
+func (b browser) choose(name, value string) {
+	b.Helper()
+	eval[bool](b, fmt.Sprintf(`(() => {
+		const field = document.querySelector("#settings").elements[%q];
+		field.value = %q;
+		return field.dispatchEvent(new Event("change"));
+	})()`, name, value))
+}
+
+// count counts the elements in the time line of a lane.
+func (b browser) count(n int, selector string) int {
+	b.Helper()
+	return eval[int](b, fmt.Sprintf(`%s[%d].querySelectorAll(".time %s").length`, panels, n, selector))
+}
+
+// label returns the text alternative of the time line of a lane.
+func (b browser) label(n int) string {
+	b.Helper()
+	return eval[string](b, fmt.Sprintf(`%s[%d].querySelector(".time").getAttribute("aria-label")`, panels, n))
 }
 
 func TestPage_AVisitorSeesTheOversell(t *testing.T) {
 	t.Parallel()
 	s, b := serve(t), openBrowser(t)
 	b.prefer("light")
-	b.do(chromedp.Navigate(s.url+"/"), chromedp.WaitReady("#run"), chromedp.SetValue(`input[name="stock"]`, "30"))
-	why := "not run"
-	for n := 0; n < 3 && why != ""; n++ { // on a machine that is too busy the time of a race may end too early
-		b.do(chromedp.SendKeys(`input[name="seed"]`, "\r"), // by keyboard: Enter in a field is Run
-			chromedp.WaitNotVisible("#again"), chromedp.WaitVisible("#again"))
-		why = b.missing()
-	}
-	if why != "" {
-		t.Error(why)
-	}
-	if command := eval[string](b, `document.querySelector("#command").innerText`); !strings.Contains(command, "--seed 1 --strategy naive --strategy redis+row") {
+	b.do(chromedp.Navigate(s.url+"/"), chromedp.WaitReady("#run"), chromedp.SetValue(`input[name="size"]`, "30"))
+	b.race(func() string {
+		wrong, right := b.verdicts()
+		if !strings.HasPrefix(right, "✓ sold ") {
+			b.Errorf("redis+row: %s", right)
+		}
+		status := eval[string](b, `document.querySelector("#status").innerText`)
+		switch {
+		case !strings.HasPrefix(wrong, "✗ sold ") || !strings.Contains(wrong, "disappointed"):
+			return "naive: " + wrong
+		case !strings.HasPrefix(right, "✓ sold 30 of 30"):
+			return "redis+row: " + right
+		case !strings.Contains(status, "disappointed") || !strings.Contains(status, "redis+row sold 30 of 30."):
+			return "the live region says " + status
+		case b.count(0, ".stale") == 0:
+			return "the time line of naive shows no purchase that wrote over another"
+		case b.count(1, ".lock") < 2 || !strings.Contains(b.label(1), "fence"):
+			return "the time line of redis+row shows no holders of the lock: " + b.label(1)
+		}
+		return ""
+	})
+	if command := eval[string](b, `document.querySelector("#command").innerText`); !strings.Contains(command, "--flow inventory --seed 1 --strategy naive --strategy redis+row") {
 		t.Errorf("the command is %s", command)
 	}
 	const background = `getComputedStyle(document.body).backgroundColor`
-	b.shoot("light")
 	light := eval[string](b, background)
 	b.prefer("dark")
 	if dark := eval[string](b, background); dark == light {
 		t.Errorf("light and dark are both %s", dark)
 	}
-	b.shoot("dark")
 	b.do(chromedp.EmulateViewport(360, 740))
 	if width := eval[int](b, `document.documentElement.scrollWidth`); width > 360 {
 		t.Errorf("%d pixels wide on a phone of 360", width)
 	}
-	b.shoot("phone")
+	b.shootTo("lab-phone", `document.querySelector("#lanes > section .holders").getBoundingClientRect().top`)
+}
+
+// The time line shows the late write: the pause, the lease that is lost, and the fence that PostgreSQL refuses. After it
+// the same page races for a wallet.
+func TestPage_AVisitorSeesTheLateWriteAndTheLostCredit(t *testing.T) {
+	t.Parallel()
+	s, b := serve(t), openBrowser(t)
+	b.prefer("light")
+	b.do(chromedp.Navigate(s.url+"/"), chromedp.WaitReady("#run"))
+	b.choose("flow", "transfer")
+	b.race(func() string {
+		wrong, right := b.verdicts()
+		switch {
+		case !strings.HasPrefix(wrong, "✗ money moved twice: ") || !strings.Contains(wrong, "fence-order (T4)"):
+			return "etcd-unfenced: " + wrong
+		case !strings.HasPrefix(right, "✓ paid 10000.00 EUR, each payment debited once"):
+			return "etcd-fenced: " + right
+		case !strings.Contains(b.label(0), "late write over #") || b.count(0, ".paused") == 0 || b.count(0, ".stale") == 0:
+			return "the time line of etcd-unfenced shows no late write: " + b.label(0)
+		case b.count(1, ".paused") == 0 || !strings.Contains(b.label(1), "lease lost"):
+			return "the time line of etcd-fenced shows no pause: " + b.label(1)
+		}
+		return ""
+	})
+	b.shootTo("lab", `document.querySelector("#again").getBoundingClientRect().top`)
+	// By keyboard: the window of the time line moves to its end.
+	before := b.label(1)
+	b.do(chromedp.SendKeys(`#lanes > section:nth-of-type(2) input[type="range"]`, kb.End))
+	if b.label(1) == before {
+		t.Error("the time line did not move")
+	}
+	b.choose("flow", "wallet")
+	b.race(func() string {
+		wrong, right := b.verdicts()
+		if !strings.HasPrefix(wrong, "✗ ") || !strings.Contains(wrong, "lost: ") || !strings.HasPrefix(right, "✓ 60 credits, each of them in the balance") || b.count(1, ".call") == 0 {
+			return "wallet: " + wrong + "; " + right
+		}
+		return ""
+	})
+	if fault := eval[int](b, `[...document.querySelector("#settings").fault.options].filter((o) => o.value === "drop").length`); fault != 0 {
+		t.Error("wallets have no lock to drop, but the page offers it")
+	}
+}
+
+// The server ends without a word, and another one at its address does not know the race.
+func TestPage_ARestartOfTheServerIsSaidAndRunWorksAgain(t *testing.T) {
+	t.Parallel()
+	s, b := serve(t), openBrowser(t)
+	listen := func(address string, lab http.Handler) (*http.Server, string) {
+		listener, err := net.Listen("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		server := &http.Server{Handler: lab, ReadHeaderTimeout: time.Minute}
+		go func() { _ = server.Serve(listener) }()
+		t.Cleanup(func() { _ = server.Close() })
+		return server, listener.Addr().String()
+	}
+	first, address := listen("127.0.0.1:0", s.lab)
+	b.do(chromedp.Navigate("http://"+address+"/"), chromedp.WaitReady("#run"), chromedp.Click("#run"), chromedp.WaitVisible("#lanes dl div"))
+	if err := first.Close(); err != nil { // the connections too
+		t.Fatal(err)
+	}
+	if _, err := chromedp.Run(b.ctx, chromedp.Poll[bool](`document.querySelector("#status").innerText.includes("The connection was lost")`)); err != nil {
+		t.Fatal(err)
+	}
+	s.lab.Close()
+	again := New(s.cfg)
+	t.Cleanup(again.Close)
+	listen(address, again)
+	b.do(chromedp.WaitVisible("#error"))
+	if text := eval[string](b, `document.querySelector("#error").innerText`); !strings.Contains(text, "does not know this race any more. Press Run again.") {
+		t.Errorf("the page says %q", text)
+	}
+	b.do(chromedp.SetValue(`input[name="size"]`, "5"), chromedp.Click("#run"), chromedp.WaitVisible("#again"))
+	if _, right := b.verdicts(); !strings.HasPrefix(right, "✓ sold ") {
+		t.Errorf("after the restart: %s", right)
+	}
 }

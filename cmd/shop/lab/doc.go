@@ -1,36 +1,42 @@
-// Package lab shows a race. Two strategies sell the same stock to the same buyers at the same time, each on two
-// replicas, and PostgreSQL counts what each of them sold. `shop serve --lab` shows it as a page, `shop race` runs it
+// Package lab shows a race. Two strategies of a lesson do the same work for the same clients at the same time, each on
+// two replicas, and the stores say what each of them did. `shop serve --lab` shows it as a page, `shop race` runs it
 // from the command line.
 //
 // # A race
 //
-//	buyers      closed loop: each waits, buys one unit with a key of its own, sends the key again after "busy",
-//	            and goes on to the next. Together they want three times the stock
-//	a strategy  has a schema of its own (public_race_1, public_race_2) with one product, and two replicas
-//	a replica   is an inventory.Service with a pool and a lock store of its own, as another process would have
-//	a pause     between the reading and the writing of each purchase, as real work takes. Without it the window
-//	            between both is often too short to see
-//	the seed    decides the waits, the pauses, and which purchases meet the fault. PostgreSQL, Redis and the
-//	            scheduler decide the rest: numbers differ from run to run
+//	a flow      is a lesson: inventory sells one product, of which the clients want three times the stock; transfer
+//	            pays from one account; wallet credits one wallet. One file each: stock.go, money.go, credit.go
+//	a client    closed loop: it waits, sends a request with a key of its own, sends the key again after an answer
+//	            that is not final, and goes on to the next
+//	a lane      is a strategy at a place of its own: a schema (public_race_1, public_race_2) or a database, and locks
+//	            with such a prefix
+//	a replica   is a service with connections and a lock store of its own, as another process would have
+//	work        takes time between the reading and the writing of each request. Without it the window between both
+//	            is often too short to see
+//	the seed    decides the waits, the work, and which requests meet the fault. The stores and the scheduler
+//	            decide the rest: numbers differ from run to run
 //
 // The tables of the shop are never touched. The race before is deleted when the next begins, so that its tables can be
 // inspected until then. A session advisory lock allows one race at a time in each schema of a shop.
 //
 // # The faults
 //
-//	pause  at a purchase that holds its lock and has read the stock, its replica stops for longer than the TTL: its
-//	       purchases stand still, and its leases are not renewed. Twice
-//	drop   the key of the lock is deleted in Redis, while a purchase holds it and has read the stock. Often
+//	pause  twice, a replica stops at a request that has read: its requests stand still, and its leases, if there are
+//	       any, are not renewed. It lasts longer than their TTL. Transfers go on to send what they write, and it
+//	       arrives at the end of the pause (link.go): Kleppmann's late write. The second pause is before the read
+//	drop   the lock of a request is deleted in the lock store, before it reads or before it writes. Often
+//	cut    twice, all connections to what grants the locks are closed, and refused for a second: Redis, etcd, MongoDB
 //
 // # The verdict
 //
-// It comes from the tables: orders against opening stock, and the invariants of inventory.Audit. No counter of a
-// service is used. Events are what the lock's Observer and the steps of a purchase report, for the time line.
+// It comes from the stores: from the audit of the lesson, and from the calls that the bonus service has listed. No
+// counter of a service is used. Events are what the lock's Observer and the steps of a request report, for the time
+// line, and what PostgreSQL answered to a late message.
 //
 // # Bounds
 //
-// One race or one measurement at a time; at most clientsMax buyers and 3 × stockMax purchases; no purchase begins after buyTime, and
-// all are cancelled after raceTime. The pages accept requests from their own origin alone, and shop serve allows them on
+// One race or one measurement at a time; at most clientsMax clients and 3 × sizeMax requests; no request begins after
+// beginTime, and all are cancelled after raceTime. The pages accept requests from their own origin alone, and shop serve allows them on
 // loopback addresses only.
 //
 // # The other pages

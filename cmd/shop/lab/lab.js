@@ -1,8 +1,8 @@
 // The lab page: starts a race, follows its server-sent events, and draws them.
 const $ = (id) => document.getElementById(id);
-const strategies = JSON.parse($("strategies").textContent);
-const rows = 12; // purchases in the time line at once
-let lanes = [];
+const flows = JSON.parse($("flows").textContent);
+const rows = 12; // attempts in the time line at once
+let lanes = [], flow = flows[0];
 
 // svg makes an element with attributes.
 function svg(name, attributes, text) {
@@ -36,95 +36,110 @@ function chart(element, curves, limit, label) {
   for (const c of ends) {
     element.append(svg("path", { class: `curve ${c.kind}`, d: "M" + c.points.map((p) => `${x(p[0]).toFixed(1)} ${y(p[1]).toFixed(1)}`).join("L") }));
     const at = last = Math.max(last + 12, Math.max(10, y(c.points.at(-1)[1]) + 4)); // labels do not overlap
-    element.append(svg("text", { class: c.kind, x: x(end) + 6, y: at }, `${c.name} ${Math.round(c.points.at(-1)[1])}`));
+    element.append(svg("text", { class: c.kind, x: x(end) + 6, y: at }, `${c.name} ${Math.round(c.points.at(-1)[1])}${c.unit ?? ""}`));
   }
 }
 
-// fold adds an event to its purchase.
+// fold adds an event to its attempt.
 function fold(lane, e) {
   let p = lane.byNumber.get(e.n);
-  if (!p) lane.byNumber.set(e.n, p = { n: e.n, marks: [], pauses: [] });
+  if (!p) lane.byNumber.set(e.n, p = { n: e.n, marks: [], pauses: [], leases: [] });
   p.replica = e.replica;
-  if (e.buyer) p.buyer = e.buyer;
-  if (e.fence) p.fence = e.fence;
-  if (e.kind === "read" && p.read === undefined) p.read = e.t;
+  if (e.client) p.client = e.client;
+  p.fence ??= e.fence;
+  if (e.kind === "read") p.read ??= e.t;
+  else if (e.kind === "acquired") [p.acquired, p.leases] = [p.acquired ?? e.t, [...p.leases.filter((l) => l[1]), [e.t]]];
+  else if (e.kind === "released" || e.kind === "left") p.leases.at(-1)?.splice(1, 1, p.released = e.t);
   else if (e.kind === "paused") p.pauses.push([e.t, e.t]);
   else if (e.kind === "resumed") p.pauses.at(-1)[1] = e.t;
-  else if (e.kind === "dropped" || e.kind === "lost") p.marks.push([e.kind, e.t]);
-  else if (e.kind in answers) [p.answer, p.end] = [e.kind, e.t];
-  else if (e.kind !== "read") p[e.kind] = e.t;
+  else if (["dropped", "cut", "lost", "called"].includes(e.kind)) p.marks.push([e.kind, e.t]);
+  else if (e.kind === "stale") [p.stale, p.answer] = [e.t, p.answer ?? "stale"];
+  else if (["done", "refused", "failed", "unknown"].includes(e.kind)) [p.answer, p.end] = [e.kind, e.t];
+  else p[e.kind] = e.t;
+  if (e.note === "arrived late") p.late = true;
   p.last = e.t;
 }
 
-// holders are the purchases that held a lock or read the stock, in order; those that wrote over another are stale.
+// holders are the attempts that held a lock or read, in order; those that wrote over another have it as over.
 function holders(lane) {
   const list = [...lane.byNumber.values()].filter((p) => p.acquired !== undefined || p.read !== undefined);
   list.sort((a, b) => (a.acquired ?? a.read) - (b.acquired ?? b.read));
   if (!lane.verdict || lane.verdict.holds) return list;
-  const sold = list.filter((p) => p.answer === "sold" && p.committed !== undefined).sort((a, b) => a.committed - b.committed);
-  for (const p of sold) p.over = sold.findLast((o) => o.committed > p.read && o.committed < p.committed);
+  const wrote = list.filter((p) => p.committed !== undefined && p.read !== undefined && (p.answer === "done" || p.late)).sort((a, b) => a.committed - b.committed);
+  for (const p of wrote) p.over = wrote.findLast((o) => o.committed > p.read && o.committed < p.committed);
   return list;
 }
 
-const answers = { sold: "sold", refused: "out of stock", failed: "nothing written", unknown: "unknown" };
-
-// describe says in words what became of a purchase.
+// describe says in words what became of an attempt.
 function describe(p) {
-  const lost = p.marks.some((m) => m[0] === "lost") ? ", lease lost" : "";
-  if (!p.buyer) return `a batch${lost}`;
-  return `${answers[p.answer] ?? "…"}${lost}${p.over ? `, wrote over #${p.over.n}` : ""}`;
+  const answers = { failed: "nothing written", unknown: "unknown", stale: "nothing written", ...flow.Words };
+  const lost = p.marks.some((m) => m[0] === "lost") ? "lease lost, " : "";
+  if (p.stale) return `${lost}⊘ fence refused`;
+  if (p.late) return `${lost}late write${p.over ? ` over #${p.over.n}` : ""}`;
+  return lost + (p.client ? answers[p.answer] ?? "…" : "a batch") + (p.over ? `, wrote over #${p.over.n}` : "");
 }
 
-// timeline draws the window of purchases that begins at lane.first.
+// timeline draws the window of attempts that begins at lane.first.
 function timeline(lane) {
   const all = holders(lane), element = lane.node.querySelector(".time"), range = lane.node.querySelector("input");
   const most = Math.max(0, all.length - rows), first = Math.min(lane.first ?? most, most), list = all.slice(first, first + rows);
   const height = 34 * Math.max(1, list.length) + 18, width = canvas(element, height), short = width < 420;
   [range.max, range.value, range.hidden] = [most, first, most === 0];
   lane.node.querySelector("output").textContent = list.length ? `${first + 1} to ${first + list.length} of ${all.length}` : "none yet";
-  element.setAttribute("aria-label", list.map((p) => `purchase ${p.n} on replica ${p.replica}${p.fence ? `, fence ${p.fence}` : ""}: ${describe(p)}`).join("; "));
+  element.setAttribute("aria-label", list.map((p) => `request ${p.n} on replica ${p.replica}${p.fence ? `, fence ${p.fence}` : ""}: ${describe(p)}`).join("; "));
   if (!list.length) return;
-  const begin = Math.min(...list.map((p) => p.acquired ?? p.read)), end = Math.max(begin + 1, ...list.map((p) => p.released ?? p.committed ?? p.last));
+  const begin = Math.min(...list.map((p) => p.acquired ?? p.read)), end = Math.max(begin + 1, ...list.map((p) => Math.max(p.released ?? p.committed ?? p.last, ...p.pauses.map((q) => q[1]))));
   const x = (t) => 2 + (width - 6) * Math.min(1, Math.max(0, (t - begin) / (end - begin)));
   const bar = (kind, from, to, y, h) => element.append(svg("rect", { class: kind, x: x(from), y, height: h, width: Math.max(2, x(to) - x(from)) }));
   list.forEach((p, row) => {
-    const y = 34 * row, done = p.committed ?? p.end ?? p.last;
-    const label = svg("text", { class: p.over ? "bad" : "", x: 2, y: y + 12 },
-      `#${p.n} ${short ? "r" : "replica "}${p.replica}${p.buyer && !short ? ` buyer ${p.buyer}` : ""}${p.fence ? ` fence …${String(p.fence).slice(-6)}` : ""}: ${describe(p)}`);
+    const y = 34 * row, done = p.committed ?? p.stale ?? p.end ?? p.last;
+    const label = svg("text", { class: p.over || p.stale ? "bad" : "", x: 2, y: y + 12 },
+      `#${p.n} ${short ? "r" : "replica "}${p.replica}${p.client && !short ? ` client ${p.client}` : ""}${p.fence ? ` fence ${String(p.fence).replace(/^.+(.{6})$/, "…$1")}` : ""}: ${describe(p)}`);
     element.append(label);
-    if (p.acquired !== undefined) bar("lock", p.acquired, p.released ?? p.left ?? p.last, y + 16, 12);
+    for (const [from, to] of p.pauses) bar("paused", from, to, y + 14, 16);
+    for (const [from, to] of p.leases) bar("lock", from, to ?? p.last, y + 16, 12);
     if (p.read !== undefined) bar(p.over ? "stale" : "work", p.read, done, y + 19, 6);
-    for (const [from, to] of p.pauses) bar("paused", from, to, y + 17, 10);
     for (const [kind, t] of p.marks) {
-      if (kind === "lost") element.append(svg("text", { class: "bad", x: Math.min(x(t), width - 10), y: y + 27 }, "✕"));
+      if (kind === "called") element.append(svg("circle", { class: "call", cx: x(t), cy: y + 22, r: 4 }));
+      else if (kind === "lost") element.append(svg("text", { class: "bad", x: Math.min(x(t), width - 10), y: y + 27 }, "✕"));
       else element.append(svg("path", { class: "mark", d: `M${x(t) - 5} ${y + 15}h10l-5 10z` }));
     }
+    if (p.stale) element.append(svg("text", { class: "bad", x: Math.min(x(p.stale), width - 12), y: y + 27 }, "⊘"));
   });
   element.append(svg("text", { class: "dim", x: 2, y: height - 2 }, `${begin.toFixed(0)} ms`),
     svg("text", { class: "dim", x: width - 4, y: height - 2, "text-anchor": "end" }, `${end.toFixed(0)} ms`));
 }
 
+// amount is a figure as it is shown.
+const amount = (figure, value) => (figure.Unit ? value / 100 : value);
+const words = (figure, value) => (figure.Unit ? `${(value / 100).toFixed(2)} ${figure.Unit}` : String(value));
+
 // draw draws one lane.
 function draw(lane) {
   const s = lane.samples.at(-1);
   if (!s) return;
-  const redis = lane.strategy.Stores.includes("redis");
-  const curve = (name, kind, value, first) => ({ name, kind, points: [[0, first], ...lane.samples.map((s) => [s.t, value(s)])] });
-  chart(lane.node.querySelector(".stock"), [curve("sold", "sold", (s) => s.stock.sold, 0), curve("left", "left", (s) => s.stock.left, s.stock.opening)],
-    s.stock.opening, `sold ${s.stock.sold} of ${s.stock.opening}, ${s.stock.left} left`);
-  const waits = redis ? [curve("lock p99", "dash", (s) => s.wait99, 0)] : [];
-  chart(lane.node.querySelector(".latency"), [curve("p50", "left", (s) => s.p50, 0), curve("p99", "sold", (s) => s.p99, 0), ...waits], 0, `p50 ${s.p50} ms, p99 ${s.p99} ms`);
+  const stores = lane.strategy.Stores, waits = stores.some((store) => store !== "postgres"), leases = stores.includes("redis") || stores.includes("etcd");
+  const curve = (name, kind, value, first = 0, unit = "") => ({ name, kind, unit, points: [[0, first], ...lane.samples.map((s) => [s.t, value(s)])] });
+  const summary = flow.Figures.map((f) => `${f.Label} ${words(f, s.figures[f.Key])}`).join(", ");
+  const drawn = flow.Figures.filter((f) => f.Curve);
+  chart(lane.node.querySelector(".figures"), drawn.map((f) => curve(f.Label, f.Curve, (s) => amount(f, s.figures[f.Key]), amount(f, lane.samples[0].figures[f.Key]), f.Unit && ` ${f.Unit}`)),
+    flow.Limit && s.figures[flow.Limit], summary);
+  const lock = waits ? [curve("lock p99", "dash", (s) => s.wait99)] : [];
+  chart(lane.node.querySelector(".latency"), [curve("p50", "good", (s) => s.p50), curve("p99", "bad", (s) => s.p99), ...lock], 0, `p50 ${s.p50} ms, p99 ${s.p99} ms`);
   const numbers = {
-    "units sold": s.stock.sold, "stock left": s.stock.left, "answers": s.answered, "per second": s.per_second.toFixed(0),
+    ...Object.fromEntries(flow.Figures.map((f) => [f.Label, words(f, s.figures[f.Key])])),
+    "answers": s.answered, "per second": s.per_second.toFixed(0),
     "p50 ms": s.p50.toFixed(1), "p99 ms": s.p99.toFixed(1), "run again": s.retried, "faults": s.faults,
-    ...(redis && { "lock p50": s.wait50.toFixed(1), "lock p99": s.wait99.toFixed(1), "lock busy": s.busy, "leases lost": s.lost, "without lock": s.alone }),
+    ...(waits && { "lock p50 ms": s.wait50.toFixed(1), "lock p99 ms": s.wait99.toFixed(1), "lock busy": s.busy }),
+    ...(leases && { "leases lost": s.lost }),
+    ...(stores.includes("redis") && { "without lock": s.alone }), ...(stores.includes("etcd") && { "fence refused": s.stale }),
   };
   lane.node.querySelector("dl").replaceChildren(...Object.entries(numbers).map(([name, value]) => {
     const div = document.createElement("div");
     div.append(Object.assign(document.createElement("dt"), { textContent: name }), Object.assign(document.createElement("dd"), { textContent: value }));
     return div;
   }));
-  if (!lane.verdict) lane.node.querySelector(".verdict").textContent = `sold ${s.stock.sold} of ${s.stock.opening} so far`;
+  if (!lane.verdict) lane.node.querySelector(".verdict").textContent = `${s.answered} answers so far`;
   timeline(lane);
 }
 
@@ -135,10 +150,10 @@ function show(lane, verdict) {
   node.className = `verdict ${verdict.holds ? "good" : "bad"}`;
   node.textContent = `${verdict.holds ? "✓" : "✗"} ${verdict.text}`;
   const small = document.createElement("small");
-  small.textContent = verdict.holds ? `every invariant holds in the tables${lane.strategy.Safe ? "" : ", this time"}` : `violations in the tables: ${broken.join(", ")}`;
+  small.textContent = verdict.holds ? `every invariant holds in the store${lane.strategy.Safe ? "" : ", this time"}` : `violations in the store: ${broken.join(", ")}`;
   node.append(small);
-  const all = holders(lane), told = all.findIndex((p) => p.over || p.pauses.length || p.marks.length);
-  const at = told < 0 ? all.findLastIndex((p) => p.answer === "sold") - rows / 2 : told - 3; // or where the last unit is sold
+  const all = holders(lane), told = all.findIndex((p) => p.over || p.stale || p.pauses.length || p.marks.some((m) => m[0] !== "called"));
+  const at = told < 0 ? all.findLastIndex((p) => p.answer === "done") - rows / 2 : told - 3; // or where the last request has its effect
   lane.first = Math.max(0, at);
   draw(lane);
 }
@@ -146,9 +161,10 @@ function show(lane, verdict) {
 // setUp makes the panels of a race.
 function setUp(settings) {
   lanes = settings.strategies.map((name) => {
-    const node = $("lane").content.firstElementChild.cloneNode(true), strategy = strategies.find((s) => s.Name === name);
+    const node = $("lane").content.firstElementChild.cloneNode(true), strategy = flow.Strategies.find((s) => s.Name === name);
     node.querySelector("h2").textContent = name + (strategy.Safe ? "" : " (wrong)");
     node.querySelector(".why").textContent = strategy.Why;
+    node.querySelector(".what").textContent = flow.Words.what;
     const lane = { node, strategy, samples: [], byNumber: new Map() };
     node.querySelector("input").addEventListener("input", (e) => { lane.first = Number(e.target.value); timeline(lane); });
     return lane;
@@ -187,17 +203,20 @@ function follow(id) {
   source.onopen = () => { $("status").textContent = "The race is running."; };
 }
 
-$("settings").addEventListener("submit", async (e) => {
+const form = $("settings");
+
+form.addEventListener("submit", async (e) => {
   e.preventDefault();
   const f = new FormData(e.target), number = (name) => Number(f.get(name));
-  const settings = { seed: number("seed"), strategies: [f.get("left"), f.get("right")], clients: number("clients"), stock: number("stock"), fault: f.get("fault") };
+  const settings = { seed: number("seed"), flow: f.get("flow"), strategies: [f.get("left"), f.get("right")], clients: number("clients"), size: number("size"), fault: f.get("fault") };
   $("error").hidden = true;
   $("run").disabled = true;
-  $("status").textContent = "Making tables …";
+  $("status").textContent = "Connecting …";
   try {
     const response = await fetch("/lab/races", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(settings) });
     const answer = await response.json();
     if (!response.ok) return fail(answer.error);
+    flow = flows.find((each) => each.Name === settings.flow);
     setUp(settings);
     $("again").hidden = true;
     $("command").textContent = answer.command;
@@ -208,10 +227,26 @@ $("settings").addEventListener("submit", async (e) => {
   }
 });
 
-const hints = {
-  none: "", pause: "Twice, the replica of a holder stops for longer than the lock's TTL, after it has read the stock. A holder that looks at its lease before COMMIT writes nothing.",
-  drop: "For about every fourth purchase, the key of its lock is deleted in Redis after it has read the stock. The holder is not told. Without a lock in Redis there is nothing to drop.",
-};
-$("settings").fault.addEventListener("change", (e) => { $("hint").textContent = hints[e.target.value]; });
-$("hint").textContent = hints[$("settings").fault.value];
+const faults = { none: "none", pause: "pause a replica", drop: "drop the lock", cut: "cut the lock store off" };
+const hint = () => { $("hint").textContent = chosen().Faults[form.fault.value] ?? ""; };
+const chosen = () => flows.find((each) => each.Name === form.flow.value);
+
+// choose fills the form with what a flow offers, and its defaults.
+function choose() {
+  const next = chosen(), d = next.Default;
+  const fill = (select, list, value) => {
+    select.replaceChildren(...list.map(([name, text]) => new Option(text, name)));
+    select.value = value;
+  };
+  const names = next.Strategies.map((s) => [s.Name, s.Name + (s.Safe ? "" : " (wrong)")]);
+  fill(form.left, names, d.strategies[0]);
+  fill(form.right, names, d.strategies[1]);
+  fill(form.fault, Object.entries(faults).filter(([name]) => name === "none" || next.Faults[name]), d.fault);
+  [form.clients.value, form.size.value, $("size").textContent] = [d.clients, d.size, next.Size];
+  [$("title").textContent, $("about").textContent] = [next.Title, `${next.About} Press Run.`];
+  hint();
+}
+form.flow.addEventListener("change", choose);
+form.fault.addEventListener("change", hint);
+choose();
 addEventListener("resize", () => lanes.forEach(draw));

@@ -2,7 +2,6 @@ package lab
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -11,10 +10,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/redis/go-redis/v9"
-	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.mongodb.org/mongo-driver/v2/mongo"
-	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/connstring"
-	"go.uber.org/zap"
 
 	"shop/locking"
 	"shop/locking/etcdlock"
@@ -23,7 +18,6 @@ import (
 	"shop/locking/mongolock"
 	"shop/locking/pglock"
 	"shop/locking/redislock"
-	"shop/wallet"
 )
 
 const (
@@ -32,9 +26,6 @@ const (
 	measureTTL  = 5 * time.Second // of the leases: etcd rounds no TTL of whole seconds
 	measuredKey = "lab/patterns"
 )
-
-// errNotConfigured reports a store that this server was not given.
-var errNotConfigured = errors.New("lab: not configured")
 
 // measurement takes and releases one lock, which no other client wants, again and again.
 type measurement struct {
@@ -233,12 +224,7 @@ func inRedis[S closingStore](open func(redis.UniversalClient, time.Duration, red
 }
 
 func openEtcd(ctx context.Context, cfg Config) (subject, error) {
-	if len(cfg.EtcdEndpoints) == 0 {
-		return subject{}, fmt.Errorf("%w: for etcd set --etcd-endpoints or SHOP_ETCD_ENDPOINTS", errNotConfigured)
-	}
-	config := etcdlock.Config(cfg.EtcdEndpoints...)
-	config.Logger = zap.NewNop() // its connection failures are returned as errors
-	client, err := clientv3.New(config)
+	client, err := etcdClient(cfg, &link{})
 	if err != nil {
 		return subject{}, err
 	}
@@ -254,22 +240,11 @@ func openEtcd(ctx context.Context, cfg Config) (subject, error) {
 }
 
 func openMongo(ctx context.Context, cfg Config) (subject, error) {
-	if cfg.MongoURL == "" {
-		return subject{}, fmt.Errorf("%w: for MongoDB set --mongo-url or SHOP_MONGO_URL", errNotConfigured)
-	}
-	parsed, err := connstring.Parse(cfg.MongoURL)
+	client, name, err := mongoClient(cfg, nil)
 	if err != nil {
 		return subject{}, err
 	}
-	options, err := wallet.ClientOptions(cfg.MongoURL)
-	if err != nil {
-		return subject{}, err
-	}
-	client, err := mongo.Connect(options)
-	if err != nil {
-		return subject{}, err
-	}
-	store, err := mongolock.New(client.Database(parsed.Database).Collection("lab_patterns"), measureTTL)
+	store, err := mongolock.New(client.Database(name).Collection("lab_patterns"), measureTTL)
 	if err != nil {
 		_ = client.Disconnect(ctx)
 		return subject{}, err

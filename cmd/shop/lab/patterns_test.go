@@ -124,7 +124,7 @@ func TestMeasure_EachLockInItsStore(t *testing.T) {
 
 func TestMeasure_RefusalsSayWhatToDo(t *testing.T) {
 	t.Parallel()
-	s := serve(t, func(cfg *Config) { cfg.RedisURL = "redis://127.0.0.1:1/0" })
+	s := serve(t, func(cfg *Config) { cfg.RedisURL, cfg.EtcdEndpoints, cfg.MongoURL = "redis://127.0.0.1:1/0", nil, "" })
 	refused := func(name string, status int, want string) {
 		t.Helper()
 		var answer struct{ Error string }

@@ -11,15 +11,16 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"shop/locking"
+	"shop/locking/invariant"
 	"shop/locking/pglock"
 )
 
-// Config locates the servers.
+// Config locates the servers. A race needs PostgreSQL, and the stores of its flow.
 type Config struct {
 	PostgresURL   string
 	RedisURL      string
-	EtcdEndpoints []string // none: etcd is not measured
-	MongoURL      string   // "": MongoDB is not measured
+	EtcdEndpoints []string // none: no race of transfers, and etcd is not measured
+	MongoURL      string   // "": no race of wallets, and MongoDB is not measured
 	LockPrefix    string   // of the names in Redis and etcd
 	Shop          Shop
 	Log           *slog.Logger
@@ -27,8 +28,8 @@ type Config struct {
 
 // The bounds of a race, from its start.
 const (
-	buyTime   = 6 * time.Second
-	raceTime  = 8500 * time.Millisecond
+	beginTime = 7500 * time.Millisecond // for a request to begin
+	raceTime  = 11 * time.Second
 	countTime = 5 * time.Second  // after raceTime, to count
 	openTime  = 10 * time.Second // to make tables and connect
 	tick      = 150 * time.Millisecond
@@ -38,7 +39,7 @@ const (
 type Lane struct {
 	Strategy string   `json:"strategy"`
 	Safe     bool     `json:"safe"`
-	Locks    bool     `json:"locks"` // it uses a lock in Redis
+	Locks    bool     `json:"locks"` // it uses leases of a lock store
 	Verdict  Verdict  `json:"verdict"`
 	Samples  []Sample `json:"samples"`
 	Events   []Event  `json:"events"`
@@ -74,6 +75,7 @@ type Race struct {
 // Open makes the tables of a race and connects its replicas. It returns an error that matches ErrSettings, or
 // ErrRunning, or names what is missing.
 func Open(ctx context.Context, cfg Config, s Settings) (_ *Race, err error) {
+	s = s.WithDefaults()
 	if err := s.Validate(); err != nil {
 		return nil, err
 	}
@@ -90,12 +92,7 @@ func Open(ctx context.Context, cfg Config, s Settings) (_ *Race, err error) {
 		return nil, err
 	}
 	for n, strategy := range s.Strategies {
-		name := fmt.Sprintf("%s_race_%d", schema, n+1)
-		laneURL, err := makeTables(ctx, r.db, cfg.PostgresURL, name)
-		if err != nil {
-			return nil, err
-		}
-		l, err := openLane(ctx, cfg, s, strategy, laneURL, name)
+		l, err := openLane(ctx, s, strategy, place{cfg, r.db, fmt.Sprintf("%s_race_%d", schema, n+1)})
 		if err != nil {
 			return nil, err
 		}
@@ -122,7 +119,7 @@ func (r *Race) Close() {
 
 // lock excludes other races, and returns the name of the shop's schema.
 func (r *Race) lock(ctx context.Context, databaseURL string) (schema string, err error) {
-	if r.db, err = openPool(ctx, databaseURL, 2); err != nil { // one connection holds the lock
+	if r.db, err = openPool(ctx, databaseURL, 2, nil); err != nil { // one connection holds the lock
 		return "", err
 	}
 	if err := r.db.QueryRow(ctx, `SELECT current_schema()`).Scan(&schema); err != nil {
@@ -155,7 +152,7 @@ func (r *Race) Run(ctx context.Context, watch func(Progress)) (*Result, error) {
 	}
 	for n, l := range r.lanes {
 		out := &result.Lanes[n]
-		out.Strategy, out.Safe, out.Locks = l.strategy.Name, l.strategy.Safe, l.usesRedis()
+		out.Strategy, out.Safe, out.Locks = l.strategy.Name, l.strategy.Safe, l.locks()
 		lanes.Go(func() {
 			errs[n] = l.watched(ctx, out, func(s Sample, events []Event) {
 				mu.Lock()
@@ -180,12 +177,12 @@ func (l *lane) watched(ctx context.Context, out *Lane, watch func(Sample, []Even
 		l.run(bounded)
 	}()
 	sample := func() error {
-		stock, err := count(ctx, l.pool, l.sku)
+		figures, err := l.scene.count(ctx)
 		if err != nil {
 			return err
 		}
 		s, events := l.record.now(len(out.Events))
-		s.Stock = stock
+		s.Figures = figures
 		out.Samples, out.Events = append(out.Samples, s), append(out.Events, events...)
 		watch(s, events)
 		return nil
@@ -202,6 +199,30 @@ func (l *lane) watched(ctx context.Context, out *Lane, watch func(Sample, []Even
 			return err
 		}
 	}
-	out.Verdict, err = judge(ctx, l.pool, l.sku)
+	out.Verdict, err = l.judge(ctx)
 	return err
+}
+
+// Verdict is what the stores say after the race.
+type Verdict struct {
+	Figures Figures          `json:"figures"`
+	Broken  map[string]int64 `json:"broken"` // invariant → violations, if there are any
+	Holds   bool             `json:"holds"`  // no invariant is broken
+	Text    string           `json:"text"`
+}
+
+// judge counts again, and runs the audit of the lesson.
+func (l *lane) judge(ctx context.Context) (v Verdict, err error) {
+	if v.Figures, err = l.scene.count(ctx); err != nil {
+		return v, err
+	}
+	found, text, err := l.scene.audit(ctx, v.Figures)
+	v.Broken, v.Text = map[string]int64{}, text
+	for name, n := range found {
+		if _, shown := v.Figures[name]; n > 0 && !shown {
+			v.Broken[invariant.Find(l.flow.invariants, name).String()] = n
+		}
+	}
+	v.Holds = len(v.Broken) == 0
+	return v, err
 }

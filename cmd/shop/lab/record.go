@@ -5,51 +5,54 @@ import (
 	"sync"
 	"time"
 
-	"shop/inventory"
 	"shop/locking"
 )
 
-// Event is one moment of a purchase. Its Kind is one of:
+// Event is one moment of an attempt to have a request done. Its Kind is one of:
 //
-//	asked      a buyer sends it
-//	acquired   it holds the lock, with this fence
-//	read       it has read the stock: under the row lock, if the strategy takes one
-//	committed  its COMMIT was acknowledged
+//	asked      a client sends it
+//	acquired   it holds the lock, with this fence if the lock has one
+//	read       it has read what it will write: under a row lock, if the strategy takes one
+//	called     it has called the bonus service
+//	committed  its COMMIT was acknowledged, or arrived after the sender had given up
 //	released   the lock was released
 //	lost       the lease was lost
 //	left       the lock was not released, because it was lost
 //	paused     its replica stops (fault Pause)
 //	resumed    … and goes on
-//	dropped    the key of its lock was deleted in Redis (fault Drop)
-//	sold       its answer: an order
-//	refused    its answer: out of stock
-//	failed     its answer: an error, in Note, after which nothing is written; the buyer sends the key again
-//	unknown    its answer: an error, in Note, after which it may be written; the buyer sends the key again
+//	dropped    its lock was deleted in the lock store (fault Drop)
+//	cut        all connections to what grants the locks were cut (fault Cut)
+//	stale      PostgreSQL refused its fence, in its answer or of a message that arrived late
+//	done       its answer: it had an effect
+//	refused    its answer: it has none, finally, as "out of stock"
+//	failed     its answer: an error, in Note, after which nothing is written; the client sends the key again
+//	unknown    its answer: an error, in Note, after which it may be written; the client sends the key again
 type Event struct {
-	At       float64       `json:"t"` // milliseconds since the start
-	Purchase int           `json:"n"` // attempts to buy, from 1; of combined also its batches
-	Kind     string        `json:"kind"`
-	Replica  int           `json:"replica,omitempty"`
-	Buyer    int           `json:"buyer,omitempty"`
-	Fence    locking.Fence `json:"fence,omitempty"`
-	Note     string        `json:"note,omitempty"`
+	At      float64       `json:"t"` // milliseconds since the start
+	Attempt int           `json:"n"` // from 1; of combined also its batches
+	Kind    string        `json:"kind"`
+	Replica int           `json:"replica,omitempty"`
+	Client  int           `json:"client,omitempty"`
+	Fence   locking.Fence `json:"fence,omitempty"`
+	Note    string        `json:"note,omitempty"`
 }
 
 // Sample is the state of a lane at one moment.
 type Sample struct {
 	At        float64 `json:"t"`
-	Stock     `json:"stock"`
-	Answered  int     `json:"answered"`   // purchases with a final answer
+	Figures   Figures `json:"figures"`
+	Answered  int     `json:"answered"`   // requests with a final answer
 	PerSecond float64 `json:"per_second"` // … since the start
-	P50       float64 `json:"p50"`        // milliseconds from the first attempt of a purchase to its final answer
+	P50       float64 `json:"p50"`        // milliseconds from the first attempt of a request to its final answer
 	P99       float64 `json:"p99"`
-	Wait50    float64 `json:"wait50"` // milliseconds until a lock was granted
+	Wait50    float64 `json:"wait50"` // milliseconds until a lock was granted, or the turn in a queue came
 	Wait99    float64 `json:"wait99"`
-	Busy      int     `json:"busy"`    // requests for the lock that found another holder
+	Busy      int     `json:"busy"`    // requests for a lock that found another holder
 	Lost      int     `json:"lost"`    // leases
-	Retried   int     `json:"retried"` // transactions that PostgreSQL or a version check refused
-	Alone     int     `json:"alone"`   // purchases that went on with the row lock alone
-	Faults    int     `json:"faults"`  // faults that hit a holder
+	Retried   int     `json:"retried"` // transactions that the database or a version check refused
+	Alone     int     `json:"alone"`   // requests that went on with the row lock alone
+	Stale     int     `json:"stale"`   // writes that were refused for their fence
+	Faults    int     `json:"faults"`  // faults that hit a request
 }
 
 // eventsMax bounds the memory of a lane.
@@ -61,39 +64,56 @@ type record struct {
 
 	mu        sync.Mutex
 	events    []Event
-	purchases int
-	owners    map[string]int // owner of a lease → its purchase
-	replica   map[int]int    // purchase → its replica
+	attempts  []attempt      // the first is number 1
+	current   map[int]int    // client → its last attempt
+	owners    map[string]int // owner of a lease → its attempt
 	latencies []float64
 	waits     []float64
 	sample    Sample // the counters
 }
 
-func newRecord(start time.Time) *record {
-	return &record{start: start, owners: map[string]int{}, replica: map[int]int{}}
+type attempt struct {
+	replica int
+	asked   time.Time
 }
 
-// begin numbers a purchase.
-func (r *record) begin(kind string, replica, buyer int) (purchase int) {
+func newRecord(start time.Time) *record {
+	return &record{start: start, owners: map[string]int{}, current: map[int]int{}}
+}
+
+// begin numbers an attempt.
+func (r *record) begin(kind string, replica, client int) (number int) {
 	r.mu.Lock()
-	r.purchases++
-	purchase = r.purchases
-	r.replica[purchase] = replica
+	r.attempts = append(r.attempts, attempt{replica, time.Now()})
+	number = len(r.attempts)
+	r.current[client] = number
 	r.mu.Unlock()
 	if kind != "" {
-		r.add(Event{Purchase: purchase, Kind: kind, Buyer: buyer})
+		r.add(Event{Attempt: number, Kind: kind, Client: client})
 	}
-	return purchase
+	return number
+}
+
+// of returns the last attempt of a client, which sends one request at a time.
+func (r *record) of(client int) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.current[client]
 }
 
 func (r *record) add(e Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	e.At, e.Replica = milliseconds(time.Since(r.start)), r.replica[e.Purchase]
-	if e.Kind == "lost" {
-		r.sample.Lost++
+	e.At = milliseconds(time.Since(r.start))
+	if e.Attempt > 0 {
+		e.Replica = r.attempts[e.Attempt-1].replica
 	}
-	if e.Kind == "paused" || e.Kind == "dropped" {
+	switch e.Kind {
+	case "lost":
+		r.sample.Lost++
+	case "stale":
+		r.sample.Stale++
+	case "paused", "dropped", "cut":
 		r.sample.Faults++
 	}
 	if len(r.events) < eventsMax {
@@ -101,17 +121,26 @@ func (r *record) add(e Event) {
 	}
 }
 
-// owns notes which purchase has a lease: an Observer is not told.
-func (r *record) owns(owner string, purchase int) {
+// late notes what became of a message that arrived after its sender had given up.
+func (r *record) late(attempt int, refused bool) {
+	if refused {
+		r.add(Event{Attempt: attempt, Kind: "stale", Note: "arrived late, and PostgreSQL refused its fence"})
+	} else {
+		r.add(Event{Attempt: attempt, Kind: "committed", Note: "arrived late"})
+	}
+}
+
+// owns notes which attempt has a lease: an Observer is not told.
+func (r *record) owns(owner string, attempt int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.owners[owner] = purchase
+	r.owners[owner] = attempt
 }
 
 // observe is the locking.Observer of a lane.
 func (r *record) observe(e locking.Event) {
 	r.mu.Lock()
-	purchase := r.owners[e.Owner]
+	attempt := r.owners[e.Owner]
 	switch e.Kind {
 	case locking.Busy:
 		r.sample.Busy++
@@ -121,7 +150,7 @@ func (r *record) observe(e locking.Event) {
 	r.mu.Unlock()
 	switch e.Kind {
 	case locking.Acquired, locking.Released, locking.Lost, locking.Left:
-		event := Event{Purchase: purchase, Kind: string(e.Kind), Fence: e.Fence}
+		event := Event{Attempt: attempt, Kind: string(e.Kind), Fence: e.Fence}
 		if e.Err != nil {
 			event.Note = e.Err.Error()
 		}
@@ -129,19 +158,30 @@ func (r *record) observe(e locking.Event) {
 	}
 }
 
-// count is the inventory.Config.Count of a lane.
-func (r *record) count(kind inventory.EventKind, _ string) {
+// turn notes that an attempt has its turn in a queue that has no Observer.
+func (r *record) turn(attempt int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	switch kind {
-	case inventory.Retried, inventory.GuardTripped:
-		r.sample.Retried++
-	case inventory.Degraded, inventory.Bypassed:
-		r.sample.Alone++
+	r.waits = append(r.waits, milliseconds(time.Since(r.attempts[attempt-1].asked)))
+}
+
+// counts returns the Count of a lesson.
+func counts[K ~string](r *record) func(kind K, strategy string) {
+	return func(kind K, _ string) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		switch kind {
+		case "retried", "guard_tripped":
+			r.sample.Retried++
+		case "conflict":
+			r.sample.Busy++
+		case "degraded", "bypassed":
+			r.sample.Alone++
+		}
 	}
 }
 
-// answered notes the final answer to a purchase.
+// answered notes the final answer to a request.
 func (r *record) answered(took time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -16,8 +16,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"shop/inventory"
 )
 
 //go:embed *.html *.js *.css
@@ -117,9 +115,7 @@ func (l *Lab) Close() {
 
 func (l *Lab) page(w http.ResponseWriter, _ *http.Request) {
 	l.render(w, "page.html", map[string]any{
-		"Strategies": inventory.Strategies(), "Left": "naive", "Right": "redis+row",
-		"Clients": 32, "ClientsMin": clientsMin, "ClientsMax": clientsMax,
-		"Stock": 100, "StockMin": stockMin, "StockMax": stockMax, "Demand": demand,
+		"Flows": flows, "ClientsMin": clientsMin, "ClientsMax": clientsMax, "SizeMin": sizeMin, "SizeMax": sizeMax,
 	})
 }
 
@@ -165,7 +161,7 @@ func (l *Lab) start(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Location", "/lab/races/"+run.id)
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusCreated)
-		_ = json.NewEncoder(w).Encode(map[string]string{"id": run.id, "command": s.Command()})
+		_ = json.NewEncoder(w).Encode(map[string]any{"id": run.id, "command": s.Command(), "settings": s.WithDefaults()})
 	}
 }
 

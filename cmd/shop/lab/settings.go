@@ -3,86 +3,127 @@ package lab
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
-
-	"shop/inventory"
 )
 
-// Fault is what is done to the holder of a lock during a race.
+// Fault is what is done during a race.
 type Fault string
 
-// The faults.
+// The faults. A flow has some of them.
 const (
 	NoFault Fault = "none"
 	Pause   Fault = "pause"
 	Drop    Fault = "drop"
+	Cut     Fault = "cut"
 )
 
-// Settings of a race.
+// Settings of a race. The zero value of each but Seed stands for the default of the flow.
 type Settings struct {
 	Seed       uint32   `json:"seed"`
+	Flow       string   `json:"flow"`       // inventory, transfer or wallet
 	Strategies []string `json:"strategies"` // one or two
 	Clients    int      `json:"clients"`
-	Stock      int      `json:"stock"`
+	Size       int      `json:"size"` // units of stock, payments, or credits
 	Fault      Fault    `json:"fault"`
 }
 
 // The bounds of a race.
 const (
 	clientsMin, clientsMax = 2, 64
-	stockMin, stockMax     = 1, 200
+	sizeMin, sizeMax       = 1, 200
 )
 
 // ErrSettings reports settings that no race can have.
 var ErrSettings = errors.New("lab: invalid settings")
 
+// WithDefaults sets what is missing.
+func (s Settings) WithDefaults() Settings {
+	if s.Flow == "" {
+		s.Flow = flows[0].Name
+	}
+	f := findFlow(s.Flow)
+	if f == nil {
+		return s
+	}
+	if len(s.Strategies) == 0 {
+		s.Strategies = f.Default.Strategies
+	}
+	if s.Clients == 0 {
+		s.Clients = f.Default.Clients
+	}
+	if s.Size == 0 {
+		s.Size = f.Default.Size
+	}
+	if s.Fault == "" {
+		s.Fault = f.Default.Fault
+	}
+	return s
+}
+
 // Validate reports all mistakes together.
 func (s Settings) Validate() error {
+	s = s.WithDefaults()
 	var errs []error
-	if n := len(s.Strategies); n < 1 || n > 2 {
-		errs = append(errs, fmt.Errorf("%w: %d strategies, want one or two", ErrSettings, n))
+	wrong := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("%w: "+format, append([]any{ErrSettings}, args...)...))
 	}
-	for _, name := range s.Strategies {
-		if _, ok := find(name); !ok {
-			errs = append(errs, fmt.Errorf("%w: no strategy %q; there are %s", ErrSettings, name, strings.Join(names(), ", ")))
-		}
+	if n := len(s.Strategies); n > 2 {
+		wrong("%d strategies, want one or two", n)
 	}
 	if s.Clients < clientsMin || s.Clients > clientsMax {
-		errs = append(errs, fmt.Errorf("%w: %d clients, want %d to %d", ErrSettings, s.Clients, clientsMin, clientsMax))
+		wrong("%d clients, want %d to %d", s.Clients, clientsMin, clientsMax)
 	}
-	if s.Stock < stockMin || s.Stock > stockMax {
-		errs = append(errs, fmt.Errorf("%w: a stock of %d, want %d to %d", ErrSettings, s.Stock, stockMin, stockMax))
+	if s.Size < sizeMin || s.Size > sizeMax {
+		wrong("a size of %d, want %d to %d", s.Size, sizeMin, sizeMax)
 	}
-	if !slices.Contains([]Fault{NoFault, Pause, Drop}, s.Fault) {
-		errs = append(errs, fmt.Errorf("%w: no fault %q; there are none, pause, drop", ErrSettings, s.Fault))
+	f := findFlow(s.Flow)
+	if f == nil {
+		wrong("no flow %q; there are %s", s.Flow, strings.Join(flowNames(), ", "))
+		return errors.Join(errs...)
+	}
+	for _, name := range s.Strategies {
+		if _, ok := f.strategy(name); !ok {
+			wrong("no strategy %q; there are %s", name, strings.Join(f.strategyNames(), ", "))
+		}
+	}
+	if _, ok := f.Faults[s.Fault]; !ok && s.Fault != NoFault {
+		wrong("no fault %q; there are %s", s.Fault, strings.Join(f.faultNames(), ", "))
 	}
 	return errors.Join(errs...)
 }
 
 // Command is the command line that repeats the race, on servers of its own.
 func (s Settings) Command() string {
+	s = s.WithDefaults()
 	var b strings.Builder
-	fmt.Fprintf(&b, "bin/local exec -- bin/shop race --seed %d", s.Seed)
+	fmt.Fprintf(&b, "bin/local exec -- bin/shop race --flow %s --seed %d", s.Flow, s.Seed)
 	for _, name := range s.Strategies {
 		fmt.Fprintf(&b, " --strategy %s", name)
 	}
-	fmt.Fprintf(&b, " --clients %d --stock %d --fault %s", s.Clients, s.Stock, s.Fault)
+	fmt.Fprintf(&b, " --clients %d --size %d --fault %s", s.Clients, s.Size, s.Fault)
 	return b.String()
 }
 
-func find(name string) (inventory.Strategy, bool) {
-	all := inventory.Strategies()
-	n := slices.IndexFunc(all, func(s inventory.Strategy) bool { return s.Name == name })
-	if n < 0 {
-		return inventory.Strategy{}, false
+func flowNames() (list []string) {
+	for _, f := range flows {
+		list = append(list, f.Name)
 	}
-	return all[n], true
+	return list
 }
 
-func names() (list []string) {
-	for _, s := range inventory.Strategies() {
+func (f *flow) strategyNames() (list []string) {
+	for _, s := range f.Strategies {
 		list = append(list, s.Name)
+	}
+	return list
+}
+
+func (f *flow) faultNames() []string {
+	list := []string{string(NoFault)}
+	for _, fault := range []Fault{Pause, Drop, Cut} {
+		if _, has := f.Faults[fault]; has {
+			list = append(list, string(fault))
+		}
 	}
 	return list
 }

@@ -5,43 +5,37 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"shop/inventory"
 	"shop/locking/idempotency/pgtx"
-	"shop/locking/invariant"
 )
 
 // ErrRunning reports that another race is running on this database.
 var ErrRunning = errors.New("lab: a race or a measurement is running; it ends within seconds")
 
-// nameMax is the longest name in PostgreSQL, in bytes.
-const nameMax = 63
+const (
+	nameMax  = 63              // bytes of the longest name in PostgreSQL, and of a database in MongoDB
+	connsMax = 12              // connections of a replica: each request that waits for a row takes one
+	idleMax  = 4 * time.Second // of a transaction: longer than a pause
+)
 
-// makeTables makes the tables of a lane in their own schema, empty, and returns a URL with that schema.
-func makeTables(ctx context.Context, db *pgxpool.Pool, databaseURL, schema string) (string, error) {
-	if len(schema) > nameMax { // PostgreSQL would cut it off, and another schema could have the rest as its name
-		return "", fmt.Errorf("lab: the schema %s would have a name of more than %d bytes", schema, nameMax)
+// makeTables makes the tables of a place, empty, in a schema of their own, and returns a URL with that schema.
+func makeTables(ctx context.Context, p place, migrate func(ctx context.Context, databaseURL string) error) (string, error) {
+	if len(p.name) > nameMax { // PostgreSQL would cut it off, and another schema could have the rest as its name
+		return "", fmt.Errorf("lab: the schema %s would have a name of more than %d bytes", p.name, nameMax)
 	}
-	laneURL, err := withSchema(databaseURL, pgx.Identifier{schema}.Sanitize())
+	schema := pgx.Identifier{p.name}.Sanitize()
+	laneURL, err := withSchema(p.PostgresURL, schema)
 	if err != nil {
 		return "", err
 	}
-	if _, err := db.Exec(ctx, "CREATE SCHEMA IF NOT EXISTS "+pgx.Identifier{schema}.Sanitize()); err != nil {
+	if _, err := p.db.Exec(ctx, "DROP SCHEMA IF EXISTS "+schema+" CASCADE; CREATE SCHEMA "+schema); err != nil {
 		return "", fmt.Errorf("a race makes schemas of its own: %w", err)
 	}
-	if err := inventory.Migrate(ctx, laneURL); err != nil {
-		return "", err
-	}
-	var list []string
-	for _, table := range []string{"products", "orders", "order_lines", "stock_movements", "idempotency_keys"} {
-		list = append(list, pgx.Identifier{schema, table}.Sanitize())
-	}
-	_, err = db.Exec(ctx, "TRUNCATE "+strings.Join(list, ", "))
-	return laneURL, err
+	return laneURL, migrate(ctx, laneURL)
 }
 
 // withSchema sets the search_path of a URL.
@@ -56,74 +50,17 @@ func withSchema(databaseURL, schema string) (string, error) {
 	return u.String(), nil
 }
 
-// openPool opens a pool. Its transactions may be idle for as long as the fault Pause lasts.
-func openPool(ctx context.Context, laneURL string, size int) (*pgxpool.Pool, error) {
+// openPool opens a pool, over a link if there is one. Its transactions may be idle for as long as a pause lasts.
+func openPool(ctx context.Context, laneURL string, size int, over *link) (*pgxpool.Pool, error) {
 	cfg, err := pgtx.PoolConfig(laneURL)
 	if err != nil {
 		return nil, err
 	}
 	cfg.MaxConns = int32(size)
 	cfg.ConnConfig.RuntimeParams["application_name"] = "shop race"
-	cfg.ConnConfig.RuntimeParams["idle_in_transaction_session_timeout"] = fmt.Sprint((2 * pauseTime).Milliseconds())
+	cfg.ConnConfig.RuntimeParams["idle_in_transaction_session_timeout"] = fmt.Sprint(idleMax.Milliseconds())
+	if over != nil {
+		cfg.ConnConfig.DialFunc = over.over(cfg.ConnConfig.DialFunc)
+	}
 	return pgxpool.NewWithConfig(ctx, cfg)
-}
-
-// Stock is what the tables of a lane say.
-type Stock struct {
-	Opening int64 `json:"opening"`
-	Sold    int64 `json:"sold"` // units in confirmed orders
-	Left    int64 `json:"left"` // the product's stock
-}
-
-// count counts the orders of a lane. One statement sees one snapshot.
-func count(ctx context.Context, db *pgxpool.Pool, sku string) (s Stock, err error) {
-	err = db.QueryRow(ctx, `
-		SELECT (SELECT COALESCE(sum(quantity), 0) FROM stock_movements WHERE sku = $1 AND kind = 'opening'),
-		       (SELECT COALESCE(sum(l.quantity), 0)
-		        FROM order_lines l
-		        JOIN orders o ON o.id = l.order_id
-		        WHERE l.sku = $1 AND o.status = 'confirmed'),
-		       (SELECT stock FROM products WHERE sku = $1)`, sku).Scan(&s.Opening, &s.Sold, &s.Left)
-	return s, err
-}
-
-// Verdict is what the tables say after the race.
-type Verdict struct {
-	Stock
-	Oversold int64            `json:"oversold"`
-	Broken   map[string]int64 `json:"broken"` // invariant → violations, if there are any
-	Holds    bool             `json:"holds"`  // no invariant is broken
-	Text     string           `json:"text"`
-}
-
-// judge recounts what was sold, and runs the audit of the lesson.
-func judge(ctx context.Context, db *pgxpool.Pool, sku string) (v Verdict, err error) {
-	if v.Stock, err = count(ctx, db, sku); err != nil {
-		return v, err
-	}
-	v.Oversold, v.Broken = max(0, v.Sold-v.Opening), map[string]int64{}
-	found, err := inventory.Audit(ctx, db)
-	for name, n := range found {
-		if n > 0 {
-			v.Broken[invariant.Find(inventory.Invariants.Invariants, name).String()] = n
-		}
-	}
-	v.Holds = len(v.Broken) == 0
-	v.Text = v.text()
-	return v, err
-}
-
-func (v Verdict) text() string {
-	sold := fmt.Sprintf("sold %d of %d", v.Sold, v.Opening)
-	switch {
-	case v.Oversold == 1:
-		return sold + ": 1 customer will be disappointed"
-	case v.Oversold > 1:
-		return fmt.Sprintf("%s: %d customers will be disappointed", sold, v.Oversold)
-	case !v.Holds:
-		return fmt.Sprintf("%s, but the stock says that %d are left: updates were lost", sold, v.Left)
-	case v.Sold < v.Opening:
-		return sold + " when the time was over, and no unit twice"
-	}
-	return sold
 }
