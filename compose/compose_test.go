@@ -2,6 +2,7 @@ package compose_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"regexp"
@@ -38,12 +39,20 @@ func everything(t *testing.T, env ...string) *types.Project {
 	return profile(t, []string{"*"}, env...)
 }
 
+// loaded holds what profile returned: the tests only read it, and many ask for the same.
+var loaded = map[string]*types.Project{}
+
 func profile(t *testing.T, profiles []string, env ...string) *types.Project {
 	t.Helper()
+	key := fmt.Sprint(profiles, env)
+	if p := loaded[key]; p != nil {
+		return p
+	}
 	p, err := load(t, profiles, env...)
 	if err != nil {
 		t.Fatal(err)
 	}
+	loaded[key] = p
 	return p
 }
 
