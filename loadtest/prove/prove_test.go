@@ -122,7 +122,7 @@ func TestProve_WhatCannotRunIsExitStatus2AndSaysWhatToDo(t *testing.T) {
 		{"a target with --quick", nil, []string{"--target", "main.go", "--quick"}, "--target has none"},
 		{"a target with a fault", nil, []string{"--target", "main.go", "--fault", "crash"}, "--target has none"},
 		{"a target with a flow", nil, []string{"--target", "main.go", "--flow", "inventory"}, "--target has none"},
-		{"a target that is no file", nil, []string{"--target", "http://127.0.0.1:1"}, "http://127.0.0.1:1"},
+		{"a target without a file", nil, []string{"--target", "http://127.0.0.1:1"}, "--target http://127.0.0.1:1 needs a file"},
 		{"a target that is no YAML", nil, []string{"--target", "main.go"}, "main.go: line "},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -41,6 +42,9 @@ func (c *app) described() (file string, over target.Override, err error) {
 	file = c.Target
 	if strings.Contains(c.Target, "://") {
 		file, over.Services = cmp.Or(c.Requests, "prove.yaml"), strings.Split(c.Target, ",")
+		if _, err := os.Stat(file); err != nil {
+			return "", over, fmt.Errorf("--target %s needs a file that describes the requests: --requests FILE: %w", c.Target, err)
+		}
 	} else if c.Requests != "" {
 		return "", over, errors.New("--requests is for a --target that is an address: a file describes the requests itself")
 	}
