@@ -1,11 +1,18 @@
 package main
 
 import (
+	"os"
 	"strings"
 	"testing"
 )
 
 func TestTarget_IsAFileOrAddresses(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, file := range []string{"prove.yaml", "shop.yaml"} {
+		if err := os.WriteFile(file, nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for name, c := range map[string]struct {
 		app      app
 		file     string
@@ -14,6 +21,7 @@ func TestTarget_IsAFileOrAddresses(t *testing.T) {
 	}{
 		"a file":                     {app{Target: "shop.yaml"}, "shop.yaml", 0, false},
 		"an address":                 {app{Target: "http://a:1"}, "prove.yaml", 1, false},
+		"an address, no file":        {app{Target: "http://a:1", Requests: "other.yaml"}, "", 1, true},
 		"two, and a file":            {app{Target: "http://a:1,http://b:1", Requests: "shop.yaml"}, "shop.yaml", 2, false},
 		"a file that names another":  {app{Target: "shop.yaml", Requests: "other.yaml"}, "", 0, true},
 		"more audits for the file":   {app{Target: "shop.yaml", AuditSQL: "audit.sql"}, "shop.yaml", 0, false},
