@@ -21,7 +21,7 @@ import (
 //	stopped    the segment is held back, and the replica is stopped until its lease
 //	           has expired. The replica gets the answer when it is resumed
 //
-// LateWrite delivers the segment once a newer holder has written to the account. It
+// LateWrite delivers the segment once a newer holder has changed the account's balance. It
 // holds the first segment of a transaction that writes to accounts: only the guard if
 // the guard is sent first and alone, or the whole transaction if it is one segment.
 // It never holds a guarded read, whose transaction writes only fences. If no newer
@@ -169,7 +169,7 @@ func (s *lateInjection) resume() error {
 	return err
 }
 
-// awaitNewer waits until a newer holder has written to one of the accounts, or a limit passes.
+// awaitNewer waits until a newer holder has changed the balance of one of the accounts, or a limit passes.
 func (s *lateInjection) awaitNewer(ctx context.Context, before []accountState) error {
 	limit := s.TTL / revokedPart
 	if s.record.Way == Stopped {

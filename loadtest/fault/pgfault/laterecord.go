@@ -78,25 +78,26 @@ func accountsOf(p *segment) (ids []uuid.UUID) {
 
 // accountState holds the columns of an account that change with its holder.
 type accountState struct {
-	id             uuid.UUID
-	version, fence int64
+	id                      uuid.UUID
+	balance, version, fence int64
 }
 
 // readAccounts reads the state of accounts, in order of id.
 func readAccounts(ctx context.Context, db *pgx.Conn, ids []uuid.UUID) ([]accountState, error) {
-	rows, _ := db.Query(ctx, `SELECT id, version, fence FROM accounts WHERE id = ANY($1) ORDER BY id`, ids)
+	rows, _ := db.Query(ctx, `SELECT id, balance, version, fence FROM accounts WHERE id = ANY($1) ORDER BY id`, ids)
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (s accountState, err error) {
-		err = row.Scan(&s.id, &s.version, &s.fence)
+		err = row.Scan(&s.id, &s.balance, &s.version, &s.fence)
 		return s, err
 	})
 }
 
-// overtaken records a newer holder that has written since: with a newer fence than the late
-// holder's, or any writer if the strategy has no fences.
+// overtaken records a newer holder that has changed a balance since: with a newer fence than the
+// late holder's, or any writer if the strategy has no fences. A hold changes no balance, so that a
+// late write after it would leave the balances right.
 func (r *LateRecord) overtaken(before, now []accountState) bool {
 	for i := range min(len(before), len(now)) { // accounts are never deleted
 		b, n := before[i], now[i]
-		if n.version == b.version || r.OldFence > 0 && n.fence <= r.OldFence {
+		if n.balance == b.balance || r.OldFence > 0 && n.fence <= r.OldFence {
 			continue
 		}
 		r.Overtaken, r.Account = time.Now(), n.id
