@@ -62,7 +62,7 @@ var evidence = map[string]string{
 	"primary_kills":     "primaries killed with writes that no other member had",
 	"members_killed":    "members of the replica set killed and started again",
 	"rolled_back":       "documents that a killed primary rolled back",
-	"line_full":         "requests refused because too many others waited for the wallet",
+	"queue_full":        "requests refused because too many others waited for the wallet",
 	"credits":           "credits executed",
 	"debits":            "debits executed",
 	"payments":          "payments executed",
@@ -103,7 +103,7 @@ func New(env Environment) *loadtest.Flow {
 		ControlGrace: 2 * time.Second, // a control may leave keys undecided after too many collisions
 		Long:         []string{"inc/none", "lockid/none"},
 		Quick:        []string{"naive/none", "txn/none", "lockid/none", "lockid/commit-unknown"},
-		Counted:      []string{"retried", "conflict", "transient", "expired", "ambiguous", "resolved", "guard_tripped", "line_full", "unavailable"},
+		Counted:      []string{"retried", "conflict", "transient", "expired", "ambiguous", "resolved", "guard_tripped", "queue_full", "unavailable"},
 		Invariants: slices.Concat(wallet.Invariants.Invariants, []invariant.Invariant{
 			{Code: "M1-DURING", Name: "money-conserved-during", Means: "M1 in every sample while the load runs; no balance is below 0, and every balance is the sum of its entries"},
 			{Code: "M4", Name: "members-agree", Means: "all members of the replica set have the same data, and nothing that was acknowledged is rolled back"},
