@@ -238,9 +238,10 @@ func (t *Trial) run(ctx context.Context) (Result, error) {
 
 // begin creates the run on the replicas.
 func (t *Trial) begin(ctx context.Context) error {
-	run, err := NewRun(ctx, t.Replicas.Bases(), headersOf(t.Clients), t.retryFor(), Classify)
+	flow := t.Scenario.Flow
+	run, err := NewRun(ctx, t.Replicas.Bases(), headersOf(t.Clients), t.retryFor(), flow.Classify, flow.Stored...)
 	if err == nil {
-		t.Run, run.followUp = run, t.Scenario.Flow.FollowUp
+		t.Run, run.followUp = run, flow.FollowUp
 	}
 	if err == nil && t.Scenario.Fault == CrashMatrix {
 		run.Bases = run.Bases[:t.Victim()]

@@ -103,6 +103,7 @@ func New(env Environment) *loadtest.Flow {
 		ControlGrace: 2 * time.Second, // a control may leave keys undecided after too many collisions
 		Long:         []string{"inc/none", "lockid/none"},
 		Quick:        []string{"naive/none", "txn/none", "lockid/none", "lockid/commit-unknown"},
+		Stored:       []string{money.Short},
 		Counted:      []string{"retried", "conflict", "transient", "expired", "ambiguous", "resolved", "guard_tripped", "queue_full", "unavailable"},
 		Invariants: slices.Concat(wallet.Invariants.Invariants, []invariant.Invariant{
 			{Code: "M1-DURING", Name: "money-conserved-during", Means: "M1 in every sample while the load runs; no balance is below 0, and every balance is the sum of its entries"},
