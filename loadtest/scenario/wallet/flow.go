@@ -50,7 +50,7 @@ type Environment struct {
 
 // evidence describes the numbers of the report.
 var evidence = map[string]string{
-	"drift":             "minor units by which balances differ from their openings and their entries",
+	"drift":             wallet.Invariants.Numbers[0].Means,
 	"lock_conflicts":    "locks that MongoDB refused because another transaction held them, as seen by the proxies",
 	"transactions_open": "transactions open at a primary when it was stopped or stepped down, by its own count",
 	"conflict":          "transactions aborted because of another one",
