@@ -248,7 +248,7 @@ func (c *app) prove(ctx context.Context, progress *progress) (loadtest.Report, e
 		Program:   env.replica,
 		Fault:     env.fault,
 		Leftovers: env.leftovers,
-		Witness:   env.witness,
+		Monitor:   env.monitor,
 		Done:      c.keepFailed(progress),
 		Say:       progress.say,
 		Tick:      progress.tick,

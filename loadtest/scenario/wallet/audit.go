@@ -66,7 +66,7 @@ var HistoryChecks = []invariant.Check{
 		Query: planned("M2 wallets"),
 	},
 	{
-		Name: "I-ACK done", Invariant: "I-ACK", From: toldOf,
+		Name: "I-ACK done", Invariant: "I-ACK", From: summariesOf,
 		Means: "acknowledged operation that does not exist as acknowledged",
 		Query: `
 {"$match": {"outcome": "ok"}},
@@ -85,21 +85,21 @@ var HistoryChecks = []invariant.Check{
 	},
 	{
 		// A refusal is an answer too. If it is not stored, the same key could succeed later.
-		Name: "I-ACK refused", Invariant: "I-ACK", From: toldOf,
+		Name: "I-ACK refused", Invariant: "I-ACK", From: summariesOf,
 		Means: "intent that was refused for lack of funds, but whose refusal is not stored",
 		Query: both + `,
 {"$match": {"outcome": "rejected", "problem": "insufficient-funds", "refused": 0}},
 {"$project": {"_id": "$name"}}`,
 	},
 	{
-		Name: "I-REJ", Invariant: "I-REJ", From: toldOf,
+		Name: "I-REJ", Invariant: "I-REJ", From: summariesOf,
 		Means: "executed intent that was refused, or reported as not done, or never sent",
 		Query: both + `,
 {"$match": {"done": {"$gt": 0}, "$or": [{"outcome": {"$in": ["rejected", "open"]}}, {"sent": false}]}},
 {"$project": {"_id": "$name"}}`,
 	},
 	{
-		Name: "I-REJ unasked", Invariant: "I-REJ", From: toldOf,
+		Name: "I-REJ unasked", Invariant: "I-REJ", From: summariesOf,
 		Means: "operation without a request for exactly that",
 		Query: both + `,
 {"$match": {"name": null}},
@@ -122,8 +122,8 @@ func planned(name string) string {
 
 // The collections of the plan's wallets and of the answers, in the scenario's own database.
 const (
-	openedOf = "proof_opened"
-	toldOf   = "proof_told"
+	openedOf    = "proof_opened"
+	summariesOf = "proof_summaries"
 )
 
 // kinds maps actions to the service's kinds of operation.
@@ -142,7 +142,7 @@ func LoadHistory(ctx context.Context, db *mongo.Database, wallets []money.Accoun
 			{Key: "opening", Value: w.Opening},
 		})
 	}
-	told := make([]any, 0, len(records))
+	summaries := make([]any, 0, len(records))
 	for _, r := range records {
 		if r.Reads {
 			continue
@@ -164,13 +164,13 @@ func LoadHistory(ctx context.Context, db *mongo.Database, wallets []money.Accoun
 		if r.Action == Pay {
 			d = append(d, bson.E{Key: "to", Value: uuidValue(m.To)})
 		}
-		told = append(told, d)
+		summaries = append(summaries, d)
 	}
 	majority := options.Collection().SetWriteConcern(writeconcern.Majority())
 	if _, err := db.Collection(openedOf, majority).InsertMany(ctx, opened); err != nil {
 		return fmt.Errorf("audit: copy openings: %w", err)
 	}
-	if _, err := db.Collection(toldOf, majority).InsertMany(ctx, told); err != nil {
+	if _, err := db.Collection(summariesOf, majority).InsertMany(ctx, summaries); err != nil {
 		return fmt.Errorf("audit: copy history: %w", err)
 	}
 	return nil
